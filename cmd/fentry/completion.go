@@ -1,0 +1,30 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newCompletionCmd(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "print a completion script for a shell",
+		Long: `Prints a script that teaches a shell to complete fentry's commands, options,
+files and, behind -F, -N and -G, the names of functions that can be traced.`,
+		Example: `  . <(fentry completion bash)                      this bash
+  fentry completion bash > /etc/bash_completion.d/fentry
+  fentry completion zsh  > "${fpath[1]}/_fentry"
+  fentry completion fish > ~/.config/fish/completions/fentry.fish`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(a.stdout)
+			case "fish":
+				return root.GenFishCompletion(a.stdout, true)
+			}
+			return usagef(cmd, "no completion for shell %q: bash, zsh or fish", args[0])
+		},
+	}
+}

@@ -1,0 +1,18 @@
+// Command fentry is ftrace for any program: it lists the functions of a
+// program that can be traced, runs the program traced, and shows what it did.
+//
+// Every subcommand has a file of its own, named for it, with a constructor
+// newXxxCmd(*app) that root.go enters in the command table. The commands only
+// translate between the terminal and the library packages of this module.
+package main
+
+import "os"
+
+func main() {
+	os.Exit(run(os.Args[1:], &app{
+		stdin:  os.Stdin,
+		stdout: os.Stdout,
+		stderr: os.Stderr,
+		getenv: os.Getenv,
+	}))
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// app is what the commands share: the standard streams, the environment and
+// the options every command has.
+type app struct {
+	stdin  *os.File
+	stdout io.Writer // data
+	stderr io.Writer // everything else
+	getenv func(string) string
+
+	quiet   bool
+	verbose int
+	color   string // auto, always or never
+	noPager bool
+}
+
+// The exit statuses every command uses. "fentry record" is the exception: it
+// ends the way the program it ran ended.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// exitError ends fentry with a status of the command's own choice. A nil Err
+// prints nothing.
+type exitError struct {
+	Code int
+	Err  error
+}
+
+func (e *exitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.Err }
+
+// usageError is a command line that makes no sense; it is answered with a
+// reminder of the command's synopsis and exit status 2.
+type usageError struct {
+	cmd *cobra.Command
+	err error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usagef makes a usageError of cmd.
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{cmd, fmt.Errorf(format, args...)}
+}
+
+// newRootCmd builds the command table. The order of the table is the order in
+// "fentry help".
+func newRootCmd(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fentry",
+		Short: "ftrace for any program",
+		Long: `fentry is ftrace for any program. It finds the places at function entry where
+a tracer can be hooked, hooks them, runs the program and shows every call with
+the time it took. No kernel support, root, ptrace or LD_PRELOAD is needed by
+the traced program.`,
+		Example: `  fentry demo                        see it work, on a program of its own
+  fentry list ./prog                 what of ./prog can be traced
+  fentry record ./prog args...       run it traced; writes fentry.data
+  fentry replay                      every call, nested, with its duration
+  fentry report                      a table: calls, total and self time`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef(cmd, "no command given")
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{cmd, plainFlagError(err)}
+	})
+	root.SetHelpFunc(printHelp)
+
+	pf := root.PersistentFlags()
+	pf.BoolVarP(&a.quiet, "quiet", "q", false, "print only data and errors")
+	pf.CountVarP(&a.verbose, "verbose", "v", "say more on stderr (repeatable)")
+	pf.StringVar(&a.color, "color", "auto", "colours: auto, always or never")
+	pf.BoolVar(&a.noPager, "no-pager", false, "do not pipe long output through a pager")
+	pf.BoolP("help", "h", false, "print help and examples")
+	pf.Lookup("help").Hidden = true
+
+	root.AddGroup(
+		&cobra.Group{ID: groupRun, Title: "Run and look:"},
+		&cobra.Group{ID: groupBinary, Title: "Programs on disk:"},
+		&cobra.Group{ID: groupOther, Title: "Other:"},
+	)
+	for _, c := range []struct {
+		group string
+		cmd   *cobra.Command
+	}{
+		{groupOther, newVersionCmd(a)},
+		{groupOther, newCompletionCmd(a)},
+		{"", newManCmd(a)},
+	} {
+		c.cmd.GroupID = c.group
+		root.AddCommand(c.cmd)
+	}
+	root.SetHelpCommand(newHelpCmd(a))
+	root.SetHelpCommandGroupID(groupOther)
+	cobra.EnableCommandSorting = false
+	prepare(root)
+	return root
+}
+
+const (
+	groupRun    = "run"
+	groupBinary = "binary"
+	groupOther  = "other"
+)
+
+// prepare gives every command what all have in common: checked global options
+// and usage errors that know their command.
+func prepare(cmd *cobra.Command) {
+	if cmd.Args != nil {
+		check := cmd.Args
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				var u *usageError
+				if errors.As(err, &u) {
+					return err
+				}
+				return &usageError{c, err}
+			}
+			return nil
+		}
+	}
+	cmd.DisableFlagsInUseLine = true
+	for _, c := range cmd.Commands() {
+		prepare(c)
+	}
+}
+
+// unknownCommand explains a first operand that is no command, with the most
+// likely thing the user meant.
+func unknownCommand(root *cobra.Command, name string) error {
+	if s := root.SuggestionsFor(name); len(s) > 0 {
+		return usagef(root, "unknown command %q; did you mean %q?", name, s[0])
+	}
+	if strings.Contains(name, "/") {
+		return usagef(root, "unknown command %q; to trace a program: fentry record %s", name, name)
+	}
+	return usagef(root, "unknown command %q", name)
+}
+
+// run executes one command line and returns the exit status.
+func run(args []string, a *app) int {
+	root := newRootCmd(a)
+	args, err := withDefaultOptions(root, args, a.getenv("FENTRY_OPTS"))
+	var cmd *cobra.Command
+	if err == nil {
+		root.SetArgs(args)
+		cmd, err = root.ExecuteC()
+	}
+	if err == nil {
+		return exitOK
+	}
+	if cmd == nil {
+		cmd = root
+	}
+	return a.fail(cmd, err)
+}
+
+// fail prints err the way its kind asks for and returns the exit status.
+func (a *app) fail(cmd *cobra.Command, err error) int {
+	var usage *usageError
+	if errors.As(err, &usage) {
+		if usage.cmd != nil {
+			cmd = usage.cmd
+		}
+		fmt.Fprintf(a.stderr, "%s: %s\n", cmd.CommandPath(), oneLine(usage.Error()))
+		fmt.Fprintf(a.stderr, "usage: %s\n", cmd.UseLine())
+		fmt.Fprintf(a.stderr, "try: %s -h\n", cmd.CommandPath())
+		return exitUsage
+	}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		if exit.Err != nil {
+			fmt.Fprintf(a.stderr, "fentry: %s\n", oneLine(exit.Err.Error()))
+		}
+		return exit.Code
+	}
+	fmt.Fprintf(a.stderr, "fentry: %s\n", oneLine(err.Error()))
+	return exitFailed
+}
+
+// oneLine joins the lines of a message, because a message is one line.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// notef prints a remark on stderr, unless the user wants none.
+func (a *app) notef(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}
+
+// debugf prints detail on stderr that only -v shows.
+func (a *app) debugf(format string, args ...any) {
+	if a.verbose > 0 {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}
