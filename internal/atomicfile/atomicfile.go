@@ -1,0 +1,247 @@
+// Package atomicfile replaces files so that nobody ever sees half of one.
+//
+//	err := atomicfile.Write("prog.traced", atomicfile.Options{Like: "prog"}, func(w *os.File) error {
+//		_, err := w.Write(image)
+//		return err
+//	})
+//
+// The new contents are written to a file without a name where the file system
+// can do that (O_TMPFILE), so a process that is killed leaves nothing behind;
+// then they are given mode, owner and extended attributes, flushed, and moved
+// over the destination in one step. When anything fails the destination is as
+// it was.
+package atomicfile
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options of [Write].
+type Options struct {
+	// Like names the file whose mode, owner and extended attributes the new
+	// file gets; "": the destination itself if it exists, else the umask decides.
+	Like string
+	// KeepLinks writes a destination that has several hard links in place
+	// (through the link count, not atomically), so that all its names keep
+	// showing one file. Without it the other names keep the old contents.
+	KeepLinks bool
+	// KeepTime gives the new file the modification time of Like.
+	KeepTime bool
+	// DropSetID clears the set-user-ID and set-group-ID bits and does not copy
+	// file capabilities.
+	DropSetID bool
+	// NoSync skips flushing to disk before the rename.
+	NoSync bool
+}
+
+// Write replaces the file at path by what write puts into w. A symbolic link at
+// path is followed; its target is replaced. Errors name the path.
+func Write(path string, o Options, write func(w *os.File) error) error {
+	if err := replace(path, o, write); err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			return fmt.Errorf("%s: %s: %w", path, pe.Op, pe.Err)
+		}
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func replace(path string, o Options, write func(w *os.File) error) error {
+	dest := path
+	if t, err := filepath.EvalSymlinks(path); err == nil {
+		dest = t
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	like := o.Like
+	old, err := os.Stat(dest)
+	switch {
+	case err == nil && !old.Mode().IsRegular():
+		return errors.New("not a regular file")
+	case err == nil && like == "":
+		like = dest
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	w, name, err := create(filepath.Dir(dest), like == "")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		w.Close()
+		if name != "" {
+			os.Remove(name)
+		}
+	}()
+	if err := write(w); err != nil {
+		return err
+	}
+	if like != "" {
+		if err := copyMeta(w, like, o); err != nil {
+			return err
+		}
+	}
+	if o.KeepLinks && old != nil && links(old) > 1 {
+		return overwrite(dest, w)
+	}
+	if !o.NoSync {
+		if err := w.Sync(); err != nil {
+			return err
+		}
+	}
+	if name == "" {
+		if name, err = link(w, filepath.Dir(dest)); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(name, dest); err != nil {
+		return err
+	}
+	name = ""
+	return nil
+}
+
+// create opens the file to write: nameless if the file system allows, else with
+// a name of its own. When the umask is to decide the mode (plain), it is asked
+// by creating with 0777 or 0666 as compilers and linkers do.
+func create(dir string, plain bool) (*os.File, string, error) {
+	mode := uint32(0o600)
+	if plain {
+		mode = 0o666
+	}
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, mode)
+	if err == nil {
+		return os.NewFile(uintptr(fd), filepath.Join(dir, "(new)")), "", nil
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
+		return nil, "", &fs.PathError{Op: "create", Path: dir, Err: err}
+	}
+	name := tempName(dir)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, os.FileMode(mode))
+	return f, name, err
+}
+
+func tempName(dir string) string {
+	var b [8]byte
+	rand.Read(b[:])
+	return filepath.Join(dir, ".fentry-"+hex.EncodeToString(b[:]))
+}
+
+// link gives a nameless file a name.
+func link(f *os.File, dir string) (string, error) {
+	name := tempName(dir)
+	src := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	if err := unix.Linkat(unix.AT_FDCWD, src, unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return "", &fs.PathError{Op: "link", Path: name, Err: err}
+	}
+	return name, nil
+}
+
+func links(fi os.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 1
+}
+
+// overwrite copies src into the existing inode at dest.
+func overwrite(dest string, src *os.File) error {
+	out, err := os.OpenFile(dest, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := src.Seek(0, 0); err != nil {
+		return err
+	}
+	n, err := out.ReadFrom(src)
+	if err != nil {
+		return err
+	}
+	if err := out.Truncate(n); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// copyMeta gives f the owner, mode, extended attributes and, if asked, the
+// modification time of the file named like. Changing the owner clears the
+// set-ID bits and capabilities, so it comes first.
+func copyMeta(f *os.File, like string, o Options) error {
+	fi, err := os.Stat(like)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(like, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: like, Err: err}
+	}
+	if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
+		// Only root may give files away; others get a file of their own.
+		if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
+			o.DropSetID = true
+		}
+	}
+	mode := st.Mode & 0o7777
+	if o.DropSetID {
+		mode &^= unix.S_ISUID | unix.S_ISGID
+	}
+	if err := unix.Fchmod(int(f.Fd()), mode); err != nil {
+		return &fs.PathError{Op: "chmod", Path: f.Name(), Err: err}
+	}
+	if err := copyXattrs(f, like, o); err != nil {
+		return err
+	}
+	if o.KeepTime {
+		tv := []unix.Timeval{unix.NsecToTimeval(fi.ModTime().UnixNano()), unix.NsecToTimeval(fi.ModTime().UnixNano())}
+		if err := unix.Futimes(int(f.Fd()), tv); err != nil {
+			return &fs.PathError{Op: "utimes", Path: f.Name(), Err: err}
+		}
+	}
+	return nil
+}
+
+// copyXattrs copies extended attributes. Signatures over the contents
+// (security.ima, security.evm) would be wrong and are left out; attributes this
+// user may not set are left out too.
+func copyXattrs(f *os.File, like string, o Options) error {
+	n, err := unix.Listxattr(like, nil)
+	if err != nil || n == 0 {
+		return nil // no attributes, or a file system without them
+	}
+	buf := make([]byte, n)
+	if n, err = unix.Listxattr(like, buf); err != nil {
+		return &fs.PathError{Op: "listxattr", Path: like, Err: err}
+	}
+	for _, name := range strings.Split(strings.TrimRight(string(buf[:n]), "\x00"), "\x00") {
+		if name == "security.ima" || name == "security.evm" || o.DropSetID && name == "security.capability" {
+			continue
+		}
+		size, err := unix.Getxattr(like, name, nil)
+		if err != nil {
+			continue
+		}
+		val := make([]byte, size)
+		if size > 0 {
+			if size, err = unix.Getxattr(like, name, val); err != nil {
+				continue
+			}
+		}
+		err = unix.Fsetxattr(int(f.Fd()), name, val[:size], 0)
+		if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EACCES) {
+			return &fs.PathError{Op: "setxattr " + name, Path: f.Name(), Err: err}
+		}
+	}
+	return nil
+}
