@@ -1,0 +1,106 @@
+package elfio
+
+import (
+	"debug/elf"
+	"fmt"
+	"sort"
+)
+
+// SectionIndex returns the index of the first section of that name, -1 when there is none.
+func (f *File) SectionIndex(name string) int {
+	for i := range f.Sections {
+		if f.Sections[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// sectionOfType returns the index of the first section of that type, -1 when there is none.
+func (f *File) sectionOfType(t elf.SectionType) int {
+	for i := range f.Sections {
+		if f.Sections[i].Type == t {
+			return i
+		}
+	}
+	return -1
+}
+
+// sectionLabel names section i in error messages.
+func (f *File) sectionLabel(i int) string {
+	if i >= 0 && i < len(f.Sections) && f.Sections[i].Name != "" {
+		return fmt.Sprintf("section %d (%s)", i, f.Sections[i].Name)
+	}
+	return fmt.Sprintf("section %d", i)
+}
+
+func progLabel(i int, p Prog) string { return fmt.Sprintf("program header %d (%v)", i, p.Type) }
+
+// SectionData returns the contents of section i as stored, a sub-slice of Raw. A section without
+// contents in the file (SHT_NOBITS, SHT_NULL) gives nil. Compressed sections are not expanded.
+func (f *File) SectionData(i int) ([]byte, error) {
+	if i < 0 || i >= len(f.Sections) {
+		return nil, formatErr("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
+	}
+	s := &f.Sections[i]
+	if s.Type == elf.SHT_NOBITS || s.Type == elf.SHT_NULL {
+		return nil, nil
+	}
+	b, ok := slice(f.raw, s.Off, s.Size)
+	if !ok {
+		return nil, formatErr(f.sectionLabel(i), s.Off, "%#x bytes end outside the file of %#x bytes", s.Size, len(f.raw))
+	}
+	return b, nil
+}
+
+// progData returns the file contents of a program header.
+func (f *File) progData(i int) ([]byte, error) {
+	p := f.Progs[i]
+	b, ok := slice(f.raw, p.Off, p.Filesz)
+	if !ok {
+		return nil, formatErr(progLabel(i, p), p.Off, "%#x bytes end outside the file of %#x bytes", p.Filesz, len(f.raw))
+	}
+	return b, nil
+}
+
+// load returns the PT_LOAD segment that holds addr in its memory image.
+func (f *File) load(addr uint64) (Prog, bool) {
+	i := sort.Search(len(f.loads), func(i int) bool { return f.loads[i].Vaddr > addr }) - 1
+	if i < 0 || addr-f.loads[i].Vaddr >= f.loads[i].Memsz {
+		return Prog{}, false
+	}
+	return f.loads[i], true
+}
+
+// Offset returns the file offset of a loaded address. ok is false for an address that no PT_LOAD
+// segment covers with file contents (bss, a gap), and always for relocatable objects.
+func (f *File) Offset(addr uint64) (off uint64, ok bool) {
+	b, off := f.from(addr)
+	return off, len(b) > 0
+}
+
+// from returns the file-backed bytes from addr to the end of its segment, and their file offset.
+func (f *File) from(addr uint64) ([]byte, uint64) {
+	p, ok := f.load(addr)
+	if !ok {
+		return nil, 0
+	}
+	seg, ok := slice(f.raw, p.Off, p.Filesz)
+	d := addr - p.Vaddr
+	if !ok || d >= uint64(len(seg)) {
+		return nil, 0
+	}
+	return seg[d:], p.Off + d
+}
+
+// Bytes returns the n file-backed bytes at a loaded address, a sub-slice of Raw.
+func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
+	b, off := f.from(addr)
+	if b == nil || n < 0 {
+		return nil, formatErr(fmt.Sprintf("address %#x", addr), 0, "no loaded segment has file contents there")
+	}
+	if n > len(b) {
+		return nil, formatErr(fmt.Sprintf("address %#x", addr), off, "%d bytes wanted, %d before the end of the segment", n, len(b))
+	}
+	return b[:n:n], nil
+}

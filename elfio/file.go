@@ -1,0 +1,232 @@
+package elfio
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// File is a parsed ELF image. It refers to the bytes given to Parse and never changes them.
+// Its methods may be used by several goroutines at once.
+type File struct {
+	Header   Header
+	Progs    []Prog
+	Sections []Section // index 0 is the reserved null section, as in the file
+
+	raw   []byte
+	c     codec
+	loads []Prog // PT_LOAD only, sorted by Vaddr
+	// hdr is the header as stored. It is kept so that an extended count that is written although
+	// a plain one would do comes back unchanged.
+	hdr rawHeader
+}
+
+// Header is the ELF header with the counts resolved: Phnum, Shnum and Shstrndx are the real numbers
+// even where the 16-bit fields overflow into section header 0 (gABI, "ELF Header": PN_XNUM, SHN_XINDEX).
+type Header struct {
+	Ident     [elf.EI_NIDENT]byte
+	Type      elf.Type
+	Machine   elf.Machine
+	Version   uint32
+	Entry     uint64
+	Phoff     uint64
+	Shoff     uint64
+	Flags     uint32
+	Ehsize    uint16
+	Phentsize uint16
+	Phnum     uint32
+	Shentsize uint16
+	Shnum     uint32
+	Shstrndx  uint32
+}
+
+// Prog is a program header.
+type Prog struct {
+	Type   elf.ProgType
+	Flags  elf.ProgFlag
+	Off    uint64
+	Vaddr  uint64
+	Paddr  uint64
+	Filesz uint64
+	Memsz  uint64
+	Align  uint64
+}
+
+// Section is a section header with its name resolved.
+type Section struct {
+	Name      string
+	NameOff   uint32 // sh_name: offset of Name in the section name string table
+	Type      elf.SectionType
+	Flags     elf.SectionFlag
+	Addr      uint64
+	Off       uint64
+	Size      uint64
+	Link      uint32
+	Info      uint32
+	Addralign uint64
+	Entsize   uint64
+
+	flagsHigh uint32 // upper half of a 64-bit sh_flags; no ABI defines bits there
+}
+
+// Parse reads the ELF header, the program headers and the section headers of the image b. Everything
+// else is read when asked for. b must stay unchanged while the File is in use; a memory-mapped file will do.
+//
+// Both classes, both byte orders and every e_type are accepted. Errors are *FormatError.
+func Parse(b []byte) (*File, error) {
+	if len(b) < elf.EI_NIDENT || string(b[:4]) != elf.ELFMAG {
+		return nil, formatErr("ELF header", 0, "not an ELF file")
+	}
+	f := &File{raw: b}
+	switch elf.Class(b[elf.EI_CLASS]) {
+	case elf.ELFCLASS32:
+	case elf.ELFCLASS64:
+		f.c.is64 = true
+	default:
+		return nil, formatErr("ELF header", elf.EI_CLASS, "unknown class %d", b[elf.EI_CLASS])
+	}
+	switch elf.Data(b[elf.EI_DATA]) {
+	case elf.ELFDATA2LSB:
+		f.c.order = binary.LittleEndian
+	case elf.ELFDATA2MSB:
+		f.c.order = binary.BigEndian
+	default:
+		return nil, formatErr("ELF header", elf.EI_DATA, "unknown byte order %d", b[elf.EI_DATA])
+	}
+	if b[elf.EI_VERSION] != byte(elf.EV_CURRENT) {
+		return nil, formatErr("ELF header", elf.EI_VERSION, "unknown version %d", b[elf.EI_VERSION])
+	}
+	if uint64(len(b)) < f.c.ehdrSize() {
+		return nil, formatErr("ELF header", 0, "file ends inside it (%d bytes)", len(b))
+	}
+	f.hdr = f.c.readHeader(b)
+	f.Header = Header{
+		Ident: f.hdr.ident, Type: elf.Type(f.hdr.typ), Machine: elf.Machine(f.hdr.machine), Version: f.hdr.version,
+		Entry: f.hdr.entry, Phoff: f.hdr.phoff, Shoff: f.hdr.shoff, Flags: f.hdr.flags, Ehsize: f.hdr.ehsize,
+		Phentsize: f.hdr.phentsize, Phnum: uint32(f.hdr.phnum),
+		Shentsize: f.hdr.shentsize, Shnum: uint32(f.hdr.shnum), Shstrndx: uint32(f.hdr.shstrndx),
+	}
+	if err := f.parseSections(); err != nil {
+		return nil, err
+	}
+	if err := f.parseProgs(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *File) parseSections() error {
+	h := &f.Header
+	if h.Shoff == 0 {
+		if h.Shnum != 0 {
+			return formatErr("ELF header", 0, "%d section headers at offset 0", h.Shnum)
+		}
+		h.Shstrndx = 0
+		return nil
+	}
+	ent := uint64(h.Shentsize)
+	if ent < f.c.shdrSize() {
+		if h.Shnum == 0 && ent == 0 {
+			return nil
+		}
+		return formatErr("ELF header", 0, "section header entries have %d bytes, want %d", ent, f.c.shdrSize())
+	}
+	first, ok := slice(f.raw, h.Shoff, ent)
+	if !ok {
+		return formatErr("section header table", h.Shoff, "outside the file of %d bytes", len(f.raw))
+	}
+	null := f.c.readSection(first)
+	if h.Shnum == 0 { // the number did not fit e_shnum, or there are none
+		if null.Size>>32 != 0 {
+			return formatErr("section header 0", h.Shoff, "%#x section headers", null.Size)
+		}
+		h.Shnum = uint32(null.Size)
+	}
+	if elf.SectionIndex(h.Shstrndx) == elf.SHN_XINDEX {
+		h.Shstrndx = null.Link
+	}
+	if h.Shnum == 0 {
+		return nil
+	}
+	table, ok := slice(f.raw, h.Shoff, ent*uint64(h.Shnum)) // 16 times 32 bits: no overflow
+	if !ok {
+		return formatErr("section header table", h.Shoff, "%d entries of %d bytes end outside the file of %d bytes", h.Shnum, ent, len(f.raw))
+	}
+	f.Sections = make([]Section, h.Shnum)
+	for i := range f.Sections {
+		f.Sections[i] = f.c.readSection(table[uint64(i)*ent:])
+	}
+	return f.nameSections()
+}
+
+func (f *File) nameSections() error {
+	h := &f.Header
+	if h.Shstrndx == 0 {
+		return nil
+	}
+	if h.Shstrndx >= h.Shnum {
+		return formatErr("ELF header", 0, "section name table is section %d of %d", h.Shstrndx, h.Shnum)
+	}
+	s := &f.Sections[h.Shstrndx]
+	if s.Type == elf.SHT_NOBITS {
+		return nil // a debug file made by objcopy --only-keep-debug keeps the table; others may not
+	}
+	data, ok := slice(f.raw, s.Off, s.Size)
+	if !ok {
+		return formatErr(fmt.Sprintf("section %d (section name table)", h.Shstrndx), s.Off, "%d bytes end outside the file of %d bytes", s.Size, len(f.raw))
+	}
+	names := newStringTable(data)
+	for i := range f.Sections {
+		name, ok := names.at(uint64(f.Sections[i].NameOff))
+		if !ok {
+			return formatErr(fmt.Sprintf("section header %d", i), h.Shoff+uint64(i)*uint64(h.Shentsize), "name at %#x of a table of %d bytes", f.Sections[i].NameOff, len(data))
+		}
+		f.Sections[i].Name = name
+	}
+	return nil
+}
+
+func (f *File) parseProgs() error {
+	h := &f.Header
+	if h.Phnum == 0xffff && len(f.Sections) > 0 { // PN_XNUM
+		h.Phnum = f.Sections[0].Info
+	}
+	if h.Phnum == 0 {
+		return nil
+	}
+	ent := uint64(h.Phentsize)
+	if ent < f.c.phdrSize() {
+		return formatErr("ELF header", 0, "program header entries have %d bytes, want %d", ent, f.c.phdrSize())
+	}
+	table, ok := slice(f.raw, h.Phoff, ent*uint64(h.Phnum))
+	if !ok {
+		return formatErr("program header table", h.Phoff, "%d entries of %d bytes end outside the file of %d bytes", h.Phnum, ent, len(f.raw))
+	}
+	f.Progs = make([]Prog, h.Phnum)
+	for i := range f.Progs {
+		p := f.c.readProg(table[uint64(i)*ent:])
+		f.Progs[i] = p
+		if p.Type == elf.PT_LOAD {
+			f.loads = append(f.loads, p)
+		}
+	}
+	slices.SortStableFunc(f.loads, func(a, b Prog) int {
+		if a.Vaddr < b.Vaddr {
+			return -1
+		} else if a.Vaddr > b.Vaddr {
+			return 1
+		}
+		return 0
+	})
+	return nil
+}
+
+// Raw returns the bytes given to Parse.
+func (f *File) Raw() []byte { return f.raw }
+
+// Order returns the byte order of the file.
+func (f *File) Order() binary.ByteOrder { return f.c.order }
+
+// Is64 reports whether the file is of class ELFCLASS64.
+func (f *File) Is64() bool { return f.c.is64 }

@@ -1,0 +1,109 @@
+package elfio
+
+import (
+	"debug/elf"
+	"sort"
+)
+
+// Note is an entry of a PT_NOTE segment or SHT_NOTE section.
+type Note struct {
+	Name    string // owner without the terminating NUL, such as "GNU"
+	Type    uint32
+	Desc    []byte // sub-slice of Raw
+	Off     uint64 // file offset of the note's header
+	DescOff uint64 // file offset of Desc
+}
+
+// Note types of the owner "GNU" (the Linux extensions to the gABI).
+const (
+	NTGNUBuildID  = 3
+	NTGNUProperty = 5
+)
+
+// Notes returns the notes of all PT_NOTE segments and of the SHT_NOTE sections outside them, sorted by file offset.
+func (f *File) Notes() ([]Note, error) {
+	type area struct {
+		what      string
+		off, size uint64
+		align     uint64
+	}
+	var areas []area
+	for i, p := range f.Progs {
+		if p.Type == elf.PT_NOTE && p.Filesz != 0 {
+			areas = append(areas, area{progLabel(i, p), p.Off, p.Filesz, p.Align})
+		}
+	}
+	for i, s := range f.Sections {
+		if s.Type == elf.SHT_NOTE && s.Size != 0 {
+			areas = append(areas, area{f.sectionLabel(i), s.Off, s.Size, s.Addralign})
+		}
+	}
+	// The longer of two areas that start alike comes first; what lies inside an area already read is skipped.
+	sort.SliceStable(areas, func(i, j int) bool {
+		if areas[i].off != areas[j].off {
+			return areas[i].off < areas[j].off
+		}
+		return areas[i].size > areas[j].size
+	})
+	var out []Note
+	var done uint64
+	for _, a := range areas {
+		b, ok := slice(f.raw, a.off, a.size)
+		if !ok {
+			return nil, formatErr(a.what, a.off, "%#x bytes end outside the file of %#x bytes", a.size, len(f.raw))
+		}
+		if a.off < done {
+			continue
+		}
+		done = a.off + a.size
+		var err error
+		if out, err = f.notes(out, b, a.off, a.align, a.what); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// notes reads one area. The name is padded to 4 bytes; the descriptor to 4, or to 8 where the area is 8-aligned.
+func (f *File) notes(out []Note, b []byte, off, align uint64, what string) ([]Note, error) {
+	if align != 8 {
+		align = 4
+	}
+	for pos := uint64(0); uint64(len(b))-pos >= 12; {
+		h := b[pos:]
+		namesz, descsz, typ := uint64(f.c.order.Uint32(h)), uint64(f.c.order.Uint32(h[4:])), f.c.order.Uint32(h[8:])
+		descPos, _ := alignUp(pos+12+namesz, align)
+		name, ok := slice(b, pos+12, namesz)
+		desc, ok2 := slice(b, descPos, descsz)
+		if !ok || !ok2 {
+			return nil, formatErr(what, off+pos, "note of %#x name and %#x descriptor bytes ends outside it", namesz, descsz)
+		}
+		out = append(out, Note{Name: string(cString(name)), Type: typ, Desc: desc, Off: off + pos, DescOff: off + descPos})
+		pos, _ = alignUp(descPos+descsz, align)
+		if pos > uint64(len(b)) {
+			break
+		}
+	}
+	return out, nil
+}
+
+// BuildID returns the descriptor of the NT_GNU_BUILD_ID note, nil when there is none or the notes are malformed.
+func (f *File) BuildID() []byte {
+	if n := f.buildIDNote(); n != nil {
+		return n.Desc
+	}
+	return nil
+}
+
+func (f *File) buildIDNote() *Note {
+	notes, err := f.Notes()
+	if err != nil {
+		return nil
+	}
+	for i := range notes {
+		if notes[i].Name == "GNU" && notes[i].Type == NTGNUBuildID && len(notes[i].Desc) > 0 {
+			return &notes[i]
+		}
+	}
+	return nil
+}

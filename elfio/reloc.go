@@ -1,0 +1,183 @@
+package elfio
+
+import (
+	"debug/elf"
+)
+
+// Tags of generic ABI relative relocations (gABI, "Relative Relocation Table"); debug/elf lacks them.
+const (
+	dtRelrsz  = elf.DynTag(35)
+	dtRelr    = elf.DynTag(36)
+	dtRelrent = elf.DynTag(37)
+)
+
+// Reloc is a relocation of either form. For REL tables, whose addend is in the relocated place, Addend is 0.
+type Reloc struct {
+	Off    uint64 // section offset in relocatable objects, address in images
+	Type   uint32
+	Sym    uint32 // symbol index, 0 for none
+	Addend int64
+}
+
+// Relocs returns the relocations of section i, which must be of type SHT_REL, SHT_RELA or SHT_RELR.
+func (f *File) Relocs(i int) ([]Reloc, error) {
+	data, err := f.SectionData(i)
+	if err != nil {
+		return nil, err
+	}
+	switch t := f.Sections[i].Type; t {
+	case elf.SHT_RELA:
+		return f.decodeRelocs(nil, data, true), nil
+	case elf.SHT_REL:
+		return f.decodeRelocs(nil, data, false), nil
+	case shtRelr:
+		return f.decodeRelr(nil, data, f.sectionLabel(i), f.Sections[i].Off)
+	default:
+		return nil, formatErr(f.sectionLabel(i), f.Sections[i].Off, "%v is no relocation table", t)
+	}
+}
+
+const shtRelr = elf.SectionType(19)
+
+// DynamicRelocs returns the relocations the dynamic linker applies: DT_RELA, DT_REL, DT_RELR and
+// DT_JMPREL in that order. They are found through the program headers. An entry of DT_RELR comes out
+// with the machine's relative type and the addend stored in the place it relocates.
+func (f *File) DynamicRelocs() ([]Reloc, error) {
+	d, err := f.dynamicInfo()
+	if err != nil || d == nil {
+		return nil, err
+	}
+	var out []Reloc
+	table := func(what string, addr, size uint64) ([]byte, uint64, error) {
+		if size == 0 {
+			return nil, 0, nil
+		}
+		b, off := f.from(addr)
+		if size > uint64(len(b)) {
+			return nil, 0, formatErr(what, off, "%#x bytes at address %#x end outside the loaded segments", size, addr)
+		}
+		return b[:size], off, nil
+	}
+	b, _, err := table("DT_RELA", d.rela, d.relasz)
+	if err != nil {
+		return nil, err
+	}
+	out = f.decodeRelocs(out, b, true)
+	if b, _, err = table("DT_REL", d.rel, d.relsz); err != nil {
+		return nil, err
+	}
+	out = f.decodeRelocs(out, b, false)
+	b, off, err := table("DT_RELR", d.relr, d.relrsz)
+	if err != nil {
+		return nil, err
+	}
+	if out, err = f.decodeRelr(out, b, "DT_RELR", off); err != nil {
+		return nil, err
+	}
+	if b, _, err = table("DT_JMPREL", d.jmprel, d.pltrelsz); err != nil {
+		return nil, err
+	}
+	// Some linkers let DT_RELASZ cover the PLT relocations too; take those once.
+	if d.jmprel < d.rela || d.jmprel-d.rela >= d.relasz {
+		out = f.decodeRelocs(out, b, elf.DynTag(d.pltrel) == elf.DT_RELA)
+	}
+	return out, nil
+}
+
+// decodeRelocs appends the relocations of a REL or RELA table to out. A partial last entry is ignored.
+func (f *File) decodeRelocs(out []Reloc, b []byte, rela bool) []Reloc {
+	size := f.c.relSize()
+	if rela {
+		size = f.c.relaSize()
+	}
+	if out == nil {
+		out = make([]Reloc, 0, uint64(len(b))/size)
+	}
+	mips64 := f.c.is64 && f.Header.Machine == elf.EM_MIPS
+	for ; uint64(len(b)) >= size; b = b[size:] {
+		r := Reloc{Off: f.c.word(b)}
+		info := f.c.word(b[f.c.wordSize():])
+		switch {
+		case mips64: // r_sym is stored first as a 32-bit word, then r_ssym and three types as bytes
+			p := b[8:16]
+			r.Sym = f.c.order.Uint32(p)
+			r.Type = uint32(p[7]) | uint32(p[6])<<8 | uint32(p[5])<<16 | uint32(p[4])<<24
+		case f.c.is64:
+			r.Sym, r.Type = uint32(info>>32), uint32(info)
+		default:
+			r.Sym, r.Type = uint32(info>>8), uint32(info&0xff)
+		}
+		if rela {
+			if f.c.is64 {
+				r.Addend = int64(f.c.order.Uint64(b[16:]))
+			} else {
+				r.Addend = int64(int32(f.c.order.Uint32(b[8:])))
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// decodeRelr appends the relocations of a RELR table to out: an even word is the address of a place,
+// an odd one a bitmap of the 31 or 63 words that follow the last place covered.
+func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Reloc, error) {
+	word := f.c.wordSize()
+	typ := relativeType(f.Header.Machine)
+	// Every place is a word of the file, so more places than words is nonsense that would only cost memory.
+	budget := uint64(len(f.raw)) / word
+	var where uint64
+	add := func(at uint64) bool {
+		if budget == 0 {
+			return false
+		}
+		budget--
+		r := Reloc{Off: at, Type: typ}
+		if place, _ := f.from(at); uint64(len(place)) >= word {
+			r.Addend = int64(f.c.word(place))
+			if !f.c.is64 {
+				r.Addend = int64(int32(r.Addend))
+			}
+		}
+		out = append(out, r)
+		return true
+	}
+	for ; uint64(len(b)) >= word; b, off = b[word:], off+word {
+		e := f.c.word(b)
+		if e&1 == 0 {
+			if !add(e) {
+				return nil, formatErr(what, off, "more relocations than the file has words")
+			}
+			where = e + word
+			continue
+		}
+		for at, bits := where, e>>1; bits != 0; at, bits = at+word, bits>>1 {
+			if bits&1 != 0 && !add(at) {
+				return nil, formatErr(what, off, "more relocations than the file has words")
+			}
+		}
+		where += (8*word - 1) * word
+	}
+	return out, nil
+}
+
+// relativeType returns the machine's R_*_RELATIVE, 0 where it is not known here.
+func relativeType(m elf.Machine) uint32 {
+	switch m {
+	case elf.EM_X86_64:
+		return uint32(elf.R_X86_64_RELATIVE)
+	case elf.EM_386:
+		return uint32(elf.R_386_RELATIVE)
+	case elf.EM_AARCH64:
+		return uint32(elf.R_AARCH64_RELATIVE)
+	case elf.EM_ARM:
+		return uint32(elf.R_ARM_RELATIVE)
+	case elf.EM_PPC64:
+		return uint32(elf.R_PPC64_RELATIVE)
+	case elf.EM_RISCV:
+		return uint32(elf.R_RISCV_RELATIVE)
+	case elf.EM_S390:
+		return uint32(elf.R_390_RELATIVE)
+	}
+	return 0
+}
