@@ -10,9 +10,9 @@ import "os"
 
 func main() {
 	os.Exit(run(os.Args[1:], &app{
-		stdin:  os.Stdin,
-		stdout: os.Stdout,
-		stderr: os.Stderr,
-		getenv: os.Getenv,
+		stdin:     os.Stdin,
+		stdout:    os.Stdout,
+		stderr:    os.Stderr,
+		lookupEnv: os.LookupEnv,
 	}))
 }

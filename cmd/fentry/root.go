@@ -13,15 +13,21 @@ import (
 // app is what the commands share: the standard streams, the environment and
 // the options every command has.
 type app struct {
-	stdin  *os.File
-	stdout io.Writer // data
-	stderr io.Writer // everything else
-	getenv func(string) string
+	stdin     *os.File
+	stdout    io.Writer // data
+	stderr    io.Writer // everything else
+	lookupEnv func(string) (string, bool)
 
 	quiet   bool
 	verbose int
 	color   string // auto, always or never
 	noPager bool
+}
+
+// getenv returns an environment variable, "" when it is not set.
+func (a *app) getenv(name string) string {
+	v, _ := a.lookupEnv(name)
+	return v
 }
 
 // The exit statuses every command uses. "fentry record" is the exception: it
@@ -81,7 +87,13 @@ the traced program.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Args:              cobra.ArbitraryArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.checkGlobals(); err != nil {
+				return &usageError{cmd, err}
+			}
+			return nil
+		},
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef(cmd, "no command given")

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// traceFlags are the options that say what is traced; record and patch share them.
+type traceFlags struct {
+	filter, notrace, graph []string
+	depth                  uint32
+	threshold              time.Duration
+	tracer                 string
+}
+
+func (t *traceFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVarP(&t.filter, "filter", "F", nil, "trace only functions that match `PAT` (glob, /regex/, !PAT, @file; repeatable)")
+	f.StringArrayVarP(&t.notrace, "notrace", "N", nil, "do not trace functions that match `PAT` (repeatable)")
+	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
+	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls")
+	f.DurationVarP(&t.threshold, "threshold", "t", 0, "leave out calls shorter than `TIME`, such as 10us")
+	f.StringVarP(&t.tracer, "tracer", "T", "function_graph", "`TRACER`: function_graph, function or profile")
+}
+
+// options translates the flags.
+func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
+	var o patch.Options
+	var err error
+	if o.Tracer, err = patch.ParseTracer(t.tracer); err != nil {
+		return o, usagef(cmd, "--tracer: %v", err)
+	}
+	if o.Tracer != patch.FunctionGraph && (t.depth != 0 || t.threshold != 0 || len(t.graph) > 0) {
+		return o, usagef(cmd, "--depth, --threshold and --graph need the function_graph tracer")
+	}
+	if t.threshold < 0 {
+		return o, usagef(cmd, "--threshold: negative time")
+	}
+	if len(t.filter)+len(t.notrace) > 0 {
+		if o.Select, err = record.NewFilter(t.filter, t.notrace); err != nil {
+			return o, usagef(cmd, "%v", err)
+		}
+	}
+	if len(t.graph) > 0 {
+		if o.Roots, err = record.NewFilter(t.graph, nil); err != nil {
+			return o, usagef(cmd, "%v", err)
+		}
+	}
+	o.Depth, o.Threshold = t.depth, t.threshold
+	return o, nil
+}
+
+// unmatched tells which patterns selected nothing.
+func unmatched(a *app, o patch.Options) {
+	for _, f := range []*record.Filter{o.Select, o.Roots} {
+		if f == nil {
+			continue
+		}
+		for _, p := range f.Unmatched() {
+			a.notef("fentry: warning: pattern %q matches no traceable function", p)
+		}
+	}
+}
+
+type patchCmd struct {
+	traceFlags
+	out                  string
+	inPlace              bool
+	undo, verify, plan   bool
+	json, keep, keepLink bool
+	dir                  string
+}
+
+func newPatchCmd(a *app) *cobra.Command {
+	var c patchCmd
+	cmd := &cobra.Command{
+		Use:   "patch [options] -o OUT PROGRAM",
+		Short: "make a program that traces itself",
+		Long: `patch writes a copy of a program that traces itself wherever it is run: no
+fentry, root, ptrace or preloaded library is needed there. Run it, and it writes
+the directory fentry.data (or $FENTRY_DATA), which replay, report and graph read.
+FENTRY_OFF=1 in its environment runs it untraced.
+
+The original bytes are kept inside: --undo gives back the file, byte for byte.`,
+		Example: `  fentry patch -o prog.traced prog && ./prog.traced && fentry replay
+  fentry patch -F 'parse_*' -F '/^lex/' -o prog.traced prog   some functions only
+  fentry patch --plan prog                                    say what would change
+  fentry patch --verify prog.traced                           check a patched program
+  fentry patch --undo -o prog prog.traced                     the original again
+  fentry patch --in-place prog                                replace the file itself`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args[0]) },
+	}
+	c.traceFlags.add(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&c.out, "output", "o", "", "write to `OUT` (- for standard output)")
+	f.BoolVarP(&c.inPlace, "in-place", "w", false, "replace PROGRAM itself, atomically")
+	f.BoolVar(&c.keepLink, "keep-links", false, "with --in-place: keep hard links (not atomic)")
+	f.BoolVar(&c.undo, "undo", false, "give back the original of a patched program")
+	f.BoolVar(&c.verify, "verify", false, "check a patched program; writes nothing")
+	f.BoolVarP(&c.plan, "plan", "n", false, "print what would be changed; writes nothing")
+	f.BoolVar(&c.json, "json", false, "with --plan: as JSON")
+	f.BoolVar(&c.keep, "keep-calls", false, "leave profiling calls of untraced functions (default: make them nops)")
+	f.StringVar(&c.dir, "data", "", "`DIR` the patched program writes (default fentry.data where it runs)")
+	return cmd
+}
+
+func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
+	modes := 0
+	for _, m := range []bool{c.undo, c.verify, c.plan} {
+		if m {
+			modes++
+		}
+	}
+	switch {
+	case modes > 1:
+		return usagef(cmd, "--undo, --verify and --plan exclude each other")
+	case c.out != "" && (c.inPlace || c.verify || c.plan):
+		return usagef(cmd, "-o does not go with --in-place, --verify or --plan")
+	case c.out == "" && !c.inPlace && !c.verify && !c.plan:
+		return usagef(cmd, "say where to write: -o OUT, or --in-place")
+	case c.json && !c.plan:
+		return usagef(cmd, "--json goes with --plan")
+	}
+	opts, err := c.options(cmd)
+	if err != nil {
+		return err
+	}
+	image, done, err := mapFile(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if c.verify {
+		in, err := patch.Verify(image)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		a.notef("%s: %d functions traced with %s, original can be restored", path, len(in.Sites), in.Tracer)
+		return nil
+	}
+	if c.undo {
+		orig, err := patch.Undo(image)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return c.write(a, path, func(w io.Writer) error { _, err := w.Write(orig); return err })
+	}
+	opts.Keep, opts.Dir, opts.Path = c.keep, c.dir, path
+	p, err := planFile(image, opts)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	unmatched(a, opts)
+	if c.plan {
+		if c.json {
+			return writeJSON(a.stdout, p)
+		}
+		return p.WriteText(a.stdout)
+	}
+	if err := c.write(a, path, p.WriteImage); err != nil {
+		return err
+	}
+	a.notef("%s: %d of %d functions traced", path, p.Traced(), len(p.Functions))
+	return nil
+}
+
+// planFile plans the patched copy of an image.
+func planFile(image []byte, o patch.Options) (*patch.Plan, error) {
+	f, err := elfio.Parse(image)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := patch.Inspect(f); err == nil {
+		return nil, errors.New("already patched; --undo gives back the original")
+	} else if !errors.Is(err, patch.ErrNotPatched) {
+		return nil, err
+	}
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return patch.New(f, sites, o)
+}
+
+// write replaces the output file. The result of patching keeps mode, owner and
+// attributes of the input, but not its set-ID bits or capabilities unless it
+// replaces the input: a second program with privileges is not what was asked for.
+func (c *patchCmd) write(a *app, in string, body func(io.Writer) error) error {
+	if c.out == "-" {
+		return body(a.stdout)
+	}
+	o := atomicfile.Options{Like: in, DropSetID: true}
+	out := c.out
+	if c.inPlace {
+		out = in
+		o = atomicfile.Options{KeepLinks: c.keepLink}
+	}
+	return atomicfile.Write(out, o, func(w *os.File) error { return body(w) })
+}
+
+func writeJSON(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	if err := json.Indent(&buf, b, "", "  "); err != nil {
+		return err
+	}
+	buf.WriteByte('\n')
+	_, err = buf.WriteTo(w)
+	return err
+}
+
+// mapFile maps a file into memory, so that large programs need not be copied.
+// The mapping is private: it does not change when the file is replaced.
+func mapFile(path string) (b []byte, done func(), err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, pathError(err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, pathError(err)
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	if fi.Size() == 0 {
+		return nil, nil, fmt.Errorf("%s: empty file", path)
+	}
+	b, err = unix.Mmap(int(f.Fd()), 0, int(fi.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return b, func() { unix.Munmap(b) }, nil
+}
+
+// pathError puts the path first, as in all messages of fentry.
+func pathError(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return fmt.Errorf("%s: %w", pe.Path, pe.Err)
+	}
+	return err
+}

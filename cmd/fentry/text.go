@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// grouped prints a count with a comma every three digits.
+func grouped(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	if len(s) <= 3 {
+		return s
+	}
+	b := make([]byte, 0, len(s)+len(s)/3)
+	for i := 0; i < len(s); i++ {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b = append(b, ',')
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// plural prints a count with its noun.
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(n) + " " + many
+}
+
+// duration prints nanoseconds as microseconds, milliseconds or seconds, always
+// with three digits behind the point, as the kernel's tracers do.
+func duration(ns uint64) string {
+	v := float64(ns)
+	switch {
+	case ns < 1_000_000:
+		return fmt.Sprintf("%.3f us", v/1e3)
+	case ns < 999_999_500: // from here on milliseconds would print as 1000.000
+		return fmt.Sprintf("%.3f ms", v/1e6)
+	}
+	return fmt.Sprintf("%.3f s", v/1e9)
+}
+
+// size prints bytes in powers of 1024.
+func size(n uint64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n), 0
+	for v >= 1023.95 && unit < 5 {
+		v /= 1024
+		unit++
+	}
+	return fmt.Sprintf("%.1f %ciB", v, " KMGTP"[unit])
+}
+
+// parseDuration reads "10us", "1.5ms", "2s"; a number alone is microseconds,
+// as in tracing_thresh.
+func parseDuration(s string) (time.Duration, error) {
+	if n, err := strconv.ParseFloat(s, 64); err == nil {
+		if n < 0 || n > math.MaxInt64/1e3 || math.IsNaN(n) {
+			return 0, fmt.Errorf("%s: not a time", s)
+		}
+		return time.Duration(n * 1e3), nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s: not a time such as 10us or 1.5ms", s)
+	}
+	return d, nil
+}
+
+// table prints rows in aligned columns. Left columns are names, right ones
+// numbers; the last column is never padded.
+type table struct {
+	head  []string
+	right []bool
+	rows  [][]string
+}
+
+// column adds a column; right-aligned when numeric.
+func (t *table) column(name string, numeric bool) {
+	t.head = append(t.head, name)
+	t.right = append(t.right, numeric)
+}
+
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// write prints the table. The heading is bold where colours are on.
+func (t *table) write(w io.Writer, p paint) error {
+	width := make([]int, len(t.head))
+	for i, h := range t.head {
+		width[i] = utf8.RuneCountInString(h)
+	}
+	for _, r := range t.rows {
+		for i, c := range r {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	line := func(cells []string) string {
+		var b strings.Builder
+		for i, c := range cells {
+			pad := width[i] - utf8.RuneCountInString(c)
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			if t.right[i] {
+				b.WriteString(strings.Repeat(" ", pad))
+				b.WriteString(c)
+				continue
+			}
+			b.WriteString(c)
+			if i < len(cells)-1 {
+				b.WriteString(strings.Repeat(" ", pad))
+			}
+		}
+		return strings.TrimRight(b.String(), " ")
+	}
+	if _, err := fmt.Fprintln(w, p.with(sgrBold, line(t.head))); err != nil {
+		return err
+	}
+	for _, r := range t.rows {
+		if _, err := fmt.Fprintln(w, line(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
