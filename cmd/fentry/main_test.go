@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,18 +16,16 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"fentry": main})
 }
 
-// TestScripts runs testdata/script/*.txtar. A script states one behaviour;
-// conditions such as [gcc] skip it where a tool is missing, and the tests
-// below say which tool of which package that is.
+// TestScripts runs testdata/script/*.txtar. A script states one behaviour and
+// skips itself, naming tool and package, where it needs a tool that is missing.
 func TestScripts(t *testing.T) {
 	demo, err := filepath.Abs("demo")
 	if err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
-		RequireUniqueNames:  true,
-		RequireExplicitExec: true,
+		Dir:                "testdata/script",
+		RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DEMO", demo)
 			env.Setenv("LC_ALL", "C.UTF-8")
@@ -34,10 +34,30 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Condition: func(cond string) (bool, error) {
-			_, err := exec.LookPath(cond)
-			return err == nil, nil
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"status": status,
 		},
 		UpdateScripts: os.Getenv("FENTRY_UPDATE") != "",
 	})
+}
+
+// status is the script command "status N program args...": the program must
+// end with exit status N.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N program [args...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
 }

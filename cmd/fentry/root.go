@@ -87,6 +87,9 @@ the traced program.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
+
+		SuggestionsMinimumDistance: 2,
+
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.checkGlobals(); err != nil {
 				return &usageError{cmd, err}
@@ -207,7 +210,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 			cmd = usage.cmd
 		}
 		fmt.Fprintf(a.stderr, "%s: %s\n", cmd.CommandPath(), oneLine(usage.Error()))
-		fmt.Fprintf(a.stderr, "usage: %s\n", cmd.UseLine())
+		fmt.Fprintf(a.stderr, "usage: %s\n", synopsis(cmd))
 		fmt.Fprintf(a.stderr, "try: %s -h\n", cmd.CommandPath())
 		return exitUsage
 	}
