@@ -13,5 +13,5 @@
 //		off += in.Len
 //	}
 //
-// AppendNop, AppendCall, AppendJmp and their kin encode, IsNops recognises.
+// AppendNops, AppendCall, AppendJump and their kin encode, IsNops recognises.
 package amd64

@@ -32,20 +32,20 @@ func AppendCall(dst []byte, from, to uint64) ([]byte, error) {
 	return appendRel32(dst, "call", from, to, 0xe8)
 }
 
-// AppendCall6 appends the six-byte call that linkers relax an indirect one to:
+// AppendCallAddr32 appends the six-byte call that linkers relax an indirect one to:
 // 67 e8 rel32. The prefix has no effect, so the return address is still the
 // end of the site.
-func AppendCall6(dst []byte, from, to uint64) ([]byte, error) {
+func AppendCallAddr32(dst []byte, from, to uint64) ([]byte, error) {
 	return appendRel32(dst, "addr32 call", from, to, 0x67, 0xe8)
 }
 
-// AppendJmp appends the jump at address from to address to: e9 rel32 in 5 bytes.
-func AppendJmp(dst []byte, from, to uint64) ([]byte, error) {
+// AppendJump appends the jump at address from to address to: e9 rel32 in 5 bytes.
+func AppendJump(dst []byte, from, to uint64) ([]byte, error) {
 	return appendRel32(dst, "jmp", from, to, 0xe9)
 }
 
-// AppendJmpShort appends the jump at address from to address to: eb rel8 in 2 bytes.
-func AppendJmpShort(dst []byte, from, to uint64) ([]byte, error) {
+// AppendJumpShort appends the jump at address from to address to: eb rel8 in 2 bytes.
+func AppendJumpShort(dst []byte, from, to uint64) ([]byte, error) {
 	d := int64(to - (from + JmpShortLen))
 	if d != int64(int8(d)) {
 		return dst, &RangeError{"jmp rel8", from, to, d, 8}
@@ -59,9 +59,9 @@ func AppendCallGOT(dst []byte, from, slot uint64) ([]byte, error) {
 	return appendRel32(dst, "call *disp(%rip)", from, slot, 0xff, 0x15)
 }
 
-// AppendJmpGOT appends the jump at address from through the pointer at
+// AppendJumpGOT appends the jump at address from through the pointer at
 // address slot: ff 25 disp32 in 6 bytes.
-func AppendJmpGOT(dst []byte, from, slot uint64) ([]byte, error) {
+func AppendJumpGOT(dst []byte, from, slot uint64) ([]byte, error) {
 	return appendRel32(dst, "jmp *disp(%rip)", from, slot, 0xff, 0x25)
 }
 
@@ -90,24 +90,24 @@ func AppendCallSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 	case n < CallLen:
 		return dst, fmt.Errorf("site at %#x: %d bytes are too short for a call", from, n)
 	case n == 6:
-		return AppendCall6(dst, from, to)
+		return AppendCallAddr32(dst, from, to)
 	}
 	dst, err := AppendCall(dst, from, to)
 	if err != nil {
 		return dst, err
 	}
-	return AppendNop(dst, n-CallLen), nil
+	return AppendNops(dst, n-CallLen), nil
 }
 
-// AppendJmpSite appends a jump that fills a site of n bytes, at least 5: e9 rel32
+// AppendJumpSite appends a jump that fills a site of n bytes, at least 5: e9 rel32
 // and nops behind it, as linkers relax jmp *foo@GOTPCREL(%rip).
-func AppendJmpSite(dst []byte, n int, from, to uint64) ([]byte, error) {
+func AppendJumpSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 	if n < JmpLen {
 		return dst, fmt.Errorf("site at %#x: %d bytes are too short for a jmp", from, n)
 	}
-	dst, err := AppendJmp(dst, from, to)
+	dst, err := AppendJump(dst, from, to)
 	if err != nil {
 		return dst, err
 	}
-	return AppendNop(dst, n-JmpLen), nil
+	return AppendNops(dst, n-JmpLen), nil
 }

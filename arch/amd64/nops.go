@@ -25,9 +25,9 @@ var nops = [...]string{
 // MaxNop is the longest nop that is one instruction.
 const MaxNop = len(nops)
 
-// AppendNop appends n bytes of nops to dst: one instruction up to MaxNop
+// AppendNops appends n bytes of nops to dst: one instruction up to MaxNop
 // bytes, several beyond.
-func AppendNop(dst []byte, n int) []byte {
+func AppendNops(dst []byte, n int) []byte {
 	for n > 0 {
 		k := min(n, MaxNop)
 		dst = append(dst, nops[k-1]...)
@@ -38,7 +38,7 @@ func AppendNop(dst []byte, n int) []byte {
 
 // IsNops returns how many bytes at the start of b are whole nop instructions:
 // 90, 0f 1f /0 with any memory operand, and those with prefixes that leave them
-// nops. So gcc's five 90, clang's 0f 1f 44 00 08 and the forms of AppendNop all
+// nops. So gcc's five 90, clang's 0f 1f 44 00 08 and the forms of AppendNops all
 // give their length; pause (f3 90) and the reserved hint space do not count.
 func IsNops(b []byte) int {
 	n, _ := CountNops(b)
