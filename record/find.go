@@ -1,0 +1,170 @@
+package record
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// Options change what Find looks for. The zero value is right for programs as compilers make them.
+type Options struct {
+	// Fentry and Mcount name further profiling functions, called before and behind the prologue
+	// (gcc -mfentry-name=NAME).
+	Fentry, Mcount []string
+	// XRayExits asks for the exit sleds of xray_instr_map too, as sites with the reason xray-exit.
+	XRayExits bool
+}
+
+// Find returns the sites of a linked image and the functions that have none, sorted by address of the function, then
+// of the site. Errors name the part of the file that is malformed.
+func Find(f *elfio.File, o Options) ([]Site, error) {
+	im, err := load(f)
+	if err != nil {
+		return nil, fmt.Errorf("finding sites: %w", err)
+	}
+	names := profilingNames
+	if len(o.Fentry)+len(o.Mcount) > 0 {
+		names = maps.Clone(names)
+		for _, n := range o.Fentry {
+			names[n] = profFentry
+		}
+		for _, n := range o.Mcount {
+			names[n] = profMcount
+		}
+	}
+	fd := &finder{im: im, o: o, prof: findProfiling(im, names), taken: make(map[uint64]bool)}
+	if err := fd.tables(); err != nil {
+		return nil, fmt.Errorf("finding sites: %w", err)
+	}
+	fd.calls()
+	fd.choose()
+	fd.functionsWithout()
+	for i := range fd.sites {
+		fd.exclude(&fd.sites[i])
+	}
+	slices.SortStableFunc(fd.sites, compareSites)
+	return fd.sites, nil
+}
+
+func compareSites(a, b Site) int {
+	if c := cmpUint(a.Func, b.Func); c != 0 {
+		return c
+	}
+	return cmpUint(a.Addr, b.Addr)
+}
+
+// finder collects the sites of one image.
+type finder struct {
+	im    *image
+	o     Options
+	prof  *profiling
+	sites []Site
+	taken map[uint64]bool // addresses of sites found so far
+}
+
+// add completes a site with what is known of its function and keeps it.
+func (fd *finder) add(s Site) {
+	if i := fd.im.funcs.at(s.Func); i >= 0 {
+		fn := &fd.im.funcs.list[i]
+		s.Name, s.Size = fn.name, fn.size
+		if s.Source == SourceScan {
+			s.Source = fn.source
+		}
+	}
+	if s.Len > 0 {
+		if b := fd.im.code.at(s.Addr); len(b) >= s.Len {
+			s.Bytes = b[:s.Len:s.Len]
+		} else {
+			s.Len, s.Reason = 0, ReasonNotExecutable
+		}
+	}
+	fd.taken[s.Addr] = true
+	fd.sites = append(fd.sites, s)
+}
+
+// exclude gives a reason to sites that are where they should be but must be left alone.
+func (fd *finder) exclude(s *Site) {
+	if s.Reason != "" {
+		return
+	}
+	if i := fd.im.funcs.at(s.Func); i >= 0 && fd.im.funcs.list[i].resolver {
+		s.Reason = ReasonIfuncResolver
+		return
+	}
+	switch r := fd.im.code.find(s.Addr); {
+	case s.Func == fd.im.f.Header.Entry:
+		s.Reason = ReasonEntryPoint
+	case r == nil:
+		s.Reason = ReasonNotExecutable
+	case strings.HasPrefix(r.name, ".fentry"):
+		s.Reason = ReasonRuntime
+	case fd.prof.entries[s.Func] != profNone:
+		s.Reason = ReasonProfiler
+	default:
+		s.Reason = special[s.Name]
+	}
+}
+
+// special names functions whose first instructions are part of a contract, wherever they come from.
+var special = map[string]Reason{
+	"setjmp": ReasonReturnsTwice, "_setjmp": ReasonReturnsTwice, "__setjmp": ReasonReturnsTwice,
+	"sigsetjmp": ReasonReturnsTwice, "__sigsetjmp": ReasonReturnsTwice, "___setjmp": ReasonReturnsTwice,
+	"vfork": ReasonReturnsTwice, "__vfork": ReasonReturnsTwice, "__libc_vfork": ReasonReturnsTwice,
+	"getcontext": ReasonReturnsTwice, "__getcontext": ReasonReturnsTwice,
+	"swapcontext": ReasonReturnsTwice, "__swapcontext": ReasonReturnsTwice,
+	"__restore_rt": ReasonSignalReturn, "__restore": ReasonSignalReturn,
+	"_dl_runtime_resolve": ReasonLoader, "_dl_runtime_resolve_fxsave": ReasonLoader,
+	"_dl_runtime_resolve_xsave": ReasonLoader, "_dl_runtime_resolve_xsavec": ReasonLoader,
+	"__tls_get_addr": ReasonLoader, "_dl_tlsdesc_return": ReasonLoader, "_dl_tlsdesc_undefweak": ReasonLoader,
+	"_dl_tlsdesc_dynamic": ReasonLoader, "_dl_relocate_static_pie": ReasonLoader,
+	"__morestack": ReasonLoader,
+}
+
+// functionsWithout lists the functions that have no site.
+func (fd *finder) functionsWithout() {
+	have := make(map[uint64]bool, len(fd.sites))
+	for i := range fd.sites {
+		have[fd.sites[i].Func] = true
+	}
+	for i := range fd.im.funcs.list {
+		fn := &fd.im.funcs.list[i]
+		if have[fn.addr] {
+			continue
+		}
+		s := Site{Func: fn.addr, Size: fn.size, Name: fn.name, Addr: fn.addr, Source: fn.source, Reason: ReasonNoSite}
+		switch r := fd.im.code.find(fn.addr); {
+		case r == nil:
+			s.Reason = ReasonNotExecutable
+		case strings.HasPrefix(r.name, ".fentry"):
+			s.Reason = ReasonRuntime
+		case isCold(fn.name):
+			s.Reason = ReasonColdPart
+		}
+		fd.sites = append(fd.sites, s)
+	}
+}
+
+// isCold recognises the names gcc and clang give to parts of functions they move away: f.cold, f.cold.12.
+func isCold(name string) bool {
+	i := strings.LastIndex(name, ".cold")
+	return i > 0 && (len(name) == i+5 || name[i+5] == '.')
+}
+
+// choose leaves one usable site to a function, of the best kind: the first added, since tables are read before calls are
+// looked for.
+func (fd *finder) choose() {
+	used := make(map[uint64]bool, len(fd.sites))
+	for i := range fd.sites {
+		s := &fd.sites[i]
+		if s.Reason != "" {
+			continue
+		}
+		if used[s.Func] {
+			s.Reason = ReasonDuplicate
+		}
+		used[s.Func] = true
+	}
+}

@@ -1,0 +1,73 @@
+package record
+
+// Reason says why a function cannot be traced. The codes are stable: they appear in plans, in JSON and in scripts.
+type Reason string
+
+// The codes. Reasons explains them in words.
+const (
+	ReasonNoSite         Reason = "no-site"
+	ReasonColdPart       Reason = "cold-part"
+	ReasonShortFunction  Reason = "short-function"
+	ReasonShortSite      Reason = "short-site"
+	ReasonRealignedFrame Reason = "realigned-frame"
+	ReasonNoFramePointer Reason = "no-frame-pointer"
+	ReasonNotAtEntry     Reason = "not-at-entry"
+	ReasonUnknownEntry   Reason = "unknown-entry"
+	ReasonJumpIntoSite   Reason = "jump-into-site"
+	ReasonUnexpected     Reason = "unexpected-bytes"
+	ReasonDuplicate      Reason = "duplicate-site"
+	ReasonOtherCallee    Reason = "other-callee"
+	ReasonNotExecutable  Reason = "not-executable"
+	ReasonEntryPoint     Reason = "entry-point"
+	ReasonIfuncResolver  Reason = "ifunc-resolver"
+	ReasonReturnsTwice   Reason = "returns-twice"
+	ReasonSignalReturn   Reason = "signal-return"
+	ReasonLoader         Reason = "loader-internal"
+	ReasonProfiler       Reason = "profiler"
+	ReasonRuntime        Reason = "fentry-runtime"
+	ReasonXRayExit       Reason = "xray-exit"
+)
+
+// ReasonText is a reason code with its explanation.
+type ReasonText struct {
+	Code Reason
+	Text string
+}
+
+// Reasons lists every reason code a Site can carry, with one sentence of explanation each, in the order
+// documentation shows them.
+func Reasons() []ReasonText {
+	return []ReasonText{
+		{ReasonNoSite, "The compiler left no call, nops or sled at the function's entry: it was compiled without -pg, -fpatchable-function-entry or -fxray-instrument, or with an attribute that turns them off."},
+		{ReasonColdPart, "The symbol names a part of another function that the compiler moved away (.cold); it is entered by jumps only."},
+		{ReasonShortFunction, "The function ends before five bytes are free."},
+		{ReasonShortSite, "Fewer than five bytes are free at the entry, one jump needs five: -fpatchable-function-entry=N,M wants N-M >= 5."},
+		{ReasonRealignedFrame, "The function realigns its stack before it saves the frame pointer; 8(%rbp) holds a copy of the return address there, not the return address itself."},
+		{ReasonNoFramePointer, "The call of mcount is not preceded by push %rbp; mov %rsp,%rbp, so it is not known where the return address is."},
+		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
+		{ReasonUnknownEntry, "It cannot be proven where the function begins: the image has neither symbols nor unwind tables for it."},
+		{ReasonJumpIntoSite, "A branch in the function goes to the middle of the site."},
+		{ReasonUnexpected, "A table lists the place, but the bytes there are neither the call, the nops nor the sled it should hold."},
+		{ReasonDuplicate, "The function has a better site: one site a function is used."},
+		{ReasonOtherCallee, "__mcount_loc lists a call that does not go to a profiling function."},
+		{ReasonNotExecutable, "The symbol or table entry lies outside executable, file-backed code."},
+		{ReasonEntryPoint, "The program starts here: there is no return address."},
+		{ReasonIfuncResolver, "The function chooses an implementation while the image is being relocated, before a thread or its runtime exists."},
+		{ReasonReturnsTwice, "setjmp, vfork, getcontext and their like return more than once through the same return address."},
+		{ReasonSignalReturn, "The kernel or unwinders recognise this function by its bytes (__restore_rt)."},
+		{ReasonLoader, "The dynamic linker enters this function with registers that carry more than the calling convention says."},
+		{ReasonProfiler, "This is the profiling function itself, or part of it."},
+		{ReasonRuntime, "The function belongs to the runtime fentry put into the image."},
+		{ReasonXRayExit, "An exit sled; the entry sled of the same function is enough."},
+	}
+}
+
+// Text is the explanation of the code, "" for an unknown one and for no reason.
+func (r Reason) Text() string {
+	for _, t := range Reasons() {
+		if t.Code == r {
+			return t.Text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,127 @@
+package record
+
+import "fmt"
+
+// Site is one place at the entry of a function where a tracer can be hooked, or, when Reason is not empty,
+// a function that has no such place.
+type Site struct {
+	Func uint64 // address of the function
+	Size uint64 // size of the function in bytes, 0 when nothing in the image tells
+	Name string // raw symbol name without a version suffix, "" when the image has none
+
+	Addr   uint64 // first byte that may be overwritten; Func for a function without a site
+	Len    int    // how many bytes from Addr belong to the site, 0 for a function without a site
+	Kind   Kind   // what the compiler left there
+	Ret    RetLoc // where the caller's return address is when execution reaches Addr
+	Bytes  []byte // the Len bytes the file has at Addr: a sub-slice of the image, not to be written to
+	Source string // the table, symbol table or scan the site came from: one of the Source constants
+	Reason Reason // "" when the site can be traced
+}
+
+// Traceable reports whether the site can be hooked.
+func (s *Site) Traceable() bool { return s.Reason == "" }
+
+// Display is the name people know the site by: the symbol, or an address in the style of perf and gdb when there is
+// no symbol.
+func (s *Site) Display() string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return fmt.Sprintf("func_%x", s.Func)
+}
+
+// End is the address behind the site, where the function's own code continues.
+func (s *Site) End() uint64 { return s.Addr + uint64(s.Len) }
+
+// Kind is what a compiler leaves at the entry of a function for tracers.
+type Kind uint8
+
+// The kinds of sites.
+const (
+	KindNone       Kind = iota // no site
+	KindFentryCall             // call of __fentry__ before the prologue: e8 rel32, ff 15 disp32 or 67 e8 rel32
+	KindNopMcount              // a nop in place of such a call, listed in __mcount_loc
+	KindMcountCall             // call of mcount behind the prologue
+	KindPatchable              // nops of -fpatchable-function-entry
+	KindXRay                   // entry sled of -fxray-instrument
+	KindPlain                  // the function's own first instructions
+)
+
+var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain"}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind-%d", uint8(k))
+}
+
+// MarshalText writes the kind's name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText accepts what MarshalText writes.
+func (k *Kind) UnmarshalText(b []byte) error {
+	v, err := ParseKind(string(b))
+	if err != nil {
+		return err
+	}
+	*k = v
+	return nil
+}
+
+// ParseKind is the inverse of Kind.String.
+func ParseKind(s string) (Kind, error) {
+	for i, n := range kindNames {
+		if n == s {
+			return Kind(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown site kind %q", s)
+}
+
+// RetLoc says where the return address of the traced function's caller is when execution reaches a site.
+type RetLoc uint8
+
+// The places a return address can be at.
+const (
+	RetNone RetLoc = iota // there is no site
+	RetSP                 // at 0(%rsp): nothing has been pushed yet
+	RetFP                 // at 8(%rbp): the frame pointer has been set up
+)
+
+func (r RetLoc) String() string {
+	switch r {
+	case RetNone:
+		return "none"
+	case RetSP:
+		return "sp"
+	case RetFP:
+		return "fp"
+	}
+	return fmt.Sprintf("ret-%d", uint8(r))
+}
+
+// MarshalText writes the location's name.
+func (r RetLoc) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText accepts what MarshalText writes.
+func (r *RetLoc) UnmarshalText(b []byte) error {
+	for _, v := range []RetLoc{RetNone, RetSP, RetFP} {
+		if v.String() == string(b) {
+			*r = v
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown return address location %q", b)
+}
+
+// What a Site came from. The tables are named as their sections.
+const (
+	SourceMcountLoc = "__mcount_loc"
+	SourcePatchable = "__patchable_function_entries"
+	SourceXRay      = "xray_instr_map"
+	SourceSymtab    = ".symtab"
+	SourceDynsym    = ".dynsym"
+	SourceEhFrame   = ".eh_frame"
+	SourceScan      = "scan" // a call of the profiling function at an entry that no table knows
+)
