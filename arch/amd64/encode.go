@@ -19,11 +19,11 @@ func (e *RangeError) Error() string {
 
 // Lengths of what this file encodes, in bytes.
 const (
-	CallLen     = 5 // e8 rel32
-	JmpLen      = 5 // e9 rel32
-	JmpShortLen = 2 // eb rel8
-	CallGOTLen  = 6 // ff 15 disp32
-	JmpGOTLen   = 6 // ff 25 disp32
+	CallLen      = 5 // e8 rel32
+	JumpLen      = 5 // e9 rel32
+	JumpShortLen = 2 // eb rel8
+	CallGOTLen   = 6 // ff 15 disp32
+	JumpGOTLen   = 6 // ff 25 disp32
 )
 
 // AppendCall appends the call at address from to address to:
@@ -46,7 +46,7 @@ func AppendJump(dst []byte, from, to uint64) ([]byte, error) {
 
 // AppendJumpShort appends the jump at address from to address to: eb rel8 in 2 bytes.
 func AppendJumpShort(dst []byte, from, to uint64) ([]byte, error) {
-	d := int64(to - (from + JmpShortLen))
+	d := int64(to - (from + JumpShortLen))
 	if d != int64(int8(d)) {
 		return dst, &RangeError{"jmp rel8", from, to, d, 8}
 	}
@@ -102,12 +102,12 @@ func AppendCallSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 // AppendJumpSite appends a jump that fills a site of n bytes, at least 5: e9 rel32
 // and nops behind it, as linkers relax jmp *foo@GOTPCREL(%rip).
 func AppendJumpSite(dst []byte, n int, from, to uint64) ([]byte, error) {
-	if n < JmpLen {
+	if n < JumpLen {
 		return dst, fmt.Errorf("site at %#x: %d bytes are too short for a jmp", from, n)
 	}
 	dst, err := AppendJump(dst, from, to)
 	if err != nil {
 		return dst, err
 	}
-	return AppendNops(dst, n-JmpLen), nil
+	return AppendNops(dst, n-JumpLen), nil
 }

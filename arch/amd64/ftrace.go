@@ -1,0 +1,177 @@
+package amd64
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// Ftrace is ftrace's contract for amd64, for sites of 5 bytes and more.
+//
+// A 5-byte site has e8 rel32 or nop5. A site of 6 bytes is what compilers make
+// for position-independent code: ff 15 disp32 through a GOT slot, or what
+// linkers relax that to when they know the target: 67 e8 rel32, or e8 rel32
+// with a nop before or behind it. All of these are recognised as the call to
+// nop out; calls are written as e8 rel32 and 67 e8 rel32.
+//
+// Any run of nops that fills a site counts as nops, since compilers differ:
+// five 90 (gcc), 0f 1f 44 00 08 (clang), 0f 1f 44 00 00 (-mnop-mcount), and so on.
+type Ftrace struct{}
+
+var _ arch.Ftrace = Ftrace{}
+
+// McountInsnSize is 5, the length of call rel32. The return address of a call
+// at a 6-byte site is site+6, unless a linker put the nop behind the call.
+func (Ftrace) McountInsnSize() int { return CallLen }
+
+// CallAdjust returns the site that a word of __mcount_loc or
+// __patchable_function_entries stands for: the word itself, except that
+//   - a landing pad there, endbr64, belongs to the function and is skipped;
+//   - recordmcount takes one byte off the relocation whatever the instruction,
+//     so for ff 15 disp32 (PIC objects) and 49 ba imm64 41 ff d2 (large model)
+//     its word is the second byte of the instruction.
+//
+// An unreadable addr is a *arch.Bug of class Fault.
+func (Ftrace) CallAdjust(mem arch.Memory, addr uint64) (uint64, error) {
+	var b [13]byte
+	read := func(at uint64, n int) bool { return mem.ReadAt(b[:n], at) == nil }
+	if err := mem.ReadAt(b[:1], addr); err != nil {
+		return 0, arch.Change{Site: arch.Site{Addr: addr}}.Bug(arch.Fault, nil, nil, err)
+	}
+	switch b[0] {
+	case 0xf3:
+		if read(addr, 4) && string(b[:4]) == "\xf3\x0f\x1e\xfa" {
+			return addr + 4, nil
+		}
+	case 0x15:
+		if read(addr-1, 1) && b[0] == 0xff {
+			return addr - 1, nil
+		}
+	case 0xba:
+		if read(addr-1, 13) && b[0] == 0x49 && string(b[10:13]) == "\x41\xff\xd2" {
+			return addr - 1, nil
+		}
+	}
+	return addr, nil
+}
+
+// MakeNop turns a call to addr into one nop.
+func (f Ftrace) MakeNop(mem arch.Memory, site arch.Site, addr uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Nop, Site: site, Old: addr})
+}
+
+// MakeCall turns nops into a call to addr.
+func (f Ftrace) MakeCall(mem arch.Memory, site arch.Site, addr uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Call, Site: site, New: addr})
+}
+
+// ModifyCall turns a call to old into a call to new.
+func (f Ftrace) ModifyCall(mem arch.Memory, site arch.Site, old, new uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Modify, Site: site, Old: old, New: new})
+}
+
+// UpdateFtraceFunc makes the e8 rel32 at call go to fn.
+func (f Ftrace) UpdateFtraceFunc(mem arch.Memory, call, fn uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Func, Site: arch.Site{Addr: call, Len: CallLen, Name: "ftrace_call"}, New: fn})
+}
+
+// EnableGraphCaller turns 5 bytes of nops at call into e9 rel32 to target.
+func (f Ftrace) EnableGraphCaller(mem arch.Memory, call, target uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.GraphEnable, Site: graphSite(call), New: target})
+}
+
+// DisableGraphCaller turns e9 rel32 to target at call into a nop of 5 bytes.
+func (f Ftrace) DisableGraphCaller(mem arch.Memory, call, target uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.GraphDisable, Site: graphSite(call), Old: target})
+}
+
+func graphSite(call uint64) arch.Site {
+	return arch.Site{Addr: call, Len: JumpLen, Name: "ftrace_graph_call"}
+}
+
+// Prepare verifies c and returns what would be written.
+func (Ftrace) Prepare(mem arch.Memory, c arch.Change) (arch.Edit, error) {
+	s := c.Site
+	if s.Len < CallLen || s.Len > maxSite {
+		return arch.Edit{}, c.Bug(arch.Unreachable, nil, nil, fmt.Errorf("a site has %d to %d bytes, not %d", CallLen, maxSite, s.Len))
+	}
+	actual := make([]byte, s.Len)
+	if err := mem.ReadAt(actual, s.Addr); err != nil {
+		return arch.Edit{}, c.Bug(arch.Fault, nil, nil, err)
+	}
+	if expected, ok := verify(c, actual); !ok {
+		return arch.Edit{}, c.Bug(arch.Mismatch, actual, expected, nil)
+	}
+	next, err := replacement(c)
+	if err != nil {
+		return arch.Edit{}, c.Bug(arch.Unreachable, actual, nil, err)
+	}
+	return c.Edit(actual, next), nil
+}
+
+// maxSite bounds what a caller can make Prepare allocate; compilers make sites of up to 13 bytes
+// themselves and as many as -fpatchable-function-entry was told.
+const maxSite = 1 << 16
+
+// verify reports whether the site has what c starts from, and the form it
+// would have been in by our own hand, for the report.
+func verify(c arch.Change, actual []byte) (expected []byte, ok bool) {
+	s := c.Site
+	switch c.Action {
+	case arch.Call, arch.GraphEnable:
+		return AppendNops(nil, s.Len), IsNops(actual) == s.Len
+	case arch.Nop, arch.Modify:
+		for _, form := range callForms(s, c.Old) {
+			if bytes.Equal(actual, form) {
+				return form, true
+			}
+			if expected == nil {
+				expected = form
+			}
+		}
+		return expected, false
+	case arch.Func:
+		return []byte{0xe8}, actual[0] == 0xe8
+	case arch.GraphDisable:
+		expected, err := AppendJumpSite(nil, s.Len, s.Addr, c.Old)
+		return expected, err == nil && bytes.Equal(actual, expected)
+	}
+	return nil, false
+}
+
+// callForms returns the ways a call to addr can fill the site; the one that is written first.
+func callForms(s arch.Site, addr uint64) [][]byte {
+	var forms [][]byte
+	add := func(b []byte, err error) {
+		if err == nil { // a form that cannot reach addr cannot be there
+			forms = append(forms, b)
+		}
+	}
+	add(AppendCallSite(nil, s.Len, s.Addr, addr))
+	if s.Len == 6 {
+		// ld -z call-nop=suffix-nop, prefix-nop
+		if b, err := AppendCall(nil, s.Addr, addr); err == nil {
+			add(append(b, 0x90), nil)
+		}
+		add(AppendCall([]byte{0x90}, s.Addr+1, addr))
+		if s.Slot != 0 {
+			add(AppendCallGOT(nil, s.Addr, s.Slot))
+		}
+	}
+	return forms
+}
+
+// replacement encodes what c leaves at the site.
+func replacement(c arch.Change) ([]byte, error) {
+	s := c.Site
+	switch c.Action {
+	case arch.Nop, arch.GraphDisable:
+		return AppendNops(nil, s.Len), nil
+	case arch.Call, arch.Modify, arch.Func:
+		return AppendCallSite(nil, s.Len, s.Addr, c.New)
+	case arch.GraphEnable:
+		return AppendJumpSite(nil, s.Len, s.Addr, c.New)
+	}
+	return nil, fmt.Errorf("action %d writes nothing", c.Action)
+}
