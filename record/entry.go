@@ -50,7 +50,7 @@ func (fd *finder) entryOf(addr uint64) (start uint64, ok bool) {
 	if i < 0 {
 		return 0, false
 	}
-	start = fd.im.funcs.list[i].addr
+	start = fd.im.funcs.list[i].Addr
 	if fd.im.code.find(start) != fd.im.code.find(addr) {
 		return 0, false
 	}
@@ -75,7 +75,7 @@ func (fd *finder) mcountCall(c call, source string) {
 		fd.add(s)
 		return
 	}
-	s.Func = fd.im.funcs.list[i].addr
+	s.Func = fd.im.funcs.list[i].Addr
 	s.Reason = verifyFrame(fd.im.code.upTo(s.Func, c.addr))
 	fd.add(s)
 }

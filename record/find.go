@@ -69,9 +69,9 @@ type finder struct {
 func (fd *finder) add(s Site) {
 	if i := fd.im.funcs.at(s.Func); i >= 0 {
 		fn := &fd.im.funcs.list[i]
-		s.Name, s.Size = fn.name, fn.size
+		s.Name, s.Size = fn.Name, fn.Size
 		if s.Source == SourceScan {
-			s.Source = fn.source
+			s.Source = fn.Source
 		}
 	}
 	if s.Len > 0 {
@@ -90,7 +90,7 @@ func (fd *finder) exclude(s *Site) {
 	if s.Reason != "" {
 		return
 	}
-	if i := fd.im.funcs.at(s.Func); i >= 0 && fd.im.funcs.list[i].resolver {
+	if fd.im.isResolver(s.Func) {
 		s.Reason = ReasonIfuncResolver
 		return
 	}
@@ -131,16 +131,16 @@ func (fd *finder) functionsWithout() {
 	}
 	for i := range fd.im.funcs.list {
 		fn := &fd.im.funcs.list[i]
-		if have[fn.addr] {
+		if have[fn.Addr] {
 			continue
 		}
-		s := Site{Func: fn.addr, Size: fn.size, Name: fn.name, Addr: fn.addr, Source: fn.source, Reason: ReasonNoSite}
-		switch r := fd.im.code.find(fn.addr); {
+		s := Site{Func: fn.Addr, Size: fn.Size, Name: fn.Name, Addr: fn.Addr, Source: fn.Source, Reason: ReasonNoSite}
+		switch r := fd.im.code.find(fn.Addr); {
 		case r == nil:
 			s.Reason = ReasonNotExecutable
 		case strings.HasPrefix(r.name, ".fentry"):
 			s.Reason = ReasonRuntime
-		case isCold(fn.name):
+		case isCold(fn.Name):
 			s.Reason = ReasonColdPart
 		}
 		fd.sites = append(fd.sites, s)

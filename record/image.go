@@ -6,18 +6,17 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // image is everything of an ELF file that finding sites needs, read once.
 type image struct {
 	f         *elfio.File
 	code      *code
-	syms      []elfio.Symbol // .symtab
-	dynsyms   []elfio.Symbol
+	tab       *symbol.Table
+	funcs     functions
 	relocs    []elfio.Reloc // dynamic ones, or those of a static image's IFUNC table
-	fdes      []elfio.FDE
-	resolvers []uint64 // addresses called while relocations are applied, sorted
-	funcs     *functions
+	resolvers []uint64      // addresses called while relocations are applied, sorted
 }
 
 func load(f *elfio.File) (*image, error) {
@@ -35,12 +34,10 @@ func load(f *elfio.File) (*image, error) {
 	if im.code, err = findCode(f); err != nil {
 		return nil, err
 	}
-	if im.syms, err = f.Symbols(); err != nil {
+	if im.tab, err = symbol.New(f); err != nil {
 		return nil, err
 	}
-	if im.dynsyms, err = f.DynamicSymbols(); err != nil {
-		return nil, err
-	}
+	im.funcs = functions{im.tab.Funcs()}
 	if im.relocs, err = f.DynamicRelocs(); err != nil {
 		return nil, err
 	}
@@ -59,9 +56,6 @@ func load(f *elfio.File) (*image, error) {
 			im.relocs = append(im.relocs, r...)
 		}
 	}
-	if im.fdes, err = f.FDEs(); err != nil {
-		return nil, err
-	}
 	for i := range im.relocs {
 		if r := &im.relocs[i]; elf.R_X86_64(r.Type) == elf.R_X86_64_IRELATIVE {
 			im.resolvers = append(im.resolvers, uint64(r.Addend))
@@ -69,23 +63,14 @@ func load(f *elfio.File) (*image, error) {
 	}
 	slices.Sort(im.resolvers)
 	im.resolvers = slices.Compact(im.resolvers)
-	im.funcs = findFunctions(im)
 	return im, nil
 }
 
-// symbol returns the name of the dynamic symbol with that table index, "" when there is none.
-func (im *image) dynamicName(index uint32) string {
-	if index == 0 || uint64(index) > uint64(len(im.dynsyms)) {
-		return ""
+// isResolver reports whether a function is called while relocations are applied, to choose an implementation.
+func (im *image) isResolver(addr uint64) bool {
+	if _, ok := slices.BinarySearch(im.resolvers, addr); ok {
+		return true
 	}
-	return baseName(im.dynsyms[index-1].Name)
-}
-
-// word reads the 8-byte word at a loaded address.
-func (im *image) word(addr uint64) (uint64, bool) {
-	b, err := im.f.Bytes(addr, 8)
-	if err != nil {
-		return 0, false
-	}
-	return im.f.Order().Uint64(b), true
+	i := im.funcs.at(addr)
+	return i >= 0 && im.funcs.list[i].Ifunc
 }

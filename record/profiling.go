@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // profClass is the contract a profiling function has with its callers.
@@ -53,22 +54,22 @@ func (p *profiling) fromSymbols(im *image, names map[string]profClass) {
 	take := func(syms []elfio.Symbol) {
 		for i := range syms {
 			s := &syms[i]
-			cl := names[baseName(s.Name)]
+			cl := names[symbol.BaseName(s.Name)]
 			if cl == profNone || !s.Defined() || im.code.find(s.Value) == nil {
 				continue
 			}
 			if t := s.Type(); t != elf.STT_FUNC && t != elf.STT_NOTYPE && t != elf.STT_GNU_IFUNC {
 				continue
 			}
-			if baseName(s.Name) == "mcount" {
+			if symbol.BaseName(s.Name) == "mcount" {
 				doubtful = append(doubtful, s.Value)
 				continue
 			}
 			p.targets[s.Value] = cl
 		}
 	}
-	take(im.syms)
-	take(im.dynsyms)
+	take(im.tab.Symbols())
+	take(im.tab.DynamicSymbols())
 	for _, a := range doubtful {
 		if p.targets[a] == profNone && savesArguments(im.code.at(a)) {
 			p.targets[a] = profMcount
@@ -82,12 +83,12 @@ func (p *profiling) fromSymbols(im *image, names map[string]profClass) {
 // fromRelocs takes the words the dynamic linker fills with the address of a profiling function.
 func (p *profiling) fromRelocs(im *image, names map[string]profClass) {
 	class := make(map[uint32]profClass)
-	for i := range im.dynsyms {
-		if cl := names[baseName(im.dynsyms[i].Name)]; cl != profNone {
-			if s := &im.dynsyms[i]; s.Defined() && p.targets[s.Value] == profNone {
+	for i := range im.tab.DynamicSymbols() {
+		if cl := names[symbol.BaseName(im.tab.DynamicSymbols()[i].Name)]; cl != profNone {
+			if s := &im.tab.DynamicSymbols()[i]; s.Defined() && p.targets[s.Value] == profNone {
 				continue // a function of the program that happens to be named mcount
 			}
-			class[im.dynsyms[i].Index] = cl
+			class[im.tab.DynamicSymbols()[i].Index] = cl
 		}
 	}
 	for i := range im.relocs {
@@ -137,7 +138,7 @@ func (p *profiling) stubs(im *image) {
 	}
 	for i := range im.code.regions {
 		r := &im.code.regions[i]
-		if r.name != "" && !isPLT(r.name) && r.name != ".text" {
+		if r.name != "" && !symbol.IsStubSection(r.name) && r.name != ".text" {
 			continue
 		}
 		for _, op := range [][]byte{{0xff, 0x25}, {0x4c, 0x8b, 0x1d}} {
@@ -223,7 +224,7 @@ func (p *profiling) calls(c *code) []call {
 	var out []call
 	for i := range c.regions {
 		r := &c.regions[i]
-		if isPLT(r.name) {
+		if symbol.IsStubSection(r.name) {
 			continue
 		}
 		first := len(out)

@@ -68,8 +68,8 @@ func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
 		case elf.R_X86_64_RELATIVE:
 			out[r.Off] = uint64(r.Addend)
 		case elf.R_X86_64_64:
-			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(im.dynsyms)) {
-				out[r.Off] = im.dynsyms[r.Sym-1].Value + uint64(r.Addend)
+			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(im.tab.DynamicSymbols())) {
+				out[r.Off] = im.tab.DynamicSymbols()[r.Sym-1].Value + uint64(r.Addend)
 			}
 		}
 	}

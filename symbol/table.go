@@ -1,0 +1,240 @@
+package symbol
+
+import (
+	"cmp"
+	"debug/elf"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// Func is a function of an image.
+type Func struct {
+	Addr, Size uint64 // address and bytes of code; Size is 0 when nothing in the image tells
+	Name       string // raw name without a version suffix, "" when only an unwind table knows the function
+	Source     string // the table the name, or the address, comes from: .symtab, .dynsym or .eh_frame
+	// Ifunc says that a symbol of type STT_GNU_IFUNC has this address: the function chooses what that symbol stands for.
+	Ifunc bool
+
+	rank uint8
+}
+
+// The values of Func.Source.
+const (
+	SourceSymtab  = ".symtab"
+	SourceDynsym  = ".dynsym"
+	SourceEhFrame = ".eh_frame"
+)
+
+// Table is the functions of one image. Its methods may be used by several goroutines at once.
+type Table struct {
+	f      *elfio.File
+	syms   []elfio.Symbol
+	dynsym []elfio.Symbol
+	fdes   []elfio.FDE
+	funcs  []Func
+}
+
+// New reads the symbol tables and the unwind tables of an image.
+func New(f *elfio.File) (*Table, error) {
+	t := &Table{f: f}
+	var err error
+	if t.syms, err = f.Symbols(); err != nil {
+		return nil, err
+	}
+	if t.dynsym, err = f.DynamicSymbols(); err != nil {
+		return nil, err
+	}
+	if t.fdes, err = f.FDEs(); err != nil {
+		return nil, err
+	}
+	t.collect()
+	return t, nil
+}
+
+// Funcs returns all functions, sorted by address, each address once. The slice belongs to the table.
+func (t *Table) Funcs() []Func { return t.funcs }
+
+// Symbols returns the entries of .symtab as they are in the file. The slice belongs to the table.
+func (t *Table) Symbols() []elfio.Symbol { return t.syms }
+
+// DynamicSymbols returns the entries of the dynamic symbol table; a relocation's symbol index i is entry i-1. The slice
+// belongs to the table.
+func (t *Table) DynamicSymbols() []elfio.Symbol { return t.dynsym }
+
+// Lookup returns the function that contains addr, an address as in the file (without the load bias). A function whose
+// size is unknown reaches to the next one, at most to the end of its section.
+func (t *Table) Lookup(addr uint64) (Func, bool) {
+	i := t.Before(addr)
+	if i < 0 {
+		return Func{}, false
+	}
+	// An outer function can contain later, smaller ones, such as labels that hand-written code gives the type of
+	// functions. Few steps back are enough for those.
+	for k := i; k >= 0 && i-k < 8; k-- {
+		fn := t.funcs[k]
+		if fn.Size != 0 && addr-fn.Addr < fn.Size || fn.Size == 0 && k == i && addr < t.limit(i) {
+			return fn, true
+		}
+	}
+	return Func{}, false
+}
+
+// Before returns the index in Funcs of the last function that starts at or before addr, -1 when there is none.
+func (t *Table) Before(addr uint64) int {
+	return sort.Search(len(t.funcs), func(i int) bool { return t.funcs[i].Addr > addr }) - 1
+}
+
+// At returns the index in Funcs of the function that starts at addr, -1 when there is none.
+func (t *Table) At(addr uint64) int {
+	if i := t.Before(addr); i >= 0 && t.funcs[i].Addr == addr {
+		return i
+	}
+	return -1
+}
+
+// limit is the address where function i, of unknown size, must have ended.
+func (t *Table) limit(i int) uint64 {
+	end := ^uint64(0)
+	if i+1 < len(t.funcs) {
+		end = t.funcs[i+1].Addr
+	}
+	if s := sectionOf(t.f, t.funcs[i].Addr); s != nil {
+		end = min(end, s.Addr+s.Size)
+	} else if len(t.f.Sections) > 0 {
+		return t.funcs[i].Addr + 1
+	}
+	return end
+}
+
+// collect fills funcs from the tables.
+func (t *Table) collect() {
+	all := make([]Func, 0, len(t.syms)+len(t.fdes))
+	add := func(syms []elfio.Symbol, source string, dynamic bool) {
+		for i := range syms {
+			s := &syms[i]
+			typ := s.Type()
+			if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || !s.Defined() || elf.SectionIndex(s.Shndx) == elf.SHN_ABS {
+				continue
+			}
+			all = append(all, Func{Addr: s.Value, Size: s.Size, Name: BaseName(s.Name), Source: source,
+				Ifunc: typ == elf.STT_GNU_IFUNC, rank: nameRank(s, dynamic)})
+		}
+	}
+	add(t.syms, SourceSymtab, false)
+	add(t.dynsym, SourceDynsym, true)
+	plt := stubSections(t.f)
+	for i := range t.fdes {
+		if d := &t.fdes[i]; !within(plt, d.PC) {
+			all = append(all, Func{Addr: d.PC, Size: d.Size, Source: SourceEhFrame, rank: rankNone})
+		}
+	}
+	slices.SortFunc(all, compareFuncs)
+	out := all[:0]
+	for _, fn := range all {
+		if n := len(out); n > 0 && out[n-1].Addr == fn.Addr {
+			if out[n-1].Size == 0 {
+				out[n-1].Size = fn.Size
+			}
+			out[n-1].Ifunc = out[n-1].Ifunc || fn.Ifunc
+			continue
+		}
+		out = append(out, fn)
+	}
+	t.funcs = slices.Clip(out)
+}
+
+const rankNone = 255
+
+// nameRank orders the names of one address, the lowest first: names of functions before those of what an IFUNC resolver
+// chooses, then global, local, weak, then .symtab before .dynsym.
+func nameRank(s *elfio.Symbol, dynamic bool) uint8 {
+	var r uint8
+	if s.Type() != elf.STT_FUNC {
+		r += 16
+	}
+	switch s.Bind() {
+	case elf.STB_GLOBAL:
+	case elf.STB_LOCAL:
+		r += 2
+	case elf.STB_WEAK:
+		r += 4
+	default:
+		r += 6
+	}
+	if dynamic {
+		r++
+	}
+	return r
+}
+
+// compareFuncs sorts by address and puts the best name of an address first. Names of equal rank are told apart by their
+// leading underscores, then by the alphabet, so that the choice does not depend on the order of a table.
+func compareFuncs(a, b Func) int {
+	if c := cmp.Compare(a.Addr, b.Addr); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.rank, b.rank); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(underscores(a.Name), underscores(b.Name)); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	return cmp.Compare(b.Size, a.Size)
+}
+
+func underscores(s string) int { return len(s) - len(strings.TrimLeft(s, "_")) }
+
+// BaseName takes the version off a symbol's name as linkers write it to .symtab: name@VERSION, name@@VERSION.
+func BaseName(s string) string {
+	if i := strings.IndexByte(s, '@'); i > 0 {
+		return s[:i]
+	}
+	return s
+}
+
+// addrRange is [lo, hi).
+type addrRange struct{ lo, hi uint64 }
+
+// stubSections returns where linkers put call stubs: .plt, .plt.got, .plt.sec, .plt.bnd, .iplt. Unwind tables cover
+// them, but they are no functions.
+func stubSections(f *elfio.File) []addrRange {
+	var out []addrRange
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Flags&elf.SHF_EXECINSTR != 0 && IsStubSection(s.Name) {
+			out = append(out, addrRange{s.Addr, s.Addr + s.Size})
+		}
+	}
+	return out
+}
+
+// IsStubSection recognises the names of sections that hold call stubs of the linker.
+func IsStubSection(name string) bool {
+	return name == ".plt" || strings.HasPrefix(name, ".plt.") || name == ".iplt"
+}
+
+func within(rs []addrRange, addr uint64) bool {
+	for _, r := range rs {
+		if addr >= r.lo && addr < r.hi {
+			return true
+		}
+	}
+	return false
+}
+
+// sectionOf returns the loaded section that holds addr, nil when none does.
+func sectionOf(f *elfio.File, addr uint64) *elfio.Section {
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_TLS == 0 && addr-s.Addr < s.Size {
+			return s
+		}
+	}
+	return nil
+}
