@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A kind is a way to ask a compiler for places where a tracer can be hooked.
+type kind struct {
+	name, compiler  string
+	cflags, ldflags []string
+	links           []string // names of the links it can be combined with
+}
+
+// A link is a way to link an executable.
+type link struct {
+	name            string
+	cflags, ldflags []string
+}
+
+type config struct {
+	kind kind
+	link link
+	opt  string
+}
+
+func (c config) String() string {
+	return c.kind.name + "-" + c.link.name + "-" + strings.TrimPrefix(c.opt, "-")
+}
+
+var (
+	allLinks = []string{"pie", "nopie", "static", "staticpie"}
+	kinds    = []kind{
+		{name: "fentry", compiler: "gcc", cflags: []string{"-pg", "-mfentry"}, ldflags: []string{"-pg"}, links: allLinks},
+		{name: "mcount", compiler: "gcc", cflags: []string{"-pg"}, ldflags: []string{"-pg"}, links: allLinks},
+		{name: "patchable", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
+		// gcc refuses -mnop-mcount in position independent code
+		{name: "nop", compiler: "gcc", cflags: []string{"-pg", "-mfentry", "-mnop-mcount", "-mrecord-mcount"}, links: []string{"nopie", "static"}},
+		{name: "clang", compiler: "clang", cflags: []string{"-pg", "-mfentry"}, ldflags: []string{"-pg"}, links: allLinks},
+		{name: "clangpatch", compiler: "clang", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
+		{name: "xray", compiler: "clang", cflags: []string{"-fxray-instrument", "-fxray-instruction-threshold=1"},
+			ldflags: []string{"-fxray-instrument"}, links: allLinks},
+	}
+	links = []link{
+		{name: "pie", cflags: []string{"-fPIE"}, ldflags: []string{"-pie"}},
+		{name: "nopie", cflags: []string{"-fno-pie"}, ldflags: []string{"-no-pie"}},
+		{name: "static", cflags: []string{"-fno-pie"}, ldflags: []string{"-static"}},
+		{name: "staticpie", cflags: []string{"-fPIE"}, ldflags: []string{"-static-pie"}},
+	}
+	optLevels = []string{"-O2", "-O0"}
+)
+
+// allConfigs is the whole matrix, the most common configuration first.
+func allConfigs() []config {
+	var out []config
+	for _, o := range optLevels {
+		for _, l := range links {
+			for _, k := range kinds {
+				if slices.Contains(k.links, l.name) {
+					out = append(out, config{k, l, o})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// configsFor picks what is tested by default for the i-th fixture: the first supported configuration always, and two that rotate with i,
+// so that all fixtures together cover the matrix. FENTRY_WIDE=1 gives everything.
+func configsFor(f *fixture, i int) []config {
+	all := slices.DeleteFunc(allConfigs(), func(c config) bool { return !f.supports(c) })
+	if wide() || len(all) <= 3 {
+		return all
+	}
+	rest := all[1:]
+	a := (i * 7) % len(rest)
+	b := (a + len(rest)/2 + 1) % len(rest)
+	return []config{all[0], rest[a], rest[b]}
+}
+
+func wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }
+
+// A program is a built fixture: a directory with the executable, named like the fixture, and what stands beside it.
+type program struct {
+	fixture *fixture
+	config  config
+	dir     string
+}
+
+func (p *program) path() string { return filepath.Join(p.dir, p.fixture.name) }
+
+// build compiles and links a fixture, its library and its companion into a directory of its own.
+func build(t testing.TB, f *fixture, c config) *program {
+	t.Helper()
+	dir := t.TempDir()
+	p := &program{f, c, dir}
+	compile(t, f, c, dir)
+	for _, lib := range f.words("library") {
+		if err := os.Mkdir(filepath.Join(dir, "lib"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, command{dir: dir, argv: []string{"gcc", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall",
+			"-o", filepath.Join("lib", "lib"+lib+".so"), mustAbs(t, filepath.Join("testdata", lib+".c"))}}).mustSucceed(t)
+	}
+	if len(f.words("library")) > 0 {
+		compile(t, f, c, dir) // once more, now that there is something to link with
+	}
+	for _, name := range f.words("companion") {
+		compile(t, loadFixture(t, name), c, dir)
+	}
+	return p
+}
+
+func compile(t testing.TB, f *fixture, c config, dir string) {
+	t.Helper()
+	cc := c.kind.compiler
+	std := "-std=gnu11"
+	if f.cpp {
+		cc = map[string]string{"gcc": "g++", "clang": "clang++"}[cc]
+		std = "-std=gnu++17"
+	}
+	need(t, cc, map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang"}[cc])
+	argv := []string{cc, std, c.opt, "-Wall", "-Wno-unused-function", "-Wno-ignored-attributes"}
+	if c.kind.compiler == "clang" {
+		argv = append(argv, "-Wno-unknown-attributes", "-Wno-unused-command-line-argument")
+	}
+	argv = append(argv, c.kind.cflags...)
+	argv = append(argv, c.link.cflags...)
+	argv = append(argv, f.words("cflags")...)
+	argv = append(argv, "-o", f.name, f.file)
+	argv = append(argv, c.kind.ldflags...)
+	argv = append(argv, c.link.ldflags...)
+	argv = append(argv, "-pthread")
+	argv = append(argv, f.words("link")...)
+	for _, lib := range f.words("library") {
+		if _, err := os.Stat(filepath.Join(dir, "lib")); err != nil {
+			return
+		}
+		argv = append(argv, "-Llib", "-l"+lib, "-Wl,-rpath,$ORIGIN/lib")
+	}
+	argv = append(argv, f.words("libs")...)
+	run(t, command{dir: dir, argv: argv}).mustSucceed(t)
+}
+
+// need skips the test, by name, when a tool is missing.
+func need(t testing.TB, tool, pkg string) {
+	t.Helper()
+	if _, err := exec.LookPath(tool); err != nil {
+		t.Skipf("%s is not installed: apt-get install %s", tool, pkg)
+	}
+}
+
+func mustAbs(t testing.TB, p string) string {
+	t.Helper()
+	a, err := filepath.Abs(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// copyDir copies a program's directory, so that the copy has the same file names at another place.
+func copyDir(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(fmt.Errorf("copy of %s: %w", from, err))
+	}
+}

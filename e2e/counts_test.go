@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ianlancetaylor/demangle"
+)
+
+// abandoned is the counter for calls that end without a return.
+const abandoned = "(abandoned)"
+
+// readCounts reads what a fixture counted: calls by function. See testdata/count.h for the file.
+func readCounts(t testing.TB, path string) map[string]int64 {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("the program's own counters: %v", err)
+	}
+	counts := map[string]int64{}
+	for ; len(b) >= 64; b = b[64:] {
+		name := string(bytes.TrimRight(b[:56], "\x00"))
+		if name == "" {
+			break
+		}
+		if n := int64(binary.LittleEndian.Uint64(b[56:])); n != 0 {
+			counts[name] += n
+		}
+	}
+	return counts
+}
+
+// functionName is the name a counter has for a symbol: demangled without parameters' default noise, without the suffixes of compilers' copies
+// (.constprop.0, .part.0) and the numbers of nested functions (outer.twice.2, twice.0).
+func functionName(raw string) string {
+	name := raw
+	if strings.HasPrefix(raw, "_Z") {
+		if d, err := demangle.ToString(raw, demangle.NoClones); err == nil {
+			return d
+		}
+	}
+	if i := strings.IndexByte(name, '.'); i > 0 {
+		name = name[:i]
+	}
+	return name
+}
+
+// counterName brings a fixture's name for a function to the form functionName gives.
+func counterName(name string) string {
+	if strings.Contains(name, "::") {
+		return name
+	}
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		return name[i+1:] // a nested function: its symbol is the inner name and a number
+	}
+	return name
+}
+
+// equalCounts compares the trace with the ground truth.
+func equalCounts(t testing.TB, f *fixture, truth map[string]int64, tr *decoded) {
+	t.Helper()
+	want := map[string]int64{}
+	for name, n := range truth {
+		if name != abandoned {
+			want[counterName(name)] += n
+		}
+	}
+	got := map[string]int64{}
+	for fn, n := range tr.entries {
+		got[functionName(fn.name)] += n
+	}
+	early := f.words("may-lack")
+	var names []string
+	for n := range want {
+		names = append(names, n)
+	}
+	for n := range got {
+		if _, ok := want[n]; !ok {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	ignored := f.words("ignore")
+	wrong := 0
+	for _, n := range names {
+		if want[n] == got[n] || got[n] < want[n] && slices.Contains(early, n) {
+			continue
+		}
+		if _, ok := want[n]; !ok && slices.ContainsFunc(ignored, func(p string) bool { return strings.HasPrefix(n, p) }) {
+			continue
+		}
+		if wrong++; wrong <= 12 {
+			reason := ""
+			if r, ok := tr.untraced[n]; ok {
+				reason = " (not traceable: " + r + ")"
+			}
+			t.Errorf("calls of %s: trace %d, program counted %d%s", n, got[n], want[n], reason)
+		}
+	}
+	if wrong > 12 {
+		t.Errorf("... and %d more functions", wrong-12)
+	}
+	if tr.lost != 0 {
+		t.Errorf("%d events lost", tr.lost)
+	}
+	if wrong == 0 && len(early) == 0 {
+		counted := func(raw string) bool { _, ok := want[functionName(raw)]; return ok }
+		if open := tr.open(counted); open != truth[abandoned] {
+			t.Errorf("entries without an exit: trace %d, program abandoned %d calls%s", open, truth[abandoned], tr.openFunctions())
+		}
+	}
+}
+
+// TestGroundTruth checks the fixtures' own counters, without any tracing, with the compiler's -finstrument-functions.
+func TestGroundTruth(t *testing.T) {
+	for _, name := range fixtureNames(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := loadFixture(t, name)
+			if m := f.missing(); m != "" {
+				t.Skip(m)
+			}
+			hooks := kind{name: "hooks", compiler: "gcc", cflags: []string{"-finstrument-functions"}, ldflags: []string{mustAbs(t, "testdata/hooks.c")}}
+			c := config{hooks, link{}, "-O0"}
+			if ks := f.words("kinds"); len(ks) > 0 {
+				t.Skipf("only for sites of kind %s", strings.Join(ks, ", "))
+			}
+			p := build(t, f, c)
+			for _, args := range f.runs() {
+				counts := filepath.Join(p.dir, "counts")
+				_ = os.Remove(counts)
+				r := run(t, command{dir: p.dir, argv: append([]string{"./" + name}, args...), env: []string{"FIXTURE_COUNTS=" + counts}, stdin: f.stdin()})
+				if r.err != nil {
+					t.Fatalf("%v: %v\n%s%s", args, r.err, clip(r.stdout), clip(r.stderr))
+				}
+				truth := readCounts(t, counts)
+				var calls int64
+				for n, k := range truth {
+					if n != abandoned && n != "(enter)" && n != "(exit)" {
+						calls += k
+					}
+				}
+				enters, exits := truth["(enter)"], truth["(exit)"]
+				if len(f.words("ignore")) == 0 && len(f.words("may-lack")) == 0 && calls != enters {
+					t.Errorf("%v: counted %d calls, instrumented %d", args, calls, enters)
+				}
+				// The compiler runs a function's exit hook when an exception passes through it, so only C can be compared.
+				if !f.cpp && enters-exits != truth[abandoned] {
+					t.Errorf("%v: says it abandons %d calls, instrumented %d", args, truth[abandoned], enters-exits)
+				}
+				if calls == 0 {
+					t.Errorf("%v: no calls: %s\n%s%s", args, r.status, clip(r.stdout), clip(r.stderr))
+				}
+			}
+		})
+	}
+}
+
+// copyCounts keeps the counters of one run.
+func copyCounts(t testing.TB, from string) map[string]int64 {
+	t.Helper()
+	c := readCounts(t, from)
+	if err := os.Remove(from); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return c
+}

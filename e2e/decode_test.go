@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A second reader of the trace directory, written from the description of the format alone, so that a mistake shared by the writer and
+// the package trace is seen.
+
+type function struct {
+	image uint64
+	name  string // raw symbol
+}
+
+type decoded struct {
+	entries, exits map[function]int64
+	untraced       map[string]string // functions no site could be found for: kind column of the .sym file
+	lost           int64
+	resyncFrames   int64
+	comms          map[string]bool
+	tasks          map[uint64]bool // pid<<32|tid
+	pids           map[uint32]bool
+	events, bytes  int64
+	images         int
+}
+
+// open is how many entries of the chosen functions have no exit.
+func (d *decoded) open(of func(raw string) bool) int64 {
+	var n int64
+	for f, k := range d.entries {
+		if of(f.name) {
+			n += k
+		}
+	}
+	for f, k := range d.exits {
+		if of(f.name) {
+			n -= k
+		}
+	}
+	return n
+}
+
+func (d *decoded) openFunctions() string {
+	var s []string
+	for f, k := range d.entries {
+		if k != d.exits[f] {
+			s = append(s, fmt.Sprintf("\n\t%s: %d entries, %d exits", f.name, k, d.exits[f]))
+		}
+	}
+	for f, k := range d.exits {
+		if d.entries[f] == 0 {
+			s = append(s, fmt.Sprintf("\n\t%s: 0 entries, %d exits", f.name, k))
+		}
+	}
+	slices.Sort(s)
+	return strings.Join(s[:min(len(s), 12)], "")
+}
+
+const (
+	headerSize   = 4096
+	chunkHeader  = 128
+	chunkMagic   = 0x4b435446 // "FTCK"
+	reservedIDs  = 0x7fff0000
+	kindEvents   = 1
+	kindImage    = 2
+	kindProfile  = 3
+	traceMagic   = "FENTRYT1"
+	maxChunkSize = 1 << 30
+)
+
+// payloadWords of the reserved ids, in order from reservedIDs on.
+var payloadWords = []int{1, 1, 1, 1, 1, 0, 2, 0, 1}
+
+func decodeTrace(t testing.TB, dir string) *decoded {
+	t.Helper()
+	d, err := decode(dir)
+	if err != nil {
+		t.Fatalf("trace in %s: %v", dir, err)
+	}
+	return d
+}
+
+func decode(dir string) (*decoded, error) {
+	d := &decoded{entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, comms: map[string]bool{},
+		tasks: map[uint64]bool{}, pids: map[uint32]bool{}}
+	symbols, err := readSymbols(dir, d)
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "events"))
+	if err != nil {
+		return nil, err
+	}
+	le := binary.LittleEndian
+	if len(b) < headerSize || string(b[:8]) != traceMagic {
+		return nil, fmt.Errorf("no %s header in %d bytes", traceMagic, len(b))
+	}
+	d.bytes = int64(len(b))
+	d.lost += int64(le.Uint64(b[104:]))
+	chunkSize, at := int(le.Uint32(b[16:])), int(le.Uint32(b[12:]))
+	if chunkSize < chunkHeader || chunkSize > maxChunkSize {
+		return nil, fmt.Errorf("chunks of %d bytes", chunkSize)
+	}
+	lostOf := map[uint64]int64{} // task key: highest total seen
+	for at+chunkHeader <= len(b) {
+		c := b[at:]
+		if le.Uint32(c) != chunkMagic {
+			if at += chunkSize; le.Uint32(c) == 0 {
+				continue // never used
+			}
+			return nil, fmt.Errorf("offset %d: chunk magic %#x", at-chunkSize, le.Uint32(c))
+		}
+		kind, size := le.Uint16(c[4:]), int(le.Uint32(c[8:]))
+		step := chunkSize
+		switch {
+		case size == 0:
+			size = min(chunkSize, len(c))
+		case size > len(c):
+			return nil, fmt.Errorf("offset %d: chunk of %d bytes, file has %d", at, size, len(c))
+		case size > chunkSize:
+			step = (size + chunkSize - 1) / chunkSize * chunkSize
+		}
+		pid, tid := le.Uint32(c[12:]), le.Uint32(c[16:])
+		if kind == kindEvents {
+			d.tasks[uint64(pid)<<32|uint64(tid)] = true
+			d.pids[pid] = true
+			d.comms[strings.TrimRight(string(c[64:80]), "\x00")] = true
+			key := le.Uint64(c[48:]) ^ uint64(tid)<<32
+			lostOf[key] = max(lostOf[key], int64(le.Uint64(c[56:])))
+			if err := d.chunk(c[chunkHeader:size], symbols[le.Uint64(c[40:])], le.Uint64(c[40:])); err != nil {
+				return nil, fmt.Errorf("offset %d: %w", at, err)
+			}
+		} else if kind == kindImage {
+			d.images++
+		} else if kind == kindProfile {
+			if err := d.profile(c[chunkHeader:size], symbols[le.Uint64(c[40:])], le.Uint64(c[40:])); err != nil {
+				return nil, fmt.Errorf("offset %d: %w", at, err)
+			}
+		}
+		at += step
+	}
+	for _, n := range lostOf {
+		d.lost += n
+	}
+	return d, nil
+}
+
+// chunk counts one chunk's events.
+func (d *decoded) chunk(b []byte, names []string, image uint64) error {
+	le := binary.LittleEndian
+	for i := 0; i+8 <= len(b); i += 8 {
+		w := le.Uint64(b[i:])
+		if w == 0 {
+			continue
+		}
+		id := int(w >> 32 & 0x7fffffff)
+		if id >= reservedIDs {
+			k := id - reservedIDs
+			if k >= len(payloadWords) {
+				return fmt.Errorf("word %d: reserved id %#x", i/8, id)
+			}
+			if n := payloadWords[k]; i+8*n+8 > len(b) {
+				return fmt.Errorf("word %d: payload of %#x does not fit", i/8, id)
+			}
+			if k == 2 {
+				d.resyncFrames += int64(le.Uint64(b[i+8:]))
+			}
+			i += 8 * payloadWords[k]
+			continue
+		}
+		if id >= len(names) || names[id] == "" {
+			return fmt.Errorf("word %d: id %d is no function of image %016x (%d known)", i/8, id, image, len(names))
+		}
+		d.events++
+		f := function{image, names[id]}
+		if w>>63 != 0 {
+			d.exits[f]++
+		} else {
+			d.entries[f]++
+		}
+	}
+	return nil
+}
+
+// profile adds a profile chunk's counts.
+func (d *decoded) profile(b []byte, names []string, image uint64) error {
+	le := binary.LittleEndian
+	for id := 0; id*32+32 <= len(b); id++ {
+		if n := le.Uint64(b[id*32:]); n != 0 {
+			if id >= len(names) || names[id] == "" {
+				return fmt.Errorf("profile of id %d, which is no function of image %016x", id, image)
+			}
+			d.entries[function{image, names[id]}] += int64(n)
+			d.exits[function{image, names[id]}] += int64(n)
+		}
+	}
+	return nil
+}
+
+// readSymbols reads every .sym file of a trace: names by id for each image.
+func readSymbols(dir string, d *decoded) (map[uint64][]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sym"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no .sym file")
+	}
+	out := map[uint64][]string{}
+	for _, path := range files {
+		image, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".sym"), 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		sc := bufio.NewScanner(f)
+		sc.Buffer(nil, 1<<20)
+		for n := 1; sc.Scan(); n++ {
+			line := sc.Text()
+			if strings.HasPrefix(line, "#") || line == "" {
+				continue
+			}
+			col := strings.Split(line, "\t")
+			if len(col) < 6 {
+				return nil, fmt.Errorf("%s:%d: %d columns", path, n, len(col))
+			}
+			id, err := strconv.Atoi(col[0])
+			if err != nil || id < 0 || id > 1<<24 {
+				return nil, fmt.Errorf("%s:%d: id %q", path, n, col[0])
+			}
+			if id == 0 {
+				d.untraced[functionName(col[5])] = col[4]
+				continue
+			}
+			for len(names) <= id {
+				names = append(names, "")
+			}
+			names[id] = col[5]
+		}
+		f.Close()
+		if sc.Err() != nil {
+			return nil, sc.Err()
+		}
+		out[image] = names
+	}
+	return out, nil
+}

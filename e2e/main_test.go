@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// fentry is the built command.
+var fentry string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "fentry-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		fentry = filepath.Join(dir, "fentry")
+		build := exec.Command("go", "build", "-o", fentry, "../cmd/fentry")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "go build ./cmd/fentry:", err)
+			fentry = "" // each test that needs it fails; the fixtures' own checks still run
+		}
+		return m.Run()
+	}())
+}
+
+func needFentry(t testing.TB) {
+	t.Helper()
+	if fentry == "" {
+		t.Fatal("the fentry command does not build")
+	}
+}

@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A way is one way to get a program traced.
+type way string
+
+const (
+	byRecord   way = "record"    // fentry record: injected when the program starts
+	byCopy     way = "no-ptrace" // fentry record --no-ptrace: a patched copy
+	byPatching way = "patch"     // fentry patch -o, and the result run alone
+)
+
+// A traced run of a program.
+type traced struct {
+	*result
+	dir   string           // the trace
+	truth map[string]int64 // what the program counted in this very run
+}
+
+// untraced runs the program as it is.
+func (p *program) untraced(t testing.TB, args []string) *result {
+	t.Helper()
+	r := run(t, command{dir: p.dir, argv: append([]string{"./" + p.fixture.name}, args...), env: []string{"FIXTURE_COUNTS=" + p.counts()},
+		stdin: p.fixture.stdin()})
+	if r.err != nil {
+		t.Fatalf("untraced: %v\n%s%s", r.err, clip(r.stdout), clip(r.stderr))
+	}
+	p.show(t, p.dir, r)
+	if err := os.Remove(p.counts()); err != nil {
+		t.Fatalf("untraced run left no counters: %v", err)
+	}
+	return r
+}
+
+// counts is one path for all runs of a program, since a program may print its environment.
+func (p *program) counts() string { return p.dir + ".counts" }
+
+// show adds the files a fixture wants compared to its output.
+func (p *program) show(t testing.TB, dir string, r *result) {
+	t.Helper()
+	for _, name := range p.fixture.words("show") {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			r.stdout += err.Error()
+			continue
+		}
+		r.stdout += "== " + name + "\n" + string(b)
+	}
+}
+
+// trace runs the program traced.
+func (p *program) trace(t testing.TB, w way, args []string, options ...string) *traced {
+	t.Helper()
+	needFentry(t)
+	data := filepath.Join(t.TempDir(), "data")
+	env := []string{"FIXTURE_COUNTS=" + p.counts()}
+	dir := p.dir
+	argv := append([]string{"./" + p.fixture.name}, args...)
+	switch w {
+	case byRecord, byCopy:
+		if len(p.fixture.words("companion")) > 0 {
+			dir = filepath.Join(t.TempDir(), "with-companion")
+			copyDir(t, p.dir, dir)
+			for _, c := range p.fixture.words("companion") {
+				patchFile(t, filepath.Join(dir, c), filepath.Join(dir, c+".new"), options)
+				if err := os.Rename(filepath.Join(dir, c+".new"), filepath.Join(dir, c)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		record := []string{fentry, "record", "-o", data}
+		if w == byCopy {
+			record = append(record, "--no-ptrace")
+		}
+		argv = append(append(record, options...), argv...)
+	case byPatching:
+		dir = filepath.Join(t.TempDir(), "patched")
+		copyDir(t, p.dir, dir)
+		for _, name := range append([]string{p.fixture.name}, p.fixture.words("companion")...) {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			patchFile(t, filepath.Join(p.dir, name), filepath.Join(dir, name), options)
+		}
+		env = append(env, "FENTRY_DATA="+data)
+	}
+	r := run(t, command{dir: dir, argv: argv, env: env, stdin: p.fixture.stdin()})
+	p.show(t, dir, r)
+	tr := &traced{result: r, dir: data}
+	if _, err := os.Stat(p.counts()); err != nil {
+		t.Fatalf("the traced program did not get as far as opening its counters: %s %v\n%s%s", r.status, r.err, clip(r.stdout), clip(r.stderr))
+	}
+	tr.truth = copyCounts(t, p.counts())
+	if w != byPatching {
+		if n := len(summary.FindAllString(r.stderr, -1)); n != 1 {
+			t.Errorf("record printed %d summary lines\n%s", n, clip(r.stderr))
+		}
+	}
+	return tr
+}
+
+var summary = regexp.MustCompile(`(?m)^\[ fentry: [0-9].* events.*\]$`)
+
+func patchFile(t testing.TB, in, out string, options []string) {
+	t.Helper()
+	run(t, command{argv: append(append([]string{fentry, "patch", "-o", out}, options...), in)}).mustSucceed(t)
+}
+
+// TestFixtures traces every fixture in each way and compares with the untraced run and the program's own counters.
+func TestFixtures(t *testing.T) {
+	for i, name := range fixtureNames(t) {
+		f := loadFixture(t, name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if m := f.missing(); m != "" {
+				t.Skip(m)
+			}
+			for k, c := range configsFor(f, i) {
+				t.Run(c.String(), func(t *testing.T) {
+					t.Parallel()
+					p := build(t, f, c)
+					ways := []way{byRecord, byPatching}
+					if k == 0 || wide() {
+						ways = append(ways, byCopy)
+					}
+					for _, args := range f.runs() {
+						want := p.untraced(t, args)
+						for _, w := range ways {
+							t.Run(strings.Join(append([]string{string(w)}, args...), " "), func(t *testing.T) {
+								checkRun(t, p, want, p.trace(t, w, args))
+							})
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+func checkRun(t *testing.T, p *program, want *result, got *traced) {
+	t.Helper()
+	sameBehaviour(t, want, got.result)
+	tr, err := decode(got.dir)
+	if err != nil {
+		t.Fatalf("trace: %v", err)
+	}
+	equalCounts(t, p.fixture, got.truth, tr)
+	for _, comm := range p.fixture.words("comm") {
+		if !tr.comms[comm] {
+			t.Errorf("no thread named %s among %d names", comm, len(tr.comms))
+		}
+	}
+}
