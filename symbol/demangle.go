@@ -46,10 +46,11 @@ const maxMangled = 64 << 10
 // maxDemangled is the power of two a demangled name is cut at.
 const maxDemangled = 16
 
-// Mangled reports whether a name is one Demangle would try: C++ (_Z, ___Z and __Z of clang's blocks) or Rust (_R).
+// Mangled reports whether a name is one Demangle would try: C++ (_Z, ___Z of clang's blocks, _GLOBAL_ of constructors
+// before main) or Rust (_R, _Z).
 func Mangled(name string) bool {
 	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "_R") ||
-		strings.HasPrefix(name, "__Z") || strings.HasPrefix(name, "___Z")
+		strings.HasPrefix(name, "___Z") || strings.HasPrefix(name, "_GLOBAL_")
 }
 
 // Demangle returns the name of a C++ or Rust symbol as in its source, and other names as they are. A version suffix
@@ -66,6 +67,70 @@ func Demangle(name string, style Style) string {
 	out, err := demangle.ToString(name, opts...)
 	if err != nil {
 		return name
+	}
+	return out
+}
+
+// DemangleForms returns the forms people know a C++ or Rust function by: the full signature, the name without its
+// parameters, and that without template arguments. It returns nil for other names.
+func DemangleForms(name string) []string {
+	name = BaseName(name)
+	if !Mangled(name) || len(name) > maxMangled {
+		return nil
+	}
+	limit := demangle.MaxLength(maxDemangled)
+	if isRust(name) {
+		full, err := demangle.ToString(name, limit)
+		if err != nil {
+			return nil
+		}
+		short, _ := demangle.ToString(name, limit, demangle.NoTemplateParams)
+		return distinct(full, strings.ReplaceAll(short, "::<>", "")) // what is left of f::<usize>
+	}
+	ast, err := demangle.ToAST(name, limit)
+	if err != nil {
+		return nil
+	}
+	full := demangle.ASTToString(ast, limit)
+	ast = withoutParams(ast)
+	return distinct(full,
+		demangle.ASTToString(ast, limit, demangle.NoEnclosingParams),
+		demangle.ASTToString(ast, limit, demangle.NoEnclosingParams, demangle.NoTemplateParams))
+}
+
+// withoutParams peels clones and the type off the name of a function.
+func withoutParams(a demangle.AST) demangle.AST {
+	for {
+		switch t := a.(type) {
+		case *demangle.Clone:
+			a = t.Base
+		case *demangle.Typed:
+			a = t.Name
+		default:
+			return a
+		}
+	}
+}
+
+// isRust tells Rust's names from C++ ones: _R of its own scheme, or the older one that looks like C++ and ends in a
+// hash, 17h and 16 digits.
+func isRust(name string) bool {
+	if strings.HasPrefix(name, "_R") {
+		return true
+	}
+	if i := strings.LastIndex(name, "E."); i > 0 {
+		name = name[:i+1]
+	}
+	return strings.HasPrefix(name, "_ZN") && len(name) > 23 && strings.HasSuffix(name, "E") && name[len(name)-20:len(name)-17] == "17h"
+}
+
+// distinct drops strings equal to the one before and empty ones.
+func distinct(s ...string) []string {
+	out := s[:0]
+	for _, v := range s {
+		if v != "" && (len(out) == 0 || out[len(out)-1] != v) {
+			out = append(out, v)
+		}
 	}
 	return out
 }

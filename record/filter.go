@@ -1,0 +1,186 @@
+package record
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+)
+
+// Filter decides by name which functions are traced. A nil Filter takes all.
+//
+// A pattern is one of
+//
+//	name        the whole name
+//	na*  *me  *am*  n?m[a-e]  the glob of ftrace's set_ftrace_filter; it covers the whole name, and * and ? take any
+//	            character. [!a-e] and [^a-e] are characters outside the set, \ takes the next character as it is,
+//	            and a [ without its ] is an ordinary character
+//	/re/        a regular expression (RE2) that matches any part of the name; /re/i ignores case
+//	!pattern    takes away what the patterns before it have chosen
+//	@file       patterns from a file, one a line; empty lines and lines that begin with # are skipped
+//
+// The name of a function is matched in every form people know it by: the raw symbol; without what compilers append for
+// clones (.constprop.0, .isra.0, .part.0); and for C++ and Rust the demangled signature, the name without its parameters,
+// and that without template arguments.
+//
+// Match may be called by several goroutines at once.
+type Filter struct {
+	include, exclude ruleSet
+}
+
+// NewFilter makes a filter from patterns that choose functions and patterns that take them away again. Without the
+// former, or when the first of them begins with !, all functions are chosen to begin with.
+func NewFilter(include, exclude []string) (*Filter, error) {
+	f := &Filter{}
+	if err := f.include.add(include); err != nil {
+		return nil, err
+	}
+	if err := f.exclude.add(exclude); err != nil {
+		return nil, err
+	}
+	f.include.start = len(f.include.rules) == 0 || f.include.rules[0].negated
+	return f, nil
+}
+
+// Match reports whether the function of that raw name is to be traced. For functions without a symbol give
+// Site.Display.
+func (f *Filter) Match(name string) bool {
+	if f == nil || len(f.include.rules)+len(f.exclude.rules) == 0 {
+		return true
+	}
+	forms := nameForms{raw: name}
+	in := f.include.match(&forms)
+	// Both are asked always, so that Unmatched knows which patterns fit nothing at all.
+	out := f.exclude.match(&forms)
+	return in && !out
+}
+
+// Unmatched returns the patterns, as they were given, that no name given to Match fitted. Patterns from a file are
+// followed by " (FILE:LINE)".
+func (f *Filter) Unmatched() []string {
+	if f == nil {
+		return nil
+	}
+	var out []string
+	for _, s := range []*ruleSet{&f.include, &f.exclude} {
+		for i := range s.rules {
+			if r := &s.rules[i]; !r.hit.Load() {
+				out = append(out, r.text)
+			}
+		}
+	}
+	return out
+}
+
+// ruleSet is a list of patterns in the order they were given; the last one that fits decides.
+type ruleSet struct {
+	start bool // for names no pattern fits
+	rules []rule
+	exact map[string][]int // rules that are whole names
+	other []int            // the rest
+}
+
+type rule struct {
+	text    string
+	negated bool
+	matcher matcher
+	hit     atomic.Bool
+}
+
+// maxListDepth bounds lists that name lists.
+const maxListDepth = 8
+
+func (s *ruleSet) add(patterns []string) error {
+	s.exact = make(map[string][]int)
+	return s.addAll(patterns, 0)
+}
+
+func (s *ruleSet) addAll(patterns []string, depth int) error {
+	for _, p := range patterns {
+		if err := s.addOne(p, p, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *ruleSet) addOne(pattern, text string, depth int) error {
+	if file, ok := strings.CutPrefix(pattern, "@"); ok {
+		return s.addFile(file, depth)
+	}
+	body, negated := strings.CutPrefix(pattern, "!")
+	if body == "" {
+		return fmt.Errorf("pattern %q: empty", text)
+	}
+	m, err := newMatcher(body)
+	if err != nil {
+		return fmt.Errorf("pattern %q: %w", text, err)
+	}
+	i := len(s.rules)
+	s.rules = append(s.rules, rule{text: text, negated: negated, matcher: m})
+	if m.class == classWhole {
+		s.exact[m.text] = append(s.exact[m.text], i)
+	} else {
+		s.other = append(s.other, i)
+	}
+	return nil
+}
+
+func (s *ruleSet) addFile(file string, depth int) error {
+	if depth >= maxListDepth {
+		return fmt.Errorf("pattern list %s: lists name lists more than %d deep", file, maxListDepth)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("pattern list: %w", err)
+	}
+	defer f.Close()
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 1<<20)
+	for n := 1; sc.Scan(); n++ {
+		line := strings.TrimSpace(sc.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := s.addOne(line, fmt.Sprintf("%s (%s:%d)", line, file, n), depth+1); err != nil {
+			return err
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("pattern list %s: %w", file, err)
+	}
+	return nil
+}
+
+func (s *ruleSet) match(forms *nameForms) bool {
+	if len(s.rules) == 0 {
+		return s.start
+	}
+	best := -1
+	hit := func(i int) {
+		// A store only when it changes something: the flags are shared between goroutines.
+		if !s.rules[i].hit.Load() {
+			s.rules[i].hit.Store(true)
+		}
+		best = max(best, i)
+	}
+	for k := 0; ; k++ {
+		name, ok := forms.get(k)
+		if !ok {
+			break
+		}
+		for _, i := range s.exact[name] {
+			hit(i)
+		}
+		for _, i := range s.other {
+			if s.rules[i].matcher.match(name) {
+				hit(i)
+			}
+		}
+	}
+	if best < 0 {
+		return s.start
+	}
+	return !s.rules[best].negated
+}

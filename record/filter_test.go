@@ -1,0 +1,247 @@
+package record
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestFilterPatterns(t *testing.T) {
+	tests := []struct {
+		pattern string
+		yes, no []string
+	}{
+		{"main", []string{"main"}, []string{"main2", "domain", ""}},
+		{"parse_*", []string{"parse_", "parse_a", "parse_*"}, []string{"parse", "xparse_a"}},
+		{"*_end", []string{"_end", "parse_end"}, []string{"parse_ends"}},
+		{"*mid*", []string{"mid", "amid", "midst", "amidst"}, []string{"mi", "m_id"}},
+		{"*", []string{"a", "", "anything at all"}, nil},
+		{"**", []string{"a", ""}, nil},
+		{"sch?dule", []string{"schedule", "schodule"}, []string{"schdule", "scheddule"}},
+		{"sch?dule", []string{"schédule"}, nil},
+		{"mutex*unl*", []string{"mutex_unlock", "mutexunl"}, []string{"mutex_lock"}},
+		{"*pin*lock", []string{"spin_lock", "pinlock"}, []string{"spin_lock_irq"}},
+		{"[Ss]y[Ss]_*", []string{"sys_read", "SyS_read"}, []string{"syx_read"}},
+		{"f[0-9]", []string{"f0", "f9"}, []string{"fa", "f", "f10"}},
+		{"f[!0-9]", []string{"fa"}, []string{"f0", "f"}},
+		{"f[^0-9]", []string{"fa"}, []string{"f5"}},
+		{"f[]a]", []string{"f]", "fa"}, []string{"f["}},
+		{"f[a-]", []string{"fa", "f-"}, []string{"fb"}},
+		{"f[b", []string{"f[b"}, []string{"fb"}},
+		{"operator[]*", []string{"operator[]", "operator[](int)"}, []string{"operator"}},
+		{`a\*b`, []string{"a*b"}, []string{"axb", `a\*b`}},
+		{`\!x`, []string{"!x"}, []string{"x"}},
+		{"a*b*c*d", []string{"abcd", "axbxcxd", "abcbcd", "aabbccdd"}, []string{"abdc", "abc"}},
+		{"/^ab+$/", []string{"ab", "abbb"}, []string{"a", "xab"}},
+		{"/mid/", []string{"amidst"}, []string{"MID"}},
+		{"/mid/i", []string{"MID"}, []string{"m"}},
+		{"/a/b/", []string{"xa/b"}, []string{"ab"}},
+		{"f", []string{"f.constprop.0", "f.isra.0", "f.part.0.isra.3", "f.constprop.0.isra.0"}, []string{"f.cold", "f.x"}},
+		{"f.isra.0", []string{"f.isra.0"}, []string{"f"}},
+		// What it is called in the source, and what the linker calls it.
+		{"ns::Foo::bar", []string{"_ZN2ns3Foo3barEi", "_ZN2ns3Foo3barEv"}, []string{"_ZN2ns3Foo3bazEi", "ns"}},
+		{"ns::Foo::*", []string{"_ZN2ns3Foo3barEi"}, []string{"_ZN2ns3Fox3barEi"}},
+		{"ns::Foo::bar(int)", []string{"_ZN2ns3Foo3barEi"}, []string{"_ZN2ns3Foo3barEv"}},
+		{"_ZN2ns3Foo3barEi", []string{"_ZN2ns3Foo3barEi"}, nil},
+		{"foo", []string{"_Z3fooIiEvT_", "_Z3foov"}, []string{"_Z4foooIiEvT_"}},
+		{"foo<int>", []string{"_Z3fooIiEvT_"}, []string{"_Z3fooIjEvT_"}},
+		{"std::vector::push_back", []string{"_ZNSt6vectorIiSaIiEE9push_backEOi"}, nil},
+		{"foo::example_function", []string{"_RNvCskwGfYPst2Cb_3foo16example_function"}, nil},
+		{"std::mem::align_of", []string{"_RINvNtC3std3mem8align_ofjE"}, nil},
+		{"core::str::Fooxy::bar", []string{"_ZN4core3str5Fooxy3bar17h0123456789abcdefE"}, nil},
+	}
+	for _, tt := range tests {
+		f, err := NewFilter([]string{tt.pattern}, nil)
+		if err != nil {
+			t.Errorf("%s: %v", tt.pattern, err)
+			continue
+		}
+		if un := f.Unmatched(); len(un) != 1 || un[0] != tt.pattern {
+			t.Errorf("%s: before any match, unmatched = %q", tt.pattern, un)
+		}
+		for _, n := range tt.yes {
+			if !f.Match(n) {
+				t.Errorf("%s does not match %q", tt.pattern, n)
+			}
+		}
+		for _, n := range tt.no {
+			if f.Match(n) {
+				t.Errorf("%s matches %q", tt.pattern, n)
+			}
+		}
+		if un := f.Unmatched(); len(un) != 0 {
+			t.Errorf("%s: after matches, unmatched = %q", tt.pattern, un)
+		}
+	}
+}
+
+func TestFilterSets(t *testing.T) {
+	names := []string{"alloc", "parse_a", "parse_b", "parse_int", "main"}
+	tests := []struct {
+		include, exclude []string
+		want             string
+		unmatched        string
+	}{
+		{nil, nil, "alloc parse_a parse_b parse_int main", ""},
+		{[]string{"parse_*"}, nil, "parse_a parse_b parse_int", ""},
+		{[]string{"parse_*", "main"}, nil, "parse_a parse_b parse_int main", ""},
+		{[]string{"parse_*", "!parse_b"}, nil, "parse_a parse_int", ""},
+		{[]string{"parse_*", "!parse_?", "parse_b"}, nil, "parse_b parse_int", ""},
+		{[]string{"!parse_*"}, nil, "alloc main", ""},
+		{[]string{"!parse_*", "parse_b"}, nil, "alloc parse_b main", ""},
+		{nil, []string{"parse_*"}, "alloc main", ""},
+		{nil, []string{"parse_*", "!parse_a"}, "alloc parse_a main", ""},
+		{[]string{"parse_*"}, []string{"*int"}, "parse_a parse_b", ""},
+		{[]string{"nothing*", "main"}, []string{"zero", "al*"}, "main", "nothing* zero"},
+		{[]string{"main", "main", "!main", "main"}, nil, "main", ""},
+	}
+	for _, tt := range tests {
+		f, err := NewFilter(tt.include, tt.exclude)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range names {
+			if f.Match(n) {
+				got = append(got, n)
+			}
+		}
+		if s := strings.Join(got, " "); s != tt.want {
+			t.Errorf("+%q -%q: got %q, want %q", tt.include, tt.exclude, s, tt.want)
+		}
+		if s := strings.Join(f.Unmatched(), " "); s != tt.unmatched {
+			t.Errorf("+%q -%q: unmatched %q, want %q", tt.include, tt.exclude, s, tt.unmatched)
+		}
+	}
+	var none *Filter
+	if !none.Match("x") || none.Unmatched() != nil {
+		t.Error("a nil filter takes all")
+	}
+}
+
+func TestFilterFile(t *testing.T) {
+	dir := t.TempDir()
+	inner, outer := filepath.Join(dir, "inner"), filepath.Join(dir, "outer")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(inner, "a\n\n# none\n  b*  \n!bad\nmissing\n")
+	write(outer, "@"+inner+"\nz")
+	f, err := NewFilter([]string{"@" + outer}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"a": true, "bee": true, "bad": false, "z": true, "# none": false, "c": false} {
+		if f.Match(name) != want {
+			t.Errorf("%q: got %v", name, !want)
+		}
+	}
+	if got, want := f.Unmatched(), []string{"missing (" + inner + ":6)"}; !slices.Equal(got, want) {
+		t.Errorf("unmatched %q, want %q", got, want)
+	}
+	write(inner, "@"+outer+"\n")
+	if _, err := NewFilter([]string{"@" + outer}, nil); err == nil || !strings.Contains(err.Error(), "deep") {
+		t.Errorf("lists that name each other: %v", err)
+	}
+	write(inner, "ok\n/(/\n")
+	if _, err := NewFilter(nil, []string{"@" + inner}); err == nil || !strings.Contains(err.Error(), inner+":2") {
+		t.Errorf("error without its line: %v", err)
+	}
+}
+
+func TestFilterErrors(t *testing.T) {
+	for _, p := range []string{"", "!", "/", "/x", "/(/", "/x/g", `x\`, "@/does/not/exist"} {
+		if _, err := NewFilter([]string{p}, nil); err == nil {
+			t.Errorf("%q: no error", p)
+		}
+	}
+}
+
+// A list of names is a map look-up, not a comparison with each.
+func TestFilterLongList(t *testing.T) {
+	const n = 200000
+	pats := make([]string, n)
+	for i := range pats {
+		pats[i] = "function_" + string(rune('a'+i%26)) + strings.Repeat("x", i%7) + strconv.Itoa(i)
+	}
+	f, err := NewFilter(pats, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for g := range 2 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := g; i < n; i += 2 {
+				if !f.Match(pats[i]) {
+					t.Errorf("%s not matched", pats[i])
+					return
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	if un := f.Unmatched(); len(un) != 0 {
+		t.Errorf("%d unmatched", len(un))
+	}
+}
+
+func FuzzFilter(f *testing.F) {
+	for _, s := range []string{"a*b", "[a-z]?", `\[`, "/re/i", "!x", "[", "*a*b*c*", "[!]-]", "é?"} {
+		f.Add(s, "abc")
+		f.Add(s, "ns::f(int)")
+	}
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if strings.HasPrefix(pattern, "@") || strings.HasPrefix(pattern, "!") {
+			return
+		}
+		flt, err := NewFilter([]string{pattern}, nil)
+		if err != nil {
+			return
+		}
+		got := flt.Match(name)
+		if got != (len(flt.Unmatched()) == 0) {
+			t.Fatalf("%q on %q: match %v, unmatched %q", pattern, name, got, flt.Unmatched())
+		}
+		neg, err := NewFilter([]string{"*", "!" + pattern}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if neg.Match(name) == got {
+			t.Fatalf("%q on %q: the negation says the same", pattern, name)
+		}
+		// Against the textbook definition.
+		if m, _ := newMatcher(pattern); m.class != classRegexp && len(pattern) < 12 && len(name) < 12 {
+			if want := slowGlob(pattern, name); m.match(name) != want {
+				t.Fatalf("%q on %q: got %v, want %v", pattern, name, !want, want)
+			}
+		}
+	})
+}
+
+// slowGlob tries every length for every star.
+func slowGlob(p, s string) bool {
+	if p == "" {
+		return s == ""
+	}
+	if p[0] == '*' {
+		for i := 0; i <= len(s); i++ {
+			if slowGlob(p[1:], s[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	if s == "" {
+		return false
+	}
+	i, k, ok := globOne(p, 0, s, 0)
+	return ok && slowGlob(p[i:], s[k:])
+}
