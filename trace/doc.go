@@ -1,0 +1,37 @@
+// Package trace reads traces: the directory that fentry record or a patched
+// program writes.
+//
+//	t, err := trace.Open("fentry.data")
+//	if err != nil {
+//		return err
+//	}
+//	defer t.Close()
+//	rows, err := t.Report(trace.ReportOptions{})      // a row a function: calls and times
+//	root, err := t.Graph(trace.GraphOptions{})        // the merged call tree
+//	err = t.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+//		if ev.Kind == trace.Exit {
+//			fmt.Println(ev.Time, ev.Task, t.Name(ev.Func), ev.Dur)
+//		}
+//		return nil
+//	})
+//
+// docs/format.md describes the files. The package knows nothing of object
+// files: names come from the .sym files in the directory, or from
+// Options.Resolve for a trace that has none.
+//
+// # Layers
+//
+// A decoder turns the words of one task's chunks into entries, exits and what
+// else the format has; a machine follows them as calls on stacks, which gives
+// durations and repairs what longjmp, exceptions, coroutines, forks and lost
+// events leave open; a sink counts (Report), builds a tree (Graph) or makes
+// Events, which Walk merges by time. Writer is the inverse of the decoder.
+//
+// # Security
+//
+// Every file of a trace may be truncated or damaged, by accident or on purpose.
+// What can be read is read, the rest is in Trace.Problems; nothing panics, and
+// memory stays in proportion to the number of chunks, tasks and functions, not
+// to what the files claim. Files that change while they are read give wrong
+// events, no crash: nothing is memory-mapped.
+package trace

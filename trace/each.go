@@ -1,0 +1,207 @@
+package trace
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A taskSink is a sink that takes the calls of several tasks, one after another.
+type taskSink interface {
+	sink
+	begin(m *machine)
+}
+
+// eachTask runs the given tasks through sinks, several at a time: make makes a
+// sink for each worker, done is called after each task, merge at a worker's
+// end. done and merge run in the worker.
+//
+// A forked task needs to know what its parent had open. Parents come first in
+// order, so whoever waits for a parent waits for a task that is running or done.
+func (t *Trace) eachTask(tasks []*Task, n int, make func() taskSink, done func(taskSink, *Task), merge func(taskSink)) error {
+	f := newForks(t, tasks)
+	var next atomic.Int64
+	var g errgroup.Group
+	for range workers(n, len(f.order)) {
+		g.Go(func() error {
+			var s, hidden taskSink
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(f.order) {
+					break
+				}
+				k := f.order[i]
+				use := &s
+				if !f.chosen[k.Index] {
+					use = &hidden // only its children are wanted
+				}
+				if *use == nil {
+					*use = make()
+				}
+				if err := t.runTask(k, *use, f); err != nil {
+					f.fail()
+					return err
+				}
+				if use == &s {
+					done(s, k)
+				}
+			}
+			if s != nil {
+				merge(s)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// runTask feeds a task's words to a sink.
+func (t *Trace) runTask(k *Task, s taskSink, f *forks) error {
+	var inherited []FuncID
+	if k.Parent != nil {
+		var ok bool
+		if inherited, ok = f.wait(k); !ok {
+			return nil // another worker has the error
+		}
+	}
+	d := newDecoder(t.file, k.chunks, windowSize)
+	var w word
+	more := d.next(&w)
+	m := newMachine(s, w.t)
+	s.begin(m)
+	m.inherit(inherited)
+	children := k.children
+	for ; more; more = d.next(&w) {
+		for len(children) > 0 && children[0].begin() <= w.t {
+			f.give(children[0], m)
+			children = children[1:]
+		}
+		m.step(&w)
+	}
+	for _, c := range children {
+		f.give(c, m)
+	}
+	m.finish()
+	if d.err != nil {
+		return d.err
+	}
+	if p, ok := s.(interface {
+		profile(k *Task, b []byte, image uint32, first uint32)
+	}); ok {
+		return t.eachProfile(k, p.profile)
+	}
+	return nil
+}
+
+// eachProfile calls fn with parts of the task's profile chunks: whole entries,
+// the first of which belongs to id first.
+func (t *Trace) eachProfile(k *Task, fn func(k *Task, b []byte, image, first uint32)) error {
+	if len(k.profiles) == 0 {
+		return nil
+	}
+	buf := make([]byte, windowSize)
+	for _, c := range k.profiles {
+		id := uint32(0)
+		end := c.off + int64(c.size)
+		for off := c.off + ChunkHeaderSize; off+profileEntry <= end; {
+			n, err := t.file.ReadAt(buf[:min(int64(len(buf)), end-off)], off)
+			if err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			n -= n % profileEntry
+			if n == 0 {
+				break
+			}
+			fn(k, buf[:n], c.image, id)
+			id += uint32(n / profileEntry)
+			off += int64(n)
+		}
+	}
+	return nil
+}
+
+// profile adds the entries of a profile chunk.
+func (r *report) profile(_ *Task, b []byte, image, first uint32) {
+	le := binary.LittleEndian
+	clock := &r.t.Clock
+	for ; len(b) >= profileEntry; b = b[profileEntry:] {
+		id := first
+		first++
+		calls := le.Uint64(b[pCalls:])
+		if id == 0 || calls == 0 {
+			continue
+		}
+		c, _ := r.counter(FuncID{image, id})
+		total := clock.Span(le.Uint64(b[pTotal:]))
+		c.profiled = true
+		c.calls += calls
+		c.total = addSat(c.total, total)
+		c.sum = addSat(c.sum, total)
+		c.self = addSat(c.self, clock.Span(le.Uint64(b[pSelf:])))
+		c.max = max(c.max, clock.Span(le.Uint64(b[pMax:])))
+	}
+}
+
+// forks hands what a task had open to the tasks forked from it.
+type forks struct {
+	order  []*Task
+	chosen []bool
+	mu     sync.Mutex
+	cond   sync.Cond
+	paths  map[*Task][]FuncID
+	failed bool
+}
+
+func newForks(t *Trace, tasks []*Task) *forks {
+	f := &forks{chosen: make([]bool, len(t.Tasks)), paths: map[*Task][]FuncID{}}
+	f.cond.L = &f.mu
+	need := make([]bool, len(t.Tasks))
+	for _, k := range tasks {
+		f.chosen[k.Index] = true
+		for p := k; p != nil && !need[p.Index]; p = p.Parent {
+			need[p.Index] = true
+		}
+	}
+	for _, k := range t.Tasks {
+		if need[k.Index] {
+			f.order = append(f.order, k)
+		}
+	}
+	return f
+}
+
+// give tells a child what is open in its parent now.
+func (f *forks) give(child *Task, parent *machine) {
+	path := parent.path()
+	f.mu.Lock()
+	f.paths[child] = path
+	f.mu.Unlock()
+	f.cond.Broadcast()
+}
+
+// wait returns what the task's parent had open; ok is false when a worker failed.
+func (f *forks) wait(k *Task) (path []FuncID, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if path, ok := f.paths[k]; ok {
+			delete(f.paths, k)
+			return path, true
+		}
+		if f.failed {
+			return nil, false
+		}
+		f.cond.Wait()
+	}
+}
+
+func (f *forks) fail() {
+	f.mu.Lock()
+	f.failed = true
+	f.mu.Unlock()
+	f.cond.Broadcast()
+}

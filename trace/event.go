@@ -1,0 +1,284 @@
+package trace
+
+import "fmt"
+
+// A Kind says what an Event is.
+type Kind uint8
+
+// Kinds of event.
+const (
+	// Entry: a function was called. Depth is the number of calls open around it.
+	Entry Kind = iota + 1
+	// Exit: a call ended. Dur and Self are set, Depth is that of its entry.
+	Exit
+	// Unwound: a call ended without an exit of its own, by longjmp or an
+	// exception. As Exit. A coroutine's call can be unwound and exit later
+	// all the same: Exit with FlagResumed.
+	Unwound
+	// Unfinished: a call was still open at the end of the trace or the thread. As Exit.
+	Unfinished
+	// Lost: Count events of the task are missing here; 0: nobody knows how many.
+	Lost
+	// Stack: the task runs on stack Count from here on.
+	Stack
+	// Fork: the task begins as a copy of Task.Parent.
+	Fork
+	// Start: a program image starts.
+	Start
+	// Comm: the thread has a new name, Event.Comm.
+	Comm
+	// ThreadEnd: the thread ends.
+	ThreadEnd
+	// Mark: the program set a mark with the number Count.
+	Mark
+)
+
+var kindNames = [...]string{
+	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
+	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark",
+}
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Flags qualify an Event.
+type Flags uint8
+
+// Flags of an event.
+const (
+	// FlagLeaf: an Entry whose Exit is the task's next event, and that Exit.
+	// The Entry has Dur and Self already.
+	FlagLeaf Flags = 1 << iota
+	// FlagTail: an Entry by a jump from a function that ended with it, and that
+	// function's Exit.
+	FlagTail
+	// FlagNoEntry: an Exit whose Entry is not in the trace: the function was
+	// called before tracing began or where events were lost. Dur is not known.
+	FlagNoEntry
+	// FlagInherited: the call was open in the parent when the task was forked;
+	// Dur counts from the fork.
+	FlagInherited
+	// FlagResumed: an Exit of a call that an Unwound event has closed before.
+	FlagResumed
+)
+
+// An Event is what happened in a task. Times are in nanoseconds.
+type Event struct {
+	Time  int64 // since the trace's start
+	Dur   int64 // of the call, from entry to exit
+	Self  int64 // of the call: time in the function itself
+	Count uint64
+	Task  *Task
+	Comm  string // name of the task at that time
+	Func  FuncID // Entry, Exit, Unwound, Unfinished
+	// Caller is the function the call was made from: the innermost open one
+	// around it, the zero FuncID when there is none.
+	Caller FuncID
+	Depth  int
+	Stack  uint64 // number of the stack the task is on
+	Kind   Kind
+	Flags  Flags
+}
+
+// A cursor turns the words of one task into events.
+type cursor struct {
+	t    *Trace
+	task *Task
+	dec  *decoder
+	m    *machine
+	cur  word // the word that is due
+	nxt  word // the one behind it
+	more bool // nxt is there
+	ev   Event
+	emit func(*Event) error // nil: only keep the stack up to date
+	err  error
+	tail bool     // the call that is entered was jumped to
+	leaf bool     // the call that is entered or left has no calls inside
+	last []FuncID // calls open at the end of a task that forked
+}
+
+// newCursor returns a cursor before the first event; nil when the task has none.
+func newCursor(t *Trace, k *Task, window int, emit func(*Event) error) (*cursor, error) {
+	c := &cursor{t: t, task: k, dec: newDecoder(t.file, k.chunks, window), emit: emit}
+	if !c.dec.next(&c.cur) {
+		return nil, c.dec.err
+	}
+	c.more = c.dec.next(&c.nxt)
+	c.m = newMachine(c, c.cur.t)
+	c.ev.Task = k
+	c.ev.Comm = commString(c.dec.comm[:])
+	c.dec.commIsNew = false
+	return c, nil
+}
+
+// step handles the word that is due. It returns false when there are no more.
+func (c *cursor) step() bool {
+	w := &c.cur
+	switch w.code {
+	case wEntry:
+		c.leaf = c.more && c.nxt.code == wExit && c.nxt.fn == w.fn
+		c.m.step(w)
+		c.tail = false
+	case wExit:
+		c.tail = c.more && c.nxt.code == wEntry && c.nxt.t == w.t
+		c.m.step(w)
+		c.leaf = false
+	case wComm:
+		c.ev.Comm = commString(c.dec.comm[:])
+		c.note(Comm, 0)
+	case wThreadEnd:
+		c.m.step(w)
+		c.note(ThreadEnd, 0)
+	default:
+		c.m.step(w)
+		c.noteWord(w)
+	}
+	if c.err != nil {
+		return false
+	}
+	if c.dec.commIsNew {
+		// Seen one word early; a name has no exact time anyway.
+		c.dec.commIsNew = false
+		if name := commString(c.dec.comm[:]); name != c.ev.Comm {
+			c.ev.Comm = name
+			c.note(Comm, 0)
+		}
+	}
+	if !c.more {
+		if len(c.task.children) > 0 {
+			c.last = c.m.path()
+		}
+		c.m.finish()
+		if c.err == nil {
+			c.err = c.dec.err
+		}
+		return false
+	}
+	c.cur = c.nxt
+	c.more = c.dec.next(&c.nxt)
+	return c.err == nil
+}
+
+func (c *cursor) noteWord(w *word) {
+	switch w.code {
+	case wGap:
+		c.note(Lost, 0)
+	case wLost:
+		c.note(Lost, w.arg)
+	case wStack:
+		c.note(Stack, w.arg)
+	case wFork:
+		c.note(Fork, w.arg)
+	case wStart:
+		c.note(Start, 0)
+	case wMark:
+		c.note(Mark, w.arg)
+	}
+}
+
+// note emits an event that is no call's.
+func (c *cursor) note(kind Kind, count uint64) {
+	if c.emit == nil || c.err != nil {
+		return
+	}
+	ev := &c.ev
+	ev.Time = c.t.Clock.Time(c.m.now)
+	ev.Kind, ev.Flags, ev.Count = kind, 0, count
+	ev.Func, ev.Caller, ev.Dur, ev.Self = FuncID{}, FuncID{}, 0, 0
+	ev.Depth, ev.Stack = len(c.m.cur.frames), c.m.cur.num
+	if n := len(c.m.cur.frames); n > 0 {
+		ev.Caller = c.m.cur.frames[n-1].fn
+	}
+	c.err = c.emit(ev)
+}
+
+// call emits an event of a call whose frame is or was at depth.
+func (c *cursor) call(kind Kind, flags Flags, fn FuncID, depth int) {
+	ev := &c.ev
+	ev.Time = c.t.Clock.Time(c.m.now)
+	ev.Kind, ev.Flags, ev.Count = kind, flags, 0
+	ev.Func, ev.Caller = fn, FuncID{}
+	ev.Depth, ev.Stack = depth, c.m.cur.num
+	if depth > 0 {
+		ev.Caller = c.m.cur.frames[depth-1].fn
+	}
+	c.err = c.emit(ev)
+}
+
+func (c *cursor) enter(f *frame) {
+	if c.emit == nil || c.err != nil {
+		return
+	}
+	if f.flags&frameInherited != 0 {
+		return // its entry is the parent's
+	}
+	ev := &c.ev
+	ev.Dur, ev.Self = 0, 0
+	var flags Flags
+	if c.tail {
+		flags |= FlagTail
+	}
+	if c.leaf {
+		flags |= FlagLeaf
+		if c.nxt.t > f.start {
+			ev.Dur = c.t.Clock.Span(c.nxt.t - f.start)
+			ev.Self = ev.Dur
+		}
+	}
+	c.call(Entry, flags, f.fn, len(c.m.cur.frames)-1)
+}
+
+func (c *cursor) suspend(f *frame) { c.left(f, Unwound, 0) }
+
+func (c *cursor) leave(f *frame, _ uint64, how ending) {
+	switch {
+	case how == endExit && f.flags&frameSuspended != 0:
+		c.left(f, Exit, FlagResumed)
+	case how == endExit:
+		c.left(f, Exit, 0)
+	case f.flags&frameSuspended != 0:
+		// Its Unwound event was emitted when it was suspended.
+	case how == endUnwound:
+		c.left(f, Unwound, 0)
+	default:
+		c.left(f, Unfinished, 0)
+	}
+}
+
+func (c *cursor) left(f *frame, kind Kind, flags Flags) {
+	if c.emit == nil || c.err != nil {
+		return
+	}
+	ev := &c.ev
+	ev.Dur = c.t.Clock.Span(c.m.now - f.start)
+	ev.Self = c.t.Clock.Span(f.self)
+	if kind == Exit {
+		if c.leaf {
+			flags |= FlagLeaf
+		}
+		if c.tail {
+			flags |= FlagTail
+		}
+	}
+	if f.flags&frameInherited != 0 {
+		flags |= FlagInherited
+	}
+	c.call(kind, flags, f.fn, len(c.m.cur.frames))
+}
+
+func (c *cursor) orphan(fn FuncID) {
+	if c.emit == nil || c.err != nil {
+		return
+	}
+	c.ev.Dur, c.ev.Self = 0, 0
+	flags := FlagNoEntry
+	if c.tail {
+		flags |= FlagTail
+	}
+	c.call(Exit, flags, fn, len(c.m.cur.frames))
+}

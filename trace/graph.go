@@ -1,0 +1,332 @@
+package trace
+
+import (
+	"slices"
+	"sync"
+)
+
+// GraphOptions choose how [Trace.Graph] merges calls. The zero value: all tasks
+// in one tree, recursion folded.
+type GraphOptions struct {
+	Tasks []*Task // nil: all
+	// PerProcess and PerTask make a tree below the root for each process (and
+	// image) or task; Node.Task is its first task.
+	PerProcess, PerTask bool
+	// KeepRecursion makes a node of every level of a recursion. Otherwise a
+	// call of a function that the path already contains goes to that node, and
+	// a path is never longer than the number of different functions.
+	KeepRecursion bool
+	// MaxDepth folds what lies deeper into the node at that depth, 0: 4096.
+	MaxDepth int
+	// MaxNodes bounds the tree, 0: one million. What does not fit is folded
+	// into the node that would be its parent.
+	MaxNodes int
+	Workers  int // tasks read at once, 0: one a processor
+}
+
+// A Node is the merged calls of one call path. Times are in ns.
+type Node struct {
+	Func FuncID // zero: the root, or the root of a process or task
+	Name string
+	Task *Task // only in the root of a process or task
+	// Calls are the calls that came by this path, recursive ones that were
+	// folded into the node included.
+	Calls uint64
+	// Recursive is how many of the calls were folded: made from inside the node.
+	Recursive uint64
+	// Total is the time from entry to exit of calls from outside the node.
+	Total int64
+	Self  int64 // time in the functions of the node, those folded into it included
+	// Unwound and Unfinished calls as in FuncStat.
+	Unwound, Unfinished uint64
+	// Folded is the number of calls that MaxDepth or MaxNodes put here. Their
+	// functions are others than the node's.
+	Folded   uint64
+	Children []*Node // by Total, longest first
+}
+
+const (
+	defaultMaxDepth = 4096
+	defaultMaxNodes = 1 << 20
+)
+
+// Graph merges all calls into a tree of call paths. The root stands for the
+// whole trace; its Total is the sum of its children's. Memory depends on the
+// number of different paths only.
+func (t *Trace) Graph(o GraphOptions) (*Node, error) {
+	tasks := o.Tasks
+	if tasks == nil {
+		tasks = t.Tasks
+	}
+	if o.MaxDepth <= 0 {
+		o.MaxDepth = defaultMaxDepth
+	}
+	if o.MaxNodes <= 0 {
+		o.MaxNodes = defaultMaxNodes
+	}
+	trees := map[int]*callTree{} // by group, the first task's index for order
+	var mu sync.Mutex
+	group := groups(tasks, o)
+	err := t.eachTask(tasks, o.Workers, func() taskSink {
+		return &grapher{t: t, o: &o, tree: newCallTree(&o)}
+	}, func(s taskSink, k *Task) {
+		g := s.(*grapher)
+		if !o.PerProcess && !o.PerTask {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		id := group[k.Index]
+		if have := trees[id]; have != nil {
+			have.merge(g.tree)
+		} else {
+			trees[id] = g.tree
+		}
+		g.tree = newCallTree(&o)
+	}, func(s taskSink) {
+		if o.PerProcess || o.PerTask {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if have := trees[0]; have != nil {
+			have.merge(s.(*grapher).tree)
+		} else {
+			trees[0] = s.(*grapher).tree
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !o.PerProcess && !o.PerTask {
+		if trees[0] == nil {
+			return &Node{}, nil
+		}
+		root := trees[0].node(t, 0)
+		root.sum()
+		return root, nil
+	}
+	root := &Node{}
+	for i, k := range t.Tasks {
+		tree := trees[i]
+		if tree == nil {
+			continue
+		}
+		n := tree.node(t, 0)
+		n.sum()
+		n.Task = k
+		root.Children = append(root.Children, n)
+		root.Total = addSat(root.Total, n.Total)
+	}
+	return root, nil
+}
+
+// groups gives each task the index of the first task of its group.
+func groups(tasks []*Task, o GraphOptions) map[int]int {
+	type process struct{ pid, image int }
+	first := map[process]int{}
+	group := map[int]int{}
+	for _, k := range tasks {
+		group[k.Index] = k.Index
+		if !o.PerTask {
+			p := process{k.PID, k.Image}
+			if i, ok := first[p]; !ok || k.Index < i {
+				first[p] = k.Index
+			}
+		}
+	}
+	if !o.PerTask {
+		for _, k := range tasks {
+			group[k.Index] = first[process{k.PID, k.Image}]
+		}
+	}
+	return group
+}
+
+// sum gives a root the time of its children.
+func (n *Node) sum() {
+	n.Total = 0
+	for _, c := range n.Children {
+		n.Total = addSat(n.Total, c.Total)
+	}
+}
+
+// A callTree is a tree of call paths in one array.
+type callTree struct {
+	o     *GraphOptions
+	nodes []treeNode
+	edges map[edge]int32
+}
+
+type edge struct {
+	from int32
+	fn   FuncID
+}
+
+type treeNode struct {
+	fn         FuncID
+	parent     int32
+	depth      int32
+	active     int32 // open calls in the current task
+	calls      uint64
+	recursive  uint64
+	folded     uint64
+	unwound    uint64
+	unfinished uint64
+	total      int64
+	self       int64
+	// The child last entered: most calls go where the one before went.
+	lastFn   FuncID
+	lastNode int32
+}
+
+func newCallTree(o *GraphOptions) *callTree {
+	return &callTree{o: o, nodes: []treeNode{{parent: -1}}, edges: map[edge]int32{}}
+}
+
+// child returns the node for a call of fn from node from. It is from itself or
+// a node further out when the call is folded.
+func (c *callTree) child(from int32, fn FuncID) int32 {
+	n := &c.nodes[from]
+	if n.lastFn == fn {
+		return n.lastNode
+	}
+	e := edge{from, fn}
+	to, ok := c.edges[e]
+	if !ok {
+		to = c.newChild(from, fn)
+		// Edges of folded calls are remembered too, as long as there is room.
+		if len(c.edges) < 2*c.o.MaxNodes {
+			c.edges[e] = to
+		}
+		n = &c.nodes[from]
+	}
+	n.lastFn, n.lastNode = fn, to
+	return to
+}
+
+func (c *callTree) newChild(from int32, fn FuncID) int32 {
+	if !c.o.KeepRecursion {
+		for i := from; i > 0; i = c.nodes[i].parent {
+			if c.nodes[i].fn == fn {
+				return i
+			}
+		}
+	}
+	if int(c.nodes[from].depth) >= c.o.MaxDepth || len(c.nodes) > c.o.MaxNodes {
+		return from
+	}
+	c.nodes = append(c.nodes, treeNode{fn: fn, parent: from, depth: c.nodes[from].depth + 1})
+	return int32(len(c.nodes) - 1)
+}
+
+// merge adds the counts of o.
+func (c *callTree) merge(o *callTree) {
+	to := make([]int32, len(o.nodes))
+	for i := range o.nodes {
+		on := &o.nodes[i]
+		if i > 0 {
+			// Parents come before their children.
+			to[i] = c.child(to[on.parent], on.fn)
+		}
+		n := &c.nodes[to[i]]
+		n.calls += on.calls
+		n.recursive += on.recursive
+		n.folded += on.folded
+		n.unwound += on.unwound
+		n.unfinished += on.unfinished
+		n.self = addSat(n.self, on.self)
+		if i == 0 || n.fn == on.fn {
+			n.total = addSat(n.total, on.total)
+		} else {
+			n.folded += on.calls // the merged tree is full
+		}
+	}
+}
+
+// node makes the public tree.
+func (c *callTree) node(t *Trace, root int32) *Node {
+	nodes := make([]Node, len(c.nodes))
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		nodes[i] = Node{
+			Func: n.fn, Name: t.Name(n.fn), Calls: n.calls, Recursive: n.recursive, Total: n.total, Self: n.self,
+			Unwound: n.unwound, Unfinished: n.unfinished, Folded: n.folded,
+		}
+		if i > 0 {
+			p := &nodes[n.parent]
+			p.Children = append(p.Children, &nodes[i])
+		}
+	}
+	for i := range nodes {
+		slices.SortStableFunc(nodes[i].Children, func(a, b *Node) int {
+			switch {
+			case a.Total != b.Total && a.Total > b.Total:
+				return -1
+			case a.Total != b.Total:
+				return 1
+			case a.Name < b.Name:
+				return -1
+			case a.Name > b.Name:
+				return 1
+			}
+			return 0
+		})
+	}
+	return &nodes[root]
+}
+
+// grapher is the sink that builds a callTree.
+type grapher struct {
+	t    *Trace
+	o    *GraphOptions
+	m    *machine
+	tree *callTree
+}
+
+func (g *grapher) begin(m *machine) { g.m = m }
+
+func (g *grapher) enter(f *frame) {
+	fs := g.m.cur.frames
+	from := int32(0)
+	if len(fs) > 1 {
+		from = fs[len(fs)-2].ref
+	}
+	f.ref = g.tree.child(from, f.fn)
+	n := &g.tree.nodes[f.ref]
+	if n.active == 0 {
+		f.flags |= frameOutermost
+	}
+	n.active++
+	if f.flags&frameInherited != 0 {
+		return
+	}
+	n.calls++
+	switch {
+	case f.ref == 0 || n.fn != f.fn:
+		n.folded++
+	case f.flags&frameOutermost == 0:
+		n.recursive++
+	}
+}
+
+func (g *grapher) suspend(f *frame) { g.tree.nodes[f.ref].active-- }
+
+func (g *grapher) leave(f *frame, end uint64, how ending) {
+	n := &g.tree.nodes[f.ref]
+	if f.flags&frameSuspended == 0 {
+		n.active--
+	}
+	if f.flags&frameOutermost != 0 && end > f.start {
+		n.total = addSat(n.total, g.t.Clock.Span(end-f.start))
+	}
+	n.self = addSat(n.self, g.t.Clock.Span(f.self))
+	switch how {
+	case endUnwound:
+		n.unwound++
+	case endUnfinished:
+		n.unfinished++
+	}
+}
+
+func (g *grapher) orphan(FuncID) {}

@@ -1,0 +1,96 @@
+package trace
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A FuncID names a function of a trace: the image's position in Trace.Images
+// and the function's id in the image, which counts from 1. The zero FuncID is
+// no function.
+type FuncID struct {
+	Image uint32
+	ID    uint32
+}
+
+// A Func is what a symbol table tells about a traced function. Addresses are
+// the image's own, before loading.
+type Func struct {
+	Name string // raw symbol name; "" when the function has none
+	Addr uint64
+	Size uint64 // bytes, 0 when not known
+	Site uint64 // address that was rewritten
+	Kind string // kind of site
+}
+
+// A SymTable gives the functions of an image by id.
+type SymTable interface {
+	// Func returns the function with the given id, ok false when there is none.
+	Func(id uint32) (f Func, ok bool)
+}
+
+// parseImage fills im from the key=value strings of an image chunk's payload.
+// Unknown keys are skipped: later writers may have more to say.
+func parseImage(im *Image, payload []byte) error {
+	for off := 0; off < len(payload) && payload[off] != 0; {
+		end := off
+		for end < len(payload) && payload[end] != 0 {
+			end++
+		}
+		key, val, ok := strings.Cut(string(payload[off:end]), "=")
+		if !ok {
+			return fmt.Errorf("image chunk: offset %d: no key=value", off)
+		}
+		var err error
+		switch key {
+		case "path":
+			im.Path = val
+		case "build-id":
+			im.BuildID = val
+		case "bias":
+			im.Bias, err = strconv.ParseUint(val, 0, 64)
+		case "exe":
+			im.Exe = val
+		case "cmdline":
+			im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
+		case "nsites":
+			var n uint64
+			if n, err = strconv.ParseUint(val, 0, 32); err == nil && n >= reservedBase {
+				err = strconv.ErrRange
+			}
+			im.Sites = int(n)
+		case "mode":
+			im.Mode = val
+		}
+		if err != nil {
+			im.Sites = max(im.Sites, 0)
+			return fmt.Errorf("image chunk: offset %d: %s: %w", off, key, err)
+		}
+		off = end + 1
+	}
+	return nil
+}
+
+// merge takes from o what im does not know.
+func (im *Image) merge(o *Image) {
+	pick := func(a *string, b string) {
+		if *a == "" {
+			*a = b
+		}
+	}
+	pick(&im.Path, o.Path)
+	pick(&im.BuildID, o.BuildID)
+	pick(&im.Machine, o.Machine)
+	pick(&im.Exe, o.Exe)
+	pick(&im.Mode, o.Mode)
+	if im.Sites == 0 {
+		im.Sites = o.Sites
+	}
+	if im.Bias == 0 {
+		im.Bias = o.Bias
+	}
+	if im.Command == nil {
+		im.Command = o.Command
+	}
+}

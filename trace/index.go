@@ -1,0 +1,429 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+)
+
+// A Header is the header page of events.
+type Header struct {
+	Version    int
+	Size       int64 // where the first chunk starts
+	ChunkSize  int64
+	Chunks     int64 // of a pool, 0: a file that grows
+	Policy     Policy
+	Layout     Layout
+	Recorder   int    // process id, 0: none
+	Leader     int    // process id
+	Counter    uint64 // ticks when the header was written
+	Monotonic  uint64 // ns at the same moment
+	Realtime   uint64 // ns at the same moment
+	CounterHz  uint64 // 0: not known
+	LostUnborn uint64 // events of tasks that never got a chunk
+}
+
+// Bounds of chunk sizes.
+const (
+	minChunkSize = 4096
+	maxChunkSize = 16 << 20
+)
+
+// ParseHeader parses a header page.
+func ParseHeader(b []byte) (Header, error) {
+	if len(b) < hLayout+4 {
+		return Header{}, fmt.Errorf("not a trace: %d bytes, the header has %d", len(b), minHeaderSize)
+	}
+	if !bytes.Equal(b[:len(fileMagic)], []byte(fileMagic)) {
+		return Header{}, fmt.Errorf("not a trace: offset 0: magic %q, want %q", b[:len(fileMagic)], fileMagic)
+	}
+	u32 := func(off int) uint32 { return binary.LittleEndian.Uint32(b[off:]) }
+	u64 := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off:]) }
+	h := Header{
+		Version:    int(u32(hVersion)),
+		Size:       int64(u32(hHeaderSize)),
+		ChunkSize:  int64(u32(hChunkSize)),
+		Chunks:     int64(u32(hChunks)),
+		Policy:     Policy(u32(hPolicy)),
+		Layout:     Layout(u32(hLayout)),
+		Recorder:   int(u32(hRecorder)),
+		Leader:     int(u32(hLeader)),
+		Counter:    u64(hCounter),
+		Monotonic:  u64(hMonotonic),
+		Realtime:   u64(hRealtime),
+		CounterHz:  u64(hCounterHZ),
+		LostUnborn: u64(hLost),
+	}
+	switch {
+	case h.Version != formatVersion:
+		return h, fmt.Errorf("header offset %d: version %d, only %d is known", hVersion, h.Version, formatVersion)
+	case h.Size < minHeaderSize || h.Size%minHeaderSize != 0:
+		return h, fmt.Errorf("header offset %d: header of %d bytes", hHeaderSize, h.Size)
+	case h.ChunkSize < minChunkSize || h.ChunkSize > maxChunkSize || bits.OnesCount64(uint64(h.ChunkSize)) != 1:
+		return h, fmt.Errorf("header offset %d: chunks of %d bytes", hChunkSize, h.ChunkSize)
+	case h.Chunks != 0 && h.Size < statesOff+4*h.Chunks:
+		return h, fmt.Errorf("header offset %d: %d chunks, but the header of %d bytes has no room for their states", hChunks, h.Chunks, h.Size)
+	case h.Layout > LayoutPacked:
+		return h, fmt.Errorf("header offset %d: layout %d is not known", hLayout, h.Layout)
+	case h.Chunks != 0 && h.Layout == LayoutPacked:
+		return h, fmt.Errorf("header offset %d: a pool cannot be packed", hLayout)
+	}
+	return h, nil
+}
+
+// A chunkRef is what is kept of a chunk: its place and what orders it.
+type chunkRef struct {
+	off     int64 // of the chunk header in the file
+	counter uint64
+	size    uint32 // with the header, inside the file
+	number  uint32
+	image   uint32 // position in Trace.Images
+}
+
+// A chunkHead is a decoded chunk header.
+type chunkHead struct {
+	kind       ChunkKind
+	size       uint32
+	pid, tid   uint32
+	number     uint32
+	counter    uint64
+	monotonic  uint64
+	image      ImageID
+	key        uint64
+	lost       uint64
+	comm       [16]byte
+	ppid, ptid uint32
+}
+
+// parseChunkHead decodes the header at the start of b. ok is false when b does
+// not start with a plausible one.
+func parseChunkHead(b []byte, h *chunkHead) (ok bool) {
+	_ = b[ChunkHeaderSize-1]
+	le := binary.LittleEndian
+	h.kind = ChunkKind(le.Uint16(b[cKind:]))
+	h.size = le.Uint32(b[cSize:])
+	h.pid, h.tid = le.Uint32(b[cPID:]), le.Uint32(b[cTID:])
+	h.number = le.Uint32(b[cNumber:])
+	h.counter = le.Uint64(b[cCounter:])
+	h.monotonic = le.Uint64(b[cMonotonic:])
+	h.image = ImageID(le.Uint64(b[cImage:]))
+	h.key = le.Uint64(b[cKey:])
+	h.lost = le.Uint64(b[cLost:])
+	h.comm = [16]byte(b[cComm:])
+	h.ppid, h.ptid = le.Uint32(b[cParentPID:]), le.Uint32(b[cParentTID:])
+	return le.Uint32(b[cMagic:]) == chunkMagic &&
+		h.kind >= ChunkEvents && h.kind <= ChunkProfile &&
+		(h.size == 0 || h.size >= ChunkHeaderSize) && h.size%8 == 0
+}
+
+func commString(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(bytes.ToValidUTF8(b, []byte("?")))
+}
+
+// index is what is only needed while the index is built.
+type index struct {
+	t      *Trace
+	pairs  pairLog
+	first  uint64 // smallest counter of an events chunk
+	tasks  map[taskKey]*Task
+	images map[ImageID]uint32
+	states []byte
+}
+
+type taskKey struct {
+	pid, tid uint32
+	key      uint64
+}
+
+// readIndex reads the header and walks over the chunk headers.
+func (t *Trace) readIndex() (*index, error) {
+	st, err := t.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	t.size = st.Size()
+	page := make([]byte, min(t.size, minHeaderSize))
+	if _, err := t.file.ReadAt(page, 0); err != nil && err != io.EOF {
+		return nil, err
+	}
+	if t.Header, err = ParseHeader(page); err != nil {
+		return nil, err
+	}
+	h := &t.Header
+	ix := &index{t: t, tasks: map[taskKey]*Task{}, images: map[ImageID]uint32{}}
+	if t.Info != nil {
+		for _, im := range t.Info.Images {
+			if _, dup := ix.images[im.ID]; !dup {
+				ix.images[im.ID] = uint32(len(t.Images))
+				t.Images = append(t.Images, im)
+			}
+		}
+	}
+	ix.pairs.add(ClockPair{h.Counter, h.Monotonic})
+	if h.Chunks != 0 {
+		ix.states = make([]byte, min(4*h.Chunks, max(0, t.size-statesOff)))
+		if _, err := t.file.ReadAt(ix.states, statesOff); err != nil && err != io.EOF {
+			return nil, err
+		}
+	}
+	if h.Layout == LayoutPacked {
+		err = ix.packed()
+	} else {
+		err = ix.slots()
+	}
+	if err != nil {
+		return nil, err
+	}
+	ix.finish()
+	return ix, nil
+}
+
+// slots walks over a file whose chunks lie in slots.
+func (ix *index) slots() error {
+	t := ix.t
+	h := &t.Header
+	var head [ChunkHeaderSize]byte
+	var ch chunkHead
+	for i := int64(0); ; i++ {
+		off := h.Size + i*h.ChunkSize
+		if off >= t.size || h.Chunks != 0 && i >= h.Chunks {
+			return nil
+		}
+		if h.Chunks != 0 && (int64(len(ix.states)) < 4*i+4 || binary.LittleEndian.Uint32(ix.states[4*i:]) == stateFree) {
+			continue
+		}
+		n, err := t.file.ReadAt(head[:], off)
+		if err != nil && err != io.EOF {
+			return err
+		}
+		clear(head[n:])
+		if binary.LittleEndian.Uint32(head[cMagic:]) == 0 {
+			continue // never used, or its task was killed before it wrote the header
+		}
+		if n < len(head) {
+			t.problem(fmt.Errorf("offset %#x: chunk header cut off at the end of the file", off))
+			return nil
+		}
+		if !parseChunkHead(head[:], &ch) {
+			t.problem(fmt.Errorf("offset %#x: no chunk header (magic %#x, kind %d, size %d)", off, binary.LittleEndian.Uint32(head[cMagic:]), ch.kind, ch.size))
+			continue
+		}
+		slots := int64(1)
+		if ch.size == 0 {
+			ch.size = uint32(h.ChunkSize)
+		} else if ch.kind == ChunkProfile {
+			slots = (int64(ch.size) + h.ChunkSize - 1) / h.ChunkSize
+		} else if int64(ch.size) > h.ChunkSize {
+			t.problem(fmt.Errorf("offset %#x: chunk of %d bytes in a slot of %d", off, ch.size, h.ChunkSize))
+			ch.size = uint32(h.ChunkSize)
+		}
+		if err := ix.add(off, &ch); err != nil {
+			return err
+		}
+		i += slots - 1
+	}
+}
+
+// packed walks over a file whose chunks follow each other, each sealed.
+func (ix *index) packed() error {
+	t := ix.t
+	var head [ChunkHeaderSize]byte
+	var ch chunkHead
+	for off := t.Header.Size; off < t.size; {
+		n, err := t.file.ReadAt(head[:], off)
+		if err != nil && err != io.EOF {
+			return err
+		}
+		if n == len(head) && parseChunkHead(head[:], &ch) && ch.size != 0 {
+			if err := ix.add(off, &ch); err != nil {
+				return err
+			}
+			off += int64(ch.size)
+			continue
+		}
+		next, err := ix.resync(off)
+		if err != nil {
+			return err
+		}
+		off = next
+	}
+	return nil
+}
+
+// resync finds the next chunk header behind damage at off. Zeros to the end of
+// the file are no damage: space that was reserved and not used.
+func (ix *index) resync(off int64) (int64, error) {
+	t := ix.t
+	buf := make([]byte, 64<<10)
+	zero := true
+	var ch chunkHead
+	for at := off; at < t.size; at += int64(len(buf)) - ChunkHeaderSize {
+		n, err := t.file.ReadAt(buf, at)
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		b := buf[:n]
+		for i := 0; i+8 <= len(b); i += 8 {
+			if binary.LittleEndian.Uint64(b[i:]) == 0 {
+				continue
+			}
+			if at+int64(i) > off && i+ChunkHeaderSize <= len(b) && parseChunkHead(b[i:], &ch) && ch.size != 0 {
+				t.problem(fmt.Errorf("offset %#x: damaged, %d bytes skipped", off, at+int64(i)-off))
+				return at + int64(i), nil
+			}
+			zero = false
+		}
+	}
+	if !zero {
+		t.problem(fmt.Errorf("offset %#x: no chunk header; the last %d bytes are not readable", off, t.size-off))
+	}
+	return t.size, nil
+}
+
+// add enters a chunk.
+func (ix *index) add(off int64, ch *chunkHead) error {
+	t := ix.t
+	if off+int64(ch.size) > t.size {
+		if ch.kind == ChunkEvents && off+int64(t.Header.ChunkSize) > t.size && t.Header.Layout == LayoutPacked {
+			t.problem(fmt.Errorf("offset %#x: chunk of %d bytes cut off at the end of the file", off, ch.size))
+		}
+		ch.size = uint32(t.size-off) &^ 7
+	}
+	t.Chunks++
+	t.Bytes += int64(ch.size)
+	ref := chunkRef{off: off, counter: ch.counter, size: ch.size, number: ch.number}
+	ref.image = ix.image(ch.image)
+	switch ch.kind {
+	case ChunkImage:
+		// The strings are short; what is longer than a chunk may be is no image.
+		b := make([]byte, min(int64(ch.size)-ChunkHeaderSize, maxChunkSize))
+		n, err := t.file.ReadAt(b, off+ChunkHeaderSize)
+		if err != nil && err != io.EOF {
+			return err
+		}
+		var im Image
+		if err := parseImage(&im, b[:n]); err != nil {
+			t.problem(fmt.Errorf("offset %#x: %w", off, err))
+		}
+		t.Images[ref.image].merge(&im)
+		return nil
+	case ChunkProfile:
+		k := ix.task(ch, &ref)
+		k.profiles = append(k.profiles, ref)
+		k.comm(ch)
+		return nil
+	}
+	ix.pairs.add(ClockPair{ch.counter, ch.monotonic})
+	if ix.first == 0 || ch.counter < ix.first {
+		ix.first = ch.counter
+	}
+	k := ix.task(ch, &ref)
+	k.chunks = append(k.chunks, ref)
+	k.comm(ch)
+	if ch.lost > k.Lost {
+		k.Lost = ch.lost
+	}
+	return nil
+}
+
+func (k *Task) comm(ch *chunkHead) {
+	if c := commString(ch.comm[:]); c != "" {
+		k.Comm = c
+	}
+}
+
+// begin is the counter when the task's first chunk was begun.
+func (k *Task) begin() uint64 {
+	if len(k.chunks) > 0 {
+		return k.chunks[0].counter
+	}
+	return k.profiles[0].counter
+}
+
+func (ix *index) image(id ImageID) uint32 {
+	i, ok := ix.images[id]
+	if !ok {
+		i = uint32(len(ix.t.Images))
+		ix.images[id] = i
+		ix.t.Images = append(ix.t.Images, Image{ID: id})
+	}
+	return i
+}
+
+func (ix *index) task(ch *chunkHead, ref *chunkRef) *Task {
+	key := taskKey{ch.pid, ch.tid, ch.key}
+	k := ix.tasks[key]
+	if k == nil {
+		k = &Task{
+			PID: int(ch.pid), TID: int(ch.tid), Key: ch.key, Image: int(ref.image),
+			ParentPID: int(ch.ppid), ParentTID: int(ch.ptid),
+		}
+		ix.tasks[key] = k
+		ix.t.Tasks = append(ix.t.Tasks, k)
+	}
+	return k
+}
+
+// finish orders the chunks of each task, then the tasks, and finds parents.
+func (ix *index) finish() {
+	t := ix.t
+	t.Lost = t.Header.LostUnborn
+	byTID := map[[2]int][]*Task{}
+	for _, k := range t.Tasks {
+		slices.SortStableFunc(k.chunks, func(a, b chunkRef) int {
+			switch {
+			case a.number < b.number:
+				return -1
+			case a.number > b.number:
+				return 1
+			}
+			return 0
+		})
+		next := uint32(0)
+		for _, c := range k.chunks {
+			if c.number > next {
+				k.Gaps++
+			}
+			next = c.number + 1
+		}
+		t.Lost += k.Lost
+		byTID[[2]int{k.PID, k.TID}] = append(byTID[[2]int{k.PID, k.TID}], k)
+	}
+	slices.SortStableFunc(t.Tasks, func(a, b *Task) int {
+		ca, cb := a.begin(), b.begin()
+		switch {
+		case ca < cb:
+			return -1
+		case ca > cb:
+			return 1
+		}
+		return 0
+	})
+	for i, k := range t.Tasks {
+		k.Index = i
+	}
+	for _, k := range t.Tasks {
+		if k.ParentPID == 0 {
+			continue
+		}
+		// The newest task of that id that began before this one.
+		for _, p := range byTID[[2]int{k.ParentPID, k.ParentTID}] {
+			if p.Index < k.Index && (k.Parent == nil || p.Index > k.Parent.Index) {
+				k.Parent = p
+			}
+		}
+		if k.Parent != nil {
+			k.Parent.children = append(k.Parent.children, k)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package trace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/atomicfile"
+)
+
+// Names of the files in a trace directory.
+const (
+	InfoFile   = "info.json"
+	EventsFile = "events"
+	SymExt     = ".sym" // behind an ImageID's text
+)
+
+// maxInfoSize bounds what is read of info.json. A thousand images take less
+// than one MiB.
+const maxInfoSize = 64 << 20
+
+// Info is info.json: what a recorder knows about a trace besides its events. A
+// trace that a patched program wrote alone has none.
+type Info struct {
+	// Version is the version of the format, 1.
+	Version int `json:"version"`
+	// Writer is the program that recorded the trace, with its version.
+	Writer string `json:"writer,omitempty"`
+
+	Command []string  `json:"command"`
+	Dir     string    `json:"cwd,omitempty"`
+	PID     int       `json:"pid,omitempty"`
+	Start   time.Time `json:"start"`
+	// Duration of the program's run.
+	Duration time.Duration `json:"duration_ns"`
+	// ExitStatus is the program's, -1 while it runs or when a signal ended it.
+	ExitStatus int `json:"exit_status"`
+	// Signal is the number of the signal that ended the program, 0: none.
+	Signal int `json:"signal,omitempty"`
+
+	Tracer string `json:"tracer,omitempty"` // function, function_graph or profile
+	// Options are the recorder's options as the user gave them, for people.
+	Options []string `json:"options,omitempty"`
+
+	Host    string `json:"host,omitempty"`
+	Machine string `json:"machine,omitempty"` // as uname -m
+	CPU     string `json:"cpu,omitempty"`     // model name
+	CPUs    int    `json:"cpus,omitempty"`
+	Kernel  string `json:"kernel,omitempty"` // as uname -r
+
+	Clock  InfoClock `json:"clock"`
+	Images []Image   `json:"images,omitempty"`
+	Totals Totals    `json:"totals"`
+	// Lost is the number of events that were lost, with every reason.
+	Lost uint64 `json:"lost"`
+}
+
+// InfoClock ties the timestamp counter to CLOCK_MONOTONIC.
+type InfoClock struct {
+	// Hz is the counter's frequency, 0 when it is not known.
+	Hz uint64 `json:"hz,omitempty"`
+	// Pairs were read at moments as far apart as possible, such as the
+	// beginning and the end of the recording.
+	Pairs []ClockPair `json:"pairs,omitempty"`
+}
+
+// A ClockPair is the counter and CLOCK_MONOTONIC at one moment.
+type ClockPair struct {
+	Counter   uint64 `json:"counter"`
+	Monotonic uint64 `json:"monotonic_ns"`
+}
+
+// Totals are the recorder's counts.
+type Totals struct {
+	Events    uint64 `json:"events,omitempty"`
+	Chunks    uint64 `json:"chunks,omitempty"`
+	Bytes     uint64 `json:"bytes,omitempty"`
+	Processes int    `json:"processes,omitempty"`
+	Tasks     int    `json:"tasks,omitempty"`
+}
+
+// An ImageID names a program image in a trace. Its text is 16 hex digits.
+type ImageID uint64
+
+// String returns the 16 hex digits that also name the image's .sym file.
+func (id ImageID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (id ImageID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (id *ImageID) UnmarshalText(b []byte) error {
+	v, err := strconv.ParseUint(string(b), 16, 64)
+	if err != nil || len(b) != 16 {
+		return fmt.Errorf("image id %.20q: want 16 hex digits", b)
+	}
+	*id = ImageID(v)
+	return nil
+}
+
+// An Image is a program image whose functions are in a trace.
+type Image struct {
+	ID      ImageID `json:"id"`
+	Path    string  `json:"path,omitempty"`
+	BuildID string  `json:"build_id,omitempty"` // hex digits
+	Machine string  `json:"machine,omitempty"`
+	// Sites is the number of ids: ids are 1 to Sites. 0: not known.
+	Sites int `json:"sites,omitempty"`
+	// Bias is the load address minus the link address in the process that
+	// wrote it.
+	Bias    uint64   `json:"bias,omitempty"`
+	Exe     string   `json:"exe,omitempty"` // as /proc/self/exe
+	Command []string `json:"command,omitempty"`
+	Mode    string   `json:"mode,omitempty"` // tracer
+}
+
+// ReadInfo reads dir/info.json. The error wraps fs.ErrNotExist when there is none.
+func ReadInfo(dir string) (*Info, error) {
+	path := filepath.Join(dir, InfoFile)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxInfoSize+1))
+	if err != nil {
+		return nil, err
+	}
+	info, err := ParseInfo(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return info, nil
+}
+
+// ParseInfo parses the contents of an info.json.
+func ParseInfo(b []byte) (*Info, error) {
+	if len(b) > maxInfoSize {
+		return nil, fmt.Errorf("more than %d bytes", maxInfoSize)
+	}
+	info := new(Info)
+	if err := json.Unmarshal(b, info); err != nil {
+		var se *json.SyntaxError
+		var te *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &se):
+			return nil, fmt.Errorf("offset %d: %w", se.Offset, err)
+		case errors.As(err, &te):
+			return nil, fmt.Errorf("offset %d: field %s: want %s, have %s", te.Offset, te.Field, te.Type, te.Value)
+		}
+		return nil, err
+	}
+	if info.Version != formatVersion {
+		return nil, fmt.Errorf("version %d of the trace format, only %d is known", info.Version, formatVersion)
+	}
+	for i, im := range info.Images {
+		if im.Sites < 0 || im.Sites >= reservedBase {
+			return nil, fmt.Errorf("images[%d]: %d sites", i, im.Sites)
+		}
+	}
+	return info, nil
+}
+
+// WriteInfo writes dir/info.json, atomically: a reader sees the old file or the
+// new one. The version is filled in.
+func WriteInfo(dir string, info *Info) error {
+	v := *info
+	v.Version = formatVersion
+	b, err := json.MarshalIndent(&v, "", "  ")
+	if err != nil {
+		return err
+	}
+	// A trace is no user's only copy of anything: it is not worth an fsync that
+	// can take longer than the traced program.
+	return atomicfile.Write(filepath.Join(dir, InfoFile), atomicfile.Options{NoSync: true}, func(w *os.File) error {
+		_, err := w.Write(append(b, '\n'))
+		return err
+	})
+}
+
+// missing reports whether err only says that a file is not there.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,282 @@
+package trace
+
+import (
+	"math"
+	"math/big"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// ReportOptions choose what [Trace.Report] counts. The zero value: all tasks,
+// one row a function.
+type ReportOptions struct {
+	Tasks []*Task // nil: all
+	// PerTask makes a row for each function and task.
+	PerTask bool
+	// Workers is how many tasks are read at once, 0: one a processor.
+	Workers int
+}
+
+// A FuncStat is a row of a report. Times are in ns.
+type FuncStat struct {
+	Func FuncID
+	Name string
+	Task *Task // nil unless ReportOptions.PerTask
+	// Calls is the number of entries.
+	Calls uint64
+	// Total is the time from entry to exit; of recursive calls only the
+	// outermost counts, so that it is never more than the tasks' time.
+	Total int64
+	// Sum counts every call in full, recursive ones too: Sum/Calls is the
+	// average call.
+	Sum  int64
+	Self int64 // time in the function itself
+	// Min, Avg, Max, StdDev and P99 are those of single calls. Profile counts
+	// know no Min, StdDev and P99: they are -1 then.
+	Min, Avg, Max, P99 int64
+	StdDev             float64
+	// Unwound calls ended by longjmp or an exception; Unfinished ones were open
+	// at the end of the trace or the thread. Both count, up to that point.
+	Unwound, Unfinished uint64
+	// NoEntry is the number of exits whose entry is not in the trace; they do
+	// not count as calls.
+	NoEntry uint64
+	// Hist are the calls' durations, nil for profile counts.
+	Hist *Histogram
+}
+
+// Report counts calls and times of every function that was called, sorted by
+// Total, longest first. Memory does not depend on the trace's length.
+func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
+	tasks := o.Tasks
+	if tasks == nil {
+		tasks = t.Tasks
+	}
+	var mu sync.Mutex
+	var rows []FuncStat
+	total := newReport(t)
+	err := t.eachTask(tasks, o.Workers, func() taskSink {
+		return newReport(t)
+	}, func(s taskSink, k *Task) {
+		r := s.(*report)
+		if o.PerTask {
+			part := r.rows(k)
+			r.reset()
+			mu.Lock()
+			rows = append(rows, part...)
+			mu.Unlock()
+		}
+	}, func(s taskSink) {
+		mu.Lock()
+		total.merge(s.(*report))
+		mu.Unlock()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !o.PerTask {
+		rows = total.rows(nil)
+	}
+	for i := range rows {
+		rows[i].Name = t.Name(rows[i].Func)
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows, nil
+}
+
+func compareRows(a, b FuncStat) int {
+	sign := func(a, b int64) int {
+		switch {
+		case a < b:
+			return -1
+		case a > b:
+			return 1
+		}
+		return 0
+	}
+	for _, d := range []int{
+		sign(b.Total, a.Total), sign(b.Self, a.Self), sign(int64(b.Calls), int64(a.Calls)),
+		sign(int64(a.Func.Image), int64(b.Func.Image)), sign(int64(a.Func.ID), int64(b.Func.ID)),
+	} {
+		if d != 0 {
+			return d
+		}
+	}
+	if a.Task != nil && b.Task != nil {
+		return a.Task.Index - b.Task.Index
+	}
+	return 0
+}
+
+// A counter holds the counts of one function. Times are in ns.
+type counter struct {
+	fn         FuncID
+	active     int32 // open calls in the current task
+	profiled   bool
+	calls      uint64
+	ended      uint64 // calls whose duration is counted
+	total      int64
+	sum        int64
+	self       int64
+	min, max   int64
+	sq         sqSum
+	unwound    uint64
+	unfinished uint64
+	noEntry    uint64
+	hist       Histogram
+}
+
+// sqSum is a 128-bit sum of squares.
+type sqSum struct{ hi, lo uint64 }
+
+// report is the sink that counts.
+type report struct {
+	t    *Trace
+	m    *machine
+	tab  funcTable
+	cnts []*counter
+}
+
+func newReport(t *Trace) *report { return &report{t: t} }
+
+func (r *report) reset() { r.tab, r.cnts = funcTable{}, nil }
+
+func (r *report) counter(fn FuncID) (*counter, int32) {
+	p := r.tab.slot(fn)
+	if *p == 0 {
+		r.cnts = append(r.cnts, &counter{fn: fn, min: math.MaxInt64})
+		*p = int32(len(r.cnts))
+	}
+	return r.cnts[*p-1], *p - 1
+}
+
+func (r *report) begin(m *machine) { r.m = m }
+
+func (r *report) enter(f *frame) {
+	c, ref := r.counter(f.fn)
+	f.ref = ref
+	if c.active == 0 {
+		f.flags |= frameOutermost
+	}
+	c.active++
+	if f.flags&frameInherited == 0 {
+		c.calls++
+	}
+}
+
+func (r *report) suspend(f *frame) { r.cnts[f.ref].active-- }
+
+func (r *report) leave(f *frame, end uint64, how ending) {
+	c := r.cnts[f.ref]
+	if f.flags&frameSuspended == 0 {
+		c.active--
+	}
+	clock := &r.t.Clock
+	var dur int64
+	if end > f.start {
+		dur = clock.Span(end - f.start)
+	}
+	if f.flags&frameOutermost != 0 {
+		c.total = addSat(c.total, dur)
+	}
+	c.self = addSat(c.self, clock.Span(f.self))
+	if f.flags&frameInherited != 0 {
+		return // the call is the parent's; only the time is this task's
+	}
+	c.sum = addSat(c.sum, dur)
+	c.ended++
+	c.min = min(c.min, dur)
+	c.max = max(c.max, dur)
+	c.sq.addSquare(uint64(dur))
+	c.hist.Add(dur)
+	switch how {
+	case endUnwound:
+		c.unwound++
+	case endUnfinished:
+		c.unfinished++
+	}
+}
+
+func (r *report) orphan(fn FuncID) {
+	c, _ := r.counter(fn)
+	c.noEntry++
+}
+
+func addSat(a, b int64) int64 {
+	if s := a + b; s >= a {
+		return s
+	}
+	return math.MaxInt64
+}
+
+func (r *report) merge(o *report) {
+	for _, oc := range o.cnts {
+		c, _ := r.counter(oc.fn)
+		c.profiled = c.profiled || oc.profiled
+		c.calls += oc.calls
+		c.ended += oc.ended
+		c.total = addSat(c.total, oc.total)
+		c.sum = addSat(c.sum, oc.sum)
+		c.self = addSat(c.self, oc.self)
+		c.min = min(c.min, oc.min)
+		c.max = max(c.max, oc.max)
+		c.sq.add(oc.sq)
+		c.unwound += oc.unwound
+		c.unfinished += oc.unfinished
+		c.noEntry += oc.noEntry
+		c.hist.Merge(&oc.hist)
+	}
+}
+
+func (r *report) rows(k *Task) []FuncStat {
+	rows := make([]FuncStat, 0, len(r.cnts))
+	for _, c := range r.cnts {
+		s := FuncStat{
+			Func: c.fn, Task: k, Calls: c.calls, Total: c.total, Sum: c.sum, Self: c.self,
+			Max: c.max, Unwound: c.unwound, Unfinished: c.unfinished, NoEntry: c.noEntry,
+		}
+		if c.ended > 0 {
+			s.Min = c.min
+			s.Avg = int64(uint64(c.sum) / c.ended)
+			s.StdDev = c.sq.stdDev(c.sum, c.ended)
+			s.P99 = c.hist.Quantile(0.99)
+			s.Hist = &c.hist
+			// The bucket's middle can lie beyond the longest call.
+			s.P99 = min(max(s.P99, s.Min), s.Max)
+		}
+		if c.profiled {
+			if c.calls > 0 {
+				s.Avg = int64(uint64(c.sum) / c.calls)
+			}
+			s.Min, s.P99, s.StdDev, s.Hist = -1, -1, -1, nil
+		}
+		rows = append(rows, s)
+	}
+	return rows
+}
+
+// stdDev is the standard deviation of n values with the given sum.
+func (q sqSum) stdDev(sum int64, n uint64) float64 {
+	if n < 2 {
+		return 0
+	}
+	// n*sum(x^2) - sum(x)^2 loses all its digits in floating point.
+	sq := new(big.Int).SetUint64(q.hi)
+	sq.Lsh(sq, 64).Add(sq, new(big.Int).SetUint64(q.lo))
+	bn := new(big.Int).SetUint64(n)
+	s := big.NewInt(sum)
+	v := sq.Mul(sq, bn).Sub(sq, s.Mul(s, s))
+	if v.Sign() <= 0 {
+		return 0
+	}
+	f, _ := new(big.Float).SetInt(v).Float64()
+	return math.Sqrt(f / float64(n) / float64(n-1))
+}
+
+func workers(n, tasks int) int {
+	if n <= 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	return max(1, min(n, tasks))
+}

@@ -1,0 +1,206 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Options of [OpenWith]. The zero value reads what the directory holds.
+type Options struct {
+	// Resolve gives the functions of an image that has no .sym file in the
+	// directory, as with a trace that a patched program wrote alone. Package
+	// trace knows no object files itself. nil: such functions have no names.
+	Resolve func(Image) (SymTable, error)
+	// Name turns a raw symbol name into what people read: demangling. nil: raw.
+	Name func(raw string) string
+	// CounterHz gives the counter's frequency for a trace that is too short to
+	// tell it and does not state it. nil: 1 tick is shown as 1 ns then.
+	CounterHz func() float64
+}
+
+// A Trace is an opened trace directory. It may be used from several goroutines.
+type Trace struct {
+	Dir string
+	// Info is what the recorder wrote down, nil for a trace that a program
+	// wrote alone or whose recorder was killed.
+	Info   *Info
+	Header Header
+	Clock  Clock
+	// Images are the program images of the trace, in the order they appear.
+	Images []Image
+	// Tasks are the threads, by their first event. One whose process was
+	// replaced by exec, or whose id was used again, is another Task.
+	Tasks []*Task
+	// Chunks and Bytes count what events holds, headers of chunks included.
+	Chunks int
+	Bytes  int64
+	// Lost is how many events are known to be lost, including those of tasks
+	// that never got a chunk.
+	Lost uint64
+	// Problems are what was found wrong while opening: a truncated tail, a
+	// damaged chunk, an image without symbols. What could be read is there
+	// all the same.
+	Problems []error
+
+	file  *os.File
+	size  int64
+	syms  []SymTable // by image
+	names []nameCache
+	name  func(string) string
+}
+
+// A Task is a thread of the trace.
+type Task struct {
+	Index    int // position in Trace.Tasks
+	PID, TID int
+	Comm     string // the newest name
+	// Key tells tasks with the same thread id apart.
+	Key uint64
+	// Parent is the task this one was forked from, nil: not forked, or unknown.
+	Parent               *Task
+	ParentPID, ParentTID int
+	// Start is the time of the first chunk in ns since the trace's start.
+	Start int64
+	// Image is the position in Trace.Images of the task's first image.
+	Image int
+	// Lost is the number of events the task reports lost.
+	Lost uint64
+	// Gaps is the number of places where whole chunks are missing.
+	Gaps int
+
+	chunks   []chunkRef
+	profiles []chunkRef
+	children []*Task // forked ones, by Start
+}
+
+// String returns "comm-tid".
+func (k *Task) String() string { return fmt.Sprintf("%s-%d", k.Comm, k.TID) }
+
+// Open opens the trace in directory dir.
+func Open(dir string) (*Trace, error) { return OpenWith(dir, Options{}) }
+
+// OpenWith opens the trace in directory dir. It reads info.json, the symbols
+// and the headers of the chunks, no events. An error means that nothing can be
+// read; lesser damage is in Trace.Problems.
+func OpenWith(dir string, o Options) (*Trace, error) {
+	t := &Trace{Dir: dir, name: o.Name}
+	info, err := ReadInfo(dir)
+	switch {
+	case err == nil:
+		t.Info = info
+	case !missing(err):
+		t.problem(err)
+	}
+	f, err := os.Open(filepath.Join(dir, EventsFile))
+	if err != nil {
+		if missing(err) {
+			if _, serr := os.Stat(dir); serr == nil {
+				return nil, fmt.Errorf("%s: no trace: it has no file %q", dir, EventsFile)
+			}
+			return nil, fmt.Errorf("%s: no such trace: %w", dir, errors.Unwrap(err))
+		}
+		return nil, err
+	}
+	t.file = f
+	if err := t.load(o); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return t, nil
+}
+
+func (t *Trace) load(o Options) error {
+	ix, err := t.readIndex()
+	if err != nil {
+		return err
+	}
+	t.setClock(ix, o)
+	t.loadSymbols(o)
+	for _, k := range t.Tasks {
+		k.Start = t.Clock.Time(k.begin())
+	}
+	return nil
+}
+
+func (t *Trace) setClock(ix *index, o Options) {
+	pairs := &ix.pairs
+	stated := []float64{float64(t.Header.CounterHz)}
+	sources := []string{"header"}
+	if t.Info != nil {
+		for _, p := range t.Info.Clock.Pairs {
+			pairs.add(p)
+		}
+		stated = append(stated, float64(t.Info.Clock.Hz))
+		sources = append(sources, "info")
+	}
+	ps := pairs.all()
+	t.Clock = newClock(ps, stated, sources, o.CounterHz)
+	t.Clock.Base = t.Header.Counter
+	if ix.first != 0 && (t.Clock.Base == 0 || ix.first < t.Clock.Base) {
+		t.Clock.Base = ix.first
+	}
+	t.Clock.anchor(ps)
+	if t.Header.Realtime != 0 && t.Header.Realtime < maxSpan {
+		t.Clock.Realtime = int64(t.Header.Realtime) - t.Clock.Time(t.Header.Counter)
+	}
+}
+
+// Close closes the trace's file.
+func (t *Trace) Close() error { return t.file.Close() }
+
+// maxProblems bounds the list for files that are nothing but damage.
+const maxProblems = 100
+
+func (t *Trace) problem(err error) {
+	if len(t.Problems) < maxProblems {
+		t.Problems = append(t.Problems, err)
+	} else if len(t.Problems) == maxProblems {
+		t.Problems = append(t.Problems, errors.New("more problems, not listed"))
+	}
+}
+
+// Func returns what is known about a function: the zero Func when its image
+// has no symbols.
+func (t *Trace) Func(id FuncID) Func {
+	if int(id.Image) >= len(t.syms) || t.syms[id.Image] == nil {
+		return Func{}
+	}
+	f, _ := t.syms[id.Image].Func(id.ID)
+	return f
+}
+
+// Name returns a function's name as people read it: demangled by Options.Name,
+// its address in hex when it has no name, "image:#id" when nothing is known.
+func (t *Trace) Name(id FuncID) string {
+	if int(id.Image) < len(t.names) {
+		return t.names[id.Image].get(t, id)
+	}
+	return t.makeName(id)
+}
+
+func (t *Trace) makeName(id FuncID) string {
+	if id.ID == 0 {
+		return ""
+	}
+	f := t.Func(id)
+	switch {
+	case f.Name != "" && t.name != nil:
+		return t.name(f.Name)
+	case f.Name != "":
+		return f.Name
+	case f.Addr != 0:
+		return fmt.Sprintf("0x%08x", f.Addr)
+	}
+	image := "image"
+	if int(id.Image) < len(t.Images) {
+		if p := t.Images[id.Image].Path; p != "" {
+			image = p[strings.LastIndexByte(p, '/')+1:]
+		} else {
+			image = t.Images[id.Image].ID.String()
+		}
+	}
+	return fmt.Sprintf("%s:#%d", image, id.ID)
+}

@@ -1,0 +1,213 @@
+package trace
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A word is one decoded event of a task: what the file says, without meaning.
+type word struct {
+	t    uint64 // counter
+	arg  uint64 // payload: count, number, parent
+	fn   FuncID // Func.ID 0: not an entry or exit
+	code uint8  // see below
+}
+
+// Codes of a word. Reserved events keep their code, shifted.
+const (
+	wEntry = iota
+	wExit
+	wGap      // chunks are missing before this point
+	wReserved // + code of the reserved id
+)
+
+const (
+	wLost      = wReserved + evLost - reservedBase
+	wResync    = wReserved + evResync - reservedBase
+	wStack     = wReserved + evStack - reservedBase
+	wFork      = wReserved + evFork - reservedBase
+	wStart     = wReserved + evStart - reservedBase
+	wComm      = wReserved + evComm - reservedBase
+	wThreadEnd = wReserved + evThreadEnd - reservedBase
+	wMark      = wReserved + evMark - reservedBase
+)
+
+// windowSize is how much of a chunk is in memory at a time.
+const windowSize = 64 << 10
+
+// A decoder streams the words of one task. It reads through a window: memory
+// does not grow with the trace.
+type decoder struct {
+	r      io.ReaderAt
+	chunks []chunkRef
+	buf    []byte // the window's memory
+
+	win       []byte // what is left of the window
+	off, end  int64  // rest of the chunk behind the window
+	number    uint32 // of the next chunk, when there is no gap
+	image     uint32
+	last      uint64 // counter of the newest event
+	jumped    bool   // the newest event jumped forward by more than half a wrap
+	comm      [16]byte
+	commIsNew bool  // comm changed with the chunk
+	bad       int64 // words that mean nothing
+	err       error
+}
+
+func newDecoder(r io.ReaderAt, chunks []chunkRef, window int) *decoder {
+	return &decoder{r: r, chunks: chunks, buf: make([]byte, window)}
+}
+
+// next decodes the next word into w. It returns false at the end.
+func (d *decoder) next(w *word) bool {
+	for {
+		if len(d.win) < 8 {
+			gap, ok := d.fill()
+			if !ok {
+				return false
+			}
+			if gap {
+				*w = word{t: d.last, code: wGap}
+				return true
+			}
+			continue
+		}
+		v := binary.LittleEndian.Uint64(d.win)
+		d.win = d.win[8:]
+		if v == 0 {
+			continue // a hole: reserved, never written
+		}
+		low := uint32(v)
+		if ahead := low - uint32(d.last); ahead < 1<<31 && low >= uint32(d.last) {
+			d.last += uint64(ahead)
+			d.jumped = false
+		} else {
+			d.step(low)
+		}
+		id := uint32(v >> 32)
+		if fn := id &^ (1 << 31); fn-1 < reservedBase-1 {
+			w.t = d.last
+			w.fn = FuncID{d.image, fn}
+			w.code = uint8(id >> 31) // wEntry or wExit
+			return true
+		}
+		if d.reserved(w, id) {
+			return true
+		}
+	}
+}
+
+// step handles the low half of a counter that is not a plain step forward from
+// the last one.
+//
+// The runtime announces every change of the high half, so low is normally in the
+// same 2^32 ticks as last. Three things break that: an event that was stamped
+// before a signal handler's and written after them (a little or, rarely, much
+// older than last); a step of more than half a wrap; a writer that announces
+// nothing, whose counter is seen wrapping.
+func (d *decoder) step(low uint32) {
+	lastLow := uint32(d.last)
+	high := d.last &^ 0xffffffff
+	switch {
+	case low > lastLow: // more than half a wrap forward
+		if low-lastLow > 1<<32-raceWindow {
+			return // just older than last, on the other side of a wrap
+		}
+		d.last = high | uint64(low)
+		d.jumped = true
+	case lastLow-low <= raceWindow: // just older than last: shown at last's time
+	case d.jumped: // the jump before was an old event that looked young
+		d.last = high | uint64(low)
+		d.jumped = false
+	default: // wrapped and not announced
+		d.last = high + 1<<32 | uint64(low)
+		d.jumped = false
+	}
+}
+
+// reserved decodes a reserved event's payload. It returns false when there is
+// nothing to report.
+func (d *decoder) reserved(w *word, id uint32) bool {
+	code := id - reservedBase
+	if id < reservedBase || code >= uint32(len(payloadWords)) {
+		d.bad++
+		return false
+	}
+	var payload [2]uint64
+	for i := range payloadWords[code] {
+		payload[i] = d.payload()
+	}
+	switch id {
+	case evSync:
+		// A killed writer leaves a zero payload.
+		if payload[0] != 0 {
+			d.last = payload[0]
+			d.jumped = false
+		}
+		return false
+	case evComm:
+		binary.LittleEndian.PutUint64(d.comm[:], payload[0])
+		binary.LittleEndian.PutUint64(d.comm[8:], payload[1])
+	}
+	*w = word{t: d.last, arg: payload[0], code: uint8(wReserved + code)}
+	return true
+}
+
+// payload returns the next word of the chunk, whatever it is; 0 behind its end.
+func (d *decoder) payload() uint64 {
+	if len(d.win) < 8 && !d.more() {
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(d.win)
+	d.win = d.win[8:]
+	return v
+}
+
+// more moves the window forward in the same chunk.
+func (d *decoder) more() bool {
+	n := min(int64(len(d.buf)), d.end-d.off)
+	if n < 8 {
+		return false
+	}
+	got, err := d.r.ReadAt(d.buf[:n], d.off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		d.err = fmt.Errorf("offset %#x: %w", d.off, err)
+	}
+	d.win = d.buf[:got&^7]
+	d.off += n
+	if got < int(n) {
+		d.off = d.end // the file has become shorter
+	}
+	return len(d.win) >= 8
+}
+
+// fill moves the window forward, to the next chunk if need be. gap reports that
+// chunks are missing before the new one.
+func (d *decoder) fill() (gap, ok bool) {
+	for {
+		if d.more() {
+			return false, true
+		}
+		if d.err != nil || len(d.chunks) == 0 {
+			return false, false
+		}
+		c := d.chunks[0]
+		d.chunks = d.chunks[1:]
+		d.off, d.end = c.off, c.off+int64(c.size)
+		if c.size < ChunkHeaderSize || !d.more() || len(d.win) < ChunkHeaderSize {
+			d.win, d.off = nil, d.end
+			continue
+		}
+		if comm := [16]byte(d.win[cComm:]); comm != d.comm && comm != [16]byte{} {
+			d.comm, d.commIsNew = comm, true
+		}
+		d.win = d.win[ChunkHeaderSize:]
+		d.image = c.image
+		d.last, d.jumped = c.counter, false
+		gap = c.number > d.number
+		d.number = c.number + 1
+		return gap, true
+	}
+}

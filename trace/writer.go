@@ -1,0 +1,258 @@
+package trace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// AppendHeader appends the header page of a file that grows. Zero sizes get
+// their defaults. Header.Chunks must be 0: pools are laid out by who shares them.
+func AppendHeader(b []byte, h Header) []byte {
+	page := make([]byte, minHeaderSize)
+	le := binary.LittleEndian
+	if h.ChunkSize == 0 {
+		h.ChunkSize = DefaultChunkSize
+	}
+	copy(page, fileMagic)
+	le.PutUint32(page[hVersion:], formatVersion)
+	le.PutUint32(page[hHeaderSize:], minHeaderSize)
+	le.PutUint32(page[hChunkSize:], uint32(h.ChunkSize))
+	le.PutUint32(page[hPolicy:], uint32(h.Policy))
+	le.PutUint32(page[hRecorder:], uint32(h.Recorder))
+	le.PutUint32(page[hLeader:], uint32(h.Leader))
+	le.PutUint64(page[hCounter:], h.Counter)
+	le.PutUint64(page[hMonotonic:], h.Monotonic)
+	le.PutUint64(page[hRealtime:], h.Realtime)
+	le.PutUint64(page[hCounterHZ:], h.CounterHz)
+	le.PutUint64(page[hLost:], h.LostUnborn)
+	le.PutUint32(page[hLayout:], uint32(h.Layout))
+	return append(b, page...)
+}
+
+// Sealed returns the part of a chunk that is worth storing, with its size
+// written into its header: a chunk that is not sealed is cut behind its last
+// non-zero word. The chunk must start with a chunk header; nil: it does not.
+func Sealed(chunk []byte) []byte {
+	var h chunkHead
+	if len(chunk) < ChunkHeaderSize || !parseChunkHead(chunk, &h) {
+		return nil
+	}
+	n := len(chunk) &^ 7
+	if h.size != 0 {
+		n = min(n, int(h.size))
+	} else {
+		for n > ChunkHeaderSize && binary.LittleEndian.Uint64(chunk[n-8:]) == 0 {
+			n -= 8
+		}
+	}
+	binary.LittleEndian.PutUint32(chunk[cSize:], uint32(n))
+	return chunk[:n]
+}
+
+// A TaskID is what a chunk header says about its task.
+type TaskID struct {
+	PID, TID             int
+	ParentPID, ParentTID int // 0 unless forked
+	Key                  uint64
+	Image                ImageID
+	Comm                 string
+}
+
+// A Writer writes an events file of sealed, packed chunks. It is for one
+// goroutine.
+type Writer struct {
+	w         io.Writer
+	chunkSize int
+	err       error
+}
+
+// NewWriter writes the header to w. The layout is LayoutPacked whatever h says.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
+	h.Layout = LayoutPacked
+	if h.ChunkSize == 0 {
+		h.ChunkSize = DefaultChunkSize
+	}
+	page := AppendHeader(nil, h)
+	if _, err := ParseHeader(page); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(page); err != nil {
+		return nil, err
+	}
+	return &Writer{w: w, chunkSize: int(h.ChunkSize)}, nil
+}
+
+// WriteChunk writes a chunk as a task left it: sealed or not. It returns the
+// number of bytes written.
+func (w *Writer) WriteChunk(chunk []byte) (int, error) {
+	b := Sealed(chunk)
+	if b == nil {
+		return 0, fmt.Errorf("no chunk header")
+	}
+	return w.w.Write(b)
+}
+
+// WriteImage writes an image chunk.
+func (w *Writer) WriteImage(im Image) error {
+	b := appendChunkHeader(nil, ChunkImage, TaskID{Image: im.ID}, 0, 0, 0)
+	add := func(key, val string) {
+		if val != "" {
+			b = append(b, key...)
+			b = append(b, '=')
+			b = append(b, strings.ReplaceAll(val, "\x00", "")...)
+			b = append(b, 0)
+		}
+	}
+	add("path", im.Path)
+	add("build-id", im.BuildID)
+	add("bias", "0x"+strconv.FormatUint(im.Bias, 16))
+	add("exe", im.Exe)
+	add("cmdline", strings.Join(im.Command, "\x1f"))
+	add("nsites", strconv.Itoa(im.Sites))
+	add("mode", im.Mode)
+	for b = append(b, 0); len(b)%8 != 0; {
+		b = append(b, 0)
+	}
+	binary.LittleEndian.PutUint32(b[cSize:], uint32(len(b)))
+	_, err := w.w.Write(b)
+	return err
+}
+
+func appendChunkHeader(b []byte, kind ChunkKind, id TaskID, number uint32, counter, monotonic uint64) []byte {
+	var h [ChunkHeaderSize]byte
+	le := binary.LittleEndian
+	le.PutUint32(h[cMagic:], chunkMagic)
+	le.PutUint16(h[cKind:], uint16(kind))
+	le.PutUint32(h[cPID:], uint32(id.PID))
+	le.PutUint32(h[cTID:], uint32(id.TID))
+	le.PutUint32(h[cNumber:], number)
+	le.PutUint64(h[cCounter:], counter)
+	le.PutUint64(h[cMonotonic:], monotonic)
+	le.PutUint64(h[cImage:], uint64(id.Image))
+	le.PutUint64(h[cKey:], id.Key)
+	copy(h[cComm:cComm+16], id.Comm)
+	le.PutUint32(h[cParentPID:], uint32(id.ParentPID))
+	le.PutUint32(h[cParentTID:], uint32(id.ParentTID))
+	return append(b, h[:]...)
+}
+
+// A TaskWriter encodes the events of one task as a runtime would and writes its
+// chunks to a Writer as they fill.
+type TaskWriter struct {
+	// Monotonic gives CLOCK_MONOTONIC in ns for a counter value; nil: chunks
+	// carry none.
+	Monotonic func(counter uint64) uint64
+
+	w      *Writer
+	id     TaskID
+	buf    []byte
+	number uint32
+	last   uint64
+	lost   uint64
+}
+
+// Task begins a task.
+func (w *Writer) Task(id TaskID) *TaskWriter { return &TaskWriter{w: w, id: id} }
+
+// room makes room for n words of an event at counter t, which an event word of
+// its own announces when the high half changes.
+func (k *TaskWriter) room(t uint64, n int) {
+	if len(k.buf) > 0 && len(k.buf)+8*(n+2) > k.w.chunkSize {
+		k.Flush()
+	}
+	if len(k.buf) == 0 {
+		var mono uint64
+		if k.Monotonic != nil {
+			mono = k.Monotonic(t)
+		}
+		k.buf = appendChunkHeader(k.buf, ChunkEvents, k.id, k.number, t, mono)
+		binary.LittleEndian.PutUint64(k.buf[cLost:], k.lost)
+		k.number++
+		k.last = t
+	}
+	if t>>32 != k.last>>32 {
+		k.word(uint32(t), evSync)
+		k.buf = binary.LittleEndian.AppendUint64(k.buf, t)
+	}
+	k.last = t
+}
+
+func (k *TaskWriter) word(low, id uint32) {
+	k.buf = binary.LittleEndian.AppendUint64(k.buf, uint64(id)<<32|uint64(low))
+}
+
+// Enter writes the entry of function id at counter t.
+func (k *TaskWriter) Enter(t uint64, id uint32) { k.room(t, 1); k.word(uint32(t), id) }
+
+// Exit writes the exit of function id at counter t.
+func (k *TaskWriter) Exit(t uint64, id uint32) { k.room(t, 1); k.word(uint32(t), id|1<<31) }
+
+func (k *TaskWriter) special(t uint64, id uint32, payload ...uint64) {
+	k.room(t, 1+len(payload))
+	k.word(uint32(t), id)
+	for _, p := range payload {
+		k.buf = binary.LittleEndian.AppendUint64(k.buf, p)
+	}
+}
+
+// Lost writes that n events are missing.
+func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.special(t, evLost, n) }
+
+// Resync writes that the n innermost calls ended without an exit.
+func (k *TaskWriter) Resync(t, n uint64) { k.special(t, evResync, n) }
+
+// Stack writes that the task runs on the given stack from here on.
+func (k *TaskWriter) Stack(t, stack uint64) { k.special(t, evStack, stack) }
+
+// Fork writes that the task was forked from its parent.
+func (k *TaskWriter) Fork(t uint64) {
+	k.special(t, evFork, uint64(k.id.ParentPID)<<32|uint64(uint32(k.id.ParentTID)))
+}
+
+// Start writes that the task's image starts.
+func (k *TaskWriter) Start(t uint64) { k.special(t, evStart) }
+
+// Comm writes that the thread has a new name.
+func (k *TaskWriter) Comm(t uint64, name string) {
+	var c [16]byte
+	copy(c[:15], name)
+	k.id.Comm = commString(c[:])
+	k.special(t, evComm, binary.LittleEndian.Uint64(c[:]), binary.LittleEndian.Uint64(c[8:]))
+}
+
+// End writes that the thread ends.
+func (k *TaskWriter) End(t uint64) { k.special(t, evThreadEnd) }
+
+// Mark writes a user's mark.
+func (k *TaskWriter) Mark(t, value uint64) { k.special(t, evMark, value) }
+
+// A ProfileCount is an entry of a profile chunk. Times are in ticks.
+type ProfileCount struct{ Calls, Total, Self, Max uint64 }
+
+// Profile writes a profile chunk: counts[id] is that of function id.
+func (k *TaskWriter) Profile(t uint64, counts []ProfileCount) error {
+	b := appendChunkHeader(nil, ChunkProfile, k.id, 0, t, 0)
+	le := binary.LittleEndian
+	for _, c := range counts {
+		b = le.AppendUint64(b, c.Calls)
+		b = le.AppendUint64(b, c.Total)
+		b = le.AppendUint64(b, c.Self)
+		b = le.AppendUint64(b, c.Max)
+	}
+	le.PutUint32(b[cSize:], uint32(len(b)))
+	_, err := k.w.w.Write(b)
+	return err
+}
+
+// Flush writes the chunk begun so far, and returns the first error of all
+// writes of the Writer.
+func (k *TaskWriter) Flush() error {
+	if len(k.buf) > 0 && k.w.err == nil {
+		_, k.w.err = k.w.WriteChunk(k.buf)
+	}
+	k.buf = k.buf[:0]
+	return k.w.err
+}
