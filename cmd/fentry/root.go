@@ -130,6 +130,7 @@ the traced program.`,
 		group string
 		cmd   *cobra.Command
 	}{
+		{groupBinary, newListCmd(a)},
 		{groupOther, newVersionCmd(a)},
 		{groupOther, newCompletionCmd(a)},
 		{"", newManCmd(a)},

@@ -9,7 +9,10 @@ import (
 )
 
 // version is the released version; builds from a checkout add the commit.
-const version = "0.1.0"
+const (
+	version     = "0.1.0"
+	versionDate = "2026-11-20"
+)
 
 func newVersionCmd(a *app) *cobra.Command {
 	return &cobra.Command{

@@ -1,0 +1,328 @@
+// Package show passes on those calls of a trace that a user wants to see.
+//
+//	s := show.New(show.Options{Match: match, Depth: 3}, print)
+//	err := t.Walk(trace.WalkOptions{}, s.Event)
+//	if err == nil {
+//		err = s.Close()
+//	}
+//
+// Calls that are left out leave no holes: depths are those among the calls that
+// are shown, and a call is marked as a leaf when nothing inside it is shown. For
+// that events are held back until enough is known about them; they come out in
+// the order they went in.
+package show
+
+import "github.com/fentry-dev/fentry/trace"
+
+// Options say what is shown. The zero value shows everything.
+type Options struct {
+	// Match says whether calls of a function are shown; nil: all.
+	Match func(trace.FuncID) bool
+	// Roots says in which functions the calls must be made; those functions
+	// themselves are shown as well. nil: anywhere.
+	Roots func(trace.FuncID) bool
+	// Depth is how many levels of shown calls are shown; 0: all.
+	Depth int
+	// Threshold is the shortest duration shown, in ns.
+	Threshold int64
+}
+
+// lookahead bounds how many events are held back to learn that a call is a leaf.
+const lookahead = 1 << 14
+
+// A Filter holds what is known of events that were not passed on yet.
+type Filter struct {
+	o     Options
+	emit  func(*trace.Event) error
+	queue []*item // oldest first, from head on
+	head  int
+	gone  int // dropped items in the queue
+	tasks map[*trace.Task]*task
+	free  []*item
+	now   int64
+}
+
+// An item is an event in the queue.
+type item struct {
+	ev      trace.Event
+	next    *item // of the same task; nil for the newest
+	entry   *item // of an ending: its call's entry if that is still in the queue
+	dropped bool
+	open    bool // an entry whose duration may yet be too short
+	ended   bool // an entry whose call has ended
+	left    bool // not in the queue any more
+}
+
+// A task is what is known of a thread.
+type task struct {
+	stacks map[uint64]*stack
+	cur    *stack
+	num    uint64
+	last   *item // newest in the queue
+}
+
+type stack struct{ frames []frame }
+
+// A frame is an open call. The zero frame is one whose entry was not seen.
+type frame struct {
+	item   *item // nil when not shown
+	depth  int   // among shown calls
+	shown  bool
+	inside bool // in a root
+}
+
+// New returns a filter that passes what is shown to emit.
+func New(o Options, emit func(*trace.Event) error) *Filter {
+	return &Filter{o: o, emit: emit, tasks: map[*trace.Task]*task{}}
+}
+
+// Event takes the next event of the trace. The event may be reused afterwards.
+func (f *Filter) Event(ev *trace.Event) error {
+	f.now = ev.Time
+	k := f.task(ev)
+	switch ev.Kind {
+	case trace.Entry:
+		f.enter(k, ev)
+	case trace.Exit, trace.Unwound, trace.Unfinished:
+		f.leave(k, ev)
+	default:
+		f.push(k, ev)
+	}
+	return f.flush(false)
+}
+
+// Close passes on what was held back.
+func (f *Filter) Close() error { return f.flush(true) }
+
+func (f *Filter) task(ev *trace.Event) *task {
+	k := f.tasks[ev.Task]
+	if k == nil {
+		k = &task{stacks: map[uint64]*stack{}}
+		f.tasks[ev.Task] = k
+	}
+	if k.cur == nil || k.num != ev.Stack {
+		k.num = ev.Stack
+		k.cur = k.stacks[ev.Stack]
+		if k.cur == nil {
+			k.cur = &stack{}
+			k.stacks[ev.Stack] = k.cur
+		}
+	}
+	return k
+}
+
+// to makes the stack hold exactly depth frames.
+func (s *stack) to(depth int) {
+	for len(s.frames) < depth {
+		s.frames = append(s.frames, frame{})
+	}
+	s.frames = s.frames[:depth]
+}
+
+func (f *Filter) enter(k *task, ev *trace.Event) {
+	s := k.cur
+	s.to(ev.Depth)
+	fr := frame{inside: f.o.Roots == nil}
+	if n := len(s.frames); n > 0 {
+		fr.inside = s.frames[n-1].inside || fr.inside
+		fr.depth = s.frames[n-1].depth
+		if s.frames[n-1].shown {
+			fr.depth++
+		}
+	}
+	if !fr.inside {
+		fr.inside = f.o.Roots(ev.Func)
+	}
+	fr.shown = fr.inside && (f.o.Depth == 0 || fr.depth < f.o.Depth) && (f.o.Match == nil || f.o.Match(ev.Func))
+	if fr.shown && ev.Flags&trace.FlagLeaf != 0 && ev.Dur < f.o.Threshold {
+		fr.shown = false
+	}
+	if fr.shown {
+		it := f.push(k, ev)
+		it.ev.Depth = fr.depth
+		it.open = f.o.Threshold > 0 && ev.Flags&trace.FlagLeaf == 0
+		fr.item = it
+	}
+	s.frames = append(s.frames, fr)
+}
+
+func (f *Filter) leave(k *task, ev *trace.Event) {
+	s := k.cur
+	var fr frame
+	known := ev.Flags&(trace.FlagNoEntry|trace.FlagResumed) == 0 && ev.Depth < len(s.frames)
+	if known {
+		fr = s.frames[ev.Depth]
+		known = fr != frame{}
+	}
+	s.to(ev.Depth)
+	if !known {
+		f.orphan(k, ev)
+		return
+	}
+	if !fr.shown {
+		return
+	}
+	entry := fr.item
+	if ev.Dur < f.o.Threshold && !entry.left {
+		if entry.open {
+			f.drop(entry)
+			return
+		}
+	}
+	entry.open, entry.ended = false, true
+	it := f.push(k, ev)
+	it.ev.Depth = fr.depth
+	if entry.left {
+		f.reuse(entry)
+	} else {
+		it.entry = entry
+	}
+}
+
+// orphan takes the end of a call whose entry was not seen, or which ended
+// before by being unwound.
+func (f *Filter) orphan(k *task, ev *trace.Event) {
+	depth, inside := 0, f.o.Roots == nil
+	if n := len(k.cur.frames); n > 0 {
+		top := k.cur.frames[n-1]
+		depth, inside = top.depth, inside || top.inside
+		if top.shown {
+			depth++
+		}
+	}
+	timed := ev.Flags&trace.FlagNoEntry == 0
+	if !inside && !f.o.Roots(ev.Func) ||
+		f.o.Depth != 0 && depth >= f.o.Depth ||
+		f.o.Match != nil && !f.o.Match(ev.Func) ||
+		timed && ev.Dur < f.o.Threshold {
+		return
+	}
+	it := f.push(k, ev)
+	it.ev.Depth = depth
+	it.ev.Flags &^= trace.FlagLeaf
+}
+
+// push puts a copy of the event into the queue.
+func (f *Filter) push(k *task, ev *trace.Event) *item {
+	var it *item
+	if n := len(f.free); n > 0 {
+		it = f.free[n-1]
+		f.free = f.free[:n-1]
+		*it = item{}
+	} else {
+		it = new(item)
+	}
+	it.ev = *ev
+	if k.last != nil {
+		k.last.next = it
+	}
+	k.last = it
+	f.queue = append(f.queue, it)
+	return it
+}
+
+// drop takes an entry out. What was inside it has been dropped before.
+func (f *Filter) drop(it *item) {
+	it.dropped, it.ended = true, true
+	f.gone++
+	if f.gone > 64 && f.gone > (len(f.queue)-f.head)/2 {
+		f.compact()
+	}
+}
+
+// compact removes dropped items from the queue and from the tasks' chains.
+func (f *Filter) compact() {
+	for _, k := range f.tasks {
+		k.last = nil
+	}
+	kept := f.queue[:0]
+	for _, it := range f.queue[f.head:] {
+		if it.dropped {
+			f.reuse(it)
+			continue
+		}
+		it.next = nil
+		k := f.tasks[it.ev.Task]
+		if k.last != nil {
+			k.last.next = it
+		}
+		k.last = it
+		kept = append(kept, it)
+	}
+	clear(f.queue[len(kept):])
+	f.queue, f.head, f.gone = kept, 0, 0
+}
+
+// flush passes on the events at the head of the queue about which everything is
+// known; all of them when the trace has ended.
+func (f *Filter) flush(end bool) error {
+	for f.head < len(f.queue) {
+		it := f.queue[f.head]
+		if it.dropped {
+			f.gone--
+		} else {
+			if it.ev.Kind == trace.Entry && !f.decide(it, end || len(f.queue)-f.head > lookahead, end) {
+				break
+			}
+			if err := f.emit(&it.ev); err != nil {
+				return err
+			}
+		}
+		f.queue[f.head] = nil
+		f.head++
+		it.left = true
+		if k := f.tasks[it.ev.Task]; k.last == it {
+			k.last = nil
+		}
+		if it.ev.Kind != trace.Entry || it.ended {
+			f.reuse(it)
+		}
+	}
+	// Moving the rest up when it is the smaller half costs a step an event.
+	if f.head == len(f.queue) {
+		f.queue, f.head = f.queue[:0], 0
+	} else if f.head > 64 && f.head > len(f.queue)/2 {
+		n := copy(f.queue, f.queue[f.head:])
+		clear(f.queue[n:])
+		f.queue, f.head = f.queue[:n], 0
+	}
+	return nil
+}
+
+// reuse keeps an item that nothing refers to any more.
+func (f *Filter) reuse(it *item) {
+	if len(f.free) < lookahead {
+		f.free = append(f.free, it)
+	}
+}
+
+// decide completes an entry. It returns false when the entry has to wait.
+func (f *Filter) decide(it *item, hurry, end bool) bool {
+	if it.open {
+		if !end && f.now-it.ev.Time < f.o.Threshold {
+			return false
+		}
+		it.open = false
+	}
+	n := it.next
+	for n != nil && n.dropped {
+		n = n.next
+	}
+	switch {
+	case n == nil:
+		if !hurry {
+			return false
+		}
+	case n.entry == it:
+		if n.ev.Kind == trace.Exit {
+			it.ev.Flags |= trace.FlagLeaf
+			n.ev.Flags |= trace.FlagLeaf
+			it.ev.Dur, it.ev.Self = n.ev.Dur, n.ev.Self
+			return true
+		}
+	case n.open && !hurry && f.now-n.ev.Time < f.o.Threshold:
+		return false
+	}
+	it.ev.Flags &^= trace.FlagLeaf
+	return true
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
+)
+
+type listCmd struct {
+	long     bool
+	json     bool
+	filter   []string
+	notrace  []string
+	demangle demangleFlag
+}
+
+func newListCmd(a *app) *cobra.Command {
+	var c listCmd
+	cmd := &cobra.Command{
+		Use:   "list [options] PROGRAM...",
+		Short: "list the functions of a program that can be traced",
+		Long: `list prints the names of the functions of a program that can be traced, in the
+order of their addresses. With -l it prints all functions of the program, with
+what the compiler left at their entry, or the reason why they cannot be traced.
+
+What can be traced is decided when the program is compiled: any of -pg,
+-pg -mfentry, -fpatchable-function-entry=5 and clang's -fxray-instrument will do.`,
+		Example: `  fentry list ./prog                     names, one a line
+  fentry list -l ./prog                  kind, address, size; reasons
+  fentry list -F 'parse_*' ./prog        what would -F 'parse_*' trace?
+  fentry list -l ./prog | grep no-site   what was compiled without -pg?
+  fentry list --json -l ./prog | jq -r 'select(.reason) | .name'`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&c.long, "long", "l", false, "all functions: kind of site, address, size, reason")
+	f.BoolVar(&c.json, "json", false, "one JSON object a function and line")
+	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
+	c.demangle.add(cmd)
+	return cmd
+}
+
+// addPatternFlags adds -F and -N; verb is what happens to matching functions.
+func addPatternFlags(cmd *cobra.Command, filter, notrace *[]string, verb string) {
+	f := cmd.Flags()
+	f.StringArrayVarP(filter, "filter", "F", nil, verb+" only functions that match `PAT` (glob, /regex/, !PAT, @file; repeatable)")
+	f.StringArrayVarP(notrace, "notrace", "N", nil, "do not "+verb+" functions that match `PAT` (repeatable)")
+}
+
+func (c *listCmd) run(a *app, cmd *cobra.Command, paths []string) (err error) {
+	var sel *record.Filter
+	if len(c.filter)+len(c.notrace) > 0 {
+		if sel, err = record.NewFilter(c.filter, c.notrace); err != nil {
+			return usagef(cmd, "%v", err)
+		}
+	}
+	out, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = out.close(err) }()
+	for i, path := range paths {
+		if len(paths) > 1 && !c.json {
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			fmt.Fprintf(out, "%s\n", out.paint.with(sgrBold, path+":"))
+		}
+		if err := c.listFile(a, out, path, sel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter) error {
+	path, err := findProgram(path)
+	if err != nil {
+		return err
+	}
+	image, done, err := mapFile(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f, err := elfio.Parse(image)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if sel != nil {
+		sites = slices.DeleteFunc(sites, func(s record.Site) bool { return !sel.Match(s.Name) })
+	}
+	switch {
+	case c.json:
+		err = c.writeJSON(out.Writer, sites)
+	case c.long:
+		err = c.writeLong(out, sites)
+	default:
+		for i := range sites {
+			if sites[i].Traceable() {
+				fmt.Fprintln(out, c.demangle.name(sites[i].Display()))
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	a.notef("%s: %s", path, summary(sites))
+	return nil
+}
+
+// summary counts the functions, and the reasons of those that cannot be traced,
+// most frequent first.
+func summary(sites []record.Site) string {
+	n := map[record.Reason]uint64{}
+	for i := range sites {
+		n[sites[i].Reason]++
+	}
+	traceable := n[""]
+	delete(n, "")
+	reasons := make([]record.Reason, 0, len(n))
+	for r := range n {
+		reasons = append(reasons, r)
+	}
+	slices.SortFunc(reasons, func(a, b record.Reason) int {
+		if n[a] != n[b] {
+			return int(n[b]) - int(n[a])
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s of %s can be traced", grouped(traceable), plural(uint64(len(sites)), "function", "functions"))
+	for i, r := range reasons {
+		sep := ", "
+		if i == 0 {
+			sep = "; not: "
+		}
+		fmt.Fprintf(&b, "%s%s %s", sep, grouped(n[r]), r)
+	}
+	return b.String()
+}
+
+func (c *listCmd) writeLong(out *output, sites []record.Site) error {
+	var t table
+	t.column("KIND", false)
+	t.column("ADDRESS", true)
+	t.column("SIZE", true)
+	t.column("FUNCTION", false)
+	t.column("REASON", false)
+	for i := range sites {
+		s := &sites[i]
+		kind := s.Kind.String()
+		if s.Kind == record.KindNone {
+			kind = "-"
+		}
+		size := "-"
+		if s.Size > 0 {
+			size = grouped(s.Size)
+		}
+		t.row(kind, fmt.Sprintf("%#x", s.Func), size, c.demangle.name(s.Display()), string(s.Reason))
+	}
+	return t.write(out, out.paint)
+}
+
+// listedFunction is a line of list --json.
+type listedFunction struct {
+	Name      string `json:"name"`
+	Demangled string `json:"demangled,omitempty"`
+	Address   string `json:"address"`
+	Size      uint64 `json:"size"`
+	Traceable bool   `json:"traceable"`
+	Kind      string `json:"kind"`
+	Site      string `json:"site,omitempty"`
+	SiteSize  int    `json:"site_size,omitempty"`
+	Return    string `json:"return,omitempty"`
+	Source    string `json:"source,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for i := range sites {
+		s := &sites[i]
+		if !s.Traceable() && !c.long {
+			continue
+		}
+		l := listedFunction{
+			Name:      s.Name,
+			Address:   fmt.Sprintf("%#x", s.Func),
+			Size:      s.Size,
+			Traceable: s.Traceable(),
+			Kind:      s.Kind.String(),
+			Source:    s.Source,
+			Reason:    string(s.Reason),
+		}
+		if d := c.demangle.name(s.Name); d != s.Name {
+			l.Demangled = d
+		}
+		if s.Len > 0 {
+			l.Site, l.SiteSize, l.Return = fmt.Sprintf("%#x", s.Addr), s.Len, s.Ret.String()
+		}
+		if err := enc.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findProgram resolves a program the way a shell does, except that a file of
+// that name in the working directory comes first.
+func findProgram(name string) (string, error) {
+	if _, err := os.Stat(name); err == nil || strings.Contains(name, "/") {
+		return name, nil // reading it tells what is wrong with it
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w, here or in PATH", name, fs.ErrNotExist)
+	}
+	return path, nil
+}
