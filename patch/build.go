@@ -1,0 +1,418 @@
+package patch
+
+import (
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/stub"
+)
+
+var le = binary.LittleEndian
+
+// imageID identifies what is traced in which image. Two plans have the same id
+// only if their site numbers mean the same functions.
+func (p *Plan) imageID() uint64 {
+	h := sha256.New()
+	if len(p.BuildID) > 0 {
+		h.Write(p.BuildID)
+	} else {
+		// Without a build-id the code itself says what the image is.
+		for _, pr := range p.file.Progs {
+			if pr.Type == elf.PT_LOAD && pr.Flags&elf.PF_X != 0 {
+				if b, err := p.file.Bytes(pr.Vaddr, int(pr.Filesz)); err == nil {
+					h.Write(b)
+				}
+			}
+		}
+	}
+	var w [8]byte
+	for i := range p.Functions {
+		if p.Functions[i].ID != 0 {
+			le.PutUint64(w[:], p.Functions[i].Addr)
+			h.Write(w[:])
+		}
+	}
+	id := le.Uint64(h.Sum(nil))
+	if id == 0 {
+		id = 1 // 0 means "no image" in a trace
+	}
+	return id
+}
+
+// area hands out addresses in the read-execute memory; what is put there is
+// written in the same order, so nothing can overlap.
+type area struct {
+	base uint64
+	buf  []byte
+}
+
+func (a *area) align(n uint64) uint64 {
+	for uint64(len(a.buf))%n != 0 {
+		a.buf = append(a.buf, 0)
+	}
+	return a.base + uint64(len(a.buf))
+}
+
+func (a *area) put(b []byte, align uint64) uint64 {
+	at := a.align(align)
+	a.buf = append(a.buf, b...)
+	return at
+}
+
+func (a *area) grow(n int, align uint64) (at uint64, b []byte) {
+	at = a.align(align)
+	o := len(a.buf)
+	a.buf = append(a.buf, make([]byte, n)...)
+	return at, a.buf[o:]
+}
+
+// build lays out and fills what is added to the image, then plans the edits of
+// its code.
+func (p *Plan) build() error {
+	obj, err := stub.Object(p.file.Header.Machine)
+	if err != nil {
+		return err
+	}
+	of, err := elfio.Parse(obj)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	if err := p.place(of); err != nil {
+		return err
+	}
+	l, err := elfio.LinkObject(of, elfio.LinkOptions{
+		RX: p.RXAddr, RW: p.RW,
+		Symbols: map[string]uint64{
+			"fentry_orig_entry": p.OrigEntry,
+			"fentry_irel_ret":   p.RXAddr,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	if l.RWSize > p.RWSize {
+		return fmt.Errorf("embedded runtime: %d bytes of writable memory, %d reserved", l.RWSize, p.RWSize)
+	}
+	p.syms = l.Symbols
+	a := &area{base: p.RXAddr, buf: l.RX}
+	for _, s := range l.Sections {
+		p.Sections = append(p.Sections, elfio.AddedSection{
+			Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags, Addr: s.Addr, Size: s.Size, Align: s.Align,
+		})
+	}
+	start, ok := l.Symbols["fentry_start"]
+	if !ok {
+		return fmt.Errorf("embedded runtime: no symbol fentry_start")
+	}
+	p.Entry = start
+
+	thunks, err := p.thunks(a)
+	if err != nil {
+		return err
+	}
+	p.siteTable(a)
+	roots, err := p.roots(a)
+	if err != nil {
+		return err
+	}
+	if err := p.unwind(a, l, thunks); err != nil {
+		return err
+	}
+	p.note(a)
+	if p.Options.Target == Process {
+		p.headers(a)
+	}
+	p.RX = a.buf
+	if err := p.configure(roots); err != nil {
+		return err
+	}
+	p.symbols()
+	return p.edits()
+}
+
+// place decides the addresses of the added memory.
+func (p *Plan) place(obj *elfio.File) error {
+	size, align, err := elfio.WritableSize(obj)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	p.RWSize = size
+	if p.Options.Target == File {
+		if p.layout, err = p.file.Layout(size, align); err != nil {
+			return err
+		}
+		p.RXAddr, p.RW = p.layout.RX, p.layout.RW
+		return nil
+	}
+	end := uint64(0)
+	for _, pr := range p.file.Progs {
+		if pr.Type == elf.PT_LOAD && pr.Vaddr+pr.Memsz > end {
+			end = pr.Vaddr + pr.Memsz
+		}
+	}
+	p.RW = alignUp(end+processGap, 1<<16)
+	p.RXAddr = alignUp(p.RW+size, 1<<16)
+	return nil
+}
+
+func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
+
+// enterExit names the runtime's routines a thunk of kind k calls.
+func (p *Plan) enterExit(k amd64.ThunkKind) (enter, exit string) {
+	o := &p.Options
+	tracer := "graph"
+	switch {
+	case o.Tracer == Profile:
+		tracer = "profile"
+	case o.Tracer == Function:
+		tracer = "func"
+	case o.Depth != 0 || o.Threshold != 0 || o.Roots != nil:
+		tracer = "opt"
+	}
+	prefix := "fentry_"
+	if k == amd64.ThunkMcount || k == amd64.ThunkMcountFunc {
+		prefix = "fentry_mcount_"
+	}
+	return prefix + tracer + "_enter", "fentry_" + tracer + "_exit"
+}
+
+func (p *Plan) symbol(name string) (uint64, error) {
+	v, ok := p.syms[name]
+	if !ok {
+		return 0, fmt.Errorf("embedded runtime: no symbol %s", name)
+	}
+	return v, nil
+}
+
+// thunks encodes one thunk for every traced site.
+func (p *Plan) thunks(a *area) ([]amd64.Thunk, error) {
+	n := p.Traced()
+	at, buf := a.grow(n*amd64.ThunkSize, amd64.ThunkSize)
+	armed, err := p.symbol("fentry_armed")
+	if err != nil {
+		return nil, err
+	}
+	list := make([]amd64.Thunk, 0, n)
+	for i := range p.Functions {
+		fn := &p.Functions[i]
+		if fn.Action != Trace {
+			continue
+		}
+		k := p.thunkKind(&fn.Site)
+		en, ex := p.enterExit(k)
+		t := amd64.Thunk{Addr: at, Armed: armed, Body: fn.Addr + uint64(fn.Len), ID: fn.ID, Kind: k}
+		if t.Enter, err = p.symbol(en); err != nil {
+			return nil, err
+		}
+		if k != amd64.ThunkFunc && k != amd64.ThunkMcountFunc {
+			if t.Exit, err = p.symbol(ex); err != nil {
+				return nil, err
+			}
+		}
+		if err := t.Encode(buf[:amd64.ThunkSize]); err != nil {
+			return nil, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
+		}
+		fn.Thunk = at
+		buf = buf[amd64.ThunkSize:]
+		at += amd64.ThunkSize
+		list = append(list, t)
+	}
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: ".fentry.thunks", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+		Addr: list[0].Addr, Size: uint64(n * amd64.ThunkSize), Align: amd64.ThunkSize,
+	})
+	return list, nil
+}
+
+// SiteTableMagic starts the section .fentry.sites: the magic, a count, and for
+// every site id from 1 the addresses of its function and of the site.
+const SiteTableMagic = "FSITES1\x00"
+
+func (p *Plan) siteTable(a *area) {
+	n := p.Traced()
+	at, b := a.grow(16+16*n, 8)
+	copy(b, SiteTableMagic)
+	le.PutUint64(b[8:], uint64(n))
+	b = b[16:]
+	for i := range p.Functions {
+		if fn := &p.Functions[i]; fn.ID != 0 {
+			le.PutUint64(b, fn.Func)
+			le.PutUint64(b[8:], fn.Addr)
+			b = b[16:]
+		}
+	}
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: ".fentry.sites", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(16 + 16*n), Align: 8,
+	})
+}
+
+// roots writes the bitmap of graph roots, indexed by site id, and returns its
+// address (0: none).
+func (p *Plan) roots(a *area) (uint64, error) {
+	if p.Options.Roots == nil {
+		return 0, nil
+	}
+	at, b := a.grow((p.Traced()+1+63)/64*8, 8)
+	found := false
+	for i := range p.Functions {
+		if fn := &p.Functions[i]; fn.ID != 0 && p.Options.Roots.Match(fn.Name) {
+			b[fn.ID/8] |= 1 << (fn.ID % 8)
+			found = true
+		}
+	}
+	if !found {
+		return 0, fmt.Errorf("%w: no traced function is a graph root", ErrNoSites)
+	}
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: ".fentry.roots", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(b)), Align: 8,
+	})
+	return at, nil
+}
+
+// unwind adds the unwind information of thunks and runtime, and the sorted
+// table that makes it visible.
+func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
+	at := a.align(8)
+	frames := amd64.ThunkFrames(at, thunks)
+	a.put(frames.EhFrame, 8)
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: ".fentry.eh_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(frames.EhFrame)), Align: 8,
+	})
+	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+16)
+	for _, f := range frames.FDEs {
+		extra = append(extra, elfio.EhEntry{PC: f.PC, FDE: f.Addr})
+	}
+	extra = append(extra, l.EhEntries...)
+	at = a.align(4)
+	hdr, err := elfio.MergeEhFrameHdr(p.file, at, extra)
+	if err != nil {
+		return err
+	}
+	a.put(hdr, 4)
+	p.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
+	p.Sections = append(p.Sections,
+		elfio.AddedSection{Name: ".fentry.eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(hdr)), Align: 4},
+		elfio.AddedSection{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: frames.DebugFrame, Size: uint64(len(frames.DebugFrame)), Align: 8})
+	return nil
+}
+
+// NoteType is the type of the note "fentry" that says what an image was before:
+// the descriptor is the image id (8 bytes), the tracer (4 bytes), the number of
+// traced functions (4 bytes) and the original build-id.
+const NoteType = 1
+
+func (p *Plan) note(a *area) {
+	desc := le.AppendUint64(nil, p.ImageID)
+	desc = le.AppendUint32(desc, uint32(p.Options.Tracer))
+	desc = le.AppendUint32(desc, uint32(p.Traced()))
+	desc = append(desc, p.BuildID...)
+	b := le.AppendUint32(nil, 7) // "fentry\0"
+	b = le.AppendUint32(b, uint32(len(desc)))
+	b = le.AppendUint32(b, NoteType)
+	b = append(b, "fentry\x00\x00"...)
+	b = append(b, desc...)
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	at := a.put(b, 4)
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: ".note.fentry", Type: elf.SHT_NOTE, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(b)), Align: 4,
+	})
+}
+
+// configure fills the runtime's configuration.
+func (p *Plan) configure(roots uint64) error {
+	at, err := p.symbol("fentry_config")
+	if err != nil {
+		return err
+	}
+	o := &p.Options
+	c := stub.Config{
+		Mode: uint32(o.Tracer), ImageID: p.ImageID, Sites: uint32(p.Traced()),
+		Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold), Address: at, Entry: p.OrigEntry,
+		Buffer: o.Buffer, BuildID: p.BuildID, Session: o.Session, Dir: o.Dir, Path: o.Path,
+	}
+	if roots != 0 {
+		c.Roots = int64(roots - at)
+	}
+	b, err := c.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	copy(p.RX[at-p.RXAddr:], b)
+	return nil
+}
+
+// symbols names what is added, so that debuggers and profilers show
+// "fentry:function" in a thunk instead of an unknown address.
+func (p *Plan) symbols() {
+	const fn = byte(elf.STB_LOCAL)<<4 | byte(elf.STT_FUNC)
+	for i := range p.Functions {
+		if f := &p.Functions[i]; f.ID != 0 {
+			name := f.Name
+			if name == "" {
+				name = fmt.Sprintf("%x", f.Func)
+			}
+			p.Symbols = append(p.Symbols, elfio.AddedSymbol{
+				Name: "fentry:" + name, Value: f.Thunk, Size: amd64.ThunkSize, Info: fn, Section: ".fentry.thunks",
+			})
+		}
+	}
+}
+
+// edits plans the change of every site. Sites are sorted and disjoint.
+func (p *Plan) edits() error {
+	end := uint64(0)
+	for i := range p.Functions {
+		fn := &p.Functions[i]
+		if fn.Action == Leave {
+			continue
+		}
+		if fn.Addr < end {
+			return fmt.Errorf("%s: site %#x overlaps the one before", fn.Name, fn.Addr)
+		}
+		end = fn.Addr + uint64(fn.Len)
+		old, err := p.file.Bytes(fn.Addr, fn.Len)
+		if err != nil {
+			return fmt.Errorf("%s: site %#x: %w", fn.Name, fn.Addr, err)
+		}
+		if string(old) != string(fn.Bytes) {
+			return &MismatchError{Addr: fn.Addr, Func: fn.Name, Actual: old, Expected: fn.Bytes}
+		}
+		b, err := p.siteBytes(fn)
+		if err != nil {
+			return fmt.Errorf("%s: site %#x: %w", fn.Name, fn.Addr, err)
+		}
+		p.Edits = append(p.Edits, Edit{Addr: fn.Addr, Old: append([]byte(nil), old...), New: b, Func: fn.Name, Reason: fn.Action.String()})
+	}
+	return nil
+}
+
+// siteBytes is what stands at a site afterwards: a jump (or, behind a prologue,
+// a call) to the thunk, and nops up to the site's end, which only disassemblers
+// see; or nops alone.
+func (p *Plan) siteBytes(fn *Function) ([]byte, error) {
+	b := make([]byte, 0, fn.Len)
+	if fn.Action == Nop {
+		return amd64.AppendNops(b, fn.Len), nil
+	}
+	var err error
+	if fn.Ret == record.RetFP {
+		if fn.Len >= 6 {
+			b, err = amd64.AppendCallAddr32(b, fn.Addr, fn.Thunk)
+		} else {
+			b, err = amd64.AppendCall(b, fn.Addr, fn.Thunk)
+		}
+	} else {
+		b, err = amd64.AppendJump(b, fn.Addr, fn.Thunk)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return amd64.AppendNops(b, fn.Len-len(b)), nil
+}

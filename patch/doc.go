@@ -1,0 +1,27 @@
+// Package patch plans what has to change in an ELF image so that it traces
+// itself, and applies, verifies and undoes that plan.
+//
+//	f, err := elfio.Parse(image)
+//	sites, err := record.Find(f, record.Options{})
+//	plan, err := patch.New(f, sites, patch.Options{Tracer: patch.FunctionGraph})
+//	out, err := plan.Image()       // a new ELF file ...
+//	mem, err := plan.Memory()      // ... or, for a plan made with Target Process, what to write into a process at its exec stop
+//	orig, err := patch.Undo(out)   // byte for byte the file the plan was made for
+//
+// Planning never writes and applying never decides. A [Plan] is plain data:
+// every edit has its address, the bytes that must be there before, the bytes
+// that will be there after, and the site it belongs to. All old bytes are
+// compared before the first byte is written; a mismatch is an error in the
+// manner of ftrace's bug report, with actual and expected bytes, and nothing is
+// changed.
+//
+// A plan is deterministic: the same image and options give the same bytes.
+//
+// # Security
+//
+// The image is untrusted input: it is never executed here, sizes are checked
+// before anything is allocated for them, and an image that cannot be patched
+// gives an error. What a patched program does when it runs is, apart from the
+// tracing, what the original does; patching makes no untrusted program safe to
+// run.
+package patch

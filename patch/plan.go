@@ -1,0 +1,224 @@
+package patch
+
+import (
+	"debug/elf"
+	"fmt"
+	"time"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// Tracer says what the runtime records, in ftrace's words.
+type Tracer uint8
+
+const (
+	FunctionGraph Tracer = iota // entries and exits
+	Function                    // entries only
+	Profile                     // counts and times per function, no stream of events
+)
+
+var tracerNames = [...]string{"function_graph", "function", "profile"}
+
+func (t Tracer) String() string {
+	if int(t) < len(tracerNames) {
+		return tracerNames[t]
+	}
+	return fmt.Sprintf("Tracer(%d)", uint8(t))
+}
+
+// ParseTracer is the inverse of [Tracer.String].
+func ParseTracer(s string) (Tracer, error) {
+	for i, n := range tracerNames {
+		if s == n {
+			return Tracer(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown tracer %q: use function_graph, function or profile", s)
+}
+
+// Target is where a plan will be applied; it decides the addresses of what is
+// added.
+type Target uint8
+
+const (
+	// File: a new ELF file. The added segment follows everything loaded.
+	File Target = iota
+	// Process: a process stopped at exec. The added memory is placed
+	// [processGap] behind the image, out of the way of the heap.
+	Process
+)
+
+// Options of [New]. The zero value plans a file that traces every traceable
+// function with the function_graph tracer.
+type Options struct {
+	Tracer Tracer
+	Target Target
+
+	// Select says whether a function is traced; nil: all of them.
+	Select *record.Filter
+	// Roots restricts recording to what happens inside these functions; nil: no restriction.
+	Roots *record.Filter
+	// Depth is the number of nested traced calls recorded; 0: unlimited.
+	Depth uint32
+	// Threshold: calls shorter than this leave no events; 0: all do.
+	Threshold time.Duration
+
+	// Keep leaves the profiling calls of functions that are not traced as they
+	// are. By default they become nops: the program pays nothing for them.
+	Keep bool
+
+	Session string // path of the recorder's pool; "" in files
+	Dir     string // trace directory of a program that runs alone; "": fentry.data
+	Buffer  uint64 // bytes of buffer a process may use; 0: the runtime's default
+	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
+	Path    string // path of the image, for people; recorded in the trace
+}
+
+// Action is what a plan does with a function.
+type Action uint8
+
+const (
+	Leave Action = iota // nothing is changed
+	Trace               // the site leads to a thunk
+	Nop                 // the profiling call becomes a nop
+)
+
+var actionNames = [...]string{"leave", "trace", "nop"}
+
+func (a Action) String() string { return actionNames[a] }
+
+// Function is one function of the image and what the plan does with it.
+type Function struct {
+	record.Site
+	ID     uint32 // 1-based index among the traced functions by address; 0 when not traced
+	Action Action
+	Thunk  uint64 // address of its thunk; 0 when not traced
+}
+
+// Edit replaces len(Old) bytes at a loaded address.
+type Edit struct {
+	Addr   uint64
+	Old    []byte
+	New    []byte
+	Func   string // raw name of the function, "" when unknown
+	Reason string // "trace", "nop"
+}
+
+// Plan is the whole change to one image. All addresses are link-time addresses
+// of the image.
+type Plan struct {
+	Options   Options
+	ImageID   uint64 // identity of (image, set of traced functions)
+	BuildID   []byte // build-id of the image as it was; nil when it has none
+	Functions []Function
+	Edits     []Edit // sorted by address
+	Entry     uint64 // new entry point
+	OrigEntry uint64
+
+	RX     []byte // contents of the added read-execute memory
+	RXAddr uint64
+	RW     uint64 // added zeroed read-write memory
+	RWSize uint64
+
+	Symbols  []elfio.AddedSymbol
+	Sections []elfio.AddedSection
+
+	file       *elfio.File
+	layout     elfio.Layout
+	raw        []elfio.RawEdit // edits that are not code: build-id, dynamic entries
+	ehFrameHdr [2]uint64
+	phdrAddr   uint64
+	phdrs      []byte
+	syms       map[string]uint64
+}
+
+// Traced is the number of functions the plan traces.
+func (p *Plan) Traced() int {
+	n := 0
+	for i := range p.Functions {
+		if p.Functions[i].Action == Trace {
+			n++
+		}
+	}
+	return n
+}
+
+// processGap is the distance between the end of an image and the memory added
+// to a process at its exec stop. The heap starts behind the image (at a random
+// distance of up to 32 MiB) and grows upwards; calls reach 2 GiB.
+const processGap = 1 << 30
+
+// New plans the change that makes the image trace the sites selected by o.
+// sites is the result of [record.Find] for the same image.
+func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
+	if f.Header.Machine != elf.EM_X86_64 || !f.Is64() {
+		return nil, fmt.Errorf("machine %v, class %v: only x86-64 images can be patched", f.Header.Machine, f.Header.Class)
+	}
+	if t := f.Header.Type; t != elf.ET_EXEC && t != elf.ET_DYN {
+		return nil, fmt.Errorf("type %v: not a linked image", t)
+	}
+	if f.Header.Entry == 0 {
+		return nil, fmt.Errorf("no entry point: only executables can be patched")
+	}
+	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f}
+	p.choose(sites)
+	if p.Traced() == 0 {
+		return nil, p.nothingToTrace()
+	}
+	p.ImageID = p.imageID()
+	if err := p.build(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// choose decides what happens to every function and numbers the traced ones.
+func (p *Plan) choose(sites []record.Site) {
+	p.Functions = make([]Function, 0, len(sites))
+	id := uint32(0)
+	for _, s := range sites {
+		fn := Function{Site: s}
+		switch {
+		case s.Reason != "":
+		case p.Options.Select == nil || p.Options.Select.Match(s.Name):
+			id++
+			fn.ID, fn.Action = id, Trace
+		case !p.Options.Keep && isCall(s.Kind):
+			fn.Action = Nop
+		}
+		p.Functions = append(p.Functions, fn)
+	}
+}
+
+// isCall tells the kinds of site that cost time when they are left alone.
+func isCall(k record.Kind) bool {
+	return k == record.KindFentryCall || k == record.KindMcountCall
+}
+
+func (p *Plan) nothingToTrace() error {
+	total, ok := len(p.Functions), 0
+	for i := range p.Functions {
+		if p.Functions[i].Reason == "" {
+			ok++
+		}
+	}
+	if ok == 0 {
+		return fmt.Errorf("%w: %d functions seen, none with a site; compile with -pg -mfentry or -fpatchable-function-entry=5", ErrNoSites, total)
+	}
+	return fmt.Errorf("%w: none of the %d traceable functions is selected", ErrNoSites, ok)
+}
+
+// thunkKind says which thunk serves a site.
+func (p *Plan) thunkKind(s *record.Site) amd64.ThunkKind {
+	switch {
+	case s.Ret == record.RetFP && p.Options.Tracer == Function:
+		return amd64.ThunkMcountFunc
+	case s.Ret == record.RetFP:
+		return amd64.ThunkMcount
+	case p.Options.Tracer == Function:
+		return amd64.ThunkFunc
+	}
+	return amd64.ThunkGraph
+}

@@ -1,0 +1,105 @@
+package patch
+
+import (
+	"bufio"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/fentry-dev/fentry/symbol"
+)
+
+// WriteText prints the plan for people: what is added, then one line an edit.
+func (p *Plan) WriteText(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "# image    %016x  build-id %s\n", p.ImageID, orNone(hex.EncodeToString(p.BuildID)))
+	fmt.Fprintf(b, "# tracer   %s\n", p.Options.Tracer)
+	fmt.Fprintf(b, "# entry    %#x -> %#x\n", p.OrigEntry, p.Entry)
+	fmt.Fprintf(b, "# add      r-x %#x-%#x (%d bytes)\n", p.RXAddr, p.RXAddr+uint64(len(p.RX)), len(p.RX))
+	fmt.Fprintf(b, "# add      rw- %#x-%#x (%d bytes)\n", p.RW, p.RW+p.RWSize, p.RWSize)
+	var left int
+	for i := range p.Functions {
+		if p.Functions[i].Action == Leave {
+			left++
+		}
+	}
+	fmt.Fprintf(b, "# trace    %d functions, %d other edits, %d functions left alone\n", p.Traced(), len(p.Edits)-p.Traced(), left)
+	for _, e := range p.Edits {
+		fmt.Fprintf(b, "%#x  %-20x -> %-20x  %-5s  %s\n", e.Addr, e.Old, e.New, e.Reason, orNone(symbol.Demangle(e.Func, symbol.Simple)))
+	}
+	return b.Flush()
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+type planJSON struct {
+	Image     string         `json:"image"`
+	BuildID   string         `json:"build_id,omitempty"`
+	Tracer    string         `json:"tracer"`
+	Entry     string         `json:"entry"`
+	NewEntry  string         `json:"new_entry"`
+	RX        areaJSON       `json:"read_execute"`
+	RW        areaJSON       `json:"read_write"`
+	Functions []functionJSON `json:"functions"`
+	Edits     []editJSON     `json:"edits"`
+}
+
+type areaJSON struct {
+	Addr string `json:"addr"`
+	Size uint64 `json:"size"`
+}
+
+type functionJSON struct {
+	Name   string `json:"name"`
+	Addr   string `json:"addr"`
+	Action string `json:"action"`
+	ID     uint32 `json:"id,omitempty"`
+	Site   string `json:"site,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	Thunk  string `json:"thunk,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+type editJSON struct {
+	Addr   string `json:"addr"`
+	Old    string `json:"old"`
+	New    string `json:"new"`
+	Func   string `json:"func,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func hexAddr(v uint64) string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%#x", v)
+}
+
+// MarshalJSON gives the plan as one JSON object; addresses and bytes are
+// hexadecimal strings.
+func (p *Plan) MarshalJSON() ([]byte, error) {
+	j := planJSON{
+		Image: fmt.Sprintf("%016x", p.ImageID), BuildID: hex.EncodeToString(p.BuildID), Tracer: p.Options.Tracer.String(),
+		Entry: hexAddr(p.OrigEntry), NewEntry: hexAddr(p.Entry),
+		RX: areaJSON{hexAddr(p.RXAddr), uint64(len(p.RX))}, RW: areaJSON{hexAddr(p.RW), p.RWSize},
+		Functions: make([]functionJSON, 0, len(p.Functions)), Edits: make([]editJSON, 0, len(p.Edits)),
+	}
+	for i := range p.Functions {
+		f := &p.Functions[i]
+		fj := functionJSON{Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID, Thunk: hexAddr(f.Thunk), Reason: string(f.Reason)}
+		if f.Len > 0 {
+			fj.Site, fj.Kind = hexAddr(f.Site.Addr), f.Kind.String()
+		}
+		j.Functions = append(j.Functions, fj)
+	}
+	for _, e := range p.Edits {
+		j.Edits = append(j.Edits, editJSON{hexAddr(e.Addr), hex.EncodeToString(e.Old), hex.EncodeToString(e.New), e.Func, e.Reason})
+	}
+	return json.Marshal(j)
+}

@@ -1,0 +1,111 @@
+package patch
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// Info is what fentry put into an image.
+type Info struct {
+	ImageID uint64
+	Tracer  Tracer
+	Sites   []SiteEntry // by site id, from 1; Sites[0] is the one with id 1
+	BuildID []byte      // build-id of the image as it was
+}
+
+// SiteEntry is one row of the table of traced sites.
+type SiteEntry struct{ Func, Addr uint64 }
+
+// Inspect reads what fentry put into an image. An image that fentry did not
+// patch gives [ErrNotPatched].
+func Inspect(f *elfio.File) (*Info, error) {
+	notes, err := f.Notes()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range notes {
+		if n.Name != "fentry" || n.Type != NoteType {
+			continue
+		}
+		if len(n.Desc) < 16 {
+			return nil, fmt.Errorf("note of fentry: %d bytes, want at least 16", len(n.Desc))
+		}
+		in := &Info{ImageID: le.Uint64(n.Desc), Tracer: Tracer(le.Uint32(n.Desc[8:])), BuildID: n.Desc[16:]}
+		return in, in.readSites(f, le.Uint32(n.Desc[12:]))
+	}
+	return nil, ErrNotPatched
+}
+
+func (in *Info) readSites(f *elfio.File, want uint32) error {
+	i := f.SectionIndex(".fentry.sites")
+	if i < 0 {
+		return fmt.Errorf("patched by fentry, but section .fentry.sites is missing")
+	}
+	b, err := f.SectionData(i)
+	if err != nil {
+		return err
+	}
+	if len(b) < 16 || string(b[:8]) != SiteTableMagic {
+		return fmt.Errorf("section .fentry.sites: not a table of sites")
+	}
+	n := le.Uint64(b[8:])
+	if n != uint64(want) || uint64(len(b)-16)/16 < n {
+		return fmt.Errorf("section .fentry.sites: %d bytes for %d sites, the note says %d", len(b), n, want)
+	}
+	in.Sites = make([]SiteEntry, n)
+	for k := range in.Sites {
+		e := b[16+16*k:]
+		in.Sites[k] = SiteEntry{le.Uint64(e), le.Uint64(e[8:])}
+	}
+	return nil
+}
+
+// Verify checks a patched image against itself: every site must lead to its own
+// thunk, and undoing must give a file whose checksum is the recorded one. It
+// returns what was found.
+func Verify(image []byte) (*Info, error) {
+	f, err := elfio.Parse(image)
+	if err != nil {
+		return nil, err
+	}
+	in, err := Inspect(f)
+	if err != nil {
+		return nil, err
+	}
+	i := f.SectionIndex(".fentry.thunks")
+	if i < 0 {
+		return nil, fmt.Errorf("section .fentry.thunks is missing")
+	}
+	s := f.Sections[i]
+	if s.Size != uint64(len(in.Sites))*amd64.ThunkSize {
+		return nil, fmt.Errorf("section .fentry.thunks: %d bytes for %d sites", s.Size, len(in.Sites))
+	}
+	for k, e := range in.Sites {
+		want := s.Addr + uint64(k)*amd64.ThunkSize
+		b, err := siteCode(f, e.Addr)
+		if err != nil {
+			return nil, fmt.Errorf("site %d at %#x: %w", k+1, e.Addr, err)
+		}
+		ins, err := amd64.Decode(b)
+		if err != nil || ins.PCRel != amd64.PCRelBranch || ins.Target(e.Addr) != want {
+			return nil, fmt.Errorf("site %d at %#x: %s does not lead to its thunk at %#x", k+1, e.Addr, hex.EncodeToString(b), want)
+		}
+	}
+	if _, err := elfio.Uninject(image); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// siteCode reads the first instruction of a patched site: e9 rel32, e8 rel32 or
+// 67 e8 rel32.
+func siteCode(f *elfio.File, addr uint64) ([]byte, error) {
+	b, err := f.Bytes(addr, 5)
+	if err == nil && b[0] == 0x67 {
+		return f.Bytes(addr, 6)
+	}
+	return b, err
+}
