@@ -19,7 +19,7 @@ const (
 // codec is the class and byte order of a file. Every raw structure is read and written through it,
 // so that nothing above this file depends on either.
 type codec struct {
-	order binary.ByteOrder
+	order byteOrder
 	is64  bool
 }
 
@@ -253,4 +253,10 @@ func alignUp(x, a uint64) (v uint64, ok bool) {
 	}
 	v = (x + a - 1) &^ (a - 1)
 	return v, v >= x
+}
+
+// byteOrder is what binary.LittleEndian and binary.BigEndian are.
+type byteOrder interface {
+	binary.ByteOrder
+	binary.AppendByteOrder
 }

@@ -1,0 +1,403 @@
+package elfio
+
+import (
+	"cmp"
+	"debug/elf"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+)
+
+// Injection is what Inject adds to an image and changes in it.
+type Injection struct {
+	Layout Layout // from Layout, for the same image
+	// RX is the contents of the new read-execute segment from Layout.RX on.
+	RX []byte
+	// RWSize is how much of the memory at Layout.RW is used; 0: all of Layout.RWSize.
+	RWSize uint64
+	// Entry is the new e_entry; 0 leaves it.
+	Entry uint64
+	// EhFrameHdr is address and size, inside RX, of the table PT_GNU_EH_FRAME and section .eh_frame_hdr
+	// shall be; zeroes leave them. MergeEhFrameHdr makes one.
+	EhFrameHdr [2]uint64
+	// Sections get section headers. What of RX and RW they leave uncovered gets sections .fentry.rx and
+	// .fentry.bss, because strip and objcopy drop what no section covers. An image without section
+	// headers gets none.
+	Sections []AddedSection
+	// Moved are existing sections whose contents have been copied, usually grown, to RX.
+	Moved []MovedSection
+	// Symbols are added to .symtab, if the image has one.
+	Symbols []AddedSymbol
+	// Edits are file bytes to overwrite, in any order but not overlapping.
+	Edits []RawEdit
+}
+
+// AddedSection is a section to add. Alloc sections lie in RX or RW, NOBITS ones in RW.
+type AddedSection struct {
+	Name    string
+	Type    elf.SectionType
+	Flags   elf.SectionFlag
+	Addr    uint64 // 0 for non-alloc sections
+	Size    uint64 // of alloc sections
+	Align   uint64
+	Entsize uint64
+	Link    string // name of the section sh_link shall refer to; "" for none
+	Data    []byte // contents of non-alloc sections
+}
+
+// MovedSection is an existing section that now lies in RX.
+type MovedSection struct {
+	Section int // index in File.Sections
+	Addr    uint64
+	Size    uint64
+}
+
+// AddedSymbol is a symbol to add to .symtab.
+type AddedSymbol struct {
+	Name  string
+	Value uint64
+	Size  uint64
+	Info  byte // elf.ST_INFO(bind, type)
+	Other byte // visibility
+	// Section is the name of the section the symbol is defined in. "": the added section that holds
+	// Value, or SHN_ABS if none does.
+	Section string
+}
+
+// RawEdit overwrites bytes of the file.
+type RawEdit struct {
+	Off uint64
+	New []byte
+}
+
+// Output is an injected image: the original, edits to it and what follows it. It refers to the original's bytes.
+type Output struct {
+	Edits []RawEdit // sorted, disjoint, inside the original
+	Tail  []byte    // appended to the original
+	orig  []byte
+}
+
+// Size is the number of bytes of the injected image.
+func (o *Output) Size() int64 { return int64(len(o.orig)) + int64(len(o.Tail)) }
+
+// Bytes returns the injected image in a new slice.
+func (o *Output) Bytes() []byte {
+	b := append(make([]byte, 0, o.Size()), o.orig...)
+	for _, e := range o.Edits {
+		copy(b[e.Off:], e.New)
+	}
+	return append(b, o.Tail...)
+}
+
+// WriteTo writes the injected image to w.
+func (o *Output) WriteTo(w io.Writer) (n int64, err error) {
+	write := func(b []byte) {
+		if err == nil && len(b) > 0 {
+			var k int
+			k, err = w.Write(b)
+			n += int64(k)
+		}
+	}
+	at := uint64(0)
+	for i := 0; i < len(o.Edits); {
+		// Edits are small and many: those of a stretch go out with the bytes between them as one write.
+		start := o.Edits[i].Off &^ (outputBlock - 1)
+		start = max(start, at)
+		end := start
+		j := i
+		for ; j < len(o.Edits) && (j == i || o.Edits[j].Off < start+outputBlock); j++ {
+			end = o.Edits[j].Off + uint64(len(o.Edits[j].New))
+		}
+		write(o.orig[at:start])
+		b := slices.Clone(o.orig[start:end])
+		for ; i < j; i++ {
+			copy(b[o.Edits[i].Off-start:], o.Edits[i].New)
+		}
+		write(b)
+		at = end
+	}
+	write(o.orig[at:])
+	write(o.Tail)
+	return n, err
+}
+
+const outputBlock = 1 << 16
+
+// ApplyTo turns w, which must hold a copy of the original, into the injected image. It writes only what differs,
+// so together with a copy made inside the kernel (copy_file_range, a reflink) it is the fastest way to a new file.
+func (o *Output) ApplyTo(w io.WriterAt) error {
+	for _, e := range o.Edits {
+		if _, err := w.WriteAt(e.New, int64(e.Off)); err != nil {
+			return err
+		}
+	}
+	_, err := w.WriteAt(o.Tail, int64(len(o.orig)))
+	return err
+}
+
+// Inject returns the injected image in a new slice. Nothing of the original moves: what is added follows it.
+// Uninject undoes it.
+func (f *File) Inject(in Injection) ([]byte, error) {
+	o, err := f.PlanInject(in)
+	if err != nil {
+		return nil, err
+	}
+	return o.Bytes(), nil
+}
+
+// PlanInject is Inject for large images: it returns what changes.
+func (f *File) PlanInject(in Injection) (*Output, error) {
+	p, err := f.plan(in.Layout.RWSize, in.Layout.RWAlign)
+	if err != nil {
+		return nil, err
+	}
+	if p.Layout != in.Layout {
+		return nil, fmt.Errorf("the layout belongs to another image: %+v, want %+v", in.Layout, p.Layout)
+	}
+	if in.RWSize == 0 {
+		in.RWSize = p.RWSize
+	}
+	if in.RWSize > p.RWSize {
+		return nil, fmt.Errorf("%#x bytes of zeroed memory, the layout has %#x", in.RWSize, p.RWSize)
+	}
+	if len(in.RX) == 0 {
+		return nil, fmt.Errorf("the read-execute segment is empty")
+	}
+	j := &injector{f: f, in: in, plan: p, tail: make([]byte, 0, len(in.RX)+1<<16)}
+	if err := j.run(); err != nil {
+		return nil, err
+	}
+	return &Output{Edits: j.edits, Tail: j.tail, orig: f.raw}, nil
+}
+
+// injector carries out one injection.
+type injector struct {
+	f     *File
+	in    Injection
+	plan  *injectionPlan
+	progs []Prog // new program headers
+	tail  []byte // what follows the original
+	edits []RawEdit
+
+	sections        []Section // new section headers, the undo record's last
+	shoff           uint64    // new section header table
+	shnum, shstrndx uint32
+}
+
+// at returns the file offset of the end of the tail.
+func (j *injector) at() uint64 { return uint64(len(j.f.raw)) + uint64(len(j.tail)) }
+
+// padTo fills the tail with zeroes up to file offset off.
+func (j *injector) padTo(off uint64) {
+	if n := off - j.at(); n > 0 {
+		j.tail = append(j.tail, make([]byte, n)...)
+	}
+}
+
+func (j *injector) alignTail(a uint64) uint64 {
+	off, _ := alignUp(j.at(), a)
+	j.padTo(off)
+	return off
+}
+
+// inRX reports whether the range is inside RX.
+func (j *injector) inRX(addr, n uint64) bool {
+	_, ok := slice(j.in.RX, addr-j.plan.RX, n)
+	return ok && addr >= j.plan.RX
+}
+
+func (j *injector) inRW(addr, n uint64) bool {
+	return addr >= j.plan.RW && addr-j.plan.RW <= j.in.RWSize && n <= j.in.RWSize-(addr-j.plan.RW)
+}
+
+// rxOff returns the file offset of an address of the new segment.
+func (j *injector) rxOff(addr uint64) uint64 { return addr - j.plan.Segment + j.plan.SegmentOff }
+
+func (j *injector) run() error {
+	if err := j.programHeaders(); err != nil {
+		return err
+	}
+	if err := j.checkEdits(); err != nil {
+		return err
+	}
+	j.segment()
+	withSections := len(j.f.Sections) > 0
+	if withSections {
+		if err := j.planSections(); err != nil {
+			return err
+		}
+	}
+	// The undo record needs to know which ranges change, not what they change to.
+	hdr := RawEdit{0, make([]byte, j.f.c.ehdrSize())}
+	t := j.tableSpan()
+	table := RawEdit{t.off, make([]byte, t.n)}
+	j.edits = append(j.edits, hdr, table)
+	slices.SortFunc(j.edits, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
+	if err := disjoint(j.edits); err != nil {
+		return err
+	}
+	spans := make([]span, len(j.edits))
+	for i, e := range j.edits {
+		spans[i] = span{e.Off, uint64(len(e.New))}
+	}
+	undo := encodeUndo(j.f.raw, spans)
+	off := j.alignTail(8)
+	j.tail = append(j.tail, undo...)
+	if withSections {
+		j.writeSectionHeaders(off, uint64(len(undo)))
+	}
+	j.fillHeaders(hdr.New, table.New)
+	return nil
+}
+
+// programHeaders builds the new program header table.
+func (j *injector) programHeaders() error {
+	f, p := j.f, j.plan
+	progs := slices.Clone(p.progs)
+	if p.grow >= 0 && j.in.RWSize > 0 {
+		i := slices.Index(progs, f.Progs[p.grow])
+		progs[i].Memsz = p.RW + j.in.RWSize - progs[i].Vaddr
+	}
+	for i, q := range progs {
+		if p.moved.moves(q.Off, q.Filesz) && q.Type != elf.PT_LOAD && q.Type != elf.PT_PHDR {
+			d := q.Off - p.moved.start
+			at := p.movedAddr() + d
+			progs[i].Off = j.rxOff(at)
+			progs[i].Paddr += at - q.Vaddr
+			progs[i].Vaddr = at
+		}
+	}
+	var loads []Prog
+	if p.RWSegment != 0 {
+		loads = append(loads, Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: p.RWSegmentOff, Vaddr: p.RWSegment, Paddr: p.RWSegment,
+			Filesz: rwStub, Memsz: p.RW + j.in.RWSize - p.RWSegment, Align: p.Align})
+	}
+	size := p.RX - p.Segment + uint64(len(j.in.RX))
+	if p.Segment+size < p.Segment || !f.c.fits(p.Segment+size) {
+		return fmt.Errorf("a segment of %#x bytes at %#x exceeds the address space", size, p.Segment)
+	}
+	loads = append(loads, Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Off: p.SegmentOff, Vaddr: p.Segment, Paddr: p.Segment,
+		Filesz: size, Memsz: size, Align: p.Align})
+	last := 0 // index behind the highest PT_LOAD
+	for i, q := range progs {
+		if q.Type == elf.PT_LOAD && (last == 0 || q.Vaddr >= progs[last-1].Vaddr) {
+			last = i + 1
+		}
+	}
+	progs = slices.Insert(progs, last, loads...)
+	if eh := j.in.EhFrameHdr; eh[1] != 0 {
+		if !j.inRX(eh[0], eh[1]) {
+			return fmt.Errorf("the .eh_frame_hdr at %#x+%#x is outside the new segment at %#x+%#x", eh[0], eh[1], p.RX, len(j.in.RX))
+		}
+		h := Prog{Type: elf.PT_GNU_EH_FRAME, Flags: elf.PF_R, Off: j.rxOff(eh[0]), Vaddr: eh[0], Paddr: eh[0], Filesz: eh[1], Memsz: eh[1], Align: 4}
+		if i := slices.IndexFunc(progs, func(q Prog) bool { return q.Type == elf.PT_GNU_EH_FRAME }); i >= 0 {
+			progs[i] = h
+		} else if p.EhFrame {
+			progs = append(progs, h)
+		} else {
+			return formatErr("program header table", f.Header.Phoff, "no slot for PT_GNU_EH_FRAME")
+		}
+	}
+	for i := range progs {
+		if progs[i].Type == elf.PT_PHDR {
+			progs[i].Filesz = uint64(len(progs)) * f.c.phdrSize()
+			progs[i].Memsz = progs[i].Filesz
+		}
+	}
+	j.progs = progs
+	return nil
+}
+
+// movedAddr is the new address of the moved block. Alignment up to rxAlign is kept.
+func (p *injectionPlan) movedAddr() uint64 { return p.Segment + p.moved.start%rxAlign }
+
+// tableSpan is what the ELF header and the program header table overwrite.
+func (j *injector) tableSpan() span {
+	n := max(len(j.progs), len(j.f.Progs))
+	return span{j.f.Header.Phoff, uint64(n) * j.f.c.phdrSize()}
+}
+
+// checkEdits validates the caller's edits and takes them over. One inside the moved block changes the copy.
+func (j *injector) checkEdits() error {
+	own := []span{{0, j.f.c.ehdrSize()}, j.tableSpan()}
+	for _, e := range j.in.Edits {
+		n := uint64(len(e.New))
+		if _, ok := slice(j.f.raw, e.Off, n); !ok {
+			return fmt.Errorf("edit at offset %#x: %d bytes end outside the file of %#x bytes", e.Off, n, len(j.f.raw))
+		}
+		if n == 0 || j.plan.moved.moves(e.Off, n) {
+			continue
+		}
+		for _, o := range own {
+			if e.Off < o.off+o.n && o.off < e.Off+n {
+				return fmt.Errorf("edit at offset %#x overlaps the headers at %#x+%#x", e.Off, o.off, o.n)
+			}
+		}
+		j.edits = append(j.edits, e)
+	}
+	return nil
+}
+
+func disjoint(sorted []RawEdit) error {
+	for i := 1; i < len(sorted); i++ {
+		if a, b := sorted[i-1], sorted[i]; a.Off+uint64(len(a.New)) > b.Off {
+			return fmt.Errorf("edits at offsets %#x (%d bytes) and %#x overlap", a.Off, len(a.New), b.Off)
+		}
+	}
+	return nil
+}
+
+// segment appends the file contents of the new segments.
+func (j *injector) segment() {
+	p := j.plan
+	j.padTo(p.SegmentOff) // a writable segment's file bytes are zeroes, like padding
+	if p.moved.size() > 0 {
+		j.padTo(j.rxOff(p.movedAddr()))
+		start := len(j.tail)
+		j.tail = append(j.tail, j.f.raw[p.moved.start:p.moved.end]...)
+		for _, e := range j.in.Edits {
+			if p.moved.moves(e.Off, uint64(len(e.New))) {
+				copy(j.tail[start+int(e.Off-p.moved.start):], e.New)
+			}
+		}
+		j.padTo(p.RXOff)
+	}
+	j.tail = append(j.tail, j.in.RX...)
+}
+
+// fillHeaders encodes the new ELF header and program header table.
+func (j *injector) fillHeaders(hdr, table []byte) {
+	f := j.f
+	h := f.hdr
+	h.phnum = uint16(len(j.progs))
+	if j.in.Entry != 0 {
+		h.entry = j.in.Entry
+	}
+	if len(f.Sections) > 0 {
+		h.shoff = j.shoff
+		h.shentsize = uint16(f.c.shdrSize())
+		h.shnum, h.shstrndx = uint16(j.shnum), uint16(j.shstrndx)
+		if j.shnum >= uint32(elf.SHN_LORESERVE) {
+			h.shnum = 0
+		}
+		if j.shstrndx >= uint32(elf.SHN_LORESERVE) {
+			h.shstrndx = uint16(elf.SHN_XINDEX)
+		}
+	}
+	f.c.writeHeader(hdr, h)
+	for i, q := range j.progs {
+		f.c.writeProg(table[uint64(i)*f.c.phdrSize():], q)
+	}
+}
+
+// sortSections orders added sections by address, the non-alloc ones behind.
+func sortSections(s []AddedSection) {
+	sort.SliceStable(s, func(a, b int) bool {
+		x, y := s[a].Flags&elf.SHF_ALLOC != 0, s[b].Flags&elf.SHF_ALLOC != 0
+		if x != y {
+			return x
+		}
+		return x && s[a].Addr < s[b].Addr
+	})
+}

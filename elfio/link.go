@@ -1,0 +1,424 @@
+package elfio
+
+import (
+	"cmp"
+	"debug/elf"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// LinkOptions says where a relocatable object goes and what it may refer to.
+type LinkOptions struct {
+	RX uint64 // address for its code and read-only data
+	RW uint64 // address for its zeroed memory
+	// Symbols are addresses for undefined symbols.
+	Symbols map[string]uint64
+	// Import reports whether the dynamic linker shall supply an undefined weak symbol at run time. The symbol
+	// then gets a slot in zeroed memory, listed in Linked.Imports; File.ExtendDynamic makes the
+	// dynamic linker fill it. Other undefined weak symbols are 0. nil imports nothing.
+	Import func(name string) bool
+}
+
+// Linked is a relocatable object placed at its addresses.
+type Linked struct {
+	RX       []byte
+	RWSize   uint64
+	RWAlign  uint64            // alignment LinkOptions.RW must have
+	Symbols  map[string]uint64 // every named symbol the object defines; a global one wins over local ones
+	Defined  []LinkedSymbol    // the same with sizes and types, sorted by address
+	Sections []PlacedSection   // in address order: those in RX, then those in RW
+	EhFrame  PlacedData        // the object's .eh_frame, relocated; part of RX
+	Imports  []Import
+}
+
+// PlacedSection is a section of the object at its address.
+type PlacedSection struct {
+	Name  string
+	Type  elf.SectionType
+	Flags elf.SectionFlag
+	Addr  uint64
+	Size  uint64
+	Align uint64
+}
+
+// PlacedData is a range of Linked.RX.
+type PlacedData struct {
+	Addr uint64
+	Data []byte
+}
+
+// LinkedSymbol is a symbol the object defines.
+type LinkedSymbol struct {
+	Name  string
+	Value uint64
+	Size  uint64
+	Info  byte
+}
+
+// Import is a symbol to be supplied at run time.
+type Import struct {
+	Name string
+	Slot uint64 // address of the word, inside RW, for the symbol's address
+}
+
+// LinkObject places the SHF_ALLOC sections of a relocatable object: code, then read-only data, then unwind
+// data one after another from o.RX, and writable sections, which must hold nothing but zeroes, from o.RW. It
+// resolves the symbols and applies the relocations.
+//
+// The result must work at any load address without dynamic relocations, so only PC-relative relocations are
+// accepted. Absolute ones, thread-local storage, constructors, initialised data and undefined symbols that are
+// not in o.Symbols are refused by name and offset. The machine is x86-64 or AArch64.
+func LinkObject(obj *File, o LinkOptions) (*Linked, error) {
+	if obj.Header.Type != elf.ET_REL {
+		return nil, formatErr("ELF header", 16, "%v: not a relocatable object", obj.Header.Type)
+	}
+	l := &linker{obj: obj, o: o, out: &Linked{Symbols: map[string]uint64{}, RWAlign: 16}, addr: map[int]uint64{}}
+	switch {
+	case obj.Header.Machine == elf.EM_X86_64 && obj.Is64():
+		l.apply = l.applyX86
+	case obj.Header.Machine == elf.EM_AARCH64 && obj.Is64():
+		l.apply = l.applyARM64
+	default:
+		return nil, formatErr("ELF header", 18, "%v objects cannot be linked", obj.Header.Machine)
+	}
+	syms, err := obj.Symbols()
+	if err != nil {
+		return nil, err
+	}
+	l.syms = syms
+	for _, step := range []func() error{l.place, l.resolve, l.relocate} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return l.finish(), nil
+}
+
+// maxLinked bounds the size of a linked object; a hostile header must not make us allocate more.
+const maxLinked = 1 << 30
+
+type linker struct {
+	obj   *File
+	o     LinkOptions
+	out   *Linked
+	addr  map[int]uint64 // address of each placed section
+	syms  []Symbol
+	value []target // by symbol index - 1
+	slots map[string]uint64
+	stubs map[string]uint64
+	zero  uint64 // address of a word of zeroes in RX, for undefined weak symbols; 0: none yet
+	apply func(*relocation) error
+}
+
+// target is what a symbol stands for.
+type target struct {
+	addr     uint64
+	undef    bool // weak and undefined: addr is 0
+	imported bool
+	name     string
+	absent   error // undefined: refused when used
+}
+
+// relocation is one relocation being applied.
+type relocation struct {
+	Reloc
+	section int    // section relocated
+	buf     []byte // its contents, at address base
+	base    uint64
+	target  target
+}
+
+func (r *relocation) place() uint64 { return r.base + r.Off }
+
+func (l *linker) errAt(r *relocation, format string, args ...any) error {
+	return formatErr(l.obj.sectionLabel(r.section), l.obj.Sections[r.section].Off+r.Off, "relocation %s against %q: %s", l.typeName(r.Type), r.target.name, fmt.Sprintf(format, args...))
+}
+
+func (l *linker) typeName(t uint32) string {
+	if l.obj.Header.Machine == elf.EM_AARCH64 {
+		return elf.R_AARCH64(t).String()
+	}
+	return elf.R_X86_64(t).String()
+}
+
+// place lays out the sections.
+func (l *linker) place() error {
+	var code, data, frames, writable []int
+	for i, s := range l.obj.Sections {
+		if s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		refuse := ""
+		switch {
+		case s.Flags&elf.SHF_TLS != 0:
+			refuse = "thread-local storage"
+		case s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_FINI_ARRAY || s.Type == elf.SHT_PREINIT_ARRAY ||
+			strings.HasPrefix(s.Name, ".ctors") || strings.HasPrefix(s.Name, ".dtors"):
+			refuse = "constructors or destructors"
+		case s.Flags&elf.SHF_COMPRESSED != 0:
+			refuse = "compressed contents"
+		case s.Addralign&(s.Addralign-1) != 0 || s.Addralign > 1<<16:
+			refuse = fmt.Sprintf("alignment %#x", s.Addralign)
+		case s.Size > maxLinked:
+			refuse = fmt.Sprintf("%#x bytes", s.Size)
+		}
+		if refuse != "" && s.Size > 0 {
+			return formatErr(l.obj.sectionLabel(i), s.Off, "%s cannot be injected", refuse)
+		}
+		switch {
+		case s.Size == 0 && s.Addralign <= 1<<16 && s.Addralign&(s.Addralign-1) == 0 || s.Size > 0:
+		default:
+			continue
+		}
+		switch {
+		case s.Type == elf.SHT_NOTE: // they speak for the whole image
+		case s.Flags&elf.SHF_WRITE != 0:
+			writable = append(writable, i)
+		case s.Name == ".eh_frame":
+			frames = append(frames, i)
+		case s.Flags&elf.SHF_EXECINSTR != 0:
+			code = append(code, i)
+		default:
+			data = append(data, i)
+		}
+	}
+	for _, i := range slices.Concat(code, data, frames) {
+		s := l.obj.Sections[i]
+		contents, err := l.obj.SectionData(i)
+		if err != nil {
+			return err
+		}
+		if s.Type == elf.SHT_NOBITS {
+			contents = make([]byte, s.Size)
+		}
+		align := max(s.Addralign, 1)
+		if i := len(l.out.RX); s.Flags&elf.SHF_EXECINSTR == 0 && i > 0 {
+			align = max(align, 4)
+		}
+		l.padRX(align)
+		l.addr[i] = l.o.RX + uint64(len(l.out.RX))
+		l.placed(s, l.addr[i], align)
+		l.out.RX = append(l.out.RX, contents...)
+		if len(l.out.RX) > maxLinked {
+			return formatErr(l.obj.sectionLabel(i), s.Off, "object exceeds %#x bytes", maxLinked)
+		}
+	}
+	for _, i := range writable {
+		s := l.obj.Sections[i]
+		contents, err := l.obj.SectionData(i)
+		if err != nil {
+			return err
+		}
+		for k, c := range contents {
+			if c != 0 {
+				return formatErr(l.obj.sectionLabel(i), s.Off+uint64(k), "initialised data cannot be injected: writable memory is zeroed")
+			}
+		}
+		addr, err := l.allocRW(s.Size, s.Addralign)
+		if err != nil {
+			return formatErr(l.obj.sectionLabel(i), s.Off, "%v", err)
+		}
+		l.addr[i] = addr
+		s.Type = elf.SHT_NOBITS
+		l.placed(s, addr, max(s.Addralign, 1))
+	}
+	return nil
+}
+
+func (l *linker) placed(s Section, addr, align uint64) {
+	if s.Size > 0 {
+		l.out.Sections = append(l.out.Sections, PlacedSection{s.Name, s.Type, s.Flags, addr, s.Size, align})
+	}
+}
+
+// padRX aligns the end of RX. Code is padded with zeroes: nothing runs off the end of a function.
+func (l *linker) padRX(align uint64) {
+	for (l.o.RX+uint64(len(l.out.RX)))&(align-1) != 0 {
+		l.out.RX = append(l.out.RX, 0)
+	}
+}
+
+// allocRW reserves n bytes of zeroed memory.
+func (l *linker) allocRW(n, align uint64) (uint64, error) {
+	align = max(align, 1)
+	if align&(align-1) != 0 || align > 1<<16 || n > maxLinked {
+		return 0, fmt.Errorf("%#x bytes aligned to %#x", n, align)
+	}
+	if l.o.RW&(align-1) != 0 {
+		return 0, fmt.Errorf("needs memory aligned to %#x, which %#x is not", align, l.o.RW)
+	}
+	l.out.RWAlign = max(l.out.RWAlign, align)
+	at, _ := alignUp(l.out.RWSize, align)
+	if at+n > maxLinked {
+		return 0, fmt.Errorf("zeroed memory exceeds %#x bytes", maxLinked)
+	}
+	l.out.RWSize = at + n
+	return l.o.RW + at, nil
+}
+
+// resolve gives every symbol its target.
+func (l *linker) resolve() error {
+	l.value = make([]target, len(l.syms))
+	for i, s := range l.syms {
+		t := target{name: s.Name}
+		switch {
+		case !s.Defined():
+			if s.Name == "" {
+				break
+			}
+			if addr, ok := l.o.Symbols[s.Name]; ok {
+				t.addr = addr
+			} else if s.Bind() != elf.STB_WEAK {
+				t.absent = fmt.Errorf("undefined symbol")
+			} else if l.o.Import != nil && l.o.Import(s.Name) {
+				t.imported = true
+			} else {
+				t.undef = true
+			}
+		case s.reserved():
+			switch elf.SectionIndex(s.Shndx) {
+			case elf.SHN_ABS:
+				t.addr = s.Value
+			case elf.SHN_COMMON: // st_value is the alignment
+				addr, err := l.allocRW(s.Size, s.Value)
+				if err != nil {
+					return fmt.Errorf("common symbol %s: %w", s.Name, err)
+				}
+				t.addr = addr
+				l.placed(Section{Name: ".bss", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Size: s.Size}, addr, max(s.Value, 1))
+				l.define(s, addr)
+			default:
+				t.absent = fmt.Errorf("symbol in reserved section %#x", s.Shndx)
+			}
+		default:
+			addr, ok := l.addr[int(s.Section)]
+			if !ok {
+				t.absent = fmt.Errorf("defined in section %d, which is not part of the memory image", s.Section)
+				break
+			}
+			if s.Type() == elf.STT_SECTION && s.Name == "" {
+				t.name = l.obj.Sections[s.Section].Name
+			}
+			t.addr = addr + s.Value
+			l.define(s, t.addr)
+		}
+		l.value[i] = t
+	}
+	return nil
+}
+
+// define records a symbol of the object.
+func (l *linker) define(s Symbol, addr uint64) {
+	if s.Name == "" || s.Type() == elf.STT_SECTION || s.Type() == elf.STT_FILE || strings.HasPrefix(s.Name, ".L") {
+		return
+	}
+	if _, ok := l.out.Symbols[s.Name]; !ok || s.Bind() != elf.STB_LOCAL {
+		l.out.Symbols[s.Name] = addr
+	}
+	l.out.Defined = append(l.out.Defined, LinkedSymbol{s.Name, addr, s.Size, s.Info})
+}
+
+// relocate applies the relocations of all placed sections.
+func (l *linker) relocate() error {
+	for i, s := range l.obj.Sections {
+		if s.Type != elf.SHT_RELA && s.Type != elf.SHT_REL {
+			continue
+		}
+		base, ok := l.addr[int(s.Info)]
+		if !ok {
+			continue // debug information and the like
+		}
+		rels, err := l.obj.Relocs(i)
+		if err != nil {
+			return err
+		}
+		t := l.obj.Sections[s.Info]
+		if len(rels) > 0 && s.Type == elf.SHT_REL {
+			return formatErr(l.obj.sectionLabel(i), s.Off, "relocations without addends are not of this machine's ABI")
+		}
+		for k, rel := range rels {
+			r := &relocation{Reloc: rel, section: int(s.Info), base: base}
+			if rel.Sym > uint32(len(l.syms)) {
+				return formatErr(l.obj.sectionLabel(i), s.Off+uint64(k)*l.obj.c.relaSize(), "symbol %d of %d", rel.Sym, len(l.syms)+1)
+			}
+			if rel.Sym != 0 {
+				r.target = l.value[rel.Sym-1]
+			}
+			if rel.Type == 0 { // R_*_NONE
+				continue
+			}
+			if t.Flags&elf.SHF_WRITE != 0 {
+				return l.errAt(r, "writable memory is zeroed, a pointer in it would need a dynamic relocation")
+			}
+			if r.target.absent != nil {
+				return l.errAt(r, "%v", r.target.absent)
+			}
+			if rel.Off > t.Size {
+				return l.errAt(r, "place is outside the section of %#x bytes", t.Size)
+			}
+			start := base - l.o.RX
+			r.buf = l.out.RX[start : start+t.Size : start+t.Size]
+			if err := l.apply(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// field returns n bytes at d bytes from the relocation's place.
+func (l *linker) field(r *relocation, d int64, n uint64) ([]byte, error) {
+	b, ok := slice(r.buf, r.Off+uint64(d), n)
+	if !ok {
+		return nil, l.errAt(r, "place is outside the section of %#x bytes", len(r.buf))
+	}
+	return b, nil
+}
+
+// slot returns the address of the word the dynamic linker stores an imported symbol's address in.
+func (l *linker) slot(name string) (uint64, error) {
+	if a, ok := l.slots[name]; ok {
+		return a, nil
+	}
+	a, err := l.allocRW(8, 8)
+	if err != nil {
+		return 0, err
+	}
+	if l.slots == nil {
+		l.slots = map[string]uint64{}
+	}
+	l.slots[name] = a
+	l.out.Imports = append(l.out.Imports, Import{name, a})
+	l.placed(Section{Name: ".got", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Size: 8}, a, 8)
+	return a, nil
+}
+
+// zeroWord returns the address of a word of zeroes in RX: the table entry of an undefined weak symbol.
+func (l *linker) zeroWord() uint64 {
+	if l.zero == 0 {
+		l.padRX(8)
+		l.zero = l.o.RX + uint64(len(l.out.RX))
+		l.placed(Section{Name: ".got", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Size: 8}, l.zero, 8)
+		l.out.RX = append(l.out.RX, make([]byte, 8)...)
+	}
+	return l.zero
+}
+
+// finish collects the result.
+func (l *linker) finish() *Linked {
+	out := l.out
+	for i, s := range l.obj.Sections {
+		if a, ok := l.addr[i]; ok && s.Name == ".eh_frame" && s.Size > 0 && out.EhFrame.Data == nil {
+			out.EhFrame = PlacedData{a, out.RX[a-l.o.RX : a-l.o.RX+s.Size]}
+		}
+	}
+	slices.SortStableFunc(out.Defined, func(a, b LinkedSymbol) int { return cmp.Compare(a.Value, b.Value) })
+	slices.SortStableFunc(out.Sections, func(a, b PlacedSection) int {
+		if w := cmp.Compare(a.Flags&elf.SHF_WRITE, b.Flags&elf.SHF_WRITE); w != 0 {
+			return w
+		}
+		return cmp.Compare(a.Addr, b.Addr)
+	})
+	return out
+}

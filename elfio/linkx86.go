@@ -1,0 +1,129 @@
+package elfio
+
+import (
+	"debug/elf"
+)
+
+// x86-64 relocations (psABI for AMD64, "Relocation Types" and "Optimize GOTPCRELX Relocations").
+//
+// There is no GOT with contents: a load of a symbol's address from the GOT becomes a computation of it, which
+// works at any load address. Only symbols supplied at run time have a slot, and undefined weak ones a word of zeroes.
+
+func (l *linker) applyX86(r *relocation) error {
+	switch t := elf.R_X86_64(r.Type); t {
+	case elf.R_X86_64_PC32, elf.R_X86_64_PLT32:
+		to := r.target.addr
+		switch {
+		case r.target.imported:
+			if t == elf.R_X86_64_PC32 {
+				return l.errAt(r, "a symbol supplied at run time can only be reached through the GOT: compile with -fPIC")
+			}
+			stub, err := l.stubX86(r)
+			if err != nil {
+				return err
+			}
+			to = stub
+		case r.target.undef:
+			return l.errAt(r, "undefined weak symbol: a direct reference cannot give 0, compile with -fPIC")
+		}
+		return l.put32(r, to)
+	case elf.R_X86_64_PC64:
+		if r.target.imported || r.target.undef {
+			return l.errAt(r, "symbol has no address before run time")
+		}
+		b, err := l.field(r, 0, 8)
+		if err != nil {
+			return err
+		}
+		l.obj.c.order.PutUint64(b, r.target.addr+uint64(r.Addend)-r.place())
+		return nil
+	case elf.R_X86_64_GOTPCREL, elf.R_X86_64_GOTPCRELX, elf.R_X86_64_REX_GOTPCRELX:
+		return l.gotX86(r)
+	default:
+		return l.errAt(r, "not PC-relative, would need a dynamic relocation")
+	}
+}
+
+// put32 stores to + addend - place.
+func (l *linker) put32(r *relocation, to uint64) error {
+	b, err := l.field(r, 0, 4)
+	if err != nil {
+		return err
+	}
+	v := int64(to + uint64(r.Addend) - r.place())
+	if v != int64(int32(v)) {
+		return l.errAt(r, "target %#x is farther than 2 GiB from %#x", to, r.place())
+	}
+	l.obj.c.order.PutUint32(b, uint32(v))
+	return nil
+}
+
+// gotX86 resolves a reference to a GOT entry.
+func (l *linker) gotX86(r *relocation) error {
+	if r.target.imported {
+		slot, err := l.slot(r.target.name)
+		if err != nil {
+			return l.errAt(r, "%v", err)
+		}
+		return l.put32(r, slot)
+	}
+	if r.target.undef {
+		at := l.zeroWord()
+		// zeroWord may have moved RX.
+		start := r.base - l.o.RX
+		r.buf = l.out.RX[start : start+uint64(len(r.buf))]
+		return l.put32(r, at)
+	}
+	if r.Addend != -4 {
+		return l.errAt(r, "addend %d: the field is not the last of its instruction", r.Addend)
+	}
+	op, err := l.field(r, -2, 6)
+	if err != nil {
+		return err
+	}
+	switch {
+	case op[0] == 0x8b && op[1]&0xc7 == 0x05:
+		op[0] = 0x8d // mov sym@GOTPCREL(%rip), %reg  ->  lea sym(%rip), %reg
+		return l.put32(r, r.target.addr)
+	case op[0] == 0xff && op[1] == 0x15:
+		op[0], op[1] = 0x67, 0xe8 // call *sym@GOTPCREL(%rip)  ->  addr32 call sym
+		return l.put32(r, r.target.addr)
+	case op[0] == 0xff && op[1] == 0x25:
+		op[0], op[5] = 0xe9, 0x90 // jmp *sym@GOTPCREL(%rip)  ->  jmp sym; nop
+		r.Off--
+		return l.put32(r, r.target.addr)
+	}
+	return l.errAt(r, "instruction % x cannot do without the GOT", op[:2])
+}
+
+// stubX86 returns the address of a jump through the slot of an imported function.
+func (l *linker) stubX86(r *relocation) (uint64, error) {
+	name := r.target.name
+	if a, ok := l.stubs[name]; ok {
+		return a, nil
+	}
+	slot, err := l.slot(name)
+	if err != nil {
+		return 0, l.errAt(r, "%v", err)
+	}
+	l.padRX(16)
+	at := l.o.RX + uint64(len(l.out.RX))
+	d, err := disp32("the slot of "+name, slot, at+10)
+	if err != nil {
+		return 0, l.errAt(r, "%v", err)
+	}
+	code := []byte{
+		0xf3, 0x0f, 0x1e, 0xfa, // endbr64
+		0xff, 0x25, 0, 0, 0, 0, // jmp *slot(%rip)
+	}
+	l.obj.c.order.PutUint32(code[6:], d)
+	l.placed(Section{Name: ".plt", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Size: uint64(len(code))}, at, 16)
+	l.out.RX = append(l.out.RX, code...)
+	start := r.base - l.o.RX
+	r.buf = l.out.RX[start : start+uint64(len(r.buf))]
+	if l.stubs == nil {
+		l.stubs = map[string]uint64{}
+	}
+	l.stubs[name] = at
+	return at, nil
+}

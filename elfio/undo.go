@@ -1,0 +1,209 @@
+package elfio
+
+import (
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// The undo record, contents of section .fentry.undo, little-endian whatever the image is:
+//
+//	 0  magic "FENTRYU1"
+//	 8  u64 size of the original file
+//	16  checksum of the original file, 32 bytes (see checksum)
+//	48  u64 bytes of the body as stored
+//	56  u64 bytes of the body expanded
+//	64  body, DEFLATE (RFC 1951): uvarint number of ranges; per range uvarint gap since the end of the
+//	    last one, uvarint length; then the original bytes of all ranges
+//	..  u64 bytes of the record including this field, magic "FENTRYUZ"
+//
+// An image without section headers ends with the record, which its last 16 bytes find.
+const (
+	undoMagic   = "FENTRYU1"
+	undoEnd     = "FENTRYUZ"
+	undoHeader  = 64
+	undoTrailer = 16
+	undoSection = ".fentry.undo"
+)
+
+// span is a range of file bytes.
+type span struct{ off, n uint64 }
+
+// checksumBlock is the unit of checksum.
+const checksumBlock = 1 << 20
+
+// checksum is the SHA-256 of the SHA-256 sums of the file's blocks of 1 MiB, in order. Hashing blocks lets
+// the processors of the machine share a large file.
+func checksum(b []byte) [sha256.Size]byte {
+	n := (len(b) + checksumBlock - 1) / checksumBlock
+	sums := make([]byte, n*sha256.Size)
+	parallel(n, func(i int) {
+		sum := sha256.Sum256(b[i*checksumBlock : min((i+1)*checksumBlock, len(b))])
+		copy(sums[i*sha256.Size:], sum[:])
+	})
+	return sha256.Sum256(sums)
+}
+
+// encodeUndo makes the record for an image whose spans, sorted and disjoint, are about to be overwritten.
+func encodeUndo(orig []byte, spans []span) []byte {
+	var body []byte
+	body = binary.AppendUvarint(body, uint64(len(spans)))
+	at := uint64(0)
+	for _, s := range spans {
+		body = binary.AppendUvarint(body, s.off-at)
+		body = binary.AppendUvarint(body, s.n)
+		at = s.off + s.n
+	}
+	for _, s := range spans {
+		body = append(body, orig[s.off:s.off+s.n]...)
+	}
+	var z bytes.Buffer
+	w, err := flate.NewWriter(&z, flate.DefaultCompression)
+	if err == nil {
+		_, err = w.Write(body)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(err) // a constant level and a memory buffer
+	}
+	out := make([]byte, undoHeader, undoHeader+z.Len()+undoTrailer)
+	copy(out, undoMagic)
+	le := binary.LittleEndian
+	le.PutUint64(out[8:], uint64(len(orig)))
+	sum := checksum(orig)
+	copy(out[16:], sum[:])
+	le.PutUint64(out[48:], uint64(z.Len()))
+	le.PutUint64(out[56:], uint64(len(body)))
+	out = append(out, z.Bytes()...)
+	out = le.AppendUint64(out, uint64(len(out)+undoTrailer))
+	return append(out, undoEnd...)
+}
+
+// trailer returns the undo record at the end of b.
+func trailer(b []byte) ([]byte, bool) {
+	if len(b) < undoHeader+undoTrailer || string(b[len(b)-8:]) != undoEnd {
+		return nil, false
+	}
+	n := binary.LittleEndian.Uint64(b[len(b)-16:])
+	if n < undoHeader+undoTrailer || n > uint64(len(b)) {
+		return nil, false
+	}
+	rec := b[uint64(len(b))-n:]
+	return rec, string(rec[:8]) == undoMagic
+}
+
+// undoRecord is a decoded record.
+type undoRecord struct {
+	size  uint64
+	sum   [sha256.Size]byte
+	spans []span
+	old   []byte // the original bytes of all spans
+}
+
+// decodeUndo reads a record. limit is the size of the file it is in.
+func decodeUndo(rec []byte, off, limit uint64) (*undoRecord, error) {
+	bad := func(format string, args ...any) (*undoRecord, error) {
+		return nil, formatErr("undo record", off, format, args...)
+	}
+	if len(rec) < undoHeader || string(rec[:8]) != undoMagic {
+		return bad("no record of this version")
+	}
+	le := binary.LittleEndian
+	u := &undoRecord{size: le.Uint64(rec[8:])}
+	copy(u.sum[:], rec[16:48])
+	stored, expanded := le.Uint64(rec[48:]), le.Uint64(rec[56:])
+	if u.size > limit {
+		return bad("original of %#x bytes in a file of %#x", u.size, limit)
+	}
+	z, ok := slice(rec, undoHeader, stored)
+	// The ranges are disjoint parts of the original, so this is all that a genuine record can expand to.
+	if !ok || expanded > 1<<20+21*u.size {
+		return bad("%#x bytes stored, %#x expanded do not fit", stored, expanded)
+	}
+	// DEFLATE expands at most 1032 times; do not allocate on the word of a header.
+	if expanded > 1040*stored+1040 {
+		return bad("%#x bytes cannot expand to %#x", stored, expanded)
+	}
+	body, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(z)), int64(expanded)+1))
+	if err != nil || uint64(len(body)) != expanded {
+		return bad("body damaged: %d of %d bytes, %v", len(body), expanded, err)
+	}
+	uv := func() uint64 {
+		v, n := binary.Uvarint(body)
+		if n <= 0 {
+			ok = false
+			return 0
+		}
+		body = body[n:]
+		return v
+	}
+	count := uv()
+	if !ok || count > uint64(len(body)) {
+		return bad("%d ranges in %#x bytes", count, expanded)
+	}
+	u.spans = make([]span, 0, min(count, 1<<16))
+	at, total := uint64(0), uint64(0)
+	for range count {
+		gap, n := uv(), uv()
+		if !ok || gap > u.size-at || n > u.size-at-gap {
+			return bad("range %d is outside the original", len(u.spans))
+		}
+		u.spans = append(u.spans, span{at + gap, n})
+		at += gap + n
+		total += n
+	}
+	if total != uint64(len(body)) {
+		return bad("%#x bytes for ranges of %#x", len(body), total)
+	}
+	u.old = body
+	return u, nil
+}
+
+// findUndo returns the undo record of an image.
+func (f *File) findUndo() (*undoRecord, error) {
+	if i := f.SectionIndex(undoSection); i >= 0 {
+		rec, err := f.SectionData(i)
+		if err != nil {
+			return nil, err
+		}
+		return decodeUndo(rec, f.Sections[i].Off, uint64(len(f.raw)))
+	}
+	if rec, ok := trailer(f.raw); ok {
+		return decodeUndo(rec, uint64(len(f.raw)-len(rec)), uint64(len(f.raw)))
+	}
+	if f.injected() {
+		return nil, fmt.Errorf("%w: section %s is gone", ErrUndoLost, undoSection)
+	}
+	return nil, ErrNotInjected
+}
+
+// Uninject returns the image as it was before Inject, byte for byte, in a new slice. The checksum of the
+// original is verified.
+//
+// It returns ErrNotInjected for an image without an injection, and an error wrapping ErrUndoLost where
+// another tool dropped the undo record or rewrote the file after it was injected.
+func Uninject(b []byte) ([]byte, error) {
+	f, err := Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	u, err := f.findUndo()
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, u.size), b[:u.size]...)
+	old := u.old
+	for _, s := range u.spans {
+		copy(out[s.off:s.off+s.n], old)
+		old = old[s.n:]
+	}
+	if checksum(out) != u.sum {
+		return nil, fmt.Errorf("%w: the file was rewritten after it was injected (the original's checksum does not match)", ErrUndoLost)
+	}
+	return out, nil
+}
