@@ -1,0 +1,97 @@
+//go:build linux
+
+package session
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// patchedCopy is a patched copy of a program, ready for execve.
+//
+// It has no name that could be left behind: it is an unnamed file in the
+// program's own directory, so that $ORIGIN in library paths stays right, or,
+// where that cannot be written, memory. execve gets a link of the program's name
+// to it, because that becomes the name of the process; the link is removed as
+// soon as execve is done.
+type patchedCopy struct {
+	f    *os.File
+	exec string // path for execve
+	dir  string // of the link
+}
+
+// newCopy has write fill in the copy.
+func newCopy(path string, write func(*os.File) error) (c *patchedCopy, err error) {
+	c = new(patchedCopy)
+	defer func() {
+		if err != nil {
+			c.close()
+			c = nil
+		}
+	}()
+	if c.f, err = unnamedFile(path); err != nil {
+		return c, err
+	}
+	if err := write(c.f); err != nil {
+		return c, fmt.Errorf("%s: patched copy: %w", path, err)
+	}
+	if err := c.f.Chmod(0o700); err != nil {
+		return c, pathError(err)
+	}
+	// A file that is open for writing cannot be executed.
+	r, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", c.f.Fd()))
+	if err != nil {
+		return c, pathError(err)
+	}
+	c.f.Close()
+	c.f = r
+	target := fmt.Sprintf("/proc/self/fd/%d", c.f.Fd())
+	c.exec = target
+	if dir, err := os.MkdirTemp("", "fentry-"); err == nil {
+		c.dir = dir
+		link := filepath.Join(dir, filepath.Base(path))
+		if os.Symlink(target, link) == nil {
+			c.exec = link
+		}
+	}
+	return c, nil
+}
+
+// unnamedFile makes a file without a name beside path, or in memory.
+func unnamedFile(path string) (*os.File, error) {
+	dir := filepath.Dir(path)
+	// Not every file system that can have such a file allows to execute it.
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOEXEC == 0 {
+		if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
+			return f, nil
+		}
+	}
+	name := filepath.Base(path)
+	// Kernels from 6.3 on want to be told that a memory file is for executing,
+	// older ones do not know the flag.
+	for _, flags := range []int{unix.MFD_CLOEXEC | unix.MFD_EXEC, unix.MFD_CLOEXEC} {
+		fd, err := unix.MemfdCreate(name, flags)
+		if err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if err != unix.EINVAL {
+			return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, err)
+		}
+	}
+	return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, unix.EINVAL)
+}
+
+// close removes the link. The copy itself lives as long as a process runs it.
+func (c *patchedCopy) close() {
+	if c.f != nil {
+		c.f.Close()
+	}
+	if c.dir != "" {
+		os.Remove(filepath.Join(c.dir, filepath.Base(c.exec)))
+		os.Remove(c.dir)
+	}
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// DefaultDir is the trace directory when Options.Dir is "".
+const DefaultDir = "fentry.data"
+
+// traceDir is a trace directory that is being written. It is reached through its
+// descriptor, so that another session in the same place, which renames it, is
+// not disturbed.
+type traceDir struct {
+	path   string // absolute
+	handle *os.File
+	events *os.File
+
+	moved   bool   // an older directory was renamed to path.old
+	dropped string // what the older path.old is called until commit
+}
+
+// createDir makes the directory and an empty events file, keeping an older
+// trace under another name.
+func createDir(path string) (*traceDir, error) {
+	if path == "" {
+		path = DefaultDir
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	d := &traceDir{path: abs}
+	if err := d.rotate(); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(abs, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		d.rollback()
+		return nil, pathError(err)
+	}
+	d.handle, err = os.Open(abs)
+	if err == nil {
+		d.events, err = os.OpenFile(filepath.Join(abs, trace.EventsFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	}
+	if err != nil {
+		d.rollback()
+		return nil, pathError(err)
+	}
+	return d, nil
+}
+
+// rotate moves a trace that is there out of the way.
+func (d *traceDir) rotate() error {
+	names, err := traceFiles(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return nil // an empty directory is used as it is
+	}
+	old := d.path + ".old"
+	if _, err := traceFiles(old); err == nil {
+		d.dropped = fmt.Sprintf("%s.%d", old, os.Getpid())
+		if err := os.Rename(old, d.dropped); err != nil {
+			d.dropped = ""
+			return pathError(err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(d.path, old); err != nil {
+		d.restore()
+		return pathError(err)
+	}
+	d.moved = true
+	return nil
+}
+
+// traceFiles lists a directory that holds a trace and nothing else; for any
+// other it returns an error, because such a directory is never renamed or
+// removed.
+func traceFiles(dir string) ([]string, error) {
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return nil, pathError(err)
+	}
+	if !fi.IsDir() {
+		return nil, fmt.Errorf("%s: exists and is not a trace directory", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, pathError(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if !ourFile(e.Name()) || !e.Type().IsRegular() {
+			return nil, fmt.Errorf("%s: exists and holds %s, which is not part of a trace", dir, e.Name())
+		}
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// ourFile tells the names of the files in a trace directory.
+func ourFile(name string) bool {
+	if name == trace.EventsFile || name == trace.InfoFile {
+		return true
+	}
+	id, ok := strings.CutSuffix(name, trace.SymExt)
+	return ok && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == ""
+}
+
+// removeTrace removes a trace directory, its known files only.
+func removeTrace(dir string) {
+	names, err := traceFiles(dir)
+	if err != nil {
+		return
+	}
+	for _, n := range names {
+		os.Remove(filepath.Join(dir, n))
+	}
+	os.Remove(dir)
+}
+
+// commit makes the rotation final: the program has started.
+func (d *traceDir) commit() {
+	if d.dropped != "" {
+		removeTrace(d.dropped)
+		d.dropped = ""
+	}
+	d.moved = false
+}
+
+// rollback removes what was made and puts older traces back where they were.
+func (d *traceDir) rollback() {
+	if d.handle != nil {
+		d.handle.Close()
+	}
+	if d.events != nil {
+		d.events.Close()
+	}
+	removeTrace(d.path)
+	d.restore()
+}
+
+func (d *traceDir) restore() {
+	old := d.path + ".old"
+	if d.moved {
+		os.Rename(old, d.path)
+		d.moved = false
+	}
+	if d.dropped != "" {
+		os.Rename(d.dropped, old)
+		d.dropped = ""
+	}
+}
+
+// fdPath is the directory's name that stays right when it is renamed.
+func (d *traceDir) fdPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.handle.Fd()) }
+
+// writeInfo replaces info.json.
+func (d *traceDir) writeInfo(info *trace.Info) error { return trace.WriteInfo(d.fdPath(), info) }
+
+// writeSymbols replaces the .sym file of an image.
+func (d *traceDir) writeSymbols(id trace.ImageID, body func(io.Writer) error) error {
+	name := filepath.Join(d.fdPath(), id.String()+trace.SymExt)
+	return atomicfile.Write(name, atomicfile.Options{NoSync: true}, func(f *os.File) error { return body(f) })
+}
+
+func (d *traceDir) close() error {
+	d.handle.Close()
+	return d.events.Close()
+}
+
+// pathError puts the path first in an error of package os.
+func pathError(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return fmt.Errorf("%s: %w", pe.Path, pe.Err)
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		return fmt.Errorf("%s: %w", le.New, le.Err)
+	}
+	return err
+}

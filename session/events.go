@@ -1,0 +1,72 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// eventsFile is the events file of a trace directory.
+type eventsFile struct {
+	f    *os.File
+	size int64
+	err  error // first error; nothing is written after it
+}
+
+// write appends whole chunks. After an error the file ends with the last whole
+// chunk, and later calls fail at once.
+func (w *eventsFile) write(chunks [][]byte) error {
+	if w.err != nil {
+		return w.err
+	}
+	total := int64(0)
+	for _, c := range chunks {
+		total += int64(len(c))
+	}
+	// The copy is needed because what is written is cut off the front.
+	rest := append([][]byte(nil), chunks...)
+	done := int64(0)
+	for len(rest) > 0 {
+		n, err := unix.Writev(int(w.f.Fd()), rest)
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			w.fail(fmt.Errorf("%s: %w", w.f.Name(), err), chunks, done)
+			return w.err
+		}
+		done += int64(n)
+		for len(rest) > 0 && n >= len(rest[0]) {
+			n -= len(rest[0])
+			rest = rest[1:]
+		}
+		if len(rest) > 0 {
+			rest[0] = rest[0][n:]
+		}
+	}
+	w.size += total
+	return nil
+}
+
+// fail keeps the chunks that were written as a whole and cuts off the rest.
+func (w *eventsFile) fail(err error, chunks [][]byte, done int64) {
+	w.err = err
+	for _, c := range chunks {
+		if int64(len(c)) > done {
+			break
+		}
+		done -= int64(len(c))
+		w.size += int64(len(c))
+	}
+	if terr := w.f.Truncate(w.size); terr != nil {
+		w.err = errors.Join(err, terr)
+	}
+}

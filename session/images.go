@@ -1,0 +1,62 @@
+//go:build linux
+
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// parseImage reads the key=value strings of an image chunk's payload; what it
+// does not understand it leaves out, the symbols say it again.
+func parseImage(id uint64, pid int, payload []byte) Image {
+	im := Image{PID: pid}
+	im.ID = trace.ImageID(id)
+	for len(payload) > 0 && payload[0] != 0 {
+		var s []byte
+		s, payload, _ = bytes.Cut(payload, []byte{0})
+		key, val, _ := strings.Cut(string(s), "=")
+		switch key {
+		case "path":
+			im.Path = val
+		case "build-id":
+			im.BuildID = val
+		case "bias":
+			im.Bias, _ = strconv.ParseUint(val, 0, 64)
+		case "exe":
+			im.Exe = val
+		case "cmdline":
+			im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
+		case "nsites":
+			if n, err := strconv.ParseUint(val, 10, 31); err == nil && n < reservedBase {
+				im.Sites = int(n)
+			}
+		case "mode":
+			im.Mode = val
+		}
+	}
+	return im
+}
+
+func (im Image) open() (*os.File, error) {
+	if im.PID > 0 {
+		link := fmt.Sprintf("/proc/%d/exe", im.PID)
+		// The process can have gone on to another program since.
+		if exe, err := os.Readlink(link); err == nil && (im.Exe == "" || exe == im.Exe) {
+			if f, err := os.Open(link); err == nil {
+				return f, nil
+			}
+		}
+	}
+	if im.Path == "" || !strings.HasPrefix(im.Path, "/") {
+		if im.Exe != "" {
+			return os.Open(im.Exe)
+		}
+	}
+	return os.Open(im.Path)
+}

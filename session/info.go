@@ -1,0 +1,73 @@
+//go:build linux
+
+package session
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// beginInfo fills in what is known before the program runs.
+func (s *session) beginInfo() {
+	i := &s.info
+	clock := i.Clock
+	*i = s.o.Info
+	i.Clock = clock
+	i.Command = s.o.Args
+	i.Dir, _ = os.Getwd()
+	i.Start = time.Now()
+	i.ExitStatus = -1
+	i.Host, _ = os.Hostname()
+	i.CPUs = runtime.NumCPU()
+	i.CPU = cpuModel()
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		i.Machine = unix.ByteSliceToString(u.Machine[:])
+		i.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+}
+
+// endInfo fills in how it went and writes the file.
+func (s *session) endInfo() {
+	i := &s.info
+	i.Duration = s.res.Duration
+	if s.res.Ended {
+		if s.res.Status.Signaled() {
+			i.Signal = int(s.res.Status.Signal())
+		} else {
+			i.ExitStatus = s.res.Status.ExitStatus()
+		}
+	}
+	i.Clock.Pairs = append(i.Clock.Pairs, readClocks().pair())
+	i.Images = s.res.Images
+	i.Totals.Events = s.res.Events
+	i.Totals.Chunks = s.res.Chunks
+	i.Totals.Bytes = uint64(s.res.Bytes)
+	i.Totals.Processes = s.res.Processes
+	i.Totals.Tasks = s.res.Tasks
+	i.Lost = s.res.Lost
+	if err := s.dir.writeInfo(i); err != nil && s.res.WriteError == nil {
+		s.res.WriteError = err
+	}
+	if err := s.dir.close(); err != nil && s.res.WriteError == nil {
+		s.res.WriteError = pathError(err)
+	}
+}
+
+// cpuModel is the processor's name, "" where /proc/cpuinfo does not tell.
+func cpuModel() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, val, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(val)
+		}
+	}
+	return ""
+}

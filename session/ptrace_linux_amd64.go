@@ -1,0 +1,125 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The registers of an x86-64 process in its exec stop.
+//
+// A process of this machine's other instruction set, i386, has another code
+// segment; plans are never made for it, but what runs can differ from what was
+// planned.
+type registers struct{ unix.PtraceRegs }
+
+func (r *registers) pc() uint64      { return r.Rip }
+func (r *registers) sp() uint64      { return r.Rsp }
+func (r *registers) setPC(pc uint64) { r.Rip = pc }
+
+// setThreadBlock points the first thread at its control block: thunks load it
+// from the gs base, and constructors run before the runtime's own start.
+func (r *registers) setThreadBlock(addr uint64) { r.Gs_base = addr }
+
+const (
+	userCS64 = 0x33 // __USER_CS of arch/x86/include/asm/segment.h
+	maxErrno = 4095
+)
+
+func (t *tracee) registers() (*registers, error) {
+	r := new(registers)
+	if err := unix.PtraceGetRegs(t.pid, &r.PtraceRegs); err != nil {
+		return nil, fmt.Errorf("PTRACE_GETREGS: %w", err)
+	}
+	if r.Cs != userCS64 {
+		return nil, errors.New("not a 64-bit process")
+	}
+	return r, nil
+}
+
+func (t *tracee) setRegisters(r *registers) error {
+	if err := unix.PtraceSetRegs(t.pid, &r.PtraceRegs); err != nil {
+		return fmt.Errorf("PTRACE_SETREGS: %w", err)
+	}
+	return nil
+}
+
+// syscall has the process make a system call: the instruction is put where it
+// stands, stepped over once, and everything is put back.
+func (t *tracee) syscall(nr uint64, a0, a1, a2, a3, a4, a5 uint64) (uint64, error) {
+	orig, err := t.registers()
+	if err != nil {
+		return 0, err
+	}
+	insn := []byte{0x0f, 0x05} // syscall
+	saved := make([]byte, len(insn))
+	if err := t.read(saved, orig.Rip); err != nil {
+		return 0, err
+	}
+	if err := t.write(insn, orig.Rip); err != nil {
+		return 0, err
+	}
+	r := *orig
+	r.Rax, r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9 = nr, a0, a1, a2, a3, a4, a5
+	r.Orig_rax = ^uint64(0) // no system call is under way that could be restarted
+	err = t.setRegisters(&r)
+	if err == nil {
+		err = t.step()
+	}
+	var after *registers
+	if err == nil {
+		after, err = t.registers()
+	}
+	if werr := t.write(saved, orig.Rip); err == nil {
+		err = werr
+	}
+	if serr := t.setRegisters(orig); err == nil {
+		err = serr
+	}
+	if err != nil {
+		return 0, err
+	}
+	if after.Rip != orig.Rip+uint64(len(insn)) {
+		return 0, fmt.Errorf("system call %d: stopped at %#x", nr, after.Rip)
+	}
+	if after.Rax > ^uint64(maxErrno) {
+		return 0, syscall.Errno(-after.Rax)
+	}
+	return after.Rax, nil
+}
+
+// step executes one instruction. All signals that can be are blocked, but a
+// SIGSTOP can come in between: it is put off until the program runs.
+func (t *tracee) step() error {
+	stopped := false
+	for {
+		if err := unix.PtraceSingleStep(t.pid); err != nil {
+			return fmt.Errorf("PTRACE_SINGLESTEP: %w", err)
+		}
+		var ws syscall.WaitStatus
+		for {
+			_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
+			if err == nil {
+				break
+			}
+			if err != syscall.EINTR {
+				return err
+			}
+		}
+		switch {
+		case !ws.Stopped():
+			return &errDied{ws}
+		case ws.StopSignal() == syscall.SIGTRAP:
+			if stopped {
+				syscall.Kill(t.pid, syscall.SIGSTOP)
+			}
+			return nil
+		case ws.StopSignal() == syscall.SIGSTOP:
+			stopped = true
+		default:
+			return fmt.Errorf("stopped by %v", ws.StopSignal())
+		}
+	}
+}

@@ -1,0 +1,372 @@
+//go:build linux
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// session is one run.
+type session struct {
+	o     Options
+	dir   *traceDir
+	pool  *pool // nil in profile mode
+	drain *drainer
+	live  *liveness
+	in    inherited
+	info  trace.Info
+
+	logMu sync.Mutex
+
+	images  map[trace.ImageID]bool
+	imageCh chan Image
+	imageMu sync.Mutex
+
+	res Result
+}
+
+// Run runs a program and returns when the session is over: the program and all
+// traced processes it left have ended, or it was ended by a second SIGINT or
+// SIGTERM, or by ctx. Ending a session never ends a program.
+//
+// While it runs, Run takes SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGXFSZ of the
+// whole process. There can be only one session at a time in a process.
+//
+// An error means that the program did not run; it wraps [ErrNotFound] or
+// [ErrNotExecutable] where that is why. What goes wrong later is in the result.
+func Run(ctx context.Context, o Options) (Result, error) {
+	s := &session{o: o, images: make(map[trace.ImageID]bool), imageCh: make(chan Image, 64)}
+	return s.run(ctx)
+}
+
+func (s *session) logf(format string, args ...any) {
+	if s.o.Logf == nil {
+		return
+	}
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	s.o.Logf(format, args...)
+}
+
+func (s *session) run(ctx context.Context) (Result, error) {
+	if len(s.o.Args) == 0 {
+		s.o.Args = []string{s.o.Path}
+	}
+	if s.o.Env == nil {
+		s.o.Env = inheritedEnviron()
+	}
+	if s.o.Buffer == 0 {
+		s.o.Buffer = DefaultBuffer
+	}
+	s.in = readInherited()
+	s.in.ignore()
+	var err error
+	if s.dir, err = createDir(s.o.Dir); err != nil {
+		return s.res, err
+	}
+	path, err := s.buffers()
+	if err != nil {
+		s.dir.rollback()
+		return s.res, err
+	}
+	if s.pool != nil {
+		defer s.pool.close()
+	}
+	var mem *Memory
+	if s.o.Prepare != nil {
+		if mem, err = s.o.Prepare(path); err == nil && mem != nil {
+			err = mem.check()
+		}
+		if err != nil {
+			s.dir.rollback()
+			return s.res, err
+		}
+	}
+	signals, unwatch := watch(s.in)
+	defer unwatch()
+
+	s.beginInfo()
+	began := time.Now()
+	l := launcher{o: &s.o, args: s.o.Args, env: s.o.Env, in: s.in, mem: mem, pool: path, log: s.logf, ready: s.ready}
+	st, err := l.launch()
+	if err != nil {
+		s.dir.rollback()
+		return s.res, err
+	}
+	s.dir.commit()
+	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.injected, st.copied, st.setup
+	s.info.PID = st.pid
+	if err := s.dir.writeInfo(&s.info); err != nil {
+		s.logf("%v", err)
+	}
+
+	var workers sync.WaitGroup
+	stopBeat := make(chan struct{})
+	if s.pool != nil {
+		workers.Go(s.drain.run)
+		workers.Go(func() { s.beat(stopBeat) })
+	}
+	symbols := make(chan struct{})
+	go func() { s.symbols(); close(symbols) }()
+
+	s.wait(ctx, st, began, signals)
+
+	close(stopBeat)
+	if s.pool != nil {
+		s.drain.finish()
+	}
+	workers.Wait()
+	s.finish()
+	close(s.imageCh)
+	<-symbols
+	s.endInfo()
+	return s.res, nil
+}
+
+// buffers makes what the program's runtime writes to and returns its path.
+func (s *session) buffers() (string, error) {
+	var head [headerSize]byte
+	now := readClocks()
+	hz := counterHz()
+	s.info.Clock = trace.InfoClock{Hz: hz, Pairs: []trace.ClockPair{now.pair()}}
+	if s.o.Profile {
+		// The runtime writes the file itself.
+		putHeader(head[:], 0, headerSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)
+		if _, err := s.dir.events.WriteAt(head[:], 0); err != nil {
+			return "", pathError(err)
+		}
+		path := filepath.Join(s.dir.path, trace.EventsFile)
+		var st unix.Stat_t
+		if err := unix.Fstat(int(s.dir.events.Fd()), &st); err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+		s.live = newLiveness(sharedFile{st.Ino, path})
+		return path, nil
+	}
+	var err error
+	if s.pool, err = newPool(s.o.Buffer, s.o.Policy, now, hz); err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(s.pool.fd, &st); err != nil {
+		return "", err
+	}
+	s.live = newLiveness(sharedFile{st.Ino, "/memfd:" + poolName + " (deleted)"})
+	putHeader(head[:], 0, headerSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
+	w := &eventsFile{f: s.dir.events}
+	if err := w.write([][]byte{head[:]}); err != nil {
+		s.pool.close()
+		return "", err
+	}
+	s.drain = newDrainer(s.pool, w, s.o.Policy, s.live)
+	s.drain.onImage = s.sawImage
+	s.drain.onWriteError = func(err error) {
+		s.logf("%v: tracing stopped; what was recorded before is kept", err)
+	}
+	return s.pool.path(), nil
+}
+
+// ready tells the runtime who the first process is.
+func (s *session) ready(pid int) {
+	start := s.live.start(pid)
+	if s.pool != nil {
+		s.pool.word64(hLeaderStart).Store(start)
+		s.pool.word(hLeader).Store(uint32(pid))
+		return
+	}
+	b := le.AppendUint32(nil, uint32(pid))
+	b = le.AppendUint64(b, start)
+	// The fields are for readers of the trace only.
+	_, _ = s.dir.events.WriteAt(b, hLeader)
+}
+
+// beat tells the runtimes that somebody drains.
+func (s *session) beat(stop <-chan struct{}) {
+	tick := time.NewTicker(idleWait)
+	defer tick.Stop()
+	for {
+		s.pool.word(hHeartbeat).Add(1)
+		select {
+		case <-tick.C:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// wait returns when the session is over.
+func (s *session) wait(ctx context.Context, st started, began time.Time, signals <-chan os.Signal) {
+	exited := make(chan syscall.WaitStatus, 1)
+	if st.ended {
+		exited <- st.status
+	} else {
+		go func() { exited <- waitFor(st.pid) }()
+	}
+	var intr interrupts
+	var poll <-chan time.Time
+	interval := time.Millisecond
+	for {
+		select {
+		case status := <-exited:
+			s.res.Status, s.res.Ended = status, true
+			s.res.Duration = time.Since(began)
+			intr.leaderGone = true
+			poll = time.After(0)
+		case <-poll:
+			left := s.live.left()
+			if len(left) == 0 {
+				return
+			}
+			if interval == time.Millisecond {
+				s.logf("the program has ended, %d traced %s running", len(left), map[bool]string{true: "process is", false: "processes are"}[len(left) == 1])
+			}
+			interval = min(2*interval, 250*time.Millisecond)
+			poll = time.After(interval)
+		case sig := <-signals:
+			num := sig.(syscall.Signal)
+			forward, end := intr.got(num, num == syscall.SIGHUP && inForeground())
+			if forward {
+				syscall.Kill(st.pid, num)
+			}
+			if end {
+				if !s.res.Ended {
+					s.res.Signal = num
+				}
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// waitFor waits for the program to end.
+func waitFor(pid int) syscall.WaitStatus {
+	var ws syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(pid, &ws, 0, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || ws.Exited() || ws.Signaled() {
+			return ws
+		}
+	}
+}
+
+// finish drains what is left.
+func (s *session) finish() {
+	if !s.res.Ended {
+		s.res.Duration = time.Since(s.info.Start)
+	}
+	s.res.Dir = s.o.Dir
+	if s.res.Dir == "" {
+		s.res.Dir = DefaultDir
+	}
+	if s.pool == nil {
+		s.finishProfile()
+		return
+	}
+	s.pool.shut()
+	left := s.live.left()
+	if len(left) > 0 {
+		// Give them the time to see it, so that less is cut off in the middle.
+		time.Sleep(20 * time.Millisecond)
+	}
+	s.drain.last(len(left) == 0)
+	d := s.drain
+	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = d.stats.events, d.stats.chunks, d.stats.bad, d.stats.overwrote
+	s.res.WriteError, s.res.Bytes = d.w.err, d.w.size
+	s.res.Lost = s.pool.word64(hLost).Load()
+	pids := make(map[uint32]bool)
+	for id, t := range d.tasks {
+		s.res.Lost += t.lost
+		pids[id.pid] = true
+	}
+	s.res.Tasks, s.res.Processes = len(d.tasks), len(pids)
+	if s.res.Lost > 0 {
+		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.pool.word64(hLost).Load()), hLost)
+	}
+}
+
+// finishProfile reads the chunks the runtimes wrote.
+func (s *session) finishProfile() {
+	f := s.dir.events
+	// Processes that live on stop.
+	_, _ = f.WriteAt(le.AppendUint32(nil, 1), hClosed)
+	fi, err := f.Stat()
+	if err != nil {
+		s.res.WriteError = pathError(err)
+		return
+	}
+	s.res.Bytes = fi.Size()
+	type task struct{ pid, tid uint32 }
+	tasks := make(map[task]bool)
+	pids := make(map[uint32]bool)
+	b := make([]byte, chunkSize)
+	for off := int64(headerSize); off < fi.Size(); off += chunkSize {
+		n, err := f.ReadAt(b[:chunkHeader], off)
+		if n < chunkHeader {
+			if err != nil && err != io.EOF {
+				s.res.WriteError = pathError(err)
+			}
+			break
+		}
+		if le.Uint32(b[cMagic:]) != chunkMagic {
+			continue // inside of a chunk that spans several, or never used
+		}
+		s.res.Chunks++
+		pid := le.Uint32(b[cPID:])
+		tasks[task{pid, le.Uint32(b[cTID:])}] = true
+		pids[pid] = true
+		s.res.Lost += le.Uint64(b[cLost:])
+		if trace.ChunkKind(le.Uint16(b[cKind:])) == trace.ChunkImage {
+			n, _ := f.ReadAt(b, off)
+			s.sawImage(parseImage(le.Uint64(b[cImage:]), int(pid), b[chunkHeader:max(n, chunkHeader)]))
+		}
+	}
+	s.res.Tasks, s.res.Processes = len(tasks), len(pids)
+}
+
+// sawImage hands an image that was not seen before to symbols.
+func (s *session) sawImage(im Image) {
+	s.imageMu.Lock()
+	seen := s.images[im.ID]
+	s.images[im.ID] = true
+	if !seen {
+		s.res.Images = append(s.res.Images, im.Image)
+	}
+	s.imageMu.Unlock()
+	if !seen {
+		s.imageCh <- im
+	}
+}
+
+// symbols writes the symbol files, away from the drainer: reading a program can
+// take longer than filling the pool.
+func (s *session) symbols() {
+	for im := range s.imageCh {
+		if s.o.Symbols == nil {
+			continue
+		}
+		err := s.dir.writeSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
+		if err != nil && !errors.Is(err, ErrNoSymbols) {
+			s.logf("%s: no symbols: %v", im.Path, err)
+		}
+	}
+}
+
+// ErrNoSymbols is returned by Options.Symbols for an image that shall have no file.
+var ErrNoSymbols = errors.New("no symbols")
