@@ -1,20 +1,16 @@
 package elfio
 
-import "crypto/sha256"
+import "fmt"
 
-// BuildIDEdit returns an edit that gives the image a build-id of its own, derived from the present one
-// and salt, of the same length. Tools that cache by build-id then do not take the injected image for the
-// original. ok is false for an image without a build-id.
-func (f *File) BuildIDEdit(salt []byte) (edit RawEdit, ok bool) {
+// BuildIDEdit returns the edit that gives the image another build-id, of the length of the present one. Tools
+// such as perf and debuginfod cache by build-id and would otherwise take an injected image for the original.
+func (f *File) BuildIDEdit(id []byte) (RawEdit, error) {
 	n := f.buildIDNote()
 	if n == nil {
-		return RawEdit{}, false
+		return RawEdit{}, fmt.Errorf("image has no build-id")
 	}
-	id := make([]byte, 0, len(n.Desc)+sha256.Size)
-	sum := sha256.Sum256(append(append([]byte("fentry build-id\x00"), n.Desc...), salt...))
-	for len(id) < len(n.Desc) {
-		id = append(id, sum[:]...)
-		sum = sha256.Sum256(sum[:])
+	if len(id) != len(n.Desc) {
+		return RawEdit{}, formatErr("build-id", n.DescOff, "%d bytes cannot replace its %d", len(id), len(n.Desc))
 	}
-	return RawEdit{Off: n.DescOff, New: id[:len(n.Desc):len(n.Desc)]}, true
+	return RawEdit{Off: n.DescOff, New: id}, nil
 }

@@ -37,7 +37,11 @@ func injectTrampoline(t *testing.T, raw []byte) []byte {
 		Sections: []AddedSection{{Name: ".fentry.text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: l.RX, Size: uint64(len(rx)), Align: 16}},
 		Symbols:  []AddedSymbol{{Name: "fentry:start", Value: l.RX, Size: uint64(len(rx)), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}},
 	}
-	if e, ok := f.BuildIDEdit([]byte("x")); ok {
+	if id := f.BuildID(); id != nil {
+		e, err := f.BuildIDEdit(bytes.Repeat([]byte{0xab}, len(id)))
+		if err != nil {
+			t.Fatal(err)
+		}
 		in.Edits = append(in.Edits, e)
 	}
 	out, err := f.Inject(in)

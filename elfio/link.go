@@ -29,7 +29,9 @@ type Linked struct {
 	Defined  []LinkedSymbol    // the same with sizes and types, sorted by address
 	Sections []PlacedSection   // in address order: those in RX, then those in RW
 	EhFrame  PlacedData        // the object's .eh_frame, relocated; part of RX
-	Imports  []Import
+	// EhEntries are the rows its .eh_frame contributes to the search table of .eh_frame_hdr.
+	EhEntries []EhEntry
+	Imports   []Import
 }
 
 // PlacedSection is a section of the object at its address.
@@ -92,7 +94,37 @@ func LinkObject(obj *File, o LinkOptions) (*Linked, error) {
 			return nil, err
 		}
 	}
-	return l.finish(), nil
+	return l.finish()
+}
+
+// WritableSize returns the zeroed memory LinkObject will place for the object at most, and its alignment. It does
+// not depend on addresses, so it can be asked for before File.Layout.
+func WritableSize(obj *File) (size, align uint64, err error) {
+	l := &linker{obj: obj, o: LinkOptions{RW: 1 << 32}, out: &Linked{RWAlign: 16}}
+	for i, s := range obj.Sections {
+		if s.Flags&elf.SHF_ALLOC == 0 || s.Flags&elf.SHF_WRITE == 0 || s.Type == elf.SHT_NOTE {
+			continue
+		}
+		if _, err := l.allocRW(s.Size, s.Addralign); err != nil {
+			return 0, 0, formatErr(obj.sectionLabel(i), s.Off, "%v", err)
+		}
+	}
+	syms, err := obj.Symbols()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, s := range syms {
+		switch {
+		case elf.SectionIndex(s.Shndx) == elf.SHN_COMMON:
+			_, err = l.allocRW(s.Size, s.Value)
+		case !s.Defined() && s.Bind() == elf.STB_WEAK: // may become an import
+			_, err = l.allocRW(8, 8)
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("symbol %s: %w", s.Name, err)
+		}
+	}
+	return l.out.RWSize, l.out.RWAlign, nil
 }
 
 // maxLinked bounds the size of a linked object; a hostile header must not make us allocate more.
@@ -406,11 +438,15 @@ func (l *linker) zeroWord() uint64 {
 }
 
 // finish collects the result.
-func (l *linker) finish() *Linked {
+func (l *linker) finish() (*Linked, error) {
 	out := l.out
 	for i, s := range l.obj.Sections {
 		if a, ok := l.addr[i]; ok && s.Name == ".eh_frame" && s.Size > 0 && out.EhFrame.Data == nil {
 			out.EhFrame = PlacedData{a, out.RX[a-l.o.RX : a-l.o.RX+s.Size]}
+			var err error
+			if out.EhEntries, err = l.obj.EhEntries(out.EhFrame.Data, a); err != nil {
+				return nil, err
+			}
 		}
 	}
 	slices.SortStableFunc(out.Defined, func(a, b LinkedSymbol) int { return cmp.Compare(a.Value, b.Value) })
@@ -420,5 +456,5 @@ func (l *linker) finish() *Linked {
 		}
 		return cmp.Compare(a.Addr, b.Addr)
 	})
-	return out
+	return out, nil
 }
