@@ -181,7 +181,7 @@ func branch(in Inst, code []byte, i int, k desc, short error) (Inst, error) {
 	in.PCRel, in.PCOff, in.PCSize = PCRelBranch, i, 4
 	switch {
 	case in.Op == Xbegin:
-		// Both manuals that know it agree: operand size 16 takes a 16-bit displacement and a full-width target.
+		// Operand size 16 gives a 16-bit displacement, but unlike a jump's the target keeps its width (SDM, XBEGIN).
 		if narrow {
 			in.PCSize = 2
 		}
@@ -296,51 +296,11 @@ func escape(in *Inst, code []byte, i int, b byte, short error) (desc, int, error
 		in.Opcode = code[i+2]
 		i += 3
 	}
-	d := vectorDesc(in)
-	if d == 0 {
+	m := vectorMaps[in.Enc][in.Map]
+	if m == nil {
 		return 0, 0, ErrInvalid
 	}
-	return d, i, nil
-}
-
-// vectorDesc describes an opcode of the vector maps, where immediates follow from the map.
-func vectorDesc(in *Inst) desc {
-	const modrm = dValid | dModRM
-	switch in.Map {
-	case 1:
-		if in.Enc == XOP {
-			return 0
-		}
-		switch in.Opcode {
-		case 0x77:
-			if in.Enc == EVEX {
-				return 0
-			}
-			return dValid // vzeroupper, vzeroall
-		case 0x70, 0x71, 0x72, 0x73, 0xc2, 0xc4, 0xc5, 0xc6:
-			return modrm | imm8<<immShift
-		}
-		return modrm
-	case 2:
-		if in.Enc != XOP {
-			return modrm
-		}
-	case 3:
-		if in.Enc != XOP {
-			return modrm | imm8<<immShift
-		}
-	case 5, 6:
-		if in.Enc == EVEX {
-			return modrm
-		}
-	case 8:
-		return modrm | imm8<<immShift
-	case 9:
-		return modrm
-	case 10:
-		return modrm | imm32<<immShift
-	}
-	return 0
+	return m[in.Opcode], i, nil
 }
 
 func get32(b []byte) int32 {

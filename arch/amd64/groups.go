@@ -85,10 +85,10 @@ func group(in *Inst, d desc) (desc, error) {
 				d |= imm16 << immShift
 			}
 		case 0x79:
-		case 0xa6: // VIA montmul, xsha1, xsha256
-			ok = m == 0xc0 || m == 0xc8 || m == 0xd0
-		case 0xa7: // VIA xstore, xcrypt
-			ok = mod3 && m&7 == 0 && reg < 6
+		case 0xa6: // VIA montmul, xsha1, xsha256, xsha512, ccs_hash
+			ok = mod3 && m&7 == 0 && reg < 6 && reg != 3
+		case 0xa7: // VIA xstore, xcrypt, ccs_encrypt
+			ok = mod3 && m&7 == 0 && reg < 7
 		case 0xae:
 			ok = !mod3 || reg >= 5 || f3 && reg != 7
 		case 0xb8: // popcnt
@@ -114,7 +114,7 @@ var groupFF = [8]Op{Other, Other, CallInd, CallFar, JmpInd, JmpFar, Push, Other}
 
 // group7Reg has a bit for each ModRM byte from c0 that 0f 01 has an instruction for, with any prefix.
 const group7Reg uint64 = 0 |
-	0x7f<<0x00 | // c0-c6: enclv, vmcall, vmlaunch, vmresume, vmxoff, pconfig, wrmsrns
+	0xff<<0x00 | // c0-c7: enclv, vmcall, vmlaunch, vmresume, vmxoff, pconfig, wrmsrns, pbndkb
 	0xff<<0x08 | // c8-cf: monitor, mwait, clac, stac, tdcall, seamret, seamops, encls
 	0xf3<<0x10 | // d0, d1, d4-d7: xgetbv, xsetbv, vmfunc, xend, xtest, enclu
 	0xff<<0x18 | // d8-df: AMD's virtual machine instructions

@@ -131,7 +131,7 @@ const (
 	immV
 	immEnter
 	immMoffs
-	imm32 // of XOP map 10
+	imm32 // whatever the operand size
 	rel8
 	rel32
 )
@@ -191,6 +191,8 @@ func parseMap(text string, classes []opRange) (m [256]desc) {
 				d |= imm16 << immShift
 			case 'z':
 				d |= immZ << immShift
+			case 'd':
+				d |= imm32 << immShift
 			case 'v':
 				d |= immV << immShift
 			case 'e':
