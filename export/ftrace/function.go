@@ -1,0 +1,200 @@
+package ftrace
+
+import (
+	"io"
+	"strconv"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// FunctionOptions are the function tracer's options; the zero value is the
+// kernel's default. The kernel's name of each is in parentheses.
+type FunctionOptions struct {
+	NoHeader  bool // leave out the lines that start with #
+	NoIRQInfo bool // without the column of flags (noirq-info)
+	TGID      bool // column with the process id (record-tgid)
+	NoParent  bool // without " <-caller" (noprint-parent)
+	SymOffset bool // offset of the address in the function (sym-offset)
+	SymAddr   bool // address behind the name (sym-addr)
+	// Annotate writes a line before the first call of each task but the first
+	// (annotate; on by default in the kernel, but only for buffers that overflowed).
+	Annotate bool
+	// Entries is the number of lines that will be written, for the header; 0:
+	// not known, the header does without.
+	Entries    uint64
+	OneCPU     bool // all tasks on processor 0
+	SinceStart bool // times count from the trace's start
+}
+
+// Function writes function text, a line a call. It is for one goroutine.
+type Function struct {
+	output
+	opt    FunctionOptions
+	header bool
+	seen   []bool // tasks that had a call, by number
+	any    bool
+}
+
+// NewFunction returns a Function that writes to w.
+func NewFunction(w io.Writer, t *trace.Trace, o FunctionOptions) *Function {
+	return &Function{output: newOutput(w, t, o.SinceStart, o.OneCPU), opt: o, seen: make([]bool, max(1, len(t.Tasks)))}
+}
+
+// Event writes an event.
+func (f *Function) Event(ev *trace.Event) error {
+	if !f.header {
+		f.writeHeader()
+	}
+	switch ev.Kind {
+	case trace.Entry:
+		f.entry(ev)
+	case trace.Lost:
+		f.buf = appendLost(f.buf, f.cpu(ev.Task), ev.Count)
+	case trace.Mark:
+		f.mark(ev)
+	}
+	return f.flush(false)
+}
+
+// Close writes what is left in the buffer, and the header when there was no event.
+func (f *Function) Close() error {
+	if !f.header {
+		f.writeHeader()
+	}
+	return f.flush(true)
+}
+
+func (f *Function) writeHeader() {
+	f.header = true
+	if f.opt.NoHeader {
+		return
+	}
+	b := append(f.buf, "# tracer: function\n#\n"...)
+	if n := f.opt.Entries; n > 0 {
+		written := n + f.t.Lost
+		b = append(b, "# entries-in-buffer/entries-written: "...)
+		b = strconv.AppendUint(b, n, 10)
+		b = append(b, '/')
+		b = strconv.AppendUint(b, written, 10)
+		b = append(b, "   #P:"...)
+		b = strconv.AppendInt(b, int64(f.cpus()), 10)
+		b = append(b, "\n#\n"...)
+	}
+	b = appendTasks(b, &f.output)
+	if f.opt.NoIRQInfo {
+		tgid, bar := "", ""
+		if f.opt.TGID {
+			tgid, bar = "   TGID   ", "     |    "
+		}
+		b = append(b, "#           TASK-PID    "+tgid+" CPU#     TIMESTAMP  FUNCTION\n"...)
+		b = append(b, "#              | |      "+bar+"   |         |         |\n"...)
+		f.buf = b
+		return
+	}
+	fill, tgid, bar := "  ", "  ", "  "
+	if f.opt.TGID {
+		fill, tgid, bar = "            ", "     TGID   ", "       |    "
+	}
+	for _, l := range [...]string{
+		"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched", "| / _---=> hardirq/softirq",
+		"|| / _--=> preempt-depth", "||| / _-=> migrate-disable", "|||| /     delay",
+	} {
+		b = append(b, "#                            "+fill+l+"\n"...)
+	}
+	b = append(b, "#           TASK-PID  "+tgid+" CPU#  |||||  TIMESTAMP  FUNCTION\n"...)
+	b = append(b, "#              | |    "+bar+"   |   |||||     |         |\n"...)
+	f.buf = b
+}
+
+// commWidth is the width of a thread's name.
+const commWidth = 16
+
+// row appends the columns before the text.
+func (f *Function) row(b []byte, ev *trace.Event) []byte {
+	comm := clean(ev.Comm)
+	b = appendBlanks(b, commWidth-len(comm))
+	b = append(b, comm...)
+	b = append(b, '-')
+	start := len(b)
+	b = strconv.AppendInt(b, int64(ev.Task.TID), 10)
+	b = appendBlanks(b, 7-(len(b)-start))
+	b = append(b, ' ')
+	if f.opt.TGID {
+		b = append(b, '(')
+		b = appendPadded(b, uint64(ev.Task.PID), 7, ' ')
+		b = append(b, ") "...)
+	}
+	b = append(b, '[')
+	b = appendPadded(b, uint64(f.cpu(ev.Task)), 3, '0')
+	b = append(b, "] "...)
+	if !f.opt.NoIRQInfo {
+		if ev.Stack != 0 {
+			b = append(b, "..h.. "...)
+		} else {
+			b = append(b, "..... "...)
+		}
+	}
+	b = appendTime(b, f.base+ev.Time)
+	return append(b, ": "...)
+}
+
+func (f *Function) entry(ev *trace.Event) {
+	b := f.buf
+	if n := f.cpu(ev.Task); f.opt.Annotate && !f.seen[n] {
+		f.seen[n] = true
+		if f.any {
+			b = append(b, "##### CPU "...)
+			b = strconv.AppendInt(b, int64(n), 10)
+			b = append(b, " buffer started ####\n"...)
+		}
+		f.any = true
+	}
+	b = f.row(b, ev)
+	b = f.symbol(b, ev.Func, true)
+	if !f.opt.NoParent {
+		b = append(b, " <-"...)
+		if ev.Caller.ID == 0 {
+			b = append(b, '0')
+		} else {
+			b = f.symbol(b, ev.Caller, false)
+		}
+	}
+	f.buf = append(b, '\n')
+}
+
+// symbol appends a function's name and what the options add. The address of a
+// function that was entered is its site's; where in its caller the call was made
+// is not recorded, so a caller is shown without an offset of its own.
+func (f *Function) symbol(b []byte, id trace.FuncID, site bool) []byte {
+	b = append(b, f.t.Name(id)...)
+	if !f.opt.SymOffset && !f.opt.SymAddr {
+		return b
+	}
+	fn := f.t.Func(id)
+	addr := fn.Addr
+	if site && fn.Site >= fn.Addr && fn.Site != 0 {
+		addr = fn.Site
+	}
+	if f.opt.SymOffset && fn.Name != "" {
+		b = append(b, "+0x"...)
+		b = strconv.AppendUint(b, addr-fn.Addr, 16)
+		b = append(b, "/0x"...)
+		b = strconv.AppendUint(b, fn.Size, 16)
+	}
+	if f.opt.SymAddr {
+		b = append(b, " <"...)
+		const hex = "0123456789abcdef"
+		for i := 60; i >= 0; i -= 4 {
+			b = append(b, hex[addr>>i&15])
+		}
+		b = append(b, '>')
+	}
+	return b
+}
+
+// mark writes a mark as the kernel prints what is written to trace_marker.
+func (f *Function) mark(ev *trace.Event) {
+	b := f.row(f.buf, ev)
+	b = append(b, "tracing_mark_write: "...)
+	f.buf = append(appendNote(b, ev), '\n')
+}

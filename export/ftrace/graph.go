@@ -1,0 +1,321 @@
+package ftrace
+
+import (
+	"io"
+	"strconv"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// GraphOptions are function_graph's options; the zero value is the kernel's
+// default. The kernel's name of each is in parentheses.
+type GraphOptions struct {
+	NoHeader   bool // leave out the lines that start with #
+	NoCPU      bool // (nofuncgraph-cpu)
+	NoOverhead bool // no marks before long durations (nofuncgraph-overhead)
+	NoDuration bool // (nofuncgraph-duration)
+	Proc       bool // column with name and thread id (funcgraph-proc)
+	AbsTime    bool // column with the time (funcgraph-abstime)
+	Tail       bool // name of the function behind every closing brace (funcgraph-tail)
+	OneCPU     bool // all tasks in one column, changes of task shown by lines
+	SinceStart bool // times count from the trace's start
+	// NoNotes leaves out comments: forks, thread names, stacks, marks.
+	NoNotes bool
+	// Color, when set, returns the escape sequence that begins a function's
+	// name in the given duration, "" for none; "\x1b[0m" ends it.
+	Color func(ns int64) string
+}
+
+// retfuncDepth is how many levels of names the kernel remembers a processor.
+const retfuncDepth = 50
+
+// Graph writes function_graph text. It is for one goroutine.
+type Graph struct {
+	output
+	opt    GraphOptions
+	digits int // of the CPU column
+	header bool
+	rows   []graphRow  // by CPU number
+	last   *trace.Task // in the column, with OneCPU
+	lastC  string
+	bar    []byte // "              |  "
+}
+
+// graphRow is what is remembered of a processor.
+type graphRow struct {
+	depth int
+	names [retfuncDepth]trace.FuncID
+}
+
+// NewGraph returns a Graph that writes to w.
+func NewGraph(w io.Writer, t *trace.Trace, o GraphOptions) *Graph {
+	g := &Graph{output: newOutput(w, t, o.SinceStart, o.OneCPU), opt: o}
+	g.digits = len(strconv.Itoa(g.cpus() - 1))
+	if !o.NoDuration {
+		g.bar = []byte("              |  ")
+	}
+	return g
+}
+
+// Event writes an event.
+func (g *Graph) Event(ev *trace.Event) error {
+	if !g.header {
+		g.writeHeader()
+	}
+	switch ev.Kind {
+	case trace.Entry:
+		g.change(ev)
+		g.entry(ev)
+	case trace.Exit, trace.Unwound, trace.Unfinished:
+		if ev.Flags&trace.FlagLeaf != 0 {
+			return nil // its entry said everything
+		}
+		g.change(ev)
+		g.exit(ev)
+	case trace.Lost:
+		g.buf = appendLost(g.buf, g.cpu(ev.Task), ev.Count)
+	default:
+		if g.opt.NoNotes {
+			return nil
+		}
+		g.change(ev)
+		g.note(ev)
+	}
+	return g.flush(false)
+}
+
+// Close writes what is left in the buffer, and the header when there was no event.
+func (g *Graph) Close() error {
+	if !g.header {
+		g.writeHeader()
+	}
+	return g.flush(true)
+}
+
+func (g *Graph) writeHeader() {
+	g.header = true
+	if g.opt.NoHeader {
+		return
+	}
+	b := append(g.buf, "# tracer: function_graph\n#\n"...)
+	b = appendTasks(b, &g.output)
+	o := &g.opt
+	line := func(abs, cpu, proc, dur, end string) {
+		b = append(b, '#')
+		if o.AbsTime {
+			b = append(b, abs...)
+		}
+		if !o.NoCPU {
+			b = append(b, cpu...)
+		}
+		if o.Proc {
+			b = append(b, proc...)
+		}
+		if !o.NoDuration {
+			b = append(b, dur...)
+		}
+		b = append(b, end...)
+	}
+	line("     TIME       ", " CPU", "  TASK/PID       ", "  DURATION   ", "               FUNCTION CALLS\n")
+	line("      |         ", " |  ", "   |    |        ", "   |   |      ", "               |   |   |   |\n")
+	g.buf = b
+}
+
+// maxListed is how many tasks the header names.
+const maxListed = 256
+
+// appendTasks appends which task has which number, when there is more than one.
+func appendTasks(b []byte, o *output) []byte {
+	if o.oneCPU || len(o.t.Tasks) < 2 {
+		return b
+	}
+	for i, k := range o.t.Tasks {
+		b = append(b, "# "...)
+		if i == maxListed {
+			b = append(b, "... "...)
+			b = strconv.AppendInt(b, int64(len(o.t.Tasks)), 10)
+			b = append(b, " tasks\n"...)
+			break
+		}
+		b = strconv.AppendInt(b, int64(i), 10)
+		b = append(b, ") "...)
+		b = appendTask(b, k, k.Comm)
+		if k.PID != k.TID {
+			b = append(b, " of process "...)
+			b = strconv.AppendInt(b, int64(k.PID), 10)
+		}
+		b = append(b, '\n')
+	}
+	return append(b, "#\n"...)
+}
+
+func appendTask(b []byte, k *trace.Task, comm string) []byte {
+	b = append(b, clean(comm)...)
+	b = append(b, '-')
+	return strconv.AppendInt(b, int64(k.TID), 10)
+}
+
+// row returns what is remembered of the event's processor.
+func (g *Graph) row(k *trace.Task) *graphRow {
+	i := g.cpu(k)
+	for i >= len(g.rows) {
+		g.rows = append(g.rows, graphRow{})
+	}
+	return &g.rows[i]
+}
+
+// change writes the lines that show that another task is on the processor.
+func (g *Graph) change(ev *trace.Event) {
+	if !g.oneCPU {
+		return
+	}
+	if g.last != nil && g.last != ev.Task {
+		b := append(g.buf, " ------------------------------------------\n"...)
+		b = g.appendCPU(b, 0)
+		b = appendProc(b, g.last, g.lastC)
+		b = append(b, " => "...)
+		b = appendProc(b, ev.Task, ev.Comm)
+		g.buf = append(b, "\n ------------------------------------------\n\n"...)
+	}
+	g.last, g.lastC = ev.Task, ev.Comm
+}
+
+func (g *Graph) appendCPU(b []byte, cpu int) []byte {
+	if g.digits == 1 {
+		return append(b, ' ', byte('0'+cpu), ')', ' ')
+	}
+	b = append(b, ' ')
+	b = appendPadded(b, uint64(cpu), g.digits, ' ')
+	return append(b, ") "...)
+}
+
+// procWidth is the width of a task in its column, with its name cut to procComm.
+const (
+	procWidth = 14
+	procComm  = 7
+)
+
+func appendProc(b []byte, k *trace.Task, comm string) []byte {
+	comm = clean(comm)
+	comm = comm[:min(len(comm), procComm)]
+	var num [20]byte
+	tid := strconv.AppendInt(num[:0], int64(k.TID), 10)
+	pad := max(0, procWidth-len(comm)-1-len(tid))
+	b = appendBlanks(b, pad/2)
+	b = append(b, comm...)
+	b = append(b, '-')
+	b = append(b, tid...)
+	return appendBlanks(b, pad-pad/2)
+}
+
+// prologue appends the columns before the duration.
+func (g *Graph) prologue(b []byte, ev *trace.Event) []byte {
+	if g.opt.AbsTime {
+		b = appendTime(b, g.base+ev.Time)
+		b = append(b, " |  "...)
+	}
+	if !g.opt.NoCPU {
+		b = g.appendCPU(b, g.cpu(ev.Task))
+	}
+	if g.opt.Proc {
+		b = appendProc(b, ev.Task, ev.Comm)
+		b = append(b, " | "...)
+	}
+	return b
+}
+
+func (g *Graph) duration(b []byte, ns int64) []byte {
+	if g.opt.NoDuration {
+		return b
+	}
+	if g.opt.NoOverhead {
+		b = append(b, "  "...)
+	} else {
+		b = append(b, mark(ns), ' ')
+	}
+	b = appendDuration(b, ns)
+	return append(b, "|  "...)
+}
+
+func (g *Graph) entry(ev *trace.Event) {
+	row := g.row(ev.Task)
+	name := g.t.Name(ev.Func)
+	b := g.prologue(g.buf, ev)
+	leaf := ev.Flags&trace.FlagLeaf != 0
+	if leaf {
+		b = g.duration(b, ev.Dur)
+		row.depth = ev.Depth - 1
+	} else {
+		b = append(b, g.bar...)
+		row.depth = ev.Depth
+	}
+	if ev.Depth < retfuncDepth {
+		if leaf {
+			row.names[ev.Depth] = trace.FuncID{}
+		} else {
+			row.names[ev.Depth] = ev.Func
+		}
+	}
+	b = appendBlanks(b, 2*ev.Depth)
+	if leaf {
+		b = g.name(b, name, ev.Dur)
+		b = append(b, "();\n"...)
+	} else {
+		b = g.name(b, name, 0)
+		b = append(b, "() {\n"...)
+	}
+	g.buf = b
+}
+
+func (g *Graph) name(b []byte, name string, ns int64) []byte {
+	if g.opt.Color != nil {
+		if c := g.opt.Color(ns); c != "" {
+			b = append(b, c...)
+			b = append(b, name...)
+			return append(b, "\x1b[0m"...)
+		}
+	}
+	return append(b, name...)
+}
+
+func (g *Graph) exit(ev *trace.Event) {
+	row := g.row(ev.Task)
+	row.depth = ev.Depth - 1
+	match := true
+	if ev.Depth < retfuncDepth {
+		match = row.names[ev.Depth] == ev.Func
+		row.names[ev.Depth] = trace.FuncID{}
+	}
+	b := g.prologue(g.buf, ev)
+	if ev.Flags&trace.FlagNoEntry != 0 {
+		match = false
+		b = append(b, g.bar...)
+	} else {
+		b = g.duration(b, ev.Dur)
+	}
+	b = appendBlanks(b, 2*ev.Depth)
+	b = append(b, '}')
+	if !match || g.opt.Tail || ev.Kind != trace.Exit {
+		b = append(b, " /* "...)
+		b = g.name(b, g.t.Name(ev.Func), ev.Dur)
+		switch ev.Kind {
+		case trace.Unwound:
+			b = append(b, ", unwound"...)
+		case trace.Unfinished:
+			b = append(b, ", unfinished"...)
+		}
+		b = append(b, " */"...)
+	}
+	g.buf = append(b, '\n')
+}
+
+func (g *Graph) note(ev *trace.Event) {
+	b := g.prologue(g.buf, ev)
+	b = append(b, g.bar...)
+	if d := g.row(ev.Task).depth; d > 0 {
+		b = appendBlanks(b, 2*(d+1))
+	}
+	b = append(b, "/* "...)
+	b = appendNote(b, ev)
+	g.buf = append(b, " */\n"...)
+}

@@ -1,0 +1,109 @@
+package ftrace
+
+import (
+	"io"
+	"strconv"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// bufferSize is how much text is collected for one write.
+const bufferSize = 64 << 10
+
+// output is what both formats share: the buffer and the tasks' columns.
+type output struct {
+	w      io.Writer
+	t      *trace.Trace
+	buf    []byte
+	err    error
+	base   int64 // added to times
+	oneCPU bool
+}
+
+func newOutput(w io.Writer, t *trace.Trace, sinceStart, oneCPU bool) output {
+	o := output{w: w, t: t, buf: make([]byte, 0, bufferSize+4096), oneCPU: oneCPU}
+	if !sinceStart {
+		o.base = t.Clock.Monotonic
+	}
+	return o
+}
+
+// flush writes the buffer when it is full enough.
+func (o *output) flush(all bool) error {
+	if len(o.buf) >= bufferSize || all && len(o.buf) > 0 {
+		if o.err == nil {
+			_, o.err = o.w.Write(o.buf)
+		}
+		o.buf = o.buf[:0]
+	}
+	return o.err
+}
+
+// cpu is the number in a task's CPU column.
+func (o *output) cpu(k *trace.Task) int {
+	if o.oneCPU || k == nil {
+		return 0
+	}
+	return k.Index
+}
+
+// cpus is the number of different numbers.
+func (o *output) cpus() int {
+	if o.oneCPU {
+		return 1
+	}
+	return max(1, len(o.t.Tasks))
+}
+
+// appendLost appends the kernel's line for missing events.
+func appendLost(b []byte, cpu int, n uint64) []byte {
+	b = append(b, "CPU:"...)
+	b = strconv.AppendInt(b, int64(cpu), 10)
+	b = append(b, " [LOST "...)
+	if n > 0 {
+		b = strconv.AppendUint(b, n, 10)
+		b = append(b, ' ')
+	}
+	return append(b, "EVENTS]\n"...)
+}
+
+// appendNote appends what an event that is no call says, as it stands in a
+// comment. It appends nothing for an event that says nothing to people.
+func appendNote(b []byte, ev *trace.Event) []byte {
+	switch ev.Kind {
+	case trace.Stack:
+		b = append(b, "stack "...)
+		b = strconv.AppendUint(b, ev.Count, 10)
+	case trace.Fork:
+		b = append(b, "forked from "...)
+		b = strconv.AppendUint(b, ev.Count&0xffffffff, 10)
+	case trace.Start:
+		b = append(b, "program starts"...)
+	case trace.Comm:
+		b = append(b, "name: "...)
+		b = append(b, clean(ev.Comm)...)
+	case trace.ThreadEnd:
+		b = append(b, "thread ends"...)
+	case trace.Mark:
+		b = append(b, "mark "...)
+		b = strconv.AppendUint(b, ev.Count, 10)
+	}
+	return b
+}
+
+// clean makes a thread's name safe to print: it is the program's, and may hold
+// anything.
+func clean(s string) string {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			b := []byte(s)
+			for j, c := range b {
+				if c < ' ' || c == 0x7f {
+					b[j] = '?'
+				}
+			}
+			return string(b)
+		}
+	}
+	return s
+}

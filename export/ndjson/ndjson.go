@@ -1,0 +1,206 @@
+// Package ndjson writes the events of a trace as JSON, one object a line.
+//
+//	j := ndjson.New(w, t)
+//	err := t.Walk(trace.WalkOptions{}, j.Event)
+//	if err == nil {
+//		err = j.Close()
+//	}
+//
+// The fields, in this order, are:
+//
+//	time    ns since the trace's start
+//	event   entry, exit, unwound, unfinished, lost, stack, fork, start, comm, thread_end or mark
+//	pid     process id
+//	tid     thread id
+//	comm    name of the thread at that time
+//	task    number of the task in the trace, from 0; thread ids can be used again
+//	depth   number of calls open around it
+//	func    name of the function (calls only)
+//	image   path of the function's program image (calls only)
+//	addr    the function's address in the image, a string in hex (calls only, if known)
+//	caller  name of the innermost function open around it (calls only, if there is one)
+//	dur     ns from entry to exit (exit, unwound, unfinished; entry of a leaf)
+//	self    ns in the function itself (as dur)
+//	stack   number of the stack, when it is not 0
+//	count   events lost, 0: not known (lost); number of the stack (stack); the mark (mark)
+//	ppid    process id of the parent (fork)
+//	ptid    thread id of the parent (fork)
+//	flags   array of leaf, tail, no_entry, inherited, resumed; not there when empty
+//
+// Fields may be added in later versions; none changes its meaning. Bytes of
+// names that are not UTF-8 become U+FFFD.
+package ndjson
+
+import (
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// bufferSize is how much text is collected for one write.
+const bufferSize = 64 << 10
+
+// A Writer writes events. It is for one goroutine.
+type Writer struct {
+	w   io.Writer
+	t   *trace.Trace
+	buf []byte
+	err error
+	fns map[trace.FuncID]fn
+}
+
+// fn is what is written of a function, quoted once.
+type fn struct {
+	name  string // "name"
+	place string // ,"image":"path","addr":"0x401000"
+}
+
+// New returns a Writer that writes to w.
+func New(w io.Writer, t *trace.Trace) *Writer {
+	return &Writer{w: w, t: t, buf: make([]byte, 0, bufferSize+4096), fns: map[trace.FuncID]fn{}}
+}
+
+var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed"}
+
+// Event writes an event.
+func (j *Writer) Event(ev *trace.Event) error {
+	b := append(j.buf, `{"time":`...)
+	b = strconv.AppendInt(b, ev.Time, 10)
+	b = append(b, `,"event":"`...)
+	b = append(b, ev.Kind.String()...)
+	b = append(b, `","pid":`...)
+	b = strconv.AppendInt(b, int64(ev.Task.PID), 10)
+	b = append(b, `,"tid":`...)
+	b = strconv.AppendInt(b, int64(ev.Task.TID), 10)
+	b = append(b, `,"comm":`...)
+	b = appendString(b, ev.Comm)
+	b = append(b, `,"task":`...)
+	b = strconv.AppendInt(b, int64(ev.Task.Index), 10)
+	b = append(b, `,"depth":`...)
+	b = strconv.AppendInt(b, int64(ev.Depth), 10)
+	if ev.Func.ID != 0 {
+		f := j.fn(ev.Func)
+		b = append(b, `,"func":`...)
+		b = append(b, f.name...)
+		b = append(b, f.place...)
+		if ev.Caller.ID != 0 {
+			b = append(b, `,"caller":`...)
+			b = append(b, j.fn(ev.Caller).name...)
+		}
+	}
+	switch ev.Kind {
+	case trace.Entry:
+		if ev.Flags&trace.FlagLeaf != 0 {
+			b = times(b, ev)
+		}
+	case trace.Exit, trace.Unwound, trace.Unfinished:
+		if ev.Flags&trace.FlagNoEntry == 0 {
+			b = times(b, ev)
+		}
+	}
+	if ev.Stack != 0 {
+		b = append(b, `,"stack":`...)
+		b = strconv.AppendUint(b, ev.Stack, 10)
+	}
+	switch ev.Kind {
+	case trace.Lost, trace.Stack, trace.Mark:
+		b = append(b, `,"count":`...)
+		b = strconv.AppendUint(b, ev.Count, 10)
+	case trace.Fork:
+		b = append(b, `,"ppid":`...)
+		b = strconv.AppendUint(b, ev.Count>>32, 10)
+		b = append(b, `,"ptid":`...)
+		b = strconv.AppendUint(b, ev.Count&0xffffffff, 10)
+	}
+	if ev.Flags != 0 {
+		sep := `,"flags":["`
+		for i, s := range flagNames {
+			if ev.Flags&(1<<i) != 0 {
+				b = append(b, sep...)
+				b = append(b, s...)
+				sep = `","`
+			}
+		}
+		b = append(b, `"]`...)
+	}
+	j.buf = append(b, "}\n"...)
+	return j.flush(false)
+}
+
+func times(b []byte, ev *trace.Event) []byte {
+	b = append(b, `,"dur":`...)
+	b = strconv.AppendInt(b, ev.Dur, 10)
+	b = append(b, `,"self":`...)
+	return strconv.AppendInt(b, ev.Self, 10)
+}
+
+// Close writes what is left in the buffer.
+func (j *Writer) Close() error { return j.flush(true) }
+
+func (j *Writer) flush(all bool) error {
+	if len(j.buf) >= bufferSize || all && len(j.buf) > 0 {
+		if j.err == nil {
+			_, j.err = j.w.Write(j.buf)
+		}
+		j.buf = j.buf[:0]
+	}
+	return j.err
+}
+
+// maxFns bounds the quoted names that are kept when ids are damaged.
+const maxFns = 1 << 20
+
+func (j *Writer) fn(id trace.FuncID) fn {
+	f, ok := j.fns[id]
+	if ok {
+		return f
+	}
+	f.name = string(appendString(nil, j.t.Name(id)))
+	var b []byte
+	if int(id.Image) < len(j.t.Images) {
+		b = append(b, `,"image":`...)
+		b = appendString(b, j.t.Images[id.Image].Path)
+	}
+	if s := j.t.Func(id); s.Addr != 0 {
+		b = append(b, `,"addr":"0x`...)
+		b = strconv.AppendUint(b, s.Addr, 16)
+		b = append(b, '"')
+	}
+	f.place = string(b)
+	if len(j.fns) < maxFns {
+		j.fns[id] = f
+	}
+	return f
+}
+
+// appendString appends s as a JSON string.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			switch {
+			case c == '"' || c == '\\':
+				b = append(b, '\\', c)
+			case c == '\n':
+				b = append(b, `\n`...)
+			case c == '\t':
+				b = append(b, `\t`...)
+			case c < ' ' || c == 0x7f:
+				b = append(b, `\u00`...)
+				b = append(b, hex[c>>4], hex[c&15])
+			default:
+				b = append(b, c)
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		b = utf8.AppendRune(b, r) // RuneError for a byte that is no UTF-8
+		i += n
+	}
+	return append(b, '"')
+}
