@@ -35,7 +35,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"status": status,
+			"maketrace": maketrace,
+			"status":    status,
 		},
 		UpdateScripts: os.Getenv("FENTRY_UPDATE") != "",
 	})

@@ -130,6 +130,9 @@ the traced program.`,
 		group string
 		cmd   *cobra.Command
 	}{
+		{groupRun, newReportCmd(a)},
+		{groupRun, newGraphCmd(a)},
+		{groupRun, newInfoCmd(a)},
 		{groupBinary, newListCmd(a)},
 		{groupOther, newVersionCmd(a)},
 		{groupOther, newCompletionCmd(a)},

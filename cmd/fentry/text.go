@@ -132,3 +132,12 @@ func (t *table) write(w io.Writer, p paint) error {
 	}
 	return nil
 }
+
+// durationCell is a duration for a column of a table: all units are two wide.
+func durationCell(ns int64) string {
+	s := duration(uint64(max(ns, 0)))
+	if strings.HasSuffix(s, " s") {
+		s += " "
+	}
+	return s
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+type graphCmd struct {
+	inputFlags
+	depth    int
+	focus    string
+	min      float64
+	process  bool
+	task     bool
+	unfolded bool
+	json     bool
+}
+
+func newGraphCmd(a *app) *cobra.Command {
+	var c graphCmd
+	cmd := &cobra.Command{
+		Use:   "graph [options] [DIR]",
+		Short: "print the merged call tree with counts and times",
+		Long: `graph merges all calls that were made by the same path into one line: how often
+it was taken, the time from entry to exit, and the time in the function itself.
+A call of a function that is already open on the path is counted with the open
+one, so recursion does not make the tree deep.
+
+With --focus it prints one function: who called it, and what it called.`,
+		Example: `  fentry graph                      all of it
+  fentry graph -D 3                 the first three levels
+  fentry graph --min 1              only what took 1 % of the time or more
+  fentry graph --focus parse_term   callers and callees of a function
+  fentry graph --task               a tree for each thread`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
+	}
+	c.inputFlags.add(cmd)
+	f := cmd.Flags()
+	f.IntVarP(&c.depth, "depth", "D", 0, "print only the first `N` levels")
+	f.StringVar(&c.focus, "focus", "", "callers and callees of the functions that match `PAT`")
+	f.Float64Var(&c.min, "min", 0, "leave out what took less than `PERCENT` of the total time")
+	f.BoolVar(&c.process, "process", false, "a tree for each process")
+	f.BoolVar(&c.task, "task", false, "a tree for each thread")
+	f.BoolVar(&c.unfolded, "recursion", false, "show every level of recursion")
+	f.BoolVar(&c.json, "json", false, "one JSON object a line of the tree")
+	return cmd
+}
+
+func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
+	switch {
+	case c.depth < 0:
+		return usagef(cmd, "--depth %d: not a number of levels", c.depth)
+	case c.min < 0 || c.min > 100:
+		return usagef(cmd, "--min %v: not a percentage", c.min)
+	case c.process && c.task:
+		return usagef(cmd, "--process and --task exclude each other")
+	case c.focus != "" && (c.process || c.task || c.unfolded || c.depth > 0):
+		return usagef(cmd, "--focus goes with --min, --tid and --json only")
+	}
+	t, err := c.open(a, cmd, args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	tasks, err := c.tasks(t)
+	if err != nil {
+		return err
+	}
+	root, err := t.Graph(trace.GraphOptions{
+		Tasks: tasks, PerProcess: c.process, PerTask: c.task, KeepRecursion: c.unfolded || c.focus != "",
+	})
+	if err != nil {
+		return pathError(err)
+	}
+	out, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = out.close(err) }()
+	if c.focus != "" {
+		match, filter, err := matcher(cmd, t, []string{c.focus}, nil)
+		if err != nil {
+			return err
+		}
+		if err := c.writeFocus(out, focus(root, match), root.Total); err != nil {
+			return err
+		}
+		warnUnmatched(a, filter)
+	} else {
+		w := graphWriter{out: out, c: c, least: int64(c.min / 100 * float64(root.Total)), total: root.Total}
+		if c.json {
+			w.enc = json.NewEncoder(out)
+			w.enc.SetEscapeHTML(false)
+		} else {
+			fmt.Fprintln(out, out.paint.with(sgrBold, strings.TrimRight(fmt.Sprintf("%12s %12s %12s %7s  %s", "CALLS", "TOTAL", "SELF", "TIME%", "FUNCTION"), " ")))
+		}
+		if err := w.children(root, 0, nil, ""); err != nil {
+			return err
+		}
+		if w.hidden > 0 && !c.json {
+			a.notef("%s below --min %v not shown", plural(w.hidden, "line", "lines"), c.min)
+		}
+	}
+	reportLost(a, t)
+	return nil
+}
+
+// graphWriter prints a tree in depth-first order.
+type graphWriter struct {
+	out    *output
+	enc    *json.Encoder
+	c      *graphCmd
+	least  int64
+	total  int64
+	hidden uint64
+}
+
+// graphLine is a line of graph --json. Times are in nanoseconds.
+type graphLine struct {
+	Depth      int      `json:"depth"`
+	Name       string   `json:"name"`
+	Path       []string `json:"path"`
+	PID        int      `json:"pid,omitempty"`
+	TID        int      `json:"tid,omitempty"`
+	Comm       string   `json:"comm,omitempty"`
+	Calls      uint64   `json:"calls"`
+	Recursive  uint64   `json:"recursive"`
+	Total      int64    `json:"total_ns"`
+	Self       int64    `json:"self_ns"`
+	Unwound    uint64   `json:"unwound"`
+	Unfinished uint64   `json:"unfinished"`
+}
+
+func (w *graphWriter) children(n *trace.Node, depth int, path []string, indent string) error {
+	var shown []*trace.Node
+	for _, k := range n.Children {
+		if k.Total < w.least && k.Task == nil {
+			w.hidden++
+			continue
+		}
+		shown = append(shown, k)
+	}
+	for i, k := range shown {
+		if k.Task != nil {
+			if err := w.group(k); err != nil {
+				return err
+			}
+			if err := w.children(k, 0, nil, ""); err != nil {
+				return err
+			}
+			continue
+		}
+		branch, below := "├─ ", "│  "
+		if i == len(shown)-1 {
+			branch, below = "└─ ", "   "
+		}
+		if depth == 0 {
+			branch, below = "", ""
+		}
+		if err := w.line(k, depth, path, indent+branch); err != nil {
+			return err
+		}
+		if w.c.depth > 0 && depth+1 >= w.c.depth {
+			continue
+		}
+		if err := w.children(k, depth+1, append(path[:len(path):len(path)], k.Name), indent+below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group prints the heading of a process or thread.
+func (w *graphWriter) group(n *trace.Node) error {
+	if w.enc != nil {
+		return nil // every line below carries its task
+	}
+	label := n.Task.String()
+	if w.c.process {
+		label = fmt.Sprintf("%s (process %d)", n.Task.Comm, n.Task.PID)
+	}
+	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n", "", durationCell(n.Total), "", percent(n.Total, w.total), w.out.paint.with(sgrBold, label))
+	return err
+}
+
+func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix string) error {
+	if w.enc != nil {
+		return w.enc.Encode(graphLine{
+			Depth: depth, Name: n.Name, Path: append(path[:len(path):len(path)], n.Name), Calls: n.Calls, Recursive: n.Recursive,
+			Total: n.Total, Self: n.Self, Unwound: n.Unwound, Unfinished: n.Unfinished,
+		})
+	}
+	note := ""
+	if n.Recursive > 0 {
+		note = w.out.paint.with(sgrDim, fmt.Sprintf("  (%s recursive)", grouped(n.Recursive)))
+	}
+	if n.Folded > 0 {
+		note += w.out.paint.with(sgrDim, fmt.Sprintf("  (%s calls below not shown apart)", grouped(n.Folded)))
+	}
+	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s%s%s\n", grouped(n.Calls), durationCell(n.Total), durationCell(n.Self),
+		percent(n.Total, w.total), w.out.paint.with(sgrDim, prefix), n.Name, note)
+	return err
+}
+
+func percent(part, whole int64) string {
+	if whole <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", 100*float64(part)/float64(whole))
+}

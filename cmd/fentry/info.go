@@ -1,0 +1,281 @@
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+type infoCmd struct {
+	inputFlags
+	json bool
+}
+
+func newInfoCmd(a *app) *cobra.Command {
+	var c infoCmd
+	cmd := &cobra.Command{
+		Use:   "info [options] [DIR|PROGRAM]",
+		Short: "print what is known of a trace or a patched program",
+		Long: `info prints how a trace was made, its threads and program images, the clock, how
+large it is and what was lost. For a program, it prints what fentry patch put
+into it.`,
+		Example: `  fentry info                 the trace in fentry.data
+  fentry info ./prog.traced   a patched program
+  fentry info --json | jq .tasks`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
+	}
+	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
+	c.inputFlags.add(cmd)
+	cmd.Flags().Lookup("tid").Hidden = true
+	cmd.Flags().Lookup("demangle").Hidden = true
+	cmd.ValidArgsFunction = nil
+	return cmd
+}
+
+func (c *infoCmd) run(a *app, cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && c.dir == "" {
+		if fi, err := os.Stat(args[0]); err == nil && !fi.IsDir() {
+			return c.program(a, args[0])
+		}
+	}
+	t, err := c.open(a, cmd, args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	out, err := a.open()
+	if err != nil {
+		return err
+	}
+	in := traceInfo(t)
+	if c.json {
+		err = writeJSON(out, in)
+	} else {
+		in.write(out, out.paint)
+	}
+	return out.close(err)
+}
+
+// infoTrace is info --json of a trace.
+type infoTrace struct {
+	Dir        string      `json:"dir"`
+	Writer     string      `json:"writer,omitempty"`
+	Command    []string    `json:"command,omitempty"`
+	Cwd        string      `json:"cwd,omitempty"`
+	Options    []string    `json:"options,omitempty"`
+	Tracer     string      `json:"tracer,omitempty"`
+	Start      *time.Time  `json:"start,omitempty"`
+	Duration   int64       `json:"duration_ns,omitempty"`
+	ExitStatus *int        `json:"exit_status,omitempty"`
+	Signal     int         `json:"signal,omitempty"`
+	Host       string      `json:"host,omitempty"`
+	Kernel     string      `json:"kernel,omitempty"`
+	Machine    string      `json:"machine,omitempty"`
+	CPU        string      `json:"cpu,omitempty"`
+	CPUs       int         `json:"cpus,omitempty"`
+	ClockHz    float64     `json:"clock_hz"`
+	ClockFrom  string      `json:"clock_source"`
+	Bytes      int64       `json:"bytes"`
+	Chunks     int         `json:"chunks"`
+	Events     uint64      `json:"events,omitempty"`
+	Lost       uint64      `json:"lost"`
+	Images     []infoImage `json:"images"`
+	Tasks      []infoTask  `json:"tasks"`
+}
+
+type infoImage struct {
+	ID      trace.ImageID `json:"id"`
+	Path    string        `json:"path,omitempty"`
+	BuildID string        `json:"build_id,omitempty"`
+	Sites   int           `json:"functions"`
+}
+
+type infoTask struct {
+	PID    int    `json:"pid"`
+	TID    int    `json:"tid"`
+	Comm   string `json:"comm"`
+	Parent int    `json:"parent_tid,omitempty"`
+	Start  int64  `json:"start_ns"`
+	Lost   uint64 `json:"lost"`
+	Gaps   int    `json:"gaps"`
+}
+
+func traceInfo(t *trace.Trace) *infoTrace {
+	in := &infoTrace{
+		Dir: t.Dir, ClockHz: t.Clock.Hz, ClockFrom: t.Clock.Source,
+		Bytes: t.Bytes, Chunks: t.Chunks, Lost: t.Lost, Images: []infoImage{}, Tasks: []infoTask{},
+	}
+	if i := t.Info; i != nil {
+		in.Writer, in.Command, in.Cwd, in.Options, in.Tracer = i.Writer, i.Command, i.Dir, i.Options, i.Tracer
+		in.Duration, in.Signal, in.Events = int64(i.Duration), i.Signal, i.Totals.Events
+		in.Host, in.Kernel, in.Machine, in.CPU, in.CPUs = i.Host, i.Kernel, i.Machine, i.CPU, i.CPUs
+		if !i.Start.IsZero() {
+			in.Start = &i.Start
+		}
+		if i.Signal == 0 && i.ExitStatus >= 0 {
+			in.ExitStatus = &i.ExitStatus
+		}
+	}
+	for _, im := range t.Images {
+		in.Images = append(in.Images, infoImage{im.ID, im.Path, im.BuildID, im.Sites})
+		if in.Tracer == "" {
+			in.Tracer = im.Mode
+		}
+	}
+	for _, k := range t.Tasks {
+		in.Tasks = append(in.Tasks, infoTask{k.PID, k.TID, k.Comm, k.ParentTID, k.Start, k.Lost, k.Gaps})
+	}
+	return in
+}
+
+func (in *infoTrace) write(w io.Writer, p paint) {
+	f := fieldWriter{w, p}
+	f.field("trace", in.Dir)
+	f.field("written by", in.Writer)
+	f.field("command", quoted(in.Command))
+	f.field("in", in.Cwd)
+	f.field("options", quoted(in.Options))
+	f.field("tracer", in.Tracer)
+	if in.Start != nil {
+		f.field("start", in.Start.Local().Format("2006-01-02 15:04:05.000 -0700"))
+	}
+	if in.Duration > 0 {
+		f.field("duration", duration(uint64(in.Duration)))
+	}
+	switch {
+	case in.Signal != 0:
+		f.field("ended by", fmt.Sprintf("signal %d (%s)", in.Signal, syscall.Signal(in.Signal)))
+	case in.ExitStatus != nil:
+		f.field("exit status", fmt.Sprint(*in.ExitStatus))
+	}
+	host := in.Host
+	for _, s := range []string{in.Kernel, in.Machine, in.CPU} {
+		if s != "" {
+			host += ", " + s
+		}
+	}
+	if in.CPUs > 0 {
+		host += fmt.Sprintf(", %d CPUs", in.CPUs)
+	}
+	f.field("host", strings.TrimPrefix(host, ", "))
+	f.field("clock", fmt.Sprintf("%.3f MHz (from %s)", in.ClockHz/1e6, in.ClockFrom))
+	f.field("size", fmt.Sprintf("%s in %s", size(uint64(in.Bytes)), plural(uint64(in.Chunks), "chunk", "chunks")))
+	if in.Events > 0 {
+		f.field("events", grouped(in.Events))
+	}
+	f.field("lost", plural(in.Lost, "event", "events"))
+	var images table
+	for _, h := range []string{"IMAGE", "BUILD-ID", "FUNCTIONS", "PATH"} {
+		images.column(h, h == "FUNCTIONS")
+	}
+	for _, im := range in.Images {
+		images.row(im.ID.String(), im.BuildID, grouped(uint64(im.Sites)), im.Path)
+	}
+	fmt.Fprintln(w)
+	images.write(w, p)
+	var tasks table
+	for _, h := range []string{"PID", "TID", "START", "LOST", "THREAD"} {
+		tasks.column(h, h != "THREAD")
+	}
+	for _, k := range in.Tasks {
+		tasks.row(fmt.Sprint(k.PID), fmt.Sprint(k.TID), durationCell(k.Start), grouped(k.Lost), k.Comm)
+	}
+	fmt.Fprintln(w)
+	tasks.write(w, p)
+}
+
+// fieldWriter prints lines of a label and a value; empty values are left out.
+type fieldWriter struct {
+	w io.Writer
+	p paint
+}
+
+func (f fieldWriter) field(label, value string) {
+	if value != "" {
+		fmt.Fprintf(f.w, "%s %s\n", f.p.with(sgrBold, fmt.Sprintf("%-12s", label)), value)
+	}
+}
+
+// quoted joins words the way they would be typed.
+func quoted(words []string) string {
+	out := make([]string, len(words))
+	for i, s := range words {
+		out[i] = s
+		if s == "" || strings.ContainsAny(s, " \t\n\"'\\$`*?[]<>|&;()!#~") {
+			out[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// infoProgram is info --json of a program.
+type infoProgram struct {
+	Path      string `json:"path"`
+	Machine   string `json:"machine"`
+	Type      string `json:"type"`
+	BuildID   string `json:"build_id,omitempty"`
+	Patched   bool   `json:"patched"`
+	Image     string `json:"image,omitempty"`
+	Tracer    string `json:"tracer,omitempty"`
+	Functions int    `json:"functions"`
+	OrigID    string `json:"original_build_id,omitempty"`
+	Added     uint64 `json:"added_bytes"`
+}
+
+// program prints what fentry put into a program.
+func (c *infoCmd) program(a *app, path string) error {
+	image, done, err := mapFile(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f, err := elfio.Parse(image)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	in := infoProgram{
+		Path: path, Machine: machineName(f.Header.Machine), Type: strings.TrimPrefix(f.Header.Type.String(), "ET_"),
+		BuildID: fmt.Sprintf("%x", f.BuildID()),
+	}
+	pi, err := patch.Inspect(f)
+	switch {
+	case err == nil:
+		in.Patched, in.Image, in.Tracer, in.Functions = true, trace.ImageID(pi.ImageID).String(), pi.Tracer.String(), len(pi.Sites)
+		in.OrigID = fmt.Sprintf("%x", pi.BuildID)
+		for _, s := range f.Sections {
+			if strings.HasPrefix(s.Name, ".fentry") && s.Type != elf.SHT_NOBITS {
+				in.Added += s.Size
+			}
+		}
+	case !errors.Is(err, patch.ErrNotPatched):
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if c.json {
+		return writeJSON(a.stdout, in)
+	}
+	w := fieldWriter{a.stdout, paint(a.colors(a.stdout))}
+	w.field("program", path)
+	w.field("machine", in.Machine+", "+in.Type)
+	w.field("build-id", in.BuildID)
+	if !in.Patched {
+		w.field("patched", "no")
+		return nil
+	}
+	w.field("patched", fmt.Sprintf("yes, %s traced with %s", plural(uint64(in.Functions), "function", "functions"), in.Tracer))
+	w.field("image", in.Image)
+	w.field("original", in.OrigID)
+	w.field("added", size(in.Added))
+	return nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// maketrace is the script command "maketrace DIR FILE": it writes a trace of
+// what FILE says, one thing a line:
+//
+//	command prog arg ...    what ran
+//	task PID TID COMM       a thread; COMM may contain blanks
+//	TID NS > FUNCTION       an entry, NS ns after the start
+//	TID NS < FUNCTION       an exit
+//	TID NS resync N         N frames were skipped
+//	TID NS lost N
+//	TID NS mark N
+//	TID NS comm NAME
+//	TID NS end
+func maketrace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: maketrace DIR FILE")
+	}
+	ts.Check(writeTrace(ts.MkAbs(args[0]), ts.ReadFile(args[1])))
+}
+
+const testImage = trace.ImageID(0x1122334455667788)
+
+func writeTrace(dir, spec string) error {
+	const start = 1 << 40
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	var events bytes.Buffer
+	w, err := trace.NewWriter(&events, trace.Header{Counter: start, Monotonic: 5_000_000_000, CounterHz: 1e9})
+	if err != nil {
+		return err
+	}
+	info := trace.Info{
+		Writer: "fentry test", Command: []string{"./prog"}, Start: time.Unix(1_800_000_000, 0).UTC(),
+		Duration: time.Second, Tracer: "function_graph", PID: 100,
+		Clock: trace.InfoClock{Hz: 1e9}, Images: []trace.Image{{ID: testImage, Path: "/bin/prog", BuildID: "c0ffee"}},
+	}
+	sym := symbol.SymFile{Path: "/bin/prog", Image: uint64(testImage)}
+	ids := map[string]uint32{}
+	id := func(name string) uint32 {
+		if ids[name] == 0 {
+			ids[name] = uint32(len(ids) + 1)
+			addr := 0x401000 + 0x100*uint64(len(ids))
+			sym.Entries = append(sym.Entries, symbol.SymEntry{ID: ids[name], Func: addr, Size: 0x40, Site: addr, Kind: "fentry-call", Name: name})
+		}
+		return ids[name]
+	}
+	tasks := map[string]*trace.TaskWriter{}
+	var order []*trace.TaskWriter
+	for n, line := range strings.Split(strings.TrimSpace(spec), "\n") {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0:
+			continue
+		case f[0] == "command":
+			info.Command = f[1:]
+			continue
+		case f[0] == "task":
+			pid, _ := strconv.Atoi(f[1])
+			tid, _ := strconv.Atoi(f[2])
+			tasks[f[2]] = w.Task(trace.TaskID{PID: pid, TID: tid, Key: uint64(tid), Image: testImage, Comm: strings.Join(f[3:], " ")})
+			order = append(order, tasks[f[2]])
+			continue
+		}
+		k := tasks[f[0]]
+		if k == nil || len(f) < 3 {
+			return fmt.Errorf("line %d: %s", n+1, line)
+		}
+		ns, err := strconv.ParseUint(f[1], 10, 63)
+		if err != nil {
+			return err
+		}
+		num := uint64(0)
+		if len(f) > 3 {
+			num, _ = strconv.ParseUint(f[3], 10, 64)
+		}
+		switch f[2] {
+		case ">":
+			k.Enter(start+ns, id(f[3]))
+		case "<":
+			k.Exit(start+ns, id(f[3]))
+		case "resync":
+			k.Resync(start+ns, num)
+		case "lost":
+			k.Lost(start+ns, num)
+			info.Lost += num
+		case "mark":
+			k.Mark(start+ns, num)
+		case "comm":
+			k.Comm(start+ns, f[3])
+		case "end":
+			k.End(start + ns)
+		default:
+			return fmt.Errorf("line %d: %s", n+1, line)
+		}
+	}
+	for _, k := range order {
+		if err := k.Flush(); err != nil {
+			return err
+		}
+	}
+	info.Images[0].Sites = len(ids)
+	if err := trace.WriteInfo(dir, &info); err != nil {
+		return err
+	}
+	var symText bytes.Buffer
+	if err := symbol.WriteSym(&symText, &sym); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, testImage.String()+trace.SymExt), symText.Bytes(), 0o666); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, trace.EventsFile), events.Bytes(), 0o666)
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+type reportCmd struct {
+	inputFlags
+	sort    []string
+	fields  []string
+	filter  []string
+	notrace []string
+	top     int
+	task    bool
+	json    bool
+}
+
+func newReportCmd(a *app) *cobra.Command {
+	var c reportCmd
+	cmd := &cobra.Command{
+		Use:   "report [options] [DIR]",
+		Short: "print a table of functions: calls, times",
+		Long: `report prints one line for each function that was called: how often, the total
+time from entry to exit, the time in the function itself (self), and what single
+calls took.
+
+Of recursive calls only the outermost counts for the total, so no total is more
+than the time the threads ran. The average, minimum, maximum and 99th percentile
+are of all calls.`,
+		Example: `  fentry report                        by total time
+  fentry report -s self                where the time goes
+  fentry report -s calls -n 10         the ten most called functions
+  fentry report -s p99 -f calls,avg,p99,max
+  fentry report --task                 for each thread
+  fentry report --json | jq -s 'map(select(.calls > 1000))'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
+	}
+	c.inputFlags.add(cmd)
+	f := cmd.Flags()
+	f.StringSliceVarP(&c.sort, "sort", "s", []string{"total"}, "sort by `KEY`[,KEY...]: "+strings.Join(reportNames(), ", ")+", name; largest first")
+	f.StringSliceVarP(&c.fields, "fields", "f", []string{"calls", "total", "self", "avg", "min", "max", "p99"}, "print `FIELD`[,FIELD...]: "+strings.Join(reportNames(), ", "))
+	f.IntVarP(&c.top, "top", "n", 0, "only the first `N` lines")
+	f.BoolVar(&c.task, "task", false, "one line for each function and thread")
+	f.BoolVar(&c.json, "json", false, "one JSON object a function and line")
+	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
+	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
+	registerFieldCompletion(cmd, "fields", reportNames())
+	return cmd
+}
+
+// A reportField is a column of the report.
+type reportField struct {
+	name  string
+	value func(*trace.FuncStat) int64 // for sorting; -1 when not known
+	count bool                        // a number, not a time
+}
+
+var reportFields = []reportField{
+	{name: "calls", count: true, value: func(s *trace.FuncStat) int64 { return int64(s.Calls) }},
+	{name: "total", value: func(s *trace.FuncStat) int64 { return s.Total }},
+	{name: "self", value: func(s *trace.FuncStat) int64 { return s.Self }},
+	{name: "avg", value: func(s *trace.FuncStat) int64 { return s.Avg }},
+	{name: "min", value: func(s *trace.FuncStat) int64 { return s.Min }},
+	{name: "max", value: func(s *trace.FuncStat) int64 { return s.Max }},
+	{name: "p99", value: func(s *trace.FuncStat) int64 { return s.P99 }},
+	{name: "stddev", value: func(s *trace.FuncStat) int64 { return int64(s.StdDev) }},
+	{name: "unwound", count: true, value: func(s *trace.FuncStat) int64 { return int64(s.Unwound) }},
+	{name: "unfinished", count: true, value: func(s *trace.FuncStat) int64 { return int64(s.Unfinished) }},
+}
+
+func reportNames() []string {
+	var names []string
+	for i := range reportFields {
+		names = append(names, reportFields[i].name)
+	}
+	return names
+}
+
+func findReportField(name string) *reportField {
+	for i := range reportFields {
+		if reportFields[i].name == name {
+			return &reportFields[i]
+		}
+	}
+	return nil
+}
+
+func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
+	less, err := c.order(cmd)
+	if err != nil {
+		return err
+	}
+	var fields []*reportField
+	for _, name := range c.fields {
+		f := findReportField(name)
+		if f == nil {
+			return usagef(cmd, "--fields: no field %q; there are %s", name, strings.Join(reportNames(), ", "))
+		}
+		fields = append(fields, f)
+	}
+	if c.top < 0 {
+		return usagef(cmd, "--top %d: not a number of lines", c.top)
+	}
+	t, err := c.open(a, cmd, args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	tasks, err := c.tasks(t)
+	if err != nil {
+		return err
+	}
+	match, filter, err := matcher(cmd, t, c.filter, c.notrace)
+	if err != nil {
+		return err
+	}
+	rows, err := t.Report(trace.ReportOptions{Tasks: tasks, PerTask: c.task})
+	if err != nil {
+		return pathError(err)
+	}
+	if match != nil {
+		rows = slices.DeleteFunc(rows, func(s trace.FuncStat) bool { return !match(s.Func) })
+		warnUnmatched(a, filter)
+	}
+	slices.SortStableFunc(rows, less)
+	if c.top > 0 && len(rows) > c.top {
+		rows = rows[:c.top]
+	}
+	out, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = out.close(err) }()
+	if c.json {
+		err = c.writeJSON(out, t, rows)
+	} else {
+		err = c.writeTable(out, rows, fields)
+	}
+	if err == nil {
+		reportLost(a, t)
+	}
+	return err
+}
+
+// order makes the comparison of the sort keys; ties are left in the order they
+// have, by total time.
+func (c *reportCmd) order(cmd *cobra.Command) (func(a, b trace.FuncStat) int, error) {
+	var keys []*reportField
+	for _, name := range c.sort {
+		f := findReportField(name)
+		if f == nil && name != "name" {
+			return nil, usagef(cmd, "--sort: no key %q; there are %s, name", name, strings.Join(reportNames(), ", "))
+		}
+		keys = append(keys, f)
+	}
+	return func(a, b trace.FuncStat) int {
+		for _, k := range keys {
+			if k == nil {
+				if d := strings.Compare(a.Name, b.Name); d != 0 {
+					return d
+				}
+				continue
+			}
+			if va, vb := k.value(&a), k.value(&b); va != vb {
+				if va > vb {
+					return -1
+				}
+				return 1
+			}
+		}
+		return 0
+	}, nil
+}
+
+func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*reportField) error {
+	var tab table
+	for _, f := range fields {
+		tab.column(strings.ToUpper(f.name), true)
+	}
+	if c.task {
+		tab.column("THREAD", false)
+	}
+	tab.column("FUNCTION", false)
+	for i := range rows {
+		r := &rows[i]
+		var cells []string
+		for _, f := range fields {
+			v := f.value(r)
+			switch {
+			case v < 0:
+				cells = append(cells, "-")
+			case f.count:
+				cells = append(cells, grouped(uint64(v)))
+			default:
+				cells = append(cells, durationCell(v))
+			}
+		}
+		if c.task {
+			cells = append(cells, r.Task.String())
+		}
+		tab.row(append(cells, r.Name)...)
+	}
+	return tab.write(out, out.paint)
+}
+
+// reportLine is a line of report --json. Times are in nanoseconds; those that a
+// profile does not know are null.
+type reportLine struct {
+	Name       string  `json:"name"`
+	Symbol     string  `json:"symbol,omitempty"`
+	Address    string  `json:"address,omitempty"`
+	Image      string  `json:"image,omitempty"`
+	PID        int     `json:"pid,omitempty"`
+	TID        int     `json:"tid,omitempty"`
+	Comm       string  `json:"comm,omitempty"`
+	Calls      uint64  `json:"calls"`
+	Total      int64   `json:"total_ns"`
+	Self       int64   `json:"self_ns"`
+	Avg        int64   `json:"avg_ns"`
+	Min        *int64  `json:"min_ns"`
+	Max        int64   `json:"max_ns"`
+	P99        *int64  `json:"p99_ns"`
+	StdDev     *int64  `json:"stddev_ns"`
+	Unwound    uint64  `json:"unwound"`
+	Unfinished uint64  `json:"unfinished"`
+	NoEntry    *uint64 `json:"no_entry,omitempty"`
+}
+
+func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	known := func(v int64) *int64 {
+		if v < 0 {
+			return nil
+		}
+		return &v
+	}
+	for i := range rows {
+		r := &rows[i]
+		fn := t.Func(r.Func)
+		l := reportLine{
+			Name: r.Name, Symbol: fn.Name, Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg,
+			Min: known(r.Min), Max: r.Max, P99: known(r.P99), StdDev: known(int64(r.StdDev)),
+			Unwound: r.Unwound, Unfinished: r.Unfinished,
+		}
+		if fn.Addr != 0 {
+			l.Address = fmt.Sprintf("%#x", fn.Addr)
+		}
+		if int(r.Func.Image) < len(t.Images) {
+			l.Image = t.Images[r.Func.Image].Path
+		}
+		if r.Task != nil {
+			l.PID, l.TID, l.Comm = r.Task.PID, r.Task.TID, r.Task.Comm
+		}
+		if r.NoEntry > 0 {
+			l.NoEntry = &r.NoEntry
+		}
+		if err := enc.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// registerFieldCompletion completes comma-separated lists of names.
+func registerFieldCompletion(cmd *cobra.Command, flag string, names []string) {
+	cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		done := ""
+		if i := strings.LastIndexByte(toComplete, ','); i >= 0 {
+			done = toComplete[:i+1]
+		}
+		var out []string
+		for _, n := range names {
+			out = append(out, done+n)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+}

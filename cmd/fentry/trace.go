@@ -1,0 +1,218 @@
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// defaultData is the trace directory when nothing else is said.
+const defaultData = "fentry.data"
+
+// inputFlags name the trace a command reads, and how its names are shown.
+type inputFlags struct {
+	dir      string
+	tids     []int
+	demangle demangleFlag
+}
+
+func (in *inputFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&in.dir, "input", "i", "", "read the trace in `DIR` (default $FENTRY_DATA or fentry.data)")
+	f.IntSliceVar(&in.tids, "tid", nil, "only the threads `TID`[,TID...]")
+	in.demangle.add(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+}
+
+// open opens the trace and says on stderr what is wrong with it.
+func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Trace, error) {
+	dir := in.dir
+	switch {
+	case dir != "" && len(args) > 0:
+		return nil, usagef(cmd, "two traces given: -i %s and %s", dir, args[0])
+	case len(args) > 0:
+		dir = args[0]
+	case dir == "":
+		dir = a.dataDir()
+	}
+	t, err := trace.OpenWith(dir, trace.Options{Resolve: resolveImage, Name: in.demangle.name})
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: no trace there; make one with: fentry record PROGRAM", dir)
+		}
+		return nil, pathError(err)
+	}
+	for i, p := range t.Problems {
+		if i == 3 && a.verbose == 0 {
+			a.notef("fentry: %s: %s, -v shows them", dir, plural(uint64(len(t.Problems)-i), "more problem", "more problems"))
+			break
+		}
+		a.notef("fentry: %s: %s", dir, oneLine(p.Error()))
+	}
+	return t, nil
+}
+
+// dataDir is the trace directory that is written and read by default.
+func (a *app) dataDir() string {
+	if d := a.getenv("FENTRY_DATA"); d != "" {
+		return d
+	}
+	return defaultData
+}
+
+// tasks returns the tasks chosen with --tid; nil means all.
+func (in *inputFlags) tasks(t *trace.Trace) ([]*trace.Task, error) {
+	if len(in.tids) == 0 {
+		return nil, nil
+	}
+	var ks []*trace.Task
+	for _, tid := range in.tids {
+		k := t.TaskByTID(tid)
+		if len(k) == 0 {
+			return nil, fmt.Errorf("%s: no thread %d in this trace", t.Dir, tid)
+		}
+		ks = append(ks, k...)
+	}
+	return ks, nil
+}
+
+// reportLost says what is missing from a trace, always: numbers that are silently
+// too small are worse than none.
+func reportLost(a *app, t *trace.Trace) {
+	gaps := 0
+	for _, k := range t.Tasks {
+		gaps += k.Gaps
+	}
+	lost := t.Lost
+	if t.Info != nil {
+		lost = max(lost, t.Info.Lost) // the recorder knows of more reasons
+	}
+	var what []string
+	if lost > 0 {
+		what = append(what, plural(lost, "event was lost", "events were lost"))
+	}
+	if gaps > 0 {
+		what = append(what, plural(uint64(gaps), "gap of unknown size", "gaps of unknown size"))
+	}
+	if len(what) > 0 {
+		fmt.Fprintf(a.stderr, "fentry: %s: %s; counts and times are too small (a larger buffer: record -b SIZE)\n",
+			t.Dir, strings.Join(what, ", "))
+	}
+}
+
+// resolveImage finds the functions of an image whose trace has no symbol file:
+// a patched program that ran alone. The program itself knows its sites.
+func resolveImage(im trace.Image) (trace.SymTable, error) {
+	var last error
+	for _, path := range []string{im.Path, im.Exe} {
+		if path == "" {
+			continue
+		}
+		tab, err := readSites(path, im)
+		if err == nil {
+			return tab, nil
+		}
+		last = err
+	}
+	if last == nil {
+		last = errors.New("the trace does not name the program's file")
+	}
+	return nil, last
+}
+
+// siteTable is the functions of a patched program by site id.
+type siteTable []trace.Func
+
+func (s siteTable) Func(id uint32) (trace.Func, bool) {
+	if id == 0 || int64(id) > int64(len(s)) {
+		return trace.Func{}, false
+	}
+	return s[id-1], true
+}
+
+func readSites(path string, im trace.Image) (trace.SymTable, error) {
+	image, done, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f, err := elfio.Parse(image)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	in, err := patch.Inspect(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if trace.ImageID(in.ImageID) != im.ID {
+		return nil, fmt.Errorf("%s: not the program that was traced: it has been patched again since", path)
+	}
+	tab, err := symbol.New(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	sites := make(siteTable, len(in.Sites))
+	for i, s := range in.Sites {
+		sites[i] = trace.Func{Addr: s.Func, Site: s.Addr}
+		if fn, ok := tab.Lookup(s.Func); ok && fn.Addr == s.Func {
+			sites[i].Name, sites[i].Size = strings.Clone(fn.Name), fn.Size
+		}
+	}
+	return sites, nil
+}
+
+// matcher returns a test of functions by name, nil when no pattern was given.
+func matcher(cmd *cobra.Command, t *trace.Trace, filter, notrace []string) (func(trace.FuncID) bool, *record.Filter, error) {
+	if len(filter)+len(notrace) == 0 {
+		return nil, nil, nil
+	}
+	f, err := record.NewFilter(filter, notrace)
+	if err != nil {
+		return nil, nil, usagef(cmd, "%v", err)
+	}
+	// Events ask about the same few functions again and again.
+	known := map[trace.FuncID]bool{}
+	return func(id trace.FuncID) bool {
+		is, ok := known[id]
+		if !ok {
+			fn := t.Func(id)
+			name := fn.Name
+			if name == "" && fn.Addr != 0 {
+				name = (&record.Site{Func: fn.Addr}).Display()
+			}
+			is = f.Match(name)
+			known[id] = is
+		}
+		return is
+	}, f, nil
+}
+
+// warnUnmatched names the patterns that fitted nothing that was called.
+func warnUnmatched(a *app, f *record.Filter) {
+	for _, p := range f.Unmatched() {
+		a.notef("fentry: warning: pattern %q matches no function of the trace", p)
+	}
+}
+
+// machineName is an ELF machine as people write it.
+func machineName(m elf.Machine) string {
+	if m == elf.EM_X86_64 {
+		return "x86-64"
+	}
+	return strings.ToLower(strings.TrimPrefix(m.String(), "EM_"))
+}
