@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,16 +36,18 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 			names[n] = profMcount
 		}
 	}
-	fd := &finder{im: im, o: o, prof: findProfiling(im, names), taken: make(map[uint64]bool)}
+	fd := &finder{im: im, o: o, prof: findProfiling(im, names), listed: make(map[uint64]bool), gaps: gaps{im: im}}
 	if err := fd.tables(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
 	fd.calls()
-	fd.choose()
-	fd.functionsWithout()
 	for i := range fd.sites {
 		fd.exclude(&fd.sites[i])
 	}
+	fd.choose()
+	slices.SortStableFunc(fd.sites, compareSites)
+	fd.jumps()
+	fd.functionsWithout()
 	slices.SortStableFunc(fd.sites, compareSites)
 	return fd.sites, nil
 }
@@ -58,11 +61,13 @@ func compareSites(a, b Site) int {
 
 // finder collects the sites of one image.
 type finder struct {
-	im    *image
-	o     Options
-	prof  *profiling
-	sites []Site
-	taken map[uint64]bool // addresses of sites found so far
+	im     *image
+	o      Options
+	prof   *profiling
+	sites  []Site
+	listed map[uint64]bool // addresses of instructions a table has named
+	gaps   gaps
+	walk   walk
 }
 
 // add completes a site with what is known of its function and keeps it.
@@ -81,7 +86,6 @@ func (fd *finder) add(s Site) {
 			s.Len, s.Reason = 0, ReasonNotExecutable
 		}
 	}
-	fd.taken[s.Addr] = true
 	fd.sites = append(fd.sites, s)
 }
 
@@ -140,11 +144,25 @@ func (fd *finder) functionsWithout() {
 			s.Reason = ReasonNotExecutable
 		case strings.HasPrefix(r.name, ".fentry"):
 			s.Reason = ReasonRuntime
+		case fd.prof.entries[fn.Addr] != profNone:
+			s.Reason = ReasonProfiler
 		case isCold(fn.Name):
 			s.Reason = ReasonColdPart
+		case fd.isPatched(fn.Addr) || fd.im.code.hasEndbr(fn.Addr) && fd.isPatched(fn.Addr+4):
+			s.Reason = ReasonPatched
 		}
 		fd.sites = append(fd.sites, s)
 	}
+}
+
+// isPatched reports whether a jump to the code fentry adds to images is at addr already.
+func (fd *finder) isPatched(addr uint64) bool {
+	b := fd.im.code.at(addr)
+	if len(b) < siteSize || b[0] != 0xe9 {
+		return false
+	}
+	r := fd.im.code.find(addr + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[1:])))))
+	return r != nil && strings.HasPrefix(r.name, ".fentry")
 }
 
 // isCold recognises the names gcc and clang give to parts of functions they move away: f.cold, f.cold.12.

@@ -17,6 +17,7 @@ const (
 	profNone   profClass = iota
 	profFentry           // called before the prologue: return address of the traced function at 8(%rsp) inside it
 	profMcount           // called behind the prologue: at 8(%rbp)
+	profListed           // one of them: a table lists its calls, nothing names it
 )
 
 // profilingNames are the functions compilers call for -pg on x86-64: gcc and clang name mcount, glibc defines _mcount
@@ -42,6 +43,9 @@ func findProfiling(im *image, names map[string]profClass) *profiling {
 	p := &profiling{targets: map[uint64]profClass{}, slots: map[uint64]profClass{}, entries: map[uint64]profClass{}}
 	p.fromSymbols(im, names)
 	p.fromRelocs(im, names)
+	if p.empty() && len(im.tab.Symbols()) == 0 {
+		p.fromCode(im)
+	}
 	p.fromWords(im)
 	p.stubs(im)
 	return p
@@ -71,7 +75,7 @@ func (p *profiling) fromSymbols(im *image, names map[string]profClass) {
 	take(im.tab.Symbols())
 	take(im.tab.DynamicSymbols())
 	for _, a := range doubtful {
-		if p.targets[a] == profNone && savesArguments(im.code.at(a)) {
+		if p.targets[a] == profNone && isProfiler(im.code.at(a)) {
 			p.targets[a] = profMcount
 		}
 	}
@@ -216,8 +220,8 @@ func (p *profiling) callAt(b []byte, addr uint64) (call, bool) {
 
 // calls finds every byte sequence in code that is a call of a profiling function, sorted by address. A direct call is
 // told by four bytes that name one of a handful of targets; whether an instruction begins there is for the caller to
-// decide.
-func (p *profiling) calls(c *code) []call {
+// decide. starts tells places where one does.
+func (p *profiling) calls(c *code, starts func(uint64) bool) []call {
 	if p.empty() {
 		return nil
 	}
@@ -228,16 +232,16 @@ func (p *profiling) calls(c *code) []call {
 			continue
 		}
 		first := len(out)
-		p.scan(r, 0xe8, 0, &out)
-		p.scan(r, 0x15, 1, &out)
-		p.scan(r, 0xba, 1, &out)
+		p.scan(r, 0xe8, 0, starts, &out)
+		p.scan(r, 0x15, 1, starts, &out)
+		p.scan(r, 0xba, 1, starts, &out)
 		slices.SortFunc(out[first:], func(a, b call) int { return cmpUint(a.addr, b.addr) })
 	}
 	return out
 }
 
 // scan tries callAt wherever the byte key stands at offset back in the instruction.
-func (p *profiling) scan(r *region, key byte, back int, out *[]call) {
+func (p *profiling) scan(r *region, key byte, back int, starts func(uint64) bool, out *[]call) {
 	if key == 0xba && len(p.entries) == 0 || key == 0x15 && len(p.slots) == 0 {
 		return
 	}
@@ -248,9 +252,8 @@ func (p *profiling) scan(r *region, key byte, back int, out *[]call) {
 		}
 		at += k
 		start := at - back
-		if key == 0xe8 && start > 0 && r.data[start-1] == 0x67 {
-			// Almost always the prefix of a relaxed call; the other reading is tried when that one is refused.
-			start--
+		if key == 0xe8 && start > 0 && r.data[start-1] == 0x67 && !starts(r.addr+uint64(start)) {
+			start-- // the prefix of a relaxed call, not the end of what stands before
 		}
 		if cl, ok := p.callAt(r.data[start:], r.addr+uint64(start)); ok && cl.class != profNone {
 			*out = append(*out, cl)

@@ -1,13 +1,165 @@
 package record
 
-// verifyFrame decodes the bytes between a function's first instruction and its call of mcount and returns "" when the
-// caller's return address is at 8(%rbp) behind them.
-func verifyFrame(b []byte) Reason {
-	if len(b) >= 4 && string(b[:4]) == endbr64 {
-		b = b[4:]
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+)
+
+// maxPrologue bounds how far behind a function's first byte a call of mcount is believed. Probing loops for big frames
+// and the saving of variable arguments need less than a tenth of it.
+const maxPrologue = 4096
+
+// frame is what is known of the stack while a prologue is decoded.
+type frame struct {
+	depth int64 // bytes below the return address's slot: 0 at entry, 8 behind one push
+	known bool  // depth is right
+	fp    bool  // %rbp is 8 below the slot, so that the return address is at 8(%rbp)
+	drap  bool  // the address of the arguments was taken to another register, to find them behind a realigned stack
+}
+
+// walk is a prologue decoded so far. Asked for ascending places of one function, it decodes each byte once.
+type walk struct {
+	start, pc uint64
+	frame     frame
+	ended     bool // the code does not go on to pc in a straight line
+}
+
+// frameAt decodes from a function's first byte to its call of mcount at address at, and returns "" when the caller's
+// return address is at 8(%rbp) there:
+//
+//	55        push %rbp
+//	48 89 e5  mov %rsp,%rbp
+//
+// in this order, with nothing else pushed before, and %rbp not written to on the way. Branches are not followed: behind
+// one the frame pointer still counts, but not how much has been pushed.
+func (fd *finder) frameAt(start, at uint64) Reason {
+	if at-start > maxPrologue {
+		return ReasonNotAtEntry
 	}
-	if len(b) >= 4 && b[0] == 0x55 && string(b[1:4]) == "\x48\x89\xe5" {
+	w := &fd.walk
+	if w.start != start || w.pc > at {
+		*w = walk{start: start, pc: start, frame: frame{known: true}}
+	}
+	b := fd.im.code.upTo(w.pc, at+15)
+	for w.pc < at && !w.ended {
+		in, err := amd64.Decode(b)
+		if err != nil || in.Op.EndsBlock() {
+			w.ended = true
+			break
+		}
+		w.frame.step(in, b[:in.Len])
+		b, w.pc = b[in.Len:], w.pc+uint64(in.Len)
+	}
+	switch {
+	case w.ended || w.pc != at:
+		return ReasonNotAtEntry
+	case w.frame.fp:
 		return ""
+	case w.frame.drap:
+		return ReasonRealignedFrame
 	}
 	return ReasonNoFramePointer
+}
+
+// step applies one instruction.
+func (f *frame) step(in amd64.Inst, raw []byte) {
+	switch in.Op {
+	case amd64.Nop, amd64.Endbr64:
+		return
+	case amd64.Push:
+		f.depth += 8
+		if in.Prefix&amd64.PrefixOpSize != 0 {
+			f.known = false
+		}
+		return
+	case amd64.Pop:
+		f.depth -= 8
+		r, ok := poppedReg(in)
+		if !ok || r == rsp || in.Prefix&amd64.PrefixOpSize != 0 {
+			f.known = false
+		}
+		if !ok || r == rbp {
+			f.fp = false
+		}
+		return
+	case amd64.Call, amd64.CallInd:
+		return // callees keep rsp and rbp
+	case amd64.Jcc, amd64.Loop, amd64.Jrcxz:
+		f.known = false
+		return
+	case amd64.Other:
+	default: // leave, enter, system calls, traps
+		*f = frame{drap: f.drap}
+		return
+	}
+	if movesSPToFP(in) {
+		f.fp = f.known && f.depth == 8
+		return
+	}
+	if n, ok := adjustsSP(in, raw); ok {
+		f.depth -= n
+		return
+	}
+	if in.Opcode == 0x8d && in.Map == 0 && in.Enc == amd64.Legacy {
+		if m, ok := memory(in, raw); ok && m.base == rsp && m.disp == f.depth+8 && f.known {
+			f.drap = true
+		}
+	}
+	if mayWrite(in, rsp) {
+		f.known = false
+	}
+	if mayWrite(in, rbp) {
+		f.fp = false
+	}
+}
+
+// movesSPToFP recognises mov %rsp,%rbp in both encodings: 48 89 e5 and 48 8b ec.
+func movesSPToFP(in amd64.Inst) bool {
+	return in.Enc == amd64.Legacy && in.Map == 0 && in.REX == 0x48 && in.Prefix == 0 &&
+		(in.Opcode == 0x89 && in.ModRM == 0xe5 || in.Opcode == 0x8b && in.ModRM == 0xec)
+}
+
+// pushedReg is the register of push %reg.
+func pushedReg(in amd64.Inst) (int, bool) {
+	if in.Map != 0 || in.Opcode < 0x50 || in.Opcode > 0x57 {
+		return 0, false
+	}
+	return int(in.Opcode&7) | int(in.REX&1)<<3, true
+}
+
+// poppedReg is the register of pop %reg.
+func poppedReg(in amd64.Inst) (int, bool) {
+	if in.Map != 0 || in.Opcode < 0x58 || in.Opcode > 0x5f {
+		return 0, false
+	}
+	return int(in.Opcode&7) | int(in.REX&1)<<3, true
+}
+
+// adjustsSP recognises sub and add of a constant to the stack pointer, in both sizes of the constant, and
+// lea disp(%rsp),%rsp, and returns what they add.
+func adjustsSP(in amd64.Inst, raw []byte) (int64, bool) {
+	if in.Enc != amd64.Legacy || in.Map != 0 || in.REX != 0x48 || !in.HasModRM {
+		return 0, false
+	}
+	if in.Opcode == 0x8d {
+		if m, ok := memory(in, raw); ok && m.reg == rsp && m.base == rsp {
+			return m.disp, true
+		}
+		return 0, false
+	}
+	if in.Opcode != 0x81 && in.Opcode != 0x83 || in.ModRM>>6 != 3 || in.ModRM&7 != rsp {
+		return 0, false
+	}
+	imm := int64(int8(raw[len(raw)-1]))
+	if in.Opcode == 0x81 {
+		imm = int64(int32(binary.LittleEndian.Uint32(raw[len(raw)-4:])))
+	}
+	switch in.ModRM >> 3 & 7 {
+	case 0: // add
+		return imm, true
+	case 5: // sub
+		return -imm, true
+	}
+	return 0, false
 }

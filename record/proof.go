@@ -1,42 +1,35 @@
 package record
 
-import (
-	"encoding/binary"
-
-	"github.com/fentry-dev/fentry/arch/amd64"
-)
-
-// Numbers of general registers in instructions.
-const (
-	rax = 0
-	rcx = 1
-	rdx = 2
-	rsp = 4
-	rbp = 5
-	rsi = 6
-	rdi = 7
-)
+import "github.com/fentry-dev/fentry/arch/amd64"
 
 // argumentRegs are the registers a profiling function has to keep: the six of arguments, and rax, which counts vector
 // arguments of functions with variable ones (System V psABI for x86-64, 3.2.3).
 const argumentRegs = 1<<rax | 1<<rcx | 1<<rdx | 1<<rsi | 1<<rdi | 1<<8 | 1<<9
 
-// profShape is what the straight code from a function's first byte to its first call does.
+// profShape is what the straight code of a supposed profiling function does.
 type profShape struct {
-	saved uint16 // set of registers stored to the stack
-	class profClass
-	empty bool // nothing but a return
+	saved    uint16    // registers stored to the stack before anything is called
+	restored uint16    // registers loaded from the stack again, or popped, behind the call
+	class    profClass // by where it looks for the address its caller's function returns to
+	empty    bool      // nothing but a return
 }
 
-// shapeOf decodes the code of a supposed profiling function. Ordinary functions do not save rax and all argument
-// registers before they have done anything, and one that goes on to load its caller's return address has one purpose.
+// shapeOf decodes a supposed profiling function up to its return. Ordinary functions do not save rax and all argument
+// registers before they have done anything; one that does, and goes on to load its caller's return address, has one
+// purpose. glibc's looks like this:
+//
+//	sub $0x40,%rsp; mov %rax,(%rsp); mov %rcx,8(%rsp) ...
+//	mov 0x40(%rsp),%rsi; mov 0x48(%rsp),%rdi      (_mcount: mov 8(%rbp),%rdi)
+//	call __mcount_internal
+//	mov 0x30(%rsp),%r9 ... add $0x40,%rsp; ret
 func shapeOf(b []byte) profShape {
 	var sh profShape
 	depth := int64(0) // bytes pushed since entry
-	for n := 0; n < 64; n++ {
+	called := false
+	for range 64 {
 		in, err := amd64.Decode(b)
 		if err != nil {
-			return sh
+			return profShape{}
 		}
 		raw := b[:in.Len]
 		b = b[in.Len:]
@@ -44,124 +37,93 @@ func shapeOf(b []byte) profShape {
 		case amd64.Nop, amd64.Endbr64:
 			continue
 		case amd64.Ret:
-			sh.empty = n <= 1 && sh.saved == 0
+			sh.empty = !called && depth == 0 && sh.saved == 0
 			return sh
 		case amd64.Push:
-			if r, ok := pushedReg(in); ok {
+			if r, ok := pushedReg(in); ok && !called {
 				sh.saved |= 1 << r
 			}
 			depth += 8
 			continue
+		case amd64.Pop:
+			if r, ok := poppedReg(in); ok && called {
+				sh.restored |= 1 << r
+			}
+			depth -= 8
+			continue
+		case amd64.Call, amd64.CallInd:
+			if called {
+				return profShape{}
+			}
+			called = true
+			continue
 		case amd64.Other:
 		default:
-			return sh
+			return profShape{}
 		}
 		if k, ok := adjustsSP(in, raw); ok {
 			depth -= k
 			continue
 		}
 		m, ok := movMem(in, raw)
-		if !ok {
-			continue
-		}
-		if m.store {
-			if m.base == rsp {
-				sh.saved |= 1 << m.reg
-			}
-			continue
-		}
-		// Where the traced function returns to: above its own frame pointer, or above the two return addresses.
 		switch {
+		case !ok:
+		case m.store && m.base == rsp && !called:
+			sh.saved |= 1 << m.reg
+		case m.store:
+		case called && m.base == rsp:
+			sh.restored |= 1 << m.reg
 		case m.base == rbp && m.disp == 8:
 			sh.class = profMcount
-		case m.base == rsp && m.disp == depth+8 && sh.class == profNone:
+		case m.base == rsp && m.disp == depth+8:
 			sh.class = profFentry
 		}
 	}
-	return sh
+	return profShape{}
 }
 
-// savesArguments reports whether a function cannot be an ordinary C function: it saves what only a profiling function
-// saves, or does nothing, so that its calls may be replaced.
-func savesArguments(b []byte) bool {
+// keepsArguments reports whether the function saves and restores what a profiling function must.
+func (sh profShape) keepsArguments() bool {
+	return sh.saved&argumentRegs == argumentRegs && sh.restored&argumentRegs == argumentRegs
+}
+
+// isProfiler reports whether a function that is named like a profiling function can be one, so that its calls may be
+// replaced: it behaves like one, or does nothing.
+func isProfiler(b []byte) bool {
 	sh := shapeOf(b)
-	return sh.empty || sh.saved&argumentRegs == argumentRegs
+	return sh.empty || sh.keepsArguments()
 }
 
-// pushedReg is the register of push %reg.
-func pushedReg(in amd64.Inst) (int, bool) {
-	if in.Map != 0 || in.Opcode < 0x50 || in.Opcode > 0x57 {
-		return 0, false
-	}
-	return int(in.Opcode&7) | int(in.REX&1)<<3, true
-}
-
-// adjustsSP recognises sub and add of a constant to the stack pointer, in both sizes of the constant, and
-// lea disp(%rsp),%rsp, and returns what they add.
-func adjustsSP(in amd64.Inst, raw []byte) (int64, bool) {
-	if in.Enc != amd64.Legacy || in.Map != 0 || in.REX != 0x48 || !in.HasModRM {
-		return 0, false
-	}
-	if in.Opcode == 0x8d {
-		if m, ok := memory(in, raw); ok && m.reg == rsp && m.base == rsp {
-			return m.disp, true
+// fromCode finds profiling functions that no name tells of, in programs that have them linked in and were stripped: the
+// targets of calls at function entries that are proven to be one by their own code.
+func (p *profiling) fromCode(im *image) {
+	shapes := make(map[uint64]profClass)
+	for i := range im.funcs.list {
+		b := im.code.upTo(im.funcs.list[i].Addr, im.funcs.extent(i, im.code))
+		if len(b) > 128 {
+			b = b[:128]
 		}
-		return 0, false
-	}
-	if in.Opcode != 0x81 && in.Opcode != 0x83 || in.ModRM>>6 != 3 || in.ModRM&7 != rsp {
-		return 0, false
-	}
-	imm := int64(int8(raw[len(raw)-1]))
-	if in.Opcode == 0x81 {
-		imm = int64(int32(binary.LittleEndian.Uint32(raw[len(raw)-4:])))
-	}
-	switch in.ModRM >> 3 & 7 {
-	case 0: // add
-		return imm, true
-	case 5: // sub
-		return -imm, true
-	}
-	return 0, false
-}
-
-// memOp is a 64-bit move between a register and memory at a register plus a constant.
-type memOp struct {
-	store     bool
-	reg, base int
-	disp      int64
-}
-
-// movMem recognises mov %reg,disp(%base) and mov disp(%base),%reg of 64 bits.
-func movMem(in amd64.Inst, raw []byte) (memOp, bool) {
-	if in.Enc != amd64.Legacy || in.Map != 0 || in.Opcode != 0x89 && in.Opcode != 0x8b || in.REX&8 == 0 {
-		return memOp{}, false
-	}
-	m, ok := memory(in, raw)
-	m.store = in.Opcode == 0x89
-	return m, ok
-}
-
-// memory decodes a memory operand without an index: disp(%base).
-func memory(in amd64.Inst, raw []byte) (memOp, bool) {
-	mod, rm := in.ModRM>>6, in.ModRM&7
-	if !in.HasModRM || mod == 3 || mod == 0 && rm == 5 || in.Prefix&(amd64.PrefixAddrSize|amd64.PrefixSeg) != 0 {
-		return memOp{}, false
-	}
-	m := memOp{reg: int(in.ModRM>>3&7) | int(in.REX&4)<<1, base: int(rm) | int(in.REX&1)<<3}
-	size := map[byte]int{0: 0, 1: 1, 2: 4}[mod]
-	at := len(raw) - in.ImmLen - size
-	if rm == 4 { // SIB
-		sib := raw[at-1]
-		if sib>>3&7 != 4 || in.REX&2 != 0 || mod == 0 && sib&7 == 5 {
-			return memOp{}, false
+		pc := im.funcs.list[i].Addr
+		for n := 0; n < 16; n++ {
+			in, err := amd64.Decode(b)
+			if err != nil || in.Op.EndsBlock() {
+				break
+			}
+			if in.Op == amd64.Call {
+				t := in.Target(pc)
+				cl, seen := shapes[t]
+				if !seen {
+					if sh := shapeOf(im.code.at(t)); sh.keepsArguments() {
+						cl = sh.class
+					}
+					shapes[t] = cl
+				}
+				if cl != profNone {
+					p.targets[t], p.entries[t] = cl, cl
+				}
+				break
+			}
+			b, pc = b[in.Len:], pc+uint64(in.Len)
 		}
-		m.base = int(sib&7) | int(in.REX&1)<<3
 	}
-	switch size {
-	case 1:
-		m.disp = int64(int8(raw[at]))
-	case 4:
-		m.disp = int64(int32(binary.LittleEndian.Uint32(raw[at:])))
-	}
-	return m, true
 }

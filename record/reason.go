@@ -26,6 +26,7 @@ const (
 	ReasonProfiler       Reason = "profiler"
 	ReasonRuntime        Reason = "fentry-runtime"
 	ReasonXRayExit       Reason = "xray-exit"
+	ReasonPatched        Reason = "already-patched"
 )
 
 // ReasonText is a reason code with its explanation.
@@ -58,6 +59,7 @@ func Reasons() []ReasonText {
 		{ReasonLoader, "The dynamic linker enters this function with registers that carry more than the calling convention says."},
 		{ReasonProfiler, "This is the profiling function itself, or part of it."},
 		{ReasonRuntime, "The function belongs to the runtime fentry put into the image."},
+		{ReasonPatched, "fentry has put its own jump there already; undo the patch first."},
 		{ReasonXRayExit, "An exit sled; the entry sled of the same function is enough."},
 	}
 }

@@ -3,36 +3,37 @@ package record
 import (
 	"debug/elf"
 	"fmt"
+	"slices"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
 )
 
-// tables adds the sites compilers have listed.
+// tables adds the sites compilers have listed, the best source first.
 func (fd *finder) tables() error {
-	for _, t := range []struct {
-		name string
-		each func(uint64)
-	}{
-		{SourcePatchable, fd.patchable},
-	} {
-		addrs, err := fd.im.addressTable(t.name)
-		if err != nil {
-			return err
-		}
-		for _, a := range addrs {
-			t.each(a)
-		}
+	if err := fd.mcountLoc(); err != nil {
+		return err
 	}
-	return nil
+	addrs, err := fd.im.addressTable(SourcePatchable)
+	if err != nil {
+		return err
+	}
+	for i, a := range addrs {
+		limit := ^uint64(0)
+		if i+1 < len(addrs) {
+			limit = addrs[i+1]
+		}
+		fd.patchable(a, limit)
+	}
+	return fd.xray()
 }
 
-// addressTable reads a section of 8-byte addresses as they are at run time. Zero words, which linkers leave where they
-// dropped a function, are skipped.
+// addressTable reads the sections of that name as 8-byte addresses, as they are at run time, and sorts them. Zero words,
+// which linkers leave where they dropped a function, and repeated addresses are skipped.
 func (im *image) addressTable(name string) ([]uint64, error) {
 	var out []uint64
 	for i := range im.f.Sections {
 		s := &im.f.Sections[i]
-		if s.Name != name || s.Type == elf.SHT_NOBITS {
+		if s.Name != name || s.Type == elf.SHT_NOBITS || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
 		b, err := im.f.SectionData(i)
@@ -53,12 +54,14 @@ func (im *image) addressTable(name string) ([]uint64, error) {
 			}
 		}
 	}
-	return out, nil
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // relocated returns what dynamic relocations write into the words of [addr, addr+size).
 func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
 	out := make(map[uint64]uint64)
+	syms := im.tab.DynamicSymbols()
 	for i := range im.relocs {
 		r := &im.relocs[i]
 		if r.Off-addr >= size {
@@ -68,8 +71,8 @@ func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
 		case elf.R_X86_64_RELATIVE:
 			out[r.Off] = uint64(r.Addend)
 		case elf.R_X86_64_64:
-			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(im.tab.DynamicSymbols())) {
-				out[r.Off] = im.tab.DynamicSymbols()[r.Sym-1].Value + uint64(r.Addend)
+			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(syms)) {
+				out[r.Off] = syms[r.Sym-1].Value + uint64(r.Addend)
 			}
 		}
 	}
@@ -78,26 +81,155 @@ func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
 
 // patchable adds the site of an entry of __patchable_function_entries: the address of the first of N nops, M of which
 // stand before the function. Only those behind its first byte, and behind a landing pad there, are reached by callers.
-func (fd *finder) patchable(first uint64) {
+// limit is the next entry of the table: nops from there on are not this function's.
+func (fd *finder) patchable(first, limit uint64) {
 	s := Site{Func: first, Addr: first, Kind: KindPatchable, Ret: RetSP, Source: SourcePatchable}
-	b := fd.im.code.at(first)
-	if b == nil {
+	if fd.im.code.find(first) == nil {
 		s.Reason = ReasonNotExecutable
 		fd.add(s)
 		return
 	}
 	// The function begins at the end of the nops at the latest.
-	if start, ok := fd.im.funcs.first(first, first+uint64(amd64.IsNops(b))); ok {
+	if start, ok := fd.im.funcs.first(first, first+uint64(amd64.IsNops(fd.im.code.upTo(first, limit)))); ok {
 		s.Func, s.Addr = start, start // M nops before it
-		if b := fd.im.code.at(start); len(b) >= 4 && string(b[:4]) == endbr64 {
+		if fd.im.code.hasEndbr(start) {
 			s.Addr += 4
 		}
 	} else if s.Func, ok = fd.entryOf(first); !ok {
 		s.Func, s.Reason = first, ReasonUnknownEntry
 	}
-	s.Len = amd64.IsNops(fd.im.code.at(s.Addr))
-	if s.Reason == "" && s.Len < siteSize {
+	if i := fd.im.funcs.at(s.Func); i >= 0 {
+		limit = min(limit, fd.im.funcs.extent(i, fd.im.code))
+	}
+	s.Len = amd64.IsNops(fd.im.code.upTo(s.Addr, limit))
+	switch {
+	case s.Reason != "":
+	case fd.isPatched(s.Addr):
+		s.Reason = ReasonPatched
+	case s.Len == 0 && s.Addr == first:
+		s.Reason = ReasonUnexpected
+	case s.Len < siteSize:
 		s.Reason = ReasonShortSite
 	}
 	fd.add(s)
+}
+
+// mcountLoc adds the sites of __mcount_loc, which names calls or the nops in their place.
+func (fd *finder) mcountLoc() error {
+	addrs, err := fd.im.addressTable(SourceMcountLoc)
+	if err != nil {
+		return err
+	}
+	for i, a := range addrs {
+		addrs[i] = fd.instruction(a)
+	}
+	fd.believe(addrs)
+	for _, a := range addrs {
+		if !fd.listed[a] {
+			fd.listed[a] = true
+			fd.mcountEntry(a)
+		}
+	}
+	return nil
+}
+
+// instruction returns where the instruction begins that an entry of __mcount_loc means. recordmcount takes one byte off
+// the place of the call's relocation, which is right for e8 rel32 only: the entries of ff 15 disp32, of what linkers make
+// of it, 67 e8 rel32, and of movabs $imm64,%r10 name the second byte.
+func (fd *finder) instruction(a uint64) uint64 {
+	b := fd.im.code.at(a - 1)
+	if len(b) < 2 || fd.im.startsAt(a) {
+		return a
+	}
+	switch {
+	case b[0] == 0xff && b[1] == 0x15, b[0] == 0x67 && b[1] == 0xe8, b[0] == 0x49 && b[1] == 0xba:
+		return a - 1
+	}
+	return a
+}
+
+// believe takes the function that all entries call as the profiling function when no name and no code has told which one
+// it is, as in stripped programs and with gcc -mfentry-name.
+func (fd *finder) believe(addrs []uint64) {
+	var target uint64
+	var indirect bool
+	n := 0
+	for _, a := range addrs {
+		b := fd.im.code.at(a)
+		c, ok := fd.prof.callAt(b, a)
+		if !ok {
+			continue
+		}
+		if c.class != profNone || n > 0 && c.target != target {
+			return
+		}
+		target, indirect = c.target, b[0] == 0xff
+		n++
+	}
+	switch {
+	case n == 0:
+	case indirect:
+		fd.prof.slots[target] = profListed
+	default:
+		fd.prof.targets[target] = profListed
+	}
+}
+
+func (fd *finder) mcountEntry(a uint64) {
+	b := fd.im.code.at(a)
+	s := Site{Func: a, Addr: a, Source: SourceMcountLoc, Kind: KindNopMcount}
+	if i := fd.im.covering(a); i >= 0 {
+		s.Func = fd.im.funcs.list[i].Addr
+	}
+	c, isCall := fd.prof.callAt(b, a)
+	nop := nopLen(b)
+	switch {
+	case b == nil:
+		s.Reason = ReasonNotExecutable
+	case fd.isPatched(a):
+		s.Reason = ReasonPatched
+	case isCall && c.class == profNone:
+		s.Kind, s.Len, s.Reason = KindNone, c.len, ReasonOtherCallee
+	case isCall:
+		fd.listedSite(a, c.len, c.class, true)
+		return
+	case nop >= siteSize:
+		fd.listedSite(a, nop, profListed, false)
+		return
+	default:
+		s.Kind, s.Reason = KindNone, ReasonUnexpected
+	}
+	fd.add(s)
+}
+
+// listedSite adds the site of a listed instruction, by the class of what it calls or, where that says nothing, by where
+// it is: at the entry, or behind a prologue.
+func (fd *finder) listedSite(a uint64, n int, class profClass, isCall bool) {
+	if class == profListed {
+		class = profFentry
+		if start, ok := fd.entryOf(a); start != 0 && !ok && fd.frameAt(start, a) == "" {
+			class = profMcount
+		}
+	}
+	kind := KindNopMcount
+	switch {
+	case isCall && class == profFentry:
+		kind = KindFentryCall
+	case isCall:
+		kind = KindMcountCall
+	}
+	if class == profFentry {
+		fd.fentry(a, n, kind, SourceMcountLoc)
+	} else {
+		fd.mcount(a, n, kind, SourceMcountLoc)
+	}
+}
+
+// nopLen returns the length of the single nop at the start of b, 0 when there is none.
+func nopLen(b []byte) int {
+	in, err := amd64.Decode(b)
+	if err != nil || amd64.IsNops(b[:in.Len]) != in.Len {
+		return 0
+	}
+	return in.Len
 }

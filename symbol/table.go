@@ -201,8 +201,8 @@ func BaseName(s string) string {
 // addrRange is [lo, hi).
 type addrRange struct{ lo, hi uint64 }
 
-// stubSections returns where linkers put call stubs: .plt, .plt.got, .plt.sec, .plt.bnd, .iplt. Unwind tables cover
-// them, but they are no functions.
+// stubSections returns where linkers put call stubs: .plt, .plt.got, .plt.sec, .plt.bnd, .iplt, sorted. Unwind tables
+// cover them, but they are no functions.
 func stubSections(f *elfio.File) []addrRange {
 	var out []addrRange
 	for i := range f.Sections {
@@ -211,6 +211,7 @@ func stubSections(f *elfio.File) []addrRange {
 			out = append(out, addrRange{s.Addr, s.Addr + s.Size})
 		}
 	}
+	slices.SortFunc(out, func(a, b addrRange) int { return cmp.Compare(a.lo, b.lo) })
 	return out
 }
 
@@ -220,12 +221,8 @@ func IsStubSection(name string) bool {
 }
 
 func within(rs []addrRange, addr uint64) bool {
-	for _, r := range rs {
-		if addr >= r.lo && addr < r.hi {
-			return true
-		}
-	}
-	return false
+	i := sort.Search(len(rs), func(i int) bool { return rs[i].lo > addr }) - 1
+	return i >= 0 && addr < rs[i].hi
 }
 
 // sectionOf returns the loaded section that holds addr, nil when none does.

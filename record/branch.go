@@ -1,0 +1,86 @@
+package record
+
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+)
+
+// jumps gives a reason to sites that a branch of their function goes into the middle of.
+//
+// Code is not decoded for that but where it looks suspicious: any four bytes that, taken as a displacement, lead into the
+// site, and near the site any single byte. A compiler's code has practically none, so this costs little more than reading
+// it, and what looks like one is then looked at instruction by instruction.
+func (fd *finder) jumps() {
+	for i := range fd.sites {
+		s := &fd.sites[i]
+		if s.Reason != "" || s.Len <= 1 {
+			continue
+		}
+		end := s.End()
+		if k := fd.im.funcs.at(s.Func); k >= 0 {
+			end = max(end, fd.im.funcs.extent(k, fd.im.code))
+		} else {
+			// Only the site tells of the function: it ends before the next one, and branches from far are rare.
+			far := s.Func + maxPrologue
+			if i+1 < len(fd.sites) {
+				far = min(far, fd.sites[i+1].Func)
+			}
+			end = max(end, far)
+		}
+		lo, hi := s.Addr+1, s.End()
+		b := fd.im.code.upTo(s.Func, end)
+		if looksBranched(b, s.Func, lo, hi) && fd.branchesInto(s, b, lo, hi) {
+			s.Reason = ReasonJumpIntoSite
+		}
+	}
+}
+
+// looksBranched reports whether some bytes of b, which lies at addr, can be the displacement of a branch into [lo, hi).
+// The site itself is left out: it is one instruction, or nops, or a sled that jumps behind its own end.
+func looksBranched(b []byte, addr, lo, hi uint64) bool {
+	n := hi - lo
+	for _, part := range [2][2]uint64{{addr, lo - 1}, {hi, addr + uint64(len(b))}} {
+		if part[1] <= part[0] {
+			continue
+		}
+		p := b[part[0]-addr : part[1]-addr]
+		at := part[0] - lo // so that a target is inside when it is below n
+		for k := 0; k+4 <= len(p); k++ {
+			if at+uint64(k)+4+uint64(int64(int32(binary.LittleEndian.Uint32(p[k:])))) < n {
+				return true
+			}
+		}
+		// A one-byte displacement reaches 128 bytes back and 127 ahead.
+		first, last := 0, len(p)
+		if part[0] >= hi {
+			last = min(last, 128+int(n))
+		} else if len(p) > 256 {
+			first = len(p) - 256
+		}
+		for k := first; k < last; k++ {
+			if at+uint64(k)+1+uint64(int64(int8(p[k]))) < n {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// branchesInto decodes a function and reports whether one of its branches goes into [lo, hi). Bytes that are no
+// instruction end the search with a yes: nothing can be said about what follows.
+func (fd *finder) branchesInto(s *Site, b []byte, lo, hi uint64) bool {
+	for pc := s.Func; len(b) > 0; {
+		in, err := amd64.Decode(b)
+		if err != nil {
+			return err != amd64.ErrTruncated
+		}
+		if in.PCRel == amd64.PCRelBranch {
+			if t := in.Target(pc); t >= lo && t < hi && (pc < s.Addr || pc >= hi) {
+				return true
+			}
+		}
+		b, pc = b[in.Len:], pc+uint64(in.Len)
+	}
+	return false
+}

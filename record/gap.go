@@ -1,0 +1,75 @@
+package record
+
+import "github.com/fentry-dev/fentry/arch/amd64"
+
+// gaps finds where functions begin in code that no symbol and no unwind entry covers, by decoding it from its first
+// byte on. It is asked for ascending addresses, so that each byte is decoded once.
+type gaps struct {
+	im *image
+
+	region *region
+	pc     uint64 // next instruction
+	begin  uint64 // where the function begins that pc is in, as far as known
+	fresh  bool   // no instruction but nops has been seen since begin
+	lost   bool   // something that is no code came before
+}
+
+// start returns the address of the function that addr is in, 0 when that cannot be told, and whether addr, or what
+// belongs before it (a landing pad, nops), is where the function begins. addr must be where an instruction begins.
+func (g *gaps) start(addr uint64) (begin uint64, first bool) {
+	anchor, ok := g.anchor(addr)
+	if !ok {
+		return 0, false
+	}
+	r := g.im.code.find(addr)
+	if g.region != r || g.pc < anchor || g.pc > addr {
+		*g = gaps{im: g.im, region: r, pc: anchor, begin: anchor, fresh: true}
+	}
+	for g.pc < addr && !g.lost {
+		g.step()
+	}
+	if g.lost || g.pc != addr {
+		return 0, false
+	}
+	return g.begin, g.fresh
+}
+
+// anchor is the last place before addr where code is known to begin: the end of a function of known size, or the
+// beginning of the section.
+func (g *gaps) anchor(addr uint64) (uint64, bool) {
+	r := g.im.code.find(addr)
+	if r == nil {
+		return 0, false
+	}
+	if i := g.im.funcs.containing(addr); i >= 0 {
+		if fn := &g.im.funcs.list[i]; fn.Size != 0 && fn.Addr >= r.addr {
+			return fn.Addr + fn.Size, true
+		}
+	}
+	return r.addr, r.exact
+}
+
+// step decodes one instruction. Behind one that does not go on to the next, and behind a call, which need not return, a
+// function can begin; where it really is one is seen from what stands there.
+func (g *gaps) step() {
+	b := g.region.data[g.pc-g.region.addr:]
+	in, err := amd64.Decode(b)
+	if err != nil {
+		g.lost = true
+		return
+	}
+	at := g.pc
+	g.pc += uint64(in.Len)
+	switch {
+	case in.Op == amd64.Nop || in.Op == amd64.Int3:
+		if g.fresh {
+			g.begin = g.pc // padding
+		}
+	case in.Op == amd64.Endbr64:
+		g.begin, g.fresh = at, true
+	case in.Op.EndsBlock() || in.Op == amd64.Call || in.Op == amd64.CallInd:
+		g.begin, g.fresh = g.pc, true
+	default:
+		g.fresh = false
+	}
+}
