@@ -130,6 +130,7 @@ the traced program.`,
 		group string
 		cmd   *cobra.Command
 	}{
+		{groupRun, newReplayCmd(a)},
 		{groupRun, newReportCmd(a)},
 		{groupRun, newGraphCmd(a)},
 		{groupRun, newInfoCmd(a)},

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/show"
+	"github.com/fentry-dev/fentry/export/ftrace"
+	"github.com/fentry-dev/fentry/export/ndjson"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+type replayCmd struct {
+	inputFlags
+	format    string
+	fields    []string
+	filter    []string
+	notrace   []string
+	roots     []string
+	depth     int
+	threshold string
+	time      string
+}
+
+func newReplayCmd(a *app) *cobra.Command {
+	var c replayCmd
+	cmd := &cobra.Command{
+		Use:   "replay [options] [DIR]",
+		Short: "print every call, nested, with its duration",
+		Long: `replay prints what the threads of a traced program did, in the order of time: in
+the columns of ftrace's function_graph tracer, a line for each call with --format
+function, or as JSON.
+
+The number in the CPU column is that of the thread; the heading says which is
+which. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
+# 1 ms, * 10 ms, @ 100 ms, $ 1 s.`,
+		Example: `  fentry replay                          all of it, in a pager
+  fentry replay -D 3                     three levels of calls
+  fentry replay -t 100us                 calls of at least 100 us
+  fentry replay -F 'parse_*'             those functions only
+  fentry replay -G parse_term            what happened inside that function
+  fentry replay -f abstime,proc,tail     more columns
+  fentry replay --time 1ms,2ms           one millisecond of it
+  fentry replay --format json | jq -c 'select(.dur > 1000000)'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
+	}
+	c.inputFlags.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&c.format, "format", "", "`FORMAT`: graph, function or json (default: what was recorded)")
+	f.StringSliceVarP(&c.fields, "fields", "f", nil, "switch `FIELD`[,FIELD...] on, with \"no\" in front off:\n"+strings.Join(fieldNames(), ", "))
+	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
+	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
+	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls")
+	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us")
+	f.StringVar(&c.time, "time", "", "only from time `START,STOP` after the beginning; either may be empty")
+	registerFieldCompletion(cmd, "fields", fieldNames())
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"graph", "function", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// display is the options of both text formats.
+type display struct {
+	graph    ftrace.GraphOptions
+	function ftrace.FunctionOptions
+}
+
+// A displayField is a column or property of the text formats, named as the
+// kernel's trace option. set turns it on or off.
+type displayField struct {
+	name   string
+	kernel string // its full name there, "" when the kernel has none
+	set    func(d *display, on bool)
+}
+
+var displayFields = []displayField{
+	{"cpu", "funcgraph-cpu", func(d *display, on bool) { d.graph.NoCPU = !on }},
+	{"duration", "funcgraph-duration", func(d *display, on bool) { d.graph.NoDuration = !on }},
+	{"overhead", "funcgraph-overhead", func(d *display, on bool) { d.graph.NoOverhead = !on }},
+	{"proc", "funcgraph-proc", func(d *display, on bool) { d.graph.Proc = on }},
+	{"abstime", "funcgraph-abstime", func(d *display, on bool) { d.graph.AbsTime = on }},
+	{"tail", "funcgraph-tail", func(d *display, on bool) { d.graph.Tail = on }},
+	{"irq-info", "irq-info", func(d *display, on bool) { d.function.NoIRQInfo = !on }},
+	{"tgid", "record-tgid", func(d *display, on bool) { d.function.TGID = on }},
+	{"parent", "print-parent", func(d *display, on bool) { d.function.NoParent = !on }},
+	{"sym-offset", "sym-offset", func(d *display, on bool) { d.function.SymOffset = on }},
+	{"sym-addr", "sym-addr", func(d *display, on bool) { d.function.SymAddr = on }},
+	{"annotate", "annotate", func(d *display, on bool) { d.function.Annotate = on }},
+	{"header", "", func(d *display, on bool) { d.graph.NoHeader, d.function.NoHeader = !on, !on }},
+	{"notes", "", func(d *display, on bool) { d.graph.NoNotes = !on }},
+	{"one-cpu", "", func(d *display, on bool) { d.graph.OneCPU, d.function.OneCPU = on, on }},
+	{"since-start", "", func(d *display, on bool) { d.graph.SinceStart, d.function.SinceStart = on, on }},
+}
+
+func fieldNames() []string {
+	var names []string
+	for _, f := range displayFields {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// switchFields applies --fields.
+func (d *display) switchFields(words []string) error {
+	for _, word := range words {
+		if !d.switchField(word, true) {
+			off, no := strings.CutPrefix(word, "no")
+			if !no || !d.switchField(off, false) {
+				return fmt.Errorf("--fields: no field %q; there are %s", word, strings.Join(fieldNames(), ", "))
+			}
+		}
+	}
+	return nil
+}
+
+func (d *display) switchField(name string, on bool) bool {
+	for _, f := range displayFields {
+		if name == f.name || name == f.kernel && name != "" {
+			f.set(d, on)
+			return true
+		}
+	}
+	return false
+}
+
+// An eventWriter is an export format.
+type eventWriter interface {
+	Event(*trace.Event) error
+	Close() error
+}
+
+func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
+	var d display
+	if err := d.switchFields(c.fields); err != nil {
+		return &usageError{cmd, err}
+	}
+	switch c.format {
+	case "", "graph", "function", "json":
+	default:
+		return usagef(cmd, "--format %s: graph, function or json", c.format)
+	}
+	var walk trace.WalkOptions
+	if walk.From, walk.To, err = parseTimes(c.time); err != nil {
+		return usagef(cmd, "--time %v", err)
+	}
+	shown := show.Options{Depth: c.depth}
+	if c.depth < 0 {
+		return usagef(cmd, "--depth %d: not a number of levels", c.depth)
+	}
+	if c.threshold != "" {
+		min, err := parseDuration(c.threshold)
+		if err != nil {
+			return usagef(cmd, "--threshold %v", err)
+		}
+		shown.Threshold = int64(min)
+	}
+	t, err := c.open(a, cmd, args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	if walk.Tasks, err = c.tasks(t); err != nil {
+		return err
+	}
+	match, named, err := matcher(cmd, t, c.filter, c.notrace)
+	if err != nil {
+		return err
+	}
+	roots, rootsNamed, err := matcher(cmd, t, c.roots, nil)
+	if err != nil {
+		return err
+	}
+	shown.Match, shown.Roots = match, roots
+
+	tracer := tracerOf(t)
+	if tracer == "profile" {
+		return fmt.Errorf("%s: a profile has counts and times, no single calls; see them with: fentry report", t.Dir)
+	}
+	out, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = out.close(err) }()
+	w := c.writer(out, t, d, tracer)
+	emit, end := w.Event, w.Close
+	if match != nil || roots != nil || shown.Depth > 0 || shown.Threshold > 0 {
+		f := show.New(shown, w.Event)
+		emit = f.Event
+		end = func() error {
+			if err := f.Close(); err != nil {
+				return err
+			}
+			return w.Close()
+		}
+	}
+	p := a.progress("replay", t)
+	defer p.done()
+	if err := t.Walk(walk, p.watch(emit)); err != nil {
+		return pathError(err)
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	warnUnmatched(a, named)
+	warnUnmatched(a, rootsNamed)
+	reportLost(a, t)
+	return nil
+}
+
+func (c *replayCmd) writer(out *output, t *trace.Trace, d display, tracer string) eventWriter {
+	format := c.format
+	if format == "" && tracer == "function" {
+		format = "function"
+	}
+	var w io.Writer = out.Writer
+	switch format {
+	case "function":
+		return ftrace.NewFunction(w, t, d.function)
+	case "json":
+		return ndjson.New(w, t)
+	}
+	if out.paint {
+		d.graph.Color = durationColor
+	}
+	return ftrace.NewGraph(w, t, d.graph)
+}
+
+// durationColor stresses what took long, from the durations on at which ftrace
+// prints ! and # and *.
+func durationColor(ns int64) string {
+	switch {
+	case ns > 10_000_000:
+		return "\x1b[1;31m"
+	case ns > 1_000_000:
+		return "\x1b[31m"
+	case ns > 100_000:
+		return "\x1b[33m"
+	}
+	return ""
+}
+
+// tracerOf returns how a trace was recorded, "" when nothing tells.
+func tracerOf(t *trace.Trace) string {
+	if t.Info != nil && t.Info.Tracer != "" {
+		return t.Info.Tracer
+	}
+	for _, im := range t.Images {
+		if im.Mode != "" {
+			return im.Mode
+		}
+	}
+	return ""
+}
+
+// parseTimes reads START,STOP, either of them empty. A number alone is seconds,
+// as times are printed.
+func parseTimes(s string) (from, to int64, err error) {
+	if s == "" {
+		return 0, 0, nil
+	}
+	a, b, ok := strings.Cut(s, ",")
+	if !ok {
+		return 0, 0, fmt.Errorf("%s: want START,STOP", s)
+	}
+	one := func(s string) (int64, error) {
+		if s == "" {
+			return 0, nil
+		}
+		if v, err := strconv.ParseFloat(s, 64); err == nil && v >= 0 && v < 1e9 {
+			return int64(v * 1e9), nil
+		}
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			return 0, fmt.Errorf("%s: not a time such as 1.5s or 20ms", s)
+		}
+		return int64(d), nil
+	}
+	if from, err = one(a); err != nil {
+		return 0, 0, err
+	}
+	if to, err = one(b); err != nil {
+		return 0, 0, err
+	}
+	if b != "" && to <= from {
+		return 0, 0, fmt.Errorf("%s: nothing lies between", s)
+	}
+	return from, to, nil
+}
