@@ -1,0 +1,41 @@
+// Package stub has the runtime that goes inside traced programs.
+//
+// The runtime is C and assembly in the directory src, built into one relocatable
+// object per machine, which is embedded here:
+//
+//	obj, err := stub.Object(elf.EM_X86_64)
+//	// link obj into the program's image, encode a thunk for every site, then:
+//	cfg := stub.Config{Sites: n, ImageID: id, Address: addrOfConfig, Path: path}
+//	b, err := cfg.MarshalBinary() // the contents of fentry_config
+//
+// # How a call is traced
+//
+// A site jumps to its thunk (arch/amd64). The thunk calls enter, takes the
+// caller's return address off the stack, calls the rest of the function, and
+// goes through exit back to the caller, so that every return goes where its call
+// was: the processor's return predictor and hardware shadow stacks agree. The
+// traced function finds its stack arguments where they always were, and every
+// general register as its caller left it.
+//
+// The caller's return address is kept in shadow memory at a fixed distance from
+// the stack slot S it was in: at S with bit 46 flipped. Finding it needs no
+// search and no state, so longjmp, exceptions, coroutines and signal handlers
+// cannot break control flow. A second word, bits 46 and 45 flipped, links the
+// open frames to a chain; it serves to notice frames that ended without an exit.
+// Stacks have to lie below 1<<47 and where the flipped addresses are free, which
+// is so for what Linux hands out; where it is not, functions run untraced on that
+// stack and are counted as lost.
+//
+// Events are 8 bytes in a chunk of the thread's own, reserved with one
+// instruction. There are no locks, no libc, and no use of vector registers.
+//
+// # What is not traced right
+//
+//   - A function that looks at its own return address (__builtin_return_address)
+//     sees its thunk.
+//   - Coroutines that copy their stacks to and fro at one address (shared stacks)
+//     copy return addresses without their shadow and must not be traced.
+//   - Programs that set the gs register themselves are not traced on amd64.
+//   - A seccomp filter that kills on mmap, madvise, futex, gettid, prctl or
+//     rt_sigprocmask kills the program when the runtime uses them.
+package stub

@@ -1,0 +1,97 @@
+// Package build makes the runtime's objects from stub/src with the C compiler.
+package build
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Target is a machine the runtime is built for.
+type Target struct {
+	Name string // of its directory in src and of the object
+	CC   string // compiler; its prefix is the other tools'
+	Args []string
+}
+
+// AMD64 is x86-64.
+var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{"-m64", "-mgeneral-regs-only", "-fcf-protection=none"}}
+
+// Flags are the compiler's for every target: freestanding, position independent
+// without a global offset table (everything is hidden), no tables of addresses,
+// no calls of a libc, unwind rows for every instruction.
+var Flags = []string{
+	"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wframe-larger-than=768",
+	"-ffreestanding", "-fno-builtin", "-fPIE", "-fvisibility=hidden", "-fno-stack-protector",
+	"-fno-jump-tables", "-fno-tree-loop-distribute-patterns", "-fasynchronous-unwind-tables",
+	"-fno-ident", "-fno-exceptions", "-fno-common", "-fmerge-constants", "-nostdinc",
+}
+
+// Sources returns the C and assembly files for a target in src, sorted: the
+// common ones and those in the target's directory.
+func Sources(src string, t Target, match func(name string) bool) ([]string, error) {
+	var files []string
+	for _, dir := range []string{src, filepath.Join(src, t.Name)} {
+		for _, pat := range []string{"*.c", "*.S"} {
+			m, err := filepath.Glob(filepath.Join(dir, pat))
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, m...)
+		}
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return !match(filepath.Base(f)) })
+	slices.Sort(files)
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: no sources", src)
+	}
+	return files, nil
+}
+
+// Runtime is what goes into patched programs: everything but the classic tracer.
+func Runtime(name string) bool { return !strings.HasPrefix(name, "classic") }
+
+// Object compiles the files and links them into one relocatable object at out.
+func Object(t Target, src, out string, files []string, define ...string) error {
+	tmp, err := os.MkdirTemp("", "fentry-stub-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	args := []string{"-r", "-o", out}
+	for i, f := range files {
+		o := filepath.Join(tmp, fmt.Sprintf("%02d-%s.o", i, filepath.Base(f)))
+		cc := slices.Concat(t.Args, Flags, []string{"-I" + src, "-I" + filepath.Join(src, t.Name)}, define, []string{"-c", "-o", o, f})
+		if err := Run(t.CC, cc...); err != nil {
+			return err
+		}
+		args = append(args, o)
+	}
+	prefix := strings.TrimSuffix(t.CC, "gcc")
+	if err := Run(prefix+"ld", args...); err != nil {
+		return err
+	}
+	return Run(prefix+"objcopy", "--remove-section=.comment", "--remove-section=.note.GNU-stack", "--remove-section=.note.gnu.property", "--strip-unneeded", out)
+}
+
+// Run runs a tool and returns its output as the error when it fails.
+func Run(name string, args ...string) error {
+	var b bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &b, &b
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, b.Bytes())
+	}
+	return nil
+}
+
+// Version is the first line of the compiler's answer to --version.
+func Version(t Target) (string, error) {
+	b, err := exec.Command(t.CC, "--version").Output()
+	line, _, _ := strings.Cut(string(b), "\n")
+	return line, err
+}

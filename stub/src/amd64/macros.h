@@ -1,0 +1,100 @@
+/* The parts that the fast paths share, and the frames the unwinder sees in them.
+
+   A thunk pushes its id and comes here, so that a routine finds
+
+       enter:  0(%rsp) back into the thunk   8(%rsp) id   16(%rsp) S, the caller's return address
+       exit:   0(%rsp) id                    8(%rsp) S, to be filled with the caller's return address
+
+   Every register is the traced program's. The fast paths save the three they use.
+   Flags are dead at a function's entry and exit (x86-64 psABI 3.2.1), except for
+   the direction flag, which the fast paths do not touch and slow paths keep.
+
+   The order of things is such that a signal handler that runs traced functions
+   may come between any two instructions:
+     - the shadow words of S are written before S becomes the top;
+     - the clock is read before a slot is reserved, and the slot is reserved by one
+       instruction (xadd; no lock, the block is this thread's own), so a handler's
+       events take other slots;
+     - the counter's high half is compared after the reservation: if a handler
+       wrote a SYNC in between, the slot stays a hole, which readers skip. */
+#include "layout.h"
+#include "format.h"
+
+#define HIDDEN(f) .globl f; .hidden f; .type f, @function; .p2align 6
+
+/* DWARF: this frame's caller finds its return address in the shadow, and its
+   stack pointer is CFA & -2. The CFA is odd because unwinders tell frames apart by
+   it, and the thunk's frame would have the same as its caller's. */
+#define CFI_SHADOW_FRAME \
+	.cfi_escape 0x10, 16, 10, 0x09, 0xfe, 0x1a, 0x38, 0x1c, 0x31, 0x08, SHADOW_RET, 0x24, 0x27; \
+	.cfi_escape 0x16, 7, 3, 0x09, 0xfe, 0x1a
+
+	.macro pushr reg
+	push	\reg
+	.cfi_adjust_cfa_offset 8
+	.endm
+	.macro popr reg
+	pop	\reg
+	.cfi_adjust_cfa_offset -8
+	.endm
+
+	.macro SAVE3
+	pushr	%rax
+	pushr	%rdx
+	pushr	%rcx
+	.endm
+	.macro RESTORE3
+	popr	%rcx
+	popr	%rdx
+	popr	%rax
+	.endm
+
+	/* The rest of what a C function may change, behind SAVE3. Aligns the stack.
+	   off: from the stack pointer at SAVE3's end to the CFA. */
+	.macro SLOW off
+	pushr	%rsi
+	pushr	%rdi
+	pushr	%r8
+	pushr	%r9
+	pushr	%r10
+	pushr	%r11
+	pushr	%rbp
+	pushfq
+	.cfi_adjust_cfa_offset 8
+	mov	%rsp, %rbp
+	.cfi_def_cfa %rbp, 64 + \off
+	.cfi_escape 0x10, 6, 2, 0x76, 8		/* rbp is at 8(%rbp) */
+	and	$-16, %rsp
+	cld
+	.endm
+	.macro ENDSLOW off
+	mov	%rbp, %rsp
+	.cfi_def_cfa %rsp, 64 + \off
+	popfq
+	.cfi_adjust_cfa_offset -8
+	popr	%rbp
+	.cfi_restore %rbp
+	popr	%r11
+	popr	%r10
+	popr	%r9
+	popr	%r8
+	popr	%rdi
+	popr	%rsi
+	.endm
+
+	/* Reserve a slot of n bytes at %rcx; %rdx:%rax is the counter. */
+	.macro RESERVE n, full
+	mov	$\n, %ecx
+	xadd	%rcx, %gs:CB_NEXT
+	cmp	%gs:CB_END, %rcx
+	jae	\full
+	cmp	%edx, %gs:CB_HIGH
+	jne	\full
+	.endm
+
+	/* Go away unless the control block is this thread's. */
+	.macro CHECK_OWNER slow
+	mov	%fs:0, %rcx
+	cmp	%rcx, %gs:CB_OWNER
+	jne	\slow
+	.endm

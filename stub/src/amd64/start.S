@@ -1,0 +1,60 @@
+/* Where a patched program starts. */
+#include "macros.h"
+
+	.text
+	/* The new entry point: the stack is as the kernel made it, rdx is for the
+	   program (what the dynamic loader wants run at exit). */
+HIDDEN(fentry_start)
+fentry_start:
+	.cfi_startproc
+	.cfi_undefined %rip
+	push	%rax
+	push	%rcx
+	push	%rdx
+	push	%rsi
+	push	%rdi
+	push	%r8
+	push	%r9
+	push	%r10
+	push	%r11
+	push	%rbp
+	mov	%rsp, %rbp
+	lea	80(%rsp), %rdi
+	and	$-16, %rsp
+	call	fentry_init
+	mov	%rbp, %rsp
+	pop	%rbp
+	pop	%r11
+	pop	%r10
+	pop	%r9
+	pop	%r8
+	pop	%rdi
+	pop	%rsi
+	pop	%rdx
+	pop	%rcx
+	pop	%rax
+	jmp	fentry_orig_entry
+	.cfi_endproc
+	.size fentry_start, . - fentry_start
+
+	/* Resolver of a relocation R_X86_64_IRELATIVE: the dynamic loader calls it
+	   while it relocates the program, before any constructor runs. */
+HIDDEN(fentry_irel)
+fentry_irel:
+	.cfi_startproc
+	push	%rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbp, -16
+	mov	%rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	and	$-16, %rsp
+	xor	%edi, %edi
+	call	fentry_init
+	leave
+	.cfi_def_cfa %rsp, 8
+	lea	fentry_irel_ret(%rip), %rax
+	ret
+	.cfi_endproc
+	.size fentry_irel, . - fentry_irel
+
+	.section .note.GNU-stack, "", @progbits

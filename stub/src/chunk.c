@@ -1,0 +1,254 @@
+/* Events that slow paths write, and the chunks that all events go to. */
+#include "runtime.h"
+
+/* Where events go that nobody will read: when no chunk can be had, the fast paths
+   still need somewhere to write. Shared by all threads; small, so that what is
+   lost is counted soon. */
+enum { SCRAP = 4096 };
+static u8 scrap[SCRAP] __attribute__((aligned(64)));
+
+/* lose counts n events of this task that are not recorded. */
+hidden void lose(struct control *c, u64 n)
+{
+	if (n == 0 || source.kind == CLOSED)
+		return;
+	if (c->chunk.base == 0) {
+		c->unborn += n;
+		add(HEADER(u64, FT_H_LOST), n);
+		return;
+	}
+	c->lost += n;
+	store((u64 *)(c->chunk.base + FT_C_LOST), c->lost);
+}
+
+/* chunk_header makes memory at base a chunk of this task. The magic comes last. */
+hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
+{
+	u8 *h = (u8 *)base;
+	*(unsigned short *)(h + FT_C_KIND) = (unsigned short)kind;
+	*(u32 *)(h + FT_C_PID) = c->pid;
+	*(u32 *)(h + FT_C_TID) = c->tid;
+	*(u32 *)(h + FT_C_NUMBER) = number;
+	u64 t = counter();
+	*(u64 *)(h + FT_C_COUNTER) = t;
+	*(u64 *)(h + FT_C_MONOTONIC) = clock_ns(CLOCK_MONOTONIC_);
+	*(u64 *)(h + FT_C_IMAGE) = fentry_config.image;
+	*(u64 *)(h + FT_C_KEY) = c->key;
+	*(u64 *)(h + FT_C_LOST) = c->lost;
+	memcpy(h + FT_C_COMM, c->comm, sizeof c->comm);
+	*(u32 *)(h + FT_C_PARENT_PID) = c->ppid;
+	*(u32 *)(h + FT_C_PARENT_TID) = c->ptid;
+	store((u32 *)(h + FT_C_MAGIC), FT_CHUNK_MAGIC);
+}
+
+/* hand_over gives a chunk to whoever reads it. */
+static void hand_over(struct control *c, struct chunk *k)
+{
+	if (k->base && source.kind == POOL)
+		pool_full(c, k);
+	k->base = 0;
+}
+
+/* seal_current writes how much of the current chunk is used. */
+static void seal_current(struct control *c)
+{
+	u64 used = c->next - c->chunk.base;
+	if (used > source.chunk_size)
+		used = source.chunk_size;
+	store((u32 *)(c->chunk.base + FT_C_SIZE), (u32)used);
+}
+
+/* release_old hands over the oldest chunk that is held back. It returns 0 when
+   there is none. */
+hidden int release_old(struct control *c)
+{
+	struct chunk *k = c->old[1].base ? &c->old[1] : &c->old[0];
+	if (!k->base)
+		return 0;
+	hand_over(c, k);
+	return 1;
+}
+
+/* give_up_chunks lets go of what a dead thread had. What is in a pool is the
+   recorder's, which notices by itself. */
+hidden void give_up_chunks(struct control *c)
+{
+	if (c->chunk.base && source.kind == FILE)
+		seal_current(c);
+	c->chunk.base = c->old[0].base = c->old[1].base = 0;
+	c->next = c->end = 0;
+}
+
+static int get_chunk(struct control *c, struct chunk *k)
+{
+	if (source.kind == POOL)
+		return pool_chunk(c, k);
+	if (source.kind == FILE)
+		return file_chunks(k, 1);
+	return 0;
+}
+
+static void use_scrap(struct control *c)
+{
+	c->chunk.base = 0;
+	c->next = (u64)scrap;
+	c->end = (u64)scrap + SCRAP - 8;
+}
+
+static void write_word(struct control *c, u64 w)
+{
+	*(u64 *)c->next = w;
+	c->next += 8;
+}
+
+/* next_chunk leaves the current chunk and begins the next one. */
+hidden void next_chunk(struct control *c)
+{
+	struct chunk k = { 0, 0 };
+	if (c->chunk.base) {
+		seal_current(c);
+		hand_over(c, &c->old[1]);
+		c->old[1] = c->old[0];
+		c->old[0] = c->chunk;
+		c->chunk.base = 0;
+	} else if (c->next > (u64)scrap) {
+		lose(c, (c->next - (u64)scrap) / 8);
+	}
+	use_scrap(c);
+	if (!get_chunk(c, &k)) {
+		c->high = (u32)(counter() >> 32);
+		return;
+	}
+	u64 comm[2] = { c->comm[0], c->comm[1] };
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	c->lost += c->unborn;
+	if (c->unborn)
+		add(HEADER(u64, FT_H_LOST), -c->unborn);
+	chunk_header(c, k.base, FT_KIND_EVENTS, c->number++);
+	c->chunk = k;
+	c->next = k.base + FT_CHUNK_HEADER;
+	c->end = k.base + source.chunk_size - 8;
+	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
+	c->high = (u32)(t >> 32);
+	if (c->unborn) {
+		write_word(c, (u64)FT_EV_LOST << 32 | (u32)t);
+		write_word(c, c->unborn);
+		c->unborn = 0;
+	}
+	if (c->number > 1 && (comm[0] != c->comm[0] || comm[1] != c->comm[1])) {
+		write_word(c, (u64)FT_EV_COMM << 32 | (u32)t);
+		write_word(c, c->comm[0]);
+		write_word(c, c->comm[1]);
+	}
+}
+
+/* room makes room for some words, the first with counter t. */
+static void room_at(struct control *c, u64 t, u32 words)
+{
+	if (c->next == 0 || c->next + 8 * (words + 2) > c->end + 8)
+		next_chunk(c);
+	if ((u32)(t >> 32) != c->high) {
+		c->high = (u32)(t >> 32);
+		write_word(c, (u64)FT_EV_SYNC << 32 | (u32)t);
+		write_word(c, t);
+	}
+}
+
+hidden void room(struct control *c, u32 words) { room_at(c, counter(), words); }
+
+hidden void put(struct control *c, u64 t, u32 id)
+{
+	room_at(c, t, 1);
+	write_word(c, (u64)id << 32 | (u32)t);
+}
+
+hidden void put1(struct control *c, u64 t, u32 code, u64 word)
+{
+	room_at(c, t, 2);
+	write_word(c, (u64)code << 32 | (u32)t);
+	write_word(c, word);
+}
+
+/* write_image describes the program image in a chunk of its own. */
+struct text { u8 *p, *end; };
+
+static void text(struct text *o, const char *s, u64 max)
+{
+	for (u64 i = 0; i < max && s[i] && o->p < o->end; i++)
+		*o->p++ = (u8)s[i];
+}
+static void number(struct text *o, u64 v, u32 base)
+{
+	char b[24];
+	u32 i = sizeof b;
+	do
+		b[--i] = "0123456789abcdef"[v % base];
+	while (v /= base);
+	text(o, b + i, sizeof b - i);
+}
+static void end(struct text *o)
+{
+	if (o->p < o->end)
+		*o->p++ = 0;
+}
+
+/* from_file appends up to max bytes of a file, NULs changed to sep. */
+static void from_file(struct text *o, const char *path, u8 sep)
+{
+	i64 fd = sys(SYS_open, path, O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return;
+	u8 *from = o->p;
+	for (;;) {
+		i64 n = sys(SYS_read, fd, o->p, o->end - o->p, 0, 0, 0);
+		if (failed(n) || n == 0)
+			break;
+		o->p += n;
+	}
+	close(fd);
+	if (o->p > from && o->p[-1] == 0)
+		o->p--;
+	for (; from < o->p; from++)
+		if (*from == 0)
+			*from = sep;
+}
+
+hidden void write_image(void)
+{
+	struct control *c = this_thread();
+	struct chunk k = { 0, 0 };
+	if (!c || !get_chunk(c, &k))
+		return;
+	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + source.chunk_size - 512 };
+	text(&o, "path=", 8);
+	text(&o, fentry_config.path, sizeof fentry_config.path);
+	end(&o);
+	text(&o, "build-id=", 16);
+	for (u32 i = 0; i < fentry_config.idlen && i < sizeof fentry_config.id; i++) {
+		number(&o, fentry_config.id[i] >> 4, 16);
+		number(&o, fentry_config.id[i] & 15, 16);
+	}
+	end(&o);
+	text(&o, "bias=0x", 8);
+	number(&o, (u64)&fentry_config - fentry_config.address, 16);
+	end(&o);
+	text(&o, "nsites=", 8);
+	number(&o, fentry_config.sites, 10);
+	end(&o);
+	text(&o, "mode=", 8);
+	text(&o, fentry_config.mode == MODE_PROFILE ? "profile" : fentry_config.mode == MODE_FUNCTION ? "function" : "function_graph", 16);
+	end(&o);
+	text(&o, "exe=", 8);
+	i64 n = sys(SYS_readlink, "/proc/self/exe", o.p, 4096, 0, 0, 0);
+	if (!failed(n))
+		o.p += n;
+	end(&o);
+	o.end = (u8 *)k.base + source.chunk_size - 8;
+	text(&o, "cmdline=", 8);
+	from_file(&o, "/proc/self/cmdline", 0x1f);
+	end(&o);
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	chunk_header(c, k.base, FT_KIND_IMAGE, 0);
+	store((u32 *)(k.base + FT_C_SIZE), (u32)(((u64)o.p - k.base + 7) & -8UL));
+	hand_over(c, &k);
+}

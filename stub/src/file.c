@@ -1,0 +1,336 @@
+/* A trace file that the traced processes write themselves: they map it in windows.
+
+   No descriptor stays open in the program: the mapping of the header page is what
+   new windows are made from (mremap with an old size of 0 maps the same file
+   again). So a program that closes all descriptors, changes its root or its user
+   goes on being traced, as far as the file reaches; to make it longer it is opened
+   again by its name. It is made longer in large steps without blocks. The blocks
+   of a window are there before the window is used: a full disk is noticed here,
+   never as SIGBUS. */
+#include "runtime.h"
+#include "text.h"
+
+enum {
+	STEP = 1 << 30,       /* bytes the file grows by */
+	LARGEST = 4 << 20,    /* bytes of a window; smaller ones cost the kernel more */
+	SMALLEST = 256 << 10, /* of a process's first window: most processes are short */
+	PATH = 4096,
+};
+
+/* Of this process: zero in a forked child, which must not use its parent's window. */
+struct window { u32 lock, size; u64 base, used; };
+static struct window *window;
+
+static char *path; /* of the file */
+static u64 file_end, file_dev, file_ino; /* length as far as it is known; identity */
+
+/* struct stat of the kernel, x86-64 */
+struct stat { u64 dev, ino; u8 rest[128]; };
+enum { STAT_SIZE = 48 }; /* offset of st_size */
+
+static u64 stat_size(struct stat *st) { return *(u64 *)((u8 *)st + STAT_SIZE); }
+
+static void lock(u32 *l)
+{
+	while (!cas(l, 0, 1))
+		futex_wait(l, 1, 1000000);
+}
+static void unlock(u32 *l)
+{
+	store(l, 0);
+	futex_wake(l, 1);
+}
+
+/* extend makes the file at least size bytes long. It never makes it shorter,
+   whatever other processes do meanwhile. */
+static i64 extend(i64 fd, u64 size)
+{
+	struct stat st;
+	struct { u64 cur, max; } limit = { ~0UL, ~0UL };
+	i64 r = sys(SYS_fstat, fd, &st, 0, 0, 0, 0);
+	if (failed(r))
+		return r;
+	if (stat_size(&st) >= size) {
+		file_end = stat_size(&st);
+		return 0;
+	}
+	u64 to = (size + STEP - 1) / STEP * STEP + FT_HEADER_SIZE;
+	sys(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, 0, &limit, 0, 0);
+	if (to > limit.cur)
+		to = limit.cur & -4096UL;
+	if (to < size)
+		return -EFBIG_; /* trying would send the program SIGXFSZ */
+	r = sys(SYS_fallocate, fd, 0, to - 4096, 4096, 0, 0);
+	if (failed(r)) {
+		/* Not every file system can. The lock keeps others from shortening. */
+		sys(SYS_flock, fd, 2 /* LOCK_EX */, 0, 0, 0, 0);
+		r = sys(SYS_fstat, fd, &st, 0, 0, 0, 0);
+		if (!failed(r) && stat_size(&st) < size)
+			r = sys(SYS_ftruncate, fd, to, 0, 0, 0, 0);
+		sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
+		if (failed(r))
+			return r;
+	}
+	file_end = to;
+	return 0;
+}
+
+/* reopen opens the file again. There may be another one by its name. */
+static i64 reopen(void)
+{
+	struct stat st;
+	i64 fd = sys(SYS_open, path, O_RDWR_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return fd;
+	if (failed(sys(SYS_fstat, fd, &st, 0, 0, 0, 0)) || st.dev != file_dev || st.ino != file_ino) {
+		close(fd);
+		return -ENOENT_;
+	}
+	return fd;
+}
+
+/* reach makes sure that the file is size bytes long. */
+static i64 reach(u64 size)
+{
+	if (size <= file_end)
+		return 0;
+	i64 fd = reopen();
+	if (failed(fd))
+		return fd;
+	i64 r = extend(fd, size);
+	close(fd);
+	return r;
+}
+
+/* map_file maps size bytes of the file at off. */
+static i64 map_file(u64 off, u64 size)
+{
+	i64 r = sys(SYS_mremap, source.header, 0, off + size, 1 /* MREMAP_MAYMOVE */, 0, 0);
+	if (!failed(r)) {
+		sys(SYS_munmap, r, off, 0, 0, 0, 0);
+		return r + (i64)off;
+	}
+	i64 fd = reopen(); /* too little address space */
+	if (failed(fd))
+		return fd;
+	r = sys(SYS_mmap, 0, size, PROT_RW, MAP_SHARED_, fd, off);
+	close(fd);
+	return r;
+}
+
+/* populate gets the blocks and the page tables of a window. */
+static i64 populate(u64 base, u64 off, u64 size)
+{
+	i64 r;
+	do
+		r = sys(SYS_madvise, base, size, MADV_POPULATE_WRITE_, 0, 0, 0);
+	while (r == -EINTR_);
+	if (r == -EINVAL_) { /* a kernel before 5.14 */
+		i64 fd = reopen();
+		if (failed(fd))
+			return fd;
+		r = sys(SYS_fallocate, fd, 0, off, size, 0, 0);
+		close(fd);
+	}
+	return r == -14 /* EFAULT: a write would be SIGBUS */ ? -ENOSPC_ : r;
+}
+
+static i64 new_window(u64 size)
+{
+	u32 cs = source.chunk_size;
+	u64 off = FT_HEADER_SIZE + add(HEADER(u64, FT_H_NEXT), size / cs) * cs;
+	i64 r = reach(off + size);
+	if (failed(r))
+		return r;
+	i64 base = map_file(off, size);
+	if (failed(base))
+		return base;
+	r = populate((u64)base, off, size);
+	if (failed(r)) {
+		sys(SYS_munmap, base, size, 0, 0, 0, 0);
+		return r;
+	}
+	window->base = (u64)base;
+	window->used = 0;
+	window->size = (u32)size;
+	return 0;
+}
+
+/* file_chunks gets n chunks in a row. */
+hidden int file_chunks(struct chunk *out, u32 n)
+{
+	u64 want = (u64)n * source.chunk_size;
+	i64 r = 0;
+	lock(&window->lock);
+	if (source.kind == FILE && window->used + want > window->size) {
+		u64 size = window->size ? 2UL * window->size : SMALLEST;
+		if (size > LARGEST)
+			size = LARGEST;
+		if (size < want)
+			size = want;
+		if (size < source.chunk_size)
+			size = source.chunk_size;
+		r = new_window(size);
+		if (r == -ENOSPC_ && size > want)
+			r = new_window(want);
+	}
+	if (!failed(r) && source.kind == FILE && window->used + want <= window->size) {
+		out->base = window->base + window->used;
+		window->used += want;
+		unlock(&window->lock);
+		return 1;
+	}
+	if (failed(r))
+		stop_tracing("cannot go on writing the trace", r);
+	unlock(&window->lock);
+	return 0;
+}
+
+/* use starts writing to the file fd, whose name is in path. */
+static i64 use(i64 fd)
+{
+	struct stat st;
+	i64 r = sys(SYS_fstat, fd, &st, 0, 0, 0, 0);
+	if (failed(r))
+		return r;
+	file_dev = st.dev;
+	file_ino = st.ino;
+	file_end = stat_size(&st);
+	r = sys(SYS_mmap, 0, 4096, PROT_RW, MAP_SHARED_, fd, 0);
+	if (failed(r))
+		return r;
+	source.header = (u8 *)r;
+	source.chunk_size = *HEADER(u32, FT_H_CHUNK_SIZE);
+	window = map_private(4096);
+	if (!window)
+		return -ENOMEM_;
+	sys(SYS_madvise, window, 4096, MADV_WIPEONFORK_, 0, 0, 0);
+	source.kind = FILE;
+	return 0;
+}
+
+/* file_join writes to a trace that exists. */
+hidden int file_join(i64 fd, const char *name)
+{
+	path = map_private(PATH);
+	if (!path || !join(path, PATH, name, 0, 0))
+		return 0;
+	return !failed(use(fd));
+}
+
+/* write_header makes an empty file a trace of this process. */
+static i64 write_header(i64 fd)
+{
+	u64 h[FT_H_STATES / 8];
+	u8 *b = (u8 *)h;
+	memset(h, 0, sizeof h);
+	i64 r = extend(fd, FT_HEADER_SIZE + LARGEST);
+	if (failed(r))
+		return r;
+	*(u64 *)(b + FT_H_MAGIC) = FT_FILE_MAGIC;
+	*(u32 *)(b + FT_H_VERSION) = FT_VERSION;
+	*(u32 *)(b + FT_H_HEADER_SIZE) = FT_HEADER_SIZE;
+	*(u32 *)(b + FT_H_CHUNK_SIZE) = FT_CHUNK_SIZE;
+	*(u32 *)(b + FT_H_POLICY) = fentry_config.policy;
+	*(u32 *)(b + FT_H_LAYOUT) = FT_LAYOUT_SLOTS;
+	*(u32 *)(b + FT_H_LEADER) = getpid();
+	*(u64 *)(b + FT_H_LEADER_START) = start_time();
+	*(u64 *)(b + FT_H_COUNTER) = counter();
+	*(u64 *)(b + FT_H_MONOTONIC) = clock_ns(CLOCK_MONOTONIC_);
+	*(u64 *)(b + FT_H_REALTIME) = clock_ns(CLOCK_REALTIME_);
+	r = sys(SYS_pwrite64, fd, h, sizeof h, 0, 0, 0);
+	return failed(r) ? r : r == (i64)sizeof h ? 0 : -ENOSPC_;
+}
+
+/* ours says whether a file in a trace directory is of the kind we put there. */
+static int ours(const char *name)
+{
+	u64 n = length(name);
+	return equal(name, "events") || equal(name, "info.json") || (n > 4 && equal(name + n - 4, ".sym"));
+}
+
+/* empty_directory removes the files of an old trace. What is not ours stays, and
+   with it the directory. */
+static void remove_trace(const char *dir, char *buf)
+{
+	char *entries = buf, *name = buf + PATH;
+	i64 fd = sys(SYS_open, dir, O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return;
+	for (;;) {
+		i64 n = sys(SYS_getdents64, fd, entries, PATH, 0, 0, 0);
+		if (failed(n) || n == 0)
+			break;
+		for (i64 i = 0; i < n;) {
+			/* struct linux_dirent64: u64 ino, i64 off, u16 reclen, u8 type, char name[] */
+			char *e = entries + i;
+			i += *(unsigned short *)(e + 16);
+			if (ours(e + 19) && join(name, PATH, dir, "/", e + 19))
+				sys(SYS_unlink, name, 0, 0, 0, 0, 0);
+		}
+	}
+	close(fd);
+	sys(SYS_rmdir, dir, 0, 0, 0, 0, 0);
+}
+
+/* join_old uses the trace in the directory if this process belongs to it. */
+static int join_old(void)
+{
+	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
+	i64 fd = sys(SYS_open, path, O_RDWR_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return 0;
+	int ok = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head && header_ok(head) &&
+		 *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
+		 is_ancestor(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd));
+	close(fd);
+	return ok;
+}
+
+/* file_create starts a trace in the directory dir, or joins the one of an ancestor
+   that is there. An older one is kept as dir.old. */
+hidden int file_create(const char *dir)
+{
+	path = map_private(PATH);
+	char *abs = map_private(4 * PATH), *old = abs + PATH, *buf = old + PATH;
+	i64 r = 0, fd;
+	if (!path || !abs)
+		return 0;
+	if (dir[0] != '/') {
+		r = sys(SYS_getcwd, old, PATH, 0, 0, 0, 0);
+		if (failed(r) || !join(abs, PATH, old, "/", dir))
+			goto fail;
+	} else if (!join(abs, PATH, dir, 0, 0))
+		goto fail;
+	if (!join(old, PATH, abs, ".old", 0) || !join(path, PATH, abs, "/events", 0))
+		goto fail;
+	for (u32 tries = 0;; tries++) {
+		r = sys(SYS_mkdir, abs, 0777, 0, 0, 0, 0);
+		if (r != -EEXIST_ || tries == 2)
+			break;
+		if (join_old()) {
+			sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
+			return 1;
+		}
+		remove_trace(old, buf);
+		r = sys(SYS_rename, abs, old, 0, 0, 0, 0);
+		if (failed(r) && r != -ENOENT_)
+			break;
+	}
+	if (failed(r))
+		goto fail;
+	fd = sys(SYS_open, path, O_RDWR_ | O_CREAT_ | O_EXCL_ | O_CLOEXEC_, 0666, 0, 0, 0);
+	if (failed(r = fd))
+		goto fail;
+	r = write_header(fd);
+	if (!failed(r))
+		r = use(fd);
+	close(fd);
+	if (failed(r))
+		goto fail;
+	sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
+	return 1;
+fail:
+	say("no trace, cannot write to ", abs[0] ? abs : dir, 0, r);
+	return 0;
+}

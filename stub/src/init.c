@@ -1,0 +1,161 @@
+/* Start of the runtime, and the end of tracing. */
+#include "runtime.h"
+#include "text.h"
+
+hidden u32 fentry_armed;
+hidden u64 fentry_thunks, fentry_thunks_size;
+
+static u32 started;
+
+/* Static programs have no thread pointer until their libc sets one, and the fast
+   paths read the word it points to. */
+static u64 first_thread[8];
+
+static const char *error_text(i64 err)
+{
+	static const struct { i32 err; char text[36]; } known[] = {
+		{ 1, "operation not permitted" }, { 2, "no such file or directory" }, { 12, "out of memory" }, { 13, "permission denied" },
+		{ 17, "file exists" }, { 20, "not a directory" }, { 23, "too many open files in system" }, { 24, "too many open files" },
+		{ 27, "file too large" }, { 28, "no space left on device" }, { 30, "read-only file system" }, { 36, "name too long" },
+		{ 39, "directory not empty" }, { 40, "too many symbolic links" }, { 122, "disk quota exceeded" },
+	};
+	for (u32 i = 0; i < lengthof(known); i++)
+		if (known[i].err == -err)
+			return known[i].text;
+	return 0;
+}
+
+/* say writes one line to standard error. err is a system call's result, 0: none. */
+hidden void say(const char *a, const char *b, const char *c, i64 err)
+{
+	char line[320], num[32] = ": error ";
+	const char *parts[] = { "fentry: ", a, b, c, 0, 0 };
+	u64 n = 0;
+	if (fentry_config.flags & FLAG_QUIET)
+		return;
+	if (failed(err)) {
+		parts[4] = error_text(err) ? ": " : num;
+		parts[5] = error_text(err);
+		decimal(num + 8, (u64)-err);
+	}
+	for (u32 i = 0; i < lengthof(parts); i++)
+		for (const char *s = parts[i]; s && *s && n < sizeof line - 1; s++)
+			line[n++] = *s;
+	line[n++] = '\n';
+	sys(SYS_write, 2, line, n, 0, 0, 0);
+}
+
+/* stop_tracing ends tracing in this process for good. The first one gives the reason. */
+hidden void stop_tracing(const char *why, i64 err)
+{
+	u32 was = swap(&fentry_armed, 0);
+	source.kind = CLOSED;
+	if (was && why)
+		say("tracing stopped: ", why, 0, err);
+}
+
+/* environment makes a list of the process's environment where the stack at its
+   start is not at hand. */
+static char **environment(void)
+{
+	enum { BYTES = 256 << 10, VARS = 8192 };
+	char *b = map_private(BYTES + VARS * sizeof(char *));
+	if (!b)
+		return 0;
+	char **env = (char **)(b + BYTES);
+	i64 fd = sys(SYS_open, "/proc/self/environ", O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return env;
+	u64 n = 0;
+	for (;;) {
+		i64 r = sys(SYS_read, fd, b + n, BYTES - 1 - n, 0, 0, 0);
+		if (failed(r) || r == 0)
+			break;
+		n += (u64)r;
+	}
+	close(fd);
+	u32 k = 0;
+	for (u64 i = 0; i < n && k < VARS - 1; i++)
+		if (i == 0 || b[i - 1] == 0)
+			env[k++] = b + i;
+	return env;
+}
+
+/* privileged says whether the kernel told the program to distrust its environment
+   (setuid and the like). */
+static int privileged(u64 *auxv)
+{
+	u64 buf[64];
+	if (!auxv) {
+		memset(buf, 0, sizeof buf);
+		i64 fd = sys(SYS_open, "/proc/self/auxv", O_CLOEXEC_, 0, 0, 0, 0);
+		if (failed(fd))
+			return 1;
+		sys(SYS_read, fd, buf, sizeof buf - 16, 0, 0, 0);
+		close(fd);
+		auxv = buf;
+	}
+	for (; auxv[0]; auxv += 2)
+		if (auxv[0] == 23 /* AT_SECURE */)
+			return auxv[1] != 0;
+	return 0;
+}
+
+/* alone says whether this is the only thread: others would have no control block. */
+static int alone(void)
+{
+	char buf[512];
+	u32 n = 0;
+	i64 fd = sys(SYS_open, "/proc/self/task", O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return 1;
+	i64 r = sys(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0);
+	close(fd);
+	for (i64 i = 0; i < r; i += *(unsigned short *)(buf + i + 16))
+		n += buf[i + 19] != '.';
+	return n <= 1;
+}
+
+/* fentry_init starts tracing. sp is the stack at the program's start, where argc
+   is; 0 when it is not known. */
+hidden void fentry_init(u64 *sp)
+{
+	if (started || fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
+		return;
+	started = 1;
+	u64 fs = 0, *auxv = 0;
+	char **env;
+	if (sp) {
+		env = (char **)(sp + 1 + sp[0] + 1);
+		char **e = env;
+		while (*e)
+			e++;
+		auxv = (u64 *)(e + 1);
+	} else
+		env = environment();
+	if (privileged(auxv))
+		return;
+	if (!alone()) {
+		say("no trace: threads were running before the program started", 0, 0, 0);
+		return;
+	}
+	sys(SYS_arch_prctl, ARCH_GET_FS, &fs, 0, 0, 0, 0);
+	if (!fs) {
+		first_thread[0] = (u64)first_thread;
+		sys(SYS_arch_prctl, ARCH_SET_FS, first_thread, 0, 0, 0, 0);
+	}
+	struct sigset old = block();
+	struct control *c = 0;
+	if (open_source(env))
+		c = this_thread();
+	if (c) {
+		sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+		write_image();
+		put(c, counter(), FT_EV_START);
+	}
+	if (c && source.kind != CLOSED)
+		store(&fentry_armed, 1);
+	else if (!fs)
+		sys(SYS_arch_prctl, ARCH_SET_FS, 0, 0, 0, 0, 0);
+	unblock(old);
+}

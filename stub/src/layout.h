@@ -1,0 +1,71 @@
+/* Numbers that C, assembly and Go agree on. Only #defines: assembly includes this.
+   runtime.h asserts the offsets against the structures, a Go test against package stub. */
+#ifndef FENTRY_LAYOUT_H
+#define FENTRY_LAYOUT_H
+
+/* fentry_config: what the patcher fills in */
+#define CONFIG_MAGIC       0x46435952544e4546 /* the bytes FENTRYCF */
+#define CONFIG_VERSION     1
+#define CONFIG_SIZE        4096
+#define CONFIG_O_MAGIC     0
+#define CONFIG_O_VERSION   8
+#define CONFIG_O_MODE      12
+#define CONFIG_O_IMAGE     16
+#define CONFIG_O_SITES     24
+#define CONFIG_O_FLAGS     28
+#define CONFIG_O_DEPTH     32
+#define CONFIG_O_POLICY    36
+#define CONFIG_O_THRESHOLD 40
+#define CONFIG_O_ROOTS     48
+#define CONFIG_O_ADDRESS   56
+#define CONFIG_O_ENTRY     64
+#define CONFIG_O_BUFFER    72
+#define CONFIG_O_IDLEN     128
+#define CONFIG_O_ID        129
+#define CONFIG_O_SESSION   256
+#define CONFIG_O_DIR       768
+#define CONFIG_O_PATH      1280
+
+#define MODE_GRAPH         0
+#define MODE_FUNCTION      1
+#define MODE_PROFILE       2
+
+#define FLAG_NO_RECORDER   1 /* never look for a recorder */
+#define FLAG_NO_FILE       2 /* never start a trace directory of its own */
+#define FLAG_QUIET         4 /* no messages */
+
+/* struct control: what the fast paths touch, at the thread's control base (gs on amd64) */
+#define CB_NEXT            0  /* next event slot */
+#define CB_END             8  /* first slot that is not to be used */
+#define CB_OWNER           16 /* thread pointer of the thread this block belongs to */
+#define CB_TOP             24 /* slot of the innermost live frame; see stack.c for the tags */
+#define CB_LO              32 /* lowest stack address whose shadow is mapped */
+#define CB_HIGH            40 /* u32: high half of the counter at the last event */
+#define CB_CHILD           48 /* profile: time spent in the callees of the innermost frame so far */
+#define CB_TABLE           56 /* profile: the thread's table */
+#define CB_ACTIVE          64 /* profile: slots of the outermost open calls, by id */
+#define CB_SELF            72 /* address of the block */
+
+/* tags in CB_TOP and in the shadow's previous-top words */
+#define TOP_EMPTY          6  /* no frame is open on this stack */
+#define TOP_FORCED         7  /* slot minus 1: leaving this frame takes the slow path */
+
+/* shadow words of the return address slot S: S with bits flipped */
+#define SHADOW_RET         46 /* bit of: the caller's return address */
+#define SHADOW_PREV        45 /* this bit too: the slot of the frame below it in the chain */
+/* time:  bit SHADOW_PREV alone;  child time, depth: bit SHADOW_AUX alone */
+#define SHADOW_AUX         44
+
+/* what a slow entry tells the fast path */
+#define ENTER_RETRY        0 /* everything is in place: try again */
+#define ENTER_SKIP         1 /* run this call untraced */
+#define ENTER_DONE         2 /* recorded, the frame is linked */
+
+/* a thunk, arch/amd64: where its parts begin */
+#define THUNK_SIZE         64
+#define THUNK_CALL_END     19 /* return address of the call of enter */
+#define THUNK_RET          32 /* return address of the traced body */
+#define THUNK_RET_ID       6  /* bytes from there to the id */
+#define THUNK_BYPASS       47 /* jump to the body, untraced */
+
+#endif

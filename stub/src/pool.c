@@ -1,0 +1,132 @@
+/* Chunks of a recorder's pool: shared memory that the recorder drains. */
+#include "runtime.h"
+
+enum {
+	SLICE = 50000000, /* ns: how long to wait before looking around again */
+	PATIENCE = 60,    /* slices without a heartbeat after which the recorder is taken for dead */
+};
+
+static u32 chunks;
+static u64 first;  /* bytes to the first chunk */
+static u32 search; /* where to look for a free chunk */
+static u8 *touched; /* by chunk: this process has its page tables */
+
+static u32 *state(u32 i) { return (u32 *)(source.header + FT_H_STATES) + i; }
+
+/* pool_open maps the pool behind fd, whose header is head. */
+hidden int pool_open(i64 fd, const u8 *head)
+{
+	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
+	if (header % 4096 || header < FT_H_STATES + 4UL * count || *(u32 *)(head + FT_H_CLOSED))
+		return 0;
+	i64 m = sys(SYS_mmap, 0, header + (u64)count * size, PROT_RW, MAP_SHARED_, fd, 0);
+	touched = map_private(count);
+	if (failed(m) || !touched)
+		return 0;
+	chunks = count;
+	first = header;
+	source.chunk_size = size;
+	source.header = (u8 *)m;
+	source.kind = POOL;
+	return 1;
+}
+
+static int claim(struct chunk *out)
+{
+	u32 from = load(&search);
+	for (u32 n = 0; n < chunks; n++) {
+		u32 i = (from + n) % chunks;
+		if (load(state(i)) != FT_STATE_FREE || !cas(state(i), FT_STATE_FREE, FT_STATE_OWNED))
+			continue;
+		store(&search, i + 1);
+		out->index = i;
+		out->base = (u64)source.header + first + (u64)i * source.chunk_size;
+		if (!touched[i]) {
+			sys(SYS_madvise, out->base, source.chunk_size, MADV_POPULATE_WRITE_, 0, 0, 0);
+			touched[i] = 1;
+		}
+		return 1;
+	}
+	return 0;
+}
+
+/* own_oldest takes the oldest chunk that this thread filled back, for the newest
+   events to go to. The recorder, or for its sake nobody, may have it by now. */
+static int own_oldest(struct control *c, struct chunk *out)
+{
+	while (c->mine_from != c->mine_to) {
+		u32 i = c->mine[c->mine_from++ % lengthof(c->mine)];
+		u8 *h = source.header + first + (u64)i * source.chunk_size;
+		if (!cas(state(i), FT_STATE_FULL, FT_STATE_OWNED))
+			continue;
+		if (*(u64 *)(h + FT_C_KEY) != c->key || *(u32 *)(h + FT_C_TID) != c->tid) {
+			store(state(i), FT_STATE_FULL);
+			continue;
+		}
+		memset(h, 0, source.chunk_size);
+		out->base = (u64)h;
+		out->index = i;
+		return 1;
+	}
+	return 0;
+}
+
+/* pool_full hands a chunk of this thread to the recorder. */
+hidden void pool_full(struct control *c, struct chunk *k)
+{
+	c->mine[c->mine_to++ % lengthof(c->mine)] = k->index;
+	if (c->mine_to - c->mine_from > lengthof(c->mine))
+		c->mine_from = c->mine_to - (u32)lengthof(c->mine);
+	store(state(k->index), FT_STATE_FULL);
+	add(HEADER(u32, FT_H_FILLED), 1);
+	futex_wake(HEADER(u32, FT_H_FILLED), 1);
+}
+
+/* recorder_busy says whether the recorder has chunks that it will free. */
+static int recorder_busy(void)
+{
+	for (u32 i = 0; i < chunks; i++) {
+		u32 s = load(state(i));
+		if (s == FT_STATE_FREE || s == FT_STATE_FULL || s == FT_STATE_WRITING)
+			return 1;
+	}
+	return 0;
+}
+
+/* pool_chunk gets a free chunk, as the pool's policy says. */
+hidden int pool_chunk(struct control *c, struct chunk *out)
+{
+	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), quiet = 0;
+	u32 policy = *HEADER(u32, FT_H_POLICY);
+	for (;;) {
+		if (load(HEADER(u32, FT_H_CLOSED))) {
+			stop_tracing(0, 0);
+			return 0;
+		}
+		u32 freed = load(HEADER(u32, FT_H_FREED));
+		if (claim(out))
+			return 1;
+		if (policy == FT_POLICY_OVERWRITE && own_oldest(c, out))
+			return 1;
+		if (policy != FT_POLICY_BLOCK)
+			return 0;
+		/* Chunks that this thread holds back are no use to anybody now, and with
+		   many threads they may be all there are. */
+		if (quiet > 0 || !recorder_busy()) {
+			if (release_old(c))
+				continue;
+			if (!recorder_busy())
+				return 0;
+		}
+		add(HEADER(u32, FT_H_WAITERS), 1);
+		futex_wait(HEADER(u32, FT_H_FREED), freed, SLICE);
+		add(HEADER(u32, FT_H_WAITERS), -1);
+		if (load(HEADER(u32, FT_H_HEARTBEAT)) != beat) {
+			beat = load(HEADER(u32, FT_H_HEARTBEAT));
+			quiet = 0;
+		} else if (++quiet == PATIENCE) {
+			stop_tracing("the recorder does not answer", 0);
+			return 0;
+		}
+	}
+}

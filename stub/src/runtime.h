@@ -1,0 +1,176 @@
+/* The runtime inside a traced program: what its files share. doc.go of package stub tells the story. */
+#ifndef FENTRY_RUNTIME_H
+#define FENTRY_RUNTIME_H
+#include "types.h"
+#include "layout.h"
+#include "machine.h"
+#include "format.h"
+#include "sys.h"
+
+#define hidden __attribute__((visibility("hidden")))
+
+/* ---- configuration, config.S ---- */
+struct config {
+	u64 magic;
+	u32 version, mode;
+	u64 image;
+	u32 sites, flags;
+	u32 depth, policy;
+	u64 threshold; /* ns */
+	i64 roots;     /* distance to a bitmap of graph roots by id, 0: none */
+	u64 address;   /* of this structure, as linked */
+	u64 entry;     /* the image's own, as linked */
+	u64 buffer;    /* bytes */
+	u8 reserved[128 - 80];
+	u8 idlen, id[127];
+	char session[512];
+	char dir[512];
+	char path[1024];
+	u8 unused[CONFIG_SIZE - 2304];
+};
+
+#define at(s, m, o) _Static_assert(offsetof(struct s, m) == o, #s "." #m)
+at(config, version, CONFIG_O_VERSION);
+at(config, mode, CONFIG_O_MODE);
+at(config, image, CONFIG_O_IMAGE);
+at(config, sites, CONFIG_O_SITES);
+at(config, flags, CONFIG_O_FLAGS);
+at(config, depth, CONFIG_O_DEPTH);
+at(config, policy, CONFIG_O_POLICY);
+at(config, threshold, CONFIG_O_THRESHOLD);
+at(config, roots, CONFIG_O_ROOTS);
+at(config, address, CONFIG_O_ADDRESS);
+at(config, entry, CONFIG_O_ENTRY);
+at(config, buffer, CONFIG_O_BUFFER);
+at(config, idlen, CONFIG_O_IDLEN);
+at(config, id, CONFIG_O_ID);
+at(config, session, CONFIG_O_SESSION);
+at(config, dir, CONFIG_O_DIR);
+at(config, path, CONFIG_O_PATH);
+_Static_assert(sizeof(struct config) == CONFIG_SIZE, "config");
+
+/* The patcher writes it after the compiler is done: defined in assembly, so
+   that no value of it is ever folded. */
+extern hidden const struct config fentry_config;
+
+/* ---- threads, thread.c ---- */
+struct stack {
+	u64 lo, hi; /* stack addresses whose shadow is mapped */
+	u64 top;    /* as in struct control */
+	u32 id;     /* as the trace knows it */
+	u32 back;   /* forced frames: index of the stack to go back to */
+	u64 used;   /* when the task last came here, in switches */
+};
+
+struct chunk {
+	u64 base;  /* address, 0: none */
+	u32 index; /* in the pool */
+};
+
+/* The control block of a thread, a page of its own that is zero in a forked child. */
+struct control {
+	u64 next, end, owner, top, lo;
+	u32 high, pad;
+	u64 child;
+	u64 *table;
+	u64 *active;
+	struct control *self;
+	/* only slow paths from here on */
+	u32 tid, pid;
+	u64 key; /* counter at registration: tells tasks apart */
+	u32 ppid, ptid;
+	struct chunk chunk;  /* next and end lie in it; base 0: events go to the scrap */
+	struct chunk old[2]; /* left, not yet handed over: a writer that a signal interrupted may still hold a slot */
+	u32 number;          /* of chunks so far */
+	u32 cur;             /* index of the stack the thread is on */
+	u32 stackids;        /* numbers given to stacks */
+	u32 said;            /* what the thread was told to say once */
+	u64 switches;
+	u64 lost;            /* events lost so far */
+	u64 unborn;          /* events lost since the last chunk, counted in the file's header */
+	u64 tablesize;
+	u32 mine[64], mine_from, mine_to; /* overwrite: chunks handed over, oldest first */
+	u64 comm[2];
+	struct stack stacks[32];
+};
+
+at(control, next, CB_NEXT);
+at(control, end, CB_END);
+at(control, owner, CB_OWNER);
+at(control, top, CB_TOP);
+at(control, lo, CB_LO);
+at(control, high, CB_HIGH);
+at(control, child, CB_CHILD);
+at(control, table, CB_TABLE);
+at(control, active, CB_ACTIVE);
+at(control, self, CB_SELF);
+_Static_assert(sizeof(struct control) <= 4096, "control");
+
+hidden struct control *this_thread(void);
+
+/* blocked keeps every signal away from this thread until unblock. */
+struct sigset { u64 mask; };
+static inline struct sigset block(void)
+{
+	struct sigset all = { ~0UL }, old = { 0 };
+	sys(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8, 0, 0);
+	return old;
+}
+static inline void unblock(struct sigset old) { sys(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, 0, 8, 0, 0); }
+
+/* ---- the armed state, init.c ---- */
+extern hidden u32 fentry_armed;
+extern hidden u64 fentry_thunks; /* address of the first thunk, 0: not known yet */
+extern hidden u64 fentry_thunks_size;
+hidden void fentry_init(u64 *sp);
+hidden void stop_tracing(const char *why, i64 err);
+hidden void say(const char *a, const char *b, const char *c, i64 err);
+
+/* ---- stacks, stack.c ---- */
+hidden int enter_stack(struct control *c, u64 slot);
+hidden void leave_stack(struct control *c);
+hidden void new_signal(struct control *c, u64 slot);
+hidden void pop_skipped(struct control *c, u64 slot);
+hidden int extra_shadow(void);
+
+static inline u64 top_slot(u64 top) { return (top & 7) == TOP_FORCED ? top + 1 : top; }
+static inline u64 empty_top(u64 hi) { return hi - 8 + TOP_EMPTY; }
+static inline int top_empty(u64 top) { return (top & 7) == TOP_EMPTY; }
+
+/* ---- chunks, chunk.c ---- */
+hidden void next_chunk(struct control *c);
+hidden void lose(struct control *c, u64 n);
+hidden void put(struct control *c, u64 t, u32 id);
+hidden void put1(struct control *c, u64 t, u32 code, u64 word);
+hidden void room(struct control *c, u32 words);
+hidden void give_up_chunks(struct control *c);
+hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number);
+hidden int release_old(struct control *c);
+hidden void write_image(void);
+
+/* ---- where chunks come from: session.c, file.c, pool.c ---- */
+enum { CLOSED, FILE, POOL };
+struct source {
+	u32 kind;
+	u32 chunk_size;
+	u8 *header; /* mapped page of the file, or the pool */
+};
+extern hidden struct source source;
+hidden int open_source(char **env);
+hidden int header_ok(const u8 *head);
+hidden int is_ancestor(u32 pid, u64 start);
+hidden u64 start_time(void);
+hidden int file_create(const char *dir);
+hidden int file_join(i64 fd, const char *path);
+hidden int file_chunks(struct chunk *out, u32 n);
+hidden int pool_open(i64 fd, const u8 *head);
+hidden int pool_chunk(struct control *c, struct chunk *out);
+hidden void pool_full(struct control *c, struct chunk *k);
+
+#define HEADER(t, off) ((t *)(source.header + (off)))
+
+/* ---- profile.c ---- */
+hidden int profile_thread(struct control *c);
+hidden void profile_skipped(struct control *c, u64 from, u64 to);
+
+#endif

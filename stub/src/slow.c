@@ -1,0 +1,115 @@
+/* Where the fast paths go when something is not in place: the thread is new, its
+   stack is another one, frames were skipped, the chunk is full.
+
+   All of these run on the traced program's stack, which may be a small one: they
+   keep few locals. Signals are blocked meanwhile. */
+#include "runtime.h"
+
+/* thunk_id is the id in the code at the return address of a traced body. */
+static u32 thunk_id(u64 ret)
+{
+	u32 id;
+	memcpy(&id, (const void *)(ret + THUNK_RET_ID), sizeof id);
+	return id & ~FT_ID_EXIT;
+}
+
+/* is_thunk says whether a return address is a thunk's, where bodies return to. */
+static int is_thunk(u64 ret)
+{
+	return ret - load(&fentry_thunks) < load(&fentry_thunks_size) && ret % THUNK_SIZE == THUNK_RET;
+}
+
+/* learn_thunks finds where the thunks are, from one of them: they stand one after
+   another in the order of their ids. */
+static void learn_thunks(u64 ret, u32 id)
+{
+	if (load(&fentry_thunks_size) || fentry_config.sites < id)
+		return;
+	store(&fentry_thunks, (ret & -(u64)THUNK_SIZE) - (u64)(id - 1) * THUNK_SIZE);
+	store(&fentry_thunks_size, (u64)fentry_config.sites * THUNK_SIZE);
+}
+
+static int enter(u64 slot, u32 id)
+{
+	struct control *c = this_thread();
+	if (!c)
+		return ENTER_SKIP;
+	u64 ret = *(u64 *)slot;
+	if (is_thunk(ret)) {
+		/* A tail call, of a function whose frame is not the innermost known one. */
+		enter_stack(c, slot);
+		pop_skipped(c, slot);
+		u64 t = counter();
+		put(c, t, thunk_id(ret) | FT_ID_EXIT);
+		put(c, t, id);
+		if (top_slot(c->top) != slot)
+			c->top = slot;
+		return ENTER_DONE;
+	}
+	u32 from = c->cur;
+	if (!enter_stack(c, slot)) {
+		lose(c, 2);
+		return ENTER_SKIP;
+	}
+	if (c->cur != from)
+		new_signal(c, slot);
+	pop_skipped(c, slot + 1);
+	struct stack *s = &c->stacks[c->cur];
+	if (s->back == 0)
+		return ENTER_RETRY;
+	/* A signal handler on a stack of its own, with nothing open yet: what it
+	   interrupted may be one of our fast paths, which relies on finding its own
+	   stack current again. So leaving this frame takes the slow path. */
+	if (!top_empty(c->top))
+		return ENTER_RETRY;
+	*shadow_ret(slot) = ret;
+	*shadow_prev(slot) = c->top;
+	c->top = slot - 8 + TOP_FORCED;
+	put(c, counter(), id);
+	return ENTER_DONE;
+}
+
+/* fentry_slow_enter deals with an entry of function id whose return address is at
+   slot; ret is an address in its thunk. It returns what the fast path is to do. */
+hidden int fentry_slow_enter(u64 slot, u32 id, u64 ret)
+{
+	struct sigset old = block();
+	learn_thunks(ret, id);
+	int r = enter(slot, id);
+	unblock(old);
+	return r;
+}
+
+/* fentry_slow_exit records an exit and returns where the function's caller is.
+   Whatever has become of the trace, that address is right. */
+hidden u64 fentry_slow_exit(u64 slot, u32 id)
+{
+	u64 t = counter();
+	u64 ret = *shadow_ret(slot);
+	struct sigset old = block();
+	struct control *c = this_thread();
+	if (c) {
+		enter_stack(c, slot);
+		pop_skipped(c, slot);
+		put(c, t, id);
+		u64 prev = *shadow_prev(slot);
+		if (top_slot(prev) > slot && top_slot(prev) < c->stacks[c->cur].hi)
+			c->top = prev;
+		else
+			c->top = empty_top(c->stacks[c->cur].hi);
+		if (top_empty(c->top))
+			leave_stack(c);
+	}
+	unblock(old);
+	return ret;
+}
+
+/* fentry_slow_record makes room for events, or tells of a new high half of the counter. */
+hidden void fentry_slow_record(void)
+{
+	struct sigset old = block();
+	struct control *c = this_thread();
+	if (c)
+		room(c, 1);
+	unblock(old);
+}

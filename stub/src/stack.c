@@ -1,0 +1,304 @@
+/* The stacks a thread runs on, and the shadow of their return addresses.
+
+   The shadow of a stack address is that address with bits flipped (machine.h), so
+   a frame's return address is found without any search, and longjmp, exceptions,
+   coroutines and signal handlers need no repair. Shadow memory is mapped in
+   windows when a stack first reaches them, never unmapped, and shared by whatever
+   uses those stack addresses later.
+
+   Which frames are open is a chain from the control block's top through the
+   shadow's previous-top words. It only serves to notice frames that ended without
+   an exit. A chain belongs to a stack: struct stack. Ranges grow by windows. */
+#include "runtime.h"
+
+enum { WINDOW = 4 << 20 };
+
+/* What is known of every window of the address space, a byte each, in two levels. */
+enum { W_UNKNOWN, W_BUSY, W_MAPPED, W_REFUSED };
+enum { L1_SHIFT = 35, L2_WINDOWS = 1 << (L1_SHIFT - 22) };
+static u8 *windows[1 << (47 - L1_SHIFT)];
+
+static u8 *window_state(u64 a)
+{
+	if (a >> 47)
+		return 0;
+	u8 **l1 = &windows[a >> L1_SHIFT];
+	u8 *l2 = load(l1);
+	if (!l2) {
+		u8 *n = map_private(L2_WINDOWS);
+		if (!n)
+			return 0;
+		if (cas(l1, (u8 *)0, n))
+			l2 = n;
+		else {
+			sys(SYS_munmap, n, L2_WINDOWS, 0, 0, 0, 0);
+			l2 = load(l1);
+		}
+	}
+	return &l2[a / WINDOW % L2_WINDOWS];
+}
+
+static int map_at(u64 a)
+{
+	i64 r = sys(SYS_mmap, a, WINDOW, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_NOREPLACE_, -1, 0);
+	if ((u64)r == a) {
+		/* A huge page for a few touched words would be a waste. */
+		sys(SYS_madvise, a, WINDOW, MADV_NOHUGEPAGE_, 0, 0, 0);
+		return 1;
+	}
+	if (!failed(r)) /* a kernel before 4.17, which takes the address for a hint */
+		sys(SYS_munmap, r, WINDOW, 0, 0, 0, 0);
+	return 0;
+}
+
+/* extra_shadow says whether frames have times and depths in their shadow. */
+hidden int extra_shadow(void)
+{
+	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_config.roots;
+}
+
+static int map_window(u64 w)
+{
+	static const u64 all[] = {
+		1UL << SHADOW_RET, 1UL << SHADOW_RET | 1UL << SHADOW_PREV, 1UL << SHADOW_PREV, 1UL << SHADOW_AUX,
+	};
+	u32 n = extra_shadow() ? 4 : 2;
+	for (u32 i = 0; i < n; i++) {
+		if (map_at(w ^ all[i]))
+			continue;
+		while (i-- > 0)
+			sys(SYS_munmap, w ^ all[i], WINDOW, 0, 0, 0, 0);
+		return 0;
+	}
+	return 1;
+}
+
+/* have_window makes sure that the window that holds stack address a has a shadow. */
+static int have_window(u64 a)
+{
+	u8 *s = window_state(a);
+	if (!s)
+		return 0;
+	for (u32 spins = 0;; spins++) {
+		u8 v = load(s);
+		if (v == W_MAPPED)
+			return 1;
+		if (v == W_REFUSED)
+			return 0;
+		/* Another thread is at it. In a child forked at that moment nobody is, and
+		   what is mapped is not known. */
+		if (v == W_BUSY) {
+			if (spins == 100000) {
+				store(s, W_REFUSED);
+				return 0;
+			}
+			sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+			continue;
+		}
+		if (!cas(s, v, W_BUSY))
+			continue;
+		int ok = map_window(a & -(u64)WINDOW);
+		store(s, ok ? W_MAPPED : W_REFUSED);
+		return ok;
+	}
+}
+
+/* save puts the fast path's copy of the current stack back into the table. */
+static void save(struct control *c)
+{
+	struct stack *s = &c->stacks[c->cur];
+	s->lo = c->lo;
+	s->top = c->top;
+}
+
+static void resume(struct control *c, u32 i)
+{
+	struct stack *s = &c->stacks[i];
+	c->cur = i;
+	c->lo = s->lo;
+	c->top = s->top;
+	s->used = ++c->switches;
+}
+
+static void switch_to(struct control *c, u32 i)
+{
+	if (i == c->cur)
+		return;
+	save(c);
+	resume(c, i);
+	put1(c, counter(), FT_EV_STACK, c->stacks[i].id);
+}
+
+struct sigaltstack { u64 sp; i32 flags; u64 size; };
+enum { SS_ONSTACK_ = 1 };
+
+/* on_signal_stack says whether slot is on the thread's alternate signal stack and
+   that is in use. */
+static int on_signal_stack(u64 slot, struct sigaltstack *ss)
+{
+	ss->flags = 0;
+	sys(SYS_sigaltstack, 0, ss, 0, 0, 0, 0);
+	return ss->flags & SS_ONSTACK_ && slot - ss->sp < ss->size;
+}
+
+/* find returns the index of the stack that slot is on, or -1. The narrowest wins:
+   a signal stack may lie between the windows of another. */
+static i32 find(struct control *c, u64 slot)
+{
+	i32 best = -1;
+	for (u32 i = 0; i < lengthof(c->stacks); i++) {
+		struct stack *s = &c->stacks[i];
+		if (slot - s->lo < s->hi - s->lo && (best < 0 || s->hi - s->lo < c->stacks[best].hi - c->stacks[best].lo))
+			best = (i32)i;
+	}
+	return best;
+}
+
+/* fresh returns the index of an unused entry of the table; if there is none, that
+   of the stack that was left longest ago. */
+static u32 fresh(struct control *c)
+{
+	u32 k = lengthof(c->stacks);
+	for (u32 i = 0; i < lengthof(c->stacks); i++) {
+		if (c->stacks[i].hi == 0)
+			return i;
+		if (i != c->cur && (k == lengthof(c->stacks) || c->stacks[i].used < c->stacks[k].used))
+			k = i;
+	}
+	return k;
+}
+
+/* grown returns the index of the stack that continues in the window w next to it,
+   the current one if it does; if none does, the length of the table. */
+static u32 grown(struct control *c, u64 w)
+{
+	u32 k = lengthof(c->stacks);
+	for (u32 i = 0; i < lengthof(c->stacks); i++) {
+		struct stack *s = &c->stacks[i];
+		if (s->back || s->hi <= WINDOW || (w + WINDOW != s->lo && w != s->hi))
+			continue;
+		if (k == lengthof(c->stacks) || i == c->cur)
+			k = i;
+	}
+	if (k == lengthof(c->stacks))
+		return k;
+	struct stack *s = &c->stacks[k];
+	if (w + WINDOW == s->lo)
+		s->lo = w;
+	else
+		s->hi = w + WINDOW;
+	return k;
+}
+
+static void begin(struct control *c, u32 i, u64 lo, u64 hi)
+{
+	struct stack *s = &c->stacks[i];
+	s->lo = lo;
+	s->hi = hi;
+	s->top = empty_top(hi);
+	s->id = c->stackids++;
+	s->back = 0;
+}
+
+/* enter_stack makes the stack that slot is on the current one. It returns 0 when
+   there is no shadow for it. */
+hidden int enter_stack(struct control *c, u64 slot)
+{
+	u64 w = slot & -(u64)WINDOW;
+	struct sigaltstack ss;
+	int on_signal = -1;
+	if (c->stackids != 0) {
+		struct stack *s = &c->stacks[c->cur];
+		save(c);
+		if (slot - s->lo < s->hi - s->lo) {
+			/* Above the open frames may be a signal stack in the same window. */
+			if (slot < top_slot(s->top) || s->back)
+				return 1;
+			on_signal = on_signal_stack(slot, &ss);
+			if (!on_signal)
+				return 1;
+		}
+	}
+	if (on_signal < 0)
+		on_signal = on_signal_stack(slot, &ss);
+	if (c->stackids == 0) {
+		/* A new thread. If its first event is in a signal handler, the stack it
+		   began on is not known yet: an entry that no address is on stands for it. */
+		if (!on_signal && !have_window(slot))
+			return 0;
+		begin(c, 0, on_signal ? 8 : w, on_signal ? 16 : w + WINDOW);
+		resume(c, 0);
+		if (!on_signal)
+			return 1;
+	}
+	u32 from = c->cur;
+	i32 i = find(c, slot);
+	if (i >= 0 && (!on_signal || c->stacks[i].back)) {
+		switch_to(c, (u32)i);
+		if (c->stacks[i].back)
+			c->stacks[i].back = from + 1;
+		return 1;
+	}
+	if (on_signal) {
+		/* A signal stack has the bounds that the program gave it. */
+		for (u64 a = ss.sp & -(u64)WINDOW; a < ss.sp + ss.size; a += WINDOW)
+			if (!have_window(a))
+				return 0;
+		u32 k = fresh(c);
+		begin(c, k, ss.sp, ss.sp + ss.size);
+		c->stacks[k].back = from + 1;
+		switch_to(c, k);
+		return 1;
+	}
+	if (!have_window(slot))
+		return 0;
+	u32 k = grown(c, w);
+	if (k == lengthof(c->stacks)) {
+		k = fresh(c);
+		begin(c, k, w, w + WINDOW);
+	} else if (k == c->cur) {
+		resume(c, k);
+	}
+	switch_to(c, k);
+	return 1;
+}
+
+/* new_signal forgets what was open on a signal stack when a handler starts there
+   anew: the handler before it was left by a jump. */
+hidden void new_signal(struct control *c, u64 slot)
+{
+	struct sigaltstack ss;
+	if (c->stacks[c->cur].back && on_signal_stack(slot, &ss))
+		pop_skipped(c, c->stacks[c->cur].hi);
+}
+
+/* leave_stack goes back to the stack that a signal interrupted. */
+hidden void leave_stack(struct control *c)
+{
+	u32 back = c->stacks[c->cur].back;
+	if (back != 0)
+		switch_to(c, back - 1);
+}
+
+/* pop_skipped closes the frames of the current stack whose slots are below slot:
+   they ended without an exit. */
+hidden void pop_skipped(struct control *c, u64 slot)
+{
+	u64 top = c->top, hi = c->stacks[c->cur].hi, n = 0;
+	while (!top_empty(top) && top_slot(top) < slot) {
+		u64 prev = *shadow_prev(top_slot(top));
+		n++;
+		if (top_slot(prev) <= top_slot(top) || top_slot(prev) >= hi) {
+			top = empty_top(hi);
+			break;
+		}
+		top = prev;
+	}
+	if (top_empty(top))
+		top = empty_top(hi); /* the stack may have grown upwards since */
+	if (n && fentry_config.mode == MODE_PROFILE)
+		profile_skipped(c, top_slot(c->top), slot);
+	c->top = top;
+	if (n)
+		put1(c, counter(), FT_EV_RESYNC, n);
+}

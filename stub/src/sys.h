@@ -1,0 +1,44 @@
+/* System calls, without a libc and without errno. */
+#ifndef FENTRY_SYS_H
+#define FENTRY_SYS_H
+
+#define sys(n, a, b, c, d, e, f) syscall6(n, (i64)(a), (i64)(b), (i64)(c), (i64)(d), (i64)(e), (i64)(f))
+#define failed(r) ((u64)(r) > -4096UL)
+
+enum {
+	EPERM_ = 1, ENOENT_ = 2, EINTR_ = 4, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, EINVAL_ = 22, EMFILE_ = 24, EFBIG_ = 27, ENOSPC_ = 28, EROFS_ = 30,
+	PROT_RW = 3, MAP_SHARED_ = 1, MAP_PRIVATE_ = 2, MAP_FIXED_ = 0x10, MAP_ANON = 0x20, MAP_NORESERVE_ = 0x4000, MAP_FIXED_NOREPLACE_ = 0x100000,
+	O_RDWR_ = 2, O_CREAT_ = 0100, O_EXCL_ = 0200, O_TRUNC_ = 01000, O_DIRECTORY_ = 0200000, O_NOFOLLOW_ = 0400000, O_CLOEXEC_ = 02000000,
+	MADV_NOHUGEPAGE_ = 15, MADV_WIPEONFORK_ = 18, MADV_POPULATE_WRITE_ = 23,
+	CLOCK_REALTIME_ = 0, CLOCK_MONOTONIC_ = 1, PR_GET_NAME_ = 16,
+	FUTEX_WAIT_ = 0, FUTEX_WAKE_ = 1, FUTEX_PRIVATE_ = 128,
+};
+
+struct timespec { i64 sec, nsec; };
+
+static inline u64 clock_ns(int id)
+{
+	struct timespec t = { 0, 0 };
+	sys(SYS_clock_gettime, id, &t, 0, 0, 0, 0);
+	return (u64)t.sec * 1000000000UL + (u64)t.nsec;
+}
+
+static inline void *map_private(u64 size)
+{
+	i64 r = sys(SYS_mmap, 0, size, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_, -1, 0);
+	return failed(r) ? 0 : (void *)r;
+}
+
+static inline u32 getpid(void) { return (u32)sys(SYS_getpid, 0, 0, 0, 0, 0, 0); }
+static inline u32 gettid(void) { return (u32)sys(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+static inline void close(i64 fd) { sys(SYS_close, fd, 0, 0, 0, 0, 0); }
+
+/* futex_wait sleeps until the word is woken, is no longer val, or ns have passed. */
+static inline void futex_wait(u32 *word, u32 val, u64 ns)
+{
+	struct timespec t = { (i64)(ns / 1000000000UL), (i64)(ns % 1000000000UL) };
+	sys(SYS_futex, word, FUTEX_WAIT_, val, &t, 0, 0);
+}
+static inline void futex_wake(u32 *word, u32 n) { sys(SYS_futex, word, FUTEX_WAKE_, n, 0, 0, 0); }
+
+#endif

@@ -1,0 +1,148 @@
+/* The threads of the process and their control blocks.
+
+   A block is a page in an arena, at the thread's control base (gs on amd64). A new
+   thread inherits its creator's, whose owner it is not, and so comes here. Arenas
+   are wiped in a forked child; the last page of each is not and tells the child
+   whose child it is. */
+#include "runtime.h"
+
+enum { BLOCK = 4096, BLOCKS = 256, ARENAS = 64 };
+
+/* What a forked child finds of its parent. */
+struct twin { u32 pid, tid; u64 owner; };
+_Static_assert(sizeof(struct twin) * BLOCKS <= BLOCK, "twin");
+
+static u8 *arenas[ARENAS];
+static u32 cursor; /* where to look for a free block */
+
+/* At exec stop a recorder points gs here: nobody's block. */
+struct { u8 b[128]; } hidden fentry_null_cb __attribute__((aligned(64)));
+
+static u8 *arena(u32 i)
+{
+	u8 *a = load(&arenas[i]);
+	if (a)
+		return a;
+	a = map_private((BLOCKS + 1) * BLOCK);
+	if (!a)
+		return 0;
+	sys(SYS_madvise, a, BLOCKS * BLOCK, MADV_WIPEONFORK_, 0, 0, 0);
+	if (cas(&arenas[i], (u8 *)0, a))
+		return a;
+	sys(SYS_munmap, a, (BLOCKS + 1) * BLOCK, 0, 0, 0, 0);
+	return load(&arenas[i]);
+}
+
+static struct control *block_at(u8 *a, u32 i) { return (struct control *)(a + i * BLOCK); }
+static struct twin *twin_at(u8 *a, u32 i) { return (struct twin *)(a + BLOCKS * BLOCK) + i; }
+
+/* find_twin returns the twin of a block, or 0 if p is no block. */
+static struct twin *find_twin(u64 p)
+{
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = load(&arenas[i]);
+		if (!a)
+			return 0;
+		if (p - (u64)a < BLOCKS * BLOCK)
+			return p % BLOCK ? 0 : twin_at(a, (u32)((p - (u64)a) / BLOCK));
+	}
+	return 0;
+}
+
+static int thread_alive(u32 pid, u32 tid) { return sys(SYS_tgkill, pid, tid, 0, 0, 0, 0) != -3 /* ESRCH */; }
+
+/* take makes a dead thread's block this thread's. */
+static int take(struct control *c, u32 pid, u32 tid)
+{
+	u32 old = load(&c->tid);
+	if (old == 0 || c->pid != pid || thread_alive(pid, old) || !cas(&c->tid, old, tid))
+		return 0;
+	give_up_chunks(c);
+	return 1;
+}
+
+/* free_block finds a block for a new thread: that of a dead one, if one is met
+   soon; never used ones are plenty. */
+static struct control *free_block(u32 pid, u32 tid)
+{
+	for (u32 n = 0; n < 4; n++) {
+		u32 i = add(&cursor, 1) % (ARENAS * BLOCKS);
+		u8 *a = load(&arenas[i / BLOCKS]);
+		if (!a || load(&block_at(a, i % BLOCKS)->tid) == 0) {
+			store(&cursor, 0);
+			continue;
+		}
+		if (take(block_at(a, i % BLOCKS), pid, tid))
+			return block_at(a, i % BLOCKS);
+	}
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = arena(i);
+		if (!a)
+			return 0;
+		for (u32 k = 0; k < BLOCKS; k++)
+			if (cas(&block_at(a, k)->tid, 0, tid))
+				return block_at(a, k);
+	}
+	for (u32 i = 0; i < ARENAS * BLOCKS; i++)
+		if (take(block_at(arenas[i / BLOCKS], i % BLOCKS), pid, tid))
+			return block_at(arenas[i / BLOCKS], i % BLOCKS);
+	return 0;
+}
+
+static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner)
+{
+	struct twin *w = find_twin((u64)c);
+	if (failed(set_control_base(c))) {
+		store(&c->tid, 0);
+		return 0;
+	}
+	memset(c, 0, offsetof(struct control, tid));
+	memset(&c->pid, 0, sizeof *c - offsetof(struct control, pid));
+	c->pid = pid;
+	c->self = c;
+	c->key = counter();
+	c->high = (u32)(c->key >> 32);
+	w->pid = pid;
+	w->tid = tid;
+	w->owner = owner;
+	c->owner = owner;
+	return c;
+}
+
+/* this_thread returns the running thread's block, which the thread gets when it
+   comes here first. 0: this thread cannot be traced. Signals are blocked. */
+hidden struct control *this_thread(void)
+{
+	u64 owner = thread_pointer();
+	u64 base = control_base();
+	struct control *c = (struct control *)base;
+	struct twin *w = find_twin(base);
+	if (w && c->owner == owner)
+		return c; /* in a child made by vfork, its parent's */
+	u32 tid = gettid(), pid = getpid();
+	if (w && c->tid == tid && c->pid == pid) {
+		c->owner = owner; /* the thread has set its thread pointer */
+		w->owner = owner;
+		return c;
+	}
+	if (!w && base != 0 && c != (void *)&fentry_null_cb) {
+		stop_tracing("the program uses the gs register itself", 0);
+		return 0;
+	}
+	u32 ppid = 0, ptid = 0;
+	if (w && w->pid != pid && w->owner == owner && cas(&c->tid, 0, tid)) {
+		ppid = w->pid; /* the thread that forked */
+		ptid = w->tid;
+	} else {
+		c = free_block(pid, tid);
+		if (!c)
+			return 0;
+	}
+	c = begin_task(c, pid, tid, owner);
+	if (c && ppid) {
+		c->ppid = ppid;
+		c->ptid = ptid;
+		put1(c, c->key, FT_EV_FORK, (u64)ppid << 32 | ptid);
+	}
+	return c;
+}

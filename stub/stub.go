@@ -1,0 +1,22 @@
+package stub
+
+import (
+	"debug/elf"
+	_ "embed"
+	"fmt"
+)
+
+//go:generate go run ./internal/mkobject
+
+//go:embed amd64.o
+var amd64Object []byte
+
+// Object returns the runtime for a machine: a relocatable ELF object that is
+// position independent, has only PC-relative relocations, needs no library and
+// whose writable memory starts out zero. The slice must not be changed.
+func Object(m elf.Machine) ([]byte, error) {
+	if m == elf.EM_X86_64 {
+		return amd64Object, nil
+	}
+	return nil, fmt.Errorf("no runtime for machine %v", m)
+}
