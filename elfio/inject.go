@@ -21,7 +21,8 @@ type Injection struct {
 	// EhFrameHdr is address and size, inside RX, of the table PT_GNU_EH_FRAME and section .eh_frame_hdr
 	// shall be; zeroes leave them. MergeEhFrameHdr makes one.
 	EhFrameHdr [2]uint64
-	// Sections get section headers. What of RX and RW they leave uncovered gets sections .fentry.rx and
+	// Sections get section headers. One at the address of EhFrameHdr is ignored: that table is section
+	// .eh_frame_hdr, the image's own or a new one. What of RX and RW they leave uncovered gets sections .fentry.rx and
 	// .fentry.bss, because strip and objcopy drop what no section covers. An image without section
 	// headers gets none.
 	Sections []AddedSection

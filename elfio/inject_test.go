@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -52,26 +52,99 @@ func injectTrampoline(t *testing.T, raw []byte) []byte {
 	return out
 }
 
-func TestInjectQuick(t *testing.T) {
-	for _, path := range []string{"/bin/true", "/usr/bin/ld.bfd"} {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+func TestInjectPrograms(t *testing.T) {
+	for _, x := range fixtures {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			raw := x.build(t)
+			runFixture(t, raw, "untouched")
+			out := injectTrampoline(t, raw)
+			back, err := Uninject(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(back, raw) {
+				t.Fatal("Uninject does not give the original")
+			}
+			runFixture(t, out, "injected")
+			if _, err := exec.LookPath("qemu-x86_64"); err == nil {
+				runFixture(t, out, "injected, under qemu", "qemu-x86_64")
+			}
+			f, err := Parse(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Layout(0, 0); err != ErrInjected {
+				t.Errorf("second injection: %v", err)
+			}
+			if len(f.Sections) == 0 {
+				return
+			}
+			lint(t, raw, out)
+			for _, tool := range tools {
+				t.Run(tool.name, func(t *testing.T) {
+					need(t, tool.command[0], tool.pkg)
+					was, msg := tryTransform(t, raw, tool.command...)
+					if msg == "" {
+						msg = tryFixture(t, was)
+					}
+					if msg != "" {
+						t.Skipf("does so to the untouched program too: %s", msg)
+					}
+					runFixture(t, transform(t, out, tool.command...), tool.name)
+				})
+			}
+		})
+	}
+}
+
+// tools rewrite images; what they write must still run.
+var tools = []struct {
+	name, pkg string
+	command   []string
+}{
+	{"strip", "binutils", []string{"strip", "%s"}},
+	{"strip-debug", "binutils", []string{"strip", "-g", "%s"}},
+	{"objcopy", "binutils", []string{"objcopy", "%s"}},
+	{"eu-strip", "elfutils", []string{"eu-strip", "%s"}},
+	{"eu-strip-debug", "elfutils", []string{"eu-strip", "-g", "-f", "%s.debug", "%s"}},
+	{"llvm-strip", "llvm", []string{"llvm-strip", "%s"}},
+	{"llvm-objcopy", "llvm", []string{"llvm-objcopy", "%s"}},
+	{"patchelf", "patchelf", []string{"patchelf", "--set-rpath", "/nonexistent/a/rather/long/path/that/does/not/fit/anywhere", "%s"}},
+}
+
+// lint compares what the checkers say about the image before and after.
+func lint(t *testing.T, before, after []byte) {
+	t.Helper()
+	a, b := writeExec(t, before), writeExec(t, after)
+	for _, args := range [][]string{{"eu-elflint", "--gnu-ld"}, {"readelf", "-a", "-W"}} {
+		if _, err := exec.LookPath(args[0]); err != nil {
+			t.Logf("%s is missing", args[0])
+			continue
 		}
-		out := injectTrampoline(t, raw)
-		back, err := Uninject(out)
-		if err != nil {
-			t.Fatal(err)
+		was, _ := run(append(args[:len(args):len(args)], a))
+		is, _ := run(append(args[:len(args):len(args)], b))
+		if args[0] == "readelf" {
+			was, is = complaints(was), complaints(is)
 		}
-		if !bytes.Equal(back, raw) {
-			t.Fatal("Uninject does not give the original")
-		}
-		name := filepath.Join(t.TempDir(), filepath.Base(path))
-		if err := os.WriteFile(name, out, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if b, err := exec.Command(name, "--version").CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, b)
+		// Indices of sections and symbols differ, and so does the path.
+		was, is = numbers.ReplaceAllString(was, "N"), numbers.ReplaceAllString(is, "N")
+		was, is = strings.ReplaceAll(was, a, "FILE"), strings.ReplaceAll(is, b, "FILE")
+		if was != is {
+			t.Errorf("%s: before:\n%s\nafter:\n%s", args[0], was, is)
 		}
 	}
+}
+
+var numbers = regexp.MustCompile(` *\b[0-9]+\b`)
+
+// complaints returns readelf's warnings and errors.
+func complaints(s string) string {
+	var out []string
+	for line := range strings.Lines(s) {
+		if strings.Contains(line, "Warning") || strings.Contains(line, "Error") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
 }

@@ -113,15 +113,19 @@ func WritableSize(obj *File) (size, align uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	// In the order of LinkObject, so that alignment costs the same.
 	for _, s := range syms {
-		switch {
-		case elf.SectionIndex(s.Shndx) == elf.SHN_COMMON:
-			_, err = l.allocRW(s.Size, s.Value)
-		case !s.Defined() && s.Bind() == elf.STB_WEAK: // may become an import
-			_, err = l.allocRW(8, 8)
+		if elf.SectionIndex(s.Shndx) == elf.SHN_COMMON {
+			if _, err := l.allocRW(s.Size, s.Value); err != nil {
+				return 0, 0, fmt.Errorf("common symbol %s: %w", s.Name, err)
+			}
 		}
-		if err != nil {
-			return 0, 0, fmt.Errorf("symbol %s: %w", s.Name, err)
+	}
+	for _, s := range syms {
+		if !s.Defined() && s.Bind() == elf.STB_WEAK { // may become an import
+			if _, err := l.slot(s.Name); err != nil {
+				return 0, 0, fmt.Errorf("symbol %s: %w", s.Name, err)
+			}
 		}
 	}
 	return l.out.RWSize, l.out.RWAlign, nil
@@ -140,6 +144,7 @@ type linker struct {
 	slots map[string]uint64
 	stubs map[string]uint64
 	zero  uint64 // address of a word of zeroes in RX, for undefined weak symbols; 0: none yet
+	trap  uint64 // address of an instruction that traps; 0: none yet
 	apply func(*relocation) error
 }
 
@@ -148,6 +153,7 @@ type target struct {
 	addr     uint64
 	undef    bool // weak and undefined: addr is 0
 	imported bool
+	absolute bool // addr does not move with the image
 	name     string
 	absent   error // undefined: refused when used
 }
@@ -311,7 +317,7 @@ func (l *linker) resolve() error {
 		case s.reserved():
 			switch elf.SectionIndex(s.Shndx) {
 			case elf.SHN_ABS:
-				t.addr = s.Value
+				t.addr, t.absolute = s.Value, true
 			case elf.SHN_COMMON: // st_value is the alignment
 				addr, err := l.allocRW(s.Size, s.Value)
 				if err != nil {
@@ -374,6 +380,7 @@ func (l *linker) relocate() error {
 			if rel.Sym > uint32(len(l.syms)) {
 				return formatErr(l.obj.sectionLabel(i), s.Off+uint64(k)*l.obj.c.relaSize(), "symbol %d of %d", rel.Sym, len(l.syms)+1)
 			}
+			r.target = target{absolute: true} // symbol 0 stands for the value 0
 			if rel.Sym != 0 {
 				r.target = l.value[rel.Sym-1]
 			}
@@ -435,6 +442,12 @@ func (l *linker) zeroWord() uint64 {
 		l.out.RX = append(l.out.RX, make([]byte, 8)...)
 	}
 	return l.zero
+}
+
+// reload fetches the relocated bytes again after RX has grown.
+func (l *linker) reload(r *relocation) {
+	start := r.base - l.o.RX
+	r.buf = l.out.RX[start : start+uint64(len(r.buf)) : start+uint64(len(r.buf))]
 }
 
 // finish collects the result.

@@ -37,9 +37,11 @@ func (l *linker) applyARM64(r *relocation) error {
 			return l.errAt(r, "undefined weak symbol: a direct reference cannot give 0, compile with -fPIC")
 		}
 		at := l.zeroWord()
-		start := r.base - l.o.RX
-		r.buf = l.out.RX[start : start+uint64(len(r.buf))]
+		l.reload(r)
 		return l.gotARM64(r, at)
+	}
+	if r.target.absolute {
+		return l.errAt(r, "absolute symbol: its distance depends on the load address")
 	}
 	x := r.target.addr + uint64(r.Addend)
 	d := int64(x - r.place())

@@ -23,12 +23,16 @@ func (l *linker) applyX86(r *relocation) error {
 				return err
 			}
 			to = stub
+		case r.target.undef && t == elf.R_X86_64_PLT32:
+			to = l.trapX86(r) // a call that a test for 0 keeps from running
 		case r.target.undef:
 			return l.errAt(r, "undefined weak symbol: a direct reference cannot give 0, compile with -fPIC")
+		case r.target.absolute:
+			return l.errAt(r, "absolute symbol: its distance depends on the load address")
 		}
 		return l.put32(r, to)
 	case elf.R_X86_64_PC64:
-		if r.target.imported || r.target.undef {
+		if r.target.imported || r.target.undef || r.target.absolute {
 			return l.errAt(r, "symbol has no address before run time")
 		}
 		b, err := l.field(r, 0, 8)
@@ -69,9 +73,7 @@ func (l *linker) gotX86(r *relocation) error {
 	}
 	if r.target.undef {
 		at := l.zeroWord()
-		// zeroWord may have moved RX.
-		start := r.base - l.o.RX
-		r.buf = l.out.RX[start : start+uint64(len(r.buf))]
+		l.reload(r)
 		return l.put32(r, at)
 	}
 	if r.Addend != -4 {
@@ -82,6 +84,20 @@ func (l *linker) gotX86(r *relocation) error {
 		return err
 	}
 	switch {
+	case r.target.absolute:
+		// mov sym@GOTPCREL(%rip), %reg  ->  mov $sym, %reg: REX.R becomes REX.B, reg the r/m field
+		rex, err := l.field(r, -3, 1)
+		if err != nil {
+			return err
+		}
+		v := int64(r.target.addr)
+		if op[0] != 0x8b || op[1]&0xc7 != 0x05 || rex[0]&0xfb != 0x48 || v != int64(int32(v)) {
+			return l.errAt(r, "absolute value %#x needs a GOT entry", r.target.addr)
+		}
+		rex[0] = 0x48 | rex[0]&4>>2
+		op[0], op[1] = 0xc7, 0xc0|op[1]>>3&7
+		l.obj.c.order.PutUint32(op[2:], uint32(v))
+		return nil
 	case op[0] == 0x8b && op[1]&0xc7 == 0x05:
 		op[0] = 0x8d // mov sym@GOTPCREL(%rip), %reg  ->  lea sym(%rip), %reg
 		return l.put32(r, r.target.addr)
@@ -119,11 +135,21 @@ func (l *linker) stubX86(r *relocation) (uint64, error) {
 	l.obj.c.order.PutUint32(code[6:], d)
 	l.placed(Section{Name: ".plt", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Size: uint64(len(code))}, at, 16)
 	l.out.RX = append(l.out.RX, code...)
-	start := r.base - l.o.RX
-	r.buf = l.out.RX[start : start+uint64(len(r.buf))]
+	l.reload(r)
 	if l.stubs == nil {
 		l.stubs = map[string]uint64{}
 	}
 	l.stubs[name] = at
 	return at, nil
+}
+
+// trapX86 returns the address of an instruction that traps, what calls of undefined weak functions are bound to.
+func (l *linker) trapX86(r *relocation) uint64 {
+	if l.trap == 0 {
+		l.trap = l.o.RX + uint64(len(l.out.RX))
+		l.placed(Section{Name: ".plt", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Size: 2}, l.trap, 1)
+		l.out.RX = append(l.out.RX, 0x0f, 0x0b) // ud2
+		l.reload(r)
+	}
+	return l.trap
 }

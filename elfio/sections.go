@@ -135,6 +135,17 @@ func (b *tableBuilder) added() ([]newSection, error) {
 		bssOff = p.RWSegmentOff + rwStub
 	}
 	sections := slices.Clone(j.in.Sections)
+	if eh := j.in.EhFrameHdr; eh[1] != 0 {
+		// Checkers want the name .eh_frame_hdr for what PT_GNU_EH_FRAME points to.
+		sections = slices.DeleteFunc(sections, func(a AddedSection) bool { return a.Flags&elf.SHF_ALLOC != 0 && a.Addr == eh[0] })
+		if i := b.ehFrameHdrSection(); i >= 0 {
+			s := &b.list[i]
+			s.Addr, s.Off, s.Size = eh[0], j.rxOff(eh[0]), eh[1]
+			covered = append(covered, span{eh[0], eh[1]})
+		} else {
+			sections = append(sections, AddedSection{Name: ".eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: eh[0], Size: eh[1], Align: 4})
+		}
+	}
 	sortSections(sections)
 	for _, a := range sections {
 		s := newSection{old: -1, link: a.Link, Section: Section{
@@ -161,17 +172,6 @@ func (b *tableBuilder) added() ([]newSection, error) {
 	}
 	for _, m := range j.in.Moved {
 		covered = append(covered, span{m.Addr, m.Size})
-	}
-	if eh := j.in.EhFrameHdr; eh[1] != 0 {
-		if i := b.ehFrameHdrSection(); i >= 0 {
-			s := &b.list[i]
-			s.Addr, s.Off, s.Size = eh[0], j.rxOff(eh[0]), eh[1]
-			covered = append(covered, span{eh[0], eh[1]})
-		} else if !slices.ContainsFunc(sections, func(a AddedSection) bool { return a.Addr == eh[0] }) {
-			out = append(out, newSection{old: -1, Section: Section{Name: ".eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC,
-				Addr: eh[0], Off: j.rxOff(eh[0]), Size: eh[1], Addralign: 4}})
-			covered = append(covered, span{eh[0], eh[1]})
-		}
 	}
 	for _, g := range uncovered(j.in.RX, p.RX, covered) {
 		out = append(out, newSection{old: -1, Section: Section{Name: ".fentry.rx", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
@@ -327,11 +327,12 @@ func (b *tableBuilder) groups() error {
 		if err != nil {
 			return err
 		}
+		// The first word holds flags, the others are members.
 		for pos := 4; pos+4 <= len(data); pos += 4 {
 			if old := f.c.order.Uint32(data[pos:]); b.newIndex(old) != old {
 				w := make([]byte, 4)
 				f.c.order.PutUint32(w, b.newIndex(old))
-				b.j.edits = append(b.j.edits, RawEdit{s.Off + uint64(pos), w})
+				b.overwrite(i, uint64(pos), w)
 			}
 		}
 	}

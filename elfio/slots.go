@@ -71,11 +71,13 @@ func (f *File) planSlots(p *injectionPlan, need int) error {
 	// The read-only headers in front of the code become executable, as before -z separate-code.
 	merge("merge", elf.PF_R, elf.PF_R|elf.PF_X)
 	if have < need {
-		// The table ends up with what is left of it and need entries more.
-		extra := len(progs) + need - len(f.Progs)
-		if m, ok := f.movableBehindTable(extra); ok {
-			p.moved = m
-			found("move-notes", need-have)
+		grown := have - (len(f.Progs) - len(progs)) // entries in room behind the table
+		for n := need - have; n > 0; n-- {
+			if m, ok := f.movableBehindTable(grown + n); ok {
+				p.moved = m
+				found("move-notes", n)
+				break
+			}
 		}
 	}
 	// PT_PHDR tells the dynamic linker the load address of a position-independent program. Programs at

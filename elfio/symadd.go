@@ -78,12 +78,12 @@ type indexUpdate struct {
 
 // scan finds the entries that have to change: a section got another index, or moved.
 func (t *symtabChange) scan() error {
-	f, p := t.b.j.f, t.b.j.plan
-	identity := true
+	f := t.b.j.f
+	same := true
 	for i, n := range t.b.remap {
-		identity = identity && n == uint32(i)
+		same = same && n == uint32(i) && t.b.list[n].Addr == f.Sections[i].Addr
 	}
-	if identity && p.moved.size() == 0 {
+	if same {
 		return nil
 	}
 	size := f.c.symSize()
@@ -106,7 +106,7 @@ func (t *symtabChange) scan() error {
 		n := t.b.remap[old]
 		s, was := t.b.list[n].Section, f.Sections[old]
 		update := false
-		if p.moved.moves(was.Off, was.Size) && s.Addr != was.Addr && r.value >= was.Addr && r.value-was.Addr <= was.Size {
+		if s.Addr != was.Addr && r.value >= was.Addr && r.value-was.Addr <= was.Size {
 			r.value += s.Addr - was.Addr
 			update = true
 		}
@@ -133,20 +133,32 @@ func (t *symtabChange) scan() error {
 	return nil
 }
 
-// inPlace overwrites the entries where they are.
+// inPlace overwrites the entries where they are, which for a section that moved is in RX.
 func (t *symtabChange) inPlace() {
-	f, j := t.b.j.f, t.b.j
+	f := t.b.j.f
 	size := f.c.symSize()
 	for _, u := range t.changed {
 		e := make([]byte, size)
 		f.c.writeSym(e, u.sym)
-		j.edits = append(j.edits, RawEdit{f.Sections[t.i].Off + u.index*size, e})
+		t.b.overwrite(t.i, u.index*size, e)
 	}
 	for _, u := range t.xchanged {
 		e := make([]byte, 4)
 		f.c.order.PutUint32(e, u.value)
-		j.edits = append(j.edits, RawEdit{f.Sections[t.xi].Off + u.index*4, e})
+		t.b.overwrite(t.xi, u.index*4, e)
 	}
+}
+
+// overwrite changes contents of a section of the image.
+func (b *tableBuilder) overwrite(section int, off uint64, e []byte) {
+	j := b.j
+	for _, m := range j.in.Moved {
+		if m.Section == section {
+			copy(j.tail[j.rxOff(m.Addr)+off-uint64(len(j.f.raw)):], e)
+			return
+		}
+	}
+	j.edits = append(j.edits, RawEdit{j.f.Sections[section].Off + off, e})
 }
 
 // extend writes a copy of the table with the new symbols to the tail.

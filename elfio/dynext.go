@@ -1,0 +1,260 @@
+package elfio
+
+import (
+	"debug/elf"
+	"fmt"
+	"slices"
+)
+
+// DynReloc is a dynamic relocation to add to an image.
+type DynReloc struct {
+	Off    uint64 // address relocated
+	Type   uint32 // machine's relocation type, such as R_X86_64_IRELATIVE
+	Addend int64
+	// Symbol is the symbol it refers to, "" for none. One that the image's dynamic symbol table lacks is added
+	// as a weak reference without a version.
+	Symbol string
+}
+
+// DynExtension makes the dynamic linker apply more relocations than an image has. The tables that grow are
+// copied, with the additions, to memory the caller adds; the originals stay and the dynamic section
+// points to the copies.
+type DynExtension struct {
+	Data  []byte         // for the address given, in RX; its length does not depend on that address
+	Edits []RawEdit      // of dynamic entries
+	Moved []MovedSection // the section headers of the copied tables
+}
+
+// dynAlign is the alignment DynExtension.Data needs.
+const dynAlign = 8
+
+// ExtendDynamic plans the addition of dynamic relocations. The copies of the tables start at address at, a
+// multiple of 8. New relocations come last, so an IRELATIVE resolver runs after everything else is relocated.
+//
+// It returns an error for an image without a dynamic section, for one that uses DT_REL, and for one that
+// needs more new dynamic entries than it has spare ones.
+func (f *File) ExtendDynamic(at uint64, relocs []DynReloc) (*DynExtension, error) {
+	d, err := f.dynamicInfo()
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, fmt.Errorf("image has no dynamic section, so nothing relocates it")
+	}
+	if d.relsz != 0 || d.jmprel != 0 && elf.DynTag(d.pltrel) == elf.DT_REL {
+		return nil, fmt.Errorf("image has relocations without addends (DT_REL), which cannot be extended")
+	}
+	if at%dynAlign != 0 {
+		return nil, fmt.Errorf("address %#x of the dynamic tables is not aligned to %d", at, dynAlign)
+	}
+	x := &dynExtender{f: f, d: d, at: at, out: &DynExtension{}, added: map[string]uint32{}}
+	if x.spare, err = f.spareDynamic(); err != nil {
+		return nil, err
+	}
+	if err := x.symbols(relocs); err != nil {
+		return nil, err
+	}
+	if err := x.relocs(relocs); err != nil {
+		return nil, err
+	}
+	return x.out, nil
+}
+
+type dynExtender struct {
+	f     *File
+	d     *dynamicInfo
+	at    uint64
+	out   *DynExtension
+	spare []Dyn             // unused entries at the end of the dynamic section, the terminator left out
+	added map[string]uint32 // index of every symbol referred to
+}
+
+// spareDynamic returns the DT_NULL entries that may be overwritten: all but the last.
+func (f *File) spareDynamic() ([]Dyn, error) {
+	all, err := f.dynamicEntries()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(d Dyn) bool { return d.Tag == elf.DT_NULL })
+	if i < 0 {
+		return nil, nil
+	}
+	for k := i; k < len(all); k++ {
+		if all[k].Tag != elf.DT_NULL {
+			return nil, nil // something lives behind the terminator
+		}
+	}
+	return all[i : len(all)-1], nil
+}
+
+// set gives a dynamic entry a value, in a spare entry if the image lacks it.
+func (x *dynExtender) set(tag elf.DynTag, v uint64) error {
+	c := x.f.c
+	if !c.fits(v) {
+		return fmt.Errorf("%v: value %#x does not fit the file's class", tag, v)
+	}
+	if e, ok := x.d.entries[tag]; ok {
+		w := make([]byte, c.wordSize())
+		c.putWord(w, v)
+		x.out.Edits = append(x.out.Edits, RawEdit{e.Off + c.wordSize(), w})
+		return nil
+	}
+	if len(x.spare) == 0 {
+		return fmt.Errorf("no spare entry in the dynamic section for %v", tag)
+	}
+	w := make([]byte, c.dynSize())
+	c.putWord(w, uint64(tag))
+	c.putWord(w[c.wordSize():], v)
+	x.out.Edits = append(x.out.Edits, RawEdit{x.spare[0].Off, w})
+	x.spare = x.spare[1:]
+	return nil
+}
+
+// table returns the loaded bytes of a dynamic table.
+func (x *dynExtender) table(what string, addr, size uint64) ([]byte, error) {
+	b, off := x.f.from(addr)
+	if size > uint64(len(b)) {
+		return nil, formatErr(what, off, "%#x bytes at address %#x end outside the loaded segments", size, addr)
+	}
+	return b[:size], nil
+}
+
+// put appends a table and returns its address.
+func (x *dynExtender) put(parts ...[]byte) uint64 {
+	for len(x.out.Data)%dynAlign != 0 {
+		x.out.Data = append(x.out.Data, 0)
+	}
+	at := x.at + uint64(len(x.out.Data))
+	for _, p := range parts {
+		x.out.Data = append(x.out.Data, p...)
+	}
+	return at
+}
+
+// moved notes that the section of that type at address old has a copy.
+func (x *dynExtender) moved(t elf.SectionType, old, addr, size uint64) {
+	for i, s := range x.f.Sections {
+		if s.Type == t && s.Addr == old && s.Flags&elf.SHF_ALLOC != 0 && s.Size > 0 {
+			x.out.Moved = append(x.out.Moved, MovedSection{i, addr, size})
+			return
+		}
+	}
+}
+
+// symbols finds or adds the symbols the relocations refer to.
+func (x *dynExtender) symbols(relocs []DynReloc) error {
+	want := map[string]bool{}
+	var names []string
+	for _, r := range relocs {
+		if r.Symbol != "" && !want[r.Symbol] {
+			want[r.Symbol] = true
+			names = append(names, r.Symbol)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	f, c, d := x.f, x.f.c, x.d
+	have, err := f.DynamicSymbols()
+	if err != nil {
+		return err
+	}
+	for _, s := range have {
+		if _, ok := x.added[s.Name]; !ok && want[s.Name] {
+			x.added[s.Name] = s.Index
+		}
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { _, ok := x.added[n]; return ok })
+	if len(names) == 0 {
+		return nil
+	}
+	n := uint64(len(have)) + 1
+	if d.symtab == 0 || d.strtab == 0 {
+		return fmt.Errorf("image has no dynamic symbol table")
+	}
+	syms, err := x.table("dynamic symbol table", d.symtab, n*c.symSize())
+	if err != nil {
+		return err
+	}
+	strs, err := x.table("dynamic string table", d.strtab, d.strsz)
+	if err != nil {
+		return err
+	}
+	var newSyms, newStrs, newVers []byte
+	for _, name := range names {
+		e := make([]byte, c.symSize())
+		c.writeSym(e, rawSym{name: uint32(d.strsz) + uint32(len(newStrs)), info: elf.ST_INFO(elf.STB_WEAK, elf.STT_NOTYPE)})
+		x.added[name] = uint32(n) + uint32(len(newSyms))/uint32(c.symSize())
+		newSyms = append(newSyms, e...)
+		newStrs = append(append(newStrs, name...), 0)
+		newVers = c.order.AppendUint16(newVers, 1) // VER_NDX_GLOBAL: any version
+	}
+	at := x.put(syms, newSyms)
+	x.moved(elf.SHT_DYNSYM, d.symtab, at, uint64(len(syms)+len(newSyms)))
+	if err := x.set(elf.DT_SYMTAB, at); err != nil {
+		return err
+	}
+	at = x.put(strs, newStrs)
+	size := uint64(len(strs) + len(newStrs))
+	x.moved(elf.SHT_STRTAB, d.strtab, at, size)
+	if err := x.set(elf.DT_STRTAB, at); err != nil {
+		return err
+	}
+	if err := x.set(elf.DT_STRSZ, size); err != nil {
+		return err
+	}
+	if d.versym != 0 {
+		vers, err := x.table("DT_VERSYM", d.versym, n*2)
+		if err != nil {
+			return err
+		}
+		at = x.put(vers, newVers)
+		x.moved(elf.SHT_GNU_VERSYM, d.versym, at, uint64(len(vers)+len(newVers)))
+		if err := x.set(elf.DT_VERSYM, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relocs copies and extends DT_RELA.
+func (x *dynExtender) relocs(relocs []DynReloc) error {
+	f, c, d := x.f, x.f.c, x.d
+	old, err := x.table("DT_RELA", d.rela, d.relasz)
+	if err != nil {
+		return err
+	}
+	var extra []byte
+	for _, r := range relocs {
+		if !c.fits(r.Off) {
+			return fmt.Errorf("relocation at %#x does not fit the file's class", r.Off)
+		}
+		e := make([]byte, c.relaSize())
+		w := writer{c, e}
+		w.word(r.Off)
+		if c.is64 {
+			w.word(uint64(x.added[r.Symbol])<<32 | uint64(r.Type))
+		} else {
+			w.word(uint64(x.added[r.Symbol])<<8 | uint64(r.Type&0xff))
+		}
+		w.word(uint64(r.Addend))
+		extra = append(extra, e...)
+	}
+	at := x.put(old, extra)
+	size := uint64(len(old) + len(extra))
+	if len(old) > 0 {
+		x.moved(elf.SHT_RELA, d.rela, at, size)
+	}
+	for _, e := range []struct {
+		tag elf.DynTag
+		v   uint64
+	}{{elf.DT_RELA, at}, {elf.DT_RELASZ, size}, {elf.DT_RELAENT, c.relaSize()}} {
+		if cur, ok := d.entries[e.tag]; ok && cur.Val == e.v {
+			continue
+		}
+		if err := x.set(e.tag, e.v); err != nil {
+			return fmt.Errorf("%w (image of %v)", err, f.Header.Type)
+		}
+	}
+	return nil
+}
