@@ -135,6 +135,7 @@ the traced program.`,
 		{groupRun, newGraphCmd(a)},
 		{groupRun, newInfoCmd(a)},
 		{groupBinary, newListCmd(a)},
+		{groupOther, newDemoCmd(a)},
 		{groupOther, newVersionCmd(a)},
 		{groupOther, newCompletionCmd(a)},
 		{"", newManCmd(a)},
@@ -146,6 +147,7 @@ the traced program.`,
 	root.SetHelpCommandGroupID(groupOther)
 	cobra.EnableCommandSorting = false
 	prepare(root)
+	a.registerPatternCompletion(root)
 	return root
 }
 

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// demoOutput runs a build of the demo program.
+func demoOutput(t *testing.T, path string) string {
+	t.Helper()
+	cmd := exec.Command(path)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%s: %v, stderr %q", path, err, stderr.String())
+	}
+	return string(out)
+}
+
+// The embedded program is what its source says: a fresh build does the same.
+func TestDemoProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles")
+	}
+	want, err := os.ReadFile("demo/demo.out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := demoOutput(t, "demo/demo.elf"); got != string(want) {
+		t.Errorf("demo.elf printed\n%s\ndemo.out has\n%s", got, want)
+	}
+	if len(demoProgram) > 60_000 {
+		t.Errorf("the embedded program has %d bytes, at most 60,000 are wanted", len(demoProgram))
+	}
+	if _, err := exec.LookPath("musl-gcc"); err != nil {
+		t.Skip("musl-gcc is not installed (package musl-tools): not rebuilt")
+	}
+	fresh := filepath.Join(t.TempDir(), "demo")
+	if out, err := exec.Command("demo/build.sh", fresh).CombinedOutput(); err != nil {
+		t.Fatalf("build.sh: %v\n%s", err, out)
+	}
+	if got := demoOutput(t, fresh); got != string(want) {
+		t.Errorf("a fresh build printed\n%s\ndemo.out has\n%s", got, want)
+	}
+}
