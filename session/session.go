@@ -45,7 +45,7 @@ type Options struct {
 	Prepare func(session string) (*Memory, error)
 	// PatchedCopy writes a patched copy of the program. nil: there is none, and
 	// a program that cannot be traced by ptrace is not run.
-	PatchedCopy func(session string, w io.Writer) error
+	PatchedCopy func(session string, f *os.File) error
 	// Symbols writes the .sym file of an image that is seen in the trace. It is
 	// called once an image, not concurrently with itself. nil: no files.
 	Symbols func(im Image, w io.Writer) error

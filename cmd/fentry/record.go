@@ -1,0 +1,452 @@
+package main
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// The exit statuses of "fentry record" when the program did not run, as of env,
+// nice and timeout.
+const (
+	exitRecord        = 125
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+type recordCmd struct {
+	traceFlags
+	out      string
+	buffer   string
+	policy   string
+	noPtrace bool
+}
+
+func newRecordCmd(a *app) *cobra.Command {
+	var c recordCmd
+	cmd := &cobra.Command{
+		Use:   "record [options] [--] PROGRAM [args...]",
+		Short: "run a program traced",
+		Long: `record runs a program with its functions traced and writes what they did to the
+directory fentry.data, which replay, report and graph read. A trace that is
+there already is kept as fentry.data.old.
+
+The program itself is not changed, and runs from its own path with its own
+arguments and environment: it is stopped once, before its first instruction, to
+put the tracer into its memory. Programs made by "fentry patch" that it starts
+are traced too. Recording ends when the program and the traced processes it
+leaves behind have ended; the second ^C ends it at once.
+
+Options go before PROGRAM: everything behind it is the program's own. The exit
+status is the program's; a signal that killed it kills fentry too. If it could
+not be run: 125, 126 if it is not executable, 127 if it was not found.`,
+		Example: `  fentry record ./prog input.txt              then: fentry replay, fentry report
+  fentry record -F 'parse_*' ./prog           some functions only
+  fentry record -G handle_request ./server    only what happens inside of one
+  fentry record -t 10us ./prog                calls of at least 10us
+  fentry record -D 3 ./prog                   three levels of nested calls
+  fentry record -T profile ./prog             counts and times, no events: small
+  fentry record --policy drop ./prog          never wait for the disk
+  fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef(cmd, "no program given")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
+	}
+	c.traceFlags.add(cmd)
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringVarP(&c.out, "output", "o", "", "write the trace to `DIR` (default $FENTRY_DATA or fentry.data)")
+	f.StringVarP(&c.buffer, "buffer", "b", "64M", "memory for events on their way to disk: `SIZE`, with K, M or G")
+	f.StringVar(&c.policy, "policy", "block", "when the disk is too slow: `WHAT`; block: the program waits, drop: events\nare lost and counted, overwrite: keep the newest events only")
+	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return cmd
+}
+
+func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
+	opts, err := c.options(cmd)
+	if err != nil {
+		return err
+	}
+	o := session.Options{Args: args, Dir: c.out, NoPtrace: c.noPtrace, Profile: opts.Tracer == patch.Profile}
+	if o.Dir == "" {
+		o.Dir = a.dataDir()
+	}
+	if o.Policy, err = parsePolicy(c.policy); err != nil {
+		return usagef(cmd, "--policy: %v", err)
+	}
+	if o.Buffer, err = parseSize(c.buffer); err != nil {
+		return usagef(cmd, "--buffer: %v", err)
+	}
+	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
+	o.Info = trace.Info{Writer: "fentry " + version, Tracer: opts.Tracer.String(), Options: c.given(cmd)}
+	opts.Policy = uint32(o.Policy)
+
+	if o.Path, err = session.LookPath(args[0]); err != nil {
+		return recordError(err)
+	}
+	p, done, err := openProgram(o.Path)
+	if err != nil {
+		return recordError(err)
+	}
+	defer done()
+	if err := p.find(); err != nil {
+		return recordError(fmt.Errorf("%s: %w", o.Path, err))
+	}
+	if p.untraced != "" {
+		a.notef("fentry: %s: %s; it runs untraced, programs made by fentry patch that it starts do not", o.Path, p.untraced)
+	}
+	p.opts = opts
+	p.opts.Path = o.Path
+	o.File, o.PatchedCopy, o.Symbols = p.info, p.copy, p.symbols
+	o.Prepare = func(pool string) (*session.Memory, error) {
+		m, err := p.memory(pool)
+		unmatched(a, opts)
+		return m, err
+	}
+	res, err := session.Run(context.Background(), o)
+	if err != nil {
+		return recordError(err)
+	}
+	c.summary(a, res)
+	if res.Ended {
+		return endLike(res.Status)
+	}
+	if res.Signal != 0 {
+		dieOf(res.Signal)
+		return &exitError{Code: 128 + int(res.Signal)}
+	}
+	return nil
+}
+
+// given returns the options as the user gave them.
+func (c *recordCmd) given(cmd *cobra.Command) []string {
+	var opts []string
+	fs := cmd.Flags()
+	for _, name := range []string{"filter", "notrace", "graph"} {
+		vals, _ := fs.GetStringArray(name)
+		for _, v := range vals {
+			opts = append(opts, "--"+name+"="+v)
+		}
+	}
+	for _, name := range []string{"depth", "threshold", "tracer", "buffer", "policy", "no-ptrace"} {
+		if f := fs.Lookup(name); f != nil && f.Changed {
+			opts = append(opts, "--"+name+"="+f.Value.String())
+		}
+	}
+	return opts
+}
+
+// summary is one line in the manner of perf; lost events are always told.
+func (c *recordCmd) summary(a *app, r session.Result) {
+	if r.WriteError != nil {
+		fmt.Fprintf(a.stderr, "fentry: %v\n", r.WriteError)
+	}
+	if r.BadChunks > 0 {
+		fmt.Fprintf(a.stderr, "fentry: %s that made no sense left out\n", plural(r.BadChunks, "chunk", "chunks"))
+	}
+	if a.quiet && r.Lost == 0 {
+		return
+	}
+	what := plural(r.Events, "event", "events")
+	if c.tracer == patch.Profile.String() {
+		what = "profile"
+	}
+	if r.Processes > 1 {
+		what += ", " + plural(uint64(r.Processes), "process", "processes")
+	}
+	over := ""
+	if r.Overwrote > 0 {
+		over = ", " + grouped(r.Overwrote) + " overwritten"
+	}
+	fmt.Fprintf(a.stderr, "[ fentry: %s, %s, %s lost%s, %s -> %s ]\n", what,
+		plural(uint64(r.Tasks), "thread", "threads"), grouped(r.Lost), over, size(uint64(r.Bytes)), r.Dir)
+}
+
+// recordError gives an error the exit status that says whether it was the
+// program or fentry that failed.
+func recordError(err error) error {
+	code := exitRecord
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		code = exitNotFound
+	case errors.Is(err, session.ErrNotExecutable):
+		code = exitNotExecutable
+	}
+	return &exitError{code, err}
+}
+
+// endLike ends fentry the way the program ended.
+func endLike(ws syscall.WaitStatus) error {
+	if !ws.Signaled() {
+		if ws.ExitStatus() == 0 {
+			return nil
+		}
+		return &exitError{Code: ws.ExitStatus()}
+	}
+	dieOf(ws.Signal())
+	return &exitError{Code: 128 + int(ws.Signal())}
+}
+
+// dieOf kills this process by a signal, without a second core file. It returns
+// only if that is impossible.
+func dieOf(sig syscall.Signal) {
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	// The runtime's own handler must go, which package signal does not do for
+	// signals such as SIGSEGV.
+	signal.Reset(sig)
+	var action [4]uint64 // struct sigaction: SIG_DFL, no flags, empty mask
+	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	set := uint64(1) << (uint(sig) - 1)
+	const sigUnblock = 1
+	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigUnblock, uintptr(unsafe.Pointer(&set)), 0, 8, 0, 0)
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
+}
+
+// program is the program to record.
+type program struct {
+	path  string
+	info  os.FileInfo
+	image []byte
+	file  *elfio.File // nil: no ELF image
+	sites []record.Site
+	opts  patch.Options // but for target and session
+
+	main     *patch.Plan // the plan that was applied; nil: untraced
+	untraced string      // why it runs untraced; "" if it does not, or traces itself
+}
+
+// openProgram maps a program's file.
+func openProgram(path string) (p *program, done func(), err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		// It can still be executed.
+		return &program{path: path, untraced: "cannot be read"}, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, pathError(err)
+	}
+	defer f.Close()
+	p = &program{path: path}
+	if p.info, err = f.Stat(); err != nil {
+		return nil, nil, pathError(err)
+	}
+	if p.info.Size() == 0 {
+		p.untraced = "empty file"
+		return p, func() {}, nil
+	}
+	if p.image, err = unix.Mmap(int(f.Fd()), 0, int(p.info.Size()), unix.PROT_READ, unix.MAP_PRIVATE); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, func() { unix.Munmap(p.image) }, nil
+}
+
+// find decides whether the program can be traced, and finds its sites.
+func (p *program) find() error {
+	if p.untraced != "" {
+		return nil
+	}
+	if !strings.HasPrefix(string(p.image[:min(4, len(p.image))]), elf.ELFMAG) {
+		p.untraced = "not an ELF program"
+		return nil
+	}
+	f, err := elfio.Parse(p.image)
+	if err != nil {
+		return err
+	}
+	if _, err := patch.Inspect(f); err == nil {
+		return nil // it finds the session itself
+	} else if !errors.Is(err, patch.ErrNotPatched) {
+		return err
+	}
+	if p.sites, err = record.Find(f, record.Options{}); err != nil {
+		return err
+	}
+	if !p.traceable() {
+		p.untraced = fmt.Sprintf("%s, none with a place for a tracer (see fentry list -l)", plural(uint64(len(p.sites)), "function", "functions"))
+		return nil
+	}
+	p.file = f
+	return nil
+}
+
+// traceable tells whether any function could be traced, whatever was asked for.
+func (p *program) traceable() bool {
+	for i := range p.sites {
+		if p.sites[i].Reason == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// memory is what is put into the program at its exec stop.
+func (p *program) memory(pool string) (*session.Memory, error) {
+	if p.file == nil {
+		return nil, nil
+	}
+	o := p.opts
+	o.Target, o.Session = patch.Process, pool
+	plan, err := patch.New(p.file, p.sites, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.path, err)
+	}
+	m, err := plan.Memory()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.path, err)
+	}
+	p.main = plan
+	edits := make([]session.Edit, len(m.Edits))
+	for i, e := range m.Edits {
+		edits[i] = session.Edit{Addr: e.Addr, Old: e.Old, New: e.New}
+	}
+	return &session.Memory{
+		RX: m.RX, RXAddr: m.RXAddr, RWAddr: m.RWAddr, RWSize: m.RWSize, Entry: m.Entry, Edits: edits,
+		PhdrAddr: m.PhdrAddr, Phnum: m.Phnum, OrigEntry: m.OrigEntry, NullCB: m.NullCB, Armed: m.Armed,
+	}, nil
+}
+
+// copy writes a patched copy of the program.
+func (p *program) copy(pool string, f *os.File) error {
+	o := p.opts
+	o.Target, o.Session = patch.File, pool
+	plan, err := patch.New(p.file, p.sites, o)
+	if err != nil {
+		return err
+	}
+	out, err := plan.Image()
+	if err != nil {
+		return err
+	}
+	p.main = plan
+	_, err = f.Write(out)
+	return err
+}
+
+// symbols writes the symbol file of an image: the program's from its plan,
+// those of patched programs it started from what is in their files.
+func (p *program) symbols(im session.Image, w io.Writer) error {
+	if p.main != nil && trace.ImageID(p.main.ImageID) == im.ID {
+		return symbol.WriteSym(w, planSymbols(p.main, p.file))
+	}
+	f, err := im.Open()
+	if err != nil {
+		return pathError(err)
+	}
+	defer f.Close()
+	image, done, err := mapFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return err
+	}
+	defer done()
+	ef, err := elfio.Parse(image)
+	if err != nil {
+		return err
+	}
+	in, err := patch.Inspect(ef)
+	if err != nil {
+		return err
+	}
+	if trace.ImageID(in.ImageID) != im.ID {
+		return errors.New("not the program that was traced: it has been replaced since")
+	}
+	s, err := patchedSymbols(in, ef)
+	if err != nil {
+		return err
+	}
+	s.Path = im.Path
+	return symbol.WriteSym(w, s)
+}
+
+// planSymbols is the symbol file of a planned image.
+func planSymbols(p *patch.Plan, f *elfio.File) *symbol.SymFile {
+	s := symHeader(f, p.BuildID, p.ImageID)
+	s.Path = p.Options.Path
+	for i := range p.Functions {
+		fn := &p.Functions[i]
+		s.Entries = append(s.Entries, symbol.SymEntry{
+			ID: fn.ID, Func: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
+		})
+	}
+	return s
+}
+
+// patchedSymbols is the symbol file of an image that was patched offline.
+func patchedSymbols(in *patch.Info, f *elfio.File) (*symbol.SymFile, error) {
+	s := symHeader(f, in.BuildID, in.ImageID)
+	tab, err := symbol.New(f)
+	if err != nil {
+		return nil, err
+	}
+	for i, site := range in.Sites {
+		e := symbol.SymEntry{ID: uint32(i + 1), Func: site.Func, Site: site.Addr, Kind: "patched"}
+		if fn, ok := tab.Lookup(site.Func); ok && fn.Addr == site.Func {
+			e.Name, e.Size = strings.Clone(fn.Name), fn.Size
+		}
+		s.Entries = append(s.Entries, e)
+	}
+	return s, nil
+}
+
+func symHeader(f *elfio.File, buildID []byte, image uint64) *symbol.SymFile {
+	return &symbol.SymFile{
+		BuildID: buildID, Image: image, Entry: f.Header.Entry,
+		Machine: strings.ToLower(strings.TrimPrefix(f.Header.Machine.String(), "EM_")),
+	}
+}
+
+// parsePolicy reads the name of a policy.
+func parsePolicy(s string) (trace.Policy, error) {
+	switch s {
+	case "block":
+		return trace.PolicyBlock, nil
+	case "drop":
+		return trace.PolicyDrop, nil
+	case "overwrite":
+		return trace.PolicyOverwrite, nil
+	}
+	return 0, fmt.Errorf("unknown policy %q: use block, drop or overwrite", s)
+}
+
+// parseSize reads a number of bytes with an optional K, M or G (powers of 1024).
+func parseSize(s string) (int64, error) {
+	num, shift := s, 0
+	for unit, sh := range map[string]int{"K": 10, "M": 20, "G": 30} {
+		for _, suffix := range []string{unit, strings.ToLower(unit), unit + "B", unit + "iB"} {
+			if n, ok := strings.CutSuffix(s, suffix); ok {
+				num, shift = n, sh
+			}
+		}
+	}
+	v, err := strconv.ParseFloat(num, 64)
+	if err != nil || math.IsNaN(v) || v <= 0 || v > float64(math.MaxInt64>>shift) {
+		return 0, fmt.Errorf("%q is not a size such as 64M", s)
+	}
+	return int64(v * float64(int64(1)<<shift)), nil
+}

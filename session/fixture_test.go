@@ -1,0 +1,198 @@
+//go:build linux
+
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Fixtures are compiled once for all tests.
+var (
+	buildDir string
+	buildMu  sync.Mutex
+	built    = make(map[string]error)
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "session-test-")
+	if err != nil {
+		panic(err)
+	}
+	buildDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build runs a command once that makes buildDir/name.
+func build(t testing.TB, name string, argv ...string) string {
+	t.Helper()
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	path := filepath.Join(buildDir, name)
+	err, ok := built[name]
+	if !ok {
+		if out, rerr := exec.Command(argv[0], argv[1:]...).CombinedOutput(); rerr != nil {
+			err = errors.New(strings.Join(argv, " ") + ": " + rerr.Error() + "\n" + string(out))
+		}
+		built[name] = err
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// cc compiles testdata/src.c.
+func cc(t testing.TB, src string, flags ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("needs gcc (package gcc)")
+	}
+	name := src + strings.Join(flags, "")
+	argv := append([]string{"gcc", "-O2", "-Wall", "-o", filepath.Join(buildDir, name), "testdata/" + src + ".c", "-pthread"}, flags...)
+	return build(t, name, argv...)
+}
+
+// recorderCmd is a session in a process of its own.
+type recorderCmd struct {
+	Path     string
+	Dir      string
+	Buffer   int64
+	Policy   trace.Policy
+	NoPtrace bool
+	Memory   *Memory
+	Copy     string
+	Result   string
+
+	prefix []string // command in front, such as a shell that changes something
+}
+
+// command returns the command that runs argv in a session.
+func (r *recorderCmd) command(t testing.TB, argv ...string) *exec.Cmd {
+	t.Helper()
+	bin := build(t, "recorder", "go", "build", "-o", filepath.Join(buildDir, "recorder"), "./testdata/recorder")
+	tmp := t.TempDir()
+	if r.Dir == "" {
+		r.Dir = filepath.Join(tmp, "fentry.data")
+	}
+	r.Result = filepath.Join(tmp, "result")
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := filepath.Join(tmp, "options")
+	if err := os.WriteFile(opts, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	argv = append(append(r.prefix[:len(r.prefix):len(r.prefix)], bin, opts), argv...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	return cmd
+}
+
+// ran is how a session in a process of its own went.
+type ran struct {
+	code           int
+	stdout, stderr string
+	res            Result
+	chunks         []fileChunk
+}
+
+func (r *recorderCmd) run(t testing.TB, argv ...string) ran {
+	t.Helper()
+	cmd := r.command(t, argv...)
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return r.finish(t, cmd, &out, &errb)
+}
+
+// finish waits for a session and reads what it left.
+func (r *recorderCmd) finish(t testing.TB, cmd *exec.Cmd, out, errb *bytes.Buffer) ran {
+	t.Helper()
+	timer := time.AfterFunc(40*time.Second, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !timer.Stop() {
+		t.Fatalf("session does not end: %s", errb)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	x := ran{code: cmd.ProcessState.ExitCode(), stdout: out.String(), stderr: errb.String()}
+	if b, err := os.ReadFile(r.Result); err == nil {
+		var v struct {
+			Result
+			WriteError any
+		}
+		if err := json.Unmarshal(b, &v); err != nil {
+			t.Fatal(err)
+		}
+		x.res = v.Result
+	}
+	if _, err := os.Stat(r.Dir); err == nil {
+		x.chunks = readEvents(t, r.Dir)
+	}
+	return x
+}
+
+// fileChunk is a chunk of an events file.
+type fileChunk struct {
+	kind     uint16
+	pid, tid uint32
+	number   uint32
+	key      uint64
+	words    []uint64
+}
+
+// readEvents reads a packed events file by the letter of the format.
+func readEvents(t testing.TB, dir string) []fileChunk {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, trace.EventsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) < headerSize || string(b[:8]) != fileMagic || le.Uint32(b[hLayout:]) != uint32(trace.LayoutPacked) || le.Uint32(b[hChunks:]) != 0 {
+		t.Fatalf("header of %d bytes: %q", len(b), b[:min(128, len(b))])
+	}
+	var cs []fileChunk
+	for off := int(le.Uint32(b[hHeaderSize:])); off < len(b); {
+		c := b[off:]
+		size := 0
+		if len(c) >= chunkHeader {
+			size = int(le.Uint32(c[cSize:]))
+		}
+		if size < chunkHeader || size > len(c) || size > chunkSize || le.Uint32(c) != chunkMagic {
+			t.Fatalf("offset %#x of %#x: no chunk: %x", off, len(b), c[:min(len(c), 16)])
+		}
+		f := fileChunk{kind: le.Uint16(c[cKind:]), pid: le.Uint32(c[cPID:]), tid: le.Uint32(c[cTID:]), number: le.Uint32(c[cNumber:]), key: le.Uint64(c[cKey:])}
+		for w := c[chunkHeader:size]; len(w) > 0; w = w[8:] {
+			f.words = append(f.words, le.Uint64(w))
+		}
+		cs = append(cs, f)
+		off += size
+	}
+	return cs
+}
+
+// eventsIn counts the events of chunks.
+func eventsIn(cs []fileChunk) int {
+	n := 0
+	for _, c := range cs {
+		n += len(c.words)
+	}
+	return n
+}

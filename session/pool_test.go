@@ -1,0 +1,310 @@
+//go:build linux
+
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// perChunk is how many events a full chunk holds.
+const perChunk = (chunkSize - chunkHeader) / 8
+
+// Every event of many threads arrives, in order within each of them, through a
+// pool that is much smaller than the trace.
+func TestDrainThreads(t *testing.T) {
+	r := recorderCmd{Buffer: 1 << 20}
+	const threads, chunks = 8, 100
+	x := r.run(t, cc(t, "pool"), "threads", fmt.Sprint(threads), fmt.Sprint(chunks))
+	if x.code != 0 || x.stderr != "" {
+		t.Fatalf("status %d: %s", x.code, x.stderr)
+	}
+	want := uint64(threads * chunks * perChunk)
+	if x.res.Events != want || eventsIn(x.chunks) != int(want) || x.res.Lost != 0 || x.res.Tasks != threads || x.res.Processes != 1 {
+		t.Errorf("%+v, %d events in the file, want %d", x.res, eventsIn(x.chunks), want)
+	}
+	last := make(map[uint32]uint32)
+	for _, c := range x.chunks {
+		if n, ok := last[c.tid]; ok && c.number != n+1 {
+			t.Errorf("thread %d: chunk %d after %d", c.tid, c.number, n)
+		}
+		last[c.tid] = c.number
+	}
+}
+
+// What a task that was never able to hand its chunk over wrote is kept, to the
+// last event.
+func TestReclaim(t *testing.T) {
+	for _, tt := range []struct {
+		args              []string
+		code              int
+		events, processes int
+		tasks             int
+	}{
+		{[]string{"partial"}, 0, 10, 1, 1},
+		{[]string{"kill"}, 100 + int(syscall.SIGKILL), 10, 1, 1},
+		{[]string{"fork"}, 3, 20, 2, 2},
+		// more threads than there are chunks
+		{[]string{"churn", "200"}, 0, 2000, 1, 200},
+		{[]string{"daemon", "300"}, 4, 2 * perChunk, 1, 1},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			t.Parallel()
+			r := recorderCmd{Buffer: 16 * chunkSize}
+			x := r.run(t, append([]string{cc(t, "pool")}, tt.args...)...)
+			if x.code != tt.code {
+				t.Errorf("status %d, want %d: %s", x.code, tt.code, x.stderr)
+			}
+			if int(x.res.Events) != tt.events || eventsIn(x.chunks) != tt.events || x.res.Processes != tt.processes || x.res.Tasks != tt.tasks || x.res.Lost != 0 {
+				t.Errorf("%+v, %d events in the file, want %d of %d processes, %d tasks", x.res, eventsIn(x.chunks), tt.events, tt.processes, tt.tasks)
+			}
+		})
+	}
+}
+
+// Chunks that make no sense are dropped and counted; the others are not harmed.
+func TestBadChunks(t *testing.T) {
+	var r recorderCmd
+	x := r.run(t, cc(t, "pool"), "bad")
+	if x.code != 0 || x.res.BadChunks != 3 || x.res.Events != 4 || len(x.chunks) != 1 {
+		t.Errorf("status %d, %+v, %d chunks", x.code, x.res, len(x.chunks))
+	}
+}
+
+func TestLost(t *testing.T) {
+	var r recorderCmd
+	x := r.run(t, cc(t, "pool"), "lost", "12345")
+	if x.res.Lost != 12345 {
+		t.Errorf("lost %d", x.res.Lost)
+	}
+}
+
+// The newest events are kept, and only as many as fit.
+func TestOverwrite(t *testing.T) {
+	r := recorderCmd{Buffer: 32 * chunkSize, Policy: trace.PolicyOverwrite}
+	x := r.run(t, cc(t, "pool"), "threads", "2", "200")
+	if x.code != 0 {
+		t.Fatalf("status %d: %s", x.code, x.stderr)
+	}
+	if len(x.chunks) > 32 || len(x.chunks) < 16 {
+		t.Errorf("%d chunks kept of a pool of 32", len(x.chunks))
+	}
+	if got := x.res.Events + x.res.Overwrote; got != 400*perChunk {
+		t.Errorf("%d events kept, %d overwritten, want %d", x.res.Events, x.res.Overwrote, 400*perChunk)
+	}
+	newest := uint32(0)
+	for _, c := range x.chunks {
+		newest = max(newest, c.number)
+	}
+	if newest != 199 {
+		t.Errorf("newest chunk is %d", newest)
+	}
+}
+
+// ready waits until the program says that it runs.
+func ready(t *testing.T, out io.Reader) *bufio.Reader {
+	t.Helper()
+	br := bufio.NewReader(out)
+	if line, err := br.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return br
+}
+
+// The first interrupt is the program's business, the second ends the session:
+// the program goes on untraced.
+func TestSecondInterrupt(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			r := recorderCmd{Buffer: 4 << 20}
+			cmd := r.command(t, cc(t, "pool"), "forever")
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var errb bytes.Buffer
+			cmd.Stderr = &errb
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			br := ready(t, out)
+			cmd.Process.Signal(sig)
+			time.Sleep(100 * time.Millisecond)
+			if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+				t.Fatal("ended by the first signal")
+			}
+			cmd.Process.Signal(sig)
+			// The pipe stays open in the program, which must end by itself.
+			rest, err := io.ReadAll(br)
+			if err != nil || string(rest) != "closed\n" {
+				t.Errorf("program: %q, %v", rest, err)
+			}
+			x := r.finish(t, cmd, new(bytes.Buffer), &errb)
+			if x.code != 199 || x.res.Signal != sig || x.res.Ended {
+				t.Errorf("status %d, %+v: %s", x.code, x.res, x.stderr)
+			}
+			if x.res.Events == 0 || eventsIn(x.chunks) != int(x.res.Events) {
+				t.Errorf("%d events, %d in the file", x.res.Events, eventsIn(x.chunks))
+			}
+		})
+	}
+}
+
+// SIGTERM to the recorder reaches the program, whose end is then the session's.
+func TestTerminate(t *testing.T) {
+	var r recorderCmd
+	cmd := r.command(t, cc(t, "pool"), "idle")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready(t, out)
+	cmd.Process.Signal(syscall.SIGTERM)
+	x := r.finish(t, cmd, new(bytes.Buffer), new(bytes.Buffer))
+	if x.code != 100+int(syscall.SIGTERM) {
+		t.Errorf("status %d", x.code)
+	}
+}
+
+// When the recorder is killed, what it had written is a valid trace.
+func TestRecorderKilled(t *testing.T) {
+	var r recorderCmd
+	cmd := r.command(t, cc(t, "pool"), "forever")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready(t, out)
+	pids := children(t, cmd.Process.Pid)
+	t.Cleanup(func() {
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	time.Sleep(300 * time.Millisecond)
+	cmd.Process.Kill()
+	cmd.Wait()
+	path := filepath.Join(r.Dir, trace.EventsFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kill can have come in the middle of a write, after whole pages of it.
+	off := headerSize
+	for off+chunkHeader <= len(b) && off+int(le.Uint32(b[off+cSize:])) <= len(b) {
+		if le.Uint32(b[off:]) != chunkMagic {
+			t.Fatalf("offset %#x: no chunk", off)
+		}
+		off += int(le.Uint32(b[off+cSize:]))
+	}
+	if off < headerSize+10*chunkSize {
+		t.Errorf("%d bytes", off)
+	}
+	if info, err := trace.ReadInfo(r.Dir); err != nil || info.ExitStatus != -1 {
+		t.Errorf("info: %+v, %v", info, err)
+	}
+}
+
+func children(t *testing.T, pid int) []int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		t.Skip("needs /proc/PID/task/TID/children (kernel option CONFIG_PROC_CHILDREN)")
+	}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var pids []int
+	b = nil
+	for _, f := range tasks {
+		c, _ := os.ReadFile(f)
+		b = append(b, c...)
+	}
+	for _, f := range strings.Fields(string(b)) {
+		var p int
+		fmt.Sscan(f, &p)
+		pids = append(pids, p)
+	}
+	return pids
+}
+
+// A disk that is full, and a limit of the file size, end the tracing and nothing
+// else; the trace holds whole chunks.
+func TestWriteError(t *testing.T) {
+	check := func(t *testing.T, r *recorderCmd, want string) {
+		x := r.run(t, cc(t, "pool"), "threads", "2", "300")
+		if x.code != 0 {
+			t.Errorf("status %d: %s", x.code, x.stderr)
+		}
+		if strings.Count(x.stderr, "\n") != 1 || !strings.Contains(x.stderr, want) {
+			t.Errorf("messages: %s", x.stderr)
+		}
+		if len(x.chunks) < 10 || eventsIn(x.chunks) > 200*perChunk {
+			t.Errorf("%d chunks kept", len(x.chunks))
+		}
+	}
+	t.Run("limit", func(t *testing.T) {
+		r := recorderCmd{Buffer: 1 << 20, prefix: []string{"sh", "-c", "ulimit -f 5000; exec \"$@\"", "sh"}}
+		check(t, &r, "file too large")
+	})
+	t.Run("full", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+			t.Skipf("needs to mount a small file system (root): %v", err)
+		}
+		defer unix.Unmount(dir, unix.MNT_DETACH)
+		r := recorderCmd{Buffer: 1 << 20, Dir: filepath.Join(dir, "data")}
+		check(t, &r, "no space left")
+	})
+}
+
+// The pool is found where the format says, and is closed at the program's exec.
+func TestPoolDescriptor(t *testing.T) {
+	var r recorderCmd
+	x := r.run(t, "sh", "-c", "readlink /proc/$PPID/fd/1000; readlink /proc/self/fd/1000; ulimit -Sn")
+	want := "/memfd:fentry-pool (deleted)\n"
+	if !strings.HasPrefix(x.stdout, want) || strings.Count(x.stdout, "fentry") != 1 {
+		t.Errorf("%q", x.stdout)
+	}
+	// Also with a limit that is too low for it, which the program keeps.
+	r.prefix = []string{"sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"}
+	x = r.run(t, "sh", "-c", "readlink /proc/$PPID/fd/1000; ulimit -Sn; ulimit -Hn")
+	if hasCapability(unix.CAP_SYS_RESOURCE) {
+		want += "100\n100\n"
+	} else {
+		want = "100\n100\n"
+	}
+	if x.stdout != want {
+		t.Errorf("%q, want %q", x.stdout, want)
+	}
+}
+
+func BenchmarkDrain(b *testing.B) {
+	r := recorderCmd{}
+	pool := cc(b, "pool")
+	const chunks = 2000
+	b.SetBytes(2 * chunks * chunkSize)
+	for b.Loop() {
+		cmd := r.command(b, pool, "threads", "2", fmt.Sprint(chunks))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+	}
+}

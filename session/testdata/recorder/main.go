@@ -1,0 +1,88 @@
+// Command recorder runs a session for the tests, in a process of its own: what a
+// program inherits from the process that starts it, and signals, cannot be
+// tested from inside of the test.
+//
+//	recorder OPTIONS.json PROGRAM [args...]
+//
+// It writes the result to the file named in the options and ends with status
+// 200 when Run fails, else with the program's exit status, or 100 and the number
+// of the signal that killed it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+type options struct {
+	Path     string
+	Dir      string
+	Buffer   int64
+	Policy   trace.Policy
+	NoPtrace bool
+	Memory   *session.Memory
+	Copy     string // file to give as patched copy
+	Result   string
+}
+
+func main() {
+	b, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		fail(err)
+	}
+	var o options
+	if err := json.Unmarshal(b, &o); err != nil {
+		fail(err)
+	}
+	path := o.Path
+	if path == "" {
+		if path, err = session.LookPath(os.Args[2]); err != nil {
+			fail(err)
+		}
+	}
+	so := session.Options{
+		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace,
+		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "recorder: "+format+"\n", args...) },
+	}
+	if o.Memory != nil {
+		so.Prepare = func(string) (*session.Memory, error) { return o.Memory, nil }
+	}
+	if o.Copy != "" {
+		so.PatchedCopy = func(_ string, f *os.File) error {
+			b, err := os.ReadFile(o.Copy)
+			if err == nil {
+				_, err = f.Write(b)
+			}
+			return err
+		}
+	}
+	res, err := session.Run(context.Background(), so)
+	if err != nil {
+		fail(err)
+	}
+	if o.Result != "" {
+		if b, err = json.Marshal(res); err == nil {
+			err = os.WriteFile(o.Result, b, 0o666)
+		}
+		if err != nil {
+			fail(err)
+		}
+	}
+	switch {
+	case !res.Ended:
+		os.Exit(199)
+	case res.Status.Signaled():
+		os.Exit(100 + int(res.Status.Signal()))
+	}
+	os.Exit(res.Status.ExitStatus())
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "recorder:", err)
+	os.Exit(200)
+}
