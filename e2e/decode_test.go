@@ -22,6 +22,7 @@ type function struct {
 
 type decoded struct {
 	entries, exits map[function]int64
+	traceable      map[string]bool   // raw names of all functions with an id
 	untraced       map[string]string // functions no site could be found for: kind column of the .sym file
 	lost           int64
 	resyncFrames   int64
@@ -89,7 +90,7 @@ func decodeTrace(t testing.TB, dir string) *decoded {
 }
 
 func decode(dir string) (*decoded, error) {
-	d := &decoded{entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, comms: map[string]bool{},
+	d := &decoded{entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, traceable: map[string]bool{}, comms: map[string]bool{},
 		tasks: map[uint64]bool{}, pids: map[uint32]bool{}}
 	symbols, err := readSymbols(dir, d)
 	if err != nil {
@@ -248,6 +249,7 @@ func readSymbols(dir string, d *decoded) (map[uint64][]string, error) {
 				names = append(names, "")
 			}
 			names[id] = col[5]
+			d.traceable[col[5]] = true
 		}
 		f.Close()
 		if sc.Err() != nil {

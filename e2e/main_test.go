@@ -13,6 +13,9 @@ var fentry string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
+		if fentry = os.Getenv("FENTRY_BIN"); fentry != "" { // an installed one
+			return m.Run()
+		}
 		dir, err := os.MkdirTemp("", "fentry-e2e-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,66 @@
+# make build     the fentry command, here
+# make test      installs what the tests need (Debian: apt, as root or with sudo), then all checks and tests
+# make bench     tables of costs, with the peers that are installed
+# make generate  everything that is generated: stub, format tables, man pages
+# make fuzz      every fuzz target for FUZZTIME
+# make install   command, man pages and completions below PREFIX
+
+GO ?= go
+PREFIX ?= /usr/local
+FUZZTIME ?= 30s
+BENCHFLAGS ?=
+TESTFLAGS ?=
+# A file of tests that may be skipped; with it, any other skipped test is a failure.
+SKIPS ?=
+
+.PHONY: build test tools check bench bench-tools generate fuzz install clean
+
+build:
+	$(GO) build -o fentry ./cmd/fentry
+
+test: tools check
+	$(GO) test -json -timeout 45m $(TESTFLAGS) ./... ./.ci/summary | $(GO) run ./.ci/summary $(if $(SKIPS),-allow $(SKIPS))
+
+# What the tests use and what provides it in Debian, as tool:package.
+TEST_TOOLS = gcc:gcc g++:g++ clang:clang ld.lld:lld clang++:clang musl-gcc:musl-tools objdump:binutils eu-elflint:elfutils patchelf:patchelf gdb:gdb \
+	valgrind:valgrind make:make tclsh:tcl dpkg-source:dpkg-dev man:man-db python3:python3 c++filt:binutils
+TEST_FILES = /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
+
+tools:
+	@./.ci/install $(TEST_TOOLS) $(TEST_FILES)
+
+check:
+	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); test -z "$$unformatted" || { echo "gofmt -w:" $$unformatted; exit 1; }
+	$(GO) vet ./... ./.ci/summary
+	$(GO) tool -modfile=tools/go.mod staticcheck ./... ./.ci/summary
+
+bench: tools bench-tools
+	$(GO) run ./bench $(BENCHFLAGS)
+
+bench-tools:
+	@./.ci/install -optional uftrace:uftrace llvm-xray:llvm
+
+generate:
+	$(GO) generate ./...
+
+fuzz:
+	@set -e; $(GO) list -f '{{$$p := .ImportPath}}{{$$d := .Dir}}{{range .TestGoFiles}}{{$$p}} {{$$d}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$p}} {{$$d}}/{{.}}{{"\n"}}{{end}}' ./... | \
+	while read -r pkg file; do \
+		test -n "$$file" || continue; \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+		done; \
+	done
+
+install: build
+	install -D fentry $(DESTDIR)$(PREFIX)/bin/fentry
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	./fentry completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fentry
+	./fentry completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fentry
+	./fentry completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fentry.fish
+
+clean:
+	rm -f fentry

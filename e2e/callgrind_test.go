@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/e2e/corpus"
+)
+
+// callgrindCounts reads how often each function was called from a callgrind.out file: the sum of calls= over all its callers.
+func callgrindCounts(t testing.TB, path string) map[string]int64 {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	names := map[string]string{} // compressed names: "(12) name" first, "(12)" later
+	resolve := func(s string) string {
+		id, name, _ := strings.Cut(s, " ")
+		if name != "" {
+			names[id] = name
+		}
+		return names[id]
+	}
+	counts := map[string]int64{}
+	callee := ""
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		line := sc.Text()
+		switch {
+		case strings.HasPrefix(line, "fn="):
+			resolve(line[3:])
+		case strings.HasPrefix(line, "cfn="):
+			callee = resolve(line[4:])
+		case strings.HasPrefix(line, "calls="):
+			n, err := strconv.ParseInt(strings.Fields(line[6:])[0], 10, 64)
+			if err != nil {
+				t.Fatalf("%s: %q: %v", path, line, err)
+			}
+			counts[recursionSuffix.ReplaceAllString(callee, "")] += n
+		}
+	}
+	if sc.Err() != nil {
+		t.Fatal(sc.Err())
+	}
+	return counts
+}
+
+var recursionSuffix = regexp.MustCompile(`'\d+$`)
+
+// TestCallgrind compares the trace of real programs, function by function, with what callgrind counts in the same untraced program.
+func TestCallgrind(t *testing.T) {
+	need(t, "valgrind", "valgrind")
+	small := filepath.Join(t.TempDir(), "small.lua")
+	script := `local function fib(n) if n < 2 then return n end return fib(n-1) + fib(n-2) end
+local t = {}
+for i = 1, 300 do t[i] = tostring(fib(i % 12)) .. ("x"):rep(i % 9) end
+table.sort(t)
+local n = 0
+for i = 1, 200 do if not pcall(error, "e" .. i) then n = n + 1 end end
+local co = coroutine.wrap(function() for i = 1, 50 do coroutine.yield(i) end end)
+for i = 1, 50 do n = n + co() end
+print(#table.concat(t, ","), n, (("abc"):rep(20):gsub("b%a", "%0%0")))
+`
+	if err := os.WriteFile(small, []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		program corpus.Name
+		args    []string
+		stdin   string
+		vary    []string // functions whose calls depend on addresses
+	}{
+		{program: corpus.Lua, args: []string{small}},
+		{program: corpus.SQLite, args: []string{":memory:"}, stdin: sqlScript(1500)},
+		{program: corpus.Zstd, args: []string{"-q", "-7", "--single-thread", "-c"}, stdin: string(sampleData(50_000))},
+	} {
+		t.Run(string(tc.program), func(t *testing.T) {
+			t.Parallel()
+			b := buildProgram(t, tc.program, kindNamed(t, "patchable"))
+			out := filepath.Join(t.TempDir(), "callgrind.out")
+			under := run(t, command{dir: t.TempDir(), stdin: tc.stdin, timeout: 8 * time.Minute, argv: append([]string{"valgrind", "--tool=callgrind", "--compress-strings=yes",
+				"--callgrind-out-file=" + out, "-q", b.Program}, tc.args...)})
+			data := filepath.Join(t.TempDir(), "data")
+			traced := runJob(t, job{program: b.Program, args: tc.args, stdin: tc.stdin}, byRecord, data)
+			if under.stdout != traced.stdout || under.status != traced.status {
+				t.Fatalf("under callgrind the program does something else: %s, traced %s\n%s\n%s", under.status, traced.status, clip(under.stderr), clip(traced.stderr))
+			}
+			want := callgrindCounts(t, out)
+			tr := decodeTrace(t, data)
+			if tr.lost != 0 {
+				t.Errorf("%d events lost", tr.lost)
+			}
+			got := map[string]int64{}
+			for f, n := range tr.entries {
+				got[f.name] += n
+			}
+			wrong, total := 0, int64(0)
+			for name, n := range got {
+				total += n
+				if want[name] != n && name != "main" && !slices.Contains(tc.vary, name) { // callgrind shows main below an address
+					if wrong++; wrong <= 15 {
+						t.Errorf("calls of %s: trace %d, callgrind %d", name, n, want[name])
+					}
+				}
+			}
+			for name, n := range want {
+				if _, traceable := tr.traceable[name]; traceable && got[name] == 0 && n != 0 {
+					if wrong++; wrong <= 15 {
+						t.Errorf("calls of %s: trace 0, callgrind %d", name, n)
+					}
+				}
+			}
+			t.Logf("%d functions, %d calls, %d wrong", len(got), total, wrong)
+			if total < 10_000 {
+				t.Errorf("only %d calls", total)
+			}
+		})
+	}
+}

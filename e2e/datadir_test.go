@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A trace that cannot be written never harms the program: it behaves as untraced, and somebody says clearly what is wrong.
+
+func dataFixture(t *testing.T, name string) (*program, *result) {
+	t.Helper()
+	needFentry(t)
+	f := loadFixture(t, name)
+	p := build(t, f, allConfigs()[0])
+	return p, p.untraced(t, f.runs()[0])
+}
+
+func patched(t *testing.T, p *program) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "patched")
+	copyDir(t, p.dir, dir)
+	out := filepath.Join(dir, p.fixture.name)
+	if err := os.Remove(out); err != nil {
+		t.Fatal(err)
+	}
+	patchFile(t, p.path(), out, nil)
+	return out
+}
+
+func TestPatchedWithoutDirectory(t *testing.T) {
+	t.Parallel()
+	p, want := dataFixture(t, "second")
+	prog := patched(t, p)
+	ro := t.TempDir()
+	if err := os.Chmod(ro, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("not a directory"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"missing parent": filepath.Join(t.TempDir(), "no", "such", "place"),
+		"proc":           "/proc/fentry.data", // read-only even for root
+		"a file":         file,
+		"below a file":   filepath.Join(file, "data"),
+		"null":           "/dev/null",
+		"too long":       "/tmp/" + strings.Repeat("x", 5000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./second", "9"}, env: []string{"FENTRY_DATA=" + data, "FIXTURE_COUNTS=" + p.counts()}})
+			sameBehaviour(t, want, r)
+			if !strings.Contains(r.stderr, "fentry:") {
+				t.Errorf("nobody says that there is no trace; stderr %q", r.stderr)
+			}
+		})
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "not a directory" {
+		t.Errorf("the file in the way was changed: %q, %v", b, err)
+	}
+	t.Run("off", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "data")
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./second", "9"}, env: []string{"FENTRY_OFF=1", "FENTRY_DATA=" + dir, "FIXTURE_COUNTS=" + p.counts()}})
+		sameBehaviour(t, want, r)
+		if strings.Contains(r.stderr, "fentry:") {
+			t.Errorf("FENTRY_OFF is no error: %q", r.stderr)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("FENTRY_OFF=1 still leaves a trace directory")
+		}
+	})
+	t.Run("closed stderr", func(t *testing.T) {
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"sh", "-c", "exec ./second 9 2>&-"}, env: []string{"FENTRY_DATA=/proc/nowhere", "FIXTURE_COUNTS=" + p.counts()}})
+		sameBehaviour(t, want, r)
+	})
+	t.Run("working directory is default", func(t *testing.T) {
+		dir := t.TempDir()
+		for range 2 {
+			r := run(t, command{dir: dir, argv: []string{prog, "9"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
+			sameBehaviour(t, want, r)
+		}
+		if tr := decodeTrace(t, filepath.Join(dir, "fentry.data")); tr.events == 0 {
+			t.Error("empty trace in ./fentry.data")
+		}
+	})
+}
+
+// tmpfs mounts a small file system, or skips.
+func tmpfs(t *testing.T, size string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("fentry-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("needs to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	p, want := dataFixture(t, "signals") // a million calls, and handlers that interrupt the writing
+	prog := patched(t, p)
+	t.Run("patch", func(t *testing.T) {
+		full := tmpfs(t, "1m")
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./signals"}, env: []string{"FENTRY_DATA=" + filepath.Join(full, "data"), "FIXTURE_COUNTS=" + p.counts()}})
+		sameBehaviour(t, want, r)
+		checkPartial(t, filepath.Join(full, "data"), r)
+	})
+	t.Run("record", func(t *testing.T) {
+		full := tmpfs(t, "1m")
+		data := filepath.Join(full, "data")
+		r := run(t, command{dir: p.dir, argv: []string{fentry, "record", "-o", data, "./signals"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
+		sameBehaviour(t, want, r)
+		checkPartial(t, data, r)
+	})
+	t.Run("full from the start", func(t *testing.T) {
+		full := tmpfs(t, "64k")
+		if err := os.WriteFile(filepath.Join(full, "filler"), make([]byte, 60<<10), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./signals"}, env: []string{"FENTRY_DATA=" + filepath.Join(full, "data"), "FIXTURE_COUNTS=" + p.counts()}})
+		sameBehaviour(t, want, r)
+		if !strings.Contains(r.stderr, "fentry:") {
+			t.Errorf("nobody says that there is no trace; stderr %q", r.stderr)
+		}
+	})
+	t.Run("read-only", func(t *testing.T) {
+		ro := tmpfs(t, "1m")
+		if err := syscall.Mount("", ro, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+			t.Skipf("needs a read-only mount: %v", err)
+		}
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./signals"}, env: []string{"FENTRY_DATA=" + filepath.Join(ro, "data"), "FIXTURE_COUNTS=" + p.counts()}})
+		sameBehaviour(t, want, r)
+		if !strings.Contains(r.stderr, "fentry:") {
+			t.Errorf("nobody says that there is no trace; stderr %q", r.stderr)
+		}
+		// record cannot even begin: it says so and does not run the program half-traced
+		r = run(t, command{dir: p.dir, argv: []string{fentry, "record", "-o", filepath.Join(ro, "data"), "./signals"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
+		if r.status != "exit 125" || !strings.Contains(r.stderr, ro) {
+			t.Errorf("record into a read-only directory: %s, %q; want exit 125 and the path", r.status, clip(r.stderr))
+		}
+	})
+}
+
+// checkPartial: what fits on a full disk is readable, and what does not is reported as lost.
+func checkPartial(t *testing.T, data string, r *result) {
+	t.Helper()
+	tr, err := decode(data)
+	if err != nil {
+		t.Errorf("what was recorded is not readable: %v", err)
+		return
+	}
+	if tr.events == 0 {
+		t.Error("nothing was recorded before the disk was full")
+	}
+	if tr.lost == 0 {
+		t.Errorf("%d events on a disk of 1 MiB and none reported lost", tr.events)
+	}
+	if !strings.Contains(r.stderr, "fentry:") {
+		t.Errorf("nobody says that events were lost; stderr %q", clip(r.stderr))
+	}
+}

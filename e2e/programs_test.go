@@ -1,0 +1,310 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/e2e/corpus"
+)
+
+// buildProgram gets a real program, built with -O2 -g and a kind of sites, from the cache.
+func buildProgram(t testing.TB, name corpus.Name, k kind) corpus.Built {
+	t.Helper()
+	needFentry(t)
+	f := corpus.Flags{CC: k.compiler, C: append([]string{"-O2", "-g"}, k.cflags...), LD: append([]string{}, k.ldflags...)}
+	if k.name == "nop" {
+		f.C, f.LD = append(f.C, "-fno-pie"), append(f.LD, "-no-pie")
+	}
+	b, err := corpus.Build(context.Background(), name, f)
+	var missing *corpus.Missing
+	if errors.As(err, &missing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func kindNamed(t testing.TB, name string) kind {
+	t.Helper()
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	t.Fatalf("no kind %s", name)
+	return kind{}
+}
+
+// A job is one run of a real program.
+type job struct {
+	program string
+	args    []string
+	stdin   string
+	dir     string // working directory, default a fresh one
+	timeout time.Duration
+}
+
+// runJob runs a job untraced or traced; the trace is in data.
+func runJob(t testing.TB, j job, w way, data string, options ...string) *result {
+	t.Helper()
+	c := command{dir: j.dir, stdin: j.stdin, timeout: j.timeout}
+	if c.dir == "" {
+		c.dir = t.TempDir()
+	}
+	switch w {
+	case "":
+		c.argv = append([]string{j.program}, j.args...)
+	case byRecord, byCopy:
+		c.argv = []string{fentry, "record", "-o", data}
+		if w == byCopy {
+			c.argv = append(c.argv, "--no-ptrace")
+		}
+		c.argv = append(append(append(c.argv, options...), j.program), j.args...)
+	case byPatching:
+		patched := filepath.Join(t.TempDir(), filepath.Base(j.program))
+		patchFile(t, j.program, patched, options)
+		c.argv, c.env, c.argv0 = append([]string{patched}, j.args...), []string{"FENTRY_DATA=" + data}, j.program
+	}
+	return run(t, c)
+}
+
+// sameTraced runs a job untraced and traced, and checks behaviour and trace.
+func sameTraced(t *testing.T, j job, w way) *decoded {
+	t.Helper()
+	want := runJob(t, j, "", "")
+	data := filepath.Join(t.TempDir(), "data")
+	got := runJob(t, j, w, data)
+	sameBehaviour(t, want, got)
+	tr := decodeTrace(t, data)
+	if tr.lost != 0 {
+		t.Errorf("%d events lost", tr.lost)
+	}
+	if tr.events == 0 {
+		t.Error("no events")
+	}
+	// A traced child or a killed process may lack exits; a program that ends by itself has none for its innermost calls only.
+	if err := os.RemoveAll(data); err != nil {
+		t.Error(err)
+	}
+	return tr
+}
+
+func TestLua(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/lua/*.lua")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("testdata/lua: %v, %d scripts", err, len(scripts))
+	}
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			b := buildProgram(t, corpus.Lua, k)
+			for i, script := range scripts {
+				name := strings.TrimSuffix(filepath.Base(script), ".lua")
+				for _, w := range []way{byRecord, byPatching} {
+					if !wide() && k.name != "fentry" && (i%2 == 0) != (w == byRecord) {
+						continue // each script one way with every kind, both ways with the most common one
+					}
+					t.Run(name+"/"+string(w), func(t *testing.T) {
+						tr := sameTraced(t, job{program: b.Program, args: []string{mustAbs(t, script)}}, w)
+						if tr.events < 100_000 {
+							t.Errorf("only %d events", tr.events)
+						}
+					})
+				}
+			}
+			t.Run("status", func(t *testing.T) {
+				sameTraced(t, job{program: b.Program, args: []string{"-e", "error('uncaught')"}}, byRecord)
+				sameTraced(t, job{program: b.Program, args: []string{"-e", "os.exit(17)"}}, byRecord)
+				sameTraced(t, job{program: b.Program, args: []string{"-"}, stdin: "print(io.read('a')) x = = 1"}, byPatching)
+			})
+		})
+	}
+}
+
+// sqlScript is at least n statements, the same for the same n, whose results depend on all that came before.
+func sqlScript(n int) string {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b bytes.Buffer
+	b.WriteString("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, price REAL, stock INT, parent INT);\n")
+	b.WriteString("CREATE INDEX by_name ON item(name);\nCREATE TABLE sale(item INT, day TEXT, n INT);\nCREATE INDEX by_item ON sale(item, day);\n")
+	b.WriteString("CREATE TABLE log(t TEXT);\nCREATE TRIGGER sold AFTER INSERT ON sale BEGIN UPDATE item SET stock = stock - new.n WHERE id = new.item; END;\n")
+	b.WriteString("CREATE VIEW dear AS SELECT * FROM item WHERE price > 500;\nCREATE VIRTUAL TABLE doc USING fts5(body);\n")
+	for i := 0; i < n; i++ {
+		if i%2000 == 0 {
+			if i > 0 {
+				b.WriteString("COMMIT;\n")
+			}
+			b.WriteString("BEGIN;\n")
+		}
+		id := r.IntN(i/3 + 1)
+		switch k := r.IntN(100); {
+		case k < 35:
+			fmt.Fprintf(&b, "INSERT OR IGNORE INTO item VALUES(%d, 'name %x', %d.%d, %d, %d);\n", i/3, r.IntN(1<<20), r.IntN(1000), r.IntN(100), r.IntN(50), id)
+		case k < 60:
+			fmt.Fprintf(&b, "INSERT INTO sale VALUES(%d, date('2020-01-01', '+%d days'), %d);\n", id, r.IntN(1000), 1+r.IntN(5))
+		case k < 70:
+			fmt.Fprintf(&b, "UPDATE item SET price = price * 1.01, name = upper(name) WHERE id BETWEEN %d AND %d;\n", id, id+3)
+		case k < 75:
+			fmt.Fprintf(&b, "DELETE FROM sale WHERE item = %d;\n", id)
+		case k < 85:
+			fmt.Fprintf(&b, "SELECT name, round(price, 2), stock FROM item WHERE id = %d;\n", id)
+		case k < 90:
+			fmt.Fprintf(&b, "SELECT count(*), sum(n) FROM sale WHERE item = %d AND day > '2021-%02d';\n", id, 1+r.IntN(12))
+		case k < 94:
+			fmt.Fprintf(&b, "INSERT INTO doc VALUES('word%d word%d and %s');\n", r.IntN(100), r.IntN(100), strings.Repeat("more ", r.IntN(6)))
+		case k < 96:
+			fmt.Fprintf(&b, "INSERT INTO log SELECT printf('%%s-%%05d', name, id) FROM item WHERE name LIKE 'NAME %x%%' LIMIT 3;\n", r.IntN(256))
+		case k < 98:
+			fmt.Fprintf(&b, "WITH RECURSIVE up(id, depth) AS (SELECT %d, 0 UNION SELECT item.parent, depth + 1 FROM item JOIN up USING(id) WHERE depth < 8) SELECT max(depth), count(*) FROM up;\n", id)
+		default:
+			fmt.Fprintf(&b, "SELECT json_extract('{\"a\":[1,%d]}', '$.a[1]'), abs(%d), hex(zeroblob(3)), typeof(%d.5), substr('abcdef', %d, 2);\n", i, -i, i, i%6)
+		}
+	}
+	b.WriteString("COMMIT;\nANALYZE;\nSELECT no_such_column FROM item;\nSELECT count(*), sum(stock), round(sum(price)) FROM item;\n")
+	b.WriteString("SELECT day, sum(n), max(item.name) FROM sale JOIN item ON item.id = sale.item GROUP BY substr(day, 1, 7) ORDER BY 2 DESC LIMIT 20;\n")
+	b.WriteString("SELECT count(*) FROM doc WHERE doc MATCH 'word7 AND more';\nSELECT count(*), min(t), max(t) FROM log;\nSELECT count(*) FROM dear;\n")
+	b.WriteString("SELECT id, sum(price) OVER (ORDER BY id ROWS 3 PRECEDING) FROM item LIMIT 5;\nPRAGMA integrity_check;\nVACUUM;\n.tables\n.schema sale\n")
+	return b.String()
+}
+
+func TestSQLite(t *testing.T) {
+	for _, tc := range []struct {
+		kind string
+		way  way
+	}{{"fentry", byRecord}, {"patchable", byPatching}, {"mcount", byRecord}, {"xray", byRecord}} {
+		if !wide() && tc.kind == "xray" {
+			continue
+		}
+		t.Run(tc.kind+"/"+string(tc.way), func(t *testing.T) {
+			t.Parallel()
+			b := buildProgram(t, corpus.SQLite, kindNamed(t, tc.kind))
+			script := sqlScript(100_000)
+			if n := strings.Count(script, ";\n"); n < 100_000 {
+				t.Fatalf("the script has %d statements", n)
+			}
+			tr := sameTraced(t, job{program: b.Program, args: []string{"shop.db"}, stdin: script, timeout: 5 * time.Minute}, tc.way)
+			t.Logf("%d events, %.2f bytes each", tr.events, float64(tr.bytes)/float64(tr.events))
+			if tr.events < 1_000_000 {
+				t.Errorf("only %d events", tr.events)
+			}
+		})
+	}
+}
+
+// sampleData compresses neither too well nor too badly: text that repeats with changes, then noise.
+func sampleData(n int) []byte {
+	r := rand.New(rand.NewPCG(3, 4))
+	var b bytes.Buffer
+	for b.Len() < n*3/4 {
+		fmt.Fprintf(&b, "%d the %x quick brown fox jumps over %d lazy dogs\n", b.Len(), r.IntN(1<<12), r.IntN(100))
+	}
+	for b.Len() < n {
+		b.WriteByte(byte(r.IntN(256)))
+	}
+	return b.Bytes()[:n]
+}
+
+func TestZstd(t *testing.T) {
+	for i, name := range []string{"patchable", "mcount", "clang"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := buildProgram(t, corpus.Zstd, kindNamed(t, name))
+			w := []way{byRecord, byPatching}[i%2]
+			data := sampleData(300_000)
+			roundTrip := func(t *testing.T, options ...string) {
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, "in"), data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				var sums [2][32]byte
+				for k, way := range []way{"", w} {
+					trace := filepath.Join(t.TempDir(), "data")
+					r := runJob(t, job{program: b.Program, args: append(append([]string{"-q", "-f"}, options...), "in", "-o", "out.zst"), dir: dir}, way, trace)
+					r.stderr = withoutSummary(r.stderr)
+					r.mustSucceed(t)
+					packed, err := os.ReadFile(filepath.Join(dir, "out.zst"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					sums[k] = sha256.Sum256(packed)
+					unpack := []string{"-q", "-d", "-f", "--memory=512MB", "out.zst", "-o", "back"}
+					for _, o := range options {
+						if strings.HasPrefix(o, "--patch-from") || o == "-D" {
+							unpack = append([]string{"-D", "dict"}, unpack...)
+							break
+						}
+					}
+					trace2 := filepath.Join(t.TempDir(), "data")
+					runJob(t, job{program: b.Program, args: unpack, dir: dir}, way, trace2).mustSucceed(t)
+					back, err := os.ReadFile(filepath.Join(dir, "back"))
+					if err != nil || !bytes.Equal(back, data) {
+						t.Fatalf("%v: back comes something else: %d bytes, %v", options, len(back), err)
+					}
+					if way != "" {
+						for _, d := range []string{trace, trace2} {
+							if tr := decodeTrace(t, d); tr.lost != 0 || tr.events < 1000 {
+								t.Errorf("%v: %d events, %d lost", options, tr.events, tr.lost)
+							}
+							_ = os.RemoveAll(d)
+						}
+					}
+				}
+				if sums[0] != sums[1] {
+					t.Errorf("%v: traced and untraced compress differently", options)
+				}
+			}
+			levels := []string{"-1", "-3", "-6", "-9", "-12", "-15", "-19", "--fast=5"}
+			if wide() {
+				levels = nil
+				for l := 1; l <= 19; l++ {
+					levels = append(levels, fmt.Sprintf("-%d", l))
+				}
+			}
+			for _, l := range levels {
+				t.Run(l, func(t *testing.T) { roundTrip(t, l) })
+			}
+			t.Run("ultra", func(t *testing.T) { roundTrip(t, "--ultra", "-22") })
+			t.Run("threads", func(t *testing.T) { roundTrip(t, "-T4", "-B64K", "-5") })
+			t.Run("long", func(t *testing.T) { roundTrip(t, "--long=24", "--check") })
+			t.Run("test", func(t *testing.T) {
+				sameTraced(t, job{program: b.Program, args: []string{"-b3", "-i0", "-q", "--does-not-exist"}}, w)
+				sameTraced(t, job{program: b.Program, args: []string{"-t"}, stdin: "this is not compressed"}, w)
+			})
+			if wide() {
+				t.Run("playTests", func(t *testing.T) { playTests(t, b) })
+			}
+		})
+	}
+}
+
+// playTests runs zstd's own command line tests with a zstd that traces itself.
+func playTests(t *testing.T, b corpus.Built) {
+	need(t, "bash", "bash")
+	dir := t.TempDir()
+	copyDir(t, filepath.Join(b.Dir, "tests"), filepath.Join(dir, "tests"))
+	copyDir(t, filepath.Join(b.Dir, "programs"), filepath.Join(dir, "programs"))
+	patched := filepath.Join(dir, "zstd")
+	patchFile(t, b.Program, patched, []string{"-T", "profile"})
+	var want, got *result
+	for _, z := range []struct {
+		program string
+		result  **result
+	}{{b.Program, &want}, {patched, &got}} {
+		*z.result = run(t, command{dir: filepath.Join(dir, "tests"), argv: []string{"bash", "./playTests.sh"}, timeout: 20 * time.Minute,
+			env: []string{"ZSTD_BIN=" + z.program, "DATAGEN_BIN=" + filepath.Join(dir, "tests", "datagen"), "FENTRY_DATA=" + filepath.Join(dir, "data")}})
+	}
+	if want.status != got.status {
+		t.Errorf("zstd's own tests: traced %s, untraced %s\n%s\n%s", got.status, want.status, clip(got.stdout), clip(got.stderr))
+	}
+}
