@@ -28,5 +28,5 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile("amd64.cc", []byte(v+"\n"), 0o644)
+	return os.WriteFile("amd64.o.txt", []byte(v+"\n"), 0o644)
 }

@@ -1,0 +1,207 @@
+package stub
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// events is what is in a trace, as far as the tests of this package look at it.
+type events struct {
+	tasks  map[task]*calls
+	calls  map[string]int // entries by function
+	exits  map[string]int
+	open   int // calls without an exit, all tasks
+	strays int // exits without an entry
+	codes  map[uint32]int
+	images []map[string]string
+	lost   uint64
+	depth  int // greatest
+	order  []task
+}
+
+type task struct {
+	pid, tid uint32
+	key      uint64
+}
+
+type calls struct {
+	stacks map[uint64][]uint32
+	stack  uint64
+	aside  []uint32
+	names  []string
+	high   uint64
+	last   uint64
+	entry  map[uint32]int
+	parent uint64
+}
+
+// decode reads an events file or the contents of a pool, simply and strictly.
+func decode(b []byte, sites []string) (*events, error) {
+	le := binary.LittleEndian
+	if len(b) < 4096 || string(b[:8]) != "FENTRYT1" {
+		return nil, fmt.Errorf("no trace")
+	}
+	ev := &events{tasks: map[task]*calls{}, calls: map[string]int{}, exits: map[string]int{}, codes: map[uint32]int{}}
+	ev.lost = le.Uint64(b[104:])
+	size := int(le.Uint32(b[16:]))
+	used := int(le.Uint64(b[32:]))
+	type chunk struct {
+		task   task
+		number uint32
+		b      []byte
+	}
+	var chunks []chunk
+	for i := 0; ; i++ {
+		off := int(le.Uint32(b[12:])) + i*size
+		if off+size > len(b) {
+			break
+		}
+		c := b[off : off+size]
+		if le.Uint32(c) == 0 {
+			continue
+		}
+		if i >= used && le.Uint32(b[20:]) == 0 {
+			return nil, fmt.Errorf("chunk %d, but only %d were given out", i, used)
+		}
+		if le.Uint32(c) != 0x4b435446 {
+			return nil, fmt.Errorf("chunk %d: magic %#x", i, le.Uint32(c))
+		}
+		k := task{le.Uint32(c[12:]), le.Uint32(c[16:]), le.Uint64(c[48:])}
+		end := int(le.Uint32(c[8:]))
+		if end == 0 {
+			end = size
+		}
+		switch kind := le.Uint16(c[4:]); kind {
+		case 1:
+			chunks = append(chunks, chunk{k, le.Uint32(c[20:]), c[:end]})
+		case 2:
+			m := map[string]string{}
+			for s := c[128:end]; len(s) > 0 && s[0] != 0; {
+				n := 0
+				for s[n] != 0 {
+					n++
+				}
+				for j := range n {
+					if s[j] == '=' {
+						m[string(s[:j])] = string(s[j+1 : n])
+						break
+					}
+				}
+				s = s[n+1:]
+			}
+			ev.images = append(ev.images, m)
+		default:
+			return nil, fmt.Errorf("chunk %d: kind %d", i, kind)
+		}
+	}
+	words := []int{1, 1, 1, 1, 1, 0, 2, 0, 1}
+	for _, c := range chunks {
+		k := ev.tasks[c.task]
+		if k == nil {
+			k = &calls{stacks: map[uint64][]uint32{}, entry: map[uint32]int{}}
+			ev.tasks[c.task] = k
+			ev.order = append(ev.order, c.task)
+		}
+		_ = c.number
+	}
+	next := map[task]uint32{}
+	for len(chunks) > 0 {
+		progress := false
+		for i, c := range chunks {
+			if c.number != next[c.task] {
+				continue
+			}
+			next[c.task]++
+			chunks = append(chunks[:i:i], chunks[i+1:]...)
+			progress = true
+			k := ev.tasks[c.task]
+			k.high = le.Uint64(c.b[24:]) >> 32
+			if lost := le.Uint64(c.b[56:]); lost > 0 {
+				ev.lost += lost
+			}
+			for w := c.b[128:]; len(w) > 0; {
+				v := le.Uint64(w)
+				w = w[8:]
+				if v == 0 {
+					continue
+				}
+				id := uint32(v>>32) & 0x7fffffff
+				exit := v>>63 != 0
+				if id >= 0x7fff0000 && !exit {
+					code := id - 0x7fff0000
+					if int(code) >= len(words) {
+						return nil, fmt.Errorf("code %d", code)
+					}
+					ev.codes[code]++
+					arg := uint64(0)
+					for range words[code] {
+						if len(w) > 0 {
+							if arg == 0 {
+								arg = le.Uint64(w)
+							}
+							w = w[8:]
+						}
+					}
+					s := k.stacks[k.stack]
+					switch code {
+					case 0:
+						k.high = arg >> 32
+					case 2:
+						n := min(int(arg), len(s))
+						if n < int(arg) {
+							return nil, fmt.Errorf("resync %d, %d open", arg, len(s))
+						}
+						k.aside = append(k.aside, s[len(s)-n:]...)
+						k.stacks[k.stack] = s[:len(s)-n]
+					case 3:
+						k.stack = arg
+					case 4:
+						k.parent = arg
+					}
+					continue
+				}
+				if id == 0 || int(id) > len(sites) {
+					return nil, fmt.Errorf("id %d of %d", id, len(sites))
+				}
+				t := k.high<<32 | v&0xffffffff
+				if t+1<<26 < k.last {
+					return nil, fmt.Errorf("time goes back from %d to %d", k.last, t)
+				}
+				k.last = max(t, k.last)
+				name := sites[id-1]
+				s := k.stacks[k.stack]
+				if !exit {
+					ev.calls[name]++
+					k.stacks[k.stack] = append(s, id)
+					ev.depth = max(ev.depth, len(s)+1)
+					continue
+				}
+				ev.exits[name]++
+				if n := len(s); n > 0 && s[n-1] == id {
+					k.stacks[k.stack] = s[:n-1]
+					continue
+				}
+				found := false
+				for j := len(k.aside) - 1; j >= 0 && !found; j-- {
+					if k.aside[j] == id {
+						k.aside = append(k.aside[:j:j], k.aside[j+1:]...)
+						found = true
+					}
+				}
+				if !found {
+					ev.strays++
+				}
+			}
+			break
+		}
+		if !progress {
+			return nil, fmt.Errorf("task %v: chunk %d is missing", chunks[0].task, next[chunks[0].task])
+		}
+	}
+	for _, k := range ev.tasks {
+		for _, s := range k.stacks {
+			ev.open += len(s)
+		}
+	}
+	return ev, nil
+}

@@ -1,0 +1,171 @@
+package stub
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+)
+
+// A fixture is a program that the compiler has left room in at every function's
+// entry, with the runtime linked in by the linker and its sites patched by this
+// file. So the runtime is tested without the packages that patch finished programs.
+type fixture struct {
+	path  string
+	sites []string // function names; the id is the index plus 1
+}
+
+func need(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			pkg := map[string]string{"gcc": "gcc", "g++": "g++", "objdump": "binutils", "gdb": "gdb"}[tool]
+			t.Skipf("%s is missing (package %s)", tool, pkg)
+		}
+	}
+}
+
+type buildOptions struct {
+	config Config
+	cc     string   // gcc unless set
+	flags  []string // for the compiler
+	tracer string   // graph, func, profile, opt; graph unless set
+	skip   func(name string) bool
+}
+
+// buildFixture compiles and patches testdata/src.
+func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
+	t.Helper()
+	if o.cc == "" {
+		o.cc = "gcc"
+	}
+	if o.tracer == "" {
+		o.tracer = "graph"
+	}
+	need(t, o.cc)
+	const room = 400 // thunks
+	dir := t.TempDir()
+	obj := filepath.Join(dir, "runtime.o")
+	if err := os.WriteFile(obj, amd64Object, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	area := filepath.Join(dir, "area.S")
+	code := fmt.Sprintf(`
+	.section .fentry.thunks, "ax", @progbits
+	.balign 64
+	.globl harness_thunks
+harness_thunks: .zero %d
+	.section .fentry.frames, "a", @progbits
+	.balign 8
+	.globl harness_frames
+harness_frames: .zero %d
+	.section .note.GNU-stack, "", @progbits
+`, room*amd64.ThunkSize, 128+room*128)
+	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, strings.TrimSuffix(src, filepath.Ext(src)))
+	args := []string{"-O2", "-g", "-no-pie", "-fno-pie", "-fpatchable-function-entry=5", "-pthread", "-o", bin, filepath.Join("testdata", src), area, obj,
+		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_irel_ret=_start"}
+	args = append(args, o.flags...)
+	if out, err := exec.Command(o.cc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", src, err, out)
+	}
+	f := &fixture{path: bin}
+	image, err := os.ReadFile(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := elf.NewFile(bytes.NewReader(image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	syms, err := e.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := map[string]uint64{}
+	for _, s := range syms {
+		addr[s.Name] = s.Value
+	}
+	at := func(a uint64) []byte {
+		for _, p := range e.Progs {
+			if p.Type == elf.PT_LOAD && a >= p.Vaddr && a < p.Vaddr+p.Filesz {
+				return image[p.Off+a-p.Vaddr:]
+			}
+		}
+		t.Fatalf("%s: no bytes at %#x", src, a)
+		return nil
+	}
+	table, err := e.Section("__patchable_function_entries").Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	var sites []uint64
+	for ; len(table) >= 8; table = table[8:] {
+		sites = append(sites, le.Uint64(table))
+	}
+	slices.Sort(sites)
+	name := func(a uint64) string {
+		for _, s := range syms {
+			if elf.ST_TYPE(s.Info) == elf.STT_FUNC && a >= s.Value && a < s.Value+max(s.Size, 1) {
+				return s.Name
+			}
+		}
+		return fmt.Sprintf("%#x", a)
+	}
+	var thunks []amd64.Thunk
+	for _, a := range sites {
+		n := name(a)
+		if o.skip != nil && o.skip(n) {
+			continue
+		}
+		id := uint32(len(thunks) + 1)
+		th := amd64.Thunk{
+			Addr: addr["harness_thunks"] + uint64(len(thunks))*amd64.ThunkSize, Armed: addr["fentry_armed"],
+			Enter: addr["fentry_"+o.tracer+"_enter"], Exit: addr["fentry_"+o.tracer+"_exit"], Body: a + 5, ID: id,
+		}
+		if o.tracer == "func" {
+			th.Kind = amd64.ThunkFunc
+		}
+		if th.Enter == 0 {
+			t.Fatalf("no fentry_%s_enter", o.tracer)
+		}
+		if err := th.Encode(at(th.Addr)); err != nil {
+			t.Fatal(err)
+		}
+		site := at(a)
+		if !bytes.HasPrefix(site, []byte{0x90, 0x90, 0x90, 0x90, 0x90}) {
+			t.Fatalf("%s: % x at %#x", n, site[:5], a)
+		}
+		site[0] = 0xe9
+		le.PutUint32(site[1:], uint32(th.Addr-(a+5)))
+		thunks = append(thunks, th)
+		f.sites = append(f.sites, n)
+	}
+	if len(thunks) > room {
+		t.Fatalf("%d sites", len(thunks))
+	}
+	fr := amd64.ThunkFrames(addr["harness_frames"], thunks)
+	copy(at(addr["harness_frames"]), fr.EhFrame)
+	c := o.config
+	c.Sites, c.ImageID, c.Address, c.Entry, c.Path = uint32(len(thunks)), 0x1234, addr["fentry_config"], addr["_start"], bin
+	b, err := c.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(at(addr["fentry_config"]), b)
+	if err := os.WriteFile(bin, image, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

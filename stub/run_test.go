@@ -1,0 +1,110 @@
+package stub
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// command makes a command of a fixture, in a directory of its own.
+func (f *fixture) command(t testing.TB, args ...string) *exec.Cmd {
+	cmd := exec.Command(f.path, args...)
+	cmd.Dir = t.TempDir()
+	return cmd
+}
+
+// run runs a fixture in a directory of its own and returns its output and the trace.
+func (f *fixture) run(t testing.TB, args ...string) (string, *events) {
+	t.Helper()
+	cmd := f.command(t, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s%s", f.path, err, out.String(), errs.String())
+	}
+	if errs.Len() > 0 {
+		t.Errorf("standard error: %s", errs.String())
+	}
+	return out.String(), f.read(t, filepath.Join(cmd.Dir, "fentry.data", "events"))
+}
+
+func (f *fixture) read(t testing.TB, path string) *events {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev, err := decode(b, f.sites)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// expectCounts compares the calls in a trace with lines "name count" of the output.
+func expectCounts(t *testing.T, out string, ev *events) {
+	t.Helper()
+	n := 0
+	for _, line := range strings.Split(out, "\n") {
+		var name string
+		var want int
+		if c, _ := fmt.Sscanf(line, "%s %d", &name, &want); c != 2 || strings.Count(line, " ") != 1 {
+			continue
+		}
+		n++
+		if ev.calls[name] != want {
+			t.Errorf("%s: %d calls in the trace, %d counted by the program", name, ev.calls[name], want)
+		}
+	}
+	if n == 0 {
+		t.Fatalf("no counts in output %q", out)
+	}
+}
+
+func TestGraph(t *testing.T) {
+	f := buildFixture(t, "basic.c", buildOptions{})
+	out, ev := f.run(t)
+	if !strings.HasPrefix(out, "17711 0 66.5\n") {
+		t.Errorf("output %q", out)
+	}
+	expectCounts(t, out, ev)
+	if ev.open != 0 || ev.strays != 0 {
+		t.Errorf("%d calls left open, %d exits without entry", ev.open, ev.strays)
+	}
+}
+
+// BenchmarkThunk measures a call and return of an empty traced function against
+// the clock reads it contains.
+func BenchmarkThunk(b *testing.B) {
+	for _, c := range []struct {
+		tracer string
+		reads  int
+		config Config
+	}{{"graph", 2, Config{}}} {
+		b.Run(c.tracer, func(b *testing.B) {
+			f := buildFixture(b, "bench.c", buildOptions{tracer: c.tracer, config: c.config})
+			for b.Loop() {
+				cmd := f.command(b, fmt.Sprint(c.reads), "2000")
+				out, err := cmd.Output()
+				if err != nil {
+					b.Fatal(err)
+				}
+				var reads, call, ratio float64
+				if _, err := fmt.Sscan(string(out), &reads, &call, &ratio); err != nil {
+					b.Fatal(err)
+				}
+				if ev := f.read(b, filepath.Join(cmd.Dir, "fentry.data", "events")); ev.calls["empty"] != 2000*2000 {
+					b.Fatalf("%d calls recorded", ev.calls["empty"])
+				}
+				b.ReportMetric(call, "ns/call")
+				b.ReportMetric(reads, "ns/reads")
+				b.ReportMetric(ratio, "x")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
