@@ -36,16 +36,21 @@ func (c *code) hasEndbr(addr uint64) bool {
 // fentry adds the site of a call, or of the nop in its place, in front of a prologue. A nested function's static chain
 // is saved around it:
 //
-//	41 52  push %r10
-//	...    call
-//	41 5a  pop %r10
+//	41 52        push %r10
+//	f3 0f 1e fa  endbr64       (-fcf-protection; gcc 12 puts it here, where it does not help)
+//	...          call
+//	41 5a        pop %r10
 //
 // There the whole sequence is the site, because the return address is at 0(%rsp) before the push only.
 func (fd *finder) fentry(addr uint64, n int, kind Kind, source string) {
 	s := Site{Addr: addr, Len: n, Kind: kind, Ret: RetSP, Source: source}
 	if b := fd.im.code.at(addr + uint64(n)); len(b) >= 2 && b[0] == 0x41 && b[1] == 0x5a {
-		if p := fd.im.code.at(addr - 2); len(p) >= 2 && p[0] == 0x41 && p[1] == 0x52 {
-			s.Addr, s.Len = addr-2, n+4
+		push := addr - 2
+		if fd.im.code.hasEndbr(addr - 4) {
+			push -= 4
+		}
+		if p := fd.im.code.at(push); len(p) >= 2 && p[0] == 0x41 && p[1] == 0x52 {
+			s.Addr, s.Len = push, int(addr-push)+n+2
 		}
 	}
 	s.Func, s.Reason = fd.entry(s.Addr, source)

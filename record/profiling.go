@@ -232,27 +232,31 @@ func (p *profiling) calls(c *code, starts func(uint64) bool) []call {
 			continue
 		}
 		first := len(out)
-		p.scan(r, 0xe8, 0, starts, &out)
-		p.scan(r, 0x15, 1, starts, &out)
-		p.scan(r, 0xba, 1, starts, &out)
+		p.scan(r, "\xe8", starts, &out)
+		if len(p.slots) > 0 {
+			p.scan(r, "\xff\x15", starts, &out)
+		}
+		p.scan(r, "\x49\xba", starts, &out)
 		slices.SortFunc(out[first:], func(a, b call) int { return cmpUint(a.addr, b.addr) })
 	}
 	return out
 }
 
-// scan tries callAt wherever the byte key stands at offset back in the instruction.
-func (p *profiling) scan(r *region, key byte, back int, starts func(uint64) bool, out *[]call) {
-	if key == 0xba && len(p.entries) == 0 || key == 0x15 && len(p.slots) == 0 {
-		return
-	}
+// scan tries callAt wherever an opcode stands.
+func (p *profiling) scan(r *region, opcode string, starts func(uint64) bool, out *[]call) {
+	// The last byte is looked for: it is the rarer one.
+	back := len(opcode) - 1
 	for at := back; at < len(r.data); at++ {
-		k := bytes.IndexByte(r.data[at:], key)
+		k := bytes.IndexByte(r.data[at:], opcode[back])
 		if k < 0 {
 			return
 		}
 		at += k
 		start := at - back
-		if key == 0xe8 && start > 0 && r.data[start-1] == 0x67 && !starts(r.addr+uint64(start)) {
+		if back > 0 && r.data[start] != opcode[0] {
+			continue
+		}
+		if back == 0 && start > 0 && r.data[start-1] == 0x67 && !starts(r.addr+uint64(start)) {
 			start-- // the prefix of a relaxed call, not the end of what stands before
 		}
 		if cl, ok := p.callAt(r.data[start:], r.addr+uint64(start)); ok && cl.class != profNone {

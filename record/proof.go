@@ -109,17 +109,19 @@ func (p *profiling) fromCode(im *image) {
 			if err != nil || in.Op.EndsBlock() {
 				break
 			}
-			if in.Op == amd64.Call {
-				t := in.Target(pc)
-				cl, seen := shapes[t]
+			if c, ok := p.callAt(b, pc); ok {
+				if b[0] == 0xff { // through memory
+					break
+				}
+				cl, seen := shapes[c.target]
 				if !seen {
-					if sh := shapeOf(im.code.at(t)); sh.keepsArguments() {
+					if sh := shapeOf(im.code.at(c.target)); sh.keepsArguments() {
 						cl = sh.class
 					}
-					shapes[t] = cl
+					shapes[c.target] = cl
 				}
 				if cl != profNone {
-					p.targets[t], p.entries[t] = cl, cl
+					p.targets[c.target], p.entries[c.target] = cl, cl
 				}
 				break
 			}

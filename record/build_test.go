@@ -1,0 +1,86 @@
+package record
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// packages tells a reader of a skipped test what to install.
+var packages = map[string]string{
+	"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang", "objdump": "binutils", "strip": "binutils",
+	"ld.lld": "lld", "musl-gcc": "musl-tools", "nm": "binutils", "objcopy": "binutils",
+}
+
+func need(t *testing.T, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed (Debian package %s)", tool, packages[tool])
+		}
+	}
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c := exec.Command(name, args...)
+	c.Stdout, c.Stderr = &out, &errs
+	c.Env = append(os.Environ(), "LC_ALL=C")
+	if err := c.Run(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, errs.String())
+	}
+	return out.String()
+}
+
+// asm assembles and links text to an image of its own, without start files.
+func asm(t *testing.T, text string, args ...string) string {
+	t.Helper()
+	need(t, "gcc")
+	dir := t.TempDir()
+	src, out := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.out")
+	if err := os.WriteFile(src, []byte(text+"\n.section .note.GNU-stack,\"\",@progbits\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "gcc", append([]string{"-nostdlib", "-o", out, src}, args...)...)
+	return out
+}
+
+func open(t testing.TB, path string) *elfio.File {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elfio.Parse(b)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return f
+}
+
+func find(t testing.TB, path string) []Site {
+	t.Helper()
+	sites, err := Find(open(t, path), Options{})
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return sites
+}
+
+func byName(sites []Site) map[string]Site {
+	m := make(map[string]Site)
+	for _, s := range sites {
+		if old, ok := m[s.Name]; !ok || !old.Traceable() {
+			m[s.Name] = s
+		}
+	}
+	return m
+}
+
+func wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }
