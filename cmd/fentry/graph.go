@@ -119,6 +119,7 @@ type graphWriter struct {
 	least  int64
 	total  int64
 	hidden uint64
+	task   *trace.Task // whose tree it is, nil: everybody's
 }
 
 // graphLine is a line of graph --json. Times are in nanoseconds.
@@ -179,7 +180,8 @@ func (w *graphWriter) children(n *trace.Node, depth int, path []string, indent s
 // group prints the heading of a process or thread.
 func (w *graphWriter) group(n *trace.Node) error {
 	if w.enc != nil {
-		return nil // every line below carries its task
+		w.task = n.Task // every line below says so
+		return nil
 	}
 	label := n.Task.String()
 	if w.c.process {
@@ -191,10 +193,17 @@ func (w *graphWriter) group(n *trace.Node) error {
 
 func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix string) error {
 	if w.enc != nil {
-		return w.enc.Encode(graphLine{
+		l := graphLine{
 			Depth: depth, Name: n.Name, Path: append(path[:len(path):len(path)], n.Name), Calls: n.Calls, Recursive: n.Recursive,
 			Total: n.Total, Self: n.Self, Unwound: n.Unwound, Unfinished: n.Unfinished,
-		})
+		}
+		if w.task != nil {
+			l.PID, l.Comm = w.task.PID, w.task.Comm
+			if w.c.task {
+				l.TID = w.task.TID
+			}
+		}
+		return w.enc.Encode(l)
 	}
 	note := ""
 	if n.Recursive > 0 {

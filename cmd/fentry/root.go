@@ -116,7 +116,7 @@ the traced program.`,
 	pf := root.PersistentFlags()
 	pf.BoolVarP(&a.quiet, "quiet", "q", false, "print only data and errors")
 	pf.CountVarP(&a.verbose, "verbose", "v", "say more on stderr (repeatable)")
-	pf.StringVar(&a.color, "color", "auto", "colours: auto, always or never")
+	pf.StringVar(&a.color, "color", "auto", "colours `WHEN`: auto, always or never")
 	pf.BoolVar(&a.noPager, "no-pager", false, "do not pipe long output through a pager")
 	pf.BoolP("help", "h", false, "print help and examples")
 	pf.Lookup("help").Hidden = true
@@ -130,11 +130,13 @@ the traced program.`,
 		group string
 		cmd   *cobra.Command
 	}{
+		{groupRun, newRecordCmd(a)},
 		{groupRun, newReplayCmd(a)},
 		{groupRun, newReportCmd(a)},
 		{groupRun, newGraphCmd(a)},
 		{groupRun, newInfoCmd(a)},
 		{groupBinary, newListCmd(a)},
+		{groupBinary, newPatchCmd(a)},
 		{groupOther, newDemoCmd(a)},
 		{groupOther, newVersionCmd(a)},
 		{groupOther, newCompletionCmd(a)},
