@@ -98,7 +98,7 @@ func (p *Plan) build() error {
 	if l.RWSize > p.RWSize {
 		return fmt.Errorf("embedded runtime: %d bytes of writable memory, %d reserved", l.RWSize, p.RWSize)
 	}
-	p.syms = l.Symbols
+	p.syms, p.defined = l.Symbols, l.Defined
 	a := &area{base: p.RXAddr, buf: l.RX}
 	for _, s := range l.Sections {
 		p.Sections = append(p.Sections, elfio.AddedSection{
@@ -281,7 +281,7 @@ func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
 	frames := amd64.ThunkFrames(at, thunks)
 	a.put(frames.EhFrame, 8)
 	p.Sections = append(p.Sections, elfio.AddedSection{
-		Name: ".fentry.eh_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(frames.EhFrame)), Align: 8,
+		Name: ".fentry.thunk_frames", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(frames.EhFrame)), Align: 8,
 	})
 	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+16)
 	for _, f := range frames.FDEs {
@@ -363,6 +363,13 @@ func (p *Plan) symbols() {
 			})
 		}
 	}
+	for _, d := range p.defined {
+		if t := elf.ST_TYPE(d.Info); t == elf.STT_FUNC || t == elf.STT_OBJECT {
+			p.Symbols = append(p.Symbols, elfio.AddedSymbol{
+				Name: d.Name, Value: d.Value, Size: d.Size, Info: elf.ST_INFO(elf.STB_LOCAL, t),
+			})
+		}
+	}
 }
 
 // edits plans the change of every site. Sites are sorted and disjoint.
@@ -396,7 +403,7 @@ func (p *Plan) edits() error {
 // siteBytes is what stands at a site afterwards: a jump (or, behind a prologue,
 // a call) to the thunk, and nops up to the site's end, which only disassemblers
 // see; or nops alone.
-func (p *Plan) siteBytes(fn *Function) ([]byte, error) {
+func (p *Plan) siteBytes(fn *Func) ([]byte, error) {
 	b := make([]byte, 0, fn.Len)
 	if fn.Action == Nop {
 		return amd64.AppendNops(b, fn.Len), nil

@@ -89,8 +89,8 @@ var actionNames = [...]string{"leave", "trace", "nop"}
 
 func (a Action) String() string { return actionNames[a] }
 
-// Function is one function of the image and what the plan does with it.
-type Function struct {
+// Func is one function of the image and what the plan does with it.
+type Func struct {
 	record.Site
 	ID     uint32 // 1-based index among the traced functions by address; 0 when not traced
 	Action Action
@@ -112,7 +112,7 @@ type Plan struct {
 	Options   Options
 	ImageID   uint64 // identity of (image, set of traced functions)
 	BuildID   []byte // build-id of the image as it was; nil when it has none
-	Functions []Function
+	Functions []Func
 	Edits     []Edit // sorted by address
 	Entry     uint64 // new entry point
 	OrigEntry uint64
@@ -132,6 +132,7 @@ type Plan struct {
 	phdrAddr   uint64
 	phdrs      []byte
 	syms       map[string]uint64
+	defined    []elfio.LinkedSymbol
 }
 
 // Traced is the number of functions the plan traces.
@@ -154,7 +155,7 @@ const processGap = 1 << 30
 // sites is the result of [record.Find] for the same image.
 func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	if f.Header.Machine != elf.EM_X86_64 || !f.Is64() {
-		return nil, fmt.Errorf("machine %v, class %v: only x86-64 images can be patched", f.Header.Machine, f.Header.Class)
+		return nil, fmt.Errorf("machine %v, class %v: only x86-64 images can be patched", f.Header.Machine, elf.Class(f.Header.Ident[elf.EI_CLASS]))
 	}
 	if t := f.Header.Type; t != elf.ET_EXEC && t != elf.ET_DYN {
 		return nil, fmt.Errorf("type %v: not a linked image", t)
@@ -176,10 +177,10 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 
 // choose decides what happens to every function and numbers the traced ones.
 func (p *Plan) choose(sites []record.Site) {
-	p.Functions = make([]Function, 0, len(sites))
+	p.Functions = make([]Func, 0, len(sites))
 	id := uint32(0)
 	for _, s := range sites {
-		fn := Function{Site: s}
+		fn := Func{Site: s}
 		switch {
 		case s.Reason != "":
 		case p.Options.Select == nil || p.Options.Select.Match(s.Name):

@@ -46,7 +46,7 @@ type planJSON struct {
 	NewEntry  string         `json:"new_entry"`
 	RX        areaJSON       `json:"read_execute"`
 	RW        areaJSON       `json:"read_write"`
-	Functions []functionJSON `json:"functions"`
+	Functions []funcJSON `json:"functions"`
 	Edits     []editJSON     `json:"edits"`
 }
 
@@ -55,7 +55,7 @@ type areaJSON struct {
 	Size uint64 `json:"size"`
 }
 
-type functionJSON struct {
+type funcJSON struct {
 	Name   string `json:"name"`
 	Addr   string `json:"addr"`
 	Action string `json:"action"`
@@ -88,11 +88,11 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		Image: fmt.Sprintf("%016x", p.ImageID), BuildID: hex.EncodeToString(p.BuildID), Tracer: p.Options.Tracer.String(),
 		Entry: hexAddr(p.OrigEntry), NewEntry: hexAddr(p.Entry),
 		RX: areaJSON{hexAddr(p.RXAddr), uint64(len(p.RX))}, RW: areaJSON{hexAddr(p.RW), p.RWSize},
-		Functions: make([]functionJSON, 0, len(p.Functions)), Edits: make([]editJSON, 0, len(p.Edits)),
+		Functions: make([]funcJSON, 0, len(p.Functions)), Edits: make([]editJSON, 0, len(p.Edits)),
 	}
 	for i := range p.Functions {
 		f := &p.Functions[i]
-		fj := functionJSON{Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID, Thunk: hexAddr(f.Thunk), Reason: string(f.Reason)}
+		fj := funcJSON{Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID, Thunk: hexAddr(f.Thunk), Reason: string(f.Reason)}
 		if f.Len > 0 {
 			fj.Site, fj.Kind = hexAddr(f.Site.Addr), f.Kind.String()
 		}

@@ -171,7 +171,11 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		}
 		return p.WriteText(a.stdout)
 	}
-	if err := c.write(a, path, p.WriteImage); err != nil {
+	out, err := p.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := c.write(a, path, func(w io.Writer) error { return writeOutput(w, path, out) }); err != nil {
 		return err
 	}
 	a.notef("%s: %d of %d functions traced", path, p.Traced(), len(p.Functions))
@@ -194,6 +198,29 @@ func planFile(image []byte, o patch.Options) (*patch.Plan, error) {
 		return nil, err
 	}
 	return patch.New(f, sites, o)
+}
+
+// writeOutput writes a patched file: into a file as a copy made by the kernel
+// and the changes to it, elsewhere as a stream.
+func writeOutput(w io.Writer, orig string, out *elfio.Output) error {
+	f, ok := w.(*os.File)
+	if !ok {
+		_, err := out.WriteTo(w)
+		return err
+	}
+	src, err := os.Open(orig)
+	if err != nil {
+		return pathError(err)
+	}
+	defer src.Close()
+	n, err := f.ReadFrom(src)
+	if err != nil {
+		return err
+	}
+	if n != out.Size()-int64(len(out.Tail)) {
+		return fmt.Errorf("%s changed while it was read", orig)
+	}
+	return out.ApplyTo(f)
 }
 
 // write replaces the output file. The result of patching keeps mode, owner and

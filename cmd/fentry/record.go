@@ -445,7 +445,7 @@ func parseSize(s string) (int64, error) {
 		}
 	}
 	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || math.IsNaN(v) || v <= 0 || v > float64(math.MaxInt64>>shift) {
+	if err != nil || math.IsNaN(v) || v <= 0 || v > float64(int64(math.MaxInt64)>>shift) {
 		return 0, fmt.Errorf("%q is not a size such as 64M", s)
 	}
 	return int64(v * float64(int64(1)<<shift)), nil
