@@ -74,16 +74,21 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks) error {
 	m := newMachine(s, w.t)
 	s.begin(m)
 	m.inherit(inherited)
-	children := k.children
-	for ; more; more = d.next(&w) {
-		for len(children) > 0 && children[0].begin() <= w.t {
-			f.give(children[0], m)
-			children = children[1:]
+	if len(k.children) == 0 {
+		for ; more; more = d.next(&w) {
+			m.step(&w)
 		}
-		m.step(&w)
-	}
-	for _, c := range children {
-		f.give(c, m)
+	} else {
+		fk := newForker(t, k)
+		for ; more; more = d.next(&w) {
+			for c := fk.next(w.t); c != nil; c = fk.next(w.t) {
+				f.give(c, fk.take(m))
+			}
+			fk.step(m, &w)
+		}
+		for c := fk.next(^uint64(0)); c != nil; c = fk.next(^uint64(0)) {
+			f.give(c, fk.take(m))
+		}
 	}
 	m.finish()
 	if d.err != nil {
@@ -174,9 +179,8 @@ func newForks(t *Trace, tasks []*Task) *forks {
 	return f
 }
 
-// give tells a child what is open in its parent now.
-func (f *forks) give(child *Task, parent *machine) {
-	path := parent.path()
+// give tells a child what it inherits.
+func (f *forks) give(child *Task, path []FuncID) {
 	f.mu.Lock()
 	f.paths[child] = path
 	f.mu.Unlock()

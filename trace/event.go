@@ -87,19 +87,20 @@ type Event struct {
 
 // A cursor turns the words of one task into events.
 type cursor struct {
-	t    *Trace
-	task *Task
-	dec  *decoder
-	m    *machine
-	cur  word // the word that is due
-	nxt  word // the one behind it
-	more bool // nxt is there
-	ev   Event
-	emit func(*Event) error // nil: only keep the stack up to date
-	err  error
-	tail bool     // the call that is entered was jumped to
-	leaf bool     // the call that is entered or left has no calls inside
-	last []FuncID // calls open at the end of a task that forked
+	t     *Trace
+	task  *Task
+	dec   *decoder
+	m     *machine
+	cur   word // the word that is due
+	nxt   word // the one behind it
+	more  bool // nxt is there
+	ev    Event
+	emit  func(*Event) error // nil: only keep the stack up to date
+	err   error
+	tail  bool // the call that is entered was jumped to
+	leaf  bool // the call that is entered or left has no calls inside
+	forks *forker
+	paths map[*Task][]FuncID // where it leaves what its children inherit
 }
 
 // newCursor returns a cursor before the first event; nil when the task has none.
@@ -116,26 +117,46 @@ func newCursor(t *Trace, k *Task, window int, emit func(*Event) error) (*cursor,
 	return c, nil
 }
 
+// give leaves what the children that begin until counter t inherit in c.paths.
+func (c *cursor) give(t uint64) {
+	if c.forks == nil {
+		return
+	}
+	for k := c.forks.next(t); k != nil; k = c.forks.next(t) {
+		c.paths[k] = c.forks.take(c.m)
+	}
+}
+
+// follow lets the word change the stacks.
+func (c *cursor) follow(w *word) {
+	if c.forks != nil {
+		c.give(w.t)
+		c.forks.step(c.m, w)
+		return
+	}
+	c.m.step(w)
+}
+
 // step handles the word that is due. It returns false when there are no more.
 func (c *cursor) step() bool {
 	w := &c.cur
 	switch w.code {
 	case wEntry:
 		c.leaf = c.more && c.nxt.code == wExit && c.nxt.fn == w.fn
-		c.m.step(w)
+		c.follow(w)
 		c.tail = false
 	case wExit:
 		c.tail = c.more && c.nxt.code == wEntry && c.nxt.t == w.t
-		c.m.step(w)
+		c.follow(w)
 		c.leaf = false
 	case wComm:
 		c.ev.Comm = commString(c.dec.comm[:])
 		c.note(Comm, 0)
 	case wThreadEnd:
-		c.m.step(w)
+		c.follow(w)
 		c.note(ThreadEnd, 0)
 	default:
-		c.m.step(w)
+		c.follow(w)
 		c.noteWord(w)
 	}
 	if c.err != nil {
@@ -150,9 +171,7 @@ func (c *cursor) step() bool {
 		}
 	}
 	if !c.more {
-		if len(c.task.children) > 0 {
-			c.last = c.m.path()
-		}
+		c.give(^uint64(0))
 		c.m.finish()
 		if c.err == nil {
 			c.err = c.dec.err

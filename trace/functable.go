@@ -3,34 +3,29 @@ package trace
 import "math/bits"
 
 // A funcTable maps functions to small numbers; 0 means none yet. Ids are dense,
-// so that pages of an array serve; what damaged events name goes to a map.
+// so that arrays serve; what damaged events name goes to a map.
 type funcTable struct {
-	images [][]*funcPage
-	far    map[FuncID]*int32
+	ids   []int32 // of image
+	image uint32
+	all   [][]int32 // by image
+	far   map[FuncID]*int32
 }
-
-type funcPage [1 << funcPageBits]int32
 
 const (
-	funcPageBits = 10
-	maxFuncPages = 1 << 11 // 2 million functions an image
-	maxImages    = 1 << 12
+	maxTableIDs = 1 << 20 // functions an image
+	maxImages   = 1 << 12
 )
 
-// slot returns the entry of fn.
+// slot returns the entry of fn, good until the next call.
 func (t *funcTable) slot(fn FuncID) *int32 {
-	if int(fn.Image) < len(t.images) {
-		pages := t.images[fn.Image]
-		if p := int(fn.ID >> funcPageBits); p < len(pages) && pages[p] != nil {
-			return &pages[p][fn.ID&(1<<funcPageBits-1)]
-		}
+	if fn.Image == t.image && int64(fn.ID) < int64(len(t.ids)) {
+		return &t.ids[fn.ID]
 	}
-	return t.grow(fn)
+	return t.find(fn)
 }
 
-func (t *funcTable) grow(fn FuncID) *int32 {
-	p := int(fn.ID >> funcPageBits)
-	if p >= maxFuncPages || fn.Image >= maxImages {
+func (t *funcTable) find(fn FuncID) *int32 {
+	if fn.ID >= maxTableIDs || fn.Image >= maxImages {
 		s := t.far[fn]
 		if s == nil {
 			s = new(int32)
@@ -41,18 +36,16 @@ func (t *funcTable) grow(fn FuncID) *int32 {
 		}
 		return s
 	}
-	for int(fn.Image) >= len(t.images) {
-		t.images = append(t.images, nil)
+	for int(fn.Image) >= len(t.all) {
+		t.all = append(t.all, nil)
 	}
-	pages := t.images[fn.Image]
-	for p >= len(pages) {
-		pages = append(pages, nil)
+	ids := t.all[fn.Image]
+	if n := int(fn.ID) + 1; n > len(ids) {
+		ids = append(ids, make([]int32, max(n, min(2*len(ids), maxTableIDs))-len(ids))...)
+		t.all[fn.Image] = ids
 	}
-	t.images[fn.Image] = pages
-	if pages[p] == nil {
-		pages[p] = new(funcPage)
-	}
-	return &pages[p][fn.ID&(1<<funcPageBits-1)]
+	t.ids, t.image = ids, fn.Image
+	return &ids[fn.ID]
 }
 
 func (q *sqSum) addSquare(v uint64) {

@@ -155,12 +155,7 @@ func (n *Node) sum() {
 type callTree struct {
 	o     *GraphOptions
 	nodes []treeNode
-	edges map[edge]int32
-}
-
-type edge struct {
-	from int32
-	fn   FuncID
+	edges edgeTable
 }
 
 type treeNode struct {
@@ -181,7 +176,7 @@ type treeNode struct {
 }
 
 func newCallTree(o *GraphOptions) *callTree {
-	return &callTree{o: o, nodes: []treeNode{{parent: -1}}, edges: map[edge]int32{}}
+	return &callTree{o: o, nodes: []treeNode{{parent: -1}}}
 }
 
 // child returns the node for a call of fn from node from. It is from itself or
@@ -191,13 +186,12 @@ func (c *callTree) child(from int32, fn FuncID) int32 {
 	if n.lastFn == fn {
 		return n.lastNode
 	}
-	e := edge{from, fn}
-	to, ok := c.edges[e]
+	to, ok := c.edges.find(from, fn)
 	if !ok {
 		to = c.newChild(from, fn)
 		// Edges of folded calls are remembered too, as long as there is room.
-		if len(c.edges) < 2*c.o.MaxNodes {
-			c.edges[e] = to
+		if c.edges.n < 2*c.o.MaxNodes {
+			c.edges.add(from, fn, to)
 		}
 		n = &c.nodes[from]
 	}

@@ -1,10 +1,14 @@
 package trace
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 const (
 	histSubBits = 6 // 64 buckets an octave: a bucket is at most 1/64 wide, its middle at most 0.8 % off
 	histSub     = 1 << histSubBits
+	histOctaves = 65 - histSubBits
 )
 
 // A Histogram counts durations in buckets whose width grows with the value:
@@ -12,27 +16,59 @@ const (
 // traces add up. The zero Histogram is empty.
 type Histogram struct {
 	n uint64
-	// octaves[0] counts the values below histSub, octaves[i] those with
-	// histSubBits+i bits. Most functions need few, so they are made on demand.
-	octaves [65 - histSubBits]*[histSub]uint64
+	// counts are the buckets of the octaves from first on. Octave 0 has the
+	// values below histSub, octave i those with histSubBits+i bits. Most
+	// functions need few octaves, side by side.
+	counts []uint32
+	first  int32
+	// more counts how often a bucket has passed 2^32.
+	more map[int]uint64
+}
+
+// bucket is the number of a value's bucket.
+func bucket(v uint64) int {
+	o := bits.Len64(v >> histSubBits)
+	if o <= 1 {
+		return int(v) // octave 1 has buckets of width 1 as well
+	}
+	// The top histSubBits+1 bits of v, the first of which is 1.
+	return o<<histSubBits + int(v>>(o-1))&(histSub-1)
 }
 
 // Add counts a duration in ns; a negative one counts as 0.
-func (h *Histogram) Add(ns int64) { h.AddN(ns, 1) }
-
-// AddN counts n durations of ns.
-func (h *Histogram) AddN(ns int64, n uint64) {
-	v := uint64(max(ns, 0))
-	o := bits.Len64(v >> histSubBits)
-	oct := h.octaves[o]
-	if oct == nil {
-		oct = new([histSub]uint64)
-		h.octaves[o] = oct
+func (h *Histogram) Add(ns int64) {
+	i := bucket(uint64(max(ns, 0))) - int(h.first)<<histSubBits
+	if uint(i) >= uint(len(h.counts)) {
+		i = h.grow(i)
 	}
-	// The top histSubBits+1 bits of v, the first of which is 1 in all octaves
-	// but 0, where the shift is 0 too.
-	oct[v>>max(o-1, 0)&(histSub-1)] += n
-	h.n += n
+	h.n++
+	h.counts[i]++
+	if h.counts[i] == 0 {
+		h.carry(i, 1)
+	}
+}
+
+func (h *Histogram) carry(i int, n uint64) {
+	if h.more == nil {
+		h.more = map[int]uint64{}
+	}
+	h.more[i+int(h.first)<<histSubBits] += n
+}
+
+// grow makes room for bucket i, counted from the first one that there is room
+// for, and returns its new number.
+func (h *Histogram) grow(i int) int {
+	abs := i + int(h.first)<<histSubBits
+	o := abs >> histSubBits
+	lo, hi := int(h.first), int(h.first)+len(h.counts)>>histSubBits
+	if len(h.counts) == 0 {
+		lo, hi = o, o
+	}
+	nlo, nhi := min(lo, o), max(hi, o+1)
+	counts := make([]uint32, (nhi-nlo)<<histSubBits)
+	copy(counts[(lo-nlo)<<histSubBits:], h.counts)
+	h.counts, h.first = counts, int32(nlo)
+	return abs - nlo<<histSubBits
 }
 
 // Count is the number of durations.
@@ -40,16 +76,27 @@ func (h *Histogram) Count() uint64 { return h.n }
 
 // Merge adds the durations of o.
 func (h *Histogram) Merge(o *Histogram) {
-	for i, oct := range o.octaves {
-		if oct == nil {
+	off := int(o.first) << histSubBits
+	for j, n := range o.counts {
+		if n == 0 {
 			continue
 		}
-		if h.octaves[i] == nil {
-			h.octaves[i] = new([histSub]uint64)
+		i := j + off - int(h.first)<<histSubBits
+		if uint(i) >= uint(len(h.counts)) {
+			i = h.grow(i)
 		}
-		for j, n := range oct {
-			h.octaves[i][j] += n
+		sum := uint64(h.counts[i]) + uint64(n)
+		h.counts[i] = uint32(sum)
+		if sum > math.MaxUint32 {
+			h.carry(i, 1)
 		}
+	}
+	for b, n := range o.more {
+		i := b - int(h.first)<<histSubBits
+		if uint(i) >= uint(len(h.counts)) {
+			i = h.grow(i)
+		}
+		h.carry(i, n)
 	}
 	h.n += o.n
 }
@@ -67,19 +114,17 @@ func (h *Histogram) Quantile(q float64) int64 {
 	}
 	rank = min(max(rank, 1), h.n)
 	var seen uint64
-	for o, oct := range h.octaves {
-		if oct == nil {
+	for i, n := range h.counts {
+		abs := i + int(h.first)<<histSubBits
+		if seen += uint64(n) + h.more[abs]<<32; seen < rank {
 			continue
 		}
-		for i, n := range oct {
-			if seen += n; seen >= rank {
-				if o == 0 {
-					return int64(i)
-				}
-				lo := uint64(histSub+i) << (o - 1)
-				return int64(lo + (uint64(1)<<(o-1))/2)
-			}
+		o, sub := abs>>histSubBits, abs&(histSub-1)
+		if o == 0 {
+			return int64(sub)
 		}
+		width := uint64(1) << (o - 1)
+		return int64((histSub+uint64(sub))<<(o-1) + width/2)
 	}
 	return 0
 }

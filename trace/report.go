@@ -109,9 +109,9 @@ func compareRows(a, b FuncStat) int {
 	return 0
 }
 
-// A counter holds the counts of one function. Times are in ns.
+// A counter holds the counts of one function. Times are in ns. What every call
+// touches comes first, in two cache lines.
 type counter struct {
-	fn         FuncID
 	active     int32 // open calls in the current task
 	profiled   bool
 	calls      uint64
@@ -121,10 +121,11 @@ type counter struct {
 	self       int64
 	min, max   int64
 	sq         sqSum
+	hist       Histogram
+	fn         FuncID
 	unwound    uint64
 	unfinished uint64
 	noEntry    uint64
-	hist       Histogram
 }
 
 // sqSum is a 128-bit sum of squares.
@@ -135,20 +136,21 @@ type report struct {
 	t    *Trace
 	m    *machine
 	tab  funcTable
-	cnts []*counter
+	cnts []counter
 }
 
 func newReport(t *Trace) *report { return &report{t: t} }
 
 func (r *report) reset() { r.tab, r.cnts = funcTable{}, nil }
 
+// counter returns a function's counter, good until the next call, and its number.
 func (r *report) counter(fn FuncID) (*counter, int32) {
 	p := r.tab.slot(fn)
 	if *p == 0 {
-		r.cnts = append(r.cnts, &counter{fn: fn, min: math.MaxInt64})
+		r.cnts = append(r.cnts, counter{fn: fn, min: math.MaxInt64})
 		*p = int32(len(r.cnts))
 	}
-	return r.cnts[*p-1], *p - 1
+	return &r.cnts[*p-1], *p - 1
 }
 
 func (r *report) begin(m *machine) { r.m = m }
@@ -168,7 +170,7 @@ func (r *report) enter(f *frame) {
 func (r *report) suspend(f *frame) { r.cnts[f.ref].active-- }
 
 func (r *report) leave(f *frame, end uint64, how ending) {
-	c := r.cnts[f.ref]
+	c := &r.cnts[f.ref]
 	if f.flags&frameSuspended == 0 {
 		c.active--
 	}
@@ -211,7 +213,8 @@ func addSat(a, b int64) int64 {
 }
 
 func (r *report) merge(o *report) {
-	for _, oc := range o.cnts {
+	for i := range o.cnts {
+		oc := &o.cnts[i]
 		c, _ := r.counter(oc.fn)
 		c.profiled = c.profiled || oc.profiled
 		c.calls += oc.calls
@@ -231,7 +234,8 @@ func (r *report) merge(o *report) {
 
 func (r *report) rows(k *Task) []FuncStat {
 	rows := make([]FuncStat, 0, len(r.cnts))
-	for _, c := range r.cnts {
+	for i := range r.cnts {
+		c := &r.cnts[i]
 		s := FuncStat{
 			Func: c.fn, Task: k, Calls: c.calls, Total: c.total, Sum: c.sum, Self: c.self,
 			Max: c.max, Unwound: c.unwound, Unfinished: c.unfinished, NoEntry: c.noEntry,

@@ -2,13 +2,14 @@ package trace
 
 import (
 	"bufio"
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // maxSymLine bounds a line of a .sym file: C++ names of some 100 kB have been
@@ -27,8 +28,8 @@ func (t *Trace) loadSymbols(o Options) {
 		case err == nil:
 			t.syms[i] = tab
 			im.merge(&tab.image)
-			if im.Sites == 0 && len(tab.funcs) > 0 {
-				im.Sites = len(tab.funcs) - 1
+			if n := len(tab.funcs); im.Sites == 0 && n > 0 {
+				im.Sites = int(tab.funcs[n-1].id)
 			}
 		case !missing(err):
 			t.problem(err)
@@ -41,7 +42,7 @@ func (t *Trace) loadSymbols(o Options) {
 				t.syms[i] = tab
 			}
 		}
-		t.names[i].names = makeNames(im.Sites)
+		t.names[i] = newNameCache(im.Sites)
 	}
 }
 
@@ -56,15 +57,24 @@ func (im *Image) label() string {
 // out: no event names them.
 type symFile struct {
 	image Image
-	funcs []Func // by id
+	funcs []symFunc // by id, ascending
+}
+
+type symFunc struct {
+	id uint32
+	Func
 }
 
 func (s *symFile) Func(id uint32) (Func, bool) {
-	if int64(id) >= int64(len(s.funcs)) || id == 0 {
+	// Ids count from 1, mostly without holes.
+	if i := int(id) - 1; i >= 0 && i < len(s.funcs) && s.funcs[i].id == id {
+		return s.funcs[i].Func, true
+	}
+	i, ok := slices.BinarySearchFunc(s.funcs, id, func(f symFunc, id uint32) int { return cmp.Compare(f.id, id) })
+	if !ok {
 		return Func{}, false
 	}
-	f := s.funcs[id]
-	return f, f != Func{}
+	return s.funcs[i].Func, true
 }
 
 func openSym(path string) (*symFile, error) {
@@ -91,14 +101,18 @@ func parseSym(r io.Reader) (*symFile, error) {
 			continue
 		}
 		if line[0] == '#' {
-			key, val, _ := bytes.Cut(bytes.TrimLeft(line, "# "), []byte(": "))
-			switch string(key) {
+			key, val, _ := strings.Cut(strings.TrimLeft(string(line), "# "), ": ")
+			val, err := unescape(val)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", n, err)
+			}
+			switch key {
 			case "path":
-				s.image.Path = string(val)
+				s.image.Path = val
 			case "build-id":
-				s.image.BuildID = string(val)
+				s.image.BuildID = val
 			case "machine":
-				s.image.Machine = string(val)
+				s.image.Machine = val
 			}
 			continue
 		}
@@ -113,30 +127,57 @@ func parseSym(r io.Reader) (*symFile, error) {
 }
 
 func (s *symFile) line(line []byte) error {
-	f := bytes.SplitN(line, []byte{'\t'}, 6)
+	f := strings.SplitN(string(line), "\t", 7)
 	if len(f) != 6 {
 		return fmt.Errorf("%d fields, want 6", len(f))
 	}
-	id, err := strconv.ParseUint(string(f[0]), 10, 32)
-	if err != nil {
-		return fmt.Errorf("id: %w", err)
+	id, err := strconv.ParseUint(f[0], 10, 32)
+	if err != nil || id >= reservedBase {
+		return fmt.Errorf("bad id %.20q", f[0])
 	}
 	if id == 0 {
 		return nil
 	}
-	// Sorted and without gaps: otherwise one line could ask for 2^31 entries.
-	if len(s.funcs) == 0 {
-		s.funcs = append(s.funcs, Func{})
+	if n := len(s.funcs); n > 0 && id <= uint64(s.funcs[n-1].id) {
+		return fmt.Errorf("id %d behind %d: ids ascend", id, s.funcs[n-1].id)
 	}
-	if id != uint64(len(s.funcs)) {
-		return fmt.Errorf("id %d, want %d", id, len(s.funcs))
-	}
-	var v [3]uint64
-	for i, b := range f[1:4] {
-		if v[i], err = strconv.ParseUint(string(bytes.TrimPrefix(b, []byte("0x"))), 16, 64); err != nil {
-			return errors.Unwrap(err)
+	fn := symFunc{id: uint32(id)}
+	for i, v := range []*uint64{&fn.Addr, &fn.Size, &fn.Site} {
+		if *v, err = strconv.ParseUint(f[1+i], 16, 64); err != nil {
+			return fmt.Errorf("bad hexadecimal number %.20q", f[1+i])
 		}
 	}
-	s.funcs = append(s.funcs, Func{Addr: v[0], Size: v[1], Site: v[2], Kind: string(f[4]), Name: string(f[5])})
+	if fn.Kind, err = unescape(f[4]); err != nil {
+		return err
+	}
+	if fn.Name, err = unescape(f[5]); err != nil {
+		return err
+	}
+	s.funcs = append(s.funcs, fn)
 	return nil
+}
+
+// unescape undoes the \xHH that a .sym file has for control characters and
+// backslashes.
+func unescape(s string) (string, error) {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s, nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if len(s)-i < 4 || s[i+1] != 'x' {
+			return "", fmt.Errorf("bad escape %.10q", s[i:])
+		}
+		v, err := strconv.ParseUint(s[i+2:i+4], 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("bad escape %.10q", s[i:])
+		}
+		b.WriteByte(byte(v))
+		i += 3
+	}
+	return b.String(), nil
 }

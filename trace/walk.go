@@ -21,7 +21,7 @@ type WalkOptions struct {
 // Memory does not depend on the trace's length: a window of each task that is
 // running at the time, and its open calls.
 func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
-	w := walker{t: t, byTask: make([]*cursor, len(t.Tasks)), last: map[*Task][]FuncID{}}
+	w := walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]FuncID{}}
 	emit := fn
 	if o.From > 0 || o.To > 0 {
 		emit = func(ev *Event) error {
@@ -77,15 +77,23 @@ type walker struct {
 	t       *Trace
 	window  int
 	pending []pending // not yet begun, by time
-	heap    []*cursor // running; the least is first
+	heap    []due     // running tasks; the least is first
 	byTask  []*cursor
-	last    map[*Task][]FuncID // calls that ended tasks died in, if they forked
+	paths   map[*Task][]FuncID // what forked tasks that have not begun inherit
+}
+
+// due is a running task in the heap, with the time of its next event beside it:
+// the heap is gone through for every event when tasks take turns.
+type due struct {
+	t     uint64
+	index int // of the task
+	c     *cursor
 }
 
 func (w *walker) run(stop uint64) error {
 	for {
 		// Begin the tasks whose first chunk is due.
-		for len(w.pending) > 0 && (len(w.heap) == 0 || w.pending[0].task.begin() <= w.heap[0].cur.t) {
+		for len(w.pending) > 0 && (len(w.heap) == 0 || w.pending[0].task.begin() <= w.heap[0].t) {
 			if err := w.begin(w.pending[0]); err != nil {
 				return err
 			}
@@ -94,16 +102,17 @@ func (w *walker) run(stop uint64) error {
 		if len(w.heap) == 0 {
 			return nil
 		}
-		c := w.heap[0]
-		if stop != 0 && c.cur.t > stop {
+		top := &w.heap[0]
+		if stop != 0 && top.t > stop {
 			return nil
 		}
 		// This task goes on until another's event is due.
 		limit := ^uint64(0)
-		for _, i := range []int{1, 2} {
-			if i < len(w.heap) {
-				limit = min(limit, w.heap[i].cur.t)
-			}
+		if len(w.heap) > 1 {
+			limit = w.heap[1].t
+		}
+		if len(w.heap) > 2 {
+			limit = min(limit, w.heap[2].t)
 		}
 		if len(w.pending) > 0 {
 			limit = min(limit, w.pending[0].task.begin())
@@ -111,6 +120,7 @@ func (w *walker) run(stop uint64) error {
 		if stop != 0 {
 			limit = min(limit, stop)
 		}
+		c := top.c
 		more := c.step()
 		for more && c.cur.t < limit {
 			more = c.step()
@@ -122,7 +132,8 @@ func (w *walker) run(stop uint64) error {
 			w.pop()
 			continue
 		}
-		w.down(0)
+		top.t = c.cur.t
+		w.down()
 	}
 }
 
@@ -131,74 +142,69 @@ func (w *walker) begin(p pending) error {
 	if err != nil || c == nil {
 		return err
 	}
+	if len(p.task.children) > 0 {
+		c.forks, c.paths = newForker(w.t, p.task), w.paths
+	}
 	w.byTask[p.task.Index] = c
 	if p.task.Parent != nil {
 		if pc := w.byTask[p.task.Parent.Index]; pc != nil {
-			c.m.inherit(pc.m.path())
-		} else {
-			c.m.inherit(w.last[p.task.Parent])
+			pc.give(p.task.begin())
 		}
+		c.m.inherit(w.paths[p.task])
+		delete(w.paths, p.task)
 	}
-	w.heap = append(w.heap, c)
+	w.heap = append(w.heap, due{c.cur.t, p.task.Index, c})
 	w.up(len(w.heap) - 1)
 	return nil
 }
 
-// path returns the functions that are open on the current stack, outermost first.
-func (m *machine) path() []FuncID {
-	fns := make([]FuncID, len(m.cur.frames))
-	for i := range m.cur.frames {
-		fns[i] = m.cur.frames[i].fn
-	}
-	return fns
-}
-
-func less(a, b *cursor) bool {
-	if a.cur.t != b.cur.t {
-		return a.cur.t < b.cur.t
-	}
-	return a.task.Index < b.task.Index
-}
+func (a *due) less(b *due) bool { return a.t < b.t || a.t == b.t && a.index < b.index }
 
 func (w *walker) up(i int) {
+	h := w.heap
 	for i > 0 {
 		p := (i - 1) / 2
-		if !less(w.heap[i], w.heap[p]) {
+		if !h[i].less(&h[p]) {
 			return
 		}
-		w.heap[i], w.heap[p] = w.heap[p], w.heap[i]
+		h[i], h[p] = h[p], h[i]
 		i = p
 	}
 }
 
-func (w *walker) down(i int) {
+// down moves the first entry to its place.
+func (w *walker) down() {
 	h := w.heap
+	if len(h) < 2 {
+		return
+	}
+	moved := h[0]
+	i := 0
 	for {
 		c := 2*i + 1
 		if c >= len(h) {
-			return
+			break
 		}
-		if c+1 < len(h) && less(h[c+1], h[c]) {
+		if c+1 < len(h) && h[c+1].less(&h[c]) {
 			c++
 		}
-		if !less(h[c], h[i]) {
-			return
+		if !h[c].less(&moved) {
+			break
 		}
-		h[i], h[c] = h[c], h[i]
+		h[i] = h[c]
 		i = c
 	}
+	h[i] = moved
 }
 
 func (w *walker) pop() {
-	w.byTask[w.heap[0].task.Index] = nil
-	if k := w.heap[0].task; len(k.children) > 0 {
-		w.last[k] = w.heap[0].last
-	}
+	c := w.heap[0].c
+	w.byTask[c.task.Index] = nil
 	n := len(w.heap) - 1
 	w.heap[0] = w.heap[n]
-	w.heap[n] = nil
+	w.heap[n] = due{}
 	w.heap = w.heap[:n]
-	w.down(0)
+	w.down()
 }
 
 // TaskByTID returns the tasks with the given thread id, in order.

@@ -1,0 +1,204 @@
+package trace
+
+import "slices"
+
+// A forked task begins inside the calls its parent was in. The trace has the
+// parent's calls, but not the moment of the fork: the child's first event comes
+// some time after it, and the parent may have gone on meanwhile. What the child
+// had open is found so:
+//
+//   - The exits of calls that the child did not enter name the calls it was in,
+//     innermost first. The newest state of the parent before the child's first
+//     event that ends in those calls is the one.
+//   - A child that never returns so far (it execs, or ends in _exit) names none.
+//     A fork takes a while, in which the parent records nothing: of the parent's
+//     last pause before the child's first event and its state at that event, the
+//     calls are taken that both have. That can be a call too few, not a wrong one.
+const (
+	// forkScan is how many of the child's words are looked at for exits.
+	forkScan = 16 << 10
+	// forkNeed is how many of those exits are compared.
+	forkNeed = 64
+	// maxWatches is how many children a parent is followed for at once.
+	maxWatches = 8
+	// maxInherited bounds the calls a child inherits; the innermost are left out.
+	maxInherited = 1 << 16
+	// Seconds before the child's first event that are looked at, with and
+	// without exits, and what is a pause.
+	forkWindow      = 1.0
+	forkQuietWindow = 0.01
+	forkPause       = 20e-6
+)
+
+// A forker follows a task that forks and says what its children inherit.
+type forker struct {
+	t       *Trace
+	pending []*Task // children to come, by begin
+	watches []*forkWatch
+	start   uint64 // when the next child must be watched for
+}
+
+func newForker(t *Trace, k *Task) *forker {
+	f := &forker{t: t, pending: k.children}
+	f.arm()
+	return f
+}
+
+func (f *forker) ticks(seconds float64) uint64 { return uint64(seconds * f.t.Clock.Hz) }
+
+// arm sets when the next watch begins.
+func (f *forker) arm() {
+	f.start = ^uint64(0)
+	if n := len(f.watches); n < len(f.pending) && n < maxWatches {
+		f.start = f.pending[n].begin() - min(f.pending[n].begin(), f.ticks(forkWindow))
+	}
+}
+
+// step is m.step for a task that may fork.
+func (f *forker) step(m *machine, w *word) {
+	for w.t >= f.start {
+		f.watches = append(f.watches, newForkWatch(f, f.pending[len(f.watches)]))
+		f.arm()
+	}
+	for _, fw := range f.watches {
+		fw.before(m, w)
+	}
+	m.step(w)
+	for _, fw := range f.watches {
+		fw.after()
+	}
+}
+
+// next returns the next child when its first event is due at counter t; nil: not yet.
+func (f *forker) next(t uint64) *Task {
+	if len(f.pending) == 0 || f.pending[0].begin() > t {
+		return nil
+	}
+	return f.pending[0]
+}
+
+// take returns what the next child inherits from a parent in the state m.
+func (f *forker) take(m *machine) []FuncID {
+	f.pending = f.pending[1:]
+	now := m.path()
+	if len(f.watches) == 0 {
+		f.arm()
+		return now
+	}
+	fw := f.watches[0]
+	f.watches = slices.Delete(f.watches, 0, 1)
+	f.arm()
+	switch {
+	case fw.stack == nil:
+		return now
+	case len(fw.need) > 0:
+		return fw.path()
+	}
+	then := fw.path()
+	n := 0
+	for n < len(now) && n < len(then) && now[n] == then[n] {
+		n++
+	}
+	return now[:n]
+}
+
+// path returns the functions that are open on the current stack, outermost first.
+func (m *machine) path() []FuncID {
+	return appendPath(nil, m.cur.frames)
+}
+
+func appendPath(fns []FuncID, frames []frame) []FuncID {
+	frames = frames[:min(len(frames), maxInherited)]
+	fns = slices.Grow(fns, len(frames))
+	for i := range frames {
+		fns = append(fns, frames[i].fn)
+	}
+	return fns
+}
+
+// A forkWatch remembers the newest state of a parent that a child can have begun in.
+type forkWatch struct {
+	need  []FuncID // exits of the child that have no entry, innermost first
+	from  uint64   // counter at which a pause counts
+	until uint64   // the child's first event
+	pause uint64   // ticks
+
+	// The state: the base outermost frames of stack, and those that have ended
+	// since, innermost first.
+	stack *callStack
+	base  int
+	ended []FuncID
+}
+
+func newForkWatch(f *forker, child *Task) *forkWatch {
+	fw := &forkWatch{
+		until: child.begin(),
+		from:  child.begin() - min(child.begin(), f.ticks(forkQuietWindow)),
+		pause: f.ticks(forkPause),
+	}
+	var s orphans
+	d := newDecoder(f.t.file, child.chunks, 4<<10)
+	m := newMachine(&s, fw.until)
+	var w word
+	for n := 0; n < forkScan && len(s.fns) < forkNeed && d.next(&w); n++ {
+		if w.code == wGap || w.code == wLost {
+			break // what comes now may be anything
+		}
+		m.step(&w)
+	}
+	fw.need = s.fns
+	return fw
+}
+
+// before looks at the state that the word ends.
+func (fw *forkWatch) before(m *machine, w *word) {
+	if len(fw.need) == 0 {
+		if w.t >= fw.from && w.t <= fw.until && w.t-m.now >= fw.pause && w.t > m.now {
+			fw.keep(m)
+		}
+		return
+	}
+	fs := m.cur.frames
+	if len(fs) < len(fw.need) {
+		return
+	}
+	for i, fn := range fw.need {
+		if fs[len(fs)-1-i].fn != fn {
+			return
+		}
+	}
+	fw.keep(m)
+}
+
+func (fw *forkWatch) keep(m *machine) {
+	fw.stack, fw.base, fw.ended = m.cur, len(m.cur.frames), fw.ended[:0]
+}
+
+// after notes which calls of the state have ended. Frames behind the end of the
+// slice are as they were: a word takes frames off or puts one on, not both.
+func (fw *forkWatch) after() {
+	if fw.stack == nil || len(fw.stack.frames) >= fw.base {
+		return
+	}
+	n := len(fw.stack.frames)
+	for i := fw.base - 1; i >= n; i-- {
+		fw.ended = append(fw.ended, fw.stack.frames[:fw.base][i].fn)
+	}
+	fw.base = n
+}
+
+func (fw *forkWatch) path() []FuncID {
+	fns := appendPath(nil, fw.stack.frames[:fw.base])
+	for i := len(fw.ended) - 1; i >= 0 && len(fns) < maxInherited; i-- {
+		fns = append(fns, fw.ended[i])
+	}
+	return fns
+}
+
+// orphans is a sink that keeps the exits that have no entry.
+type orphans struct{ fns []FuncID }
+
+func (*orphans) enter(*frame)                 {}
+func (*orphans) suspend(*frame)               {}
+func (*orphans) leave(*frame, uint64, ending) {}
+func (o *orphans) orphan(fn FuncID)           { o.fns = append(o.fns, fn) }
