@@ -80,15 +80,16 @@ func runDemo(a *app, dir string) error {
 	if d.err != nil {
 		return d.err
 	}
-	if keep {
-		d.say("The program and its trace are in " + dir + ".")
-	}
-	d.say(`Now with a program of yours:
+	next := `Now with a program of yours:
 
     gcc -O2 -pg -mfentry -c prog.c && gcc -o prog prog.o
     fentry record ./prog
     fentry replay
-    fentry graph`)
+    fentry graph`
+	if keep {
+		next = "The program and its trace are in " + dir + ".\n" + next
+	}
+	d.say(next)
 	return nil
 }
 
@@ -139,7 +140,7 @@ func (d *demo) head(lines int, args ...string) {
 		text = text[n:]
 	}
 	if rest := bytes.Count(text, []byte{'\n'}); rest > 0 {
-		fmt.Fprintln(d.stdout, d.paint.with(sgrDim, fmt.Sprintf("... %s more", plural(uint64(rest), "line", "lines"))))
+		fmt.Fprintln(d.stdout, d.paint.with(sgrDim, "... "+plural(uint64(rest), "more line", "more lines")))
 	}
 }
 
