@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
@@ -100,9 +101,10 @@ func (p *Plan) build() error {
 	}
 	p.syms, p.defined = l.Symbols, l.Defined
 	a := &area{base: p.RXAddr, buf: l.RX}
+	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
 	for _, s := range l.Sections {
 		p.Sections = append(p.Sections, elfio.AddedSection{
-			Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags, Addr: s.Addr, Size: s.Size, Align: s.Align,
+			Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags & kept, Addr: s.Addr, Size: s.Size, Align: s.Align,
 		})
 	}
 	start, ok := l.Symbols["fentry_start"]
@@ -123,7 +125,8 @@ func (p *Plan) build() error {
 	if err := p.unwind(a, l, thunks); err != nil {
 		return err
 	}
-	p.note(a)
+	p.info(a)
+	p.early(a)
 	if p.Options.Target == Process {
 		p.headers(a)
 	}
@@ -141,6 +144,8 @@ func (p *Plan) place(obj *elfio.File) error {
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
+	p.relWord = alignUp(size, 8)
+	size = p.relWord + 8
 	p.RWSize = size
 	if p.Options.Target == File {
 		if p.layout, err = p.file.Layout(size, align); err != nil {
@@ -301,27 +306,64 @@ func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
 	return nil
 }
 
-// NoteType is the type of the note "fentry" that says what an image was before:
-// the descriptor is the image id (8 bytes), the tracer (4 bytes), the number of
-// traced functions (4 bytes) and the original build-id.
-const NoteType = 1
-
-func (p *Plan) note(a *area) {
-	desc := le.AppendUint64(nil, p.ImageID)
-	desc = le.AppendUint32(desc, uint32(p.Options.Tracer))
-	desc = le.AppendUint32(desc, uint32(p.Traced()))
-	desc = append(desc, p.BuildID...)
-	b := le.AppendUint32(nil, 7) // "fentry\0"
-	b = le.AppendUint32(b, uint32(len(desc)))
-	b = le.AppendUint32(b, NoteType)
-	b = append(b, "fentry\x00\x00"...)
-	b = append(b, desc...)
-	for len(b)%4 != 0 {
-		b = append(b, 0)
+// early makes the runtime start before constructors. glibc's ld.so runs the
+// constructors of shared objects before it jumps to the entry point, and a
+// thread made there would meet thunks without a control block. Relocation comes
+// before all of them: a relocation whose value is computed by a function calls
+// the runtime. Other loaders (musl) refuse such relocations and run constructors
+// behind the entry point. A process stopped at exec needs none of this: its
+// first thread has a control block from the start.
+func (p *Plan) early(a *area) {
+	if p.Options.Target != File || !glibcLoader(p.file) {
+		return
 	}
-	at := a.put(b, 4)
+	irel, ok := p.syms["fentry_irel"]
+	if !ok {
+		return
+	}
+	at := a.align(8)
+	x, err := p.file.ExtendDynamic(at, []elfio.DynReloc{{
+		Off: p.RW + p.relWord, Type: uint32(elf.R_X86_64_IRELATIVE), Addend: int64(irel),
+	}})
+	if err != nil {
+		// No room for it: the runtime starts at the entry point.
+		return
+	}
+	a.put(x.Data, 8)
+	p.raw = append(p.raw, x.Edits...)
+	p.moved = append(p.moved, x.Moved...)
+}
+
+// glibcLoader tells whether glibc's dynamic loader starts the image.
+func glibcLoader(f *elfio.File) bool {
+	for _, pr := range f.Progs {
+		if pr.Type == elf.PT_INTERP && pr.Filesz < 4096 {
+			b, err := f.Bytes(pr.Vaddr, int(pr.Filesz))
+			return err == nil && strings.Contains(string(b), "/ld-linux")
+		}
+	}
+	return false
+}
+
+// InfoMagic starts the section .fentry.info, which says what an image was
+// before: the magic, the image id (8 bytes), the tracer and the number of traced
+// functions (4 bytes each), the length of the original build-id (4 bytes), and
+// that build-id. It is no ELF note, because checkers refuse notes of owners they
+// do not know.
+const InfoMagic = "FINFO1\x00\x00"
+
+const infoHeader = 28 // bytes in front of the build-id
+
+func (p *Plan) info(a *area) {
+	b := append(make([]byte, 0, infoHeader+len(p.BuildID)), InfoMagic...)
+	b = le.AppendUint64(b, p.ImageID)
+	b = le.AppendUint32(b, uint32(p.Options.Tracer))
+	b = le.AppendUint32(b, uint32(p.Traced()))
+	b = le.AppendUint32(b, uint32(len(p.BuildID)))
+	b = append(b, p.BuildID...)
+	at := a.put(b, 8)
 	p.Sections = append(p.Sections, elfio.AddedSection{
-		Name: ".note.fentry", Type: elf.SHT_NOTE, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(b)), Align: 4,
+		Name: ".fentry.info", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(b)), Align: 8,
 	})
 }
 

@@ -15,7 +15,7 @@ func (p *Plan) Injection() (elfio.Injection, error) {
 	}
 	in := elfio.Injection{
 		Layout: p.layout, RX: p.RX, RWSize: p.RWSize, Entry: p.Entry, EhFrameHdr: p.ehFrameHdr,
-		Sections: p.Sections, Symbols: p.Symbols,
+		Sections: p.Sections, Symbols: p.Symbols, Moved: p.moved,
 	}
 	for _, e := range p.Edits {
 		off, ok := p.file.Offset(e.Addr)

@@ -127,7 +127,9 @@ type Plan struct {
 
 	file       *elfio.File
 	layout     elfio.Layout
-	raw        []elfio.RawEdit // edits that are not code: build-id, dynamic entries
+	raw        []elfio.RawEdit // edits that are not code: dynamic entries
+	moved      []elfio.MovedSection
+	relWord    uint64 // offset in RW of the word the runtime's own relocation fills
 	ehFrameHdr [2]uint64
 	phdrAddr   uint64
 	phdrs      []byte

@@ -39,15 +39,15 @@ func orNone(s string) string {
 }
 
 type planJSON struct {
-	Image     string         `json:"image"`
-	BuildID   string         `json:"build_id,omitempty"`
-	Tracer    string         `json:"tracer"`
-	Entry     string         `json:"entry"`
-	NewEntry  string         `json:"new_entry"`
-	RX        areaJSON       `json:"read_execute"`
-	RW        areaJSON       `json:"read_write"`
+	Image     string     `json:"image"`
+	BuildID   string     `json:"build_id,omitempty"`
+	Tracer    string     `json:"tracer"`
+	Entry     string     `json:"entry"`
+	NewEntry  string     `json:"new_entry"`
+	RX        areaJSON   `json:"read_execute"`
+	RW        areaJSON   `json:"read_write"`
 	Functions []funcJSON `json:"functions"`
-	Edits     []editJSON     `json:"edits"`
+	Edits     []editJSON `json:"edits"`
 }
 
 type areaJSON struct {

@@ -22,21 +22,23 @@ type SiteEntry struct{ Func, Addr uint64 }
 // Inspect reads what fentry put into an image. An image that fentry did not
 // patch gives [ErrNotPatched].
 func Inspect(f *elfio.File) (*Info, error) {
-	notes, err := f.Notes()
+	i := f.SectionIndex(".fentry.info")
+	if i < 0 {
+		return nil, ErrNotPatched
+	}
+	b, err := f.SectionData(i)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range notes {
-		if n.Name != "fentry" || n.Type != NoteType {
-			continue
-		}
-		if len(n.Desc) < 16 {
-			return nil, fmt.Errorf("note of fentry: %d bytes, want at least 16", len(n.Desc))
-		}
-		in := &Info{ImageID: le.Uint64(n.Desc), Tracer: Tracer(le.Uint32(n.Desc[8:])), BuildID: n.Desc[16:]}
-		return in, in.readSites(f, le.Uint32(n.Desc[12:]))
+	if len(b) < infoHeader || string(b[:8]) != InfoMagic {
+		return nil, fmt.Errorf("section .fentry.info: %d bytes, not the description of a patched image", len(b))
 	}
-	return nil, ErrNotPatched
+	n := le.Uint32(b[24:])
+	if uint64(n) > uint64(len(b)-infoHeader) {
+		return nil, fmt.Errorf("section .fentry.info: build-id of %d bytes in %d bytes", n, len(b)-infoHeader)
+	}
+	in := &Info{ImageID: le.Uint64(b[8:]), Tracer: Tracer(le.Uint32(b[16:])), BuildID: b[infoHeader : infoHeader+n]}
+	return in, in.readSites(f, le.Uint32(b[20:]))
 }
 
 func (in *Info) readSites(f *elfio.File, want uint32) error {
