@@ -4,10 +4,12 @@ package session
 
 import (
 	"bytes"
+	"debug/elf"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,8 +93,9 @@ func comparable(s, how string) []string {
 }
 
 func TestInheritedEnviron(t *testing.T) {
-	env := inheritedEnviron()
-	if d := cmp.Diff(os.Environ(), env); d != "" {
+	// Other tests change variables and put them back, in another order.
+	sorted := func(env []string) []string { return slices.Sorted(slices.Values(env)) }
+	if d := cmp.Diff(sorted(os.Environ()), sorted(inheritedEnviron())); d != "" {
 		t.Error(d)
 	}
 	t.Setenv("SESSION_TEST", "1")
@@ -103,4 +106,21 @@ func TestInheritedEnviron(t *testing.T) {
 	if d := cmp.Diff(os.Environ(), inheritedEnviron()); d != "" {
 		t.Error(d)
 	}
+}
+
+// harmless is a plan that adds memory, and changes and prints nothing.
+func harmless(t *testing.T, path string) *Memory {
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	end := uint64(0)
+	for _, p := range f.Progs {
+		end = max(end, p.Vaddr+p.Memsz)
+	}
+	m := &Memory{OrigEntry: f.Entry, RXAddr: (end + 1<<30) &^ 0xfff}
+	m.Entry = m.RXAddr
+	m.RX = le.AppendUint32([]byte{0xe9}, uint32(f.Entry-(m.RXAddr+5))) // jmp entry
+	return m
 }

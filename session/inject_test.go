@@ -340,20 +340,3 @@ func TestExitStatus(t *testing.T) {
 		}
 	}
 }
-
-// harmless is a plan that adds memory, and changes and prints nothing.
-func harmless(t *testing.T, path string) *Memory {
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	end := uint64(0)
-	for _, p := range f.Progs {
-		end = max(end, p.Vaddr+p.Memsz)
-	}
-	m := &Memory{OrigEntry: f.Entry, RXAddr: (end + 1<<30) &^ 0xfff}
-	m.Entry = m.RXAddr
-	m.RX = le.AppendUint32([]byte{0xe9}, uint32(f.Entry-(m.RXAddr+5))) // jmp entry
-	return m
-}

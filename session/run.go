@@ -30,9 +30,11 @@ type session struct {
 
 	logMu sync.Mutex
 
-	images  map[trace.ImageID]bool
-	imageCh chan Image
 	imageMu sync.Mutex
+	imageOn *sync.Cond // a new one, or no more
+	images  map[trace.ImageID]bool
+	queue   []Image
+	noMore  bool
 
 	res Result
 }
@@ -47,7 +49,8 @@ type session struct {
 // An error means that the program did not run; it wraps [ErrNotFound] or
 // [ErrNotExecutable] where that is why. What goes wrong later is in the result.
 func Run(ctx context.Context, o Options) (Result, error) {
-	s := &session{o: o, images: make(map[trace.ImageID]bool), imageCh: make(chan Image, 64)}
+	s := &session{o: o, images: make(map[trace.ImageID]bool)}
+	s.imageOn = sync.NewCond(&s.imageMu)
 	return s.run(ctx)
 }
 
@@ -118,8 +121,8 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		workers.Go(s.drain.run)
 		workers.Go(func() { s.beat(stopBeat) })
 	}
-	symbols := make(chan struct{})
-	go func() { s.symbols(); close(symbols) }()
+	var symbols sync.WaitGroup
+	symbols.Go(s.symbols)
 
 	s.wait(ctx, st, began, signals)
 
@@ -129,8 +132,11 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	}
 	workers.Wait()
 	s.finish()
-	close(s.imageCh)
-	<-symbols
+	s.imageMu.Lock()
+	s.noMore = true
+	s.imageOn.Signal()
+	s.imageMu.Unlock()
+	symbols.Wait()
 	s.endInfo()
 	return s.res, nil
 }
@@ -311,13 +317,28 @@ func (s *session) finishProfile() {
 		s.res.WriteError = pathError(err)
 		return
 	}
-	s.res.Bytes = fi.Size()
+	// The runtimes make the file longer in large steps.
+	var next [8]byte
+	if _, err := f.ReadAt(next[:], hNext); err != nil {
+		s.res.WriteError = pathError(err)
+		return
+	}
+	used := fi.Size()
+	if n := le.Uint64(next[:]); n < uint64(used)/chunkSize {
+		used = headerSize + int64(n)*chunkSize
+	}
+	if used < fi.Size() && len(s.live.left()) == 0 {
+		if err := f.Truncate(used); err != nil {
+			s.res.WriteError = pathError(err)
+		}
+	}
+	s.res.Bytes = used
 	type task struct{ pid, tid uint32 }
 	tasks := make(map[task]bool)
 	pids := make(map[uint32]bool)
 	b := make([]byte, chunkSize)
-	for off := int64(headerSize); off < fi.Size(); off += chunkSize {
-		n, err := f.ReadAt(b[:chunkHeader], off)
+	for off := int64(headerSize); off < used; off += chunkSize {
+		n, err := f.ReadAt(b, off)
 		if n < chunkHeader {
 			if err != nil && err != io.EOF {
 				s.res.WriteError = pathError(err)
@@ -325,7 +346,7 @@ func (s *session) finishProfile() {
 			break
 		}
 		if le.Uint32(b[cMagic:]) != chunkMagic {
-			continue // inside of a chunk that spans several, or never used
+			continue // never used
 		}
 		s.res.Chunks++
 		pid := le.Uint32(b[cPID:])
@@ -333,8 +354,10 @@ func (s *session) finishProfile() {
 		pids[pid] = true
 		s.res.Lost += le.Uint64(b[cLost:])
 		if trace.ChunkKind(le.Uint16(b[cKind:])) == trace.ChunkImage {
-			n, _ := f.ReadAt(b, off)
-			s.sawImage(parseImage(le.Uint64(b[cImage:]), int(pid), b[chunkHeader:max(n, chunkHeader)]))
+			s.sawImage(parseImage(le.Uint64(b[cImage:]), int(pid), b[chunkHeader:n]))
+		}
+		if size := int64(le.Uint32(b[cSize:])); size > chunkSize {
+			off += (size - 1) / chunkSize * chunkSize // it spans several
 		}
 	}
 	s.res.Tasks, s.res.Processes = len(tasks), len(pids)
@@ -343,21 +366,38 @@ func (s *session) finishProfile() {
 // sawImage hands an image that was not seen before to symbols.
 func (s *session) sawImage(im Image) {
 	s.imageMu.Lock()
-	seen := s.images[im.ID]
+	defer s.imageMu.Unlock()
+	if s.images[im.ID] {
+		return
+	}
 	s.images[im.ID] = true
-	if !seen {
-		s.res.Images = append(s.res.Images, im.Image)
+	s.res.Images = append(s.res.Images, im.Image)
+	s.queue = append(s.queue, im)
+	s.imageOn.Signal()
+}
+
+// nextImage waits for an image; ok is false when there will be no more.
+func (s *session) nextImage() (im Image, ok bool) {
+	s.imageMu.Lock()
+	defer s.imageMu.Unlock()
+	for len(s.queue) == 0 && !s.noMore {
+		s.imageOn.Wait()
 	}
-	s.imageMu.Unlock()
-	if !seen {
-		s.imageCh <- im
+	if len(s.queue) == 0 {
+		return im, false
 	}
+	im, s.queue = s.queue[0], s.queue[1:]
+	return im, true
 }
 
 // symbols writes the symbol files, away from the drainer: reading a program can
 // take longer than filling the pool.
 func (s *session) symbols() {
-	for im := range s.imageCh {
+	for {
+		im, ok := s.nextImage()
+		if !ok {
+			return
+		}
 		if s.o.Symbols == nil {
 			continue
 		}

@@ -1,0 +1,106 @@
+//go:build linux
+
+package session
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// The numbers here are those of the format's table, which stub/src/format.h is
+// made from.
+func TestLayout(t *testing.T) {
+	b, err := os.ReadFile("../stub/src/format.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := make(map[string]uint64)
+	for _, m := range regexp.MustCompile(`(?m)^#define FT_(\w+)\s+(\w+)`).FindAllSubmatch(b, -1) {
+		if v, err := strconv.ParseUint(string(m[2]), 0, 64); err == nil {
+			have[string(m[1])] = v
+		}
+	}
+	for name, want := range map[string]uint64{
+		"FILE_MAGIC": le.Uint64([]byte(fileMagic)), "VERSION": formatVersion, "HEADER_SIZE": headerSize,
+		"H_MAGIC": hMagic, "H_VERSION": hVersion, "H_HEADER_SIZE": hHeaderSize, "H_CHUNK_SIZE": hChunkSize, "H_CHUNKS": hChunks,
+		"H_POLICY": hPolicy, "H_RECORDER": hRecorder, "H_NEXT": hNext, "H_FREED": hFreed, "H_FILLED": hFilled,
+		"H_HEARTBEAT": hHeartbeat, "H_CLOSED": hClosed, "H_WAITERS": hWaiters, "H_LEADER": hLeader, "H_LEADER_START": hLeaderStart,
+		"H_COUNTER": hCounter, "H_MONOTONIC": hMonotonic, "H_REALTIME": hRealtime, "H_COUNTER_HZ": hCounterHZ, "H_LOST": hLost,
+		"H_LAYOUT": hLayout, "H_STATES": statesOff,
+		"CHUNK_SIZE": chunkSize, "CHUNK_MAGIC": chunkMagic, "CHUNK_HEADER": chunkHeader,
+		"C_MAGIC": cMagic, "C_KIND": cKind, "C_SIZE": cSize, "C_PID": cPID, "C_TID": cTID, "C_NUMBER": cNumber,
+		"C_COUNTER": cCounter, "C_IMAGE": cImage, "C_KEY": cKey, "C_LOST": cLost,
+		"STATE_FREE": stateFree, "STATE_OWNED": stateOwned, "STATE_FULL": stateFull, "STATE_WRITING": stateWriting,
+		"RESERVED_BASE": reservedBase,
+	} {
+		if got, ok := have[name]; !ok || got != want {
+			t.Errorf("%s is %d here, %d in the table", name, want, got)
+		}
+	}
+	// How many words follow a reserved event.
+	for name, code := range have {
+		m := regexp.MustCompile(`^EV_([A-Z_]+)$`).FindStringSubmatch(name)
+		if m == nil || code < reservedBase {
+			continue
+		}
+		words, ok := have[name+"_WORDS"]
+		if !ok {
+			t.Fatalf("no %s_WORDS", name)
+		}
+		ev := le.AppendUint64(nil, code<<32|1)
+		for range words {
+			ev = le.AppendUint64(ev, 5<<32|1) // would count as an event
+		}
+		ev = le.AppendUint64(ev, 6<<32|1)
+		if n := countEvents(ev); n != 1 {
+			t.Errorf("%s: %d events counted behind it, want 1", name, n)
+		}
+	}
+}
+
+func TestSeal(t *testing.T) {
+	b := make([]byte, chunkSize)
+	if seal(b) != 0 {
+		t.Error("an empty chunk is sealed")
+	}
+	le.PutUint32(b, chunkMagic)
+	if n := seal(b); n != chunkHeader || le.Uint32(b[cSize:]) != chunkHeader {
+		t.Errorf("%d", n)
+	}
+	le.PutUint32(b[cSize:], 0)
+	b[chunkHeader+83] = 1
+	if n := seal(b); n != chunkHeader+88 {
+		t.Errorf("%d", n)
+	}
+	for _, size := range []uint32{1, chunkHeader - 8, chunkHeader + 4, chunkSize + 8} {
+		le.PutUint32(b[cSize:], size)
+		if n := seal(b); n != 0 {
+			t.Errorf("size %d is accepted as %d", size, n)
+		}
+	}
+}
+
+// Whatever a traced process puts into a chunk, the drainer survives it.
+func FuzzChunk(f *testing.F) {
+	f.Add([]byte("path=/bin/x\x00bias=0x1000\x00nsites=12\x00cmdline=a\x1fb\x1f\x00mode=profile\x00"))
+	f.Add(bytes.Repeat([]byte{1, 2, 3, 4, 6, 0, 0xff, 0x7f}, 5))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		b := make([]byte, chunkSize)
+		le.PutUint32(b, chunkMagic)
+		n := copy(b[chunkHeader:], payload)
+		used := seal(b)
+		if used < chunkHeader || used > len(b) || used > chunkHeader+n+7 {
+			t.Fatalf("%d bytes used of %d", used, n)
+		}
+		if got := countEvents(b[chunkHeader:used]); got > uint64(used-chunkHeader)/8 {
+			t.Errorf("%d events in %d bytes", got, used)
+		}
+		im := parseImage(1, 2, payload)
+		if im.Sites < 0 || im.Sites >= reservedBase {
+			t.Errorf("%d sites", im.Sites)
+		}
+	})
+}
