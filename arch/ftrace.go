@@ -97,3 +97,6 @@ type Edit struct {
 	Old, New []byte
 	change   Change
 }
+
+// Change returns the request the edit does.
+func (e Edit) Change() Change { return e.change }

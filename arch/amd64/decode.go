@@ -20,12 +20,11 @@ const maxLen = 15
 // Decode decodes the instruction at the start of code, in 64-bit mode. It
 // reads at most 15 bytes, allocates nothing, and never panics. The errors are
 // ErrTruncated, ErrInvalid, ErrTooLong and ErrUndecided.
-func Decode(code []byte) (Inst, error) {
+func Decode(code []byte) (in Inst, err error) {
 	short := ErrTruncated
 	if len(code) >= maxLen {
 		code, short = code[:maxLen], ErrTooLong
 	}
-	var in Inst
 	i := 0
 	var b byte
 	var d desc
@@ -57,13 +56,15 @@ func Decode(code []byte) (Inst, error) {
 	}
 
 	i++
-	if d&dPrefix != 0 {
-		var err error
+	if b == 0x0f && i < len(code) && map1[code[i]]&dPrefix == 0 {
+		in.Map, in.Opcode = 1, code[i] // what escape does, for speed
+		d = map1[code[i]]
+		i++
+	} else if d&dPrefix != 0 {
 		d, i, err = escape(&in, code, i, b, short)
 		if err != nil {
 			return Inst{}, err
 		}
-		b = in.Opcode
 	} else {
 		in.Opcode = b
 	}
@@ -79,7 +80,7 @@ func Decode(code []byte) (Inst, error) {
 		m := code[i]
 		i++
 		in.ModRM, in.HasModRM = m, true
-		if m>>6 == 3 {
+		if m >= 0xc0 {
 			if d&dMem != 0 {
 				return Inst{}, ErrInvalid
 			}
@@ -87,77 +88,59 @@ func Decode(code []byte) (Inst, error) {
 			return Inst{}, ErrInvalid
 		}
 		if d&dGroup != 0 {
-			var err error
 			if d, err = group(&in, d); err != nil {
 				return Inst{}, err
 			}
 		}
-		if m < 0xc0 && d&dReg == 0 {
-			rm := m & 7
-			disp := 0
-			switch m >> 6 {
-			case 0:
-				if rm == 5 {
-					in.PCRel, in.PCOff, in.PCSize = PCRelMem, i, 4
-					disp = 4
-				}
-			case 1:
-				disp = 1
-			case 2:
-				disp = 4
-			}
-			if rm == 4 {
+		if f := modrmForms[m]; f&formReg == 0 && d&dReg == 0 {
+			n := int(f & formDisp)
+			if f&formSIB != 0 {
 				if i >= len(code) {
 					return Inst{}, short
 				}
 				if m < 0x40 && code[i]&7 == 5 {
-					disp = 4 // no base
+					n = 4 // no base
 				}
 				i++
 			}
-			i += disp
+			i += n
 			if i > len(code) {
 				return Inst{}, short
 			}
-			if in.PCRel != PCRelNone {
+			if f&formRIP != 0 {
+				in.PCRel, in.PCOff, in.PCSize = PCRelMem, i-4, 4
 				in.Disp = int64(get32(code[i-4:]))
 			}
 		}
 	} else if d&dGroup != 0 {
-		var err error
 		if d, err = group(&in, d); err != nil {
 			return Inst{}, err
 		}
 	}
 
 	if k := d >> immShift & immMask; k != immNone {
-		n := 0
+		if k >= rel8 {
+			if err = branch(&in, code, i, k, short); err != nil {
+				return Inst{}, err
+			}
+			return in, nil
+		}
+		n := immLens[k]
 		switch k {
-		case imm8:
-			n = 1
-		case imm16:
-			n = 2
-		case immEnter:
-			n = 3
-		case immZ, immV:
-			n = 4
-			switch {
-			case in.REX&8 != 0:
-				if k == immV {
-					n = 8
-				}
-			case in.Prefix&PrefixOpSize != 0:
+		case immV:
+			if in.REX&8 != 0 {
+				n = 8
+				break
+			}
+			fallthrough
+		case immZ:
+			if in.Prefix&PrefixOpSize != 0 && in.REX&8 == 0 {
 				n = 2
 			}
 		case immMoffs:
-			n = 8
 			if in.Prefix&PrefixAddrSize != 0 {
 				n = 4
 			}
-		case imm32:
-			n = 4
-		default:
-			return branch(in, code, i, k, short)
 		}
 		in.ImmLen = n
 		i += n
@@ -176,7 +159,7 @@ func Decode(code []byte) (Inst, error) {
 }
 
 // branch finishes an instruction that ends in a branch displacement at i.
-func branch(in Inst, code []byte, i int, k desc, short error) (Inst, error) {
+func branch(in *Inst, code []byte, i int, k desc, short error) error {
 	narrow := in.Prefix&PrefixOpSize != 0 && in.REX&8 == 0
 	in.PCRel, in.PCOff, in.PCSize = PCRelBranch, i, 4
 	switch {
@@ -187,13 +170,13 @@ func branch(in Inst, code []byte, i int, k desc, short error) (Inst, error) {
 		}
 	case narrow:
 		// Intel ignores the operand size here, AMD takes a 16-bit displacement and cuts RIP to 16 bits.
-		return Inst{}, ErrUndecided
+		return ErrUndecided
 	case k == rel8:
 		in.PCSize = 1
 	}
 	i += in.PCSize
 	if i > len(code) {
-		return Inst{}, short
+		return short
 	}
 	switch in.PCSize {
 	case 1:
@@ -207,7 +190,7 @@ func branch(in Inst, code []byte, i int, k desc, short error) (Inst, error) {
 		in.Cond = in.Opcode & 15
 	}
 	in.Len = i
-	return in, nil
+	return nil
 }
 
 // escape reads from an escape byte b to the opcode byte, and returns the

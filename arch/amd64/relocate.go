@@ -17,7 +17,9 @@ import (
 //
 // A call pushes the address behind its new place. Whether that matters, and
 // whether the target of a branch has moved too, is for the caller to know; see
-// Retarget for the latter. The error is a *RangeError; dst is then unchanged.
+// Retarget for the latter. The error is a *RangeError, or wraps ErrTooLong for a
+// short branch with so many prefixes that a long one has no room; dst is then
+// unchanged.
 func Relocate(dst []byte, in Inst, src []byte, at, to uint64) ([]byte, error) {
 	return Retarget(dst, in, src, to, in.Target(at))
 }
@@ -57,6 +59,9 @@ func Retarget(dst []byte, in Inst, src []byte, to, target uint64) ([]byte, error
 		return dst, nil
 	}
 
+	if n := RelocatedLen(in); n > maxLen && in.Op != Loop && in.Op != Jrcxz {
+		return dst, fmt.Errorf("%s at %#x, with %d bytes of prefixes: %w", name, to, in.PCOff-1, ErrTooLong)
+	}
 	end := to + uint64(RelocatedLen(in))
 	prefixes := src[:in.PCOff-1]
 	switch in.Op {

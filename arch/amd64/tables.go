@@ -132,9 +132,41 @@ const (
 	immEnter
 	immMoffs
 	imm32 // whatever the operand size
-	rel8
+	rel8  // this one and the next are branch displacements
 	rel32
 )
+
+// immLens is the length of each kind of immediate without the prefixes that change it.
+var immLens = [...]int{imm8: 1, imm16: 2, immZ: 4, immV: 4, immEnter: 3, immMoffs: 8, imm32: 4}
+
+// What follows a ModRM byte: one of modrmForms for each.
+const (
+	formDisp = 7  // bytes of displacement
+	formSIB  = 8  // a SIB byte before it
+	formRIP  = 16 // the displacement is relative to RIP
+	formReg  = 32 // nothing, the operand is a register
+)
+
+var modrmForms = func() (f [256]uint8) {
+	for m := range f {
+		switch m >> 6 {
+		case 0:
+			if m&7 == 5 {
+				f[m] = 4 | formRIP
+			}
+		case 1:
+			f[m] = 1
+		case 2:
+			f[m] = 4
+		case 3:
+			f[m] = formReg
+		}
+		if m < 0xc0 && m&7 == 4 {
+			f[m] |= formSIB
+		}
+	}
+	return f
+}()
 
 var (
 	map0 = parseMap(map0Text, classes0)
