@@ -29,9 +29,6 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DEMO", demo)
 			env.Setenv("LC_ALL", "C.UTF-8")
-			for _, name := range []string{"NO_COLOR", "CLICOLOR_FORCE", "FENTRY_OPTS", "FENTRY_DATA", "FENTRY_PAGER", "PAGER"} {
-				env.Vars = append(env.Vars, name+"=")
-			}
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

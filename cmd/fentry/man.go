@@ -107,11 +107,8 @@ func writeManPage(w io.Writer, c *cobra.Command) error {
 		fmt.Fprintf(w, "Options of every command, such as\n.B \\-\\-color\nand\n.BR \\-q ,\nare described in\n.BR fentry (1).\n")
 	}
 	sections := string(tail)
-	for mark, text := range map[string]func() string{"@REASONS@\n": manReasons, "@KINDS@\n": manKinds} {
-		if strings.Contains(sections, mark) {
-			sections = strings.Replace(sections, mark, text(), 1)
-		}
-	}
+	sections = strings.Replace(sections, "@REASONS@\n", manReasons(), 1)
+	sections = strings.Replace(sections, "@KINDS@\n", manKinds(), 1)
 	io.WriteString(w, sections)
 	if !strings.Contains(sections, ".SH EXIT STATUS") {
 		fmt.Fprintf(w, ".SH EXIT STATUS\n0 on success, 1 when something failed, 2 when the command line was wrong.\n")

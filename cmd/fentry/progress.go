@@ -23,13 +23,13 @@ const progressDelay = 500 * time.Millisecond
 
 // progress starts a line for reading a trace, or returns nil.
 func (a *app) progress(label string, t *trace.Trace) *progress {
-	if a.quiet || !isTerminal(a.stderr) || isTerminal(a.stdout) || t.Info == nil || t.Info.Duration <= 0 {
+	if a.quiet || !isTerminal(a.stderr) || isTerminal(a.stdout) || t.Info == nil || t.Info.Duration <= 0 || len(t.Tasks) == 0 {
 		return nil
 	}
 	wait := make(chan struct{})
 	time.AfterFunc(progressDelay, func() { close(wait) })
 	p := &progress{bars: mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(40), mpb.WithRefreshRate(200*time.Millisecond), mpb.WithRenderDelay(wait))}
-	p.bar = p.bars.New(int64(t.Info.Duration), mpb.BarStyle(), mpb.BarRemoveOnComplete(),
+	p.bar = p.bars.New(t.Tasks[0].Start+int64(t.Info.Duration), mpb.BarStyle(), mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Name(label+" ")),
 		mpb.AppendDecorators(decor.Percentage(), decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)))
 	return p

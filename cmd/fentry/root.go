@@ -245,10 +245,3 @@ func (a *app) notef(format string, args ...any) {
 		fmt.Fprintf(a.stderr, format+"\n", args...)
 	}
 }
-
-// debugf prints detail on stderr that only -v shows.
-func (a *app) debugf(format string, args ...any) {
-	if a.verbose > 0 {
-		fmt.Fprintf(a.stderr, format+"\n", args...)
-	}
-}
