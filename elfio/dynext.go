@@ -31,9 +31,11 @@ const dynAlign = 8
 // ExtendDynamic plans the addition of dynamic relocations. The copies of the tables start at address at, a
 // multiple of 8. New relocations come last, so an IRELATIVE resolver runs after everything else is relocated.
 //
+// The dynamic entries given besides are set too, such as DT_INIT; their Off is ignored.
+//
 // It returns an error for an image without a dynamic section, for one that uses DT_REL, and for one that
 // needs more new dynamic entries than it has spare ones.
-func (f *File) ExtendDynamic(at uint64, relocs []DynReloc) (*DynExtension, error) {
+func (f *File) ExtendDynamic(at uint64, relocs []DynReloc, entries ...Dyn) (*DynExtension, error) {
 	d, err := f.dynamicInfo()
 	if err != nil {
 		return nil, err
@@ -41,7 +43,7 @@ func (f *File) ExtendDynamic(at uint64, relocs []DynReloc) (*DynExtension, error
 	if d == nil {
 		return nil, fmt.Errorf("image has no dynamic section, so nothing relocates it")
 	}
-	if d.relsz != 0 || d.jmprel != 0 && elf.DynTag(d.pltrel) == elf.DT_REL {
+	if len(relocs) > 0 && (d.relsz != 0 || d.jmprel != 0 && elf.DynTag(d.pltrel) == elf.DT_REL) {
 		return nil, fmt.Errorf("image has relocations without addends (DT_REL), which cannot be extended")
 	}
 	if at%dynAlign != 0 {
@@ -51,11 +53,18 @@ func (f *File) ExtendDynamic(at uint64, relocs []DynReloc) (*DynExtension, error
 	if x.spare, err = f.spareDynamic(); err != nil {
 		return nil, err
 	}
-	if err := x.symbols(relocs); err != nil {
-		return nil, err
+	for _, e := range entries {
+		if err := x.set(e.Tag, e.Val); err != nil {
+			return nil, err
+		}
 	}
-	if err := x.relocs(relocs); err != nil {
-		return nil, err
+	if len(relocs) > 0 {
+		if err := x.symbols(relocs); err != nil {
+			return nil, err
+		}
+		if err := x.relocs(relocs); err != nil {
+			return nil, err
+		}
 	}
 	return x.out, nil
 }

@@ -1,6 +1,7 @@
 package elfio
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 )
@@ -158,6 +159,9 @@ func (f *File) frameEntry(a frameArea, pos uint64) (e frameEntry, err error) {
 	return e, nil
 }
 
+// maxAugmentation bounds the augmentation string, of which a handful of letters exist.
+const maxAugmentation = 32
+
 func (f *File) cie(a frameArea, pos uint64) (*CIE, error) {
 	bad := func(format string, args ...any) (*CIE, error) {
 		return nil, formatErr("CIE of "+a.what, a.off+pos, format, args...)
@@ -172,7 +176,11 @@ func (f *File) cie(a frameArea, pos uint64) (*CIE, error) {
 	d := frameReader{f: f, b: e.body, addr: a.addr + e.bodyPos}
 	c := &CIE{Off: a.off + pos, lsdaEnc: encOmit}
 	version := d.u8()
-	c.Augmentation = string(cString(d.b))
+	if n := bytes.IndexByte(d.b[:min(len(d.b), maxAugmentation)], 0); n >= 0 {
+		c.Augmentation = string(d.b[:n])
+	} else {
+		return bad("augmentation string does not end")
+	}
 	d.skip(uint64(len(c.Augmentation)) + 1)
 	if c.Augmentation == "eh" { // gcc 2: a pointer follows
 		d.skip(f.c.wordSize())

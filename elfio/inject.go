@@ -222,6 +222,11 @@ func (j *injector) run() error {
 	if err := j.checkEdits(); err != nil {
 		return err
 	}
+	hash, err := j.f.movedDynamic(j.plan)
+	if err != nil {
+		return err
+	}
+	j.edits = append(j.edits, hash...)
 	j.segment()
 	withSections := len(j.f.Sections) > 0
 	if withSections {

@@ -19,10 +19,10 @@ type Layout struct {
 	// header or a slot for one can be had.
 	EhFrame bool
 	// Slot names what the new program headers replace, comma-separated, in the order used:
-	// "null", "room", "property-note", "merge", "move-notes", "phdr", "note", "merge-data", "build-id-note".
+	// "null", "room", "property-note", "merge", "move-notes", "phdr", "note", "move-hash", "merge-data", "build-id-note".
 	Slot string
 
-	Segment    uint64 // address of the new read-execute segment; what "move-notes" moved lies before RX
+	Segment    uint64 // address of the new read-execute segment; what "move-notes" and "move-hash" moved lies before RX
 	SegmentOff uint64 // its file offset
 	Align      uint64 // its p_align
 	// RWSegment is the address of the PT_LOAD made for RW where no writable segment could grow; else 0.
@@ -171,8 +171,19 @@ func (f *File) injectable() error {
 		return formatErr("program header table", f.Header.Phoff, "overlaps the ELF header")
 	}
 	for i, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Filesz > p.Memsz {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		if p.Filesz > p.Memsz {
 			return formatErr(progLabel(i, p), p.Off, "%#x bytes in the file, %#x in memory", p.Filesz, p.Memsz)
+		}
+		if _, err := f.progData(i); err != nil {
+			return err
+		}
+	}
+	for i, s := range f.Sections {
+		if s.Type == elf.SHT_NOBITS && s.Flags&elf.SHF_EXECINSTR != 0 && s.Size > 0 {
+			return formatErr(f.sectionLabel(i), s.Off, "has no contents: this is a separate debug file")
 		}
 	}
 	if f.injected() {

@@ -319,6 +319,7 @@ func (b *tableBuilder) newIndex(i uint32) uint32 {
 // groups renumbers the members of section groups in place.
 func (b *tableBuilder) groups() error {
 	f := b.j.f
+	budget := len(f.raw)
 	for i, s := range f.Sections {
 		if s.Type != elf.SHT_GROUP {
 			continue
@@ -326,6 +327,9 @@ func (b *tableBuilder) groups() error {
 		data, err := f.SectionData(i)
 		if err != nil {
 			return err
+		}
+		if budget -= len(data); budget < 0 {
+			return formatErr(f.sectionLabel(i), s.Off, "section groups overlap")
 		}
 		// The first word holds flags, the others are members.
 		for pos := 4; pos+4 <= len(data); pos += 4 {

@@ -1,6 +1,7 @@
 package elfio
 
 import (
+	"cmp"
 	"debug/elf"
 	"slices"
 )
@@ -70,16 +71,18 @@ func (f *File) planSlots(p *injectionPlan, need int) error {
 	}
 	// The read-only headers in front of the code become executable, as before -z separate-code.
 	merge("merge", elf.PF_R, elf.PF_R|elf.PF_X)
-	if have < need {
-		grown := have - (len(f.Progs) - len(progs)) // entries in room behind the table
+	inPlace := have - (len(f.Progs) - len(progs)) // entries that lengthen the table
+	move := func(name string, hash bool) {
 		for n := need - have; n > 0; n-- {
-			if m, ok := f.movableBehindTable(grown + n); ok {
+			if m, ok := f.movableBehindTable(inPlace+n, hash); ok {
 				p.moved = m
-				found("move-notes", n)
-				break
+				inPlace += n
+				found(name, n)
+				return
 			}
 		}
 	}
+	move("move-notes", false)
 	// PT_PHDR tells the dynamic linker the load address of a position-independent program. Programs at
 	// fixed addresses and shared objects do without.
 	if f.Header.Type == elf.ET_EXEC || f.sharedObject() {
@@ -88,6 +91,7 @@ func (f *File) planSlots(p *injectionPlan, need int) error {
 	id := f.buildIDNote()
 	holdsID := func(q Prog) bool { return id != nil && id.Off >= q.Off && id.Off-q.Off < q.Filesz }
 	each("note", func(q Prog) bool { return q.Type == elf.PT_NOTE && !holdsID(q) })
+	move("move-hash", true)
 	merge("merge-data", elf.PF_R|elf.PF_X, elf.PF_R)
 	each("build-id-note", func(q Prog) bool { return q.Type == elf.PT_NOTE })
 	if have < need {
@@ -155,7 +159,6 @@ func (f *File) roomBehindTable() int {
 		}
 	}
 	near(0, f.c.ehdrSize())
-	near(f.Header.Shoff, uint64(f.Header.Shnum)*uint64(f.Header.Shentsize))
 	covered := false
 	for _, s := range f.Sections {
 		if s.Type != elf.SHT_NOBITS && s.Type != elf.SHT_NULL {
@@ -178,18 +181,27 @@ func (f *File) roomBehindTable() int {
 	if !covered {
 		return 0
 	}
-	gap, ok := slice(f.raw, end, next-end)
-	if !ok {
-		return 0
-	}
+	// The section header table may stand there, as in Go's executables: Inject writes a new one elsewhere.
+	shdrs := f.Header.Shoff + uint64(f.Header.Shnum)*uint64(f.Header.Shentsize)
 	size := f.c.phdrSize()
 	n := 0
-	for uint64(len(gap)) >= size && allZero(gap[:size]) && n < 16 {
-		gap = gap[size:]
-		n++
+	for at := end; n < maxRoom; n++ {
+		entry, ok := slice(f.raw, at, size)
+		if !ok || at+size > next {
+			break
+		}
+		for i, c := range entry {
+			if o := at + uint64(i); c != 0 && (o < f.Header.Shoff || o >= shdrs) {
+				return n
+			}
+		}
+		at += size
 	}
 	return n
 }
+
+// maxRoom bounds roomBehindTable; an injection needs three entries at most.
+const maxRoom = 8
 
 func allZero(b []byte) bool {
 	for _, c := range b {
@@ -200,12 +212,47 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// maxMovedBlock bounds what "move-notes" moves; .interp and notes are a few hundred bytes.
-const maxMovedBlock = 1 << 14
+// maxMovedBlock bounds what moves; .interp and notes are a few hundred bytes, a hash table up to some 100 KB.
+const maxMovedBlock = 1 << 18
 
-// movableBehindTable returns the block of .interp and notes that must move for the program header
-// table to grow by extra entries.
-func (f *File) movableBehindTable(extra int) (movedBlock, bool) {
+// hashTag returns the dynamic tag through which a symbol hash table section is found, 0 for other sections.
+func hashTag(d *dynamicInfo, s Section) elf.DynTag {
+	tag := elf.DynTag(0)
+	switch s.Type {
+	case elf.SHT_GNU_HASH:
+		tag = elf.DT_GNU_HASH
+	case elf.SHT_HASH:
+		tag = elf.DT_HASH
+	}
+	if tag == 0 || d == nil || d.entries[tag].Val != s.Addr {
+		return 0
+	}
+	return tag
+}
+
+// movedDynamic returns the edits of the dynamic entries that point into the moved block.
+func (f *File) movedDynamic(p *injectionPlan) ([]RawEdit, error) {
+	if p.moved.size() == 0 {
+		return nil, nil
+	}
+	d, err := f.dynamicInfo()
+	if err != nil || d == nil {
+		return nil, err
+	}
+	var edits []RawEdit
+	for _, s := range f.Sections {
+		if tag := hashTag(d, s); tag != 0 && p.moved.moves(s.Off, s.Size) {
+			w := make([]byte, f.c.wordSize())
+			f.c.putWord(w, p.movedAddr()+(s.Off-p.moved.start))
+			edits = append(edits, RawEdit{d.entries[tag].Off + f.c.wordSize(), w})
+		}
+	}
+	return edits, nil
+}
+
+// movableBehindTable returns the block of .interp and notes, and with hash of symbol hash tables, that must
+// move for the program header table to grow by extra entries.
+func (f *File) movableBehindTable(extra int, hash bool) (movedBlock, bool) {
 	var none movedBlock
 	end := f.tableEnd()
 	m := movedBlock{start: end, end: end + uint64(extra)*f.c.phdrSize()}
@@ -220,65 +267,54 @@ func (f *File) movableBehindTable(extra int) (movedBlock, bool) {
 		return none, false
 	}
 	type extent struct {
-		off, n  uint64
-		movable bool
+		off, end uint64
+		movable  bool
 	}
 	var parts []extent
-	known := uint64(0) // bytes of the block whose owner is known, for images without sections
-	for _, s := range f.Sections {
-		if s.Type == elf.SHT_NOBITS || s.Type == elf.SHT_NULL || s.Size == 0 {
-			continue
+	part := func(off, n uint64, movable bool) {
+		if n > 0 && off+n >= off && off+n > m.start {
+			parts = append(parts, extent{off, off + n, movable})
 		}
-		parts = append(parts, extent{s.Off, s.Size, s.Type == elf.SHT_NOTE || s.Name == ".interp"})
+	}
+	var tables *dynamicInfo
+	if hash {
+		tables, _ = f.dynamicInfo() // malformed: no hash table is movable
+	}
+	for _, s := range f.Sections {
+		if s.Type != elf.SHT_NOBITS && s.Type != elf.SHT_NULL {
+			part(s.Off, s.Size, s.Type == elf.SHT_NOTE || s.Name == ".interp" || hashTag(tables, s) != 0)
+		}
 	}
 	for _, p := range f.Progs {
 		switch p.Type {
 		case elf.PT_LOAD, elf.PT_NULL, elf.PT_PHDR:
 			continue
 		}
-		parts = append(parts, extent{p.Off, p.Filesz, p.Type == elf.PT_INTERP || p.Type == elf.PT_NOTE || p.Type == elf.PT_GNU_PROPERTY})
+		part(p.Off, p.Filesz, p.Type == elf.PT_INTERP || p.Type == elf.PT_NOTE || p.Type == elf.PT_GNU_PROPERTY)
 	}
-	parts = append(parts, extent{f.Header.Shoff, uint64(f.Header.Shnum) * uint64(f.Header.Shentsize), false})
-	// Take in whole what the block touches until nothing sticks out.
-	for grown := true; grown; {
-		grown = false
-		for _, e := range parts {
-			if e.n == 0 || e.off+e.n < e.off || e.off+e.n <= m.start || e.off >= m.end {
-				continue
-			}
-			if !e.movable || e.off < end || e.off+e.n > host.Off+host.Filesz {
-				return none, false
-			}
-			if e.off+e.n > m.end {
-				m.end, grown = e.off+e.n, true
-			}
+	part(f.Header.Shoff, uint64(f.Header.Shnum)*uint64(f.Header.Shentsize), false)
+	slices.SortFunc(parts, func(a, b extent) int { return cmp.Compare(a.off, b.off) })
+	// Take in whole what the block touches. Between the parts there may be alignment only; without section
+	// headers a longer stretch may be anything.
+	known := m.start
+	gap := func(to uint64) bool {
+		b, ok := slice(f.raw, known, to-known)
+		return ok && allZero(b) && (len(f.Sections) > 0 || to-known < 32)
+	}
+	for _, e := range parts {
+		if e.off >= m.end {
+			break
 		}
+		if !e.movable || e.off < end || e.end > host.Off+host.Filesz || e.off > known && !gap(e.off) {
+			return none, false
+		}
+		known = max(known, e.end)
+		m.end = max(m.end, e.end)
 		if m.size() > maxMovedBlock {
 			return none, false
 		}
 	}
-	for at := m.start; at < m.end; { // every byte is a part's or alignment between parts
-		next := m.end
-		inside := false
-		for _, e := range parts {
-			if e.n > 0 && e.off <= at && at-e.off < e.n {
-				inside, next = true, e.off+e.n
-				break
-			}
-			if e.n > 0 && e.off > at {
-				next = min(next, e.off)
-			}
-		}
-		gap, ok := slice(f.raw, at, next-at)
-		if !inside && (!ok || !allZero(gap) || next-at >= 32 && len(f.Sections) == 0) {
-			return none, false
-		}
-		if inside {
-			known += next - at
-		}
-		at = next
-	}
-	if known == 0 {
+	if known == m.start || known < m.end && !gap(m.end) {
 		return none, false
 	}
 	m.addr = host.Vaddr + (m.start - host.Off)

@@ -13,10 +13,15 @@ func (b *tableBuilder) symbolTables() error {
 	if len(b.j.in.Symbols) > 0 {
 		main = f.sectionOfType(elf.SHT_SYMTAB)
 	}
+	seen := map[elf.SectionType]bool{}
 	for i, s := range f.Sections {
 		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM || s.Size == 0 {
 			continue
 		}
+		if seen[s.Type] { // gABI: at most one of each
+			return formatErr(f.sectionLabel(i), s.Off, "second symbol table of type %v", s.Type)
+		}
+		seen[s.Type] = true
 		if s.Entsize != 0 && s.Entsize != f.c.symSize() {
 			return formatErr(f.sectionLabel(i), s.Off, "entries of %d bytes, want %d", s.Entsize, f.c.symSize())
 		}

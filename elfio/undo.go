@@ -121,8 +121,8 @@ func decodeUndo(rec []byte, off, limit uint64) (*undoRecord, error) {
 		return bad("original of %#x bytes in a file of %#x", u.size, limit)
 	}
 	z, ok := slice(rec, undoHeader, stored)
-	// The ranges are disjoint parts of the original, so this is all that a genuine record can expand to.
-	if !ok || expanded > 1<<20+21*u.size {
+	// The ranges are disjoint parts of the original; the worst case, ranges of one byte side by side, takes 3 bytes each.
+	if !ok || expanded > 4096+4*u.size {
 		return bad("%#x bytes stored, %#x expanded do not fit", stored, expanded)
 	}
 	// DEFLATE expands at most 1032 times; do not allocate on the word of a header.
