@@ -10,7 +10,7 @@ static u8 scrap[SCRAP] __attribute__((aligned(64)));
 /* lose counts n events of this task that are not recorded. */
 hidden void lose(struct control *c, u64 n)
 {
-	if (n == 0 || source.kind == CLOSED)
+	if (n == 0 || source.kind == CLOSED || !source.header)
 		return;
 	if (c->chunk.base == 0) {
 		c->unborn += n;
@@ -154,16 +154,23 @@ static void room_at(struct control *c, u64 t, u32 words)
 	}
 }
 
+/* events says whether there is a stream of events at all. */
+static int events(void) { return fentry_config.mode != MODE_PROFILE; }
+
 hidden void room(struct control *c, u32 words) { room_at(c, counter(), words); }
 
 hidden void put(struct control *c, u64 t, u32 id)
 {
+	if (!events())
+		return;
 	room_at(c, t, 1);
 	write_word(c, (u64)id << 32 | (u32)t);
 }
 
 hidden void put1(struct control *c, u64 t, u32 code, u64 word)
 {
+	if (!events())
+		return;
 	room_at(c, t, 2);
 	write_word(c, (u64)code << 32 | (u32)t);
 	write_word(c, word);

@@ -54,6 +54,21 @@ hidden void stop_tracing(const char *why, i64 err)
 		say("tracing stopped: ", why, 0, err);
 }
 
+/* counter_hz is how many times a second the counter ticks: what the trace says, or
+   measured, to 1 in 10000 or so. */
+hidden u64 counter_hz(void)
+{
+	u64 hz = *HEADER(u64, FT_H_COUNTER_HZ);
+	if (hz)
+		return hz;
+	u64 t0 = clock_ns(CLOCK_MONOTONIC_), c0 = counter(), t, c1;
+	do {
+		t = clock_ns(CLOCK_MONOTONIC_);
+		c1 = counter();
+	} while (t - t0 < 3000000);
+	return (c1 - c0) * 1000 / ((t - t0) / 1000) * 1000;
+}
+
 /* environment makes a list of the process's environment where the stack at its
    start is not at hand. */
 static char **environment(void)
@@ -146,8 +161,10 @@ hidden void fentry_init(u64 *sp)
 	}
 	struct sigset old = block();
 	struct control *c = 0;
-	if (open_source(env))
+	if (open_source(env)) {
+		frames_init(fentry_config.threshold ? counter_hz() : 0);
 		c = this_thread();
+	}
 	if (c) {
 		sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
 		write_image();

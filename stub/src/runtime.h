@@ -130,12 +130,18 @@ hidden void say(const char *a, const char *b, const char *c, i64 err);
 hidden int enter_stack(struct control *c, u64 slot);
 hidden void leave_stack(struct control *c);
 hidden void new_signal(struct control *c, u64 slot);
-hidden void pop_skipped(struct control *c, u64 slot);
 hidden int extra_shadow(void);
 
 static inline u64 top_slot(u64 top) { return (top & 7) == TOP_FORCED ? top + 1 : top; }
 static inline u64 empty_top(u64 hi) { return hi - 8 + TOP_EMPTY; }
 static inline int top_empty(u64 top) { return (top & 7) == TOP_EMPTY; }
+
+/* ---- frames, frame.c ---- */
+hidden void frames_init(u64 hz);
+hidden int open_frame(struct control *c, u64 slot, u64 ret, u32 id);
+hidden void close_frame(struct control *c, u64 slot, u32 id, u64 t);
+hidden void replace_frame(struct control *c, u64 slot, u32 old, u32 id);
+hidden void pop_skipped(struct control *c, u64 slot);
 
 /* ---- chunks, chunk.c ---- */
 hidden void next_chunk(struct control *c);
@@ -171,6 +177,7 @@ hidden void pool_full(struct control *c, struct chunk *k);
 
 /* ---- profile.c ---- */
 hidden int profile_thread(struct control *c);
+hidden u64 counter_hz(void);
 hidden void profile_skipped(struct control *c, u64 from, u64 to);
 
 #endif

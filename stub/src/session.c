@@ -132,13 +132,13 @@ hidden int open_source(char **env)
 	const struct config *f = &fentry_config;
 	if (f->session[0] && open_path(f->session))
 		return 1;
-	if (variable(env, "FENTRY_OFF"))
+	if (variable(env, "FENTRY_OFF="))
 		return 0;
 	if (!(f->flags & FLAG_NO_RECORDER) && find_recorder())
 		return 1;
 	if (f->flags & FLAG_NO_FILE)
 		return 0;
-	const char *dir = variable(env, "FENTRY_DATA");
+	const char *dir = variable(env, "FENTRY_DATA=");
 	if (!dir || !*dir)
 		dir = f->dir;
 	if (!*dir)

@@ -36,14 +36,10 @@ static int enter(u64 slot, u32 id)
 		return ENTER_SKIP;
 	u64 ret = *(u64 *)slot;
 	if (is_thunk(ret)) {
-		/* A tail call, of a function whose frame is not the innermost known one. */
+		/* A tail call. */
 		enter_stack(c, slot);
 		pop_skipped(c, slot);
-		u64 t = counter();
-		put(c, t, thunk_id(ret) | FT_ID_EXIT);
-		put(c, t, id);
-		if (top_slot(c->top) != slot)
-			c->top = slot;
+		replace_frame(c, slot, thunk_id(ret), id);
 		return ENTER_DONE;
 	}
 	u32 from = c->cur;
@@ -54,19 +50,18 @@ static int enter(u64 slot, u32 id)
 	if (c->cur != from)
 		new_signal(c, slot);
 	pop_skipped(c, slot + 1);
-	struct stack *s = &c->stacks[c->cur];
-	if (s->back == 0)
-		return ENTER_RETRY;
 	/* A signal handler on a stack of its own, with nothing open yet: what it
 	   interrupted may be one of our fast paths, which relies on finding its own
-	   stack current again. So leaving this frame takes the slow path. */
-	if (!top_empty(c->top))
-		return ENTER_RETRY;
-	*shadow_ret(slot) = ret;
-	*shadow_prev(slot) = c->top;
-	c->top = slot - 8 + TOP_FORCED;
-	put(c, counter(), id);
-	return ENTER_DONE;
+	   stack current again. So this frame is opened here and left on the slow path. */
+	if (c->stacks[c->cur].back && top_empty(c->top)) {
+		if (open_frame(c, slot, ret, id))
+			return ENTER_DONE;
+		leave_stack(c);
+		return ENTER_SKIP;
+	}
+	if ((c->top & 7) == TOP_FORCED)
+		return open_frame(c, slot, ret, id) ? ENTER_DONE : ENTER_SKIP;
+	return ENTER_RETRY;
 }
 
 /* fentry_slow_enter deals with an entry of function id whose return address is at
@@ -91,12 +86,7 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id)
 	if (c) {
 		enter_stack(c, slot);
 		pop_skipped(c, slot);
-		put(c, t, id);
-		u64 prev = *shadow_prev(slot);
-		if (top_slot(prev) > slot && top_slot(prev) < c->stacks[c->cur].hi)
-			c->top = prev;
-		else
-			c->top = empty_top(c->stacks[c->cur].hi);
+		close_frame(c, slot, id & ~FT_ID_EXIT, t);
 		if (top_empty(c->top))
 			leave_stack(c);
 	}
@@ -104,12 +94,14 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id)
 	return ret;
 }
 
-/* fentry_slow_record makes room for events, or tells of a new high half of the counter. */
-hidden void fentry_slow_record(void)
+/* fentry_slow_record makes room for events, or tells of a new high half of the
+   counter. It returns 0 when this thread's events cannot be recorded. */
+hidden int fentry_slow_record(void)
 {
 	struct sigset old = block();
 	struct control *c = this_thread();
 	if (c)
-		room(c, 1);
+		room(c, 2);
 	unblock(old);
+	return c != 0;
 }

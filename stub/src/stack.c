@@ -279,26 +279,3 @@ hidden void leave_stack(struct control *c)
 	if (back != 0)
 		switch_to(c, back - 1);
 }
-
-/* pop_skipped closes the frames of the current stack whose slots are below slot:
-   they ended without an exit. */
-hidden void pop_skipped(struct control *c, u64 slot)
-{
-	u64 top = c->top, hi = c->stacks[c->cur].hi, n = 0;
-	while (!top_empty(top) && top_slot(top) < slot) {
-		u64 prev = *shadow_prev(top_slot(top));
-		n++;
-		if (top_slot(prev) <= top_slot(top) || top_slot(prev) >= hi) {
-			top = empty_top(hi);
-			break;
-		}
-		top = prev;
-	}
-	if (top_empty(top))
-		top = empty_top(hi); /* the stack may have grown upwards since */
-	if (n && fentry_config.mode == MODE_PROFILE)
-		profile_skipped(c, top_slot(c->top), slot);
-	c->top = top;
-	if (n)
-		put1(c, counter(), FT_EV_RESYNC, n);
-}

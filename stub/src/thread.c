@@ -89,9 +89,11 @@ static struct control *free_block(u32 pid, u32 tid)
 	return 0;
 }
 
+/* begin_task makes a block that is this thread's by its tid work for it. */
 static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner)
 {
 	struct twin *w = find_twin((u64)c);
+	u64 *table = c->table, *active = c->active;
 	if (failed(set_control_base(c))) {
 		store(&c->tid, 0);
 		return 0;
@@ -102,6 +104,13 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->self = c;
 	c->key = counter();
 	c->high = (u32)(c->key >> 32);
+	if (table) { /* a dead thread's; never one of another process, those are wiped */
+		c->table = table;
+		c->active = active;
+		memset(active, 0, 8UL * (fentry_config.sites + 1UL));
+	}
+	if (fentry_config.mode == MODE_PROFILE && !profile_thread(c))
+		return 0;
 	w->pid = pid;
 	w->tid = tid;
 	w->owner = owner;

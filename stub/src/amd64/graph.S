@@ -1,59 +1,59 @@
-/* The function_graph tracer's fast paths. */
+/* The function_graph tracer's fast paths: sites before the prologue, whose thunk
+   comes here with the caller's return address on the stack, and sites behind it,
+   where that is at 8(%rbp). */
 #include "macros.h"
 
-	.text
-HIDDEN(fentry_graph_enter)
-fentry_graph_enter:
+	/* name: of the routine; where: "sp" or "fp", where S is. */
+	.macro GRAPH_ENTER name, where
+HIDDEN(\name)
+\name:
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 16
 	.cfi_offset %rip, -16
-	SAVE3			/* 24 thunk, 32 id, 40 S */
-.Lagain:
-	CHECK_OWNER .Lslow
-	mov	40(%rsp), %rax
+	SAVE3			/* 24 thunk, 32 id, 40 S or the site */
+1:	/* again */
+	CHECK_OWNER 7f
+	LOAD_RET \where, %rax
 	lea	-THUNK_RET(%rax), %ecx
 	test	$THUNK_SIZE - 1, %cl
-	jz	.Lmaybe_tail
-.Lno_tail:
+	jz	4f
+2:	/* no tail call */
 	mov	%gs:CB_TOP, %rcx
-	lea	40(%rsp), %rdx
+	LEA_SLOT \where, %rdx
 	cmp	%rcx, %rdx
-	jae	.Lslow		/* frames were skipped, or this is another stack */
+	jae	7f		/* frames were skipped, or this is another stack */
 	cmp	%gs:CB_LO, %rdx
-	jb	.Lslow
+	jb	7f
 	btc	$SHADOW_RET, %rdx
 	mov	%rax, (%rdx)
 	btc	$SHADOW_PREV, %rdx
-	lea	40(%rsp), %rax
+	LEA_SLOT \where, %rax
 	mov	%rcx, (%rdx)
 	mov	%rax, %gs:CB_TOP
-.Lrecord:
+3:	/* record */
 	rdtsc
-	RESERVE 8, .Lfull
+	RESERVE 8, 5f
 	mov	32(%rsp), %edx
 	shl	$32, %rdx
 	or	%rdx, %rax
 	mov	%rax, (%rcx)
 	.cfi_remember_state
-	RESTORE3
-	ret	$8
+	LEAVE_ENTER \where
 	.cfi_restore_state
 
 	/* The address at S looks like a thunk's: 1 in 64 callers does. Where it is
 	   one, S is a live frame's slot, and the function whose body came here by a
 	   jump has ended. Its shadow stays, so a loop of tail calls takes no space. */
-.Lmaybe_tail:
-	mov	%rax, %rcx
+4:	mov	%rax, %rcx
 	sub	fentry_thunks(%rip), %rcx
 	cmp	fentry_thunks_size(%rip), %rcx
-	jae	.Lno_tail
-	lea	40(%rsp), %rdx
+	jae	2b
+	LEA_SLOT \where, %rdx
 	cmp	%gs:CB_TOP, %rdx
-	jne	.Lslow
-.Ltail:
+	jne	7f
 	rdtsc
-	RESERVE 16, .Lfull_tail
-	mov	40(%rsp), %rdx
+	RESERVE 16, 6f
+	LOAD_RET \where, %rdx
 	mov	THUNK_RET_ID(%rdx), %edx
 	shl	$32, %rdx
 	or	%rax, %rdx
@@ -63,42 +63,37 @@ fentry_graph_enter:
 	or	%rdx, %rax
 	mov	%rax, 8(%rcx)
 	.cfi_remember_state
-	RESTORE3
-	ret	$8
+	LEAVE_ENTER \where
 	.cfi_restore_state
 
-.Lfull:
-	.cfi_remember_state
+5:	.cfi_remember_state
 	SLOW 40
 	call	fentry_slow_record
 	ENDSLOW 40
-	jmp	.Lrecord
+	test	%eax, %eax
+	jnz	3b
+	LEAVE_ENTER \where
 	.cfi_restore_state
-.Lfull_tail:
-	.cfi_remember_state
+6:	.cfi_remember_state
 	SLOW 40
 	call	fentry_slow_record
 	ENDSLOW 40
-	jmp	.Ltail
+	test	%eax, %eax
+	jnz	1b
+	LEAVE_ENTER \where
 	.cfi_restore_state
-.Lslow:
-	.cfi_remember_state
-	SLOW 40
-	lea	64+40(%rbp), %rdi
-	mov	64+32(%rbp), %esi
-	mov	64+24(%rbp), %rdx
-	call	fentry_slow_enter
-	ENDSLOW 40
-	cmp	$ENTER_SKIP, %eax
-	jb	.Lagain
-	ja	.Ldone
-	addq	$THUNK_BYPASS - THUNK_CALL_END, 24(%rsp)
-.Ldone:
-	RESTORE3
-	ret	$8
-	.cfi_restore_state
+7:	SLOW_ENTER \where
+	jb	1b
+	ja	8f
+	SKIP_ENTER \where
+8:	LEAVE_ENTER \where
 	.cfi_endproc
-	.size fentry_graph_enter, . - fentry_graph_enter
+	.size \name, . - \name
+	.endm
+
+	.text
+	GRAPH_ENTER fentry_graph_enter, sp
+	GRAPH_ENTER fentry_mcount_graph_enter, fp
 
 HIDDEN(fentry_graph_exit)
 fentry_graph_exit:
@@ -106,13 +101,13 @@ fentry_graph_exit:
 	.cfi_def_cfa %rsp, 17
 	CFI_SHADOW_FRAME
 	SAVE3			/* 24 id, 32 S */
-.Lxagain:
-	CHECK_OWNER .Lxslow
+1:	/* again */
+	CHECK_OWNER 6f
 	lea	32(%rsp), %rcx
 	cmp	%rcx, %gs:CB_TOP
-	jne	.Lxslow
+	jne	6f
 	rdtsc
-	RESERVE 8, .Lxfull
+	RESERVE 8, 5f
 	mov	24(%rsp), %edx
 	shl	$32, %rdx
 	or	%rdx, %rax
@@ -124,30 +119,18 @@ fentry_graph_exit:
 	mov	(%rdx), %rcx
 	mov	%rax, 32(%rsp)
 	mov	%rcx, %gs:CB_TOP
-.Lxout:
 	.cfi_remember_state
-	RESTORE3
-	lea	8(%rsp), %rsp
-	.cfi_adjust_cfa_offset -8
-	ret
+	LEAVE_EXIT
 	.cfi_restore_state
-.Lxfull:
-	.cfi_remember_state
+5:	.cfi_remember_state
 	SLOW 41
 	call	fentry_slow_record
 	ENDSLOW 41
-	jmp	.Lxagain
+	test	%eax, %eax
+	jnz	1b
 	.cfi_restore_state
-.Lxslow:
-	.cfi_remember_state
-	SLOW 41
-	lea	64+32(%rbp), %rdi
-	mov	64+24(%rbp), %esi
-	call	fentry_slow_exit
-	ENDSLOW 41
-	mov	%rax, 32(%rsp)
-	jmp	.Lxout
-	.cfi_restore_state
+6:	SLOW_EXIT
+	LEAVE_EXIT
 	.cfi_endproc
 	.size fentry_graph_exit, . - fentry_graph_exit
 

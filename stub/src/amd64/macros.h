@@ -98,3 +98,75 @@
 	cmp	%rcx, %gs:CB_OWNER
 	jne	\slow
 	.endm
+
+	/* The caller's return address, and the slot S it is in, behind SAVE3. */
+	.macro LOAD_RET where, reg
+	.ifc \where, sp
+	mov	40(%rsp), \reg
+	.else
+	mov	8(%rbp), \reg
+	.endif
+	.endm
+	.macro LEA_SLOT where, reg
+	.ifc \where, sp
+	lea	40(%rsp), \reg
+	.else
+	lea	8(%rbp), \reg
+	.endif
+	.endm
+
+	/* Back to the thunk, dropping the id. A thunk behind a prologue does not call
+	   the body: its exit part takes the place of the caller's return address. */
+	.macro LEAVE_ENTER where
+	.ifc \where, fp
+	mov	24(%rsp), %rax
+	add	$THUNK_RET - THUNK_CALL_END, %rax
+	mov	%rax, 8(%rbp)
+	.endif
+	RESTORE3
+	ret	$8
+	.endm
+
+	/* Back to the thunk, which is to run the body untraced. */
+	.macro SKIP_ENTER where
+	.cfi_remember_state
+	.ifc \where, sp
+	addq	$THUNK_BYPASS - THUNK_CALL_END, 24(%rsp)
+	.endif
+	RESTORE3
+	ret	$8
+	.cfi_restore_state
+	.endm
+
+	/* Call fentry_slow_enter(slot, id, thunk) and compare what it says with ENTER_SKIP. */
+	.macro SLOW_ENTER where
+	SLOW 40
+	.ifc \where, sp
+	lea	64+40(%rbp), %rdi
+	.else
+	mov	8(%rbp), %rdi
+	add	$8, %rdi
+	.endif
+	mov	64+32(%rbp), %esi
+	mov	64+24(%rbp), %rdx
+	call	fentry_slow_enter
+	ENDSLOW 40
+	cmp	$ENTER_SKIP, %eax
+	.endm
+
+	/* Put the return address back by fentry_slow_exit(slot, id). */
+	.macro SLOW_EXIT
+	SLOW 41
+	lea	64+32(%rbp), %rdi
+	mov	64+24(%rbp), %esi
+	call	fentry_slow_exit
+	ENDSLOW 41
+	mov	%rax, 32(%rsp)
+	.endm
+
+	.macro LEAVE_EXIT
+	RESTORE3
+	lea	8(%rsp), %rsp
+	.cfi_adjust_cfa_offset -8
+	ret
+	.endm

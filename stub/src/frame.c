@@ -1,0 +1,177 @@
+/* Frames as slow paths open and close them, in every mode.
+
+   The shadow of a frame's slot has its return address and the slot before it in the
+   chain. In the profile tracer it has besides the time of the entry and the time
+   spent so far in the callees of the frame it was called from; with a depth limit,
+   a threshold or graph roots the time of the entry, and a word
+   depth << 32 | FT_ID_EXIT if the entry is in the trace | id. */
+#include "runtime.h"
+
+hidden u32 fentry_depth = 0;       /* greatest depth */
+hidden u64 fentry_threshold = 0;   /* ticks, 0: none */
+hidden const u8 *fentry_roots = 0; /* bitmap of graph roots by id, 0: none */
+
+/* options says whether frames have an id and a depth in their shadow. */
+static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shadow(); }
+
+hidden void frames_init(u64 hz)
+{
+	const struct config *f = &fentry_config;
+	fentry_depth = f->depth ? f->depth : ~0U;
+	if (f->threshold) {
+		/* hz is below 2^40; thresholds up to years do not overflow */
+		fentry_threshold = f->threshold / 1000000000UL * hz + f->threshold % 1000000000UL * hz / 1000000000UL;
+		if (!fentry_threshold)
+			fentry_threshold = 1;
+	}
+	if (f->roots)
+		fentry_roots = (const u8 *)f + f->roots;
+}
+
+static int is_root(u32 id) { return !fentry_roots || fentry_roots[id / 8] >> id % 8 & 1; }
+
+/* write_held writes the entries of the frame at slot and those it was called from
+   that the threshold held back. The outermost comes first, so the chain is turned
+   round on the way out and back again on the way in. */
+static void write_held(struct control *c, u64 slot)
+{
+	u64 outer = slot, inner = 0;
+	while (!top_empty(outer) && !(*shadow_aux(top_slot(outer)) & FT_ID_EXIT)) {
+		u64 *prev = shadow_prev(top_slot(outer)), next = *prev;
+		*prev = inner;
+		inner = outer;
+		outer = next;
+	}
+	while (inner) {
+		u64 s = top_slot(inner), next = *shadow_prev(s);
+		*shadow_prev(s) = outer;
+		put(c, *shadow_time(s), (u32)*shadow_aux(s));
+		*shadow_aux(s) |= FT_ID_EXIT;
+		outer = inner;
+		inner = next;
+	}
+}
+
+static void profile_begin(struct control *c, u64 slot, u32 id, u64 t)
+{
+	if (!c->active[id])
+		c->active[id] = slot;
+	c->table[id * (FT_PROFILE_ENTRY / 8) + FT_P_CALLS / 8]++;
+	c->child = 0;
+	*shadow_time(slot) = t;
+}
+
+static u64 profile_end(struct control *c, u64 slot, u32 id, u64 t)
+{
+	u64 *e = c->table + id * (FT_PROFILE_ENTRY / 8), d = t - *shadow_time(slot);
+	if (c->active[id] == slot) {
+		c->active[id] = 0;
+		e[FT_P_TOTAL / 8] += d;
+	}
+	e[FT_P_SELF / 8] += d - c->child;
+	if (d > e[FT_P_MAX / 8])
+		e[FT_P_MAX / 8] = d;
+	return d;
+}
+
+/* begin_call records that the call with its return address at slot begins. */
+static void begin_call(struct control *c, u64 slot, u32 id, u32 depth, u64 t)
+{
+	if (fentry_config.mode == MODE_PROFILE) {
+		profile_begin(c, slot, id, t);
+		return;
+	}
+	if (options()) {
+		*shadow_time(slot) = t;
+		*shadow_aux(slot) = (u64)depth << 32 | id;
+		if (fentry_threshold)
+			return;
+		*shadow_aux(slot) |= FT_ID_EXIT;
+	}
+	put(c, t, id);
+}
+
+/* open_frame opens a frame on the current stack. It returns 0 when the call is not
+   to be recorded. */
+hidden int open_frame(struct control *c, u64 slot, u64 ret, u32 id)
+{
+	u32 depth = 1;
+	if (options()) {
+		if (!top_empty(c->top))
+			depth += (u32)(*shadow_aux(top_slot(c->top)) >> 32);
+		else if (!is_root(id))
+			return 0;
+		if (depth > fentry_depth)
+			return 0;
+	}
+	*shadow_ret(slot) = ret;
+	*shadow_prev(slot) = c->top;
+	if (fentry_config.mode == MODE_PROFILE)
+		*shadow_aux(slot) = c->child;
+	/* On a signal's stack, the first frame is to be left on the slow path. */
+	c->top = c->stacks[c->cur].back && top_empty(c->top) ? slot - 8 + TOP_FORCED : slot;
+	begin_call(c, slot, id, depth, counter());
+	return 1;
+}
+
+/* end_call records that the call with its return address at slot ends. It returns
+   the time it took, in the profile tracer only. */
+static u64 end_call(struct control *c, u64 slot, u32 id, u64 t)
+{
+	if (fentry_config.mode == MODE_PROFILE)
+		return profile_end(c, slot, id, t);
+	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT)) {
+		if (!fentry_threshold || t - *shadow_time(slot) < fentry_threshold)
+			return 0;
+		write_held(c, slot);
+	}
+	put(c, t, id | FT_ID_EXIT);
+	return 0;
+}
+
+/* close_frame closes the frame at slot; the chain goes on with the one before it. */
+hidden void close_frame(struct control *c, u64 slot, u32 id, u64 t)
+{
+	u64 d = end_call(c, slot, id, t), prev = *shadow_prev(slot), hi = c->stacks[c->cur].hi;
+	if (fentry_config.mode == MODE_PROFILE)
+		c->child = *shadow_aux(slot) + d;
+	c->top = top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
+}
+
+/* replace_frame records a tail call: the call old at slot ends, and id begins there. */
+hidden void replace_frame(struct control *c, u64 slot, u32 old, u32 id)
+{
+	u64 t = counter(), d = end_call(c, slot, old, t);
+	if (fentry_config.mode == MODE_PROFILE)
+		*shadow_aux(slot) += d;
+	begin_call(c, slot, id, (u32)(*shadow_aux(slot) >> 32), t);
+	if (top_slot(c->top) != slot)
+		c->top = slot;
+}
+
+/* pop_skipped closes the frames of the current stack whose slots are below slot:
+   they ended without an exit. */
+hidden void pop_skipped(struct control *c, u64 slot)
+{
+	u64 top = c->top, hi = c->stacks[c->cur].hi, n = 0, t = counter();
+	u64 from = top_slot(top);
+	int opt = options(), looked = !fentry_threshold;
+	while (!top_empty(top) && top_slot(top) < slot) {
+		u64 s = top_slot(top);
+		/* The innermost call that lasted long enough: all around it did, too. */
+		if (!looked && t - *shadow_time(s) >= fentry_threshold) {
+			write_held(c, top);
+			looked = 1;
+		}
+		n += !opt || *shadow_aux(s) & FT_ID_EXIT;
+		u64 prev = *shadow_prev(s);
+		top = top_slot(prev) > s && top_slot(prev) < hi ? prev : empty_top(hi);
+	}
+	if (top_empty(top))
+		top = empty_top(hi); /* the stack may have grown upwards since */
+	if (top != c->top && fentry_config.mode == MODE_PROFILE)
+		profile_skipped(c, from, slot);
+	c->top = top;
+	if (n)
+		put1(c, t, FT_EV_RESYNC, n);
+}
