@@ -6,7 +6,8 @@ import (
 	"github.com/fentry-dev/fentry/arch/amd64"
 )
 
-// jumps gives a reason to sites that a branch of their function goes into the middle of.
+// jumps gives a reason to sites that a branch of their function goes into the middle of, or makes them shorter where
+// enough is left: nops of -fpatchable-function-entry can run on into the function's own.
 //
 // Code is not decoded for that but where it looks suspicious: any four bytes that, taken as a displacement, lead into the
 // site, and near the site any single byte. A compiler's code has practically none, so this costs little more than reading
@@ -30,7 +31,14 @@ func (fd *finder) jumps() {
 		}
 		lo, hi := s.Addr+1, s.End()
 		b := fd.im.code.upTo(s.Func, end)
-		if looksBranched(b, s.Func, lo, hi) && fd.branchesInto(s, b, lo, hi) {
+		if !looksBranched(b, s.Func, lo, hi) {
+			continue
+		}
+		target, found := branchInto(b, s.Func, lo, hi)
+		switch {
+		case !found:
+		case s.Kind == KindPatchable && target >= s.Addr+siteSize && fd.cut(s, target):
+		default:
 			s.Reason = ReasonJumpIntoSite
 		}
 	}
@@ -67,20 +75,39 @@ func looksBranched(b []byte, addr, lo, hi uint64) bool {
 	return false
 }
 
-// branchesInto decodes a function and reports whether one of its branches goes into [lo, hi). Bytes that are no
-// instruction end the search with a yes: nothing can be said about what follows.
-func (fd *finder) branchesInto(s *Site, b []byte, lo, hi uint64) bool {
-	for pc := s.Func; len(b) > 0; {
+// branchInto decodes a function whose bytes b lie at pc, and returns the lowest place in [lo, hi) that one of its branches
+// goes to. When something is no instruction, nothing can be said about what follows, and lo is returned.
+func branchInto(b []byte, pc, lo, hi uint64) (lowest uint64, found bool) {
+	lowest = hi
+	for len(b) > 0 {
 		in, err := amd64.Decode(b)
-		if err != nil {
-			return err != amd64.ErrTruncated
+		if err == amd64.ErrTruncated {
+			break
 		}
-		if in.PCRel == amd64.PCRelBranch {
-			if t := in.Target(pc); t >= lo && t < hi && (pc < s.Addr || pc >= hi) {
-				return true
-			}
+		if err != nil {
+			return lo, true
+		}
+		// What is in the site itself does not count: a sled's own jump goes behind it.
+		if t := in.Target(pc); in.PCRel == amd64.PCRelBranch && t >= lo && t < lowest && (pc < lo-1 || pc >= hi) {
+			lowest = t
 		}
 		b, pc = b[in.Len:], pc+uint64(in.Len)
 	}
-	return false
+	return lowest, lowest < hi
+}
+
+// cut ends a site of nops at target, and reports whether one of them begins there.
+func (fd *finder) cut(s *Site, target uint64) bool {
+	n := int(target - s.Addr)
+	for at := 0; at < n; {
+		in, err := amd64.Decode(s.Bytes[at:])
+		if err != nil {
+			return false
+		}
+		if at += in.Len; at > n {
+			return false
+		}
+	}
+	s.Len, s.Bytes = n, s.Bytes[:n:n]
+	return true
 }

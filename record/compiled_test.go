@@ -22,7 +22,6 @@ type build struct {
 	before   int  // -fpatchable-function-entry=N,M: M
 	after    int  // N-M
 	noPIC    bool // the compiler refuses it for position-independent code
-	prog     string
 }
 
 var builds = []build{
@@ -153,8 +152,6 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 		wantAt[a+w.site] = w
 	}
 	seen := make(map[uint64]bool)
-	got := make(map[string]Site)
-	var entries []uint64
 	for _, s := range sites {
 		if s.Reason == "" && (s.Kind == KindNone || s.Len < siteSize) || s.Reason == ReasonNoSite && s.Kind != KindNone {
 			t.Errorf("%s: %+v contradicts itself", s.Name, s)
@@ -162,7 +159,6 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 		if s.Kind == KindNone {
 			continue
 		}
-		got[s.Name] = s
 		w, ok := wantAt[s.Addr]
 		if !ok {
 			t.Errorf("site of %s at %#x (+%#x), kind %v: the object knows nothing of it", s.Name, s.Addr, s.Addr-s.Func, s.Kind)
@@ -186,9 +182,6 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 		}
 		if s.Reason != reason {
 			t.Errorf("%s: reason %q, want %q", w.fn, s.Reason, reason)
-		}
-		if s.Traceable() {
-			entries = append(entries, s.Func)
 		}
 	}
 	for a, w := range wantAt {

@@ -1,0 +1,236 @@
+package record
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// TestPrebuilt compares what is found in images that are kept beside their sources with what was seen to be right.
+// FENTRY_UPDATE=1 writes the .golden files anew.
+func TestPrebuilt(t *testing.T) {
+	for _, img := range prebuilt(t) {
+		t.Run(filepath.Base(img), func(t *testing.T) {
+			got := listing(find(t, img))
+			golden := strings.TrimSuffix(img, ".elf") + ".golden"
+			if os.Getenv("FENTRY_UPDATE") == "1" {
+				if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func prebuilt(t testing.TB) []string {
+	t.Helper()
+	imgs, err := filepath.Glob(filepath.Join("testdata", "prebuilt", "*.elf"))
+	if err != nil || len(imgs) == 0 {
+		t.Fatalf("no images: %v", err)
+	}
+	return imgs
+}
+
+// listing is one line a site: function, size, name, site, its place behind the function's start, length, bytes, kind,
+// return address, source, reason.
+func listing(sites []Site) string {
+	var b strings.Builder
+	for _, s := range sites {
+		fmt.Fprintf(&b, "%x %d %s +%d %d [% x] %v %v %s", s.Func, s.Size, s.Display(), s.Addr-s.Func, s.Len, s.Bytes, s.Kind, s.Ret, s.Source)
+		if s.Reason != "" {
+			fmt.Fprintf(&b, " %s", s.Reason)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestExits asks for exit sleds too.
+func TestExits(t *testing.T) {
+	f := open(t, filepath.Join("testdata", "prebuilt", "xray-shared.elf"))
+	with, err := Find(f, Options{XRayExits: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := Find(f, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exits := 0
+	for _, s := range with {
+		if s.Reason == ReasonXRayExit {
+			exits++
+			if s.Addr <= s.Func || s.Kind != KindXRay {
+				t.Errorf("%s: exit sled %+v", s.Name, s)
+			}
+		}
+	}
+	if exits < 5 || len(with) != len(without)+exits {
+		t.Errorf("%d sites with %d exits, %d without", len(with), exits, len(without))
+	}
+}
+
+// TestNames gives the profiling functions other names.
+func TestNames(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "prebuilt", "fentry-shared.elf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := strings.ReplaceAll(string(b), "\x00__fentry__\x00", "\x00my_fentry_\x00")
+	f, err := elfio.Parse([]byte(renamed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(o Options) (n int) {
+		sites, err := Find(f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range sites {
+			if s.Traceable() {
+				n++
+			}
+		}
+		return n
+	}
+	if n := count(Options{}); n != 0 {
+		t.Errorf("%d sites of an unknown function", n)
+	}
+	if n := count(Options{Fentry: []string{"my_fentry_"}}); n != 7 {
+		t.Errorf("%d sites, want 7", n)
+	}
+}
+
+// TestRefused takes files that are no images for this package.
+func TestRefused(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "prebuilt", "fentry-shared.elf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		off  int
+		val  byte
+		want string
+	}{
+		{"machine", 18, 183, "EM_AARCH64"},
+		{"object", 16, 1, "ET_REL"},
+		{"core", 16, 4, "ET_CORE"},
+	} {
+		c := append([]byte(nil), b...)
+		c[tt.off] = tt.val
+		f, err := elfio.Parse(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Find(f, Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+func TestReasons(t *testing.T) {
+	seen := make(map[Reason]bool)
+	for _, r := range Reasons() {
+		if seen[r.Code] || r.Text == "" || r.Code == "" || strings.ToLower(string(r.Code)) != string(r.Code) {
+			t.Errorf("bad entry %+v", r)
+		}
+		seen[r.Code] = true
+		if r.Code.Text() != r.Text {
+			t.Errorf("%s: text %q", r.Code, r.Code.Text())
+		}
+	}
+	for _, r := range special {
+		if !seen[r] {
+			t.Errorf("%s is not explained", r)
+		}
+	}
+	if Reason("").Text() != "" || Reason("x").Text() != "" {
+		t.Error("text for an unknown reason")
+	}
+	// All of the constants must be there.
+	src, err := os.ReadFile("reason.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(src), " Reason = \""); n != len(seen) {
+		t.Errorf("%d reason codes, %d explained", n, len(seen))
+	}
+}
+
+func TestText(t *testing.T) {
+	for k := KindNone; k <= KindPlain; k++ {
+		b, _ := k.MarshalText()
+		var got Kind
+		if err := got.UnmarshalText(b); err != nil || got != k {
+			t.Errorf("%s: %v, %v", b, got, err)
+		}
+	}
+	for r := RetNone; r <= RetFP; r++ {
+		b, _ := r.MarshalText()
+		var got RetLoc
+		if err := got.UnmarshalText(b); err != nil || got != r {
+			t.Errorf("%s: %v, %v", b, got, err)
+		}
+	}
+	var k Kind
+	if k.UnmarshalText([]byte("kind-9")) == nil || Kind(99).String() != "kind-99" || RetLoc(9).String() != "ret-9" {
+		t.Error("unknown kinds")
+	}
+}
+
+// FuzzFind changes bytes of small images. Whatever is found must lie in the file's code and hold the bytes it says.
+func FuzzFind(f *testing.F) {
+	imgs := prebuilt(f)
+	bases := make([][]byte, len(imgs))
+	for i, img := range imgs {
+		b, err := os.ReadFile(img)
+		if err != nil {
+			f.Fatal(err)
+		}
+		bases[i] = b
+		f.Add(uint8(i), []byte{})
+		f.Add(uint8(i), []byte{0x20, 0, 0xff, 0x40, 1, 0})
+	}
+	f.Fuzz(func(t *testing.T, which uint8, patch []byte) {
+		b := append([]byte(nil), bases[int(which)%len(bases)]...)
+		for ; len(patch) >= 3; patch = patch[3:] {
+			b[(int(patch[0])|int(patch[1])<<8)%len(b)] = patch[2]
+		}
+		img, err := elfio.Parse(b)
+		if err != nil {
+			return
+		}
+		sites, err := Find(img, Options{XRayExits: true})
+		if err != nil {
+			return
+		}
+		for i, s := range sites {
+			if i > 0 && compareSites(sites[i-1], s) > 0 {
+				t.Fatalf("site %d is out of order", i)
+			}
+			if s.Traceable() && (s.Len < siteSize || s.Kind == KindNone || s.Ret == RetNone) {
+				t.Fatalf("traceable without a site: %+v", s)
+			}
+			if len(s.Bytes) != s.Len {
+				t.Fatalf("%d bytes for a site of %d", len(s.Bytes), s.Len)
+			}
+			if s.Len > 0 {
+				if got, err := img.Bytes(s.Addr, s.Len); err != nil || string(got) != string(s.Bytes) {
+					t.Fatalf("site at %#x: % x, the image has % x (%v)", s.Addr, s.Bytes, got, err)
+				}
+			}
+		}
+	})
+}
