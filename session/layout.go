@@ -58,8 +58,6 @@ const (
 	stateWriting = 3
 
 	reservedBase = 0x7fff0000
-	evSync       = reservedBase + 0
-	evComm       = reservedBase + 6
 )
 
 var le = binary.LittleEndian

@@ -295,15 +295,27 @@ func TestPoolDescriptor(t *testing.T) {
 	}
 }
 
+// What the recorder costs an event, and how fast it can be.
 func BenchmarkDrain(b *testing.B) {
-	r := recorderCmd{}
 	pool := cc(b, "pool")
-	const chunks = 2000
-	b.SetBytes(2 * chunks * chunkSize)
-	for b.Loop() {
-		cmd := r.command(b, pool, "threads", "2", fmt.Sprint(chunks))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			b.Fatalf("%v: %s", err, out)
-		}
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprint(threads), func(b *testing.B) {
+			const chunks = 4000
+			b.SetBytes(chunks * chunkSize)
+			var cpu, wall time.Duration
+			var events uint64
+			for b.Loop() {
+				r := recorderCmd{blind: true}
+				x := r.run(b, pool, "threads", fmt.Sprint(threads), fmt.Sprint(chunks/threads))
+				if x.code != 0 || x.res.Lost != 0 {
+					b.Fatalf("status %d: %s", x.code, x.stderr)
+				}
+				cpu += x.cpu
+				wall += x.res.Duration
+				events += x.res.Events
+			}
+			b.ReportMetric(float64(cpu)/float64(events), "recorder-ns/event")
+			b.ReportMetric(float64(events)*8/wall.Seconds()/1e6, "program-MB/s")
+		})
 	}
 }

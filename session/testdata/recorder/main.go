@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -66,7 +67,13 @@ func main() {
 		fail(err)
 	}
 	if o.Result != "" {
-		if b, err = json.Marshal(res); err == nil {
+		var self syscall.Rusage
+		syscall.Getrusage(syscall.RUSAGE_SELF, &self)
+		out := struct {
+			session.Result
+			CPU int64 // ns that this process took
+		}{res, self.Utime.Nano() + self.Stime.Nano()}
+		if b, err = json.Marshal(out); err == nil {
 			err = os.WriteFile(o.Result, b, 0o666)
 		}
 		if err != nil {
