@@ -86,9 +86,21 @@ func (f *Filter) Event(ev *trace.Event) error {
 	case trace.Exit, trace.Unwound, trace.Unfinished:
 		f.leave(k, ev)
 	default:
-		f.push(k, ev)
+		if f.noted(k, ev) {
+			f.push(k, ev)
+		}
 	}
 	return f.flush(false)
+}
+
+// noted tells whether an event that is no call's is shown: outside of the roots
+// only that something is missing.
+func (f *Filter) noted(k *task, ev *trace.Event) bool {
+	if f.o.Roots == nil || ev.Kind == trace.Lost {
+		return true
+	}
+	n := len(k.cur.frames)
+	return n > 0 && k.cur.frames[n-1].inside
 }
 
 // Close passes on what was held back.

@@ -105,6 +105,7 @@ func generate(r *rand.Rand, n int) ([]trace.Event, []*aCall) {
 // oracle says what is shown of a trace it knows as a whole.
 func oracle(evs []trace.Event, calls []*aCall, o Options) []string {
 	at := map[int]*aCall{}
+	inside := make([]bool, len(evs)) // by position: in a root, for events of no call
 	for _, c := range calls {
 		c.inside = o.Roots == nil || o.Roots(trace.FuncID{ID: c.fn}) || c.parent != nil && c.parent.inside
 		if c.parent != nil {
@@ -116,6 +117,11 @@ func oracle(evs []trace.Event, calls []*aCall, o Options) []string {
 		c.shown = c.inside && (o.Depth == 0 || c.depth < o.Depth) &&
 			(o.Match == nil || o.Match(trace.FuncID{ID: c.fn})) && evs[c.leave].Dur >= o.Threshold
 		at[c.enter], at[c.leave] = c, c
+		if c.inside {
+			for i := c.enter; i < c.leave; i++ {
+				inside[i] = inside[i] || evs[i].Task.Index == c.task
+			}
+		}
 	}
 	var out []trace.Event
 	last := map[int]int{}
@@ -127,6 +133,8 @@ func oracle(evs []trace.Event, calls []*aCall, o Options) []string {
 				continue
 			}
 			ev.Depth = c.depth
+		} else if o.Roots != nil && !inside[i] {
+			continue
 		}
 		ev.Flags &^= trace.FlagLeaf
 		k := ev.Task.Index
