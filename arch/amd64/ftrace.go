@@ -2,6 +2,7 @@ package amd64
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -12,8 +13,10 @@ import (
 // A 5-byte site has e8 rel32 or nop5. A site of 6 bytes is what compilers make
 // for position-independent code: ff 15 disp32 through a GOT slot, or what
 // linkers relax that to when they know the target: 67 e8 rel32, or e8 rel32
-// with a nop before or behind it. All of these are recognised as the call to
-// nop out; calls are written as e8 rel32 and 67 e8 rel32.
+// with a nop before or behind it. One of 13 bytes is the large code model's:
+// movabs $mcount,%r10; call *%r10. All of these are recognised as the call to nop
+// out; calls are written as e8 rel32 and 67 e8 rel32, with nops behind them at
+// longer sites.
 //
 // Any run of nops that fills a site counts as nops, since compilers differ:
 // five 90 (gcc), 0f 1f 44 00 08 (clang), 0f 1f 44 00 00 (-mnop-mcount), and so on.
@@ -149,7 +152,8 @@ func callForms(s arch.Site, addr uint64) [][]byte {
 		}
 	}
 	add(AppendCallSite(nil, s.Len, s.Addr, addr))
-	if s.Len == 6 {
+	switch s.Len {
+	case 6:
 		// ld -z call-nop=suffix-nop, prefix-nop
 		if b, err := AppendCall(nil, s.Addr, addr); err == nil {
 			add(append(b, 0x90), nil)
@@ -158,6 +162,9 @@ func callForms(s arch.Site, addr uint64) [][]byte {
 		if s.Slot != 0 {
 			add(AppendCallGOT(nil, s.Addr, s.Slot))
 		}
+	case 13: // -mcmodel=large
+		b := binary.LittleEndian.AppendUint64([]byte{0x49, 0xba}, addr) // movabs $addr,%r10
+		add(append(b, 0x41, 0xff, 0xd2), nil)                           // call *%r10
 	}
 	return forms
 }

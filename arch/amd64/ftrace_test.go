@@ -56,6 +56,8 @@ func TestFtrace(t *testing.T) {
 		{"nop of nop", "0f 1f 44 00 00", nop(site(5), mcount), "", arch.Mismatch, "e8 fb 0f 00 00", mcount},
 		{"nop of jump", "e9 fb 0f 00 00", nop(site(5), mcount), "", arch.Mismatch, "e8 fb 0f 00 00", mcount},
 		{"nop of long call site", "e8 fb 0f 00 00 66 90", nop(site(7), mcount), "0f 1f 80 00 00 00 00", 0, "", 0},
+		{"nop of large call", "49 ba 00 20 40 00 00 00 00 00 41 ff d2", nop(site(13), mcount), "66 66 66 66 2e 0f 1f 84 00 00 00 00 00", 0, "", 0},
+		{"nop of large call elsewhere", "49 ba 00 30 40 00 00 00 00 00 41 ff d2", nop(site(13), mcount), "", arch.Mismatch, "e8 fb 0f 00 00 0f 1f 84 00 00 00 00 00", mcount},
 		{"nop of call out of reach", "e8 fb 0f 00 00", nop(site(5), 1<<40), "", arch.Mismatch, "", 1 << 40},
 
 		{"call from nop5", "0f 1f 44 00 00", call(site(5), tramp), "e8 fb 1f 00 00", 0, "", 0},

@@ -48,6 +48,11 @@ func TestOpcodeMaps(t *testing.T) {
 		flush("map " + m)
 	}
 
+	for op := range 256 {
+		codes = append(codes, append(unhex(t, "0f 0f c1"), byte(op), 0x90), append(unhex(t, "0f 0f 05 01 02 03 04"), byte(op), 0x90))
+	}
+	flush("3DNow!")
+
 	// In the vector maps, instructions differ by operand size, width and length bits, and by whether there is a second source.
 	sources, lengths := []byte{15}, []byte{0, 1}
 	if wide {
