@@ -228,7 +228,8 @@ func writeOutput(w io.Writer, orig string, out *elfio.Output) error {
 // replaces the input: a second program with privileges is not what was asked for.
 func (c *patchCmd) write(a *app, in string, body func(io.Writer) error) error {
 	if c.out == "-" {
-		return body(a.stdout)
+		// Not as a file: standard output may be a pipe, or a file that is appended to.
+		return body(struct{ io.Writer }{a.stdout})
 	}
 	o := atomicfile.Options{Like: in, DropSetID: true}
 	out := c.out
