@@ -28,6 +28,9 @@ type code struct {
 // findCode takes the executable sections that are loaded where they say, or, without section headers, the executable
 // segments.
 func findCode(f *elfio.File) (*code, error) {
+	if err := checkSegments(f); err != nil {
+		return nil, err
+	}
 	c := &code{}
 	for i := range f.Sections {
 		s := &f.Sections[i]
@@ -72,6 +75,27 @@ func findCode(f *elfio.File) (*code, error) {
 		return nil, fmt.Errorf("executable sections of %d bytes in a file of %d: they overlap in the file", total, len(f.Raw()))
 	}
 	return c, nil
+}
+
+// checkSegments refuses images that load two things at one address: nothing is certain about their code.
+func checkSegments(f *elfio.File) error {
+	var loads []elfio.Prog
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		if p.Filesz > p.Memsz {
+			return fmt.Errorf("PT_LOAD segment at %#x: more bytes in the file than in memory", p.Vaddr)
+		}
+		loads = append(loads, p)
+	}
+	slices.SortFunc(loads, func(a, b elfio.Prog) int { return cmpUint(a.Vaddr, b.Vaddr) })
+	for i, p := range loads {
+		if p.Vaddr+p.Memsz < p.Vaddr || i > 0 && loads[i-1].Vaddr+loads[i-1].Memsz > p.Vaddr {
+			return fmt.Errorf("PT_LOAD segment at %#x overlaps another one", p.Vaddr)
+		}
+	}
+	return nil
 }
 
 // find returns the region that holds addr, nil when none does.
