@@ -29,7 +29,8 @@ type CIE struct {
 	Signal       bool   // 'S': the frame was interrupted, its pc is not a return address
 	Instructions []byte
 
-	fdeEnc, lsdaEnc byte
+	fdeEnc, lsdaEnc, persEnc byte
+	personality              uint64 // address, or that of the word holding it, as persEnc says
 }
 
 // Pointer encodings of .eh_frame (LSB Core, "DWARF Exception Header Encoding").
@@ -214,7 +215,8 @@ func (f *File) cie(a frameArea, pos uint64) (*CIE, error) {
 			case 'L':
 				c.lsdaEnc = g.u8()
 			case 'P':
-				g.pointer(g.u8())
+				c.persEnc = g.u8()
+				c.personality = g.pointer(c.persEnc)
 			case 'S':
 				c.Signal = true
 			case 'B', 'G': // arm64: signed with the B key, tagged stack

@@ -35,6 +35,11 @@ func MergeEhFrameHdr(f *File, at uint64, extra []EhEntry) ([]byte, error) {
 	} else if i := f.SectionIndex(".eh_frame"); i >= 0 {
 		ehFrame = f.Sections[i].Addr
 	}
+	return f.ehHdr(at, ehFrame, old, extra)
+}
+
+// ehHdr builds a header from two lists of rows.
+func (f *File) ehHdr(at, ehFrame uint64, old, extra []EhEntry) ([]byte, error) {
 	all := slices.Clone(extra)
 	if ehFrame == 0 {
 		for _, e := range all {
@@ -144,7 +149,7 @@ func disp32(what string, to, from uint64) (uint32, error) {
 // EhEntries returns the search table rows of unwind data in the file's byte order that is going to be at address
 // addr, such as the .eh_frame of a linked object.
 func (f *File) EhEntries(data []byte, addr uint64) ([]EhEntry, error) {
-	fdes, err := f.frames(frameArea{what: "unwind data", data: data, addr: addr, sized: true})
+	fdes, err := f.FramesIn(data, addr)
 	if err != nil {
 		return nil, err
 	}

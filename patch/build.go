@@ -1,10 +1,12 @@
 package patch
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
@@ -279,31 +281,106 @@ func (p *Plan) roots(a *area) (uint64, error) {
 	return at, nil
 }
 
-// unwind adds the unwind information of thunks and runtime, and the sorted
-// table that makes it visible.
+// unwind adds the unwind information of thunks and runtime, and copies that of
+// the image with a rule that finds a traced function's real caller: backtraces
+// and exceptions see the same functions as in the original. The sorted table is
+// what makes unwinders use all this.
 func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
 	at := a.align(8)
 	frames := amd64.ThunkFrames(at, thunks)
 	a.put(frames.EhFrame, 8)
-	p.Sections = append(p.Sections, elfio.AddedSection{
-		Name: ".fentry.thunk_frames", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(frames.EhFrame)), Align: 8,
-	})
-	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+16)
+	p.section(".fentry.thunk_frames", at, len(frames.EhFrame), 8)
+	debug := frames.DebugFrame
+	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+len(l.EhEntries))
 	for _, f := range frames.FDEs {
 		extra = append(extra, elfio.EhEntry{PC: f.PC, FDE: f.Addr})
 	}
 	extra = append(extra, l.EhEntries...)
-	at = a.align(4)
-	hdr, err := elfio.MergeEhFrameHdr(p.file, at, extra)
+	own, err := p.file.FramesIn(l.EhFrame.Data, l.EhFrame.Addr)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	forDebuggers, err := p.file.MoveFrames(l.EhFrame.Addr, uint64(len(debug)), own, nil)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	debug = append(debug, forDebuggers.DebugFrame...)
+
+	var hdr []byte
+	moved, err := p.callers(a.align(8), uint64(len(debug)))
 	if err != nil {
 		return err
 	}
-	a.put(hdr, 4)
+	if moved != nil {
+		at = a.put(moved.EhFrame, 8)
+		p.section(".fentry.frames", at, len(moved.EhFrame), 8)
+		debug = append(debug, moved.DebugFrame...)
+		extra = append(extra, moved.Entries...)
+		hdr, err = p.file.EhFrameHdr(a.align(4), at, extra)
+	} else {
+		hdr, err = elfio.MergeEhFrameHdr(p.file, a.align(4), extra)
+	}
+	if err != nil {
+		return err
+	}
+	at = a.put(hdr, 4)
 	p.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
+	p.section(".fentry.eh_frame_hdr", at, len(hdr), 4)
 	p.Sections = append(p.Sections,
-		elfio.AddedSection{Name: ".fentry.eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(hdr)), Align: 4},
-		elfio.AddedSection{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: frames.DebugFrame, Size: uint64(len(frames.DebugFrame)), Align: 8})
+		elfio.AddedSection{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: debug, Size: uint64(len(debug)), Align: 8})
 	return nil
+}
+
+// section notes what a part of the read-execute memory is.
+func (p *Plan) section(name string, at uint64, size int, align uint64) {
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(size), Align: align,
+	})
+}
+
+// callers copies the image's unwind information, to address at and, for
+// debuggers, to offset debugAt of .debug_frame, with the rule that looks behind
+// thunks. nil: the image has none, or one that cannot be copied; thunks then show
+// in backtraces.
+func (p *Plan) callers(at, debugAt uint64) (*elfio.MovedFrames, error) {
+	if p.Options.Tracer == Function {
+		return nil, nil // return addresses stay what they are
+	}
+	fdes, err := p.file.FDEs()
+	if err != nil || len(fdes) == 0 {
+		return nil, nil
+	}
+	registered := true
+	for _, pr := range p.file.Progs {
+		if pr.Type == elf.PT_GNU_EH_FRAME && pr.Filesz > 0 {
+			registered = false
+		}
+	}
+	if registered {
+		// No sorted table: the start-up code registers .eh_frame itself, without the
+		// entry point's FDE, which comes before the part it knows.
+		fdes = slices.DeleteFunc(fdes, func(d elfio.FDE) bool { return p.OrigEntry-d.PC < d.Size })
+	}
+	m, err := p.file.MoveFrames(at, debugAt, fdes, func(c *elfio.CIE) []byte {
+		if c.Signal || !amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
+			return nil
+		}
+		return amd64.CallerRule()
+	})
+	if err != nil || !registered {
+		return m, nil
+	}
+	for i := range fdes { // what is registered is looked at first
+		e, err := p.file.HideFDE(&fdes[i])
+		if err != nil {
+			p.hidden = nil
+			return nil, nil
+		}
+		p.hidden = append(p.hidden, Edit{
+			Addr: fdes[i].Addr + (e.Off - fdes[i].Off), Old: p.file.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
+		})
+	}
+	return m, nil
 }
 
 // early makes the runtime start before constructors. glibc's ld.so runs the
@@ -439,6 +516,8 @@ func (p *Plan) edits() error {
 		}
 		p.Edits = append(p.Edits, Edit{Addr: fn.Addr, Old: append([]byte(nil), old...), New: b, Func: fn.Name, Reason: fn.Action.String()})
 	}
+	p.Edits = append(p.Edits, p.hidden...)
+	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
 	return nil
 }
 

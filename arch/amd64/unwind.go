@@ -1,0 +1,65 @@
+package amd64
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// thunkRetCode is the code at thunkRet, where a traced body returns to: what
+// tells a return address that is a thunk's from any other.
+var thunkRetCode = [...]byte{0x48, 0x8d, 0x64, 0x24, 0xf8, 0x68} // lea -8(%rsp), %rsp; push $...
+
+// ShadowBit is the bit of a return address slot's address that leads to its
+// shadow, where the return address is while a thunk's stands in the slot.
+const ShadowBit = 46
+
+// StartsAtEntry reports whether a CIE with these fields and initial instructions
+// is the one compilers use for functions: at the first instruction the CFA is
+// rsp+8 and the return address is in the slot below it. Others, such as that of
+// _start, which has no caller, must stay as they are.
+func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byte) bool {
+	entry := []byte{0x0c, 7, 8, 0x80 | 16, 1} // DW_CFA_def_cfa rsp, 8; DW_CFA_offset rip, 1
+	if retReg != 16 || codeAlign != 1 || dataAlign != -8 || !bytes.HasPrefix(instructions, entry) {
+		return false
+	}
+	for _, b := range instructions[len(entry):] {
+		if b != 0 { // DW_CFA_nop
+			return false
+		}
+	}
+	return true
+}
+
+// CallerRule returns the call frame instructions that make unwinders see a
+// function's real caller while the function is traced: when the slot below the
+// CFA holds a thunk's return address, the caller's is in the slot's shadow. They
+// belong at the end of a CIE's initial instructions; they hold for functions that
+// are not traced too.
+//
+// The rule reads the code at the return address, so it leaves alone values that
+// are none, such as the 0 that ends the stack of a hand-made coroutine.
+func CallerRule() []byte {
+	var code, mask [8]byte
+	copy(code[:], thunkRetCode[:])
+	for i := range thunkRetCode {
+		mask[i] = 0xff
+	}
+	const (
+		lit8, minus, dup, deref, drop           = 0x38, 0x1c, 0x12, 0x06, 0x13
+		const1u, const4u, const8u               = 0x08, 0x0c, 0x0e
+		and, eq, gt, shl, xor                   = 0x1a, 0x29, 0x2b, 0x24, 0x27
+		bra, skip                               = 0x28, 0x2f
+		cfaExpression, returnColumn, lowestCode = 0x10, 16, 0x10000
+	)
+	test := []byte{deref, const8u} // slot, address -> slot, code at the address
+	test = append(test, mask[:]...)
+	test = append(test, and, const8u)
+	test = append(test, code[:]...)
+	test = append(test, eq, const1u, ShadowBit, shl, xor)
+
+	e := []byte{lit8, minus, dup, deref, dup, const4u} // CFA -> slot, address, address
+	e = binary.LittleEndian.AppendUint32(e, lowestCode)
+	e = append(e, gt, bra, 4, 0, drop, skip, byte(len(test)), 0)
+	e = append(e, test...)
+	return append([]byte{cfaExpression, returnColumn, byte(len(e))}, e...)
+}

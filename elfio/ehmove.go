@@ -1,0 +1,236 @@
+package elfio
+
+import (
+	"fmt"
+)
+
+// MovedFrames is unwind data copied to another address.
+type MovedFrames struct {
+	EhFrame    []byte    // for the address it was made for; no terminator
+	Entries    []EhEntry // search table rows, in the order of the FDEs
+	DebugFrame []byte    // the same rows for .debug_frame, with absolute addresses and without language-specific data
+}
+
+// MoveFrames copies FDEs, as [File.FDEs] gives them, to address at, and for debuggers to offset debugAt of
+// .debug_frame; both are multiples of 8. extend may add call frame
+// instructions to a CIE: they follow its own, so they hold at the start of every function that shares it. nil for
+// none. The copies use the pointer encodings of the originals.
+//
+// It returns an error for an encoding that cannot be written at the new address.
+func (f *File) MoveFrames(at, debugAt uint64, fdes []FDE, extend func(*CIE) []byte) (*MovedFrames, error) {
+	m := &frameMover{f: f, at: at, debugAt: debugAt, out: &MovedFrames{}, cies: map[*CIE]movedCIE{}}
+	n := 0
+	for i := range fdes {
+		n += len(fdes[i].Instructions) + 48
+	}
+	m.out.EhFrame = make([]byte, 0, n)
+	m.out.DebugFrame = make([]byte, 0, n)
+	m.out.Entries = make([]EhEntry, 0, len(fdes))
+	for i := range fdes {
+		d := &fdes[i]
+		c, ok := m.cies[d.CIE]
+		if !ok {
+			var extra []byte
+			if extend != nil {
+				extra = extend(d.CIE)
+			}
+			var err error
+			if c, err = m.cie(d.CIE, extra); err != nil {
+				return nil, formatErr("CIE of .eh_frame", d.CIE.Off, "%v", err)
+			}
+			m.cies[d.CIE] = c
+		}
+		if err := m.fde(d, c); err != nil {
+			return nil, formatErr("FDE of .eh_frame", d.Off, "%v", err)
+		}
+	}
+	return m.out, nil
+}
+
+// FramesIn returns the FDEs of unwind data in the file's byte order that is going to be at address addr, such as the
+// .eh_frame of a linked object. Off is the offset in data.
+func (f *File) FramesIn(data []byte, addr uint64) ([]FDE, error) {
+	return f.frames(frameArea{what: "unwind data", data: data, addr: addr, sized: true})
+}
+
+type frameMover struct {
+	f       *File
+	at      uint64
+	debugAt uint64
+	out     *MovedFrames
+	cies    map[*CIE]movedCIE
+}
+
+// movedCIE is where the copies of a CIE are.
+type movedCIE struct{ eh, debug int }
+
+func (m *frameMover) cie(c *CIE, extra []byte) (movedCIE, error) {
+	p := movedCIE{len(m.out.EhFrame), len(m.out.DebugFrame)}
+	o := m.f.c.order
+	b := m.out.EhFrame
+	b = o.AppendUint32(o.AppendUint32(b, 0), 0) // length later; id of a CIE
+	b = append(b, 1)                            // version
+	b = append(append(b, c.Augmentation...), 0)
+	b = appendSLEB(appendULEB(b, c.CodeAlign), c.DataAlign)
+	if c.RetReg > 0xff {
+		return p, fmt.Errorf("return address column %d", c.RetReg)
+	}
+	b = append(b, byte(c.RetReg))
+	switch {
+	case c.Augmentation == "":
+	case c.Augmentation[0] != 'z':
+		return p, fmt.Errorf("augmentation %q", c.Augmentation)
+	default:
+		size := len(b)
+		b = append(b, 0) // fewer than 128 bytes follow
+		for _, ch := range c.Augmentation[1:] {
+			var err error
+			switch ch {
+			case 'R':
+				b = append(b, c.fdeEnc)
+			case 'L':
+				b = append(b, c.lsdaEnc)
+			case 'P':
+				b = append(b, c.persEnc)
+				b, err = m.pointer(b, c.persEnc, c.personality)
+			case 'S', 'B', 'G':
+			default:
+				err = fmt.Errorf("augmentation %q", c.Augmentation)
+			}
+			if err != nil {
+				return p, err
+			}
+		}
+		b[size] = byte(len(b) - size - 1)
+	}
+	b = append(append(b, c.Instructions...), extra...)
+	m.out.EhFrame = m.finish(b, p.eh, 8)
+
+	d := m.out.DebugFrame
+	d = o.AppendUint32(o.AppendUint32(d, 0), ^uint32(0))
+	d = append(d, 1, 0) // version, no augmentation
+	d = appendSLEB(appendULEB(d, c.CodeAlign), c.DataAlign)
+	d = append(d, byte(c.RetReg))
+	d = append(append(d, c.Instructions...), extra...)
+	m.out.DebugFrame = m.finish(d, p.debug, 8)
+	return p, nil
+}
+
+func (m *frameMover) fde(d *FDE, c movedCIE) error {
+	o := m.f.c.order
+	start := len(m.out.EhFrame)
+	b := o.AppendUint32(m.out.EhFrame, 0)
+	b = o.AppendUint32(b, uint32(start+4-c.eh))
+	b, err := m.pointer(b, d.CIE.fdeEnc, d.PC)
+	if err != nil {
+		return err
+	}
+	if b, err = m.pointer(b, d.CIE.fdeEnc&0x0f, d.Size); err != nil {
+		return err
+	}
+	if a := d.CIE.Augmentation; a != "" && a[0] == 'z' {
+		size := len(b)
+		b = append(b, 0)
+		if d.CIE.lsdaEnc != encOmit {
+			if b, err = m.pointer(b, d.CIE.lsdaEnc, d.LSDA); err != nil {
+				return err
+			}
+		}
+		b[size] = byte(len(b) - size - 1)
+	}
+	m.out.EhFrame = m.finish(append(b, d.Instructions...), start, 8)
+	m.out.Entries = append(m.out.Entries, EhEntry{PC: d.PC, FDE: m.at + uint64(start)})
+
+	start = len(m.out.DebugFrame)
+	b = o.AppendUint32(m.out.DebugFrame, 0)
+	b = o.AppendUint32(b, uint32(m.debugAt)+uint32(c.debug))
+	b = m.word(b, d.PC)
+	b = m.word(b, d.Size)
+	m.out.DebugFrame = m.finish(append(b, d.Instructions...), start, 8)
+	return nil
+}
+
+// finish pads the entry at start with DW_CFA_nop and sets its length.
+func (m *frameMover) finish(b []byte, start, align int) []byte {
+	for len(b)%align != 0 {
+		b = append(b, 0)
+	}
+	m.f.c.order.PutUint32(b[start:], uint32(len(b)-start-4))
+	return b
+}
+
+// pointer appends an encoded pointer to unwind data that will be at m.at. Zero is no pointer in any encoding.
+func (m *frameMover) pointer(b []byte, enc byte, v uint64) ([]byte, error) {
+	if enc == encOmit {
+		return b, nil
+	}
+	switch enc & 0x70 {
+	case 0:
+	case encPCRel:
+		if v != 0 {
+			v -= m.at + uint64(len(b))
+		}
+	default:
+		return nil, fmt.Errorf("pointer encoding %#x", enc)
+	}
+	o := m.f.c.order
+	fits := true
+	switch enc & 0x0f {
+	case encAbsPtr:
+		return m.word(b, v), nil
+	case encUdata8, encSdata8:
+		return o.AppendUint64(b, v), nil
+	case encUdata4:
+		fits = v == uint64(uint32(v)) || !m.f.c.is64
+		b = o.AppendUint32(b, uint32(v))
+	case encSdata4:
+		fits = int64(v) == int64(int32(v)) || !m.f.c.is64
+		b = o.AppendUint32(b, uint32(v))
+	default:
+		return nil, fmt.Errorf("pointer encoding %#x", enc)
+	}
+	if !fits {
+		return nil, fmt.Errorf("pointer encoding %#x cannot reach its target from %#x", enc, m.at)
+	}
+	return b, nil
+}
+
+// word appends an address.
+func (m *frameMover) word(b []byte, v uint64) []byte {
+	n := m.f.c.wordSize()
+	b = append(b, make([]byte, n)...)
+	m.f.c.putWord(b[uint64(len(b))-n:], v)
+	return b
+}
+
+// HideFDE gives the change to the file that makes an FDE cover no code, so that only a copy of it is found.
+// It returns an error for pointer encodings and lengths that no compiler writes.
+func (f *File) HideFDE(d *FDE) (RawEdit, error) {
+	b, ok := slice(f.raw, d.Off, 4)
+	if e := d.CIE.fdeEnc & 0x0f; !ok || f.c.order.Uint32(b) == 0xffffffff || e != encSdata4 && e != encUdata4 {
+		return RawEdit{}, formatErr("FDE of .eh_frame", d.Off, "pointer encoding %#x or its length", d.CIE.fdeEnc)
+	}
+	return RawEdit{Off: d.Off + 12, New: make([]byte, 4)}, nil // behind length, CIE pointer and first address
+}
+
+func appendULEB(b []byte, v uint64) []byte {
+	for v >= 0x80 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v))
+}
+
+func appendSLEB(b []byte, v int64) []byte {
+	for v < -64 || v > 63 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v)&0x7f)
+}
+
+// EhFrameHdr returns a .eh_frame_hdr for address at with exactly the given rows, sorted by PC, for unwind data at
+// address ehFrame. Use it instead of [MergeEhFrameHdr] when the image's own rows have been moved.
+func (f *File) EhFrameHdr(at, ehFrame uint64, entries []EhEntry) ([]byte, error) {
+	return f.ehHdr(at, ehFrame, nil, entries)
+}
