@@ -147,16 +147,25 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// goodSpan is how far apart in ns pairs must be to be trusted more than a stated
-// frequency: two clock reads lie some 100 ns apart, so the error is below 1e-6.
-const goodSpan = 200e6
+// How far apart in ns pairs must be to be trusted more than a stated frequency.
+// Two clock reads lie some 100 ns apart, which makes an error below 1e-6. But
+// among fewPairs one that was read late, by some 10 ms, can be the one that counts.
+const (
+	goodSpan    = 200e6
+	goodSpanFew = 20e9
+	fewPairs    = 16
+)
 
 // newClock chooses the frequency. stated are the frequencies somebody wrote
 // down, best first; hook may be nil.
 func newClock(ps []ClockPair, stated []float64, sources []string, hook func() float64) Clock {
 	var c Clock
 	hz, span := fit(ps)
-	if plausible(hz) && span >= goodSpan {
+	need := float64(goodSpan)
+	if len(ps) < fewPairs {
+		need = goodSpanFew
+	}
+	if plausible(hz) && span >= need {
 		c.set(hz, "pairs")
 		return c
 	}
@@ -172,7 +181,7 @@ func newClock(ps []ClockPair, stated []float64, sources []string, hook func() fl
 			return c
 		}
 	}
-	// Shorter than goodSpan, the pairs are still better than nothing.
+	// The pairs are still better than nothing.
 	if plausible(hz) {
 		c.set(hz, "pairs")
 		return c

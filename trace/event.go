@@ -150,6 +150,7 @@ func (c *cursor) step() bool {
 		c.follow(w)
 		c.leaf = false
 	case wComm:
+		c.follow(w)
 		c.ev.Comm = commString(c.dec.comm[:])
 		c.note(Comm, 0)
 	case wThreadEnd:
@@ -274,8 +275,10 @@ func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 		return
 	}
 	ev := &c.ev
-	ev.Dur = c.t.Clock.Span(c.m.now - f.start)
-	ev.Self = c.t.Clock.Span(f.self)
+	ev.Dur, ev.Self = 0, c.t.Clock.Span(f.self)
+	if c.m.now > f.start {
+		ev.Dur = c.t.Clock.Span(c.m.now - f.start)
+	}
 	if kind == Exit {
 		if c.leaf {
 			flags |= FlagLeaf

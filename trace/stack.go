@@ -88,12 +88,10 @@ func newMachine(s sink, start uint64) *machine {
 	return &machine{sink: s, cur: new(callStack), now: start, stacks: map[uint64]*callStack{}}
 }
 
-// tick gives the time since the last event to the innermost open call.
+// tick gives the time since the last event to the innermost open call. Time
+// goes back only where the decoder has seen that the event before was misdated.
 func (m *machine) tick(t uint64) {
-	if t <= m.now {
-		return // not back: see decoder.step
-	}
-	if n := len(m.cur.frames); n > 0 {
+	if n := len(m.cur.frames); n > 0 && t > m.now {
 		m.cur.frames[n-1].self += t - m.now
 	}
 	m.now = t

@@ -17,9 +17,14 @@ const testImage = ImageID(0x1234)
 // build writes a trace directory; fn writes the tasks. One tick is one ns.
 func build(t testing.TB, fn func(w *Writer)) string {
 	t.Helper()
+	return buildHeader(t, Header{Counter: 1000, Monotonic: 5_000_000, CounterHz: 1e9}, fn)
+}
+
+func buildHeader(t testing.TB, h Header, fn func(w *Writer)) string {
+	t.Helper()
 	dir := t.TempDir()
 	var b bytes.Buffer
-	w, err := NewWriter(&b, Header{Counter: 1000, Monotonic: 5_000_000, CounterHz: 1e9})
+	w, err := NewWriter(&b, h)
 	if err != nil {
 		t.Fatal(err)
 	}

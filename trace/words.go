@@ -104,27 +104,42 @@ func (d *decoder) next(w *word) bool {
 //
 // The runtime announces every change of the high half, so low is normally in the
 // same 2^32 ticks as last. Three things break that: an event that was stamped
-// before a signal handler's and written after them (a little or, rarely, much
-// older than last); a step of more than half a wrap; a writer that announces
-// nothing, whose counter is seen wrapping.
+// before a signal handler's and written after them, a little or, rarely, much
+// older than last; a step of more than half a wrap; a writer that announces
+// nothing, whose counter is seen wrapping. The event behind tells them apart:
+// one old event among young ones is shown at last's time.
 func (d *decoder) step(low uint32) {
 	lastLow := uint32(d.last)
 	high := d.last &^ 0xffffffff
+	next, known := d.peek()
 	switch {
 	case low > lastLow: // more than half a wrap forward
-		if low-lastLow > 1<<32-raceWindow {
-			return // just older than last, on the other side of a wrap
+		if known && next < low {
+			return // from before a wrap, or long before
 		}
 		d.last = high | uint64(low)
 		d.jumped = true
-	case lastLow-low <= raceWindow: // just older than last: shown at last's time
+	case lastLow-low <= raceWindow: // just older
 	case d.jumped: // the jump before was an old event that looked young
 		d.last = high | uint64(low)
 		d.jumped = false
+	case known && next >= lastLow: // long before
 	default: // wrapped and not announced
 		d.last = high + 1<<32 | uint64(low)
 		d.jumped = false
 	}
+}
+
+// peek returns the counter's low half in the next word, if that is at hand and
+// an entry or exit.
+func (d *decoder) peek() (low uint32, ok bool) {
+	for b := d.win; len(b) >= 8; b = b[8:] {
+		if v := binary.LittleEndian.Uint64(b); v != 0 {
+			id := uint32(v>>32) &^ (1 << 31)
+			return uint32(v), id-1 < reservedBase-1
+		}
+	}
+	return 0, false
 }
 
 // reserved decodes a reserved event's payload. It returns false when there is

@@ -1,0 +1,319 @@
+package trace
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestCalls plays scripts on one task and compares the events.
+func TestCalls(t *testing.T) {
+	for _, c := range []struct{ name, script, want string }{
+		{"recursion", "0 a 1 a 2 a 3 A 4 A 9 A", `
+			0 entry a
+			1 . entry a
+			2 . . entry a leaf
+			3 . . exit a 1/1 leaf
+			4 . exit a 3/2
+			9 exit a 9/6`},
+		{"entered before the trace", "0 a 1 A 2 B 3 c 4 C 5 D", `
+			0 entry a leaf
+			1 exit a 1/1 leaf
+			2 exit b noentry
+			3 entry c leaf
+			4 exit c 1/1 leaf
+			5 exit d noentry`},
+		{"tail calls", "0 a 5 b 7 B c 9 C d 10 D 12 A", `
+			0 entry a
+			5 . entry b leaf
+			7 . exit b 2/2 leaf tail
+			7 . entry c leaf tail
+			9 . exit c 2/2 leaf tail
+			9 . entry d leaf tail
+			10 . exit d 1/1 leaf
+			12 exit a 12/7`},
+		{"longjmp over two", "0 a 1 b 2 c 3 d 10 resync:3 e 11 E 20 A", `
+			0 entry a
+			1 . entry b
+			2 . . entry c
+			3 . . . entry d
+			10 . . . unwound d 7/7
+			10 . . unwound c 8/1
+			10 . unwound b 9/1
+			10 . entry e leaf
+			11 . exit e 1/1 leaf
+			20 exit a 20/10`},
+		{"resync of more than there is", "0 a 1 resync:9 2 b 3 B", `
+			0 entry a
+			1 unwound a 1/1
+			2 entry b leaf
+			3 exit b 1/1 leaf`},
+		{"coroutine that the runtime took for a longjmp", "0 a 1 b 2 c 5 resync:1 d 8 D 10 C 11 B 12 A", `
+			0 entry a
+			1 . entry b
+			2 . . entry c
+			5 . . unwound c 3/3
+			5 . . entry d leaf
+			8 . . exit d 3/3 leaf
+			10 . . exit c 8/3 resumed
+			11 . exit b 10/4
+			12 exit a 12/2`},
+		{"missing exits after a loss", "0 a 1 b 2 c 3 lost:4 10 B 12 A", `
+			0 entry a
+			1 . entry b
+			2 . . entry c
+			3 . . . lost 4
+			10 . . unwound c 8/8
+			10 . exit b 9/1
+			12 exit a 12/3`},
+		{"missing entries after a loss", "0 a 3 lost:1 10 B 12 A", `
+			0 entry a
+			3 . lost 1
+			10 . exit b noentry
+			12 exit a 12/12`},
+		{"stacks", "0 a 1 stack:1 2 b 3 c 4 stack:0 10 d 11 D 12 stack:1 13 C 14 B 15 stack:0 20 A", `
+			0 entry a
+			1 stack 1
+			2 entry b
+			3 . entry c
+			4 . stack 0
+			10 . entry d leaf
+			11 . exit d 1/1 leaf
+			12 . . stack 1
+			13 . exit c 10/2
+			14 exit b 12/2
+			15 . stack 0
+			20 exit a 20/13`},
+		{"thread ends inside calls", "0 a 1 b 5 end", `
+			0 entry a
+			1 . entry b
+			5 . unfinished b 4/4
+			5 unfinished a 5/1
+			5 thread_end`},
+		{"killed", "0 a 1 b 5 stack:3 6 c 7 d 8 D", `
+			0 entry a
+			1 . entry b
+			5 stack 3
+			6 entry c
+			7 . entry d leaf
+			8 . exit d 1/1 leaf
+			8 unfinished c 2/1
+			8 . unfinished b 7/4
+			8 unfinished a 8/1`},
+		{"notes", "0 start a 1 mark:77 2 comm:renamed 3 A", `
+			0 start
+			0 entry a
+			1 . mark 77
+			2 . comm
+			3 exit a 3/3`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr := open(t, build(t, func(w *Writer) {
+				script(t, w.Task(TaskID{PID: 7, TID: 7, Image: testImage, Comm: "p"}), c.script)
+			}))
+			want := strings.ReplaceAll(strings.TrimPrefix(c.want, "\n"), "\t", "") + "\n"
+			have := text(t, tr, WalkOptions{})
+			have = strings.ReplaceAll(have, " p-7", "")
+			if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// TestSelfAddsUp checks that every moment of a task belongs to one call: what
+// the calls have for themselves is the time in which one was open on the stack
+// the task was on.
+func TestSelfAddsUp(t *testing.T) {
+	tr := open(t, build(t, func(w *Writer) {
+		script(t, w.Task(TaskID{PID: 7, TID: 7, Image: testImage}),
+			"0 a 5 b 9 stack:2 10 c 30 d 31 stack:0 40 B 45 resync:1 50 e 60 stack:2 70 D 80 C 81 stack:0 90 E 100 A")
+	}))
+	rows, err := tr.Report(ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var self int64
+	for _, r := range rows {
+		self += r.Self
+	}
+	// 0..9 on stack 0, 10..31 on 2, 31..45 on 0, 50..60 on 0, 60..80 on 2, 81..90 on 0.
+	if want := int64(9 + 21 + 14 + 10 + 20 + 9); self != want {
+		t.Errorf("calls have %d ns for themselves, want %d", self, want)
+	}
+}
+
+func forkTasks(w *Writer) (parent, child *TaskWriter) {
+	return w.Task(TaskID{PID: 7, TID: 7, Key: 1, Image: testImage, Comm: "p"}),
+		w.Task(TaskID{PID: 8, TID: 8, Key: 2, ParentPID: 7, ParentTID: 7, Image: testImage, Comm: "c"})
+}
+
+// TestFork checks what forked tasks inherit.
+func TestFork(t *testing.T) {
+	for _, c := range []struct{ name, parent, child, want string }{
+		{"child returns, parent went on", "0 a 100 b 101 c 500 d 501 e 900 E 901 D 902 C 903 B 904 A",
+			"800 fork f 801 F 802 C 803 B", `
+			800 . . . fork 30064771079
+			800 . . . entry f leaf
+			801 . . . exit f 1/1 leaf
+			802 . . exit c 2/1 inherited
+			803 . exit b 3/1 inherited
+			803 unfinished a 3/0 inherited`},
+		{"child returns, parent left the calls", "0 a 100 b 101 c 500 C 501 B 502 d 903 D 904 A",
+			"800 fork f 801 F 802 C 803 B", `
+			800 . . . fork 30064771079
+			800 . . . entry f leaf
+			801 . . . exit f 1/1 leaf
+			802 . . exit c 2/1 inherited
+			803 . exit b 3/1 inherited
+			803 unfinished a 3/0 inherited`},
+		// The parent's pause is that of the fork.
+		{"child never returns, parent went on", "0 a 100 b 101 c 90000 d 90001 e 90002 f 90500 F 90501 E 90502 D 90503 C",
+			"90300 fork g 90301 G", `
+			90300 . . . fork 30064771079
+			90300 . . . entry g leaf
+			90301 . . . exit g 1/1 leaf
+			90301 . . unfinished c 1/0 inherited
+			90301 . unfinished b 1/0 inherited
+			90301 unfinished a 1/0 inherited`},
+		{"parent is dead", "0 a 100 b 101 B", "90300 fork g 90301 G", `
+			90300 . fork 30064771079
+			90300 . entry g leaf
+			90301 . exit g 1/1 leaf
+			90301 unfinished a 1/0 inherited`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr := open(t, build(t, func(w *Writer) {
+				p, k := forkTasks(w)
+				script(t, p, c.parent)
+				script(t, k, c.child)
+			}))
+			want := strings.ReplaceAll(strings.TrimPrefix(c.want, "\n"), "\t", "") + "\n"
+			for _, tasks := range [][]*Task{nil, {tr.Tasks[1]}} {
+				have := text(t, tr, WalkOptions{Tasks: tasks})
+				var lines []string
+				for l := range strings.SplitSeq(have, "\n") {
+					if !strings.Contains(l, " p-7") {
+						lines = append(lines, strings.ReplaceAll(l, " c-8", ""))
+					}
+				}
+				if d := cmp.Diff(strings.Split(want, "\n"), lines); d != "" {
+					t.Errorf("tasks %v: %s", tasks, d)
+				}
+			}
+			// The call tree has the child's calls where the walk has them.
+			root, err := tr.Graph(GraphOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			depth := strings.Count(strings.Split(want, "\n")[1], ". ")
+			if have := deepest(root); have < depth {
+				t.Errorf("the graph is %d deep, want at least %d", have, depth)
+			}
+		})
+	}
+}
+
+func deepest(n *Node) int {
+	d := -1
+	for _, c := range n.Children {
+		d = max(d, deepest(c))
+	}
+	return d + 1
+}
+
+// TestForkedCalls checks that a call that goes on in a child is counted once,
+// and its time in each task.
+func TestForkedCalls(t *testing.T) {
+	tr := open(t, build(t, func(w *Writer) {
+		p, k := forkTasks(w)
+		script(t, p, "0 a 100 b 500 B 1000 A")
+		script(t, k, "400 fork 600 B 700 A")
+	}))
+	rows, err := tr.Report(ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][3]int64{}
+	for _, r := range rows {
+		got[r.Name] = [3]int64{int64(r.Calls), r.Total, r.Self}
+	}
+	want := map[string][3]int64{"a": {1, 1000 + 300, 600 + 100}, "b": {1, 400 + 200, 400 + 200}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestExec checks that an exec'd image's task does not continue the old calls.
+func TestExec(t *testing.T) {
+	tr := open(t, build(t, func(w *Writer) {
+		script(t, w.Task(TaskID{PID: 7, TID: 7, Key: 1, Image: testImage, Comm: "sh"}), "0 start a 10 b")
+		script(t, w.Task(TaskID{PID: 7, TID: 7, Key: 50, Image: 99, Comm: "ls"}), "50 start a 60 A")
+	}))
+	want := lines(
+		"0 sh-7 start",
+		"0 sh-7 entry a",
+		"10 sh-7 . entry b",
+		"10 sh-7 . unfinished b 0/0",
+		"10 sh-7 unfinished a 10/10",
+		"50 ls-7 start",
+		"50 ls-7 entry 0000000000000063:#1 leaf",
+		"60 ls-7 exit 0000000000000063:#1 10/10 leaf",
+	)
+	if d := cmp.Diff(want, text(t, tr, WalkOptions{})); d != "" {
+		t.Error(d)
+	}
+	if len(tr.Tasks) != 2 || tr.Images[1].ID != 99 {
+		t.Errorf("%d tasks, images %v", len(tr.Tasks), tr.Images)
+	}
+}
+
+// TestDeepRecursion checks a million nested calls, with all and with none returning.
+func TestDeepRecursion(t *testing.T) {
+	const n = 1_000_000
+	for _, back := range []bool{true, false} {
+		tr := open(t, build(t, func(w *Writer) {
+			k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage})
+			now := uint64(1000)
+			for range n {
+				k.Enter(now, 1)
+				now++
+			}
+			for range n {
+				if back {
+					k.Exit(now, 1)
+					now++
+				}
+			}
+			if err := k.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}))
+		rows, err := tr.Report(ReportOptions{})
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		want := int64(2*n - 1)
+		if !back {
+			want = n - 1
+		}
+		if r := rows[0]; r.Calls != n || r.Total != want || r.Self != want || back == (r.Unfinished == n) {
+			t.Errorf("back %v: %+v", back, r)
+		}
+		root, err := tr.Graph(GraphOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := root.Children; len(c) != 1 || c[0].Calls != n || c[0].Recursive != n-1 || len(c[0].Children) != 0 {
+			t.Errorf("folded: %+v", c)
+		}
+		root, err = tr.Graph(GraphOptions{KeepRecursion: true, MaxDepth: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := deepest(root); d != 100 {
+			t.Errorf("kept: %d deep, want 100", d)
+		}
+	}
+}
