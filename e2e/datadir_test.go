@@ -82,7 +82,7 @@ func TestPatchedWithoutDirectory(t *testing.T) {
 			r := run(t, command{dir: dir, argv: []string{prog, "9"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
 			sameBehaviour(t, want, r)
 		}
-		if tr := decodeTrace(t, filepath.Join(dir, "fentry.data")); tr.events == 0 {
+		if tr := decodeTrace(t, filepath.Join(dir, "fentry.data"), prog); tr.events == 0 {
 			t.Error("empty trace in ./fentry.data")
 		}
 	})
@@ -110,7 +110,7 @@ func TestFullDisk(t *testing.T) {
 		full := tmpfs(t, "1m")
 		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./signals"}, env: []string{"FENTRY_DATA=" + filepath.Join(full, "data"), "FIXTURE_COUNTS=" + p.counts()}})
 		sameBehaviour(t, want, r)
-		checkPartial(t, filepath.Join(full, "data"), r)
+		checkPartial(t, filepath.Join(full, "data"), r, prog)
 	})
 	t.Run("record", func(t *testing.T) {
 		full := tmpfs(t, "1m")
@@ -149,9 +149,9 @@ func TestFullDisk(t *testing.T) {
 }
 
 // checkPartial: what fits on a full disk is readable, and what does not is reported as lost.
-func checkPartial(t *testing.T, data string, r *result) {
+func checkPartial(t *testing.T, data string, r *result, patched ...string) {
 	t.Helper()
-	tr, err := decode(data)
+	tr, err := decode(data, patched...)
 	if err != nil {
 		t.Errorf("what was recorded is not readable: %v", err)
 		return

@@ -2,14 +2,20 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/patch"
 )
 
 // A second reader of the trace directory, written from the description of the format alone, so that a mistake shared by the writer and
@@ -80,73 +86,97 @@ const (
 // payloadWords of the reserved ids, in order from reservedIDs on.
 var payloadWords = []int{1, 1, 1, 1, 1, 0, 2, 0, 1}
 
-func decodeTrace(t testing.TB, dir string) *decoded {
+func decodeTrace(t testing.TB, dir string, patched ...string) *decoded {
 	t.Helper()
-	d, err := decode(dir)
+	d, err := decode(dir, patched...)
 	if err != nil {
 		t.Fatalf("trace in %s: %v", dir, err)
 	}
 	return d
 }
 
-func decode(dir string) (*decoded, error) {
+// decode reads a trace. The names of programs that were patched on disk come from those files.
+func decode(dir string, patched ...string) (*decoded, error) {
 	d := &decoded{entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, traceable: map[string]bool{}, comms: map[string]bool{},
 		tasks: map[uint64]bool{}, pids: map[uint32]bool{}}
 	symbols, err := readSymbols(dir, d)
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "events"))
+	for _, path := range patched {
+		if err := readPatched(path, symbols, d); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.Open(filepath.Join(dir, "events"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	le := binary.LittleEndian
-	if len(b) < headerSize || string(b[:8]) != traceMagic {
-		return nil, fmt.Errorf("no %s header in %d bytes", traceMagic, len(b))
+	head := make([]byte, headerSize)
+	if _, err := io.ReadFull(f, head); err != nil || string(head[:8]) != traceMagic {
+		return nil, fmt.Errorf("no %s header in %d bytes: %v", traceMagic, info.Size(), err)
 	}
-	d.bytes = int64(len(b))
-	d.lost += int64(le.Uint64(b[104:]))
-	chunkSize, at := int(le.Uint32(b[16:])), int(le.Uint32(b[12:]))
+	d.lost += int64(le.Uint64(head[104:]))
+	chunkSize, at, end := int64(le.Uint32(head[16:])), int64(le.Uint32(head[12:])), info.Size()
 	if chunkSize < chunkHeader || chunkSize > maxChunkSize {
 		return nil, fmt.Errorf("chunks of %d bytes", chunkSize)
 	}
-	lostOf := map[uint64]int64{} // task key: highest total seen
-	for at+chunkHeader <= len(b) {
-		c := b[at:]
-		if le.Uint32(c) != chunkMagic {
-			if at += chunkSize; le.Uint32(c) == 0 {
-				continue // never used
-			}
-			return nil, fmt.Errorf("offset %d: chunk magic %#x", at-chunkSize, le.Uint32(c))
+	packed := le.Uint32(head[112:]) == 1
+	if next := int64(le.Uint64(head[32:])); !packed && next != 0 {
+		end = min(end, at+next*chunkSize) // a growing file is sparse behind
+	}
+	lostOf := map[uint64]int64{} // task: highest total seen
+	for at+chunkHeader <= end {
+		c := make([]byte, chunkHeader)
+		if _, err := f.ReadAt(c, at); err != nil {
+			return nil, err
 		}
-		kind, size := le.Uint16(c[4:]), int(le.Uint32(c[8:]))
-		step := chunkSize
-		switch {
-		case size == 0:
-			size = min(chunkSize, len(c))
-		case size > len(c):
-			return nil, fmt.Errorf("offset %d: chunk of %d bytes, file has %d", at, size, len(c))
-		case size > chunkSize:
-			step = (size + chunkSize - 1) / chunkSize * chunkSize
+		if magic := le.Uint32(c); magic == 0 {
+			at += chunkSize // never used
+			continue
+		} else if magic != chunkMagic {
+			return nil, fmt.Errorf("offset %d: chunk magic %#x", at, magic)
 		}
-		pid, tid := le.Uint32(c[12:]), le.Uint32(c[16:])
-		if kind == kindEvents {
+		kind, size := le.Uint16(c[4:]), int64(le.Uint32(c[8:]))
+		if size == 0 {
+			size = min(chunkSize, end-at)
+		} else if size < chunkHeader || at+size > info.Size() {
+			return nil, fmt.Errorf("offset %d: chunk of %d bytes in a file of %d", at, size, info.Size())
+		}
+		body := make([]byte, size-chunkHeader)
+		if _, err := f.ReadAt(body, at+chunkHeader); err != nil {
+			return nil, fmt.Errorf("offset %d: %w", at, err)
+		}
+		pid, tid, image := le.Uint32(c[12:]), le.Uint32(c[16:]), le.Uint64(c[40:])
+		switch kind {
+		case kindEvents:
 			d.tasks[uint64(pid)<<32|uint64(tid)] = true
 			d.pids[pid] = true
 			d.comms[strings.TrimRight(string(c[64:80]), "\x00")] = true
 			key := le.Uint64(c[48:]) ^ uint64(tid)<<32
 			lostOf[key] = max(lostOf[key], int64(le.Uint64(c[56:])))
-			if err := d.chunk(c[chunkHeader:size], symbols[le.Uint64(c[40:])], le.Uint64(c[40:])); err != nil {
-				return nil, fmt.Errorf("offset %d: %w", at, err)
-			}
-		} else if kind == kindImage {
+			err = d.chunk(body, symbols[image], image)
+		case kindImage:
 			d.images++
-		} else if kind == kindProfile {
-			if err := d.profile(c[chunkHeader:size], symbols[le.Uint64(c[40:])], le.Uint64(c[40:])); err != nil {
-				return nil, fmt.Errorf("offset %d: %w", at, err)
-			}
+		case kindProfile:
+			err = d.profile(body, symbols[image], image)
+		default:
+			err = fmt.Errorf("chunk of kind %d", kind)
 		}
-		at += step
+		if err != nil {
+			return nil, fmt.Errorf("offset %d: %w", at, err)
+		}
+		d.bytes += size
+		if !packed {
+			size = (size + chunkSize - 1) / chunkSize * chunkSize
+		}
+		at += size
 	}
 	for _, n := range lostOf {
 		d.lost += n
@@ -212,9 +242,6 @@ func readSymbols(dir string, d *decoded) (map[uint64][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("no .sym file")
-	}
 	out := map[uint64][]string{}
 	for _, path := range files {
 		image, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".sym"), 16, 64)
@@ -258,4 +285,44 @@ func readSymbols(dir string, d *decoded) (map[uint64][]string, error) {
 		out[image] = names
 	}
 	return out, nil
+}
+
+// readPatched adds the names of a patched program: its sites by id, from what the patch left in the file, and the symbols there.
+func readPatched(path string, out map[uint64][]string, d *decoded) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	f, err := elfio.Parse(b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	in, err := patch.Inspect(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if out[in.ImageID] != nil {
+		return nil
+	}
+	e, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	symbols, err := e.Symbols()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	at := map[uint64]string{}
+	for _, s := range symbols {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && (at[s.Value] == "" || s.Name < at[s.Value]) {
+			at[s.Value] = s.Name
+		}
+	}
+	names := make([]string, len(in.Sites)+1)
+	for i, s := range in.Sites {
+		names[i+1] = at[s.Func]
+		d.traceable[at[s.Func]] = true
+	}
+	out[in.ImageID] = names
+	return nil
 }

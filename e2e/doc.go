@@ -18,8 +18,8 @@
 //	//e2e:needs root|avx     what the machine must offer
 //	//e2e:show FILE          the file's content counts as output
 //	//e2e:comm NAME...       threads of these names must be in the trace
-//	//e2e:may-lack NAME...   functions that may run before tracing can start
-//	//e2e:ignore PREFIX...   traced functions without a counter
+//	//e2e:may-lack NAME...   functions that may run before tracing can start, or KIND:NAME, which cannot be traced with that kind of sites
+//	//e2e:ignore *           there are traced functions without a counter: inline ones of the C++ library
 //	//e2e:path same          the program looks at its own path
 //
 // The default run takes a bounded part of the matrix of site kinds, ways to link and optimisation; FENTRY_WIDE=1 takes all of it.

@@ -79,6 +79,20 @@ func (f *fixture) words(key string) []string {
 	return strings.Fields(strings.Join(f.directives[key], " "))
 }
 
+// mayLack are the functions that need not all be in the trace with a kind of sites: those that can run before tracing can start, and with the
+// kind in front those that cannot be traced with it.
+func (f *fixture) mayLack(k kind) []string {
+	var out []string
+	for _, w := range f.words("may-lack") {
+		if of, name, ok := strings.Cut(w, ":"); !ok {
+			out = append(out, w)
+		} else if of == k.name {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // runs are the argument lists to run the fixture with.
 func (f *fixture) runs() [][]string {
 	if r := f.directives["run"]; len(r) > 0 {

@@ -52,7 +52,7 @@ func TestDebugger(t *testing.T) {
 					t.Errorf("%s: gdb shows %v in a thread, want %v\n%s", filepath.Base(program), got, inThread, clip(parts[2]))
 				}
 				core := filepath.Join(t.TempDir(), "core")
-				r = gdb(t, p.dir, program, "run core", "generate-core-file "+core)
+				gdb(t, p.dir, program, "run core", "generate-core-file "+core)
 				r = gdb(t, p.dir, program, "core-file "+core, "bt")
 				if got := callers(r); !slices.Equal(got, want) {
 					t.Errorf("%s: gdb shows %v in the core file, want %v\n%s", filepath.Base(program), got, want, clip(r))

@@ -58,6 +58,14 @@ type job struct {
 // runJob runs a job untraced or traced; the trace is in data.
 func runJob(t testing.TB, j job, w way, data string, options ...string) *result {
 	t.Helper()
+	r, _ := runJobFile(t, j, w, data, options...)
+	return r
+}
+
+// runJobFile also gives the programs that were patched on disk.
+func runJobFile(t testing.TB, j job, w way, data string, options ...string) (*result, []string) {
+	t.Helper()
+	var files []string
 	c := command{dir: j.dir, stdin: j.stdin, timeout: j.timeout}
 	if c.dir == "" {
 		c.dir = t.TempDir()
@@ -75,8 +83,9 @@ func runJob(t testing.TB, j job, w way, data string, options ...string) *result 
 		patched := filepath.Join(t.TempDir(), filepath.Base(j.program))
 		patchFile(t, j.program, patched, options)
 		c.argv, c.env, c.argv0 = append([]string{patched}, j.args...), []string{"FENTRY_DATA=" + data}, j.program
+		files = append(files, patched)
 	}
-	return run(t, c)
+	return run(t, c), files
 }
 
 // sameTraced runs a job untraced and traced, and checks behaviour and trace.
@@ -84,9 +93,9 @@ func sameTraced(t *testing.T, j job, w way) *decoded {
 	t.Helper()
 	want := runJob(t, j, "", "")
 	data := filepath.Join(t.TempDir(), "data")
-	got := runJob(t, j, w, data)
+	got, files := runJobFile(t, j, w, data)
 	sameBehaviour(t, want, got)
-	tr := decodeTrace(t, data)
+	tr := decodeTrace(t, data, files...)
 	if tr.lost != 0 {
 		t.Errorf("%d events lost", tr.lost)
 	}
@@ -230,7 +239,7 @@ func TestZstd(t *testing.T) {
 				var sums [2][32]byte
 				for k, way := range []way{"", w} {
 					trace := filepath.Join(t.TempDir(), "data")
-					r := runJob(t, job{program: b.Program, args: append(append([]string{"-q", "-f"}, options...), "in", "-o", "out.zst"), dir: dir}, way, trace)
+					r, files := runJobFile(t, job{program: b.Program, args: append(append([]string{"-q", "-f"}, options...), "in", "-o", "out.zst"), dir: dir}, way, trace)
 					r.stderr = withoutSummary(r.stderr)
 					r.mustSucceed(t)
 					packed, err := os.ReadFile(filepath.Join(dir, "out.zst"))
@@ -239,21 +248,16 @@ func TestZstd(t *testing.T) {
 					}
 					sums[k] = sha256.Sum256(packed)
 					unpack := []string{"-q", "-d", "-f", "--memory=512MB", "out.zst", "-o", "back"}
-					for _, o := range options {
-						if strings.HasPrefix(o, "--patch-from") || o == "-D" {
-							unpack = append([]string{"-D", "dict"}, unpack...)
-							break
-						}
-					}
 					trace2 := filepath.Join(t.TempDir(), "data")
-					runJob(t, job{program: b.Program, args: unpack, dir: dir}, way, trace2).mustSucceed(t)
+					r, files2 := runJobFile(t, job{program: b.Program, args: unpack, dir: dir}, way, trace2)
+					r.mustSucceed(t)
 					back, err := os.ReadFile(filepath.Join(dir, "back"))
 					if err != nil || !bytes.Equal(back, data) {
 						t.Fatalf("%v: back comes something else: %d bytes, %v", options, len(back), err)
 					}
 					if way != "" {
 						for _, d := range []string{trace, trace2} {
-							if tr := decodeTrace(t, d); tr.lost != 0 || tr.events < 1000 {
+							if tr := decodeTrace(t, d, append(files, files2...)...); tr.lost != 0 || tr.events < 1000 {
 								t.Errorf("%v: %d events, %d lost", options, tr.events, tr.lost)
 							}
 							_ = os.RemoveAll(d)

@@ -136,6 +136,7 @@ func TestRedis(t *testing.T) {
 			b := buildProgram(t, corpus.Redis, kindNamed(t, tc.kind))
 			data := filepath.Join(t.TempDir(), "data")
 			var replies, status [2]string
+			var files []string
 			for i, w := range []way{"", tc.way} {
 				argv, env := []string{b.Program}, []string(nil)
 				switch w {
@@ -145,6 +146,7 @@ func TestRedis(t *testing.T) {
 					patched := filepath.Join(t.TempDir(), "redis-server")
 					patchFile(t, b.Program, patched, nil)
 					argv, env = []string{patched}, []string{"FENTRY_DATA=" + data}
+					files = append(files, patched)
 				}
 				s := startServer(t, b, argv, env...)
 				replies[i] = run(t, command{argv: []string{s.cli, "-p", s.port}, stdin: redisScript(4000)}).mustSucceed(t).stdout
@@ -162,7 +164,7 @@ func TestRedis(t *testing.T) {
 			if status[0] != status[1] {
 				t.Errorf("the server ended with %s, untraced with %s", status[1], status[0])
 			}
-			tr := decodeTrace(t, data)
+			tr := decodeTrace(t, data, files...)
 			t.Logf("%d events in %d processes and %d threads", tr.events, len(tr.pids), len(tr.tasks))
 			if tr.lost != 0 || tr.events < 500_000 {
 				t.Errorf("%d events, %d lost", tr.events, tr.lost)

@@ -21,6 +21,7 @@ const (
 type traced struct {
 	*result
 	dir   string           // the trace
+	files []string         // programs patched on disk
 	truth map[string]int64 // what the program counted in this very run
 }
 
@@ -62,6 +63,7 @@ func (p *program) trace(t testing.TB, w way, args []string, options ...string) *
 	data := filepath.Join(t.TempDir(), "data")
 	env := []string{"FIXTURE_COUNTS=" + p.counts()}
 	dir := p.dir
+	var files []string
 	argv := append([]string{"./" + p.fixture.name}, args...)
 	switch w {
 	case byRecord, byCopy:
@@ -73,6 +75,7 @@ func (p *program) trace(t testing.TB, w way, args []string, options ...string) *
 				if err := os.Rename(filepath.Join(dir, c+".new"), filepath.Join(dir, c)); err != nil {
 					t.Fatal(err)
 				}
+				files = append(files, filepath.Join(dir, c))
 			}
 		}
 		record := []string{fentry, "record", "-o", data}
@@ -88,12 +91,13 @@ func (p *program) trace(t testing.TB, w way, args []string, options ...string) *
 				t.Fatal(err)
 			}
 			patchFile(t, filepath.Join(p.dir, name), filepath.Join(dir, name), options)
+			files = append(files, filepath.Join(dir, name))
 		}
 		env = append(env, "FENTRY_DATA="+data)
 	}
 	r := run(t, command{dir: dir, argv: argv, env: env, stdin: p.fixture.stdin()})
 	p.show(t, dir, r)
-	tr := &traced{result: r, dir: data}
+	tr := &traced{result: r, dir: data, files: files}
 	if _, err := os.Stat(p.counts()); err != nil {
 		t.Fatalf("the traced program did not get as far as opening its counters: %s %v\n%s%s", r.status, r.err, clip(r.stdout), clip(r.stderr))
 	}
@@ -147,11 +151,11 @@ func TestFixtures(t *testing.T) {
 func checkRun(t *testing.T, p *program, want *result, got *traced) {
 	t.Helper()
 	sameBehaviour(t, want, got.result)
-	tr, err := decode(got.dir)
+	tr, err := decode(got.dir, got.files...)
 	if err != nil {
 		t.Fatalf("trace: %v", err)
 	}
-	equalCounts(t, p.fixture, got.truth, tr)
+	equalCounts(t, p, got.truth, tr)
 	for _, comm := range p.fixture.words("comm") {
 		if !tr.comms[comm] {
 			t.Errorf("no thread named %s among %d names", comm, len(tr.comms))

@@ -1,7 +1,7 @@
 // Called from code that is not traced: qsort, bsearch, pthread_once, atexit, thread_local destructors, std::thread, std::async, virtual
 // functions, function objects, static initialisers.
 //e2e:link -pthread
-//e2e:ignore Shape:: Square::~Square Square::Square PerThread:: std:: __gnu_cxx:: void operator main:: decltype bool long unsigned int& int* auto TLS __tls_init _GLOBAL__sub __static_init
+//e2e:ignore *
 #include "count.h"
 #include <algorithm>
 #include <functional>

@@ -4,7 +4,7 @@
 #include "count.h"
 #include <sys/syscall.h>
 
-FN static unsigned work(unsigned n) { COUNT(); return n ? work(n - 1) * 3 + 1 : 1; }
+FN static unsigned work(unsigned n) { COUNT(); return n ? KEEP(work(n - 1)) * 3 + 1 : 1; }
 FN static unsigned loop(int n) { COUNT(); unsigned s = 0; for (int i = 0; i < n; i++) s += work((unsigned)i % 10); return s; }
 int main(int argc, char **argv)
 {

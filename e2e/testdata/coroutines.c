@@ -25,7 +25,7 @@ FN static unsigned generate(unsigned n)
 		yield();
 		return 1;
 	}
-	unsigned r = generate(n - 1) + leaf(n);
+	unsigned r = KEEP(generate(n - 1)) + leaf(n);
 	if (n % 2)
 		yield();
 	return r;

@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-FN static int work(int n) { COUNT(); return n < 2 ? n : work(n - 1) + work(n - 2); }
+FN static int work(int n) { COUNT(); return n < 2 ? n : KEEP(work(n - 1)) + KEEP(work(n - 2)); }
 FN static void at_exit_handler(void) { COUNT(); say("atexit %d\n", work(8)); }
 FN static void end(const char *how)
 {

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-FN static int work(int n) { COUNT(); return n < 2 ? n : work(n - 1) + work(n - 2); }
+FN static int work(int n) { COUNT(); return n < 2 ? n : KEEP(work(n - 1)) + KEEP(work(n - 2)); }
 FN static int status_of(pid_t p)
 {
 	COUNT();

@@ -73,7 +73,7 @@ FN static int never_returns_here(int n)
 	if (n == 0) {
 		_longjmp(outer, 9);
 	}
-	return never_returns_here(n - 1) + 1;
+	return KEEP(never_returns_here(n - 1)) + 1;
 }
 int main(void)
 {

@@ -17,7 +17,7 @@ FN static int outer(int base)
 	FN int twice(int n)
 	{
 		COUNT_AS("outer.twice");
-		return n ? twice(n - 1) + add(n) : add(0);
+		return n ? KEEP(twice(n - 1)) + add(n) : add(0);
 	}
 	int r = add(1) + twice(5) + apply(add, 3) + apply(twice, 2);
 	return r * 100 + calls;

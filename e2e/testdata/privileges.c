@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-FN static unsigned work(unsigned n) { COUNT(); return n ? work(n - 1) * 3 + 1 : 1; }
+FN static unsigned work(unsigned n) { COUNT(); return n ? KEEP(work(n - 1)) * 3 + 1 : 1; }
 FN static unsigned loop(int n) { COUNT(); unsigned s = 0; for (int i = 0; i < n; i++) s += work((unsigned)i % 10); return s; }
 FN static void *thread(void *p) { COUNT(); *(unsigned *)p = loop(20000); return NULL; }
 FN static void cage(void)

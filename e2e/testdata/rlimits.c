@@ -10,14 +10,14 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-FN static unsigned work(unsigned n) { COUNT(); return n ? work(n - 1) * 3 + 1 : 1; }
+FN static unsigned work(unsigned n) { COUNT(); return n ? KEEP(work(n - 1)) * 3 + 1 : 1; }
 FN static unsigned loop(int n) { COUNT(); unsigned s = 0; for (int i = 0; i < n; i++) s += work((unsigned)i % 10); return s; }
 FN static unsigned deep(int n)
 {
 	COUNT();
 	volatile char pad[1000];
 	pad[0] = 1;
-	return n ? deep(n - 1) + (unsigned)pad[0] : 0;
+	return n ? KEEP(deep(n - 1)) + (unsigned)pad[0] : 0;
 }
 FN static void limit(int what, rlim_t n)
 {

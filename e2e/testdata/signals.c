@@ -11,9 +11,9 @@ static volatile sig_atomic_t ticks, sync_hits, nested_hits;
 static volatile unsigned sink;
 enum { WANT_TICKS = 3000 };
 
-FN static unsigned in_handler(unsigned n) { COUNT(); return n ? in_handler(n - 1) + 1 : 0; }
+FN static unsigned in_handler(unsigned n) { COUNT(); return n ? KEEP(in_handler(n - 1)) + 1 : 0; }
 FN static unsigned leaf(unsigned n) { COUNT(); return n * 7 + 1; }
-FN static unsigned spin(unsigned n) { COUNT(); return n ? spin(n - 1) ^ leaf(n) : 1; }
+FN static unsigned spin(unsigned n) { COUNT(); return n ? KEEP(spin(n - 1)) ^ leaf(n) : 1; }
 FN static void on_tick(int sig, siginfo_t *si, void *uc)
 {
 	COUNT();

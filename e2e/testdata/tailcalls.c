@@ -30,14 +30,18 @@ FN static unsigned long mixed(unsigned long n)
 	unsigned long k = leaf(n);
 	if (n == 0)
 		return choose(1, k);
-	if (n & 1)
-		return mixed(n - 1);
-	return mixed(n - 1) + k;
+	return KEEP(mixed(n - 1)) + (n & 1 ? 0 : k);
+}
+FN static unsigned long six(unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e, unsigned long f, unsigned long g);
+FN static unsigned long seven(unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e, unsigned long f, unsigned long g)
+{
+	COUNT();
+	return g ? six(b, c, d, e, f, a, g - 1) : a + b;
 }
 FN static unsigned long six(unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e, unsigned long f, unsigned long g)
 {
 	COUNT();
-	return g ? six(b, c, d, e, f, a, g - 1) : a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f;
+	return g ? seven(b, c, d, e, f, a, g - 1) : a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f;
 }
 FN static void *all(void *p)
 {

@@ -12,7 +12,7 @@ FN static uint64_t branch(uint64_t x, int n)
 	COUNT();
 	if (n == 0)
 		return leaf(x);
-	return branch(x + 1, n - 1) ^ leaf(x);
+	return KEEP(branch(x + 1, n - 1)) ^ leaf(x);
 }
 FN static void *worker(void *p)
 {
