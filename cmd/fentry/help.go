@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -90,7 +91,7 @@ func printFlags(w io.Writer, title string, set *pflag.FlagSet) {
 	}
 	fmt.Fprintf(w, "\n%s:\n", title)
 	for _, r := range rows {
-		lines := strings.Split(r.right, "\n")
+		lines := wrap(r.right, helpWidth-width-4)
 		fmt.Fprintf(w, "  %-*s  %s\n", width, r.left, lines[0])
 		for _, l := range lines[1:] {
 			fmt.Fprintf(w, "  %-*s  %s\n", width, "", l)
@@ -116,12 +117,36 @@ func takesValue(f *pflag.Flag) bool { return f.NoOptDefVal == "" }
 // anything.
 func flagUsage(f *pflag.Flag) string {
 	_, usage := pflag.UnquoteUsage(f)
-	switch f.DefValue {
-	case "", "false", "0", "[]":
+	value := strings.Trim(f.DefValue, "[]") // of lists
+	switch value {
+	case "", "false", "0", "0s":
 	default:
-		if !strings.Contains(usage, f.DefValue) {
-			usage += fmt.Sprintf(" (default %s)", f.DefValue)
+		if !strings.Contains(usage, "default") && !strings.HasPrefix(usage, value) {
+			usage += fmt.Sprintf(" (default %s)", value)
 		}
 	}
 	return usage
+}
+
+// helpWidth is how wide help text becomes, if words allow.
+const helpWidth = 100
+
+// wrap breaks text at blanks into lines of at most width characters.
+func wrap(text string, width int) []string {
+	var lines []string
+	for _, part := range strings.Split(text, "\n") {
+		line := ""
+		for _, word := range strings.Fields(part) {
+			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+				lines = append(lines, line)
+				line = ""
+			}
+			if line != "" {
+				line += " "
+			}
+			line += word
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }

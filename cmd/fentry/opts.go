@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -147,7 +148,15 @@ func plainFlagError(err error) error {
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		return fmt.Errorf("option --%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())
+		why := invalid.Unwrap()
+		var num *strconv.NumError
+		if errors.As(why, &num) {
+			why = fmt.Errorf("not a number in range: %w", num.Err)
+			if errors.Is(num.Err, strconv.ErrSyntax) {
+				why = errors.New("not a number")
+			}
+		}
+		return fmt.Errorf("option --%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), why)
 	}
 	return err
 }

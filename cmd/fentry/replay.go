@@ -52,7 +52,7 @@ which. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
 	}
 	c.inputFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&c.format, "format", "", "`FORMAT`: graph, function or json (default: what was recorded)")
+	f.StringVar(&c.format, "format", "", "print as `FORMAT`: graph, function or json (default: as recorded)")
 	f.StringSliceVarP(&c.fields, "fields", "f", nil, "switch `FIELD`[,FIELD...] on, with \"no\" in front off:\n"+strings.Join(fieldNames(), ", "))
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")

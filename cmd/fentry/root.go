@@ -170,7 +170,7 @@ func prepare(cmd *cobra.Command) {
 				if errors.As(err, &u) {
 					return err
 				}
-				return &usageError{c, err}
+				return &usageError{c, operandError(c, check, args)}
 			}
 			return nil
 		}
@@ -179,6 +179,16 @@ func prepare(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		prepare(c)
 	}
+}
+
+// operandError says which operand is missing or too many.
+func operandError(c *cobra.Command, check cobra.PositionalArgs, args []string) error {
+	for n := len(args) - 1; n >= 0; n-- {
+		if check(c, args[:n]) == nil {
+			return fmt.Errorf("unexpected operand %q", args[n])
+		}
+	}
+	return errors.New("an operand is missing")
 }
 
 // unknownCommand explains a first operand that is no command, with the most
