@@ -18,6 +18,10 @@ func TestOpcodeMaps(t *testing.T) {
 	}
 	modrms = append(modrms, 0x04, 0x05, 0x44, 0x45, 0x84, 0x85)
 	wide := os.Getenv("FENTRY_WIDE") == "1"
+	prefixes := []string{"", "66", "f2", "f3", "48"}
+	if wide {
+		prefixes = append(prefixes, "6648", "f348", "67")
+	}
 	var codes [][]byte
 	flush := func(name string) {
 		t.Helper()
@@ -35,7 +39,7 @@ func TestOpcodeMaps(t *testing.T) {
 				}
 			}
 		}
-		for _, p := range []string{"", "66", "f2", "f3", "48", "6648", "f348", "67"} {
+		for _, p := range prefixes {
 			for op := range 256 {
 				if m == "" && map0[op]&dPrefix != 0 || m == "0f" && (op == 0x38 || op == 0x3a || op == 0xff) {
 					continue
