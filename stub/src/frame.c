@@ -11,6 +11,14 @@ hidden u32 fentry_depth = 0;       /* greatest depth */
 hidden u64 fentry_threshold = 0;   /* ticks, 0: none */
 hidden const u8 *fentry_roots = 0; /* bitmap of graph roots by id, 0: none */
 
+/* previous returns the chain behind the frame at slot, in the form of struct
+   control's top. What stands there is checked: it may never have been written. */
+static u64 previous(struct control *c, u64 slot)
+{
+	u64 prev = *shadow_prev(slot), hi = c->stacks[c->cur].hi;
+	return top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
+}
+
 /* options says whether frames have an id and a depth in their shadow. */
 static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shadow(); }
 
@@ -129,13 +137,17 @@ static u64 end_call(struct control *c, u64 slot, u32 id, u64 t)
 	return 0;
 }
 
-/* close_frame closes the frame at slot; the chain goes on with the one before it. */
+/* close_frame closes the frame at slot. A frame that is not the innermost of the
+   chain any more was taken for skipped (a coroutine was left, and is back), or is
+   older than a fork: the chain is not about it, as the trace's readers do not have
+   it among the open calls of this stack either. */
 hidden void close_frame(struct control *c, u64 slot, u32 id, u64 t)
 {
-	u64 d = end_call(c, slot, id, t), prev = *shadow_prev(slot), hi = c->stacks[c->cur].hi;
+	u64 d = end_call(c, slot, id, t);
 	if (fentry_config.mode == MODE_PROFILE)
 		c->child = *shadow_aux(slot) + d;
-	c->top = top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
+	if (top_slot(c->top) == slot && !top_empty(c->top))
+		c->top = previous(c, slot);
 }
 
 /* replace_frame records a tail call: the call old at slot ends, and id begins there. */
@@ -145,8 +157,10 @@ hidden void replace_frame(struct control *c, u64 slot, u32 old, u32 id)
 	if (fentry_config.mode == MODE_PROFILE)
 		*shadow_aux(slot) += d;
 	begin_call(c, slot, id, (u32)(*shadow_aux(slot) >> 32), t);
-	if (top_slot(c->top) != slot)
+	if (top_slot(c->top) != slot) {
+		*shadow_prev(slot) = c->top;
 		c->top = slot;
+	}
 }
 
 /* pop_skipped closes the frames of the current stack whose slots are below slot:
@@ -164,8 +178,7 @@ hidden void pop_skipped(struct control *c, u64 slot)
 			looked = 1;
 		}
 		n += !opt || *shadow_aux(s) & FT_ID_EXIT;
-		u64 prev = *shadow_prev(s);
-		top = top_slot(prev) > s && top_slot(prev) < hi ? prev : empty_top(hi);
+		top = previous(c, s);
 	}
 	if (top_empty(top))
 		top = empty_top(hi); /* the stack may have grown upwards since */

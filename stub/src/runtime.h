@@ -91,7 +91,9 @@ struct control {
 	u64 tablesize;
 	u32 mine[64], mine_from, mine_to; /* overwrite: chunks handed over, oldest first */
 	u64 comm[2];
-	struct stack stacks[32];
+	struct stack *stacks; /* those the thread was seen on; at first few */
+	u32 nstacks;          /* room for */
+	struct stack few[24];
 };
 
 at(control, next, CB_NEXT);

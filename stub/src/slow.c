@@ -79,9 +79,9 @@ hidden int fentry_slow_enter(u64 slot, u32 id, u64 ret)
    Whatever has become of the trace, that address is right. */
 hidden u64 fentry_slow_exit(u64 slot, u32 id)
 {
-	u64 t = counter();
 	u64 ret = *shadow_ret(slot);
 	struct sigset old = block();
+	u64 t = counter();
 	struct control *c = this_thread();
 	if (c) {
 		enter_stack(c, slot);

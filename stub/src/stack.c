@@ -11,7 +11,7 @@
    an exit. A chain belongs to a stack: struct stack. Ranges grow by windows. */
 #include "runtime.h"
 
-enum { WINDOW = 4 << 20 };
+enum { WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
 
 /* What is known of every window of the address space, a byte each, in two levels. */
 enum { W_UNKNOWN, W_BUSY, W_MAPPED, W_REFUSED };
@@ -146,7 +146,7 @@ static int on_signal_stack(u64 slot, struct sigaltstack *ss)
 static i32 find(struct control *c, u64 slot)
 {
 	i32 best = -1;
-	for (u32 i = 0; i < lengthof(c->stacks); i++) {
+	for (u32 i = 0; i < c->nstacks; i++) {
 		struct stack *s = &c->stacks[i];
 		if (slot - s->lo < s->hi - s->lo && (best < 0 || s->hi - s->lo < c->stacks[best].hi - c->stacks[best].lo))
 			best = (i32)i;
@@ -154,17 +154,27 @@ static i32 find(struct control *c, u64 slot)
 	return best;
 }
 
-/* fresh returns the index of an unused entry of the table; if there is none, that
-   of the stack that was left longest ago. */
+/* fresh returns the index of an unused entry of the table. When there is none, the
+   table gets larger; when that cannot be, the stack that was left longest ago is
+   forgotten. */
 static u32 fresh(struct control *c)
 {
-	u32 k = lengthof(c->stacks);
-	for (u32 i = 0; i < lengthof(c->stacks); i++) {
+	u32 k = 0;
+	for (u32 i = 0; i < c->nstacks; i++) {
 		if (c->stacks[i].hi == 0)
 			return i;
-		if (i != c->cur && (k == lengthof(c->stacks) || c->stacks[i].used < c->stacks[k].used))
+		if (c->stacks[k].used > c->stacks[i].used)
 			k = i;
 	}
+	struct stack *t = c->nstacks >= MOST_STACKS ? 0 : map_private(4UL * c->nstacks * sizeof *t);
+	if (!t)
+		return k; /* not the current one, which was entered last */
+	memcpy(t, c->stacks, c->nstacks * sizeof *t);
+	if (c->stacks != c->few)
+		sys(SYS_munmap, c->stacks, c->nstacks * sizeof *t, 0, 0, 0, 0);
+	c->stacks = t;
+	k = c->nstacks;
+	c->nstacks *= 4;
 	return k;
 }
 
@@ -172,15 +182,15 @@ static u32 fresh(struct control *c)
    the current one if it does; if none does, the length of the table. */
 static u32 grown(struct control *c, u64 w)
 {
-	u32 k = lengthof(c->stacks);
-	for (u32 i = 0; i < lengthof(c->stacks); i++) {
+	u32 k = c->nstacks;
+	for (u32 i = 0; i < c->nstacks; i++) {
 		struct stack *s = &c->stacks[i];
 		if (s->back || s->hi <= WINDOW || (w + WINDOW != s->lo && w != s->hi))
 			continue;
-		if (k == lengthof(c->stacks) || i == c->cur)
+		if (k == c->nstacks || i == c->cur)
 			k = i;
 	}
-	if (k == lengthof(c->stacks))
+	if (k == c->nstacks)
 		return k;
 	struct stack *s = &c->stacks[k];
 	if (w + WINDOW == s->lo)
@@ -253,7 +263,7 @@ hidden int enter_stack(struct control *c, u64 slot)
 	if (!have_window(slot))
 		return 0;
 	u32 k = grown(c, w);
-	if (k == lengthof(c->stacks)) {
+	if (k == c->nstacks) {
 		k = fresh(c);
 		begin(c, k, w, w + WINDOW);
 	} else if (k == c->cur) {

@@ -102,6 +102,8 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	memset(&c->pid, 0, sizeof *c - offsetof(struct control, pid));
 	c->pid = pid;
 	c->self = c;
+	c->stacks = c->few;
+	c->nstacks = lengthof(c->few);
 	c->key = counter();
 	c->high = (u32)(c->key >> 32);
 	if (table) { /* a dead thread's; never one of another process, those are wiped */

@@ -14,7 +14,6 @@ fentry_mcount_func_enter:
 	.cfi_offset %rip, -16
 	SAVE3			/* 24 thunk, 32 id */
 1:	CHECK_OWNER 5f
-	rdtsc
 	RESERVE 8, 5f
 	mov	32(%rsp), %edx
 	shl	$32, %rdx

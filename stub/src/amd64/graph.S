@@ -31,7 +31,6 @@ HIDDEN(\name)
 	mov	%rcx, (%rdx)
 	mov	%rax, %gs:CB_TOP
 3:	/* record */
-	rdtsc
 	RESERVE 8, 5f
 	mov	32(%rsp), %edx
 	shl	$32, %rdx
@@ -51,7 +50,6 @@ HIDDEN(\name)
 	LEA_SLOT \where, %rdx
 	cmp	%gs:CB_TOP, %rdx
 	jne	7f
-	rdtsc
 	RESERVE 16, 6f
 	LOAD_RET \where, %rdx
 	mov	THUNK_RET_ID(%rdx), %edx
@@ -106,7 +104,6 @@ fentry_graph_exit:
 	lea	32(%rsp), %rcx
 	cmp	%rcx, %gs:CB_TOP
 	jne	6f
-	rdtsc
 	RESERVE 8, 5f
 	mov	24(%rsp), %edx
 	shl	$32, %rdx

@@ -12,11 +12,11 @@
    The order of things is such that a signal handler that runs traced functions
    may come between any two instructions:
      - the shadow words of S are written before S becomes the top;
-     - the clock is read before a slot is reserved, and the slot is reserved by one
-       instruction (xadd; no lock, the block is this thread's own), so a handler's
-       events take other slots;
-     - the counter's high half is compared after the reservation: if a handler
-       wrote a SYNC in between, the slot stays a hole, which readers skip. */
+     - a slot is reserved by one instruction (xadd; no lock, the block is this
+       thread's own), so a handler's events take other slots. The clock is read
+       between looking at the next slot and reserving it: if that is another one,
+       a handler was there in between, and the slot stays a hole, which readers
+       skip. So a thread's events are in the order of their times. */
 #include "layout.h"
 #include "format.h"
 
@@ -82,14 +82,18 @@
 	popr	%rsi
 	.endm
 
-	/* Reserve a slot of n bytes at %rcx; %rdx:%rax is the counter. */
+	/* Reserve n bytes at %rcx for an event of now: %rax is the counter's low half. */
 	.macro RESERVE n, full
-	mov	$\n, %ecx
-	xadd	%rcx, %gs:CB_NEXT
-	cmp	%gs:CB_END, %rcx
-	jae	\full
+10:	mov	%gs:CB_NEXT, %rcx
+	rdtsc
 	cmp	%edx, %gs:CB_HIGH
 	jne	\full
+	mov	$\n, %edx
+	xadd	%rdx, %gs:CB_NEXT
+	cmp	%rcx, %rdx
+	jne	10b
+	cmp	%gs:CB_END, %rcx
+	jae	\full
 	.endm
 
 	/* Go away unless the control block is this thread's. */

@@ -61,8 +61,7 @@ HIDDEN(\name)
 	.cfi_remember_state
 	LEAVE_ENTER \where
 	.cfi_restore_state
-31:	rdtsc
-	RESERVE 8, 6f
+31:	RESERVE 8, 6f
 	mov	32(%rsp), %edx
 	shl	$32, %rdx
 	or	%rdx, %rax
@@ -130,7 +129,6 @@ fentry_opt_exit:
 	btc	$SHADOW_AUX, %rcx
 	testl	$FT_ID_EXIT, (%rcx)
 	jz	4f
-	rdtsc
 	RESERVE 8, 5f
 	mov	24(%rsp), %edx
 	shl	$32, %rdx
