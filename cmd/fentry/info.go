@@ -265,17 +265,24 @@ func (c *infoCmd) program(a *app, path string) error {
 	if c.json {
 		return writeJSON(a.stdout, in)
 	}
-	w := fieldWriter{a.stdout, paint(a.colors(a.stdout))}
-	w.field("program", path)
+	out, err := a.open()
+	if err != nil {
+		return err
+	}
+	in.write(fieldWriter{out, out.paint})
+	return out.close(nil)
+}
+
+func (in *infoProgram) write(w fieldWriter) {
+	w.field("program", in.Path)
 	w.field("machine", in.Machine+", "+in.Type)
 	w.field("build-id", in.BuildID)
 	if !in.Patched {
 		w.field("patched", "no")
-		return nil
+		return
 	}
 	w.field("patched", fmt.Sprintf("yes, %s traced with %s", plural(uint64(in.Functions), "function", "functions"), in.Tracer))
 	w.field("image", in.Image)
 	w.field("original", in.OrigID)
 	w.field("added", size(in.Added))
-	return nil
 }

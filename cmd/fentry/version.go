@@ -21,8 +21,8 @@ func newVersionCmd(a *app) *cobra.Command {
 		Long:  `Prints the version of fentry, the commit it was built from, and the host.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			fmt.Fprintf(a.stdout, "fentry %s%s (%s %s/%s)\n", version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return nil
+			_, err := fmt.Fprintf(a.stdout, "fentry %s%s (%s %s/%s)\n", version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
 		},
 	}
 }
