@@ -93,48 +93,69 @@ func (o *Output) Bytes() []byte {
 
 // WriteTo writes the injected image to w.
 func (o *Output) WriteTo(w io.Writer) (n int64, err error) {
-	write := func(b []byte) {
+	write := func(b []byte) bool {
 		if err == nil && len(b) > 0 {
 			var k int
 			k, err = w.Write(b)
 			n += int64(k)
 		}
+		return err == nil
 	}
 	at := uint64(0)
-	for i := 0; i < len(o.Edits); {
-		// Edits are small and many: those of a stretch go out with the bytes between them as one write.
-		start := o.Edits[i].Off &^ (outputBlock - 1)
-		start = max(start, at)
-		end := start
-		j := i
-		for ; j < len(o.Edits) && (j == i || o.Edits[j].Off < start+outputBlock); j++ {
-			end = o.Edits[j].Off + uint64(len(o.Edits[j].New))
-		}
-		write(o.orig[at:start])
-		b := slices.Clone(o.orig[start:end])
-		for ; i < j; i++ {
-			copy(b[o.Edits[i].Off-start:], o.Edits[i].New)
-		}
-		write(b)
-		at = end
-	}
+	o.stretches(func(off uint64, b []byte) bool {
+		ok := write(o.orig[at:off]) && write(b)
+		at = off + uint64(len(b))
+		return ok
+	})
 	write(o.orig[at:])
 	write(o.Tail)
 	return n, err
 }
 
-const outputBlock = 1 << 16
+// ApplyTo turns w, which must hold a copy of the original, into the injected image. It writes little more than what
+// differs, so together with a copy made inside the kernel (copy_file_range, a reflink) it is the fastest way to a
+// new file.
+func (o *Output) ApplyTo(w io.WriterAt) (err error) {
+	o.stretches(func(off uint64, b []byte) bool {
+		_, err = w.WriteAt(b, int64(off))
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.WriteAt(o.Tail, int64(len(o.orig)))
+	return err
+}
 
-// ApplyTo turns w, which must hold a copy of the original, into the injected image. It writes only what differs,
-// so together with a copy made inside the kernel (copy_file_range, a reflink) it is the fastest way to a new file.
-func (o *Output) ApplyTo(w io.WriterAt) error {
-	for _, e := range o.Edits {
-		if _, err := w.WriteAt(e.New, int64(e.Off)); err != nil {
-			return err
+// Edits are small and many; a write costs as much as some thousand bytes of it.
+const (
+	stretchGap = 4096    // edits nearer than this are written together
+	stretchMax = 1 << 18 // bytes written at once, unless one edit is longer
+)
+
+// stretches calls yield with the changed stretches of the original in ascending order, with the edits applied. b is
+// valid during the call only. It stops when yield returns false.
+func (o *Output) stretches(yield func(off uint64, b []byte) bool) {
+	var buf []byte
+	for i := 0; i < len(o.Edits); {
+		start := o.Edits[i].Off
+		end := start
+		j := i
+		for ; j < len(o.Edits); j++ {
+			e := o.Edits[j]
+			if j > i && (e.Off-end > stretchGap || e.Off+uint64(len(e.New))-start > stretchMax) {
+				break
+			}
+			end = e.Off + uint64(len(e.New))
+		}
+		buf = append(buf[:0], o.orig[start:end]...)
+		for ; i < j; i++ {
+			copy(buf[o.Edits[i].Off-start:], o.Edits[i].New)
+		}
+		if !yield(start, buf) {
+			return
 		}
 	}
-	_, err := w.WriteAt(o.Tail, int64(len(o.orig)))
-	return err
 }
 
 // Inject returns the injected image in a new slice. Nothing of the original moves: what is added follows it.

@@ -66,6 +66,7 @@ func TestInjectPrograms(t *testing.T) {
 			if !bytes.Equal(back, raw) {
 				t.Fatal("Uninject does not give the original")
 			}
+			verify(t, out)
 			runFixture(t, out, "injected")
 			if _, err := exec.LookPath("qemu-x86_64"); err == nil {
 				runFixture(t, out, "injected, under qemu", "qemu-x86_64")

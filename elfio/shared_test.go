@@ -78,6 +78,7 @@ func TestInjectSharedObject(t *testing.T) {
 			check("untouched", raw, "value 350 351 probe -1\n")
 			const want = "value 350 351 probe 1\n"
 			check("injected", out, want)
+			verify(t, out)
 			lint(t, raw, out)
 			for _, tool := range tools {
 				if _, err := exec.LookPath(tool.command[0]); err != nil {

@@ -299,6 +299,7 @@ func TestInjectRuntime(t *testing.T) {
 					t.Error(msg)
 				}
 			}
+			verify(t, out)
 			lint(t, raw, out)
 			for _, tool := range tools {
 				t.Run(tool.name, func(t *testing.T) {

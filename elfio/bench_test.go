@@ -1,0 +1,154 @@
+package elfio
+
+import (
+	"debug/elf"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// bigImage is a program with 100 MB of code that no run reaches, made from a small one.
+func bigImage(b *testing.B) []byte {
+	b.Helper()
+	need(b, "gcc", "gcc")
+	return compile(b, "big", ".c", `
+#include <stdio.h>
+__asm__(".section .text.big,\"ax\",@progbits\n.rept 1600000\n.quad 0x9090909090909090,1,2,3,4,5,6,7\n.endr\n.text\n");
+int main(void) { puts("big"); return 0; }
+`, "gcc", "-O1")
+}
+
+func BenchmarkParse(b *testing.B) {
+	raw := bigImage(b)
+	for b.Loop() {
+		if _, err := Parse(raw); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// injection100 edits 100000 places, as a patch of many sites does.
+func injection100(b *testing.B, f *File) Injection {
+	b.Helper()
+	l, err := f.Layout(1<<20, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	in := Injection{Layout: l, RX: make([]byte, 100000*64)}
+	text := f.Sections[f.SectionIndex(".text")]
+	for i := range uint64(100000) {
+		in.Edits = append(in.Edits, RawEdit{text.Off + text.Size/100001*i, []byte{0xe9, byte(i), byte(i >> 8), 0, 0}})
+	}
+	for i := range uint64(10000) {
+		in.Symbols = append(in.Symbols, AddedSymbol{Name: "fentry:x", Value: l.RX + 64*i, Size: 64, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)})
+	}
+	return in
+}
+
+func BenchmarkInject(b *testing.B) {
+	raw := bigImage(b)
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		f, err := Parse(raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := f.Inject(injection100(b, f)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkInjectFile reads, injects and writes a file; compare with BenchmarkCopyFile.
+func BenchmarkInjectFile(b *testing.B) {
+	raw := bigImage(b)
+	src := filepath.Join(b.TempDir(), "src")
+	if err := os.WriteFile(src, raw, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	dst := filepath.Join(b.TempDir(), "dst")
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		in, err := os.Open(src)
+		if err != nil {
+			b.Fatal(err)
+		}
+		m, err := unix.Mmap(int(in.Fd()), 0, len(raw), unix.PROT_READ, unix.MAP_PRIVATE)
+		if err != nil {
+			b.Fatal(err)
+		}
+		f, err := Parse(m)
+		if err != nil {
+			b.Fatal(err)
+		}
+		o, err := f.PlanInject(injection100(b, f))
+		if err != nil {
+			b.Fatal(err)
+		}
+		out, err := os.Create(dst)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(out, in); err != nil {
+			b.Fatal(err)
+		}
+		if err := o.ApplyTo(out); err != nil {
+			b.Fatal(err)
+		}
+		if err := out.Close(); err != nil {
+			b.Fatal(err)
+		}
+		in.Close()
+		if err := unix.Munmap(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCopyFile(b *testing.B) {
+	raw := bigImage(b)
+	src := filepath.Join(b.TempDir(), "src")
+	if err := os.WriteFile(src, raw, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	dst := filepath.Join(b.TempDir(), "dst")
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		in, err := os.Open(src)
+		if err != nil {
+			b.Fatal(err)
+		}
+		out, err := os.Create(dst)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(out, in); err != nil {
+			b.Fatal(err)
+		}
+		if err := out.Close(); err != nil {
+			b.Fatal(err)
+		}
+		in.Close()
+	}
+}
+
+func BenchmarkUninject(b *testing.B) {
+	raw := bigImage(b)
+	f, err := Parse(raw)
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := f.Inject(injection100(b, f))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		if _, err := Uninject(out); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
