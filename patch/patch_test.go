@@ -1,0 +1,354 @@
+package patch_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+)
+
+const source = `
+#include <stdio.h>
+#define NI __attribute__((noinline))
+NI int leaf(int x) { __asm__ volatile(""); return x + 1; }
+NI int mid(int x) { int r = leaf(x); __asm__ volatile(""); return r * 2; }
+int main(int argc, char **argv) { printf("%d\n", mid(argc)); return mid(argc) & 127; }
+`
+
+// compile builds source and returns the file's name, or skips.
+func compile(t testing.TB, flags ...string) string {
+	t.Helper()
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("needs gcc (Debian package gcc)")
+	}
+	dir := t.TempDir()
+	src, out := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
+	if err := os.WriteFile(src, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(gcc, append(flags, "-O2", "-o", out, src)...)
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, b)
+	}
+	return out
+}
+
+func plan(t testing.TB, image []byte, o patch.Options) *patch.Plan {
+	t.Helper()
+	p, err := newPlan(image, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func newPlan(image []byte, o patch.Options) (*patch.Plan, error) {
+	f, err := elfio.Parse(image)
+	if err != nil {
+		return nil, err
+	}
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return patch.New(f, sites, o)
+}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// run starts an image in a directory of its own and gives its output and status.
+func run(t *testing.T, image []byte) (string, int, string) {
+	t.Helper()
+	dir := t.TempDir()
+	name := filepath.Join(dir, "p")
+	if err := os.WriteFile(name, image, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(name)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode(), dir
+}
+
+var kinds = map[string][]string{
+	"fentry":        {"-pg", "-mfentry"},
+	"fentry-nopie":  {"-pg", "-mfentry", "-no-pie", "-fno-pie"},
+	"fentry-static": {"-pg", "-mfentry", "-static"},
+	"mcount":        {"-pg"},
+	"patchable":     {"-fpatchable-function-entry=5"},
+	"static-pie":    {"-fpatchable-function-entry=5", "-static-pie"},
+}
+
+func TestPatchedProgramsBehaveAndUndo(t *testing.T) {
+	for name, flags := range kinds {
+		for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile} {
+			t.Run(name+"/"+tracer.String(), func(t *testing.T) {
+				t.Parallel()
+				orig := read(t, compile(t, flags...))
+				p := plan(t, orig, patch.Options{Tracer: tracer})
+				out, err := p.Image()
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := plan(t, orig, patch.Options{Tracer: tracer}).Image()
+				if err != nil || !bytes.Equal(out, again) {
+					t.Errorf("the same plan gave another file (%v)", err)
+				}
+				want, status, _ := run(t, orig)
+				got, st, dir := run(t, out)
+				if got != want || st != status {
+					t.Errorf("patched: %q, status %d; original: %q, status %d", got, st, want, status)
+				}
+				if fi, err := os.Stat(filepath.Join(dir, "fentry.data", "events")); err != nil || fi.Size() <= 4096 {
+					t.Errorf("no events: %v", err)
+				}
+				in, err := patch.Verify(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(in.Sites) != 3 || in.Tracer != tracer || in.ImageID != p.ImageID {
+					t.Errorf("verify: %+v", in)
+				}
+				back, err := patch.Undo(out)
+				if err != nil || !bytes.Equal(back, orig) {
+					t.Errorf("undo did not give the original back (%v)", err)
+				}
+			})
+		}
+	}
+}
+
+func TestBuildID(t *testing.T) {
+	orig := read(t, compile(t, "-pg", "-mfentry", "-Wl,--build-id=sha1"))
+	out, err := plan(t, orig, patch.Options{}).Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elfio.Parse(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := elfio.Parse(orig)
+	if bytes.Equal(f.BuildID(), o.BuildID()) || len(f.BuildID()) != len(o.BuildID()) {
+		t.Errorf("build-id %x, was %x", f.BuildID(), o.BuildID())
+	}
+	in, err := patch.Inspect(f)
+	if err != nil || !bytes.Equal(in.BuildID, o.BuildID()) {
+		t.Errorf("original build-id %x, want %x (%v)", in.BuildID, o.BuildID(), err)
+	}
+}
+
+func TestSelection(t *testing.T) {
+	orig := read(t, compile(t, "-pg", "-mfentry", "-no-pie", "-fno-pie"))
+	sel, err := record.NewFilter([]string{"lea*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan(t, orig, patch.Options{Select: sel})
+	acts := map[string]patch.Action{}
+	for _, f := range p.Functions {
+		acts[f.Name] = f.Action
+	}
+	if acts["leaf"] != patch.Trace || acts["mid"] != patch.Nop || acts["main"] != patch.Nop || acts["_start"] != patch.Leave {
+		t.Errorf("actions %v", acts)
+	}
+	keep := plan(t, orig, patch.Options{Select: sel, Keep: true})
+	if len(keep.Edits) != 1 {
+		t.Errorf("%d edits, want 1", len(keep.Edits))
+	}
+	none, err := record.NewFilter([]string{"nothing"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newPlan(orig, patch.Options{Select: none}); !errors.Is(err, patch.ErrNoSites) {
+		t.Errorf("error %v, want ErrNoSites", err)
+	}
+	if _, err := newPlan(orig, patch.Options{Roots: none}); !errors.Is(err, patch.ErrNoSites) {
+		t.Errorf("roots: error %v, want ErrNoSites", err)
+	}
+}
+
+func TestMismatchIsFoundBeforeAnythingIsWritten(t *testing.T) {
+	orig := read(t, compile(t, "-fpatchable-function-entry=5"))
+	f, err := elfio.Parse(orig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range sites {
+		if sites[i].Name == "mid" {
+			sites[i].Bytes = []byte{0xe8, 1, 2, 3, 4}
+		}
+	}
+	_, err = patch.New(f, sites, patch.Options{})
+	var mm *patch.MismatchError
+	if !errors.As(err, &mm) || mm.Func != "mid" {
+		t.Fatalf("error %v, want a mismatch in mid", err)
+	}
+	if s := err.Error(); !strings.Contains(s, "actual 90:90:90:90:90, expected e8:01:02:03:04") {
+		t.Errorf("message %q", s)
+	}
+	// The file changes between planning and applying.
+	p := plan(t, orig, patch.Options{})
+	off, _ := f.Offset(p.Edits[0].Addr)
+	orig[off] ^= 0xff
+	if _, err := p.Image(); !errors.As(err, &mm) {
+		t.Errorf("error %v, want a mismatch", err)
+	}
+}
+
+func TestProcessPlan(t *testing.T) {
+	orig := read(t, compile(t, "-pg", "-mfentry"))
+	p := plan(t, orig, patch.Options{Target: patch.Process, Threshold: time.Microsecond})
+	if _, err := p.Image(); err == nil {
+		t.Error("a plan for a process made a file")
+	}
+	m, err := p.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.RXAddr%4096 != 0 || m.RWAddr%4096 != 0 || m.RWAddr+m.RWSize > m.RXAddr {
+		t.Errorf("rx %#x, rw %#x+%#x", m.RXAddr, m.RWAddr, m.RWSize)
+	}
+	if m.PhdrAddr < m.RXAddr || m.PhdrAddr+uint64(m.Phnum)*56 > m.RXAddr+uint64(len(m.RX)) {
+		t.Errorf("program headers at %#x outside the added memory", m.PhdrAddr)
+	}
+	var loads, eh int
+	for i := 0; i < m.Phnum; i++ {
+		b := m.RX[m.PhdrAddr-m.RXAddr+uint64(i)*56:]
+		switch elf.ProgType(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24) {
+		case elf.PT_LOAD:
+			loads++
+		case elf.PT_GNU_EH_FRAME:
+			eh++
+		}
+	}
+	f, _ := elfio.Parse(orig)
+	for _, pr := range f.Progs {
+		if pr.Type == elf.PT_LOAD {
+			loads--
+		}
+	}
+	if loads != 2 || eh != 1 {
+		t.Errorf("%d added segments and %d unwind tables, want 2 and 1", loads, eh)
+	}
+	if _, err := plan(t, orig, patch.Options{}).Memory(); err == nil {
+		t.Error("a plan for a file made process memory")
+	}
+}
+
+func TestPlanText(t *testing.T) {
+	p := plan(t, read(t, compile(t, "-pg", "-mfentry")), patch.Options{})
+	var b bytes.Buffer
+	if err := p.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"function_graph", "trace    3 functions", "mid", "-> e9"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("plan lacks %q:\n%s", want, b.String())
+		}
+	}
+	j, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Tracer    string
+		Edits     []struct{ Addr, Old, New, Func, Reason string }
+		Functions []struct{ Name, Action, Reason string }
+	}
+	if err := json.Unmarshal(j, &v); err != nil {
+		t.Fatal(err)
+	}
+	if v.Tracer != "function_graph" || len(v.Edits) != 3 || len(v.Functions) < 3 {
+		t.Errorf("json: %s", j)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	orig := read(t, compile(t, "-pg", "-mfentry"))
+	out, err := plan(t, orig, patch.Options{}).Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newPlan(out, patch.Options{}); err == nil {
+		t.Error("a patched image was patched again")
+	}
+	if _, err := patch.Verify(orig); !errors.Is(err, patch.ErrNotPatched) {
+		t.Errorf("verify of an original: %v", err)
+	}
+	if _, err := patch.Undo(orig); err == nil {
+		t.Error("undo of an original worked")
+	}
+	broken := bytes.Clone(out)
+	f, _ := elfio.Parse(out)
+	in, err := patch.Inspect(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off, _ := f.Offset(in.Sites[1].Addr)
+	broken[off+1] ^= 1
+	if _, err := patch.Verify(broken); err == nil {
+		t.Error("a site that leads elsewhere was not noticed")
+	}
+	plain := read(t, compile(t))
+	if _, err := newPlan(plain, patch.Options{}); !errors.Is(err, patch.ErrNoSites) {
+		t.Errorf("program without sites: %v", err)
+	}
+}
+
+// Whatever the image, planning ends with a plan or an error, and what a plan
+// makes can be undone.
+func FuzzNew(f *testing.F) {
+	f.Add([]byte("\x7fELF"), uint32(0), byte(0))
+	seed := read(f, "testdata/tiny")
+	f.Add(seed, uint32(0x40), byte(1))
+	f.Fuzz(func(t *testing.T, b []byte, at uint32, v byte) {
+		if len(b) > 1<<20 {
+			return
+		}
+		b = bytes.Clone(b)
+		if int(at) < len(b) {
+			b[at] ^= v
+		}
+		for _, target := range []patch.Target{patch.File, patch.Process} {
+			p, err := newPlan(b, patch.Options{Target: target})
+			if err != nil || target == patch.Process {
+				continue
+			}
+			out, err := p.Image()
+			if err != nil {
+				continue
+			}
+			back, err := patch.Undo(out)
+			if err != nil || !bytes.Equal(back, b) {
+				t.Fatalf("undo: %v", err)
+			}
+		}
+	})
+}
