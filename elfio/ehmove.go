@@ -11,6 +11,10 @@ type MovedFrames struct {
 	DebugFrame []byte    // the same rows for .debug_frame, with absolute addresses and without language-specific data
 }
 
+// Personality is the address of the personality routine, or of the word that holds its address where the
+// encoding says so; 0 for none.
+func (c *CIE) Personality() uint64 { return c.personality }
+
 // MoveFrames copies FDEs, as [File.FDEs] gives them, to address at, and for debuggers to offset debugAt of
 // .debug_frame; both are multiples of 8. extend may add call frame
 // instructions to a CIE: they follow its own, so they hold at the start of every function that shares it. nil for
