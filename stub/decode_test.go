@@ -7,17 +7,20 @@ import (
 
 // events is what is in a trace, as far as the tests of this package look at it.
 type events struct {
-	tasks  map[task]*calls
-	calls  map[string]int // entries by function
-	exits  map[string]int
-	open   int // calls without an exit, all tasks
-	strays int // exits without an entry
-	codes  map[uint32]int
-	images []map[string]string
-	lost   uint64
-	depth  int // greatest
-	order  []task
+	tasks   map[task]*calls
+	calls   map[string]int // entries by function
+	exits   map[string]int
+	open    int // calls without an exit, all tasks
+	strays  int // exits without an entry
+	codes   map[uint32]int
+	images  []map[string]string
+	lost    uint64
+	depth   int // greatest
+	profile map[string]profile
+	order   []task
 }
+
+type profile struct{ calls, total, self, max uint64 }
 
 type task struct {
 	pid, tid uint32
@@ -41,7 +44,7 @@ func decode(b []byte, sites []string) (*events, error) {
 	if len(b) < 4096 || string(b[:8]) != "FENTRYT1" {
 		return nil, fmt.Errorf("no trace")
 	}
-	ev := &events{tasks: map[task]*calls{}, calls: map[string]int{}, exits: map[string]int{}, codes: map[uint32]int{}}
+	ev := &events{tasks: map[task]*calls{}, calls: map[string]int{}, exits: map[string]int{}, codes: map[uint32]int{}, profile: map[string]profile{}}
 	ev.lost = le.Uint64(b[104:])
 	size := int(le.Uint32(b[16:]))
 	used := int(le.Uint64(b[32:]))
@@ -90,6 +93,18 @@ func decode(b []byte, sites []string) (*events, error) {
 				s = s[n+1:]
 			}
 			ev.images = append(ev.images, m)
+		case 3:
+			for id := 1; id <= len(sites); id++ {
+				p := ev.profile[sites[id-1]]
+				e := b[off+128+32*id:]
+				p.calls += le.Uint64(e)
+				p.total += le.Uint64(e[8:])
+				p.self += le.Uint64(e[16:])
+				p.max = max(p.max, le.Uint64(e[24:]))
+				ev.profile[sites[id-1]] = p
+				ev.calls[sites[id-1]] = int(p.calls)
+			}
+			i += (int(le.Uint32(c[8:]))+size-1)/size - 1
 		default:
 			return nil, fmt.Errorf("chunk %d: kind %d", i, kind)
 		}

@@ -38,6 +38,7 @@ type buildOptions struct {
 	cc     string   // gcc unless set
 	flags  []string // for the compiler
 	tracer string   // graph, func, profile, opt; graph unless set
+	behind bool     // sites are behind the prologue
 	skip   func(name string) bool
 }
 
@@ -123,6 +124,10 @@ harness_frames: .zero %d
 		}
 		return fmt.Sprintf("%#x", a)
 	}
+	enter := "fentry_" + o.tracer + "_enter"
+	if o.behind {
+		enter = "fentry_mcount_" + o.tracer + "_enter"
+	}
 	var thunks []amd64.Thunk
 	for _, a := range sites {
 		n := name(a)
@@ -132,13 +137,18 @@ harness_frames: .zero %d
 		id := uint32(len(thunks) + 1)
 		th := amd64.Thunk{
 			Addr: addr["harness_thunks"] + uint64(len(thunks))*amd64.ThunkSize, Armed: addr["fentry_armed"],
-			Enter: addr["fentry_"+o.tracer+"_enter"], Exit: addr["fentry_"+o.tracer+"_exit"], Body: a + 5, ID: id,
+			Enter: addr[enter], Exit: addr["fentry_"+o.tracer+"_exit"], Body: a + 5, ID: id,
 		}
-		if o.tracer == "func" {
+		switch {
+		case o.behind && o.tracer == "func":
+			th.Kind = amd64.ThunkMcountFunc
+		case o.behind:
+			th.Kind = amd64.ThunkMcount
+		case o.tracer == "func":
 			th.Kind = amd64.ThunkFunc
 		}
 		if th.Enter == 0 {
-			t.Fatalf("no fentry_%s_enter", o.tracer)
+			t.Fatalf("no %s", enter)
 		}
 		if err := th.Encode(at(th.Addr)); err != nil {
 			t.Fatal(err)
@@ -148,6 +158,9 @@ harness_frames: .zero %d
 			t.Fatalf("%s: % x at %#x", n, site[:5], a)
 		}
 		site[0] = 0xe9
+		if o.behind {
+			site[0] = 0xe8
+		}
 		le.PutUint32(site[1:], uint32(th.Addr-(a+5)))
 		thunks = append(thunks, th)
 		f.sites = append(f.sites, n)

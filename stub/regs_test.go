@@ -1,0 +1,36 @@
+package stub
+
+import (
+	"testing"
+)
+
+// tracers are the routines a thunk can call, with a configuration for each.
+var tracers = []struct {
+	name   string
+	config Config
+}{
+	{"graph", Config{}},
+	{"func", Config{Mode: ModeFunction}},
+	{"profile", Config{Mode: ModeProfile}},
+	{"opt", Config{Depth: 1000}},
+}
+
+// TestRegisters compares all registers before and behind traced calls.
+func TestRegisters(t *testing.T) {
+	for _, tr := range tracers {
+		for _, behind := range []bool{false, true} {
+			name := tr.name
+			flags := []string{"testdata/regs.S"}
+			if behind {
+				name += "-behind-prologue"
+				flags = append(flags, "-DBEHIND_PROLOGUE")
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f := buildFixture(t, "regs.c", buildOptions{tracer: tr.name, config: tr.config, flags: flags, behind: behind})
+				out, ev := f.run(t)
+				expectCounts(t, out, ev)
+			})
+		}
+	}
+}
