@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
@@ -35,23 +36,53 @@ type Table struct {
 	dynsym []elfio.Symbol
 	fdes   []elfio.FDE
 	funcs  []Func
+
+	opts      Options
+	debugOnce sync.Once
+	debug     *elfio.File // the file with debug information
+	maps      []*mapped
+	lines     lineIndex
 }
 
 // New reads the symbol tables and the unwind tables of an image.
 func New(f *elfio.File) (*Table, error) {
-	t := &Table{f: f}
-	var err error
-	if t.syms, err = f.Symbols(); err != nil {
+	t := &Table{f: f, opts: Options{DebugDirs: []string{}}}
+	if err := t.read(); err != nil {
 		return nil, err
+	}
+	return t, nil
+}
+
+// NewWith is New for an image that can have a separate debug file: its names are taken where the image has lost its own,
+// and Line uses it.
+func NewWith(f *elfio.File, o Options) (*Table, error) {
+	t := &Table{f: f, opts: o}
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Table) read() (err error) {
+	f := t.f
+	if t.syms, err = f.Symbols(); err != nil {
+		return err
+	}
+	if len(t.syms) == 0 {
+		if d := t.debugFile(); d != nil && d != f {
+			if t.syms, err = d.Symbols(); err != nil {
+				t.syms = nil // names are a convenience: a damaged debug file takes nothing else away
+			}
+		}
 	}
 	if t.dynsym, err = f.DynamicSymbols(); err != nil {
-		return nil, err
+		return err
 	}
 	if t.fdes, err = f.FDEs(); err != nil {
-		return nil, err
+		return err
 	}
 	t.collect()
-	return t, nil
+	return nil
 }
 
 // Funcs returns all functions, sorted by address, each address once. The slice belongs to the table.

@@ -1,0 +1,190 @@
+package symbol
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"golang.org/x/sys/unix"
+)
+
+// Options change where names and lines are looked for.
+type Options struct {
+	// DebugDirs are the directories that hold separate debug files, such as /usr/lib/debug, in which they are found by
+	// build-id (.build-id/ab/cdef.debug) or by the image's own path and .gnu_debuglink. Nil: /usr/lib/debug.
+	// An empty slice: none.
+	DebugDirs []string
+	// Path is where the image is, for .gnu_debuglink. Open sets it.
+	Path string
+}
+
+// DefaultDebugDir is where distributions install separate debug files.
+const DefaultDebugDir = "/usr/lib/debug"
+
+// Open maps the file at path and reads its tables. Names and everything else that comes from the table stay valid until
+// Close.
+func Open(path string, o Options) (*Table, error) {
+	m, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := elfio.Parse(m.data)
+	if err != nil {
+		m.close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if o.Path == "" {
+		if o.Path, err = filepath.Abs(path); err != nil {
+			o.Path = path
+		}
+	}
+	t, err := NewWith(f, o)
+	if err != nil {
+		m.close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	t.maps = append(t.maps, m)
+	return t, nil
+}
+
+// Close releases the files that Open and the search for debug files have mapped. Tables made by New need it only when
+// Line was used.
+func (t *Table) Close() error {
+	var first error
+	for _, m := range t.maps {
+		if err := m.close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	t.maps = nil
+	return first
+}
+
+// mapped is a file in memory.
+type mapped struct{ data []byte }
+
+func mapFile(path string) (*mapped, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() == 0 || st.Size() != int64(int(st.Size())) {
+		return nil, fmt.Errorf("%s: not a file with contents", path)
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, &os.PathError{Op: "mmap", Path: path, Err: err}
+	}
+	return &mapped{b}, nil
+}
+
+func (m *mapped) close() error {
+	b := m.data
+	m.data = nil
+	if b == nil {
+		return nil
+	}
+	return unix.Munmap(b)
+}
+
+// debugFile returns the file that has the image's debug information: itself, or a separate one that is found and fits;
+// nil when there is none.
+func (t *Table) debugFile() *elfio.File {
+	t.debugOnce.Do(func() {
+		if hasDWARF(t.f) {
+			t.debug = t.f
+			return
+		}
+		for _, path := range t.debugCandidates() {
+			if m, f := t.tryDebug(path); f != nil {
+				t.maps = append(t.maps, m)
+				t.debug = f
+				return
+			}
+		}
+	})
+	return t.debug
+}
+
+// candidate is a place a debug file can be at, and what proves that it fits.
+type candidate struct {
+	path  string
+	byCRC bool
+	crc   uint32
+}
+
+func (t *Table) debugCandidates() []candidate {
+	dirs := t.opts.DebugDirs
+	if dirs == nil {
+		dirs = []string{DefaultDebugDir}
+	}
+	var out []candidate
+	if id := t.f.BuildID(); len(id) > 1 {
+		name := fmt.Sprintf("%x/%x.debug", id[:1], id[1:])
+		for _, d := range dirs {
+			out = append(out, candidate{path: filepath.Join(d, ".build-id", name)})
+		}
+	}
+	name, crc, ok := t.debugLink()
+	if !ok || t.opts.Path == "" {
+		return out
+	}
+	dir := filepath.Dir(t.opts.Path)
+	places := []string{filepath.Join(dir, name), filepath.Join(dir, ".debug", name)}
+	for _, d := range dirs {
+		places = append(places, filepath.Join(d, dir, name))
+	}
+	for _, p := range places {
+		out = append(out, candidate{path: p, byCRC: true, crc: crc})
+	}
+	return out
+}
+
+// debugLink reads .gnu_debuglink: a file name, ended by a zero byte and padded to four bytes, and the CRC-32 of that file.
+func (t *Table) debugLink() (name string, crc uint32, ok bool) {
+	i := t.f.SectionIndex(".gnu_debuglink")
+	if i < 0 {
+		return "", 0, false
+	}
+	b, err := t.f.SectionData(i)
+	if err != nil {
+		return "", 0, false
+	}
+	n := bytes.IndexByte(b, 0)
+	if n <= 0 {
+		return "", 0, false
+	}
+	at := (n + 4) &^ 3
+	if at+4 > len(b) || filepath.Base(string(b[:n])) != string(b[:n]) {
+		return "", 0, false
+	}
+	return string(b[:n]), t.f.Order().Uint32(b[at:]), true
+}
+
+// tryDebug maps a candidate and checks that it belongs to the image.
+func (t *Table) tryDebug(c candidate) (*mapped, *elfio.File) {
+	m, err := mapFile(c.path)
+	if err != nil {
+		return nil, nil
+	}
+	f, err := elfio.Parse(m.data)
+	fits := err == nil && hasDWARF(f) && f.Header.Machine == t.f.Header.Machine && f.Is64() == t.f.Is64()
+	if fits && c.byCRC {
+		fits = crc32.ChecksumIEEE(m.data) == c.crc
+	} else if fits {
+		fits = bytes.Equal(f.BuildID(), t.f.BuildID())
+	}
+	if !fits {
+		m.close()
+		return nil, nil
+	}
+	return m, f
+}
