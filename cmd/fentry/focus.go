@@ -111,17 +111,21 @@ type focusLine struct {
 	Relation string `json:"relation"`
 	Of       string `json:"of"`
 	Name     string `json:"name"`
+	Source   string `json:"source,omitempty"`
 	Calls    uint64 `json:"calls"`
 	Total    int64  `json:"total_ns"`
 	Self     *int64 `json:"self_ns,omitempty"`
 }
 
-func (c *graphCmd) writeFocus(out *output, fs []focused, total int64) error {
+func (c *graphCmd) writeFocus(out *output, fs []focused, total int64, src *sources) error {
 	if c.json {
-		return writeFocusJSON(out, fs)
+		return writeFocusJSON(out, fs, src)
 	}
 	least := int64(c.min / 100 * float64(total))
 	line := func(n neighbour, self, label string) {
+		if l := src.line(n.fn); l != "" {
+			label += out.paint.with(sgrDim, "  "+l)
+		}
 		fmt.Fprintf(out, "%12s %12s %12s %7s  %s\n", grouped(n.calls), durationCell(n.total), self, percent(n.total, total), label)
 	}
 	for i := range fs {
@@ -145,21 +149,21 @@ func (c *graphCmd) writeFocus(out *output, fs []focused, total int64) error {
 	return out.Flush()
 }
 
-func writeFocusJSON(out *output, fs []focused) error {
+func writeFocusJSON(out *output, fs []focused, src *sources) error {
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	for i := range fs {
 		f := &fs[i]
-		lines := []focusLine{{Relation: "function", Of: f.name, Name: f.name, Calls: f.calls, Total: f.total, Self: &f.self}}
+		lines := []focusLine{{Relation: "function", Of: f.name, Name: f.name, Source: src.line(f.fn), Calls: f.calls, Total: f.total, Self: &f.self}}
 		for _, n := range f.callers {
 			name := n.name
 			if n.fn == (trace.FuncID{}) {
 				name = ""
 			}
-			lines = append(lines, focusLine{Relation: "caller", Of: f.name, Name: name, Calls: n.calls, Total: n.total})
+			lines = append(lines, focusLine{Relation: "caller", Of: f.name, Name: name, Source: src.line(n.fn), Calls: n.calls, Total: n.total})
 		}
 		for _, n := range f.callees {
-			lines = append(lines, focusLine{Relation: "callee", Of: f.name, Name: n.name, Calls: n.calls, Total: n.total})
+			lines = append(lines, focusLine{Relation: "callee", Of: f.name, Name: n.name, Source: src.line(n.fn), Calls: n.calls, Total: n.total})
 		}
 		for _, l := range lines {
 			if err := enc.Encode(l); err != nil {

@@ -18,6 +18,7 @@ type graphCmd struct {
 	process  bool
 	task     bool
 	unfolded bool
+	srcline  bool
 	json     bool
 }
 
@@ -48,6 +49,7 @@ With --focus it prints one function: who called it, and what it called.`,
 	f.BoolVar(&c.process, "process", false, "a tree for each process")
 	f.BoolVar(&c.task, "task", false, "a tree for each thread")
 	f.BoolVar(&c.unfolded, "recursion", false, "show every level of recursion")
+	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
 	f.BoolVar(&c.json, "json", false, "one JSON object a line of the tree")
 	return cmd
 }
@@ -78,6 +80,11 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return pathError(err)
 	}
+	var src *sources
+	if c.srcline {
+		src = newSources(a, t)
+		defer src.close()
+	}
 	out, err := a.open()
 	if err != nil {
 		return err
@@ -88,12 +95,12 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := c.writeFocus(out, focus(root, match), root.Total); err != nil {
+		if err := c.writeFocus(out, focus(root, match), root.Total, src); err != nil {
 			return err
 		}
 		warnUnmatched(a, filter)
 	} else {
-		w := graphWriter{out: out, c: c, least: int64(c.min / 100 * float64(root.Total)), total: root.Total}
+		w := graphWriter{out: out, c: c, src: src, least: int64(c.min / 100 * float64(root.Total)), total: root.Total}
 		if c.json {
 			w.enc = json.NewEncoder(out)
 			w.enc.SetEscapeHTML(false)
@@ -116,6 +123,7 @@ type graphWriter struct {
 	out    *output
 	enc    *json.Encoder
 	c      *graphCmd
+	src    *sources
 	least  int64
 	total  int64
 	hidden uint64
@@ -126,6 +134,7 @@ type graphWriter struct {
 type graphLine struct {
 	Depth      int      `json:"depth"`
 	Name       string   `json:"name"`
+	Source     string   `json:"source,omitempty"`
 	Path       []string `json:"path"`
 	PID        int      `json:"pid,omitempty"`
 	TID        int      `json:"tid,omitempty"`
@@ -194,7 +203,7 @@ func (w *graphWriter) group(n *trace.Node) error {
 func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix string) error {
 	if w.enc != nil {
 		l := graphLine{
-			Depth: depth, Name: n.Name, Path: append(path[:len(path):len(path)], n.Name), Calls: n.Calls, Recursive: n.Recursive,
+			Depth: depth, Name: n.Name, Source: w.src.line(n.Func), Path: append(path[:len(path):len(path)], n.Name), Calls: n.Calls, Recursive: n.Recursive,
 			Total: n.Total, Self: n.Self, Unwound: n.Unwound, Unfinished: n.Unfinished,
 		}
 		if w.task != nil {
@@ -206,8 +215,11 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 		return w.enc.Encode(l)
 	}
 	note := ""
+	if l := w.src.line(n.Func); l != "" {
+		note = w.out.paint.with(sgrDim, "  "+l)
+	}
 	if n.Recursive > 0 {
-		note = w.out.paint.with(sgrDim, fmt.Sprintf("  (%s recursive)", grouped(n.Recursive)))
+		note += w.out.paint.with(sgrDim, fmt.Sprintf("  (%s recursive)", grouped(n.Recursive)))
 	}
 	if n.Folded > 0 {
 		note += w.out.paint.with(sgrDim, fmt.Sprintf("  (%s calls below not shown apart)", grouped(n.Folded)))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 type listCmd struct {
@@ -21,6 +22,7 @@ type listCmd struct {
 	json     bool
 	filter   []string
 	notrace  []string
+	srcline  bool
 	demangle demangleFlag
 }
 
@@ -45,6 +47,7 @@ What can be traced is decided when the program is compiled: any of -pg,
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&c.long, "long", "l", false, "all functions: kind of site, address, size, reason")
+	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
 	f.BoolVar(&c.json, "json", false, "one JSON object a function and line")
 	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
 	c.demangle.add(cmd)
@@ -105,15 +108,33 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	if sel != nil {
 		sites = slices.DeleteFunc(sites, func(s record.Site) bool { return !sel.Match(s.Name) })
 	}
+	source := func(uint64) string { return "" }
+	if c.srcline {
+		tab, err := symbol.NewWith(f, symbol.Options{Path: path})
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		defer tab.Close()
+		if _, _, err := tab.Line(0); err != nil {
+			a.notef("fentry: no source lines: %s: %v", path, err)
+		} else {
+			cwd, _ := os.Getwd()
+			source = func(addr uint64) string { return sourceLine(tab, addr, cwd) }
+		}
+	}
 	switch {
 	case c.json:
-		err = c.writeJSON(out.Writer, sites)
+		err = c.writeJSON(out.Writer, sites, source)
 	case c.long:
-		err = c.writeLong(out, sites)
+		err = c.writeLong(out, sites, source)
 	default:
 		for i := range sites {
-			if sites[i].Traceable() {
-				fmt.Fprintln(out, c.demangle.name(sites[i].Display()))
+			if s := &sites[i]; s.Traceable() {
+				line := source(s.Func)
+				if line != "" {
+					line = "  " + out.paint.with(sgrDim, line)
+				}
+				fmt.Fprintf(out, "%s%s\n", c.demangle.name(s.Display()), line)
 			}
 		}
 	}
@@ -158,13 +179,16 @@ func summary(sites []record.Site) string {
 	return b.String()
 }
 
-func (c *listCmd) writeLong(out *output, sites []record.Site) error {
+func (c *listCmd) writeLong(out *output, sites []record.Site, source func(uint64) string) error {
 	var t table
 	t.column("KIND", false)
 	t.column("ADDRESS", true)
 	t.column("SIZE", true)
 	t.column("FUNCTION", false)
 	t.column("REASON", false)
+	if c.srcline {
+		t.column("SOURCE", false)
+	}
 	for i := range sites {
 		s := &sites[i]
 		kind := s.Kind.String()
@@ -175,7 +199,11 @@ func (c *listCmd) writeLong(out *output, sites []record.Site) error {
 		if s.Size > 0 {
 			size = grouped(s.Size)
 		}
-		t.row(kind, fmt.Sprintf("%#x", s.Func), size, c.demangle.name(s.Display()), string(s.Reason))
+		cells := []string{kind, fmt.Sprintf("%#x", s.Func), size, c.demangle.name(s.Display()), string(s.Reason)}
+		if c.srcline {
+			cells = append(cells, source(s.Func))
+		}
+		t.row(cells...)
 	}
 	return t.write(out, out.paint)
 }
@@ -191,11 +219,12 @@ type listedFunction struct {
 	Site      string `json:"site,omitempty"`
 	SiteSize  int    `json:"site_size,omitempty"`
 	Return    string `json:"return,omitempty"`
-	Source    string `json:"source,omitempty"`
+	Table     string `json:"table,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	Source    string `json:"source,omitempty"`
 }
 
-func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site) error {
+func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(uint64) string) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	for i := range sites {
@@ -209,8 +238,9 @@ func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site) error {
 			Size:      s.Size,
 			Traceable: s.Traceable(),
 			Kind:      s.Kind.String(),
-			Source:    s.Source,
+			Table:     s.Source,
 			Reason:    string(s.Reason),
+			Source:    source(s.Func),
 		}
 		if d := c.demangle.name(s.Name); d != s.Name {
 			l.Demangled = d

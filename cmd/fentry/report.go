@@ -19,6 +19,7 @@ type reportCmd struct {
 	notrace []string
 	top     int
 	task    bool
+	srcline bool
 	json    bool
 }
 
@@ -49,6 +50,7 @@ are of all calls.`,
 	f.StringSliceVarP(&c.fields, "fields", "f", []string{"calls", "total", "self", "avg", "min", "max", "p99"}, "print `FIELD`[,FIELD...]: "+strings.Join(reportNames(), ", "))
 	f.IntVarP(&c.top, "top", "n", 0, "only the first `N` lines")
 	f.BoolVar(&c.task, "task", false, "one line for each function and thread")
+	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
 	f.BoolVar(&c.json, "json", false, "one JSON object a function and line")
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
@@ -134,15 +136,20 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if c.top > 0 && len(rows) > c.top {
 		rows = rows[:c.top]
 	}
+	var src *sources
+	if c.srcline {
+		src = newSources(a, t)
+		defer src.close()
+	}
 	out, err := a.open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = out.close(err) }()
 	if c.json {
-		err = c.writeJSON(out, t, rows)
+		err = c.writeJSON(out, t, rows, src)
 	} else {
-		err = c.writeTable(out, rows, fields)
+		err = c.writeTable(out, rows, fields, src)
 	}
 	if err == nil {
 		reportLost(a, t)
@@ -180,7 +187,7 @@ func (c *reportCmd) order(cmd *cobra.Command) (func(a, b trace.FuncStat) int, er
 	}, nil
 }
 
-func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*reportField) error {
+func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*reportField, src *sources) error {
 	var tab table
 	for _, f := range fields {
 		tab.column(strings.ToUpper(f.name), true)
@@ -189,6 +196,9 @@ func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*rep
 		tab.column("THREAD", false)
 	}
 	tab.column("FUNCTION", false)
+	if src != nil {
+		tab.column("SOURCE", false)
+	}
 	for i := range rows {
 		r := &rows[i]
 		var cells []string
@@ -206,7 +216,11 @@ func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*rep
 		if c.task {
 			cells = append(cells, r.Task.String())
 		}
-		tab.row(append(cells, r.Name)...)
+		cells = append(cells, r.Name)
+		if src != nil {
+			cells = append(cells, src.line(r.Func))
+		}
+		tab.row(cells...)
 	}
 	return tab.write(out, out.paint)
 }
@@ -218,6 +232,7 @@ type reportLine struct {
 	Symbol     string  `json:"symbol,omitempty"`
 	Address    string  `json:"address,omitempty"`
 	Image      string  `json:"image,omitempty"`
+	Source     string  `json:"source,omitempty"`
 	PID        int     `json:"pid,omitempty"`
 	TID        int     `json:"tid,omitempty"`
 	Comm       string  `json:"comm,omitempty"`
@@ -234,7 +249,7 @@ type reportLine struct {
 	NoEntry    *uint64 `json:"no_entry,omitempty"`
 }
 
-func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat) error {
+func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat, src *sources) error {
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	known := func(v int64) *int64 {
@@ -247,7 +262,7 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 		r := &rows[i]
 		fn := t.Func(r.Func)
 		l := reportLine{
-			Name: r.Name, Symbol: fn.Name, Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg,
+			Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func), Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg,
 			Min: known(r.Min), Max: r.Max, P99: known(r.P99), StdDev: known(int64(r.StdDev)),
 			Unwound: r.Unwound, Unfinished: r.Unfinished,
 		}
