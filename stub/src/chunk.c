@@ -2,9 +2,10 @@
 #include "runtime.h"
 
 /* Where events go that nobody will read: when no chunk can be had, the fast paths
-   still need somewhere to write. Shared by all threads; small, so that what is
-   lost is counted soon. */
-enum { SCRAP = 4096 };
+   still need somewhere to write. Shared by all threads. What fits is counted as
+   lost beforehand, because a thread may end before it comes here again, and little
+   fits at first. */
+enum { SCRAP = 512 };
 static u8 scrap[SCRAP] __attribute__((aligned(64)));
 
 /* lose counts n events of this task that are not recorded. */
@@ -88,11 +89,32 @@ static int get_chunk(struct control *c, struct chunk *k)
 	return 0;
 }
 
-static void use_scrap(struct control *c)
+/* use_scrap lets n events go nowhere. */
+static void use_scrap(struct control *c, u32 n)
 {
+	u64 before = c->unborn;
 	c->chunk.base = 0;
 	c->next = (u64)scrap;
-	c->end = (u64)scrap + SCRAP - 8;
+	c->end = (u64)scrap + 8 * n;
+	lose(c, n);
+	c->scrap = (u32)(c->unborn - before);
+}
+
+/* leave_scrap takes back what was counted and did not happen. It returns how much
+   fits next time. */
+static u32 leave_scrap(struct control *c)
+{
+	u32 n = c->scrap;
+	if (n == 0)
+		return 2;
+	u64 used = (c->next - (u64)scrap) / 8;
+	if (used < n) {
+		c->unborn -= n - used;
+		if (source.header)
+			add(HEADER(u64, FT_H_LOST), -(n - used));
+	}
+	c->scrap = 0;
+	return n < SCRAP / 16 ? 2 * n : n;
 }
 
 static void write_word(struct control *c, u64 w)
@@ -111,11 +133,10 @@ hidden void next_chunk(struct control *c)
 		c->old[1] = c->old[0];
 		c->old[0] = c->chunk;
 		c->chunk.base = 0;
-	} else if (c->next > (u64)scrap) {
-		lose(c, (c->next - (u64)scrap) / 8);
 	}
-	use_scrap(c);
+	u32 n = leave_scrap(c);
 	if (!get_chunk(c, &k)) {
+		use_scrap(c, n);
 		c->high = (u32)(counter() >> 32);
 		return;
 	}

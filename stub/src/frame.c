@@ -156,7 +156,8 @@ hidden void replace_frame(struct control *c, u64 slot, u32 old, u32 id)
 	u64 t = counter(), d = end_call(c, slot, old, t);
 	if (fentry_config.mode == MODE_PROFILE)
 		*shadow_aux(slot) += d;
-	begin_call(c, slot, id, (u32)(*shadow_aux(slot) >> 32), t);
+	/* That shadow exists only where something is kept in it. */
+	begin_call(c, slot, id, extra_shadow() ? (u32)(*shadow_aux(slot) >> 32) : 0, t);
 	if (top_slot(c->top) != slot) {
 		*shadow_prev(slot) = c->top;
 		c->top = slot;

@@ -4,11 +4,13 @@
 enum {
 	SLICE = 50000000, /* ns: how long to wait before looking around again */
 	PATIENCE = 60,    /* slices without a heartbeat after which the recorder is taken for dead */
+	STARVE = 4,       /* slices to wait for chunks of dead threads when all have owners */
 };
 
 static u32 chunks;
 static u64 first;  /* bytes to the first chunk */
 static u32 search; /* where to look for a free chunk */
+static u64 starved; /* ns: until then nobody waits for chunks of dead threads */
 static u8 *touched; /* by chunk: this process has its page tables */
 
 static u32 *state(u32 i) { return (u32 *)(source.header + FT_H_STATES) + i; }
@@ -96,7 +98,7 @@ static int recorder_busy(void)
 /* pool_chunk gets a free chunk, as the pool's policy says. */
 hidden int pool_chunk(struct control *c, struct chunk *out)
 {
-	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), quiet = 0;
+	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), quiet = 0, hungry = 0;
 	u32 policy = *HEADER(u32, FT_H_POLICY);
 	for (;;) {
 		if (load(HEADER(u32, FT_H_CLOSED))) {
@@ -115,8 +117,20 @@ hidden int pool_chunk(struct control *c, struct chunk *out)
 		if (quiet > 0 || !recorder_busy()) {
 			if (release_old(c))
 				continue;
-			if (!recorder_busy())
+		}
+		/* All have owners. The recorder looks for dead ones when somebody waits;
+		   if all live, what is recorded now is lost, and for a while nobody tries
+		   this again. */
+		if (!recorder_busy()) {
+			u64 now = clock_ns(CLOCK_MONOTONIC_);
+			if (now < load(&starved))
 				return 0;
+			if (hungry++ == STARVE) {
+				store(&starved, now + 20UL * SLICE);
+				return 0;
+			}
+			add(HEADER(u32, FT_H_FILLED), 1);
+			futex_wake(HEADER(u32, FT_H_FILLED), 1);
 		}
 		add(HEADER(u32, FT_H_WAITERS), 1);
 		futex_wait(HEADER(u32, FT_H_FREED), freed, SLICE);

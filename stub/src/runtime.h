@@ -81,6 +81,7 @@ struct control {
 	u32 ppid, ptid;
 	struct chunk chunk;  /* next and end lie in it; base 0: events go to the scrap */
 	struct chunk old[2]; /* left, not yet handed over: a writer that a signal interrupted may still hold a slot */
+	u32 scrap;           /* events counted as lost that may go to the scrap */
 	u32 number;          /* of chunks so far */
 	u32 cur;             /* index of the stack the thread is on */
 	u32 stackids;        /* numbers given to stacks */

@@ -10,8 +10,8 @@ HIDDEN(fentry_func_enter)
 fentry_func_enter:
 fentry_mcount_func_enter:
 	.cfi_startproc
-	.cfi_def_cfa %rsp, 16
-	.cfi_offset %rip, -16
+	.cfi_def_cfa %rsp, 8
+	.cfi_offset %rip, -8
 	SAVE3			/* 24 thunk, 32 id */
 1:	CHECK_OWNER 5f
 	RESERVE 8, 5f
@@ -24,9 +24,9 @@ fentry_mcount_func_enter:
 	ret	$8
 	.cfi_restore_state
 5:	.cfi_remember_state
-	SLOW 40
+	SLOW 32
 	call	fentry_slow_record
-	ENDSLOW 40
+	ENDSLOW 32
 	test	%eax, %eax
 	jnz	1b
 	RESTORE3

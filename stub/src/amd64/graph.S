@@ -8,8 +8,8 @@
 HIDDEN(\name)
 \name:
 	.cfi_startproc
-	.cfi_def_cfa %rsp, 16
-	.cfi_offset %rip, -16
+	.cfi_def_cfa %rsp, 8
+	.cfi_offset %rip, -8
 	SAVE3			/* 24 thunk, 32 id, 40 S or the site */
 1:	/* again */
 	CHECK_OWNER 7f
@@ -65,17 +65,17 @@ HIDDEN(\name)
 	.cfi_restore_state
 
 5:	.cfi_remember_state
-	SLOW 40
+	SLOW 32
 	call	fentry_slow_record
-	ENDSLOW 40
+	ENDSLOW 32
 	test	%eax, %eax
 	jnz	3b
 	LEAVE_ENTER \where
 	.cfi_restore_state
 6:	.cfi_remember_state
-	SLOW 40
+	SLOW 32
 	call	fentry_slow_record
-	ENDSLOW 40
+	ENDSLOW 32
 	test	%eax, %eax
 	jnz	1b
 	LEAVE_ENTER \where

@@ -5,6 +5,10 @@
        enter:  0(%rsp) back into the thunk   8(%rsp) id   16(%rsp) S, the caller's return address
        exit:   0(%rsp) id                    8(%rsp) S, to be filled with the caller's return address
 
+   To unwinders the id belongs to the thunk's frame although enter drops it: they
+   look up a caller's row at the byte before the return address, where the id is
+   still pushed.
+
    Every register is the traced program's. The fast paths save the three they use.
    Flags are dead at a function's entry and exit (x86-64 psABI 3.2.1), except for
    the direction flag, which the fast paths do not touch and slow paths keep.
@@ -144,7 +148,7 @@
 
 	/* Call fentry_slow_enter(slot, id, thunk) and compare what it says with ENTER_SKIP. */
 	.macro SLOW_ENTER where
-	SLOW 40
+	SLOW 32
 	.ifc \where, sp
 	lea	64+40(%rbp), %rdi
 	.else
@@ -154,7 +158,7 @@
 	mov	64+32(%rbp), %esi
 	mov	64+24(%rbp), %rdx
 	call	fentry_slow_enter
-	ENDSLOW 40
+	ENDSLOW 32
 	cmp	$ENTER_SKIP, %eax
 	.endm
 

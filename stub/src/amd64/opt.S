@@ -11,8 +11,8 @@
 HIDDEN(\name)
 \name:
 	.cfi_startproc
-	.cfi_def_cfa %rsp, 16
-	.cfi_offset %rip, -16
+	.cfi_def_cfa %rsp, 8
+	.cfi_offset %rip, -8
 	SAVE3			/* 24 thunk, 32 id, 40 S or the site */
 1:	CHECK_OWNER 7f
 	LOAD_RET \where, %rax
@@ -96,9 +96,9 @@ HIDDEN(\name)
 	jmp	9f
 
 6:	.cfi_remember_state
-	SLOW 40
+	SLOW 32
 	call	fentry_slow_record
-	ENDSLOW 40
+	ENDSLOW 32
 	test	%eax, %eax
 	jnz	31b
 	LEAVE_ENTER \where

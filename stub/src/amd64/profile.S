@@ -56,8 +56,8 @@
 HIDDEN(\name)
 \name:
 	.cfi_startproc
-	.cfi_def_cfa %rsp, 16
-	.cfi_offset %rip, -16
+	.cfi_def_cfa %rsp, 8
+	.cfi_offset %rip, -8
 	SAVE3			/* 24 thunk, 32 id, 40 S or the site */
 1:	CHECK_OWNER 7f
 	LOAD_RET \where, %rax
