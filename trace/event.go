@@ -207,7 +207,7 @@ func (c *cursor) note(kind Kind, count uint64) {
 		return
 	}
 	ev := &c.ev
-	ev.Time = c.t.Clock.Time(c.m.now)
+	ev.Time = c.t.Clock.Time(c.m.t)
 	ev.Kind, ev.Flags, ev.Count = kind, 0, count
 	ev.Func, ev.Caller, ev.Dur, ev.Self = FuncID{}, FuncID{}, 0, 0
 	ev.Depth, ev.Stack = len(c.m.cur.frames), c.m.cur.num
@@ -220,7 +220,7 @@ func (c *cursor) note(kind Kind, count uint64) {
 // call emits an event of a call whose frame is or was at depth.
 func (c *cursor) call(kind Kind, flags Flags, fn FuncID, depth int) {
 	ev := &c.ev
-	ev.Time = c.t.Clock.Time(c.m.now)
+	ev.Time = c.t.Clock.Time(c.m.t)
 	ev.Kind, ev.Flags, ev.Count = kind, flags, 0
 	ev.Func, ev.Caller = fn, FuncID{}
 	ev.Depth, ev.Stack = depth, c.m.cur.num
@@ -276,8 +276,8 @@ func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 	}
 	ev := &c.ev
 	ev.Dur, ev.Self = 0, c.t.Clock.Span(f.self)
-	if c.m.now > f.start {
-		ev.Dur = c.t.Clock.Span(c.m.now - f.start)
+	if c.m.t > f.start {
+		ev.Dur = c.t.Clock.Span(c.m.t - f.start)
 	}
 	if kind == Exit {
 		if c.leaf {

@@ -50,7 +50,7 @@ func (f *forker) ticks(seconds float64) uint64 { return uint64(seconds * f.t.Clo
 func (f *forker) arm() {
 	f.start = ^uint64(0)
 	if n := len(f.watches); n < len(f.pending) && n < maxWatches {
-		f.start = f.pending[n].begin() - min(f.pending[n].begin(), f.ticks(forkWindow))
+		f.start = f.pending[n].begin - min(f.pending[n].begin, f.ticks(forkWindow))
 	}
 }
 
@@ -71,7 +71,7 @@ func (f *forker) step(m *machine, w *word) {
 
 // next returns the next child when its first event is due at counter t; nil: not yet.
 func (f *forker) next(t uint64) *Task {
-	if len(f.pending) == 0 || f.pending[0].begin() > t {
+	if len(f.pending) == 0 || f.pending[0].begin > t {
 		return nil
 	}
 	return f.pending[0]
@@ -132,8 +132,8 @@ type forkWatch struct {
 
 func newForkWatch(f *forker, child *Task) *forkWatch {
 	fw := &forkWatch{
-		until: child.begin(),
-		from:  child.begin() - min(child.begin(), f.ticks(forkQuietWindow)),
+		until: child.begin,
+		from:  child.begin - min(child.begin, f.ticks(forkQuietWindow)),
 		pause: f.ticks(forkPause),
 	}
 	var s orphans

@@ -3,7 +3,6 @@ package trace
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -15,7 +14,8 @@ type Header struct {
 	Version    int
 	Size       int64 // where the first chunk starts
 	ChunkSize  int64
-	Chunks     int64 // of a pool, 0: a file that grows
+	Chunks     int64  // of a pool, 0: a file that grows
+	Next       uint64 // slots used in a growing file, 0: not known
 	Policy     Policy
 	Layout     Layout
 	Recorder   int    // process id, 0: none
@@ -48,6 +48,7 @@ func ParseHeader(b []byte) (Header, error) {
 		Size:       int64(u32(hHeaderSize)),
 		ChunkSize:  int64(u32(hChunkSize)),
 		Chunks:     int64(u32(hChunks)),
+		Next:       u64(hNext),
 		Policy:     Policy(u32(hPolicy)),
 		Layout:     Layout(u32(hLayout)),
 		Recorder:   int(u32(hRecorder)),
@@ -131,7 +132,7 @@ func commString(b []byte) string {
 type index struct {
 	t      *Trace
 	pairs  pairLog
-	first  uint64 // smallest counter of an events chunk
+	first  uint64 // counter of the first event
 	tasks  map[taskKey]*Task
 	images map[ImageID]uint32
 	states []byte
@@ -144,16 +145,9 @@ type taskKey struct {
 
 // readIndex reads the header and walks over the chunk headers.
 func (t *Trace) readIndex() (*index, error) {
-	st, err := t.file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	t.size = st.Size()
 	page := make([]byte, min(t.size, minHeaderSize))
-	if _, err := t.file.ReadAt(page, 0); err != nil && err != io.EOF {
+	_, err := t.file.ReadAt(page, 0)
+	if err != nil && err != io.EOF {
 		return nil, err
 	}
 	if t.Header, err = ParseHeader(page); err != nil {
@@ -196,7 +190,7 @@ func (ix *index) slots() error {
 	var ch chunkHead
 	for i := int64(0); ; i++ {
 		off := h.Size + i*h.ChunkSize
-		if off >= t.size || h.Chunks != 0 && i >= h.Chunks {
+		if off >= t.size || h.Chunks != 0 && i >= h.Chunks || h.Chunks == 0 && h.Next != 0 && uint64(i) >= h.Next {
 			return nil
 		}
 		if h.Chunks != 0 && (int64(len(ix.states)) < 4*i+4 || binary.LittleEndian.Uint32(ix.states[4*i:]) == stateFree) {
@@ -324,9 +318,6 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 		return nil
 	}
 	ix.pairs.add(ClockPair{ch.counter, ch.monotonic})
-	if ix.first == 0 || ch.counter < ix.first {
-		ix.first = ch.counter
-	}
 	k := ix.task(ch, &ref)
 	k.chunks = append(k.chunks, ref)
 	k.comm(ch)
@@ -342,12 +333,19 @@ func (k *Task) comm(ch *chunkHead) {
 	}
 }
 
-// begin is the counter when the task's first chunk was begun.
-func (k *Task) begin() uint64 {
-	if len(k.chunks) > 0 {
-		return k.chunks[0].counter
+// setBegin finds the counter of the task's first event. A threshold can hold
+// events back until long after: what the first chunk's header says is not it.
+func (ix *index) setBegin(k *Task, buf []byte) {
+	if len(k.chunks) == 0 {
+		k.begin = k.profiles[0].counter
+		return
 	}
-	return k.profiles[0].counter
+	k.begin = k.chunks[0].counter
+	d := decoder{r: ix.t.file, chunks: k.chunks[:1], number: k.chunks[0].number, buf: buf}
+	var w word
+	if d.next(&w) {
+		k.begin = w.t
+	}
 }
 
 func (ix *index) image(id ImageID) uint32 {
@@ -379,6 +377,7 @@ func (ix *index) finish() {
 	t := ix.t
 	t.Lost = t.Header.LostUnborn
 	byTID := map[[2]int][]*Task{}
+	buf := make([]byte, ChunkHeaderSize+256)
 	for _, k := range t.Tasks {
 		slices.SortStableFunc(k.chunks, func(a, b chunkRef) int {
 			switch {
@@ -397,10 +396,14 @@ func (ix *index) finish() {
 			next = c.number + 1
 		}
 		t.Lost += k.Lost
+		ix.setBegin(k, buf)
+		if ix.first == 0 || k.begin < ix.first {
+			ix.first = k.begin
+		}
 		byTID[[2]int{k.PID, k.TID}] = append(byTID[[2]int{k.PID, k.TID}], k)
 	}
 	slices.SortStableFunc(t.Tasks, func(a, b *Task) int {
-		ca, cb := a.begin(), b.begin()
+		ca, cb := a.begin, b.begin
 		switch {
 		case ca < cb:
 			return -1

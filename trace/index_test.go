@@ -60,6 +60,9 @@ func TestSlots(t *testing.T) {
 	} {
 		file = append(file, c...)
 	}
+	// What lies behind the slots that the header says were used is old.
+	binary.LittleEndian.PutUint64(file[hNext:], 7)
+	file = append(file, slot(ChunkEvents, a, 7, true, 9, 900, 910)...)
 	tr := open(t, eventsFile(t, file))
 	want := lines(
 		"0 a-1 entry prog:#1 leaf", "10 a-1 exit prog:#1 10/10 leaf",

@@ -32,7 +32,7 @@ const (
 )
 
 // A sink gets what happens to frames. Pointers to frames are only good during
-// the call. All times are counters; m.now is the event's.
+// the call. All times are counters; m.t is the event's.
 type sink interface {
 	// enter is called with the frame just pushed on m.cur.
 	enter(f *frame)
@@ -40,7 +40,7 @@ type sink interface {
 	// it is known how the call ended.
 	suspend(f *frame)
 	// leave is called when f is off its stack for good. end is the call's end,
-	// which lies before m.now for a suspended frame that never came back.
+	// which lies before m.t for a suspended frame that never came back.
 	leave(f *frame, end uint64, how ending)
 	// orphan is called for the exit of a call whose entry is not in the trace.
 	orphan(fn FuncID)
@@ -75,7 +75,8 @@ const (
 type machine struct {
 	sink   sink
 	cur    *callStack
-	now    uint64
+	t      uint64                // of the word
+	now    uint64                // the latest time so far
 	stacks map[uint64]*callStack // those that are not current
 	open   int                   // frames on the stacks that are not current
 	over   int                   // entries beyond maxOpen
@@ -85,21 +86,24 @@ type machine struct {
 }
 
 func newMachine(s sink, start uint64) *machine {
-	return &machine{sink: s, cur: new(callStack), now: start, stacks: map[uint64]*callStack{}}
-}
-
-// tick gives the time since the last event to the innermost open call. Time
-// goes back only where the decoder has seen that the event before was misdated.
-func (m *machine) tick(t uint64) {
-	if n := len(m.cur.frames); n > 0 && t > m.now {
-		m.cur.frames[n-1].self += t - m.now
-	}
-	m.now = t
+	return &machine{sink: s, cur: new(callStack), t: start, now: start, stacks: map[uint64]*callStack{}}
 }
 
 // step takes the next word of the task.
+//
+// The words are in the order of their times, with two exceptions: an entry that
+// a threshold has held back, on a stack that was not the current one meanwhile,
+// and a word whose writer was interrupted by a signal handler that wrote some.
+// Their times are taken as they are; time that has been given to a call stays
+// that call's.
 func (m *machine) step(w *word) {
-	m.tick(w.t)
+	m.t = w.t
+	if w.t > m.now {
+		if n := len(m.cur.frames); n > 0 {
+			m.cur.frames[n-1].self += w.t - m.now
+		}
+		m.now = w.t
+	}
 	switch w.code {
 	case wEntry:
 		m.push(w.fn, 0)
@@ -107,7 +111,7 @@ func (m *machine) step(w *word) {
 		if n := len(m.cur.frames); n > 0 && m.cur.frames[n-1].fn == w.fn && m.over == 0 {
 			f := &m.cur.frames[n-1]
 			m.cur.frames = m.cur.frames[:n-1]
-			m.sink.leave(f, m.now, endExit)
+			m.sink.leave(f, m.t, endExit)
 			return
 		}
 		m.exit(w.fn)
@@ -122,7 +126,7 @@ func (m *machine) push(fn FuncID, flags frameFlags) {
 		return
 	}
 	m.credit += searchEarned
-	m.cur.frames = append(m.cur.frames, frame{start: m.now, fn: fn, flags: flags})
+	m.cur.frames = append(m.cur.frames, frame{start: m.t, fn: fn, flags: flags})
 	m.sink.enter(&m.cur.frames[len(m.cur.frames)-1])
 }
 
@@ -161,7 +165,7 @@ func (m *machine) exitOuter(fn FuncID) bool {
 	m.drop(i+1, endUnwound)
 	f := &fs[i]
 	m.cur.frames = fs[:i]
-	m.sink.leave(f, m.now, endExit)
+	m.sink.leave(f, m.t, endExit)
 	return true
 }
 
@@ -171,7 +175,7 @@ func (m *machine) exitAside(fn FuncID) bool {
 		if m.aside[i].fn == fn {
 			f := m.aside[i].frame
 			m.aside = slices.Delete(m.aside, i, i+1)
-			m.sink.leave(&f, m.now, endExit)
+			m.sink.leave(&f, m.t, endExit)
 			return true
 		}
 	}
@@ -183,7 +187,7 @@ func (m *machine) drop(depth int, how ending) {
 	for n := len(m.cur.frames); n > depth; n-- {
 		f := &m.cur.frames[n-1]
 		m.cur.frames = m.cur.frames[:n-1]
-		m.sink.leave(f, m.now, how)
+		m.sink.leave(f, m.t, how)
 	}
 }
 
@@ -221,7 +225,7 @@ func (m *machine) resync(n uint64) {
 		f.flags |= frameSuspended
 		m.cur.frames = m.cur.frames[:top]
 		m.sink.suspend(&f)
-		m.aside = append(m.aside, suspendedFrame{f, m.now})
+		m.aside = append(m.aside, suspendedFrame{f, m.t})
 	}
 }
 
@@ -248,6 +252,7 @@ func (m *machine) change(num uint64) {
 
 // finish closes everything that is open.
 func (m *machine) finish() {
+	m.t = m.now
 	m.drop(0, endUnfinished)
 	for _, num := range slices.Sorted(maps.Keys(m.stacks)) {
 		m.cur = m.stacks[num]

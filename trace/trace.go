@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,8 +46,9 @@ type Trace struct {
 	// all the same.
 	Problems []error
 
-	file  *os.File
+	file  io.ReaderAt // events
 	size  int64
+	close func() error
 	syms  []SymTable // by image
 	names []nameCache
 	name  func(string) string
@@ -62,7 +64,7 @@ type Task struct {
 	// Parent is the task this one was forked from, nil: not forked, or unknown.
 	Parent               *Task
 	ParentPID, ParentTID int
-	// Start is the time of the first chunk in ns since the trace's start.
+	// Start is the time of the first event in ns since the trace's start.
 	Start int64
 	// Image is the position in Trace.Images of the task's first image.
 	Image int
@@ -71,6 +73,7 @@ type Task struct {
 	// Gaps is the number of places where whole chunks are missing.
 	Gaps int
 
+	begin    uint64 // counter of the first event
 	chunks   []chunkRef
 	profiles []chunkRef
 	children []*Task // forked ones, by Start
@@ -104,15 +107,25 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 		}
 		return nil, err
 	}
-	t.file = f
-	if err := t.load(o); err != nil {
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+	case !st.Mode().IsRegular():
+		err = errors.New("not a regular file")
+	default:
+		t.close = f.Close
+		err = t.load(f, st.Size(), o)
+	}
+	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return t, nil
 }
 
-func (t *Trace) load(o Options) error {
+// load reads what is kept in memory of events, size bytes behind r.
+func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
+	t.file, t.size = r, size
 	ix, err := t.readIndex()
 	if err != nil {
 		return err
@@ -120,7 +133,7 @@ func (t *Trace) load(o Options) error {
 	t.setClock(ix, o)
 	t.loadSymbols(o)
 	for _, k := range t.Tasks {
-		k.Start = t.Clock.Time(k.begin())
+		k.Start = t.Clock.Time(k.begin)
 	}
 	return nil
 }
@@ -149,7 +162,7 @@ func (t *Trace) setClock(ix *index, o Options) {
 }
 
 // Close closes the trace's file.
-func (t *Trace) Close() error { return t.file.Close() }
+func (t *Trace) Close() error { return t.close() }
 
 // maxProblems bounds the list for files that are nothing but damage.
 const maxProblems = 100

@@ -13,10 +13,12 @@ type WalkOptions struct {
 	From, To int64
 }
 
-// Walk calls fn with every event, ordered by time; events of one task stay in
-// the task's order, those of several tasks at one time come in the order of
-// Trace.Tasks. The Event is only good during the call. An error of fn ends the
-// walk and is returned.
+// Walk calls fn with every event, ordered by time; events of several tasks at
+// one time come in the order of Trace.Tasks. Events of one task come in the order
+// they were written, which is that of their times with rare exceptions: an entry
+// that a threshold held back while the task was on another stack, and an event
+// whose writing a signal handler interrupted. The Event is only good during the
+// call. An error of fn ends the walk and is returned.
 //
 // Memory does not depend on the trace's length: a window of each task that is
 // running at the time, and its open calls.
@@ -93,7 +95,7 @@ type due struct {
 func (w *walker) run(stop uint64) error {
 	for {
 		// Begin the tasks whose first chunk is due.
-		for len(w.pending) > 0 && (len(w.heap) == 0 || w.pending[0].task.begin() <= w.heap[0].t) {
+		for len(w.pending) > 0 && (len(w.heap) == 0 || w.pending[0].task.begin <= w.heap[0].t) {
 			if err := w.begin(w.pending[0]); err != nil {
 				return err
 			}
@@ -115,7 +117,7 @@ func (w *walker) run(stop uint64) error {
 			limit = min(limit, w.heap[2].t)
 		}
 		if len(w.pending) > 0 {
-			limit = min(limit, w.pending[0].task.begin())
+			limit = min(limit, w.pending[0].task.begin)
 		}
 		if stop != 0 {
 			limit = min(limit, stop)
@@ -132,7 +134,7 @@ func (w *walker) run(stop uint64) error {
 			w.pop()
 			continue
 		}
-		top.t = c.cur.t
+		top.t = max(top.t, c.cur.t)
 		w.down()
 	}
 }
@@ -148,7 +150,7 @@ func (w *walker) begin(p pending) error {
 	w.byTask[p.task.Index] = c
 	if p.task.Parent != nil {
 		if pc := w.byTask[p.task.Parent.Index]; pc != nil {
-			pc.give(p.task.begin())
+			pc.give(p.task.begin)
 		}
 		c.m.inherit(w.paths[p.task])
 		delete(w.paths, p.task)

@@ -48,8 +48,8 @@ type decoder struct {
 	off, end  int64  // rest of the chunk behind the window
 	number    uint32 // of the next chunk, when there is no gap
 	image     uint32
+	high      uint64 // high half of the counter
 	last      uint64 // counter of the newest event
-	jumped    bool   // the newest event jumped forward by more than half a wrap
 	comm      [16]byte
 	commIsNew bool  // comm changed with the chunk
 	bad       int64 // words that mean nothing
@@ -79,16 +79,14 @@ func (d *decoder) next(w *word) bool {
 		if v == 0 {
 			continue // a hole: reserved, never written
 		}
-		low := uint32(v)
-		if ahead := low - uint32(d.last); ahead < 1<<31 && low >= uint32(d.last) {
-			d.last += uint64(ahead)
-			d.jumped = false
-		} else {
-			d.step(low)
+		t := d.high | v&0xffffffff
+		if t-d.last >= 1<<31 && t > d.last {
+			t = d.jump(t)
 		}
+		d.last = t
 		id := uint32(v >> 32)
 		if fn := id &^ (1 << 31); fn-1 < reservedBase-1 {
-			w.t = d.last
+			w.t = t
 			w.fn = FuncID{d.image, fn}
 			w.code = uint8(id >> 31) // wEntry or wExit
 			return true
@@ -99,35 +97,17 @@ func (d *decoder) next(w *word) bool {
 	}
 }
 
-// step handles the low half of a counter that is not a plain step forward from
-// the last one.
-//
-// The runtime announces every change of the high half, so low is normally in the
-// same 2^32 ticks as last. Three things break that: an event that was stamped
-// before a signal handler's and written after them, a little or, rarely, much
-// older than last; a step of more than half a wrap; a writer that announces
-// nothing, whose counter is seen wrapping. The event behind tells them apart:
-// one old event among young ones is shown at last's time.
-func (d *decoder) step(low uint32) {
-	lastLow := uint32(d.last)
-	high := d.last &^ 0xffffffff
-	next, known := d.peek()
-	switch {
-	case low > lastLow: // more than half a wrap forward
-		if known && next < low {
-			return // from before a wrap, or long before
-		}
-		d.last = high | uint64(low)
-		d.jumped = true
-	case lastLow-low <= raceWindow: // just older
-	case d.jumped: // the jump before was an old event that looked young
-		d.last = high | uint64(low)
-		d.jumped = false
-	case known && next >= lastLow: // long before
-	default: // wrapped and not announced
-		d.last = high + 1<<32 | uint64(low)
-		d.jumped = false
+// jump looks at an event that seems to lie more than half a wrap behind the one
+// before it. The runtime announces every change of the counter's high half, so
+// that is what it mostly is: the task did nothing for so long. But an event that
+// was stamped just before such a change, interrupted by a signal handler whose
+// events announced it, and only then written, belongs to the half before. The
+// event behind it tells.
+func (d *decoder) jump(t uint64) uint64 {
+	if next, ok := d.peek(); ok && next < uint32(t) && t >= 1<<32 {
+		return t - 1<<32
 	}
+	return t
 }
 
 // peek returns the counter's low half in the next word, if that is at hand and
@@ -158,8 +138,8 @@ func (d *decoder) reserved(w *word, id uint32) bool {
 	case evSync:
 		// A killed writer leaves a zero payload.
 		if payload[0] != 0 {
+			d.high = payload[0] &^ 0xffffffff
 			d.last = payload[0]
-			d.jumped = false
 		}
 		return false
 	case evComm:
@@ -220,7 +200,7 @@ func (d *decoder) fill() (gap, ok bool) {
 		}
 		d.win = d.win[ChunkHeaderSize:]
 		d.image = c.image
-		d.last, d.jumped = c.counter, false
+		d.high, d.last = c.counter&^0xffffffff, c.counter
 		gap = c.number > d.number
 		d.number = c.number + 1
 		return gap, true

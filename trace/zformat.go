@@ -14,7 +14,6 @@ const (
 	reservedLen      = 256
 	statesOff        = 256
 	profileEntry     = 32
-	raceWindow       = 67108864 // ticks
 )
 
 // Offsets in the header page.

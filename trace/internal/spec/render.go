@@ -125,7 +125,6 @@ func GoConsts() string {
 		p("reservedLen", ReservedLen, "")
 		p("statesOff", StatesOff, "")
 		p("profileEntry", ProfileEntry, "")
-		p("raceWindow", RaceWindow, "ticks")
 	})
 	group("Offsets in the header page.", fields("h", Header))
 	group("Offsets in a chunk header.", fields("c", Chunk))

@@ -44,10 +44,6 @@ const (
 	StatesOff    = 256 // chunk states in the header of a pool
 	IDShift      = 32
 	ExitBit      = 63
-	// RaceWindow is how far back, in ticks, an event may lie behind the one
-	// before it: a signal handler that interrupts a hook between its clock
-	// read and its reservation has its own events written first.
-	RaceWindow = 1 << 26
 )
 
 // Header is the header page of a trace file or a shared pool.
@@ -84,7 +80,7 @@ var Chunk = []Field{
 	{"PID", 12, "u32", "", "process id of the task"},
 	{"TID", 16, "u32", "", "thread id of the task"},
 	{"NUMBER", 20, "u32", "", "number of the chunk among those of its task and kind, from 0; a gap means that chunks between are lost"},
-	{"COUNTER", 24, "u64", "ticks", "full timestamp counter when the chunk was begun: not later than its first event, but for the race window"},
+	{"COUNTER", 24, "u64", "ticks", "full timestamp counter when the chunk was begun; gives the high half for its first events"},
 	{"MONOTONIC", 32, "u64", "ns", "CLOCK_MONOTONIC at the same moment, read right after the counter; 0: not read"},
 	{"IMAGE", 40, "u64", "", "image id: which program image the ids of the events belong to"},
 	{"KEY", 48, "u64", "ticks", "task key: the counter when the task registered; tells tasks apart that had the same thread id one after another"},
@@ -155,9 +151,67 @@ var ImageKeys = []Value{
 	{"mode", 0, "tracer: function, function_graph or profile"},
 }
 
+// A Member is a member of info.json.
+type Member struct {
+	Name string // members of members with a dot, [] for those of arrays
+	Type string // JSON type
+	Doc  string
+}
+
+// Info are the members of info.json.
+var Info = []Member{
+	{"version", "number", "version of this format, 1; a reader refuses any other"},
+	{"writer", "string", "program that recorded the trace, with its version"},
+	{"command", "array", "argument vector of the program"},
+	{"cwd", "string", "its working directory"},
+	{"pid", "number", "its process id"},
+	{"start", "string", "when it was started, RFC 3339"},
+	{"duration_ns", "number", "how long it ran, ns"},
+	{"exit_status", "number", "its exit status; -1: it still runs, or a signal ended it"},
+	{"signal", "number", "number of the signal that ended it; 0: none"},
+	{"tracer", "string", "function, function_graph or profile"},
+	{"options", "array", "the recorder's options as the user gave them"},
+	{"host", "string", "name of the host"},
+	{"machine", "string", "as uname -m"},
+	{"cpu", "string", "model name of the processor"},
+	{"cpus", "number", "number of processors"},
+	{"kernel", "string", "as uname -r"},
+	{"clock", "object", "ties the counter to CLOCK_MONOTONIC"},
+	{"clock.hz", "number", "frequency of the counter; 0: not known"},
+	{"clock.pairs", "array", "both clocks at moments as far apart as possible"},
+	{"clock.pairs[].counter", "number", "ticks, up to 64 bits"},
+	{"clock.pairs[].monotonic_ns", "number", "CLOCK_MONOTONIC in ns"},
+	{"images", "array", "program images"},
+	{"images[].id", "string", "image id, 16 hex digits"},
+	{"images[].path", "string", "as path in an image chunk"},
+	{"images[].build_id", "string", "as build-id in an image chunk"},
+	{"images[].machine", "string", "as uname -m"},
+	{"images[].sites", "number", "number of ids"},
+	{"images[].bias", "number", "load address minus link address"},
+	{"images[].exe", "string", "as exe in an image chunk"},
+	{"images[].command", "array", "as cmdline in an image chunk"},
+	{"images[].mode", "string", "as mode in an image chunk"},
+	{"totals", "object", "what was recorded"},
+	{"totals.events", "number", "events written"},
+	{"totals.chunks", "number", "chunks written"},
+	{"totals.bytes", "number", "size of events"},
+	{"totals.processes", "number", "processes seen"},
+	{"totals.tasks", "number", "threads seen"},
+	{"lost", "number", "events lost, for every reason"},
+}
+
+// SymKeys are the keys in the first lines of a .sym file.
+var SymKeys = []Value{
+	{"path", 0, "the image's path when it was recorded"},
+	{"build-id", 0, "its build id in hex digits, empty when there is none"},
+	{"image", 0, "its image id, 16 hex digits: the file's name"},
+	{"machine", 0, "the machine, as in EM_X86_64 in lower case: x86_64"},
+	{"entry", 0, "its entry point, hex"},
+}
+
 // Profile is one entry of a profile chunk.
 var Profile = []Field{
-	{"CALLS", 0, "u64", "", "calls that ended"},
+	{"CALLS", 0, "u64", "", "calls"},
 	{"TOTAL", 8, "u64", "ticks", "time from entry to exit, recursive calls counted once in the outermost"},
 	{"SELF", 16, "u64", "ticks", "time in the function itself"},
 	{"MAX", 24, "u64", "ticks", "longest call"},

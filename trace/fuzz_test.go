@@ -1,0 +1,220 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// readAll reads a trace in every way and checks what must hold for any input.
+func readAll(t *testing.T, b []byte) {
+	tr, size := &Trace{}, len(b)
+	if tr.load(bytes.NewReader(b), int64(size), Options{}) != nil {
+		return
+	}
+	if len(tr.Tasks) > size/ChunkHeaderSize || tr.Chunks > size/ChunkHeaderSize {
+		t.Errorf("%d tasks and %d chunks in %d bytes", len(tr.Tasks), tr.Chunks, size)
+	}
+	entries, opened := uint64(0), map[*Task]int{}
+	events := 0
+	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		events++
+		if ev.Depth < 0 || ev.Dur < 0 || ev.Self < 0 {
+			t.Fatalf("%+v", *ev)
+		}
+		switch ev.Kind {
+		case Entry:
+			entries++
+			opened[ev.Task]++
+		case Exit, Unwound, Unfinished:
+			if ev.Flags&(FlagNoEntry|FlagInherited|FlagResumed) == 0 {
+				opened[ev.Task]--
+			}
+		}
+		tr.Name(ev.Func)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if events > size/4 {
+		t.Errorf("%d events in %d bytes", events, size)
+	}
+	for k, n := range opened {
+		if n != 0 {
+			t.Errorf("task %v: %d calls did not end", k, n)
+		}
+	}
+	rows, err := tr.Report(ReportOptions{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls uint64
+	for _, r := range rows {
+		if r.Hist != nil {
+			calls += r.Hist.Count()
+		}
+	}
+	if calls != entries {
+		t.Errorf("the report has %d calls, the walk %d", calls, entries)
+	}
+	root, err := tr.Graph(GraphOptions{MaxNodes: 1000, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := countCalls(root); n != entries {
+		t.Errorf("the graph has %d calls, the walk %d", n, entries)
+	}
+}
+
+func countCalls(n *Node) uint64 {
+	c := n.Calls
+	for _, k := range n.Children {
+		c += countCalls(k)
+	}
+	return c
+}
+
+// FuzzOpen reads any bytes as events.
+func FuzzOpen(f *testing.F) {
+	header := AppendHeader(nil, slotsHeader)
+	a := TaskID{PID: 1, TID: 1, Image: 1, Comm: "a"}
+	child := TaskID{PID: 2, TID: 2, Key: 9, ParentPID: 1, ParentTID: 1, Image: 1}
+	f.Add(header)
+	f.Add(append(bytes.Clone(header), slot(ChunkEvents, a, 0, false, 1, 100, 110, 120)...))
+	f.Add(append(append(bytes.Clone(header), slot(ChunkEvents, a, 0, false, 1, 100)...), slot(ChunkEvents, child, 0, false, 1, 200, 210, 220)...))
+	pool := bytes.Clone(header)
+	binary.LittleEndian.PutUint32(pool[hChunks:], 2)
+	binary.LittleEndian.PutUint32(pool[statesOff:], stateFull)
+	f.Add(append(pool, slot(ChunkEvents, a, 3, false, 1, 100, 110, 120)...))
+	packed := bytes.Clone(header)
+	binary.LittleEndian.PutUint32(packed[hLayout:], uint32(LayoutPacked))
+	c := slot(ChunkEvents, a, 0, true, 1, 100, 110, 120)
+	f.Add(append(bytes.Clone(packed), Sealed(c)...))
+	p := slot(ChunkProfile, a, 0, false, 1, 100, 110, 120)
+	binary.LittleEndian.PutUint32(p[cSize:], 9000)
+	f.Add(append(append(bytes.Clone(header), p...), make([]byte, 8192)...))
+	im := appendChunkHeader(nil, ChunkImage, TaskID{Image: 1}, 0, 0, 0)
+	f.Add(append(append(bytes.Clone(header), im...), "path=/x\x00nsites=9\x00bias=zz\x00"...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<20 {
+			return
+		}
+		readAll(t, b)
+	})
+}
+
+// FuzzChunk reads any words as the events of two tasks, one forked from the other.
+func FuzzChunk(f *testing.F) {
+	var words []byte
+	for _, w := range []uint64{
+		entry(1, 1), entry(2, 2), special(3, 2), 2, special(4, 3), 1, entry(5, 1), exitOf(6, 2), special(7, 3), 0, exitOf(8, 1),
+		special(9, 0), 1 << 40, special(9, 1), 4, special(10, 6), 0x41, 0x42, special(11, 7), entry(12, 5),
+	} {
+		words = binary.LittleEndian.AppendUint64(words, w)
+	}
+	f.Add(words, uint16(40))
+	f.Add(words, uint16(0))
+	f.Fuzz(func(t *testing.T, words []byte, split uint16) {
+		if len(words) > 1<<16 {
+			return
+		}
+		words = words[:len(words)&^7]
+		n := min(int(split)&^7, len(words))
+		header := AppendHeader(nil, Header{Layout: LayoutPacked, CounterHz: 1e9})
+		for i, part := range [][]byte{words[:n], words[n:]} {
+			id := TaskID{PID: 1 + i, TID: 1 + i, Key: uint64(i), ParentPID: i, ParentTID: i, Image: 1}
+			c := append(appendChunkHeader(nil, ChunkEvents, id, 0, uint64(i)<<20, 0), part...)
+			binary.LittleEndian.PutUint32(c[cSize:], uint32(len(c)))
+			header = append(header, c...)
+		}
+		readAll(t, header)
+	})
+}
+
+// FuzzInfo parses any bytes as info.json; what it accepts, it writes and parses
+// again to the same.
+func FuzzInfo(f *testing.F) {
+	f.Add([]byte(`{"version":1,"command":["a"],"images":[{"id":"00000000000000ff","sites":3}],"clock":{"hz":5,"pairs":[{"counter":1,"monotonic_ns":2}]}}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"images":[{"id":"x"}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		info, err := ParseInfo(b)
+		if err != nil {
+			return
+		}
+		one, err := json.Marshal(info)
+		if err != nil {
+			return // a time that JSON cannot have
+		}
+		again, err := ParseInfo(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := json.Marshal(again)
+		if err != nil || !bytes.Equal(one, two) {
+			t.Errorf("%s\n%s", one, two)
+		}
+	})
+}
+
+// FuzzSym parses any bytes as a .sym file.
+func FuzzSym(f *testing.F) {
+	f.Add([]byte("# path: a\n0\t1\t2\t3\tk\tn\n1\t401000\t20\t401004\tfentry-call\tf\\x0a\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := parseSym(bytes.NewReader(b))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "line ") && !strings.Contains(err.Error(), "token too long") {
+				t.Errorf("error without a place: %v", err)
+			}
+			return
+		}
+		for _, fn := range s.funcs {
+			if have, ok := s.Func(fn.id); !ok || have != fn.Func {
+				t.Errorf("id %d: %+v, want %+v", fn.id, have, fn.Func)
+			}
+		}
+	})
+}
+
+// TestInfo writes an info.json and reads it back, and checks what is refused.
+func TestInfo(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadInfo(dir); !missing(err) {
+		t.Errorf("no file: %v", err)
+	}
+	info := &Info{Command: []string{"a", "b"}, ExitStatus: 3, Images: []Image{{ID: 0xff, Path: "/bin/a", Sites: 7}}, Clock: InfoClock{Hz: 5, Pairs: []ClockPair{{1 << 63, 2}}}}
+	for range 2 { // the second replaces the first
+		if err := WriteInfo(dir, info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := ReadInfo(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have.Version != 1 || have.Images[0].ID != 0xff || have.Clock.Pairs[0].Counter != 1<<63 || have.ExitStatus != 3 {
+		t.Errorf("%+v", have)
+	}
+	if fs, _ := os.ReadDir(dir); len(fs) != 1 {
+		t.Errorf("files left behind: %v", fs)
+	}
+	for text, want := range map[string]string{
+		`{`:                                    "offset 1",
+		`{"version":2}`:                        "version 2",
+		`{"version":1,"pid":"x"}`:              "field pid: want int",
+		`{"version":1,"images":[{"id":"12"}]}`: "16 hex digits",
+		`{"version":1,"images":[{"id":"0000000000000001","sites":-1}]}`: "images[0]: -1 sites",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, InfoFile), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadInfo(dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), InfoFile) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}
