@@ -249,7 +249,7 @@ static int ours(const char *name)
 	return equal(name, "events") || equal(name, "info.json") || (n > 4 && equal(name + n - 4, ".sym"));
 }
 
-/* empty_directory removes the files of an old trace. What is not ours stays, and
+/* remove_trace removes the files of an old trace. What is not ours stays, and
    with it the directory. */
 static void remove_trace(const char *dir, char *buf)
 {
@@ -273,18 +273,31 @@ static void remove_trace(const char *dir, char *buf)
 	sys(SYS_rmdir, dir, 0, 0, 0, 0, 0);
 }
 
-/* join_old uses the trace in the directory if this process belongs to it. */
-static int join_old(void)
+/* What is at the place of the trace directory? */
+enum { MINE, OLD, FOREIGN };
+
+/* look_at_old joins the trace that is there already if this process belongs to it
+   (MINE). OLD is a trace that may be put aside. Anything else there is none of ours,
+   whatever the environment says, and stays untouched: FOREIGN. */
+static int look_at_old(const char *dir)
 {
 	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
-	i64 fd = sys(SYS_open, path, O_RDWR_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = sys(SYS_open, dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0, 0, 0, 0);
 	if (failed(fd))
-		return 0;
-	int ok = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head && header_ok(head) &&
-		 *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
-		 is_ancestor(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd));
+		return FOREIGN;
 	close(fd);
-	return ok;
+	fd = sys(SYS_open, path, O_RDWR_ | O_NONBLOCK_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return FOREIGN;
+	int is = FOREIGN;
+	i64 n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
+	if (n == (i64)sizeof head && *(u64 *)(head + FT_H_MAGIC) == FT_FILE_MAGIC)
+		is = OLD;
+	if (is == OLD && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
+	    is_ancestor(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
+		is = MINE;
+	close(fd);
+	return is;
 }
 
 /* file_create starts a trace in the directory dir, or joins the one of an ancestor
@@ -308,9 +321,14 @@ hidden int file_create(const char *dir)
 		r = sys(SYS_mkdir, abs, 0777, 0, 0, 0, 0);
 		if (r != -EEXIST_ || tries == 2)
 			break;
-		if (join_old()) {
+		int is = look_at_old(abs);
+		if (is == MINE) {
 			sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
 			return 1;
+		}
+		if (is == FOREIGN) {
+			say("no trace: ", abs, " is there and is not a trace directory", 0);
+			return 0;
 		}
 		remove_trace(old, buf);
 		r = sys(SYS_rename, abs, old, 0, 0, 0, 0);
