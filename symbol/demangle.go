@@ -39,9 +39,9 @@ func ParseStyle(s string) (Style, error) {
 	return 0, fmt.Errorf("unknown demangling style %q: want simple, full or no", s)
 }
 
-// maxMangled is the longest name that is demangled. Names of real programs stay below; crafted ones can take time and
-// memory far beyond their length.
-const maxMangled = 64 << 10
+// maxMangled is the longest name that is demangled. Nearly all names of real programs stay below; the time for crafted
+// ones grows with the square of their length, to a quarter of a second for this many bytes.
+const maxMangled = 16 << 10
 
 // maxDemangled is the power of two a demangled name is cut at.
 const maxDemangled = 16

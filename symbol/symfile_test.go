@@ -1,0 +1,176 @@
+package symbol
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sample() *SymFile {
+	return &SymFile{
+		Path: "/opt/a program/of\nmine", BuildID: []byte{0xab, 0xcd, 0x01}, Image: 0x1234, Machine: "x86_64", Entry: 0x401000,
+		Entries: []SymEntry{
+			{0, 0x401000, 0x22, 0x401000, "none", "_start"},
+			{0, 0x401100, 0, 0x401100, "none", ""},
+			{1, 0x401200, 0x10, 0x401204, "fentry-call", "main"},
+			{2, 0x401300, 0x7f, 0x401308, "mcount-call", "_ZN2ns3Foo3barEi"},
+			{3, 0x401400, 0x7f, 0x401400, "patchable", "tab\there, back\\slash, \xff\xfe, é"},
+			{9, 0xffffffff81000000, 1, 0xffffffff81000000, "xray", "high"},
+		},
+	}
+}
+
+func TestSymText(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteSym(&b, sample()); err != nil {
+		t.Fatal(err)
+	}
+	want := "# path: /opt/a program/of\\x0amine\n# build-id: abcd01\n# image: 0000000000001234\n# machine: x86_64\n# entry: 401000\n" +
+		"0\t401000\t22\t401000\tnone\t_start\n" +
+		"0\t401100\t0\t401100\tnone\t\n" +
+		"1\t401200\t10\t401204\tfentry-call\tmain\n" +
+		"2\t401300\t7f\t401308\tmcount-call\t_ZN2ns3Foo3barEi\n" +
+		"3\t401400\t7f\t401400\tpatchable\ttab\\x09here, back\\x5cslash, \xff\xfe, é\n" +
+		"9\tffffffff81000000\t1\tffffffff81000000\txray\thigh\n"
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Error(d)
+	}
+	got, err := ReadSym(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(sample(), got); d != "" {
+		t.Error(d)
+	}
+	for id, name := range map[uint32]string{1: "main", 2: "_ZN2ns3Foo3barEi", 9: "high"} {
+		if e, ok := got.ByID(id); !ok || e.Name != name {
+			t.Errorf("id %d: %v %v", id, e, ok)
+		}
+	}
+	for _, id := range []uint32{0, 4, 8, 10, MaxSymID} {
+		if e, ok := got.ByID(id); ok {
+			t.Errorf("id %d: %v", id, e)
+		}
+	}
+}
+
+// Entries in another order come out sorted, and the caller's slice stays.
+func TestWriteSymSorts(t *testing.T) {
+	s := &SymFile{Entries: []SymEntry{{2, 2, 0, 0, "k", "b"}, {0, 9, 0, 0, "k", "z"}, {1, 1, 0, 0, "k", "a"}, {0, 8, 0, 0, "k", "y"}}}
+	var b bytes.Buffer
+	if err := WriteSym(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadSym(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names strings.Builder
+	for _, e := range got.Entries {
+		names.WriteString(e.Name)
+	}
+	if names.String() != "zyab" || s.Entries[0].Name != "b" {
+		t.Errorf("got %q, caller has %v", names.String(), s.Entries)
+	}
+}
+
+func TestWriteSymErrors(t *testing.T) {
+	for name, e := range map[string][]SymEntry{
+		"reserved": {{MaxSymID, 1, 1, 1, "k", "n"}},
+		"same":     {{1, 1, 1, 1, "k", "n"}, {1, 2, 2, 2, "k", "m"}},
+		"too long": {{1, 1, 1, 1, "k", strings.Repeat("x", maxSymLine)}},
+	} {
+		if err := WriteSym(io.Discard, &SymFile{Entries: e}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	broken := errors.New("disk full")
+	if err := WriteSym(failing{broken}, sample()); !errors.Is(err, broken) {
+		t.Errorf("a writer's error is lost: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestReadSymErrors(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"1\t2\t3\t4\tk\n", "line 1: want 6 fields"},
+		{"1\t2\t3\t4\tk\tn\tx\n", "line 1: want 6 fields"},
+		{"\n#\n1\t2\t3\t4\tk\tn", "line 3: the file ends inside a line"},
+		{"x\t2\t3\t4\tk\tn\n", "bad id"},
+		{"2147418112\t2\t3\t4\tk\tn\n", "bad id"},
+		{"1\t0x2\t3\t4\tk\tn\n", "bad hexadecimal"},
+		{"1\t2\t3\t11111111111111111\tk\tn\n", "bad hexadecimal"},
+		{"1\t2\t3\t4\tk\tn\\x0\n", "bad escape"},
+		{"1\t2\t3\t4\tk\t\\n\n", "bad escape"},
+		{"1\t2\t3\t4\tk\tn\n1\t2\t3\t4\tk\tn\n", "line 2: id 1 after 1"},
+		{"2\t2\t3\t4\tk\tn\n0\t2\t3\t4\tk\tn\n", "line 2: id 0 after 2"},
+		{"# image: xyz\n", "line 1: image"},
+		{"# build-id: abc\n", "line 1: build-id"},
+		{"1\t2\t3\t4\tk\t" + strings.Repeat("n", 2<<20) + "\n", "line 1: longer than"},
+	} {
+		if _, err := ReadSym(strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%.40q: %v, want %s", tt.text, err, tt.want)
+		}
+	}
+	s, err := ReadSym(strings.NewReader("# later: key\n#comment\n\n# path:\n1\t2\t3\t4\tk\t\n"))
+	if err != nil || len(s.Entries) != 1 {
+		t.Errorf("%+v %v", s, err)
+	}
+}
+
+func FuzzSym(f *testing.F) {
+	var b bytes.Buffer
+	if err := WriteSym(&b, sample()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte("# path: x\n1\t2\t3\t4\tk\tn\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ReadSym(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		if err := WriteSym(&out, s); err != nil {
+			t.Fatal(err)
+		}
+		again, err := ReadSym(&out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(s, again); d != "" {
+			t.Fatal(d)
+		}
+		for i := range s.Entries {
+			if e := &s.Entries[i]; e.ID != 0 {
+				if got, ok := s.ByID(e.ID); !ok || got != e {
+					t.Fatalf("id %d not found", e.ID)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkReadSym(b *testing.B) {
+	s := &SymFile{}
+	for i := range 100000 {
+		s.Entries = append(s.Entries, SymEntry{uint32(i + 1), uint64(i) * 64, 64, uint64(i) * 64, "fentry-call", "_ZN2ns3Foo3barEi"})
+	}
+	var buf bytes.Buffer
+	if err := WriteSym(&buf, s); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(buf.Len()))
+	for b.Loop() {
+		if _, err := ReadSym(bytes.NewReader(buf.Bytes())); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
