@@ -145,6 +145,9 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		return err
 	}
 	a.notef("%s: %s", path, summary(sites))
+	if len(sites) > 0 && sel == nil && !slices.ContainsFunc(sites, func(s record.Site) bool { return s.Traceable() }) {
+		a.notef("compile with -pg -mfentry, or with -fpatchable-function-entry=5, which costs nothing while nobody traces")
+	}
 	return nil
 }
 
