@@ -284,20 +284,21 @@ func (d *drainer) reclaim() int {
 	return n
 }
 
-// reclaimOwned turns the chunks whose task is dead into full ones.
-func (d *drainer) reclaimOwned(dead func(pid, tid int) bool) int {
-	n := 0
+// reclaimOwned turns the chunks of dead tasks into full ones.
+func (d *drainer) reclaimOwned(dead func([]owner) []owner) int {
+	var owners []owner
 	for i := range d.p.n {
-		s := d.p.state(i)
-		if s.Load() != stateOwned {
-			continue
-		}
-		b := d.p.chunk(i)
 		// A task that has just taken the chunk has not filled in the header.
-		if atomicMagic(b) != chunkMagic {
-			continue
+		if b := d.p.chunk(i); d.p.state(i).Load() == stateOwned && atomicMagic(b) == chunkMagic {
+			owners = append(owners, owner{i, int(le.Uint32(b[cPID:])), int(le.Uint32(b[cTID:]))})
 		}
-		if dead(int(le.Uint32(b[cPID:])), int(le.Uint32(b[cTID:]))) && s.CompareAndSwap(stateOwned, stateFull) {
+	}
+	if len(owners) == 0 {
+		return 0
+	}
+	n := 0
+	for _, o := range dead(owners) {
+		if d.p.state(o.chunk).CompareAndSwap(stateOwned, stateFull) {
 			n++
 		}
 	}
@@ -308,7 +309,7 @@ func (d *drainer) reclaimOwned(dead func(pid, tid int) bool) int {
 // more: full chunks, and what there is in owned ones.
 func (d *drainer) last(all bool) {
 	if all {
-		d.reclaimOwned(func(int, int) bool { return true })
+		d.reclaimOwned(func(o []owner) []owner { return o })
 	} else {
 		d.reclaimOwned(d.live.dead)
 	}

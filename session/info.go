@@ -60,10 +60,14 @@ func (s *session) endInfo() {
 
 // cpuModel is the processor's name, "" where /proc/cpuinfo does not tell.
 func cpuModel() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
+	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return ""
 	}
+	defer f.Close()
+	b := make([]byte, 4096) // the first processor; there can be hundreds
+	n, _ := f.Read(b)
+	b = b[:n]
 	for line := range strings.Lines(string(b)) {
 		if name, val, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(val)

@@ -11,25 +11,31 @@ import (
 // liveness knows which traced processes live.
 //
 // Processes name themselves by the ids they see. In a PID namespace of their own
-// these are other processes here, or none. Ids count upwards, so one below the
-// program's own is taken for such a stranger, and only a look at every process
-// that maps the pool decides about it.
+// these belong to other processes here, or to none. So only a process that was
+// seen to map the pool under its id is trusted to be gone when its id is; for
+// others every process that maps the pool is looked at.
 type liveness struct {
 	shared sharedFile
 
 	mu     sync.Mutex
 	leader process
-	seen   map[int]uint64 // traced processes by id: when they began
+	seen   map[int]seen // by id, processes that recorded something
 
-	mapped     map[int]bool // innermost ids of the processes that map the pool
-	mappedTime time.Time
+	scanned  time.Time // when all processes were looked at
+	scanTook time.Duration
+}
+
+// seen is what is known about a process that recorded something.
+type seen struct {
+	start uint64 // when it began; 0: it was not seen to map the pool under its id
+	gone  bool   // it has ended
 }
 
 func newLiveness(shared sharedFile) *liveness {
-	return &liveness{shared: shared, seen: make(map[int]uint64)}
+	return &liveness{shared: shared, seen: make(map[int]seen)}
 }
 
-// start tells which process is the first.
+// start tells which process is the first. It returns when that began.
 func (l *liveness) start(pid int) uint64 {
 	s, err := readStat(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -45,68 +51,102 @@ func (l *liveness) start(pid int) uint64 {
 func (l *liveness) saw(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.seen[pid]; ok {
-		return
-	}
-	l.seen[pid] = 0
-	s, err := readStat(fmt.Sprintf("/proc/%d/stat", pid))
-	if err == nil && s.start >= l.leader.start {
-		l.seen[pid] = s.start
+	if p, ok := l.seen[pid]; !ok || p.gone {
+		l.look(pid)
 	}
 }
 
-// dead tells whether a task that owns a chunk is certainly gone.
-func (l *liveness) dead(pid, tid int) bool {
-	if !taskDead(pid, tid) {
+// known tells whether a process has been seen to map the pool under its id.
+func (l *liveness) known(pid int) bool {
+	return l.seen[pid].start != 0 || l.look(pid)
+}
+
+// look looks whether a process maps the pool under its id.
+func (l *liveness) look(pid int) bool {
+	old := l.seen[pid]
+	l.seen[pid] = old
+	s, err := readStat(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil || s.start < l.leader.start || s.start == old.start {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if pid >= l.leader.pid {
-		return true
+	if mapped, _ := l.shared.mappedBy(pid); !mapped {
+		return false
 	}
-	if time.Since(l.mappedTime) > time.Second {
-		l.mapped = make(map[int]bool)
-		for _, p := range l.shared.mappers(l.leader.start) {
-			l.mapped[p.inner] = true
-		}
-		l.mappedTime = time.Now()
-	}
-	return !l.mapped[pid]
+	l.seen[pid] = seen{start: s.start}
+	return true
 }
 
-// left returns the traced processes that still live, other than the first.
-// Those that have exec'ed a program that is not traced are not counted.
-func (l *liveness) left() []process {
+// owner is a chunk that a task has to itself.
+type owner struct {
+	chunk    int
+	pid, tid int
+}
+
+// dead returns those of the owners whose task is certainly gone. All of them
+// must have owned their chunks before the call.
+func (l *liveness) dead(owners []owner) []owner {
+	var gone, strange []owner
 	l.mu.Lock()
-	leader := l.leader
-	known := make([]process, 0, len(l.seen))
-	for pid, start := range l.seen {
-		if start != 0 && pid != leader.pid {
-			known = append(known, process{pid: pid, inner: pid, start: start})
+	defer l.mu.Unlock()
+	for _, o := range owners {
+		switch {
+		case !taskDead(o.pid, o.tid):
+		case l.known(o.pid):
+			gone = append(gone, o)
+		default:
+			strange = append(strange, o)
+		}
+	}
+	// Looking at all processes takes milliseconds; at most a tenth of the time
+	// shall go into it.
+	if len(strange) == 0 || time.Since(l.scanned) < max(50*time.Millisecond, 10*l.scanTook) {
+		return gone
+	}
+	begin := time.Now()
+	mapped := make(map[int]bool)
+	for _, p := range l.shared.mappers(l.leader.start) {
+		mapped[p.inner] = true
+	}
+	l.scanned = time.Now()
+	l.scanTook = l.scanned.Sub(begin)
+	for _, o := range strange {
+		if !mapped[o.pid] {
+			gone = append(gone, o)
+		}
+	}
+	return gone
+}
+
+// left tells whether traced processes other than the first, which has ended, are
+// known to live. Those that have exec'ed a program that is not traced do not count.
+func (l *liveness) left() bool {
+	l.mu.Lock()
+	known := make(map[int]uint64)
+	for pid, p := range l.seen {
+		if p.start != 0 && !p.gone && pid != l.leader.pid {
+			known[pid] = p.start
 		}
 	}
 	l.mu.Unlock()
-	var live []process
-	for _, p := range known {
-		if !processAlive(p.pid, p.start) {
+	for pid, start := range known {
+		if !processAlive(pid, start) {
+			l.mu.Lock()
+			l.seen[pid] = seen{start, true}
+			l.mu.Unlock()
 			continue
 		}
-		if mapped, known := l.shared.mappedBy(p.pid); mapped || !known {
-			live = append(live, p)
+		if mapped, known := l.shared.mappedBy(pid); mapped || !known {
+			return true
 		}
 	}
-	if len(live) > 0 {
-		return live
-	}
-	// A child that was forked a moment ago has recorded nothing yet.
-	for _, p := range l.shared.mappers(leader.start) {
-		live = append(live, p)
-		l.mu.Lock()
-		if l.seen[p.pid] == 0 {
-			l.seen[p.pid] = p.start
-		}
-		l.mu.Unlock()
-	}
-	return live
+	return false
+}
+
+// mappedNow tells whether any process that began with the session or later maps
+// what traced processes map.
+func (l *liveness) mappedNow() bool {
+	l.mu.Lock()
+	start := l.leader.start
+	l.mu.Unlock()
+	return len(l.shared.mappers(start)) > 0
 }

@@ -30,6 +30,7 @@ type pool struct {
 	mem    []byte
 	n      int // chunks
 	header int // bytes before the first
+	alone  bool
 }
 
 // newPool makes an empty pool with room for about size bytes of chunks.
@@ -42,7 +43,7 @@ func newPool(size int64, policy trace.Policy, now clockReading, hz uint64) (*poo
 		return nil, fmt.Errorf("buffer of %d bytes: the largest is %d", size, int64(maxChunks)*chunkSize)
 	}
 	p := &pool{n: int(n), header: poolHeader(int(n))}
-	fd, err := unix.MemfdCreate(poolName, unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate(poolName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
@@ -104,11 +105,44 @@ func rawSetrlimit(resource int, lim *unix.Rlimit) error {
 // path is where other processes find the pool.
 func (p *pool) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), p.fd) }
 
+// abandoned tells whether no other process maps the pool any more, and none will:
+// the kernel seals a memory file against writing only while nobody maps it
+// writable. The recorder's own mapping is given up for that moment, so nothing
+// else may use the pool meanwhile. Once true, p.mem is a private copy.
+//
+// This sees what /proc would not show, such as children that have recorded
+// nothing yet, and processes of other users and in other PID namespaces.
+func (p *pool) abandoned() (bool, error) {
+	if p.alone {
+		return true, nil
+	}
+	size := len(p.mem)
+	if err := unix.Munmap(p.mem); err != nil {
+		return false, fmt.Errorf("unmap the buffer: %w", err)
+	}
+	p.mem = nil
+	_, serr := unix.FcntlInt(uintptr(p.fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
+	flags := unix.MAP_SHARED
+	if serr == nil {
+		p.alone, flags = true, unix.MAP_PRIVATE
+	}
+	var err error
+	if p.mem, err = unix.Mmap(p.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
+		return false, fmt.Errorf("map the buffer: %w", err)
+	}
+	if serr != nil && serr != unix.EBUSY {
+		return false, fmt.Errorf("seal the buffer: %w", serr)
+	}
+	return p.alone, nil
+}
+
 // close gives up the recorder's side; processes that map the pool keep it.
 func (p *pool) close() {
-	unix.Munmap(p.mem)
+	if p.mem != nil {
+		unix.Munmap(p.mem)
+		p.mem = nil
+	}
 	unix.Close(p.fd)
-	p.mem = nil
 }
 
 // word is an atomic view of a 32-bit word of the header.

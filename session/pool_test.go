@@ -74,6 +74,23 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// A process in a PID namespace of its own goes by an id that nobody has outside.
+// Its chunk is its own as long as it lives.
+func TestNamespace(t *testing.T) {
+	unused := 300
+	for unix.Kill(unused, 0) != unix.ESRCH {
+		unused++
+	}
+	r := recorderCmd{Buffer: 16 * chunkSize}
+	x := r.run(t, cc(t, "pool"), "ns", fmt.Sprint(unused), "2500")
+	if x.code == 77 {
+		t.Skipf("needs to make a PID namespace (root): %s", x.stderr)
+	}
+	if x.code != 0 || x.stderr != "" || x.res.Events != 9 || eventsIn(x.chunks) != 9 {
+		t.Errorf("status %d, %d events, %d in the file, want 9: %s", x.code, x.res.Events, eventsIn(x.chunks), x.stderr)
+	}
+}
+
 // Chunks that make no sense are dropped and counted; the others are not harmed.
 func TestBadChunks(t *testing.T) {
 	var r recorderCmd

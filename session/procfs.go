@@ -39,11 +39,19 @@ func parseStat(b []byte) (procStat, error) {
 }
 
 func readStat(path string) (procStat, error) {
-	b, err := os.ReadFile(path)
+	// Not through package os: this is read of many processes, and its files are
+	// made ready for polling first.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return procStat{}, err
 	}
-	return parseStat(b)
+	defer unix.Close(fd)
+	var b [1024]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return procStat{}, err
+	}
+	return parseStat(b[:n])
 }
 
 // ignoredBy is the set of signals a process ignores, from /proc/PID/status.

@@ -30,6 +30,9 @@ type session struct {
 
 	logMu sync.Mutex
 
+	workers  sync.WaitGroup // drain and heartbeat
+	stopBeat chan struct{}
+
 	imageMu sync.Mutex
 	imageOn *sync.Cond // a new one, or no more
 	images  map[trace.ImageID]bool
@@ -108,35 +111,29 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		s.dir.rollback()
 		return s.res, err
 	}
-	s.dir.commit()
+	s.work()
+	// Removing a large older trace takes its time.
+	var late sync.WaitGroup
+	late.Go(s.dir.commit)
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.injected, st.copied, st.setup
 	s.info.PID = st.pid
 	if err := s.dir.writeInfo(&s.info); err != nil {
 		s.logf("%v", err)
 	}
 
-	var workers sync.WaitGroup
-	stopBeat := make(chan struct{})
-	if s.pool != nil {
-		workers.Go(s.drain.run)
-		workers.Go(func() { s.beat(stopBeat) })
-	}
 	var symbols sync.WaitGroup
 	symbols.Go(s.symbols)
 
 	s.wait(ctx, st, began, signals)
 
-	close(stopBeat)
-	if s.pool != nil {
-		s.drain.finish()
-	}
-	workers.Wait()
+	s.rest()
 	s.finish()
 	s.imageMu.Lock()
 	s.noMore = true
 	s.imageOn.Signal()
 	s.imageMu.Unlock()
 	symbols.Wait()
+	late.Wait()
 	s.endInfo()
 	return s.res, nil
 }
@@ -198,6 +195,59 @@ func (s *session) ready(pid int) {
 	_, _ = s.dir.events.WriteAt(b, hLeader)
 }
 
+// work starts what runs beside the program.
+func (s *session) work() {
+	if s.pool == nil {
+		return
+	}
+	s.stopBeat = make(chan struct{})
+	s.drain.stop.Store(false)
+	s.workers.Go(s.drain.run)
+	stop := s.stopBeat
+	s.workers.Go(func() { s.beat(stop) })
+}
+
+// rest stops it; afterwards nobody else uses the pool.
+func (s *session) rest() {
+	if s.stopBeat == nil {
+		return
+	}
+	close(s.stopBeat)
+	s.stopBeat = nil
+	s.drain.finish()
+	s.workers.Wait()
+}
+
+// over tells, when the program has ended, whether no traced process is left.
+func (s *session) over() bool {
+	if s.live.left() {
+		return false
+	}
+	if s.pool == nil {
+		return !s.live.mappedNow()
+	}
+	s.rest()
+	if s.deserted() {
+		return true
+	}
+	s.work()
+	return false
+}
+
+// deserted tells whether no process uses the pool. Nothing else may do so now.
+func (s *session) deserted() bool {
+	alone, err := s.pool.abandoned()
+	if err != nil {
+		if s.pool.mem == nil {
+			// Without the pool there is nothing left to do.
+			s.drain.w.fail(err, nil, 0)
+			return true
+		}
+		return !s.live.mappedNow()
+	}
+	return alone
+}
+
 // beat tells the runtimes that somebody drains.
 func (s *session) beat(stop <-chan struct{}) {
 	tick := time.NewTicker(idleWait)
@@ -222,7 +272,7 @@ func (s *session) wait(ctx context.Context, st started, began time.Time, signals
 	}
 	var intr interrupts
 	var poll <-chan time.Time
-	interval := time.Millisecond
+	interval, told := time.Millisecond, false
 	for {
 		select {
 		case status := <-exited:
@@ -231,12 +281,12 @@ func (s *session) wait(ctx context.Context, st started, began time.Time, signals
 			intr.leaderGone = true
 			poll = time.After(0)
 		case <-poll:
-			left := s.live.left()
-			if len(left) == 0 {
+			if s.over() {
 				return
 			}
-			if interval == time.Millisecond {
-				s.logf("the program has ended, %d traced %s running", len(left), map[bool]string{true: "process is", false: "processes are"}[len(left) == 1])
+			if interval > 100*time.Millisecond && !told {
+				told = true
+				s.logf("the program has ended, traced processes that it left behind are still running; ^C ends the recording")
 			}
 			interval = min(2*interval, 250*time.Millisecond)
 			poll = time.After(interval)
@@ -285,26 +335,27 @@ func (s *session) finish() {
 		s.finishProfile()
 		return
 	}
-	s.pool.shut()
-	left := s.live.left()
-	if len(left) > 0 {
-		// Give them the time to see it, so that less is cut off in the middle.
-		time.Sleep(20 * time.Millisecond)
-	}
-	s.drain.last(len(left) == 0)
 	d := s.drain
+	alone := s.deserted()
+	if s.pool.mem != nil {
+		s.pool.shut()
+		if !alone {
+			// Give them the time to see it, so that less is cut off in the middle.
+			time.Sleep(20 * time.Millisecond)
+		}
+		d.last(alone)
+		s.res.Lost = s.pool.word64(hLost).Load()
+		// What no task tells of, for readers that have the file alone.
+		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.res.Lost), hLost)
+	}
 	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = d.stats.events, d.stats.chunks, d.stats.bad, d.stats.overwrote
 	s.res.WriteError, s.res.Bytes = d.w.err, d.w.size
-	s.res.Lost = s.pool.word64(hLost).Load()
 	pids := make(map[uint32]bool)
 	for id, t := range d.tasks {
 		s.res.Lost += t.lost
 		pids[id.pid] = true
 	}
 	s.res.Tasks, s.res.Processes = len(d.tasks), len(pids)
-	if s.res.Lost > 0 {
-		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.pool.word64(hLost).Load()), hLost)
-	}
 }
 
 // finishProfile reads the chunks the runtimes wrote.
@@ -327,7 +378,7 @@ func (s *session) finishProfile() {
 	if n := le.Uint64(next[:]); n < uint64(used)/chunkSize {
 		used = headerSize + int64(n)*chunkSize
 	}
-	if used < fi.Size() && len(s.live.left()) == 0 {
+	if used < fi.Size() && !s.live.mappedNow() {
 		if err := f.Truncate(used); err != nil {
 			s.res.WriteError = pathError(err)
 		}

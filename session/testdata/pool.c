@@ -10,12 +10,14 @@
 //	pool bad                full chunks that make no sense
 //	pool forever            writes until the session is closed, then prints how many chunks
 //	pool idle               maps the pool, writes nothing, waits for a signal
+//	pool ns PID MS          a process that is PID in a PID namespace of its own writes, waits for MS ms, and writes more
 //	pool lost N             a chunk whose task lost N events
 #define _GNU_SOURCE
 #include "../../stub/src/format.h"
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -25,6 +27,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -165,6 +168,7 @@ int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 	int n = argc > 2 ? atoi(argv[2]) : 0;
+	alarm(30); // nothing may be left of a test that fails
 	map_pool();
 	if (!strcmp(what, "threads")) {
 		chunks = atoi(argv[3]);
@@ -195,6 +199,31 @@ int main(int argc, char **argv)
 		for (int i = 0; i < n; i++)
 			threads(1, partial);
 		return 0;
+	}
+	if (!strcmp(what, "ns")) {
+		if (unshare(CLONE_NEWPID)) {
+			perror("unshare");
+			return 77;
+		}
+		if (fork() > 0)
+			return wait(0) < 0; // the namespace ends with its first process
+		for (;;) {
+			pid_t p = fork();
+			if (p == 0 && getpid() == n) {
+				int i = take(0, 1, 0);
+				fill(i, 5);
+				sleep_ms(atoi(argv[3]));
+				if (*state(i) != FT_STATE_OWNED)
+					fprintf(stderr, "chunk %d was taken away\n", i);
+				fill(i, 9);
+				_exit(0);
+			}
+			if (p == 0)
+				_exit(0);
+			wait(0);
+			if (p >= n)
+				_exit(0);
+		}
 	}
 	if (!strcmp(what, "bad")) {
 		int i = take(0, 1, 0);
