@@ -484,8 +484,12 @@ func (p *Plan) symbols() {
 	}
 	for _, d := range p.defined {
 		if t := elf.ST_TYPE(d.Info); t == elf.STT_FUNC || t == elf.STT_OBJECT {
+			name := d.Name
+			if !strings.HasPrefix(name, "fentry") {
+				name = "fentry:" + name // not to be taken for the program's own
+			}
 			p.Symbols = append(p.Symbols, elfio.AddedSymbol{
-				Name: d.Name, Value: d.Value, Size: d.Size, Info: elf.ST_INFO(elf.STB_LOCAL, t),
+				Name: name, Value: d.Value, Size: d.Size, Info: elf.ST_INFO(elf.STB_LOCAL, t),
 			})
 		}
 	}
