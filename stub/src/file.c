@@ -242,6 +242,72 @@ static i64 write_header(i64 fd)
 	return failed(r) ? r : r == (i64)sizeof h ? 0 : -ENOSPC_;
 }
 
+/* What is at the place of a trace directory? */
+enum { MINE, OLD, EMPTY, FOREIGN };
+
+/* holds_trace says whether name is a trace file. */
+static int holds_trace(const char *name)
+{
+	u64 magic = 0;
+	i64 fd = sys(SYS_open, name, O_NOFOLLOW_ | O_NONBLOCK_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd))
+		return 0;
+	sys(SYS_pread64, fd, &magic, sizeof magic, 0, 0, 0);
+	close(fd);
+	return magic == FT_FILE_MAGIC;
+}
+
+/* entry returns the next name in a directory other than . and .., 0 at the end.
+   buf has room for PATH bytes; n and at are its state, 0 at first. */
+static const char *entry(i64 fd, char *buf, i64 *n, i64 *at)
+{
+	for (;;) {
+		if (*at >= *n) {
+			*n = sys(SYS_getdents64, fd, buf, PATH, 0, 0, 0);
+			*at = 0;
+			if (failed(*n) || *n == 0)
+				return 0;
+		}
+		/* struct linux_dirent64: u64 ino, i64 off, u16 reclen, u8 type, char name[] */
+		const char *name = buf + *at + 19;
+		*at += *(unsigned short *)(buf + *at + 16);
+		if (!equal(name, ".") && !equal(name, ".."))
+			return name;
+	}
+}
+
+/* look_at_old joins the trace that is there already if this process belongs to it
+   (MINE). OLD is a trace that may be put aside, EMPTY a directory made for one.
+   Anything else is none of ours, whatever the environment says, and stays as it
+   is: FOREIGN. */
+static int look_at_old(const char *dir, char *buf)
+{
+	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
+	i64 n = 0, at = 0;
+	int is = FOREIGN, link = 0;
+	i64 fd = sys(SYS_open, dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (failed(fd)) {
+		link = 1;
+		fd = sys(SYS_open, dir, O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
+		if (failed(fd))
+			return FOREIGN;
+	}
+	if (!entry(fd, buf, &n, &at))
+		is = EMPTY;
+	close(fd);
+	if (is == EMPTY || !holds_trace(path))
+		return is;
+	fd = sys(SYS_open, path, O_RDWR_ | O_CLOEXEC_, 0, 0, 0, 0);
+	if (!failed(fd)) {
+		n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
+		if (n == (i64)sizeof head && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
+		    is_ancestor(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
+			is = MINE;
+		close(fd);
+	}
+	return is == MINE ? MINE : link ? FOREIGN : OLD;
+}
+
 /* ours says whether a file in a trace directory is of the kind we put there. */
 static int ours(const char *name)
 {
@@ -249,55 +315,21 @@ static int ours(const char *name)
 	return equal(name, "events") || equal(name, "info.json") || (n > 4 && equal(name + n - 4, ".sym"));
 }
 
-/* remove_trace removes the files of an old trace. What is not ours stays, and
-   with it the directory. */
+/* remove_trace removes an old trace. What is not ours stays, and with it the directory. */
 static void remove_trace(const char *dir, char *buf)
 {
-	char *entries = buf, *name = buf + PATH;
-	i64 fd = sys(SYS_open, dir, O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
-	if (failed(fd))
+	char *name = buf + PATH;
+	i64 n = 0, at = 0;
+	if (!join(name, PATH, dir, "/events", 0) || !holds_trace(name))
 		return;
-	for (;;) {
-		i64 n = sys(SYS_getdents64, fd, entries, PATH, 0, 0, 0);
-		if (failed(n) || n == 0)
-			break;
-		for (i64 i = 0; i < n;) {
-			/* struct linux_dirent64: u64 ino, i64 off, u16 reclen, u8 type, char name[] */
-			char *e = entries + i;
-			i += *(unsigned short *)(e + 16);
-			if (ours(e + 19) && join(name, PATH, dir, "/", e + 19))
-				sys(SYS_unlink, name, 0, 0, 0, 0, 0);
-		}
-	}
-	close(fd);
-	sys(SYS_rmdir, dir, 0, 0, 0, 0, 0);
-}
-
-/* What is at the place of the trace directory? */
-enum { MINE, OLD, FOREIGN };
-
-/* look_at_old joins the trace that is there already if this process belongs to it
-   (MINE). OLD is a trace that may be put aside. Anything else there is none of ours,
-   whatever the environment says, and stays untouched: FOREIGN. */
-static int look_at_old(const char *dir)
-{
-	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
 	i64 fd = sys(SYS_open, dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0, 0, 0, 0);
 	if (failed(fd))
-		return FOREIGN;
+		return;
+	for (const char *e; (e = entry(fd, buf, &n, &at));)
+		if (ours(e) && join(name, PATH, dir, "/", e))
+			sys(SYS_unlink, name, 0, 0, 0, 0, 0);
 	close(fd);
-	fd = sys(SYS_open, path, O_RDWR_ | O_NONBLOCK_ | O_CLOEXEC_, 0, 0, 0, 0);
-	if (failed(fd))
-		return FOREIGN;
-	int is = FOREIGN;
-	i64 n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
-	if (n == (i64)sizeof head && *(u64 *)(head + FT_H_MAGIC) == FT_FILE_MAGIC)
-		is = OLD;
-	if (is == OLD && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
-	    is_ancestor(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
-		is = MINE;
-	close(fd);
-	return is;
+	sys(SYS_rmdir, dir, 0, 0, 0, 0, 0);
 }
 
 /* file_create starts a trace in the directory dir, or joins the one of an ancestor
@@ -321,7 +353,11 @@ hidden int file_create(const char *dir)
 		r = sys(SYS_mkdir, abs, 0777, 0, 0, 0, 0);
 		if (r != -EEXIST_ || tries == 2)
 			break;
-		int is = look_at_old(abs);
+		int is = look_at_old(abs, buf);
+		if (is == EMPTY) {
+			r = 0;
+			break;
+		}
 		if (is == MINE) {
 			sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
 			return 1;

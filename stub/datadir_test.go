@@ -1,0 +1,143 @@
+package stub
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestTraceDirectory: what is at the place of the trace directory is used, put
+// aside or left alone, and the program runs in every case.
+func TestTraceDirectory(t *testing.T) {
+	f := buildFixture(t, "survive.c", buildOptions{})
+	const trace, kept, refused = "trace", "kept", "refused"
+	for _, c := range []struct {
+		name string
+		make func(dir string) error // what is there before
+		want string
+	}{
+		{"nothing", func(string) error { return nil }, trace},
+		{"empty", func(d string) error { return os.Mkdir(d, 0o777) }, trace},
+		{"older", func(d string) error { return oldTrace(d) }, kept},
+		{"two older", func(d string) error {
+			if err := oldTrace(d + ".old"); err != nil {
+				return err
+			}
+			return oldTrace(d)
+		}, kept},
+		{"file", func(d string) error { return os.WriteFile(d, []byte("mine"), 0o600) }, refused},
+		{"fifo", func(d string) error { return syscall.Mkfifo(d, 0o600) }, refused},
+		{"foreign directory", func(d string) error {
+			if err := os.Mkdir(d, 0o777); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(d, "letter"), []byte("mine"), 0o600)
+		}, refused},
+		{"foreign events", func(d string) error {
+			if err := os.Mkdir(d, 0o777); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(d, "events"), []byte("the events of my life"), 0o600)
+		}, refused},
+		{"foreign old", func(d string) error {
+			if err := os.MkdirAll(d+".old", 0o777); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(d+".old", "a.sym"), []byte("mine"), 0o600); err != nil {
+				return err
+			}
+			return oldTrace(d)
+		}, refused},
+		{"link to a trace", func(d string) error {
+			if err := oldTrace(d + ".target"); err != nil {
+				return err
+			}
+			return os.Symlink(d+".target", d)
+		}, refused},
+		{"link to an empty directory", func(d string) error {
+			if err := os.Mkdir(d+".target", 0o777); err != nil {
+				return err
+			}
+			return os.Symlink(d+".target", d)
+		}, trace},
+		{"dangling link", func(d string) error { return os.Symlink(d+".target", d) }, refused},
+		{"no parent", func(d string) error { return os.Remove(filepath.Dir(d)) }, refused},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "sub", "data")
+			if err := os.Mkdir(filepath.Dir(dir), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.make(dir); err != nil {
+				t.Fatal(err)
+			}
+			before := listing(t, filepath.Dir(dir))
+			cmd := f.command(t, "calls")
+			cmd.Env = append(os.Environ(), "FENTRY_DATA="+dir)
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			out, err := cmd.Output()
+			if err != nil || string(out) != "leaf 1\nnest 4\n" {
+				t.Fatalf("%v, output %q", err, out)
+			}
+			if c.want == refused {
+				if s := errs.String(); !strings.HasPrefix(s, "fentry: ") || strings.Count(s, "\n") != 1 {
+					t.Errorf("standard error %q", s)
+				}
+				if after := listing(t, filepath.Dir(dir)); after != before {
+					t.Errorf("before:\n%safter:\n%s", before, after)
+				}
+				return
+			}
+			if errs.Len() > 0 {
+				t.Errorf("standard error %q", errs.String())
+			}
+			if ev := f.read(t, filepath.Join(dir, "events")); ev.calls["nest"] != 4 {
+				t.Errorf("calls %v", ev.calls)
+			}
+			if c.want == kept {
+				if b, err := os.ReadFile(filepath.Join(dir+".old", "info.json")); err != nil || string(b) != dir {
+					t.Errorf("old trace: %q, %v", b, err)
+				}
+			}
+		})
+	}
+}
+
+// oldTrace makes something that looks like a trace whose process is gone.
+func oldTrace(dir string) error {
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	b := make([]byte, 4096)
+	copy(b, "FENTRYT1")
+	b[8], b[13], b[18], b[60] = 1, 0x10, 1, 1 // version, header of 4096, chunks of 65536, process 1
+	if err := os.WriteFile(filepath.Join(dir, "info.json"), []byte(dir), 0o666); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "events"), b, 0o666)
+}
+
+// listing is all that is below dir, with contents.
+func listing(t *testing.T, dir string) string {
+	var b strings.Builder
+	filepath.Walk(dir, func(path string, st os.FileInfo, err error) error {
+		if err != nil {
+			return nil
+		}
+		b.WriteString(path + " " + st.Mode().String())
+		if st.Mode().IsRegular() {
+			c, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteString(" " + string(c[:min(len(c), 40)]))
+		}
+		b.WriteByte('\n')
+		return nil
+	})
+	return b.String()
+}
