@@ -24,6 +24,8 @@ type FunctionOptions struct {
 	Entries    uint64
 	OneCPU     bool // all tasks on processor 0
 	SinceStart bool // times count from the trace's start
+	// Comment, when set, returns what is written behind a call as "/* ... */".
+	Comment func(trace.FuncID) string
 }
 
 // Function writes function text, a line a call. It is for one goroutine.
@@ -159,6 +161,7 @@ func (f *Function) entry(ev *trace.Event) {
 			b = f.symbol(b, ev.Caller, false)
 		}
 	}
+	b = appendComment(b, f.opt.Comment, ev.Func)
 	f.buf = append(b, '\n')
 }
 

@@ -24,6 +24,9 @@ type GraphOptions struct {
 	// Color, when set, returns the escape sequence that begins a function's
 	// name in the given duration, "" for none; "\x1b[0m" ends it.
 	Color func(ns int64) string
+	// Comment, when set, returns what is written behind a call as "/* ... */",
+	// such as its source line; "" for nothing.
+	Comment func(trace.FuncID) string
 }
 
 // retfuncDepth is how many levels of names the kernel remembers a processor.
@@ -259,12 +262,13 @@ func (g *Graph) entry(ev *trace.Event) {
 	b = appendBlanks(b, 2*ev.Depth)
 	if leaf {
 		b = g.name(b, name, ev.Dur)
-		b = append(b, "();\n"...)
+		b = append(b, "();"...)
 	} else {
 		b = g.name(b, name, 0)
-		b = append(b, "() {\n"...)
+		b = append(b, "() {"...)
 	}
-	g.buf = b
+	b = appendComment(b, g.opt.Comment, ev.Func)
+	g.buf = append(b, '\n')
 }
 
 func (g *Graph) name(b []byte, name string, ns int64) []byte {

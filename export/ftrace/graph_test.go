@@ -99,7 +99,7 @@ func TestGraph(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	for _, c := range []struct {
 		ns   int64
-		want string // mark, number, unit and filling
+		want string
 	}{
 		{0, "  0.000 us    |  "},
 		{1, "  0.001 us    |  "},
@@ -125,22 +125,257 @@ func TestNumbers(t *testing.T) {
 		{100_000_001, "@ 100000.0 us |  "},
 		{204_800_799, "@ 204800.7 us |  "},
 		{999_999_999, "@ 999999.9 us |  "},
-		{1_000_000_000, "@ 1000000 us |  "},
-		{1_000_000_001, "$ 1000000 us |  "},
-		{2_048_003_999, "$ 2048003 us |  "},
-		{99_999_999_999, "$ 99999999 us |  "},
-		{100_000_000_000, "$ 100000000 us |  "},
+		{1_000_000_000, "@ 1000000 us  |  "},
+		{1_000_000_001, "$ 1000000 us  |  "},
+		{2_048_003_999, "$ 2048003 us  |  "},
+		{9_999_999_999, "$ 9999999 us  |  "},
+		{10_000_000_000, "$ 10000000 us |  "},
+		{100_000_000_000, "$ 100000000 us |  "}, // wider than the column, as in the kernel
 	} {
-		g := &Graph{}
-		if have := string(g.duration(nil, c.ns)); have != fill(c.want) {
-			t.Errorf("%d ns: %q, want %q", c.ns, have, fill(c.want))
+		if have := string((&Graph{}).duration(nil, c.ns)); have != c.want {
+			t.Errorf("%d ns: %q, want %q", c.ns, have, c.want)
+		}
+		plain := "  " + c.want[2:]
+		if have := string((&Graph{opt: GraphOptions{NoOverhead: true}}).duration(nil, c.ns)); have != plain {
+			t.Errorf("%d ns without marks: %q, want %q", c.ns, have, plain)
+		}
+	}
+	if have := (&Graph{opt: GraphOptions{NoDuration: true}}).duration(nil, 5); len(have) != 0 {
+		t.Errorf("no duration: %q", have)
+	}
+}
+
+// twoTasks has two threads, a tail call, a longjmp, a thread that is killed, and notes.
+func twoTasks(t *testing.T) *trace.Trace {
+	other := trace.TaskID{PID: 4711, TID: 4712, Image: testImage, Comm: "long-name-of-it"}
+	return build(t, "main_loop read_block parse", func(w *trace.Writer) {
+		k, o := w.Task(worker), w.Task(other)
+		k.Enter(1000, 1)
+		k.Enter(2000, 2)
+		k.Mark(3000, 42)
+		k.Exit(13001, 2)
+		k.Enter(13001, 3)
+		k.Exit(14000, 3)
+		k.Enter(15000, 2)
+		k.Enter(16000, 3)
+		k.Resync(20000, 2)
+		k.Exit(154809, 1)
+		o.Exit(1500, 2)
+		o.Enter(2500, 3)
+		o.Lost(2600, 7)
+		o.Enter(2700, 2)
+		o.Exit(2800, 2)
+		o.Comm(2900, "renamed")
+		o.Stack(3100, 1)
+		o.Enter(3200, 1)
+		o.End(5000)
+		k.Flush()
+		o.Flush()
+	})
+}
+
+// TestGraphTwoTasks has all kinds of lines.
+func TestGraphTwoTasks(t *testing.T) {
+	check(t, graphText(t, twoTasks(t), GraphOptions{}), `
+# tracer: function_graph
+#
+# 0) worker-4711
+# 1) long-name-of-it-4712 of process 4711
+#
+# CPU  DURATION                  FUNCTION CALLS
+# |     |   |                     |   |   |   |
+ 0)               |  main_loop() {
+ 1)               |  } /* read_block */
+ 0)               |    read_block() {
+ 1)               |  parse() {
+CPU:1 [LOST 7 EVENTS]
+ 1)   0.100 us    |    read_block();
+ 1)               |  /* name: renamed */
+ 0)               |      /* mark 42 */
+ 1)               |  /* stack 1 */
+ 1)               |  main_loop() {
+ 1)   1.800 us    |  } /* main_loop, unfinished */
+ 1)   2.500 us    |  } /* parse, unfinished */
+ 1)               |  /* thread ends */
+ 0) + 11.001 us   |    }
+ 0)   0.999 us    |    parse();
+ 0)               |    read_block() {
+ 0)               |      parse() {
+ 0)   4.000 us    |      } /* parse, unwound */
+ 0)   5.000 us    |    } /* read_block, unwound */
+ 0) ! 153.809 us  |  }
+`)
+}
+
+// TestGraphOptions covers the columns.
+func TestGraphOptions(t *testing.T) {
+	tr := twoTasks(t)
+	check(t, graphText(t, tr, GraphOptions{AbsTime: true, Proc: true, Tail: true, NoOverhead: true, NoNotes: true}), `
+# tracer: function_graph
+#
+# 0) worker-4711
+# 1) long-name-of-it-4712 of process 4711
+#
+#     TIME        CPU  TASK/PID         DURATION                  FUNCTION CALLS
+#      |          |     |    |           |   |                     |   |   |   |
+   12.000000 |   0)  worker-4711   |               |  main_loop() {
+   12.000000 |   1)  long-na-4712  |               |  } /* read_block */
+   12.000001 |   0)  worker-4711   |               |    read_block() {
+   12.000001 |   1)  long-na-4712  |               |  parse() {
+CPU:1 [LOST 7 EVENTS]
+   12.000001 |   1)  long-na-4712  |   0.100 us    |    read_block();
+   12.000002 |   1)  renamed-4712  |               |  main_loop() {
+   12.000004 |   1)  renamed-4712  |   1.800 us    |  } /* main_loop, unfinished */
+   12.000004 |   1)  renamed-4712  |   2.500 us    |  } /* parse, unfinished */
+   12.000012 |   0)  worker-4711   |   11.001 us   |    } /* read_block */
+   12.000012 |   0)  worker-4711   |   0.999 us    |    parse();
+   12.000014 |   0)  worker-4711   |               |    read_block() {
+   12.000015 |   0)  worker-4711   |               |      parse() {
+   12.000019 |   0)  worker-4711   |   4.000 us    |      } /* parse, unwound */
+   12.000019 |   0)  worker-4711   |   5.000 us    |    } /* read_block, unwound */
+   12.000153 |   0)  worker-4711   |   153.809 us  |  } /* main_loop */
+`)
+	check(t, graphText(t, tr, GraphOptions{AbsTime: true, SinceStart: true, NoCPU: true, NoDuration: true, NoNotes: true, NoHeader: true}), `
+    0.000000 |  main_loop() {
+    0.000000 |  } /* read_block */
+    0.000001 |    read_block() {
+    0.000001 |  parse() {
+CPU:1 [LOST 7 EVENTS]
+    0.000001 |    read_block();
+    0.000002 |  main_loop() {
+    0.000004 |  } /* main_loop, unfinished */
+    0.000004 |  } /* parse, unfinished */
+    0.000012 |    }
+    0.000012 |    parse();
+    0.000014 |    read_block() {
+    0.000015 |      parse() {
+    0.000019 |      } /* parse, unwound */
+    0.000019 |    } /* read_block, unwound */
+    0.000153 |  }
+`)
+}
+
+// TestGraphOneCPU shows the lines between tasks. The names at a depth are
+// remembered for the processor, whatever task it runs: f's is forgotten.
+func TestGraphOneCPU(t *testing.T) {
+	tr := build(t, "f g", func(w *trace.Writer) {
+		a, b := w.Task(worker), w.Task(trace.TaskID{PID: 9, TID: 1234567, Image: testImage, Comm: "b"})
+		a.Enter(1000, 1)
+		a.Enter(1100, 2)
+		a.Exit(1200, 2)
+		b.Enter(2000, 2)
+		b.Exit(2100, 2)
+		a.Exit(3000, 1)
+		a.Flush()
+		b.Flush()
+	})
+	check(t, graphText(t, tr, GraphOptions{OneCPU: true}), `
+# tracer: function_graph
+#
+# CPU  DURATION                  FUNCTION CALLS
+# |     |   |                     |   |   |   |
+ 0)               |  f() {
+ 0)   0.100 us    |    g();
+ ------------------------------------------
+ 0)  worker-4711   =>   b-1234567   
+ ------------------------------------------
+
+ 0)   0.100 us    |  g();
+ ------------------------------------------
+ 0)   b-1234567    =>  worker-4711  
+ ------------------------------------------
+
+ 0)   2.000 us    |  } /* f */
+`)
+}
+
+// TestGraphDeep checks that names are remembered for 50 levels, as in the kernel,
+// and indentation goes on.
+func TestGraphDeep(t *testing.T) {
+	tr := build(t, "f", func(w *trace.Writer) {
+		k := w.Task(worker)
+		for i := range uint64(60) {
+			k.Enter(1000+i, 1)
+		}
+		k.Mark(1100, 1)
+		for i := range uint64(60) {
+			k.Exit(2000+i, 1)
+		}
+		k.Flush()
+	})
+	lines := strings.Split(graphText(t, tr, GraphOptions{NoHeader: true}), "\n")
+	for i := range 60 {
+		in := strings.Repeat("  ", i)
+		if want := " 0)               |  " + in + "f() {"; lines[i] != want {
+			t.Fatalf("line %d: %q, want %q", i, lines[i], want)
+		}
+		if have := lines[120-i]; !strings.HasSuffix(have, "|  "+in+"}") {
+			t.Fatalf("line %d: %q, want the brace at %d", 120-i, have, i)
+		}
+	}
+	if want := "|  " + strings.Repeat("  ", 60) + "/* mark 1 */"; !strings.HasSuffix(lines[60], want) {
+		t.Errorf("%q, want %q", lines[60], want)
+	}
+}
+
+// TestGraphManyTasks checks that the column grows with the number of tasks.
+func TestGraphManyTasks(t *testing.T) {
+	tr := build(t, "f", func(w *trace.Writer) {
+		for i := range 101 {
+			id := worker
+			id.TID += i
+			k := w.Task(id)
+			k.Enter(uint64(1000+i), 1)
+			k.Exit(uint64(1200+i), 1)
+			k.Flush()
+		}
+	})
+	have := graphText(t, tr, GraphOptions{})
+	for _, want := range []string{"\n   0)   0.200 us    |  f();\n", "\n 100)   0.200 us    |  f();\n", "# 100) worker-4811 of process 4711\n"} {
+		if !strings.Contains(have, want) {
+			t.Errorf("no %q in\n%s", want, have)
 		}
 	}
 }
 
-// fill is the rule that number and unit take 12 columns where they can.
-func fill(s string) string {
-	i := strings.Index(s, " us ")
-	num := s[2:i]
-	return s[:2] + num + " us " + strings.Repeat(" ", max(0, 8-len(num))) + "|  "
+// TestGraphColor checks that only names are coloured.
+func TestGraphColor(t *testing.T) {
+	tr := build(t, "f g", func(w *trace.Writer) {
+		k := w.Task(worker)
+		k.Enter(1000, 1)
+		k.Enter(2000, 2)
+		k.Exit(5_002_000, 2)
+		k.Exit(5_003_000, 1)
+		k.Flush()
+	})
+	color := func(ns int64) string {
+		if ns > 1_000_000 {
+			return "\x1b[31m"
+		}
+		return ""
+	}
+	check(t, graphText(t, tr, GraphOptions{NoHeader: true, Color: color}), `
+ 0)               |  f() {
+ 0) # 5000.000 us |    `+"\x1b[31mg\x1b[0m"+`();
+ 0) # 5002.000 us |  }
+`)
+}
+
+// TestControlCharacters checks that names from the program cannot write to the
+// terminal.
+func TestControlCharacters(t *testing.T) {
+	id := worker
+	id.Comm = "a\x1b[2Jb\n"
+	tr := build(t, "f", func(w *trace.Writer) {
+		k := w.Task(id)
+		k.Enter(1000, 1)
+		k.Comm(1100, "x\ry")
+		k.Exit(1200, 1)
+		k.Flush()
+	})
+	for _, s := range []string{graphText(t, tr, GraphOptions{Proc: true}), functionText(t, tr, FunctionOptions{})} {
+		if strings.ContainsAny(s, "\x1b\r") {
+			t.Errorf("%q", s)
+		}
+	}
 }

@@ -107,3 +107,16 @@ func clean(s string) string {
 	}
 	return s
 }
+
+// appendComment appends what comment has to say of a function.
+func appendComment(b []byte, comment func(trace.FuncID) string, id trace.FuncID) []byte {
+	if comment == nil {
+		return b
+	}
+	if s := comment(id); s != "" {
+		b = append(b, " /* "...)
+		b = append(b, clean(s)...)
+		b = append(b, " */"...)
+	}
+	return b
+}
