@@ -22,4 +22,6 @@ func (d *demangleFlag) add(cmd *cobra.Command) {
 }
 
 // name returns a raw symbol as it is shown.
-func (d *demangleFlag) name(raw string) string { return symbol.Demangle(raw, d.style) }
+func (d *demangleFlag) name(raw string) string {
+	return printable(symbol.Demangle(raw, d.style))
+}

@@ -196,7 +196,7 @@ func (w *graphWriter) group(n *trace.Node) error {
 	if w.c.process {
 		label = fmt.Sprintf("%s (process %d)", n.Task.Comm, n.Task.PID)
 	}
-	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n", "", durationCell(n.Total), "", percent(n.Total, w.total), w.out.paint.with(sgrBold, label))
+	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n", "", durationCell(n.Total), "", percent(n.Total, w.total), w.out.paint.with(sgrBold, printable(label)))
 	return err
 }
 

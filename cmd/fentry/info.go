@@ -204,7 +204,7 @@ type fieldWriter struct {
 
 func (f fieldWriter) field(label, value string) {
 	if value != "" {
-		fmt.Fprintf(f.w, "%s %s\n", f.p.with(sgrBold, fmt.Sprintf("%-12s", label)), value)
+		fmt.Fprintf(f.w, "%s %s\n", f.p.with(sgrBold, fmt.Sprintf("%-12s", label)), printable(value))
 	}
 }
 

@@ -78,7 +78,7 @@ func (c *listCmd) run(a *app, cmd *cobra.Command, paths []string) (err error) {
 			if i > 0 {
 				fmt.Fprintln(out)
 			}
-			fmt.Fprintf(out, "%s\n", out.paint.with(sgrBold, path+":"))
+			fmt.Fprintf(out, "%s\n", out.paint.with(sgrBold, printable(path)+":"))
 		}
 		if err := c.listFile(a, out, path, sel); err != nil {
 			return err

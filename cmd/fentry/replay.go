@@ -25,6 +25,7 @@ type replayCmd struct {
 	depth     int
 	threshold string
 	time      string
+	srcline   bool
 }
 
 func newReplayCmd(a *app) *cobra.Command {
@@ -59,6 +60,7 @@ which. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
 	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls")
 	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us")
 	f.StringVar(&c.time, "time", "", "only from time `START,STOP` after the beginning; either may be empty")
+	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
 	registerFieldCompletion(cmd, "fields", fieldNames())
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"graph", "function", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -144,6 +146,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	default:
 		return usagef(cmd, "--format %s: graph, function or json", c.format)
 	}
+	if c.srcline && c.format == "json" {
+		return usagef(cmd, "--srcline goes with the formats graph and function")
+	}
 	var walk trace.WalkOptions
 	if walk.From, walk.To, err = parseTimes(c.time); err != nil {
 		return usagef(cmd, "--time %v", err)
@@ -177,6 +182,11 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	shown.Match, shown.Roots = match, roots
 
+	if c.srcline {
+		src := newSources(a, t)
+		defer src.close()
+		d.graph.Comment, d.function.Comment = src.line, src.line
+	}
 	tracer := tracerOf(t)
 	if tracer == "profile" {
 		return fmt.Errorf("%s: a profile has counts and times, no single calls; see them with: fentry report", t.Dir)

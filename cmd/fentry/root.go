@@ -246,12 +246,12 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 
 // oneLine joins the lines of a message, because a message is one line.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
 // notef prints a remark on stderr, unless the user wants none.
 func (a *app) notef(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.stderr, format+"\n", args...)
+		fmt.Fprintln(a.stderr, oneLine(fmt.Sprintf(format, args...)))
 	}
 }

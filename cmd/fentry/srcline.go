@@ -90,7 +90,7 @@ func sourceLine(tab *symbol.Table, addr uint64, cwd string) string {
 			l.File = rest
 		}
 	}
-	return l.String()
+	return printable(l.String())
 }
 
 // openLines opens the program of an image and makes sure that it is the one that

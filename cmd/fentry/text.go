@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -76,6 +77,17 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// printable replaces control characters. Names come from programs and traces,
+// which may be anybody's, and must not control the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
 // table prints rows in aligned columns. Left columns are names, right ones
 // numbers; the last column is never padded.
 type table struct {
@@ -90,7 +102,12 @@ func (t *table) column(name string, numeric bool) {
 	t.right = append(t.right, numeric)
 }
 
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *table) row(cells ...string) {
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
+	t.rows = append(t.rows, cells)
+}
 
 // write prints the table. The heading is bold where colours are on.
 func (t *table) write(w io.Writer, p paint) error {
