@@ -28,7 +28,8 @@ func TestNumbers(t *testing.T) {
 		{size(1 << 62), "4096.0 PiB"},
 		{percent(1, 3), "33.33"},
 		{percent(1, 0), "-"},
-		{oneLine("a\nb\r\nc"), "a; b; c"},
+		{oneLine("a\nb\r\nc\x1b[2J"), "a; b; c?[2J"},
+		{printable("a\x00\u009b\x7fä\t"), "a???ä?"},
 		{quoted([]string{"a", "", "b c", "it's"}), `a '' 'b c' 'it'\''s'`},
 	} {
 		if c.got != c.want {
