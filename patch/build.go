@@ -286,6 +286,12 @@ func (p *Plan) roots(a *area) (uint64, error) {
 // and exceptions see the same functions as in the original. The sorted table is
 // what makes unwinders use all this.
 func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
+	if p.Options.Target == File && !p.layout.EhFrame {
+		if p.unwinds() {
+			return fmt.Errorf("no room in the program header table for unwind information: exceptions could not pass traced functions")
+		}
+		return nil
+	}
 	at := a.align(8)
 	frames := amd64.ThunkFrames(at, thunks)
 	a.put(frames.EhFrame, 8)
@@ -329,6 +335,19 @@ func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
 	p.Sections = append(p.Sections,
 		elfio.AddedSection{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: debug, Size: uint64(len(debug)), Align: 8})
 	return nil
+}
+
+// unwinds tells whether code that unwinds the stack may be in a static image. A
+// stripped one is believed to have it.
+func (p *Plan) unwinds() bool {
+	if fdes, err := p.file.FDEs(); err == nil && len(fdes) == 0 {
+		return false
+	}
+	syms, err := p.file.Symbols()
+	if err != nil || len(syms) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return strings.HasPrefix(s.Name, "_Unwind_") })
 }
 
 // section notes what a part of the read-execute memory is.
