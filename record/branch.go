@@ -10,8 +10,8 @@ import (
 // enough is left: nops of -fpatchable-function-entry can run on into the function's own.
 //
 // Code is not decoded for that but where it looks suspicious: any four bytes that, taken as a displacement, lead into the
-// site, and near the site any single byte. A compiler's code has practically none, so this costs little more than reading
-// it, and what looks like one is then looked at instruction by instruction.
+// site, and near the site any byte behind the opcode of a short branch. A compiler's code has few of them, so this costs
+// little more than reading it; a function with one is decoded up to the last.
 func (fd *finder) jumps() {
 	for i := range fd.sites {
 		s := &fd.sites[i]
@@ -31,10 +31,11 @@ func (fd *finder) jumps() {
 		}
 		lo, hi := s.Addr+1, s.End()
 		b := fd.im.code.upTo(s.Func, end)
-		if !looksBranched(b, s.Func, lo, hi) {
+		last := lastSuspect(b, s.Func, lo, hi)
+		if last == 0 {
 			continue
 		}
-		target, found := branchInto(b, s.Func, lo, hi)
+		target, found := branchInto(b[:last], s.Func, lo, hi)
 		switch {
 		case !found:
 		case s.Kind == KindPatchable && target >= s.Addr+siteSize && fd.cut(s, target):
@@ -44,9 +45,10 @@ func (fd *finder) jumps() {
 	}
 }
 
-// looksBranched reports whether some bytes of b, which lies at addr, can be the displacement of a branch into [lo, hi).
-// The site itself is left out: it is one instruction, or nops, or a sled that jumps behind its own end.
-func looksBranched(b []byte, addr, lo, hi uint64) bool {
+// lastSuspect returns the offset behind the last bytes of b, which lies at addr, that can be the displacement of a branch
+// into [lo, hi); 0 when there are none. The site itself is left out: it is one instruction, or nops, or a sled that jumps
+// behind its own end.
+func lastSuspect(b []byte, addr, lo, hi uint64) (last int) {
 	n := hi - lo
 	for _, part := range [2][2]uint64{{addr, lo - 1}, {hi, addr + uint64(len(b))}} {
 		if part[1] <= part[0] {
@@ -56,23 +58,28 @@ func looksBranched(b []byte, addr, lo, hi uint64) bool {
 		at := part[0] - lo // so that a target is inside when it is below n
 		for k := 0; k+4 <= len(p); k++ {
 			if at+uint64(k)+4+uint64(int64(int32(binary.LittleEndian.Uint32(p[k:])))) < n {
-				return true
+				last = max(last, int(part[0]-addr)+k+4)
 			}
 		}
 		// A one-byte displacement reaches 128 bytes back and 127 ahead.
-		first, last := 0, len(p)
+		from, to := 1, len(p)
 		if part[0] >= hi {
-			last = min(last, 128+int(n))
-		} else if len(p) > 256 {
-			first = len(p) - 256
+			to = min(to, 128+int(n))
+		} else {
+			from = max(from, len(p)-256)
 		}
-		for k := first; k < last; k++ {
-			if at+uint64(k)+1+uint64(int64(int8(p[k]))) < n {
-				return true
+		for k := from; k < to; k++ {
+			if at+uint64(k)+1+uint64(int64(int8(p[k]))) < n && isShortBranch(p[k-1]) {
+				last = max(last, int(part[0]-addr)+k+1)
 			}
 		}
 	}
-	return false
+	return last
+}
+
+// isShortBranch reports whether a byte is the opcode of a branch with a one-byte displacement: jcc, loop, jrcxz, jmp.
+func isShortBranch(op byte) bool {
+	return op >= 0x70 && op <= 0x7f || op >= 0xe0 && op <= 0xe3 || op == 0xeb
 }
 
 // branchInto decodes a function whose bytes b lie at pc, and returns the lowest place in [lo, hi) that one of its branches

@@ -37,6 +37,7 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 		}
 	}
 	fd := &finder{im: im, o: o, prof: findProfiling(im, names), listed: make(map[uint64]bool), gaps: gaps{im: im}}
+	fd.sites = make([]Site, 0, len(im.funcs.list)+16)
 	if err := fd.tables(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
@@ -129,13 +130,13 @@ var special = map[string]Reason{
 
 // functionsWithout lists the functions that have no site.
 func (fd *finder) functionsWithout() {
-	have := make(map[uint64]bool, len(fd.sites))
-	for i := range fd.sites {
-		have[fd.sites[i].Func] = true
-	}
+	next, found := 0, len(fd.sites) // both lists are sorted by function
 	for i := range fd.im.funcs.list {
 		fn := &fd.im.funcs.list[i]
-		if have[fn.Addr] {
+		for next < found && fd.sites[next].Func < fn.Addr {
+			next++
+		}
+		if next < found && fd.sites[next].Func == fn.Addr {
 			continue
 		}
 		s := Site{Func: fn.Addr, Size: fn.Size, Name: fn.Name, Addr: fn.Addr, Source: fn.Source, Reason: ReasonNoSite}
