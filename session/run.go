@@ -181,17 +181,16 @@ func (s *session) buffers() (string, error) {
 	return s.pool.path(), nil
 }
 
-// ready tells the runtime who the first process is.
+// ready tells the runtime, and readers of the trace, who the first process is.
 func (s *session) ready(pid int) {
 	start := s.live.start(pid)
 	if s.pool != nil {
 		s.pool.word64(hLeaderStart).Store(start)
 		s.pool.word(hLeader).Store(uint32(pid))
-		return
 	}
 	b := le.AppendUint32(nil, uint32(pid))
 	b = le.AppendUint64(b, start)
-	// The fields are for readers of the trace only.
+	// What depends on it has other ways to know.
 	_, _ = s.dir.events.WriteAt(b, hLeader)
 }
 

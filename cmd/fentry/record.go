@@ -10,9 +10,11 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/spf13/cobra"
@@ -120,7 +122,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return recordError(fmt.Errorf("%s: %w", o.Path, err))
 	}
 	if p.untraced != "" {
-		a.notef("fentry: %s: %s; it runs untraced, programs made by fentry patch that it starts do not", o.Path, p.untraced)
+		a.notef("fentry: %s runs untraced: %s", o.Path, p.untraced)
 	}
 	p.opts = opts
 	p.opts.Path = o.Path
@@ -133,6 +135,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	res, err := session.Run(context.Background(), o)
 	if err != nil {
 		return recordError(err)
+	}
+	if res.Injected && a.verbose > 0 {
+		a.notef("fentry: %d functions traced, the program was held for %v", p.traced, res.Setup.Round(10*time.Microsecond))
 	}
 	c.summary(a, res)
 	if res.Ended {
@@ -217,6 +222,7 @@ func endLike(ws syscall.WaitStatus) error {
 // dieOf kills this process by a signal, without a second core file. It returns
 // only if that is impossible.
 func dieOf(sig syscall.Signal) {
+	runtime.LockOSThread()
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	// The runtime's own handler must go, which package signal does not do for
 	// signals such as SIGSEGV.
@@ -239,6 +245,7 @@ type program struct {
 	opts  patch.Options // but for target and session
 
 	main     *patch.Plan // the plan that was applied; nil: untraced
+	traced   int         // number of functions it traces
 	untraced string      // why it runs untraced; "" if it does not, or traces itself
 }
 
@@ -289,7 +296,7 @@ func (p *program) find() error {
 		return err
 	}
 	if !p.traceable() {
-		p.untraced = fmt.Sprintf("%s, none with a place for a tracer (see fentry list -l)", plural(uint64(len(p.sites)), "function", "functions"))
+		p.untraced = fmt.Sprintf("none of its %s has a place for a tracer; fentry list -l tells why", plural(uint64(len(p.sites)), "function", "functions"))
 		return nil
 	}
 	p.file = f
@@ -321,7 +328,7 @@ func (p *program) memory(pool string) (*session.Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path, err)
 	}
-	p.main = plan
+	p.main, p.traced = plan, plan.Traced()
 	edits := make([]session.Edit, len(m.Edits))
 	for i, e := range m.Edits {
 		edits[i] = session.Edit{Addr: e.Addr, Old: e.Old, New: e.New}
