@@ -10,12 +10,11 @@ import (
 
 // A trace that cannot be written never harms the program: it behaves as untraced, and somebody says clearly what is wrong.
 
-func dataFixture(t *testing.T, name string) (*program, *result) {
+func dataFixture(t *testing.T, name string, args ...string) (*program, *result) {
 	t.Helper()
 	needFentry(t)
-	f := loadFixture(t, name)
-	p := build(t, f, allConfigs()[0])
-	return p, p.untraced(t, f.runs()[0])
+	p := build(t, loadFixture(t, name), allConfigs()[0])
+	return p, p.untraced(t, args)
 }
 
 func patched(t *testing.T, p *program) string {
@@ -32,7 +31,7 @@ func patched(t *testing.T, p *program) string {
 
 func TestPatchedWithoutDirectory(t *testing.T) {
 	t.Parallel()
-	p, want := dataFixture(t, "second")
+	p, want := dataFixture(t, "second", "9")
 	prog := patched(t, p)
 	ro := t.TempDir()
 	if err := os.Chmod(ro, 0o555); err != nil {
@@ -103,18 +102,18 @@ func tmpfs(t *testing.T, size string) string {
 
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	p, want := dataFixture(t, "signals") // a million calls, and handlers that interrupt the writing
+	p, want := dataFixture(t, "second", "500") // half a million calls: 8 MB
 	prog := patched(t, p)
 	t.Run("patch", func(t *testing.T) {
 		full := tmpfs(t, "1m")
-		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./signals"}, env: []string{"FENTRY_DATA=" + filepath.Join(full, "data"), "FIXTURE_COUNTS=" + p.counts()}})
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./second", "500"}, env: []string{"FENTRY_DATA=" + filepath.Join(full, "data"), "FIXTURE_COUNTS=" + p.counts()}})
 		sameBehaviour(t, want, r)
 		checkPartial(t, filepath.Join(full, "data"), r, prog)
 	})
 	t.Run("record", func(t *testing.T) {
 		full := tmpfs(t, "1m")
 		data := filepath.Join(full, "data")
-		r := run(t, command{dir: p.dir, argv: []string{fentry, "record", "-o", data, "./signals"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
+		r := run(t, command{dir: p.dir, argv: []string{fentry, "record", "-o", data, "./second", "500"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
 		sameBehaviour(t, want, r)
 		checkPartial(t, data, r)
 	})
@@ -123,7 +122,7 @@ func TestFullDisk(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(full, "filler"), make([]byte, 60<<10), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./signals"}, env: []string{"FENTRY_DATA=" + filepath.Join(full, "data"), "FIXTURE_COUNTS=" + p.counts()}})
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./second", "500"}, env: []string{"FENTRY_DATA=" + filepath.Join(full, "data"), "FIXTURE_COUNTS=" + p.counts()}})
 		sameBehaviour(t, want, r)
 		if !strings.Contains(r.stderr, "fentry:") {
 			t.Errorf("nobody says that there is no trace; stderr %q", r.stderr)
@@ -134,13 +133,13 @@ func TestFullDisk(t *testing.T) {
 		if err := syscall.Mount("", ro, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 			t.Skipf("needs a read-only mount: %v", err)
 		}
-		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./signals"}, env: []string{"FENTRY_DATA=" + filepath.Join(ro, "data"), "FIXTURE_COUNTS=" + p.counts()}})
+		r := run(t, command{dir: filepath.Dir(prog), argv: []string{"./second", "500"}, env: []string{"FENTRY_DATA=" + filepath.Join(ro, "data"), "FIXTURE_COUNTS=" + p.counts()}})
 		sameBehaviour(t, want, r)
 		if !strings.Contains(r.stderr, "fentry:") {
 			t.Errorf("nobody says that there is no trace; stderr %q", r.stderr)
 		}
 		// record cannot even begin: it says so and does not run the program half-traced
-		r = run(t, command{dir: p.dir, argv: []string{fentry, "record", "-o", filepath.Join(ro, "data"), "./signals"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
+		r = run(t, command{dir: p.dir, argv: []string{fentry, "record", "-o", filepath.Join(ro, "data"), "./second", "500"}, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
 		if r.status != "exit 125" || !strings.Contains(r.stderr, ro) {
 			t.Errorf("record into a read-only directory: %s, %q; want exit 125 and the path", r.status, clip(r.stderr))
 		}
@@ -158,10 +157,11 @@ func checkPartial(t *testing.T, data string, r *result, patched ...string) {
 	if tr.events == 0 {
 		t.Error("nothing was recorded before the disk was full")
 	}
-	if tr.lost == 0 {
-		t.Errorf("%d events on a disk of 1 MiB and none reported lost", tr.events)
+	if !strings.Contains(r.stderr, "no space left") {
+		t.Errorf("nobody says that the disk is full; stderr %q", clip(r.stderr))
 	}
-	if !strings.Contains(r.stderr, "fentry:") {
-		t.Errorf("nobody says that events were lost; stderr %q", clip(r.stderr))
+	report := run(t, command{argv: []string{fentry, "report", "-i", data}})
+	if tr.lost == 0 && report.stderr == "" {
+		t.Errorf("%d of a million events are in the trace, none is counted as lost, and report says nothing:\n%s", tr.events, report.stdout)
 	}
 }

@@ -27,6 +27,7 @@ type function struct {
 }
 
 type decoded struct {
+	counts         map[uint64][][2]int64 // image, id: entries and exits
 	entries, exits map[function]int64
 	traceable      map[string]bool   // raw names of all functions with an id
 	untraced       map[string]string // functions no site could be found for: kind column of the .sym file
@@ -97,7 +98,7 @@ func decodeTrace(t testing.TB, dir string, patched ...string) *decoded {
 
 // decode reads a trace. The names of programs that were patched on disk come from those files.
 func decode(dir string, patched ...string) (*decoded, error) {
-	d := &decoded{entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, traceable: map[string]bool{}, comms: map[string]bool{},
+	d := &decoded{counts: map[uint64][][2]int64{}, entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, traceable: map[string]bool{}, comms: map[string]bool{},
 		tasks: map[uint64]bool{}, pids: map[uint32]bool{}}
 	symbols, err := readSymbols(dir, d)
 	if err != nil {
@@ -181,12 +182,27 @@ func decode(dir string, patched ...string) (*decoded, error) {
 	for _, n := range lostOf {
 		d.lost += n
 	}
+	for image, c := range d.counts {
+		for id, name := range symbols[image] {
+			if c[id][0] != 0 {
+				d.entries[function{image, name}] += c[id][0]
+			}
+			if c[id][1] != 0 {
+				d.exits[function{image, name}] += c[id][1]
+			}
+		}
+	}
 	return d, nil
 }
 
 // chunk counts one chunk's events.
 func (d *decoded) chunk(b []byte, names []string, image uint64) error {
 	le := binary.LittleEndian
+	counts := d.counts[image]
+	if counts == nil {
+		counts = make([][2]int64, len(names))
+		d.counts[image] = counts
+	}
 	for i := 0; i+8 <= len(b); i += 8 {
 		w := le.Uint64(b[i:])
 		if w == 0 {
@@ -211,12 +227,7 @@ func (d *decoded) chunk(b []byte, names []string, image uint64) error {
 			return fmt.Errorf("word %d: id %d is no function of image %016x (%d known)", i/8, id, image, len(names))
 		}
 		d.events++
-		f := function{image, names[id]}
-		if w>>63 != 0 {
-			d.exits[f]++
-		} else {
-			d.entries[f]++
-		}
+		counts[id][w>>63]++
 	}
 	return nil
 }

@@ -257,7 +257,7 @@ func TestZstd(t *testing.T) {
 					}
 					if way != "" {
 						for _, d := range []string{trace, trace2} {
-							if tr := decodeTrace(t, d, append(files, files2...)...); tr.lost != 0 || tr.events < 1000 {
+							if tr := decodeTrace(t, d, append(files, files2...)...); tr.lost != 0 || tr.events < 300 {
 								t.Errorf("%v: %d events, %d lost", options, tr.events, tr.lost)
 							}
 							_ = os.RemoveAll(d)

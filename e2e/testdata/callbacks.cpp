@@ -33,7 +33,7 @@ FN bool less_than(int a, int b) { COUNT(); return a < b; }
 static int initialised = initial();
 struct PerThread {
 	int v = 0;
-	~PerThread();
+	FN ~PerThread();
 };
 FN PerThread::~PerThread()
 {
@@ -48,7 +48,7 @@ struct Shape {
 struct Square : Shape {
 	int n;
 	explicit Square(int n) : n(n) {}
-	int area() const override;
+	FN int area() const override;
 };
 FN int Square::area() const
 {

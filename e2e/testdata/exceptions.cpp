@@ -13,7 +13,7 @@ extern "C" FN void note(int n) { COUNT(); destroyed += n; }
 struct Guard {
 	int n;
 	explicit Guard(int n) : n(n) {}
-	~Guard();
+	FN ~Guard();
 };
 FN Guard::~Guard() // not in the class: inline functions have sections of their own, which a counter cannot share
 {
@@ -21,7 +21,7 @@ FN Guard::~Guard() // not in the class: inline functions have sections of their 
 	note(n);
 }
 struct Noisy {
-	~Noisy();
+	FN ~Noisy();
 };
 extern "C" {
 FN int thrower(int n)

@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 		limit(RLIMIT_NOFILE, 4);
 		say("opens %d\n", open("/dev/null", O_RDONLY) >= 0);
 	} else if (!strcmp(what, "as")) {
-		limit(RLIMIT_AS, 64 << 20);
+		limit(RLIMIT_AS, 512 << 20);
 		say("maps %d\n", mmap(NULL, 1ul << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
 	} else if (!strcmp(what, "fsize")) {
 		limit(RLIMIT_FSIZE, 4096);

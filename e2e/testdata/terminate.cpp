@@ -19,5 +19,5 @@ int main(int argc, char **argv)
 	COUNT();
 	bool hit = argc > 1 && argv[1][0] == 'n';
 	ABANDON(hit ? 6 : 5);
-	return hit ? wall(3) : thrower(3);
+	return KEEP(hit ? wall(3) : thrower(3));
 }
