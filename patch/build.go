@@ -403,14 +403,13 @@ func (p *Plan) callers(at, debugAt uint64) (*elfio.MovedFrames, error) {
 }
 
 // early makes the runtime start before constructors. glibc's ld.so runs the
-// constructors of shared objects before it jumps to the entry point, and a
-// thread made there would meet thunks without a control block. Relocation comes
-// before all of them: a relocation whose value is computed by a function calls
-// the runtime. Other loaders (musl) refuse such relocations and run constructors
-// behind the entry point. A process stopped at exec needs none of this: its
-// first thread has a control block from the start.
+// constructors of shared objects before it jumps to the entry point, and what
+// they call in the program, maybe from threads of theirs, is to be traced.
+// Relocation comes before all of them: a relocation whose value is computed by a
+// function calls the runtime. Other loaders (musl) refuse such relocations and
+// run constructors behind the entry point.
 func (p *Plan) early(a *area) {
-	if p.Options.Target != File || !glibcLoader(p.file) {
+	if !glibcLoader(p.file) {
 		return
 	}
 	irel, ok := p.syms["fentry_irel"]
@@ -425,9 +424,33 @@ func (p *Plan) early(a *area) {
 		// No room for it: the runtime starts at the entry point.
 		return
 	}
+	if p.Options.Target == File {
+		p.raw = append(p.raw, x.Edits...)
+		p.moved = append(p.moved, x.Moved...)
+	} else {
+		edits, ok := p.loaded(x.Edits)
+		if !ok {
+			return
+		}
+		p.hidden = append(p.hidden, edits...)
+	}
 	a.put(x.Data, 8)
-	p.raw = append(p.raw, x.Edits...)
-	p.moved = append(p.moved, x.Moved...)
+}
+
+// loaded turns changes of the file into changes of the memory it is loaded to.
+func (p *Plan) loaded(raw []elfio.RawEdit) (edits []Edit, ok bool) {
+	for _, e := range raw {
+		n := uint64(len(e.New))
+		i := slices.IndexFunc(p.file.Progs, func(pr elfio.Prog) bool {
+			return pr.Type == elf.PT_LOAD && e.Off >= pr.Off && e.Off-pr.Off+n <= pr.Filesz
+		})
+		if i < 0 || e.Off+n > uint64(len(p.file.Raw())) {
+			return nil, false
+		}
+		pr := p.file.Progs[i]
+		edits = append(edits, Edit{Addr: pr.Vaddr + e.Off - pr.Off, Old: p.file.Raw()[e.Off : e.Off+n], New: e.New, Reason: "dynamic"})
+	}
+	return edits, true
 }
 
 // glibcLoader tells whether glibc's dynamic loader starts the image.

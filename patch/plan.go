@@ -103,7 +103,7 @@ type Edit struct {
 	Old    []byte
 	New    []byte
 	Func   string // raw name of the function, "" when unknown
-	Reason string // "trace", "nop"; "unwind": an unwind table entry
+	Reason string // "trace", "nop"; "unwind": an unwind table entry; "dynamic": a dynamic section entry
 }
 
 // Plan is the whole change to one image. All addresses are link-time addresses
@@ -127,7 +127,7 @@ type Plan struct {
 
 	file       *elfio.File
 	layout     elfio.Layout
-	hidden     []Edit          // edits of unwind tables
+	hidden     []Edit          // edits of tables
 	raw        []elfio.RawEdit // edits that are not code: dynamic entries
 	moved      []elfio.MovedSection
 	relWord    uint64 // offset in RW of the word the runtime's own relocation fills
