@@ -113,6 +113,9 @@ func (f *Filter) task(ev *trace.Event) *task {
 		f.tasks[ev.Task] = k
 	}
 	if k.cur == nil || k.num != ev.Stack {
+		if k.cur != nil && len(k.cur.frames) == 0 {
+			delete(k.stacks, k.num) // a coroutine that may have ended
+		}
 		k.num = ev.Stack
 		k.cur = k.stacks[ev.Stack]
 		if k.cur == nil {
