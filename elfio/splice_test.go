@@ -226,6 +226,16 @@ func splice(t testing.TB, raw []byte, symbolsFrom *File, dynamic, irel bool) []b
 		// Naming the section is allowed, and makes no difference: it is .eh_frame_hdr.
 		in.Sections = append(in.Sections, AddedSection{Name: ".fentry.eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(hdr)), Align: 4})
 	}
+	// gdb reads .eh_frame and .debug_frame by section, not .eh_frame_hdr.
+	fdes, err := obj.FramesIn(linked.EhFrame.Data, linked.EhFrame.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved, err := obj.MoveFrames(linked.EhFrame.Addr, 0, fdes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Sections = append(in.Sections, AddedSection{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: moved.DebugFrame, Align: 8})
 	for site, hook := range map[string]string{"middle": "thunk", "probe": "probe_hook", "imports": "imports_hook"} {
 		off, ok := f.Offset(known[site])
 		if !ok {
