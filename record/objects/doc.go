@@ -1,0 +1,22 @@
+// Package objects finds the calls of profiling functions in relocatable objects and adds the table __mcount_loc that
+// lists them: the build step of ftrace.
+//
+//	ob, err := objects.Parse(b, objects.Options{})
+//	for s := range ob.Sites() {
+//		// s.Section, s.Off: the first byte a tracer may overwrite
+//	}
+//	res, err := ob.Output()
+//	if res.Output != nil {
+//		_, err = res.Output.WriteTo(w) // the object with its table
+//	}
+//	orig, err := objects.Strip(b)          // and back
+//
+// A site is a call instruction whose relocation refers to mcount, _mcount, __gnu_mcount_nc or __fentry__. Which
+// instructions are calls is known for x86-64, x32, i386, arm64, arm, Thumb, ppc, ppc64, s390x, sparc64, mips, sh,
+// riscv and loongarch; anything else that refers to such a function takes its address and is not recorded.
+//
+// # Security
+//
+// Parse, Output and Strip return errors for malformed input and take time and memory linear in its size. They do not
+// promise that the calls of a hostile object are where its relocations say.
+package objects

@@ -1,0 +1,303 @@
+package objects
+
+import (
+	"debug/elf"
+	"fmt"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// Result is what recording an object comes to.
+type Result struct {
+	Output   *elfio.Output // the new object, nil when there is nothing to change
+	Recorded int           // entries added to a table
+	Nopped   int           // calls turned into nops
+	Tabled   bool          // a table was there already
+}
+
+// Output plans the object with its table.
+func (ob *Object) Output() (Result, error) {
+	b := builder{ob: ob}
+	res := Result{Tabled: ob.have != nil}
+	if err := b.tables(); err != nil {
+		return res, err
+	}
+	if ob.have == nil && !ob.o.KeepCalls {
+		b.nops()
+	}
+	res.Recorded, res.Nopped = b.recorded, b.nopped
+	if b.recorded+b.nopped == 0 {
+		return res, nil
+	}
+	var err error
+	if res.Output, err = b.output(); err != nil {
+		return res, err
+	}
+	return res, nil
+}
+
+type builder struct {
+	ob       *Object
+	add      elfio.ObjectAdditions
+	undo     []undoEdit
+	recorded int
+	nopped   int
+}
+
+// run is the sites of one part that go into one table.
+type run struct {
+	p     *part
+	sites []site
+	base  base
+	first uint32 // index of the first per-site symbol
+}
+
+// base is the symbol the entries of a section are relative to.
+type base struct {
+	sym   uint32
+	value uint64
+}
+
+// tables plans the table sections.
+func (b *builder) tables() error {
+	ob := b.ob
+	var runs []*run
+	for i := range ob.parts {
+		p := &ob.parts[i]
+		if !ob.recorded(p) || len(p.sites) == 0 {
+			continue
+		}
+		sites := p.sites
+		if ob.have != nil {
+			sites = nil
+			for _, s := range p.sites {
+				if !ob.have.covers(p.rel.Target, p.start(s), uint64(s.hit.len)) {
+					sites = append(sites, s)
+				}
+			}
+		}
+		if len(sites) > 0 {
+			runs = append(runs, &run{p: p, sites: sites})
+			b.recorded += len(sites)
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	var err error
+	if ob.groups, err = ob.memberships(); err != nil {
+		return err
+	}
+	b.add.Symtab = ob.syms.Section
+	if err := b.bases(runs); err != nil {
+		return err
+	}
+	var whole []*run
+	for _, r := range runs {
+		if ob.o.Compat && ob.groups[r.p.rel.Target] == 0 {
+			whole = append(whole, r)
+		}
+	}
+	if len(whole) > 0 {
+		b.table(whole, false)
+	}
+	for _, r := range runs {
+		if !ob.o.Compat || ob.groups[r.p.rel.Target] != 0 {
+			b.table([]*run{r}, true)
+		}
+	}
+	return nil
+}
+
+// bases finds a symbol for each section, or plans one.
+func (b *builder) bases(runs []*run) error {
+	ob := b.ob
+	first := ob.f.FirstNew(ob.syms.Section)
+	local := func(l elfio.LocalSymbol) uint32 {
+		b.add.Locals = append(b.add.Locals, l)
+		return first + uint32(len(b.add.Locals)) - 1
+	}
+	if ob.m.exact {
+		for _, r := range runs {
+			r.first = first + uint32(len(b.add.Locals))
+			for _, s := range r.sites {
+				local(elfio.LocalSymbol{Name: ".Lmcount", Type: elf.STT_NOTYPE, Section: uint32(r.p.rel.Target), Value: r.p.start(s)})
+			}
+		}
+		return nil
+	}
+	found := make([]base, len(ob.f.Sections))
+	want := len(runs)
+	for _, r := range runs {
+		found[r.p.rel.Target].sym = wanted
+	}
+	for i := 1; i < ob.syms.Len() && want > 0; i++ {
+		sec := ob.syms.SectionOf(i)
+		if sec == 0 || sec >= uint32(len(found)) || found[sec].sym != wanted || !b.serves(i) {
+			continue
+		}
+		sym, v := uint32(i), ob.syms.At(i).Value
+		found[sec] = base{sym, v}
+		want--
+	}
+	for _, r := range runs {
+		t := r.p.rel.Target
+		if found[t].sym == wanted {
+			found[t] = base{sym: local(elfio.LocalSymbol{Type: elf.STT_SECTION, Section: uint32(t)}) | made}
+		}
+	}
+	for _, r := range runs {
+		r.base = found[r.p.rel.Target]
+		if r.base.sym&made != 0 {
+			r.base.sym &^= made
+		} else if r.base.sym >= first {
+			r.base.sym += uint32(len(b.add.Locals)) // a global symbol, moved by the new ones
+		}
+	}
+	return nil
+}
+
+// Marks of base.sym. Symbol indices are below them: a table of 2^31 symbols would have 32 GB at least.
+const (
+	wanted = ^uint32(0)
+	made   = uint32(1) << 31
+)
+
+// serves reports whether symbol i can be a base. What it names must not be replaced by another definition, at link
+// time (weak symbols) or at run time (global symbols of shared objects); recordmcount minds only the former.
+func (b *builder) serves(i int) bool {
+	s := b.ob.syms.At(i)
+	switch s.Type() {
+	case elf.STT_GNU_IFUNC, elf.STT_TLS:
+		return false
+	case elf.STT_FUNC:
+		if !b.ob.m.funcs {
+			return false
+		}
+	}
+	if b.ob.f.Header.Machine == elf.EM_MIPS && s.Other&0xf0 != 0 {
+		return false // MIPS16 or microMIPS code: an address with bit 0 set
+	}
+	switch s.Bind() {
+	case elf.STB_LOCAL:
+		return true
+	case elf.STB_GLOBAL:
+		vis := elf.ST_VISIBILITY(s.Other)
+		return b.ob.o.Compat || vis == elf.STV_HIDDEN || vis == elf.STV_INTERNAL
+	}
+	return false
+}
+
+// table adds the sections of one table.
+func (b *builder) table(runs []*run, linked bool) {
+	ob := b.ob
+	f := ob.f
+	n := 0
+	for _, r := range runs {
+		n += len(r.sites)
+	}
+	word := uint64(f.WordSize())
+	t := elfio.ObjectSection{
+		Name: TableName, Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addralign: word, Entsize: word, Size: n * int(word),
+		Fill: func([]byte) {},
+	}
+	rt := elfio.ObjectSection{
+		Name: ".rel" + TableName, Type: elf.SHT_REL, Link: uint32(ob.syms.Section), Addralign: word,
+		Info: uint32(len(f.Sections) + len(b.add.Sections)), Entsize: uint64(f.RelocSize(ob.m.rela)), Size: n * f.RelocSize(ob.m.rela),
+	}
+	if ob.m.rela {
+		rt.Name, rt.Type = ".rela"+TableName, elf.SHT_RELA
+	}
+	if linked {
+		// Writable, so that position-independent images can relocate it; kept or dropped with the text it lists.
+		target := runs[0].p.rel.Target
+		t.Flags |= elf.SHF_WRITE | elf.SHF_LINK_ORDER
+		t.Link = uint32(target)
+		rt.Flags |= elf.SHF_INFO_LINK
+		if g := ob.groups[target]; g != 0 {
+			t.Flags |= elf.SHF_GROUP
+			rt.Flags |= elf.SHF_GROUP
+			t.Group, rt.Group = g, g
+		}
+	}
+	each := func(do func(i int, sym uint32, addend uint64)) {
+		i := 0
+		for _, r := range runs {
+			for k, s := range r.sites {
+				if ob.m.exact {
+					do(i, r.first+uint32(k), 0)
+				} else {
+					do(i, r.base.sym, r.p.start(s)-r.base.value)
+				}
+				i++
+			}
+		}
+	}
+	if !ob.m.rela {
+		t.Fill = func(out []byte) {
+			each(func(i int, _ uint32, addend uint64) { f.PutWord(out[uint64(i)*word:], addend) })
+		}
+	}
+	rt.Fill = func(out []byte) {
+		size := f.RelocSize(ob.m.rela)
+		each(func(i int, sym uint32, addend uint64) {
+			f.PutReloc(out[i*size:], elfio.Reloc{Off: uint64(i) * word, Type: ob.m.abs, Sym: sym, Addend: int64(addend)}, ob.m.rela)
+		})
+	}
+	b.add.Sections = append(b.add.Sections, t, rt)
+}
+
+// nops plans to turn the calls of sections that are not recorded into nops.
+func (b *builder) nops() {
+	ob := b.ob
+	if ob.m.nop == nil {
+		return
+	}
+	for i := range ob.parts {
+		p := &ob.parts[i]
+		if ob.recorded(p) && !ob.o.Nop {
+			continue
+		}
+		off := ob.f.Sections[p.rel.Target].Off
+		for _, s := range p.sites {
+			r := p.rel.At(int(s.rel))
+			at, nop := ob.m.nop(&p.code, s.hit, r.Off)
+			if nop == nil {
+				continue
+			}
+			b.edit(off+at, nop)
+			b.edit(p.rel.FileOff(int(s.rel)), p.rel.With(int(s.rel), r.Sym, 0))
+			b.nopped++
+		}
+	}
+}
+
+func (b *builder) edit(off uint64, bytes []byte) {
+	raw := b.ob.f.Raw()
+	b.add.Edits = append(b.add.Edits, elfio.RawEdit{Off: off, New: bytes})
+	b.undo = append(b.undo, undoEdit{off, raw[off : off+uint64(len(bytes))]})
+}
+
+// output puts the object together.
+func (b *builder) output() (*elfio.Output, error) {
+	ob := b.ob
+	if len(b.add.Sections) == 0 {
+		out := ob.f.Rewrite(b.add.Edits, nil)
+		if !ob.o.Compat {
+			out.Tail = appendTrailer(out.Tail, trailer{size: uint64(len(ob.f.Raw())), edits: b.undo})
+		}
+		return out, nil
+	}
+	first := ob.f.FirstNew(ob.syms.Section)
+	out, err := ob.f.Extend(b.add)
+	if err != nil {
+		return nil, fmt.Errorf("adding %s: %w", TableName, err)
+	}
+	if !ob.o.Compat {
+		hdr := undoEdit{0, ob.f.Raw()[:headerSize(ob.f)]}
+		out.Tail = appendTrailer(out.Tail, trailer{
+			size: uint64(len(ob.f.Raw())), first: first, inserted: uint32(len(b.add.Locals)), edits: append([]undoEdit{hdr}, b.undo...),
+		})
+	}
+	return out, nil
+}

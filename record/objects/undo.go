@@ -1,0 +1,131 @@
+package objects
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// What is needed to undo stands behind everything else in the file, where no section header refers to it: linkers,
+// strip and objcopy leave it behind. Little-endian on every machine:
+//
+//	edits     {u64 offset, u32 n, n bytes the original had there}...
+//	u64       size of the original
+//	u32       index of the first inserted symbol
+//	u32       number of inserted symbols
+//	u32       size of edits
+//	u32       CRC-32C of all before
+//	8 bytes   "FENTRYMC"
+
+const (
+	trailerMagic = "FENTRYMC"
+	trailerFixed = 8 + 4 + 4 + 4 + 4 + 8
+)
+
+type undoEdit struct {
+	off uint64
+	old []byte
+}
+
+type trailer struct {
+	size            uint64
+	first, inserted uint32
+	edits           []undoEdit
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func appendTrailer(b []byte, t trailer) []byte {
+	start := len(b)
+	le := binary.LittleEndian
+	for _, e := range t.edits {
+		b = le.AppendUint64(b, e.off)
+		b = le.AppendUint32(b, uint32(len(e.old)))
+		b = append(b, e.old...)
+	}
+	n := uint32(len(b) - start)
+	b = le.AppendUint64(b, t.size)
+	b = le.AppendUint32(b, t.first)
+	b = le.AppendUint32(b, t.inserted)
+	b = le.AppendUint32(b, n)
+	b = le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return append(b, trailerMagic...)
+}
+
+// ErrNoUndo is returned by Strip for an object without a table of this package's making.
+var ErrNoUndo = errors.New("no table that fentry mcount has added")
+
+// readTrailer returns the record at the end of b.
+func readTrailer(b []byte) (trailer, error) {
+	if len(b) < trailerFixed || string(b[len(b)-8:]) != trailerMagic {
+		return trailer{}, ErrNoUndo
+	}
+	le := binary.LittleEndian
+	fixed := b[len(b)-trailerFixed:]
+	n := uint64(le.Uint32(fixed[16:]))
+	if n > uint64(len(b)-trailerFixed) {
+		return trailer{}, fmt.Errorf("undo record at offset %#x: %#x bytes of edits", len(b)-trailerFixed, n)
+	}
+	start := uint64(len(b)-trailerFixed) - n
+	if crc32.Checksum(b[start:len(b)-12], castagnoli) != le.Uint32(fixed[20:]) {
+		return trailer{}, fmt.Errorf("undo record at offset %#x: wrong checksum", start)
+	}
+	t := trailer{size: le.Uint64(fixed), first: le.Uint32(fixed[8:]), inserted: le.Uint32(fixed[12:])}
+	if t.size > start {
+		return trailer{}, fmt.Errorf("undo record at offset %#x: original of %#x bytes", start, t.size)
+	}
+	for e := b[start : start+n]; len(e) > 0; {
+		if len(e) < 12 || uint64(le.Uint32(e[8:])) > uint64(len(e)-12) {
+			return trailer{}, fmt.Errorf("undo record at offset %#x: cut off", start)
+		}
+		u := undoEdit{le.Uint64(e), e[12 : 12+le.Uint32(e[8:])]}
+		if u.off > t.size || uint64(len(u.old)) > t.size-u.off {
+			return trailer{}, fmt.Errorf("undo record at offset %#x: edit outside the original", start)
+		}
+		t.edits = append(t.edits, u)
+		e = e[12+len(u.old):]
+	}
+	return t, nil
+}
+
+// Strip returns the object as it was before its table was added, byte for byte. What has been added in Compat's
+// layout carries no record and cannot be told from recordmcount's.
+func Strip(b []byte) ([]byte, error) {
+	t, err := readTrailer(b)
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, t.size), b[:t.size]...)
+	if t.inserted > 0 {
+		f, err := elfio.Parse(b)
+		if err != nil {
+			return nil, err
+		}
+		for i := range f.Sections {
+			s := &f.Sections[i]
+			if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Off >= t.size || s.Size > t.size-s.Off {
+				continue
+			}
+			old, err := f.UnshiftSymbols(i, t.first, t.inserted)
+			if err != nil {
+				return nil, err
+			}
+			copy(out[s.Off:], old)
+		}
+	}
+	for _, e := range t.edits {
+		copy(out[e.off:], e.old)
+	}
+	return out, nil
+}
+
+func headerSize(f *elfio.File) int {
+	if f.Is64() {
+		return 64
+	}
+	return 52
+}
