@@ -88,7 +88,7 @@ print(#table.concat(t, ","), n, (("abc"):rep(20):gsub("b%a", "%0%0")))
 		stdin   string
 	}{
 		{program: corpus.Lua, args: []string{small}},
-		{program: corpus.SQLite, args: []string{":memory:"}, stdin: sqlScript(1500)},
+		{program: corpus.SQLite, args: []string{":memory:"}, stdin: corpus.SQLScript(1500)},
 		{program: corpus.Zstd, args: []string{"-q", "-7", "--single-thread", "-c"}, stdin: string(sampleData(50_000))},
 	} {
 		t.Run(string(tc.program), func(t *testing.T) {

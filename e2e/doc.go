@@ -19,6 +19,7 @@
 //	//e2e:show FILE          the file's content counts as output
 //	//e2e:comm NAME...       threads of these names must be in the trace
 //	//e2e:may-lack NAME...   functions that may run before tracing can start, or KIND:NAME, which cannot be traced with that kind of sites
+//	//e2e:may-lose ARG...     runs, by their argument, that leave the tracer no memory: events may be lost if they are counted
 //	//e2e:ignore *           there are traced functions without a counter: inline ones of the C++ library
 //	//e2e:path same          the program looks at its own path
 //

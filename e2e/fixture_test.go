@@ -72,7 +72,7 @@ func loadFixture(t testing.TB, name string) *fixture {
 }
 
 var knownDirectives = []string{"run", "args", "stdin", "cflags", "link", "libs", "compilers", "kinds", "library", "companion", "needs",
-	"show", "comm", "may-lack", "ignore", "path"}
+	"show", "comm", "may-lack", "may-lose", "ignore", "path"}
 
 // words are all words of a directive's lines.
 func (f *fixture) words(key string) []string {

@@ -5,6 +5,7 @@
 //e2e:run stack
 //e2e:run data
 //e2e:run nproc
+//e2e:may-lose data
 #include "count.h"
 #include <errno.h>
 #include <pthread.h>
