@@ -1,0 +1,34 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParseCall(t *testing.T) {
+	m, err := parseCall("call 19.8 18.0\nrdtsc 8.1 8.0\nrdtsc2 15.5 15.4\n")
+	if err != nil || m["call"] != 19.8 || m["rdtsc2"] != 15.5 {
+		t.Errorf("%v, %v", m, err)
+	}
+	for _, bad := range []string{"", "call x 1\n", "call 1 1\nrdtsc 1 1\n"} {
+		if m, err := parseCall(bad); err == nil {
+			t.Errorf("%q: %v, want an error", bad, m)
+		}
+	}
+}
+
+func TestParseCalls(t *testing.T) {
+	if n, err := parseCalls(`{"name":"a","calls":3}` + "\n" + `{"name":"b","calls":4}` + "\n"); n != 14 || err != nil {
+		t.Errorf("%d events, %v; want 14", n, err)
+	}
+	if _, err := parseCalls("{"); err == nil {
+		t.Error("half an object gives no error")
+	}
+}
+
+func TestMiddle(t *testing.T) {
+	s := []sample{{wall: 3 * time.Second}, {wall: time.Second}, {wall: 2 * time.Second}}
+	if med, least := middle(s, wallOf); med != 2 || least != 1 {
+		t.Errorf("median %v, minimum %v; want 2 and 1", med, least)
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+//go:embed testdata
+var testdata embed.FS
+
+// extract writes an embedded source into the scratch directory.
+func (b *bench) extract(name string) (string, error) {
+	src, err := testdata.ReadFile("testdata/" + name)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(b.dir, name)
+	return path, os.WriteFile(path, src, 0o644)
+}
+
+// A callRun is one way to run the empty function.
+type callRun struct {
+	name   string
+	argv   []string
+	env    []string
+	limit  float64 // what the ratio may be; 0: no target
+	reads  int     // timestamp reads it is compared with
+	median []map[string]float64
+	failed error
+}
+
+// call prints the cost of call and return of an empty function.
+func (b *bench) call() error {
+	src, err := b.extract("call.c")
+	if err != nil {
+		return err
+	}
+	build := func(name, cc string, flags ...string) (string, error) {
+		out := filepath.Join(b.dir, name)
+		return out, b.tool(append([]string{cc, "-O2", "-o", out, src}, flags...)...)
+	}
+	rounds, calls := "15", "400000"
+	if b.quick {
+		rounds, calls = "3", "20000"
+	}
+	data := filepath.Join(b.dir, "call.data")
+	var runs []*callRun
+	add := func(name string, limit float64, reads int, env []string, argv ...string) {
+		runs = append(runs, &callRun{name: name, argv: append(argv, rounds, calls), env: env, limit: limit, reads: reads})
+	}
+	plain, err := build("plain", "gcc")
+	if err != nil {
+		return err
+	}
+	add("plain", 0, 2, nil, plain)
+	sites, err := build("sites", "gcc", "-fpatchable-function-entry=5")
+	if err != nil {
+		return err
+	}
+	add("sites, never patched", 0, 2, nil, sites)
+	if err := b.tool(b.fentry, "patch", "-o", sites+".traced", sites); err != nil {
+		return err
+	}
+	add("patched, FENTRY_OFF=1", 0, 2, []string{"FENTRY_OFF=1"}, sites+".traced")
+	add("fentry record (function_graph)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, sites)
+	add("fentry patch, run alone", 0, 2, []string{"FENTRY_DATA=" + data}, sites+".traced")
+	add("fentry record -T function", 1.5, 1, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
+	add("fentry record -T profile", 1.35, 2, nil, b.fentry, "record", "-q", "-T", "profile", "-o", data, sites)
+	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
+	if err != nil {
+		return err
+	}
+	add("fentry record, -pg -mfentry", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mfentry)
+	mcount, err := build("mcount", "gcc", "-pg")
+	if err != nil {
+		return err
+	}
+	add("fentry record, -pg (mcount)", 0, 2, nil, b.fentry, "record", "-q", "-o", data, mcount)
+	add("gprof (-pg as it is)", 0, 2, nil, mcount)
+	hooks, err := build("hooks", "gcc", "-finstrument-functions", "-DHOOKS")
+	if err != nil {
+		return err
+	}
+	add("-finstrument-functions, empty hooks", 0, 2, nil, hooks)
+	if have("uftrace") {
+		add("uftrace record, -pg -mfentry", 0, 2, nil, "uftrace", "record", "--no-pager", "--no-event", "--no-libcall", "-d", data, mfentry)
+	}
+	if have("clang") {
+		xray, err := build("xray", "clang", "-fxray-instrument", "-fxray-instruction-threshold=1", "-DXRAY_FDR")
+		if err != nil {
+			fmt.Println("not measured: XRay, its runtime does not link:", firstLine(err))
+		} else {
+			add("XRay FDR", 0, 2, nil, xray)
+		}
+	}
+	for range b.rounds {
+		for i, r := range runs {
+			if r.failed != nil {
+				continue
+			}
+			s, err := b.run(job{argv: r.argv, env: r.env, out: true})
+			if err := errors.Join(os.RemoveAll(data), os.RemoveAll(data+".old")); err != nil {
+				return err
+			}
+			var m map[string]float64
+			if err == nil {
+				m, err = parseCall(s.out)
+			}
+			if err != nil && i == 0 || b.ctx.Err() != nil {
+				return err
+			}
+			if err != nil {
+				r.failed = err
+				fmt.Println("not measured:", r.name+":", firstLine(err))
+				continue
+			}
+			r.median = append(r.median, m)
+		}
+	}
+	printCalls(runs)
+	return nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// parseCall reads what testdata/call.c prints: the median of each measurement.
+func parseCall(out string) (map[string]float64, error) {
+	m := map[string]float64{}
+	for _, line := range strings.Split(out, "\n") {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		med, err := strconv.ParseFloat(f[1], 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+		m[f[0]] = med
+	}
+	if m["call"] == 0 || m["rdtsc2"] == 0 || m["rdtsc"] == 0 {
+		return nil, fmt.Errorf("no measurements in %q", tail(out))
+	}
+	return m, nil
+}
+
+func printCalls(runs []*callRun) {
+	fmt.Println("Call and return of an empty function; timestamp reads measured in the same process")
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "ns\t(min)\t1 rdtsc\t2 rdtsc\tratio\twanted\t\t")
+	for _, r := range runs {
+		if len(r.median) == 0 {
+			continue
+		}
+		call, least := middleOf(r.median, "call")
+		one, _ := middleOf(r.median, "rdtsc")
+		two, _ := middleOf(r.median, "rdtsc2")
+		base := two
+		if r.reads == 1 {
+			base = one
+		}
+		wanted := ""
+		if r.limit != 0 {
+			wanted = fmt.Sprintf("<= %.2f of %d rdtsc", r.limit, r.reads)
+		}
+		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t %s\t\n", call, least, one, two, call/base, wanted, r.name)
+	}
+	w.Flush()
+}
+
+func middleOf(rounds []map[string]float64, key string) (med, least float64) {
+	var v []float64
+	for _, m := range rounds {
+		v = append(v, m[key])
+	}
+	slices.Sort(v)
+	return v[len(v)/2], v[0]
+}

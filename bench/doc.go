@@ -1,0 +1,15 @@
+// Command bench measures what tracing costs and prints tables of ratios; make bench runs it.
+//
+//	go run ./bench                     everything, about ten minutes
+//	go run ./bench -only call,programs some tables
+//	go run ./bench -rounds 9           more rounds
+//
+// The variants of one table are run in turn, round after round, so that what else the machine does hits them alike; a cell is the median of the rounds,
+// the minimum beside it. CPU time is the kernel's count for the process (and its children, where a recorder helps), not wall time. Peers (uftrace, XRay,
+// gprof, -finstrument-functions) are measured in the same rounds when they are installed and named when they are not.
+//
+//	call      call and return of an empty function, against two reads of the time stamp counter in the same process
+//	programs  whole runs of Lua and SQLite with all functions traced to disk
+//	patch     fentry patch of a large executable, against copying it
+//	read      report and replay of a large trace
+package main

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/fentry-dev/fentry/e2e/corpus"
+)
+
+// patch prints what patching a large executable costs, against copying it.
+func (b *bench) patch() error {
+	src, err := b.extract("large.s")
+	if err != nil {
+		return err
+	}
+	functions := 200_000
+	if b.quick {
+		functions = 2_000
+		text, err := os.ReadFile(src)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(src, bytes.Replace(text, []byte(".rept	200000"), []byte(".rept	2000"), 1), 0o644); err != nil {
+			return err
+		}
+	}
+	large := filepath.Join(b.dir, "large")
+	if err := b.tool("gcc", "-no-pie", "-o", large, src); err != nil {
+		return err
+	}
+	st, err := os.Stat(large)
+	if err != nil {
+		return err
+	}
+	out := filepath.Join(b.dir, "large.out")
+	clean := func() error { return os.RemoveAll(out) }
+	vs := []*variant{
+		{name: "cp", job: job{argv: []string{"cp", "--reflink=never", large, out}}, after: clean},
+		{name: "fentry patch, all functions", job: job{argv: []string{b.fentry, "patch", "-q", "-o", out, large}}, after: clean},
+		{name: "fentry patch -F f1000", job: job{argv: []string{b.fentry, "patch", "-q", "-F", "f1000", "-o", out, large}}, after: clean},
+		{name: "fentry list", job: job{argv: []string{b.fentry, "list", "-q", large}}},
+	}
+	if err := b.inTurn(vs); err != nil {
+		return err
+	}
+	baseWall, _ := middle(vs[0].samples, wallOf)
+	fmt.Printf("An executable of %.0f MB with %d functions that can be traced; wanted: patch < 3 x cp\n", float64(st.Size())/1e6, functions)
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "wall s\t(min)\tCPU s\twall x\tRSS MB\t\t")
+	for _, v := range vs {
+		if len(v.samples) == 0 {
+			continue
+		}
+		wall, least := middle(v.samples, wallOf)
+		cpu, _ := middle(v.samples, cpuOf)
+		rss, _ := middle(v.samples, rssOf)
+		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.2f\t%.0f\t %s\t\n", wall, least, cpu, wall/baseWall, rss/1e6, v.name)
+	}
+	return w.Flush()
+}
+
+func rssOf(s sample) float64 { return float64(s.rss) }
+
+// read prints how fast traces are read, and the memory it takes for a small and a large one.
+func (b *bench) read() error {
+	lua, err := b.extract("bench.lua")
+	if err != nil {
+		return err
+	}
+	built, err := corpus.Build(b.ctx, corpus.Lua, corpus.Flags{C: []string{"-O2", "-g", "-pg", "-mfentry"}, LD: []string{"-pg"}})
+	if err != nil {
+		return err
+	}
+	small, large := "1", "12"
+	if b.quick {
+		large = "2"
+	}
+	fmt.Println("Reading traces of Lua; wanted: report >= 20, replay >= 8 million events a second, in memory that does not grow")
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "M events\tM events/s\t(best)\tCPU s\twall s\tRSS MB\t\t")
+	for _, size := range []string{small, large} {
+		data, peer := filepath.Join(b.dir, "read.data"), filepath.Join(b.dir, "read.uftrace")
+		if err := errors.Join(os.RemoveAll(data), os.RemoveAll(peer)); err != nil {
+			return err
+		}
+		if _, err := b.run(job{argv: []string{b.fentry, "record", "-q", "-o", data, built.Program, lua, size}}); err != nil {
+			return err
+		}
+		_, events, err := b.traceSize(data)
+		if err != nil {
+			return err
+		}
+		vs := []*variant{
+			{name: "fentry report", job: job{argv: []string{b.fentry, "report", "-i", data}}},
+			{name: "fentry replay", job: job{argv: []string{b.fentry, "replay", "-i", data}}},
+			{name: "fentry graph", job: job{argv: []string{b.fentry, "graph", "-i", data}}},
+		}
+		if have("uftrace") {
+			if _, err := b.run(job{argv: []string{"uftrace", "record", "--no-pager", "--no-libcall", "-d", peer, built.Program, lua, size}}); err != nil {
+				fmt.Println("not measured: uftrace:", firstLine(err))
+			} else {
+				vs = append(vs, &variant{name: "uftrace report", job: job{argv: []string{"uftrace", "report", "--no-pager", "-d", peer}}},
+					&variant{name: "uftrace replay", job: job{argv: []string{"uftrace", "replay", "--no-pager", "-d", peer}}})
+			}
+		}
+		if err := b.inTurn(vs); err != nil {
+			return err
+		}
+		for _, v := range vs {
+			if len(v.samples) == 0 {
+				continue
+			}
+			wall, least := middle(v.samples, wallOf)
+			cpu, _ := middle(v.samples, cpuOf)
+			rss, _ := middle(v.samples, rssOf)
+			m := float64(events) / 1e6
+			fmt.Fprintf(w, "%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t%.0f\t %s\t\n", m, m/wall, m/least, cpu, wall, rss/1e6, v.name)
+		}
+	}
+	return w.Flush()
+}
+
+// parseCalls adds up the calls of fentry report --json; each is two events.
+func parseCalls(out string) (int64, error) {
+	var n int64
+	d := json.NewDecoder(strings.NewReader(out))
+	for {
+		var row struct {
+			Calls int64 `json:"calls"`
+		}
+		switch err := d.Decode(&row); {
+		case errors.Is(err, io.EOF):
+			return 2 * n, nil
+		case err != nil:
+			return 0, fmt.Errorf("report --json: %w", err)
+		}
+		n += row.Calls
+	}
+}

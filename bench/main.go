@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// A bench is everything the tables share.
+type bench struct {
+	ctx    context.Context
+	dir    string // scratch
+	fentry string // the built command
+	rounds int
+	quick  bool
+}
+
+var tables = []struct {
+	name string
+	run  func(*bench) error
+}{
+	{"call", (*bench).call},
+	{"programs", (*bench).programs},
+	{"patch", (*bench).patch},
+	{"read", (*bench).read},
+}
+
+func main() {
+	only := flag.String("only", "", "comma separated `tables`: call, programs, patch, read")
+	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
+	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
+	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")
+	flag.Parse()
+	if err := run(*only, *rounds, *quick, *dir); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, rounds int, quick bool, dir string) error {
+	if rounds < 1 {
+		return fmt.Errorf("-rounds %d: want at least 1", rounds)
+	}
+	var chosen []string
+	if only != "" {
+		chosen = strings.Split(only, ",")
+		for _, c := range chosen {
+			if !slices.ContainsFunc(tables, func(t struct {
+				name string
+				run  func(*bench) error
+			}) bool {
+				return t.name == c
+			}) {
+				return fmt.Errorf("-only: no table %q", c)
+			}
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	tmp, err := os.MkdirTemp(dir, "fentry-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	b := &bench{ctx: ctx, dir: tmp, fentry: filepath.Join(tmp, "fentry"), rounds: rounds, quick: quick}
+	if err := b.tool("go", "build", "-o", b.fentry, "./cmd/fentry"); err != nil {
+		return err
+	}
+	fmt.Printf("%s, %d CPUs; %d rounds in turn; median (minimum)\n", cpuModel(), runtime.NumCPU(), rounds)
+	for _, p := range [][2]string{{"uftrace", "apt-get install uftrace"}, {"clang", "apt-get install clang, for XRay"}} {
+		if !have(p[0]) {
+			fmt.Printf("not measured: %s is not installed (%s)\n", p[0], p[1])
+		}
+	}
+	for _, t := range tables {
+		if len(chosen) > 0 && !slices.Contains(chosen, t.name) {
+			continue
+		}
+		fmt.Println()
+		if err := t.run(b); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+	}
+	return nil
+}
+
+func have(tool string) bool {
+	_, err := exec.LookPath(tool)
+	return err == nil
+}
+
+func cpuModel() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
+			return strings.TrimSpace(v)
+		}
+	}
+	return runtime.GOARCH
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A job is one process to run and measure.
+type job struct {
+	argv  []string
+	env   []string
+	dir   string
+	stdin string // file
+	out   bool   // keep stdout; it is thrown away otherwise
+}
+
+// A sample is what one run took.
+type sample struct {
+	cpu, wall time.Duration // of the process and the children it waited for
+	rss       int64         // peak resident set, bytes
+	out       string
+}
+
+func (b *bench) run(j job) (sample, error) {
+	cmd := exec.CommandContext(b.ctx, j.argv[0], j.argv[1:]...)
+	cmd.Dir = j.dir
+	if cmd.Dir == "" {
+		cmd.Dir = b.dir
+	}
+	cmd.Env = append(os.Environ(), j.env...)
+	if j.stdin != "" {
+		f, err := os.Open(j.stdin)
+		if err != nil {
+			return sample{}, err
+		}
+		defer f.Close()
+		cmd.Stdin = f
+	}
+	var out, errb bytes.Buffer
+	if j.out {
+		cmd.Stdout = &out
+	}
+	cmd.Stderr = &errb
+	start := time.Now()
+	err := cmd.Run()
+	wall := time.Since(start)
+	if err != nil {
+		return sample{}, fmt.Errorf("%s: %w\n%s", strings.Join(j.argv, " "), err, tail(errb.String()))
+	}
+	ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return sample{}, errors.New("no resource usage from the kernel")
+	}
+	cpu := time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+	return sample{cpu: cpu, wall: wall, rss: ru.Maxrss << 10, out: out.String()}, nil
+}
+
+func tail(s string) string {
+	if len(s) > 1000 {
+		return "..." + s[len(s)-1000:]
+	}
+	return s
+}
+
+// tool runs something that is not measured, in the directory bench was started in.
+func (b *bench) tool(argv ...string) error {
+	cmd := exec.CommandContext(b.ctx, argv[0], argv[1:]...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, tail(string(out)))
+	}
+	return nil
+}
+
+// A variant is one line of a table: a job whose samples pile up round after round.
+type variant struct {
+	name    string
+	job     job
+	after   func() error // what to look at and clean up after each run
+	samples []sample
+	failed  error
+}
+
+// rounds runs all variants in turn. A peer that fails is dropped and named; the first variant must work.
+func (b *bench) inTurn(vs []*variant) error {
+	for round := range b.rounds {
+		for i, v := range vs {
+			if v.failed != nil {
+				continue
+			}
+			s, err := b.run(v.job)
+			if err == nil && v.after != nil {
+				err = v.after()
+			}
+			if b.ctx.Err() != nil {
+				return b.ctx.Err()
+			}
+			if err != nil {
+				if i == 0 {
+					return err
+				}
+				v.failed = err
+				continue
+			}
+			v.samples = append(v.samples, s)
+		}
+		if round == 0 {
+			for _, v := range vs {
+				if v.failed != nil {
+					fmt.Fprintf(os.Stderr, "bench: %s is left out: %v\n", v.name, v.failed)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func cpuOf(s sample) float64  { return s.cpu.Seconds() }
+func wallOf(s sample) float64 { return s.wall.Seconds() }
+
+// middle is the median and the minimum of a quantity of samples.
+func middle(samples []sample, of func(sample) float64) (med, least float64) {
+	v := make([]float64, len(samples))
+	for i, s := range samples {
+		v[i] = of(s)
+	}
+	if len(v) == 0 {
+		return 0, 0
+	}
+	slices.Sort(v)
+	return v[len(v)/2], v[0]
+}
+
+// dirSize is how many bytes of disk a trace takes.
+func dirSize(dir string) (int64, error) {
+	var n int64
+	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() {
+			n += min(st.Blocks*512, info.Size())
+		}
+		return nil
+	})
+	return n, err
+}
