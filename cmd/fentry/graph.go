@@ -70,6 +70,12 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer t.Close()
+	switch tracerOf(t) {
+	case "function":
+		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting", t.Dir)
+	case "profile":
+		return fmt.Errorf("%s: a profile has counts and times, no call paths; see them with: fentry report", t.Dir)
+	}
 	tasks, err := c.tasks(t)
 	if err != nil {
 		return err

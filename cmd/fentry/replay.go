@@ -137,8 +137,7 @@ type eventWriter interface {
 }
 
 func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
-	var d display
-	if err := d.switchFields(c.fields); err != nil {
+	if err := new(display).switchFields(c.fields); err != nil {
 		return &usageError{cmd, err}
 	}
 	switch c.format {
@@ -182,14 +181,22 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	shown.Match, shown.Roots = match, roots
 
+	tracer := tracerOf(t)
+	switch {
+	case tracer == "profile":
+		return fmt.Errorf("%s: a profile has counts and times, no single calls; see them with: fentry report", t.Dir)
+	case tracer == "function" && c.format == "graph":
+		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting and no durations", t.Dir)
+	}
+	var d display
+	d.function.NoParent = tracer == "function" // nobody knows who was the caller
+	if err := d.switchFields(c.fields); err != nil {
+		return &usageError{cmd, err}
+	}
 	if c.srcline {
 		src := newSources(a, t)
 		defer src.close()
 		d.graph.Comment, d.function.Comment = src.line, src.line
-	}
-	tracer := tracerOf(t)
-	if tracer == "profile" {
-		return fmt.Errorf("%s: a profile has counts and times, no single calls; see them with: fentry report", t.Dir)
 	}
 	out, err := a.open()
 	if err != nil {

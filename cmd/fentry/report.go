@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -116,6 +117,15 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer t.Close()
+	if tracerOf(t) == "function" {
+		// Without exits there are no durations.
+		if !cmd.Flags().Changed("fields") {
+			fields = []*reportField{findReportField("calls")}
+		}
+		if !cmd.Flags().Changed("sort") {
+			less = func(a, b trace.FuncStat) int { return cmp.Compare(b.Calls, a.Calls) }
+		}
+	}
 	tasks, err := c.tasks(t)
 	if err != nil {
 		return err
