@@ -104,3 +104,31 @@ func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
 	}
 	return b[:n:n], nil
 }
+
+// Overlay returns the range of the file behind everything its headers describe: data that self-extracting programs,
+// AppImages and the like append and find from the end of the file. An injection goes behind it, so such programs may
+// not find it any more. n is 0 for most files.
+func (f *File) Overlay() (off, n uint64) {
+	end := f.c.ehdrSize()
+	cover := func(off, n uint64) {
+		if n > 0 && off+n > off {
+			end = max(end, off+n)
+		}
+	}
+	cover(f.Header.Phoff, uint64(f.Header.Phnum)*uint64(f.Header.Phentsize))
+	cover(f.Header.Shoff, uint64(f.Header.Shnum)*uint64(f.Header.Shentsize))
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_NULL {
+			cover(p.Off, p.Filesz)
+		}
+	}
+	for _, s := range f.Sections {
+		if s.Type != elf.SHT_NOBITS && s.Type != elf.SHT_NULL {
+			cover(s.Off, s.Size)
+		}
+	}
+	if size := uint64(len(f.raw)); end < size {
+		return end, size - end
+	}
+	return end, 0
+}

@@ -189,6 +189,9 @@ func (f *File) injectable() error {
 	if f.injected() {
 		return ErrInjected
 	}
+	if i := f.SectionIndex(".gnu.prelink_undo"); i >= 0 {
+		return formatErr(f.sectionLabel(i), f.Sections[i].Off, "the image is prelinked; undo that first (prelink -u)")
+	}
 	return nil
 }
 

@@ -17,3 +17,5 @@ lld mips-be-shared --target=mips-linux-gnu -shared -fPIC
 gcc -O1 -c -fPIC -ffreestanding -funwind-tables tiny.c -o x86_64.o
 clang -w --target=aarch64-linux-gnu -O1 -c -fPIC -ffreestanding -funwind-tables tiny.c -o arm64.o
 clang -w --target=s390x-linux-gnu -O1 -c -fPIC -ffreestanding tiny.c -o s390x-be.o
+gcc -O1 -c -fPIC -ffreestanding counter.c -o counter.o
+chmod 644 *-* *.o
