@@ -160,7 +160,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		return c.write(a, path, func(w io.Writer) error { _, err := w.Write(orig); return err })
 	}
 	opts.Keep, opts.Dir, opts.Path = c.keep, c.dir, path
-	p, err := planFile(image, opts)
+	p, orig, err := planFile(image, opts)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -175,36 +175,47 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := c.write(a, path, func(w io.Writer) error { return writeOutput(w, path, out) }); err != nil {
+	source := path
+	if &orig[0] != &image[0] {
+		source = "" // the original is in memory only
+	}
+	if err := c.write(a, path, func(w io.Writer) error { return writeOutput(w, source, out) }); err != nil {
 		return err
 	}
 	a.notef("%s: %d of %d functions traced", path, p.Traced(), len(p.Functions))
 	return nil
 }
 
-// planFile plans the patched copy of an image.
-func planFile(image []byte, o patch.Options) (*patch.Plan, error) {
+// planFile plans the patched copy of an image. A patched image is planned as if
+// it had been undone before; orig is the image the plan is for.
+func planFile(image []byte, o patch.Options) (p *patch.Plan, orig []byte, err error) {
 	f, err := elfio.Parse(image)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := patch.Inspect(f); err == nil {
-		return nil, errors.New("already patched; --undo gives back the original")
+		if image, err = patch.Undo(image); err != nil {
+			return nil, nil, fmt.Errorf("already patched, and cannot be undone: %w", err)
+		}
+		if f, err = elfio.Parse(image); err != nil {
+			return nil, nil, err
+		}
 	} else if !errors.Is(err, patch.ErrNotPatched) {
-		return nil, err
+		return nil, nil, err
 	}
 	sites, err := record.Find(f, record.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return patch.New(f, sites, o)
+	p, err = patch.New(f, sites, o)
+	return p, image, err
 }
 
-// writeOutput writes a patched file: into a file as a copy made by the kernel
-// and the changes to it, elsewhere as a stream.
+// writeOutput writes a patched file: into a file as a copy of the file orig made
+// by the kernel and the changes to it, elsewhere as a stream.
 func writeOutput(w io.Writer, orig string, out *elfio.Output) error {
 	f, ok := w.(*os.File)
-	if !ok {
+	if !ok || orig == "" {
 		_, err := out.WriteTo(w)
 		return err
 	}
