@@ -105,6 +105,9 @@ func TestMakefileBuildStep(t *testing.T) {
 			t.Errorf("fentry list words: no %s in\n%s", fn, list)
 		}
 	}
+	if table := run(t, dir, "fentry", "list", "--json", "-F", "main", "words"); !strings.Contains(table, `"table":"__mcount_loc"`) {
+		t.Errorf("fentry mcount made no table: %s", table)
+	}
 	report := run(t, dir, "make", "trace")
 	n := words(t, filepath.Join(dir, "words.c"))
 	if got := calls(t, report, "count_word"); got != fmt.Sprint(n) {
