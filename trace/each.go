@@ -16,19 +16,20 @@ type taskSink interface {
 	begin(m *machine)
 }
 
-// eachTask runs the given tasks through sinks, several at a time: make makes a
-// sink for each worker, done is called after each task, merge at a worker's
-// end. done and merge run in the worker.
+// eachTask runs the given tasks through sinks, several at a time: newSink makes
+// one for each worker, done is called after each task, merge at a worker's end.
+// done and merge run in the worker.
 //
 // A forked task needs to know what its parent had open. Parents come first in
 // order, so whoever waits for a parent waits for a task that is running or done.
-func (t *Trace) eachTask(tasks []*Task, n int, make func() taskSink, done func(taskSink, *Task), merge func(taskSink)) error {
+func (t *Trace) eachTask(tasks []*Task, n int, newSink func() taskSink, done func(taskSink, *Task), merge func(taskSink)) error {
 	f := newForks(t, tasks)
 	var next atomic.Int64
 	var g errgroup.Group
 	for range workers(n, len(f.order)) {
 		g.Go(func() error {
 			var s, hidden taskSink
+			window := make([]byte, windowSize)
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(f.order) {
@@ -40,9 +41,9 @@ func (t *Trace) eachTask(tasks []*Task, n int, make func() taskSink, done func(t
 					use = &hidden // only its children are wanted
 				}
 				if *use == nil {
-					*use = make()
+					*use = newSink()
 				}
-				if err := t.runTask(k, *use, f); err != nil {
+				if err := t.runTask(k, *use, f, window); err != nil {
 					f.fail()
 					return err
 				}
@@ -60,7 +61,7 @@ func (t *Trace) eachTask(tasks []*Task, n int, make func() taskSink, done func(t
 }
 
 // runTask feeds a task's words to a sink.
-func (t *Trace) runTask(k *Task, s taskSink, f *forks) error {
+func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	var inherited []FuncID
 	if k.Parent != nil {
 		var ok bool
@@ -68,7 +69,7 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks) error {
 			return nil // another worker has the error
 		}
 	}
-	d := newDecoder(t.file, k.chunks, windowSize)
+	d := newDecoder(t.file, k.chunks, window)
 	var w word
 	more := d.next(&w)
 	m := newMachine(s, w.t)
@@ -97,18 +98,14 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks) error {
 	if p, ok := s.(interface {
 		profile(k *Task, b []byte, image uint32, first uint32)
 	}); ok {
-		return t.eachProfile(k, p.profile)
+		return t.eachProfile(k, window, p.profile)
 	}
 	return nil
 }
 
 // eachProfile calls fn with parts of the task's profile chunks: whole entries,
 // the first of which belongs to id first.
-func (t *Trace) eachProfile(k *Task, fn func(k *Task, b []byte, image, first uint32)) error {
-	if len(k.profiles) == 0 {
-		return nil
-	}
-	buf := make([]byte, windowSize)
+func (t *Trace) eachProfile(k *Task, buf []byte, fn func(k *Task, b []byte, image, first uint32)) error {
 	for _, c := range k.profiles {
 		id := uint32(0)
 		end := c.off + int64(c.size)

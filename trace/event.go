@@ -104,7 +104,7 @@ type cursor struct {
 }
 
 // newCursor returns a cursor before the first event; nil when the task has none.
-func newCursor(t *Trace, k *Task, window int, emit func(*Event) error) (*cursor, error) {
+func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*cursor, error) {
 	c := &cursor{t: t, task: k, dec: newDecoder(t.file, k.chunks, window), emit: emit}
 	if !c.dec.next(&c.cur) {
 		return nil, c.dec.err

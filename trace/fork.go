@@ -11,9 +11,12 @@ import "slices"
 //     innermost first. The newest state of the parent before the child's first
 //     event that ends in those calls is the one.
 //   - A child that never returns so far (it execs, or ends in _exit) names none.
-//     A fork takes a while, in which the parent records nothing: of the parent's
-//     last pause before the child's first event and its state at that event, the
-//     calls are taken that both have. That can be a call too few, not a wrong one.
+//     A fork takes a while, in which the parent records nothing. If the parent
+//     has recorded something just before the child's first event, its last pause
+//     before that was the fork. Else the fork can be the pause that it is in, or
+//     it is the one before and the parent waits for something else by now: the
+//     calls are taken that are open in both. That can be a call too few, but not
+//     a wrong one.
 const (
 	// forkScan is how many of the child's words are looked at for exits.
 	forkScan = 16 << 10
@@ -26,7 +29,7 @@ const (
 	// Seconds before the child's first event that are looked at, with and
 	// without exits, and what is a pause.
 	forkWindow      = 1.0
-	forkQuietWindow = 0.01
+	forkQuietWindow = 0.003
 	forkPause       = 20e-6
 )
 
@@ -95,6 +98,9 @@ func (f *forker) take(m *machine) []FuncID {
 		return fw.path()
 	}
 	then := fw.path()
+	if m.now+fw.pause > fw.until {
+		return then
+	}
 	n := 0
 	for n < len(now) && n < len(then) && now[n] == then[n] {
 		n++
@@ -137,7 +143,7 @@ func newForkWatch(f *forker, child *Task) *forkWatch {
 		pause: f.ticks(forkPause),
 	}
 	var s orphans
-	d := newDecoder(f.t.file, child.chunks, 4<<10)
+	d := newDecoder(f.t.file, child.chunks, make([]byte, 4<<10))
 	m := newMachine(&s, fw.until)
 	var w word
 	for n := 0; n < forkScan && len(s.fns) < forkNeed && d.next(&w); n++ {
@@ -153,7 +159,8 @@ func newForkWatch(f *forker, child *Task) *forkWatch {
 // before looks at the state that the word ends.
 func (fw *forkWatch) before(m *machine, w *word) {
 	if len(fw.need) == 0 {
-		if w.t >= fw.from && w.t <= fw.until && w.t-m.now >= fw.pause && w.t > m.now {
+		// Outside all calls nothing forks that is traced.
+		if w.t >= fw.from && w.t <= fw.until && w.t > m.now && w.t-m.now >= fw.pause && len(m.cur.frames) > 0 {
 			fw.keep(m)
 		}
 		return

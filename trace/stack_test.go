@@ -168,6 +168,18 @@ func TestFork(t *testing.T) {
 			802 . . exit c 2/1 inherited
 			803 . exit b 3/1 inherited
 			803 unfinished a 3/0 inherited`},
+		{"child never returns, parent still forks", "0 start 50000 a 50100 b 50101 c 90000 C", "80000 fork g 80001 G", `
+			80000 . . . fork 30064771079
+			80000 . . . entry g leaf
+			80001 . . . exit g 1/1 leaf
+			80001 . . unfinished c 1/0 inherited
+			80001 . unfinished b 1/0 inherited
+			80001 unfinished a 1/0 inherited`},
+		{"child never returns, parent may fork or wait", "0 a 100 b 90000 B 90100 c 150000 C", "140000 fork g 140001 G", `
+			140000 . fork 30064771079
+			140000 . entry g leaf
+			140001 . exit g 1/1 leaf
+			140001 unfinished a 1/0 inherited`},
 		// The parent's pause is that of the fork.
 		{"child never returns, parent went on", "0 a 100 b 101 c 90000 d 90001 e 90002 f 90500 F 90501 E 90502 D 90503 C",
 			"90300 fork g 90301 G", `

@@ -77,7 +77,8 @@ type pending struct {
 // A walker merges the tasks' events by time.
 type walker struct {
 	t       *Trace
-	window  int
+	window  int       // its size
+	windows [][]byte  // of tasks that have ended
 	pending []pending // not yet begun, by time
 	heap    []due     // running tasks; the least is first
 	byTask  []*cursor
@@ -140,7 +141,13 @@ func (w *walker) run(stop uint64) error {
 }
 
 func (w *walker) begin(p pending) error {
-	c, err := newCursor(w.t, p.task, w.window, p.emit)
+	var window []byte
+	if n := len(w.windows); n > 0 {
+		window, w.windows = w.windows[n-1], w.windows[:n-1]
+	} else {
+		window = make([]byte, w.window)
+	}
+	c, err := newCursor(w.t, p.task, window, p.emit)
 	if err != nil || c == nil {
 		return err
 	}
@@ -202,6 +209,7 @@ func (w *walker) down() {
 func (w *walker) pop() {
 	c := w.heap[0].c
 	w.byTask[c.task.Index] = nil
+	w.windows = append(w.windows, c.dec.buf)
 	n := len(w.heap) - 1
 	w.heap[0] = w.heap[n]
 	w.heap[n] = due{}

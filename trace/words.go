@@ -56,8 +56,9 @@ type decoder struct {
 	err       error
 }
 
-func newDecoder(r io.ReaderAt, chunks []chunkRef, window int) *decoder {
-	return &decoder{r: r, chunks: chunks, buf: make([]byte, window)}
+// newDecoder returns a decoder whose window is buf.
+func newDecoder(r io.ReaderAt, chunks []chunkRef, buf []byte) *decoder {
+	return &decoder{r: r, chunks: chunks, buf: buf}
 }
 
 // next decodes the next word into w. It returns false at the end.

@@ -48,7 +48,21 @@ type Writer struct {
 	t   *trace.Trace
 	buf []byte
 	err error
-	fns map[trace.FuncID]fn
+	fns map[trace.FuncID]*fn
+	// The function of the newest event and the one that called it.
+	last, lastCaller memo
+	tasks            []task // by Task.Index
+}
+
+type memo struct {
+	id trace.FuncID
+	fn *fn
+}
+
+// task is what is written of a task: pid to depth's name.
+type task struct {
+	comm string
+	text string
 }
 
 // fn is what is written of a function, quoted once.
@@ -59,7 +73,7 @@ type fn struct {
 
 // New returns a Writer that writes to w.
 func New(w io.Writer, t *trace.Trace) *Writer {
-	return &Writer{w: w, t: t, buf: make([]byte, 0, bufferSize+4096), fns: map[trace.FuncID]fn{}}
+	return &Writer{w: w, t: t, buf: make([]byte, 0, bufferSize+4096), fns: map[trace.FuncID]*fn{}, tasks: make([]task, len(t.Tasks))}
 }
 
 var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed"}
@@ -70,24 +84,17 @@ func (j *Writer) Event(ev *trace.Event) error {
 	b = strconv.AppendInt(b, ev.Time, 10)
 	b = append(b, `,"event":"`...)
 	b = append(b, ev.Kind.String()...)
-	b = append(b, `","pid":`...)
-	b = strconv.AppendInt(b, int64(ev.Task.PID), 10)
-	b = append(b, `,"tid":`...)
-	b = strconv.AppendInt(b, int64(ev.Task.TID), 10)
-	b = append(b, `,"comm":`...)
-	b = appendString(b, ev.Comm)
-	b = append(b, `,"task":`...)
-	b = strconv.AppendInt(b, int64(ev.Task.Index), 10)
-	b = append(b, `,"depth":`...)
+	b = append(b, '"')
+	b = append(b, j.task(ev)...)
 	b = strconv.AppendInt(b, int64(ev.Depth), 10)
 	if ev.Func.ID != 0 {
-		f := j.fn(ev.Func)
+		f := j.fn(&j.last, ev.Func)
 		b = append(b, `,"func":`...)
 		b = append(b, f.name...)
 		b = append(b, f.place...)
 		if ev.Caller.ID != 0 {
 			b = append(b, `,"caller":`...)
-			b = append(b, j.fn(ev.Caller).name...)
+			b = append(b, j.fn(&j.lastCaller, ev.Caller).name...)
 		}
 	}
 	switch ev.Kind {
@@ -152,11 +159,23 @@ func (j *Writer) flush(all bool) error {
 // maxFns bounds the quoted names that are kept when ids are damaged.
 const maxFns = 1 << 20
 
-func (j *Writer) fn(id trace.FuncID) fn {
-	f, ok := j.fns[id]
-	if ok {
-		return f
+func (j *Writer) fn(m *memo, id trace.FuncID) *fn {
+	if m.fn != nil && m.id == id {
+		return m.fn
 	}
+	f := j.fns[id]
+	if f == nil {
+		f = j.newFn(id)
+		if len(j.fns) < maxFns {
+			j.fns[id] = f
+		}
+	}
+	m.id, m.fn = id, f
+	return f
+}
+
+func (j *Writer) newFn(id trace.FuncID) *fn {
+	f := new(fn)
 	f.name = string(appendString(nil, j.t.Name(id)))
 	var b []byte
 	if int(id.Image) < len(j.t.Images) {
@@ -169,10 +188,24 @@ func (j *Writer) fn(id trace.FuncID) fn {
 		b = append(b, '"')
 	}
 	f.place = string(b)
-	if len(j.fns) < maxFns {
-		j.fns[id] = f
-	}
 	return f
+}
+
+func (j *Writer) task(ev *trace.Event) string {
+	k := &j.tasks[ev.Task.Index]
+	if k.text == "" || k.comm != ev.Comm {
+		b := append([]byte(nil), `,"pid":`...)
+		b = strconv.AppendInt(b, int64(ev.Task.PID), 10)
+		b = append(b, `,"tid":`...)
+		b = strconv.AppendInt(b, int64(ev.Task.TID), 10)
+		b = append(b, `,"comm":`...)
+		b = appendString(b, ev.Comm)
+		b = append(b, `,"task":`...)
+		b = strconv.AppendInt(b, int64(ev.Task.Index), 10)
+		b = append(b, `,"depth":`...)
+		k.comm, k.text = ev.Comm, string(b)
+	}
+	return k.text
 }
 
 // appendString appends s as a JSON string.
