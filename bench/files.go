@@ -42,9 +42,9 @@ func (b *bench) patch() error {
 	out := filepath.Join(b.dir, "large.out")
 	clean := func() error { return os.RemoveAll(out) }
 	vs := []*variant{
-		{name: "cp", job: job{argv: []string{"cp", "--reflink=never", large, out}}, after: clean},
-		{name: "fentry patch, all functions", job: job{argv: []string{b.fentry, "patch", "-q", "-o", out, large}}, after: clean},
-		{name: "fentry patch -F f1000", job: job{argv: []string{b.fentry, "patch", "-q", "-F", "f1000", "-o", out, large}}, after: clean},
+		{name: "cp", job: job{argv: []string{"cp", "--reflink=never", large, out}}, clean: clean},
+		{name: "fentry patch, all functions", job: job{argv: []string{b.fentry, "patch", "-q", "-o", out, large}}, clean: clean},
+		{name: "fentry patch -F f1000", job: job{argv: []string{b.fentry, "patch", "-q", "-F", "f1000", "-o", out, large}}, clean: clean},
 		{name: "fentry list", job: job{argv: []string{b.fentry, "list", "-q", large}}},
 	}
 	if err := b.inTurn(vs); err != nil {

@@ -55,6 +55,9 @@ func (b *bench) run(j job) (sample, error) {
 	if err != nil {
 		return sample{}, fmt.Errorf("%s: %w\n%s", strings.Join(j.argv, " "), err, tail(errb.String()))
 	}
+	if strings.Contains(errb.String(), "fentry: no trace") {
+		return sample{}, fmt.Errorf("%s: %s", strings.Join(j.argv, " "), tail(errb.String()))
+	}
 	ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	if !ok {
 		return sample{}, errors.New("no resource usage from the kernel")
@@ -83,14 +86,15 @@ func (b *bench) tool(argv ...string) error {
 type variant struct {
 	name    string
 	job     job
-	after   func() error // what to look at and clean up after each run
+	after   func() error // what to look at after each run
+	clean   func() error // removes what a run leaves, also one that fails
 	samples []sample
 	failed  error
 }
 
 // rounds runs all variants in turn. A peer that fails is dropped and named; the first variant must work.
 func (b *bench) inTurn(vs []*variant) error {
-	for round := range b.rounds {
+	for range b.rounds {
 		for i, v := range vs {
 			if v.failed != nil {
 				continue
@@ -99,6 +103,11 @@ func (b *bench) inTurn(vs []*variant) error {
 			if err == nil && v.after != nil {
 				err = v.after()
 			}
+			if v.clean != nil {
+				if err := v.clean(); err != nil {
+					return err
+				}
+			}
 			if b.ctx.Err() != nil {
 				return b.ctx.Err()
 			}
@@ -106,17 +115,11 @@ func (b *bench) inTurn(vs []*variant) error {
 				if i == 0 {
 					return err
 				}
-				v.failed = err
+				v.failed, v.samples = err, nil
+				fmt.Printf("not measured: %s: %s\n", v.name, firstLine(err))
 				continue
 			}
 			v.samples = append(v.samples, s)
-		}
-		if round == 0 {
-			for _, v := range vs {
-				if v.failed != nil {
-					fmt.Fprintf(os.Stderr, "bench: %s is left out: %v\n", v.name, v.failed)
-				}
-			}
 		}
 	}
 	return nil

@@ -1,4 +1,5 @@
--- A run that spends its time in the interpreter's own functions: tables, strings, closures, coroutines, the collector.
+-- A run that spends its time in the interpreter's own functions: tables, strings, metatables, protected calls, the collector.
+-- Without errors and coroutines, because uftrace shall be able to trace it, too, and cannot follow _longjmp.
 local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
 local n = tonumber(arg and arg[1]) or 8
 local t = {}
@@ -8,9 +9,9 @@ for round = 1, n do
   local s = table.concat(t, ","):gsub("%d", "%0%0"):upper()
   for w in s:sub(1, 20000):gmatch("%w+") do t[#t] = w end
   fib(20)
-  local co = coroutine.wrap(function() for i = 1, 3000 do coroutine.yield({i, n = i}) end end)
-  for _ = 1, 3000 do co() end
-  for i = 1, 500 do pcall(error, "x" .. i) end
+  local total = setmetatable({sum = 0}, {__call = function(self, v) self.sum = self.sum + v; return self end, __index = function(_, k) return k end})
+  for i = 1, 20000 do total(i)(total[i]) end
+  for i = 1, 3000 do pcall(string.format, "%d %s", i, "x") end
 end
 collectgarbage()
 print(#t)

@@ -22,13 +22,16 @@ QUIET void __cyg_profile_func_exit(void *fn, void *site) { (void)fn, (void)site;
 #endif
 
 #ifdef XRAY_FDR
-#include <xray/xray_interface.h>
-#include <xray/xray_log_interface.h>
+// From xray_interface.h and xray_log_interface.h, which are C++.
+int __xray_log_select_mode(const char *mode);
+int __xray_log_init_mode(const char *mode, const char *config);
+int __xray_patch(void);
 static UNTRACED void start_xray(void)
 {
-	if (__xray_log_select_mode("xray-fdr") != XRAY_REGISTRATION_OK ||
-	    __xray_log_init_mode("xray-fdr", "func_duration_threshold_us=0:no_file_flush=true:buffer_size=1048576:buffer_max=100") != XRAY_LOG_INITIALIZED ||
-	    __xray_patch() != SUCCESS)
+	enum { REGISTRATION_OK = 0, LOG_INITIALIZED = 2, PATCHED = 1 };
+	if (__xray_log_select_mode("xray-fdr") != REGISTRATION_OK ||
+	    __xray_log_init_mode("xray-fdr", "func_duration_threshold_us=0:no_file_flush=true:buffer_size=1048576:buffer_max=100") != LOG_INITIALIZED ||
+	    __xray_patch() != PATCHED)
 		exit(3);
 }
 #endif
