@@ -1,0 +1,59 @@
+package fentry_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What a package of this module may import of the others. docs/design.md says
+// why; the order is that of the data.
+var mayImport = map[string][]string{
+	"elfio":               {},
+	"arch":                {},
+	"arch/amd64":          {"arch"},
+	"symbol":              {"elfio"},
+	"record":              {"elfio", "arch", "arch/amd64", "symbol"},
+	"stub":                {},
+	"patch":               {"elfio", "arch", "arch/amd64", "record", "stub", "symbol"},
+	"trace":               {"symbol", "internal/atomicfile"},
+	"session":             {"trace", "symbol", "internal/atomicfile"},
+	"export/ftrace":       {"trace"},
+	"export/ndjson":       {"trace"},
+	"internal/atomicfile": {},
+}
+
+func TestDependencies(t *testing.T) {
+	const module = "github.com/fentry-dev/fentry/"
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}:{{join .Imports " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		path, imports, _ := strings.Cut(strings.TrimSpace(line), ":")
+		pkg := strings.TrimPrefix(path, module)
+		allowed, ok := mayImport[pkg]
+		if !ok {
+			continue
+		}
+		seen[pkg] = true
+		may := map[string]bool{}
+		for _, a := range allowed {
+			may[a] = true
+		}
+		for _, imp := range strings.Fields(imports) {
+			if imp == "C" {
+				t.Errorf("%s uses cgo", pkg)
+			}
+			if dep, ours := strings.CutPrefix(imp, module); ours && !may[dep] && !strings.HasPrefix(dep, pkg+"/") {
+				t.Errorf("%s imports %s", pkg, dep)
+			}
+		}
+	}
+	for pkg := range mayImport {
+		if !seen[pkg] {
+			t.Errorf("package %s is gone", pkg)
+		}
+	}
+}
