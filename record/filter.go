@@ -43,8 +43,7 @@ func NewFilter(include, exclude []string) (*Filter, error) {
 	return f, nil
 }
 
-// Match reports whether the function of that raw name is to be traced. For functions without a symbol give
-// Site.Display.
+// Match reports whether the function of that raw name is to be traced.
 func (f *Filter) Match(name string) bool {
 	if f == nil || len(f.include.rules)+len(f.exclude.rules) == 0 {
 		return true
@@ -55,6 +54,9 @@ func (f *Filter) Match(name string) bool {
 	out := f.exclude.match(&forms)
 	return in && !out
 }
+
+// MatchSite is Match for the name people know the site by, which for functions without a symbol is made of the address.
+func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display()) }
 
 // Unmatched returns the patterns, as they were given, that no name given to Match fitted. Patterns from a file are
 // followed by " (FILE:LINE)".

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // Options change what Find looks for. The zero value is right for programs as compilers make them.
@@ -15,6 +16,9 @@ type Options struct {
 	// Fentry and Mcount name further profiling functions, called before and behind the prologue
 	// (gcc -mfentry-name=NAME).
 	Fentry, Mcount []string
+	// Symbols are the functions of the image when the caller has them already, for instance with the names of a separate
+	// debug file. Nil: what the image itself tells.
+	Symbols *symbol.Table
 	// XRayExits asks for the exit sleds of xray_instr_map too, as sites with the reason xray-exit.
 	XRayExits bool
 }
@@ -22,7 +26,7 @@ type Options struct {
 // Find returns the sites of a linked image and the functions that have none, sorted by address of the function, then
 // of the site. Errors name the part of the file that is malformed.
 func Find(f *elfio.File, o Options) ([]Site, error) {
-	im, err := load(f)
+	im, err := load(f, o.Symbols)
 	if err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
@@ -42,6 +46,7 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
 	fd.calls()
+	fd.unlisted()
 	for i := range fd.sites {
 		fd.exclude(&fd.sites[i])
 	}
@@ -147,7 +152,7 @@ func (fd *finder) functionsWithout() {
 			s.Reason = ReasonRuntime
 		case fd.prof.entries[fn.Addr] != profNone:
 			s.Reason = ReasonProfiler
-		case isCold(fn.Name):
+		case fn.Part || isCold(fn.Name):
 			s.Reason = ReasonColdPart
 		case fd.isPatched(fn.Addr) || fd.im.code.hasEndbr(fn.Addr) && fd.isPatched(fn.Addr+4):
 			s.Reason = ReasonPatched

@@ -19,7 +19,7 @@ type image struct {
 	resolvers []uint64      // addresses called while relocations are applied, sorted
 }
 
-func load(f *elfio.File) (*image, error) {
+func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 	h := &f.Header
 	switch {
 	case h.Machine != elf.EM_X86_64:
@@ -29,13 +29,15 @@ func load(f *elfio.File) (*image, error) {
 	case h.Type != elf.ET_EXEC && h.Type != elf.ET_DYN:
 		return nil, fmt.Errorf("%v is not a linked program or shared object", h.Type)
 	}
-	im := &image{f: f}
+	im := &image{f: f, tab: tab}
 	var err error
 	if im.code, err = findCode(f); err != nil {
 		return nil, err
 	}
-	if im.tab, err = symbol.New(f); err != nil {
-		return nil, err
+	if im.tab == nil {
+		if im.tab, err = symbol.New(f); err != nil {
+			return nil, err
+		}
 	}
 	im.funcs = functions{im.tab.Funcs()}
 	if im.relocs, err = f.DynamicRelocs(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // TestPrebuilt compares what is found in images that are kept beside their sources with what was seen to be right.
@@ -109,6 +110,45 @@ func TestNames(t *testing.T) {
 	}
 	if n := count(Options{Fentry: []string{"my_fentry_"}}); n != 7 {
 		t.Errorf("%d sites, want 7", n)
+	}
+}
+
+// TestSymbols gives a stripped image the names of the whole one.
+func TestSymbols(t *testing.T) {
+	need(t, "gcc", "strip", "objcopy")
+	dir := t.TempDir()
+	img := filepath.Join(dir, "a.out")
+	run(t, "gcc", "-g", "-O2", "-w", "-pg", "-mfentry", "-o", img, filepath.Join("testdata", "src", "basic.c"))
+	want := find(t, img)
+	run(t, "objcopy", "--only-keep-debug", img, img+".debug")
+	run(t, "strip", img)
+	run(t, "objcopy", "--add-gnu-debuglink="+img+".debug", img)
+	f := open(t, img)
+	tab, err := symbol.NewWith(f, symbol.Options{Path: img})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	got, err := Find(f, Options{Symbols: tab})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := listing(want), listing(got); a != b {
+		t.Errorf("got\n%s\nwant\n%s", b, a)
+	}
+	flt, err := NewFilter([]string{"func_*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless := find(t, img)
+	n := 0
+	for i := range nameless {
+		if flt.MatchSite(&nameless[i]) {
+			n++
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d functions are known by their address", n)
 	}
 }
 

@@ -40,7 +40,7 @@ type ReasonText struct {
 func Reasons() []ReasonText {
 	return []ReasonText{
 		{ReasonNoSite, "The compiler left no call, nops or sled at the function's entry: it was compiled without -pg, -fpatchable-function-entry or -fxray-instrument, or with an attribute that turns them off."},
-		{ReasonColdPart, "The symbol names a part of another function that the compiler moved away (.cold); it is entered by jumps only."},
+		{ReasonColdPart, "This is a part of another function that the compiler moved away (.cold), by its name or by its unwind table; only jumps enter it."},
 		{ReasonShortFunction, "The function ends before five bytes are free."},
 		{ReasonShortSite, "Fewer than five bytes are free at the entry, one jump needs five: -fpatchable-function-entry=N,M wants N-M >= 5."},
 		{ReasonRealignedFrame, "The function realigns its stack before it saves the frame pointer; 8(%rbp) holds a copy of the return address there, not the return address itself."},

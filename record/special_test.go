@@ -190,6 +190,14 @@ behind: mcount-call not-at-entry +7 5`,
 			want: "f: patchable  +0 5\nf: fentry-call duplicate-site +5 5",
 		},
 		{
+			name: "nops no table lists",
+			text: start + fn("f", ".rept 6\nnop\n.endr\nret") + fn("g", "endbr64\n.rept 5\nnop\n.endr\nret") + fn("h", ".byte 0x66,0x0f,0x1f,0x44,0,8\nret") +
+				fn("four", ".rept 4\nnop\n.endr\nret") + fn("aligned", ".byte 0x0f,0x1f,0x44,0,0\nret") + fn("f.cold", ".rept 5\nnop\n.endr\nret") +
+				fn("frame", ".cfi_def_cfa_offset 32\n.rept 5\nnop\n.endr\nret"),
+			want: "f: patchable  +0 6\ng: patchable  +4 5\nh: patchable  +0 6\nfour: none no-site +0 0\naligned: none no-site +0 0\n" +
+				"f.cold: none cold-part +0 0\nframe: none cold-part +0 0",
+		},
+		{
 			name: "functions with a contract of their own",
 			text: start + fn("sigsetjmp", "call __fentry__\nret") + fn("vfork", "call __fentry__\nret") + fn("__restore_rt", "call __fentry__\nret") + fentryStub,
 			want: "sigsetjmp: fentry-call returns-twice +0 5\nvfork: fentry-call returns-twice +0 5\n__restore_rt: fentry-call signal-return +0 5",
@@ -306,6 +314,37 @@ func TestNoSectionHeaders(t *testing.T) {
 			t.Errorf("%s: %d sites, and %d more without section headers", flags, n, len(got))
 		}
 	}
+}
+
+// TestDroppedTable links two C++ objects with a function in common: GNU ld drops all of the second object's table.
+func TestDroppedTable(t *testing.T) {
+	need(t, "g++", "strip")
+	dir := t.TempDir()
+	img := filepath.Join(dir, "a.out")
+	args := []string{"-O2", "-fpatchable-function-entry=5", "-fcf-protection", "-o", img}
+	for i, text := range []string{"int first(int x) { return shared(x); } int main() { return first(1); }", "int second(int x) { return shared(x) + 1; }"} {
+		src := filepath.Join(dir, fmt.Sprintf("%d.cc", i))
+		text = "__attribute__((noinline)) inline int shared(int x) { return x * 3; }\n" + text
+		if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, src)
+	}
+	run(t, "g++", args...)
+	sites := find(t, img)
+	names := byName(sites)
+	listed := 0
+	for _, fn := range []string{"main", "_Z5firsti", "_Z6secondi", "_Z6sharedi"} {
+		s := names[fn]
+		if s.Kind != KindPatchable || !s.Traceable() || s.Len != 5 || s.Addr != s.Func+4 {
+			t.Errorf("%s: %+v", fn, s)
+		}
+		if s.Source == SourcePatchable {
+			listed++
+		}
+	}
+	t.Logf("%d of 4 are listed", listed)
+	checkStripped(t, img, sites)
 }
 
 // TestLinkers takes other linkers, libraries and ways to call what is imported.

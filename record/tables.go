@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
 )
@@ -112,6 +113,55 @@ func (fd *finder) patchable(first, limit uint64) {
 		s.Reason = ReasonShortSite
 	}
 	fd.add(s)
+}
+
+// unlisted adds the nops of -fpatchable-function-entry that no table lists. They are common in C++: where two objects
+// have the same inline function, GNU ld drops one and with it, silently, the whole table that gcc made for that object.
+// Nothing else makes compilers begin a function with such nops.
+func (fd *finder) unlisted() {
+	have := make(map[uint64]bool, len(fd.sites))
+	for i := range fd.sites {
+		have[fd.sites[i].Func] = true
+	}
+	for i := range fd.im.funcs.list {
+		fn := &fd.im.funcs.list[i]
+		if have[fn.Addr] || fn.Part || isCold(fn.Name) {
+			continue
+		}
+		s := Site{Func: fn.Addr, Addr: fn.Addr, Kind: KindPatchable, Ret: RetSP, Source: SourceScan}
+		b := fd.im.code.upTo(fn.Addr, fd.im.funcs.extent(i, fd.im.code))
+		if len(b) >= 4 && string(b[:4]) == endbr64 {
+			s.Addr, b = s.Addr+4, b[4:]
+		}
+		if isPatchable(b) {
+			s.Len = amd64.IsNops(b)
+			fd.add(s)
+		}
+	}
+}
+
+// isPatchable recognises five bytes of nops as compilers make them for -fpatchable-function-entry, but not for alignment:
+// gcc repeats the one-byte nop, and clang puts a number into the displacement of long ones.
+func isPatchable(b []byte) bool {
+	if len(b) < siteSize {
+		return false
+	}
+	if string(b[:siteSize]) == "\x90\x90\x90\x90\x90" {
+		return true
+	}
+	for len(b) > 0 && (b[0] == 0x66 || b[0] == 0x2e) {
+		b = b[1:]
+	}
+	for _, nop := range []string{
+		"\x0f\x1f\x44\x00\x08",             // nopl 8(%rax,%rax)
+		"\x0f\x1f\x80\x00\x02\x00\x00",     // nopl 512(%rax)
+		"\x0f\x1f\x84\x00\x00\x02\x00\x00", // nopl 512(%rax,%rax)
+	} {
+		if strings.HasPrefix(string(b[:min(len(b), 8)]), nop) {
+			return true
+		}
+	}
+	return false
 }
 
 // mcountLoc adds the sites of __mcount_loc, which names calls or the nops in their place.

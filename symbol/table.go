@@ -18,6 +18,9 @@ type Func struct {
 	Source     string // the table the name, or the address, comes from: .symtab, .dynsym or .eh_frame
 	// Ifunc says that a symbol of type STT_GNU_IFUNC has this address: the function chooses what that symbol stands for.
 	Ifunc bool
+	// Part says that, by the unwind table, a stack frame is set up already at the first byte: this is a part of another
+	// function that the compiler moved away, and jumps enter it.
+	Part bool
 
 	rank uint8
 }
@@ -159,7 +162,7 @@ func (t *Table) collect() {
 	plt := stubSections(t.f)
 	for i := range t.fdes {
 		if d := &t.fdes[i]; !within(plt, d.PC) {
-			all = append(all, Func{Addr: d.PC, Size: d.Size, Source: SourceEhFrame, rank: rankNone})
+			all = append(all, Func{Addr: d.PC, Size: d.Size, Source: SourceEhFrame, rank: rankNone, Part: startsFramed(d.Instructions)})
 		}
 	}
 	slices.SortFunc(all, compareFuncs)
@@ -170,11 +173,27 @@ func (t *Table) collect() {
 				out[n-1].Size = fn.Size
 			}
 			out[n-1].Ifunc = out[n-1].Ifunc || fn.Ifunc
+			out[n-1].Part = out[n-1].Part || fn.Part
 			continue
 		}
 		out = append(out, fn)
 	}
 	t.funcs = slices.Clip(out)
+}
+
+// startsFramed reports whether the first call frame instruction of an FDE changes the frame that all functions are
+// entered with, before it goes on to another place (DWARF 5, 7.24).
+func startsFramed(cfa []byte) bool {
+	if len(cfa) == 0 {
+		return false
+	}
+	switch op := cfa[0]; {
+	case op>>6 == 2: // DW_CFA_offset: a register has been saved
+		return true
+	case op == 0x0c, op == 0x0d, op == 0x0e, op == 0x0f, op == 0x12, op == 0x13: // DW_CFA_def_cfa and its kin
+		return true
+	}
+	return false
 }
 
 const rankNone = 255
