@@ -3,8 +3,8 @@
 package session
 
 import (
+	"cmp"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +13,7 @@ import (
 
 // drainer moves full chunks from the pool to the events file.
 //
-// It runs in a goroutine of its own. What others may read of it is behind mu.
+// It runs in a goroutine of its own; what it counted is read when that has ended.
 type drainer struct {
 	p      *pool
 	w      *eventsFile
@@ -24,16 +24,18 @@ type drainer struct {
 	onImage      func(Image)
 	onWriteError func(error)
 
-	stop  atomic.Bool
-	batch []claim
-	vec   [][]byte
-	nap   time.Duration
+	stop   atomic.Bool
+	batch  []claim
+	newest map[taskID]uint32 // number of the newest chunk of a task in a round
+	vec    [][]byte
+	nap    time.Duration
+	free   int // chunks that were free in the last round
 
 	lastReclaim time.Time
+	patience    time.Duration // until the next
 
-	mu    sync.Mutex
 	stats drainStats
-	tasks map[taskID]*taskStats
+	tasks map[taskID]uint64 // events they lost
 }
 
 // claim is a chunk the drainer has to itself.
@@ -49,10 +51,12 @@ type taskID struct {
 	key      uint64
 }
 
-type taskStats struct{ lost uint64 }
+func taskOf(b []byte) taskID {
+	return taskID{le.Uint32(b[cPID:]), le.Uint32(b[cTID:]), le.Uint64(b[cKey:])}
+}
 
 type drainStats struct {
-	events, chunks, bad, overwrote, discarded uint64
+	events, chunks, bad, overwrote uint64
 }
 
 // batchBytes is how much is written at once: large enough for the file system to
@@ -64,7 +68,7 @@ const batchBytes = 1 << 20
 const idleWait = 100 * time.Millisecond
 
 func newDrainer(p *pool, w *eventsFile, policy trace.Policy, live *liveness) *drainer {
-	d := &drainer{p: p, w: w, policy: policy, live: live, tasks: make(map[taskID]*taskStats)}
+	d := &drainer{p: p, w: w, policy: policy, live: live, tasks: make(map[taskID]uint64), newest: make(map[taskID]uint32)}
 	// While events flow, the drainer sleeps for a time in which one task, at its
 	// fastest, fills a small part of the pool, and takes what has come since in
 	// one go. Nobody has to wake it: that would cost every task a system call
@@ -81,15 +85,11 @@ func (d *drainer) run() {
 	for !d.stop.Load() {
 		val := filled.Load()
 		n := d.round(false)
-		n += d.reclaim()
+		took, wait := d.reclaim()
 		switch {
-		case n == 0:
-			if d.p.word(hWaiters).Load() != 0 {
-				time.Sleep(time.Millisecond)
-				continue
-			}
-			futexWait(filled, val, int64(idleWait))
-		case d.nap >= 100*time.Microsecond && d.p.word(hWaiters).Load() == 0:
+		case n+took == 0:
+			futexWait(filled, val, int64(wait))
+		case d.nap >= 100*time.Microsecond && d.free > d.p.n/4:
 			time.Sleep(d.nap)
 		}
 	}
@@ -104,33 +104,55 @@ func (d *drainer) finish() {
 // round writes all full chunks and returns how many there were. When the newest
 // events are to be kept, full chunks stay where they are, unless all is set,
 // until there is no room.
+//
+// The chunks of a task are written in their order. While the states are read,
+// tasks go on: the chunk behind one that is seen to be full can have been passed
+// when it was not yet. So the states are read twice, and of what only the second
+// reading sees, that is taken what belongs before something of the first.
 func (d *drainer) round(all bool) int {
 	keep := d.policy == trace.PolicyOverwrite && !all
+	clear(d.newest)
+	n := d.claim(keep, func(b []byte) bool {
+		id := taskOf(b)
+		d.newest[id] = max(d.newest[id], le.Uint32(b[cNumber:]))
+		return true
+	})
+	if n > 0 {
+		n += d.claim(keep, func(b []byte) bool {
+			newest, ok := d.newest[taskOf(b)]
+			return ok && le.Uint32(b[cNumber:]) < newest
+		})
+	}
+	d.flush()
+	if keep {
+		d.makeRoom()
+	}
+	return n
+}
+
+// claim takes the full chunks that want says yes to, and counts those that were
+// free.
+func (d *drainer) claim(keep bool, want func(b []byte) bool) int {
 	n := 0
-	bytes := 0
+	d.free = 0
 	for i := range d.p.n {
-		if d.p.state(i).Load() != stateFull {
+		s := d.p.state(i)
+		switch s.Load() {
+		case stateFree:
+			d.free++
+			continue
+		case stateFull:
+		default:
 			continue
 		}
-		if keep && d.p.kind(i) != trace.ChunkImage {
-			continue
-		}
-		if !d.p.state(i).CompareAndSwap(stateFull, stateWriting) {
+		image := d.p.kind(i) == trace.ChunkImage
+		if keep && !image || !image && !want(d.p.chunk(i)) || !s.CompareAndSwap(stateFull, stateWriting) {
 			continue
 		}
 		n++
 		if c, ok := d.inspect(i); ok {
 			d.batch = append(d.batch, c)
-			bytes += c.used
 		}
-		if bytes >= batchBytes {
-			d.flush()
-			bytes = 0
-		}
-	}
-	d.flush()
-	if keep {
-		d.makeRoom()
 	}
 	return n
 }
@@ -142,9 +164,7 @@ func (d *drainer) inspect(i int) (claim, bool) {
 	used := seal(b)
 	kind := trace.ChunkKind(le.Uint16(b[cKind:]))
 	if used == 0 || kind != trace.ChunkEvents && kind != trace.ChunkImage {
-		d.mu.Lock()
 		d.stats.bad++
-		d.mu.Unlock()
 		d.p.release(i, len(b))
 		d.p.announce()
 		return claim{}, false
@@ -153,17 +173,10 @@ func (d *drainer) inspect(i int) (claim, bool) {
 	if kind == trace.ChunkEvents {
 		events = countEvents(b[chunkHeader:used])
 	}
-	id := taskID{le.Uint32(b[cPID:]), le.Uint32(b[cTID:]), le.Uint64(b[cKey:])}
-	d.mu.Lock()
+	id := taskOf(b)
 	d.stats.events += events
 	d.stats.chunks++
-	t := d.tasks[id]
-	if t == nil {
-		t = new(taskStats)
-		d.tasks[id] = t
-	}
-	t.lost = max(t.lost, le.Uint64(b[cLost:]))
-	d.mu.Unlock()
+	d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
 	d.live.saw(int(id.pid))
 	if kind == trace.ChunkImage && d.onImage != nil {
 		d.onImage(parseImage(le.Uint64(b[cImage:]), int(id.pid), b[chunkHeader:used]))
@@ -194,36 +207,32 @@ func seal(b []byte) int {
 
 // flush writes the claimed chunks, oldest first, and frees them.
 func (d *drainer) flush() {
-	if len(d.batch) == 0 {
-		return
-	}
-	slices.SortFunc(d.batch, func(a, b claim) int {
-		switch {
-		case a.counter < b.counter:
-			return -1
-		case a.counter > b.counter:
-			return 1
+	slices.SortFunc(d.batch, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
+	for rest := d.batch; len(rest) > 0; {
+		n, bytes := 0, 0
+		for n < len(rest) && bytes < batchBytes {
+			bytes += rest[n].used
+			n++
 		}
-		return 0
-	})
+		d.write(rest[:n])
+		rest = rest[n:]
+	}
+	d.batch = d.batch[:0]
+}
+
+func (d *drainer) write(batch []claim) {
 	d.vec = d.vec[:0]
-	for _, c := range d.batch {
+	for _, c := range batch {
 		d.vec = append(d.vec, d.p.chunk(c.chunk)[:c.used])
 	}
 	first := d.w.err == nil
-	if err := d.w.write(d.vec); err != nil {
-		d.mu.Lock()
-		d.stats.discarded += uint64(len(d.batch))
-		d.mu.Unlock()
-		if first {
-			d.p.shut()
-			d.onWriteError(err)
-		}
+	if err := d.w.write(d.vec); err != nil && first {
+		d.p.shut()
+		d.onWriteError(err)
 	}
-	for _, c := range d.batch {
+	for _, c := range batch {
 		d.p.release(c.chunk, c.used)
 	}
-	d.batch = d.batch[:0]
 	d.p.announce()
 }
 
@@ -244,12 +253,7 @@ func (d *drainer) makeRoom() {
 	if want <= 0 {
 		return
 	}
-	slices.SortFunc(full, func(a, b claim) int {
-		if a.counter < b.counter {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(full, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
 	freed := false
 	for _, c := range full[:min(want, len(full))] {
 		if !d.p.state(c.chunk).CompareAndSwap(stateFull, stateWriting) {
@@ -257,9 +261,7 @@ func (d *drainer) makeRoom() {
 		}
 		b := d.p.chunk(c.chunk)
 		if used := seal(b); used > 0 {
-			d.mu.Lock()
 			d.stats.overwrote += countEvents(b[chunkHeader:used])
-			d.mu.Unlock()
 		}
 		d.p.release(c.chunk, len(b))
 		freed = true
@@ -269,19 +271,30 @@ func (d *drainer) makeRoom() {
 	}
 }
 
-// reclaim takes the chunks of dead tasks: at intervals, and at once when tasks
-// wait. It returns how many it took.
-func (d *drainer) reclaim() int {
-	interval := time.Second
-	if d.p.word(hWaiters).Load() != 0 {
-		interval = 5 * time.Millisecond
+// reclaim takes the chunks of dead tasks: now and then, and soon when few chunks
+// are free or tasks wait. It returns how many it took, and how long to wait
+// before it is worth to try again.
+func (d *drainer) reclaim() (n int, wait time.Duration) {
+	const soon, late = 2 * time.Millisecond, time.Second
+	short := d.free < d.p.n/4 || d.p.word(hWaiters).Load() != 0
+	switch {
+	case !short:
+		d.patience = late
+	case d.patience > idleWait:
+		d.patience = soon
 	}
-	if time.Since(d.lastReclaim) < interval {
-		return 0
+	if since := time.Since(d.lastReclaim); since < d.patience {
+		return 0, min(d.patience-since, idleWait)
 	}
-	n := d.reclaimOwned(d.live.dead)
+	n = d.reclaimOwned(d.live.dead)
 	d.lastReclaim = time.Now()
-	return n
+	if short && n == 0 {
+		// All have owners that live: trying again at once is no use.
+		d.patience = min(2*d.patience, idleWait)
+	} else if short {
+		d.patience = soon
+	}
+	return n, min(d.patience, idleWait)
 }
 
 // reclaimOwned turns the chunks of dead tasks into full ones.
@@ -328,16 +341,13 @@ func (d *drainer) last(all bool) {
 		le.PutUint32(b[cSize:], 0)
 		if used := seal(b); used > chunkHeader && le.Uint16(b[cKind:]) == uint16(trace.ChunkEvents) {
 			copies = append(copies, b[:used])
-			d.mu.Lock()
 			d.stats.events += countEvents(b[chunkHeader:used])
 			d.stats.chunks++
-			id := taskID{le.Uint32(b[cPID:]), le.Uint32(b[cTID:]), le.Uint64(b[cKey:])}
-			if d.tasks[id] == nil {
-				d.tasks[id] = new(taskStats)
-			}
-			d.mu.Unlock()
+			id := taskOf(b)
+			d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
 		}
 	}
+	slices.SortFunc(copies, func(a, b []byte) int { return cmp.Compare(le.Uint64(a[cCounter:]), le.Uint64(b[cCounter:])) })
 	for chunk := range slices.Chunk(copies, 256) {
 		if err := d.w.write(chunk); err != nil {
 			break

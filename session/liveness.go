@@ -11,9 +11,11 @@ import (
 // liveness knows which traced processes live.
 //
 // Processes name themselves by the ids they see. In a PID namespace of their own
-// these belong to other processes here, or to none. So only a process that was
-// seen to map the pool under its id is trusted to be gone when its id is; for
-// others every process that maps the pool is looked at.
+// these belong to other processes here, or to none. Such a namespace begins with
+// process 1, and ids count upwards: as long as no id below the program's own has
+// been seen, ids are taken for what they say. From then on only a process that
+// was seen to map the pool under its id is trusted to be gone when its id is;
+// for others every process that maps the pool is looked at.
 type liveness struct {
 	shared sharedFile
 
@@ -21,6 +23,7 @@ type liveness struct {
 	leader process
 	seen   map[int]seen // by id, processes that recorded something
 
+	strange  bool      // ids can be other processes'
 	scanned  time.Time // when all processes were looked at
 	scanTook time.Duration
 }
@@ -51,6 +54,7 @@ func (l *liveness) start(pid int) uint64 {
 func (l *liveness) saw(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.strange = l.strange || pid < l.leader.pid
 	if p, ok := l.seen[pid]; !ok || p.gone {
 		l.look(pid)
 	}
@@ -89,9 +93,12 @@ func (l *liveness) dead(owners []owner) []owner {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range owners {
+		l.strange = l.strange || o.pid < l.leader.pid
+	}
+	for _, o := range owners {
 		switch {
 		case !taskDead(o.pid, o.tid):
-		case l.known(o.pid):
+		case !l.strange || l.known(o.pid):
 			gone = append(gone, o)
 		default:
 			strange = append(strange, o)

@@ -350,8 +350,8 @@ func (s *session) finish() {
 	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = d.stats.events, d.stats.chunks, d.stats.bad, d.stats.overwrote
 	s.res.WriteError, s.res.Bytes = d.w.err, d.w.size
 	pids := make(map[uint32]bool)
-	for id, t := range d.tasks {
-		s.res.Lost += t.lost
+	for id, lost := range d.tasks {
+		s.res.Lost += lost
 		pids[id.pid] = true
 	}
 	s.res.Tasks, s.res.Processes = len(d.tasks), len(pids)
