@@ -29,10 +29,19 @@ func (f *File) sectionOfType(t elf.SectionType) int {
 // sectionLabel names section i in error messages.
 func (f *File) sectionLabel(i int) string {
 	if i >= 0 && i < len(f.Sections) && f.Sections[i].Name != "" {
-		return fmt.Sprintf("section %d (%s)", i, f.Sections[i].Name)
+		name := f.Sections[i].Name
+		if len(name) > maxLabel {
+			name = name[:maxLabel] + "..."
+		}
+		return fmt.Sprintf("section %d (%s)", i, name)
 	}
 	return fmt.Sprintf("section %d", i)
 }
+
+// maxLabel bounds the part of a section name that an error message repeats.
+const maxLabel = 80
+
+func (f *File) progLabel(i int) string { return progLabel(i, f.Progs[i]) }
 
 func progLabel(i int, p Prog) string { return fmt.Sprintf("program header %d (%v)", i, p.Type) }
 

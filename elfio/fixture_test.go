@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -99,7 +100,12 @@ type buildResult struct {
 	once sync.Once
 	raw  []byte
 	skip string
+	// broken: it failed, and not for want of a linker, library or option.
+	broken bool
 }
+
+// missingPart is what compilers say where a linker, a library or an option is not installed.
+var missingPart = regexp.MustCompile(`cannot find|unable to find|invalid linker name|unrecognized|unknown|unsupported|No such file|not found`)
 
 func TestMain(m *testing.M) {
 	buildCache.built = map[string]*buildResult{}
@@ -131,12 +137,16 @@ func compile(t testing.TB, key, suffix, source, tool string, args ...string) []b
 		cmd := exec.Command(tool, append([]string{src, "-o", out}, args...)...)
 		if b, err := cmd.CombinedOutput(); err != nil {
 			r.skip = fmt.Sprintf("%s does not work here: %v\n%s", strings.Join(cmd.Args, " "), err, b)
+			r.broken = !missingPart.Match(b)
 			return
 		}
 		if r.raw, err = os.ReadFile(out); err != nil {
 			r.skip = err.Error()
 		}
 	})
+	if r.broken {
+		t.Fatal(r.skip)
+	}
 	if r.skip != "" {
 		t.Skip(r.skip)
 	}

@@ -23,19 +23,20 @@ const (
 // Notes returns the notes of all PT_NOTE segments and of the SHT_NOTE sections outside them, sorted by file offset.
 func (f *File) Notes() ([]Note, error) {
 	type area struct {
-		what      string
+		label     func(int) string
+		i         int
 		off, size uint64
 		align     uint64
 	}
 	var areas []area
 	for i, p := range f.Progs {
 		if p.Type == elf.PT_NOTE && p.Filesz != 0 {
-			areas = append(areas, area{progLabel(i, p), p.Off, p.Filesz, p.Align})
+			areas = append(areas, area{f.progLabel, i, p.Off, p.Filesz, p.Align})
 		}
 	}
 	for i, s := range f.Sections {
 		if s.Type == elf.SHT_NOTE && s.Size != 0 {
-			areas = append(areas, area{f.sectionLabel(i), s.Off, s.Size, s.Addralign})
+			areas = append(areas, area{f.sectionLabel, i, s.Off, s.Size, s.Addralign})
 		}
 	}
 	// The longer of two areas that start alike comes first; what lies inside an area already read is skipped.
@@ -50,14 +51,14 @@ func (f *File) Notes() ([]Note, error) {
 	for _, a := range areas {
 		b, ok := slice(f.raw, a.off, a.size)
 		if !ok {
-			return nil, formatErr(a.what, a.off, "%#x bytes end outside the file of %#x bytes", a.size, len(f.raw))
+			return nil, formatErr(a.label(a.i), a.off, "%#x bytes end outside the file of %#x bytes", a.size, len(f.raw))
 		}
 		if a.off < done {
 			continue
 		}
 		done = a.off + a.size
 		var err error
-		if out, err = f.notes(out, b, a.off, a.align, a.what); err != nil {
+		if out, err = f.notes(out, b, a.off, a.align, a.label(a.i)); err != nil {
 			return nil, err
 		}
 	}

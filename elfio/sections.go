@@ -26,7 +26,7 @@ type tableBuilder struct {
 	j     *injector
 	list  []newSection
 	remap []uint32       // old index to new
-	index map[string]int // first section of each name, new index
+	named map[string]int // sections looked up by name, new index
 	// strings are the string tables that grow, by old index.
 	strings map[uint32]*grownTable
 }
@@ -59,7 +59,7 @@ func (j *injector) planSections() error {
 	if f.Header.Shstrndx == 0 || f.Sections[f.Header.Shstrndx].Type == elf.SHT_NOBITS {
 		return formatErr("section header table", f.Header.Shoff, "no section name table: added sections could not be named")
 	}
-	b := &tableBuilder{j: j, strings: map[uint32]*grownTable{}}
+	b := &tableBuilder{j: j, strings: map[uint32]*grownTable{}, named: map[string]int{}}
 	for i, s := range f.Sections {
 		b.list = append(b.list, newSection{Section: b.relocated(s), old: i})
 	}
@@ -81,7 +81,9 @@ func (j *injector) planSections() error {
 	if err := b.name(); err != nil {
 		return err
 	}
-	b.renumber()
+	if err := b.renumber(); err != nil {
+		return err
+	}
 	if err := b.symbolTables(); err != nil {
 		return err
 	}
@@ -241,10 +243,16 @@ func (b *tableBuilder) insert(added []newSection) {
 			b.remap[s.old] = uint32(i)
 		}
 	}
-	b.index = map[string]int{}
-	for i := len(b.list) - 1; i >= 0; i-- {
-		b.index[b.list[i].Name] = i
+}
+
+// section returns the new index of the first section of a name, -1 when there is none.
+func (b *tableBuilder) section(name string) int {
+	i, ok := b.named[name]
+	if !ok {
+		i = slices.IndexFunc(b.list, func(s newSection) bool { return s.Name == name })
+		b.named[name] = i
 	}
+	return i
 }
 
 // name adds the names of the added sections to the section name table.
@@ -289,12 +297,16 @@ func (b *tableBuilder) grow(i uint32) (*grownTable, error) {
 }
 
 // renumber maps sh_link and those sh_info that are section indices (gABI, "sh_link and sh_info Interpretation").
-func (b *tableBuilder) renumber() {
+func (b *tableBuilder) renumber() error {
 	for i := range b.list {
 		s := &b.list[i]
 		if s.old < 0 {
 			if s.link != "" {
-				s.Link = uint32(b.index[s.link])
+				i := b.section(s.link)
+				if i < 0 {
+					return fmt.Errorf("section %s refers to section %s, which does not exist", s.Name, s.link)
+				}
+				s.Link = uint32(i)
 			}
 			continue
 		}
@@ -306,6 +318,7 @@ func (b *tableBuilder) renumber() {
 			s.Info = b.newIndex(s.Info)
 		}
 	}
+	return nil
 }
 
 // newIndex maps an old section index; what is none stays.

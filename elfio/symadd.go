@@ -263,7 +263,7 @@ func (t *symtabChange) extend() error {
 // symbolSection returns the new index of the section a symbol is defined in, -1 for SHN_ABS.
 func (b *tableBuilder) symbolSection(a AddedSymbol) (int, error) {
 	if a.Section != "" {
-		if i, ok := b.index[a.Section]; ok {
+		if i := b.section(a.Section); i >= 0 {
 			return i, nil
 		}
 		return 0, fmt.Errorf("symbol %s: no section %s", a.Name, a.Section)
