@@ -93,6 +93,7 @@ type extender struct {
 	a       ObjectAdditions
 	headers []Section
 	edits   []RawEdit
+	inner   []RawEdit      // edits not yet known to be inside a relocation section that is rewritten
 	grown   []grownSection // contents that are appended
 	tail    []byte
 }
@@ -245,4 +246,18 @@ func (e *extender) joinGroups() error {
 		e.grown = append(e.grown, grownSection{header: g, pre: data, ins: members[g]})
 	}
 	return nil
+}
+
+// DecodeSection reads a section header that stands at the start of b, which must be large enough. It has no name.
+func (f *File) DecodeSection(b []byte) Section { return f.c.readSection(b) }
+
+// PutHeaderTable changes the ELF header at the start of b to say that n section headers are at shoff. Their count must
+// be stored as that of f is, or fit the header.
+func (f *File) PutHeaderTable(b []byte, shoff uint64, n int) {
+	h := f.hdr
+	h.shoff, h.shnum = shoff, uint16(n)
+	if n >= int(elf.SHN_LORESERVE) {
+		h.shnum = 0
+	}
+	f.c.writeHeader(b, h)
 }

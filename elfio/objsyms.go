@@ -1,8 +1,11 @@
 package elfio
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
+	"slices"
+	"sort"
 )
 
 // Section types of LLVM that hold symbol indices (LLVM, "Extensions": SHT_LLVM_ADDRSIG, SHT_LLVM_CALL_GRAPH_PROFILE).
@@ -54,11 +57,18 @@ func (e *extender) insertSymbols() error {
 	if err := e.insertIndices(t, int(first), extended); err != nil {
 		return err
 	}
+	e.inner, e.edits = e.edits, nil
+	slices.SortStableFunc(e.inner, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
 	for i := range f.Sections {
 		if f.Sections[i].Link == uint32(t.Section) {
 			if err := e.renumber(i, first, k); err != nil {
 				return err
 			}
+		}
+	}
+	for _, ed := range e.inner {
+		if ed.New != nil {
+			e.edits = append(e.edits, ed)
 		}
 	}
 	return nil
@@ -156,17 +166,14 @@ func (e *extender) renumber(i int, first, k uint32) error {
 func (e *extender) renumberRelocs(t *RelocTable, first, k uint32) {
 	off := t.FileOff(0)
 	out := append([]byte(nil), t.data...)
-	kept := e.edits[:0]
-	for _, ed := range e.edits {
-		if ed.Off >= off && ed.Off-off+uint64(len(ed.New)) <= uint64(len(out)) {
-			copy(out[ed.Off-off:], ed.New)
-		} else {
-			kept = append(kept, ed)
-		}
+	wanted := false
+	i := sort.Search(len(e.inner), func(i int) bool { return e.inner[i].Off >= off })
+	for ; i < len(e.inner) && e.inner[i].Off-off < uint64(len(out)); i++ {
+		copy(out[e.inner[i].Off-off:], e.inner[i].New)
+		wanted = wanted || len(e.inner[i].New) > 0
+		e.inner[i].New = nil
 	}
-	e.edits = kept
-	changed := shiftSymbols(t.f.c, out, t, first, k)
-	if changed || len(out) > 0 {
+	if shiftSymbols(t.f.c, out, t, first, k) || wanted {
 		e.edits = append(e.edits, RawEdit{off, out})
 	}
 }

@@ -133,6 +133,22 @@ type RelocTable struct {
 
 // RelocTable opens section i, which must be of type SHT_REL or SHT_RELA and refer to a section and a symbol table.
 func (f *File) RelocTable(i int) (*RelocTable, error) {
+	t, err := f.DynamicRelocTable(i)
+	if err != nil {
+		return nil, err
+	}
+	s := &f.Sections[i]
+	if t.Target == 0 || t.Target >= len(f.Sections) {
+		return nil, formatErr(f.sectionLabel(i), s.Off, "relocates section %d of %d", s.Info, len(f.Sections))
+	}
+	if t.Symtab == 0 || t.Symtab >= len(f.Sections) {
+		return nil, formatErr(f.sectionLabel(i), s.Off, "symbol table is section %d of %d", s.Link, len(f.Sections))
+	}
+	return t, nil
+}
+
+// DynamicRelocTable opens section i of a linked image, whose relocations need not belong to a section.
+func (f *File) DynamicRelocTable(i int) (*RelocTable, error) {
 	if i <= 0 || i >= len(f.Sections) {
 		return nil, formatErr("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
 	}
@@ -148,12 +164,6 @@ func (f *File) RelocTable(i int) (*RelocTable, error) {
 	}
 	if s.Entsize != t.size {
 		return nil, formatErr(f.sectionLabel(i), s.Off, "entries of %d bytes, want %d", s.Entsize, t.size)
-	}
-	if t.Target == 0 || t.Target >= len(f.Sections) {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "relocates section %d of %d", s.Info, len(f.Sections))
-	}
-	if t.Symtab == 0 || t.Symtab >= len(f.Sections) {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "symbol table is section %d of %d", s.Link, len(f.Sections))
 	}
 	var err error
 	if t.data, err = f.SectionData(i); err != nil {

@@ -9,7 +9,7 @@ package main
 import "os"
 
 func main() {
-	os.Exit(run(os.Args[1:], &app{
+	os.Exit(runMain(&app{
 		stdin:     os.Stdin,
 		stdout:    os.Stdout,
 		stderr:    os.Stderr,

@@ -23,6 +23,13 @@ type Options struct {
 	Objects objects.Options
 	Strip   bool // remove tables instead
 
+	// Inspect is called for every object that is looked at. ReadOnly leaves the files alone.
+	Inspect  func(member string, ob *objects.Object, res objects.Result) error
+	ReadOnly bool
+
+	// Nop and Sort are for linked images: calls become nops, tables are sorted.
+	Nop, Sort bool
+
 	KeepLinks bool // write a file with several hard links in place, so that all its names change
 	KeepTime  bool // keep the modification time
 	Sync      bool // flush to disk before the file is replaced
@@ -31,17 +38,12 @@ type Options struct {
 // Outcome is what happened to a file.
 type Outcome struct {
 	Changed  bool
-	Objects  []Object // objects in it, in order; one for a file that is an object
+	Tabled   bool     // a table was there
 	Prereqs  []string // files that were read beside it: the members of a thin archive
-	Recorded int
-	Nopped   int
-}
-
-// Object is what was found in one object.
-type Object struct {
-	Member string   // name in the archive, "" for a file that is an object
-	Tabled bool     // it had a table
-	Unused []string // names of sections with calls that are not recorded, where Options ask for it
+	Recorded int      // entries added
+	Nopped   int      // calls turned into nops
+	// Unrecorded names the sections with calls that are not recorded, in order, once an object.
+	Unrecorded []string
 }
 
 // File works on one file. Errors name it.
@@ -79,7 +81,7 @@ func once(path string, o Options) (Outcome, error) {
 		return Outcome{}, err
 	}
 	var out Outcome
-	w, err := transform(b, o, &out)
+	w, err := transform(path, b, o, &out)
 	if err != nil || w == nil {
 		return out, err
 	}
@@ -101,16 +103,59 @@ func once(path string, o Options) (Outcome, error) {
 }
 
 // transform returns what to write instead of b, nil when nothing changes.
-func transform(b []byte, o Options, out *Outcome) (io.WriterTo, error) {
-	res, err := object(b, "", o, out)
-	if err != nil || res == nil {
+func transform(path string, b []byte, o Options, out *Outcome) (io.WriterTo, error) {
+	if elfio.IsArchive(b) {
+		return archive(path, b, o, out)
+	}
+	if (o.Nop || o.Sort) && !isObject(b) {
+		return image(b, o, out)
+	}
+	if o.Sort {
+		return nil, errors.New("a relocatable object; tables are sorted after linking")
+	}
+	c, err := object(b, "", o, out)
+	if c == nil || err != nil {
 		return nil, err
 	}
-	return res, nil
+	return c, nil
+}
+
+// isObject reports whether b says it is a relocatable object.
+func isObject(b []byte) bool {
+	return len(b) > 17 && (b[5] == 1 && b[16] == 1 && b[17] == 0 || b[5] == 2 && b[16] == 0 && b[17] == 1)
+}
+
+// image returns the new form of a linked image.
+func image(b []byte, o Options, out *Outcome) (io.WriterTo, error) {
+	f, err := elfio.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	var res objects.ImageResult
+	if o.Sort {
+		res, err = objects.SortImage(f)
+	} else {
+		res, err = objects.NopImage(f)
+		out.Nopped = res.Changed
+	}
+	if err != nil || res.Output == nil {
+		return nil, err
+	}
+	return res.Output, nil
 }
 
 // object returns the new form of one object, nil when nothing changes.
-func object(b []byte, member string, o Options, out *Outcome) (*elfio.Output, error) {
+func object(b []byte, member string, o Options, out *Outcome) (elfio.Contents, error) {
+	if o.Strip {
+		orig, err := objects.Strip(b)
+		if errors.Is(err, objects.ErrNoTable) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return whole(orig), nil
+	}
 	ob, err := objects.Parse(b, o.Objects)
 	if err != nil {
 		return nil, err
@@ -119,10 +164,29 @@ func object(b []byte, member string, o Options, out *Outcome) (*elfio.Output, er
 	if err != nil {
 		return nil, err
 	}
-	out.Objects = append(out.Objects, Object{Member: member, Tabled: res.Tabled})
+	if o.Inspect != nil {
+		if err := o.Inspect(member, ob, res); err != nil {
+			return nil, err
+		}
+	}
+	out.Tabled = out.Tabled || res.Tabled
+	out.Unrecorded = append(out.Unrecorded, ob.Unrecorded()...)
 	out.Recorded += res.Recorded
 	out.Nopped += res.Nopped
+	if res.Output == nil || o.ReadOnly {
+		return nil, nil
+	}
 	return res.Output, nil
+}
+
+// whole is a complete file.
+type whole []byte
+
+func (w whole) Size() int64 { return int64(len(w)) }
+
+func (w whole) WriteTo(to io.Writer) (int64, error) {
+	n, err := to.Write(w)
+	return int64(n), err
 }
 
 // withPath puts the path first, once.

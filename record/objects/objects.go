@@ -36,6 +36,7 @@ type Object struct {
 	o      Options
 	syms   *elfio.SymbolTable
 	parts  []part
+	marks  []uint64    // set of the symbols that are profiling functions
 	groups map[int]int // section to the group it is a member of
 	have   *table      // a table that is there already, nil for none
 }
@@ -94,7 +95,6 @@ func (ob *Object) File() *elfio.File { return ob.f }
 // find fills parts.
 func (ob *Object) find() error {
 	f := ob.f
-	var marks []uint64
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Type == elf.SectionType(shtCREL) && s.Info < uint32(len(f.Sections)) && isCode(&f.Sections[s.Info]) {
@@ -117,16 +117,27 @@ func (ob *Object) find() error {
 			if ob.syms, err = f.SymbolTable(t.Symtab); err != nil {
 				return err
 			}
-			marks = ob.profiling()
+			ob.marks = ob.profiling()
 		}
 		if t.Symtab != ob.syms.Section {
 			return fmt.Errorf("%s: symbol table %d, other sections use %d", ob.label(i), t.Symtab, ob.syms.Section)
 		}
-		if marks == nil {
+		if ob.marks == nil {
 			continue
 		}
-		if err := ob.scan(t, marks); err != nil {
+		if err := ob.scan(t); err != nil {
 			return err
+		}
+	}
+	if ob.syms == nil {
+		for i := range f.Sections {
+			if f.Sections[i].Type == elf.SHT_SYMTAB {
+				var err error
+				if ob.syms, err = f.SymbolTable(i); err != nil {
+					return err
+				}
+				break
+			}
 		}
 	}
 	return ob.existing()
@@ -135,14 +146,14 @@ func (ob *Object) find() error {
 const shtCREL = 0x40000014 // LLVM: relocations in a compact encoding
 
 // scan adds the part of one relocation section, if it has anything of interest.
-func (ob *Object) scan(t *elfio.RelocTable, marks []uint64) error {
+func (ob *Object) scan(t *elfio.RelocTable) error {
 	data, err := ob.f.SectionData(t.Target)
 	if err != nil {
 		return err
 	}
 	p := part{rel: t, code: code{data, orderOf(ob.f), ob.f.Is64()}, listed: Listed(ob.f.Sections[t.Target].Name)}
 	outside := -1
-	t.Scan(marks, func(i int) {
+	t.Scan(ob.marks, func(i int) {
 		r := t.At(i)
 		if r.Off >= uint64(len(data)) {
 			if outside < 0 {
@@ -298,6 +309,20 @@ func (ob *Object) Sites() iter.Seq[Site] {
 	}
 }
 
+// Unrecorded returns the names of the sections whose calls are not recorded, in the order of their relocations.
+func (ob *Object) Unrecorded() []string {
+	var out []string
+	for i := range ob.parts {
+		if p := &ob.parts[i]; len(p.sites) > 0 && !ob.recorded(p) {
+			out = append(out, ob.f.Sections[p.rel.Target].Name)
+		}
+	}
+	return out
+}
+
+// Tabled reports whether the object has a table.
+func (ob *Object) Tabled() bool { return ob.have != nil }
+
 func (ob *Object) address(p *part, i uint32) Site {
 	r := p.rel.At(int(i))
 	return Site{Section: p.rel.Target, Off: r.Off, Call: r.Off, Reloc: r.Off, Form: FormAddress, Callee: string(ob.syms.Name(int(r.Sym))), Listed: ob.recorded(p)}
@@ -352,41 +377,15 @@ func (ob *Object) existing() error {
 		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Info == 0 || s.Info >= uint32(len(f.Sections)) || f.Sections[s.Info].Name != TableName {
 			continue
 		}
-		t, err := f.RelocTable(i)
-		if err != nil {
-			return err
-		}
-		syms := ob.syms
-		if syms == nil || syms.Section != t.Symtab {
-			if syms, err = f.SymbolTable(t.Symtab); err != nil {
-				return err
-			}
-		}
-		data, err := f.SectionData(t.Target)
-		if err != nil {
-			return err
-		}
 		if ob.have == nil {
-			ob.have = &table{section: t.Target, entries: map[int][]uint64{}}
+			ob.have = &table{section: int(s.Info), entries: map[int][]uint64{}}
 		}
-		for k := range t.Len() {
-			r := t.At(k)
-			if r.Type == 0 {
-				continue
-			}
-			if int64(r.Sym) >= int64(syms.Len()) || r.Off > uint64(len(data)) || uint64(len(data))-r.Off < uint64(f.WordSize()) {
-				return fmt.Errorf("%s: entry %d at offset %#x: symbol %d of %d, place %#x of %#x bytes", ob.label(i), k, t.FileOff(k), r.Sym, syms.Len(), r.Off, len(data))
-			}
-			add := uint64(r.Addend)
-			if !t.Rela {
-				add = f.Word(data[r.Off:])
-				if !f.Is64() {
-					add = uint64(int64(int32(add)))
-				}
-			}
-			sec := int(syms.SectionOf(int(r.Sym)))
-			ob.have.entries[sec] = append(ob.have.entries[sec], syms.At(int(r.Sym)).Value+add)
+		if err := ob.tableEntries(i, func(sec int, off uint64) bool {
+			ob.have.entries[sec] = append(ob.have.entries[sec], off)
 			ob.have.n++
+			return true
+		}); err != nil {
+			return err
 		}
 	}
 	if ob.have != nil {

@@ -42,6 +42,7 @@ type builder struct {
 	undo     []undoEdit
 	recorded int
 	nopped   int
+	beyond   bool // something has been done that recordmcount never does
 }
 
 // run is the sites of one part that go into one table.
@@ -101,6 +102,7 @@ func (b *builder) tables() error {
 	if len(whole) > 0 {
 		b.table(whole, false)
 	}
+	b.beyond = len(whole) < len(runs)
 	for _, r := range runs {
 		if !ob.o.Compat || ob.groups[r.p.rel.Target] != 0 {
 			b.table([]*run{r}, true)
@@ -268,8 +270,14 @@ func (b *builder) nops() {
 			b.edit(off+at, nop)
 			b.edit(p.rel.FileOff(int(s.rel)), p.rel.With(int(s.rel), r.Sym, 0))
 			b.nopped++
+			b.beyond = b.beyond || !p.classic(s) || ob.f.Header.Machine == elf.EM_386
 		}
 	}
+}
+
+// classic reports whether the call is of a form recordmcount turns into nops.
+func (p *part) classic(s site) bool {
+	return !p.listed && s.hit.form == FormCall
 }
 
 func (b *builder) edit(off uint64, bytes []byte) {
@@ -278,26 +286,24 @@ func (b *builder) edit(off uint64, bytes []byte) {
 	b.undo = append(b.undo, undoEdit{off, raw[off : off+uint64(len(bytes))]})
 }
 
-// output puts the object together.
+// output puts the object together. What recordmcount would have written is written without an undo record, because
+// stripCompat can do without.
 func (b *builder) output() (*elfio.Output, error) {
 	ob := b.ob
+	t := trailer{size: uint64(len(ob.f.Raw())), edits: b.undo}
+	var out *elfio.Output
 	if len(b.add.Sections) == 0 {
-		out := ob.f.Rewrite(b.add.Edits, nil)
-		if !ob.o.Compat {
-			out.Tail = appendTrailer(out.Tail, trailer{size: uint64(len(ob.f.Raw())), edits: b.undo})
+		out = ob.f.Rewrite(b.add.Edits, nil)
+	} else {
+		t.first, t.inserted = ob.f.FirstNew(ob.syms.Section), uint32(len(b.add.Locals))
+		t.edits = append([]undoEdit{{0, ob.f.Raw()[:headerSize(ob.f)]}}, t.edits...)
+		var err error
+		if out, err = ob.f.Extend(b.add); err != nil {
+			return nil, fmt.Errorf("adding %s: %w", TableName, err)
 		}
-		return out, nil
 	}
-	first := ob.f.FirstNew(ob.syms.Section)
-	out, err := ob.f.Extend(b.add)
-	if err != nil {
-		return nil, fmt.Errorf("adding %s: %w", TableName, err)
-	}
-	if !ob.o.Compat {
-		hdr := undoEdit{0, ob.f.Raw()[:headerSize(ob.f)]}
-		out.Tail = appendTrailer(out.Tail, trailer{
-			size: uint64(len(ob.f.Raw())), first: first, inserted: uint32(len(b.add.Locals)), edits: append([]undoEdit{hdr}, b.undo...),
-		})
+	if !ob.o.Compat || b.beyond || len(b.add.Locals) > 0 || len(b.add.Sections) > 2 {
+		out.Tail = appendTrailer(out.Tail, t)
 	}
 	return out, nil
 }

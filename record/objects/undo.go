@@ -56,13 +56,16 @@ func appendTrailer(b []byte, t trailer) []byte {
 	return append(b, trailerMagic...)
 }
 
-// ErrNoUndo is returned by Strip for an object without a table of this package's making.
-var ErrNoUndo = errors.New("no table that fentry mcount has added")
+// ErrNoTable is returned by Strip for an object without a table.
+var ErrNoTable = errors.New("no table")
+
+// errNoTrailer says that nothing has been recorded for undoing.
+var errNoTrailer = errors.New("no undo record")
 
 // readTrailer returns the record at the end of b.
 func readTrailer(b []byte) (trailer, error) {
 	if len(b) < trailerFixed || string(b[len(b)-8:]) != trailerMagic {
-		return trailer{}, ErrNoUndo
+		return trailer{}, errNoTrailer
 	}
 	le := binary.LittleEndian
 	fixed := b[len(b)-trailerFixed:]
@@ -92,10 +95,14 @@ func readTrailer(b []byte) (trailer, error) {
 	return t, nil
 }
 
-// Strip returns the object as it was before its table was added, byte for byte. What has been added in Compat's
-// layout carries no record and cannot be told from recordmcount's.
+// Strip returns the object as it was before its table was added and its calls were turned into nops, byte for byte.
+// That goes for the tables this package and recordmcount make; those of compilers and of ld -r have no original, and
+// for them there is an error. An object that has no table gives ErrNoTable.
 func Strip(b []byte) ([]byte, error) {
 	t, err := readTrailer(b)
+	if errors.Is(err, errNoTrailer) {
+		return stripCompat(b)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,260 @@
+package elfio
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The common archive format (System V, ar.h): a magic string, then members of a header and contents, each at an even
+// offset. A thin archive has headers only; its members are files of their own.
+const (
+	archiveMagic  = "!<arch>\n"
+	thinMagic     = "!<thin>\n"
+	memberHeader  = 60
+	memberSizeAt  = 48
+	memberSizeLen = 10
+)
+
+// Archive is a parsed archive. It refers to the bytes given to ParseArchive.
+type Archive struct {
+	Thin    bool
+	Members []ArchiveMember // without the symbol index and the table of long names
+
+	raw   []byte
+	index []archiveIndex
+}
+
+// ArchiveMember is a file in an archive.
+type ArchiveMember struct {
+	Name   string
+	Header uint64 // offset of its header
+	Off    uint64 // offset of its contents; of a thin archive, of what follows the header
+	Size   uint64 // size of its contents
+}
+
+// archiveIndex is a symbol index: words of 4 or 8 bytes, big-endian, of which the first is the number of the others,
+// which are offsets of member headers.
+type archiveIndex struct {
+	off, size uint64
+	word      uint64
+}
+
+// IsArchive reports whether b begins like an archive.
+func IsArchive(b []byte) bool {
+	return len(b) >= 8 && (string(b[:8]) == archiveMagic || string(b[:8]) == thinMagic)
+}
+
+// ParseArchive reads the headers of an archive in the format of GNU ar, or with the long names of BSD ar.
+func ParseArchive(b []byte) (*Archive, error) {
+	if !IsArchive(b) {
+		return nil, formatErr("archive", 0, "not an archive")
+	}
+	a := &Archive{raw: b, Thin: string(b[:8]) == thinMagic}
+	var names []byte
+	for at := uint64(8); at < uint64(len(b)); {
+		h, ok := slice(b, at, memberHeader)
+		if !ok || h[58] != '`' || h[59] != '\n' {
+			return nil, formatErr("archive", at, "no member header")
+		}
+		size, err := strconv.ParseUint(strings.TrimRight(string(h[memberSizeAt:memberSizeAt+memberSizeLen]), " "), 10, 64)
+		if err != nil {
+			return nil, formatErr("archive member header", at, "size %q is no number", h[memberSizeAt:memberSizeAt+memberSizeLen])
+		}
+		name := strings.TrimRight(string(h[:16]), " ")
+		m := ArchiveMember{Name: name, Header: at, Off: at + memberHeader, Size: size}
+		special := name == "/" || name == "//" || name == "/SYM64/" || strings.HasPrefix(name, "__.SYMDEF")
+		stored := size
+		if a.Thin && !special {
+			stored = 0
+		}
+		data, ok := slice(b, m.Off, stored)
+		if !ok {
+			return nil, formatErr("archive member "+strconv.Quote(name), at, "%#x bytes end outside the file of %#x bytes", size, len(b))
+		}
+		at = m.Off + stored + stored&1
+		switch {
+		case name == "//":
+			names = data
+			continue
+		case name == "/", name == "/SYM64/":
+			x := archiveIndex{m.Off, size, 4}
+			if name != "/" {
+				x.word = 8
+			}
+			if n, ok := x.count(b); !ok {
+				return nil, formatErr("archive index", m.Off, "%#x entries in %#x bytes", n, size)
+			}
+			a.index = append(a.index, x)
+			continue
+		case strings.HasPrefix(name, "#1/"): // BSD: the name is in front of the contents
+			n, err := strconv.ParseUint(name[3:], 10, 32)
+			if err != nil || n > uint64(len(data)) {
+				return nil, formatErr("archive member header", m.Header, "name of %q bytes in a member of %#x", name[3:], size)
+			}
+			m.Name = string(cString(data[:n]))
+			m.Off, m.Size = m.Off+n, m.Size-n
+			special = strings.HasPrefix(m.Name, "__.SYMDEF")
+		case len(name) > 1 && name[0] == '/':
+			digits, _, _ := strings.Cut(name[1:], ":")
+			n, err := strconv.ParseUint(digits, 10, 64)
+			if err != nil || n >= uint64(len(names)) {
+				return nil, formatErr("archive member header", m.Header, "name at %q of a table of %#x bytes", name[1:], len(names))
+			}
+			long := names[n:]
+			if k := bytes.IndexByte(long, '\n'); k >= 0 {
+				long = long[:k]
+			}
+			m.Name = strings.TrimSuffix(string(long), "/")
+			if digits != name[1:] {
+				m.Name = "" // a member of an archive that is a member: not a file
+			}
+		default:
+			m.Name = strings.TrimSuffix(name, "/")
+		}
+		if special {
+			return nil, formatErr("archive member "+strconv.Quote(m.Name), m.Header, "symbol indices of BSD are not supported")
+		}
+		a.Members = append(a.Members, m)
+	}
+	return a, nil
+}
+
+// count returns the number of offsets in the index.
+func (x archiveIndex) count(b []byte) (uint64, bool) {
+	d, ok := slice(b, x.off, x.size)
+	if !ok || uint64(len(d)) < x.word {
+		return 0, ok && len(d) == 0
+	}
+	n := x.get(d)
+	return n, n <= x.size/x.word-1
+}
+
+func (x archiveIndex) get(d []byte) uint64 {
+	if x.word == 8 {
+		return binary.BigEndian.Uint64(d)
+	}
+	return uint64(binary.BigEndian.Uint32(d))
+}
+
+// Data returns the contents of a member, a sub-slice of the archive; nil in a thin archive.
+func (a *Archive) Data(m ArchiveMember) []byte {
+	if a.Thin {
+		return nil
+	}
+	return a.raw[m.Off : m.Off+m.Size : m.Off+m.Size]
+}
+
+// Contents is what a member is replaced with.
+type Contents interface {
+	Size() int64
+	io.WriterTo
+}
+
+// ArchiveOutput is an archive some of whose members have been replaced.
+type ArchiveOutput struct {
+	a       *Archive
+	edits   []RawEdit
+	replace map[int]Contents
+}
+
+// Replace returns the archive with other contents for the members with these indices. The offsets in the symbol index
+// follow; the symbols themselves stay, so the replacements must define the same ones. Of a thin archive only the sizes
+// in the headers change.
+func (a *Archive) Replace(members map[int]Contents) (*ArchiveOutput, error) {
+	o := &ArchiveOutput{a: a, replace: members}
+	moved := make(map[uint64]uint64, len(a.Members))
+	shift := int64(0)
+	for i, m := range a.Members {
+		moved[m.Header] = m.Header + uint64(shift)
+		c, ok := members[i]
+		if !ok {
+			continue
+		}
+		front := int64(m.Off - m.Header - memberHeader) // a name of BSD
+		size := fmt.Sprintf("%-10d", front+c.Size())
+		if len(size) != memberSizeLen {
+			return nil, formatErr("archive member "+strconv.Quote(m.Name), m.Header, "would be too large with %d bytes", c.Size())
+		}
+		o.edits = append(o.edits, RawEdit{m.Header + memberSizeAt, []byte(size)})
+		if !a.Thin {
+			shift += even(front+c.Size()) - even(front+int64(m.Size))
+		}
+	}
+	for _, x := range a.index {
+		data := append([]byte(nil), a.raw[x.off:x.off+x.size]...)
+		n, _ := x.count(a.raw)
+		for k := uint64(1); k <= n; k++ {
+			d := data[k*x.word:]
+			to, ok := moved[x.get(d)]
+			switch {
+			case !ok:
+				return nil, formatErr("archive index", x.off+k*x.word, "entry %d is not the offset of a member", k-1)
+			case x.word == 8:
+				binary.BigEndian.PutUint64(d, to)
+			case to>>32 != 0:
+				return nil, formatErr("archive index", x.off, "the archive would grow beyond what its index can address")
+			default:
+				binary.BigEndian.PutUint32(d, uint32(to))
+			}
+		}
+		o.edits = append(o.edits, RawEdit{x.off, data})
+	}
+	slices.SortFunc(o.edits, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
+	return o, nil
+}
+
+func even(n int64) int64 { return n + n&1 }
+
+// WriteTo writes the archive.
+func (o *ArchiveOutput) WriteTo(w io.Writer) (n int64, err error) {
+	a := o.a
+	var head []byte
+	edits := o.edits
+	put := func(b []byte) {
+		if err == nil && len(b) > 0 {
+			var k int
+			k, err = w.Write(b)
+			n += int64(k)
+		}
+	}
+	edited := func(from, to uint64) []byte {
+		head = append(head[:0], a.raw[from:to]...)
+		for len(edits) > 0 && edits[0].Off < to { // none crosses a piece
+			copy(head[edits[0].Off-from:], edits[0].New)
+			edits = edits[1:]
+		}
+		return head
+	}
+	at := uint64(0)
+	// Edits are headers of replaced members and the indices before them; everything else is copied as it is.
+	for i, m := range a.Members {
+		c, ok := o.replace[i]
+		if !ok {
+			continue
+		}
+		if a.Thin {
+			put(edited(at, m.Off))
+			at = m.Off
+			continue
+		}
+		put(edited(at, m.Off))
+		if err != nil {
+			return n, err
+		}
+		var k int64
+		k, err = c.WriteTo(w)
+		n += k
+		if front := int64(m.Off - m.Header - memberHeader); (front+c.Size())&1 != 0 {
+			put([]byte{'\n'})
+		}
+		at = min(m.Off+m.Size+(m.Off+m.Size)&1, uint64(len(a.raw)))
+	}
+	put(edited(at, uint64(len(a.raw))))
+	return n, err
+}

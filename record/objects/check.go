@@ -1,0 +1,113 @@
+package objects
+
+import (
+	"debug/elf"
+	"fmt"
+	"slices"
+)
+
+// Check compares the tables of the object with its code and returns what is wrong, one line each: entries that name
+// no call and no nops, entries that name one twice, calls without an entry. An object without calls and without a
+// table is right.
+func (ob *Object) Check() []string {
+	var bad []string
+	for i := range ob.parts {
+		p := &ob.parts[i]
+		if !ob.recorded(p) {
+			continue
+		}
+		starts := make(map[uint64]bool, len(p.sites))
+		for _, s := range p.sites {
+			starts[p.start(s)] = true
+		}
+		var entries []uint64
+		if ob.have != nil {
+			entries = ob.have.entries[p.rel.Target]
+		}
+		for k, e := range entries {
+			if k > 0 && entries[k-1] == e {
+				bad = append(bad, fmt.Sprintf("%s: two entries name %#x", ob.label(p.rel.Target), e))
+			}
+		}
+		for _, s := range p.sites {
+			start, n := p.start(s), uint64(s.hit.len)
+			k, exact := slices.BinarySearch(entries, start)
+			switch {
+			case exact:
+			case k < len(entries) && entries[k]-start < n:
+				bad = append(bad, fmt.Sprintf("%s: the entry %#x is inside the %v at %#x", ob.label(p.rel.Target), entries[k], s.hit.form, start))
+			default:
+				bad = append(bad, fmt.Sprintf("%s: the %v at %#x has no entry", ob.label(p.rel.Target), s.hit.form, start))
+			}
+		}
+	}
+	if ob.have == nil {
+		return bad
+	}
+	sections := make([]int, 0, len(ob.have.entries))
+	for s := range ob.have.entries {
+		sections = append(sections, s)
+	}
+	slices.Sort(sections)
+	for _, sec := range sections {
+		bad = append(bad, ob.checkEntries(sec)...)
+	}
+	return bad
+}
+
+// checkEntries looks at every entry that names no call.
+func (ob *Object) checkEntries(sec int) (bad []string) {
+	if sec <= 0 || sec >= len(ob.f.Sections) || !isCode(&ob.f.Sections[sec]) {
+		return []string{fmt.Sprintf("%d entries name %s, which is not code", len(ob.have.entries[sec]), ob.label(max(sec, 0)))}
+	}
+	var calls []uint64 // pairs of start and end
+	for i := range ob.parts {
+		if p := &ob.parts[i]; p.rel.Target == sec {
+			for _, s := range p.sites {
+				calls = append(calls, p.start(s), p.start(s)+uint64(s.hit.len))
+			}
+		}
+	}
+	data, err := ob.f.SectionData(sec)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	c := code{data, orderOf(ob.f), ob.f.Is64()}
+	slices.Sort(calls) // sites do not overlap, so pairs stay pairs
+	for _, e := range ob.have.entries[sec] {
+		k, exact := slices.BinarySearch(calls, e)
+		if exact && k%2 == 1 && k+1 < len(calls) && calls[k+1] == e {
+			k++
+		}
+		if exact && k%2 == 0 || !exact && k%2 == 1 {
+			continue // at a call, or inside one, which has been said above
+		}
+		if !isNop(ob.f.Header.Machine, &c, e) {
+			bad = append(bad, fmt.Sprintf("%s: the entry %#x names neither a call nor nops", ob.label(sec), e))
+		}
+	}
+	return bad
+}
+
+// isNop reports whether the place holds what a profiling call becomes when it is turned off.
+func isNop(m elf.Machine, c *code, off uint64) bool {
+	switch m {
+	case elf.EM_X86_64, elf.EM_386:
+		for _, n := range [][]byte{nop5x64, nop6x64, nop12x64, nop13x64, nop5x32, nop6x32} {
+			if b, ok := c.bytes(off, uint64(len(n))); ok && string(b) == string(n) {
+				return true
+			}
+		}
+	case elf.EM_AARCH64:
+		b, ok := c.bytes(off, 4)
+		return ok && string(b) == "\x1f\x20\x03\xd5"
+	case elf.EM_ARM:
+		w, ok := c.word32(off)
+		h, ok2 := c.half(off)
+		return ok && w == 0xe1a00000 || ok2 && h == 0xbf00
+	case elf.EM_S390: // brcl 0,.: c0 04
+		b, ok := c.bytes(off, 2)
+		return ok && string(b) == "\xc0\x04"
+	}
+	return false
+}

@@ -1,0 +1,392 @@
+package objects
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// ImageResult is what NopImage and SortImage come to.
+type ImageResult struct {
+	Output  *elfio.Output // nil when there is nothing to change
+	Sites   int           // calls found, or entries in tables
+	Changed int           // calls turned into nops, or entries zeroed
+}
+
+// NopImage plans to turn the profiling calls of a linked image into nops: for x86-64 all that record.Find knows, for
+// arm64 those __mcount_loc lists.
+func NopImage(f *elfio.File) (ImageResult, error) {
+	var res ImageResult
+	var edits []elfio.RawEdit
+	switch f.Header.Machine {
+	case elf.EM_X86_64:
+		sites, err := record.Find(f, record.Options{})
+		if err != nil {
+			return res, err
+		}
+		for _, s := range sites {
+			if s.Kind != record.KindFentryCall && s.Kind != record.KindMcountCall || s.Len == 0 {
+				continue
+			}
+			res.Sites++
+			off, ok := f.Offset(s.Addr)
+			if nop := nopsX64(uint8(s.Len)); ok && nop != nil && len(s.Bytes) == len(nop) {
+				edits = append(edits, elfio.RawEdit{Off: off, New: nop})
+			}
+		}
+	case elf.EM_AARCH64:
+		t, err := imageTables(f)
+		if err != nil {
+			return res, err
+		}
+		for _, sec := range t {
+			for _, e := range sec.entries {
+				off, ok := f.Offset(e.value)
+				b, err := f.Bytes(e.value, 4)
+				if !ok || err != nil || e.value == 0 {
+					continue
+				}
+				if binary.LittleEndian.Uint32(b)>>26 == 0b100101 {
+					res.Sites++
+					edits = append(edits, elfio.RawEdit{Off: off, New: []byte{0x1f, 0x20, 0x03, 0xd5}})
+				}
+			}
+		}
+		slices.SortFunc(edits, func(a, b elfio.RawEdit) int { return int(int64(a.Off) - int64(b.Off)) })
+		edits = slices.CompactFunc(edits, func(a, b elfio.RawEdit) bool { return a.Off == b.Off })
+	default:
+		return res, fmt.Errorf("nops for linked images of machine %v are not supported", f.Header.Machine)
+	}
+	res.Changed = len(edits)
+	if len(edits) > 0 {
+		res.Output = f.Rewrite(edits, nil)
+	}
+	return res, nil
+}
+
+// imageTable is a table of a linked image.
+type imageTable struct {
+	section int
+	entries []imageEntry
+}
+
+// imageEntry is a word of a table.
+type imageEntry struct {
+	value uint64 // address it has at load address 0
+	rel   int    // section of the relocation that makes it, 0 for none
+	index int    // and its number there
+}
+
+// imageTables reads the tables of a linked image with the relative relocations that fill them.
+func imageTables(f *elfio.File) ([]imageTable, error) {
+	if f.Header.Type != elf.ET_EXEC && f.Header.Type != elf.ET_DYN {
+		return nil, fmt.Errorf("type %v, want a linked image", f.Header.Type)
+	}
+	var out []imageTable
+	word := uint64(f.WordSize())
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Name != TableName || s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		data, err := f.SectionData(i)
+		if err != nil {
+			return nil, err
+		}
+		if uint64(len(data))%word != 0 {
+			return nil, fmt.Errorf("section %d (%s) at offset %#x: %#x bytes are not whole words", i, s.Name, s.Off, len(data))
+		}
+		t := imageTable{section: i, entries: make([]imageEntry, uint64(len(data))/word)}
+		for k := range t.entries {
+			t.entries[k].value = f.Word(data[uint64(k)*word:])
+		}
+		out = append(out, t)
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	relative := relativeOf(f)
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		t, err := f.DynamicRelocTable(i)
+		if err != nil {
+			return nil, err
+		}
+		for k := range t.Len() {
+			r := t.At(k)
+			for j := range out {
+				ts := &f.Sections[out[j].section]
+				if r.Off-ts.Addr >= ts.Size || r.Type == 0 {
+					continue
+				}
+				if r.Type != relative || (r.Off-ts.Addr)%word != 0 {
+					return nil, fmt.Errorf("section %d (%s): relocation %d at offset %#x of type %d in %s is not relative", i, s.Name, k, t.FileOff(k), r.Type, TableName)
+				}
+				e := &out[j].entries[(r.Off-ts.Addr)/word]
+				e.rel, e.index = i, k
+				if t.Rela {
+					e.value = uint64(r.Addend)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func relativeOf(f *elfio.File) uint32 {
+	switch f.Header.Machine {
+	case elf.EM_X86_64:
+		return uint32(elf.R_X86_64_RELATIVE)
+	case elf.EM_386:
+		return uint32(elf.R_386_RELATIVE)
+	case elf.EM_AARCH64:
+		return uint32(elf.R_AARCH64_RELATIVE)
+	case elf.EM_ARM:
+		return uint32(elf.R_ARM_RELATIVE)
+	case elf.EM_PPC, elf.EM_PPC64:
+		return uint32(elf.R_PPC64_RELATIVE)
+	case elf.EM_S390:
+		return uint32(elf.R_390_RELATIVE)
+	case elf.EM_SPARCV9:
+		return uint32(elf.R_SPARC_RELATIVE)
+	case elf.EM_RISCV, elf.EM_LOONGARCH:
+		return 3
+	case elf.EM_SH:
+		return 165
+	}
+	return ^uint32(0)
+}
+
+// before is how far in front of a function's symbol an entry may lie: nops of -fpatchable-function-entry=N,M and the
+// like (the kernel's sorttable allows as much).
+const before = 8
+
+// SortImage plans the tables of a linked image sorted by address, with the entries zeroed that lie in no function: what
+// is left of functions the linker has dropped, or replaced by another definition (weak functions). Where the image has
+// no symbol table, nothing is zeroed.
+func SortImage(f *elfio.File) (ImageResult, error) {
+	var res ImageResult
+	tables, err := imageTables(f)
+	if err != nil {
+		return res, err
+	}
+	syms, err := f.Symbols()
+	if err != nil {
+		return res, err
+	}
+	fs := newExtents(f, syms)
+	st := sorter{f: f, relocs: map[int]*elfio.RelocTable{}, dropped: map[int][]int{}}
+	for _, t := range tables {
+		n, err := st.table(t, fs)
+		if err != nil {
+			return res, err
+		}
+		res.Sites += len(t.entries)
+		res.Changed += n
+	}
+	if err := st.reorder(); err != nil {
+		return res, err
+	}
+	if len(st.edits) > 0 {
+		res.Output = f.Rewrite(st.edits, nil)
+	}
+	return res, nil
+}
+
+// extents are the functions of an image, sorted; end is the largest end so far, because functions can nest.
+type extents struct{ start, end []uint64 }
+
+func newExtents(f *elfio.File, syms []elfio.Symbol) *extents {
+	mask := ^uint64(0)
+	if f.Header.Machine == elf.EM_ARM {
+		mask = ^uint64(1)
+	}
+	var fn []elfio.Symbol
+	for _, s := range syms {
+		if (s.Type() == elf.STT_FUNC || s.Type() == elf.STT_GNU_IFUNC) && s.Defined() {
+			s.Value &= mask
+			fn = append(fn, s)
+		}
+	}
+	if len(fn) == 0 {
+		return nil
+	}
+	slices.SortFunc(fn, func(a, b elfio.Symbol) int {
+		if a.Value < b.Value {
+			return -1
+		} else if a.Value > b.Value {
+			return 1
+		}
+		return 0
+	})
+	e := &extents{}
+	top := uint64(0)
+	for _, s := range fn {
+		top = max(top, s.Value+max(s.Size, 1))
+		e.start, e.end = append(e.start, s.Value), append(e.end, top)
+	}
+	return e
+}
+
+func (e *extents) covers(a uint64) bool {
+	if e == nil {
+		return true
+	}
+	i := sort.Search(len(e.start), func(i int) bool { return e.start[i] > a })
+	return i > 0 && a < e.end[i-1] || i < len(e.start) && e.start[i]-a <= before
+}
+
+type sorter struct {
+	f       *elfio.File
+	edits   []elfio.RawEdit
+	relocs  map[int]*elfio.RelocTable
+	dropped map[int][]int // relocations to be made R_*_NONE
+}
+
+// table sorts one table and returns how many entries it zeroed.
+func (st *sorter) table(t imageTable, fs *extents) (zeroed int, err error) {
+	f := st.f
+	word := uint64(f.WordSize())
+	s := &f.Sections[t.section]
+	data, err := f.SectionData(t.section)
+	if err != nil {
+		return 0, err
+	}
+	values := make([]uint64, len(t.entries))
+	relocated := 0
+	for i, e := range t.entries {
+		values[i] = e.value
+		if e.rel != 0 {
+			relocated++
+		}
+		if e.value != 0 && !fs.covers(e.value) {
+			values[i] = 0
+			zeroed++
+		}
+	}
+	if f.Header.Type == elf.ET_DYN && relocated == 0 && zeroed > 0 {
+		return 0, errors.New(TableName + " is relocated by DT_RELR, of which single entries cannot be dropped")
+	}
+	slices.Sort(values)
+	out := make([]byte, len(data))
+	for i, v := range values {
+		e := &t.entries[i]
+		if e.rel == 0 {
+			f.PutWord(out[uint64(i)*word:], v)
+			if v != 0 && relocated > 0 {
+				return 0, fmt.Errorf("entry %d of %s at offset %#x has no relocation, others have", i, TableName, s.Off+uint64(i)*word)
+			}
+			continue
+		}
+		rt := st.relocs[e.rel]
+		if rt == nil {
+			if rt, err = f.DynamicRelocTable(e.rel); err != nil {
+				return 0, err
+			}
+			st.relocs[e.rel] = rt
+		}
+		if !rt.Rela || f.Word(data[uint64(i)*word:]) != 0 { // some linkers store the addend in the word too
+			f.PutWord(out[uint64(i)*word:], v)
+		}
+		r := rt.At(e.index)
+		if v == 0 {
+			st.dropped[e.rel] = append(st.dropped[e.rel], e.index)
+			continue
+		}
+		if rt.Rela && uint64(r.Addend) != v {
+			r.Addend = int64(v)
+			b := slices.Clone(rt.Entry(e.index))
+			f.PutReloc(b, r, true)
+			st.edits = append(st.edits, elfio.RawEdit{Off: rt.FileOff(e.index), New: b})
+		}
+	}
+	if !slices.Equal(out, data) {
+		st.edits = append(st.edits, elfio.RawEdit{Off: s.Off, New: out})
+	}
+	return zeroed, nil
+}
+
+// reorder moves the relocations that do nothing now behind the relative ones: dynamic linkers apply the first
+// DT_RELACOUNT of them without looking at their type.
+func (st *sorter) reorder() error {
+	f := st.f
+	if len(st.dropped) == 0 {
+		return nil
+	}
+	dyn, err := f.Dynamic()
+	if err != nil {
+		return err
+	}
+	for sec, list := range st.dropped {
+		rt := st.relocs[sec]
+		drop := make(map[int]bool, len(list))
+		for _, i := range list {
+			drop[i] = true
+		}
+		first := f.Sections[sec].Off
+		changed := map[uint64][]byte{}
+		var rest []elfio.RawEdit
+		for _, e := range st.edits {
+			if e.Off >= first && e.Off-first < f.Sections[sec].Size {
+				changed[e.Off] = e.New
+			} else {
+				rest = append(rest, e)
+			}
+		}
+		relative, block := relativeOf(f), 0
+		for block < rt.Len() && rt.At(block).Type == relative {
+			block++
+		}
+		var keep, none []byte
+		moved := 0
+		for i := range rt.Len() {
+			b, ok := changed[rt.FileOff(i)]
+			if !ok {
+				b = rt.Entry(i)
+			}
+			switch {
+			case !drop[i]:
+				keep = append(keep, b...)
+			case i < block:
+				r := rt.At(i)
+				r.Type, r.Sym, r.Addend = 0, 0, 0
+				b = slices.Clone(b)
+				f.PutReloc(b, r, rt.Rela)
+				none = append(none, b...)
+				moved++
+			default:
+				r := rt.At(i)
+				r.Type, r.Sym, r.Addend = 0, 0, 0
+				b = slices.Clone(b)
+				f.PutReloc(b, r, rt.Rela)
+				keep = append(keep, b...)
+			}
+		}
+		size := uint64(f.RelocSize(rt.Rela))
+		at := uint64(block-moved) * size
+		all := slices.Concat(keep[:at], none, keep[at:])
+		st.edits = append(rest, elfio.RawEdit{Off: first, New: all})
+		for _, d := range dyn {
+			tag := uint64(0x6ffffff9) // DT_RELACOUNT
+			if !rt.Rela {
+				tag = 0x6ffffffa // DT_RELCOUNT
+			}
+			if uint64(d.Tag) != tag {
+				continue
+			}
+			b := make([]byte, f.WordSize())
+			f.PutWord(b, min(d.Val, uint64(block-moved)))
+			st.edits = append(st.edits, elfio.RawEdit{Off: d.Off + uint64(f.WordSize()), New: b})
+		}
+	}
+	return nil
+}
