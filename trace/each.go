@@ -62,19 +62,21 @@ func (t *Trace) eachTask(tasks []*Task, n int, newSink func() taskSink, done fun
 
 // runTask feeds a task's words to a sink.
 func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
-	var inherited []FuncID
+	var inherited []openCall
 	if k.Parent != nil {
 		var ok bool
 		if inherited, ok = f.wait(k); !ok {
 			return nil // another worker has the error
 		}
 	}
-	d := newDecoder(t.file, k.chunks, window)
+	d := t.newDecoder(k.chunks, window)
 	var w word
 	more := d.next(&w)
 	m := newMachine(s, w.t)
 	s.begin(m)
-	m.inherit(inherited)
+	if k.ParentPID != 0 {
+		m.inherit(inherited, k.begin)
+	}
 	if len(k.children) == 0 {
 		for ; more; more = d.next(&w) {
 			m.step(&w)
@@ -154,12 +156,12 @@ type forks struct {
 	chosen []bool
 	mu     sync.Mutex
 	cond   sync.Cond
-	paths  map[*Task][]FuncID
+	paths  map[*Task][]openCall
 	failed bool
 }
 
 func newForks(t *Trace, tasks []*Task) *forks {
-	f := &forks{chosen: make([]bool, len(t.Tasks)), paths: map[*Task][]FuncID{}}
+	f := &forks{chosen: make([]bool, len(t.Tasks)), paths: map[*Task][]openCall{}}
 	f.cond.L = &f.mu
 	need := make([]bool, len(t.Tasks))
 	for _, k := range tasks {
@@ -177,7 +179,7 @@ func newForks(t *Trace, tasks []*Task) *forks {
 }
 
 // give tells a child what it inherits.
-func (f *forks) give(child *Task, path []FuncID) {
+func (f *forks) give(child *Task, path []openCall) {
 	f.mu.Lock()
 	f.paths[child] = path
 	f.mu.Unlock()
@@ -185,7 +187,7 @@ func (f *forks) give(child *Task, path []FuncID) {
 }
 
 // wait returns what the task's parent had open; ok is false when a worker failed.
-func (f *forks) wait(k *Task) (path []FuncID, ok bool) {
+func (f *forks) wait(k *Task) (path []openCall, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {

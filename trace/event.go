@@ -65,6 +65,9 @@ const (
 	FlagInherited
 	// FlagResumed: an Exit of a call that an Unwound event has closed before.
 	FlagResumed
+	// FlagEntryOnly: an Entry of the function tracer, which records no exits. Its
+	// Depth and Caller are not known.
+	FlagEntryOnly
 )
 
 // An Event is what happened in a task. Times are in nanoseconds.
@@ -100,12 +103,12 @@ type cursor struct {
 	tail  bool // the call that is entered was jumped to
 	leaf  bool // the call that is entered or left has no calls inside
 	forks *forker
-	paths map[*Task][]FuncID // where it leaves what its children inherit
+	paths map[*Task][]openCall // where it leaves what its children inherit
 }
 
 // newCursor returns a cursor before the first event; nil when the task has none.
 func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*cursor, error) {
-	c := &cursor{t: t, task: k, dec: newDecoder(t.file, k.chunks, window), emit: emit}
+	c := &cursor{t: t, task: k, dec: t.newDecoder(k.chunks, window), emit: emit}
 	if !c.dec.next(&c.cur) {
 		return nil, c.dec.err
 	}
@@ -141,6 +144,8 @@ func (c *cursor) follow(w *word) {
 func (c *cursor) step() bool {
 	w := &c.cur
 	switch w.code {
+	case wCall:
+		c.follow(w)
 	case wEntry:
 		c.leaf = c.more && c.nxt.code == wExit && c.nxt.fn == w.fn
 		c.follow(w)
@@ -217,8 +222,8 @@ func (c *cursor) note(kind Kind, count uint64) {
 	c.err = c.emit(ev)
 }
 
-// call emits an event of a call whose frame is or was at depth.
-func (c *cursor) call(kind Kind, flags Flags, fn FuncID, depth int) {
+// event emits an event of a call whose frame is or was at depth.
+func (c *cursor) event(kind Kind, flags Flags, fn FuncID, depth int) {
 	ev := &c.ev
 	ev.Time = c.t.Clock.Time(c.m.t)
 	ev.Kind, ev.Flags, ev.Count = kind, flags, 0
@@ -231,11 +236,12 @@ func (c *cursor) call(kind Kind, flags Flags, fn FuncID, depth int) {
 }
 
 func (c *cursor) enter(f *frame) {
-	if c.emit == nil || c.err != nil {
+	if f.flags&frameInherited != 0 {
+		c.leaf = false // its entry is the parent's, and not an event here
 		return
 	}
-	if f.flags&frameInherited != 0 {
-		return // its entry is the parent's
+	if c.emit == nil || c.err != nil {
+		return
 	}
 	ev := &c.ev
 	ev.Dur, ev.Self = 0, 0
@@ -250,7 +256,16 @@ func (c *cursor) enter(f *frame) {
 			ev.Self = ev.Dur
 		}
 	}
-	c.call(Entry, flags, f.fn, len(c.m.cur.frames)-1)
+	c.event(Entry, flags, f.fn, len(c.m.cur.frames)-1)
+}
+
+func (c *cursor) forget(*frame) {}
+
+func (c *cursor) call(fn FuncID) {
+	if c.emit != nil && c.err == nil {
+		c.ev.Dur, c.ev.Self = 0, 0
+		c.event(Entry, FlagEntryOnly, fn, len(c.m.cur.frames))
+	}
 }
 
 func (c *cursor) suspend(f *frame) { c.left(f, Unwound, 0) }
@@ -290,7 +305,7 @@ func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 	if f.flags&frameInherited != 0 {
 		flags |= FlagInherited
 	}
-	c.call(kind, flags, f.fn, len(c.m.cur.frames))
+	c.event(kind, flags, f.fn, len(c.m.cur.frames))
 }
 
 func (c *cursor) orphan(fn FuncID) {
@@ -302,5 +317,5 @@ func (c *cursor) orphan(fn FuncID) {
 	if c.tail {
 		flags |= FlagTail
 	}
-	c.call(Exit, flags, fn, len(c.m.cur.frames))
+	c.event(Exit, flags, fn, len(c.m.cur.frames))
 }

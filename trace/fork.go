@@ -17,6 +17,9 @@ import "slices"
 //     it is the one before and the parent waits for something else by now: the
 //     calls are taken that are open in both. That can be a call too few, but not
 //     a wrong one.
+//   - Where a threshold holds entries back, the child writes those of calls that
+//     were not written before the fork, with their own times, which are older than
+//     the child. These are the innermost ones it is in, for certain.
 const (
 	// forkScan is how many of the child's words are looked at for exits.
 	forkScan = 16 << 10
@@ -81,7 +84,7 @@ func (f *forker) next(t uint64) *Task {
 }
 
 // take returns what the next child inherits from a parent in the state m.
-func (f *forker) take(m *machine) []FuncID {
+func (f *forker) take(m *machine) []openCall {
 	f.pending = f.pending[1:]
 	now := m.path()
 	if len(f.watches) == 0 {
@@ -95,9 +98,9 @@ func (f *forker) take(m *machine) []FuncID {
 	case fw.stack == nil:
 		return now
 	case len(fw.need) > 0:
-		return fw.path()
+		return fw.path(m)
 	}
-	then := fw.path()
+	then := fw.path(m)
 	if m.now+fw.pause > fw.until {
 		return then
 	}
@@ -108,18 +111,29 @@ func (f *forker) take(m *machine) []FuncID {
 	return now[:n]
 }
 
-// path returns the functions that are open on the current stack, outermost first.
-func (m *machine) path() []FuncID {
-	return appendPath(nil, m.cur.frames)
+// An openCall is a call that a forked task inherits. start is the counter at its
+// entry, which tells it from other calls of the function.
+type openCall struct {
+	fn    FuncID
+	start uint64
 }
 
-func appendPath(fns []FuncID, frames []frame) []FuncID {
+// path returns the calls that are open on the current stack, outermost first.
+func (m *machine) path() []openCall { return appendPath(nil, m.cur.frames, m.inherited) }
+
+// appendPath appends the calls of frames. The first ones may be inherited
+// themselves; their entries are an ancestor's.
+func appendPath(calls []openCall, frames []frame, inherited []openCall) []openCall {
 	frames = frames[:min(len(frames), maxInherited)]
-	fns = slices.Grow(fns, len(frames))
+	calls = slices.Grow(calls, len(frames))
 	for i := range frames {
-		fns = append(fns, frames[i].fn)
+		c := openCall{frames[i].fn, frames[i].start}
+		if frames[i].flags&frameInherited != 0 && i < len(inherited) {
+			c = inherited[i]
+		}
+		calls = append(calls, c)
 	}
-	return fns
+	return calls
 }
 
 // A forkWatch remembers the newest state of a parent that a child can have begun in.
@@ -133,7 +147,7 @@ type forkWatch struct {
 	// since, innermost first.
 	stack *callStack
 	base  int
-	ended []FuncID
+	ended []openCall
 }
 
 func newForkWatch(f *forker, child *Task) *forkWatch {
@@ -143,7 +157,7 @@ func newForkWatch(f *forker, child *Task) *forkWatch {
 		pause: f.ticks(forkPause),
 	}
 	var s orphans
-	d := newDecoder(f.t.file, child.chunks, make([]byte, 4<<10))
+	d := f.t.newDecoder(child.chunks, make([]byte, 4<<10))
 	m := newMachine(&s, fw.until)
 	var w word
 	for n := 0; n < forkScan && len(s.fns) < forkNeed && d.next(&w); n++ {
@@ -189,17 +203,58 @@ func (fw *forkWatch) after() {
 	}
 	n := len(fw.stack.frames)
 	for i := fw.base - 1; i >= n; i-- {
-		fw.ended = append(fw.ended, fw.stack.frames[:fw.base][i].fn)
+		f := &fw.stack.frames[:fw.base][i]
+		fw.ended = append(fw.ended, openCall{f.fn, f.start})
 	}
 	fw.base = n
 }
 
-func (fw *forkWatch) path() []FuncID {
-	fns := appendPath(nil, fw.stack.frames[:fw.base])
-	for i := len(fw.ended) - 1; i >= 0 && len(fns) < maxInherited; i-- {
-		fns = append(fns, fw.ended[i])
+func (fw *forkWatch) path(m *machine) []openCall {
+	calls := appendPath(nil, fw.stack.frames[:fw.base], m.inherited)
+	for i := len(fw.ended) - 1; i >= 0 && len(calls) < maxInherited; i-- {
+		calls = append(calls, fw.ended[i])
 	}
-	return fns
+	return calls
+}
+
+// inherit opens the calls a forked task was in. begin is its first event.
+func (m *machine) inherit(calls []openCall, begin uint64) {
+	m.forked = begin
+	m.inherited = calls
+	for _, c := range calls {
+		m.push(c.fn, frameInherited)
+	}
+}
+
+// held takes the entry of a call that was made before the task was forked, and
+// held back then.
+func (m *machine) held(fn FuncID) {
+	c := openCall{fn, m.t}
+	n := len(m.cur.frames)
+	if m.cur.num != 0 || n > len(m.inherited) || n > 0 && m.cur.frames[n-1].flags&frameInherited == 0 {
+		// Not the first thing the child does: nothing is known of this.
+		m.push(fn, 0)
+		return
+	}
+	// What is inherited and younger was not open at the fork.
+	i := n
+	for i > 0 && m.inherited[i-1].start > c.start {
+		i--
+	}
+	if i > 0 && m.inherited[i-1] == c {
+		i-- // the parent has written it, too
+	}
+	// Frames that are taken back were never entered: they end without a trace.
+	for ; n > i; n-- {
+		f := &m.cur.frames[n-1]
+		m.cur.frames = m.cur.frames[:n-1]
+		m.sink.forget(f)
+	}
+	m.inherited = append(m.inherited[:i:i], c)
+	t := m.t
+	m.t = m.forked
+	m.push(fn, frameInherited)
+	m.t = t
 }
 
 // orphans is a sink that keeps the exits that have no entry.
@@ -207,5 +262,7 @@ type orphans struct{ fns []FuncID }
 
 func (*orphans) enter(*frame)                 {}
 func (*orphans) suspend(*frame)               {}
+func (*orphans) forget(*frame)                {}
+func (*orphans) call(FuncID)                  {}
 func (*orphans) leave(*frame, uint64, ending) {}
 func (o *orphans) orphan(fn FuncID)           { o.fns = append(o.fns, fn) }

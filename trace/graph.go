@@ -304,6 +304,21 @@ func (g *grapher) enter(f *frame) {
 	}
 }
 
+func (g *grapher) call(fn FuncID) {
+	ref := g.tree.child(0, fn)
+	n := &g.tree.nodes[ref]
+	n.calls++
+	if ref == 0 {
+		n.folded++
+	}
+}
+
+func (g *grapher) forget(f *frame) {
+	n := &g.tree.nodes[f.ref]
+	n.active--
+	n.self = addSat(n.self, g.t.Clock.Span(f.self))
+}
+
 func (g *grapher) suspend(f *frame) { g.tree.nodes[f.ref].active-- }
 
 func (g *grapher) leave(f *frame, end uint64, how ending) {

@@ -308,6 +308,49 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestEntriesOnly reads a trace of the function tracer: entries, and no exits that
+// would close them.
+func TestEntriesOnly(t *testing.T) {
+	dir := buildHeader(t, slotsHeader, func(w *Writer) {
+		if err := w.WriteImage(Image{ID: testImage, Mode: "function"}); err != nil {
+			t.Fatal(err)
+		}
+		k := w.Task(TaskID{PID: 1, TID: 1, Image: testImage, Comm: "p"})
+		for i := range uint64(1000) {
+			k.Enter(100+i, uint32(1+i%4))
+		}
+		k.Mark(1100, 7)
+		if err := k.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	tr := open(t, dir)
+	n := 0
+	if err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		n++
+		if ev.Depth != 0 || ev.Caller != (FuncID{}) || ev.Kind == Entry && ev.Flags != FlagEntryOnly || ev.Kind != Entry && ev.Kind != Mark {
+			return fmt.Errorf("%+v", *ev)
+		}
+		return nil
+	}); err != nil || n != 1001 {
+		t.Errorf("%d events, %v", n, err)
+	}
+	rows, err := tr.Report(ReportOptions{})
+	if err != nil || len(rows) != 4 {
+		t.Fatal(rows, err)
+	}
+	for i, r := range rows {
+		want := FuncStat{Func: FuncID{0, uint32(i + 1)}, Name: string(rune('a' + i)), Calls: 250, Total: -1, Sum: -1, Self: -1, Min: -1, Avg: -1, Max: -1, P99: -1, StdDev: -1}
+		if d := cmp.Diff(want, r); d != "" {
+			t.Error(d)
+		}
+	}
+	root, err := tr.Graph(GraphOptions{})
+	if err != nil || len(root.Children) != 4 || root.Children[0].Calls != 250 || root.Children[0].Total != 0 {
+		t.Errorf("%+v %v", root, err)
+	}
+}
+
 // TestSym reads a .sym file with escapes and holes, and refuses others by line.
 func TestSym(t *testing.T) {
 	s, err := parseSym(strings.NewReader("# path: /bin/a\\x09b\n# build-id: 00ff\n# machine: x86_64\n# future: x\n" +

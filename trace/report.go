@@ -18,7 +18,8 @@ type ReportOptions struct {
 	Workers int
 }
 
-// A FuncStat is a row of a report. Times are in ns.
+// A FuncStat is a row of a report. Times are in ns; -1 is one that is not known:
+// the function tracer knows none, the profile tracer no Min, StdDev and P99.
 type FuncStat struct {
 	Func FuncID
 	Name string
@@ -32,8 +33,7 @@ type FuncStat struct {
 	// average call.
 	Sum  int64
 	Self int64 // time in the function itself
-	// Min, Avg, Max, StdDev and P99 are those of single calls. Profile counts
-	// know no Min, StdDev and P99: they are -1 then.
+	// Min, Avg, Max, StdDev and P99 are those of single calls.
 	Min, Avg, Max, P99 int64
 	StdDev             float64
 	// Unwound calls ended by longjmp or an exception; Unfinished ones were open
@@ -42,7 +42,7 @@ type FuncStat struct {
 	// NoEntry is the number of exits whose entry is not in the trace; they do
 	// not count as calls.
 	NoEntry uint64
-	// Hist are the calls' durations, nil for profile counts.
+	// Hist are the calls' durations, nil when they are not known.
 	Hist *Histogram
 }
 
@@ -113,7 +113,8 @@ func compareRows(a, b FuncStat) int {
 // touches comes first, in two cache lines.
 type counter struct {
 	active     int32 // open calls in the current task
-	profiled   bool
+	profiled   bool  // counts of the profile tracer are among them
+	flat       bool  // calls without durations are among them
 	calls      uint64
 	ended      uint64 // calls whose duration is counted
 	total      int64
@@ -167,6 +168,18 @@ func (r *report) enter(f *frame) {
 	}
 }
 
+func (r *report) call(fn FuncID) {
+	c, _ := r.counter(fn)
+	c.calls++
+	c.flat = true
+}
+
+func (r *report) forget(f *frame) {
+	c := &r.cnts[f.ref]
+	c.active--
+	c.self = addSat(c.self, r.t.Clock.Span(f.self))
+}
+
 func (r *report) suspend(f *frame) { r.cnts[f.ref].active-- }
 
 func (r *report) leave(f *frame, end uint64, how ending) {
@@ -217,6 +230,7 @@ func (r *report) merge(o *report) {
 		oc := &o.cnts[i]
 		c, _ := r.counter(oc.fn)
 		c.profiled = c.profiled || oc.profiled
+		c.flat = c.flat || oc.flat
 		c.calls += oc.calls
 		c.ended += oc.ended
 		c.total = addSat(c.total, oc.total)
@@ -254,6 +268,9 @@ func (r *report) rows(k *Task) []FuncStat {
 				s.Avg = int64(uint64(c.sum) / c.calls)
 			}
 			s.Min, s.P99, s.StdDev, s.Hist = -1, -1, -1, nil
+		}
+		if c.flat && c.ended == 0 && !c.profiled {
+			s.Total, s.Sum, s.Self, s.Min, s.Avg, s.Max, s.P99, s.StdDev = -1, -1, -1, -1, -1, -1, -1, -1
 		}
 		rows = append(rows, s)
 	}

@@ -42,6 +42,10 @@ type sink interface {
 	// leave is called when f is off its stack for good. end is the call's end,
 	// which lies before m.t for a suspended frame that never came back.
 	leave(f *frame, end uint64, how ending)
+	// forget is called for an inherited frame that turns out not to be one.
+	forget(f *frame)
+	// call is called for the entry of a call of which nothing else is recorded.
+	call(fn FuncID)
 	// orphan is called for the exit of a call whose entry is not in the trace.
 	orphan(fn FuncID)
 }
@@ -83,6 +87,10 @@ type machine struct {
 	lossy  bool                  // events were lost since the stack was last empty
 	aside  []suspendedFrame      // oldest first
 	credit int                   // frames a search may look at
+
+	// Of a forked task:
+	forked    uint64     // its first event, 0: not forked
+	inherited []openCall // what the frames with frameInherited are
 }
 
 func newMachine(s sink, start uint64) *machine {
@@ -106,6 +114,10 @@ func (m *machine) step(w *word) {
 	}
 	switch w.code {
 	case wEntry:
+		if w.t < m.forked {
+			m.held(w.fn)
+			return
+		}
 		m.push(w.fn, 0)
 	case wExit:
 		if n := len(m.cur.frames); n > 0 && m.cur.frames[n-1].fn == w.fn && m.over == 0 {
@@ -193,6 +205,8 @@ func (m *machine) drop(depth int, how ending) {
 
 func (m *machine) other(w *word) {
 	switch w.code {
+	case wCall:
+		m.sink.call(w.fn)
 	case wGap, wLost:
 		m.lossy = true
 	case wResync:
@@ -265,11 +279,4 @@ func (m *machine) finish() {
 	}
 	m.aside = m.aside[:0]
 	m.cur = new(callStack)
-}
-
-// inherit opens the calls a forked task was in.
-func (m *machine) inherit(fns []FuncID) {
-	for _, fn := range fns {
-		m.push(fn, frameInherited)
-	}
 }

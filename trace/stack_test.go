@@ -189,6 +189,22 @@ func TestFork(t *testing.T) {
 			90301 . . unfinished c 1/0 inherited
 			90301 . unfinished b 1/0 inherited
 			90301 unfinished a 1/0 inherited`},
+		// With a threshold, entries of calls that have not lasted long come when they have.
+		{"held back, the parent wrote it too", "0 a 100 b 900 B 1000 A", "500 fork 100 b 600 B 700 A", `
+			500 . fork 30064771079
+			600 . exit b 100/100 inherited
+			700 exit a 200/100 inherited`},
+		{"held back, the parent never wrote it", "0 a 1000 A", "500 fork 100 b 200 c 600 C 700 B 800 A", `
+			500 . fork 30064771079
+			600 . . exit c 100/100 inherited
+			700 . exit b 200/100 inherited
+			800 exit a 300/100 inherited`},
+		{"held back, the parent is in another call by now", "0 a 300 c 900 C 1000 A", "500 fork 100 b 600 B 700 x 800 X", `
+			500 . . fork 30064771079
+			600 . exit b 100/100 inherited
+			700 . entry x leaf
+			800 . exit x 100/100 leaf
+			800 unfinished a 300/100 inherited`},
 		{"parent is dead", "0 a 100 b 101 B", "90300 fork g 90301 G", `
 			90300 . fork 30064771079
 			90300 . entry g leaf

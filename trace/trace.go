@@ -50,6 +50,7 @@ type Trace struct {
 	size  int64
 	close func() error
 	syms  []SymTable // by image
+	flat  []bool     // by image: its tracer records entries only
 	names []nameCache
 	name  func(string) string
 }
@@ -132,6 +133,14 @@ func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
 	}
 	t.setClock(ix, o)
 	t.loadSymbols(o)
+	t.flat = make([]bool, len(t.Images))
+	for i := range t.Images {
+		mode := t.Images[i].Mode
+		if mode == "" && t.Info != nil {
+			mode = t.Info.Tracer
+		}
+		t.flat[i] = mode == "function"
+	}
 	for _, k := range t.Tasks {
 		k.Start = t.Clock.Time(k.begin)
 	}

@@ -23,7 +23,7 @@ type WalkOptions struct {
 // Memory does not depend on the trace's length: a window of each task that is
 // running at the time, and its open calls.
 func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
-	w := walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]FuncID{}}
+	w := walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]openCall{}}
 	emit := fn
 	if o.From > 0 || o.To > 0 {
 		emit = func(ev *Event) error {
@@ -82,7 +82,7 @@ type walker struct {
 	pending []pending // not yet begun, by time
 	heap    []due     // running tasks; the least is first
 	byTask  []*cursor
-	paths   map[*Task][]FuncID // what forked tasks that have not begun inherit
+	paths   map[*Task][]openCall // what forked tasks that have not begun inherit
 }
 
 // due is a running task in the heap, with the time of its next event beside it:
@@ -155,12 +155,16 @@ func (w *walker) begin(p pending) error {
 		c.forks, c.paths = newForker(w.t, p.task), w.paths
 	}
 	w.byTask[p.task.Index] = c
+	var inherited []openCall
 	if p.task.Parent != nil {
 		if pc := w.byTask[p.task.Parent.Index]; pc != nil {
 			pc.give(p.task.begin)
 		}
-		c.m.inherit(w.paths[p.task])
+		inherited = w.paths[p.task]
 		delete(w.paths, p.task)
+	}
+	if p.task.ParentPID != 0 {
+		c.m.inherit(inherited, p.task.begin)
 	}
 	w.heap = append(w.heap, due{c.cur.t, p.task.Index, c})
 	w.up(len(w.heap) - 1)

@@ -19,6 +19,7 @@ type word struct {
 const (
 	wEntry = iota
 	wExit
+	wCall     // an entry of the function tracer, which records no exits
 	wGap      // chunks are missing before this point
 	wReserved // + code of the reserved id
 )
@@ -48,6 +49,8 @@ type decoder struct {
 	off, end  int64  // rest of the chunk behind the window
 	number    uint32 // of the next chunk, when there is no gap
 	image     uint32
+	flat      []bool // images whose tracer records entries only
+	entry     uint8  // code of an entry: wEntry or wCall
 	high      uint64 // high half of the counter
 	last      uint64 // counter of the newest event
 	comm      [16]byte
@@ -56,9 +59,9 @@ type decoder struct {
 	err       error
 }
 
-// newDecoder returns a decoder whose window is buf.
-func newDecoder(r io.ReaderAt, chunks []chunkRef, buf []byte) *decoder {
-	return &decoder{r: r, chunks: chunks, buf: buf}
+// newDecoder returns a decoder of a task's chunks whose window is buf.
+func (t *Trace) newDecoder(chunks []chunkRef, buf []byte) *decoder {
+	return &decoder{r: t.file, chunks: chunks, flat: t.flat, buf: buf}
 }
 
 // next decodes the next word into w. It returns false at the end.
@@ -89,7 +92,10 @@ func (d *decoder) next(w *word) bool {
 		if fn := id &^ (1 << 31); fn-1 < reservedBase-1 {
 			w.t = t
 			w.fn = FuncID{d.image, fn}
-			w.code = uint8(id >> 31) // wEntry or wExit
+			w.code = d.entry
+			if id>>31 != 0 {
+				w.code = wExit
+			}
 			return true
 		}
 		if d.reserved(w, id) {
@@ -200,7 +206,10 @@ func (d *decoder) fill() (gap, ok bool) {
 			d.comm, d.commIsNew = comm, true
 		}
 		d.win = d.win[ChunkHeaderSize:]
-		d.image = c.image
+		d.image, d.entry = c.image, wEntry
+		if int(c.image) < len(d.flat) && d.flat[c.image] {
+			d.entry = wCall
+		}
 		d.high, d.last = c.counter&^0xffffffff, c.counter
 		gap = c.number > d.number
 		d.number = c.number + 1

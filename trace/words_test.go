@@ -16,7 +16,7 @@ func decode(start uint64, window int, words ...uint64) string {
 	for _, w := range words {
 		b = binary.LittleEndian.AppendUint64(b, w)
 	}
-	d := newDecoder(bytes.NewReader(b), []chunkRef{{size: uint32(len(b))}}, make([]byte, window))
+	d := (&Trace{file: bytes.NewReader(b)}).newDecoder([]chunkRef{{size: uint32(len(b))}}, make([]byte, window))
 	d.chunks[0].counter = start
 	var s strings.Builder
 	var w word
@@ -116,7 +116,7 @@ func TestWriterRoundTrip(t *testing.T) {
 	if n := len(tr.Tasks[0].chunks); n < 40 {
 		t.Fatalf("%d chunks, want many", n)
 	}
-	d := newDecoder(tr.file, tr.Tasks[0].chunks, make([]byte, windowSize))
+	d := tr.newDecoder(tr.Tasks[0].chunks, make([]byte, windowSize))
 	var have []string
 	var w word
 	for d.next(&w) {

@@ -23,6 +23,8 @@
 //   - time: CLOCK_MONOTONIC, as with the kernel's clock "mono", where the trace
 //     knows it; else, or with SinceStart, the time since the trace's start.
 //
+// Calls deeper than 200 levels are indented as those at 200.
+//
 // A call that ended without returning, or whose end was not recorded, has a
 // closing line all the same, "} /* name, unwound */" or "} /* name, unfinished */":
 // depths always add up.

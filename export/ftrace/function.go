@@ -153,7 +153,7 @@ func (f *Function) entry(ev *trace.Event) {
 	}
 	b = f.row(b, ev)
 	b = f.symbol(b, ev.Func, true)
-	if !f.opt.NoParent {
+	if !f.opt.NoParent && ev.Flags&trace.FlagEntryOnly == 0 {
 		b = append(b, " <-"...)
 		if ev.Caller.ID == 0 {
 			b = append(b, '0')

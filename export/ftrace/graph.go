@@ -29,6 +29,12 @@ type GraphOptions struct {
 	Comment func(trace.FuncID) string
 }
 
+// maxIndent is how many levels the text is indented: with a million, a recursion
+// of that depth would be printed in terabytes of blanks.
+const maxIndent = 200
+
+func appendIndent(b []byte, depth int) []byte { return appendBlanks(b, 2*min(depth, maxIndent)) }
+
 // retfuncDepth is how many levels of names the kernel remembers a processor.
 const retfuncDepth = 50
 
@@ -244,8 +250,8 @@ func (g *Graph) entry(ev *trace.Event) {
 	row := g.row(ev.Task)
 	name := g.t.Name(ev.Func)
 	b := g.prologue(g.buf, ev)
-	leaf := ev.Flags&trace.FlagLeaf != 0
-	if leaf {
+	leaf := ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) != 0
+	if ev.Flags&trace.FlagLeaf != 0 {
 		b = g.duration(b, ev.Dur)
 		row.depth = ev.Depth - 1
 	} else {
@@ -259,7 +265,7 @@ func (g *Graph) entry(ev *trace.Event) {
 			row.names[ev.Depth] = ev.Func
 		}
 	}
-	b = appendBlanks(b, 2*ev.Depth)
+	b = appendIndent(b, ev.Depth)
 	if leaf {
 		b = g.name(b, name, ev.Dur)
 		b = append(b, "();"...)
@@ -297,7 +303,7 @@ func (g *Graph) exit(ev *trace.Event) {
 	} else {
 		b = g.duration(b, ev.Dur)
 	}
-	b = appendBlanks(b, 2*ev.Depth)
+	b = appendIndent(b, ev.Depth)
 	b = append(b, '}')
 	if !match || g.opt.Tail || ev.Kind != trace.Exit {
 		b = append(b, " /* "...)
@@ -317,7 +323,7 @@ func (g *Graph) note(ev *trace.Event) {
 	b := g.prologue(g.buf, ev)
 	b = append(b, g.bar...)
 	if d := g.row(ev.Task).depth; d > 0 {
-		b = appendBlanks(b, 2*(d+1))
+		b = appendIndent(b, d+1)
 	}
 	b = append(b, "/* "...)
 	b = appendNote(b, ev)

@@ -318,6 +318,76 @@ func TestGraphDeep(t *testing.T) {
 	}
 }
 
+// TestGraphVeryDeep checks that the text of a deep recursion stays printable.
+func TestGraphVeryDeep(t *testing.T) {
+	const n = 20_000
+	tr := build(t, "f", func(w *trace.Writer) {
+		k := w.Task(worker)
+		for i := range uint64(n) {
+			k.Enter(1000+i, 1)
+		}
+		for i := range uint64(n) {
+			k.Exit(30_000+i, 1)
+		}
+		k.Flush()
+	})
+	have := graphText(t, tr, GraphOptions{NoHeader: true})
+	if lines := strings.Count(have, "\n"); lines != 2*n-1 || len(have) > lines*(2*maxIndent+40) {
+		t.Errorf("%d lines, %d bytes", lines, len(have))
+	}
+	if strings.Count(have, "{") != n-1 || strings.Count(have, "}") != n-1 {
+		t.Error("braces do not match")
+	}
+}
+
+// TestComment checks what is written behind calls.
+func TestComment(t *testing.T) {
+	tr := build(t, "f g", func(w *trace.Writer) {
+		k := w.Task(worker)
+		k.Enter(1000, 1)
+		k.Enter(1100, 2)
+		k.Exit(1200, 2)
+		k.Exit(1300, 1)
+		k.Flush()
+	})
+	comment := func(id trace.FuncID) string {
+		if id.ID == 1 {
+			return "f.c:3"
+		}
+		return ""
+	}
+	check(t, graphText(t, tr, GraphOptions{NoHeader: true, Comment: comment}), `
+ 0)               |  f() { /* f.c:3 */
+ 0)   0.100 us    |    g();
+ 0)   0.300 us    |  }
+`)
+	check(t, functionText(t, tr, FunctionOptions{NoHeader: true, Comment: comment}), `
+          worker-4711    [000] .....    12.000000: f <-0 /* f.c:3 */
+          worker-4711    [000] .....    12.000000: g <-f
+`)
+}
+
+// TestEntriesOnly checks function_graph text of a trace that has no exits.
+func TestEntriesOnly(t *testing.T) {
+	tr := build(t, "f g", func(w *trace.Writer) {
+		if err := w.WriteImage(trace.Image{ID: testImage, Mode: "function"}); err != nil {
+			t.Fatal(err)
+		}
+		k := w.Task(worker)
+		k.Enter(1000, 1)
+		k.Enter(1100, 2)
+		k.Flush()
+	})
+	check(t, graphText(t, tr, GraphOptions{NoHeader: true}), `
+ 0)               |  f();
+ 0)               |  g();
+`)
+	check(t, functionText(t, tr, FunctionOptions{NoHeader: true}), `
+          worker-4711    [000] .....    12.000000: f
+          worker-4711    [000] .....    12.000000: g
+`)
+}
+
 // TestGraphManyTasks checks that the column grows with the number of tasks.
 func TestGraphManyTasks(t *testing.T) {
 	tr := build(t, "f", func(w *trace.Writer) {

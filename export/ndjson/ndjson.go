@@ -25,7 +25,8 @@
 //	count   events lost, 0: not known (lost); number of the stack (stack); the mark (mark)
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
-//	flags   array of leaf, tail, no_entry, inherited, resumed; not there when empty
+//	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only; not there
+//	        when empty
 //
 // Fields may be added in later versions; none changes its meaning. Bytes of
 // names that are not UTF-8 become U+FFFD.
@@ -76,7 +77,7 @@ func New(w io.Writer, t *trace.Trace) *Writer {
 	return &Writer{w: w, t: t, buf: make([]byte, 0, bufferSize+4096), fns: map[trace.FuncID]*fn{}, tasks: make([]task, len(t.Tasks))}
 }
 
-var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed"}
+var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed", "entry_only"}
 
 // Event writes an event.
 func (j *Writer) Event(ev *trace.Event) error {
