@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -129,9 +130,6 @@ func (t *tracee) inject(m *Memory) error {
 		}
 		return t.write(le.AppendUint64(nil, val), e.addr)
 	}
-	if err := set(atEntry, bias+m.Entry); err != nil {
-		return err
-	}
 	if m.PhdrAddr != 0 {
 		if err := set(atPhdr, bias+m.PhdrAddr); err != nil {
 			return err
@@ -140,17 +138,102 @@ func (t *tracee) inject(m *Memory) error {
 			return err
 		}
 	}
-	// With an interpreter the process starts there, and goes to AT_ENTRY later.
-	if regs.pc() == entry.val {
-		regs.setPC(bias + m.Entry)
-	}
 	if m.NullCB != 0 {
 		regs.setThreadBlock(bias + m.NullCB)
 	}
+	if regs.pc() == entry.val {
+		// No interpreter comes first: the process simply begins elsewhere.
+		if err := set(atEntry, bias+m.Entry); err != nil {
+			return err
+		}
+		regs.setPC(bias + m.Entry)
+		if err := t.setRegisters(regs); err != nil {
+			return &errInject{err}
+		}
+		return nil
+	}
+	// Constructors of libraries run, and call back, before the interpreter goes
+	// to AT_ENTRY. So the runtime is started now, and the interpreter after it.
+	return t.runStart(regs, bias+m.Entry, entry.val)
+}
+
+// startLimit bounds the time the runtime may take to start.
+const startLimit = 30 * time.Second
+
+// runStart lets the process run from the added entry point to the image's own,
+// where a breakpoint stops it, and puts it back to where it was.
+func (t *tracee) runStart(regs *registers, from, to uint64) error {
+	saved := make([]byte, len(breakpoint))
+	if err := t.read(saved, to); err != nil {
+		return err
+	}
+	if err := t.write(breakpoint, to); err != nil {
+		return err
+	}
+	run := *regs
+	run.setPC(from)
+	run.noRestart()
+	if err := t.setRegisters(&run); err != nil {
+		return &errInject{err}
+	}
+	limit := time.AfterFunc(startLimit, func() { syscall.Kill(t.pid, syscall.SIGKILL) })
+	err := t.resume(unix.PtraceCont)
+	if !limit.Stop() {
+		return errors.New("the runtime does not start in the program")
+	}
+	if err != nil {
+		return err
+	}
+	after, err := t.registers()
+	if err != nil {
+		return &errInject{err}
+	}
+	if !after.stoppedAt(to) {
+		return &errInject{fmt.Errorf("the runtime stopped at %#x", after.pc())}
+	}
+	if err := t.write(saved, to); err != nil {
+		return err
+	}
+	regs.keepThread(after)
 	if err := t.setRegisters(regs); err != nil {
 		return &errInject{err}
 	}
 	return nil
+}
+
+// resume lets the process go on, as how does it with a signal to deliver, until
+// it stops with a SIGTRAP. All signals that can be are blocked, but a SIGSTOP
+// can come in between: it is put off until the program runs.
+func (t *tracee) resume(how func(pid, signal int) error) error {
+	stopped := false
+	for {
+		if err := how(t.pid, 0); err != nil {
+			return &errInject{fmt.Errorf("ptrace: %w", err)}
+		}
+		var ws syscall.WaitStatus
+		for {
+			_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
+			if err == nil {
+				break
+			}
+			if err != syscall.EINTR {
+				return &errInject{fmt.Errorf("wait: %w", err)}
+			}
+		}
+		switch {
+		case !ws.Stopped():
+			return &errDied{ws}
+		case ws.StopSignal() == syscall.SIGTRAP:
+			if stopped {
+				syscall.Kill(t.pid, syscall.SIGSTOP)
+			}
+			return nil
+		case ws.StopSignal() == syscall.SIGSTOP:
+			stopped = true
+		default:
+			return &errInject{fmt.Errorf("stopped by %v", ws.StopSignal())}
+		}
+	}
 }
 
 // mapMemory maps the added memory and fills it in. It is never writable and

@@ -23,6 +23,17 @@ func (r *registers) setPC(pc uint64) { r.Rip = pc }
 // from the gs base, and constructors run before the runtime's own start.
 func (r *registers) setThreadBlock(addr uint64) { r.Gs_base = addr }
 
+// noRestart: no system call is under way that could be restarted.
+func (r *registers) noRestart() { r.Orig_rax = ^uint64(0) }
+
+// keepThread takes over what makes the thread's identity.
+func (r *registers) keepThread(from *registers) { r.Fs_base, r.Gs_base = from.Fs_base, from.Gs_base }
+
+// breakpoint is int3; the process stops behind it.
+var breakpoint = []byte{0xcc}
+
+func (r *registers) stoppedAt(addr uint64) bool { return r.Rip == addr+uint64(len(breakpoint)) }
+
 const (
 	userCS64 = 0x33 // __USER_CS of arch/x86/include/asm/segment.h
 	maxErrno = 4095
@@ -63,10 +74,10 @@ func (t *tracee) syscall(nr uint64, a0, a1, a2, a3, a4, a5 uint64) (uint64, erro
 	}
 	r := *orig
 	r.Rax, r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9 = nr, a0, a1, a2, a3, a4, a5
-	r.Orig_rax = ^uint64(0) // no system call is under way that could be restarted
+	r.noRestart()
 	err = t.setRegisters(&r)
 	if err == nil {
-		err = t.step()
+		err = t.resume(func(pid, _ int) error { return unix.PtraceSingleStep(pid) })
 	}
 	var after *registers
 	if err == nil {
@@ -88,38 +99,4 @@ func (t *tracee) syscall(nr uint64, a0, a1, a2, a3, a4, a5 uint64) (uint64, erro
 		return 0, syscall.Errno(-after.Rax)
 	}
 	return after.Rax, nil
-}
-
-// step executes one instruction. All signals that can be are blocked, but a
-// SIGSTOP can come in between: it is put off until the program runs.
-func (t *tracee) step() error {
-	stopped := false
-	for {
-		if err := unix.PtraceSingleStep(t.pid); err != nil {
-			return fmt.Errorf("PTRACE_SINGLESTEP: %w", err)
-		}
-		var ws syscall.WaitStatus
-		for {
-			_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
-			if err == nil {
-				break
-			}
-			if err != syscall.EINTR {
-				return err
-			}
-		}
-		switch {
-		case !ws.Stopped():
-			return &errDied{ws}
-		case ws.StopSignal() == syscall.SIGTRAP:
-			if stopped {
-				syscall.Kill(t.pid, syscall.SIGSTOP)
-			}
-			return nil
-		case ws.StopSignal() == syscall.SIGSTOP:
-			stopped = true
-		default:
-			return fmt.Errorf("stopped by %v", ws.StopSignal())
-		}
-	}
 }

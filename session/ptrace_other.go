@@ -17,6 +17,11 @@ func (r *registers) pc() uint64            { return 0 }
 func (r *registers) sp() uint64            { return 0 }
 func (r *registers) setPC(uint64)          {}
 func (r *registers) setThreadBlock(uint64) {}
+func (r *registers) noRestart()            {}
+func (r *registers) keepThread(*registers) {}
+func (r *registers) stoppedAt(uint64) bool { return false }
+
+var breakpoint []byte
 
 func (t *tracee) registers() (*registers, error)  { return nil, errNoInjection }
 func (t *tracee) setRegisters(r *registers) error { return errNoInjection }

@@ -86,6 +86,7 @@ func (l *launcher) traced() (started, error) {
 		err = t.checkFile(l.o.File)
 	}
 	if err == nil {
+		l.ready(pid) // the runtime may want to know
 		err = t.inject(l.mem)
 	}
 	if errors.Is(err, errNotPlanned) {
@@ -98,7 +99,6 @@ func (l *launcher) traced() (started, error) {
 		err = t.setSignals(l.in)
 	}
 	if err == nil {
-		l.ready(pid)
 		err = t.detach()
 	}
 	var died *errDied
