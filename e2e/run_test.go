@@ -47,7 +47,7 @@ func run(t testing.TB, c command) *result {
 	}
 	cmd.Env = append(baseEnv(), c.env...)
 	cmd.Stdin = strings.NewReader(c.stdin)
-	var out, errb bytes.Buffer
+	var out, errb output
 	cmd.Stdout, cmd.Stderr = &out, &errb
 	// A process group of its own: children that hang die with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -55,6 +55,11 @@ func run(t testing.TB, c command) *result {
 	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()
 	r := &result{argv: c.argv, stdout: out.String(), stderr: errb.String()}
+	if out.dropped+errb.dropped > 0 {
+		r.err = fmt.Errorf("more than %d bytes of output: %d dropped", maxOutput, out.dropped+errb.dropped)
+		r.status = "too much output"
+		return r
+	}
 	if ctx.Err() != nil {
 		r.err = fmt.Errorf("no end after %v", timeout)
 		r.status = "timeout"
@@ -74,6 +79,21 @@ func run(t testing.TB, c command) *result {
 		r.status = fmt.Sprintf("exit %d", ws.ExitStatus())
 	}
 	return r
+}
+
+// An output keeps what a process writes, up to maxOutput.
+type output struct {
+	bytes.Buffer
+	dropped int
+}
+
+const maxOutput = 64 << 20
+
+func (o *output) Write(b []byte) (int, error) {
+	keep := min(len(b), maxOutput-o.Len())
+	o.dropped += len(b) - keep
+	_, err := o.Buffer.Write(b[:keep])
+	return len(b), err
 }
 
 // baseEnv is the same small environment for every run, traced or not.

@@ -54,6 +54,8 @@ FN static int stopped(void)
 {
 	COUNT();
 	pid_t p = fork();
+	if (p < 0)
+		return -1;
 	if (p == 0) {
 		work(5);
 		raise(SIGSTOP);
@@ -73,6 +75,8 @@ FN static int killed(void)
 	if (pipe(hold))
 		return -1;
 	pid_t p = fork();
+	if (p < 0)
+		return -1;
 	if (p == 0) {
 		work(7);
 		if (write(hold[1], "x", 1) != 1)
