@@ -250,6 +250,9 @@ func (m *machine) change(num uint64) {
 		return
 	}
 	next := m.stacks[num]
+	if next == nil && len(m.stacks) >= maxStacks {
+		m.drop(0, endUnfinished) // no room to remember them
+	}
 	if next == nil {
 		next = &callStack{num: num}
 	} else {
@@ -257,8 +260,8 @@ func (m *machine) change(num uint64) {
 		m.open -= len(next.frames)
 	}
 	m.cur = next
-	if len(old.frames) == 0 || len(m.stacks) >= maxStacks {
-		return // an empty stack needs no memory; too many: the frames are forgotten
+	if len(old.frames) == 0 {
+		return // an empty stack needs no memory
 	}
 	m.stacks[old.num] = old
 	m.open += len(old.frames)

@@ -3,6 +3,7 @@ package trace
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -205,6 +206,12 @@ func TestFork(t *testing.T) {
 			700 . entry x leaf
 			800 . exit x 100/100 leaf
 			800 unfinished a 300/100 inherited`},
+		{"held back, and the child never returns", "0 a 300 c 900 C 1000 A", "500 fork 100 b 700 x 800 X", `
+			500 . . fork 30064771079
+			700 . . entry x leaf
+			800 . . exit x 100/100 leaf
+			800 . unfinished b 300/200 inherited
+			800 unfinished a 300/0 inherited`},
 		{"parent is dead", "0 a 100 b 101 B", "90300 fork g 90301 G", `
 			90300 . fork 30064771079
 			90300 . entry g leaf
@@ -342,6 +349,146 @@ func TestDeepRecursion(t *testing.T) {
 		}
 		if d := deepest(root); d != 100 {
 			t.Errorf("kept: %d deep, want 100", d)
+		}
+	}
+}
+
+// counts is a sink that counts.
+type counts struct{ entered, suspended, forgotten, left, unwound, unfinished, orphans, calls int }
+
+func (c *counts) enter(*frame)   { c.entered++ }
+func (c *counts) suspend(*frame) { c.suspended++ }
+func (c *counts) forget(*frame)  { c.forgotten++ }
+func (c *counts) call(FuncID)    { c.calls++ }
+func (c *counts) orphan(FuncID)  { c.orphans++ }
+func (c *counts) leave(_ *frame, _ uint64, how ending) {
+	switch how {
+	case endExit:
+		c.left++
+	case endUnwound:
+		c.unwound++
+	default:
+		c.unfinished++
+	}
+}
+
+func fn(id uint32) FuncID { return FuncID{ID: id} }
+
+// TestLimits drives the machine to its limits: whatever it gives up, every call
+// that was entered is left once.
+func TestLimits(t *testing.T) {
+	t.Run("frames kept aside", func(t *testing.T) {
+		var c counts
+		m := newMachine(&c, 0)
+		const n = 5 * maxSuspended
+		for i := range uint64(n) {
+			m.step(&word{t: i, code: wEntry, fn: fn(uint32(i + 1))})
+			m.step(&word{t: i, code: wResync, arg: 1})
+		}
+		if len(m.aside) > maxSuspended {
+			t.Errorf("%d frames aside", len(m.aside))
+		}
+		// The newest can still exit, the oldest cannot.
+		m.step(&word{t: n, code: wExit, fn: fn(n)})
+		m.step(&word{t: n, code: wExit, fn: fn(1)})
+		m.finish()
+		if want := (counts{entered: n, suspended: n, left: 1, unwound: n - 1, orphans: 1}); c != want {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	})
+	t.Run("open calls", func(t *testing.T) {
+		var c counts
+		m := newMachine(&c, 0)
+		m.open = maxOpen - 3 // on other stacks
+		for range 10 {
+			m.step(&word{code: wEntry, fn: fn(1)})
+		}
+		m.step(&word{code: wResync, arg: 2})
+		for range 8 {
+			m.step(&word{code: wExit, fn: fn(1)})
+		}
+		if want := (counts{entered: 3, left: 3}); c != want || len(m.cur.frames) != 0 {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	})
+	t.Run("stacks", func(t *testing.T) {
+		var c counts
+		m := newMachine(&c, 0)
+		for i := range uint64(maxStacks + 100) {
+			m.step(&word{code: wStack, arg: i})
+			m.step(&word{code: wEntry, fn: fn(1)})
+		}
+		if len(m.stacks) > maxStacks {
+			t.Errorf("%d stacks", len(m.stacks))
+		}
+		m.finish()
+		if c.entered != maxStacks+100 || c.unfinished != c.entered {
+			t.Errorf("%+v", c)
+		}
+	})
+	t.Run("searches", func(t *testing.T) {
+		// A deep stack and exits of what is not on it: the search must not look
+		// through all of it each time.
+		var c counts
+		m := newMachine(&c, 0)
+		const n = 1_000_000
+		m.step(&word{code: wEntry, fn: fn(2)})
+		for range n {
+			m.step(&word{code: wEntry, fn: fn(1)})
+		}
+		start := time.Now()
+		for range 100_000 {
+			m.step(&word{code: wExit, fn: fn(3)})
+		}
+		if d := time.Since(start); d > 20*time.Second {
+			t.Errorf("took %v", d)
+		}
+		if c.orphans != 100_000 {
+			t.Errorf("%+v", c)
+		}
+	})
+	t.Run("one search far out", func(t *testing.T) {
+		var c counts
+		m := newMachine(&c, 0)
+		const n = 1_000_000
+		m.step(&word{code: wEntry, fn: fn(2)})
+		for range n {
+			m.step(&word{code: wEntry, fn: fn(1)})
+		}
+		m.step(&word{code: wLost, arg: n})
+		m.step(&word{code: wExit, fn: fn(2)})
+		if want := (counts{entered: n + 1, left: 1, unwound: n}); c != want {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	})
+}
+
+// TestFarIDs counts functions whose ids no image has.
+func TestFarIDs(t *testing.T) {
+	ids := []uint32{1, maxTableIDs - 1, maxTableIDs, reservedBase - 1}
+	tr := open(t, build(t, func(w *Writer) {
+		k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage})
+		for i := range uint64(100) {
+			for j, id := range ids {
+				k.Enter(1000+10*i+uint64(j), id)
+			}
+			for range ids {
+				k.Exit(1005+10*i, ids[0])
+				ids = append(ids[1:], ids[0])
+			}
+		}
+		k.Flush()
+	}))
+	rows, err := tr.Report(ReportOptions{PerTask: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != len(ids) {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, r := range rows {
+		if r.Calls != 100 {
+			t.Errorf("%s: %d calls", r.Name, r.Calls)
 		}
 	}
 }

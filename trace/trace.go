@@ -132,6 +132,9 @@ func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
 		return err
 	}
 	t.setClock(ix, o)
+	if t.Info != nil {
+		t.Lost = max(t.Lost, t.Info.Lost) // a recorder knows of losses that no task does
+	}
 	t.loadSymbols(o)
 	t.flat = make([]bool, len(t.Images))
 	for i := range t.Images {

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -155,4 +156,84 @@ func TestWalkOneTask(t *testing.T) {
 	if tr.Clock.Monotonic != 5_000_000 || len(tr.Problems) != 0 {
 		t.Errorf("monotonic %d, problems %v", tr.Clock.Monotonic, tr.Problems)
 	}
+}
+
+// TestWalkOptions visits some tasks and some of the time.
+func TestWalkOptions(t *testing.T) {
+	tr := open(t, build(t, func(w *Writer) {
+		script(t, w.Task(TaskID{PID: 7, TID: 7, Image: testImage, Comm: "p"}), "0 a 10 b 20 B 30 c 40 C 50 A")
+		script(t, w.Task(TaskID{PID: 7, TID: 8, Image: testImage, Comm: "q"}), "5 d 25 e 26 E 45 D")
+		script(t, w.Task(TaskID{PID: 7, TID: 8, Key: 46, Image: testImage, Comm: "r"}), "46 f 47 F")
+	}))
+	for _, c := range []struct {
+		o    WalkOptions
+		want []string
+	}{
+		{WalkOptions{From: 15, To: 30}, []string{
+			"20 p-7 . exit b 10/10 leaf", "25 q-8 . entry e leaf", "26 q-8 . exit e 1/1 leaf", "30 p-7 . entry c leaf",
+		}},
+		{WalkOptions{From: 45}, []string{"45 q-8 exit d 40/39", "46 r-8 entry f leaf", "47 r-8 exit f 1/1 leaf", "50 p-7 exit a 50/30"}},
+		{WalkOptions{Tasks: tr.TaskByTID(8), To: 25}, []string{"5 q-8 entry d", "25 q-8 . entry e leaf"}},
+		{WalkOptions{Tasks: tr.TaskByTID(9), To: 25}, nil},
+	} {
+		want := ""
+		if len(c.want) > 0 {
+			want = lines(c.want...)
+		}
+		if d := cmp.Diff(want, text(t, tr, c.o)); d != "" {
+			t.Errorf("%+v: %s", c.o, d)
+		}
+	}
+	stop := errors.New("stop")
+	n := 0
+	if err := tr.Walk(WalkOptions{}, func(*Event) error { n++; return stop }); err != stop || n != 1 {
+		t.Errorf("%d events, error %v", n, err)
+	}
+}
+
+// TestReadError checks that an error of the disk is an error, not an end.
+func TestReadError(t *testing.T) {
+	dir := buildHeader(t, slotsHeader, func(w *Writer) {
+		k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage})
+		for i := range uint64(5000) {
+			k.Enter(1000+2*i, 1)
+			k.Exit(1001+2*i, 1)
+		}
+		k.Flush()
+	})
+	b, err := os.ReadFile(filepath.Join(dir, EventsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &failingReader{b: b, bad: -1}
+	tr := &Trace{}
+	if err := tr.load(f, int64(len(b)), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f.bad = int64(len(b)) / 2
+	if _, err := tr.Report(ReportOptions{}); err == nil || !strings.Contains(err.Error(), "bad disk") {
+		t.Errorf("report: %v", err)
+	}
+	if _, err := tr.Graph(GraphOptions{}); err == nil || !strings.Contains(err.Error(), "offset 0x") {
+		t.Errorf("graph: %v", err)
+	}
+	if err := tr.Walk(WalkOptions{}, func(*Event) error { return nil }); err == nil || !strings.Contains(err.Error(), "bad disk") {
+		t.Errorf("walk: %v", err)
+	}
+	if err := (&Trace{}).load(f, int64(len(b)), Options{}); err == nil || !strings.Contains(err.Error(), "bad disk") {
+		t.Errorf("load: %v", err)
+	}
+}
+
+// failingReader fails to read what lies behind bad, unless that is negative.
+type failingReader struct {
+	b   []byte
+	bad int64
+}
+
+func (f *failingReader) ReadAt(b []byte, off int64) (int, error) {
+	if f.bad >= 0 && off+int64(len(b)) > f.bad {
+		return 0, errors.New("bad disk")
+	}
+	return bytes.NewReader(f.b).ReadAt(b, off)
 }

@@ -6,10 +6,11 @@ import (
 
 // WalkOptions choose what [Trace.Walk] visits. The zero value is everything.
 type WalkOptions struct {
-	// Tasks are the tasks to visit, nil: all.
+	// Tasks are the tasks to visit; nil: all, empty: none.
 	Tasks []*Task
 	// From and To bound the events' times in ns since the trace's start. Calls
-	// that are open at From keep their depth and duration. To 0: the end.
+	// that are open at From keep their depth and duration; those that are open
+	// at To do not end. To 0: the end of the trace.
 	From, To int64
 }
 
@@ -221,9 +222,10 @@ func (w *walker) pop() {
 	w.down()
 }
 
-// TaskByTID returns the tasks with the given thread id, in order.
+// TaskByTID returns the tasks with the given thread id, in order. When there is
+// none, the result is empty but not nil: as WalkOptions.Tasks it means no task.
 func (t *Trace) TaskByTID(tid int) []*Task {
-	var ks []*Task
+	ks := []*Task{}
 	for _, k := range t.Tasks {
 		if k.TID == tid {
 			ks = append(ks, k)
