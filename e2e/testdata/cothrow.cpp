@@ -45,6 +45,7 @@ FN void body(int id)
 		setcontext(&home);
 	}
 	next(id);
+	__asm__ volatile("");
 }
 }
 int main()
