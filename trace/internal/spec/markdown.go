@@ -194,7 +194,8 @@ Time 0 of a trace is the header's ` + "`COUNTER`" + `, or the first event if tha
 
 ### Calls
 
-A reader follows each task's calls on a stack, one for each number that ` + "`STACK`" + ` gives; a task begins on stack 0.
+The function tracer records entries only: in chunks of an image whose ` + "`mode`" + ` is function there are no exits, and entries
+open nothing. Otherwise a reader follows each task's calls on a stack, one for each number that ` + "`STACK`" + ` gives; a task begins on stack 0.
 
 - An entry opens a call.
 - An exit ends the innermost open call of its id's function. With nothing lost, that is the innermost call of all, or one that
@@ -204,7 +205,9 @@ A reader follows each task's calls on a stack, one for each number that ` + "`ST
   that was left for one further up looks the same. Its calls exit later, when they are open no more, so a reader keeps what
   ` + "`RESYNC`" + ` closed.
 - ` + "`FORK`" + `: the task begins inside the calls that its parent was in. Which ones those were is not in the trace; the parent's
-  events up to the child's first one, and the exits of the child that have no entry, narrow it down.
+  events up to the child's first one, and the exits of the child that have no entry, narrow it down. Entries of the child with
+  times before its ` + "`FORK`" + ` are of such calls, held back by a threshold at the fork; the parent may have written them too, with
+  the same time.
 - Where events are lost (` + "`LOST`" + `, or a gap in ` + "`NUMBER`" + `), exits and entries are missing: an exit of a call further out ends those
   inside it.
 - Calls that are open at ` + "`THREAD_END`" + ` or at the task's last event did not end in the trace.
