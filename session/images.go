@@ -4,7 +4,9 @@ package session
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -60,3 +62,51 @@ func (im Image) open() (*os.File, error) {
 	}
 	return os.Open(im.Path)
 }
+
+// sawImage hands an image that was not seen before to symbols.
+func (s *session) sawImage(im Image) {
+	s.imageMu.Lock()
+	defer s.imageMu.Unlock()
+	if s.images[im.ID] {
+		return
+	}
+	s.images[im.ID] = true
+	s.res.Images = append(s.res.Images, im.Image)
+	s.queue = append(s.queue, im)
+	s.imageOn.Signal()
+}
+
+// nextImage waits for an image; ok is false when there will be no more.
+func (s *session) nextImage() (im Image, ok bool) {
+	s.imageMu.Lock()
+	defer s.imageMu.Unlock()
+	for len(s.queue) == 0 && !s.noMore {
+		s.imageOn.Wait()
+	}
+	if len(s.queue) == 0 {
+		return im, false
+	}
+	im, s.queue = s.queue[0], s.queue[1:]
+	return im, true
+}
+
+// symbols writes the symbol files, away from the drainer: reading a program can
+// take longer than filling the pool.
+func (s *session) symbols() {
+	for {
+		im, ok := s.nextImage()
+		if !ok {
+			return
+		}
+		if s.o.Symbols == nil {
+			continue
+		}
+		err := s.dir.writeSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
+		if err != nil && !errors.Is(err, ErrNoSymbols) {
+			s.logf("%s: no symbols: %v", im.Path, err)
+		}
+	}
+}
+
+// ErrNoSymbols is returned by Options.Symbols for an image that shall have no file.
+var ErrNoSymbols = errors.New("no symbols")

@@ -1,0 +1,102 @@
+//go:build linux
+
+package session
+
+import (
+	"io"
+	"time"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// finish drains what is left.
+func (s *session) finish() {
+	if !s.res.Ended {
+		s.res.Duration = time.Since(s.info.Start)
+	}
+	s.res.Dir = s.o.Dir
+	if s.res.Dir == "" {
+		s.res.Dir = DefaultDir
+	}
+	if s.pool == nil {
+		s.finishProfile()
+		return
+	}
+	d := s.drain
+	alone := s.deserted()
+	if s.pool.mem != nil {
+		s.pool.shut()
+		if !alone {
+			// Give them the time to see it, so that less is cut off in the middle.
+			time.Sleep(20 * time.Millisecond)
+		}
+		d.last(alone)
+		s.res.Lost = s.pool.word64(hLost).Load()
+		// What no task tells of, for readers that have the file alone.
+		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.res.Lost), hLost)
+	}
+	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = d.stats.events, d.stats.chunks, d.stats.bad, d.stats.overwrote
+	s.res.WriteError, s.res.Bytes = d.w.err, d.w.size
+	pids := make(map[uint32]bool)
+	for id, lost := range d.tasks {
+		s.res.Lost += lost
+		pids[id.pid] = true
+	}
+	s.res.Tasks, s.res.Processes = len(d.tasks), len(pids)
+}
+
+// finishProfile reads the chunks the runtimes wrote.
+func (s *session) finishProfile() {
+	f := s.dir.events
+	// Processes that live on stop.
+	_, _ = f.WriteAt(le.AppendUint32(nil, 1), hClosed)
+	fi, err := f.Stat()
+	if err != nil {
+		s.res.WriteError = pathError(err)
+		return
+	}
+	// The runtimes make the file longer in large steps.
+	var next [8]byte
+	if _, err := f.ReadAt(next[:], hNext); err != nil {
+		s.res.WriteError = pathError(err)
+		return
+	}
+	used := fi.Size()
+	if n := le.Uint64(next[:]); n < uint64(used)/chunkSize {
+		used = headerSize + int64(n)*chunkSize
+	}
+	if used < fi.Size() && !s.live.mappedNow() {
+		if err := f.Truncate(used); err != nil {
+			s.res.WriteError = pathError(err)
+		}
+	}
+	s.res.Bytes = used
+	type task struct{ pid, tid uint32 }
+	tasks := make(map[task]bool)
+	pids := make(map[uint32]bool)
+	b := make([]byte, chunkSize)
+	for off := int64(headerSize); off < used; off += chunkSize {
+		n, err := f.ReadAt(b, off)
+		if n < chunkHeader {
+			if err != nil && err != io.EOF {
+				s.res.WriteError = pathError(err)
+			}
+			break
+		}
+		if le.Uint32(b[cMagic:]) != chunkMagic {
+			continue // never used
+		}
+		s.res.Chunks++
+		pid := le.Uint32(b[cPID:])
+		tasks[task{pid, le.Uint32(b[cTID:])}] = true
+		pids[pid] = true
+		s.res.Lost += le.Uint64(b[cLost:])
+		if trace.ChunkKind(le.Uint16(b[cKind:])) == trace.ChunkImage {
+			s.sawImage(parseImage(le.Uint64(b[cImage:]), int(pid), b[chunkHeader:n]))
+		}
+		if size := int64(le.Uint32(b[cSize:])); size > chunkSize {
+			off += (size - 1) / chunkSize * chunkSize // it spans several
+		}
+	}
+	s.res.Tasks, s.res.Processes = len(tasks), len(pids)
+}
