@@ -131,7 +131,7 @@ var Events = []Reserved{
 	{"FORK", 4, []Field{{"PARENT", 0, "u64", "", "process id << 32 | thread id of the parent"}},
 		"First event of a forked child: the frames that the parent had open are open here too."},
 	{"START", 5, nil,
-		"A program image starts in this task: after an exec nothing of the older image is open any more."},
+		"A program image starts in this task, which is the first one of the image."},
 	{"COMM", 6, []Field{{"NAME", 0, "char[16]", "", "the name, NUL-padded"}},
 		"The thread has a new name."},
 	{"THREAD_END", 7, nil,
