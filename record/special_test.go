@@ -93,8 +93,13 @@ func TestEntries(t *testing.T) {
 			want: "f: patchable short-site +0 4",
 		},
 		{
+			name: "a function that ends within its nops",
+			text: start + fn("f", ".rept 4\nnop\n.endr") + fn("g", "ret") + pfe("f"),
+			want: "f: patchable short-function +0 4\ng: none no-site +0 0",
+		},
+		{
 			name: "listed, but no nops",
-			text: start + fn("f", "xor %eax,%eax\nret") + pfe("f"),
+			text: start + fn("f", "xor %eax,%eax\nxor %ecx,%ecx\nret") + pfe("f"),
 			want: "f: patchable unexpected-bytes +0 0",
 		},
 		{

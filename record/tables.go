@@ -109,6 +109,8 @@ func (fd *finder) patchable(first, limit uint64) {
 		s.Reason = ReasonPatched
 	case s.Len == 0 && s.Addr == first:
 		s.Reason = ReasonUnexpected
+	case s.Len > 0 && s.Len < siteSize && s.End() == limit:
+		s.Reason = ReasonShortFunction
 	case s.Len < siteSize:
 		s.Reason = ReasonShortSite
 	}
