@@ -29,7 +29,7 @@ func (f *File) Dynamic() ([]Dyn, error) {
 // dynamicEntries returns every entry of the dynamic section, with the spare DT_NULLs at its end.
 func (f *File) dynamicEntries() ([]Dyn, error) {
 	data, off, err := f.dynamicData()
-	if err != nil {
+	if err != nil || data == nil {
 		return nil, err
 	}
 	size := f.c.dynSize()

@@ -97,7 +97,7 @@ func visitFile(path string, visit func(path string, raw []byte)) {
 
 // Every ELF file of the machine is parsed, agrees with debug/elf and is encoded back to what it was.
 func TestSystemRoundTrip(t *testing.T) {
-	n := systemFiles(t, 15*time.Second, func(path string, raw []byte) {
+	n := systemFiles(t, 8*time.Second, func(path string, raw []byte) {
 		f, err := Parse(raw)
 		if err != nil {
 			// Not every file that starts like one is a valid ELF file, but then others agree.
@@ -145,7 +145,7 @@ func TestSystemInject(t *testing.T) {
 	var mu sync.Mutex
 	slots := map[string]int{}
 	refused := map[string]int{}
-	n := systemFiles(t, 15*time.Second, func(path string, raw []byte) {
+	n := systemFiles(t, 8*time.Second, func(path string, raw []byte) {
 		f, err := Parse(raw)
 		if err != nil || f.Header.Type != elf.ET_EXEC && f.Header.Type != elf.ET_DYN || len(raw) > 32<<20 {
 			return
