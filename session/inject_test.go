@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -343,5 +344,102 @@ func TestExitStatus(t *testing.T) {
 		if x := r.run(t, "/bin/sh", "-c", tt.script); x.code != tt.code {
 			t.Errorf("%s: %d, want %d", tt.script, x.code, tt.code)
 		}
+	}
+}
+
+// A program with privileges of its file cannot have them and be traced, when the
+// recorder has none: a copy is.
+func TestPrivileged(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs to make a set-user-ID program (root)")
+	}
+	dir, err := os.MkdirTemp("", "session-suid-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	src, err := os.ReadFile(cc(t, "answer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "answer")
+	if err := os.WriteFile(path, src, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o755|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	for _, d := range []string{dir, buildDir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work := filepath.Join(dir, "work")
+	if err := os.Mkdir(work, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(work, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	r := recorderCmd{Memory: answerPlan(t, path), Copy: path, Dir: filepath.Join(work, "data")}
+	cmd := r.command(t, path)
+	// The options are in a directory that is root's alone.
+	opts, err := os.ReadFile(cmd.Args[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Args[1] = filepath.Join(dir, "options")
+	opts = bytes.ReplaceAll(opts, []byte(r.Result), []byte(filepath.Join(work, "result")))
+	if err := os.WriteFile(cmd.Args[1], opts, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.Result = filepath.Join(work, "result")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir = work
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	x := r.finish(t, cmd, &out, &errb)
+	if x.code != 0 || !x.res.Copied || !strings.HasPrefix(x.stdout, "answer 11223344") || !strings.Contains(x.stderr, "without the privileges") {
+		t.Errorf("status %d, %+v, %q, %q", x.code, x.res, x.stdout, x.stderr)
+	}
+}
+
+// Where /proc/PID/mem does not write to read-only memory, ptrace does.
+func TestPoke(t *testing.T) {
+	path := cc(t, "answer", "-static", "-fno-pie")
+	m := answerPlan(t, path)
+	copy(m.RX[codeStart:], append([]byte{0xe9}, le.AppendUint32(nil, uint32(m.OrigEntry-(m.RXAddr+codeStart+5)))...)) // jmp orig
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	in := readInherited()
+	l := launcher{in: in, env: os.Environ()}
+	pid, err := l.fork(path, []string{"answer", "x", "code"}, true)
+	if err != nil {
+		t.Skipf("needs ptrace: %v", err)
+	}
+	tr, _, _, err := stopAtExec(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.mem.Close()
+	if tr.mem, err = os.Open(fmt.Sprintf("/proc/%d/mem", pid)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.inject(m); err != nil || !tr.poke {
+		tr.kill()
+		t.Fatalf("poked %t: %v", tr.poke, err)
+	}
+	if err := tr.setSignals(in); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.detach(); err != nil {
+		t.Fatal(err)
+	}
+	if ws := waitFor(pid); ws.ExitStatus() != 8 {
+		t.Errorf("status %d", ws.ExitStatus())
 	}
 }

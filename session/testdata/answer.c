@@ -31,7 +31,10 @@ int main(int argc, char **argv)
 	syscall(SYS_arch_prctl, ARCH_GET_GS, &gs);
 	dl_iterate_phdr(loads, &n);
 	setvbuf(stdout, 0, _IONBF, 0);
-	printf("answer %x, gs %lx, entry %lx, phdr %lx, phnum %lu, loads %d, bias %lx\n", answer(), gs, getauxval(AT_ENTRY), getauxval(AT_PHDR),
+	if (argc < 3)
+		printf("answer %x, gs %lx, entry %lx, phdr %lx, phnum %lu, loads %d, bias %lx\n", answer(), gs, getauxval(AT_ENTRY), getauxval(AT_PHDR),
 		getauxval(AT_PHNUM), n, (unsigned long)answer);
+	if (argc > 2)
+		return answer() == 0x55667788 ? 8 : 9;
 	return argc > 1 ? 7 : 0;
 }
