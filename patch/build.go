@@ -267,7 +267,7 @@ func (p *Plan) roots(a *area) (uint64, error) {
 	at, b := a.grow((p.Traced()+1+63)/64*8, 8)
 	found := false
 	for i := range p.Functions {
-		if fn := &p.Functions[i]; fn.ID != 0 && p.Options.Roots.Match(fn.Name) {
+		if fn := &p.Functions[i]; fn.ID != 0 && p.Options.Roots.MatchSite(&fn.Site) {
 			b[fn.ID/8] |= 1 << (fn.ID % 8)
 			found = true
 		}

@@ -186,7 +186,7 @@ func (p *Plan) choose(sites []record.Site) {
 		fn := Func{Site: s}
 		switch {
 		case s.Reason != "":
-		case p.Options.Select == nil || p.Options.Select.Match(s.Name):
+		case p.Options.Select == nil || p.Options.Select.MatchSite(&s):
 			id++
 			fn.ID, fn.Action = id, Trace
 		case !p.Options.Keep && isCall(s.Kind):

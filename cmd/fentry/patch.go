@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,6 +140,9 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
+	// Little of what planning allocates becomes garbage before it ends.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(2 << 30)
 	image, done, err := mapFile(path)
 	if err != nil {
 		return err
@@ -242,7 +246,8 @@ func (c *patchCmd) write(a *app, in string, body func(io.Writer) error) error {
 		// Not as a file: standard output may be a pipe, or a file that is appended to.
 		return body(struct{ io.Writer }{a.stdout})
 	}
-	o := atomicfile.Options{Like: in, DropSetID: true}
+	// A new file can be made again, and is not flushed to disk, as with linkers.
+	o := atomicfile.Options{Like: in, DropSetID: true, NoSync: true}
 	out := c.out
 	if c.inPlace {
 		out = in
