@@ -18,6 +18,9 @@ type ObjectAdditions struct {
 	Sections []ObjectSection
 	// Edits are bytes of the file to overwrite.
 	Edits []RawEdit
+	// EditOld makes the changes of section headers 0 and of the name table in the old header table too, which nothing
+	// refers to any more: recordmcount does.
+	EditOld bool
 }
 
 // LocalSymbol is a symbol of binding STB_LOCAL.
@@ -155,6 +158,15 @@ func (e *extender) layout() error {
 	for i, h := range e.headers {
 		c.writeSection(e.tail[shoff-start+uint64(i)*c.shdrSize():], h)
 	}
+	if e.a.EditOld {
+		for _, i := range []uint32{0, f.Header.Shstrndx} {
+			if e.headers[i] != f.Sections[i] {
+				b := make([]byte, c.shdrSize())
+				c.writeSection(b, e.headers[i])
+				e.edits = append(e.edits, RawEdit{f.Header.Shoff + uint64(i)*uint64(f.Header.Shentsize), b})
+			}
+		}
+	}
 	for i := range e.grown {
 		g := &e.grown[i]
 		b := e.tail[e.headers[g.header].Off-start:]
@@ -248,16 +260,19 @@ func (e *extender) joinGroups() error {
 	return nil
 }
 
-// DecodeSection reads a section header that stands at the start of b, which must be large enough. It has no name.
-func (f *File) DecodeSection(b []byte) Section { return f.c.readSection(b) }
-
-// PutHeaderTable changes the ELF header at the start of b to say that n section headers are at shoff. Their count must
-// be stored as that of f is, or fit the header.
-func (f *File) PutHeaderTable(b []byte, shoff uint64, n int) {
+// RestoreHeaders undoes in b, the old part of the object f that Extend has made with EditOld, what concerns headers: n
+// section headers are at shoff, and the name table is size bytes at off.
+func (f *File) RestoreHeaders(b []byte, shoff uint64, n int, off, size uint64) {
 	h := f.hdr
 	h.shoff, h.shnum = shoff, uint16(n)
+	null := f.Sections[0]
+	null.Size = 0
 	if n >= int(elf.SHN_LORESERVE) {
-		h.shnum = 0
+		h.shnum, null.Size = 0, uint64(n)
 	}
 	f.c.writeHeader(b, h)
+	f.c.writeSection(b[shoff:], null)
+	names := f.Sections[f.Header.Shstrndx]
+	names.Off, names.Size = off, size
+	f.c.writeSection(b[shoff+uint64(f.Header.Shstrndx)*uint64(f.Header.Shentsize):], names)
 }

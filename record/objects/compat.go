@@ -5,8 +5,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-
-	"github.com/fentry-dev/fentry/elfio"
 )
 
 var errNoOriginal = errors.New("its " + TableName + " was made by a compiler or put together by a linker: there is no original to restore")
@@ -42,7 +40,7 @@ func stripCompat(b []byte) ([]byte, error) {
 	if size > uint64(len(b)) || names.Size < added || f.Header.Shoff < size {
 		return nil, errNoOriginal
 	}
-	shoff, oldNames, err := ob.oldHeaders(b[:size], n-2, added)
+	shoff, err := ob.oldHeaders(b[:size], n-2)
 	if err != nil {
 		return nil, err
 	}
@@ -50,51 +48,30 @@ func stripCompat(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	old := elfio.Section{}
-	old.Off, old.Size = oldNames[0], oldNames[1]
-	if old.Off > size || old.Size > size-old.Off || !bytes.Equal(b[old.Off:old.Off+old.Size], data[:uint64(len(data))-added]) {
-		return nil, errNoOriginal
+	data = data[:uint64(len(data))-added]
+	off := bytes.LastIndex(b[:shoff], data) // assemblers write it in front of the headers
+	if off < 0 {
+		if off = bytes.LastIndex(b[:size], data); off < 0 {
+			return nil, errNoOriginal
+		}
 	}
 	out := bytes.Clone(b[:size])
-	f.PutHeaderTable(out, shoff, n-2)
+	f.RestoreHeaders(out, shoff, n-2, uint64(off), uint64(len(data)))
 	_, err = ob.restoreCalls(out)
 	return out, err
 }
 
-// oldHeaders finds the section header table with n entries that b still holds, and what it says about the name table.
-// Of a class and count only the entries 0 and of the name table differ from the new ones.
-func (ob *Object) oldHeaders(b []byte, n int, added uint64) (shoff uint64, names [2]uint64, err error) {
+// oldHeaders finds the section header table with n entries that b still holds. It is equal to the new one.
+func (ob *Object) oldHeaders(b []byte, n int) (shoff uint64, err error) {
 	f := ob.f
-	ent := uint64(f.Header.Shentsize)
+	size := uint64(n) * uint64(f.Header.Shentsize)
 	table := f.Raw()[f.Header.Shoff:]
-	probe := uint64(1)
-	if probe == uint64(f.Header.Shstrndx) {
-		probe = 2
+	// The table is the last thing an assembler writes, so the search ends soon.
+	k := bytes.LastIndex(b, table[:size])
+	if k < 0 {
+		return 0, errNoOriginal
 	}
-	want := table[probe*ent : (probe+1)*ent]
-	// The table is the last thing an assembler writes, so the search goes backwards and ends soon.
-	for end := uint64(len(b)); ; {
-		k := bytes.LastIndex(b[:end], want)
-		if k < 0 || uint64(k) < probe*ent {
-			return 0, names, errNoOriginal
-		}
-		end = uint64(k) + ent - 1
-		at := uint64(k) - probe*ent
-		if uint64(n)*ent > uint64(len(b))-at {
-			continue
-		}
-		same := true
-		for i := uint64(1); i < uint64(n) && same; i++ {
-			same = i == uint64(f.Header.Shstrndx) || bytes.Equal(b[at+i*ent:at+(i+1)*ent], table[i*ent:(i+1)*ent])
-		}
-		if !same {
-			continue
-		}
-		s := f.DecodeSection(b[at+uint64(f.Header.Shstrndx)*ent:])
-		if s.Size == f.Sections[f.Header.Shstrndx].Size-added {
-			return at, [2]uint64{s.Off, s.Size}, nil
-		}
-	}
+	return uint64(k), nil
 }
 
 // restoreCalls puts the calls back that became nops: relocations of type R_*_NONE to a profiling symbol in front of

@@ -297,6 +297,14 @@ func (b *builder) output() (*elfio.Output, error) {
 	} else {
 		t.first, t.inserted = ob.f.FirstNew(ob.syms.Section), uint32(len(b.add.Locals))
 		t.edits = append([]undoEdit{{0, ob.f.Raw()[:headerSize(ob.f)]}}, t.edits...)
+		b.add.EditOld = ob.o.Compat
+		if b.add.EditOld { // both are changed in the old table, too
+			for _, i := range []uint32{0, ob.f.Header.Shstrndx} {
+				h := ob.f.Header
+				at := h.Shoff + uint64(i)*uint64(h.Shentsize)
+				t.edits = append(t.edits, undoEdit{at, ob.f.Raw()[at : at+uint64(h.Shentsize)]})
+			}
+		}
 		var err error
 		if out, err = ob.f.Extend(b.add); err != nil {
 			return nil, fmt.Errorf("adding %s: %w", TableName, err)
