@@ -1,0 +1,89 @@
+//go:build linux
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestInterrupts(t *testing.T) {
+	type step struct {
+		sig          syscall.Signal
+		forward, end bool
+	}
+	for name, tt := range map[string]struct {
+		gone, foreground bool
+		steps            []step
+	}{
+		"^C twice":                 {steps: []step{{syscall.SIGINT, false, false}, {syscall.SIGINT, false, true}}},
+		"^\\ then ^C":              {steps: []step{{syscall.SIGQUIT, false, false}, {syscall.SIGINT, false, true}}},
+		"kill twice":               {steps: []step{{syscall.SIGTERM, true, false}, {syscall.SIGTERM, false, true}}},
+		"hangup of the terminal":   {foreground: true, steps: []step{{syscall.SIGHUP, false, false}}},
+		"hangup by kill":           {steps: []step{{syscall.SIGHUP, true, false}}},
+		"^C when daemons are left": {gone: true, steps: []step{{syscall.SIGINT, false, true}}},
+		"file size":                {steps: []step{{syscall.SIGXFSZ, false, false}, {syscall.SIGXFSZ, false, false}, {syscall.SIGINT, false, false}}},
+	} {
+		i := interrupts{leaderGone: tt.gone}
+		for n, s := range tt.steps {
+			if forward, end := i.got(s.sig, tt.foreground); forward != s.forward || end != s.end {
+				t.Errorf("%s, signal %d: forward %t, end %t; want %t, %t", name, n+1, forward, end, s.forward, s.end)
+			}
+		}
+	}
+}
+
+// The end of the context ends the session, not the program.
+func TestContext(t *testing.T) {
+	path, err := LookPath("sleep")
+	if err != nil {
+		t.Skip("needs sleep (package coreutils)")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	dir := filepath.Join(t.TempDir(), "d")
+	pid := 0
+	began := time.Now()
+	res, err := Run(ctx, Options{Path: path, Args: []string{"sleep", "100"}, Dir: dir, Buffer: 1})
+	if err != nil || res.Ended || !res.Started || res.Signal != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if d := time.Since(began); d > 20*time.Second {
+		t.Errorf("ended after %v", d)
+	}
+	for _, p := range children(t, syscall.Getpid()) {
+		if b, err := readStat(fmt.Sprintf("/proc/%d/stat", p)); err == nil && !b.dead() {
+			pid = p
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+	}
+	if pid == 0 {
+		t.Error("the program has ended")
+	}
+	if cs := readEvents(t, dir); len(cs) != 0 {
+		t.Errorf("%d chunks", len(cs))
+	}
+}
+
+// What cannot run leaves no directory and says why.
+func TestCannotRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	for path, want := range map[string]error{
+		filepath.Join(t.TempDir(), "nothing"): ErrNotFound,
+		"/etc/passwd":                         ErrNotExecutable,
+		"/":                                   ErrNotExecutable,
+	} {
+		_, err := Run(context.Background(), Options{Path: path, Dir: dir})
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+		if _, err := traceFiles(dir); err == nil {
+			t.Errorf("%s: a directory is left", path)
+		}
+	}
+}
