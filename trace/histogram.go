@@ -65,6 +65,12 @@ func (h *Histogram) grow(i int) int {
 		lo, hi = o, o
 	}
 	nlo, nhi := min(lo, o), max(hi, o+1)
+	// Durations come from all sides at first: leave room on the side that grew.
+	if slack := (hi - lo) / 2; nlo < lo {
+		nlo = max(0, nlo-slack)
+	} else if nhi > hi {
+		nhi = min(histOctaves, nhi+slack)
+	}
 	counts := make([]uint32, (nhi-nlo)<<histSubBits)
 	copy(counts[(lo-nlo)<<histSubBits:], h.counts)
 	h.counts, h.first = counts, int32(nlo)
