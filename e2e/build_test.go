@@ -46,6 +46,7 @@ var (
 		{name: "clangpatch", compiler: "clang", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
 		{name: "xray", compiler: "clang", cflags: []string{"-fxray-instrument", "-fxray-instruction-threshold=1"},
 			ldflags: []string{"-fxray-instrument"}, links: allLinks},
+		{name: "musl", compiler: "musl-gcc", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
 	}
 	links = []link{
 		{name: "pie", cflags: []string{"-fPIE"}, ldflags: []string{"-pie"}},
@@ -125,7 +126,7 @@ func compile(t testing.TB, f *fixture, c config, dir string) {
 		cc = map[string]string{"gcc": "g++", "clang": "clang++"}[cc]
 		std = "-std=gnu++17"
 	}
-	need(t, cc, map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang"}[cc])
+	need(t, cc, map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang", "musl-gcc": "musl-tools"}[cc])
 	argv := []string{cc, std, c.opt, "-Wall", "-Wno-unused-function", "-Wno-ignored-attributes"}
 	if c.kind.compiler == "clang" {
 		argv = append(argv, "-Wno-unknown-attributes", "-Wno-unused-command-line-argument")

@@ -137,6 +137,9 @@ func (f *fixture) supports(c config) bool {
 	if ks := f.words("kinds"); len(ks) > 0 && !slices.Contains(ks, c.kind.name) {
 		return false
 	}
+	if c.kind.compiler == "musl-gcc" && f.cpp {
+		return false // there is no musl-g++
+	}
 	if len(f.words("library")) > 0 && strings.HasPrefix(c.link.name, "static") {
 		return false
 	}

@@ -1,6 +1,8 @@
 // backtrace() and _Unwind_Backtrace name the same functions as in the untraced program, from calls, from a handler and in a thread.
 // All functions live in one section, so that frames outside the program (and the tracer's own) are left out by address.
 //e2e:cflags -fasynchronous-unwind-tables
+// musl has no backtrace()
+//e2e:compilers gcc clang
 #include "count.h"
 #include <execinfo.h>
 #include <pthread.h>

@@ -1,6 +1,8 @@
 // A library's constructor starts a thread, which calls back into the program before main; the program has constructors and destructors of its own.
 //e2e:library earlylib
 //e2e:link -rdynamic -pthread
+// its library is made for glibc
+//e2e:compilers gcc clang
 #include "count.h"
 
 extern int early_wait(void);

@@ -1,8 +1,9 @@
 // The program keeps its own per-thread data behind gs, and changes it while it runs.
 #include "count.h"
-#include <asm/prctl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+
+enum { ARCH_SET_GS = 0x1001, ARCH_GET_GS = 0x1004 }; // asm/prctl.h
 
 struct mine { uint64_t magic, calls; };
 

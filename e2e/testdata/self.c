@@ -2,6 +2,8 @@
 //e2e:args one two
 //e2e:library origin
 //e2e:path same
+// its library is made for glibc
+//e2e:compilers gcc clang
 #include "count.h"
 #include <sys/auxv.h>
 #include <sys/stat.h>
