@@ -102,7 +102,13 @@ func (p *Plan) build() error {
 		return fmt.Errorf("embedded runtime: %d bytes of writable memory, %d reserved", l.RWSize, p.RWSize)
 	}
 	p.syms, p.defined = l.Symbols, l.Defined
-	a := &area{base: p.RXAddr, buf: l.RX}
+	// One allocation for all that comes: a thunk, a row of the site table and of the
+	// unwind table a function, and the image's own unwind information once more.
+	room := len(l.RX) + p.Traced()*(amd64.ThunkSize+24) + 1<<16
+	if fdes, err := p.file.FDEs(); err == nil {
+		room += len(fdes) * 64
+	}
+	a := &area{base: p.RXAddr, buf: append(make([]byte, 0, room), l.RX...)}
 	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
 	for _, s := range l.Sections {
 		p.Sections = append(p.Sections, elfio.AddedSection{

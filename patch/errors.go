@@ -42,3 +42,7 @@ func colons(b []byte) string {
 
 // ErrNotPatched says that an image carries nothing of fentry's.
 var ErrNotPatched = errors.New("not patched by fentry")
+
+// ErrOverlay says that data follow what the headers of an image describe; see
+// [Options.Overlay].
+var ErrOverlay = errors.New("data follow the ELF image, where the program may look for them from the end of its file")

@@ -322,6 +322,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestAppendedData(t *testing.T) {
+	orig := append(read(t, compile(t, "-pg", "-mfentry")), "PK\x05\x06 an archive"...)
+	if _, err := newPlan(orig, patch.Options{}); !errors.Is(err, patch.ErrOverlay) {
+		t.Errorf("error %v, want ErrOverlay", err)
+	}
+	if _, err := newPlan(orig, patch.Options{Target: patch.Process}); err != nil {
+		t.Errorf("plan for a process: %v", err)
+	}
+	out, err := plan(t, orig, patch.Options{Overlay: true}).Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := patch.Undo(out); err != nil || !bytes.Equal(back, orig) {
+		t.Errorf("undo did not give the original back (%v)", err)
+	}
+}
+
 // Whatever the image, planning ends with a plan or an error, and what a plan
 // makes can be undone.
 func FuzzNew(f *testing.F) {

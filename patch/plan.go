@@ -69,6 +69,11 @@ type Options struct {
 	// are. By default they become nops: the program pays nothing for them.
 	Keep bool
 
+	// Overlay plans a file although data follow what its headers describe. What is
+	// added goes behind them, so a program that looks for them from its end (a
+	// self-extracting archive) will not find them.
+	Overlay bool
+
 	Session string // path of the recorder's pool; "" in files
 	Dir     string // trace directory of a program that runs alone; "": fentry.data
 	Buffer  uint64 // bytes of buffer a process may use; 0: the runtime's default
@@ -165,6 +170,9 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	}
 	if f.Header.Entry == 0 {
 		return nil, fmt.Errorf("no entry point: only executables can be patched")
+	}
+	if off, n := f.Overlay(); n > 0 && o.Target == File && !o.Overlay {
+		return nil, fmt.Errorf("%w: %d bytes at offset %#x", ErrOverlay, n, off)
 	}
 	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f}
 	p.choose(sites)

@@ -165,9 +165,24 @@ func (t *Table) collect() {
 			all = append(all, Func{Addr: d.PC, Size: d.Size, Source: SourceEhFrame, rank: rankNone, Part: startsFramed(d.Instructions)})
 		}
 	}
-	slices.SortFunc(all, compareFuncs)
-	out := all[:0]
-	for _, fn := range all {
+	// Sorted through small keys: functions are large to move about.
+	type key struct {
+		addr uint64
+		i    int
+	}
+	keys := make([]key, len(all))
+	for i := range all {
+		keys[i] = key{all[i].Addr, i}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		if a.addr != b.addr {
+			return cmp.Compare(a.addr, b.addr)
+		}
+		return compareFuncs(all[a.i], all[b.i])
+	})
+	out := make([]Func, 0, len(all))
+	for _, k := range keys {
+		fn := all[k.i]
 		if n := len(out); n > 0 && out[n-1].Addr == fn.Addr {
 			if out[n-1].Size == 0 {
 				out[n-1].Size = fn.Size

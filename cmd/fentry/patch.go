@@ -82,6 +82,7 @@ type patchCmd struct {
 	inPlace              bool
 	undo, verify, plan   bool
 	json, keep, keepLink bool
+	force                bool
 	dir                  string
 }
 
@@ -115,6 +116,7 @@ The original bytes are kept inside: --undo gives back the file, byte for byte.`,
 	f.BoolVarP(&c.plan, "plan", "n", false, "print what would be changed; writes nothing")
 	f.BoolVar(&c.json, "json", false, "with --plan: as JSON")
 	f.BoolVar(&c.keep, "keep-calls", false, "leave profiling calls of untraced functions (default: make them nops)")
+	f.BoolVar(&c.force, "force", false, "patch a program that has data appended to it, such as a self-extracting archive")
 	f.StringVar(&c.dir, "data", "", "`DIR` the patched program writes (default fentry.data where it runs)")
 	return cmd
 }
@@ -163,8 +165,11 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		}
 		return c.write(a, path, func(w io.Writer) error { _, err := w.Write(orig); return err })
 	}
-	opts.Keep, opts.Dir, opts.Path = c.keep, c.dir, path
+	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
 	p, orig, err := planFile(image, opts)
+	if errors.Is(err, patch.ErrOverlay) {
+		return fmt.Errorf("%s: %w; --force patches it all the same, fentry record needs no change of the file", path, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
