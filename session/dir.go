@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -171,8 +173,38 @@ func (d *traceDir) restore() {
 // fdPath is the directory's name that stays right when it is renamed.
 func (d *traceDir) fdPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.handle.Fd()) }
 
-// writeInfo replaces info.json.
-func (d *traceDir) writeInfo(info *trace.Info) error { return trace.WriteInfo(d.fdPath(), info) }
+// writeInfo replaces info.json. When the disk is full, the old one's place is
+// used again: how the program ended is worth more than doing it in one step.
+func (d *traceDir) writeInfo(info *trace.Info) error {
+	err := trace.WriteInfo(d.fdPath(), info)
+	if err == nil || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	tmp, terr := os.MkdirTemp("", "fentry-")
+	if terr != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if trace.WriteInfo(tmp, info) != nil {
+		return err
+	}
+	b, terr := os.ReadFile(filepath.Join(tmp, trace.InfoFile))
+	if terr != nil {
+		return err
+	}
+	f, terr := os.OpenFile(filepath.Join(d.fdPath(), trace.InfoFile), os.O_WRONLY, 0)
+	if terr != nil {
+		return err
+	}
+	defer f.Close()
+	if fi, terr := f.Stat(); terr != nil || int64(len(b)) > (fi.Size()+pageSize-1)&^(pageSize-1) {
+		return err // it would need more room than it has
+	}
+	if _, terr := f.WriteAt(b, 0); terr != nil {
+		return err
+	}
+	return f.Truncate(int64(len(b)))
+}
 
 // writeSymbols replaces the .sym file of an image.
 func (d *traceDir) writeSymbols(id trace.ImageID, body func(io.Writer) error) error {

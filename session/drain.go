@@ -42,6 +42,7 @@ type drainer struct {
 type claim struct {
 	chunk   int
 	used    int // bytes, header included
+	events  uint64
 	counter uint64
 }
 
@@ -57,6 +58,7 @@ func taskOf(b []byte) taskID {
 
 type drainStats struct {
 	events, chunks, bad, overwrote uint64
+	unwritten                      uint64 // events that could not be written
 }
 
 // batchBytes is how much is written at once: large enough for the file system to
@@ -174,14 +176,12 @@ func (d *drainer) inspect(i int) (claim, bool) {
 		events = countEvents(b[chunkHeader:used])
 	}
 	id := taskOf(b)
-	d.stats.events += events
-	d.stats.chunks++
 	d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
 	d.live.saw(int(id.pid))
 	if kind == trace.ChunkImage && d.onImage != nil {
 		d.onImage(parseImage(le.Uint64(b[cImage:]), int(id.pid), b[chunkHeader:used]))
 	}
-	return claim{i, used, le.Uint64(b[cCounter:])}, true
+	return claim{i, used, events, le.Uint64(b[cCounter:])}, true
 }
 
 // seal makes a chunk end with its last word that is not zero, if its task did
@@ -226,14 +226,28 @@ func (d *drainer) write(batch []claim) {
 		d.vec = append(d.vec, d.p.chunk(c.chunk)[:c.used])
 	}
 	first := d.w.err == nil
-	if err := d.w.write(d.vec); err != nil && first {
+	kept, err := d.w.write(d.vec)
+	if err != nil && first {
 		d.p.shut()
 		d.onWriteError(err)
+	}
+	for i, c := range batch {
+		d.count(c, i < kept)
 	}
 	for _, c := range batch {
 		d.p.release(c.chunk, c.used)
 	}
 	d.p.announce()
+}
+
+// count counts a chunk that was written, or could not be.
+func (d *drainer) count(c claim, written bool) {
+	if !written {
+		d.stats.unwritten += c.events
+		return
+	}
+	d.stats.events += c.events
+	d.stats.chunks++
 }
 
 // makeRoom frees the oldest full chunks when few are free. Tasks that still run
@@ -332,7 +346,8 @@ func (d *drainer) last(all bool) {
 	}
 	// Tasks that live on are told to stop, but may be in the middle of an event:
 	// their chunks are copied and left to them.
-	var copies [][]byte
+	var copies []claim
+	var copied [][]byte
 	for i := range d.p.n {
 		if d.p.state(i).Load() != stateOwned || atomicMagic(d.p.chunk(i)) != chunkMagic {
 			continue
@@ -340,18 +355,16 @@ func (d *drainer) last(all bool) {
 		b := slices.Clone(d.p.chunk(i))
 		le.PutUint32(b[cSize:], 0)
 		if used := seal(b); used > chunkHeader && le.Uint16(b[cKind:]) == uint16(trace.ChunkEvents) {
-			copies = append(copies, b[:used])
-			d.stats.events += countEvents(b[chunkHeader:used])
-			d.stats.chunks++
 			id := taskOf(b)
 			d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
+			copies = append(copies, claim{len(copied), used, countEvents(b[chunkHeader:used]), le.Uint64(b[cCounter:])})
+			copied = append(copied, b[:used])
 		}
 	}
-	slices.SortFunc(copies, func(a, b []byte) int { return cmp.Compare(le.Uint64(a[cCounter:]), le.Uint64(b[cCounter:])) })
-	for chunk := range slices.Chunk(copies, 256) {
-		if err := d.w.write(chunk); err != nil {
-			break
-		}
+	slices.SortFunc(copies, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
+	for _, c := range copies {
+		kept, _ := d.w.write([][]byte{copied[c.chunk]})
+		d.count(c, kept == 1)
 	}
 }
 

@@ -18,11 +18,11 @@ type eventsFile struct {
 	err  error // first error; nothing is written after it
 }
 
-// write appends whole chunks. After an error the file ends with the last whole
-// chunk, and later calls fail at once.
-func (w *eventsFile) write(chunks [][]byte) error {
+// write appends whole chunks and returns how many are kept. After an error the
+// file ends with the last whole chunk, and later calls fail at once.
+func (w *eventsFile) write(chunks [][]byte) (kept int, err error) {
 	if w.err != nil {
-		return w.err
+		return 0, w.err
 	}
 	total := int64(0)
 	for _, c := range chunks {
@@ -40,8 +40,7 @@ func (w *eventsFile) write(chunks [][]byte) error {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
-			w.fail(fmt.Errorf("%s: %w", w.f.Name(), err), chunks, done)
-			return w.err
+			return w.fail(fmt.Errorf("%s: %w", w.f.Name(), err), chunks, done), w.err
 		}
 		done += int64(n)
 		for len(rest) > 0 && n >= len(rest[0]) {
@@ -53,11 +52,12 @@ func (w *eventsFile) write(chunks [][]byte) error {
 		}
 	}
 	w.size += total
-	return nil
+	return len(chunks), nil
 }
 
-// fail keeps the chunks that were written as a whole and cuts off the rest.
-func (w *eventsFile) fail(err error, chunks [][]byte, done int64) {
+// fail keeps the chunks that were written as a whole, cuts off the rest, and
+// returns how many were kept.
+func (w *eventsFile) fail(err error, chunks [][]byte, done int64) (kept int) {
 	w.err = err
 	for _, c := range chunks {
 		if int64(len(c)) > done {
@@ -65,8 +65,10 @@ func (w *eventsFile) fail(err error, chunks [][]byte, done int64) {
 		}
 		done -= int64(len(c))
 		w.size += int64(len(c))
+		kept++
 	}
 	if terr := w.f.Truncate(w.size); terr != nil {
 		w.err = errors.Join(err, terr)
 	}
+	return kept
 }

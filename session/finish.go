@@ -31,7 +31,7 @@ func (s *session) finish() {
 			time.Sleep(20 * time.Millisecond)
 		}
 		d.last(alone)
-		s.res.Lost = s.pool.word64(hLost).Load()
+		s.res.Lost = s.pool.word64(hLost).Load() + d.stats.unwritten
 		// What no task tells of, for readers that have the file alone.
 		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.res.Lost), hLost)
 	}
@@ -47,27 +47,33 @@ func (s *session) finish() {
 
 // finishProfile reads the chunks the runtimes wrote.
 func (s *session) finishProfile() {
+	if err := s.readProfile(); err != nil {
+		s.res.WriteError = pathError(err)
+		s.logf("%v", s.res.WriteError)
+	}
+}
+
+func (s *session) readProfile() error {
 	f := s.dir.events
 	// Processes that live on stop.
 	_, _ = f.WriteAt(le.AppendUint32(nil, 1), hClosed)
 	fi, err := f.Stat()
 	if err != nil {
-		s.res.WriteError = pathError(err)
-		return
+		return err
 	}
 	// The runtimes make the file longer in large steps.
-	var next [8]byte
-	if _, err := f.ReadAt(next[:], hNext); err != nil {
-		s.res.WriteError = pathError(err)
-		return
+	var head [headerSize]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil {
+		return err
 	}
+	s.res.Lost = le.Uint64(head[hLost:])
 	used := fi.Size()
-	if n := le.Uint64(next[:]); n < uint64(used)/chunkSize {
+	if n := le.Uint64(head[hNext:]); n < uint64(used)/chunkSize {
 		used = headerSize + int64(n)*chunkSize
 	}
 	if used < fi.Size() && !s.live.mappedNow() {
 		if err := f.Truncate(used); err != nil {
-			s.res.WriteError = pathError(err)
+			return err
 		}
 	}
 	s.res.Bytes = used
@@ -79,7 +85,7 @@ func (s *session) finishProfile() {
 		n, err := f.ReadAt(b, off)
 		if n < chunkHeader {
 			if err != nil && err != io.EOF {
-				s.res.WriteError = pathError(err)
+				return err
 			}
 			break
 		}
@@ -99,4 +105,5 @@ func (s *session) finishProfile() {
 		}
 	}
 	s.res.Tasks, s.res.Processes = len(tasks), len(pids)
+	return nil
 }

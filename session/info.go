@@ -50,11 +50,14 @@ func (s *session) endInfo() {
 	i.Totals.Processes = s.res.Processes
 	i.Totals.Tasks = s.res.Tasks
 	i.Lost = s.res.Lost
-	if err := s.dir.writeInfo(i); err != nil && s.res.WriteError == nil {
-		s.res.WriteError = err
-	}
-	if err := s.dir.close(); err != nil && s.res.WriteError == nil {
-		s.res.WriteError = pathError(err)
+	for _, err := range []error{s.dir.writeInfo(i), s.dir.close()} {
+		if err == nil {
+			continue
+		}
+		s.logf("%v", pathError(err))
+		if s.res.WriteError == nil {
+			s.res.WriteError = pathError(err)
+		}
 	}
 }
 

@@ -272,8 +272,16 @@ func TestWriteError(t *testing.T) {
 		if strings.Count(x.stderr, "\n") != 1 || !strings.Contains(x.stderr, want) {
 			t.Errorf("messages: %s", x.stderr)
 		}
-		if len(x.chunks) < 10 || eventsIn(x.chunks) > 200*perChunk {
-			t.Errorf("%d chunks kept", len(x.chunks))
+		if len(x.chunks) < 10 || eventsIn(x.chunks) > 200*perChunk || eventsIn(x.chunks) != int(x.res.Events) {
+			t.Errorf("%d events in %d chunks kept, %d counted", eventsIn(x.chunks), len(x.chunks), x.res.Events)
+		}
+		// What the program had recorded and could not be written is lost.
+		if x.res.Lost == 0 || x.res.Lost%perChunk != 0 {
+			t.Errorf("%d events lost", x.res.Lost)
+		}
+		info, err := trace.ReadInfo(r.Dir)
+		if err != nil || info.ExitStatus != 0 || info.Lost != x.res.Lost {
+			t.Errorf("info: %+v, %v", info, err)
 		}
 	}
 	t.Run("limit", func(t *testing.T) {

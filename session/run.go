@@ -167,7 +167,7 @@ func (s *session) buffers() (string, error) {
 	s.live = newLiveness(sharedFile{st.Ino, "/memfd:" + poolName + " (deleted)"})
 	putHeader(head[:], 0, headerSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
 	w := &eventsFile{f: s.dir.events}
-	if err := w.write([][]byte{head[:]}); err != nil {
+	if _, err := w.write([][]byte{head[:]}); err != nil {
 		s.pool.close()
 		return "", err
 	}

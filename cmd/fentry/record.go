@@ -170,7 +170,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 
 // summary is one line in the manner of perf; lost events are always told.
 func (c *recordCmd) summary(a *app, r session.Result) {
-	if r.WriteError != nil {
+	if a.quiet && r.WriteError != nil { // else it has been told
 		fmt.Fprintf(a.stderr, "fentry: %v\n", r.WriteError)
 	}
 	if r.BadChunks > 0 {
