@@ -64,8 +64,9 @@ type suspendedFrame struct {
 
 const (
 	// maxSuspended frames are kept aside. A program that longjmps leaves one for
-	// each frame skipped, which never come back; coroutines have few.
-	maxSuspended = 1024
+	// each frame skipped, which never come back; coroutines whose stacks lie close
+	// together leave all they have open at every switch.
+	maxSuspended = 1 << 16
 	// maxStacks and maxOpen bound what damaged events can make a reader hold.
 	maxStacks = 1 << 16
 	maxOpen   = 1 << 24
