@@ -72,6 +72,7 @@ type recorderCmd struct {
 	Buffer   int64
 	Policy   trace.Policy
 	NoPtrace bool
+	Profile  bool
 	Memory   *Memory
 	Copy     string
 	Result   string
@@ -147,7 +148,7 @@ func (r *recorderCmd) finish(t testing.TB, cmd *exec.Cmd, out, errb *bytes.Buffe
 		}
 		x.res, x.cpu = v.Result, v.CPU
 	}
-	if _, err := os.Stat(r.Dir); err == nil && !r.blind {
+	if _, err := os.Stat(r.Dir); err == nil && !r.blind && !r.Profile {
 		x.chunks = readEvents(t, r.Dir)
 	}
 	return x

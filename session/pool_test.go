@@ -108,6 +108,42 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// An image is announced once, and its symbols are written at once.
+func TestImage(t *testing.T) {
+	var r recorderCmd
+	x := r.run(t, cc(t, "pool"), "image", "/bin/imagined")
+	if len(x.res.Images) != 1 || x.res.Images[0].ID != 0x1234 || x.res.Images[0].Path != "/bin/imagined" || x.res.Images[0].Sites != 7 || x.res.Events != 10 || len(x.chunks) != 3 {
+		t.Errorf("%+v, %d chunks", x.res, len(x.chunks))
+	}
+	if b, err := os.ReadFile(filepath.Join(r.Dir, "0000000000001234.sym")); err != nil || string(b) != "# path: /bin/imagined\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if info, err := trace.ReadInfo(r.Dir); err != nil || len(info.Images) != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// A profile is a file that the runtime writes; what it did not use is cut off.
+func TestProfile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	r := recorderCmd{Dir: dir, Profile: true}
+	x := r.run(t, cc(t, "pool"), "profile", filepath.Join(dir, trace.EventsFile))
+	if x.code != 0 || x.stderr != "" {
+		t.Fatalf("status %d: %s", x.code, x.stderr)
+	}
+	const want = headerSize + 5*chunkSize
+	fi, err := os.Stat(filepath.Join(dir, trace.EventsFile))
+	if err != nil || fi.Size() != want || x.res.Bytes != want {
+		t.Errorf("%v, %+v; want %d bytes", err, x.res, want)
+	}
+	if x.res.Chunks != 2 || x.res.Lost != 7 || x.res.Tasks != 1 || len(x.res.Images) != 1 {
+		t.Errorf("%+v", x.res)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "0000000000001234.sym")); err != nil {
+		t.Error(err)
+	}
+}
+
 // The newest events are kept, and only as many as fit.
 func TestOverwrite(t *testing.T) {
 	r := recorderCmd{Buffer: 32 * chunkSize, Policy: trace.PolicyOverwrite}

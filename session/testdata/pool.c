@@ -11,6 +11,8 @@
 //	pool forever            writes until the session is closed, then prints how many chunks
 //	pool idle               maps the pool, writes nothing, waits for a signal
 //	pool ns PID MS          a process that is PID in a PID namespace of its own writes, waits for MS ms, and writes more
+//	pool profile FILE       an image and a profile of two slots in a file that grows
+//	pool image PATH         an image of that path, twice, and an event of it
 //	pool lost N             a chunk whose task lost N events
 #define _GNU_SOURCE
 #include "../../stub/src/format.h"
@@ -78,6 +80,30 @@ static unsigned char *chunk(int i) { return pool + header_size + (size_t)i * chu
 static _Atomic uint32_t *state(int i) { return (_Atomic uint32_t *)(pool + FT_H_STATES + 4 * i); }
 static uint64_t counter(void) { uint32_t lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); return lo | (uint64_t)hi << 32; }
 
+static void header(int i, int kind, uint32_t number, uint64_t key, uint64_t lost)
+{
+	unsigned char *c = chunk(i);
+	*(uint16_t *)(c + FT_C_KIND) = kind;
+	*(uint32_t *)(c + FT_C_PID) = getpid();
+	*(uint32_t *)(c + FT_C_TID) = gettid();
+	*(uint32_t *)(c + FT_C_NUMBER) = number;
+	*(uint64_t *)(c + FT_C_COUNTER) = counter();
+	*(uint64_t *)(c + FT_C_IMAGE) = 0x1234;
+	*(uint64_t *)(c + FT_C_KEY) = key;
+	*(uint64_t *)(c + FT_C_LOST) = lost;
+	memcpy(c + FT_C_COMM, "pool", 5);
+	*(_Atomic uint32_t *)(c + FT_C_MAGIC) = FT_CHUNK_MAGIC;
+}
+
+static void image(int i, const char *path)
+{
+	char *p = (char *)chunk(i) + FT_CHUNK_HEADER;
+	header(i, FT_KIND_IMAGE, 0, 1, 0);
+	p += sprintf(p, "path=%s", path) + 1;
+	p += sprintf(p, "nsites=%d", 7) + 1;
+	*(uint32_t *)(chunk(i) + FT_C_SIZE) = (FT_CHUNK_HEADER + 7 + (p - (char *)chunk(i) - FT_CHUNK_HEADER)) & -8;
+}
+
 // take waits for a free chunk; -1: the session is closed
 static int take(uint32_t number, uint64_t key, uint64_t lost)
 {
@@ -95,16 +121,7 @@ static int take(uint32_t number, uint64_t key, uint64_t lost)
 					fprintf(stderr, "chunk %u is not zero at %u\n", i, k);
 					exit(97);
 				}
-			*(uint16_t *)(c + FT_C_KIND) = FT_KIND_EVENTS;
-			*(uint32_t *)(c + FT_C_PID) = getpid();
-			*(uint32_t *)(c + FT_C_TID) = gettid();
-			*(uint32_t *)(c + FT_C_NUMBER) = number;
-			*(uint64_t *)(c + FT_C_COUNTER) = counter();
-			*(uint64_t *)(c + FT_C_IMAGE) = 0x1234;
-			*(uint64_t *)(c + FT_C_KEY) = key;
-			*(uint64_t *)(c + FT_C_LOST) = lost;
-			memcpy(c + FT_C_COMM, "pool", 5);
-			*(_Atomic uint32_t *)(c + FT_C_MAGIC) = FT_CHUNK_MAGIC;
+			header(i, FT_KIND_EVENTS, number, key, lost);
 			return i;
 		}
 		W32(FT_H_WAITERS)++;
@@ -169,7 +186,34 @@ int main(int argc, char **argv)
 	const char *what = argc > 1 ? argv[1] : "";
 	int n = argc > 2 ? atoi(argv[2]) : 0;
 	alarm(30); // nothing may be left of a test that fails
+	if (!strcmp(what, "profile")) {
+		int fd = open(argv[2], O_RDWR);
+		struct stat st;
+		if (fd < 0 || fstat(fd, &st) || st.st_size != FT_HEADER_SIZE || ftruncate(fd, 1 << 30))
+			return 90;
+		pool = mmap(0, 1 << 30, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		header_size = W32(FT_H_HEADER_SIZE);
+		chunk_size = W32(FT_H_CHUNK_SIZE);
+		if (W32(FT_H_CHUNKS) || W32(FT_H_RECORDER) || W32(FT_H_LAYOUT) != FT_LAYOUT_SLOTS || W32(FT_H_LEADER) != (uint32_t)getpid())
+			return 91;
+		uint64_t n = atomic_fetch_add(&W64(FT_H_NEXT), 5);
+		W64(FT_H_LOST) = 3;
+		image(n, "/bin/profiled");
+		header(n + 1, FT_KIND_PROFILE, 0, 1, 4);
+		*(uint32_t *)(chunk(n + 1) + FT_C_SIZE) = 2 * chunk_size;
+		// what looks like a chunk, in the middle of one
+		*(uint32_t *)chunk(n + 2) = FT_CHUNK_MAGIC;
+		return 0;
+	}
 	map_pool();
+	if (!strcmp(what, "image")) {
+		for (int k = 0; k < 2; k++) {
+			int i = take(k, 1, 0);
+			image(i, argv[2]);
+			full(i, *(uint32_t *)(chunk(i) + FT_C_SIZE));
+		}
+		return partial(0) != 0;
+	}
 	if (!strcmp(what, "threads")) {
 		chunks = atoi(argv[3]);
 		return threads(n, writer);

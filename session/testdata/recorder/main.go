@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 
@@ -26,6 +27,7 @@ type options struct {
 	Buffer   int64
 	Policy   trace.Policy
 	NoPtrace bool
+	Profile  bool
 	Memory   *session.Memory
 	Copy     string // file to give as patched copy
 	Result   string
@@ -47,8 +49,12 @@ func main() {
 		}
 	}
 	so := session.Options{
-		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace,
+		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace, Profile: o.Profile,
 		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "recorder: "+format+"\n", args...) },
+	}
+	so.Symbols = func(im session.Image, w io.Writer) error {
+		_, err := fmt.Fprintf(w, "# path: %s\n", im.Path)
+		return err
 	}
 	if o.Memory != nil {
 		so.Prepare = func(string) (*session.Memory, error) { return o.Memory, nil }
