@@ -21,6 +21,7 @@ import (
 type fixture struct {
 	path  string
 	sites []string // function names; the id is the index plus 1
+	env   []string // for runs
 }
 
 func need(t testing.TB, tools ...string) {

@@ -16,6 +16,7 @@ import (
 func (f *fixture) command(t testing.TB, args ...string) *exec.Cmd {
 	cmd := exec.Command(f.path, args...)
 	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), f.env...)
 	return cmd
 }
 

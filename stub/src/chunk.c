@@ -11,7 +11,7 @@ static u8 scrap[SCRAP] __attribute__((aligned(64)));
 /* lose counts n events of this task that are not recorded. */
 hidden void lose(struct control *c, u64 n)
 {
-	if (n == 0 || source.kind == CLOSED || !source.header)
+	if (n == 0 || !source.header)
 		return;
 	if (c->chunk.base == 0) {
 		c->unborn += n;
@@ -47,6 +47,8 @@ static void hand_over(struct control *c, struct chunk *k)
 {
 	if (k->base && source.kind == POOL)
 		pool_full(c, k);
+	else if (k->base && source.kind == FILE)
+		file_done(k);
 	k->base = 0;
 }
 
@@ -74,8 +76,13 @@ hidden int release_old(struct control *c)
    recorder's, which notices by itself. */
 hidden void give_up_chunks(struct control *c)
 {
-	if (c->chunk.base && source.kind == FILE)
-		seal_current(c);
+	if (source.kind == FILE) {
+		if (c->chunk.base)
+			seal_current(c);
+		hand_over(c, &c->old[1]);
+		hand_over(c, &c->old[0]);
+		hand_over(c, &c->chunk);
+	}
 	c->chunk.base = c->old[0].base = c->old[1].base = 0;
 	c->next = c->end = 0;
 }

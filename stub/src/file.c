@@ -17,9 +17,15 @@ enum {
 	PATH = 4096,
 };
 
-/* Of this process: zero in a forked child, which must not use its parent's window. */
-struct window { u32 lock, size; u64 base, used; };
-static struct window *window;
+/* The windows of this process: zero in a forked child, which must not use its
+   parent's. A window is unmapped when nobody has a chunk in it any more. */
+enum { WINDOWS = 1024 };
+struct window { u64 base, off; u32 size, users; };
+static struct windows {
+	u32 lock, cur; /* index of the window that chunks are cut from */
+	u64 used;      /* bytes of it */
+	struct window w[WINDOWS];
+} *windows;
 
 static char *path; /* of the file */
 static u64 file_end, file_dev, file_ino; /* length as far as it is known; identity */
@@ -105,10 +111,13 @@ static i64 reach(u64 size)
 /* map_file maps size bytes of the file at off. */
 static i64 map_file(u64 off, u64 size)
 {
-	i64 r = sys(SYS_mremap, source.header, 0, off + size, 1 /* MREMAP_MAYMOVE */, 0, 0);
+	/* From the header, or what this process mapped last, up to the window. */
+	struct window *w = &windows->w[windows->cur];
+	u64 from = w->base ? w->base : (u64)source.header, skip = w->base ? off - w->off : off;
+	i64 r = sys(SYS_mremap, from, 0, skip + size, MREMAP_MAYMOVE_, 0, 0);
 	if (!failed(r)) {
-		sys(SYS_munmap, r, off, 0, 0, 0, 0);
-		return r + (i64)off;
+		sys(SYS_munmap, r, skip, 0, 0, 0, 0);
+		return r + (i64)skip;
 	}
 	i64 fd = reopen(); /* too little address space */
 	if (failed(fd))
@@ -135,9 +144,22 @@ static i64 populate(u64 base, u64 off, u64 size)
 	return r == -14 /* EFAULT: a write would be SIGBUS */ ? -ENOSPC_ : r;
 }
 
+static void drop_window(struct window *w)
+{
+	if (w->users == 0 && w->base) {
+		sys(SYS_munmap, w->base, w->size, 0, 0, 0, 0);
+		w->base = 0;
+	}
+}
+
+/* new_window makes a window of size bytes the current one. */
 static i64 new_window(u64 size)
 {
-	u32 cs = source.chunk_size;
+	u32 cs = source.chunk_size, i = 0;
+	while (i < WINDOWS && windows->w[i].base)
+		i++;
+	if (i == WINDOWS)
+		return -ENOMEM_;
 	u64 off = FT_HEADER_SIZE + add(HEADER(u64, FT_H_NEXT), size / cs) * cs;
 	i64 r = reach(off + size);
 	if (failed(r))
@@ -150,9 +172,10 @@ static i64 new_window(u64 size)
 		sys(SYS_munmap, base, size, 0, 0, 0, 0);
 		return r;
 	}
-	window->base = (u64)base;
-	window->used = 0;
-	window->size = (u32)size;
+	drop_window(&windows->w[windows->cur]);
+	windows->w[i] = (struct window){ (u64)base, off, (u32)size, 0 };
+	windows->cur = i;
+	windows->used = 0;
 	return 0;
 }
 
@@ -161,9 +184,10 @@ hidden int file_chunks(struct chunk *out, u32 n)
 {
 	u64 want = (u64)n * source.chunk_size;
 	i64 r = 0;
-	lock(&window->lock);
-	if (source.kind == FILE && window->used + want > window->size) {
-		u64 size = window->size ? 2UL * window->size : SMALLEST;
+	lock(&windows->lock);
+	struct window *w = &windows->w[windows->cur];
+	if (source.kind == FILE && (!w->base || windows->used + want > w->size)) {
+		u64 size = w->base ? 2UL * w->size : SMALLEST;
 		if (size > LARGEST)
 			size = LARGEST;
 		if (size < want)
@@ -173,17 +197,29 @@ hidden int file_chunks(struct chunk *out, u32 n)
 		r = new_window(size);
 		if (r == -ENOSPC_ && size > want)
 			r = new_window(want);
+		w = &windows->w[windows->cur];
 	}
-	if (!failed(r) && source.kind == FILE && window->used + want <= window->size) {
-		out->base = window->base + window->used;
-		window->used += want;
-		unlock(&window->lock);
-		return 1;
-	}
-	if (failed(r))
-		stop_tracing("cannot go on writing the trace", r);
-	unlock(&window->lock);
-	return 0;
+	int ok = !failed(r) && source.kind == FILE;
+	if (ok) {
+		out->base = w->base + windows->used;
+		out->index = windows->cur;
+		windows->used += want;
+		w->users++;
+	} else if (failed(r))
+		only_count(r);
+	unlock(&windows->lock);
+	return ok;
+}
+
+/* file_done says that nobody writes to a chunk any more. */
+hidden void file_done(struct chunk *k)
+{
+	lock(&windows->lock);
+	struct window *w = &windows->w[k->index];
+	w->users--;
+	if (k->index != windows->cur)
+		drop_window(w);
+	unlock(&windows->lock);
 }
 
 /* use starts writing to the file fd, whose name is in path. */
@@ -201,10 +237,10 @@ static i64 use(i64 fd)
 		return r;
 	source.header = (u8 *)r;
 	source.chunk_size = *HEADER(u32, FT_H_CHUNK_SIZE);
-	window = map_private(4096);
-	if (!window)
+	windows = map_private(sizeof *windows);
+	if (!windows)
 		return -ENOMEM_;
-	sys(SYS_madvise, window, 4096, MADV_WIPEONFORK_, 0, 0, 0);
+	sys(SYS_madvise, windows, (sizeof *windows + 4095) & -4096UL, MADV_WIPEONFORK_, 0, 0, 0);
 	source.kind = FILE;
 	return 0;
 }

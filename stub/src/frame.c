@@ -72,6 +72,8 @@ static void profile_begin(struct control *c, u64 slot, u32 id, u64 t)
 static u64 profile_end(struct control *c, u64 slot, u32 id, u64 t)
 {
 	u64 *e = c->table + id * (FT_PROFILE_ENTRY / 8), d = t - *shadow_time(slot);
+	if (*shadow_time(slot) < c->key)
+		return 0; /* begun before the fork, and counted by the parent */
 	if (c->active[id] == slot) {
 		c->active[id] = 0;
 		e[FT_P_TOTAL / 8] += d;

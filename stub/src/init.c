@@ -5,7 +5,9 @@
 hidden u32 fentry_armed;
 hidden u64 fentry_thunks, fentry_thunks_size;
 
-static u32 started;
+/* How far the start is. */
+enum { NOT_STARTED, STARTING, READY, OFF };
+static u32 state, starter;
 
 /* Static programs have no thread pointer until their libc sets one, and the fast
    paths read the word it points to. */
@@ -52,6 +54,13 @@ hidden void stop_tracing(const char *why, i64 err)
 	source.kind = CLOSED;
 	if (was && why)
 		say("tracing stopped: ", why, 0, err);
+}
+
+/* only_count goes on without a trace to write to: what is lost is counted. */
+hidden void only_count(i64 err)
+{
+	if (swap(&source.kind, CLOSED) != CLOSED)
+		say("the trace ends here, what follows is lost", 0, 0, err);
 }
 
 /* counter_hz is how many times a second the counter ticks: what the trace says, or
@@ -131,15 +140,12 @@ static int alone(void)
 	return n <= 1;
 }
 
-/* fentry_init starts tracing. sp is the stack at the program's start, where argc
-   is; 0 when it is not known. */
-hidden void fentry_init(u64 *sp)
+static int start(u64 *sp)
 {
-	if (started || fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
-		return;
-	started = 1;
-	u64 fs = 0, *auxv = 0;
+	u64 fs = 0, base = control_base(), *auxv = 0;
 	char **env;
+	if (fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
+		return 0;
 	if (sp) {
 		env = (char **)(sp + 1 + sp[0] + 1);
 		char **e = env;
@@ -148,31 +154,68 @@ hidden void fentry_init(u64 *sp)
 		auxv = (u64 *)(e + 1);
 	} else
 		env = environment();
-	if (privileged(auxv))
-		return;
-	if (!alone()) {
-		say("no trace: threads were running before the program started", 0, 0, 0);
-		return;
-	}
+	if (privileged(auxv) || !open_source(env))
+		return 0;
+	/* Threads that are there already have not inherited a control base of ours. */
+	if (base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
+		return 0;
+	frames_init(fentry_config.threshold ? counter_hz() : 0);
 	sys(SYS_arch_prctl, ARCH_GET_FS, &fs, 0, 0, 0, 0);
 	if (!fs) {
 		first_thread[0] = (u64)first_thread;
 		sys(SYS_arch_prctl, ARCH_SET_FS, first_thread, 0, 0, 0, 0);
 	}
+	return 1;
+}
+
+/* announce writes what readers need to know of this image. */
+static int announce(void)
+{
+	struct control *c = this_thread();
+	if (!c)
+		return 0;
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	write_image();
+	put(c, counter(), FT_EV_START);
+	return source.kind != CLOSED;
+}
+
+/* fentry_init starts tracing. sp is the stack at the program's start, where argc
+   is; 0 when it is not known. */
+hidden void fentry_init(u64 *sp)
+{
 	struct sigset old = block();
-	struct control *c = 0;
-	if (open_source(env)) {
-		frames_init(fentry_config.threshold ? counter_hz() : 0);
-		c = this_thread();
+	if (!cas(&state, NOT_STARTED, STARTING)) {
+		unblock(old);
+		return;
 	}
-	if (c) {
-		sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
-		write_image();
-		put(c, counter(), FT_EV_START);
+	store(&starter, gettid());
+	int ok = start(sp);
+	if (ok) {
+		store(&state, READY); /* announcing needs it */
+		ok = announce();
 	}
-	if (c && source.kind != CLOSED)
-		store(&fentry_armed, 1);
-	else if (!fs)
-		sys(SYS_arch_prctl, ARCH_SET_FS, 0, 0, 0, 0, 0);
+	if (!ok)
+		store(&state, OFF);
+	store(&fentry_armed, ok);
 	unblock(old);
+}
+
+/* ready says whether the runtime has started; if not, it starts it. A recorder arms
+   programs before they run, so that functions called before the program's entry
+   point are traced: constructors of libraries call them. */
+hidden int ready(void)
+{
+	u32 s = load(&state);
+	if (s == READY)
+		return 1;
+	if (s == NOT_STARTED)
+		fentry_init(0);
+	while (load(&state) == STARTING) {
+		u32 tid = load(&starter);
+		if (tid && !thread_alive(getpid(), tid))
+			store(&state, OFF); /* a child forked at that moment */
+		sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	}
+	return load(&state) == READY;
 }

@@ -37,7 +37,7 @@
 /* struct control: what the fast paths touch, at the thread's control base (gs on amd64) */
 #define CB_NEXT            0  /* next event slot */
 #define CB_END             8  /* first slot that is not to be used */
-#define CB_OWNER           16 /* thread pointer of the thread this block belongs to */
+#define CB_OWNER           16 /* inverted thread pointer of the thread this block belongs to */
 #define CB_TOP             24 /* slot of the innermost live frame; see stack.c for the tags */
 #define CB_LO              32 /* lowest stack address whose shadow is mapped */
 #define CB_HIGH            40 /* u32: high half of the counter at the last event */
@@ -45,6 +45,10 @@
 #define CB_TABLE           56 /* profile: the thread's table */
 #define CB_ACTIVE          64 /* profile: slots of the outermost open calls, by id */
 #define CB_SELF            72 /* address of the block */
+
+/* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
+#define BLOCKS_SHIFT       12
+#define BLOCKS_MASK        0xfff
 
 /* tags in CB_TOP and in the shadow's previous-top words */
 #define TOP_EMPTY          6  /* no frame is open on this stack */

@@ -1,30 +1,36 @@
-/* Chunks of a recorder's pool: shared memory that the recorder drains. */
+/* Chunks of a recorder's pool: shared memory that the recorder drains.
+
+   Of the pool a process maps what it uses, in pieces: under a limit of its address
+   space the pool would leave it little room. */
 #include "runtime.h"
 
 enum {
 	SLICE = 50000000, /* ns: how long to wait before looking around again */
 	PATIENCE = 60,    /* slices without a heartbeat after which the recorder is taken for dead */
-	STARVE = 4,       /* slices to wait for chunks of dead threads when all have owners */
+	HOPE = 4,         /* slices to wait when all chunks belong to tasks: some may be dead */
+	PIECE = 8,        /* chunks mapped at once */
 };
 
 static u32 chunks;
 static u64 first;  /* bytes to the first chunk */
 static u32 search; /* where to look for a free chunk */
-static u64 starved; /* ns: until then nobody waits for chunks of dead threads */
+static u64 *pieces; /* addresses, 0: not mapped */
 static u8 *touched; /* by chunk: this process has its page tables */
 
 static u32 *state(u32 i) { return (u32 *)(source.header + FT_H_STATES) + i; }
 
-/* pool_open maps the pool behind fd, whose header is head. */
+/* pool_open maps the header of the pool behind fd; head is the start of it. */
 hidden int pool_open(i64 fd, const u8 *head)
 {
 	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
 	if (header % 4096 || header < FT_H_STATES + 4UL * count || *(u32 *)(head + FT_H_CLOSED))
 		return 0;
-	i64 m = sys(SYS_mmap, 0, header + (u64)count * size, PROT_RW, MAP_SHARED_, fd, 0);
-	touched = map_private(count);
+	i64 m = sys(SYS_mmap, 0, header, PROT_RW, MAP_SHARED_, fd, 0);
+	touched = map_private(count + 8UL * (count / PIECE + 1));
 	if (failed(m) || !touched)
 		return 0;
+	pieces = (u64 *)touched;
+	touched += 8UL * (count / PIECE + 1);
 	chunks = count;
 	first = header;
 	source.chunk_size = size;
@@ -33,18 +39,45 @@ hidden int pool_open(i64 fd, const u8 *head)
 	return 1;
 }
 
+/* address returns where chunk i is mapped. It is mapped if may_map is set. 0: it
+   is not, or cannot be. */
+static u64 address(u32 i, int may_map)
+{
+	u64 *p = &pieces[i / PIECE], base = load(p);
+	if (!base && may_map) {
+		/* The same memory again, from the header on, less what is before the piece. */
+		u64 off = first + (u64)(i / PIECE * PIECE) * source.chunk_size;
+		u64 n = chunks - i / PIECE * PIECE;
+		u64 size = (n < PIECE ? n : PIECE) * source.chunk_size;
+		i64 r = sys(SYS_mremap, source.header, 0, off + size, MREMAP_MAYMOVE_, 0, 0);
+		if (failed(r))
+			return 0;
+		sys(SYS_munmap, r, off, 0, 0, 0, 0);
+		base = (u64)r + off;
+		if (!cas(p, 0, base)) {
+			sys(SYS_munmap, base, size, 0, 0, 0, 0);
+			base = load(p);
+		}
+	}
+	return base ? base + (u64)(i % PIECE) * source.chunk_size : 0;
+}
+
+/* claim takes a free chunk: one that is mapped, if there is one. */
 static int claim(struct chunk *out)
 {
 	u32 from = load(&search);
-	for (u32 n = 0; n < chunks; n++) {
+	for (u32 n = 0; n < 2 * chunks; n++) {
 		u32 i = (from + n) % chunks;
-		if (load(state(i)) != FT_STATE_FREE || !cas(state(i), FT_STATE_FREE, FT_STATE_OWNED))
+		if (load(state(i)) != FT_STATE_FREE)
+			continue;
+		u64 base = address(i, n >= chunks);
+		if (!base || !cas(state(i), FT_STATE_FREE, FT_STATE_OWNED))
 			continue;
 		store(&search, i + 1);
 		out->index = i;
-		out->base = (u64)source.header + first + (u64)i * source.chunk_size;
+		out->base = base;
 		if (!touched[i]) {
-			sys(SYS_madvise, out->base, source.chunk_size, MADV_POPULATE_WRITE_, 0, 0, 0);
+			sys(SYS_madvise, base, source.chunk_size, MADV_POPULATE_WRITE_, 0, 0, 0);
 			touched[i] = 1;
 		}
 		return 1;
@@ -58,8 +91,8 @@ static int own_oldest(struct control *c, struct chunk *out)
 {
 	while (c->mine_from != c->mine_to) {
 		u32 i = c->mine[c->mine_from++ % lengthof(c->mine)];
-		u8 *h = source.header + first + (u64)i * source.chunk_size;
-		if (!cas(state(i), FT_STATE_FULL, FT_STATE_OWNED))
+		u8 *h = (u8 *)address(i, 0);
+		if (!h || !cas(state(i), FT_STATE_FULL, FT_STATE_OWNED))
 			continue;
 		if (*(u64 *)(h + FT_C_KEY) != c->key || *(u32 *)(h + FT_C_TID) != c->tid) {
 			store(state(i), FT_STATE_FULL);
@@ -89,7 +122,7 @@ static int recorder_busy(void)
 {
 	for (u32 i = 0; i < chunks; i++) {
 		u32 s = load(state(i));
-		if (s == FT_STATE_FREE || s == FT_STATE_FULL || s == FT_STATE_WRITING)
+		if (s != FT_STATE_OWNED)
 			return 1;
 	}
 	return 0;
@@ -98,7 +131,7 @@ static int recorder_busy(void)
 /* pool_chunk gets a free chunk, as the pool's policy says. */
 hidden int pool_chunk(struct control *c, struct chunk *out)
 {
-	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), quiet = 0, hungry = 0;
+	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), quiet = 0, idle = 0;
 	u32 policy = *HEADER(u32, FT_H_POLICY);
 	for (;;) {
 		if (load(HEADER(u32, FT_H_CLOSED))) {
@@ -106,31 +139,22 @@ hidden int pool_chunk(struct control *c, struct chunk *out)
 			return 0;
 		}
 		u32 freed = load(HEADER(u32, FT_H_FREED));
-		if (claim(out))
+		if (claim(out)) {
+			c->starved = 0;
 			return 1;
+		}
 		if (policy == FT_POLICY_OVERWRITE && own_oldest(c, out))
 			return 1;
-		if (policy != FT_POLICY_BLOCK)
+		if (policy == FT_POLICY_DROP)
 			return 0;
 		/* Chunks that this thread holds back are no use to anybody now, and with
 		   many threads they may be all there are. */
-		if (quiet > 0 || !recorder_busy()) {
-			if (release_old(c))
-				continue;
-		}
-		/* All have owners. The recorder looks for dead ones when somebody waits;
-		   if all live, what is recorded now is lost, and for a while nobody tries
-		   this again. */
-		if (!recorder_busy()) {
-			u64 now = clock_ns(CLOCK_MONOTONIC_);
-			if (now < load(&starved))
-				return 0;
-			if (hungry++ == STARVE) {
-				store(&starved, now + 20UL * SLICE);
-				return 0;
-			}
-			add(HEADER(u32, FT_H_FILLED), 1);
-			futex_wake(HEADER(u32, FT_H_FILLED), 1);
+		int busy = recorder_busy();
+		if ((quiet > 0 || !busy) && release_old(c))
+			continue;
+		if (!busy && (c->starved || idle++ == HOPE)) {
+			c->starved = 1;
+			return 0;
 		}
 		add(HEADER(u32, FT_H_WAITERS), 1);
 		futex_wait(HEADER(u32, FT_H_FREED), freed, SLICE);

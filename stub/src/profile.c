@@ -28,6 +28,8 @@ hidden int profile_thread(struct control *c)
 			return 0;
 		}
 	}
+	if (source.kind != FILE)
+		lose(c, 1); /* how much it will be is not known */
 	c->table = (u64 *)(k.base + FT_CHUNK_HEADER);
 	c->active = active;
 	return 1;

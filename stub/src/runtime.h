@@ -64,7 +64,7 @@ struct stack {
 
 struct chunk {
 	u64 base;  /* address, 0: none */
-	u32 index; /* in the pool */
+	u32 index; /* in the pool, or of the window it is in */
 };
 
 /* The control block of a thread, a page of its own that is zero in a forked child. */
@@ -85,7 +85,7 @@ struct control {
 	u32 number;          /* of chunks so far */
 	u32 cur;             /* index of the stack the thread is on */
 	u32 stackids;        /* numbers given to stacks */
-	u32 said;            /* what the thread was told to say once */
+	u32 starved;         /* waiting for a chunk was in vain the last time */
 	u64 switches;
 	u64 lost;            /* events lost so far */
 	u64 unborn;          /* events lost since the last chunk, counted in the file's header */
@@ -110,6 +110,11 @@ at(control, self, CB_SELF);
 _Static_assert(sizeof(struct control) <= 4096, "control");
 
 hidden struct control *this_thread(void);
+hidden int share_base(void);
+hidden int thread_alive(u32 pid, u32 tid);
+extern hidden struct control **fentry_blocks;
+struct null_block { u8 b[128]; };
+extern hidden struct null_block fentry_null_cb;
 
 /* blocked keeps every signal away from this thread until unblock. */
 struct sigset { u64 mask; };
@@ -126,7 +131,9 @@ extern hidden u32 fentry_armed;
 extern hidden u64 fentry_thunks; /* address of the first thunk, 0: not known yet */
 extern hidden u64 fentry_thunks_size;
 hidden void fentry_init(u64 *sp);
+hidden int ready(void);
 hidden void stop_tracing(const char *why, i64 err);
+hidden void only_count(i64 err);
 hidden void say(const char *a, const char *b, const char *c, i64 err);
 
 /* ---- stacks, stack.c ---- */
@@ -136,7 +143,10 @@ hidden void new_signal(struct control *c, u64 slot);
 hidden int extra_shadow(void);
 
 static inline u64 top_slot(u64 top) { return (top & 7) == TOP_FORCED ? top + 1 : top; }
-static inline u64 empty_top(u64 hi) { return hi - 8 + TOP_EMPTY; }
+/* empty_top is the top of a stack that ends at hi. Where blocks are found by thread
+   pointer it lets no entry through the fast path: the thread pointer may be a new
+   thread's, of which only its thread id tells. */
+static inline u64 empty_top(u64 hi) { return fentry_blocks ? TOP_EMPTY : hi - 8 + TOP_EMPTY; }
 static inline int top_empty(u64 top) { return (top & 7) == TOP_EMPTY; }
 
 /* ---- frames, frame.c ---- */
@@ -172,6 +182,7 @@ hidden u64 start_time(void);
 hidden int file_create(const char *dir);
 hidden int file_join(i64 fd, const char *path);
 hidden int file_chunks(struct chunk *out, u32 n);
+hidden void file_done(struct chunk *k);
 hidden int pool_open(i64 fd, const u8 *head);
 hidden int pool_chunk(struct control *c, struct chunk *out);
 hidden void pool_full(struct control *c, struct chunk *k);

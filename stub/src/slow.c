@@ -53,15 +53,14 @@ static int enter(u64 slot, u32 id)
 	/* A signal handler on a stack of its own, with nothing open yet: what it
 	   interrupted may be one of our fast paths, which relies on finding its own
 	   stack current again. So this frame is opened here and left on the slow path. */
-	if (c->stacks[c->cur].back && top_empty(c->top)) {
-		if (open_frame(c, slot, ret, id))
-			return ENTER_DONE;
+	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || fentry_blocks);
+	if (!bottom && (c->top & 7) != TOP_FORCED)
+		return ENTER_RETRY;
+	if (open_frame(c, slot, ret, id))
+		return ENTER_DONE;
+	if (bottom)
 		leave_stack(c);
-		return ENTER_SKIP;
-	}
-	if ((c->top & 7) == TOP_FORCED)
-		return open_frame(c, slot, ret, id) ? ENTER_DONE : ENTER_SKIP;
-	return ENTER_RETRY;
+	return ENTER_SKIP;
 }
 
 /* fentry_slow_enter deals with an entry of function id whose return address is at
@@ -95,13 +94,13 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id)
 }
 
 /* fentry_slow_record makes room for events, or tells of a new high half of the
-   counter. It returns 0 when this thread's events cannot be recorded. */
-hidden int fentry_slow_record(void)
+   counter. It returns the thread's block, 0 when its events cannot be recorded. */
+hidden struct control *fentry_slow_record(void)
 {
 	struct sigset old = block();
 	struct control *c = this_thread();
 	if (c)
 		room(c, 2);
 	unblock(old);
-	return c != 0;
+	return c;
 }

@@ -40,7 +40,10 @@ static u8 *window_state(u64 a)
 
 static int map_at(u64 a)
 {
-	i64 r = sys(SYS_mmap, a, WINDOW, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_NOREPLACE_, -1, 0);
+	i64 flags = MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_NOREPLACE_;
+	i64 r = sys(SYS_mmap, a, WINDOW, PROT_RW, flags, -1, 0);
+	if (r == -ENOMEM_) /* RLIMIT_DATA is not about stacks, and this belongs to one */
+		r = sys(SYS_mmap, a, WINDOW, PROT_RW, flags | MAP_GROWSDOWN_, -1, 0);
 	if ((u64)r == a) {
 		/* A huge page for a few touched words would be a waste. */
 		sys(SYS_madvise, a, WINDOW, MADV_NOHUGEPAGE_, 0, 0, 0);

@@ -1,9 +1,13 @@
 /* The threads of the process and their control blocks.
 
    A block is a page in an arena, at the thread's control base (gs on amd64). A new
-   thread inherits its creator's, whose owner it is not, and so comes here. Arenas
-   are wiped in a forked child; the last page of each is not and tells the child
-   whose child it is. */
+   thread inherits its creator's, whose owner it is not, and so comes here. Where the
+   program uses the control base itself, or threads were there before the runtime,
+   blocks are found by the thread pointer, in a table, which is a cache: an entry
+   may be another thread's.
+
+   Arenas are wiped in a forked child; the last page of each is not and tells the
+   child whose child it is. */
 #include "runtime.h"
 
 enum { BLOCK = 4096, BLOCKS = 256, ARENAS = 64 };
@@ -13,10 +17,12 @@ struct twin { u32 pid, tid; u64 owner; };
 _Static_assert(sizeof(struct twin) * BLOCKS <= BLOCK, "twin");
 
 static u8 *arenas[ARENAS];
+hidden struct control **fentry_blocks; /* by thread pointer; 0: blocks are at the control base */
+
 static u32 cursor; /* where to look for a free block */
 
 /* At exec stop a recorder points gs here: nobody's block. */
-struct { u8 b[128]; } hidden fentry_null_cb __attribute__((aligned(64)));
+hidden struct null_block fentry_null_cb __attribute__((aligned(64)));
 
 static u8 *arena(u32 i)
 {
@@ -49,7 +55,7 @@ static struct twin *find_twin(u64 p)
 	return 0;
 }
 
-static int thread_alive(u32 pid, u32 tid) { return sys(SYS_tgkill, pid, tid, 0, 0, 0, 0) != -3 /* ESRCH */; }
+hidden int thread_alive(u32 pid, u32 tid) { return sys(SYS_tgkill, pid, tid, 0, 0, 0, 0) != -3 /* ESRCH */; }
 
 /* take makes a dead thread's block this thread's. */
 static int take(struct control *c, u32 pid, u32 tid)
@@ -89,15 +95,34 @@ static struct control *free_block(u32 pid, u32 tid)
 	return 0;
 }
 
+/* share_base gives up the control base for good. */
+hidden int share_base(void)
+{
+	if (load(&fentry_blocks))
+		return 1;
+	struct control **t = map_private((BLOCKS_MASK + 1) * sizeof *t);
+	if (!t)
+		return 0;
+	if (!cas(&fentry_blocks, (struct control **)0, t))
+		sys(SYS_munmap, t, (BLOCKS_MASK + 1) * sizeof *t, 0, 0, 0, 0);
+	return 1;
+}
+
+/* publish makes the fast paths find the block of the running thread. */
+static int publish(struct control *c)
+{
+	struct control **t = load(&fentry_blocks);
+	if (!t)
+		return !failed(set_control_base(c));
+	store(&t[~c->owner >> BLOCKS_SHIFT & BLOCKS_MASK], c);
+	return 1;
+}
+
 /* begin_task makes a block that is this thread's by its tid work for it. */
 static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner)
 {
 	struct twin *w = find_twin((u64)c);
 	u64 *table = c->table, *active = c->active;
-	if (failed(set_control_base(c))) {
-		store(&c->tid, 0);
-		return 0;
-	}
 	memset(c, 0, offsetof(struct control, tid));
 	memset(&c->pid, 0, sizeof *c - offsetof(struct control, pid));
 	c->pid = pid;
@@ -117,31 +142,74 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	w->tid = tid;
 	w->owner = owner;
 	c->owner = owner;
-	return c;
+	if (publish(c))
+		return c;
+	c->owner = 0;
+	store(&c->tid, 0);
+	return 0;
+}
+
+/* find_block searches the block of the thread with a thread pointer: of one that
+   lives in this process or, with a pid other than this process's in its twin, of
+   the one that forked. A child made by vfork finds its parent's. */
+static struct control *find_block(u64 owner, int forked)
+{
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = load(&arenas[i]);
+		if (!a)
+			return 0;
+		for (u32 k = 0; k < BLOCKS; k++)
+			if (forked ? twin_at(a, k)->owner == owner && !load(&block_at(a, k)->tid) : block_at(a, k)->owner == owner)
+				return block_at(a, k);
+	}
+	return 0;
 }
 
 /* this_thread returns the running thread's block, which the thread gets when it
    comes here first. 0: this thread cannot be traced. Signals are blocked. */
 hidden struct control *this_thread(void)
 {
-	u64 owner = thread_pointer();
-	u64 base = control_base();
-	struct control *c = (struct control *)base;
-	struct twin *w = find_twin(base);
-	if (w && c->owner == owner)
-		return c; /* in a child made by vfork, its parent's */
-	u32 tid = gettid(), pid = getpid();
-	if (w && c->tid == tid && c->pid == pid) {
+	u64 owner = ~thread_pointer(), base = 0;
+	struct control *c = 0;
+	if (!ready())
+		return 0;
+	if (!load(&fentry_blocks)) {
+		base = control_base();
+		if (find_twin(base))
+			c = (struct control *)base;
+		else if (base != 0 && base != (u64)&fentry_null_cb && !share_base())
+			return 0; /* the program uses it */
+	}
+	int shared = load(&fentry_blocks) != 0;
+	if (shared)
+		c = find_block(owner, 0);
+	u32 tid = 0, pid = 0;
+	if (c && c->owner == owner) {
+		/* By the control base the block is this thread's, or its parent's that waits
+		   for vfork's child. A thread pointer may have been another thread's before. */
+		if (!shared)
+			return c;
+		tid = gettid();
+		pid = getpid();
+		if (c->tid == tid || c->pid != pid || thread_alive(pid, c->tid)) {
+			publish(c);
+			return c;
+		}
+		c->owner = 0;
+		c = 0;
+	}
+	tid = gettid();
+	pid = getpid();
+	if (!shared && c && c->tid == tid && c->pid == pid) {
 		c->owner = owner; /* the thread has set its thread pointer */
-		w->owner = owner;
+		find_twin((u64)c)->owner = owner;
 		return c;
 	}
-	if (!w && base != 0 && c != (void *)&fentry_null_cb) {
-		stop_tracing("the program uses the gs register itself", 0);
-		return 0;
-	}
 	u32 ppid = 0, ptid = 0;
-	if (w && w->pid != pid && w->owner == owner && cas(&c->tid, 0, tid)) {
+	if (shared)
+		c = find_block(owner, 1);
+	struct twin *w = c ? find_twin((u64)c) : 0;
+	if (w && w->pid && w->pid != pid && w->owner == owner && cas(&c->tid, 0, tid)) {
 		ppid = w->pid; /* the thread that forked */
 		ptid = w->tid;
 	} else {

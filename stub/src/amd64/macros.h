@@ -9,7 +9,14 @@
    look up a caller's row at the byte before the return address, where the id is
    still pushed.
 
-   Every register is the traced program's. The fast paths save the three they use.
+   Every register is the traced program's. The fast paths save those they use.
+
+   The thread's control block is at the gs base. In a program that uses gs itself, it
+   is found by the thread pointer in the table fentry_blocks: the same code again,
+   with the block's address in r11. In the macros a word of the block is
+   \pre\()CB_TOP\suf, that is %gs:CB_TOP or CB_TOP(%r11), and \x is how much more
+   is on the stack.
+
    Flags are dead at a function's entry and exit (x86-64 psABI 3.2.1), except for
    the direction flag, which the fast paths do not touch and slow paths keep.
 
@@ -87,45 +94,104 @@
 	.endm
 
 	/* Reserve n bytes at %rcx for an event of now: %rax is the counter's low half. */
-	.macro RESERVE n, full
-10:	mov	%gs:CB_NEXT, %rcx
+	.macro RESERVE n, full, pre, suf
+10:	mov	\pre\()CB_NEXT\suf, %rcx
 	rdtsc
-	cmp	%edx, %gs:CB_HIGH
+	cmp	%edx, \pre\()CB_HIGH\suf
 	jne	\full
 	mov	$\n, %edx
-	xadd	%rdx, %gs:CB_NEXT
+	xadd	%rdx, \pre\()CB_NEXT\suf
 	cmp	%rcx, %rdx
 	jne	10b
-	cmp	%gs:CB_END, %rcx
+	cmp	\pre\()CB_END\suf, %rcx
 	jae	\full
 	.endm
 
-	/* Go away unless the control block is this thread's. */
-	.macro CHECK_OWNER slow
+	/* Go to hashed if blocks are found by thread pointer, to slow unless the block
+	   is this thread's. What a program that uses gs has there is no inverted
+	   thread pointer. */
+	.macro CHECK_OWNER slow, hashed
+	cmpq	$0, fentry_blocks(%rip)
+	jne	\hashed
 	mov	%fs:0, %rcx
+	not	%rcx
 	cmp	%rcx, %gs:CB_OWNER
 	jne	\slow
 	.endm
 
+	/* %r11, saved, is to be this thread's block. */
+	.macro FIND_BLOCK slow
+	pushr	%r11
+	mov	%fs:0, %rcx
+	mov	fentry_blocks(%rip), %r11
+	mov	%rcx, %rdx
+	shr	$BLOCKS_SHIFT, %rdx
+	and	$BLOCKS_MASK, %edx
+	mov	(%r11, %rdx, 8), %r11
+	not	%rcx
+	test	%r11, %r11
+	jz	\slow
+	cmp	%rcx, CB_OWNER(%r11)
+	jne	\slow
+	.endm
+
 	/* The caller's return address, and the slot S it is in, behind SAVE3. */
-	.macro LOAD_RET where, reg
+	.macro LOAD_RET where, reg, x
 	.ifc \where, sp
-	mov	40(%rsp), \reg
+	mov	40+\x(%rsp), \reg
 	.else
 	mov	8(%rbp), \reg
 	.endif
 	.endm
-	.macro LEA_SLOT where, reg
+	.macro LEA_SLOT where, reg, x
 	.ifc \where, sp
-	lea	40(%rsp), \reg
+	lea	40+\x(%rsp), \reg
 	.else
 	lea	8(%rbp), \reg
 	.endif
 	.endm
 
+	/* Go to maybe if the return address in rax looks like that of a thunk's body:
+	   1 in 64 does. Changes ecx. */
+	.macro CHECK_TAIL maybe
+	lea	-THUNK_RET(%rax), %ecx
+	test	$THUNK_SIZE - 1, %cl
+	jz	\maybe
+	.endm
+
+	/* Go to no unless it is one. Changes rcx. */
+	.macro IS_TAIL no
+	mov	%rax, %rcx
+	sub	fentry_thunks(%rip), %rcx
+	cmp	fentry_thunks_size(%rip), %rcx
+	jae	\no
+	.endm
+
+	/* rcx the top, rdx the slot S; to slow unless S is below the one and in reach. */
+	.macro CHECK_STACK where, slow, pre, suf, x
+	mov	\pre\()CB_TOP\suf, %rcx
+	LEA_SLOT \where, %rdx, \x
+	cmp	%rcx, %rdx
+	jae	\slow		/* frames were skipped, or this is another stack */
+	cmp	\pre\()CB_LO\suf, %rdx
+	jb	\slow
+	.endm
+
+	/* The event word of \id in the high half, the time in rax, to \at. Changes rdx. */
+	.macro WRITE id, at
+	mov	\id, %edx
+	shl	$32, %rdx
+	or	%rax, %rdx
+	mov	%rdx, \at
+	.endm
+
 	/* Back to the thunk, dropping the id. A thunk behind a prologue does not call
 	   the body: its exit part takes the place of the caller's return address. */
-	.macro LEAVE_ENTER where
+	.macro LEAVE_ENTER where, x=0
+	.cfi_remember_state
+	.if \x
+	popr	%r11
+	.endif
 	.ifc \where, fp
 	mov	24(%rsp), %rax
 	add	$THUNK_RET - THUNK_CALL_END, %rax
@@ -133,11 +199,15 @@
 	.endif
 	RESTORE3
 	ret	$8
+	.cfi_restore_state
 	.endm
 
 	/* Back to the thunk, which is to run the body untraced. */
-	.macro SKIP_ENTER where
+	.macro SKIP_ENTER where, x=0
 	.cfi_remember_state
+	.if \x
+	popr	%r11
+	.endif
 	.ifc \where, sp
 	addq	$THUNK_BYPASS - THUNK_CALL_END, 24(%rsp)
 	.endif
@@ -146,9 +216,12 @@
 	.cfi_restore_state
 	.endm
 
-	/* Call fentry_slow_enter(slot, id, thunk) and compare what it says with ENTER_SKIP. */
-	.macro SLOW_ENTER where
-	SLOW 32
+	/* Call fentry_slow_enter(slot, id, thunk) and go to again, leave or skip. */
+	.macro SLOW_ENTER where, again, x=0
+	.if \x
+	popr	%r11
+	.endif
+	SLOW 40
 	.ifc \where, sp
 	lea	64+40(%rbp), %rdi
 	.else
@@ -158,23 +231,99 @@
 	mov	64+32(%rbp), %esi
 	mov	64+24(%rbp), %rdx
 	call	fentry_slow_enter
-	ENDSLOW 32
+	ENDSLOW 40
 	cmp	$ENTER_SKIP, %eax
+	jb	\again
+	ja	99f
+	SKIP_ENTER \where
+99:	LEAVE_ENTER \where
+	.if \x
+	.cfi_adjust_cfa_offset 8
+	.endif
+	.endm
+
+	/* fentry_slow_record returned this thread's block, perhaps another than before. */
+	.macro GOT_BLOCK again, x
+	.if \x
+	mov	%rax, %r11
+	.endif
+	test	%rax, %rax
+	jnz	\again
+	.endm
+
+	/* Make room for events, then go to again; leave when that cannot be. */
+	.macro SLOW_RECORD where, again, x=0
+	SLOW 40+\x
+	call	fentry_slow_record
+	ENDSLOW 40+\x
+	GOT_BLOCK \again, \x
+	LEAVE_ENTER \where, \x
+	.endm
+
+	/* exit: the return address to its place, the top to the frame before. */
+	.macro UNLINK pre, suf, x
+	lea	32+\x(%rsp), %rdx
+	btc	$SHADOW_RET, %rdx
+	mov	(%rdx), %rax
+	btc	$SHADOW_PREV, %rdx
+	mov	(%rdx), %rcx
+	mov	%rax, 32+\x(%rsp)
+	mov	%rcx, \pre\()CB_TOP\suf
+	.endm
+
+	.macro LEAVE_EXIT x=0
+	.cfi_remember_state
+	.if \x
+	popr	%r11
+	.endif
+	RESTORE3
+	lea	8(%rsp), %rsp
+	.cfi_adjust_cfa_offset -8
+	ret
+	.cfi_restore_state
 	.endm
 
 	/* Put the return address back by fentry_slow_exit(slot, id). */
-	.macro SLOW_EXIT
+	.macro SLOW_EXIT x=0
+	.if \x
+	popr	%r11
+	.endif
 	SLOW 41
 	lea	64+32(%rbp), %rdi
 	mov	64+24(%rbp), %esi
 	call	fentry_slow_exit
 	ENDSLOW 41
 	mov	%rax, 32(%rsp)
+	LEAVE_EXIT
+	.if \x
+	.cfi_adjust_cfa_offset 8
+	.endif
 	.endm
 
-	.macro LEAVE_EXIT
-	RESTORE3
-	lea	8(%rsp), %rsp
-	.cfi_adjust_cfa_offset -8
-	ret
+	.macro SLOW_RECORD_EXIT again, x=0
+	SLOW 41+\x
+	call	fentry_slow_record
+	ENDSLOW 41+\x
+	GOT_BLOCK \again, \x
+	.endm
+
+	.macro BEGIN_ENTER name
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 16
+	.cfi_offset %rip, -16
+	SAVE3			/* 24 thunk, 32 id, 40 S or the site */
+	.endm
+	.macro BEGIN_EXIT name
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 17
+	CFI_SHADOW_FRAME
+	SAVE3			/* 24 id, 32 S */
+	.endm
+	.macro END name
+	.cfi_endproc
+	.size \name, . - \name
 	.endm

@@ -15,25 +15,25 @@
 	or	%rdx, %rax
 	.endm
 
-	/* A call of function \id (in rdi) whose slot is in \slot begins. Changes rsi. */
-	.macro BEGIN_CALL slot
-	mov	%gs:CB_ACTIVE, %rsi
+	/* A call of function rdi whose slot is in rcx begins. Changes rsi, rdi. */
+	.macro BEGIN_CALL pre, suf
+	mov	\pre\()CB_ACTIVE\suf, %rsi
 	cmpq	$0, (%rsi, %rdi, 8)
 	jne	91f
-	mov	\slot, (%rsi, %rdi, 8)
+	mov	%rcx, (%rsi, %rdi, 8)
 91:	shl	$5, %rdi		/* FT_PROFILE_ENTRY */
-	add	%gs:CB_TABLE, %rdi
+	add	\pre\()CB_TABLE\suf, %rdi
 	incq	FT_P_CALLS(%rdi)
 	.endm
 
 	/* The call of function rdi whose slot is in rcx ends now, at rax. Leaves its
-	   duration in rsi. Changes rdx, rdi; rax if \keep is not given. */
-	.macro END_CALL
+	   duration in rsi. Changes rdx, rdi. */
+	.macro END_CALL pre, suf
 	mov	%rcx, %rdx
 	btc	$SHADOW_PREV, %rdx
 	mov	%rax, %rsi
 	sub	(%rdx), %rsi
-	mov	%gs:CB_ACTIVE, %rdx
+	mov	\pre\()CB_ACTIVE\suf, %rdx
 	cmp	%rcx, (%rdx, %rdi, 8)
 	jne	91f
 	movq	$0, (%rdx, %rdi, 8)
@@ -41,10 +41,10 @@
 	jmp	92f
 91:	xor	%edx, %edx		/* inside another call of it */
 92:	shl	$5, %rdi
-	add	%gs:CB_TABLE, %rdi
+	add	\pre\()CB_TABLE\suf, %rdi
 	add	%rdx, FT_P_TOTAL(%rdi)
 	mov	%rsi, %rdx
-	sub	%gs:CB_CHILD, %rdx
+	sub	\pre\()CB_CHILD\suf, %rdx
 	add	%rdx, FT_P_SELF(%rdi)
 	cmp	FT_P_MAX(%rdi), %rsi
 	jbe	93f
@@ -52,24 +52,10 @@
 93:
 	.endm
 
-	.macro PROFILE_ENTER name, where
-HIDDEN(\name)
-\name:
-	.cfi_startproc
-	.cfi_def_cfa %rsp, 8
-	.cfi_offset %rip, -8
-	SAVE3			/* 24 thunk, 32 id, 40 S or the site */
-1:	CHECK_OWNER 7f
-	LOAD_RET \where, %rax
-	lea	-THUNK_RET(%rax), %ecx
-	test	$THUNK_SIZE - 1, %cl
-	jz	4f
-2:	mov	%gs:CB_TOP, %rcx
-	LEA_SLOT \where, %rdx
-	cmp	%rcx, %rdx
-	jae	7f
-	cmp	%gs:CB_LO, %rdx
-	jb	7f
+	.macro PROFILE_ENTER where, again, pre, suf, x=0
+	LOAD_RET \where, %rax, \x
+	CHECK_TAIL 4f
+2:	CHECK_STACK \where, 7f, \pre, \suf, \x
 	.cfi_remember_state
 	pushr	%rsi
 	pushr	%rdi
@@ -77,102 +63,86 @@ HIDDEN(\name)
 	mov	%rax, (%rdx)
 	btc	$SHADOW_PREV, %rdx
 	mov	%rcx, (%rdx)
-	btc	$SHADOW_RET, %rdx
-	btc	$SHADOW_PREV, %rdx
-	mov	%gs:CB_CHILD, %rax
+	LEA_SLOT \where, %rcx, \x+16
+	mov	%rcx, %rdx
 	btc	$SHADOW_AUX, %rdx
+	mov	\pre\()CB_CHILD\suf, %rax
 	mov	%rax, (%rdx)
-	btc	$SHADOW_AUX, %rdx
-	mov	%rdx, %gs:CB_TOP
-	movq	$0, %gs:CB_CHILD
-	mov	%rdx, %rcx
-	mov	32+16(%rsp), %edi
-	BEGIN_CALL %rcx
+	mov	%rcx, \pre\()CB_TOP\suf
+	movq	$0, \pre\()CB_CHILD\suf
+3:	mov	32+16+\x(%rsp), %edi
+	BEGIN_CALL \pre, \suf
 	btc	$SHADOW_PREV, %rcx
 	COUNTER
 	mov	%rax, (%rcx)
 	popr	%rdi
 	popr	%rsi
-	LEAVE_ENTER \where
+	LEAVE_ENTER \where, \x
 	.cfi_restore_state
 
 	/* A tail call: one call ends and another begins at the same slot. */
-4:	mov	%rax, %rcx
-	sub	fentry_thunks(%rip), %rcx
-	cmp	fentry_thunks_size(%rip), %rcx
-	jae	2b
-	LEA_SLOT \where, %rdx
-	cmp	%gs:CB_TOP, %rdx
+4:	IS_TAIL 2b
+	LEA_SLOT \where, %rcx, \x
+	cmp	%rcx, \pre\()CB_TOP\suf
 	jne	7f
 	.cfi_remember_state
 	pushr	%rsi
 	pushr	%rdi
-	mov	%rdx, %rcx
 	mov	THUNK_RET_ID(%rax), %edi
 	and	$0x7fffffff, %edi
 	COUNTER
-	END_CALL
+	END_CALL \pre, \suf
 	mov	%rcx, %rdx
 	btc	$SHADOW_AUX, %rdx
 	add	%rsi, (%rdx)
-	movq	$0, %gs:CB_CHILD
-	mov	32+16(%rsp), %edi
-	BEGIN_CALL %rcx
-	btc	$SHADOW_PREV, %rcx
-	mov	%rax, (%rcx)
-	popr	%rdi
-	popr	%rsi
-	LEAVE_ENTER \where
+	movq	$0, \pre\()CB_CHILD\suf
+	jmp	3b
 	.cfi_restore_state
-
-7:	SLOW_ENTER \where
-	jb	1b
-	ja	8f
-	SKIP_ENTER \where
-8:	LEAVE_ENTER \where
-	.cfi_endproc
-	.size \name, . - \name
+7:	SLOW_ENTER \where, \again, \x
 	.endm
 
-	.text
-	PROFILE_ENTER fentry_profile_enter, sp
-	PROFILE_ENTER fentry_mcount_profile_enter, fp
+	.macro PROFILE_ENTRY name, where
+	BEGIN_ENTER \name
+1:	CHECK_OWNER 8f, 9f
+	PROFILE_ENTER \where, 1b, %gs:
+8:	SLOW_ENTER \where, 1b
+9:	FIND_BLOCK 7f
+	PROFILE_ENTER \where, 1b, , (%r11), 8
+	END \name
+	.endm
 
-HIDDEN(fentry_profile_exit)
-fentry_profile_exit:
-	.cfi_startproc
-	.cfi_def_cfa %rsp, 17
-	CFI_SHADOW_FRAME
-	SAVE3			/* 24 id, 32 S */
-	CHECK_OWNER 6f
-	lea	32(%rsp), %rcx
-	cmp	%rcx, %gs:CB_TOP
+	.macro PROFILE_EXIT pre, suf, x=0
+	lea	32+\x(%rsp), %rcx
+	cmp	%rcx, \pre\()CB_TOP\suf
 	jne	6f
 	.cfi_remember_state
 	COUNTER
 	pushr	%rsi
 	pushr	%rdi
-	mov	24+16(%rsp), %edi
+	mov	24+16+\x(%rsp), %edi
 	and	$0x7fffffff, %edi
-	END_CALL
-	mov	%rcx, %rdx
-	btc	$SHADOW_AUX, %rdx
-	add	(%rdx), %rsi
-	mov	%rsi, %gs:CB_CHILD
-	btc	$SHADOW_AUX, %rdx
-	btc	$SHADOW_RET, %rdx
-	mov	(%rdx), %rax
-	btc	$SHADOW_PREV, %rdx
-	mov	(%rdx), %rcx
+	END_CALL \pre, \suf
+	btc	$SHADOW_AUX, %rcx
+	add	(%rcx), %rsi
+	mov	%rsi, \pre\()CB_CHILD\suf
 	popr	%rdi
 	popr	%rsi
-	mov	%rax, 32(%rsp)
-	mov	%rcx, %gs:CB_TOP
-	LEAVE_EXIT
+	UNLINK \pre, \suf, \x
+	LEAVE_EXIT \x
 	.cfi_restore_state
-6:	SLOW_EXIT
-	LEAVE_EXIT
-	.cfi_endproc
-	.size fentry_profile_exit, . - fentry_profile_exit
+6:	SLOW_EXIT \x
+	.endm
+
+	.text
+	PROFILE_ENTRY fentry_profile_enter, sp
+	PROFILE_ENTRY fentry_mcount_profile_enter, fp
+
+	BEGIN_EXIT fentry_profile_exit
+	CHECK_OWNER 8f, 9f
+	PROFILE_EXIT %gs:
+8:	SLOW_EXIT
+9:	FIND_BLOCK 6f
+	PROFILE_EXIT , (%r11), 8
+	END fentry_profile_exit
 
 	.section .note.GNU-stack, "", @progbits
