@@ -1,0 +1,295 @@
+package arm64
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// Ftrace is ftrace's contract for arm64. A site is the one instruction that calls:
+// bl, or nop.
+//
+// Functions compiled with -fpatchable-function-entry=2 begin with two nops, behind
+// a landing pad if there is one. Their site is the second; the first becomes
+// mov x9, x30, by InitNop:
+//
+//	compiled   nop           nop
+//	disabled   mov x9, x30   nop
+//	enabled    mov x9, x30   bl trampoline
+//
+// InitNop comes once, before the code can run, because a thread that stopped
+// between the two would come to a bl with another x9. From then on every change is
+// that of one aligned word, between nop, bl and bl, which processors may fetch
+// while it is written (Arm ARM B2.2.5, "Concurrent modification and execution of
+// instructions"); mov is not among those instructions. A thread between the two is
+// harmless: x9 is dead at a function's entry.
+//
+// Functions compiled with -pg have one bl behind the prologue, and no mov.
+//
+// The zero value is for tables of such functions. It may be copied.
+type Ftrace struct {
+	// Before is M of -fpatchable-function-entry=N,M: how many nops stand before
+	// the function, where the table's words point to.
+	Before int
+	// Veneers is where calls go whose target is out of reach, or nil. Those that
+	// sites have already must be in it, which Route puts there.
+	Veneers *Veneers
+}
+
+var _ arch.Ftrace = Ftrace{}
+
+// McountInsnSize is 4: the return address of a site's call is the end of the site.
+func (Ftrace) McountInsnSize() int { return InstLen }
+
+// maxBefore bounds the nops that CallAdjust looks at.
+const maxBefore = 256
+
+// CallAdjust returns the site that a word of __mcount_loc or
+// __patchable_function_entries stands for:
+//   - nops before the function, Before of them, are skipped; if it is 0, those
+//     that a landing pad follows;
+//   - a landing pad, bti, is skipped;
+//   - of two instructions, nop or mov x9, x30, and nop or bl, it is the second;
+//   - else it is the instruction there.
+//
+// An addr that is unreadable, or is not a multiple of 4, is a *arch.Bug.
+func (f Ftrace) CallAdjust(mem arch.Memory, addr uint64) (uint64, error) {
+	c := arch.Change{Site: arch.Site{Addr: addr, Len: InstLen}}
+	if addr%InstLen != 0 {
+		return 0, c.Bug(arch.Fault, nil, nil, fmt.Errorf("instructions are at multiples of %d", InstLen))
+	}
+	if f.Before < 0 || f.Before > maxBefore {
+		return 0, c.Bug(arch.Fault, nil, nil, fmt.Errorf("%d nops before a function", f.Before))
+	}
+	first, err := word(mem, addr)
+	if err != nil {
+		return 0, c.Bug(arch.Fault, nil, nil, err)
+	}
+	if f.Before > 0 {
+		for k := range f.Before {
+			if w, err := word(mem, addr+uint64(k)*InstLen); err != nil || w != WordNop {
+				return 0, c.Bug(arch.Mismatch, appendWord(nil, w), appendWord(nil, WordNop), err)
+			}
+		}
+		addr += uint64(f.Before) * InstLen
+		if first, err = word(mem, addr); err != nil {
+			return 0, c.Bug(arch.Fault, nil, nil, err)
+		}
+	} else if first == WordNop {
+		for k := 1; k < maxBefore; k++ {
+			w, err := word(mem, addr+uint64(k)*InstLen)
+			if err == nil && isBti(w) {
+				addr += uint64(k) * InstLen
+				first = w
+			}
+			if err != nil || w != WordNop {
+				break
+			}
+		}
+	}
+	if isBti(first) {
+		w, err := word(mem, addr+InstLen)
+		if err != nil {
+			return 0, c.Bug(arch.Fault, nil, nil, err)
+		}
+		addr, first = addr+InstLen, w
+	}
+	if first == WordNop || first == WordMovX9LR {
+		if w, err := word(mem, addr+InstLen); err == nil && (w == WordNop || first == WordMovX9LR && DecodeWord(w).Op == Call) {
+			return addr + InstLen, nil
+		}
+	}
+	return addr, nil
+}
+
+func isBti(w uint32) bool { return DecodeWord(w).Op == Bti }
+
+// word reads an instruction.
+func word(mem arch.Memory, addr uint64) (uint32, error) {
+	var b [InstLen]byte
+	if err := mem.ReadAt(b[:], addr); err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(b[:]), nil
+}
+
+// InitNop writes mov x9, x30 in place of the nop before a site that has two
+// instructions, as compilers leave them. It comes before any thread can run there.
+func (f Ftrace) InitNop(mem arch.Memory, site arch.Site) error {
+	return arch.Do(f, mem, InitChange(site))
+}
+
+// InitChange is the change of InitNop, for a Batch. Its own site is the
+// instruction before the one given.
+func InitChange(site arch.Site) arch.Change {
+	site.Addr -= InstLen
+	return arch.Change{Action: arch.Init, Site: site}
+}
+
+// MakeNop turns a call to addr into a nop.
+func (f Ftrace) MakeNop(mem arch.Memory, site arch.Site, addr uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Nop, Site: site, Old: addr})
+}
+
+// MakeCall turns a nop into a call to addr. It refuses a site with a nop before it,
+// whose mov is missing.
+func (f Ftrace) MakeCall(mem arch.Memory, site arch.Site, addr uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Call, Site: site, New: addr})
+}
+
+// ModifyCall turns a call to old into a call to new.
+func (f Ftrace) ModifyCall(mem arch.Memory, site arch.Site, old, new uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Modify, Site: site, Old: old, New: new})
+}
+
+// UpdateFtraceFunc makes the bl at call go to fn.
+func (f Ftrace) UpdateFtraceFunc(mem arch.Memory, call, fn uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.Func, Site: arch.Site{Addr: call, Len: InstLen, Name: "ftrace_call"}, New: fn})
+}
+
+// EnableGraphCaller turns the nop at call into b to target.
+func (f Ftrace) EnableGraphCaller(mem arch.Memory, call, target uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.GraphEnable, Site: graphSite(call), New: target})
+}
+
+// DisableGraphCaller turns b to target at call into a nop.
+func (f Ftrace) DisableGraphCaller(mem arch.Memory, call, target uint64) error {
+	return arch.Do(f, mem, arch.Change{Action: arch.GraphDisable, Site: graphSite(call), Old: target})
+}
+
+func graphSite(call uint64) arch.Site {
+	return arch.Site{Addr: call, Len: InstLen, Name: "ftrace_graph_call"}
+}
+
+// Prepare verifies c and returns what would be written. A call out of reach takes
+// room in Veneers.
+func (f Ftrace) Prepare(mem arch.Memory, c arch.Change) (arch.Edit, error) {
+	s := c.Site
+	if s.Len != InstLen || s.Addr%InstLen != 0 {
+		return arch.Edit{}, c.Bug(arch.Unreachable, nil, nil, fmt.Errorf("a site is one instruction, not %d bytes", s.Len))
+	}
+	actual := make([]byte, InstLen)
+	if err := mem.ReadAt(actual, s.Addr); err != nil {
+		return arch.Edit{}, c.Bug(arch.Fault, nil, nil, err)
+	}
+	if expected, ok := f.verify(mem, c, binary.LittleEndian.Uint32(actual)); !ok {
+		return arch.Edit{}, c.Bug(arch.Mismatch, actual, expected, nil)
+	}
+	if c.Action == arch.Init || c.Action == arch.Call {
+		// The other instruction of two.
+		at, want := s.Addr+InstLen, uint32(WordNop)
+		if c.Action == arch.Call {
+			at, want = s.Addr-InstLen, WordMovX9LR
+		}
+		w, err := word(mem, at)
+		switch {
+		case c.Action == arch.Call && (err != nil || w != WordNop): // -pg, or there is the mov
+		case err != nil:
+			return arch.Edit{}, c.Bug(arch.Fault, nil, nil, err)
+		case w != want:
+			c.Site.Addr = at
+			return arch.Edit{}, c.Bug(arch.Mismatch, appendWord(nil, w), appendWord(nil, want), nil)
+		}
+	}
+	next, err := f.replacement(c)
+	if err != nil {
+		return arch.Edit{}, c.Bug(arch.Unreachable, actual, nil, err)
+	}
+	return c.Edit(actual, next), nil
+}
+
+// verify reports whether the site has what c starts from, and the form it would
+// have been in by our own hand, for the report.
+func (f Ftrace) verify(mem arch.Memory, c arch.Change, w uint32) (expected []byte, ok bool) {
+	in := DecodeWord(w)
+	switch c.Action {
+	case arch.Init, arch.Call, arch.GraphEnable:
+		return appendWord(nil, WordNop), w == WordNop
+	case arch.Nop, arch.Modify:
+		if via, ok := f.Veneers.find(c.Site.Addr, c.Old); ok {
+			expected, _ = AppendCall(nil, c.Site.Addr, via)
+		}
+		return expected, in.Op == Call && leadsTo(mem, in.Target(c.Site.Addr), c.Old, c.Site.Slot)
+	case arch.Func:
+		return nil, in.Op == Call
+	case arch.GraphDisable:
+		if via, ok := f.Veneers.find(c.Site.Addr, c.Old); ok {
+			expected, _ = AppendJump(nil, c.Site.Addr, via)
+		}
+		return expected, in.Op == Jmp && leadsTo(mem, in.Target(c.Site.Addr), c.Old, 0)
+	}
+	return nil, false
+}
+
+// leadsTo reports whether a branch to address at arrives at address to: at once, or
+// through veneers, or through the stub of a procedure linkage table that loads its
+// target from slot, if that is not 0.
+func leadsTo(mem arch.Memory, at, to, slot uint64) bool {
+	for range 4 { // linkers make chains of two at the most: a veneer, and a landing
+		if at == to {
+			return true
+		}
+		b := make([]byte, 5*InstLen)
+		n := len(b)
+		for n > 0 && mem.ReadAt(b[:n], at) != nil {
+			n -= InstLen
+		}
+		b = b[:n]
+		if len(b) >= InstLen && isBti(binary.LittleEndian.Uint32(b)) {
+			b, at = b[InstLen:], at+InstLen
+		}
+		if slot != 0 && loadsSlot(b, at, slot) {
+			return true
+		}
+		next, ok := VeneerTarget(b, at)
+		if in, err := Decode(b); !ok && err == nil && in.Op == Jmp {
+			next, ok = in.Target(at), true
+		}
+		if !ok {
+			return false
+		}
+		at = next
+	}
+	return false
+}
+
+// loadsSlot recognises adrp x16, slot; ldr x17, [x16, #:lo12:slot]; add x16, x16,
+// #:lo12:slot; br x17, the stub of AArch64's ELF linkers.
+func loadsSlot(b []byte, at, slot uint64) bool {
+	if len(b) < 4*InstLen {
+		return false
+	}
+	le := binary.LittleEndian
+	page, ldr, add, br := DecodeWord(le.Uint32(b)), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])
+	lo := uint32(slot) & pageMask
+	return page.Op == Adrp && page.Reg == 16 && page.Target(at) == slot&^pageMask &&
+		ldr == 0xf9400211|lo/8<<10 && lo%8 == 0 && add == addImm(16, 16, lo) && br == 0xd61f0220
+}
+
+// branch encodes a branch, by a veneer if need be.
+func (f Ftrace) branch(op func([]byte, uint64, uint64) ([]byte, error), from, to uint64) ([]byte, error) {
+	via := to
+	if f.Veneers != nil && to%InstLen == 0 {
+		var err error
+		if via, err = f.Veneers.Route(from, to); err != nil {
+			return nil, err
+		}
+	}
+	return op(nil, from, via)
+}
+
+// replacement encodes what c leaves at the site.
+func (f Ftrace) replacement(c arch.Change) ([]byte, error) {
+	switch c.Action {
+	case arch.Init:
+		return appendWord(nil, WordMovX9LR), nil
+	case arch.Nop, arch.GraphDisable:
+		return appendWord(nil, WordNop), nil
+	case arch.Call, arch.Modify, arch.Func:
+		return f.branch(AppendCall, c.Site.Addr, c.New)
+	case arch.GraphEnable:
+		return f.branch(AppendJump, c.Site.Addr, c.New)
+	}
+	return nil, fmt.Errorf("action %d writes nothing", c.Action)
+}

@@ -1,0 +1,189 @@
+package arm64
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// ThunkSize is the size and alignment of a thunk in bytes. Thunks of an image
+// stand one after another in the order of their ids, from 1: the runtime finds
+// them all from one.
+const ThunkSize = 64
+
+// A ThunkKind says what a thunk does and how its site gets there.
+type ThunkKind uint8
+
+const (
+	// ThunkGraph records entry and exit. The site, before the prologue, is a b to
+	// the thunk.
+	ThunkGraph ThunkKind = iota
+	// ThunkFunc records the entry. The site, before the prologue, is a b to the thunk.
+	ThunkFunc
+	// ThunkMcount records entry and exit. The site, behind the prologue, is a bl to
+	// the thunk; the enter routine returns behind the site, and replaces the return
+	// address in the frame record, at 8(x29), by that of the thunk's exit part. That
+	// must not be done where the function has signed it.
+	ThunkMcount
+	// ThunkMcountFunc records the entry. The site, behind the prologue, is a bl to the thunk.
+	ThunkMcountFunc
+)
+
+func (k ThunkKind) String() string {
+	switch k {
+	case ThunkGraph:
+		return "graph"
+	case ThunkFunc:
+		return "func"
+	case ThunkMcount:
+		return "mcount"
+	case ThunkMcountFunc:
+		return "mcount-func"
+	}
+	return fmt.Sprintf("ThunkKind(%d)", uint8(k))
+}
+
+// A Thunk is the code between a traced site and the runtime. Addresses are those
+// at which the code will run, or all the same distance from them.
+//
+// What the runtime's routines find in registers, and what they may destroy:
+//
+//	enter of ThunkGraph   w17 id   x16 the caller's return address   x30 back into the thunk
+//	                      sp is that of the caller at its call, S. Destroys x16, x17.
+//	                      To record the call it keeps x16 in the shadow of S-8 and returns; the
+//	                      thunk calls the body. To leave the call alone it puts x16 into x30 and
+//	                      goes to ThunkSkip bytes behind where it was to return, by ret x17: a
+//	                      ret needs no landing pad.
+//	enter of ThunkFunc    the same. Destroys x17 only.
+//	enter of ThunkMcount  w17 id   x16 S   x30 behind the site, where it returns   x29 the body's
+//	                      frame record, whose second word is the caller's return address.
+//	                      Destroys x16, x17. The thunk's exit part is at
+//	                      (id-1)*ThunkSize+ThunkRet from the first thunk.
+//	enter of ThunkMcountFunc
+//	                      w17 id   x30 behind the site, where it returns. Destroys x16, x17.
+//	exit                  w17 id, bit 31 set   sp S. Destroys x16, x17. It returns to the address
+//	                      in the shadow of S-8, with that in x30.
+//
+// All other registers are the program's, and keep their values: x0 to x8 and v0 to
+// v7 have arguments or results, x9 to x15 and v16 to v31 what a caller knows the
+// callee to leave alone (-fipa-ra), x18 belongs to the platform. The same goes for
+// SVE's and SME's state. Flags are dead. All routines but the mcount ones are on a
+// thread's path before the body has a frame: what is below sp is free.
+//
+// A return address that is ThunkRet behind a multiple of ThunkSize and in the
+// range of the thunks is that of a traced body: a function that finds it in x16
+// has been reached by a tail call.
+type Thunk struct {
+	Addr  uint64 // of the thunk, a multiple of ThunkSize
+	Armed uint64 // of the runtime's u32 fentry_armed; 0 there: the thunk does nothing
+	Enter uint64 // of the runtime's enter routine
+	Exit  uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
+	Body  uint64 // first byte behind the site; not for sites behind a prologue
+	ID    uint32 // the site's, 1 to MaxThunkID
+	Kind  ThunkKind
+	// Frame is for ThunkMcount: how far S is above x29 at the site, in bytes. It
+	// takes the prologue to know: the frame record is at the bottom of the frame.
+	Frame uint32
+}
+
+// MaxThunkID is the largest id: greater ones are reserved in traces.
+const MaxThunkID = 0x7ffeffff
+
+// MaxThunkFrame is the first Frame that is too large.
+const MaxThunkFrame = 1 << 24
+
+// Offsets of a thunk's parts, for the runtime.
+const (
+	ThunkCallEnd = 28 // enter returns here: graph, func
+	ThunkRet     = 32 // the body returns here: graph, mcount
+	ThunkBypass  = 48 // not armed: graph and both mcount kinds
+	ThunkSkip    = ThunkBypass - ThunkCallEnd
+
+	thunkID     = 12 // w17 gets the id
+	thunkSave   = 20 // graph, func: x16 gets x30
+	thunkCall   = 24 // graph, func: bl enter
+	thunkJump   = 28 // mcount: b enter
+	thunkFunc   = 32 // func: b body
+	thunkExit   = 40 // b exit
+	thunkMarkAt = 44
+)
+
+// thunkMark stands behind the exit part. Together with the b before it, it tells
+// thunks from any other code: no compiler uses the number, and nothing comes here.
+const thunkMark = 0xd4200000 | 0xfe47<<5 // brk #0xfe47
+
+// Encode writes the thunk's ThunkSize bytes to dst. Errors: a *RangeError when
+// something cannot be reached; ids, frames and addresses that cannot be.
+func (t *Thunk) Encode(dst []byte) error {
+	if len(dst) < ThunkSize {
+		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", t.Addr, len(dst), ThunkSize)
+	}
+	if t.Addr%ThunkSize != 0 {
+		return fmt.Errorf("thunk at %#x: not aligned to %d", t.Addr, ThunkSize)
+	}
+	if t.ID == 0 || t.ID > MaxThunkID {
+		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, MaxThunkID)
+	}
+	if t.Kind > ThunkMcountFunc {
+		return fmt.Errorf("thunk at %#x: unknown kind %d", t.Addr, t.Kind)
+	}
+	if t.Armed%4 != 0 {
+		return fmt.Errorf("thunk at %#x: armed at %#x, which is not a multiple of 4", t.Addr, t.Armed)
+	}
+	if t.Kind == ThunkMcount && (t.Frame == 0 || t.Frame%16 != 0 || t.Frame >= MaxThunkFrame) {
+		return fmt.Errorf("thunk at %#x: a frame of %#x bytes above x29", t.Addr, t.Frame)
+	}
+	b := dst[:ThunkSize]
+	var err error
+	put := func(at int, words ...uint32) {
+		for i, w := range words {
+			binary.LittleEndian.PutUint32(b[at+i*InstLen:], w)
+		}
+	}
+	branch := func(at int, op func([]byte, uint64, uint64) ([]byte, error), to uint64) {
+		if err == nil {
+			_, err = op(b[at:at:ThunkSize], t.Addr+uint64(at), to)
+		}
+	}
+	for at := 0; at < ThunkSize; at += InstLen {
+		put(at, 0xd4200000) // brk #0: nothing may come here
+	}
+	bypass := uint32(ThunkBypass)
+	if t.Kind == ThunkFunc {
+		bypass = thunkFunc
+	}
+	if _, err = AppendAdrp(b[0:0:ThunkSize], 16, t.Addr, t.Armed); err != nil { // adrp x16, armed
+		return fmt.Errorf("thunk %d: %w", t.ID, err)
+	}
+	put(4, 0xb9400210|uint32(t.Armed)&pageMask/4<<10) // ldr w16, [x16, #:lo12:armed]
+	put(8, 0x34000010|(bypass-8)/InstLen<<5)          // cbz w16, bypass
+	put(thunkID, movz(17, t.ID), movkHigh(17, t.ID>>16))
+	switch t.Kind {
+	case ThunkGraph, ThunkFunc:
+		put(thunkSave, movReg(16, 30))
+		branch(thunkCall, AppendCall, t.Enter)
+		if t.Kind == ThunkFunc {
+			put(ThunkCallEnd, movReg(30, 16))
+			branch(thunkFunc, AppendJump, t.Body)
+			break
+		}
+		branch(ThunkCallEnd, AppendCall, t.Body)
+		branch(ThunkBypass, AppendJump, t.Body)
+	case ThunkMcount:
+		put(thunkSave, addImm(16, 29, t.Frame&pageMask))
+		put(thunkSave+InstLen, addImm(16, 16, t.Frame>>12)|1<<22) // lsl #12
+		branch(thunkJump, AppendJump, t.Enter)
+		put(ThunkBypass, WordRet)
+	case ThunkMcountFunc:
+		branch(thunkSave, AppendJump, t.Enter)
+		put(ThunkBypass, WordRet)
+	}
+	if t.Kind == ThunkGraph || t.Kind == ThunkMcount {
+		put(ThunkRet, movz(17, t.ID), movkHigh(17, t.ID>>16|0x8000))
+		branch(thunkExit, AppendJump, t.Exit)
+		put(thunkMarkAt, thunkMark)
+	}
+	if err != nil {
+		return fmt.Errorf("thunk %d: %w", t.ID, err)
+	}
+	return nil
+}
