@@ -64,6 +64,19 @@ func (f *File) Rewrite(edits []RawEdit, tail []byte) *Output {
 	return &Output{Edits: edits, Tail: tail, orig: f.raw}
 }
 
+// Parts returns the new file in pieces, of which one is the original without its first bytes where nothing but the ELF
+// header changes.
+func (o *Output) Parts() [][]byte {
+	var parts [][]byte
+	at := uint64(0)
+	o.stretches(func(off uint64, b []byte) bool {
+		parts = append(parts, o.orig[at:off], append([]byte(nil), b...))
+		at = off + uint64(len(b))
+		return true
+	})
+	return append(parts, o.orig[at:], o.Tail)
+}
+
 // Extend returns the object with the additions. Nothing that is there moves: a grown section name table, the
 // section headers, the new sections and whatever else grows are appended, and the ELF header refers to them. What
 // they replace stays behind as bytes no header refers to, so taking the appended part off and putting the edited

@@ -181,17 +181,17 @@ func (c *mcountCmd) run(a *app, files []string) error {
 	rules := make([]buildstep.Rule, 0, len(files))
 	failed := false
 	var writeErr error
-	do := func(i int) (buildstep.Outcome, error) {
-		o := o
+	work := make([]buildstep.Job, len(files))
+	for i, f := range files {
+		work[i] = buildstep.Job{Path: f, Options: o}
 		switch {
 		case c.list:
-			o.Inspect = texts[i].lister(files, i, c.json)
+			work[i].Options.Inspect = texts[i].lister(files, i, c.json)
 		case c.check:
-			o.Inspect = texts[i].checker(files[i])
+			work[i].Options.Inspect = texts[i].checker(f)
 		}
-		return buildstep.File(files[i], o)
 	}
-	buildstep.Run(len(files), c.jobs, do, func(i int, out buildstep.Outcome, err error) {
+	buildstep.Run(work, c.jobs, func(i int, out buildstep.Outcome, err error) {
 		if t := &texts[i]; writeErr == nil && t.out.Len() > 0 {
 			_, writeErr = t.out.WriteTo(a.stdout)
 		}

@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +35,8 @@ type Options struct {
 	KeepLinks bool // write a file with several hard links in place, so that all its names change
 	KeepTime  bool // keep the modification time
 	Sync      bool // flush to disk before the file is replaced
+
+	retired *retired
 }
 
 // Outcome is what happened to a file.
@@ -96,11 +100,19 @@ func once(path string, o Options) (Outcome, error) {
 		return out, errChanged
 	}
 	out.Changed = true
+	if p, ok := w.(parted); ok && !o.KeepLinks && !o.KeepTime && !o.Sync {
+		err := atomicfile.WriteBytes(path, in.fd, &in.stat, p.Parts())
+		in.keep, in.replaced = o.retired, err == nil
+		return out, err
+	}
 	return out, atomicfile.Write(path, atomicfile.Options{KeepLinks: o.KeepLinks, KeepTime: o.KeepTime, NoSync: !o.Sync}, func(f *os.File) error {
 		_, err := w.WriteTo(f)
 		return err
 	})
 }
+
+// parted is contents that are in memory.
+type parted interface{ Parts() [][]byte }
 
 // transform returns what to write instead of b, nil when nothing changes.
 func transform(path string, b []byte, o Options, out *Outcome) (io.WriterTo, error) {
@@ -203,11 +215,20 @@ func withPath(path string, err error) error {
 
 // Input is an open file.
 type Input struct {
-	f     *os.File
+	fd    int
 	stat  unix.Stat_t
 	b     []byte
 	unmap bool
+
+	path   string
+	pooled *[]byte
+
+	keep     *retired // takes the file over when it has been replaced; nil: it is closed
+	replaced bool
 }
+
+// buffers are reused for the contents of files.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // mapFrom is the size from which files are mapped instead of read: mapping costs page faults and a shoot-down of the
 // other processors' address caches, reading costs a copy.
@@ -215,17 +236,20 @@ const mapFrom = 4 << 20
 
 // Open opens a regular file.
 func Open(path string) (*Input, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	}
-	in := &Input{f: f}
-	if err := unix.Fstat(int(f.Fd()), &in.stat); err != nil {
-		f.Close()
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	in := &Input{fd: fd, path: path}
+	if err := unix.Fstat(fd, &in.stat); err != nil {
+		unix.Close(fd)
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	if in.stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		f.Close()
+		unix.Close(fd)
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
 	}
 	return in, nil
@@ -237,15 +261,25 @@ func (in *Input) Bytes() ([]byte, error) {
 		return in.b, nil
 	}
 	if in.stat.Size >= mapFrom {
-		b, err := unix.Mmap(int(in.f.Fd()), 0, int(in.stat.Size), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE)
+		b, err := unix.Mmap(in.fd, 0, int(in.stat.Size), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE)
 		if err == nil {
 			in.b, in.unmap = b, true
 			return b, nil
 		}
 	}
-	b := make([]byte, in.stat.Size)
-	if _, err := io.ReadFull(in.f, b); err != nil {
-		return nil, errChanged
+	in.pooled = buffers.Get().(*[]byte)
+	b := slices.Grow((*in.pooled)[:0], int(in.stat.Size))[:in.stat.Size]
+	*in.pooled = b
+	for at := 0; at < len(b); {
+		n, err := unix.Pread(in.fd, b[at:], int64(at))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, &fs.PathError{Op: "read", Path: in.path, Err: err}
+		case n == 0:
+			return nil, errChanged
+		}
+		at += max(n, 0)
 	}
 	in.b = b
 	return b, nil
@@ -257,18 +291,25 @@ func (in *Input) Close() error {
 		unix.Munmap(in.b)
 		in.b, in.unmap = nil, false
 	}
-	return in.f.Close()
+	if in.pooled != nil {
+		buffers.Put(in.pooled)
+	}
+	if in.keep != nil && in.replaced {
+		in.keep.keep(in.fd, in.stat.Size)
+		return nil
+	}
+	return unix.Close(in.fd)
 }
 
 // lock waits until no other process is about to replace this file.
 func (in *Input) lock() error {
 	for {
-		err := unix.Flock(int(in.f.Fd()), unix.LOCK_EX)
+		err := unix.Flock(in.fd, unix.LOCK_EX)
 		switch {
 		case err == nil, errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
 			return nil // a file system without locks: the last one wins
 		case !errors.Is(err, unix.EINTR):
-			return &fs.PathError{Op: "lock", Path: in.f.Name(), Err: err}
+			return &fs.PathError{Op: "lock", Path: in.path, Err: err}
 		}
 	}
 }

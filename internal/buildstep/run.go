@@ -6,20 +6,27 @@ import (
 	"sync/atomic"
 )
 
-// Run works on n files with up to jobs workers at once (0: one a processor) and calls report with the outcome of each,
-// in the order of the files, from one goroutine at a time. In a recipe of make -j the workers beyond the first wait
-// for a slot of make's.
-func Run(n int, jobs int, do func(i int) (Outcome, error), report func(i int, o Outcome, err error)) {
-	if jobs <= 0 {
-		jobs = runtime.GOMAXPROCS(0)
+// Job is a file and what to do with it.
+type Job struct {
+	Path    string
+	Options Options
+}
+
+// Run works on files, up to workers of them at once (0: one a processor), and calls report with the outcome of each in
+// their order, from one goroutine at a time. In a recipe of make -j the workers beyond the first need a slot of make's.
+func Run(jobs []Job, workers int, report func(i int, o Outcome, err error)) {
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
 	}
-	jobs = min(jobs, n)
-	if jobs <= 1 {
-		for i := range n {
-			o, err := do(i)
-			report(i, o, err)
+	var keep retired
+	defer keep.close()
+	n := len(jobs)
+	do := func(i int) (Outcome, error) {
+		o := jobs[i].Options
+		if n > 1 {
+			o.retired = &keep
 		}
-		return
+		return File(jobs[i].Path, o)
 	}
 	r := reporter{report: report, waiting: map[int]result{}}
 	var next atomic.Int64
@@ -33,9 +40,15 @@ func Run(n int, jobs int, do func(i int) (Outcome, error), report func(i int, o 
 			r.done(i, result{o, err})
 		}
 	}
+	workers = min(workers, n)
+	if workers <= 1 {
+		work()
+		return
+	}
 	slots := openSlots()
+	defer slots.close()
 	var wg sync.WaitGroup
-	for range jobs - 1 {
+	for range workers - 1 {
 		release, ok := slots.acquire()
 		if !ok {
 			break
@@ -49,7 +62,6 @@ func Run(n int, jobs int, do func(i int) (Outcome, error), report func(i int, o 
 	}
 	work()
 	wg.Wait()
-	slots.close()
 }
 
 type result struct {

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
+	"hash/fnv"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
@@ -18,7 +18,7 @@ import (
 //	u32       index of the first inserted symbol
 //	u32       number of inserted symbols
 //	u32       size of edits
-//	u32       CRC-32C of all before
+//	u32       FNV-1a hash of all before
 //	8 bytes   "FENTRYMC"
 
 const (
@@ -37,7 +37,13 @@ type trailer struct {
 	edits           []undoEdit
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// checksum is the 32-bit FNV-1a hash. A table-driven one would cost every start of the program more than all of its
+// work on a small object.
+func checksum(b []byte) uint32 {
+	h := fnv.New32a()
+	h.Write(b)
+	return h.Sum32()
+}
 
 func appendTrailer(b []byte, t trailer) []byte {
 	start := len(b)
@@ -52,7 +58,7 @@ func appendTrailer(b []byte, t trailer) []byte {
 	b = le.AppendUint32(b, t.first)
 	b = le.AppendUint32(b, t.inserted)
 	b = le.AppendUint32(b, n)
-	b = le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	b = le.AppendUint32(b, checksum(b[start:]))
 	return append(b, trailerMagic...)
 }
 
@@ -74,7 +80,7 @@ func readTrailer(b []byte) (trailer, error) {
 		return trailer{}, fmt.Errorf("undo record at offset %#x: %#x bytes of edits", len(b)-trailerFixed, n)
 	}
 	start := uint64(len(b)-trailerFixed) - n
-	if crc32.Checksum(b[start:len(b)-12], castagnoli) != le.Uint32(fixed[20:]) {
+	if checksum(b[start:len(b)-12]) != le.Uint32(fixed[20:]) {
 		return trailer{}, fmt.Errorf("undo record at offset %#x: wrong checksum", start)
 	}
 	t := trailer{size: le.Uint64(fixed), first: le.Uint32(fixed[8:]), inserted: le.Uint32(fixed[12:])}
