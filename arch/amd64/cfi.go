@@ -13,112 +13,139 @@ type PCFDE struct {
 // Frames is the unwind information of thunks.
 type Frames struct {
 	EhFrame    []byte  // for the address it was made for; no terminator
-	FDEs       []PCFDE // sorted as the thunks were
+	FDEs       []PCFDE // one for each run of thunks of one kind
 	DebugFrame []byte  // the same rows for .debug_frame, with absolute addresses
 }
 
 // DWARF call frame instructions and operators (DWARF 4, 6.4.2 and 2.5), and the
 // numbers of registers (x86-64 psABI, figure 3.36).
 const (
-	dwAdvance      = 0x40 // | delta
-	dwOffset       = 0x80 // | register
-	dwExpression   = 0x10
-	dwValExpr      = 0x16
-	dwDefCFA       = 0x0c
-	dwDefCFAOffset = 0x0e
-	dwRestore      = 0xc0 // | register
+	dwOffset     = 0x80 // | register
+	dwDefCFA     = 0x0c
+	dwDefCFAExpr = 0x0f
+	dwExpression = 0x10
+	dwValExpr    = 0x16
 
 	opConst1u = 0x08
 	opConst1s = 0x09
 	opAnd     = 0x1a
 	opMinus   = 0x1c
+	opPlus    = 0x22
 	opShl     = 0x24
 	opXor     = 0x27
+	opGE      = 0x2a
 	opLit1    = 0x31
 	opLit8    = 0x38
+	opBreg0   = 0x70
 
 	regSP = 7
 	regIP = 16
 )
 
-// shadowBit is the bit in which the address of a return address and that of its
-// copy in shadow memory differ (stub/src/layout.h: SHADOW_RET).
-const shadowBit = 46
-
-// hidden are the rules from where the thunk has taken the caller's return address
-// off the stack to where exit has put it back: it is in shadow memory, and the
-// stack pointer is that of the caller after the return.
-//
-// The CFA is one more than the stack pointer, because unwinders tell frames apart
-// by their CFA: the thunk's frame would have the same as its caller's, and libgcc
-// aborts when the frame with the handler seems to be met twice.
-var hidden = []byte{
-	dwDefCFA, regSP, 1,
-	dwExpression, regIP, 10, // at ((CFA & -2) - 8) ^ 1<<46
-	opConst1s, 0xfe, opAnd, opLit8, opMinus, opLit1, opConst1u, shadowBit, opShl, opXor,
-	dwValExpr, regSP, 3, // CFA & -2
-	opConst1s, 0xfe, opAnd,
+// A step changes the state of a thunk's frame from an offset on.
+type step struct {
+	at     byte // offset in the thunk
+	words  int8 // change of the distance from the stack pointer to the CFA, in words
+	hidden int8 // 1: from here on the caller's return address is in the shadow; -1: no longer
 }
 
-// shown are the rules at entry: the return address is on the stack.
-var shown = []byte{dwDefCFA, regSP, 8, dwOffset | regIP, 1}
-
-// exitRows are the rows from the return of the body on.
-func exitRows(b []byte) []byte {
-	b = append(b, dwAdvance|thunkRetPush-thunkRet, dwDefCFAOffset, 9)
-	b = append(b, dwAdvance|thunkRetJump-thunkRetPush, dwDefCFAOffset, 17)
-	return b
-}
-
-// rows are the call frame instructions of a thunk of one kind. The initial state
-// is shown.
-func (k ThunkKind) rows() []byte {
-	b := []byte{
-		dwAdvance | 14, dwDefCFAOffset, 16, // id pushed
-		dwAdvance | thunkCallEnd - 14, dwDefCFAOffset, 8, // enter dropped it
+// steps describes a thunk of a kind. At its first byte the CFA is a word above the
+// stack pointer, and the return address is in that word.
+func (k ThunkKind) steps() []step {
+	s := []step{
+		{14, 1, 0},            // id pushed
+		{thunkCallEnd, -1, 0}, // enter dropped it
 	}
 	switch k {
 	case ThunkGraph:
-		b = append(b, dwAdvance|thunkPad-thunkCallEnd)
-		b = append(b, hidden...)
-		b = append(b, dwAdvance|thunkRet-thunkPad)
-		b = exitRows(b)
+		s = append(s, step{thunkPad, -1, 1}) // the return address is off the stack
 	case ThunkMcount:
-		// The row of the return address has to begin before it: unwinders look it
-		// up as the end of a call.
-		b = append(b, dwAdvance|thunkCallEnd+1-thunkCallEnd)
-		b = append(b, hidden...)
-		b = append(b, dwAdvance|thunkRet-(thunkCallEnd+1))
-		b = exitRows(b)
+		s = append(s, step{thunkRet, -1, 1}) // only the body's return leads here
 	default:
-		return b
+		return s
 	}
-	b = append(b, dwAdvance|thunkBypass-thunkRetJump)
-	b = append(b, shown...)
-	return append(b, dwRestore|regSP) // the caller's stack pointer is the CFA again
+	return append(s,
+		step{thunkRetPush, 1, 0}, // back at the slot
+		step{thunkRetJump, 1, 0}, // id pushed
+		step{thunkBypass, -1, -1})
 }
 
-// ThunkFrames returns the unwind information of thunks, for .eh_frame at address
-// base.
+// rules are the call frame instructions for all thunks of one kind that stand one
+// after another: the state follows from the instruction pointer's low bits, as in
+// the FDEs that linkers make for procedure linkage tables. It is computed from
+// where the thread is or will return to, not from the instruction before, so enter
+// must unwind as a routine that drops its argument.
+//
+// Where the caller's return address is in the shadow, the CFA is one more than the
+// stack pointer, because unwinders tell frames apart by their CFA: the thunk's
+// frame would have the same as its caller's, and libgcc aborts when the frame with
+// the handler seems to be met twice.
+func (k ThunkKind) rules() []byte {
+	cfa := []byte{opLit1}
+	var hid []byte // pushes 1 where the return address is in the shadow
+	for _, s := range k.steps() {
+		if s.words != 0 {
+			op := byte(opPlus)
+			if s.words < 0 {
+				op = opMinus
+			}
+			cfa = append(append(cfa, from(s.at)...), op)
+		}
+		switch s.hidden {
+		case 1:
+			hid = append(hid, from(s.at)...)
+		case -1:
+			hid = append(append(hid, from(s.at)...), opMinus)
+		}
+	}
+	cfa = append(cfa, opLit1+2, opShl, opBreg0+regSP, 0, opPlus) // words to bytes, from the stack pointer
+	ret := []byte{opConst1s, 0xfe, opAnd, opLit8, opMinus}       // (CFA & -2) - 8
+	if hid != nil {
+		cfa = append(append(cfa, hid...), opPlus)
+		ret = append(append(ret, hid...), opConst1u, ShadowBit, opShl, opXor)
+	}
+	b := append([]byte{dwDefCFAExpr}, appendULEB(nil, len(cfa))...)
+	b = append(b, cfa...)
+	b = append(append(b, dwExpression, regIP), appendULEB(nil, len(ret))...)
+	b = append(b, ret...)
+	return append(b, dwValExpr, regSP, 3, opConst1s, 0xfe, opAnd)
+}
+
+// from pushes 1 if the instruction pointer is at offset at of its thunk or behind, else 0.
+func from(at byte) []byte {
+	return []byte{opBreg0 + regIP, 0, opConst1u, ThunkSize - 1, opAnd, opConst1u, at, opGE}
+}
+
+func appendULEB(b []byte, v int) []byte {
+	for v >= 0x80 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v))
+}
+
+// ThunkFrames returns the unwind information of thunks, sorted by address, for
+// .eh_frame at address base.
 func ThunkFrames(base uint64, thunks []Thunk) Frames {
 	le := binary.LittleEndian
 	var f Frames
-	f.FDEs = make([]PCFDE, 0, len(thunks))
-	eh := appendCIE(make([]byte, 0, 32+80*len(thunks)), false)
-	df := appendCIE(make([]byte, 0, 32+96*len(thunks)), true)
-	var rows [ThunkMcountFunc + 1][]byte
-	for k := range rows {
-		rows[k] = ThunkKind(k).rows()
-	}
-	for i := range thunks {
-		t := &thunks[i]
-		r := rows[t.Kind]
+	eh := appendCIE(nil, false)
+	df := appendCIE(nil, true)
+	for len(thunks) > 0 {
+		n := 1
+		for n < len(thunks) && thunks[n].Kind == thunks[0].Kind && thunks[n].Addr == thunks[n-1].Addr+ThunkSize {
+			n++
+		}
+		first, size := thunks[0].Addr, uint64(n)*ThunkSize
+		r := thunks[0].Kind.rules()
+		thunks = thunks[n:]
+
 		at := len(eh)
-		f.FDEs = append(f.FDEs, PCFDE{t.Addr, base + uint64(at)})
+		f.FDEs = append(f.FDEs, PCFDE{first, base + uint64(at)})
 		eh = le.AppendUint32(eh, 0)
 		eh = le.AppendUint32(eh, uint32(at+4)) // back to the CIE, which is first
-		eh = le.AppendUint32(eh, uint32(t.Addr-(base+uint64(at)+8)))
-		eh = le.AppendUint32(eh, ThunkSize)
+		eh = le.AppendUint32(eh, uint32(first-(base+uint64(at)+8)))
+		eh = le.AppendUint32(eh, uint32(size))
 		eh = append(eh, 0) // no augmentation data
 		eh = append(eh, r...)
 		eh = finish(eh, at, 8)
@@ -126,8 +153,8 @@ func ThunkFrames(base uint64, thunks []Thunk) Frames {
 		at = len(df)
 		df = le.AppendUint32(df, 0)
 		df = le.AppendUint32(df, 0) // the CIE, which is first
-		df = le.AppendUint64(df, t.Addr)
-		df = le.AppendUint64(df, ThunkSize)
+		df = le.AppendUint64(df, first)
+		df = le.AppendUint64(df, size)
 		df = append(df, r...)
 		df = finish(df, at, 8)
 	}
@@ -151,7 +178,7 @@ func appendCIE(b []byte, debug bool) []byte {
 	if !debug {
 		b = append(b, 1, 0x1b) // addresses are PC-relative, 4 bytes signed
 	}
-	b = append(b, shown...)
+	b = append(b, dwDefCFA, regSP, 8, dwOffset|regIP, 1)
 	return finish(b, at, 8)
 }
 
