@@ -413,9 +413,10 @@ func (p *Plan) callers(at, debugAt uint64) (*elfio.MovedFrames, error) {
 // they call in the program, maybe from threads of theirs, is to be traced.
 // Relocation comes before all of them: a relocation whose value is computed by a
 // function calls the runtime. Other loaders (musl) refuse such relocations and
-// run constructors behind the entry point.
+// run constructors behind the entry point. A process is started with the runtime's
+// entry point before its loader runs, and needs none of this.
 func (p *Plan) early(a *area) {
-	if !glibcLoader(p.file) {
+	if p.Options.Target != File || !glibcLoader(p.file) {
 		return
 	}
 	irel, ok := p.syms["fentry_irel"]
@@ -430,33 +431,9 @@ func (p *Plan) early(a *area) {
 		// No room for it: the runtime starts at the entry point.
 		return
 	}
-	if p.Options.Target == File {
-		p.raw = append(p.raw, x.Edits...)
-		p.moved = append(p.moved, x.Moved...)
-	} else {
-		edits, ok := p.loaded(x.Edits)
-		if !ok {
-			return
-		}
-		p.hidden = append(p.hidden, edits...)
-	}
 	a.put(x.Data, 8)
-}
-
-// loaded turns changes of the file into changes of the memory it is loaded to.
-func (p *Plan) loaded(raw []elfio.RawEdit) (edits []Edit, ok bool) {
-	for _, e := range raw {
-		n := uint64(len(e.New))
-		i := slices.IndexFunc(p.file.Progs, func(pr elfio.Prog) bool {
-			return pr.Type == elf.PT_LOAD && e.Off >= pr.Off && e.Off-pr.Off+n <= pr.Filesz
-		})
-		if i < 0 || e.Off+n > uint64(len(p.file.Raw())) {
-			return nil, false
-		}
-		pr := p.file.Progs[i]
-		edits = append(edits, Edit{Addr: pr.Vaddr + e.Off - pr.Off, Old: p.file.Raw()[e.Off : e.Off+n], New: e.New, Reason: "dynamic"})
-	}
-	return edits, true
+	p.raw = append(p.raw, x.Edits...)
+	p.moved = append(p.moved, x.Moved...)
 }
 
 // glibcLoader tells whether glibc's dynamic loader starts the image.

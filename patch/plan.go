@@ -108,7 +108,7 @@ type Edit struct {
 	Old    []byte
 	New    []byte
 	Func   string // raw name of the function, "" when unknown
-	Reason string // "trace", "nop"; "unwind": an unwind table entry; "dynamic": a dynamic section entry
+	Reason string // "trace", "nop"; "unwind": an unwind table entry
 }
 
 // Plan is the whole change to one image. All addresses are link-time addresses
