@@ -51,8 +51,14 @@ const (
 
 // FDEs returns the entries of .eh_frame in file order. The section is found by name or, where section
 // headers are stripped, through PT_GNU_EH_FRAME. An image without either gives nil. Relocatable objects
-// are refused: their ranges are still in relocations.
+// are refused: their ranges are still in relocations. The slice is shared by all callers, who must not change it.
 func (f *File) FDEs() ([]FDE, error) {
+	c := f.frameCache
+	c.once.Do(func() { c.fdes, c.err = f.readFDEs() })
+	return c.fdes, c.err
+}
+
+func (f *File) readFDEs() ([]FDE, error) {
 	if f.Header.Type == elf.ET_REL {
 		return nil, formatErr("ELF header", 16, "relocatable object: its .eh_frame has no addresses yet")
 	}
@@ -89,7 +95,11 @@ type frameArea struct {
 }
 
 func (f *File) frames(a frameArea) ([]FDE, error) {
+	// Few entries are smaller than 24 bytes. Where the section's end is not known, the data reach far behind it.
 	var out []FDE
+	if a.sized {
+		out = make([]FDE, 0, len(a.data)/24)
+	}
 	cies := map[uint64]*CIE{}
 	for pos := uint64(0); uint64(len(a.data))-pos >= 4; {
 		e, err := f.frameEntry(a, pos)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // File is a parsed ELF image. It refers to the bytes given to Parse and never changes them.
@@ -20,6 +21,15 @@ type File struct {
 	// hdr is the header as stored. It is kept so that an extended count that is written although
 	// a plain one would do comes back unchanged.
 	hdr rawHeader
+
+	frameCache *frameCache
+}
+
+// frameCache holds the FDEs from the first time somebody asks for them.
+type frameCache struct {
+	once sync.Once
+	fdes []FDE
+	err  error
 }
 
 // Header is the ELF header with the counts resolved: Phnum, Shnum and Shstrndx are the real numbers
@@ -78,7 +88,7 @@ func Parse(b []byte) (*File, error) {
 	if len(b) < elf.EI_NIDENT || string(b[:4]) != elf.ELFMAG {
 		return nil, formatErr("ELF header", 0, "not an ELF file")
 	}
-	f := &File{raw: b}
+	f := &File{raw: b, frameCache: new(frameCache)}
 	switch elf.Class(b[elf.EI_CLASS]) {
 	case elf.ELFCLASS32:
 	case elf.ELFCLASS64:

@@ -110,6 +110,7 @@ type extender struct {
 	headers []Section
 	edits   []RawEdit
 	inner   []RawEdit      // edits not yet known to be inside a relocation section that is rewritten
+	names   []byte         // symbol names for a name table that holds both
 	grown   []grownSection // contents that are appended
 	tail    []byte
 }
@@ -134,7 +135,8 @@ func (e *extender) layout() error {
 	if uint64(len(names)) > 1<<31 {
 		return formatErr(f.sectionLabel(int(f.Header.Shstrndx)), f.Sections[f.Header.Shstrndx].Off, "too large to be added to")
 	}
-	added, nameOff := sectionNames(len(names), e.a.Sections)
+	added, nameOff := sectionNames(len(names)+len(e.names), e.a.Sections)
+	added = append(e.names, added...)
 	for i := range e.a.Sections {
 		s := &e.a.Sections[i]
 		h := Section{

@@ -51,7 +51,11 @@ func (e *extender) insertSymbols() error {
 	}
 	e.grown = append(e.grown, grownSection{header: t.Section, pre: t.data[:at], ins: ins, post: t.data[at:]})
 	e.headers[t.Section].Info += k
-	if len(strs) > 0 {
+	switch {
+	case len(strs) == 0:
+	case f.Sections[t.Section].Link == f.Header.Shstrndx: // clang makes one table of all names
+		e.names = strs
+	default:
 		e.grown = append(e.grown, grownSection{header: int(f.Sections[t.Section].Link), pre: t.strs, ins: strs})
 	}
 	if err := e.insertIndices(t, int(first), extended); err != nil {

@@ -384,7 +384,7 @@ func (p *Plan) callers(at, debugAt uint64) (*elfio.MovedFrames, error) {
 	if registered {
 		// No sorted table: the start-up code registers .eh_frame itself, without the
 		// entry point's FDE, which comes before the part it knows.
-		fdes = slices.DeleteFunc(fdes, func(d elfio.FDE) bool { return p.OrigEntry-d.PC < d.Size })
+		fdes = slices.DeleteFunc(slices.Clone(fdes), func(d elfio.FDE) bool { return p.OrigEntry-d.PC < d.Size })
 	}
 	m, err := p.file.MoveFrames(at, debugAt, fdes, func(c *elfio.CIE) []byte {
 		if c.Signal || !amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
