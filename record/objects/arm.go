@@ -12,7 +12,11 @@ import (
 func callARM64(c *code, off uint64, typ uint32) (hit, bool) {
 	b, ok := c.bytes(off, 4)
 	// bl: 1 00101 imm26
-	if !ok || elf.R_AARCH64(typ) != elf.R_AARCH64_CALL26 || binary.LittleEndian.Uint32(b)>>26 != 0b100101 {
+	call := elf.R_AARCH64_CALL26
+	if !c.is64 {
+		call = elf.R_AARCH64_P32_CALL26
+	}
+	if !ok || elf.R_AARCH64(typ) != call || binary.LittleEndian.Uint32(b)>>26 != 0b100101 {
 		return hit{}, false
 	}
 	return hit{len: 4, form: FormCall}, true

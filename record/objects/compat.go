@@ -84,6 +84,9 @@ func (ob *Object) restoreCalls(out []byte) (int, error) {
 		call = uint32(elf.R_X86_64_PLT32)
 	case elf.EM_AARCH64:
 		call = uint32(elf.R_AARCH64_CALL26)
+		if !f.Is64() {
+			call = uint32(elf.R_AARCH64_P32_CALL26)
+		}
 	case elf.EM_ARM:
 		call = uint32(elf.R_ARM_CALL)
 	default:
