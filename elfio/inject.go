@@ -186,11 +186,31 @@ func (f *File) PlanInject(in Injection) (*Output, error) {
 	if len(in.RX) == 0 {
 		return nil, fmt.Errorf("the read-execute segment is empty")
 	}
-	j := &injector{f: f, in: in, plan: p, tail: make([]byte, 0, len(in.RX)+1<<16)}
+	j := &injector{f: f, in: in, plan: p, tail: make([]byte, 0, f.tailSize(&in))}
 	if err := j.run(); err != nil {
 		return nil, err
 	}
 	return &Output{Edits: j.edits, Tail: j.tail, orig: f.raw}, nil
+}
+
+// tailSize estimates how much an injection appends.
+func (f *File) tailSize(in *Injection) int {
+	n := uint64(len(in.RX)) + 1<<16 + 32*uint64(len(in.Edits))
+	for i := range in.Sections {
+		n += uint64(len(in.Sections[i].Data))
+	}
+	if len(in.Symbols) > 0 {
+		if i := f.sectionOfType(elf.SHT_SYMTAB); i >= 0 {
+			n += min(f.Sections[i].Size, uint64(len(f.raw)))
+			if l := f.Sections[i].Link; l < uint32(len(f.Sections)) {
+				n += min(f.Sections[l].Size, uint64(len(f.raw)))
+			}
+		}
+	}
+	for i := range in.Symbols {
+		n += f.c.symSize() + uint64(len(in.Symbols[i].Name)) + 1
+	}
+	return int(n)
 }
 
 // injector carries out one injection.

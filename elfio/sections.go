@@ -46,9 +46,15 @@ func (t *grownTable) add(name string) uint32 {
 	if off, ok := t.at[name]; ok {
 		return off
 	}
+	off := t.append(name)
+	t.at[name] = off
+	return off
+}
+
+// append is add for many names that are hardly ever equal.
+func (t *grownTable) append(name string) uint32 {
 	off := uint32(len(t.base) + len(t.extra))
 	t.extra = append(append(t.extra, name...), 0)
-	t.at[name] = off
 	return off
 }
 

@@ -204,16 +204,24 @@ func (t *symtabChange) extend() error {
 		}
 	}
 	var local, global, xlocal, xglobal []byte
-	for _, a := range j.in.Symbols {
-		sec, err := b.symbolSection(a)
+	room := 0
+	for i := range j.in.Symbols {
+		room += len(j.in.Symbols[i].Name) + 1
+	}
+	names.extra = slices.Grow(names.extra, room)
+	local = make([]byte, 0, uint64(len(j.in.Symbols))*size)
+	e, x := make([]byte, size), make([]byte, 4)
+	for i := range j.in.Symbols {
+		a := &j.in.Symbols[i]
+		sec, err := b.symbolSection(*a)
 		if err != nil {
 			return err
 		}
 		if !f.c.fits(a.Value) || !f.c.fits(a.Size) {
 			return fmt.Errorf("symbol %s: value %#x or size %#x does not fit the file's class", a.Name, a.Value, a.Size)
 		}
-		r := rawSym{name: names.add(a.Name), info: a.Info, other: a.Other, value: a.Value, size: a.Size}
-		x := make([]byte, 4)
+		r := rawSym{name: names.append(a.Name), info: a.Info, other: a.Other, value: a.Value, size: a.Size}
+		clear(x)
 		switch {
 		case sec < 0:
 			r.shndx = uint16(elf.SHN_ABS)
@@ -232,7 +240,6 @@ func (t *symtabChange) extend() error {
 			r.info = elf.ST_INFO(elf.STB_GLOBAL, elf.ST_TYPE(a.Info))
 			r.other = byte(elf.STV_HIDDEN)
 		}
-		e := make([]byte, size)
 		f.c.writeSym(e, r)
 		if isLocal {
 			local, xlocal = append(local, e...), append(xlocal, x...)

@@ -496,6 +496,7 @@ func (p *Plan) configure(roots uint64) error {
 // "fentry:function" in a thunk instead of an unknown address.
 func (p *Plan) symbols() {
 	const fn = byte(elf.STB_LOCAL)<<4 | byte(elf.STT_FUNC)
+	p.Symbols = make([]elfio.AddedSymbol, 0, p.Traced()+len(p.defined))
 	for i := range p.Functions {
 		if f := &p.Functions[i]; f.ID != 0 {
 			name := f.Name
@@ -522,6 +523,12 @@ func (p *Plan) symbols() {
 
 // edits plans the change of every site. Sites are sorted and disjoint.
 func (p *Plan) edits() error {
+	p.Edits = make([]Edit, 0, len(p.Functions)+len(p.hidden))
+	room := 0
+	for i := range p.Functions {
+		room += p.Functions[i].Len
+	}
+	before := make([]byte, 0, room) // the plan's own copy: the file may change under it
 	end := uint64(0)
 	for i := range p.Functions {
 		fn := &p.Functions[i]
@@ -539,11 +546,12 @@ func (p *Plan) edits() error {
 		if string(old) != string(fn.Bytes) {
 			return &MismatchError{Addr: fn.Addr, Func: fn.Name, Actual: old, Expected: fn.Bytes}
 		}
+		before = append(before, old...)
 		b, err := p.siteBytes(fn)
 		if err != nil {
 			return fmt.Errorf("%s: site %#x: %w", fn.Name, fn.Addr, err)
 		}
-		p.Edits = append(p.Edits, Edit{Addr: fn.Addr, Old: append([]byte(nil), old...), New: b, Func: fn.Name, Reason: fn.Action.String()})
+		p.Edits = append(p.Edits, Edit{Addr: fn.Addr, Old: before[len(before)-len(old):], New: b, Func: fn.Name, Reason: fn.Action.String()})
 	}
 	p.Edits = append(p.Edits, p.hidden...)
 	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })

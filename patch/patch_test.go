@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,9 +83,18 @@ func run(t *testing.T, image []byte) (string, int, string) {
 	if err := os.WriteFile(name, image, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(name)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
+	var cmd *exec.Cmd
+	var out []byte
+	var err error
+	// Another test that forks at this moment has the file open for writing.
+	for range 50 {
+		cmd = exec.Command(name)
+		cmd.Dir = dir
+		if out, err = cmd.CombinedOutput(); !errors.Is(err, syscall.ETXTBSY) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	var ee *exec.ExitError
 	if err != nil && !errors.As(err, &ee) {
 		t.Fatal(err)

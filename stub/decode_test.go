@@ -31,7 +31,6 @@ type calls struct {
 	stacks map[uint64][]uint32
 	stack  uint64
 	aside  []uint32
-	names  []string
 	high   uint64
 	last   uint64
 	entry  map[uint32]int
