@@ -118,3 +118,24 @@ func (ob *Object) tableEntries(i int, do func(section int, off uint64) bool) err
 	}
 	return nil
 }
+
+// Entries yields what the entries of the tables in the object name: a section and an offset in it, sorted by both.
+func (ob *Object) Entries() iter.Seq2[int, uint64] {
+	return func(yield func(int, uint64) bool) {
+		if ob.have == nil {
+			return
+		}
+		sections := make([]int, 0, len(ob.have.entries))
+		for s := range ob.have.entries {
+			sections = append(sections, s)
+		}
+		slices.Sort(sections)
+		for _, s := range sections {
+			for _, off := range ob.have.entries[s] {
+				if !yield(s, off) {
+					return
+				}
+			}
+		}
+	}
+}
