@@ -16,7 +16,7 @@ SKIPS ?=
 .PHONY: build test tools check bench bench-tools generate fuzz install clean
 
 build:
-	$(GO) build -o fentry ./cmd/fentry
+	CGO_ENABLED=0 $(GO) build -o fentry ./cmd/fentry
 
 test: tools check
 	$(GO) test -json -timeout 45m $(TESTFLAGS) ./... ./.ci/summary | $(GO) run ./.ci/summary $(if $(SKIPS),-allow $(SKIPS))
