@@ -232,6 +232,9 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.stderr, "%s: %s\n", cmd.CommandPath(), oneLine(usage.Error()))
 		fmt.Fprintf(a.stderr, "usage: %s\n", synopsis(cmd))
 		fmt.Fprintf(a.stderr, "try: %s -h\n", cmd.CommandPath())
+		if cmd.Name() == "record" {
+			return exitRecord // 2 may be what the program ends with
+		}
 		return exitUsage
 	}
 	var exit *exitError
