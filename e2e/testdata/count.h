@@ -69,6 +69,14 @@ static inline __attribute__((always_inline, no_instrument_function)) void counte
 // say writes without a buffer that fork could duplicate.
 #define say(...) dprintf(1, __VA_ARGS__)
 
+// counters_merge adds what was counted early to the file. It runs again at the end, for threads that were about to add when the file was opened.
+static NOTRACE __attribute__((destructor(101), used)) void counters_merge(void)
+{
+	for (struct counter *c = __start_counters; c < __stop_counters; c++)
+		if (c->slot && c->early)
+			__atomic_fetch_add(c->slot, __atomic_exchange_n(&c->early, 0, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
 static NOTRACE __attribute__((constructor(101), used)) void counters_open(void)
 {
 	const char *path = getenv("FIXTURE_COUNTS");
@@ -94,10 +102,7 @@ static NOTRACE __attribute__((constructor(101), used)) void counters_open(void)
 		strcpy(rec[i].name, c->name);
 		__atomic_store_n(&c->slot, &rec[i].calls, __ATOMIC_RELEASE);
 	}
-	usleep(1000); // a thread that runs already may be about to add to an early count
-	for (struct counter *c = __start_counters; c < __stop_counters; c++)
-		if (c->early)
-			__atomic_fetch_add(c->slot, c->early, __ATOMIC_RELAXED);
+	counters_merge();
 	flock(fd, LOCK_UN);
 	close(fd);
 }
