@@ -1,0 +1,109 @@
+package elfio_test
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+type blob []byte
+
+func (b blob) Size() int64 { return int64(len(b)) }
+func (b blob) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(b)
+	return int64(n), err
+}
+
+func member(name, data string) string {
+	h := make([]byte, 60)
+	for i := range h {
+		h[i] = ' '
+	}
+	copy(h, name)
+	copy(h[16:], "0")
+	copy(h[48:], itoa(len(data)))
+	copy(h[58:], "`\n")
+	if len(data)%2 != 0 {
+		data += "\n"
+	}
+	return string(h) + data
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + string(rune('0'+n%10))
+}
+
+// An index of two symbols, a table of long names, a member of odd size, one with a long name.
+var archive = "!<arch>\n" + member("/", "\x00\x00\x00\x02\x00\x00\x00\x9c\x00\x00\x00\xe0f\x00g\x00") +
+	member("//", "a-name-of-more-than-fifteen.o/\n") + member("a.o/", "one") + member("/0", "four")
+
+func TestReplaceInArchive(t *testing.T) {
+	b := []byte(archive)
+	at := func(name string) uint32 { return uint32(bytes.Index(b, []byte(name))) }
+	put := func(off int, v uint32) { copy(b[off:], []byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}) }
+	put(8+60+4, at("a.o/  "))
+	put(8+60+8, at("/0  "))
+	a, err := elfio.ParseArchive(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Members) != 2 || a.Members[0].Name != "a.o" || a.Members[1].Name != "a-name-of-more-than-fifteen.o" || string(a.Data(a.Members[1])) != "four" {
+		t.Fatalf("members %+v", a.Members)
+	}
+	out, err := a.Replace(map[int]elfio.Contents{0: blob("a longer one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := out.WriteTo(&got); err != nil {
+		t.Fatal(err)
+	}
+	grown := got.Bytes()
+	a2, err := elfio.ParseArchive(grown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(a2.Data(a2.Members[0])) != "a longer one" || string(a2.Data(a2.Members[1])) != "four" {
+		t.Errorf("contents %q", grown)
+	}
+	word := func(off int) uint64 {
+		return uint64(grown[off])<<24 | uint64(grown[off+1])<<16 | uint64(grown[off+2])<<8 | uint64(grown[off+3])
+	}
+	if word(8+60+4) != a2.Members[0].Header || word(8+60+8) != a2.Members[1].Header {
+		t.Errorf("index %#x %#x, members at %#x %#x", word(72), word(76), a2.Members[0].Header, a2.Members[1].Header)
+	}
+	back, err := a2.Replace(map[int]elfio.Contents{0: blob("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Reset()
+	if _, err := back.WriteTo(&got); err != nil || !bytes.Equal(got.Bytes(), b) {
+		t.Errorf("not the original again (%v)", err)
+	}
+}
+
+func FuzzArchive(f *testing.F) {
+	f.Add([]byte(archive))
+	f.Add([]byte("!<thin>\n" + member("//", "x.o/\n")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := elfio.ParseArchive(b)
+		if err != nil {
+			return
+		}
+		all := map[int]elfio.Contents{}
+		for i, m := range a.Members {
+			a.Data(m)
+			all[i] = blob("new")
+		}
+		if out, err := a.Replace(all); err == nil {
+			if _, err := out.WriteTo(io.Discard); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
