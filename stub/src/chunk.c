@@ -270,6 +270,10 @@ hidden void write_image(void)
 	text(&o, "nsites=", 8);
 	number(&o, fentry_config.sites, 10);
 	end(&o);
+#ifdef FENTRY_CLASSIC
+	text(&o, "ids=offset/4", 16);
+	end(&o);
+#endif
 	text(&o, "mode=", 8);
 	text(&o, fentry_config.mode == MODE_PROFILE ? "profile" : fentry_config.mode == MODE_FUNCTION ? "function" : "function_graph", 16);
 	end(&o);

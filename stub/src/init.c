@@ -154,7 +154,7 @@ static int start(u64 *sp)
 		auxv = (u64 *)(e + 1);
 	} else
 		env = environment();
-	if (privileged(auxv) || !open_source(env))
+	if ((privileged(auxv) || !open_source(env)) && !CALLBACKS)
 		return 0;
 	/* Threads that are there already have not inherited a control base of ours. */
 	if (base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
@@ -195,7 +195,7 @@ hidden void fentry_init(u64 *sp)
 		store(&state, READY); /* announcing needs it */
 		ok = announce();
 	}
-	if (!ok)
+	if (!ok && !(CALLBACKS && load(&state) == READY))
 		store(&state, OFF);
 	store(&fentry_armed, ok);
 	unblock(old);

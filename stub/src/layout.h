@@ -33,6 +33,7 @@
 #define FLAG_NO_RECORDER   1 /* never look for a recorder */
 #define FLAG_NO_FILE       2 /* never start a trace directory of its own */
 #define FLAG_QUIET         4 /* no messages */
+#define FLAG_OFFSET_IDS    8 /* ids are offsets in the image: the classic tracer's */
 
 /* struct control: what the fast paths touch, at the thread's control base (gs on amd64) */
 #define CB_NEXT            0  /* next event slot */

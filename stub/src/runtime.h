@@ -95,7 +95,16 @@ struct control {
 	struct stack *stacks; /* those the thread was seen on; at first few */
 	u32 nstacks;          /* room for */
 	struct stack few[24];
+#ifdef FENTRY_CLASSIC
+	u32 busy; /* runs a callback of the program's */
+#endif
 };
+
+#ifdef FENTRY_CLASSIC
+enum { CALLBACKS = 1 }; /* threads need control blocks without a trace, too */
+#else
+enum { CALLBACKS = 0 };
+#endif
 
 at(control, next, CB_NEXT);
 at(control, end, CB_END);
@@ -177,6 +186,7 @@ struct source {
 extern hidden struct source source;
 hidden int open_source(char **env);
 hidden int header_ok(const u8 *head);
+#define ANY_TIME (~(u64)0)
 hidden int is_ancestor(u32 pid, u64 start);
 hidden u64 start_time(void);
 hidden int file_create(const char *dir);
