@@ -64,16 +64,15 @@ func (f *File) Rewrite(edits []RawEdit, tail []byte) *Output {
 	return &Output{Edits: edits, Tail: tail, orig: f.raw}
 }
 
-// Parts returns the new file in pieces, of which one is the original without its first bytes where nothing but the ELF
-// header changes.
+// Parts returns the new file in pieces: stretches of the original, the edits between them, and what is appended. Nothing
+// is copied.
 func (o *Output) Parts() [][]byte {
-	var parts [][]byte
+	parts := make([][]byte, 0, 2*len(o.Edits)+2)
 	at := uint64(0)
-	o.stretches(func(off uint64, b []byte) bool {
-		parts = append(parts, o.orig[at:off], append([]byte(nil), b...))
-		at = off + uint64(len(b))
-		return true
-	})
+	for _, e := range o.Edits {
+		parts = append(parts, o.orig[at:e.Off], e.New)
+		at = e.Off + uint64(len(e.New))
+	}
 	return append(parts, o.orig[at:], o.Tail)
 }
 
@@ -88,7 +87,9 @@ func (f *File) Extend(a ObjectAdditions) (*Output, error) {
 	if f.Header.Shstrndx == 0 || len(f.Sections) == 0 {
 		return nil, formatErr("ELF header", 0, "no section name table to add to")
 	}
-	e := &extender{f: f, a: a, headers: slices.Clone(f.Sections), edits: slices.Clone(a.Edits)}
+	e := &extender{f: f, a: a, edits: slices.Clone(a.Edits)}
+	e.headers = append(make([]Section, 0, len(f.Sections)+len(a.Sections)+1), f.Sections...)
+	e.grown = make([]grownSection, 0, len(a.Sections)+8)
 	if len(a.Locals) > 0 {
 		if err := e.insertSymbols(); err != nil {
 			return nil, err

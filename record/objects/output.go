@@ -62,7 +62,7 @@ type base struct {
 // tables plans the table sections.
 func (b *builder) tables() error {
 	ob := b.ob
-	var runs []*run
+	runs := make([]*run, 0, len(ob.parts))
 	for i := range ob.parts {
 		p := &ob.parts[i]
 		if !ob.recorded(p) || len(p.sites) == 0 {
@@ -90,6 +90,7 @@ func (b *builder) tables() error {
 		return err
 	}
 	b.add.Symtab = ob.syms.Section
+	b.add.Sections = make([]elfio.ObjectSection, 0, 2*len(runs)+1)
 	if err := b.bases(runs); err != nil {
 		return err
 	}
