@@ -55,6 +55,34 @@ func Sources(src string, t Target, match func(name string) bool) ([]string, erro
 // Runtime is what goes into patched programs: everything but the classic tracer.
 func Runtime(name string) bool { return !strings.HasPrefix(name, "classic") }
 
+// Classic is the runtime with the classic tracer, which programs are linked with:
+// nothing of what thunks call.
+func Classic(name string) bool {
+	switch name {
+	case "config.S", "start.S", "graph.S", "func.S", "opt.S", "profile.S":
+		return false
+	}
+	return true
+}
+
+// ClassicDefine is given to the compiler for Classic.
+const ClassicDefine = "-DFENTRY_CLASSIC"
+
+// Library makes an object for linking with programs: names that are not for them
+// are made local.
+func Library(t Target, src, out string, match func(name string) bool, define ...string) error {
+	files, err := Sources(src, t, match)
+	if err != nil {
+		return err
+	}
+	if err := Object(t, src, out, files, define...); err != nil {
+		return err
+	}
+	return Run(strings.TrimSuffix(t.CC, "gcc")+"objcopy", "--localize-hidden", "--strip-unneeded",
+		// linkers would make the stack executable without it
+		"--add-section", ".note.GNU-stack=/dev/null", "--set-section-flags", ".note.GNU-stack=contents,readonly", out)
+}
+
 // Object compiles the files and links them into one relocatable object at out.
 func Object(t Target, src, out string, files []string, define ...string) error {
 	tmp, err := os.MkdirTemp("", "fentry-stub-")

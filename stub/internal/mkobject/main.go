@@ -24,6 +24,9 @@ func run() error {
 	if err := build.Object(build.AMD64, "src", "amd64.o", files); err != nil {
 		return err
 	}
+	if err := build.Library(build.AMD64, "src", "amd64-classic.o", build.Classic, build.ClassicDefine); err != nil {
+		return err
+	}
 	v, err := build.Version(build.AMD64)
 	if err != nil {
 		return err

@@ -1,0 +1,421 @@
+/* The classic tracer: for programs that call mcount or __fentry__ themselves and are
+   linked with the runtime. The return address of a traced function is replaced by
+   return_to_handler; the caller's is in the shadow, as with thunks.
+
+   No patcher has numbered the functions: an id is the distance of the call from
+   the start of the image in words of 4 bytes. No two calls are that near.
+
+   A frame's shadow has besides the return address and the chain
+     - its id with FT_ID_EXIT (the entry is in the trace), and in the time's word the
+       frame pointer of the caller; or
+     - if the user's callbacks follow it: id, depth << 32 and the two lowest bits of
+       the call's distance << 62; in the time's word the counter's low 48 bits and
+       16 bits of the frame pointer. */
+#include "runtime.h"
+#include "text.h"
+#include "fentry.h"
+
+#define public __attribute__((visibility("default")))
+
+/* Where the image is in memory: linkers define these. */
+extern hidden const u8 image_start[] __asm__("__ehdr_start"), text_end[] __asm__("_etext");
+
+extern hidden struct config fentry_classic_config; /* fentry_config, writable */
+
+hidden u64 fentry_classic_origin;   /* id: return address of the call minus this, / 4 */
+hidden u64 fentry_classic_span;     /* in bytes; 0: no function has an id */
+hidden u32 fentry_classic_ready;    /* threads can have control blocks */
+hidden u32 fentry_classic_started;  /* the start was tried */
+hidden u64 fentry_xsave_mask;       /* 0: this processor has fxsave only */
+hidden u32 fentry_xsave_size = 512; /* bytes */
+static u64 overrun;
+static u32 fp_failures;
+
+#define HANDLER ((u64)return_to_handler)
+
+enum { DEPTH_MASK = 0x3fffffff };
+#define TIME_MASK ((1UL << 48) - 1)
+
+static u64 hash(u64 h, const u8 *p, u64 n)
+{
+	while (n--)
+		h = (h ^ *p++) * 0x100000001b3;
+	return h;
+}
+
+/* find_build_id looks through notes for the image's build id. */
+static void find_build_id(struct config *f, const u8 *p, u64 size)
+{
+	while (size >= 12) {
+		u32 name = *(const u32 *)p, desc = *(const u32 *)(p + 4), type = *(const u32 *)(p + 8);
+		u64 n = 12 + ((name + 3UL) & -4UL), all = n + ((desc + 3UL) & -4UL);
+		if (all > size)
+			return;
+		if (type == 3 && name == 4 && equal((const char *)p + 12, "GNU") && desc <= sizeof f->id) {
+			f->idlen = (u8)desc;
+			memcpy(f->id, p + n, desc);
+			return;
+		}
+		p += all;
+		size -= all;
+	}
+}
+
+/* describe fills in the configuration, as a patcher would. Readers compute the image id
+   likewise: cmd/fentry. */
+static void describe(void)
+{
+	struct config *f = &fentry_classic_config;
+	const u8 *e = image_start, *ph = e + *(const u64 *)(e + 32);
+	u32 n = *(const unsigned short *)(e + 56);
+	u64 bias = 0, span = (u64)(text_end - image_start);
+	for (u32 i = 0; i < n; i++) {
+		const u8 *p = ph + i * 56;
+		if (*(const u32 *)p == 1 /* PT_LOAD */ && *(const u64 *)(p + 8) == 0)
+			bias = (u64)e - *(const u64 *)(p + 16);
+	}
+	for (u32 i = 0; i < n && !f->idlen; i++) {
+		const u8 *p = ph + i * 56;
+		if (*(const u32 *)p == 4 /* PT_NOTE */)
+			find_build_id(f, (const u8 *)bias + *(const u64 *)(p + 16), *(const u64 *)(p + 40));
+	}
+	f->version = CONFIG_VERSION;
+	f->mode = MODE_GRAPH;
+	f->flags = FLAG_OFFSET_IDS;
+	f->depth = ~0U; /* none; makes the shadow have room for ids */
+	f->address = (u64)f - bias;
+	f->entry = *(const u64 *)(e + 24);
+	f->image = hash(hash(hash(0xcbf29ce484222325, e + 16, 16), ph, n * 56UL), f->id, f->idlen);
+	if (span / 4 < FT_RESERVED_BASE) {
+		f->sites = (u32)(span / 4 + 1);
+		fentry_classic_origin = (u64)e + MCOUNT_INSN_SIZE - 4;
+		fentry_classic_span = span;
+	}
+	i64 len = sys(SYS_readlink, "/proc/self/exe", f->path, sizeof f->path - 1, 0, 0, 0);
+	if (failed(len))
+		f->path[0] = 0;
+	f->magic = CONFIG_MAGIC;
+}
+
+/* find_vectors asks the processor what xsave has to save: x87, SSE, AVX, AVX-512. */
+static void find_vectors(void)
+{
+	u32 a = 1, b, c, d;
+	__asm__ volatile("cpuid" : "+a"(a), "=b"(b), "=c"(c), "=d"(d));
+	if (!(c >> 27 & 1)) /* OSXSAVE */
+		return;
+	u32 lo, hi, size = 512 + 64;
+	__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+	u64 mask = lo & 0xe7;
+	for (u32 i = 2; i < 8; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		a = 13;
+		c = i;
+		__asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+		if (a + b > size)
+			size = a + b;
+	}
+	fentry_xsave_size = size;
+	store(&fentry_xsave_mask, mask);
+}
+
+/* fentry_classic_start starts the runtime. It is called by the first call of mcount,
+   by threads that come at the same time, and before main. */
+hidden void fentry_classic_start(void)
+{
+	static u32 once;
+	struct sigset old = block();
+	if (cas(&once, 0, 1)) {
+		describe();
+		find_vectors();
+		fentry_init(0);
+		store(&fentry_classic_ready, ready());
+		store(&fentry_classic_started, 1);
+	} else if (!load(&fentry_classic_started)) {
+		sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	}
+	unblock(old);
+}
+
+/* Before main and other constructors, so that the control base is ours before there
+   are threads. Not if it is in use: in a program that was patched or is recorded, whose
+   calls of mcount may be gone; it starts with the first that is left. */
+static void early(void)
+{
+	if (control_base() == 0)
+		fentry_classic_start();
+}
+static void (*const early_entry)(void) __attribute__((section(".init_array.00000"), used)) = early;
+
+/* fentry_classic_slot returns where the return address of a function is that has a
+   frame pointer and calls mcount behind its prologue. gcc's functions that align
+   their stack and have arguments on it copy the return address next to the frame
+   pointer; r10 is then behind the real one:
+       41 ff 72 f8  push -8(%r10);  55  push %rbp;  48 89 e5  mov %rsp,%rbp */
+hidden u64 fentry_classic_slot(u64 pc, u64 r10, u64 fp)
+{
+	static const u8 copy[8] = { 0x41, 0xff, 0x72, 0xf8, 0x55, 0x48, 0x89, 0xe5 };
+	u64 s = r10 - 8;
+	if (s <= fp + 8 || s - fp > 520 || s % 8 || *(u64 *)s != *(u64 *)(fp + 8))
+		return fp + 8;
+	for (u32 back = 13; back < 64; back++)
+		if (pc - back >= (u64)image_start && memcmp((const void *)(pc - back), copy, sizeof copy) == 0)
+			return s;
+	return fp + 8;
+}
+
+/* control returns this thread's block, without a system call if it can. Signals need not be blocked then. */
+static struct control *control(void)
+{
+	struct control *c;
+	u64 owner;
+	if (!load(&fentry_classic_ready))
+		return 0;
+	if (!load(&fentry_blocks)) {
+		__asm__ volatile("mov %%gs:%c1, %0" : "=r"(owner) : "i"(CB_OWNER));
+		if (owner == ~thread_pointer()) {
+			__asm__ volatile("mov %%gs:%c1, %0" : "=r"(c) : "i"(CB_SELF));
+			return c;
+		}
+	}
+	struct sigset old = block();
+	c = this_thread();
+	unblock(old);
+	return c;
+}
+
+/* have_stack makes the stack of slot current for an entry there; 0: there is no shadow. */
+static int have_stack(struct control *c, u64 slot)
+{
+	u32 from = c->cur;
+	if (!enter_stack(c, slot))
+		return 0;
+	if (c->cur != from)
+		new_signal(c, slot);
+	pop_skipped(c, slot + 1);
+	return 1;
+}
+
+/* enter records an entry and makes the function return to the handler. */
+static void enter(struct control *c, u64 slot, u32 id, u64 fp)
+{
+	u64 ret = *(u64 *)slot;
+	if (ret == HANDLER) {
+		enter_stack(c, slot);
+		pop_skipped(c, slot);
+		replace_frame(c, slot, (u32)*shadow_aux(slot) & ~FT_ID_EXIT, id);
+		*shadow_time(slot) = fp;
+		return;
+	}
+	if (!have_stack(c, slot)) {
+		lose(c, 2);
+		return;
+	}
+	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || fentry_blocks);
+	if (open_frame(c, slot, ret, id)) {
+		*shadow_time(slot) = fp;
+		*(u64 *)slot = HANDLER;
+	} else if (bottom) {
+		leave_stack(c);
+	}
+}
+
+/* fentry_classic_enter does what the fast path cannot. */
+hidden void fentry_classic_enter(u64 slot, u32 id, u64 fp)
+{
+	struct sigset old = block();
+	struct control *c = this_thread();
+	if (c)
+		enter(c, slot, id, fp);
+	unblock(old);
+}
+
+static void die(u64 slot)
+{
+	char n[24] = "0x";
+	for (u32 i = 0; i < 16; i++)
+		n[2 + i] = "0123456789abcdef"[slot >> (60 - 4 * i) & 15];
+	n[18] = 0;
+	say("return_to_handler was reached with no call open at stack address ", n, "; the program cannot go on", 0);
+	sys(SYS_tgkill, getpid(), gettid(), 6 /* SIGABRT */, 0, 0, 0);
+	for (;;)
+		__builtin_trap();
+}
+
+static void fp_failed(u32 id)
+{
+	char n[24] = "0x", *e = n + 2;
+	u64 v = (id - 1UL) * 4;
+	int shift = 60;
+	while (shift > 0 && !(v >> shift))
+		shift -= 4;
+	for (; shift >= 0; shift -= 4)
+		*e++ = "0123456789abcdef"[v >> shift & 15];
+	*e = 0;
+	if (add(&fp_failures, 1) == 0)
+		say("a function returned with another frame pointer than its caller's; it calls mcount at image offset ", n, " or up to 3 bytes behind", 0);
+}
+
+/* unlink closes a frame without an event. */
+static void unlink(struct control *c, u64 slot)
+{
+	if (top_slot(c->top) != slot || top_empty(c->top))
+		return;
+	u64 prev = *shadow_prev(slot), hi = c->stacks[c->cur].hi;
+	c->top = top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
+}
+
+static u64 hook_time(u64 slot) { return *shadow_time(slot) & TIME_MASK; }
+
+/* hook_return calls the user's callback for a frame that has ended. */
+static void hook_return(struct control *c, u64 aux, u64 calltime)
+{
+	u64 t = counter();
+	void (*f)(struct ftrace_graph_ret *) = load(&ftrace_graph_return);
+	if ((u64)f == (u64)ftrace_stub || function_trace_stop || c->busy)
+		return;
+	struct ftrace_graph_ret r = {
+		.func = (u64)image_start + (((u32)aux & ~FT_ID_EXIT) - 1UL) * 4 + (aux >> 62),
+		.overrun = load(&overrun), .calltime = t - ((t - calltime) & TIME_MASK), .rettime = t,
+		.depth = (int)((aux >> 32 & DEPTH_MASK) - 1),
+	};
+	c->busy = 1;
+	f(&r);
+	c->busy = 0;
+}
+
+/* fentry_classic_hooked says whether the frame at slot is followed by callbacks. */
+hidden int fentry_classic_hooked(u64 slot)
+{
+	struct sigset old = block();
+	struct control *c = this_thread();
+	int ok = !c || enter_stack(c, slot); /* its shadow is mapped */
+	unblock(old);
+	if (!ok || *shadow_ret(slot) == 0)
+		die(slot);
+	return !(*shadow_aux(slot) & FT_ID_EXIT);
+}
+
+/* ftrace_return_to_handler ends the call whose return address was at parent. */
+public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
+{
+	u64 slot = (u64)parent, ret = *shadow_ret(slot), aux = *shadow_aux(slot), t = counter();
+	u32 id = (u32)aux & ~FT_ID_EXIT;
+	struct sigset old = block();
+	struct control *c = this_thread();
+	if (!(aux & FT_ID_EXIT)) {
+		u64 calltime = hook_time(slot);
+		if (*shadow_time(slot) >> 48 != (fp >> 3 & 0xffff))
+			fp_failed(id);
+		if (c) {
+			enter_stack(c, slot);
+			pop_skipped(c, slot);
+			unlink(c, slot);
+			if (top_empty(c->top))
+				leave_stack(c);
+		}
+		unblock(old);
+		if (c)
+			hook_return(c, aux, calltime);
+		return ret;
+	}
+	if (*shadow_time(slot) != fp)
+		fp_failed(id);
+	if (c) {
+		enter_stack(c, slot);
+		pop_skipped(c, slot);
+		close_frame(c, slot, id, t);
+		if (top_empty(c->top))
+			leave_stack(c);
+	}
+	unblock(old);
+	return ret;
+}
+
+/* hook_entry asks the user's callback about a call, and follows it if wanted. */
+static void hook_entry(struct control *c, u64 slot, u64 selfpc, u64 fp, u32 id)
+{
+	u64 aux, time;
+	u32 depth = 1;
+	struct sigset old = block();
+	int ok = have_stack(c, slot), tail = *(u64 *)slot == HANDLER;
+	if (!ok)
+		add(&overrun, 1);
+	if (ok && tail) {
+		pop_skipped(c, slot);
+		aux = *shadow_aux(slot);
+		time = hook_time(slot);
+		u64 ret = *shadow_ret(slot);
+		*(u64 *)slot = ret; /* that call has ended */
+		if (aux & FT_ID_EXIT)
+			close_frame(c, slot, (u32)aux & ~FT_ID_EXIT, counter());
+		else
+			unlink(c, slot);
+	}
+	if (ok && !top_empty(c->top))
+		depth += (u32)(*shadow_aux(top_slot(c->top)) >> 32) & DEPTH_MASK;
+	unblock(old);
+	if (!ok)
+		return;
+	if (tail && !(aux & FT_ID_EXIT))
+		hook_return(c, aux, time);
+	struct ftrace_graph_ent e = { selfpc, (int)depth - 1 };
+	int (*f)(struct ftrace_graph_ent *) = load(&ftrace_graph_entry);
+	int follow = 1;
+	if ((u64)f != (u64)ftrace_graph_entry_stub) {
+		c->busy = 1;
+		follow = f(&e);
+		c->busy = 0;
+	}
+	if (!follow)
+		return;
+	old = block();
+	if (have_stack(c, slot)) {
+		u64 forced = c->stacks[c->cur].back && top_empty(c->top);
+		*shadow_ret(slot) = *(u64 *)slot;
+		*shadow_prev(slot) = c->top;
+		*shadow_aux(slot) = ((selfpc - (u64)image_start) & 3) << 62 | (u64)(depth & DEPTH_MASK) << 32 | id;
+		*shadow_time(slot) = (fp >> 3 & 0xffff) << 48 | (counter() & TIME_MASK);
+		c->top = forced ? slot - 8 + TOP_FORCED : slot;
+		*(u64 *)slot = HANDLER;
+	}
+	unblock(old);
+}
+
+/* prepare_ftrace_return makes the function whose call of mcount is at selfpc return
+   to the handler: for the user's callbacks, or for the trace. */
+public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp)
+{
+	u64 off = selfpc - (u64)image_start;
+	struct control *c;
+	if (function_trace_stop || off >= fentry_classic_span || !(c = control()) || c->busy)
+		return;
+	u32 id = (u32)(off / 4 + 1);
+	if ((u64)load(&ftrace_graph_return) != (u64)ftrace_stub || (u64)load(&ftrace_graph_entry) != (u64)ftrace_graph_entry_stub)
+		hook_entry(c, (u64)parent, selfpc, fp, id);
+	else if (load(&fentry_armed))
+		fentry_classic_enter((u64)parent, id, fp);
+}
+
+/* ftrace_graph_ret_addr undoes the replacement of a return address. */
+public u64 ftrace_graph_ret_addr(u64 ret, u64 *retp) { return ret == HANDLER ? *shadow_ret((u64)retp) : ret; }
+
+/* fentry_classic_busy_begin says whether a callback may be called here, not being inside one. */
+hidden int fentry_classic_busy_begin(void)
+{
+	struct control *c;
+	if (!load(&fentry_classic_started))
+		fentry_classic_start();
+	if (function_trace_stop || !(c = control()) || c->busy)
+		return 0;
+	c->busy = 1;
+	return 1;
+}
+
+hidden void fentry_classic_busy_end(void)
+{
+	struct control *c = control();
+	if (c)
+		c->busy = 0;
+}

@@ -1,0 +1,103 @@
+/* fentry.h: what libfentry.a offers to the program it is linked with.
+
+   A program compiled with -pg, or -pg -mfentry, calls mcount or __fentry__ at the
+   start of every function. libfentry.a answers these calls. It writes a trace of
+   entries and exits, as a program does that "fentry patch" has made:
+
+       FENTRY_DATA=DIR   the trace goes to DIR instead of fentry.data
+       FENTRY_OFF=1      there is no trace
+       under fentry record, or in what it starts, the trace is the recorder's
+
+   Besides, or instead, the program's own functions can be called. They are set as
+   in the Linux kernel, by assigning to the variables below, at any time; they are
+   called with all registers kept, vector registers too (up to 3 KiB of stack).
+   They and what they call should be compiled without -pg, or be marked
+
+       __attribute__((no_instrument_function))
+
+   Calls that a callback makes of traced functions are not traced. A callback must
+   return: it must not throw, longjmp or end the thread.
+
+   Addresses: selfpc is the return address of the call of mcount minus
+   MCOUNT_INSN_SIZE: the call itself, or one byte into it where the compiler has
+   used a form of 6 bytes. frompc is where the function will return to. */
+#ifndef FENTRY_H
+#define FENTRY_H
+
+#define MCOUNT_INSN_SIZE 5
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Non-zero: nothing is traced and no callback called. Calls that are under way
+   still end as they would have. */
+extern int function_trace_stop;
+
+/* Called at the entry of every function if it is not ftrace_stub. The trace is
+   written all the same. Called by a trampoline (below), it gets two arguments
+   more: function_trace_op and the registers. */
+extern void (*ftrace_trace_function)(unsigned long frompc, unsigned long selfpc);
+extern void ftrace_stub(void);
+extern void *function_trace_op;
+
+/* Entries and exits. If one of the two is not its stub, both take the place of the
+   trace: entry is called first, and if it returns non-zero, return is called when
+   the function returns. A function that jumps to another as its last call returns
+   before the other begins. Functions left by longjmp or an exception do not return. */
+struct ftrace_graph_ent {
+	unsigned long func; /* selfpc */
+	int depth;          /* traced calls around this one */
+};
+struct ftrace_graph_ret {
+	unsigned long func;
+	unsigned long overrun;          /* calls not followed so far: there was no room for their stack */
+	unsigned long long calltime;    /* timestamp counter */
+	unsigned long long rettime;
+	int depth;
+};
+extern int (*ftrace_graph_entry)(struct ftrace_graph_ent *);
+extern void (*ftrace_graph_return)(struct ftrace_graph_ret *);
+extern int ftrace_graph_entry_stub(struct ftrace_graph_ent *);
+
+/* The return address of the caller of a function whose return address, found on
+   the stack at retp, is ret: another one than ret if that is return_to_handler. */
+extern unsigned long ftrace_graph_ret_addr(unsigned long ret, unsigned long *retp);
+
+/* What follows is for programs that rewrite their own call sites.
+
+   A site at the start of a function calls ftrace_caller or, to have every register
+   in the block below, ftrace_regs_caller; a site behind the prologue calls
+   ftrace_mcount_caller. They call what the instruction at ftrace_call,
+   ftrace_regs_call or ftrace_mcount_call says, which is "call ftrace_stub" at
+   first, with (frompc, selfpc, function_trace_op, regs). Behind it, at
+   ftrace_graph_call, ftrace_graph_regs_call and ftrace_graph_mcount_call, is a nop
+   of 5 bytes, or a jump to ftrace_graph_caller, which follows the function until
+   it returns: it calls prepare_ftrace_return, and return_to_handler calls
+   ftrace_return_to_handler. */
+extern void mcount(void), _mcount(void), __fentry__(void);
+extern void ftrace_caller(void), ftrace_regs_caller(void), ftrace_mcount_caller(void);
+extern char ftrace_call[], ftrace_regs_call[], ftrace_mcount_call[];
+extern char ftrace_graph_call[], ftrace_graph_regs_call[], ftrace_graph_mcount_call[];
+extern void ftrace_graph_caller(void), return_to_handler(void);
+
+/* The third argument is the frame pointer of the function's caller. It is compared
+   when the function returns; if it has changed, that is said once. */
+extern void prepare_ftrace_return(unsigned long *parent, unsigned long selfpc, unsigned long frame_pointer);
+
+/* parent as above: where the return address was. Returns what was there. */
+extern unsigned long ftrace_return_to_handler(unsigned long *parent, unsigned long frame_pointer);
+
+/* Registers at the site. ftrace_caller and ftrace_mcount_caller leave out rbx, r12
+   to r15, eflags and ss, and say so by cs being 0. What the callback leaves in ip
+   is where the traced function goes on; with ftrace_regs_caller, changed registers
+   are taken over, and if orig_ax is not 0, the function there is called with the
+   return address at its stack pointer as if by the site. */
+struct ftrace_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
