@@ -1,0 +1,170 @@
+package amd64
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// base is a thunk whose parts all lie in front of or behind it.
+var baseThunk = Thunk{Addr: 0x405040, Armed: 0x40a000, Enter: 0x404000, Exit: 0x404100, Body: 0x401005, ID: 0x1234}
+
+var thunkTests = []struct {
+	kind  ThunkKind
+	bytes string
+	text  string
+}{
+	{ThunkGraph,
+		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff 48 8d 64 24 08 0f 1f 00 e8 a5 bf ff ff " +
+			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff cc cc cc cc cc cc cc cc cc cc cc cc",
+		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+je 0x40506f
+push $0x1234
+call 0x404000
+lea 0x8(%rsp),%rsp
+nopl (%rax)
+call 0x401005
+lea -0x8(%rsp),%rsp
+push $0xffffffff80001234
+jmp 0x404100
+jmp 0x401005`},
+	{ThunkFunc,
+		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
+		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+je 0x405053
+push $0x1234
+call 0x404000
+jmp 0x401005`},
+	{ThunkMcount,
+		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff c3" + strings.Repeat(" cc", 12) +
+			" 48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff c3" + strings.Repeat(" cc", 16),
+		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+je 0x40506f
+push $0x1234
+call 0x404000
+ret
+lea -0x8(%rsp),%rsp
+push $0xffffffff80001234
+jmp 0x404100
+ret`},
+	{ThunkMcountFunc,
+		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff c3" + strings.Repeat(" cc", 44),
+		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+je 0x405053
+push $0x1234
+call 0x404000
+ret`},
+}
+
+func encodeThunk(t *testing.T, th Thunk) []byte {
+	t.Helper()
+	b := bytes.Repeat([]byte{0xaa}, ThunkSize+8)
+	if err := th.Encode(b); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b[ThunkSize:], bytes.Repeat([]byte{0xaa}, 8)) {
+		t.Error("bytes behind the thunk are written")
+	}
+	return b[:ThunkSize]
+}
+
+func TestThunkBytes(t *testing.T) {
+	for _, c := range thunkTests {
+		th := baseThunk
+		th.Kind = c.kind
+		if got := fmt.Sprintf("% x", encodeThunk(t, th)); got != c.bytes {
+			t.Errorf("%v:\n got %s\nwant %s", c.kind, got, c.bytes)
+		}
+	}
+}
+
+func TestThunkText(t *testing.T) {
+	for _, c := range thunkTests {
+		th := baseThunk
+		th.Kind = c.kind
+		var lines []string
+		for _, l := range disassemble(t, encodeThunk(t, th), th.Addr) {
+			if l != "int3" {
+				lines = append(lines, l)
+			}
+		}
+		if got := strings.Join(lines, "\n"); got != c.text {
+			t.Errorf("%v:\n%s\nwant\n%s", c.kind, got, c.text)
+		}
+	}
+}
+
+// The offsets of a thunk's parts are in the runtime's sources too; what the code
+// has there must be what both think.
+func TestThunkOffsets(t *testing.T) {
+	g := baseThunk
+	b := encodeThunk(t, g)
+	if b[thunkCallEnd-5] != 0xe8 || b[thunkRet-5] != 0xe8 || b[thunkBypass] != 0xe9 || b[thunkRetJump] != 0xe9 {
+		t.Errorf("calls and jumps are elsewhere: % x", b)
+	}
+	if id := le32(b[thunkRet+6:]); id != g.ID|1<<31 {
+		t.Errorf("id at the return: %#x", id)
+	}
+}
+
+func le32(b []byte) uint32 {
+	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+}
+
+func TestThunkRefuses(t *testing.T) {
+	const far = 1 << 32
+	for _, c := range []struct {
+		name   string
+		change func(*Thunk)
+		reach  bool // a *RangeError
+		text   string
+	}{
+		{"armed too far", func(t *Thunk) { t.Armed = t.Addr + far }, true, "thunk 4660: cmpl at 0x405040 cannot reach"},
+		{"enter too far", func(t *Thunk) { t.Enter = t.Addr + far }, true, "thunk 4660: call at 0x40504e cannot reach"},
+		{"exit too far", func(t *Thunk) { t.Exit = t.Addr + far }, true, "thunk 4660: jmp at 0x40506a cannot reach"},
+		{"body too far", func(t *Thunk) { t.Body = t.Addr - far }, true, "thunk 4660: call at 0x40505b cannot reach"},
+		{"not aligned", func(t *Thunk) { t.Addr += 32 }, false, "not aligned"},
+		{"no id", func(t *Thunk) { t.ID = 0 }, false, "id 0x0"},
+		{"reserved id", func(t *Thunk) { t.ID = MaxThunkID + 1 }, false, "id 0x7fff0000"},
+		{"no kind", func(t *Thunk) { t.Kind = 99 }, false, "kind 99"},
+	} {
+		th := baseThunk
+		c.change(&th)
+		err := th.Encode(make([]byte, ThunkSize))
+		var re *RangeError
+		if err == nil || !strings.Contains(err.Error(), c.text) || errors.As(err, &re) != c.reach {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := baseThunk.Encode(make([]byte, ThunkSize-1)); err == nil {
+		t.Error("too few bytes: no error")
+	}
+	// What a kind does not use may be anywhere.
+	th := baseThunk
+	th.Kind, th.Exit = ThunkFunc, th.Addr+far
+	if err := th.Encode(make([]byte, ThunkSize)); err != nil {
+		t.Error(err)
+	}
+	// The farthest that can be reached.
+	th = baseThunk
+	th.Kind, th.Body = ThunkFunc, th.Addr+24+1<<31-1
+	if err := th.Encode(make([]byte, ThunkSize)); err != nil {
+		t.Error(err)
+	}
+	th.Body++
+	if err := th.Encode(make([]byte, ThunkSize)); err == nil {
+		t.Error("out of reach by one byte: no error")
+	}
+}
+
+func BenchmarkThunkEncode(b *testing.B) {
+	var buf [ThunkSize]byte
+	b.SetBytes(ThunkSize)
+	for b.Loop() {
+		if err := baseThunk.Encode(buf[:]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
