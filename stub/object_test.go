@@ -1,0 +1,272 @@
+package stub
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/stub/internal/build"
+)
+
+func object(t *testing.T) (*elf.File, []byte) {
+	t.Helper()
+	b, err := Object(elf.EM_X86_64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, b
+}
+
+func TestObjectOfUnknownMachine(t *testing.T) {
+	if _, err := Object(elf.EM_PPC64); err == nil {
+		t.Error("no error")
+	}
+}
+
+// The object can be linked at any address into any program: what it promises.
+func TestObject(t *testing.T) {
+	f, _ := object(t)
+	if f.Type != elf.ET_REL || f.Machine != elf.EM_X86_64 {
+		t.Errorf("type %v, machine %v", f.Type, f.Machine)
+	}
+	for _, s := range f.Sections {
+		if s.Flags&elf.SHF_WRITE != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
+			t.Errorf("%s: writable and not zero", s.Name)
+		}
+		if s.Flags&elf.SHF_TLS != 0 || s.Flags&elf.SHF_WRITE != 0 && s.Flags&elf.SHF_EXECINSTR != 0 {
+			t.Errorf("%s: flags %v", s.Name, s.Flags)
+		}
+		if s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_GROUP {
+			t.Errorf("%s: type %v", s.Name, s.Type)
+		}
+		if s.Type != elf.SHT_RELA {
+			continue
+		}
+		b, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ; len(b) >= 24; b = b[24:] {
+			switch r := elf.R_X86_64(f.ByteOrder.Uint64(b[8:]) & 0xffffffff); r {
+			case elf.R_X86_64_PC32, elf.R_X86_64_PLT32:
+			default:
+				t.Errorf("%s offset %#x: %v", s.Name, f.ByteOrder.Uint64(b), r)
+			}
+		}
+	}
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]elf.Symbol{}
+	for _, s := range syms {
+		if s.Section == elf.SHN_UNDEF && s.Name != "" && s.Name != "fentry_orig_entry" && s.Name != "fentry_irel_ret" {
+			t.Errorf("undefined: %s", s.Name)
+		}
+		if elf.ST_BIND(s.Info) == elf.STB_GLOBAL && s.Section != elf.SHN_UNDEF && elf.ST_VISIBILITY(s.Other) != elf.STV_HIDDEN {
+			t.Errorf("%s: visibility %v", s.Name, elf.ST_VISIBILITY(s.Other))
+		}
+		have[s.Name] = s
+	}
+	want := []string{"fentry_start", "fentry_irel", "fentry_armed", "fentry_config", "fentry_null_cb"}
+	for _, tracer := range []string{"graph", "func", "profile", "opt"} {
+		want = append(want, "fentry_"+tracer+"_enter", "fentry_mcount_"+tracer+"_enter")
+		if tracer != "func" {
+			want = append(want, "fentry_"+tracer+"_exit")
+		}
+	}
+	for _, name := range want {
+		if s, ok := have[name]; !ok || s.Section == elf.SHN_UNDEF {
+			t.Errorf("no symbol %s", name)
+		}
+	}
+	if s := have["fentry_config"]; s.Size != ConfigSize {
+		t.Errorf("fentry_config has %d bytes", s.Size)
+	}
+	if s := have["fentry_armed"]; s.Size != 4 {
+		t.Errorf("fentry_armed has %d bytes", s.Size)
+	}
+}
+
+// The runtime never touches vector or x87 registers, which hold the traced
+// program's arguments and results; nor does it use what would be a call of a libc.
+func TestObjectInstructions(t *testing.T) {
+	need(t, "objdump")
+	_, b := object(t)
+	name := filepath.Join(t.TempDir(), "o.o")
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", "-M", "att", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vector := regexp.MustCompile(`%([xyz]mm|mm\d|st|k\d|tmm)|\t(f[a-z]+|emms|v[a-z]+)\s`)
+	lock := regexp.MustCompile(`rd(fs|gs)base|wr(fs|gs)base`)
+	n := 0
+	for line := range strings.Lines(string(out)) {
+		n++
+		if vector.MatchString(line) || lock.MatchString(line) {
+			t.Errorf("%s", line)
+		}
+	}
+	if n < 1000 {
+		t.Errorf("only %d lines of disassembly", n)
+	}
+}
+
+// The embedded object is what the sources give, where the same compiler is at hand.
+func TestObjectIsUpToDate(t *testing.T) {
+	need(t, build.AMD64.CC)
+	v, err := build.Version(build.AMD64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.ReadFile("amd64.o.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v != strings.TrimSpace(string(made)) {
+		t.Skipf("the object was made by %q, here is %q", strings.TrimSpace(string(made)), v)
+	}
+	files, err := build.Sources("src", build.AMD64, build.Runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "amd64.o")
+	if err := build.Object(build.AMD64, "src", out, files); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := elf.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	old, _ := object(t)
+	for _, s := range fresh.Sections {
+		if s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		o := old.Section(s.Name)
+		if o == nil || o.Size != s.Size || o.Flags != s.Flags {
+			t.Errorf("%s is different: go generate ./stub", s.Name)
+			continue
+		}
+		if s.Type == elf.SHT_NOBITS {
+			continue
+		}
+		a, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := o.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s is different: go generate ./stub", s.Name)
+		}
+	}
+}
+
+// What C, assembly and Go agree on, compiled one against the other.
+func TestLayout(t *testing.T) {
+	need(t, "gcc")
+	var src strings.Builder
+	src.WriteString("#include \"runtime.h\"\n")
+	is := func(c string, v any) {
+		fmt.Fprintf(&src, "_Static_assert((%s) == %v, \"%s is not %v\");\n", c, v, c, v)
+	}
+	is("CONFIG_SIZE", ConfigSize)
+	is("CONFIG_VERSION", configVersion)
+	is("MODE_GRAPH", ModeGraph)
+	is("MODE_FUNCTION", ModeFunction)
+	is("MODE_PROFILE", ModeProfile)
+	is("FLAG_NO_RECORDER", FlagNoRecorder)
+	is("FLAG_NO_FILE", FlagNoFile)
+	is("FLAG_QUIET", FlagQuiet)
+	is("THUNK_SIZE", amd64.ThunkSize)
+	is("SHADOW_RET", amd64.ShadowBit)
+	member := map[string]string{"IDLEN": "idlen", "ID": "id"}
+	for _, f := range configFields {
+		is("CONFIG_O_"+f.name, f.off)
+		m := member[f.name]
+		if m == "" {
+			m = strings.ToLower(f.name)
+		}
+		is("sizeof ((struct config *)0)->"+m, f.size)
+		is("offsetof(struct config, "+m+")", f.off)
+	}
+	magic := uint64(0)
+	for i := range 8 {
+		magic |= uint64(configMagic[i]) << (8 * i)
+	}
+	is("CONFIG_MAGIC", fmt.Sprintf("%dUL", magic))
+	// The parts of a thunk, where its code has them.
+	th := amd64.Thunk{Addr: 0x1000, Armed: 0x2000, Enter: 0x3000, Exit: 0x4000, Body: 0x5000, ID: 0x01020304}
+	b := make([]byte, amd64.ThunkSize)
+	if err := th.Encode(b); err != nil {
+		t.Fatal(err)
+	}
+	is("THUNK_CALL_END", bytes.IndexByte(b[10:], 0xe8)+10+5)
+	is("THUNK_RET + THUNK_RET_ID", bytes.Index(b, []byte{0x04, 0x03, 0x02, 0x81}))
+	is("THUNK_RET", bytes.Index(b, []byte{0x48, 0x8d, 0x64, 0x24, 0xf8}))
+	is("THUNK_BYPASS", 9+int(b[8]))
+	dir := t.TempDir()
+	name := filepath.Join(dir, "layout.c")
+	if err := os.WriteFile(name, []byte(src.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-Isrc", "-Isrc/amd64", "-fsyntax-only"}, append(build.AMD64.Args, build.Flags...)...)
+	if out, err := exec.Command("gcc", append(args, name)...).CombinedOutput(); err != nil {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	c := Config{
+		Mode: ModeProfile, ImageID: 0x1122334455667788, Sites: 7, Flags: FlagQuiet, Depth: 3, Policy: 1, Threshold: 10, Roots: -64,
+		Address: 0x404000, Entry: 0x401000, Buffer: 1 << 20, BuildID: []byte{0xab, 0xcd}, Session: "/s", Dir: "d", Path: "/p",
+	}
+	b, err := c.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) != ConfigSize {
+		t.Fatalf("%d bytes", len(b))
+	}
+	for _, w := range []struct {
+		off  int
+		want string
+	}{
+		{0, "FENTRYCF\x01\x00\x00\x00\x02\x00\x00\x00\x88\x77\x66\x55\x44\x33\x22\x11\x07\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00\x01\x00\x00\x00\x0a"},
+		{48, "\xc0\xff\xff\xff\xff\xff\xff\xff\x00\x40\x40"},
+		{128, "\x02\xab\xcd\x00"}, {256, "/s\x00"}, {768, "d\x00"}, {1280, "/p\x00"},
+	} {
+		if !bytes.HasPrefix(b[w.off:], []byte(w.want)) {
+			t.Errorf("at %d: % x", w.off, b[w.off:][:len(w.want)])
+		}
+	}
+	long := strings.Repeat("x", 1100)
+	for _, c := range []Config{{Session: long[:512]}, {Dir: long[:512]}, {Path: long[:1024]}, {BuildID: []byte(long[:128])}, {Dir: "a\x00b"}} {
+		if _, err := c.MarshalBinary(); err == nil {
+			t.Errorf("no error: session %d, dir %d, path %d, build-id %d bytes", len(c.Session), len(c.Dir), len(c.Path), len(c.BuildID))
+		}
+	}
+	for _, c := range []Config{{Session: long[:511]}, {Dir: long[:511]}, {Path: long[:1023]}, {BuildID: []byte(long[:127])}} {
+		if _, err := c.MarshalBinary(); err != nil {
+			t.Error(err)
+		}
+	}
+}
