@@ -40,6 +40,7 @@ type buildOptions struct {
 	flags  []string // for the compiler
 	tracer string   // graph, func, profile, opt; graph unless set
 	behind bool     // sites are behind the prologue
+	roots  []string // graph roots
 	skip   func(name string) bool
 }
 
@@ -69,8 +70,10 @@ harness_thunks: .zero %d
 	.balign 8
 	.globl harness_frames
 harness_frames: .zero %d
+	.globl harness_roots
+harness_roots: .zero %d
 	.section .note.GNU-stack, "", @progbits
-`, room*amd64.ThunkSize, 128+room*128)
+`, room*amd64.ThunkSize, 128+room*128, room/8+8)
 	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +175,15 @@ harness_frames: .zero %d
 	fr := amd64.ThunkFrames(addr["harness_frames"], thunks)
 	copy(at(addr["harness_frames"]), fr.EhFrame)
 	c := o.config
+	if len(o.roots) > 0 {
+		bitmap := at(addr["harness_roots"])
+		for i, n := range f.sites {
+			if slices.Contains(o.roots, n) {
+				bitmap[(i+1)/8] |= 1 << ((i + 1) % 8)
+			}
+		}
+		c.Roots = int64(addr["harness_roots"] - addr["fentry_config"])
+	}
 	c.Sites, c.ImageID, c.Address, c.Entry, c.Path = uint32(len(thunks)), 0x1234, addr["fentry_config"], addr["_start"], bin
 	b, err := c.MarshalBinary()
 	if err != nil {
