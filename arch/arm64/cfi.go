@@ -44,6 +44,7 @@ const (
 	dwValOffset    = 0x14
 	dwValOffsetSf  = 0x15
 	dwValExpr      = 0x16
+	dwNegateRAPC   = 0x2c // DW_CFA_AARCH64_negate_ra_state_with_pc
 	dwNegateRA     = 0x2d // DW_CFA_AARCH64_negate_ra_state
 	dwArgsSize     = 0x2e
 
@@ -51,12 +52,10 @@ const (
 	opConst1u    = 0x08
 	opConst1s    = 0x09
 	opConst4u    = 0x0c
-	opConst8u    = 0x0e
 	opConstu     = 0x10
 	opDup        = 0x12
 	opDrop       = 0x13
 	opOver       = 0x14
-	opPick       = 0x15
 	opSwap       = 0x16
 	opAnd        = 0x1a
 	opMinus      = 0x1c
@@ -69,7 +68,6 @@ const (
 	opEq         = 0x29
 	opGt         = 0x2b
 	opNe         = 0x2e
-	opSkip       = 0x2f
 	opLit0       = 0x30 // + n
 	opBreg0      = 0x70 // + register
 

@@ -13,23 +13,23 @@ import (
 //
 // So two things change in a copy of .eh_frame: the CIEs get Rule at the end of
 // their initial instructions, if StartsAtEntry, and the FDEs that refer to them
-// get what Rows makes of theirs. Frame descriptions left as they are stay right:
-// backtraces then have the thunk's frame between the function and its caller.
+// get what Rows makes of theirs. Where Rows refuses, the FDE has to stay as it is,
+// and refer to a CIE as it was: then backtraces are right, but have the thunk's
+// frame between the function and its caller.
 //
 // The rule reads the code at the return address. It does so only for addresses
 // that a thunk's could be, 32 bytes behind a multiple of 64, so that it reads
 // within the page of the call and leaves alone values that are no addresses.
 //
-// Where a function has signed its return address, the bits of the signature have to
-// come off first, and their number depends on the address space. If Bits is 0, they
-// are known for stacks above 2^47, which is where 48-bit address spaces have
-// theirs; elsewhere a signed address is taken for no thunk's. A shadow's address is
-// not signed, so the rule says that, too (RA_SIGN_STATE).
+// Functions that sign their return address (DW_CFA_AARCH64_negate_ra_state) are
+// refused. What they save is signed, what the shadow has is not, so the rule would
+// have to say which it is, by one for register 34, RA_SIGN_STATE; but libgcc before
+// version 13 crashes on any rule for that register. Nor could a rule take off the
+// signature before it reads: its size is that of the kernel's address space.
 //
 // Only for little-endian programs.
 type Callers struct {
 	Shadow Shadow
-	Bits   int // of the address space the rules are for, 0: unknown
 }
 
 // StartsAtEntry reports whether a CIE with these fields and initial instructions
@@ -49,12 +49,12 @@ func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byt
 }
 
 // CallerRule returns the call frame instructions that belong at the end of a CIE's
-// initial instructions: Callers of an unknown address space.
-func CallerRule(s Shadow) []byte { return Callers{Shadow: s}.Rule() }
+// initial instructions.
+func CallerRule(s Shadow) []byte { return Callers{s}.Rule() }
 
 // Rule returns the call frame instructions that belong at the end of a CIE's
-// initial instructions: the return address is in x30, unsigned.
-func (c Callers) Rule() []byte { return c.rules(nil, lrState{place: inRegister, reg: regLR}, false) }
+// initial instructions: the return address is in x30.
+func (c Callers) Rule() []byte { return c.rule(nil, lrState{place: inRegister, reg: regLR}) }
 
 // Where a function's return address is.
 type lrPlace uint8
@@ -66,41 +66,38 @@ const (
 )
 
 type lrState struct {
-	place  lrPlace
-	reg    byte  // inRegister
-	off    int64 // inFrame, from the CFA
-	signed bool
+	place lrPlace
+	reg   byte  // inRegister
+	off   int64 // inFrame, from the CFA
 }
 
-// maxRemembered bounds what DW_CFA_remember_state nests.
-const maxRemembered = 64
-
-// ErrRows: call frame instructions that Rows cannot change. The FDE stays as it is.
-var ErrRows = errors.New("arm64: call frame instructions with rules for x30 that have no equivalent")
+// What Rows refuses: the FDE stays as it is.
+var (
+	// ErrSigned: the function signs its return address.
+	ErrSigned = errors.New("arm64: the return address is signed")
+	// ErrRows: call frame instructions of a kind that is not known.
+	ErrRows = errors.New("arm64: unknown call frame instruction")
+)
 
 // Rows returns an FDE's instructions with the changed rules, for one whose CIE has
-// Rule and the given data alignment. Errors wrap ErrRows, or say what is wrong with
-// the instructions and at which byte.
+// Rule and the given data alignment. Errors wrap ErrSigned or ErrRows, or say what
+// is wrong with the instructions, and at which byte.
 func (c Callers) Rows(instructions []byte, dataAlign int64) ([]byte, error) {
 	r := rowReader{b: instructions}
 	out := make([]byte, 0, 2*len(instructions)+256)
-	st := lrState{place: inRegister, reg: regLR}
-	var stack []lrState
-	signs := false // the sign state has a rule by now
 	for r.at < len(r.b) && r.err == nil {
 		start := r.at
 		op := r.u8()
-		reg, next := uint64(op&0x3f), st
-		changes := true // st
+		reg, st := int64(op&0x3f), lrState{place: elsewhere}
 		switch op & 0xc0 {
 		case dwAdvance:
-			changes = false
+			reg = -1
 		case dwOffset:
-			next.place, next.off = inFrame, r.uleb()*dataAlign
+			st = lrState{place: inFrame, off: r.uleb() * dataAlign}
 		case dwRestore:
-			next.place, next.reg = inRegister, regLR
+			st = lrState{place: inRegister, reg: regLR}
 		default:
-			reg = regLR + 1
+			reg = -1
 			switch op {
 			case 0: // nop
 			case dwAdvance1:
@@ -117,69 +114,45 @@ func (c Callers) Rows(instructions []byte, dataAlign int64) ([]byte, error) {
 			case dwDefCFAExpr:
 				r.skip(int(r.uleb()))
 			case dwOffsetExt:
-				reg = uint64(r.uleb())
-				next.place, next.off = inFrame, r.uleb()*dataAlign
+				reg = r.uleb()
+				st = lrState{place: inFrame, off: r.uleb() * dataAlign}
 			case dwOffsetExtSf:
-				reg = uint64(r.uleb())
-				next.place, next.off = inFrame, r.sleb()*dataAlign
+				reg = r.uleb()
+				st = lrState{place: inFrame, off: r.sleb() * dataAlign}
 			case dwRestoreExt, dwSameValue:
-				reg = uint64(r.uleb())
-				next.place, next.reg = inRegister, regLR
+				reg = r.uleb()
+				st = lrState{place: inRegister, reg: regLR}
 			case dwRegister:
-				reg = uint64(r.uleb())
-				from := r.uleb()
-				next.place, next.reg = inRegister, byte(from)
-				if from > regSP {
-					next.place = elsewhere
+				reg = r.uleb()
+				if from := r.uleb(); from <= regSP {
+					st = lrState{place: inRegister, reg: byte(from)}
 				}
 			case dwUndefined:
-				reg = uint64(r.uleb())
-				next.place = elsewhere
+				reg = r.uleb()
 			case dwExpression, dwValExpr:
-				reg = uint64(r.uleb())
+				reg = r.uleb()
 				r.skip(int(r.uleb()))
-				next.place = elsewhere
 			case dwValOffset, dwValOffsetSf:
-				reg = uint64(r.uleb())
+				reg = r.uleb()
 				r.uleb()
-				next.place = elsewhere
-			case dwNegateRA:
-				reg = regLR
-				next.signed = !st.signed
-			case dwRemember:
-				if len(stack) == maxRemembered {
-					return nil, fmt.Errorf("byte %#x: more than %d remembered states: %w", start, maxRemembered, ErrRows)
-				}
-				stack = append(stack, st)
-			case dwRestoreState:
-				if len(stack) == 0 {
-					return nil, fmt.Errorf("call frame instructions: byte %#x: no state to restore", start)
-				}
-				st, stack = stack[len(stack)-1], stack[:len(stack)-1]
+			case dwRemember, dwRestoreState:
+			case dwNegateRA, dwNegateRAPC:
+				return nil, fmt.Errorf("byte %#x: %w", start, ErrSigned)
 			default:
-				return nil, fmt.Errorf("byte %#x: instruction %#x: %w", start, op, ErrRows)
+				return nil, fmt.Errorf("byte %#x: %w: %#x", start, ErrRows, op)
 			}
 		}
 		if r.err != nil {
 			break
 		}
 		if reg == regRAState {
-			return nil, fmt.Errorf("byte %#x: a rule for the sign state: %w", start, ErrRows)
+			return nil, fmt.Errorf("byte %#x: %w", start, ErrSigned)
 		}
-		if reg != regLR || !changes {
+		if reg != regLR || st.place == elsewhere {
 			out = append(out, r.b[start:r.at]...)
 			continue
 		}
-		if next.signed && next.place == elsewhere || st.signed && next.place == elsewhere {
-			return nil, fmt.Errorf("byte %#x: a signed return address: %w", start, ErrRows)
-		}
-		st = next
-		if st.place == elsewhere {
-			out = append(out, r.b[start:r.at]...)
-			continue
-		}
-		signs = signs || st.signed
-		out = c.rules(out, st, signs)
+		out = c.rule(out, st)
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("call frame instructions: byte %#x: %w", r.at, r.err)
@@ -187,29 +160,10 @@ func (c Callers) Rows(instructions []byte, dataAlign int64) ([]byte, error) {
 	return out, nil
 }
 
-// rules appends the rules for the return address, and if signs that for whether it is signed.
-func (c Callers) rules(b []byte, st lrState, signs bool) []byte {
-	deref := append([]byte{opDrop, opDrop, opLit0 + 8, opMinus}, c.Shadow.expr()...)
-	b = appendRule(b, regLR, c.test(st, append(deref, opDeref), nil))
-	switch {
-	case st.signed:
-		b = appendRule(b, regRAState, c.test(st, []byte{opLit0}, []byte{opLit0 + 1}))
-	case signs:
-		b = appendRule(b, regRAState, []byte{opLit0})
-	}
-	return b
-}
-
-func appendRule(b []byte, reg byte, expr []byte) []byte {
-	b = append(b, dwValExpr, reg)
-	b = binary.AppendUvarint(b, uint64(len(expr)))
-	return append(b, expr...)
-}
-
-// test returns an expression that looks at the return address. If it is a thunk's,
-// then runs, with CFA, address, address without signature on the stack; else
-// otherwise, with CFA, address.
-func (c Callers) test(st lrState, then, otherwise []byte) []byte {
+// rule appends the rule for a return address that is at st: if it is a thunk's, it
+// is the one in the shadow.
+func (c Callers) rule(b []byte, st lrState) []byte {
+	// The CFA is on the stack; now the address.
 	var e []byte
 	switch {
 	case st.place == inRegister:
@@ -223,38 +177,22 @@ func (c Callers) test(st lrState, then, otherwise []byte) []byte {
 		e = binary.AppendUvarint(e, uint64(st.off))
 		e = append(e, opDeref)
 	}
-	e = append(e, opDup)
-	if st.signed {
-		bits := c.Bits
-		if bits == 0 {
-			bits = 48
-		}
-		e = append(e, opConst8u)
-		e = binary.LittleEndian.AppendUint64(e, 1<<bits-1)
-		e = append(e, opAnd)
-	}
 	const lowestCode = 0x10000
 	e = append(e, opDup, opConst1u, ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
 	e = binary.LittleEndian.AppendUint32(e, lowestCode)
-	e = append(e, opGt, opAnd)
-	if st.signed && c.Bits == 0 {
-		e = append(e, opPick, 3, opConst1u, 47, opShr, opLit0, opNe, opAnd) // the CFA
-	}
-	e = append(e, opLit0, opEq, opBra)
+	e = append(e, opGt, opAnd, opLit0, opEq, opBra)
 	first := len(e)
 	e = append(e, 0, 0, opDup, opPlusUconst, thunkMarkAt-InstLen-ThunkRet, opDeref, opConst1u, 32, opShr, opConst4u)
 	e = binary.LittleEndian.AppendUint32(e, thunkMark)
-	e = append(e, opEq, opLit0, opEq, opBra)
+	e = append(e, opNe, opBra)
 	second := len(e)
-	e = append(e, 0, 0)
-	e = append(e, then...)
-	e = append(e, opSkip)
-	e = binary.LittleEndian.AppendUint16(e, uint16(1+len(otherwise)))
-	no := len(e)
-	e = append(append(e, opDrop), otherwise...)
-	binary.LittleEndian.PutUint16(e[first:], uint16(no-first-2))
-	binary.LittleEndian.PutUint16(e[second:], uint16(no-second-2))
-	return e
+	e = append(e, 0, 0, opDrop, opLit0+8, opMinus)
+	e = append(append(e, c.Shadow.expr()...), opDeref)
+	binary.LittleEndian.PutUint16(e[first:], uint16(len(e)-first-2))
+	binary.LittleEndian.PutUint16(e[second:], uint16(len(e)-second-2))
+	b = append(b, dwValExpr, regLR)
+	b = binary.AppendUvarint(b, uint64(len(e)))
+	return append(b, e...)
 }
 
 // A rowReader reads call frame instructions.
