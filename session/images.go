@@ -40,6 +40,8 @@ func parseImage(id uint64, pid int, payload []byte) Image {
 			}
 		case "mode":
 			im.Mode = val
+		case "ids":
+			im.IDs = val
 		}
 	}
 	return im

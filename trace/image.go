@@ -62,6 +62,8 @@ func parseImage(im *Image, payload []byte) error {
 			im.Sites = int(n)
 		case "mode":
 			im.Mode = val
+		case "ids":
+			im.IDs = val
 		}
 		if err != nil {
 			im.Sites = max(im.Sites, 0)
@@ -84,6 +86,7 @@ func (im *Image) merge(o *Image) {
 	pick(&im.Machine, o.Machine)
 	pick(&im.Exe, o.Exe)
 	pick(&im.Mode, o.Mode)
+	pick(&im.IDs, o.IDs)
 	if im.Sites == 0 {
 		im.Sites = o.Sites
 	}

@@ -104,6 +104,11 @@ func (id *ImageID) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// OffsetIDs is the numbering of programs that were linked with the tracer: from an
+// id follows where in the image, counted from its ELF header, the function calls
+// the tracer: at most 3 bytes behind (id - 1) * 4.
+const OffsetIDs = "offset/4"
+
 // An Image is a program image whose functions are in a trace.
 type Image struct {
 	ID      ImageID `json:"id"`
@@ -118,6 +123,8 @@ type Image struct {
 	Exe     string   `json:"exe,omitempty"` // as /proc/self/exe
 	Command []string `json:"command,omitempty"`
 	Mode    string   `json:"mode,omitempty"` // tracer
+	// IDs says how functions are numbered: "" by a table of sites, or OffsetIDs.
+	IDs string `json:"ids,omitempty"`
 }
 
 // ReadInfo reads dir/info.json. The error wraps fs.ErrNotExist when there is none.

@@ -113,6 +113,7 @@ func (w *Writer) WriteImage(im Image) error {
 	add("cmdline", strings.Join(im.Command, "\x1f"))
 	add("nsites", strconv.Itoa(im.Sites))
 	add("mode", im.Mode)
+	add("ids", im.IDs)
 	for b = append(b, 0); len(b)%8 != 0; {
 		b = append(b, 0)
 	}

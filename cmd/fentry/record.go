@@ -362,6 +362,9 @@ func (p *program) symbols(im session.Image, w io.Writer) error {
 	if p.main != nil && trace.ImageID(p.main.ImageID) == im.ID {
 		return symbol.WriteSym(w, planSymbols(p.main, p.file))
 	}
+	if im.IDs != "" {
+		return session.ErrNoSymbols // numbers that need no table; readers look in the program
+	}
 	f, err := im.Open()
 	if err != nil {
 		return pathError(err)

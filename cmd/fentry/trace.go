@@ -123,7 +123,11 @@ func resolveImage(im trace.Image) (trace.SymTable, error) {
 		if path == "" {
 			continue
 		}
-		tab, err := readSites(path, im)
+		read := readSites
+		if im.IDs == trace.OffsetIDs {
+			read = readLinked
+		}
+		tab, err := read(path, im)
 		if err == nil {
 			return tab, nil
 		}

@@ -149,6 +149,7 @@ var ImageKeys = []Value{
 	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f"},
 	{"nsites", 0, "number of ids, decimal: ids are 1 to this"},
 	{"mode", 0, "tracer: function, function_graph or profile"},
+	{"ids", 0, "how functions are numbered. Absent: the position in the program's table of sites, from 1. `offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
 }
 
 // A Member is a member of info.json.
@@ -191,6 +192,7 @@ var Info = []Member{
 	{"images[].exe", "string", "as exe in an image chunk"},
 	{"images[].command", "array", "as cmdline in an image chunk"},
 	{"images[].mode", "string", "as mode in an image chunk"},
+	{"images[].ids", "string", "as ids in an image chunk"},
 	{"totals", "object", "what was recorded"},
 	{"totals.events", "number", "events written"},
 	{"totals.chunks", "number", "chunks written"},
