@@ -1,0 +1,340 @@
+package arm64
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// evaluate runs a DWARF expression of the operators this package uses, with cfa on
+// the stack. Memory is what read has; registers what regs have.
+func evaluate(t *testing.T, e []byte, cfa uint64, regs map[byte]uint64, read func(uint64) uint64) uint64 {
+	t.Helper()
+	stack := []uint64{cfa}
+	pop := func() uint64 {
+		if len(stack) == 0 {
+			t.Fatalf("% x: nothing on the stack", e)
+		}
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		return v
+	}
+	push := func(v uint64) { stack = append(stack, v) }
+	truth := func(b bool) {
+		if b {
+			push(1)
+		} else {
+			push(0)
+		}
+	}
+	for i := 0; i < len(e); {
+		op := e[i]
+		i++
+		uleb := func() uint64 {
+			v, n := binary.Uvarint(e[i:])
+			i += n
+			return v
+		}
+		switch {
+		case op >= opLit0 && op < opLit0+32:
+			push(uint64(op - opLit0))
+			continue
+		case op >= opBreg0 && op < opBreg0+32:
+			push(regs[op-opBreg0] + uleb())
+			continue
+		}
+		switch op {
+		case opConst1u:
+			push(uint64(e[i]))
+			i++
+		case opConst1s:
+			push(uint64(int64(int8(e[i]))))
+			i++
+		case opConst4u:
+			push(uint64(binary.LittleEndian.Uint32(e[i:])))
+			i += 4
+		case opConstu:
+			push(uleb())
+		case opPlusUconst:
+			push(pop() + uleb())
+		case opDeref:
+			push(read(pop()))
+		case opDup:
+			v := pop()
+			push(v)
+			push(v)
+		case opOver:
+			push(stack[len(stack)-2])
+		case opDrop:
+			pop()
+		case opSwap:
+			a, b := pop(), pop()
+			push(a)
+			push(b)
+		case opBra:
+			d := int(int16(binary.LittleEndian.Uint16(e[i:])))
+			i += 2
+			if pop() != 0 {
+				i += d
+			}
+		default:
+			b, a := pop(), pop()
+			switch op {
+			case opAnd:
+				push(a & b)
+			case opMinus:
+				push(a - b)
+			case opMul:
+				push(a * b)
+			case opShl:
+				push(a << b)
+			case opShr:
+				push(a >> b)
+			case opXor:
+				push(a ^ b)
+			case opEq:
+				truth(a == b)
+			case opNe:
+				truth(a != b)
+			case opGt:
+				truth(int64(a) > int64(b))
+			default:
+				t.Fatalf("% x: operator %#x", e, op)
+			}
+		}
+	}
+	return pop()
+}
+
+// The expression of the shadow is the shadow.
+func TestShadowExpression(t *testing.T) {
+	shadows := []Shadow{AnyShadow}
+	for _, bits := range []int{48, 47, 42, 39} {
+		s, err := ShadowFor(bits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shadows = append(shadows, s)
+	}
+	for _, s := range shadows {
+		for _, a := range []uint64{0xffff_ffff_fff8, 0x7fff_ffff_fff8, 0x3ff_ffff_fff8, 0x7f_ffff_fff8, 0x40_0080_0000, 0x400_0000_0000, 0x10000} {
+			if got := evaluate(t, s.expr(), a, nil, nil); got != s.Of(a) {
+				t.Errorf("%v: %#x: %#x, want %#x", s, a, got, s.Of(a))
+			}
+			// The thunk's rules: CFA is odd, the slot 8 below it.
+			h := hidden(s)
+			n := int(h[5])
+			if got := evaluate(t, h[6:6+n], a+9, nil, nil); h[3] != dwExpression || got != s.Of(a) {
+				t.Errorf("%v: %#x: rule for x30 gives %#x, want %#x", s, a, got, s.Of(a))
+			}
+			if got := evaluate(t, h[6+n+3:], a+9, nil, nil); got != a+8 {
+				t.Errorf("%v: rule for sp gives %#x, want %#x", s, got, a+8)
+			}
+		}
+	}
+}
+
+// The rule for callers, for addresses of all kinds and at all places.
+func TestCallerRule(t *testing.T) {
+	const cfa, ret, caller = 0xffff_1234_5670, 0xaaaa_0000_0020, 0xaaaa_1111_2224
+	th := someThunk(ThunkGraph)
+	b := make([]byte, ThunkSize)
+	if err := th.Encode(b); err != nil {
+		t.Fatal(err)
+	}
+	c := Callers{AnyShadow}
+	for _, tt := range []struct {
+		text  string
+		value uint64 // what the function has for its return address
+		code  []byte // at ret
+		want  uint64
+	}{
+		{"a thunk's", ret, b[ThunkRet:], caller},
+		{"another's", ret, code(0xaa0003f3, 0x94000000, 0xd2800000, WordRet), ret},
+		{"almost a thunk's", ret, code(0x52800011, 0x72b00011, 0x14000000, 0xd4200000), ret},
+		{"not aligned like a thunk's", ret + 4, nil, ret + 4},
+		{"none", 0, nil, 0},
+		{"a small number", 32, nil, 32},
+		{"a large number", 1<<63 | 32, nil, 1<<63 | 32},
+	} {
+		for _, place := range []struct {
+			name string
+			insn []byte
+			addr uint64
+		}{
+			{"x30", nil, 0},
+			{"frame", []byte{dwOffset | 30, 3}, cfa - 24},
+			{"frame, long", []byte{dwOffsetExt, 30, 0x80, 0x40}, cfa - 0x10000},
+			{"frame, above", []byte{dwOffsetExtSf, 30, 0x7e}, cfa + 16},
+			{"x15", []byte{dwRegister, 30, 15}, 0},
+			{"x30 again", []byte{dwRestore | 30}, 0},
+		} {
+			out := c.Rule()
+			if place.insn != nil {
+				var err error
+				if out, err = c.Rows(place.insn, -8); err != nil {
+					t.Fatalf("%s: %v", place.name, err)
+				}
+			}
+			n, k := binary.Uvarint(out[2:])
+			if out[0] != dwValExpr || out[1] != 30 || int(n) != len(out)-2-k {
+				t.Fatalf("%s: % x", place.name, out)
+			}
+			got := evaluate(t, out[2+k:], cfa, map[byte]uint64{30: tt.value, 15: tt.value}, func(a uint64) uint64 {
+				switch {
+				case a == place.addr && a != 0:
+					return tt.value
+				case a == AnyShadow.Of(cfa-8):
+					return caller
+				case a-ret < 16 && tt.code != nil:
+					return binary.LittleEndian.Uint64(tt.code[a-ret:])
+				}
+				t.Errorf("%s in %s: %#x is read", tt.text, place.name, a)
+				return 0
+			})
+			if got != tt.want {
+				t.Errorf("%s in %s: %#x, want %#x", tt.text, place.name, got, tt.want)
+			}
+		}
+	}
+}
+
+func TestCallerRows(t *testing.T) {
+	c := Callers{AnyShadow}
+	rule := string(c.Rule())
+	saved := func(insn ...byte) string {
+		b, err := c.Rows(insn, -8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for _, tt := range []struct {
+		text, in, want string
+		err            error
+	}{
+		{"nothing", "", "", nil},
+		{"no rule for x30", "\x44\x0e\x20\x9d\x04\x93\x02\x02\x10\x03\x00\x01\x04\x00\x00\x01\x00\xdd\x0c\x1d\x10\x0d\x1f\x2e\x10\x00\x00",
+			"\x44\x0e\x20\x9d\x04\x93\x02\x02\x10\x03\x00\x01\x04\x00\x00\x01\x00\xdd\x0c\x1d\x10\x0d\x1f\x2e\x10\x00\x00", nil},
+		{"gcc's", "\x41\x0e\x20\x9d\x04\x9e\x03\x42\xde\xdd\x0e\x00", "\x41\x0e\x20\x9d\x04" + saved(dwOffset|30, 3) + "\x42" + rule + "\xdd\x0e\x00", nil},
+		{"two exits", "\x0a\xde\x0b\x06\x1e\x08\x1e", "\x0a" + rule + "\x0b" + rule + rule, nil},
+		{"no caller", "\x07\x1e", "\x07\x1e", nil},
+		{"rules of its own", "\x10\x1e\x02\x8f\x08\x16\x1e\x02\x8f\x08\x14\x1e\x01\x15\x1e\x01\x0f\x02\x8f\x08\x09\x1e\x40", "\x10\x1e\x02\x8f\x08\x16\x1e\x02\x8f\x08\x14\x1e\x01\x15\x1e\x01\x0f\x02\x8f\x08\x09\x1e\x40", nil},
+		{"signed", "\x41\x2d\x41\x0e\x10", "", ErrSigned},
+		{"signed with its address", "\x2c", "", ErrSigned},
+		{"sign state", "\x16\x22\x01\x30", "", ErrSigned},
+		{"unknown", "\x41\x3f", "", ErrRows},
+		{"set_loc", "\x01\x00\x00\x00\x00\x00\x00\x00\x00", "", ErrRows},
+		{"cut off", "\x9e", "", errShort},
+		{"cut off in an advance", "\x04\x00\x00", "", errShort},
+		{"cut off in an expression", "\x16\x05\x04\x30", "", errShort},
+		{"cut off in a number", "\x11\x1e\x80", "", errShort},
+		{"a number without end", "\x11\x1e" + strings.Repeat("\x80", 20) + "\x00", "", errShort},
+		{"a huge length", "\x0f\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "", errors.ErrUnsupported},
+	} {
+		got, err := c.Rows([]byte(tt.in), -8)
+		if tt.err == errors.ErrUnsupported {
+			if err == nil || !strings.Contains(err.Error(), "too large") {
+				t.Errorf("%s: %v", tt.text, err)
+			}
+			continue
+		}
+		if string(got) != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: % x, %v; want % x, %v", tt.text, got, err, tt.want, tt.err)
+		}
+	}
+	if !bytes.Equal(CallerRule(AnyShadow), c.Rule()) {
+		t.Error("CallerRule and Rule differ")
+	}
+	for _, tt := range []struct {
+		ret, code uint64
+		data      int64
+		insns     string
+		want      bool
+	}{
+		{30, 4, -8, "\x0c\x1f\x00", true}, {30, 1, -4, "\x0c\x1f\x00\x00\x00\x00\x00", true}, {16, 4, -8, "\x0c\x1f\x00", false},
+		{30, 4, -8, "\x0c\x1f\x10", false}, {30, 4, -8, "\x0c\x1f\x00\x07\x1e", false}, {30, 4, 8, "\x0c\x1f\x00", false}, {30, 4, -8, "\x0c\x1f", false},
+	} {
+		if got := StartsAtEntry(tt.ret, tt.code, tt.data, []byte(tt.insns)); got != tt.want {
+			t.Errorf("StartsAtEntry of %v: %v", tt, got)
+		}
+	}
+}
+
+// readelf's reading of the thunks' rows.
+func TestThunkFrames(t *testing.T) {
+	readelf := needTool(t, "aarch64-linux-gnu-readelf", objdumpPkg)
+	objcopy := needTool(t, "aarch64-linux-gnu-objcopy", objdumpPkg)
+	var thunks []Thunk
+	for k := ThunkGraph; k <= ThunkMcountFunc; k++ {
+		th := someThunk(k)
+		th.Addr += uint64(k) * ThunkSize
+		thunks = append(thunks, th)
+	}
+	s, err := ShadowFor(48)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const base = 0x700000
+	fr := ThunkFrames(base, thunks, s)
+	for i, p := range fr.FDEs {
+		at := p.Addr - base
+		le := binary.LittleEndian
+		if p.PC != thunks[i].Addr || p.Addr+8+uint64(int64(int32(le.Uint32(fr.EhFrame[at+8:])))) != p.PC || le.Uint32(fr.EhFrame[at+12:]) != ThunkSize {
+			t.Errorf("FDE %d: %+v: % x", i, p, fr.EhFrame[at:][:20])
+		}
+	}
+	const hiddenRow = "DW_CFA_def_cfa: r31 (sp) ofs 1; DW_CFA_expression: r30 (x30) (DW_OP_const1s: -2; DW_OP_and; DW_OP_lit8; DW_OP_minus; DW_OP_lit1; DW_OP_const1u: 46; DW_OP_shl; DW_OP_xor); " +
+		"DW_CFA_val_expression: r31 (sp) (DW_OP_const1s: -2; DW_OP_and); "
+	const shownRow = "DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_restore: r30 (x30); DW_CFA_restore: r31 (sp)"
+	want := []string{
+		"DW_CFA_advance_loc: 24 to 500018; DW_CFA_register: r30 (x30) in r16 (x16); DW_CFA_advance_loc: 4 to 50001c; " + hiddenRow + "DW_CFA_advance_loc: 20 to 500030; " + shownRow,
+		"DW_CFA_advance_loc: 24 to 500058; DW_CFA_register: r30 (x30) in r16 (x16); DW_CFA_advance_loc: 8 to 500060; DW_CFA_restore: r30 (x30)",
+		"DW_CFA_advance_loc: 29 to 50009d; " + hiddenRow + "DW_CFA_advance_loc: 19 to 5000b0; " + shownRow,
+		"",
+	}
+	dir := t.TempDir()
+	zeros := regexp.MustCompile(`\bto 0+`)
+	for name, data := range map[string][]byte{".eh_frame": append(bytes.Clone(fr.EhFrame), 0, 0, 0, 0), ".debug_frame": fr.DebugFrame} {
+		in, out := filepath.Join(dir, "data"), filepath.Join(dir, "obj")
+		if err := os.WriteFile(in, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"-I", "binary", "-O", "elf64-littleaarch64", "--rename-section", ".data=" + name, "--change-section-address", ".data=0x700000", in, out}
+		if b, err := exec.Command(objcopy, args...).CombinedOutput(); err != nil {
+			t.Fatalf("objcopy: %v\n%s", err, b)
+		}
+		b, err := exec.Command(readelf, "--debug-dump=frames", out).CombinedOutput()
+		if err != nil {
+			t.Fatalf("readelf: %v\n%s", err, b)
+		}
+		var got []string
+		for i, entry := range regexp.MustCompile(`(?m)^.* FDE .*$`).Split(string(b), -1) {
+			if i == 0 {
+				continue
+			}
+			var lines []string
+			for line := range strings.Lines(entry) {
+				line = zeros.ReplaceAllString(strings.TrimSpace(line), "to ")
+				if strings.HasPrefix(line, "DW_CFA_") && line != "DW_CFA_nop" {
+					lines = append(lines, line)
+				}
+			}
+			got = append(got, strings.Join(lines, "; "))
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%s: %d FDEs\n%s", name, len(got), b)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s, %v:\n got %s\nwant %s", name, thunks[i].Kind, got[i], want[i])
+			}
+		}
+	}
+}
