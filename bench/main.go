@@ -30,10 +30,11 @@ var tables = []struct {
 	{"programs", (*bench).programs},
 	{"patch", (*bench).patch},
 	{"read", (*bench).read},
+	{"mcount", (*bench).mcount},
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, programs, patch, read")
+	only := flag.String("only", "", "comma separated `tables`: call, programs, patch, read, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")
