@@ -100,6 +100,7 @@ type infoImage struct {
 	Path    string        `json:"path,omitempty"`
 	BuildID string        `json:"build_id,omitempty"`
 	Sites   int           `json:"functions"`
+	linked  bool
 }
 
 type infoTask struct {
@@ -129,7 +130,7 @@ func traceInfo(t *trace.Trace) *infoTrace {
 		}
 	}
 	for _, im := range t.Images {
-		in.Images = append(in.Images, infoImage{im.ID, im.Path, im.BuildID, im.Sites})
+		in.Images = append(in.Images, infoImage{im.ID, im.Path, im.BuildID, im.Sites, im.IDs == trace.OffsetIDs})
 		if in.Tracer == "" {
 			in.Tracer = im.Mode
 		}
@@ -181,7 +182,11 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 		images.column(h, h == "FUNCTIONS")
 	}
 	for _, im := range in.Images {
-		images.row(im.ID.String(), im.BuildID, grouped(uint64(im.Sites)), im.Path)
+		sites := grouped(uint64(im.Sites))
+		if im.linked {
+			sites = "-" // its ids are not dense
+		}
+		images.row(im.ID.String(), im.BuildID, sites, im.Path)
 	}
 	fmt.Fprintln(w)
 	images.write(w, p)

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/stub"
+)
+
+type stubCmd struct {
+	out, arch string
+	header    bool
+}
+
+// stubMachines are the machines there is a library for, by the name --arch takes.
+var stubMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "x86_64": elf.EM_X86_64}
+
+func newStubCmd(a *app) *cobra.Command {
+	var c stubCmd
+	cmd := &cobra.Command{
+		Use:   "stub [options]",
+		Short: "write the tracer as a library to link programs with",
+		Long: `stub writes the tracer as a static library. A program that is compiled with -pg,
+with or without -mfentry, and linked with it traces itself whenever it runs, as
+one does that "fentry patch" has made. Two lines of a Makefile:
+
+  libfentry.a:                ; fentry stub -o $@
+  prog: prog.o libfentry.a    ; $(CC) -o $@ $^
+
+The trace goes to $FENTRY_DATA or fentry.data, or to the fentry record that the
+program runs under; with FENTRY_OFF=1 there is none. A program can have its own
+functions called at entries and exits instead: fentry.h, which --header prints,
+tells how.`,
+		Example: `  fentry stub -o libfentry.a           the library
+  gcc -O2 -pg -mfentry -c prog.c && gcc -o prog prog.o libfentry.a
+  ./prog && fentry report              it traces itself
+  fentry stub -o fentry.o              one relocatable object instead
+  fentry stub --header > fentry.h      for callbacks of your own`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(a, cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&c.out, "output", "o", "", "write `FILE`: a library if its name ends in .a, an object if in .o")
+	f.BoolVar(&c.header, "header", false, "print fentry.h")
+	f.StringVar(&c.arch, "arch", "amd64", "machine `ARCH` of the program: amd64")
+	return cmd
+}
+
+func (c *stubCmd) run(a *app, cmd *cobra.Command) error {
+	machine, ok := stubMachines[c.arch]
+	switch {
+	case !ok:
+		return usagef(cmd, "--arch: there is no library for %q, only for amd64", c.arch)
+	case c.header && c.out != "":
+		return usagef(cmd, "--header prints to standard output and goes without -o")
+	case c.header:
+		_, err := a.stdout.Write(stub.Header())
+		return err
+	case c.out == "":
+		return usagef(cmd, "-o FILE or --header is missing")
+	}
+	var b []byte
+	var err error
+	switch filepath.Ext(strings.TrimSuffix(c.out, string(filepath.Separator))) {
+	case ".a":
+		b, err = stub.Library(machine)
+	case ".o":
+		b, err = stub.LibraryObject(machine)
+	default:
+		return usagef(cmd, "-o %s: the name must end in .a (library) or .o (object)", c.out)
+	}
+	if err != nil {
+		return err
+	}
+	return pathError(atomicfile.Write(c.out, atomicfile.Options{}, func(w *os.File) error {
+		_, err := w.Write(b)
+		return err
+	}))
+}
