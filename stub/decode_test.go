@@ -35,6 +35,7 @@ type calls struct {
 	last   uint64
 	entry  map[uint32]int
 	parent uint64
+	lost   uint64
 }
 
 // decode reads an events file or the contents of a pool, simply and strictly.
@@ -130,8 +131,10 @@ func decode(b []byte, sites []string) (*events, error) {
 			progress = true
 			k := ev.tasks[c.task]
 			k.high = le.Uint64(c.b[24:]) >> 32
-			if lost := le.Uint64(c.b[56:]); lost > 0 {
-				ev.lost += lost
+			// "So far": the last one of a task counts.
+			if lost := le.Uint64(c.b[56:]); lost > k.lost {
+				ev.lost += lost - k.lost
+				k.lost = lost
 			}
 			for w := c.b[128:]; len(w) > 0; {
 				v := le.Uint64(w)

@@ -1,0 +1,286 @@
+package stub
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// pool is shared memory as a recorder makes it, and a recorder of the simplest kind.
+type pool struct {
+	mem    []byte
+	fd     int
+	n      int
+	chunks [][]byte // drained
+}
+
+const chunkSize = 65536
+
+func newPool(t *testing.T, n int, policy uint32) *pool {
+	t.Helper()
+	fd, err := unix.MemfdCreate("fentry-pool", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Skip("memfd_create: ", err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	size := 4096 + n*chunkSize
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(mem) })
+	le := binary.LittleEndian
+	copy(mem, "FENTRYT1")
+	le.PutUint32(mem[8:], 1)
+	le.PutUint32(mem[12:], 4096)
+	le.PutUint32(mem[16:], chunkSize)
+	le.PutUint32(mem[20:], uint32(n))
+	le.PutUint32(mem[24:], policy)
+	le.PutUint32(mem[28:], uint32(os.Getpid()))
+	return &pool{mem: mem, fd: fd, n: n}
+}
+
+func (p *pool) word(off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&p.mem[off])) }
+
+func (p *pool) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), p.fd) }
+
+// drain takes the chunks in state from.
+func (p *pool) drain(from uint32) int {
+	n := 0
+	for i := range p.n {
+		if !p.word(256+4*i).CompareAndSwap(from, 3) {
+			continue
+		}
+		b := p.mem[4096+i*chunkSize:][:chunkSize]
+		if binary.LittleEndian.Uint32(b) != 0 {
+			p.chunks = append(p.chunks, slices.Clone(b))
+		}
+		clear(b)
+		p.word(256 + 4*i).Store(0)
+		n++
+	}
+	if n > 0 {
+		p.word(40).Add(1)
+		unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p.word(40))), 1, 1<<30, 0, 0, 0)
+	}
+	return n
+}
+
+// events decodes what was drained.
+func (p *pool) events(t *testing.T, f *fixture) *events {
+	t.Helper()
+	b := append([]byte(nil), p.mem[:4096]...)
+	binary.LittleEndian.PutUint32(b[20:], 0)
+	binary.LittleEndian.PutUint64(b[32:], uint64(len(p.chunks)))
+	for _, c := range p.chunks {
+		b = append(b, c...)
+	}
+	ev, err := decode(b, f.sites)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// runWith runs the fixture and calls each repeatedly until it has ended.
+func (p *pool) runWith(t *testing.T, f *fixture, each func(), args ...string) (out, errs string) {
+	t.Helper()
+	cmd := f.command(t, args...)
+	var o, e bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &o, &e
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	timeout := time.After(60 * time.Second)
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatalf("%v\n%s%s", err, o.String(), e.String())
+			}
+			if _, err := os.Stat(cmd.Dir + "/fentry.data"); err == nil {
+				t.Error("the program has started a trace of its own")
+			}
+			return o.String(), e.String()
+		case <-timeout:
+			cmd.Process.Kill()
+			t.Fatalf("the program hangs\n%s%s", o.String(), e.String())
+		default:
+			each()
+		}
+	}
+}
+
+func buildForPool(t *testing.T, p *pool) *fixture {
+	return buildFixture(t, "survive.c", buildOptions{config: Config{Session: p.path()}})
+}
+
+func TestPool(t *testing.T) {
+	const block, drop, overwrite = 0, 1, 2
+
+	t.Run("block", func(t *testing.T) {
+		// A pool that is far too small for what is recorded.
+		p := newPool(t, 8, block)
+		f := buildForPool(t, p)
+		out, errs := p.runWith(t, f, func() {
+			p.word(48).Add(1)
+			if p.drain(2) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}, "many", "100000")
+		p.drain(2)
+		p.drain(1)
+		ev := p.events(t, f)
+		expectCounts(t, out, ev)
+		if ev.lost != 0 || errs != "" || ev.open != 0 {
+			t.Errorf("%d lost, %d open, %q", ev.lost, ev.open, errs)
+		}
+		if len(ev.images) != 1 || ev.images[0]["nsites"] != fmt.Sprint(len(f.sites)) || ev.images[0]["path"] != f.path || ev.images[0]["mode"] != "function_graph" {
+			t.Errorf("image %v", ev.images)
+		}
+	})
+
+	t.Run("threads", func(t *testing.T) {
+		p := newPool(t, 256, block)
+		f := buildForPool(t, p)
+		out, errs := p.runWith(t, f, func() {
+			p.word(48).Add(1)
+			p.drain(2)
+			time.Sleep(time.Millisecond)
+		}, "threads", "64", "64")
+		p.drain(2)
+		p.drain(1)
+		ev := p.events(t, f)
+		expectCounts(t, out, ev)
+		if ev.lost != 0 || errs != "" || len(ev.tasks) != 65 {
+			t.Errorf("%d lost, %d tasks, %q", ev.lost, len(ev.tasks), errs)
+		}
+	})
+
+	t.Run("drop", func(t *testing.T) {
+		p := newPool(t, 8, drop)
+		f := buildForPool(t, p)
+		out, errs := p.runWith(t, f, func() { p.word(48).Add(1); time.Sleep(5 * time.Millisecond); p.drain(2) }, "many", "300000")
+		p.drain(2)
+		p.drain(1)
+		ev := p.events(t, f)
+		var nest, leaf int
+		for line := range strings.Lines(out) {
+			fmt.Sscanf(line, "nest %d", &nest)
+			fmt.Sscanf(line, "leaf %d", &leaf)
+		}
+		got := ev.calls["nest"] + ev.calls["leaf"] + ev.exits["nest"] + ev.exits["leaf"]
+		want := 2 * (nest + leaf)
+		if got == want || ev.lost == 0 {
+			t.Skipf("nothing was lost: %d events", got)
+		}
+		// What is lost is counted to within what a slot that stays a hole costs.
+		if sum := got + int(ev.lost); sum < want || sum > want+want/100 {
+			t.Errorf("%d recorded, %d lost, %d happened", got, ev.lost, want)
+		}
+		if errs != "" {
+			t.Errorf("%q", errs)
+		}
+	})
+
+	t.Run("overwrite", func(t *testing.T) {
+		// Nobody drains; the newest events are there at the end.
+		p := newPool(t, 8, overwrite)
+		f := buildForPool(t, p)
+		p.runWith(t, f, func() { p.word(48).Add(1); time.Sleep(5 * time.Millisecond) }, "many", "300000")
+		p.drain(2)
+		p.drain(1)
+		events, last := 0, uint32(0)
+		for _, c := range p.chunks {
+			if binary.LittleEndian.Uint16(c[4:]) == 1 {
+				last = max(last, binary.LittleEndian.Uint32(c[20:]))
+				events++
+			}
+		}
+		if events < 5 || last < 500 {
+			t.Errorf("%d chunks of events, the last is number %d", events, last)
+		}
+	})
+
+	t.Run("recorder dies", func(t *testing.T) {
+		p := newPool(t, 8, block)
+		f := buildForPool(t, p)
+		start := time.Now()
+		_, errs := p.runWith(t, f, func() { time.Sleep(10 * time.Millisecond) }, "many", "300000")
+		if !strings.HasPrefix(errs, "fentry: tracing stopped: the recorder does not answer") {
+			t.Errorf("after %v: %q", time.Since(start), errs)
+		}
+	})
+
+	t.Run("closed", func(t *testing.T) {
+		p := newPool(t, 8, block)
+		f := buildForPool(t, p)
+		began := time.Now()
+		_, errs := p.runWith(t, f, func() {
+			if time.Since(began) > 20*time.Millisecond && p.word(52).Swap(1) == 0 {
+				p.word(40).Add(1)
+				unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p.word(40))), 1, 1<<30, 0, 0, 0)
+			}
+			time.Sleep(time.Millisecond)
+		}, "many", "1000000")
+		if errs != "" {
+			t.Errorf("%q", errs)
+		}
+	})
+
+	t.Run("signals", func(t *testing.T) {
+		// Handlers that fill chunks while what they interrupted holds a slot.
+		p := newPool(t, 64, block)
+		f := buildForPool(t, p)
+		out, errs := p.runWith(t, f, func() {
+			p.word(48).Add(1)
+			p.drain(2)
+			time.Sleep(time.Millisecond)
+		}, "signals", "1")
+		p.drain(2)
+		p.drain(1)
+		ev := p.events(t, f)
+		expectCounts(t, out, ev)
+		if ev.lost != 0 || errs != "" {
+			t.Errorf("%d lost, %q", ev.lost, errs)
+		}
+	})
+
+	t.Run("ancestor", func(t *testing.T) {
+		// A program patched offline finds the recorder above it.
+		p := newPool(t, 64, block)
+		f := buildFixture(t, "survive.c", buildOptions{})
+		if err := unix.Dup2(p.fd, 1000); err != nil {
+			t.Skip(err)
+		}
+		defer unix.Close(1000)
+		unix.CloseOnExec(1000)
+		cmd := exec.Command("sh", "-c", f.path+" calls")
+		cmd.Dir = t.TempDir()
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.drain(2)
+		p.drain(1)
+		expectCounts(t, string(out), p.events(t, f))
+		if _, err := os.Stat(cmd.Dir + "/fentry.data"); err == nil {
+			t.Error("the program has started a trace of its own")
+		}
+	})
+}
