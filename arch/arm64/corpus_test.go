@@ -238,6 +238,50 @@ func TestCompiled(t *testing.T) {
 	}
 }
 
+// TestBigEndian: instructions are little-endian in big-endian programs, too.
+func TestBigEndian(t *testing.T) {
+	cc := needTool(t, gccTool, gccPkg)
+	dir := t.TempDir()
+	src, obj := filepath.Join(dir, "be.c"), filepath.Join(dir, "be.o")
+	const text = "__attribute__((noinline, noclone)) static int g(int x) { __asm__ volatile(\"\"); return x; } int f(int x) { int s = 0; for (int i = 0; i < x; i++) s += g(i); return s; }"
+	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(cc, "-mbig-endian", "-O1", "-fpatchable-function-entry=2", "-c", "-o", obj, src).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	f, err := elf.Open(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.ByteOrder != binary.BigEndian {
+		t.Fatalf("the object is %v", f.ByteOrder)
+	}
+	b, err := f.Section(".text").Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if IsNops(b) != 2*InstLen { // those of g
+		t.Errorf("% x: %d bytes of nops", b[:8], IsNops(b))
+	}
+	n, branches := 0, 0
+	objdump(t, func(l objdumpLine) bool {
+		in, err := Decode(b[l.addr:])
+		if err != nil || in.Word != l.word || compare(l) == verdictWrong {
+			t.Errorf("%#x: %+v, %v; objdump: %08x %s", l.addr, in, err, l.word, l.text)
+		}
+		if in.PCRel == PCRelBranch {
+			branches++
+		}
+		n++
+		return true
+	}, "-d", obj)
+	if n != len(b)/InstLen || branches < 2 {
+		t.Errorf("%d of %d instructions, %d branches", n, len(b)/InstLen, branches)
+	}
+}
+
 // functions returns the function symbols of f by address.
 func functions(f *elf.File) []elf.Symbol {
 	syms, _ := f.Symbols()

@@ -41,10 +41,18 @@
 // first has saved x30 elsewhere than on the stack, which compilers do with a shadow
 // call stack (x18) only; such code must not be traced this way.
 //
+// Frame descriptions. They speak of x30 wherever the function has it: in x30, then
+// in the frame, then in x30 again. So the rule for a traced function's caller has to
+// be put at each of those places; see Callers. Those of gcc 12 begin behind the nops
+// of -fpatchable-function-entry: a body entered behind all of them is always described.
+//
 // Signatures. With -mbranch-protection, functions sign x30 with the stack pointer
 // (paciasp) before they save it, and check it before they return. Sites before the
 // prologue come before that: what the function signs is the thunk's address.
-// Behind the prologue it is too late to replace it.
+// Behind the prologue it is too late to replace it. Guarded control stacks
+// (FEAT_GCS) hold what every bl has left and compare each ret with it: a thunk's
+// calls and returns agree with them, but replacing a return address behind the
+// prologue does not, nor does the way by which enter leaves a call alone.
 //
 // Landing pads. Pages may be guarded (BTI): br and blr must then arrive at bti, or
 // paciasp. Thunks are reached by b and bl, which need none, and the runtime goes

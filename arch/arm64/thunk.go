@@ -63,6 +63,9 @@ func (k ThunkKind) String() string {
 //	exit                  w17 id, bit 31 set   sp S. Destroys x16, x17. It returns to the address
 //	                      in the shadow of S-8, with that in x30.
 //
+// While enter of ThunkGraph and ThunkFunc runs, the thunk's frame has the caller's
+// return address in x16: enter's own unwind rows have to say where it keeps that.
+//
 // All other registers are the program's, and keep their values: x0 to x8 and v0 to
 // v7 have arguments or results, x9 to x15 and v16 to v31 what a caller knows the
 // callee to leave alone (-fipa-ra), x18 belongs to the platform. The same goes for
@@ -77,7 +80,7 @@ type Thunk struct {
 	Armed uint64 // of the runtime's u32 fentry_armed; 0 there: the thunk does nothing
 	Enter uint64 // of the runtime's enter routine
 	Exit  uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
-	Body  uint64 // first byte behind the site; not for sites behind a prologue
+	Body  uint64 // first byte behind the site, all its nops; not for sites behind a prologue
 	ID    uint32 // the site's, 1 to MaxThunkID
 	Kind  ThunkKind
 	// Frame is for ThunkMcount: how far S is above x29 at the site, in bytes. It
