@@ -168,7 +168,7 @@ func recordmcount(a *app, args []string) int {
 // main runs the command as all the process does.
 func (c *mcountCmd) main(a *app, files []string) int {
 	// A small object leaves little garbage and there are many: collecting it every 4 MB costs more than the work.
-	debug.SetGCPercent(1000)
+	debug.SetGCPercent(400)
 	if err := c.run(a, files); err != nil {
 		return a.fail(nil, err)
 	}

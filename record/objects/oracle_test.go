@@ -87,6 +87,38 @@ func luaSources(t *testing.T) (files []string, include string) {
 	return files, include
 }
 
+// wideSources returns the C files of zstd and, for the compilers of this machine, SQLite in one file, when FENTRY_WIDE is
+// set. They take the time, so not every machine gets them at every level.
+func wideSources(t *testing.T, cc, level string) []string {
+	t.Helper()
+	native := cc == "gcc" || cc == "clang"
+	if os.Getenv("FENTRY_WIDE") == "" || !native && level != "-O2" {
+		return nil
+	}
+	cache, err := corpus.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	programs := map[corpus.Name]string{corpus.Zstd: filepath.Join("source", "libzstd", "lib", "*", "*.c")}
+	if native && (level == "-O2" || level == "-O0") { // the largest by far
+		programs[corpus.SQLite] = filepath.Join("built", "sqlite-amalgamation", "sqlite3.c")
+	}
+	for name, pattern := range programs {
+		if _, err := corpus.Build(context.Background(), name, corpus.Flags{C: []string{"-O2", "-pg", "-mfentry"}}); err != nil {
+			t.Skip(err)
+		}
+		files, err := filepath.Glob(filepath.Join(cache, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no sources of %s: %v", name, err)
+		}
+		out = append(out, files...)
+	}
+	return slices.DeleteFunc(out, func(f string) bool {
+		return strings.Contains(f, "/legacy/") || strings.Contains(f, "/deprecated/") || strings.Contains(f, "/dll/")
+	})
+}
+
 // TestAgainstRecordmcount compiles Lua for every machine and compares with recordmcount. Where that is right, sets of
 // sites are equal, and with Compat the files; where not, the difference is one of those known, and the relocations say
 // who is right.
@@ -108,7 +140,8 @@ func TestAgainstRecordmcount(t *testing.T) {
 			t.Run(m.cc+" "+m.flags+" "+level, func(t *testing.T) {
 				t.Parallel()
 				need(t, m.cc)
-				for _, src := range files {
+				more := wideSources(t, m.cc, level)
+				for _, src := range slices.Concat(files, more) {
 					obj := filepath.Join(t.TempDir(), "x.o")
 					argv := append([]string{m.cc, "-std=gnu11", "-w", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-I", include}, strings.Fields(m.flags+" "+level)...)
 					out, err := exec.Command(argv[0], append(argv[1:], "-c", src, "-o", obj)...).CombinedOutput()
