@@ -155,7 +155,9 @@ hidden void next_chunk(struct control *c)
 	chunk_header(c, k.base, FT_KIND_EVENTS, c->number++);
 	c->chunk = k;
 	c->next = k.base + FT_CHUNK_HEADER;
-	c->end = k.base + source.chunk_size - 8;
+	c->limit = c->end = k.base + source.chunk_size - 8;
+	if (c->number == 1)
+		c->end = k.base + FT_CHUNK_HEADER + 16 * 8;
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
 	c->high = (u32)(t >> 32);
 	if (c->unborn) {
@@ -170,11 +172,36 @@ hidden void next_chunk(struct control *c)
 	}
 }
 
+/* check_name tells the trace the thread's name if that is a new one. Threads are
+   named after they have begun, and many do not live for a whole chunk: so the end of
+   a first chunk is not its last slot at once. It returns 0 when that is reached. */
+static int check_name(struct control *c)
+{
+	u64 comm[2] = { c->comm[0], c->comm[1] };
+	if (c->chunk.base == 0 || c->end == c->limit)
+		return 0;
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	c->end = c->chunk.base + 8 * (c->end - c->chunk.base);
+	if (c->end > c->limit)
+		c->end = c->limit;
+	if (comm[0] != c->comm[0] || comm[1] != c->comm[1]) {
+		memcpy((u8 *)c->chunk.base + FT_C_COMM, c->comm, sizeof c->comm);
+		write_word(c, (u64)FT_EV_COMM << 32 | (u32)counter());
+		write_word(c, c->comm[0]);
+		write_word(c, c->comm[1]);
+	}
+	return 1;
+}
+
 /* room makes room for some words, the first with counter t. */
 static void room_at(struct control *c, u64 t, u32 words)
 {
-	if (c->next == 0 || c->next + 8 * (words + 2) > c->end + 8)
+	while (c->next == 0 || c->next + 8 * (words + 2) > c->end + 8) {
+		if (check_name(c))
+			continue;
 		next_chunk(c);
+		break;
+	}
 	if ((u32)(t >> 32) != c->high) {
 		c->high = (u32)(t >> 32);
 		write_word(c, (u64)FT_EV_SYNC << 32 | (u32)t);

@@ -13,13 +13,15 @@
 enum {
 	STEP = 1 << 30,       /* bytes the file grows by */
 	LARGEST = 4 << 20,    /* bytes of a window; smaller ones cost the kernel more */
-	SMALLEST = 256 << 10, /* of a process's first window: most processes are short */
+	SMALLEST = 64 << 10, /* of a process's first window: most processes are short */
 	PATH = 4096,
 };
 
 /* The windows of this process: zero in a forked child, which must not use its
-   parent's. A window is unmapped when nobody has a chunk in it any more. */
-enum { WINDOWS = 1024 };
+   parent's. A window in which nobody has a chunk any more is unmapped late, when
+   there are many: a signal handler may have come between a fast path's reservation
+   of a slot and its writing to it, and have filled windows before it returns. */
+enum { WINDOWS = 1024, KEPT = WINDOWS / 2 };
 struct window { u64 base, off; u32 size, users; };
 static struct windows {
 	u32 lock, cur; /* index of the window that chunks are cut from */
@@ -144,11 +146,22 @@ static i64 populate(u64 base, u64 off, u64 size)
 	return r == -14 /* EFAULT: a write would be SIGBUS */ ? -ENOSPC_ : r;
 }
 
-static void drop_window(struct window *w)
+/* drop_windows unmaps the oldest windows that are not in use, until no more than
+   keep windows are mapped. */
+static void drop_windows(u32 keep)
 {
-	if (w->users == 0 && w->base) {
-		sys(SYS_munmap, w->base, w->size, 0, 0, 0, 0);
-		w->base = 0;
+	for (;;) {
+		u32 n = 0, oldest = WINDOWS;
+		for (u32 i = 0; i < WINDOWS; i++) {
+			struct window *w = &windows->w[i];
+			n += w->base != 0;
+			if (w->base && w->users == 0 && i != windows->cur && (oldest == WINDOWS || w->off < windows->w[oldest].off))
+				oldest = i;
+		}
+		if (n <= keep || oldest == WINDOWS)
+			return;
+		sys(SYS_munmap, windows->w[oldest].base, windows->w[oldest].size, 0, 0, 0, 0);
+		windows->w[oldest].base = 0;
 	}
 }
 
@@ -156,6 +169,7 @@ static void drop_window(struct window *w)
 static i64 new_window(u64 size)
 {
 	u32 cs = source.chunk_size, i = 0;
+	drop_windows(KEPT);
 	while (i < WINDOWS && windows->w[i].base)
 		i++;
 	if (i == WINDOWS)
@@ -165,6 +179,10 @@ static i64 new_window(u64 size)
 	if (failed(r))
 		return r;
 	i64 base = map_file(off, size);
+	if (base == -ENOMEM_) {
+		drop_windows(1);
+		base = map_file(off, size);
+	}
 	if (failed(base))
 		return base;
 	r = populate((u64)base, off, size);
@@ -172,7 +190,6 @@ static i64 new_window(u64 size)
 		sys(SYS_munmap, base, size, 0, 0, 0, 0);
 		return r;
 	}
-	drop_window(&windows->w[windows->cur]);
 	windows->w[i] = (struct window){ (u64)base, off, (u32)size, 0 };
 	windows->cur = i;
 	windows->used = 0;
@@ -215,10 +232,7 @@ hidden int file_chunks(struct chunk *out, u32 n)
 hidden void file_done(struct chunk *k)
 {
 	lock(&windows->lock);
-	struct window *w = &windows->w[k->index];
-	w->users--;
-	if (k->index != windows->cur)
-		drop_window(w);
+	windows->w[k->index].users--;
 	unlock(&windows->lock);
 }
 
@@ -339,6 +353,9 @@ static int look_at_old(const char *dir, char *buf)
 		if (n == (i64)sizeof head && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
 		    is_ancestor(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
 			is = MINE;
+		/* A recorder above is writing it, whose pool could not be reached. */
+		if (n == (i64)sizeof head && *(u32 *)(head + FT_H_RECORDER) && is_ancestor(*(u32 *)(head + FT_H_RECORDER), ANY_TIME))
+			is = FOREIGN, link = 1;
 		close(fd);
 	}
 	return is == MINE ? MINE : link ? FOREIGN : OLD;

@@ -80,6 +80,7 @@ struct control {
 	u64 key; /* counter at registration: tells tasks apart */
 	u32 ppid, ptid;
 	struct chunk chunk;  /* next and end lie in it; base 0: events go to the scrap */
+	u64 limit;           /* last slot of it; end is nearer at first */
 	struct chunk old[2]; /* left, not yet handed over: a writer that a signal interrupted may still hold a slot */
 	u32 scrap;           /* events counted as lost that may go to the scrap */
 	u32 number;          /* of chunks so far */

@@ -56,8 +56,8 @@ static int read_process(u32 pid, struct process *p)
 	return 0;
 }
 
-/* is_ancestor says whether the process pid that started at start is this one or
-   one it descends from. */
+/* is_ancestor says whether the process pid that started at start (ANY_TIME: whenever)
+   is this one or one it descends from. */
 hidden int is_ancestor(u32 pid, u64 start)
 {
 	struct process p = { 0, 0, 0 };
@@ -66,7 +66,7 @@ hidden int is_ancestor(u32 pid, u64 start)
 		if (!read_process(next, &p))
 			return 0;
 		if (p.pid == pid)
-			return p.start == start;
+			return start == ANY_TIME || p.start == start;
 		next = p.parent;
 	}
 	return 0;
