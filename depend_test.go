@@ -12,6 +12,7 @@ var mayImport = map[string][]string{
 	"elfio":               {},
 	"arch":                {},
 	"arch/amd64":          {"arch"},
+	"arch/arm64":          {"arch"},
 	"symbol":              {"elfio"},
 	"record":              {"elfio", "arch", "arch/amd64", "symbol"},
 	"stub":                {},
