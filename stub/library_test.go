@@ -203,3 +203,41 @@ func symbolAddr(t *testing.T, path, name string) uint64 {
 	t.Fatalf("%s: no symbol %s", path, name)
 	return 0
 }
+
+// TestClassicCallbacks runs a program that has callbacks of its own, with a trace
+// and without.
+func TestClassicCallbacks(t *testing.T) {
+	for _, v := range []linkVariant{
+		{"gcc", []string{"-O0"}},
+		{"gcc", []string{"-O2", "-mfentry"}},
+		{"gcc", []string{"-O2", "-fno-pie", "-static", "-mfentry"}},
+		{"gcc", []string{"-O2", "-mavx"}},
+		{"clang", []string{"-O2", "-fno-pie", "-no-pie"}},
+		{"clang", []string{"-O2", "-mfentry", "-mavx"}},
+	} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			f := linkFixture(t, v.cc, "classic-hooks.c", v.flags...)
+			for _, what := range []string{"function", "graph", "threads", "switch"} {
+				out, ev := f.run(t, what)
+				if what == "switch" {
+					expectCounts(t, out, ev)
+				}
+				if ev.strays != 0 || ev.lost != 0 {
+					t.Errorf("%s: %d exits without entry, %d events lost", what, ev.strays, ev.lost)
+				}
+				if want := 0; (what == "graph" || what == "threads") && len(ev.calls) != want {
+					t.Errorf("%s: a trace in spite of callbacks: %v", what, ev.calls)
+				}
+				cmd := f.command(t, what)
+				cmd.Env = append(cmd.Env, "FENTRY_OFF=1")
+				if b, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("without a trace: %s: %v\n%s", what, err, b)
+				}
+				if _, err := os.Stat(filepath.Join(cmd.Dir, "fentry.data")); err == nil {
+					t.Errorf("%s: FENTRY_OFF, and a trace", what)
+				}
+			}
+		})
+	}
+}

@@ -20,6 +20,10 @@ NI void all_quick(int n) { quick(); if (n) all_quick(n - 1); __asm__ volatile(""
 NI void sum_slow(void) { spend(1500); quick(); spend(1500); quick(); __asm__ volatile(""); }
 NI void tail_target(void) { spend(3000); }
 NI void tail(void) { quick(); tail_target(); }
+NI long odd(long n);
+NI long even(long n) { return n == 0 ? 1 : odd(n - 1); }
+NI long odd(long n) { return n == 0 ? 0 : even(n - 1); }
+NI void chain(long n) { even(n); quick(); __asm__ volatile(""); }
 static jmp_buf env;
 NI void jumper(int n) { if (n == 0) { spend(3000); longjmp(env, 1); } jumper(n - 1); __asm__ volatile(""); }
 NI void quick_jumper(int n) { if (n == 0) longjmp(env, 1); quick_jumper(n - 1); __asm__ volatile(""); }
@@ -36,6 +40,9 @@ int main(int argc, char **argv)
 		if (setjmp(env) == 0) jumper(3);
 		for (int i = 0; i < 100; i++) if (setjmp(env) == 0) quick_jumper(3);
 		quick();
+		puts("done");
+	} else if (argc > 1 && !strcmp(argv[1], "tails")) {
+		for (int i = 0; i < 1000; i++) chain(100);
 		puts("done");
 	} else {
 		for (int i = 0; i < 10; i++) { all_quick(20); outside(); quick(); }

@@ -51,9 +51,9 @@ PLAIN static void signals(int alt)
 	timer_t t;
 	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM };
 	timer_create(CLOCK_MONOTONIC, &ev, &t);
-	struct itimerspec it = { { 0, 20000 }, { 0, 20000 } };
+	struct itimerspec it = { { 0, 50000 }, { 0, 50000 } };
 	timer_settime(t, 0, &it, 0);
-	for (int i = 0; i < 20000; i++) { nest(10); even(5); }
+	for (int i = 0; i < 8000; i++) { nest(10); even(5); }
 	memset(&it, 0, sizeof it);
 	timer_settime(t, 0, &it, 0);
 }
