@@ -58,6 +58,12 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%d exits without entry, %d open calls", ev.strays, ev.open)
 		}
 	})
+	t.Run("tail calls", func(t *testing.T) {
+		_, ev := build(Config{Depth: 9}).run(t, "tails")
+		check(t, ev, map[string]int{"chain": 1000, "even": 51000, "odd": 50000, "quick": 1000}, 2)
+		_, ev = build(Config{Threshold: 1e9}).run(t, "tails")
+		check(t, ev, map[string]int{}, 0)
+	})
 	t.Run("threshold 1ns", func(t *testing.T) {
 		_, ev := build(Config{Threshold: 1}).run(t, "calls")
 		// Where the counter goes in large steps, some calls take no time at all.

@@ -68,10 +68,12 @@ static int take(struct control *c, u32 pid, u32 tid)
 }
 
 /* free_block finds a block for a new thread: that of a dead one, if one is met
-   soon; never used ones are plenty. */
+   soon; never used ones are plenty. Where blocks are found by thread pointer, a
+   dead thread's may be in use already by a new one with the same thread pointer,
+   which does not know. */
 static struct control *free_block(u32 pid, u32 tid)
 {
-	for (u32 n = 0; n < 4; n++) {
+	for (u32 n = 0; n < 4 && !fentry_blocks; n++) {
 		u32 i = add(&cursor, 1) % (ARENAS * BLOCKS);
 		u8 *a = load(&arenas[i / BLOCKS]);
 		if (!a || load(&block_at(a, i % BLOCKS)->tid) == 0) {
@@ -118,9 +120,11 @@ static int publish(struct control *c)
 	return 1;
 }
 
-/* begin_task makes a block that is this thread's by its tid work for it. */
+/* begin_task makes a block that is this thread's by its tid, 0: none, work for it. */
 static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner)
 {
+	if (!c)
+		return 0;
 	struct twin *w = find_twin((u64)c);
 	u64 *table = c->table, *active = c->active;
 	memset(c, 0, offsetof(struct control, tid));
@@ -136,8 +140,10 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 		c->active = active;
 		memset(active, 0, 8UL * (fentry_config.sites + 1UL));
 	}
-	if (fentry_config.mode == MODE_PROFILE && !profile_thread(c))
+	if (fentry_config.mode == MODE_PROFILE && !profile_thread(c)) {
+		store(&c->tid, 0);
 		return 0;
+	}
 	w->pid = pid;
 	w->tid = tid;
 	w->owner = owner;
@@ -195,8 +201,8 @@ hidden struct control *this_thread(void)
 			publish(c);
 			return c;
 		}
-		c->owner = 0;
-		c = 0;
+		/* A dead thread's. Another new thread may take it at the same time. */
+		return begin_task(take(c, pid, tid) ? c : free_block(pid, tid), pid, tid, owner);
 	}
 	tid = gettid();
 	pid = getpid();
@@ -214,8 +220,6 @@ hidden struct control *this_thread(void)
 		ptid = w->tid;
 	} else {
 		c = free_block(pid, tid);
-		if (!c)
-			return 0;
 	}
 	c = begin_task(c, pid, tid, owner);
 	if (c && ppid) {

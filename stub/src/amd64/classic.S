@@ -67,11 +67,25 @@
 	.cfi_restore_state
 	.endm
 
-	/* A function at whose site the static chain was saved by push %r10 (41 52) and is
-	   restored by pop %r10 (41 5a) has its return address behind that. To yes. */
-	.macro NESTED ret, yes
+	/* A function at whose site the static chain was saved by push %r10 (41 52), with or
+	   without an endbr64 behind it, and is restored by pop %r10 (41 5a) has its return
+	   address behind that. The site has 5 or 6 bytes. To no unless it is one. */
+	.macro NESTED ret, no
 	cmpw	$0x5a41, (\ret)
-	je	\yes
+	jne	\no
+	cmpw	$0x5241, -7(\ret)
+	je	79f
+	cmpw	$0x5241, -8(\ret)
+	je	79f
+	cmpl	$0xfa1e0ff3, -9(\ret)
+	jne	78f
+	cmpw	$0x5241, -11(\ret)
+	je	79f
+78:	cmpl	$0xfa1e0ff3, -10(\ret)
+	jne	\no
+	cmpw	$0x5241, -12(\ret)
+	jne	\no
+79:
 	.endm
 
 	/* The caller's frame pointer, at the site and behind SLOW. */
@@ -112,7 +126,8 @@
 	/* rsi the slot */
 1:	mov	O_CALL(%rsp), %rax
 	.ifc \where, sp
-	NESTED	%rax, 80f
+	cmpw	$0x5a41, (%rax)
+	je	80f
 	lea	O_CALL+8(%rsp), %rsi
 	.else
 	lea	8(%rbp), %rsi
@@ -203,12 +218,9 @@
 
 80:
 	.ifc \where, sp
-	lea	O_CALL+16(%rsp), %rsi
-	cmpw	$0x5241, -7(%rax)
-	je	2b
-	cmpw	$0x5241, -8(%rax)
-	je	2b
 	lea	O_CALL+8(%rsp), %rsi
+	NESTED	%rax, 2b
+	lea	O_CALL+16(%rsp), %rsi
 	.else
 	mov	%rax, %rcx
 	SLOW	48
@@ -306,13 +318,8 @@ _mcount:
 	/* the slot and the caller's frame pointer */
 	.ifc \where, sp
 	lea	16(%rbp), %rax
-	NESTED	%rdi, 2f
-	jmp	1f
-2:	lea	24(%rbp), %rcx
-	cmpw	$0x5241, -7(%rdi)
-	cmove	%rcx, %rax
-	cmpw	$0x5241, -8(%rdi)
-	cmove	%rcx, %rax
+	NESTED	%rdi, 1f
+	lea	24(%rbp), %rax
 1:	mov	(%rbp), %rcx
 	.else
 	mov	%r10, %rsi

@@ -18,7 +18,8 @@
    is on the stack.
 
    Flags are dead at a function's entry and exit (x86-64 psABI 3.2.1), except for
-   the direction flag, which the fast paths do not touch and slow paths keep.
+   the direction flag, which is clear there. They are not saved: a debugger that
+   steps over pushf would have its own trap flag come back with popf.
 
    The order of things is such that a signal handler that runs traced functions
    may come between any two instructions:
@@ -70,7 +71,7 @@
 	pushr	%r10
 	pushr	%r11
 	pushr	%rbp
-	pushfq
+	lea	-8(%rsp), %rsp		/* keeps the frame a multiple of 16 */
 	.cfi_adjust_cfa_offset 8
 	mov	%rsp, %rbp
 	.cfi_def_cfa %rbp, 64 + \off
@@ -81,7 +82,7 @@
 	.macro ENDSLOW off
 	mov	%rbp, %rsp
 	.cfi_def_cfa %rsp, 64 + \off
-	popfq
+	lea	8(%rsp), %rsp
 	.cfi_adjust_cfa_offset -8
 	popr	%rbp
 	.cfi_restore %rbp

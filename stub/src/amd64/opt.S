@@ -8,7 +8,7 @@
 #include "macros.h"
 
 	.macro OPT_ENTER where, again, pre, suf, x=0
-	LOAD_RET \where, %rax, \x
+0:	LOAD_RET \where, %rax, \x
 	CHECK_TAIL 4f
 2:	CHECK_STACK \where, 7f, \pre, \suf, \x
 	/* depth of the new frame, to eax */
@@ -51,8 +51,42 @@
 	orl	$FT_ID_EXIT, (%rdx)	/* its entry is in the trace */
 	LEAVE_ENTER \where, \x
 
+	/* A tail call. One that is held back and short leaves nothing. */
 4:	IS_TAIL 2b
-	jmp	7f
+	LEA_SLOT \where, %rdx, \x
+	cmp	%rdx, \pre\()CB_TOP\suf
+	jne	7f
+	btc	$SHADOW_AUX, %rdx
+	testl	$FT_ID_EXIT, (%rdx)
+	jz	41f
+	cmpq	$0, fentry_threshold(%rip)
+	jne	7f
+	RESERVE 16, 42f, \pre, \suf
+	LOAD_RET \where, %rdx, \x
+	WRITE THUNK_RET_ID(%rdx), (%rcx)
+	WRITE 32+\x(%rsp), 8(%rcx)
+	mov	32+\x(%rsp), %eax
+	or	$FT_ID_EXIT, %eax
+	jmp	43f
+41:	btc	$SHADOW_AUX, %rdx
+	btc	$SHADOW_PREV, %rdx
+	mov	%rdx, %rcx		/* the time's word */
+	cmpq	$0, fentry_threshold(%rip)
+	je	7f
+	rdtsc
+	shl	$32, %rdx
+	or	%rdx, %rax
+	mov	%rax, %rdx
+	sub	(%rcx), %rdx
+	cmp	fentry_threshold(%rip), %rdx
+	jae	7f
+	mov	%rax, (%rcx)
+	mov	32+\x(%rsp), %eax
+43:	LEA_SLOT \where, %rdx, \x
+	btc	$SHADOW_AUX, %rdx
+	mov	%eax, (%rdx)		/* the depth stays */
+	LEAVE_ENTER \where, \x
+42:	SLOW_RECORD \where, 0b, \x
 
 	/* At the bottom of a stack only graph roots are recorded, if there are any. */
 5:	mov	%ecx, %edx
