@@ -250,8 +250,11 @@ func (r *report) rows(k *Task) []FuncStat {
 	rows := make([]FuncStat, 0, len(r.cnts))
 	for i := range r.cnts {
 		c := &r.cnts[i]
+		// A coroutine's call can seem to be inside another one of the function, on a stack close by, and outlive
+		// it. What it did by itself then belongs to no outermost call.
+		total := max(c.total, c.self)
 		s := FuncStat{
-			Func: c.fn, Task: k, Calls: c.calls, Total: c.total, Sum: c.sum, Self: c.self,
+			Func: c.fn, Task: k, Calls: c.calls, Total: total, Sum: c.sum, Self: c.self,
 			Max: c.max, Unwound: c.unwound, Unfinished: c.unfinished, NoEntry: c.noEntry,
 		}
 		if c.ended > 0 {
