@@ -119,6 +119,14 @@ func TestMakefileBuildStep(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "gmon.out")); err == nil {
 		t.Error("the program was linked with -pg: it wrote gmon.out")
 	}
+	plain := run(t, dir, "sh", "-c", "./words < words.c")
+	self := run(t, dir, "make", "-s", "trace-self")
+	if !strings.HasPrefix(self, plain) {
+		t.Errorf("plain:\n%s\ntraces itself:\n%s", plain, self)
+	}
+	if got := calls(t, self, "count_word"); got != fmt.Sprint(n) {
+		t.Errorf("linked with libfentry.a: %s calls of count_word, words.c has %d words", got, n)
+	}
 	run(t, dir, "make", "clean")
 }
 

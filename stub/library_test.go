@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/stub/internal/build"
 )
 
 // linkFixture compiles testdata/src with -pg and what is in flags, and links it
@@ -239,5 +241,109 @@ func TestClassicCallbacks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLibrary: the archive is one that the system's tools read, the same each time.
+func TestLibrary(t *testing.T) {
+	a, err := Library(elf.EM_X86_64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := Library(elf.EM_X86_64); string(a) != string(b) {
+		t.Error("two archives differ")
+	}
+	if _, err := Library(elf.EM_PPC64); err == nil {
+		t.Error("a library for a machine that has none")
+	}
+	need(t, "ar", "nm")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "libfentry.a")
+	if err := os.WriteFile(path, a, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("nm", "-s", path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"mcount", "_mcount", "__fentry__", "ftrace_trace_function", "return_to_handler", "_mcleanup"} {
+		if !strings.Contains(string(out), "\n"+name+" in fentry.o\n") {
+			t.Errorf("index: no %s in\n%s", name, out)
+		}
+	}
+	cmd := exec.Command("ar", "x", path)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	obj, err := LibraryObject(elf.EM_X86_64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "fentry.o")); err != nil || string(got) != string(obj) {
+		t.Errorf("member differs from the object: %v", err)
+	}
+}
+
+// TestLibraryObject: what it defines for others is in fentry.h or compilers ask for
+// it, it needs nothing but what linkers define, and the stack stays as it is.
+func TestLibraryObject(t *testing.T) {
+	f, err := elf.NewFile(strings.NewReader(string(amd64Classic)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range syms {
+		switch {
+		case elf.ST_BIND(s.Info) == elf.STB_LOCAL:
+		case s.Section == elf.SHN_UNDEF:
+			if s.Name != "__ehdr_start" && s.Name != "_etext" {
+				t.Errorf("undefined: %s", s.Name)
+			}
+		case s.Name == "__monstartup" || s.Name == "_mcleanup":
+			if elf.ST_BIND(s.Info) != elf.STB_WEAK {
+				t.Errorf("%s is not weak", s.Name)
+			}
+		case !strings.Contains(string(Header()), s.Name):
+			t.Errorf("%s is not in fentry.h", s.Name)
+		}
+	}
+	if f.Section(".note.GNU-stack") == nil {
+		t.Error("without .note.GNU-stack linkers make the stack executable")
+	}
+}
+
+// The embedded object is what the sources give, where the same compiler is at hand.
+func TestLibraryObjectIsUpToDate(t *testing.T) {
+	need(t, build.AMD64.CC)
+	v, err := build.Version(build.AMD64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, err := os.ReadFile("amd64.o.txt"); err != nil || v != strings.TrimSpace(string(made)) {
+		t.Skipf("the object was made by another compiler: %s, %v", made, err)
+	}
+	path := filepath.Join(t.TempDir(), "classic.o")
+	if err := build.Library(build.AMD64, "src", path, build.Classic, build.ClassicDefine); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != string(amd64Classic) {
+		t.Errorf("amd64-classic.o is not what the sources give: go generate ./stub; %v", err)
+	}
+}
+
+// TestHeader compiles fentry.h alone, as C and as C++.
+func TestHeader(t *testing.T) {
+	for cc, lang := range map[string]string{"gcc": "c", "g++": "c++"} {
+		need(t, cc)
+		cmd := exec.Command(cc, "-x", lang, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-")
+		cmd.Stdin = strings.NewReader("#include \"fentry.h\"\nint x = sizeof(struct ftrace_regs) == 168 ? MCOUNT_INSN_SIZE : 0;\n")
+		cmd.Args = append(cmd.Args, "-Isrc")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", cc, err, out)
+		}
 	}
 }
