@@ -81,6 +81,10 @@ extern char ftrace_call[], ftrace_regs_call[], ftrace_mcount_call[];
 extern char ftrace_graph_call[], ftrace_graph_regs_call[], ftrace_graph_mcount_call[];
 extern void ftrace_graph_caller(void), return_to_handler(void);
 
+/* Between traced functions backtraces have a frame of return_to_handler, which
+   debuggers call by the name of the byte before it. */
+extern char ftrace_return[];
+
 /* The third argument is the frame pointer of the function's caller. It is compared
    when the function returns; if it has changed, that is said once. */
 extern void prepare_ftrace_return(unsigned long *parent, unsigned long selfpc, unsigned long frame_pointer);

@@ -541,11 +541,14 @@ fentry_restore_vectors:
 	   the function's own ret has already taken one off it. The word below the stack
 	   pointer is safe there: signal handlers leave the red zone alone (psABI 3.2.2).
 
-	   Unwinders look up a return address minus 1, so the rows begin a byte before. */
+	   Unwinders and debuggers look up a return address minus 1, so the rows begin a byte
+   before, and that byte has a name. */
 	.p2align 4
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 1
 	CFI_SHADOW_FRAME
+PUBLIC(ftrace_return)
+ftrace_return:
 	nop
 PUBLIC(return_to_handler)
 return_to_handler:
@@ -613,6 +616,7 @@ return_to_handler:
 	jmp	9b
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
+	.size	ftrace_return, return_to_handler - ftrace_return
 
 	.data
 	.p2align 3
