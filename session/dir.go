@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,9 +22,13 @@ import (
 const DefaultDir = "fentry.data"
 
 // traceDir is a trace directory that is being written. It is reached through its
-// descriptor, so that another session in the same place, which renames it, is
-// not disturbed.
+// descriptor, so that somebody who renames it does not disturb.
+//
+// While it is written, its events file is locked (flock, exclusively); sessions
+// leave a directory alone whose events file is locked. The lock goes with the
+// process, however that ends.
 type traceDir struct {
+	name   string // as it was given
 	path   string // absolute
 	handle *os.File
 	events *os.File
@@ -42,12 +47,14 @@ func createDir(path string) (*traceDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	d := &traceDir{path: abs}
+	d := &traceDir{name: path, path: abs}
+	unlock := d.lockParent()
+	defer unlock()
 	if err := d.rotate(); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(abs, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		d.rollback()
+		d.restore()
 		return nil, pathError(err)
 	}
 	d.handle, err = os.Open(abs)
@@ -55,11 +62,111 @@ func createDir(path string) (*traceDir, error) {
 		d.events, err = os.OpenFile(filepath.Join(abs, trace.EventsFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
 	if err != nil {
-		d.rollback()
+		d.undo()
 		return nil, pathError(err)
+	}
+	if unix.Flock(int(d.events.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK {
+		d.undo()
+		return nil, &errRecording{d.name}
 	}
 	return d, nil
 }
+
+// lockParent keeps other sessions from making or moving directories in the same
+// place at the same time. Where that cannot be had (the parent cannot be read, or
+// something else holds the lock), it goes without.
+func (d *traceDir) lockParent() (unlock func()) {
+	f, err := os.Open(filepath.Dir(d.path))
+	if err != nil {
+		return func() {}
+	}
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != unix.EWOULDBLOCK {
+			break
+		}
+	}
+	return func() { f.Close() }
+}
+
+// ErrRecording: the trace directory is still being written, by another session or
+// by a patched program alone.
+var ErrRecording = errors.New("is being recorded")
+
+type errRecording struct{ dir string }
+
+func (e *errRecording) Error() string { return e.dir + " " + ErrRecording.Error() }
+func (e *errRecording) Unwrap() error { return ErrRecording }
+
+// beingWritten tells whether something writes the trace in dir.
+func beingWritten(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, trace.EventsFile))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK {
+		return true
+	}
+	// Programs that write the file themselves map it and do not lock it.
+	var head [headerSize]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:len(fileMagic)]) != fileMagic ||
+		le.Uint32(head[hLayout:]) != uint32(trace.LayoutSlots) || le.Uint32(head[hClosed:]) != 0 {
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return false
+	}
+	path, err := filepath.EvalSymlinks(f.Name())
+	if err != nil {
+		return false
+	}
+	return len(sharedFile{st.Ino, path}.mappers(le.Uint64(head[hLeaderStart:]))) > 0
+}
+
+// where is the directory's name now: the one that was given if it is still right,
+// "" if the trace has been removed.
+func (d *traceDir) where() (name string, moved bool) {
+	var ev, now, at unix.Stat_t
+	if unix.Fstat(int(d.events.Fd()), &ev) != nil || ev.Nlink == 0 || unix.Fstat(int(d.handle.Fd()), &now) != nil || now.Nlink == 0 {
+		return "", false
+	}
+	if unix.Stat(d.path, &at) == nil && at.Dev == now.Dev && at.Ino == now.Ino {
+		return d.name, false
+	}
+	path, err := os.Readlink(d.fdPath())
+	if err != nil {
+		return "", false
+	}
+	if !filepath.IsAbs(d.name) {
+		if wd, err := os.Getwd(); err == nil {
+			if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
+				path = rel
+			}
+		}
+	}
+	return path, true
+}
+
+// named puts the name that the user knows into an error.
+func (d *traceDir) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	name, _ := d.where()
+	if name == "" {
+		name = d.name
+	}
+	return &namedError{strings.ReplaceAll(err.Error(), d.fdPath(), name), err}
+}
+
+type namedError struct {
+	text string
+	err  error
+}
+
+func (e *namedError) Error() string { return e.text }
+func (e *namedError) Unwrap() error { return e.err }
 
 // rotate moves a trace that is there out of the way.
 func (d *traceDir) rotate() error {
@@ -73,8 +180,14 @@ func (d *traceDir) rotate() error {
 	if len(names) == 0 {
 		return nil // an empty directory is used as it is
 	}
+	if beingWritten(d.path) {
+		return &errRecording{d.name}
+	}
 	old := d.path + ".old"
 	if _, err := traceFiles(old); err == nil {
+		if beingWritten(old) {
+			return &errRecording{filepath.Clean(d.name) + ".old"}
+		}
 		d.dropped = fmt.Sprintf("%s.%d", old, os.Getpid())
 		if err := os.Rename(old, d.dropped); err != nil {
 			d.dropped = ""
@@ -148,13 +261,25 @@ func (d *traceDir) commit() {
 
 // rollback removes what was made and puts older traces back where they were.
 func (d *traceDir) rollback() {
+	unlock := d.lockParent()
+	defer unlock()
+	d.undo()
+}
+
+// undo is rollback for who has the parent's lock.
+func (d *traceDir) undo() {
+	if d.events != nil {
+		// Not what somebody else has put there since.
+		if name, moved := d.where(); name != "" && !moved {
+			removeTrace(d.path)
+		}
+		d.events.Close()
+	} else {
+		os.Remove(d.path) // if it is empty
+	}
 	if d.handle != nil {
 		d.handle.Close()
 	}
-	if d.events != nil {
-		d.events.Close()
-	}
-	removeTrace(d.path)
 	d.restore()
 }
 
@@ -175,7 +300,9 @@ func (d *traceDir) fdPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.ha
 
 // writeInfo replaces info.json. When the disk is full, the old one's place is
 // used again: how the program ended is worth more than doing it in one step.
-func (d *traceDir) writeInfo(info *trace.Info) error {
+func (d *traceDir) writeInfo(info *trace.Info) error { return d.named(d.putInfo(info)) }
+
+func (d *traceDir) putInfo(info *trace.Info) error {
 	err := trace.WriteInfo(d.fdPath(), info)
 	if err == nil || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 		return err
@@ -209,7 +336,7 @@ func (d *traceDir) writeInfo(info *trace.Info) error {
 // writeSymbols replaces the .sym file of an image.
 func (d *traceDir) writeSymbols(id trace.ImageID, body func(io.Writer) error) error {
 	name := filepath.Join(d.fdPath(), id.String()+trace.SymExt)
-	return atomicfile.Write(name, atomicfile.Options{NoSync: true}, func(f *os.File) error { return body(f) })
+	return d.named(atomicfile.Write(name, atomicfile.Options{NoSync: true}, func(f *os.File) error { return body(f) }))
 }
 
 func (d *traceDir) close() error {

@@ -4,12 +4,18 @@ package session
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // tree makes files; a name that ends in a slash is a directory.
@@ -112,28 +118,167 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// A directory that is renamed by the next session keeps what it is written.
+// A directory that somebody renames keeps what it is written, and is found again;
+// messages name the place it has then.
 func TestRenamedDirectory(t *testing.T) {
 	root := t.TempDir()
-	first, err := createDir(filepath.Join(root, "d"))
+	t.Chdir(root)
+	d, err := createDir("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.commit()
+	if name, moved := d.where(); name != "d" || moved {
+		t.Errorf("in %q, moved %t", name, moved)
+	}
+	if err := os.Rename("d", "e"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("d", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s := session{dir: d}
+	s.beginInfo()
+	s.info.Command = []string{"first"}
+	if err := d.writeInfo(&s.info); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(root, "e", "info.json")); err != nil || !strings.Contains(string(b), "first") {
+		t.Errorf("%q, %v", b, err)
+	}
+	if name, moved := d.where(); name != "e" || !moved {
+		t.Errorf("in %q, moved %t", name, moved)
+	}
+	s.endInfo()
+	if s.res.Dir != "e" || s.res.WriteError != nil {
+		t.Errorf("result %q, %v", s.res.Dir, s.res.WriteError)
+	}
+}
+
+// A directory that is removed meanwhile is not claimed to hold the trace.
+func TestRemovedDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	d, err := createDir("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.commit()
+	if err := os.RemoveAll("d"); err != nil {
+		t.Fatal(err)
+	}
+	s := session{dir: d}
+	if err := d.writeInfo(&s.info); err == nil || !strings.HasPrefix(err.Error(), "d/info.json: ") {
+		t.Errorf("message %v", err)
+	}
+	s.endInfo()
+	if want := "d: was removed while it was being recorded; the trace is gone"; s.res.Dir != "" || s.res.WriteError == nil || s.res.WriteError.Error() != want {
+		t.Errorf("result %q, %v", s.res.Dir, s.res.WriteError)
+	}
+}
+
+// A trace that is being written is neither renamed nor removed.
+func TestRecordingDirectory(t *testing.T) {
+	root := t.TempDir()
+	t.Chdir(root)
+	first, err := createDir("d")
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.commit()
-	second, err := createDir(filepath.Join(root, "d"))
+	refused := func(want string) {
+		t.Helper()
+		before := list(t, root)
+		_, err := createDir("d")
+		if !errors.Is(err, ErrRecording) || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+		if after := list(t, root); !slices.Equal(after, before) {
+			t.Errorf("changed: %q, was %q", after, before)
+		}
+	}
+	refused("d is being recorded")
+	if err := os.Rename("d", "d.old"); err != nil {
+		t.Fatal(err)
+	}
+	tree(t, root, "d/events")
+	refused("d.old is being recorded")
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := createDir("d")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second.commit()
-	s := session{dir: first}
-	s.beginInfo()
-	s.info.Command = []string{"first"}
-	if err := first.writeInfo(&s.info); err != nil {
+	// Giving up takes back only what this session made.
+	if err := os.Rename("d", "mine"); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(filepath.Join(root, "d.old", "info.json")); err != nil || !strings.Contains(string(b), "first") {
-		t.Errorf("%q, %v", b, err)
+	tree(t, root, "d/events")
+	second.rollback()
+	if b, err := os.ReadFile("d/events"); err != nil || string(b) != "d/events" {
+		t.Errorf("somebody else's: %q, %v", b, err)
 	}
+}
+
+// A program that writes its trace alone maps the file as long as it runs.
+func TestMappedDirectory(t *testing.T) {
+	if path := os.Getenv("SESSION_TEST_MAP"); path != "" {
+		mapUntilEOF(t, path)
+		return
+	}
+	root := t.TempDir()
+	t.Chdir(root)
+	head := make([]byte, headerSize)
+	putHeader(head, 0, headerSize, 0, trace.LayoutSlots, 0, clockReading{}, 0)
+	if err := os.Mkdir("d", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("d/events", head, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if beingWritten("d") {
+		t.Error("nobody writes")
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestMappedDirectory$")
+	cmd.Env = append(os.Environ(), "SESSION_TEST_MAP="+filepath.Join(root, "d/events"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if !beingWritten("d") {
+		t.Error("mapped, but not noticed")
+	}
+	in.Close()
+	cmd.Wait()
+	if beingWritten("d") {
+		t.Error("nobody writes any more")
+	}
+}
+
+// mapUntilEOF is the program of TestMappedDirectory.
+func mapUntilEOF(t *testing.T, path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, headerSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	os.Stdout.WriteString("ok")
+	io.Copy(io.Discard, os.Stdin)
+	unix.Munmap(mem)
 }
 
 func TestLookPath(t *testing.T) {

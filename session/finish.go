@@ -14,10 +14,6 @@ func (s *session) finish() {
 	if !s.res.Ended {
 		s.res.Duration = time.Since(s.info.Start)
 	}
-	s.res.Dir = s.o.Dir
-	if s.res.Dir == "" {
-		s.res.Dir = DefaultDir
-	}
 	if s.pool == nil {
 		s.finishProfile()
 		return

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -43,6 +44,7 @@ func (s *session) endInfo() {
 		}
 	}
 	i.Clock.Pairs = append(i.Clock.Pairs, readClocks().pair())
+	s.whereDir()
 	i.Images = s.res.Images
 	i.Totals.Events = s.res.Events
 	i.Totals.Chunks = s.res.Chunks
@@ -50,14 +52,38 @@ func (s *session) endInfo() {
 	i.Totals.Processes = s.res.Processes
 	i.Totals.Tasks = s.res.Tasks
 	i.Lost = s.res.Lost
-	for _, err := range []error{s.dir.writeInfo(i), s.dir.close()} {
-		if err == nil {
-			continue
-		}
-		s.logf("%v", pathError(err))
-		if s.res.WriteError == nil {
-			s.res.WriteError = pathError(err)
-		}
+	if s.res.Dir == "" {
+		s.dir.close()
+		s.failed(fmt.Errorf("%s: was removed while it was being recorded; the trace is gone", s.dir.name))
+		return
+	}
+	if err := s.dir.writeInfo(i); err != nil {
+		s.failed(err)
+	}
+	// Last, so that a reader who sees it sees the rest.
+	if _, err := s.dir.events.WriteAt(le.AppendUint32(nil, 1), hClosed); err != nil {
+		s.failed(pathError(err))
+	}
+	if err := s.dir.close(); err != nil {
+		s.failed(pathError(err))
+	}
+}
+
+// whereDir finds the directory again: while it was written it can have been
+// renamed, or removed.
+func (s *session) whereDir() {
+	name, moved := s.dir.where()
+	s.res.Dir = name
+	if name != "" && moved {
+		s.logf("%s: was renamed while it was being recorded; the trace is in %s", s.dir.name, name)
+	}
+}
+
+// failed notes an error that came at the end.
+func (s *session) failed(err error) {
+	s.logf("%v", err)
+	if s.res.WriteError == nil {
+		s.res.WriteError = err
 	}
 }
 

@@ -47,8 +47,8 @@ type session struct {
 // While it runs, Run takes SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGXFSZ of the
 // whole process. There can be only one session at a time in a process.
 //
-// An error means that the program did not run; it wraps [ErrNotFound] or
-// [ErrNotExecutable] where that is why. What goes wrong later is in the result.
+// An error means that the program did not run; it wraps [ErrNotFound],
+// [ErrNotExecutable] or [ErrRecording] where that is why. What goes wrong later is in the result.
 func Run(ctx context.Context, o Options) (Result, error) {
 	s := &session{o: o, images: make(map[trace.ImageID]bool)}
 	s.imageOn = sync.NewCond(&s.imageMu)
@@ -115,6 +115,8 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	late.Go(s.dir.commit)
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.injected, st.copied, st.setup
 	s.info.PID = st.pid
+	// A second pair, in case there will be no end: two give a frequency.
+	s.info.Clock.Pairs = append(s.info.Clock.Pairs, readClocks().pair())
 	if err := s.dir.writeInfo(&s.info); err != nil {
 		s.logf("%v", err)
 	}

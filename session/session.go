@@ -26,7 +26,8 @@ type Options struct {
 	File os.FileInfo
 
 	// Dir is the trace directory; "": fentry.data. A trace that is there already
-	// is renamed to Dir with ".old" appended.
+	// is renamed to Dir with ".old" appended, unless it is still being written
+	// ([ErrRecording]).
 	Dir string
 	// Buffer is the size in bytes of all chunks together; 0: DefaultBuffer.
 	Buffer int64
@@ -117,7 +118,7 @@ type Result struct {
 	Tasks      int    // threads that recorded something
 	Processes  int
 	Images     []trace.Image
-	Dir        string // the trace directory
+	Dir        string // where the trace directory is in the end; "": it has been removed
 	Injected   bool   // the program was traced by ptrace at its exec stop
 	Copied     bool   // a patched copy was run
 	WriteError error  // why writing the trace stopped; nil when it did not

@@ -25,6 +25,7 @@ type Header struct {
 	Realtime   uint64 // ns at the same moment
 	CounterHz  uint64 // 0: not known
 	LostUnborn uint64 // events of tasks that never got a chunk
+	Closed     bool   // recording has ended
 }
 
 // Bounds of chunk sizes.
@@ -58,6 +59,7 @@ func ParseHeader(b []byte) (Header, error) {
 		Realtime:   u64(hRealtime),
 		CounterHz:  u64(hCounterHZ),
 		LostUnborn: u64(hLost),
+		Closed:     u32(hClosed) != 0,
 	}
 	switch {
 	case h.Version != formatVersion:

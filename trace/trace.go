@@ -26,8 +26,11 @@ type Options struct {
 type Trace struct {
 	Dir string
 	// Info is what the recorder wrote down, nil for a trace that a program
-	// wrote alone or whose recorder was killed.
-	Info   *Info
+	// wrote alone or whose recorder was killed early.
+	Info *Info
+	// Ending says whether the recording ended; with EndMissing and EndPending
+	// there is less in the trace than the program did.
+	Ending Ending
 	Header Header
 	Clock  Clock
 	// Images are the program images of the trace, in the order they appear.
@@ -116,6 +119,7 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 	default:
 		t.close = f.Close
 		err = t.load(f, st.Size(), o)
+		t.Ending = t.ending(f)
 	}
 	if err != nil {
 		f.Close()

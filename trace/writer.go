@@ -29,6 +29,9 @@ func AppendHeader(b []byte, h Header) []byte {
 	le.PutUint64(page[hCounterHZ:], h.CounterHz)
 	le.PutUint64(page[hLost:], h.LostUnborn)
 	le.PutUint32(page[hLayout:], uint32(h.Layout))
+	if h.Closed {
+		le.PutUint32(page[hClosed:], 1)
+	}
 	return append(b, page...)
 }
 

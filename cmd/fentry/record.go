@@ -190,8 +190,12 @@ func (c *recordCmd) summary(a *app, r session.Result) {
 	if r.Overwrote > 0 {
 		over = ", " + grouped(r.Overwrote) + " overwritten"
 	}
-	fmt.Fprintf(a.stderr, "[ fentry: %s, %s, %s lost%s, %s -> %s ]\n", what,
-		plural(uint64(r.Tasks), "thread", "threads"), grouped(r.Lost), over, size(uint64(r.Bytes)), r.Dir)
+	where := size(uint64(r.Bytes)) + " -> " + r.Dir
+	if r.Dir == "" {
+		where = "the trace is gone"
+	}
+	fmt.Fprintf(a.stderr, "[ fentry: %s, %s, %s lost%s, %s ]\n", what,
+		plural(uint64(r.Tasks), "thread", "threads"), grouped(r.Lost), over, where)
 }
 
 // recordError gives an error the exit status that says whether it was the
@@ -203,6 +207,8 @@ func recordError(err error) error {
 		code = exitNotFound
 	case errors.Is(err, session.ErrNotExecutable):
 		code = exitNotExecutable
+	case errors.Is(err, session.ErrRecording):
+		err = fmt.Errorf("%w; use -o", err)
 	}
 	return &exitError{code, err}
 }

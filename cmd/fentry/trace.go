@@ -57,6 +57,7 @@ func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Tr
 		}
 		return nil, pathError(err)
 	}
+	reportEnding(a, t)
 	for i, p := range t.Problems {
 		if i == 3 && a.verbose == 0 {
 			a.notef("fentry: %s: %s, -v shows them", dir, plural(uint64(len(t.Problems)-i), "more problem", "more problems"))
@@ -89,6 +90,23 @@ func (in *inputFlags) tasks(t *trace.Trace) ([]*trace.Task, error) {
 		ks = append(ks, k...)
 	}
 	return ks, nil
+}
+
+// reportEnding says that a trace has no end, always: so it looks like a shorter run.
+func reportEnding(a *app, t *trace.Trace) {
+	what := ""
+	switch t.Ending {
+	case trace.EndPending:
+		what = "still being recorded; what follows is not all of it"
+	case trace.EndMissing:
+		what = "recording did not end: fentry was killed"
+		if t.Header.Layout == trace.LayoutPacked {
+			what += "; what was in memory is lost"
+		}
+	}
+	if what != "" {
+		fmt.Fprintf(a.stderr, "fentry: %s: %s\n", t.Dir, what)
+	}
 }
 
 // reportLost says what is missing from a trace, always: numbers that are silently
