@@ -27,7 +27,16 @@
 // stack and are counted as lost.
 //
 // Events are 8 bytes in a chunk of the thread's own, reserved with one
-// instruction. There are no locks, no libc, and no use of vector registers.
+// instruction. Fast paths take no lock and make no system call; nothing uses a libc
+// or vector registers.
+//
+// The thread's control block is at the gs base. A new thread inherits its creator's
+// and is told apart by its thread pointer. When a program turns out to use gs
+// itself, or had threads before the runtime was there, blocks are found in a table
+// by thread pointer from then on, and gs is left alone.
+//
+// The program may have fentry_armed set before it starts: then the first traced
+// call starts the runtime, wherever it comes from.
 //
 // # What is not traced right
 //
@@ -35,7 +44,10 @@
 //     sees its thunk.
 //   - Coroutines that copy their stacks to and fro at one address (shared stacks)
 //     copy return addresses without their shadow and must not be traced.
-//   - Programs that set the gs register themselves are not traced on amd64.
+//   - A program that sets the gs base to an address that cannot be read, before it
+//     is known to use gs, faults at its next traced call.
+//   - A signal handler that fills several chunks before it returns into the middle
+//     of the recording of an event can cost that event's place another one.
 //   - A seccomp filter that kills on mmap, madvise, futex, gettid, prctl or
 //     rt_sigprocmask kills the program when the runtime uses them.
 package stub
