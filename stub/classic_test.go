@@ -114,6 +114,8 @@ func TestClassicLinking(t *testing.T) {
 	}{
 		{"gprof's start-up code", "gcc", "", []string{"-pg", "-O1"}},
 		{"gprof's start-up code, static", "gcc", "", []string{"-pg", "-O1", "-static", "-mfentry"}},
+		{"copied return addresses", "gcc", "", []string{"-pg", "-O2", "-mforce-drap"}},
+		{"copied return addresses, entry", "gcc", "", []string{"-pg", "-O2", "-mforce-drap", "-mfentry"}},
 		{"static-pie", "gcc", "", []string{"-pg", "-O1", "-static-pie", "-fPIE"}},
 		{"sections", "gcc", "", []string{"-pg", "-O1", "-ffunction-sections", "-Wl,--gc-sections", "-Wl,-z,now", "-mfentry"}},
 		{"lld", "clang", "ld.lld lld", []string{"-pg", "-O1", "-fuse-ld=lld", "-mfentry"}},
@@ -147,7 +149,11 @@ func TestClassicLinking(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				expectCounts(t, string(out), f.read(t, filepath.Join(cmd.Dir, "fentry.data", "events")))
+				ev := f.read(t, filepath.Join(cmd.Dir, "fentry.data", "events"))
+				expectCounts(t, string(out), ev)
+				if ev.open != 0 || ev.strays != 0 || ev.exits["aligned"] != ev.calls["aligned"] {
+					t.Errorf("%s: %d calls left open, %d exits without entry", what, ev.open, ev.strays)
+				}
 				if _, err := os.Stat(filepath.Join(cmd.Dir, "gmon.out")); err == nil {
 					t.Error("gprof has written gmon.out")
 				}
