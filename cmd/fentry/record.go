@@ -51,7 +51,8 @@ func newRecordCmd(a *app) *cobra.Command {
 		Short: "run a program traced",
 		Long: `record runs a program with its functions traced and writes what they did to the
 directory fentry.data, which replay, report and graph read. A trace that is
-there already is kept as fentry.data.old.
+there already is kept as fentry.data.old; one that is still being recorded stays
+where it is, and record refuses to run.
 
 The program itself is not changed, and runs from its own path with its own
 arguments and environment: it is stopped once, before its first instruction, to
