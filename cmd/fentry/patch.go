@@ -145,6 +145,9 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	// Little of what planning allocates becomes garbage before it ends.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(2 << 30)
+	if sameFile(path, c.out) {
+		return usagef(cmd, "-o %s is PROGRAM itself; --in-place replaces it", c.out)
+	}
 	image, done, err := mapFile(path)
 	if err != nil {
 		return err
@@ -273,6 +276,19 @@ func writeJSON(w io.Writer, v any) error {
 	buf.WriteByte('\n')
 	_, err = buf.WriteTo(w)
 	return err
+}
+
+// sameFile tells whether both names lead to one existing file.
+func sameFile(a, b string) bool {
+	if b == "" || b == "-" {
+		return false
+	}
+	ai, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	bi, err := os.Stat(b)
+	return err == nil && os.SameFile(ai, bi)
 }
 
 // mapFile maps a file into memory, so that large programs need not be copied.

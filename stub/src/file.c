@@ -326,8 +326,8 @@ static const char *entry(i64 fd, char *buf, i64 *n, i64 *at)
 	}
 }
 
-/* look_at_old joins the trace that is there already if this process belongs to it
-   (MINE). OLD is a trace that may be put aside, EMPTY a directory made for one.
+/* look_at_old joins the trace that is there already if the process that began it
+   lives (MINE): an ancestor, or another program of the same pipeline. OLD is a trace that may be put aside, EMPTY a directory made for one.
    Anything else is none of ours, whatever the environment says, and stays as it
    is: FOREIGN. */
 static int look_at_old(const char *dir, char *buf)
@@ -351,10 +351,11 @@ static int look_at_old(const char *dir, char *buf)
 	if (!failed(fd)) {
 		n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
 		if (n == (i64)sizeof head && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
-		    is_ancestor(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
+		    lives(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
 			is = MINE;
-		/* A recorder above is writing it, whose pool could not be reached. */
-		if (n == (i64)sizeof head && *(u32 *)(head + FT_H_RECORDER) && is_ancestor(*(u32 *)(head + FT_H_RECORDER), ANY_TIME))
+		/* A recorder is writing it, whose pool is out of reach or not for this process. */
+		if (n == (i64)sizeof head && *(u32 *)(head + FT_H_RECORDER) && !*(u32 *)(head + FT_H_CLOSED) &&
+		    lives(*(u32 *)(head + FT_H_RECORDER), ANY_TIME))
 			is = FOREIGN, link = 1;
 		close(fd);
 	}
@@ -385,13 +386,30 @@ static void remove_trace(const char *dir, char *buf)
 	sys(SYS_rmdir, dir, 0, 0, 0, 0, 0);
 }
 
+/* lock_parent keeps others from making or putting aside a trace in the directory
+   that name is in, until the descriptor it returns is closed. */
+static i64 lock_parent(const char *name, char *buf)
+{
+	if (!join(buf, PATH, name, 0, 0))
+		return -1;
+	u64 n = length(buf);
+	while (n > 1 && buf[n - 1] != '/')
+		n--;
+	buf[n > 1 ? n - 1 : 1] = 0;
+	i64 fd = sys(SYS_open, buf, O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
+	while (!failed(fd) && sys(SYS_flock, fd, 2 /* LOCK_EX */, 0, 0, 0, 0) == -EINTR_)
+		;
+	return fd;
+}
+
 /* file_create starts a trace in the directory dir, or joins the one of an ancestor
    that is there. An older one is kept as dir.old. */
 hidden int file_create(const char *dir)
 {
 	path = map_private(PATH);
 	char *abs = map_private(4 * PATH), *old = abs + PATH, *buf = old + PATH;
-	i64 r = 0, fd;
+	i64 r = 0, fd, guard = -1;
+	int ok = 0;
 	if (!path || !abs)
 		return 0;
 	if (dir[0] != '/') {
@@ -402,6 +420,7 @@ hidden int file_create(const char *dir)
 		goto fail;
 	if (!join(old, PATH, abs, ".old", 0) || !join(path, PATH, abs, "/events", 0))
 		goto fail;
+	guard = lock_parent(abs, buf);
 	for (u32 tries = 0;; tries++) {
 		r = sys(SYS_mkdir, abs, 0777, 0, 0, 0, 0);
 		if (r != -EEXIST_ || tries == 2)
@@ -412,12 +431,12 @@ hidden int file_create(const char *dir)
 			break;
 		}
 		if (is == MINE) {
-			sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
-			return 1;
+			ok = 1;
+			goto out;
 		}
 		if (is == FOREIGN) {
-			say("no trace: ", abs, " is there and is not a trace directory", 0);
-			return 0;
+			say("no trace: ", abs, " is there and is not a trace directory, or is being recorded", 0);
+			goto out;
 		}
 		remove_trace(old, buf);
 		r = sys(SYS_rename, abs, old, 0, 0, 0, 0);
@@ -435,9 +454,13 @@ hidden int file_create(const char *dir)
 	close(fd);
 	if (failed(r))
 		goto fail;
-	sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
-	return 1;
+	ok = 1;
+	goto out;
 fail:
 	say("no trace, cannot write to ", abs[0] ? abs : dir, 0, r);
-	return 0;
+out:
+	if (!failed(guard))
+		close(guard);
+	sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
+	return ok;
 }

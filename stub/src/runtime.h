@@ -188,7 +188,7 @@ extern hidden struct source source;
 hidden int open_source(char **env);
 hidden int header_ok(const u8 *head);
 #define ANY_TIME (~(u64)0)
-hidden int is_ancestor(u32 pid, u64 start);
+hidden int lives(u32 pid, u64 start);
 hidden u64 start_time(void);
 hidden int file_create(const char *dir);
 hidden int file_join(i64 fd, const char *path);

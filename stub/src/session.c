@@ -56,20 +56,12 @@ static int read_process(u32 pid, struct process *p)
 	return 0;
 }
 
-/* is_ancestor says whether the process pid that started at start (ANY_TIME: whenever)
-   is this one or one it descends from. */
-hidden int is_ancestor(u32 pid, u64 start)
+/* lives says whether the process pid that started at start (ANY_TIME: whenever)
+   is there. */
+hidden int lives(u32 pid, u64 start)
 {
-	struct process p = { 0, 0, 0 };
-	u32 next = getpid();
-	for (u32 i = 0; i < 1024 && next > 0; i++) {
-		if (!read_process(next, &p))
-			return 0;
-		if (p.pid == pid)
-			return start == ANY_TIME || p.start == start;
-		next = p.parent;
-	}
-	return 0;
+	struct process p;
+	return read_process(pid, &p) && (start == ANY_TIME || p.start == start);
 }
 
 hidden u64 start_time(void)
