@@ -319,3 +319,37 @@ func TestClassicTrampolines(t *testing.T) {
 		})
 	}
 }
+
+// TestClassicSurvive runs the program of TestSurvive: coroutines, jumps, signal
+// stacks, threads by the hundred, forks; once with gs in use by the program.
+func TestClassicSurvive(t *testing.T) {
+	for _, v := range []struct {
+		name  string
+		flags []string
+		gs    bool
+	}{
+		{"mcount", []string{"-O2"}, false},
+		{"fentry", []string{"-O2", "-mfentry"}, false},
+		{"gs", []string{"-O2", "-mfentry"}, true},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			f := linkFixture(t, "gcc", "survive.c", v.flags...)
+			if v.gs {
+				f.env = []string{"SURVIVE_GS=1"}
+			}
+			for _, args := range []string{
+				"calls", "signals 0", "signals 1", "signals 2", "jumps", "threads 64 64", "threads 2 600", "forks", "middle",
+				"again", "coroutines 0", "coroutines 1", "big", "closefds",
+			} {
+				t.Run(args, func(t *testing.T) {
+					out, ev := f.run(t, strings.Fields(args)...)
+					expectCounts(t, out, ev)
+					if ev.strays != 0 && args != "middle" || ev.lost != 0 {
+						t.Errorf("%d exits without entry, %d events lost", ev.strays, ev.lost)
+					}
+				})
+			}
+		})
+	}
+}
