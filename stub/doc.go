@@ -38,6 +38,12 @@
 // The program may have fentry_armed set before it starts: then the first traced
 // call starts the runtime, wherever it comes from.
 //
+// # Programs linked with the runtime
+//
+// [Library] is the same runtime for programs that are compiled with -pg and linked
+// with it: in place of thunks it has mcount, __fentry__ and return_to_handler, and
+// the trampolines and callbacks of the kernel's tracers, which [Header] declares.
+//
 // # What is not traced right
 //
 //   - A function that looks at its own return address (__builtin_return_address)

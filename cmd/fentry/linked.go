@@ -17,9 +17,11 @@ import (
 // what does not change when it is stripped. The tracer computes the same.
 func linkedID(f *elfio.File) trace.ImageID {
 	h := fnv.New64a()
-	raw, at := f.Raw(), f.Header.Phoff
+	raw, at, n := f.Raw(), f.Header.Phoff, uint64(len(f.Progs))*56
 	h.Write(raw[16:32]) // type, machine, version, entry point
-	h.Write(raw[at : at+uint64(len(f.Progs))*56])
+	if at <= uint64(len(raw)) && n <= uint64(len(raw))-at {
+		h.Write(raw[at : at+n])
+	}
 	h.Write(f.BuildID())
 	return trace.ImageID(h.Sum64())
 }
