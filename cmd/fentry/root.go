@@ -205,11 +205,25 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return usagef(root, "unknown command %q", name)
 }
 
+// known refuses a command that does not exist even where help is asked of it.
+func known(root *cobra.Command, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], "__") || args[0] == "help" {
+		return nil
+	}
+	if c, _, err := root.Find(args[:1]); err != nil || c == root {
+		return unknownCommand(root, args[0])
+	}
+	return nil
+}
+
 // run executes one command line and returns the exit status.
 func run(args []string, a *app) int {
 	root := newRootCmd(a)
 	args, err := withDefaultOptions(root, args, a.getenv("FENTRY_OPTS"))
 	var cmd *cobra.Command
+	if err == nil {
+		err = known(root, args)
+	}
 	if err == nil {
 		root.SetArgs(args)
 		cmd, err = root.ExecuteC()
