@@ -60,7 +60,7 @@ func readUsed(path string) ([]byte, error) {
 		return nil, err
 	}
 	le := binary.LittleEndian
-	b := make([]byte, 4096+le.Uint64(head[32:])*uint64(le.Uint32(head[16:])))
+	b := make([]byte, uint64(le.Uint32(head[12:]))+le.Uint64(head[32:])*uint64(le.Uint32(head[16:])))
 	n, err := f.ReadAt(b, 0)
 	if err == io.EOF {
 		err = nil

@@ -12,8 +12,11 @@
 
 enum {
 	STEP = 1 << 30,       /* bytes the file grows by */
-	LARGEST = 4 << 20,    /* bytes of a window; smaller ones cost the kernel more */
-	SMALLEST = 64 << 10, /* of a process's first window: most processes are short */
+	LARGE = 4 << 20,      /* bytes of a window, and its alignment in the file: with both, file systems use large folios, and a page costs a tenth */
+	SMALL = 64 << 10,     /* of a process's first windows: most processes are short */
+	FEW = 4,              /* how many those are */
+	FIRST = 256 << 10,    /* of the window of a process that is alone and has the file open: what is written there first costs little, too */
+	HEADER_ROOM = 64 << 10, /* size of the header in files made here, so that chunks are aligned */
 	PATH = 4096,
 };
 
@@ -26,6 +29,7 @@ struct window { u64 base, off; u32 size, users; };
 static struct windows {
 	u32 lock, cur; /* index of the window that chunks are cut from */
 	u64 used;      /* bytes of it */
+	u32 count;     /* of windows so far */
 	struct window w[WINDOWS];
 } *windows;
 
@@ -62,7 +66,7 @@ static i64 extend(i64 fd, u64 size)
 		file_end = stat_size(&st);
 		return 0;
 	}
-	u64 to = (size + STEP - 1) / STEP * STEP + FT_HEADER_SIZE;
+	u64 to = (size + STEP - 1) / STEP * STEP;
 	sys(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, 0, &limit, 0, 0);
 	if (to > limit.cur)
 		to = limit.cur & -4096UL;
@@ -165,16 +169,29 @@ static void drop_windows(u32 keep)
 	}
 }
 
+/* reserve takes size bytes of the file for this process and returns their offset. */
+static u64 reserve(u64 size)
+{
+	u64 *next = HEADER(u64, FT_H_NEXT), header = *HEADER(u32, FT_H_HEADER_SIZE), cs = source.chunk_size;
+	for (;;) {
+		u64 n = load(next), off = header + n * cs;
+		if (size >= LARGE && header % cs == 0)
+			off = (off + LARGE - 1) & -(u64)LARGE; /* what is skipped stays a hole */
+		if (cas(next, n, (off - header + size) / cs))
+			return off;
+	}
+}
+
 /* new_window makes a window of size bytes the current one. */
 static i64 new_window(u64 size)
 {
-	u32 cs = source.chunk_size, i = 0;
+	u32 i = 0;
 	drop_windows(KEPT);
 	while (i < WINDOWS && windows->w[i].base)
 		i++;
 	if (i == WINDOWS)
 		return -ENOMEM_;
-	u64 off = FT_HEADER_SIZE + add(HEADER(u64, FT_H_NEXT), size / cs) * cs;
+	u64 off = reserve(size);
 	i64 r = reach(off + size);
 	if (failed(r))
 		return r;
@@ -204,9 +221,7 @@ hidden int file_chunks(struct chunk *out, u32 n)
 	lock(&windows->lock);
 	struct window *w = &windows->w[windows->cur];
 	if (source.kind == FILE && (!w->base || windows->used + want > w->size)) {
-		u64 size = w->base ? 2UL * w->size : SMALLEST;
-		if (size > LARGEST)
-			size = LARGEST;
+		u64 size = windows->count++ < FEW ? SMALL : LARGE;
 		if (size < want)
 			size = want;
 		if (size < source.chunk_size)
@@ -236,6 +251,35 @@ hidden void file_done(struct chunk *k)
 	unlock(&windows->lock);
 }
 
+/* first_window makes the first window of a process that has just started, through
+   the descriptor: pages that have been written cost less to map for writing. */
+static void first_window(i64 fd)
+{
+	enum { PIECE = 16 << 10 };
+	u64 size = FIRST;
+	if (source.chunk_size > size || fentry_config.mode == MODE_PROFILE || !alone())
+		return; /* another thread might close the descriptor */
+	u8 *zero = map_private(PIECE);
+	if (!zero)
+		return;
+	u64 off = reserve(size);
+	i64 r = failed(extend(fd, off + size)) ? 0 : PIECE;
+	for (u64 at = 0; at < size && r == PIECE; at += PIECE)
+		r = sys(SYS_pwrite64, fd, zero, PIECE, off + at, 0, 0);
+	sys(SYS_munmap, zero, PIECE, 0, 0, 0, 0);
+	if (r != PIECE)
+		return;
+	i64 base = sys(SYS_mmap, 0, size, PROT_RW, MAP_SHARED_, fd, off);
+	if (failed(base))
+		return;
+	if (failed(populate((u64)base, off, size))) {
+		sys(SYS_munmap, base, size, 0, 0, 0, 0);
+		return;
+	}
+	windows->w[0] = (struct window){ (u64)base, off, (u32)size, 0 };
+	windows->count = FEW;
+}
+
 /* use starts writing to the file fd, whose name is in path. */
 static i64 use(i64 fd)
 {
@@ -256,6 +300,7 @@ static i64 use(i64 fd)
 		return -ENOMEM_;
 	sys(SYS_madvise, windows, (sizeof *windows + 4095) & -4096UL, MADV_WIPEONFORK_, 0, 0, 0);
 	source.kind = FILE;
+	first_window(fd);
 	return 0;
 }
 
@@ -274,12 +319,12 @@ static i64 write_header(i64 fd)
 	u64 h[FT_H_STATES / 8];
 	u8 *b = (u8 *)h;
 	memset(h, 0, sizeof h);
-	i64 r = extend(fd, FT_HEADER_SIZE + LARGEST);
+	i64 r = extend(fd, HEADER_ROOM + LARGE);
 	if (failed(r))
 		return r;
 	*(u64 *)(b + FT_H_MAGIC) = FT_FILE_MAGIC;
 	*(u32 *)(b + FT_H_VERSION) = FT_VERSION;
-	*(u32 *)(b + FT_H_HEADER_SIZE) = FT_HEADER_SIZE;
+	*(u32 *)(b + FT_H_HEADER_SIZE) = HEADER_ROOM;
 	*(u32 *)(b + FT_H_CHUNK_SIZE) = FT_CHUNK_SIZE;
 	*(u32 *)(b + FT_H_POLICY) = fentry_config.policy;
 	*(u32 *)(b + FT_H_LAYOUT) = FT_LAYOUT_SLOTS;

@@ -126,7 +126,7 @@ static int privileged(u64 *auxv)
 }
 
 /* alone says whether this is the only thread: others would have no control block. */
-static int alone(void)
+hidden int alone(void)
 {
 	char buf[512];
 	u32 n = 0;

@@ -142,6 +142,7 @@ extern hidden u64 fentry_thunks; /* address of the first thunk, 0: not known yet
 extern hidden u64 fentry_thunks_size;
 hidden void fentry_init(u64 *sp);
 hidden int ready(void);
+hidden int alone(void);
 hidden void stop_tracing(const char *why, i64 err);
 hidden void only_count(i64 err);
 hidden void say(const char *a, const char *b, const char *c, i64 err);
