@@ -17,7 +17,7 @@ import (
 )
 
 // recordmcount builds the kernel's program from the sources in the cache. They are fetched from Debian's package of the
-// kernel source, 140 MB, when FENTRY_WIDE is set.
+// kernel source, 140 MB, the first time.
 func recordmcount(t *testing.T) string {
 	t.Helper()
 	need(t, "gcc")
@@ -28,9 +28,6 @@ func recordmcount(t *testing.T) string {
 	dir := filepath.Join(cache, "recordmcount")
 	src := filepath.Join(dir, "recordmcount.c")
 	if _, err := os.Stat(src); errors.Is(err, os.ErrNotExist) {
-		if os.Getenv("FENTRY_WIDE") == "" {
-			t.Skip("recordmcount's source is not in the cache; FENTRY_WIDE=1 fetches it")
-		}
 		fetchRecordmcount(t, dir)
 	}
 	bin := filepath.Join(t.TempDir(), "recordmcount")
