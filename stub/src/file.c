@@ -398,7 +398,14 @@ static int look_at_old(const char *dir, char *buf)
 		if (n == (i64)sizeof head && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
 		    lives(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
 			is = MINE;
-		/* A recorder is writing it, whose pool is out of reach or not for this process. */
+		/* A recorder, which holds a lock, is writing it, whose pool is out of reach or
+		   not for this process. */
+		if (is != MINE) {
+			if (sys(SYS_flock, fd, 1 | 4 /* LOCK_SH | LOCK_NB */, 0, 0, 0, 0) == -11 /* EWOULDBLOCK */)
+				is = FOREIGN, link = 1;
+			else
+				sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
+		}
 		if (n == (i64)sizeof head && *(u32 *)(head + FT_H_RECORDER) && !*(u32 *)(head + FT_H_CLOSED) &&
 		    lives(*(u32 *)(head + FT_H_RECORDER), ANY_TIME))
 			is = FOREIGN, link = 1;
