@@ -175,8 +175,12 @@ func (p *Plan) place(obj *elfio.File) error {
 
 func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
 
-// enterExit names the runtime's routines a thunk of kind k calls.
-func (p *Plan) enterExit(k amd64.ThunkKind) (enter, exit string) {
+// enterExit are the addresses of the runtime's routines that a thunk calls; exit
+// is 0 where it has none.
+type enterExit struct{ enter, exit uint64 }
+
+// routines finds the routines of thunks of kind k.
+func (p *Plan) routines(k amd64.ThunkKind) (r enterExit, err error) {
 	o := &p.Options
 	tracer := "graph"
 	switch {
@@ -191,7 +195,13 @@ func (p *Plan) enterExit(k amd64.ThunkKind) (enter, exit string) {
 	if k == amd64.ThunkMcount || k == amd64.ThunkMcountFunc {
 		prefix = "fentry_mcount_"
 	}
-	return prefix + tracer + "_enter", "fentry_" + tracer + "_exit"
+	if r.enter, err = p.symbol(prefix + tracer + "_enter"); err != nil {
+		return r, err
+	}
+	if k != amd64.ThunkFunc && k != amd64.ThunkMcountFunc {
+		r.exit, err = p.symbol("fentry_" + tracer + "_exit")
+	}
+	return r, err
 }
 
 func (p *Plan) symbol(name string) (uint64, error) {
@@ -211,22 +221,20 @@ func (p *Plan) thunks(a *area) ([]amd64.Thunk, error) {
 		return nil, err
 	}
 	list := make([]amd64.Thunk, 0, n)
+	var routines [amd64.ThunkMcountFunc + 1]enterExit
 	for i := range p.Functions {
 		fn := &p.Functions[i]
 		if fn.Action != Trace {
 			continue
 		}
 		k := p.thunkKind(&fn.Site)
-		en, ex := p.enterExit(k)
-		t := amd64.Thunk{Addr: at, Armed: armed, Body: fn.Addr + uint64(fn.Len), ID: fn.ID, Kind: k}
-		if t.Enter, err = p.symbol(en); err != nil {
-			return nil, err
-		}
-		if k != amd64.ThunkFunc && k != amd64.ThunkMcountFunc {
-			if t.Exit, err = p.symbol(ex); err != nil {
+		if routines[k].enter == 0 {
+			if routines[k], err = p.routines(k); err != nil {
 				return nil, err
 			}
 		}
+		r := routines[k]
+		t := amd64.Thunk{Addr: at, Armed: armed, Enter: r.enter, Exit: r.exit, Body: fn.Addr + uint64(fn.Len), ID: fn.ID, Kind: k}
 		if err := t.Encode(buf[:amd64.ThunkSize]); err != nil {
 			return nil, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
 		}
@@ -259,9 +267,7 @@ func (p *Plan) siteTable(a *area) {
 			b = b[16:]
 		}
 	}
-	p.Sections = append(p.Sections, elfio.AddedSection{
-		Name: ".fentry.sites", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(16 + 16*n), Align: 8,
-	})
+	p.section(".fentry.sites", at, 16+16*n, 8)
 }
 
 // roots writes the bitmap of graph roots, indexed by site id, and returns its
@@ -270,7 +276,8 @@ func (p *Plan) roots(a *area) (uint64, error) {
 	if p.Options.Roots == nil {
 		return 0, nil
 	}
-	at, b := a.grow((p.Traced()+1+63)/64*8, 8)
+	size := (p.Traced() + 1 + 63) / 64 * 8
+	at, b := a.grow(size, 8)
 	found := false
 	for i := range p.Functions {
 		if fn := &p.Functions[i]; fn.ID != 0 && p.Options.Roots.MatchSite(&fn.Site) {
@@ -281,9 +288,7 @@ func (p *Plan) roots(a *area) (uint64, error) {
 	if !found {
 		return 0, fmt.Errorf("%w: no traced function is a graph root", ErrNoSites)
 	}
-	p.Sections = append(p.Sections, elfio.AddedSection{
-		Name: ".fentry.roots", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(b)), Align: 8,
-	})
+	p.section(".fentry.roots", at, size, 8)
 	return at, nil
 }
 
@@ -319,11 +324,7 @@ func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
 	debug = append(debug, forDebuggers.DebugFrame...)
 
 	var hdr []byte
-	moved, err := p.callers(a.align(8), uint64(len(debug)))
-	if err != nil {
-		return err
-	}
-	if moved != nil {
+	if moved := p.callers(a.align(8), uint64(len(debug))); moved != nil {
 		at = a.put(moved.EhFrame, 8)
 		p.section(".fentry.frames", at, len(moved.EhFrame), 8)
 		debug = append(debug, moved.DebugFrame...)
@@ -367,13 +368,13 @@ func (p *Plan) section(name string, at uint64, size int, align uint64) {
 // debuggers, to offset debugAt of .debug_frame, with the rule that looks behind
 // thunks. nil: the image has none, or one that cannot be copied; thunks then show
 // in backtraces.
-func (p *Plan) callers(at, debugAt uint64) (*elfio.MovedFrames, error) {
+func (p *Plan) callers(at, debugAt uint64) *elfio.MovedFrames {
 	if p.Options.Tracer == Function {
-		return nil, nil // return addresses stay what they are
+		return nil // return addresses stay what they are
 	}
 	fdes, err := p.file.FDEs()
 	if err != nil || len(fdes) == 0 {
-		return nil, nil
+		return nil
 	}
 	registered := true
 	for _, pr := range p.file.Progs {
@@ -393,19 +394,19 @@ func (p *Plan) callers(at, debugAt uint64) (*elfio.MovedFrames, error) {
 		return amd64.CallerRule()
 	})
 	if err != nil || !registered {
-		return m, nil
+		return m
 	}
 	for i := range fdes { // what is registered is looked at first
 		e, err := p.file.HideFDE(&fdes[i])
 		if err != nil {
 			p.hidden = nil
-			return nil, nil
+			return nil
 		}
 		p.hidden = append(p.hidden, Edit{
 			Addr: fdes[i].Addr + (e.Off - fdes[i].Off), Old: p.file.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
 		})
 	}
-	return m, nil
+	return m
 }
 
 // early makes the runtime start before constructors. glibc's ld.so runs the
@@ -464,9 +465,7 @@ func (p *Plan) info(a *area) {
 	b = le.AppendUint32(b, uint32(len(p.BuildID)))
 	b = append(b, p.BuildID...)
 	at := a.put(b, 8)
-	p.Sections = append(p.Sections, elfio.AddedSection{
-		Name: ".fentry.info", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(b)), Align: 8,
-	})
+	p.section(".fentry.info", at, len(b), 8)
 }
 
 // configure fills the runtime's configuration.
