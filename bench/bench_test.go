@@ -32,3 +32,17 @@ func TestMiddle(t *testing.T) {
 		t.Errorf("median %v, minimum %v; want 2 and 1", med, least)
 	}
 }
+
+func TestCompareCalls(t *testing.T) {
+	calls := func(v ...float64) (m []map[string]float64) {
+		for _, c := range v {
+			m = append(m, map[string]float64{"call": c})
+		}
+		return m
+	}
+	// The second round ran at half the speed: its ratios are those of the others.
+	got := compareCalls(calls(1, 2, 1), calls(11, 22, 11), calls(41, 82, 31))
+	if want := (comparison{whole: 41, times: 41. / 11, net: 40, netTimes: 4}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -32,9 +32,23 @@ type callRun struct {
 	env    []string
 	limit  float64 // what the ratio may be; 0: no target
 	reads  int     // timestamp reads it is compared with
+	role   int     // in the comparison of tracers
 	median []map[string]float64
 	failed error
 }
+
+// Roles of runs in the comparison of tracers.
+const (
+	notCompared = iota
+	untraced    // what is taken off for the net cost
+	reference   // what the others are compared with
+	compared
+)
+
+const uftraceRun = "uftrace record, -pg -mfentry"
+
+// wantedOfUftrace is how many times dearer than the reference uftrace shall be.
+const wantedOfUftrace = 4
 
 // call prints the cost of call and return of an empty function.
 func (b *bench) call() error {
@@ -52,14 +66,16 @@ func (b *bench) call() error {
 	}
 	data := filepath.Join(b.dir, "call.data")
 	var runs []*callRun
-	add := func(name string, limit float64, reads int, env []string, argv ...string) {
-		runs = append(runs, &callRun{name: name, argv: append(argv, rounds, calls), env: env, limit: limit, reads: reads})
+	add := func(name string, limit float64, reads int, env []string, argv ...string) *callRun {
+		r := &callRun{name: name, argv: append(argv, rounds, calls), env: env, limit: limit, reads: reads}
+		runs = append(runs, r)
+		return r
 	}
 	plain, err := build("plain", "gcc")
 	if err != nil {
 		return err
 	}
-	add("plain", 0, 2, nil, plain)
+	add("plain", 0, 2, nil, plain).role = untraced
 	sites, err := build("sites", "gcc", "-fpatchable-function-entry=5")
 	if err != nil {
 		return err
@@ -69,35 +85,35 @@ func (b *bench) call() error {
 		return err
 	}
 	add("patched, FENTRY_OFF=1", 0, 2, []string{"FENTRY_OFF=1"}, sites+".traced")
-	add("fentry record (function_graph)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, sites)
-	add("fentry patch, run alone", 0, 2, []string{"FENTRY_DATA=" + data}, sites+".traced")
+	add("fentry record (function_graph)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, sites).role = reference
+	add("fentry patch, run alone", 0, 2, []string{"FENTRY_DATA=" + data}, sites+".traced").role = compared
 	add("fentry record -T function", 1.5, 1, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
-	add("fentry record -T profile", 1.35, 2, nil, b.fentry, "record", "-q", "-T", "profile", "-o", data, sites)
+	add("fentry record -T profile", 1.35, 2, nil, b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
 	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
 	if err != nil {
 		return err
 	}
-	add("fentry record, -pg -mfentry", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mfentry)
+	add("fentry record, -pg -mfentry", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mfentry).role = compared
 	mcount, err := build("mcount", "gcc", "-pg")
 	if err != nil {
 		return err
 	}
 	add("fentry record, -pg (mcount)", 0, 2, nil, b.fentry, "record", "-q", "-o", data, mcount)
-	add("gprof (-pg as it is)", 0, 2, nil, mcount)
+	add("gprof (-pg as it is)", 0, 2, nil, mcount).role = compared
 	hooks, err := build("hooks", "gcc", "-finstrument-functions", "-DHOOKS")
 	if err != nil {
 		return err
 	}
-	add("-finstrument-functions, empty hooks", 0, 2, nil, hooks)
+	add("-finstrument-functions, empty hooks", 0, 2, nil, hooks).role = compared
 	if have("uftrace") {
-		add("uftrace record, -pg -mfentry", 0, 2, nil, "uftrace", "record", "--no-pager", "--no-event", "--no-libcall", "-d", data, mfentry)
+		add(uftraceRun, 0, 2, nil, "uftrace", "record", "--no-pager", "--no-event", "--no-libcall", "-d", data, mfentry).role = compared
 	}
 	if have("clang") {
 		xray, err := build("xray", "clang", "-fxray-instrument", "-fxray-instruction-threshold=1", "-DXRAY_FDR")
 		if err != nil {
 			fmt.Println("not measured: XRay, its runtime does not link:", firstLine(err))
 		} else {
-			add("XRay FDR", 0, 2, nil, xray)
+			add("XRay FDR", 0, 2, nil, xray).role = compared
 		}
 	}
 	for range b.rounds {
@@ -125,6 +141,7 @@ func (b *bench) call() error {
 		}
 	}
 	printCalls(runs)
+	printPeers(runs)
 	return nil
 }
 
@@ -175,6 +192,66 @@ func printCalls(runs []*callRun) {
 		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t %s\t\n", call, least, one, two, call/base, wanted, r.name)
 	}
 	w.Flush()
+}
+
+// printPeers compares tracers with each other: the whole call, and the net cost,
+// which is the call less that of an untraced function in the same round.
+func printPeers(runs []*callRun) {
+	var base, ref *callRun
+	for _, r := range runs {
+		switch {
+		case len(r.median) == 0:
+		case r.role == untraced:
+			base = r
+		case r.role == reference:
+			ref = r
+		}
+	}
+	if base == nil || ref == nil {
+		return
+	}
+	fmt.Printf("\nThe same call, against %s; net: less the call of an untraced function\n", ref.name)
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "ns\ttimes\tnet ns\ttimes, net\twanted\t\t")
+	for _, r := range runs {
+		// A run that failed in some round has fewer: the rounds are not the same then.
+		if len(r.median) != len(base.median) || len(r.median) != len(ref.median) || r.role != reference && r.role != compared {
+			continue
+		}
+		c := compareCalls(base.median, ref.median, r.median)
+		wanted := ""
+		if r.name == uftraceRun {
+			wanted = fmt.Sprintf(">= %d, net", wantedOfUftrace)
+		}
+		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%.2f\t%s\t %s\t\n", c.whole, c.times, c.net, c.netTimes, wanted, r.name)
+	}
+	w.Flush()
+	two, _ := middleOf(ref.median, "rdtsc2")
+	whole, _ := middleOf(ref.median, "call")
+	fmt.Printf("Two timestamp reads alone are %.0f %% of the reference's call: a tracer that reads the clock at entry and exit cannot be cheaper.\n", 100*two/whole)
+}
+
+// A comparison is medians over rounds: of a call, of its net cost, and of the
+// ratios of both to the reference's in the same round.
+type comparison struct {
+	whole, times, net, netTimes float64
+}
+
+func compareCalls(base, ref, run []map[string]float64) comparison {
+	var whole, times, net, netTimes []float64
+	for i := range run {
+		call, plain, other := run[i]["call"], base[i]["call"], ref[i]["call"]
+		whole = append(whole, call)
+		times = append(times, call/other)
+		net = append(net, call-plain)
+		netTimes = append(netTimes, (call-plain)/(other-plain))
+	}
+	return comparison{median(whole), median(times), median(net), median(netTimes)}
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
 }
 
 func middleOf(rounds []map[string]float64, key string) (med, least float64) {

@@ -8,7 +8,8 @@
 // the minimum beside it. CPU time is the kernel's count for the process (and its children, where a recorder helps), not wall time. Peers (uftrace, XRay,
 // gprof, -finstrument-functions) are measured in the same rounds when they are installed and named when they are not.
 //
-//	call      call and return of an empty function, against two reads of the time stamp counter in the same process
+//	call      call and return of an empty function, against two reads of the time stamp counter in the same process; tracers
+//	          against each other, whole and net (traced less untraced)
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
 //	patch     fentry patch of a large executable, against copying it
 //	read      report and replay of a large trace
