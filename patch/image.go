@@ -2,6 +2,7 @@ package patch
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -73,4 +74,11 @@ func (p *Plan) Image() ([]byte, error) {
 }
 
 // Undo gives back, byte for byte, the file an image was patched from.
-func Undo(image []byte) ([]byte, error) { return elfio.Uninject(image) }
+// The error is [ErrNotPatched] for an image that carries nothing of fentry's.
+func Undo(image []byte) ([]byte, error) {
+	orig, err := elfio.Uninject(image)
+	if errors.Is(err, elfio.ErrNotInjected) {
+		return nil, ErrNotPatched
+	}
+	return orig, err
+}

@@ -7,7 +7,9 @@ func newCompletionCmd(a *app) *cobra.Command {
 		Use:   "completion bash|zsh|fish",
 		Short: "print a completion script for a shell",
 		Long: `Prints a script that teaches a shell to complete fentry's commands, options,
-files and, behind -F, -N and -G, the names of functions that can be traced.`,
+files and, behind -F, -N and -G, the names of functions: those of the program or
+trace that stands in front of the cursor, or else of the programs and the trace
+in the working directory.`,
 		Example: `  . <(fentry completion bash)                      this bash
   fentry completion bash > /etc/bash_completion.d/fentry
   fentry completion zsh  > "${fpath[1]}/_fentry"

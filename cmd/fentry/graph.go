@@ -43,7 +43,7 @@ With --focus it prints one function: who called it, and what it called.`,
 	}
 	c.inputFlags.add(cmd)
 	f := cmd.Flags()
-	f.IntVarP(&c.depth, "depth", "D", 0, "print only the first `N` levels")
+	f.IntVarP(&c.depth, "depth", "D", 0, "print only the first `N` levels; 0: all")
 	f.StringVar(&c.focus, "focus", "", "callers and callees of the functions that match `PAT`")
 	f.Float64Var(&c.min, "min", 0, "leave out what took less than `PERCENT` of the total time")
 	f.BoolVar(&c.process, "process", false, "a tree for each process")

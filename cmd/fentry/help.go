@@ -16,8 +16,11 @@ func newHelpCmd(a *app) *cobra.Command {
 		Short: "print help of a command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 || (len(args) > 0 && target == cmd.Root()) {
+			if err != nil || (len(args) > 0 && target == cmd.Root()) {
 				return unknownCommand(cmd.Root(), args[0])
+			}
+			if len(rest) > 0 {
+				return usagef(cmd, "unexpected operand %q", rest[0])
 			}
 			return target.Help()
 		},

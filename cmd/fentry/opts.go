@@ -122,7 +122,7 @@ func splitWords(s string) ([]string, error) {
 		}
 	}
 	if quote != 0 || escaped {
-		return nil, fmt.Errorf("%q: unfinished quotation", s)
+		return nil, fmt.Errorf("unfinished quotation: %s", s)
 	}
 	if in {
 		words = append(words, word.String())

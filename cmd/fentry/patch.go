@@ -32,7 +32,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.StringArrayVarP(&t.filter, "filter", "F", nil, "trace only functions that match `PAT` (glob, /regex/, !PAT, @file; repeatable)")
 	f.StringArrayVarP(&t.notrace, "notrace", "N", nil, "do not trace functions that match `PAT` (repeatable)")
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
-	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls")
+	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.DurationVarP(&t.threshold, "threshold", "t", 0, "leave out calls shorter than `TIME`, such as 10us")
 	f.StringVarP(&t.tracer, "tracer", "T", "function_graph", "`TRACER`: function_graph, function or profile")
 }

@@ -112,6 +112,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	opts.Policy = uint32(o.Policy)
 
 	if o.Path, err = session.LookPath(args[0]); err != nil {
+		if here := "./" + args[0]; errors.Is(err, session.ErrNotFound) && isProgram(here) {
+			err = fmt.Errorf("%w; there is %s here", err, here)
+		}
 		return recordError(err)
 	}
 	p, done, err := openProgram(o.Path)
@@ -256,6 +259,12 @@ type program struct {
 	untraced string      // why it runs untraced; "" if it does not, or traces itself
 }
 
+// isProgram tells whether a file looks like one to run.
+func isProgram(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
+}
+
 // openProgram maps a program's file.
 func openProgram(path string) (p *program, done func(), err error) {
 	f, err := os.Open(path)
@@ -293,6 +302,10 @@ func (p *program) find() error {
 	f, err := elfio.Parse(p.image)
 	if err != nil {
 		return err
+	}
+	if !f.Is64() {
+		p.untraced = "a 32-bit program"
+		return nil
 	}
 	if _, err := patch.Inspect(f); err == nil {
 		return nil // it finds the session itself

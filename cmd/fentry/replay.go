@@ -57,7 +57,7 @@ which. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
 	f.StringSliceVarP(&c.fields, "fields", "f", nil, "switch `FIELD`[,FIELD...] on, with \"no\" in front off:\n"+strings.Join(fieldNames(), ", "))
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
-	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls")
+	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls; 0: all")
 	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us")
 	f.StringVar(&c.time, "time", "", "only from time `START,STOP` after the beginning; either may be empty")
 	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")

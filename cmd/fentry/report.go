@@ -49,7 +49,7 @@ are of all calls.`,
 	f := cmd.Flags()
 	f.StringSliceVarP(&c.sort, "sort", "s", []string{"total"}, "sort by `KEY`[,KEY...]: "+strings.Join(reportNames(), ", ")+", name; largest first")
 	f.StringSliceVarP(&c.fields, "fields", "f", []string{"calls", "total", "self", "avg", "min", "max", "p99"}, "print `FIELD`[,FIELD...]: "+strings.Join(reportNames(), ", "))
-	f.IntVarP(&c.top, "top", "n", 0, "only the first `N` lines")
+	f.IntVarP(&c.top, "top", "n", 0, "only the first `N` lines; 0: all")
 	f.BoolVar(&c.task, "task", false, "one line for each function and thread")
 	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
 	f.BoolVar(&c.json, "json", false, "one JSON object a function and line")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,6 +56,9 @@ func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Tr
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: no trace there; make one with: fentry record PROGRAM", dir)
 		}
+		if fi, e := os.Stat(dir); e == nil && !fi.IsDir() {
+			return nil, notDirectory(dir)
+		}
 		return nil, pathError(err)
 	}
 	reportEnding(a, t)
@@ -66,6 +70,19 @@ func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Tr
 		a.notef("fentry: %s: %s", dir, oneLine(p.Error()))
 	}
 	return t, nil
+}
+
+// notDirectory explains a file in the place of a trace directory: some tracers'
+// commands for reading take a program.
+func notDirectory(path string) error {
+	if isProgram(path) {
+		prog := path
+		if !strings.Contains(prog, "/") {
+			prog = "./" + prog
+		}
+		return fmt.Errorf("%s: a program, not a trace directory; trace it first: fentry record %s", path, prog)
+	}
+	return fmt.Errorf("%s: not a trace directory", path)
 }
 
 // dataDir is the trace directory that is written and read by default.
