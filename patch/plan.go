@@ -160,7 +160,8 @@ func (p *Plan) Traced() int {
 const processGap = 1 << 30
 
 // New plans the change that makes the image trace the sites selected by o.
-// sites is the result of [record.Find] for the same image.
+// sites is the result of [record.Find] for the same image. Errors a caller may
+// decide by: [ErrNoSites], [ErrOverlay], [ErrSanitizer].
 func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	if f.Header.Machine != elf.EM_X86_64 || !f.Is64() {
 		return nil, fmt.Errorf("machine %v, class %v: only x86-64 images can be patched", f.Header.Machine, elf.Class(f.Header.Ident[elf.EI_CLASS]))
@@ -173,6 +174,11 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	}
 	if off, n := f.Overlay(); n > 0 && o.Target == File && !o.Overlay {
 		return nil, fmt.Errorf("%w: %d bytes at offset %#x", ErrOverlay, n, off)
+	}
+	if o.Tracer != Function {
+		if err := checkSanitizer(f); err != nil {
+			return nil, err
+		}
 	}
 	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f}
 	p.choose(sites)

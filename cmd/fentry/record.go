@@ -213,6 +213,8 @@ func recordError(err error) error {
 		code = exitNotExecutable
 	case errors.Is(err, session.ErrRecording):
 		err = fmt.Errorf("%w; use -o", err)
+	case errors.Is(err, patch.ErrSanitizer):
+		err = fmt.Errorf("%w; -T function keeps none", err)
 	}
 	return &exitError{code, err}
 }

@@ -145,9 +145,17 @@ func reportLost(a *app, t *trace.Trace) {
 		what = append(what, plural(uint64(gaps), "gap of unknown size", "gaps of unknown size"))
 	}
 	if len(what) > 0 {
-		fmt.Fprintf(a.stderr, "fentry: %s: %s; counts and times are too small (a larger buffer: record -b SIZE)\n",
-			t.Dir, strings.Join(what, ", "))
+		fmt.Fprintf(a.stderr, "fentry: %s: %s; counts and times are too small%s\n", t.Dir, strings.Join(what, ", "), lostHint(t))
 	}
+}
+
+// lostHint says what may help against losses. A program that writes its trace
+// itself has no buffer.
+func lostHint(t *trace.Trace) string {
+	if t.Header.Layout != trace.LayoutPacked {
+		return ""
+	}
+	return " (a larger buffer: record -b SIZE)"
 }
 
 // resolveImage finds the functions of an image whose trace has no symbol file:

@@ -102,6 +102,9 @@ static int have_window(u64 a)
 			continue;
 		int ok = map_window(a & -(u64)WINDOW);
 		store(s, ok ? W_MAPPED : W_REFUSED);
+		static u32 said;
+		if (!ok && !swap(&said, 1))
+			say("calls on a stack are lost: the program uses the addresses where its return addresses would be kept", 0, 0, 0);
 		return ok;
 	}
 }
