@@ -11,6 +11,9 @@ import (
 type LinkOptions struct {
 	RX uint64 // address for its code and read-only data
 	RW uint64 // address for its zeroed memory
+	// TLS is how far behind the thread pointer the object's thread-local memory is, in bytes: see TLSSize.
+	// Not for objects without.
+	TLS uint64
 	// Symbols are addresses for undefined symbols.
 	Symbols map[string]uint64
 	// Import reports whether the dynamic linker shall supply an undefined weak symbol at run time. The symbol
@@ -24,6 +27,8 @@ type Linked struct {
 	RX       []byte
 	RWSize   uint64
 	RWAlign  uint64            // alignment LinkOptions.RW must have
+	TLSSize  uint64            // thread-local memory, from LinkOptions.TLS on; zeroed in a new thread
+	TLSAlign uint64            // alignment LinkOptions.TLS must have; 0 when TLSSize is
 	Symbols  map[string]uint64 // every named symbol the object defines; a global one wins over local ones
 	Defined  []LinkedSymbol    // the same with sizes and types, sorted by address
 	Sections []PlacedSection   // in address order: those in RX, then those in RW
@@ -68,8 +73,9 @@ type Import struct {
 // resolves the symbols and applies the relocations.
 //
 // The result must work at any load address without dynamic relocations, so only PC-relative relocations are
-// accepted. Absolute ones, thread-local storage, constructors, initialised data and undefined symbols that are
-// not in o.Symbols are refused by name and offset. The machine is x86-64 or AArch64.
+// accepted. Absolute ones, constructors, initialised data and undefined symbols that are not in o.Symbols are
+// refused by name and offset. The machine is x86-64 or AArch64. Thread-local memory, zeroed too, is for AArch64
+// only, and for the local-exec model; it is no part of RX and RW, nor are its symbols in Linked.
 func LinkObject(obj *File, o LinkOptions) (*Linked, error) {
 	if obj.Header.Type != elf.ET_REL {
 		return nil, formatErr("ELF header", 16, "%v: not a relocatable object", obj.Header.Type)
@@ -88,7 +94,7 @@ func LinkObject(obj *File, o LinkOptions) (*Linked, error) {
 		return nil, err
 	}
 	l.syms = syms
-	for _, step := range []func() error{l.place, l.resolve, l.relocate} {
+	for _, step := range []func() error{l.placeTLS, l.place, l.resolve, l.relocate} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -101,7 +107,7 @@ func LinkObject(obj *File, o LinkOptions) (*Linked, error) {
 func WritableSize(obj *File) (size, align uint64, err error) {
 	l := &linker{obj: obj, o: LinkOptions{RW: 1 << 32}, out: &Linked{RWAlign: 16}}
 	for i, s := range obj.Sections {
-		if !s.linked() || s.Flags&elf.SHF_WRITE == 0 {
+		if !s.linked() || s.Flags&(elf.SHF_WRITE|elf.SHF_TLS) != elf.SHF_WRITE {
 			continue
 		}
 		if _, err := l.allocRW(s.Size, s.Addralign); err != nil {
@@ -138,6 +144,7 @@ type linker struct {
 	o     LinkOptions
 	out   *Linked
 	addr  map[int]uint64 // address of each placed section
+	tls   map[int]uint64 // distance from the thread pointer of each thread-local one
 	syms  []Symbol
 	value []target // by symbol index - 1
 	slots map[string]uint64
@@ -153,6 +160,7 @@ type target struct {
 	undef    bool // weak and undefined: addr is 0
 	imported bool
 	absolute bool // addr does not move with the image
+	tls      bool // addr is the distance from the thread pointer
 	name     string
 	absent   error // undefined: refused when used
 }
@@ -192,13 +200,11 @@ func (s Section) linked() bool {
 func (l *linker) place() error {
 	var code, data, frames, writable []int
 	for i, s := range l.obj.Sections {
-		if !s.linked() {
+		if !s.linked() || s.Flags&elf.SHF_TLS != 0 {
 			continue
 		}
 		refuse := ""
 		switch {
-		case s.Flags&elf.SHF_TLS != 0:
-			refuse = "thread-local storage"
 		case s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_FINI_ARRAY || s.Type == elf.SHT_PREINIT_ARRAY ||
 			strings.HasPrefix(s.Name, ".ctors") || strings.HasPrefix(s.Name, ".dtors"):
 			refuse = "constructors or destructors"

@@ -15,6 +15,11 @@ const (
 	rARM64PREL32 = 261
 	rARM64PREL16 = 262
 	rARM64PLT32  = 314
+
+	rARM64TPRelLDST8NC  = 553
+	rARM64TPRelLDST16NC = 555
+	rARM64TPRelLDST32NC = 557
+	rARM64TPRelLDST64NC = 559
 )
 
 func (l *linker) applyARM64(r *relocation) error {
@@ -44,6 +49,9 @@ func (l *linker) applyARM64(r *relocation) error {
 		return l.errAt(r, "absolute symbol: its distance depends on the load address")
 	}
 	x := r.target.addr + uint64(r.Addend)
+	if r.target.tls {
+		return l.tlsARM64(r, x)
+	}
 	d := int64(x - r.place())
 	switch t := elf.R_AARCH64(r.Type); t {
 	case rARM64PREL64:

@@ -42,6 +42,13 @@ func (l *linker) resolve() error {
 			default:
 				t.absent = fmt.Errorf("symbol in reserved section %#x", s.Shndx)
 			}
+		case s.Type() == elf.STT_TLS || l.isTLS(s):
+			off, ok := l.tls[int(s.Section)]
+			if !ok {
+				t.absent = fmt.Errorf("thread-local, but section %d is not", s.Section)
+				break
+			}
+			t.addr, t.tls = off+s.Value, true
 		default:
 			addr, ok := l.addr[int(s.Section)]
 			if !ok {
