@@ -1,22 +1,15 @@
 package record
 
-import (
-	"encoding/binary"
-
-	"github.com/fentry-dev/fentry/arch/amd64"
-)
-
 // jumps gives a reason to sites that a branch of their function goes into the middle of, or makes them shorter where
 // enough is left: nops of -fpatchable-function-entry can run on into the function's own.
-//
-// Code is not decoded for that but where it looks suspicious: any four bytes that, taken as a displacement, lead into the
-// site, and near the site any byte behind the opcode of a short branch. A compiler's code has few of them, so this costs
-// little more than reading it; a function with one is decoded up to the last.
 func (fd *finder) jumps() {
 	for i := range fd.sites {
 		s := &fd.sites[i]
-		if s.Reason != "" || s.Len <= 1 {
+		if s.Reason != "" {
 			continue
+		}
+		if n, _ := fd.m.inst(s.Bytes); n == s.Len {
+			continue // one instruction has no middle
 		}
 		end := s.End()
 		if k := fd.im.funcs.at(s.Func); k >= 0 {
@@ -29,89 +22,25 @@ func (fd *finder) jumps() {
 			}
 			end = max(end, far)
 		}
-		lo, hi := s.Addr+1, s.End()
-		b := fd.im.code.upTo(s.Func, end)
-		last := lastSuspect(b, s.Func, lo, hi)
-		if last == 0 {
-			continue
-		}
-		target, found := branchInto(b[:last], s.Func, lo, hi)
+		target, found := fd.m.branchInto(fd.im.code.upTo(s.Func, end), s.Func, s.Addr, s.End())
 		switch {
 		case !found:
-		case s.Kind == KindPatchable && target >= s.Addr+siteSize && fd.cut(s, target):
+		case s.Kind == KindPatchable && target >= s.Addr+uint64(fd.m.siteSize()) && fd.cut(s, target):
 		default:
 			s.Reason = ReasonJumpIntoSite
 		}
 	}
 }
 
-// lastSuspect returns the offset behind the last bytes of b, which lies at addr, that can be the displacement of a branch
-// into [lo, hi); 0 when there are none. The site itself is left out: it is one instruction, or nops, or a sled that jumps
-// behind its own end.
-func lastSuspect(b []byte, addr, lo, hi uint64) (last int) {
-	n := hi - lo
-	for _, part := range [2][2]uint64{{addr, lo - 1}, {hi, addr + uint64(len(b))}} {
-		if part[1] <= part[0] {
-			continue
-		}
-		p := b[part[0]-addr : part[1]-addr]
-		at := part[0] - lo // so that a target is inside when it is below n
-		for k := 0; k+4 <= len(p); k++ {
-			if at+uint64(k)+4+uint64(int64(int32(binary.LittleEndian.Uint32(p[k:])))) < n {
-				last = max(last, int(part[0]-addr)+k+4)
-			}
-		}
-		// A one-byte displacement reaches 128 bytes back and 127 ahead.
-		from, to := 1, len(p)
-		if part[0] >= hi {
-			to = min(to, 128+int(n))
-		} else {
-			from = max(from, len(p)-256)
-		}
-		for k := from; k < to; k++ {
-			if at+uint64(k)+1+uint64(int64(int8(p[k]))) < n && isShortBranch(p[k-1]) {
-				last = max(last, int(part[0]-addr)+k+1)
-			}
-		}
-	}
-	return last
-}
-
-// isShortBranch reports whether a byte is the opcode of a branch with a one-byte displacement: jcc, loop, jrcxz, jmp.
-func isShortBranch(op byte) bool {
-	return op >= 0x70 && op <= 0x7f || op >= 0xe0 && op <= 0xe3 || op == 0xeb
-}
-
-// branchInto decodes a function whose bytes b lie at pc, and returns the lowest place in [lo, hi) that one of its branches
-// goes to. When something is no instruction, nothing can be said about what follows, and lo is returned.
-func branchInto(b []byte, pc, lo, hi uint64) (lowest uint64, found bool) {
-	lowest = hi
-	for len(b) > 0 {
-		in, err := amd64.Decode(b)
-		if err == amd64.ErrTruncated {
-			break
-		}
-		if err != nil {
-			return lo, true
-		}
-		// What is in the site itself does not count: a sled's own jump goes behind it.
-		if t := in.Target(pc); in.PCRel == amd64.PCRelBranch && t >= lo && t < lowest && (pc < lo-1 || pc >= hi) {
-			lowest = t
-		}
-		b, pc = b[in.Len:], pc+uint64(in.Len)
-	}
-	return lowest, lowest < hi
-}
-
 // cut ends a site of nops at target, and reports whether one of them begins there.
 func (fd *finder) cut(s *Site, target uint64) bool {
 	n := int(target - s.Addr)
 	for at := 0; at < n; {
-		in, err := amd64.Decode(s.Bytes[at:])
-		if err != nil {
+		k, _ := fd.m.inst(s.Bytes[at:])
+		if k == 0 {
 			return false
 		}
-		if at += in.Len; at > n {
+		if at += k; at > n {
 			return false
 		}
 	}

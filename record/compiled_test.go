@@ -153,7 +153,7 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 	}
 	seen := make(map[uint64]bool)
 	for _, s := range sites {
-		if s.Reason == "" && (s.Kind == KindNone || s.Len < siteSize) || s.Reason == ReasonNoSite && s.Kind != KindNone {
+		if s.Reason == "" && (s.Kind == KindNone || s.Len < amd64SiteSize) || s.Reason == ReasonNoSite && s.Kind != KindNone {
 			t.Errorf("%s: %+v contradicts itself", s.Name, s)
 		}
 		if s.Kind == KindNone {
@@ -177,7 +177,7 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 			t.Errorf("%s: return address at %v", w.fn, s.Ret)
 		}
 		reason := reasons[w.fn]
-		if b.after < siteSize && b.kind == KindPatchable {
+		if b.after < amd64SiteSize && b.kind == KindPatchable {
 			reason = ReasonShortSite
 		}
 		if s.Reason != reason {

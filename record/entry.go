@@ -1,13 +1,8 @@
 package record
 
-import "github.com/fentry-dev/fentry/arch/amd64"
-
-// siteSize is what a site must have: room for one jmp rel32.
-const siteSize = 5
-
 // calls turns the profiling calls found in code into sites.
 func (fd *finder) calls() {
-	for _, c := range fd.prof.calls(fd.im.code, fd.im.startsAt) {
+	for _, c := range fd.prof.calls(fd.im) {
 		if fd.listed[c.addr] {
 			continue
 		}
@@ -24,35 +19,16 @@ func (im *image) startsAt(addr uint64) bool {
 	if im.funcs.at(addr) >= 0 {
 		return true
 	}
-	return im.funcs.at(addr-4) >= 0 && im.code.hasEndbr(addr-4)
+	return im.funcs.at(addr-padLen) >= 0 && im.hasPad(addr-padLen)
 }
 
-// hasEndbr reports whether there is a landing pad at addr.
-func (c *code) hasEndbr(addr uint64) bool {
-	b := c.at(addr)
-	return len(b) >= 4 && string(b[:4]) == endbr64
-}
+// hasPad reports whether there is a landing pad at addr.
+func (im *image) hasPad(addr uint64) bool { return im.m.hasPad(im.code.at(addr)) }
 
-// fentry adds the site of a call, or of the nop in its place, in front of a prologue. A nested function's static chain
-// is saved around it:
-//
-//	41 52        push %r10
-//	f3 0f 1e fa  endbr64       (-fcf-protection; gcc 12 puts it here, where it does not help)
-//	...          call
-//	41 5a        pop %r10
-//
-// There the whole sequence is the site, because the return address is at 0(%rsp) before the push only.
+// fentry adds the site of a call, or of the nop in its place, in front of a prologue.
 func (fd *finder) fentry(addr uint64, n int, kind Kind, source string) {
-	s := Site{Addr: addr, Len: n, Kind: kind, Ret: RetSP, Source: source}
-	if b := fd.im.code.at(addr + uint64(n)); len(b) >= 2 && b[0] == 0x41 && b[1] == 0x5a {
-		push := addr - 2
-		if fd.im.code.hasEndbr(addr - 4) {
-			push -= 4
-		}
-		if p := fd.im.code.at(push); len(p) >= 2 && p[0] == 0x41 && p[1] == 0x52 {
-			s.Addr, s.Len = push, int(addr-push)+n+2
-		}
-	}
+	s := Site{Kind: kind, Ret: fd.m.atEntry(), Source: source}
+	s.Addr, s.Len = fd.m.around(fd.im.code, addr, n)
 	s.Func, s.Reason = fd.entry(s.Addr, source)
 	fd.add(s)
 }
@@ -67,8 +43,8 @@ func (fd *finder) entry(addr uint64, source string) (uint64, Reason) {
 	case start != 0:
 		return start, ReasonNotAtEntry
 	case source != SourceScan:
-		if fd.im.code.hasEndbr(addr - 4) {
-			return addr - 4, ""
+		if fd.im.hasPad(addr - padLen) {
+			return addr - padLen, ""
 		}
 		return addr, ""
 	}
@@ -104,10 +80,10 @@ func (fd *finder) isLead(start, addr uint64) bool {
 	if uint64(len(b)) != addr-start {
 		return false
 	}
-	if len(b) >= 4 && string(b[:4]) == endbr64 {
-		b = b[4:]
+	if fd.m.hasPad(b) {
+		b = b[padLen:]
 	}
-	return amd64.IsNops(b) == len(b)
+	return fd.m.nops(b) == len(b)
 }
 
 // covering returns the index of the function whose code addr is in, -1 when none is known. A function of unknown size
@@ -134,6 +110,7 @@ func (fd *finder) mcount(addr uint64, n int, kind Kind, source string) {
 		fd.add(s)
 		return
 	}
-	s.Reason = fd.frameAt(s.Func, addr)
+	f := fd.walk.at(s.Func, addr)
+	s.Ret, s.Frame, s.Reason = f.ret, f.frame, f.reason
 	fd.add(s)
 }

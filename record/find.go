@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,7 +29,7 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
-	names := profilingNames
+	names := im.m.profilers()
 	if len(o.Fentry)+len(o.Mcount) > 0 {
 		names = maps.Clone(names)
 		for _, n := range o.Fentry {
@@ -40,7 +39,8 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 			names[n] = profMcount
 		}
 	}
-	fd := &finder{im: im, o: o, prof: findProfiling(im, names), listed: make(map[uint64]bool), gaps: gaps{im: im}}
+	fd := &finder{im: im, m: im.m, o: o, prof: findProfiling(im, names), listed: make(map[uint64]bool), gaps: gaps{im: im}}
+	fd.walk = im.m.prologues(im.code)
 	fd.sites = make([]Site, 0, len(im.funcs.list)+16)
 	if err := fd.tables(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
@@ -68,12 +68,13 @@ func compareSites(a, b Site) int {
 // finder collects the sites of one image.
 type finder struct {
 	im     *image
+	m      machine
 	o      Options
 	prof   *profiling
 	sites  []Site
 	listed map[uint64]bool // addresses of instructions a table has named
 	gaps   gaps
-	walk   walk
+	walk   prologues
 }
 
 // add completes a site with what is known of its function and keeps it.
@@ -84,6 +85,9 @@ func (fd *finder) add(s Site) {
 		if s.Source == SourceScan {
 			s.Source = fn.Source
 		}
+	}
+	if s.Addr%fd.m.align() != 0 {
+		s.Len, s.Reason = 0, ReasonUnexpected
 	}
 	if s.Len > 0 {
 		if b := fd.im.code.at(s.Addr); len(b) >= s.Len {
@@ -113,8 +117,10 @@ func (fd *finder) exclude(s *Site) {
 		s.Reason = ReasonRuntime
 	case fd.prof.entries[s.Func] != profNone:
 		s.Reason = ReasonProfiler
-	default:
+	case special[s.Name] != "":
 		s.Reason = special[s.Name]
+	case s.Ret == fd.m.atEntry():
+		s.Reason = fd.m.refuse(fd.im.code.at(s.End()))
 	}
 }
 
@@ -154,7 +160,7 @@ func (fd *finder) functionsWithout() {
 			s.Reason = ReasonProfiler
 		case fn.Part || isCold(fn.Name):
 			s.Reason = ReasonColdPart
-		case fd.isPatched(fn.Addr) || fd.im.code.hasEndbr(fn.Addr) && fd.isPatched(fn.Addr+4):
+		case fd.isPatched(fn.Addr) || fd.im.hasPad(fn.Addr) && fd.isPatched(fn.Addr+padLen):
 			s.Reason = ReasonPatched
 		}
 		fd.sites = append(fd.sites, s)
@@ -163,11 +169,11 @@ func (fd *finder) functionsWithout() {
 
 // isPatched reports whether a jump to the code fentry adds to images is at addr already.
 func (fd *finder) isPatched(addr uint64) bool {
-	b := fd.im.code.at(addr)
-	if len(b) < siteSize || b[0] != 0xe9 {
+	to, ok := fd.m.jump(fd.im.code, addr)
+	if !ok {
 		return false
 	}
-	r := fd.im.code.find(addr + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[1:])))))
+	r := fd.im.code.find(to)
 	return r != nil && strings.HasPrefix(r.name, ".fentry")
 }
 

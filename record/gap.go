@@ -1,7 +1,5 @@
 package record
 
-import "github.com/fentry-dev/fentry/arch/amd64"
-
 // gaps finds where functions begin in code that no symbol and no unwind entry covers, by decoding it from its first
 // byte on. It is asked for ascending addresses, so that each byte is decoded once.
 type gaps struct {
@@ -53,21 +51,21 @@ func (g *gaps) anchor(addr uint64) (uint64, bool) {
 // function can begin; where it really is one is seen from what stands there.
 func (g *gaps) step() {
 	b := g.region.data[g.pc-g.region.addr:]
-	in, err := amd64.Decode(b)
-	if err != nil {
+	n, f := g.im.m.inst(b)
+	if n == 0 {
 		g.lost = true
 		return
 	}
 	at := g.pc
-	g.pc += uint64(in.Len)
-	switch {
-	case in.Op == amd64.Nop || in.Op == amd64.Int3:
+	g.pc += uint64(n)
+	switch f {
+	case flowPadding:
 		if g.fresh {
-			g.begin = g.pc // padding
+			g.begin = g.pc
 		}
-	case in.Op == amd64.Endbr64:
+	case flowPad:
 		g.begin, g.fresh = at, true
-	case in.Op.EndsBlock() || in.Op == amd64.Call || in.Op == amd64.CallInd:
+	case flowEnds:
 		g.begin, g.fresh = g.pc, true
 	default:
 		g.fresh = false

@@ -12,6 +12,7 @@ import (
 // image is everything of an ELF file that finding sites needs, read once.
 type image struct {
 	f         *elfio.File
+	m         machine
 	code      *code
 	tab       *symbol.Table
 	funcs     functions
@@ -21,15 +22,16 @@ type image struct {
 
 func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 	h := &f.Header
+	m := machineOf(f)
 	switch {
-	case h.Machine != elf.EM_X86_64:
-		return nil, fmt.Errorf("machine %v is not supported, only EM_X86_64", h.Machine)
-	case !f.Is64():
-		return nil, fmt.Errorf("the 32-bit ABI of x86-64 (x32) is not supported")
+	case m == nil && !f.Is64() && (h.Machine == elf.EM_X86_64 || h.Machine == elf.EM_AARCH64):
+		return nil, fmt.Errorf("the 32-bit ABI of %v is not supported", h.Machine)
+	case m == nil:
+		return nil, fmt.Errorf("machine %v is not supported, only EM_X86_64 and EM_AARCH64", h.Machine)
 	case h.Type != elf.ET_EXEC && h.Type != elf.ET_DYN:
 		return nil, fmt.Errorf("%v is not a linked program or shared object", h.Type)
 	}
-	im := &image{f: f, tab: tab}
+	im := &image{f: f, m: m, tab: tab}
 	var err error
 	if im.code, err = findCode(f); err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 		}
 	}
 	for i := range im.relocs {
-		if r := &im.relocs[i]; elf.R_X86_64(r.Type) == elf.R_X86_64_IRELATIVE {
+		if r := &im.relocs[i]; m.reloc(r.Type) == relocIrelative {
 			im.resolvers = append(im.resolvers, uint64(r.Addend))
 		}
 	}

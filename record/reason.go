@@ -11,6 +11,8 @@ const (
 	ReasonShortSite      Reason = "short-site"
 	ReasonRealignedFrame Reason = "realigned-frame"
 	ReasonNoFramePointer Reason = "no-frame-pointer"
+	ReasonSignedReturn   Reason = "signed-return"
+	ReasonShadowStack    Reason = "shadow-call-stack"
 	ReasonNotAtEntry     Reason = "not-at-entry"
 	ReasonUnknownEntry   Reason = "unknown-entry"
 	ReasonJumpIntoSite   Reason = "jump-into-site"
@@ -41,10 +43,12 @@ func Reasons() []ReasonText {
 	return []ReasonText{
 		{ReasonNoSite, "The compiler left no call, nops or sled at the function's entry: it was compiled without -pg, -fpatchable-function-entry or -fxray-instrument, or with an attribute that turns them off."},
 		{ReasonColdPart, "This is a part of another function that the compiler moved away (.cold), by its name or by its unwind table; only jumps enter it."},
-		{ReasonShortFunction, "The function ends before five bytes are free."},
-		{ReasonShortSite, "Fewer than five bytes are free at the entry, one jump needs five: -fpatchable-function-entry=N,M wants N-M >= 5."},
+		{ReasonShortFunction, "The function ends before there is room for a jump."},
+		{ReasonShortSite, "Too few bytes are free at the entry for one jump: -fpatchable-function-entry=N,M wants N-M >= 5 on x86-64, 1 on arm64."},
 		{ReasonRealignedFrame, "The function realigns its stack before it saves the frame pointer; 8(%rbp) holds a copy of the return address there, not the return address itself."},
-		{ReasonNoFramePointer, "The call of mcount is not preceded by push %rbp; mov %rsp,%rbp, so it is not known where the return address is."},
+		{ReasonNoFramePointer, "The call of mcount is not preceded by push %rbp; mov %rsp,%rbp (arm64: by saving x29 and x30 and pointing x29 there), so it is not known where the return address is."},
+		{ReasonSignedReturn, "The function has signed its return address before it calls mcount (-mbranch-protection=pac-ret): only its entry can be recorded, with the function tracer; -fpatchable-function-entry=2 has no such limit."},
+		{ReasonShadowStack, "The function keeps its return address on a shadow call stack (-fsanitize=shadow-call-stack)."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry, "It cannot be proven where the function begins: the image has neither symbols nor unwind tables for it."},
 		{ReasonJumpIntoSite, "A branch in the function goes to the middle of the site."},

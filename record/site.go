@@ -13,6 +13,7 @@ type Site struct {
 	Len    int    // how many bytes from Addr belong to the site, 0 for a function without a site
 	Kind   Kind   // what the compiler left there
 	Ret    RetLoc // where the caller's return address is when execution reaches Addr
+	Frame  uint32 // bytes from the frame pointer up to the stack pointer of the caller at its call; only on arm64, for RetFP
 	Bytes  []byte // the Len bytes the file has at Addr: a sub-slice of the image, not to be written to
 	Source string // the table, symbol table or scan the site came from: one of the Source constants
 	Reason Reason // "" when the site can be traced
@@ -40,8 +41,8 @@ type Kind uint8
 const (
 	KindNone       Kind = iota // no site
 	KindFentryCall             // call of __fentry__ before the prologue: e8 rel32, ff 15 disp32 or 67 e8 rel32
-	KindNopMcount              // a nop in place of such a call, listed in __mcount_loc
-	KindMcountCall             // call of mcount behind the prologue
+	KindNopMcount              // a nop in place of a call, listed in __mcount_loc
+	KindMcountCall             // call of mcount behind the prologue; arm64: bl, or blr
 	KindPatchable              // nops of -fpatchable-function-entry
 	KindXRay                   // entry sled of -fxray-instrument
 	KindPlain                  // the function's own first instructions
@@ -84,19 +85,18 @@ type RetLoc uint8
 
 // The places a return address can be at.
 const (
-	RetNone RetLoc = iota // there is no site
-	RetSP                 // at 0(%rsp): nothing has been pushed yet
-	RetFP                 // at 8(%rbp): the frame pointer has been set up
+	RetNone   RetLoc = iota // there is no site
+	RetSP                   // at 0(%rsp): nothing has been pushed yet
+	RetFP                   // at 8(%rbp), 8(x29): the frame pointer has been set up
+	RetLR                   // in x30: nothing has been saved yet
+	RetSigned               // at 8(x29), signed by the function (pac-ret): it must not be replaced
 )
 
+var retNames = [...]string{"none", "sp", "fp", "lr", "fp-signed"}
+
 func (r RetLoc) String() string {
-	switch r {
-	case RetNone:
-		return "none"
-	case RetSP:
-		return "sp"
-	case RetFP:
-		return "fp"
+	if int(r) < len(retNames) {
+		return retNames[r]
 	}
 	return fmt.Sprintf("ret-%d", uint8(r))
 }
@@ -106,9 +106,9 @@ func (r RetLoc) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText accepts what MarshalText writes.
 func (r *RetLoc) UnmarshalText(b []byte) error {
-	for _, v := range []RetLoc{RetNone, RetSP, RetFP} {
-		if v.String() == string(b) {
-			*r = v
+	for v, n := range retNames {
+		if n == string(b) {
+			*r = RetLoc(v)
 			return nil
 		}
 	}

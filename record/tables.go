@@ -4,9 +4,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/fentry-dev/fentry/arch/amd64"
 )
 
 // tables adds the sites compilers have listed, the best source first.
@@ -68,10 +65,10 @@ func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
 		if r.Off-addr >= size {
 			continue
 		}
-		switch elf.R_X86_64(r.Type) {
-		case elf.R_X86_64_RELATIVE:
+		switch im.m.reloc(r.Type) {
+		case relocRelative:
 			out[r.Off] = uint64(r.Addend)
-		case elf.R_X86_64_64:
+		case relocWord:
 			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(syms)) {
 				out[r.Off] = syms[r.Sym-1].Value + uint64(r.Addend)
 			}
@@ -84,17 +81,17 @@ func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
 // stand before the function. Only those behind its first byte, and behind a landing pad there, are reached by callers.
 // limit is the next entry of the table: nops from there on are not this function's.
 func (fd *finder) patchable(first, limit uint64) {
-	s := Site{Func: first, Addr: first, Kind: KindPatchable, Ret: RetSP, Source: SourcePatchable}
+	s := Site{Func: first, Addr: first, Kind: KindPatchable, Ret: fd.m.atEntry(), Source: SourcePatchable}
 	if fd.im.code.find(first) == nil {
 		s.Reason = ReasonNotExecutable
 		fd.add(s)
 		return
 	}
 	// The function begins at the end of the nops at the latest.
-	if start, ok := fd.im.funcs.first(first, first+uint64(amd64.IsNops(fd.im.code.upTo(first, limit)))); ok {
+	if start, ok := fd.im.funcs.first(first, first+uint64(fd.m.nops(fd.im.code.upTo(first, limit)))); ok {
 		s.Func, s.Addr = start, start // M nops before it
-		if fd.im.code.hasEndbr(start) {
-			s.Addr += 4
+		if fd.im.hasPad(start) {
+			s.Addr += padLen
 		}
 	} else if s.Func, ok = fd.entryOf(first); !ok {
 		s.Func, s.Reason = first, ReasonUnknownEntry
@@ -102,16 +99,16 @@ func (fd *finder) patchable(first, limit uint64) {
 	if i := fd.im.funcs.at(s.Func); i >= 0 {
 		limit = min(limit, fd.im.funcs.extent(i, fd.im.code))
 	}
-	s.Len = amd64.IsNops(fd.im.code.upTo(s.Addr, limit))
+	s.Len = fd.m.nops(fd.im.code.upTo(s.Addr, limit))
 	switch {
 	case s.Reason != "":
 	case fd.isPatched(s.Addr):
 		s.Reason = ReasonPatched
 	case s.Len == 0 && s.Addr == first:
 		s.Reason = ReasonUnexpected
-	case s.Len > 0 && s.Len < siteSize && s.End() == limit:
+	case s.Len > 0 && s.Len < fd.m.siteSize() && s.End() == limit:
 		s.Reason = ReasonShortFunction
-	case s.Len < siteSize:
+	case s.Len < fd.m.siteSize():
 		s.Reason = ReasonShortSite
 	}
 	fd.add(s)
@@ -130,40 +127,16 @@ func (fd *finder) unlisted() {
 		if have[fn.Addr] || fn.Part || isCold(fn.Name) {
 			continue
 		}
-		s := Site{Func: fn.Addr, Addr: fn.Addr, Kind: KindPatchable, Ret: RetSP, Source: SourceScan}
+		s := Site{Func: fn.Addr, Addr: fn.Addr, Kind: KindPatchable, Ret: fd.m.atEntry(), Source: SourceScan}
 		b := fd.im.code.upTo(fn.Addr, fd.im.funcs.extent(i, fd.im.code))
-		if len(b) >= 4 && string(b[:4]) == endbr64 {
-			s.Addr, b = s.Addr+4, b[4:]
+		if fd.m.hasPad(b) {
+			s.Addr, b = s.Addr+padLen, b[padLen:]
 		}
-		if isPatchable(b) {
-			s.Len = amd64.IsNops(b)
+		if fd.m.isPatchable(b) {
+			s.Len = fd.m.nops(b)
 			fd.add(s)
 		}
 	}
-}
-
-// isPatchable recognises five bytes of nops as compilers make them for -fpatchable-function-entry, but not for alignment:
-// gcc repeats the one-byte nop, and clang puts a number into the displacement of long ones.
-func isPatchable(b []byte) bool {
-	if len(b) < siteSize {
-		return false
-	}
-	if string(b[:siteSize]) == "\x90\x90\x90\x90\x90" {
-		return true
-	}
-	for len(b) > 0 && (b[0] == 0x66 || b[0] == 0x2e) {
-		b = b[1:]
-	}
-	for _, nop := range []string{
-		"\x0f\x1f\x44\x00\x08",             // nopl 8(%rax,%rax)
-		"\x0f\x1f\x80\x00\x02\x00\x00",     // nopl 512(%rax)
-		"\x0f\x1f\x84\x00\x00\x02\x00\x00", // nopl 512(%rax,%rax)
-	} {
-		if strings.HasPrefix(string(b[:min(len(b), 8)]), nop) {
-			return true
-		}
-	}
-	return false
 }
 
 // mcountLoc adds the sites of __mcount_loc, which names calls or the nops in their place.
@@ -173,7 +146,7 @@ func (fd *finder) mcountLoc() error {
 		return err
 	}
 	for i, a := range addrs {
-		addrs[i] = fd.instruction(a)
+		addrs[i] = fd.m.listed(fd.im, a)
 	}
 	fd.believe(addrs)
 	for _, a := range addrs {
@@ -185,21 +158,6 @@ func (fd *finder) mcountLoc() error {
 	return nil
 }
 
-// instruction returns where the instruction begins that an entry of __mcount_loc means. recordmcount takes one byte off
-// the place of the call's relocation, which is right for e8 rel32 only: the entries of ff 15 disp32, of what linkers make
-// of it, 67 e8 rel32, and of movabs $imm64,%r10 name the second byte.
-func (fd *finder) instruction(a uint64) uint64 {
-	b := fd.im.code.at(a - 1)
-	if len(b) < 2 || fd.im.startsAt(a) {
-		return a
-	}
-	switch {
-	case b[0] == 0xff && b[1] == 0x15, b[0] == 0x67 && b[1] == 0xe8, b[0] == 0x49 && b[1] == 0xba:
-		return a - 1
-	}
-	return a
-}
-
 // believe takes the function that all entries call as the profiling function when no name and no code has told which one
 // it is, as in stripped programs and with gcc -mfentry-name.
 func (fd *finder) believe(addrs []uint64) {
@@ -207,15 +165,14 @@ func (fd *finder) believe(addrs []uint64) {
 	var indirect bool
 	n := 0
 	for _, a := range addrs {
-		b := fd.im.code.at(a)
-		c, ok := fd.prof.callAt(b, a)
+		c, ok := fd.m.callAt(fd.prof, fd.im.code.at(a), a)
 		if !ok {
 			continue
 		}
 		if c.class != profNone || n > 0 && c.target != target {
 			return
 		}
-		target, indirect = c.target, b[0] == 0xff
+		target, indirect = c.target, c.slot
 		n++
 	}
 	switch {
@@ -233,8 +190,8 @@ func (fd *finder) mcountEntry(a uint64) {
 	if i := fd.im.covering(a); i >= 0 {
 		s.Func = fd.im.funcs.list[i].Addr
 	}
-	c, isCall := fd.prof.callAt(b, a)
-	nop := nopLen(b)
+	c, isCall := fd.m.callAt(fd.prof, b, a)
+	nop := fd.nopLen(b)
 	switch {
 	case b == nil:
 		s.Reason = ReasonNotExecutable
@@ -245,7 +202,7 @@ func (fd *finder) mcountEntry(a uint64) {
 	case isCall:
 		fd.listedSite(a, c.len, c.class, true)
 		return
-	case nop >= siteSize:
+	case nop >= fd.m.siteSize():
 		fd.listedSite(a, nop, profListed, false)
 		return
 	default:
@@ -259,7 +216,7 @@ func (fd *finder) mcountEntry(a uint64) {
 func (fd *finder) listedSite(a uint64, n int, class profClass, isCall bool) {
 	if class == profListed {
 		class = profFentry
-		if start, ok := fd.entryOf(a); start != 0 && !ok && fd.frameAt(start, a) == "" {
+		if start, ok := fd.entryOf(a); start != 0 && !ok && fd.walk.at(start, a).reason == "" {
 			class = profMcount
 		}
 	}
@@ -278,10 +235,10 @@ func (fd *finder) listedSite(a uint64, n int, class profClass, isCall bool) {
 }
 
 // nopLen returns the length of the single nop at the start of b, 0 when there is none.
-func nopLen(b []byte) int {
-	in, err := amd64.Decode(b)
-	if err != nil || amd64.IsNops(b[:in.Len]) != in.Len {
+func (fd *finder) nopLen(b []byte) int {
+	n, _ := fd.m.inst(b)
+	if n == 0 || fd.m.nops(b[:n]) != n {
 		return 0
 	}
-	return in.Len
+	return n
 }

@@ -9,16 +9,13 @@ import (
 // whether it is always instrumented, and a version; the rest is zero. From version 2 on, both addresses are relative to
 // the place they are stored at (LLVM, "XRay Instrumentation": XRaySledEntry).
 const (
-	xrayEntry     = 32
-	xrayKind      = 16
-	xrayVersion   = 18
-	xrayEnter     = 0 // kinds
-	xrayExit      = 1
-	xrayTail      = 2
-	xrayLogEnter  = 3
-	xraySledSize  = 11
-	xrayEntrySled = "\xeb\x09" + // jmp .+11
-		"\x66\x0f\x1f\x84\x00\x00\x02\x00\x00" // nopw 512(%rax,%rax)
+	xrayEntry    = 32
+	xrayKind     = 16
+	xrayVersion  = 18
+	xrayEnter    = 0 // kinds
+	xrayExit     = 1
+	xrayTail     = 2
+	xrayLogEnter = 3
 )
 
 // xray adds the entry sleds of xray_instr_map, and, where asked for, the exit sleds.
@@ -58,7 +55,8 @@ func (fd *finder) xray() error {
 
 // sled adds one entry of the map.
 func (fd *finder) sled(addr, fn uint64, kind byte) {
-	s := Site{Func: fn, Addr: addr, Len: xraySledSize, Kind: KindXRay, Ret: RetSP, Source: SourceXRay}
+	sled := fd.m.sled()
+	s := Site{Func: fn, Addr: addr, Len: len(sled), Kind: KindXRay, Ret: fd.m.atEntry(), Source: SourceXRay}
 	b := fd.im.code.at(addr)
 	switch kind {
 	case xrayEnter, xrayLogEnter:
@@ -78,7 +76,7 @@ func (fd *finder) sled(addr, fn uint64, kind byte) {
 		s.Len, s.Reason = 0, ReasonNotExecutable
 	case fd.isPatched(addr):
 		s.Reason = ReasonPatched
-	case len(b) < xraySledSize || string(b[:xraySledSize]) != xrayEntrySled:
+	case len(b) < len(sled) || string(b[:len(sled)]) != sled:
 		s.Reason = ReasonUnexpected
 	case start != 0 && (!ok || start != fn) || start == 0 && !fd.isLead(fn, addr):
 		s.Reason = ReasonNotAtEntry

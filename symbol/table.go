@@ -183,6 +183,9 @@ func (t *Table) collect() {
 	out := make([]Func, 0, len(all))
 	for _, k := range keys {
 		fn := all[k.i]
+		if n := len(out); n > 0 && fn.rank == rankNone && out[n-1].describedBy(&fn) {
+			continue
+		}
 		if n := len(out); n > 0 && out[n-1].Addr == fn.Addr {
 			if out[n-1].Size == 0 {
 				out[n-1].Size = fn.Size
@@ -194,6 +197,12 @@ func (t *Table) collect() {
 		out = append(out, fn)
 	}
 	t.funcs = slices.Clip(out)
+}
+
+// describedBy reports whether an unwind entry is that of a function with a name: compilers can begin it behind what they
+// put in front for tracers.
+func (fn *Func) describedBy(fde *Func) bool {
+	return fn.rank != rankNone && fde.Addr > fn.Addr && fde.Addr-fn.Addr < fn.Size && fde.Addr+fde.Size == fn.Addr+fn.Size
 }
 
 // startsFramed reports whether the first call frame instruction of an FDE changes the frame that all functions are

@@ -87,16 +87,15 @@ func (sh profShape) keepsArguments() bool {
 	return sh.saved&argumentRegs == argumentRegs && sh.restored&argumentRegs == argumentRegs
 }
 
-// isProfiler reports whether a function that is named like a profiling function can be one, so that its calls may be
-// replaced: it behaves like one, or does nothing.
-func isProfiler(b []byte) bool {
+// isProfiler takes what behaves like a profiling function, or does nothing.
+func (amd64Machine) isProfiler(b []byte) bool {
 	sh := shapeOf(b)
 	return sh.empty || sh.keepsArguments()
 }
 
-// fromCode finds profiling functions that no name tells of, in programs that have them linked in and were stripped: the
-// targets of calls at function entries that are proven to be one by their own code.
-func (p *profiling) fromCode(im *image) {
+// profilersIn looks at programs that have profiling functions linked in and were stripped: the targets of calls at
+// function entries that are proven to be one by their own code.
+func (m amd64Machine) profilersIn(im *image, p *profiling) {
 	shapes := make(map[uint64]profClass)
 	for i := range im.funcs.list {
 		b := im.code.upTo(im.funcs.list[i].Addr, im.funcs.extent(i, im.code))
@@ -109,8 +108,8 @@ func (p *profiling) fromCode(im *image) {
 			if err != nil || in.Op.EndsBlock() {
 				break
 			}
-			if c, ok := p.callAt(b, pc); ok {
-				if b[0] == 0xff { // through memory
+			if c, ok := m.callAt(p, b, pc); ok {
+				if c.slot {
 					break
 				}
 				cl, seen := shapes[c.target]

@@ -6,10 +6,6 @@ import (
 	"github.com/fentry-dev/fentry/arch/amd64"
 )
 
-// maxPrologue bounds how far behind a function's first byte a call of mcount is believed. Probing loops for big frames
-// and the saving of variable arguments need less than a tenth of it.
-const maxPrologue = 4096
-
 // frame is what is known of the stack while a prologue is decoded.
 type frame struct {
 	depth int64 // bytes below the return address's slot: 0 at entry, 8 behind one push
@@ -18,30 +14,30 @@ type frame struct {
 	drap  bool  // the address of the arguments was taken to another register, to find them behind a realigned stack
 }
 
-// walk is a prologue decoded so far. Asked for ascending places of one function, it decodes each byte once.
-type walk struct {
+// amd64Walk is a prologue decoded so far.
+type amd64Walk struct {
+	code      *code
 	start, pc uint64
 	frame     frame
 	ended     bool // the code does not go on to pc in a straight line
 }
 
-// frameAt decodes from a function's first byte to its call of mcount at address at, and returns "" when the caller's
-// return address is at 8(%rbp) there:
+// at decodes from a function's first byte to its call of mcount, and gives no reason when the caller's return address is
+// at 8(%rbp) there:
 //
 //	55        push %rbp
 //	48 89 e5  mov %rsp,%rbp
 //
 // in this order, with nothing else pushed before, and %rbp not written to on the way. Branches are not followed: behind
 // one the frame pointer still counts, but not how much has been pushed.
-func (fd *finder) frameAt(start, at uint64) Reason {
+func (w *amd64Walk) at(start, at uint64) frameInfo {
 	if at-start > maxPrologue {
-		return ReasonNotAtEntry
+		return frameInfo{RetFP, 0, ReasonNotAtEntry}
 	}
-	w := &fd.walk
-	if w.start != start || w.pc > at {
-		*w = walk{start: start, pc: start, frame: frame{known: true}}
+	if w.start != start || w.pc > at || w.pc == 0 {
+		*w = amd64Walk{code: w.code, start: start, pc: start, frame: frame{known: true}}
 	}
-	b := fd.im.code.upTo(w.pc, at+15)
+	b := w.code.upTo(w.pc, at+15)
 	for w.pc < at && !w.ended {
 		in, err := amd64.Decode(b)
 		if err != nil || in.Op.EndsBlock() {
@@ -53,13 +49,13 @@ func (fd *finder) frameAt(start, at uint64) Reason {
 	}
 	switch {
 	case w.ended || w.pc != at:
-		return ReasonNotAtEntry
+		return frameInfo{RetFP, 0, ReasonNotAtEntry}
 	case w.frame.fp:
-		return ""
+		return frameInfo{RetFP, 0, ""}
 	case w.frame.drap:
-		return ReasonRealignedFrame
+		return frameInfo{RetFP, 0, ReasonRealignedFrame}
 	}
-	return ReasonNoFramePointer
+	return frameInfo{RetFP, 0, ReasonNoFramePointer}
 }
 
 // step applies one instruction.

@@ -1,0 +1,146 @@
+package record
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"strings"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+)
+
+// amd64Machine is x86-64.
+type amd64Machine struct{}
+
+// amd64SiteSize is room for one jmp rel32.
+const amd64SiteSize = 5
+
+// endbr64 is the landing pad of indirect branches, first in a function compiled with -fcf-protection.
+const endbr64 = "\xf3\x0f\x1e\xfa"
+
+// amd64Profilers are the functions compilers call for -pg on x86-64: gcc and clang name mcount, glibc defines _mcount
+// and mcount, -mfentry names __fentry__ everywhere.
+var amd64Profilers = map[string]profClass{
+	"__fentry__": profFentry,
+	"mcount":     profMcount,
+	"_mcount":    profMcount,
+}
+
+func (amd64Machine) profilers() map[string]profClass { return amd64Profilers }
+
+func (amd64Machine) siteSize() int { return amd64SiteSize }
+
+func (amd64Machine) align() uint64 { return 1 }
+
+func (amd64Machine) atEntry() RetLoc { return RetSP }
+
+func (amd64Machine) prologues(c *code) prologues { return &amd64Walk{code: c} }
+
+func (amd64Machine) inst(b []byte) (int, flow) {
+	in, err := amd64.Decode(b)
+	switch {
+	case err != nil:
+		return 0, flowOther
+	case in.Op == amd64.Nop || in.Op == amd64.Int3:
+		return in.Len, flowPadding
+	case in.Op == amd64.Endbr64:
+		return in.Len, flowPad
+	case in.Op.EndsBlock() || in.Op == amd64.Call || in.Op == amd64.CallInd:
+		return in.Len, flowEnds
+	}
+	return in.Len, flowOther
+}
+
+func (amd64Machine) nops(b []byte) int { return amd64.IsNops(b) }
+
+func (amd64Machine) hasPad(b []byte) bool { return len(b) >= padLen && string(b[:padLen]) == endbr64 }
+
+func (amd64Machine) jump(c *code, addr uint64) (uint64, bool) {
+	b := c.at(addr)
+	if len(b) < amd64SiteSize || b[0] != 0xe9 {
+		return 0, false
+	}
+	return addr + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[1:])))), true
+}
+
+// isPatchable recognises five bytes of nops as compilers make them for -fpatchable-function-entry, but not for alignment:
+// gcc repeats the one-byte nop, and clang puts a number into the displacement of long ones.
+func (amd64Machine) isPatchable(b []byte) bool {
+	if len(b) < amd64SiteSize {
+		return false
+	}
+	if string(b[:amd64SiteSize]) == "\x90\x90\x90\x90\x90" {
+		return true
+	}
+	for len(b) > 0 && (b[0] == 0x66 || b[0] == 0x2e) {
+		b = b[1:]
+	}
+	for _, nop := range []string{
+		"\x0f\x1f\x44\x00\x08",             // nopl 8(%rax,%rax)
+		"\x0f\x1f\x80\x00\x02\x00\x00",     // nopl 512(%rax)
+		"\x0f\x1f\x84\x00\x00\x02\x00\x00", // nopl 512(%rax,%rax)
+	} {
+		if strings.HasPrefix(string(b[:min(len(b), 8)]), nop) {
+			return true
+		}
+	}
+	return false
+}
+
+// around finds what a nested function's static chain is saved with:
+//
+//	41 52        push %r10
+//	f3 0f 1e fa  endbr64       (-fcf-protection; gcc 12 puts it here, where it does not help)
+//	...          call
+//	41 5a        pop %r10
+//
+// There the whole sequence is the site, because the return address is at 0(%rsp) before the push only.
+func (m amd64Machine) around(c *code, addr uint64, n int) (uint64, int) {
+	b := c.at(addr + uint64(n))
+	if len(b) < 2 || b[0] != 0x41 || b[1] != 0x5a {
+		return addr, n
+	}
+	push := addr - 2
+	if m.hasPad(c.at(addr - padLen)) {
+		push -= padLen
+	}
+	if p := c.at(push); len(p) < 2 || p[0] != 0x41 || p[1] != 0x52 {
+		return addr, n
+	}
+	return push, int(addr-push) + n + 2
+}
+
+// listed: recordmcount takes one byte off
+// the place of the call's relocation, which is right for e8 rel32 only: the entries of ff 15 disp32, of what linkers make
+// of it, 67 e8 rel32, and of movabs $imm64,%r10 name the second byte.
+func (amd64Machine) listed(im *image, a uint64) uint64 {
+	b := im.code.at(a - 1)
+	if len(b) < 2 || im.startsAt(a) {
+		return a
+	}
+	switch {
+	case b[0] == 0xff && b[1] == 0x15, b[0] == 0x67 && b[1] == 0xe8, b[0] == 0x49 && b[1] == 0xba:
+		return a - 1
+	}
+	return a
+}
+
+func (amd64Machine) refuse([]byte) Reason { return "" }
+
+func (amd64Machine) sled() string {
+	return "\xeb\x09" + // jmp .+11
+		"\x66\x0f\x1f\x84\x00\x00\x02\x00\x00" // nopw 512(%rax,%rax)
+}
+
+func (amd64Machine) reloc(t uint32) relocKind {
+	switch elf.R_X86_64(t) {
+	case elf.R_X86_64_RELATIVE:
+		return relocRelative
+	case elf.R_X86_64_64:
+		return relocWord
+	case elf.R_X86_64_GLOB_DAT, elf.R_X86_64_JMP_SLOT:
+		return relocSlot
+	case elf.R_X86_64_IRELATIVE:
+		return relocIrelative
+	}
+	return relocOther
+}

@@ -1,0 +1,105 @@
+package record
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"strings"
+
+	"github.com/fentry-dev/fentry/arch/arm64"
+)
+
+// arm64Machine is AArch64 with A64 instructions, which are little-endian in big-endian images too.
+type arm64Machine struct{}
+
+// arm64SiteSize is one b.
+const arm64SiteSize = arm64.JumpLen
+
+// arm64Profilers are the functions compilers call for -pg on AArch64: gcc and clang name _mcount. A call before the
+// prologue would destroy the return address, so there is no __fentry__.
+var arm64Profilers = map[string]profClass{
+	"mcount":  profMcount,
+	"_mcount": profMcount,
+}
+
+func (arm64Machine) profilers() map[string]profClass { return arm64Profilers }
+
+func (arm64Machine) siteSize() int { return arm64SiteSize }
+
+func (arm64Machine) align() uint64 { return arm64.InstLen }
+
+func (arm64Machine) atEntry() RetLoc { return RetLR }
+
+func (arm64Machine) prologues(c *code) prologues { return &arm64Walk{code: c} }
+
+func (arm64Machine) inst(b []byte) (int, flow) {
+	in, err := arm64.Decode(b)
+	switch {
+	case err != nil:
+		return 0, flowOther
+	case in.Op == arm64.Nop || in.Word == 0:
+		return in.Len, flowPadding
+	case in.Op == arm64.Bti || in.Op == arm64.PacSP:
+		return in.Len, flowPad
+	case in.Op.EndsBlock() || in.Op == arm64.Call || in.Op == arm64.CallInd || in.Op == arm64.Brk:
+		return in.Len, flowEnds
+	}
+	return in.Len, flowOther
+}
+
+func (arm64Machine) nops(b []byte) int { return arm64.IsNops(b) }
+
+func (arm64Machine) hasPad(b []byte) bool {
+	return len(b) >= padLen && arm64.DecodeWord(binary.LittleEndian.Uint32(b)).Op == arm64.Bti
+}
+
+// jump follows a veneer.
+func (arm64Machine) jump(c *code, addr uint64) (uint64, bool) {
+	in, err := arm64.Decode(c.at(addr))
+	if err != nil || in.Op != arm64.Jmp {
+		return 0, false
+	}
+	to := in.Target(addr)
+	if t, ok := arm64.VeneerTarget(c.at(to), to); ok {
+		to = t
+	}
+	return to, true
+}
+
+// isPatchable wants two nops: compilers begin an empty function with one where they do not optimise.
+func (arm64Machine) isPatchable(b []byte) bool { return arm64.IsNops(b) >= 2*arm64.InstLen }
+
+func (arm64Machine) around(_ *code, addr uint64, n int) (uint64, int) { return addr, n }
+
+func (arm64Machine) listed(_ *image, a uint64) uint64 { return a }
+
+// refuse recognises str x30,[x18],#8. A function that keeps its return address there needs no frame, and its callee would
+// then have the same shadow.
+func (arm64Machine) refuse(b []byte) Reason {
+	const prologue = 8 // instructions
+	for k := 0; k < prologue && len(b) >= arm64.InstLen; k++ {
+		if binary.LittleEndian.Uint32(b) == 0xf800865e {
+			return ReasonShadowStack
+		}
+		b = b[arm64.InstLen:]
+	}
+	return ""
+}
+
+func (arm64Machine) sled() string {
+	return "\x08\x00\x00\x14" + // b .+32
+		strings.Repeat("\x1f\x20\x03\xd5", 7) // nop
+}
+
+func (arm64Machine) reloc(t uint32) relocKind {
+	switch elf.R_AARCH64(t) {
+	case elf.R_AARCH64_RELATIVE:
+		return relocRelative
+	case elf.R_AARCH64_ABS64:
+		return relocWord
+	case elf.R_AARCH64_GLOB_DAT, elf.R_AARCH64_JUMP_SLOT:
+		return relocSlot
+	case elf.R_AARCH64_IRELATIVE:
+		return relocIrelative
+	}
+	return relocOther
+}
