@@ -165,3 +165,38 @@ func checkPartial(t *testing.T, data string, r *result, patched ...string) {
 		t.Errorf("%d of a million events are in the trace, none is counted as lost, and report says nothing:\n%s", tr.events, report.stdout)
 	}
 }
+
+// A recorder knows processes by other numbers than a PID namespace below it does: programs in there leave its trace alone and run untraced.
+func TestPIDNamespace(t *testing.T) {
+	t.Parallel()
+	need(t, "unshare", "util-linux")
+	if r := run(t, command{argv: []string{"unshare", "-rfp", "--mount-proc", "true"}}); r.status != "exit 0" {
+		t.Skipf("no PID namespaces here: unshare: %s %s", r.status, r.stderr)
+	}
+	p, want := dataFixture(t, "second", "9")
+	prog := patched(t, p)
+	for _, ns := range [][]string{{"unshare", "-rfp", "--mount-proc"}, {"unshare", "-rfp"}} {
+		t.Run(strings.Join(ns, " "), func(t *testing.T) {
+			data := filepath.Join(t.TempDir(), "data")
+			argv := append(append([]string{fentry, "record", "-o", data}, ns...), "./second", "9")
+			r := run(t, command{dir: filepath.Dir(prog), argv: argv, env: []string{"FENTRY_DATA=" + data, "FIXTURE_COUNTS=" + p.counts()}})
+			sameBehaviour(t, want, r)
+			if !strings.Contains(r.stderr, "no trace: "+data) {
+				t.Errorf("nobody says that there is no trace; stderr %q", r.stderr)
+			}
+			if tr := decodeTrace(t, data); tr.events != 0 {
+				t.Errorf("%d events in the recorder's trace", tr.events)
+			}
+			if _, err := os.Stat(data + ".old"); err == nil {
+				t.Error("the recorder's trace was moved away")
+			}
+			inside := filepath.Join(t.TempDir(), "data")
+			argv = append(ns, fentry, "record", "-o", inside, "sh", "-c", "./second 9; exit $?")
+			r = run(t, command{dir: filepath.Dir(prog), argv: argv, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
+			sameBehaviour(t, want, r)
+			if tr := decodeTrace(t, inside, prog); len(ns) == 3 && tr.events == 0 {
+				t.Error("no events of a program whose recorder is in the namespace")
+			}
+		})
+	}
+}

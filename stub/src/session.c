@@ -84,14 +84,30 @@ static int open_path(const char *path)
 	return ok;
 }
 
+/* own_proc says whether /proc shows this process by its own number. It does not
+   where it is another PID namespace's. */
+static int own_proc(void)
+{
+	char number[24], target[24];
+	i64 n = sys(SYS_readlink, "/proc/self", target, sizeof target - 1, 0, 0, 0);
+	if (failed(n))
+		return 0;
+	target[n] = 0;
+	*decimal(number, getpid()) = 0;
+	return starts_with(target, number) && target[length(number)] == 0;
+}
+
 /* find_recorder looks for a recorder among the ancestors: its pool is at a
-   descriptor with a number of its own. */
+   descriptor with a number of its own. A recorder outside of this PID namespace
+   knows its tasks by other numbers: it is not found. */
 static int find_recorder(void)
 {
 	struct process p = { 0, 0, 0 };
 	char path[48], target[64];
 	u32 next = getpid();
-	for (u32 i = 0; i < 1024 && next > 1; i++) {
+	if (!own_proc())
+		return 0;
+	for (u32 i = 0; i < 1024 && next != 0; i++) {
 		if (!read_process(next, &p))
 			return 0;
 		char *e = path;
