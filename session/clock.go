@@ -50,10 +50,13 @@ func (r clockReading) pair() trace.ClockPair {
 	return trace.ClockPair{Counter: r.counter, Monotonic: uint64(r.monotonic)}
 }
 
-// counterHz is the frequency of the counter as the kernel knows it, 0 if it does
-// not tell. The kernel publishes the factors of its own clock in the page of a
+// counterHz is the frequency of the counter as the machine says or as the kernel
+// knows it, 0 if neither tells. The kernel publishes the factors of its own clock in the page of a
 // perf event (struct perf_event_mmap_page): ns = ticks * time_mult >> time_shift.
 func counterHz() uint64 {
+	if hz := counterFrequency(); hz != 0 {
+		return hz
+	}
 	attr := unix.PerfEventAttr{
 		Type:   unix.PERF_TYPE_SOFTWARE,
 		Config: unix.PERF_COUNT_SW_DUMMY,

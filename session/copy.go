@@ -3,7 +3,10 @@
 package session
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -15,8 +18,8 @@ import (
 // It has no name that could be left behind: it is an unnamed file in the
 // program's own directory, so that $ORIGIN in library paths stays right, or,
 // where that cannot be written, memory. execve gets a link of the program's name
-// to it, because that becomes the name of the process; the link is removed as
-// soon as execve is done.
+// to it (link), because that becomes the name of the process; the link is removed
+// as soon as execve is done.
 type patchedCopy struct {
 	f    *os.File
 	exec string // path for execve
@@ -48,16 +51,39 @@ func newCopy(path string, write func(*os.File) error) (c *patchedCopy, err error
 	}
 	c.f.Close()
 	c.f = r
+	return c, nil
+}
+
+// link makes a path for execve that ends in the program's name.
+func (c *patchedCopy) link(name string) {
 	target := fmt.Sprintf("/proc/self/fd/%d", c.f.Fd())
 	c.exec = target
 	if dir, err := os.MkdirTemp("", "fentry-"); err == nil {
 		c.dir = dir
-		link := filepath.Join(dir, filepath.Base(path))
+		link := filepath.Join(dir, name)
 		if os.Symlink(target, link) == nil {
 			c.exec = link
 		}
 	}
-	return c, nil
+}
+
+// named returns a copy of the copy that has a name.
+func (c *patchedCopy) named(name string) (*patchedCopy, error) {
+	dir, err := os.MkdirTemp("", "fentry-")
+	if err != nil {
+		return nil, pathError(err)
+	}
+	n := &patchedCopy{dir: dir, exec: filepath.Join(dir, name)}
+	f, err := os.OpenFile(n.exec, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	if err == nil {
+		_, err = io.Copy(f, io.NewSectionReader(c.f, 0, math.MaxInt64))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		n.close()
+		return nil, pathError(err)
+	}
+	return n, nil
 }
 
 // unnamedFile makes a file without a name beside path, or in memory.
@@ -85,7 +111,8 @@ func unnamedFile(path string) (*os.File, error) {
 	return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, unix.EINVAL)
 }
 
-// close removes the link. The copy itself lives as long as a process runs it.
+// close removes the link, or the named copy. Others live as long as a process
+// runs them.
 func (c *patchedCopy) close() {
 	if c.f != nil {
 		c.f.Close()

@@ -324,7 +324,7 @@ func (d *traceDir) putInfo(info *trace.Info) error {
 		return err
 	}
 	defer f.Close()
-	if fi, terr := f.Stat(); terr != nil || int64(len(b)) > (fi.Size()+pageSize-1)&^(pageSize-1) {
+	if fi, terr := f.Stat(); terr != nil || int64(len(b)) > int64(pageUp(uint64(fi.Size()))) {
 		return err // it would need more room than it has
 	}
 	if _, terr := f.WriteAt(b, 0); terr != nil {

@@ -33,6 +33,9 @@
 // unnamed file in the program's directory, or from memory. Its path in
 // /proc/self/exe is then another one.
 //
+// A program of another machine runs under an emulator, [Options].Emulator, as a
+// patched copy that the emulator opens in place of the program.
+//
 // # The session
 //
 // The runtime inside the program writes to chunks of a shared memory pool that

@@ -75,6 +75,7 @@ type recorderCmd struct {
 	Profile  bool
 	Memory   *Memory
 	Copy     string
+	Emulator []string
 	Result   string
 
 	prefix []string // command in front, such as a shell that changes something

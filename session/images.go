@@ -73,6 +73,7 @@ func (s *session) sawImage(im Image) {
 		return
 	}
 	s.images[im.ID] = true
+	s.copyFrequency()
 	s.res.Images = append(s.res.Images, im.Image)
 	s.queue = append(s.queue, im)
 	s.imageOn.Signal()

@@ -43,7 +43,7 @@ func (s *session) endInfo() {
 			i.ExitStatus = s.res.Status.ExitStatus()
 		}
 	}
-	i.Clock.Pairs = append(i.Clock.Pairs, readClocks().pair())
+	s.pairClocks()
 	s.whereDir()
 	i.Images = s.res.Images
 	i.Totals.Events = s.res.Events

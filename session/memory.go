@@ -2,9 +2,12 @@
 
 package session
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+)
 
-const pageSize = 4096
+var pageSize = uint64(os.Getpagesize()) // 4 KiB; on arm64 also 16 or 64 KiB
 
 // check refuses contradictory memory before any process is touched.
 func (m *Memory) check() error {

@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,10 +33,18 @@ var breakpoint = []byte{0xcc}
 
 func (r *registers) stoppedAt(addr uint64) bool { return r.Rip == addr+uint64(len(breakpoint)) }
 
-const (
-	userCS64 = 0x33 // __USER_CS of arch/x86/include/asm/segment.h
-	maxErrno = 4095
-)
+// openCalls are the system calls that open a file by its path.
+var openCalls = []uint64{unix.SYS_OPEN, unix.SYS_OPENAT}
+
+var syscallInsn = []byte{0x0f, 0x05}
+
+func (r *registers) setCall(nr uint64, a [6]uint64) {
+	r.Rax, r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9 = nr, a[0], a[1], a[2], a[3], a[4], a[5]
+}
+
+func (r *registers) result() uint64 { return r.Rax }
+
+const userCS64 = 0x33 // __USER_CS of arch/x86/include/asm/segment.h
 
 func (t *tracee) registers() (*registers, error) {
 	r := new(registers)
@@ -55,48 +62,4 @@ func (t *tracee) setRegisters(r *registers) error {
 		return fmt.Errorf("PTRACE_SETREGS: %w", err)
 	}
 	return nil
-}
-
-// syscall has the process make a system call: the instruction is put where it
-// stands, stepped over once, and everything is put back.
-func (t *tracee) syscall(nr uint64, a0, a1, a2, a3, a4, a5 uint64) (uint64, error) {
-	orig, err := t.registers()
-	if err != nil {
-		return 0, err
-	}
-	insn := []byte{0x0f, 0x05} // syscall
-	saved := make([]byte, len(insn))
-	if err := t.read(saved, orig.Rip); err != nil {
-		return 0, err
-	}
-	if err := t.write(insn, orig.Rip); err != nil {
-		return 0, err
-	}
-	r := *orig
-	r.Rax, r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9 = nr, a0, a1, a2, a3, a4, a5
-	r.noRestart()
-	err = t.setRegisters(&r)
-	if err == nil {
-		err = t.resume(func(pid, _ int) error { return unix.PtraceSingleStep(pid) })
-	}
-	var after *registers
-	if err == nil {
-		after, err = t.registers()
-	}
-	if werr := t.write(saved, orig.Rip); err == nil {
-		err = werr
-	}
-	if serr := t.setRegisters(orig); err == nil {
-		err = serr
-	}
-	if err != nil {
-		return 0, err
-	}
-	if after.Rip != orig.Rip+uint64(len(insn)) {
-		return 0, fmt.Errorf("system call %d: stopped at %#x", nr, after.Rip)
-	}
-	if after.Rax > ^uint64(maxErrno) {
-		return 0, syscall.Errno(-after.Rax)
-	}
-	return after.Rax, nil
 }

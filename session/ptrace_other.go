@@ -1,4 +1,4 @@
-//go:build linux && !amd64
+//go:build linux && !amd64 && !arm64
 
 package session
 
@@ -13,19 +13,21 @@ var errNoInjection = errors.New("programs cannot be traced at their exec stop on
 
 type registers struct{}
 
-func (r *registers) pc() uint64            { return 0 }
-func (r *registers) sp() uint64            { return 0 }
-func (r *registers) setPC(uint64)          {}
-func (r *registers) setThreadBlock(uint64) {}
-func (r *registers) noRestart()            {}
-func (r *registers) keepThread(*registers) {}
-func (r *registers) stoppedAt(uint64) bool { return false }
+func (r *registers) pc() uint64                { return 0 }
+func (r *registers) sp() uint64                { return 0 }
+func (r *registers) setPC(uint64)              {}
+func (r *registers) setThreadBlock(uint64)     {}
+func (r *registers) noRestart()                {}
+func (r *registers) keepThread(*registers)     {}
+func (r *registers) setCall(uint64, [6]uint64) {}
+func (r *registers) result() uint64            { return 0 }
+func (r *registers) stoppedAt(uint64) bool     { return false }
 
-var breakpoint []byte
+var (
+	breakpoint  []byte
+	syscallInsn []byte
+	openCalls   []uint64
+)
 
 func (t *tracee) registers() (*registers, error)  { return nil, errNoInjection }
 func (t *tracee) setRegisters(r *registers) error { return errNoInjection }
-
-func (t *tracee) syscall(nr uint64, a0, a1, a2, a3, a4, a5 uint64) (uint64, error) {
-	return 0, errNoInjection
-}

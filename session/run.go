@@ -77,6 +77,12 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.in = readInherited()
 	s.in.ignore()
 	var err error
+	emulator := ""
+	if len(s.o.Emulator) > 0 {
+		if emulator, err = LookPath(s.o.Emulator[0]); err != nil {
+			return s.res, err
+		}
+	}
 	if s.dir, err = createDir(s.o.Dir); err != nil {
 		return s.res, err
 	}
@@ -103,11 +109,14 @@ func (s *session) run(ctx context.Context) (Result, error) {
 
 	s.beginInfo()
 	began := time.Now()
-	l := launcher{o: &s.o, args: s.o.Args, env: s.o.Env, in: s.in, mem: mem, pool: path, log: s.logf, ready: s.ready}
+	l := launcher{o: &s.o, emulator: emulator, args: s.o.Args, env: s.o.Env, in: s.in, mem: mem, pool: path, log: s.logf, ready: s.ready}
 	st, err := l.launch()
 	if err != nil {
 		s.dir.rollback()
 		return s.res, err
+	}
+	if st.copy != nil {
+		defer st.copy.close()
 	}
 	s.work()
 	// Removing a large older trace takes its time.
@@ -116,7 +125,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.injected, st.copied, st.setup
 	s.info.PID = st.pid
 	// A second pair, in case there will be no end: two give a frequency.
-	s.info.Clock.Pairs = append(s.info.Clock.Pairs, readClocks().pair())
+	s.pairClocks()
 	if err := s.dir.writeInfo(&s.info); err != nil {
 		s.logf("%v", err)
 	}
@@ -138,12 +147,39 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	return s.res, nil
 }
 
+// foreign tells whether the program runs on a machine whose counter is not this
+// one's: it is left to the program's runtime to tell how it goes.
+func (s *session) foreign() bool { return len(s.o.Emulator) > 0 }
+
+// pairClocks notes how the counter goes.
+func (s *session) pairClocks() {
+	if !s.foreign() {
+		s.info.Clock.Pairs = append(s.info.Clock.Pairs, readClocks().pair())
+	}
+}
+
+// copyFrequency puts the counter's frequency, which a runtime on a foreign machine
+// has written to the pool's header, where the readers of the file look.
+func (s *session) copyFrequency() {
+	if !s.foreign() || s.pool == nil {
+		return
+	}
+	if hz := s.pool.word64(hCounterHZ).Load(); hz != 0 {
+		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, hz), hCounterHZ)
+	}
+}
+
 // buffers makes what the program's runtime writes to and returns its path.
 func (s *session) buffers() (string, error) {
 	var head [headerSize]byte
-	now := readClocks()
-	hz := counterHz()
-	s.info.Clock = trace.InfoClock{Hz: hz, Pairs: []trace.ClockPair{now.pair()}}
+	now, hz := readClocks(), uint64(0)
+	if s.foreign() {
+		now.counter = 0
+	} else {
+		hz = counterHz()
+	}
+	s.info.Clock.Hz = hz
+	s.pairClocks()
 	if s.o.Profile {
 		// The runtime writes the file itself.
 		putHeader(head[:], 0, headerSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)

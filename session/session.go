@@ -25,6 +25,11 @@ type Options struct {
 	// or was replaced) is run untraced. nil: not checked.
 	File os.FileInfo
 
+	// Emulator is the command, in words, that runs the program, for programs of
+	// another machine: path and arguments are put behind it. See [FindEmulator].
+	// Empty: the kernel runs the program.
+	Emulator []string
+
 	// Dir is the trace directory; "": fentry.data. A trace that is there already
 	// is renamed to Dir with ".old" appended, unless it is still being written
 	// ([ErrRecording]).

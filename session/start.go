@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ type started struct {
 	injected bool
 	copied   bool
 	setup    time.Duration
+	copy     *patchedCopy // to be closed at the end; nil: none
 
 	// The program died before its first instruction.
 	ended  bool
@@ -28,13 +30,14 @@ type started struct {
 
 // launcher starts the program in the way that works here.
 type launcher struct {
-	o    *Options
-	args []string
-	env  []string
-	in   inherited
-	mem  *Memory // nil: untraced
-	pool string  // session path
-	log  func(format string, args ...any)
+	o        *Options
+	args     []string
+	env      []string
+	in       inherited
+	mem      *Memory // nil: untraced
+	emulator string  // file of o.Emulator
+	pool     string  // session path
+	log      func(format string, args ...any)
 	// ready is called when execve has succeeded and, if the program can be held
 	// there, before its first instruction.
 	ready func(pid int)
@@ -47,6 +50,9 @@ func (l *launcher) launch() (started, error) {
 	defer runtime.UnlockOSThread()
 	if l.mem == nil {
 		return l.plain()
+	}
+	if len(l.o.Emulator) > 0 {
+		return l.emulated()
 	}
 	if l.o.NoPtrace {
 		return l.patched()
@@ -122,8 +128,9 @@ func (l *launcher) traced() (started, error) {
 
 // plain starts the program as it is.
 func (l *launcher) plain() (started, error) {
-	pid, err := l.fork(l.o.Path, l.args, false)
-	if errors.Is(err, unix.ENOEXEC) {
+	path, argv := l.command(l.o.Path)
+	pid, err := l.fork(path, argv, false)
+	if errors.Is(err, unix.ENOEXEC) && len(l.o.Emulator) == 0 {
 		// As execvp does with a script that does not name its interpreter.
 		args := append([]string{"/bin/sh", l.o.Path}, l.args[min(1, len(l.args)):]...)
 		if l.mem != nil {
@@ -132,7 +139,7 @@ func (l *launcher) plain() (started, error) {
 		pid, err = l.fork(args[0], args, false)
 	}
 	if err != nil {
-		return started{}, execError(l.o.Path, err)
+		return started{}, execError(path, err)
 	}
 	l.ready(pid)
 	return started{pid: pid}, nil
@@ -148,6 +155,7 @@ func (l *launcher) patched() (started, error) {
 		return started{}, err
 	}
 	defer c.close()
+	c.link(filepath.Base(l.o.Path))
 	pid, err := l.fork(c.exec, l.args, false)
 	if err != nil {
 		return started{}, execError(l.o.Path, err)

@@ -16,6 +16,9 @@ const (
 	ptraceSetSigmask = 0x420b
 )
 
+// syscallTrap is how a stop at a system call looks with PTRACE_O_TRACESYSGOOD.
+const syscallTrap = syscall.SIGTRAP | 0x80
+
 // errInject: the memory could not be added. Nothing of the program has run, so
 // it can be started again in another way.
 type errInject struct{ err error }
@@ -98,7 +101,7 @@ func (t *tracee) resume(how func(pid, signal int) error) error {
 		switch {
 		case !ws.Stopped():
 			return &errDied{ws}
-		case ws.StopSignal() == syscall.SIGTRAP:
+		case ws.StopSignal() == syscall.SIGTRAP, ws.StopSignal() == syscallTrap:
 			if stopped {
 				syscall.Kill(t.pid, syscall.SIGSTOP)
 			}
@@ -109,6 +112,59 @@ func (t *tracee) resume(how func(pid, signal int) error) error {
 			return &errInject{fmt.Errorf("stopped by %v", ws.StopSignal())}
 		}
 	}
+}
+
+// syscall has the process make a system call: the instruction is put where it
+// stands, stepped over once, and everything is put back. The instruction cache
+// is the kernel's business when it writes on behalf of a tracer.
+func (t *tracee) syscall(nr uint64, args ...uint64) (uint64, error) {
+	orig, err := t.registers()
+	if err != nil {
+		return 0, err
+	}
+	at := orig.pc()
+	saved := make([]byte, len(syscallInsn))
+	if err := t.read(saved, at); err != nil {
+		return 0, err
+	}
+	if err := t.write(syscallInsn, at); err != nil {
+		return 0, err
+	}
+	r := *orig
+	var a [6]uint64
+	copy(a[:], args)
+	r.setCall(nr, a)
+	r.noRestart()
+	err = t.setRegisters(&r)
+	if err == nil {
+		err = t.step()
+	}
+	var after *registers
+	if err == nil {
+		after, err = t.registers()
+	}
+	if werr := t.write(saved, at); err == nil {
+		err = werr
+	}
+	if serr := t.setRegisters(orig); err == nil {
+		err = serr
+	}
+	if err != nil {
+		return 0, err
+	}
+	if after.pc() != at+uint64(len(syscallInsn)) {
+		return 0, fmt.Errorf("system call %d: stopped at %#x", nr, after.pc())
+	}
+	const maxErrno = 4095
+	if v := after.result(); v > ^uint64(maxErrno) {
+		return 0, syscall.Errno(-v)
+	}
+	return after.result(), nil
+}
+
+// step has the process execute one instruction.
+func (t *tracee) step() error {
+	return t.resume(func(pid, _ int) error { return unix.PtraceSingleStep(pid) })
 }
 
 // mmap maps anonymous memory in the process at exactly addr.
@@ -188,7 +244,7 @@ func (t *tracee) ignore(signals uint64) error {
 		if signals&(1<<(s-1)) == 0 {
 			continue
 		}
-		if _, err := t.syscall(unix.SYS_RT_SIGACTION, s, addr, 0, 8, 0, 0); err != nil {
+		if _, err := t.syscall(unix.SYS_RT_SIGACTION, s, addr, 0, 8); err != nil {
 			return &errInject{fmt.Errorf("ignore signal %d in the program: %w", s, err)}
 		}
 	}

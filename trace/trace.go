@@ -173,7 +173,11 @@ func (t *Trace) setClock(ix *index, o Options) {
 	}
 	t.Clock.anchor(ps)
 	if t.Header.Realtime != 0 && t.Header.Realtime < maxSpan {
-		t.Clock.Realtime = int64(t.Header.Realtime) - t.Clock.Time(t.Header.Counter)
+		since := t.Clock.Time(t.Header.Counter)
+		if t.Header.Counter == 0 && t.Clock.Monotonic != 0 {
+			since = int64(t.Header.Monotonic) - t.Clock.Monotonic
+		}
+		t.Clock.Realtime = int64(t.Header.Realtime) - since
 	}
 }
 

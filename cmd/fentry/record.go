@@ -42,6 +42,7 @@ type recordCmd struct {
 	buffer   string
 	policy   string
 	noPtrace bool
+	emulator string
 }
 
 func newRecordCmd(a *app) *cobra.Command {
@@ -60,6 +61,11 @@ put the tracer into its memory. Programs made by "fentry patch" that it starts
 are traced too. Recording ends when the program and the traced processes it
 leaves behind have ended; the second ^C ends it at once.
 
+A program of another machine runs under an emulator, which is found by itself
+(qemu-aarch64, with the libraries of Debian's cross compilers or below
+$QEMU_LD_PREFIX). What runs is a copy with the tracer in it, which the emulator
+opens in place of the program.
+
 Options go before PROGRAM: everything behind it is the program's own. The exit
 status is the program's; a signal that killed it kills fentry too. If it could
 not be run: 125, 126 if it is not executable, 127 if it was not found.`,
@@ -70,7 +76,8 @@ not be run: 125, 126 if it is not executable, 127 if it was not found.`,
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record -T profile ./prog             counts and times, no events: small
   fentry record --policy drop ./prog          never wait for the disk
-  fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events`,
+  fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
+  fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef(cmd, "no program given")
@@ -86,6 +93,7 @@ not be run: 125, 126 if it is not executable, 127 if it was not found.`,
 	f.StringVarP(&c.buffer, "buffer", "b", "64M", "memory for events on their way to disk: `SIZE`, with K, M or G")
 	f.StringVar(&c.policy, "policy", "block", "when the disk is too slow: `WHAT`; block: the program waits, drop: events\nare lost and counted, overwrite: keep the newest events only")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
+	f.StringVar(&c.emulator, "emulator", "", "run the program under `COMMAND`, in words as for a shell; default for programs\nof another machine: qemu-aarch64, or qemu-x86_64")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
@@ -128,6 +136,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if p.untraced != "" {
 		a.notef("fentry: %s runs untraced: %s", o.Path, p.untraced)
 	}
+	if o.Emulator, err = c.emulation(cmd, p); err != nil {
+		return err
+	}
 	p.opts = opts
 	p.opts.Path = o.Path
 	o.File, o.PatchedCopy, o.Symbols = p.info, p.copy, p.symbols
@@ -164,7 +175,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
-	for _, name := range []string{"depth", "threshold", "tracer", "buffer", "policy", "no-ptrace"} {
+	for _, name := range []string{"depth", "threshold", "tracer", "buffer", "policy", "no-ptrace", "emulator"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}
@@ -249,12 +260,14 @@ func dieOf(sig syscall.Signal) {
 
 // program is the program to record.
 type program struct {
-	path  string
-	info  os.FileInfo
-	image []byte
-	file  *elfio.File // nil: no ELF image
-	sites []record.Site
-	opts  patch.Options // but for target and session
+	path    string
+	info    os.FileInfo
+	image   []byte
+	file    *elfio.File // nil: nothing to trace
+	machine elf.Machine // EM_NONE: no ELF image
+	interp  string
+	sites   []record.Site
+	opts    patch.Options // but for target and session
 
 	main     *patch.Plan // the plan that was applied; nil: untraced
 	traced   int         // number of functions it traces
@@ -305,6 +318,7 @@ func (p *program) find() error {
 	if err != nil {
 		return err
 	}
+	p.machine, p.interp = f.Header.Machine, interpreter(f)
 	if !f.Is64() {
 		p.untraced = "a 32-bit program"
 		return nil

@@ -30,6 +30,7 @@ type options struct {
 	Profile  bool
 	Memory   *session.Memory
 	Copy     string // file to give as patched copy
+	Emulator []string
 	Result   string
 }
 
@@ -49,7 +50,7 @@ func main() {
 		}
 	}
 	so := session.Options{
-		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace, Profile: o.Profile,
+		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace, Emulator: o.Emulator, Profile: o.Profile,
 		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "recorder: "+format+"\n", args...) },
 	}
 	so.Symbols = func(im session.Image, w io.Writer) error {

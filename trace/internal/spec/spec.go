@@ -63,10 +63,10 @@ var Header = []Field{
 	{"WAITERS", 56, "u32", "", "tasks that wait for a free chunk"},
 	{"LEADER", 60, "u32", "", "process id of the first process traced"},
 	{"LEADER_START", 64, "u64", "clock ticks", "start time of that process, field 22 of /proc/PID/stat"},
-	{"COUNTER", 72, "u64", "ticks", "timestamp counter when the header was written"},
+	{"COUNTER", 72, "u64", "ticks", "timestamp counter when the header was written; 0: not known to who wrote it, the program runs on an emulated machine"},
 	{"MONOTONIC", 80, "u64", "ns", "CLOCK_MONOTONIC at the same moment"},
 	{"REALTIME", 88, "u64", "ns", "CLOCK_REALTIME at the same moment"},
-	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter if it is known, else 0"},
+	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter if it is known, else 0; a program that knows it puts it there"},
 	{"LOST", 104, "u64", "events", "events lost by tasks that never got a chunk"},
 	{"LAYOUT", 112, "u32", "", "how chunks lie behind the header, see Layouts"},
 }

@@ -1,0 +1,194 @@
+//go:build linux
+
+package session
+
+import (
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// guestMachine is a machine whose programs do not run here by themselves.
+func guestMachine(t testing.TB) (m elf.Machine, cc string) {
+	t.Helper()
+	switch runtime.GOARCH {
+	case "amd64":
+		return elf.EM_AARCH64, "aarch64-linux-gnu-gcc"
+	case "arm64":
+		return elf.EM_X86_64, "x86_64-linux-gnu-gcc"
+	}
+	t.Skip("nothing is traced on this machine")
+	return 0, ""
+}
+
+// buildGuest compiles testdata/guest.c for the other machine twice: what shall be run, and
+// what is to be run in place of it.
+func buildGuest(t testing.TB, flags ...string) (emulator []string, path, copied string) {
+	t.Helper()
+	m, cc := guestMachine(t)
+	if _, err := exec.LookPath(cc); err != nil {
+		t.Skipf("%s is missing (package %s)", cc, strings.Replace("gcc-"+strings.TrimSuffix(cc, "-gcc"), "_", "-", 1))
+	}
+	dir := t.TempDir()
+	path, copied = filepath.Join(dir, "guest"), filepath.Join(t.TempDir(), "copy")
+	for out, answer := range map[string]string{path: "-DANSWER=1", copied: "-DANSWER=2"} {
+		argv := append([]string{"-O2", "-Wall", answer, "-o", out, "testdata/guest.c"}, flags...)
+		if b, err := exec.Command(cc, argv...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cc, err, b)
+		}
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	interp := ""
+	if s := f.Section(".interp"); s != nil {
+		b, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		interp = strings.TrimRight(string(b), "\x00")
+	}
+	emulator, err = FindEmulator(m, interp)
+	if errors.Is(err, ErrNotFound) {
+		t.Skip(err)
+	}
+	if err != nil || len(emulator) == 0 {
+		t.Fatalf("%q, %v", emulator, err)
+	}
+	return emulator, path, copied
+}
+
+// A program under an emulator is the patched copy, and sees nothing of that: path, name,
+// descriptors and signals are as under the emulator alone.
+func TestEmulator(t *testing.T) {
+	for _, flags := range [][]string{{"-pie", "-fPIE"}, {"-static"}} {
+		t.Run(flags[0], func(t *testing.T) {
+			emulator, path, copied := buildGuest(t, flags...)
+			for _, tt := range []struct {
+				name, shell string
+				argv        []string
+			}{
+				{"plain", "", []string{path, "a", "b c"}},
+				{"signals", "trap '' TERM USR2; ", []string{path}},
+				{"killed", "", []string{path, "kill"}},
+				{"relative", "cd " + filepath.Dir(path) + "; ", []string{"./guest"}},
+				{"by name", "PATH=$PATH:" + filepath.Dir(path) + "; ", []string{"guest"}},
+			} {
+				t.Run(tt.name, func(t *testing.T) {
+					t.Parallel()
+					target := tt.argv[0]
+					alone := append([]string(nil), emulator...)
+					if tt.name == "by name" {
+						alone, target = append(alone, "-0", tt.argv[0]), path
+					}
+					alone = append(append(alone, target), tt.argv[1:]...)
+					cmd := exec.Command("sh", append([]string{"-c", tt.shell + `exec "$@"`, "sh"}, alone...)...)
+					want, _ := cmd.Output()
+					if !strings.HasPrefix(string(want), "answer 1\nexe "+path+"\n") {
+						t.Fatalf("untraced: %q", want)
+					}
+					status := cmd.ProcessState.ExitCode()
+					if tt.name == "killed" {
+						status = 100 + 10 // as the recorder of the tests tells of SIGUSR1
+					}
+					r := recorderCmd{Memory: anyMemory(), Copy: copied, Emulator: emulator, prefix: []string{"sh", "-c", tt.shell + `exec "$@"`, "sh"}}
+					x := r.run(t, tt.argv...)
+					if x.code != status || !x.res.Copied || x.res.Injected || x.stderr != "" {
+						t.Errorf("status %d, want %d; %+v: %s", x.code, status, x.res, x.stderr)
+					}
+					if got := strings.Replace(x.stdout, "answer 2", "answer 1", 1); got != string(want) || got == x.stdout {
+						t.Errorf("%q, untraced %q", x.stdout, want)
+					}
+				})
+			}
+		})
+	}
+}
+
+// Without ptrace the copy has a path of its own, which goes with the session.
+func TestEmulatorNoPtrace(t *testing.T) {
+	emulator, path, copied := buildGuest(t)
+	tmp := t.TempDir()
+	r := recorderCmd{Memory: anyMemory(), Copy: copied, Emulator: emulator, NoPtrace: true, prefix: []string{"env", "TMPDIR=" + tmp}}
+	x := r.run(t, path, "a")
+	if x.code != 7 || !x.res.Copied {
+		t.Errorf("status %d, %+v: %s", x.code, x.res, x.stderr)
+	}
+	if !strings.HasPrefix(x.stdout, "answer 2\nexe "+tmp+"/fentry-") || !strings.Contains(x.stdout, "/guest\narg "+path+"\narg a\n") {
+		t.Errorf("%q", x.stdout)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// An untraced program runs as it is, and errors of the emulator are passed on.
+func TestEmulatorUntraced(t *testing.T) {
+	emulator, path, _ := buildGuest(t)
+	r := recorderCmd{Emulator: emulator}
+	x := r.run(t, path)
+	if x.code != 7 || x.res.Copied || !strings.HasPrefix(x.stdout, "answer 1\n") {
+		t.Errorf("status %d, %q: %s", x.code, x.stdout, x.stderr)
+	}
+	r = recorderCmd{Memory: anyMemory(), Copy: path, Emulator: []string{"false"}}
+	if x := r.run(t, path); x.code != 1 || x.stdout != "" {
+		t.Errorf("status %d, %q: %s", x.code, x.stdout, x.stderr)
+	}
+	r = recorderCmd{Memory: anyMemory(), Copy: path, Emulator: []string{"no-such-emulator"}}
+	if x := r.run(t, path); x.code != 200 || !strings.Contains(x.stderr, "no-such-emulator: command not found") {
+		t.Errorf("status %d: %s", x.code, x.stderr)
+	}
+}
+
+// anyMemory is a plan that makes a program a traced one; under an emulator nothing of it is used.
+func anyMemory() *Memory {
+	return &Memory{RX: make([]byte, pageSize), RXAddr: 1 << 20, Entry: 1 << 20}
+}
+
+func TestFindEmulator(t *testing.T) {
+	m, _ := guestMachine(t)
+	dir := t.TempDir()
+	for _, name := range []string{"qemu-aarch64-static", "qemu-x86_64-static"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "root/lib"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "root/lib/ld.so"), nil, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	static := filepath.Join(dir, guests[m].emulators[1])
+	check := func(interp string, want []string, wantErr string) {
+		t.Helper()
+		got, err := FindEmulator(m, interp)
+		switch {
+		case wantErr != "":
+			if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), wantErr) {
+				t.Errorf("%q: %v, want %q", interp, err, wantErr)
+			}
+		case err != nil || strings.Join(got, " ") != strings.Join(want, " "):
+			t.Errorf("%q: %q, %v; want %q", interp, got, err, want)
+		}
+	}
+	check("", []string{static}, "")
+	check(filepath.Join(dir, "root/lib/ld.so"), []string{static}, "") // the machine's own path
+	check("/lib/no-such-loader", nil, "apt-get install "+guests[m].libraries)
+	t.Setenv("QEMU_LD_PREFIX", filepath.Join(dir, "root"))
+	check("/lib/ld.so", []string{static}, "")
+	check("/lib/no-such-loader", nil, filepath.Join(dir, "root/lib/no-such-loader"))
+	if got, err := FindEmulator(hosts[runtime.GOARCH], "/lib/no-such-loader"); got != nil || err != nil {
+		t.Errorf("this machine: %q, %v", got, err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	check("", nil, "apt-get install qemu-user")
+}
