@@ -15,14 +15,22 @@ type MovedFrames struct {
 // encoding says so; 0 for none.
 func (c *CIE) Personality() uint64 { return c.personality }
 
+// FrameRules changes call frame instructions while they are copied. The zero value changes nothing.
+type FrameRules struct {
+	// CIE returns instructions to add to a CIE: they follow its own, so they hold at the start of every function that
+	// shares it. None: nothing is changed for the CIE and its FDEs.
+	CIE func(*CIE) []byte
+	// FDE, if not nil, returns what stands in place of the instructions of an FDE whose CIE has been added to. false:
+	// they stay, and the FDE refers to a copy of the CIE as it was.
+	FDE func(*FDE) ([]byte, bool)
+}
+
 // MoveFrames copies FDEs, as [File.FDEs] gives them, to address at, and for debuggers to offset debugAt of
-// .debug_frame; both are multiples of 8. extend may add call frame
-// instructions to a CIE: they follow its own, so they hold at the start of every function that shares it. nil for
-// none. The copies use the pointer encodings of the originals.
+// .debug_frame; both are multiples of 8. The copies use the pointer encodings of the originals.
 //
 // It returns an error for an encoding that cannot be written at the new address.
-func (f *File) MoveFrames(at, debugAt uint64, fdes []FDE, extend func(*CIE) []byte) (*MovedFrames, error) {
-	m := &frameMover{f: f, at: at, debugAt: debugAt, out: &MovedFrames{}, cies: map[*CIE]movedCIE{}}
+func (f *File) MoveFrames(at, debugAt uint64, fdes []FDE, rules FrameRules) (*MovedFrames, error) {
+	m := &frameMover{f: f, at: at, debugAt: debugAt, out: &MovedFrames{}, cies: map[*CIE]*movedCIEs{}}
 	n := 0
 	for i := range fdes {
 		n += len(fdes[i].Instructions) + 48
@@ -32,19 +40,33 @@ func (f *File) MoveFrames(at, debugAt uint64, fdes []FDE, extend func(*CIE) []by
 	m.out.Entries = make([]EhEntry, 0, len(fdes))
 	for i := range fdes {
 		d := &fdes[i]
-		c, ok := m.cies[d.CIE]
-		if !ok {
-			var extra []byte
-			if extend != nil {
-				extra = extend(d.CIE)
-			}
-			var err error
-			if c, err = m.cie(d.CIE, extra); err != nil {
-				return nil, formatErr("CIE of .eh_frame", d.CIE.Off, "%v", err)
+		c := m.cies[d.CIE]
+		if c == nil {
+			c = &movedCIEs{}
+			if rules.CIE != nil {
+				c.extra = rules.CIE(d.CIE)
 			}
 			m.cies[d.CIE] = c
 		}
-		if err := m.fde(d, c); err != nil {
+		which, code := 0, d.Instructions
+		if len(c.extra) > 0 {
+			which = 1
+			if rules.FDE != nil {
+				if b, ok := rules.FDE(d); ok {
+					code = b
+				} else {
+					which = 0
+				}
+			}
+		}
+		at := &c.at[which]
+		if !at.done {
+			var err error
+			if *at, err = m.cie(d.CIE, c.extra[:len(c.extra)*which]); err != nil {
+				return nil, formatErr("CIE of .eh_frame", d.CIE.Off, "%v", err)
+			}
+		}
+		if err := m.fde(d, *at, code); err != nil {
 			return nil, formatErr("FDE of .eh_frame", d.Off, "%v", err)
 		}
 	}
@@ -62,14 +84,23 @@ type frameMover struct {
 	at      uint64
 	debugAt uint64
 	out     *MovedFrames
-	cies    map[*CIE]movedCIE
+	cies    map[*CIE]*movedCIEs
+}
+
+// movedCIEs are the copies of a CIE: as it was, and with what is added.
+type movedCIEs struct {
+	extra []byte
+	at    [2]movedCIE
 }
 
 // movedCIE is where the copies of a CIE are.
-type movedCIE struct{ eh, debug int }
+type movedCIE struct {
+	done      bool
+	eh, debug int
+}
 
 func (m *frameMover) cie(c *CIE, extra []byte) (movedCIE, error) {
-	p := movedCIE{len(m.out.EhFrame), len(m.out.DebugFrame)}
+	p := movedCIE{true, len(m.out.EhFrame), len(m.out.DebugFrame)}
 	o := m.f.c.order
 	b := m.out.EhFrame
 	b = o.AppendUint32(o.AppendUint32(b, 0), 0) // length later; id of a CIE
@@ -120,7 +151,7 @@ func (m *frameMover) cie(c *CIE, extra []byte) (movedCIE, error) {
 	return p, nil
 }
 
-func (m *frameMover) fde(d *FDE, c movedCIE) error {
+func (m *frameMover) fde(d *FDE, c movedCIE, code []byte) error {
 	o := m.f.c.order
 	start := len(m.out.EhFrame)
 	b := o.AppendUint32(m.out.EhFrame, 0)
@@ -142,7 +173,7 @@ func (m *frameMover) fde(d *FDE, c movedCIE) error {
 		}
 		b[size] = byte(len(b) - size - 1)
 	}
-	m.out.EhFrame = m.finish(append(b, d.Instructions...), start, 8)
+	m.out.EhFrame = m.finish(append(b, code...), start, 8)
 	m.out.Entries = append(m.out.Entries, EhEntry{PC: d.PC, FDE: m.at + uint64(start)})
 
 	start = len(m.out.DebugFrame)
@@ -150,7 +181,7 @@ func (m *frameMover) fde(d *FDE, c movedCIE) error {
 	b = o.AppendUint32(b, uint32(m.debugAt)+uint32(c.debug))
 	b = m.word(b, d.PC)
 	b = m.word(b, d.Size)
-	m.out.DebugFrame = m.finish(append(b, d.Instructions...), start, 8)
+	m.out.DebugFrame = m.finish(append(b, code...), start, 8)
 	return nil
 }
 

@@ -29,12 +29,12 @@ func TestMoveFrames(t *testing.T) {
 		seen++
 		const at = 0x40000000
 		extra := []byte{0x2d, 0x0a, 0x0b} // any instructions will do
-		m, err := f.MoveFrames(at, 0, old, func(c *elfio.CIE) []byte {
+		m, err := f.MoveFrames(at, 0, old, elfio.FrameRules{CIE: func(c *elfio.CIE) []byte {
 			if c.Signal {
 				return nil
 			}
 			return extra
-		})
+		}})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -148,7 +148,7 @@ func FuzzFDEs(f *testing.F) {
 				t.Errorf("%v", d)
 			}
 		}
-		if m, err := x.MoveFrames(0x100000, 0, fdes, nil); err == nil && len(m.Entries) != len(fdes) {
+		if m, err := x.MoveFrames(0x100000, 0, fdes, FrameRules{}); err == nil && len(m.Entries) != len(fdes) {
 			t.Errorf("%d FDEs moved, %d came", len(fdes), len(m.Entries))
 		}
 	})

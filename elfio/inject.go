@@ -170,7 +170,7 @@ func (f *File) Inject(in Injection) ([]byte, error) {
 
 // PlanInject is Inject for large images: it returns what changes.
 func (f *File) PlanInject(in Injection) (*Output, error) {
-	p, err := f.plan(in.Layout.RWSize, in.Layout.RWAlign)
+	p, err := f.plan(in.Layout)
 	if err != nil {
 		return nil, err
 	}
@@ -346,6 +346,7 @@ func (j *injector) programHeaders() error {
 			return formatErr("program header table", f.Header.Phoff, "no slot for PT_GNU_EH_FRAME")
 		}
 	}
+	progs = j.tlsHeader(progs)
 	for i := range progs {
 		if progs[i].Type == elf.PT_PHDR {
 			progs[i].Filesz = uint64(len(progs)) * f.c.phdrSize()

@@ -15,6 +15,10 @@ type Layout struct {
 	RWSize  uint64
 	RWAlign uint64
 
+	TLSSize  uint64 // of zeroed thread-local memory; 0 when none was asked for
+	TLSAlign uint64
+	TLS      uint64 // how far that is behind the thread pointer
+
 	// EhFrame reports whether PT_GNU_EH_FRAME can point to a table in RX: the image has that program
 	// header or a slot for one can be had.
 	EhFrame bool
@@ -58,11 +62,7 @@ func (f *File) pageSize() uint64 {
 // It returns ErrInjected for an image that has an injection, and errors for relocatable objects, core
 // files and images whose program header table has no slot to give.
 func (f *File) Layout(rw, rwAlign uint64) (Layout, error) {
-	p, err := f.plan(rw, rwAlign)
-	if err != nil {
-		return Layout{}, err
-	}
-	return p.Layout, nil
+	return f.LayoutTLS(rw, rwAlign, 0, 0)
 }
 
 // injectionPlan is a Layout with what Inject needs to carry it out.
@@ -72,12 +72,15 @@ type injectionPlan struct {
 	progs []Prog   // the program headers that stay, before anything is added or grown
 	slots []string // Layout.Slot
 	moved movedBlock
+	tls   Prog // the image's PT_TLS, extended; only if Layout.TLSSize is not 0
 }
 
-func (f *File) plan(rw, rwAlign uint64) (*injectionPlan, error) {
+// plan lays out what is wanted: sizes and alignments.
+func (f *File) plan(wanted Layout) (*injectionPlan, error) {
 	if err := f.injectable(); err != nil {
 		return nil, err
 	}
+	rw, rwAlign := wanted.RWSize, wanted.RWAlign
 	if rwAlign == 0 {
 		rwAlign = 16
 	}
@@ -86,6 +89,7 @@ func (f *File) plan(rw, rwAlign uint64) (*injectionPlan, error) {
 	}
 	p := &injectionPlan{grow: -1}
 	p.RWSize, p.RWAlign = rw, rwAlign
+	p.TLSSize, p.TLSAlign = wanted.TLSSize, wanted.TLSAlign
 	page := f.pageSize()
 	p.Align = page
 	end := uint64(0) // of everything loaded
@@ -127,6 +131,12 @@ func (f *File) plan(rw, rwAlign uint64) (*injectionPlan, error) {
 	p.Segment, ok2 = congruent(end, off, page, p.Align)
 	if !ok || !ok2 || !f.c.fits(p.Segment+1<<20) {
 		return nil, fmt.Errorf("no address space for a segment above %#x", end)
+	}
+	if err := f.planTLS(p); err != nil {
+		return nil, err
+	}
+	if p.TLSSize > 0 && f.progOfType(elf.PT_TLS) < 0 {
+		need++
 	}
 	hasEh := f.progOfType(elf.PT_GNU_EH_FRAME) >= 0
 	p.EhFrame = true

@@ -83,6 +83,7 @@ func (j *injector) planSections() error {
 	if err != nil {
 		return err
 	}
+	b.tlsSection()
 	b.insert(added)
 	if err := b.name(); err != nil {
 		return err

@@ -242,7 +242,7 @@ func splice(t testing.TB, raw []byte, symbolsFrom *File, dynamic, irel bool) []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved, err := obj.MoveFrames(linked.EhFrame.Addr, 0, fdes, nil)
+	moved, err := obj.MoveFrames(linked.EhFrame.Addr, 0, fdes, FrameRules{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/stub"
 )
 
@@ -88,11 +86,15 @@ func (p *Plan) build() error {
 	if err := p.place(of); err != nil {
 		return err
 	}
+	// The thunks come first, so that the runtime is linked for their addresses.
+	thunks := uint64(p.Traced()) * thunkSize
+	runtime := p.RXAddr + thunks
 	l, err := elfio.LinkObject(of, elfio.LinkOptions{
-		RX: p.RXAddr, RW: p.RW,
+		RX: runtime, RW: p.RW, TLS: p.tls,
 		Symbols: map[string]uint64{
-			"fentry_orig_entry": p.OrigEntry,
-			"fentry_irel_ret":   p.RXAddr,
+			"fentry_orig_entry":  p.OrigEntry,
+			"fentry_irel_ret":    runtime,
+			"fentry_first_thunk": p.RXAddr,
 		},
 	})
 	if err != nil {
@@ -104,11 +106,11 @@ func (p *Plan) build() error {
 	p.syms, p.defined = l.Symbols, l.Defined
 	// One allocation for all that comes: a thunk, a row of the site table and of the
 	// unwind table a function, and the image's own unwind information once more.
-	room := len(l.RX) + p.Traced()*(amd64.ThunkSize+24) + 1<<16
+	room := len(l.RX) + p.Traced()*(thunkSize+24) + 1<<16
 	if fdes, err := p.file.FDEs(); err == nil {
 		room += len(fdes) * 64
 	}
-	a := &area{base: p.RXAddr, buf: append(make([]byte, 0, room), l.RX...)}
+	a := &area{base: p.RXAddr, buf: append(make([]byte, thunks, room), l.RX...)}
 	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
 	for _, s := range l.Sections {
 		p.Sections = append(p.Sections, elfio.AddedSection{
@@ -121,8 +123,7 @@ func (p *Plan) build() error {
 	}
 	p.Entry = start
 
-	thunks, err := p.thunks(a)
-	if err != nil {
+	if err := p.thunks(a.buf[:thunks]); err != nil {
 		return err
 	}
 	p.siteTable(a)
@@ -130,7 +131,7 @@ func (p *Plan) build() error {
 	if err != nil {
 		return err
 	}
-	if err := p.unwind(a, l, thunks); err != nil {
+	if err := p.unwind(a, l); err != nil {
 		return err
 	}
 	p.info(a)
@@ -155,11 +156,15 @@ func (p *Plan) place(obj *elfio.File) error {
 	p.relWord = alignUp(size, 8)
 	size = p.relWord + 8
 	p.RWSize = size
+	tls, tlsAlign, err := elfio.TLSSize(obj)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
 	if p.Options.Target == File {
-		if p.layout, err = p.file.Layout(size, align); err != nil {
+		if p.layout, err = p.file.LayoutTLS(size, align, tls, tlsAlign); err != nil {
 			return err
 		}
-		p.RXAddr, p.RW = p.layout.RX, p.layout.RW
+		p.RXAddr, p.RW, p.tls = p.layout.RX, p.layout.RW, p.layout.TLS
 		return nil
 	}
 	end := uint64(0)
@@ -168,9 +173,12 @@ func (p *Plan) place(obj *elfio.File) error {
 			end = pr.Vaddr + pr.Memsz
 		}
 	}
-	p.RW = alignUp(end+processGap, 1<<16)
+	p.RW = alignUp(end+p.m.processGap(), 1<<16)
 	p.RXAddr = alignUp(p.RW+size, 1<<16)
-	return nil
+	if tls > 0 {
+		p.ptTLS, p.tls, err = p.file.ExtendTLS(tls, tlsAlign, p.RW)
+	}
+	return err
 }
 
 func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
@@ -180,7 +188,7 @@ func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
 type enterExit struct{ enter, exit uint64 }
 
 // routines finds the routines of thunks of kind k.
-func (p *Plan) routines(k amd64.ThunkKind) (r enterExit, err error) {
+func (p *Plan) routines(k thunkKind) (r enterExit, err error) {
 	o := &p.Options
 	tracer := "graph"
 	switch {
@@ -192,13 +200,13 @@ func (p *Plan) routines(k amd64.ThunkKind) (r enterExit, err error) {
 		tracer = "opt"
 	}
 	prefix := "fentry_"
-	if k == amd64.ThunkMcount || k == amd64.ThunkMcountFunc {
+	if k == thunkMcount || k == thunkMcountFunc {
 		prefix = "fentry_mcount_"
 	}
 	if r.enter, err = p.symbol(prefix + tracer + "_enter"); err != nil {
 		return r, err
 	}
-	if k != amd64.ThunkFunc && k != amd64.ThunkMcountFunc {
+	if k != thunkFunc && k != thunkMcountFunc {
 		r.exit, err = p.symbol("fentry_" + tracer + "_exit")
 	}
 	return r, err
@@ -212,16 +220,14 @@ func (p *Plan) symbol(name string) (uint64, error) {
 	return v, nil
 }
 
-// thunks encodes one thunk for every traced site.
-func (p *Plan) thunks(a *area) ([]amd64.Thunk, error) {
-	n := p.Traced()
-	at, buf := a.grow(n*amd64.ThunkSize, amd64.ThunkSize)
+// thunks encodes one thunk for every traced site, at the start of the memory.
+func (p *Plan) thunks(buf []byte) error {
 	armed, err := p.symbol("fentry_armed")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	list := make([]amd64.Thunk, 0, n)
-	var routines [amd64.ThunkMcountFunc + 1]enterExit
+	at, size := p.RXAddr, len(buf)
+	var routines [thunkMcountFunc + 1]enterExit
 	for i := range p.Functions {
 		fn := &p.Functions[i]
 		if fn.Action != Trace {
@@ -230,24 +236,22 @@ func (p *Plan) thunks(a *area) ([]amd64.Thunk, error) {
 		k := p.thunkKind(&fn.Site)
 		if routines[k].enter == 0 {
 			if routines[k], err = p.routines(k); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		r := routines[k]
-		t := amd64.Thunk{Addr: at, Armed: armed, Enter: r.enter, Exit: r.exit, Body: fn.Addr + uint64(fn.Len), ID: fn.ID, Kind: k}
-		if err := t.Encode(buf[:amd64.ThunkSize]); err != nil {
-			return nil, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
+		t := thunk{addr: at, armed: armed, enterExit: routines[k], body: fn.End(), id: fn.ID, frame: fn.Frame, kind: k}
+		if err := p.m.thunk(&t, buf[:thunkSize]); err != nil {
+			return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
 		}
 		fn.Thunk = at
-		buf = buf[amd64.ThunkSize:]
-		at += amd64.ThunkSize
-		list = append(list, t)
+		buf = buf[thunkSize:]
+		at += thunkSize
 	}
 	p.Sections = append(p.Sections, elfio.AddedSection{
 		Name: ".fentry.thunks", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
-		Addr: list[0].Addr, Size: uint64(n * amd64.ThunkSize), Align: amd64.ThunkSize,
+		Addr: p.RXAddr, Size: uint64(size), Align: thunkSize,
 	})
-	return list, nil
+	return nil
 }
 
 // SiteTableMagic starts the section .fentry.sites: the magic, a count, and for
@@ -296,7 +300,7 @@ func (p *Plan) roots(a *area) (uint64, error) {
 // the image with a rule that finds a traced function's real caller: backtraces
 // and exceptions see the same functions as in the original. The sorted table is
 // what makes unwinders use all this.
-func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
+func (p *Plan) unwind(a *area, l *elfio.Linked) error {
 	if p.Options.Target == File && !p.layout.EhFrame {
 		if p.unwinds() {
 			return fmt.Errorf("no room in the program header table for unwind information: exceptions could not pass traced functions")
@@ -304,20 +308,16 @@ func (p *Plan) unwind(a *area, l *elfio.Linked, thunks []amd64.Thunk) error {
 		return nil
 	}
 	at := a.align(8)
-	frames := amd64.ThunkFrames(at, thunks)
-	a.put(frames.EhFrame, 8)
-	p.section(".fentry.thunk_frames", at, len(frames.EhFrame), 8)
-	debug := frames.DebugFrame
-	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+len(l.EhEntries))
-	for _, f := range frames.FDEs {
-		extra = append(extra, elfio.EhEntry{PC: f.PC, FDE: f.Addr})
-	}
-	extra = append(extra, l.EhEntries...)
+	frames := p.m.frames(at)
+	a.put(frames.ehFrame, 8)
+	p.section(".fentry.thunk_frames", at, len(frames.ehFrame), 8)
+	debug := frames.debugFrame
+	extra := append(frames.entries, l.EhEntries...)
 	own, err := p.file.FramesIn(l.EhFrame.Data, l.EhFrame.Addr)
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
-	forDebuggers, err := p.file.MoveFrames(l.EhFrame.Addr, uint64(len(debug)), own, nil)
+	forDebuggers, err := p.file.MoveFrames(l.EhFrame.Addr, uint64(len(debug)), own, elfio.FrameRules{})
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
@@ -387,12 +387,7 @@ func (p *Plan) callers(at, debugAt uint64) *elfio.MovedFrames {
 		// entry point's FDE, which comes before the part it knows.
 		fdes = slices.DeleteFunc(slices.Clone(fdes), func(d elfio.FDE) bool { return p.OrigEntry-d.PC < d.Size })
 	}
-	m, err := p.file.MoveFrames(at, debugAt, fdes, func(c *elfio.CIE) []byte {
-		if c.Signal || !amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
-			return nil
-		}
-		return amd64.CallerRule()
-	})
+	m, err := p.file.MoveFrames(at, debugAt, fdes, p.m.callers())
 	if err != nil || !registered {
 		return m
 	}
@@ -426,7 +421,7 @@ func (p *Plan) early(a *area) {
 	}
 	at := a.align(8)
 	x, err := p.file.ExtendDynamic(at, []elfio.DynReloc{{
-		Off: p.RW + p.relWord, Type: uint32(elf.R_X86_64_IRELATIVE), Addend: int64(irel),
+		Off: p.RW + p.relWord, Type: p.m.irelative(), Addend: int64(irel),
 	}})
 	if err != nil {
 		// No room for it: the runtime starts at the entry point.
@@ -503,7 +498,7 @@ func (p *Plan) symbols() {
 				name = fmt.Sprintf("%x", f.Func)
 			}
 			p.Symbols = append(p.Symbols, elfio.AddedSymbol{
-				Name: "fentry:" + name, Value: f.Thunk, Size: amd64.ThunkSize, Info: fn, Section: ".fentry.thunks",
+				Name: "fentry:" + name, Value: f.Thunk, Size: thunkSize, Info: fn, Section: ".fentry.thunks",
 			})
 		}
 	}
@@ -557,26 +552,12 @@ func (p *Plan) edits() error {
 	return nil
 }
 
-// siteBytes is what stands at a site afterwards: a jump (or, behind a prologue,
-// a call) to the thunk, and nops up to the site's end, which only disassemblers
-// see; or nops alone.
+// siteBytes is what stands at a site afterwards: what leads to the thunk, or nops
+// alone.
 func (p *Plan) siteBytes(fn *Func) ([]byte, error) {
 	b := make([]byte, 0, fn.Len)
 	if fn.Action == Nop {
-		return amd64.AppendNops(b, fn.Len), nil
+		return p.m.appendNops(b, fn.Len), nil
 	}
-	var err error
-	if fn.Ret == record.RetFP {
-		if fn.Len >= 6 {
-			b, err = amd64.AppendCallAddr32(b, fn.Addr, fn.Thunk)
-		} else {
-			b, err = amd64.AppendCall(b, fn.Addr, fn.Thunk)
-		}
-	} else {
-		b, err = amd64.AppendJump(b, fn.Addr, fn.Thunk)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return amd64.AppendNops(b, fn.Len-len(b)), nil
+	return p.m.appendSite(b, fn)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -46,7 +45,7 @@ const (
 	// File: a new ELF file. The added segment follows everything loaded.
 	File Target = iota
 	// Process: a process stopped at exec. The added memory is placed
-	// [processGap] behind the image, out of the way of the heap.
+	// behind the image, out of the way of the heap.
 	Process
 )
 
@@ -131,7 +130,10 @@ type Plan struct {
 	Sections []elfio.AddedSection
 
 	file       *elfio.File
+	m          machine
 	layout     elfio.Layout
+	tls        uint64          // how far the runtime's thread-local memory is behind the thread pointer
+	ptTLS      elfio.Prog      // for a process: PT_TLS with that memory; zero when there is none
 	hidden     []Edit          // edits of tables
 	raw        []elfio.RawEdit // edits that are not code: dynamic entries
 	moved      []elfio.MovedSection
@@ -154,17 +156,13 @@ func (p *Plan) Traced() int {
 	return n
 }
 
-// processGap is the distance between the end of an image and the memory added
-// to a process at its exec stop. The heap starts behind the image (at a random
-// distance of up to 32 MiB) and grows upwards; calls reach 2 GiB.
-const processGap = 1 << 30
-
 // New plans the change that makes the image trace the sites selected by o.
 // sites is the result of [record.Find] for the same image. Errors a caller may
 // decide by: [ErrNoSites], [ErrOverlay], [ErrSanitizer].
 func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
-	if f.Header.Machine != elf.EM_X86_64 || !f.Is64() {
-		return nil, fmt.Errorf("machine %v, class %v: only x86-64 images can be patched", f.Header.Machine, elf.Class(f.Header.Ident[elf.EI_CLASS]))
+	m, err := machineFor(f)
+	if err != nil {
+		return nil, err
 	}
 	if t := f.Header.Type; t != elf.ET_EXEC && t != elf.ET_DYN {
 		return nil, fmt.Errorf("type %v: not a linked image", t)
@@ -180,7 +178,7 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 			return nil, err
 		}
 	}
-	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f}
+	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m}
 	p.choose(sites)
 	if p.Traced() == 0 {
 		return nil, p.nothingToTrace()
@@ -198,8 +196,11 @@ func (p *Plan) choose(sites []record.Site) {
 	id := uint32(0)
 	for _, s := range sites {
 		fn := Func{Site: s}
+		if s.Ret == record.RetSigned && s.Reason == "" && p.Options.Tracer != Function {
+			fn.Reason = record.ReasonSignedReturn
+		}
 		switch {
-		case s.Reason != "":
+		case fn.Reason != "":
 		case p.Options.Select == nil || p.Options.Select.MatchSite(&s):
 			id++
 			fn.ID, fn.Action = id, Trace
@@ -229,14 +230,15 @@ func (p *Plan) nothingToTrace() error {
 }
 
 // thunkKind says which thunk serves a site.
-func (p *Plan) thunkKind(s *record.Site) amd64.ThunkKind {
+func (p *Plan) thunkKind(s *record.Site) thunkKind {
+	behind := s.Ret == record.RetFP || s.Ret == record.RetSigned
 	switch {
-	case s.Ret == record.RetFP && p.Options.Tracer == Function:
-		return amd64.ThunkMcountFunc
-	case s.Ret == record.RetFP:
-		return amd64.ThunkMcount
+	case behind && p.Options.Tracer == Function:
+		return thunkMcountFunc
+	case behind:
+		return thunkMcount
 	case p.Options.Tracer == Function:
-		return amd64.ThunkFunc
+		return thunkFunc
 	}
-	return amd64.ThunkGraph
+	return thunkGraph
 }

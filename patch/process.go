@@ -53,17 +53,23 @@ func (p *Plan) headers(a *area) {
 	progs := make([]elfio.Prog, 0, len(p.file.Progs)+3)
 	progs = append(progs, p.file.Progs...)
 	n := len(progs) + 2
-	hasHdr := false
+	hasHdr, hasTLS := false, false
 	last := 0
 	for i := range progs {
 		switch progs[i].Type {
 		case elf.PT_GNU_EH_FRAME:
 			hasHdr = true
+		case elf.PT_TLS:
+			hasTLS = true
 		case elf.PT_LOAD:
 			last = i
 		}
 	}
 	if !hasHdr {
+		n++
+	}
+	addTLS := !hasTLS && p.ptTLS.Type == elf.PT_TLS
+	if addTLS {
 		n++
 	}
 	at, b := a.grow(n*phentsize, 8)
@@ -77,12 +83,19 @@ func (p *Plan) headers(a *area) {
 	if !hasHdr {
 		progs = append(progs, elfio.Prog{Type: elf.PT_GNU_EH_FRAME, Flags: elf.PF_R, Align: 4})
 	}
+	if addTLS {
+		progs = append(progs, p.ptTLS)
+	}
 	p.phdrs = make([]byte, 0, n*phentsize)
 	for _, pr := range progs {
 		switch pr.Type {
 		case elf.PT_PHDR:
 			pr.Vaddr, pr.Paddr = at, at
 			pr.Filesz, pr.Memsz = uint64(n*phentsize), uint64(n*phentsize)
+		case elf.PT_TLS:
+			if p.ptTLS.Type == elf.PT_TLS {
+				pr.Memsz = p.ptTLS.Memsz
+			}
 		case elf.PT_GNU_EH_FRAME:
 			pr.Vaddr, pr.Paddr = p.ehFrameHdr[0], p.ehFrameHdr[0]
 			pr.Filesz, pr.Memsz = p.ehFrameHdr[1], p.ehFrameHdr[1]

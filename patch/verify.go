@@ -1,10 +1,8 @@
 package patch
 
 import (
-	"encoding/hex"
 	"fmt"
 
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
 )
 
@@ -77,37 +75,30 @@ func Verify(image []byte) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	m, err := machineFor(f)
+	if err != nil {
+		return nil, err
+	}
 	i := f.SectionIndex(".fentry.thunks")
 	if i < 0 {
 		return nil, fmt.Errorf("section .fentry.thunks is missing")
 	}
 	s := f.Sections[i]
-	if s.Size != uint64(len(in.Sites))*amd64.ThunkSize {
+	if s.Size != uint64(len(in.Sites))*thunkSize {
 		return nil, fmt.Errorf("section .fentry.thunks: %d bytes for %d sites", s.Size, len(in.Sites))
 	}
 	for k, e := range in.Sites {
-		want := s.Addr + uint64(k)*amd64.ThunkSize
-		b, err := siteCode(f, e.Addr)
+		want := s.Addr + uint64(k)*thunkSize
+		to, err := m.thunkOf(f, e.Addr)
 		if err != nil {
 			return nil, fmt.Errorf("site %d at %#x: %w", k+1, e.Addr, err)
 		}
-		ins, err := amd64.Decode(b)
-		if err != nil || ins.PCRel != amd64.PCRelBranch || ins.Target(e.Addr) != want {
-			return nil, fmt.Errorf("site %d at %#x: %s does not lead to its thunk at %#x", k+1, e.Addr, hex.EncodeToString(b), want)
+		if to != want {
+			return nil, fmt.Errorf("site %d at %#x leads to %#x, not to its thunk at %#x", k+1, e.Addr, to, want)
 		}
 	}
 	if _, err := elfio.Uninject(image); err != nil {
 		return nil, err
 	}
 	return in, nil
-}
-
-// siteCode reads the first instruction of a patched site: e9 rel32, e8 rel32 or
-// 67 e8 rel32.
-func siteCode(f *elfio.File, addr uint64) ([]byte, error) {
-	b, err := f.Bytes(addr, 5)
-	if err == nil && b[0] == 0x67 {
-		return f.Bytes(addr, 6)
-	}
-	return b, err
 }

@@ -1,0 +1,81 @@
+package patch
+
+import (
+	"debug/elf"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// amd64Machine is x86-64.
+type amd64Machine struct{ thunks []amd64.Thunk }
+
+var _ [amd64.ThunkSize]byte = [thunkSize]byte{}
+
+func (m *amd64Machine) thunk(t *thunk, dst []byte) error {
+	a := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: amd64.ThunkKind(t.kind)}
+	m.thunks = append(m.thunks, a)
+	return a.Encode(dst)
+}
+
+func (m *amd64Machine) frames(base uint64) frames {
+	f := amd64.ThunkFrames(base, m.thunks)
+	out := frames{ehFrame: f.EhFrame, debugFrame: f.DebugFrame, entries: make([]elfio.EhEntry, len(f.FDEs))}
+	for i, d := range f.FDEs {
+		out.entries[i] = elfio.EhEntry{PC: d.PC, FDE: d.Addr}
+	}
+	return out
+}
+
+func (m *amd64Machine) callers() elfio.FrameRules {
+	return elfio.FrameRules{CIE: func(c *elfio.CIE) []byte {
+		if c.Signal || !amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
+			return nil
+		}
+		return amd64.CallerRule()
+	}}
+}
+
+// appendSite appends a jump, behind a prologue a call.
+func (m *amd64Machine) appendSite(b []byte, fn *Func) (_ []byte, err error) {
+	start := len(b)
+	switch {
+	case fn.Ret == record.RetFP && fn.Len >= 6:
+		b, err = amd64.AppendCallAddr32(b, fn.Addr, fn.Thunk)
+	case fn.Ret == record.RetFP:
+		b, err = amd64.AppendCall(b, fn.Addr, fn.Thunk)
+	default:
+		b, err = amd64.AppendJump(b, fn.Addr, fn.Thunk)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return amd64.AppendNops(b, fn.Len-(len(b)-start)), nil
+}
+
+func (m *amd64Machine) appendNops(b []byte, n int) []byte { return amd64.AppendNops(b, n) }
+
+// thunkOf decodes e9 rel32, e8 rel32 or 67 e8 rel32.
+func (m *amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
+	b, err := f.Bytes(site, 5)
+	if err == nil && b[0] == 0x67 {
+		b, err = f.Bytes(site, 6)
+	}
+	if err != nil {
+		return 0, err
+	}
+	in, err := amd64.Decode(b)
+	if err != nil || in.PCRel != amd64.PCRelBranch {
+		return 0, fmt.Errorf("%s is no branch", hex.EncodeToString(b))
+	}
+	return in.Target(site), nil
+}
+
+func (m *amd64Machine) irelative() uint32 { return uint32(elf.R_X86_64_IRELATIVE) }
+
+// processGap: the heap starts behind the image, at a random distance of up to 32
+// MiB, and grows upwards; calls reach 2 GiB.
+func (m *amd64Machine) processGap() uint64 { return 1 << 30 }
