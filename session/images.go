@@ -3,48 +3,20 @@
 package session
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// parseImage reads the key=value strings of an image chunk's payload; what it
-// does not understand it leaves out, the symbols say it again.
+// parseImage reads an image chunk's payload. What cannot be understood is left
+// out; the symbols say it again.
 func parseImage(id uint64, pid int, payload []byte) Image {
-	im := Image{PID: pid}
-	im.ID = trace.ImageID(id)
-	for len(payload) > 0 && payload[0] != 0 {
-		var s []byte
-		s, payload, _ = bytes.Cut(payload, []byte{0})
-		key, val, _ := strings.Cut(string(s), "=")
-		switch key {
-		case "path":
-			im.Path = val
-		case "build-id":
-			im.BuildID = val
-		case "bias":
-			im.Bias, _ = strconv.ParseUint(val, 0, 64)
-		case "exe":
-			im.Exe = val
-		case "cmdline":
-			im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
-		case "nsites":
-			if n, err := strconv.ParseUint(val, 10, 31); err == nil && n < reservedBase {
-				im.Sites = int(n)
-			}
-		case "mode":
-			im.Mode = val
-		case "ids":
-			im.IDs = val
-		}
-	}
-	return im
+	im, _ := trace.ParseImage(trace.ImageID(id), payload)
+	return Image{Image: im, PID: pid}
 }
 
 func (im Image) open() (*os.File, error) {

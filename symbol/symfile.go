@@ -1,65 +1,20 @@
 package symbol
 
 import (
-	"bufio"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"io"
-	"sort"
-	"strconv"
-	"strings"
+
+	"github.com/fentry-dev/fentry/internal/symfile"
 )
 
 // SymFile is the content of a .sym file: which function each site id of a program image means. It makes a trace
 // readable without the image.
-type SymFile struct {
-	Path    string // of the image when it was recorded
-	BuildID []byte // the image's build-id, nil when it has none
-	Image   uint64 // image id: the file's name
-	Machine string // as in EM_X86_64, in lower case without the prefix: x86_64
-	Entry   uint64 // e_entry of the image, as in the file
-	Entries []SymEntry
-}
+type SymFile = symfile.File
 
-// SymEntry is one function. Addresses are as in the file.
-type SymEntry struct {
-	ID         uint32 // site id, 0 for a function that is not traced
-	Func, Size uint64
-	Site       uint64
-	Kind       string // kind of the site
-	Name       string // raw symbol name, "" when unknown
-}
+// SymEntry is one function of a .sym file. Addresses are as in the image's file.
+type SymEntry = symfile.Entry
 
 // MaxSymID is the first id that is not a site's but an event with a meaning of its own.
-const MaxSymID = 0x7fff0000
-
-// maxSymLine bounds a line of a .sym file. The longest symbol names seen in real programs have about 100 kB.
-const maxSymLine = 1 << 20
-
-// ByID returns the entry of a traced function. Entries must be sorted by id, as ReadSym leaves them.
-func (s *SymFile) ByID(id uint32) (*SymEntry, bool) {
-	if id == 0 {
-		return nil, false
-	}
-	// Ids count from 1 without holes, behind the functions that have none.
-	e := s.Entries
-	if first := s.untraced(); uint64(first)+uint64(id)-1 < uint64(len(e)) {
-		if k := first + int(id) - 1; e[k].ID == id {
-			return &e[k], true
-		}
-	}
-	i := sort.Search(len(e), func(i int) bool { return e[i].ID >= id })
-	if i < len(e) && e[i].ID == id {
-		return &e[i], true
-	}
-	return nil, false
-}
-
-// untraced is the number of entries with id 0.
-func (s *SymFile) untraced() int {
-	return sort.Search(len(s.Entries), func(i int) bool { return s.Entries[i].ID > 0 })
-}
+const MaxSymID = symfile.MaxID
 
 // WriteSym writes a .sym file: lines "# key: value", then one line a function, sorted by id, of
 //
@@ -67,206 +22,7 @@ func (s *SymFile) untraced() int {
 //
 // with hexadecimal addresses and size. Entries with id 0, functions that are not traced, keep their order; any other id
 // may appear once.
-func WriteSym(w io.Writer, s *SymFile) error {
-	entries := s.Entries
-	if !sort.SliceIsSorted(entries, func(i, j int) bool { return entries[i].ID < entries[j].ID }) {
-		entries = append([]SymEntry(nil), entries...)
-		sort.SliceStable(entries, func(i, j int) bool { return entries[i].ID < entries[j].ID })
-	}
-	bw := bufio.NewWriterSize(w, 64<<10)
-	fmt.Fprintf(bw, "# path: %s\n", escape(s.Path))
-	fmt.Fprintf(bw, "# build-id: %x\n", s.BuildID)
-	fmt.Fprintf(bw, "# image: %016x\n", s.Image)
-	fmt.Fprintf(bw, "# machine: %s\n", escape(s.Machine))
-	fmt.Fprintf(bw, "# entry: %x\n", s.Entry)
-	var line []byte
-	for i := range entries {
-		e := &entries[i]
-		if e.ID >= MaxSymID {
-			return fmt.Errorf("function at %#x: id %#x is reserved", e.Func, e.ID)
-		}
-		if e.ID != 0 && i > 0 && entries[i-1].ID == e.ID {
-			return fmt.Errorf("functions at %#x and %#x have the same id %d", entries[i-1].Func, e.Func, e.ID)
-		}
-		line = strconv.AppendUint(line[:0], uint64(e.ID), 10)
-		for _, v := range [...]uint64{e.Func, e.Size, e.Site} {
-			line = append(line, '\t')
-			line = strconv.AppendUint(line, v, 16)
-		}
-		line = append(line, '\t')
-		line = append(line, escape(e.Kind)...)
-		line = append(line, '\t')
-		line = append(line, escape(e.Name)...)
-		line = append(line, '\n')
-		if len(line) > maxSymLine {
-			return fmt.Errorf("function at %#x: a name of %d bytes is too long for a .sym file", e.Func, len(e.Name))
-		}
-		bw.Write(line)
-	}
-	return bw.Flush()
-}
+func WriteSym(w io.Writer, s *SymFile) error { return symfile.Write(w, s) }
 
 // ReadSym reads what WriteSym writes. Keys it does not know are skipped. Errors name the line.
-func ReadSym(r io.Reader) (*SymFile, error) {
-	s := &SymFile{}
-	br := bufio.NewReaderSize(r, 64<<10)
-	var last uint32
-	for n := 1; ; n++ {
-		line, err := readLine(br)
-		if err == io.EOF {
-			return s, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		if strings.HasPrefix(line, "#") {
-			if err := s.header(line); err != nil {
-				return nil, fmt.Errorf("line %d: %w", n, err)
-			}
-			continue
-		}
-		if line == "" {
-			continue
-		}
-		e, err := parseEntry(line)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		if e.ID < last || e.ID == last && e.ID != 0 {
-			return nil, fmt.Errorf("line %d: id %d after %d: ids must ascend", n, e.ID, last)
-		}
-		last = e.ID
-		s.Entries = append(s.Entries, e)
-	}
-}
-
-// readLine reads a line without its newline; io.EOF when there is none.
-func readLine(br *bufio.Reader) (string, error) {
-	var long []byte
-	for {
-		part, err := br.ReadSlice('\n')
-		switch {
-		case err == bufio.ErrBufferFull:
-			if len(long)+len(part) > maxSymLine {
-				return "", fmt.Errorf("longer than %d bytes", maxSymLine)
-			}
-			long = append(long, part...)
-			continue
-		case err == io.EOF && len(long)+len(part) > 0:
-			return "", errors.New("the file ends inside a line")
-		case err != nil:
-			return "", err
-		}
-		part = part[:len(part)-1]
-		if long == nil {
-			return string(part), nil
-		}
-		return string(append(long, part...)), nil
-	}
-}
-
-func (s *SymFile) header(line string) error {
-	key, value, ok := strings.Cut(strings.TrimPrefix(line, "# "), ": ")
-	if !ok {
-		key, value = strings.TrimSuffix(key, ":"), ""
-	}
-	var err error
-	switch key {
-	case "path":
-		s.Path, err = unescape(value)
-	case "build-id":
-		s.BuildID, err = hex.DecodeString(value)
-		if len(s.BuildID) == 0 {
-			s.BuildID = nil
-		}
-	case "image":
-		s.Image, err = strconv.ParseUint(value, 16, 64)
-	case "machine":
-		s.Machine, err = unescape(value)
-	case "entry":
-		s.Entry, err = strconv.ParseUint(value, 16, 64)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	return nil
-}
-
-func parseEntry(line string) (SymEntry, error) {
-	var f [6]string
-	rest := line
-	for i := range f {
-		var ok bool
-		f[i], rest, ok = strings.Cut(rest, "\t")
-		if ok != (i < len(f)-1) {
-			return SymEntry{}, fmt.Errorf("want 6 fields separated by tabs in %q", clip(line))
-		}
-	}
-	id, err := strconv.ParseUint(f[0], 10, 32)
-	if err != nil || id >= MaxSymID {
-		return SymEntry{}, fmt.Errorf("bad id %q", clip(f[0]))
-	}
-	e := SymEntry{ID: uint32(id)}
-	for i, p := range []*uint64{&e.Func, &e.Size, &e.Site} {
-		if *p, err = strconv.ParseUint(f[i+1], 16, 64); err != nil {
-			return SymEntry{}, fmt.Errorf("bad hexadecimal number %q", clip(f[i+1]))
-		}
-	}
-	if e.Kind, err = unescape(f[4]); err != nil {
-		return SymEntry{}, err
-	}
-	if e.Name, err = unescape(f[5]); err != nil {
-		return SymEntry{}, err
-	}
-	return e, nil
-}
-
-// escape writes the bytes that would end a field or a line, and backslashes, as \xHH. Everything else, also bytes that
-// are not UTF-8, stays.
-func escape(s string) string {
-	if !strings.ContainsFunc(s, special) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if special(rune(s[i])) {
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		} else {
-			b.WriteByte(s[i])
-		}
-	}
-	return b.String()
-}
-
-func special(r rune) bool { return r < 0x20 || r == '\\' || r == 0x7f }
-
-func unescape(s string) (string, error) {
-	if strings.IndexByte(s, '\\') < 0 {
-		return s, nil
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if len(s)-i < 4 || s[i+1] != 'x' {
-			return "", fmt.Errorf("bad escape in %q", clip(s))
-		}
-		v, err := strconv.ParseUint(s[i+2:i+4], 16, 8)
-		if err != nil {
-			return "", fmt.Errorf("bad escape in %q", clip(s))
-		}
-		b.WriteByte(byte(v))
-		i += 3
-	}
-	return b.String(), nil
-}
-
-// clip shortens text of the input for an error message.
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "..."
-	}
-	return s
-}
+func ReadSym(r io.Reader) (*SymFile, error) { return symfile.Read(r) }

@@ -170,25 +170,6 @@ func FuzzInfo(f *testing.F) {
 	})
 }
 
-// FuzzSym parses any bytes as a .sym file.
-func FuzzSym(f *testing.F) {
-	f.Add([]byte("# path: a\n0\t1\t2\t3\tk\tn\n1\t401000\t20\t401004\tfentry-call\tf\\x0a\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := parseSym(bytes.NewReader(b))
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "line ") && !strings.Contains(err.Error(), "token too long") {
-				t.Errorf("error without a place: %v", err)
-			}
-			return
-		}
-		for _, fn := range s.funcs {
-			if have, ok := s.Func(fn.id); !ok || have != fn.Func {
-				t.Errorf("id %d: %+v, want %+v", fn.id, have, fn.Func)
-			}
-		}
-	})
-}
-
 // TestInfo writes an info.json and reads it back, and checks what is refused.
 func TestInfo(t *testing.T) {
 	dir := t.TempDir()

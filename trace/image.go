@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,46 +32,55 @@ type SymTable interface {
 	Func(id uint32) (f Func, ok bool)
 }
 
-// parseImage fills im from the key=value strings of an image chunk's payload.
-// Unknown keys are skipped: later writers may have more to say.
-func parseImage(im *Image, payload []byte) error {
+// ParseImage reads the key=value strings of an image chunk's payload. Unknown
+// keys are skipped: later writers may have more to say. The error is about the
+// first string that cannot be understood; the image has what could be read.
+func ParseImage(id ImageID, payload []byte) (Image, error) {
+	im := Image{ID: id}
+	var first error
 	for off := 0; off < len(payload) && payload[off] != 0; {
-		end := off
-		for end < len(payload) && payload[end] != 0 {
-			end++
+		s, _, _ := bytes.Cut(payload[off:], []byte{0})
+		if err := im.set(string(s)); err != nil && first == nil {
+			first = fmt.Errorf("image chunk: offset %d: %w", off, err)
 		}
-		key, val, ok := strings.Cut(string(payload[off:end]), "=")
-		if !ok {
-			return fmt.Errorf("image chunk: offset %d: no key=value", off)
+		off += len(s) + 1
+	}
+	return im, first
+}
+
+// set takes one key=value string.
+func (im *Image) set(s string) error {
+	key, val, ok := strings.Cut(s, "=")
+	if !ok {
+		return errors.New("no key=value")
+	}
+	var err error
+	switch key {
+	case "path":
+		im.Path = val
+	case "build-id":
+		im.BuildID = val
+	case "bias":
+		im.Bias, err = strconv.ParseUint(val, 0, 64)
+	case "exe":
+		im.Exe = val
+	case "cmdline":
+		im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
+	case "nsites":
+		var n uint64
+		if n, err = strconv.ParseUint(val, 0, 31); err == nil && n >= reservedBase {
+			err = strconv.ErrRange
 		}
-		var err error
-		switch key {
-		case "path":
-			im.Path = val
-		case "build-id":
-			im.BuildID = val
-		case "bias":
-			im.Bias, err = strconv.ParseUint(val, 0, 64)
-		case "exe":
-			im.Exe = val
-		case "cmdline":
-			im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
-		case "nsites":
-			var n uint64
-			if n, err = strconv.ParseUint(val, 0, 32); err == nil && n >= reservedBase {
-				err = strconv.ErrRange
-			}
+		if err == nil {
 			im.Sites = int(n)
-		case "mode":
-			im.Mode = val
-		case "ids":
-			im.IDs = val
 		}
-		if err != nil {
-			im.Sites = max(im.Sites, 0)
-			return fmt.Errorf("image chunk: offset %d: %s: %w", off, key, err)
-		}
-		off = end + 1
+	case "mode":
+		im.Mode = val
+	case "ids":
+		im.IDs = val
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil
 }

@@ -307,8 +307,8 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 		if err != nil && err != io.EOF {
 			return err
 		}
-		var im Image
-		if err := parseImage(&im, b[:n]); err != nil {
+		im, err := ParseImage(0, b[:n])
+		if err != nil {
 			t.problem(fmt.Errorf("offset %#x: %w", off, err))
 		}
 		t.Images[ref.image].merge(&im)

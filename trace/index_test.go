@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/symfile"
 )
 
 // eventsFile writes b as the events of a new trace directory.
@@ -351,44 +353,6 @@ func TestEntriesOnly(t *testing.T) {
 	}
 }
 
-// TestSym reads a .sym file with escapes and holes, and refuses others by line.
-func TestSym(t *testing.T) {
-	s, err := parseSym(strings.NewReader("# path: /bin/a\\x09b\n# build-id: 00ff\n# machine: x86_64\n# future: x\n" +
-		"0\t400\t10\t0\tplain\tuntraced\n1\t401000\t20\t401004\tfentry-call\tf\n3\t402000\t0\t402000\tplain\ta\\x5cb\\x0a\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := symFile{
-		image: Image{Path: "/bin/a\tb", BuildID: "00ff", Machine: "x86_64"},
-		funcs: []symFunc{
-			{1, Func{Name: "f", Addr: 0x401000, Size: 0x20, Site: 0x401004, Kind: "fentry-call"}},
-			{3, Func{Name: "a\\b\n", Addr: 0x402000, Site: 0x402000, Kind: "plain"}},
-		},
-	}
-	if d := cmp.Diff(want, *s, cmp.AllowUnexported(symFile{}, symFunc{})); d != "" {
-		t.Error(d)
-	}
-	for id, name := range map[uint32]string{0: "", 1: "f", 2: "", 3: "a\\b\n", 4: ""} {
-		if f, ok := s.Func(id); f.Name != name || ok != (name != "") {
-			t.Errorf("id %d: %q %v", id, f.Name, ok)
-		}
-	}
-	for text, want := range map[string]string{
-		"1\t2\t3\n":                                         "line 1: 3 fields",
-		"x\t1\t1\t1\tk\tn\n":                                "line 1: bad id",
-		"1\t1\tzz\t1\tk\tn\n":                               "line 1: bad hex",
-		"\n1\t1\t1\t1\tk\t\\x":                              "line 2: bad escape",
-		"2\t1\t1\t1\tk\tn\n2\t1\t1\t1\tk\tn\n":              "line 2: id 2 behind 2",
-		"2147418112\t1\t1\t1\tk\tn\n":                       "line 1: bad id",
-		"1\t1\t1\t1\tk\tn\tx\n":                             "line 1: 7 fields",
-		"1\t1\t1\t1\tk\t" + strings.Repeat("x", maxSymLine): "too long",
-	} {
-		if _, err := parseSym(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.30q: error %v, want %q", text, err, want)
-		}
-	}
-}
-
 // TestResolve checks where names come from without a .sym file.
 func TestResolve(t *testing.T) {
 	file := append(AppendHeader(nil, slotsHeader), slot(ChunkEvents, TaskID{PID: 1, TID: 1, Image: 5}, 0, false, 1, 100, 110)...)
@@ -398,7 +362,7 @@ func TestResolve(t *testing.T) {
 			if im.ID != 5 {
 				t.Errorf("image %v", im)
 			}
-			return &symFile{funcs: []symFunc{{1, Func{Name: "_Z1fv", Addr: 16}}, {2, Func{Addr: 0x401000}}}}, nil
+			return symFile{&symfile.File{Entries: []symfile.Entry{{ID: 1, Func: 16, Name: "_Z1fv"}, {ID: 2, Func: 0x401000}}}}, nil
 		},
 		Name: func(raw string) string { return "<" + raw + ">" },
 	})

@@ -1,4 +1,4 @@
-package symbol
+package symfile
 
 import (
 	"bytes"
@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func sample() *SymFile {
-	return &SymFile{
+func sample() *File {
+	return &File{
 		Path: "/opt/a program/of\nmine", BuildID: []byte{0xab, 0xcd, 0x01}, Image: 0x1234, Machine: "x86_64", Entry: 0x401000,
-		Entries: []SymEntry{
+		Entries: []Entry{
 			{0, 0x401000, 0x22, 0x401000, "none", "_start"},
 			{0, 0x401100, 0, 0x401100, "none", ""},
 			{1, 0x401200, 0x10, 0x401204, "fentry-call", "main"},
@@ -24,9 +24,9 @@ func sample() *SymFile {
 	}
 }
 
-func TestSymText(t *testing.T) {
+func TestText(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteSym(&b, sample()); err != nil {
+	if err := Write(&b, sample()); err != nil {
 		t.Fatal(err)
 	}
 	want := "# path: /opt/a program/of\\x0amine\n# build-id: abcd01\n# image: 0000000000001234\n# machine: x86_64\n# entry: 401000\n" +
@@ -39,7 +39,7 @@ func TestSymText(t *testing.T) {
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Error(d)
 	}
-	got, err := ReadSym(&b)
+	got, err := Read(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestSymText(t *testing.T) {
 			t.Errorf("id %d: %v %v", id, e, ok)
 		}
 	}
-	for _, id := range []uint32{0, 4, 8, 10, MaxSymID} {
+	for _, id := range []uint32{0, 4, 8, 10, MaxID} {
 		if e, ok := got.ByID(id); ok {
 			t.Errorf("id %d: %v", id, e)
 		}
@@ -59,13 +59,13 @@ func TestSymText(t *testing.T) {
 }
 
 // Entries in another order come out sorted, and the caller's slice stays.
-func TestWriteSymSorts(t *testing.T) {
-	s := &SymFile{Entries: []SymEntry{{2, 2, 0, 0, "k", "b"}, {0, 9, 0, 0, "k", "z"}, {1, 1, 0, 0, "k", "a"}, {0, 8, 0, 0, "k", "y"}}}
+func TestWriteSorts(t *testing.T) {
+	s := &File{Entries: []Entry{{2, 2, 0, 0, "k", "b"}, {0, 9, 0, 0, "k", "z"}, {1, 1, 0, 0, "k", "a"}, {0, 8, 0, 0, "k", "y"}}}
 	var b bytes.Buffer
-	if err := WriteSym(&b, s); err != nil {
+	if err := Write(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadSym(&b)
+	got, err := Read(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,18 +78,18 @@ func TestWriteSymSorts(t *testing.T) {
 	}
 }
 
-func TestWriteSymErrors(t *testing.T) {
-	for name, e := range map[string][]SymEntry{
-		"reserved": {{MaxSymID, 1, 1, 1, "k", "n"}},
+func TestWriteErrors(t *testing.T) {
+	for name, e := range map[string][]Entry{
+		"reserved": {{MaxID, 1, 1, 1, "k", "n"}},
 		"same":     {{1, 1, 1, 1, "k", "n"}, {1, 2, 2, 2, "k", "m"}},
-		"too long": {{1, 1, 1, 1, "k", strings.Repeat("x", maxSymLine)}},
+		"too long": {{1, 1, 1, 1, "k", strings.Repeat("x", maxLine)}},
 	} {
-		if err := WriteSym(io.Discard, &SymFile{Entries: e}); err == nil || !strings.Contains(err.Error(), name) {
+		if err := Write(io.Discard, &File{Entries: e}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	broken := errors.New("disk full")
-	if err := WriteSym(failing{broken}, sample()); !errors.Is(err, broken) {
+	if err := Write(failing{broken}, sample()); !errors.Is(err, broken) {
 		t.Errorf("a writer's error is lost: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestReadSymErrors(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"1\t2\t3\t4\tk\n", "line 1: want 6 fields"},
 		{"1\t2\t3\t4\tk\tn\tx\n", "line 1: want 6 fields"},
@@ -113,35 +113,35 @@ func TestReadSymErrors(t *testing.T) {
 		{"2\t2\t3\t4\tk\tn\n0\t2\t3\t4\tk\tn\n", "line 2: id 0 after 2"},
 		{"# image: xyz\n", "line 1: image"},
 		{"# build-id: abc\n", "line 1: build-id"},
-		{"1\t2\t3\t4\tk\t" + strings.Repeat("n", 2<<20) + "\n", "line 1: longer than"},
+		{"1\t2\t3\t4\tk\t" + strings.Repeat("n", maxLine) + "\n", "line 1: longer than"},
 	} {
-		if _, err := ReadSym(strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Read(strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%.40q: %v, want %s", tt.text, err, tt.want)
 		}
 	}
-	s, err := ReadSym(strings.NewReader("# later: key\n#comment\n\n# path:\n1\t2\t3\t4\tk\t\n"))
+	s, err := Read(strings.NewReader("# later: key\n#comment\n\n# path:\n1\t2\t3\t4\tk\t\n"))
 	if err != nil || len(s.Entries) != 1 {
 		t.Errorf("%+v %v", s, err)
 	}
 }
 
-func FuzzSym(f *testing.F) {
+func FuzzRead(f *testing.F) {
 	var b bytes.Buffer
-	if err := WriteSym(&b, sample()); err != nil {
+	if err := Write(&b, sample()); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
 	f.Add([]byte("# path: x\n1\t2\t3\t4\tk\tn\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := ReadSym(bytes.NewReader(b))
+		s, err := Read(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
 		var out bytes.Buffer
-		if err := WriteSym(&out, s); err != nil {
+		if err := Write(&out, s); err != nil {
 			t.Fatal(err)
 		}
-		again, err := ReadSym(&out)
+		again, err := Read(&out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,18 +158,18 @@ func FuzzSym(f *testing.F) {
 	})
 }
 
-func BenchmarkReadSym(b *testing.B) {
-	s := &SymFile{}
+func BenchmarkRead(b *testing.B) {
+	s := &File{}
 	for i := range 100000 {
-		s.Entries = append(s.Entries, SymEntry{uint32(i + 1), uint64(i) * 64, 64, uint64(i) * 64, "fentry-call", "_ZN2ns3Foo3barEi"})
+		s.Entries = append(s.Entries, Entry{uint32(i + 1), uint64(i) * 64, 64, uint64(i) * 64, "fentry-call", "_ZN2ns3Foo3barEi"})
 	}
 	var buf bytes.Buffer
-	if err := WriteSym(&buf, s); err != nil {
+	if err := Write(&buf, s); err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(buf.Len()))
 	for b.Loop() {
-		if _, err := ReadSym(bytes.NewReader(buf.Bytes())); err != nil {
+		if _, err := Read(bytes.NewReader(buf.Bytes())); err != nil {
 			b.Fatal(err)
 		}
 	}
