@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
@@ -21,13 +22,8 @@ func (m *amd64Machine) thunk(t *thunk, dst []byte) error {
 	return a.Encode(dst)
 }
 
-func (m *amd64Machine) frames(base uint64) frames {
-	f := amd64.ThunkFrames(base, m.thunks)
-	out := frames{ehFrame: f.EhFrame, debugFrame: f.DebugFrame, entries: make([]elfio.EhEntry, len(f.FDEs))}
-	for i, d := range f.FDEs {
-		out.entries[i] = elfio.EhEntry{PC: d.PC, FDE: d.Addr}
-	}
-	return out
+func (m *amd64Machine) frames(base uint64) *arch.Frames {
+	return amd64.ThunkFrames(base, m.thunks)
 }
 
 func (m *amd64Machine) callers() elfio.FrameRules {

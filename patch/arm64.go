@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"fmt"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
@@ -20,13 +21,8 @@ func (m *arm64Machine) thunk(t *thunk, dst []byte) error {
 	return a.Encode(dst)
 }
 
-func (m *arm64Machine) frames(base uint64) frames {
-	f := arm64.ThunkFrames(base, m.thunks, arm64.AnyShadow)
-	out := frames{ehFrame: f.EhFrame, debugFrame: f.DebugFrame, entries: make([]elfio.EhEntry, len(f.FDEs))}
-	for i, d := range f.FDEs {
-		out.entries[i] = elfio.EhEntry{PC: d.PC, FDE: d.Addr}
-	}
-	return out
+func (m *arm64Machine) frames(base uint64) *arch.Frames {
+	return arm64.ThunkFrames(base, m.thunks, arm64.AnyShadow)
 }
 
 // callers: the description of a function that signs its return address stays as it

@@ -309,10 +309,14 @@ func (p *Plan) unwind(a *area, l *elfio.Linked) error {
 	}
 	at := a.align(8)
 	frames := p.m.frames(at)
-	a.put(frames.ehFrame, 8)
-	p.section(".fentry.thunk_frames", at, len(frames.ehFrame), 8)
-	debug := frames.debugFrame
-	extra := append(frames.entries, l.EhEntries...)
+	a.put(frames.EhFrame, 8)
+	p.section(".fentry.thunk_frames", at, len(frames.EhFrame), 8)
+	debug := frames.DebugFrame
+	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+len(l.EhEntries))
+	for _, d := range frames.FDEs {
+		extra = append(extra, elfio.EhEntry{PC: d.PC, FDE: d.Addr})
+	}
+	extra = append(extra, l.EhEntries...)
 	own, err := p.file.FramesIn(l.EhFrame.Data, l.EhFrame.Addr)
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"fmt"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 )
 
@@ -14,7 +15,7 @@ type machine interface {
 	thunk(t *thunk, dst []byte) error
 	// frames is the unwind information of all thunks so far, for .eh_frame at
 	// address base.
-	frames(base uint64) frames
+	frames(base uint64) *arch.Frames
 	// callers are the changes of an image's own unwind information that make
 	// unwinders find a traced function's caller.
 	callers() elfio.FrameRules
@@ -57,12 +58,6 @@ type thunk struct {
 	frame uint32 // record.Site.Frame
 	kind  thunkKind
 	enterExit
-}
-
-// frames is the unwind information of thunks.
-type frames struct {
-	ehFrame, debugFrame []byte
-	entries             []elfio.EhEntry
 }
 
 // machineFor returns the machine of an image, or says why images of it cannot be

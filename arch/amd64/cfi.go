@@ -1,21 +1,6 @@
 package amd64
 
-import (
-	"encoding/binary"
-)
-
-// A PCFDE says where in .eh_frame the frame description of a piece of code is.
-type PCFDE struct {
-	PC   uint64 // first instruction
-	Addr uint64 // of the frame description entry
-}
-
-// Frames is the unwind information of thunks.
-type Frames struct {
-	EhFrame    []byte  // for the address it was made for; no terminator
-	FDEs       []PCFDE // one for each run of thunks of one kind
-	DebugFrame []byte  // the same rows for .debug_frame, with absolute addresses
-}
+import "github.com/fentry-dev/fentry/arch"
 
 // DWARF call frame instructions and operators (DWARF 4, 6.4.2 and 2.5), and the
 // numbers of registers (x86-64 psABI, figure 3.36).
@@ -125,68 +110,18 @@ func appendULEB(b []byte, v int) []byte {
 }
 
 // ThunkFrames returns the unwind information of thunks, sorted by address, for
-// .eh_frame at address base.
-func ThunkFrames(base uint64, thunks []Thunk) Frames {
-	le := binary.LittleEndian
-	var f Frames
-	eh := appendCIE(nil, false)
-	df := appendCIE(nil, true)
+// .eh_frame at address base: an FDE for each run of thunks of one kind.
+func ThunkFrames(base uint64, thunks []Thunk) *arch.Frames {
+	// At a thunk's start the CFA is a word above the stack pointer, and the return
+	// address is in that word.
+	f := arch.NewFrames(base, regIP, []byte{dwDefCFA, regSP, 8, dwOffset | regIP, 1})
 	for len(thunks) > 0 {
 		n := 1
 		for n < len(thunks) && thunks[n].Kind == thunks[0].Kind && thunks[n].Addr == thunks[n-1].Addr+ThunkSize {
 			n++
 		}
-		first, size := thunks[0].Addr, uint64(n)*ThunkSize
-		r := thunks[0].Kind.rules()
+		f.Add(thunks[0].Addr, uint64(n)*ThunkSize, thunks[0].Kind.rules())
 		thunks = thunks[n:]
-
-		at := len(eh)
-		f.FDEs = append(f.FDEs, PCFDE{first, base + uint64(at)})
-		eh = le.AppendUint32(eh, 0)
-		eh = le.AppendUint32(eh, uint32(at+4)) // back to the CIE, which is first
-		eh = le.AppendUint32(eh, uint32(first-(base+uint64(at)+8)))
-		eh = le.AppendUint32(eh, uint32(size))
-		eh = append(eh, 0) // no augmentation data
-		eh = append(eh, r...)
-		eh = finish(eh, at, 8)
-
-		at = len(df)
-		df = le.AppendUint32(df, 0)
-		df = le.AppendUint32(df, 0) // the CIE, which is first
-		df = le.AppendUint64(df, first)
-		df = le.AppendUint64(df, size)
-		df = append(df, r...)
-		df = finish(df, at, 8)
 	}
-	f.EhFrame, f.DebugFrame = eh, df
 	return f
-}
-
-// appendCIE appends the common information entry: the state at a thunk's start.
-func appendCIE(b []byte, debug bool) []byte {
-	le := binary.LittleEndian
-	at := len(b)
-	b = le.AppendUint32(b, 0)
-	if debug {
-		b = le.AppendUint32(b, ^uint32(0))
-		b = append(b, 1, 0) // version, no augmentation
-	} else {
-		b = le.AppendUint32(b, 0)
-		b = append(b, 1, 'z', 'R', 0)
-	}
-	b = append(b, 1, 0x78, regIP) // code and data alignment (-8), return address column
-	if !debug {
-		b = append(b, 1, 0x1b) // addresses are PC-relative, 4 bytes signed
-	}
-	b = append(b, dwDefCFA, regSP, 8, dwOffset|regIP, 1)
-	return finish(b, at, 8)
-}
-
-// finish pads the entry at at to a multiple of align and fills in its length.
-func finish(b []byte, at, align int) []byte {
-	for (len(b)-at)%align != 0 {
-		b = append(b, 0) // DW_CFA_nop
-	}
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	return b
 }

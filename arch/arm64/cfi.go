@@ -1,21 +1,6 @@
 package arm64
 
-import (
-	"encoding/binary"
-)
-
-// A PCFDE says where in .eh_frame the frame description of a piece of code is.
-type PCFDE struct {
-	PC   uint64 // first instruction
-	Addr uint64 // of the frame description entry
-}
-
-// Frames is the unwind information of thunks.
-type Frames struct {
-	EhFrame    []byte  // for the address it was made for; no terminator
-	FDEs       []PCFDE // sorted as the thunks were
-	DebugFrame []byte  // the same rows for .debug_frame, with absolute addresses
-}
+import "github.com/fentry-dev/fentry/arch"
 
 // DWARF call frame instructions and operators (DWARF 4, 6.4.2 and 2.5), and the
 // numbers of registers (DWARF for the Arm 64-bit Architecture, AADWARF64, 4.1).
@@ -120,67 +105,15 @@ func (k ThunkKind) rows(s Shadow) []byte {
 }
 
 // ThunkFrames returns the unwind information of thunks, for .eh_frame at address
-// base.
-func ThunkFrames(base uint64, thunks []Thunk, s Shadow) Frames {
-	le := binary.LittleEndian
-	var f Frames
-	f.FDEs = make([]PCFDE, 0, len(thunks))
-	eh := appendCIE(make([]byte, 0, 32+80*len(thunks)), false)
-	df := appendCIE(make([]byte, 0, 32+96*len(thunks)), true)
+// base: an FDE for each.
+func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
+	f := arch.NewFrames(base, regLR, shown)
 	var rows [ThunkMcountFunc + 1][]byte
 	for k := range rows {
 		rows[k] = ThunkKind(k).rows(s)
 	}
 	for i := range thunks {
-		t := &thunks[i]
-		r := rows[t.Kind]
-		at := len(eh)
-		f.FDEs = append(f.FDEs, PCFDE{t.Addr, base + uint64(at)})
-		eh = le.AppendUint32(eh, 0)
-		eh = le.AppendUint32(eh, uint32(at+4)) // back to the CIE, which is first
-		eh = le.AppendUint32(eh, uint32(t.Addr-(base+uint64(at)+8)))
-		eh = le.AppendUint32(eh, ThunkSize)
-		eh = append(eh, 0) // no augmentation data
-		eh = append(eh, r...)
-		eh = finish(eh, at)
-
-		at = len(df)
-		df = le.AppendUint32(df, 0)
-		df = le.AppendUint32(df, 0) // the CIE, which is first
-		df = le.AppendUint64(df, t.Addr)
-		df = le.AppendUint64(df, ThunkSize)
-		df = append(df, r...)
-		df = finish(df, at)
+		f.Add(thunks[i].Addr, ThunkSize, rows[thunks[i].Kind])
 	}
-	f.EhFrame, f.DebugFrame = eh, df
 	return f
-}
-
-// appendCIE appends the common information entry: the state at a thunk's start.
-func appendCIE(b []byte, debug bool) []byte {
-	le := binary.LittleEndian
-	at := len(b)
-	b = le.AppendUint32(b, 0)
-	if debug {
-		b = le.AppendUint32(b, ^uint32(0))
-		b = append(b, 1, 0) // version, no augmentation
-	} else {
-		b = le.AppendUint32(b, 0)
-		b = append(b, 1, 'z', 'R', 0)
-	}
-	b = append(b, 1, 0x78, regLR) // code and data alignment (-8), return address column
-	if !debug {
-		b = append(b, 1, 0x1b) // addresses are PC-relative, 4 bytes signed
-	}
-	b = append(b, shown...)
-	return finish(b, at)
-}
-
-// finish pads the entry at at to a multiple of 8 and fills in its length.
-func finish(b []byte, at int) []byte {
-	for (len(b)-at)%8 != 0 {
-		b = append(b, 0) // DW_CFA_nop
-	}
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	return b
 }

@@ -177,7 +177,7 @@ func (h *harness) rewrite(eh []byte, base uint64, rules Callers) []byte {
 				if StartsAtEntry(uint64(body[8+n+1]), 4, c.align, insts) {
 					c.at = len(eh)
 					eh = append(le.AppendUint32(eh, 0), body...)
-					eh = finish(append(eh, rules.Rule()...), c.at)
+					eh = arch.FinishEntry(append(eh, rules.Rule()...), c.at)
 				}
 			}
 			cies[off] = c
@@ -193,7 +193,7 @@ func (h *harness) rewrite(eh []byte, base uint64, rules Callers) []byte {
 				at := len(eh)
 				eh = le.AppendUint32(le.AppendUint32(eh, 0), uint32(at+4-c.at))
 				eh = le.AppendUint32(eh, uint32(pc-(base+uint64(at)+8)))
-				eh = finish(append(append(eh, body[8:13]...), rows...), at)
+				eh = arch.FinishEntry(append(append(eh, body[8:13]...), rows...), at)
 				moved++
 			}
 		}

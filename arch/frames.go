@@ -1,0 +1,70 @@
+package arch
+
+import "encoding/binary"
+
+// A PCFDE says where in .eh_frame the frame description of a piece of code is.
+type PCFDE struct {
+	PC   uint64 // first instruction
+	Addr uint64 // of the frame description entry
+}
+
+// Frames is the unwind information of thunks: one FDE for each thunk or for a run
+// of them, behind one CIE.
+type Frames struct {
+	EhFrame    []byte  // for the address it was made for; no terminator
+	FDEs       []PCFDE // in the order they were added
+	DebugFrame []byte  // the same rows for .debug_frame, with absolute addresses
+
+	base uint64 // of EhFrame
+}
+
+// frameAlign is what entries are padded to: addresses in .debug_frame have 8 bytes.
+const frameAlign = 8
+
+// NewFrames begins the frames for .eh_frame at address base. Column is the DWARF
+// number of the return address, start the call frame instructions for the first
+// instruction of every piece of code.
+func NewFrames(base uint64, column byte, start []byte) *Frames {
+	le := binary.LittleEndian
+	// Both begin with the length and the id of a CIE, then the version.
+	eh := append(le.AppendUint32(make([]byte, 4), 0), 1, 'z', 'R', 0)
+	df := append(le.AppendUint32(make([]byte, 4), ^uint32(0)), 1, 0)
+	align := []byte{1, 0x78, column}           // code and data alignment (-8)
+	eh = append(append(eh, align...), 1, 0x1b) // addresses are PC-relative, 4 bytes signed
+	df = append(df, align...)
+	return &Frames{
+		EhFrame:    FinishEntry(append(eh, start...), 0),
+		DebugFrame: FinishEntry(append(df, start...), 0),
+		base:       base,
+	}
+}
+
+// Add adds the call frame instructions of the code of size bytes at pc.
+func (f *Frames) Add(pc, size uint64, rules []byte) {
+	le := binary.LittleEndian
+	at := len(f.EhFrame)
+	f.FDEs = append(f.FDEs, PCFDE{pc, f.base + uint64(at)})
+	b := le.AppendUint32(f.EhFrame, 0)
+	b = le.AppendUint32(b, uint32(at+4)) // back to the CIE, which is first
+	b = le.AppendUint32(b, uint32(pc-(f.base+uint64(at)+8)))
+	b = le.AppendUint32(b, uint32(size))
+	b = append(b, 0) // no augmentation data
+	f.EhFrame = FinishEntry(append(b, rules...), at)
+
+	at = len(f.DebugFrame)
+	b = le.AppendUint32(f.DebugFrame, 0)
+	b = le.AppendUint32(b, 0) // the CIE, which is first
+	b = le.AppendUint64(b, pc)
+	b = le.AppendUint64(b, size)
+	f.DebugFrame = FinishEntry(append(b, rules...), at)
+}
+
+// FinishEntry pads the CIE or FDE at offset at of b to a multiple of 8 and fills in
+// its length.
+func FinishEntry(b []byte, at int) []byte {
+	for (len(b)-at)%frameAlign != 0 {
+		b = append(b, 0) // DW_CFA_nop
+	}
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b
+}
