@@ -19,6 +19,8 @@ import (
 // entry, with the runtime linked in by the linker and its sites patched by this
 // file. So the runtime is tested without the packages that patch finished programs.
 type fixture struct {
+	on    *machine
+	cpu   string // for qemu
 	path  string
 	sites []string // function names; the id is the index plus 1
 	env   []string // for runs
@@ -28,15 +30,20 @@ func need(t testing.TB, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			pkg := map[string]string{"gcc": "gcc", "g++": "g++", "objdump": "binutils", "gdb": "gdb"}[tool]
+			pkg := map[string]string{"gcc": "gcc", "g++": "g++", "objdump": "binutils", "gdb": "gdb", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+				"aarch64-linux-gnu-objdump": "binutils-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}[tool]
 			t.Skipf("%s is missing (package %s)", tool, pkg)
 		}
 	}
 }
 
+// thunkSize is the same on both machines.
+const thunkSize = amd64.ThunkSize
+
 type buildOptions struct {
+	on     *machine // amd64 unless set
 	config Config
-	cc     string   // gcc unless set
+	cc     string   // gcc, the machine's, unless set
 	flags  []string // for the compiler
 	tracer string   // graph, func, profile, opt; graph unless set
 	behind bool     // sites are behind the prologue
@@ -47,8 +54,12 @@ type buildOptions struct {
 // buildFixture compiles and patches testdata/src.
 func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
 	t.Helper()
+	if o.on == nil {
+		o.on = onAMD64
+	}
+	m := o.on
 	if o.cc == "" {
-		o.cc = "gcc"
+		o.cc = m.cc
 	}
 	if o.tracer == "" {
 		o.tracer = "graph"
@@ -57,34 +68,38 @@ func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
 	const room = 400 // thunks
 	dir := t.TempDir()
 	obj := filepath.Join(dir, "runtime.o")
-	if err := os.WriteFile(obj, amd64Object, 0o644); err != nil {
+	runtime, err := Object(m.elf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(obj, runtime, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	area := filepath.Join(dir, "area.S")
 	code := fmt.Sprintf(`
-	.section .fentry.thunks, "ax", @progbits
+	.section .fentry.thunks, "ax", %%progbits
 	.balign 64
 	.globl harness_thunks
 harness_thunks: .zero %d
-	.section .fentry.frames, "a", @progbits
+	.section .fentry.frames, "a", %%progbits
 	.balign 8
 	.globl harness_frames
 harness_frames: .zero %d
 	.globl harness_roots
 harness_roots: .zero %d
-	.section .note.GNU-stack, "", @progbits
-`, room*amd64.ThunkSize, 128+room*128, room/8+8)
+	.section .note.GNU-stack, "", %%progbits
+`, room*thunkSize, 128+room*128, room/8+8)
 	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, strings.TrimSuffix(src, filepath.Ext(src)))
-	args := []string{"-O2", "-g", "-no-pie", "-fno-pie", "-fpatchable-function-entry=5", "-pthread", "-o", bin, filepath.Join("testdata", src), area, obj,
-		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_irel_ret=_start"}
+	args := []string{"-O2", "-g", "-no-pie", "-fno-pie", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)), "-pthread", "-o", bin, filepath.Join("testdata", src), area, obj,
+		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_irel_ret=_start", "-Wl,--defsym,fentry_first_thunk=harness_thunks"}
 	args = append(args, o.flags...)
 	if out, err := exec.Command(o.cc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", src, err, out)
 	}
-	f := &fixture{path: bin}
+	f := &fixture{on: m, path: bin}
 	image, err := os.ReadFile(bin)
 	if err != nil {
 		t.Fatal(err)
@@ -132,48 +147,36 @@ harness_roots: .zero %d
 	if o.behind {
 		enter = "fentry_mcount_" + o.tracer + "_enter"
 	}
-	var thunks []amd64.Thunk
+	var thunks []thunk
 	for _, a := range sites {
 		n := name(a)
 		if o.skip != nil && o.skip(n) {
 			continue
 		}
-		id := uint32(len(thunks) + 1)
-		th := amd64.Thunk{
-			Addr: addr["harness_thunks"] + uint64(len(thunks))*amd64.ThunkSize, Armed: addr["fentry_armed"],
-			Enter: addr[enter], Exit: addr["fentry_"+o.tracer+"_exit"], Body: a + 5, ID: id,
+		th := thunk{
+			addr: addr["harness_thunks"] + uint64(len(thunks))*thunkSize, armed: addr["fentry_armed"],
+			enter: addr[enter], exit: addr["fentry_"+o.tracer+"_exit"], site: a, body: a + uint64(m.site), id: uint32(len(thunks) + 1),
+			function: o.tracer == "func", behind: o.behind,
 		}
-		switch {
-		case o.behind && o.tracer == "func":
-			th.Kind = amd64.ThunkMcountFunc
-		case o.behind:
-			th.Kind = amd64.ThunkMcount
-		case o.tracer == "func":
-			th.Kind = amd64.ThunkFunc
-		}
-		if th.Enter == 0 {
+		if th.enter == 0 {
 			t.Fatalf("no %s", enter)
 		}
-		if err := th.Encode(at(th.Addr)); err != nil {
+		code, err := m.thunk(at(th.addr), th)
+		if err != nil {
 			t.Fatal(err)
 		}
 		site := at(a)
-		if !bytes.HasPrefix(site, []byte{0x90, 0x90, 0x90, 0x90, 0x90}) {
-			t.Fatalf("%s: % x at %#x", n, site[:5], a)
+		if !bytes.HasPrefix(site, bytes.Repeat(m.nop, m.site/len(m.nop))) {
+			t.Fatalf("%s: % x at %#x", n, site[:m.site], a)
 		}
-		site[0] = 0xe9
-		if o.behind {
-			site[0] = 0xe8
-		}
-		le.PutUint32(site[1:], uint32(th.Addr-(a+5)))
+		copy(site, code)
 		thunks = append(thunks, th)
 		f.sites = append(f.sites, n)
 	}
 	if len(thunks) > room {
 		t.Fatalf("%d sites", len(thunks))
 	}
-	fr := amd64.ThunkFrames(addr["harness_frames"], thunks)
-	copy(at(addr["harness_frames"]), fr.EhFrame)
+	copy(at(addr["harness_frames"]), m.frames(addr["harness_frames"], thunks))
 	c := o.config
 	if len(o.roots) > 0 {
 		bitmap := at(addr["harness_roots"])

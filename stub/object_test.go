@@ -15,9 +15,11 @@ import (
 	"github.com/fentry-dev/fentry/stub/internal/build"
 )
 
-func object(t *testing.T) (*elf.File, []byte) {
+var machines = []*machine{onAMD64, onARM64}
+
+func object(t *testing.T, m *machine) (*elf.File, []byte) {
 	t.Helper()
-	b, err := Object(elf.EM_X86_64)
+	b, err := Object(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,150 +36,211 @@ func TestObjectOfUnknownMachine(t *testing.T) {
 	}
 }
 
+// forEach runs a test for every machine.
+func forEach(t *testing.T, f func(t *testing.T, m *machine)) {
+	for _, m := range machines {
+		t.Run(m.name, func(t *testing.T) { f(t, m) })
+	}
+}
+
+// relative are the relocations that work at any address, and those of thread-local memory.
+var relative = map[string]bool{
+	"R_X86_64_PC32": true, "R_X86_64_PLT32": true,
+	"R_AARCH64_ADR_PREL_PG_HI21": true, "R_AARCH64_ADD_ABS_LO12_NC": true, "R_AARCH64_CALL26": true, "R_AARCH64_JUMP26": true,
+	"R_AARCH64_LDST8_ABS_LO12_NC": true, "R_AARCH64_LDST16_ABS_LO12_NC": true, "R_AARCH64_LDST32_ABS_LO12_NC": true, "R_AARCH64_LDST64_ABS_LO12_NC": true,
+	"R_AARCH64_PREL32":                     true,
+	"R_AARCH64_TLSLE_ADD_TPREL_HI12":       true,
+	"R_AARCH64_TLSLE_ADD_TPREL_LO12_NC":    true,
+	"R_AARCH64_TLSLE_LDST64_TPREL_LO12_NC": true,
+}
+
+// lacking are names that debug/elf lacks.
+var lacking = map[uint32]string{261: "R_AARCH64_PREL32", 559: "R_AARCH64_TLSLE_LDST64_TPREL_LO12_NC"}
+
 // The object can be linked at any address into any program: what it promises.
 func TestObject(t *testing.T) {
-	f, _ := object(t)
-	if f.Type != elf.ET_REL || f.Machine != elf.EM_X86_64 {
-		t.Errorf("type %v, machine %v", f.Type, f.Machine)
-	}
-	for _, s := range f.Sections {
-		if s.Flags&elf.SHF_WRITE != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
-			t.Errorf("%s: writable and not zero", s.Name)
+	forEach(t, func(t *testing.T, m *machine) {
+		f, _ := object(t, m)
+		if f.Type != elf.ET_REL || f.Machine != m.elf {
+			t.Errorf("type %v, machine %v", f.Type, f.Machine)
 		}
-		if s.Flags&elf.SHF_TLS != 0 || s.Flags&elf.SHF_WRITE != 0 && s.Flags&elf.SHF_EXECINSTR != 0 {
-			t.Errorf("%s: flags %v", s.Name, s.Flags)
+		tls := uint64(0)
+		for _, s := range f.Sections {
+			if s.Flags&elf.SHF_WRITE != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
+				t.Errorf("%s: writable and not zero", s.Name)
+			}
+			if s.Flags&elf.SHF_TLS != 0 {
+				tls += s.Size
+			}
+			if s.Flags&elf.SHF_WRITE != 0 && s.Flags&elf.SHF_EXECINSTR != 0 {
+				t.Errorf("%s: flags %v", s.Name, s.Flags)
+			}
+			if s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_GROUP {
+				t.Errorf("%s: type %v", s.Name, s.Type)
+			}
+			if s.Type != elf.SHT_RELA {
+				continue
+			}
+			b, err := s.Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for ; len(b) >= 24; b = b[24:] {
+				code := uint32(f.ByteOrder.Uint64(b[8:]))
+				name := elf.R_X86_64(code).String()
+				if m == onARM64 {
+					name = elf.R_AARCH64(code).String()
+				}
+				if m == onARM64 && lacking[code] != "" {
+					name = lacking[code]
+				}
+				if !relative[name] {
+					t.Errorf("%s offset %#x: %v", s.Name, f.ByteOrder.Uint64(b), name)
+				}
+			}
 		}
-		if s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_GROUP {
-			t.Errorf("%s: type %v", s.Name, s.Type)
+		if want := map[string]uint64{"amd64": 0, "arm64": 8}[m.name]; tls != want {
+			t.Errorf("%d bytes of thread-local memory, want %d", tls, want)
 		}
-		if s.Type != elf.SHT_RELA {
-			continue
-		}
-		b, err := s.Data()
+		syms, err := f.Symbols()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for ; len(b) >= 24; b = b[24:] {
-			switch r := elf.R_X86_64(f.ByteOrder.Uint64(b[8:]) & 0xffffffff); r {
-			case elf.R_X86_64_PC32, elf.R_X86_64_PLT32:
-			default:
-				t.Errorf("%s offset %#x: %v", s.Name, f.ByteOrder.Uint64(b), r)
+		given := map[string]bool{"": true, "fentry_orig_entry": true, "fentry_irel_ret": true, "fentry_first_thunk": m == onARM64}
+		have := map[string]elf.Symbol{}
+		for _, s := range syms {
+			if s.Section == elf.SHN_UNDEF && !given[s.Name] {
+				t.Errorf("undefined: %s", s.Name)
+			}
+			if elf.ST_BIND(s.Info) == elf.STB_GLOBAL && s.Section != elf.SHN_UNDEF && elf.ST_VISIBILITY(s.Other) != elf.STV_HIDDEN {
+				t.Errorf("%s: visibility %v", s.Name, elf.ST_VISIBILITY(s.Other))
+			}
+			have[s.Name] = s
+		}
+		want := []string{"fentry_start", "fentry_irel", "fentry_armed", "fentry_config", "fentry_null_cb"}
+		for _, tracer := range []string{"graph", "func", "profile", "opt"}[:map[string]int{"amd64": 4, "arm64": 2}[m.name]] {
+			want = append(want, "fentry_"+tracer+"_enter", "fentry_mcount_"+tracer+"_enter")
+			if tracer != "func" {
+				want = append(want, "fentry_"+tracer+"_exit")
 			}
 		}
-	}
-	syms, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	have := map[string]elf.Symbol{}
-	for _, s := range syms {
-		if s.Section == elf.SHN_UNDEF && s.Name != "" && s.Name != "fentry_orig_entry" && s.Name != "fentry_irel_ret" {
-			t.Errorf("undefined: %s", s.Name)
+		for _, name := range want {
+			if s, ok := have[name]; !ok || s.Section == elf.SHN_UNDEF {
+				t.Errorf("no symbol %s", name)
+			}
 		}
-		if elf.ST_BIND(s.Info) == elf.STB_GLOBAL && s.Section != elf.SHN_UNDEF && elf.ST_VISIBILITY(s.Other) != elf.STV_HIDDEN {
-			t.Errorf("%s: visibility %v", s.Name, elf.ST_VISIBILITY(s.Other))
+		if s := have["fentry_config"]; s.Size != ConfigSize {
+			t.Errorf("fentry_config has %d bytes", s.Size)
 		}
-		have[s.Name] = s
-	}
-	want := []string{"fentry_start", "fentry_irel", "fentry_armed", "fentry_config", "fentry_null_cb"}
-	for _, tracer := range []string{"graph", "func", "profile", "opt"} {
-		want = append(want, "fentry_"+tracer+"_enter", "fentry_mcount_"+tracer+"_enter")
-		if tracer != "func" {
-			want = append(want, "fentry_"+tracer+"_exit")
+		if s := have["fentry_armed"]; s.Size != 4 {
+			t.Errorf("fentry_armed has %d bytes", s.Size)
 		}
-	}
-	for _, name := range want {
-		if s, ok := have[name]; !ok || s.Section == elf.SHN_UNDEF {
-			t.Errorf("no symbol %s", name)
-		}
-	}
-	if s := have["fentry_config"]; s.Size != ConfigSize {
-		t.Errorf("fentry_config has %d bytes", s.Size)
-	}
-	if s := have["fentry_armed"]; s.Size != 4 {
-		t.Errorf("fentry_armed has %d bytes", s.Size)
-	}
+	})
 }
 
 // The runtime never touches vector or x87 registers, which hold the traced
 // program's arguments and results; nor does it use what would be a call of a libc.
+// On arm64 nothing is reached but by direct branches, calls and returns, as there
+// are no landing pads, x18 is not written but by the start, which restores it, and
+// there is no instruction of later processors.
 func TestObjectInstructions(t *testing.T) {
-	need(t, "objdump")
-	_, b := object(t)
-	name := filepath.Join(t.TempDir(), "o.o")
-	if err := os.WriteFile(name, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", "-M", "att", name).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	vector := regexp.MustCompile(`%([xyz]mm|mm\d|st|k\d|tmm)|\t(f[a-z]+|emms|v[a-z]+)\s`)
-	lock := regexp.MustCompile(`rd(fs|gs)base|wr(fs|gs)base`)
-	n := 0
-	for line := range strings.Lines(string(out)) {
-		n++
-		if vector.MatchString(line) || lock.MatchString(line) {
-			t.Errorf("%s", line)
+	forEach(t, func(t *testing.T, m *machine) {
+		tool := strings.TrimSuffix(m.target.CC, "gcc") + "objdump"
+		need(t, tool)
+		_, b := object(t, m)
+		name := filepath.Join(t.TempDir(), "o.o")
+		if err := os.WriteFile(name, b, 0o644); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n < 1000 {
-		t.Errorf("only %d lines of disassembly", n)
-	}
+		args := []string{"-d", "--no-show-raw-insn", name}
+		bad := []*regexp.Regexp{
+			regexp.MustCompile(`\s(x18|w18), |\t(br|blr|bra|isb|mrs\t.*, (?:nzcv|fpcr))`),
+			regexp.MustCompile(`\t[^<]*\b[vqdshbzp]\d+\b|\t(pac|aut|reta|cas|swp|ldadd|stadd|ldset|ldclr|svc\t#0x[1-9])`),
+		}
+		if m == onAMD64 {
+			args = append([]string{"-M", "att"}, args...)
+			bad = []*regexp.Regexp{
+				regexp.MustCompile(`%([xyz]mm|mm\d|st|k\d|tmm)|\t(f[a-z]+|emms|v[a-z]+)\s`),
+				regexp.MustCompile(`rd(fs|gs)base|wr(fs|gs)base`),
+			}
+		}
+		out, err := exec.Command(tool, args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, in := 0, ""
+		for line := range strings.Lines(string(out)) {
+			n++
+			if _, f, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(line), ">:"), " <"); ok && strings.HasSuffix(strings.TrimSpace(line), ">:") {
+				in = f
+			}
+			line = target.ReplaceAllString(line, "")
+			if in != "fentry_start" && (bad[0].MatchString(line) || bad[1].MatchString(line)) {
+				t.Errorf("%s: %s", in, line)
+			}
+		}
+		if n < 1000 {
+			t.Errorf("only %d lines of disassembly", n)
+		}
+	})
 }
+
+var target = regexp.MustCompile(`[0-9a-f]+ <[^>]*>`)
 
 // The embedded object is what the sources give, where the same compiler is at hand.
 func TestObjectIsUpToDate(t *testing.T) {
-	need(t, build.AMD64.CC)
-	v, err := build.Version(build.AMD64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := os.ReadFile("amd64.o.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v != strings.TrimSpace(string(made)) {
-		t.Skipf("the object was made by %q, here is %q", strings.TrimSpace(string(made)), v)
-	}
-	files, err := build.Sources("src", build.AMD64, build.Runtime)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(t.TempDir(), "amd64.o")
-	if err := build.Object(build.AMD64, "src", out, files); err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := elf.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fresh.Close()
-	old, _ := object(t)
-	for _, s := range fresh.Sections {
-		if s.Flags&elf.SHF_ALLOC == 0 {
-			continue
-		}
-		o := old.Section(s.Name)
-		if o == nil || o.Size != s.Size || o.Flags != s.Flags {
-			t.Errorf("%s is different: go generate ./stub", s.Name)
-			continue
-		}
-		if s.Type == elf.SHT_NOBITS {
-			continue
-		}
-		a, err := s.Data()
+	forEach(t, func(t *testing.T, m *machine) {
+		need(t, m.target.CC)
+		v, err := build.Version(m.target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := o.Data()
+		made, err := os.ReadFile(m.name + ".o.txt")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(a, b) {
-			t.Errorf("%s is different: go generate ./stub", s.Name)
+		if v != strings.TrimSpace(string(made)) {
+			t.Skipf("the object was made by %q, here is %q", strings.TrimSpace(string(made)), v)
 		}
-	}
+		files, err := build.Sources("src", m.target, build.Runtime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(t.TempDir(), "new.o")
+		if err := build.Object(m.target, "src", out, files); err != nil {
+			t.Fatal(err)
+		}
+		fresh, err := elf.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fresh.Close()
+		old, _ := object(t, m)
+		for _, s := range fresh.Sections {
+			if s.Flags&elf.SHF_ALLOC == 0 {
+				continue
+			}
+			o := old.Section(s.Name)
+			if o == nil || o.Size != s.Size || o.Flags != s.Flags {
+				t.Errorf("%s is different: go generate ./stub", s.Name)
+				continue
+			}
+			if s.Type == elf.SHT_NOBITS {
+				continue
+			}
+			a, err := s.Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := o.Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(a, b) {
+				t.Errorf("%s is different: go generate ./stub", s.Name)
+			}
+		}
+	})
 }
 
 // What C, assembly and Go agree on, compiled one against the other.

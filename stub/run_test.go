@@ -14,7 +14,7 @@ import (
 
 // command makes a command of a fixture, in a directory of its own.
 func (f *fixture) command(t testing.TB, args ...string) *exec.Cmd {
-	cmd := exec.Command(f.path, args...)
+	cmd := f.on.command(t, f.cpu, f.path, args...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), f.env...)
 	return cmd
@@ -88,15 +88,38 @@ func expectCounts(t *testing.T, out string, ev *events) {
 	}
 }
 
+// variants are the machines, and how programs for them are linked and run.
+var variants = []struct {
+	name, cpu string
+	on        *machine
+	flags     []string
+	wide      bool
+}{
+	{"amd64", "", onAMD64, nil, false},
+	{"arm64", "cortex-a53", onARM64, nil, false},
+	{"arm64-static", "max", onARM64, []string{"-static"}, false},
+	{"arm64-max", "max", onARM64, nil, true},
+	{"arm64-static-a53", "cortex-a53", onARM64, []string{"-static"}, true},
+}
+
 func TestGraph(t *testing.T) {
-	f := buildFixture(t, "basic.c", buildOptions{})
-	out, ev := f.run(t)
-	if !strings.HasPrefix(out, "17711 0 66.5\n") {
-		t.Errorf("output %q", out)
-	}
-	expectCounts(t, out, ev)
-	if ev.open != 0 || ev.strays != 0 {
-		t.Errorf("%d calls left open, %d exits without entry", ev.open, ev.strays)
+	for _, v := range variants {
+		if v.wide && os.Getenv("FENTRY_WIDE") == "" {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			f := buildFixture(t, "basic.c", buildOptions{on: v.on, flags: v.flags})
+			f.cpu = v.cpu
+			out, ev := f.run(t)
+			if !strings.HasPrefix(out, "17711 0 66.5\n") {
+				t.Errorf("output %q", out)
+			}
+			expectCounts(t, out, ev)
+			if ev.open != 0 || ev.strays != 0 {
+				t.Errorf("%d calls left open, %d exits without entry", ev.open, ev.strays)
+			}
+		})
 	}
 }
 

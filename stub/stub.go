@@ -11,12 +11,18 @@ import (
 //go:embed amd64.o
 var amd64Object []byte
 
+//go:embed arm64.o
+var arm64Object []byte
+
 // Object returns the runtime for a machine: a relocatable ELF object that is
 // position independent, has only PC-relative relocations, needs no library and
 // whose writable memory starts out zero. The slice must not be changed.
 func Object(m elf.Machine) ([]byte, error) {
-	if m == elf.EM_X86_64 {
+	switch m {
+	case elf.EM_X86_64:
 		return amd64Object, nil
+	case elf.EM_AARCH64:
+		return arm64Object, nil
 	}
 	return nil, fmt.Errorf("no runtime for machine %v", m)
 }

@@ -14,22 +14,30 @@ func TestSurvive(t *testing.T) {
 		name, tracer string
 		config       Config
 		gs           bool
+		on           *machine
+		cpu          string
+		flags        []string
+		wide         bool
 	}{
-		{"graph", "graph", Config{}, false},
-		{"gs", "graph", Config{}, true},
-		{"func", "func", Config{Mode: ModeFunction}, false},
-		{"func-gs", "func", Config{Mode: ModeFunction}, true},
-		{"profile", "profile", Config{Mode: ModeProfile}, false},
-		{"profile-gs", "profile", Config{Mode: ModeProfile}, true},
-		{"depth", "opt", Config{Depth: 1 << 30}, false},
-		{"depth-gs", "opt", Config{Depth: 1 << 30}, true},
+		{name: "graph", tracer: "graph"},
+		{name: "gs", tracer: "graph", gs: true},
+		{name: "func", tracer: "func", config: Config{Mode: ModeFunction}},
+		{name: "func-gs", tracer: "func", config: Config{Mode: ModeFunction}, gs: true, wide: true},
+		{name: "profile", tracer: "profile", config: Config{Mode: ModeProfile}},
+		{name: "profile-gs", tracer: "profile", config: Config{Mode: ModeProfile}, gs: true, wide: true},
+		{name: "depth", tracer: "opt", config: Config{Depth: 1 << 30}},
+		{name: "depth-gs", tracer: "opt", config: Config{Depth: 1 << 30}, gs: true, wide: true},
+		{name: "arm64", tracer: "graph", on: onARM64, cpu: "cortex-a53"},
+		{name: "arm64-static", tracer: "graph", on: onARM64, cpu: "max", flags: []string{"-static"}, wide: true},
+		{name: "arm64-func", tracer: "func", config: Config{Mode: ModeFunction}, on: onARM64, cpu: "max"},
 	} {
-		if strings.Contains(v.name, "-gs") && os.Getenv("FENTRY_WIDE") == "" {
+		if v.wide && os.Getenv("FENTRY_WIDE") == "" {
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			f := buildFixture(t, "survive.c", buildOptions{tracer: v.tracer, config: v.config})
+			f := buildFixture(t, "survive.c", buildOptions{on: v.on, tracer: v.tracer, config: v.config, flags: v.flags})
+			f.cpu = v.cpu
 			if v.gs {
 				f.env = []string{"SURVIVE_GS=1"}
 			}
@@ -38,6 +46,13 @@ func TestSurvive(t *testing.T) {
 				"again", "coroutines 0", "coroutines 1", "recursion 1000000", "big", "closefds",
 			} {
 				t.Run(args, func(t *testing.T) {
+					if args == "again" && f.on.emulated() {
+						cmd := f.command(t, args)
+						cmd.Env = append(cmd.Env, "FENTRY_OFF=1")
+						if err := cmd.Run(); err != nil {
+							t.Skipf("untraced, under qemu, which cannot exec: %v", err)
+						}
+					}
 					out, ev := f.run(t, strings.Fields(args)...)
 					expectCounts(t, out, ev)
 					// What children leave was entered by their parents.

@@ -257,7 +257,7 @@ static void end(struct text *o)
 /* from_file appends up to max bytes of a file, NULs changed to sep. */
 static void from_file(struct text *o, const char *path, u8 sep)
 {
-	i64 fd = sys(SYS_open, path, O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(path, O_CLOEXEC_, 0);
 	if (failed(fd))
 		return;
 	u8 *from = o->p;
@@ -305,7 +305,7 @@ hidden void write_image(void)
 	text(&o, fentry_config.mode == MODE_PROFILE ? "profile" : fentry_config.mode == MODE_FUNCTION ? "function" : "function_graph", 16);
 	end(&o);
 	text(&o, "exe=", 8);
-	i64 n = sys(SYS_readlink, "/proc/self/exe", o.p, 4096, 0, 0, 0);
+	i64 n = readlink("/proc/self/exe", o.p, 4096);
 	if (!failed(n))
 		o.p += n;
 	end(&o);

@@ -91,7 +91,7 @@ static void describe(void)
 		fentry_classic_origin = (u64)e + MCOUNT_INSN_SIZE - 4;
 		fentry_classic_span = span;
 	}
-	i64 len = sys(SYS_readlink, "/proc/self/exe", f->path, sizeof f->path - 1, 0, 0, 0);
+	i64 len = readlink("/proc/self/exe", f->path, sizeof f->path - 1);
 	if (failed(len))
 		f->path[0] = 0;
 	f->magic = CONFIG_MAGIC;

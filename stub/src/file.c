@@ -36,7 +36,7 @@ static struct windows {
 static char *path; /* of the file */
 static u64 file_end, file_dev, file_ino; /* length as far as it is known; identity */
 
-/* struct stat of the kernel, x86-64 */
+/* struct stat of the kernel, x86-64; arm64's is shorter, and has these at the same places */
 struct stat { u64 dev, ino; u8 rest[128]; };
 enum { STAT_SIZE = 48 }; /* offset of st_size */
 
@@ -91,7 +91,7 @@ static i64 extend(i64 fd, u64 size)
 static i64 reopen(void)
 {
 	struct stat st;
-	i64 fd = sys(SYS_open, path, O_RDWR_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(path, O_RDWR_ | O_CLOEXEC_, 0);
 	if (failed(fd))
 		return fd;
 	if (failed(sys(SYS_fstat, fd, &st, 0, 0, 0, 0)) || st.dev != file_dev || st.ino != file_ino) {
@@ -140,7 +140,7 @@ static i64 populate(u64 base, u64 off, u64 size)
 	do
 		r = sys(SYS_madvise, base, size, MADV_POPULATE_WRITE_, 0, 0, 0);
 	while (r == -EINTR_);
-	if (r == -EINVAL_) { /* a kernel before 5.14 */
+	if (r == -EINVAL_ || pretended()) { /* a kernel before 5.14 */
 		i64 fd = reopen();
 		if (failed(fd))
 			return fd;
@@ -298,7 +298,7 @@ static i64 use(i64 fd)
 	windows = map_private(sizeof *windows);
 	if (!windows)
 		return -ENOMEM_;
-	sys(SYS_madvise, windows, (sizeof *windows + 4095) & -4096UL, MADV_WIPEONFORK_, 0, 0, 0);
+	wipe_on_fork(windows, sizeof *windows);
 	source.kind = FILE;
 	first_window(fd);
 	return 0;
@@ -344,7 +344,7 @@ enum { MINE, OLD, EMPTY, FOREIGN };
 static int holds_trace(const char *name)
 {
 	u64 magic = 0;
-	i64 fd = sys(SYS_open, name, O_NOFOLLOW_ | O_NONBLOCK_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(name, O_NOFOLLOW_ | O_NONBLOCK_ | O_CLOEXEC_, 0);
 	if (failed(fd))
 		return 0;
 	sys(SYS_pread64, fd, &magic, sizeof magic, 0, 0, 0);
@@ -380,10 +380,10 @@ static int look_at_old(const char *dir, char *buf)
 	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
 	i64 n = 0, at = 0;
 	int is = FOREIGN, link = 0;
-	i64 fd = sys(SYS_open, dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0);
 	if (failed(fd)) {
 		link = 1;
-		fd = sys(SYS_open, dir, O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
+		fd = open(dir, O_DIRECTORY_ | O_CLOEXEC_, 0);
 		if (failed(fd))
 			return FOREIGN;
 	}
@@ -392,7 +392,7 @@ static int look_at_old(const char *dir, char *buf)
 	close(fd);
 	if (is == EMPTY || !holds_trace(path))
 		return is;
-	fd = sys(SYS_open, path, O_RDWR_ | O_CLOEXEC_, 0, 0, 0, 0);
+	fd = open(path, O_RDWR_ | O_CLOEXEC_, 0);
 	if (!failed(fd)) {
 		n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
 		if (n == (i64)sizeof head && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
@@ -428,14 +428,14 @@ static void remove_trace(const char *dir, char *buf)
 	i64 n = 0, at = 0;
 	if (!join(name, PATH, dir, "/events", 0) || !holds_trace(name))
 		return;
-	i64 fd = sys(SYS_open, dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0);
 	if (failed(fd))
 		return;
 	for (const char *e; (e = entry(fd, buf, &n, &at));)
 		if (ours(e) && join(name, PATH, dir, "/", e))
-			sys(SYS_unlink, name, 0, 0, 0, 0, 0);
+			remove_file(name);
 	close(fd);
-	sys(SYS_rmdir, dir, 0, 0, 0, 0, 0);
+	remove_dir(dir);
 }
 
 /* lock_parent keeps others from making or putting aside a trace in the directory
@@ -448,7 +448,7 @@ static i64 lock_parent(const char *name, char *buf)
 	while (n > 1 && buf[n - 1] != '/')
 		n--;
 	buf[n > 1 ? n - 1 : 1] = 0;
-	i64 fd = sys(SYS_open, buf, O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(buf, O_DIRECTORY_ | O_CLOEXEC_, 0);
 	while (!failed(fd) && sys(SYS_flock, fd, 2 /* LOCK_EX */, 0, 0, 0, 0) == -EINTR_)
 		;
 	return fd;
@@ -474,7 +474,7 @@ hidden int file_create(const char *dir)
 		goto fail;
 	guard = lock_parent(abs, buf);
 	for (u32 tries = 0;; tries++) {
-		r = sys(SYS_mkdir, abs, 0777, 0, 0, 0, 0);
+		r = mkdir(abs, 0777);
 		if (r != -EEXIST_ || tries == 2)
 			break;
 		int is = look_at_old(abs, buf);
@@ -491,13 +491,13 @@ hidden int file_create(const char *dir)
 			goto out;
 		}
 		remove_trace(old, buf);
-		r = sys(SYS_rename, abs, old, 0, 0, 0, 0);
+		r = rename(abs, old);
 		if (failed(r) && r != -ENOENT_)
 			break;
 	}
 	if (failed(r))
 		goto fail;
-	fd = sys(SYS_open, path, O_RDWR_ | O_CREAT_ | O_EXCL_ | O_CLOEXEC_, 0666, 0, 0, 0);
+	fd = open(path, O_RDWR_ | O_CREAT_ | O_EXCL_ | O_CLOEXEC_, 0666);
 	if (failed(r = fd))
 		goto fail;
 	r = write_header(fd);

@@ -9,9 +9,7 @@ hidden u64 fentry_thunks, fentry_thunks_size;
 enum { NOT_STARTED, STARTING, READY, OFF };
 static u32 state, starter;
 
-/* Static programs have no thread pointer until their libc sets one, and the fast
-   paths read the word it points to. */
-static u64 first_thread[8];
+hidden u64 fentry_first_thread[8]; /* see early_thread */
 
 static const char *error_text(i64 err)
 {
@@ -67,7 +65,9 @@ hidden void only_count(i64 err)
    measured, to 1 in 10000 or so. */
 hidden u64 counter_hz(void)
 {
-	u64 hz = *HEADER(u64, FT_H_COUNTER_HZ);
+	u64 hz = source.header ? *HEADER(u64, FT_H_COUNTER_HZ) : 0;
+	if (!hz)
+		hz = counter_frequency();
 	if (hz)
 		return hz;
 	u64 t0 = clock_ns(CLOCK_MONOTONIC_), c0 = counter(), t, c1;
@@ -87,7 +87,7 @@ static char **environment(void)
 	if (!b)
 		return 0;
 	char **env = (char **)(b + BYTES);
-	i64 fd = sys(SYS_open, "/proc/self/environ", O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open("/proc/self/environ", O_CLOEXEC_, 0);
 	if (failed(fd))
 		return env;
 	u64 n = 0;
@@ -112,7 +112,7 @@ static int privileged(u64 *auxv)
 	u64 buf[64];
 	if (!auxv) {
 		memset(buf, 0, sizeof buf);
-		i64 fd = sys(SYS_open, "/proc/self/auxv", O_CLOEXEC_, 0, 0, 0, 0);
+		i64 fd = open("/proc/self/auxv", O_CLOEXEC_, 0);
 		if (failed(fd))
 			return 1;
 		sys(SYS_read, fd, buf, sizeof buf - 16, 0, 0, 0);
@@ -130,7 +130,7 @@ hidden int alone(void)
 {
 	char buf[512];
 	u32 n = 0;
-	i64 fd = sys(SYS_open, "/proc/self/task", O_DIRECTORY_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open("/proc/self/task", O_DIRECTORY_ | O_CLOEXEC_, 0);
 	if (failed(fd))
 		return 1;
 	i64 r = sys(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0);
@@ -142,7 +142,7 @@ hidden int alone(void)
 
 static int start(u64 *sp)
 {
-	u64 fs = 0, base = control_base(), *auxv = 0;
+	u64 base = OWN_BASE ? 0 : control_base(), *auxv = 0;
 	char **env;
 	if (fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
 		return 0;
@@ -157,14 +157,10 @@ static int start(u64 *sp)
 	if ((privileged(auxv) || !open_source(env)) && !CALLBACKS)
 		return 0;
 	/* Threads that are there already have not inherited a control base of ours. */
-	if (base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
+	if (!OWN_BASE && base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
 		return 0;
 	frames_init(fentry_config.threshold ? counter_hz() : 0);
-	sys(SYS_arch_prctl, ARCH_GET_FS, &fs, 0, 0, 0, 0);
-	if (!fs) {
-		first_thread[0] = (u64)first_thread;
-		sys(SYS_arch_prctl, ARCH_SET_FS, first_thread, 0, 0, 0, 0);
-	}
+	early_thread(fentry_first_thread);
 	return 1;
 }
 

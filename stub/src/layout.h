@@ -35,17 +35,22 @@
 #define FLAG_QUIET         4 /* no messages */
 #define FLAG_OFFSET_IDS    8 /* ids are offsets in the image: the classic tracer's */
 
-/* struct control: what the fast paths touch, at the thread's control base (gs on amd64) */
-#define CB_NEXT            0  /* next event slot */
-#define CB_END             8  /* first slot that is not to be used */
-#define CB_OWNER           16 /* inverted thread pointer of the thread this block belongs to */
+/* struct control: what the fast paths touch, at the thread's control base (gs on amd64,
+   a thread-local word on arm64) */
+#define CB_OWNER           0  /* inverted thread pointer of the thread this block belongs to */
+#define CB_NEXT            8  /* next event slot */
+#define CB_END             16 /* first slot that is not to be used */
 #define CB_TOP             24 /* slot of the innermost live frame; see stack.c for the tags */
 #define CB_LO              32 /* lowest stack address whose shadow is mapped */
-#define CB_HIGH            40 /* u32: high half of the counter at the last event */
-#define CB_CHILD           48 /* profile: time spent in the callees of the innermost frame so far */
-#define CB_TABLE           56 /* profile: the thread's table */
-#define CB_ACTIVE          64 /* profile: slots of the outermost open calls, by id */
-#define CB_SELF            72 /* address of the block */
+#define CB_HIGH            40 /* high half of the counter at the last event */
+#define CB_SHADOW          48 /* arm64: from a slot on the current stack to its shadow */
+#define CB_SHADOW_AUX      56 /* arm64: and to that with its times */
+#define CB_CHILD           64 /* profile: time spent in the callees of the innermost frame so far */
+#define CB_TABLE           72 /* profile: the thread's table */
+#define CB_ACTIVE          80 /* profile: slots of the outermost open calls, by id */
+#define CB_SELF            88 /* address of the block */
+#define CB_LIBTID          96 /* the C library's copy of the thread id, see thread.c; 0: none */
+#define CB_TID             104 /* u32 */
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12
@@ -55,22 +60,11 @@
 #define TOP_EMPTY          6  /* no frame is open on this stack */
 #define TOP_FORCED         7  /* slot minus 1: leaving this frame takes the slow path */
 
-/* shadow words of the return address slot S: S with bits flipped */
-#define SHADOW_RET         46 /* bit of: the caller's return address */
-#define SHADOW_PREV        45 /* this bit too: the slot of the frame below it in the chain */
-/* time:  bit SHADOW_PREV alone;  child time, depth: bit SHADOW_AUX alone */
-#define SHADOW_AUX         44
-
 /* what a slow entry tells the fast path */
 #define ENTER_RETRY        0 /* everything is in place: try again */
 #define ENTER_SKIP         1 /* run this call untraced */
 #define ENTER_DONE         2 /* recorded, the frame is linked */
 
-/* a thunk, arch/amd64: where its parts begin */
-#define THUNK_SIZE         64
-#define THUNK_CALL_END     19 /* return address of the call of enter */
-#define THUNK_RET          32 /* return address of the traced body */
-#define THUNK_RET_ID       6  /* bytes from there to the id */
-#define THUNK_BYPASS       47 /* jump to the body, untraced */
+#include "thunk.h"
 
 #endif

@@ -69,14 +69,16 @@ struct chunk {
 
 /* The control block of a thread, a page of its own that is zero in a forked child. */
 struct control {
-	u64 next, end, owner, top, lo;
-	u32 high, pad;
+	u64 owner, next, end, top, lo;
+	u64 high;
+	u64 shadow[SHADOW_DISTANCES];
 	u64 child;
 	u64 *table;
 	u64 *active;
 	struct control *self;
-	/* only slow paths from here on */
+	u32 *libtid;
 	u32 tid, pid;
+	/* only slow paths from here on */
 	u64 key; /* counter at registration: tells tasks apart */
 	u32 ppid, ptid;
 	struct chunk chunk;  /* next and end lie in it; base 0: events go to the scrap */
@@ -113,15 +115,20 @@ at(control, owner, CB_OWNER);
 at(control, top, CB_TOP);
 at(control, lo, CB_LO);
 at(control, high, CB_HIGH);
+at(control, shadow, CB_SHADOW);
 at(control, child, CB_CHILD);
 at(control, table, CB_TABLE);
 at(control, active, CB_ACTIVE);
 at(control, self, CB_SELF);
+at(control, libtid, CB_LIBTID);
+at(control, tid, CB_TID);
 _Static_assert(sizeof(struct control) <= 4096, "control");
 
 hidden struct control *this_thread(void);
 hidden int share_base(void);
 hidden int thread_alive(u32 pid, u32 tid);
+hidden void wipe_on_fork(void *p, u64 size);
+hidden int pretended(void);
 extern hidden struct control **fentry_blocks;
 struct null_block { u8 b[128]; };
 extern hidden struct null_block fentry_null_cb;
@@ -138,6 +145,7 @@ static inline void unblock(struct sigset old) { sys(SYS_rt_sigprocmask, 2 /* SIG
 
 /* ---- the armed state, init.c ---- */
 extern hidden u32 fentry_armed;
+extern hidden u64 fentry_first_thread[8];
 extern hidden u64 fentry_thunks; /* address of the first thunk, 0: not known yet */
 extern hidden u64 fentry_thunks_size;
 hidden void fentry_init(u64 *sp);

@@ -23,7 +23,7 @@ static int read_process(u32 pid, struct process *p)
 	join(path, sizeof path, "/proc/", 0, 0);
 	e = decimal(path + 6, pid);
 	memcpy(e, "/stat", 6);
-	i64 fd = sys(SYS_open, path, O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(path, O_CLOEXEC_, 0);
 	if (failed(fd))
 		return 0;
 	i64 n = sys(SYS_read, fd, b, sizeof b - 1, 0, 0, 0);
@@ -74,7 +74,7 @@ hidden u64 start_time(void)
 static int open_path(const char *path)
 {
 	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
-	i64 fd = sys(SYS_open, path, O_RDWR_ | O_CLOEXEC_, 0, 0, 0, 0);
+	i64 fd = open(path, O_RDWR_ | O_CLOEXEC_, 0);
 	if (failed(fd))
 		return 0;
 	int ok = 0;
@@ -89,7 +89,7 @@ static int open_path(const char *path)
 static int own_proc(void)
 {
 	char number[24], target[24];
-	i64 n = sys(SYS_readlink, "/proc/self", target, sizeof target - 1, 0, 0, 0);
+	i64 n = readlink("/proc/self", target, sizeof target - 1);
 	if (failed(n))
 		return 0;
 	target[n] = 0;
@@ -114,7 +114,7 @@ static int find_recorder(void)
 		join(path, sizeof path, "/proc/", 0, 0);
 		e = decimal(path + 6, next);
 		memcpy(e, "/fd/1000", 9);
-		i64 n = sys(SYS_readlink, path, target, sizeof target - 1, 0, 0, 0);
+		i64 n = readlink(path, target, sizeof target - 1);
 		if (!failed(n)) {
 			target[n] = 0;
 			if (starts_with(target, "/memfd:fentry-pool") && open_path(path))
@@ -134,8 +134,7 @@ static const char *variable(char **env, const char *name)
 	return 0;
 }
 
-/* open_source finds where the trace goes. It returns 0 when there is nowhere. */
-hidden int open_source(char **env)
+static int find_source(char **env)
 {
 	const struct config *f = &fentry_config;
 	if (f->session[0] && open_path(f->session))
@@ -152,4 +151,15 @@ hidden int open_source(char **env)
 	if (!*dir)
 		dir = "fentry.data";
 	return file_create(dir);
+}
+
+/* open_source finds where the trace goes. It returns 0 when there is nowhere. */
+hidden int open_source(char **env)
+{
+	if (!find_source(env))
+		return 0;
+	u64 hz = counter_frequency();
+	if (hz && !*HEADER(u64, FT_H_COUNTER_HZ))
+		*HEADER(u64, FT_H_COUNTER_HZ) = hz;
+	return 1;
 }

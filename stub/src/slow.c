@@ -5,36 +5,30 @@
    keep few locals. Signals are blocked meanwhile. */
 #include "runtime.h"
 
-/* thunk_id is the id in the code at the return address of a traced body. */
-static u32 thunk_id(u64 ret)
-{
-	u32 id;
-	memcpy(&id, (const void *)(ret + THUNK_RET_ID), sizeof id);
-	return id & ~FT_ID_EXIT;
-}
-
 /* is_thunk says whether a return address is a thunk's, where bodies return to. */
 static int is_thunk(u64 ret)
 {
 	return ret - load(&fentry_thunks) < load(&fentry_thunks_size) && ret % THUNK_SIZE == THUNK_RET;
 }
 
+/* thunk_id is the id of the thunk that has a traced body's return address. */
+static u32 thunk_id(u64 ret) { return (u32)((ret - load(&fentry_thunks)) / THUNK_SIZE) + 1; }
+
 /* learn_thunks finds where the thunks are, from one of them: they stand one after
    another in the order of their ids. */
-static void learn_thunks(u64 ret, u32 id)
+static void learn_thunks(u64 thunk, u32 id)
 {
 	if (load(&fentry_thunks_size) || fentry_config.sites < id)
 		return;
-	store(&fentry_thunks, (ret & -(u64)THUNK_SIZE) - (u64)(id - 1) * THUNK_SIZE);
+	store(&fentry_thunks, (thunk & -(u64)THUNK_SIZE) - (u64)(id - 1) * THUNK_SIZE);
 	store(&fentry_thunks_size, (u64)fentry_config.sites * THUNK_SIZE);
 }
 
-static int enter(u64 slot, u32 id)
+static int enter(u64 slot, u32 id, u64 ret)
 {
 	struct control *c = this_thread();
 	if (!c)
 		return ENTER_SKIP;
-	u64 ret = *(u64 *)slot;
 	if (is_thunk(ret)) {
 		/* A tail call. */
 		enter_stack(c, slot);
@@ -63,13 +57,14 @@ static int enter(u64 slot, u32 id)
 	return ENTER_SKIP;
 }
 
-/* fentry_slow_enter deals with an entry of function id whose return address is at
-   slot; ret is an address in its thunk. It returns what the fast path is to do. */
-hidden int fentry_slow_enter(u64 slot, u32 id, u64 ret)
+/* fentry_slow_enter deals with an entry of function id that returns to ret and has
+   its shadow at slot's; thunk is an address in its thunk. It returns what the fast
+   path is to do. */
+hidden int fentry_slow_enter(u64 slot, u32 id, u64 thunk, u64 ret)
 {
 	struct sigset old = block();
-	learn_thunks(ret, id);
-	int r = enter(slot, id);
+	learn_thunks(thunk, id);
+	int r = enter(slot, id, ret);
 	unblock(old);
 	return r;
 }

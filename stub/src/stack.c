@@ -16,11 +16,11 @@ enum { WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
 /* What is known of every window of the address space, a byte each, in two levels. */
 enum { W_UNKNOWN, W_BUSY, W_MAPPED, W_REFUSED };
 enum { L1_SHIFT = 35, L2_WINDOWS = 1 << (L1_SHIFT - 22) };
-static u8 *windows[1 << (47 - L1_SHIFT)];
+static u8 *windows[1 << (ADDRESS_BITS - L1_SHIFT)];
 
 static u8 *window_state(u64 a)
 {
-	if (a >> 47)
+	if (a >> ADDRESS_BITS)
 		return 0;
 	u8 **l1 = &windows[a >> L1_SHIFT];
 	u8 *l2 = load(l1);
@@ -62,15 +62,12 @@ hidden int extra_shadow(void)
 
 static int map_window(u64 w)
 {
-	static const u64 all[] = {
-		1UL << SHADOW_RET, 1UL << SHADOW_RET | 1UL << SHADOW_PREV, 1UL << SHADOW_PREV, 1UL << SHADOW_AUX,
-	};
-	u32 n = extra_shadow() ? 4 : 2;
+	u32 n = extra_shadow() ? SHADOW_WINDOWS : SHADOW_FEW;
 	for (u32 i = 0; i < n; i++) {
-		if (map_at(w ^ all[i]))
+		if (map_at(shadow_window(w, i)))
 			continue;
 		while (i-- > 0)
-			sys(SYS_munmap, w ^ all[i], WINDOW, 0, 0, 0, 0);
+			sys(SYS_munmap, shadow_window(w, i), WINDOW, 0, 0, 0, 0);
 		return 0;
 	}
 	return 1;
@@ -123,6 +120,7 @@ static void resume(struct control *c, u32 i)
 	c->cur = i;
 	c->lo = s->lo;
 	c->top = s->top;
+	shadow_distances(c->shadow, s->lo);
 	s->used = ++c->switches;
 }
 
@@ -191,7 +189,7 @@ static u32 grown(struct control *c, u64 w)
 	u32 k = c->nstacks;
 	for (u32 i = 0; i < c->nstacks; i++) {
 		struct stack *s = &c->stacks[i];
-		if (s->back || s->hi <= WINDOW || (w + WINDOW != s->lo && w != s->hi))
+		if (s->back || s->hi <= WINDOW || (w + WINDOW != s->lo && w != s->hi) || shadow_apart(w, s->lo))
 			continue;
 		if (k == c->nstacks || i == c->cur)
 			k = i;
@@ -257,6 +255,8 @@ hidden int enter_stack(struct control *c, u64 slot)
 	}
 	if (on_signal) {
 		/* A signal stack has the bounds that the program gave it. */
+		if (shadow_apart(ss.sp, ss.sp + ss.size - 1))
+			return 0;
 		for (u64 a = ss.sp & -(u64)WINDOW; a < ss.sp + ss.size; a += WINDOW)
 			if (!have_window(a))
 				return 0;

@@ -1,13 +1,16 @@
 /* The threads of the process and their control blocks.
 
-   A block is a page in an arena, at the thread's control base (gs on amd64). A new
-   thread inherits its creator's, whose owner it is not, and so comes here. Where the
-   program uses the control base itself, or threads were there before the runtime,
-   blocks are found by the thread pointer, in a table, which is a cache: an entry
-   may be another thread's.
+   A block is 4096 bytes of an arena, at the thread's control base. Where that is a
+   register (gs on amd64), a new thread inherits its creator's, whose owner it is
+   not, and so comes here. Where the program uses that register itself, or threads
+   were there before the runtime, blocks are found by the thread pointer, in a table,
+   which is a cache: an entry may be another thread's. Where the control base is
+   thread-local memory of ours (arm64), there is 0 in a new thread.
 
    Arenas are wiped in a forked child; the last page of each is not and tells the
-   child whose child it is. */
+   child whose child it is. Emulators of user programs only pretend to do that. On
+   arm64, where this matters, fast paths then compare the C library's copy of the
+   thread's id, which changes in a child, with the block's, and wiping is done here. */
 #include "runtime.h"
 
 enum { BLOCK = 4096, BLOCKS = 256, ARENAS = 64 };
@@ -17,6 +20,41 @@ struct twin { u32 pid, tid; u64 owner; };
 _Static_assert(sizeof(struct twin) * BLOCKS <= BLOCK, "twin");
 
 static u8 *arenas[ARENAS];
+
+/* What has to be zero in a forked child. */
+static struct { u8 *p; u64 size; } wiped[ARENAS + 4];
+static u32 nwiped;
+
+/* pretended says whether madvise is answered by somebody who does nothing. */
+hidden int pretended(void)
+{
+	static u32 known; /* 1: no, 2: yes */
+	u32 k = load(&known);
+	if (!k) {
+		void *p = map_private(1); /* a page, of whatever size */
+		k = p && !failed(sys(SYS_madvise, p, 1, 0x7ffffff0 /* there is no such advice */, 0, 0, 0)) ? 2 : 1;
+		sys(SYS_munmap, p, 1, 0, 0, 0, 0);
+		store(&known, k);
+	}
+	return k == 2;
+}
+
+/* wipe_on_fork makes private memory zero in forked children. */
+hidden void wipe_on_fork(void *p, u64 size)
+{
+	sys(SYS_madvise, p, size, MADV_WIPEONFORK_, 0, 0, 0);
+	u32 i = add(&nwiped, 1);
+	wiped[i].size = size;
+	store(&wiped[i].p, (u8 *)p);
+}
+
+/* wipe does what the kernel has only pretended to do. */
+static void wipe(void)
+{
+	for (u32 i = 0; i < lengthof(wiped); i++)
+		if (wiped[i].p)
+			sys(SYS_mmap, wiped[i].p, wiped[i].size, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_, -1, 0);
+}
 hidden struct control **fentry_blocks; /* by thread pointer; 0: blocks are at the control base */
 
 static u32 cursor; /* where to look for a free block */
@@ -32,9 +70,10 @@ static u8 *arena(u32 i)
 	a = map_private((BLOCKS + 1) * BLOCK);
 	if (!a)
 		return 0;
-	sys(SYS_madvise, a, BLOCKS * BLOCK, MADV_WIPEONFORK_, 0, 0, 0);
-	if (cas(&arenas[i], (u8 *)0, a))
+	if (cas(&arenas[i], (u8 *)0, a)) {
+		wipe_on_fork(a, BLOCKS * BLOCK);
 		return a;
+	}
 	sys(SYS_munmap, a, (BLOCKS + 1) * BLOCK, 0, 0, 0, 0);
 	return load(&arenas[i]);
 }
@@ -100,6 +139,8 @@ static struct control *free_block(u32 pid, u32 tid)
 /* share_base gives up the control base for good. */
 hidden int share_base(void)
 {
+	if (OWN_BASE)
+		return 0;
 	if (load(&fentry_blocks))
 		return 1;
 	struct control **t = map_private((BLOCKS_MASK + 1) * sizeof *t);
@@ -115,7 +156,7 @@ static int publish(struct control *c)
 {
 	struct control **t = load(&fentry_blocks);
 	if (!t)
-		return !failed(set_control_base(c));
+		return !failed(set_control_base(c, pretended()));
 	store(&t[~c->owner >> BLOCKS_SHIFT & BLOCKS_MASK], c);
 	return 1;
 }
@@ -133,6 +174,7 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->self = c;
 	c->stacks = c->few;
 	c->nstacks = lengthof(c->few);
+	c->libtid = OWN_BASE && pretended() ? libc_tid(tid) : 0;
 	c->key = counter();
 	c->high = (u32)(c->key >> 32);
 	if (table) { /* a dead thread's; never one of another process, those are wiped */
@@ -171,18 +213,44 @@ static struct control *find_block(u64 owner, int forked)
 	return 0;
 }
 
+/* leader_block returns the block of the process's first thread, whose thread-local
+   memory libcs set up, or zero again, while the program starts. */
+static struct control *leader_block(u32 pid)
+{
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = load(&arenas[i]);
+		if (!a)
+			return 0;
+		for (u32 k = 0; k < BLOCKS; k++)
+			if (load(&block_at(a, k)->tid) == pid && block_at(a, k)->pid == pid)
+				return block_at(a, k);
+	}
+	return 0;
+}
+
+/* forked says whether this is a forked child of the process that a block is of,
+   and the block has not been wiped. A child made by vfork is none. */
+static int forked(struct control *c)
+{
+	return c->owner && pretended() && c->pid != getpid() && (!c->libtid || *c->libtid != c->tid);
+}
+
 /* this_thread returns the running thread's block, which the thread gets when it
    comes here first. 0: this thread cannot be traced. Signals are blocked. */
 hidden struct control *this_thread(void)
 {
-	u64 owner = ~thread_pointer(), base = 0;
+	u64 owner, base = 0;
 	struct control *c = 0;
-	if (!ready())
+	if (!ready() || (OWN_BASE && !thread_pointer()))
 		return 0;
+	owner = ~thread_pointer();
 	if (!load(&fentry_blocks)) {
 		base = control_base();
-		if (find_twin(base))
+		if (find_twin(base)) {
 			c = (struct control *)base;
+			if (OWN_BASE && forked(c))
+				wipe();
+		}
 		else if (base != 0 && base != (u64)&fentry_null_cb && !share_base())
 			return 0; /* the program uses it */
 	}
@@ -206,10 +274,13 @@ hidden struct control *this_thread(void)
 	}
 	tid = gettid();
 	pid = getpid();
+	if (OWN_BASE && !c && tid == pid)
+		c = leader_block(pid);
 	if (!shared && c && c->tid == tid && c->pid == pid) {
 		c->owner = owner; /* the thread has set its thread pointer */
+		c->libtid = OWN_BASE && pretended() ? libc_tid(tid) : 0;
 		find_twin((u64)c)->owner = owner;
-		return c;
+		return publish(c) ? c : 0;
 	}
 	u32 ppid = 0, ptid = 0;
 	if (shared)

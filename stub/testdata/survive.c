@@ -1,7 +1,9 @@
 /* What programs do to their stacks, threads and processes. The argument says what;
    the output counts the calls of the functions that matter. */
 #define _GNU_SOURCE
+#ifdef __x86_64__
 #include <asm/prctl.h>
+#endif
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -220,8 +222,10 @@ int main(int argc, char **argv) __attribute__((patchable_function_entry(0)));
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
+#ifdef __x86_64__
 	static long mine[4] = { 1, 2, 3, 4 };
 	if (getenv("SURVIVE_GS") && syscall(SYS_arch_prctl, ARCH_SET_GS, mine)) abort();
+#endif
 	int n = argc > 2 ? atoi(argv[2]) : 0;
 	if (!strcmp(what, "calls") || !strcmp(what, "quiet")) nest(3);
 	else if (!strcmp(what, "signals")) signals(n);
@@ -248,11 +252,13 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "many")) {
 		for (int i = 0; i < n; i++) nest(10);
 	} else return 2;
+#ifdef __x86_64__
 	if (getenv("SURVIVE_GS")) {
 		long v;
 		__asm__("mov %%gs:24, %0" : "=r"(v));
 		if (v != 4 || mine[0] != 1 || mine[1] != 2 || mine[2] != 3) abort();
 	}
+#endif
 	if (strcmp(what, "quiet")) counts();
 	return 0;
 }

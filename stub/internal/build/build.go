@@ -21,6 +21,16 @@ type Target struct {
 // AMD64 is x86-64.
 var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{"-m64", "-mgeneral-regs-only", "-fcf-protection=none"}}
 
+// ARM64 is AArch64, little-endian, any of its processors: no instruction that the
+// first ones did not have, and none that lands or signs, because nothing comes to
+// compiled code but by bl and ret. x18 is the platform's.
+var ARM64 = Target{Name: "arm64", CC: "aarch64-linux-gnu-gcc", Args: []string{
+	"-march=armv8-a", "-mgeneral-regs-only", "-mbranch-protection=none", "-mno-outline-atomics", "-ffixed-x18",
+}}
+
+// Targets are all machines.
+var Targets = []Target{AMD64, ARM64}
+
 // Flags are the compiler's for every target: freestanding, position independent
 // without a global offset table (everything is hidden), no tables of addresses,
 // no calls of a libc, unwind rows for every instruction.

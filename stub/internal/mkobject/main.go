@@ -17,19 +17,21 @@ func main() {
 }
 
 func run() error {
-	files, err := build.Sources("src", build.AMD64, build.Runtime)
-	if err != nil {
-		return err
+	for _, t := range build.Targets {
+		files, err := build.Sources("src", t, build.Runtime)
+		if err != nil {
+			return err
+		}
+		if err := build.Object(t, "src", t.Name+".o", files); err != nil {
+			return err
+		}
+		v, err := build.Version(t)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(t.Name+".o.txt", []byte(v+"\n"), 0o644); err != nil {
+			return err
+		}
 	}
-	if err := build.Object(build.AMD64, "src", "amd64.o", files); err != nil {
-		return err
-	}
-	if err := build.Library(build.AMD64, "src", "amd64-classic.o", build.Classic, build.ClassicDefine); err != nil {
-		return err
-	}
-	v, err := build.Version(build.AMD64)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile("amd64.o.txt", []byte(v+"\n"), 0o644)
+	return build.Library(build.AMD64, "src", "amd64-classic.o", build.Classic, build.ClassicDefine)
 }

@@ -6,12 +6,13 @@
 
 /* asm/unistd_64.h */
 enum {
-	SYS_read = 0, SYS_write = 1, SYS_open = 2, SYS_close = 3, SYS_fstat = 5, SYS_mmap = 9, SYS_mprotect = 10, SYS_munmap = 11,
+	SYS_read = 0, SYS_write = 1, SYS_close = 3, SYS_fstat = 5, SYS_mmap = 9, SYS_mprotect = 10, SYS_munmap = 11,
 	SYS_rt_sigprocmask = 14, SYS_pread64 = 17, SYS_pwrite64 = 18, SYS_sched_yield = 24, SYS_mremap = 25, SYS_madvise = 28,
-	SYS_getpid = 39, SYS_flock = 73, SYS_ftruncate = 77, SYS_getdents64 = 217, SYS_getcwd = 79, SYS_rename = 82,
-	SYS_mkdir = 83, SYS_rmdir = 84, SYS_unlink = 87, SYS_readlink = 89, SYS_getppid = 110, SYS_sigaltstack = 131,
+	SYS_getpid = 39, SYS_flock = 73, SYS_ftruncate = 77, SYS_getdents64 = 217, SYS_getcwd = 79, SYS_getppid = 110, SYS_sigaltstack = 131,
 	SYS_prctl = 157, SYS_arch_prctl = 158, SYS_gettid = 186, SYS_futex = 202, SYS_clock_gettime = 228,
-	SYS_tgkill = 234, SYS_fallocate = 285, SYS_prlimit64 = 302,
+	SYS_tgkill = 234, SYS_openat = 257, SYS_mkdirat = 258, SYS_unlinkat = 263, SYS_renameat = 264, SYS_readlinkat = 267,
+	SYS_fallocate = 285, SYS_prlimit64 = 302,
+	O_DIRECTORY_ = 0200000, O_NOFOLLOW_ = 0400000,
 };
 
 static inline i64 syscall6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
@@ -50,9 +51,50 @@ static inline u64 control_base(void)
 	return v;
 }
 
-static inline i64 set_control_base(void *p) { return syscall6(SYS_arch_prctl, ARCH_SET_GS, (i64)p, 0, 0, 0, 0); }
+static inline i64 set_control_base(void *p, int checked)
+{
+	(void)checked;
+	return syscall6(SYS_arch_prctl, ARCH_SET_GS, (i64)p, 0, 0, 0, 0);
+}
+
+static inline u32 *libc_tid(u32 tid) { (void)tid; return 0; } /* fast paths do not look at it */
 
 static inline void relax(void) { __asm__ volatile("pause"); }
+
+/* A static program has no thread pointer until its libc sets one, and the fast
+   paths read the word it points to: early_thread makes that word 0 of room. */
+static inline void early_thread(u64 *room)
+{
+	u64 fs = 0;
+	syscall6(SYS_arch_prctl, ARCH_GET_FS, (i64)&fs, 0, 0, 0, 0);
+	if (!fs) {
+		room[0] = (u64)room;
+		syscall6(SYS_arch_prctl, ARCH_SET_FS, (i64)room, 0, 0, 0, 0);
+	}
+}
+
+/* counter_frequency is the counter's in Hz where the machine says it, else 0. */
+static inline u64 counter_frequency(void) { return 0; }
+
+enum {
+	OWN_BASE = 0,      /* the program may use the control base itself, and new threads inherit it */
+	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
+};
+
+/* Which windows of shadow one of a stack has: fewer when there are no times in it. */
+enum { SHADOW_WINDOWS = 4, SHADOW_FEW = 2 };
+static inline u64 shadow_window(u64 w, u32 i)
+{
+	static const u64 flip[] = {
+		1UL << SHADOW_RET, 1UL << SHADOW_RET | 1UL << SHADOW_PREV, 1UL << SHADOW_PREV, 1UL << SHADOW_AUX,
+	};
+	return w ^ flip[i];
+}
+
+/* The distances from a stack to its shadow, for machines whose code does not know them. */
+enum { SHADOW_DISTANCES = 2 };
+static inline void shadow_distances(u64 *d, u64 a) { (void)d, (void)a; }
+static inline int shadow_apart(u64 a, u64 b) { (void)a, (void)b; return 0; }
 
 /* Shadow words of the return address slot s. */
 #define shadow_ret(s)  ((u64 *)((s) ^ 1UL << SHADOW_RET))

@@ -217,7 +217,7 @@
 	.cfi_restore_state
 	.endm
 
-	/* Call fentry_slow_enter(slot, id, thunk) and go to again, leave or skip. */
+	/* Call fentry_slow_enter(slot, id, thunk, ret) and go to again, leave or skip. */
 	.macro SLOW_ENTER where, again, x=0
 	.if \x
 	popr	%r11
@@ -231,6 +231,7 @@
 	.endif
 	mov	64+32(%rbp), %esi
 	mov	64+24(%rbp), %rdx
+	mov	(%rdi), %rcx
 	call	fentry_slow_enter
 	ENDSLOW 40
 	cmp	$ENTER_SKIP, %eax

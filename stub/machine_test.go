@@ -1,0 +1,121 @@
+package stub
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/stub/internal/build"
+)
+
+// A machine is what the harness has to know of one.
+type machine struct {
+	name   string
+	elf    elf.Machine
+	target build.Target
+	cc     string
+	site   int // bytes of a site, all of them nops
+	nop    []byte
+	regs   string // test of registers
+	// thunk writes the thunk of a site to dst, and returns what the site becomes.
+	thunk func(dst []byte, t thunk) (site []byte, err error)
+	// frames are the unwind rows of thunks for address base.
+	frames func(base uint64, thunks []thunk) []byte
+}
+
+// A thunk of either machine.
+type thunk struct {
+	addr, armed, enter, exit, site, body uint64
+	id                                   uint32
+	function, behind                     bool
+}
+
+var onAMD64 = &machine{
+	name: "amd64", elf: elf.EM_X86_64, target: build.AMD64, cc: "gcc", site: 5, nop: []byte{0x90}, regs: "testdata/regs.S",
+	thunk: func(dst []byte, t thunk) ([]byte, error) {
+		th := t.amd64()
+		op := byte(0xe9)
+		if t.behind {
+			op = 0xe8
+		}
+		return binary.LittleEndian.AppendUint32([]byte{op}, uint32(t.addr-(t.site+5))), th.Encode(dst)
+	},
+	frames: func(base uint64, thunks []thunk) []byte {
+		var list []amd64.Thunk
+		for _, t := range thunks {
+			list = append(list, t.amd64())
+		}
+		return amd64.ThunkFrames(base, list).EhFrame
+	},
+}
+
+func (t thunk) amd64() amd64.Thunk {
+	th := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
+	switch {
+	case t.behind && t.function:
+		th.Kind = amd64.ThunkMcountFunc
+	case t.behind:
+		th.Kind = amd64.ThunkMcount
+	case t.function:
+		th.Kind = amd64.ThunkFunc
+	}
+	return th
+}
+
+var onARM64 = &machine{
+	name: "arm64", elf: elf.EM_AARCH64, target: build.ARM64, cc: "aarch64-linux-gnu-gcc", site: 8, nop: []byte{0x1f, 0x20, 0x03, 0xd5}, regs: "testdata/regs-arm64.S",
+	thunk: func(dst []byte, t thunk) ([]byte, error) {
+		th := t.arm64()
+		if err := th.Encode(dst); err != nil {
+			return nil, err
+		}
+		op := arm64.AppendJump
+		if t.behind {
+			op = arm64.AppendCall
+		}
+		return op(nil, t.site, t.addr)
+	},
+	frames: func(base uint64, thunks []thunk) []byte {
+		var list []arm64.Thunk
+		for _, t := range thunks {
+			list = append(list, t.arm64())
+		}
+		return arm64.ThunkFrames(base, list, arm64.AnyShadow).EhFrame
+	},
+}
+
+// frameBehind is how far S is above x29 at sites behind a prologue: regs-arm64.S has the one.
+const frameBehind = 32
+
+func (t thunk) arm64() arm64.Thunk {
+	th := arm64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
+	switch {
+	case t.behind && t.function:
+		th.Kind = arm64.ThunkMcountFunc
+	case t.behind:
+		th.Kind, th.Frame = arm64.ThunkMcount, frameBehind
+	case t.function:
+		th.Kind = arm64.ThunkFunc
+	}
+	return th
+}
+
+// command returns how a program for the machine is run here, on a processor of a
+// kind where it is not the host's.
+func (m *machine) command(t testing.TB, cpu, path string, args ...string) *exec.Cmd {
+	if m == onARM64 && runtime.GOARCH != "arm64" {
+		need(t, "qemu-aarch64")
+		if cpu == "" {
+			cpu = "max"
+		}
+		return exec.Command("qemu-aarch64", append([]string{"-cpu", cpu, "-L", "/usr/aarch64-linux-gnu", path}, args...)...)
+	}
+	return exec.Command(path, args...)
+}
+
+// emulated says whether the machine's programs are run by qemu.
+func (m *machine) emulated() bool { return m.name != runtime.GOARCH }

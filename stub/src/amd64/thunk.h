@@ -1,0 +1,18 @@
+/* Where things are on x86-64: numbers for C and assembly. */
+#ifndef FENTRY_THUNK_H
+#define FENTRY_THUNK_H
+
+/* a thunk, arch/amd64: where its parts begin */
+#define THUNK_SIZE         64
+#define THUNK_CALL_END     19 /* return address of the call of enter */
+#define THUNK_RET          32 /* return address of the traced body */
+#define THUNK_RET_ID       6  /* bytes from there to the id */
+#define THUNK_BYPASS       47 /* jump to the body, untraced */
+
+/* shadow words of the return address slot S: S with bits flipped */
+#define SHADOW_RET         46 /* bit of: the caller's return address */
+#define SHADOW_PREV        45 /* this bit too: the slot of the frame below it in the chain */
+/* time:  bit SHADOW_PREV alone;  child time, depth: bit SHADOW_AUX alone */
+#define SHADOW_AUX         44
+
+#endif

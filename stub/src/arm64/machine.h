@@ -1,0 +1,140 @@
+/* What the C part of the runtime needs to know of arm64 and of Linux on it. */
+#ifndef FENTRY_MACHINE_H
+#define FENTRY_MACHINE_H
+#include "types.h"
+#include "layout.h"
+
+/* asm-generic/unistd.h */
+enum {
+	SYS_getcwd = 17, SYS_flock = 32, SYS_mkdirat = 34, SYS_unlinkat = 35, SYS_renameat = 38, SYS_ftruncate = 46,
+	SYS_fallocate = 47, SYS_openat = 56, SYS_close = 57, SYS_getdents64 = 61, SYS_read = 63, SYS_write = 64,
+	SYS_pread64 = 67, SYS_pwrite64 = 68, SYS_readlinkat = 78, SYS_fstat = 80, SYS_futex = 98, SYS_clock_gettime = 113,
+	SYS_sched_yield = 124, SYS_tgkill = 131, SYS_sigaltstack = 132, SYS_rt_sigprocmask = 135, SYS_prctl = 167,
+	SYS_getpid = 172, SYS_getppid = 173, SYS_gettid = 178, SYS_munmap = 215, SYS_mremap = 216, SYS_mmap = 222,
+	SYS_mprotect = 226, SYS_madvise = 233, SYS_prlimit64 = 261,
+	O_DIRECTORY_ = 040000, O_NOFOLLOW_ = 0100000, /* asm/fcntl.h */
+};
+
+static inline i64 syscall6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
+{
+	register i64 x8 __asm__("x8") = nr;
+	register i64 x0 __asm__("x0") = a;
+	register i64 x1 __asm__("x1") = b;
+	register i64 x2 __asm__("x2") = c;
+	register i64 x3 __asm__("x3") = d;
+	register i64 x4 __asm__("x4") = e;
+	register i64 x5 __asm__("x5") = f;
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+	return x0;
+}
+
+/* counter is the virtual counter. It is read without an isb before it: the
+   processor may read it some instructions early, at most as far as it runs ahead.
+   That is as far as a tick of most counters (1 to 40 ns), and an isb costs more than
+   all the rest of an event, because it stops the processor from running ahead. */
+static inline u64 counter(void)
+{
+	u64 v;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+	return v;
+}
+
+/* counter_frequency is the counter's in Hz, as the firmware has it. */
+static inline u64 counter_frequency(void)
+{
+	u64 v;
+	__asm__ volatile("mrs %0, cntfrq_el0" : "=r"(v));
+	return v & 0xffffffff;
+}
+
+/* thread_pointer identifies the running thread. 0: the libc has not set it yet. */
+static inline u64 thread_pointer(void)
+{
+	u64 v;
+	__asm__ volatile("mrs %0, tpidr_el0" : "=r"(v));
+	return v;
+}
+
+/* tls_word is where a thread with a thread pointer has its control base: fentry_tls,
+   in the executable's thread-local memory. */
+static inline u64 *tls_word(u64 tp)
+{
+	__asm__("add %0, %0, #:tprel_hi12:fentry_tls, lsl #12\n\tadd %0, %0, #:tprel_lo12_nc:fentry_tls" : "+r"(tp));
+	return (u64 *)tp;
+}
+
+enum {
+	OWN_BASE = 1, /* nobody else uses the control base, and it is 0 in new threads */
+	ADDRESS_BITS = 48,
+	/* The control base of a block is its address and this. Where forks have to be
+	   noticed by the thread's id (thread.c), this is left out. */
+	UNCHECKED = 8,
+};
+_Static_assert(CB_NEXT == UNCHECKED, "ldxr has no offset");
+
+static inline u64 control_base(void)
+{
+	u64 tp = thread_pointer();
+	return tp ? *tls_word(tp) & ~(u64)UNCHECKED : 0;
+}
+
+static inline i64 set_control_base(void *p, int checked)
+{
+	*tls_word(thread_pointer()) = (u64)p + (checked ? 0 : UNCHECKED);
+	return 0;
+}
+
+extern __attribute__((visibility("hidden"))) u64 fentry_first_thread[8];
+
+/* early_thread gives a thread without a thread pointer one, such that its control
+   base is in room. */
+static inline void early_thread(u64 *room)
+{
+	if (!thread_pointer())
+		__asm__ volatile("msr tpidr_el0, %0" :: "r"((u64)room - (u64)tls_word(0)));
+}
+
+/* libc_tid finds where the C library keeps the thread's id: glibc and musl have
+   their description of a thread right below the thread pointer, and the kernel
+   writes the new id there in a child (CLONE_CHILD_SETTID). 0: not found. */
+static inline u32 *libc_tid(u32 tid)
+{
+	u64 tp = thread_pointer();
+	if (tls_word(tp) == fentry_first_thread)
+		return 0; /* early_thread's */
+	for (u64 d = 4; d <= 2400; d += 4)
+		if (*(u32 *)(tp - d) == tid)
+			return (u32 *)(tp - d);
+	return 0;
+}
+
+static inline void relax(void) { __asm__ volatile("yield"); }
+
+/* The bits of a stack address that are flipped in its shadow. */
+static inline u64 shadow_bit(u64 a) { return 1UL << (a >> SHADOW_SPLIT ? SHADOW_HIGH : SHADOW_LOW); }
+static inline u64 shadow_bits(u64 a) { return shadow_bit(a) | shadow_bit(a) >> 1; }
+
+/* Which windows of shadow one of a stack has: fewer when there are no times in it. */
+enum { SHADOW_WINDOWS = 2, SHADOW_FEW = 1 };
+static inline u64 shadow_window(u64 w, u32 i) { return w ^ (i ? shadow_bits(w) : shadow_bit(w)); }
+
+/* The distances from a stack to its shadow: adding one is flipping the bits, as long
+   as they are the same ones and have the same values in all of the stack. */
+enum { SHADOW_DISTANCES = 2 };
+static inline void shadow_distances(u64 *d, u64 a)
+{
+	d[0] = (a ^ shadow_bit(a)) - a;
+	d[1] = (a ^ shadow_bits(a)) - a;
+}
+static inline int shadow_apart(u64 a, u64 b)
+{
+	return shadow_bit(a) != shadow_bit(b) || (a ^ b) & shadow_bits(a);
+}
+
+/* Shadow words of the frame whose slot is s. */
+#define shadow_prev(s) ((u64 *)((s) ^ shadow_bit(s)))
+#define shadow_ret(s)  (shadow_prev(s) + 1)
+#define shadow_time(s) ((u64 *)((s) ^ shadow_bits(s)))
+#define shadow_aux(s)  (shadow_time(s) + 1)
+
+#endif

@@ -1,0 +1,386 @@
+/* The parts that the fast paths share, and the frames the unwinder sees in them.
+
+   What a routine finds in registers, and which ones it may change, is said in
+   arch/arm64/thunk.go: w17 is the id, x16 the caller's return address or S, x30 where
+   the routine returns. Every other register is the traced program's. The fast paths
+   save those they use.
+
+   The thread's control block is at the control base, a word of the executable's
+   thread-local memory: one load from the thread pointer, because nobody else has
+   that word, and a new thread has 0 there. A forked child has its copy of the word
+   and a block that is zero, with which every fast path fails. Where a child's block
+   is not zero (thread.c), the base has UNCHECKED's bit clear, and FIND_BLOCK looks.
+
+   Flags are dead at a function's entry and exit (AAPCS64, 6.1.1). They are not saved.
+
+   The order of things is such that a signal handler that runs traced functions
+   may come between any two instructions:
+     - the shadow words of S are written before S becomes the top;
+     - a slot is reserved by ldxr and stxr, so that a handler's events take other
+       slots: taking an exception and returning from it clears the exclusive monitor
+       (Arm ARM, B2.9), so stxr fails if a handler was there since ldxr; if it was
+       there before, the next slot is another one than was seen before the clock was
+       read. Both times it is all done again: a thread's events are in the order of
+       their times, and there are no holes. Nothing else accesses the word, so the
+       pair needs no ordering. Between the two is no memory access and nothing that
+       a kernel might trap, as reading the clock is on some machines: that would
+       clear the monitor each time. An atomic add (LSE) would save three instructions,
+       but not all processors have it.  */
+#include "layout.h"
+#include "format.h"
+
+#define HIDDEN(f) .globl f; .hidden f; .type f, %function; .p2align 6
+
+/* DWARF: the shadow of the address that is on the expression stack: 15 bytes. */
+#define CFI_FLIP \
+	0x12, 0x08, SHADOW_SPLIT, 0x25, 0x30, 0x2e, 0x08, SHADOW_HIGH - SHADOW_LOW, 0x1e, 0x23, SHADOW_LOW, 0x31, 0x16, 0x24, 0x27
+/* This frame's caller finds its return address in the shadow, and its stack pointer
+   is CFA & -2. The CFA is odd because unwinders tell frames apart by it, and the
+   thunk's frame would have the same as its caller's. */
+#define CFI_SHADOW_FRAME \
+	.cfi_escape 0x10, 30, 20, 0x09, 0xfe, 0x1a, 0x38, 0x1c, CFI_FLIP; \
+	.cfi_escape 0x16, 31, 3, 0x09, 0xfe, 0x1a
+
+	/* Words of the block: the base is UNCHECKED above it. */
+#define W(field) (field - CB_NEXT)
+
+	.macro ENTER_FRAME where
+	.ifc \where, fp
+	stp	x0, x1, [sp, #-48]!
+	.cfi_adjust_cfa_offset 48
+	stp	x2, x3, [sp, #16]
+	sub	x16, x16, #16
+	stp	x16, x30, [sp, #32]	/* the slot */
+	.else
+	stp	x0, x1, [sp, #-32]!
+	.cfi_adjust_cfa_offset 32
+	stp	x2, x3, [sp, #16]
+	.endif
+	.endm
+
+	/* Back to the thunk, or behind a site that is behind a prologue. */
+	.macro LEAVE_ENTER where
+	.cfi_remember_state
+	ldp	x2, x3, [sp, #16]
+	.ifc \where, fp
+	ldr	x30, [sp, #40]
+	ldp	x0, x1, [sp], #48
+	.cfi_adjust_cfa_offset -48
+	.else
+	ldp	x0, x1, [sp], #32
+	.cfi_adjust_cfa_offset -32
+	.endif
+	ret
+	.cfi_restore_state
+	.endm
+
+	/* Back to the thunk, which is to run the body untraced. x16 is the caller's
+	   return address. */
+	.macro SKIP_ENTER where
+	.ifc \where, fp
+	LEAVE_ENTER fp
+	.else
+	.cfi_remember_state
+	ldp	x2, x3, [sp, #16]
+	ldp	x0, x1, [sp], #32
+	.cfi_adjust_cfa_offset -32
+	add	x17, x30, #THUNK_BYPASS - THUNK_CALL_END
+	mov	x30, x16
+	ret	x17
+	.cfi_restore_state
+	.endif
+	.endm
+
+	/* Registers that a C function may change, but x0 and x1, and the frame record.
+	   It leaves x18 alone (-ffixed-x18). off: from the stack pointer to the CFA. */
+	.macro SLOW off
+	stp	x29, x30, [sp, #-144]!
+	.cfi_def_cfa_offset 144 + \off
+	.ifeq	\off & 1
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
+	.cfi_rel_offset x16, 128	/* the thunk's frame has its return address there */
+	.else
+	.cfi_escape 0x10, 29, 2, 0x8f, 0	/* x29 is at 0(sp) */
+	.endif
+	mov	x29, sp
+	stp	x2, x3, [sp, #16]
+	stp	x4, x5, [sp, #32]
+	stp	x6, x7, [sp, #48]
+	stp	x8, x9, [sp, #64]
+	stp	x10, x11, [sp, #80]
+	stp	x12, x13, [sp, #96]
+	stp	x14, x15, [sp, #112]
+	stp	x16, x17, [sp, #128]
+	.endm
+	.macro ENDSLOW off
+	ldp	x16, x17, [sp, #128]
+	ldp	x14, x15, [sp, #112]
+	ldp	x12, x13, [sp, #96]
+	ldp	x10, x11, [sp, #80]
+	ldp	x8, x9, [sp, #64]
+	ldp	x6, x7, [sp, #48]
+	ldp	x4, x5, [sp, #32]
+	ldp	x2, x3, [sp, #16]
+	ldp	x29, x30, [sp], #144
+	.cfi_def_cfa_offset \off
+	.cfi_restore x29
+	.ifeq	\off & 1
+	.cfi_restore x30
+	.cfi_restore x16
+	.endif
+	.endm
+
+	/* \cb is to be this thread's block and UNCHECKED; to other if that is not so
+	   at once. */
+	.macro GET_BLOCK cb, other
+	mrs	\cb, tpidr_el0
+	cbz	\cb, \other
+	add	\cb, \cb, #:tprel_hi12:fentry_tls, lsl #12
+	ldr	\cb, [\cb, #:tprel_lo12_nc:fentry_tls]
+	tbz	\cb, #3, \other
+	.endm
+
+	/* Behind GET_BLOCK's label other: go to again if the block is this thread's.
+	   Changes x0 and x1. */
+	.macro FIND_BLOCK cb, again
+	cbz	\cb, 99f
+	ldr	x0, [\cb, #CB_LIBTID]
+	cbz	x0, 98f
+	ldr	w0, [x0]
+	ldr	w1, [\cb, #CB_TID]
+	cmp	w0, w1
+	b.ne	99f
+98:	add	\cb, \cb, #8
+	b	\again
+99:
+	.endm
+
+	/* The same for a block in x0. */
+	.macro FIND_BLOCK_X0 again
+	cbz	x0, 99f
+	ldr	x1, [x0, #CB_LIBTID]
+	cbz	x1, 98f
+	ldr	w1, [x1]
+	ldr	w2, [x0, #CB_TID]
+	cmp	w1, w2
+	b.ne	99f
+98:	add	x0, x0, #8
+	b	\again
+99:
+	.endm
+
+	.macro LEA_SLOT where, reg
+	.ifc \where, fp
+	ldr	\reg, [sp, #32]
+	.else
+	add	\reg, sp, #16
+	.endif
+	.endm
+
+	/* x16 is to be the caller's return address. */
+	.macro LOAD_RET where
+	.ifc \where, fp
+	ldr	x16, [x29, #8]
+	.endif
+	.endm
+
+	/* A site behind the prologue: the thunk's exit part takes the place of the
+	   caller's return address. Changes x2. */
+	.macro REPLACE_RET where, id
+	.ifc \where, fp
+	adrp	x2, fentry_first_thunk + THUNK_RET - THUNK_SIZE
+	add	x2, x2, #:lo12:fentry_first_thunk + THUNK_RET - THUNK_SIZE
+	add	x2, x2, \id, lsl #6
+	str	x2, [x29, #8]
+	.endif
+	.endm
+
+	/* Go to maybe if the return address in x16 could be that of a thunk's body: bit 5
+	   is set in every second one. There, IS_TAIL goes to no unless it is one.
+	   Changes x1 and x2. */
+	.macro CHECK_TAIL maybe
+	tbnz	w16, #5, \maybe
+	.endm
+	.macro IS_TAIL no
+	tst	w16, #0x1f
+	b.ne	\no
+	adrp	x1, fentry_thunks
+	ldr	x1, [x1, #:lo12:fentry_thunks]
+	sub	x1, x16, x1
+	adrp	x2, fentry_thunks_size
+	ldr	x2, [x2, #:lo12:fentry_thunks_size]
+	cmp	x1, x2
+	b.hs	\no
+	.endm
+
+	/* x1 the top, x3 the slot; to slow unless the slot is below the one and in reach.
+	   Changes x2. */
+	.macro CHECK_STACK where, slow
+	ldp	x1, x2, [x0, #W(CB_TOP)]
+	LEA_SLOT \where, x3
+	cmp	x3, x1
+	b.hs	\slow		/* frames were skipped, or this is another stack */
+	cmp	x3, x2
+	b.lo	\slow
+	.endm
+
+	/* Reserve n bytes at x1 for an event of now, which is to be x3: its id is in w17,
+	   which is changed; RETRY makes it again. Changes x2. */
+	.macro RESERVE n, full, retry
+	ldp	x1, x2, [x0]
+	cmp	x1, x2
+	b.hs	\full
+	mrs	x3, cntvct_el0
+	ldr	w2, [x0, #W(CB_HIGH)]
+	eor	x2, x2, x3, lsr #32
+	cbnz	x2, \full
+	bfi	x3, x17, #32, #32
+	ldxr	x2, [x0]
+	cmp	x2, x1
+	b.ne	\retry
+	add	x2, x2, #\n
+	stxr	w17, x2, [x0]
+	cbnz	w17, \retry
+	.endm
+	.macro RETRY again
+	lsr	x17, x3, #32
+	b	\again
+	.endm
+
+	/* A tail call, behind RESERVE: x2 is to be the event of the function that ends. */
+	.macro OLD_EXIT
+	adrp	x2, fentry_thunks
+	ldr	x2, [x2, #:lo12:fentry_thunks]
+	sub	x2, x16, x2
+	lsr	x2, x2, #6		/* THUNK_SIZE */
+	add	x2, x2, #1
+	orr	x2, x2, #FT_ID_EXIT
+	lsl	x2, x2, #32
+	bfxil	x2, x3, #0, #32
+	.endm
+
+	/* RESERVE for an exit: the block is x16, the place x0, the event x30. Changes x1. */
+	.macro RESERVE_EXIT full, retry
+	ldp	x0, x1, [x16]
+	cmp	x0, x1
+	b.hs	\full
+	mrs	x30, cntvct_el0
+	ldr	w1, [x16, #W(CB_HIGH)]
+	eor	x1, x1, x30, lsr #32
+	cbnz	x1, \full
+	bfi	x30, x17, #32, #32
+	ldxr	x1, [x16]
+	cmp	x1, x0
+	b.ne	\retry
+	add	x1, x1, #8
+	stxr	w17, x1, [x16]
+	cbnz	w17, \retry
+	.endm
+	.macro RETRY_EXIT again
+	lsr	x17, x30, #32
+	b	\again
+	.endm
+
+	/* Call fentry_slow_enter(slot, id, thunk, ret) and go to again, leave or skip. */
+	.macro SLOW_ENTER where, again
+	LEA_SLOT \where, x0
+	.ifc \where, fp
+	SLOW 48
+	adrp	x2, fentry_first_thunk - THUNK_SIZE
+	add	x2, x2, #:lo12:fentry_first_thunk - THUNK_SIZE
+	add	x2, x2, x17, lsl #6
+	ldr	x3, [x29]
+	ldr	x3, [x3, #8]
+	.else
+	SLOW 32
+	mov	x2, x30
+	mov	x3, x16
+	.endif
+	mov	w1, w17
+	bl	fentry_slow_enter
+	.ifc \where, fp
+	ENDSLOW 48
+	.else
+	ENDSLOW 32
+	.endif
+	cmp	w0, #ENTER_SKIP
+	b.lo	\again
+	b.hi	99f
+	SKIP_ENTER \where
+99:	REPLACE_RET \where, x17
+	LEAVE_ENTER \where
+	.endm
+
+	/* Make room for events, then go to again; leave when that cannot be. */
+	.macro SLOW_RECORD where, again
+	.ifc \where, fp
+	SLOW 48
+	bl	fentry_slow_record
+	ENDSLOW 48
+	.else
+	SLOW 32
+	bl	fentry_slow_record
+	ENDSLOW 32
+	.endif
+	add	x1, x0, #8
+	cbz	x0, 99f
+	mov	x0, x1
+	b	\again
+99:	LEAVE_ENTER \where
+	.endm
+
+	/* Put the return address back by fentry_slow_exit(slot, id). */
+	.macro SLOW_EXIT
+	mov	x0, sp
+	mov	w1, w17
+	SLOW 17
+	bl	fentry_slow_exit
+	ENDSLOW 17
+	mov	x30, x0
+	LEAVE_EXIT
+	.endm
+
+	.macro SLOW_RECORD_EXIT again
+	SLOW 17
+	bl	fentry_slow_record
+	ENDSLOW 17
+	add	x16, x0, #8
+	cbnz	x0, \again
+	.endm
+
+	/* exit: x30 the return address, the top to the frame before. */
+	.macro UNLINK
+	ldr	x1, [x16, #W(CB_SHADOW)]
+	add	x1, sp, x1
+	ldp	x1, x30, [x1]
+	str	x1, [x16, #W(CB_TOP)]
+	.endm
+
+	.macro LEAVE_EXIT
+	.cfi_remember_state
+	ldp	x0, x1, [sp], #16
+	.cfi_adjust_cfa_offset -16
+	ret
+	.cfi_restore_state
+	.endm
+
+	.macro BEGIN_ENTER name, where
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	ENTER_FRAME \where
+	.endm
+	.macro BEGIN_EXIT name
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	.cfi_def_cfa sp, 1
+	CFI_SHADOW_FRAME
+	stp	x0, x1, [sp, #-16]!	/* at the slot */
+	.cfi_adjust_cfa_offset 16
+	.endm
+	.macro END name
+	.cfi_endproc
+	.size \name, . - \name
+	.endm

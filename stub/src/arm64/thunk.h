@@ -1,0 +1,32 @@
+/* Where things are on arm64: numbers for C and assembly. */
+#ifndef FENTRY_THUNK_H
+#define FENTRY_THUNK_H
+
+/* a thunk, arch/arm64: where its parts begin */
+#define THUNK_SIZE         64
+#define THUNK_CALL_END     28 /* return address of the call of enter */
+#define THUNK_RET          32 /* return address of the traced body */
+#define THUNK_BYPASS       48 /* jump to the body, untraced */
+
+/* A frame's slot is what is 16 bytes below S, the stack pointer at the call: S is a
+   multiple of 16, so each call has 16 bytes of shadow of its own. They are the slot
+   before it in the chain, and at 8 the caller's return address: the shadow of S - 8,
+   as arch/arm64 and its unwind rules have it. In a second shadow are the time of the
+   entry, and at 8 the child time, or the depth.
+
+   A shadow is the slot with bits flipped. Which ones depends on the address, because
+   address spaces have 48, 47, 42 or 39 bits, as the kernel was configured: stacks
+   from SHADOW_SPLIT on are of the large ones. Positions of programs, at two thirds
+   of the address space with the heap behind, and of what is mapped, from its top
+   downwards, are far from a stack's shadow with any of them:
+
+       bits   stack           shadow          second          program
+       48     ffff xxxxxxxx   bfff xxxxxxxx   9fff xxxxxxxx   aaaa xxxxxxxx
+       47     7fff xxxxxxxx   3fff xxxxxxxx   1fff xxxxxxxx   5555 xxxxxxxx
+       42      3ff xxxxxxxx    3df xxxxxxxx    3cf xxxxxxxx    2aa xxxxxxxx
+       39       7f xxxxxxxx     5f xxxxxxxx     4f xxxxxxxx     55 xxxxxxxx  */
+#define SHADOW_SPLIT       42 /* bit: stacks that have it or a higher one set are high */
+#define SHADOW_HIGH        46 /* bit flipped for these; in the second shadow the one below it, too */
+#define SHADOW_LOW         37 /* bit flipped for others */
+
+#endif
