@@ -10,6 +10,11 @@
 // then they are given mode, owner and extended attributes, flushed, and moved
 // over the destination in one step. When anything fails the destination is as
 // it was.
+//
+// That step takes two system calls, because Linux cannot put a file without a
+// name in the place of another: link and rename. A process that is killed
+// between them leaves one file, .fentry-*, which with Options.Alone the next
+// run on the same destination takes away.
 package atomicfile
 
 import (
@@ -17,6 +22,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,6 +49,10 @@ type Options struct {
 	DropSetID bool
 	// NoSync skips flushing to disk before the rename.
 	NoSync bool
+	// Alone says that the caller keeps all others from replacing the file, by
+	// a lock. The name the new file has for a moment is then made of that of
+	// the destination, and what a killed process has left there is removed.
+	Alone bool
 }
 
 // Write replaces the file at path by what write puts into w. A symbolic link at
@@ -74,7 +85,7 @@ func replace(path string, o Options, write func(w *os.File) error) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	w, name, err := create(filepath.Dir(dest), like == "")
+	w, name, err := create(dest, like == "", o.Alone)
 	if err != nil {
 		return err
 	}
@@ -101,12 +112,12 @@ func replace(path string, o Options, write func(w *os.File) error) error {
 		}
 	}
 	if name == "" {
-		if name, err = link(w, filepath.Dir(dest)); err != nil {
+		if name, err = link(w, dest, o.Alone); err != nil {
 			return err
 		}
 	}
-	if err := os.Rename(name, dest); err != nil {
-		return err
+	if err := unix.Rename(name, dest); err != nil {
+		return &fs.PathError{Op: "rename", Path: dest, Err: err}
 	}
 	name = ""
 	return nil
@@ -115,11 +126,12 @@ func replace(path string, o Options, write func(w *os.File) error) error {
 // create opens the file to write: nameless if the file system allows, else with
 // a name of its own. When the umask is to decide the mode (plain), it is asked
 // by creating with 0777 or 0666 as compilers and linkers do.
-func create(dir string, plain bool) (*os.File, string, error) {
+func create(dest string, plain, alone bool) (*os.File, string, error) {
 	mode := uint32(0o600)
 	if plain {
 		mode = 0o666
 	}
+	dir := filepath.Dir(dest)
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, mode)
 	if err == nil {
 		return os.NewFile(uintptr(fd), filepath.Join(dir, "(new)")), "", nil
@@ -127,22 +139,48 @@ func create(dir string, plain bool) (*os.File, string, error) {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
 		return nil, "", &fs.PathError{Op: "create", Path: dir, Err: err}
 	}
-	name := tempName(dir)
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, os.FileMode(mode))
+	name := tempName(dest, alone)
+	var f *os.File
+	err = fresh(name, alone, func() (err error) {
+		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, os.FileMode(mode))
+		return err
+	})
 	return f, name, err
 }
 
-func tempName(dir string) string {
+// tempName is a name beside dest: a random one, or with alone always the same.
+func tempName(dest string, alone bool) string {
 	var b [8]byte
-	rand.Read(b[:])
-	return filepath.Join(dir, ".fentry-"+hex.EncodeToString(b[:]))
+	if alone {
+		h := fnv.New64a()
+		io.WriteString(h, filepath.Base(dest))
+		h.Sum(b[:0])
+	} else {
+		rand.Read(b[:])
+	}
+	return filepath.Join(filepath.Dir(dest), ".fentry-"+hex.EncodeToString(b[:]))
+}
+
+// fresh creates the file name. A file that is in the way is what a
+// killed process has left if the caller is alone.
+func fresh(name string, alone bool, create func() error) error {
+	err := create()
+	if alone && errors.Is(err, unix.EEXIST) {
+		if err := unix.Unlink(name); err != nil && !errors.Is(err, unix.ENOENT) {
+			return &fs.PathError{Op: "remove", Path: name, Err: err}
+		}
+		err = create()
+	}
+	return err
 }
 
 // link gives a nameless file a name.
-func link(f *os.File, dir string) (string, error) {
-	name := tempName(dir)
-	src := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-	if err := unix.Linkat(unix.AT_FDCWD, src, unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+func link(f *os.File, dest string, alone bool) (string, error) {
+	name := tempName(dest, alone)
+	err := fresh(name, alone, func() error {
+		return unix.Linkat(unix.AT_FDCWD, fdPath(int(f.Fd())), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+	})
+	if err != nil {
 		return "", &fs.PathError{Op: "link", Path: name, Err: err}
 	}
 	return name, nil

@@ -15,9 +15,9 @@ import (
 
 // WriteBytes does what Write with Options{NoSync: true} does for a file that is open as fd, of which st is the state,
 // with as few system calls as that takes: a build calls it thousands of times. The contents are the concatenation of
-// parts.
-func WriteBytes(path string, fd int, st *unix.Stat_t, parts [][]byte) error {
-	if err := writeBytes(path, fd, st, parts); err != nil {
+// parts; alone is Options.Alone.
+func WriteBytes(path string, fd int, st *unix.Stat_t, parts [][]byte, alone bool) error {
+	if err := writeBytes(path, fd, st, parts, alone); err != nil {
 		var pe *fs.PathError
 		if errors.As(err, &pe) {
 			return &fs.PathError{Op: pe.Op, Path: path, Err: pe.Err}
@@ -27,7 +27,7 @@ func WriteBytes(path string, fd int, st *unix.Stat_t, parts [][]byte) error {
 	return nil
 }
 
-func writeBytes(path string, fd int, st *unix.Stat_t, parts [][]byte) error {
+func writeBytes(path string, fd int, st *unix.Stat_t, parts [][]byte, alone bool) error {
 	dest := path
 	var l unix.Stat_t
 	if err := unix.Lstat(path, &l); err != nil {
@@ -46,9 +46,12 @@ func writeBytes(path string, fd int, st *unix.Stat_t, parts [][]byte) error {
 	})
 	name := ""
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
-		name = tempName(dir)
-		w, err = retry(func() (int, error) {
-			return unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+		name = tempName(dest, alone)
+		err = fresh(name, alone, func() error {
+			w, err = retry(func() (int, error) {
+				return unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+			})
+			return err
 		})
 	}
 	if err != nil {
@@ -67,9 +70,11 @@ func writeBytes(path string, fd int, st *unix.Stat_t, parts [][]byte) error {
 		return err
 	}
 	if name == "" {
-		name = tempName(dir)
-		src := fdPath(w)
-		if err := unix.Linkat(unix.AT_FDCWD, src, unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		name = tempName(dest, alone)
+		err := fresh(name, alone, func() error {
+			return unix.Linkat(unix.AT_FDCWD, fdPath(w), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+		})
+		if err != nil {
 			name = ""
 			return &fs.PathError{Op: "link", Path: path, Err: err}
 		}

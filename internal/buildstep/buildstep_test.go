@@ -21,8 +21,19 @@ import (
 // TestMain lets a test start this program as one that adds tables until it is killed.
 func TestMain(m *testing.M) {
 	if files := os.Getenv("BUILDSTEP_FILES"); files != "" {
+		o := buildstep.Options{}
+		switch os.Getenv("BUILDSTEP_MODE") {
+		case "strip":
+			o.Strip = true
+		case "sync":
+			o.Sync = true
+		case "time":
+			o.KeepTime = true
+		case "links":
+			o.KeepLinks = true
+		}
 		for _, f := range strings.Split(files, ":") {
-			if _, err := buildstep.File(f, buildstep.Options{}); err != nil {
+			if _, err := buildstep.File(f, o); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}

@@ -72,13 +72,12 @@ func once(path string, o Options) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer in.Close()
-	locked := false
-	if o.KeepLinks && in.stat.Nlink > 1 {
+	early := o.KeepLinks && in.stat.Nlink > 1
+	if early {
 		// A file that is written in place must not be read while that happens.
 		if err := in.lock(); err != nil {
 			return Outcome{}, err
 		}
-		locked = true
 	}
 	b, err := in.Bytes()
 	if err != nil {
@@ -89,7 +88,7 @@ func once(path string, o Options) (Outcome, error) {
 	if err != nil || w == nil {
 		return out, err
 	}
-	if !locked {
+	if !early {
 		if err := in.lock(); err != nil {
 			return out, err
 		}
@@ -101,11 +100,11 @@ func once(path string, o Options) (Outcome, error) {
 	}
 	out.Changed = true
 	if p, ok := w.(parted); ok && !o.KeepLinks && !o.KeepTime && !o.Sync {
-		err := atomicfile.WriteBytes(path, in.fd, &in.stat, p.Parts())
+		err := atomicfile.WriteBytes(path, in.fd, &in.stat, p.Parts(), in.locked)
 		in.keep, in.replaced = o.retired, err == nil
 		return out, err
 	}
-	return out, atomicfile.Write(path, atomicfile.Options{KeepLinks: o.KeepLinks, KeepTime: o.KeepTime, NoSync: !o.Sync}, func(f *os.File) error {
+	return out, atomicfile.Write(path, atomicfile.Options{KeepLinks: o.KeepLinks, KeepTime: o.KeepTime, NoSync: !o.Sync, Alone: in.locked}, func(f *os.File) error {
 		_, err := w.WriteTo(f)
 		return err
 	})
@@ -220,6 +219,8 @@ type Input struct {
 	b     []byte
 	unmap bool
 
+	locked bool // no other process that asks for a lock works on the file
+
 	path   string
 	pooled *[]byte
 
@@ -306,7 +307,10 @@ func (in *Input) lock() error {
 	for {
 		err := unix.Flock(in.fd, unix.LOCK_EX)
 		switch {
-		case err == nil, errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
+		case err == nil:
+			in.locked = true
+			return nil
+		case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP):
 			return nil // a file system without locks: the last one wins
 		case !errors.Is(err, unix.EINTR):
 			return &fs.PathError{Op: "lock", Path: in.path, Err: err}
