@@ -9,20 +9,22 @@ import (
 // What a package of this module may import of the others. docs/design.md says
 // why; the order is that of the data.
 var mayImport = map[string][]string{
-	"elfio":               {},
+	"elfio":               {"internal/bigslice", "internal/parallel"},
 	"arch":                {},
 	"arch/amd64":          {"arch"},
 	"arch/arm64":          {"arch"},
 	"internal/symfile":    {},
-	"symbol":              {"elfio", "internal/symfile"},
-	"record":              {"elfio", "arch", "arch/amd64", "arch/arm64", "symbol"},
+	"symbol":              {"elfio", "internal/symfile", "internal/bigslice"},
+	"record":              {"elfio", "arch", "arch/amd64", "arch/arm64", "symbol", "internal/bigslice", "internal/parallel"},
 	"stub":                {},
-	"patch":               {"elfio", "arch", "arch/amd64", "arch/arm64", "record", "stub", "symbol"},
+	"patch":               {"elfio", "arch", "arch/amd64", "arch/arm64", "record", "stub", "symbol", "internal/bigslice", "internal/parallel"},
 	"trace":               {"internal/symfile", "internal/atomicfile"},
 	"session":             {"trace", "symbol", "internal/atomicfile"},
 	"export/ftrace":       {"trace"},
 	"export/ndjson":       {"trace"},
 	"internal/atomicfile": {},
+	"internal/bigslice":   {},
+	"internal/parallel":   {},
 }
 
 func TestDependencies(t *testing.T) {

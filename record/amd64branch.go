@@ -1,10 +1,6 @@
 package record
 
-import (
-	"encoding/binary"
-
-	"github.com/fentry-dev/fentry/arch/amd64"
-)
+import "github.com/fentry-dev/fentry/arch/amd64"
 
 // branchInto decodes code only where it looks suspicious: any four bytes that, taken as a displacement, lead into the
 // site, and near the site any byte behind the opcode of a short branch. A compiler's code has few of them, so this costs
@@ -15,38 +11,6 @@ func (amd64Machine) branchInto(b []byte, addr, lo, hi uint64) (uint64, bool) {
 		return 0, false
 	}
 	return firstInto(b[:last], addr, lo+1, hi)
-}
-
-// lastSuspect returns the offset behind the last bytes of b, which lies at addr, that can be the displacement of a branch
-// into [lo, hi); 0 when there are none. The site itself is left out: it is one instruction, or nops, or a sled that jumps
-// behind its own end.
-func lastSuspect(b []byte, addr, lo, hi uint64) (last int) {
-	n := hi - lo
-	for _, part := range [2][2]uint64{{addr, lo - 1}, {hi, addr + uint64(len(b))}} {
-		if part[1] <= part[0] {
-			continue
-		}
-		p := b[part[0]-addr : part[1]-addr]
-		at := part[0] - lo // so that a target is inside when it is below n
-		for k := 0; k+4 <= len(p); k++ {
-			if at+uint64(k)+4+uint64(int64(int32(binary.LittleEndian.Uint32(p[k:])))) < n {
-				last = max(last, int(part[0]-addr)+k+4)
-			}
-		}
-		// A one-byte displacement reaches 128 bytes back and 127 ahead.
-		from, to := 1, len(p)
-		if part[0] >= hi {
-			to = min(to, 128+int(n))
-		} else {
-			from = max(from, len(p)-256)
-		}
-		for k := from; k < to; k++ {
-			if at+uint64(k)+1+uint64(int64(int8(p[k]))) < n && isShortBranch(p[k-1]) {
-				last = max(last, int(part[0]-addr)+k+1)
-			}
-		}
-	}
-	return last
 }
 
 // isShortBranch reports whether a byte is the opcode of a branch with a one-byte displacement: jcc, loop, jrcxz, jmp.

@@ -20,9 +20,11 @@ type region struct {
 
 func (r *region) end() uint64 { return r.addr + uint64(len(r.data)) }
 
-// code is all executable code of an image, sorted by address, without overlaps.
+// code is all executable code of an image, sorted by address, without overlaps. It remembers the region that was asked
+// for last: a copy is for one goroutine only.
 type code struct {
 	regions []region
+	last    int
 }
 
 // findCode takes the executable sections that are loaded where they say, or, without section headers, the executable
@@ -100,10 +102,16 @@ func checkSegments(f *elfio.File) error {
 
 // find returns the region that holds addr, nil when none does.
 func (c *code) find(addr uint64) *region {
+	if c.last < len(c.regions) {
+		if r := &c.regions[c.last]; addr-r.addr < uint64(len(r.data)) {
+			return r
+		}
+	}
 	i := sort.Search(len(c.regions), func(i int) bool { return c.regions[i].addr > addr }) - 1
 	if i < 0 || addr >= c.regions[i].end() {
 		return nil
 	}
+	c.last = i
 	return &c.regions[i]
 }
 

@@ -2,8 +2,12 @@ package record
 
 // calls turns the profiling calls found in code into sites.
 func (fd *finder) calls() {
+	listed := fd.listed
 	for _, c := range fd.prof.calls(fd.im) {
-		if fd.listed[c.addr] {
+		for len(listed) > 0 && listed[0] < c.addr {
+			listed = listed[1:]
+		}
+		if len(listed) > 0 && listed[0] == c.addr {
 			continue
 		}
 		if c.class == profFentry {

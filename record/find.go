@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -39,9 +40,9 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 			names[n] = profMcount
 		}
 	}
-	fd := &finder{im: im, m: im.m, o: o, prof: findProfiling(im, names), listed: make(map[uint64]bool), gaps: gaps{im: im}}
+	fd := &finder{im: im, m: im.m, o: o, prof: findProfiling(im, names), gaps: gaps{im: im}}
 	fd.walk = im.m.prologues(im.code)
-	fd.sites = make([]Site, 0, len(im.funcs.list)+16)
+	fd.sites = bigslice.Make[Site](0, len(im.funcs.list)+16)
 	if err := fd.tables(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
@@ -51,11 +52,10 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 		fd.exclude(&fd.sites[i])
 	}
 	fd.choose()
-	slices.SortStableFunc(fd.sites, compareSites)
+	fd.sites = sortSites(fd.sites)
 	fd.jumps()
 	fd.functionsWithout()
-	slices.SortStableFunc(fd.sites, compareSites)
-	return fd.sites, nil
+	return sortSites(fd.sites), nil
 }
 
 func compareSites(a, b Site) int {
@@ -65,6 +65,38 @@ func compareSites(a, b Site) int {
 	return cmpUint(a.Addr, b.Addr)
 }
 
+// sortSites sorts stably. Sites are added in runs that are sorted: those of one table, those of calls, the functions
+// without any. They are large to move about, so usual cases need no sort: one run, and two to merge.
+func sortSites(sites []Site) []Site {
+	before := func(a, b *Site) bool { return a.Func < b.Func || a.Func == b.Func && a.Addr < b.Addr }
+	run := func(from int) int {
+		for i := from + 1; i < len(sites); i++ {
+			if before(&sites[i], &sites[i-1]) {
+				return i
+			}
+		}
+		return len(sites)
+	}
+	first := run(0)
+	switch {
+	case first == len(sites):
+		return sites
+	case run(first) < len(sites):
+		slices.SortStableFunc(sites, compareSites)
+		return sites
+	}
+	out := bigslice.Make[Site](0, len(sites))
+	a, b := sites[:first], sites[first:]
+	for len(a) > 0 && len(b) > 0 {
+		if before(&b[0], &a[0]) {
+			out, b = append(out, b[0]), b[1:]
+		} else {
+			out, a = append(out, a[0]), a[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}
+
 // finder collects the sites of one image.
 type finder struct {
 	im     *image
@@ -72,7 +104,7 @@ type finder struct {
 	o      Options
 	prof   *profiling
 	sites  []Site
-	listed map[uint64]bool // addresses of instructions a table has named
+	listed []uint64 // addresses of instructions a table has named, sorted
 	gaps   gaps
 	walk   prologues
 }
@@ -117,26 +149,27 @@ func (fd *finder) exclude(s *Site) {
 		s.Reason = ReasonRuntime
 	case fd.prof.entries[s.Func] != profNone:
 		s.Reason = ReasonProfiler
-	case special[s.Name] != "":
-		s.Reason = special[s.Name]
+	case special(s.Name) != "":
+		s.Reason = special(s.Name)
 	case s.Ret == fd.m.atEntry():
 		s.Reason = fd.m.refuse(fd.im.code.at(s.End()))
 	}
 }
 
 // special names functions whose first instructions are part of a contract, wherever they come from.
-var special = map[string]Reason{
-	"setjmp": ReasonReturnsTwice, "_setjmp": ReasonReturnsTwice, "__setjmp": ReasonReturnsTwice,
-	"sigsetjmp": ReasonReturnsTwice, "__sigsetjmp": ReasonReturnsTwice, "___setjmp": ReasonReturnsTwice,
-	"vfork": ReasonReturnsTwice, "__vfork": ReasonReturnsTwice, "__libc_vfork": ReasonReturnsTwice,
-	"getcontext": ReasonReturnsTwice, "__getcontext": ReasonReturnsTwice,
-	"swapcontext": ReasonReturnsTwice, "__swapcontext": ReasonReturnsTwice,
-	"__restore_rt": ReasonSignalReturn, "__restore": ReasonSignalReturn,
-	"_dl_runtime_resolve": ReasonLoader, "_dl_runtime_resolve_fxsave": ReasonLoader,
-	"_dl_runtime_resolve_xsave": ReasonLoader, "_dl_runtime_resolve_xsavec": ReasonLoader,
-	"__tls_get_addr": ReasonLoader, "_dl_tlsdesc_return": ReasonLoader, "_dl_tlsdesc_undefweak": ReasonLoader,
-	"_dl_tlsdesc_dynamic": ReasonLoader, "_dl_relocate_static_pie": ReasonLoader,
-	"__morestack": ReasonLoader,
+func special(name string) Reason {
+	switch name {
+	case "setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "___setjmp", "vfork", "__vfork", "__libc_vfork",
+		"getcontext", "__getcontext", "swapcontext", "__swapcontext":
+		return ReasonReturnsTwice
+	case "__restore_rt", "__restore":
+		return ReasonSignalReturn
+	case "_dl_runtime_resolve", "_dl_runtime_resolve_fxsave", "_dl_runtime_resolve_xsave", "_dl_runtime_resolve_xsavec",
+		"__tls_get_addr", "_dl_tlsdesc_return", "_dl_tlsdesc_undefweak", "_dl_tlsdesc_dynamic", "_dl_relocate_static_pie",
+		"__morestack":
+		return ReasonLoader
+	}
+	return ""
 }
 
 // functionsWithout lists the functions that have no site.
@@ -186,15 +219,10 @@ func isCold(name string) bool {
 // choose leaves one usable site to a function, of the best kind: the first added, since tables are read before calls are
 // looked for.
 func (fd *finder) choose() {
-	used := make(map[uint64]bool, len(fd.sites))
+	used := newFuncSet(fd.im)
 	for i := range fd.sites {
-		s := &fd.sites[i]
-		if s.Reason != "" {
-			continue
-		}
-		if used[s.Func] {
+		if s := &fd.sites[i]; s.Reason == "" && !used.add(s.Func) {
 			s.Reason = ReasonDuplicate
 		}
-		used[s.Func] = true
 	}
 }

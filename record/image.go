@@ -41,7 +41,7 @@ func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 			return nil, err
 		}
 	}
-	im.funcs = functions{im.tab.Funcs()}
+	im.funcs = functions{list: im.tab.Funcs()}
 	if im.relocs, err = f.DynamicRelocs(); err != nil {
 		return nil, err
 	}

@@ -42,23 +42,48 @@ func (im *image) addressTable(name string) ([]uint64, error) {
 			return nil, fmt.Errorf("section %d (%s) at offset %#x: %d bytes are not whole addresses", i, s.Name, s.Off, len(b))
 		}
 		moved := im.relocated(s.Addr, uint64(len(b)))
+		order := im.f.Order()
+		out = slices.Grow(out, len(b)/8)
 		for o := uint64(0); o < uint64(len(b)); o += 8 {
-			a, ok := moved[s.Addr+o]
+			a, ok := moved.at(s.Addr + o)
 			if !ok {
-				a = im.f.Order().Uint64(b[o:])
+				a = order.Uint64(b[o:])
 			}
 			if a != 0 {
 				out = append(out, a)
 			}
 		}
 	}
-	slices.Sort(out)
+	if !slices.IsSorted(out) {
+		slices.Sort(out)
+	}
 	return slices.Compact(out), nil
 }
 
+// words are the values of words in memory, sorted by address.
+type words struct {
+	list []word
+	next int // behind the last one asked for
+}
+
+type word struct{ addr, value uint64 }
+
+// at returns the value of the word at addr, if it is one of the list. Ascending addresses are found at once.
+func (w *words) at(addr uint64) (uint64, bool) {
+	i := w.next
+	if i >= len(w.list) || w.list[i].addr != addr {
+		var ok bool
+		if i, ok = slices.BinarySearchFunc(w.list, addr, func(e word, a uint64) int { return cmpUint(e.addr, a) }); !ok {
+			return 0, false
+		}
+	}
+	w.next = i + 1
+	return w.list[i].value, true
+}
+
 // relocated returns what dynamic relocations write into the words of [addr, addr+size).
-func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
-	out := make(map[uint64]uint64)
+func (im *image) relocated(addr, size uint64) *words {
+	var list []word
 	syms := im.tab.DynamicSymbols()
 	for i := range im.relocs {
 		r := &im.relocs[i]
@@ -67,14 +92,27 @@ func (im *image) relocated(addr, size uint64) map[uint64]uint64 {
 		}
 		switch im.m.reloc(r.Type) {
 		case relocRelative:
-			out[r.Off] = uint64(r.Addend)
+			list = append(list, word{r.Off, uint64(r.Addend)})
 		case relocWord:
 			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(syms)) {
-				out[r.Off] = syms[r.Sym-1].Value + uint64(r.Addend)
+				list = append(list, word{r.Off, syms[r.Sym-1].Value + uint64(r.Addend)})
 			}
 		}
 	}
-	return out
+	byAddr := func(a, b word) int { return cmpUint(a.addr, b.addr) }
+	if !slices.IsSortedFunc(list, byAddr) {
+		slices.SortStableFunc(list, byAddr)
+	}
+	// Of several relocations of a word the last one stays.
+	out := list[:0]
+	for _, w := range list {
+		if n := len(out); n > 0 && out[n-1].addr == w.addr {
+			out[n-1] = w
+		} else {
+			out = append(out, w)
+		}
+	}
+	return &words{list: out}
 }
 
 // patchable adds the site of an entry of __patchable_function_entries: the address of the first of N nops, M of which
@@ -118,13 +156,13 @@ func (fd *finder) patchable(first, limit uint64) {
 // have the same inline function, GNU ld drops one and with it, silently, the whole table that gcc made for that object.
 // Nothing else makes compilers begin a function with such nops.
 func (fd *finder) unlisted() {
-	have := make(map[uint64]bool, len(fd.sites))
+	have := newFuncSet(fd.im)
 	for i := range fd.sites {
-		have[fd.sites[i].Func] = true
+		have.add(fd.sites[i].Func)
 	}
 	for i := range fd.im.funcs.list {
 		fn := &fd.im.funcs.list[i]
-		if have[fn.Addr] || fn.Part || isCold(fn.Name) {
+		if have.known[i] || fn.Part || isCold(fn.Name) {
 			continue
 		}
 		s := Site{Func: fn.Addr, Addr: fn.Addr, Kind: KindPatchable, Ret: fd.m.atEntry(), Source: SourceScan}
@@ -149,11 +187,9 @@ func (fd *finder) mcountLoc() error {
 		addrs[i] = fd.m.listed(fd.im, a)
 	}
 	fd.believe(addrs)
-	for _, a := range addrs {
-		if !fd.listed[a] {
-			fd.listed[a] = true
-			fd.mcountEntry(a)
-		}
+	fd.listed = slices.Compact(addrs) // places differ from entries by a byte at most, so they are still sorted
+	for _, a := range fd.listed {
+		fd.mcountEntry(a)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (fd *finder) xray() error {
 			e := b[o : o+xrayEntry]
 			at := s.Addr + uint64(o)
 			field := func(k uint64) uint64 {
-				v, ok := moved[at+k]
+				v, ok := moved.at(at + k)
 				if !ok {
 					v = im.f.Order().Uint64(e[k:])
 				}

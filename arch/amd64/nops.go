@@ -50,6 +50,11 @@ func IsNops(b []byte) int {
 // have stopped between two of them.
 func CountNops(b []byte) (n, insts int) {
 	for n < len(b) {
+		if b[n] == 0x90 {
+			n++
+			insts++
+			continue
+		}
 		in, err := Decode(b[n:])
 		if err != nil || in.Op != Nop || in.Prefix&(PrefixLock|PrefixRep|PrefixRepne) != 0 {
 			break

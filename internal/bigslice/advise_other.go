@@ -1,0 +1,5 @@
+//go:build !linux
+
+package bigslice
+
+func advise(addr, size uintptr) {}
