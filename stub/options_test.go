@@ -7,8 +7,12 @@ import (
 
 // TestOptions: what depth, threshold and roots leave in the trace.
 func TestOptions(t *testing.T) {
+	forEach(t, testOptions)
+}
+
+func testOptions(t *testing.T, m *machine) {
 	build := func(c Config, roots ...string) *fixture {
-		return buildFixture(t, "options.c", buildOptions{tracer: "opt", config: c, roots: roots})
+		return buildFixture(t, "options.c", buildOptions{on: m, tracer: "opt", config: c, roots: roots})
 	}
 	check := func(t *testing.T, ev *events, want map[string]int, depth int) {
 		t.Helper()

@@ -17,17 +17,21 @@ var tracers = []struct {
 
 // TestRegisters compares all registers before and behind traced calls.
 func TestRegisters(t *testing.T) {
+	forEach(t, testRegisters)
+}
+
+func testRegisters(t *testing.T, m *machine) {
 	for _, tr := range tracers {
 		for _, behind := range []bool{false, true} {
 			name := tr.name
-			flags := []string{"testdata/regs.S"}
+			flags := []string{m.regs}
 			if behind {
 				name += "-behind-prologue"
 				flags = append(flags, "-DBEHIND_PROLOGUE")
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				f := buildFixture(t, "regs.c", buildOptions{tracer: tr.name, config: tr.config, flags: flags, behind: behind})
+				f := buildFixture(t, "regs.c", buildOptions{on: m, tracer: tr.name, config: tr.config, flags: flags, behind: behind})
 				out, ev := f.run(t)
 				expectCounts(t, out, ev)
 			})

@@ -29,6 +29,8 @@ func TestSurvive(t *testing.T) {
 		{name: "depth-gs", tracer: "opt", config: Config{Depth: 1 << 30}, gs: true, wide: true},
 		{name: "arm64", tracer: "graph", on: onARM64, cpu: "cortex-a53"},
 		{name: "arm64-static", tracer: "graph", on: onARM64, cpu: "max", flags: []string{"-static"}, wide: true},
+		{name: "arm64-profile", tracer: "profile", config: Config{Mode: ModeProfile}, on: onARM64, cpu: "cortex-a53"},
+		{name: "arm64-depth", tracer: "opt", config: Config{Depth: 1 << 30}, on: onARM64, cpu: "max"},
 		{name: "arm64-func", tracer: "func", config: Config{Mode: ModeFunction}, on: onARM64, cpu: "max"},
 	} {
 		if v.wide && os.Getenv("FENTRY_WIDE") == "" {
@@ -64,7 +66,7 @@ func TestSurvive(t *testing.T) {
 					}
 					for name, p := range ev.profile {
 						// Calls of a function on several stacks at once are not nested.
-						if !strings.HasPrefix(args, "coroutines") && p.self > p.total || p.max > p.total && p.total > 0 {
+						if !strings.HasPrefix(args, "coroutines") && (p.self > p.total || p.max > p.total && p.total > 0) {
 							t.Errorf("%s: %+v", name, p)
 						}
 					}

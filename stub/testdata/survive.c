@@ -129,9 +129,12 @@ PLAIN static void forks(void)
 			_exit(0);
 		}
 		waitpid(p, 0, 0);
+		/* qemu makes a fork of it: then a call there is counted in other memory */
+		static volatile int same;
 		p = vfork();
 		if (p == 0) {
-			leaf();
+			if (same) leaf();
+			same = 1;
 			_exit(0);
 		}
 		waitpid(p, 0, 0);

@@ -26,29 +26,31 @@
 	incq	FT_P_CALLS(%rdi)
 	.endm
 
-	/* The call of function rdi whose slot is in rcx ends now, at rax. Leaves its
-	   duration in rsi. Changes rdx, rdi. */
+	/* The call of function rdi whose slot is in rcx ends now. Leaves its duration in
+	   rax. Changes rdx, rsi, rdi. What callees have taken is read before the clock: a
+	   handler in between must not make the difference negative. */
 	.macro END_CALL pre, suf
+	mov	\pre\()CB_CHILD\suf, %rsi
+	COUNTER
 	mov	%rcx, %rdx
 	btc	$SHADOW_PREV, %rdx
-	mov	%rax, %rsi
-	sub	(%rdx), %rsi
+	sub	(%rdx), %rax
 	mov	\pre\()CB_ACTIVE\suf, %rdx
 	cmp	%rcx, (%rdx, %rdi, 8)
 	jne	91f
 	movq	$0, (%rdx, %rdi, 8)
-	mov	%rsi, %rdx
+	mov	%rax, %rdx
 	jmp	92f
 91:	xor	%edx, %edx		/* inside another call of it */
 92:	shl	$5, %rdi
 	add	\pre\()CB_TABLE\suf, %rdi
 	add	%rdx, FT_P_TOTAL(%rdi)
-	mov	%rsi, %rdx
-	sub	\pre\()CB_CHILD\suf, %rdx
+	mov	%rax, %rdx
+	sub	%rsi, %rdx
 	add	%rdx, FT_P_SELF(%rdi)
-	cmp	FT_P_MAX(%rdi), %rsi
+	cmp	FT_P_MAX(%rdi), %rax
 	jbe	93f
-	mov	%rsi, FT_P_MAX(%rdi)
+	mov	%rax, FT_P_MAX(%rdi)
 93:
 	.endm
 
@@ -90,11 +92,10 @@
 	pushr	%rdi
 	mov	THUNK_RET_ID(%rax), %edi
 	and	$0x7fffffff, %edi
-	COUNTER
 	END_CALL \pre, \suf
 	mov	%rcx, %rdx
 	btc	$SHADOW_AUX, %rdx
-	add	%rsi, (%rdx)
+	add	%rax, (%rdx)
 	movq	$0, \pre\()CB_CHILD\suf
 	jmp	3b
 	.cfi_restore_state
@@ -116,15 +117,14 @@
 	cmp	%rcx, \pre\()CB_TOP\suf
 	jne	6f
 	.cfi_remember_state
-	COUNTER
 	pushr	%rsi
 	pushr	%rdi
 	mov	24+16+\x(%rsp), %edi
 	and	$0x7fffffff, %edi
 	END_CALL \pre, \suf
 	btc	$SHADOW_AUX, %rcx
-	add	(%rcx), %rsi
-	mov	%rsi, \pre\()CB_CHILD\suf
+	add	(%rcx), %rax
+	mov	%rax, \pre\()CB_CHILD\suf
 	popr	%rdi
 	popr	%rsi
 	UNLINK \pre, \suf, \x

@@ -196,6 +196,18 @@
 	.endif
 	.endm
 
+	/* The second shadow of the slot in \slot: its time, and at 8 the child time, or
+	   the id with the depth at 12. */
+	.macro SHADOW_TIMES reg, slot, cb
+	ldr	\reg, [\cb, #W(CB_SHADOW_AUX)]
+	add	\reg, \slot, \reg
+	.endm
+
+	.macro LOAD reg, name
+	adrp	\reg, \name
+	ldr	\reg, [\reg, #:lo12:\name]
+	.endm
+
 	/* Go to maybe if the return address in x16 could be that of a thunk's body: bit 5
 	   is set in every second one. There, IS_TAIL goes to no unless it is one.
 	   Changes x1 and x2. */
@@ -205,11 +217,9 @@
 	.macro IS_TAIL no
 	tst	w16, #0x1f
 	b.ne	\no
-	adrp	x1, fentry_thunks
-	ldr	x1, [x1, #:lo12:fentry_thunks]
+	LOAD	x1, fentry_thunks
 	sub	x1, x16, x1
-	adrp	x2, fentry_thunks_size
-	ldr	x2, [x2, #:lo12:fentry_thunks_size]
+	LOAD	x2, fentry_thunks_size
 	cmp	x1, x2
 	b.hs	\no
 	.endm
@@ -250,8 +260,7 @@
 
 	/* A tail call, behind RESERVE: x2 is to be the event of the function that ends. */
 	.macro OLD_EXIT
-	adrp	x2, fentry_thunks
-	ldr	x2, [x2, #:lo12:fentry_thunks]
+	LOAD	x2, fentry_thunks
 	sub	x2, x16, x2
 	lsr	x2, x2, #6		/* THUNK_SIZE */
 	add	x2, x2, #1

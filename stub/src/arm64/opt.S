@@ -1,0 +1,139 @@
+/* The function_graph tracer's fast paths with a limit of depth, a threshold or
+   graph roots.
+
+   A frame's shadow has its function's id, whether its entry is in the trace, and
+   its depth; and, with a threshold, the time of its entry. An entry that the
+   threshold holds back is written when the call, or one inside it, has lasted that
+   long: in C, as is everything else that is rare. */
+#include "macros.h"
+
+
+	.macro OPT_ENTRY name, where
+	BEGIN_ENTER \name, \where
+1:	GET_BLOCK x0, 9f
+2:	LOAD_RET \where
+	CHECK_TAIL 4f
+3:	CHECK_STACK \where, 7f
+	/* depth of the new frame, to w2 */
+	mov	w2, #1
+	tst	x1, #7
+	b.ne	5f			/* nothing is open, or a frame with a tag */
+	SHADOW_TIMES x2, x1, x0
+	ldr	w2, [x2, #12]
+	add	w2, w2, #1
+	adrp	x3, fentry_depth
+	ldr	w3, [x3, #:lo12:fentry_depth]
+	cmp	w2, w3
+	b.hi	6f
+30:	orr	x2, x17, x2, lsl #32
+	LEA_SLOT \where, x3
+	SHADOW_TIMES x17, x3, x0
+	str	x2, [x17, #8]
+	ldr	x17, [x0, #W(CB_SHADOW)]
+	add	x17, x3, x17
+	stp	x1, x16, [x17]
+	mov	w17, w2
+	str	x3, [x0, #W(CB_TOP)]
+	REPLACE_RET \where, x17
+	LOAD	x1, fentry_threshold
+	cbz	x1, 31f
+	SHADOW_TIMES x2, x3, x0
+	mrs	x1, cntvct_el0
+	str	x1, [x2]
+	LEAVE_ENTER \where
+31:	RESERVE 8, 8f, 81f
+	str	x3, [x1]
+	LEA_SLOT \where, x3
+	SHADOW_TIMES x2, x3, x0
+	ldr	w1, [x2, #8]
+	orr	w1, w1, #FT_ID_EXIT	/* its entry is in the trace */
+	str	w1, [x2, #8]
+	LEAVE_ENTER \where
+
+	/* A tail call. One that is held back and short leaves nothing. */
+4:	IS_TAIL 3b
+	LEA_SLOT \where, x3
+	ldr	x1, [x0, #W(CB_TOP)]
+	cmp	x3, x1
+	b.ne	7f
+	SHADOW_TIMES x2, x3, x0
+	ldr	w1, [x2, #8]
+	tbz	w1, #31, 41f
+	LOAD	x1, fentry_threshold
+	cbnz	x1, 7f
+	RESERVE 16, 62f, 82f
+	OLD_EXIT
+	stp	x2, x3, [x1]
+	lsr	x17, x3, #32
+	LEA_SLOT \where, x3
+	SHADOW_TIMES x2, x3, x0
+	orr	w1, w17, #FT_ID_EXIT
+	str	w1, [x2, #8]		/* the depth stays */
+	REPLACE_RET \where, x17
+	LEAVE_ENTER \where
+41:	LOAD	x1, fentry_threshold
+	cbz	x1, 7f
+	ldr	x3, [x2]
+	add	x1, x1, x3
+	mrs	x3, cntvct_el0
+	cmp	x3, x1
+	b.hs	7f
+	str	x3, [x2]
+	str	w17, [x2, #8]
+	REPLACE_RET \where, x17
+	LEAVE_ENTER \where
+
+	/* At the bottom of a stack only graph roots are recorded, if there are any. */
+5:	and	x3, x1, #7
+	cmp	x3, #TOP_EMPTY
+	b.ne	7f
+	LOAD	x3, fentry_roots
+	cbz	x3, 30b
+	lsr	w2, w17, #3
+	ldrb	w3, [x3, x2]
+	and	w2, w17, #7
+	lsr	w3, w3, w2
+	mov	w2, #1
+	tbnz	w3, #0, 30b
+6:	SKIP_ENTER \where
+8:	SLOW_RECORD \where, 31b
+62:	SLOW_RECORD \where, 2b
+81:	RETRY 31b
+82:	RETRY 2b
+9:	FIND_BLOCK_X0 2b
+7:	SLOW_ENTER \where, 1b
+	END \name
+	.endm
+
+	.text
+	OPT_ENTRY fentry_opt_enter, sp
+	OPT_ENTRY fentry_mcount_opt_enter, fp
+
+	BEGIN_EXIT fentry_opt_exit
+	GET_BLOCK x16, 9f
+1:	ldr	x0, [x16, #W(CB_TOP)]
+	cmp	sp, x0
+	b.ne	6f
+	SHADOW_TIMES x1, x0, x16
+	ldr	w0, [x1, #8]
+	tbz	w0, #31, 4f
+3:	RESERVE_EXIT 5f, 8f
+	str	x30, [x0]
+2:	UNLINK
+	LEAVE_EXIT
+	/* held back */
+4:	ldr	x0, [x1]
+	mrs	x30, cntvct_el0
+	sub	x30, x30, x0
+	LOAD	x0, fentry_threshold
+	cmp	x30, x0
+	b.lo	2b
+	b	6f
+8:	RETRY_EXIT 3b
+9:	FIND_BLOCK x16, 1b
+	b	6f
+5:	SLOW_RECORD_EXIT 3b
+6:	SLOW_EXIT
+	END fentry_opt_exit
+
+	.section .note.GNU-stack, "", %progbits
