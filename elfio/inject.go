@@ -357,8 +357,9 @@ func (j *injector) programHeaders() error {
 	return nil
 }
 
-// movedAddr is the new address of the moved block. Alignment up to rxAlign is kept.
-func (p *injectionPlan) movedAddr() uint64 { return p.Segment + p.moved.start%rxAlign }
+// movedAddr is the new address of the moved block. Alignment up to rxAlign is kept. It is not the start of the segment:
+// llvm-strip takes the first program header with an offset, which is PT_INTERP's then, for what holds all others.
+func (p *injectionPlan) movedAddr() uint64 { return p.Segment + rxAlign + p.moved.start%rxAlign }
 
 // tableSpan is what the ELF header and the program header table overwrite.
 func (j *injector) tableSpan() span {

@@ -154,7 +154,7 @@ func (f *File) plan(wanted Layout) (*injectionPlan, error) {
 	p.Slot = strings.Join(p.slots, ",")
 	p.RX, p.RXOff = p.Segment, p.SegmentOff
 	if n := p.moved.size(); n > 0 {
-		d, _ := alignUp(p.moved.start%rxAlign+n, rxAlign)
+		d, _ := alignUp(rxAlign+p.moved.start%rxAlign+n, rxAlign)
 		p.RX += d
 		p.RXOff += d
 	}

@@ -35,6 +35,8 @@ func (amd64Machine) atEntry() RetLoc { return RetSP }
 
 func (amd64Machine) prologues(c *code) prologues { return &amd64Walk{code: c} }
 
+func (amd64Machine) starts(*image) error { return nil }
+
 func (amd64Machine) inst(b []byte) (int, flow) {
 	in, err := amd64.Decode(b)
 	switch {

@@ -114,12 +114,17 @@ func (w *arm64Walk) step(word uint32) {
 		w.ended = true
 		return
 	}
-	if !w.known(word) {
-		out := arm64Writes(word)
-		for r := range w.regs {
-			if out>>r&1 != 0 {
-				w.regs[r] = arm64Value{}
-			}
+	if w.known(word) {
+		return
+	}
+	out := arm64Writes(word)
+	if base, by, ok := writeBack(word); ok && w.regs[base].kind == valStack {
+		w.regs[base].v += by
+		out &^= 1 << base
+	}
+	for r := range w.regs {
+		if out>>r&1 != 0 {
+			w.regs[r] = arm64Value{}
 		}
 	}
 }
@@ -187,47 +192,46 @@ func (w *arm64Walk) known(word uint32) bool {
 	return w.store(word)
 }
 
-// store applies stp and str of 64 bits.
+// store notes where stp and str of 64 bits put x30. What else they do, they have in common with others.
 func (w *arm64Walk) store(word uint32) bool {
 	rt, rn, rt2 := word&31, word>>5&31, word>>10&31
 	pair := int64(int32(word<<10)>>25) * 8
 	single := int64(int32(word<<11) >> 23)
 	put := func(off int64, regs ...uint32) {
+		base := w.regs[rn]
 		for i, r := range regs {
-			base := w.regs[rn]
 			if v := w.regs[r]; r == regLR && base.kind == valStack && (v.kind == valReturn || v.kind == valSigned) {
 				w.saved = arm64Value{v.kind, base.v + off + int64(i)*8}
 			}
 		}
 	}
-	index := func(off int64) {
-		if w.regs[rn].kind == valStack {
-			w.regs[rn].v += off
-		} else {
-			w.regs[rn] = arm64Value{}
-		}
-	}
 	switch {
-	case word&0xffc00000 == 0xa9000000: // stp, offset
-		put(pair, rt, rt2)
-	case word&0xffc00000 == 0xa9800000: // stp, pre-index
-		index(pair)
-		put(0, rt, rt2)
 	case word&0xffc00000 == 0xa8800000: // stp, post-index
 		put(0, rt, rt2)
-		index(pair)
+	case word&0xff400000 == 0xa9000000: // stp
+		put(pair, rt, rt2)
 	case word&0xffc00000 == 0xf9000000: // str, unsigned offset
 		put(int64(word>>10&0xfff)*8, rt)
-	case word&0xffe00c00 == 0xf8000c00: // str, pre-index
-		index(single)
-		put(0, rt)
 	case word&0xffe00c00 == 0xf8000400: // str, post-index
 		put(0, rt)
-		index(single)
-	case word&0xffe00c00 == 0xf8000000: // stur
+	case word&0xffe00400 == 0xf8000400, word&0xffe00c00 == 0xf8000000: // str, pre-index; stur
 		put(single, rt)
-	default:
-		return false
 	}
-	return true
+	return false
+}
+
+// writeBack returns the base register of a load or store with an index, and what is added to it.
+func writeBack(word uint32) (base uint32, by int64, ok bool) {
+	base = word >> 5 & 31
+	switch {
+	case word>>27&7 == 5 && word>>25&1 == 0 && word>>23&1 == 1: // pairs
+		size := int64(4) << (word >> 31)
+		if word>>26&1 == 1 { // of vectors
+			size = 4 << (word >> 30)
+		}
+		return base, int64(int32(word<<10)>>25) * size, true
+	case word>>27&7 == 7 && word>>24&3 == 0 && word>>21&1 == 0 && word>>10&1 == 1:
+		return base, int64(int32(word<<11) >> 23), true
+	}
+	return base, 0, false
 }

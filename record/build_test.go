@@ -15,6 +15,10 @@ import (
 var packages = map[string]string{
 	"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang", "objdump": "binutils", "strip": "binutils",
 	"ld.lld": "lld", "musl-gcc": "musl-tools", "nm": "binutils", "objcopy": "binutils",
+	"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu", "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "aarch64-linux-gnu-objdump": "binutils-aarch64-linux-gnu",
+	"aarch64-linux-gnu-strip": "binutils-aarch64-linux-gnu", "aarch64-linux-gnu-nm": "binutils-aarch64-linux-gnu",
+	"aarch64-linux-gnu-readelf": "binutils-aarch64-linux-gnu",
+	"aarch64-linux-gnu-objcopy": "binutils-aarch64-linux-gnu",
 }
 
 func need(t *testing.T, tools ...string) {

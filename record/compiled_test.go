@@ -13,8 +13,46 @@ import (
 	"testing"
 )
 
+// target is a machine that programs are compiled for.
+type target struct {
+	name      string
+	binutils  string            // prefix of objdump and its kin
+	compilers map[string]string // by the names that builds and sources use, with options
+	pad       string            // what a landing pad begins with
+	nop       string
+	siteSize  int
+	sled      int
+	ret       RetLoc // at the entry
+	call      string // how objdump's text of a call begins
+}
+
+var onAMD64 = &target{
+	name: "amd64", compilers: map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang++"},
+	pad: endbr64, nop: "\x90", siteSize: amd64SiteSize, sled: 11, ret: RetSP, call: "call",
+}
+
+var onARM64 = &target{
+	name: "arm64", binutils: "aarch64-linux-gnu-",
+	compilers: map[string]string{
+		"gcc": "aarch64-linux-gnu-gcc", "g++": "aarch64-linux-gnu-g++",
+		"clang": "clang --target=aarch64-linux-gnu", "clang++": "clang++ --target=aarch64-linux-gnu",
+	},
+	pad: "\x5f\x24\x03\xd5", nop: "\x1f\x20\x03\xd5", siteSize: arm64SiteSize, sled: 32, ret: RetLR, call: "bl",
+}
+
+// cc is the compiler with its options.
+func (m *target) cc(name string) []string { return strings.Fields(m.compilers[name]) }
+
+// compile runs the compiler.
+func (m *target) compile(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cc := m.cc(name)
+	run(t, cc[0], append(cc[1:], args...)...)
+}
+
 // build is a way compilers leave sites.
 type build struct {
+	on       *target
 	name     string
 	compiler string
 	flags    string
@@ -25,23 +63,40 @@ type build struct {
 }
 
 var builds = []build{
-	{name: "fentry", compiler: "gcc", flags: "-pg -mfentry", kind: KindFentryCall},
-	{name: "fentry-cet", compiler: "gcc", flags: "-pg -mfentry -fcf-protection", kind: KindFentryCall},
-	{name: "mcount", compiler: "gcc", flags: "-pg", kind: KindMcountCall},
-	{name: "mcount-clash", compiler: "gcc", flags: "-pg -fstack-clash-protection -fstack-protector-all -fcf-protection", kind: KindMcountCall},
-	{name: "record", compiler: "gcc", flags: "-pg -mfentry -mrecord-mcount", kind: KindFentryCall},
-	{name: "nop", compiler: "gcc", flags: "-pg -mfentry -mnop-mcount -mrecord-mcount", kind: KindNopMcount, noPIC: true},
-	{name: "large", compiler: "gcc", flags: "-pg -mfentry -mcmodel=large", kind: KindFentryCall, noPIC: true},
-	{name: "pfe5", compiler: "gcc", flags: "-fpatchable-function-entry=5", kind: KindPatchable, after: 5},
-	{name: "pfe7_2", compiler: "gcc", flags: "-fpatchable-function-entry=7,2 -fcf-protection", kind: KindPatchable, before: 2, after: 5},
-	{name: "pfe4", compiler: "gcc", flags: "-fpatchable-function-entry=4", kind: KindPatchable, after: 4},
-	{name: "pfe7_7", compiler: "gcc", flags: "-fpatchable-function-entry=7,7", kind: KindPatchable, before: 7},
-	{name: "fentry", compiler: "clang", flags: "-pg -mfentry", kind: KindFentryCall},
-	{name: "mcount", compiler: "clang", flags: "-pg", kind: KindMcountCall},
-	{name: "noplt", compiler: "clang", flags: "-pg -fno-plt", kind: KindMcountCall},
-	{name: "pfe5", compiler: "clang", flags: "-fpatchable-function-entry=5", kind: KindPatchable, after: 5},
-	{name: "pfe16_3", compiler: "clang", flags: "-fpatchable-function-entry=16,3 -fcf-protection", kind: KindPatchable, before: 3, after: 13},
-	{name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1", kind: KindXRay},
+	{on: onAMD64, name: "fentry", compiler: "gcc", flags: "-pg -mfentry", kind: KindFentryCall},
+	{on: onAMD64, name: "fentry-cet", compiler: "gcc", flags: "-pg -mfentry -fcf-protection", kind: KindFentryCall},
+	{on: onAMD64, name: "mcount", compiler: "gcc", flags: "-pg", kind: KindMcountCall},
+	{on: onAMD64, name: "mcount-clash", compiler: "gcc", flags: "-pg -fstack-clash-protection -fstack-protector-all -fcf-protection", kind: KindMcountCall},
+	{on: onAMD64, name: "record", compiler: "gcc", flags: "-pg -mfentry -mrecord-mcount", kind: KindFentryCall},
+	{on: onAMD64, name: "nop", compiler: "gcc", flags: "-pg -mfentry -mnop-mcount -mrecord-mcount", kind: KindNopMcount, noPIC: true},
+	{on: onAMD64, name: "large", compiler: "gcc", flags: "-pg -mfentry -mcmodel=large", kind: KindFentryCall, noPIC: true},
+	{on: onAMD64, name: "pfe5", compiler: "gcc", flags: "-fpatchable-function-entry=5", kind: KindPatchable, after: 5},
+	{on: onAMD64, name: "pfe7_2", compiler: "gcc", flags: "-fpatchable-function-entry=7,2 -fcf-protection", kind: KindPatchable, before: 2, after: 5},
+	{on: onAMD64, name: "pfe4", compiler: "gcc", flags: "-fpatchable-function-entry=4", kind: KindPatchable, after: 4},
+	{on: onAMD64, name: "pfe7_7", compiler: "gcc", flags: "-fpatchable-function-entry=7,7", kind: KindPatchable, before: 7},
+	{on: onAMD64, name: "fentry", compiler: "clang", flags: "-pg -mfentry", kind: KindFentryCall},
+	{on: onAMD64, name: "mcount", compiler: "clang", flags: "-pg", kind: KindMcountCall},
+	{on: onAMD64, name: "noplt", compiler: "clang", flags: "-pg -fno-plt", kind: KindMcountCall},
+	{on: onAMD64, name: "pfe5", compiler: "clang", flags: "-fpatchable-function-entry=5", kind: KindPatchable, after: 5},
+	{on: onAMD64, name: "pfe16_3", compiler: "clang", flags: "-fpatchable-function-entry=16,3 -fcf-protection", kind: KindPatchable, before: 3, after: 13},
+	{on: onAMD64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1", kind: KindXRay},
+
+	{on: onARM64, name: "mcount", compiler: "gcc", flags: "-pg", kind: KindMcountCall},
+	{on: onARM64, name: "mcount-clash", compiler: "gcc", flags: "-pg -fstack-clash-protection -fstack-protector-all", kind: KindMcountCall},
+	{on: onARM64, name: "mcount-bti", compiler: "gcc", flags: "-pg -mbranch-protection=bti", kind: KindMcountCall},
+	{on: onARM64, name: "signed", compiler: "gcc", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall},
+	{on: onARM64, name: "pfe2", compiler: "gcc", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2},
+	{on: onARM64, name: "pfe2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=2 -mbranch-protection=standard", kind: KindPatchable, after: 2},
+	{on: onARM64, name: "pfe1", compiler: "gcc", flags: "-fpatchable-function-entry=1", kind: KindPatchable, after: 1},
+	{on: onARM64, name: "pfe4_2", compiler: "gcc", flags: "-fpatchable-function-entry=4,2", kind: KindPatchable, before: 2, after: 2},
+	{on: onARM64, name: "pfe4_2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=4,2 -mbranch-protection=bti", kind: KindPatchable, before: 2, after: 2},
+	{on: onARM64, name: "pfe3_3", compiler: "gcc", flags: "-fpatchable-function-entry=3,3", kind: KindPatchable, before: 3},
+	{on: onARM64, name: "mcount", compiler: "clang", flags: "-pg", kind: KindMcountCall},
+	{on: onARM64, name: "noplt", compiler: "clang", flags: "-pg -fno-plt", kind: KindMcountCall},
+	{on: onARM64, name: "signed", compiler: "clang", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall},
+	{on: onARM64, name: "pfe2", compiler: "clang", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2},
+	{on: onARM64, name: "pfe7_3-bti", compiler: "clang", flags: "-fpatchable-function-entry=7,3 -mbranch-protection=standard", kind: KindPatchable, before: 3, after: 4},
+	{on: onARM64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1", kind: KindXRay},
 }
 
 // link is a form of image.
@@ -74,12 +129,15 @@ func TestCompiled(t *testing.T) {
 				if b.noPIC && l.pic || skipBuild(&b, &l) {
 					continue
 				}
+				if !wide() && b.on == onARM64 && (opt == "-Os" || strings.HasSuffix(b.name, "-bti") && l.name != "pie") {
+					continue
+				}
 				if !wide() && opt != "-O2" && l.name != "pie" && (l.name != "no-pie" || !b.noPIC) {
 					continue
 				}
-				t.Run(b.compiler+"/"+b.name+"/"+l.name+opt, func(t *testing.T) {
+				t.Run(b.on.name+"/"+b.compiler+"/"+b.name+"/"+l.name+opt, func(t *testing.T) {
 					t.Parallel()
-					need(t, b.compiler, "objdump", "strip", "nm")
+					b.need(t)
 					testBuild(t, &b, opt, &l, "basic.c")
 				})
 			}
@@ -97,15 +155,31 @@ func TestCompiledCxx(t *testing.T) {
 			if b.noPIC && l.pic || skipBuild(&b, &l) || !wide() && l.name != "pie" && l.name != "static" {
 				continue
 			}
-			t.Run(b.compiler+"/"+b.name+"/"+l.name, func(t *testing.T) {
+			t.Run(b.on.name+"/"+b.compiler+"/"+b.name+"/"+l.name, func(t *testing.T) {
 				t.Parallel()
 				cxx := b
 				cxx.compiler = map[string]string{"gcc": "g++", "clang": "clang++"}[b.compiler]
-				need(t, cxx.compiler, "objdump", "strip", "nm")
+				cxx.need(t)
 				testBuild(t, &cxx, "-O2", &l, "classes.cc")
 			})
 		}
 	}
+}
+
+// need skips a test without the tools of a build.
+func (b *build) need(t *testing.T) {
+	t.Helper()
+	tools := []string{b.on.cc(b.compiler)[0]}
+	for _, tool := range []string{"objdump", "strip", "nm"} {
+		tools = append(tools, b.on.binutils+tool)
+	}
+	if b.on == onARM64 {
+		tools = append(tools, "aarch64-linux-gnu-gcc") // its libraries
+		if b.compiler == "clang++" {
+			tools = append(tools, "aarch64-linux-gnu-g++")
+		}
+	}
+	need(t, tools...)
 }
 
 // skipBuild names the combinations that toolchains refuse.
@@ -124,22 +198,22 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 	obj, img := filepath.Join(dir, "a.o"), filepath.Join(dir, "a.out")
 	source := filepath.Join("testdata", "src", src)
 	args := append(strings.Fields(b.flags+" "+opt+" "+l.compile), "-DIFUNC", "-w", "-c", "-o", obj, source)
-	run(t, b.compiler, args...)
+	b.on.compile(t, b.compiler, args...)
 	linkFlags := strings.Fields(l.link)
 	if strings.Contains(b.flags, "-pg") && b.compiler == "clang" {
 		linkFlags = append(linkFlags, "-pg")
 	}
-	if b.name == "xray" {
+	if b.name == "xray" && b.on == onAMD64 { // Debian has no runtime for the other
 		linkFlags = append(linkFlags, "-fxray-instrument")
 	}
-	run(t, b.compiler, append(linkFlags, "-o", img, obj)...)
+	b.on.compile(t, b.compiler, append(linkFlags, "-o", img, obj)...)
 
 	want := readTruth(t, b, obj)
 	if len(want) < 8 {
 		t.Fatalf("the object has only %d sites", len(want))
 	}
 	reasons := readExpectations(t, b, source)
-	addrs := symbolAddresses(t, img)
+	addrs := symbolAddresses(t, b.on, img)
 	sites := find(t, img)
 	checkBytes(t, img, sites)
 
@@ -153,7 +227,7 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 	}
 	seen := make(map[uint64]bool)
 	for _, s := range sites {
-		if s.Reason == "" && (s.Kind == KindNone || s.Len < amd64SiteSize) || s.Reason == ReasonNoSite && s.Kind != KindNone {
+		if s.Reason == "" && (s.Kind == KindNone || s.Len < b.on.siteSize) || s.Reason == ReasonNoSite && s.Kind != KindNone {
 			t.Errorf("%s: %+v contradicts itself", s.Name, s)
 		}
 		if s.Kind == KindNone {
@@ -169,15 +243,21 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 			t.Errorf("%s: site at +%#x of %#x, %d bytes, %v; want +%#x of %#x, %d bytes, %v",
 				w.fn, s.Addr-s.Func, s.Func, s.Len, s.Kind, w.site, addrs[w.fn], w.len, b.kind)
 		}
-		wantRet := RetSP
-		if b.kind == KindMcountCall {
+		wantRet := b.on.ret
+		switch {
+		case b.name == "signed" && b.on == onARM64:
+			wantRet = RetSigned
+		case b.kind == KindMcountCall:
 			wantRet = RetFP
+		}
+		if s.Reason == "" && (s.Frame != 0) != (b.on == onARM64 && b.kind == KindMcountCall) {
+			t.Errorf("%s: frame %#x", w.fn, s.Frame)
 		}
 		if s.Ret != wantRet {
 			t.Errorf("%s: return address at %v", w.fn, s.Ret)
 		}
 		reason := reasons[w.fn]
-		if b.after < amd64SiteSize && b.kind == KindPatchable {
+		if w.len < b.on.siteSize && b.kind == KindPatchable {
 			reason = ReasonShortSite
 		}
 		if s.Reason != reason {
@@ -197,25 +277,32 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 			}
 		}
 	}
-	checkStripped(t, img, sites)
+	if b.on == onARM64 && b.kind == KindMcountCall {
+		checkFrames(t, b.on, img, sites)
+	}
+	if b.on == onARM64 && strings.HasPrefix(b.compiler, "clang") && b.kind == KindMcountCall && strings.HasPrefix(l.name, "static") {
+		return // these calls pass no return address: nothing proves what they call
+	}
+	checkStripped(t, b.on, img, sites)
 }
 
 // checkStripped compares what is found without .symtab.
-func checkStripped(t *testing.T, img string, sites []Site) {
+func checkStripped(t *testing.T, on *target, img string, sites []Site) {
 	t.Helper()
-	run(t, "strip", img)
+	run(t, on.binutils+"strip", img)
 	type key struct {
 		fn, addr uint64
 		len      int
 		kind     Kind
 		ret      RetLoc
+		frame    uint32
 		reason   Reason
 	}
 	reduce := func(sites []Site) []key {
 		var out []key
 		for _, s := range sites {
 			if s.Kind != KindNone {
-				out = append(out, key{s.Func, s.Addr, s.Len, s.Kind, s.Ret, s.Reason})
+				out = append(out, key{s.Func, s.Addr, s.Len, s.Kind, s.Ret, s.Frame, s.Reason})
 			}
 		}
 		return out
@@ -262,10 +349,10 @@ func checkBytes(t *testing.T, img string, sites []Site) {
 }
 
 // symbolAddresses are the functions of a linked image as nm prints them.
-func symbolAddresses(t *testing.T, img string) map[string]uint64 {
+func symbolAddresses(t *testing.T, on *target, img string) map[string]uint64 {
 	t.Helper()
 	m := make(map[string]uint64)
-	for _, line := range strings.Split(run(t, "nm", img), "\n") {
+	for _, line := range strings.Split(run(t, on.binutils+"nm", img), "\n") {
 		f := strings.Fields(line)
 		if len(f) == 3 && strings.Contains("tTwWi", f[1]) {
 			m[f[2]], _ = strconv.ParseUint(f[0], 16, 64)
@@ -274,7 +361,7 @@ func symbolAddresses(t *testing.T, img string) map[string]uint64 {
 	return m
 }
 
-var expectLine = regexp.MustCompile(`^// expect (?:(gcc|clang) )?([\w,-]+): (\S+) (\S+)$`)
+var expectLine = regexp.MustCompile(`^// expect (?:(amd64|arm64) )?(?:(gcc|clang) )?([\w,-]+): (\S+) (\S+)$`)
 
 // readExpectations reads the lines of the source that say which functions have no usable site.
 func readExpectations(t *testing.T, b *build, source string) map[string]Reason {
@@ -287,13 +374,13 @@ func readExpectations(t *testing.T, b *build, source string) map[string]Reason {
 	m := make(map[string]Reason)
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		e := expectLine.FindStringSubmatch(sc.Text())
-		if e == nil || e[1] != "" && e[1] != b.compiler {
+		if e == nil || e[1] != "" && e[1] != b.on.name || e[2] != "" && e[2] != b.compiler {
 			continue
 		}
 		kind, _, _ := strings.Cut(b.name, "-")
-		for _, k := range strings.Split(e[2], ",") {
+		for _, k := range strings.Split(e[3], ",") {
 			if k == "all" || k == kind {
-				m[e[3]] = Reason(e[4])
+				m[e[4]] = Reason(e[5])
 			}
 		}
 	}
@@ -307,21 +394,21 @@ func readTruth(t *testing.T, b *build, obj string) []truth {
 	case KindPatchable:
 		return patchableTruth(t, b, obj)
 	case KindXRay:
-		return xrayTruth(t, obj)
+		return xrayTruth(t, b, obj)
 	case KindNopMcount:
 		return nopTruth(t, obj)
 	}
-	return callTruth(t, obj)
+	return callTruth(t, b, obj)
 }
 
 var (
 	labelLine = regexp.MustCompile(`^([0-9a-f]+) <(.+)>:$`)
-	instLine  = regexp.MustCompile(`^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+) *\t?(.*)$`)
-	relocLine = regexp.MustCompile(`^\t\t\t[0-9a-f]+: R_X86_64_\w+\t(\S+)`)
+	instLine  = regexp.MustCompile(`^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+|[0-9a-f]{8} ) *\t?(.*)$`)
+	relocLine = regexp.MustCompile(`^\t\t\t[0-9a-f]+: R_\w+\t(\S+)`)
 )
 
 // callTruth reads objdump's disassembly with relocations.
-func callTruth(t *testing.T, obj string) []truth {
+func callTruth(t *testing.T, b *build, obj string) []truth {
 	t.Helper()
 	type inst struct {
 		at    uint64
@@ -345,7 +432,7 @@ func callTruth(t *testing.T, obj string) []truth {
 				if !strings.HasPrefix(insts[i+1].text, "call") {
 					panic(insts[i+1].text)
 				}
-			case !strings.HasPrefix(in.text, "call"):
+			case !strings.HasPrefix(in.text, b.on.call):
 				continue
 			}
 			last := i
@@ -364,14 +451,14 @@ func callTruth(t *testing.T, obj string) []truth {
 		}
 		insts = insts[:0]
 	}
-	for _, line := range strings.Split(run(t, "objdump", "-dr", obj), "\n") {
+	for _, line := range strings.Split(run(t, b.on.binutils+"objdump", "-dr", obj), "\n") {
 		if m := labelLine.FindStringSubmatch(line); m != nil {
 			flush()
 			fn = m[2]
 			base, _ = strconv.ParseUint(m[1], 16, 64)
 		} else if m := instLine.FindStringSubmatch(line); m != nil {
 			at, _ := strconv.ParseUint(m[1], 16, 64)
-			n := len(strings.Fields(m[2]))
+			n := len(strings.Join(strings.Fields(m[2]), "")) / 2
 			if m[3] == "" && len(insts) > 0 { // the rest of the bytes of a long one
 				insts[len(insts)-1].len += n
 			} else {
@@ -465,20 +552,20 @@ func patchableTruth(t *testing.T, b *build, obj string) []truth {
 	o := openObject(t, obj)
 	var out []truth
 	for _, p := range o.tableRelocs(t, SourcePatchable) {
-		fn, ok := o.function(p.section, func(off uint64) bool { return off == p.off+uint64(b.before) })
+		fn, ok := o.function(p.section, func(off uint64) bool { return off == p.off+uint64(b.before*len(b.on.nop)) })
 		if !ok { // a landing pad before the nops
 			fn, ok = o.function(p.section, func(off uint64) bool { return off+4 == p.off })
 		}
 		if !ok {
 			t.Fatalf("no function for the entry %+v", p)
 		}
-		tr := truth{fn: fn.Name, len: b.after}
-		if o.bytes(t, place{p.section, fn.Value}, 4) == endbr64 {
+		tr := truth{fn: fn.Name, len: b.after * len(b.on.nop)}
+		if o.bytes(t, place{p.section, fn.Value}, 4) == b.on.pad {
 			tr.site = 4
 		}
 		// The compiler may have put further nops behind its own: those count as well.
-		for strings.HasPrefix(o.bytes(t, place{p.section, fn.Value + tr.site + uint64(tr.len)}, 1), "\x90") {
-			tr.len++
+		for strings.HasPrefix(o.bytes(t, place{p.section, fn.Value + tr.site + uint64(tr.len)}, len(b.on.nop)), b.on.nop) {
+			tr.len += len(b.on.nop)
 		}
 		out = append(out, tr)
 	}
@@ -508,7 +595,7 @@ func nopTruth(t *testing.T, obj string) []truth {
 	return out
 }
 
-func xrayTruth(t *testing.T, obj string) []truth {
+func xrayTruth(t *testing.T, b *build, obj string) []truth {
 	t.Helper()
 	o := openObject(t, obj)
 	var data []byte
@@ -531,7 +618,7 @@ func xrayTruth(t *testing.T, obj string) []truth {
 		if !ok {
 			t.Fatalf("no function for the sled at %+v", p)
 		}
-		out = append(out, truth{fn.Name, p.off - fn.Value, 11})
+		out = append(out, truth{fn.Name, p.off - fn.Value, b.on.sled})
 	}
 	return out
 }

@@ -67,7 +67,7 @@ func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 	}
 	slices.Sort(im.resolvers)
 	im.resolvers = slices.Compact(im.resolvers)
-	return im, nil
+	return im, m.starts(im)
 }
 
 // isResolver reports whether a function is called while relocations are applied, to choose an implementation.

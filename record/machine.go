@@ -16,6 +16,8 @@ type machine interface {
 	// atEntry is where a caller's return address is at a function's first instruction.
 	atEntry() RetLoc
 
+	// starts corrects where functions begin that no symbol names.
+	starts(im *image) error
 	// inst returns the length of an instruction and what it means to one who looks for the beginnings of functions.
 	// 0: it is none.
 	inst(b []byte) (int, flow)

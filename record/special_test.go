@@ -349,7 +349,7 @@ func TestDroppedTable(t *testing.T) {
 		}
 	}
 	t.Logf("%d of 4 are listed", listed)
-	checkStripped(t, img, sites)
+	checkStripped(t, onAMD64, img, sites)
 }
 
 // TestLinkers takes other linkers, libraries and ways to call what is imported.
@@ -394,7 +394,7 @@ func TestLinkers(t *testing.T) {
 			if s, ok := names["untraced"]; ok && s.Reason != ReasonNoSite { // link-time optimisation drops it
 				t.Errorf("untraced: %v %q", s.Kind, s.Reason)
 			}
-			checkStripped(t, img, sites)
+			checkStripped(t, onAMD64, img, sites)
 		})
 	}
 }

@@ -31,15 +31,12 @@ type code struct {
 
 // hit is a recognised call. Offsets are relative to the place that is relocated, off.
 type hit struct {
-	back uint8 // off - back is the first byte a tracer may overwrite; 128 and above: off + 256 - back
+	back uint8 // off - back is the first byte a tracer may overwrite
 	len  uint8 // how many bytes from there
-	call uint8 // off - call is the call instruction; 128 and above as above
+	call uint8 // off - call is the call instruction; 128 and above: off + 256 - call
 	form Form
 	prev bool // belongs to the hit of an earlier relocation: there is nothing to record
 }
-
-// start is the first byte of the site whose relocated place is off.
-func (h hit) start(off uint64) uint64 { return off - uint64(int64(int8(h.back))) }
 
 // Form is how a site calls the profiling function.
 type Form uint8

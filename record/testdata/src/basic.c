@@ -2,11 +2,11 @@
 //
 // Lines of the form "expect KINDS: FUNCTION REASON" say what a site of one of the kinds (names of the test's builds)
 // looks like; FUNCTION without a REASON is traceable, and so are all functions that no line names. "gcc" and "clang"
-// in front of the kinds restrict the line to that compiler.
+// in front of the kinds restrict the line to that compiler, "amd64" and "arm64" to that machine.
 //
 // expect all: untraced no-site
-// expect gcc mcount: drap realigned-frame
-// expect gcc mcount: drap_varargs realigned-frame
+// expect amd64 gcc mcount: drap realigned-frame
+// expect amd64 gcc mcount: drap_varargs realigned-frame
 // expect all: resolve_pick ifunc-resolver
 #include <stdarg.h>
 #include <stdlib.h>
