@@ -36,8 +36,6 @@ type span struct{ off, n uint64 }
 // checksumBlock is the unit of checksum.
 const checksumBlock = 1 << 12
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // checksum is the SHA-256 of the CRC-32Cs, little-endian, of the file's blocks of 4 KiB. It guards against
 // files that other tools rewrote, not against forgers, who can write any record they like; and processors
 // compute CRC-32C ten times as fast as SHA-256, which would cost more than all the rest of an injection.
@@ -45,6 +43,7 @@ func checksum(b []byte) [sha256.Size]byte {
 	const chunk = 1 << 8 // blocks for one goroutine at a time
 	n := (len(b) + checksumBlock - 1) / checksumBlock
 	sums := make([]byte, n*4)
+	castagnoli := crc32.MakeTable(crc32.Castagnoli)
 	parallel((n+chunk-1)/chunk, func(k int) {
 		for i := k * chunk; i < min((k+1)*chunk, n); i++ {
 			crc := crc32.Checksum(b[i*checksumBlock:min((i+1)*checksumBlock, len(b))], castagnoli)

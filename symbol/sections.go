@@ -10,8 +10,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/fentry-dev/fentry/elfio"
 )
 
@@ -81,11 +79,10 @@ func expand(how elf.CompressionType, b []byte, size uint64) ([]byte, error) {
 		}
 		r = z
 	case compressZSTD:
-		z, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		z, err := zstdReader(b, size)
 		if err != nil {
 			return nil, err
 		}
-		defer z.Close()
 		r = z
 	default:
 		return nil, fmt.Errorf("unknown compression %d", how)
@@ -96,6 +93,32 @@ func expand(how elf.CompressionType, b []byte, size uint64) ([]byte, error) {
 		return nil, fmt.Errorf("%d of %d bytes expanded: %w", n, size, orEOF(err))
 	}
 	return out.Bytes(), nil
+}
+
+// zstdReader expands a zstd stream. The standard library has a reader that only debug/elf can use, so b is given to that
+// as a file of one compressed section. The tables of other libraries' readers would be made at every start of every
+// command.
+func zstdReader(b []byte, size uint64) (io.Reader, error) {
+	const ehdr, shdr, chdr = 64, 64, 24
+	const at = ehdr + 2*shdr
+	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
+	file := bytes.NewBuffer(make([]byte, 0, at+chdr+len(b)))
+	for _, part := range []any{
+		elf.Header64{Ident: ident, Type: uint16(elf.ET_REL), Version: uint32(elf.EV_CURRENT), Shoff: ehdr, Ehsize: ehdr, Shentsize: shdr, Shnum: 2},
+		elf.Section64{},
+		elf.Section64{Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_COMPRESSED), Off: at, Size: chdr + uint64(len(b))},
+		elf.Chdr64{Type: compressZSTD, Size: size},
+	} {
+		if err := binary.Write(file, binary.LittleEndian, part); err != nil {
+			return nil, err
+		}
+	}
+	file.Write(b)
+	f, err := elf.NewFile(bytes.NewReader(file.Bytes()))
+	if err != nil {
+		return nil, err
+	}
+	return f.Sections[1].Open(), nil
 }
 
 func orEOF(err error) error {

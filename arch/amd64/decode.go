@@ -21,6 +21,7 @@ const maxLen = 15
 // reads at most 15 bytes, allocates nothing, and never panics. The errors are
 // ErrTruncated, ErrInvalid, ErrTooLong and ErrUndecided.
 func Decode(code []byte) (in Inst, err error) {
+	parsed.Do(parseMaps)
 	short := ErrTruncated
 	if len(code) >= maxLen {
 		code, short = code[:maxLen], ErrTooLong

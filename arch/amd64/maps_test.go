@@ -11,6 +11,7 @@ import (
 // TestOpcodeMaps compares every opcode of every map, with the prefixes that
 // select instructions and ModRM bytes of every kind, with objdump.
 func TestOpcodeMaps(t *testing.T) {
+	parsed.Do(parseMaps)
 	tail := []byte{0x25, 1, 2, 3, 4, 5, 6, 7, 8, 9}
 	var modrms []byte
 	for reg := range 8 {

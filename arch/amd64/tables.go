@@ -1,6 +1,9 @@
 package amd64
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // The opcode maps, one word an opcode, in the order of the opcode: row by
 // high digit, column by low digit, as the manuals print them (Intel SDM
@@ -168,12 +171,20 @@ var modrmForms = func() (f [256]uint8) {
 	return f
 }()
 
+// The maps, parsed when the first instruction is decoded: a program that decodes none does not pay for them.
 var (
+	map0, map1, map2, map3 [256]desc
+
+	parsed sync.Once
+)
+
+func parseMaps() {
 	map0 = parseMap(map0Text, classes0)
 	map1 = parseMap(map1Text, classes1)
 	map2 = parseMap(map2Text, nil)
 	map3 = parseMap(map3Text, nil)
-)
+	parseVectorMaps()
+}
 
 type opRange struct {
 	lo, hi byte

@@ -232,7 +232,9 @@ const xop10Text = `
 const vex7 = 0xf8
 
 // vectorMaps is indexed by Enc and map; nil where there is none.
-var vectorMaps = func() (v [XOP + 1][32]*[256]desc) {
+var vectorMaps [XOP + 1][32]*[256]desc
+
+func parseVectorMaps() {
 	for _, m := range []struct {
 		enc  Enc
 		n    int
@@ -251,8 +253,7 @@ var vectorMaps = func() (v [XOP + 1][32]*[256]desc) {
 		{XOP, 10, xop10Text},
 	} {
 		t := parseMap(m.text, nil)
-		v[m.enc][m.n] = &t
+		vectorMaps[m.enc][m.n] = &t
 	}
-	v[VEX][7] = &[256]desc{vex7: dValid | dModRM | dReg | imm32<<immShift}
-	return v
-}()
+	vectorMaps[VEX][7] = &[256]desc{vex7: dValid | dModRM | dReg | imm32<<immShift}
+}

@@ -60,6 +60,7 @@ func DecodeWord(w uint32) Inst {
 
 // match returns the most special row for w.
 func match(w uint32) *row {
+	made.Do(makeByTop)
 	var found *row
 	list := byTop[w>>24]
 	for i := range list {

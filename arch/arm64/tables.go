@@ -1,5 +1,7 @@
 package arm64
 
+import "sync"
+
 // form is where an instruction has its displacement.
 type form uint8
 
@@ -106,14 +108,19 @@ var rows = [...]row{
 }
 
 // byTop has, for each value of an instruction's highest byte, the rows that can
-// match it: none for most.
-var byTop = func() (t [256][]row) {
-	for i := range t {
+// match it: none for most. It is made when the first instruction is decoded: a
+// program that decodes none does not pay for it.
+var (
+	byTop [256][]row
+	made  sync.Once
+)
+
+func makeByTop() {
+	for i := range byTop {
 		for _, r := range rows {
 			if uint32(i)<<24&r.mask == r.value&0xff000000&r.mask && uint32(i)&(r.mask>>24) == r.value>>24 {
-				t[i] = append(t[i], r)
+				byTop[i] = append(byTop[i], r)
 			}
 		}
 	}
-	return t
-}()
+}

@@ -9,7 +9,7 @@ package main
 import "os"
 
 func main() {
-	os.Exit(runMain(&app{
+	os.Exit(run(mcountArgs(os.Args[1:]), &app{
 		stdin:     os.Stdin,
 		stdout:    os.Stdout,
 		stderr:    os.Stderr,

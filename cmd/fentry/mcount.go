@@ -2,27 +2,16 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/internal/buildstep"
-	"github.com/fentry-dev/fentry/record/objects"
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
 )
 
 type mcountCmd struct {
-	compat, allExec, keepCalls bool
-	list, json, check, strip   bool
-	nop, sort, warn            bool
-	keepLinks, keepTime, sync  bool
-	jobs                       int
-	depAuto                    bool
-	depFile, depTarget         string
-	classic                    bool // called by the name recordmcount
+	mcount.Command
+	list, json, check bool
 }
 
 func newMcountCmd(a *app) *cobra.Command {
@@ -58,31 +47,31 @@ is. Called by the name recordmcount it takes that program's command line.`,
   fentry mcount --sort prog            its table sorted, dead entries zeroed`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	f := cmd.Flags()
+	f, o := cmd.Flags(), &c.Options
 	f.BoolVar(&c.list, "list", false, "print the sites; writes nothing")
 	f.BoolVar(&c.json, "json", false, "with --list: one JSON object a site and line")
 	f.BoolVar(&c.check, "check", false, "compare tables with the code; writes nothing")
-	f.BoolVar(&c.strip, "strip", false, "give back the objects as they were before")
-	f.BoolVar(&c.nop, "nop", false, "turn all profiling calls of linked programs or objects into nops")
-	f.BoolVar(&c.sort, "sort", false, "sort the tables of linked programs, zero entries outside functions")
-	f.BoolVar(&c.compat, "compat", false, "one table an object, laid out as recordmcount does")
-	f.BoolVar(&c.allExec, "all-exec", false, "record every executable section, not only .text and the like")
-	f.BoolVar(&c.keepCalls, "keep-calls", false, "leave calls in sections that are not recorded")
-	f.BoolVarP(&c.warn, "warn", "w", false, "name the sections whose calls are not recorded")
-	f.IntVarP(&c.jobs, "jobs", "j", 0, "work on `N` files at once (default: one a processor)")
-	f.BoolVar(&c.depAuto, "MD", false, "write the dependencies of FILE to FILE.d (also -MD)")
-	f.StringVar(&c.depFile, "MF", "", "write them to `DEPFILE` (also -MF)")
-	f.StringVar(&c.depTarget, "MT", "", "`TARGET` of the rule in it (also -MT)")
-	f.BoolVar(&c.keepLinks, "keep-links", false, "write files with several hard links in place (not atomic)")
-	f.BoolVar(&c.keepTime, "keep-time", false, "keep modification times")
-	f.BoolVar(&c.sync, "sync", false, "flush to disk before a file is replaced")
+	f.BoolVar(&o.Strip, "strip", false, "give back the objects as they were before")
+	f.BoolVar(&o.Nop, "nop", false, "turn all profiling calls of linked programs or objects into nops")
+	f.BoolVar(&o.Sort, "sort", false, "sort the tables of linked programs, zero entries outside functions")
+	f.BoolVar(&o.Objects.Compat, "compat", false, "one table an object, laid out as recordmcount does")
+	f.BoolVar(&o.Objects.AllExec, "all-exec", false, "record every executable section, not only .text and the like")
+	f.BoolVar(&o.Objects.KeepCalls, "keep-calls", false, "leave calls in sections that are not recorded")
+	f.BoolVarP(&c.Warn, "warn", "w", false, "name the sections whose calls are not recorded")
+	f.IntVarP(&c.Jobs, "jobs", "j", 0, "work on `N` files at once (default: one a processor)")
+	f.BoolVar(&c.DepAuto, "MD", false, "write the dependencies of FILE to FILE.d (also -MD)")
+	f.StringVar(&c.DepFile, "MF", "", "write them to `DEPFILE` (also -MF)")
+	f.StringVar(&c.DepTarget, "MT", "", "`TARGET` of the rule in it (also -MT)")
+	f.BoolVar(&o.KeepLinks, "keep-links", false, "write files with several hard links in place (not atomic)")
+	f.BoolVar(&o.KeepTime, "keep-time", false, "keep modification times")
+	f.BoolVar(&o.Sync, "sync", false, "flush to disk before a file is replaced")
 	return cmd
 }
 
 // usage says what is wrong with the combination of options.
 func (c *mcountCmd) usage() error {
 	modes := 0
-	for _, m := range []bool{c.list, c.check, c.strip, c.nop, c.sort} {
+	for _, m := range []bool{c.list, c.check, c.Options.Strip, c.Options.Nop, c.Options.Sort} {
 		if m {
 			modes++
 		}
@@ -92,29 +81,12 @@ func (c *mcountCmd) usage() error {
 		return errors.New("--list, --check, --strip, --nop and --sort exclude each other")
 	case c.json && !c.list:
 		return errors.New("--json goes with --list")
-	case c.jobs < 0:
+	case c.Jobs < 0:
 		return errors.New("--jobs: negative number")
-	case c.depTarget != "" && c.depFile == "":
+	case c.DepTarget != "" && c.DepFile == "":
 		return errors.New("-MT goes with -MF")
 	}
 	return nil
-}
-
-// mcountFast runs the command without building all others first, because a build starts it once a file. It declines
-// anything out of the ordinary.
-func mcountFast(a *app, argv0 string, args []string) (status int, ok bool) {
-	if filepath.Base(argv0) == "recordmcount" {
-		return recordmcount(a, args), true
-	}
-	if len(args) < 2 || args[0] != "mcount" || a.getenv("FENTRY_OPTS") != "" {
-		return 0, false
-	}
-	var c mcountCmd
-	f := c.command().Flags()
-	if err := f.Parse(args[1:]); err != nil || f.NArg() == 0 || c.usage() != nil {
-		return 0, false
-	}
-	return c.main(a, f.Args()), true
 }
 
 // mcountArgs spells the options of compilers that have two letters and one dash as the flag parser wants them.
@@ -136,134 +108,19 @@ func mcountArgs(args []string) []string {
 	return out
 }
 
-// recordmcount is the command line of the kernel's program of that name: [-w] file.o...
-func recordmcount(a *app, args []string) int {
-	c := mcountCmd{compat: true, classic: true, jobs: 1}
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" {
-		w := args[0]
-		args = args[1:]
-		if w == "--" {
-			break
-		}
-		if strings.Trim(w[1:], "w") != "" {
-			args = nil
-			break
-		}
-		c.warn = true
-	}
-	if len(args) == 0 {
-		fmt.Fprintln(a.stderr, "usage: recordmcount [-w] file.o...")
-		return exitUsage
-	}
-	files := args[:0:0]
-	for _, f := range args {
-		// The kernel's ftrace.o handles the address of the profiling function.
-		if !strings.HasSuffix(f, "/ftrace.o") {
-			files = append(files, f)
-		}
-	}
-	return c.main(a, files)
-}
-
-// main runs the command as all the process does.
-func (c *mcountCmd) main(a *app, files []string) int {
-	// A small object leaves little garbage and there are many: collecting it every 4 MB costs more than the work.
-	debug.SetGCPercent(400)
-	if err := c.run(a, files); err != nil {
-		return a.fail(nil, err)
-	}
-	return exitOK
-}
-
 // run works on the files and prints what there is to say, in their order.
 func (c *mcountCmd) run(a *app, files []string) error {
-	o := buildstep.Options{
-		Objects: objects.Options{Compat: c.compat, AllExec: c.allExec, KeepCalls: c.keepCalls, Nop: c.nop},
-		Strip:   c.strip, KeepLinks: c.keepLinks, KeepTime: c.keepTime, Sync: c.sync,
-		ReadOnly: c.list || c.check, Nop: c.nop, Sort: c.sort,
+	c.Options.Objects.Nop = c.Options.Nop
+	c.Options.ReadOnly = c.list || c.check
+	switch {
+	case c.list:
+		c.Report = func(i int) *mcount.Report { return lister(files, i, c.json) }
+	case c.check:
+		c.Report = func(i int) *mcount.Report { return checker(files[i]) }
 	}
-	texts := make([]text, len(files))
-	rules := make([]buildstep.Rule, 0, len(files))
-	failed := false
-	var writeErr error
-	work := make([]buildstep.Job, len(files))
-	for i, f := range files {
-		work[i] = buildstep.Job{Path: f, Options: o}
-		switch {
-		case c.list:
-			work[i].Options.Inspect = texts[i].lister(files, i, c.json)
-		case c.check:
-			work[i].Options.Inspect = texts[i].checker(f)
-		}
+	ok, err := c.Run(files, a.stdout, a.stderr)
+	if err == nil && !ok {
+		err = &exitError{Code: exitFailed}
 	}
-	buildstep.Run(work, c.jobs, func(i int, out buildstep.Outcome, err error) {
-		if t := &texts[i]; writeErr == nil && t.out.Len() > 0 {
-			_, writeErr = t.out.WriteTo(a.stdout)
-		}
-		failed = failed || texts[i].bad
-		if c.warn {
-			for _, s := range out.Unrecorded {
-				if c.classic {
-					fmt.Fprintf(a.stdout, "Section %s has mcount callers being ignored\n", s)
-				} else {
-					fmt.Fprintf(a.stdout, "%s: section %s has profiling calls that are not recorded\n", files[i], s)
-				}
-			}
-		}
-		switch {
-		case err != nil && c.classic:
-			fmt.Fprintf(a.stderr, "%s\n%s: failed\n", oneLine(err.Error()), files[i])
-			failed = true
-		case err != nil:
-			fmt.Fprintf(a.stderr, "fentry: %s\n", oneLine(err.Error()))
-			failed = true
-		case c.classic && out.Tabled:
-			fmt.Fprintf(a.stderr, "warning: %s already exists: %s\n", objects.TableName, files[i])
-		}
-		if err == nil {
-			rules = append(rules, buildstep.Rule{Target: files[i], Prereqs: out.Prereqs})
-		}
-	})
-	if writeErr != nil {
-		return writeErr
-	}
-	if err := c.depfiles(rules); err != nil {
-		return err
-	}
-	if failed {
-		return &exitError{Code: exitFailed}
-	}
-	return nil
-}
-
-// depfiles writes what -MD and -MF ask for.
-func (c *mcountCmd) depfiles(rules []buildstep.Rule) error {
-	if c.depFile != "" {
-		if c.depTarget != "" {
-			all := buildstep.Rule{Target: c.depTarget}
-			for _, r := range rules {
-				all.Prereqs = append(append(all.Prereqs, r.Target), r.Prereqs...)
-			}
-			rules = []buildstep.Rule{all}
-		}
-		return buildstep.WriteDepfile(c.depFile, rules)
-	}
-	if !c.depAuto {
-		return nil
-	}
-	for _, r := range rules {
-		if err := buildstep.WriteDepfile(r.Target+".d", []buildstep.Rule{r}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// runMain runs one command line.
-func runMain(a *app) int {
-	args := mcountArgs(os.Args[1:])
-	if status, ok := mcountFast(a, os.Args[0], args); ok {
-		return status
-	}
-	return run(args, a)
+	return err
 }

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
 	"github.com/fentry-dev/fentry/record/objects"
 )
-
-// text is what one file has to say on standard output.
-type text struct {
-	out bytes.Buffer
-	bad bool // a check has failed
-}
 
 // siteJSON is a line of --list --json.
 type siteJSON struct {
@@ -32,22 +26,21 @@ type siteJSON struct {
 	Tabled   bool   `json:"tabled"`
 }
 
-type inspector = func(member string, ob *objects.Object, res objects.Result) error
-
 // lister prints the sites of an object.
-func (t *text) lister(files []string, i int, asJSON bool) inspector {
+func lister(files []string, i int, asJSON bool) *mcount.Report {
 	file := files[i]
 	heading := len(files) > 1
-	return func(member string, ob *objects.Object, _ objects.Result) error {
+	t := new(mcount.Report)
+	t.Inspect = func(member string, ob *objects.Object, _ objects.Result) error {
 		fns, err := ob.Functions()
 		if err != nil {
 			return err
 		}
-		tw := tabwriter.NewWriter(&t.out, 0, 8, 2, ' ', 0)
-		enc := json.NewEncoder(&t.out)
+		tw := tabwriter.NewWriter(&t.Out, 0, 8, 2, ' ', 0)
+		enc := json.NewEncoder(&t.Out)
 		if !asJSON {
 			if heading || member != "" {
-				fmt.Fprintf(&t.out, "%s:\n", printable(objectName(file, member)))
+				fmt.Fprintf(&t.Out, "%s:\n", printable(objectName(file, member)))
 			}
 			fmt.Fprintln(tw, "SECTION\tOFFSET\tLENGTH\tFORM\tFUNCTION\tCALLEE\tTABLE")
 		}
@@ -79,6 +72,7 @@ func (t *text) lister(files []string, i int, asJSON bool) inspector {
 		}
 		return tw.Flush()
 	}
+	return t
 }
 
 // tableState says what becomes of a site.
@@ -116,12 +110,14 @@ func objectName(file, member string) string {
 }
 
 // checker says what is wrong with the tables of an object.
-func (t *text) checker(file string) inspector {
-	return func(member string, ob *objects.Object, _ objects.Result) error {
+func checker(file string) *mcount.Report {
+	t := new(mcount.Report)
+	t.Inspect = func(member string, ob *objects.Object, _ objects.Result) error {
 		for _, b := range ob.Check() {
-			fmt.Fprintf(&t.out, "%s: %s\n", objectName(file, member), b)
-			t.bad = true
+			fmt.Fprintf(&t.Out, "%s: %s\n", objectName(file, member), b)
+			t.Bad = true
 		}
 		return nil
 	}
+	return t
 }

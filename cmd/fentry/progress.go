@@ -1,10 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"strings"
 	"time"
-
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -13,26 +13,28 @@ import (
 // shown when nothing else is: data going to the same terminal is progress enough.
 // A nil progress does nothing.
 type progress struct {
-	bars *mpb.Progress
-	bar  *mpb.Bar
-	n    uint
+	w          io.Writer
+	label      string
+	start, end int64     // times of the trace
+	since      time.Time // when the command started
+	next       time.Time // when the line is written again
+	n          uint
+	shown      bool
 }
 
-// progressDelay keeps short commands quiet.
-const progressDelay = 500 * time.Millisecond
+const (
+	progressDelay = 500 * time.Millisecond // keeps short commands quiet
+	progressEvery = 200 * time.Millisecond
+	progressWidth = 40 // of the bar, in columns
+)
 
 // progress starts a line for reading a trace, or returns nil.
 func (a *app) progress(label string, t *trace.Trace) *progress {
 	if a.quiet || !isTerminal(a.stderr) || isTerminal(a.stdout) || t.Info == nil || t.Info.Duration <= 0 || len(t.Tasks) == 0 {
 		return nil
 	}
-	wait := make(chan struct{})
-	time.AfterFunc(progressDelay, func() { close(wait) })
-	p := &progress{bars: mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(40), mpb.WithRefreshRate(200*time.Millisecond), mpb.WithRenderDelay(wait))}
-	p.bar = p.bars.New(t.Tasks[0].Start+int64(t.Info.Duration), mpb.BarStyle(), mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Name(label+" ")),
-		mpb.AppendDecorators(decor.Percentage(), decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)))
-	return p
+	start, now := t.Tasks[0].Start, time.Now()
+	return &progress{w: a.stderr, label: label, start: start, end: start + int64(t.Info.Duration), since: now, next: now.Add(progressDelay)}
 }
 
 // watch moves the bar by the time of the events that pass.
@@ -42,17 +44,30 @@ func (p *progress) watch(emit func(*trace.Event) error) func(*trace.Event) error
 	}
 	return func(ev *trace.Event) error {
 		if p.n++; p.n%(1<<16) == 0 {
-			p.bar.SetCurrent(ev.Time)
+			p.show(ev.Time, time.Now())
 		}
 		return emit(ev)
 	}
 }
 
-// done takes the line away.
-func (p *progress) done() {
-	if p == nil {
+// show writes the line again when it is time to: the share done, and how long the rest will take at this pace.
+func (p *progress) show(at int64, now time.Time) {
+	if now.Before(p.next) {
 		return
 	}
-	p.bar.Abort(true)
-	p.bars.Wait()
+	p.next, p.shown = now.Add(progressEvery), true
+	done := min(max(float64(at-p.start)/float64(p.end-p.start), 0), 1)
+	rest := ""
+	if done > 0 {
+		rest = (time.Duration(float64(now.Sub(p.since))*(1-done)/done) + time.Second/2).Truncate(time.Second).String()
+	}
+	full := int(done * progressWidth)
+	fmt.Fprintf(p.w, "\r%s [%s%s] %3.0f %% %s\x1b[K", p.label, strings.Repeat("=", full), strings.Repeat("-", progressWidth-full), done*100, rest)
+}
+
+// done takes the line away.
+func (p *progress) done() {
+	if p != nil && p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
 }

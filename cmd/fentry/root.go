@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
 )
 
 // app is what the commands share: the standard streams, the environment and
@@ -264,9 +266,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 }
 
 // oneLine joins the lines of a message, because a message is one line.
-func oneLine(s string) string {
-	return printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
-}
+func oneLine(s string) string { return plain.OneLine(s) }
 
 // notef prints a remark on stderr, unless the user wants none.
 func (a *app) notef(format string, args ...any) {

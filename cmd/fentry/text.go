@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
 )
 
 // grouped prints a count with a comma every three digits.
@@ -77,16 +78,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// printable replaces control characters. Names come from programs and traces,
-// which may be anybody's, and must not control the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+// printable replaces control characters.
+func printable(s string) string { return plain.Printable(s) }
 
 // table prints rows in aligned columns. Left columns are names, right ones
 // numbers; the last column is never padded.

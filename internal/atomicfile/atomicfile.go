@@ -18,13 +18,12 @@
 package atomicfile
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,15 +149,13 @@ func create(dest string, plain, alone bool) (*os.File, string, error) {
 
 // tempName is a name beside dest: a random one, or with alone always the same.
 func tempName(dest string, alone bool) string {
-	var b [8]byte
+	n := rand.Uint64() // a name that is taken is refused by the kernel, so this will do
 	if alone {
 		h := fnv.New64a()
 		io.WriteString(h, filepath.Base(dest))
-		h.Sum(b[:0])
-	} else {
-		rand.Read(b[:])
+		n = h.Sum64()
 	}
-	return filepath.Join(filepath.Dir(dest), ".fentry-"+hex.EncodeToString(b[:]))
+	return filepath.Join(filepath.Dir(dest), fmt.Sprintf(".fentry-%016x", n))
 }
 
 // fresh creates the file name. A file that is in the way is what a

@@ -1,0 +1,119 @@
+// Package mcount is what fentry mcount does, apart from the other commands: it can run before they are initialised
+// (early.go), because builds start it once an object.
+package mcount
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
+	"github.com/fentry-dev/fentry/internal/buildstep"
+	"github.com/fentry-dev/fentry/record/objects"
+)
+
+// Command is a command line without its files.
+type Command struct {
+	Options buildstep.Options
+	Warn    bool // name the sections whose calls are not recorded
+	Classic bool // report as recordmcount does
+	Jobs    int  // files at once, 0: one a processor
+
+	DepAuto            bool // write FILE.d
+	DepFile, DepTarget string
+
+	// Report, when not nil, is what looks at file i instead of changing it.
+	Report func(i int) *Report
+}
+
+// Report is what one file has to say on standard output.
+type Report struct {
+	Inspect func(member string, ob *objects.Object, res objects.Result) error
+	Out     bytes.Buffer
+	Bad     bool // a check has failed
+}
+
+// collectFrom is the number of files from which garbage is worth a thought: what one leaves is less than the first
+// collection waits for.
+const collectFrom = 64
+
+// Run works on the files and prints what there is to say, in their order. ok is false when a file has failed, which has
+// been said then.
+func (c *Command) Run(files []string, stdout, stderr io.Writer) (ok bool, err error) {
+	if len(files) >= collectFrom {
+		// An object leaves little garbage: collecting it every 4 MB costs more than the work.
+		debug.SetGCPercent(400)
+	}
+	work := make([]buildstep.Job, len(files))
+	reports := make([]*Report, len(files))
+	for i, f := range files {
+		work[i] = buildstep.Job{Path: f, Options: c.Options}
+		if c.Report != nil {
+			reports[i] = c.Report(i)
+			work[i].Options.Inspect = reports[i].Inspect
+		}
+	}
+	var rules []buildstep.Rule
+	ok = true
+	var writeErr error
+	buildstep.Run(work, c.Jobs, func(i int, out buildstep.Outcome, err error) {
+		if r := reports[i]; r != nil {
+			if writeErr == nil && r.Out.Len() > 0 {
+				_, writeErr = r.Out.WriteTo(stdout)
+			}
+			ok = ok && !r.Bad
+		}
+		c.say(files[i], out, err, stdout, stderr)
+		if err != nil {
+			ok = false
+		} else if c.DepAuto || c.DepFile != "" {
+			rules = append(rules, buildstep.Rule{Target: files[i], Prereqs: out.Prereqs})
+		}
+	})
+	if writeErr != nil {
+		return ok, writeErr
+	}
+	return ok, c.depfiles(rules)
+}
+
+// say prints what happened to a file.
+func (c *Command) say(file string, out buildstep.Outcome, err error, stdout, stderr io.Writer) {
+	if c.Warn {
+		for _, s := range out.Unrecorded {
+			if c.Classic {
+				fmt.Fprintf(stdout, "Section %s has mcount callers being ignored\n", s)
+			} else {
+				fmt.Fprintf(stdout, "%s: section %s has profiling calls that are not recorded\n", file, s)
+			}
+		}
+	}
+	switch {
+	case err != nil && c.Classic:
+		fmt.Fprintf(stderr, "%s\n%s: failed\n", plain.OneLine(err.Error()), file)
+	case err != nil:
+		fmt.Fprintf(stderr, "fentry: %s\n", plain.OneLine(err.Error()))
+	case c.Classic && out.Tabled:
+		fmt.Fprintf(stderr, "warning: %s already exists: %s\n", objects.TableName, file)
+	}
+}
+
+// depfiles writes what DepAuto and DepFile ask for.
+func (c *Command) depfiles(rules []buildstep.Rule) error {
+	if c.DepFile != "" {
+		if c.DepTarget != "" {
+			all := buildstep.Rule{Target: c.DepTarget}
+			for _, r := range rules {
+				all.Prereqs = append(append(all.Prereqs, r.Target), r.Prereqs...)
+			}
+			rules = []buildstep.Rule{all}
+		}
+		return buildstep.WriteDepfile(c.DepFile, rules)
+	}
+	for _, r := range rules {
+		if err := buildstep.WriteDepfile(r.Target+".d", []buildstep.Rule{r}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
