@@ -26,6 +26,9 @@ type pool struct {
 
 const chunkSize = 65536
 
+// counterHz is where the header has the counter's frequency.
+const counterHz = 96
+
 func newPool(t *testing.T, n int, policy uint32) *pool {
 	t.Helper()
 	fd, err := unix.MemfdCreate("fentry-pool", unix.MFD_CLOEXEC)
@@ -126,11 +129,14 @@ func (p *pool) runWith(t *testing.T, f *fixture, each func(), args ...string) (o
 	}
 }
 
-func buildForPool(t *testing.T, p *pool) *fixture {
-	return buildFixture(t, "survive.c", buildOptions{config: Config{Session: p.path()}})
+func TestPool(t *testing.T) {
+	forEach(t, testPool)
 }
 
-func TestPool(t *testing.T) {
+func testPool(t *testing.T, m *machine) {
+	buildForPool := func(t *testing.T, p *pool) *fixture {
+		return buildFixture(t, "survive.c", buildOptions{on: m, config: Config{Session: p.path()}})
+	}
 	const block, drop, overwrite = 0, 1, 2
 
 	t.Run("block", func(t *testing.T) {
@@ -152,6 +158,10 @@ func TestPool(t *testing.T) {
 		}
 		if len(ev.images) != 1 || ev.images[0]["nsites"] != fmt.Sprint(len(f.sites)) || ev.images[0]["path"] != f.path || ev.images[0]["mode"] != "function_graph" {
 			t.Errorf("image %v", ev.images)
+		}
+		// A machine that knows its counter's frequency says so.
+		if hz := binary.LittleEndian.Uint64(p.mem[counterHz:]); hz != 0 != (m == onARM64) || hz != 0 && (hz < 1e6 || hz > 1e10) {
+			t.Errorf("the counter has %d Hz", hz)
 		}
 	})
 
@@ -230,9 +240,8 @@ func TestPool(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		p := newPool(t, 8, block)
 		f := buildForPool(t, p)
-		began := time.Now()
 		_, errs := p.runWith(t, f, func() {
-			if time.Since(began) > 20*time.Millisecond && p.word(52).Swap(1) == 0 {
+			if p.word(44).Load() > 0 && p.word(52).Swap(1) == 0 { // a chunk is full
 				p.word(40).Add(1)
 				unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p.word(40))), 1, 1<<30, 0, 0, 0)
 			}
@@ -264,13 +273,13 @@ func TestPool(t *testing.T) {
 	t.Run("ancestor", func(t *testing.T) {
 		// A program patched offline finds the recorder above it.
 		p := newPool(t, 64, block)
-		f := buildFixture(t, "survive.c", buildOptions{})
+		f := buildFixture(t, "survive.c", buildOptions{on: m})
 		if err := unix.Dup2(p.fd, 1000); err != nil {
 			t.Skip(err)
 		}
 		defer unix.Close(1000)
 		unix.CloseOnExec(1000)
-		cmd := exec.Command("sh", "-c", f.path+" calls")
+		cmd := exec.Command("sh", "-c", strings.Join(f.command(t, "calls").Args, " "))
 		cmd.Dir = t.TempDir()
 		out, err := cmd.Output()
 		if err != nil {

@@ -105,10 +105,14 @@ static char **environment(void)
 	return env;
 }
 
+hidden u64 page_size = 0;
+
 /* privileged says whether the kernel told the program to distrust its environment
-   (setuid and the like). */
+   (setuid and the like). It finds the size of a page, too. */
 static int privileged(u64 *auxv)
 {
+	int secure = 0;
+	page_size = 4096;
 	u64 buf[64];
 	if (!auxv) {
 		memset(buf, 0, sizeof buf);
@@ -119,10 +123,13 @@ static int privileged(u64 *auxv)
 		close(fd);
 		auxv = buf;
 	}
-	for (; auxv[0]; auxv += 2)
+	for (; auxv[0]; auxv += 2) {
 		if (auxv[0] == 23 /* AT_SECURE */)
-			return auxv[1] != 0;
-	return 0;
+			secure = auxv[1] != 0;
+		if (auxv[0] == 6 /* AT_PAGESZ */)
+			page_size = auxv[1];
+	}
+	return secure;
 }
 
 /* alone says whether this is the only thread: others would have no control block. */

@@ -1,7 +1,11 @@
 /* Chunks of a recorder's pool: shared memory that the recorder drains.
 
    Of the pool a process maps what it uses, in pieces: under a limit of its address
-   space the pool would leave it little room. */
+   space the pool would leave it little room. Under an emulator of user programs,
+   which cannot make a second mapping from one (mremap with an old size of 0), it is
+   all mapped at the start.
+
+   Where pages are larger than the header, pieces begin within a page. */
 #include "runtime.h"
 
 enum {
@@ -25,12 +29,15 @@ hidden int pool_open(i64 fd, const u8 *head)
 	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
 	if (header % 4096 || header < FT_H_STATES + 4UL * count || *(u32 *)(head + FT_H_CLOSED))
 		return 0;
-	i64 m = sys(SYS_mmap, 0, header, PROT_RW, MAP_SHARED_, fd, 0);
+	u64 all = pretended() ? (u64)count * size : 0;
+	i64 m = sys(SYS_mmap, 0, header + all, PROT_RW, MAP_SHARED_, fd, 0);
 	touched = map_private(count + 8UL * (count / PIECE + 1));
 	if (failed(m) || !touched)
 		return 0;
 	pieces = (u64 *)touched;
 	touched += 8UL * (count / PIECE + 1);
+	for (u32 i = 0; all && i < count; i += PIECE)
+		pieces[i / PIECE] = (u64)m + header + (u64)i * size;
 	chunks = count;
 	first = header;
 	source.chunk_size = size;
@@ -52,10 +59,10 @@ static u64 address(u32 i, int may_map)
 		i64 r = sys(SYS_mremap, source.header, 0, off + size, MREMAP_MAYMOVE_, 0, 0);
 		if (failed(r))
 			return 0;
-		sys(SYS_munmap, r, off, 0, 0, 0, 0);
+		sys(SYS_munmap, r, off & -page_size, 0, 0, 0, 0);
 		base = (u64)r + off;
 		if (!cas(p, 0, base)) {
-			sys(SYS_munmap, base, size, 0, 0, 0, 0);
+			sys(SYS_munmap, base & -page_size, size + (off & (page_size - 1)), 0, 0, 0, 0);
 			base = load(p);
 		}
 	}
@@ -77,7 +84,8 @@ static int claim(struct chunk *out)
 		out->index = i;
 		out->base = base;
 		if (!touched[i]) {
-			sys(SYS_madvise, base, source.chunk_size, MADV_POPULATE_WRITE_, 0, 0, 0);
+			u64 before = base & (page_size - 1);
+			sys(SYS_madvise, base - before, source.chunk_size + before, MADV_POPULATE_WRITE_, 0, 0, 0);
 			touched[i] = 1;
 		}
 		return 1;

@@ -148,6 +148,7 @@ extern hidden u32 fentry_armed;
 extern hidden u64 fentry_first_thread[8];
 extern hidden u64 fentry_thunks; /* address of the first thunk, 0: not known yet */
 extern hidden u64 fentry_thunks_size;
+extern hidden u64 page_size;
 hidden void fentry_init(u64 *sp);
 hidden int ready(void);
 hidden int alone(void);
