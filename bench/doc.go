@@ -13,5 +13,5 @@
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
 //	patch     fentry patch of a large executable, against copying it
 //	read      report and replay of a large trace
-//	mcount    tables of call sites in objects, against recordmcount
+//	mcount    tables of call sites in objects, against recordmcount: time, and memory against the size of the object
 package main

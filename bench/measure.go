@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,7 +29,8 @@ type sample struct {
 }
 
 func (b *bench) run(j job) (sample, error) {
-	cmd := exec.CommandContext(b.ctx, j.argv[0], j.argv[1:]...)
+	report := filepath.Join(b.dir, "usage")
+	cmd := exec.CommandContext(b.ctx, b.launch, append([]string{report}, j.argv...)...)
 	cmd.Dir = j.dir
 	if cmd.Dir == "" {
 		cmd.Dir = b.dir
@@ -58,12 +58,15 @@ func (b *bench) run(j job) (sample, error) {
 	if strings.Contains(errb.String(), "fentry: no trace") {
 		return sample{}, fmt.Errorf("%s: %s", strings.Join(j.argv, " "), tail(errb.String()))
 	}
-	ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return sample{}, errors.New("no resource usage from the kernel")
+	usage, err := os.ReadFile(report)
+	if err != nil {
+		return sample{}, err
 	}
-	cpu := time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
-	return sample{cpu: cpu, wall: wall, rss: ru.Maxrss << 10, out: out.String()}, nil
+	var micros, kib int64
+	if _, err := fmt.Sscan(string(usage), &micros, &kib); err != nil {
+		return sample{}, fmt.Errorf("%s: %w", report, err)
+	}
+	return sample{cpu: time.Duration(micros) * time.Microsecond, wall: wall, rss: kib << 10, out: out.String()}, nil
 }
 
 func tail(s string) string {
@@ -86,6 +89,7 @@ func (b *bench) tool(argv ...string) error {
 type variant struct {
 	name    string
 	job     job
+	before  func() error // what a run needs; not measured
 	after   func() error // what to look at after each run
 	clean   func() error // removes what a run leaves, also one that fails
 	samples []sample
@@ -98,6 +102,11 @@ func (b *bench) inTurn(vs []*variant) error {
 		for i, v := range vs {
 			if v.failed != nil {
 				continue
+			}
+			if v.before != nil {
+				if err := v.before(); err != nil {
+					return err
+				}
 			}
 			s, err := b.run(v.job)
 			if err == nil && v.after != nil {
