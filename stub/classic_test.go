@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,9 +20,10 @@ import (
 func linkWith(t *testing.T, cc string, args ...string) *fixture {
 	t.Helper()
 	need(t, cc)
+	m := machineOf(cc, args)
 	dir := t.TempDir()
 	obj, bin := filepath.Join(dir, "fentry.o"), filepath.Join(dir, "prog")
-	b, err := LibraryObject(elf.EM_X86_64)
+	b, err := LibraryObject(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,18 @@ func linkWith(t *testing.T, cc string, args ...string) *fixture {
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", cc, strings.Join(args, " "), err, out)
 	}
-	return &fixture{path: bin, sites: offsetNames(t, bin)}
+	return &fixture{on: m, path: bin, sites: offsetNames(t, bin)}
+}
+
+// clangARM64 makes clang compile and link for arm64.
+const clangARM64 = "--target=aarch64-linux-gnu"
+
+// machineOf returns the machine a compiler makes programs for.
+func machineOf(cc string, args []string) *machine {
+	if strings.HasPrefix(cc, "aarch64-") || slices.Contains(args, clangARM64) {
+		return onARM64
+	}
+	return onAMD64
 }
 
 // writeFile writes a file for one test and returns its path.

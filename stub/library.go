@@ -12,6 +12,9 @@ import (
 //go:embed amd64-classic.o
 var amd64Classic []byte
 
+//go:embed arm64-classic.o
+var arm64Classic []byte
+
 //go:embed src/fentry.h
 var header []byte
 
@@ -21,11 +24,15 @@ func Header() []byte { return header }
 
 // LibraryObject returns the classic tracer for a machine: a relocatable ELF object
 // that a program compiled with -pg, with or without -mfentry, is linked with. It
-// defines mcount, _mcount and __fentry__, and what else fentry.h declares; every
-// other name in it is local. The slice must not be changed.
+// defines what such functions call, mcount, _mcount and __fentry__ (_mcount alone on
+// arm64), and what else fentry.h declares; every other name in it is local. The
+// slice must not be changed.
 func LibraryObject(m elf.Machine) ([]byte, error) {
-	if m == elf.EM_X86_64 {
+	switch m {
+	case elf.EM_X86_64:
 		return amd64Classic, nil
+	case elf.EM_AARCH64:
+		return arm64Classic, nil
 	}
 	return nil, fmt.Errorf("no library for machine %v", m)
 }

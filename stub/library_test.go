@@ -19,7 +19,8 @@ func linkFixture(t *testing.T, cc, src string, flags ...string) *fixture {
 	t.Helper()
 	need(t, cc)
 	dir := t.TempDir()
-	lib, err := Library(elf.EM_X86_64)
+	m := machineOf(cc, flags)
+	lib, err := Library(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func linkFixture(t *testing.T, cc, src string, flags ...string) *fixture {
 	obj, bin := filepath.Join(dir, "prog.o"), filepath.Join(dir, "prog")
 	var link []string // flags for the linker, too; not -pg
 	for _, f := range flags {
-		if f == "-static" || f == "-no-pie" || f == "-pie" || f == "-static-pie" || strings.HasPrefix(f, "-fuse-ld") {
+		if f == "-static" || f == "-no-pie" || f == "-pie" || f == "-static-pie" || strings.HasPrefix(f, "-fuse-ld") || f == clangARM64 {
 			link = append(link, f)
 		}
 	}
@@ -42,7 +43,7 @@ func linkFixture(t *testing.T, cc, src string, flags ...string) *fixture {
 			t.Fatalf("%s %s: %v\n%s", cc, strings.Join(c, " "), err, out)
 		}
 	}
-	return &fixture{path: bin, sites: offsetNames(t, bin)}
+	return &fixture{on: m, path: bin, sites: offsetNames(t, bin)}
 }
 
 // offsetNames is the names of functions by id, where ids are offsets.
@@ -81,12 +82,24 @@ func offsetNames(t *testing.T, bin string) []string {
 	return names
 }
 
+// keyB has functions sign with a key for which there is no fast path.
+const keyB = "-mbranch-protection=pac-ret+leaf+b-key"
+
 type linkVariant struct {
 	cc    string
 	flags []string
+	cpu   string // arm64: qemu's
 }
 
-func (v linkVariant) String() string { return v.cc + " " + strings.Join(v.flags, " ") }
+func (v linkVariant) String() string {
+	return strings.TrimSpace(v.cc + " " + strings.Join(v.flags, " ") + " " + v.cpu)
+}
+
+// The processors that arm64 programs are tested on: one without and one with LSE,
+// pointer authentication, landing pads and SVE.
+const oldCPU, newCPU = "cortex-a53", "max,pauth-impdef=on" // signatures that are quick to emulate
+
+const arm64GCC, arm64GXX = "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"
 
 // linkVariants are the ways programs are compiled.
 func linkVariants() []linkVariant {
@@ -95,7 +108,7 @@ func linkVariants() []linkVariant {
 		for _, entry := range []string{"", "-mfentry"} {
 			for _, kind := range [][]string{{"-fPIE", "-pie"}, {"-fno-pie", "-no-pie"}, {"-fno-pie", "-static"}} {
 				for _, o := range []string{"-O0", "-O2"} {
-					v := linkVariant{cc, append(slices.Clone(kind), o)}
+					v := linkVariant{cc: cc, flags: append(slices.Clone(kind), o)}
 					if entry != "" {
 						v.flags = append(v.flags, entry)
 					}
@@ -104,7 +117,15 @@ func linkVariants() []linkVariant {
 			}
 		}
 	}
-	return vs
+	return append(vs,
+		linkVariant{arm64GCC, []string{"-fPIE", "-pie", "-O2"}, oldCPU},
+		linkVariant{arm64GCC, []string{"-fno-pie", "-no-pie", "-O0", "-mbranch-protection=standard"}, newCPU},
+		linkVariant{arm64GCC, []string{"-fno-pie", "-static", "-O2", "-mbranch-protection=standard"}, newCPU},
+		linkVariant{arm64GCC, []string{"-fPIE", "-static-pie", "-O0"}, newCPU},
+		linkVariant{arm64GCC, []string{"-fno-pie", "-static", "-O0", keyB}, newCPU},
+		linkVariant{"clang", []string{clangARM64, "-fPIE", "-pie", "-O2", "-mbranch-protection=standard"}, newCPU},
+		linkVariant{"clang", []string{clangARM64, "-fno-pie", "-static", "-O0"}, oldCPU},
+	)
 }
 
 // TestClassic compares the calls in the trace with those the program counted,
@@ -112,10 +133,11 @@ func linkVariants() []linkVariant {
 func TestClassic(t *testing.T) {
 	for i, v := range linkVariants() {
 		// Everything with every compiler, entry and kind at some point.
-		all := i%5 == 1 || os.Getenv("FENTRY_WIDE") != ""
+		all := i%5 == 1 || os.Getenv("FENTRY_WIDE") != "" || v.cpu != "" && !slices.Contains(v.flags, keyB)
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
 			f := linkFixture(t, v.cc, "classic.c", v.flags...)
+			f.cpu = v.cpu
 			for _, what := range []string{"calls", "jumps", "threads", "signals", "altstack", "forks", "recursion"} {
 				if !all && what != "calls" && what != "jumps" {
 					continue
@@ -145,16 +167,21 @@ func TestClassic(t *testing.T) {
 // untraced run.
 func TestClassicExceptions(t *testing.T) {
 	for _, v := range []linkVariant{
-		{"g++", []string{"-O0", "-fno-pie", "-no-pie"}},
-		{"g++", []string{"-O2", "-fno-pie", "-no-pie", "-mfentry"}},
-		{"g++", []string{"-O2", "-fno-pie", "-static"}},
-		{"g++", []string{"-O2", "-fno-pie", "-static", "-mfentry"}},
-		{"clang++", []string{"-O2", "-fno-pie", "-no-pie", "-mfentry"}},
-		{"clang++", []string{"-O2", "-fno-pie", "-no-pie"}},
+		{cc: "g++", flags: []string{"-O0", "-fno-pie", "-no-pie"}},
+		{cc: "g++", flags: []string{"-O2", "-fno-pie", "-no-pie", "-mfentry"}},
+		{cc: "g++", flags: []string{"-O2", "-fno-pie", "-static"}},
+		{cc: "g++", flags: []string{"-O2", "-fno-pie", "-static", "-mfentry"}},
+		{cc: "clang++", flags: []string{"-O2", "-fno-pie", "-no-pie", "-mfentry"}},
+		{cc: "clang++", flags: []string{"-O2", "-fno-pie", "-no-pie"}},
+		{arm64GXX, []string{"-O2", "-fno-pie", "-no-pie"}, oldCPU},
+		{arm64GXX, []string{"-O0", "-fno-pie", "-no-pie", "-mbranch-protection=standard"}, newCPU},
+		{arm64GXX, []string{"-O2", "-fno-pie", "-static", "-mbranch-protection=standard"}, newCPU},
+		{arm64GXX, []string{"-O0", "-fno-pie", "-static"}, newCPU},
 	} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
 			f := linkFixture(t, v.cc, "classic.cc", v.flags...)
+			f.cpu = v.cpu
 			out, ev := f.run(t)
 			found, counts, _ := strings.Cut(out, "COUNTS\n")
 			expectCounts(t, counts, ev)
@@ -184,7 +211,8 @@ func TestClassicExceptions(t *testing.T) {
 func own(text, handler string) string {
 	w := strings.Fields(text)
 	return strings.Join(slices.DeleteFunc(w, func(s string) bool {
-		return s == handler || len(s) == len("0x7fffffffffff") && strings.HasPrefix(s, "0x7")
+		shared := len(s) == len("0x7fffffffffff") && strings.HasPrefix(s, "0x7") || len(s) == len("0x5500000000") && strings.HasPrefix(s, "0x55")
+		return s == handler || shared
 	}), " ")
 }
 
@@ -212,16 +240,21 @@ func symbolAddr(t *testing.T, path, name string) uint64 {
 // and without.
 func TestClassicCallbacks(t *testing.T) {
 	for _, v := range []linkVariant{
-		{"gcc", []string{"-O0"}},
-		{"gcc", []string{"-O2", "-mfentry"}},
-		{"gcc", []string{"-O2", "-fno-pie", "-static", "-mfentry"}},
-		{"gcc", []string{"-O2", "-mavx"}},
-		{"clang", []string{"-O2", "-fno-pie", "-no-pie"}},
-		{"clang", []string{"-O2", "-mfentry", "-mavx"}},
+		{cc: "gcc", flags: []string{"-O0"}},
+		{cc: "gcc", flags: []string{"-O2", "-mfentry"}},
+		{cc: "gcc", flags: []string{"-O2", "-fno-pie", "-static", "-mfentry"}},
+		{cc: "gcc", flags: []string{"-O2", "-mavx"}},
+		{cc: "clang", flags: []string{"-O2", "-fno-pie", "-no-pie"}},
+		{cc: "clang", flags: []string{"-O2", "-mfentry", "-mavx"}},
+		{arm64GCC, []string{"-O2"}, oldCPU},
+		{arm64GCC, []string{"-O0", "-mbranch-protection=standard"}, newCPU},
+		{arm64GCC, []string{"-O2", "-fno-pie", "-static", "-mbranch-protection=standard"}, newCPU},
+		{"clang", []string{clangARM64, "-O2"}, newCPU},
 	} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
 			f := linkFixture(t, v.cc, "classic-hooks.c", v.flags...)
+			f.cpu = v.cpu
 			for _, what := range []string{"function", "graph", "threads", "switch"} {
 				out, ev := f.run(t, what)
 				if what == "switch" {
@@ -248,15 +281,19 @@ func TestClassicCallbacks(t *testing.T) {
 
 // TestLibrary: the archive is one that the system's tools read, the same each time.
 func TestLibrary(t *testing.T) {
-	a, err := Library(elf.EM_X86_64)
+	if _, err := Library(elf.EM_PPC64); err == nil {
+		t.Error("a library for a machine that has none")
+	}
+	forEach(t, testLibrary)
+}
+
+func testLibrary(t *testing.T, m *machine) {
+	a, err := Library(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := Library(elf.EM_X86_64); string(a) != string(b) {
+	if b, _ := Library(m.elf); string(a) != string(b) {
 		t.Error("two archives differ")
-	}
-	if _, err := Library(elf.EM_PPC64); err == nil {
-		t.Error("a library for a machine that has none")
 	}
 	need(t, "ar", "nm")
 	dir := t.TempDir()
@@ -268,7 +305,11 @@ func TestLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"mcount", "_mcount", "__fentry__", "ftrace_trace_function", "return_to_handler", "_mcleanup"} {
+	names := []string{"_mcount", "ftrace_trace_function", "return_to_handler", "_mcleanup"}
+	if m == onAMD64 {
+		names = append(names, "mcount", "__fentry__")
+	}
+	for _, name := range names {
 		if !strings.Contains(string(out), "\n"+name+" in fentry.o\n") {
 			t.Errorf("index: no %s in\n%s", name, out)
 		}
@@ -278,7 +319,7 @@ func TestLibrary(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	obj, err := LibraryObject(elf.EM_X86_64)
+	obj, err := LibraryObject(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,59 +331,78 @@ func TestLibrary(t *testing.T) {
 // TestLibraryObject: what it defines for others is in fentry.h or compilers ask for
 // it, it needs nothing but what linkers define, and the stack stays as it is.
 func TestLibraryObject(t *testing.T) {
-	f, err := elf.NewFile(strings.NewReader(string(amd64Classic)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	syms, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range syms {
-		switch {
-		case elf.ST_BIND(s.Info) == elf.STB_LOCAL:
-		case s.Section == elf.SHN_UNDEF:
-			if s.Name != "__ehdr_start" && s.Name != "_etext" {
-				t.Errorf("undefined: %s", s.Name)
-			}
-		case s.Name == "__monstartup" || s.Name == "_mcleanup":
-			if elf.ST_BIND(s.Info) != elf.STB_WEAK {
-				t.Errorf("%s is not weak", s.Name)
-			}
-		case !strings.Contains(string(Header()), s.Name):
-			t.Errorf("%s is not in fentry.h", s.Name)
+	forEach(t, func(t *testing.T, m *machine) {
+		obj, err := LibraryObject(m.elf)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if f.Section(".note.GNU-stack") == nil {
-		t.Error("without .note.GNU-stack linkers make the stack executable")
-	}
+		f, err := elf.NewFile(strings.NewReader(string(obj)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Machine != m.elf {
+			t.Errorf("machine %v", f.Machine)
+		}
+		syms, err := f.Symbols()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range syms {
+			switch {
+			case elf.ST_BIND(s.Info) == elf.STB_LOCAL:
+			case s.Section == elf.SHN_UNDEF:
+				if s.Name != "__ehdr_start" && s.Name != "_etext" {
+					t.Errorf("undefined: %s", s.Name)
+				}
+			case s.Name == "__monstartup" || s.Name == "_mcleanup":
+				if elf.ST_BIND(s.Info) != elf.STB_WEAK {
+					t.Errorf("%s is not weak", s.Name)
+				}
+			case !strings.Contains(string(Header()), s.Name):
+				t.Errorf("%s is not in fentry.h", s.Name)
+			}
+		}
+		if f.Section(".note.GNU-stack") == nil {
+			t.Error("without .note.GNU-stack linkers make the stack executable")
+		}
+	})
 }
 
-// The embedded object is what the sources give, where the same compiler is at hand.
+// The embedded objects are what the sources give, where the same compiler is at hand.
 func TestLibraryObjectIsUpToDate(t *testing.T) {
-	need(t, build.AMD64.CC)
-	v, err := build.Version(build.AMD64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if made, err := os.ReadFile("amd64.o.txt"); err != nil || v != strings.TrimSpace(string(made)) {
-		t.Skipf("the object was made by another compiler: %s, %v", made, err)
-	}
-	path := filepath.Join(t.TempDir(), "classic.o")
-	if err := build.Library(build.AMD64, "src", path, build.Classic, build.ClassicDefine); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := os.ReadFile(path); err != nil || string(b) != string(amd64Classic) {
-		t.Errorf("amd64-classic.o is not what the sources give: go generate ./stub; %v", err)
-	}
+	forEach(t, func(t *testing.T, m *machine) {
+		need(t, m.target.CC)
+		v, err := build.Version(m.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made, err := os.ReadFile(m.name + ".o.txt"); err != nil || v != strings.TrimSpace(string(made)) {
+			t.Skipf("the object was made by another compiler: %s, %v", made, err)
+		}
+		path := filepath.Join(t.TempDir(), "classic.o")
+		if err := build.ClassicLibrary(m.target, "src", path); err != nil {
+			t.Fatal(err)
+		}
+		want, err := LibraryObject(m.elf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != string(want) {
+			t.Errorf("%s-classic.o is not what the sources give: go generate ./stub; %v", m.name, err)
+		}
+	})
 }
 
 // TestHeader compiles fentry.h alone, as C and as C++.
 func TestHeader(t *testing.T) {
-	for cc, lang := range map[string]string{"gcc": "c", "g++": "c++"} {
+	for cc, lang := range map[string]string{"gcc": "c", "g++": "c++", arm64GCC: "c", arm64GXX: "c++"} {
 		need(t, cc)
+		size := 168
+		if machineOf(cc, nil) == onARM64 {
+			size = 336
+		}
 		cmd := exec.Command(cc, "-x", lang, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-")
-		cmd.Stdin = strings.NewReader("#include \"fentry.h\"\nint x = sizeof(struct ftrace_regs) == 168 ? MCOUNT_INSN_SIZE : 0;\n")
+		cmd.Stdin = strings.NewReader(fmt.Sprintf("#include \"fentry.h\"\nchar size[sizeof(struct ftrace_regs) == %d ? MCOUNT_INSN_SIZE : -1];\n", size))
 		cmd.Args = append(cmd.Args, "-Isrc")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", cc, err, out)

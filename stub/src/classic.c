@@ -1,6 +1,9 @@
 /* The classic tracer: for programs that call mcount or __fentry__ themselves and are
    linked with the runtime. The return address of a traced function is replaced by
-   return_to_handler; the caller's is in the shadow, as with thunks.
+   return_to_handler; the caller's is in the shadow, as with thunks. Where it is
+   replaced, parent, is the slot itself on amd64; on arm64 the slot is below the stack
+   pointer the function was called with, and the return address in a frame record, or
+   in a trampoline's copy of x30.
 
    No patcher has numbered the functions: an id is the distance of the call from
    the start of the image in words of 4 bytes. No two calls are that near.
@@ -13,12 +16,7 @@
        16 bits of the frame pointer. */
 #include "runtime.h"
 #include "text.h"
-#include "fentry.h"
-
-#define public __attribute__((visibility("default")))
-
-/* Where the image is in memory: linkers define these. */
-extern hidden const u8 image_start[] __asm__("__ehdr_start"), text_end[] __asm__("_etext");
+#include "classic.h"
 
 extern hidden struct config fentry_classic_config; /* fentry_config, writable */
 
@@ -26,12 +24,8 @@ hidden u64 fentry_classic_origin;   /* id: return address of the call minus this
 hidden u64 fentry_classic_span;     /* in bytes; 0: no function has an id */
 hidden u32 fentry_classic_ready;    /* threads can have control blocks */
 hidden u32 fentry_classic_started;  /* the start was tried */
-hidden u64 fentry_xsave_mask;       /* 0: this processor has fxsave only */
-hidden u32 fentry_xsave_size = 512; /* bytes */
 static u64 overrun;
 static u32 fp_failures;
-
-#define HANDLER ((u64)return_to_handler)
 
 enum { DEPTH_MASK = 0x3fffffff };
 #define TIME_MASK ((1UL << 48) - 1)
@@ -97,29 +91,6 @@ static void describe(void)
 	f->magic = CONFIG_MAGIC;
 }
 
-/* find_vectors asks the processor what xsave has to save: x87, SSE, AVX, AVX-512. */
-static void find_vectors(void)
-{
-	u32 a = 1, b, c, d;
-	__asm__ volatile("cpuid" : "+a"(a), "=b"(b), "=c"(c), "=d"(d));
-	if (!(c >> 27 & 1)) /* OSXSAVE */
-		return;
-	u32 lo, hi, size = 512 + 64;
-	__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-	u64 mask = lo & 0xe7;
-	for (u32 i = 2; i < 8; i++) {
-		if (!(mask >> i & 1))
-			continue;
-		a = 13;
-		c = i;
-		__asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-		if (a + b > size)
-			size = a + b;
-	}
-	fentry_xsave_size = size;
-	store(&fentry_xsave_mask, mask);
-}
-
 /* fentry_classic_start starts the runtime. It is called by the first call of mcount,
    by threads that come at the same time, and before main. */
 hidden void fentry_classic_start(void)
@@ -128,7 +99,7 @@ hidden void fentry_classic_start(void)
 	struct sigset old = block();
 	if (cas(&once, 0, 1)) {
 		describe();
-		find_vectors();
+		fentry_classic_machine();
 		fentry_init(0);
 		store(&fentry_classic_ready, ready());
 		store(&fentry_classic_started, 1);
@@ -148,37 +119,14 @@ static void early(void)
 }
 static void (*const early_entry)(void) __attribute__((section(".init_array.00000"), used)) = early;
 
-/* fentry_classic_slot returns where the return address of a function is that has a
-   frame pointer and calls mcount behind its prologue. gcc's functions that align
-   their stack and have arguments on it copy the return address next to the frame
-   pointer; r10 is then behind the real one:
-       41 ff 72 f8  push -8(%r10);  55  push %rbp;  48 89 e5  mov %rsp,%rbp */
-hidden u64 fentry_classic_slot(u64 pc, u64 r10, u64 fp)
-{
-	static const u8 copy[8] = { 0x41, 0xff, 0x72, 0xf8, 0x55, 0x48, 0x89, 0xe5 };
-	u64 s = r10 - 8;
-	if (s <= fp + 8 || s - fp > 520 || s % 8 || *(u64 *)s != *(u64 *)(fp + 8))
-		return fp + 8;
-	for (u32 back = 13; back < 64; back++)
-		if (pc - back >= (u64)image_start && memcmp((const void *)(pc - back), copy, sizeof copy) == 0)
-			return s;
-	return fp + 8;
-}
-
 /* control returns this thread's block, without a system call if it can. Signals need not be blocked then. */
 static struct control *control(void)
 {
 	struct control *c;
-	u64 owner;
 	if (!load(&fentry_classic_ready))
 		return 0;
-	if (!load(&fentry_blocks)) {
-		__asm__ volatile("mov %%gs:%c1, %0" : "=r"(owner) : "i"(CB_OWNER));
-		if (owner == ~thread_pointer()) {
-			__asm__ volatile("mov %%gs:%c1, %0" : "=r"(c) : "i"(CB_SELF));
-			return c;
-		}
-	}
+	if (!load(&fentry_blocks) && (c = own_block()))
+		return c;
 	struct sigset old = block();
 	c = this_thread();
 	unblock(old);
@@ -198,9 +146,9 @@ static int have_stack(struct control *c, u64 slot)
 }
 
 /* enter records an entry and makes the function return to the handler. */
-static void enter(struct control *c, u64 slot, u32 id, u64 fp)
+static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 {
-	u64 ret = *(u64 *)slot;
+	u64 ret = *parent;
 	if (ret == HANDLER) {
 		enter_stack(c, slot);
 		pop_skipped(c, slot);
@@ -215,19 +163,19 @@ static void enter(struct control *c, u64 slot, u32 id, u64 fp)
 	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || fentry_blocks);
 	if (open_frame(c, slot, ret, id)) {
 		*shadow_time(slot) = fp;
-		*(u64 *)slot = HANDLER;
+		*parent = HANDLER;
 	} else if (bottom) {
 		leave_stack(c);
 	}
 }
 
-/* fentry_classic_enter does what the fast path cannot. */
-hidden void fentry_classic_enter(u64 slot, u32 id, u64 fp)
+/* fentry_classic_record does what the fast path cannot. */
+hidden void fentry_classic_record(u64 *parent, u64 slot, u32 id, u64 fp)
 {
 	struct sigset old = block();
 	struct control *c = this_thread();
 	if (c)
-		enter(c, slot, id, fp);
+		enter(c, parent, slot, id, fp);
 	unblock(old);
 }
 
@@ -257,8 +205,8 @@ static void fp_failed(u32 id)
 		say("a function returned with another frame pointer than its caller's; it calls mcount at image offset ", n, " or up to 3 bytes behind", 0);
 }
 
-/* unlink closes a frame without an event. */
-static void unlink(struct control *c, u64 slot)
+/* unlink_frame closes a frame without an event. */
+static void unlink_frame(struct control *c, u64 slot)
 {
 	if (top_slot(c->top) != slot || top_empty(c->top))
 		return;
@@ -311,7 +259,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 		if (c) {
 			enter_stack(c, slot);
 			pop_skipped(c, slot);
-			unlink(c, slot);
+			unlink_frame(c, slot);
 			if (top_empty(c->top))
 				leave_stack(c);
 		}
@@ -334,12 +282,12 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 }
 
 /* hook_entry asks the user's callback about a call, and follows it if wanted. */
-static void hook_entry(struct control *c, u64 slot, u64 selfpc, u64 fp, u32 id)
+static void hook_entry(struct control *c, u64 *parent, u64 slot, u64 selfpc, u64 fp, u32 id)
 {
 	u64 aux, time;
 	u32 depth = 1;
 	struct sigset old = block();
-	int ok = have_stack(c, slot), tail = *(u64 *)slot == HANDLER;
+	int ok = have_stack(c, slot), tail = *parent == HANDLER;
 	if (!ok)
 		add(&overrun, 1);
 	if (ok && tail) {
@@ -347,11 +295,11 @@ static void hook_entry(struct control *c, u64 slot, u64 selfpc, u64 fp, u32 id)
 		aux = *shadow_aux(slot);
 		time = hook_time(slot);
 		u64 ret = *shadow_ret(slot);
-		*(u64 *)slot = ret; /* that call has ended */
+		*parent = ret; /* that call has ended */
 		if (aux & FT_ID_EXIT)
 			close_frame(c, slot, (u32)aux & ~FT_ID_EXIT, counter());
 		else
-			unlink(c, slot);
+			unlink_frame(c, slot);
 	}
 	if (ok && !top_empty(c->top))
 		depth += (u32)(*shadow_aux(top_slot(c->top)) >> 32) & DEPTH_MASK;
@@ -373,19 +321,19 @@ static void hook_entry(struct control *c, u64 slot, u64 selfpc, u64 fp, u32 id)
 	old = block();
 	if (have_stack(c, slot)) {
 		u64 forced = c->stacks[c->cur].back && top_empty(c->top);
-		*shadow_ret(slot) = *(u64 *)slot;
+		*shadow_ret(slot) = *parent;
 		*shadow_prev(slot) = c->top;
 		*shadow_aux(slot) = ((selfpc - (u64)image_start) & 3) << 62 | (u64)(depth & DEPTH_MASK) << 32 | id;
 		*shadow_time(slot) = (fp >> 3 & 0xffff) << 48 | (counter() & TIME_MASK);
 		c->top = forced ? slot - 8 + TOP_FORCED : slot;
-		*(u64 *)slot = HANDLER;
+		*parent = HANDLER;
 	}
 	unblock(old);
 }
 
-/* prepare_ftrace_return makes the function whose call of mcount is at selfpc return
+/* fentry_classic_prepare makes the function whose call of mcount is at selfpc return
    to the handler: for the user's callbacks, or for the trace. */
-public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp)
+hidden void fentry_classic_prepare(u64 *parent, u64 slot, u64 selfpc, u64 fp)
 {
 	u64 off = selfpc - (u64)image_start;
 	struct control *c;
@@ -393,13 +341,10 @@ public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp)
 		return;
 	u32 id = (u32)(off / 4 + 1);
 	if ((u64)load(&ftrace_graph_return) != (u64)ftrace_stub || (u64)load(&ftrace_graph_entry) != (u64)ftrace_graph_entry_stub)
-		hook_entry(c, (u64)parent, selfpc, fp, id);
+		hook_entry(c, parent, slot, selfpc, fp, id);
 	else if (load(&fentry_armed))
-		fentry_classic_enter((u64)parent, id, fp);
+		fentry_classic_record(parent, slot, id, fp);
 }
-
-/* ftrace_graph_ret_addr undoes the replacement of a return address. */
-public u64 ftrace_graph_ret_addr(u64 ret, u64 *retp) { return ret == HANDLER ? *shadow_ret((u64)retp) : ret; }
 
 /* fentry_classic_busy_begin says whether a callback may be called here, not being inside one. */
 hidden int fentry_classic_busy_begin(void)

@@ -24,7 +24,11 @@
 #ifndef FENTRY_H
 #define FENTRY_H
 
+#ifdef __aarch64__
+#define MCOUNT_INSN_SIZE 4
+#else
 #define MCOUNT_INSN_SIZE 5
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,26 +68,67 @@ extern int ftrace_graph_entry_stub(struct ftrace_graph_ent *);
    the stack at retp, is ret: another one than ret if that is return_to_handler. */
 extern unsigned long ftrace_graph_ret_addr(unsigned long ret, unsigned long *retp);
 
-/* What follows is for programs that rewrite their own call sites.
+/* What follows is for programs whose call sites are rewritten: by themselves, or in
+   the file.
 
-   A site at the start of a function calls ftrace_caller or, to have every register
-   in the block below, ftrace_regs_caller; a site behind the prologue calls
-   ftrace_mcount_caller. They call what the instruction at ftrace_call,
-   ftrace_regs_call or ftrace_mcount_call says, which is "call ftrace_stub" at
-   first, with (frompc, selfpc, function_trace_op, regs). Behind it, at
-   ftrace_graph_call, ftrace_graph_regs_call and ftrace_graph_mcount_call, is a nop
-   of 5 bytes, or a jump to ftrace_graph_caller, which follows the function until
-   it returns: it calls prepare_ftrace_return, and return_to_handler calls
-   ftrace_return_to_handler. */
-extern void mcount(void), _mcount(void), __fentry__(void);
+   Trampolines call what the instruction at ftrace_call says, which is a call of
+   ftrace_stub at first. Behind it, at ftrace_graph_call, is a nop, or a jump to
+   ftrace_graph_caller, which follows the function until it returns: it calls
+   prepare_ftrace_return, and return_to_handler calls ftrace_return_to_handler.
+   ftrace_mcount_caller, for sites behind the prologue, has ftrace_mcount_call and
+   ftrace_graph_mcount_call. */
+extern void _mcount(void);
 extern void ftrace_caller(void), ftrace_regs_caller(void), ftrace_mcount_caller(void);
-extern char ftrace_call[], ftrace_regs_call[], ftrace_mcount_call[];
-extern char ftrace_graph_call[], ftrace_graph_regs_call[], ftrace_graph_mcount_call[];
+extern char ftrace_call[], ftrace_mcount_call[];
+extern char ftrace_graph_call[], ftrace_graph_mcount_call[];
 extern void ftrace_graph_caller(void), return_to_handler(void);
 
 /* Between traced functions backtraces have a frame of return_to_handler, which
-   debuggers call by the name of the byte before it. */
+   debuggers call by the name of what is before it. */
 extern char ftrace_return[];
+
+#ifdef __aarch64__
+
+/* A site before the prologue has two instructions (-fpatchable-function-entry=2), mov x9,
+   x30 and bl ftrace_caller or, to have every register in the block below, bl
+   ftrace_regs_caller. The two share ftrace_call and ftrace_graph_call. Callbacks get
+   what the kernel's get: (ip, parent_ip, function_trace_op, regs), which are selfpc and
+   frompc. Callers must not rely on x9 being kept: compile with -fno-ipa-ra.
+
+   A site behind the prologue, that of -pg, has bl ftrace_mcount_caller in place of bl
+   _mcount. Its functions need unwind information, which compilers make unless told not
+   to; others are not traced. Where the function has signed its return address
+   (-mbranch-protection), the handler's is signed for it. What is on its way in shadow
+   memory is not signed.
+
+   parent is where the return address was taken from; the fourth argument is the stack
+   pointer the function was called with. When it returns, the frame is known by that:
+   parent of ftrace_return_to_handler is the stack pointer - 16. */
+extern void prepare_ftrace_return(unsigned long *parent, unsigned long selfpc, unsigned long frame_pointer, unsigned long stack_pointer);
+extern unsigned long ftrace_return_to_handler(unsigned long *parent, unsigned long frame_pointer);
+
+/* Registers at the site, the kernel's pt_regs. ftrace_caller and ftrace_mcount_caller leave
+   out x19 to x28 and pstate, and say so by all being 0. What the callback leaves in pc is
+   where the traced function goes on, in x30 where it returns to, and other changed
+   registers are taken over, but not sp; if orig_x0 is not 0, the function there is called
+   as if by the site: with x9 where the traced function returns to and x30 behind the site. */
+struct ftrace_regs {
+	unsigned long regs[31], sp, pc, pstate, orig_x0;
+	unsigned long all;    /* 1: all registers are there */
+	unsigned long record; /* ftrace_mcount_caller: the function's frame record */
+	unsigned long reserved;
+	unsigned long stackframe[2]; /* frame record of the trampoline; before the prologue, behind the block is that of the function */
+	unsigned long reserved2[2];
+};
+
+#else
+
+/* A site at the start of a function calls ftrace_caller or, to have every register
+   in the block below, ftrace_regs_caller, which has ftrace_regs_call and
+   ftrace_graph_regs_call; a site behind the prologue calls ftrace_mcount_caller. They
+   call with (frompc, selfpc, function_trace_op, regs). The nop has 5 bytes. */
+extern void mcount(void), __fentry__(void);
+extern char ftrace_regs_call[], ftrace_graph_regs_call[];
 
 /* The third argument is the frame pointer of the function's caller. It is compared
    when the function returns; if it has changed, that is said once. */
@@ -100,6 +145,8 @@ extern unsigned long ftrace_return_to_handler(unsigned long *parent, unsigned lo
 struct ftrace_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
 };
+
+#endif
 
 #ifdef __cplusplus
 }

@@ -13,9 +13,10 @@ import (
 
 // A Target is a machine the runtime is built for.
 type Target struct {
-	Name string // of its directory in src and of the object
-	CC   string // compiler; its prefix is the other tools'
-	Args []string
+	Name    string // of its directory in src and of the object
+	CC      string // compiler; its prefix is the other tools'
+	Args    []string
+	Classic []string // more of them, for the classic tracer
 }
 
 // AMD64 is x86-64.
@@ -23,10 +24,12 @@ var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{"-m64", "-mgeneral-r
 
 // ARM64 is AArch64, little-endian, any of its processors: no instruction that the
 // first ones did not have, and none that lands or signs, because nothing comes to
-// compiled code but by bl and ret. x18 is the platform's.
+// compiled code but by bl and ret. x18 is the platform's. The classic tracer lands,
+// for programs may take its functions' addresses, and linking with it does not take
+// their protection away.
 var ARM64 = Target{Name: "arm64", CC: "aarch64-linux-gnu-gcc", Args: []string{
 	"-march=armv8-a", "-mgeneral-regs-only", "-mbranch-protection=none", "-mno-outline-atomics", "-ffixed-x18",
-}}
+}, Classic: []string{"-mbranch-protection=bti"}}
 
 // Targets are all machines.
 var Targets = []Target{AMD64, ARM64}
@@ -78,23 +81,40 @@ func Classic(name string) bool {
 // ClassicDefine is given to the compiler for Classic.
 const ClassicDefine = "-DFENTRY_CLASSIC"
 
-// Library makes an object for linking with programs: names that are not for them
-// are made local.
+// Library makes an object for linking with programs, of the files that match: names
+// that are not for them are made local.
 func Library(t Target, src, out string, match func(name string) bool, define ...string) error {
 	files, err := Sources(src, t, match)
 	if err != nil {
 		return err
 	}
-	if err := Object(t, src, out, files, define...); err != nil {
+	if err := link(t, src, out, files, define...); err != nil {
 		return err
 	}
-	return Run(strings.TrimSuffix(t.CC, "gcc")+"objcopy", "--localize-hidden", "--strip-unneeded",
+	if err := strip(t, out, ".comment", ".note.GNU-stack"); err != nil {
+		return err
+	}
+	return Run(t.tool("objcopy"), "--localize-hidden", "--strip-unneeded",
 		// linkers would make the stack executable without it
 		"--add-section", ".note.GNU-stack=/dev/null", "--set-section-flags", ".note.GNU-stack=contents,readonly", out)
 }
 
+// ClassicLibrary makes the object of the classic tracer.
+func ClassicLibrary(t Target, src, out string) error {
+	return Library(t, src, out, Classic, append([]string{ClassicDefine}, t.Classic...)...)
+}
+
 // Object compiles the files and links them into one relocatable object at out.
 func Object(t Target, src, out string, files []string, define ...string) error {
+	if err := link(t, src, out, files, define...); err != nil {
+		return err
+	}
+	return strip(t, out, ".comment", ".note.GNU-stack", ".note.gnu.property")
+}
+
+func (t Target) tool(name string) string { return strings.TrimSuffix(t.CC, "gcc") + name }
+
+func link(t Target, src, out string, files []string, define ...string) error {
 	tmp, err := os.MkdirTemp("", "fentry-stub-")
 	if err != nil {
 		return err
@@ -109,11 +129,16 @@ func Object(t Target, src, out string, files []string, define ...string) error {
 		}
 		args = append(args, o)
 	}
-	prefix := strings.TrimSuffix(t.CC, "gcc")
-	if err := Run(prefix+"ld", args...); err != nil {
-		return err
+	return Run(t.tool("ld"), args...)
+}
+
+// strip removes sections of an object, and symbols that are not needed.
+func strip(t Target, out string, sections ...string) error {
+	var args []string
+	for _, s := range sections {
+		args = append(args, "--remove-section="+s)
 	}
-	return Run(prefix+"objcopy", "--remove-section=.comment", "--remove-section=.note.GNU-stack", "--remove-section=.note.gnu.property", "--strip-unneeded", out)
+	return Run(t.tool("objcopy"), append(args, "--strip-unneeded", out)...)
 }
 
 // Run runs a tool and returns its output as the error when it fails.

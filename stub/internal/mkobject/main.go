@@ -32,6 +32,9 @@ func run() error {
 		if err := os.WriteFile(t.Name+".o.txt", []byte(v+"\n"), 0o644); err != nil {
 			return err
 		}
+		if err := build.ClassicLibrary(t, "src", t.Name+"-classic.o"); err != nil {
+			return err
+		}
 	}
-	return build.Library(build.AMD64, "src", "amd64-classic.o", build.Classic, build.ClassicDefine)
+	return nil
 }

@@ -1,0 +1,15 @@
+/* The classic tracer on AArch64: what classic.c needs inline. */
+#ifndef FENTRY_CLASSIC_MACHINE_H
+#define FENTRY_CLASSIC_MACHINE_H
+
+/* own_block returns the block at the control base if it is this thread's; else 0. */
+static inline struct control *own_block(void)
+{
+	u64 tp = thread_pointer(), base = tp ? *tls_word(tp) : 0;
+	struct control *c = (struct control *)(base & ~(u64)UNCHECKED);
+	if (!c || c->owner != ~tp || (!(base & UNCHECKED) && (!c->libtid || *c->libtid != c->tid)))
+		return 0;
+	return c;
+}
+
+#endif
