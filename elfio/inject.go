@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"debug/elf"
 	"fmt"
-	"io"
 	"slices"
 	"sort"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // Injection is what Inject adds to an image and changes in it.
@@ -28,9 +29,10 @@ type Injection struct {
 	Sections []AddedSection
 	// Moved are existing sections whose contents have been copied, usually grown, to RX.
 	Moved []MovedSection
-	// Symbols are added to .symtab, if the image has one.
-	Symbols []AddedSymbol
-	// Edits are file bytes to overwrite, in any order but not overlapping.
+	// SymbolRuns and then Symbols are added to .symtab, if the image has one.
+	SymbolRuns []SymbolRun
+	Symbols    []AddedSymbol
+	// Edits are file bytes to overwrite, not overlapping, in any order; sorted ones save time.
 	Edits []RawEdit
 }
 
@@ -66,96 +68,22 @@ type AddedSymbol struct {
 	Section string
 }
 
+// SymbolRun is many symbols of one section, size and kind, such as those of thunks, that need not be kept in memory.
+type SymbolRun struct {
+	Section string // name of the section they are defined in
+	Size    uint64
+	Info    byte
+	Prefix  string // of all names
+	N       int
+	At      func(i int) (name string, value uint64)
+	// NameBytes is about how many bytes all names take, each with its prefix and one byte more.
+	NameBytes int
+}
+
 // RawEdit overwrites bytes of the file.
 type RawEdit struct {
 	Off uint64
 	New []byte
-}
-
-// Output is an injected image: the original, edits to it and what follows it. It refers to the original's bytes.
-type Output struct {
-	Edits []RawEdit // sorted, disjoint, inside the original
-	Tail  []byte    // appended to the original
-	orig  []byte
-}
-
-// Size is the number of bytes of the injected image.
-func (o *Output) Size() int64 { return int64(len(o.orig)) + int64(len(o.Tail)) }
-
-// Bytes returns the injected image in a new slice.
-func (o *Output) Bytes() []byte {
-	b := append(make([]byte, 0, o.Size()), o.orig...)
-	for _, e := range o.Edits {
-		copy(b[e.Off:], e.New)
-	}
-	return append(b, o.Tail...)
-}
-
-// WriteTo writes the injected image to w.
-func (o *Output) WriteTo(w io.Writer) (n int64, err error) {
-	write := func(b []byte) bool {
-		if err == nil && len(b) > 0 {
-			var k int
-			k, err = w.Write(b)
-			n += int64(k)
-		}
-		return err == nil
-	}
-	at := uint64(0)
-	o.stretches(func(off uint64, b []byte) bool {
-		ok := write(o.orig[at:off]) && write(b)
-		at = off + uint64(len(b))
-		return ok
-	})
-	write(o.orig[at:])
-	write(o.Tail)
-	return n, err
-}
-
-// ApplyTo turns w, which must hold a copy of the original, into the injected image. It writes little more than what
-// differs, so together with a copy made inside the kernel (copy_file_range, a reflink) it is the fastest way to a
-// new file.
-func (o *Output) ApplyTo(w io.WriterAt) (err error) {
-	o.stretches(func(off uint64, b []byte) bool {
-		_, err = w.WriteAt(b, int64(off))
-		return err == nil
-	})
-	if err != nil {
-		return err
-	}
-	_, err = w.WriteAt(o.Tail, int64(len(o.orig)))
-	return err
-}
-
-// Edits are small and many; a write costs as much as some thousand bytes of it.
-const (
-	stretchGap = 4096    // edits nearer than this are written together
-	stretchMax = 1 << 18 // bytes written at once, unless one edit is longer
-)
-
-// stretches calls yield with the changed stretches of the original in ascending order, with the edits applied. b is
-// valid during the call only. It stops when yield returns false.
-func (o *Output) stretches(yield func(off uint64, b []byte) bool) {
-	var buf []byte
-	for i := 0; i < len(o.Edits); {
-		start := o.Edits[i].Off
-		end := start
-		j := i
-		for ; j < len(o.Edits); j++ {
-			e := o.Edits[j]
-			if j > i && (e.Off-end > stretchGap || e.Off+uint64(len(e.New))-start > stretchMax) {
-				break
-			}
-			end = e.Off + uint64(len(e.New))
-		}
-		buf = append(buf[:0], o.orig[start:end]...)
-		for ; i < j; i++ {
-			copy(buf[o.Edits[i].Off-start:], o.Edits[i].New)
-		}
-		if !yield(start, buf) {
-			return
-		}
-	}
 }
 
 // Inject returns the injected image in a new slice. Nothing of the original moves: what is added follows it.
@@ -186,31 +114,11 @@ func (f *File) PlanInject(in Injection) (*Output, error) {
 	if len(in.RX) == 0 {
 		return nil, fmt.Errorf("the read-execute segment is empty")
 	}
-	j := &injector{f: f, in: in, plan: p, tail: make([]byte, 0, f.tailSize(&in))}
+	j := &injector{f: f, in: in, plan: p, tail: tail{start: uint64(len(f.raw))}}
 	if err := j.run(); err != nil {
 		return nil, err
 	}
-	return &Output{Edits: j.edits, Tail: j.tail, orig: f.raw}, nil
-}
-
-// tailSize estimates how much an injection appends.
-func (f *File) tailSize(in *Injection) int {
-	n := uint64(len(in.RX)) + 1<<16 + 32*uint64(len(in.Edits))
-	for i := range in.Sections {
-		n += uint64(len(in.Sections[i].Data))
-	}
-	if len(in.Symbols) > 0 {
-		if i := f.sectionOfType(elf.SHT_SYMTAB); i >= 0 {
-			n += min(f.Sections[i].Size, uint64(len(f.raw)))
-			if l := f.Sections[i].Link; l < uint32(len(f.Sections)) {
-				n += min(f.Sections[l].Size, uint64(len(f.raw)))
-			}
-		}
-	}
-	for i := range in.Symbols {
-		n += f.c.symSize() + uint64(len(in.Symbols[i].Name)) + 1
-	}
-	return int(n)
+	return &Output{Edits: j.edits, orig: f.raw, added: j.tail.parts}, nil
 }
 
 // injector carries out one injection.
@@ -218,29 +126,16 @@ type injector struct {
 	f     *File
 	in    Injection
 	plan  *injectionPlan
-	progs []Prog // new program headers
-	tail  []byte // what follows the original
-	edits []RawEdit
+	progs []Prog    // new program headers
+	tail  tail      // what follows the original
+	rx    int       // the part of the tail that is Injection.RX
+	ownRX bool      // that part has been copied, and may be changed
+	edits []RawEdit // sorted, once they are complete
+	extra []RawEdit // besides those of the caller
 
 	sections        []Section // new section headers, the undo record's last
 	shoff           uint64    // new section header table
 	shnum, shstrndx uint32
-}
-
-// at returns the file offset of the end of the tail.
-func (j *injector) at() uint64 { return uint64(len(j.f.raw)) + uint64(len(j.tail)) }
-
-// padTo fills the tail with zeroes up to file offset off.
-func (j *injector) padTo(off uint64) {
-	if n := off - j.at(); n > 0 {
-		j.tail = append(j.tail, make([]byte, n)...)
-	}
-}
-
-func (j *injector) alignTail(a uint64) uint64 {
-	off, _ := alignUp(j.at(), a)
-	j.padTo(off)
-	return off
 }
 
 // inRX reports whether the range is inside RX.
@@ -267,7 +162,7 @@ func (j *injector) run() error {
 	if err != nil {
 		return err
 	}
-	j.edits = append(j.edits, hash...)
+	j.extra = append(j.extra, hash...)
 	j.segment()
 	withSections := len(j.f.Sections) > 0
 	if withSections {
@@ -279,18 +174,13 @@ func (j *injector) run() error {
 	hdr := RawEdit{0, make([]byte, j.f.c.ehdrSize())}
 	t := j.tableSpan()
 	table := RawEdit{t.off, make([]byte, t.n)}
-	j.edits = append(j.edits, hdr, table)
-	slices.SortFunc(j.edits, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
-	if err := disjoint(j.edits); err != nil {
+	j.extra = append(j.extra, hdr, table)
+	if err := j.mergeEdits(); err != nil {
 		return err
 	}
-	spans := make([]span, len(j.edits))
-	for i, e := range j.edits {
-		spans[i] = span{e.Off, uint64(len(e.New))}
-	}
-	undo := encodeUndo(j.f.raw, spans)
-	off := j.alignTail(8)
-	j.tail = append(j.tail, undo...)
+	undo := encodeUndo(j.f.raw, j.edits)
+	off := j.tail.align(8)
+	j.tail.put(undo)
 	if withSections {
 		j.writeSectionHeaders(off, uint64(len(undo)))
 	}
@@ -367,15 +257,17 @@ func (j *injector) tableSpan() span {
 	return span{j.f.Header.Phoff, uint64(n) * j.f.c.phdrSize()}
 }
 
-// checkEdits validates the caller's edits and takes them over. One inside the moved block changes the copy.
+// checkEdits validates the caller's edits. One inside the moved block changes the copy.
 func (j *injector) checkEdits() error {
 	own := []span{{0, j.f.c.ehdrSize()}, j.tableSpan()}
-	for _, e := range j.in.Edits {
+	size, moved := uint64(len(j.f.raw)), j.plan.moved.size() > 0
+	for i := range j.in.Edits {
+		e := &j.in.Edits[i]
 		n := uint64(len(e.New))
-		if _, ok := slice(j.f.raw, e.Off, n); !ok {
-			return fmt.Errorf("edit at offset %#x: %d bytes end outside the file of %#x bytes", e.Off, n, len(j.f.raw))
+		if e.Off > size || n > size-e.Off {
+			return fmt.Errorf("edit at offset %#x: %d bytes end outside the file of %#x bytes", e.Off, n, size)
 		}
-		if n == 0 || j.plan.moved.moves(e.Off, n) {
+		if n == 0 || moved && j.plan.moved.moves(e.Off, n) {
 			continue
 		}
 		for _, o := range own {
@@ -383,14 +275,38 @@ func (j *injector) checkEdits() error {
 				return fmt.Errorf("edit at offset %#x overlaps the headers at %#x+%#x", e.Off, o.off, o.n)
 			}
 		}
-		j.edits = append(j.edits, e)
 	}
 	return nil
 }
 
+// mergeEdits sorts the edits of the caller, which usually are sorted, and the few others into one list.
+func (j *injector) mergeEdits() error {
+	byOff := func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) }
+	in := j.in.Edits
+	if !slices.IsSortedFunc(in, byOff) {
+		in = slices.Clone(in)
+		slices.SortStableFunc(in, byOff)
+	}
+	slices.SortStableFunc(j.extra, byOff)
+	out, extra := bigslice.Make[RawEdit](0, len(in)+len(j.extra)), j.extra
+	moved := j.plan.moved.size() > 0
+	for i := range in {
+		e := &in[i]
+		if len(e.New) == 0 || moved && j.plan.moved.moves(e.Off, uint64(len(e.New))) {
+			continue
+		}
+		for len(extra) > 0 && extra[0].Off < e.Off {
+			out, extra = append(out, extra[0]), extra[1:]
+		}
+		out = append(out, *e)
+	}
+	j.edits = append(out, extra...)
+	return disjoint(j.edits)
+}
+
 func disjoint(sorted []RawEdit) error {
 	for i := 1; i < len(sorted); i++ {
-		if a, b := sorted[i-1], sorted[i]; a.Off+uint64(len(a.New)) > b.Off {
+		if a, b := &sorted[i-1], &sorted[i]; a.Off+uint64(len(a.New)) > b.Off {
 			return fmt.Errorf("edits at offsets %#x (%d bytes) and %#x overlap", a.Off, len(a.New), b.Off)
 		}
 	}
@@ -400,19 +316,29 @@ func disjoint(sorted []RawEdit) error {
 // segment appends the file contents of the new segments.
 func (j *injector) segment() {
 	p := j.plan
-	j.padTo(p.SegmentOff) // a writable segment's file bytes are zeroes, like padding
+	j.tail.padTo(p.SegmentOff) // a writable segment's file bytes are zeroes, like padding
 	if p.moved.size() > 0 {
-		j.padTo(j.rxOff(p.movedAddr()))
-		start := len(j.tail)
-		j.tail = append(j.tail, j.f.raw[p.moved.start:p.moved.end]...)
+		j.tail.padTo(j.rxOff(p.movedAddr()))
+		block := slices.Clone(j.f.raw[p.moved.start:p.moved.end])
 		for _, e := range j.in.Edits {
 			if p.moved.moves(e.Off, uint64(len(e.New))) {
-				copy(j.tail[start+int(e.Off-p.moved.start):], e.New)
+				copy(block[e.Off-p.moved.start:], e.New)
 			}
 		}
-		j.padTo(p.RXOff)
+		j.tail.put(block)
+		j.tail.padTo(p.RXOff)
 	}
-	j.tail = append(j.tail, j.in.RX...)
+	j.rx = len(j.tail.parts)
+	j.tail.put(j.in.RX)
+}
+
+// ownedRX is the contents of the new segment, to be changed: the caller's are not touched.
+func (j *injector) ownedRX() []byte {
+	if !j.ownRX {
+		j.tail.parts[j.rx] = slices.Clone(j.in.RX)
+		j.ownRX = true
+	}
+	return j.tail.parts[j.rx]
 }
 
 // fillHeaders encodes the new ELF header and program header table.

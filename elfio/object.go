@@ -64,18 +64,6 @@ func (f *File) Rewrite(edits []RawEdit, tail []byte) *Output {
 	return &Output{Edits: edits, Tail: tail, orig: f.raw}
 }
 
-// Parts returns the new file in pieces: stretches of the original, the edits between them, and what is appended. Nothing
-// is copied.
-func (o *Output) Parts() [][]byte {
-	parts := make([][]byte, 0, 2*len(o.Edits)+2)
-	at := uint64(0)
-	for _, e := range o.Edits {
-		parts = append(parts, o.orig[at:e.Off], e.New)
-		at = e.Off + uint64(len(e.New))
-	}
-	return append(parts, o.orig[at:], o.Tail)
-}
-
 // Extend returns the object with the additions. Nothing that is there moves: a grown section name table, the
 // section headers, the new sections and whatever else grows are appended, and the ELF header refers to them. What
 // they replace stays behind as bytes no header refers to, so taking the appended part off and putting the edited

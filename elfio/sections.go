@@ -46,15 +46,15 @@ func (t *grownTable) add(name string) uint32 {
 	if off, ok := t.at[name]; ok {
 		return off
 	}
-	off := t.append(name)
+	off := t.append("", name)
 	t.at[name] = off
 	return off
 }
 
-// append is add for many names that are hardly ever equal.
-func (t *grownTable) append(name string) uint32 {
+// append is add for many names that are hardly ever equal, each of two pieces.
+func (t *grownTable) append(prefix, name string) uint32 {
 	off := uint32(len(t.base) + len(t.extra))
-	t.extra = append(append(t.extra, name...), 0)
+	t.extra = append(append(append(t.extra, prefix...), name...), 0)
 	return off
 }
 
@@ -162,9 +162,9 @@ func (b *tableBuilder) added() ([]newSection, error) {
 		}}
 		switch {
 		case a.Flags&elf.SHF_ALLOC == 0:
-			s.Off = j.alignTail(s.Addralign)
+			s.Off = j.tail.align(s.Addralign)
 			s.Size = uint64(len(a.Data))
-			j.tail = append(j.tail, a.Data...)
+			j.tail.put(a.Data)
 		case j.inRX(a.Addr, a.Size) && a.Type != elf.SHT_NOBITS:
 			s.Off = j.rxOff(a.Addr)
 			covered = append(covered, span{a.Addr, a.Size})
@@ -371,8 +371,9 @@ func (b *tableBuilder) emitStrings() {
 		if s.old <= 0 || t == nil {
 			continue
 		}
-		s.Off = b.j.at()
-		b.j.tail = append(append(b.j.tail, t.base...), t.extra...)
+		s.Off = b.j.tail.at()
+		b.j.tail.put(t.base)
+		b.j.tail.put(t.extra)
 		s.Size = uint64(len(t.base) + len(t.extra))
 	}
 }
@@ -384,11 +385,11 @@ func (j *injector) writeSectionHeaders(off, size uint64) {
 			s.Off, s.Size = off, size
 		}
 	}
-	j.shoff = j.alignTail(8)
+	j.shoff = j.tail.align(8)
 	ent := j.f.c.shdrSize()
 	table := make([]byte, uint64(len(j.sections))*ent)
 	for i, s := range j.sections {
 		j.f.c.writeSection(table[uint64(i)*ent:], s)
 	}
-	j.tail = append(j.tail, table...)
+	j.tail.put(table)
 }

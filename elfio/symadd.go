@@ -2,15 +2,18 @@ package elfio
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // symbolTables renumbers the sections named in every symbol table and adds the new symbols to .symtab.
 func (b *tableBuilder) symbolTables() error {
 	f := b.j.f
 	main := -1
-	if len(b.j.in.Symbols) > 0 {
+	if len(b.j.in.Symbols)+len(b.j.in.SymbolRuns) > 0 {
 		main = f.sectionOfType(elf.SHT_SYMTAB)
 	}
 	seen := map[elf.SectionType]bool{}
@@ -67,32 +70,52 @@ type symtabChange struct {
 	xi    int    // old index of its SHT_SYMTAB_SHNDX section, -1 for none
 	shndx []byte // contents of that
 
-	changed  []symbolUpdate
-	xchanged []indexUpdate
+	changed  []entryUpdate // of the table, sorted by index
+	xchanged []entryUpdate // of the extended indices
 }
 
-type symbolUpdate struct {
+// entryUpdate is a changed entry of a table.
+type entryUpdate struct {
 	index uint64
-	sym   rawSym
+	entry []byte
 }
 
-type indexUpdate struct {
-	index uint64
-	value uint32
+func (t *symtabChange) change(i uint64, r rawSym) {
+	e := make([]byte, t.b.j.f.c.symSize())
+	t.b.j.f.c.writeSym(e, r)
+	t.changed = append(t.changed, entryUpdate{i, e})
+}
+
+func (t *symtabChange) changeIndex(i uint64, v uint32) {
+	t.xchanged = append(t.xchanged, entryUpdate{i, t.b.j.f.c.order.AppendUint32(nil, v)})
 }
 
 // scan finds the entries that have to change: a section got another index, or moved.
 func (t *symtabChange) scan() error {
 	f := t.b.j.f
-	same := true
+	same := make([]bool, min(len(t.b.remap), int(elf.SHN_LORESERVE)))
+	all := true
 	for i, n := range t.b.remap {
-		same = same && n == uint32(i) && t.b.list[n].Addr == f.Sections[i].Addr
+		is := n == uint32(i) && t.b.list[n].Addr == f.Sections[i].Addr
+		if i < len(same) {
+			same[i] = is
+		}
+		all = all && is
 	}
-	if same {
+	if all {
 		return nil
 	}
-	size := f.c.symSize()
+	size, at := f.c.symSize(), uint64(14) // of st_shndx
+	if f.c.is64 {
+		at = 6
+	}
+	little := f.c.order == byteOrder(binary.LittleEndian)
 	for i := uint64(1); (i+1)*size <= uint64(len(t.data)); i++ {
+		if b := t.data[i*size+at:]; little && len(b) >= 2 {
+			if x := int(b[0]) | int(b[1])<<8; x < len(same) && same[x] {
+				continue // most symbols
+			}
+		}
 		r := f.c.readSym(t.data[i*size:])
 		old := uint32(r.shndx)
 		extended := elf.SectionIndex(r.shndx) == elf.SHN_XINDEX
@@ -118,13 +141,13 @@ func (t *symtabChange) scan() error {
 		if n != old {
 			switch {
 			case extended:
-				t.xchanged = append(t.xchanged, indexUpdate{i, n})
+				t.changeIndex(i, n)
 			case n >= uint32(elf.SHN_LORESERVE):
 				if _, ok := slice(t.shndx, i*4, 4); !ok {
 					return formatErr(f.sectionLabel(t.i), f.Sections[t.i].Off, "section index %#x of symbol %d needs an extended index table, which the image lacks", n, i)
 				}
 				r.shndx = uint16(elf.SHN_XINDEX)
-				t.xchanged = append(t.xchanged, indexUpdate{i, n})
+				t.changeIndex(i, n)
 				update = true
 			default:
 				r.shndx = uint16(n)
@@ -132,7 +155,7 @@ func (t *symtabChange) scan() error {
 			}
 		}
 		if update {
-			t.changed = append(t.changed, symbolUpdate{i, r})
+			t.change(i, r)
 		}
 	}
 	return nil
@@ -140,17 +163,11 @@ func (t *symtabChange) scan() error {
 
 // inPlace overwrites the entries where they are, which for a section that moved is in RX.
 func (t *symtabChange) inPlace() {
-	f := t.b.j.f
-	size := f.c.symSize()
 	for _, u := range t.changed {
-		e := make([]byte, size)
-		f.c.writeSym(e, u.sym)
-		t.b.overwrite(t.i, u.index*size, e)
+		t.b.overwrite(t.i, u.index*uint64(len(u.entry)), u.entry)
 	}
 	for _, u := range t.xchanged {
-		e := make([]byte, 4)
-		f.c.order.PutUint32(e, u.value)
-		t.b.overwrite(t.xi, u.index*4, e)
+		t.b.overwrite(t.xi, u.index*uint64(len(u.entry)), u.entry)
 	}
 }
 
@@ -159,11 +176,11 @@ func (b *tableBuilder) overwrite(section int, off uint64, e []byte) {
 	j := b.j
 	for _, m := range j.in.Moved {
 		if m.Section == section {
-			copy(j.tail[j.rxOff(m.Addr)+off-uint64(len(j.f.raw)):], e)
+			copy(j.ownedRX()[m.Addr-j.plan.RX+off:], e)
 			return
 		}
 	}
-	j.edits = append(j.edits, RawEdit{j.f.Sections[section].Off + off, e})
+	j.extra = append(j.extra, RawEdit{j.f.Sections[section].Off + off, e})
 }
 
 // extend writes a copy of the table with the new symbols to the tail.
@@ -191,78 +208,112 @@ func (t *symtabChange) extend() error {
 			fixed = fixed || s.Link == uint32(t.i)
 		}
 	}
-	data := slices.Clone(t.data[:n*size])
-	for _, u := range t.changed {
-		f.c.writeSym(data[u.index*size:], u.sym)
-	}
-	var xdata []byte
-	if t.xi >= 0 {
-		xdata = make([]byte, n*4)
-		copy(xdata, t.shndx)
-		for _, u := range t.xchanged {
-			f.c.order.PutUint32(xdata[u.index*4:], u.value)
-		}
-	}
-	var local, global, xlocal, xglobal []byte
+	var added addedSymbols
 	room := 0
+	for i := range j.in.SymbolRuns {
+		added.n += j.in.SymbolRuns[i].N
+		room += j.in.SymbolRuns[i].NameBytes
+	}
+	added.n += len(j.in.Symbols)
 	for i := range j.in.Symbols {
 		room += len(j.in.Symbols[i].Name) + 1
 	}
-	names.extra = slices.Grow(names.extra, room)
-	local = make([]byte, 0, uint64(len(j.in.Symbols))*size)
-	e, x := make([]byte, size), make([]byte, 4)
+	names.extra = append(bigslice.Make[byte](0, len(names.extra)+room), names.extra...)
+	added.size, added.extended, added.fixed = size, t.xi >= 0, fixed
+	for i := range j.in.SymbolRuns {
+		r := &j.in.SymbolRuns[i]
+		sec := b.section(r.Section)
+		if sec < 0 {
+			return fmt.Errorf("symbols %s...: no section %s", r.Prefix, r.Section)
+		}
+		a := AddedSymbol{Size: r.Size, Info: r.Info}
+		for k := range r.N {
+			var name string
+			name, a.Value = r.At(k)
+			if err := added.add(f, &a, sec, names.append(r.Prefix, name)); err != nil {
+				return fmt.Errorf("symbol %s%s: %w", r.Prefix, name, err)
+			}
+		}
+	}
 	for i := range j.in.Symbols {
 		a := &j.in.Symbols[i]
 		sec, err := b.symbolSection(*a)
 		if err != nil {
 			return err
 		}
-		if !f.c.fits(a.Value) || !f.c.fits(a.Size) {
-			return fmt.Errorf("symbol %s: value %#x or size %#x does not fit the file's class", a.Name, a.Value, a.Size)
-		}
-		r := rawSym{name: names.append(a.Name), info: a.Info, other: a.Other, value: a.Value, size: a.Size}
-		clear(x)
-		switch {
-		case sec < 0:
-			r.shndx = uint16(elf.SHN_ABS)
-		case sec >= int(elf.SHN_LORESERVE):
-			if t.xi < 0 {
-				return fmt.Errorf("symbol %s: section index %#x needs an extended index table, which the image lacks", a.Name, sec)
-			}
-			r.shndx = uint16(elf.SHN_XINDEX)
-			f.c.order.PutUint32(x, uint32(sec))
-		default:
-			r.shndx = uint16(sec)
-		}
-		isLocal := elf.ST_BIND(a.Info) == elf.STB_LOCAL
-		if isLocal && fixed {
-			isLocal = false
-			r.info = elf.ST_INFO(elf.STB_GLOBAL, elf.ST_TYPE(a.Info))
-			r.other = byte(elf.STV_HIDDEN)
-		}
-		f.c.writeSym(e, r)
-		if isLocal {
-			local, xlocal = append(local, e...), append(xlocal, x...)
-		} else {
-			global, xglobal = append(global, e...), append(xglobal, x...)
+		if err := added.add(f, a, sec, names.append("", a.Name)); err != nil {
+			return fmt.Errorf("symbol %s: %w", a.Name, err)
 		}
 	}
-	split := uint64(old.Info) * size
+	split := uint64(old.Info)
 	s := &b.list[b.remap[t.i]]
-	s.Off = j.alignTail(8)
-	for _, part := range [][]byte{data[:split], local, data[split:], global} {
-		j.tail = append(j.tail, part...)
-	}
-	s.Size = j.at() - s.Off
-	s.Info += uint32(uint64(len(local)) / size)
+	s.Off = j.tail.align(8)
+	j.tail.edited(t.data[:n*size], 0, split*size, size, t.changed)
+	j.tail.put(added.local)
+	j.tail.edited(t.data[:n*size], split*size, n*size, size, t.changed)
+	j.tail.put(added.global)
+	s.Size = j.tail.at() - s.Off
+	s.Info += uint32(uint64(len(added.local)) / size)
 	if t.xi >= 0 {
-		xsplit := uint64(old.Info) * 4
+		xdata := make([]byte, n*4)
+		copy(xdata, t.shndx)
 		x := &b.list[b.remap[t.xi]]
-		x.Off = j.alignTail(4)
-		for _, part := range [][]byte{xdata[:xsplit], xlocal, xdata[xsplit:], xglobal} {
-			j.tail = append(j.tail, part...)
+		x.Off = j.tail.align(4)
+		j.tail.edited(xdata, 0, split*4, 4, t.xchanged)
+		j.tail.put(added.xlocal)
+		j.tail.edited(xdata, split*4, n*4, 4, t.xchanged)
+		j.tail.put(added.xglobal)
+		x.Size = j.tail.at() - x.Off
+	}
+	return nil
+}
+
+// addedSymbols are symbols to add, encoded.
+type addedSymbols struct {
+	n               int    // how many there will be
+	size            uint64 // of an entry
+	extended        bool   // there is a table of extended section indices
+	fixed           bool   // no local symbol can be added
+	local, global   []byte
+	xlocal, xglobal []byte // the extended indices
+}
+
+// add encodes one more. sec is the index of its section, -1 for SHN_ABS, name the offset of its name.
+func (t *addedSymbols) add(f *File, a *AddedSymbol, sec int, name uint32) error {
+	if !f.c.fits(a.Value) || !f.c.fits(a.Size) {
+		return fmt.Errorf("value %#x or size %#x does not fit the file's class", a.Value, a.Size)
+	}
+	r := rawSym{name: name, info: a.Info, other: a.Other, value: a.Value, size: a.Size}
+	x := uint32(0)
+	switch {
+	case sec < 0:
+		r.shndx = uint16(elf.SHN_ABS)
+	case sec >= int(elf.SHN_LORESERVE):
+		if !t.extended {
+			return fmt.Errorf("section index %#x needs an extended index table, which the image lacks", sec)
 		}
-		x.Size = j.at() - x.Off
+		r.shndx, x = uint16(elf.SHN_XINDEX), uint32(sec)
+	default:
+		r.shndx = uint16(sec)
+	}
+	to, xto := &t.local, &t.xlocal
+	if elf.ST_BIND(a.Info) != elf.STB_LOCAL {
+		to, xto = &t.global, &t.xglobal
+	} else if t.fixed {
+		to, xto = &t.global, &t.xglobal
+		r.info = elf.ST_INFO(elf.STB_GLOBAL, elf.ST_TYPE(a.Info))
+		r.other = byte(elf.STV_HIDDEN)
+	}
+	b := *to
+	if b == nil {
+		b = bigslice.Make[byte](0, t.n*int(t.size)) // usually all of them are of one kind
+	}
+	at := uint64(len(b))
+	b = slices.Grow(b, int(t.size))[:at+t.size]
+	f.c.writeSym(b[at:], r)
+	*to = b
+	if t.extended {
+		*xto = f.c.order.AppendUint32(*xto, x)
 	}
 	return nil
 }

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
+	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // The undo record, contents of section .fentry.undo, little-endian whatever the image is:
@@ -44,8 +47,8 @@ func checksum(b []byte) [sha256.Size]byte {
 	n := (len(b) + checksumBlock - 1) / checksumBlock
 	sums := make([]byte, n*4)
 	castagnoli := crc32.MakeTable(crc32.Castagnoli)
-	parallel((n+chunk-1)/chunk, func(k int) {
-		for i := k * chunk; i < min((k+1)*chunk, n); i++ {
+	parallel.Ranges(n, chunk, func(from, to int) {
+		for i := from; i < to; i++ {
 			crc := crc32.Checksum(b[i*checksumBlock:min((i+1)*checksumBlock, len(b))], castagnoli)
 			binary.LittleEndian.PutUint32(sums[i*4:], crc)
 		}
@@ -53,18 +56,24 @@ func checksum(b []byte) [sha256.Size]byte {
 	return sha256.Sum256(sums)
 }
 
-// encodeUndo makes the record for an image whose spans, sorted and disjoint, are about to be overwritten.
-func encodeUndo(orig []byte, spans []span) []byte {
-	var body []byte
-	body = binary.AppendUvarint(body, uint64(len(spans)))
-	at := uint64(0)
-	for _, s := range spans {
-		body = binary.AppendUvarint(body, s.off-at)
-		body = binary.AppendUvarint(body, s.n)
-		at = s.off + s.n
+// encodeUndo makes the record for an image with edits, sorted and disjoint, which it needs the places of.
+func encodeUndo(orig []byte, edits []RawEdit) []byte {
+	n := binary.MaxVarintLen64
+	for i := range edits {
+		n += len(edits[i].New) + 4 // gaps of less than 2 MiB, lengths of less than 128
 	}
-	for _, s := range spans {
-		body = append(body, orig[s.off:s.off+s.n]...)
+	body := bigslice.Make[byte](0, n)
+	body = binary.AppendUvarint(body, uint64(len(edits)))
+	at := uint64(0)
+	for i := range edits {
+		e := &edits[i]
+		body = binary.AppendUvarint(body, e.Off-at)
+		body = binary.AppendUvarint(body, uint64(len(e.New)))
+		at = e.Off + uint64(len(e.New))
+	}
+	for i := range edits {
+		e := &edits[i]
+		body = append(body, orig[e.Off:e.Off+uint64(len(e.New))]...)
 	}
 	var z bytes.Buffer
 	w, err := flate.NewWriter(&z, flate.DefaultCompression)

@@ -226,27 +226,43 @@ func planFile(image []byte, o patch.Options) (p *patch.Plan, orig []byte, err er
 	return p, image, err
 }
 
-// writeOutput writes a patched file: into a file as a copy of the file orig made
-// by the kernel and the changes to it, elsewhere as a stream.
+// writeOutput writes a patched file. A copy that shares its blocks with the original, the file orig ("" when there is
+// none), is changed where it has to be, if that is in few places; else all is written.
 func writeOutput(w io.Writer, orig string, out *elfio.Output) error {
-	f, ok := w.(*os.File)
-	if !ok || orig == "" {
-		_, err := out.WriteTo(w)
-		return err
+	if f, ok := w.(*os.File); ok {
+		const page = 4096
+		if orig != "" && int64(len(out.Edits))*2*page < out.Size() {
+			if done, err := cloneOutput(f, orig, out); done || err != nil {
+				return err
+			}
+		}
+		// Blocks that are there already are cheaper to write to, and a full disk is noticed at once.
+		if err := unix.Fallocate(int(f.Fd()), 0, 0, out.Size()); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EFBIG) || errors.Is(err, unix.EDQUOT) {
+			return err
+		}
 	}
+	_, err := out.WriteTo(w)
+	return err
+}
+
+// cloneOutput writes a patched file on file systems that can share blocks between files; done is false on others.
+func cloneOutput(f *os.File, orig string, out *elfio.Output) (done bool, err error) {
 	src, err := os.Open(orig)
 	if err != nil {
-		return pathError(err)
+		return false, pathError(err)
 	}
 	defer src.Close()
-	n, err := f.ReadFrom(src)
+	if unix.IoctlFileClone(int(f.Fd()), int(src.Fd())) != nil {
+		return false, nil
+	}
+	fi, err := f.Stat()
 	if err != nil {
-		return err
+		return false, err
 	}
-	if n != out.Size()-int64(len(out.Tail)) {
-		return fmt.Errorf("%s changed while it was read", orig)
+	if fi.Size() != out.OriginalSize() {
+		return false, fmt.Errorf("%s changed while it was read", orig)
 	}
-	return out.ApplyTo(f)
+	return true, out.ApplyTo(f)
 }
 
 // write replaces the output file. The result of patching keeps mode, owner and

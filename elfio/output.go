@@ -1,0 +1,163 @@
+package elfio
+
+import "io"
+
+// Output is a changed image: the original, edits to it and what follows it. It refers to the original's bytes.
+type Output struct {
+	Edits []RawEdit // sorted, disjoint, inside the original
+	Tail  []byte    // appended to the original
+	orig  []byte
+	added [][]byte // appended behind Tail
+}
+
+// Size is the number of bytes of the changed image.
+func (o *Output) Size() int64 {
+	n := int64(len(o.orig)) + int64(len(o.Tail))
+	for _, p := range o.added {
+		n += int64(len(p))
+	}
+	return n
+}
+
+// OriginalSize is the number of bytes of the image as it was.
+func (o *Output) OriginalSize() int64 { return int64(len(o.orig)) }
+
+// Bytes returns the changed image in a new slice.
+func (o *Output) Bytes() []byte {
+	b := append(make([]byte, 0, o.Size()), o.orig...)
+	for _, e := range o.Edits {
+		copy(b[e.Off:], e.New)
+	}
+	b = append(b, o.Tail...)
+	for _, p := range o.added {
+		b = append(b, p...)
+	}
+	return b
+}
+
+// Parts returns the changed image in pieces: stretches of the original, the edits between them, and what is appended.
+// Nothing is copied.
+func (o *Output) Parts() [][]byte {
+	parts := make([][]byte, 0, 2*len(o.Edits)+2+len(o.added))
+	at := uint64(0)
+	for _, e := range o.Edits {
+		parts = append(parts, o.orig[at:e.Off], e.New)
+		at = e.Off + uint64(len(e.New))
+	}
+	return append(append(parts, o.orig[at:], o.Tail), o.added...)
+}
+
+// stretch is the unit the changed image is written in. What is copied into a buffer to be edited should still be in the
+// processor's cache when it is written, and large writes that begin at multiples of their size are the cheapest.
+const stretch = 1 << 18
+
+// WriteTo writes the changed image to w. Stretches without an edit are written from where they are.
+func (o *Output) WriteTo(w io.Writer) (int64, error) {
+	g := gatherer{w: w}
+	size, next := uint64(len(o.orig)), 0 // next edit
+	for at := uint64(0); at < size && g.err == nil; {
+		clean := size
+		if next < len(o.Edits) {
+			clean = o.Edits[next].Off &^ (stretch - 1)
+		}
+		if clean > at {
+			g.put(o.orig[at:clean])
+			at = clean
+			continue
+		}
+		g.flush()
+		end := min(at+stretch, size)
+		b := append(g.buf, o.orig[at:end]...)
+		for ; next < len(o.Edits) && o.Edits[next].Off < end; next++ {
+			e := &o.Edits[next]
+			from, to := max(e.Off, at), min(e.Off+uint64(len(e.New)), end)
+			copy(b[from-at:], e.New[from-e.Off:to-e.Off])
+			if e.Off+uint64(len(e.New)) > end {
+				break // goes on in the next stretch
+			}
+		}
+		g.buf = b
+		at = end
+	}
+	g.put(o.Tail)
+	for _, p := range o.added {
+		g.put(p)
+	}
+	g.flush()
+	return g.n, g.err
+}
+
+// ApplyTo turns w, which must hold a copy of the original, into the changed image. It writes little more than what
+// differs, for copies that share their blocks with the original (a reflink).
+func (o *Output) ApplyTo(w io.WriterAt) (err error) {
+	var buf []byte
+	for i := 0; i < len(o.Edits); {
+		start := o.Edits[i].Off
+		end := start
+		j := i
+		for ; j < len(o.Edits); j++ {
+			e := o.Edits[j]
+			if j > i && (e.Off-end > nearEdits || e.Off+uint64(len(e.New))-start > stretch) {
+				break
+			}
+			end = e.Off + uint64(len(e.New))
+		}
+		buf = append(buf[:0], o.orig[start:end]...)
+		for ; i < j; i++ {
+			copy(buf[o.Edits[i].Off-start:], o.Edits[i].New)
+		}
+		if _, err := w.WriteAt(buf, int64(start)); err != nil {
+			return err
+		}
+	}
+	g := gatherer{w: io.NewOffsetWriter(w, int64(len(o.orig)))}
+	g.put(o.Tail)
+	for _, p := range o.added {
+		g.put(p)
+	}
+	g.flush()
+	return g.err
+}
+
+// nearEdits is how far apart edits are written together: a write costs as much as some thousand bytes of it.
+const nearEdits = 4096
+
+// gatherer writes small pieces together and large ones as they are.
+type gatherer struct {
+	w   io.Writer
+	buf []byte // not written yet, at most a stretch
+	n   int64
+	err error
+}
+
+// put writes b, now or later.
+func (g *gatherer) put(b []byte) {
+	if len(b) < stretch/4 {
+		if len(g.buf)+len(b) > stretch {
+			g.flush()
+		}
+		if g.buf == nil {
+			g.buf = make([]byte, 0, stretch)
+		}
+		g.buf = append(g.buf, b...)
+		return
+	}
+	g.flush()
+	g.write(b)
+}
+
+func (g *gatherer) flush() {
+	g.write(g.buf)
+	if g.buf == nil {
+		g.buf = make([]byte, 0, stretch)
+	}
+	g.buf = g.buf[:0]
+}
+
+func (g *gatherer) write(b []byte) {
+	if g.err == nil && len(b) > 0 {
+		var n int
+		n, g.err = g.w.Write(b)
+		g.n += int64(n)
+	}
+}
