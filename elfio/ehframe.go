@@ -3,7 +3,10 @@ package elfio
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // FDE is a frame description entry of .eh_frame: a range of code, usually a function or the split-off
@@ -95,13 +98,18 @@ type frameArea struct {
 }
 
 func (f *File) frames(a frameArea) ([]FDE, error) {
-	// Few entries are smaller than 24 bytes. Where the section's end is not known, the data reach far behind it.
+	// Few entries are smaller than 20 bytes. Where the section's end is not known, the data reach far behind it.
 	var out []FDE
 	if a.sized {
-		out = make([]FDE, 0, len(a.data)/24)
+		out = bigslice.Make[FDE](0, len(a.data)/20)
 	}
 	cies := map[uint64]*CIE{}
+	var last usualFDEs
 	for pos := uint64(0); uint64(len(a.data))-pos >= 4; {
+		if d, next, ok := last.read(a, pos); ok {
+			out, pos = append(out, d), next
+			continue
+		}
 		e, err := f.frameEntry(a, pos)
 		if err != nil {
 			return nil, err
@@ -125,6 +133,7 @@ func (f *File) frames(a frameArea) ([]FDE, error) {
 			}
 			cies[at] = cie
 		}
+		last = f.usualFDEs(cie, at)
 		fde, err := f.fde(a, e, cie)
 		if err != nil {
 			return nil, err
@@ -132,6 +141,54 @@ func (f *File) frames(a frameArea) ([]FDE, error) {
 		out = append(out, fde)
 	}
 	return out, nil
+}
+
+// usualFDEs reads the FDEs of one CIE that are as compilers of 64-bit little-endian machines make nearly all of them:
+// with a 32-bit length, and with addresses relative to themselves in 4 bytes. The zero value reads none.
+type usualFDEs struct {
+	cie  *CIE
+	at   uint64 // of the CIE, in the data
+	lsda bool
+}
+
+func (f *File) usualFDEs(c *CIE, at uint64) usualFDEs {
+	const usual = encPCRel | encSdata4
+	if !f.c.is64 || f.c.order != byteOrder(binary.LittleEndian) || c.fdeEnc != usual || c.lsdaEnc != encOmit && c.lsdaEnc != usual ||
+		c.Augmentation == "" || c.Augmentation[0] != 'z' {
+		return usualFDEs{}
+	}
+	return usualFDEs{c, at, c.lsdaEnc != encOmit}
+}
+
+// read reads the entry at pos; ok is false for every other one, malformed ones included.
+func (u *usualFDEs) read(a frameArea, pos uint64) (d FDE, next uint64, ok bool) {
+	b := a.data[pos:]
+	if u.cie == nil || len(b) < 17 {
+		return d, 0, false
+	}
+	le := binary.LittleEndian
+	// length, distance to the CIE, first address, size, length of the augmentation data
+	length, id, pc, size, n := le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:]), uint32(b[16])
+	if length < 13 || uint64(length) > uint64(len(b)-4) || length >= 0xfffffff0 || pos+4-uint64(id) != u.at || id == 0 ||
+		n >= 0x80 || n > length-13 {
+		return d, 0, false
+	}
+	d.Off, d.Addr, d.CIE = a.off+pos, a.addr+pos, u.cie
+	if pc != 0 {
+		d.PC = d.Addr + 8 + uint64(int64(int32(pc)))
+	}
+	d.Size = uint64(int64(int32(size)))
+	if u.lsda && n > 0 {
+		if n < 4 {
+			return d, 0, false
+		}
+		if v := le.Uint32(b[17:]); v != 0 {
+			d.LSDA = d.Addr + 17 + uint64(int64(int32(v)))
+		}
+	}
+	next = pos + 4 + uint64(length)
+	d.Instructions = a.data[pos+17+uint64(n) : next : next]
+	return d, next, true
 }
 
 // frameEntry is the framing of a CIE or FDE.

@@ -2,7 +2,10 @@ package elfio
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // Symbol is a symbol table entry.
@@ -114,9 +117,19 @@ func (f *File) symbols(t symbolTable) ([]Symbol, error) {
 	if n <= 1 {
 		return nil, nil
 	}
-	out := make([]Symbol, n-1)
+	out := bigslice.Make[Symbol](int(n-1), int(n-1))
+	plain := f.c.is64 && f.c.order == byteOrder(binary.LittleEndian)
 	for i := uint64(1); i < n; i++ {
-		r := f.c.readSym(t.data[i*size:])
+		var r rawSym
+		if plain {
+			b := t.data[i*sym64 : i*sym64+sym64]
+			r = rawSym{
+				name: binary.LittleEndian.Uint32(b), info: b[4], other: b[5], shndx: binary.LittleEndian.Uint16(b[6:]),
+				value: binary.LittleEndian.Uint64(b[8:]), size: binary.LittleEndian.Uint64(b[16:]),
+			}
+		} else {
+			r = f.c.readSym(t.data[i*size:])
+		}
 		name, ok := t.names.at(uint64(r.name))
 		if !ok {
 			return nil, formatErr(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size, "name at %#x of a table of %d bytes", r.name, len(t.names.s))

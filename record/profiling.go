@@ -45,9 +45,26 @@ func findProfiling(im *image, names map[string]profClass) *profiling {
 // use; mcount is not, so a function of that name must look like a profiling function.
 func (p *profiling) fromSymbols(im *image, names map[string]profClass) {
 	var doubtful []uint64
+	// Nearly all other names are told by their first two bytes.
+	var begins [1 << 16]bool
+	begin := func(name string) uint16 {
+		if len(name) < 2 {
+			return 0
+		}
+		return uint16(name[0]) | uint16(name[1])<<8
+	}
+	for n := range names {
+		begins[begin(n)] = true
+		if len(n) == 1 {
+			begins[begin(n+"@")] = true // with a version
+		}
+	}
 	take := func(syms []elfio.Symbol) {
 		for i := range syms {
 			s := &syms[i]
+			if !begins[begin(s.Name)] {
+				continue
+			}
 			cl := names[symbol.BaseName(s.Name)]
 			if cl == profNone || !s.Defined() || im.code.find(s.Value) == nil {
 				continue

@@ -68,6 +68,10 @@ func NewWith(f *elfio.File, o Options) (*Table, error) {
 
 func (t *Table) read() (err error) {
 	f := t.f
+	// Both tables are large; the file keeps what was read of the other one.
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { f.FDEs() })
 	if t.syms, err = f.Symbols(); err != nil {
 		return err
 	}
@@ -81,6 +85,7 @@ func (t *Table) read() (err error) {
 	if t.dynsym, err = f.DynamicSymbols(); err != nil {
 		return err
 	}
+	wg.Wait()
 	if t.fdes, err = f.FDEs(); err != nil {
 		return err
 	}
@@ -141,62 +146,6 @@ func (t *Table) limit(i int) uint64 {
 		return t.funcs[i].Addr + 1
 	}
 	return end
-}
-
-// collect fills funcs from the tables.
-func (t *Table) collect() {
-	all := make([]Func, 0, len(t.syms)+len(t.fdes))
-	add := func(syms []elfio.Symbol, source string, dynamic bool) {
-		for i := range syms {
-			s := &syms[i]
-			typ := s.Type()
-			if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || !s.Defined() || elf.SectionIndex(s.Shndx) == elf.SHN_ABS {
-				continue
-			}
-			all = append(all, Func{Addr: s.Value, Size: s.Size, Name: BaseName(s.Name), Source: source,
-				Ifunc: typ == elf.STT_GNU_IFUNC, rank: nameRank(s, dynamic)})
-		}
-	}
-	add(t.syms, SourceSymtab, false)
-	add(t.dynsym, SourceDynsym, true)
-	plt := stubSections(t.f)
-	for i := range t.fdes {
-		if d := &t.fdes[i]; !within(plt, d.PC) {
-			all = append(all, Func{Addr: d.PC, Size: d.Size, Source: SourceEhFrame, rank: rankNone, Part: startsFramed(d.Instructions)})
-		}
-	}
-	// Sorted through small keys: functions are large to move about.
-	type key struct {
-		addr uint64
-		i    int
-	}
-	keys := make([]key, len(all))
-	for i := range all {
-		keys[i] = key{all[i].Addr, i}
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		if a.addr != b.addr {
-			return cmp.Compare(a.addr, b.addr)
-		}
-		return compareFuncs(all[a.i], all[b.i])
-	})
-	out := make([]Func, 0, len(all))
-	for _, k := range keys {
-		fn := all[k.i]
-		if n := len(out); n > 0 && fn.rank == rankNone && out[n-1].describedBy(&fn) {
-			continue
-		}
-		if n := len(out); n > 0 && out[n-1].Addr == fn.Addr {
-			if out[n-1].Size == 0 {
-				out[n-1].Size = fn.Size
-			}
-			out[n-1].Ifunc = out[n-1].Ifunc || fn.Ifunc
-			out[n-1].Part = out[n-1].Part || fn.Part
-			continue
-		}
-		out = append(out, fn)
-	}
-	t.funcs = slices.Clip(out)
 }
 
 // describedBy reports whether an unwind entry is that of a function with a name: compilers can begin it behind what they
