@@ -163,19 +163,20 @@ func (c Callers) Rows(instructions []byte, dataAlign int64) ([]byte, error) {
 // rule appends the rule for a return address that is at st: if it is a thunk's, it
 // is the one in the shadow.
 func (c Callers) rule(b []byte, st lrState) []byte {
-	// The CFA is on the stack; now the address.
+	// The CFA is on the stack; on top of it comes the return address, below which is where it is saved, if it is.
 	var e []byte
+	saved := st.place == inFrame
 	switch {
-	case st.place == inRegister:
+	case !saved:
 		e = append(e, opBreg0+st.reg, 0)
 	case st.off <= 0:
 		e = append(e, opDup, opConstu)
 		e = binary.AppendUvarint(e, uint64(-st.off))
-		e = append(e, opMinus, opDeref)
+		e = append(e, opMinus, opDup, opDeref)
 	default:
 		e = append(e, opDup, opPlusUconst)
 		e = binary.AppendUvarint(e, uint64(st.off))
-		e = append(e, opDeref)
+		e = append(e, opDup, opDeref)
 	}
 	const lowestCode = 0x10000
 	e = append(e, opDup, opConst1u, ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
@@ -186,11 +187,25 @@ func (c Callers) rule(b []byte, st lrState) []byte {
 	e = binary.LittleEndian.AppendUint32(e, thunkMark)
 	e = append(e, opNe, opBra)
 	second := len(e)
-	e = append(e, 0, 0, opDrop, opLit0+8, opMinus)
-	e = append(append(e, c.Shadow.expr()...), opDeref)
+	e = append(e, 0, 0, opDrop)
+	if saved {
+		e = append(e, opDrop)
+	}
+	e = append(append(e, opLit0+8, opMinus), c.Shadow.expr()...)
+	if saved {
+		e = append(e, opDup) // for the drop below
+	} else {
+		e = append(e, opDeref)
+	}
 	binary.LittleEndian.PutUint16(e[first:], uint16(len(e)-first-2))
 	binary.LittleEndian.PutUint16(e[second:], uint16(len(e)-second-2))
-	b = append(b, dwValExpr, regLR)
+	// Where it is saved, the rule says where, as compilers do: libgcc aborts when it is linked into the program and its
+	// own functions have rules that give values.
+	op := byte(dwValExpr)
+	if saved {
+		op, e = dwExpression, append(e, opDrop)
+	}
+	b = append(b, op, regLR)
 	b = binary.AppendUvarint(b, uint64(len(e)))
 	return append(b, e...)
 }
