@@ -26,6 +26,7 @@ type drainer struct {
 
 	stop   atomic.Bool
 	batch  []claim
+	held   []held            // oldest first
 	newest map[taskID]uint32 // number of the newest chunk of a task in a round
 	vec    [][]byte
 	nap    time.Duration
@@ -33,6 +34,9 @@ type drainer struct {
 
 	lastReclaim time.Time
 	patience    time.Duration // until the next
+
+	lookedAtHeld, askedHeld time.Time
+	final                   bool // no task goes on: nothing is held any more
 
 	stats drainStats
 	tasks map[taskID]uint64 // events they lost
@@ -112,6 +116,7 @@ func (d *drainer) finish() {
 // when it was not yet. So the states are read twice, and of what only the second
 // reading sees, that is taken what belongs before something of the first.
 func (d *drainer) round(all bool) int {
+	d.ripe(all)
 	keep := d.policy == trace.PolicyOverwrite && !all
 	clear(d.newest)
 	n := d.claim(keep, func(b []byte) bool {
@@ -171,9 +176,9 @@ func (d *drainer) inspect(i int) (claim, bool) {
 		d.p.announce()
 		return claim{}, false
 	}
-	events := uint64(0)
+	events, hole := uint64(0), -1
 	if kind == trace.ChunkEvents {
-		events = countEvents(b[chunkHeader:used])
+		events, hole = countEvents(b[chunkHeader:used])
 	}
 	id := taskOf(b)
 	d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
@@ -181,7 +186,12 @@ func (d *drainer) inspect(i int) (claim, bool) {
 	if kind == trace.ChunkImage && d.onImage != nil {
 		d.onImage(parseImage(le.Uint64(b[cImage:]), int(id.pid), b[chunkHeader:used]))
 	}
-	return claim{i, used, events, le.Uint64(b[cCounter:])}, true
+	c := claim{i, used, events, le.Uint64(b[cCounter:])}
+	if hole >= 0 && !d.final {
+		d.hold(c, chunkHeader+hole)
+		return claim{}, false
+	}
+	return c, true
 }
 
 // seal makes a chunk end with its last word that is not zero, if its task did
@@ -275,7 +285,8 @@ func (d *drainer) makeRoom() {
 		}
 		b := d.p.chunk(c.chunk)
 		if used := seal(b); used > 0 {
-			d.stats.overwrote += countEvents(b[chunkHeader:used])
+			n, _ := countEvents(b[chunkHeader:used])
+			d.stats.overwrote += n
 		}
 		d.p.release(c.chunk, len(b))
 		freed = true
@@ -340,6 +351,7 @@ func (d *drainer) last(all bool) {
 	} else {
 		d.reclaimOwned(d.live.dead)
 	}
+	d.final = true
 	d.round(true)
 	if all {
 		return
@@ -357,7 +369,8 @@ func (d *drainer) last(all bool) {
 		if used := seal(b); used > chunkHeader && le.Uint16(b[cKind:]) == uint16(trace.ChunkEvents) {
 			id := taskOf(b)
 			d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
-			copies = append(copies, claim{len(copied), used, countEvents(b[chunkHeader:used]), le.Uint64(b[cCounter:])})
+			n, _ := countEvents(b[chunkHeader:used])
+			copies = append(copies, claim{len(copied), used, n, le.Uint64(b[cCounter:])})
 			copied = append(copied, b[:used])
 		}
 	}
@@ -369,30 +382,33 @@ func (d *drainer) last(all bool) {
 }
 
 // countEvents counts entries and exits: words that are neither holes nor
-// reserved events with what belongs to them. Nearly all words are events, so
-// eight at a time are looked at for one that is not.
-func countEvents(b []byte) uint64 {
-	n := uint64(0)
-	for len(b) >= 64 {
-		c := b[:64:64]
-		if ordinary(le.Uint64(c)) && ordinary(le.Uint64(c[8:])) && ordinary(le.Uint64(c[16:])) && ordinary(le.Uint64(c[24:])) &&
-			ordinary(le.Uint64(c[32:])) && ordinary(le.Uint64(c[40:])) && ordinary(le.Uint64(c[48:])) && ordinary(le.Uint64(c[56:])) {
+// reserved events with what belongs to them. hole is the offset of the first slot
+// that is reserved and not written, -1: there is none. Nearly all words are events,
+// so eight at a time are looked at for one that is not.
+func countEvents(b []byte) (n uint64, hole int) {
+	hole = -1
+	for size := len(b); len(b) >= 8; {
+		for len(b) >= 64 && allOrdinary(b[:64:64]) {
 			n += 8
 			b = b[64:]
-			continue
 		}
-		for end := len(b) - 64; len(b) > end; {
-			var one uint64
-			one, b = countEvent(b)
-			n += one
+		if len(b) < 8 {
+			break
 		}
-	}
-	for len(b) >= 8 {
+		if hole < 0 && le.Uint64(b) == 0 {
+			hole = size - len(b)
+		}
 		var one uint64
 		one, b = countEvent(b)
 		n += one
 	}
-	return n
+	return n, hole
+}
+
+// allOrdinary tells whether eight words are.
+func allOrdinary(c []byte) bool {
+	return ordinary(le.Uint64(c)) && ordinary(le.Uint64(c[8:])) && ordinary(le.Uint64(c[16:])) && ordinary(le.Uint64(c[24:])) &&
+		ordinary(le.Uint64(c[32:])) && ordinary(le.Uint64(c[40:])) && ordinary(le.Uint64(c[48:])) && ordinary(le.Uint64(c[56:]))
 }
 
 // ordinary tells whether a word is an entry or an exit, in one comparison:

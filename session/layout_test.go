@@ -58,8 +58,14 @@ func TestLayout(t *testing.T) {
 		// At every place within the words that are looked at together.
 		var head []byte
 		for i := range uint64(20) {
-			if n := countEvents(append(bytes.Clone(head), ev...)); n != i+1 {
-				t.Errorf("%s behind %d events: %d counted, want %d", name, i, n, i+1)
+			b := append(bytes.Clone(head), ev...)
+			if n, hole := countEvents(b); n != i+1 || hole >= 0 {
+				t.Errorf("%s behind %d events: %d counted, want %d; hole %d", name, i, n, i+1, hole)
+			}
+			at := len(b)
+			b = append(b, make([]byte, 16)...)
+			if n, hole := countEvents(append(b, head...)); n != 2*i+1 || hole != at {
+				t.Errorf("%s behind %d events, with a hole at %d: %d counted, want %d; hole %d", name, i, at, n, 2*i+1, hole)
 			}
 			head = le.AppendUint64(head, 1<<63|7<<32|2)
 		}
@@ -120,7 +126,8 @@ func FuzzChunk(f *testing.F) {
 		if used < chunkHeader || used > len(b) || used > chunkHeader+n+7 {
 			t.Fatalf("%d bytes used of %d", used, n)
 		}
-		if got, want := countEvents(b[chunkHeader:used]), countSlowly(b[chunkHeader:used]); got != want {
+		got, _ := countEvents(b[chunkHeader:used])
+		if want := countSlowly(b[chunkHeader:used]); got != want {
 			t.Errorf("%d events, want %d", got, want)
 		}
 		im := parseImage(1, 2, payload)

@@ -52,8 +52,10 @@
 //     copy return addresses without their shadow and must not be traced.
 //   - A program that sets the gs base to an address that cannot be read, before it
 //     is known to use gs, faults at its next traced call.
-//   - A signal handler that fills several chunks before it returns into the middle
-//     of the recording of an event can cost that event's place another one.
+//   - Without a recorder, or with one that overwrites, a signal handler that records
+//     gigabytes, or rounds of the buffer, before it returns into the middle of the
+//     recording of an event can cost that event's place another one. (Recorders
+//     hold a chunk in which a slot is reserved and not written.)
 //   - A seccomp filter that kills on mmap, madvise, futex, gettid, prctl or
 //     rt_sigprocmask kills the program when the runtime uses them.
 package stub

@@ -169,12 +169,12 @@
 	mov	%rsi, CB_TOP(%r11)
 3:	RESERVE 8, 5f, , (%r11)
 	btc	$SHADOW_AUX, %rsi
-	mov	(%rsi), %edx
+	mov	(%rsi), %ecx
 	btc	$SHADOW_AUX, %rsi
-	btr	$31, %edx
-	shl	$32, %rdx
-	or	%rax, %rdx
-	mov	%rdx, (%rcx)
+	btr	$31, %ecx
+	shl	$32, %rcx
+	or	%rdx, %rcx
+	mov	%rcx, (%rax)
 	lea	return_to_handler(%rip), %rax
 	mov	%rax, (%rsi)
 9:	LEAVE_CLASSIC
@@ -190,8 +190,8 @@
 	pushr	%rax
 	RESERVE 16, 6f, , (%r11)
 	btc	$SHADOW_AUX, %rsi
-	WRITE	(%rsi), (%rcx)
-	WRITE	(%rsp), 8(%rcx)
+	WRITE	(%rsi), (%rax)
+	WRITE	(%rsp), 8(%rax)
 	popr	%rax
 	or	$FT_ID_EXIT, %eax
 	mov	%rax, (%rsi)
@@ -570,7 +570,7 @@ return_to_handler:
 	btc	$SHADOW_PREV, %rsi
 	mov	%eax, 40(%rsp)
 3:	RESERVE 8, 5f, , (%r11)
-	WRITE	40(%rsp), (%rcx)
+	WRITE	40(%rsp), (%rax)
 	btc	$SHADOW_RET, %rsi
 	mov	(%rsi), %rax
 	btc	$SHADOW_PREV, %rsi

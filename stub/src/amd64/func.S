@@ -12,12 +12,12 @@
 	BEGIN_ENTER fentry_func_enter
 1:	CHECK_OWNER 5f, 9f
 	RESERVE 8, 5f, %gs:
-	WRITE 32(%rsp), (%rcx)
+	WRITE 32(%rsp), (%rax)
 	LEAVE_ENTER sp
 5:	SLOW_RECORD sp, 1b
 9:	FIND_BLOCK 6f
 	RESERVE 8, 6f, , (%r11)
-	WRITE 32+8(%rsp), (%rcx)
+	WRITE 32+8(%rsp), (%rax)
 	LEAVE_ENTER sp, 8
 6:	popr	%r11
 	SLOW_RECORD sp, 1b

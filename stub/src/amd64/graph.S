@@ -14,7 +14,7 @@
 	mov	%rcx, (%rdx)
 	mov	%rax, \pre\()CB_TOP\suf
 3:	RESERVE 8, 5f, \pre, \suf
-	WRITE 32+\x(%rsp), (%rcx)
+	WRITE 32+\x(%rsp), (%rax)
 	LEAVE_ENTER \where, \x
 	/* A tail call: S is a live frame's slot, and the function whose body came here
 	   by a jump has ended. Its shadow stays, so a loop of tail calls takes no space. */
@@ -23,9 +23,9 @@
 	cmp	%rdx, \pre\()CB_TOP\suf
 	jne	7f
 	RESERVE 16, 6f, \pre, \suf
-	LOAD_RET \where, %rdx, \x
-	WRITE THUNK_RET_ID(%rdx), (%rcx)
-	WRITE 32+\x(%rsp), 8(%rcx)
+	LOAD_RET \where, %rcx, \x
+	WRITE THUNK_RET_ID(%rcx), (%rax)
+	WRITE 32+\x(%rsp), 8(%rax)
 	LEAVE_ENTER \where, \x
 5:	SLOW_RECORD \where, 3b, \x
 6:	SLOW_RECORD \where, 0b, \x
@@ -47,7 +47,7 @@
 	cmp	%rcx, \pre\()CB_TOP\suf
 	jne	6f
 3:	RESERVE 8, 5f, \pre, \suf
-	WRITE 24+\x(%rsp), (%rcx)
+	WRITE 24+\x(%rsp), (%rax)
 	UNLINK \pre, \suf, \x
 	LEAVE_EXIT \x
 5:	SLOW_RECORD_EXIT 3b, \x

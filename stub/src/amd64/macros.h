@@ -24,11 +24,12 @@
    The order of things is such that a signal handler that runs traced functions
    may come between any two instructions:
      - the shadow words of S are written before S becomes the top;
-     - a slot is reserved by one instruction (xadd; no lock, the block is this
+     - a slot is reserved by one instruction (cmpxchg; no lock, the block is this
        thread's own), so a handler's events take other slots. The clock is read
-       between looking at the next slot and reserving it: if that is another one,
-       a handler was there in between, and the slot stays a hole, which readers
-       skip. So a thread's events are in the order of their times. */
+       between looking at the next slot and reserving it: if that is another one by
+       then, a handler was there in between, and all is done again. So a thread's
+       events are in the order of their times;
+     - a slot that is reserved and zero is one that is still to be written. */
 #include "layout.h"
 #include "format.h"
 
@@ -94,18 +95,20 @@
 	popr	%rsi
 	.endm
 
-	/* Reserve n bytes at %rcx for an event of now: %rax is the counter's low half. */
+	/* Reserve n bytes at %rax for an event of now: %rdx is the counter's low half.
+	   Changes rcx. */
 	.macro RESERVE n, full, pre, suf
 10:	mov	\pre\()CB_NEXT\suf, %rcx
+	cmp	\pre\()CB_END\suf, %rcx
+	jae	\full
 	rdtsc
 	cmp	%edx, \pre\()CB_HIGH\suf
 	jne	\full
-	mov	$\n, %edx
-	xadd	%rdx, \pre\()CB_NEXT\suf
-	cmp	%rcx, %rdx
+	mov	%eax, %edx
+	mov	%rcx, %rax
+	add	$\n, %rcx
+	cmpxchg	%rcx, \pre\()CB_NEXT\suf
 	jne	10b
-	cmp	\pre\()CB_END\suf, %rcx
-	jae	\full
 	.endm
 
 	/* Go to hashed if blocks are found by thread pointer, to slow unless the block
@@ -178,12 +181,12 @@
 	jb	\slow
 	.endm
 
-	/* The event word of \id in the high half, the time in rax, to \at. Changes rdx. */
+	/* The event word of \id in the high half, the time in rdx, to \at. Changes rcx. */
 	.macro WRITE id, at
-	mov	\id, %edx
-	shl	$32, %rdx
-	or	%rax, %rdx
-	mov	%rdx, \at
+	mov	\id, %ecx
+	shl	$32, %rcx
+	or	%rdx, %rcx
+	mov	%rcx, \at
 	.endm
 
 	/* Back to the thunk, dropping the id. A thunk behind a prologue does not call

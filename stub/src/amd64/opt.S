@@ -45,7 +45,7 @@
 	mov	%rax, (%rcx)
 	LEAVE_ENTER \where, \x
 31:	RESERVE 8, 8f, \pre, \suf
-	WRITE 32+\x(%rsp), (%rcx)
+	WRITE 32+\x(%rsp), (%rax)
 	LEA_SLOT \where, %rdx, \x
 	btc	$SHADOW_AUX, %rdx
 	orl	$FT_ID_EXIT, (%rdx)	/* its entry is in the trace */
@@ -62,9 +62,9 @@
 	cmpq	$0, fentry_threshold(%rip)
 	jne	7f
 	RESERVE 16, 42f, \pre, \suf
-	LOAD_RET \where, %rdx, \x
-	WRITE THUNK_RET_ID(%rdx), (%rcx)
-	WRITE 32+\x(%rsp), 8(%rcx)
+	LOAD_RET \where, %rcx, \x
+	WRITE THUNK_RET_ID(%rcx), (%rax)
+	WRITE 32+\x(%rsp), 8(%rax)
 	mov	32+\x(%rsp), %eax
 	or	$FT_ID_EXIT, %eax
 	jmp	43f
@@ -126,7 +126,7 @@
 	testl	$FT_ID_EXIT, (%rcx)
 	jz	4f
 3:	RESERVE 8, 5f, \pre, \suf
-	WRITE 24+\x(%rsp), (%rcx)
+	WRITE 24+\x(%rsp), (%rax)
 2:	UNLINK \pre, \suf, \x
 	LEAVE_EXIT \x
 	/* held back */
