@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -44,5 +46,17 @@ func TestCompareCalls(t *testing.T) {
 	got := compareCalls(calls(1, 2, 1), calls(11, 22, 11), calls(41, 82, 31))
 	if want := (comparison{whole: 41, times: 41. / 11, net: 40, netTimes: 4}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestCallgrindTotal(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	for text, want := range map[string]int64{"events: Ir\nsummary: 274889\n\ntotals: 274889\n": 274889, "events: Ir\n": 0} {
+		if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := callgrindTotal(log, ""); n != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
 	}
 }

@@ -10,6 +10,8 @@
 //
 //	call      call and return of an empty function, against two reads of the time stamp counter in the same process; tracers
 //	          against each other, whole and net (traced less untraced)
+//	instructions
+//	          what tracing adds to a call on amd64 (callgrind) and arm64 (qemu), exactly
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
 //	patch     fentry patch of a large executable, against copying it
 //	read      report and replay of a large trace

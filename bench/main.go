@@ -28,6 +28,7 @@ var tables = []struct {
 	run  func(*bench) error
 }{
 	{"call", (*bench).call},
+	{"instructions", (*bench).instructions},
 	{"programs", (*bench).programs},
 	{"patch", (*bench).patch},
 	{"read", (*bench).read},
@@ -35,7 +36,7 @@ var tables = []struct {
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, programs, patch, read, mcount")
+	only := flag.String("only", "", "comma separated `tables`: call, instructions, programs, patch, read, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")

@@ -107,6 +107,38 @@ func TestTraceDirectory(t *testing.T) {
 	}
 }
 
+// TestFullDisk: a program goes on without a trace, and what is lost is counted.
+func TestFullDisk(t *testing.T) {
+	forEach(t, func(t *testing.T, m *machine) {
+		if os.Getuid() != 0 {
+			t.Skip("needs root to mount a small file system")
+		}
+		dir := t.TempDir()
+		if err := syscall.Mount("fentry-test", dir, "tmpfs", 0, "size=1m"); err != nil {
+			t.Skipf("needs to mount a small file system: %v", err)
+		}
+		t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+		const calls = 20000 * 11 // of nest, and one of leaf for each eleventh
+		f := buildFixture(t, "survive.c", buildOptions{on: m})
+		cmd := f.command(t, "many", "20000")
+		cmd.Env = append(os.Environ(), "FENTRY_DATA="+filepath.Join(dir, "data"))
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil || string(out) != "leaf 20000\nnest 220000\n" {
+			t.Errorf("%v, output %q", err, out)
+		}
+		if want := "fentry: the trace ends here, what follows is lost: no space left on device\n"; errs.String() != want {
+			t.Errorf("standard error %q, want %q", errs.String(), want)
+		}
+		ev := f.read(t, filepath.Join(dir, "data", "events"))
+		got := ev.calls["nest"] + ev.calls["leaf"] + ev.exits["nest"] + ev.exits["leaf"]
+		if all := 2 * (20000 + calls); got < 10000 || got+int(ev.lost) < all || got+int(ev.lost) > all+all/100 {
+			t.Errorf("%d events recorded, %d lost, %d happened", got, ev.lost, all)
+		}
+	})
+}
+
 // oldTrace makes something that looks like a trace whose process is gone.
 func oldTrace(dir string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {

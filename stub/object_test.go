@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/stub/internal/build"
 )
 
@@ -245,7 +246,11 @@ func TestObjectIsUpToDate(t *testing.T) {
 
 // What C, assembly and Go agree on, compiled one against the other.
 func TestLayout(t *testing.T) {
-	need(t, "gcc")
+	forEach(t, testLayout)
+}
+
+func testLayout(t *testing.T, m *machine) {
+	need(t, m.target.CC)
 	var src strings.Builder
 	src.WriteString("#include \"runtime.h\"\n")
 	is := func(c string, v any) {
@@ -260,7 +265,7 @@ func TestLayout(t *testing.T) {
 	is("FLAG_NO_FILE", FlagNoFile)
 	is("FLAG_QUIET", FlagQuiet)
 	is("THUNK_SIZE", amd64.ThunkSize)
-	is("SHADOW_RET", amd64.ShadowBit)
+	is("THUNK_SIZE", arm64.ThunkSize)
 	member := map[string]string{"IDLEN": "idlen", "ID": "id"}
 	for _, f := range configFields {
 		is("CONFIG_O_"+f.name, f.off)
@@ -276,6 +281,17 @@ func TestLayout(t *testing.T) {
 		magic |= uint64(configMagic[i]) << (8 * i)
 	}
 	is("CONFIG_MAGIC", fmt.Sprintf("%dUL", magic))
+	if m == onARM64 {
+		is("THUNK_CALL_END", arm64.ThunkCallEnd)
+		is("THUNK_RET", arm64.ThunkRet)
+		is("THUNK_BYPASS", arm64.ThunkBypass)
+		is("SHADOW_SPLIT", arm64.AnyShadow.Split)
+		is("SHADOW_HIGH", arm64.AnyShadow.High)
+		is("SHADOW_LOW", arm64.AnyShadow.Low)
+		compileLayout(t, m, src.String())
+		return
+	}
+	is("SHADOW_RET", amd64.ShadowBit)
 	// The parts of a thunk, where its code has them.
 	th := amd64.Thunk{Addr: 0x1000, Armed: 0x2000, Enter: 0x3000, Exit: 0x4000, Body: 0x5000, ID: 0x01020304}
 	b := make([]byte, amd64.ThunkSize)
@@ -286,13 +302,17 @@ func TestLayout(t *testing.T) {
 	is("THUNK_RET + THUNK_RET_ID", bytes.Index(b, []byte{0x04, 0x03, 0x02, 0x81}))
 	is("THUNK_RET", bytes.Index(b, []byte{0x48, 0x8d, 0x64, 0x24, 0xf8}))
 	is("THUNK_BYPASS", 9+int(b[8]))
-	dir := t.TempDir()
-	name := filepath.Join(dir, "layout.c")
-	if err := os.WriteFile(name, []byte(src.String()), 0o644); err != nil {
+	compileLayout(t, m, src.String())
+}
+
+func compileLayout(t *testing.T, m *machine, src string) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "layout.c")
+	if err := os.WriteFile(name, []byte(src), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"-Isrc", "-Isrc/amd64", "-fsyntax-only"}, append(build.AMD64.Args, build.Flags...)...)
-	if out, err := exec.Command("gcc", append(args, name)...).CombinedOutput(); err != nil {
+	args := append([]string{"-Isrc", "-Isrc/" + m.name, "-fsyntax-only"}, append(m.target.Args, build.Flags...)...)
+	if out, err := exec.Command(m.target.CC, append(args, name)...).CombinedOutput(); err != nil {
 		t.Errorf("%s", out)
 	}
 }

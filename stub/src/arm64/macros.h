@@ -99,7 +99,6 @@
 	.ifeq	\off & 1
 	.cfi_rel_offset x29, 0
 	.cfi_rel_offset x30, 8
-	.cfi_rel_offset x16, 128	/* the thunk's frame has its return address there */
 	.else
 	.cfi_escape 0x10, 29, 2, 0x8f, 0	/* x29 is at 0(sp) */
 	.endif
@@ -112,6 +111,9 @@
 	stp	x12, x13, [sp, #96]
 	stp	x14, x15, [sp, #112]
 	stp	x16, x17, [sp, #128]
+	.ifeq	\off & 1
+	.cfi_rel_offset x16, 128	/* the thunk's frame has its return address there */
+	.endif
 	.endm
 	.macro ENDSLOW off
 	ldp	x16, x17, [sp, #128]
