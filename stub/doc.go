@@ -56,6 +56,8 @@
 //     gigabytes, or rounds of the buffer, before it returns into the middle of the
 //     recording of an event can cost that event's place another one. (Recorders
 //     hold a chunk in which a slot is reserved and not written.)
+//   - Strict seccomp, and PR_TSC_SIGSEGV, forbid the program to read the time stamp
+//     counter: it is killed at its next traced call.
 //   - A seccomp filter that kills on mmap, madvise, futex, gettid, prctl or
 //     rt_sigprocmask kills the program when the runtime uses them.
 package stub

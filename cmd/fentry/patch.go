@@ -158,7 +158,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		a.notef("%s: %d functions traced with %s, original can be restored", path, len(in.Sites), in.Tracer)
+		a.notef("%s: %s traced with %s, original can be restored", path, plural(uint64(len(in.Sites)), "function", "functions"), in.Tracer)
 		return nil
 	}
 	if c.undo {
