@@ -175,7 +175,7 @@ func fresh(name string, alone bool, create func() error) error {
 func link(f *os.File, dest string, alone bool) (string, error) {
 	name := tempName(dest, alone)
 	err := fresh(name, alone, func() error {
-		return unix.Linkat(unix.AT_FDCWD, fdPath(int(f.Fd())), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+		return linkFile(int(f.Fd()), name)
 	})
 	if err != nil {
 		return "", &fs.PathError{Op: "link", Path: name, Err: err}

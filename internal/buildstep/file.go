@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -34,7 +35,7 @@ type Options struct {
 
 	KeepLinks bool // write a file with several hard links in place, so that all its names change
 	KeepTime  bool // keep the modification time
-	Sync      bool // flush to disk before the file is replaced
+	Sync      bool // flush to disk before the file is replaced; without, a power failure soon after may cost the contents
 
 	retired *retired
 }
@@ -56,6 +57,9 @@ func File(path string, o Options) (Outcome, error) {
 		out, err := once(path, o)
 		if errors.Is(err, errChanged) && try < 100 {
 			continue // another process has replaced the file meanwhile
+		}
+		if (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && o.retired.release() {
+			continue // the space of the files that were replaced before may be enough
 		}
 		if err != nil {
 			err = withPath(path, err)
@@ -93,14 +97,13 @@ func once(path string, o Options) (Outcome, error) {
 			return out, err
 		}
 	}
-	if same, err := in.unchanged(path); err != nil {
+	dest, err := in.destination(path)
+	if err != nil {
 		return out, err
-	} else if !same {
-		return out, errChanged
 	}
 	out.Changed = true
 	if p, ok := w.(parted); ok && !o.KeepLinks && !o.KeepTime && !o.Sync {
-		err := atomicfile.WriteBytes(path, in.fd, &in.stat, p.Parts(), in.locked)
+		err := atomicfile.WriteBytes(dest, in.fd, &in.stat, p.Parts(), in.locked)
 		in.keep, in.replaced = o.retired, err == nil
 		return out, err
 	}
@@ -318,11 +321,25 @@ func (in *Input) lock() error {
 	}
 }
 
-// unchanged reports whether the path still is the file that was opened, as it was then.
-func (in *Input) unchanged(path string) (bool, error) {
+// destination returns what the path is the name of, symbolic links followed. When that no longer is the file that was
+// opened, as it was then, the error is errChanged.
+func (in *Input) destination(path string) (string, error) {
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return false, &fs.PathError{Op: "stat", Path: path, Err: err}
+	if err := unix.Lstat(path, &st); err != nil {
+		return "", &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return st.Dev == in.stat.Dev && st.Ino == in.stat.Ino && st.Size == in.stat.Size && st.Mtim == in.stat.Mtim, nil
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		dest, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return "", err
+		}
+		path = dest
+		if err := unix.Lstat(path, &st); err != nil {
+			return "", &fs.PathError{Op: "stat", Path: path, Err: err}
+		}
+	}
+	if st.Dev != in.stat.Dev || st.Ino != in.stat.Ino || st.Size != in.stat.Size || st.Mtim != in.stat.Mtim {
+		return "", errChanged
+	}
+	return path, nil
 }

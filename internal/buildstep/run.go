@@ -18,29 +18,27 @@ func Run(jobs []Job, workers int, report func(i int, o Outcome, err error)) {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	var keep retired
-	defer keep.close()
 	n := len(jobs)
-	do := func(i int) (Outcome, error) {
-		o := jobs[i].Options
-		if n > 1 {
-			o.retired = &keep
-		}
-		return File(jobs[i].Path, o)
-	}
+	workers = min(workers, n)
 	r := reporter{report: report, waiting: map[int]result{}}
 	var next atomic.Int64
 	work := func() {
+		var keep *retired
+		if n > 1 {
+			keep = newRetired(workers)
+			defer keep.release()
+		}
 		for {
 			i := int(next.Add(1)) - 1
 			if i >= n {
 				return
 			}
-			o, err := do(i)
-			r.done(i, result{o, err})
+			o := jobs[i].Options
+			o.retired = keep
+			out, err := File(jobs[i].Path, o)
+			r.done(i, result{out, err})
 		}
 	}
-	workers = min(workers, n)
 	if workers <= 1 {
 		work()
 		return
