@@ -1,6 +1,10 @@
 package arm64
 
-import "github.com/fentry-dev/fentry/arch"
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch"
+)
 
 // DWARF call frame instructions and operators (DWARF 4, 6.4.2 and 2.5), and the
 // numbers of registers (DWARF for the Arm 64-bit Architecture, AADWARF64, 4.1).
@@ -53,13 +57,18 @@ const (
 	opEq         = 0x29
 	opGt         = 0x2b
 	opNe         = 0x2e
+	opSkip       = 0x2f
 	opLit0       = 0x30 // + n
 	opBreg0      = 0x70 // + register
+	opDerefSize  = 0x94
 
 	regLR      = 30
 	regSP      = 31
 	regRAState = 34
 )
+
+// lowestCode is below all code: nothing is mapped there (vm.mmap_min_addr).
+const lowestCode = 0x10000
 
 // hidden are the rules where the caller's return address is only in shadow memory,
 // and the stack pointer is that of the caller after the return.
@@ -67,50 +76,78 @@ const (
 // The CFA is one more than the stack pointer, because unwinders tell frames apart
 // by their CFA: the thunk's frame would have the same as its caller's, and libgcc
 // aborts when the frame with the handler seems to be met twice.
+//
+// That must not be so where the caller is the kernel, for a signal handler: libgcc
+// has no other way to the interrupted program's registers than the CFA, as the
+// code that the handler returns to (mov x8, #139; svc #0) is not described. The
+// rule looks for that code at the return address, as libgcc does.
 func hidden(s Shadow) []byte {
 	even := []byte{opConst1s, 0xfe, opAnd} // CFA & -2
 	e := append(append([]byte(nil), even...), opLit0+8, opMinus)
 	e = append(e, s.expr()...)
-	b := []byte{dwDefCFA, regSP, 1}
+	c := cfaExpr(s)
+	b := append([]byte{dwDefCFAExpr, byte(len(c))}, c...)
 	b = append(append(b, dwExpression, regLR, byte(len(e))), e...)
 	return append(append(b, dwValExpr, regSP, byte(len(even))), even...)
 }
 
+// cfaExpr is the stack pointer, plus one if the caller is not the kernel.
+func cfaExpr(s Shadow) []byte {
+	const (
+		movX8 = 0xd2801168 // mov x8, #__NR_rt_sigreturn
+		svc   = 0xd4000001 // svc #0
+	)
+	e := append([]byte{opBreg0 + regSP, 0, opDup, opLit0 + 8, opMinus}, s.expr()...)
+	e = append(e, opDeref, opDup, opConst4u) // sp, return address
+	e = binary.LittleEndian.AppendUint32(e, lowestCode)
+	e = append(e, opGt, opLit0, opEq, opBra, 0, 0)
+	none := len(e)
+	e = append(e, opDup, opDerefSize, 4, opConst4u)
+	e = binary.LittleEndian.AppendUint32(e, movX8)
+	e = append(e, opNe, opBra, 0, 0)
+	other := len(e)
+	e = append(e, opDup, opPlusUconst, 4, opDerefSize, 4, opConst4u)
+	e = binary.LittleEndian.AppendUint32(e, svc)
+	e = append(e, opNe, opBra, 4, 0, // to the second drop
+		opDrop, opSkip, 3, 0) // to the end
+	binary.LittleEndian.PutUint16(e[none-2:], uint16(len(e)-none))
+	binary.LittleEndian.PutUint16(e[other-2:], uint16(len(e)-other))
+	return append(e, opDrop, opPlusUconst, 1)
+}
+
 // shown are the rules where everything is as the site had it: the return address is
 // in x30. They are those of a thunk's start.
-var shown = []byte{dwDefCFA, regSP, 0}
+var shown = []byte{dwDefCFA, regSP, 0, dwSameValue, regLR, dwSameValue, regSP}
 
 // rows are the call frame instructions of a thunk of one kind. The initial state
-// is shown. The code alignment is 1: the row of a return address has to begin
-// before it, because unwinders look it up as the end of a call.
-func (k ThunkKind) rows(s Shadow) []byte {
-	var b []byte
+// is hidden, which is long. The code alignment is 1: the row of a return address
+// has to begin before it, because unwinders look it up as the end of a call.
+func (k ThunkKind) rows() []byte {
+	b := append([]byte{dwRemember}, shown...)
 	switch k {
 	case ThunkGraph:
 		b = append(b, dwAdvance|thunkCall, dwRegister, regLR, 16)
-		b = append(b, dwAdvance|ThunkCallEnd-thunkCall)
-		b = append(b, hidden(s)...)
+		b = append(b, dwAdvance|ThunkCallEnd-thunkCall, dwRestoreState)
 		b = append(b, dwAdvance|ThunkBypass-ThunkCallEnd)
 	case ThunkFunc:
-		return append(b, dwAdvance|thunkCall, dwRegister, regLR, 16, dwAdvance|thunkFunc-thunkCall, dwRestore|regLR)
+		b = append(shown[:len(shown):len(shown)], dwAdvance|thunkCall, dwRegister, regLR, 16)
+		return append(b, dwAdvance|thunkFunc-thunkCall, dwSameValue, regLR)
 	case ThunkMcount:
-		b = append(b, dwAdvance|thunkJump+1)
-		b = append(b, hidden(s)...)
+		b = append(b, dwAdvance|thunkJump+1, dwRestoreState)
 		b = append(b, dwAdvance|ThunkBypass-(thunkJump+1))
 	default:
-		return nil
+		return shown
 	}
-	b = append(b, shown...)
-	return append(b, dwRestore|regLR, dwRestore|regSP)
+	return append(b, shown...)
 }
 
 // ThunkFrames returns the unwind information of thunks, for .eh_frame at address
 // base: an FDE for each.
 func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
-	f := arch.NewFrames(base, regLR, shown)
+	f := arch.NewFrames(base, regLR, hidden(s))
 	var rows [ThunkMcountFunc + 1][]byte
 	for k := range rows {
-		rows[k] = ThunkKind(k).rows(s)
+		rows[k] = ThunkKind(k).rows()
 	}
 	for i := range thunks {
 		f.Add(thunks[i].Addr, ThunkSize, rows[thunks[i].Kind])

@@ -178,7 +178,6 @@ func (c Callers) rule(b []byte, st lrState) []byte {
 		e = binary.AppendUvarint(e, uint64(st.off))
 		e = append(e, opDup, opDeref)
 	}
-	const lowestCode = 0x10000
 	e = append(e, opDup, opConst1u, ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
 	e = binary.LittleEndian.AppendUint32(e, lowestCode)
 	e = append(e, opGt, opAnd, opLit0, opEq, opBra)

@@ -65,6 +65,11 @@ func evaluate(t *testing.T, e []byte, cfa uint64, regs map[byte]uint64, read fun
 			push(pop() + uleb())
 		case opDeref:
 			push(read(pop()))
+		case opDerefSize:
+			push(read(pop()) & (1<<(8*e[i]) - 1))
+			i++
+		case opSkip:
+			i += 2 + int(int16(binary.LittleEndian.Uint16(e[i:])))
 		case opDup:
 			v := pop()
 			push(v)
@@ -129,11 +134,37 @@ func TestShadowExpression(t *testing.T) {
 			}
 			// The thunk's rules: CFA is odd, the slot 8 below it.
 			h := hidden(s)
-			n := int(h[5])
-			if got := evaluate(t, h[6:6+n], a+9, nil, nil); h[3] != dwExpression || got != s.Of(a) {
+			c := int(h[1])
+			for _, tt := range []struct{ ret, code, odd uint64 }{
+				{0x7_7000, 0xd4000001_d2801168, 0}, // mov x8, #139; svc #0
+				{0x7_7004, 0xd4000001_d2801168, 0},
+				{0x7_7004, 0xd4000001_d2801169, 1},
+				{0x7_7004, 0xd4000021_d2801168, 1},
+				{0, 0, 1},
+				{0xffff, 0, 1},
+			} {
+				got := evaluate(t, h[2:2+c], 0, map[byte]uint64{31: a + 8}, func(at uint64) uint64 {
+					switch at {
+					case s.Of(a):
+						return tt.ret
+					case tt.ret, tt.ret + 4:
+						if tt.ret >= lowestCode {
+							return tt.code >> (8 * (at - tt.ret))
+						}
+					}
+					t.Errorf("%v: %#x is read", s, at)
+					return 0
+				})
+				if h[0] != dwDefCFAExpr || got != a+8+tt.odd {
+					t.Errorf("%v: %#x, %#x: CFA is %#x", s, a, tt, got)
+				}
+			}
+			h = h[2+c:]
+			n := int(h[2])
+			if got := evaluate(t, h[3:3+n], a+9, nil, nil); h[0] != dwExpression || got != s.Of(a) {
 				t.Errorf("%v: %#x: rule for x30 gives %#x, want %#x", s, a, got, s.Of(a))
 			}
-			if got := evaluate(t, h[6+n+3:], a+9, nil, nil); got != a+8 {
+			if got := evaluate(t, h[3+n+3:], a+9, nil, nil); got != a+8 {
 				t.Errorf("%v: rule for sp gives %#x, want %#x", s, got, a+8)
 			}
 		}
@@ -301,14 +332,13 @@ func TestThunkFrames(t *testing.T) {
 			t.Errorf("FDE %d: %+v: % x", i, p, fr.EhFrame[at:][:20])
 		}
 	}
-	const hiddenRow = "DW_CFA_def_cfa: r31 (sp) ofs 1; DW_CFA_expression: r30 (x30) (DW_OP_const1s: -2; DW_OP_and; DW_OP_lit8; DW_OP_minus; DW_OP_lit1; DW_OP_const1u: 46; DW_OP_shl; DW_OP_xor); " +
-		"DW_CFA_val_expression: r31 (sp) (DW_OP_const1s: -2; DW_OP_and); "
-	const shownRow = "DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_restore: r30 (x30); DW_CFA_restore: r31 (sp)"
+	const shownRow = "DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_same_value: r30 (x30); DW_CFA_same_value: r31 (sp)"
+	const entryRow = "DW_CFA_register: r30 (x30) in r16 (x16); "
 	want := []string{
-		"DW_CFA_advance_loc: 24 to 500018; DW_CFA_register: r30 (x30) in r16 (x16); DW_CFA_advance_loc: 4 to 50001c; " + hiddenRow + "DW_CFA_advance_loc: 20 to 500030; " + shownRow,
-		"DW_CFA_advance_loc: 24 to 500058; DW_CFA_register: r30 (x30) in r16 (x16); DW_CFA_advance_loc: 8 to 500060; DW_CFA_restore: r30 (x30)",
-		"DW_CFA_advance_loc: 29 to 50009d; " + hiddenRow + "DW_CFA_advance_loc: 19 to 5000b0; " + shownRow,
-		"",
+		"DW_CFA_remember_state; " + shownRow + "; DW_CFA_advance_loc: 24 to 500018; " + entryRow + "DW_CFA_advance_loc: 4 to 50001c; DW_CFA_restore_state; DW_CFA_advance_loc: 20 to 500030; " + shownRow,
+		shownRow + "; DW_CFA_advance_loc: 24 to 500058; " + entryRow + "DW_CFA_advance_loc: 8 to 500060; DW_CFA_same_value: r30 (x30)",
+		"DW_CFA_remember_state; " + shownRow + "; DW_CFA_advance_loc: 29 to 50009d; DW_CFA_restore_state; DW_CFA_advance_loc: 19 to 5000b0; " + shownRow,
+		shownRow,
 	}
 	dir := t.TempDir()
 	zeros := regexp.MustCompile(`\bto 0+`)
