@@ -10,7 +10,7 @@
 //
 // # How a call is traced
 //
-// A site jumps to its thunk (arch/amd64). The thunk calls enter, takes the
+// A site jumps to its thunk (arch/amd64, arch/arm64). The thunk calls enter, takes the
 // caller's return address off the stack, calls the rest of the function, and
 // goes through exit back to the caller, so that every return goes where its call
 // was: the processor's return predictor and hardware shadow stacks agree. The
@@ -26,14 +26,22 @@
 // is so for what Linux hands out; where it is not, functions run untraced on that
 // stack and are counted as lost.
 //
+// On arm64, where the return address is in x30, the 16 bytes below the stack pointer
+// at the call are a frame's slot, and the two words stand side by side in one
+// shadow. Bit 46 is flipped for stacks from 1<<42 on, and 37 below, so that any size
+// of the address space is served.
+//
 // Events are 8 bytes in a chunk of the thread's own, reserved with one
-// instruction. Fast paths take no lock and make no system call; nothing uses a libc
+// instruction, on arm64 with ldxr and stxr. Fast paths take no lock and make no system call; nothing uses a libc
 // or vector registers.
 //
 // The thread's control block is at the gs base. A new thread inherits its creator's
 // and is told apart by its thread pointer. When a program turns out to use gs
 // itself, or had threads before the runtime was there, blocks are found in a table
-// by thread pointer from then on, and gs is left alone.
+// by thread pointer from then on, and gs is left alone. On arm64 the block is at a
+// word of thread-local memory, .tbss of the object: whoever links it into an
+// executable makes room for it at the end of PT_TLS (elfio.LinkOptions.TLS). A new
+// thread has 0 there. So shared objects cannot have the runtime on arm64.
 //
 // The program may have fentry_armed set before it starts: then the first traced
 // call starts the runtime, wherever it comes from.
@@ -52,6 +60,16 @@
 //     copy return addresses without their shadow and must not be traced.
 //   - A program that sets the gs base to an address that cannot be read, before it
 //     is known to use gs, faults at its next traced call.
+//   - On arm64, a function that calls another one without having moved the stack
+//     pointer, its return address in a register: both have the same slot. Compilers
+//     make no such code; where assembly does, one of the two must not be traced.
+//   - On arm64, a program that gives threads a thread pointer to memory of its own,
+//     which is not laid out as PT_TLS says, is not to be traced.
+//   - Under an emulator of user programs that ignores MADV_WIPEONFORK, such as
+//     qemu-user, a child is told from its parent by the thread's id that libcs keep
+//     (arm64 only): one made by a clone of the program's own is not, and writes into
+//     its parent's chunk. The same goes for what vfork's child records where vfork is
+//     a fork.
 //   - Without a recorder, or with one that overwrites, a signal handler that records
 //     gigabytes, or rounds of the buffer, before it returns into the middle of the
 //     recording of an event can cost that event's place another one. (Recorders
