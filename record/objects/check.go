@@ -93,7 +93,7 @@ func (ob *Object) checkEntries(sec int) (bad []string) {
 func isNop(m elf.Machine, c *code, off uint64) bool {
 	switch m {
 	case elf.EM_X86_64, elf.EM_386:
-		for _, n := range [][]byte{nop5x64, nop6x64, nop12x64, nop13x64, nop5x32, nop6x32} {
+		for _, n := range [][]byte{nop3x64, nop4x64, nop5x64, nop6x64, nop12x64, nop13x64, nop14x64, nop15x64, nop16x64, nop5x32, nop6x32} {
 			if b, ok := c.bytes(off, uint64(len(n))); ok && string(b) == string(n) {
 				return true
 			}

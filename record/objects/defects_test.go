@@ -3,7 +3,9 @@ package objects_test
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,7 +14,9 @@ import (
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
-// Each of these is an object recordmcount treats wrongly; the name says what it does.
+// Each of these is an object recordmcount treats wrongly; the name says what it does. Elsewhere are: objects with groups that the
+// linker discards, position-independent images, garbage collection (TestLinkers), addends of SuperH (TestLinkedOnEveryMachine), the
+// command line (TestRecordmcountName of cmd/fentry), how files are replaced (internal/buildstep).
 
 func offsets(list []objects.Site) (out []string) {
 	for _, s := range list {
@@ -122,88 +126,198 @@ func TestFilesDoNotInfluenceEachOther(t *testing.T) {
 	}
 }
 
-func TestManySections(t *testing.T) {
-	var s strings.Builder
-	const n = 33000 // 66,000 sections with their relocations
-	for i := range n {
-		fmt.Fprintf(&s, "\t.section .text.f%d,\"ax\"\n\t.weak f%d\nf%d:\tcall mcount\n\tret\n", i, i, i)
+// Entries name the first byte of what a tracer overwrites, not one inside an instruction or in front of it.
+func TestEntriesAreAtTheFirstByte(t *testing.T) {
+	for _, tt := range []struct{ cc, flags, first string }{
+		{"gcc", "-fPIE -pg -mfentry", "\xff\x15"},
+		{"gcc", "-fpic -pg", "\xff\x15"},
+		{"gcc", "-m32 -fpic -pg", "\xff\x93"},
+		{"gcc", "-fno-pie -mcmodel=large -pg -mfentry", "\x49\xba"},
+		{"gcc", "-fpic -mcmodel=large -pg", "\x49\xbb"},
+		{"gcc", "-fno-pie -pg", "\xe8\x00"},
+		{"s390x-linux-gnu-gcc", "-pg", "\xe3\xe0"},          // stg %r14,8(%r15)
+		{"s390x-linux-gnu-gcc", "-pg -mfentry", "\xc0\x05"}, // brasl %r0
+	} {
+		t.Run(tt.cc+" "+tt.flags, func(t *testing.T) {
+			b := assemble(t, tt.cc, threeFunctions, append(strings.Fields(tt.flags), "-O2", "-ffreestanding")...)
+			for _, o := range []objects.Options{{}, {Compat: true}} {
+				out := record(t, b, o)
+				f, err := elf.NewFile(bytes.NewReader(out))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n := 0
+				for e := range entries(t, out) {
+					code, err := f.Sections[e.section].Data()
+					if err != nil || !bytes.HasPrefix(code[e.off:], []byte(tt.first)) {
+						t.Errorf("entry %#x of section %d: % x", e.off, e.section, code[e.off:][:4])
+					}
+					n++
+				}
+				if n != 4 {
+					t.Errorf("%d entries, want 4", n)
+				}
+			}
+		})
 	}
-	src := "\t.text\n" + s.String()
-	b := assemble(t, "gcc", src)
+}
+
+// The addend of a call is in the instruction there.
+func TestUnlistedCallsBecomeNopsOnI386(t *testing.T) {
+	b := assemble(t, "gcc", "void f(void) {}\n__attribute__((section(\".exit.text\"))) void e(void) {}\n", "-m32", "-O2", "-pg", "-fno-pie", "-ffreestanding")
+	out := record(t, b, objects.Options{})
+	if !bytes.Contains(out, []byte{0x3e, 0x8d, 0x74, 0x26, 0}) || len(sites(t, out, objects.Options{})) != 1 {
+		t.Error("the call in .exit.text has not become a nop")
+	}
+}
+
+// More sections than a header's 16 bits can count, on machines of either byte order and both classes.
+func TestManySections(t *testing.T) {
+	const n = 33000 // 66,000 sections with their relocations
+	for _, tt := range []struct {
+		cc, code string
+		wide     bool
+	}{
+		{"gcc", "call mcount\n\tret", false},
+		{"s390x-linux-gnu-gcc", "brasl %r14,_mcount\n\tbr %r14", false},
+		{"mips-linux-gnu-gcc", "jal _mcount\n\tnop", false},
+		{"powerpc-linux-gnu-gcc", "bl _mcount\n\tblr", true},
+		{"powerpc64-linux-gnu-gcc", "bl _mcount\n\tblr", true},
+	} {
+		if tt.wide && os.Getenv("FENTRY_WIDE") == "" {
+			continue // the assembler takes its time
+		}
+		t.Run(tt.cc, func(t *testing.T) {
+			t.Parallel()
+			var s strings.Builder
+			s.WriteString("\t.text\n")
+			for i := range n {
+				fmt.Fprintf(&s, "\t.section .text.f%d,\"ax\"\n\t.weak f%d\nf%d:\t%s\n", i, i, i, tt.code)
+			}
+			b := assemble(t, tt.cc, s.String())
+			for _, o := range []objects.Options{{}, {Compat: true}} {
+				out := record(t, b, o)
+				ob, err := objects.Parse(out, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tabled := 0
+				for s := range ob.Sites() {
+					if s.Tabled && s.Off == 0 {
+						tabled++
+					}
+				}
+				if tabled != n {
+					t.Errorf("%d of %d sites are in a table", tabled, n)
+				}
+			}
+		})
+	}
+}
+
+// A relocation without a symbol, in a section that is not recorded and calls nothing.
+func TestRelocationsWithoutSymbolAreNoCalls(t *testing.T) {
+	b := assemble(t, "gcc", "\t.text\nf:\tcall mcount\n\tret\n\t.section .exit.text,\"ax\"\n\t.reloc ., R_X86_64_NONE\ng:\tnop\n\t.reloc ., R_X86_64_64\n\t.quad 0\n")
+	ob, err := objects.Parse(b, objects.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ob.Unrecorded(); len(got) != 0 {
+		t.Errorf("sections with calls: %q", got)
+	}
+	if got := offsets(sites(t, b, objects.Options{})); !slices.Equal(got, []string{"0x0/5"}) {
+		t.Errorf("sites %v", got)
+	}
+	record(t, b, objects.Options{})
+}
+
+// What has been cut off is an error, wherever: an assembler writes the section headers last.
+func TestCutOffObjects(t *testing.T) {
+	b := assemble(t, "gcc", threeFunctions, "-O2", "-pg", "-mfentry", "-ffreestanding")
+	for n := range len(b) {
+		if _, err := objects.Parse(b[:n], objects.Options{}); err == nil {
+			t.Fatalf("%d bytes of %d are taken for an object", n, len(b))
+		}
+	}
+}
+
+// An object whose sections have relocations of both kinds: each is read as what it is, the table gets the machine's.
+func TestBothKindsOfRelocations(t *testing.T) {
+	b := assemble(t, "gcc", "\t.text\nf:\tcall mcount\n\tret\n\t.section .text.g,\"ax\"\ng:\tnop\n\tcall mcount\n\tret\n")
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shoff := binary.LittleEndian.Uint64(b[40:])
+	for i, s := range f.Sections {
+		if s.Name != ".rela.text.g" {
+			continue
+		}
+		h := b[shoff+uint64(i)*64:]
+		off := binary.LittleEndian.Uint64(b[s.Offset:])
+		addend := binary.LittleEndian.Uint64(b[s.Offset+16:])
+		copy(b[f.Sections[s.Info].Offset+off:], binary.LittleEndian.AppendUint32(nil, uint32(addend)))
+		binary.LittleEndian.PutUint32(h[4:], uint32(elf.SHT_REL))
+		binary.LittleEndian.PutUint64(h[32:], 16)
+		binary.LittleEndian.PutUint64(h[56:], 16)
+	}
 	for _, o := range []objects.Options{{}, {Compat: true}} {
 		out := record(t, b, o)
-		ob, err := objects.Parse(out, o)
+		if got := entries(t, out); len(got) != 2 {
+			t.Errorf("entries %v", got)
+		}
+		f, err := elf.NewFile(bytes.NewReader(out))
 		if err != nil {
 			t.Fatal(err)
 		}
-		tabled := 0
-		for s := range ob.Sites() {
-			if s.Tabled && s.Off == 0 {
-				tabled++
+		for _, s := range f.Sections {
+			if strings.HasSuffix(s.Name, "__mcount_loc") && strings.HasPrefix(s.Name, ".rel") && s.Type != elf.SHT_RELA {
+				t.Errorf("%s is of type %v", s.Name, s.Type)
 			}
-		}
-		if tabled != n {
-			t.Errorf("%d of %d sites are in a table", tabled, n)
 		}
 	}
 }
 
-const comdat = `
-template <class T> struct S { static T f(T x) { return x + 1; } };
-template <class T> __attribute__((noinline)) T dup(T x) { return S<T>::f(x) * 2; }
-int NAME(int x) { return dup(x) + dup((long)x); }
-`
-
-const checker = `
-#include <stdio.h>
-extern "C" { extern unsigned char *__start___mcount_loc[], *__stop___mcount_loc[]; void __fentry__(); }
-__asm__(".text\n.globl __fentry__\n.hidden __fentry__\n__fentry__: ret");
-int one(int), two(int);
-__attribute__((no_instrument_function)) int main() {
-	int n = 0, bad = 0;
-	for (unsigned char **p = __start___mcount_loc; p < __stop___mcount_loc; p++) {
-		unsigned char *c = *p;
-		if (!c) continue;
-		n++;
-		if (!(c[0] == 0xe8 || (c[0] == 0xff && c[1] == 0x15) || ((c[0] == 0x67 || c[0] == 0x90) && c[1] == 0xe8))) bad++;
-	}
-	printf("%d %d %d\n", n, bad, one(1) + two(2));
-	return 0;
-}
-`
-
-// Objects that share COMDAT groups are linked by every linker there is, in every form, with and without garbage
-// collection; then the program looks at its table.
-func TestLinkers(t *testing.T) {
-	need(t, "g++")
-	for _, form := range []string{"-fno-pie -no-pie", "-fPIE -pie -Wl,-z,text"} {
-		for _, gc := range []string{"", "-ffunction-sections -Wl,--gc-sections"} {
-			flags := strings.Fields("-O1 -pg -mfentry " + form + " " + gc)
-			dir := t.TempDir()
-			objs := map[bool][]string{}
-			for _, compat := range []bool{false, true} {
-				for name, src := range map[string]string{"one": strings.ReplaceAll(comdat, "NAME", "one"), "two": strings.ReplaceAll(comdat, "NAME", "two"), "main": checker} {
-					b := assemble(t, "g++", src, flags...)
-					p := filepath.Join(dir, fmt.Sprintf("%s-%v.o", name, compat))
-					write(t, p, record(t, b, objects.Options{Compat: compat}))
-					objs[compat] = append(objs[compat], p)
+// Everything an object had stays, in its order: sections with their contents and attributes, symbols.
+func TestWhatWasThereStays(t *testing.T) {
+	for _, cc := range []string{"gcc", "arm-linux-gnueabihf-gcc", "mips-linux-gnu-gcc"} {
+		b := assemble(t, cc, threeFunctions, "-O2", "-pg", "-ffreestanding", "-g")
+		was, err := elf.NewFile(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []objects.Options{{KeepCalls: true}, {KeepCalls: true, Compat: true}} {
+			is, err := elf.NewFile(bytes.NewReader(record(t, b, o)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range was.Sections {
+				n := is.Sections[i]
+				old, err1 := s.Data()
+				data, err2 := n.Data()
+				same := s.Type == elf.SHT_NOBITS || err1 == nil && err2 == nil && bytes.Equal(old, data)
+				if s.Type == elf.SHT_SYMTAB || i == int(binary.LittleEndian.Uint16(b[0x3e:])) || s.Name == ".shstrtab" || s.Name == ".strtab" {
+					same = len(data) >= len(old) // symbols are compared below
+				}
+				if s.Name != n.Name || s.Type != n.Type || s.Flags != n.Flags || s.Addralign != n.Addralign || s.Link != n.Link || !same {
+					t.Errorf("%s %+v: section %d was %+v, is %+v", cc, o, i, s.SectionHeader, n.SectionHeader)
 				}
 			}
-			for _, ld := range []string{"bfd", "gold", "lld", "mold"} {
-				for _, compat := range []bool{false, true} {
-					if compat && strings.Contains(form, "-pie ") {
-						continue // a read-only table: recordmcount's layout cannot be linked with -z text
-					}
-					t.Run(fmt.Sprintf("%s %s %s compat=%v", ld, form, gc, compat), func(t *testing.T) {
-						need(t, strings.Replace("ld."+ld, "ld.mold", "mold", 1))
-						prog := filepath.Join(t.TempDir(), "prog")
-						command(t, append(append([]string{"g++", "-fuse-ld=" + ld}, flags...), append(objs[compat], "-o", prog)...)...)
-						// one, two and both instances of dup, once each; S<T>::f is inlined.
-						if got := strings.TrimSpace(command(t, prog)); got != "4 0 20" {
-							t.Errorf("entries, bad ones, result: %q", got)
-						}
-					})
+			if was.Section(".note.GNU-stack") == nil || is.Section(".note.GNU-stack") == nil {
+				t.Errorf("%s: no .note.GNU-stack", cc)
+			}
+			before, err1 := was.Symbols()
+			after, err2 := is.Symbols()
+			if err1 != nil || err2 != nil {
+				t.Fatal(err1, err2)
+			}
+			for _, s := range after {
+				if len(before) > 0 && s == before[0] {
+					before = before[1:]
 				}
+			}
+			if len(before) > 0 {
+				t.Errorf("%s %+v: symbols missing or in another order, from %+v", cc, o, before[0])
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func (ob *Object) tableEntries(i int, do func(section int, off uint64) bool) err
 			return fmt.Errorf("%s: entry %d at offset %#x: symbol %d of %d, place %#x of %#x bytes", ob.label(i), k, t.FileOff(k), r.Sym, syms.Len(), r.Off, len(data))
 		}
 		add := uint64(r.Addend)
-		if !t.Rela {
+		if !t.Rela || ob.m.inPlace {
 			add = f.Word(data[r.Off:])
 			if !f.Is64() {
 				add = uint64(int64(int32(add)))

@@ -12,9 +12,13 @@ import (
 // It is a value without state, so one never sees what another file has set.
 type machine struct {
 	abs   uint32 // relocation that stores an address in a word of the class
-	rela  bool   // tables' relocations carry their addend
+	rela  bool   // tables' relocations have room for their addend
 	exact bool   // the linker moves code: every site needs a symbol of its own
 	funcs bool   // function symbols can be a base; not where bit 0 of their value tells an instruction set
+
+	// inPlace: the addend is in the table's word although the relocations have room for it, where the linker does not look
+	// (howto.partial_inplace of BFD's elf32-sh.c).
+	inPlace bool
 
 	call func(c *code, off uint64, typ uint32) (hit, bool)
 	// nop returns what turns the call whose relocation is at off into nops, and where it goes; nil where the bytes are
@@ -31,12 +35,15 @@ type code struct {
 
 // hit is a recognised call. Offsets are relative to the place that is relocated, off.
 type hit struct {
-	back uint8 // off - back is the first byte a tracer may overwrite
+	back uint8 // off - back is the first byte a tracer may overwrite; 128 and above: off + 256 - back
 	len  uint8 // how many bytes from there
-	call uint8 // off - call is the call instruction; 128 and above: off + 256 - call
+	call uint8 // off - call is the call instruction; 128 and above as above
 	form Form
 	prev bool // belongs to the hit of an earlier relocation: there is nothing to record
 }
+
+// start is the first byte of the site whose relocated place is off.
+func (h hit) start(off uint64) uint64 { return off - uint64(int64(int8(h.back))) }
 
 // Form is how a site calls the profiling function.
 type Form uint8
@@ -120,7 +127,7 @@ func machineOf(f *elfio.File) (machine, error) {
 		m.rela = f.Is64() || f.Header.Flags&efMIPSABI2 != 0
 	case elf.EM_SH:
 		only(false)
-		m.abs, m.call = rSHDir32, callSH
+		m.abs, m.inPlace, m.call = rSHDir32, true, callSH
 	case elf.EM_RISCV:
 		little()
 		m.abs, m.exact, m.call = pick(uint32(elf.R_RISCV_32), uint32(elf.R_RISCV_64)), true, callRISCV

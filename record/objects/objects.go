@@ -185,7 +185,7 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 func (ob *Object) recorded(p *part) bool { return p.listed || ob.o.AllExec }
 
 // start is the offset of a site's first byte in its section.
-func (p *part) start(s site) uint64 { return p.rel.At(int(s.rel)).Off - uint64(s.hit.back) }
+func (p *part) start(s site) uint64 { return s.hit.start(p.rel.At(int(s.rel)).Off) }
 
 func (ob *Object) label(i int) string {
 	if n := ob.f.Sections[i].Name; n != "" {
@@ -291,7 +291,7 @@ func (ob *Object) Sites() iter.Seq[Site] {
 					taken = taken[1:]
 				}
 				r := p.rel.At(int(s.rel))
-				start := r.Off - uint64(s.hit.back)
+				start := s.hit.start(r.Off)
 				if !yield(Site{
 					Section: p.rel.Target, Off: start, Len: int(s.hit.len), Call: r.Off - uint64(int64(int8(s.hit.call))), Reloc: r.Off,
 					Form: s.hit.form, Callee: string(ob.syms.Name(int(r.Sym))), Listed: ob.recorded(p),

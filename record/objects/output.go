@@ -212,11 +212,14 @@ func (b *builder) table(runs []*run, linked bool) {
 		rt.Name, rt.Type = ".rela"+TableName, elf.SHT_RELA
 	}
 	if linked {
-		// Writable, so that position-independent images can relocate it; kept or dropped with the text it lists.
 		target := runs[0].p.rel.Target
-		t.Flags |= elf.SHF_WRITE | elf.SHF_LINK_ORDER
-		t.Link = uint32(target)
-		rt.Flags |= elf.SHF_INFO_LINK
+		if !ob.o.Compat {
+			// Writable, so that position-independent images can relocate it; kept or dropped with the text it lists. Beside a table
+			// of the whole object the flags have to be those of that one: mold would make two output sections of them.
+			t.Flags |= elf.SHF_WRITE | elf.SHF_LINK_ORDER
+			t.Link = uint32(target)
+			rt.Flags |= elf.SHF_INFO_LINK
+		}
 		if g := ob.groups[target]; g != 0 {
 			t.Flags |= elf.SHF_GROUP
 			rt.Flags |= elf.SHF_GROUP
@@ -236,7 +239,8 @@ func (b *builder) table(runs []*run, linked bool) {
 			}
 		}
 	}
-	if !ob.m.rela {
+	inPlace := !ob.m.rela || ob.m.inPlace
+	if inPlace {
 		t.Fill = func(out []byte) {
 			each(func(i int, _ uint32, addend uint64) { f.PutWord(out[uint64(i)*word:], addend) })
 		}
@@ -244,6 +248,9 @@ func (b *builder) table(runs []*run, linked bool) {
 	rt.Fill = func(out []byte) {
 		size := f.RelocSize(ob.m.rela)
 		each(func(i int, sym uint32, addend uint64) {
+			if inPlace {
+				addend = 0
+			}
 			f.PutReloc(out[i*size:], elfio.Reloc{Off: uint64(i) * word, Type: ob.m.abs, Sym: sym, Addend: int64(addend)}, ob.m.rela)
 		})
 	}

@@ -3,6 +3,8 @@ package objects
 import (
 	"debug/elf"
 	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
 )
 
 // On x86 the relocated place is behind the opcode, at a distance that depends on it:
@@ -11,6 +13,9 @@ import (
 //	ff 15 disp32             call *__fentry__@GOTPCREL(%rip)  off-2, 6 bytes; gcc -fPIE and -fpic
 //	ff 93 disp32             call *mcount@GOT(%ebx)           off-2, 6 bytes; i386
 //	49 ba imm64, 41 ff d2    movabs $mcount,%r10; call *%r10  off-2, 13 bytes; -mcmodel=large
+//	49 bb imm64, 4d 01 da,   movabs $mcount@PLTOFF,%r11; add %r11,%r10; call *%r10
+//	41 ff d2                                                  off-2, 16 bytes; -mcmodel=large -fpic of gcc
+//	48 b8 imm64, ff 14 01    movabs $mcount@GOT,%rax; call *(%rcx,%rax)  off-2, 13 bytes; the same of clang
 //
 // Everything else that refers to a profiling function (lea, mov, a word of data in text) only takes its address.
 
@@ -24,6 +29,10 @@ func callX86(c *code, off uint64, typ uint32) (hit, bool) {
 		}
 	case elf.R_X86_64_64:
 		return c.callMovabs(off)
+	case elf.R_X86_64_PLTOFF64:
+		return c.callPLTOFF(off)
+	case elf.R_X86_64_GOT64:
+		return c.callGOT64(off)
 	}
 	return hit{}, false
 }
@@ -56,6 +65,68 @@ func (c *code) callMovabs(off uint64) (hit, bool) {
 	return hit{}, false
 }
 
+// callPLTOFF recognises the call of position-independent code in the large model: the register that is called holds the
+// address of the global offset table, to which the load's register is added.
+func (c *code) callPLTOFF(off uint64) (hit, bool) {
+	b, ok := c.bytes(off-2, 16)
+	if !ok || off < 2 || b[0]&0xfe != 0x48 || b[1]&0xf8 != 0xb8 {
+		return hit{}, false
+	}
+	src := b[0]&1<<3 | b[1]&7
+	add := b[10:13] // REX.W 01 /r: add r, r/m
+	if add[0]&0xfa != 0x48 || add[1] != 0x01 || add[2] < 0xc0 || add[0]&4<<1|add[2]>>3&7 != src {
+		return hit{}, false
+	}
+	dst := add[0]&1<<3 | add[2]&7
+	call, n := b[13:], uint8(15)
+	if dst >= 8 {
+		if call[0] != 0x41 {
+			return hit{}, false
+		}
+		call, n = call[1:], 16
+	}
+	if call[0] != 0xff || call[1] != 0xd0|dst&7 {
+		return hit{}, false
+	}
+	return hit{back: 2, len: n, call: 0xf5, form: FormRegister}, true
+}
+
+// callGOT64 recognises a call through the global offset table, whose address is in one register and the offset in it in
+// the one that is loaded. Where the compiler has put something between the load and the call, the site is the call alone.
+func (c *code) callGOT64(off uint64) (hit, bool) {
+	b, ok := c.bytes(off-2, 10)
+	if !ok || off < 2 || b[0]&0xfe != 0x48 || b[1]&0xf8 != 0xb8 {
+		return hit{}, false
+	}
+	reg := b[0]&1<<3 | b[1]&7
+	for at := off + 8; at < off+64 && at < uint64(len(c.b)); {
+		in, err := amd64.Decode(c.b[at:])
+		if err != nil || in.Op != amd64.Other && in.Op != amd64.CallInd {
+			break
+		}
+		if in.Op == amd64.Other {
+			at += uint64(in.Len)
+			continue
+		}
+		end := at + uint64(in.Len)
+		sib := c.b[end-1]
+		if in.ModRM == 0x54 && sib == 0 { // with a displacement of 0: a base of %rbp or %r13 needs one
+			sib = c.b[end-2]
+		} else if in.ModRM != 0x14 {
+			break
+		}
+		if sib>>6 != 0 || in.REX&2<<2|sib>>3&7 != reg && in.REX&1<<3|sib&7 != reg {
+			break
+		}
+		ahead := uint8(at - off)
+		if ahead == 8 {
+			return hit{back: 2, len: uint8(10 + in.Len), call: -ahead, form: FormGOT}, true
+		}
+		return hit{back: -ahead, len: uint8(in.Len), call: -ahead, form: FormGOT}, true
+	}
+	return hit{}, false
+}
+
 func call386(c *code, off uint64, typ uint32) (hit, bool) {
 	switch elf.R_386(typ) {
 	case elf.R_386_PC32, elf.R_386_PLT32:
@@ -73,12 +144,17 @@ func call386(c *code, off uint64, typ uint32) (hit, bool) {
 // nops of 64-bit mode, Intel SDM volume 2, "NOP: Multi-Byte No Operation"; those of 32-bit mode do nothing on every
 // processor: what binutils uses for i386.
 var (
-	nop5x64  = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}                                  // nopl 0(%rax,%rax,1)
-	nop6x64  = []byte{0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00}                            // nopw 0(%rax,%rax,1)
-	nop12x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x00}       // nopw 0(%rax,%rax,1); nopl (%rax)
-	nop13x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0x00} // nopw 0(%rax,%rax,1); nopl 0(%rax)
-	nop5x32  = []byte{0x3e, 0x8d, 0x74, 0x26, 0x00}                                  // ds lea 0(%esi,1),%esi
-	nop6x32  = []byte{0x8d, 0xb6, 0x00, 0x00, 0x00, 0x00}                            // lea 0(%esi),%esi
+	nop3x64  = []byte{0x0f, 0x1f, 0x00}                                                    // nopl (%rax)
+	nop4x64  = []byte{0x0f, 0x1f, 0x40, 0x00}                                              // nopl 0(%rax)
+	nop5x64  = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}                                        // nopl 0(%rax,%rax,1)
+	nop6x64  = []byte{0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00}                                  // nopw 0(%rax,%rax,1)
+	nop12x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x00}             // nopw 0(%rax,%rax,1); nopl (%rax)
+	nop13x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0x00}       // nopw 0(%rax,%rax,1); nopl 0(%rax)
+	nop14x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x44, 0, 0}       // nopw 0(%rax,%rax,1); nopl 0(%rax,%rax,1)
+	nop15x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0} // nopw 0(%rax,%rax,1), twice
+	nop16x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x80, 0, 0, 0, 0} // nopw 0(%rax,%rax,1); nopl 0(%rax)
+	nop5x32  = []byte{0x3e, 0x8d, 0x74, 0x26, 0x00}                                        // ds lea 0(%esi,1),%esi
+	nop6x32  = []byte{0x8d, 0xb6, 0x00, 0x00, 0x00, 0x00}                                  // lea 0(%esi),%esi
 )
 
 // addendSeen reports whether the relocated word still is as an assembler leaves it: 0 with the addend in the
@@ -96,18 +172,22 @@ func nopX86(c *code, h hit, off uint64) (uint64, []byte) {
 	if !c.addendSeen(off) {
 		return 0, nil
 	}
-	return off - uint64(h.back), nopsX64(h.len)
+	return h.start(off), nopsX64(h.len)
 }
 
 func nop386(c *code, h hit, off uint64) (uint64, []byte) {
 	if !c.addendSeen(off) {
 		return 0, nil
 	}
-	return off - uint64(h.back), nopsX386(h.len)
+	return h.start(off), nopsX386(h.len)
 }
 
 func nopsX64(n uint8) []byte {
 	switch n {
+	case 3:
+		return nop3x64
+	case 4:
+		return nop4x64
 	case 5:
 		return nop5x64
 	case 6:
@@ -116,6 +196,12 @@ func nopsX64(n uint8) []byte {
 		return nop12x64
 	case 13:
 		return nop13x64
+	case 14:
+		return nop14x64
+	case 15:
+		return nop15x64
+	case 16:
+		return nop16x64
 	}
 	return nil
 }

@@ -1,0 +1,154 @@
+package objects_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Where the calls are, as objdump sees it: nothing here uses the package that is tested.
+
+// place is an instruction: in an object section and offset, and the function it is in with the offset there.
+type place struct {
+	section string
+	off     uint64
+	fn      string
+	delta   uint64
+}
+
+func (p place) String() string {
+	return fmt.Sprintf("%s+%#x (%s+%#x)", p.section, p.off, p.fn, p.delta)
+}
+
+var (
+	dumpHeader = regexp.MustCompile(`^([0-9a-f]+) <(.*)>:$`)
+	dumpInsn   = regexp.MustCompile(`^ *([0-9a-f]+):\t(.*)$`)
+	dumpReloc  = regexp.MustCompile(`^\s+([0-9a-f]+): (R_\w+)\s+(\S+)$`)
+	dumpCallee = regexp.MustCompile(`^\.?(_*mcount|__fentry__|__gnu_mcount_nc)([+-]0x[0-9a-f]+)?$`)
+	dumpCall   = regexp.MustCompile(`^(call|bl|blx|jal|jalr|brasl|pcaddu18i|blx?eq|blx?ne)[qlw]?(\.\w)?\s`)
+)
+
+// objdumpOf is the disassembler that goes with a compiler.
+func objdumpOf(cc string) string {
+	if prefix, ok := strings.CutSuffix(cc, "gcc"); ok {
+		return prefix + "objdump"
+	}
+	return "objdump"
+}
+
+// truth returns the calls of profiling functions in an object, sorted by section name and offset.
+func truth(t testing.TB, objdump, path string) []place {
+	t.Helper()
+	need(t, objdump)
+	out, err := exec.Command(objdump, "-dr", "--no-show-raw-insn", path).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", objdump, err)
+	}
+	type insn struct {
+		at   uint64
+		text string
+	}
+	var places []place
+	var section, fn string
+	var start uint64
+	var last []insn // of the section so far
+	add := func(at uint64) { places = append(places, place{section, at, fn, at - start}) }
+	saved := -1 // index of the s390x call whose next instruction decides
+	loads := map[uint64]bool{}
+	loaded, loadedAt := false, uint64(0)
+	for sc := bufio.NewScanner(bytes.NewReader(out)); sc.Scan(); {
+		line := sc.Text()
+		if rest, ok := strings.CutPrefix(line, "Disassembly of section "); ok {
+			section, last = strings.TrimSuffix(rest, ":"), nil
+			clear(loads)
+			continue
+		}
+		if m := dumpHeader.FindStringSubmatch(line); m != nil {
+			start, _ = strconv.ParseUint(m[1], 16, 64)
+			fn = m[2]
+			continue
+		}
+		if m := dumpReloc.FindStringSubmatch(line); m != nil {
+			if !dumpCallee.MatchString(m[3]) || len(last) == 0 {
+				continue
+			}
+			off, _ := strconv.ParseUint(m[1], 16, 64)
+			in := last[len(last)-1]
+			switch m[2] {
+			case "R_MIPS_CALL16", "R_MIPS_GOT_DISP", "R_MIPS_GOT16": // the call is the jalr; the load in front of it belongs to it
+				loads[in.at] = true
+			case "R_MIPS_JALR":
+				if loads[in.at-4] {
+					add(in.at - 4)
+				} else {
+					add(in.at)
+				}
+			case "R_MIPS_HI16": // lui; the jalr follows some instructions later
+				add(in.at)
+			case "R_MIPS_LO16":
+			case "R_SH_DIR32", "R_SH_GOT32":
+				add(off)
+			case "R_X86_64_64", "R_X86_64_PLTOFF64":
+				if strings.HasPrefix(in.text, "movabs") {
+					add(in.at)
+				}
+			case "R_X86_64_GOT64": // the call is the next indirect one; the load belongs to it where it stands in front of it
+				loaded, loadedAt = true, in.at
+			case "R_RISCV_CALL", "R_RISCV_CALL_PLT":
+				add(in.at)
+			case "R_390_PLT32DBL", "R_390_PC32DBL":
+				if strings.HasPrefix(in.text, "brasl") {
+					if len(last) > 1 && last[len(last)-2].text == "stg\t%r14,8(%r15)" {
+						saved = len(places)
+					}
+					add(in.at)
+				}
+			default:
+				if dumpCall.MatchString(in.text) {
+					add(in.at)
+				}
+			}
+			continue
+		}
+		if m := dumpInsn.FindStringSubmatch(line); m != nil {
+			at, _ := strconv.ParseUint(m[1], 16, 64)
+			if loaded && strings.HasPrefix(m[2], "call") {
+				if len(last) > 0 && last[len(last)-1].at == loadedAt {
+					add(loadedAt)
+				} else {
+					add(at)
+				}
+				loaded = false
+			}
+			last = append(last, insn{at, m[2]})
+			if saved >= 0 {
+				if m[2] == "lg\t%r14,8(%r15)" { // saved and restored around the call: all three are the site
+					places[saved].off -= 6
+					places[saved].delta -= 6
+				}
+				saved = -1
+			}
+		}
+	}
+	slices.SortFunc(places, comparePlaces)
+	return places
+}
+
+func comparePlaces(a, b place) int {
+	if c := strings.Compare(a.section, b.section); c != 0 {
+		return c
+	}
+	switch {
+	case a.off < b.off:
+		return -1
+	case a.off > b.off:
+		return 1
+	}
+	return 0
+}
