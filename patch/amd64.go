@@ -70,6 +70,8 @@ func (m *amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	return in.Target(site), nil
 }
 
+func (m *amd64Machine) option() string { return "-pg -mfentry or -fpatchable-function-entry=5" }
+
 func (m *amd64Machine) irelative() uint32 { return uint32(elf.R_X86_64_IRELATIVE) }
 
 // processGap: the heap starts behind the image, at a random distance of up to 32

@@ -66,6 +66,8 @@ func (m *arm64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	return in.Target(site), nil
 }
 
+func (m *arm64Machine) option() string { return "-fpatchable-function-entry=2" }
+
 func (m *arm64Machine) irelative() uint32 { return uint32(elf.R_AARCH64_IRELATIVE) }
 
 // processGap: the heap starts behind the image, at a random distance of up to 1

@@ -28,6 +28,8 @@ type machine interface {
 	// thunkOf returns where the code at a patched site goes.
 	thunkOf(f *elfio.File, site uint64) (uint64, error)
 
+	// option says how to compile a program so that it can be traced.
+	option() string
 	// irelative is the type of dynamic relocations whose value a function returns.
 	irelative() uint32
 	// processGap is the distance between the end of an image and the memory added

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 const source = `
@@ -29,20 +31,7 @@ int main(int argc, char **argv) { printf("%d\n", mid(argc)); return mid(argc) & 
 // compile builds source and returns the file's name, or skips.
 func compile(t testing.TB, flags ...string) string {
 	t.Helper()
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("needs gcc (Debian package gcc)")
-	}
-	dir := t.TempDir()
-	src, out := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
-	if err := os.WriteFile(src, []byte(source), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(gcc, append(flags, "-O2", "-o", out, src)...)
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, b)
-	}
-	return out
+	return onAMD64.compile(t, "p.c", source, flags...)
 }
 
 func plan(t testing.TB, image []byte, o patch.Options) *patch.Plan {
@@ -76,7 +65,7 @@ func read(t testing.TB, name string) []byte {
 }
 
 // run starts an image in a directory of its own and gives its output and status.
-func run(t *testing.T, image []byte) (string, int, string) {
+func run(t *testing.T, on *target, image []byte) (string, int, string) {
 	t.Helper()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "p")
@@ -88,7 +77,7 @@ func run(t *testing.T, image []byte) (string, int, string) {
 	var err error
 	// Another test that forks at this moment has the file open for writing.
 	for range 50 {
-		cmd = exec.Command(name)
+		cmd = on.command(t, name)
 		cmd.Dir = dir
 		if out, err = cmd.CombinedOutput(); !errors.Is(err, syscall.ETXTBSY) {
 			break
@@ -102,52 +91,74 @@ func run(t *testing.T, image []byte) (string, int, string) {
 	return string(out), cmd.ProcessState.ExitCode(), dir
 }
 
-var kinds = map[string][]string{
-	"fentry":        {"-pg", "-mfentry"},
-	"fentry-nopie":  {"-pg", "-mfentry", "-no-pie", "-fno-pie"},
-	"fentry-static": {"-pg", "-mfentry", "-static"},
-	"mcount":        {"-pg"},
-	"patchable":     {"-fpatchable-function-entry=5"},
-	"static-pie":    {"-fpatchable-function-entry=5", "-static-pie"},
-}
-
 func TestPatchedProgramsBehaveAndUndo(t *testing.T) {
-	for name, flags := range kinds {
-		for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile} {
-			t.Run(name+"/"+tracer.String(), func(t *testing.T) {
-				t.Parallel()
-				orig := read(t, compile(t, flags...))
-				p := plan(t, orig, patch.Options{Tracer: tracer})
-				out, err := p.Image()
-				if err != nil {
-					t.Fatal(err)
-				}
-				again, err := plan(t, orig, patch.Options{Tracer: tracer}).Image()
-				if err != nil || !bytes.Equal(out, again) {
-					t.Errorf("the same plan gave another file (%v)", err)
-				}
-				want, status, _ := run(t, orig)
-				got, st, dir := run(t, out)
-				if got != want || st != status {
-					t.Errorf("patched: %q, status %d; original: %q, status %d", got, st, want, status)
-				}
-				if fi, err := os.Stat(filepath.Join(dir, "fentry.data", "events")); err != nil || fi.Size() <= 4096 {
-					t.Errorf("no events: %v", err)
-				}
-				in, err := patch.Verify(out)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(in.Sites) != 3 || in.Tracer != tracer || in.ImageID != p.ImageID {
-					t.Errorf("verify: %+v", in)
-				}
-				back, err := patch.Undo(out)
-				if err != nil || !bytes.Equal(back, orig) {
-					t.Errorf("undo did not give the original back (%v)", err)
-				}
-			})
+	for _, on := range targets {
+		for name, flags := range on.kinds {
+			for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile} {
+				t.Run(on.name+"/"+name+"/"+tracer.String(), func(t *testing.T) {
+					t.Parallel()
+					testPatched(t, on, flags, tracer)
+				})
+			}
 		}
 	}
+}
+
+func testPatched(t *testing.T, on *target, flags []string, tracer patch.Tracer) {
+	orig := read(t, on.compile(t, "p.c", source, flags...))
+	p := plan(t, orig, patch.Options{Tracer: tracer})
+	out, err := p.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := plan(t, orig, patch.Options{Tracer: tracer}).Image()
+	if err != nil || !bytes.Equal(out, again) {
+		t.Errorf("the same plan gave another file (%v)", err)
+	}
+	want, status, _ := run(t, on, orig)
+	got, st, dir := run(t, on, out)
+	if got != want || st != status {
+		t.Errorf("patched: %q, status %d; original: %q, status %d", got, st, want, status)
+	}
+	counts := map[string]uint64{}
+	tr, err := trace.Open(filepath.Join(dir, "fentry.data"))
+	if err != nil {
+		t.Fatalf("no trace: %v", err)
+	}
+	defer tr.Close()
+	rows, err := tr.Report(trace.ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byID := names(p)
+	for _, r := range rows {
+		counts[byID[r.Func.ID]] = r.Calls
+	}
+	if want := map[string]uint64{"main": 1, "mid": 2, "leaf": 2}; !maps.Equal(counts, want) {
+		t.Errorf("calls %v, want %v", counts, want)
+	}
+	in, err := patch.Verify(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Sites) != 3 || in.Tracer != tracer || in.ImageID != p.ImageID {
+		t.Errorf("verify: %+v", in)
+	}
+	back, err := patch.Undo(out)
+	if err != nil || !bytes.Equal(back, orig) {
+		t.Errorf("undo did not give the original back (%v)", err)
+	}
+}
+
+// names are the functions of a plan by their ids.
+func names(p *patch.Plan) map[uint32]string {
+	m := map[uint32]string{}
+	for _, f := range p.Functions {
+		if f.ID != 0 {
+			m[f.ID] = f.Name
+		}
+	}
+	return m
 }
 
 func TestBuildID(t *testing.T) {
@@ -353,8 +364,11 @@ func TestAppendedData(t *testing.T) {
 // makes can be undone.
 func FuzzNew(f *testing.F) {
 	f.Add([]byte("\x7fELF"), uint32(0), byte(0))
-	seed := read(f, "testdata/tiny")
-	f.Add(seed, uint32(0x40), byte(1))
+	for _, name := range []string{"testdata/tiny", "testdata/tiny-arm64"} {
+		seed := read(f, name)
+		f.Add(seed, uint32(0x40), byte(1))
+		f.Add(seed, uint32(0), byte(0))
+	}
 	f.Fuzz(func(t *testing.T, b []byte, at uint32, v byte) {
 		if len(b) > 1<<20 {
 			return

@@ -217,14 +217,20 @@ func isCall(k record.Kind) bool {
 }
 
 func (p *Plan) nothingToTrace() error {
-	total, ok := len(p.Functions), 0
+	total, ok, signed := len(p.Functions), 0, 0
 	for i := range p.Functions {
-		if p.Functions[i].Reason == "" {
+		switch p.Functions[i].Reason {
+		case "":
 			ok++
+		case record.ReasonSignedReturn:
+			signed++
 		}
 	}
-	if ok == 0 {
-		return fmt.Errorf("%w: %d functions seen, none with a site; compile with -pg -mfentry or -fpatchable-function-entry=5", ErrNoSites, total)
+	switch {
+	case ok == 0 && signed > 0:
+		return fmt.Errorf("%w: %d of %d functions can be traced by the function tracer only (%s); compile with %s", ErrNoSites, signed, total, record.ReasonSignedReturn, p.m.option())
+	case ok == 0:
+		return fmt.Errorf("%w: %d functions seen, none with a site; compile with %s", ErrNoSites, total, p.m.option())
 	}
 	return fmt.Errorf("%w: none of the %d traceable functions is selected", ErrNoSites, ok)
 }
