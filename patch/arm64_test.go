@@ -238,3 +238,36 @@ func TestCheckers(t *testing.T) {
 		})
 	}
 }
+
+// Exceptions, backtraces and cancellation find their way through traced frames,
+// whether return addresses are signed or not and whoever has the unwinder.
+func TestUnwinders(t *testing.T) {
+	patchable := []string{"-fpatchable-function-entry=2"}
+	for _, source := range []string{"exceptions.cpp", "cothrow.cpp", "backtrace.c", "cancel.c"} {
+		for name, flags := range map[string][]string{
+			"dynamic":    patchable,
+			"signed":     append(patchable[:1:1], "-mbranch-protection=standard"),
+			"static":     append(patchable[:1:1], "-static"),
+			"static-pie": append(patchable[:1:1], "-static-pie", "-fPIE", "-mbranch-protection=standard"),
+			"mcount":     {"-pg"},
+		} {
+			t.Run(source+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join("..", "e2e", "testdata")
+				orig := read(t, onARM64.compile(t, source, string(read(t, filepath.Join(dir, source))), append(flags, "-w", "-pthread", "-I", dir)...))
+				want, status, _ := run(t, onARM64, orig)
+				out, err := plan(t, orig, patch.Options{}).Image()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, st, where := run(t, onARM64, out)
+				if got != want || st != status || want == "" {
+					t.Errorf("patched: status %d\n%s\noriginal: status %d\n%s", st, got, status, want)
+				}
+				if eventBytes(t, where) <= 4096 {
+					t.Error("no events")
+				}
+			})
+		}
+	}
+}
