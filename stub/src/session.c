@@ -15,13 +15,17 @@ hidden int header_ok(const u8 *h)
 /* An ancestor of this process. The process itself is the first. */
 struct process { u32 pid, parent; u64 start; };
 
-/* read_process reads /proc/PID/stat. */
+/* read_process reads /proc/PID/task/PID/stat. */
 static int read_process(u32 pid, struct process *p)
 {
-	char path[32], b[512];
+	char path[48], b[512];
 	char *e = path;
 	join(path, sizeof path, "/proc/", 0, 0);
 	e = decimal(path + 6, pid);
+	/* The first thread has the process's numbers. Emulators of user programs answer
+	   for /proc/PID/stat with what they think of. */
+	memcpy(e, "/task/", 6);
+	e = decimal(e + 6, pid);
 	memcpy(e, "/stat", 6);
 	i64 fd = open(path, O_CLOEXEC_, 0);
 	if (failed(fd))
