@@ -67,20 +67,24 @@ func (c *patchedCopy) link(name string) {
 	}
 }
 
-// named returns a copy of the copy that has a name.
-func (c *patchedCopy) named(name string) (*patchedCopy, error) {
-	dir, err := os.MkdirTemp("", "fentry-")
+// named returns a copy of the copy that has a name: beside the program at path, so
+// that $ORIGIN in library paths stays right, or where that cannot be written, in a
+// directory of its own.
+func (c *patchedCopy) named(path string) (*patchedCopy, error) {
+	n := new(patchedCopy)
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".fentry-*")
 	if err != nil {
-		return nil, pathError(err)
+		if n.dir, err = os.MkdirTemp("", "fentry-"); err == nil {
+			f, err = os.Create(filepath.Join(n.dir, filepath.Base(path)))
+		}
 	}
-	n := &patchedCopy{dir: dir, exec: filepath.Join(dir, name)}
-	f, err := os.OpenFile(n.exec, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
-	if err == nil {
+	if f != nil {
+		n.exec = f.Name()
 		_, err = io.Copy(f, io.NewSectionReader(c.f, 0, math.MaxInt64))
-		err = errors.Join(err, f.Close())
+		err = errors.Join(err, f.Chmod(0o700), f.Close())
 	}
 	if err != nil {
-		n.close()
+		n.remove()
 		return nil, pathError(err)
 	}
 	return n, nil
@@ -111,14 +115,22 @@ func unnamedFile(path string) (*os.File, error) {
 	return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, unix.EINVAL)
 }
 
-// close removes the link, or the named copy. Others live as long as a process
-// runs them.
+// close removes the link. The copy itself lives as long as a process runs it.
 func (c *patchedCopy) close() {
 	if c.f != nil {
 		c.f.Close()
 	}
 	if c.dir != "" {
-		os.Remove(filepath.Join(c.dir, filepath.Base(c.exec)))
+		c.remove()
+	}
+}
+
+// remove removes what has a name.
+func (c *patchedCopy) remove() {
+	if c.exec != "" {
+		os.Remove(c.exec)
+	}
+	if c.dir != "" {
 		os.Remove(c.dir)
 	}
 }

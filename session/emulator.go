@@ -169,14 +169,14 @@ func (l *launcher) substituted(c *patchedCopy) (started, error) {
 // emulatedCopy has the emulator run the copy by a path of its own. It must be
 // there as long as the program may look at it.
 func (l *launcher) emulatedCopy(c *patchedCopy) (started, error) {
-	named, err := c.named(filepath.Base(l.o.Path))
+	named, err := c.named(l.o.Path)
 	if err != nil {
 		return started{}, err
 	}
 	path, argv := l.command(named.exec)
 	pid, err := l.fork(path, argv, false)
 	if err != nil {
-		named.close()
+		named.remove()
 		return started{}, execError(path, err)
 	}
 	l.ready(pid)

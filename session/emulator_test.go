@@ -112,20 +112,54 @@ func TestEmulator(t *testing.T) {
 	}
 }
 
-// Without ptrace the copy has a path of its own, which goes with the session.
+// Without ptrace the copy has a path of its own, beside the program if that can be, which
+// goes with the session.
 func TestEmulatorNoPtrace(t *testing.T) {
 	emulator, path, copied := buildGuest(t)
 	tmp := t.TempDir()
-	r := recorderCmd{Memory: anyMemory(), Copy: copied, Emulator: emulator, NoPtrace: true, prefix: []string{"env", "TMPDIR=" + tmp}}
-	x := r.run(t, path, "a")
-	if x.code != 7 || !x.res.Copied {
-		t.Errorf("status %d, %+v: %s", x.code, x.res, x.stderr)
+	link := filepath.Join("/proc/self/cwd", filepath.Base(path)) // no place for a file
+	for _, tt := range []struct{ run, exe string }{
+		{path, filepath.Dir(path) + "/.guest.fentry-"},
+		{link, tmp + "/fentry-"},
+	} {
+		shell := "exec \"$@\""
+		if tt.run == link {
+			// A directory that nobody, not even root, makes files in.
+			shell = "mount --bind -o ro . . && cd . && cd \"$PWD\" && " + shell
+			if exec.Command("unshare", "-m", "true").Run() != nil {
+				continue // not root
+			}
+		}
+		r := recorderCmd{Memory: anyMemory(), Copy: copied, Emulator: emulator, NoPtrace: true,
+			prefix: []string{"unshare", "-m", "env", "-C", filepath.Dir(path), "TMPDIR=" + tmp, "sh", "-c", shell, "sh"}}
+		if tt.run != link {
+			r.prefix = r.prefix[2:]
+		}
+		x := r.run(t, tt.run, "a")
+		if x.code != 7 || !x.res.Copied {
+			t.Errorf("status %d, %+v: %s", x.code, x.res, x.stderr)
+		}
+		if !strings.HasPrefix(x.stdout, "answer 2\nexe "+tt.exe) || !strings.Contains(x.stdout, "\narg "+tt.run+"\narg a\n") {
+			t.Errorf("%q", x.stdout)
+		}
+		for dir, want := range map[string]int{tmp: 0, filepath.Dir(path): 1} {
+			if left, err := os.ReadDir(dir); err != nil || len(left) != want {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		}
 	}
-	if !strings.HasPrefix(x.stdout, "answer 2\nexe "+tmp+"/fentry-") || !strings.Contains(x.stdout, "/guest\narg "+path+"\narg a\n") {
-		t.Errorf("%q", x.stdout)
+}
+
+// An emulator can be a script that executes the emulator.
+func TestEmulatorScript(t *testing.T) {
+	emulator, path, copied := buildGuest(t)
+	script := filepath.Join(t.TempDir(), "emulate")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+strings.Join(emulator, " ")+" \"$@\"\n"), 0o777); err != nil {
+		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+	r := recorderCmd{Memory: anyMemory(), Copy: copied, Emulator: []string{script}}
+	if x := r.run(t, path); x.code != 7 || x.stderr != "" || !strings.HasPrefix(x.stdout, "answer 2\nexe "+path+"\n") {
+		t.Errorf("status %d, %q: %s", x.code, x.stdout, x.stderr)
 	}
 }
 

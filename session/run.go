@@ -116,7 +116,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		return s.res, err
 	}
 	if st.copy != nil {
-		defer st.copy.close()
+		defer st.copy.remove()
 	}
 	s.work()
 	// Removing a large older trace takes its time.

@@ -21,7 +21,7 @@ type started struct {
 	injected bool
 	copied   bool
 	setup    time.Duration
-	copy     *patchedCopy // to be closed at the end; nil: none
+	copy     *patchedCopy // to be removed at the end; nil: none
 
 	// The program died before its first instruction.
 	ended  bool

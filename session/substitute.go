@@ -25,6 +25,11 @@ func (t *tracee) substitute(want os.FileInfo, path string) error {
 	if err != nil {
 		return err
 	}
+	// An emulator that is a script has executed something since: that has another memory.
+	t.mem.Close()
+	if t.mem, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", t.pid), os.O_RDWR, 0); err != nil {
+		return &errInject{err}
+	}
 	// Registers are the process's own only outside of a system call: on arm64 the
 	// stop itself uses one.
 	if err := t.step(); err != nil {
