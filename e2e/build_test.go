@@ -15,6 +15,8 @@ type kind struct {
 	name, compiler  string
 	cflags, ldflags []string
 	links           []string // names of the links it can be combined with
+	target          target
+	cpu             string // what the emulator shall be; "": all it can
 }
 
 // A link is a way to link an executable.
@@ -48,6 +50,15 @@ var (
 			ldflags: []string{"-fxray-instrument"}, links: allLinks},
 		{name: "musl", compiler: "musl-gcc", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
 	}
+	// On arm64 a site is one instruction, and -pg's is behind the prologue. clang has its XRay runtime for the machine it runs on only.
+	arm64Kinds = []kind{
+		{name: "arm64-patchable", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2"}, links: allLinks, target: arm64},
+		{name: "arm64-mcount", compiler: "gcc", cflags: []string{"-pg"}, ldflags: []string{"-pg"}, links: allLinks, target: arm64, cpu: "cortex-a53"},
+		{name: "arm64-bti", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2", "-mbranch-protection=standard"}, links: allLinks, target: arm64, cpu: "max"},
+		{name: "arm64-before", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=4,2", "-mno-outline-atomics"}, links: allLinks, target: arm64, cpu: "cortex-a53"},
+		{name: "arm64-clang", compiler: "clang", cflags: []string{"-fpatchable-function-entry=2"}, links: allLinks, target: arm64},
+		{name: "arm64-clangbti", compiler: "clang", cflags: []string{"-fpatchable-function-entry=2", "-mbranch-protection=standard"}, links: allLinks, target: arm64, cpu: "max"},
+	}
 	links = []link{
 		{name: "pie", cflags: []string{"-fPIE"}, ldflags: []string{"-pie"}},
 		{name: "nopie", cflags: []string{"-fno-pie"}, ldflags: []string{"-no-pie"}},
@@ -58,7 +69,9 @@ var (
 )
 
 // allConfigs is the whole matrix, the most common configuration first.
-func allConfigs() []config {
+func allConfigs() []config { return configsOf(kinds) }
+
+func configsOf(kinds []kind) []config {
 	var out []config
 	for _, o := range optLevels {
 		for _, l := range links {
@@ -74,8 +87,10 @@ func allConfigs() []config {
 
 // configsFor picks what is tested by default for the i-th fixture: the first supported configuration always, and two that rotate with i,
 // so that all fixtures together cover the matrix. FENTRY_WIDE=1 gives everything.
-func configsFor(f *fixture, i int) []config {
-	all := slices.DeleteFunc(allConfigs(), func(c config) bool { return !f.supports(c) })
+func configsFor(f *fixture, i int) []config { return choose(f, i, allConfigs()) }
+
+func choose(f *fixture, i int, all []config) []config {
+	all = slices.DeleteFunc(slices.Clone(all), func(c config) bool { return !f.supports(c) })
 	if wide() || len(all) <= 3 {
 		return all
 	}
@@ -106,14 +121,16 @@ func build(t testing.TB, f *fixture, c config) *program {
 		if err := os.Mkdir(filepath.Join(dir, "lib"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		run(t, command{dir: dir, argv: []string{"gcc", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall",
-			"-o", filepath.Join("lib", "lib"+lib+".so"), mustAbs(t, filepath.Join("testdata", lib+".c"))}}).mustSucceed(t)
+		argv := append(c.kind.target.compiler(t, "gcc"), "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall",
+			"-o", filepath.Join("lib", "lib"+lib+".so"), mustAbs(t, filepath.Join("testdata", lib+".c")))
+		run(t, command{dir: dir, argv: argv}).mustSucceed(t)
 	}
 	if len(f.words("library")) > 0 {
 		compile(t, f, c, dir) // once more, now that there is something to link with
 	}
 	for _, name := range f.words("companion") {
 		compile(t, loadFixture(t, name), c, dir)
+		c.kind.makeExecutable(t, dir, name)
 	}
 	return p
 }
@@ -126,8 +143,7 @@ func compile(t testing.TB, f *fixture, c config, dir string) {
 		cc = map[string]string{"gcc": "g++", "clang": "clang++"}[cc]
 		std = "-std=gnu++17"
 	}
-	need(t, cc, map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang", "musl-gcc": "musl-tools"}[cc])
-	argv := []string{cc, std, c.opt, "-Wall", "-Wno-unused-function", "-Wno-ignored-attributes"}
+	argv := append(c.kind.target.compiler(t, cc), std, c.opt, "-Wall", "-Wno-unused-function", "-Wno-ignored-attributes")
 	if c.kind.compiler == "clang" {
 		argv = append(argv, "-Wno-unknown-attributes", "-Wno-unused-command-line-argument")
 	}

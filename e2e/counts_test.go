@@ -112,7 +112,12 @@ func equalCounts(t testing.TB, p *program, truth map[string]int64, tr *decoded, 
 		t.Errorf("... and %d more functions", wrong-12)
 	}
 	if mayLose { // each missing call is an entry and an exit that are counted as lost
-		if tr.lost != 2*lost {
+		// Where a window of the file cannot be had, what a full chunk still held back is counted on top.
+		most := 2 * lost
+		if len(p.config.kind.target.emulator) > 0 {
+			most += 128
+		}
+		if tr.lost < 2*lost || tr.lost > most {
 			t.Errorf("%d calls are missing, but %d events are counted as lost", lost, tr.lost)
 		}
 		return

@@ -72,7 +72,7 @@ func loadFixture(t testing.TB, name string) *fixture {
 }
 
 var knownDirectives = []string{"run", "args", "stdin", "cflags", "link", "libs", "compilers", "kinds", "library", "companion", "needs",
-	"show", "comm", "may-lack", "may-lose", "ignore", "path"}
+	"machines", "show", "comm", "may-lack", "may-lose", "ignore", "path"}
 
 // words are all words of a directive's lines.
 func (f *fixture) words(key string) []string {
@@ -80,13 +80,13 @@ func (f *fixture) words(key string) []string {
 }
 
 // mayLack are the functions that need not all be in the trace with a kind of sites: those that can run before tracing can start, and with the
-// kind in front those that cannot be traced with it.
+// kind in front those that cannot be traced with it, or with "emulated" under an emulator.
 func (f *fixture) mayLack(k kind) []string {
 	var out []string
 	for _, w := range f.words("may-lack") {
 		if of, name, ok := strings.Cut(w, ":"); !ok {
 			out = append(out, w)
-		} else if of == k.name {
+		} else if of == k.name || of == "emulated" && len(k.target.emulator) > 0 {
 			out = append(out, name)
 		}
 	}
@@ -137,8 +137,14 @@ func (f *fixture) supports(c config) bool {
 	if ks := f.words("kinds"); len(ks) > 0 && !slices.Contains(ks, c.kind.name) {
 		return false
 	}
+	if ms := f.words("machines"); len(ms) > 0 && !slices.Contains(ms, c.kind.target.name()) {
+		return false
+	}
 	if c.kind.compiler == "musl-gcc" && f.cpp {
 		return false // there is no musl-g++
+	}
+	if len(f.words("companion")) > 0 && len(c.kind.target.emulator) > 0 && slices.Contains(c.kind.cflags, "-pg") {
+		return false // -pg's profiling timer goes on in the shell that starts the emulator, and kills it
 	}
 	if len(f.words("library")) > 0 && strings.HasPrefix(c.link.name, "static") {
 		return false

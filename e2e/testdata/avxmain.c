@@ -1,4 +1,5 @@
 // A main whose own frame is realigned for AVX values (lea 8(%rsp),%r10; and $-32,%rsp), with traced callees between uses.
+//e2e:machines amd64
 //e2e:needs avx
 // behind mcount, a frame that is realigned hides where the return address is
 //e2e:may-lack mcount:main mcount:inner

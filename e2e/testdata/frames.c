@@ -4,7 +4,6 @@
 //e2e:may-lack mcount:main mcount:aligned_locals mcount:aligned_arguments mcount:aligned_and_alloca mcount:realigned
 #include "count.h"
 #include <alloca.h>
-#include <immintrin.h>
 
 typedef struct { long v[8]; } __attribute__((aligned(64))) line;
 
@@ -53,7 +52,10 @@ FN static long aligned_and_alloca(int n)
 		abort();
 	return a.v[0] + consume(p, (size_t)n + 1);
 }
-__attribute__((force_align_arg_pointer)) FN static long realigned(long n, long m) { COUNT(); return n * m; }
+#ifdef __x86_64__
+__attribute__((force_align_arg_pointer))
+#endif
+FN static long realigned(long n, long m) { COUNT(); return n * m; }
 FN static long huge(int n)
 {
 	COUNT();

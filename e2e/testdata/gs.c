@@ -1,4 +1,5 @@
 // The program keeps its own per-thread data behind gs, and changes it while it runs.
+//e2e:machines amd64
 #include "count.h"
 #include <pthread.h>
 #include <sys/syscall.h>

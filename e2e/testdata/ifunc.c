@@ -1,5 +1,5 @@
 // An IFUNC resolver is called while the program is still being relocated. Only site kinds that are inert until patched can be there.
-//e2e:kinds patchable xray
+//e2e:kinds patchable xray arm64-patchable arm64-bti arm64-clang
 //e2e:may-lack resolve
 #include "count.h"
 

@@ -4,6 +4,7 @@
 //e2e:run setuid
 //e2e:run both
 //e2e:run dumpable
+//e2e:may-lose emulated:chroot emulated:setuid emulated:both
 #include "count.h"
 #include <grp.h>
 #include <pthread.h>

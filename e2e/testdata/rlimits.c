@@ -6,6 +6,7 @@
 //e2e:run data
 //e2e:run nproc
 //e2e:may-lose data
+//e2e:may-lose emulated:nofile
 #include "count.h"
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,6 @@
 // vfork with _exit, with exec, from nested calls; the parent's own frames must survive what the child did on its stack.
+// qemu-user makes a fork of vfork
+//e2e:may-lack emulated:leaf
 #include "count.h"
 #include <sys/wait.h>
 

@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A target is a machine that programs are compiled for and run on. The zero value is this machine.
+type target struct {
+	triple   string   // of its compilers
+	machine  string   // as in directives, amd64 when empty
+	emulator []string // in front of programs that run here
+}
+
+var arm64 = target{triple: "aarch64-linux-gnu", machine: "arm64", emulator: []string{"qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"}}
+
+func (tg target) name() string {
+	if tg.machine == "" {
+		return "amd64"
+	}
+	return tg.machine
+}
+
+// compiler is the command of a compiler for the machine: gcc, g++, clang, clang++ or musl-gcc.
+func (tg target) compiler(t testing.TB, name string) []string {
+	t.Helper()
+	pkg := map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang", "musl-gcc": "musl-tools"}[name]
+	if tg.triple == "" {
+		need(t, name, pkg)
+		return []string{name}
+	}
+	if strings.HasPrefix(name, "clang") {
+		need(t, name, pkg)
+		need(t, tg.triple+"-g++", "g++-"+tg.triple) // whose linker and libraries it takes
+		return []string{name, "--target=" + tg.triple}
+	}
+	need(t, tg.triple+"-"+name, pkg+"-"+tg.triple)
+	return []string{tg.triple + "-" + name}
+}
+
+// need skips the test where the machine's programs cannot run.
+func (tg target) need(t testing.TB) {
+	t.Helper()
+	if len(tg.emulator) > 0 {
+		need(t, tg.emulator[0], "qemu-user")
+	}
+}
+
+// emulation is what runs programs of a kind of sites, nothing for those of this machine.
+func (k kind) emulation() []string {
+	e := k.target.emulator
+	if len(e) > 0 && k.cpu != "" {
+		e = append(append([]string(nil), e...), "-cpu", k.cpu)
+	}
+	return e
+}
+
+// command is argv as it has to be run.
+func (k kind) command(argv ...string) []string {
+	return append(append([]string(nil), k.emulation()...), argv...)
+}
+
+// recordOptions are what fentry record has to be told of the machine: nothing, where it finds by itself what to do.
+func (k kind) recordOptions() []string {
+	if k.cpu == "" {
+		return nil
+	}
+	return []string{"--emulator", strings.Join(k.emulation(), " ")}
+}
+
+// The kernel starts programs of another machine only with binfmt_misc, which a test cannot rely on. So a program that is to be executed by
+// another one stands beside a script of its name that starts the emulator.
+func (k kind) executable(dir, name string) string {
+	if len(k.target.emulator) > 0 {
+		name += ".bin"
+	}
+	return filepath.Join(dir, name)
+}
+
+// makeExecutable makes a program that was built one that others can execute.
+func (k kind) makeExecutable(t testing.TB, dir, name string) {
+	t.Helper()
+	file, path := filepath.Join(dir, name), k.executable(dir, name)
+	if path == file {
+		return
+	}
+	if err := os.Rename(file, path); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\nexec %s -0 \"$0\" \"$0.bin\" \"$@\"\n", strings.Join(k.emulation(), " "))
+	if err := os.WriteFile(file, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
