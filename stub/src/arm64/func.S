@@ -3,6 +3,11 @@
 #include "macros.h"
 
 	.text
+	/* This file is the first of the runtime's code, which so begins with a page of 4
+	   KiB: what is in the last 8 bytes of one is then known, and can be tested. An adrp
+	   there is read wrongly by early Cortex-A53 when certain loads follow (erratum
+	   843419), and nothing but the test looks after that in code that is injected. */
+	.p2align 12
 	.globl	fentry_mcount_func_enter
 	.hidden	fentry_mcount_func_enter
 	.type	fentry_mcount_func_enter, %function
