@@ -31,7 +31,7 @@ func fixtureNames(t testing.TB) []string {
 		if ext := filepath.Ext(base); ext != ".c" && ext != ".cpp" {
 			continue
 		}
-		if !slices.Contains([]string{"origin", "earlylib", "hooks"}, name) {
+		if !slices.Contains([]string{"origin", "earlylib", "hooks", "countcalls"}, name) {
 			names = append(names, name)
 		}
 	}
