@@ -102,6 +102,22 @@ func (f *File) from(addr uint64) ([]byte, uint64) {
 	return seg[d:], p.Off + d
 }
 
+// Segment returns the file-backed bytes of the segment that holds a loaded address, with the address and the file offset of
+// the first one, up to where another segment begins. ok is false where [File.Offset] finds nothing.
+func (f *File) Segment(addr uint64) (start, off uint64, data []byte, ok bool) {
+	if _, ok = f.Offset(addr); !ok {
+		return 0, 0, nil, false
+	}
+	p, _ := f.load(addr)
+	data, _ = slice(f.raw, p.Off, p.Filesz)
+	if i := sort.Search(len(f.loads), func(i int) bool { return f.loads[i].Vaddr > addr }); i < len(f.loads) {
+		if n := f.loads[i].Vaddr - p.Vaddr; n < uint64(len(data)) {
+			data = data[:n]
+		}
+	}
+	return p.Vaddr, p.Off, data, true
+}
+
 // Bytes returns the n file-backed bytes at a loaded address, a sub-slice of Raw.
 func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
 	b, off := f.from(addr)

@@ -3,8 +3,11 @@ package elfio
 import (
 	"cmp"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // EhEntry is a row of the search table of .eh_frame_hdr: the FDE at address FDE covers code from PC on.
@@ -53,10 +56,10 @@ func (f *File) ehHdr(at, ehFrame uint64, old, extra []EhEntry) ([]byte, error) {
 	if !slices.IsSortedFunc(old, byPC) {
 		slices.SortStableFunc(old, byPC)
 	}
-	out := make([]byte, 12, 12+8*(len(old)+len(all)))
+	out := bigslice.Make[byte](12, 12+8*(len(old)+len(all)))
 	out[0] = 1
 	copy(out[1:], ehHdrEnc[:])
-	o := f.c.order
+	o, little := f.c.order, f.c.order == byteOrder(binary.LittleEndian)
 	ptr, err := disp32("the address of .eh_frame", ehFrame, at+4)
 	if err != nil {
 		return nil, err
@@ -64,11 +67,11 @@ func (f *File) ehHdr(at, ehFrame uint64, old, extra []EhEntry) ([]byte, error) {
 	o.PutUint32(out[4:], ptr)
 	o.PutUint32(out[8:], uint32(len(old)+len(all)))
 	for len(old)+len(all) > 0 {
-		var e EhEntry
+		var e *EhEntry
 		if len(all) == 0 || len(old) > 0 && old[0].PC <= all[0].PC {
-			e, old = old[0], old[1:]
+			e, old = &old[0], old[1:]
 		} else {
-			e, all = all[0], all[1:]
+			e, all = &all[0], all[1:]
 		}
 		pc, err := disp32("a function", e.PC, at)
 		if err != nil {
@@ -78,8 +81,14 @@ func (f *File) ehHdr(at, ehFrame uint64, old, extra []EhEntry) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = o.AppendUint32(out, pc)
-		out = o.AppendUint32(out, fde)
+		n := len(out)
+		out = out[:n+8]
+		if little {
+			binary.LittleEndian.PutUint64(out[n:], uint64(pc)|uint64(fde)<<32)
+		} else {
+			o.PutUint32(out[n:], pc)
+			o.PutUint32(out[n+4:], fde)
+		}
 	}
 	return out, nil
 }

@@ -1,7 +1,11 @@
 package elfio
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // MovedFrames is unwind data copied to another address.
@@ -30,17 +34,39 @@ type FrameRules struct {
 //
 // It returns an error for an encoding that cannot be written at the new address.
 func (f *File) MoveFrames(at, debugAt uint64, fdes []FDE, rules FrameRules) (*MovedFrames, error) {
-	m := &frameMover{f: f, at: at, debugAt: debugAt, out: &MovedFrames{}, cies: map[*CIE]*movedCIEs{}}
+	out := &MovedFrames{}
+	if err := f.AppendFrames(out, at, debugAt, fdes, rules); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// FramesSize is how many bytes [File.MoveFrames] makes of FDEs at most, in EhFrame and in DebugFrame each, without what
+// rules add.
+func FramesSize(fdes []FDE) int {
 	n := 0
 	for i := range fdes {
 		n += len(fdes[i].Instructions) + 48
 	}
-	m.out.EhFrame = make([]byte, 0, n)
-	m.out.DebugFrame = make([]byte, 0, n)
-	m.out.Entries = make([]EhEntry, 0, len(fdes))
+	return n
+}
+
+// AppendFrames is [File.MoveFrames] that appends to what is in out: at and debugAt are where its ends are going to be.
+// Both slices must have lengths that are multiples of 8. After an error their contents mean nothing.
+func (f *File) AppendFrames(out *MovedFrames, at, debugAt uint64, fdes []FDE, rules FrameRules) error {
+	m := &frameMover{f: f, at: at - uint64(len(out.EhFrame)), debugAt: debugAt - uint64(len(out.DebugFrame)), out: out, cies: map[*CIE]*movedCIEs{}}
+	n := FramesSize(fdes)
+	out.EhFrame = bigslice.Grow(out.EhFrame, n)
+	out.DebugFrame = bigslice.Grow(out.DebugFrame, n)
+	out.Entries = bigslice.Grow(out.Entries, len(fdes))
+	m.little = f.c.is64 && f.c.order == byteOrder(binary.LittleEndian)
+	var cie *CIE
+	var c *movedCIEs
 	for i := range fdes {
 		d := &fdes[i]
-		c := m.cies[d.CIE]
+		if d.CIE != cie {
+			cie, c = d.CIE, m.cies[d.CIE]
+		}
 		if c == nil {
 			c = &movedCIEs{}
 			if rules.CIE != nil {
@@ -63,14 +89,17 @@ func (f *File) MoveFrames(at, debugAt uint64, fdes []FDE, rules FrameRules) (*Mo
 		if !at.done {
 			var err error
 			if *at, err = m.cie(d.CIE, c.extra[:len(c.extra)*which]); err != nil {
-				return nil, formatErr("CIE of .eh_frame", d.CIE.Off, "%v", err)
+				return formatErr("CIE of .eh_frame", d.CIE.Off, "%v", err)
 			}
 		}
+		if m.usual(d, *at, code) {
+			continue
+		}
 		if err := m.fde(d, *at, code); err != nil {
-			return nil, formatErr("FDE of .eh_frame", d.Off, "%v", err)
+			return formatErr("FDE of .eh_frame", d.Off, "%v", err)
 		}
 	}
-	return m.out, nil
+	return nil
 }
 
 // FramesIn returns the FDEs of unwind data in the file's byte order that is going to be at address addr, such as the
@@ -85,6 +114,7 @@ type frameMover struct {
 	debugAt uint64
 	out     *MovedFrames
 	cies    map[*CIE]*movedCIEs
+	little  bool // 64-bit and little-endian
 }
 
 // movedCIEs are the copies of a CIE: as it was, and with what is added.
@@ -149,6 +179,66 @@ func (m *frameMover) cie(c *CIE, extra []byte) (movedCIE, error) {
 	d = append(append(d, c.Instructions...), extra...)
 	m.out.DebugFrame = m.finish(d, p.debug, 8)
 	return p, nil
+}
+
+// usual is fde for entries as compilers of 64-bit little-endian machines make nearly all of them; false: it is another one.
+func (m *frameMover) usual(d *FDE, c movedCIE, code []byte) bool {
+	const plain = encPCRel | encSdata4
+	k := d.CIE
+	if !m.little || k.fdeEnc != plain || k.lsdaEnc != encOmit && k.lsdaEnc != plain || k.Augmentation == "" || k.Augmentation[0] != 'z' {
+		return false
+	}
+	le := binary.LittleEndian
+	b := m.out.EhFrame
+	start := len(b)
+	// relative is an address as it is stored at offset o of the entry; zero is no address.
+	relative := func(v uint64, o int) (uint32, bool) {
+		if v == 0 {
+			return 0, true
+		}
+		v -= m.at + uint64(start+o)
+		return uint32(v), int64(v) == int64(int32(v))
+	}
+	n := 17 // length, distance to the CIE, first address, size, length of what follows
+	var lsda uint32
+	pc, ok := relative(d.PC, 8)
+	if k.lsdaEnc != encOmit {
+		var reaches bool
+		lsda, reaches = relative(d.LSDA, n)
+		ok = ok && reaches
+		n += 4
+	}
+	size := uint32(d.Size)
+	if !ok || int64(d.Size) != int64(int32(size)) {
+		return false
+	}
+	end := (start + n + len(code) + 7) &^ 7
+	b = slices.Grow(b, end-start)[:end]
+	e := b[start:]
+	le.PutUint32(e, uint32(end-start-4))
+	le.PutUint32(e[4:], uint32(start+4-c.eh))
+	le.PutUint32(e[8:], pc)
+	le.PutUint32(e[12:], size)
+	e[16] = byte(n - 17)
+	if n > 17 {
+		le.PutUint32(e[17:], lsda)
+	}
+	clear(e[n+copy(e[n:], code):])
+	m.out.EhFrame = b
+	m.out.Entries = append(m.out.Entries, EhEntry{PC: d.PC, FDE: m.at + uint64(start)})
+
+	b = m.out.DebugFrame
+	start = len(b)
+	end = (start + 24 + len(code) + 7) &^ 7
+	b = slices.Grow(b, end-start)[:end]
+	e = b[start:]
+	le.PutUint32(e, uint32(end-start-4))
+	le.PutUint32(e[4:], uint32(m.debugAt)+uint32(c.debug))
+	le.PutUint64(e[8:], d.PC)
+	le.PutUint64(e[16:], d.Size)
+	clear(e[24+copy(e[24:], code):])
+	m.out.DebugFrame = b
+	return true
 }
 
 func (m *frameMover) fde(d *FDE, c movedCIE, code []byte) error {
@@ -264,8 +354,8 @@ func appendSLEB(b []byte, v int64) []byte {
 	return append(b, byte(v)&0x7f)
 }
 
-// EhFrameHdr returns a .eh_frame_hdr for address at with exactly the given rows, sorted by PC, for unwind data at
-// address ehFrame. Use it instead of [MergeEhFrameHdr] when the image's own rows have been moved.
-func (f *File) EhFrameHdr(at, ehFrame uint64, entries []EhEntry) ([]byte, error) {
-	return f.ehHdr(at, ehFrame, nil, entries)
+// EhFrameHdr returns a .eh_frame_hdr for address at with exactly the given rows, for unwind data at address ehFrame. They
+// are merged and sorted by PC. Use it instead of [MergeEhFrameHdr] when the image's own rows have been moved.
+func (f *File) EhFrameHdr(at, ehFrame uint64, moved, extra []EhEntry) ([]byte, error) {
+	return f.ehHdr(at, ehFrame, moved, extra)
 }

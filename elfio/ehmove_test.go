@@ -60,7 +60,7 @@ func TestMoveFrames(t *testing.T) {
 				t.Fatalf("%s: entry %d is %+v for %+v", name, i, e, b)
 			}
 		}
-		hdr, err := f.EhFrameHdr(at-0x100000, at, m.Entries)
+		hdr, err := f.EhFrameHdr(at-0x100000, at, m.Entries, nil)
 		if err != nil || len(hdr) != 12+8*len(old) {
 			t.Errorf("%s: header of %d bytes, %v", name, len(hdr), err)
 		}

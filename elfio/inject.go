@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"debug/elf"
 	"fmt"
+	"iter"
 	"slices"
 	"sort"
 
@@ -73,9 +74,9 @@ type SymbolRun struct {
 	Section string // name of the section they are defined in
 	Size    uint64
 	Info    byte
-	Prefix  string // of all names
-	N       int
-	At      func(i int) (name string, value uint64)
+	Prefix  string                    // of all names
+	N       int                       // how many
+	All     iter.Seq2[string, uint64] // their names and values
 	// NameBytes is about how many bytes all names take, each with its prefix and one byte more.
 	NameBytes int
 }
@@ -282,17 +283,27 @@ func (j *injector) checkEdits() error {
 // mergeEdits sorts the edits of the caller, which usually are sorted, and the few others into one list.
 func (j *injector) mergeEdits() error {
 	byOff := func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) }
+	moved := j.plan.moved.size() > 0
+	drop := func(e *RawEdit) bool {
+		return len(e.New) == 0 || moved && j.plan.moved.moves(e.Off, uint64(len(e.New)))
+	}
 	in := j.in.Edits
-	if !slices.IsSortedFunc(in, byOff) {
-		in = slices.Clone(in)
-		slices.SortStableFunc(in, byOff)
+	for i := 1; i < len(in); i++ {
+		if in[i].Off < in[i-1].Off {
+			for k := i; k < len(in); k++ {
+				if !drop(&in[k]) {
+					j.extra = append(j.extra, in[k])
+				}
+			}
+			in = in[:i]
+			break
+		}
 	}
 	slices.SortStableFunc(j.extra, byOff)
 	out, extra := bigslice.Make[RawEdit](0, len(in)+len(j.extra)), j.extra
-	moved := j.plan.moved.size() > 0
 	for i := range in {
 		e := &in[i]
-		if len(e.New) == 0 || moved && j.plan.moved.moves(e.Off, uint64(len(e.New))) {
+		if drop(e) {
 			continue
 		}
 		for len(extra) > 0 && extra[0].Off < e.Off {

@@ -227,9 +227,8 @@ func (t *symtabChange) extend() error {
 			return fmt.Errorf("symbols %s...: no section %s", r.Prefix, r.Section)
 		}
 		a := AddedSymbol{Size: r.Size, Info: r.Info}
-		for k := range r.N {
-			var name string
-			name, a.Value = r.At(k)
+		for name, value := range r.All {
+			a.Value = value
 			if err := added.add(f, &a, sec, names.append(r.Prefix, name)); err != nil {
 				return fmt.Errorf("symbol %s%s: %w", r.Prefix, name, err)
 			}

@@ -12,21 +12,24 @@ import (
 )
 
 // amd64Machine is x86-64.
-type amd64Machine struct{ thunks []amd64.Thunk }
+type amd64Machine struct{}
 
 var _ [amd64.ThunkSize]byte = [thunkSize]byte{}
 
-func (m *amd64Machine) thunk(t *thunk, dst []byte) error {
+func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	a := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: amd64.ThunkKind(t.kind)}
-	m.thunks = append(m.thunks, a)
 	return a.Encode(dst)
 }
 
-func (m *amd64Machine) frames(base uint64) *arch.Frames {
-	return amd64.ThunkFrames(base, m.thunks)
+func (amd64Machine) frames(base uint64, runs []thunkRun) *arch.Frames {
+	list := make([]amd64.ThunkRun, len(runs))
+	for i, r := range runs {
+		list[i] = amd64.ThunkRun{Addr: r.addr, N: r.n, Kind: amd64.ThunkKind(r.kind)}
+	}
+	return amd64.ThunkRunFrames(base, list)
 }
 
-func (m *amd64Machine) callers() elfio.FrameRules {
+func (amd64Machine) callers() elfio.FrameRules {
 	return elfio.FrameRules{CIE: func(c *elfio.CIE) []byte {
 		if c.Signal || !amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
 			return nil
@@ -36,7 +39,7 @@ func (m *amd64Machine) callers() elfio.FrameRules {
 }
 
 // appendSite appends a jump, behind a prologue a call.
-func (m *amd64Machine) appendSite(b []byte, fn *Func) (_ []byte, err error) {
+func (amd64Machine) appendSite(b []byte, fn *Func) (_ []byte, err error) {
 	start := len(b)
 	switch {
 	case fn.Ret == record.RetFP && fn.Len >= 6:
@@ -52,10 +55,10 @@ func (m *amd64Machine) appendSite(b []byte, fn *Func) (_ []byte, err error) {
 	return amd64.AppendNops(b, fn.Len-(len(b)-start)), nil
 }
 
-func (m *amd64Machine) appendNops(b []byte, n int) []byte { return amd64.AppendNops(b, n) }
+func (amd64Machine) appendNops(b []byte, n int) []byte { return amd64.AppendNops(b, n) }
 
 // thunkOf decodes e9 rel32, e8 rel32 or 67 e8 rel32.
-func (m *amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
+func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	b, err := f.Bytes(site, 5)
 	if err == nil && b[0] == 0x67 {
 		b, err = f.Bytes(site, 6)
@@ -70,10 +73,10 @@ func (m *amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	return in.Target(site), nil
 }
 
-func (m *amd64Machine) option() string { return "-pg -mfentry or -fpatchable-function-entry=5" }
+func (amd64Machine) option() string { return "-pg -mfentry or -fpatchable-function-entry=5" }
 
-func (m *amd64Machine) irelative() uint32 { return uint32(elf.R_X86_64_IRELATIVE) }
+func (amd64Machine) irelative() uint32 { return uint32(elf.R_X86_64_IRELATIVE) }
 
 // processGap: the heap starts behind the image, at a random distance of up to 32
 // MiB, and grows upwards; calls reach 2 GiB.
-func (m *amd64Machine) processGap() uint64 { return 1 << 30 }
+func (amd64Machine) processGap() uint64 { return 1 << 30 }

@@ -11,23 +11,28 @@ import (
 )
 
 // arm64Machine is AArch64.
-type arm64Machine struct{ thunks []arm64.Thunk }
+type arm64Machine struct{}
 
 var _ [arm64.ThunkSize]byte = [thunkSize]byte{}
 
-func (m *arm64Machine) thunk(t *thunk, dst []byte) error {
+func (arm64Machine) thunk(t *thunk, dst []byte) error {
 	a := arm64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: arm64.ThunkKind(t.kind), Frame: t.frame}
-	m.thunks = append(m.thunks, a)
 	return a.Encode(dst)
 }
 
-func (m *arm64Machine) frames(base uint64) *arch.Frames {
-	return arm64.ThunkFrames(base, m.thunks, arm64.AnyShadow)
+func (arm64Machine) frames(base uint64, runs []thunkRun) *arch.Frames {
+	var list []arm64.Thunk
+	for _, r := range runs {
+		for i := range r.n {
+			list = append(list, arm64.Thunk{Addr: r.addr + uint64(i)*thunkSize, Kind: arm64.ThunkKind(r.kind)})
+		}
+	}
+	return arm64.ThunkFrames(base, list, arm64.AnyShadow)
 }
 
 // callers: the description of a function that signs its return address stays as it
 // is, and backtraces have the thunk's frame between that function and its caller.
-func (m *arm64Machine) callers() elfio.FrameRules {
+func (arm64Machine) callers() elfio.FrameRules {
 	rules := arm64.Callers{Shadow: arm64.AnyShadow}
 	return elfio.FrameRules{
 		CIE: func(c *elfio.CIE) []byte {
@@ -44,17 +49,17 @@ func (m *arm64Machine) callers() elfio.FrameRules {
 }
 
 // appendSite appends b, behind a prologue bl.
-func (m *arm64Machine) appendSite(b []byte, fn *Func) ([]byte, error) {
+func (arm64Machine) appendSite(b []byte, fn *Func) ([]byte, error) {
 	if fn.Ret == record.RetFP || fn.Ret == record.RetSigned {
 		return arm64.AppendCallSite(b, fn.Len, fn.Addr, fn.Thunk)
 	}
 	return arm64.AppendJumpSite(b, fn.Len, fn.Addr, fn.Thunk)
 }
 
-func (m *arm64Machine) appendNops(b []byte, n int) []byte { return arm64.AppendNops(b, n) }
+func (arm64Machine) appendNops(b []byte, n int) []byte { return arm64.AppendNops(b, n) }
 
 // thunkOf decodes b or bl.
-func (m *arm64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
+func (arm64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	b, err := f.Bytes(site, arm64.InstLen)
 	if err != nil {
 		return 0, err
@@ -66,11 +71,11 @@ func (m *arm64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	return in.Target(site), nil
 }
 
-func (m *arm64Machine) option() string { return "-fpatchable-function-entry=2" }
+func (arm64Machine) option() string { return "-fpatchable-function-entry=2" }
 
-func (m *arm64Machine) irelative() uint32 { return uint32(elf.R_AARCH64_IRELATIVE) }
+func (arm64Machine) irelative() uint32 { return uint32(elf.R_AARCH64_IRELATIVE) }
 
 // processGap: the heap starts behind the image, at a random distance of up to 1
 // GiB, and grows upwards; branches reach 128 MiB. A heap that meets the added
 // memory goes on elsewhere, by mmap.
-func (m *arm64Machine) processGap() uint64 { return 32 << 20 }
+func (arm64Machine) processGap() uint64 { return 32 << 20 }

@@ -10,14 +10,16 @@ import (
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/stub"
 )
 
 var le = binary.LittleEndian
 
 // imageID identifies what is traced in which image. Two plans have the same id
-// only if their site numbers mean the same functions.
-func (p *Plan) imageID() uint64 {
+// only if their site numbers mean the same functions: rows are those of the table
+// of sites.
+func (p *Plan) imageID(rows []byte) uint64 {
 	h := sha256.New()
 	if len(p.BuildID) > 0 {
 		h.Write(p.BuildID)
@@ -31,12 +33,14 @@ func (p *Plan) imageID() uint64 {
 			}
 		}
 	}
-	var w [8]byte
-	for i := range p.Functions {
-		if p.Functions[i].ID != 0 {
-			le.PutUint64(w[:], p.Functions[i].Addr)
-			h.Write(w[:])
+	var w [512]byte
+	for len(rows) > 0 {
+		n := 0
+		for ; len(rows) > 0 && n < len(w); n += 8 {
+			copy(w[n:], rows[8:16])
+			rows = rows[16:]
 		}
+		h.Write(w[:n])
 	}
 	id := le.Uint64(h.Sum(nil))
 	if id == 0 {
@@ -108,9 +112,14 @@ func (p *Plan) build() error {
 	// unwind table a function, and the image's own unwind information once more.
 	room := len(l.RX) + p.Traced()*(thunkSize+24) + 1<<16
 	if fdes, err := p.file.FDEs(); err == nil {
-		room += len(fdes) * 64
+		room += elfio.FramesSize(fdes) + len(fdes)*8
 	}
-	a := &area{base: p.RXAddr, buf: append(make([]byte, thunks, room), l.RX...)}
+	for i := range p.file.Sections {
+		if s := &p.file.Sections[i]; s.Type == elf.SHT_RELA && s.Flags&elf.SHF_ALLOC != 0 {
+			room += int(min(s.Size, uint64(len(p.file.Raw()))))
+		}
+	}
+	a := &area{base: p.RXAddr, buf: append(bigslice.Make[byte](int(thunks), room), l.RX...)}
 	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
 	for _, s := range l.Sections {
 		p.Sections = append(p.Sections, elfio.AddedSection{
@@ -123,10 +132,12 @@ func (p *Plan) build() error {
 	}
 	p.Entry = start
 
-	if err := p.thunks(a.buf[:thunks]); err != nil {
+	rows := p.siteTable(a)
+	badEdit, err := p.fill(a.buf[:thunks], rows)
+	if err != nil {
 		return err
 	}
-	p.siteTable(a)
+	p.ImageID = p.imageID(rows)
 	roots, err := p.roots(a)
 	if err != nil {
 		return err
@@ -144,7 +155,8 @@ func (p *Plan) build() error {
 		return err
 	}
 	p.symbols()
-	return p.edits()
+	slices.SortFunc(p.hidden, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
+	return badEdit
 }
 
 // place decides the addresses of the added memory.
@@ -220,58 +232,23 @@ func (p *Plan) symbol(name string) (uint64, error) {
 	return v, nil
 }
 
-// thunks encodes one thunk for every traced site, at the start of the memory.
-func (p *Plan) thunks(buf []byte) error {
-	armed, err := p.symbol("fentry_armed")
-	if err != nil {
-		return err
-	}
-	at, size := p.RXAddr, len(buf)
-	var routines [thunkMcountFunc + 1]enterExit
-	for i := range p.Functions {
-		fn := &p.Functions[i]
-		if fn.Action != Trace {
-			continue
-		}
-		k := p.thunkKind(&fn.Site)
-		if routines[k].enter == 0 {
-			if routines[k], err = p.routines(k); err != nil {
-				return err
-			}
-		}
-		t := thunk{addr: at, armed: armed, enterExit: routines[k], body: fn.End(), id: fn.ID, frame: fn.Frame, kind: k}
-		if err := p.m.thunk(&t, buf[:thunkSize]); err != nil {
-			return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
-		}
-		fn.Thunk = at
-		buf = buf[thunkSize:]
-		at += thunkSize
-	}
-	p.Sections = append(p.Sections, elfio.AddedSection{
-		Name: ".fentry.thunks", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
-		Addr: p.RXAddr, Size: uint64(size), Align: thunkSize,
-	})
-	return nil
-}
-
 // SiteTableMagic starts the section .fentry.sites: the magic, a count, and for
 // every site id from 1 the addresses of its function and of the site.
 const SiteTableMagic = "FSITES1\x00"
 
-func (p *Plan) siteTable(a *area) {
+// siteTable makes room for the thunks' and the sites' sections and returns the
+// rows of the table.
+func (p *Plan) siteTable(a *area) []byte {
 	n := p.Traced()
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: ".fentry.thunks", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+		Addr: p.RXAddr, Size: uint64(n * thunkSize), Align: thunkSize,
+	})
 	at, b := a.grow(16+16*n, 8)
 	copy(b, SiteTableMagic)
 	le.PutUint64(b[8:], uint64(n))
-	b = b[16:]
-	for i := range p.Functions {
-		if fn := &p.Functions[i]; fn.ID != 0 {
-			le.PutUint64(b, fn.Func)
-			le.PutUint64(b[8:], fn.Addr)
-			b = b[16:]
-		}
-	}
 	p.section(".fentry.sites", at, 16+16*n, 8)
+	return b[16:]
 }
 
 // roots writes the bitmap of graph roots, indexed by site id, and returns its
@@ -284,7 +261,7 @@ func (p *Plan) roots(a *area) (uint64, error) {
 	at, b := a.grow(size, 8)
 	found := false
 	for i := range p.Functions {
-		if fn := &p.Functions[i]; fn.ID != 0 && p.Options.Roots.MatchSite(&fn.Site) {
+		if fn := &p.Functions[i]; fn.ID != 0 && p.Options.Roots.MatchSite(fn.Site) {
 			b[fn.ID/8] |= 1 << (fn.ID % 8)
 			found = true
 		}
@@ -308,7 +285,7 @@ func (p *Plan) unwind(a *area, l *elfio.Linked) error {
 		return nil
 	}
 	at := a.align(8)
-	frames := p.m.frames(at)
+	frames := p.m.frames(at, p.runs)
 	a.put(frames.EhFrame, 8)
 	p.section(".fentry.thunk_frames", at, len(frames.EhFrame), 8)
 	debug := frames.DebugFrame
@@ -328,12 +305,12 @@ func (p *Plan) unwind(a *area, l *elfio.Linked) error {
 	debug = append(debug, forDebuggers.DebugFrame...)
 
 	var hdr []byte
-	if moved := p.callers(a.align(8), uint64(len(debug))); moved != nil {
-		at = a.put(moved.EhFrame, 8)
-		p.section(".fentry.frames", at, len(moved.EhFrame), 8)
-		debug = append(debug, moved.DebugFrame...)
-		extra = append(extra, moved.Entries...)
-		hdr, err = p.file.EhFrameHdr(a.align(4), at, extra)
+	at = a.align(8)
+	moved := elfio.MovedFrames{EhFrame: a.buf, DebugFrame: debug}
+	if p.callers(&moved, at) {
+		a.buf, debug = moved.EhFrame, moved.DebugFrame
+		p.section(".fentry.frames", at, int(a.base+uint64(len(a.buf))-at), 8)
+		hdr, err = p.file.EhFrameHdr(a.align(4), at, moved.Entries, extra)
 	} else {
 		hdr, err = elfio.MergeEhFrameHdr(p.file, a.align(4), extra)
 	}
@@ -368,17 +345,17 @@ func (p *Plan) section(name string, at uint64, size int, align uint64) {
 	})
 }
 
-// callers copies the image's unwind information, to address at and, for
-// debuggers, to offset debugAt of .debug_frame, with the rule that looks behind
-// thunks. nil: the image has none, or one that cannot be copied; thunks then show
-// in backtraces.
-func (p *Plan) callers(at, debugAt uint64) *elfio.MovedFrames {
+// callers copies the image's unwind information, to the end of the read-execute
+// memory, at address at, and for debuggers to the end of .debug_frame, with the
+// rule that looks behind thunks. false: the image has none, or one that cannot be
+// copied; thunks then show in backtraces.
+func (p *Plan) callers(to *elfio.MovedFrames, at uint64) bool {
 	if p.Options.Tracer == Function {
-		return nil // return addresses stay what they are
+		return false // return addresses stay what they are
 	}
 	fdes, err := p.file.FDEs()
 	if err != nil || len(fdes) == 0 {
-		return nil
+		return false
 	}
 	registered := true
 	for _, pr := range p.file.Progs {
@@ -391,21 +368,23 @@ func (p *Plan) callers(at, debugAt uint64) *elfio.MovedFrames {
 		// entry point's FDE, which comes before the part it knows.
 		fdes = slices.DeleteFunc(slices.Clone(fdes), func(d elfio.FDE) bool { return p.OrigEntry-d.PC < d.Size })
 	}
-	m, err := p.file.MoveFrames(at, debugAt, fdes, p.m.callers())
-	if err != nil || !registered {
-		return m
+	if err := p.file.AppendFrames(to, at, uint64(len(to.DebugFrame)), fdes, p.m.callers()); err != nil {
+		return false
+	}
+	if !registered {
+		return true
 	}
 	for i := range fdes { // what is registered is looked at first
 		e, err := p.file.HideFDE(&fdes[i])
 		if err != nil {
 			p.hidden = nil
-			return nil
+			return false
 		}
 		p.hidden = append(p.hidden, Edit{
 			Addr: fdes[i].Addr + (e.Off - fdes[i].Off), Old: p.file.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
 		})
 	}
-	return m
+	return true
 }
 
 // early makes the runtime start before constructors. glibc's ld.so runs the
@@ -490,78 +469,44 @@ func (p *Plan) configure(roots uint64) error {
 	return nil
 }
 
-// symbols names what is added, so that debuggers and profilers show
-// "fentry:function" in a thunk instead of an unknown address.
-func (p *Plan) symbols() {
-	const fn = byte(elf.STB_LOCAL)<<4 | byte(elf.STT_FUNC)
-	p.Symbols = make([]elfio.AddedSymbol, 0, p.Traced()+len(p.defined))
-	for i := range p.Functions {
-		if f := &p.Functions[i]; f.ID != 0 {
-			name := f.Name
-			if name == "" {
-				name = fmt.Sprintf("%x", f.Func)
+// thunkPrefix is what the names of thunks have before those of their functions:
+// debuggers and profilers show them in place of an unknown address.
+const thunkPrefix = "fentry:"
+
+// thunkSymbols are the names of thunks.
+func (p *Plan) thunkSymbols() elfio.SymbolRun {
+	return elfio.SymbolRun{
+		Section: ".fentry.thunks", Size: thunkSize, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
+		N: p.traced, NameBytes: p.nameBytes,
+		All: func(yield func(string, uint64) bool) {
+			for i := range p.Functions {
+				f := &p.Functions[i]
+				if f.ID == 0 {
+					continue
+				}
+				name := f.Name
+				if name == "" {
+					name = fmt.Sprintf("%x", f.Func)
+				}
+				if !yield(name, f.Thunk) {
+					return
+				}
 			}
-			p.Symbols = append(p.Symbols, elfio.AddedSymbol{
-				Name: "fentry:" + name, Value: f.Thunk, Size: thunkSize, Info: fn, Section: ".fentry.thunks",
-			})
-		}
+		},
 	}
+}
+
+// symbols names the rest of what is added.
+func (p *Plan) symbols() {
 	for _, d := range p.defined {
 		if t := elf.ST_TYPE(d.Info); t == elf.STT_FUNC || t == elf.STT_OBJECT {
 			name := d.Name
 			if !strings.HasPrefix(name, "fentry") {
-				name = "fentry:" + name // not to be taken for the program's own
+				name = thunkPrefix + name // not to be taken for the program's own
 			}
 			p.Symbols = append(p.Symbols, elfio.AddedSymbol{
 				Name: name, Value: d.Value, Size: d.Size, Info: elf.ST_INFO(elf.STB_LOCAL, t),
 			})
 		}
 	}
-}
-
-// edits plans the change of every site. Sites are sorted and disjoint.
-func (p *Plan) edits() error {
-	p.Edits = make([]Edit, 0, len(p.Functions)+len(p.hidden))
-	room := 0
-	for i := range p.Functions {
-		room += p.Functions[i].Len
-	}
-	before := make([]byte, 0, room) // the plan's own copy: the file may change under it
-	end := uint64(0)
-	for i := range p.Functions {
-		fn := &p.Functions[i]
-		if fn.Action == Leave {
-			continue
-		}
-		if fn.Addr < end {
-			return fmt.Errorf("%s: site %#x overlaps the one before", fn.Name, fn.Addr)
-		}
-		end = fn.Addr + uint64(fn.Len)
-		old, err := p.file.Bytes(fn.Addr, fn.Len)
-		if err != nil {
-			return fmt.Errorf("%s: site %#x: %w", fn.Name, fn.Addr, err)
-		}
-		if string(old) != string(fn.Bytes) {
-			return &MismatchError{Addr: fn.Addr, Func: fn.Name, Actual: old, Expected: fn.Bytes}
-		}
-		before = append(before, old...)
-		b, err := p.siteBytes(fn)
-		if err != nil {
-			return fmt.Errorf("%s: site %#x: %w", fn.Name, fn.Addr, err)
-		}
-		p.Edits = append(p.Edits, Edit{Addr: fn.Addr, Old: before[len(before)-len(old):], New: b, Func: fn.Name, Reason: fn.Action.String()})
-	}
-	p.Edits = append(p.Edits, p.hidden...)
-	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
-	return nil
-}
-
-// siteBytes is what stands at a site afterwards: what leads to the thunk, or nops
-// alone.
-func (p *Plan) siteBytes(fn *Func) ([]byte, error) {
-	b := make([]byte, 0, fn.Len)
-	if fn.Action == Nop {
-		return p.m.appendNops(b, fn.Len), nil
-	}
-	return p.m.appendSite(b, fn)
 }

@@ -1,43 +1,73 @@
 package patch
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // Injection gives the plan as what elfio adds to a file. The plan must have
 // been made with Target [File]. All old bytes have been compared.
-func (p *Plan) Injection() (elfio.Injection, error) {
+func (p *Plan) Injection() (elfio.Injection, error) { return p.injection(p.newBuildID()) }
+
+// injection is Injection with the build-id of the patched image, which may change
+// afterwards.
+func (p *Plan) injection(id []byte) (elfio.Injection, error) {
 	if p.Options.Target != File {
 		return elfio.Injection{}, fmt.Errorf("plan is for a process, not for a file")
 	}
 	in := elfio.Injection{
 		Layout: p.layout, RX: p.RX, RWSize: p.RWSize, Entry: p.Entry, EhFrameHdr: p.ehFrameHdr,
-		Sections: p.Sections, Symbols: p.Symbols, Moved: p.moved,
+		Sections: p.Sections, SymbolRuns: []elfio.SymbolRun{p.thunkSymbols()}, Symbols: p.Symbols, Moved: p.moved,
+		Edits: p.sites,
 	}
-	for _, e := range p.Edits {
+	if err := p.unchanged(); err != nil {
+		return elfio.Injection{}, err
+	}
+	for _, e := range p.hidden {
 		off, ok := p.file.Offset(e.Addr)
 		if !ok {
 			return elfio.Injection{}, &MismatchError{Addr: e.Addr, Func: e.Func, Expected: e.Old}
-		}
-		now, err := p.file.Bytes(e.Addr, len(e.Old))
-		if err != nil || string(now) != string(e.Old) {
-			return elfio.Injection{}, &MismatchError{Addr: e.Addr, Func: e.Func, Actual: now, Expected: e.Old}
 		}
 		in.Edits = append(in.Edits, elfio.RawEdit{Off: off, New: e.New})
 	}
 	in.Edits = append(in.Edits, p.raw...)
 	if len(p.BuildID) > 0 {
-		e, err := p.file.BuildIDEdit(p.newBuildID())
+		e, err := p.file.BuildIDEdit(id)
 		if err != nil {
 			return elfio.Injection{}, err
 		}
 		in.Edits = append(in.Edits, e)
 	}
 	return in, nil
+}
+
+// unchanged compares the sites with what they were when the edits were planned.
+func (p *Plan) unchanged() error {
+	raw := p.file.Raw()
+	const piece = 4096 // functions
+	errs := make([]error, (len(p.Functions)+piece-1)/piece)
+	parallel.Ranges(len(p.Functions), piece, func(from, to int) {
+		for i := from; i < to; i++ {
+			fn := &p.Functions[i]
+			if fn.Action == Leave {
+				continue
+			}
+			e := &p.sites[fn.edit]
+			now, old := raw[e.Off:e.Off+uint64(len(e.New))], p.before[fn.at:fn.at+len(e.New)]
+			if string(now) != string(old) {
+				errs[from/piece] = &MismatchError{Addr: fn.Addr, Func: fn.Name, Actual: now, Expected: old}
+				break
+			}
+		}
+	})
+	return cmp.Or(errs...)
 }
 
 // newBuildID is the build-id of the patched image, as long as the original one.
@@ -57,7 +87,16 @@ func (p *Plan) newBuildID() []byte {
 
 // Output is the patched file as the difference to the original, for large ones.
 func (p *Plan) Output() (*elfio.Output, error) {
-	in, err := p.Injection()
+	// The new build-id takes as long as all the rest, which does not need it but to
+	// copy it, where notes move.
+	id := make([]byte, len(p.BuildID))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { copy(id, p.newBuildID()) })
+	if strings.Contains(p.layout.Slot, "move") {
+		wg.Wait()
+	}
+	in, err := p.injection(id)
 	if err != nil {
 		return nil, err
 	}

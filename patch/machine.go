@@ -9,13 +9,13 @@ import (
 )
 
 // machine makes the code of one plan, and what unwinders have to know of it. What
-// is the same on all machines is in the plan.
+// is the same on all machines is in the plan. Several goroutines may use it at once.
 type machine interface {
-	// thunk encodes a thunk, thunkSize bytes, and remembers it for frames.
+	// thunk encodes a thunk, thunkSize bytes.
 	thunk(t *thunk, dst []byte) error
-	// frames is the unwind information of all thunks so far, for .eh_frame at
-	// address base.
-	frames(base uint64) *arch.Frames
+	// frames is the unwind information of thunks, sorted by address, for .eh_frame
+	// at address base.
+	frames(base uint64, runs []thunkRun) *arch.Frames
 	// callers are the changes of an image's own unwind information that make
 	// unwinders find a traced function's caller.
 	callers() elfio.FrameRules
@@ -51,6 +51,13 @@ const (
 	thunkMcountFunc
 )
 
+// thunkRun is n thunks of one kind, one behind the other.
+type thunkRun struct {
+	addr uint64 // of the first one
+	n    int
+	kind thunkKind
+}
+
 // A thunk is the code between a traced site and the runtime.
 type thunk struct {
 	addr  uint64
@@ -69,9 +76,9 @@ func machineFor(f *elfio.File) (machine, error) {
 	if f.Is64() && elf.Data(h.Ident[elf.EI_DATA]) == elf.ELFDATA2LSB {
 		switch h.Machine {
 		case elf.EM_X86_64:
-			return &amd64Machine{}, nil
+			return amd64Machine{}, nil
 		case elf.EM_AARCH64:
-			return &arm64Machine{}, nil
+			return arm64Machine{}, nil
 		}
 	}
 	return nil, fmt.Errorf("machine %v, %v, %v: only 64-bit little-endian images of x86-64 and AArch64 can be patched",

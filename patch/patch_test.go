@@ -196,8 +196,8 @@ func TestSelection(t *testing.T) {
 		t.Errorf("actions %v", acts)
 	}
 	keep := plan(t, orig, patch.Options{Select: sel, Keep: true})
-	if len(keep.Edits) != 1 {
-		t.Errorf("%d edits, want 1", len(keep.Edits))
+	if len(keep.Edits()) != 1 {
+		t.Errorf("%d edits, want 1", len(keep.Edits()))
 	}
 	none, err := record.NewFilter([]string{"nothing"}, nil)
 	if err != nil {
@@ -236,7 +236,7 @@ func TestMismatchIsFoundBeforeAnythingIsWritten(t *testing.T) {
 	}
 	// The file changes between planning and applying.
 	p := plan(t, orig, patch.Options{})
-	off, _ := f.Offset(p.Edits[0].Addr)
+	off, _ := f.Offset(p.Edits()[0].Addr)
 	orig[off] ^= 0xff
 	if _, err := p.Image(); !errors.As(err, &mm) {
 		t.Errorf("error %v, want a mismatch", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -95,10 +96,13 @@ func (a Action) String() string { return actionNames[a] }
 
 // Func is one function of the image and what the plan does with it.
 type Func struct {
-	record.Site
+	*record.Site
+	Thunk  uint64 // address of its thunk; 0 when not traced
 	ID     uint32 // 1-based index among the traced functions by address; 0 when not traced
 	Action Action
-	Thunk  uint64 // address of its thunk; 0 when not traced
+
+	edit uint32 // index of its edit among those of all sites
+	at   int    // where the bytes of its edit are among those of all sites
 }
 
 // Edit replaces len(Old) bytes at a loaded address.
@@ -117,7 +121,6 @@ type Plan struct {
 	ImageID   uint64 // identity of (image, set of traced functions)
 	BuildID   []byte // build-id of the image as it was; nil when it has none
 	Functions []Func
-	Edits     []Edit // sorted by address
 	Entry     uint64 // new entry point
 	OrigEntry uint64
 
@@ -126,15 +129,23 @@ type Plan struct {
 	RW     uint64 // added zeroed read-write memory
 	RWSize uint64
 
-	Symbols  []elfio.AddedSymbol
+	Symbols  []elfio.AddedSymbol // besides those of thunks
 	Sections []elfio.AddedSection
 
 	file       *elfio.File
 	m          machine
 	layout     elfio.Layout
-	tls        uint64          // how far the runtime's thread-local memory is behind the thread pointer
-	ptTLS      elfio.Prog      // for a process: PT_TLS with that memory; zero when there is none
-	hidden     []Edit          // edits of tables
+	tls        uint64     // how far the runtime's thread-local memory is behind the thread pointer
+	ptTLS      elfio.Prog // for a process: PT_TLS with that memory; zero when there is none
+	traced     int        // how many functions are traced
+	edited     int        // how many functions are edited
+	editBytes  int        // how many bytes of theirs
+	nameBytes  int        // of the names of all thunks, at most
+	runs       []thunkRun
+	before     []byte          // of the sites, one behind the other, as they were
+	after      []byte          // and as they will be
+	sites      []elfio.RawEdit // for a file: the edits of sites
+	hidden     []Edit          // edits of tables, sorted by address
 	raw        []elfio.RawEdit // edits that are not code: dynamic entries
 	moved      []elfio.MovedSection
 	relWord    uint64 // offset in RW of the word the runtime's own relocation fills
@@ -146,18 +157,11 @@ type Plan struct {
 }
 
 // Traced is the number of functions the plan traces.
-func (p *Plan) Traced() int {
-	n := 0
-	for i := range p.Functions {
-		if p.Functions[i].Action == Trace {
-			n++
-		}
-	}
-	return n
-}
+func (p *Plan) Traced() int { return p.traced }
 
 // New plans the change that makes the image trace the sites selected by o.
-// sites is the result of [record.Find] for the same image. Errors a caller may
+// sites is the result of [record.Find] for the same image; it must not change
+// while the plan is in use. Errors a caller may
 // decide by: [ErrNoSites], [ErrOverlay], [ErrSanitizer].
 func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	m, err := machineFor(f)
@@ -183,7 +187,6 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	if p.Traced() == 0 {
 		return nil, p.nothingToTrace()
 	}
-	p.ImageID = p.imageID()
 	if err := p.build(); err != nil {
 		return nil, err
 	}
@@ -192,20 +195,28 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 
 // choose decides what happens to every function and numbers the traced ones.
 func (p *Plan) choose(sites []record.Site) {
-	p.Functions = make([]Func, 0, len(sites))
-	id := uint32(0)
-	for _, s := range sites {
-		fn := Func{Site: s}
+	p.Functions = bigslice.Make[Func](0, len(sites))
+	for i := range sites {
+		s := &sites[i]
 		if s.Ret == record.RetSigned && s.Reason == "" && p.Options.Tracer != Function {
-			fn.Reason = record.ReasonSignedReturn
+			refused := *s
+			refused.Reason = record.ReasonSignedReturn
+			s = &refused
 		}
+		fn := Func{Site: s}
 		switch {
-		case fn.Reason != "":
-		case p.Options.Select == nil || p.Options.Select.MatchSite(&s):
-			id++
-			fn.ID, fn.Action = id, Trace
+		case s.Reason != "":
+		case p.Options.Select == nil || p.Options.Select.MatchSite(s):
+			p.traced++
+			fn.ID, fn.Action = uint32(p.traced), Trace
+			p.nameBytes += len(thunkPrefix) + max(len(s.Name), 2*8) + 1
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop
+		}
+		if fn.Action != Leave {
+			fn.edit, fn.at = uint32(p.edited), p.editBytes
+			p.edited++
+			p.editBytes += s.Len
 		}
 		p.Functions = append(p.Functions, fn)
 	}

@@ -42,7 +42,7 @@ func (p *Plan) Memory() (*Memory, error) {
 	return &Memory{
 		RX: p.RX, RXAddr: p.RXAddr, RWAddr: p.RW, RWSize: p.RWSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: p.phdrAddr, Phnum: len(p.phdrs) / phentsize,
-		NullCB: null, Armed: armed, Edits: p.Edits,
+		NullCB: null, Armed: armed, Edits: p.Edits(),
 	}, nil
 }
 

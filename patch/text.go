@@ -19,13 +19,14 @@ func (p *Plan) WriteText(w io.Writer) error {
 	fmt.Fprintf(b, "# add      r-x %#x-%#x (%d bytes)\n", p.RXAddr, p.RXAddr+uint64(len(p.RX)), len(p.RX))
 	fmt.Fprintf(b, "# add      rw- %#x-%#x (%d bytes)\n", p.RW, p.RW+p.RWSize, p.RWSize)
 	var left int
+	edits := p.Edits()
 	for i := range p.Functions {
 		if p.Functions[i].Action == Leave {
 			left++
 		}
 	}
-	fmt.Fprintf(b, "# trace    %d functions, %d other edits, %d functions left alone\n", p.Traced(), len(p.Edits)-p.Traced(), left)
-	for _, e := range p.Edits {
+	fmt.Fprintf(b, "# trace    %d functions, %d other edits, %d functions left alone\n", p.Traced(), len(edits)-p.Traced(), left)
+	for _, e := range edits {
 		fmt.Fprintf(b, "%#x  %-20x -> %-20x  %-5s  %s\n", e.Addr, e.Old, e.New, e.Reason, orNone(symbol.Demangle(e.Func, symbol.Simple)))
 	}
 	return b.Flush()
@@ -84,11 +85,12 @@ func hexAddr(v uint64) string {
 // MarshalJSON gives the plan as one JSON object; addresses and bytes are
 // hexadecimal strings.
 func (p *Plan) MarshalJSON() ([]byte, error) {
+	edits := p.Edits()
 	j := planJSON{
 		Image: fmt.Sprintf("%016x", p.ImageID), BuildID: hex.EncodeToString(p.BuildID), Tracer: p.Options.Tracer.String(),
 		Entry: hexAddr(p.OrigEntry), NewEntry: hexAddr(p.Entry),
 		RX: areaJSON{hexAddr(p.RXAddr), uint64(len(p.RX))}, RW: areaJSON{hexAddr(p.RW), p.RWSize},
-		Functions: make([]funcJSON, 0, len(p.Functions)), Edits: make([]editJSON, 0, len(p.Edits)),
+		Functions: make([]funcJSON, 0, len(p.Functions)), Edits: make([]editJSON, 0, len(edits)),
 	}
 	for i := range p.Functions {
 		f := &p.Functions[i]
@@ -98,7 +100,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		}
 		j.Functions = append(j.Functions, fj)
 	}
-	for _, e := range p.Edits {
+	for _, e := range edits {
 		j.Edits = append(j.Edits, editJSON{hexAddr(e.Addr), hex.EncodeToString(e.Old), hex.EncodeToString(e.New), e.Func, e.Reason})
 	}
 	return json.Marshal(j)

@@ -112,16 +112,38 @@ func appendULEB(b []byte, v int) []byte {
 // ThunkFrames returns the unwind information of thunks, sorted by address, for
 // .eh_frame at address base: an FDE for each run of thunks of one kind.
 func ThunkFrames(base uint64, thunks []Thunk) *arch.Frames {
+	var runs []ThunkRun
+	for i := range thunks {
+		runs = AppendThunkRun(runs, thunks[i].Addr, thunks[i].Kind)
+	}
+	return ThunkRunFrames(base, runs)
+}
+
+// A ThunkRun is N thunks of one kind, one behind the other.
+type ThunkRun struct {
+	Addr uint64 // of the first one
+	N    int
+	Kind ThunkKind
+}
+
+// AppendThunkRun adds the next thunk by address to runs.
+func AppendThunkRun(runs []ThunkRun, addr uint64, kind ThunkKind) []ThunkRun {
+	if n := len(runs); n > 0 {
+		if r := &runs[n-1]; r.Kind == kind && r.Addr+uint64(r.N)*ThunkSize == addr {
+			r.N++
+			return runs
+		}
+	}
+	return append(runs, ThunkRun{addr, 1, kind})
+}
+
+// ThunkRunFrames is [ThunkFrames] for runs of thunks, sorted by address.
+func ThunkRunFrames(base uint64, runs []ThunkRun) *arch.Frames {
 	// At a thunk's start the CFA is a word above the stack pointer, and the return
 	// address is in that word.
 	f := arch.NewFrames(base, regIP, []byte{dwDefCFA, regSP, 8, dwOffset | regIP, 1})
-	for len(thunks) > 0 {
-		n := 1
-		for n < len(thunks) && thunks[n].Kind == thunks[0].Kind && thunks[n].Addr == thunks[n-1].Addr+ThunkSize {
-			n++
-		}
-		f.Add(thunks[0].Addr, uint64(n)*ThunkSize, thunks[0].Kind.rules())
-		thunks = thunks[n:]
+	for _, r := range runs {
+		f.Add(r.Addr, uint64(r.N)*ThunkSize, r.Kind.rules())
 	}
 	return f
 }

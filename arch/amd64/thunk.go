@@ -79,58 +79,86 @@ func (t *Thunk) Encode(dst []byte) error {
 	if t.ID == 0 || t.ID > MaxThunkID {
 		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, MaxThunkID)
 	}
-	b := dst[:ThunkSize]
-	for i := range b {
-		b[i] = 0xcc // int3: nothing may come here
-	}
-	mcount := t.Kind == ThunkMcount || t.Kind == ThunkMcountFunc
-	exits := t.Kind == ThunkGraph || t.Kind == ThunkMcount
 	if t.Kind > ThunkMcountFunc {
 		return fmt.Errorf("thunk at %#x: unknown kind %d", t.Addr, t.Kind)
 	}
-	bypass := byte(thunkBypass)
-	if !exits {
-		bypass = thunkCallEnd // the same code as when enter has returned
+	b := (*[ThunkSize]byte)(dst)
+	*b = thunkCode[t.Kind]
+	var err error
+	// put fills in the displacement of the instruction at offset at that ends at offset end.
+	put := func(name string, at, disp, end int, to uint64) {
+		next := t.Addr + uint64(end)
+		d := int64(to - next)
+		if d != int64(int32(d)) && err == nil {
+			err = fmt.Errorf("thunk %d: %w", t.ID, &RangeError{name, t.Addr + uint64(at), to, d, 32})
+		}
+		binary.LittleEndian.PutUint32(b[disp:], uint32(d))
 	}
-	d, err := disp32("cmpl", t.Addr, t.Addr+7, t.Armed)
-	if err != nil {
-		return fmt.Errorf("thunk %d: %w", t.ID, err)
-	}
-	copy(b, []byte{0x83, 0x3d, 0, 0, 0, 0, 0}) // cmpl $0, armed(%rip)
-	binary.LittleEndian.PutUint32(b[2:], d)
-	copy(b[7:], []byte{0x74, bypass - 9}) // je bypass
-	b[9] = 0x68                           // push $id
+	put("cmpl", 0, 2, 7, t.Armed)
 	binary.LittleEndian.PutUint32(b[10:], t.ID)
-	put := func(at int, op func([]byte, uint64, uint64) ([]byte, error), to uint64) {
-		if err == nil {
-			_, err = op(b[at:at:ThunkSize], t.Addr+uint64(at), to)
-		}
-	}
-	put(14, AppendCall, t.Enter) // call enter, which drops the id
-	if exits {
-		copy(b[thunkRet:], []byte{0x48, 0x8d, 0x64, 0x24, 0xf8}) // lea -8(%rsp), %rsp: slot S again
-		b[thunkRetPush] = 0x68                                   // push $id | exit
+	put("call", 14, 15, thunkCallEnd, t.Enter)
+	if t.Kind == ThunkGraph || t.Kind == ThunkMcount {
 		binary.LittleEndian.PutUint32(b[thunkRetPush+1:], t.ID|1<<31)
-		put(thunkRetJump, AppendJump, t.Exit) // jmp exit
+		put("jmp", thunkRetJump, thunkRetJump+1, thunkRetJump+5, t.Exit)
 	}
-	switch {
-	case t.Kind == ThunkGraph:
-		copy(b[thunkCallEnd:], []byte{
-			0x48, 0x8d, 0x64, 0x24, 0x08, // lea 8(%rsp), %rsp: drop the return address at S
-			0x0f, 0x1f, 0x00, // nopl (%rax)
-		})
-		put(thunkPad+3, AppendCall, t.Body)
-		put(thunkBypass, AppendJump, t.Body)
-	case t.Kind == ThunkFunc:
-		put(thunkCallEnd, AppendJump, t.Body)
-	case mcount:
-		b[thunkCallEnd] = 0xc3 // ret: behind the site
-		if exits {
-			b[thunkBypass] = 0xc3
-		}
+	switch t.Kind {
+	case ThunkGraph:
+		put("call", thunkPad+3, thunkPad+4, thunkPad+8, t.Body)
+		put("jmp", thunkBypass, thunkBypass+1, thunkBypass+5, t.Body)
+	case ThunkFunc:
+		put("jmp", thunkCallEnd, thunkCallEnd+1, thunkCallEnd+5, t.Body)
 	}
-	if err != nil {
-		return fmt.Errorf("thunk %d: %w", t.ID, err)
-	}
-	return nil
+	return err
+}
+
+// thunkCode is the code of thunks, by kind, with zeroes for what differs between them. Nothing may come to the rest, so
+// it is int3.
+var thunkCode = [...][ThunkSize]byte{
+	ThunkGraph: {
+		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
+		0x74, thunkBypass - 9, // je bypass
+		0x68, 0, 0, 0, 0, // push $id
+		0xe8, 0, 0, 0, 0, // call enter, which drops the id
+		0x48, 0x8d, 0x64, 0x24, 0x08, // lea 8(%rsp), %rsp: drop the return address at S
+		0x0f, 0x1f, 0x00, // nopl (%rax)
+		0xe8, 0, 0, 0, 0, // call body
+		0x48, 0x8d, 0x64, 0x24, 0xf8, // lea -8(%rsp), %rsp: slot S again
+		0x68, 0, 0, 0, 0, // push $id | exit
+		0xe9, 0, 0, 0, 0, // jmp exit
+		0xe9, 0, 0, 0, 0, // bypass: jmp body
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+	},
+	ThunkFunc: {
+		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
+		0x74, thunkCallEnd - 9, // je: the same code as when enter has returned
+		0x68, 0, 0, 0, 0, // push $id
+		0xe8, 0, 0, 0, 0, // call enter
+		0xe9, 0, 0, 0, 0, // jmp body
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+	},
+	ThunkMcount: {
+		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
+		0x74, thunkBypass - 9, // je bypass
+		0x68, 0, 0, 0, 0, // push $id
+		0xe8, 0, 0, 0, 0, // call enter
+		0xc3, // ret: behind the site
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0x48, 0x8d, 0x64, 0x24, 0xf8, // lea -8(%rsp), %rsp: slot S again
+		0x68, 0, 0, 0, 0, // push $id | exit
+		0xe9, 0, 0, 0, 0, // jmp exit
+		0xc3, // bypass: ret
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+	},
+	ThunkMcountFunc: {
+		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
+		0x74, thunkCallEnd - 9, // je: the same code as when enter has returned
+		0x68, 0, 0, 0, 0, // push $id
+		0xe8, 0, 0, 0, 0, // call enter
+		0xc3, // ret: behind the site
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+	},
 }

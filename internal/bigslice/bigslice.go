@@ -18,3 +18,11 @@ func Make[T any](n, room int) []T {
 	}
 	return s
 }
+
+// Grow is slices.Grow for slices that will be filled.
+func Grow[T any](s []T, n int) []T {
+	if cap(s)-len(s) >= n {
+		return s
+	}
+	return append(Make[T](0, len(s)+n), s...)
+}

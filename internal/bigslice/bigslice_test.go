@@ -26,6 +26,16 @@ func TestMake(t *testing.T) {
 	}
 }
 
+func TestGrow(t *testing.T) {
+	s := bigslice.Grow([]int{1, 2}, 3)
+	if len(s) != 2 || cap(s) < 5 || s[0] != 1 || s[1] != 2 {
+		t.Errorf("Grow: %v, capacity %d", s, cap(s))
+	}
+	if again := bigslice.Grow(s, 3); &again[0] != &s[0] {
+		t.Error("Grow moved a slice with room")
+	}
+}
+
 func BenchmarkMake(b *testing.B) {
 	const n = 64 << 20
 	b.SetBytes(n)
