@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"iter"
 
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
@@ -52,23 +53,86 @@ const (
 	encOmit    = 0xff
 )
 
-// FDEs returns the entries of .eh_frame in file order. The section is found by name or, where section
-// headers are stripped, through PT_GNU_EH_FRAME. An image without either gives nil. Relocatable objects
-// are refused: their ranges are still in relocations. The slice is shared by all callers, who must not change it.
-func (f *File) FDEs() ([]FDE, error) {
-	c := f.frameCache
-	c.once.Do(func() { c.fdes, c.err = f.readFDEs() })
-	return c.fdes, c.err
+// FrameTable is the entries of .eh_frame in file order. It keeps little more than their places: At reads them. Several
+// goroutines may use it at once.
+type FrameTable struct {
+	f       *File
+	area    frameArea
+	entries []frameRef
+	cies    []usualFDEs
 }
 
-func (f *File) readFDEs() ([]FDE, error) {
+// frameRef is where an FDE is.
+type frameRef struct {
+	pos uint64 // in the area
+	cie int    // index of its CIE
+}
+
+// Frames returns the entries of .eh_frame. The section is found by name or, where section headers are stripped, through
+// PT_GNU_EH_FRAME. An image without either gives an empty table. Relocatable objects are refused: their ranges are still
+// in relocations. What has been read is kept.
+func (f *File) Frames() (*FrameTable, error) {
+	c := f.frameCache
+	c.once.Do(func() { c.table, c.err = f.readFrames() })
+	return c.table, c.err
+}
+
+// FDEs returns the entries of .eh_frame in a new slice; see [File.Frames], which needs less memory.
+func (f *File) FDEs() ([]FDE, error) {
+	t, err := f.Frames()
+	if err != nil || t.Len() == 0 {
+		return nil, err
+	}
+	return t.all(), nil
+}
+
+// Len is the number of entries.
+func (t *FrameTable) Len() int { return len(t.entries) }
+
+// At returns entry i.
+func (t *FrameTable) At(i int) FDE {
+	r := &t.entries[i]
+	u := &t.cies[r.cie]
+	if d, _, ok := u.read(t.area, r.pos); ok {
+		return d
+	}
+	e, err := t.f.frameEntry(t.area, r.pos)
+	if err == nil {
+		var d FDE
+		if d, err = t.f.fde(t.area, e, u.cie); err == nil {
+			return d
+		}
+	}
+	return FDE{} // it has been read before, so the file changes: other checks find that
+}
+
+// All yields the entries in order. What it yields is valid until the next one.
+func (t *FrameTable) All() iter.Seq[*FDE] {
+	return func(yield func(*FDE) bool) {
+		for i := range t.entries {
+			if d := t.At(i); !yield(&d) {
+				return
+			}
+		}
+	}
+}
+
+func (t *FrameTable) all() []FDE {
+	out := bigslice.Make[FDE](0, len(t.entries))
+	for i := range t.entries {
+		out = append(out, t.At(i))
+	}
+	return out
+}
+
+func (f *File) readFrames() (*FrameTable, error) {
 	if f.Header.Type == elf.ET_REL {
 		return nil, formatErr("ELF header", 16, "relocatable object: its .eh_frame has no addresses yet")
 	}
 	if i := f.SectionIndex(".eh_frame"); i >= 0 {
 		data, err := f.SectionData(i)
 		if err != nil || data == nil {
-			return nil, err
+			return &FrameTable{}, err
 		}
 		return f.frames(frameArea{what: f.sectionLabel(i), data: data, off: f.Sections[i].Off, addr: f.Sections[i].Addr, sized: true})
 	}
@@ -86,7 +150,7 @@ func (f *File) readFDEs() ([]FDE, error) {
 		}
 		return f.frames(frameArea{what: ".eh_frame", data: data, off: off, addr: h.ehFrame})
 	}
-	return nil, nil
+	return &FrameTable{}, nil
 }
 
 // frameArea is the extent of .eh_frame.
@@ -97,18 +161,22 @@ type frameArea struct {
 	sized     bool // data ends with the section, not with the segment it is in
 }
 
-func (f *File) frames(a frameArea) ([]FDE, error) {
-	// Few entries are smaller than 20 bytes. Where the section's end is not known, the data reach far behind it.
-	var out []FDE
-	if a.sized {
-		out = bigslice.Make[FDE](0, len(a.data)/20)
+// frames reads all entries, so that malformed ones are found.
+func (f *File) frames(a frameArea) (*FrameTable, error) {
+	t := &FrameTable{f: f, area: a}
+	if a.sized { // where the section's end is not known, the data reach far behind it
+		const small = 20 // bytes of an entry; few are smaller
+		t.entries = bigslice.Make[frameRef](0, len(a.data)/small)
 	}
-	cies := map[uint64]*CIE{}
-	var last usualFDEs
+	known := map[uint64]int{} // index of the CIE at a place
+	last := -1
 	for pos := uint64(0); uint64(len(a.data))-pos >= 4; {
-		if d, next, ok := last.read(a, pos); ok {
-			out, pos = append(out, d), next
-			continue
+		if last >= 0 {
+			if _, next, ok := t.cies[last].read(a, pos); ok {
+				t.entries = append(t.entries, frameRef{pos, last})
+				pos = next
+				continue
+			}
 		}
 		e, err := f.frameEntry(a, pos)
 		if err != nil {
@@ -126,28 +194,31 @@ func (f *File) frames(a frameArea) ([]FDE, error) {
 			continue // CIEs are read when an FDE names them
 		}
 		at := e.idPos - uint64(e.id)
-		cie := cies[at]
-		if cie == nil {
-			if cie, err = f.cie(a, at); err != nil {
+		i, ok := known[at]
+		if !ok {
+			cie, err := f.cie(a, at)
+			if err != nil {
 				return nil, err
 			}
-			cies[at] = cie
+			i = len(t.cies)
+			known[at] = i
+			t.cies = append(t.cies, f.usualFDEs(cie, at))
 		}
-		last = f.usualFDEs(cie, at)
-		fde, err := f.fde(a, e, cie)
-		if err != nil {
+		if _, err := f.fde(a, e, t.cies[i].cie); err != nil {
 			return nil, err
 		}
-		out = append(out, fde)
+		last = i
+		t.entries = append(t.entries, frameRef{e.pos, i})
 	}
-	return out, nil
+	return t, nil
 }
 
 // usualFDEs reads the FDEs of one CIE that are as compilers of 64-bit little-endian machines make nearly all of them:
-// with a 32-bit length, and with addresses relative to themselves in 4 bytes. The zero value reads none.
+// with a 32-bit length, and with addresses relative to themselves in 4 bytes.
 type usualFDEs struct {
 	cie  *CIE
 	at   uint64 // of the CIE, in the data
+	some bool   // there can be such
 	lsda bool
 }
 
@@ -155,15 +226,15 @@ func (f *File) usualFDEs(c *CIE, at uint64) usualFDEs {
 	const usual = encPCRel | encSdata4
 	if !f.c.is64 || f.c.order != byteOrder(binary.LittleEndian) || c.fdeEnc != usual || c.lsdaEnc != encOmit && c.lsdaEnc != usual ||
 		c.Augmentation == "" || c.Augmentation[0] != 'z' {
-		return usualFDEs{}
+		return usualFDEs{cie: c, at: at}
 	}
-	return usualFDEs{c, at, c.lsdaEnc != encOmit}
+	return usualFDEs{c, at, true, c.lsdaEnc != encOmit}
 }
 
 // read reads the entry at pos; ok is false for every other one, malformed ones included.
 func (u *usualFDEs) read(a frameArea, pos uint64) (d FDE, next uint64, ok bool) {
 	b := a.data[pos:]
-	if u.cie == nil || len(b) < 17 {
+	if !u.some || len(b) < 17 {
 		return d, 0, false
 	}
 	le := binary.LittleEndian

@@ -114,13 +114,13 @@ func EhFrameHdrSize(f *File, extra int) (uint64, error) {
 // ehEntries returns the rows of a header's table, from .eh_frame itself where there is no table.
 func (f *File) ehEntries(h ehFrameHdr) ([]EhEntry, error) {
 	if h.enc[1] == encOmit || h.enc[2] == encOmit {
-		fdes, err := f.FDEs()
+		t, err := f.Frames()
 		if err != nil {
 			return nil, err
 		}
-		out := make([]EhEntry, len(fdes))
-		for i, d := range fdes {
-			out[i] = EhEntry{d.PC, d.Addr}
+		out := make([]EhEntry, 0, t.Len())
+		for d := range t.All() {
+			out = append(out, EhEntry{d.PC, d.Addr})
 		}
 		return out, nil
 	}

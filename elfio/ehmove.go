@@ -3,9 +3,8 @@ package elfio
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
-
-	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // MovedFrames is unwind data copied to another address.
@@ -35,35 +34,47 @@ type FrameRules struct {
 // It returns an error for an encoding that cannot be written at the new address.
 func (f *File) MoveFrames(at, debugAt uint64, fdes []FDE, rules FrameRules) (*MovedFrames, error) {
 	out := &MovedFrames{}
-	if err := f.AppendFrames(out, at, debugAt, fdes, rules); err != nil {
+	n := 0
+	for i := range fdes {
+		n += len(fdes[i].Instructions) + movedSize
+	}
+	out.EhFrame, out.DebugFrame = make([]byte, 0, n), make([]byte, 0, n)
+	all := func(yield func(*FDE) bool) {
+		for i := range fdes {
+			if !yield(&fdes[i]) {
+				return
+			}
+		}
+	}
+	if err := f.AppendFrames(out, at, debugAt, all, rules); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// FramesSize is how many bytes [File.MoveFrames] makes of FDEs at most, in EhFrame and in DebugFrame each, without what
-// rules add.
-func FramesSize(fdes []FDE) int {
-	n := 0
-	for i := range fdes {
-		n += len(fdes[i].Instructions) + 48
+// movedSize is more than a copied FDE has besides its instructions.
+const movedSize = 48
+
+// CopySize is how many bytes [File.AppendFrames] makes of the table at most, in EhFrame and in DebugFrame each, without
+// what rules add.
+func (t *FrameTable) CopySize() int {
+	end := uint64(0)
+	if n := len(t.entries); n > 0 {
+		if e, err := t.f.frameEntry(t.area, t.entries[n-1].pos); err == nil {
+			end = e.next
+		}
 	}
-	return n
+	return int(end) + movedSize*len(t.entries)
 }
 
 // AppendFrames is [File.MoveFrames] that appends to what is in out: at and debugAt are where its ends are going to be.
 // Both slices must have lengths that are multiples of 8. After an error their contents mean nothing.
-func (f *File) AppendFrames(out *MovedFrames, at, debugAt uint64, fdes []FDE, rules FrameRules) error {
+func (f *File) AppendFrames(out *MovedFrames, at, debugAt uint64, fdes iter.Seq[*FDE], rules FrameRules) error {
 	m := &frameMover{f: f, at: at - uint64(len(out.EhFrame)), debugAt: debugAt - uint64(len(out.DebugFrame)), out: out, cies: map[*CIE]*movedCIEs{}}
-	n := FramesSize(fdes)
-	out.EhFrame = bigslice.Grow(out.EhFrame, n)
-	out.DebugFrame = bigslice.Grow(out.DebugFrame, n)
-	out.Entries = bigslice.Grow(out.Entries, len(fdes))
 	m.little = f.c.is64 && f.c.order == byteOrder(binary.LittleEndian)
 	var cie *CIE
 	var c *movedCIEs
-	for i := range fdes {
-		d := &fdes[i]
+	for d := range fdes {
 		if d.CIE != cie {
 			cie, c = d.CIE, m.cies[d.CIE]
 		}
@@ -105,7 +116,11 @@ func (f *File) AppendFrames(out *MovedFrames, at, debugAt uint64, fdes []FDE, ru
 // FramesIn returns the FDEs of unwind data in the file's byte order that is going to be at address addr, such as the
 // .eh_frame of a linked object. Off is the offset in data.
 func (f *File) FramesIn(data []byte, addr uint64) ([]FDE, error) {
-	return f.frames(frameArea{what: "unwind data", data: data, addr: addr, sized: true})
+	t, err := f.frames(frameArea{what: "unwind data", data: data, addr: addr, sized: true})
+	if err != nil {
+		return nil, err
+	}
+	return t.all(), nil
 }
 
 type frameMover struct {

@@ -27,9 +27,9 @@ type File struct {
 
 // frameCache holds the FDEs from the first time somebody asks for them.
 type frameCache struct {
-	once sync.Once
-	fdes []FDE
-	err  error
+	once  sync.Once
+	table *FrameTable
+	err   error
 }
 
 // Header is the ELF header with the counts resolved: Phnum, Shnum and Shstrndx are the real numbers

@@ -136,7 +136,7 @@ func FuzzFDEs(f *testing.F) {
 		if big {
 			x.c.order = binary.BigEndian
 		}
-		fdes, err := x.frames(frameArea{what: "fuzz", data: b, addr: 0x1000, sized: true})
+		fdes, err := x.FramesIn(b, 0x1000)
 		if err != nil {
 			return
 		}

@@ -33,8 +33,10 @@ type Injection struct {
 	// SymbolRuns and then Symbols are added to .symtab, if the image has one.
 	SymbolRuns []SymbolRun
 	Symbols    []AddedSymbol
-	// Edits are file bytes to overwrite, not overlapping, in any order; sorted ones save time.
+	// Edits are file bytes to overwrite, not overlapping, in any order. Sorted ones save time.
 	Edits []RawEdit
+	// TakeEdits gives the slice Edits away: it is sorted, and extended if it has room, in its place.
+	TakeEdits bool
 }
 
 // AddedSection is a section to add. Alloc sections lie in RX or RW, NOBITS ones in RW.
@@ -300,18 +302,23 @@ func (j *injector) mergeEdits() error {
 		}
 	}
 	slices.SortStableFunc(j.extra, byOff)
-	out, extra := bigslice.Make[RawEdit](0, len(in)+len(j.extra)), j.extra
-	for i := range in {
-		e := &in[i]
-		if drop(e) {
-			continue
-		}
-		for len(extra) > 0 && extra[0].Off < e.Off {
-			out, extra = append(out, extra[0]), extra[1:]
-		}
-		out = append(out, *e)
+	if moved || slices.ContainsFunc(in, func(e RawEdit) bool { return len(e.New) == 0 }) {
+		in = slices.DeleteFunc(slices.Clone(in), func(e RawEdit) bool { return drop(&e) })
 	}
-	j.edits = append(out, extra...)
+	if !j.in.TakeEdits {
+		in = append(bigslice.Make[RawEdit](0, len(in)+len(j.extra)), in...)
+	}
+	// From the end, so that nothing has to be out of the way.
+	n, extra := len(in)-1, j.extra
+	j.edits = bigslice.Grow(in, len(extra))[:len(in)+len(extra)]
+	for to := len(j.edits) - 1; len(extra) > 0; to-- {
+		if last := &extra[len(extra)-1]; n >= 0 && j.edits[n].Off > last.Off {
+			j.edits[to] = j.edits[n]
+			n--
+		} else {
+			j.edits[to], extra = *last, extra[:len(extra)-1]
+		}
+	}
 	return disjoint(j.edits)
 }
 

@@ -111,8 +111,8 @@ func (p *Plan) build() error {
 	// One allocation for all that comes: a thunk, a row of the site table and of the
 	// unwind table a function, and the image's own unwind information once more.
 	room := len(l.RX) + p.Traced()*(thunkSize+24) + 1<<16
-	if fdes, err := p.file.FDEs(); err == nil {
-		room += elfio.FramesSize(fdes) + len(fdes)*8
+	if t, err := p.file.Frames(); err == nil {
+		room += t.CopySize() + t.Len()*8
 	}
 	for i := range p.file.Sections {
 		if s := &p.file.Sections[i]; s.Type == elf.SHT_RELA && s.Flags&elf.SHF_ALLOC != 0 {
@@ -328,7 +328,7 @@ func (p *Plan) unwind(a *area, l *elfio.Linked) error {
 // unwinds tells whether code that unwinds the stack may be in a static image. A
 // stripped one is believed to have it.
 func (p *Plan) unwinds() bool {
-	if fdes, err := p.file.FDEs(); err == nil && len(fdes) == 0 {
+	if t, err := p.file.Frames(); err == nil && t.Len() == 0 {
 		return false
 	}
 	syms, err := p.file.Symbols()
@@ -353,10 +353,11 @@ func (p *Plan) callers(to *elfio.MovedFrames, at uint64) bool {
 	if p.Options.Tracer == Function {
 		return false // return addresses stay what they are
 	}
-	fdes, err := p.file.FDEs()
-	if err != nil || len(fdes) == 0 {
+	table, err := p.file.Frames()
+	if err != nil || table.Len() == 0 {
 		return false
 	}
+	fdes := table.All()
 	registered := true
 	for _, pr := range p.file.Progs {
 		if pr.Type == elf.PT_GNU_EH_FRAME && pr.Filesz > 0 {
@@ -366,22 +367,30 @@ func (p *Plan) callers(to *elfio.MovedFrames, at uint64) bool {
 	if registered {
 		// No sorted table: the start-up code registers .eh_frame itself, without the
 		// entry point's FDE, which comes before the part it knows.
-		fdes = slices.DeleteFunc(slices.Clone(fdes), func(d elfio.FDE) bool { return p.OrigEntry-d.PC < d.Size })
+		fdes = func(yield func(*elfio.FDE) bool) {
+			for d := range table.All() {
+				if p.OrigEntry-d.PC >= d.Size && !yield(d) {
+					return
+				}
+			}
+		}
 	}
+	to.DebugFrame = bigslice.Grow(to.DebugFrame, table.CopySize())
+	to.Entries = bigslice.Make[elfio.EhEntry](0, table.Len())
 	if err := p.file.AppendFrames(to, at, uint64(len(to.DebugFrame)), fdes, p.m.callers()); err != nil {
 		return false
 	}
 	if !registered {
 		return true
 	}
-	for i := range fdes { // what is registered is looked at first
-		e, err := p.file.HideFDE(&fdes[i])
+	for d := range fdes { // what is registered is looked at first
+		e, err := p.file.HideFDE(d)
 		if err != nil {
 			p.hidden = nil
 			return false
 		}
 		p.hidden = append(p.hidden, Edit{
-			Addr: fdes[i].Addr + (e.Off - fdes[i].Off), Old: p.file.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
+			Addr: d.Addr + (e.Off - d.Off), Old: p.file.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
 		})
 	}
 	return true

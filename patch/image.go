@@ -25,9 +25,9 @@ func (p *Plan) injection(id []byte) (elfio.Injection, error) {
 	in := elfio.Injection{
 		Layout: p.layout, RX: p.RX, RWSize: p.RWSize, Entry: p.Entry, EhFrameHdr: p.ehFrameHdr,
 		Sections: p.Sections, SymbolRuns: []elfio.SymbolRun{p.thunkSymbols()}, Symbols: p.Symbols, Moved: p.moved,
-		Edits: p.sites,
+		Edits: p.siteEdits(),
 	}
-	if err := p.unchanged(); err != nil {
+	if err := p.unchanged(in.Edits); err != nil {
 		return elfio.Injection{}, err
 	}
 	for _, e := range p.hidden {
@@ -48,8 +48,23 @@ func (p *Plan) injection(id []byte) (elfio.Injection, error) {
 	return in, nil
 }
 
+// siteEdits returns the edits of all sites, as fill made them.
+func (p *Plan) siteEdits() []elfio.RawEdit {
+	if p.sites != nil {
+		return p.sites
+	}
+	out := make([]elfio.RawEdit, p.edited)
+	for i := range p.Functions {
+		if fn := &p.Functions[i]; fn.Action != Leave {
+			off, _ := p.file.Offset(fn.Addr)
+			out[fn.edit] = elfio.RawEdit{Off: off, New: p.after[fn.at : fn.at+fn.Len]}
+		}
+	}
+	return out
+}
+
 // unchanged compares the sites with what they were when the edits were planned.
-func (p *Plan) unchanged() error {
+func (p *Plan) unchanged(sites []elfio.RawEdit) error {
 	raw := p.file.Raw()
 	const piece = 4096 // functions
 	errs := make([]error, (len(p.Functions)+piece-1)/piece)
@@ -59,7 +74,7 @@ func (p *Plan) unchanged() error {
 			if fn.Action == Leave {
 				continue
 			}
-			e := &p.sites[fn.edit]
+			e := &sites[fn.edit]
 			now, old := raw[e.Off:e.Off+uint64(len(e.New))], p.before[fn.at:fn.at+len(e.New)]
 			if string(now) != string(old) {
 				errs[from/piece] = &MismatchError{Addr: fn.Addr, Func: fn.Name, Actual: now, Expected: old}
@@ -100,6 +115,7 @@ func (p *Plan) Output() (*elfio.Output, error) {
 	if err != nil {
 		return nil, err
 	}
+	in.TakeEdits, p.sites = true, nil
 	return p.file.PlanInject(in)
 }
 

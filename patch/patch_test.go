@@ -393,3 +393,19 @@ func FuzzNew(f *testing.F) {
 		}
 	})
 }
+
+func TestPlanGivesItsFileTwice(t *testing.T) {
+	p := plan(t, read(t, compile(t, "-fpatchable-function-entry=5")), patch.Options{})
+	first, err := p.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := p.Image()
+	if err != nil || !bytes.Equal(first, second) {
+		t.Errorf("the second image differs (%v)", err)
+	}
+	in, err := p.Injection()
+	if err != nil || len(in.Edits) < len(p.Edits()) {
+		t.Errorf("%d edits, want at least %d (%v)", len(in.Edits), len(p.Edits()), err)
+	}
+}

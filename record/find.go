@@ -52,10 +52,11 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 		fd.exclude(&fd.sites[i])
 	}
 	fd.choose()
-	fd.sites = sortSites(fd.sites)
+	sortSites(fd.sites)
 	fd.jumps()
 	fd.functionsWithout()
-	return sortSites(fd.sites), nil
+	sortSites(fd.sites)
+	return fd.sites, nil
 }
 
 func compareSites(a, b Site) int {
@@ -67,7 +68,7 @@ func compareSites(a, b Site) int {
 
 // sortSites sorts stably. Sites are added in runs that are sorted: those of one table, those of calls, the functions
 // without any. They are large to move about, so usual cases need no sort: one run, and two to merge.
-func sortSites(sites []Site) []Site {
+func sortSites(sites []Site) {
 	before := func(a, b *Site) bool { return a.Func < b.Func || a.Func == b.Func && a.Addr < b.Addr }
 	run := func(from int) int {
 		for i := from + 1; i < len(sites); i++ {
@@ -80,21 +81,21 @@ func sortSites(sites []Site) []Site {
 	first := run(0)
 	switch {
 	case first == len(sites):
-		return sites
+		return
 	case run(first) < len(sites):
 		slices.SortStableFunc(sites, compareSites)
-		return sites
+		return
 	}
-	out := bigslice.Make[Site](0, len(sites))
-	a, b := sites[:first], sites[first:]
-	for len(a) > 0 && len(b) > 0 {
-		if before(&b[0], &a[0]) {
-			out, b = append(out, b[0]), b[1:]
+	// From the end, so that only the second run, usually the shorter one, has to be out of the way.
+	a, b := first-1, slices.Clone(sites[first:])
+	for to := len(sites) - 1; len(b) > 0; to-- {
+		if last := &b[len(b)-1]; a >= 0 && before(last, &sites[a]) {
+			sites[to] = sites[a]
+			a--
 		} else {
-			out, a = append(out, a[0]), a[1:]
+			sites[to], b = *last, b[:len(b)-1]
 		}
 	}
-	return append(append(out, a...), b...)
 }
 
 // finder collects the sites of one image.

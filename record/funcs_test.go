@@ -49,7 +49,8 @@ func TestSortSites(t *testing.T) {
 		}
 		want := slices.Clone(sites)
 		slices.SortStableFunc(want, compareSites)
-		got := sortSites(sites)
+		got := sites
+		sortSites(got)
 		for i := range want {
 			if got[i].Func != want[i].Func || got[i].Addr != want[i].Addr || got[i].Len != want[i].Len {
 				t.Fatalf("%d runs: site %d is %+v, want %+v", runs, i, got[i], want[i])

@@ -20,6 +20,12 @@ type source struct {
 	at   func(i uint32) Func
 }
 
+// unwindTable is what collect needs of an elfio.FrameTable.
+type unwindTable interface {
+	Len() int
+	At(i int) elfio.FDE
+}
+
 // collect fills funcs from the tables. Each is sorted by itself, which linkers have often done, and then merged.
 func (t *Table) collect() {
 	sources := [...]*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true), t.frames()}
@@ -115,14 +121,15 @@ func symbols(syms []elfio.Symbol, name string, dynamic bool) *source {
 // frames is the unwind table as a source of functions.
 func (t *Table) frames() *source {
 	plt := stubSections(t.f)
-	keys := bigslice.Make[key](0, len(t.fdes))
-	for i := range t.fdes {
-		if pc := t.fdes[i].PC; len(plt) == 0 || pc < plt[0].lo || pc >= plt[len(plt)-1].hi || !within(plt, pc) {
+	n := t.fdes.Len()
+	keys := bigslice.Make[key](0, n)
+	for i := range n {
+		if pc := t.fdes.At(i).PC; len(plt) == 0 || pc < plt[0].lo || pc >= plt[len(plt)-1].hi || !within(plt, pc) {
 			keys = append(keys, key{pc, uint32(i)})
 		}
 	}
 	return &source{sortKeys(keys), func(i uint32) Func {
-		d := &t.fdes[i]
+		d := t.fdes.At(int(i))
 		return Func{Addr: d.PC, Size: d.Size, Source: SourceEhFrame, rank: rankNone, Part: startsFramed(d.Instructions)}
 	}}
 }

@@ -13,6 +13,12 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 )
 
+// frameList is an unwind table in memory.
+type frameList []elfio.FDE
+
+func (l frameList) Len() int           { return len(l) }
+func (l frameList) At(i int) elfio.FDE { return l[i] }
+
 // plainCollect is collect in one sort.
 func plainCollect(t *Table) []Func {
 	var all, out []Func
@@ -43,6 +49,7 @@ func TestCollect(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for round := range 300 {
 		tab := &Table{f: &elfio.File{}}
+		var fdes frameList
 		addr := func() uint64 { return uint64(0x400000 + r.IntN(60)*4) }
 		if round%3 == 0 {
 			addr = func() uint64 { return r.Uint64() >> r.IntN(64) }
@@ -59,11 +66,12 @@ func TestCollect(t *testing.T) {
 			tab.dynsym = append(tab.dynsym, sym())
 		}
 		for range r.IntN(50) {
-			tab.fdes = append(tab.fdes, elfio.FDE{PC: addr(), Size: uint64(r.IntN(4) * 8), Instructions: []byte{byte(r.IntN(2) * 0x0e)}})
+			fdes = append(fdes, elfio.FDE{PC: addr(), Size: uint64(r.IntN(4) * 8), Instructions: []byte{byte(r.IntN(2) * 0x0e)}})
 		}
 		if round%2 == 0 {
-			slices.SortFunc(tab.fdes, func(a, b elfio.FDE) int { return int(a.PC>>1) - int(b.PC>>1) })
+			slices.SortFunc(fdes, func(a, b elfio.FDE) int { return int(a.PC>>1) - int(b.PC>>1) })
 		}
+		tab.fdes = fdes
 		want := plainCollect(tab)
 		tab.collect()
 		if d := cmp.Diff(want, tab.funcs, cmp.AllowUnexported(Func{}), cmpopts.EquateEmpty()); d != "" {

@@ -37,7 +37,7 @@ type Table struct {
 	f      *elfio.File
 	syms   []elfio.Symbol
 	dynsym []elfio.Symbol
-	fdes   []elfio.FDE
+	fdes   unwindTable
 	funcs  []Func
 
 	opts      Options
@@ -71,7 +71,7 @@ func (t *Table) read() (err error) {
 	// Both tables are large; the file keeps what was read of the other one.
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { f.FDEs() })
+	wg.Go(func() { f.Frames() })
 	if t.syms, err = f.Symbols(); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (t *Table) read() (err error) {
 		return err
 	}
 	wg.Wait()
-	if t.fdes, err = f.FDEs(); err != nil {
+	if t.fdes, err = f.Frames(); err != nil {
 		return err
 	}
 	t.collect()
