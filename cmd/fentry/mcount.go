@@ -37,7 +37,17 @@ table __mcount_loc that lists them, in place. The linker makes one table of all.
 Calls in sections that are not recorded become nops.
 
 It says nothing when all went well, and a file that has its table stays as it
-is. Called by the name recordmcount it takes that program's command line.`,
+is. Called by the name recordmcount it takes that program's command line.
+
+--compat lays tables out as recordmcount does: read-only, one an object. Then
+position-independent programs and libraries need the linker's -z notext, and
+--gc-sections keeps every function of the table, or drops the table (lld,
+without -z nostart-stop-gc). With mold all objects of a program need tables of
+the same layout, those of compilers (-mrecord-mcount) counting as --compat.
+
+A file is replaced in one step. A run that is killed between the two system
+calls of that step leaves a file .fentry-*, which the next run on the same file
+removes.`,
 		Example: `  gcc -pg -mfentry -c foo.c && fentry mcount foo.o
   fentry mcount a.o b.o lib.a          many files, in parallel
   fentry mcount --list foo.o           what is, or would be, recorded

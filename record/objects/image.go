@@ -273,10 +273,15 @@ func (st *sorter) table(t imageTable, fs *extents) (zeroed int, err error) {
 			zeroed++
 		}
 	}
-	if f.Header.Type == elf.ET_DYN && relocated == 0 && zeroed > 0 {
-		return 0, errors.New(TableName + " is relocated by DT_RELR, of which single entries cannot be dropped")
-	}
 	slices.Sort(values)
+	if f.Header.Type == elf.ET_DYN && relocated == 0 {
+		switch ok, err := st.packed(t.section, values); {
+		case err != nil:
+			return 0, err
+		case !ok && zeroed > 0:
+			return 0, errors.New(TableName + " has no relocations that could be dropped")
+		}
+	}
 	out := make([]byte, len(data))
 	for i, v := range values {
 		e := &t.entries[i]

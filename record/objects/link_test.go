@@ -280,6 +280,29 @@ func TestLinkers(t *testing.T) {
 	}
 }
 
+// A read-only table of addresses, which recordmcount's is, cannot be in an image whose read-only parts stay as they are in the file. That
+// goes for what recordmcount itself writes as well.
+func TestCompatTablesAreTextRelocations(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs, main := filepath.Join(dir, "ours.o"), filepath.Join(dir, "theirs.o"), filepath.Join(dir, "main.o")
+	b := assemble(t, "gcc", linkTwo, "-O1", "-fPIE", "-pg", "-mfentry")
+	write(t, ours, record(t, b, objects.Options{Compat: true}))
+	write(t, theirs, b)
+	command(t, recordmcount(t), theirs)
+	write(t, main, assemble(t, "gcc", "int two(int); int main(void) { return two(1); }\n", "-fPIE"))
+	for _, ld := range []string{"bfd", "gold", "lld", "mold"} {
+		need(t, strings.Replace("ld."+ld, "ld.mold", "mold", 1))
+		for _, obj := range []string{ours, theirs} {
+			for _, z := range []string{"text", "notext"} {
+				out, err := exec.Command("gcc", "-fuse-ld="+ld, "-pie", "-Wl,-z,"+z, obj, main, "-o", filepath.Join(dir, "prog")).CombinedOutput()
+				if (err == nil) != (z == "notext") {
+					t.Errorf("%s -z %s %s: %v: %s", ld, z, filepath.Base(obj), err, out)
+				}
+			}
+		}
+	}
+}
+
 // machineRuns are the machines whose programs can be linked and run here.
 var machineRuns = []struct {
 	cc, flags, qemu string
