@@ -1,6 +1,7 @@
 package stub
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -22,6 +23,19 @@ func TestRegisters(t *testing.T) {
 
 func testRegisters(t *testing.T, m *machine) {
 	for _, tr := range tracers {
+		if m == onARM64 {
+			for _, flags := range [][]string{{"-DSVE"}, {"-DSVE", "-DSME"}} {
+				t.Run(tr.name+strings.Join(flags, ""), func(t *testing.T) {
+					t.Parallel()
+					f := buildFixture(t, "regs.c", buildOptions{on: m, tracer: tr.name, config: tr.config, flags: append(flags, m.regs)})
+					if out, err := f.command(t, "may").Output(); err != nil {
+						t.Skipf("no processor with %v here: %v %s", flags, err, out)
+					}
+					out, ev := f.run(t)
+					expectCounts(t, out, ev)
+				})
+			}
+		}
 		for _, behind := range []bool{false, true} {
 			name := tr.name
 			flags := []string{m.regs}

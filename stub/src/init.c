@@ -108,7 +108,7 @@ static char **environment(void)
 hidden u64 page_size = 0;
 
 /* privileged says whether the kernel told the program to distrust its environment
-   (setuid and the like). It finds the size of a page, too. */
+   (setuid and the like). It finds the size of a page and what the machine has, too. */
 static int privileged(u64 *auxv)
 {
 	int secure = 0;
@@ -128,6 +128,7 @@ static int privileged(u64 *auxv)
 			secure = auxv[1] != 0;
 		if (auxv[0] == 6 /* AT_PAGESZ */)
 			page_size = auxv[1];
+		auxiliary(auxv[0], auxv[1]);
 	}
 	return secure;
 }

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <ucontext.h>
 #include <unistd.h>
 #include <sys/wait.h>
@@ -22,9 +23,18 @@ void out(int n) { if (n) out(n - 1); longjmp(env, 1); }
 PLAIN static void once(void) { rounds++; wrong += regs_round(); }
 PLAIN static void *thread(void *p) { once(); once(); return p; }
 PLAIN static void other(void) { for (;;) { once(); swapcontext(&b, &a); } }
-int main(void) __attribute__((patchable_function_entry(0)));
-int main(void)
+int main(int argc, char **argv) __attribute__((patchable_function_entry(0)));
+int main(int argc, char **argv)
 {
+#ifdef SVE
+	/* with an argument: does the processor have what is tested? */
+#ifdef SME
+	int have = getauxval(AT_HWCAP2) >> 23 & getauxval(AT_HWCAP) >> 22 & 1;
+#else
+	int have = getauxval(AT_HWCAP) >> 22 & 1;
+#endif
+	if (argc > 1) return !have;
+#endif
 	for (int i = 0; i < 30000; i++) once();
 	for (int i = 0; i < 200; i++) {
 		if (setjmp(env) == 0) out(i % 5);

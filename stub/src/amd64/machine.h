@@ -73,6 +73,9 @@ static inline void early_thread(u64 *room)
 	}
 }
 
+/* auxiliary looks at what the kernel says in the auxiliary vector about the machine. */
+static inline void auxiliary(u64 type, u64 value) { (void)type, (void)value; }
+
 /* counter_frequency is the counter's in Hz where the machine says it, else 0. */
 static inline u64 counter_frequency(void) { return 0; }
 

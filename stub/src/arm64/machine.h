@@ -47,6 +47,16 @@ static inline u64 counter_frequency(void)
 	return v & 0xffffffff;
 }
 
+/* auxiliary looks at what the kernel says in the auxiliary vector about the machine. */
+extern __attribute__((visibility("hidden"))) u32 fentry_sve;
+static inline void auxiliary(u64 type, u64 value)
+{
+	if (type == 16 /* AT_HWCAP */)
+		fentry_sve |= (value >> 22 & 1) << SVE_REGISTERS;
+	if (type == 26 /* AT_HWCAP2 */)
+		fentry_sve |= (value >> 23 & 1) << SVE_STREAMING;
+}
+
 /* thread_pointer identifies the running thread. 0: the libc has not set it yet. */
 static inline u64 thread_pointer(void)
 {

@@ -293,7 +293,9 @@
 	b	\again
 	.endm
 
-	/* Call fentry_slow_enter(slot, id, thunk, ret) and go to again, leave or skip. */
+	/* The C functions are called through sve.S.
+
+	   Call fentry_slow_enter(slot, id, thunk, ret) and go to again, leave or skip. */
 	.macro SLOW_ENTER where, again
 	LEA_SLOT \where, x0
 	.ifc \where, fp
@@ -309,7 +311,7 @@
 	mov	x3, x16
 	.endif
 	mov	w1, w17
-	bl	fentry_slow_enter
+	bl	fentry_enter_keeping
 	.ifc \where, fp
 	ENDSLOW 48
 	.else
@@ -327,11 +329,11 @@
 	.macro SLOW_RECORD where, again
 	.ifc \where, fp
 	SLOW 48
-	bl	fentry_slow_record
+	bl	fentry_record_keeping
 	ENDSLOW 48
 	.else
 	SLOW 32
-	bl	fentry_slow_record
+	bl	fentry_record_keeping
 	ENDSLOW 32
 	.endif
 	add	x1, x0, #8
@@ -346,7 +348,7 @@
 	mov	x0, sp
 	mov	w1, w17
 	SLOW 17
-	bl	fentry_slow_exit
+	bl	fentry_exit_keeping
 	ENDSLOW 17
 	mov	x30, x0
 	LEAVE_EXIT
@@ -354,7 +356,7 @@
 
 	.macro SLOW_RECORD_EXIT again
 	SLOW 17
-	bl	fentry_slow_record
+	bl	fentry_record_keeping
 	ENDSLOW 17
 	add	x16, x0, #8
 	cbnz	x0, \again

@@ -29,4 +29,8 @@
 #define SHADOW_HIGH        46 /* bit flipped for these; in the second shadow the one below it, too */
 #define SHADOW_LOW         37 /* bit flipped for others */
 
+/* bits of fentry_sve: what the processor has */
+#define SVE_REGISTERS      0
+#define SVE_STREAMING      1 /* SME */
+
 #endif
