@@ -38,11 +38,17 @@ type ArchiveMember struct {
 	Size   uint64 // size of its contents
 }
 
-// archiveIndex is a symbol index: words of 4 or 8 bytes, big-endian, of which the first is the number of the others,
-// which are offsets of member headers.
+// archiveIndex is a symbol index: words of 4 or 8 bytes, some of which are offsets of member headers.
+//
+//	GNU   number of symbols, an offset each, then their names; big-endian
+//	BSD   size of the pairs in bytes, a pair of name and offset each, size of the names, names; in the byte order of its machine
 type archiveIndex struct {
 	off, size uint64
 	word      uint64
+	order     binary.ByteOrder
+	first     uint64 // where in it the first offset is
+	stride    uint64 // and how far away the next
+	n         uint64
 }
 
 // IsArchive reports whether b begins like an archive.
@@ -50,7 +56,7 @@ func IsArchive(b []byte) bool {
 	return len(b) >= 8 && (string(b[:8]) == archiveMagic || string(b[:8]) == thinMagic)
 }
 
-// ParseArchive reads the headers of an archive in the format of GNU ar, or with the long names of BSD ar.
+// ParseArchive reads the headers of an archive in the format of GNU or of BSD ar.
 func ParseArchive(b []byte) (*Archive, error) {
 	if !IsArchive(b) {
 		return nil, formatErr("archive", 0, "not an archive")
@@ -83,12 +89,16 @@ func ParseArchive(b []byte) (*Archive, error) {
 			names = data
 			continue
 		case name == "/", name == "/SYM64/":
-			x := archiveIndex{m.Off, size, 4}
+			word := uint64(4)
 			if name != "/" {
-				x.word = 8
+				word = 8
 			}
-			if n, ok := x.count(b); !ok {
-				return nil, formatErr("archive index", m.Off, "%#x entries in %#x bytes", n, size)
+			x := archiveIndex{off: m.Off, size: size, word: word, order: binary.BigEndian, first: word, stride: word}
+			if size > 0 {
+				if size < word || x.get(data) > size/word-1 {
+					return nil, formatErr("archive index", m.Off, "its entries do not fit into %#x bytes", size)
+				}
+				x.n = x.get(data)
 			}
 			a.index = append(a.index, x)
 			continue
@@ -118,28 +128,42 @@ func ParseArchive(b []byte) (*Archive, error) {
 			m.Name = strings.TrimSuffix(name, "/")
 		}
 		if special {
-			return nil, formatErr("archive member "+strconv.Quote(m.Name), m.Header, "symbol indices of BSD are not supported")
+			x, ok := bsdIndex(m, b[m.Off:m.Off+m.Size])
+			if !ok {
+				return nil, formatErr("archive index", m.Off, "its entries do not fit into %#x bytes", m.Size)
+			}
+			a.index = append(a.index, x)
+			continue
 		}
 		a.Members = append(a.Members, m)
 	}
 	return a, nil
 }
 
-// count returns the number of offsets in the index.
-func (x archiveIndex) count(b []byte) (uint64, bool) {
-	d, ok := slice(b, x.off, x.size)
-	if !ok || uint64(len(d)) < x.word {
-		return 0, ok && len(d) == 0
+// bsdIndex finds out the byte order of an index of BSD: that in which it makes sense.
+func bsdIndex(m ArchiveMember, data []byte) (archiveIndex, bool) {
+	x := archiveIndex{off: m.Off, size: m.Size, word: 4}
+	if strings.HasPrefix(m.Name, "__.SYMDEF_64") {
+		x.word = 8
 	}
-	n := x.get(d)
-	return n, n <= x.size/x.word-1
+	x.first, x.stride = 2*x.word, 2*x.word
+	if x.size < 2*x.word {
+		return x, false
+	}
+	for _, x.order = range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		if n := x.get(data); n%x.stride == 0 && n <= x.size-2*x.word {
+			x.n = n / x.stride
+			return x, true
+		}
+	}
+	return x, false
 }
 
 func (x archiveIndex) get(d []byte) uint64 {
 	if x.word == 8 {
-		return binary.BigEndian.Uint64(d)
+		return x.order.Uint64(d)
 	}
-	return uint64(binary.BigEndian.Uint32(d))
+	return uint64(x.order.Uint32(d))
 }
 
 // Data returns the contents of a member, a sub-slice of the archive; nil in a thin archive.
@@ -188,19 +212,18 @@ func (a *Archive) Replace(members map[int]Contents) (*ArchiveOutput, error) {
 	}
 	for _, x := range a.index {
 		data := append([]byte(nil), a.raw[x.off:x.off+x.size]...)
-		n, _ := x.count(a.raw)
-		for k := uint64(1); k <= n; k++ {
-			d := data[k*x.word:]
+		for k := range x.n {
+			d := data[x.first+k*x.stride:]
 			to, ok := moved[x.get(d)]
 			switch {
 			case !ok:
-				return nil, formatErr("archive index", x.off+k*x.word, "entry %d is not the offset of a member", k-1)
+				return nil, formatErr("archive index", x.off+x.first+k*x.stride, "entry %d is not the offset of a member", k)
 			case x.word == 8:
-				binary.BigEndian.PutUint64(d, to)
+				x.order.PutUint64(d, to)
 			case to>>32 != 0:
 				return nil, formatErr("archive index", x.off, "the archive would grow beyond what its index can address")
 			default:
-				binary.BigEndian.PutUint32(d, uint32(to))
+				x.order.PutUint32(d, uint32(to))
 			}
 		}
 		o.edits = append(o.edits, RawEdit{x.off, data})

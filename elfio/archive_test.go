@@ -2,7 +2,9 @@ package elfio_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -87,8 +89,62 @@ func TestReplaceInArchive(t *testing.T) {
 	}
 }
 
+// bsdArchive has an index as BSD writes it, in one of the byte orders: two symbols, and members with long names.
+func bsdArchive(order binary.ByteOrder) []byte {
+	pad := func(name string) string { return name + strings.Repeat("\x00", 20-len(name)) }
+	b := []byte("!<arch>\n" + member("#1/20", pad("__.SYMDEF SORTED")+strings.Repeat("\x00", 4+16+4)+"f\x00g\x00") +
+		member("#1/20", pad("first.o")+"one") + member("b.o", "four"))
+	at := 8 + 60 + 20
+	order.PutUint32(b[at:], 16)
+	order.PutUint32(b[at+4+4:], uint32(bytes.Index(b, []byte("first.o"))-60))
+	order.PutUint32(b[at+4+8:], 2)
+	order.PutUint32(b[at+4+12:], uint32(bytes.Index(b, []byte("b.o "))))
+	order.PutUint32(b[at+4+16:], 4)
+	return b
+}
+
+func TestReplaceInBSDArchive(t *testing.T) {
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		b := bsdArchive(order)
+		a, err := elfio.ParseArchive(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Members) != 2 || a.Members[0].Name != "first.o" || string(a.Data(a.Members[0])) != "one" || a.Members[1].Name != "b.o" {
+			t.Fatalf("members %+v", a.Members)
+		}
+		out, err := a.Replace(map[int]elfio.Contents{0: blob("a longer one")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if _, err := out.WriteTo(&got); err != nil {
+			t.Fatal(err)
+		}
+		grown := bytes.Clone(got.Bytes())
+		a2, err := elfio.ParseArchive(grown)
+		if err != nil || string(a2.Data(a2.Members[0])) != "a longer one" || string(a2.Data(a2.Members[1])) != "four" {
+			t.Fatalf("%v: contents %q", err, grown)
+		}
+		at := 8 + 60 + 20
+		if f, g := order.Uint32(grown[at+8:]), order.Uint32(grown[at+16:]); uint64(f) != a2.Members[0].Header || uint64(g) != a2.Members[1].Header {
+			t.Errorf("%v: index %#x %#x, members at %#x %#x", order, f, g, a2.Members[0].Header, a2.Members[1].Header)
+		}
+		back, err := a2.Replace(map[int]elfio.Contents{0: blob("one")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Reset()
+		if _, err := back.WriteTo(&got); err != nil || !bytes.Equal(got.Bytes(), b) {
+			t.Errorf("%v: not the original again (%v)", order, err)
+		}
+	}
+}
+
 func FuzzArchive(f *testing.F) {
 	f.Add([]byte(archive))
+	f.Add(bsdArchive(binary.LittleEndian))
+	f.Add(bsdArchive(binary.BigEndian))
 	f.Add([]byte("!<thin>\n" + member("//", "x.o/\n")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := elfio.ParseArchive(b)

@@ -342,6 +342,43 @@ func TestArchives(t *testing.T) {
 	}
 }
 
+// An archive as BSD makes it, with its long names and its index.
+func TestBSDArchive(t *testing.T) {
+	for _, tool := range []string{"llvm-ar", "llvm-nm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is missing: apt-get install llvm", tool)
+		}
+	}
+	orig := object(t)
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "a.o"), orig)
+	put(t, filepath.Join(dir, "a-name-longer-than-fifteen-letters.o"), orig)
+	cmd := exec.Command("llvm-ar", "--format=bsd", "rcs", "lib.a", "a.o", "a-name-longer-than-fifteen-letters.o")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lib := filepath.Join(dir, "lib.a")
+	before := get(t, lib)
+	if !bytes.Contains(before, []byte("__.SYMDEF")) {
+		t.Fatal("no index of BSD")
+	}
+	if out, err := buildstep.File(lib, buildstep.Options{}); err != nil || out.Recorded != 2 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	symbols, err := exec.Command("llvm-nm", "--print-armap", lib).CombinedOutput()
+	if err != nil || !bytes.Contains(symbols, []byte("f in a.o\n")) || !bytes.Contains(symbols, []byte("f in a-name-longer-than-fifteen-letters.o\n")) {
+		t.Errorf("the index: %v %s", err, symbols)
+	}
+	src := put(t, filepath.Join(dir, "main.c"), []byte("int f(int); void __fentry__(void) {} int main(void) { return f(-1); }\n"))
+	if out, err := exec.Command("gcc", "-fuse-ld=lld", src, lib, "-o", filepath.Join(dir, "prog")).CombinedOutput(); err != nil {
+		t.Errorf("linking with the archive: %v: %s", err, out)
+	}
+	if _, err := buildstep.File(lib, buildstep.Options{Strip: true}); err != nil || !bytes.Equal(get(t, lib), before) {
+		t.Errorf("strip does not give back the archive (%v)", err)
+	}
+}
+
 func TestJobserver(t *testing.T) {
 	orig := object(t)
 	dir := t.TempDir()
