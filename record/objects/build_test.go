@@ -41,8 +41,10 @@ func packageOf(tool string) string {
 	switch {
 	case strings.HasSuffix(tool, "-gcc"):
 		return "gcc-" + strings.TrimSuffix(tool, "-gcc")
-	case tool == "ld.lld":
-		return "lld"
+	case strings.HasPrefix(tool, "llvm-objdump"):
+		return "llvm" + strings.TrimPrefix(tool, "llvm-objdump")
+	case strings.HasPrefix(tool, "ld.lld"):
+		return strings.TrimPrefix(tool, "ld.")
 	case tool == "ld.gold":
 		return "binutils"
 	}

@@ -329,6 +329,7 @@ var machineRuns = []struct {
 	{"aarch64-linux-gnu-gcc", "-mbig-endian", "", false, true},
 	{"aarch64-linux-gnu-gcc", "-mabi=ilp32", "", false, true},
 	{"riscv64-linux-gnu-gcc", "", "qemu-riscv64", true, false},
+	{"clang-19", "--target=loongarch64-linux-gnu", "", false, true}, // no C library
 	{"riscv64-linux-gnu-gcc", "-mno-relax", "qemu-riscv64", false, false},
 }
 
@@ -339,6 +340,10 @@ func TestLinkedOnEveryMachine(t *testing.T) {
 			need(t, m.cc)
 			prefix := strings.TrimSuffix(m.cc, "gcc")
 			l := linker{cc: m.cc, flags: m.flags, moves: m.moves, still: m.still}
+			if m.cc == "clang-19" {
+				need(t, "ld.lld-19")
+				l.ld = "lld"
+			}
 			if m.qemu != "" {
 				need(t, m.qemu)
 				l.run = []string{m.qemu, "-L", "/usr/" + strings.TrimSuffix(prefix, "-")}

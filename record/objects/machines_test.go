@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,6 +70,9 @@ var machineTests = []struct {
 	{"sh4-linux-gnu-gcc", "-pg", objects.FormLiteral, 4, false},
 	{"riscv64-linux-gnu-gcc", "-pg", objects.FormCall, 8, false},
 	{"riscv64-linux-gnu-gcc", "-mno-relax -pg", objects.FormCall, 8, false},
+	{"clang-19", "--target=loongarch64-linux-gnu -pg", objects.FormCall, 4, false},
+	{"clang-19", "--target=loongarch64-linux-gnu -mcmodel=medium -pg", objects.FormCall, 8, false},
+	{"clang-19", "--target=loongarch64-linux-gnu -mcmodel=extreme -fPIC -pg", objects.FormGOT, 24, false},
 }
 
 func TestMachines(t *testing.T) {
@@ -90,6 +94,11 @@ func TestMachines(t *testing.T) {
 			}
 			if listed != 4 || unlisted != 1 {
 				t.Errorf("%d listed and %d other sites, want 4 and 1", listed, unlisted)
+			}
+			if tt.cc != "clang" || !strings.Contains(tt.flags, "--target") { // objdump knows the machine
+				obj := filepath.Join(t.TempDir(), "x.o")
+				write(t, obj, b)
+				compare(t, "", objdumpOf(tt.cc), obj, &tally{})
 			}
 			for _, o := range []objects.Options{{}, {Compat: true}, {AllExec: true}, {KeepCalls: true}} {
 				out := record(t, b, o)
@@ -118,7 +127,7 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// LoongArch has no compiler in Debian 12: the calls of gcc 12, gcc 14 and of the medium model, by hand.
+// gcc for LoongArch is not in Debian 12: the calls of gcc 12, gcc 14 and of the medium model, by hand.
 func TestLoongArch(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -140,5 +149,13 @@ func TestLoongArch(t *testing.T) {
 			record(t, b, objects.Options{})
 			record(t, b, objects.Options{Compat: true})
 		})
+	}
+}
+
+// LLVM's compact relocations are refused by their name, not taken for a section without any.
+func TestCompactRelocations(t *testing.T) {
+	b := assemble(t, "clang-19", threeFunctions, "-O2", "-pg", "-ffreestanding", "-Wa,--crel,--allow-experimental-crel")
+	if _, err := objects.Parse(b, objects.Options{}); err == nil || !strings.Contains(err.Error(), ".crel.text") || !strings.Contains(err.Error(), "compact relocations are not supported") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -98,11 +98,14 @@ const (
 	rLarchB26             = 66
 	rLarchGOTPCHi20       = 75
 	rLarchGOTPCLo12       = 76
+	rLarchGOT64PCLo20     = 77
+	rLarchGOT64PCHi12     = 78
 	rLarchCall36          = 110
 )
 
 // callLoong: bl is 010101 offs; pcaddu18i and jirl with the medium model; pcalau12i, ld.d and jirl through the global
-// offset table with -fno-plt, of which the first word counts.
+// offset table with -fno-plt, of which the first word counts; with the extreme model pcalau12i, addi.d, lu32i.d, lu52i.d,
+// ldx.d and jirl.
 func callLoong(c *code, off uint64, typ uint32) (hit, bool) {
 	w, ok := c.word32(off)
 	if !ok {
@@ -124,8 +127,14 @@ func callLoong(c *code, off uint64, typ uint32) (hit, bool) {
 		if ok1 && ok2 && w>>25 == 0xd && ld>>22 == 0xa3 && j>>26 == 0x13 && j>>5&31 == ld&31 && j&31 != 0 {
 			return hit{len: 12, call: 0xf8, form: FormGOT}, true
 		}
-	case rLarchGOTPCLo12:
-		if p, ok := c.word32(off - 4); ok && off >= 4 && p>>25 == 0xd {
+		ldx, ok1 := c.word32(off + 16)
+		j, ok2 = c.word32(off + 20)
+		if ok1 && ok2 && w>>25 == 0xd && ldx>>15 == 0x7018 && j>>26 == 0x13 && j>>5&31 == ldx&31 && j&31 != 0 {
+			return hit{len: 24, call: 0xec, form: FormGOT}, true
+		}
+	case rLarchGOTPCLo12, rLarchGOT64PCLo20, rLarchGOT64PCHi12: // one, two and three words behind the first
+		back := uint64(typ-rLarchGOTPCLo12+1) * 4
+		if p, ok := c.word32(off - back); ok && off >= back && p>>25 == 0xd {
 			return hit{prev: true}, true
 		}
 	case rLarchMarkLA: // of la.global, whose jirl follows the load: up to the five instructions of an absolute address

@@ -28,14 +28,17 @@ func (p place) String() string {
 
 var (
 	dumpHeader = regexp.MustCompile(`^([0-9a-f]+) <(.*)>:$`)
-	dumpInsn   = regexp.MustCompile(`^ *([0-9a-f]+):\t(.*)$`)
-	dumpReloc  = regexp.MustCompile(`^\s+([0-9a-f]+): (R_\w+)\s+(\S+)$`)
+	dumpInsn   = regexp.MustCompile(`^ *([0-9a-f]+):\s+(.*)$`)
+	dumpReloc  = regexp.MustCompile(`^\s+([0-9a-f]+):\s+(R_\w+)\s+(\S+)$`)
 	dumpCallee = regexp.MustCompile(`^\.?(_*mcount|__fentry__|__gnu_mcount_nc)([+-]0x[0-9a-f]+)?$`)
 	dumpCall   = regexp.MustCompile(`^(call|bl|blx|jal|jalr|brasl|pcaddu18i|blx?eq|blx?ne)[qlw]?(\.\w)?\s`)
 )
 
 // objdumpOf is the disassembler that goes with a compiler.
 func objdumpOf(cc string) string {
+	if cc == "clang-19" {
+		return "llvm-objdump-19"
+	}
 	if prefix, ok := strings.CutSuffix(cc, "gcc"); ok {
 		return prefix + "objdump"
 	}
@@ -100,7 +103,7 @@ func truth(t testing.TB, objdump, path string) []place {
 				}
 			case "R_X86_64_GOT64": // the call is the next indirect one; the load belongs to it where it stands in front of it
 				loaded, loadedAt = true, in.at
-			case "R_RISCV_CALL", "R_RISCV_CALL_PLT":
+			case "R_RISCV_CALL", "R_RISCV_CALL_PLT", "R_LARCH_GOT_PC_HI20":
 				add(in.at)
 			case "R_390_PLT32DBL", "R_390_PC32DBL":
 				if strings.HasPrefix(in.text, "brasl") {
