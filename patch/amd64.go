@@ -16,6 +16,13 @@ type amd64Machine struct{}
 
 var _ [amd64.ThunkSize]byte = [thunkSize]byte{}
 
+// Jumps reach 2 GiB: what is out of their reach cannot be patched at all.
+func (amd64Machine) reach(*Plan)                       {}
+func (amd64Machine) entry(orig uint64) uint64          { return orig }
+func (amd64Machine) veneers() int                      { return 0 }
+func (amd64Machine) encodeVeneers(*Plan, []byte) error { return nil }
+func (amd64Machine) islands(*Plan) ([]Edit, error)     { return nil, nil }
+
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	a := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: amd64.ThunkKind(t.kind)}
 	return a.Encode(dst)
@@ -79,4 +86,4 @@ func (amd64Machine) irelative() uint32 { return uint32(elf.R_X86_64_IRELATIVE) }
 
 // processGap: the heap starts behind the image, at a random distance of up to 32
 // MiB, and grows upwards; calls reach 2 GiB.
-func (amd64Machine) processGap() uint64 { return 1 << 30 }
+func (amd64Machine) processGap(uint64) uint64 { return 1 << 30 }

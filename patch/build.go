@@ -90,13 +90,18 @@ func (p *Plan) build() error {
 	if err := p.place(of); err != nil {
 		return err
 	}
+	p.m.reach(p)
+	if p.Traced() == 0 {
+		return p.nothingToTrace()
+	}
 	// The thunks come first, so that the runtime is linked for their addresses.
 	thunks := uint64(p.Traced()) * thunkSize
-	runtime := p.RXAddr + thunks
+	veneers := uint64(p.m.veneers())
+	runtime := alignUp(p.RXAddr+thunks+veneers, thunkSize)
 	l, err := elfio.LinkObject(of, elfio.LinkOptions{
 		RX: runtime, RW: p.RW, TLS: p.tls,
 		Symbols: map[string]uint64{
-			"fentry_orig_entry":  p.OrigEntry,
+			"fentry_orig_entry":  p.m.entry(p.OrigEntry),
 			"fentry_irel_ret":    runtime,
 			"fentry_first_thunk": p.RXAddr,
 		},
@@ -110,7 +115,7 @@ func (p *Plan) build() error {
 	p.syms, p.defined = l.Symbols, l.Defined
 	// One allocation for all that comes: a thunk, a row of the site table and of the
 	// unwind table a function, and the image's own unwind information once more.
-	room := len(l.RX) + p.Traced()*(thunkSize+24) + 1<<16
+	room := int(runtime-p.RXAddr) + len(l.RX) + p.Traced()*24 + 1<<16
 	if t, err := p.file.Frames(); err == nil {
 		room += t.CopySize() + t.Len()*8
 	}
@@ -119,7 +124,7 @@ func (p *Plan) build() error {
 			room += int(min(s.Size, uint64(len(p.file.Raw()))))
 		}
 	}
-	a := &area{base: p.RXAddr, buf: append(bigslice.Make[byte](int(thunks), room), l.RX...)}
+	a := &area{base: p.RXAddr, buf: append(bigslice.Make[byte](int(runtime-p.RXAddr), room), l.RX...)}
 	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
 	for _, s := range l.Sections {
 		p.Sections = append(p.Sections, elfio.AddedSection{
@@ -145,6 +150,9 @@ func (p *Plan) build() error {
 	if err := p.unwind(a, l); err != nil {
 		return err
 	}
+	if err := p.veneers(a.buf[thunks:][:veneers]); err != nil {
+		return err
+	}
 	p.info(a)
 	p.early(a)
 	if p.Options.Target == Process {
@@ -157,6 +165,26 @@ func (p *Plan) build() error {
 	p.symbols()
 	slices.SortFunc(p.hidden, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
 	return badEdit
+}
+
+// veneers fills the room for what leads from and to sites out of reach.
+func (p *Plan) veneers(room []byte) error {
+	if len(room) == 0 {
+		return nil
+	}
+	if err := p.m.encodeVeneers(p, room); err != nil {
+		return err
+	}
+	islands, err := p.m.islands(p)
+	if err != nil {
+		return err
+	}
+	p.hidden = append(p.hidden, islands...)
+	p.Sections = append(p.Sections, elfio.AddedSection{
+		Name: ".fentry.veneers", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+		Addr: p.RXAddr + uint64(p.Traced())*thunkSize, Size: uint64(len(room)), Align: 4,
+	})
+	return nil
 }
 
 // place decides the addresses of the added memory.
@@ -179,13 +207,13 @@ func (p *Plan) place(obj *elfio.File) error {
 		p.RXAddr, p.RW, p.tls = p.layout.RX, p.layout.RW, p.layout.TLS
 		return nil
 	}
-	end := uint64(0)
+	start, end := ^uint64(0), uint64(0)
 	for _, pr := range p.file.Progs {
-		if pr.Type == elf.PT_LOAD && pr.Vaddr+pr.Memsz > end {
-			end = pr.Vaddr + pr.Memsz
+		if pr.Type == elf.PT_LOAD {
+			start, end = min(start, pr.Vaddr), max(end, pr.Vaddr+pr.Memsz)
 		}
 	}
-	p.RW = alignUp(end+p.m.processGap(), 1<<16)
+	p.RW = alignUp(end+p.m.processGap(end-start), 1<<16)
 	p.RXAddr = alignUp(p.RW+size, 1<<16)
 	if tls > 0 {
 		p.ptTLS, p.tls, err = p.file.ExtendTLS(tls, tlsAlign, p.RW)

@@ -11,6 +11,19 @@ import (
 // machine makes the code of one plan, and what unwinders have to know of it. What
 // is the same on all machines is in the plan. Several goroutines may use it at once.
 type machine interface {
+	// reach decides how sites get to their thunks, whose addresses are known. It
+	// takes the traced functions away that cannot be reached, with a reason. It is
+	// called once, before the others and alone.
+	reach(p *Plan)
+	// entry is where the runtime goes on to, after it has started: the image's own
+	// entry point, or what leads there.
+	entry(orig uint64) uint64
+	// veneers is the room in bytes, behind the thunks, for what reach needs there;
+	// encodeVeneers fills it, and islands are the edits of the code.
+	veneers() int
+	encodeVeneers(p *Plan, dst []byte) error
+	islands(p *Plan) ([]Edit, error)
+
 	// thunk encodes a thunk, thunkSize bytes.
 	thunk(t *thunk, dst []byte) error
 	// frames is the unwind information of thunks, sorted by address, for .eh_frame
@@ -32,9 +45,9 @@ type machine interface {
 	option() string
 	// irelative is the type of dynamic relocations whose value a function returns.
 	irelative() uint32
-	// processGap is the distance between the end of an image and the memory added
-	// to a process at its exec stop.
-	processGap() uint64
+	// processGap is the distance between the end of an image of so many bytes and
+	// the memory added to a process at its exec stop.
+	processGap(size uint64) uint64
 }
 
 // thunkSize is the size and alignment of a thunk in bytes, on all machines.
@@ -78,7 +91,7 @@ func machineFor(f *elfio.File) (machine, error) {
 		case elf.EM_X86_64:
 			return amd64Machine{}, nil
 		case elf.EM_AARCH64:
-			return arm64Machine{}, nil
+			return &arm64Machine{}, nil
 		}
 	}
 	return nil, fmt.Errorf("machine %v, %v, %v: only 64-bit little-endian images of x86-64 and AArch64 can be patched",

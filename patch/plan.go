@@ -111,7 +111,7 @@ type Edit struct {
 	Old    []byte
 	New    []byte
 	Func   string // raw name of the function, "" when unknown
-	Reason string // "trace", "nop"; "unwind": an unwind table entry
+	Reason string // "trace", "nop"; "unwind": an unwind table entry; "veneer": nops between functions
 }
 
 // Plan is the whole change to one image. All addresses are link-time addresses
@@ -207,19 +207,40 @@ func (p *Plan) choose(sites []record.Site) {
 		switch {
 		case s.Reason != "":
 		case p.Options.Select == nil || p.Options.Select.MatchSite(s):
-			p.traced++
-			fn.ID, fn.Action = uint32(p.traced), Trace
-			p.nameBytes += len(thunkPrefix) + max(len(s.Name), 2*8) + 1
+			fn.Action = Trace
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop
+		}
+		p.Functions = append(p.Functions, fn)
+	}
+	p.number()
+}
+
+// number gives the traced functions their ids, and what is edited its place.
+func (p *Plan) number() {
+	p.traced, p.edited, p.editBytes, p.nameBytes = 0, 0, 0, 0
+	for i := range p.Functions {
+		fn := &p.Functions[i]
+		fn.ID = 0
+		if fn.Action == Trace {
+			p.traced++
+			fn.ID = uint32(p.traced)
+			p.nameBytes += len(thunkPrefix) + max(len(fn.Name), 2*8) + 1
 		}
 		if fn.Action != Leave {
 			fn.edit, fn.at = uint32(p.edited), p.editBytes
 			p.edited++
-			p.editBytes += s.Len
+			p.editBytes += fn.Len
 		}
-		p.Functions = append(p.Functions, fn)
 	}
+}
+
+// leave leaves a function alone that was to be traced. The ids have to be given
+// anew then.
+func (f *Func) leave(r record.Reason) {
+	s := *f.Site
+	s.Reason = r
+	f.Site, f.Action = &s, Leave
 }
 
 // isCall tells the kinds of site that cost time when they are left alone.
@@ -228,16 +249,20 @@ func isCall(k record.Kind) bool {
 }
 
 func (p *Plan) nothingToTrace() error {
-	total, ok, signed := len(p.Functions), 0, 0
+	total, ok, signed, far := len(p.Functions), 0, 0, 0
 	for i := range p.Functions {
 		switch p.Functions[i].Reason {
 		case "":
 			ok++
+		case record.ReasonOutOfReach:
+			far++
 		case record.ReasonSignedReturn:
 			signed++
 		}
 	}
 	switch {
+	case far > 0:
+		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4", ErrNoSites, far, record.ReasonOutOfReach)
 	case ok == 0 && signed > 0:
 		return fmt.Errorf("%w: %d of %d functions can be traced by the function tracer only (%s); compile with %s", ErrNoSites, signed, total, record.ReasonSignedReturn, p.m.option())
 	case ok == 0:

@@ -13,6 +13,7 @@ const (
 	ReasonNoFramePointer Reason = "no-frame-pointer"
 	ReasonSignedReturn   Reason = "signed-return"
 	ReasonShadowStack    Reason = "shadow-call-stack"
+	ReasonOutOfReach     Reason = "out-of-reach"
 	ReasonNotAtEntry     Reason = "not-at-entry"
 	ReasonUnknownEntry   Reason = "unknown-entry"
 	ReasonJumpIntoSite   Reason = "jump-into-site"
@@ -49,6 +50,7 @@ func Reasons() []ReasonText {
 		{ReasonNoFramePointer, "The call of mcount is not preceded by push %rbp; mov %rsp,%rbp (arm64: by saving x29 and x30 and pointing x29 there), so it is not known where the return address is."},
 		{ReasonSignedReturn, "The function has signed its return address before it calls mcount (-mbranch-protection=pac-ret): only its entry can be recorded, with the function tracer; -fpatchable-function-entry=2 has no such limit."},
 		{ReasonShadowStack, "The function keeps its return address on a shadow call stack (-fsanitize=shadow-call-stack)."},
+		{ReasonOutOfReach, "What is added to the image is more than 128 MiB away, which branches of arm64 do not reach, and there is no room for a veneer near the function: -fpatchable-function-entry=4 makes room."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry, "It cannot be proven where the function begins: the image has neither symbols nor unwind tables for it."},
 		{ReasonJumpIntoSite, "A branch in the function goes to the middle of the site."},

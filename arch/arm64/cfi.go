@@ -154,3 +154,7 @@ func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
 	}
 	return f
 }
+
+// VeneerRows are the call frame instructions of veneers and landings, to be added
+// to what ThunkFrames returns: everything is as the branch to them had it.
+func VeneerRows() []byte { return shown }
