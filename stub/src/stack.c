@@ -3,54 +3,56 @@
    The shadow of a stack address is that address with bits flipped (machine.h), so
    a frame's return address is found without any search, and longjmp, exceptions,
    coroutines and signal handlers need no repair. Shadow memory is mapped in
-   windows when a stack first reaches them, never unmapped, and shared by whatever
-   uses those stack addresses later.
+   pieces when a stack first reaches them, never unmapped, and shared by whatever
+   uses those stack addresses later. Pieces are small: a program that locks all its
+   memory pays for each of them.
 
    Which frames are open is a chain from the control block's top through the
    shadow's previous-top words. It only serves to notice frames that ended without
-   an exit. A chain belongs to a stack: struct stack. Ranges grow by windows. */
+   an exit. A chain belongs to a stack: struct stack. That has a range of pieces,
+   and to it belongs what else is in the same windows, until it gets there. */
 #include "runtime.h"
 
-enum { WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
+enum { PIECE_SHIFT = 17, PIECE = 1 << PIECE_SHIFT, WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
 
-/* What is known of every window of the address space, a byte each, in two levels. */
-enum { W_UNKNOWN, W_BUSY, W_MAPPED, W_REFUSED };
-enum { L1_SHIFT = 35, L2_WINDOWS = 1 << (L1_SHIFT - 22) };
-static u8 *windows[1 << (ADDRESS_BITS - L1_SHIFT)];
+/* What is known of every piece of the address space, a byte each, in two levels. */
+enum { P_UNKNOWN, P_BUSY, P_MAPPED, P_REFUSED };
+enum { L1_SHIFT = 34, L2_PIECES = 1 << (L1_SHIFT - PIECE_SHIFT) };
+static u8 *pieces[1 << (ADDRESS_BITS - L1_SHIFT)];
 
-static u8 *window_state(u64 a)
+static u8 *piece_state(u64 a)
 {
 	if (a >> ADDRESS_BITS)
 		return 0;
-	u8 **l1 = &windows[a >> L1_SHIFT];
+	u8 **l1 = &pieces[a >> L1_SHIFT];
 	u8 *l2 = load(l1);
 	if (!l2) {
-		u8 *n = map_private(L2_WINDOWS);
+		u8 *n = map_private(L2_PIECES);
 		if (!n)
 			return 0;
 		if (cas(l1, (u8 *)0, n))
 			l2 = n;
 		else {
-			sys(SYS_munmap, n, L2_WINDOWS, 0, 0, 0, 0);
+			sys(SYS_munmap, n, L2_PIECES, 0, 0, 0, 0);
 			l2 = load(l1);
 		}
 	}
-	return &l2[a / WINDOW % L2_WINDOWS];
+	return &l2[a / PIECE % L2_PIECES];
 }
 
 static int map_at(u64 a)
 {
 	i64 flags = MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_NOREPLACE_;
-	i64 r = sys(SYS_mmap, a, WINDOW, PROT_RW, flags, -1, 0);
+	i64 r = sys(SYS_mmap, a, PIECE, PROT_RW, flags, -1, 0);
 	if (r == -ENOMEM_) /* RLIMIT_DATA is not about stacks, and this belongs to one */
-		r = sys(SYS_mmap, a, WINDOW, PROT_RW, flags | MAP_GROWSDOWN_, -1, 0);
+		r = sys(SYS_mmap, a, PIECE, PROT_RW, flags | MAP_GROWSDOWN_, -1, 0);
 	if ((u64)r == a) {
 		/* A huge page for a few touched words would be a waste. */
-		sys(SYS_madvise, a, WINDOW, MADV_NOHUGEPAGE_, 0, 0, 0);
+		sys(SYS_madvise, a, PIECE, MADV_NOHUGEPAGE_, 0, 0, 0);
 		return 1;
 	}
 	if (!failed(r)) /* a kernel before 4.17, which takes the address for a hint */
-		sys(SYS_munmap, r, WINDOW, 0, 0, 0, 0);
+		sys(SYS_munmap, r, PIECE, 0, 0, 0, 0);
 	return 0;
 }
 
@@ -60,50 +62,59 @@ hidden int extra_shadow(void)
 	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_config.roots;
 }
 
-static int map_window(u64 w)
+static int map_piece(u64 a)
 {
 	u32 n = extra_shadow() ? SHADOW_WINDOWS : SHADOW_FEW;
 	for (u32 i = 0; i < n; i++) {
-		if (map_at(shadow_window(w, i)))
+		if (map_at(shadow_window(a, i)))
 			continue;
 		while (i-- > 0)
-			sys(SYS_munmap, shadow_window(w, i), WINDOW, 0, 0, 0, 0);
+			sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
 		return 0;
 	}
 	return 1;
 }
 
-/* have_window makes sure that the window that holds stack address a has a shadow. */
-static int have_window(u64 a)
+/* have_piece makes sure that the piece that holds stack address a has a shadow. */
+static int have_piece(u64 a)
 {
-	u8 *s = window_state(a);
+	u8 *s = piece_state(a);
 	if (!s)
 		return 0;
 	for (u32 spins = 0;; spins++) {
 		u8 v = load(s);
-		if (v == W_MAPPED)
+		if (v == P_MAPPED)
 			return 1;
-		if (v == W_REFUSED)
+		if (v == P_REFUSED)
 			return 0;
 		/* Another thread is at it. In a child forked at that moment nobody is, and
 		   what is mapped is not known. */
-		if (v == W_BUSY) {
+		if (v == P_BUSY) {
 			if (spins == 100000) {
-				store(s, W_REFUSED);
+				store(s, P_REFUSED);
 				return 0;
 			}
 			sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 			continue;
 		}
-		if (!cas(s, v, W_BUSY))
+		if (!cas(s, v, P_BUSY))
 			continue;
-		int ok = map_window(a & -(u64)WINDOW);
-		store(s, ok ? W_MAPPED : W_REFUSED);
+		int ok = map_piece(a & -(u64)PIECE);
+		store(s, ok ? P_MAPPED : P_REFUSED);
 		static u32 said;
 		if (!ok && !swap(&said, 1))
 			say("calls on a stack are lost: the program uses the addresses where its return addresses would be kept", 0, 0, 0);
 		return ok;
 	}
+}
+
+/* have_shadow makes sure that all from lo to hi has a shadow. */
+static int have_shadow(u64 lo, u64 hi)
+{
+	for (u64 a = lo & -(u64)PIECE; a < hi; a += PIECE)
+		if (!have_piece(a))
+			return 0;
+	return 1;
 }
 
 /* save puts the fast path's copy of the current stack back into the table. */
@@ -146,7 +157,7 @@ static int on_signal_stack(u64 slot, struct sigaltstack *ss)
 }
 
 /* find returns the index of the stack that slot is on, or -1. The narrowest wins:
-   a signal stack may lie between the windows of another. */
+   a signal stack may lie between the pieces of another. */
 static i32 find(struct control *c, u64 slot)
 {
 	i32 best = -1;
@@ -182,25 +193,34 @@ static u32 fresh(struct control *c)
 	return k;
 }
 
-/* grown returns the index of the stack that continues in the window w next to it,
-   the current one if it does; if none does, the length of the table. */
-static u32 grown(struct control *c, u64 w)
+/* grown makes the stack that slot belongs to reach it, and returns its index: one
+   that is in the same window, or in the next one, then the current one rather than
+   another. If there is none, or it cannot, it returns the length of the table. */
+static u32 grown(struct control *c, u64 slot)
 {
+	u64 w = slot & -(u64)WINDOW, a = slot & -(u64)PIECE;
 	u32 k = c->nstacks;
 	for (u32 i = 0; i < c->nstacks; i++) {
 		struct stack *s = &c->stacks[i];
-		if (s->back || s->hi <= WINDOW || (w + WINDOW != s->lo && w != s->hi) || shadow_apart(w, s->lo))
+		u64 lo = s->lo & -(u64)WINDOW, hi = (s->hi + WINDOW - 1) & -(u64)WINDOW;
+		if (s->back || s->hi <= WINDOW || w + WINDOW < lo || w > hi || shadow_apart(w, s->lo))
 			continue;
+		if (w >= lo && w < hi) {
+			k = i;
+			break;
+		}
 		if (k == c->nstacks || i == c->cur)
 			k = i;
 	}
 	if (k == c->nstacks)
 		return k;
 	struct stack *s = &c->stacks[k];
-	if (w + WINDOW == s->lo)
-		s->lo = w;
+	if (!have_shadow(a < s->lo ? a : s->hi, a < s->lo ? s->lo : a + PIECE))
+		return c->nstacks;
+	if (a < s->lo)
+		s->lo = a;
 	else
-		s->hi = w + WINDOW;
+		s->hi = a + PIECE;
 	return k;
 }
 
@@ -218,14 +238,14 @@ static void begin(struct control *c, u32 i, u64 lo, u64 hi)
    there is no shadow for it. */
 hidden int enter_stack(struct control *c, u64 slot)
 {
-	u64 w = slot & -(u64)WINDOW;
+	u64 a = slot & -(u64)PIECE;
 	struct sigaltstack ss;
 	int on_signal = -1;
 	if (c->stackids != 0) {
 		struct stack *s = &c->stacks[c->cur];
 		save(c);
 		if (slot - s->lo < s->hi - s->lo) {
-			/* Above the open frames may be a signal stack in the same window. */
+			/* Above the open frames may be a signal stack in the same piece. */
 			if (slot < top_slot(s->top) || s->back)
 				return 1;
 			on_signal = on_signal_stack(slot, &ss);
@@ -238,9 +258,9 @@ hidden int enter_stack(struct control *c, u64 slot)
 	if (c->stackids == 0) {
 		/* A new thread. If its first event is in a signal handler, the stack it
 		   began on is not known yet: an entry that no address is on stands for it. */
-		if (!on_signal && !have_window(slot))
+		if (!on_signal && !have_piece(slot))
 			return 0;
-		begin(c, 0, on_signal ? 8 : w, on_signal ? 16 : w + WINDOW);
+		begin(c, 0, on_signal ? 8 : a, on_signal ? 16 : a + PIECE);
 		resume(c, 0);
 		if (!on_signal)
 			return 1;
@@ -255,23 +275,20 @@ hidden int enter_stack(struct control *c, u64 slot)
 	}
 	if (on_signal) {
 		/* A signal stack has the bounds that the program gave it. */
-		if (shadow_apart(ss.sp, ss.sp + ss.size - 1))
+		if (shadow_apart(ss.sp, ss.sp + ss.size - 1) || !have_shadow(ss.sp, ss.sp + ss.size))
 			return 0;
-		for (u64 a = ss.sp & -(u64)WINDOW; a < ss.sp + ss.size; a += WINDOW)
-			if (!have_window(a))
-				return 0;
 		u32 k = fresh(c);
 		begin(c, k, ss.sp, ss.sp + ss.size);
 		c->stacks[k].back = from + 1;
 		switch_to(c, k);
 		return 1;
 	}
-	if (!have_window(slot))
+	if (!have_piece(slot))
 		return 0;
-	u32 k = grown(c, w);
+	u32 k = grown(c, slot);
 	if (k == c->nstacks) {
 		k = fresh(c);
-		begin(c, k, w, w + WINDOW);
+		begin(c, k, a, a + PIECE);
 	} else if (k == c->cur) {
 		resume(c, k);
 	}

@@ -13,7 +13,7 @@
    thread's id, which changes in a child, with the block's, and wiping is done here. */
 #include "runtime.h"
 
-enum { BLOCK = 4096, BLOCKS = 256, ARENAS = 64 };
+enum { BLOCK = 4096, BLOCKS = 64, ARENAS = 256 };
 
 /* What a forked child finds of its parent. */
 struct twin { u32 pid, tid; u64 owner; };
