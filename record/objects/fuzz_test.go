@@ -3,6 +3,8 @@ package objects_test
 import (
 	"bytes"
 	"debug/elf"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -75,6 +77,16 @@ func FuzzStrip(f *testing.F) {
 
 func FuzzImage(f *testing.F) {
 	seeds(f)
+	if _, err := exec.LookPath("gcc"); err == nil {
+		dir := f.TempDir()
+		obj := filepath.Join(dir, "x.o")
+		write(f, obj, record(f, assemble(f, "gcc", imageOne, "-O2", "-fPIC", "-pg", "-ffreestanding"), objects.Options{}))
+		for _, z := range []string{"pack-relative-relocs", "nopack-relative-relocs"} {
+			image := filepath.Join(dir, z)
+			command(f, "gcc", "-shared", "-nostdlib", "-Wl,-z,"+z+",-z,max-page-size=16", obj, "-o", image)
+			f.Add(read(f, image))
+		}
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := elfio.Parse(b)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -249,8 +250,10 @@ func (k *kernelBuild) images(t *testing.T, tool string, list []string) {
 	t.Logf("%d entries in the kernel's table", len(want))
 	for name, make := range map[string]func(before, obj string){
 		"recordmcount": func(before, obj string) {
-			if exec.Command(tool, obj).Run() != nil { // no symbol in a section
-				write(t, obj, record(t, read(t, before), objects.Options{Compat: true}))
+			compat := record(t, read(t, before), objects.Options{Compat: true})
+			// It finds no symbol in a section, or misses a call on MIPS: compare has explained that.
+			if exec.Command(tool, obj).Run() != nil || !maps.Equal(entries(t, read(t, obj)), entries(t, compat)) {
+				write(t, obj, compat)
 			}
 		},
 		"a table a section": func(before, obj string) {
