@@ -45,13 +45,18 @@ func run(t *testing.T, name string, args ...string) string {
 // asm assembles and links text to an image of its own, without start files.
 func asm(t *testing.T, text string, args ...string) string {
 	t.Helper()
-	need(t, "gcc")
+	return onAMD64.asm(t, text, args...)
+}
+
+func (m *target) asm(t *testing.T, text string, args ...string) string {
+	t.Helper()
+	need(t, m.cc("gcc")[0])
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.out")
-	if err := os.WriteFile(src, []byte(text+"\n.section .note.GNU-stack,\"\",@progbits\n"), 0o666); err != nil {
+	if err := os.WriteFile(src, []byte(text+"\n.section .note.GNU-stack,\"\",%progbits\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "gcc", append([]string{"-nostdlib", "-o", out, src}, args...)...)
+	m.compile(t, "gcc", append([]string{"-nostdlib", "-o", out, src}, args...)...)
 	return out
 }
 

@@ -231,30 +231,34 @@ behind: mcount-call not-at-entry +7 5`,
 			if tt.args != "" {
 				args = strings.Fields(tt.args)
 			}
-			img := asm(t, ".text\n"+tt.text, args...)
-			sites := find(t, img)
-			names := make(map[string]bool)
-			want := strings.Split(tt.want, "\n")
-			for _, w := range want {
-				name, _, _ := strings.Cut(w, ":")
-				names[name] = true
-			}
-			var got []string
-			for _, s := range sites {
-				name := s.Name
-				if name == "" && s.Kind != KindNone {
-					name = "d"
-				}
-				if names[name] {
-					got = append(got, fmt.Sprintf("%s: %v %s +%d %d", name, s.Kind, s.Reason, s.Addr-s.Func, s.Len))
-				}
-			}
-			slices.Sort(got)
-			slices.Sort(want)
-			if !slices.Equal(got, want) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
+			checkEntries(t, asm(t, ".text\n"+tt.text, args...), tt.want)
 		})
+	}
+}
+
+// checkEntries compares the sites of the functions named in want.
+func checkEntries(t *testing.T, img, text string) {
+	t.Helper()
+	names := make(map[string]bool)
+	want := strings.Split(text, "\n")
+	for _, w := range want {
+		name, _, _ := strings.Cut(w, ":")
+		names[name] = true
+	}
+	var got []string
+	for _, s := range find(t, img) {
+		name := s.Name
+		if name == "" && s.Kind != KindNone {
+			name = "d"
+		}
+		if names[name] {
+			got = append(got, fmt.Sprintf("%s: %v %s +%d %d", name, s.Kind, s.Reason, s.Addr-s.Func, s.Len))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

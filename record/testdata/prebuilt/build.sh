@@ -14,3 +14,10 @@ gcc $common -pg -mfentry -mrecord-mcount -fPIC -shared -o record-shared.elf smal
 gcc $common -fpatchable-function-entry=7,2 -fcf-protection -fPIC -shared -Wl,-z,pack-relative-relocs -o patchable-relr.elf small.c
 clang $common -fpatchable-function-entry=5 -fPIC -shared -Wl,-s -o patchable-clang-stripped.elf small.c
 clang $common -fxray-instrument -fxray-instruction-threshold=1 -fnoxray-link-deps -fPIC -shared -o xray-shared.elf small.c
+arm64=aarch64-linux-gnu-gcc
+$arm64 $common -fpatchable-function-entry=2 -fPIC -shared -o patchable-arm64.elf small.c
+$arm64 $common -fpatchable-function-entry=4,2 -mbranch-protection=standard -fPIC -shared -Wl,-s -o patchable-arm64-stripped.elf small.c
+$arm64 $common -pg -fPIC -shared -o mcount-arm64.elf small.c
+$arm64 $common -pg -fno-pie -static -Wl,-s -o mcount-arm64-static-stripped.elf small.c stub-arm64.s -lgcc
+$arm64 $common -pg -mbranch-protection=standard -fPIE -static-pie -Wl,-e,_start -o signed-arm64.elf small.c stub-arm64.s -lgcc
+clang --target=aarch64-linux-gnu $common -fxray-instrument -fxray-instruction-threshold=1 -fnoxray-link-deps -fPIC -shared -o xray-arm64.elf small.c
