@@ -106,14 +106,15 @@ static inline void early_thread(u64 *room)
 
 /* libc_tid finds where the C library keeps the thread's id: glibc and musl have
    their description of a thread right below the thread pointer, and the kernel
-   writes the new id there in a child (CLONE_CHILD_SETTID). 0: not found. */
+   writes the new id there in a child (CLONE_CHILD_SETTID). Both have links to other
+   threads before it, and ids can be small numbers. 0: not found. */
 static inline u32 *libc_tid(u32 tid)
 {
-	u64 tp = thread_pointer();
+	u64 tp = thread_pointer() & -8UL;
 	if (tls_word(tp) == fentry_first_thread)
 		return 0; /* early_thread's */
-	for (u64 d = 4; d <= 2400; d += 4)
-		if (*(u32 *)(tp - d) == tid)
+	for (u64 d = 8; d <= 2400; d += 8)
+		if (*(u32 *)(tp - d) == tid && *(u64 *)(tp - d - 16) > 65536)
 			return (u32 *)(tp - d);
 	return 0;
 }
