@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"debug/elf"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -36,7 +37,8 @@ order of their addresses. With -l it prints all functions of the program, with
 what the compiler left at their entry, or the reason why they cannot be traced.
 
 What can be traced is decided when the program is compiled: any of -pg,
--pg -mfentry, -fpatchable-function-entry=5 and clang's -fxray-instrument will do.`,
+-pg -mfentry, -fpatchable-function-entry=5 and clang's -fxray-instrument will do;
+on arm64 -fpatchable-function-entry=2, -pg and -fxray-instrument.`,
 		Example: `  fentry list ./prog                     names, one a line
   fentry list -l ./prog                  kind, address, size; reasons
   fentry list -F 'parse_*' ./prog        what would -F 'parse_*' trace?
@@ -146,7 +148,11 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	}
 	a.notef("%s: %s", path, summary(sites))
 	if len(sites) > 0 && sel == nil && !slices.ContainsFunc(sites, func(s record.Site) bool { return s.Traceable() }) {
-		a.notef("compile with -pg -mfentry, or with -fpatchable-function-entry=5, which costs nothing while nobody traces")
+		how := "-pg -mfentry, or with -fpatchable-function-entry=5"
+		if f.Header.Machine == elf.EM_AARCH64 {
+			how = "-fpatchable-function-entry=2"
+		}
+		a.notef("compile with %s, which costs nothing while nobody traces", how)
 	}
 	return nil
 }

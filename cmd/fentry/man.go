@@ -201,7 +201,7 @@ func manKinds() string {
 		{record.KindFentryCall, "A call of __fentry__ in front of the prologue (-pg -mfentry)."},
 		{record.KindNopMcount, "A nop in place of that call (-pg -mfentry -mnop-mcount -mrecord-mcount): costs nothing while nobody traces."},
 		{record.KindMcountCall, "A call of mcount behind the prologue (-pg)."},
-		{record.KindPatchable, "Nops (-fpatchable-function-entry=5): cost nothing while nobody traces."},
+		{record.KindPatchable, "Nops (-fpatchable-function-entry=5, =2 on arm64): cost nothing while nobody traces."},
 		{record.KindXRay, "A sled of nops (clang -fxray-instrument)."},
 		{record.KindPlain, "The function's own first instructions."},
 	} {
