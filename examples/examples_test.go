@@ -130,6 +130,17 @@ func TestMakefileBuildStep(t *testing.T) {
 	run(t, dir, "make", "clean")
 }
 
+// The program that traces itself, for arm64.
+func TestMakefileARM64(t *testing.T) {
+	need(t, map[string]string{"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu", "make": "make", "qemu-aarch64": "qemu-user"})
+	dir := copied(t, "01-makefile-build-step")
+	cross := []string{"CC=aarch64-linux-gnu-gcc", "RUN=qemu-aarch64 -L /usr/aarch64-linux-gnu"}
+	self := run(t, dir, "make", append(cross, "-s", "trace-self")...)
+	if got, n := calls(t, self, "count_word"), words(t, filepath.Join(dir, "words.c")); got != fmt.Sprint(n) {
+		t.Errorf("%s calls of count_word, words.c has %d words", got, n)
+	}
+}
+
 func TestOfflinePatch(t *testing.T) {
 	need(t, map[string]string{"gcc": "gcc", "cmp": "diffutils"})
 	script, err := filepath.Abs("02-offline-patch/run.sh")

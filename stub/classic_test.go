@@ -9,11 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/arch/arm64"
 )
 
 // linkWith links files and flags with the library's object in a directory of its own.
@@ -118,6 +120,76 @@ __attribute__((constructor)) static void begin(void) { ftrace_trace_function = c
 	}
 }
 
+// TestClassicRegistersARM64 is that for arm64, where there are more ways to a
+// trampoline and more registers.
+func TestClassicRegistersARM64(t *testing.T) {
+	for _, site := range []string{"_mcount", "ftrace_caller", "ftrace_regs_caller", "ftrace_mcount_caller"} {
+		for _, cb := range []string{"none", "function", "graph"} {
+			for _, cpu := range []string{oldCPU, newCPU, newCPU + ",sve-default-vector-length=256"} {
+				if cb != "graph" && cpu != newCPU && os.Getenv("FENTRY_WIDE") == "" {
+					continue
+				}
+				t.Run(site+" "+cb+" "+cpu, func(t *testing.T) {
+					t.Parallel()
+					args := []string{"-O2", "-static", "-DSITE_CALL=" + site, "testdata/regs.c", "testdata/classic-regs.c", "testdata/classic-regs.S",
+						"-DFUNCTION=" + strconv.Itoa(btoi(cb != "none")), "-DGRAPH=" + strconv.Itoa(btoi(cb == "graph"))}
+					behind := strings.Contains(site, "mcount")
+					if behind {
+						args = append(args, "-DBEHIND_PROLOGUE")
+					}
+					f := linkWith(t, arm64GCC, args...)
+					f.cpu = cpu
+					if site != "_mcount" {
+						image, err := os.ReadFile(f.path)
+						if err != nil {
+							t.Fatal(err)
+						}
+						e, err := elf.NewFile(bytes.NewReader(image))
+						if err != nil {
+							t.Fatal(err)
+						}
+						m := fileMemory{image, e.Progs}
+						sym := func(name string) uint64 { return symbolAddr(t, f.path, name) }
+						call, graph := "ftrace_call", "ftrace_graph_call"
+						if behind {
+							call, graph = "ftrace_mcount_call", "ftrace_graph_mcount_call"
+						}
+						var ft arm64.Ftrace
+						if cb != "none" {
+							err = ft.UpdateFtraceFunc(m, sym(call), sym("on_call"))
+						}
+						if err == nil {
+							err = ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller"))
+						}
+						if err == nil {
+							err = os.WriteFile(f.path, image, 0o755)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+					cmd := f.command(t)
+					var out, errs bytes.Buffer
+					cmd.Stdout, cmd.Stderr = &out, &errs
+					if err := cmd.Run(); err != nil || errs.Len() > 0 { // its status says whether registers were changed
+						t.Fatalf("%v\n%s%.1000s", err, out.String(), errs.String())
+					}
+					if cb != "graph" {
+						expectCounts(t, out.String(), f.read(t, filepath.Join(cmd.Dir, "fentry.data", "events")))
+					}
+				})
+			}
+		}
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // TestClassicLinking links in the ways there are.
 func TestClassicLinking(t *testing.T) {
 	for _, c := range []struct {
@@ -137,6 +209,16 @@ func TestClassicLinking(t *testing.T) {
 		{"large model", "gcc", "", []string{"-pg", "-O1", "-mcmodel=large", "-fno-pie", "-no-pie"}},
 		{"musl", "musl-gcc", "musl-gcc musl-tools", nil},
 		{"call sites recorded", "gcc", "", []string{"-pg", "-O1", "-mfentry", "-mrecord-mcount", "-fcf-protection=full"}},
+		{"arm64, gprof's start-up code", arm64GCC, "", []string{"-pg", "-O1"}},
+		{"arm64, gprof's start-up code, static", arm64GCC, "", []string{"-pg", "-O2", "-static"}},
+		{"arm64, static-pie", arm64GCC, "", []string{"-pg", "-O1", "-static-pie", "-fPIE"}},
+		{"arm64, sections", arm64GCC, "", []string{"-pg", "-O1", "-ffunction-sections", "-Wl,--gc-sections", "-Wl,-z,now", "-fno-plt"}},
+		{"arm64, lld", "clang", "ld.lld lld", []string{clangARM64, "-pg", "-O1", "-fuse-ld=lld"}},
+		{"arm64, lld, static", "clang", "ld.lld lld", []string{clangARM64, "-pg", "-O1", "-fuse-ld=lld", "-static", "-no-pie", "-fno-pie"}},
+		{"arm64, gold", arm64GCC, "aarch64-linux-gnu-ld.gold binutils-aarch64-linux-gnu", []string{"-pg", "-O1", "-fuse-ld=gold"}},
+		{"arm64, large model", arm64GCC, "", []string{"-pg", "-O1", "-mcmodel=large", "-fno-pie", "-no-pie"}},
+		{"arm64, stack probes", arm64GCC, "", []string{"-pg", "-O2", "-fstack-clash-protection", "-fstack-protector-all"}},
+		{"arm64, local TLS models", arm64GCC, "", []string{"-pg", "-O1", "-mtls-size=12", "-mcmodel=tiny", "-fno-pie", "-no-pie"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -175,6 +257,34 @@ func TestClassicLinking(t *testing.T) {
 	}
 }
 
+// TestClassicWithoutFrames: functions whose frame cannot be found run untraced, and
+// that is said once and counted.
+func TestClassicWithoutFrames(t *testing.T) {
+	for _, flags := range [][]string{{"-static"}, {"-fPIE", "-pie"}} {
+		f := linkWith(t, arm64GCC, append(flags, "-O1", "-pg", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-exceptions", "testdata/classic.c")...)
+		cmd := f.command(t, "calls")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if n := strings.Count(string(out), "functions without unwind information are not traced"); n != 1 || strings.Count(string(out), "fentry:") != 1 {
+			t.Errorf("want one message, got %q", out)
+		}
+		want := 0
+		for _, line := range strings.Split(string(out), "\n") {
+			var name string
+			var n int
+			if c, _ := fmt.Sscanf(line, "%s %d", &name, &n); c == 2 && strings.Count(line, " ") == 1 {
+				want += 2 * n
+			}
+		}
+		want += 2 // the nested function in outer
+		if ev := f.read(t, filepath.Join(cmd.Dir, "fentry.data", "events")); len(ev.calls) != 0 || int(ev.lost) != want {
+			t.Errorf("%d events lost, want %d; calls %v", ev.lost, want, ev.calls)
+		}
+	}
+}
+
 // TestClassicFramePointer has a function return with another frame pointer than
 // it was called with: that is said, once, and nothing else happens.
 func TestClassicFramePointer(t *testing.T) {
@@ -205,7 +315,46 @@ bad:	push %rbp
 	.size bad, . - bad
 	.section .note.GNU-stack, "", @progbits
 `
-	f := linkWith(t, "gcc", writeFile(t, "fp.S", src))
+	const arm64Src = `
+	.text
+	.globl main
+	.type main, %function
+main:	stp x29, x30, [sp, #-32]!
+	str x19, [sp, #16]
+	mov w19, #3
+1:	mov x29, #42
+	bl bad
+	subs w19, w19, #1
+	b.ne 1b
+	mov w0, #0
+	ldr x19, [sp, #16]
+	ldp x29, x30, [sp], #32
+	ret
+	.globl bad
+	.type bad, %function
+bad:	.cfi_startproc
+	stp x29, x30, [sp, #-32]!
+	.cfi_def_cfa_offset 32
+	.cfi_offset 29, -32
+	.cfi_offset 30, -24
+	mov x29, sp
+	bl _mcount
+	ldp x29, x30, [sp], #32
+	.cfi_restore 30
+	.cfi_restore 29
+	.cfi_def_cfa_offset 0
+	add x29, x29, #1
+	ret
+	.cfi_endproc
+	.size bad, . - bad
+	.section .note.GNU-stack, "", %progbits
+`
+	t.Run("amd64", func(t *testing.T) { testFramePointer(t, "gcc", src) })
+	t.Run("arm64", func(t *testing.T) { testFramePointer(t, arm64GCC, arm64Src) })
+}
+
+func testFramePointer(t *testing.T, cc, src string) {
+	f := linkWith(t, cc, writeFile(t, "fp.S", src))
 	cmd := f.command(t)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -226,6 +375,19 @@ func TestClassicStrayReturn(t *testing.T) {
 __attribute__((noinline)) int leaf(int x) { __asm__ volatile("call mcount" ::: "memory"); return x; }
 int main(void) { leaf(1); unsigned long stack[64] = { 0 };
 	__asm__ volatile("mov %0, %%rsp\n push %1\n ret" :: "r"(stack + 32), "r"(return_to_handler) : "memory"); return 0; }`), "-O0")
+	expectStray(t, f)
+}
+
+func TestClassicStrayReturnARM64(t *testing.T) {
+	expectStray(t, linkWith(t, arm64GCC, writeFile(t, "stray.c", `
+#include "fentry.h"
+__attribute__((noinline)) int leaf(int x) { __asm__ volatile("" ::: "memory"); return x; }
+__attribute__((no_instrument_function)) int main(void) { leaf(1); static unsigned long stack[8192] __attribute__((aligned(16)));
+	__asm__ volatile("mov sp, %0\n br %1" :: "r"(stack + 8000), "r"(return_to_handler) : "memory"); return 0; }`), "-O0", "-pg"))
+}
+
+func expectStray(t *testing.T, f *fixture) {
+	t.Helper()
 	out, err := f.command(t).CombinedOutput()
 	if err == nil || !strings.Contains(err.Error(), "abort") || !strings.Contains(string(out), "no call open at stack address 0x") {
 		t.Errorf("%v, %s", err, out)
@@ -333,21 +495,220 @@ func TestClassicTrampolines(t *testing.T) {
 	}
 }
 
+// TestClassicTrampolinesARM64 is that for arm64: sites of two instructions before the
+// prologue, and calls of _mcount behind it.
+func TestClassicTrampolinesARM64(t *testing.T) {
+	const off, on = "result 55 calls 0 argument 0 nested 0 partial 0 direct 0", "result 55 calls 11 argument 45 nested 10 partial 11 direct 0"
+	patchable := func(more ...string) []string { return append([]string{"-fpatchable-function-entry=2"}, more...) } // x9 is nowhere kept over a call
+	for _, c := range []struct {
+		name, cc, caller string
+		flags            []string
+		on, follow       bool
+		want             string
+	}{
+		{"off", arm64GCC, "ftrace_caller", patchable(), false, false, off},
+		{"on", arm64GCC, "ftrace_caller", patchable("-static", "-fno-pie", "-no-pie"), true, false, on},
+		{"graph", arm64GCC, "ftrace_caller", patchable("-fPIE", "-pie"), true, true, on},
+		{"landing pads", arm64GCC, "ftrace_caller", patchable("-mbranch-protection=bti"), true, true, on},
+		{"signed", arm64GCC, "ftrace_caller", patchable("-mbranch-protection=standard"), true, true, on},
+		{"regs", arm64GCC, "ftrace_regs_caller", patchable("-mbranch-protection=standard", "-static"), true, true,
+			"result 55 calls 11 argument 45 nested 10 partial 0 direct 10"},
+		{"clang", "clang", "ftrace_regs_caller", patchable(clangARM64, "-mbranch-protection=standard"), true, true,
+			"result 55 calls 11 argument 45 nested 10 partial 0 direct 10"},
+		{"mcount off", arm64GCC, "ftrace_mcount_caller", []string{"-pg"}, false, false, off},
+		{"mcount", arm64GCC, "ftrace_mcount_caller", []string{"-pg", "-static"}, true, true,
+			"result 55 calls 11 argument 0 nested 10 partial 11 direct 0"},
+		{"mcount signed", arm64GCC, "ftrace_mcount_caller", []string{"-pg", "-mbranch-protection=standard"}, true, true,
+			"result 55 calls 11 argument 0 nested 10 partial 11 direct 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := linkWith(t, c.cc, append([]string{"-O2", "-fno-optimize-sibling-calls", "testdata/classic-rewrite.c"}, c.flags...)...)
+			f.cpu = newCPU
+			image, err := os.ReadFile(f.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := elf.NewFile(bytes.NewReader(image))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := fileMemory{image, e.Progs}
+			sym := func(name string) uint64 { return symbolAddr(t, f.path, name) }
+			ft := arm64.Ftrace{}
+			run := func(changes ...arch.Change) {
+				t.Helper()
+				b := arch.Batch{Ftrace: ft, Changes: changes}
+				if err := b.Run(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var init, enable []arch.Change
+			if s := e.Section("__patchable_function_entries"); s != nil {
+				for _, addr := range tableAddresses(t, e, s) {
+					at, err := ft.CallAdjust(m, addr)
+					if err != nil {
+						t.Fatal(err)
+					}
+					site := arch.Site{Addr: at, Len: arm64.InstLen}
+					init = append(init, arm64.InitChange(site))
+					enable = append(enable, arch.Change{Action: arch.Call, Site: site, New: sym(c.caller)})
+				}
+			} else {
+				for _, name := range []string{"leaf", "work"} {
+					at := callOf(t, m, sym(name), sym("_mcount"))
+					enable = append(enable, arch.Change{Action: arch.Modify, Site: arch.Site{Addr: at, Len: arm64.InstLen}, Old: sym("_mcount"), New: sym(c.caller)})
+				}
+			}
+			if len(enable) != 2 {
+				t.Fatalf("%d sites", len(enable))
+			}
+			run(init...)
+			run(enable...)
+			call, graph := "ftrace_call", "ftrace_graph_call"
+			if c.caller == "ftrace_mcount_caller" {
+				call, graph = "ftrace_mcount_call", "ftrace_graph_mcount_call"
+			}
+			check := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.on {
+				check(ft.UpdateFtraceFunc(m, sym(call), sym("on_call")))
+			}
+			// switched on, off and on again: the nop is the one that is expected
+			if c.follow {
+				check(ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
+				check(ft.DisableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
+				check(ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
+			}
+			check(os.WriteFile(f.path, image, 0o755))
+			out, ev := f.run(t)
+			if strings.TrimSpace(out) != c.want {
+				t.Errorf("got  %swant %s", out, c.want)
+			}
+			wantLeaf := 0
+			if c.follow {
+				wantLeaf = 10
+			}
+			if ev.calls["leaf"] != wantLeaf || ev.exits["leaf"] != wantLeaf || ev.open != 0 || ev.strays != 0 {
+				t.Errorf("trace: %d calls, %d exits of leaf, want %d; %d open, %d strays", ev.calls["leaf"], ev.exits["leaf"], wantLeaf, ev.open, ev.strays)
+			}
+		})
+	}
+}
+
+// TestClassicBare runs a program that has landing pads enforced and no libc.
+func TestClassicBare(t *testing.T) {
+	f := linkWith(t, arm64GCC, "-O2", "-pg", "-mbranch-protection=standard", "-ffreestanding", "-nostdlib", "-static", "-no-pie", "-fno-pie",
+		"-Wl,-z,force-bti", "-Wl,--fatal-warnings", "testdata/classic-bare.c")
+	f.cpu = newCPU
+	e, err := elf.Open(f.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if !slices.ContainsFunc(e.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_PROPERTY }) {
+		t.Fatal("linked without the property")
+	}
+	out, ev := f.run(t)
+	expectCounts(t, out, ev)
+}
+
+// tableAddresses are the addresses in a table, which position-independent programs
+// have in relocations.
+func tableAddresses(t *testing.T, e *elf.File, s *elf.Section) []uint64 {
+	t.Helper()
+	b, err := s.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rela []byte
+	if r := e.Section(".rela.dyn"); r != nil {
+		if rela, err = r.Data(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	le := binary.LittleEndian
+	var addrs []uint64
+	for at := s.Addr; len(b) >= 8; at, b = at+8, b[8:] {
+		a := le.Uint64(b)
+		for r := rela; len(r) >= 24; r = r[24:] {
+			if le.Uint64(r) == at {
+				a = le.Uint64(r[16:])
+			}
+		}
+		addrs = append(addrs, a)
+	}
+	return addrs
+}
+
+// callOf finds the call of a function in the code from address a on.
+func callOf(t *testing.T, m fileMemory, a, fn uint64) uint64 {
+	t.Helper()
+	for end := a + 64; a < end; a += arm64.InstLen {
+		b, err := m.at(a, arm64.InstLen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := arm64.DecodeWord(binary.LittleEndian.Uint32(b)); in.Op == arm64.Call && in.Target(a) == fn {
+			return a
+		}
+	}
+	t.Fatal("no call")
+	return 0
+}
+
+// TestClassicLive has a program rewrite its sites and the trampolines' while threads
+// run through them.
+func TestClassicLive(t *testing.T) {
+	for _, v := range []linkVariant{
+		{arm64GCC, []string{"-O2", "-fno-pie", "-static"}, oldCPU},
+		{arm64GCC, []string{"-O2", "-fPIE", "-pie", "-mbranch-protection=standard"}, newCPU},
+		{arm64GCC, []string{"-O0", "-fno-pie", "-no-pie", "-mbranch-protection=standard"}, newCPU},
+	} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			f := linkWith(t, v.cc, append([]string{"-fpatchable-function-entry=2", "-fno-ipa-ra", "testdata/classic-live.c"}, v.flags...)...)
+			f.cpu = v.cpu
+			out, ev := f.run(t)
+			expectCounts(t, out, ev)
+			if ev.strays != 0 || ev.lost != 0 {
+				t.Errorf("%d exits without entry, %d events lost", ev.strays, ev.lost)
+			}
+			if ev.open != 0 {
+				t.Errorf("%d calls left open", ev.open)
+			}
+			cmd := f.command(t)
+			cmd.Env = append(cmd.Env, "FENTRY_OFF=1")
+			if b, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("without a trace: %v\n%s", err, b)
+			}
+		})
+	}
+}
+
 // TestClassicSurvive runs the program of TestSurvive: coroutines, jumps, signal
 // stacks, threads by the hundred, forks; once with gs in use by the program.
 func TestClassicSurvive(t *testing.T) {
 	for _, v := range []struct {
-		name  string
-		flags []string
-		gs    bool
+		name, cc string
+		flags    []string
+		gs       bool
+		cpu      string
 	}{
-		{"mcount", []string{"-O2"}, false},
-		{"fentry", []string{"-O2", "-mfentry"}, false},
-		{"gs", []string{"-O2", "-mfentry"}, true},
+		{"mcount", "gcc", []string{"-O2"}, false, ""},
+		{"fentry", "gcc", []string{"-O2", "-mfentry"}, false, ""},
+		{"gs", "gcc", []string{"-O2", "-mfentry"}, true, ""},
+		{"arm64", arm64GCC, []string{"-O2", "-mbranch-protection=standard"}, false, newCPU},
+		{"arm64 static", arm64GCC, []string{"-O2", "-static"}, false, oldCPU},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			f := linkFixture(t, "gcc", "survive.c", v.flags...)
+			f := linkFixture(t, v.cc, "survive.c", v.flags...)
+			f.cpu = v.cpu
 			if v.gs {
 				f.env = []string{"SURVIVE_GS=1"}
 			}
@@ -356,6 +717,13 @@ func TestClassicSurvive(t *testing.T) {
 				"again", "coroutines 0", "coroutines 1", "big", "closefds",
 			} {
 				t.Run(args, func(t *testing.T) {
+					if args == "again" && f.on.emulated() {
+						cmd := f.command(t, args)
+						cmd.Env = append(cmd.Env, "FENTRY_OFF=1")
+						if err := cmd.Run(); err != nil {
+							t.Skipf("untraced, under qemu, which cannot exec: %v", err)
+						}
+					}
 					out, ev := f.run(t, strings.Fields(args)...)
 					expectCounts(t, out, ev)
 					if ev.strays != 0 && args != "middle" || ev.lost != 0 {

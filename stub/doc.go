@@ -50,7 +50,9 @@
 //
 // [Library] is the same runtime for programs that are compiled with -pg and linked
 // with it: in place of thunks it has mcount, __fentry__ and return_to_handler, and
-// the trampolines and callbacks of the kernel's tracers, which [Header] declares.
+// the trampolines and callbacks of the kernel's tracers, which [Header] declares. On
+// arm64 it is _mcount, and the trampolines are for the sites of
+// -fpatchable-function-entry=2 that arch/arm64 rewrites.
 //
 // # What is not traced right
 //

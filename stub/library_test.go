@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -206,6 +207,84 @@ func TestClassicExceptions(t *testing.T) {
 	}
 }
 
+// TestClassicUnwind has callbacks look at the stack, in every way there is.
+func TestClassicUnwind(t *testing.T) {
+	var want strings.Builder
+	for _, at := range []string{"call", "entry", "return"} {
+		for _, how := range []string{"unwind", "backtrace", "records"} {
+			frames := " inner middle R outer R main" // R: return_to_handler
+			if at == "return" {
+				frames = " R middle R outer R main"
+			}
+			if how == "records" {
+				frames = strings.ReplaceAll(frames, "r R", "r") // ftrace_graph_ret_addr undoes them
+				frames = strings.ReplaceAll(frames, "e R", "e")
+			}
+			fmt.Fprintf(&want, "%s %s:%s\n", at, how, frames)
+		}
+	}
+	want.WriteString("result 4\n")
+	for _, v := range []linkVariant{
+		{arm64GCC, []string{"-O2", "-pg"}, oldCPU},
+		{arm64GCC, []string{"-O0", "-pg", "-static", "-mbranch-protection=standard"}, newCPU},
+		{"clang", []string{clangARM64, "-O2", "-pg", "-mbranch-protection=standard"}, newCPU},
+		{arm64GCC, []string{"-O2", "-DPATCHABLE", "-DALL=0", "-fpatchable-function-entry=2"}, oldCPU},
+		{arm64GCC, []string{"-O2", "-DPATCHABLE", "-DALL=1", "-fpatchable-function-entry=2", "-static", "-mbranch-protection=standard"}, newCPU},
+		{arm64GCC, []string{"-O0", "-DPATCHABLE", "-DALL=1", "-fpatchable-function-entry=2", "-fno-pie", "-no-pie"}, newCPU},
+	} {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			f := linkWith(t, v.cc, append([]string{"-funwind-tables", "testdata/classic-unwind.c"}, v.flags...)...)
+			f.cpu = v.cpu
+			b, err := f.command(t).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, b)
+			}
+			if got := traced(t, f.path, string(b)); got != want.String() {
+				t.Errorf("got\n%swant\n%s", got, want.String())
+			}
+		})
+	}
+}
+
+// traced keeps of classic-unwind.c's output the frames that matter, by name.
+func traced(t *testing.T, path, out string) string {
+	t.Helper()
+	e, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	syms, err := e.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := symbolAddr(t, path, "__ehdr_start")
+	names := map[string]string{"inner": "inner", "middle": "middle", "outer": "outer", "main": "main", "ftrace_return": "R", "return_to_handler": "R"}
+	var b strings.Builder
+	for _, line := range strings.SplitAfter(out, "\n") {
+		what, frames, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		if !ok {
+			b.WriteString(line)
+			continue
+		}
+		b.WriteString(what + ":")
+		for _, w := range strings.Fields(frames) {
+			pc, err := strconv.ParseUint(w, 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range syms {
+				if n := names[s.Name]; n != "" && pc+base-s.Value < s.Size {
+					b.WriteString(" " + n)
+				}
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
 // own leaves out what tracing adds, and what changes from run to run: addresses
 // of shared objects.
 func own(text, handler string) string {
@@ -253,7 +332,11 @@ func TestClassicCallbacks(t *testing.T) {
 	} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
-			f := linkFixture(t, v.cc, "classic-hooks.c", v.flags...)
+			flags := v.flags
+			if v.cpu != "" {
+				flags = append(slices.Clone(flags), "-DROUNDS=100") // emulated
+			}
+			f := linkFixture(t, v.cc, "classic-hooks.c", flags...)
 			f.cpu = v.cpu
 			for _, what := range []string{"function", "graph", "threads", "switch"} {
 				out, ev := f.run(t, what)

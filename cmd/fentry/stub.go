@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,18 @@ type stubCmd struct {
 }
 
 // stubMachines are the machines there is a library for, by the name --arch takes.
-var stubMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "x86_64": elf.EM_X86_64}
+var stubMachines = map[string]elf.Machine{
+	"amd64": elf.EM_X86_64, "x86_64": elf.EM_X86_64,
+	"arm64": elf.EM_AARCH64, "aarch64": elf.EM_AARCH64,
+}
+
+// hostArch is the machine fentry runs on, if there is a library for it.
+func hostArch() string {
+	if _, ok := stubMachines[runtime.GOARCH]; ok {
+		return runtime.GOARCH
+	}
+	return "amd64"
+}
 
 func newStubCmd(a *app) *cobra.Command {
 	var c stubCmd
@@ -26,8 +38,8 @@ func newStubCmd(a *app) *cobra.Command {
 		Use:   "stub [options]",
 		Short: "write the tracer as a library to link programs with",
 		Long: `stub writes the tracer as a static library. A program that is compiled with -pg,
-with or without -mfentry, and linked with it traces itself whenever it runs, as
-one does that "fentry patch" has made. Two lines of a Makefile:
+on x86-64 with or without -mfentry, and linked with it traces itself whenever it
+runs, as one does that "fentry patch" has made. Two lines of a Makefile:
 
   libfentry.a:                ; fentry stub -o $@
   prog: prog.o libfentry.a    ; $(CC) -o $@ $^
@@ -40,22 +52,26 @@ tells how.`,
   gcc -O2 -pg -mfentry -c prog.c && gcc -o prog prog.o libfentry.a
   ./prog && fentry report              it traces itself
   fentry stub -o fentry.o              one relocatable object instead
-  fentry stub --header > fentry.h      for callbacks of your own`,
+  fentry stub --header > fentry.h      for callbacks of your own
+  fentry stub --arch arm64 -o libfentry.a   for programs of another machine`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(a, cmd) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.out, "output", "o", "", "write `FILE`: a library if its name ends in .a, an object if in .o")
 	f.BoolVar(&c.header, "header", false, "print fentry.h")
-	f.StringVar(&c.arch, "arch", "amd64", "machine `ARCH` of the program: amd64")
+	f.StringVar(&c.arch, "arch", "", "machine `ARCH` of the program: amd64, arm64; this one unless given")
 	return cmd
 }
 
 func (c *stubCmd) run(a *app, cmd *cobra.Command) error {
+	if c.arch == "" {
+		c.arch = hostArch()
+	}
 	machine, ok := stubMachines[c.arch]
 	switch {
 	case !ok:
-		return usagef(cmd, "--arch: there is no library for %q, only for amd64", c.arch)
+		return usagef(cmd, "--arch: there is no library for %q, only for amd64 and arm64", c.arch)
 	case c.header && c.out != "":
 		return usagef(cmd, "--header prints to standard output and goes without -o")
 	case c.header:

@@ -346,6 +346,18 @@ hidden void fentry_classic_prepare(u64 *parent, u64 slot, u64 selfpc, u64 fp)
 		fentry_classic_record(parent, slot, id, fp);
 }
 
+/* fentry_classic_lost counts a call that cannot be recorded. */
+hidden void fentry_classic_lost(void)
+{
+	if (!load(&fentry_armed))
+		return;
+	struct sigset old = block();
+	struct control *c = this_thread();
+	if (c)
+		lose(c, 2);
+	unblock(old);
+}
+
 /* fentry_classic_busy_begin says whether a callback may be called here, not being inside one. */
 hidden int fentry_classic_busy_begin(void)
 {

@@ -15,6 +15,8 @@ extern hidden const u8 image_start[] __asm__("__ehdr_start"), text_end[] __asm__
 hidden void fentry_classic_record(u64 *parent, u64 slot, u32 id, u64 fp);
 hidden void fentry_classic_prepare(u64 *parent, u64 slot, u64 selfpc, u64 fp);
 
+hidden void fentry_classic_lost(void);
+
 /* ---- classic-machine.c ---- */
 /* fentry_classic_machine looks at the processor and the image, at the start. */
 hidden void fentry_classic_machine(void);

@@ -10,7 +10,8 @@
 
    Besides, or instead, the program's own functions can be called. They are set as
    in the Linux kernel, by assigning to the variables below, at any time; they are
-   called with all registers kept, vector registers too (up to 3 KiB of stack).
+   called with all registers kept, vector registers too (up to 3 KiB of stack, on arm64
+   up to 10 KiB where those are as long as they can be).
    They and what they call should be compiled without -pg, or be marked
 
        __attribute__((no_instrument_function))

@@ -30,7 +30,10 @@ TRACED int first(int n) { BARRIER; return last(n + 1); }
 static jmp_buf env;
 TRACED void jump(void) { BARRIER; longjmp(env, 1); }
 TRACED int jumps(void) { if (setjmp(env) == 0) jump(); BARRIER; return 5; }
-TRACED void *thread(void *p) { for (int i = 0; i < 1000; i++) outer(i); return p; }
+#ifndef ROUNDS
+#define ROUNDS 1000
+#endif
+TRACED void *thread(void *p) { for (int i = 0; i < ROUNDS; i++) outer(i); return p; }
 
 /* clobber changes every vector register, as wide as the processor has them */
 NOTRACE static void clobber(void)
@@ -182,7 +185,7 @@ NOTRACE int main(int argc, char **argv)
 			CHECK(pthread_create(&t[i], 0, thread, 0) == 0);
 		for (int i = 0; i < 16; i++)
 			pthread_join(t[i], 0);
-		CHECK(entries == 16 * 4001 && returns == entries);
+		CHECK(entries == 16 * (4 * ROUNDS + 1) && returns == entries);
 	} else if (!strcmp(what, "switch")) {
 		/* from the trace to callbacks and back; frames of both kinds on the stack */
 		CHECK(outer(2) == 9);

@@ -17,7 +17,7 @@ extern char direct[];
 #define FIRST(r) (r->record ? 0 : r->regs[0]) /* behind the prologue x0 is _mcount's */
 #define ALL(r) r->all
 #define DIRECT(r) r->orig_x0
-#define SITE 32 /* bytes of a function's start that its site may be in */
+#define SITE (r->record ? 32 : 16) /* bytes of a function's start that its site may be in */
 /* as if called by the site: x30 is behind it, x9 what x30 was before */
 __asm__(".text\n.globl direct\n.type direct, %function\ndirect: hint #34\n adrp x10, direct_calls\n add x10, x10, #:lo12:direct_calls\n"
 	" ldr w11, [x10]\n add w11, w11, #1\n str w11, [x10]\n mov x10, x30\n mov x30, x9\n ret x10\n");

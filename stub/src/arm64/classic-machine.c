@@ -3,27 +3,11 @@
 #include "classic.h"
 #include "classic-frames.h"
 
-hidden u32 fentry_classic_sve; /* there are z and p registers */
 static u32 no_frames;
 
 enum { SLOT = 16 };
 
-/* fentry_classic_machine looks for the unwind information and asks the kernel whether
-   the processor has SVE. */
-hidden void fentry_classic_machine(void)
-{
-	u64 auxv[64];
-	fentry_classic_find_frames();
-	memset(auxv, 0, sizeof auxv);
-	i64 fd = open("/proc/self/auxv", O_CLOEXEC_, 0);
-	if (failed(fd))
-		return;
-	sys(SYS_read, fd, auxv, sizeof auxv - 16, 0, 0, 0);
-	close(fd);
-	for (u32 i = 0; auxv[i]; i += 2)
-		if (auxv[i] == 16 /* AT_HWCAP */)
-			store(&fentry_classic_sve, auxv[i + 1] >> 22 & 1 /* HWCAP_SVE */);
-}
+hidden void fentry_classic_machine(void) { fentry_classic_find_frames(); }
 
 /* strip takes the signature off a return address, or leaves it as it is. */
 static u64 strip(u64 a)
@@ -65,6 +49,7 @@ hidden void fentry_classic_mcount(u64 *record, u64 selfpc, u64 sp)
 	if (!(w & (FRAME_PLAIN | FRAME_A | FRAME_B))) {
 		if (add(&no_frames, 1) == 0)
 			say("functions without unwind information are not traced (gcc -fno-asynchronous-unwind-tables)", 0, 0, 0);
+		fentry_classic_lost();
 		return;
 	}
 	u64 before = ret;

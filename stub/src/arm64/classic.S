@@ -9,8 +9,9 @@
 
    C functions keep of v8 to v15 the low halves, of the others nothing (AAPCS64 6.1.2), and
    know nothing of what is above 128 bits and of p0 to p15, which functions that have
-   arguments in them keep for their callers (6.1.3). And the kernel forgets those at every
-   system call. FFR is nobody's to keep. */
+   arguments in them keep for their callers (6.1.3). So around a callback all of them are
+   saved, and around the runtime's own functions, which use none but make system calls,
+   what those take (sve.S). */
 #include "macros.h"
 #include "classic-frames.h"
 
@@ -240,18 +241,33 @@ _mcount:
 #define FRAME_BYTES	352
 #define R(x)		[x29, #(x) - R_FRAME]
 
+	/* The function the site is in comes next in a backtrace, at the address in the pc slot,
+	   and its x30 is another. So the return address goes under x17's name for unwinders,
+	   which can deal with that, and under that of the pc, column 32, for debuggers.
+	   Unwinders get one more: they look up what is before it, and gcc's unwind
+	   information begins behind the nops. */
+	.macro PC_COLUMN
+	.cfi_return_column 17
+	.endm
+	.macro PC_IN reg
+	.cfi_escape 0x16, 17, 2, 0x70 + \reg, 1		/* x17 = reg + 1 */
+	.cfi_escape 0x09, 32, \reg
+	.endm
+	.macro PC_SAVED
+	.cfi_escape 0x16, 17, 6, 0x08, FRAME_BYTES - R_PC, 0x1c, 0x06, 0x23, 1	/* x17 = the word there + 1 */
+	.cfi_escape 0x05, 32, (FRAME_BYTES - R_PC) / 8
+	.endm
+
 	/* At a site. where: lr, x9 and x30 are as a site of two instructions leaves them;
 	   fp, behind the prologue. all: the callback may want every register. */
 	.macro ENTRY where, all
 	.cfi_startproc
-	/* The function the site is in comes next in a backtrace, at the address in the pc
-	   slot, and its x30 is another: so the return address goes under x17's name. */
-	.cfi_return_column 17
+	PC_COLUMN
 	.ifc \where, lr
-	.cfi_register 17, 30
+	PC_IN 30
 	.cfi_register 30, 9
 	.else
-	.cfi_register 17, 30
+	PC_IN 30
 	.endif
 	BTI_C
 	sub	sp, sp, #FRAME_BYTES
@@ -290,7 +306,7 @@ _mcount:
 	stp	x30, x10, [sp, #R_LR]
 	.endif
 	str	x30, [sp, #R_PC]
-	.cfi_offset 17, R_PC - FRAME_BYTES
+	PC_SAVED
 	.cfi_offset 30, R_LR - FRAME_BYTES
 	.ifc \where, lr
 	stp	x29, x9, [sp, #R_SITE_FRAME]
@@ -305,9 +321,9 @@ _mcount:
 	/* For code that has ENTRY's frame. */
 	.macro IN_FRAME
 	.cfi_startproc
-	.cfi_return_column 17
+	PC_COLUMN
 	.cfi_def_cfa 29, FRAME_BYTES - R_FRAME
-	.cfi_offset 17, R_PC - FRAME_BYTES
+	PC_SAVED
 	.cfi_offset 30, R_LR - FRAME_BYTES
 	.cfi_offset 29, R_FP - FRAME_BYTES
 	.endm
@@ -383,25 +399,25 @@ fentry_frame_restore:
 	ldp	x14, x15, [sp, #R_X(14)]
 	ldr	x18, [sp, #R_X(18)]
 	ldr	x29, [sp, #R_FP]
-	.cfi_restore 29
+	.cfi_same_value 29
 	ldr	x9, [sp, #R_ORIG_X0]
 	cbnz	x9, 3f
 	ldp	x16, x17, [sp, #R_X(16)]
 	ldr	x30, [sp, #R_LR]
 	ldr	x9, [sp, #R_PC]
-	.cfi_register 17, 9
-	.cfi_restore 30
+	PC_IN 9
+	.cfi_same_value 30
 	add	sp, sp, #FRAME_BYTES
 	.cfi_def_cfa_offset 0
 	ret	x9
 	/* orig_x0: go there, as if by the site */
 	.cfi_def_cfa_offset FRAME_BYTES
-	.cfi_offset 17, R_PC - FRAME_BYTES
+	PC_SAVED
 	.cfi_offset 30, R_LR - FRAME_BYTES
 3:	mov	x16, x9
 	ldr	x9, [sp, #R_LR]
 	ldr	x30, [sp, #R_PC]
-	.cfi_register 17, 30
+	PC_IN 30
 	.cfi_register 30, 9
 	add	sp, sp, #FRAME_BYTES
 	.cfi_def_cfa_offset 0
@@ -484,9 +500,9 @@ ftrace_graph_entry_stub:
 	.cfi_endproc
 	.size	ftrace_graph_entry_stub, . - ftrace_graph_entry_stub
 
-	/* Vector registers, to room that is made on the stack, and back from there. Callers
-	   have a frame with x29. Change x9 to x11. */
-	.arch_extension sve
+	/* Vector registers and their modes, to room that is made on the stack, and back from
+	   there. Callers have a frame with x29. Callbacks run outside of streaming mode.
+	   Change x9 to x13. */
 	.macro Q_REGS op
 	\op	q0, q1, [sp, #0]
 	\op	q2, q3, [sp, #32]
@@ -505,35 +521,23 @@ ftrace_graph_entry_stub:
 	\op	q28, q29, [sp, #448]
 	\op	q30, q31, [sp, #480]
 	.endm
-	.macro Z_REGS op
-	.irp	n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
-	\op	z\n, [sp, #\n, mul vl]
-	.endr
-	.endm
-	.macro P_REGS op
-	.irp	n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
-	\op	p\n, [sp, #\n, mul vl]
-	.endr
-	.endm
 
 	.p2align 4
 HIDDEN(fentry_save_vectors)
 fentry_save_vectors:
 	.cfi_startproc
-	LOADW	x9, w9, fentry_classic_sve
-	mrs	x10, fpsr
-	mrs	x11, fpcr
-	cbnz	w9, 1f
+	mov	x13, x30
+	.cfi_register 30, 13
+	bl	fentry_sve_save
+	ldr	x9, [sp]
+	mrs	x10, fpcr
+	tbz	x9, #KEPT_STREAMING, 1f
+	.inst	0xd503427f		/* smstop sm */
+1:	tbnz	x9, #KEPT_REGISTERS, 2f
 	sub	sp, sp, #512
 	Q_REGS	stp
-	stp	x10, x11, [sp, #-16]!
-	ret
-1:	addvl	sp, sp, #-32
-	Z_REGS	str
-	addvl	sp, sp, #-2
-	P_REGS	str
-	stp	x10, x11, [sp, #-16]!
-	ret
+2:	stp	x9, x10, [sp, #-16]!
+	ret	x13
 	.cfi_endproc
 	.size	fentry_save_vectors, . - fentry_save_vectors
 
@@ -541,20 +545,15 @@ fentry_save_vectors:
 HIDDEN(fentry_restore_vectors)
 fentry_restore_vectors:
 	.cfi_startproc
-	LOADW	x9, w9, fentry_classic_sve
-	ldp	x10, x11, [sp], #16
-	msr	fpsr, x10
-	msr	fpcr, x11
-	cbnz	w9, 1f
+	mov	x13, x30
+	.cfi_register 30, 13
+	ldp	x9, x10, [sp], #16
+	msr	fpcr, x10
+	tbnz	x9, #KEPT_REGISTERS, 1f
 	Q_REGS	ldp
 	add	sp, sp, #512
-	ret
-1:	P_REGS	ldr
-	addvl	sp, sp, #2
-	Z_REGS	ldr
-	addvl	sp, sp, #31
-	addvl	sp, sp, #1
-	ret
+1:	bl	fentry_sve_restore
+	ret	x13
 	.cfi_endproc
 	.size	fentry_restore_vectors, . - fentry_restore_vectors
 
@@ -587,14 +586,12 @@ return_to_handler:
 	tbz	w17, #31, 6f		/* followed by callbacks */
 	cmp	x0, x29			/* the frame-pointer test */
 	b.ne	6f
-3:	RESERVE_EXIT 5f, 8f
+3:	RESERVE_EXIT 6f, 8f
 	str	x30, [x0]
 	UNLINK
 	LEAVE_EXIT
 8:	RETRY_EXIT 3b
 9:	FIND_BLOCK x16, 1b
-	b	6f
-5:	SLOW_RECORD_EXIT 3b
 6:	ldp	x0, x1, [sp], #16
 	.cfi_adjust_cfa_offset -16
 	stp	x29, x30, [sp, #-H_BYTES]!
@@ -614,7 +611,7 @@ return_to_handler:
 	.cfi_escape 0x10, 29, 2, 0x8d, 0	/* x29 is at 0(x29) */
 	add	x0, x29, #H_BYTES - SLOT
 	bl	fentry_classic_hooked
-	LOADW	x9, w9, fentry_classic_sve
+	LOADW	x9, w9, fentry_sve	/* system calls forget those registers */
 	orr	w9, w9, w0
 	str	w9, [x29, #H_VECTORS]
 	cbz	w9, 1f
@@ -690,12 +687,5 @@ fentry_classic_config:
 	.size	fentry_tls, 8
 fentry_tls:
 	.zero	8
-
-	/* All that can be branched to has a landing pad. */
-	.section .note.gnu.property, "a", %note
-	.p2align 3
-	.word	4, 16, 5		/* name, contents, NT_GNU_PROPERTY_TYPE_0 */
-	.asciz	"GNU"
-	.word	0xc0000000, 4, 1, 0	/* GNU_PROPERTY_AARCH64_FEATURE_1_AND: BTI */
 
 	.section .note.GNU-stack, "", %progbits

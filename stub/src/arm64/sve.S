@@ -20,11 +20,6 @@
 	.endr
 	.endm
 
-	/* What is behind the registers: a word with these bits, and fpsr, which leaving
-	   streaming mode changes. */
-#define KEPT_STREAMING	0
-#define KEPT_REGISTERS	1
-
 	.bss
 	.p2align 2
 	.globl	fentry_sve
@@ -35,7 +30,9 @@ fentry_sve:
 	.zero	4
 
 	.text
-	/* Makes room on the stack. Callers have a frame with x29. Changes x9 to x12. */
+	/* Makes room on the stack. Below the registers is a word with the bits KEPT_REGISTERS
+	   and KEPT_STREAMING, and fpsr, which leaving streaming mode changes. Callers have a
+	   frame with x29. Changes x9 to x12. */
 HIDDEN(fentry_sve_save)
 fentry_sve_save:
 	.cfi_startproc
