@@ -3,11 +3,60 @@ package stub
 import (
 	"debug/elf"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
+
+// trapped builds testdata/unwind.c and returns where a tracer's routines are in it,
+// as its arguments, and how many instructions they have.
+func trapped(t *testing.T, tracer string, c Config) (f *fixture, syms []elf.Symbol, args []string, n int) {
+	t.Helper()
+	f = buildFixture(t, "unwind.c", buildOptions{on: onARM64, tracer: tracer, config: c})
+	e, err := elf.Open(f.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if syms, err = e.Symbols(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range syms {
+		if s.Name == "fentry_"+tracer+"_enter" || s.Name == "fentry_"+tracer+"_exit" {
+			args = append(args, fmt.Sprintf("%x", s.Value), fmt.Sprintf("%x", s.Size))
+			n += int(s.Size) / 4
+		}
+	}
+	return f, syms, args, n
+}
+
+// TestSignalEverywhere: a signal handler that calls traced functions comes behind
+// every instruction of arm64's assembly that a program gets to. Nothing is lost.
+func TestSignalEverywhere(t *testing.T) {
+	calls := "3"
+	if os.Getenv("FENTRY_WIDE") != "" {
+		calls = "5000" // a chunk and more
+	}
+	for _, tr := range tracers {
+		t.Run(tr.name, func(t *testing.T) {
+			t.Parallel()
+			f, _, args, n := trapped(t, tr.name, tr.config)
+			out, ev := f.run(t, append([]string{calls}, args...)...)
+			expectCounts(t, out, ev)
+			if ev.lost != 0 || tr.name != "func" && (ev.strays != 0 || ev.open != 0) {
+				t.Errorf("%d lost, %d exits without entry, %d open", ev.lost, ev.strays, ev.open)
+			}
+			for name, p := range ev.profile {
+				if p.self > p.total || p.max > p.total {
+					t.Errorf("%s: %+v", name, p)
+				}
+			}
+			t.Logf("%d instructions", n)
+		})
+	}
+}
 
 // TestUnwindRuntime: at every instruction of arm64's assembly that a program comes
 // to, an unwinder gets from there to main.
@@ -15,24 +64,7 @@ func TestUnwindRuntime(t *testing.T) {
 	for _, tr := range tracers {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
-			f := buildFixture(t, "unwind.c", buildOptions{on: onARM64, tracer: tr.name, config: tr.config})
-			e, err := elf.Open(f.path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.Close()
-			syms, err := e.Symbols()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var args []string
-			total := 0
-			for _, s := range syms {
-				if s.Name == "fentry_"+tr.name+"_enter" || s.Name == "fentry_"+tr.name+"_exit" {
-					args = append(args, fmt.Sprintf("%x", s.Value), fmt.Sprintf("%x", s.Size))
-					total += int(s.Size) / 4
-				}
-			}
+			f, syms, args, total := trapped(t, tr.name, tr.config)
 			name := func(a uint64) string {
 				for _, s := range syms {
 					if elf.ST_TYPE(s.Info) == elf.STT_FUNC && a-s.Value < s.Size {
@@ -41,7 +73,7 @@ func TestUnwindRuntime(t *testing.T) {
 				}
 				return ""
 			}
-			out, _ := f.run(t, args...)
+			out, _ := f.run(t, append([]string{"0"}, args...)...)
 			n := 0
 			for line := range strings.Lines(out) {
 				var names []string
