@@ -126,7 +126,7 @@ func (amd64Machine) listed(im *image, a uint64) uint64 {
 	return a
 }
 
-func (amd64Machine) refuse([]byte) Reason { return "" }
+func (amd64Machine) refuse(*image, *Site) Reason { return "" }
 
 func (amd64Machine) sled() string {
 	return "\xeb\x09" + // jmp .+11

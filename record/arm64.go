@@ -74,13 +74,16 @@ func (arm64Machine) listed(_ *image, a uint64) uint64 { return a }
 
 // refuse recognises str x30,[x18],#8. A function that keeps its return address there needs no frame, and its callee would
 // then have the same shadow.
-func (arm64Machine) refuse(b []byte) Reason {
+func (arm64Machine) refuse(im *image, s *Site) Reason {
 	const prologue = 8 // instructions
-	for k := 0; k < prologue && len(b) >= arm64.InstLen; k++ {
+	end := s.End() + prologue*arm64.InstLen
+	if i := im.funcs.at(s.Func); i >= 0 {
+		end = min(end, im.funcs.extent(i, im.code))
+	}
+	for b := im.code.upTo(s.End(), end); len(b) >= arm64.InstLen; b = b[arm64.InstLen:] {
 		if binary.LittleEndian.Uint32(b) == 0xf800865e {
 			return ReasonShadowStack
 		}
-		b = b[arm64.InstLen:]
 	}
 	return ""
 }

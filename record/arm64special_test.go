@@ -54,8 +54,8 @@ func TestARM64Entries(t *testing.T) {
 		},
 		{
 			name: "shadow call stack",
-			text: start + afn("f", "nop\nnop\nstr x30, [x18], #8\nret") + afn("g", "nop\nnop\nbti j\nldr x30, [x18, #-8]!\nret") + pfe("f") + pfe("g"),
-			want: "f: patchable shadow-call-stack +0 8\ng: patchable  +0 8",
+			text: start + afn("leaf", "nop\nnop\nret") + afn("f", "nop\nnop\nstr x30, [x18], #8\nret") + afn("g", "nop\nnop\nbti j\nldr x30, [x18, #-8]!\nret") + pfe("leaf") + pfe("f") + pfe("g"),
+			want: "leaf: patchable  +0 8\nf: patchable shadow-call-stack +0 8\ng: patchable  +0 8",
 		},
 		{
 			name: "frames",

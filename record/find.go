@@ -153,7 +153,7 @@ func (fd *finder) exclude(s *Site) {
 	case special(s.Name) != "":
 		s.Reason = special(s.Name)
 	case s.Ret == fd.m.atEntry():
-		s.Reason = fd.m.refuse(fd.im.code.at(s.End()))
+		s.Reason = fd.m.refuse(fd.im, s)
 	}
 }
 

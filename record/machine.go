@@ -34,8 +34,8 @@ type machine interface {
 	branchInto(b []byte, addr, lo, hi uint64) (uint64, bool)
 	// around returns the site of a call before the prologue, of n bytes at addr, with what belongs to it.
 	around(c *code, addr uint64, n int) (uint64, int)
-	// refuse returns the reason why a function must not be traced at its entry whose code behind the site is b.
-	refuse(b []byte) Reason
+	// refuse returns the reason why a function must not be traced by a site at its entry.
+	refuse(im *image, s *Site) Reason
 	// listed returns where the instruction begins that an entry of __mcount_loc means.
 	listed(im *image, entry uint64) uint64
 	// sled is the code of an entry sled of -fxray-instrument.
