@@ -109,8 +109,9 @@ func (t *FrameTable) At(i int) FDE {
 // All yields the entries in order. What it yields is valid until the next one.
 func (t *FrameTable) All() iter.Seq[*FDE] {
 	return func(yield func(*FDE) bool) {
+		var d FDE
 		for i := range t.entries {
-			if d := t.At(i); !yield(&d) {
+			if d = t.At(i); !yield(&d) {
 				return
 			}
 		}
