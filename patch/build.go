@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
@@ -138,18 +139,28 @@ func (p *Plan) build() error {
 	p.Entry = start
 
 	rows := p.siteTable(a)
-	badEdit, err := p.fill(a.buf[:thunks], rows)
-	if err != nil {
+	if err := p.placeThunks(); err != nil {
 		return err
+	}
+	// What fill writes is there already, and what comes behind it needs none of it.
+	filled := a.buf
+	var badThunk, badEdit error
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { badThunk, badEdit = p.fill(filled[:thunks], rows) })
+	roots, err := p.roots(a)
+	if err == nil {
+		err = p.unwind(a, l)
+	}
+	wg.Wait()
+	if err = cmp.Or(badThunk, err); err != nil {
+		return err
+	}
+	if &a.buf[0] != &filled[0] { // there was no room for the rest
+		copy(a.buf, filled)
+		rows = a.buf[len(filled)-len(rows) : len(filled)]
 	}
 	p.ImageID = p.imageID(rows)
-	roots, err := p.roots(a)
-	if err != nil {
-		return err
-	}
-	if err := p.unwind(a, l); err != nil {
-		return err
-	}
 	if err := p.veneers(a.buf[thunks:][:veneers]); err != nil {
 		return err
 	}
@@ -227,8 +238,8 @@ func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
 // is 0 where it has none.
 type enterExit struct{ enter, exit uint64 }
 
-// routines finds the routines of thunks of kind k.
-func (p *Plan) routines(k thunkKind) (r enterExit, err error) {
+// routinesOf finds the routines of thunks of kind k.
+func (p *Plan) routinesOf(k thunkKind) (r enterExit, err error) {
 	o := &p.Options
 	tracer := "graph"
 	switch {

@@ -10,14 +10,10 @@ import (
 	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
-// fill writes the thunks, the rows of the table of sites and the edits of all
-// sites, in one pass on all processors. Errors of thunks are err; the first one of
-// an edit is badEdit.
-func (p *Plan) fill(thunks, rows []byte) (badEdit, err error) {
-	var routines [thunkMcountFunc + 1]enterExit
-	armed, err := p.symbol("fentry_armed")
-	if err != nil {
-		return nil, err
+// placeThunks decides which thunk every traced function has, and where.
+func (p *Plan) placeThunks() (err error) {
+	if p.armed, err = p.symbol("fentry_armed"); err != nil {
+		return err
 	}
 	for i := range p.Functions {
 		fn := &p.Functions[i]
@@ -25,9 +21,9 @@ func (p *Plan) fill(thunks, rows []byte) (badEdit, err error) {
 			continue
 		}
 		k := p.thunkKind(fn.Site)
-		if routines[k].enter == 0 {
-			if routines[k], err = p.routines(k); err != nil {
-				return nil, err
+		if p.routines[k].enter == 0 {
+			if p.routines[k], err = p.routinesOf(k); err != nil {
+				return err
 			}
 		}
 		fn.Thunk = p.RXAddr + uint64(fn.ID-1)*thunkSize
@@ -37,6 +33,12 @@ func (p *Plan) fill(thunks, rows []byte) (badEdit, err error) {
 			p.runs = append(p.runs, thunkRun{fn.Thunk, 1, k})
 		}
 	}
+	return nil
+}
+
+// fill writes the thunks, the rows of the table of sites and the edits of all
+// sites, in one pass on all processors.
+func (p *Plan) fill(thunks, rows []byte) (badThunk, badEdit error) {
 	p.before = bigslice.Make[byte](p.editBytes, p.editBytes)
 	p.after = bigslice.Make[byte](p.editBytes, p.editBytes)
 	if p.Options.Target == File {
@@ -64,7 +66,7 @@ func (p *Plan) fill(thunks, rows []byte) (badEdit, err error) {
 			le.PutUint64(row, fn.Func)
 			le.PutUint64(row[8:], fn.Addr)
 			k := p.thunkKind(fn.Site)
-			t := thunk{addr: fn.Thunk, armed: armed, enterExit: routines[k], body: fn.End(), id: fn.ID, frame: fn.Frame, kind: k}
+			t := thunk{addr: fn.Thunk, armed: p.armed, enterExit: p.routines[k], body: fn.End(), id: fn.ID, frame: fn.Frame, kind: k}
 			if err := p.m.thunk(&t, thunks[at*thunkSize:(at+1)*thunkSize]); err != nil {
 				e[1] = fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
 				break
@@ -72,9 +74,9 @@ func (p *Plan) fill(thunks, rows []byte) (badEdit, err error) {
 		}
 	})
 	for _, e := range errs {
-		badEdit, err = cmp.Or(badEdit, e[0]), cmp.Or(err, e[1])
+		badEdit, badThunk = cmp.Or(badEdit, e[0]), cmp.Or(badThunk, e[1])
 	}
-	return badEdit, err
+	return badThunk, badEdit
 }
 
 // editEnd is the end of the last edited site before function i.

@@ -142,6 +142,8 @@ type Plan struct {
 	editBytes  int        // how many bytes of theirs
 	nameBytes  int        // of the names of all thunks, at most
 	runs       []thunkRun
+	armed      uint64 // of the runtime's word that arms all thunks
+	routines   [thunkMcountFunc + 1]enterExit
 	before     []byte          // of the sites, one behind the other, as they were
 	after      []byte          // and as they will be
 	sites      []elfio.RawEdit // for a file: the edits of sites

@@ -5,12 +5,8 @@ import "github.com/fentry-dev/fentry/internal/parallel"
 // jumps gives a reason to sites that a branch of their function goes into the middle of, or makes them shorter where
 // enough is left: nops of -fpatchable-function-entry can run on into the function's own.
 func (fd *finder) jumps() {
-	const piece = 4096 // sites
 	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
-		// What remembers the last place asked for is this goroutine's own.
-		im := *fd.im
-		code := *im.code
-		im.code = &code
+		im := fd.own().im
 		for i := from; i < to; i++ {
 			s := &fd.sites[i]
 			if s.Reason != "" || s.Len <= 1 {

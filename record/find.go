@@ -8,6 +8,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
+	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -48,9 +49,12 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 	}
 	fd.calls()
 	fd.unlisted()
-	for i := range fd.sites {
-		fd.exclude(&fd.sites[i])
-	}
+	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
+		own := fd.own()
+		for i := from; i < to; i++ {
+			own.exclude(&fd.sites[i])
+		}
+	})
 	fd.choose()
 	sortSites(fd.sites)
 	fd.jumps()
@@ -110,8 +114,25 @@ type finder struct {
 	walk   prologues
 }
 
-// add completes a site with what is known of its function and keeps it.
+// piece is how many sites a goroutine is given at once.
+const piece = 4096
+
+// own is a finder for another goroutine, which must add nothing: what remembers the last place asked for is its own.
+func (fd *finder) own() *finder {
+	f, im, code := *fd, *fd.im, *fd.im.code
+	im.code = &code
+	f.im, f.gaps, f.walk = &im, gaps{im: &im}, nil
+	return &f
+}
+
+// add completes a site and keeps it.
 func (fd *finder) add(s Site) {
+	fd.complete(&s)
+	fd.sites = append(fd.sites, s)
+}
+
+// complete adds what is known of a site's function.
+func (fd *finder) complete(s *Site) {
 	if i := fd.im.funcs.at(s.Func); i >= 0 {
 		fn := &fd.im.funcs.list[i]
 		s.Name, s.Size = fn.Name, fn.Size
@@ -129,7 +150,6 @@ func (fd *finder) add(s Site) {
 			s.Len, s.Reason = 0, ReasonNotExecutable
 		}
 	}
-	fd.sites = append(fd.sites, s)
 }
 
 // exclude gives a reason to sites that are where they should be but must be left alone.

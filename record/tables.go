@@ -4,6 +4,9 @@ import (
 	"debug/elf"
 	"fmt"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
+	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // tables adds the sites compilers have listed, the best source first.
@@ -15,13 +18,20 @@ func (fd *finder) tables() error {
 	if err != nil {
 		return err
 	}
-	for i, a := range addrs {
-		limit := ^uint64(0)
-		if i+1 < len(addrs) {
-			limit = addrs[i+1]
+	first := len(fd.sites)
+	fd.sites = bigslice.Grow(fd.sites, len(addrs))[:first+len(addrs)]
+	sites := fd.sites[first:]
+	parallel.Ranges(len(addrs), piece, func(from, to int) {
+		own := fd.own()
+		for i := from; i < to; i++ {
+			limit := ^uint64(0)
+			if i+1 < len(addrs) {
+				limit = addrs[i+1]
+			}
+			sites[i] = own.patchable(addrs[i], limit)
+			own.complete(&sites[i])
 		}
-		fd.patchable(a, limit)
-	}
+	})
 	return fd.xray()
 }
 
@@ -115,15 +125,14 @@ func (im *image) relocated(addr, size uint64) *words {
 	return &words{list: out}
 }
 
-// patchable adds the site of an entry of __patchable_function_entries: the address of the first of N nops, M of which
+// patchable is the site of an entry of __patchable_function_entries: the address of the first of N nops, M of which
 // stand before the function. Only those behind its first byte, and behind a landing pad there, are reached by callers.
 // limit is the next entry of the table: nops from there on are not this function's.
-func (fd *finder) patchable(first, limit uint64) {
+func (fd *finder) patchable(first, limit uint64) Site {
 	s := Site{Func: first, Addr: first, Kind: KindPatchable, Ret: fd.m.atEntry(), Source: SourcePatchable}
 	if fd.im.code.find(first) == nil {
 		s.Reason = ReasonNotExecutable
-		fd.add(s)
-		return
+		return s
 	}
 	// The function begins at the end of the nops at the latest.
 	if start, ok := fd.im.funcs.first(first, first+uint64(fd.m.nops(fd.im.code.upTo(first, limit)))); ok {
@@ -149,7 +158,7 @@ func (fd *finder) patchable(first, limit uint64) {
 	case s.Len < fd.m.siteSize():
 		s.Reason = ReasonShortSite
 	}
-	fd.add(s)
+	return s
 }
 
 // unlisted adds the nops of -fpatchable-function-entry that no table lists. They are common in C++: where two objects

@@ -27,8 +27,8 @@ type unwindTable interface {
 }
 
 // collect fills funcs from the tables. Each is sorted by itself, which linkers have often done, and then merged.
-func (t *Table) collect() {
-	sources := [...]*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true), t.frames()}
+func (t *Table) collect(named [2]*source, frames *source) {
+	sources := [...]*source{named[0], named[1], frames}
 	distinct, last := 0, uint64(0)
 	merge(sources, func(addr uint64, _ [3]int) {
 		if distinct == 0 || addr != last {

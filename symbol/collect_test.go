@@ -73,7 +73,7 @@ func TestCollect(t *testing.T) {
 		}
 		tab.fdes = fdes
 		want := plainCollect(tab)
-		tab.collect()
+		tab.collect([2]*source{symbols(tab.syms, SourceSymtab, false), symbols(tab.dynsym, SourceDynsym, true)}, tab.frames())
 		if d := cmp.Diff(want, tab.funcs, cmp.AllowUnexported(Func{}), cmpopts.EquateEmpty()); d != "" {
 			t.Fatalf("round %d:\n%s", round, d)
 		}

@@ -68,10 +68,16 @@ func NewWith(f *elfio.File, o Options) (*Table, error) {
 
 func (t *Table) read() (err error) {
 	f := t.f
-	// Both tables are large; the file keeps what was read of the other one.
+	// Both tables are large, and read beside each other.
+	var framesErr error
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { f.Frames() })
+	var frames *source
+	wg.Go(func() {
+		if t.fdes, framesErr = f.Frames(); framesErr == nil {
+			frames = t.frames()
+		}
+	})
 	if t.syms, err = f.Symbols(); err != nil {
 		return err
 	}
@@ -85,11 +91,12 @@ func (t *Table) read() (err error) {
 	if t.dynsym, err = f.DynamicSymbols(); err != nil {
 		return err
 	}
+	named := [2]*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true)}
 	wg.Wait()
-	if t.fdes, err = f.Frames(); err != nil {
-		return err
+	if framesErr != nil {
+		return framesErr
 	}
-	t.collect()
+	t.collect(named, frames)
 	return nil
 }
 
