@@ -60,3 +60,19 @@ func TestCallgrindTotal(t *testing.T) {
 		}
 	}
 }
+
+func TestTimesOf(t *testing.T) {
+	of := func(v ...int) (s []sample) {
+		for _, w := range v {
+			s = append(s, sample{wall: time.Duration(w) * time.Second})
+		}
+		return s
+	}
+	// The second round was slow for both.
+	if x := timesOf(of(3, 30, 4), of(1, 10, 1), wallOf); x != 3 {
+		t.Errorf("%v times, want 3", x)
+	}
+	if x := timesOf(of(3), of(0), wallOf); x != 0 {
+		t.Errorf("%v times of nothing", x)
+	}
+}

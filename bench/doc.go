@@ -13,7 +13,8 @@
 //	instructions
 //	          what tracing adds to a call on amd64 (callgrind) and arm64 (qemu), exactly
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
-//	patch     fentry patch of a large executable, against copying it
+//	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information, and the
+//	          program FENTRY_BENCH_PROGRAM names
 //	read      report and replay of a large trace
 //	mcount    tables of call sites in objects, against recordmcount: time, and memory against the size of the object
 package main

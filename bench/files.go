@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,58 +12,6 @@ import (
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
 )
-
-// patch prints what patching a large executable costs, against copying it.
-func (b *bench) patch() error {
-	src, err := b.extract("large.s")
-	if err != nil {
-		return err
-	}
-	functions := 200_000
-	if b.quick {
-		functions = 2_000
-		text, err := os.ReadFile(src)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(src, bytes.Replace(text, []byte(".rept	200000"), []byte(".rept	2000"), 1), 0o644); err != nil {
-			return err
-		}
-	}
-	large := filepath.Join(b.dir, "large")
-	if err := b.tool("gcc", "-no-pie", "-o", large, src); err != nil {
-		return err
-	}
-	st, err := os.Stat(large)
-	if err != nil {
-		return err
-	}
-	out := filepath.Join(b.dir, "large.out")
-	clean := func() error { return os.RemoveAll(out) }
-	vs := []*variant{
-		{name: "cp", job: job{argv: []string{"cp", "--reflink=never", large, out}}, clean: clean},
-		{name: "fentry patch, all functions", job: job{argv: []string{b.fentry, "patch", "-q", "-o", out, large}}, clean: clean},
-		{name: "fentry patch -F f1000", job: job{argv: []string{b.fentry, "patch", "-q", "-F", "f1000", "-o", out, large}}, clean: clean},
-		{name: "fentry list", job: job{argv: []string{b.fentry, "list", "-q", large}}},
-	}
-	if err := b.inTurn(vs); err != nil {
-		return err
-	}
-	baseWall, _ := middle(vs[0].samples, wallOf)
-	fmt.Printf("An executable of %.0f MB with %d functions that can be traced; wanted: patch < 3 x cp\n", float64(st.Size())/1e6, functions)
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "wall s\t(min)\tCPU s\twall x\tRSS MB\t\t")
-	for _, v := range vs {
-		if len(v.samples) == 0 {
-			continue
-		}
-		wall, least := middle(v.samples, wallOf)
-		cpu, _ := middle(v.samples, cpuOf)
-		rss, _ := middle(v.samples, rssOf)
-		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.2f\t%.0f\t %s\t\n", wall, least, cpu, wall/baseWall, rss/1e6, v.name)
-	}
-	return w.Flush()
-}
 
 func rssOf(s sample) float64 { return float64(s.rss) }
 
