@@ -75,6 +75,9 @@ func (f *File) Extend(a ObjectAdditions) (*Output, error) {
 	if f.Header.Shstrndx == 0 || len(f.Sections) == 0 {
 		return nil, formatErr("ELF header", 0, "no section name table to add to")
 	}
+	if s := &f.Sections[f.Header.Shstrndx]; s.Type != elf.SHT_STRTAB {
+		return nil, formatErr(f.sectionLabel(int(f.Header.Shstrndx)), s.Off, "section name table of type %v, want SHT_STRTAB", s.Type)
+	}
 	e := &extender{f: f, a: a, edits: slices.Clone(a.Edits)}
 	e.headers = append(make([]Section, 0, len(f.Sections)+len(a.Sections)+1), f.Sections...)
 	e.grown = make([]grownSection, 0, len(a.Sections)+8)
@@ -145,7 +148,7 @@ func (e *extender) layout() error {
 		g := &e.grown[i]
 		h := &e.headers[g.header]
 		var fits bool
-		if at, fits = alignUp(at, max(h.Addralign, 1)); !fits {
+		if at, fits = alignUp(at, max(h.Addralign, 1)); !fits || h.Addralign > maxTableAlign {
 			return formatErr(f.sectionLabel(g.header), h.Off, "alignment %#x", h.Addralign)
 		}
 		h.Off, h.Size = at, uint64(g.size())
@@ -183,6 +186,10 @@ func (e *extender) layout() error {
 	}
 	return nil
 }
+
+// maxTableAlign is the largest alignment a section that is written anew may have. None but hostile ones has more than a page, and
+// each costs as much space in the file.
+const maxTableAlign = 1 << 16
 
 // trailerRoom is spare capacity of Output.Tail, so that a caller can append to it without a copy.
 const trailerRoom = 1 << 10

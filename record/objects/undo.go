@@ -120,7 +120,7 @@ func Strip(b []byte) ([]byte, error) {
 		}
 		for i := range f.Sections {
 			s := &f.Sections[i]
-			if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Off >= t.size || s.Size > t.size-s.Off {
+			if i == 0 || s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Off >= t.size || s.Size > t.size-s.Off {
 				continue
 			}
 			old, err := f.UnshiftSymbols(i, t.first, t.inserted)
