@@ -176,6 +176,16 @@ func (c codec) writeProg(b []byte, p Prog) {
 }
 
 func (c codec) readSection(b []byte) (s Section) {
+	if c.little64() {
+		le := binary.LittleEndian
+		_ = b[shdr64-1]
+		flags := le.Uint64(b[8:])
+		return Section{
+			NameOff: le.Uint32(b), Type: elf.SectionType(le.Uint32(b[4:])), Flags: elf.SectionFlag(flags), flagsHigh: uint32(flags >> 32),
+			Addr: le.Uint64(b[16:]), Off: le.Uint64(b[24:]), Size: le.Uint64(b[32:]), Link: le.Uint32(b[40:]), Info: le.Uint32(b[44:]),
+			Addralign: le.Uint64(b[48:]), Entsize: le.Uint64(b[56:]),
+		}
+	}
 	r := reader{c, b}
 	s.NameOff = r.u32()
 	s.Type = elf.SectionType(r.u32())
@@ -187,7 +197,25 @@ func (c codec) readSection(b []byte) (s Section) {
 	return s
 }
 
+// little64 reports whether the file is of the usual kind, for which the most frequent structures have a short cut.
+func (c codec) little64() bool { return c.is64 && c.order.Uint16([]byte{1, 0}) == 1 }
+
 func (c codec) writeSection(b []byte, s Section) {
+	if c.little64() {
+		le := binary.LittleEndian
+		_ = b[shdr64-1]
+		le.PutUint32(b, s.NameOff)
+		le.PutUint32(b[4:], uint32(s.Type))
+		le.PutUint64(b[8:], uint64(s.Flags)|uint64(s.flagsHigh)<<32)
+		le.PutUint64(b[16:], s.Addr)
+		le.PutUint64(b[24:], s.Off)
+		le.PutUint64(b[32:], s.Size)
+		le.PutUint32(b[40:], s.Link)
+		le.PutUint32(b[44:], s.Info)
+		le.PutUint64(b[48:], s.Addralign)
+		le.PutUint64(b[56:], s.Entsize)
+		return
+	}
 	w := writer{c, b}
 	w.u32(s.NameOff)
 	w.u32(uint32(s.Type))

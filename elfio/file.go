@@ -69,6 +69,7 @@ type Section struct {
 	NameOff   uint32 // sh_name: offset of Name in the section name string table
 	Type      elf.SectionType
 	Flags     elf.SectionFlag
+	flagsHigh uint32 // upper half of a 64-bit sh_flags; no ABI defines bits there
 	Addr      uint64
 	Off       uint64
 	Size      uint64
@@ -76,8 +77,6 @@ type Section struct {
 	Info      uint32
 	Addralign uint64
 	Entsize   uint64
-
-	flagsHigh uint32 // upper half of a 64-bit sh_flags; no ABI defines bits there
 }
 
 // Parse reads the ELF header, the program headers and the section headers of the image b. Everything

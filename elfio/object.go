@@ -16,6 +16,8 @@ type ObjectAdditions struct {
 	Locals []LocalSymbol
 	// Sections are appended in this order. The first gets the index len(File.Sections).
 	Sections []ObjectSection
+	// Fill, when not nil, writes the contents of section i of Sections into zeroed memory, where it has a Size.
+	Fill func(i int, b []byte)
 	// Edits are bytes of the file to overwrite.
 	Edits []RawEdit
 	// EditOld makes the changes of section headers 0 and of the name table in the old header table too, which nothing
@@ -39,9 +41,8 @@ type ObjectSection struct {
 	Link, Info         uint32
 	Addralign, Entsize uint64
 	Data               []byte
-	Size               int          // with Fill: how many bytes
-	Fill               func([]byte) // writes the contents instead of Data, into zeroed memory
-	Group              int          // index of the SHT_GROUP section it becomes a member of, 0 for none
+	Size               int // without Data: how many bytes of zeros, for ObjectAdditions.Fill
+	Group              int // index of the SHT_GROUP section it becomes a member of, 0 for none
 }
 
 // FirstNew returns the index the first of ObjectAdditions.Locals gets in symbol table i: sh_info, the number of
@@ -79,8 +80,6 @@ func (f *File) Extend(a ObjectAdditions) (*Output, error) {
 		return nil, formatErr(f.sectionLabel(int(f.Header.Shstrndx)), s.Off, "section name table of type %v, want SHT_STRTAB", s.Type)
 	}
 	e := &extender{f: f, a: a, edits: slices.Clone(a.Edits)}
-	e.headers = append(make([]Section, 0, len(f.Sections)+len(a.Sections)+1), f.Sections...)
-	e.grown = make([]grownSection, 0, len(a.Sections)+8)
 	if len(a.Locals) > 0 {
 		if err := e.insertSymbols(); err != nil {
 			return nil, err
@@ -99,23 +98,40 @@ func (f *File) Extend(a ObjectAdditions) (*Output, error) {
 type extender struct {
 	f       *File
 	a       ObjectAdditions
-	headers []Section
+	changed map[int]*Section // headers that differ from the file's
 	edits   []RawEdit
+	moved   []byte         // new contents of relocation sections
 	inner   []RawEdit      // edits not yet known to be inside a relocation section that is rewritten
 	names   []byte         // symbol names for a name table that holds both
-	grown   []grownSection // contents that are appended
+	grown   []grownSection // sections of the file whose new contents are appended
 	tail    []byte
 }
 
-// grownSection is a section whose contents are appended, pre followed by ins followed by post.
+// header returns section header i to be changed.
+func (e *extender) header(i int) *Section {
+	h := e.changed[i]
+	if h == nil {
+		if e.changed == nil {
+			e.changed = map[int]*Section{}
+		}
+		h = new(Section)
+		*h = e.f.Sections[i]
+		e.changed[i] = h
+	}
+	return h
+}
+
+// grownSection is a section whose new contents are pre followed by ins followed by post.
 type grownSection struct {
 	header         int
 	pre, ins, post []byte
-	fill           func([]byte)
-	n              int // size of what fill writes
 }
 
-func (g *grownSection) size() int { return len(g.pre) + len(g.ins) + len(g.post) + g.n }
+func (g *grownSection) size() int { return len(g.pre) + len(g.ins) + len(g.post) }
+
+func (s *ObjectSection) size() int {
+	return max(s.Size, len(s.Data))
+}
 
 // layout appends in the order recordmcount does: names, headers, contents.
 func (e *extender) layout() error {
@@ -129,24 +145,16 @@ func (e *extender) layout() error {
 	}
 	added, nameOff := sectionNames(len(names)+len(e.names), e.a.Sections)
 	added = append(e.names, added...)
-	for i := range e.a.Sections {
-		s := &e.a.Sections[i]
-		h := Section{
-			NameOff: nameOff[s.Name], Type: s.Type, Flags: s.Flags, Link: s.Link, Info: s.Info,
-			Addralign: s.Addralign, Entsize: s.Entsize,
-		}
-		e.headers = append(e.headers, h)
-		e.grown = append(e.grown, grownSection{header: len(e.headers) - 1, pre: s.Data, fill: s.Fill, n: s.Size})
-	}
-	at := uint64(len(f.raw))
+	start := uint64(len(f.raw))
 	nameSize := uint64(len(names) + len(added))
-	e.headers[f.Header.Shstrndx].Off, e.headers[f.Header.Shstrndx].Size = at, nameSize
-	shoff, ok := alignUp(at+nameSize, c.wordSize())
-	shnum := uint64(len(e.headers))
-	at = shoff + shnum*c.shdrSize()
+	h := e.header(int(f.Header.Shstrndx))
+	h.Off, h.Size = start, nameSize
+	shoff, ok := alignUp(start+nameSize, c.wordSize())
+	shnum := len(f.Sections) + len(e.a.Sections)
+	at := shoff + uint64(shnum)*c.shdrSize()
 	for i := range e.grown {
 		g := &e.grown[i]
-		h := &e.headers[g.header]
+		h := e.header(g.header)
 		var fits bool
 		if at, fits = alignUp(at, max(h.Addralign, 1)); !fits || h.Addralign > maxTableAlign {
 			return formatErr(f.sectionLabel(g.header), h.Off, "alignment %#x", h.Addralign)
@@ -154,35 +162,64 @@ func (e *extender) layout() error {
 		h.Off, h.Size = at, uint64(g.size())
 		at += h.Size
 	}
+	contents := at
+	for i := range e.a.Sections {
+		s := &e.a.Sections[i]
+		var fits bool
+		if at, fits = alignUp(at, max(s.Addralign, 1)); !fits {
+			return fmt.Errorf("new section %s: alignment %#x", s.Name, s.Addralign)
+		}
+		at += uint64(s.size())
+	}
 	if !ok || !c.fits(at) {
 		return fmt.Errorf("the object would grow beyond what its class can hold (%#x bytes)", at)
 	}
-	start := uint64(len(f.raw))
 	e.tail = make([]byte, at-start, at-start+trailerRoom)
 	copy(e.tail, names)
 	copy(e.tail[len(names):], added)
-	e.header(shoff)
-	for i, h := range e.headers {
-		c.writeSection(e.tail[shoff-start+uint64(i)*c.shdrSize():], h)
+	e.fileHeader(shoff, shnum)
+	out := e.tail[shoff-start:]
+	put := func(h *Section) {
+		c.writeSection(out, *h)
+		out = out[c.shdrSize():]
+	}
+	for i := range f.Sections {
+		if h := e.changed[i]; h != nil {
+			put(h)
+		} else {
+			put(&f.Sections[i])
+		}
+	}
+	at = contents
+	for i := range e.a.Sections {
+		s := &e.a.Sections[i]
+		at, _ = alignUp(at, max(s.Addralign, 1))
+		h := Section{
+			NameOff: nameOff(s.Name), Type: s.Type, Flags: s.Flags, Link: s.Link, Info: s.Info,
+			Off: at, Size: uint64(s.size()), Addralign: s.Addralign, Entsize: s.Entsize,
+		}
+		put(&h)
+		b := e.tail[at-start : at-start+h.Size : at-start+h.Size]
+		if copy(b, s.Data); s.Size > 0 && e.a.Fill != nil {
+			e.a.Fill(i, b)
+		}
+		at += h.Size
 	}
 	if e.a.EditOld {
 		for _, i := range []uint32{0, f.Header.Shstrndx} {
-			if e.headers[i] != f.Sections[i] {
+			if h := e.changed[int(i)]; h != nil && *h != f.Sections[i] {
 				b := make([]byte, c.shdrSize())
-				c.writeSection(b, e.headers[i])
+				c.writeSection(b, *h)
 				e.edits = append(e.edits, RawEdit{f.Header.Shoff + uint64(i)*uint64(f.Header.Shentsize), b})
 			}
 		}
 	}
 	for i := range e.grown {
 		g := &e.grown[i]
-		b := e.tail[e.headers[g.header].Off-start:]
+		b := e.tail[e.header(g.header).Off-start:]
 		b = b[copy(b, g.pre):]
 		b = b[copy(b, g.ins):]
-		b = b[copy(b, g.post):]
-		if g.fill != nil {
-			g.fill(b[:g.n:g.n])
-		}
+		copy(b, g.post)
 	}
 	return nil
 }
@@ -194,16 +231,15 @@ const maxTableAlign = 1 << 16
 // trailerRoom is spare capacity of Output.Tail, so that a caller can append to it without a copy.
 const trailerRoom = 1 << 10
 
-// header writes the ELF header with the new table and the count of sections, which moves to section header 0 when it
+// fileHeader writes the ELF header with the new table and the count of sections, which moves to section header 0 when it
 // does not fit (gABI, "ELF Header": e_shnum).
-func (e *extender) header(shoff uint64) {
+func (e *extender) fileHeader(shoff uint64, n int) {
 	h := e.f.hdr
 	h.shoff = shoff
 	h.shentsize = uint16(e.f.c.shdrSize())
-	n := uint64(len(e.headers))
-	if n >= uint64(elf.SHN_LORESERVE) || h.shnum == 0 {
+	if n >= int(elf.SHN_LORESERVE) || h.shnum == 0 {
 		h.shnum = 0
-		e.headers[0].Size = n
+		e.header(0).Size = uint64(n)
 	} else {
 		h.shnum = uint16(n)
 	}
@@ -212,35 +248,53 @@ func (e *extender) header(shoff uint64) {
 	e.edits = append(e.edits, RawEdit{0, b})
 }
 
-// sectionNames returns the strings to append to a name table of base bytes, and where each name is. A name that is
-// the end of another one shares its bytes.
-func sectionNames(base int, list []ObjectSection) ([]byte, map[string]uint32) {
-	at := map[string]uint32{}
+// sectionNames returns the strings to append to a name table of base bytes, and what tells where each name is. A name that
+// is the end of another one shares its bytes.
+func sectionNames(base int, list []ObjectSection) ([]byte, func(name string) uint32) {
+	// There are two or three names, thousands of times over.
 	var distinct []string
+	index := map[string]uint32{}
+	at := make([]uint32, 0, 4)
+	known := func(name string) int {
+		for i := range min(len(distinct), 4) {
+			if distinct[i] == name {
+				return i
+			}
+		}
+		if i, ok := index[name]; ok {
+			return int(i)
+		}
+		return -1
+	}
 	for i := range list {
-		if _, ok := at[list[i].Name]; !ok {
-			at[list[i].Name] = 0
-			distinct = append(distinct, list[i].Name)
+		if n := list[i].Name; known(n) < 0 {
+			index[n] = uint32(len(distinct))
+			distinct = append(distinct, n)
 		}
 	}
-	slices.SortStableFunc(distinct, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	at = append(at, make([]uint32, len(distinct))...)
+	order := make([]int, len(distinct))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(distinct[b]), len(distinct[a])) })
 	var added []byte
-	var whole []string
-	for _, n := range distinct {
-		shared := false
-		for _, w := range whole {
-			if len(w) > len(n) && w[len(w)-len(n):] == n {
-				at[n], shared = at[w]+uint32(len(w)-len(n)), true
+	var whole []int
+	for _, i := range order {
+		n, shared := distinct[i], false
+		for _, k := range whole {
+			if w := distinct[k]; len(w) > len(n) && w[len(w)-len(n):] == n {
+				at[i], shared = at[k]+uint32(len(w)-len(n)), true
 				break
 			}
 		}
 		if !shared {
-			at[n] = uint32(base + len(added))
+			at[i] = uint32(base + len(added))
 			added = append(append(added, n...), 0)
-			whole = append(whole, n)
+			whole = append(whole, i)
 		}
 	}
-	return added, at
+	return added, func(name string) uint32 { return at[known(name)] }
 }
 
 // joinGroups appends the new members to their groups.

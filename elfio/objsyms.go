@@ -50,7 +50,7 @@ func (e *extender) insertSymbols() error {
 		c.writeSym(ins[uint64(i)*t.size:], r)
 	}
 	e.grown = append(e.grown, grownSection{header: t.Section, pre: t.data[:at], ins: ins, post: t.data[at:]})
-	e.headers[t.Section].Info += k
+	e.header(t.Section).Info += k
 	switch {
 	case len(strs) == 0:
 	case f.Sections[t.Section].Link == f.Header.Shstrndx: // clang makes one table of all names
@@ -63,6 +63,15 @@ func (e *extender) insertSymbols() error {
 	}
 	e.inner, e.edits = e.edits, nil
 	slices.SortStableFunc(e.inner, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
+	size := uint64(0)
+	for i := range f.Sections {
+		if s := &f.Sections[i]; s.Link == uint32(t.Section) && (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) {
+			if size += s.Size; s.Size > uint64(len(f.raw)) || size > uint64(len(f.raw)) {
+				return formatErr(f.sectionLabel(i), s.Off, "relocation sections overlap or end outside the file")
+			}
+		}
+	}
+	e.moved = make([]byte, 0, size)
 	for i := range f.Sections {
 		if f.Sections[i].Link == uint32(t.Section) {
 			if err := e.renumber(i, first, k); err != nil {
@@ -114,14 +123,14 @@ func (e *extender) renumber(i int, first, k uint32) error {
 	s := &f.Sections[i]
 	switch s.Type {
 	case elf.SHT_REL, elf.SHT_RELA:
-		t, err := f.RelocTable(i)
-		if err != nil {
+		var t RelocTable
+		if err := f.openRelocs(i, &t); err != nil {
 			return err
 		}
-		e.renumberRelocs(t, first, k)
+		e.renumberRelocs(&t, first, k)
 	case elf.SHT_GROUP:
 		if s.Info >= first {
-			e.headers[i].Info += k
+			e.header(i).Info += k
 		}
 	case elf.SHT_SYMTAB_SHNDX, shtLLVMCallGraph09:
 	case shtLLVMAddrsig:
@@ -169,7 +178,9 @@ func (e *extender) renumber(i int, first, k uint32) error {
 // on the way, so that edits do not overlap.
 func (e *extender) renumberRelocs(t *RelocTable, first, k uint32) {
 	off := t.FileOff(0)
-	out := append([]byte(nil), t.data...)
+	start := len(e.moved)
+	e.moved = append(e.moved, t.data...)
+	out := e.moved[start:]
 	wanted := false
 	i := sort.Search(len(e.inner), func(i int) bool { return e.inner[i].Off >= off })
 	for ; i < len(e.inner) && e.inner[i].Off-off < uint64(len(out)); i++ {
@@ -178,7 +189,14 @@ func (e *extender) renumberRelocs(t *RelocTable, first, k uint32) {
 		e.inner[i].New = nil
 	}
 	if shiftSymbols(t.f.c, out, t, first, k) || wanted {
-		e.edits = append(e.edits, RawEdit{off, out})
+		// One edit for sections that follow each other in the file, as there may be one a function.
+		if n := len(e.edits) - 1; n >= 0 && e.edits[n].Off+uint64(len(e.edits[n].New)) == off {
+			e.edits[n].New = e.moved[start-len(e.edits[n].New):]
+		} else {
+			e.edits = append(e.edits, RawEdit{off, out})
+		}
+	} else {
+		e.moved = e.moved[:start]
 	}
 }
 

@@ -2,6 +2,7 @@ package elfio
 
 import (
 	"debug/elf"
+	"encoding/binary"
 )
 
 // SymbolTable reads a symbol table in place. Unlike Symbols it decodes entries when asked for, so looking at a few
@@ -129,51 +130,71 @@ type RelocTable struct {
 	data []byte
 	size uint64
 	mips bool // MIPS N64: r_sym, r_ssym and three types as separate fields
+	fast bool // 64-bit and little-endian, of the generic form: what nearly all objects are
 }
 
 // RelocTable opens section i, which must be of type SHT_REL or SHT_RELA and refer to a section and a symbol table.
 func (f *File) RelocTable(i int) (*RelocTable, error) {
-	t, err := f.DynamicRelocTable(i)
-	if err != nil {
+	t := new(RelocTable)
+	if err := f.OpenRelocTable(i, t); err != nil {
 		return nil, err
-	}
-	s := &f.Sections[i]
-	if t.Target == 0 || t.Target >= len(f.Sections) {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "relocates section %d of %d", s.Info, len(f.Sections))
-	}
-	if t.Symtab == 0 || t.Symtab >= len(f.Sections) {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "symbol table is section %d of %d", s.Link, len(f.Sections))
 	}
 	return t, nil
 }
 
-// DynamicRelocTable opens section i of a linked image, whose relocations need not belong to a section.
-func (f *File) DynamicRelocTable(i int) (*RelocTable, error) {
-	if i <= 0 || i >= len(f.Sections) {
-		return nil, formatErr("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
+// OpenRelocTable is RelocTable for a table the caller has allocated: an object may have one a function.
+func (f *File) OpenRelocTable(i int, t *RelocTable) error {
+	if err := f.openRelocs(i, t); err != nil {
+		return err
 	}
 	s := &f.Sections[i]
-	t := &RelocTable{Section: i, Target: int(s.Info), Symtab: int(s.Link), f: f}
+	if t.Target == 0 || t.Target >= len(f.Sections) {
+		return formatErr(f.sectionLabel(i), s.Off, "relocates section %d of %d", s.Info, len(f.Sections))
+	}
+	if t.Symtab == 0 || t.Symtab >= len(f.Sections) {
+		return formatErr(f.sectionLabel(i), s.Off, "symbol table is section %d of %d", s.Link, len(f.Sections))
+	}
+	return nil
+}
+
+// DynamicRelocTable opens section i of a linked image, whose relocations need not belong to a section.
+func (f *File) DynamicRelocTable(i int) (*RelocTable, error) {
+	t := new(RelocTable)
+	return t, f.openRelocs(i, t)
+}
+
+func (f *File) openRelocs(i int, t *RelocTable) error {
+	if i <= 0 || i >= len(f.Sections) {
+		return formatErr("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
+	}
+	s := &f.Sections[i]
+	*t = RelocTable{Section: i, Target: int(s.Info), Symtab: int(s.Link), f: f}
 	switch s.Type {
 	case elf.SHT_REL:
 		t.size = f.c.relSize()
 	case elf.SHT_RELA:
 		t.size, t.Rela = f.c.relaSize(), true
 	default:
-		return nil, formatErr(f.sectionLabel(i), s.Off, "%v is no relocation table", s.Type)
+		return formatErr(f.sectionLabel(i), s.Off, "%v is no relocation table", s.Type)
 	}
 	if s.Entsize != t.size {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "entries of %d bytes, want %d", s.Entsize, t.size)
+		return formatErr(f.sectionLabel(i), s.Off, "entries of %d bytes, want %d", s.Entsize, t.size)
 	}
 	var err error
 	if t.data, err = f.SectionData(i); err != nil {
-		return nil, err
+		return err
 	}
 	if uint64(len(t.data))%t.size != 0 {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "%#x bytes are not whole entries of %d", len(t.data), t.size)
+		return formatErr(f.sectionLabel(i), s.Off, "%#x bytes are not whole entries of %d", len(t.data), t.size)
 	}
-	t.mips = f.c.is64 && f.Header.Machine == elf.EM_MIPS
-	return t, nil
+	t.mips, t.fast = f.relocForm()
+	return nil
+}
+
+// relocForm says how relocations of the file are stored (see RelocTable).
+func (f *File) relocForm() (mips, fast bool) {
+	mips = f.c.is64 && f.Header.Machine == elf.EM_MIPS
+	return mips, !mips && f.c.little64()
 }
 
 // Len is the number of entries.
@@ -191,7 +212,17 @@ func (t *RelocTable) FileOff(i int) uint64 {
 func (t *RelocTable) Entry(i int) []byte { return t.data[uint64(i)*t.size : uint64(i+1)*t.size] }
 
 // At decodes entry i. The addend of a REL entry is in the relocated place; it comes out as 0.
-func (t *RelocTable) At(i int) Reloc { return t.f.c.readReloc(t.Entry(i), t.Rela, t.mips) }
+func (t *RelocTable) At(i int) Reloc {
+	b := t.Entry(i)
+	if !t.fast || len(b) < rel64 {
+		return t.f.c.readReloc(b, t.Rela, t.mips)
+	}
+	r := Reloc{Off: binary.LittleEndian.Uint64(b), Type: binary.LittleEndian.Uint32(b[8:]), Sym: binary.LittleEndian.Uint32(b[12:])}
+	if len(b) >= rela64 {
+		r.Addend = int64(binary.LittleEndian.Uint64(b[16:]))
+	}
+	return r
+}
 
 // With returns entry i with another symbol and type.
 func (t *RelocTable) With(i int, sym, typ uint32) []byte {
@@ -205,6 +236,20 @@ func (t *RelocTable) With(i int, sym, typ uint32) []byte {
 // Scan calls hit with the index of every entry whose symbol is marked: bit n of marks, a set of words of 64 bits,
 // stands for symbol n. Symbols behind its end are not marked.
 func (t *RelocTable) Scan(marks []uint64, hit func(i int)) {
+	marked := func(sym uint32) bool {
+		w := sym >> 6
+		return w < uint32(len(marks)) && marks[w]&(1<<(sym&63)) != 0
+	}
+	if t.fast {
+		i := 0
+		for b := t.data; len(b) >= int(t.size); b = b[t.size:] {
+			if marked(binary.LittleEndian.Uint32(b[12:])) {
+				hit(i)
+			}
+			i++
+		}
+		return
+	}
 	off := t.f.c.wordSize() // r_info
 	shift := 8
 	if t.f.c.is64 {
@@ -218,7 +263,7 @@ func (t *RelocTable) Scan(marks []uint64, hit func(i int)) {
 	for i := range n {
 		sym := t.f.c.order.Uint32(t.data[at:]) >> shift
 		at += t.size
-		if w := sym >> 6; w < uint32(len(marks)) && marks[w]&(1<<(sym&63)) != 0 {
+		if marked(sym) {
 			hit(i)
 		}
 	}
@@ -275,7 +320,33 @@ func (f *File) RelocSize(rela bool) int {
 	return int(f.c.relSize())
 }
 
-// PutReloc encodes a relocation into b, which has RelocSize bytes. A symbol index that the class cannot hold is cut off.
+// RelocWriter encodes relocations in the form of a file.
+type RelocWriter struct {
+	c                codec
+	rela, mips, fast bool
+}
+
+// RelocWriter is for entries with their addend, or without.
+func (f *File) RelocWriter(rela bool) RelocWriter {
+	mips, fast := f.relocForm()
+	return RelocWriter{f.c, rela, mips, fast}
+}
+
+// Put encodes a relocation into b, which has RelocSize bytes. A symbol index that the class cannot hold is cut off.
+func (w *RelocWriter) Put(b []byte, r Reloc) {
+	if !w.fast {
+		w.c.writeReloc(b, r, w.rela, w.mips)
+		return
+	}
+	binary.LittleEndian.PutUint64(b, r.Off)
+	binary.LittleEndian.PutUint64(b[8:], uint64(r.Sym)<<32|uint64(r.Type))
+	if w.rela {
+		binary.LittleEndian.PutUint64(b[16:], uint64(r.Addend))
+	}
+}
+
+// PutReloc encodes one relocation as RelocWriter does.
 func (f *File) PutReloc(b []byte, r Reloc, rela bool) {
-	f.c.writeReloc(b, r, rela, f.c.is64 && f.Header.Machine == elf.EM_MIPS)
+	w := f.RelocWriter(rela)
+	w.Put(b, r)
 }

@@ -26,6 +26,9 @@ type machine struct {
 	nop func(c *code, h hit, off uint64) (at uint64, b []byte)
 }
 
+// addendsInPlace reports whether the words of a table hold the addends.
+func (m *machine) addendsInPlace() bool { return !m.rela || m.inPlace }
+
 // code is a text section and what is needed to read it.
 type code struct {
 	b     []byte
@@ -39,7 +42,6 @@ type hit struct {
 	len  uint8 // how many bytes from there
 	call uint8 // off - call is the call instruction; 128 and above as above
 	form Form
-	prev bool // belongs to the hit of an earlier relocation: there is nothing to record
 }
 
 // start is the first byte of the site whose relocated place is off.
@@ -58,6 +60,8 @@ const (
 	FormLiteral        // a word with the address behind an indirect jump (SuperH)
 	FormPatchable      // nops of -fpatchable-function-entry
 	FormAddress        // the address is taken; no call
+
+	formMore Form = 0xff // belongs to the hit of an earlier relocation: there is nothing to record
 )
 
 var formNames = [...]string{"none", "call", "got-call", "register-call", "saved-call", "literal", "patchable", "address"}

@@ -40,7 +40,7 @@ func callMIPS(c *code, off uint64, typ uint32) (hit, bool) {
 	case elf.R_MIPS_LO16:
 		p, ok := c.word32(off - 4)
 		if ok && off >= 4 && p>>26 == 0xf && c.jalrMIPS(off-4, p>>16&31, mipsCallWindow+1) > 0 {
-			return hit{prev: true}, true
+			return hit{form: formMore}, true
 		}
 	case elf.R_MIPS_CALL16, elf.R_MIPS_GOT_DISP, elf.R_MIPS_GOT16:
 		if op := w >> 26; op == 0x23 || op == 0x37 { // lw, ld
@@ -49,13 +49,13 @@ func callMIPS(c *code, off uint64, typ uint32) (hit, bool) {
 			case k == 1:
 				return hit{len: 8, call: 0xfc, form: FormGOT}, true
 			case k > 1:
-				return hit{prev: true}, true // recorded at the jalr
+				return hit{form: formMore}, true // recorded at the jalr
 			}
 		}
 	case elf.R_MIPS_JALR:
 		if w&mipsJALRMask&^(31<<11) == mipsJALR {
 			if p, ok := c.word32(off - 4); ok && off >= 4 && (p>>26 == 0x23 || p>>26 == 0x37) && p>>16&31 == w>>21&31 {
-				return hit{prev: true}, true
+				return hit{form: formMore}, true
 			}
 			return hit{len: 4, form: FormRegister}, true
 		}

@@ -43,8 +43,8 @@ type Object struct {
 
 // part is a relocation section of a text section.
 type part struct {
-	rel    *elfio.RelocTable
-	code   code
+	rel    elfio.RelocTable
+	data   []byte // of the text section
 	sites  []site
 	taken  []uint32 // relocations that take the address of a profiling function
 	listed bool
@@ -95,6 +95,15 @@ func (ob *Object) File() *elfio.File { return ob.f }
 // find fills parts.
 func (ob *Object) find() error {
 	f := ob.f
+	texts := 0
+	for i := range f.Sections {
+		if s := &f.Sections[i]; (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) && s.Info < uint32(len(f.Sections)) && isCode(&f.Sections[s.Info]) {
+			texts++
+		}
+	}
+	ob.parts = make([]part, 0, texts)
+	budget := uint64(len(f.Raw()))
+	var t elfio.RelocTable
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Type == elf.SectionType(shtCREL) && s.Info < uint32(len(f.Sections)) && isCode(&f.Sections[s.Info]) {
@@ -109,11 +118,15 @@ func (ob *Object) find() error {
 		if !isCode(&f.Sections[s.Info]) {
 			continue
 		}
-		t, err := f.RelocTable(i)
-		if err != nil {
+		if err := f.OpenRelocTable(i, &t); err != nil {
 			return err
 		}
+		if s.Size > budget { // each has bytes of its own
+			return fmt.Errorf("%s at offset %#x: overlaps other relocations", ob.label(i), s.Off)
+		}
+		budget -= s.Size
 		if ob.syms == nil {
+			var err error
 			if ob.syms, err = f.SymbolTable(t.Symtab); err != nil {
 				return err
 			}
@@ -125,7 +138,7 @@ func (ob *Object) find() error {
 		if ob.marks == nil {
 			continue
 		}
-		if err := ob.scan(t); err != nil {
+		if err := ob.scan(&t); err != nil {
 			return err
 		}
 	}
@@ -151,8 +164,14 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 	if err != nil {
 		return err
 	}
-	p := part{rel: t, code: code{data, orderOf(ob.f), ob.f.Is64()}, listed: Listed(ob.f.Sections[t.Target].Name)}
-	outside := -1
+	outside, n := -1, 0
+	t.Scan(ob.marks, func(int) { n++ })
+	if n == 0 {
+		return nil
+	}
+	ob.parts = append(ob.parts, part{rel: *t, data: data, listed: Listed(ob.f.Sections[t.Target].Name), sites: make([]site, 0, n)})
+	p := &ob.parts[len(ob.parts)-1]
+	c := ob.code(data)
 	t.Scan(ob.marks, func(i int) {
 		r := t.At(i)
 		if r.Off >= uint64(len(data)) {
@@ -164,10 +183,10 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 		if r.Type == 0 {
 			return // R_*_NONE: a call that has been turned into nops
 		}
-		switch h, ok := ob.m.call(&p.code, r.Off, r.Type); {
+		switch h, ok := ob.m.call(&c, r.Off, r.Type); {
 		case !ok:
 			p.taken = append(p.taken, uint32(i))
-		case !h.prev:
+		case h.form != formMore:
 			p.sites = append(p.sites, site{uint32(i), h})
 		}
 	})
@@ -175,11 +194,14 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 		return fmt.Errorf("%s: entry %d at offset %#x: relocates %#x, outside %s of %#x bytes", ob.label(t.Section), outside,
 			t.FileOff(outside), t.At(outside).Off, ob.label(t.Target), len(data))
 	}
-	if len(p.sites)+len(p.taken) > 0 {
-		ob.parts = append(ob.parts, p)
+	if len(p.sites)+len(p.taken) == 0 {
+		ob.parts = ob.parts[:len(ob.parts)-1]
 	}
 	return nil
 }
+
+// code is for reading a section's instructions.
+func (ob *Object) code(data []byte) code { return code{data, orderOf(ob.f), ob.f.Is64()} }
 
 // recorded reports whether the part's sites go into a table.
 func (ob *Object) recorded(p *part) bool { return p.listed || ob.o.AllExec }

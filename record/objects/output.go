@@ -39,6 +39,7 @@ func (ob *Object) Output() (Result, error) {
 type builder struct {
 	ob       *Object
 	add      elfio.ObjectAdditions
+	tabled   [][]run // the sites of each table in add.Sections
 	undo     []undoEdit
 	recorded int
 	nopped   int
@@ -62,7 +63,7 @@ type base struct {
 // tables plans the table sections.
 func (b *builder) tables() error {
 	ob := b.ob
-	runs := make([]*run, 0, len(ob.parts))
+	runs := make([]run, 0, len(ob.parts))
 	for i := range ob.parts {
 		p := &ob.parts[i]
 		if !ob.recorded(p) || len(p.sites) == 0 {
@@ -78,7 +79,7 @@ func (b *builder) tables() error {
 			}
 		}
 		if len(sites) > 0 {
-			runs = append(runs, &run{p: p, sites: sites})
+			runs = append(runs, run{p: p, sites: sites})
 			b.recorded += len(sites)
 		}
 	}
@@ -91,29 +92,32 @@ func (b *builder) tables() error {
 	}
 	b.add.Symtab = ob.syms.Section
 	b.add.Sections = make([]elfio.ObjectSection, 0, 2*len(runs)+1)
+	b.add.Fill, b.tabled = b.fill, make([][]run, 0, len(runs))
 	if err := b.bases(runs); err != nil {
 		return err
 	}
-	var whole []*run
-	for _, r := range runs {
-		if ob.o.Compat && ob.groups[r.p.rel.Target] == 0 {
-			whole = append(whole, r)
+	var whole []run
+	if ob.o.Compat {
+		for _, r := range runs {
+			if ob.groups[r.p.rel.Target] == 0 {
+				whole = append(whole, r)
+			}
 		}
 	}
 	if len(whole) > 0 {
 		b.table(whole, false)
 	}
 	b.beyond = len(whole) < len(runs)
-	for _, r := range runs {
-		if !ob.o.Compat || ob.groups[r.p.rel.Target] != 0 {
-			b.table([]*run{r}, true)
+	for i := range runs {
+		if !ob.o.Compat || ob.groups[runs[i].p.rel.Target] != 0 {
+			b.table(runs[i:i+1], true)
 		}
 	}
 	return nil
 }
 
 // bases finds a symbol for each section, or plans one.
-func (b *builder) bases(runs []*run) error {
+func (b *builder) bases(runs []run) error {
 	ob := b.ob
 	first := ob.f.FirstNew(ob.syms.Section)
 	local := func(l elfio.LocalSymbol) uint32 {
@@ -121,7 +125,8 @@ func (b *builder) bases(runs []*run) error {
 		return first + uint32(len(b.add.Locals)) - 1
 	}
 	if ob.m.exact {
-		for _, r := range runs {
+		for i := range runs {
+			r := &runs[i]
 			r.first = first + uint32(len(b.add.Locals))
 			for _, s := range r.sites {
 				local(elfio.LocalSymbol{Name: ".Lmcount", Type: elf.STT_NOTYPE, Section: uint32(r.p.rel.Target), Value: r.p.start(s)})
@@ -143,13 +148,17 @@ func (b *builder) bases(runs []*run) error {
 		found[sec] = base{sym, v}
 		want--
 	}
+	if want > 0 {
+		b.add.Locals = make([]elfio.LocalSymbol, 0, want)
+	}
 	for _, r := range runs {
 		t := r.p.rel.Target
 		if found[t].sym == wanted {
 			found[t] = base{sym: local(elfio.LocalSymbol{Type: elf.STT_SECTION, Section: uint32(t)}) | made}
 		}
 	}
-	for _, r := range runs {
+	for i := range runs {
+		r := &runs[i]
 		r.base = found[r.p.rel.Target]
 		if r.base.sym&made != 0 {
 			r.base.sym &^= made
@@ -192,7 +201,7 @@ func (b *builder) serves(i int) bool {
 }
 
 // table adds the sections of one table.
-func (b *builder) table(runs []*run, linked bool) {
+func (b *builder) table(runs []run, linked bool) {
 	ob := b.ob
 	f := ob.f
 	n := 0
@@ -202,7 +211,6 @@ func (b *builder) table(runs []*run, linked bool) {
 	word := uint64(f.WordSize())
 	t := elfio.ObjectSection{
 		Name: TableName, Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addralign: word, Entsize: word, Size: n * int(word),
-		Fill: func([]byte) {},
 	}
 	rt := elfio.ObjectSection{
 		Name: ".rel" + TableName, Type: elf.SHT_REL, Link: uint32(ob.syms.Section), Addralign: word,
@@ -226,35 +234,49 @@ func (b *builder) table(runs []*run, linked bool) {
 			t.Group, rt.Group = g, g
 		}
 	}
-	each := func(do func(i int, sym uint32, addend uint64)) {
-		i := 0
-		for _, r := range runs {
-			for k, s := range r.sites {
-				if ob.m.exact {
-					do(i, r.first+uint32(k), 0)
-				} else {
-					do(i, r.base.sym, r.p.start(s)-r.base.value)
-				}
-				i++
-			}
-		}
-	}
-	inPlace := !ob.m.rela || ob.m.inPlace
-	if inPlace {
-		t.Fill = func(out []byte) {
-			each(func(i int, _ uint32, addend uint64) { f.PutWord(out[uint64(i)*word:], addend) })
-		}
-	}
-	rt.Fill = func(out []byte) {
-		size := f.RelocSize(ob.m.rela)
-		each(func(i int, sym uint32, addend uint64) {
-			if inPlace {
-				addend = 0
-			}
-			f.PutReloc(out[i*size:], elfio.Reloc{Off: uint64(i) * word, Type: ob.m.abs, Sym: sym, Addend: int64(addend)}, ob.m.rela)
-		})
-	}
 	b.add.Sections = append(b.add.Sections, t, rt)
+	b.tabled = append(b.tabled, runs)
+}
+
+// fill writes section i of those that are added: tables and their relocations alternate.
+func (b *builder) fill(i int, out []byte) {
+	runs := b.tabled[i/2]
+	switch {
+	case i%2 == 1:
+		b.relocs(runs, out)
+	case b.ob.m.addendsInPlace():
+		f := b.ob.f
+		word := f.WordSize()
+		b.entries(runs, func(i int, _ uint32, addend uint64) { f.PutWord(out[i*word:], addend) })
+	}
+}
+
+// entries calls do for every entry of a table, with the symbol it is relative to and the distance from there.
+func (b *builder) entries(runs []run, do func(i int, sym uint32, addend uint64)) {
+	i := 0
+	for k := range runs {
+		r := &runs[k]
+		for n, s := range r.sites {
+			if b.ob.m.exact {
+				do(i, r.first+uint32(n), 0)
+			} else {
+				do(i, r.base.sym, r.p.start(s)-r.base.value)
+			}
+			i++
+		}
+	}
+}
+
+// relocs writes the relocations of a table.
+func (b *builder) relocs(runs []run, out []byte) {
+	m, word := &b.ob.m, uint64(b.ob.f.WordSize())
+	size, w, inPlace := b.ob.f.RelocSize(m.rela), b.ob.f.RelocWriter(m.rela), m.addendsInPlace()
+	b.entries(runs, func(i int, sym uint32, addend uint64) {
+		if inPlace {
+			addend = 0
+		}
+		w.Put(out[i*size:(i+1)*size], elfio.Reloc{Off: uint64(i) * word, Type: m.abs, Sym: sym, Addend: int64(addend)})
+	})
 }
 
 // nops plans to turn the calls of sections that are not recorded into nops.
@@ -268,10 +290,10 @@ func (b *builder) nops() {
 		if ob.recorded(p) && !ob.o.Nop {
 			continue
 		}
-		off := ob.f.Sections[p.rel.Target].Off
+		off, c := ob.f.Sections[p.rel.Target].Off, ob.code(p.data)
 		for _, s := range p.sites {
 			r := p.rel.At(int(s.rel))
-			at, nop := ob.m.nop(&p.code, s.hit, r.Off)
+			at, nop := ob.m.nop(&c, s.hit, r.Off)
 			if nop == nil {
 				continue
 			}

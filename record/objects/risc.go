@@ -135,7 +135,7 @@ func callLoong(c *code, off uint64, typ uint32) (hit, bool) {
 	case rLarchGOTPCLo12, rLarchGOT64PCLo20, rLarchGOT64PCHi12: // one, two and three words behind the first
 		back := uint64(typ-rLarchGOTPCLo12+1) * 4
 		if p, ok := c.word32(off - back); ok && off >= back && p>>25 == 0xd {
-			return hit{prev: true}, true
+			return hit{form: formMore}, true
 		}
 	case rLarchMarkLA: // of la.global, whose jirl follows the load: up to the five instructions of an absolute address
 		reg := w & 31

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
@@ -34,15 +35,31 @@ type Report struct {
 	Bad     bool // a check has failed
 }
 
-// collectFrom is the number of files from which garbage is worth a thought: what one leaves is less than the first
-// collection waits for.
-const collectFrom = 64
+// Where garbage is worth a thought. What is left by few files, none of them large, is less than the first collection waits
+// for.
+const (
+	collectFiles = 64
+	collectSize  = 1 << 20
+)
+
+// large reports whether files will leave more garbage than that.
+func large(files []string) bool {
+	if len(files) >= collectFiles {
+		return true
+	}
+	for _, f := range files {
+		if st, err := os.Stat(f); err == nil && st.Size() >= collectSize {
+			return true
+		}
+	}
+	return false
+}
 
 // Run works on the files and prints what there is to say, in their order. ok is false when a file has failed, which has
 // been said then.
 func (c *Command) Run(files []string, stdout, stderr io.Writer) (ok bool, err error) {
-	if len(files) >= collectFrom {
-		// An object leaves little garbage: collecting it every 4 MB costs more than the work.
+	if large(files) {
+		// What there is of an object is needed until it is written: collecting every 4 MB finds little.
 		debug.SetGCPercent(400)
 	}
 	work := make([]buildstep.Job, len(files))
