@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -81,6 +82,9 @@ type ruleSet struct {
 	rules []rule
 	exact map[string][]int // rules that are whole names
 	other []int            // the rest
+	// bare are the patterns when there are few and each is an identifier: a name that demangles to just that has it in it,
+	// as the manglings of C++ and Rust write identifiers out. Nil otherwise.
+	bare []string
 }
 
 type rule struct {
@@ -95,7 +99,29 @@ const maxListDepth = 8
 
 func (s *ruleSet) add(patterns []string) error {
 	s.exact = make(map[string][]int)
-	return s.addAll(patterns, 0)
+	if err := s.addAll(patterns, 0); err != nil {
+		return err
+	}
+	const few = 8
+	for i := range s.rules {
+		if m := &s.rules[i].matcher; len(s.rules) > few || m.class != classWhole || !isIdentifier(m.text) {
+			s.bare = nil
+			break
+		}
+		s.bare = append(s.bare, s.rules[i].matcher.text)
+	}
+	return nil
+}
+
+// isIdentifier reports whether s is an identifier of ASCII characters.
+func isIdentifier(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
 }
 
 func (s *ruleSet) addAll(patterns []string, depth int) error {
@@ -168,6 +194,9 @@ func (s *ruleSet) match(forms *nameForms) bool {
 		best = max(best, i)
 	}
 	for k := 0; ; k++ {
+		if k == 1 && s.bare != nil && !slices.ContainsFunc(s.bare, func(t string) bool { return strings.Contains(forms.raw, t) }) {
+			break // nothing to demangle for
+		}
 		name, ok := forms.get(k)
 		if !ok {
 			break

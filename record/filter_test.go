@@ -245,3 +245,29 @@ func slowGlob(p, s string) bool {
 	i, k, ok := globOne(p, 0, s, 0)
 	return ok && slowGlob(p[i:], s[k:])
 }
+
+// TestBareNames: what need not be demangled for identifiers must not have matched them.
+func TestBareNames(t *testing.T) {
+	names := []string{"main", "_Z4mainv", "_ZL4maini", "_ZN4main17h0123456789abcdefE", "_RNvCs1234_7mycrate4main", "_RC4main", "_ZN3foo4mainEv",
+		"main.constprop.0", "_Z4mainIiEvT_", "_Z5otherv", "_ZdlPv", "_ZNSsC1Ev", "_ZSt4endlv", "_Z4mainB5cxx11v", "other", "", "_Z", "_ZN4mainC1Ev"}
+	patterns := []string{"main", "other", "string", "std", "operator", "endl", "delete", "foo", "mycrate", "f"}
+	for _, p := range patterns {
+		fast, err := NewFilter([]string{p}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A set of characters is another class of pattern, which is compared with all forms.
+		slow, err := NewFilter([]string{"[" + p[:1] + "]" + p[1:]}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fast.include.bare == nil || slow.include.bare != nil {
+			t.Fatalf("%s: %v, %v", p, fast.include.bare, slow.include.bare)
+		}
+		for _, n := range names {
+			if got, want := fast.Match(n), slow.Match(n); got != want {
+				t.Errorf("%s: %q matches: %v, want %v", p, n, got, want)
+			}
+		}
+	}
+}
