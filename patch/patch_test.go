@@ -3,6 +3,7 @@ package patch_test
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -280,6 +281,47 @@ func TestProcessPlan(t *testing.T) {
 	}
 	if _, err := plan(t, orig, patch.Options{}).Memory(); err == nil {
 		t.Error("a plan for a file made process memory")
+	}
+}
+
+// A process on arm64 gets the runtime's thread-local memory in its PT_TLS, and what
+// is added within reach.
+func TestProcessPlanARM64(t *testing.T) {
+	for name, text := range map[string]string{"tls": threads, "no-tls": source} {
+		orig := read(t, onARM64.compile(t, "p.c", text, "-fpatchable-function-entry=2", "-pthread"))
+		m, err := plan(t, orig, patch.Options{Target: patch.Process}).Memory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := elfio.Parse(orig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := func(typ elf.ProgType, progs []elfio.Prog) (n uint64) {
+			for _, p := range progs {
+				if p.Type == typ {
+					n = p.Memsz
+				}
+			}
+			return n
+		}
+		var progs []elfio.Prog
+		for i := range m.Phnum {
+			b := m.RX[m.PhdrAddr-m.RXAddr+uint64(i)*56:]
+			progs = append(progs, elfio.Prog{Type: elf.ProgType(binary.LittleEndian.Uint32(b)), Memsz: binary.LittleEndian.Uint64(b[40:])})
+		}
+		before, after := size(elf.PT_TLS, f.Progs), size(elf.PT_TLS, progs)
+		if after != (before+7)&^7+8 {
+			t.Errorf("%s: PT_TLS of %#x bytes, was %#x", name, after, before)
+		}
+		for _, e := range m.Edits {
+			if d := int64(m.RXAddr - e.Addr); d <= 0 || d > 100<<20 {
+				t.Errorf("%s: site %#x, memory at %#x", name, e.Addr, m.RXAddr)
+			}
+		}
+		if m.RXAddr%(1<<16) != 0 || m.RWAddr%(1<<16) != 0 {
+			t.Errorf("%s: memory at %#x and %#x is not aligned to pages of 64 KiB", name, m.RXAddr, m.RWAddr)
+		}
 	}
 }
 
