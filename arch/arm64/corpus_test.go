@@ -12,6 +12,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/debs"
 )
 
 // tally is the result of a file.
@@ -129,7 +131,7 @@ func TestCorpus(t *testing.T) {
 		t.Run(filepath.Base(c.file), func(t *testing.T) {
 			file := filepath.Join(sysroot, "lib", c.file)
 			if c.pkg != "" {
-				file = filepath.Join(debian(t, c.pkg), c.file)
+				file = filepath.Join(debs.ARM64(t, c.pkg), c.file)
 			}
 			if _, err := os.Stat(file); err != nil {
 				t.Skipf("%v: install libc6-arm64-cross and libstdc++6-arm64-cross", err)

@@ -1,0 +1,64 @@
+package record
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/debs"
+)
+
+// TestDebianARM64 looks at programs that nobody compiled for tracing: no place in them is a site, and every function of
+// their symbol tables and unwind tables appears.
+func TestDebianARM64(t *testing.T) {
+	packages := []string{"python3.11-minimal", "libssl3"}
+	if wide() {
+		packages = append(packages, "cpp-12", "libaom3", "libdav1d6", "libopenblas0-pthread", "libx265-199", "golang-1.19-go")
+	}
+	images := 0
+	for _, pkg := range packages {
+		err := filepath.WalkDir(debs.ARM64(t, pkg), func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			if err != nil || !strings.HasPrefix(string(b), "\x7fELF") {
+				return err
+			}
+			f, err := elfio.Parse(b)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				return nil
+			}
+			sites, err := Find(f, Options{})
+			if err != nil {
+				if !strings.Contains(err.Error(), "is not a linked program") {
+					t.Errorf("%s: %v", path, err)
+				}
+				return nil
+			}
+			images++
+			fdes, err := f.FDEs()
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+			if len(sites) < len(fdes)*9/10-16 { // some describe stubs of the linker
+				t.Errorf("%s: %d functions, %d unwind entries", path, len(sites), len(fdes))
+			}
+			for i := range sites {
+				if s := &sites[i]; s.Kind != KindNone {
+					t.Errorf("%s: %s at %#x: %v %s", path, s.Display(), s.Addr, s.Kind, s.Reason)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if images < 5 {
+		t.Errorf("%d images", images)
+	}
+}
