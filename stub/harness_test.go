@@ -30,7 +30,7 @@ func need(t testing.TB, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			pkg := map[string]string{"gcc": "gcc", "g++": "g++", "objdump": "binutils", "gdb": "gdb", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+			pkg := map[string]string{"gcc": "gcc", "g++": "g++", "objdump": "binutils", "gdb": "gdb", "gdb-multiarch": "gdb-multiarch", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
 				"aarch64-linux-gnu-objdump": "binutils-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}[tool]
 			t.Skipf("%s is missing (package %s)", tool, pkg)
 		}

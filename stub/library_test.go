@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry/stub/internal/build"
 )
@@ -242,6 +244,57 @@ func TestClassicUnwind(t *testing.T) {
 			}
 			if got := traced(t, f.path, string(b)); got != want.String() {
 				t.Errorf("got\n%swant\n%s", got, want.String())
+			}
+		})
+	}
+}
+
+// TestClassicDebugger asks gdb for backtraces at the same places.
+func TestClassicDebugger(t *testing.T) {
+	if !onARM64.emulated() {
+		t.Skip("here programs are not run by qemu, whose stub gdb is to talk to")
+	}
+	need(t, "gdb-multiarch", "qemu-aarch64")
+	// Nothing is signed: qemu does not tell gdb which bits are the signature.
+	for _, flags := range []string{"-pg", "-DPATCHABLE -DALL=0 -fpatchable-function-entry=2", "-DPATCHABLE -DALL=1 -fpatchable-function-entry=2"} {
+		t.Run(flags, func(t *testing.T) {
+			t.Parallel()
+			f := linkWith(t, arm64GCC, append(strings.Fields(flags), "-g", "-O2", "-static", "testdata/classic-unwind.c")...)
+			dir, err := os.MkdirTemp("", "gdb") // a short name: a socket's has at most 107 bytes
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			sock := filepath.Join(dir, "s")
+			prog := exec.Command("qemu-aarch64", "-cpu", newCPU, "-g", sock, f.path)
+			prog.Dir = dir
+			if err := prog.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer prog.Wait()
+			defer prog.Process.Kill()
+			for i := 0; i < 1000; i++ {
+				if _, err := os.Stat(sock); err == nil {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			out, err := exec.Command("gdb-multiarch", "-nx", "-batch", "-ex", "set confirm off", "-ex", "target remote "+sock, "-ex", "break show",
+				"-ex", "continue", "-ex", "bt", "-ex", "continue", "-ex", "bt", "-ex", "continue", "-ex", "bt", "-ex", "kill", f.path).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			var got []string
+			name := regexp.MustCompile(`^#\d+ +(?:0x[0-9a-f]+ in )?(\w+) \(`)
+			for _, line := range strings.Split(string(out), "\n") {
+				if m := name.FindStringSubmatch(line); m != nil && slices.Contains([]string{"show", "inner", "middle", "outer", "ftrace_return", "return_to_handler", "main"}, m[1]) {
+					got = append(got, m[1])
+				}
+			}
+			const up = "middle ftrace_return outer ftrace_return main"
+			want := "show inner " + up + " show inner " + up + " show return_to_handler " + up
+			if strings.Join(got, " ") != want {
+				t.Errorf("got  %s\nwant %s\n%s", strings.Join(got, " "), want, out)
 			}
 		})
 	}

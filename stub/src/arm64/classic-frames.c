@@ -367,7 +367,7 @@ static int row_at(u64 pc, struct row *r, int *key_b)
    stack pointer sp and frame pointer fp. */
 hidden u64 fentry_classic_frame(u64 pc, u64 sp, u64 fp)
 {
-	u64 key = (pc - (u64)image_start) / 4, *at = &fentry_classic_frames[key & (FRAMES - 1)], w = load(at);
+	u64 key = (pc - (u64)image_start) / 4, *at = &fentry_classic_frames[key / 4 & (FRAMES - 1)], w = load(at);
 	if (w >> FRAME_KEY == key)
 		return w;
 	struct row r;

@@ -118,7 +118,7 @@ _mcount:
 	b.hs	90f
 	lsr	x9, x9, #2
 	lsr	x10, x11, #2
-	and	x11, x10, #FRAMES - 1
+	ubfx	x11, x10, #2, #FRAMES_BITS
 	ADDRESS	x12, fentry_classic_frames
 	ldr	x11, [x12, x11, lsl #3]
 	cmp	x10, x11, lsr #FRAME_KEY
