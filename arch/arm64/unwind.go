@@ -95,6 +95,7 @@ func (c Callers) Rows(instructions []byte, dataAlign int64) ([]byte, error) {
 		case dwOffset:
 			st = lrState{place: inFrame, off: r.uleb() * dataAlign}
 		case dwRestore:
+			// Written out, although the CIE says the same: libgcc takes it for no rule.
 			st = lrState{place: inRegister, reg: regLR}
 		default:
 			reg = -1
