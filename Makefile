@@ -24,7 +24,7 @@ test: tools check
 # What the tests use and what provides it in Debian, as tool:package.
 TEST_TOOLS = gcc:gcc g++:g++ clang:clang ld.lld:lld clang++:clang musl-gcc:musl-tools objdump:binutils eu-elflint:elfutils patchelf:patchelf gdb:gdb gdb-multiarch:gdb-multiarch \
 	llvm-strip:llvm mold:mold xz:xz-utils valgrind:valgrind make:make tclsh:tcl dpkg-source:dpkg-dev man:man-db mandoc:mandoc python3:python3 c++filt:binutils flex:flex bison:bison bc:bc clang-19:clang-19 ld.lld-19:lld-19 llvm-objdump-19:llvm-19 \
-	qemu-aarch64:qemu-user aarch64-linux-gnu-g++:g++-aarch64-linux-gnu $(foreach m,$(CROSS),$(word 1,$(subst :, ,$m))-gcc:gcc-$(word 1,$(subst :, ,$m)))
+	qemu-aarch64:qemu-user qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-g++:g++-aarch64-linux-gnu $(foreach m,$(CROSS),$(word 1,$(subst :, ,$m))-gcc:gcc-$(word 1,$(subst :, ,$m)))
 TEST_FILES = /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring /usr/include/gelf.h:libelf-dev \
 	$(foreach m,$(CROSS),/usr/$(word 1,$(subst :, ,$m))/include/stdio.h:libc6-dev-$(word 2,$(subst :, ,$m))-cross)
 # The machines of fentry mcount, as the compiler calls them and as Debian does.

@@ -31,3 +31,29 @@ func TestEmulatorLimits(t *testing.T) {
 		t.Errorf("%q, want %q", r.stdout, want)
 	}
 }
+
+func TestLuaArm64(t *testing.T) {
+	ks := arm64Kinds
+	if !wide() {
+		ks = []kind{ks[0], ks[1]}
+	}
+	testLua(t, ks)
+}
+
+func TestSQLiteArm64(t *testing.T) {
+	statements := 10_000
+	if wide() {
+		statements = 100_000
+		testSQLite(t, "arm64-mcount", byRecord, statements)
+		testSQLite(t, "arm64-clang", byPatching, statements)
+	}
+	testSQLite(t, "arm64-bti", byRecord, statements)
+}
+
+func TestZstdArm64(t *testing.T) {
+	if !wide() {
+		testZstd(t, "arm64-patchable")
+		return
+	}
+	testZstd(t, "arm64-patchable", "arm64-mcount", "arm64-bti", "arm64-before", "arm64-clang")
+}

@@ -16,7 +16,7 @@
 //	//e2e:machines NAME...   amd64 or arm64 only
 //	//e2e:library NAME       an untraced shared library beside the program in lib/, found by $ORIGIN (dynamic links only)
 //	//e2e:companion NAME     a second traced fixture beside the program, for exec
-//	//e2e:needs root|avx     what the machine must offer
+//	//e2e:needs WHAT...      what the machine must offer: root, avx, ptrace
 //	//e2e:show FILE          the file's content counts as output
 //	//e2e:comm NAME...       threads of these names must be in the trace
 //	//e2e:may-lack NAME...   functions that may run before tracing can start, or KIND:NAME, which cannot be traced with that kind of sites,

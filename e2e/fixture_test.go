@@ -122,6 +122,7 @@ func (f *fixture) missing() string {
 			if err != nil || !strings.Contains(string(info), " avx ") {
 				return "needs a processor with AVX"
 			}
+		case "ptrace": // see supports
 		default:
 			return fmt.Sprintf("needs %q, which no test knows", need)
 		}
@@ -142,6 +143,9 @@ func (f *fixture) supports(c config) bool {
 	}
 	if c.kind.compiler == "musl-gcc" && f.cpp {
 		return false // there is no musl-g++
+	}
+	if slices.Contains(f.words("needs"), "ptrace") && len(c.kind.target.emulator) > 0 {
+		return false // qemu-user has none
 	}
 	if len(f.words("companion")) > 0 && len(c.kind.target.emulator) > 0 && slices.Contains(c.kind.cflags, "-pg") {
 		return false // -pg's profiling timer goes on in the shell that starts the emulator, and kills it

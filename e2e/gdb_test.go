@@ -1,17 +1,20 @@
 package e2e
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var (
 	gdbFrame = regexp.MustCompile(`(?m)^#\d+ +(?:0x[0-9a-f]+ in )?([^ (]+)`)
 	// frames of libc below main and below a thread's function, and the tracer's own
-	notOurs = regexp.MustCompile(`^(_start|__libc_start.*|_init|start_thread|clone3?|__clone3?|fentry[:_].*|_?_?GI_.*|__pthread_kill.*|pthread_kill.*|raise|abort|\?\?)$`)
+	notOurs = regexp.MustCompile(`^(_start|__libc_start.*|_init|start_thread|thread_start|clone3?|__clone3?|fentry[:_].*|_?_?GI_.*|__pthread_kill.*|pthread_kill.*|raise|abort|\?\?)$`)
 )
 
 // callers are the program's functions of one backtrace, innermost first.
@@ -76,6 +79,76 @@ func gdb(t testing.TB, dir, program string, commands ...string) string {
 	}
 	r := run(t, command{dir: dir, argv: append(argv, program), env: []string{"FENTRY_DATA=" + filepath.Join(t.TempDir(), "data"),
 		"FIXTURE_COUNTS=" + filepath.Join(t.TempDir(), "counts")}})
+	if r.err != nil {
+		t.Fatalf("gdb: %v\n%s%s", r.err, clip(r.stdout), clip(r.stderr))
+	}
+	return r.stdout
+}
+
+// TestDebuggerArm64 asks gdb for backtraces through qemu-user's own server: gdb knows nothing of the tracer but what is in the program.
+func TestDebuggerArm64(t *testing.T) {
+	need(t, "gdb-multiarch", "gdb-multiarch")
+	arm64.need(t)
+	f := loadFixture(t, "debugged")
+	configs := slices.DeleteFunc(configsOf(arm64Kinds), func(c config) bool {
+		// With optimisation a breakpoint in leaf is two; qemu does not tell gdb which bits of a signed return address are its signature.
+		if c.opt != "-O0" || strings.Contains(c.kind.name, "bti") {
+			return true
+		}
+		return !wide() && c.kind.name+c.link.name != "arm64-patchablepie" && c.kind.name+c.link.name != "arm64-clangstatic"
+	})
+	for _, c := range configs {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			p := build(t, f, c)
+			needFentry(t)
+			patched := filepath.Join(p.dir, "patched")
+			patchFile(t, p.path(), patched, nil)
+			for _, program := range []string{p.path(), patched} {
+				r := gdbRemote(t, p, program, "break leaf", "continue", "printf \"=1\\n\"", "bt", "continue", "printf \"=2\\n\"", "bt",
+					"finish", "finish", "printf \"=3\\n\"", "bt")
+				parts := strings.Split(r, "\n=")
+				if len(parts) != 4 {
+					t.Fatalf("%s: gdb stopped %d times, want 3\n%s", filepath.Base(program), len(parts)-1, clip(r))
+				}
+				for i, want := range [][]string{{"leaf", "inner", "middle", "outer", "main"}, {"leaf", "inner", "middle", "outer", "in_thread"}, {"middle", "outer", "in_thread"}} {
+					if got := callers(parts[i+1]); !slices.Equal(got, want) {
+						t.Errorf("%s: gdb shows %v, want %v\n%s", filepath.Base(program), got, want, clip(parts[i+1]))
+					}
+				}
+			}
+		})
+	}
+}
+
+// gdbRemote has gdb control a program under the emulator.
+func gdbRemote(t testing.TB, p *program, program string, commands ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "gdb")
+	k := p.config.kind
+	argv := append(k.emulation(), "-g", socket, program)
+	guest := exec.Command(argv[0], argv[1:]...)
+	guest.Env = append(baseEnv(), "FENTRY_DATA="+filepath.Join(dir, "data"), "FIXTURE_COUNTS="+filepath.Join(dir, "counts"))
+	if err := guest.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = guest.Process.Kill()
+		_ = guest.Wait()
+	}()
+	for range 600 {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	all := []string{"gdb-multiarch", "-nx", "-batch", "-ex", "set confirm off", "-ex", "set debuginfod enabled off", "-ex", "set print thread-events off",
+		"-ex", "set sysroot /usr/" + k.target.triple, "-ex", "target remote " + socket}
+	for _, c := range commands {
+		all = append(all, "-ex", c)
+	}
+	r := run(t, command{dir: dir, argv: append(all, program)})
 	if r.err != nil {
 		t.Fatalf("gdb: %v\n%s%s", r.err, clip(r.stdout), clip(r.stderr))
 	}

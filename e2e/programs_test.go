@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,8 @@ import (
 func buildProgram(t testing.TB, name corpus.Name, k kind) corpus.Built {
 	t.Helper()
 	needFentry(t)
-	f := corpus.Flags{CC: k.compiler, C: append([]string{"-O2", "-g"}, k.cflags...), LD: append([]string{}, k.ldflags...)}
+	cc := k.target.compiler(t, k.compiler)
+	f := corpus.Flags{CC: strings.Join(cc, " "), C: append([]string{"-O2", "-g"}, k.cflags...), LD: append([]string{}, k.ldflags...)}
 	if k.name == "nop" {
 		f.C, f.LD = append(f.C, "-fno-pie"), append(f.LD, "-no-pie")
 	}
@@ -37,7 +39,7 @@ func buildProgram(t testing.TB, name corpus.Name, k kind) corpus.Built {
 
 func kindNamed(t testing.TB, name string) kind {
 	t.Helper()
-	for _, k := range kinds {
+	for _, k := range slices.Concat(kinds, arm64Kinds) {
 		if k.name == name {
 			return k
 		}
@@ -48,6 +50,7 @@ func kindNamed(t testing.TB, name string) kind {
 
 // A job is one run of a real program.
 type job struct {
+	kind    kind // it was built with
 	program string
 	args    []string
 	stdin   string
@@ -72,17 +75,21 @@ func runJobFile(t testing.TB, j job, w way, data string, options ...string) (*re
 	}
 	switch w {
 	case "":
-		c.argv = append([]string{j.program}, j.args...)
+		c.argv = j.kind.command(append([]string{j.program}, j.args...)...)
 	case byRecord, byCopy:
 		c.argv = []string{fentry, "record", "-o", data}
 		if w == byCopy {
 			c.argv = append(c.argv, "--no-ptrace")
 		}
-		c.argv = append(append(append(c.argv, options...), j.program), j.args...)
+		c.argv = append(append(append(append(c.argv, j.kind.recordOptions()...), options...), j.program), j.args...)
 	case byPatching:
 		patched := filepath.Join(t.TempDir(), filepath.Base(j.program))
 		patchFile(t, j.program, patched, options)
-		c.argv, c.env, c.argv0 = append([]string{patched}, j.args...), []string{"FENTRY_DATA=" + data}, j.program
+		c.argv, c.env, c.argv0 = []string{patched}, []string{"FENTRY_DATA=" + data}, j.program
+		if e := j.kind.emulation(); len(e) > 0 {
+			c.argv, c.argv0 = append(slices.Clone(e), "-0", j.program, patched), ""
+		}
+		c.argv = append(c.argv, j.args...)
 		files = append(files, patched)
 	}
 	return run(t, c), files
@@ -109,7 +116,9 @@ func sameTraced(t *testing.T, j job, w way) *decoded {
 	return tr
 }
 
-func TestLua(t *testing.T) {
+func TestLua(t *testing.T) { testLua(t, kinds) }
+
+func testLua(t *testing.T, kinds []kind) {
 	scripts, err := filepath.Glob("testdata/lua/*.lua")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("testdata/lua: %v, %d scripts", err, len(scripts))
@@ -120,6 +129,7 @@ func TestLua(t *testing.T) {
 		}
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
+			k.target.need(t)
 			b := buildProgram(t, corpus.Lua, k)
 			for i, script := range scripts {
 				name := strings.TrimSuffix(filepath.Base(script), ".lua")
@@ -128,7 +138,7 @@ func TestLua(t *testing.T) {
 						continue // each script one way with every kind, both ways with the most common one
 					}
 					t.Run(name+"/"+string(w), func(t *testing.T) {
-						tr := sameTraced(t, job{program: b.Program, args: []string{mustAbs(t, script)}}, w)
+						tr := sameTraced(t, job{kind: k, program: b.Program, args: []string{mustAbs(t, script)}}, w)
 						if tr.events < 100_000 {
 							t.Errorf("only %d events", tr.events)
 						}
@@ -136,36 +146,39 @@ func TestLua(t *testing.T) {
 				}
 			}
 			t.Run("status", func(t *testing.T) {
-				sameTraced(t, job{program: b.Program, args: []string{"-e", "error('uncaught')"}}, byRecord)
-				sameTraced(t, job{program: b.Program, args: []string{"-e", "os.exit(17)"}}, byRecord)
-				sameTraced(t, job{program: b.Program, args: []string{"-"}, stdin: "print(io.read('a')) x = = 1"}, byPatching)
+				sameTraced(t, job{kind: k, program: b.Program, args: []string{"-e", "error('uncaught')"}}, byRecord)
+				sameTraced(t, job{kind: k, program: b.Program, args: []string{"-e", "os.exit(17)"}}, byRecord)
+				sameTraced(t, job{kind: k, program: b.Program, args: []string{"-"}, stdin: "print(io.read('a')) x = = 1"}, byPatching)
 			})
 		})
 	}
 }
 
 func TestSQLite(t *testing.T) {
-	for _, tc := range []struct {
-		kind string
-		way  way
-	}{{"fentry", byRecord}, {"patchable", byPatching}, {"mcount", byRecord}, {"xray", byRecord}} {
-		if !wide() && tc.kind == "xray" {
-			continue
-		}
-		t.Run(tc.kind+"/"+string(tc.way), func(t *testing.T) {
-			t.Parallel()
-			b := buildProgram(t, corpus.SQLite, kindNamed(t, tc.kind))
-			script := corpus.SQLScript(100_000)
-			if n := strings.Count(script, ";\n"); n < 100_000 {
-				t.Fatalf("the script has %d statements", n)
-			}
-			tr := sameTraced(t, job{program: b.Program, args: []string{"shop.db"}, stdin: script, timeout: 5 * time.Minute}, tc.way)
-			t.Logf("%d events, %.2f bytes each", tr.events, float64(tr.bytes)/float64(tr.events))
-			if tr.events < 1_000_000 {
-				t.Errorf("only %d events", tr.events)
-			}
-		})
+	testSQLite(t, "fentry", byRecord, 100_000)
+	testSQLite(t, "patchable", byPatching, 100_000)
+	testSQLite(t, "mcount", byRecord, 100_000)
+	if wide() {
+		testSQLite(t, "xray", byRecord, 100_000)
 	}
+}
+
+func testSQLite(t *testing.T, name string, w way, statements int) {
+	t.Run(name+"/"+string(w), func(t *testing.T) {
+		t.Parallel()
+		k := kindNamed(t, name)
+		k.target.need(t)
+		b := buildProgram(t, corpus.SQLite, k)
+		script := corpus.SQLScript(statements)
+		if n := strings.Count(script, ";\n"); n < statements {
+			t.Fatalf("the script has %d statements", n)
+		}
+		tr := sameTraced(t, job{kind: k, program: b.Program, args: []string{"shop.db"}, stdin: script, timeout: 5 * time.Minute}, w)
+		t.Logf("%d events, %.2f bytes each", tr.events, float64(tr.bytes)/float64(tr.events))
+		if tr.events < 10*int64(statements) {
+			t.Errorf("only %d events", tr.events)
+		}
+	})
 }
 
 // sampleData compresses neither too well nor too badly: text that repeats with changes, then noise.
@@ -181,11 +194,15 @@ func sampleData(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-func TestZstd(t *testing.T) {
-	for i, name := range []string{"patchable", "mcount", "clang"} {
+func TestZstd(t *testing.T) { testZstd(t, "patchable", "mcount", "clang") }
+
+func testZstd(t *testing.T, kinds ...string) {
+	for i, name := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := buildProgram(t, corpus.Zstd, kindNamed(t, name))
+			kd := kindNamed(t, name)
+			kd.target.need(t)
+			b := buildProgram(t, corpus.Zstd, kd)
 			w := []way{byRecord, byPatching}[i%2]
 			data := sampleData(300_000)
 			roundTrip := func(t *testing.T, options ...string) {
@@ -196,7 +213,7 @@ func TestZstd(t *testing.T) {
 				var sums [2][32]byte
 				for k, way := range []way{"", w} {
 					trace := filepath.Join(t.TempDir(), "data")
-					r, files := runJobFile(t, job{program: b.Program, args: append(append([]string{"-q", "-f"}, options...), "in", "-o", "out.zst"), dir: dir}, way, trace)
+					r, files := runJobFile(t, job{kind: kd, program: b.Program, args: append(append([]string{"-q", "-f"}, options...), "in", "-o", "out.zst"), dir: dir}, way, trace)
 					r.stderr = withoutSummary(r.stderr)
 					r.mustSucceed(t)
 					packed, err := os.ReadFile(filepath.Join(dir, "out.zst"))
@@ -206,7 +223,7 @@ func TestZstd(t *testing.T) {
 					sums[k] = sha256.Sum256(packed)
 					unpack := []string{"-q", "-d", "-f", "--memory=512MB", "out.zst", "-o", "back"}
 					trace2 := filepath.Join(t.TempDir(), "data")
-					r, files2 := runJobFile(t, job{program: b.Program, args: unpack, dir: dir}, way, trace2)
+					r, files2 := runJobFile(t, job{kind: kd, program: b.Program, args: unpack, dir: dir}, way, trace2)
 					r.mustSucceed(t)
 					back, err := os.ReadFile(filepath.Join(dir, "back"))
 					if err != nil || !bytes.Equal(back, data) {
@@ -226,7 +243,9 @@ func TestZstd(t *testing.T) {
 				}
 			}
 			levels := []string{"-1", "-3", "-6", "-9", "-12", "-15", "-19", "--fast=5"}
-			if wide() {
+			if len(kd.emulation()) > 0 && !wide() {
+				levels = []string{"-1", "-6", "-19"}
+			} else if wide() {
 				levels = nil
 				for l := 1; l <= 19; l++ {
 					levels = append(levels, fmt.Sprintf("-%d", l))
@@ -239,10 +258,10 @@ func TestZstd(t *testing.T) {
 			t.Run("threads", func(t *testing.T) { roundTrip(t, "-T4", "-B64K", "-5") })
 			t.Run("long", func(t *testing.T) { roundTrip(t, "--long=24", "--check") })
 			t.Run("test", func(t *testing.T) {
-				sameTraced(t, job{program: b.Program, args: []string{"-b3", "-i0", "-q", "--does-not-exist"}}, w)
-				sameTraced(t, job{program: b.Program, args: []string{"-t"}, stdin: "this is not compressed"}, w)
+				sameTraced(t, job{kind: kd, program: b.Program, args: []string{"-b3", "-i0", "-q", "--does-not-exist"}}, w)
+				sameTraced(t, job{kind: kd, program: b.Program, args: []string{"-t"}, stdin: "this is not compressed"}, w)
 			})
-			if wide() {
+			if wide() && len(kd.emulation()) == 0 {
 				t.Run("playTests", func(t *testing.T) { playTests(t, b) })
 			}
 		})

@@ -23,7 +23,7 @@ const (
 	Redis  Name = "redis"  // the server; redis-cli and redis-benchmark stand beside it
 )
 
-// Flags say how to build. The zero value of CC is gcc.
+// Flags say how to build. The zero value of CC is gcc. CC can have options behind it, separated by blanks.
 type Flags struct {
 	CC    string
 	C, LD []string
@@ -58,7 +58,12 @@ func Build(ctx context.Context, name Name, f Flags) (Built, error) {
 	if f.CC == "" {
 		f.CC = "gcc"
 	}
-	for _, t := range append([][2]string{{f.CC, f.CC}}, r.tools...) {
+	compiler, _, _ := strings.Cut(f.CC, " ")
+	compilerPackage := compiler
+	if triple, ok := strings.CutSuffix(compiler, "-gcc"); ok {
+		compilerPackage = "gcc-" + triple
+	}
+	for _, t := range append([][2]string{{compiler, compilerPackage}}, r.tools...) {
 		if _, err := exec.LookPath(t[0]); err != nil {
 			return Built{}, &Missing{t[0], "apt-get install " + t[1]}
 		}
@@ -107,7 +112,8 @@ func buildLua(ctx context.Context, _, src, dir string, f Flags) error {
 		return err
 	}
 	// A fixed seed: the hash of strings, and with it the number of calls, is the same in every run.
-	argv := append([]string{f.CC, "-std=gnu11", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-Dluai_makeseed(L)=42u", "-I", dir, "-o", "lua"}, f.C...)
+	argv := append(strings.Fields(f.CC), "-std=gnu11", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-Dluai_makeseed(L)=42u", "-I", dir, "-o", "lua")
+	argv = append(argv, f.C...)
 	for _, c := range files {
 		if filepath.Base(c) != "luac.c" {
 			argv = append(argv, c)
@@ -121,7 +127,8 @@ func buildSQLite(ctx context.Context, cache, src, dir string, f Flags) error {
 	if err != nil {
 		return err
 	}
-	argv := append([]string{f.CC, "-DSQLITE_THREADSAFE=1", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_ENABLE_FTS5", "-I", amalgamation, "-o", "sqlite3"}, f.C...)
+	argv := append(strings.Fields(f.CC), "-DSQLITE_THREADSAFE=1", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_ENABLE_FTS5", "-I", amalgamation, "-o", "sqlite3")
+	argv = append(argv, f.C...)
 	argv = append(argv, filepath.Join(amalgamation, "shell.c"), filepath.Join(amalgamation, "sqlite3.c"))
 	return command(ctx, dir, nil, append(append(argv, f.LD...), "-lm", "-pthread")...)
 }

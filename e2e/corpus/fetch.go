@@ -73,7 +73,7 @@ func source(ctx context.Context, cache, pkg string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	apt, err := privateApt(ctx, cache)
+	apt, err := privateApt(ctx, cache, "")
 	if err != nil {
 		return "", err
 	}
@@ -90,9 +90,13 @@ func source(ctx context.Context, cache, pkg string) (string, error) {
 	return dir, os.Rename(filepath.Join(tmp, "unpacked"), dir)
 }
 
-// privateApt is an apt-get command line with a configuration of its own, whose package lists have been fetched.
-func privateApt(ctx context.Context, cache string) ([]string, error) {
-	root := filepath.Join(cache, "apt")
+// privateApt is an apt-get command line with a configuration of its own, whose package lists have been fetched: that of source packages, or
+// of a machine's packages. What is installed here does not count.
+func privateApt(ctx context.Context, cache, arch string) ([]string, error) {
+	root, what, found := filepath.Join(cache, "apt"), "deb-src [", "*Sources*"
+	if arch != "" {
+		root, what, found = root+"-"+arch, "deb [arch="+arch+" ", "*Packages*"
+	}
 	unlock, err := lock(root)
 	if err != nil {
 		return nil, err
@@ -111,7 +115,7 @@ func privateApt(ctx context.Context, cache string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := fmt.Sprintf("deb-src [signed-by=%s] http://deb.debian.org/debian %s main\n", keyring, suite)
+	list := fmt.Sprintf("%ssigned-by=%s] http://deb.debian.org/debian %s main\n", what, keyring, suite)
 	if err := os.WriteFile(filepath.Join(root, "sources.list"), []byte(list), 0o644); err != nil {
 		return nil, err
 	}
@@ -119,11 +123,18 @@ func privateApt(ctx context.Context, cache string) ([]string, error) {
 		"-o", "Dir::Etc::SourceList=" + filepath.Join(root, "sources.list"), "-o", "Dir::Etc::SourceParts=/nonexistent",
 		"-o", "Dir::State::Lists=" + filepath.Join(root, "lists"), "-o", "Dir::Cache=" + root,
 		"-o", "APT::Sandbox::User=", "-o", "Debug::NoLocking=1", "-o", "Acquire::Retries=3"}
-	if lists, _ := filepath.Glob(filepath.Join(root, "lists", "*Sources*")); len(lists) > 0 {
+	if arch != "" {
+		status := filepath.Join(root, "status")
+		if err := os.WriteFile(status, nil, 0o644); err != nil {
+			return nil, err
+		}
+		apt = append(apt, "-o", "APT::Architecture="+arch, "-o", "APT::Architectures="+arch, "-o", "Dir::State::status="+status)
+	}
+	if lists, _ := filepath.Glob(filepath.Join(root, "lists", found)); len(lists) > 0 {
 		return apt, nil
 	}
 	if err := command(ctx, root, nil, append(apt, "update")...); err != nil {
-		return nil, &Missing{"Debian's list of source packages", err.Error()}
+		return nil, &Missing{"Debian's list of packages", err.Error()}
 	}
 	return apt, nil
 }

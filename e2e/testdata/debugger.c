@@ -1,6 +1,5 @@
 // The program is a debugger itself: it starts a child under ptrace, reads its memory, steps it, lets it go.
-// qemu-user has no ptrace for its guests
-//e2e:machines amd64
+//e2e:needs ptrace
 #include "count.h"
 #include <signal.h>
 #include <sys/ptrace.h>

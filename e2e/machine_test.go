@@ -1,0 +1,314 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/e2e/corpus"
+)
+
+// A machine is a virtual one: Debian's kernel with a file system in memory. It runs jobs one after another and is gone.
+type machine struct {
+	files map[string][]byte
+	jobs  []machineJob
+}
+
+// machineJob and machineOutcome are what testdata/machine takes and gives.
+type machineJob struct {
+	Dir  string
+	Argv []string
+	Env  []string
+	Keep []string
+}
+
+type machineOutcome struct {
+	Stdout, Stderr []byte
+	Status, Err    string
+	Files          []byte
+}
+
+func (o *machineOutcome) result(argv []string) *result {
+	r := &result{argv: argv, stdout: string(o.Stdout), stderr: string(o.Stderr), status: o.Status}
+	if o.Err != "" {
+		r.err = errors.New(o.Err)
+	}
+	return r
+}
+
+// add puts a job behind the others and returns its number.
+func (m *machine) add(dir string, argv, env, keep []string) int {
+	env = append([]string{"LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/bin", "HOME=/tmp"}, env...)
+	m.jobs = append(m.jobs, machineJob{dir, argv, env, keep})
+	return len(m.jobs) - 1
+}
+
+// addDir puts a directory's files below a path.
+func (m *machine) addDir(t testing.TB, below, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		m.files[path.Join(below, rel)], err = os.ReadFile(p)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// archive is the file system as the kernel takes it: cpio's "newc" form (Documentation/driver-api/early-userspace/buffer-format.rst).
+func (m *machine) archive() []byte {
+	var b bytes.Buffer
+	n := 0
+	entry := func(name string, mode int, data []byte) {
+		n++
+		fmt.Fprintf(&b, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", n, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name)+1, 0)
+		b.WriteString(name + "\x00")
+		b.Write(make([]byte, -b.Len()&3))
+		b.Write(data)
+		b.Write(make([]byte, -b.Len()&3))
+	}
+	made := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(m.files)) {
+		for i := range name {
+			if dir := name[:i]; name[i] == '/' && dir != "" && !made[dir] {
+				made[dir] = true
+				entry(dir, 0o40755, nil)
+			}
+		}
+		entry(name, 0o100755, m.files[name])
+	}
+	entry("TRAILER!!!", 0, nil)
+	return b.Bytes()
+}
+
+// run starts the machine and returns what came of the jobs.
+func (m *machine) run(t testing.TB, kernel string, limit time.Duration) []machineOutcome {
+	t.Helper()
+	dir := t.TempDir()
+	jobs, err := json.Marshal(m.jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.files["jobs.json"] = jobs
+	if err := os.WriteFile(filepath.Join(dir, "initrd"), m.archive(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "1024", "-nic", "none", "-nographic",
+		"-no-reboot", "-kernel", kernel, "-initrd", filepath.Join(dir, "initrd"), "-append", "console=ttyAMA0 quiet panic=-1")
+	out, err := cmd.CombinedOutput()
+	var outcomes []machineOutcome
+	var text, other strings.Builder
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimRight(line, "\r\n")
+		switch rest, ok := strings.CutPrefix(line, "@"); {
+		case !ok:
+			other.WriteString(line + "\n")
+		case rest == ".":
+			outcomes = append(outcomes, decodeOutcome(t, text.String()))
+			text.Reset()
+		case rest != "end":
+			text.WriteString(rest)
+		}
+	}
+	if err != nil || len(outcomes) != len(m.jobs) {
+		t.Fatalf("the machine did %d of %d jobs: %v\n%s", len(outcomes), len(m.jobs), err, clip(other.String()))
+	}
+	return outcomes
+}
+
+func decodeOutcome(t testing.TB, text string) (o machineOutcome) {
+	t.Helper()
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&o)
+	}
+	if err != nil {
+		t.Fatalf("what the machine says: %v", err)
+	}
+	return o
+}
+
+// unpack writes the files of an outcome below dir.
+func (o *machineOutcome) unpack(t testing.TB, dir string) {
+	t.Helper()
+	for r := tar.NewReader(bytes.NewReader(o.Files)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		var b []byte
+		if err == nil {
+			b, err = io.ReadAll(r)
+		}
+		name := filepath.Join(dir, h.Name)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(name), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(name, b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMachineArm64 runs arm64 programs on an arm64 kernel, where fentry record can use ptrace: injected at the exec stop, and patched. The
+// kernel enforces landing pads (BTI) and does vfork and ptrace itself, other than qemu-user.
+func TestMachineArm64(t *testing.T) {
+	needFentry(t)
+	need(t, "qemu-system-aarch64", "qemu-system-arm")
+	kernel, err := corpus.Kernel(context.Background(), "arm64")
+	var missing *corpus.Missing
+	if errors.As(err, &missing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{files: map[string][]byte{}}
+	bin := t.TempDir()
+	for file, pkg := range map[string]string{"init": "./testdata/machine", "fentry": "../cmd/fentry"} {
+		build := exec.Command("go", "build", "-o", filepath.Join(bin, file), pkg)
+		build.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	m.addDir(t, "", bin)
+	m.files["bin/sh"] = m.files["init"]
+	for _, lib := range []string{"ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"} {
+		b, err := os.ReadFile(filepath.Join("/usr", arm64.triple, "lib", lib))
+		if err != nil {
+			t.Skipf("%v: apt-get install g++-%s", err, arm64.triple)
+		}
+		m.files["lib/"+lib] = b
+	}
+
+	type try struct {
+		p               *program
+		args            []string
+		untraced        int
+		record, patched int
+		files           []string
+	}
+	var tries []try
+	// What depends on the kernel, and what it enforces.
+	fixtures := []string{"abi", "backtrace", "debugger", "ends", "exceptions", "exec", "fork", "jumps", "self", "signals", "threads", "vfork"}
+	if wide() {
+		fixtures = append(fixtures, "cancel", "closefds", "coroutines", "cothrow", "daemon", "early", "frames", "ifunc", "nested", "second", "tailcalls", "terminate")
+	}
+	var all []config
+	for _, c := range configsOf(arm64Kinds) {
+		c.kind.target.emulator, c.kind.cpu = nil, ""
+		all = append(all, c)
+	}
+	for i, name := range fixtures {
+		f := loadFixture(t, name)
+		// By turns one that is loaded by an interpreter and one that is not, if it can be static.
+		chosen := choose(f, i, all)
+		if !wide() {
+			k := slices.IndexFunc(chosen, func(c config) bool { return strings.HasPrefix(c.link.name, "static") == (i%2 == 1) })
+			chosen = chosen[max(k, 0):][:1]
+		}
+		for _, c := range chosen {
+			p := build(t, f, c)
+			patchedDir := filepath.Join(t.TempDir(), "patched")
+			copyDir(t, p.dir, patchedDir)
+			var files []string
+			for _, n := range append([]string{name}, f.words("companion")...) {
+				out := filepath.Join(patchedDir, n)
+				if err := os.Remove(out); err != nil {
+					t.Fatal(err)
+				}
+				patchFile(t, filepath.Join(p.dir, n), out, nil)
+				files = append(files, out)
+			}
+			// One path for all, since a program may look at its own; what is there is moved by the jobs' directories' names.
+			at := fmt.Sprintf("p%d-%s", len(tries), name)
+			m.addDir(t, at+"/untraced", p.dir)
+			m.addDir(t, at+"/patched", patchedDir)
+			recorded := at + "/untraced"
+			if len(f.words("companion")) > 0 {
+				recorded = at + "/recorded"
+				m.addDir(t, recorded, patchedDir)
+				m.files[path.Join(recorded, name)] = m.files[path.Join(at, "untraced", name)]
+			}
+			for _, args := range f.runs() {
+				argv := append([]string{"./" + name}, args...)
+				counts := []string{"FIXTURE_COUNTS=/tmp/counts"}
+				keep := func(dir string) []string {
+					k := []string{"/tmp/counts", "/tmp/data"}
+					for _, s := range f.words("show") {
+						k = append(k, path.Join("/", dir, s))
+					}
+					return k
+				}
+				tries = append(tries, try{p, args,
+					m.add("/"+at+"/untraced", argv, counts, keep(at+"/untraced")),
+					m.add("/"+recorded, append([]string{"/fentry", "record", "-o", "/tmp/data"}, argv...), counts, keep(recorded)),
+					m.add("/"+at+"/patched", argv, append(counts, "FENTRY_DATA=/tmp/data"), keep(at+"/patched")),
+					files,
+				})
+			}
+		}
+	}
+	outcomes := m.run(t, kernel, 8*time.Minute)
+	for _, tr := range tries {
+		f := tr.p.fixture
+		finish := func(t testing.TB, job int) (*result, string) {
+			o := &outcomes[job]
+			dir := t.TempDir()
+			o.unpack(t, dir)
+			r := o.result(m.jobs[job].Argv)
+			tr.p.show(t, filepath.Join(dir, m.jobs[job].Dir), r)
+			return r, dir
+		}
+		want, _ := finish(t, tr.untraced)
+		if want.err != nil {
+			t.Errorf("%s %s: untraced: %v\n%s", f.name, tr.p.config, want.err, clip(want.stderr))
+			continue
+		}
+		for way, job := range map[way]int{byRecord: tr.record, byPatching: tr.patched} {
+			if way == byPatching && len(f.words("path")) > 0 {
+				continue // it is at another place here
+			}
+			t.Run(strings.Join(append([]string{f.name, tr.p.config.String(), string(way)}, tr.args...), "/"), func(t *testing.T) {
+				r, dir := finish(t, job)
+				if strings.Contains(r.stderr, "cannot be traced in place") {
+					t.Errorf("not injected: %s", clip(r.stderr))
+				}
+				got := &traced{result: r, dir: filepath.Join(dir, "tmp", "data"), files: tr.files, truth: readCounts(t, filepath.Join(dir, "tmp", "counts"))}
+				if way == byRecord && len(f.words("companion")) == 0 {
+					got.files = nil
+				}
+				checkRun(t, tr.p, tr.args, want, got)
+			})
+		}
+	}
+}
