@@ -41,7 +41,7 @@ func TestLuaArm64(t *testing.T) {
 }
 
 func TestSQLiteArm64(t *testing.T) {
-	statements := 10_000
+	statements := 3_000
 	if wide() {
 		statements = 100_000
 		testSQLite(t, "arm64-mcount", byRecord, statements)
