@@ -136,7 +136,7 @@ func (m *machine) run(t testing.TB, kernel string, limit time.Duration) []machin
 		}
 	}
 	if err != nil || len(outcomes) != len(m.jobs) {
-		t.Fatalf("the machine did %d of %d jobs: %v\n%s", len(outcomes), len(m.jobs), err, clip(other.String()))
+		t.Errorf("the machine did %d of %d jobs: %v\n%s", len(outcomes), len(m.jobs), err, clip(other.String()))
 	}
 	return outcomes
 }
@@ -278,8 +278,11 @@ func TestMachineArm64(t *testing.T) {
 			}
 		}
 	}
-	outcomes := m.run(t, kernel, 8*time.Minute)
+	outcomes := m.run(t, kernel, 20*time.Minute)
 	for _, tr := range tries {
+		if tr.patched >= len(outcomes) {
+			break // the machine did not get so far, which has been reported
+		}
 		f := tr.p.fixture
 		finish := func(t testing.TB, job int) (*result, string) {
 			o := &outcomes[job]
