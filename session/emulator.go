@@ -157,6 +157,7 @@ func (l *launcher) substituted(c *patchedCopy) (started, error) {
 	}
 	var died *errDied
 	if errors.As(err, &died) {
+		l.log("%s: %s has ended without opening it: nothing was traced", l.o.Path, l.o.Emulator[0])
 		return started{pid: pid, ended: true, status: died.status}, nil
 	}
 	if err != nil {

@@ -172,7 +172,7 @@ func TestEmulatorUntraced(t *testing.T) {
 		t.Errorf("status %d, %q: %s", x.code, x.stdout, x.stderr)
 	}
 	r = recorderCmd{Memory: anyMemory(), Copy: path, Emulator: []string{"false"}}
-	if x := r.run(t, path); x.code != 1 || x.stdout != "" {
+	if x := r.run(t, path); x.code != 1 || x.stdout != "" || !strings.Contains(x.stderr, path+": false has ended without opening it") {
 		t.Errorf("status %d, %q: %s", x.code, x.stdout, x.stderr)
 	}
 	r = recorderCmd{Memory: anyMemory(), Copy: path, Emulator: []string{"no-such-emulator"}}
