@@ -265,7 +265,7 @@ func (in *Input) Bytes() ([]byte, error) {
 		return in.b, nil
 	}
 	if in.stat.Size >= mapFrom {
-		b, err := unix.Mmap(in.fd, 0, int(in.stat.Size), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE)
+		b, err := unix.Mmap(in.fd, 0, int(in.stat.Size), unix.PROT_READ, unix.MAP_PRIVATE)
 		if err == nil {
 			in.b, in.unmap = b, true
 			return b, nil
