@@ -227,6 +227,13 @@ func (j *injector) programHeaders() error {
 	}
 	progs = slices.Insert(progs, last, loads...)
 	if eh := j.in.EhFrameHdr; eh[1] != 0 {
+		// Rules for thunks look at the code that a return address points to, and processors
+		// with memory protection keys or FEAT_PAN3 do not let them, if it can be executed only.
+		for i := range progs {
+			if q := &progs[i]; q.Type == elf.PT_LOAD && q.Flags&elf.PF_X != 0 {
+				q.Flags |= elf.PF_R
+			}
+		}
 		if !j.inRX(eh[0], eh[1]) {
 			return fmt.Errorf("the .eh_frame_hdr at %#x+%#x is outside the new segment at %#x+%#x", eh[0], eh[1], p.RX, len(j.in.RX))
 		}

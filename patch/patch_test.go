@@ -162,6 +162,47 @@ func names(p *patch.Plan) map[uint32]string {
 	return m
 }
 
+// Unwind rules read code, so that of a patched program can be read.
+func TestExecuteOnly(t *testing.T) {
+	orig := executeOnly(t, read(t, compile(t, "-pg", "-mfentry")))
+	out, err := plan(t, orig, patch.Options{}).Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elfio.Parse(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, pr := range f.Progs {
+		if pr.Type == elf.PT_LOAD && pr.Flags&elf.PF_X != 0 && pr.Flags != elf.PF_X|elf.PF_R {
+			t.Errorf("segment %d: %v", i, pr.Flags)
+		}
+	}
+	if back, err := patch.Undo(out); err != nil || !bytes.Equal(back, orig) {
+		t.Errorf("undo did not give the original back (%v)", err)
+	}
+}
+
+// executeOnly makes an image's code unreadable, as lld --execute-only does.
+func executeOnly(t *testing.T, image []byte) []byte {
+	t.Helper()
+	f, err := elfio.Parse(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i, pr := range f.Progs {
+		if pr.Type == elf.PT_LOAD && pr.Flags == elf.PF_X|elf.PF_R {
+			binary.LittleEndian.PutUint32(image[int(f.Header.Phoff)+56*i+4:], uint32(elf.PF_X))
+			n++
+		}
+	}
+	if n == 0 {
+		t.Fatal("no code that can only be read and executed")
+	}
+	return image
+}
+
 func TestBuildID(t *testing.T) {
 	orig := read(t, compile(t, "-pg", "-mfentry", "-Wl,--build-id=sha1"))
 	out, err := plan(t, orig, patch.Options{}).Image()

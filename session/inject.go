@@ -4,6 +4,7 @@ package session
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"syscall"
@@ -40,6 +41,9 @@ func (t *tracee) inject(m *Memory) error {
 	bias := entry.val - m.OrigEntry
 	if bias%pageSize != 0 {
 		return errNotPlanned
+	}
+	if err := t.readable(aux); err != nil {
+		return err
 	}
 	// All old bytes are compared before anything is changed.
 	spans := m.spans()
@@ -88,6 +92,26 @@ func (t *tracee) inject(m *Memory) error {
 	// Constructors of libraries run, and call back, before the interpreter goes
 	// to AT_ENTRY. So the runtime is started now, and the interpreter after it.
 	return t.runStart(regs, bias+m.Entry, entry.val)
+}
+
+// readable refuses images with code that can be executed but not read, as the added
+// unwind rules read code. A patched copy's can be read.
+func (t *tracee) readable(aux map[uint64]auxEntry) error {
+	n := aux[atPhnum].val
+	if n > 1<<16 {
+		return &errInject{fmt.Errorf("auxiliary vector: %d program headers", n)}
+	}
+	b := make([]byte, n*phentsize)
+	if err := t.read(b, aux[atPhdr].val); err != nil {
+		return err
+	}
+	for ; len(b) > 0; b = b[phentsize:] {
+		typ, flags := elf.ProgType(le.Uint32(b)), elf.ProgFlag(le.Uint32(b[4:]))
+		if typ == elf.PT_LOAD && flags&(elf.PF_X|elf.PF_R) == elf.PF_X {
+			return &errInject{errors.New("its code cannot be read")}
+		}
+	}
+	return nil
 }
 
 // startLimit bounds the time the runtime may take to start.

@@ -259,6 +259,34 @@ func TestPatchedCopy(t *testing.T) {
 	})
 }
 
+// Code that cannot be read is not changed in place.
+func TestExecuteOnly(t *testing.T) {
+	src, err := os.ReadFile(cc(t, "answer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	phoff, n := int(le.Uint64(src[32:])), int(le.Uint16(src[56:]))
+	for i := range n {
+		if b := src[phoff+i*phentsize:]; le.Uint32(b) == uint32(elf.PT_LOAD) && le.Uint32(b[4:]) == uint32(elf.PF_R|elf.PF_X) {
+			le.PutUint32(b[4:], uint32(elf.PF_X))
+		}
+	}
+	path := filepath.Join(t.TempDir(), "answer")
+	if err := os.WriteFile(path, src, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	m := answerPlan(t, path)
+	file := filepath.Join(t.TempDir(), "copy")
+	if err := os.WriteFile(file, bytes.Replace(src, m.Edits[0].Old, m.Edits[0].New, 1), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r := recorderCmd{Memory: m, Copy: file}
+	x := r.run(t, path, "arg")
+	if x.code != 7 || !strings.HasPrefix(x.stdout, "answer 55667788") || !x.res.Copied || !strings.Contains(x.stderr, "its code cannot be read") {
+		t.Errorf("status %d, %q, %q", x.code, x.stdout, x.stderr)
+	}
+}
+
 // withoutPtrace is a program that runs another one without the right to ptrace.
 func withoutPtrace(t *testing.T) string { return cc(t, "noptrace") }
 
