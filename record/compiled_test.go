@@ -60,6 +60,8 @@ type build struct {
 	before   int  // -fpatchable-function-entry=N,M: M
 	after    int  // N-M
 	noPIC    bool // the compiler refuses it for position-independent code
+	// everywhere: all forms of image are tested even where not all tests are asked for; on amd64 they always are.
+	everywhere bool
 }
 
 var builds = []build{
@@ -81,20 +83,20 @@ var builds = []build{
 	{on: onAMD64, name: "pfe16_3", compiler: "clang", flags: "-fpatchable-function-entry=16,3 -fcf-protection", kind: KindPatchable, before: 3, after: 13},
 	{on: onAMD64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1", kind: KindXRay},
 
-	{on: onARM64, name: "mcount", compiler: "gcc", flags: "-pg", kind: KindMcountCall},
+	{on: onARM64, name: "mcount", compiler: "gcc", flags: "-pg", kind: KindMcountCall, everywhere: true},
 	{on: onARM64, name: "mcount-clash", compiler: "gcc", flags: "-pg -fstack-clash-protection -fstack-protector-all", kind: KindMcountCall},
 	{on: onARM64, name: "mcount-bti", compiler: "gcc", flags: "-pg -mbranch-protection=bti", kind: KindMcountCall},
-	{on: onARM64, name: "signed", compiler: "gcc", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall},
+	{on: onARM64, name: "signed", compiler: "gcc", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall, everywhere: true},
 	{on: onARM64, name: "pfe2", compiler: "gcc", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2},
 	{on: onARM64, name: "pfe2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=2 -mbranch-protection=standard", kind: KindPatchable, after: 2},
 	{on: onARM64, name: "pfe1", compiler: "gcc", flags: "-fpatchable-function-entry=1", kind: KindPatchable, after: 1},
-	{on: onARM64, name: "pfe4_2", compiler: "gcc", flags: "-fpatchable-function-entry=4,2", kind: KindPatchable, before: 2, after: 2},
+	{on: onARM64, name: "pfe4_2", compiler: "gcc", flags: "-fpatchable-function-entry=4,2", kind: KindPatchable, before: 2, after: 2, everywhere: true},
 	{on: onARM64, name: "pfe4_2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=4,2 -mbranch-protection=bti", kind: KindPatchable, before: 2, after: 2},
 	{on: onARM64, name: "pfe3_3", compiler: "gcc", flags: "-fpatchable-function-entry=3,3", kind: KindPatchable, before: 3},
 	{on: onARM64, name: "mcount", compiler: "clang", flags: "-pg", kind: KindMcountCall},
 	{on: onARM64, name: "noplt", compiler: "clang", flags: "-pg -fno-plt", kind: KindMcountCall},
 	{on: onARM64, name: "signed", compiler: "clang", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall},
-	{on: onARM64, name: "pfe2", compiler: "clang", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2},
+	{on: onARM64, name: "pfe2", compiler: "clang", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2, everywhere: true},
 	{on: onARM64, name: "pfe7_3-bti", compiler: "clang", flags: "-fpatchable-function-entry=7,3 -mbranch-protection=standard", kind: KindPatchable, before: 3, after: 4},
 	{on: onARM64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1", kind: KindXRay},
 }
@@ -129,7 +131,7 @@ func TestCompiled(t *testing.T) {
 				if b.noPIC && l.pic || skipBuild(&b, &l) {
 					continue
 				}
-				if !wide() && b.on == onARM64 && (opt == "-Os" || strings.HasSuffix(b.name, "-bti") && l.name != "pie") {
+				if !wide() && b.on == onARM64 && (opt == "-Os" || !b.everywhere && l.name != "pie") {
 					continue
 				}
 				if !wide() && opt != "-O2" && l.name != "pie" && (l.name != "no-pie" || !b.noPIC) {
@@ -152,7 +154,7 @@ func TestCompiledCxx(t *testing.T) {
 			continue // gcc's table refers to functions the linker drops; its own link fails
 		}
 		for _, l := range links[:4] {
-			if b.noPIC && l.pic || skipBuild(&b, &l) || !wide() && l.name != "pie" && l.name != "static" {
+			if b.noPIC && l.pic || skipBuild(&b, &l) || !wide() && l.name != "pie" && (l.name != "static" || b.on == onARM64 && !b.everywhere) {
 				continue
 			}
 			t.Run(b.on.name+"/"+b.compiler+"/"+b.name+"/"+l.name, func(t *testing.T) {
