@@ -55,6 +55,25 @@ static void find_build_id(struct config *f, const u8 *p, u64 size)
 	}
 }
 
+/* load_bias is how far the image is from where it was linked. */
+static u64 load_bias(void)
+{
+	const u8 *e = image_start, *ph = e + *(const u64 *)(e + 32);
+	u32 n = *(const unsigned short *)(e + 56);
+	for (u32 i = 0; i < n; i++) {
+		const u8 *p = ph + i * 56;
+		if (*(const u32 *)p == 1 /* PT_LOAD */ && *(const u64 *)(p + 8) == 0)
+			return (u64)e - *(const u64 *)(p + 16);
+	}
+	return 0;
+}
+
+/* patched says whether the file was patched: then it is not entered in its own code. */
+static int patched(void)
+{
+	return *(const u64 *)(image_start + 24) + load_bias() - (u64)image_start >= (u64)(text_end - image_start);
+}
+
 /* describe fills in the configuration, as a patcher would. Readers compute the image id
    likewise: cmd/fentry. */
 static void describe(void)
@@ -62,12 +81,7 @@ static void describe(void)
 	struct config *f = &fentry_classic_config;
 	const u8 *e = image_start, *ph = e + *(const u64 *)(e + 32);
 	u32 n = *(const unsigned short *)(e + 56);
-	u64 bias = 0, span = (u64)(text_end - image_start);
-	for (u32 i = 0; i < n; i++) {
-		const u8 *p = ph + i * 56;
-		if (*(const u32 *)p == 1 /* PT_LOAD */ && *(const u64 *)(p + 8) == 0)
-			bias = (u64)e - *(const u64 *)(p + 16);
-	}
+	u64 bias = load_bias(), span = (u64)(text_end - image_start);
 	for (u32 i = 0; i < n && !f->idlen; i++) {
 		const u8 *p = ph + i * 56;
 		if (*(const u32 *)p == 4 /* PT_NOTE */)
@@ -110,11 +124,12 @@ hidden void fentry_classic_start(void)
 }
 
 /* Before main and other constructors, so that the control base is ours before there
-   are threads. Not if it is in use: in a program that was patched or is recorded, whose
-   calls of mcount may be gone; it starts with the first that is left. */
+   are threads. Not in a program that was patched or is recorded, as its control base in
+   use (where there is but one) or its entry point tells: its calls of mcount may be gone;
+   it starts with the first that is left. */
 static void early(void)
 {
-	if (control_base() == 0)
+	if (control_base() == 0 && !patched())
 		fentry_classic_start();
 }
 static void (*const early_entry)(void) __attribute__((section(".init_array.00000"), used)) = early;
