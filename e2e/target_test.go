@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // A target is a machine that programs are compiled for and run on. The zero value is this machine.
@@ -91,7 +93,7 @@ func (k kind) makeExecutable(t testing.TB, dir, name string) {
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("#!/bin/sh\nexec %s -0 \"$0\" \"$0.bin\" \"$@\"\n", strings.Join(k.emulation(), " "))
-	if err := os.WriteFile(file, []byte(script), 0o755); err != nil {
+	if err := runfile.WriteFile(file, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 }

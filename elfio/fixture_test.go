@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // fixtureC prints what an injection could break: zeroed bss (small and large), initialised data, thread-local
@@ -209,13 +211,11 @@ func tryTransform(t testing.TB, raw []byte, command ...string) (out []byte, msg 
 	return out, ""
 }
 
-// writeExec writes an executable file. The descriptor is closed under syscall.ForkLock by os/exec's rules only
-// for our own children, so writing goes through a rename: a file that was ever open for writing in a
-// forked child would give ETXTBSY.
+// writeExec writes an executable file.
 func writeExec(t testing.TB, raw []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(name, raw, 0o755); err != nil {
+	if err := runfile.WriteFile(name, raw); err != nil {
 		t.Fatal(err)
 	}
 	return name

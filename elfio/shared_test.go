@@ -3,10 +3,11 @@ package elfio
 import (
 	"bytes"
 	"debug/elf"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 const libraryC = `
@@ -68,7 +69,7 @@ func TestInjectSharedObject(t *testing.T) {
 			check := func(what string, lib []byte, want string) {
 				t.Helper()
 				name := filepath.Join(t.TempDir(), "library.so")
-				if err := os.WriteFile(name, lib, 0o755); err != nil {
+				if err := runfile.WriteFile(name, lib); err != nil {
 					t.Fatal(err)
 				}
 				if got, code := run([]string{program, name}); got != want || code != 0 {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // systemDirs hold the ELF files of the machine.
@@ -216,7 +218,7 @@ func TestSystemRun(t *testing.T) {
 			// Both run from the same path, which some programs print.
 			name := filepath.Join(t.TempDir(), filepath.Base(c[0]))
 			start := func(raw []byte) (string, int) {
-				if err := os.WriteFile(name, raw, 0o755); err != nil {
+				if err := runfile.WriteFile(name, raw); err != nil {
 					t.Fatal(err)
 				}
 				return run(append([]string{name}, c[1:]...))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -146,7 +147,7 @@ func TestRewritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			in, to := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
-			if err := os.WriteFile(in, out, 0o755); err != nil {
+			if err := runfile.WriteFile(in, out); err != nil {
 				t.Fatal(err)
 			}
 			for _, c := range [][]string{
@@ -199,7 +200,7 @@ func TestCheckers(t *testing.T) {
 				t.Fatal(err)
 			}
 			patched := filepath.Join(t.TempDir(), "p")
-			if err := os.WriteFile(patched, out, 0o755); err != nil {
+			if err := runfile.WriteFile(patched, out); err != nil {
 				t.Fatal(err)
 			}
 			complaints := func(image string) (list []string) {

@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/trace"
@@ -70,21 +70,12 @@ func run(t *testing.T, on *target, image []byte) (string, int, string) {
 	t.Helper()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "p")
-	if err := os.WriteFile(name, image, 0o755); err != nil {
+	if err := runfile.WriteFile(name, image); err != nil {
 		t.Fatal(err)
 	}
-	var cmd *exec.Cmd
-	var out []byte
-	var err error
-	// Another test that forks at this moment has the file open for writing.
-	for range 50 {
-		cmd = on.command(t, name)
-		cmd.Dir = dir
-		if out, err = cmd.CombinedOutput(); !errors.Is(err, syscall.ETXTBSY) {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	cmd := on.command(t, name)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
 	var ee *exec.ExitError
 	if err != nil && !errors.As(err, &ee) {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -52,7 +53,7 @@ func TestUnwindAtEveryInstruction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(bin, out, 0o755); err != nil {
+			if err := runfile.WriteFile(bin, out); err != nil {
 				t.Fatal(err)
 			}
 			got := step(t, c.on, bin)

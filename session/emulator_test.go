@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // guestMachine is a machine whose programs do not run here by themselves.
@@ -154,7 +156,7 @@ func TestEmulatorNoPtrace(t *testing.T) {
 func TestEmulatorScript(t *testing.T) {
 	emulator, path, copied := buildGuest(t)
 	script := filepath.Join(t.TempDir(), "emulate")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+strings.Join(emulator, " ")+" \"$@\"\n"), 0o777); err != nil {
+	if err := runfile.WriteFile(script, []byte("#!/bin/sh\nexec "+strings.Join(emulator, " ")+" \"$@\"\n")); err != nil {
 		t.Fatal(err)
 	}
 	r := recorderCmd{Memory: anyMemory(), Copy: copied, Emulator: []string{script}}
@@ -190,7 +192,7 @@ func TestFindEmulator(t *testing.T) {
 	m, _ := guestMachine(t)
 	dir := t.TempDir()
 	for _, name := range []string{"qemu-aarch64-static", "qemu-x86_64-static"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o777); err != nil {
+		if err := runfile.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // The new entry point of the tests: it writes a word to the new data memory and
@@ -176,7 +178,7 @@ func TestScripts(t *testing.T) {
 		{"", "is a script, which is not traced"},
 	} {
 		script := filepath.Join(t.TempDir(), "script")
-		if err := os.WriteFile(script, []byte(tt.head+"echo \"$0\" \"$@\"; exit 9\n"), 0o777); err != nil {
+		if err := runfile.WriteFile(script, []byte(tt.head+"echo \"$0\" \"$@\"; exit 9\n")); err != nil {
 			t.Fatal(err)
 		}
 		r := recorderCmd{Memory: m}
@@ -196,7 +198,7 @@ func TestPatchedCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "answer")
-	if err := os.WriteFile(path, src, 0o777); err != nil {
+	if err := runfile.WriteFile(path, src); err != nil {
 		t.Fatal(err)
 	}
 	m := answerPlan(t, path)
@@ -272,7 +274,7 @@ func TestExecuteOnly(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "answer")
-	if err := os.WriteFile(path, src, 0o777); err != nil {
+	if err := runfile.WriteFile(path, src); err != nil {
 		t.Fatal(err)
 	}
 	m := answerPlan(t, path)
@@ -391,7 +393,7 @@ func TestPrivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "answer")
-	if err := os.WriteFile(path, src, 0o755); err != nil {
+	if err := runfile.WriteFile(path, src); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(path, 0o755|os.ModeSetuid); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // linkWith links files and flags with the library's object in a directory of its own.
@@ -162,7 +163,7 @@ func TestClassicRegistersARM64(t *testing.T) {
 							err = ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller"))
 						}
 						if err == nil {
-							err = os.WriteFile(f.path, image, 0o755)
+							err = runfile.WriteFile(f.path, image)
 						}
 						if err != nil {
 							t.Fatal(err)
@@ -479,7 +480,7 @@ func TestClassicTrampolines(t *testing.T) {
 				check(ft.DisableGraphCaller(m, sym(c.graph), sym("ftrace_graph_caller")))
 				check(ft.EnableGraphCaller(m, sym(c.graph), sym("ftrace_graph_caller")))
 			}
-			check(os.WriteFile(f.path, image, 0o755))
+			check(runfile.WriteFile(f.path, image))
 			out, ev := f.run(t)
 			if strings.TrimSpace(out) != c.want {
 				t.Errorf("got  %swant %s", out, c.want)
@@ -584,7 +585,7 @@ func TestClassicTrampolinesARM64(t *testing.T) {
 				check(ft.DisableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
 				check(ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
 			}
-			check(os.WriteFile(f.path, image, 0o755))
+			check(runfile.WriteFile(f.path, image))
 			out, ev := f.run(t)
 			if strings.TrimSpace(out) != c.want {
 				t.Errorf("got  %swant %s", out, c.want)

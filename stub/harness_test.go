@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // A fixture is a program that the compiler has left room in at every function's
@@ -193,7 +194,7 @@ harness_roots: .zero %d
 		t.Fatal(err)
 	}
 	copy(at(addr["fentry_config"]), b)
-	if err := os.WriteFile(bin, image, 0o755); err != nil {
+	if err := runfile.WriteFile(bin, image); err != nil {
 		t.Fatal(err)
 	}
 	return f

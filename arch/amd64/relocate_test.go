@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 func TestRelocate(t *testing.T) {
@@ -193,7 +195,7 @@ next:
 		copy(code, b)
 		count++
 	}
-	if err := os.WriteFile(out, image, 0o777); err != nil {
+	if err := runfile.WriteFile(out, image); err != nil {
 		t.Fatal(err)
 	}
 	return count

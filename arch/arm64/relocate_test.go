@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 func TestRelocate(t *testing.T) {
@@ -180,7 +182,7 @@ next:
 		copy(code, b)
 		count++
 	}
-	if err := os.WriteFile(out, image, 0o777); err != nil {
+	if err := runfile.WriteFile(out, image); err != nil {
 		t.Fatal(err)
 	}
 	return count

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 // A harness is a program with a small runtime (testdata/harness.S), whose functions
@@ -209,7 +210,7 @@ func (h *harness) rewrite(eh []byte, base uint64, rules Callers) []byte {
 func (h *harness) command(cpu string, args ...string) *exec.Cmd {
 	h.t.Helper()
 	exe := filepath.Join(h.t.TempDir(), "prog")
-	if err := os.WriteFile(exe, h.raw, 0o777); err != nil {
+	if err := runfile.WriteFile(exe, h.raw); err != nil {
 		h.t.Fatal(err)
 	}
 	return exec.Command("qemu-aarch64", append([]string{"-cpu", cpu, "-L", sysroot, exe}, args...)...)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -114,7 +115,7 @@ CONFIG_MMU=y
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("#!/bin/sh\nfor f; do :; done\ncp \"$f\" \"$f.before\"\nexec %s \"$@\"\n", bin)
-	if err := os.WriteFile(tool, []byte(script), 0o755); err != nil {
+	if err := runfile.WriteFile(tool, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	return k
