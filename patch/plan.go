@@ -66,7 +66,8 @@ type Options struct {
 	Threshold time.Duration
 
 	// Keep leaves the profiling calls of functions that are not traced as they
-	// are. By default they become nops: the program pays nothing for them.
+	// are. By default they become nops: the program pays nothing for them. It is
+	// refused where they call a tracer that keeps return addresses itself.
 	Keep bool
 
 	// Overlay plans a file although data follow what its headers describe. What is
@@ -164,7 +165,8 @@ func (p *Plan) Traced() int { return p.traced }
 // New plans the change that makes the image trace the sites selected by o.
 // sites is the result of [record.Find] for the same image; it must not change
 // while the plan is in use. Errors a caller may
-// decide by: [ErrNoSites], [ErrOverlay], [ErrSanitizer].
+// decide by: [ErrNoSites], [ErrOverlay], [ErrSanitizer], [ErrTracer],
+// [ErrFunctionOnly].
 func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	m, err := machineFor(f)
 	if err != nil {
@@ -184,6 +186,9 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 			return nil, err
 		}
 	}
+	if o.Keep && hasTracer(sites) {
+		return nil, ErrTracer
+	}
 	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m}
 	p.choose(sites)
 	if p.Traced() == 0 {
@@ -193,6 +198,16 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// hasTracer reports whether an image has the functions of fentry's linked tracer in
+// it, which are those of the kernel's. Both tracers use the same shadow memory.
+func hasTracer(sites []record.Site) bool {
+	need := map[string]bool{"return_to_handler": true, "ftrace_graph_caller": true, "prepare_ftrace_return": true}
+	for i := range sites {
+		delete(need, sites[i].Name)
+	}
+	return len(need) == 0
 }
 
 // choose decides what happens to every function and numbers the traced ones.
@@ -266,7 +281,7 @@ func (p *Plan) nothingToTrace() error {
 	case far > 0:
 		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4", ErrNoSites, far, record.ReasonOutOfReach)
 	case ok == 0 && signed > 0:
-		return fmt.Errorf("%w: %d of %d functions can be traced by the function tracer only (%s); compile with %s", ErrNoSites, signed, total, record.ReasonSignedReturn, p.m.option())
+		return fmt.Errorf("%w: %d of %d functions can be traced %w; compile with %s", ErrNoSites, signed, total, ErrFunctionOnly, p.m.option())
 	case ok == 0:
 		return fmt.Errorf("%w: %d functions seen, none with a site; compile with %s", ErrNoSites, total, p.m.option())
 	}

@@ -176,6 +176,9 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if errors.Is(err, patch.ErrSanitizer) {
 		return fmt.Errorf("%s: %w; -T function keeps none", path, err)
 	}
+	if errors.Is(err, patch.ErrFunctionOnly) {
+		return fmt.Errorf("%s: %w, or use -T function", path, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

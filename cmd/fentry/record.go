@@ -226,6 +226,8 @@ func recordError(err error) error {
 		err = fmt.Errorf("%w; use -o", err)
 	case errors.Is(err, patch.ErrSanitizer):
 		err = fmt.Errorf("%w; -T function keeps none", err)
+	case errors.Is(err, patch.ErrFunctionOnly):
+		err = fmt.Errorf("%w, or use -T function", err)
 	}
 	return &exitError{code, err}
 }
