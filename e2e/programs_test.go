@@ -277,22 +277,26 @@ func playTests(t *testing.T, kd kind, b corpus.Built) {
 	copyDir(t, filepath.Join(b.Dir, "programs"), filepath.Join(dir, "programs"))
 	patched := filepath.Join(dir, "zstd.traced")
 	patchFile(t, b.Program, patched, []string{"-T", "profile"})
-	// What the tests call: they make links to it, whose name is the program's first argument.
-	callable := func(name, program string) string {
-		if len(kd.emulation()) == 0 {
-			return program
+	datagen := filepath.Join(dir, "tests", "datagen") // always the host's
+	for _, program := range []string{b.Program, patched} {
+		path := os.Getenv("PATH")
+		callable := program
+		if len(kd.emulation()) > 0 {
+			// The tests make links to what they call, whose names are the program's first argument, and have readelf look at it.
+			bin := t.TempDir()
+			path = bin + ":" + path
+			callable = filepath.Join(bin, "zstd")
+			for name, text := range map[string]string{
+				"zstd":    "exec " + strings.Join(kd.emulation(), " ") + ` -0 "$0" ` + program + ` "$@"`,
+				"readelf": `PATH=${PATH#*:}; exec readelf "$1" ` + program,
+			} {
+				if err := runfile.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n")); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-		script := filepath.Join(dir, name+".sh")
-		text := fmt.Sprintf("#!/bin/sh\nexec %s -0 \"$0\" %s \"$@\"\n", strings.Join(kd.emulation(), " "), program)
-		if err := runfile.WriteFile(script, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		return script
-	}
-	datagen := callable("datagen", filepath.Join(dir, "tests", "datagen"))
-	for _, z := range []string{callable("zstd", b.Program), callable("traced", patched)} {
 		r := run(t, command{dir: filepath.Join(dir, "tests"), argv: []string{"bash", "./playTests.sh"}, timeout: 20 * time.Minute,
-			env: []string{"ZSTD_BIN=" + z, "DATAGEN_BIN=" + datagen, "FENTRY_DATA=" + filepath.Join(dir, "data")}})
+			env: []string{"PATH=" + path, "ZSTD_BIN=" + callable, "DATAGEN_BIN=" + datagen, "FENTRY_DATA=" + filepath.Join(dir, "data")}})
 		r.mustSucceed(t)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); err != nil {
