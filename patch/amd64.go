@@ -14,8 +14,6 @@ import (
 // amd64Machine is x86-64.
 type amd64Machine struct{}
 
-var _ [amd64.ThunkSize]byte = [thunkSize]byte{}
-
 // Jumps reach 2 GiB: what is out of their reach cannot be patched at all.
 func (amd64Machine) reach(*Plan)                       {}
 func (amd64Machine) entry(orig uint64) uint64          { return orig }
@@ -24,16 +22,12 @@ func (amd64Machine) encodeVeneers(*Plan, []byte) error { return nil }
 func (amd64Machine) islands(*Plan) ([]Edit, error)     { return nil, nil }
 
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
-	a := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: amd64.ThunkKind(t.kind)}
+	a := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind}
 	return a.Encode(dst)
 }
 
-func (amd64Machine) frames(base uint64, runs []thunkRun) *arch.Frames {
-	list := make([]amd64.ThunkRun, len(runs))
-	for i, r := range runs {
-		list[i] = amd64.ThunkRun{Addr: r.addr, N: r.n, Kind: amd64.ThunkKind(r.kind)}
-	}
-	return amd64.ThunkRunFrames(base, list)
+func (amd64Machine) frames(base uint64, runs []arch.ThunkRun) *arch.Frames {
+	return amd64.ThunkRunFrames(base, runs)
 }
 
 func (amd64Machine) callers() elfio.FrameRules {

@@ -20,24 +20,16 @@ type arm64Machine struct {
 	veneersInCode []uint64
 }
 
-var _ [arm64.ThunkSize]byte = [thunkSize]byte{}
-
 func (m *arm64Machine) thunk(t *thunk, dst []byte) error {
-	a := arm64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: arm64.ThunkKind(t.kind), Frame: t.frame}
+	a := arm64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind, Frame: t.frame}
 	if f := m.far[t.id]; f != nil && f.back != 0 {
 		a.Body = f.back
 	}
 	return a.Encode(dst)
 }
 
-func (m *arm64Machine) frames(base uint64, runs []thunkRun) *arch.Frames {
-	var list []arm64.Thunk
-	for _, r := range runs {
-		for i := range r.n {
-			list = append(list, arm64.Thunk{Addr: r.addr + uint64(i)*thunkSize, Kind: arm64.ThunkKind(r.kind)})
-		}
-	}
-	f := arm64.ThunkFrames(base, list, arm64.AnyShadow)
+func (m *arm64Machine) frames(base uint64, runs []arch.ThunkRun) *arch.Frames {
+	f := arm64.ThunkRunFrames(base, runs, arm64.AnyShadow)
 	if n := m.veneers(); n > 0 {
 		f.Add(m.farAt, uint64(n), arm64.VeneerRows())
 	}

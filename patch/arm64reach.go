@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
@@ -45,7 +46,7 @@ const farSize = arm64.LandingLen + arm64.VeneerLen
 // point.
 func (m *arm64Machine) reach(p *Plan) {
 	m.routes(p)
-	m.farAt = p.RXAddr + uint64(p.Traced())*thunkSize
+	m.farAt = p.RXAddr + uint64(p.Traced())*arch.ThunkSize
 	m.farEntry = !arm64.Reaches(m.farAt+uint64(m.veneers())+maxRuntime, p.OrigEntry)
 }
 
@@ -97,7 +98,7 @@ func (m *arm64Machine) routes(p *Plan) {
 		kept, owners = append(kept, f), append(owners, i)
 	}
 	p.number()
-	at := p.RXAddr + uint64(p.Traced())*thunkSize
+	at := p.RXAddr + uint64(p.Traced())*arch.ThunkSize
 	for k, f := range kept {
 		fn := &p.Functions[owners[k]]
 		f.landing, f.back = at, at+arm64.LandingLen
@@ -118,7 +119,7 @@ func (m *arm64Machine) farSites(p *Plan) (far []int) {
 		if fn.ID == 0 {
 			continue
 		}
-		t := p.RXAddr + uint64(fn.ID-1)*thunkSize
+		t := p.RXAddr + uint64(fn.ID-1)*arch.ThunkSize
 		ok := arm64.Reaches(fn.Addr, t)
 		if fn.Ret == record.RetLR { // the thunk goes on to the body from places in it
 			ok = ok && arm64.Reaches(t+arm64.ThunkCallEnd, fn.End()) && arm64.Reaches(t+arm64.ThunkBypass, fn.End())
@@ -270,7 +271,7 @@ func (m *arm64Machine) encodeVeneers(p *Plan, dst []byte) error {
 			continue
 		}
 		b := dst[f.landing-m.farAt:][:0:farSize]
-		b, err := arm64.AppendLanding(b, f.landing, p.RXAddr+uint64(fn.ID-1)*thunkSize)
+		b, err := arm64.AppendLanding(b, f.landing, p.RXAddr+uint64(fn.ID-1)*arch.ThunkSize)
 		if err == nil && f.back != 0 {
 			_, err = arm64.AppendVeneer(b, f.back, f.body)
 		}

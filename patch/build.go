@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/stub"
@@ -96,9 +97,9 @@ func (p *Plan) build() error {
 		return p.nothingToTrace()
 	}
 	// The thunks come first, so that the runtime is linked for their addresses.
-	thunks := uint64(p.Traced()) * thunkSize
+	thunks := uint64(p.Traced()) * arch.ThunkSize
 	veneers := uint64(p.m.veneers())
-	runtime := alignUp(p.RXAddr+thunks+veneers, thunkSize)
+	runtime := alignUp(p.RXAddr+thunks+veneers, arch.ThunkSize)
 	l, err := elfio.LinkObject(of, elfio.LinkOptions{
 		RX: runtime, RW: p.RW, TLS: p.tls,
 		Symbols: map[string]uint64{
@@ -193,7 +194,7 @@ func (p *Plan) veneers(room []byte) error {
 	p.hidden = append(p.hidden, islands...)
 	p.Sections = append(p.Sections, elfio.AddedSection{
 		Name: ".fentry.veneers", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
-		Addr: p.RXAddr + uint64(p.Traced())*thunkSize, Size: uint64(len(room)), Align: 4,
+		Addr: p.RXAddr + uint64(p.Traced())*arch.ThunkSize, Size: uint64(len(room)), Align: 4,
 	})
 	return nil
 }
@@ -239,7 +240,7 @@ func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
 type enterExit struct{ enter, exit uint64 }
 
 // routinesOf finds the routines of thunks of kind k.
-func (p *Plan) routinesOf(k thunkKind) (r enterExit, err error) {
+func (p *Plan) routinesOf(k arch.ThunkKind) (r enterExit, err error) {
 	o := &p.Options
 	tracer := "graph"
 	switch {
@@ -251,13 +252,13 @@ func (p *Plan) routinesOf(k thunkKind) (r enterExit, err error) {
 		tracer = "opt"
 	}
 	prefix := "fentry_"
-	if k == thunkMcount || k == thunkMcountFunc {
+	if k == arch.ThunkMcount || k == arch.ThunkMcountFunc {
 		prefix = "fentry_mcount_"
 	}
 	if r.enter, err = p.symbol(prefix + tracer + "_enter"); err != nil {
 		return r, err
 	}
-	if k != thunkFunc && k != thunkMcountFunc {
+	if k != arch.ThunkFunc && k != arch.ThunkMcountFunc {
 		r.exit, err = p.symbol("fentry_" + tracer + "_exit")
 	}
 	return r, err
@@ -281,7 +282,7 @@ func (p *Plan) siteTable(a *area) []byte {
 	n := p.Traced()
 	p.Sections = append(p.Sections, elfio.AddedSection{
 		Name: ".fentry.thunks", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
-		Addr: p.RXAddr, Size: uint64(n * thunkSize), Align: thunkSize,
+		Addr: p.RXAddr, Size: uint64(n * arch.ThunkSize), Align: arch.ThunkSize,
 	})
 	at, b := a.grow(16+16*n, 8)
 	copy(b, SiteTableMagic)
@@ -524,7 +525,7 @@ const thunkPrefix = "fentry:"
 // thunkSymbols are the names of thunks.
 func (p *Plan) thunkSymbols() elfio.SymbolRun {
 	return elfio.SymbolRun{
-		Section: ".fentry.thunks", Size: thunkSize, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
+		Section: ".fentry.thunks", Size: arch.ThunkSize, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
 		N: p.traced, NameBytes: p.nameBytes,
 		All: func(yield func(string, uint64) bool) {
 			for i := range p.Functions {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
@@ -26,12 +27,8 @@ func (p *Plan) placeThunks() (err error) {
 				return err
 			}
 		}
-		fn.Thunk = p.RXAddr + uint64(fn.ID-1)*thunkSize
-		if n := len(p.runs); n > 0 && p.runs[n-1].kind == k {
-			p.runs[n-1].n++
-		} else {
-			p.runs = append(p.runs, thunkRun{fn.Thunk, 1, k})
-		}
+		fn.Thunk = p.RXAddr + uint64(fn.ID-1)*arch.ThunkSize
+		p.runs = arch.AppendThunkRun(p.runs, fn.Thunk, k)
 	}
 	return nil
 }
@@ -67,7 +64,7 @@ func (p *Plan) fill(thunks, rows []byte) (badThunk, badEdit error) {
 			le.PutUint64(row[8:], fn.Addr)
 			k := p.thunkKind(fn.Site)
 			t := thunk{addr: fn.Thunk, armed: p.armed, enterExit: p.routines[k], body: fn.End(), id: fn.ID, frame: fn.Frame, kind: k}
-			if err := p.m.thunk(&t, thunks[at*thunkSize:(at+1)*thunkSize]); err != nil {
+			if err := p.m.thunk(&t, thunks[at*arch.ThunkSize:(at+1)*arch.ThunkSize]); err != nil {
 				e[1] = fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
 				break
 			}

@@ -24,11 +24,11 @@ type machine interface {
 	encodeVeneers(p *Plan, dst []byte) error
 	islands(p *Plan) ([]Edit, error)
 
-	// thunk encodes a thunk, thunkSize bytes.
+	// thunk encodes a thunk, arch.ThunkSize bytes.
 	thunk(t *thunk, dst []byte) error
 	// frames is the unwind information of thunks, sorted by address, for .eh_frame
 	// at address base.
-	frames(base uint64, runs []thunkRun) *arch.Frames
+	frames(base uint64, runs []arch.ThunkRun) *arch.Frames
 	// callers are the changes of an image's own unwind information that make
 	// unwinders find a traced function's caller.
 	callers() elfio.FrameRules
@@ -50,27 +50,6 @@ type machine interface {
 	processGap(size uint64) uint64
 }
 
-// thunkSize is the size and alignment of a thunk in bytes, on all machines.
-const thunkSize = 64
-
-// thunkKind says what a thunk does and how its site gets there: the kinds that
-// packages of machines have, in their order.
-type thunkKind uint8
-
-const (
-	thunkGraph thunkKind = iota
-	thunkFunc
-	thunkMcount
-	thunkMcountFunc
-)
-
-// thunkRun is n thunks of one kind, one behind the other.
-type thunkRun struct {
-	addr uint64 // of the first one
-	n    int
-	kind thunkKind
-}
-
 // A thunk is the code between a traced site and the runtime.
 type thunk struct {
 	addr  uint64
@@ -78,7 +57,7 @@ type thunk struct {
 	body  uint64 // first byte behind the site
 	id    uint32
 	frame uint32 // record.Site.Frame
-	kind  thunkKind
+	kind  arch.ThunkKind
 	enterExit
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/record"
@@ -142,9 +143,9 @@ type Plan struct {
 	edited     int        // how many functions are edited
 	editBytes  int        // how many bytes of theirs
 	nameBytes  int        // of the names of all thunks, at most
-	runs       []thunkRun
+	runs       []arch.ThunkRun
 	armed      uint64 // of the runtime's word that arms all thunks
-	routines   [thunkMcountFunc + 1]enterExit
+	routines   [arch.ThunkMcountFunc + 1]enterExit
 	before     []byte          // of the sites, one behind the other, as they were
 	after      []byte          // and as they will be
 	sites      []elfio.RawEdit // for a file: the edits of sites
@@ -289,15 +290,15 @@ func (p *Plan) nothingToTrace() error {
 }
 
 // thunkKind says which thunk serves a site.
-func (p *Plan) thunkKind(s *record.Site) thunkKind {
+func (p *Plan) thunkKind(s *record.Site) arch.ThunkKind {
 	behind := s.Ret == record.RetFP || s.Ret == record.RetSigned
 	switch {
 	case behind && p.Options.Tracer == Function:
-		return thunkMcountFunc
+		return arch.ThunkMcountFunc
 	case behind:
-		return thunkMcount
+		return arch.ThunkMcount
 	case p.Options.Tracer == Function:
-		return thunkFunc
+		return arch.ThunkFunc
 	}
-	return thunkGraph
+	return arch.ThunkGraph
 }

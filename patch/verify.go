@@ -3,6 +3,7 @@ package patch
 import (
 	"fmt"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 )
 
@@ -84,11 +85,11 @@ func Verify(image []byte) (*Info, error) {
 		return nil, fmt.Errorf("section .fentry.thunks is missing")
 	}
 	s := f.Sections[i]
-	if s.Size != uint64(len(in.Sites))*thunkSize {
+	if s.Size != uint64(len(in.Sites))*arch.ThunkSize {
 		return nil, fmt.Errorf("section .fentry.thunks: %d bytes for %d sites", s.Size, len(in.Sites))
 	}
 	for k, e := range in.Sites {
-		want := s.Addr + uint64(k)*thunkSize
+		want := s.Addr + uint64(k)*arch.ThunkSize
 		to, err := m.thunkOf(f, e.Addr)
 		if err != nil {
 			return nil, fmt.Errorf("site %d at %#x: %w", k+1, e.Addr, err)

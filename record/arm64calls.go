@@ -31,10 +31,7 @@ func (m arm64Machine) stubs(im *image, p *profiling) {
 				if !ok {
 					continue
 				}
-				cl := p.targets[v.addr]
-				if v.slot {
-					cl = p.slots[v.addr]
-				}
+				cl := p.at(v)
 				if cl == profNone {
 					continue
 				}
@@ -52,6 +49,14 @@ type value struct {
 	addr uint64
 	slot bool
 	from int // offset in the region of the first instruction that made it
+}
+
+// at says what a call of a value calls.
+func (p *profiling) at(v value) profClass {
+	if v.slot {
+		return p.slots[v.addr]
+	}
+	return p.targets[v.addr]
 }
 
 // maxLookBack is how many instructions before its use a register's value is looked for.
@@ -122,11 +127,7 @@ func (m arm64Machine) callsIn(p *profiling, r *region, _ func(uint64) bool, out 
 			if !ok {
 				continue
 			}
-			cl := p.targets[v.addr]
-			if v.slot {
-				cl = p.slots[v.addr]
-			}
-			if cl != profNone {
+			if cl := p.at(v); cl != profNone {
 				out = append(out, call{addr, arm64.CallLen, cl, v.addr, v.slot})
 			}
 		}

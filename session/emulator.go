@@ -100,10 +100,7 @@ func (l *launcher) command(path string) (string, []string) {
 // own path: the emulator is stopped when it has opened the program, and gets the
 // copy in place of it.
 func (l *launcher) emulated() (started, error) {
-	if l.o.PatchedCopy == nil {
-		return started{}, fmt.Errorf("%s: cannot be traced under an emulator", l.o.Path)
-	}
-	c, err := newCopy(l.o.Path, func(f *os.File) error { return l.o.PatchedCopy(l.pool, f) })
+	c, err := l.patchedCopy("under an emulator")
 	if err != nil {
 		return started{}, err
 	}

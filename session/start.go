@@ -145,12 +145,17 @@ func (l *launcher) plain() (started, error) {
 	return started{pid: pid}, nil
 }
 
+// patchedCopy makes the copy that runs where the program itself cannot be changed.
+func (l *launcher) patchedCopy(where string) (*patchedCopy, error) {
+	if l.o.PatchedCopy == nil {
+		return nil, fmt.Errorf("%s: cannot be traced %s", l.o.Path, where)
+	}
+	return newCopy(l.o.Path, func(f *os.File) error { return l.o.PatchedCopy(l.pool, f) })
+}
+
 // patched starts a patched copy.
 func (l *launcher) patched() (started, error) {
-	if l.o.PatchedCopy == nil {
-		return started{}, fmt.Errorf("%s: cannot be traced without ptrace", l.o.Path)
-	}
-	c, err := newCopy(l.o.Path, func(f *os.File) error { return l.o.PatchedCopy(l.pool, f) })
+	c, err := l.patchedCopy("without ptrace")
 	if err != nil {
 		return started{}, err
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
@@ -39,7 +39,7 @@ func need(t testing.TB, tools ...string) {
 }
 
 // thunkSize is the same on both machines.
-const thunkSize = amd64.ThunkSize
+const thunkSize = arch.ThunkSize
 
 type buildOptions struct {
 	on     *machine // amd64 unless set

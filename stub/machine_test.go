@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/stub/internal/build"
@@ -57,11 +58,11 @@ func (t thunk) amd64() amd64.Thunk {
 	th := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
 	switch {
 	case t.behind && t.function:
-		th.Kind = amd64.ThunkMcountFunc
+		th.Kind = arch.ThunkMcountFunc
 	case t.behind:
-		th.Kind = amd64.ThunkMcount
+		th.Kind = arch.ThunkMcount
 	case t.function:
-		th.Kind = amd64.ThunkFunc
+		th.Kind = arch.ThunkFunc
 	}
 	return th
 }
@@ -95,11 +96,11 @@ func (t thunk) arm64() arm64.Thunk {
 	th := arm64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
 	switch {
 	case t.behind && t.function:
-		th.Kind = arm64.ThunkMcountFunc
+		th.Kind = arch.ThunkMcountFunc
 	case t.behind:
-		th.Kind, th.Frame = arm64.ThunkMcount, frameBehind
+		th.Kind, th.Frame = arch.ThunkMcount, frameBehind
 	case t.function:
-		th.Kind = arm64.ThunkFunc
+		th.Kind = arch.ThunkFunc
 	}
 	return th
 }

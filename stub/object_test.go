@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/stub/internal/build"
@@ -306,8 +307,7 @@ func testLayout(t *testing.T, m *machine) {
 	is("FLAG_NO_RECORDER", FlagNoRecorder)
 	is("FLAG_NO_FILE", FlagNoFile)
 	is("FLAG_QUIET", FlagQuiet)
-	is("THUNK_SIZE", amd64.ThunkSize)
-	is("THUNK_SIZE", arm64.ThunkSize)
+	is("THUNK_SIZE", arch.ThunkSize)
 	member := map[string]string{"IDLEN": "idlen", "ID": "id"}
 	for _, f := range configFields {
 		is("CONFIG_O_"+f.name, f.off)
@@ -336,7 +336,7 @@ func testLayout(t *testing.T, m *machine) {
 	is("SHADOW_RET", amd64.ShadowBit)
 	// The parts of a thunk, where its code has them.
 	th := amd64.Thunk{Addr: 0x1000, Armed: 0x2000, Enter: 0x3000, Exit: 0x4000, Body: 0x5000, ID: 0x01020304}
-	b := make([]byte, amd64.ThunkSize)
+	b := make([]byte, arch.ThunkSize)
 	if err := th.Encode(b); err != nil {
 		t.Fatal(err)
 	}

@@ -36,15 +36,15 @@ type step struct {
 
 // steps describes a thunk of a kind. At its first byte the CFA is a word above the
 // stack pointer, and the return address is in that word.
-func (k ThunkKind) steps() []step {
+func steps(k arch.ThunkKind) []step {
 	s := []step{
 		{14, 1, 0},            // id pushed
 		{thunkCallEnd, -1, 0}, // enter dropped it
 	}
 	switch k {
-	case ThunkGraph:
+	case arch.ThunkGraph:
 		s = append(s, step{thunkPad, -1, 1}) // the return address is off the stack
-	case ThunkMcount:
+	case arch.ThunkMcount:
 		s = append(s, step{thunkRet, -1, 1}) // only the body's return leads here
 	default:
 		return s
@@ -65,10 +65,10 @@ func (k ThunkKind) steps() []step {
 // stack pointer, because unwinders tell frames apart by their CFA: the thunk's
 // frame would have the same as its caller's, and libgcc aborts when the frame with
 // the handler seems to be met twice.
-func (k ThunkKind) rules() []byte {
+func rules(k arch.ThunkKind) []byte {
 	cfa := []byte{opLit1}
 	var hid []byte // pushes 1 where the return address is in the shadow
-	for _, s := range k.steps() {
+	for _, s := range steps(k) {
 		if s.words != 0 {
 			op := byte(opPlus)
 			if s.words < 0 {
@@ -98,7 +98,7 @@ func (k ThunkKind) rules() []byte {
 
 // from pushes 1 if the instruction pointer is at offset at of its thunk or behind, else 0.
 func from(at byte) []byte {
-	return []byte{opBreg0 + regIP, 0, opConst1u, ThunkSize - 1, opAnd, opConst1u, at, opGE}
+	return []byte{opBreg0 + regIP, 0, opConst1u, arch.ThunkSize - 1, opAnd, opConst1u, at, opGE}
 }
 
 func appendULEB(b []byte, v int) []byte {
@@ -112,38 +112,20 @@ func appendULEB(b []byte, v int) []byte {
 // ThunkFrames returns the unwind information of thunks, sorted by address, for
 // .eh_frame at address base: an FDE for each run of thunks of one kind.
 func ThunkFrames(base uint64, thunks []Thunk) *arch.Frames {
-	var runs []ThunkRun
+	var runs []arch.ThunkRun
 	for i := range thunks {
-		runs = AppendThunkRun(runs, thunks[i].Addr, thunks[i].Kind)
+		runs = arch.AppendThunkRun(runs, thunks[i].Addr, thunks[i].Kind)
 	}
 	return ThunkRunFrames(base, runs)
 }
 
-// A ThunkRun is N thunks of one kind, one behind the other.
-type ThunkRun struct {
-	Addr uint64 // of the first one
-	N    int
-	Kind ThunkKind
-}
-
-// AppendThunkRun adds the next thunk by address to runs.
-func AppendThunkRun(runs []ThunkRun, addr uint64, kind ThunkKind) []ThunkRun {
-	if n := len(runs); n > 0 {
-		if r := &runs[n-1]; r.Kind == kind && r.Addr+uint64(r.N)*ThunkSize == addr {
-			r.N++
-			return runs
-		}
-	}
-	return append(runs, ThunkRun{addr, 1, kind})
-}
-
 // ThunkRunFrames is [ThunkFrames] for runs of thunks, sorted by address.
-func ThunkRunFrames(base uint64, runs []ThunkRun) *arch.Frames {
+func ThunkRunFrames(base uint64, runs []arch.ThunkRun) *arch.Frames {
 	// At a thunk's start the CFA is a word above the stack pointer, and the return
 	// address is in that word.
 	f := arch.NewFrames(base, regIP, []byte{dwDefCFA, regSP, 8, dwOffset | regIP, 1})
 	for _, r := range runs {
-		f.Add(r.Addr, uint64(r.N)*ThunkSize, r.Kind.rules())
+		f.Add(r.Addr, uint64(r.N)*arch.ThunkSize, rules(r.Kind))
 	}
 	return f
 }

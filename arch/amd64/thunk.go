@@ -3,43 +3,9 @@ package amd64
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/fentry-dev/fentry/arch"
 )
-
-// ThunkSize is the size and alignment of a thunk in bytes. Thunks of an image
-// stand one after another in the order of their ids, from 1: the runtime finds
-// them all from one.
-const ThunkSize = 64
-
-// A ThunkKind says what a thunk does and how its site gets there.
-type ThunkKind uint8
-
-const (
-	// ThunkGraph records entry and exit. The site, before the prologue, is a jump
-	// to the thunk.
-	ThunkGraph ThunkKind = iota
-	// ThunkFunc records the entry. The site, before the prologue, is a jump to the thunk.
-	ThunkFunc
-	// ThunkMcount records entry and exit. The site, behind the prologue, is a call
-	// of the thunk, which returns behind the site; the enter routine replaces the
-	// return address at 8(%rbp) by that of the thunk's exit part.
-	ThunkMcount
-	// ThunkMcountFunc records the entry. The site, behind the prologue, is a call of the thunk.
-	ThunkMcountFunc
-)
-
-func (k ThunkKind) String() string {
-	switch k {
-	case ThunkGraph:
-		return "graph"
-	case ThunkFunc:
-		return "func"
-	case ThunkMcount:
-		return "mcount"
-	case ThunkMcountFunc:
-		return "mcount-func"
-	}
-	return fmt.Sprintf("ThunkKind(%d)", uint8(k))
-}
 
 // A Thunk is the code between a traced site and the runtime. Addresses are those
 // at which the code will run, or all the same distance from them.
@@ -50,11 +16,8 @@ type Thunk struct {
 	Exit  uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
 	Body  uint64 // first byte behind the site
 	ID    uint32 // the site's, 1 to MaxThunkID
-	Kind  ThunkKind
+	Kind  arch.ThunkKind
 }
-
-// MaxThunkID is the largest id: greater ones are reserved in traces.
-const MaxThunkID = 0x7ffeffff
 
 // Offsets of a thunk's parts. The runtime's sources (stub/src/layout.h) have the same.
 const (
@@ -70,19 +33,19 @@ const (
 // Encode writes the thunk's ThunkSize bytes to dst. Errors: a *RangeError when
 // something cannot be reached; ids and addresses that cannot be.
 func (t *Thunk) Encode(dst []byte) error {
-	if len(dst) < ThunkSize {
-		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", t.Addr, len(dst), ThunkSize)
+	if len(dst) < arch.ThunkSize {
+		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", t.Addr, len(dst), arch.ThunkSize)
 	}
-	if t.Addr%ThunkSize != 0 {
-		return fmt.Errorf("thunk at %#x: not aligned to %d", t.Addr, ThunkSize)
+	if t.Addr%arch.ThunkSize != 0 {
+		return fmt.Errorf("thunk at %#x: not aligned to %d", t.Addr, arch.ThunkSize)
 	}
-	if t.ID == 0 || t.ID > MaxThunkID {
-		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, MaxThunkID)
+	if t.ID == 0 || t.ID > arch.MaxThunkID {
+		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, arch.MaxThunkID)
 	}
-	if t.Kind > ThunkMcountFunc {
+	if t.Kind > arch.ThunkMcountFunc {
 		return fmt.Errorf("thunk at %#x: unknown kind %d", t.Addr, t.Kind)
 	}
-	b := (*[ThunkSize]byte)(dst)
+	b := (*[arch.ThunkSize]byte)(dst)
 	*b = thunkCode[t.Kind]
 	var err error
 	// put fills in the displacement of the instruction at offset at that ends at offset end.
@@ -97,15 +60,15 @@ func (t *Thunk) Encode(dst []byte) error {
 	put("cmpl", 0, 2, 7, t.Armed)
 	binary.LittleEndian.PutUint32(b[10:], t.ID)
 	put("call", 14, 15, thunkCallEnd, t.Enter)
-	if t.Kind == ThunkGraph || t.Kind == ThunkMcount {
+	if t.Kind == arch.ThunkGraph || t.Kind == arch.ThunkMcount {
 		binary.LittleEndian.PutUint32(b[thunkRetPush+1:], t.ID|1<<31)
 		put("jmp", thunkRetJump, thunkRetJump+1, thunkRetJump+5, t.Exit)
 	}
 	switch t.Kind {
-	case ThunkGraph:
+	case arch.ThunkGraph:
 		put("call", thunkPad+3, thunkPad+4, thunkPad+8, t.Body)
 		put("jmp", thunkBypass, thunkBypass+1, thunkBypass+5, t.Body)
-	case ThunkFunc:
+	case arch.ThunkFunc:
 		put("jmp", thunkCallEnd, thunkCallEnd+1, thunkCallEnd+5, t.Body)
 	}
 	return err
@@ -113,8 +76,8 @@ func (t *Thunk) Encode(dst []byte) error {
 
 // thunkCode is the code of thunks, by kind, with zeroes for what differs between them. Nothing may come to the rest, so
 // it is int3.
-var thunkCode = [...][ThunkSize]byte{
-	ThunkGraph: {
+var thunkCode = [...][arch.ThunkSize]byte{
+	arch.ThunkGraph: {
 		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
 		0x74, thunkBypass - 9, // je bypass
 		0x68, 0, 0, 0, 0, // push $id
@@ -128,7 +91,7 @@ var thunkCode = [...][ThunkSize]byte{
 		0xe9, 0, 0, 0, 0, // bypass: jmp body
 		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	},
-	ThunkFunc: {
+	arch.ThunkFunc: {
 		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
 		0x74, thunkCallEnd - 9, // je: the same code as when enter has returned
 		0x68, 0, 0, 0, 0, // push $id
@@ -138,7 +101,7 @@ var thunkCode = [...][ThunkSize]byte{
 		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	},
-	ThunkMcount: {
+	arch.ThunkMcount: {
 		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
 		0x74, thunkBypass - 9, // je bypass
 		0x68, 0, 0, 0, 0, // push $id
@@ -151,7 +114,7 @@ var thunkCode = [...][ThunkSize]byte{
 		0xc3, // bypass: ret
 		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	},
-	ThunkMcountFunc: {
+	arch.ThunkMcountFunc: {
 		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
 		0x74, thunkCallEnd - 9, // je: the same code as when enter has returned
 		0x68, 0, 0, 0, 0, // push $id

@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/arch"
 )
 
 // base is a thunk whose parts all lie in front of or behind it.
 var baseThunk = Thunk{Addr: 0x405040, Armed: 0x40a000, Enter: 0x404000, Exit: 0x404100, Body: 0x401005, ID: 0x1234}
 
 var thunkTests = []struct {
-	kind  ThunkKind
+	kind  arch.ThunkKind
 	bytes string
 	text  string
 }{
-	{ThunkGraph,
+	{arch.ThunkGraph,
 		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff 48 8d 64 24 08 0f 1f 00 e8 a5 bf ff ff " +
 			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff cc cc cc cc cc cc cc cc cc cc cc cc",
 		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
@@ -30,14 +32,14 @@ lea -0x8(%rsp),%rsp
 push $0xffffffff80001234
 jmp 0x404100
 jmp 0x401005`},
-	{ThunkFunc,
+	{arch.ThunkFunc,
 		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
 		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
 je 0x405053
 push $0x1234
 call 0x404000
 jmp 0x401005`},
-	{ThunkMcount,
+	{arch.ThunkMcount,
 		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff c3" + strings.Repeat(" cc", 12) +
 			" 48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff c3" + strings.Repeat(" cc", 16),
 		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
@@ -49,7 +51,7 @@ lea -0x8(%rsp),%rsp
 push $0xffffffff80001234
 jmp 0x404100
 ret`},
-	{ThunkMcountFunc,
+	{arch.ThunkMcountFunc,
 		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff c3" + strings.Repeat(" cc", 44),
 		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
 je 0x405053
@@ -60,14 +62,14 @@ ret`},
 
 func encodeThunk(t *testing.T, th Thunk) []byte {
 	t.Helper()
-	b := bytes.Repeat([]byte{0xaa}, ThunkSize+8)
+	b := bytes.Repeat([]byte{0xaa}, arch.ThunkSize+8)
 	if err := th.Encode(b); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(b[ThunkSize:], bytes.Repeat([]byte{0xaa}, 8)) {
+	if !bytes.Equal(b[arch.ThunkSize:], bytes.Repeat([]byte{0xaa}, 8)) {
 		t.Error("bytes behind the thunk are written")
 	}
-	return b[:ThunkSize]
+	return b[:arch.ThunkSize]
 }
 
 func TestThunkBytes(t *testing.T) {
@@ -127,41 +129,41 @@ func TestThunkRefuses(t *testing.T) {
 		{"body too far", func(t *Thunk) { t.Body = t.Addr - far }, true, "thunk 4660: call at 0x40505b cannot reach"},
 		{"not aligned", func(t *Thunk) { t.Addr += 32 }, false, "not aligned"},
 		{"no id", func(t *Thunk) { t.ID = 0 }, false, "id 0x0"},
-		{"reserved id", func(t *Thunk) { t.ID = MaxThunkID + 1 }, false, "id 0x7fff0000"},
+		{"reserved id", func(t *Thunk) { t.ID = arch.MaxThunkID + 1 }, false, "id 0x7fff0000"},
 		{"no kind", func(t *Thunk) { t.Kind = 99 }, false, "kind 99"},
 	} {
 		th := baseThunk
 		c.change(&th)
-		err := th.Encode(make([]byte, ThunkSize))
+		err := th.Encode(make([]byte, arch.ThunkSize))
 		var re *RangeError
 		if err == nil || !strings.Contains(err.Error(), c.text) || errors.As(err, &re) != c.reach {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if err := baseThunk.Encode(make([]byte, ThunkSize-1)); err == nil {
+	if err := baseThunk.Encode(make([]byte, arch.ThunkSize-1)); err == nil {
 		t.Error("too few bytes: no error")
 	}
 	// What a kind does not use may be anywhere.
 	th := baseThunk
-	th.Kind, th.Exit = ThunkFunc, th.Addr+far
-	if err := th.Encode(make([]byte, ThunkSize)); err != nil {
+	th.Kind, th.Exit = arch.ThunkFunc, th.Addr+far
+	if err := th.Encode(make([]byte, arch.ThunkSize)); err != nil {
 		t.Error(err)
 	}
 	// The farthest that can be reached.
 	th = baseThunk
-	th.Kind, th.Body = ThunkFunc, th.Addr+24+1<<31-1
-	if err := th.Encode(make([]byte, ThunkSize)); err != nil {
+	th.Kind, th.Body = arch.ThunkFunc, th.Addr+24+1<<31-1
+	if err := th.Encode(make([]byte, arch.ThunkSize)); err != nil {
 		t.Error(err)
 	}
 	th.Body++
-	if err := th.Encode(make([]byte, ThunkSize)); err == nil {
+	if err := th.Encode(make([]byte, arch.ThunkSize)); err == nil {
 		t.Error("out of reach by one byte: no error")
 	}
 }
 
 func BenchmarkThunkEncode(b *testing.B) {
-	var buf [ThunkSize]byte
-	b.SetBytes(ThunkSize)
+	var buf [arch.ThunkSize]byte
+	b.SetBytes(arch.ThunkSize)
 	for b.Loop() {
 		if err := baseThunk.Encode(buf[:]); err != nil {
 			b.Fatal(err)

@@ -119,20 +119,20 @@ func cfaExpr(s Shadow) []byte {
 // in x30. They are those of a thunk's start.
 var shown = []byte{dwDefCFA, regSP, 0, dwSameValue, regLR, dwSameValue, regSP}
 
-// rows are the call frame instructions of a thunk of one kind. The initial state
+// thunkRows are the call frame instructions of a thunk of one kind. The initial state
 // is hidden, which is long. The code alignment is 1: the row of a return address
 // has to begin before it, because unwinders look it up as the end of a call.
-func (k ThunkKind) rows() []byte {
+func thunkRows(k arch.ThunkKind) []byte {
 	b := append([]byte{dwRemember}, shown...)
 	switch k {
-	case ThunkGraph:
+	case arch.ThunkGraph:
 		b = append(b, dwAdvance|thunkCall, dwRegister, regLR, 16)
 		b = append(b, dwAdvance|ThunkCallEnd-thunkCall, dwRestoreState)
 		b = append(b, dwAdvance|ThunkBypass-ThunkCallEnd)
-	case ThunkFunc:
+	case arch.ThunkFunc:
 		b = append(shown[:len(shown):len(shown)], dwAdvance|thunkCall, dwRegister, regLR, 16)
 		return append(b, dwAdvance|thunkFunc-thunkCall, dwSameValue, regLR)
-	case ThunkMcount:
+	case arch.ThunkMcount:
 		b = append(b, dwAdvance|thunkJump+1, dwRestoreState)
 		b = append(b, dwAdvance|ThunkBypass-(thunkJump+1))
 	default:
@@ -141,16 +141,24 @@ func (k ThunkKind) rows() []byte {
 	return append(b, shown...)
 }
 
-// ThunkFrames returns the unwind information of thunks, for .eh_frame at address
-// base: an FDE for each.
+// ThunkFrames returns the unwind information of thunks, sorted by address, for
+// .eh_frame at address base: an FDE for each.
 func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
-	f := arch.NewFrames(base, regLR, hidden(s))
-	var rows [ThunkMcountFunc + 1][]byte
-	for k := range rows {
-		rows[k] = ThunkKind(k).rows()
-	}
+	var runs []arch.ThunkRun
 	for i := range thunks {
-		f.Add(thunks[i].Addr, ThunkSize, rows[thunks[i].Kind])
+		runs = arch.AppendThunkRun(runs, thunks[i].Addr, thunks[i].Kind)
+	}
+	return ThunkRunFrames(base, runs, s)
+}
+
+// ThunkRunFrames is [ThunkFrames] for runs of thunks, sorted by address.
+func ThunkRunFrames(base uint64, runs []arch.ThunkRun, s Shadow) *arch.Frames {
+	f := arch.NewFrames(base, regLR, hidden(s))
+	for _, r := range runs {
+		rows := thunkRows(r.Kind)
+		for i := range r.N {
+			f.Add(r.Addr+uint64(i)*arch.ThunkSize, arch.ThunkSize, rows)
+		}
 	}
 	return f
 }

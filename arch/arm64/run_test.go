@@ -30,7 +30,7 @@ type harness struct {
 }
 
 // buildHarness compiles testdata/traced.c and traces its functions with thunks of a kind.
-func buildHarness(t *testing.T, kind ThunkKind, rules *Callers, flags string) *harness {
+func buildHarness(t *testing.T, kind arch.ThunkKind, rules *Callers, flags string) *harness {
 	t.Helper()
 	cc := needTool(t, gccTool, gccPkg)
 	needTool(t, "qemu-aarch64", "qemu-user")
@@ -58,11 +58,11 @@ func buildHarness(t *testing.T, kind ThunkKind, rules *Callers, flags string) *h
 	}
 	enter, mcount := "graph_enter", false
 	switch kind {
-	case ThunkFunc:
+	case arch.ThunkFunc:
 		enter = "func_enter"
-	case ThunkMcount:
+	case arch.ThunkMcount:
 		enter, mcount = "mcount_enter", true
-	case ThunkMcountFunc:
+	case arch.ThunkMcountFunc:
 		enter, mcount = "func_enter", true
 	}
 	for _, fn := range functions(f) {
@@ -73,11 +73,11 @@ func buildHarness(t *testing.T, kind ThunkKind, rules *Callers, flags string) *h
 		h.funcs = append(h.funcs, fn)
 		id := uint32(len(h.funcs))
 		th := Thunk{
-			Addr: h.syms["thunks"].Value + uint64(id-1)*ThunkSize, Armed: h.syms["armed"].Value, Enter: h.syms[enter].Value,
+			Addr: h.syms["thunks"].Value + uint64(id-1)*arch.ThunkSize, Armed: h.syms["armed"].Value, Enter: h.syms[enter].Value,
 			Exit: h.syms["thunk_exit"].Value, Body: site + uint64(n), ID: id, Kind: kind, Frame: frame,
 		}
 		h.thunks = append(h.thunks, th)
-		if err := th.Encode(h.at(th.Addr)[:ThunkSize]); err != nil {
+		if err := th.Encode(h.at(th.Addr)[:arch.ThunkSize]); err != nil {
 			t.Fatal(err)
 		}
 		op := AppendJump
@@ -247,8 +247,8 @@ func (h *harness) names(addrs []uint64) (list []string) {
 	all := functions(h.f)
 	for _, a := range addrs {
 		name := "?"
-		if off := a - h.syms["thunks"].Value; off < uint64(len(h.thunks)*ThunkSize) {
-			name = fmt.Sprintf("thunk %s+%d", h.funcs[off/ThunkSize].Name, off%ThunkSize)
+		if off := a - h.syms["thunks"].Value; off < uint64(len(h.thunks)*arch.ThunkSize) {
+			name = fmt.Sprintf("thunk %s+%d", h.funcs[off/arch.ThunkSize].Name, off%arch.ThunkSize)
 		} else {
 			for _, s := range all {
 				if a-s.Value < s.Size {
@@ -268,15 +268,15 @@ const wantOutput = "21\n144 1 1\n506\n31.75\n24 4.5\n78\n20\n77 4\n"
 
 var builds = []struct {
 	name  string
-	kind  ThunkKind
+	kind  arch.ThunkKind
 	flags string
 	cpu   string
 }{
-	{"graph", ThunkGraph, "-fpatchable-function-entry=2", "cortex-a53"},
-	{"graph, branch protection", ThunkGraph, "-fpatchable-function-entry=2 -mbranch-protection=standard", "max"},
-	{"func", ThunkFunc, "-fpatchable-function-entry=2", "max"},
-	{"mcount", ThunkMcount, "-pg", "max"},
-	{"mcount-func", ThunkMcountFunc, "-pg", "cortex-a53"},
+	{"graph", arch.ThunkGraph, "-fpatchable-function-entry=2", "cortex-a53"},
+	{"graph, branch protection", arch.ThunkGraph, "-fpatchable-function-entry=2 -mbranch-protection=standard", "max"},
+	{"func", arch.ThunkFunc, "-fpatchable-function-entry=2", "max"},
+	{"mcount", arch.ThunkMcount, "-pg", "max"},
+	{"mcount-func", arch.ThunkMcountFunc, "-pg", "cortex-a53"},
 }
 
 // TestRunThunks runs programs with thunks: they compute what they did, every call
@@ -310,7 +310,7 @@ func TestRunThunks(t *testing.T) {
 				}
 				stack = stack[:len(stack)-1]
 			}
-			if b.kind == ThunkGraph || b.kind == ThunkMcount {
+			if b.kind == arch.ThunkGraph || b.kind == arch.ThunkMcount {
 				open = 2 // the two that pthread_exit left
 			} else {
 				open = len(events)
@@ -325,13 +325,13 @@ func TestRunThunks(t *testing.T) {
 			}
 			// The program's own frame descriptions are right: they lead to the thunks.
 			want := []string{"walker", "mid", "outer", "main"}
-			if b.kind == ThunkGraph || b.kind == ThunkMcount {
+			if b.kind == arch.ThunkGraph || b.kind == arch.ThunkMcount {
 				want = []string{"walker", "thunk walker+32", "mid", "thunk mid+32", "outer", "thunk outer+32", "main"}
 			}
 			if got := h.names(bt); !slices.Equal(got, want) {
 				t.Errorf("backtrace %v, want %v", got, want)
 			}
-			if b.kind == ThunkGraph { // a function that enter leaves alone
+			if b.kind == arch.ThunkGraph { // a function that enter leaves alone
 				id := slices.IndexFunc(h.funcs, func(s elf.Symbol) bool { return s.Name == "mid" }) + 1
 				out, skipped, bt := h.run(b.cpu, "1", fmt.Sprint(id))
 				if out != wantOutput || len(skipped) != len(events)-2 || slices.Contains(skipped, uint32(id)) {
@@ -381,16 +381,16 @@ func TestUnwindThunks(t *testing.T) {
 			var armed []uint64
 			bypass := uint64(ThunkBypass)
 			switch b.kind {
-			case ThunkGraph, ThunkMcount:
+			case arch.ThunkGraph, arch.ThunkMcount:
 				armed = []uint64{0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40}
-			case ThunkFunc:
+			case arch.ThunkFunc:
 				armed, bypass = []uint64{0, 4, 8, 12, 16, 20, 24, 28, 32}, thunkFunc
-			case ThunkMcountFunc:
+			case arch.ThunkMcountFunc:
 				armed = []uint64{0, 4, 8, 12, 16, 20}
 			}
 			check := func(off uint64, arg string) {
 				want := []string{fmt.Sprintf("thunk outer+%d", off), "main"}
-				if b.kind == ThunkMcount && off < ThunkRet || b.kind == ThunkMcountFunc || b.kind == ThunkMcount && off == bypass {
+				if b.kind == arch.ThunkMcount && off < ThunkRet || b.kind == arch.ThunkMcountFunc || b.kind == arch.ThunkMcount && off == bypass {
 					want = slices.Insert(want, 1, "outer") // the body is there already
 				}
 				if got := h.trap(th.Addr+off, b.cpu, arg); !slices.Equal(got, want) {
@@ -409,7 +409,7 @@ func TestUnwindThunks(t *testing.T) {
 // whose frame descriptions have Callers' rules: the thunks are not in them.
 func TestUnwindCallers(t *testing.T) {
 	for _, b := range builds {
-		if b.kind == ThunkFunc || b.kind == ThunkMcountFunc {
+		if b.kind == arch.ThunkFunc || b.kind == arch.ThunkMcountFunc {
 			continue // return addresses stay what they are
 		}
 		t.Run(b.name, func(t *testing.T) {

@@ -3,44 +3,9 @@ package arm64
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/fentry-dev/fentry/arch"
 )
-
-// ThunkSize is the size and alignment of a thunk in bytes. Thunks of an image
-// stand one after another in the order of their ids, from 1: the runtime finds
-// them all from one.
-const ThunkSize = 64
-
-// A ThunkKind says what a thunk does and how its site gets there.
-type ThunkKind uint8
-
-const (
-	// ThunkGraph records entry and exit. The site, before the prologue, is a b to
-	// the thunk.
-	ThunkGraph ThunkKind = iota
-	// ThunkFunc records the entry. The site, before the prologue, is a b to the thunk.
-	ThunkFunc
-	// ThunkMcount records entry and exit. The site, behind the prologue, is a bl to
-	// the thunk; the enter routine returns behind the site, and replaces the return
-	// address in the frame record, at 8(x29), by that of the thunk's exit part. That
-	// must not be done where the function has signed it.
-	ThunkMcount
-	// ThunkMcountFunc records the entry. The site, behind the prologue, is a bl to the thunk.
-	ThunkMcountFunc
-)
-
-func (k ThunkKind) String() string {
-	switch k {
-	case ThunkGraph:
-		return "graph"
-	case ThunkFunc:
-		return "func"
-	case ThunkMcount:
-		return "mcount"
-	case ThunkMcountFunc:
-		return "mcount-func"
-	}
-	return fmt.Sprintf("ThunkKind(%d)", uint8(k))
-}
 
 // A Thunk is the code between a traced site and the runtime. Addresses are those
 // at which the code will run, or all the same distance from them.
@@ -82,14 +47,11 @@ type Thunk struct {
 	Exit  uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
 	Body  uint64 // first byte behind the site, all its nops; not for sites behind a prologue
 	ID    uint32 // the site's, 1 to MaxThunkID
-	Kind  ThunkKind
+	Kind  arch.ThunkKind
 	// Frame is for ThunkMcount: how far S is above x29 at the site, in bytes. It
 	// takes the prologue to know: the frame record is at the bottom of the frame.
 	Frame uint32
 }
-
-// MaxThunkID is the largest id: greater ones are reserved in traces.
-const MaxThunkID = 0x7ffeffff
 
 // MaxThunkFrame is the first Frame that is too large.
 const MaxThunkFrame = 1 << 24
@@ -117,25 +79,25 @@ const thunkMark = 0xd4200000 | 0xfe47<<5 // brk #0xfe47
 // Encode writes the thunk's ThunkSize bytes to dst. Errors: a *RangeError when
 // something cannot be reached; ids, frames and addresses that cannot be.
 func (t *Thunk) Encode(dst []byte) error {
-	if len(dst) < ThunkSize {
-		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", t.Addr, len(dst), ThunkSize)
+	if len(dst) < arch.ThunkSize {
+		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", t.Addr, len(dst), arch.ThunkSize)
 	}
-	if t.Addr%ThunkSize != 0 {
-		return fmt.Errorf("thunk at %#x: not aligned to %d", t.Addr, ThunkSize)
+	if t.Addr%arch.ThunkSize != 0 {
+		return fmt.Errorf("thunk at %#x: not aligned to %d", t.Addr, arch.ThunkSize)
 	}
-	if t.ID == 0 || t.ID > MaxThunkID {
-		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, MaxThunkID)
+	if t.ID == 0 || t.ID > arch.MaxThunkID {
+		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, arch.MaxThunkID)
 	}
-	if t.Kind > ThunkMcountFunc {
+	if t.Kind > arch.ThunkMcountFunc {
 		return fmt.Errorf("thunk at %#x: unknown kind %d", t.Addr, t.Kind)
 	}
 	if t.Armed%4 != 0 {
 		return fmt.Errorf("thunk at %#x: armed at %#x, which is not a multiple of 4", t.Addr, t.Armed)
 	}
-	if t.Kind == ThunkMcount && (t.Frame == 0 || t.Frame%16 != 0 || t.Frame >= MaxThunkFrame) {
+	if t.Kind == arch.ThunkMcount && (t.Frame == 0 || t.Frame%16 != 0 || t.Frame >= MaxThunkFrame) {
 		return fmt.Errorf("thunk at %#x: a frame of %#x bytes above x29", t.Addr, t.Frame)
 	}
-	b := dst[:ThunkSize]
+	b := dst[:arch.ThunkSize]
 	var err error
 	put := func(at int, words ...uint32) {
 		for i, w := range words {
@@ -144,43 +106,43 @@ func (t *Thunk) Encode(dst []byte) error {
 	}
 	branch := func(at int, op func([]byte, uint64, uint64) ([]byte, error), to uint64) {
 		if err == nil {
-			_, err = op(b[at:at:ThunkSize], t.Addr+uint64(at), to)
+			_, err = op(b[at:at:arch.ThunkSize], t.Addr+uint64(at), to)
 		}
 	}
-	for at := 0; at < ThunkSize; at += InstLen {
+	for at := 0; at < arch.ThunkSize; at += InstLen {
 		put(at, 0xd4200000) // brk #0: nothing may come here
 	}
 	bypass := uint32(ThunkBypass)
-	if t.Kind == ThunkFunc {
+	if t.Kind == arch.ThunkFunc {
 		bypass = thunkFunc
 	}
-	if _, err = AppendAdrp(b[0:0:ThunkSize], 16, t.Addr, t.Armed); err != nil { // adrp x16, armed
+	if _, err = AppendAdrp(b[0:0:arch.ThunkSize], 16, t.Addr, t.Armed); err != nil { // adrp x16, armed
 		return fmt.Errorf("thunk %d: %w", t.ID, err)
 	}
 	put(4, 0xb9400210|uint32(t.Armed)&pageMask/4<<10) // ldr w16, [x16, #:lo12:armed]
 	put(8, 0x34000010|(bypass-8)/InstLen<<5)          // cbz w16, bypass
 	put(thunkID, movz(17, t.ID), movkHigh(17, t.ID>>16))
 	switch t.Kind {
-	case ThunkGraph, ThunkFunc:
+	case arch.ThunkGraph, arch.ThunkFunc:
 		put(thunkSave, movReg(16, 30))
 		branch(thunkCall, AppendCall, t.Enter)
-		if t.Kind == ThunkFunc {
+		if t.Kind == arch.ThunkFunc {
 			put(ThunkCallEnd, movReg(30, 16))
 			branch(thunkFunc, AppendJump, t.Body)
 			break
 		}
 		branch(ThunkCallEnd, AppendCall, t.Body)
 		branch(ThunkBypass, AppendJump, t.Body)
-	case ThunkMcount:
+	case arch.ThunkMcount:
 		put(thunkSave, addImm(16, 29, t.Frame&pageMask))
 		put(thunkSave+InstLen, addImm(16, 16, t.Frame>>12)|1<<22) // lsl #12
 		branch(thunkJump, AppendJump, t.Enter)
 		put(ThunkBypass, WordRet)
-	case ThunkMcountFunc:
+	case arch.ThunkMcountFunc:
 		branch(thunkSave, AppendJump, t.Enter)
 		put(ThunkBypass, WordRet)
 	}
-	if t.Kind == ThunkGraph || t.Kind == ThunkMcount {
+	if t.Kind == arch.ThunkGraph || t.Kind == arch.ThunkMcount {
 		put(ThunkRet, movz(17, t.ID), movkHigh(17, t.ID>>16|0x8000))
 		branch(thunkExit, AppendJump, t.Exit)
 		put(thunkMarkAt, thunkMark)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/arch"
 )
 
-func someThunk(k ThunkKind) Thunk {
+func someThunk(k arch.ThunkKind) Thunk {
 	return Thunk{Addr: 0x500000, Armed: 0x612344, Enter: 0x4ff000, Exit: 0x4ff100, Body: 0x401008, ID: 0x12345, Kind: k, Frame: 0x12340}
 }
 
@@ -20,23 +22,23 @@ func TestThunk(t *testing.T) {
 		nobody = "brk #0x0; "
 	)
 	for _, tt := range []struct {
-		kind ThunkKind
+		kind arch.ThunkKind
 		text string
 	}{
-		{ThunkGraph, start + "cbz w16, 0x500030; " + id + "mov x16, x30; bl 0x4ff000; bl 0x401008; " + exit + "b 0x401008; " + strings.Repeat(nobody, 3)},
-		{ThunkFunc, start + "cbz w16, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
-		{ThunkMcount, start + "cbz w16, 0x500030; " + id + "add x16, x29, #0x340; add x16, x16, #0x12, lsl #12; b 0x4ff000; " + exit + "ret; " + strings.Repeat(nobody, 3)},
-		{ThunkMcountFunc, start + "cbz w16, 0x500030; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 6) + "ret; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkGraph, start + "cbz w16, 0x500030; " + id + "mov x16, x30; bl 0x4ff000; bl 0x401008; " + exit + "b 0x401008; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkFunc, start + "cbz w16, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
+		{arch.ThunkMcount, start + "cbz w16, 0x500030; " + id + "add x16, x29, #0x340; add x16, x16, #0x12, lsl #12; b 0x4ff000; " + exit + "ret; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkMcountFunc, start + "cbz w16, 0x500030; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 6) + "ret; " + strings.Repeat(nobody, 3)},
 	} {
 		th := someThunk(tt.kind)
-		b := bytes.Repeat([]byte{0xaa}, ThunkSize+1)
+		b := bytes.Repeat([]byte{0xaa}, arch.ThunkSize+1)
 		if err := th.Encode(b); err != nil {
 			t.Fatalf("%v: %v", tt.kind, err)
 		}
-		if b[ThunkSize] != 0xaa {
+		if b[arch.ThunkSize] != 0xaa {
 			t.Errorf("%v: wrote behind the thunk", tt.kind)
 		}
-		if got := disassemble(t, b[:ThunkSize], th.Addr) + "; "; got != tt.text {
+		if got := disassemble(t, b[:arch.ThunkSize], th.Addr) + "; "; got != tt.text {
 			t.Errorf("%v:\n got %s\nwant %s", tt.kind, got, tt.text)
 		}
 	}
@@ -46,30 +48,30 @@ func TestThunkErrors(t *testing.T) {
 	for _, tt := range []struct {
 		text   string
 		change func(*Thunk)
-		kinds  []ThunkKind
+		kinds  []arch.ThunkKind
 	}{
 		{"not aligned", func(th *Thunk) { th.Addr += 32 }, nil},
 		{"id 0x0", func(th *Thunk) { th.ID = 0 }, nil},
-		{"id 0x7fff0000", func(th *Thunk) { th.ID = MaxThunkID + 1 }, nil},
+		{"id 0x7fff0000", func(th *Thunk) { th.ID = arch.MaxThunkID + 1 }, nil},
 		{"unknown kind", func(th *Thunk) { th.Kind = 4 }, nil},
 		{"armed at", func(th *Thunk) { th.Armed += 2 }, nil},
-		{"frame of 0x0", func(th *Thunk) { th.Frame = 0 }, []ThunkKind{ThunkMcount}},
-		{"frame of 0x18", func(th *Thunk) { th.Frame = 24 }, []ThunkKind{ThunkMcount}},
-		{"frame of 0x1000000", func(th *Thunk) { th.Frame = MaxThunkFrame }, []ThunkKind{ThunkMcount}},
-		{"bl at 0x500018 cannot reach 0x8500019", func(th *Thunk) { th.Enter = th.Addr + 24 + 1<<27 }, []ThunkKind{ThunkGraph, ThunkFunc}},
+		{"frame of 0x0", func(th *Thunk) { th.Frame = 0 }, []arch.ThunkKind{arch.ThunkMcount}},
+		{"frame of 0x18", func(th *Thunk) { th.Frame = 24 }, []arch.ThunkKind{arch.ThunkMcount}},
+		{"frame of 0x1000000", func(th *Thunk) { th.Frame = MaxThunkFrame }, []arch.ThunkKind{arch.ThunkMcount}},
+		{"bl at 0x500018 cannot reach 0x8500019", func(th *Thunk) { th.Enter = th.Addr + 24 + 1<<27 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc}},
 		{"cannot reach", func(th *Thunk) { th.Enter = 1 << 40 }, nil},
 		{"adrp at 0x500000 cannot reach", func(th *Thunk) { th.Armed = 1 << 40 }, nil},
-		{"bl at 0x50001c cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []ThunkKind{ThunkGraph}},
-		{"b at 0x500020 cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []ThunkKind{ThunkFunc}},
-		{"b at 0x500028 cannot reach", func(th *Thunk) { th.Exit = 1 << 40 }, []ThunkKind{ThunkGraph, ThunkMcount}},
+		{"bl at 0x50001c cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph}},
+		{"b at 0x500020 cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkFunc}},
+		{"b at 0x500028 cannot reach", func(th *Thunk) { th.Exit = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount}},
 	} {
 		if tt.kinds == nil {
-			tt.kinds = []ThunkKind{ThunkGraph, ThunkFunc, ThunkMcount, ThunkMcountFunc}
+			tt.kinds = []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc, arch.ThunkMcount, arch.ThunkMcountFunc}
 		}
 		for _, k := range tt.kinds {
 			th := someThunk(k)
 			tt.change(&th)
-			err := th.Encode(make([]byte, ThunkSize))
+			err := th.Encode(make([]byte, arch.ThunkSize))
 			want := strings.Replace(tt.text, "0x8500019", "0x8500018", 1)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, %s: %v", k, want, err)
@@ -80,24 +82,24 @@ func TestThunkErrors(t *testing.T) {
 			}
 		}
 	}
-	th := someThunk(ThunkGraph)
-	if err := th.Encode(make([]byte, ThunkSize-1)); err == nil {
+	th := someThunk(arch.ThunkGraph)
+	if err := th.Encode(make([]byte, arch.ThunkSize-1)); err == nil {
 		t.Error("63 bytes: no error")
 	}
 }
 
 // What the runtime and the unwind rules rely on.
 func TestThunkOffsets(t *testing.T) {
-	for _, k := range []ThunkKind{ThunkGraph, ThunkMcount} {
+	for _, k := range []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount} {
 		th := someThunk(k)
-		b := make([]byte, ThunkSize)
+		b := make([]byte, arch.ThunkSize)
 		if err := th.Encode(b); err != nil {
 			t.Fatal(err)
 		}
 		if got := binary.LittleEndian.Uint32(b[thunkMarkAt:]); got != thunkMark {
 			t.Errorf("%v: %08x behind the exit part", k, got)
 		}
-		if k == ThunkGraph {
+		if k == arch.ThunkGraph {
 			call := DecodeWord(binary.LittleEndian.Uint32(b[ThunkCallEnd-4:]))
 			body := DecodeWord(binary.LittleEndian.Uint32(b[ThunkRet-4:]))
 			if call.Op != Call || call.Target(th.Addr+ThunkCallEnd-4) != th.Enter || body.Op != Call || body.Target(th.Addr+ThunkRet-4) != th.Body {
@@ -105,7 +107,7 @@ func TestThunkOffsets(t *testing.T) {
 			}
 		}
 		skip := DecodeWord(binary.LittleEndian.Uint32(b[ThunkCallEnd+ThunkSkip:]))
-		if k == ThunkGraph && (skip.Op != Jmp || skip.Target(th.Addr+ThunkBypass) != th.Body) {
+		if k == arch.ThunkGraph && (skip.Op != Jmp || skip.Target(th.Addr+ThunkBypass) != th.Body) {
 			t.Errorf("the way round goes to %#x", skip.Target(th.Addr+ThunkBypass))
 		}
 	}

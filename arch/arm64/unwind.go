@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/fentry-dev/fentry/arch"
 )
 
 // Callers makes unwinders see a traced function's real caller. While a function is
@@ -179,7 +181,7 @@ func (c Callers) rule(b []byte, st lrState) []byte {
 		e = binary.AppendUvarint(e, uint64(st.off))
 		e = append(e, opDup, opDeref)
 	}
-	e = append(e, opDup, opConst1u, ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
+	e = append(e, opDup, opConst1u, arch.ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
 	e = binary.LittleEndian.AppendUint32(e, lowestCode)
 	e = append(e, opGt, opAnd, opLit0, opEq, opBra)
 	first := len(e)

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/arch"
 )
 
 // evaluate runs a DWARF expression of the operators this package uses, with cfa on
@@ -174,8 +176,8 @@ func TestShadowExpression(t *testing.T) {
 // The rule for callers, for addresses of all kinds and at all places.
 func TestCallerRule(t *testing.T) {
 	const cfa, ret, caller = 0xffff_1234_5670, 0xaaaa_0000_0020, 0xaaaa_1111_2224
-	th := someThunk(ThunkGraph)
-	b := make([]byte, ThunkSize)
+	th := someThunk(arch.ThunkGraph)
+	b := make([]byte, arch.ThunkSize)
 	if err := th.Encode(b); err != nil {
 		t.Fatal(err)
 	}
@@ -314,9 +316,9 @@ func TestThunkFrames(t *testing.T) {
 	readelf := needTool(t, "aarch64-linux-gnu-readelf", objdumpPkg)
 	objcopy := needTool(t, "aarch64-linux-gnu-objcopy", objdumpPkg)
 	var thunks []Thunk
-	for k := ThunkGraph; k <= ThunkMcountFunc; k++ {
+	for k := arch.ThunkGraph; k <= arch.ThunkMcountFunc; k++ {
 		th := someThunk(k)
-		th.Addr += uint64(k) * ThunkSize
+		th.Addr += uint64(k) * arch.ThunkSize
 		thunks = append(thunks, th)
 	}
 	s, err := ShadowFor(48)
@@ -328,7 +330,7 @@ func TestThunkFrames(t *testing.T) {
 	for i, p := range fr.FDEs {
 		at := p.Addr - base
 		le := binary.LittleEndian
-		if p.PC != thunks[i].Addr || p.Addr+8+uint64(int64(int32(le.Uint32(fr.EhFrame[at+8:])))) != p.PC || le.Uint32(fr.EhFrame[at+12:]) != ThunkSize {
+		if p.PC != thunks[i].Addr || p.Addr+8+uint64(int64(int32(le.Uint32(fr.EhFrame[at+8:])))) != p.PC || le.Uint32(fr.EhFrame[at+12:]) != arch.ThunkSize {
 			t.Errorf("FDE %d: %+v: % x", i, p, fr.EhFrame[at:][:20])
 		}
 	}
