@@ -57,7 +57,7 @@ func (b *bench) read() error {
 					&variant{name: "uftrace replay", job: job{argv: []string{"uftrace", "replay", "--no-pager", "-d", peer}}})
 			}
 		}
-		if err := b.inTurn(vs); err != nil {
+		if err := b.inTurn(vs, 0); err != nil {
 			return err
 		}
 		for _, v := range vs {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"text/tabwriter"
 
 	"golang.org/x/sys/unix"
@@ -64,6 +66,8 @@ func times(v, base float64) string {
 
 // mcountRuns measures one input. Every run has a directory of its own, because ext4 looks at the inodes that have been
 // freed within some minutes whenever it makes a file near them: runs would pay for what those before them have replaced.
+// The files stay, emptied: the memory they took is what the next run gets. In a virtual machine that gives memory back to
+// its host, a page that has not been used lately costs many times what a run does with it.
 func (b *bench) mcountRuns(in mcountInput, peer string) ([]*variant, error) {
 	top := filepath.Join(b.dir, "mcount-work")
 	if err := os.Mkdir(top, 0o755); err != nil {
@@ -78,16 +82,50 @@ func (b *bench) mcountRuns(in mcountInput, peer string) ([]*variant, error) {
 	if peer != "" {
 		vs = append(vs, &variant{name: in.name + ": recordmcount", job: job{argv: []string{peer}}})
 	}
-	for i, v := range vs {
+	used := map[uint64]bool{}
+	for _, v := range vs {
 		v.job.argv = append([]string{"sh", "-c", in.script}, v.job.argv...)
-		run := 0
-		v.before = func() error {
-			v.job.dir = filepath.Join(top, fmt.Sprintf("%d.%d", i, run))
-			run++
+		v.before = func() (err error) {
+			if v.job.dir, err = fresh(top, used); err != nil {
+				return err
+			}
 			return os.CopyFS(v.job.dir, os.DirFS(in.dir))
 		}
+		v.clean = func() error { return empty(v.job.dir) }
 	}
-	return vs, b.inTurn(vs)
+	return vs, b.inTurn(vs, 1)
+}
+
+// empty truncates the files of a directory.
+func empty(dir string) error {
+	list, err := os.ReadDir(dir)
+	for _, e := range list {
+		err = errors.Join(err, os.Truncate(filepath.Join(dir, e.Name()), 0))
+	}
+	return err
+}
+
+// fresh makes a directory whose files get their inodes where no other run has had them, if that can be had: used are the
+// groups of inodes of the earlier ones. A group of ext4 has 8192 inodes unless mke2fs was told otherwise.
+func fresh(top string, used map[uint64]bool) (string, error) {
+	for try := 0; ; try++ {
+		dir, err := os.MkdirTemp(top, "")
+		if err != nil {
+			return "", err
+		}
+		st, err := os.Stat(dir)
+		if err != nil {
+			return "", err
+		}
+		group := uint64(try)
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			group = sys.Ino / 8192
+		}
+		if !used[group] || try == 100 {
+			used[group] = true
+			return dir, nil
+		}
+	}
 }
 
 // apart asks the file system to put the directories made in dir far from each other (chattr +T). Where it cannot, they are

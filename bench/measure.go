@@ -96,10 +96,14 @@ type variant struct {
 	failed  error
 }
 
-// rounds runs all variants in turn. A peer that fails is dropped and named; the first variant must work.
-func (b *bench) inTurn(vs []*variant) error {
-	for range b.rounds {
-		for i, v := range vs {
+// inTurn runs all variants round after round, each round beginning with another one: what a run leaves behind, memory
+// that is warm or caches that are full, is not always left to the same. What the first warmup rounds take is not kept. A
+// peer that fails is dropped and named; the first variant must work.
+func (b *bench) inTurn(vs []*variant, warmup int) error {
+	for round := range warmup + b.rounds {
+		for k := range vs {
+			i := (round + k) % len(vs)
+			v := vs[i]
 			if v.failed != nil {
 				continue
 			}
@@ -128,7 +132,9 @@ func (b *bench) inTurn(vs []*variant) error {
 				fmt.Printf("not measured: %s: %s\n", v.name, firstLine(err))
 				continue
 			}
-			v.samples = append(v.samples, s)
+			if round >= warmup {
+				v.samples = append(v.samples, s)
+			}
 		}
 	}
 	return nil

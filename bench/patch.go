@@ -80,7 +80,7 @@ func (b *bench) patchOf(program, what, one string) error {
 		{name: "fentry patch -F " + one, job: job{argv: []string{b.fentry, "patch", "-q", "-F", one, "-o", out, program}}, clean: clean},
 		{name: "fentry list", job: job{argv: []string{b.fentry, "list", "-q", program}}},
 	}
-	if err := b.inTurn(vs); err != nil {
+	if err := b.inTurn(vs, 1); err != nil {
 		return err
 	}
 	fmt.Printf("%.0f MB, %s\n", float64(st.Size())/1e6, what)

@@ -91,7 +91,7 @@ func (b *bench) program(name corpus.Name, args []string, stdin string) error {
 	if err := clean(); err != nil {
 		return err
 	}
-	if err := b.inTurn(vs); err != nil {
+	if err := b.inTurn(vs, 0); err != nil {
 		return err
 	}
 	baseCPU, _ := middle(vs[0].samples, cpuOf)

@@ -18,14 +18,34 @@ const (
 	retiredBytes = 256 << 20
 )
 
+// retiredMax is how many files all workers may keep.
+func retiredMax() int {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil {
+		return 256
+	}
+	return int(min(lim.Cur/2, retiredFiles))
+}
+
 // newRetired is for one of several workers.
 func newRetired(workers int) *retired {
-	files := uint64(256)
-	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-		files = min(lim.Cur/2, retiredFiles)
+	return &retired{maxFiles: retiredMax() / workers, maxBytes: retiredBytes / int64(workers)}
+}
+
+// smallTable is how many descriptors every process has room for (NR_OPEN_DEFAULT of Linux, on 64-bit machines).
+const smallTable = 64
+
+// widen makes room for n descriptors more at once. The table of a process doubles when it is full, and if the process has
+// threads each step waits until every processor has left the old table, some milliseconds.
+func widen(n int) {
+	fd, err := unix.Open(".", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // it is only for speed
 	}
-	return &retired{maxFiles: int(files) / workers, maxBytes: retiredBytes / int64(workers)}
+	defer unix.Close(fd)
+	if top, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fd+n); err == nil {
+		unix.Close(top)
+	}
 }
 
 // keep takes over a descriptor.

@@ -21,6 +21,11 @@ func Run(jobs []Job, workers int, report func(i int, o Outcome, err error)) {
 	n := len(jobs)
 	workers = min(workers, n)
 	r := reporter{report: report, waiting: map[int]result{}}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if n > smallTable {
+		wg.Go(func() { widen(min(n, retiredMax())) })
+	}
 	var next atomic.Int64
 	work := func() {
 		var keep *retired
@@ -45,7 +50,6 @@ func Run(jobs []Job, workers int, report func(i int, o Outcome, err error)) {
 	}
 	slots := openSlots()
 	defer slots.close()
-	var wg sync.WaitGroup
 	for range workers - 1 {
 		release, ok := slots.acquire()
 		if !ok {
