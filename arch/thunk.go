@@ -19,12 +19,13 @@ const (
 	ThunkGraph ThunkKind = iota
 	// ThunkFunc records the entry. The site, before the prologue, is a jump to the thunk.
 	ThunkFunc
-	// ThunkMcount records entry and exit. The site, behind the prologue, is a call
-	// of the thunk, which returns behind the site; the enter routine replaces the
-	// return address in the frame, a word above the frame pointer, by that of the
-	// thunk's exit part. That must not be done where the function has signed it.
+	// ThunkMcount records entry and exit. The site is behind the prologue, which has
+	// set up the frame pointer: a jump to the thunk, on arm64 a call of it. The enter
+	// routine replaces the return address in the frame, a word above the frame
+	// pointer, by that of the thunk's exit part. That must not be done where the
+	// function has signed it.
 	ThunkMcount
-	// ThunkMcountFunc records the entry. The site, behind the prologue, is a call of the thunk.
+	// ThunkMcountFunc records the entry at such a site.
 	ThunkMcountFunc
 )
 

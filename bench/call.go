@@ -97,7 +97,7 @@ func (b *bench) call() error {
 	if err != nil {
 		return err
 	}
-	add("fentry record, -pg (mcount)", 0, 2, nil, b.fentry, "record", "-q", "-o", data, mcount)
+	add("fentry record, -pg (mcount)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mcount).role = compared
 	add("gprof (-pg as it is)", 0, 2, nil, mcount).role = compared
 	hooks, err := build("hooks", "gcc", "-finstrument-functions", "-DHOOKS")
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/record"
 )
 
 // amd64Machine is x86-64.
@@ -39,18 +38,10 @@ func (amd64Machine) callers() elfio.FrameRules {
 	}}
 }
 
-// appendSite appends a jump, behind a prologue a call.
+// appendSite appends a jump.
 func (amd64Machine) appendSite(b []byte, fn *Func) (_ []byte, err error) {
 	start := len(b)
-	switch {
-	case fn.Ret == record.RetFP && fn.Len >= 6:
-		b, err = amd64.AppendCallAddr32(b, fn.Addr, fn.Thunk)
-	case fn.Ret == record.RetFP:
-		b, err = amd64.AppendCall(b, fn.Addr, fn.Thunk)
-	default:
-		b, err = amd64.AppendJump(b, fn.Addr, fn.Thunk)
-	}
-	if err != nil {
+	if b, err = amd64.AppendJump(b, fn.Addr, fn.Thunk); err != nil {
 		return nil, err
 	}
 	return amd64.AppendNops(b, fn.Len-(len(b)-start)), nil
@@ -58,12 +49,9 @@ func (amd64Machine) appendSite(b []byte, fn *Func) (_ []byte, err error) {
 
 func (amd64Machine) appendNops(b []byte, n int) []byte { return amd64.AppendNops(b, n) }
 
-// thunkOf decodes e9 rel32, e8 rel32 or 67 e8 rel32.
+// thunkOf decodes e9 rel32.
 func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
-	b, err := f.Bytes(site, 5)
-	if err == nil && b[0] == 0x67 {
-		b, err = f.Bytes(site, 6)
-	}
+	b, err := f.Bytes(site, amd64.JumpLen)
 	if err != nil {
 		return 0, err
 	}

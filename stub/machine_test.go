@@ -39,11 +39,7 @@ var onAMD64 = &machine{
 	name: "amd64", elf: elf.EM_X86_64, target: build.AMD64, cc: "gcc", site: 5, nop: []byte{0x90}, regs: "testdata/regs.S",
 	thunk: func(dst []byte, t thunk) ([]byte, error) {
 		th := t.amd64()
-		op := byte(0xe9)
-		if t.behind {
-			op = 0xe8
-		}
-		return binary.LittleEndian.AppendUint32([]byte{op}, uint32(t.addr-(t.site+5))), th.Encode(dst)
+		return binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(t.addr-(t.site+5))), th.Encode(dst)
 	},
 	frames: func(base uint64, thunks []thunk) []byte {
 		var list []amd64.Thunk

@@ -11,6 +11,7 @@ const (
 	dwExpression = 0x10
 	dwValExpr    = 0x16
 
+	opDeref   = 0x06
 	opConst1u = 0x08
 	opConst1s = 0x09
 	opAnd     = 0x1a
@@ -18,11 +19,14 @@ const (
 	opPlus    = 0x22
 	opShl     = 0x24
 	opXor     = 0x27
+	opBra     = 0x28
 	opGE      = 0x2a
+	opSkip    = 0x2f
 	opLit1    = 0x31
 	opLit8    = 0x38
 	opBreg0   = 0x70
 
+	regFP = 6
 	regSP = 7
 	regIP = 16
 )
@@ -34,22 +38,19 @@ type step struct {
 	hidden int8 // 1: from here on the caller's return address is in the shadow; -1: no longer
 }
 
-// steps describes a thunk of a kind. At its first byte the CFA is a word above the
-// stack pointer, and the return address is in that word.
+// steps describes a thunk of a kind that sites before the prologue jump to. At its
+// first byte the CFA is a word above the stack pointer, and the return address is in
+// that word.
 func steps(k arch.ThunkKind) []step {
 	s := []step{
 		{14, 1, 0},            // id pushed
 		{thunkCallEnd, -1, 0}, // enter dropped it
 	}
-	switch k {
-	case arch.ThunkGraph:
-		s = append(s, step{thunkPad, -1, 1}) // the return address is off the stack
-	case arch.ThunkMcount:
-		s = append(s, step{thunkRet, -1, 1}) // only the body's return leads here
-	default:
+	if k != arch.ThunkGraph {
 		return s
 	}
 	return append(s,
+		step{thunkPad, -1, 1},    // the return address is off the stack
 		step{thunkRetPush, 1, 0}, // back at the slot
 		step{thunkRetJump, 1, 0}, // id pushed
 		step{thunkBypass, -1, -1})
@@ -66,6 +67,9 @@ func steps(k arch.ThunkKind) []step {
 // frame would have the same as its caller's, and libgcc aborts when the frame with
 // the handler seems to be met twice.
 func rules(k arch.ThunkKind) []byte {
+	if k == arch.ThunkMcount || k == arch.ThunkMcountFunc {
+		return behindRules(k)
+	}
 	cfa := []byte{opLit1}
 	var hid []byte // pushes 1 where the return address is in the shadow
 	for _, s := range steps(k) {
@@ -89,11 +93,31 @@ func rules(k arch.ThunkKind) []byte {
 		cfa = append(append(cfa, hid...), opPlus)
 		ret = append(append(ret, hid...), opConst1u, ShadowBit, opShl, opXor)
 	}
-	b := append([]byte{dwDefCFAExpr}, appendULEB(nil, len(cfa))...)
-	b = append(b, cfa...)
-	b = append(append(b, dwExpression, regIP), appendULEB(nil, len(ret))...)
-	b = append(b, ret...)
-	return append(b, dwValExpr, regSP, 3, opConst1s, 0xfe, opAnd)
+	b := append(expression(dwDefCFAExpr, cfa), expression(dwExpression, ret, regIP)...)
+	return append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
+}
+
+// behindRules is rules for sites behind the prologue. There a thunk has the frame of
+// the function, with the frame pointer below the return address, but for the part
+// that the body returns to: from there on the frame pointer is the caller's.
+func behindRules(k arch.ThunkKind) []byte {
+	if k == arch.ThunkMcountFunc {
+		return append([]byte{dwDefCFA, regFP, 16, dwOffset | regFP, 2}, CallerRule()...)
+	}
+	exit := append(append(from(thunkRet), from(thunkBypass)...), opMinus) // pushes 1 in that part, else 0
+	above := append(append(from(thunkRetPush), from(thunkRetJump)...), opPlus, opLit1+2, opShl, opBreg0+regSP, 1, opPlus)
+	cfa := append(append([]byte(nil), exit...), opBra, 5, 0, opBreg0+regFP, 16, opSkip, byte(len(above)), 0)
+	b := expression(dwDefCFAExpr, append(cfa, above...))
+	// The slot keeps the thunk's address until exit has put the caller's there.
+	b = append(b, expression(dwExpression, append([]byte{opConst1s, 0xfe, opAnd}, callerAddress()...), regIP)...)
+	b = append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
+	return append(b, expression(dwValExpr, append(append([]byte{opBreg0 + regFP, 0}, exit...), opBra, 1, 0, opDeref), regFP)...)
+}
+
+// expression is an instruction, of a register unless it is for the CFA, with an expression.
+func expression(op byte, e []byte, reg ...byte) []byte {
+	b := append([]byte{op}, reg...)
+	return append(appendULEB(b, len(e)), e...)
 }
 
 // from pushes 1 if the instruction pointer is at offset at of its thunk or behind, else 0.

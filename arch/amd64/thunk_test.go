@@ -40,24 +40,27 @@ push $0x1234
 call 0x404000
 jmp 0x401005`},
 	{arch.ThunkMcount,
-		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff c3" + strings.Repeat(" cc", 12) +
-			" 48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff c3" + strings.Repeat(" cc", 16),
+		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff 0f 1f 84 00 00 00 00 00 e8 14 00 00 00 " +
+			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff 48 8d 64 24 08 eb f4 cc cc cc cc cc",
 		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
 je 0x40506f
 push $0x1234
 call 0x404000
-ret
+nopl 0x0(%rax,%rax,1)
+call 0x405074
 lea -0x8(%rsp),%rsp
 push $0xffffffff80001234
 jmp 0x404100
-ret`},
+jmp 0x401005
+lea 0x8(%rsp),%rsp
+jmp 0x40506f`},
 	{arch.ThunkMcountFunc,
-		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff c3" + strings.Repeat(" cc", 44),
+		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
 		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
 je 0x405053
 push $0x1234
 call 0x404000
-ret`},
+jmp 0x401005`},
 }
 
 func encodeThunk(t *testing.T, th Thunk) []byte {
@@ -108,6 +111,10 @@ func TestThunkOffsets(t *testing.T) {
 	}
 	if id := le32(b[thunkRet+6:]); id != g.ID|1<<31 {
 		t.Errorf("id at the return: %#x", id)
+	}
+	g.Kind = arch.ThunkMcount
+	if b = encodeThunk(t, g); b[thunkCallEnd-5] != 0xe8 || b[thunkRet-5] != 0xe8 || b[thunkBypass] != 0xe9 || b[thunkRetJump] != 0xe9 {
+		t.Errorf("behind a prologue, calls and jumps are elsewhere: % x", b)
 	}
 }
 

@@ -38,18 +38,21 @@ func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byt
 //
 // The rule reads the code at the return address, so it leaves alone values that
 // are none, such as the 0 that ends the stack of a hand-made coroutine.
-func CallerRule() []byte {
+func CallerRule() []byte { return expression(dwExpression, callerAddress(), regIP) }
+
+// callerAddress is the expression of CallerRule: from the CFA to the place the caller's address is at.
+func callerAddress() []byte {
 	var code, mask [8]byte
 	copy(code[:], thunkRetCode[:])
 	for i := range thunkRetCode {
 		mask[i] = 0xff
 	}
 	const (
-		lit8, minus, dup, deref, drop           = 0x38, 0x1c, 0x12, 0x06, 0x13
-		const1u, const4u, const8u               = 0x08, 0x0c, 0x0e
-		and, eq, gt, shl, xor                   = 0x1a, 0x29, 0x2b, 0x24, 0x27
-		bra, skip                               = 0x28, 0x2f
-		cfaExpression, returnColumn, lowestCode = 0x10, 16, 0x10000
+		lit8, minus, dup, deref, drop = 0x38, 0x1c, 0x12, 0x06, 0x13
+		const1u, const4u, const8u     = 0x08, 0x0c, 0x0e
+		and, eq, gt, shl, xor         = 0x1a, 0x29, 0x2b, 0x24, 0x27
+		bra, skip                     = 0x28, 0x2f
+		lowestCode                    = 0x10000
 	)
 	test := []byte{deref, const8u} // slot, address -> slot, code at the address
 	test = append(test, mask[:]...)
@@ -60,6 +63,5 @@ func CallerRule() []byte {
 	e := []byte{lit8, minus, dup, deref, dup, const4u} // CFA -> slot, address, address
 	e = binary.LittleEndian.AppendUint32(e, lowestCode)
 	e = append(e, gt, bra, 4, 0, drop, skip, byte(len(test)), 0)
-	e = append(e, test...)
-	return append([]byte{cfaExpression, returnColumn, byte(len(e))}, e...)
+	return append(e, test...)
 }

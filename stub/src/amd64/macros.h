@@ -2,7 +2,8 @@
 
    A thunk pushes its id and comes here, so that a routine finds
 
-       enter:  0(%rsp) back into the thunk   8(%rsp) id   16(%rsp) S, the caller's return address
+       enter:  0(%rsp) back into the thunk   8(%rsp) id   16(%rsp) S, the caller's return address;
+                                                          behind a prologue that is at 8(%rbp)
        exit:   0(%rsp) id                    8(%rsp) S, to be filled with the caller's return address
 
    To unwinders the id belongs to the thunk's frame although enter drops it: they
@@ -207,14 +208,12 @@
 	.endm
 
 	/* Back to the thunk, which is to run the body untraced. */
-	.macro SKIP_ENTER where, x=0
+	.macro SKIP_ENTER x=0
 	.cfi_remember_state
 	.if \x
 	popr	%r11
 	.endif
-	.ifc \where, sp
 	addq	$THUNK_BYPASS - THUNK_CALL_END, 24(%rsp)
-	.endif
 	RESTORE3
 	ret	$8
 	.cfi_restore_state
@@ -240,7 +239,7 @@
 	cmp	$ENTER_SKIP, %eax
 	jb	\again
 	ja	99f
-	SKIP_ENTER \where
+	SKIP_ENTER
 99:	LEAVE_ENTER \where
 	.if \x
 	.cfi_adjust_cfa_offset 8
@@ -318,7 +317,7 @@ HIDDEN(\name)
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 16
 	.cfi_offset %rip, -16
-	SAVE3			/* 24 thunk, 32 id, 40 S or the site */
+	SAVE3			/* 24 thunk, 32 id, 40 S before a prologue */
 	.endm
 	.macro BEGIN_EXIT name
 HIDDEN(\name)

@@ -103,7 +103,7 @@
 	popr	%rcx
 	.cfi_restore_state
 	jc	3b
-6:	SKIP_ENTER \where, \x
+6:	SKIP_ENTER \x
 8:	SLOW_RECORD \where, 31b, \x
 7:	SLOW_ENTER \where, \again, \x
 	.endm
