@@ -14,10 +14,13 @@ const (
 	opDeref   = 0x06
 	opConst1u = 0x08
 	opConst1s = 0x09
+	opDup     = 0x12
 	opAnd     = 0x1a
 	opMinus   = 0x1c
 	opPlus    = 0x22
+	opPlusU   = 0x23
 	opShl     = 0x24
+	opShra    = 0x26
 	opXor     = 0x27
 	opBra     = 0x28
 	opGE      = 0x2a
@@ -25,8 +28,8 @@ const (
 	opLit1    = 0x31
 	opLit8    = 0x38
 	opBreg0   = 0x70
+	opDerefSz = 0x94
 
-	regFP = 6
 	regSP = 7
 	regIP = 16
 )
@@ -97,21 +100,39 @@ func rules(k arch.ThunkKind) []byte {
 	return append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
 }
 
-// behindRules is rules for sites behind the prologue. There a thunk has the frame of
-// the function, with the frame pointer below the return address, but for the part
-// that the body returns to: from there on the frame pointer is the caller's.
+// behindRules is rules for sites behind the prologue. They jump to the thunk, but to
+// unwinders the function has called it, and goes on by its own rows: it returns to the
+// body, whose address is in a jump of the thunk. Only the part that the body returns to
+// is called by the function's caller.
 func behindRules(k arch.ThunkKind) []byte {
-	if k == arch.ThunkMcountFunc {
-		return append([]byte{dwDefCFA, regFP, 16, dwOffset | regFP, 2}, CallerRule()...)
+	sum := func(e []byte, op byte, at ...byte) []byte {
+		for _, a := range at {
+			e = append(append(e, from(a)...), op)
+		}
+		return e
 	}
-	exit := append(append(from(thunkRet), from(thunkBypass)...), opMinus) // pushes 1 in that part, else 0
-	above := append(append(from(thunkRetPush), from(thunkRetJump)...), opPlus, opLit1+2, opShl, opBreg0+regSP, 1, opPlus)
-	cfa := append(append([]byte(nil), exit...), opBra, 5, 0, opBreg0+regFP, 16, opSkip, byte(len(above)), 0)
-	b := expression(dwDefCFAExpr, append(cfa, above...))
-	// The slot keeps the thunk's address until exit has put the caller's there.
-	b = append(b, expression(dwExpression, append([]byte{opConst1s, 0xfe, opAnd}, callerAddress()...), regIP)...)
-	b = append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
-	return append(b, expression(dwValExpr, append(append([]byte{opBreg0 + regFP, 0}, exit...), opBra, 1, 0, opDeref), regFP)...)
+	jump := byte(thunkCallEnd)
+	words := sum(from(14), opMinus, thunkCallEnd) // what is on the stack: the id
+	var exit []byte                               // pushes 1 in the part that the body returns to, else 0
+	if k == arch.ThunkMcount {
+		jump = thunkBypass
+		words = sum(words, opPlus, thunkRetPush, thunkRetJump, thunkBehind)
+		words = sum(words, opMinus, thunkBypass, thunkBypass, thunkBehind+5)
+		exit = sum(from(thunkRet), opMinus, thunkBypass)
+	}
+	cfa := append(words, opLit1+2, opShl, opBreg0+regSP, 0, opPlus)
+	ret := []byte{
+		opBreg0 + regIP, 0, opConst1s, 0x100 - arch.ThunkSize, opAnd, opDup, opPlusU, jump + 1, opDerefSz, 4,
+		opConst1u, 32, opShl, opConst1u, 32, opShra, opPlus, opPlusU, jump + 5,
+	}
+	if exit != nil {
+		cfa = append(append(cfa, exit...), opPlus)
+		hidden := []byte{opConst1s, 0xfe, opAnd, opLit8, opMinus, opLit1, opConst1u, ShadowBit, opShl, opXor, opDeref}
+		ret = append(append(ret, opSkip, byte(len(hidden)), 0), hidden...)
+		ret = append(append(exit, opBra, byte(len(ret)-len(hidden)), 0), ret...)
+	}
+	b := append(expression(dwDefCFAExpr, cfa), expression(dwValExpr, ret, regIP)...)
+	return append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
 }
 
 // expression is an instruction, of a register unless it is for the CFA, with an expression.

@@ -38,10 +38,7 @@ func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byt
 //
 // The rule reads the code at the return address, so it leaves alone values that
 // are none, such as the 0 that ends the stack of a hand-made coroutine.
-func CallerRule() []byte { return expression(dwExpression, callerAddress(), regIP) }
-
-// callerAddress is the expression of CallerRule: from the CFA to the place the caller's address is at.
-func callerAddress() []byte {
+func CallerRule() []byte {
 	var code, mask [8]byte
 	copy(code[:], thunkRetCode[:])
 	for i := range thunkRetCode {
@@ -63,5 +60,5 @@ func callerAddress() []byte {
 	e := []byte{lit8, minus, dup, deref, dup, const4u} // CFA -> slot, address, address
 	e = binary.LittleEndian.AppendUint32(e, lowestCode)
 	e = append(e, gt, bra, 4, 0, drop, skip, byte(len(test)), 0)
-	return append(e, test...)
+	return expression(dwExpression, append(e, test...), regIP)
 }

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unwind.h>
 
-enum { STEPS = 500, FRAMES = 40 };
+enum { STEPS = 500, FRAMES = 40, MARK = 0x5eed };
 
 static volatile long sum, bad, seen;
 static volatile int done; // an untraced call has fewer instructions than are stepped
@@ -30,6 +30,8 @@ static NOTRACE _Unwind_Reason_Code on_frame(struct _Unwind_Context *c, void *arg
 	for (int i = 0; i < 3; i++)
 		if (fn == callers[i])
 			frames[1] = frames[1] * 10 + i + 1;
+	if (fn == (void *)outer && frames[1] == 12 && _Unwind_GetGR(c, 12) != MARK)
+		frames[1] = -12; // what middle has saved is not found
 	return ++frames[0] < FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 static NOTRACE void on_signal(int sig)
@@ -77,6 +79,7 @@ FN static double nine(double a, long b, double c, long d, long e, long f, long g
 FN static void middle(void)
 {
 	COUNT();
+	__asm__ volatile("xor %%r12d, %%r12d" ::: "r12");
 	leaf();
 	sum += even(2);
 	sum += (long)nine(1, 2, 3, 4, 5, 6, 7, 8, 9);
@@ -87,8 +90,11 @@ FN static void middle(void)
 FN static void outer(void)
 {
 	COUNT();
+	register long kept __asm__("r12") = MARK;
+	__asm__ volatile("" : "+r"(kept));
 	middle();
-	sum++;
+	__asm__ volatile("" : "+r"(kept));
+	sum += kept == MARK;
 }
 FN static void stepped(void)
 {
