@@ -1,6 +1,7 @@
 package elfio
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"fmt"
@@ -58,11 +59,30 @@ func (f *File) PutWord(b []byte, v uint64) { f.c.putWord(b, v) }
 // Word reads an address-sized word in the file's byte order.
 func (f *File) Word(b []byte) uint64 { return f.c.word(b) }
 
-// Rewrite returns the file with edits and something appended to it. The edits must be inside the file and disjoint.
-func (f *File) Rewrite(edits []RawEdit, tail []byte) *Output {
-	edits = slices.Clone(edits)
+// Rewrite returns the file with edits and something appended to it. Edits that overlap are an error: what they change
+// belongs to sections that share bytes.
+func (f *File) Rewrite(edits []RawEdit, tail []byte) (*Output, error) {
+	edits, err := f.sorted(slices.Clone(edits))
+	if err != nil {
+		return nil, err
+	}
+	return &Output{Edits: edits, Tail: tail, orig: f.raw}, nil
+}
+
+// sorted sorts edits, which have to be inside the file and disjoint.
+func (f *File) sorted(edits []RawEdit) ([]RawEdit, error) {
 	slices.SortStableFunc(edits, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
-	return &Output{Edits: edits, Tail: tail, orig: f.raw}
+	end := uint64(0)
+	for _, e := range edits {
+		if e.Off < end {
+			return nil, formatErr("file", e.Off, "sections that change overlap")
+		}
+		if _, ok := slice(f.raw, e.Off, uint64(len(e.New))); !ok {
+			return nil, formatErr("file", e.Off, "a section that changes ends outside")
+		}
+		end = e.Off + uint64(len(e.New))
+	}
+	return edits, nil
 }
 
 // Extend returns the object with the additions. Nothing that is there moves: a grown section name table, the
@@ -91,8 +111,11 @@ func (f *File) Extend(a ObjectAdditions) (*Output, error) {
 	if err := e.layout(); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(e.edits, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
-	return &Output{Edits: e.edits, Tail: e.tail, orig: f.raw}, nil
+	edits, err := f.sorted(e.edits)
+	if err != nil {
+		return nil, err
+	}
+	return &Output{Edits: edits, Tail: e.tail, orig: f.raw}, nil
 }
 
 type extender struct {
@@ -100,6 +123,7 @@ type extender struct {
 	a       ObjectAdditions
 	changed map[int]*Section // headers that differ from the file's
 	edits   []RawEdit
+	symbols uint32         // how many symbols there were
 	moved   []byte         // new contents of relocation sections
 	inner   []RawEdit      // edits not yet known to be inside a relocation section that is rewritten
 	names   []byte         // symbol names for a name table that holds both
@@ -328,6 +352,12 @@ func (e *extender) joinGroups() error {
 // RestoreHeaders undoes in b, the old part of the object f that Extend has made with EditOld, what concerns headers: n
 // section headers are at shoff, and the name table is size bytes at off.
 func (f *File) RestoreHeaders(b []byte, shoff uint64, n int, off, size uint64) {
+	for _, e := range f.oldHeaders(shoff, n, off, size) {
+		copy(b[e.Off:], e.New)
+	}
+}
+
+func (f *File) oldHeaders(shoff uint64, n int, off, size uint64) []RawEdit {
 	h := f.hdr
 	h.shoff, h.shnum = shoff, uint16(n)
 	null := f.Sections[0]
@@ -335,9 +365,23 @@ func (f *File) RestoreHeaders(b []byte, shoff uint64, n int, off, size uint64) {
 	if n >= int(elf.SHN_LORESERVE) {
 		h.shnum, null.Size = 0, uint64(n)
 	}
-	f.c.writeHeader(b, h)
-	f.c.writeSection(b[shoff:], null)
 	names := f.Sections[f.Header.Shstrndx]
 	names.Off, names.Size = off, size
-	f.c.writeSection(b[shoff+uint64(f.Header.Shstrndx)*uint64(f.Header.Shentsize):], names)
+	header, first, last := make([]byte, f.c.ehdrSize()), make([]byte, f.c.shdrSize()), make([]byte, f.c.shdrSize())
+	f.c.writeHeader(header, h)
+	f.c.writeSection(first, null)
+	f.c.writeSection(last, names)
+	return []RawEdit{{0, header}, {shoff, first}, {shoff + uint64(f.Header.Shstrndx)*uint64(f.Header.Shentsize), last}}
+}
+
+// Restorable reports whether RestoreHeaders, given the places of f, would write the headers of f as they are: all but
+// those of files that hold something where nothing is meant to be.
+func (f *File) Restorable() bool {
+	names := &f.Sections[f.Header.Shstrndx]
+	for _, e := range f.oldHeaders(f.Header.Shoff, len(f.Sections), names.Off, names.Size) {
+		if b, ok := slice(f.raw, e.Off, uint64(len(e.New))); !ok || !bytes.Equal(b, e.New) {
+			return false
+		}
+	}
+	return true
 }

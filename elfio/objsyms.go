@@ -63,15 +63,22 @@ func (e *extender) insertSymbols() error {
 	}
 	e.inner, e.edits = e.edits, nil
 	slices.SortStableFunc(e.inner, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
-	size := uint64(0)
+	var relocs []int // by offset, which nearly always is their order
 	for i := range f.Sections {
-		if s := &f.Sections[i]; s.Link == uint32(t.Section) && (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) {
-			if size += s.Size; s.Size > uint64(len(f.raw)) || size > uint64(len(f.raw)) {
-				return formatErr(f.sectionLabel(i), s.Off, "relocation sections overlap or end outside the file")
-			}
+		if s := &f.Sections[i]; s.Link == uint32(t.Section) && (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) && s.Size > 0 {
+			relocs = append(relocs, i)
 		}
 	}
-	e.moved = make([]byte, 0, size)
+	slices.SortStableFunc(relocs, func(a, b int) int { return cmp.Compare(f.Sections[a].Off, f.Sections[b].Off) })
+	size, end := uint64(0), uint64(0)
+	for _, i := range relocs {
+		s := &f.Sections[i]
+		if _, ok := slice(f.raw, s.Off, s.Size); !ok || s.Off < end {
+			return formatErr(f.sectionLabel(i), s.Off, "relocation sections overlap or end outside the file")
+		}
+		size, end = size+s.Size, s.Off+s.Size
+	}
+	e.moved, e.symbols = make([]byte, 0, size), uint32(t.Len())
 	for i := range f.Sections {
 		if f.Sections[i].Link == uint32(t.Section) {
 			if err := e.renumber(i, first, k); err != nil {
@@ -127,7 +134,7 @@ func (e *extender) renumber(i int, first, k uint32) error {
 		if err := f.openRelocs(i, &t); err != nil {
 			return err
 		}
-		e.renumberRelocs(&t, first, k)
+		return e.renumberRelocs(&t, first, k)
 	case elf.SHT_GROUP:
 		if s.Info >= first {
 			e.header(i).Info += k
@@ -176,7 +183,7 @@ func (e *extender) renumber(i int, first, k uint32) error {
 
 // renumberRelocs rewrites a relocation section in place. Edits of single entries that are wanted already are applied
 // on the way, so that edits do not overlap.
-func (e *extender) renumberRelocs(t *RelocTable, first, k uint32) {
+func (e *extender) renumberRelocs(t *RelocTable, first, k uint32) error {
 	off := t.FileOff(0)
 	start := len(e.moved)
 	e.moved = append(e.moved, t.data...)
@@ -188,7 +195,11 @@ func (e *extender) renumberRelocs(t *RelocTable, first, k uint32) {
 		wanted = wanted || len(e.inner[i].New) > 0
 		e.inner[i].New = nil
 	}
-	if shiftSymbols(t.f.c, out, t, first, k) || wanted {
+	changed, err := shiftSymbols(t, out, first, e.symbols, k)
+	if err != nil {
+		return err
+	}
+	if changed || wanted {
 		// One edit for sections that follow each other in the file, as there may be one a function.
 		if n := len(e.edits) - 1; n >= 0 && e.edits[n].Off+uint64(len(e.edits[n].New)) == off {
 			e.edits[n].New = e.moved[start-len(e.edits[n].New):]
@@ -198,20 +209,25 @@ func (e *extender) renumberRelocs(t *RelocTable, first, k uint32) {
 	} else {
 		e.moved = e.moved[:start]
 	}
+	return nil
 }
 
-// shiftSymbols adds k to the symbol indices from first on in the entries of b, which has the form of t. With the
-// two's complement of k it undoes that.
-func shiftSymbols(c codec, b []byte, t *RelocTable, first, k uint32) (changed bool) {
+// shiftSymbols adds k to the symbol indices from first on in the entries of b, which has the form of t and refers to n
+// symbols. With the two's complement of k it undoes that.
+func shiftSymbols(t *RelocTable, b []byte, first, n, k uint32) (changed bool, err error) {
+	c := t.f.c
 	for at := uint64(0); at+t.size <= uint64(len(b)); at += t.size {
 		r := c.readReloc(b[at:], t.Rela, t.mips)
+		if r.Sym >= n {
+			return changed, formatErr(t.f.sectionLabel(t.Section), t.FileOff(0)+at, "symbol %d of %d", r.Sym, n)
+		}
 		if r.Sym >= first {
 			r.Sym += k
 			c.writeReloc(b[at:], r, t.Rela, t.mips)
 			changed = true
 		}
 	}
-	return changed
+	return changed, nil
 }
 
 // UnshiftSymbols returns the contents of relocation section i as they were before Extend inserted k symbols at index
@@ -222,6 +238,8 @@ func (f *File) UnshiftSymbols(i int, first, k uint32) ([]byte, error) {
 		return nil, err
 	}
 	out := append([]byte(nil), t.data...)
-	shiftSymbols(f.c, out, t, first+k, -k)
+	if _, err := shiftSymbols(t, out, first+k, ^uint32(0), -k); err != nil {
+		return nil, err
+	}
 	return out, nil
 }

@@ -42,7 +42,8 @@ is. Called by the name recordmcount it takes that program's command line.
 --compat lays tables out as recordmcount does: read-only, one an object. Then
 position-independent programs and libraries need the linker's -z notext, and
 --gc-sections keeps every function of the table, or drops the table (lld,
-without -z nostart-stop-gc). With mold all objects of a program need tables of
+without -z nostart-stop-gc), and GNU ld refuses libraries with direct calls that
+became nops, of which recordmcount keeps the symbol. With mold all objects of a program need tables of
 the same layout, those of compilers (-mrecord-mcount) counting as --compat.
 
 A file is replaced in one step. A run that is killed between the two system

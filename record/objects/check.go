@@ -57,8 +57,11 @@ func (ob *Object) Check() []string {
 
 // checkEntries looks at every entry that names no call.
 func (ob *Object) checkEntries(sec int) (bad []string) {
-	if sec <= 0 || sec >= len(ob.f.Sections) || !isCode(&ob.f.Sections[sec]) {
-		return []string{fmt.Sprintf("%d entries name %s, which is not code", len(ob.have.entries[sec]), ob.label(max(sec, 0)))}
+	if sec < 0 || sec >= len(ob.f.Sections) {
+		return []string{fmt.Sprintf("%d entries name section %d of %d", len(ob.have.entries[sec]), sec, len(ob.f.Sections))}
+	}
+	if !isCode(&ob.f.Sections[sec]) {
+		return []string{fmt.Sprintf("%d entries name %s, which is not code", len(ob.have.entries[sec]), ob.label(sec))}
 	}
 	var calls []uint64 // pairs of start and end
 	for i := range ob.parts {

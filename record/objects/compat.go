@@ -49,16 +49,35 @@ func stripCompat(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	data = data[:uint64(len(data))-added]
-	off := bytes.LastIndex(b[:shoff], data) // assemblers write it in front of the headers
-	if off < 0 {
-		if off = bytes.LastIndex(b[:size], data); off < 0 {
-			return nil, errNoOriginal
-		}
+	off, ok := findNames(b[:size], shoff, data)
+	if !ok {
+		return nil, errNoOriginal
 	}
 	out := bytes.Clone(b[:size])
-	f.RestoreHeaders(out, shoff, n-2, uint64(off), uint64(len(data)))
+	f.RestoreHeaders(out, shoff, n-2, off, uint64(len(data)))
 	_, err = ob.restoreCalls(out)
 	return out, err
+}
+
+// findNames finds the old name table in b, whose section headers are at shoff.
+func findNames(b []byte, shoff uint64, names []byte) (uint64, bool) {
+	off := bytes.LastIndex(b[:shoff], names) // assemblers write it in front of the headers
+	if off < 0 {
+		off = bytes.LastIndex(b, names)
+	}
+	return uint64(off), off >= 0
+}
+
+// namesFound reports whether findNames finds the name table of an object that has no other one yet.
+func (ob *Object) namesFound() bool {
+	f := ob.f
+	names, err := f.SectionData(int(f.Header.Shstrndx))
+	if err != nil {
+		return false
+	}
+	off, ok := findNames(f.Raw(), f.Header.Shoff, names)
+	headers := uint64(len(f.Sections)) * uint64(f.Header.Shentsize)
+	return ok && off == f.Sections[f.Header.Shstrndx].Off && (off >= f.Header.Shoff+headers || off+uint64(len(names)) <= f.Header.Shoff)
 }
 
 // oldHeaders finds the section header table with n entries that b still holds. It is equal to the new one.

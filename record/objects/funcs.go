@@ -112,7 +112,11 @@ func (ob *Object) tableEntries(i int, do func(section int, off uint64) bool) err
 				add = uint64(int64(int32(add)))
 			}
 		}
-		if !do(int(syms.SectionOf(int(r.Sym))), syms.At(int(r.Sym)).Value+add) {
+		off := syms.At(int(r.Sym)).Value + add
+		if !f.Is64() {
+			off = uint64(uint32(off))
+		}
+		if !do(int(syms.SectionOf(int(r.Sym))), off) {
 			return nil
 		}
 	}

@@ -65,7 +65,10 @@ func NopImage(f *elfio.File) (ImageResult, error) {
 	}
 	res.Changed = len(edits)
 	if len(edits) > 0 {
-		res.Output = f.Rewrite(edits, nil)
+		var err error
+		if res.Output, err = f.Rewrite(edits, nil); err != nil {
+			return res, err
+		}
 	}
 	return res, nil
 }
@@ -197,7 +200,9 @@ func SortImage(f *elfio.File) (ImageResult, error) {
 		return res, err
 	}
 	if len(st.edits) > 0 {
-		res.Output = f.Rewrite(st.edits, nil)
+		if res.Output, err = f.Rewrite(st.edits, nil); err != nil {
+			return res, err
+		}
 	}
 	return res, nil
 }

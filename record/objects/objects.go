@@ -39,6 +39,7 @@ type Object struct {
 	marks  []uint64    // set of the symbols that are profiling functions
 	groups map[int]int // section to the group it is a member of
 	have   *table      // a table that is there already, nil for none
+	nops   int         // calls that are nops already
 }
 
 // part is a relocation section of a text section.
@@ -181,6 +182,7 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 			return
 		}
 		if r.Type == 0 {
+			ob.nops++
 			return // R_*_NONE: a call that has been turned into nops
 		}
 		switch h, ok := ob.m.call(&c, r.Off, r.Type); {

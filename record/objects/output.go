@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 
@@ -22,8 +23,10 @@ func (ob *Object) Output() (Result, error) {
 	if err := b.tables(); err != nil {
 		return res, err
 	}
-	if ob.have == nil && !ob.o.KeepCalls {
-		b.nops()
+	if ob.o.Nop || ob.have == nil && !ob.o.KeepCalls {
+		if err := b.nops(); err != nil {
+			return res, err
+		}
 	}
 	res.Recorded, res.Nopped = b.recorded, b.nopped
 	if b.recorded+b.nopped == 0 {
@@ -279,11 +282,12 @@ func (b *builder) relocs(runs []run, out []byte) {
 	})
 }
 
-// nops plans to turn the calls of sections that are not recorded into nops.
-func (b *builder) nops() {
+// nops plans to turn the calls of sections that are not recorded into nops; with Options.Nop all calls, and one that
+// cannot be is an error.
+func (b *builder) nops() error {
 	ob := b.ob
-	if ob.m.nop == nil {
-		return
+	if ob.m.nop == nil && !ob.o.Nop {
+		return nil
 	}
 	for i := range ob.parts {
 		p := &ob.parts[i]
@@ -293,16 +297,30 @@ func (b *builder) nops() {
 		off, c := ob.f.Sections[p.rel.Target].Off, ob.code(p.data)
 		for _, s := range p.sites {
 			r := p.rel.At(int(s.rel))
-			at, nop := ob.m.nop(&c, s.hit, r.Off)
+			var at uint64
+			var nop []byte
+			if ob.m.nop != nil {
+				at, nop = ob.m.nop(&c, s.hit, r.Off)
+			}
 			if nop == nil {
+				if ob.o.Nop {
+					return fmt.Errorf("%s at offset %#x: no nops are known for the %v of machine %v", ob.label(p.rel.Target), s.hit.start(r.Off),
+						s.hit.form, ob.f.Header.Machine)
+				}
 				continue
 			}
+			// GNU ld refuses a relocation of type R_X86_64_NONE whose symbol is another module's.
+			sym, classic := uint32(0), p.classic(s) && ob.f.Header.Machine != elf.EM_386
+			if ob.o.Compat && classic {
+				sym = r.Sym
+			}
 			b.edit(off+at, nop)
-			b.edit(p.rel.FileOff(int(s.rel)), p.rel.With(int(s.rel), r.Sym, 0))
+			b.edit(p.rel.FileOff(int(s.rel)), p.rel.With(int(s.rel), sym, 0))
 			b.nopped++
-			b.beyond = b.beyond || !p.classic(s) || ob.f.Header.Machine == elf.EM_386
+			b.beyond = b.beyond || !classic
 		}
 	}
+	return nil
 }
 
 // classic reports whether the call is of a form recordmcount turns into nops.
@@ -323,7 +341,10 @@ func (b *builder) output() (*elfio.Output, error) {
 	t := trailer{size: uint64(len(ob.f.Raw())), edits: b.undo}
 	var out *elfio.Output
 	if len(b.add.Sections) == 0 {
-		out = ob.f.Rewrite(b.add.Edits, nil)
+		var err error
+		if out, err = ob.f.Rewrite(b.add.Edits, nil); err != nil {
+			return nil, err
+		}
 	} else {
 		t.first, t.inserted = ob.f.FirstNew(ob.syms.Section), uint32(len(b.add.Locals))
 		t.edits = append([]undoEdit{{0, ob.f.Raw()[:headerSize(ob.f)]}}, t.edits...)
@@ -340,8 +361,19 @@ func (b *builder) output() (*elfio.Output, error) {
 			return nil, fmt.Errorf("adding %s: %w", TableName, err)
 		}
 	}
-	if !ob.o.Compat || b.beyond || len(b.add.Locals) > 0 || len(b.add.Sections) > 2 {
+	if !ob.o.Compat || b.beyond || len(b.add.Locals) > 0 || len(b.add.Sections) > 2 || !b.restorable(out) {
 		out.Tail = appendTrailer(out.Tail, t)
 	}
 	return out, nil
+}
+
+// restorable reports whether stripCompat makes the object again of out. It nearly always does; what stood where nops are
+// now can be another relocation than it assumes, and calls may have been nops before.
+func (b *builder) restorable(out *elfio.Output) bool {
+	ob := b.ob
+	if b.nopped == 0 && ob.nops == 0 {
+		return ob.f.Restorable() && ob.namesFound()
+	}
+	orig, err := stripCompat(out.Bytes())
+	return err == nil && bytes.Equal(orig, ob.f.Raw())
 }

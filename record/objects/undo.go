@@ -105,22 +105,55 @@ func readTrailer(b []byte) (trailer, error) {
 // That goes for the tables this package and recordmcount make; those of compilers and of ld -r have no original, and
 // for them there is an error. An object that has no table gives ErrNoTable.
 func Strip(b []byte) ([]byte, error) {
-	t, err := readTrailer(b)
-	if errors.Is(err, errNoTrailer) {
-		return stripCompat(b)
+	// Objects can be changed more than once: sections added to a table, calls made nops later.
+	for n := 0; ; n++ {
+		t, err := readTrailer(b)
+		switch {
+		case errors.Is(err, errNoTrailer) && n > 0 && !tabled(b):
+			return b, nil
+		case errors.Is(err, errNoTrailer):
+			orig, err := stripCompat(b)
+			if n > 0 && errors.Is(err, errNoOriginal) {
+				return b, nil // of the compiler's
+			}
+			return orig, err
+		case err != nil:
+			return nil, err
+		case n == maxChanges:
+			return nil, fmt.Errorf("more than %d undo records", maxChanges)
+		}
+		if b, err = t.restore(b); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
+}
+
+// maxChanges is how often an object may have been changed. Each takes a copy of it to undo.
+const maxChanges = 16
+
+// tabled reports whether the object has a table.
+func tabled(b []byte) bool {
+	f, err := elfio.Parse(b)
+	return err == nil && f.SectionIndex(TableName) >= 0
+}
+
+// restore returns the original.
+func (t *trailer) restore(b []byte) ([]byte, error) {
 	out := append(make([]byte, 0, t.size), b[:t.size]...)
 	if t.inserted > 0 {
 		f, err := elfio.Parse(b)
 		if err != nil {
 			return nil, err
 		}
+		symtab := uint32(0)
+		for i := range f.Sections { // the last relocations are those of a table
+			if s := &f.Sections[i]; s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA {
+				symtab = s.Link
+			}
+		}
 		for i := range f.Sections {
 			s := &f.Sections[i]
-			if i == 0 || s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Off >= t.size || s.Size > t.size-s.Off {
+			if i == 0 || s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Link != symtab || s.Off >= t.size || s.Size > t.size-s.Off {
 				continue
 			}
 			old, err := f.UnshiftSymbols(i, t.first, t.inserted)
