@@ -32,6 +32,20 @@ func TestMain(m *testing.M) {
 		case "links":
 			o.KeepLinks = true
 		}
+		if os.Getenv("BUILDSTEP_MODE") == "run" {
+			var jobs []buildstep.Job
+			for _, f := range strings.Split(files, ":") {
+				jobs = append(jobs, buildstep.Job{Path: f})
+			}
+			status := 0
+			buildstep.Run(jobs, 1, func(_ int, _ buildstep.Outcome, err error) {
+				if err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					status = 1
+				}
+			})
+			os.Exit(status)
+		}
 		for _, f := range strings.Split(files, ":") {
 			if _, err := buildstep.File(f, o); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -191,6 +205,30 @@ func TestKeepLinksAndTime(t *testing.T) {
 	}
 	if fi, err := os.Stat(q); err != nil || !fi.ModTime().Equal(then) {
 		t.Errorf("time %v, %v", fi.ModTime(), err)
+	}
+}
+
+// Files that have been replaced are kept open for a while, but not at the cost of those that are still to be opened.
+func TestFewDescriptors(t *testing.T) {
+	orig := object(t)
+	dir := t.TempDir()
+	var files []string
+	for i := range 40 {
+		files = append(files, put(t, filepath.Join(dir, fmt.Sprintf("%d.o", i)), orig))
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "ulimit -n 12; exec "+exe)
+	cmd.Env = append(os.Environ(), "BUILDSTEP_FILES="+strings.Join(files, ":"), "BUILDSTEP_MODE=run", "GOMAXPROCS=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, f := range files {
+		if !bytes.Equal(get(t, f), want(t, orig)) {
+			t.Errorf("%s has no table", f)
+		}
 	}
 }
 

@@ -58,14 +58,23 @@ func File(path string, o Options) (Outcome, error) {
 		if errors.Is(err, errChanged) && try < 100 {
 			continue // another process has replaced the file meanwhile
 		}
-		if (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && o.retired.release() {
-			continue // the space of the files that were replaced before may be enough
+		if exhausted(err) && o.retired.release() {
+			continue // what the files that were replaced before take up may be enough
 		}
 		if err != nil {
 			err = withPath(path, err)
 		}
 		return out, err
 	}
+}
+
+func exhausted(err error) bool {
+	for _, e := range []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 var errChanged = errors.New("the file keeps changing")
@@ -118,13 +127,15 @@ type parted interface{ Parts() [][]byte }
 
 // transform returns what to write instead of b, nil when nothing changes.
 func transform(path string, b []byte, o Options, out *Outcome) (io.WriterTo, error) {
-	if elfio.IsArchive(b) {
+	ar := elfio.IsArchive(b)
+	switch {
+	case o.Sort && ar:
+		return nil, errors.New("an archive; tables are sorted after linking")
+	case ar:
 		return archive(path, b, o, out)
-	}
-	if (o.Nop || o.Sort) && !isObject(b) {
+	case (o.Nop || o.Sort) && !isObject(b):
 		return image(b, o, out)
-	}
-	if o.Sort {
+	case o.Sort:
 		return nil, errors.New("a relocatable object; tables are sorted after linking")
 	}
 	c, err := object(b, "", o, out)
