@@ -247,10 +247,15 @@ func copyMeta(f *os.File, like string, o Options) error {
 	return nil
 }
 
+// dropACL removes the access control list a new file has from its directory's default. Where there is none that is an
+// error, like on a file system without them.
+func dropACL(fd int) { unix.Fremovexattr(fd, "system.posix_acl_access") }
+
 // copyXattrs copies extended attributes. Signatures over the contents
 // (security.ima, security.evm) would be wrong and are left out; attributes this
 // user may not set are left out too.
 func copyXattrs(f *os.File, like string, o Options) error {
+	dropACL(int(f.Fd()))
 	n, err := unix.Listxattr(like, nil)
 	if err != nil || n == 0 {
 		return nil // no attributes, or a file system without them

@@ -90,6 +90,54 @@ func TestModeOwnerAndXattrsAreKept(t *testing.T) {
 	}
 }
 
+// A directory's default access control list is for new files: one that is replaced has its own, or none.
+func TestDefaultACLIsNotTakenOver(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	// Version 2; tag, permissions and id of the owner, user 1234, the group, the mask and others (acl(5)).
+	acl := []byte{2, 0, 0, 0}
+	for _, e := range [][8]byte{{1, 0, 7, 0, 255, 255, 255, 255}, {2, 0, 6, 0, 0xd2, 4}, {4, 0, 5, 0, 255, 255, 255, 255}, {16, 0, 7, 0, 255, 255, 255, 255},
+		{32, 0, 5, 0, 255, 255, 255, 255}} {
+		acl = append(acl, e[:]...)
+	}
+	if err := unix.Setxattr(dir, "system.posix_acl_default", acl, 0); err != nil {
+		t.Skipf("no access control lists in %s: %v", dir, err)
+	}
+	p := filepath.Join(dir, "f")
+	if err := os.WriteFile(filepath.Join(other, "f"), []byte("old"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(other, "f"), p); err != nil {
+		t.Skip(err)
+	}
+	check := func() {
+		t.Helper()
+		if n, err := unix.Getxattr(p, "system.posix_acl_access", nil); err == nil {
+			t.Errorf("an access control list of %d bytes", n)
+		}
+		if fi, err := os.Stat(p); err != nil || fi.Mode() != 0o640 {
+			t.Errorf("mode %v, %v", fi.Mode(), err)
+		}
+	}
+	check()
+	if err := atomicfile.Write(p, atomicfile.Options{}, put("new")); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	fd, err := unix.Open(p, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.WriteBytes(p, fd, &st, [][]byte{[]byte("newer")}, true); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}
+
 func TestFailureLeavesEverythingAsItWas(t *testing.T) {
 	dir := t.TempDir()
 	p := filepath.Join(dir, "f")

@@ -176,6 +176,7 @@ func copyState(w, fd int, st *unix.Stat_t) error {
 	}
 	n, err := unix.Flistxattr(fd, nil)
 	if err != nil || n == 0 {
+		dropACL(w)
 		return nil // no attributes, or a file system without them
 	}
 	f, err := syscall.Dup(w)
