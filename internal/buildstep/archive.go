@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record/objects"
 )
 
 // archive works on the members of an archive. Members that are not ELF files, such as those with debug information of
@@ -66,6 +67,9 @@ func thinMember(archive string, m elfio.ArchiveMember, o Options, out *Outcome) 
 	f.Close()
 	if err != nil || string(magic[:]) != "\x7fELF" {
 		return -1, nil
+	}
+	if inspect := o.Inspect; inspect != nil {
+		o.Inspect = func(_ string, ob *objects.Object, res objects.Result) error { return inspect(m.Name, ob, res) }
 	}
 	res, err := File(file, o)
 	if err != nil {
