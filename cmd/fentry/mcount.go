@@ -46,6 +46,10 @@ without -z nostart-stop-gc), and GNU ld refuses libraries with direct calls that
 became nops, of which recordmcount keeps the symbol. With mold all objects of a program need tables of
 the same layout, those of compilers (-mrecord-mcount) counting as --compat.
 
+--sort takes functions from the symbol table, so it has to run before strip -x
+and not on what ld -x has linked: there static functions have no symbols, and
+their entries are zeroed. Without any symbols nothing is zeroed.
+
 A file is replaced in one step. A run that is killed between the two system
 calls of that step leaves a file .fentry-*, which the next run on the same file
 removes.`,

@@ -175,7 +175,8 @@ const before = 8
 
 // SortImage plans the tables of a linked image sorted by address, with the entries zeroed that lie in no function: what
 // is left of functions the linker has dropped, or replaced by another definition (weak functions). Where the image has
-// no symbol table, nothing is zeroed.
+// no symbol table, nothing is zeroed; where only static functions have lost their symbols (ld -x, strip -x), their entries
+// are.
 func SortImage(f *elfio.File) (ImageResult, error) {
 	var res ImageResult
 	tables, err := imageTables(f)
