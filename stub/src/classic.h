@@ -3,7 +3,7 @@
 #define FENTRY_CLASSIC_H
 #include "runtime.h"
 #include "fentry.h"
-#include "classic-machine.h"
+#include "block.h"
 
 #define public __attribute__((visibility("default")))
 #define HANDLER ((u64)return_to_handler)

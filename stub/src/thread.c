@@ -12,6 +12,7 @@
    arm64, where this matters, fast paths then compare the C library's copy of the
    thread's id, which changes in a child, with the block's, and wiping is done here. */
 #include "runtime.h"
+#include "block.h"
 
 enum { BLOCK = 4096, BLOCKS = 64, ARENAS = 256 };
 
@@ -58,6 +59,8 @@ static void wipe(void)
 hidden struct control **fentry_blocks; /* by thread pointer; 0: blocks are at the control base */
 
 static u32 cursor; /* where to look for a free block */
+
+static u32 based; /* a control base was set, which new threads inherit */
 
 /* At exec stop a recorder points gs here: nobody's block. */
 hidden struct null_block fentry_null_cb __attribute__((aligned(64)));
@@ -155,8 +158,12 @@ hidden int share_base(void)
 static int publish(struct control *c)
 {
 	struct control **t = load(&fentry_blocks);
-	if (!t)
-		return !failed(set_control_base(c, pretended()));
+	if (!t) {
+		if (failed(set_control_base(c, pretended())))
+			return 0;
+		store(&based, 1);
+		return 1;
+	}
 	store(&t[~c->owner >> BLOCKS_SHIFT & BLOCKS_MASK], c);
 	return 1;
 }
@@ -244,6 +251,9 @@ hidden struct control *this_thread(void)
 	if (!ready() || (OWN_BASE && !thread_pointer()))
 		return 0;
 	owner = ~thread_pointer();
+	/* Asking the kernel for the control base is what a program may have forbidden itself by now. */
+	if (!OWN_BASE && load(&based) && !load(&fentry_blocks) && (c = own_block()))
+		return c;
 	if (!load(&fentry_blocks)) {
 		base = control_base();
 		if (find_twin(base)) {

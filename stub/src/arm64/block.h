@@ -1,6 +1,6 @@
-/* The classic tracer on AArch64: what classic.c needs inline. */
-#ifndef FENTRY_CLASSIC_MACHINE_H
-#define FENTRY_CLASSIC_MACHINE_H
+/* The running thread's block on AArch64, inline. */
+#ifndef FENTRY_BLOCK_H
+#define FENTRY_BLOCK_H
 
 /* own_block returns the block at the control base if it is this thread's; else 0. */
 static inline struct control *own_block(void)

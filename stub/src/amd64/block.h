@@ -1,6 +1,6 @@
-/* The classic tracer on x86-64: what classic.c needs inline. */
-#ifndef FENTRY_CLASSIC_MACHINE_H
-#define FENTRY_CLASSIC_MACHINE_H
+/* The running thread's block on x86-64, inline. */
+#ifndef FENTRY_BLOCK_H
+#define FENTRY_BLOCK_H
 
 /* own_block returns the block at the control base if it is this thread's, without a
    system call; else 0. */
