@@ -37,6 +37,7 @@ var machineTests = []struct {
 	{"gcc", "-m32 -fpic -pg", objects.FormGOT, 6, true},
 	{"clang", "-fPIE -pg -mfentry", objects.FormCall, 5, true},
 	{"clang", "-fPIC -mcmodel=large -pg", objects.FormGOT, 13, true},
+	{"clang", "-fPIC -mcmodel=large -pg -O0", objects.FormGOT, 16, true},
 	{"clang", "--target=aarch64-linux-gnu -pg", objects.FormCall, 4, true},
 	{"clang", "--target=aarch64_be-linux-gnu -pg", objects.FormCall, 4, true},
 	{"clang", "--target=armv7-linux-gnueabihf -marm -pg", objects.FormCall, 4, true},
@@ -79,7 +80,7 @@ func TestMachines(t *testing.T) {
 	for _, tt := range machineTests {
 		t.Run(tt.cc+" "+tt.flags, func(t *testing.T) {
 			t.Parallel()
-			flags := append(strings.Fields(tt.flags), "-O2", "-ffreestanding")
+			flags := append([]string{"-O2", "-ffreestanding"}, strings.Fields(tt.flags)...)
 			b := assemble(t, tt.cc, threeFunctions, flags...)
 			listed, unlisted := 0, 0
 			for _, s := range sites(t, b, objects.Options{}) {

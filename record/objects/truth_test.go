@@ -101,7 +101,7 @@ func truth(t testing.TB, objdump, path string) []place {
 				if strings.HasPrefix(in.text, "movabs") {
 					add(in.at)
 				}
-			case "R_X86_64_GOT64": // the call is the next indirect one; the load belongs to it where it stands in front of it
+			case "R_X86_64_GOT64": // the call is the next indirect one; the loads belong to it where they stand in front of it
 				loaded, loadedAt = true, in.at
 			case "R_RISCV_CALL", "R_RISCV_CALL_PLT", "R_LARCH_GOT_PC_HI20":
 				add(in.at)
@@ -122,7 +122,11 @@ func truth(t testing.TB, objdump, path string) []place {
 		if m := dumpInsn.FindStringSubmatch(line); m != nil {
 			at, _ := strconv.ParseUint(m[1], 16, 64)
 			if loaded && strings.HasPrefix(m[2], "call") {
-				if len(last) > 0 && last[len(last)-1].at == loadedAt {
+				n := len(last) - 1
+				if n > 0 && strings.HasPrefix(last[n].text, "mov ") && last[n-1].at == loadedAt && strings.HasSuffix(last[n].text, ","+m[2][strings.Index(m[2], "*")+1:]) {
+					n-- // the second load, of the register that is called
+				}
+				if n >= 0 && last[n].at == loadedAt {
 					add(loadedAt)
 				} else {
 					add(at)

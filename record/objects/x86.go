@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 
@@ -16,6 +17,8 @@ import (
 //	49 bb imm64, 4d 01 da,   movabs $mcount@PLTOFF,%r11; add %r11,%r10; call *%r10
 //	41 ff d2                                                  off-2, 16 bytes; -mcmodel=large -fpic of gcc
 //	48 b8 imm64, ff 14 01    movabs $mcount@GOT,%rax; call *(%rcx,%rax)  off-2, 13 bytes; the same of clang
+//	48 b9 imm64,             movabs $mcount@GOT,%rcx; mov (%rax,%rcx),%rax; call *%rax
+//	48 8b 04 08, ff d0                                        off-2, 16 bytes; of clang -O0
 //
 // Everything else that refers to a profiling function (lea, mov, a word of data in text) only takes its address.
 
@@ -99,6 +102,9 @@ func (c *code) callGOT64(off uint64) (hit, bool) {
 		return hit{}, false
 	}
 	reg := b[0]&1<<3 | b[1]&7
+	if load, call := c.loadAndCall(off+8, reg); load > 0 {
+		return hit{back: 2, len: uint8(10 + load + call), call: uint8(-8 - load), form: FormGOT}, true
+	}
 	for at := off + 8; at < off+64 && at < uint64(len(c.b)); {
 		in, err := amd64.Decode(c.b[at:])
 		if err != nil || in.Op != amd64.Other && in.Op != amd64.CallInd {
@@ -127,6 +133,33 @@ func (c *code) callGOT64(off uint64) (hit, bool) {
 	return hit{}, false
 }
 
+// loadAndCall recognises the load of a register from the sum of reg and another, and the call through it. It returns the
+// lengths of the two.
+func (c *code) loadAndCall(at uint64, reg byte) (load, call int) {
+	b, ok := c.bytes(at, 6)
+	if !ok || b[0]&0xf8 != 0x48 || b[1] != 0x8b || b[2]&0xc7 != 0x04 && b[2]&0xc7 != 0x44 {
+		return 0, 0
+	}
+	rex, modrm, sib, n := b[0], b[2], b[3], 4
+	if modrm&0xc0 != 0 { // with a displacement of 0: a base of %rbp or %r13 needs one
+		if b[4] != 0 {
+			return 0, 0
+		}
+		n = 5
+	}
+	if sib>>6 != 0 || rex&2<<2|sib>>3&7 != reg && rex&1<<3|sib&7 != reg {
+		return 0, 0
+	}
+	want := []byte{0xff, 0xd0 | modrm>>3&7}
+	if rex&4 != 0 {
+		want = []byte{0x41, 0xff, want[1]}
+	}
+	if b, ok = c.bytes(at+uint64(n), uint64(len(want))); !ok || !bytes.Equal(b, want) {
+		return 0, 0
+	}
+	return n, len(want)
+}
+
 func call386(c *code, off uint64, typ uint32) (hit, bool) {
 	switch elf.R_386(typ) {
 	case elf.R_386_PC32, elf.R_386_PLT32:
@@ -148,11 +181,14 @@ var (
 	nop4x64  = []byte{0x0f, 0x1f, 0x40, 0x00}                                              // nopl 0(%rax)
 	nop5x64  = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}                                        // nopl 0(%rax,%rax,1)
 	nop6x64  = []byte{0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00}                                  // nopw 0(%rax,%rax,1)
+	nop8x64  = []byte{0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0}                                     // nopl 0(%rax,%rax,1)
 	nop12x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x00}             // nopw 0(%rax,%rax,1); nopl (%rax)
 	nop13x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0x00}       // nopw 0(%rax,%rax,1); nopl 0(%rax)
 	nop14x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x44, 0, 0}       // nopw 0(%rax,%rax,1); nopl 0(%rax,%rax,1)
 	nop15x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0} // nopw 0(%rax,%rax,1), twice
 	nop16x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x80, 0, 0, 0, 0} // nopw 0(%rax,%rax,1); nopl 0(%rax)
+	nop17x64 = append(nop12x64[:9:9], nop8x64...)                                          // nopw 0(%rax,%rax,1); nopl 0(%rax,%rax,1)
+	nop18x64 = append(nop12x64[:9:9], nop12x64[:9]...)                                     // nopw 0(%rax,%rax,1), twice
 	nop5x32  = []byte{0x3e, 0x8d, 0x74, 0x26, 0x00}                                        // ds lea 0(%esi,1),%esi
 	nop6x32  = []byte{0x8d, 0xb6, 0x00, 0x00, 0x00, 0x00}                                  // lea 0(%esi),%esi
 )
@@ -202,6 +238,10 @@ func nopsX64(n uint8) []byte {
 		return nop15x64
 	case 16:
 		return nop16x64
+	case 17:
+		return nop17x64
+	case 18:
+		return nop18x64
 	}
 	return nil
 }
