@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/cost"
 )
 
 type blob []byte
@@ -141,25 +142,96 @@ func TestReplaceInBSDArchive(t *testing.T) {
 	}
 }
 
+// FuzzArchive: members are where their headers say, and what is put in their places is there afterwards.
 func FuzzArchive(f *testing.F) {
 	f.Add([]byte(archive))
 	f.Add(bsdArchive(binary.LittleEndian))
 	f.Add(bsdArchive(binary.BigEndian))
 	f.Add([]byte("!<thin>\n" + member("//", "x.o/\n")))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := elfio.ParseArchive(b)
+		var a *elfio.Archive
+		var err error
+		cost.Check(t, len(b), 16, func() { a, err = elfio.ParseArchive(b) })
 		if err != nil {
 			return
 		}
-		all := map[int]elfio.Contents{}
+		end := uint64(8)
+		same, other := map[int]elfio.Contents{}, map[int]elfio.Contents{}
 		for i, m := range a.Members {
-			a.Data(m)
-			all[i] = blob("new")
-		}
-		if out, err := a.Replace(all); err == nil {
-			if _, err := out.WriteTo(io.Discard); err != nil {
-				t.Fatal(err)
+			if m.Header < end || m.Off < m.Header+60 || !a.Thin && m.Off+m.Size > uint64(len(b)) {
+				t.Errorf("member %+v behind %#x, in %d bytes", m, end, len(b))
+			}
+			end = m.Off
+			if !a.Thin {
+				end += m.Size
+			}
+			same[i] = blob(a.Data(m))
+			if i%3 > 0 {
+				other[i] = blob(strings.Repeat("new ", i%7) + "one")
+			}
+			if a.Thin {
+				same[i] = size(m.Size)
 			}
 		}
+		once := replace(t, a, same)
+		if once == nil {
+			return
+		}
+		again, err := elfio.ParseArchive(once)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if twice := replace(t, again, same); !bytes.Equal(twice, once) {
+			t.Errorf("%q, and once more %q", once, twice)
+		}
+		compareMembers(t, a, again, same)
+		if changed := replace(t, a, other); changed != nil {
+			if again, err = elfio.ParseArchive(changed); err != nil {
+				t.Fatal(err)
+			}
+			compareMembers(t, a, again, other)
+		}
 	})
+}
+
+// size is the contents of a member of a thin archive.
+type size uint64
+
+func (s size) Size() int64                      { return int64(s) }
+func (s size) WriteTo(io.Writer) (int64, error) { return 0, nil }
+
+// replace returns the archive with other members, nil if that cannot be.
+func replace(t *testing.T, a *elfio.Archive, members map[int]elfio.Contents) []byte {
+	t.Helper()
+	out, err := a.Replace(members)
+	if err != nil {
+		return nil
+	}
+	var b bytes.Buffer
+	if n, err := out.WriteTo(&b); err != nil || n != int64(b.Len()) {
+		t.Fatalf("%d bytes, WriteTo says %d, %v", b.Len(), n, err)
+	}
+	return b.Bytes()
+}
+
+// compareMembers compares an archive with the one it was made of by replacing members.
+func compareMembers(t *testing.T, from, to *elfio.Archive, replaced map[int]elfio.Contents) {
+	t.Helper()
+	if len(from.Members) != len(to.Members) {
+		t.Fatalf("%d members from %d", len(to.Members), len(from.Members))
+	}
+	for i, m := range to.Members {
+		was := from.Members[i]
+		want := from.Data(was)
+		if c, ok := replaced[i].(blob); ok && !from.Thin {
+			want = c
+		}
+		n := was.Size
+		if c, ok := replaced[i]; ok {
+			n = uint64(c.Size())
+		}
+		if m.Name != was.Name || m.Size != n || !bytes.Equal(to.Data(m), want) {
+			t.Errorf("member %+v with %q, want %+v with %q", m, to.Data(m), was, want)
+		}
+	}
 }

@@ -170,6 +170,7 @@ func (f *File) frames(a frameArea) (*FrameTable, error) {
 		t.entries = bigslice.Make[frameRef](0, len(a.data)/small)
 	}
 	known := map[uint64]int{} // index of the CIE at a place
+	code := 0                 // bytes of their instructions
 	last := -1
 	for pos := uint64(0); uint64(len(a.data))-pos >= 4; {
 		if last >= 0 {
@@ -200,6 +201,10 @@ func (f *File) frames(a frameArea) (*FrameTable, error) {
 			cie, err := f.cie(a, at)
 			if err != nil {
 				return nil, err
+			}
+			// Whoever copies them must not copy the same bytes many times over.
+			if code += len(cie.Instructions); code > len(a.data) {
+				return nil, formatErr("CIE of "+a.what, cie.Off, "it and others are parts of each other")
 			}
 			i = len(t.cies)
 			known[at] = i

@@ -162,7 +162,7 @@ func (m *frameMover) cie(c *CIE, extra []byte) (movedCIE, error) {
 		return p, fmt.Errorf("augmentation %q", c.Augmentation)
 	default:
 		size := len(b)
-		b = append(b, 0) // fewer than 128 bytes follow
+		b = append(b, 0) // how many follow
 		for _, ch := range c.Augmentation[1:] {
 			var err error
 			switch ch {
@@ -181,7 +181,11 @@ func (m *frameMover) cie(c *CIE, extra []byte) (movedCIE, error) {
 				return p, err
 			}
 		}
-		b[size] = byte(len(b) - size - 1)
+		n := len(b) - size - 1
+		if n >= 0x80 { // letters are there once, and take a few bytes each
+			return p, fmt.Errorf("augmentation %q of %d bytes", c.Augmentation, n)
+		}
+		b[size] = byte(n)
 	}
 	b = append(append(b, c.Instructions...), extra...)
 	m.out.EhFrame = m.finish(b, p.eh, 8)
