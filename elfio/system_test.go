@@ -157,7 +157,8 @@ func TestSystemInject(t *testing.T) {
 			reason := "separate debug file"
 			if !strings.Contains(err.Error(), reason) {
 				reason = "other"
-				if !strings.Contains(path, "testdata") {
+				// Debian's arch-test has a handful of instructions as a program: nothing in its file can go.
+				if !strings.Contains(path, "testdata") && !strings.Contains(path, "/arch-test/") {
 					t.Errorf("%s: %v", path, err)
 				}
 			}
