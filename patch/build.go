@@ -425,12 +425,14 @@ func (p *Plan) callers(to *elfio.MovedFrames, at uint64) bool {
 	}
 	for d := range fdes { // what is registered is looked at first
 		e, err := p.file.HideFDE(d)
-		if err != nil {
+		addr := d.Addr + (e.Off - d.Off)
+		// The start-up code looks where the segments are, the section header may say something else.
+		if off, ok := p.file.Offset(addr); err != nil || !ok || off != e.Off {
 			p.hidden = nil
 			return false
 		}
 		p.hidden = append(p.hidden, Edit{
-			Addr: d.Addr + (e.Off - d.Off), Old: p.file.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
+			Addr: addr, Old: p.file.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
 		})
 	}
 	return true

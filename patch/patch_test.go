@@ -434,40 +434,6 @@ func TestAppendedData(t *testing.T) {
 	}
 }
 
-// Whatever the image, planning ends with a plan or an error, and what a plan
-// makes can be undone.
-func FuzzNew(f *testing.F) {
-	f.Add([]byte("\x7fELF"), uint32(0), byte(0))
-	for _, name := range []string{"testdata/tiny", "testdata/tiny-arm64"} {
-		seed := read(f, name)
-		f.Add(seed, uint32(0x40), byte(1))
-		f.Add(seed, uint32(0), byte(0))
-	}
-	f.Fuzz(func(t *testing.T, b []byte, at uint32, v byte) {
-		if len(b) > 1<<20 {
-			return
-		}
-		b = bytes.Clone(b)
-		if int(at) < len(b) {
-			b[at] ^= v
-		}
-		for _, target := range []patch.Target{patch.File, patch.Process} {
-			p, err := newPlan(b, patch.Options{Target: target})
-			if err != nil || target == patch.Process {
-				continue
-			}
-			out, err := p.Image()
-			if err != nil {
-				continue
-			}
-			back, err := patch.Undo(out)
-			if err != nil || !bytes.Equal(back, b) {
-				t.Fatalf("undo: %v", err)
-			}
-		}
-	})
-}
-
 func TestPlanGivesItsFileTwice(t *testing.T) {
 	p := plan(t, read(t, compile(t, "-fpatchable-function-entry=5")), patch.Options{})
 	first, err := p.Image()
