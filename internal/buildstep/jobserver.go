@@ -28,6 +28,10 @@ func openSlots() *slots {
 		if err != nil {
 			return nil
 		}
+		if !isPipe(fd) { // reading and writing bytes of a file would change it
+			unix.Close(fd)
+			return nil
+		}
 		return &slots{fd, fd}
 	}
 	rs, ws, ok := strings.Cut(auth, ",")
