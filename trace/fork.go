@@ -28,7 +28,12 @@ const (
 	// maxWatches is how many children a parent is followed for at once.
 	maxWatches = 8
 	// maxInherited bounds the calls a child inherits; the innermost are left out.
+	// With many children it is less: children of a deep parent that have a few
+	// words each must not take more memory than all the trace. minInherited is
+	// had by each of them, however many there are.
 	maxInherited = 1 << 16
+	minInherited = 1 << 8
+	allInherited = 1 << 22
 	// Seconds before the child's first event that are looked at, with and
 	// without exits, and what is a pause.
 	forkWindow      = 1.0
@@ -36,16 +41,22 @@ const (
 	forkPause       = 20e-6
 )
 
+// inheritLimit is how many calls a child inherits at most.
+func (t *Trace) inheritLimit() int {
+	return min(max(allInherited/max(t.forked, 1), minInherited), maxInherited)
+}
+
 // A forker follows a task that forks and says what its children inherit.
 type forker struct {
 	t       *Trace
+	limit   int     // of calls that a child inherits
 	pending []*Task // children to come, by begin
 	watches []*forkWatch
 	start   uint64 // when the next child must be watched for
 }
 
 func newForker(t *Trace, k *Task) *forker {
-	f := &forker{t: t, pending: k.children}
+	f := &forker{t: t, limit: t.inheritLimit(), pending: k.children}
 	f.arm()
 	return f
 }
@@ -86,7 +97,7 @@ func (f *forker) next(t uint64) *Task {
 // take returns what the next child inherits from a parent in the state m.
 func (f *forker) take(m *machine) []openCall {
 	f.pending = f.pending[1:]
-	now := m.path()
+	now := m.path(f.limit)
 	if len(f.watches) == 0 {
 		f.arm()
 		return now
@@ -98,9 +109,9 @@ func (f *forker) take(m *machine) []openCall {
 	case fw.stack == nil:
 		return now
 	case len(fw.need) > 0:
-		return fw.path(m)
+		return fw.path(m, f.limit)
 	}
-	then := fw.path(m)
+	then := fw.path(m, f.limit)
 	if m.now+fw.pause > fw.until {
 		return then
 	}
@@ -118,13 +129,16 @@ type openCall struct {
 	start uint64
 }
 
-// path returns the calls that are open on the current stack, outermost first.
-func (m *machine) path() []openCall { return appendPath(nil, m.cur.frames, m.inherited) }
+// path returns the calls that are open on the current stack, outermost first, at
+// most limit.
+func (m *machine) path(limit int) []openCall {
+	return appendPath(nil, m.cur.frames, m.inherited, limit)
+}
 
 // appendPath appends the calls of frames. The first ones may be inherited
 // themselves; their entries are an ancestor's.
-func appendPath(calls []openCall, frames []frame, inherited []openCall) []openCall {
-	frames = frames[:min(len(frames), maxInherited)]
+func appendPath(calls []openCall, frames []frame, inherited []openCall, limit int) []openCall {
+	frames = frames[:min(len(frames), limit)]
 	calls = slices.Grow(calls, len(frames))
 	for i := range frames {
 		c := openCall{frames[i].fn, frames[i].start}
@@ -209,9 +223,9 @@ func (fw *forkWatch) after() {
 	fw.base = n
 }
 
-func (fw *forkWatch) path(m *machine) []openCall {
-	calls := appendPath(nil, fw.stack.frames[:fw.base], m.inherited)
-	for i := len(fw.ended) - 1; i >= 0 && len(calls) < maxInherited; i-- {
+func (fw *forkWatch) path(m *machine, limit int) []openCall {
+	calls := appendPath(nil, fw.stack.frames[:fw.base], m.inherited, limit)
+	for i := len(fw.ended) - 1; i >= 0 && len(calls) < limit; i-- {
 		calls = append(calls, fw.ended[i])
 	}
 	return calls

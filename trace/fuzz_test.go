@@ -6,16 +6,33 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/cost"
+)
+
+// Memory for an events file: its index, and a window for each task and way of reading.
+const (
+	perByte = 256
+	windows = 16 << 10 // worth of bytes
 )
 
 // readAll reads a trace in every way and checks what must hold for any input.
 func readAll(t *testing.T, b []byte) {
 	tr, size := &Trace{}, len(b)
-	if tr.load(bytes.NewReader(b), int64(size), Options{}) != nil {
+	var err error
+	cost.Check(t, size+windows, perByte, func() { err = tr.load(bytes.NewReader(b), int64(size), Options{}) })
+	if err != nil {
 		return
 	}
+	// A task has a window of its own, and a stack that is as deep as it has words.
+	cost.Check(t, size+windows+len(tr.Tasks)*windowSize, perByte, func() { readLoaded(t, tr, size) })
+}
+
+// readLoaded is readAll for a trace whose index has been read.
+func readLoaded(t *testing.T, tr *Trace, size int) {
 	if len(tr.Tasks) > size/ChunkHeaderSize || tr.Chunks > size/ChunkHeaderSize {
 		t.Errorf("%d tasks and %d chunks in %d bytes", len(tr.Tasks), tr.Chunks, size)
 	}
@@ -144,6 +161,119 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
+// FuzzWriter: what is written is read, whatever was written.
+func FuzzWriter(f *testing.F) {
+	f.Add([]byte("\x00\x01\x05\x00\x02\x05\x01\x02\x09\x01\x01\x01\x03\x07\x01\x04\x08\x02\x07\x00\x00"), uint64(1000), uint32(1))
+	f.Add([]byte("\x10\x01\xff\x20\x02\xff\x11\x01\xff\x05\x40\x07\x06\x40\x07\x07\x40\x07"), uint64(1)<<32-100, uint32(1)<<20)
+	f.Fuzz(func(t *testing.T, script []byte, start uint64, scale uint32) {
+		start &= 1<<60 - 1
+		const tasks = 3
+		type call struct {
+			task int
+			time uint64
+			id   uint32
+		}
+		var b bytes.Buffer
+		// Small chunks, so that there are many.
+		w, err := NewWriter(&b, Header{Counter: start, CounterHz: 1e9, ChunkSize: minChunkSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := Image{ID: 7, Path: string(script), Exe: "/exe", Command: []string{"a", "b c"}, Sites: 99, Mode: "function_graph", Bias: start}
+		if err := w.WriteImage(image); err != nil {
+			t.Fatal(err)
+		}
+		var k [tasks]*TaskWriter
+		for i := range k {
+			k[i] = w.Task(TaskID{PID: 1, TID: 1 + i, Image: 7, Comm: "task"})
+		}
+		var calls []call
+		var marks, lost [tasks][]uint64
+		now := start
+		for ; len(script) >= 3; script = script[3:] {
+			now += uint64(script[2]) * uint64(scale)
+			i, id := int(script[0]>>4)%tasks, uint32(script[1])+1
+			switch script[0] & 15 {
+			case 0, 8, 9, 10:
+				k[i].Enter(now, id)
+				calls = append(calls, call{i, now, id})
+			case 1, 11, 12:
+				k[i].Exit(now, id)
+			case 2:
+				k[i].Mark(now, now)
+				marks[i] = append(marks[i], now)
+			case 3:
+				k[i].Lost(now, uint64(id))
+				lost[i] = append(lost[i], uint64(id))
+			case 4:
+				k[i].Resync(now, uint64(id))
+			case 5:
+				k[i].Stack(now, uint64(id%3))
+			case 6:
+				k[i].Comm(now, "another")
+			case 7:
+				if err := k[i].Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for i := range k {
+			if err := k[i].Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tr := &Trace{}
+		if err := tr.load(bytes.NewReader(b.Bytes()), int64(b.Len()), Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(tr.Problems) > 0 {
+			t.Errorf("problems: %v", tr.Problems)
+		}
+		got := tr.Images[0]
+		if image.Path = strings.ReplaceAll(image.Path, "\x00", ""); got.Path != image.Path || got.Exe != image.Exe || !slices.Equal(got.Command, image.Command) ||
+			got.Sites != image.Sites || got.Mode != image.Mode || got.Bias != image.Bias || got.ID != image.ID {
+			t.Errorf("image %+v, want %+v", got, image)
+		}
+		readAll(t, b.Bytes())
+		var readCalls []call
+		var readMarks, readLost [tasks][]uint64
+		if err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+			i := int(ev.Task.TID) - 1
+			switch ev.Kind {
+			case Entry:
+				readCalls = append(readCalls, call{i, uint64(ev.Time), ev.Func.ID})
+			case Mark:
+				readMarks[i] = append(readMarks[i], ev.Count)
+			case Lost:
+				readLost[i] = append(readLost[i], ev.Count)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range tasks {
+			mine := func(all []call) (out []call) {
+				for _, c := range all {
+					if c.task == i {
+						out = append(out, c)
+					}
+				}
+				return out
+			}
+			want := mine(calls)
+			for n := range want {
+				want[n].time -= start
+			}
+			if got := mine(readCalls); !slices.Equal(got, want) {
+				t.Errorf("task %d: calls %v, want %v", i, got, want)
+			}
+			if !slices.Equal(readMarks[i], marks[i]) || !slices.Equal(readLost[i], lost[i]) {
+				t.Errorf("task %d: marks %v, lost %v, want %v and %v", i, readMarks[i], readLost[i], marks[i], lost[i])
+			}
+		}
+	})
+}
+
 // FuzzInfo parses any bytes as info.json; what it accepts, it writes and parses
 // again to the same.
 func FuzzInfo(f *testing.F) {
@@ -151,7 +281,9 @@ func FuzzInfo(f *testing.F) {
 	f.Add([]byte(`{"version":2}`))
 	f.Add([]byte(`{"version":1,"images":[{"id":"x"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		info, err := ParseInfo(b)
+		var info *Info
+		var err error
+		cost.Check(t, len(b), perByte, func() { info, err = ParseInfo(b) })
 		if err != nil {
 			return
 		}
@@ -168,6 +300,54 @@ func FuzzInfo(f *testing.F) {
 			t.Errorf("%s\n%s", one, two)
 		}
 	})
+}
+
+// TestDeepParents has many children, with a few words each, of a parent that is deep in calls: they must not each take
+// what all of it takes.
+func TestDeepParents(t *testing.T) {
+	var b bytes.Buffer
+	w, err := NewWriter(&b, Header{Counter: 1000, CounterHz: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const depth, children = 50000, 2000
+	k := w.Task(TaskID{PID: 1, TID: 1})
+	for i := range uint64(depth) {
+		k.Enter(1000+i, 1)
+	}
+	k.Enter(1<<30, 2)
+	k.Flush()
+	for i := range children {
+		c := w.Task(TaskID{PID: 2 + i, TID: 2 + i, ParentPID: 1, ParentTID: 1})
+		c.Enter(uint64(500000+i), 3)
+		c.Flush()
+	}
+	tr := &Trace{}
+	if err := tr.load(bytes.NewReader(b.Bytes()), int64(b.Len()), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	limit := tr.inheritLimit()
+	if tr.forked != children || limit < minInherited || limit > 1<<12 {
+		t.Fatalf("%d children inherit at most %d calls each", tr.forked, limit)
+	}
+	cost.Check(t, b.Len(), 4*perByte, func() {
+		rows, err := tr.Report(ReportOptions{Workers: 1})
+		if err != nil || len(rows) != 3 {
+			t.Errorf("%d rows, %v", len(rows), err)
+		}
+	})
+	deep := 0
+	cost.Check(t, b.Len()+children*windowSize/perByte, 8*perByte, func() {
+		err = tr.Walk(WalkOptions{}, func(ev *Event) error {
+			if ev.Kind == Entry && ev.Func.ID == 3 && ev.Depth == limit {
+				deep++
+			}
+			return nil
+		})
+	})
+	if err != nil || deep != children {
+		t.Errorf("%d of %d children are %d calls deep, %v", deep, children, limit, err)
+	}
 }
 
 // TestInfo writes an info.json and reads it back, and checks what is refused.

@@ -378,7 +378,6 @@ func (ix *index) task(ch *chunkHead, ref *chunkRef) *Task {
 func (ix *index) finish() {
 	t := ix.t
 	t.Lost = t.Header.LostUnborn
-	byTID := map[[2]int][]*Task{}
 	buf := make([]byte, ChunkHeaderSize+256)
 	for _, k := range t.Tasks {
 		slices.SortStableFunc(k.chunks, func(a, b chunkRef) int {
@@ -402,7 +401,6 @@ func (ix *index) finish() {
 		if ix.first == 0 || k.begin < ix.first {
 			ix.first = k.begin
 		}
-		byTID[[2]int{k.PID, k.TID}] = append(byTID[[2]int{k.PID, k.TID}], k)
 	}
 	slices.SortStableFunc(t.Tasks, func(a, b *Task) int {
 		ca, cb := a.begin, b.begin
@@ -414,21 +412,15 @@ func (ix *index) finish() {
 		}
 		return 0
 	})
+	newest := map[[2]int]*Task{} // by id, of those that began before
 	for i, k := range t.Tasks {
 		k.Index = i
-	}
-	for _, k := range t.Tasks {
-		if k.ParentPID == 0 {
-			continue
-		}
-		// The newest task of that id that began before this one.
-		for _, p := range byTID[[2]int{k.ParentPID, k.ParentTID}] {
-			if p.Index < k.Index && (k.Parent == nil || p.Index > k.Parent.Index) {
-				k.Parent = p
+		if k.ParentPID != 0 {
+			if k.Parent = newest[[2]int{k.ParentPID, k.ParentTID}]; k.Parent != nil {
+				k.Parent.children = append(k.Parent.children, k)
+				t.forked++
 			}
 		}
-		if k.Parent != nil {
-			k.Parent.children = append(k.Parent.children, k)
-		}
+		newest[[2]int{k.PID, k.TID}] = k
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 )
 
 // Options of [OpenWith]. The zero value reads what the directory holds.
@@ -56,6 +57,8 @@ type Trace struct {
 	flat  []bool     // by image: its tracer records entries only
 	names []nameCache
 	name  func(string) string
+
+	forked int // tasks that have a parent
 }
 
 // A Task is a thread of the trace.
@@ -230,7 +233,13 @@ func (t *Trace) makeName(id FuncID) string {
 	image := "image"
 	if int(id.Image) < len(t.Images) {
 		if p := t.Images[id.Image].Path; p != "" {
-			image = p[strings.LastIndexByte(p, '/')+1:]
+			// What programs and traces say of themselves must not control the terminal it is printed on.
+			image = strings.Map(func(r rune) rune {
+				if unicode.IsControl(r) {
+					return '?'
+				}
+				return r
+			}, p[strings.LastIndexByte(p, '/')+1:])
 		} else {
 			image = t.Images[id.Image].ID.String()
 		}
