@@ -3,6 +3,8 @@ package ftrace
 import (
 	"io"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -94,18 +96,12 @@ func appendNote(b []byte, ev *trace.Event) []byte {
 // clean makes a thread's name safe to print: it is the program's, and may hold
 // anything.
 func clean(s string) string {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			b := []byte(s)
-			for j, c := range b {
-				if c < ' ' || c == 0x7f {
-					b[j] = '?'
-				}
-			}
-			return string(b)
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
 		}
-	}
-	return s
+		return r
+	}, s)
 }
 
 // appendComment appends what comment has to say of a function.
