@@ -108,15 +108,3 @@ func TestDemangleHostile(t *testing.T) {
 		t.Errorf("took %v", d)
 	}
 }
-
-func FuzzDemangle(f *testing.F) {
-	for _, s := range []string{"_ZN2ns3Foo3barEi", "_RINvNtC3std3mem8align_ofjE", "_ZN4core3str5Fooxy3bar17h0123456789abcdefE", "___Z4mainvE_block_invoke", "_GLOBAL__sub_I_x"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		for _, st := range []Style{Simple, Full, No} {
-			Demangle(s, st)
-		}
-		DemangleForms(s)
-	})
-}

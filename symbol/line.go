@@ -4,6 +4,7 @@ import (
 	"debug/dwarf"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"sync"
 
@@ -209,7 +210,8 @@ func (x *lineIndex) read(off dwarf.Offset) (t *lineTable) {
 			break // io.EOF, or what is readable up to here
 		}
 		row := lineRow{addr: le.Address, file: -1}
-		if !le.EndSequence && le.File != nil {
+		// What has no name, or a number no source has, is not known.
+		if !le.EndSequence && le.File != nil && le.File.Name != "" && le.Line >= 0 && le.Line <= math.MaxInt32 {
 			k, ok := files[le.File.Name]
 			if !ok {
 				k = int32(len(t.files))

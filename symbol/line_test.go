@@ -2,7 +2,6 @@ package symbol
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/fentry-dev/fentry/elfio"
 )
 
 var packages = map[string]string{"g++": "g++", "clang++": "clang", "addr2line": "binutils", "objcopy": "binutils", "strip": "binutils", "nm": "binutils"}
@@ -327,52 +324,4 @@ func TestLinesBounded(t *testing.T) {
 			t.Fatalf("%d tables of %d rows are kept, %d in order", len(x.tables), rows, len(x.order))
 		}
 	}
-}
-
-// FuzzLines changes bytes of the debug sections of a small image.
-func FuzzLines(f *testing.F) {
-	base, err := os.ReadFile(filepath.Join("testdata", "lines.elf"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	img, err := elfio.Parse(base)
-	if err != nil {
-		f.Fatal(err)
-	}
-	tab, err := New(img)
-	if err != nil {
-		f.Fatal(err)
-	}
-	addrs := make([]uint64, 0, len(tab.Funcs()))
-	for _, fn := range tab.Funcs() {
-		addrs = append(addrs, fn.Addr, fn.Addr+4)
-	}
-	var places []uint64
-	for _, s := range img.Sections {
-		if strings.HasPrefix(s.Name, ".debug_") {
-			places = append(places, s.Off, s.Size)
-		}
-	}
-	f.Add([]byte{})
-	f.Add([]byte{1, 2, 0, 3})
-	f.Fuzz(func(t *testing.T, patch []byte) {
-		b := append([]byte(nil), base...)
-		for ; len(patch) >= 4; patch = patch[4:] {
-			k := int(patch[0]) % (len(places) / 2) * 2
-			b[places[k]+uint64(binary.LittleEndian.Uint16(patch[1:]))%places[k+1]] = patch[3]
-		}
-		img, err := elfio.Parse(b)
-		if err != nil {
-			return
-		}
-		tab, err := New(img)
-		if err != nil {
-			return
-		}
-		for _, a := range addrs {
-			if l, ok, _ := tab.Line(a); ok && l.File == "" {
-				continue
-			}
-		}
-	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/cost"
 )
 
 func sample() *File {
@@ -133,7 +135,10 @@ func FuzzRead(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Add([]byte("# path: x\n1\t2\t3\t4\tk\tn\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := Read(bytes.NewReader(b))
+		var s *File
+		var err error
+		// Two buffers for reading, and an entry of 72 bytes for a line of 11.
+		cost.Check(t, len(b), 64, func() { s, err = Read(bytes.NewReader(b)) })
 		if err != nil {
 			return
 		}
