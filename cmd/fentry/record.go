@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -493,8 +492,8 @@ func parseSize(s string) (int64, error) {
 		}
 	}
 	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || math.IsNaN(v) || v <= 0 || v > float64(int64(math.MaxInt64)>>shift) {
-		return 0, fmt.Errorf("%q is not a size such as 64M", s)
+	if v *= float64(int64(1) << shift); err == nil && v > 0 && v < 1<<63 { // NaN is not
+		return int64(v), nil
 	}
-	return int64(v * float64(int64(1)<<shift)), nil
+	return 0, fmt.Errorf("%q is not a size such as 64M", s)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -66,10 +65,10 @@ func size(n uint64) string {
 // as in tracing_thresh.
 func parseDuration(s string) (time.Duration, error) {
 	if n, err := strconv.ParseFloat(s, 64); err == nil {
-		if n < 0 || n > math.MaxInt64/1e3 || math.IsNaN(n) {
-			return 0, fmt.Errorf("%s: not a time", s)
+		if ns := n * 1e3; ns >= 0 && ns < 1<<63 { // NaN is not
+			return time.Duration(ns), nil
 		}
-		return time.Duration(n * 1e3), nil
+		return 0, fmt.Errorf("%s: not a time", s)
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {

@@ -31,16 +31,16 @@ func early(args []string, env func(string) (string, bool), stdout, stderr io.Wri
 		return 0, false
 	}
 	var c Command
-	files, ok := c.parse(args[2:])
+	files, ok := c.Parse(args[2:])
 	if !ok || len(files) == 0 {
 		return 0, false
 	}
 	return c.main(files, stdout, stderr), true
 }
 
-// parse takes the options that change files and say nothing; ok is false when there are others. They mean what they mean
+// Parse takes the options that change files and say nothing; ok is false when there are others. They mean what they mean
 // in newMcountCmd.
-func (c *Command) parse(args []string) (files []string, ok bool) {
+func (c *Command) Parse(args []string) (files []string, ok bool) {
 	o := &c.Options
 	flags := map[string]*bool{
 		"--compat": &o.Objects.Compat, "--all-exec": &o.Objects.AllExec, "--keep-calls": &o.Objects.KeepCalls,
@@ -54,7 +54,7 @@ func (c *Command) parse(args []string) (files []string, ok bool) {
 		case flags[w] != nil:
 			*flags[w] = true
 		case strings.HasPrefix(w, "-j") && len(w) > len("-j"):
-			n, err := strconv.ParseUint(w[len("-j"):], 10, 16)
+			n, err := strconv.ParseUint(w[len("-j"):], 0, 16)
 			if err != nil {
 				return nil, false
 			}

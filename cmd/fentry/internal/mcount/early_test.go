@@ -50,7 +50,7 @@ func TestEarly(t *testing.T) {
 
 func TestEarlyOptions(t *testing.T) {
 	var c Command
-	files, ok := c.parse([]string{"a.o", "--compat", "--all-exec", "--keep-calls", "--strip", "--keep-links", "--keep-time", "--sync", "--warn", "-j3", "--", "-b.o"})
+	files, ok := c.Parse([]string{"a.o", "--compat", "--all-exec", "--keep-calls", "--strip", "--keep-links", "--keep-time", "--sync", "--warn", "-j3", "--", "-b.o"})
 	o := &c.Options
 	if !ok || !slices.Equal(files, []string{"a.o", "-b.o"}) || c.Jobs != 3 || !c.Warn {
 		t.Errorf("%q, %v, %d jobs, warn %v", files, ok, c.Jobs, c.Warn)
