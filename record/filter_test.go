@@ -193,39 +193,6 @@ func TestFilterLongList(t *testing.T) {
 	}
 }
 
-func FuzzFilter(f *testing.F) {
-	for _, s := range []string{"a*b", "[a-z]?", `\[`, "/re/i", "!x", "[", "*a*b*c*", "[!]-]", "é?"} {
-		f.Add(s, "abc")
-		f.Add(s, "ns::f(int)")
-	}
-	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if strings.HasPrefix(pattern, "@") || strings.HasPrefix(pattern, "!") {
-			return
-		}
-		flt, err := NewFilter([]string{pattern}, nil)
-		if err != nil {
-			return
-		}
-		got := flt.Match(name)
-		if got != (len(flt.Unmatched()) == 0) {
-			t.Fatalf("%q on %q: match %v, unmatched %q", pattern, name, got, flt.Unmatched())
-		}
-		neg, err := NewFilter([]string{"*", "!" + pattern}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if neg.Match(name) == got {
-			t.Fatalf("%q on %q: the negation says the same", pattern, name)
-		}
-		// Against the textbook definition.
-		if m, _ := newMatcher(pattern); m.class != classRegexp && len(pattern) < 12 && len(name) < 12 {
-			if want := slowGlob(pattern, name); m.match(name) != want {
-				t.Fatalf("%q on %q: got %v, want %v", pattern, name, !want, want)
-			}
-		}
-	})
-}
-
 // slowGlob tries every length for every star.
 func slowGlob(p, s string) bool {
 	if p == "" {

@@ -112,27 +112,3 @@ func TestSeal(t *testing.T) {
 		}
 	}
 }
-
-// Whatever a traced process puts into a chunk, the drainer survives it.
-func FuzzChunk(f *testing.F) {
-	f.Add([]byte("path=/bin/x\x00bias=0x1000\x00nsites=12\x00cmdline=a\x1fb\x1f\x00mode=profile\x00"))
-	f.Add(bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0xff, 0x7f, 2, 0, 0, 0, 9, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x80}, 9))
-	f.Add(bytes.Repeat([]byte{1, 2, 3, 4, 6, 0, 0xff, 0x7f}, 5))
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		b := make([]byte, chunkSize)
-		le.PutUint32(b, chunkMagic)
-		n := copy(b[chunkHeader:], payload)
-		used := seal(b)
-		if used < chunkHeader || used > len(b) || used > chunkHeader+n+7 {
-			t.Fatalf("%d bytes used of %d", used, n)
-		}
-		got, _ := countEvents(b[chunkHeader:used])
-		if want := countSlowly(b[chunkHeader:used]); got != want {
-			t.Errorf("%d events, want %d", got, want)
-		}
-		im := parseImage(1, 2, payload)
-		if im.Sites < 0 || im.Sites >= reservedBase {
-			t.Errorf("%d sites", im.Sites)
-		}
-	})
-}

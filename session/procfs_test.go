@@ -23,15 +23,6 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func FuzzProcfs(f *testing.F) {
-	f.Add([]byte("7 (a) b ) 1) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"))
-	f.Add([]byte("7f0000000000-7f0000010000 rw-s 00000000 00:01 4711 /memfd:fentry-pool (deleted)\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		parseStat(b)
-		sharedFile{4711, "/memfd:fentry-pool (deleted)"}.in(b)
-	})
-}
-
 func TestMappedBy(t *testing.T) {
 	f := sharedFile{4711, "/memfd:fentry-pool (deleted)"}
 	for maps, want := range map[string]bool{
