@@ -247,9 +247,13 @@ func copyMeta(f *os.File, like string, o Options) error {
 	return nil
 }
 
-// dropACL removes the access control list a new file has from its directory's default. Where there is none that is an
-// error, like on a file system without them.
-func dropACL(fd int) { unix.Fremovexattr(fd, "system.posix_acl_access") }
+// dropACL removes the access control list a new file has from its directory's default. Looking for one takes less than
+// removing what is not there.
+func dropACL(fd int) {
+	if n, err := unix.Flistxattr(fd, nil); n > 0 || err != nil {
+		unix.Fremovexattr(fd, "system.posix_acl_access")
+	}
+}
 
 // copyXattrs copies extended attributes. Signatures over the contents
 // (security.ima, security.evm) would be wrong and are left out; attributes this
