@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // File is a parsed ELF image. It refers to the bytes given to Parse and never changes them.
@@ -162,7 +164,7 @@ func (f *File) parseSections() error {
 	if !ok {
 		return formatErr("section header table", h.Shoff, "%d entries of %d bytes end outside the file of %d bytes", h.Shnum, ent, len(f.raw))
 	}
-	f.Sections = make([]Section, h.Shnum)
+	f.Sections = bigslice.Make[Section](int(h.Shnum), int(h.Shnum))
 	for i := range f.Sections {
 		f.Sections[i] = f.c.readSection(table[uint64(i)*ent:])
 	}

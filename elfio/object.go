@@ -6,6 +6,8 @@ import (
 	"debug/elf"
 	"fmt"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // ObjectAdditions is what Extend adds to a relocatable object.
@@ -198,7 +200,7 @@ func (e *extender) layout() error {
 	if !ok || !c.fits(at) {
 		return fmt.Errorf("the object would grow beyond what its class can hold (%#x bytes)", at)
 	}
-	e.tail = make([]byte, at-start, at-start+trailerRoom)
+	e.tail = bigslice.Make[byte](int(at-start), int(at-start+trailerRoom))
 	copy(e.tail, names)
 	copy(e.tail[len(names):], added)
 	e.fileHeader(shoff, shnum)

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // TableName is the section the table of call sites is in.
@@ -102,7 +103,7 @@ func (ob *Object) find() error {
 			texts++
 		}
 	}
-	ob.parts = make([]part, 0, texts)
+	ob.parts = bigslice.Make[part](0, texts)
 	budget := uint64(len(f.Raw()))
 	var t elfio.RelocTable
 	for i := range f.Sections {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
 // Result is what recording an object comes to.
@@ -94,7 +95,7 @@ func (b *builder) tables() error {
 		return err
 	}
 	b.add.Symtab = ob.syms.Section
-	b.add.Sections = make([]elfio.ObjectSection, 0, 2*len(runs)+1)
+	b.add.Sections = bigslice.Make[elfio.ObjectSection](0, 2*len(runs)+1)
 	b.add.Fill, b.tabled = b.fill, make([][]run, 0, len(runs))
 	if err := b.bases(runs); err != nil {
 		return err
