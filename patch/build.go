@@ -13,6 +13,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
+	"github.com/fentry-dev/fentry/internal/sitetable"
 	"github.com/fentry-dev/fentry/stub"
 )
 
@@ -272,10 +273,6 @@ func (p *Plan) symbol(name string) (uint64, error) {
 	return v, nil
 }
 
-// SiteTableMagic starts the section .fentry.sites: the magic, a count, and for
-// every site id from 1 the addresses of its function and of the site.
-const SiteTableMagic = "FSITES1\x00"
-
 // siteTable makes room for the thunks' and the sites' sections and returns the
 // rows of the table.
 func (p *Plan) siteTable(a *area) []byte {
@@ -284,11 +281,11 @@ func (p *Plan) siteTable(a *area) []byte {
 		Name: ".fentry.thunks", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
 		Addr: p.RXAddr, Size: uint64(n * arch.ThunkSize), Align: arch.ThunkSize,
 	})
-	at, b := a.grow(16+16*n, 8)
-	copy(b, SiteTableMagic)
-	le.PutUint64(b[8:], uint64(n))
-	p.section(".fentry.sites", at, 16+16*n, 8)
-	return b[16:]
+	size := sitetable.SitesHeader + sitetable.RowSize*n
+	at, b := a.grow(size, 8)
+	sitetable.PutHeader(b, n)
+	p.section(sitetable.SitesSection, at, size, 8)
+	return b[sitetable.SitesHeader:]
 }
 
 // roots writes the bitmap of graph roots, indexed by site id, and returns its
@@ -477,24 +474,12 @@ func glibcLoader(f *elfio.File) bool {
 	return false
 }
 
-// InfoMagic starts the section .fentry.info, which says what an image was
-// before: the magic, the image id (8 bytes), the tracer and the number of traced
-// functions (4 bytes each), the length of the original build-id (4 bytes), and
-// that build-id. It is no ELF note, because checkers refuse notes of owners they
-// do not know.
-const InfoMagic = "FINFO1\x00\x00"
-
-const infoHeader = 28 // bytes in front of the build-id
-
+// info says what the image was before.
 func (p *Plan) info(a *area) {
-	b := append(make([]byte, 0, infoHeader+len(p.BuildID)), InfoMagic...)
-	b = le.AppendUint64(b, p.ImageID)
-	b = le.AppendUint32(b, uint32(p.Options.Tracer))
-	b = le.AppendUint32(b, uint32(p.Traced()))
-	b = le.AppendUint32(b, uint32(len(p.BuildID)))
-	b = append(b, p.BuildID...)
+	in := sitetable.Info{Image: p.ImageID, Tracer: uint32(p.Options.Tracer), Sites: uint32(p.Traced()), BuildID: p.BuildID}
+	b := in.Append(nil)
 	at := a.put(b, 8)
-	p.section(".fentry.info", at, len(b), 8)
+	p.section(sitetable.InfoSection, at, len(b), 8)
 }
 
 // configure fills the runtime's configuration.

@@ -9,6 +9,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/internal/sitetable"
 )
 
 // placeThunks decides which thunk every traced function has, and where.
@@ -59,9 +60,7 @@ func (p *Plan) fill(thunks, rows []byte) (badThunk, badEdit error) {
 				continue
 			}
 			at := int(fn.ID - 1)
-			row := rows[16*at : 16*at+16]
-			le.PutUint64(row, fn.Func)
-			le.PutUint64(row[8:], fn.Addr)
+			sitetable.Row{Func: fn.Func, Site: fn.Addr}.Put(rows[sitetable.RowSize*at:])
 			k := p.thunkKind(fn.Site)
 			t := thunk{addr: fn.Thunk, armed: p.armed, enterExit: p.routines[k], body: fn.End(), id: fn.ID, frame: fn.Frame, kind: k}
 			if err := p.m.thunk(&t, thunks[at*arch.ThunkSize:(at+1)*arch.ThunkSize]); err != nil {

@@ -1,10 +1,12 @@
 package patch
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/sitetable"
 )
 
 // Info is what fentry put into an image.
@@ -21,47 +23,19 @@ type SiteEntry struct{ Func, Addr uint64 }
 // Inspect reads what fentry put into an image. An image that fentry did not
 // patch gives [ErrNotPatched].
 func Inspect(f *elfio.File) (*Info, error) {
-	i := f.SectionIndex(".fentry.info")
-	if i < 0 {
+	info, rows, err := sitetable.Read(f)
+	if errors.Is(err, sitetable.ErrNone) {
 		return nil, ErrNotPatched
 	}
-	b, err := f.SectionData(i)
 	if err != nil {
 		return nil, err
 	}
-	if len(b) < infoHeader || string(b[:8]) != InfoMagic {
-		return nil, fmt.Errorf("section .fentry.info: %d bytes, not the description of a patched image", len(b))
+	in := &Info{ImageID: info.Image, Tracer: Tracer(info.Tracer), BuildID: info.BuildID, Sites: make([]SiteEntry, rows.Len())}
+	for i := range in.Sites {
+		r := rows.At(i)
+		in.Sites[i] = SiteEntry{Func: r.Func, Addr: r.Site}
 	}
-	n := le.Uint32(b[24:])
-	if uint64(n) > uint64(len(b)-infoHeader) {
-		return nil, fmt.Errorf("section .fentry.info: build-id of %d bytes in %d bytes", n, len(b)-infoHeader)
-	}
-	in := &Info{ImageID: le.Uint64(b[8:]), Tracer: Tracer(le.Uint32(b[16:])), BuildID: b[infoHeader : infoHeader+n]}
-	return in, in.readSites(f, le.Uint32(b[20:]))
-}
-
-func (in *Info) readSites(f *elfio.File, want uint32) error {
-	i := f.SectionIndex(".fentry.sites")
-	if i < 0 {
-		return fmt.Errorf("patched by fentry, but section .fentry.sites is missing")
-	}
-	b, err := f.SectionData(i)
-	if err != nil {
-		return err
-	}
-	if len(b) < 16 || string(b[:8]) != SiteTableMagic {
-		return fmt.Errorf("section .fentry.sites: not a table of sites")
-	}
-	n := le.Uint64(b[8:])
-	if n != uint64(want) || uint64(len(b)-16)/16 < n {
-		return fmt.Errorf("section .fentry.sites: %d bytes for %d sites, the note says %d", len(b), n, want)
-	}
-	in.Sites = make([]SiteEntry, n)
-	for k := range in.Sites {
-		e := b[16+16*k:]
-		in.Sites[k] = SiteEntry{le.Uint64(e), le.Uint64(e[8:])}
-	}
-	return nil
+	return in, nil
 }
 
 // Verify checks a patched image against itself: every site must lead to its own

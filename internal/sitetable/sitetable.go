@@ -1,0 +1,143 @@
+// Package sitetable is what a patched image says of itself: the section .fentry.sites, which gives each site id its
+// function, and .fentry.info, which says what the image was before. Package patch writes both; who reads a trace that a
+// patched program wrote alone finds the functions of its ids there.
+//
+// Both sections are loaded, or strip would drop them, and little-endian, as the images are. They are no ELF notes,
+// because checkers refuse notes of owners they do not know.
+package sitetable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// The sections.
+const (
+	SitesSection = ".fentry.sites"
+	InfoSection  = ".fentry.info"
+)
+
+const (
+	// .fentry.sites: the magic, the number of rows (8 bytes), and a row for every id, from 1.
+	sitesMagic  = "FSITES1\x00"
+	SitesHeader = 16 // bytes in front of the rows
+	RowSize     = 16 // bytes of a row: the addresses of the function and of its site, 8 bytes each
+
+	// .fentry.info: the magic, the image id (8 bytes), the tracer, the number of rows and the length of the original
+	// build-id (4 bytes each), and that build-id.
+	infoMagic  = "FINFO1\x00\x00"
+	infoHeader = 28 // bytes in front of the build-id
+)
+
+var le = binary.LittleEndian
+
+// ErrNone is returned by [Read] for an image without .fentry.info: nobody has patched it.
+var ErrNone = errors.New("no section " + InfoSection)
+
+// A Row is a traced function. Addresses are as in the file.
+type Row struct{ Func, Site uint64 }
+
+// Put writes the row to the first [RowSize] bytes of b.
+func (r Row) Put(b []byte) {
+	_ = b[RowSize-1]
+	le.PutUint64(b, r.Func)
+	le.PutUint64(b[8:], r.Site)
+}
+
+// PutHeader writes what is in front of n rows to the first [SitesHeader] bytes of b.
+func PutHeader(b []byte, n int) {
+	copy(b, sitesMagic)
+	le.PutUint64(b[8:], uint64(n))
+}
+
+// Rows are the rows of a table in the file's own memory.
+type Rows struct{ b []byte }
+
+// ParseRows reads the contents of .fentry.sites.
+func ParseRows(b []byte) (Rows, error) {
+	if len(b) < SitesHeader || string(b[:8]) != sitesMagic {
+		return Rows{}, fmt.Errorf("section %s: not a table of sites", SitesSection)
+	}
+	n := le.Uint64(b[8:])
+	if uint64(len(b)-SitesHeader)/RowSize < n {
+		return Rows{}, fmt.Errorf("section %s: %d bytes for %d sites", SitesSection, len(b), n)
+	}
+	return Rows{b[SitesHeader:][:n*RowSize]}, nil
+}
+
+// Len is the number of rows; ids are 1 to Len.
+func (r Rows) Len() int { return len(r.b) / RowSize }
+
+// At returns row i, which is that of id i+1.
+func (r Rows) At(i int) Row {
+	b := r.b[i*RowSize:][:RowSize]
+	return Row{le.Uint64(b), le.Uint64(b[8:])}
+}
+
+// Info is what .fentry.info says.
+type Info struct {
+	Image   uint64 // image id, as in traces
+	Tracer  uint32 // in the numbers of patch.Tracer
+	Sites   uint32 // number of rows of .fentry.sites
+	BuildID []byte // of the image as it was, nil if it had none
+}
+
+// Append appends the contents of the section to b.
+func (in *Info) Append(b []byte) []byte {
+	b = append(b, infoMagic...)
+	b = le.AppendUint64(b, in.Image)
+	b = le.AppendUint32(b, in.Tracer)
+	b = le.AppendUint32(b, in.Sites)
+	b = le.AppendUint32(b, uint32(len(in.BuildID)))
+	return append(b, in.BuildID...)
+}
+
+// ParseInfo reads the contents of .fentry.info. The build-id is part of b.
+func ParseInfo(b []byte) (Info, error) {
+	if len(b) < infoHeader || string(b[:8]) != infoMagic {
+		return Info{}, fmt.Errorf("section %s: %d bytes, not the description of a patched image", InfoSection, len(b))
+	}
+	in := Info{Image: le.Uint64(b[8:]), Tracer: le.Uint32(b[16:]), Sites: le.Uint32(b[20:])}
+	n := le.Uint32(b[24:])
+	if uint64(n) > uint64(len(b)-infoHeader) {
+		return Info{}, fmt.Errorf("section %s: build-id of %d bytes in %d bytes", InfoSection, n, len(b)-infoHeader)
+	}
+	if n > 0 {
+		in.BuildID = b[infoHeader:][:n:n]
+	}
+	return in, nil
+}
+
+// Read reads both sections of an image. The error is [ErrNone] for one that nobody has patched. What is returned refers
+// to the image's bytes.
+func Read(f *elfio.File) (Info, Rows, error) {
+	i := f.SectionIndex(InfoSection)
+	if i < 0 {
+		return Info{}, Rows{}, ErrNone
+	}
+	b, err := f.SectionData(i)
+	if err != nil {
+		return Info{}, Rows{}, err
+	}
+	in, err := ParseInfo(b)
+	if err != nil {
+		return Info{}, Rows{}, err
+	}
+	if i = f.SectionIndex(SitesSection); i < 0 {
+		return Info{}, Rows{}, fmt.Errorf("patched by fentry, but section %s is missing", SitesSection)
+	}
+	if b, err = f.SectionData(i); err != nil {
+		return Info{}, Rows{}, err
+	}
+	rows, err := ParseRows(b)
+	if err == nil && uint64(rows.Len()) != uint64(in.Sites) {
+		err = fmt.Errorf("section %s: %d sites, section %s says %d", SitesSection, rows.Len(), InfoSection, in.Sites)
+	}
+	if err != nil {
+		return Info{}, Rows{}, err
+	}
+	return in, rows, nil
+}

@@ -1,0 +1,92 @@
+package sitetable
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/cost"
+)
+
+// table is the contents of .fentry.sites.
+func table(rows ...Row) []byte {
+	b := make([]byte, SitesHeader+RowSize*len(rows))
+	PutHeader(b, len(rows))
+	for i, r := range rows {
+		r.Put(b[SitesHeader+RowSize*i:])
+	}
+	return b
+}
+
+// The bytes are a format: files that were patched earlier have them.
+func TestBytes(t *testing.T) {
+	got := table(Row{0x401000, 0x401004}, Row{1 << 63, 2})
+	want := "FSITES1\x00" + "\x02\x00\x00\x00\x00\x00\x00\x00" +
+		"\x00\x10\x40\x00\x00\x00\x00\x00" + "\x04\x10\x40\x00\x00\x00\x00\x00" +
+		"\x00\x00\x00\x00\x00\x00\x00\x80" + "\x02\x00\x00\x00\x00\x00\x00\x00"
+	if d := cmp.Diff(want, string(got)); d != "" {
+		t.Error(d)
+	}
+	in := Info{Image: 0x1122334455667788, Tracer: 2, Sites: 7, BuildID: []byte("id")}
+	want = "FINFO1\x00\x00" + "\x88\x77\x66\x55\x44\x33\x22\x11" + "\x02\x00\x00\x00" + "\x07\x00\x00\x00" + "\x02\x00\x00\x00" + "id"
+	if d := cmp.Diff(want, string(in.Append(nil))); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	good := table(Row{1, 2}, Row{3, 4})
+	for _, c := range []struct {
+		b    []byte
+		want string
+	}{
+		{nil, "not a table"},
+		{good[:15], "not a table"},
+		{bytes.Replace(good, []byte("FSITES1"), []byte("FSITES2"), 1), "not a table"},
+		{good[:len(good)-1], "47 bytes for 2 sites"},
+		{append(append([]byte(sitesMagic), bytes.Repeat([]byte{0xff}, 8)...), good...), "for 18446744073709551615 sites"},
+	} {
+		if _, err := ParseRows(c.b); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.b, err, c.want)
+		}
+	}
+	info := (&Info{BuildID: []byte("build-id")}).Append(nil)
+	for n := range info {
+		if _, err := ParseInfo(info[:n]); err == nil {
+			t.Errorf("%d of %d bytes are read", n, len(info))
+		}
+	}
+}
+
+// FuzzParse: what is read is written back, and costs no more than it is long.
+func FuzzParse(f *testing.F) {
+	f.Add(table(), (&Info{}).Append(nil))
+	f.Add(table(Row{1, 2}, Row{3, 4}), (&Info{Image: 7, Sites: 2, BuildID: []byte{1, 2}}).Append(nil))
+	f.Fuzz(func(t *testing.T, sites, info []byte) {
+		cost.Check(t, len(sites)+len(info), 1, func() {
+			rows, err := ParseRows(sites)
+			if err == nil {
+				for i := range rows.Len() {
+					rows.At(i)
+				}
+			}
+			_, _ = ParseInfo(info)
+		})
+		if rows, err := ParseRows(sites); err == nil {
+			all := make([]Row, rows.Len())
+			for i := range all {
+				all[i] = rows.At(i)
+			}
+			if b := table(all...); !bytes.HasPrefix(sites, b) {
+				t.Errorf("read %x, written %x", sites, b)
+			}
+		}
+		if in, err := ParseInfo(info); err == nil {
+			if b := in.Append(nil); !bytes.HasPrefix(info, b) {
+				t.Errorf("read %x, written %x", info, b)
+			}
+		}
+	})
+}
