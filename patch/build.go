@@ -491,8 +491,8 @@ func (p *Plan) configure(roots uint64) error {
 	o := &p.Options
 	c := stub.Config{
 		Mode: uint32(o.Tracer), ImageID: p.ImageID, Sites: uint32(p.Traced()),
-		Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold), Address: at, Entry: p.OrigEntry,
-		Buffer: o.Buffer, BuildID: p.BuildID, Session: o.Session, Dir: o.Dir, Path: o.Path,
+		Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold), Address: at,
+		BuildID: p.BuildID, Session: o.Session, Dir: o.Dir, Path: o.Path,
 	}
 	if roots != 0 {
 		c.Roots = int64(roots - at)

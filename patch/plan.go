@@ -78,7 +78,6 @@ type Options struct {
 
 	Session string // path of the recorder's pool; "" in files
 	Dir     string // trace directory of a program that runs alone; "": fentry.data
-	Buffer  uint64 // bytes of buffer a process may use; 0: the runtime's default
 	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
 	Path    string // path of the image, for people; recorded in the trace
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -108,9 +109,9 @@ func beingWritten(dir string) bool {
 		return true
 	}
 	// Programs that write the file themselves map it and do not lock it.
-	var head [headerSize]byte
-	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:len(fileMagic)]) != fileMagic ||
-		le.Uint32(head[hLayout:]) != uint32(trace.LayoutSlots) || le.Uint32(head[hClosed:]) != 0 {
+	var head [format.HeaderSize]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:len(format.FileMagic)]) != format.FileMagic ||
+		le.Uint32(head[format.HLayout:]) != uint32(trace.LayoutSlots) || le.Uint32(head[format.HClosed:]) != 0 {
 		return false
 	}
 	var st unix.Stat_t
@@ -121,7 +122,7 @@ func beingWritten(dir string) bool {
 	if err != nil {
 		return false
 	}
-	return len(sharedFile{st.Ino, path}.mappers(le.Uint64(head[hLeaderStart:]))) > 0
+	return len(sharedFile{st.Ino, path}.mappers(le.Uint64(head[format.HLeaderStart:]))) > 0
 }
 
 // where is the directory's name now: the one that was given if it is still right,

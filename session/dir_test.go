@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -228,8 +229,8 @@ func TestMappedDirectory(t *testing.T) {
 	}
 	root := t.TempDir()
 	t.Chdir(root)
-	head := make([]byte, headerSize)
-	putHeader(head, 0, headerSize, 0, trace.LayoutSlots, 0, clockReading{}, 0)
+	head := make([]byte, format.HeaderSize)
+	putHeader(head, 0, format.HeaderSize, 0, trace.LayoutSlots, 0, clockReading{}, 0)
 	if err := os.Mkdir("d", 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +272,7 @@ func mapUntilEOF(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, headerSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(f.Fd()), 0, format.HeaderSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)
 	}

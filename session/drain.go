@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -57,7 +58,7 @@ type taskID struct {
 }
 
 func taskOf(b []byte) taskID {
-	return taskID{le.Uint32(b[cPID:]), le.Uint32(b[cTID:]), le.Uint64(b[cKey:])}
+	return taskID{le.Uint32(b[format.CPID:]), le.Uint32(b[format.CTID:]), le.Uint64(b[format.CKey:])}
 }
 
 type drainStats struct {
@@ -80,14 +81,14 @@ func newDrainer(p *pool, w *eventsFile, policy trace.Policy, live *liveness) *dr
 	// one go. Nobody has to wake it: that would cost every task a system call
 	// that does something for every chunk.
 	const fastest = 1e9 // bytes a second
-	fill := time.Duration(float64(p.n*chunkSize) / 16 / fastest * 1e9)
+	fill := time.Duration(float64(p.n*format.ChunkSize) / 16 / fastest * 1e9)
 	d.nap = min(fill, 4*time.Millisecond)
 	return d
 }
 
 // run drains until stop is set, then once more.
 func (d *drainer) run() {
-	filled := d.p.word(hFilled)
+	filled := d.p.word(format.HFilled)
 	for !d.stop.Load() {
 		val := filled.Load()
 		n := d.round(false)
@@ -104,7 +105,7 @@ func (d *drainer) run() {
 // finish tells run to return soon.
 func (d *drainer) finish() {
 	d.stop.Store(true)
-	futexWake(d.p.word(hFilled))
+	futexWake(d.p.word(format.HFilled))
 }
 
 // round writes all full chunks and returns how many there were. When the newest
@@ -121,13 +122,13 @@ func (d *drainer) round(all bool) int {
 	clear(d.newest)
 	n := d.claim(keep, func(b []byte) bool {
 		id := taskOf(b)
-		d.newest[id] = max(d.newest[id], le.Uint32(b[cNumber:]))
+		d.newest[id] = max(d.newest[id], le.Uint32(b[format.CNumber:]))
 		return true
 	})
 	if n > 0 {
 		n += d.claim(keep, func(b []byte) bool {
 			newest, ok := d.newest[taskOf(b)]
-			return ok && le.Uint32(b[cNumber:]) < newest
+			return ok && le.Uint32(b[format.CNumber:]) < newest
 		})
 	}
 	d.flush()
@@ -145,15 +146,15 @@ func (d *drainer) claim(keep bool, want func(b []byte) bool) int {
 	for i := range d.p.n {
 		s := d.p.state(i)
 		switch s.Load() {
-		case stateFree:
+		case format.StateFree:
 			d.free++
 			continue
-		case stateFull:
+		case format.StateFull:
 		default:
 			continue
 		}
 		image := d.p.kind(i) == trace.ChunkImage
-		if keep && !image || !image && !want(d.p.chunk(i)) || !s.CompareAndSwap(stateFull, stateWriting) {
+		if keep && !image || !image && !want(d.p.chunk(i)) || !s.CompareAndSwap(format.StateFull, format.StateWriting) {
 			continue
 		}
 		n++
@@ -169,7 +170,7 @@ func (d *drainer) claim(keep bool, want func(b []byte) bool) int {
 func (d *drainer) inspect(i int) (claim, bool) {
 	b := d.p.chunk(i)
 	used := seal(b)
-	kind := trace.ChunkKind(le.Uint16(b[cKind:]))
+	kind := trace.ChunkKind(le.Uint16(b[format.CKind:]))
 	if used == 0 || kind != trace.ChunkEvents && kind != trace.ChunkImage {
 		d.stats.bad++
 		d.p.release(i, len(b))
@@ -178,17 +179,17 @@ func (d *drainer) inspect(i int) (claim, bool) {
 	}
 	events, hole := uint64(0), -1
 	if kind == trace.ChunkEvents {
-		events, hole = countEvents(b[chunkHeader:used])
+		events, hole = countEvents(b[format.ChunkHeader:used])
 	}
 	id := taskOf(b)
-	d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
+	d.tasks[id] = max(d.tasks[id], le.Uint64(b[format.CLost:]))
 	d.live.saw(int(id.pid))
 	if kind == trace.ChunkImage && d.onImage != nil {
-		d.onImage(parseImage(le.Uint64(b[cImage:]), int(id.pid), b[chunkHeader:used]))
+		d.onImage(parseImage(le.Uint64(b[format.CImage:]), int(id.pid), b[format.ChunkHeader:used]))
 	}
-	c := claim{i, used, events, le.Uint64(b[cCounter:])}
+	c := claim{i, used, events, le.Uint64(b[format.CCounter:])}
 	if hole >= 0 && !d.final {
-		d.hold(c, chunkHeader+hole)
+		d.hold(c, format.ChunkHeader+hole)
 		return claim{}, false
 	}
 	return c, true
@@ -197,21 +198,21 @@ func (d *drainer) inspect(i int) (claim, bool) {
 // seal makes a chunk end with its last word that is not zero, if its task did
 // not say where it ends, and returns its size; 0: it is no chunk.
 func seal(b []byte) int {
-	if le.Uint32(b[cMagic:]) != chunkMagic {
+	if le.Uint32(b[format.CMagic:]) != format.ChunkMagic {
 		return 0
 	}
-	size := int(le.Uint32(b[cSize:]))
-	if size >= chunkHeader && size <= len(b) && size%8 == 0 {
+	size := int(le.Uint32(b[format.CSize:]))
+	if size >= format.ChunkHeader && size <= len(b) && size%8 == 0 {
 		return size
 	}
 	if size != 0 {
 		return 0
 	}
 	size = len(b)
-	for size > chunkHeader && le.Uint64(b[size-8:]) == 0 {
+	for size > format.ChunkHeader && le.Uint64(b[size-8:]) == 0 {
 		size -= 8
 	}
-	le.PutUint32(b[cSize:], uint32(size))
+	le.PutUint32(b[format.CSize:], uint32(size))
 	return size
 }
 
@@ -267,9 +268,9 @@ func (d *drainer) makeRoom() {
 	var full []claim
 	for i := range d.p.n {
 		switch d.p.state(i).Load() {
-		case stateFree:
+		case format.StateFree:
 			free++
-		case stateFull:
+		case format.StateFull:
 			full = append(full, claim{chunk: i, counter: d.p.counter(i)})
 		}
 	}
@@ -280,12 +281,12 @@ func (d *drainer) makeRoom() {
 	slices.SortFunc(full, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
 	freed := false
 	for _, c := range full[:min(want, len(full))] {
-		if !d.p.state(c.chunk).CompareAndSwap(stateFull, stateWriting) {
+		if !d.p.state(c.chunk).CompareAndSwap(format.StateFull, format.StateWriting) {
 			continue
 		}
 		b := d.p.chunk(c.chunk)
 		if used := seal(b); used > 0 {
-			n, _ := countEvents(b[chunkHeader:used])
+			n, _ := countEvents(b[format.ChunkHeader:used])
 			d.stats.overwrote += n
 		}
 		d.p.release(c.chunk, len(b))
@@ -301,7 +302,7 @@ func (d *drainer) makeRoom() {
 // before it is worth to try again.
 func (d *drainer) reclaim() (n int, wait time.Duration) {
 	const soon, late = 2 * time.Millisecond, time.Second
-	short := d.free < d.p.n/4 || d.p.word(hWaiters).Load() != 0
+	short := d.free < d.p.n/4 || d.p.word(format.HWaiters).Load() != 0
 	switch {
 	case !short:
 		d.patience = late
@@ -327,8 +328,8 @@ func (d *drainer) reclaimOwned(dead func([]owner) []owner) int {
 	var owners []owner
 	for i := range d.p.n {
 		// A task that has just taken the chunk has not filled in the header.
-		if b := d.p.chunk(i); d.p.state(i).Load() == stateOwned && atomicMagic(b) == chunkMagic {
-			owners = append(owners, owner{i, int(le.Uint32(b[cPID:])), int(le.Uint32(b[cTID:]))})
+		if b := d.p.chunk(i); d.p.state(i).Load() == format.StateOwned && atomicMagic(b) == format.ChunkMagic {
+			owners = append(owners, owner{i, int(le.Uint32(b[format.CPID:])), int(le.Uint32(b[format.CTID:]))})
 		}
 	}
 	if len(owners) == 0 {
@@ -336,7 +337,7 @@ func (d *drainer) reclaimOwned(dead func([]owner) []owner) int {
 	}
 	n := 0
 	for _, o := range dead(owners) {
-		if d.p.state(o.chunk).CompareAndSwap(stateOwned, stateFull) {
+		if d.p.state(o.chunk).CompareAndSwap(format.StateOwned, format.StateFull) {
 			n++
 		}
 	}
@@ -361,16 +362,16 @@ func (d *drainer) last(all bool) {
 	var copies []claim
 	var copied [][]byte
 	for i := range d.p.n {
-		if d.p.state(i).Load() != stateOwned || atomicMagic(d.p.chunk(i)) != chunkMagic {
+		if d.p.state(i).Load() != format.StateOwned || atomicMagic(d.p.chunk(i)) != format.ChunkMagic {
 			continue
 		}
 		b := slices.Clone(d.p.chunk(i))
-		le.PutUint32(b[cSize:], 0)
-		if used := seal(b); used > chunkHeader && le.Uint16(b[cKind:]) == uint16(trace.ChunkEvents) {
+		le.PutUint32(b[format.CSize:], 0)
+		if used := seal(b); used > format.ChunkHeader && le.Uint16(b[format.CKind:]) == uint16(trace.ChunkEvents) {
 			id := taskOf(b)
-			d.tasks[id] = max(d.tasks[id], le.Uint64(b[cLost:]))
-			n, _ := countEvents(b[chunkHeader:used])
-			copies = append(copies, claim{len(copied), used, n, le.Uint64(b[cCounter:])})
+			d.tasks[id] = max(d.tasks[id], le.Uint64(b[format.CLost:]))
+			n, _ := countEvents(b[format.ChunkHeader:used])
+			copies = append(copies, claim{len(copied), used, n, le.Uint64(b[format.CCounter:])})
 			copied = append(copied, b[:used])
 		}
 	}
@@ -414,7 +415,7 @@ func allOrdinary(c []byte) bool {
 // ordinary tells whether a word is an entry or an exit, in one comparison:
 // shifted by the bit that says exit, reserved ids are the largest words, and
 // less one, so is the hole.
-func ordinary(w uint64) bool { return w<<1-1 < reservedBase<<33-1 }
+func ordinary(w uint64) bool { return w<<1-1 < format.ReservedBase<<33-1 }
 
 // countEvent counts one word, and skips what belongs to it.
 func countEvent(b []byte) (n uint64, rest []byte) {
@@ -423,10 +424,10 @@ func countEvent(b []byte) (n uint64, rest []byte) {
 	switch id := uint32(w>>32) & 0x7fffffff; {
 	case w<<1 == 0:
 		return 0, b
-	case id < reservedBase:
+	case id < format.ReservedBase:
 		return 1, b
-	case id-reservedBase < uint32(len(payload)):
-		return 0, b[min(8*int(payload[id-reservedBase]), len(b)):]
+	case id-format.ReservedBase < uint32(len(payload)):
+		return 0, b[min(8*int(payload[id-format.ReservedBase]), len(b)):]
 	}
 	return 0, b
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -27,9 +28,9 @@ func (s *session) finish() {
 			time.Sleep(20 * time.Millisecond)
 		}
 		d.last(alone)
-		s.res.Lost = s.pool.word64(hLost).Load() + d.stats.unwritten
+		s.res.Lost = s.pool.word64(format.HLost).Load() + d.stats.unwritten
 		// What no task tells of, for readers that have the file alone.
-		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.res.Lost), hLost)
+		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.res.Lost), format.HLost)
 	}
 	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = d.stats.events, d.stats.chunks, d.stats.bad, d.stats.overwrote
 	s.res.WriteError, s.res.Bytes = d.w.err, d.w.size
@@ -52,20 +53,20 @@ func (s *session) finishProfile() {
 func (s *session) readProfile() error {
 	f := s.dir.events
 	// Processes that live on stop.
-	_, _ = f.WriteAt(le.AppendUint32(nil, 1), hClosed)
+	_, _ = f.WriteAt(le.AppendUint32(nil, 1), format.HClosed)
 	fi, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	// The runtimes make the file longer in large steps.
-	var head [headerSize]byte
+	var head [format.HeaderSize]byte
 	if _, err := f.ReadAt(head[:], 0); err != nil {
 		return err
 	}
-	s.res.Lost = le.Uint64(head[hLost:])
+	s.res.Lost = le.Uint64(head[format.HLost:])
 	used := fi.Size()
-	if n := le.Uint64(head[hNext:]); n < uint64(used)/chunkSize {
-		used = headerSize + int64(n)*chunkSize
+	if n := le.Uint64(head[format.HNext:]); n < uint64(used)/format.ChunkSize {
+		used = format.HeaderSize + int64(n)*format.ChunkSize
 	}
 	if used < fi.Size() && !s.live.mappedNow() {
 		if err := f.Truncate(used); err != nil {
@@ -76,28 +77,28 @@ func (s *session) readProfile() error {
 	type task struct{ pid, tid uint32 }
 	tasks := make(map[task]bool)
 	pids := make(map[uint32]bool)
-	b := make([]byte, chunkSize)
-	for off := int64(headerSize); off < used; off += chunkSize {
+	b := make([]byte, format.ChunkSize)
+	for off := int64(format.HeaderSize); off < used; off += format.ChunkSize {
 		n, err := f.ReadAt(b, off)
-		if n < chunkHeader {
+		if n < format.ChunkHeader {
 			if err != nil && err != io.EOF {
 				return err
 			}
 			break
 		}
-		if le.Uint32(b[cMagic:]) != chunkMagic {
+		if le.Uint32(b[format.CMagic:]) != format.ChunkMagic {
 			continue // never used
 		}
 		s.res.Chunks++
-		pid := le.Uint32(b[cPID:])
-		tasks[task{pid, le.Uint32(b[cTID:])}] = true
+		pid := le.Uint32(b[format.CPID:])
+		tasks[task{pid, le.Uint32(b[format.CTID:])}] = true
 		pids[pid] = true
-		s.res.Lost += le.Uint64(b[cLost:])
-		if trace.ChunkKind(le.Uint16(b[cKind:])) == trace.ChunkImage {
-			s.sawImage(parseImage(le.Uint64(b[cImage:]), int(pid), b[chunkHeader:n]))
+		s.res.Lost += le.Uint64(b[format.CLost:])
+		if trace.ChunkKind(le.Uint16(b[format.CKind:])) == trace.ChunkImage {
+			s.sawImage(parseImage(le.Uint64(b[format.CImage:]), int(pid), b[format.ChunkHeader:n]))
 		}
-		if size := int64(le.Uint32(b[cSize:])); size > chunkSize {
-			off += (size - 1) / chunkSize * chunkSize // it spans several
+		if size := int64(le.Uint32(b[format.CSize:])); size > format.ChunkSize {
+			off += (size - 1) / format.ChunkSize * format.ChunkSize // it spans several
 		}
 	}
 	s.res.Tasks, s.res.Processes = len(tasks), len(pids)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -171,21 +172,21 @@ func readEvents(t testing.TB, dir string) []fileChunk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(b) < headerSize || string(b[:8]) != fileMagic || le.Uint32(b[hLayout:]) != uint32(trace.LayoutPacked) || le.Uint32(b[hChunks:]) != 0 {
+	if len(b) < format.HeaderSize || string(b[:8]) != format.FileMagic || le.Uint32(b[format.HLayout:]) != uint32(trace.LayoutPacked) || le.Uint32(b[format.HChunks:]) != 0 {
 		t.Fatalf("header of %d bytes: %q", len(b), b[:min(128, len(b))])
 	}
 	var cs []fileChunk
-	for off := int(le.Uint32(b[hHeaderSize:])); off < len(b); {
+	for off := int(le.Uint32(b[format.HHeaderSize:])); off < len(b); {
 		c := b[off:]
 		size := 0
-		if len(c) >= chunkHeader {
-			size = int(le.Uint32(c[cSize:]))
+		if len(c) >= format.ChunkHeader {
+			size = int(le.Uint32(c[format.CSize:]))
 		}
-		if size < chunkHeader || size > len(c) || size > chunkSize || le.Uint32(c) != chunkMagic {
+		if size < format.ChunkHeader || size > len(c) || size > format.ChunkSize || le.Uint32(c) != format.ChunkMagic {
 			t.Fatalf("offset %#x of %#x: no chunk: %x", off, len(b), c[:min(len(c), 16)])
 		}
-		f := fileChunk{kind: le.Uint16(c[cKind:]), pid: le.Uint32(c[cPID:]), tid: le.Uint32(c[cTID:]), number: le.Uint32(c[cNumber:]), key: le.Uint64(c[cKey:])}
-		for w := c[chunkHeader:size]; len(w) > 0; w = w[8:] {
+		f := fileChunk{kind: le.Uint16(c[format.CKind:]), pid: le.Uint32(c[format.CPID:]), tid: le.Uint32(c[format.CTID:]), number: le.Uint32(c[format.CNumber:]), key: le.Uint64(c[format.CKey:])}
+		for w := c[format.ChunkHeader:size]; len(w) > 0; w = w[8:] {
 			f.words = append(f.words, le.Uint64(w))
 		}
 		cs = append(cs, f)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/cost"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -97,19 +98,19 @@ func FuzzChunk(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0xff, 0x7f, 2, 0, 0, 0, 9, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x80}, 9))
 	f.Add(bytes.Repeat([]byte{1, 2, 3, 4, 6, 0, 0xff, 0x7f}, 5))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		b := make([]byte, chunkSize)
-		le.PutUint32(b, chunkMagic)
-		n := copy(b[chunkHeader:], payload)
+		b := make([]byte, format.ChunkSize)
+		le.PutUint32(b, format.ChunkMagic)
+		n := copy(b[format.ChunkHeader:], payload)
 		used := seal(b)
-		if used < chunkHeader || used > len(b) || used > chunkHeader+n+7 {
+		if used < format.ChunkHeader || used > len(b) || used > format.ChunkHeader+n+7 {
 			t.Fatalf("%d bytes used of %d", used, n)
 		}
-		got, _ := countEvents(b[chunkHeader:used])
-		if want := countSlowly(b[chunkHeader:used]); got != want {
+		got, _ := countEvents(b[format.ChunkHeader:used])
+		if want := countSlowly(b[format.ChunkHeader:used]); got != want {
 			t.Errorf("%d events, want %d", got, want)
 		}
 		im := parseImage(1, 2, payload)
-		if im.Sites < 0 || im.Sites >= reservedBase {
+		if im.Sites < 0 || im.Sites >= format.ReservedBase {
 			t.Errorf("%d sites", im.Sites)
 		}
 	})
@@ -119,14 +120,14 @@ func FuzzChunk(f *testing.F) {
 func FuzzPool(f *testing.F) {
 	const chunks = 6
 	chunk := func(kind trace.ChunkKind, size, pid, number, counter uint32, payload ...uint64) []byte {
-		b := make([]byte, chunkHeader)
-		le.PutUint32(b[cMagic:], chunkMagic)
-		le.PutUint16(b[cKind:], uint16(kind))
-		le.PutUint32(b[cSize:], size)
-		le.PutUint32(b[cPID:], pid)
-		le.PutUint32(b[cTID:], pid)
-		le.PutUint32(b[cNumber:], number)
-		le.PutUint64(b[cCounter:], uint64(counter))
+		b := make([]byte, format.ChunkHeader)
+		le.PutUint32(b[format.CMagic:], format.ChunkMagic)
+		le.PutUint16(b[format.CKind:], uint16(kind))
+		le.PutUint32(b[format.CSize:], size)
+		le.PutUint32(b[format.CPID:], pid)
+		le.PutUint32(b[format.CTID:], pid)
+		le.PutUint32(b[format.CNumber:], number)
+		le.PutUint64(b[format.CCounter:], uint64(counter))
 		for _, w := range payload {
 			b = le.AppendUint64(b, w)
 		}
@@ -136,9 +137,9 @@ func FuzzPool(f *testing.F) {
 	events := chunk(trace.ChunkEvents, 0, self, 1, 50, 1<<32|1, 1<<63|1<<32|2, 0, 2<<32|9)
 	image := append(chunk(trace.ChunkImage, 0, self, 0, 0), "path=/bin/x\x00nsites=12\x00"...)
 	f.Add([]byte{2, 2, 1, 0, 3, 2}, events, image, byte(0))
-	f.Add([]byte{2, 2, 2, 2, 2, 2}, events, chunk(trace.ChunkEvents, chunkSize, 1<<31, 0, 40, 5<<32), byte(2))
+	f.Add([]byte{2, 2, 2, 2, 2, 2}, events, chunk(trace.ChunkEvents, format.ChunkSize, 1<<31, 0, 40, 5<<32), byte(2))
 	f.Add([]byte{1, 1, 2, 2, 9, 2}, chunk(trace.ChunkProfile, 1<<20, 1, 0, 9, 7), chunk(trace.ChunkEvents, 8, 0, 0, 40), byte(1))
-	p, err := newPool(chunks*chunkSize, trace.PolicyBlock, clockReading{}, 1)
+	p, err := newPool(chunks*format.ChunkSize, trace.PolicyBlock, clockReading{}, 1)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -149,9 +150,9 @@ func FuzzPool(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { file.Close() })
-	header := make([]byte, headerSize)
+	header := make([]byte, format.HeaderSize)
 	f.Fuzz(func(t *testing.T, states, one, two []byte, policy byte) {
-		clear(p.mem[statesOff:])
+		clear(p.mem[format.StatesOff:])
 		for i := range chunks {
 			from := [][]byte{one, two}[i%2]
 			copy(p.chunk(i), from)
@@ -165,7 +166,7 @@ func FuzzPool(f *testing.F) {
 		if err := file.Truncate(0); err != nil {
 			t.Fatal(err)
 		}
-		putHeader(header, 0, headerSize, trace.Policy(policy%3), trace.LayoutPacked, 1, clockReading{}, 1e9)
+		putHeader(header, 0, format.HeaderSize, trace.Policy(policy%3), trace.LayoutPacked, 1, clockReading{}, 1e9)
 		if _, err := file.Seek(0, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +178,7 @@ func FuzzPool(f *testing.F) {
 		images := 0
 		d.onImage = func(Image) { images++ }
 		d.onWriteError = func(err error) { t.Error(err) }
-		cost.Check(t, chunks*chunkSize, 20, func() {
+		cost.Check(t, chunks*format.ChunkSize, 20, func() {
 			d.round(false)
 			d.reclaim()
 			d.last(policy&4 != 0)
@@ -192,14 +193,14 @@ func FuzzPool(f *testing.F) {
 				t.Error(err)
 			}
 		}
-		if uint64(tr.Chunks) != d.stats.chunks || tr.Bytes != w.size-headerSize {
-			t.Errorf("%d chunks of %d bytes are written, %d of %d read", d.stats.chunks, w.size-headerSize, tr.Chunks, tr.Bytes)
+		if uint64(tr.Chunks) != d.stats.chunks || tr.Bytes != w.size-format.HeaderSize {
+			t.Errorf("%d chunks of %d bytes are written, %d of %d read", d.stats.chunks, w.size-format.HeaderSize, tr.Chunks, tr.Bytes)
 		}
 		if images > int(d.stats.chunks) {
 			t.Errorf("%d images in %d chunks", images, d.stats.chunks)
 		}
 		for i := range chunks {
-			if s := p.state(i).Load(); s == stateFull || policy&4 != 0 && s == stateOwned && atomicMagic(p.chunk(i)) == chunkMagic {
+			if s := p.state(i).Load(); s == format.StateFull || policy&4 != 0 && s == format.StateOwned && atomicMagic(p.chunk(i)) == format.ChunkMagic {
 				t.Errorf("chunk %d is left in state %d", i, s)
 			}
 		}

@@ -4,6 +4,8 @@ package session
 
 import (
 	"time"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A held chunk is full but for a slot that its task has reserved and not written
@@ -26,7 +28,7 @@ const (
 // hold keeps a claimed chunk back.
 func (d *drainer) hold(c claim, hole int) {
 	b := d.p.chunk(c.chunk)
-	o := owner{c.chunk, int(le.Uint32(b[cPID:])), int(le.Uint32(b[cTID:]))}
+	o := owner{c.chunk, int(le.Uint32(b[format.CPID:])), int(le.Uint32(b[format.CTID:]))}
 	d.held = append(d.held, held{c, o, hole})
 }
 
@@ -34,7 +36,7 @@ func (d *drainer) hold(c claim, hole int) {
 // dead tasks, and the oldest where too many are held; all of them when all is set
 // or tasks wait for a chunk.
 func (d *drainer) ripe(all bool) {
-	all = all || d.p.word(hWaiters).Load() != 0
+	all = all || d.p.word(format.HWaiters).Load() != 0
 	now := time.Now()
 	if len(d.held) == 0 || !all && now.Sub(d.lookedAtHeld) < heldNap {
 		return
@@ -48,7 +50,7 @@ func (d *drainer) ripe(all bool) {
 			keep = append(keep, h)
 			continue
 		}
-		h.events, _ = countEvents(d.p.chunk(h.claim.chunk)[chunkHeader:h.used])
+		h.events, _ = countEvents(d.p.chunk(h.claim.chunk)[format.ChunkHeader:h.used])
 		d.batch = append(d.batch, h.claim)
 	}
 	d.held = keep

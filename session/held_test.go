@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -22,7 +23,7 @@ type heldPool struct {
 }
 
 func newHeldPool(t *testing.T) *heldPool {
-	p, err := newPool(32*chunkSize, trace.PolicyBlock, clockReading{}, 1)
+	p, err := newPool(32*format.ChunkSize, trace.PolicyBlock, clockReading{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,23 +44,25 @@ func newHeldPool(t *testing.T) *heldPool {
 func (h *heldPool) full(i, tid int, unwritten ...int) {
 	b := h.d.p.chunk(i)
 	h.tasks++
-	le.PutUint16(b[cKind:], uint16(trace.ChunkEvents))
-	le.PutUint32(b[cSize:], chunkSize)
-	le.PutUint32(b[cPID:], uint32(os.Getpid()))
-	le.PutUint32(b[cTID:], uint32(tid))
-	le.PutUint32(b[cNumber:], h.tasks)
-	le.PutUint64(b[cCounter:], uint64(h.tasks))
-	le.PutUint32(b[cMagic:], chunkMagic)
+	le.PutUint16(b[format.CKind:], uint16(trace.ChunkEvents))
+	le.PutUint32(b[format.CSize:], format.ChunkSize)
+	le.PutUint32(b[format.CPID:], uint32(os.Getpid()))
+	le.PutUint32(b[format.CTID:], uint32(tid))
+	le.PutUint32(b[format.CNumber:], h.tasks)
+	le.PutUint64(b[format.CCounter:], uint64(h.tasks))
+	le.PutUint32(b[format.CMagic:], format.ChunkMagic)
 	for k := range perChunk {
 		h.slot(i, k, 7<<32|1)
 	}
 	for _, k := range unwritten {
 		h.slot(i, k, 0)
 	}
-	h.d.p.state(i).Store(stateFull)
+	h.d.p.state(i).Store(format.StateFull)
 }
 
-func (h *heldPool) slot(i, k int, word uint64) { le.PutUint64(h.d.p.chunk(i)[chunkHeader+8*k:], word) }
+func (h *heldPool) slot(i, k int, word uint64) {
+	le.PutUint64(h.d.p.chunk(i)[format.ChunkHeader+8*k:], word)
+}
 
 // round drains, a while after the last time, and checks how much is in the file
 // and which chunks are held.
@@ -76,9 +79,9 @@ func (h *heldPool) round(events int, held ...int) {
 	}
 	for i := range h.d.p.n {
 		switch s := h.d.p.state(i).Load(); {
-		case want[i] && s != stateWriting:
+		case want[i] && s != format.StateWriting:
 			h.Errorf("chunk %d is in state %d, not held", i, s)
-		case !want[i] && s != stateFree:
+		case !want[i] && s != format.StateFree:
 			h.Errorf("chunk %d is in state %d, not free", i, s)
 		}
 	}
@@ -115,9 +118,9 @@ func TestHeldLimits(t *testing.T) {
 	}
 	h.round(0, 0, 1, 2, 3, 4, 5)
 	h.round(2*(perChunk-1), 2, 3, 4, 5)
-	h.d.p.word(hWaiters).Store(1)
+	h.d.p.word(format.HWaiters).Store(1)
 	h.d.round(false) // at once
-	h.d.p.word(hWaiters).Store(0)
+	h.d.p.word(format.HWaiters).Store(0)
 	h.round(6 * (perChunk - 1))
 	h.full(0, unix.Gettid(), 5)
 	h.round(6*(perChunk-1), 0)

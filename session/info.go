@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // beginInfo fills in what is known before the program runs.
@@ -61,7 +63,7 @@ func (s *session) endInfo() {
 		s.failed(err)
 	}
 	// Last, so that a reader who sees it sees the rest.
-	if _, err := s.dir.events.WriteAt(le.AppendUint32(nil, 1), hClosed); err != nil {
+	if _, err := s.dir.events.WriteAt(le.AppendUint32(nil, 1), format.HClosed); err != nil {
 		s.failed(pathError(err))
 	}
 	if err := s.dir.close(); err != nil {

@@ -4,52 +4,16 @@ package session
 
 import (
 	"bytes"
-	"os"
-	"regexp"
-	"strconv"
+	"fmt"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// The numbers here are those of the format's table, which stub/src/format.h is
-// made from.
-func TestLayout(t *testing.T) {
-	b, err := os.ReadFile("../stub/src/format.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	have := make(map[string]uint64)
-	for _, m := range regexp.MustCompile(`(?m)^#define FT_(\w+)\s+(\w+)`).FindAllSubmatch(b, -1) {
-		if v, err := strconv.ParseUint(string(m[2]), 0, 64); err == nil {
-			have[string(m[1])] = v
-		}
-	}
-	for name, want := range map[string]uint64{
-		"FILE_MAGIC": le.Uint64([]byte(fileMagic)), "VERSION": formatVersion, "HEADER_SIZE": headerSize,
-		"H_MAGIC": hMagic, "H_VERSION": hVersion, "H_HEADER_SIZE": hHeaderSize, "H_CHUNK_SIZE": hChunkSize, "H_CHUNKS": hChunks,
-		"H_POLICY": hPolicy, "H_RECORDER": hRecorder, "H_NEXT": hNext, "H_FREED": hFreed, "H_FILLED": hFilled,
-		"H_HEARTBEAT": hHeartbeat, "H_CLOSED": hClosed, "H_WAITERS": hWaiters, "H_LEADER": hLeader, "H_LEADER_START": hLeaderStart,
-		"H_COUNTER": hCounter, "H_MONOTONIC": hMonotonic, "H_REALTIME": hRealtime, "H_COUNTER_HZ": hCounterHZ, "H_LOST": hLost,
-		"H_LAYOUT": hLayout, "H_STATES": statesOff,
-		"CHUNK_SIZE": chunkSize, "CHUNK_MAGIC": chunkMagic, "CHUNK_HEADER": chunkHeader,
-		"C_MAGIC": cMagic, "C_KIND": cKind, "C_SIZE": cSize, "C_PID": cPID, "C_TID": cTID, "C_NUMBER": cNumber,
-		"C_COUNTER": cCounter, "C_IMAGE": cImage, "C_KEY": cKey, "C_LOST": cLost,
-		"STATE_FREE": stateFree, "STATE_OWNED": stateOwned, "STATE_FULL": stateFull, "STATE_WRITING": stateWriting,
-		"RESERVED_BASE": reservedBase,
-	} {
-		if got, ok := have[name]; !ok || got != want {
-			t.Errorf("%s is %d here, %d in the table", name, want, got)
-		}
-	}
-	// How many words follow a reserved event.
-	for name, code := range have {
-		m := regexp.MustCompile(`^EV_([A-Z_]+)$`).FindStringSubmatch(name)
-		if m == nil || code < reservedBase {
-			continue
-		}
-		words, ok := have[name+"_WORDS"]
-		if !ok {
-			t.Fatalf("no %s_WORDS", name)
-		}
+// How many words follow a reserved event.
+func TestCountEvents(t *testing.T) {
+	for i, words := range format.EventWords {
+		name, code := fmt.Sprintf("event %d", i), uint64(format.ReservedBase+i)
 		ev := le.AppendUint64(nil, code<<32|1)
 		for range words {
 			ev = le.AppendUint64(ev, 5<<32|1) // would count as an event
@@ -79,10 +43,10 @@ func countSlowly(b []byte) (n uint64) {
 		b = b[8:]
 		id := w >> 32 &^ (1 << 31)
 		switch {
-		case id == reservedBase+6:
+		case id == format.ReservedBase+6:
 			b = b[min(16, len(b)):]
-		case id == reservedBase+5, id == reservedBase+7, id > reservedBase+8:
-		case id >= reservedBase:
+		case id == format.ReservedBase+5, id == format.ReservedBase+7, id > format.ReservedBase+8:
+		case id >= format.ReservedBase:
 			b = b[min(8, len(b)):]
 		case w&^(1<<63) != 0:
 			n++
@@ -92,21 +56,21 @@ func countSlowly(b []byte) (n uint64) {
 }
 
 func TestSeal(t *testing.T) {
-	b := make([]byte, chunkSize)
+	b := make([]byte, format.ChunkSize)
 	if seal(b) != 0 {
 		t.Error("an empty chunk is sealed")
 	}
-	le.PutUint32(b, chunkMagic)
-	if n := seal(b); n != chunkHeader || le.Uint32(b[cSize:]) != chunkHeader {
+	le.PutUint32(b, format.ChunkMagic)
+	if n := seal(b); n != format.ChunkHeader || le.Uint32(b[format.CSize:]) != format.ChunkHeader {
 		t.Errorf("%d", n)
 	}
-	le.PutUint32(b[cSize:], 0)
-	b[chunkHeader+83] = 1
-	if n := seal(b); n != chunkHeader+88 {
+	le.PutUint32(b[format.CSize:], 0)
+	b[format.ChunkHeader+83] = 1
+	if n := seal(b); n != format.ChunkHeader+88 {
 		t.Errorf("%d", n)
 	}
-	for _, size := range []uint32{1, chunkHeader - 8, chunkHeader + 4, chunkSize + 8} {
-		le.PutUint32(b[cSize:], size)
+	for _, size := range []uint32{1, format.ChunkHeader - 8, format.ChunkHeader + 4, format.ChunkSize + 8} {
+		le.PutUint32(b[format.CSize:], size)
 		if n := seal(b); n != 0 {
 			t.Errorf("size %d is accepted as %d", size, n)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -35,19 +36,19 @@ type pool struct {
 
 // newPool makes an empty pool with room for about size bytes of chunks.
 func newPool(size int64, policy trace.Policy, now clockReading, hz uint64) (*pool, error) {
-	n := size / chunkSize
+	n := size / format.ChunkSize
 	if n < minChunks {
 		n = minChunks
 	}
 	if n > maxChunks {
-		return nil, fmt.Errorf("buffer of %d bytes: the largest is %d", size, int64(maxChunks)*chunkSize)
+		return nil, fmt.Errorf("buffer of %d bytes: the largest is %d", size, int64(maxChunks)*format.ChunkSize)
 	}
 	p := &pool{n: int(n), header: poolHeader(int(n))}
 	fd, err := unix.MemfdCreate(poolName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
-	total := int64(p.header) + n*chunkSize
+	total := int64(p.header) + n*format.ChunkSize
 	if err := unix.Ftruncate(fd, total); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
@@ -156,12 +157,12 @@ func (p *pool) word64(off int) *atomic.Uint64 {
 }
 
 // state is the state of a chunk.
-func (p *pool) state(i int) *atomic.Uint32 { return p.word(statesOff + 4*i) }
+func (p *pool) state(i int) *atomic.Uint32 { return p.word(format.StatesOff + 4*i) }
 
 // chunk is the memory of a chunk.
 func (p *pool) chunk(i int) []byte {
-	off := p.header + i*chunkSize
-	return p.mem[off : off+chunkSize : off+chunkSize]
+	off := p.header + i*format.ChunkSize
+	return p.mem[off : off+format.ChunkSize : off+format.ChunkSize]
 }
 
 // release gives a chunk that was claimed back, cleared in its first used bytes.
@@ -169,22 +170,22 @@ func (p *pool) chunk(i int) []byte {
 // the last word that is not.
 func (p *pool) release(i, used int) {
 	clear(p.chunk(i)[:used])
-	p.state(i).Store(stateFree)
+	p.state(i).Store(format.StateFree)
 }
 
 // announce wakes the tasks that wait for a chunk.
 func (p *pool) announce() {
-	p.word(hFreed).Add(1)
-	if p.word(hWaiters).Load() != 0 {
-		futexWake(p.word(hFreed))
+	p.word(format.HFreed).Add(1)
+	if p.word(format.HWaiters).Load() != 0 {
+		futexWake(p.word(format.HFreed))
 	}
 }
 
 // shut tells all runtimes to stop recording.
 func (p *pool) shut() {
-	p.word(hClosed).Store(1)
-	p.word(hFreed).Add(1)
-	futexWake(p.word(hFreed))
+	p.word(format.HClosed).Store(1)
+	p.word(format.HFreed).Add(1)
+	futexWake(p.word(format.HFreed))
 }
 
 // futexWake wakes everybody who waits on a word of shared memory.
@@ -203,13 +204,13 @@ func futexWait(w *atomic.Uint32, val uint32, ns int64) {
 
 // kind and counter read a chunk's header while its task may still write to it.
 func (p *pool) kind(i int) trace.ChunkKind {
-	return trace.ChunkKind(le.Uint16(p.chunk(i)[cKind:]))
+	return trace.ChunkKind(le.Uint16(p.chunk(i)[format.CKind:]))
 }
 
-func (p *pool) counter(i int) uint64 { return le.Uint64(p.chunk(i)[cCounter:]) }
+func (p *pool) counter(i int) uint64 { return le.Uint64(p.chunk(i)[format.CCounter:]) }
 
 // atomicMagic reads a chunk's magic, which its task writes after the rest of the
 // header.
 func atomicMagic(b []byte) uint32 {
-	return (*atomic.Uint32)(unsafe.Pointer(&b[cMagic])).Load()
+	return (*atomic.Uint32)(unsafe.Pointer(&b[format.CMagic])).Load()
 }

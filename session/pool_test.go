@@ -16,11 +16,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
 // perChunk is how many events a full chunk holds.
-const perChunk = (chunkSize - chunkHeader) / 8
+const perChunk = (format.ChunkSize - format.ChunkHeader) / 8
 
 // Every event of many threads arrives, in order within each of them, through a
 // pool that is much smaller than the trace.
@@ -62,7 +63,7 @@ func TestReclaim(t *testing.T) {
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			t.Parallel()
-			r := recorderCmd{Buffer: 16 * chunkSize}
+			r := recorderCmd{Buffer: 16 * format.ChunkSize}
 			x := r.run(t, append([]string{cc(t, "pool")}, tt.args...)...)
 			if x.code != tt.code {
 				t.Errorf("status %d, want %d: %s", x.code, tt.code, x.stderr)
@@ -81,7 +82,7 @@ func TestNamespace(t *testing.T) {
 	for unix.Kill(unused, 0) != unix.ESRCH {
 		unused++
 	}
-	r := recorderCmd{Buffer: 16 * chunkSize}
+	r := recorderCmd{Buffer: 16 * format.ChunkSize}
 	x := r.run(t, cc(t, "pool"), "ns", fmt.Sprint(unused), "2500")
 	if x.code == 77 {
 		t.Skipf("needs to make a PID namespace (root): %s", x.stderr)
@@ -131,7 +132,7 @@ func TestProfile(t *testing.T) {
 	if x.code != 0 || x.stderr != "" {
 		t.Fatalf("status %d: %s", x.code, x.stderr)
 	}
-	const want = headerSize + 5*chunkSize
+	const want = format.HeaderSize + 5*format.ChunkSize
 	fi, err := os.Stat(filepath.Join(dir, trace.EventsFile))
 	if err != nil || fi.Size() != want || x.res.Bytes != want {
 		t.Errorf("%v, %+v; want %d bytes", err, x.res, want)
@@ -146,7 +147,7 @@ func TestProfile(t *testing.T) {
 
 // The newest events are kept, and only as many as fit.
 func TestOverwrite(t *testing.T) {
-	r := recorderCmd{Buffer: 32 * chunkSize, Policy: trace.PolicyOverwrite}
+	r := recorderCmd{Buffer: 32 * format.ChunkSize, Policy: trace.PolicyOverwrite}
 	x := r.run(t, cc(t, "pool"), "threads", "2", "200")
 	if x.code != 0 {
 		t.Fatalf("status %d: %s", x.code, x.stderr)
@@ -262,14 +263,14 @@ func TestRecorderKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The kill can have come in the middle of a write, after whole pages of it.
-	off := headerSize
-	for off+chunkHeader <= len(b) && off+int(le.Uint32(b[off+cSize:])) <= len(b) {
-		if le.Uint32(b[off:]) != chunkMagic {
+	off := format.HeaderSize
+	for off+format.ChunkHeader <= len(b) && off+int(le.Uint32(b[off+format.CSize:])) <= len(b) {
+		if le.Uint32(b[off:]) != format.ChunkMagic {
 			t.Fatalf("offset %#x: no chunk", off)
 		}
-		off += int(le.Uint32(b[off+cSize:]))
+		off += int(le.Uint32(b[off+format.CSize:]))
 	}
-	if off < headerSize+10*chunkSize {
+	if off < format.HeaderSize+10*format.ChunkSize {
 		t.Errorf("%d bytes", off)
 	}
 	if info, err := trace.ReadInfo(r.Dir); err != nil || info.ExitStatus != -1 {
@@ -362,7 +363,7 @@ func BenchmarkDrain(b *testing.B) {
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprint(threads), func(b *testing.B) {
 			const chunks = 4000
-			b.SetBytes(chunks * chunkSize)
+			b.SetBytes(chunks * format.ChunkSize)
 			var cpu, wall time.Duration
 			var events uint64
 			for b.Loop() {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -164,14 +165,14 @@ func (s *session) copyFrequency() {
 	if !s.foreign() || s.pool == nil {
 		return
 	}
-	if hz := s.pool.word64(hCounterHZ).Load(); hz != 0 {
-		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, hz), hCounterHZ)
+	if hz := s.pool.word64(format.HCounterHZ).Load(); hz != 0 {
+		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, hz), format.HCounterHZ)
 	}
 }
 
 // buffers makes what the program's runtime writes to and returns its path.
 func (s *session) buffers() (string, error) {
-	var head [headerSize]byte
+	var head [format.HeaderSize]byte
 	now, hz := readClocks(), uint64(0)
 	if s.foreign() {
 		now.counter = 0
@@ -182,7 +183,7 @@ func (s *session) buffers() (string, error) {
 	s.pairClocks()
 	if s.o.Profile {
 		// The runtime writes the file itself.
-		putHeader(head[:], 0, headerSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)
+		putHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)
 		if _, err := s.dir.events.WriteAt(head[:], 0); err != nil {
 			return "", pathError(err)
 		}
@@ -203,7 +204,7 @@ func (s *session) buffers() (string, error) {
 		return "", err
 	}
 	s.live = newLiveness(sharedFile{st.Ino, "/memfd:" + poolName + " (deleted)"})
-	putHeader(head[:], 0, headerSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
+	putHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
 	w := &eventsFile{f: s.dir.events}
 	if _, err := w.write([][]byte{head[:]}); err != nil {
 		s.pool.close()
@@ -221,13 +222,13 @@ func (s *session) buffers() (string, error) {
 func (s *session) ready(pid int) {
 	start := s.live.start(pid)
 	if s.pool != nil {
-		s.pool.word64(hLeaderStart).Store(start)
-		s.pool.word(hLeader).Store(uint32(pid))
+		s.pool.word64(format.HLeaderStart).Store(start)
+		s.pool.word(format.HLeader).Store(uint32(pid))
 	}
 	b := le.AppendUint32(nil, uint32(pid))
 	b = le.AppendUint64(b, start)
 	// What depends on it has other ways to know.
-	_, _ = s.dir.events.WriteAt(b, hLeader)
+	_, _ = s.dir.events.WriteAt(b, format.HLeader)
 }
 
 // work starts what runs beside the program.
@@ -288,7 +289,7 @@ func (s *session) beat(stop <-chan struct{}) {
 	tick := time.NewTicker(idleWait)
 	defer tick.Stop()
 	for {
-		s.pool.word(hHeartbeat).Add(1)
+		s.pool.word(format.HHeartbeat).Add(1)
 		select {
 		case <-tick.C:
 		case <-stop:

@@ -4,23 +4,25 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // ConfigSize is the size in bytes of the runtime's symbol fentry_config.
-const ConfigSize = 4096
+const ConfigSize = format.ConfigSize
 
 // Tracers, for Config.Mode.
 const (
-	ModeGraph    = 0 // function_graph: entries and exits
-	ModeFunction = 1 // function: entries
-	ModeProfile  = 2 // counts and times of functions, no events
+	ModeGraph    = format.ModeGraph    // function_graph: entries and exits
+	ModeFunction = format.ModeFunction // function: entries
+	ModeProfile  = format.ModeProfile  // counts and times of functions, no events
 )
 
 // Flags, for Config.Flags.
 const (
-	FlagNoRecorder = 1 << iota // never look for a recorder among the ancestors
-	FlagNoFile                 // never start a trace directory
-	FlagQuiet                  // no messages on standard error
+	FlagNoRecorder = format.FlagNoRecorder // never look for a recorder among the ancestors
+	FlagNoFile     = format.FlagNoFile     // never start a trace directory
+	FlagQuiet      = format.FlagQuiet      // no messages on standard error
 )
 
 // Config is what the runtime is told by whoever puts it into a program: the
@@ -35,82 +37,48 @@ type Config struct {
 	Threshold uint64 // ns: shorter calls are not recorded, 0: all are
 	Roots     int64  // distance from fentry_config to a bitmap of the ids that are graph roots, 0: everything is recorded
 	Address   uint64 // of fentry_config as linked
-	Entry     uint64 // the image's own entry point as linked
-	Buffer    uint64 // bytes of trace a thread keeps with the policy that overwrites, 0: the runtime's choice
 	BuildID   []byte // the image's before it was patched, up to 127 bytes
 	Session   string // path of a recorder's pool or trace file, up to 511 bytes
 	Dir       string // trace directory to start, up to 511 bytes; empty: fentry.data
 	Path      string // of the image, up to 1023 bytes
 }
 
-const configMagic = "FENTRYCF"
-
-const configVersion = 1
-
-// configFields is the layout of fentry_config. stub/src/layout.h has the same for
-// C; a test compiles one against the other.
-var configFields = []struct {
-	name string // in layout.h, behind CONFIG_O_
-	off  int
-	size int // bytes
-}{
-	{"MAGIC", 0, 8},
-	{"VERSION", 8, 4},
-	{"MODE", 12, 4},
-	{"IMAGE", 16, 8},
-	{"SITES", 24, 4},
-	{"FLAGS", 28, 4},
-	{"DEPTH", 32, 4},
-	{"POLICY", 36, 4},
-	{"THRESHOLD", 40, 8},
-	{"ROOTS", 48, 8},
-	{"ADDRESS", 56, 8},
-	{"ENTRY", 64, 8},
-	{"BUFFER", 72, 8},
-	{"IDLEN", 128, 1},
-	{"ID", 129, 127},
-	{"SESSION", 256, 512},
-	{"DIR", 768, 512},
-	{"PATH", 1280, 1024},
-}
-
 // MarshalBinary returns the ConfigSize bytes of fentry_config. It fails when a
 // string does not fit or contains a NUL byte.
 func (c *Config) MarshalBinary() ([]byte, error) {
 	b := make([]byte, ConfigSize)
+	copy(b[format.ConfigOMagic:], format.ConfigMagic)
 	le := binary.LittleEndian
-	values := map[string]uint64{
-		"VERSION": configVersion, "MODE": uint64(c.Mode), "IMAGE": c.ImageID, "SITES": uint64(c.Sites), "FLAGS": uint64(c.Flags),
-		"DEPTH": uint64(c.Depth), "POLICY": uint64(c.Policy), "THRESHOLD": c.Threshold, "ROOTS": uint64(c.Roots),
-		"ADDRESS": c.Address, "ENTRY": c.Entry, "BUFFER": c.Buffer, "IDLEN": uint64(len(c.BuildID)),
+	le.PutUint32(b[format.ConfigOVersion:], format.ConfigVersion)
+	le.PutUint32(b[format.ConfigOMode:], c.Mode)
+	le.PutUint64(b[format.ConfigOImage:], c.ImageID)
+	le.PutUint32(b[format.ConfigOSites:], c.Sites)
+	le.PutUint32(b[format.ConfigOFlags:], c.Flags)
+	le.PutUint32(b[format.ConfigODepth:], c.Depth)
+	le.PutUint32(b[format.ConfigOPolicy:], c.Policy)
+	le.PutUint64(b[format.ConfigOThreshold:], c.Threshold)
+	le.PutUint64(b[format.ConfigORoots:], uint64(c.Roots))
+	le.PutUint64(b[format.ConfigOAddress:], c.Address)
+	if len(c.BuildID) > format.ConfigNID {
+		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit", len(c.BuildID), format.ConfigNID)
 	}
-	texts := map[string]string{
-		"MAGIC": configMagic, "ID": string(c.BuildID), "SESSION": c.Session, "DIR": c.Dir, "PATH": c.Path,
-	}
-	for _, f := range configFields {
-		if s, ok := texts[f.name]; ok {
-			// Strings are NUL-terminated; magic and build-id are not strings.
-			room := f.size
-			if f.name != "MAGIC" && f.name != "ID" {
-				room--
-				if strings.IndexByte(s, 0) >= 0 {
-					return nil, fmt.Errorf("runtime configuration: %s %q contains a NUL byte", strings.ToLower(f.name), s)
-				}
-			}
-			if len(s) > room {
-				return nil, fmt.Errorf("runtime configuration: %s of %d bytes, at most %d fit", strings.ToLower(f.name), len(s), room)
-			}
-			copy(b[f.off:], s)
-			continue
+	b[format.ConfigOIdlen] = byte(len(c.BuildID))
+	copy(b[format.ConfigOID:], c.BuildID)
+	for _, t := range []struct {
+		name, val string
+		off, size int
+	}{
+		{"session", c.Session, format.ConfigOSession, format.ConfigNSession},
+		{"dir", c.Dir, format.ConfigODir, format.ConfigNDir},
+		{"path", c.Path, format.ConfigOPath, format.ConfigNPath},
+	} {
+		if strings.IndexByte(t.val, 0) >= 0 {
+			return nil, fmt.Errorf("runtime configuration: %s %q contains a NUL byte", t.name, t.val)
 		}
-		switch v := values[f.name]; f.size {
-		case 1:
-			b[f.off] = byte(v)
-		case 4:
-			le.PutUint32(b[f.off:], uint32(v))
-		case 8:
-			le.PutUint64(b[f.off:], v)
+		if len(t.val) >= t.size { // it is NUL-terminated
+			return nil, fmt.Errorf("runtime configuration: %s of %d bytes, at most %d fit", t.name, len(t.val), t.size-1)
 		}
+		copy(b[t.off:], t.val)
 	}
 	return b, nil
 }

@@ -188,7 +188,7 @@ harness_roots: .zero %d
 		}
 		c.Roots = int64(addr["harness_roots"] - addr["fentry_config"])
 	}
-	c.Sites, c.ImageID, c.Address, c.Entry, c.Path = uint32(len(thunks)), 0x1234, addr["fentry_config"], addr["_start"], bin
+	c.Sites, c.ImageID, c.Address, c.Path = uint32(len(thunks)), 0x1234, addr["fentry_config"], bin
 	b, err := c.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -299,30 +299,7 @@ func testLayout(t *testing.T, m *machine) {
 	is := func(c string, v any) {
 		fmt.Fprintf(&src, "_Static_assert((%s) == %v, \"%s is not %v\");\n", c, v, c, v)
 	}
-	is("CONFIG_SIZE", ConfigSize)
-	is("CONFIG_VERSION", configVersion)
-	is("MODE_GRAPH", ModeGraph)
-	is("MODE_FUNCTION", ModeFunction)
-	is("MODE_PROFILE", ModeProfile)
-	is("FLAG_NO_RECORDER", FlagNoRecorder)
-	is("FLAG_NO_FILE", FlagNoFile)
-	is("FLAG_QUIET", FlagQuiet)
 	is("THUNK_SIZE", arch.ThunkSize)
-	member := map[string]string{"IDLEN": "idlen", "ID": "id"}
-	for _, f := range configFields {
-		is("CONFIG_O_"+f.name, f.off)
-		m := member[f.name]
-		if m == "" {
-			m = strings.ToLower(f.name)
-		}
-		is("sizeof ((struct config *)0)->"+m, f.size)
-		is("offsetof(struct config, "+m+")", f.off)
-	}
-	magic := uint64(0)
-	for i := range 8 {
-		magic |= uint64(configMagic[i]) << (8 * i)
-	}
-	is("CONFIG_MAGIC", fmt.Sprintf("%dUL", magic))
 	if m == onARM64 {
 		is("THUNK_CALL_END", arm64.ThunkCallEnd)
 		is("THUNK_RET", arm64.ThunkRet)
@@ -362,7 +339,7 @@ func compileLayout(t *testing.T, m *machine, src string) {
 func TestConfig(t *testing.T) {
 	c := Config{
 		Mode: ModeProfile, ImageID: 0x1122334455667788, Sites: 7, Flags: FlagQuiet, Depth: 3, Policy: 1, Threshold: 10, Roots: -64,
-		Address: 0x404000, Entry: 0x401000, Buffer: 1 << 20, BuildID: []byte{0xab, 0xcd}, Session: "/s", Dir: "d", Path: "/p",
+		Address: 0x404000, BuildID: []byte{0xab, 0xcd}, Session: "/s", Dir: "d", Path: "/p",
 	}
 	b, err := c.MarshalBinary()
 	if err != nil {

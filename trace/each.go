@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A taskSink is a sink that takes the calls of several tasks, one after another.
@@ -111,17 +113,17 @@ func (t *Trace) eachProfile(k *Task, buf []byte, fn func(k *Task, b []byte, imag
 	for _, c := range k.profiles {
 		id := uint32(0)
 		end := c.off + int64(c.size)
-		for off := c.off + ChunkHeaderSize; off+profileEntry <= end; {
+		for off := c.off + ChunkHeaderSize; off+format.ProfileEntry <= end; {
 			n, err := t.file.ReadAt(buf[:min(int64(len(buf)), end-off)], off)
 			if err != nil && !errors.Is(err, io.EOF) {
 				return err
 			}
-			n -= n % profileEntry
+			n -= n % format.ProfileEntry
 			if n == 0 {
 				break
 			}
 			fn(k, buf[:n], c.image, id)
-			id += uint32(n / profileEntry)
+			id += uint32(n / format.ProfileEntry)
 			off += int64(n)
 		}
 	}
@@ -132,21 +134,21 @@ func (t *Trace) eachProfile(k *Task, buf []byte, fn func(k *Task, b []byte, imag
 func (r *report) profile(_ *Task, b []byte, image, first uint32) {
 	le := binary.LittleEndian
 	clock := &r.t.Clock
-	for ; len(b) >= profileEntry; b = b[profileEntry:] {
+	for ; len(b) >= format.ProfileEntry; b = b[format.ProfileEntry:] {
 		id := first
 		first++
-		calls := le.Uint64(b[pCalls:])
+		calls := le.Uint64(b[format.PCalls:])
 		if id == 0 || calls == 0 {
 			continue
 		}
 		c, _ := r.counter(FuncID{image, id})
-		total := clock.Span(le.Uint64(b[pTotal:]))
+		total := clock.Span(le.Uint64(b[format.PTotal:]))
 		c.profiled = true
 		c.calls += calls
 		c.total = addSat(c.total, total)
 		c.sum = addSat(c.sum, total)
-		c.self = addSat(c.self, clock.Span(le.Uint64(b[pSelf:])))
-		c.max = max(c.max, clock.Span(le.Uint64(b[pMax:])))
+		c.self = addSat(c.self, clock.Span(le.Uint64(b[format.PSelf:])))
+		c.max = max(c.max, clock.Span(le.Uint64(b[format.PMax:])))
 	}
 }
 

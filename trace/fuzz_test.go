@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/cost"
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // Memory for an events file: its index, and a window for each task and way of reading.
@@ -113,15 +114,15 @@ func FuzzOpen(f *testing.F) {
 	f.Add(append(bytes.Clone(header), slot(ChunkEvents, a, 0, false, 1, 100, 110, 120)...))
 	f.Add(append(append(bytes.Clone(header), slot(ChunkEvents, a, 0, false, 1, 100)...), slot(ChunkEvents, child, 0, false, 1, 200, 210, 220)...))
 	pool := bytes.Clone(header)
-	binary.LittleEndian.PutUint32(pool[hChunks:], 2)
-	binary.LittleEndian.PutUint32(pool[statesOff:], stateFull)
+	binary.LittleEndian.PutUint32(pool[format.HChunks:], 2)
+	binary.LittleEndian.PutUint32(pool[format.StatesOff:], format.StateFull)
 	f.Add(append(pool, slot(ChunkEvents, a, 3, false, 1, 100, 110, 120)...))
 	packed := bytes.Clone(header)
-	binary.LittleEndian.PutUint32(packed[hLayout:], uint32(LayoutPacked))
+	binary.LittleEndian.PutUint32(packed[format.HLayout:], uint32(LayoutPacked))
 	c := slot(ChunkEvents, a, 0, true, 1, 100, 110, 120)
 	f.Add(append(bytes.Clone(packed), Sealed(c)...))
 	p := slot(ChunkProfile, a, 0, false, 1, 100, 110, 120)
-	binary.LittleEndian.PutUint32(p[cSize:], 9000)
+	binary.LittleEndian.PutUint32(p[format.CSize:], 9000)
 	f.Add(append(append(bytes.Clone(header), p...), make([]byte, 8192)...))
 	im := appendChunkHeader(nil, ChunkImage, TaskID{Image: 1}, 0, 0, 0)
 	f.Add(append(append(bytes.Clone(header), im...), "path=/x\x00nsites=9\x00mode=function\x00bias=zz\x00"...))
@@ -154,7 +155,7 @@ func FuzzChunk(f *testing.F) {
 		for i, part := range [][]byte{words[:n], words[n:]} {
 			id := TaskID{PID: 1 + i, TID: 1 + i, Key: uint64(i), ParentPID: i, ParentTID: i, Image: 1}
 			c := append(appendChunkHeader(nil, ChunkEvents, id, 0, uint64(i)<<20, 0), part...)
-			binary.LittleEndian.PutUint32(c[cSize:], uint32(len(c)))
+			binary.LittleEndian.PutUint32(c[format.CSize:], uint32(len(c)))
 			header = append(header, c...)
 		}
 		readAll(t, header)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A FuncID names a function of a trace: the image's position in Trace.Images
@@ -68,7 +70,7 @@ func (im *Image) set(s string) error {
 		im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
 	case "nsites":
 		var n uint64
-		if n, err = strconv.ParseUint(val, 0, 31); err == nil && n >= reservedBase {
+		if n, err = strconv.ParseUint(val, 0, 31); err == nil && n >= format.ReservedBase {
 			err = strconv.ErrRange
 		}
 		if err == nil {

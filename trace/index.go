@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/bits"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A Header is the header page of events.
@@ -36,44 +38,44 @@ const (
 
 // ParseHeader parses a header page.
 func ParseHeader(b []byte) (Header, error) {
-	if len(b) < hLayout+4 {
-		return Header{}, fmt.Errorf("not a trace: %d bytes, the header has %d", len(b), minHeaderSize)
+	if len(b) < format.HLayout+4 {
+		return Header{}, fmt.Errorf("not a trace: %d bytes, the header has %d", len(b), format.HeaderSize)
 	}
-	if !bytes.Equal(b[:len(fileMagic)], []byte(fileMagic)) {
-		return Header{}, fmt.Errorf("not a trace: offset 0: magic %q, want %q", b[:len(fileMagic)], fileMagic)
+	if !bytes.Equal(b[:len(format.FileMagic)], []byte(format.FileMagic)) {
+		return Header{}, fmt.Errorf("not a trace: offset 0: magic %q, want %q", b[:len(format.FileMagic)], format.FileMagic)
 	}
 	u32 := func(off int) uint32 { return binary.LittleEndian.Uint32(b[off:]) }
 	u64 := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off:]) }
 	h := Header{
-		Version:    int(u32(hVersion)),
-		Size:       int64(u32(hHeaderSize)),
-		ChunkSize:  int64(u32(hChunkSize)),
-		Chunks:     int64(u32(hChunks)),
-		Next:       u64(hNext),
-		Policy:     Policy(u32(hPolicy)),
-		Layout:     Layout(u32(hLayout)),
-		Recorder:   int(u32(hRecorder)),
-		Leader:     int(u32(hLeader)),
-		Counter:    u64(hCounter),
-		Monotonic:  u64(hMonotonic),
-		Realtime:   u64(hRealtime),
-		CounterHz:  u64(hCounterHZ),
-		LostUnborn: u64(hLost),
-		Closed:     u32(hClosed) != 0,
+		Version:    int(u32(format.HVersion)),
+		Size:       int64(u32(format.HHeaderSize)),
+		ChunkSize:  int64(u32(format.HChunkSize)),
+		Chunks:     int64(u32(format.HChunks)),
+		Next:       u64(format.HNext),
+		Policy:     Policy(u32(format.HPolicy)),
+		Layout:     Layout(u32(format.HLayout)),
+		Recorder:   int(u32(format.HRecorder)),
+		Leader:     int(u32(format.HLeader)),
+		Counter:    u64(format.HCounter),
+		Monotonic:  u64(format.HMonotonic),
+		Realtime:   u64(format.HRealtime),
+		CounterHz:  u64(format.HCounterHZ),
+		LostUnborn: u64(format.HLost),
+		Closed:     u32(format.HClosed) != 0,
 	}
 	switch {
-	case h.Version != formatVersion:
-		return h, fmt.Errorf("header offset %d: version %d, only %d is known", hVersion, h.Version, formatVersion)
-	case h.Size < minHeaderSize || h.Size%minHeaderSize != 0:
-		return h, fmt.Errorf("header offset %d: header of %d bytes", hHeaderSize, h.Size)
+	case h.Version != format.Version:
+		return h, fmt.Errorf("header offset %d: version %d, only %d is known", format.HVersion, h.Version, format.Version)
+	case h.Size < format.HeaderSize || h.Size%format.HeaderSize != 0:
+		return h, fmt.Errorf("header offset %d: header of %d bytes", format.HHeaderSize, h.Size)
 	case h.ChunkSize < minChunkSize || h.ChunkSize > maxChunkSize || bits.OnesCount64(uint64(h.ChunkSize)) != 1:
-		return h, fmt.Errorf("header offset %d: chunks of %d bytes", hChunkSize, h.ChunkSize)
-	case h.Chunks != 0 && h.Size < statesOff+4*h.Chunks:
-		return h, fmt.Errorf("header offset %d: %d chunks, but the header of %d bytes has no room for their states", hChunks, h.Chunks, h.Size)
+		return h, fmt.Errorf("header offset %d: chunks of %d bytes", format.HChunkSize, h.ChunkSize)
+	case h.Chunks != 0 && h.Size < format.StatesOff+4*h.Chunks:
+		return h, fmt.Errorf("header offset %d: %d chunks, but the header of %d bytes has no room for their states", format.HChunks, h.Chunks, h.Size)
 	case h.Layout > LayoutPacked:
-		return h, fmt.Errorf("header offset %d: layout %d is not known", hLayout, h.Layout)
+		return h, fmt.Errorf("header offset %d: layout %d is not known", format.HLayout, h.Layout)
 	case h.Chunks != 0 && h.Layout == LayoutPacked:
-		return h, fmt.Errorf("header offset %d: a pool cannot be packed", hLayout)
+		return h, fmt.Errorf("header offset %d: a pool cannot be packed", format.HLayout)
 	}
 	return h, nil
 }
@@ -107,18 +109,18 @@ type chunkHead struct {
 func parseChunkHead(b []byte, h *chunkHead) (ok bool) {
 	_ = b[ChunkHeaderSize-1]
 	le := binary.LittleEndian
-	h.kind = ChunkKind(le.Uint16(b[cKind:]))
-	h.size = le.Uint32(b[cSize:])
-	h.pid, h.tid = le.Uint32(b[cPID:]), le.Uint32(b[cTID:])
-	h.number = le.Uint32(b[cNumber:])
-	h.counter = le.Uint64(b[cCounter:])
-	h.monotonic = le.Uint64(b[cMonotonic:])
-	h.image = ImageID(le.Uint64(b[cImage:]))
-	h.key = le.Uint64(b[cKey:])
-	h.lost = le.Uint64(b[cLost:])
-	h.comm = [16]byte(b[cComm:])
-	h.ppid, h.ptid = le.Uint32(b[cParentPID:]), le.Uint32(b[cParentTID:])
-	return le.Uint32(b[cMagic:]) == chunkMagic &&
+	h.kind = ChunkKind(le.Uint16(b[format.CKind:]))
+	h.size = le.Uint32(b[format.CSize:])
+	h.pid, h.tid = le.Uint32(b[format.CPID:]), le.Uint32(b[format.CTID:])
+	h.number = le.Uint32(b[format.CNumber:])
+	h.counter = le.Uint64(b[format.CCounter:])
+	h.monotonic = le.Uint64(b[format.CMonotonic:])
+	h.image = ImageID(le.Uint64(b[format.CImage:]))
+	h.key = le.Uint64(b[format.CKey:])
+	h.lost = le.Uint64(b[format.CLost:])
+	h.comm = [16]byte(b[format.CComm:])
+	h.ppid, h.ptid = le.Uint32(b[format.CParentPID:]), le.Uint32(b[format.CParentTID:])
+	return le.Uint32(b[format.CMagic:]) == format.ChunkMagic &&
 		h.kind >= ChunkEvents && h.kind <= ChunkProfile &&
 		(h.size == 0 || h.size >= ChunkHeaderSize) && h.size%8 == 0
 }
@@ -147,7 +149,7 @@ type taskKey struct {
 
 // readIndex reads the header and walks over the chunk headers.
 func (t *Trace) readIndex() (*index, error) {
-	page := make([]byte, min(t.size, minHeaderSize))
+	page := make([]byte, min(t.size, format.HeaderSize))
 	_, err := t.file.ReadAt(page, 0)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -167,8 +169,8 @@ func (t *Trace) readIndex() (*index, error) {
 	}
 	ix.pairs.add(ClockPair{h.Counter, h.Monotonic})
 	if h.Chunks != 0 {
-		ix.states = make([]byte, min(4*h.Chunks, max(0, t.size-statesOff)))
-		if _, err := t.file.ReadAt(ix.states, statesOff); err != nil && err != io.EOF {
+		ix.states = make([]byte, min(4*h.Chunks, max(0, t.size-format.StatesOff)))
+		if _, err := t.file.ReadAt(ix.states, format.StatesOff); err != nil && err != io.EOF {
 			return nil, err
 		}
 	}
@@ -195,7 +197,7 @@ func (ix *index) slots() error {
 		if off >= t.size || h.Chunks != 0 && i >= h.Chunks || h.Chunks == 0 && h.Next != 0 && uint64(i) >= h.Next {
 			return nil
 		}
-		if h.Chunks != 0 && (int64(len(ix.states)) < 4*i+4 || binary.LittleEndian.Uint32(ix.states[4*i:]) == stateFree) {
+		if h.Chunks != 0 && (int64(len(ix.states)) < 4*i+4 || binary.LittleEndian.Uint32(ix.states[4*i:]) == format.StateFree) {
 			continue
 		}
 		n, err := t.file.ReadAt(head[:], off)
@@ -203,7 +205,7 @@ func (ix *index) slots() error {
 			return err
 		}
 		clear(head[n:])
-		if binary.LittleEndian.Uint32(head[cMagic:]) == 0 {
+		if binary.LittleEndian.Uint32(head[format.CMagic:]) == 0 {
 			continue // never used, or its task was killed before it wrote the header
 		}
 		if n < len(head) {
@@ -211,7 +213,7 @@ func (ix *index) slots() error {
 			return nil
 		}
 		if !parseChunkHead(head[:], &ch) {
-			t.problem(fmt.Errorf("offset %#x: no chunk header (magic %#x, kind %d, size %d)", off, binary.LittleEndian.Uint32(head[cMagic:]), ch.kind, ch.size))
+			t.problem(fmt.Errorf("offset %#x: no chunk header (magic %#x, kind %d, size %d)", off, binary.LittleEndian.Uint32(head[format.CMagic:]), ch.kind, ch.size))
 			continue
 		}
 		slots := int64(1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/symfile"
 )
 
@@ -36,7 +37,7 @@ func slot(kind ChunkKind, id TaskID, number uint32, sealed bool, fn uint64, coun
 		b = binary.LittleEndian.AppendUint64(b, w)
 	}
 	if sealed {
-		binary.LittleEndian.PutUint32(b[cSize:], uint32(len(b)))
+		binary.LittleEndian.PutUint32(b[format.CSize:], uint32(len(b)))
 	}
 	return append(b, make([]byte, minChunkSize-len(b))...)
 }
@@ -63,7 +64,7 @@ func TestSlots(t *testing.T) {
 		file = append(file, c...)
 	}
 	// What lies behind the slots that the header says were used is old.
-	binary.LittleEndian.PutUint64(file[hNext:], 7)
+	binary.LittleEndian.PutUint64(file[format.HNext:], 7)
 	file = append(file, slot(ChunkEvents, a, 7, true, 9, 900, 910)...)
 	tr := open(t, eventsFile(t, file))
 	want := lines(
@@ -88,14 +89,14 @@ func TestPool(t *testing.T) {
 	a := TaskID{PID: 1, TID: 1, Image: 1, Comm: "a"}
 	const chunks = 1000 // so that the states need a second page
 	file := AppendHeader(nil, slotsHeader)
-	binary.LittleEndian.PutUint32(file[hChunks:], chunks)
-	binary.LittleEndian.PutUint32(file[hHeaderSize:], 8192)
+	binary.LittleEndian.PutUint32(file[format.HChunks:], chunks)
+	binary.LittleEndian.PutUint32(file[format.HHeaderSize:], 8192)
 	file = append(file, make([]byte, 4096)...)
 	for i, c := range []struct {
 		state  uint32
 		number uint32
-	}{{stateFull, 1}, {stateFree, 0}, {stateOwned, 3}, {stateWriting, 2}, {stateFree, 9}} {
-		binary.LittleEndian.PutUint32(file[statesOff+4*i:], c.state)
+	}{{format.StateFull, 1}, {format.StateFree, 0}, {format.StateOwned, 3}, {format.StateWriting, 2}, {format.StateFree, 9}} {
+		binary.LittleEndian.PutUint32(file[format.StatesOff+4*i:], c.state)
 		file = append(file, slot(ChunkEvents, a, c.number, false, 1+uint64(c.number), 100+100*c.number, 110+100*c.number)...)
 	}
 	tr := open(t, eventsFile(t, file))
@@ -171,7 +172,7 @@ func TestDamage(t *testing.T) {
 		}
 	})
 	t.Run("broken chunk header", func(t *testing.T) {
-		for _, off := range []int64{cMagic, cKind, cSize} {
+		for _, off := range []int64{format.CMagic, format.CKind, format.CSize} {
 			b := bytes.Clone(whole)
 			second := first + minChunkSize
 			for b[second] != 'F' { // chunks are a few bytes shorter than they may be
@@ -218,14 +219,14 @@ func TestHeaderErrors(t *testing.T) {
 		{"empty", "not a trace: 0 bytes", nil},
 		{"short", "not a trace: 100 bytes", good[:100]},
 		{"magic", "offset 0: magic", put(0, 1)},
-		{"version", "offset 8: version 2", put(hVersion, 2)},
-		{"header size", "offset 12", put(hHeaderSize, 4097)},
-		{"small header", "offset 12", put(hHeaderSize, 0)},
-		{"chunk size", "offset 16", put(hChunkSize, 5000)},
-		{"tiny chunks", "offset 16", put(hChunkSize, 64)},
-		{"huge chunks", "offset 16", put(hChunkSize, 1<<31)},
-		{"states without room", "offset 20", put(hChunks, 1<<30)},
-		{"layout", "offset 112", put(hLayout, 2)},
+		{"version", "offset 8: version 2", put(format.HVersion, 2)},
+		{"header size", "offset 12", put(format.HHeaderSize, 4097)},
+		{"small header", "offset 12", put(format.HHeaderSize, 0)},
+		{"chunk size", "offset 16", put(format.HChunkSize, 5000)},
+		{"tiny chunks", "offset 16", put(format.HChunkSize, 64)},
+		{"huge chunks", "offset 16", put(format.HChunkSize, 1<<31)},
+		{"states without room", "offset 20", put(format.HChunks, 1<<30)},
+		{"layout", "offset 112", put(format.HLayout, 2)},
 	} {
 		_, err := Open(eventsFile(t, c.b))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), EventsFile) {
@@ -290,10 +291,10 @@ func TestProfile(t *testing.T) {
 	// The same in slots, an events chunk behind each: found only if the profile
 	// chunk's slots are counted right.
 	file := AppendHeader(nil, slotsHeader)
-	size := (len(packed) - minHeaderSize) / 2
+	size := (len(packed) - format.HeaderSize) / 2
 	for i := range 2 {
-		file = append(file, packed[minHeaderSize+i*size:][:size]...)
-		file = append(file, make([]byte, minHeaderSize-len(file)%minChunkSize)...)
+		file = append(file, packed[format.HeaderSize+i*size:][:size]...)
+		file = append(file, make([]byte, format.HeaderSize-len(file)%minChunkSize)...)
 		file = append(file, slot(ChunkEvents, TaskID{PID: 1, TID: 1 + i, Image: testImage, Comm: "p"}, 0, false, 2, 200, 210)...)
 	}
 	want = append(want, FuncStat{Func: FuncID{0, 2}, Name: "0000000000001234:#2", Calls: 2, Total: 20, Sum: 20, Self: 20, Min: 10, Avg: 10, Max: 10, P99: 10})

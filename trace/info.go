@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // Names of the files in a trace directory.
@@ -163,11 +164,11 @@ func ParseInfo(b []byte) (*Info, error) {
 		}
 		return nil, err
 	}
-	if info.Version != formatVersion {
-		return nil, fmt.Errorf("version %d of the trace format, only %d is known", info.Version, formatVersion)
+	if info.Version != format.Version {
+		return nil, fmt.Errorf("version %d of the trace format, only %d is known", info.Version, format.Version)
 	}
 	for i, im := range info.Images {
-		if im.Sites < 0 || im.Sites >= reservedBase {
+		if im.Sites < 0 || im.Sites >= format.ReservedBase {
 			return nil, fmt.Errorf("images[%d]: %d sites", i, im.Sites)
 		}
 	}
@@ -178,7 +179,7 @@ func ParseInfo(b []byte) (*Info, error) {
 // new one. The version is filled in.
 func WriteInfo(dir string, info *Info) error {
 	v := *info
-	v.Version = formatVersion
+	v.Version = format.Version
 	b, err := json.MarshalIndent(&v, "", "  ")
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A bigFile is an events file that is too large to exist: every chunk is made
@@ -37,7 +39,7 @@ func newBigFile(size int64, tasks int) *bigFile {
 		f.ticks = 20 * i
 	}
 	f.ticks += 20
-	binary.LittleEndian.PutUint32(f.chunk[cSize:], uint32(len(f.chunk)))
+	binary.LittleEndian.PutUint32(f.chunk[format.CSize:], uint32(len(f.chunk)))
 	f.n = (size - int64(len(f.header))) / DefaultChunkSize
 	return f
 }
@@ -56,11 +58,11 @@ func (f *bigFile) ReadAt(b []byte, off int64) (int, error) {
 	}
 	n := copy(b, f.chunk[off%DefaultChunkSize:])
 	if off%DefaultChunkSize == 0 && n >= ChunkHeaderSize {
-		binary.LittleEndian.PutUint32(b[cTID:], uint32(1+i%f.tasks))
-		binary.LittleEndian.PutUint32(b[cNumber:], uint32(i/f.tasks))
+		binary.LittleEndian.PutUint32(b[format.CTID:], uint32(1+i%f.tasks))
+		binary.LittleEndian.PutUint32(b[format.CNumber:], uint32(i/f.tasks))
 		// One wrap of the low half a chunk, so that the words need no change.
-		binary.LittleEndian.PutUint64(b[cCounter:], uint64(i/f.tasks)<<32)
-		binary.LittleEndian.PutUint64(b[cMonotonic:], uint64(i/f.tasks)<<32)
+		binary.LittleEndian.PutUint64(b[format.CCounter:], uint64(i/f.tasks)<<32)
+		binary.LittleEndian.PutUint64(b[format.CMonotonic:], uint64(i/f.tasks)<<32)
 	}
 	return n, nil
 }

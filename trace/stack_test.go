@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // TestCalls plays scripts on one task and compares the events.
@@ -465,7 +467,7 @@ func TestLimits(t *testing.T) {
 
 // TestFarIDs counts functions whose ids no image has.
 func TestFarIDs(t *testing.T) {
-	ids := []uint32{1, maxTableIDs - 1, maxTableIDs, reservedBase - 1}
+	ids := []uint32{1, maxTableIDs - 1, maxTableIDs, format.ReservedBase - 1}
 	tr := open(t, build(t, func(w *Writer) {
 		k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage})
 		for i := range uint64(100) {

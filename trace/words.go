@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A word is one decoded event of a task: what the file says, without meaning.
@@ -25,14 +27,14 @@ const (
 )
 
 const (
-	wLost      = wReserved + evLost - reservedBase
-	wResync    = wReserved + evResync - reservedBase
-	wStack     = wReserved + evStack - reservedBase
-	wFork      = wReserved + evFork - reservedBase
-	wStart     = wReserved + evStart - reservedBase
-	wComm      = wReserved + evComm - reservedBase
-	wThreadEnd = wReserved + evThreadEnd - reservedBase
-	wMark      = wReserved + evMark - reservedBase
+	wLost      = wReserved + format.EvLost - format.ReservedBase
+	wResync    = wReserved + format.EvResync - format.ReservedBase
+	wStack     = wReserved + format.EvStack - format.ReservedBase
+	wFork      = wReserved + format.EvFork - format.ReservedBase
+	wStart     = wReserved + format.EvStart - format.ReservedBase
+	wComm      = wReserved + format.EvComm - format.ReservedBase
+	wThreadEnd = wReserved + format.EvThreadEnd - format.ReservedBase
+	wMark      = wReserved + format.EvMark - format.ReservedBase
 )
 
 // windowSize is how much of a chunk is in memory at a time.
@@ -89,7 +91,7 @@ func (d *decoder) next(w *word) bool {
 		}
 		d.last = t
 		id := uint32(v >> 32)
-		if fn := id &^ (1 << 31); fn-1 < reservedBase-1 {
+		if fn := id &^ (1 << 31); fn-1 < format.ReservedBase-1 {
 			w.t = t
 			w.fn = FuncID{d.image, fn}
 			w.code = d.entry
@@ -123,7 +125,7 @@ func (d *decoder) peek() (low uint32, ok bool) {
 	for b := d.win; len(b) >= 8; b = b[8:] {
 		if v := binary.LittleEndian.Uint64(b); v != 0 {
 			id := uint32(v>>32) &^ (1 << 31)
-			return uint32(v), id-1 < reservedBase-1
+			return uint32(v), id-1 < format.ReservedBase-1
 		}
 	}
 	return 0, false
@@ -132,24 +134,24 @@ func (d *decoder) peek() (low uint32, ok bool) {
 // reserved decodes a reserved event's payload. It returns false when there is
 // nothing to report.
 func (d *decoder) reserved(w *word, id uint32) bool {
-	code := id - reservedBase
-	if id < reservedBase || code >= uint32(len(payloadWords)) {
+	code := id - format.ReservedBase
+	if id < format.ReservedBase || code >= uint32(len(format.EventWords)) {
 		d.bad++
 		return false
 	}
 	var payload [2]uint64
-	for i := range payloadWords[code] {
+	for i := range format.EventWords[code] {
 		payload[i] = d.payload()
 	}
 	switch id {
-	case evSync:
+	case format.EvSync:
 		// A killed writer leaves a zero payload.
 		if payload[0] != 0 {
 			d.high = payload[0] &^ 0xffffffff
 			d.last = payload[0]
 		}
 		return false
-	case evComm:
+	case format.EvComm:
 		binary.LittleEndian.PutUint64(d.comm[:], payload[0])
 		binary.LittleEndian.PutUint64(d.comm[8:], payload[1])
 	}
@@ -202,7 +204,7 @@ func (d *decoder) fill() (gap, ok bool) {
 			d.win, d.off = nil, d.end
 			continue
 		}
-		if comm := [16]byte(d.win[cComm:]); comm != d.comm && comm != [16]byte{} {
+		if comm := [16]byte(d.win[format.CComm:]); comm != d.comm && comm != [16]byte{} {
 			d.comm, d.commIsNew = comm, true
 		}
 		d.win = d.win[ChunkHeaderSize:]

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // decode decodes one chunk of the given words that begins at counter start.
@@ -38,7 +40,7 @@ func decode(start uint64, window int, words ...uint64) string {
 
 func entry(low uint32, id uint64) uint64   { return id<<32 | uint64(low) }
 func exitOf(low uint32, id uint64) uint64  { return 1<<63 | id<<32 | uint64(low) }
-func special(low uint32, id uint64) uint64 { return (reservedBase+id)<<32 | uint64(low) }
+func special(low uint32, id uint64) uint64 { return (format.ReservedBase+id)<<32 | uint64(low) }
 
 func TestDecode(t *testing.T) {
 	for _, c := range []struct {
@@ -49,7 +51,7 @@ func TestDecode(t *testing.T) {
 	}{
 		{"plain", 0x5_00000010, []uint64{entry(0x20, 7), exitOf(0x30, 7)}, "0x500000020+7 0x500000030-7"},
 		{"holes", 0x5_00000010, []uint64{0, entry(0x20, 7), 0, 0, exitOf(0x30, 7), 0}, "0x500000020+7 0x500000030-7"},
-		{"largest id", 0, []uint64{entry(1, reservedBase-1), exitOf(2, reservedBase-1)}, "0x1+2147418111 0x2-2147418111"},
+		{"largest id", 0, []uint64{entry(1, format.ReservedBase-1), exitOf(2, format.ReservedBase-1)}, "0x1+2147418111 0x2-2147418111"},
 		{"announced wrap", 0x5_ffffff00, []uint64{entry(0xffffff10, 7), special(0x20, 0), 0x6_00000020, exitOf(0x20, 7)}, "0x5ffffff10+7 0x600000020-7"},
 		{"announced, many wraps", 0x5_00000000, []uint64{special(0x20, 0), 0x99_00000020, exitOf(0x20, 7)}, "0x9900000020-7"},
 		{"announced, back again", 0x5_ffffff00, []uint64{special(0x20, 0), 0x6_00000020, entry(0x20, 7), special(0xffffff80, 0), 0x5_ffffff80, entry(0xffffff80, 8)}, "0x600000020+7 0x5ffffff80+8"},

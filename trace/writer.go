@@ -6,31 +6,33 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // AppendHeader appends the header page of a file that grows. Zero sizes get
 // their defaults. Header.Chunks must be 0: pools are laid out by who shares them.
 func AppendHeader(b []byte, h Header) []byte {
-	page := make([]byte, minHeaderSize)
+	page := make([]byte, format.HeaderSize)
 	le := binary.LittleEndian
 	if h.ChunkSize == 0 {
 		h.ChunkSize = DefaultChunkSize
 	}
-	copy(page, fileMagic)
-	le.PutUint32(page[hVersion:], formatVersion)
-	le.PutUint32(page[hHeaderSize:], minHeaderSize)
-	le.PutUint32(page[hChunkSize:], uint32(h.ChunkSize))
-	le.PutUint32(page[hPolicy:], uint32(h.Policy))
-	le.PutUint32(page[hRecorder:], uint32(h.Recorder))
-	le.PutUint32(page[hLeader:], uint32(h.Leader))
-	le.PutUint64(page[hCounter:], h.Counter)
-	le.PutUint64(page[hMonotonic:], h.Monotonic)
-	le.PutUint64(page[hRealtime:], h.Realtime)
-	le.PutUint64(page[hCounterHZ:], h.CounterHz)
-	le.PutUint64(page[hLost:], h.LostUnborn)
-	le.PutUint32(page[hLayout:], uint32(h.Layout))
+	copy(page, format.FileMagic)
+	le.PutUint32(page[format.HVersion:], format.Version)
+	le.PutUint32(page[format.HHeaderSize:], format.HeaderSize)
+	le.PutUint32(page[format.HChunkSize:], uint32(h.ChunkSize))
+	le.PutUint32(page[format.HPolicy:], uint32(h.Policy))
+	le.PutUint32(page[format.HRecorder:], uint32(h.Recorder))
+	le.PutUint32(page[format.HLeader:], uint32(h.Leader))
+	le.PutUint64(page[format.HCounter:], h.Counter)
+	le.PutUint64(page[format.HMonotonic:], h.Monotonic)
+	le.PutUint64(page[format.HRealtime:], h.Realtime)
+	le.PutUint64(page[format.HCounterHZ:], h.CounterHz)
+	le.PutUint64(page[format.HLost:], h.LostUnborn)
+	le.PutUint32(page[format.HLayout:], uint32(h.Layout))
 	if h.Closed {
-		le.PutUint32(page[hClosed:], 1)
+		le.PutUint32(page[format.HClosed:], 1)
 	}
 	return append(b, page...)
 }
@@ -51,7 +53,7 @@ func Sealed(chunk []byte) []byte {
 			n -= 8
 		}
 	}
-	binary.LittleEndian.PutUint32(chunk[cSize:], uint32(n))
+	binary.LittleEndian.PutUint32(chunk[format.CSize:], uint32(n))
 	return chunk[:n]
 }
 
@@ -120,7 +122,7 @@ func (w *Writer) WriteImage(im Image) error {
 	for b = append(b, 0); len(b)%8 != 0; {
 		b = append(b, 0)
 	}
-	binary.LittleEndian.PutUint32(b[cSize:], uint32(len(b)))
+	binary.LittleEndian.PutUint32(b[format.CSize:], uint32(len(b)))
 	_, err := w.w.Write(b)
 	return err
 }
@@ -128,18 +130,18 @@ func (w *Writer) WriteImage(im Image) error {
 func appendChunkHeader(b []byte, kind ChunkKind, id TaskID, number uint32, counter, monotonic uint64) []byte {
 	var h [ChunkHeaderSize]byte
 	le := binary.LittleEndian
-	le.PutUint32(h[cMagic:], chunkMagic)
-	le.PutUint16(h[cKind:], uint16(kind))
-	le.PutUint32(h[cPID:], uint32(id.PID))
-	le.PutUint32(h[cTID:], uint32(id.TID))
-	le.PutUint32(h[cNumber:], number)
-	le.PutUint64(h[cCounter:], counter)
-	le.PutUint64(h[cMonotonic:], monotonic)
-	le.PutUint64(h[cImage:], uint64(id.Image))
-	le.PutUint64(h[cKey:], id.Key)
-	copy(h[cComm:cComm+16], id.Comm)
-	le.PutUint32(h[cParentPID:], uint32(id.ParentPID))
-	le.PutUint32(h[cParentTID:], uint32(id.ParentTID))
+	le.PutUint32(h[format.CMagic:], format.ChunkMagic)
+	le.PutUint16(h[format.CKind:], uint16(kind))
+	le.PutUint32(h[format.CPID:], uint32(id.PID))
+	le.PutUint32(h[format.CTID:], uint32(id.TID))
+	le.PutUint32(h[format.CNumber:], number)
+	le.PutUint64(h[format.CCounter:], counter)
+	le.PutUint64(h[format.CMonotonic:], monotonic)
+	le.PutUint64(h[format.CImage:], uint64(id.Image))
+	le.PutUint64(h[format.CKey:], id.Key)
+	copy(h[format.CComm:format.CComm+16], id.Comm)
+	le.PutUint32(h[format.CParentPID:], uint32(id.ParentPID))
+	le.PutUint32(h[format.CParentTID:], uint32(id.ParentTID))
 	return append(b, h[:]...)
 }
 
@@ -173,12 +175,12 @@ func (k *TaskWriter) room(t uint64, n int) {
 			mono = k.Monotonic(t)
 		}
 		k.buf = appendChunkHeader(k.buf, ChunkEvents, k.id, k.number, t, mono)
-		binary.LittleEndian.PutUint64(k.buf[cLost:], k.lost)
+		binary.LittleEndian.PutUint64(k.buf[format.CLost:], k.lost)
 		k.number++
 		k.last = t
 	}
 	if t>>32 != k.last>>32 {
-		k.word(uint32(t), evSync)
+		k.word(uint32(t), format.EvSync)
 		k.buf = binary.LittleEndian.AppendUint64(k.buf, t)
 	}
 	k.last = t
@@ -203,35 +205,35 @@ func (k *TaskWriter) special(t uint64, id uint32, payload ...uint64) {
 }
 
 // Lost writes that n events are missing.
-func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.special(t, evLost, n) }
+func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.special(t, format.EvLost, n) }
 
 // Resync writes that the n innermost calls ended without an exit.
-func (k *TaskWriter) Resync(t, n uint64) { k.special(t, evResync, n) }
+func (k *TaskWriter) Resync(t, n uint64) { k.special(t, format.EvResync, n) }
 
 // Stack writes that the task runs on the given stack from here on.
-func (k *TaskWriter) Stack(t, stack uint64) { k.special(t, evStack, stack) }
+func (k *TaskWriter) Stack(t, stack uint64) { k.special(t, format.EvStack, stack) }
 
 // Fork writes that the task was forked from its parent.
 func (k *TaskWriter) Fork(t uint64) {
-	k.special(t, evFork, uint64(k.id.ParentPID)<<32|uint64(uint32(k.id.ParentTID)))
+	k.special(t, format.EvFork, uint64(k.id.ParentPID)<<32|uint64(uint32(k.id.ParentTID)))
 }
 
 // Start writes that the task's image starts.
-func (k *TaskWriter) Start(t uint64) { k.special(t, evStart) }
+func (k *TaskWriter) Start(t uint64) { k.special(t, format.EvStart) }
 
 // Comm writes that the thread has a new name.
 func (k *TaskWriter) Comm(t uint64, name string) {
 	var c [16]byte
 	copy(c[:15], name)
 	k.id.Comm = commString(c[:])
-	k.special(t, evComm, binary.LittleEndian.Uint64(c[:]), binary.LittleEndian.Uint64(c[8:]))
+	k.special(t, format.EvComm, binary.LittleEndian.Uint64(c[:]), binary.LittleEndian.Uint64(c[8:]))
 }
 
 // End writes that the thread ends.
-func (k *TaskWriter) End(t uint64) { k.special(t, evThreadEnd) }
+func (k *TaskWriter) End(t uint64) { k.special(t, format.EvThreadEnd) }
 
 // Mark writes a user's mark.
-func (k *TaskWriter) Mark(t, value uint64) { k.special(t, evMark, value) }
+func (k *TaskWriter) Mark(t, value uint64) { k.special(t, format.EvMark, value) }
 
 // A ProfileCount is an entry of a profile chunk. Times are in ticks.
 type ProfileCount struct{ Calls, Total, Self, Max uint64 }
@@ -246,7 +248,7 @@ func (k *TaskWriter) Profile(t uint64, counts []ProfileCount) error {
 		b = le.AppendUint64(b, c.Self)
 		b = le.AppendUint64(b, c.Max)
 	}
-	le.PutUint32(b[cSize:], uint32(len(b)))
+	le.PutUint32(b[format.CSize:], uint32(len(b)))
 	_, err := k.w.w.Write(b)
 	return err
 }

@@ -77,7 +77,7 @@ static void map_pool(void)
 }
 
 static unsigned char *chunk(int i) { return pool + header_size + (size_t)i * chunk_size; }
-static _Atomic uint32_t *state(int i) { return (_Atomic uint32_t *)(pool + FT_H_STATES + 4 * i); }
+static _Atomic uint32_t *state(int i) { return (_Atomic uint32_t *)(pool + FT_STATES_OFF + 4 * i); }
 static uint64_t counter(void) { uint32_t lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); return lo | (uint64_t)hi << 32; }
 
 static void header(int i, int kind, uint32_t number, uint64_t key, uint64_t lost)

@@ -89,10 +89,8 @@ static void describe(void)
 	}
 	f->version = CONFIG_VERSION;
 	f->mode = MODE_GRAPH;
-	f->flags = FLAG_OFFSET_IDS;
 	f->depth = ~0U; /* none; makes the shadow have room for ids */
 	f->address = (u64)f - bias;
-	f->entry = *(const u64 *)(e + 24);
 	f->image = hash(hash(hash(0xcbf29ce484222325, e + 16, 16), ph, n * 56UL), f->id, f->idlen);
 	if (span / 4 < FT_RESERVED_BASE) {
 		f->sites = (u32)(span / 4 + 1);

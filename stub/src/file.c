@@ -316,7 +316,7 @@ hidden int file_join(i64 fd, const char *name)
 /* write_header makes an empty file a trace of this process. */
 static i64 write_header(i64 fd)
 {
-	u64 h[FT_H_STATES / 8];
+	u64 h[FT_STATES_OFF / 8];
 	u8 *b = (u8 *)h;
 	memset(h, 0, sizeof h);
 	i64 r = extend(fd, HEADER_ROOM + LARGE);

@@ -1,39 +1,8 @@
-/* Numbers that C, assembly and Go agree on. Only #defines: assembly includes this.
-   runtime.h asserts the offsets against the structures, a Go test against package stub. */
+/* Numbers that C and assembly agree on. Only #defines: assembly includes this. runtime.h
+   asserts the offsets against the structures. Those that Go knows too are in format.h and
+   config.h. */
 #ifndef FENTRY_LAYOUT_H
 #define FENTRY_LAYOUT_H
-
-/* fentry_config: what the patcher fills in */
-#define CONFIG_MAGIC       0x46435952544e4546 /* the bytes FENTRYCF */
-#define CONFIG_VERSION     1
-#define CONFIG_SIZE        4096
-#define CONFIG_O_MAGIC     0
-#define CONFIG_O_VERSION   8
-#define CONFIG_O_MODE      12
-#define CONFIG_O_IMAGE     16
-#define CONFIG_O_SITES     24
-#define CONFIG_O_FLAGS     28
-#define CONFIG_O_DEPTH     32
-#define CONFIG_O_POLICY    36
-#define CONFIG_O_THRESHOLD 40
-#define CONFIG_O_ROOTS     48
-#define CONFIG_O_ADDRESS   56
-#define CONFIG_O_ENTRY     64
-#define CONFIG_O_BUFFER    72
-#define CONFIG_O_IDLEN     128
-#define CONFIG_O_ID        129
-#define CONFIG_O_SESSION   256
-#define CONFIG_O_DIR       768
-#define CONFIG_O_PATH      1280
-
-#define MODE_GRAPH         0
-#define MODE_FUNCTION      1
-#define MODE_PROFILE       2
-
-#define FLAG_NO_RECORDER   1 /* never look for a recorder */
-#define FLAG_NO_FILE       2 /* never start a trace directory of its own */
-#define FLAG_QUIET         4 /* no messages */
-#define FLAG_OFFSET_IDS    8 /* ids are offsets in the image: the classic tracer's */
 
 /* struct control: what the fast paths touch, at the thread's control base (gs on amd64,
    a thread-local word on arm64) */
@@ -65,6 +34,7 @@
 #define ENTER_SKIP         1 /* run this call untraced */
 #define ENTER_DONE         2 /* recorded, the frame is linked */
 
+#include "config.h"
 #include "thunk.h"
 
 #endif

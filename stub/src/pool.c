@@ -21,13 +21,13 @@ static u32 search; /* where to look for a free chunk */
 static u64 *pieces; /* addresses, 0: not mapped */
 static u8 *touched; /* by chunk: this process has its page tables */
 
-static u32 *state(u32 i) { return (u32 *)(source.header + FT_H_STATES) + i; }
+static u32 *state(u32 i) { return (u32 *)(source.header + FT_STATES_OFF) + i; }
 
 /* pool_open maps the header of the pool behind fd; head is the start of it. */
 hidden int pool_open(i64 fd, const u8 *head)
 {
 	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
-	if (header % 4096 || header < FT_H_STATES + 4UL * count || *(u32 *)(head + FT_H_CLOSED))
+	if (header % 4096 || header < FT_STATES_OFF + 4UL * count || *(u32 *)(head + FT_H_CLOSED))
 		return 0;
 	u64 all = pretended() ? (u64)count * size : 0;
 	i64 m = sys(SYS_mmap, 0, header + all, PROT_RW, MAP_SHARED_, fd, 0);

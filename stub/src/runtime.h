@@ -10,48 +10,11 @@
 #define hidden __attribute__((visibility("hidden")))
 
 /* ---- configuration, config.S ---- */
-struct config {
-	u64 magic;
-	u32 version, mode;
-	u64 image;
-	u32 sites, flags;
-	u32 depth, policy;
-	u64 threshold; /* ns */
-	i64 roots;     /* distance to a bitmap of graph roots by id, 0: none */
-	u64 address;   /* of this structure, as linked */
-	u64 entry;     /* the image's own, as linked */
-	u64 buffer;    /* bytes */
-	u8 reserved[128 - 80];
-	u8 idlen, id[127];
-	char session[512];
-	char dir[512];
-	char path[1024];
-	u8 unused[CONFIG_SIZE - 2304];
-};
-
-#define at(s, m, o) _Static_assert(offsetof(struct s, m) == o, #s "." #m)
-at(config, version, CONFIG_O_VERSION);
-at(config, mode, CONFIG_O_MODE);
-at(config, image, CONFIG_O_IMAGE);
-at(config, sites, CONFIG_O_SITES);
-at(config, flags, CONFIG_O_FLAGS);
-at(config, depth, CONFIG_O_DEPTH);
-at(config, policy, CONFIG_O_POLICY);
-at(config, threshold, CONFIG_O_THRESHOLD);
-at(config, roots, CONFIG_O_ROOTS);
-at(config, address, CONFIG_O_ADDRESS);
-at(config, entry, CONFIG_O_ENTRY);
-at(config, buffer, CONFIG_O_BUFFER);
-at(config, idlen, CONFIG_O_IDLEN);
-at(config, id, CONFIG_O_ID);
-at(config, session, CONFIG_O_SESSION);
-at(config, dir, CONFIG_O_DIR);
-at(config, path, CONFIG_O_PATH);
-_Static_assert(sizeof(struct config) == CONFIG_SIZE, "config");
-
 /* The patcher writes it after the compiler is done: defined in assembly, so
    that no value of it is ever folded. */
 extern hidden const struct config fentry_config;
+
+#define at(s, m, o) _Static_assert(offsetof(struct s, m) == o, #s "." #m)
 
 /* ---- threads, thread.c ---- */
 struct stack {

@@ -1,0 +1,133 @@
+package spec
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const root = "../.."
+
+// TestGenerated compares the files made from the table with the table.
+func TestGenerated(t *testing.T) {
+	files, err := Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		have, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if d := cmp.Diff(want, string(have)); d != "" {
+			t.Errorf("%s is not what the table says; run go generate ./internal/format\n%s", name, d)
+		}
+	}
+}
+
+// TestTable checks the table itself: fields do not overlap and lie where their
+// types may lie.
+func TestTable(t *testing.T) {
+	structs := append(slices.Clone(Configs),
+		Struct{Name: "header", Fields: Header, Size: StatesOff},
+		Struct{Name: "chunk", Fields: Chunk, Size: ChunkHeader},
+		Struct{Name: "profile", Fields: Profile, Size: ProfileEntry})
+	for _, s := range structs {
+		end := 0
+		for _, f := range s.Fields {
+			if f.Off < end || f.Off%f.Align() != 0 {
+				t.Errorf("%s.%s at %d: overlaps or is not aligned", s.Name, f.Name, f.Off)
+			}
+			end = f.Off + f.Size()
+		}
+		if end > s.Size {
+			t.Errorf("%s ends at %d, there is room for %d", s.Name, end, s.Size)
+		}
+	}
+	for i, e := range Events {
+		if int(e.Code) != i {
+			t.Errorf("event %s has code %d, want %d", e.Name, e.Code, i)
+		}
+	}
+	seen := map[string]bool{}
+	for _, g := range append(TraceGroups(), ConfigGroups()...) {
+		for _, c := range g.Consts {
+			if seen[c.Name] {
+				t.Errorf("%s is there twice", c.Name)
+			}
+			seen[c.Name] = true
+		}
+	}
+}
+
+// TestUsed finds what is in the table and nobody reads or writes: a constant must
+// occur in a source file that is neither generated nor a test.
+func TestUsed(t *testing.T) {
+	words := map[string]bool{}
+	goName := regexp.MustCompile(`\bformat\.\w+`)
+	cName := regexp.MustCompile(`\b[A-Z][A-Z0-9_]+\b|(\.|->)\w+`)
+	generated := regexp.MustCompile(`(?m)^(//|/\*).*Code generated .* DO NOT EDIT\.`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if d != nil && (d.Name() == "testdata" || d.Name() == ".git" || d.Name() == "spec") {
+				return fs.SkipDir
+			}
+			return err
+		}
+		find := cName
+		switch filepath.Ext(path) {
+		case ".c", ".h", ".S":
+		case ".go":
+			if strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			find = goName
+		default:
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil || generated.Match(b) {
+			return err
+		}
+		for _, w := range find.FindAllString(string(b), -1) {
+			words[w] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range TraceGroups() {
+		for _, c := range g.Consts {
+			if !words["FT_"+c.Name] && !words["format."+GoName(c.Name)] {
+				t.Errorf("%s: nobody uses it", c.Name)
+			}
+		}
+	}
+	members := map[string]bool{} // of structures that C has as such
+	for _, s := range Configs {
+		for _, f := range s.Fields {
+			members[s.Prefix+"_O_"+f.Name] = true
+			if m := strings.ToLower(f.Name); !words["."+m] && !words["->"+m] {
+				t.Errorf("%s.%s: the runtime does not read it", s.Name, m)
+			}
+			if !words["format."+GoName(s.Prefix+"_O_"+f.Name)] {
+				t.Errorf("%s.%s: no patcher writes it", s.Name, f.Name)
+			}
+		}
+	}
+	for _, g := range ConfigGroups() {
+		for _, c := range g.Consts {
+			if !members[c.Name] && !words[c.Name] && !words["format."+GoName(c.Name)] {
+				t.Errorf("%s: nobody uses it", c.Name)
+			}
+		}
+	}
+}

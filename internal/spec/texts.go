@@ -1,0 +1,74 @@
+package spec
+
+// What is text in a trace: image chunks, .sym files, info.json.
+
+// ImageKeys are the keys of an image chunk.
+var ImageKeys = []Value{
+	{"path", 0, "the program as it was patched or started"},
+	{"build-id", 0, "GNU build id in lower-case hex digits, empty when there is none"},
+	{"bias", 0, "load address minus link address, hex with 0x"},
+	{"exe", 0, "target of /proc/self/exe"},
+	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f"},
+	{"nsites", 0, "number of ids, decimal: ids are 1 to this"},
+	{"mode", 0, "tracer: function, function_graph or profile"},
+	{"ids", 0, "how functions are numbered. Absent: the position in the program's table of sites, from 1. `offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
+}
+
+// SymKeys are the keys in the first lines of a .sym file.
+var SymKeys = []Value{
+	{"path", 0, "the image's path when it was recorded"},
+	{"build-id", 0, "its build id in hex digits, empty when there is none"},
+	{"image", 0, "its image id, 16 hex digits: the file's name"},
+	{"machine", 0, "the machine, as in EM_X86_64 in lower case: x86_64"},
+	{"entry", 0, "its entry point, hex"},
+}
+
+// A Member is a member of info.json.
+type Member struct {
+	Name string // members of members with a dot, [] for those of arrays
+	Type string // JSON type
+	Doc  string
+}
+
+// Info are the members of info.json.
+var Info = []Member{
+	{"version", "number", "version of this format, 1; a reader refuses any other"},
+	{"writer", "string", "program that recorded the trace, with its version"},
+	{"command", "array", "argument vector of the program"},
+	{"cwd", "string", "its working directory"},
+	{"pid", "number", "its process id"},
+	{"start", "string", "when it was started, RFC 3339"},
+	{"duration_ns", "number", "how long it ran, ns"},
+	{"exit_status", "number", "its exit status; -1: it still runs, or a signal ended it"},
+	{"signal", "number", "number of the signal that ended it; 0: none"},
+	{"tracer", "string", "function, function_graph or profile"},
+	{"options", "array", "the recorder's options as the user gave them"},
+	{"host", "string", "name of the host"},
+	{"machine", "string", "as uname -m"},
+	{"cpu", "string", "model name of the processor"},
+	{"cpus", "number", "number of processors"},
+	{"kernel", "string", "as uname -r"},
+	{"clock", "object", "ties the counter to CLOCK_MONOTONIC"},
+	{"clock.hz", "number", "frequency of the counter; 0: not known"},
+	{"clock.pairs", "array", "both clocks at moments as far apart as possible"},
+	{"clock.pairs[].counter", "number", "ticks, up to 64 bits"},
+	{"clock.pairs[].monotonic_ns", "number", "CLOCK_MONOTONIC in ns"},
+	{"images", "array", "program images"},
+	{"images[].id", "string", "image id, 16 hex digits"},
+	{"images[].path", "string", "as path in an image chunk"},
+	{"images[].build_id", "string", "as build-id in an image chunk"},
+	{"images[].machine", "string", "as uname -m"},
+	{"images[].sites", "number", "number of ids"},
+	{"images[].bias", "number", "load address minus link address"},
+	{"images[].exe", "string", "as exe in an image chunk"},
+	{"images[].command", "array", "as cmdline in an image chunk"},
+	{"images[].mode", "string", "as mode in an image chunk"},
+	{"images[].ids", "string", "as ids in an image chunk"},
+	{"totals", "object", "what was recorded"},
+	{"totals.events", "number", "events written"},
+	{"totals.chunks", "number", "chunks written"},
+	{"totals.bytes", "number", "size of events"},
+	{"totals.processes", "number", "processes seen"},
+	{"totals.tasks", "number", "threads seen"},
+	{"lost", "number", "events lost, for every reason"},
+}

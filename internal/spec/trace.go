@@ -1,0 +1,99 @@
+package spec
+
+// The files of a trace: sizes, the header page, chunks and what is in them. Records
+// are in records.go, texts in texts.go.
+
+// Sizes and magic numbers.
+const (
+	FileMagic    = "FENTRYT1"
+	Version      = 1
+	HeaderSize   = 4096  // of a file without pool states
+	ChunkSize    = 65536 // default size of a chunk with its header
+	ChunkMagic   = 0x4b435446
+	ChunkHeader  = 128 // bytes
+	ReservedBase = 0x7fff0000
+	ReservedLen  = 256 // ids from ReservedBase that may ever be reserved events
+	StatesOff    = 256 // chunk states in the header of a pool
+)
+
+// Header is the header page of a trace file or a shared pool.
+var Header = []Field{
+	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYT1"`},
+	{"VERSION", 8, "u32", "", "version of this format, 1; a reader refuses any other"},
+	{"HEADER_SIZE", 12, "u32", "bytes", "where the first chunk starts: 4096, or more where chunk states need it; a multiple of 4096"},
+	{"CHUNK_SIZE", 16, "u32", "bytes", "size of a chunk with its header, a power of two between 4096 and 16 MiB; 65536 unless chosen otherwise"},
+	{"CHUNKS", 20, "u32", "", "chunks in the pool; 0: a file that grows"},
+	{"POLICY", 24, "u32", "", "what happens when no chunk is free, see Policies"},
+	{"RECORDER", 28, "u32", "", "process id of the recorder; 0: the program writes its trace itself"},
+	{"NEXT", 32, "u64", "chunks", "growing file: number of the first chunk slot never used, advanced atomically"},
+	{"FREED", 40, "u32", "", "futex word, bumped when chunks become free"},
+	{"FILLED", 44, "u32", "", "futex word, bumped when a chunk becomes full"},
+	{"HEARTBEAT", 48, "u32", "", "bumped by a recorder that is alive"},
+	{"CLOSED", 52, "u32", "", "1: writers stop tracing"},
+	{"WAITERS", 56, "u32", "", "tasks that wait for a free chunk"},
+	{"LEADER", 60, "u32", "", "process id of the first process traced"},
+	{"LEADER_START", 64, "u64", "clock ticks", "start time of that process, field 22 of /proc/PID/stat"},
+	{"COUNTER", 72, "u64", "ticks", "timestamp counter when the header was written; 0: not known to who wrote it, the program runs on an emulated machine"},
+	{"MONOTONIC", 80, "u64", "ns", "CLOCK_MONOTONIC at the same moment"},
+	{"REALTIME", 88, "u64", "ns", "CLOCK_REALTIME at the same moment"},
+	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter if it is known, else 0; a program that knows it puts it there"},
+	{"LOST", 104, "u64", "events", "events lost by tasks that never got a chunk"},
+	{"LAYOUT", 112, "u32", "", "how chunks lie behind the header, see Layouts"},
+}
+
+// Chunk is the header of a chunk.
+var Chunk = []Field{
+	{"MAGIC", 0, "u32", "", `0x4b435446, the bytes "FTCK"; written last, so that a chunk that has it has a whole header`},
+	{"KIND", 4, "u16", "", "what the chunk holds, see Chunk kinds"},
+	{"SIZE", 8, "u32", "bytes", "size as stored, with this header, a multiple of 8; 0: not sealed, the chunk takes its whole slot and its contents end at the last non-zero word"},
+	{"PID", 12, "u32", "", "process id of the task"},
+	{"TID", 16, "u32", "", "thread id of the task"},
+	{"NUMBER", 20, "u32", "", "number of the chunk among those of its task and kind, from 0; a gap means that chunks between are lost"},
+	{"COUNTER", 24, "u64", "ticks", "full timestamp counter when the chunk was begun; gives the high half for its first events"},
+	{"MONOTONIC", 32, "u64", "ns", "CLOCK_MONOTONIC at the same moment, read right after the counter; 0: not read"},
+	{"IMAGE", 40, "u64", "", "image id: which program image the ids of the events belong to"},
+	{"KEY", 48, "u64", "ticks", "task key: the counter when the task registered; tells tasks apart that had the same thread id one after another"},
+	{"LOST", 56, "u64", "events", "events lost by this task so far"},
+	{"COMM", 64, "char[16]", "", "name of the thread, NUL-padded"},
+	{"PARENT_PID", 80, "u32", "", "process id of the task this one was forked from; 0: not forked"},
+	{"PARENT_TID", 84, "u32", "", "its thread id"},
+}
+
+// Kinds are the kinds of chunk.
+var Kinds = []Value{
+	{"EVENTS", 1, "event words"},
+	{"IMAGE", 2, "what the program image is, `key=value` strings"},
+	{"PROFILE", 3, "counts and times a function, no stream of events"},
+}
+
+// Policies say what a writer does when no chunk is free.
+var Policies = []Value{
+	{"BLOCK", 0, "the task waits for the recorder"},
+	{"DROP", 1, "the task goes on, its events are lost and counted"},
+	{"OVERWRITE", 2, "the task's oldest chunk is used again: the trace holds the newest events"},
+}
+
+// States are the states of the chunks of a pool.
+var States = []Value{
+	{"FREE", 0, "nobody's; its contents mean nothing"},
+	{"OWNED", 1, "a task writes events to it"},
+	{"FULL", 2, "waits for the recorder"},
+	{"WRITING", 3, "the recorder is writing it to disk"},
+}
+
+// Layouts say how chunks lie behind the header.
+var Layouts = []Value{
+	{"SLOTS", 0, "every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves"},
+	{"PACKED", 1, "every chunk begins where the one before it ends; every chunk is sealed. Files a recorder writes"},
+}
+
+// Profile is one entry of a profile chunk.
+var Profile = []Field{
+	{"CALLS", 0, "u64", "", "calls"},
+	{"TOTAL", 8, "u64", "ticks", "time from entry to exit, recursive calls counted once in the outermost"},
+	{"SELF", 16, "u64", "ticks", "time in the function itself"},
+	{"MAX", 24, "u64", "ticks", "longest call"},
+}
+
+// ProfileEntry is the size of one entry of a profile chunk in bytes.
+const ProfileEntry = 32
