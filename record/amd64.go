@@ -5,17 +5,14 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 // amd64Machine is x86-64.
-type amd64Machine struct{}
+type amd64Machine struct{ code.Machine }
 
 // amd64SiteSize is room for one jmp rel32.
 const amd64SiteSize = 5
-
-// endbr64 is the landing pad of indirect branches, first in a function compiled with -fcf-protection.
-const endbr64 = "\xf3\x0f\x1e\xfa"
 
 // amd64Profilers are the functions compilers call for -pg on x86-64: gcc and clang name mcount, glibc defines _mcount
 // and mcount, -mfentry names __fentry__ everywhere.
@@ -29,35 +26,14 @@ func (amd64Machine) profilers() map[string]profClass { return amd64Profilers }
 
 func (amd64Machine) siteSize() int { return amd64SiteSize }
 
-func (amd64Machine) align() uint64 { return 1 }
-
 func (amd64Machine) atEntry() RetLoc { return RetSP }
 
-func (amd64Machine) prologues(c *code) prologues { return &amd64Walk{code: c} }
+func (amd64Machine) prologues(c *code.Text) prologues { return &amd64Walk{code: c} }
 
 func (amd64Machine) starts(*image) error { return nil }
 
-func (amd64Machine) inst(b []byte) (int, flow) {
-	in, err := amd64.Decode(b)
-	switch {
-	case err != nil:
-		return 0, flowOther
-	case in.Op == amd64.Nop || in.Op == amd64.Int3:
-		return in.Len, flowPadding
-	case in.Op == amd64.Endbr64:
-		return in.Len, flowPad
-	case in.Op.EndsBlock() || in.Op == amd64.Call || in.Op == amd64.CallInd:
-		return in.Len, flowEnds
-	}
-	return in.Len, flowOther
-}
-
-func (amd64Machine) nops(b []byte) int { return amd64.IsNops(b) }
-
-func (amd64Machine) hasPad(b []byte) bool { return len(b) >= padLen && string(b[:padLen]) == endbr64 }
-
-func (amd64Machine) jump(c *code, addr uint64) (uint64, bool) {
-	b := c.at(addr)
+func (amd64Machine) jump(c *code.Text, addr uint64) (uint64, bool) {
+	b := c.From(addr)
 	if len(b) < amd64SiteSize || b[0] != 0xe9 {
 		return 0, false
 	}
@@ -96,16 +72,16 @@ func (amd64Machine) isPatchable(b []byte) bool {
 //	41 5a        pop %r10
 //
 // There the whole sequence is the site, because the return address is at 0(%rsp) before the push only.
-func (m amd64Machine) around(c *code, addr uint64, n int) (uint64, int) {
-	b := c.at(addr + uint64(n))
+func (m amd64Machine) around(c *code.Text, addr uint64, n int) (uint64, int) {
+	b := c.From(addr + uint64(n))
 	if len(b) < 2 || b[0] != 0x41 || b[1] != 0x5a {
 		return addr, n
 	}
 	push := addr - 2
-	if m.hasPad(c.at(addr - padLen)) {
-		push -= padLen
+	if m.HasPad(c.From(addr - code.PadLen)) {
+		push -= code.PadLen
 	}
-	if p := c.at(push); len(p) < 2 || p[0] != 0x41 || p[1] != 0x52 {
+	if p := c.From(push); len(p) < 2 || p[0] != 0x41 || p[1] != 0x52 {
 		return addr, n
 	}
 	return push, int(addr-push) + n + 2
@@ -115,7 +91,7 @@ func (m amd64Machine) around(c *code, addr uint64, n int) (uint64, int) {
 // the place of the call's relocation, which is right for e8 rel32 only: the entries of ff 15 disp32, of what linkers make
 // of it, 67 e8 rel32, and of movabs $imm64,%r10 name the second byte.
 func (amd64Machine) listed(im *image, a uint64) uint64 {
-	b := im.code.at(a - 1)
+	b := im.code.From(a - 1)
 	if len(b) < 2 || im.startsAt(a) {
 		return a
 	}

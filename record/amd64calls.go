@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
+	"github.com/fentry-dev/fentry/record/code"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -11,30 +12,30 @@ import (
 //
 //	[f3 0f 1e fa  endbr64] [f2  bnd] ff 25 disp32  jmp *slot(%rip)
 //	4c 8b 1d disp32  mov slot(%rip),%r11           (-z retpolineplt)
-func (amd64Machine) stubs(im *image, p *profiling) {
+func (m amd64Machine) stubs(im *image, p *profiling) {
 	if len(p.slots) == 0 {
 		return
 	}
-	for i := range im.code.regions {
-		r := &im.code.regions[i]
-		if r.name != "" && !symbol.IsStubSection(r.name) && r.name != ".text" {
+	for i := range im.code.Regions {
+		r := &im.code.Regions[i]
+		if r.Name != "" && !symbol.IsStubSection(r.Name) && r.Name != ".text" {
 			continue
 		}
 		for _, op := range [][]byte{{0xff, 0x25}, {0x4c, 0x8b, 0x1d}} {
 			for at := 0; ; {
-				k := bytes.Index(r.data[at:], op)
+				k := bytes.Index(r.Data[at:], op)
 				if k < 0 {
 					break
 				}
 				at += k
 				d := at + len(op)
-				if d+4 > len(r.data) {
+				if d+4 > len(r.Data) {
 					break
 				}
-				next := r.addr + uint64(d) + 4
-				slot := next + uint64(int64(int32(binary.LittleEndian.Uint32(r.data[d:]))))
+				next := r.Addr + uint64(d) + 4
+				slot := next + uint64(int64(int32(binary.LittleEndian.Uint32(r.Data[d:]))))
 				if cl := p.slots[slot]; cl != profNone {
-					p.addStub(r, at, cl)
+					m.addStub(p, r, at, cl)
 				}
 				at++
 			}
@@ -43,14 +44,14 @@ func (amd64Machine) stubs(im *image, p *profiling) {
 }
 
 // addStub makes every address a call to the stub at offset at can have known.
-func (p *profiling) addStub(r *region, at int, cl profClass) {
-	p.targets[r.addr+uint64(at)] = cl
-	if at > 0 && r.data[at-1] == 0xf2 {
+func (m amd64Machine) addStub(p *profiling, r *code.Region, at int, cl profClass) {
+	p.targets[r.Addr+uint64(at)] = cl
+	if at > 0 && r.Data[at-1] == 0xf2 {
 		at--
-		p.targets[r.addr+uint64(at)] = cl
+		p.targets[r.Addr+uint64(at)] = cl
 	}
-	if at >= 4 && string(r.data[at-4:at]) == endbr64 {
-		p.targets[r.addr+uint64(at-4)] = cl
+	if at >= code.PadLen && m.HasPad(r.Data[at-code.PadLen:]) {
+		p.targets[r.Addr+uint64(at-code.PadLen)] = cl
 	}
 }
 
@@ -84,7 +85,7 @@ func (amd64Machine) callAt(p *profiling, b []byte, addr uint64) (call, bool) {
 
 // callsIn looks for every byte sequence that is a call. A direct one is told by four bytes that name one of a handful of
 // targets.
-func (m amd64Machine) callsIn(p *profiling, r *region, starts func(uint64) bool, out []call) []call {
+func (m amd64Machine) callsIn(p *profiling, r *code.Region, starts func(uint64) bool, out []call) []call {
 	out = m.scan(p, r, "\xe8", starts, out)
 	if len(p.slots) > 0 {
 		out = m.scan(p, r, "\xff\x15", starts, out)
@@ -93,23 +94,23 @@ func (m amd64Machine) callsIn(p *profiling, r *region, starts func(uint64) bool,
 }
 
 // scan tries callAt wherever an opcode stands.
-func (m amd64Machine) scan(p *profiling, r *region, opcode string, starts func(uint64) bool, out []call) []call {
+func (m amd64Machine) scan(p *profiling, r *code.Region, opcode string, starts func(uint64) bool, out []call) []call {
 	// The last byte is looked for: it is the rarer one.
 	back := len(opcode) - 1
-	for at := back; at < len(r.data); at++ {
-		k := bytes.IndexByte(r.data[at:], opcode[back])
+	for at := back; at < len(r.Data); at++ {
+		k := bytes.IndexByte(r.Data[at:], opcode[back])
 		if k < 0 {
 			break
 		}
 		at += k
 		start := at - back
-		if back > 0 && r.data[start] != opcode[0] {
+		if back > 0 && r.Data[start] != opcode[0] {
 			continue
 		}
-		if back == 0 && start > 0 && r.data[start-1] == 0x67 && !starts(r.addr+uint64(start)) {
+		if back == 0 && start > 0 && r.Data[start-1] == 0x67 && !starts(r.Addr+uint64(start)) {
 			start-- // the prefix of a relaxed call, not the end of what stands before
 		}
-		if cl, ok := m.callAt(p, r.data[start:], r.addr+uint64(start)); ok && cl.class != profNone {
+		if cl, ok := m.callAt(p, r.Data[start:], r.Addr+uint64(start)); ok && cl.class != profNone {
 			out = append(out, cl)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 // frame is what is known of the stack while a prologue is decoded.
@@ -16,7 +17,7 @@ type frame struct {
 
 // amd64Walk is a prologue decoded so far.
 type amd64Walk struct {
-	code      *code
+	code      *code.Text
 	start, pc uint64
 	frame     frame
 	ended     bool // the code does not go on to pc in a straight line
@@ -37,7 +38,7 @@ func (w *amd64Walk) at(start, at uint64) frameInfo {
 	if w.start != start || w.pc > at || w.pc == 0 {
 		*w = amd64Walk{code: w.code, start: start, pc: start, frame: frame{known: true}}
 	}
-	b := w.code.upTo(w.pc, at+15)
+	b := w.code.Range(w.pc, at+15)
 	for w.pc < at && !w.ended {
 		in, err := amd64.Decode(b)
 		if err != nil || in.Op.EndsBlock() {
@@ -72,15 +73,15 @@ func (f *frame) step(in amd64.Inst, raw []byte) {
 	case amd64.Pop:
 		f.depth -= 8
 		r, ok := poppedReg(in)
-		if !ok || r == rsp || in.Prefix&amd64.PrefixOpSize != 0 {
+		if !ok || r == amd64.RSP || in.Prefix&amd64.PrefixOpSize != 0 {
 			f.known = false
 		}
-		if !ok || r == rbp {
+		if !ok || r == amd64.RBP {
 			f.fp = false
 		}
 		return
 	case amd64.Call, amd64.CallInd:
-		return // callees keep rsp and rbp
+		return // callees keep amd64.RSP and amd64.RBP
 	case amd64.Jcc, amd64.Loop, amd64.Jrcxz:
 		f.known = false
 		return
@@ -98,14 +99,14 @@ func (f *frame) step(in amd64.Inst, raw []byte) {
 		return
 	}
 	if in.Opcode == 0x8d && in.Map == 0 && in.Enc == amd64.Legacy {
-		if m, ok := memory(in, raw); ok && m.base == rsp && m.disp == f.depth+8 && f.known {
+		if m, ok := in.Memory(raw); ok && m.Base == amd64.RSP && m.Disp == f.depth+8 && f.known {
 			f.drap = true
 		}
 	}
-	if mayWrite(in, rsp) {
+	if in.MayWrite(amd64.RSP) {
 		f.known = false
 	}
-	if mayWrite(in, rbp) {
+	if in.MayWrite(amd64.RBP) {
 		f.fp = false
 	}
 }
@@ -139,12 +140,12 @@ func adjustsSP(in amd64.Inst, raw []byte) (int64, bool) {
 		return 0, false
 	}
 	if in.Opcode == 0x8d {
-		if m, ok := memory(in, raw); ok && m.reg == rsp && m.base == rsp {
-			return m.disp, true
+		if m, ok := in.Memory(raw); ok && m.Reg == amd64.RSP && m.Base == amd64.RSP {
+			return m.Disp, true
 		}
 		return 0, false
 	}
-	if in.Opcode != 0x81 && in.Opcode != 0x83 || in.ModRM>>6 != 3 || in.ModRM&7 != rsp {
+	if in.Opcode != 0x81 && in.Opcode != 0x83 || in.ModRM>>6 != 3 || in.ModRM&7 != amd64.RSP {
 		return 0, false
 	}
 	imm := int64(int8(raw[len(raw)-1]))

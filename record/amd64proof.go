@@ -4,7 +4,7 @@ import "github.com/fentry-dev/fentry/arch/amd64"
 
 // argumentRegs are the registers a profiling function has to keep: the six of arguments, and rax, which counts vector
 // arguments of functions with variable ones (System V psABI for x86-64, 3.2.3).
-const argumentRegs = 1<<rax | 1<<rcx | 1<<rdx | 1<<rsi | 1<<rdi | 1<<8 | 1<<9
+const argumentRegs = 1<<amd64.RAX | 1<<amd64.RCX | 1<<amd64.RDX | 1<<amd64.RSI | 1<<amd64.RDI | 1<<8 | 1<<9
 
 // profShape is what the straight code of a supposed profiling function does.
 type profShape struct {
@@ -65,17 +65,17 @@ func shapeOf(b []byte) profShape {
 			depth -= k
 			continue
 		}
-		m, ok := movMem(in, raw)
+		m, ok := in.Move(raw)
 		switch {
 		case !ok:
-		case m.store && m.base == rsp && !called:
-			sh.saved |= 1 << m.reg
-		case m.store:
-		case called && m.base == rsp:
-			sh.restored |= 1 << m.reg
-		case m.base == rbp && m.disp == 8:
+		case m.Store && m.Base == amd64.RSP && !called:
+			sh.saved |= 1 << m.Reg
+		case m.Store:
+		case called && m.Base == amd64.RSP:
+			sh.restored |= 1 << m.Reg
+		case m.Base == amd64.RBP && m.Disp == 8:
 			sh.class = profMcount
-		case m.base == rsp && m.disp == depth+8:
+		case m.Base == amd64.RSP && m.Disp == depth+8:
 			sh.class = profFentry
 		}
 	}
@@ -98,7 +98,7 @@ func (amd64Machine) isProfiler(b []byte) bool {
 func (m amd64Machine) profilersIn(im *image, p *profiling) {
 	shapes := make(map[uint64]profClass)
 	for i := range im.funcs.list {
-		b := im.code.upTo(im.funcs.list[i].Addr, im.funcs.extent(i, im.code))
+		b := im.code.Range(im.funcs.list[i].Addr, im.funcs.extent(i, im.code))
 		if len(b) > 128 {
 			b = b[:128]
 		}
@@ -114,7 +114,7 @@ func (m amd64Machine) profilersIn(im *image, p *profiling) {
 				}
 				cl, seen := shapes[c.target]
 				if !seen {
-					if sh := shapeOf(im.code.at(c.target)); sh.keepsArguments() {
+					if sh := shapeOf(im.code.From(c.target)); sh.keepsArguments() {
 						cl = sh.class
 					}
 					shapes[c.target] = cl

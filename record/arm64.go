@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 // arm64Machine is AArch64 with A64 instructions, which are little-endian in big-endian images too.
-type arm64Machine struct{}
+type arm64Machine struct{ code.Machine }
 
 // arm64SiteSize is one b.
 const arm64SiteSize = arm64.JumpLen
@@ -25,41 +26,18 @@ func (arm64Machine) profilers() map[string]profClass { return arm64Profilers }
 
 func (arm64Machine) siteSize() int { return arm64SiteSize }
 
-func (arm64Machine) align() uint64 { return arm64.InstLen }
-
 func (arm64Machine) atEntry() RetLoc { return RetLR }
 
-func (arm64Machine) prologues(c *code) prologues { return &arm64Walk{code: c} }
-
-func (arm64Machine) inst(b []byte) (int, flow) {
-	in, err := arm64.Decode(b)
-	switch {
-	case err != nil:
-		return 0, flowOther
-	case in.Op == arm64.Nop || in.Word == 0:
-		return in.Len, flowPadding
-	case in.Op == arm64.Bti || in.Op == arm64.PacSP:
-		return in.Len, flowPad
-	case in.Op.EndsBlock() || in.Op == arm64.Call || in.Op == arm64.CallInd || in.Op == arm64.Brk:
-		return in.Len, flowEnds
-	}
-	return in.Len, flowOther
-}
-
-func (arm64Machine) nops(b []byte) int { return arm64.IsNops(b) }
-
-func (arm64Machine) hasPad(b []byte) bool {
-	return len(b) >= padLen && arm64.DecodeWord(binary.LittleEndian.Uint32(b)).Op == arm64.Bti
-}
+func (arm64Machine) prologues(c *code.Text) prologues { return &arm64Walk{code: c} }
 
 // jump follows a veneer.
-func (arm64Machine) jump(c *code, addr uint64) (uint64, bool) {
-	in, err := arm64.Decode(c.at(addr))
+func (arm64Machine) jump(c *code.Text, addr uint64) (uint64, bool) {
+	in, err := arm64.Decode(c.From(addr))
 	if err != nil || in.Op != arm64.Jmp {
 		return 0, false
 	}
 	to := in.Target(addr)
-	if t, ok := arm64.VeneerTarget(c.at(to), to); ok {
+	if t, ok := arm64.VeneerTarget(c.From(to), to); ok {
 		to = t
 	}
 	return to, true
@@ -68,7 +46,7 @@ func (arm64Machine) jump(c *code, addr uint64) (uint64, bool) {
 // isPatchable wants two nops: compilers begin an empty function with one where they do not optimise.
 func (arm64Machine) isPatchable(b []byte) bool { return arm64.IsNops(b) >= 2*arm64.InstLen }
 
-func (arm64Machine) around(_ *code, addr uint64, n int) (uint64, int) { return addr, n }
+func (arm64Machine) around(_ *code.Text, addr uint64, n int) (uint64, int) { return addr, n }
 
 func (arm64Machine) listed(_ *image, a uint64) uint64 { return a }
 
@@ -80,7 +58,7 @@ func (arm64Machine) refuse(im *image, s *Site) Reason {
 	if i := im.funcs.at(s.Func); i >= 0 {
 		end = min(end, im.funcs.extent(i, im.code))
 	}
-	for b := im.code.upTo(s.End(), end); len(b) >= arm64.InstLen; b = b[arm64.InstLen:] {
+	for b := im.code.Range(s.End(), end); len(b) >= arm64.InstLen; b = b[arm64.InstLen:] {
 		if binary.LittleEndian.Uint32(b) == 0xf800865e {
 			return ReasonShadowStack
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/record/code"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -17,13 +18,13 @@ func (m arm64Machine) stubs(im *image, p *profiling) {
 	}
 	// A veneer can lead to a stub.
 	for range 2 {
-		for i := range im.code.regions {
-			r := &im.code.regions[i]
-			if r.name != "" && !symbol.IsStubSection(r.name) && r.name != ".text" {
+		for i := range im.code.Regions {
+			r := &im.code.Regions[i]
+			if r.Name != "" && !symbol.IsStubSection(r.Name) && r.Name != ".text" {
 				continue
 			}
-			for at := 0; at+arm64.InstLen <= len(r.data); at += arm64.InstLen {
-				w := binary.LittleEndian.Uint32(r.data[at:])
+			for at := 0; at+arm64.InstLen <= len(r.Data); at += arm64.InstLen {
+				w := binary.LittleEndian.Uint32(r.Data[at:])
 				if w != 0xd61f0200 && w != 0xd61f0220 { // br x16, br x17
 					continue
 				}
@@ -35,9 +36,9 @@ func (m arm64Machine) stubs(im *image, p *profiling) {
 				if cl == profNone {
 					continue
 				}
-				p.targets[r.addr+uint64(v.from)] = cl
-				if from := v.from - padLen; from >= 0 && m.hasPad(r.data[from:]) {
-					p.targets[r.addr+uint64(from)] = cl
+				p.targets[r.Addr+uint64(v.from)] = cl
+				if from := v.from - code.PadLen; from >= 0 && m.HasPad(r.Data[from:]) {
+					p.targets[r.Addr+uint64(from)] = cl
 				}
 			}
 		}
@@ -67,15 +68,15 @@ const maxLookBack = 24
 //	adrp reg, page
 //	adrp base, page; add reg, base, #lo12
 //	adrp base, page; ldr reg, [base, #lo12]
-func valueOf(r *region, at int, reg byte, left int) (v value, ok bool) {
+func valueOf(r *code.Region, at int, reg byte, left int) (v value, ok bool) {
 	for ; left > 0 && at >= arm64.InstLen; left-- {
 		at -= arm64.InstLen
-		w := binary.LittleEndian.Uint32(r.data[at:])
+		w := binary.LittleEndian.Uint32(r.Data[at:])
 		in := arm64.DecodeWord(w)
 		rd, rn, imm := byte(w&31), byte(w>>5&31), uint64(w>>10&0xfff)
 		switch {
 		case in.Op == arm64.Adrp && in.Reg == reg, in.Op == arm64.Adr && in.Reg == reg:
-			return value{in.Target(r.addr + uint64(at)), false, at}, true
+			return value{in.Target(r.Addr + uint64(at)), false, at}, true
 		case w&0xffc00000 == 0x91000000 && rd == reg: // add
 			v, ok = valueOf(r, at, rn, left-1)
 			v.addr += imm
@@ -87,7 +88,7 @@ func valueOf(r *region, at int, reg byte, left int) (v value, ok bool) {
 			return v, ok
 		case in.PCRel == arm64.PCRelBranch || in.Op == arm64.CallInd || in.Op.EndsBlock():
 			return value{}, false
-		case arm64Writes(w)>>reg&1 != 0:
+		case arm64.Writes(w)>>reg&1 != 0:
 			return value{}, false
 		}
 	}
@@ -105,14 +106,14 @@ func (arm64Machine) callAt(p *profiling, b []byte, addr uint64) (call, bool) {
 }
 
 // callsIn looks at every word that is a call, through a register too (-fno-plt): the site is the call alone then.
-func (m arm64Machine) callsIn(p *profiling, r *region, _ func(uint64) bool, out []call) []call {
+func (m arm64Machine) callsIn(p *profiling, r *code.Region, _ func(uint64) bool, out []call) []call {
 	lo, hi := ^uint64(0), uint64(0)
 	for t := range p.targets {
 		lo, hi = min(lo, t), max(hi, t)
 	}
-	for at := 0; at+arm64.InstLen <= len(r.data); at += arm64.InstLen {
-		w := binary.LittleEndian.Uint32(r.data[at:])
-		addr := r.addr + uint64(at)
+	for at := 0; at+arm64.InstLen <= len(r.Data); at += arm64.InstLen {
+		w := binary.LittleEndian.Uint32(r.Data[at:])
+		addr := r.Addr + uint64(at)
 		switch {
 		case w>>26 == 0x94000000>>26:
 			t := addr + uint64(int64(int32(w<<6)>>4))

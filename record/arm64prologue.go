@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 
 // arm64Walk is a prologue decoded so far.
 type arm64Walk struct {
-	code      *code
+	code      *code.Text
 	start, pc uint64
 	ended     bool // the code does not go on to pc in a straight line
 	regs      [32]arm64Value
@@ -60,7 +61,7 @@ func (w *arm64Walk) at(start, at uint64) frameInfo {
 		w.regs[regSP] = arm64Value{valStack, 0}
 		w.regs[regLR] = arm64Value{valReturn, 0}
 	}
-	b := w.code.upTo(w.pc, at)
+	b := w.code.Range(w.pc, at)
 	for len(b) >= arm64.InstLen && !w.ended {
 		w.step(binary.LittleEndian.Uint32(b))
 		b, w.pc = b[arm64.InstLen:], w.pc+arm64.InstLen
@@ -117,7 +118,7 @@ func (w *arm64Walk) step(word uint32) {
 	if w.known(word) {
 		return
 	}
-	out := arm64Writes(word)
+	out := arm64.Writes(word)
 	if base, by, ok := writeBack(word); ok && w.regs[base].kind == valStack {
 		w.regs[base].v += by
 		out &^= 1 << base
@@ -183,7 +184,7 @@ func (w *arm64Walk) known(word uint32) bool {
 	case word&0xff800000 == 0x92800000 && rd != regSP: // movn
 		return set(number(^int64(uint64(word>>5&0xffff) << (word >> 21 & 3 * 16))))
 	case word&0xff8003e0 == 0xb20003e0 && rd != regSP: // orr of xzr: mov of a bit mask
-		v, ok := bitmask(word)
+		v, ok := arm64.BitMask(word)
 		if !ok {
 			return false
 		}

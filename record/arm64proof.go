@@ -31,7 +31,7 @@ func stripsArgument(b []byte) bool {
 			return true
 		case in.PCRel == arm64.PCRelBranch || in.Op == arm64.CallInd || in.Op.EndsBlock():
 			return false
-		case arm64Writes(w)&1 != 0 && !moved:
+		case arm64.Writes(w)&1 != 0 && !moved:
 			return false
 		}
 	}
@@ -61,7 +61,7 @@ func (m arm64Machine) profilersIn(im *image, p *profiling) {
 	shapes := make(map[uint64]bool)
 	for i := range im.funcs.list {
 		pc := im.funcs.list[i].Addr
-		b := im.code.upTo(pc, im.funcs.extent(i, im.code))
+		b := im.code.Range(pc, im.funcs.extent(i, im.code))
 		given := false // x0 is the return address
 		for k := 0; k < begin && len(b) >= arm64.InstLen; k++ {
 			w := binary.LittleEndian.Uint32(b)
@@ -70,7 +70,7 @@ func (m arm64Machine) profilersIn(im *image, p *profiling) {
 				t := in.Target(pc)
 				is, seen := shapes[t]
 				if !seen {
-					is = stripsArgument(im.code.at(t))
+					is = stripsArgument(im.code.From(t))
 					shapes[t] = is
 				}
 				if is {
@@ -80,7 +80,7 @@ func (m arm64Machine) profilersIn(im *image, p *profiling) {
 			if in.PCRel == arm64.PCRelBranch || in.Op == arm64.CallInd || in.Op.EndsBlock() {
 				break
 			}
-			given = w == wordMovX0LR || given && arm64Writes(w)&1 == 0
+			given = w == wordMovX0LR || given && arm64.Writes(w)&1 == 0
 			b, pc = b[arm64.InstLen:], pc+arm64.InstLen
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 // A lead is what may stand between a function's first instruction and its unwind entry.
@@ -37,11 +38,11 @@ func (m arm64Machine) starts(im *image) error {
 		}
 	}
 	if len(places) > 0 {
-		for i := range im.code.regions {
-			r := &im.code.regions[i]
-			for at := 0; at+arm64.InstLen <= len(r.data); at += arm64.InstLen {
-				if w := binary.LittleEndian.Uint32(r.data[at:]); w>>26&31 == 5 { // b, bl
-					settle(r.addr+uint64(at)+uint64(int64(int32(w<<6)>>4)), w>>31 == 1)
+		for i := range im.code.Regions {
+			r := &im.code.Regions[i]
+			for at := 0; at+arm64.InstLen <= len(r.Data); at += arm64.InstLen {
+				if w := binary.LittleEndian.Uint32(r.Data[at:]); w>>26&31 == 5 { // b, bl
+					settle(r.Addr+uint64(at)+uint64(int64(int32(w<<6)>>4)), w>>31 == 1)
 				}
 			}
 		}
@@ -83,21 +84,21 @@ func (m arm64Machine) leads(im *image, table []uint64) (leads []lead, places map
 	places = make(map[uint64]int)
 	for i := range im.funcs.list {
 		fn := &im.funcs.list[i]
-		r := im.code.find(fn.Addr)
+		r := im.code.Region(fn.Addr)
 		if fn.Source != SourceEhFrame || r == nil || fn.Size == 0 || fn.Part {
 			continue
 		}
-		floor := r.addr
+		floor := r.Addr
 		if i > 0 {
 			prev := &im.funcs.list[i-1]
 			floor = max(floor, prev.Addr+prev.Size)
 		}
 		lo := fn.Addr
-		for lo >= floor+arm64.InstLen && fn.Addr-lo < maxLead && m.nops(im.code.upTo(lo-arm64.InstLen, lo)) > 0 {
+		for lo >= floor+arm64.InstLen && fn.Addr-lo < maxLead && m.Nops(im.code.Range(lo-arm64.InstLen, lo)) > 0 {
 			lo -= arm64.InstLen
 		}
-		if lo >= floor+padLen && im.hasPad(lo-padLen) {
-			leads = append(leads, lead{fn: i, start: lo - padLen})
+		if lo >= floor+code.PadLen && im.hasPad(lo-code.PadLen) {
+			leads = append(leads, lead{fn: i, start: lo - code.PadLen})
 			continue
 		}
 		if lo == fn.Addr {

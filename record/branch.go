@@ -12,7 +12,7 @@ func (fd *finder) jumps() {
 			if s.Reason != "" || s.Len <= 1 {
 				continue
 			}
-			if n, _ := im.m.inst(s.Bytes); n == s.Len {
+			if n, _ := im.m.Inst(s.Bytes); n == s.Len {
 				continue // one instruction has no middle
 			}
 			next := ^uint64(0)
@@ -33,7 +33,7 @@ func (im *image) jumpInto(s *Site, next uint64) {
 		// Only the site tells of the function: it ends before the next one, and branches from far are rare.
 		end = max(end, min(s.Func+maxPrologue, next))
 	}
-	target, found := im.m.branchInto(im.code.upTo(s.Func, end), s.Func, s.Addr, s.End())
+	target, found := im.m.BranchInto(im.code.Range(s.Func, end), s.Func, s.Addr, s.End())
 	switch {
 	case !found:
 	case s.Kind == KindPatchable && target >= s.Addr+uint64(im.m.siteSize()) && im.cut(s, target):
@@ -46,7 +46,7 @@ func (im *image) jumpInto(s *Site, next uint64) {
 func (im *image) cut(s *Site, target uint64) bool {
 	n := int(target - s.Addr)
 	for at := 0; at < n; {
-		k, _ := im.m.inst(s.Bytes[at:])
+		k, _ := im.m.Inst(s.Bytes[at:])
 		if k == 0 {
 			return false
 		}

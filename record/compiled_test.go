@@ -28,7 +28,7 @@ type target struct {
 
 var onAMD64 = &target{
 	name: "amd64", compilers: map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang++"},
-	pad: endbr64, nop: "\x90", siteSize: amd64SiteSize, sled: 11, ret: RetSP, call: "call",
+	pad: "\xf3\x0f\x1e\xfa", nop: "\x90", siteSize: amd64SiteSize, sled: 11, ret: RetSP, call: "call",
 }
 
 var onARM64 = &target{

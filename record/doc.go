@@ -26,7 +26,7 @@
 // # Machines
 //
 // What is the same on all of them is in files without their names; amd64*.go and arm64*.go mirror each other, behind the
-// interface machine.
+// small interfaces of machine.go. Decoding is package code's.
 //
 // # Security
 //

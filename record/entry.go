@@ -1,5 +1,7 @@
 package record
 
+import "github.com/fentry-dev/fentry/record/code"
+
 // calls turns the profiling calls found in code into sites.
 func (fd *finder) calls() {
 	listed := fd.listed
@@ -23,11 +25,11 @@ func (im *image) startsAt(addr uint64) bool {
 	if im.funcs.at(addr) >= 0 {
 		return true
 	}
-	return im.funcs.at(addr-padLen) >= 0 && im.hasPad(addr-padLen)
+	return im.funcs.at(addr-code.PadLen) >= 0 && im.hasPad(addr-code.PadLen)
 }
 
 // hasPad reports whether there is a landing pad at addr.
-func (im *image) hasPad(addr uint64) bool { return im.m.hasPad(im.code.at(addr)) }
+func (im *image) hasPad(addr uint64) bool { return im.m.HasPad(im.code.From(addr)) }
 
 // fentry adds the site of a call, or of the nop in its place, in front of a prologue.
 func (fd *finder) fentry(addr uint64, n int, kind Kind, source string) {
@@ -47,8 +49,8 @@ func (fd *finder) entry(addr uint64, source string) (uint64, Reason) {
 	case start != 0:
 		return start, ReasonNotAtEntry
 	case source != SourceScan:
-		if fd.im.hasPad(addr - padLen) {
-			return addr - padLen, ""
+		if fd.im.hasPad(addr - code.PadLen) {
+			return addr - code.PadLen, ""
 		}
 		return addr, ""
 	}
@@ -80,14 +82,14 @@ func (fd *finder) isLead(start, addr uint64) bool {
 	if addr-start > maxLead {
 		return false
 	}
-	b := fd.im.code.upTo(start, addr)
+	b := fd.im.code.Range(start, addr)
 	if uint64(len(b)) != addr-start {
 		return false
 	}
-	if fd.m.hasPad(b) {
-		b = b[padLen:]
+	if fd.m.HasPad(b) {
+		b = b[code.PadLen:]
 	}
-	return fd.m.nops(b) == len(b)
+	return fd.m.Nops(b) == len(b)
 }
 
 // covering returns the index of the function whose code addr is in, -1 when none is known. A function of unknown size
@@ -98,7 +100,7 @@ func (im *image) covering(addr uint64) int {
 		return -1
 	}
 	fn := &im.funcs.list[i]
-	if fn.Size != 0 && addr-fn.Addr >= fn.Size || im.code.find(fn.Addr) != im.code.find(addr) {
+	if fn.Size != 0 && addr-fn.Addr >= fn.Size || im.code.Region(fn.Addr) != im.code.Region(addr) {
 		return -1
 	}
 	return i

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/record/code"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -64,10 +66,10 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 }
 
 func compareSites(a, b Site) int {
-	if c := cmpUint(a.Func, b.Func); c != 0 {
+	if c := cmp.Compare(a.Func, b.Func); c != 0 {
 		return c
 	}
-	return cmpUint(a.Addr, b.Addr)
+	return cmp.Compare(a.Addr, b.Addr)
 }
 
 // sortSites sorts stably. Sites are added in runs that are sorted: those of one table, those of calls, the functions
@@ -105,7 +107,7 @@ func sortSites(sites []Site) {
 // finder collects the sites of one image.
 type finder struct {
 	im     *image
-	m      machine
+	m      *machine
 	o      Options
 	prof   *profiling
 	sites  []Site
@@ -140,11 +142,11 @@ func (fd *finder) complete(s *Site) {
 			s.Source = fn.Source
 		}
 	}
-	if s.Addr%fd.m.align() != 0 {
+	if s.Addr%fd.m.Align() != 0 {
 		s.Len, s.Reason = 0, ReasonUnexpected
 	}
 	if s.Len > 0 {
-		if b := fd.im.code.at(s.Addr); len(b) >= s.Len {
+		if b := fd.im.code.From(s.Addr); len(b) >= s.Len {
 			s.Bytes = b[:s.Len:s.Len]
 		} else {
 			s.Len, s.Reason = 0, ReasonNotExecutable
@@ -161,12 +163,12 @@ func (fd *finder) exclude(s *Site) {
 		s.Reason = ReasonIfuncResolver
 		return
 	}
-	switch r := fd.im.code.find(s.Addr); {
+	switch r := fd.im.code.Region(s.Addr); {
 	case s.Func == fd.im.f.Header.Entry:
 		s.Reason = ReasonEntryPoint
 	case r == nil:
 		s.Reason = ReasonNotExecutable
-	case strings.HasPrefix(r.name, ".fentry"):
+	case strings.HasPrefix(r.Name, ".fentry"):
 		s.Reason = ReasonRuntime
 	case fd.prof.entries[s.Func] != profNone:
 		s.Reason = ReasonProfiler
@@ -205,16 +207,16 @@ func (fd *finder) functionsWithout() {
 			continue
 		}
 		s := Site{Func: fn.Addr, Size: fn.Size, Name: fn.Name, Addr: fn.Addr, Source: fn.Source, Reason: ReasonNoSite}
-		switch r := fd.im.code.find(fn.Addr); {
+		switch r := fd.im.code.Region(fn.Addr); {
 		case r == nil:
 			s.Reason = ReasonNotExecutable
-		case strings.HasPrefix(r.name, ".fentry"):
+		case strings.HasPrefix(r.Name, ".fentry"):
 			s.Reason = ReasonRuntime
 		case fd.prof.entries[fn.Addr] != profNone:
 			s.Reason = ReasonProfiler
 		case fn.Part || isCold(fn.Name):
 			s.Reason = ReasonColdPart
-		case fd.isPatched(fn.Addr) || fd.im.hasPad(fn.Addr) && fd.isPatched(fn.Addr+padLen):
+		case fd.isPatched(fn.Addr) || fd.im.hasPad(fn.Addr) && fd.isPatched(fn.Addr+code.PadLen):
 			s.Reason = ReasonPatched
 		}
 		fd.sites = append(fd.sites, s)
@@ -227,8 +229,8 @@ func (fd *finder) isPatched(addr uint64) bool {
 	if !ok {
 		return false
 	}
-	r := fd.im.code.find(to)
-	return r != nil && strings.HasPrefix(r.name, ".fentry")
+	r := fd.im.code.Region(to)
+	return r != nil && strings.HasPrefix(r.Name, ".fentry")
 }
 
 // isCold recognises the names gcc and clang give to parts of functions they move away: f.cold, f.cold.12.

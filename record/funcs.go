@@ -3,6 +3,7 @@ package record
 import (
 	"sort"
 
+	"github.com/fentry-dev/fentry/record/code"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -51,11 +52,11 @@ func (t *functions) first(lo, hi uint64) (uint64, bool) {
 
 // extent returns the end of function i: its size where that is known, never beyond the next function's start, so that
 // the extents of all functions together are not larger than the code. Without a size it ends where the next one starts.
-func (t *functions) extent(i int, c *code) uint64 {
+func (t *functions) extent(i int, c *code.Text) uint64 {
 	fn := &t.list[i]
 	end := fn.Addr
-	if r := c.find(fn.Addr); r != nil {
-		end = r.end()
+	if r := c.Region(fn.Addr); r != nil {
+		end = r.End()
 	}
 	if i+1 < len(t.list) && t.list[i+1].Addr < end {
 		end = t.list[i+1].Addr

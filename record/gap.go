@@ -1,11 +1,13 @@
 package record
 
+import "github.com/fentry-dev/fentry/record/code"
+
 // gaps finds where functions begin in code that no symbol and no unwind entry covers, by decoding it from its first
 // byte on. It is asked for ascending addresses, so that each byte is decoded once.
 type gaps struct {
 	im *image
 
-	region *region
+	region *code.Region
 	pc     uint64 // next instruction
 	begin  uint64 // where the function begins that pc is in, as far as known
 	fresh  bool   // no instruction but nops has been seen since begin
@@ -19,7 +21,7 @@ func (g *gaps) start(addr uint64) (begin uint64, first bool) {
 	if !ok {
 		return 0, false
 	}
-	r := g.im.code.find(addr)
+	r := g.im.code.Region(addr)
 	if g.region != r || g.pc < anchor || g.pc > addr {
 		*g = gaps{im: g.im, region: r, pc: anchor, begin: anchor, fresh: true}
 	}
@@ -35,23 +37,23 @@ func (g *gaps) start(addr uint64) (begin uint64, first bool) {
 // anchor is the last place before addr where code is known to begin: the end of a function of known size, or the
 // beginning of the section.
 func (g *gaps) anchor(addr uint64) (uint64, bool) {
-	r := g.im.code.find(addr)
+	r := g.im.code.Region(addr)
 	if r == nil {
 		return 0, false
 	}
 	if i := g.im.funcs.containing(addr); i >= 0 {
-		if fn := &g.im.funcs.list[i]; fn.Size != 0 && fn.Addr >= r.addr {
+		if fn := &g.im.funcs.list[i]; fn.Size != 0 && fn.Addr >= r.Addr {
 			return fn.Addr + fn.Size, true
 		}
 	}
-	return r.addr, r.exact
+	return r.Addr, r.Exact
 }
 
 // step decodes one instruction. Behind one that does not go on to the next, and behind a call, which need not return, a
 // function can begin; where it really is one is seen from what stands there.
 func (g *gaps) step() {
-	b := g.region.data[g.pc-g.region.addr:]
-	n, f := g.im.m.inst(b)
+	b := g.region.Data[g.pc-g.region.Addr:]
+	n, f := g.im.m.Inst(b)
 	if n == 0 {
 		g.lost = true
 		return
@@ -59,13 +61,13 @@ func (g *gaps) step() {
 	at := g.pc
 	g.pc += uint64(n)
 	switch f {
-	case flowPadding:
+	case code.FlowPadding:
 		if g.fresh {
 			g.begin = g.pc
 		}
-	case flowPad:
+	case code.FlowPad:
 		g.begin, g.fresh = at, true
-	case flowEnds:
+	case code.FlowEnds:
 		g.begin, g.fresh = g.pc, true
 	default:
 		g.fresh = false

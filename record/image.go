@@ -6,14 +6,15 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record/code"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
 // image is everything of an ELF file that finding sites needs, read once.
 type image struct {
 	f         *elfio.File
-	m         machine
-	code      *code
+	m         *machine
+	code      *code.Text
 	tab       *symbol.Table
 	funcs     functions
 	relocs    []elfio.Reloc // dynamic ones, or those of a static image's IFUNC table
@@ -33,7 +34,7 @@ func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 	}
 	im := &image{f: f, m: m, tab: tab}
 	var err error
-	if im.code, err = findCode(f); err != nil {
+	if im.code, err = code.New(f); err != nil {
 		return nil, err
 	}
 	if im.tab == nil {

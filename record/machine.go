@@ -4,45 +4,50 @@ import (
 	"debug/elf"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
-// machine is what finding sites has to know of a machine's instructions and relocations. Its methods take code as bytes
-// that lie at an address, and never read beyond them.
-type machine interface {
+// machine is what finding sites has to know of an instruction set, by who asks. amd64*.go and arm64*.go have the same
+// files, one or more for each of these interfaces. Methods take code as bytes that lie at an address, and never read
+// beyond them.
+type machine struct {
+	code.Machine
+	siteShapes
+	functionShapes
+	callFinder
+	relocations
+}
+
+// siteShapes are the places at which compilers leave sites, and how they look.
+type siteShapes interface {
 	// siteSize is what a site must have: room for one jump.
 	siteSize() int
-	// align is what the addresses of instructions are multiples of.
-	align() uint64
 	// atEntry is where a caller's return address is at a function's first instruction.
 	atEntry() RetLoc
-
-	// starts corrects where functions begin that no symbol names.
-	starts(im *image) error
-	// inst returns the length of an instruction and what it means to one who looks for the beginnings of functions.
-	// 0: it is none.
-	inst(b []byte) (int, flow)
-	// nops returns how many bytes at the start of b are nops.
-	nops(b []byte) int
-	// hasPad reports whether b begins with a landing pad of indirect branches, padLen bytes.
-	hasPad(b []byte) bool
 	// isPatchable recognises nops as compilers make them for -fpatchable-function-entry, but not for anything else.
 	isPatchable(b []byte) bool
-	// jump returns where the jump goes that fentry puts at sites.
-	jump(c *code, addr uint64) (uint64, bool)
-	// branchInto returns the lowest place in (lo, hi) that a branch in b goes to, b lying at addr. What is in [lo, hi)
-	// itself does not count. Where something is no instruction, nothing can be said about what follows: that is lo+1.
-	branchInto(b []byte, addr, lo, hi uint64) (uint64, bool)
-	// around returns the site of a call before the prologue, of n bytes at addr, with what belongs to it.
-	around(c *code, addr uint64, n int) (uint64, int)
-	// refuse returns the reason why a function must not be traced by a site at its entry.
-	refuse(im *image, s *Site) Reason
-	// listed returns where the instruction begins that an entry of __mcount_loc means.
-	listed(im *image, entry uint64) uint64
 	// sled is the code of an entry sled of -fxray-instrument.
 	sled() string
+	// jump returns where the jump goes that fentry puts at sites.
+	jump(c *code.Text, addr uint64) (uint64, bool)
+	// around returns the site of a call before the prologue, of n bytes at addr, with what belongs to it.
+	around(c *code.Text, addr uint64, n int) (uint64, int)
+	// listed returns where the instruction begins that an entry of __mcount_loc means.
+	listed(im *image, entry uint64) uint64
+	// refuse returns the reason why a function must not be traced by a site at its entry.
+	refuse(im *image, s *Site) Reason
+}
 
-	// reloc classifies a dynamic relocation.
-	reloc(t uint32) relocKind
+// functionShapes are the beginnings of functions.
+type functionShapes interface {
+	// starts corrects where functions begin that no symbol names.
+	starts(im *image) error
+	// prologues is for asking where return addresses are behind prologues.
+	prologues(c *code.Text) prologues
+}
+
+// callFinder finds the calls of profiling functions.
+type callFinder interface {
 	// profilers are the functions compilers call for -pg.
 	profilers() map[string]profClass
 	// isProfiler reports whether a function named mcount can be a profiling function, so that its calls may be replaced.
@@ -55,10 +60,12 @@ type machine interface {
 	callAt(p *profiling, b []byte, addr uint64) (call, bool)
 	// callsIn appends every place in a region that is a call of a profiling function, in any order. starts tells
 	// places where an instruction begins.
-	callsIn(p *profiling, r *region, starts func(uint64) bool, out []call) []call
+	callsIn(p *profiling, r *code.Region, starts func(uint64) bool, out []call) []call
+}
 
-	// prologues is for asking where return addresses are behind prologues.
-	prologues(c *code) prologues
+// relocations says what dynamic relocations do.
+type relocations interface {
+	reloc(t uint32) relocKind
 }
 
 // prologues answers for places of one function after another, each time with ascending addresses, so that each byte is
@@ -75,22 +82,9 @@ type frameInfo struct {
 	reason Reason // why it cannot be used, "" when it can
 }
 
-// padLen is the length of landing pads on all machines: endbr64, bti.
-const padLen = 4
-
 // maxPrologue bounds how far behind a function's first byte a call of mcount is believed. Probing loops for big frames
 // and the saving of variable arguments need less than a tenth of it.
 const maxPrologue = 4096
-
-// flow is what an instruction means to one who looks for the beginnings of functions.
-type flow uint8
-
-const (
-	flowOther   flow = iota
-	flowPadding      // nops, traps between functions
-	flowPad          // a landing pad
-	flowEnds         // does not go on to the next one, or is a call, which need not return
-)
 
 // relocKind is what a dynamic relocation does, of those that matter here.
 type relocKind uint8
@@ -104,15 +98,15 @@ const (
 )
 
 // machineOf returns the machine of an image, nil for one that is not supported.
-func machineOf(f *elfio.File) machine {
-	if !f.Is64() {
+func machineOf(f *elfio.File) *machine {
+	c := code.MachineOf(f.Header.Machine)
+	if !f.Is64() || c == nil {
 		return nil
 	}
-	switch f.Header.Machine {
-	case elf.EM_X86_64:
-		return amd64Machine{}
-	case elf.EM_AARCH64:
-		return arm64Machine{}
+	if f.Header.Machine == elf.EM_X86_64 {
+		m := amd64Machine{c}
+		return &machine{c, m, m, m, m}
 	}
-	return nil
+	m := arm64Machine{c}
+	return &machine{c, m, m, m, m}
 }

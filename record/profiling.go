@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"debug/elf"
 	"slices"
 
@@ -66,7 +67,7 @@ func (p *profiling) fromSymbols(im *image, names map[string]profClass) {
 				continue
 			}
 			cl := names[symbol.BaseName(s.Name)]
-			if cl == profNone || !s.Defined() || im.code.find(s.Value) == nil {
+			if cl == profNone || !s.Defined() || im.code.Region(s.Value) == nil {
 				continue
 			}
 			if t := s.Type(); t != elf.STT_FUNC && t != elf.STT_NOTYPE && t != elf.STT_GNU_IFUNC {
@@ -82,7 +83,7 @@ func (p *profiling) fromSymbols(im *image, names map[string]profClass) {
 	take(im.tab.Symbols())
 	take(im.tab.DynamicSymbols())
 	for _, a := range doubtful {
-		if p.targets[a] == profNone && im.m.isProfiler(im.code.at(a)) {
+		if p.targets[a] == profNone && im.m.isProfiler(im.code.From(a)) {
 			p.targets[a] = profMcount
 		}
 	}
@@ -155,14 +156,14 @@ func (p *profiling) calls(im *image) []call {
 		return nil
 	}
 	var out []call
-	for i := range im.code.regions {
-		r := &im.code.regions[i]
-		if symbol.IsStubSection(r.name) {
+	for i := range im.code.Regions {
+		r := &im.code.Regions[i]
+		if symbol.IsStubSection(r.Name) {
 			continue
 		}
 		first := len(out)
 		out = im.m.callsIn(p, r, im.startsAt, out)
-		slices.SortFunc(out[first:], func(a, b call) int { return cmpUint(a.addr, b.addr) })
+		slices.SortFunc(out[first:], func(a, b call) int { return cmp.Compare(a.addr, b.addr) })
 	}
 	return out
 }

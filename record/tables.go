@@ -1,12 +1,14 @@
 package record
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"slices"
 
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 // tables adds the sites compilers have listed, the best source first.
@@ -83,7 +85,7 @@ func (w *words) at(addr uint64) (uint64, bool) {
 	i := w.next
 	if i >= len(w.list) || w.list[i].addr != addr {
 		var ok bool
-		if i, ok = slices.BinarySearchFunc(w.list, addr, func(e word, a uint64) int { return cmpUint(e.addr, a) }); !ok {
+		if i, ok = slices.BinarySearchFunc(w.list, addr, func(e word, a uint64) int { return cmp.Compare(e.addr, a) }); !ok {
 			return 0, false
 		}
 	}
@@ -109,7 +111,7 @@ func (im *image) relocated(addr, size uint64) *words {
 			}
 		}
 	}
-	byAddr := func(a, b word) int { return cmpUint(a.addr, b.addr) }
+	byAddr := func(a, b word) int { return cmp.Compare(a.addr, b.addr) }
 	if !slices.IsSortedFunc(list, byAddr) {
 		slices.SortStableFunc(list, byAddr)
 	}
@@ -130,15 +132,15 @@ func (im *image) relocated(addr, size uint64) *words {
 // limit is the next entry of the table: nops from there on are not this function's.
 func (fd *finder) patchable(first, limit uint64) Site {
 	s := Site{Func: first, Addr: first, Kind: KindPatchable, Ret: fd.m.atEntry(), Source: SourcePatchable}
-	if fd.im.code.find(first) == nil {
+	if fd.im.code.Region(first) == nil {
 		s.Reason = ReasonNotExecutable
 		return s
 	}
 	// The function begins at the end of the nops at the latest.
-	if start, ok := fd.im.funcs.first(first, first+uint64(fd.m.nops(fd.im.code.upTo(first, limit)))); ok {
+	if start, ok := fd.im.funcs.first(first, first+uint64(fd.m.Nops(fd.im.code.Range(first, limit)))); ok {
 		s.Func, s.Addr = start, start // M nops before it
 		if fd.im.hasPad(start) {
-			s.Addr += padLen
+			s.Addr += code.PadLen
 		}
 	} else if s.Func, ok = fd.entryOf(first); !ok {
 		s.Func, s.Reason = first, ReasonUnknownEntry
@@ -146,7 +148,7 @@ func (fd *finder) patchable(first, limit uint64) Site {
 	if i := fd.im.funcs.at(s.Func); i >= 0 {
 		limit = min(limit, fd.im.funcs.extent(i, fd.im.code))
 	}
-	s.Len = fd.m.nops(fd.im.code.upTo(s.Addr, limit))
+	s.Len = fd.m.Nops(fd.im.code.Range(s.Addr, limit))
 	switch {
 	case s.Reason != "":
 	case fd.isPatched(s.Addr):
@@ -175,12 +177,12 @@ func (fd *finder) unlisted() {
 			continue
 		}
 		s := Site{Func: fn.Addr, Addr: fn.Addr, Kind: KindPatchable, Ret: fd.m.atEntry(), Source: SourceScan}
-		b := fd.im.code.upTo(fn.Addr, fd.im.funcs.extent(i, fd.im.code))
-		if fd.m.hasPad(b) {
-			s.Addr, b = s.Addr+padLen, b[padLen:]
+		b := fd.im.code.Range(fn.Addr, fd.im.funcs.extent(i, fd.im.code))
+		if fd.m.HasPad(b) {
+			s.Addr, b = s.Addr+code.PadLen, b[code.PadLen:]
 		}
 		if fd.m.isPatchable(b) {
-			s.Len = fd.m.nops(b)
+			s.Len = fd.m.Nops(b)
 			fd.add(s)
 		}
 	}
@@ -210,7 +212,7 @@ func (fd *finder) believe(addrs []uint64) {
 	var indirect bool
 	n := 0
 	for _, a := range addrs {
-		c, ok := fd.m.callAt(fd.prof, fd.im.code.at(a), a)
+		c, ok := fd.m.callAt(fd.prof, fd.im.code.From(a), a)
 		if !ok {
 			continue
 		}
@@ -230,7 +232,7 @@ func (fd *finder) believe(addrs []uint64) {
 }
 
 func (fd *finder) mcountEntry(a uint64) {
-	b := fd.im.code.at(a)
+	b := fd.im.code.From(a)
 	s := Site{Func: a, Addr: a, Source: SourceMcountLoc, Kind: KindNopMcount}
 	if i := fd.im.covering(a); i >= 0 {
 		s.Func = fd.im.funcs.list[i].Addr
@@ -281,8 +283,8 @@ func (fd *finder) listedSite(a uint64, n int, class profClass, isCall bool) {
 
 // nopLen returns the length of the single nop at the start of b, 0 when there is none.
 func (fd *finder) nopLen(b []byte) int {
-	n, _ := fd.m.inst(b)
-	if n == 0 || fd.m.nops(b[:n]) != n {
+	n, _ := fd.m.Inst(b)
+	if n == 0 || fd.m.Nops(b[:n]) != n {
 		return 0
 	}
 	return n

@@ -57,7 +57,7 @@ func (fd *finder) xray() error {
 func (fd *finder) sled(addr, fn uint64, kind byte) {
 	sled := fd.m.sled()
 	s := Site{Func: fn, Addr: addr, Len: len(sled), Kind: KindXRay, Ret: fd.m.atEntry(), Source: SourceXRay}
-	b := fd.im.code.at(addr)
+	b := fd.im.code.From(addr)
 	switch kind {
 	case xrayEnter, xrayLogEnter:
 	case xrayExit, xrayTail:
@@ -72,7 +72,7 @@ func (fd *finder) sled(addr, fn uint64, kind byte) {
 	}
 	start, ok := fd.entryOf(addr)
 	switch {
-	case b == nil || fd.im.code.find(fn) == nil:
+	case b == nil || fd.im.code.Region(fn) == nil:
 		s.Len, s.Reason = 0, ReasonNotExecutable
 	case fd.isPatched(addr):
 		s.Reason = ReasonPatched

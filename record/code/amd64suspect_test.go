@@ -1,4 +1,4 @@
-package record
+package code
 
 import (
 	"encoding/binary"

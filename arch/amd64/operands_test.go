@@ -1,21 +1,20 @@
-package record
+package amd64
 
 import (
 	"encoding/hex"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/fentry-dev/fentry/arch/amd64"
 )
 
 // TestMayWrite compares with the destinations objdump prints: what writes to the frame or the stack pointer must never
 // be missed.
 func TestMayWrite(t *testing.T) {
-	need(t, "objdump")
+	objdump := needTool(t, "objdump", "binutils")
 	lib := "/lib64/ld-linux-x86-64.so.2"
-	if wide() {
+	if os.Getenv("FENTRY_WIDE") == "1" {
 		lib = "/lib/x86_64-linux-gnu/libc.so.6"
 	}
 	if _, err := os.Stat(lib); err != nil {
@@ -23,16 +22,20 @@ func TestMayWrite(t *testing.T) {
 	}
 	line := regexp.MustCompile(`^ *[0-9a-f]+:\t((?:[0-9a-f]{2} )+) *\t(\S+) +(\S+)`)
 	names := map[int]*regexp.Regexp{
-		rbp: regexp.MustCompile(`(^|,)%(rbp|ebp|bp|bpl)$`),
-		rsp: regexp.MustCompile(`(^|,)%(rsp|esp|sp|spl)$`),
+		RBP: regexp.MustCompile(`(^|,)%(rbp|ebp|bp|bpl)$`),
+		RSP: regexp.MustCompile(`(^|,)%(rsp|esp|sp|spl)$`),
 	}
 	mentions := map[int]*regexp.Regexp{
-		rbp: regexp.MustCompile(`%(rbp|ebp|bp|bpl)\b`),
-		rsp: regexp.MustCompile(`%(rsp|esp|sp|spl)\b`),
+		RBP: regexp.MustCompile(`%(rbp|ebp|bp|bpl)\b`),
+		RSP: regexp.MustCompile(`%(rsp|esp|sp|spl)\b`),
 	}
 	reads := regexp.MustCompile(`^(cmp|test|bt[lqw]?$|push|call|jmp|mul|div|idiv|imul[lq]?$|nop|data16|notrack)`)
 	total, written, wrong := 0, 0, 0
-	for _, l := range strings.Split(run(t, "objdump", "-d", "-w", lib), "\n") {
+	out, err := exec.Command(objdump, "-d", "-w", lib).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range strings.Split(string(out), "\n") {
 		m := line.FindStringSubmatch(l)
 		if m == nil {
 			continue
@@ -41,14 +44,15 @@ func TestMayWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := amd64.Decode(raw)
-		if err != nil || in.Op != amd64.Other {
+		in, err := Decode(raw)
+		if err != nil || in.Op != Other {
 			continue
 		}
 		total++
 		for r, re := range names {
-			may := mayWrite(in, r)
-			does := re.MatchString(m[3]) && !reads.MatchString(m[2]) && !(strings.HasPrefix(m[2], "imul") && !strings.Contains(m[3], ","))
+			may := in.MayWrite(r)
+			does := re.MatchString(m[3]) && !reads.MatchString(m[2]) &&
+				!(strings.HasPrefix(m[2], "imul") && !strings.Contains(m[3], ","))
 			if does {
 				written++
 				if !may {

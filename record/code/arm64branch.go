@@ -1,4 +1,4 @@
-package record
+package code
 
 import (
 	"encoding/binary"
@@ -6,8 +6,8 @@ import (
 	"github.com/fentry-dev/fentry/arch/arm64"
 )
 
-// branchInto decodes the words that can be branches: bits 28 to 26 say so (DDI 0487, C4.1).
-func (arm64Machine) branchInto(b []byte, addr, lo, hi uint64) (lowest uint64, found bool) {
+// BranchInto decodes the words that can be branches: bits 28 to 26 say so (DDI 0487, C4.1).
+func (arm64Code) BranchInto(b []byte, addr, lo, hi uint64) (lowest uint64, found bool) {
 	lowest = hi
 	for k := 0; k+arm64.InstLen <= len(b); k += arm64.InstLen {
 		w := binary.LittleEndian.Uint32(b[k:])

@@ -1,60 +1,61 @@
-package record
+package amd64
 
-import (
-	"encoding/binary"
+// What instructions do to registers and memory, as far as those who follow a prologue or prove what a function is have to
+// know: which general register may change, and where a mov goes. It is a table of opcodes of its own, because lengths, for
+// which the decoder's tables are, do not tell. Where it is not sure it says that a register may change, so that whoever
+// relies on a register's value errs on the safe side; TestMayWrite holds it against the destinations objdump prints.
 
-	"github.com/fentry-dev/fentry/arch/amd64"
-)
+import "encoding/binary"
 
 // Numbers of general registers in instructions (Intel SDM volume 2, 2.1.5).
 const (
-	rax = 0
-	rcx = 1
-	rdx = 2
-	rsp = 4
-	rbp = 5
-	rsi = 6
-	rdi = 7
+	RAX = 0
+	RCX = 1
+	RDX = 2
+	RSP = 4
+	RBP = 5
+	RSI = 6
+	RDI = 7
 )
 
-// memOp is a move between a register and memory at a register plus a constant.
-type memOp struct {
-	store     bool
-	reg, base int
-	disp      int64
+// MemOp is an instruction's operand in memory, at a register plus a constant, and its operand in a register.
+type MemOp struct {
+	Store     bool // the register goes to memory; only [Inst.Move] tells
+	Reg, Base int
+	Disp      int64
 }
 
-// movMem recognises mov %reg,disp(%base) and mov disp(%base),%reg of 64 bits.
-func movMem(in amd64.Inst, raw []byte) (memOp, bool) {
-	if in.Enc != amd64.Legacy || in.Map != 0 || in.Opcode != 0x89 && in.Opcode != 0x8b || in.REX&8 == 0 {
-		return memOp{}, false
+// Move recognises mov %reg,disp(%base) and mov disp(%base),%reg of 64 bits. raw are the instruction's bytes.
+func (in Inst) Move(raw []byte) (MemOp, bool) {
+	if in.Enc != Legacy || in.Map != 0 || in.Opcode != 0x89 && in.Opcode != 0x8b || in.REX&8 == 0 {
+		return MemOp{}, false
 	}
-	m, ok := memory(in, raw)
-	m.store = in.Opcode == 0x89
+	m, ok := in.Memory(raw)
+	m.Store = in.Opcode == 0x89
 	return m, ok
 }
 
-// memory decodes a memory operand without an index: disp(%base).
-func memory(in amd64.Inst, raw []byte) (memOp, bool) {
+// Memory decodes a memory operand without an index: disp(%base). raw are the instruction's bytes.
+func (in Inst) Memory(raw []byte) (MemOp, bool) {
 	mod, rm := in.ModRM>>6, in.ModRM&7
-	if !in.HasModRM || mod == 3 || mod == 0 && rm == 5 || in.Prefix&(amd64.PrefixAddrSize|amd64.PrefixSeg) != 0 {
-		return memOp{}, false
+	if !in.HasModRM || mod == 3 || mod == 0 && rm == 5 || in.Prefix&(PrefixAddrSize|PrefixSeg) != 0 {
+		return MemOp{}, false
 	}
 	size := [3]int{0, 1, 4}[mod]
 	at := len(raw) - in.ImmLen - size
-	m := memOp{reg: int(in.ModRM>>3&7) | int(in.REX&4)<<1, base: int(rm) | int(in.REX&1)<<3}
+	m := MemOp{Reg: int(in.ModRM>>3&7) | int(in.REX&4)<<1, Base: int(rm) | int(in.REX&1)<<3}
 	if rm == 4 { // SIB
 		sib := raw[at-1]
 		if sib>>3&7 != 4 || in.REX&2 != 0 || mod == 0 && sib&7 == 5 {
-			return memOp{}, false
+			return MemOp{}, false
 		}
-		m.base = int(sib&7) | int(in.REX&1)<<3
+		m.Base = int(sib&7) | int(in.REX&1)<<3
 	}
 	switch size {
 	case 1:
-		m.disp = int64(int8(raw[at]))
+		m.Disp = int64(int8(raw[at]))
 	case 4:
-		m.disp = int64(int32(binary.LittleEndian.Uint32(raw[at:])))
+		m.Disp = int64(int32(binary.LittleEndian.Uint32(raw[at:])))
 	}
 	return m, true
 }
@@ -69,12 +70,12 @@ const (
 	writesAny                      // unknown: either of the ModRM operands
 )
 
-// mayWrite reports whether an instruction of class Other can write to general register r, one of the lower eight that is
+// MayWrite reports whether an instruction of class Other can write to general register r, one of the lower eight that is
 // not an implied operand (not rax, rcx, rdx, rsi, rdi). When in doubt it says yes.
-func mayWrite(in amd64.Inst, r int) bool {
+func (in Inst) MayWrite(r int) bool {
 	w := writes(in)
 	ext := in.REX
-	if in.Enc != amd64.Legacy {
+	if in.Enc != Legacy {
 		ext = 0 // the bits are in the prefix; their absence is assumed, which errs on the safe side
 	}
 	if w&writesOp != 0 && int(in.Opcode&7)|int(ext&1)<<3 == r {
@@ -90,10 +91,10 @@ func mayWrite(in amd64.Inst, r int) bool {
 }
 
 // writes classifies instructions by opcode (Intel SDM volume 2, appendix A).
-func writes(in amd64.Inst) operands {
+func writes(in Inst) operands {
 	op := in.Opcode
 	switch {
-	case in.Map == 0 && in.Enc == amd64.Legacy:
+	case in.Map == 0 && in.Enc == Legacy:
 		return writesOneByte(op, in.ModRM>>3&7)
 	case in.Map == 1:
 		return writesTwoByte(op)
@@ -148,7 +149,7 @@ func writesTwoByte(op byte) operands {
 		return writesReg
 	case op >= 0x90 && op <= 0x9f: // set, kmov
 		return writesRM | writesReg
-	case op == 0x2c, op == 0x2d, op == 0x50, op == 0xd7, op == 0xc5: // conversions and masks of vectors to general registers
+	case op == 0x2c, op == 0x2d, op == 0x50, op == 0xd7, op == 0xc5: // vectors to general registers
 		return writesReg
 	case op == 0x7e: // movd, movq
 		return writesRM

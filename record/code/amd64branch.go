@@ -1,11 +1,11 @@
-package record
+package code
 
 import "github.com/fentry-dev/fentry/arch/amd64"
 
-// branchInto decodes code only where it looks suspicious: any four bytes that, taken as a displacement, lead into the
+// BranchInto decodes code only where it looks suspicious: any four bytes that, taken as a displacement, lead into the
 // site, and near the site any byte behind the opcode of a short branch. A compiler's code has few of them, so this costs
 // little more than reading it; a function with one is decoded up to the last.
-func (amd64Machine) branchInto(b []byte, addr, lo, hi uint64) (uint64, bool) {
+func (amd64Code) BranchInto(b []byte, addr, lo, hi uint64) (uint64, bool) {
 	last := lastSuspect(b, addr, lo+1, hi)
 	if last == 0 {
 		return 0, false

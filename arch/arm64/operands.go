@@ -1,11 +1,14 @@
-package record
+package arm64
+
+// Which registers an instruction may change, by its group alone: whoever follows a prologue needs an answer for every
+// instruction there will ever be, and one that says yes too often only makes him give up.
 
 import "math/bits"
 
-// arm64Writes returns the general registers an instruction may write to, bit 31 for the stack pointer. When in doubt it
+// Writes returns the general registers an instruction may write to, bit 31 for the stack pointer. When in doubt it
 // says yes. Branches and calls are for the caller to know. From the Arm Architecture Reference Manual for A-profile
 // (DDI 0487), C4.1: bits 28 to 25 tell the groups.
-func arm64Writes(w uint32) uint32 {
+func Writes(w uint32) uint32 {
 	rd, rn, rt2, rs := uint32(1)<<(w&31), uint32(1)<<(w>>5&31), uint32(1)<<(w>>10&31), uint32(1)<<(w>>16&31)
 	const sp = 1 << 31
 	switch op := w >> 25 & 15; {
@@ -28,14 +31,14 @@ func arm64Writes(w uint32) uint32 {
 		}
 		return rd &^ sp
 	case op&5 == 4: // loads and stores
-		return arm64LoadWrites(w, rd, rn, rt2, rs)
+		return loadWrites(w, rd, rn, rt2, rs)
 	case op&7 == 7: // vectors, floating point: some write a general register
 		return rd &^ sp
 	}
 	return rd // scalable vectors and what is not allocated: addvl, addpl, rdvl, counts
 }
 
-func arm64LoadWrites(w, rt, rn, rt2, rs uint32) uint32 {
+func loadWrites(w, rt, rn, rt2, rs uint32) uint32 {
 	const sp = 1 << 31
 	vector := w>>26&1 == 1
 	data := rt &^ sp
@@ -87,8 +90,8 @@ func arm64LoadWrites(w, rt, rn, rt2, rs uint32) uint32 {
 	return out
 }
 
-// bitmask decodes the immediate of and, orr and eor of 64 bits (DDI 0487, "DecodeBitMasks").
-func bitmask(w uint32) (uint64, bool) {
+// BitMask decodes the immediate of and, orr and eor of 64 bits (DDI 0487, "DecodeBitMasks").
+func BitMask(w uint32) (uint64, bool) {
 	n, r, s := w>>22&1, int(w>>16&63), w>>10&63
 	size := 1 << (31 - bits.LeadingZeros32(n<<6|^s&63))
 	if n<<6|^s&63 == 0 || size < 2 {

@@ -1,0 +1,25 @@
+// Package code reads the executable code of a linked image: where it is, how long its instructions are, which of them
+// are padding, and where branches go.
+//
+//	text, err := code.New(f)
+//	m := code.MachineOf(f.Header.Machine)
+//	for b := text.From(addr); len(b) > 0; {
+//		n, flow := m.Inst(b)
+//		if n == 0 || flow == code.FlowEnds {
+//			break
+//		}
+//		b = b[n:]
+//	}
+//
+// It knows neither functions nor sites: package record says where functions begin, and what of all this matters.
+//
+// # Machines
+//
+// amd64*.go and arm64*.go mirror each other, behind the interface [Machine]. What they know of instructions is in
+// arch/amd64 and arch/arm64.
+//
+// # Security
+//
+// New refuses images whose code overlaps, in the file or in memory, so that all code together is not larger than the file,
+// and everything here takes time and memory linear in it.
+package code
