@@ -8,6 +8,23 @@
 //	cfg := stub.Config{Sites: n, ImageID: id, Address: addrOfConfig, Path: path}
 //	b, err := cfg.MarshalBinary() // the contents of fentry_config
 //
+// # Layers
+//
+// The C files stand in layers, and a file uses only what is below it (TestLayers has
+// the list). From the ground up:
+//
+//	text, config, say, process, wipe   strings, configuration, messages, /proc, fork
+//	source, pool, file, directory      where chunks come from: a recorder, or a file
+//	chunk, profile                     events and counts, in chunks
+//	blocks, stack, frame               control blocks, stacks, open calls
+//	thread                             the running thread, new or forked
+//	session, announce, start           finding a place for the trace, once a process
+//	slow                               where fast paths come to
+//	graph, func, opt, profile (.S)     the fast paths, which thunks call
+//
+// So what an event passes on its way to memory is never entered again on that way. Only
+// the highest layer asks whether the runtime has started.
+//
 // # How a call is traced
 //
 // A site jumps to its thunk (arch/amd64, arch/arm64). The thunk calls enter, takes the

@@ -295,7 +295,7 @@ func TestLayout(t *testing.T) {
 func testLayout(t *testing.T, m *machine) {
 	need(t, m.target.CC)
 	var src strings.Builder
-	src.WriteString("#include \"runtime.h\"\n")
+	src.WriteString("#include \"control.h\"\n")
 	is := func(c string, v any) {
 		fmt.Fprintf(&src, "_Static_assert((%s) == %v, \"%s is not %v\");\n", c, v, c, v)
 	}

@@ -1,5 +1,10 @@
 /* Events that slow paths write, and the chunks that all events go to. */
-#include "runtime.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "file.h"
+#include "pool.h"
+#include "source.h"
+#include "sys.h"
 
 /* Where events go that nobody will read: when no chunk can be had, the fast paths
    still need somewhere to write. Shared by all threads. What fits is counted as
@@ -14,7 +19,7 @@ hidden void lose(struct control *c, u64 n)
 	if (n == 0 || !source.header)
 		return;
 	if (c->chunk.base == 0) {
-		c->unborn += n;
+		c->lost_before_chunk += n;
 		add(HEADER(u64, FT_H_LOST), n);
 		return;
 	}
@@ -43,7 +48,7 @@ hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
 }
 
 /* hand_over gives a chunk to whoever reads it. */
-static void hand_over(struct control *c, struct chunk *k)
+hidden void hand_over(struct control *c, struct chunk *k)
 {
 	if (k->base && source.kind == POOL)
 		pool_full(c, k);
@@ -61,16 +66,6 @@ static void seal_current(struct control *c)
 	store((u32 *)(c->chunk.base + FT_C_SIZE), (u32)used);
 }
 
-/* release_old hands over the oldest chunk that is held back. It returns 0 when
-   there is none. */
-hidden int release_old(struct control *c)
-{
-	struct chunk *k = c->old[1].base ? &c->old[1] : &c->old[0];
-	if (!k->base)
-		return 0;
-	hand_over(c, k);
-	return 1;
-}
 
 /* give_up_chunks lets go of what a dead thread had. What is in a pool is the
    recorder's, which notices by itself. */
@@ -87,7 +82,8 @@ hidden void give_up_chunks(struct control *c)
 	c->next = c->end = 0;
 }
 
-static int get_chunk(struct control *c, struct chunk *k)
+/* take_chunk gets an empty chunk; 0: there is none to be had. */
+hidden int take_chunk(struct control *c, struct chunk *k)
 {
 	if (source.kind == POOL)
 		return pool_chunk(c, k);
@@ -99,12 +95,12 @@ static int get_chunk(struct control *c, struct chunk *k)
 /* use_scrap lets n events go nowhere. */
 static void use_scrap(struct control *c, u32 n)
 {
-	u64 before = c->unborn;
+	u64 before = c->lost_before_chunk;
 	c->chunk.base = 0;
 	c->next = (u64)scrap;
 	c->end = (u64)scrap + 8 * n;
 	lose(c, n);
-	c->scrap = (u32)(c->unborn - before);
+	c->scrap = (u32)(c->lost_before_chunk - before);
 }
 
 /* leave_scrap takes back what was counted and did not happen. It returns how much
@@ -116,7 +112,7 @@ static u32 leave_scrap(struct control *c)
 		return 2;
 	u64 used = (c->next - (u64)scrap) / 8;
 	if (used < n) {
-		c->unborn -= n - used;
+		c->lost_before_chunk -= n - used;
 		if (source.header)
 			add(HEADER(u64, FT_H_LOST), -(n - used));
 	}
@@ -142,16 +138,16 @@ hidden void next_chunk(struct control *c)
 		c->chunk.base = 0;
 	}
 	u32 n = leave_scrap(c);
-	if (!get_chunk(c, &k)) {
+	if (!take_chunk(c, &k)) {
 		use_scrap(c, n);
 		c->high = (u32)(counter() >> 32);
 		return;
 	}
 	u64 comm[2] = { c->comm[0], c->comm[1] };
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
-	c->lost += c->unborn;
-	if (c->unborn)
-		add(HEADER(u64, FT_H_LOST), -c->unborn);
+	c->lost += c->lost_before_chunk;
+	if (c->lost_before_chunk)
+		add(HEADER(u64, FT_H_LOST), -c->lost_before_chunk);
 	chunk_header(c, k.base, FT_KIND_EVENTS, c->number++);
 	c->chunk = k;
 	c->next = k.base + FT_CHUNK_HEADER;
@@ -160,10 +156,10 @@ hidden void next_chunk(struct control *c)
 		c->end = k.base + FT_CHUNK_HEADER + 16 * 8;
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
 	c->high = (u32)(t >> 32);
-	if (c->unborn) {
+	if (c->lost_before_chunk) {
 		write_word(c, (u64)FT_EV_LOST << 32 | (u32)t);
-		write_word(c, c->unborn);
-		c->unborn = 0;
+		write_word(c, c->lost_before_chunk);
+		c->lost_before_chunk = 0;
 	}
 	if (c->number > 1 && (comm[0] != c->comm[0] || comm[1] != c->comm[1])) {
 		write_word(c, (u64)FT_EV_COMM << 32 | (u32)t);
@@ -229,92 +225,4 @@ hidden void put1(struct control *c, u64 t, u32 code, u64 word)
 	room_at(c, t, 2);
 	write_word(c, (u64)code << 32 | (u32)t);
 	write_word(c, word);
-}
-
-/* write_image describes the program image in a chunk of its own. */
-struct text { u8 *p, *end; };
-
-static void text(struct text *o, const char *s, u64 max)
-{
-	for (u64 i = 0; i < max && s[i] && o->p < o->end; i++)
-		*o->p++ = (u8)s[i];
-}
-static void number(struct text *o, u64 v, u32 base)
-{
-	char b[24];
-	u32 i = sizeof b;
-	do
-		b[--i] = "0123456789abcdef"[v % base];
-	while (v /= base);
-	text(o, b + i, sizeof b - i);
-}
-static void end(struct text *o)
-{
-	if (o->p < o->end)
-		*o->p++ = 0;
-}
-
-/* from_file appends up to max bytes of a file, NULs changed to sep. */
-static void from_file(struct text *o, const char *path, u8 sep)
-{
-	i64 fd = open(path, O_CLOEXEC_, 0);
-	if (failed(fd))
-		return;
-	u8 *from = o->p;
-	for (;;) {
-		i64 n = sys(SYS_read, fd, o->p, o->end - o->p, 0, 0, 0);
-		if (failed(n) || n == 0)
-			break;
-		o->p += n;
-	}
-	close(fd);
-	if (o->p > from && o->p[-1] == 0)
-		o->p--;
-	for (; from < o->p; from++)
-		if (*from == 0)
-			*from = sep;
-}
-
-hidden void write_image(void)
-{
-	struct control *c = this_thread();
-	struct chunk k = { 0, 0 };
-	if (!c || !get_chunk(c, &k))
-		return;
-	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + source.chunk_size - 512 };
-	text(&o, "path=", 8);
-	text(&o, fentry_config.path, sizeof fentry_config.path);
-	end(&o);
-	text(&o, "build-id=", 16);
-	for (u32 i = 0; i < fentry_config.idlen && i < sizeof fentry_config.id; i++) {
-		number(&o, fentry_config.id[i] >> 4, 16);
-		number(&o, fentry_config.id[i] & 15, 16);
-	}
-	end(&o);
-	text(&o, "bias=0x", 8);
-	number(&o, (u64)&fentry_config - fentry_config.address, 16);
-	end(&o);
-	text(&o, "nsites=", 8);
-	number(&o, fentry_config.sites, 10);
-	end(&o);
-#ifdef FENTRY_CLASSIC
-	text(&o, "ids=offset/4", 16);
-	end(&o);
-#endif
-	text(&o, "mode=", 8);
-	text(&o, fentry_config.mode == MODE_PROFILE ? "profile" : fentry_config.mode == MODE_FUNCTION ? "function" : "function_graph", 16);
-	end(&o);
-	text(&o, "exe=", 8);
-	i64 n = readlink("/proc/self/exe", o.p, 4096);
-	if (!failed(n))
-		o.p += n;
-	end(&o);
-	o.end = (u8 *)k.base + source.chunk_size - 8;
-	text(&o, "cmdline=", 8);
-	from_file(&o, "/proc/self/cmdline", 0x1f);
-	end(&o);
-	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
-	chunk_header(c, k.base, FT_KIND_IMAGE, 0);
-	store((u32 *)(k.base + FT_C_SIZE), (u32)(((u64)o.p - k.base + 7) & -8UL));
-	hand_over(c, &k);
 }

@@ -14,9 +14,11 @@
      - if the user's callbacks follow it: id, depth << 32 and the two lowest bits of
        the call's distance << 62; in the time's word the counter's low 48 bits and
        16 bits of the frame pointer. */
-#include "runtime.h"
-#include "text.h"
 #include "classic.h"
+#include "configuration.h"
+#include "say.h"
+#include "sys.h"
+#include "text.h"
 
 extern hidden struct config fentry_classic_config; /* fentry_config, writable */
 
@@ -141,7 +143,7 @@ static struct control *control(void)
 	if (!load(&fentry_blocks) && (c = own_block()))
 		return c;
 	struct sigset old = block();
-	c = this_thread();
+	c = traced_thread();
 	unblock(old);
 	return c;
 }
@@ -186,7 +188,7 @@ static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 hidden void fentry_classic_record(u64 *parent, u64 slot, u32 id, u64 fp)
 {
 	struct sigset old = block();
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	if (c)
 		enter(c, parent, slot, id, fp);
 	unblock(old);
@@ -250,7 +252,7 @@ static void hook_return(struct control *c, u64 aux, u64 calltime)
 hidden int fentry_classic_hooked(u64 slot)
 {
 	struct sigset old = block();
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	int ok = !c || enter_stack(c, slot); /* its shadow is mapped */
 	unblock(old);
 	if (!ok || *shadow_ret(slot) == 0)
@@ -264,7 +266,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 	u64 slot = (u64)parent, ret = *shadow_ret(slot), aux = *shadow_aux(slot), t = counter();
 	u32 id = (u32)aux & ~FT_ID_EXIT;
 	struct sigset old = block();
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	if (!(aux & FT_ID_EXIT)) {
 		u64 calltime = hook_time(slot);
 		if (*shadow_time(slot) >> 48 != (fp >> 3 & 0xffff))
@@ -365,7 +367,7 @@ hidden void fentry_classic_lost(void)
 	if (!load(&fentry_armed))
 		return;
 	struct sigset old = block();
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	if (c)
 		lose(c, 2);
 	unblock(old);

@@ -1,9 +1,14 @@
 /* The classic tracer: what classic.c and the machines' classic-machine.c share. */
 #ifndef FENTRY_CLASSIC_H
 #define FENTRY_CLASSIC_H
-#include "runtime.h"
-#include "fentry.h"
 #include "block.h"
+#include "blocks.h"
+#include "chunk.h"
+#include "fentry.h"
+#include "frame.h"
+#include "source.h"
+#include "stack.h"
+#include "start.h"
 
 #define public __attribute__((visibility("default")))
 #define HANDLER ((u64)return_to_handler)

@@ -7,17 +7,19 @@
    again by its name. It is made longer in large steps without blocks. The blocks
    of a window are there before the window is used: a full disk is noticed here,
    never as SIGBUS. */
-#include "runtime.h"
+#include "configuration.h"
+#include "file.h"
+#include "process.h"
+#include "source.h"
+#include "sys.h"
 #include "text.h"
+#include "wipe.h"
 
 enum {
 	STEP = 1 << 30,       /* bytes the file grows by */
-	LARGE = 4 << 20,      /* bytes of a window, and its alignment in the file: with both, file systems use large folios, and a page costs a tenth */
 	SMALL = 64 << 10,     /* of a process's first windows: most processes are short */
 	FEW = 4,              /* how many those are */
 	FIRST = 256 << 10,    /* of the window of a process that is alone and has the file open: what is written there first costs little, too */
-	HEADER_ROOM = 64 << 10, /* size of the header in files made here, so that chunks are aligned */
-	PATH = 4096,
 };
 
 /* The windows of this process: zero in a forked child, which must not use its
@@ -33,7 +35,7 @@ static struct windows {
 	struct window w[WINDOWS];
 } *windows;
 
-static char *path; /* of the file */
+hidden char *file_path; /* a buffer of PATH bytes */
 static u64 file_end, file_dev, file_ino; /* length as far as it is known; identity */
 
 /* struct stat of the kernel, x86-64; arm64's is shorter, and has these at the same places */
@@ -53,9 +55,9 @@ static void unlock(u32 *l)
 	futex_wake(l, 1);
 }
 
-/* extend makes the file at least size bytes long. It never makes it shorter,
+/* file_extend makes the file at least size bytes long. It never makes it shorter,
    whatever other processes do meanwhile. */
-static i64 extend(i64 fd, u64 size)
+hidden i64 file_extend(i64 fd, u64 size)
 {
 	struct stat st;
 	struct { u64 cur, max; } limit = { ~0UL, ~0UL };
@@ -91,7 +93,7 @@ static i64 extend(i64 fd, u64 size)
 static i64 reopen(void)
 {
 	struct stat st;
-	i64 fd = open(path, O_RDWR_ | O_CLOEXEC_, 0);
+	i64 fd = open(file_path, O_RDWR_ | O_CLOEXEC_, 0);
 	if (failed(fd))
 		return fd;
 	if (failed(sys(SYS_fstat, fd, &st, 0, 0, 0, 0)) || st.dev != file_dev || st.ino != file_ino) {
@@ -109,7 +111,7 @@ static i64 reach(u64 size)
 	i64 fd = reopen();
 	if (failed(fd))
 		return fd;
-	i64 r = extend(fd, size);
+	i64 r = file_extend(fd, size);
 	close(fd);
 	return r;
 }
@@ -140,7 +142,7 @@ static i64 populate(u64 base, u64 off, u64 size)
 	do
 		r = sys(SYS_madvise, base, size, MADV_POPULATE_WRITE_, 0, 0, 0);
 	while (r == -EINTR_);
-	if (r == -EINVAL_ || pretended()) { /* a kernel before 5.14 */
+	if (r == -EINVAL_ || wipe_is_emulated()) { /* a kernel before 5.14 */
 		i64 fd = reopen();
 		if (failed(fd))
 			return fd;
@@ -263,7 +265,7 @@ static void first_window(i64 fd)
 	if (!zero)
 		return;
 	u64 off = reserve(size);
-	i64 r = failed(extend(fd, off + size)) ? 0 : PIECE;
+	i64 r = failed(file_extend(fd, off + size)) ? 0 : PIECE;
 	for (u64 at = 0; at < size && r == PIECE; at += PIECE)
 		r = sys(SYS_pwrite64, fd, zero, PIECE, off + at, 0, 0);
 	sys(SYS_munmap, zero, PIECE, 0, 0, 0, 0);
@@ -280,8 +282,8 @@ static void first_window(i64 fd)
 	windows->count = FEW;
 }
 
-/* use starts writing to the file fd, whose name is in path. */
-static i64 use(i64 fd)
+/* file_use starts writing to the file fd, whose name is in file_path. */
+hidden i64 file_use(i64 fd)
 {
 	struct stat st;
 	i64 r = sys(SYS_fstat, fd, &st, 0, 0, 0, 0);
@@ -307,212 +309,8 @@ static i64 use(i64 fd)
 /* file_join writes to a trace that exists. */
 hidden int file_join(i64 fd, const char *name)
 {
-	path = map_private(PATH);
-	if (!path || !join(path, PATH, name, 0, 0))
+	file_path = map_private(PATH);
+	if (!file_path || !join(file_path, PATH, name, 0, 0))
 		return 0;
-	return !failed(use(fd));
-}
-
-/* write_header makes an empty file a trace of this process. */
-static i64 write_header(i64 fd)
-{
-	u64 h[FT_STATES_OFF / 8];
-	u8 *b = (u8 *)h;
-	memset(h, 0, sizeof h);
-	i64 r = extend(fd, HEADER_ROOM + LARGE);
-	if (failed(r))
-		return r;
-	*(u64 *)(b + FT_H_MAGIC) = FT_FILE_MAGIC;
-	*(u32 *)(b + FT_H_VERSION) = FT_VERSION;
-	*(u32 *)(b + FT_H_HEADER_SIZE) = HEADER_ROOM;
-	*(u32 *)(b + FT_H_CHUNK_SIZE) = FT_CHUNK_SIZE;
-	*(u32 *)(b + FT_H_POLICY) = fentry_config.policy;
-	*(u32 *)(b + FT_H_LAYOUT) = FT_LAYOUT_SLOTS;
-	*(u32 *)(b + FT_H_LEADER) = getpid();
-	*(u64 *)(b + FT_H_LEADER_START) = start_time();
-	*(u64 *)(b + FT_H_COUNTER) = counter();
-	*(u64 *)(b + FT_H_MONOTONIC) = clock_ns(CLOCK_MONOTONIC_);
-	*(u64 *)(b + FT_H_REALTIME) = clock_ns(CLOCK_REALTIME_);
-	r = sys(SYS_pwrite64, fd, h, sizeof h, 0, 0, 0);
-	return failed(r) ? r : r == (i64)sizeof h ? 0 : -ENOSPC_;
-}
-
-/* What is at the place of a trace directory? */
-enum { MINE, OLD, EMPTY, FOREIGN };
-
-/* holds_trace says whether name is a trace file. */
-static int holds_trace(const char *name)
-{
-	u64 magic = 0;
-	i64 fd = open(name, O_NOFOLLOW_ | O_NONBLOCK_ | O_CLOEXEC_, 0);
-	if (failed(fd))
-		return 0;
-	sys(SYS_pread64, fd, &magic, sizeof magic, 0, 0, 0);
-	close(fd);
-	return magic == FT_FILE_MAGIC;
-}
-
-/* entry returns the next name in a directory other than . and .., 0 at the end.
-   buf has room for PATH bytes; n and at are its state, 0 at first. */
-static const char *entry(i64 fd, char *buf, i64 *n, i64 *at)
-{
-	for (;;) {
-		if (*at >= *n) {
-			*n = sys(SYS_getdents64, fd, buf, PATH, 0, 0, 0);
-			*at = 0;
-			if (failed(*n) || *n == 0)
-				return 0;
-		}
-		/* struct linux_dirent64: u64 ino, i64 off, u16 reclen, u8 type, char name[] */
-		const char *name = buf + *at + 19;
-		*at += *(unsigned short *)(buf + *at + 16);
-		if (!equal(name, ".") && !equal(name, ".."))
-			return name;
-	}
-}
-
-/* look_at_old joins the trace that is there already if the process that began it
-   lives (MINE): an ancestor, or another program of the same pipeline. OLD is a trace that may be put aside, EMPTY a directory made for one.
-   Anything else is none of ours, whatever the environment says, and stays as it
-   is: FOREIGN. */
-static int look_at_old(const char *dir, char *buf)
-{
-	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
-	i64 n = 0, at = 0;
-	int is = FOREIGN, link = 0;
-	i64 fd = open(dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0);
-	if (failed(fd)) {
-		link = 1;
-		fd = open(dir, O_DIRECTORY_ | O_CLOEXEC_, 0);
-		if (failed(fd))
-			return FOREIGN;
-	}
-	if (!entry(fd, buf, &n, &at))
-		is = EMPTY;
-	close(fd);
-	if (is == EMPTY || !holds_trace(path))
-		return is;
-	fd = open(path, O_RDWR_ | O_CLOEXEC_, 0);
-	if (!failed(fd)) {
-		n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
-		if (n == (i64)sizeof head && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
-		    lives(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(use(fd)))
-			is = MINE;
-		/* A recorder, which holds a lock, is writing it, whose pool is out of reach or
-		   not for this process. */
-		if (is != MINE) {
-			if (sys(SYS_flock, fd, 1 | 4 /* LOCK_SH | LOCK_NB */, 0, 0, 0, 0) == -11 /* EWOULDBLOCK */)
-				is = FOREIGN, link = 1;
-			else
-				sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
-		}
-		if (n == (i64)sizeof head && *(u32 *)(head + FT_H_RECORDER) && !*(u32 *)(head + FT_H_CLOSED) &&
-		    lives(*(u32 *)(head + FT_H_RECORDER), ANY_TIME))
-			is = FOREIGN, link = 1;
-		close(fd);
-	}
-	return is == MINE ? MINE : link ? FOREIGN : OLD;
-}
-
-/* ours says whether a file in a trace directory is of the kind we put there. */
-static int ours(const char *name)
-{
-	u64 n = length(name);
-	return equal(name, "events") || equal(name, "info.json") || (n > 4 && equal(name + n - 4, ".sym"));
-}
-
-/* remove_trace removes an old trace. What is not ours stays, and with it the directory. */
-static void remove_trace(const char *dir, char *buf)
-{
-	char *name = buf + PATH;
-	i64 n = 0, at = 0;
-	if (!join(name, PATH, dir, "/events", 0) || !holds_trace(name))
-		return;
-	i64 fd = open(dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0);
-	if (failed(fd))
-		return;
-	for (const char *e; (e = entry(fd, buf, &n, &at));)
-		if (ours(e) && join(name, PATH, dir, "/", e))
-			remove_file(name);
-	close(fd);
-	remove_dir(dir);
-}
-
-/* lock_parent keeps others from making or putting aside a trace in the directory
-   that name is in, until the descriptor it returns is closed. */
-static i64 lock_parent(const char *name, char *buf)
-{
-	if (!join(buf, PATH, name, 0, 0))
-		return -1;
-	u64 n = length(buf);
-	while (n > 1 && buf[n - 1] != '/')
-		n--;
-	buf[n > 1 ? n - 1 : 1] = 0;
-	i64 fd = open(buf, O_DIRECTORY_ | O_CLOEXEC_, 0);
-	while (!failed(fd) && sys(SYS_flock, fd, 2 /* LOCK_EX */, 0, 0, 0, 0) == -EINTR_)
-		;
-	return fd;
-}
-
-/* file_create starts a trace in the directory dir, or joins the one of an ancestor
-   that is there. An older one is kept as dir.old. */
-hidden int file_create(const char *dir)
-{
-	path = map_private(PATH);
-	char *abs = map_private(4 * PATH), *old = abs + PATH, *buf = old + PATH;
-	i64 r = 0, fd, guard = -1;
-	int ok = 0;
-	if (!path || !abs)
-		return 0;
-	if (dir[0] != '/') {
-		r = sys(SYS_getcwd, old, PATH, 0, 0, 0, 0);
-		if (failed(r) || !join(abs, PATH, old, "/", dir))
-			goto fail;
-	} else if (!join(abs, PATH, dir, 0, 0))
-		goto fail;
-	if (!join(old, PATH, abs, ".old", 0) || !join(path, PATH, abs, "/events", 0))
-		goto fail;
-	guard = lock_parent(abs, buf);
-	for (u32 tries = 0;; tries++) {
-		r = mkdir(abs, 0777);
-		if (r != -EEXIST_ || tries == 2)
-			break;
-		int is = look_at_old(abs, buf);
-		if (is == EMPTY) {
-			r = 0;
-			break;
-		}
-		if (is == MINE) {
-			ok = 1;
-			goto out;
-		}
-		if (is == FOREIGN) {
-			say("no trace: ", abs, " is there and is not a trace directory, or is being recorded", 0);
-			goto out;
-		}
-		remove_trace(old, buf);
-		r = rename(abs, old);
-		if (failed(r) && r != -ENOENT_)
-			break;
-	}
-	if (failed(r))
-		goto fail;
-	fd = open(path, O_RDWR_ | O_CREAT_ | O_EXCL_ | O_CLOEXEC_, 0666);
-	if (failed(r = fd))
-		goto fail;
-	r = write_header(fd);
-	if (!failed(r))
-		r = use(fd);
-	close(fd);
-	if (failed(r))
-		goto fail;
-	ok = 1;
-	goto out;
-fail:
-	say("no trace, cannot write to ", abs[0] ? abs : dir, 0, r);
-out:
-	if (!failed(guard))
-		close(guard);
-	sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
-	return ok;
+	return !failed(file_use(fd));
 }

@@ -5,7 +5,11 @@
    spent so far in the callees of the frame it was called from; with a depth limit,
    a threshold or graph roots the time of the entry, and a word
    depth << 32 | FT_ID_EXIT if the entry is in the trace | id. */
-#include "runtime.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "frame.h"
+#include "profile.h"
+#include "stack.h"
 
 hidden u32 fentry_depth = 0;       /* greatest depth */
 hidden u64 fentry_threshold = 0;   /* ticks, 0: none */
@@ -190,4 +194,13 @@ hidden void pop_skipped(struct control *c, u64 slot)
 	c->top = top;
 	if (n)
 		put1(c, t, FT_EV_RESYNC, n);
+}
+
+/* new_signal forgets what was open on a signal stack when a handler starts there
+   anew: the handler before it was left by a jump. */
+hidden void new_signal(struct control *c, u64 slot)
+{
+	struct sigaltstack ss;
+	if (c->stacks[c->cur].back && on_signal_stack(slot, &ss))
+		pop_skipped(c, c->stacks[c->cur].hi);
 }

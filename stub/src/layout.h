@@ -1,5 +1,5 @@
-/* Numbers that C and assembly agree on. Only #defines: assembly includes this. runtime.h
-   asserts the offsets against the structures. Those that Go knows too are in format.h and
+/* Numbers that C and assembly agree on. Only #defines: assembly includes this. control.h
+   asserts the offsets against the structure. Those that Go knows too are in format.h and
    config.h. */
 #ifndef FENTRY_LAYOUT_H
 #define FENTRY_LAYOUT_H

@@ -6,7 +6,11 @@
    all mapped at the start.
 
    Where pages are larger than the header, pieces begin within a page. */
-#include "runtime.h"
+#include "pool.h"
+#include "process.h"
+#include "source.h"
+#include "sys.h"
+#include "wipe.h"
 
 enum {
 	SLICE = 50000000, /* ns: how long to wait before looking around again */
@@ -29,7 +33,7 @@ hidden int pool_open(i64 fd, const u8 *head)
 	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
 	if (header % 4096 || header < FT_STATES_OFF + 4UL * count || *(u32 *)(head + FT_H_CLOSED))
 		return 0;
-	u64 all = pretended() ? (u64)count * size : 0;
+	u64 all = wipe_is_emulated() ? (u64)count * size : 0;
 	i64 m = sys(SYS_mmap, 0, header + all, PROT_RW, MAP_SHARED_, fd, 0);
 	touched = map_private(count + 8UL * (count / PIECE + 1));
 	if (failed(m) || !touched)
@@ -123,6 +127,18 @@ hidden void pool_full(struct control *c, struct chunk *k)
 	store(state(k->index), FT_STATE_FULL);
 	add(HEADER(u32, FT_H_FILLED), 1);
 	futex_wake(HEADER(u32, FT_H_FILLED), 1);
+}
+
+/* release_old hands over the oldest chunk that this thread holds back. It returns 0 when
+   there is none. */
+static int release_old(struct control *c)
+{
+	struct chunk *k = c->old[1].base ? &c->old[1] : &c->old[0];
+	if (!k->base)
+		return 0;
+	pool_full(c, k);
+	k->base = 0;
+	return 1;
 }
 
 /* recorder_busy says whether the recorder has chunks that it will free. */

@@ -1,7 +1,12 @@
 /* The profile tracer's tables: one a thread, in the trace file, which holds what
    has been counted at any time. A thread that begins goes on with the table of one
    that has ended. */
-#include "runtime.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "file.h"
+#include "profile.h"
+#include "source.h"
+#include "sys.h"
 
 static u64 table_size(void) { return FT_CHUNK_HEADER + (u64)FT_PROFILE_ENTRY * (fentry_config.sites + 1UL); }
 

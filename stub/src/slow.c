@@ -3,7 +3,20 @@
 
    All of these run on the traced program's stack, which may be a small one: they
    keep few locals. Signals are blocked meanwhile. */
-#include "runtime.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "frame.h"
+#include "stack.h"
+#include "start.h"
+#include "sys.h"
+
+hidden u64 fentry_thunks;      /* address of the first thunk, 0: not known yet */
+hidden u64 fentry_thunks_size; /* of all, in bytes */
+
+/* What fast paths return to here is asked for by name in assembly only. */
+hidden int fentry_slow_enter(u64 slot, u32 id, u64 thunk, u64 ret);
+hidden u64 fentry_slow_exit(u64 slot, u32 id);
+hidden struct control *fentry_slow_record(void);
 
 /* is_thunk says whether a return address is a thunk's, where bodies return to. */
 static int is_thunk(u64 ret)
@@ -26,7 +39,7 @@ static void learn_thunks(u64 thunk, u32 id)
 
 static int enter(u64 slot, u32 id, u64 ret)
 {
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	if (!c)
 		return ENTER_SKIP;
 	if (is_thunk(ret)) {
@@ -76,7 +89,7 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id)
 	u64 ret = *shadow_ret(slot);
 	struct sigset old = block();
 	u64 t = counter();
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	if (c) {
 		enter_stack(c, slot);
 		pop_skipped(c, slot);
@@ -93,7 +106,7 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id)
 hidden struct control *fentry_slow_record(void)
 {
 	struct sigset old = block();
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	if (c)
 		room(c, 2);
 	unblock(old);

@@ -11,7 +11,11 @@
    shadow's previous-top words. It only serves to notice frames that ended without
    an exit. A chain belongs to a stack: struct stack. That has a range of pieces,
    and to it belongs what else is in the same windows, until it gets there. */
-#include "runtime.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "say.h"
+#include "stack.h"
+#include "sys.h"
 
 enum { PIECE_SHIFT = 17, PIECE = 1 << PIECE_SHIFT, WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
 
@@ -144,12 +148,9 @@ static void switch_to(struct control *c, u32 i)
 	put1(c, counter(), FT_EV_STACK, c->stacks[i].id);
 }
 
-struct sigaltstack { u64 sp; i32 flags; u64 size; };
-enum { SS_ONSTACK_ = 1 };
-
 /* on_signal_stack says whether slot is on the thread's alternate signal stack and
    that is in use. */
-static int on_signal_stack(u64 slot, struct sigaltstack *ss)
+hidden int on_signal_stack(u64 slot, struct sigaltstack *ss)
 {
 	ss->flags = 0;
 	sys(SYS_sigaltstack, 0, ss, 0, 0, 0, 0);
@@ -294,15 +295,6 @@ hidden int enter_stack(struct control *c, u64 slot)
 	}
 	switch_to(c, k);
 	return 1;
-}
-
-/* new_signal forgets what was open on a signal stack when a handler starts there
-   anew: the handler before it was left by a jump. */
-hidden void new_signal(struct control *c, u64 slot)
-{
-	struct sigaltstack ss;
-	if (c->stacks[c->cur].back && on_signal_stack(slot, &ss))
-		pop_skipped(c, c->stacks[c->cur].hi);
 }
 
 /* leave_stack goes back to the stack that a signal interrupted. */

@@ -1,14 +1,17 @@
 /* System calls, without a libc and without errno. */
 #ifndef FENTRY_SYS_H
 #define FENTRY_SYS_H
+#include "machine.h"
 
 #define sys(n, a, b, c, d, e, f) syscall6(n, (i64)(a), (i64)(b), (i64)(c), (i64)(d), (i64)(e), (i64)(f))
 #define failed(r) ((u64)(r) > -4096UL)
 
 enum {
-	EPERM_ = 1, ENOENT_ = 2, EINTR_ = 4, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, EINVAL_ = 22, EMFILE_ = 24, EFBIG_ = 27, ENOSPC_ = 28, EROFS_ = 30,
-	PROT_RW = 3, MAP_SHARED_ = 1, MAP_PRIVATE_ = 2, MAP_FIXED_ = 0x10, MAP_ANON = 0x20, MAP_GROWSDOWN_ = 0x100, MAP_NORESERVE_ = 0x4000, MAP_FIXED_NOREPLACE_ = 0x100000,
-	O_RDWR_ = 2, O_CREAT_ = 0100, O_EXCL_ = 0200, O_TRUNC_ = 01000, O_NONBLOCK_ = 04000, O_CLOEXEC_ = 02000000,
+	ENOENT_ = 2, EINTR_ = 4, ENOMEM_ = 12, EEXIST_ = 17, EINVAL_ = 22, EFBIG_ = 27, ENOSPC_ = 28,
+	PROT_RW = 3,
+	MAP_SHARED_ = 1, MAP_PRIVATE_ = 2, MAP_FIXED_ = 0x10, MAP_ANON = 0x20, MAP_GROWSDOWN_ = 0x100,
+	MAP_NORESERVE_ = 0x4000, MAP_FIXED_NOREPLACE_ = 0x100000,
+	O_RDWR_ = 2, O_CREAT_ = 0100, O_EXCL_ = 0200, O_NONBLOCK_ = 04000, O_CLOEXEC_ = 02000000,
 	AT_FDCWD_ = -100, AT_REMOVEDIR_ = 0x200,
 	MADV_NOHUGEPAGE_ = 15, MADV_WIPEONFORK_ = 18, MADV_POPULATE_WRITE_ = 23,
 	CLOCK_REALTIME_ = 0, CLOCK_MONOTONIC_ = 1, PR_GET_NAME_ = 16, MREMAP_MAYMOVE_ = 1,
@@ -35,12 +38,21 @@ static inline u32 gettid(void) { return (u32)sys(SYS_gettid, 0, 0, 0, 0, 0, 0); 
 static inline void close(i64 fd) { sys(SYS_close, fd, 0, 0, 0, 0, 0); }
 
 /* Newer machines have only those with a directory's descriptor. */
-static inline i64 open(const char *path, u32 flags, u32 mode) { return sys(SYS_openat, AT_FDCWD_, path, flags, mode, 0, 0); }
+static inline i64 open(const char *path, u32 flags, u32 mode)
+{
+	return sys(SYS_openat, AT_FDCWD_, path, flags, mode, 0, 0);
+}
 static inline i64 mkdir(const char *path, u32 mode) { return sys(SYS_mkdirat, AT_FDCWD_, path, mode, 0, 0, 0); }
 static inline i64 remove_file(const char *path) { return sys(SYS_unlinkat, AT_FDCWD_, path, 0, 0, 0, 0); }
 static inline i64 remove_dir(const char *path) { return sys(SYS_unlinkat, AT_FDCWD_, path, AT_REMOVEDIR_, 0, 0, 0); }
-static inline i64 rename(const char *from, const char *to) { return sys(SYS_renameat, AT_FDCWD_, from, AT_FDCWD_, to, 0, 0); }
-static inline i64 readlink(const char *path, void *b, u64 n) { return sys(SYS_readlinkat, AT_FDCWD_, path, b, n, 0, 0); }
+static inline i64 rename(const char *from, const char *to)
+{
+	return sys(SYS_renameat, AT_FDCWD_, from, AT_FDCWD_, to, 0, 0);
+}
+static inline i64 readlink(const char *path, void *b, u64 n)
+{
+	return sys(SYS_readlinkat, AT_FDCWD_, path, b, n, 0, 0);
+}
 
 /* futex_wait sleeps until the word is woken, is no longer val, or ns have passed. */
 static inline void futex_wait(u32 *word, u32 val, u64 ns)
@@ -49,5 +61,15 @@ static inline void futex_wait(u32 *word, u32 val, u64 ns)
 	sys(SYS_futex, word, FUTEX_WAIT_, val, &t, 0, 0);
 }
 static inline void futex_wake(u32 *word, u32 n) { sys(SYS_futex, word, FUTEX_WAKE_, n, 0, 0, 0); }
+
+/* block keeps every signal away from this thread until unblock. */
+struct sigset { u64 mask; };
+static inline struct sigset block(void)
+{
+	struct sigset all = { ~0UL }, old = { 0 };
+	sys(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8, 0, 0);
+	return old;
+}
+static inline void unblock(struct sigset old) { sys(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, 0, 8, 0, 0); }
 
 #endif

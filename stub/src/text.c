@@ -1,5 +1,4 @@
 /* The few string and memory functions the runtime needs. */
-#include "runtime.h"
 #include "text.h"
 
 void *memset(void *d, int v, u64 n)

@@ -8,6 +8,11 @@ typedef int i32;
 typedef unsigned long u64;
 typedef long i64;
 
+#define hidden __attribute__((visibility("hidden")))
+
+/* at asserts that member m of struct s is at offset o, as assembly and Go believe. */
+#define at(s, m, o) _Static_assert(offsetof(struct s, m) == o, #s "." #m)
+
 #define offsetof(t, m) __builtin_offsetof(t, m)
 #define lengthof(a) (sizeof(a) / sizeof((a)[0]))
 #define unlikely(x) __builtin_expect(!!(x), 0)

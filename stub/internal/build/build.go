@@ -72,7 +72,7 @@ func Runtime(name string) bool { return !strings.HasPrefix(name, "classic") }
 // nothing of what thunks call.
 func Classic(name string) bool {
 	switch name {
-	case "config.S", "start.S", "graph.S", "func.S", "opt.S", "profile.S":
+	case "start.S", "graph.S", "func.S", "opt.S", "profile.S":
 		return false
 	}
 	return true

@@ -639,16 +639,4 @@ return_to_handler:
 	VARIABLE function_trace_stop, 4
 	.zero	4
 
-	/* As for the patched program's, but filled in at the start. */
-	.p2align 6
-HIDDEN(fentry_config)
-HIDDEN(fentry_classic_config)
-	.type	fentry_config, @object
-	.type	fentry_classic_config, @object
-	.size	fentry_config, CONFIG_SIZE
-	.size	fentry_classic_config, CONFIG_SIZE
-fentry_config:
-fentry_classic_config:
-	.zero	CONFIG_SIZE
-
 	.section .note.GNU-stack, "", @progbits

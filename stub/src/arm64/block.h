@@ -1,6 +1,7 @@
 /* The running thread's block on AArch64, inline. */
 #ifndef FENTRY_BLOCK_H
 #define FENTRY_BLOCK_H
+#include "control.h"
 
 /* own_block returns the block at the control base if it is this thread's; else 0. */
 static inline struct control *own_block(void)

@@ -8,6 +8,7 @@
    What was found is kept in a table by the call's address, which the fast path reads. */
 #include "classic.h"
 #include "classic-frames.h"
+#include "sys.h"
 
 /* The newest of the calls with the same hash: a word that is read and written whole. */
 hidden u64 fentry_classic_frames[FRAMES];
@@ -34,31 +35,34 @@ static u64 fixed(struct bytes *b, u32 n)
 	return v;
 }
 
-static u64 uleb(struct bytes *b)
+/* leb reads a LEB128 number: how many bits it has is added to *bits, and its last byte,
+   which tells the sign, is *last. */
+static u64 leb(struct bytes *b, u32 *bits, u64 *last)
 {
 	u64 v = 0, c;
-	u32 shift = 0;
 	do {
 		c = fixed(b, 1);
-		if (shift < 64)
-			v |= (c & 0x7f) << shift;
-		shift += 7;
+		if (*bits < 64)
+			v |= (c & 0x7f) << *bits;
+		*bits += 7;
 	} while (c & 0x80);
+	*last = c;
 	return v;
+}
+
+static u64 uleb(struct bytes *b)
+{
+	u32 bits = 0;
+	u64 last;
+	return leb(b, &bits, &last);
 }
 
 static i64 sleb(struct bytes *b)
 {
-	u64 v = 0, c;
-	u32 shift = 0;
-	do {
-		c = fixed(b, 1);
-		if (shift < 64)
-			v |= (c & 0x7f) << shift;
-		shift += 7;
-	} while (c & 0x80);
-	if (shift < 64 && c & 0x40)
-		v |= -1UL << shift;
+	u32 bits = 0;
+	u64 last, v = leb(b, &bits, &last);
+	if (bits < 64 && last & 0x40)
+		v |= -1UL << bits;
 	return (i64)v;
 }
 

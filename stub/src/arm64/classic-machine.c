@@ -2,6 +2,8 @@
    its function is called with, as for thunks. */
 #include "classic.h"
 #include "classic-frames.h"
+#include "say.h"
+#include "sys.h"
 
 static u32 no_frames;
 
@@ -84,7 +86,7 @@ public u64 ftrace_graph_ret_addr(u64 ret, u64 *retp)
 	if (strip(ret) != HANDLER)
 		return ret;
 	struct sigset old = block();
-	struct control *c = this_thread();
+	struct control *c = traced_thread();
 	u64 top = c ? c->top : TOP_EMPTY;
 	while (!top_empty(top)) {
 		u64 slot = top_slot(top), next = *shadow_prev(slot);

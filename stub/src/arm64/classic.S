@@ -666,26 +666,4 @@ return_to_handler:
 	VARIABLE function_trace_stop, 4
 	.zero	4
 
-	/* As for the patched program's, but filled in at the start. */
-	.p2align 6
-	.globl	fentry_config, fentry_classic_config
-	.hidden	fentry_config, fentry_classic_config
-	.type	fentry_config, %object
-	.type	fentry_classic_config, %object
-	.size	fentry_config, CONFIG_SIZE
-	.size	fentry_classic_config, CONFIG_SIZE
-fentry_config:
-fentry_classic_config:
-	.zero	CONFIG_SIZE
-
-	/* The threads' control bases: machine.h. */
-	.section .tbss, "awT", %nobits
-	.p2align 3
-	.globl	fentry_tls
-	.hidden	fentry_tls
-	.type	fentry_tls, %object
-	.size	fentry_tls, 8
-fentry_tls:
-	.zero	8
-
 	.section .note.GNU-stack, "", %progbits

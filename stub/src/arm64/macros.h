@@ -33,16 +33,6 @@
 #define KEPT_STREAMING	0
 #define KEPT_REGISTERS	1
 
-#ifdef FENTRY_CLASSIC
-	/* Programs are linked with it: all that can be branched to has a landing pad. */
-	.pushsection .note.gnu.property, "a", %note
-	.p2align 3
-	.word	4, 16, 5		/* length of the name, of the contents, NT_GNU_PROPERTY_TYPE_0 */
-	.asciz	"GNU"
-	.word	0xc0000000, 4, 1, 0	/* GNU_PROPERTY_AARCH64_FEATURE_1_AND: BTI */
-	.popsection
-#endif
-
 #define HIDDEN(f) .globl f; .hidden f; .type f, %function; .p2align 6
 
 /* DWARF: the shadow of the address that is on the expression stack: 15 bytes. */

@@ -1,14 +1,5 @@
-/* Where a patched program starts, and the one thread-local word. */
+/* Where a patched program starts. */
 #include "macros.h"
-
-	.section .tbss, "awT", %nobits
-	.p2align 3
-	.globl	fentry_tls
-	.hidden	fentry_tls
-	.type	fentry_tls, %object
-	.size	fentry_tls, 8
-fentry_tls:
-	.zero	8
 
 	.text
 	/* The new entry point: the stack is as the kernel made it, x0 is for the

@@ -20,15 +20,6 @@
 	.endr
 	.endm
 
-	.bss
-	.p2align 2
-	.globl	fentry_sve
-	.hidden	fentry_sve
-	.type	fentry_sve, %object
-	.size	fentry_sve, 4
-fentry_sve:
-	.zero	4
-
 	.text
 	/* Makes room on the stack. Below the registers is a word with the bits KEPT_REGISTERS
 	   and KEPT_STREAMING, and fpsr, which leaving streaming mode changes. Callers have a

@@ -33,4 +33,8 @@
 #define SVE_REGISTERS      0
 #define SVE_STREAMING      1 /* SME */
 
+#ifdef __ASSEMBLER__
+#include "note.h"
+#endif
+
 #endif

@@ -1,0 +1,120 @@
+package stub
+
+import (
+	"debug/elf"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/stub/internal/build"
+)
+
+// layers are the runtime's sources from the lowest to the highest, without their
+// extensions. A file uses what the files before it define, and nothing of those
+// behind: so the path of an event to memory can be read from one end to the other, and
+// nothing is entered again while it is at work. The machine's own files stand where
+// the common ones use them, and the assembly stands on top.
+var layers = []string{
+	"text",      // strings
+	"config",    // what the runtime was told
+	"tls",       // arm64: a thread's one word
+	"say",       // messages
+	"processor", // arm64: what it has
+	"process",   // this process and others
+	"wipe",      // memory that is zero in a forked child
+	"source",    // where chunks come from, and the end of it
+	"pool",      // ... a recorder's shared memory
+	"file",      // ... a file of the program's own
+	"directory", // ... and the directory it is in
+	"chunk",     // events and what they are written to
+	"profile",   // tables of counts
+	"blocks",    // the threads' control blocks
+	"stack",     // stacks and their shadow
+	"frame",     // open calls
+	"thread",    // the running thread
+	"session",   // finding where the trace goes
+	"announce",  // what readers are told of the image
+	"start",     // the start, and what must have been started
+	"slow",      // where the fast paths come to
+	"sve",       // arm64: what they go through
+	"start.S", "func", "graph", "opt", "profile.S",
+}
+
+// classic is the highest layer of the library: one tracer, in C and assembly that call
+// each other.
+const classic = "classic"
+
+func TestLayers(t *testing.T) {
+	forEach(t, func(t *testing.T, m *machine) {
+		need(t, m.target.CC)
+		testLayers(t, m, layers, build.Runtime)
+		below := layers[:slices.Index(layers, "slow")]
+		testLayers(t, m, slices.Concat(below, []string{"slow", "sve", classic}), build.Classic,
+			append([]string{build.ClassicDefine}, m.target.Classic...)...)
+	})
+}
+
+func testLayers(t *testing.T, m *machine, layers []string, match func(string) bool, define ...string) {
+	files, err := build.Sources("src", m.target, match)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := func(file string) int {
+		base := filepath.Base(file)
+		if strings.HasPrefix(base, classic) {
+			return slices.Index(layers, classic)
+		}
+		if i := slices.Index(layers, base); i >= 0 {
+			return i
+		}
+		return slices.Index(layers, strings.TrimSuffix(base, filepath.Ext(base)))
+	}
+	dir := t.TempDir()
+	at := map[string]string{} // symbol to the file that defines it
+	uses := map[string][]string{}
+	for _, file := range files {
+		if level(file) < 0 {
+			t.Errorf("%s is in no layer", file)
+			continue
+		}
+		out := filepath.Join(dir, filepath.Base(file)+".o")
+		if err := build.Object(m.target, "src", out, []string{file}, define...); err != nil {
+			t.Fatal(err)
+		}
+		o, err := elf.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syms, err := o.Symbols()
+		o.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range syms {
+			switch {
+			case s.Section == elf.SHN_UNDEF:
+				uses[file] = append(uses[file], s.Name)
+			case elf.ST_BIND(s.Info) != elf.STB_LOCAL:
+				at[s.Name] = file
+			}
+		}
+	}
+	checked := 0
+	for _, file := range slices.Sorted(maps.Keys(uses)) {
+		for _, name := range uses[file] {
+			in, ok := at[name]
+			if !ok {
+				continue // the program's or the linker's
+			}
+			checked++
+			if level(in) > level(file) || level(in) == level(file) && layers[level(in)] != classic {
+				t.Errorf("%s uses %s of %s, which is above it", file, name, in)
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d uses of other files", checked)
+	}
+}

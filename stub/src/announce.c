@@ -1,0 +1,106 @@
+/* What readers are told of the image: a chunk of its own, with key=value strings.
+
+   It is written by the first thread when tracing starts, before any event. */
+#include "announce.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "source.h"
+#include "sys.h"
+
+/* Text that is being written, as far as there is room. */
+struct text { u8 *p, *end; };
+
+static void text(struct text *o, const char *s, u64 max)
+{
+	for (u64 i = 0; i < max && s[i] && o->p < o->end; i++)
+		*o->p++ = (u8)s[i];
+}
+static void number(struct text *o, u64 v, u32 base)
+{
+	char b[24];
+	u32 i = sizeof b;
+	do
+		b[--i] = "0123456789abcdef"[v % base];
+	while (v /= base);
+	text(o, b + i, sizeof b - i);
+}
+static void end(struct text *o)
+{
+	if (o->p < o->end)
+		*o->p++ = 0;
+}
+
+/* from_file appends up to max bytes of a file, NULs changed to sep. */
+static void from_file(struct text *o, const char *path, u8 sep)
+{
+	i64 fd = open(path, O_CLOEXEC_, 0);
+	if (failed(fd))
+		return;
+	u8 *from = o->p;
+	for (;;) {
+		i64 n = sys(SYS_read, fd, o->p, o->end - o->p, 0, 0, 0);
+		if (failed(n) || n == 0)
+			break;
+		o->p += n;
+	}
+	close(fd);
+	if (o->p > from && o->p[-1] == 0)
+		o->p--;
+	for (; from < o->p; from++)
+		if (*from == 0)
+			*from = sep;
+}
+
+/* write_image describes the program image in a chunk of its own. */
+static void write_image(struct control *c)
+{
+	struct chunk k = { 0, 0 };
+	if (!c || !take_chunk(c, &k))
+		return;
+	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + source.chunk_size - 512 };
+	text(&o, "path=", 8);
+	text(&o, fentry_config.path, sizeof fentry_config.path);
+	end(&o);
+	text(&o, "build-id=", 16);
+	for (u32 i = 0; i < fentry_config.idlen && i < sizeof fentry_config.id; i++) {
+		number(&o, fentry_config.id[i] >> 4, 16);
+		number(&o, fentry_config.id[i] & 15, 16);
+	}
+	end(&o);
+	text(&o, "bias=0x", 8);
+	number(&o, (u64)&fentry_config - fentry_config.address, 16);
+	end(&o);
+	text(&o, "nsites=", 8);
+	number(&o, fentry_config.sites, 10);
+	end(&o);
+#ifdef FENTRY_CLASSIC
+	text(&o, "ids=offset/4", 16);
+	end(&o);
+#endif
+	text(&o, "mode=", 8);
+	text(&o, fentry_config.mode == MODE_PROFILE ? "profile" : fentry_config.mode == MODE_FUNCTION ? "function" : "function_graph", 16);
+	end(&o);
+	text(&o, "exe=", 8);
+	i64 n = readlink("/proc/self/exe", o.p, 4096);
+	if (!failed(n))
+		o.p += n;
+	end(&o);
+	o.end = (u8 *)k.base + source.chunk_size - 8;
+	text(&o, "cmdline=", 8);
+	from_file(&o, "/proc/self/cmdline", 0x1f);
+	end(&o);
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	chunk_header(c, k.base, FT_KIND_IMAGE, 0);
+	store((u32 *)(k.base + FT_C_SIZE), (u32)(((u64)o.p - k.base + 7) & -8UL));
+	hand_over(c, &k);
+}
+
+/* announce writes what readers need to know of this image. It returns 0 when there is
+   nowhere to write to. */
+hidden int announce(struct control *c)
+{
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	write_image(c);
+	put(c, counter(), FT_EV_START);
+	return source.kind != CLOSED;
+}

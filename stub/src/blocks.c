@@ -1,0 +1,166 @@
+/* The memory of control blocks, and how a thread finds its own.
+
+   A block is 4096 bytes of an arena, at the thread's control base. Where that is a
+   register (gs on amd64), a new thread inherits its creator's, whose owner it is
+   not, and so comes here. Where the program uses that register itself, or threads
+   were there before the runtime, blocks are found by the thread pointer, in a table,
+   which is a cache: an entry may be another thread's. Where the control base is
+   thread-local memory of ours (arm64), there is 0 in a new thread.
+
+   Arenas are wiped in a forked child; the last page of each is not and tells the
+   child whose child it is. */
+#include "blocks.h"
+#include "chunk.h"
+#include "process.h"
+#include "sys.h"
+#include "wipe.h"
+
+enum { BLOCK = 4096, BLOCKS = 64, ARENAS = 256 };
+
+_Static_assert(sizeof(struct twin) * BLOCKS <= BLOCK, "twin");
+
+static u8 *arenas[ARENAS];
+
+hidden struct control **fentry_blocks; /* by thread pointer; 0: blocks are at the control base */
+
+static u32 cursor; /* where to look for a free block */
+
+hidden u32 based; /* a control base was set, which new threads inherit */
+
+hidden u64 fentry_first_thread[8]; /* see early_thread */
+
+/* At exec stop a recorder points gs here: nobody's block. */
+hidden struct null_block fentry_null_cb __attribute__((aligned(64)));
+
+static u8 *arena(u32 i)
+{
+	u8 *a = load(&arenas[i]);
+	if (a)
+		return a;
+	a = map_private((BLOCKS + 1) * BLOCK);
+	if (!a)
+		return 0;
+	if (cas(&arenas[i], (u8 *)0, a)) {
+		wipe_on_fork(a, BLOCKS * BLOCK);
+		return a;
+	}
+	sys(SYS_munmap, a, (BLOCKS + 1) * BLOCK, 0, 0, 0, 0);
+	return load(&arenas[i]);
+}
+
+static struct control *block_at(u8 *a, u32 i) { return (struct control *)(a + i * BLOCK); }
+static struct twin *twin_at(u8 *a, u32 i) { return (struct twin *)(a + BLOCKS * BLOCK) + i; }
+
+/* find_twin returns the twin of a block, or 0 if p is no block. */
+hidden struct twin *find_twin(u64 p)
+{
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = load(&arenas[i]);
+		if (!a)
+			return 0;
+		if (p - (u64)a < BLOCKS * BLOCK)
+			return p % BLOCK ? 0 : twin_at(a, (u32)((p - (u64)a) / BLOCK));
+	}
+	return 0;
+}
+
+/* take_block makes a dead thread's block this thread's. */
+hidden int take_block(struct control *c, u32 pid, u32 tid)
+{
+	u32 old = load(&c->tid);
+	if (old == 0 || c->pid != pid || thread_alive(pid, old) || !cas(&c->tid, old, tid))
+		return 0;
+	give_up_chunks(c);
+	return 1;
+}
+
+/* free_block finds a block for a new thread: that of a dead one, if one is met
+   soon; never used ones are plenty. Where blocks are found by thread pointer, a
+   dead thread's may be in use already by a new one with the same thread pointer,
+   which does not know. */
+hidden struct control *free_block(u32 pid, u32 tid)
+{
+	for (u32 n = 0; n < 4 && !fentry_blocks; n++) {
+		u32 i = add(&cursor, 1) % (ARENAS * BLOCKS);
+		u8 *a = load(&arenas[i / BLOCKS]);
+		if (!a || load(&block_at(a, i % BLOCKS)->tid) == 0) {
+			store(&cursor, 0);
+			continue;
+		}
+		if (take_block(block_at(a, i % BLOCKS), pid, tid))
+			return block_at(a, i % BLOCKS);
+	}
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = arena(i);
+		if (!a)
+			return 0;
+		for (u32 k = 0; k < BLOCKS; k++)
+			if (cas(&block_at(a, k)->tid, 0, tid))
+				return block_at(a, k);
+	}
+	for (u32 i = 0; i < ARENAS * BLOCKS; i++)
+		if (take_block(block_at(arenas[i / BLOCKS], i % BLOCKS), pid, tid))
+			return block_at(arenas[i / BLOCKS], i % BLOCKS);
+	return 0;
+}
+
+/* share_base gives up the control base for good. */
+hidden int share_base(void)
+{
+	if (OWN_BASE)
+		return 0;
+	if (load(&fentry_blocks))
+		return 1;
+	struct control **t = map_private((BLOCKS_MASK + 1) * sizeof *t);
+	if (!t)
+		return 0;
+	if (!cas(&fentry_blocks, (struct control **)0, t))
+		sys(SYS_munmap, t, (BLOCKS_MASK + 1) * sizeof *t, 0, 0, 0, 0);
+	return 1;
+}
+
+/* publish makes the fast paths find the block of the running thread. */
+hidden int publish(struct control *c)
+{
+	struct control **t = load(&fentry_blocks);
+	if (!t) {
+		if (failed(set_control_base(c, wipe_is_emulated())))
+			return 0;
+		store(&based, 1);
+		return 1;
+	}
+	store(&t[~c->owner >> BLOCKS_SHIFT & BLOCKS_MASK], c);
+	return 1;
+}
+
+/* find_block searches the block of the thread with a thread pointer: of one that
+   lives in this process or, with a pid other than this process's in its twin, of
+   the one that forked. A child made by vfork finds its parent's. */
+hidden struct control *find_block(u64 owner, int forked)
+{
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = load(&arenas[i]);
+		if (!a)
+			return 0;
+		for (u32 k = 0; k < BLOCKS; k++)
+			if (forked ? twin_at(a, k)->owner == owner && !load(&block_at(a, k)->tid) : block_at(a, k)->owner == owner)
+				return block_at(a, k);
+	}
+	return 0;
+}
+
+/* leader_block returns the block of the process's first thread, whose thread-local
+   memory libcs set up, or zero again, while the program starts. */
+hidden struct control *leader_block(u32 pid)
+{
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = load(&arenas[i]);
+		if (!a)
+			return 0;
+		for (u32 k = 0; k < BLOCKS; k++)
+			if (load(&block_at(a, k)->tid) == pid && block_at(a, k)->pid == pid)
+				return block_at(a, k);
+	}
+	return 0;
+}
+

@@ -1,0 +1,16 @@
+/* Events that slow paths write, and the chunks that all events go to. */
+#ifndef FENTRY_CHUNK_H
+#define FENTRY_CHUNK_H
+#include "control.h"
+#include "format.h"
+
+hidden int take_chunk(struct control *c, struct chunk *k);
+hidden void hand_over(struct control *c, struct chunk *k);
+hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number);
+hidden void give_up_chunks(struct control *c);
+hidden void lose(struct control *c, u64 n);
+hidden void room(struct control *c, u32 words);
+hidden void put(struct control *c, u64 t, u32 id);
+hidden void put1(struct control *c, u64 t, u32 code, u64 word);
+
+#endif

@@ -1,0 +1,79 @@
+/* The control block of a thread: what the fast paths touch, and what the slow ones
+   remember of it. */
+#ifndef FENTRY_CONTROL_H
+#define FENTRY_CONTROL_H
+#include "types.h"
+#include "layout.h"
+#include "machine.h"
+
+struct stack {
+	u64 lo, hi; /* stack addresses whose shadow is mapped */
+	u64 top;    /* as in struct control */
+	u32 id;     /* as the trace knows it */
+	u32 back;   /* forced frames: index of the stack to go back to */
+	u64 used;   /* when the task last came here, in switches */
+};
+
+struct chunk {
+	u64 base;  /* address, 0: none */
+	u32 index; /* in the pool, or of the window it is in */
+};
+
+/* The control block of a thread, a page of its own that is zero in a forked child. */
+struct control {
+	u64 owner, next, end, top, lo;
+	u64 high;
+	u64 shadow[SHADOW_DISTANCES];
+	u64 child;
+	u64 *table;
+	u64 *active;
+	struct control *self;
+	u32 *libtid;
+	u32 tid, pid;
+	/* only slow paths from here on */
+	u64 key; /* counter at registration: tells tasks apart */
+	u32 ppid, ptid;
+	struct chunk chunk;  /* next and end lie in it; base 0: events go to the scrap */
+	u64 limit;           /* last slot of it; end is nearer at first */
+	struct chunk old[2]; /* left, not yet handed over: a writer that a signal interrupted may still hold a slot */
+	u32 scrap;           /* events counted as lost that may go to the scrap */
+	u32 number;          /* of chunks so far */
+	u32 cur;             /* index of the stack the thread is on */
+	u32 stackids;        /* numbers given to stacks */
+	u32 starved;         /* waiting for a chunk was in vain the last time */
+	u64 switches;
+	u64 lost;            /* events lost so far */
+	u64 lost_before_chunk; /* events lost since the last chunk, counted in the file's header */
+	u64 tablesize;
+	u32 mine[64], mine_from, mine_to; /* overwrite: chunks handed over, oldest first */
+	u64 comm[2];
+	struct stack *stacks; /* those the thread was seen on; at first few */
+	u32 nstacks;          /* room for */
+	struct stack few[24];
+#ifdef FENTRY_CLASSIC
+	u32 busy; /* runs a callback of the program's */
+#endif
+};
+
+#ifdef FENTRY_CLASSIC
+enum { CALLBACKS = 1 }; /* threads need control blocks without a trace, too */
+#else
+enum { CALLBACKS = 0 };
+#endif
+
+at(control, next, CB_NEXT);
+at(control, end, CB_END);
+at(control, owner, CB_OWNER);
+at(control, top, CB_TOP);
+at(control, lo, CB_LO);
+at(control, high, CB_HIGH);
+at(control, shadow, CB_SHADOW);
+at(control, child, CB_CHILD);
+at(control, table, CB_TABLE);
+at(control, active, CB_ACTIVE);
+at(control, self, CB_SELF);
+at(control, libtid, CB_LIBTID);
+at(control, tid, CB_TID);
+_Static_assert(sizeof(struct control) <= 4096, "control");
+
+#endif

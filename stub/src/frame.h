@@ -1,0 +1,13 @@
+/* Frames as slow paths open and close them. */
+#ifndef FENTRY_FRAME_H
+#define FENTRY_FRAME_H
+#include "control.h"
+
+hidden void frames_init(u64 hz);
+hidden int open_frame(struct control *c, u64 slot, u64 ret, u32 id);
+hidden void close_frame(struct control *c, u64 slot, u32 id, u64 t);
+hidden void replace_frame(struct control *c, u64 slot, u32 old, u32 id);
+hidden void pop_skipped(struct control *c, u64 slot);
+hidden void new_signal(struct control *c, u64 slot);
+
+#endif

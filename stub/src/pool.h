@@ -1,0 +1,10 @@
+/* Chunks of a recorder's pool. */
+#ifndef FENTRY_POOL_H
+#define FENTRY_POOL_H
+#include "control.h"
+
+hidden int pool_open(i64 fd, const u8 *head);
+hidden int pool_chunk(struct control *c, struct chunk *out);
+hidden void pool_full(struct control *c, struct chunk *k);
+
+#endif

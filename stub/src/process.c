@@ -1,0 +1,167 @@
+/* This process and others, as the kernel tells of them: in /proc, by signal 0, and in
+   the auxiliary vector.
+
+   /proc may be another PID namespace's, or not be there at all. Whoever relies on what
+   it says about this process asks own_proc first. */
+#include "machine.h"
+#include "process.h"
+#include "sys.h"
+#include "text.h"
+
+hidden u64 page_size = 0;
+
+/* read_process reads /proc/PID/task/PID/stat. */
+hidden int read_process(u32 pid, struct process *p)
+{
+	char path[48], b[512];
+	char *e = path;
+	join(path, sizeof path, "/proc/", 0, 0);
+	e = decimal(path + 6, pid);
+	/* The first thread has the process's numbers. Emulators of user programs answer
+	   for /proc/PID/stat with what they think of. */
+	memcpy(e, "/task/", 6);
+	e = decimal(e + 6, pid);
+	memcpy(e, "/stat", 6);
+	i64 fd = open(path, O_CLOEXEC_, 0);
+	if (failed(fd))
+		return 0;
+	i64 n = sys(SYS_read, fd, b, sizeof b - 1, 0, 0, 0);
+	close(fd);
+	if (failed(n))
+		return 0;
+	b[n] = 0;
+	/* The name may hold anything; its closing parenthesis is the last one. */
+	const char *s = b + n;
+	while (s > b && *s != ')')
+		s--;
+	p->pid = pid;
+	p->parent = 0;
+	p->start = 0;
+	for (u32 field = 2; *s; s++) {
+		if (*s != ' ')
+			continue;
+		field++;
+		u64 v = 0;
+		const char *d = s + 1;
+		while (*d >= '0' && *d <= '9')
+			v = v * 10 + (u64)(*d++ - '0');
+		if (field == 4)
+			p->parent = (u32)v;
+		if (field == 22) {
+			p->start = v;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* process_alive says whether the process pid that started at start (ANY_TIME: whenever)
+   is there. */
+hidden int process_alive(u32 pid, u64 start)
+{
+	struct process p;
+	return read_process(pid, &p) && (start == ANY_TIME || p.start == start);
+}
+
+/* thread_alive says whether a thread is there, as far as this process may know. */
+hidden int thread_alive(u32 pid, u32 tid)
+{
+	return sys(SYS_tgkill, pid, tid, 0, 0, 0, 0) != -3 /* ESRCH */;
+}
+
+/* start_time is when this process began, 0 where that cannot be known. */
+hidden u64 start_time(void)
+{
+	struct process p;
+	return read_process(getpid(), &p) ? p.start : 0;
+}
+
+/* own_proc says whether /proc shows this process by its own number. It does not
+   where it is another PID namespace's. */
+hidden int own_proc(void)
+{
+	char number[24], target[24];
+	i64 n = readlink("/proc/self", target, sizeof target - 1);
+	if (failed(n))
+		return 0;
+	target[n] = 0;
+	*decimal(number, getpid()) = 0;
+	return starts_with(target, number) && target[length(number)] == 0;
+}
+
+/* alone says whether this is the only thread: others would have no control block. */
+hidden int alone(void)
+{
+	char buf[512];
+	u32 n = 0;
+	i64 fd = open("/proc/self/task", O_DIRECTORY_ | O_CLOEXEC_, 0);
+	if (failed(fd))
+		return 1;
+	i64 r = sys(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0);
+	close(fd);
+	for (i64 i = 0; i < r; i += *(unsigned short *)(buf + i + 16))
+		n += buf[i + 19] != '.';
+	return n <= 1;
+}
+
+/* environment makes a list of the process's environment where the stack at its
+   start is not at hand. */
+hidden char **environment(void)
+{
+	enum { BYTES = 256 << 10, VARS = 8192 };
+	char *b = map_private(BYTES + VARS * sizeof(char *));
+	if (!b)
+		return 0;
+	char **env = (char **)(b + BYTES);
+	i64 fd = open("/proc/self/environ", O_CLOEXEC_, 0);
+	if (failed(fd))
+		return env;
+	u64 n = 0;
+	for (;;) {
+		i64 r = sys(SYS_read, fd, b + n, BYTES - 1 - n, 0, 0, 0);
+		if (failed(r) || r == 0)
+			break;
+		n += (u64)r;
+	}
+	close(fd);
+	u32 k = 0;
+	for (u64 i = 0; i < n && k < VARS - 1; i++)
+		if (i == 0 || b[i - 1] == 0)
+			env[k++] = b + i;
+	return env;
+}
+
+/* variable finds an environment variable; name ends in "=". */
+hidden const char *variable(char **env, const char *name)
+{
+	for (; env && *env; env++)
+		if (starts_with(*env, name))
+			return *env + length(name);
+	return 0;
+}
+
+/* privileged says whether the kernel told the program to distrust its environment
+   (setuid and the like). It finds the size of a page and what the machine has, too. */
+hidden int privileged(u64 *auxv)
+{
+	int secure = 0;
+	page_size = 4096;
+	u64 buf[64];
+	if (!auxv) {
+		memset(buf, 0, sizeof buf);
+		i64 fd = open("/proc/self/auxv", O_CLOEXEC_, 0);
+		if (failed(fd))
+			return 1;
+		sys(SYS_read, fd, buf, sizeof buf - 16, 0, 0, 0);
+		close(fd);
+		auxv = buf;
+	}
+	for (; auxv[0]; auxv += 2) {
+		if (auxv[0] == 23 /* AT_SECURE */)
+			secure = auxv[1] != 0;
+		if (auxv[0] == 6 /* AT_PAGESZ */)
+			page_size = auxv[1];
+		auxiliary(auxv[0], auxv[1]);
+	}
+	return secure;
+}

@@ -1,0 +1,26 @@
+/* This process and others, as the kernel tells of them. */
+#ifndef FENTRY_PROCESS_H
+#define FENTRY_PROCESS_H
+#include "types.h"
+
+/* A process, this one or an ancestor. */
+struct process {
+	u32 pid, parent;
+	u64 start; /* when it began, in clock ticks since the machine did */
+};
+
+#define ANY_TIME (~(u64)0)
+
+extern hidden u64 page_size;
+
+hidden int read_process(u32 pid, struct process *p);
+hidden int process_alive(u32 pid, u64 start);
+hidden int thread_alive(u32 pid, u32 tid);
+hidden u64 start_time(void);
+hidden int own_proc(void);
+hidden int alone(void);
+hidden char **environment(void);
+hidden const char *variable(char **env, const char *name);
+hidden int privileged(u64 *auxv);
+
+#endif

@@ -1,0 +1,22 @@
+/* Where chunks come from, and the end of tracing. */
+#ifndef FENTRY_SOURCE_H
+#define FENTRY_SOURCE_H
+#include "types.h"
+#include "format.h"
+
+enum { CLOSED, FILE, POOL };
+struct source {
+	u32 kind;
+	u32 chunk_size;
+	u8 *header; /* mapped page of the file, or the pool */
+};
+extern hidden struct source source;
+extern hidden u32 fentry_armed;
+
+#define HEADER(t, off) ((t *)(source.header + (off)))
+
+hidden int header_ok(const u8 *head);
+hidden void stop_tracing(const char *why, i64 err);
+hidden void only_count(i64 err);
+
+#endif

@@ -1,0 +1,21 @@
+/* The stacks a thread runs on, and the shadow of their return addresses. */
+#ifndef FENTRY_STACK_H
+#define FENTRY_STACK_H
+#include "blocks.h"
+
+struct sigaltstack { u64 sp; i32 flags; u64 size; };
+enum { SS_ONSTACK_ = 1 };
+
+hidden int enter_stack(struct control *c, u64 slot);
+hidden void leave_stack(struct control *c);
+hidden int on_signal_stack(u64 slot, struct sigaltstack *ss);
+hidden int extra_shadow(void);
+
+static inline u64 top_slot(u64 top) { return (top & 7) == TOP_FORCED ? top + 1 : top; }
+/* empty_top is the top of a stack that ends at hi. Where blocks are found by thread
+   pointer it lets no entry through the fast path: the thread pointer may be a new
+   thread's, of which only its thread id tells. */
+static inline u64 empty_top(u64 hi) { return fentry_blocks ? TOP_EMPTY : hi - 8 + TOP_EMPTY; }
+static inline int top_empty(u64 top) { return (top & 7) == TOP_EMPTY; }
+
+#endif

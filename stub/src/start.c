@@ -1,0 +1,103 @@
+/* Start of the runtime.
+
+   It happens once a process, by the first of: the new entry point, a relocation that
+   the dynamic loader processes, the first traced call of a program that was armed
+   before it ran. Whoever comes meanwhile waits. */
+#include "announce.h"
+#include "blocks.h"
+#include "configuration.h"
+#include "frame.h"
+#include "process.h"
+#include "session.h"
+#include "source.h"
+#include "start.h"
+#include "sys.h"
+#include "thread.h"
+
+/* How far the start is. */
+enum { NOT_STARTED, STARTING, READY, OFF };
+static u32 state, starter;
+
+/* counter_hz is how many times a second the counter ticks: what the trace says, or
+   measured, to 1 in 10000 or so. */
+static u64 counter_hz(void)
+{
+	u64 hz = source.header ? *HEADER(u64, FT_H_COUNTER_HZ) : 0;
+	if (!hz)
+		hz = counter_frequency();
+	if (hz)
+		return hz;
+	u64 t0 = clock_ns(CLOCK_MONOTONIC_), c0 = counter(), t, c1;
+	do {
+		t = clock_ns(CLOCK_MONOTONIC_);
+		c1 = counter();
+	} while (t - t0 < 3000000);
+	return (c1 - c0) * 1000 / ((t - t0) / 1000) * 1000;
+}
+
+static int start(u64 *sp)
+{
+	u64 base = OWN_BASE ? 0 : control_base(), *auxv = 0;
+	char **env;
+	if (fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
+		return 0;
+	if (sp) {
+		env = (char **)(sp + 1 + sp[0] + 1);
+		char **e = env;
+		while (*e)
+			e++;
+		auxv = (u64 *)(e + 1);
+	} else
+		env = environment();
+	if ((privileged(auxv) || !open_source(env)) && !CALLBACKS)
+		return 0;
+	/* Threads that are there already have not inherited a control base of ours. */
+	if (!OWN_BASE && base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
+		return 0;
+	frames_init(fentry_config.threshold ? counter_hz() : 0);
+	early_thread(fentry_first_thread);
+	return 1;
+}
+
+/* fentry_init starts tracing. sp is the stack at the program's start, where argc
+   is; 0 when it is not known. */
+hidden void fentry_init(u64 *sp)
+{
+	struct sigset old = block();
+	if (!cas(&state, NOT_STARTED, STARTING)) {
+		unblock(old);
+		return;
+	}
+	store(&starter, gettid());
+	int started = start(sp), ok = 0;
+	if (started) {
+		struct control *c = this_thread();
+		ok = c && announce(c);
+	}
+	store(&state, ok || (CALLBACKS && started) ? READY : OFF);
+	store(&fentry_armed, ok);
+	unblock(old);
+}
+
+/* ready says whether the runtime has started; if not, it starts it. A recorder arms
+   programs before they run, so that functions called before the program's entry
+   point are traced: constructors of libraries call them. */
+hidden int ready(void)
+{
+	u32 s = load(&state);
+	if (s == READY)
+		return 1;
+	if (s == NOT_STARTED)
+		fentry_init(0);
+	while (load(&state) == STARTING) {
+		u32 tid = load(&starter);
+		if (tid && !thread_alive(getpid(), tid))
+			store(&state, OFF); /* a child forked at that moment */
+		sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	}
+	return load(&state) == READY;
+}
+
+/* traced_thread returns the running thread's block, for a thread that has come to a
+   slow path; 0: it cannot be traced. Signals are blocked. */
+hidden struct control *traced_thread(void) { return ready() ? this_thread() : 0; }
