@@ -21,7 +21,6 @@ var mayImport = map[string][]string{
 	"stub":                {"internal/format"},
 	"patch":               {"elfio", "arch", "arch/amd64", "arch/arm64", "record", "stub", "symbol", "internal/bigslice", "internal/parallel", "internal/sitetable"},
 	"trace":               {"internal/format", "internal/symfile", "internal/atomicfile"},
-	"session":             {"trace", "internal/format", "symbol", "internal/atomicfile"},
 	"export/ftrace":       {"trace"},
 	"export/ndjson":       {"trace"},
 	"internal/sitetable":  {"elfio"},
@@ -29,6 +28,16 @@ var mayImport = map[string][]string{
 	"internal/bigslice":   {},
 	"internal/format":     {},
 	"internal/parallel":   {},
+
+	"session":                   {"trace", "internal/format", "patch"},
+	"session/internal/clock":    {},
+	"session/internal/procfs":   {},
+	"session/internal/pool":     {"trace", "internal/format", "session/internal/clock"},
+	"session/internal/drain":    {"trace", "internal/format", "session/internal/pool", "session/internal/procfs"},
+	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "session/internal/procfs"},
+	"session/internal/tracee":   {"arch", "patch", "session/internal/procfs"},
+	"session/internal/launch":   {"patch", "session/internal/tracee"},
+	"session/internal/fixture":  {"patch"},
 }
 
 func TestDependencies(t *testing.T) {

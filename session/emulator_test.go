@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/launch"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
 )
 
 // guestMachine is a machine whose programs do not run here by themselves.
@@ -57,8 +60,8 @@ func buildGuest(t testing.TB, flags ...string) (emulator []string, path, copied 
 		}
 		interp = strings.TrimRight(string(b), "\x00")
 	}
-	emulator, err = FindEmulator(m, interp)
-	if errors.Is(err, ErrNotFound) {
+	emulator, err = launch.FindEmulator(m, interp)
+	if errors.Is(err, launch.ErrNotFound) {
 		t.Skip(err)
 	}
 	if err != nil || len(emulator) == 0 {
@@ -184,47 +187,6 @@ func TestEmulatorUntraced(t *testing.T) {
 }
 
 // anyMemory is a plan that makes a program a traced one; under an emulator nothing of it is used.
-func anyMemory() *Memory {
-	return &Memory{RX: make([]byte, pageSize), RXAddr: 1 << 20, Entry: 1 << 20}
-}
-
-func TestFindEmulator(t *testing.T) {
-	m, _ := guestMachine(t)
-	dir := t.TempDir()
-	for _, name := range []string{"qemu-aarch64-static", "qemu-x86_64-static"} {
-		if err := runfile.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "root/lib"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "root/lib/ld.so"), nil, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir)
-	static := filepath.Join(dir, guests[m].emulators[1])
-	check := func(interp string, want []string, wantErr string) {
-		t.Helper()
-		got, err := FindEmulator(m, interp)
-		switch {
-		case wantErr != "":
-			if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), wantErr) {
-				t.Errorf("%q: %v, want %q", interp, err, wantErr)
-			}
-		case err != nil || strings.Join(got, " ") != strings.Join(want, " "):
-			t.Errorf("%q: %q, %v; want %q", interp, got, err, want)
-		}
-	}
-	check("", []string{static}, "")
-	check(filepath.Join(dir, "root/lib/ld.so"), []string{static}, "") // the machine's own path
-	check("/lib/no-such-loader", nil, "apt-get install "+guests[m].libraries)
-	t.Setenv("QEMU_LD_PREFIX", filepath.Join(dir, "root"))
-	check("/lib/ld.so", []string{static}, "")
-	check("/lib/no-such-loader", nil, filepath.Join(dir, "root/lib/no-such-loader"))
-	if got, err := FindEmulator(hosts[runtime.GOARCH], "/lib/no-such-loader"); got != nil || err != nil {
-		t.Errorf("this machine: %q, %v", got, err)
-	}
-	t.Setenv("PATH", t.TempDir())
-	check("", nil, "apt-get install qemu-user")
+func anyMemory() *patch.Memory {
+	return &patch.Memory{RX: make([]byte, tracee.PageSize), RXAddr: 1 << 20, Entry: 1 << 20}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -19,39 +20,35 @@ func (s *session) finish() {
 		s.finishProfile()
 		return
 	}
-	d := s.drain
-	alone := s.deserted()
-	if s.pool.mem != nil {
-		s.pool.shut()
+	alone, lost := s.deserted(), uint64(0)
+	if s.pool.Mem != nil {
+		s.pool.Shut()
 		if !alone {
 			// Give them the time to see it, so that less is cut off in the middle.
 			time.Sleep(20 * time.Millisecond)
 		}
-		d.last(alone)
-		s.res.Lost = s.pool.word64(format.HLost).Load() + d.stats.unwritten
-		// What no task tells of, for readers that have the file alone.
-		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, s.res.Lost), format.HLost)
+		s.drain.Last(alone)
+		lost = s.pool.Word64(format.HLost).Load()
 	}
-	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = d.stats.events, d.stats.chunks, d.stats.bad, d.stats.overwrote
-	s.res.WriteError, s.res.Bytes = d.w.err, d.w.size
-	pids := make(map[uint32]bool)
-	for id, lost := range d.tasks {
-		s.res.Lost += lost
-		pids[id.pid] = true
-	}
-	s.res.Tasks, s.res.Processes = len(d.tasks), len(pids)
+	c := s.drain.Counts()
+	lost += c.Unwritten
+	// What no task tells of, for readers that have the file alone.
+	_, _ = s.dir.Events.WriteAt(le.AppendUint64(nil, lost), format.HLost)
+	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = c.Events, c.Chunks, c.Bad, c.Overwrote
+	s.res.Tasks, s.res.Processes, s.res.Lost = c.Tasks, c.Processes, c.Lost+lost
+	s.res.WriteError, s.res.Bytes = c.Err, c.Bytes
 }
 
 // finishProfile reads the chunks the runtimes wrote.
 func (s *session) finishProfile() {
 	if err := s.readProfile(); err != nil {
-		s.res.WriteError = pathError(err)
+		s.res.WriteError = tracedir.PathError(err)
 		s.logf("%v", s.res.WriteError)
 	}
 }
 
 func (s *session) readProfile() error {
-	f := s.dir.events
+	f := s.dir.Events
 	// Processes that live on stop.
 	_, _ = f.WriteAt(le.AppendUint32(nil, 1), format.HClosed)
 	fi, err := f.Stat()
@@ -68,7 +65,7 @@ func (s *session) readProfile() error {
 	if n := le.Uint64(head[format.HNext:]); n < uint64(used)/format.ChunkSize {
 		used = format.HeaderSize + int64(n)*format.ChunkSize
 	}
-	if used < fi.Size() && !s.live.mappedNow() {
+	if used < fi.Size() && !s.live.MappedNow() {
 		if err := f.Truncate(used); err != nil {
 			return err
 		}
@@ -95,7 +92,7 @@ func (s *session) readProfile() error {
 		pids[pid] = true
 		s.res.Lost += le.Uint64(b[format.CLost:])
 		if trace.ChunkKind(le.Uint16(b[format.CKind:])) == trace.ChunkImage {
-			s.sawImage(parseImage(le.Uint64(b[format.CImage:]), int(pid), b[format.ChunkHeader:n]))
+			s.sawImage(trace.ImageID(le.Uint64(b[format.CImage:])), int(pid), b[format.ChunkHeader:n])
 		}
 		if size := int64(le.Uint32(b[format.CSize:])); size > format.ChunkSize {
 			off += (size - 1) / format.ChunkSize * format.ChunkSize // it spans several

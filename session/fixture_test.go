@@ -9,62 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// Fixtures are compiled once for all tests.
-var (
-	buildDir string
-	buildMu  sync.Mutex
-	built    = make(map[string]error)
-)
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "session-test-")
-	if err != nil {
-		panic(err)
-	}
-	buildDir = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// build runs a command once that makes buildDir/name.
-func build(t testing.TB, name string, argv ...string) string {
-	t.Helper()
-	buildMu.Lock()
-	defer buildMu.Unlock()
-	path := filepath.Join(buildDir, name)
-	err, ok := built[name]
-	if !ok {
-		if out, rerr := exec.Command(argv[0], argv[1:]...).CombinedOutput(); rerr != nil {
-			err = errors.New(strings.Join(argv, " ") + ": " + rerr.Error() + "\n" + string(out))
-		}
-		built[name] = err
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// cc compiles testdata/src.c.
-func cc(t testing.TB, src string, flags ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("needs gcc (package gcc)")
-	}
-	name := src + strings.Join(flags, "")
-	argv := append([]string{"gcc", "-O2", "-Wall", "-o", filepath.Join(buildDir, name), "testdata/" + src + ".c", "-pthread"}, flags...)
-	return build(t, name, argv...)
-}
+func TestMain(m *testing.M) { fixture.Main(m) }
 
 // recorderCmd is a session in a process of its own.
 type recorderCmd struct {
@@ -74,7 +28,7 @@ type recorderCmd struct {
 	Policy   trace.Policy
 	NoPtrace bool
 	Profile  bool
-	Memory   *Memory
+	Memory   *patch.Memory
 	Copy     string
 	Emulator []string
 	Result   string
@@ -86,7 +40,7 @@ type recorderCmd struct {
 // command returns the command that runs argv in a session.
 func (r *recorderCmd) command(t testing.TB, argv ...string) *exec.Cmd {
 	t.Helper()
-	bin := build(t, "recorder", "go", "build", "-o", filepath.Join(buildDir, "recorder"), "./testdata/recorder")
+	bin := fixture.Build(t, "recorder", "go", "build", "-o", filepath.Join(fixture.Dir, "recorder"), "./testdata/recorder")
 	tmp := t.TempDir()
 	if r.Dir == "" {
 		r.Dir = filepath.Join(tmp, "fentry.data")

@@ -12,13 +12,6 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// parseImage reads an image chunk's payload. What cannot be understood is left
-// out; the symbols say it again.
-func parseImage(id uint64, pid int, payload []byte) Image {
-	im, _ := trace.ParseImage(trace.ImageID(id), payload)
-	return Image{Image: im, PID: pid}
-}
-
 func (im Image) open() (*os.File, error) {
 	if im.PID > 0 {
 		link := fmt.Sprintf("/proc/%d/exe", im.PID)
@@ -37,8 +30,11 @@ func (im Image) open() (*os.File, error) {
 	return os.Open(im.Path)
 }
 
-// sawImage hands an image that was not seen before to symbols.
-func (s *session) sawImage(im Image) {
+// sawImage hands an image that was not seen before to symbols: payload is what its
+// chunk says. What of that cannot be understood is left out; the symbols say it again.
+func (s *session) sawImage(id trace.ImageID, pid int, payload []byte) {
+	parsed, _ := trace.ParseImage(id, payload)
+	im := Image{Image: parsed, PID: pid}
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
 	if s.images[im.ID] {
@@ -76,7 +72,7 @@ func (s *session) symbols() {
 		if s.o.Symbols == nil {
 			continue
 		}
-		err := s.dir.writeSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
+		err := s.dir.WriteSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
 		if err != nil && !errors.Is(err, ErrNoSymbols) {
 			s.logf("%s: no symbols: %v", im.Path, err)
 		}

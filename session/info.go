@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/tracedir"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // beginInfo fills in what is known before the program runs.
@@ -55,29 +58,29 @@ func (s *session) endInfo() {
 	i.Totals.Tasks = s.res.Tasks
 	i.Lost = s.res.Lost
 	if s.res.Dir == "" {
-		s.dir.close()
-		s.failed(fmt.Errorf("%s: was removed while it was being recorded; the trace is gone", s.dir.name))
+		s.dir.Close()
+		s.failed(fmt.Errorf("%s: was removed while it was being recorded; the trace is gone", s.dir.Name))
 		return
 	}
-	if err := s.dir.writeInfo(i); err != nil {
+	if err := s.dir.WriteInfo(i); err != nil {
 		s.failed(err)
 	}
 	// Last, so that a reader who sees it sees the rest.
-	if _, err := s.dir.events.WriteAt(le.AppendUint32(nil, 1), format.HClosed); err != nil {
-		s.failed(pathError(err))
+	if _, err := s.dir.Events.WriteAt(le.AppendUint32(nil, 1), format.HClosed); err != nil {
+		s.failed(tracedir.PathError(err))
 	}
-	if err := s.dir.close(); err != nil {
-		s.failed(pathError(err))
+	if err := s.dir.Close(); err != nil {
+		s.failed(tracedir.PathError(err))
 	}
 }
 
 // whereDir finds the directory again: while it was written it can have been
 // renamed, or removed.
 func (s *session) whereDir() {
-	name, moved := s.dir.where()
+	name, moved := s.dir.Where()
 	s.res.Dir = name
 	if name != "" && moved {
-		s.logf("%s: was renamed while it was being recorded; the trace is in %s", s.dir.name, name)
+		s.logf("%s: was renamed while it was being recorded; the trace is in %s", s.dir.Name, name)
 	}
 }
 
@@ -105,4 +108,9 @@ func cpuModel() string {
 		}
 	}
 	return ""
+}
+
+// pair is a reading as info.json has it.
+func pair(r clock.Reading) trace.ClockPair {
+	return trace.ClockPair{Counter: r.Counter, Monotonic: uint64(r.Monotonic)}
 }

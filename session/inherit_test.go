@@ -9,11 +9,13 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
 )
 
 // hostile starts a program with as much as possible other than usual.
@@ -30,7 +32,7 @@ exec "$@"
 
 // A program starts with exactly what it would have inherited from the shell.
 func TestInheritance(t *testing.T) {
-	state := cc(t, "state")
+	state := fixture.CC(t, "testdata/state")
 	script := t.TempDir() + "/hostile.sh"
 	if err := os.WriteFile(script, []byte(hostile), 0o666); err != nil {
 		t.Fatal(err)
@@ -40,7 +42,7 @@ func TestInheritance(t *testing.T) {
 	}
 	shells := map[string][]string{
 		"hostile": {"bash", script},
-		"blocked": {cc(t, "blocked")},
+		"blocked": {fixture.CC(t, "testdata/blocked")},
 		"plain":   {"env", "-i", "A=1", "PATH=/bin"},
 		"nohup":   {"nohup"},
 	}
@@ -92,24 +94,8 @@ func comparable(s, how string) []string {
 	return strings.Split(s, "\n")
 }
 
-func TestInheritedEnviron(t *testing.T) {
-	// Other tests change variables and put them back, in another order.
-	sorted := func(env []string) []string { return slices.Sorted(slices.Values(env)) }
-	if d := cmp.Diff(sorted(os.Environ()), sorted(inheritedEnviron())); d != "" {
-		t.Error(d)
-	}
-	t.Setenv("SESSION_TEST", "1")
-	if d := cmp.Diff(os.Environ(), inheritedEnviron()); d != "" {
-		t.Error(d)
-	}
-	os.Unsetenv("HOME")
-	if d := cmp.Diff(os.Environ(), inheritedEnviron()); d != "" {
-		t.Error(d)
-	}
-}
-
 // harmless is a plan that adds memory, and changes and prints nothing.
-func harmless(t *testing.T, path string) *Memory {
+func harmless(t *testing.T, path string) *patch.Memory {
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +105,7 @@ func harmless(t *testing.T, path string) *Memory {
 	for _, p := range f.Progs {
 		end = max(end, p.Vaddr+p.Memsz)
 	}
-	m := &Memory{OrigEntry: f.Entry, RXAddr: (end + 1<<30) &^ 0xfff}
+	m := &patch.Memory{OrigEntry: f.Entry, RXAddr: (end + 1<<30) &^ 0xfff}
 	m.Entry = m.RXAddr
 	m.RX = le.AppendUint32([]byte{0xe9}, uint32(f.Entry-(m.RXAddr+5))) // jmp entry
 	return m

@@ -5,13 +5,10 @@ package session
 import (
 	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,89 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
 )
-
-// The new entry point of the tests: it writes a word to the new data memory and
-// a line to standard output, and goes on to the image's own entry point.
-const (
-	codeStart  = 64 // offset of the entry point in the code
-	phdrsStart = 512
-)
-
-// assemble makes the code for given addresses.
-func assemble(rx, rw, orig uint64) []byte {
-	const msg = "injected\n"
-	var c []byte
-	at := func() uint64 { return rx + codeStart + uint64(len(c)) }
-	rel := func(target uint64) { c = le.AppendUint32(c, uint32(target-(at()+4))) }
-	c = append(c, 0x50, 0x57, 0x56, 0x52, 0x51, 0x41, 0x53) // push rax, rdi, rsi, rdx, rcx, r11
-	c = append(c, 0xb8, 1, 0, 0, 0)                         // mov $1, %eax (write)
-	c = append(c, 0x89, 0x05)                               // mov %eax, rw(%rip)
-	rel(rw)
-	c = append(c, 0xbf, 1, 0, 0, 0) // mov $1, %edi
-	c = append(c, 0x48, 0x8d, 0x35) // lea msg(%rip), %rsi
-	rel(rx)
-	c = append(c, 0xba, byte(len(msg)), 0, 0, 0)            // mov $len, %edx
-	c = append(c, 0x0f, 0x05)                               // syscall
-	c = append(c, 0x41, 0x5b, 0x59, 0x5a, 0x5e, 0x5f, 0x58) // pop all
-	c = append(c, 0xe9)                                     // jmp orig
-	rel(orig)
-	out := make([]byte, codeStart)
-	copy(out, msg)
-	return append(out, c...)
-}
-
-// answerPlan makes a plan for testdata/answer.c: answer returns another number.
-func answerPlan(t testing.TB, path string) *Memory {
-	t.Helper()
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &Memory{OrigEntry: f.Entry}
-	old := []byte{0xb8, 0x44, 0x33, 0x22, 0x11} // mov $0x11223344, %eax
-	end := uint64(0)
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_LOAD {
-			continue
-		}
-		end = max(end, p.Vaddr+p.Memsz)
-		b := raw[p.Off : p.Off+p.Filesz]
-		if i := bytes.Index(b, old); i >= 0 && p.Flags&elf.PF_X != 0 {
-			m.Edits = []Edit{{p.Vaddr + uint64(i), old, []byte{0xb8, 0x88, 0x77, 0x66, 0x55}}}
-		}
-	}
-	if m.Edits == nil {
-		t.Fatalf("%s: no answer", path)
-	}
-	m.RWAddr = (end + 1<<30) &^ 0xfff
-	m.RWSize = 5000
-	m.RXAddr = m.RWAddr + 0x4000
-	m.RX = append(assemble(m.RXAddr, m.RWAddr+4096, f.Entry), make([]byte, phdrsStart)...)
-	m.Entry = m.RXAddr + codeStart
-	m.NullCB = m.RWAddr + 8
-
-	m.PhdrAddr = m.RXAddr + phdrsStart
-	m.Phnum = len(f.Progs) + 1
-	var b bytes.Buffer
-	for _, p := range append(slices.Clone(f.Progs), &elf.Prog{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Vaddr: m.RXAddr, Paddr: m.RXAddr, Filesz: 4096, Memsz: 4096, Align: 4096}}) {
-		h := elf.Prog64{Type: uint32(p.Type), Flags: uint32(p.Flags), Off: p.Off, Vaddr: p.Vaddr, Paddr: p.Paddr, Filesz: p.Filesz, Memsz: p.Memsz, Align: p.Align}
-		if p.Type == elf.PT_PHDR {
-			h.Vaddr, h.Paddr = m.PhdrAddr, m.PhdrAddr
-		}
-		if err := binary.Write(&b, le, h); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m.Phdrs = b.Bytes()
-	m.RX = append(m.RX[:phdrsStart], make([]byte, len(m.Phdrs))...)
-	return m
-}
 
 // Every kind of executable starts at the new entry point with the edits made,
 // sees the new program headers and has its control block.
@@ -117,8 +35,8 @@ func TestInject(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			path := cc(t, "answer", tt.flags...)
-			m := answerPlan(t, path)
+			path := fixture.CC(t, "testdata/answer", tt.flags...)
+			m := fixture.Answer(t, path)
 			plain, err := exec.Command(path).Output()
 			if err != nil || !strings.HasPrefix(string(plain), "answer 11223344,") {
 				t.Fatalf("untraced: %q, %v", plain, err)
@@ -146,7 +64,7 @@ func TestInject(t *testing.T) {
 			if strings.HasPrefix(tt.name, "static") {
 				bias = entry - m.Entry
 			}
-			if answer != 0x55667788 || bias%pageSize != 0 || gs != bias+m.NullCB || phdr != bias+m.PhdrAddr || phnum2 != phnum+1 || loads2 != loads+1 {
+			if answer != 0x55667788 || bias%tracee.PageSize != 0 || gs != bias+m.NullCB || phdr != bias+m.PhdrAddr || phnum2 != phnum+1 || loads2 != loads+1 {
 				t.Errorf("%q; untraced: %q", out, plain)
 			}
 		})
@@ -155,13 +73,13 @@ func TestInject(t *testing.T) {
 
 // A plan for another version of the file: nothing is run.
 func TestInjectMismatch(t *testing.T) {
-	path := cc(t, "answer")
-	m := answerPlan(t, path)
+	path := fixture.CC(t, "testdata/answer")
+	m := fixture.Answer(t, path)
 	e := &m.Edits[0]
-	m.Edits = append([]Edit{{e.Addr - 1, []byte{0x12}, []byte{0x90}}}, m.Edits...)
+	m.Edits = append([]patch.Edit{{Addr: e.Addr - 1, Old: []byte{0x12}, New: []byte{0x90}}}, m.Edits...)
 	r := recorderCmd{Memory: m}
 	x := r.run(t, path)
-	if x.code != 200 || x.stdout != "" || !strings.Contains(x.stderr, fmt.Sprintf("changed since it was read: failed to modify %#x: actual ", e.Addr-1)) {
+	if x.code != 200 || x.stdout != "" || !strings.Contains(x.stderr, fmt.Sprintf("changed since it was read: failed to modify %#x (unknown function): actual ", e.Addr-1)) {
 		t.Errorf("status %d, %q, %q", x.code, x.stdout, x.stderr)
 	}
 	if _, err := os.Stat(r.Dir); err == nil {
@@ -171,8 +89,8 @@ func TestInjectMismatch(t *testing.T) {
 
 // What execve runs is not the file that was planned.
 func TestScripts(t *testing.T) {
-	path := cc(t, "answer")
-	m := answerPlan(t, path)
+	path := fixture.CC(t, "testdata/answer")
+	m := fixture.Answer(t, path)
 	for _, tt := range []struct{ head, want string }{
 		{"#!/bin/sh\n", "which is not traced"},
 		{"", "is a script, which is not traced"},
@@ -193,7 +111,7 @@ func TestScripts(t *testing.T) {
 // under the program's name, and nothing is left of it.
 func TestPatchedCopy(t *testing.T) {
 	dir, tmp := t.TempDir(), t.TempDir()
-	src, err := os.ReadFile(cc(t, "answer"))
+	src, err := os.ReadFile(fixture.CC(t, "testdata/answer"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +119,7 @@ func TestPatchedCopy(t *testing.T) {
 	if err := runfile.WriteFile(path, src); err != nil {
 		t.Fatal(err)
 	}
-	m := answerPlan(t, path)
+	m := fixture.Answer(t, path)
 	// The copy shall be recognisable.
 	e := m.Edits[0]
 	patched := bytes.Replace(src, e.Old, e.New, 1)
@@ -263,13 +181,13 @@ func TestPatchedCopy(t *testing.T) {
 
 // Code that cannot be read is not changed in place.
 func TestExecuteOnly(t *testing.T) {
-	src, err := os.ReadFile(cc(t, "answer"))
+	src, err := os.ReadFile(fixture.CC(t, "testdata/answer"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	phoff, n := int(le.Uint64(src[32:])), int(le.Uint16(src[56:]))
 	for i := range n {
-		if b := src[phoff+i*phentsize:]; le.Uint32(b) == uint32(elf.PT_LOAD) && le.Uint32(b[4:]) == uint32(elf.PF_R|elf.PF_X) {
+		if b := src[phoff+i*tracee.Phentsize:]; le.Uint32(b) == uint32(elf.PT_LOAD) && le.Uint32(b[4:]) == uint32(elf.PF_R|elf.PF_X) {
 			le.PutUint32(b[4:], uint32(elf.PF_X))
 		}
 	}
@@ -277,7 +195,7 @@ func TestExecuteOnly(t *testing.T) {
 	if err := runfile.WriteFile(path, src); err != nil {
 		t.Fatal(err)
 	}
-	m := answerPlan(t, path)
+	m := fixture.Answer(t, path)
 	file := filepath.Join(t.TempDir(), "copy")
 	if err := os.WriteFile(file, bytes.Replace(src, m.Edits[0].Old, m.Edits[0].New, 1), 0o666); err != nil {
 		t.Fatal(err)
@@ -290,74 +208,19 @@ func TestExecuteOnly(t *testing.T) {
 }
 
 // withoutPtrace is a program that runs another one without the right to ptrace.
-func withoutPtrace(t *testing.T) string { return cc(t, "noptrace") }
+func withoutPtrace(t *testing.T) string { return fixture.CC(t, "testdata/noptrace") }
 
 // The name of the process and its first argument are the program's own.
 func TestPatchedCopyName(t *testing.T) {
-	path := cc(t, "state")
-	m := &Memory{}
-	*m = *answerPlan(t, cc(t, "answer"))
+	path := fixture.CC(t, "testdata/state")
+	m := &patch.Memory{}
+	*m = *fixture.Answer(t, fixture.CC(t, "testdata/answer"))
 	r := recorderCmd{Memory: m, Copy: path, NoPtrace: true, Path: path}
 	x := r.run(t, "other-name", "x")
 	for _, want := range []string{"Name:\t" + filepath.Base(path)[:5], "arg other-name\narg x\n", "exe " + filepath.Dir(path) + "/"} {
 		if !strings.Contains(x.stdout, want) {
 			t.Errorf("no %q in %s", want, x.stdout)
 		}
-	}
-}
-
-// Plans that contradict themselves are refused before anything is started.
-func TestMemoryCheck(t *testing.T) {
-	good := func() *Memory {
-		return &Memory{RX: make([]byte, 4096), RXAddr: 0x10000, Entry: 0x10010, RWAddr: 0x20000, RWSize: 10, Edits: []Edit{{0x1000, []byte{1, 2}, []byte{3, 4}}, {0x1002, []byte{1}, []byte{2}}}}
-	}
-	if err := good().check(); err != nil {
-		t.Fatal(err)
-	}
-	for i, change := range []func(m *Memory){
-		func(m *Memory) { m.RX = nil },
-		func(m *Memory) { m.RXAddr++ },
-		func(m *Memory) { m.RXAddr = ^uint64(0xfff); m.RX = make([]byte, 8192) },
-		func(m *Memory) { m.RWSize = ^uint64(0) - 0x10000 },
-		func(m *Memory) { m.Entry = 0x11000 },
-		func(m *Memory) { m.PhdrAddr = 0x10ff0; m.Phnum = 1 },
-		func(m *Memory) { m.PhdrAddr = 0x10000 },
-		func(m *Memory) { m.PhdrAddr, m.Phnum, m.Phdrs = 0x10000, 1, make([]byte, 55) },
-		func(m *Memory) { m.Edits[1].Addr-- },
-		func(m *Memory) { m.Edits[0].New = nil },
-		func(m *Memory) { m.Edits[0].Old, m.Edits[0].New = nil, nil },
-		func(m *Memory) { m.Edits[1].Addr = ^uint64(0) },
-	} {
-		m := good()
-		change(m)
-		if err := m.check(); err == nil {
-			t.Errorf("change %d is accepted", i)
-		}
-	}
-}
-
-// Runs of edits hold every edit once, within the window and without large gaps.
-func TestSpans(t *testing.T) {
-	var m Memory
-	addr := uint64(0x1000)
-	for i := range 5000 {
-		m.Edits = append(m.Edits, Edit{Addr: addr, Old: make([]byte, 5), New: make([]byte, 5)})
-		addr += uint64(16 + i%7*(i%500)*3)
-	}
-	var all []Edit
-	for _, run := range m.spans() {
-		if _, n := extent(run); n > 1<<20 {
-			t.Errorf("run of %d bytes", n)
-		}
-		for i := 1; i < len(run); i++ {
-			if run[i].Addr-run[i-1].Addr-5 >= pageSize {
-				t.Errorf("gap at %#x", run[i].Addr)
-			}
-		}
-		all = append(all, run...)
-	}
-	if !slices.EqualFunc(all, m.Edits, func(a, b Edit) bool { return a.Addr == b.Addr }) {
-		t.Error("edits are missing")
 	}
 }
 
@@ -388,7 +251,7 @@ func TestPrivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	src, err := os.ReadFile(cc(t, "answer"))
+	src, err := os.ReadFile(fixture.CC(t, "testdata/answer"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +263,7 @@ func TestPrivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	const nobody = 65534
-	for _, d := range []string{dir, buildDir} {
+	for _, d := range []string{dir, fixture.Dir} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +275,7 @@ func TestPrivileged(t *testing.T) {
 	if err := os.Chown(work, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	r := recorderCmd{Memory: answerPlan(t, path), Copy: path, Dir: filepath.Join(work, "data")}
+	r := recorderCmd{Memory: fixture.Answer(t, path), Copy: path, Dir: filepath.Join(work, "data")}
 	cmd := r.command(t, path)
 	// The options are in a directory that is root's alone.
 	opts, err := os.ReadFile(cmd.Args[1])
@@ -435,41 +298,5 @@ func TestPrivileged(t *testing.T) {
 	x := r.finish(t, cmd, &out, &errb)
 	if x.code != 0 || !x.res.Copied || !strings.HasPrefix(x.stdout, "answer 11223344") || !strings.Contains(x.stderr, "without the privileges") {
 		t.Errorf("status %d, %+v, %q, %q", x.code, x.res, x.stdout, x.stderr)
-	}
-}
-
-// Where /proc/PID/mem does not write to read-only memory, ptrace does.
-func TestPoke(t *testing.T) {
-	path := cc(t, "answer", "-static", "-fno-pie")
-	m := answerPlan(t, path)
-	copy(m.RX[codeStart:], append([]byte{0xe9}, le.AppendUint32(nil, uint32(m.OrigEntry-(m.RXAddr+codeStart+5)))...)) // jmp orig
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	in := readInherited()
-	l := launcher{in: in, env: os.Environ()}
-	pid, err := l.fork(path, []string{"answer", "x", "code"}, true)
-	if err != nil {
-		t.Skipf("needs ptrace: %v", err)
-	}
-	tr, _, _, err := stopAtExec(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr.mem.Close()
-	if tr.mem, err = os.Open(fmt.Sprintf("/proc/%d/mem", pid)); err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.inject(m); err != nil || !tr.poke {
-		tr.kill()
-		t.Fatalf("poked %t: %v", tr.poke, err)
-	}
-	if err := tr.setSignals(in); err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.detach(); err != nil {
-		t.Fatal(err)
-	}
-	if ws := waitFor(pid); ws.ExitStatus() != 8 {
-		t.Errorf("status %d", ws.ExitStatus())
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
+	"github.com/fentry-dev/fentry/session/internal/launch"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -28,7 +30,7 @@ const perChunk = (format.ChunkSize - format.ChunkHeader) / 8
 func TestDrainThreads(t *testing.T) {
 	r := recorderCmd{Buffer: 1 << 20}
 	const threads, chunks = 8, 100
-	x := r.run(t, cc(t, "pool"), "threads", fmt.Sprint(threads), fmt.Sprint(chunks))
+	x := r.run(t, fixture.CC(t, "testdata/pool"), "threads", fmt.Sprint(threads), fmt.Sprint(chunks))
 	if x.code != 0 || x.stderr != "" {
 		t.Fatalf("status %d: %s", x.code, x.stderr)
 	}
@@ -64,7 +66,7 @@ func TestReclaim(t *testing.T) {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			t.Parallel()
 			r := recorderCmd{Buffer: 16 * format.ChunkSize}
-			x := r.run(t, append([]string{cc(t, "pool")}, tt.args...)...)
+			x := r.run(t, append([]string{fixture.CC(t, "testdata/pool")}, tt.args...)...)
 			if x.code != tt.code {
 				t.Errorf("status %d, want %d: %s", x.code, tt.code, x.stderr)
 			}
@@ -83,7 +85,7 @@ func TestNamespace(t *testing.T) {
 		unused++
 	}
 	r := recorderCmd{Buffer: 16 * format.ChunkSize}
-	x := r.run(t, cc(t, "pool"), "ns", fmt.Sprint(unused), "2500")
+	x := r.run(t, fixture.CC(t, "testdata/pool"), "ns", fmt.Sprint(unused), "2500")
 	if x.code == 77 {
 		t.Skipf("needs to make a PID namespace (root): %s", x.stderr)
 	}
@@ -95,7 +97,7 @@ func TestNamespace(t *testing.T) {
 // Chunks that make no sense are dropped and counted; the others are not harmed.
 func TestBadChunks(t *testing.T) {
 	var r recorderCmd
-	x := r.run(t, cc(t, "pool"), "bad")
+	x := r.run(t, fixture.CC(t, "testdata/pool"), "bad")
 	if x.code != 0 || x.res.BadChunks != 3 || x.res.Events != 4 || len(x.chunks) != 1 {
 		t.Errorf("status %d, %+v, %d chunks", x.code, x.res, len(x.chunks))
 	}
@@ -103,7 +105,7 @@ func TestBadChunks(t *testing.T) {
 
 func TestLost(t *testing.T) {
 	var r recorderCmd
-	x := r.run(t, cc(t, "pool"), "lost", "12345")
+	x := r.run(t, fixture.CC(t, "testdata/pool"), "lost", "12345")
 	if x.res.Lost != 12345 {
 		t.Errorf("lost %d", x.res.Lost)
 	}
@@ -112,7 +114,7 @@ func TestLost(t *testing.T) {
 // An image is announced once, and its symbols are written at once.
 func TestImage(t *testing.T) {
 	var r recorderCmd
-	x := r.run(t, cc(t, "pool"), "image", "/bin/imagined")
+	x := r.run(t, fixture.CC(t, "testdata/pool"), "image", "/bin/imagined")
 	if len(x.res.Images) != 1 || x.res.Images[0].ID != 0x1234 || x.res.Images[0].Path != "/bin/imagined" || x.res.Images[0].Sites != 7 || x.res.Events != 10 || len(x.chunks) != 3 {
 		t.Errorf("%+v, %d chunks", x.res, len(x.chunks))
 	}
@@ -128,7 +130,7 @@ func TestImage(t *testing.T) {
 func TestProfile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	r := recorderCmd{Dir: dir, Profile: true}
-	x := r.run(t, cc(t, "pool"), "profile", filepath.Join(dir, trace.EventsFile))
+	x := r.run(t, fixture.CC(t, "testdata/pool"), "profile", filepath.Join(dir, trace.EventsFile))
 	if x.code != 0 || x.stderr != "" {
 		t.Fatalf("status %d: %s", x.code, x.stderr)
 	}
@@ -148,7 +150,7 @@ func TestProfile(t *testing.T) {
 // The newest events are kept, and only as many as fit.
 func TestOverwrite(t *testing.T) {
 	r := recorderCmd{Buffer: 32 * format.ChunkSize, Policy: trace.PolicyOverwrite}
-	x := r.run(t, cc(t, "pool"), "threads", "2", "200")
+	x := r.run(t, fixture.CC(t, "testdata/pool"), "threads", "2", "200")
 	if x.code != 0 {
 		t.Fatalf("status %d: %s", x.code, x.stderr)
 	}
@@ -184,7 +186,7 @@ func TestSecondInterrupt(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			r := recorderCmd{Buffer: 4 << 20}
-			cmd := r.command(t, cc(t, "pool"), "forever")
+			cmd := r.command(t, fixture.CC(t, "testdata/pool"), "forever")
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -220,7 +222,7 @@ func TestSecondInterrupt(t *testing.T) {
 // SIGTERM to the recorder reaches the program, whose end is then the session's.
 func TestTerminate(t *testing.T) {
 	var r recorderCmd
-	cmd := r.command(t, cc(t, "pool"), "idle")
+	cmd := r.command(t, fixture.CC(t, "testdata/pool"), "idle")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +241,7 @@ func TestTerminate(t *testing.T) {
 // When the recorder is killed, what it had written is a valid trace.
 func TestRecorderKilled(t *testing.T) {
 	var r recorderCmd
-	cmd := r.command(t, cc(t, "pool"), "forever")
+	cmd := r.command(t, fixture.CC(t, "testdata/pool"), "forever")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +304,7 @@ func children(t *testing.T, pid int) []int {
 // else; the trace holds whole chunks.
 func TestWriteError(t *testing.T) {
 	check := func(t *testing.T, r *recorderCmd, want string) {
-		x := r.run(t, cc(t, "pool"), "threads", "2", "300")
+		x := r.run(t, fixture.CC(t, "testdata/pool"), "threads", "2", "300")
 		if x.code != 0 {
 			t.Errorf("status %d: %s", x.code, x.stderr)
 		}
@@ -347,7 +349,7 @@ func TestPoolDescriptor(t *testing.T) {
 	// Also with a limit that is too low for it, which the program keeps.
 	r.prefix = []string{"sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"}
 	x = r.run(t, "sh", "-c", "readlink /proc/$PPID/fd/1000; ulimit -Sn; ulimit -Hn")
-	if hasCapability(unix.CAP_SYS_RESOURCE) {
+	if launch.HasCapability(unix.CAP_SYS_RESOURCE) {
 		want += "100\n100\n"
 	} else {
 		want = "100\n100\n"
@@ -359,7 +361,7 @@ func TestPoolDescriptor(t *testing.T) {
 
 // What the recorder costs an event, and how fast it can be.
 func BenchmarkDrain(b *testing.B) {
-	pool := cc(b, "pool")
+	prog := fixture.CC(b, "testdata/pool")
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprint(threads), func(b *testing.B) {
 			const chunks = 4000
@@ -368,7 +370,7 @@ func BenchmarkDrain(b *testing.B) {
 			var events uint64
 			for b.Loop() {
 				r := recorderCmd{blind: true}
-				x := r.run(b, pool, "threads", fmt.Sprint(threads), fmt.Sprint(chunks/threads))
+				x := r.run(b, prog, "threads", fmt.Sprint(threads), fmt.Sprint(chunks/threads))
 				if x.code != 0 || x.res.Lost != 0 {
 					b.Fatalf("status %d: %s", x.code, x.stderr)
 				}

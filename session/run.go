@@ -4,27 +4,29 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/launch"
+	"github.com/fentry-dev/fentry/session/internal/pool"
+	"github.com/fentry-dev/fentry/session/internal/tracedir"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
 	"github.com/fentry-dev/fentry/trace"
 )
 
 // session is one run.
 type session struct {
 	o     Options
-	dir   *traceDir
-	pool  *pool // nil in profile mode
-	drain *drainer
-	live  *liveness
-	in    inherited
+	dir   *tracedir.Dir
+	pool  *pool.Pool // nil in profile mode
+	drain *drain.Drainer
+	live  *drain.Liveness
+	in    launch.Inherited
 	info  trace.Info
 
 	logMu sync.Mutex
@@ -70,38 +72,38 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		s.o.Args = []string{s.o.Path}
 	}
 	if s.o.Env == nil {
-		s.o.Env = inheritedEnviron()
+		s.o.Env = launch.Environ()
 	}
 	if s.o.Buffer == 0 {
 		s.o.Buffer = DefaultBuffer
 	}
-	s.in = readInherited()
-	s.in.ignore()
+	s.in = launch.ReadInherited()
+	s.in.Ignore()
 	var err error
 	emulator := ""
 	if len(s.o.Emulator) > 0 {
-		if emulator, err = LookPath(s.o.Emulator[0]); err != nil {
+		if emulator, err = launch.LookPath(s.o.Emulator[0]); err != nil {
 			return s.res, err
 		}
 	}
-	if s.dir, err = createDir(s.o.Dir); err != nil {
+	if s.dir, err = tracedir.Create(s.o.Dir); err != nil {
 		return s.res, err
 	}
 	path, err := s.buffers()
 	if err != nil {
-		s.dir.rollback()
+		s.dir.Rollback()
 		return s.res, err
 	}
 	if s.pool != nil {
-		defer s.pool.close()
+		defer s.pool.Close()
 	}
-	var mem *Memory
+	var mem *patch.Memory
 	if s.o.Prepare != nil {
 		if mem, err = s.o.Prepare(path); err == nil && mem != nil {
-			err = mem.check()
+			err = tracee.Check(mem)
 		}
 		if err != nil {
-			s.dir.rollback()
+			s.dir.Rollback()
 			return s.res, err
 		}
 	}
@@ -110,24 +112,28 @@ func (s *session) run(ctx context.Context) (Result, error) {
 
 	s.beginInfo()
 	began := time.Now()
-	l := launcher{o: &s.o, emulator: emulator, args: s.o.Args, env: s.o.Env, in: s.in, mem: mem, pool: path, log: s.logf, ready: s.ready}
-	st, err := l.launch()
+	l := launch.Launcher{
+		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, File: s.o.File, Inherited: s.in, Memory: mem, NoPtrace: s.o.NoPtrace,
+		Emulator: s.o.Emulator, EmulatorPath: emulator, Logf: s.logf, Ready: s.ready,
+	}
+	if s.o.PatchedCopy != nil {
+		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(path, f) }
+	}
+	st, err := l.Launch()
 	if err != nil {
-		s.dir.rollback()
+		s.dir.Rollback()
 		return s.res, err
 	}
-	if st.copy != nil {
-		defer st.copy.remove()
-	}
+	defer st.Close()
 	s.work()
 	// Removing a large older trace takes its time.
 	var late sync.WaitGroup
-	late.Go(s.dir.commit)
-	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.injected, st.copied, st.setup
-	s.info.PID = st.pid
+	late.Go(s.dir.Commit)
+	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
+	s.info.PID = st.PID
 	// A second pair, in case there will be no end: two give a frequency.
 	s.pairClocks()
-	if err := s.dir.writeInfo(&s.info); err != nil {
+	if err := s.dir.WriteInfo(&s.info); err != nil {
 		s.logf("%v", err)
 	}
 
@@ -148,97 +154,13 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	return s.res, nil
 }
 
-// foreign tells whether the program runs on a machine whose counter is not this
-// one's: it is left to the program's runtime to tell how it goes.
-func (s *session) foreign() bool { return len(s.o.Emulator) > 0 }
-
-// pairClocks notes how the counter goes.
-func (s *session) pairClocks() {
-	if !s.foreign() {
-		s.info.Clock.Pairs = append(s.info.Clock.Pairs, readClocks().pair())
-	}
-}
-
-// copyFrequency puts the counter's frequency, which a runtime on a foreign machine
-// has written to the pool's header, where the readers of the file look.
-func (s *session) copyFrequency() {
-	if !s.foreign() || s.pool == nil {
-		return
-	}
-	if hz := s.pool.word64(format.HCounterHZ).Load(); hz != 0 {
-		_, _ = s.dir.events.WriteAt(le.AppendUint64(nil, hz), format.HCounterHZ)
-	}
-}
-
-// buffers makes what the program's runtime writes to and returns its path.
-func (s *session) buffers() (string, error) {
-	var head [format.HeaderSize]byte
-	now, hz := readClocks(), uint64(0)
-	if s.foreign() {
-		now.counter = 0
-	} else {
-		hz = counterHz()
-	}
-	s.info.Clock.Hz = hz
-	s.pairClocks()
-	if s.o.Profile {
-		// The runtime writes the file itself.
-		putHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)
-		if _, err := s.dir.events.WriteAt(head[:], 0); err != nil {
-			return "", pathError(err)
-		}
-		path := filepath.Join(s.dir.path, trace.EventsFile)
-		var st unix.Stat_t
-		if err := unix.Fstat(int(s.dir.events.Fd()), &st); err != nil {
-			return "", fmt.Errorf("%s: %w", path, err)
-		}
-		s.live = newLiveness(sharedFile{st.Ino, path})
-		return path, nil
-	}
-	var err error
-	if s.pool, err = newPool(s.o.Buffer, s.o.Policy, now, hz); err != nil {
-		return "", err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(s.pool.fd, &st); err != nil {
-		return "", err
-	}
-	s.live = newLiveness(sharedFile{st.Ino, "/memfd:" + poolName + " (deleted)"})
-	putHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
-	w := &eventsFile{f: s.dir.events}
-	if _, err := w.write([][]byte{head[:]}); err != nil {
-		s.pool.close()
-		return "", err
-	}
-	s.drain = newDrainer(s.pool, w, s.o.Policy, s.live)
-	s.drain.onImage = s.sawImage
-	s.drain.onWriteError = func(err error) {
-		s.logf("%v: tracing stopped; what was recorded before is kept", err)
-	}
-	return s.pool.path(), nil
-}
-
-// ready tells the runtime, and readers of the trace, who the first process is.
-func (s *session) ready(pid int) {
-	start := s.live.start(pid)
-	if s.pool != nil {
-		s.pool.word64(format.HLeaderStart).Store(start)
-		s.pool.word(format.HLeader).Store(uint32(pid))
-	}
-	b := le.AppendUint32(nil, uint32(pid))
-	b = le.AppendUint64(b, start)
-	// What depends on it has other ways to know.
-	_, _ = s.dir.events.WriteAt(b, format.HLeader)
-}
-
 // work starts what runs beside the program.
 func (s *session) work() {
 	if s.pool == nil {
 		return
 	}
 	s.stopBeat = make(chan struct{})
-	s.drain.stop.Store(false)
-	s.workers.Go(s.drain.run)
+	s.workers.Go(s.drain.Run)
 	stop := s.stopBeat
 	s.workers.Go(func() { s.beat(stop) })
 }
@@ -250,17 +172,17 @@ func (s *session) rest() {
 	}
 	close(s.stopBeat)
 	s.stopBeat = nil
-	s.drain.finish()
+	s.drain.Stop()
 	s.workers.Wait()
 }
 
 // over tells, when the program has ended, whether no traced process is left.
 func (s *session) over() bool {
-	if s.live.left() {
+	if s.live.Left() {
 		return false
 	}
 	if s.pool == nil {
-		return !s.live.mappedNow()
+		return !s.live.MappedNow()
 	}
 	s.rest()
 	if s.deserted() {
@@ -272,24 +194,24 @@ func (s *session) over() bool {
 
 // deserted tells whether no process uses the pool. Nothing else may do so now.
 func (s *session) deserted() bool {
-	alone, err := s.pool.abandoned()
+	alone, err := s.pool.Abandoned()
 	if err != nil {
-		if s.pool.mem == nil {
+		if s.pool.Mem == nil {
 			// Without the pool there is nothing left to do.
-			s.drain.w.fail(err, nil, 0)
+			s.drain.Fail(err)
 			return true
 		}
-		return !s.live.mappedNow()
+		return !s.live.MappedNow()
 	}
 	return alone
 }
 
 // beat tells the runtimes that somebody drains.
 func (s *session) beat(stop <-chan struct{}) {
-	tick := time.NewTicker(idleWait)
+	tick := time.NewTicker(drain.IdleWait)
 	defer tick.Stop()
 	for {
-		s.pool.word(format.HHeartbeat).Add(1)
+		s.pool.Word(format.HHeartbeat).Add(1)
 		select {
 		case <-tick.C:
 		case <-stop:
@@ -299,12 +221,12 @@ func (s *session) beat(stop <-chan struct{}) {
 }
 
 // wait returns when the session is over.
-func (s *session) wait(ctx context.Context, st started, began time.Time, signals <-chan os.Signal) {
+func (s *session) wait(ctx context.Context, st launch.Started, began time.Time, signals <-chan os.Signal) {
 	exited := make(chan syscall.WaitStatus, 1)
-	if st.ended {
-		exited <- st.status
+	if st.Ended {
+		exited <- st.Status
 	} else {
-		go func() { exited <- waitFor(st.pid) }()
+		go func() { exited <- waitFor(st.PID) }()
 	}
 	var intr interrupts
 	var poll <-chan time.Time
@@ -330,7 +252,7 @@ func (s *session) wait(ctx context.Context, st started, began time.Time, signals
 			num := sig.(syscall.Signal)
 			forward, end := intr.got(num, num == syscall.SIGHUP && inForeground())
 			if forward {
-				syscall.Kill(st.pid, num)
+				syscall.Kill(st.PID, num)
 			}
 			if end {
 				if !s.res.Ended {

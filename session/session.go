@@ -3,14 +3,18 @@
 package session
 
 import (
-	"errors"
+	"encoding/binary"
 	"io"
 	"os"
 	"syscall"
 	"time"
 
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/trace"
 )
+
+var le = binary.LittleEndian
 
 // Options say what to run and where its trace goes.
 type Options struct {
@@ -48,7 +52,7 @@ type Options struct {
 	// pool (or in profile mode of the events file) for the runtime's
 	// configuration. nil, and a nil Memory: the program runs untraced, but
 	// programs it starts may be traced.
-	Prepare func(session string) (*Memory, error)
+	Prepare func(session string) (*patch.Memory, error)
 	// PatchedCopy writes a patched copy of the program. nil: there is none, and
 	// a program that cannot be traced by ptrace is not run.
 	PatchedCopy func(session string, f *os.File) error
@@ -65,33 +69,22 @@ type Options struct {
 	Logf func(format string, args ...any)
 }
 
+// DefaultDir is the trace directory when Options.Dir is "".
+const DefaultDir = tracedir.Default
+
+// ErrRecording: the trace directory is still being written, by another session or
+// by a patched program alone.
+var ErrRecording = tracedir.ErrRecording
+
 // DefaultBuffer is the size of the pool when Options.Buffer is 0.
 const DefaultBuffer = 64 << 20
 
-// Memory is what is written into a process at its exec stop. All addresses are
-// the image's own; the load bias, AT_ENTRY - OrigEntry, is added.
-type Memory struct {
-	RX     []byte // contents of new read-execute memory
-	RXAddr uint64 // where it is mapped; a multiple of the page size
-	RWAddr uint64 // zeroed new read-write memory
-	RWSize uint64 // its size in bytes
-	Entry  uint64 // new entry point, inside RX
-	Edits  []Edit // sorted by address
-
-	Phdrs    []byte // new program header table; nil when it is in RX already
-	PhdrAddr uint64 // where it is, inside RX; 0: the image's own is kept
-	Phnum    int    // number of its entries
-
-	OrigEntry uint64 // entry point of the file
-	NullCB    uint64 // control block a thread has before it registers; 0: none
-	Armed     uint64 // word that arms the thunks; set by the runtime itself
-}
-
-// Edit replaces bytes of the image.
-type Edit struct {
-	Addr     uint64
-	Old, New []byte // of one length
-}
+// Memory and Edit are what is written into a process at its exec stop; the plan
+// gives it.
+type (
+	Memory = patch.Memory
+	Edit   = patch.Edit
+)
 
 // Image is a program image that announced itself in the trace.
 type Image struct {
@@ -131,11 +124,3 @@ type Result struct {
 	Duration time.Duration // from the program's start to its end
 	Setup    time.Duration // time the exec stop took
 }
-
-// Errors a caller decides by. Both wrap what the system said.
-var (
-	// ErrNotFound: there is no such program; a shell's status is 127.
-	ErrNotFound = errors.New("not found")
-	// ErrNotExecutable: the program cannot be executed; a shell's status is 126.
-	ErrNotExecutable = errors.New("not executable")
-)

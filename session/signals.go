@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/launch"
 )
 
 // watched are the signals a session has an opinion on. The terminal sends SIGINT
@@ -18,10 +20,10 @@ var watched = []syscall.Signal{
 
 // watch starts delivery of the watched signals, but for those that were ignored
 // when this process was started.
-func watch(in inherited) (c chan os.Signal, stop func()) {
+func watch(in launch.Inherited) (c chan os.Signal, stop func()) {
 	c = make(chan os.Signal, 16)
 	for _, s := range watched {
-		if in.ignored&bit(s) == 0 {
+		if !in.Ignores(s) {
 			signal.Notify(c, s)
 		}
 	}

@@ -10,6 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fentry-dev/fentry/session/internal/launch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/tracedir"
 )
 
 func TestInterrupts(t *testing.T) {
@@ -40,7 +44,7 @@ func TestInterrupts(t *testing.T) {
 
 // The end of the context ends the session, not the program.
 func TestContext(t *testing.T) {
-	path, err := LookPath("sleep")
+	path, err := launch.LookPath("sleep")
 	if err != nil {
 		t.Skip("needs sleep (package coreutils)")
 	}
@@ -57,7 +61,7 @@ func TestContext(t *testing.T) {
 		t.Errorf("ended after %v", d)
 	}
 	for _, p := range children(t, syscall.Getpid()) {
-		if b, err := readStat(fmt.Sprintf("/proc/%d/stat", p)); err == nil && !b.dead() {
+		if b, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", p)); err == nil && !b.Dead() {
 			pid = p
 			syscall.Kill(p, syscall.SIGKILL)
 		}
@@ -74,15 +78,15 @@ func TestContext(t *testing.T) {
 func TestCannotRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	for path, want := range map[string]error{
-		filepath.Join(t.TempDir(), "nothing"): ErrNotFound,
-		"/etc/passwd":                         ErrNotExecutable,
-		"/":                                   ErrNotExecutable,
+		filepath.Join(t.TempDir(), "nothing"): launch.ErrNotFound,
+		"/etc/passwd":                         launch.ErrNotExecutable,
+		"/":                                   launch.ErrNotExecutable,
 	} {
 		_, err := Run(context.Background(), Options{Path: path, Dir: dir})
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
-		if _, err := traceFiles(dir); err == nil {
+		if _, err := tracedir.TraceFiles(dir); err == nil {
 			t.Errorf("%s: a directory is left", path)
 		}
 	}

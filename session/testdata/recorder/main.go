@@ -17,6 +17,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -28,7 +29,7 @@ type options struct {
 	Policy   trace.Policy
 	NoPtrace bool
 	Profile  bool
-	Memory   *session.Memory
+	Memory   *patch.Memory
 	Copy     string // file to give as patched copy
 	Emulator []string
 	Result   string
@@ -58,7 +59,7 @@ func main() {
 		return err
 	}
 	if o.Memory != nil {
-		so.Prepare = func(string) (*session.Memory, error) { return o.Memory, nil }
+		so.Prepare = func(string) (*patch.Memory, error) { return o.Memory, nil }
 	}
 	if o.Copy != "" {
 		so.PatchedCopy = func(_ string, f *os.File) error {

@@ -1,0 +1,102 @@
+//go:build linux
+
+package session
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/pool"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/tracedir"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// foreign tells whether the program runs on a machine whose counter is not this
+// one's: it is left to the program's runtime to tell how it goes.
+func (s *session) foreign() bool { return len(s.o.Emulator) > 0 }
+
+// pairClocks notes how the counter goes.
+func (s *session) pairClocks() {
+	if !s.foreign() {
+		s.info.Clock.Pairs = append(s.info.Clock.Pairs, pair(clock.Read()))
+	}
+}
+
+// copyFrequency puts the counter's frequency, which a runtime on a foreign machine
+// has written to the pool's header, where the readers of the file look.
+func (s *session) copyFrequency() {
+	if !s.foreign() || s.pool == nil {
+		return
+	}
+	if hz := s.pool.Word64(format.HCounterHZ).Load(); hz != 0 {
+		_, _ = s.dir.Events.WriteAt(le.AppendUint64(nil, hz), format.HCounterHZ)
+	}
+}
+
+// buffers makes what the program's runtime writes to and returns its path.
+func (s *session) buffers() (string, error) {
+	var head [format.HeaderSize]byte
+	now, hz := clock.Read(), uint64(0)
+	if s.foreign() {
+		now.Counter = 0
+	} else {
+		hz = clock.Hz()
+	}
+	s.info.Clock.Hz = hz
+	s.pairClocks()
+	if s.o.Profile {
+		// The runtime writes the file itself.
+		pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)
+		if _, err := s.dir.Events.WriteAt(head[:], 0); err != nil {
+			return "", tracedir.PathError(err)
+		}
+		path := filepath.Join(s.dir.Path, trace.EventsFile)
+		var st unix.Stat_t
+		if err := unix.Fstat(int(s.dir.Events.Fd()), &st); err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+		s.live = drain.NewLiveness(procfs.SharedFile{Inode: st.Ino, Path: path})
+		return path, nil
+	}
+	var err error
+	if s.pool, err = pool.New(s.o.Buffer, s.o.Policy, now, hz); err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(s.pool.FD, &st); err != nil {
+		return "", err
+	}
+	s.live = drain.NewLiveness(procfs.SharedFile{Inode: st.Ino, Path: "/memfd:" + pool.Name + " (deleted)"})
+	pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
+	w := drain.NewFile(s.dir.Events)
+	if err := w.Header(head[:]); err != nil {
+		s.pool.Close()
+		return "", err
+	}
+	s.drain = drain.New(s.pool, w, s.o.Policy, s.live)
+	s.drain.OnImage = s.sawImage
+	s.drain.OnWriteError = func(err error) {
+		s.logf("%v: tracing stopped; what was recorded before is kept", err)
+	}
+	return s.pool.Path(), nil
+}
+
+// ready tells the runtime, and readers of the trace, who the first process is.
+func (s *session) ready(pid int) {
+	start := s.live.Start(pid)
+	if s.pool != nil {
+		s.pool.Word64(format.HLeaderStart).Store(start)
+		s.pool.Word(format.HLeader).Store(uint32(pid))
+	}
+	b := le.AppendUint32(nil, uint32(pid))
+	b = le.AppendUint64(b, start)
+	// What depends on it has other ways to know.
+	_, _ = s.dir.Events.WriteAt(b, format.HLeader)
+}

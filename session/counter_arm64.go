@@ -1,4 +1,0 @@
-package session
-
-// counterFrequency reads CNTFRQ_EL0, ticks of the virtual count in a second.
-func counterFrequency() uint64

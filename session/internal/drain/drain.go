@@ -1,0 +1,262 @@
+//go:build linux
+
+package drain
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/pool"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+var le = binary.LittleEndian
+
+// Drainer moves full chunks from the pool to the events file.
+//
+// It runs in a goroutine of its own; what it counted is read when that has ended.
+type Drainer struct {
+	p      *pool.Pool
+	w      *File
+	policy trace.Policy
+	live   *Liveness
+
+	// OnImage gets what every image chunk says, OnWriteError the first error of w.
+	OnImage      func(id trace.ImageID, pid int, payload []byte)
+	OnWriteError func(error)
+
+	stop   atomic.Bool
+	batch  []claim
+	held   []held               // oldest first
+	newest map[pool.Task]uint32 // number of the newest chunk of a task in a round
+	vec    [][]byte
+	nap    time.Duration
+	free   int // chunks that were free in the last round
+
+	lastReclaim time.Time
+	patience    time.Duration // until the next
+
+	lookedAtHeld, askedHeld time.Time
+	final                   bool // no task goes on: nothing is held any more
+
+	stats Counts
+	tasks map[pool.Task]uint64 // events they lost
+}
+
+// claim is a chunk the drainer has to itself.
+type claim struct {
+	chunk   int
+	used    int // bytes, header included
+	events  uint64
+	counter uint64
+}
+
+// Counts is what a drainer has done.
+type Counts struct {
+	Events    uint64 // written
+	Lost      uint64 // that tasks say they lost
+	Unwritten uint64 // that could not be written
+	Overwrote uint64 // given up for newer ones
+	Chunks    uint64 // written
+	Bad       uint64 // chunks that made no sense
+	Bytes     int64  // size of the events file
+	Tasks     int    // threads that recorded something
+	Processes int
+	Err       error // the first error writing the file
+}
+
+// Counts says what has been done. Run must have returned.
+func (d *Drainer) Counts() Counts {
+	c := d.stats
+	c.Bytes, c.Err, c.Tasks = d.w.size, d.w.err, len(d.tasks)
+	pids := make(map[uint32]bool)
+	for id, lost := range d.tasks {
+		c.Lost += lost
+		pids[id.PID] = true
+	}
+	c.Processes = len(pids)
+	return c
+}
+
+// Fail ends the writing for good.
+func (d *Drainer) Fail(err error) { d.w.fail(err, nil, 0) }
+
+// batchBytes is how much is written at once: large enough for the file system to
+// use large folios, small enough to be in the second-level cache when it is
+// cleared, and to come back to the tasks soon.
+const batchBytes = 1 << 20
+
+// IdleWait bounds the sleep when nothing happens.
+const IdleWait = 100 * time.Millisecond
+
+// New returns a drainer of a pool to an events file.
+func New(p *pool.Pool, w *File, policy trace.Policy, live *Liveness) *Drainer {
+	d := &Drainer{p: p, w: w, policy: policy, live: live, tasks: make(map[pool.Task]uint64), newest: make(map[pool.Task]uint32)}
+	// While events flow, the drainer sleeps for a time in which one task, at its
+	// fastest, fills a small part of the pool, and takes what has come since in
+	// one go. Nobody has to wake it: that would cost every task a system call
+	// that does something for every chunk.
+	const fastest = 1e9 // bytes a second
+	fill := time.Duration(float64(p.N*format.ChunkSize) / 16 / fastest * 1e9)
+	d.nap = min(fill, 4*time.Millisecond)
+	return d
+}
+
+// Run drains until Stop.
+func (d *Drainer) Run() {
+	filled := d.p.Word(format.HFilled)
+	for !d.stop.Load() {
+		val := filled.Load()
+		n := d.round(false)
+		took, wait := d.reclaim()
+		switch {
+		case n+took == 0:
+			pool.FutexWait(filled, val, int64(wait))
+		case d.nap >= 100*time.Microsecond && d.free > d.p.N/4:
+			time.Sleep(d.nap)
+		}
+	}
+	d.stop.Store(false)
+}
+
+// Stop tells Run to return soon.
+func (d *Drainer) Stop() {
+	d.stop.Store(true)
+	pool.FutexWake(d.p.Word(format.HFilled))
+}
+
+// round writes all full chunks and returns how many there were. When the newest
+// events are to be kept, full chunks stay where they are, unless all is set,
+// until there is no room.
+//
+// The chunks of a task are written in their order. While the states are read,
+// tasks go on: the chunk behind one that is seen to be full can have been passed
+// when it was not yet. So the states are read twice, and of what only the second
+// reading sees, that is taken what belongs before something of the first.
+func (d *Drainer) round(all bool) int {
+	d.ripe(all)
+	keep := d.policy == trace.PolicyOverwrite && !all
+	clear(d.newest)
+	n := d.claim(keep, func(b []byte) bool {
+		id := pool.TaskOf(b)
+		d.newest[id] = max(d.newest[id], le.Uint32(b[format.CNumber:]))
+		return true
+	})
+	if n > 0 {
+		n += d.claim(keep, func(b []byte) bool {
+			newest, ok := d.newest[pool.TaskOf(b)]
+			return ok && le.Uint32(b[format.CNumber:]) < newest
+		})
+	}
+	d.flush()
+	if keep {
+		d.makeRoom()
+	}
+	return n
+}
+
+// claim takes the full chunks that want says yes to, and counts those that were
+// free.
+func (d *Drainer) claim(keep bool, want func(b []byte) bool) int {
+	n := 0
+	d.free = 0
+	for i := range d.p.N {
+		s := d.p.State(i)
+		switch s.Load() {
+		case format.StateFree:
+			d.free++
+			continue
+		case format.StateFull:
+		default:
+			continue
+		}
+		image := d.p.Kind(i) == trace.ChunkImage
+		if keep && !image || !image && !want(d.p.Chunk(i)) || !s.CompareAndSwap(format.StateFull, format.StateWriting) {
+			continue
+		}
+		n++
+		if c, ok := d.inspect(i); ok {
+			d.batch = append(d.batch, c)
+		}
+	}
+	return n
+}
+
+// inspect checks and seals a claimed chunk, and counts it. A chunk that makes no
+// sense is given back.
+func (d *Drainer) inspect(i int) (claim, bool) {
+	b := d.p.Chunk(i)
+	used := pool.Seal(b)
+	kind := trace.ChunkKind(le.Uint16(b[format.CKind:]))
+	if used == 0 || kind != trace.ChunkEvents && kind != trace.ChunkImage {
+		d.stats.Bad++
+		d.p.Release(i, len(b))
+		d.p.Announce()
+		return claim{}, false
+	}
+	events, hole := uint64(0), -1
+	if kind == trace.ChunkEvents {
+		events, hole = pool.CountEvents(b[format.ChunkHeader:used])
+	}
+	id := pool.TaskOf(b)
+	d.tasks[id] = max(d.tasks[id], le.Uint64(b[format.CLost:]))
+	d.live.saw(int(id.PID))
+	if kind == trace.ChunkImage && d.OnImage != nil {
+		d.OnImage(trace.ImageID(le.Uint64(b[format.CImage:])), int(id.PID), b[format.ChunkHeader:used])
+	}
+	c := claim{i, used, events, le.Uint64(b[format.CCounter:])}
+	if hole >= 0 && !d.final {
+		d.hold(c, format.ChunkHeader+hole)
+		return claim{}, false
+	}
+	return c, true
+}
+
+// flush writes the claimed chunks, oldest first, and frees them.
+func (d *Drainer) flush() {
+	slices.SortFunc(d.batch, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
+	for rest := d.batch; len(rest) > 0; {
+		n, bytes := 0, 0
+		for n < len(rest) && bytes < batchBytes {
+			bytes += rest[n].used
+			n++
+		}
+		d.write(rest[:n])
+		rest = rest[n:]
+	}
+	d.batch = d.batch[:0]
+}
+
+func (d *Drainer) write(batch []claim) {
+	d.vec = d.vec[:0]
+	for _, c := range batch {
+		d.vec = append(d.vec, d.p.Chunk(c.chunk)[:c.used])
+	}
+	first := d.w.err == nil
+	kept, err := d.w.write(d.vec)
+	if err != nil && first {
+		d.p.Shut()
+		d.OnWriteError(err)
+	}
+	for i, c := range batch {
+		d.count(c, i < kept)
+	}
+	for _, c := range batch {
+		d.p.Release(c.chunk, c.used)
+	}
+	d.p.Announce()
+}
+
+// count counts a chunk that was written, or could not be.
+func (d *Drainer) count(c claim, written bool) {
+	if !written {
+		d.stats.Unwritten += c.events
+		return
+	}
+	d.stats.Events += c.events
+	d.stats.Chunks++
+}

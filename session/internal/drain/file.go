@@ -1,0 +1,83 @@
+//go:build linux
+
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is the events file of a trace directory.
+type File struct {
+	f    *os.File
+	size int64
+	err  error // first error; nothing is written after it
+}
+
+// NewFile returns an empty events file.
+func NewFile(f *os.File) *File { return &File{f: f} }
+
+// Header writes the header, before the first chunk.
+func (w *File) Header(head []byte) error {
+	_, err := w.write([][]byte{head})
+	return err
+}
+
+// write appends whole chunks and returns how many are kept. After an error the
+// file ends with the last whole chunk, and later calls fail at once.
+func (w *File) write(chunks [][]byte) (kept int, err error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	total := int64(0)
+	for _, c := range chunks {
+		total += int64(len(c))
+	}
+	// The copy is needed because what is written is cut off the front.
+	rest := append([][]byte(nil), chunks...)
+	done := int64(0)
+	for len(rest) > 0 {
+		n, err := unix.Writev(int(w.f.Fd()), rest)
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return w.fail(fmt.Errorf("%s: %w", w.f.Name(), err), chunks, done), w.err
+		}
+		done += int64(n)
+		for len(rest) > 0 && n >= len(rest[0]) {
+			n -= len(rest[0])
+			rest = rest[1:]
+		}
+		if len(rest) > 0 {
+			rest[0] = rest[0][n:]
+		}
+	}
+	w.size += total
+	return len(chunks), nil
+}
+
+// fail keeps the chunks that were written as a whole, cuts off the rest, and
+// returns how many were kept.
+func (w *File) fail(err error, chunks [][]byte, done int64) (kept int) {
+	w.err = err
+	for _, c := range chunks {
+		if int64(len(c)) > done {
+			break
+		}
+		done -= int64(len(c))
+		w.size += int64(len(c))
+		kept++
+	}
+	if terr := w.f.Truncate(w.size); terr != nil {
+		w.err = errors.Join(err, terr)
+	}
+	return kept
+}

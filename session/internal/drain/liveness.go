@@ -1,0 +1,161 @@
+//go:build linux
+
+package drain
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+)
+
+// Liveness knows which traced processes live.
+//
+// Processes name themselves by the ids they see. In a PID namespace of their own
+// these belong to other processes here, or to none. Such a namespace begins with
+// process 1, and ids count upwards: as long as no id below the program's own has
+// been seen, ids are taken for what they say. From then on only a process that
+// was seen to map the pool under its id is trusted to be gone when its id is;
+// for others every process that maps the pool is looked at.
+type Liveness struct {
+	shared procfs.SharedFile
+
+	mu     sync.Mutex
+	leader procfs.Process
+	seen   map[int]seen // by id, processes that recorded something
+
+	strange  bool      // ids can be other processes'
+	scanned  time.Time // when all processes were looked at
+	scanTook time.Duration
+}
+
+// seen is what is known about a process that recorded something.
+type seen struct {
+	start uint64 // when it began; 0: it was not seen to map the pool under its id
+	gone  bool   // it has ended
+}
+
+func NewLiveness(shared procfs.SharedFile) *Liveness {
+	return &Liveness{shared: shared, seen: make(map[int]seen)}
+}
+
+// Start tells which process is the first. It returns when that began.
+func (l *Liveness) Start(pid int) uint64 {
+	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leader = procfs.Process{Pid: pid, Inner: pid, Start: s.Start}
+	return s.Start
+}
+
+// saw notes that a process recorded something.
+func (l *Liveness) saw(pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.strange = l.strange || pid < l.leader.Pid
+	if p, ok := l.seen[pid]; !ok || p.gone {
+		l.look(pid)
+	}
+}
+
+// known tells whether a process has been seen to map the pool under its id.
+func (l *Liveness) known(pid int) bool {
+	return l.seen[pid].start != 0 || l.look(pid)
+}
+
+// look looks whether a process maps the pool under its id.
+func (l *Liveness) look(pid int) bool {
+	old := l.seen[pid]
+	l.seen[pid] = old
+	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil || s.Start < l.leader.Start || s.Start == old.start {
+		return false
+	}
+	if mapped, _ := l.shared.MappedBy(pid); !mapped {
+		return false
+	}
+	l.seen[pid] = seen{start: s.Start}
+	return true
+}
+
+// owner is a chunk that a task has to itself.
+type owner struct {
+	chunk    int
+	pid, tid int
+}
+
+// dead returns those of the owners whose task is certainly gone. All of them
+// must have owned their chunks before the call.
+func (l *Liveness) dead(owners []owner) []owner {
+	var gone, strange []owner
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range owners {
+		l.strange = l.strange || o.pid < l.leader.Pid
+	}
+	for _, o := range owners {
+		switch {
+		case !procfs.TaskDead(o.pid, o.tid):
+		case !l.strange || l.known(o.pid):
+			gone = append(gone, o)
+		default:
+			strange = append(strange, o)
+		}
+	}
+	// Looking at all processes takes milliseconds; at most a tenth of the time
+	// shall go into it.
+	if len(strange) == 0 || time.Since(l.scanned) < max(50*time.Millisecond, 10*l.scanTook) {
+		return gone
+	}
+	begin := time.Now()
+	mapped := make(map[int]bool)
+	for _, p := range l.shared.Mappers(l.leader.Start) {
+		mapped[p.Inner] = true
+	}
+	l.scanned = time.Now()
+	l.scanTook = l.scanned.Sub(begin)
+	for _, o := range strange {
+		if !mapped[o.pid] {
+			gone = append(gone, o)
+		}
+	}
+	return gone
+}
+
+// Left tells whether traced processes other than the first, which has ended, are
+// known to live. Those that have exec'ed a program that is not traced do not count.
+func (l *Liveness) Left() bool {
+	l.mu.Lock()
+	known := make(map[int]uint64)
+	for pid, p := range l.seen {
+		if p.start != 0 && !p.gone && pid != l.leader.Pid {
+			known[pid] = p.start
+		}
+	}
+	l.mu.Unlock()
+	for pid, start := range known {
+		if !procfs.ProcessAlive(pid, start) {
+			l.mu.Lock()
+			l.seen[pid] = seen{start, true}
+			l.mu.Unlock()
+			continue
+		}
+		if mapped, known := l.shared.MappedBy(pid); mapped || !known {
+			return true
+		}
+	}
+	return false
+}
+
+// MappedNow tells whether any process that began with the session or later maps
+// what traced processes map.
+func (l *Liveness) MappedNow() bool {
+	l.mu.Lock()
+	start := l.leader.Start
+	l.mu.Unlock()
+	return len(l.shared.Mappers(start)) > 0
+}

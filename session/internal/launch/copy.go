@@ -1,0 +1,136 @@
+//go:build linux
+
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// patchedCopy is a patched copy of a program, ready for execve.
+//
+// It has no name that could be left behind: it is an unnamed file in the
+// program's own directory, so that $ORIGIN in library paths stays right, or,
+// where that cannot be written, memory. execve gets a link of the program's name
+// to it (link), because that becomes the name of the process; the link is removed
+// as soon as execve is done.
+type patchedCopy struct {
+	f    *os.File
+	exec string // path for execve
+	dir  string // of the link
+}
+
+// newCopy has write fill in the copy.
+func newCopy(path string, write func(*os.File) error) (c *patchedCopy, err error) {
+	c = new(patchedCopy)
+	defer func() {
+		if err != nil {
+			c.close()
+			c = nil
+		}
+	}()
+	if c.f, err = unnamedFile(path); err != nil {
+		return c, err
+	}
+	if err := write(c.f); err != nil {
+		return c, fmt.Errorf("%s: patched copy: %w", path, err)
+	}
+	if err := c.f.Chmod(0o700); err != nil {
+		return c, fmt.Errorf("%s: patched copy: %w", path, err)
+	}
+	// A file that is open for writing cannot be executed.
+	r, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", c.f.Fd()))
+	if err != nil {
+		return c, fmt.Errorf("%s: patched copy: %w", path, err)
+	}
+	c.f.Close()
+	c.f = r
+	return c, nil
+}
+
+// link makes a path for execve that ends in the program's name.
+func (c *patchedCopy) link(name string) {
+	target := fmt.Sprintf("/proc/self/fd/%d", c.f.Fd())
+	c.exec = target
+	if dir, err := os.MkdirTemp("", "fentry-"); err == nil {
+		c.dir = dir
+		link := filepath.Join(dir, name)
+		if os.Symlink(target, link) == nil {
+			c.exec = link
+		}
+	}
+}
+
+// named returns a copy of the copy that has a name: beside the program at path, so
+// that $ORIGIN in library paths stays right, or where that cannot be written, in a
+// directory of its own.
+func (c *patchedCopy) named(path string) (*patchedCopy, error) {
+	n := new(patchedCopy)
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".fentry-*")
+	if err != nil {
+		if n.dir, err = os.MkdirTemp("", "fentry-"); err == nil {
+			f, err = os.Create(filepath.Join(n.dir, filepath.Base(path)))
+		}
+	}
+	if f != nil {
+		n.exec = f.Name()
+		_, err = io.Copy(f, io.NewSectionReader(c.f, 0, math.MaxInt64))
+		err = errors.Join(err, f.Chmod(0o700), f.Close())
+	}
+	if err != nil {
+		n.remove()
+		return nil, fmt.Errorf("%s: patched copy: %w", path, err)
+	}
+	return n, nil
+}
+
+// unnamedFile makes a file without a name beside path, or in memory.
+func unnamedFile(path string) (*os.File, error) {
+	dir := filepath.Dir(path)
+	// Not every file system that can have such a file allows to execute it.
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOEXEC == 0 {
+		if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
+			return f, nil
+		}
+	}
+	name := filepath.Base(path)
+	// Kernels from 6.3 on want to be told that a memory file is for executing,
+	// older ones do not know the flag.
+	for _, flags := range []int{unix.MFD_CLOEXEC | unix.MFD_EXEC, unix.MFD_CLOEXEC} {
+		fd, err := unix.MemfdCreate(name, flags)
+		if err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if err != unix.EINVAL {
+			return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, err)
+		}
+	}
+	return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, unix.EINVAL)
+}
+
+// close removes the link. The copy itself lives as long as a process runs it.
+func (c *patchedCopy) close() {
+	if c.f != nil {
+		c.f.Close()
+	}
+	if c.dir != "" {
+		c.remove()
+	}
+}
+
+// remove removes what has a name.
+func (c *patchedCopy) remove() {
+	if c.exec != "" {
+		os.Remove(c.exec)
+	}
+	if c.dir != "" {
+		os.Remove(c.dir)
+	}
+}

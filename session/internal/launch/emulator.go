@@ -1,0 +1,184 @@
+//go:build linux
+
+package launch
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/tracee"
+)
+
+// guest is what it takes here to run programs of another machine.
+type guest struct {
+	emulators []string // names to look for
+	// sysroot is where Debian's cross compilers have the machine's libraries.
+	sysroot   string
+	emulator  string // packages, as Debian calls them
+	libraries string
+}
+
+var guests = map[elf.Machine]guest{
+	elf.EM_AARCH64: {[]string{"qemu-aarch64", "qemu-aarch64-static"}, "/usr/aarch64-linux-gnu", "qemu-user", "libc6-arm64-cross"},
+	elf.EM_X86_64:  {[]string{"qemu-x86_64", "qemu-x86_64-static"}, "/usr/x86_64-linux-gnu", "qemu-user", "libc6-amd64-cross"},
+}
+
+var hosts = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// FindEmulator returns the command that runs a machine's programs on this one,
+// for [Options]; nil for programs that run without, and for machines nothing is
+// traced on. interp is the program's interpreter, "" if it has none: where only
+// Debian's cross libraries have it, the emulator is told to look there. The
+// error wraps [ErrNotFound] and says what to install.
+func FindEmulator(m elf.Machine, interp string) ([]string, error) {
+	g, ok := guests[m]
+	if !ok || m == hosts[runtime.GOARCH] {
+		return nil, nil
+	}
+	machine := strings.ToLower(strings.TrimPrefix(m.String(), "EM_"))
+	var cmd []string
+	for _, name := range g.emulators {
+		if path, err := LookPath(name); err == nil {
+			cmd = []string{path}
+			break
+		}
+	}
+	if cmd == nil {
+		return nil, fmt.Errorf("%s: %w; programs for %s need it here (Debian: apt-get install %s)", g.emulators[0], ErrNotFound, machine, g.emulator)
+	}
+	if interp == "" || exists(interp) {
+		return cmd, nil
+	}
+	// Where qemu looks by itself.
+	prefix, set := os.LookupEnv("QEMU_LD_PREFIX")
+	if !set {
+		prefix = "/etc/qemu-binfmt/" + machine
+	}
+	switch {
+	case exists(prefix + interp):
+		return cmd, nil
+	case !set && exists(g.sysroot+interp):
+		return append(cmd, "-L", g.sysroot), nil
+	}
+	where := interp
+	if set {
+		where = prefix + interp
+	}
+	return nil, fmt.Errorf("%s: %w; the program has this interpreter, for %s (Debian: apt-get install %s)", where, ErrNotFound, machine, g.libraries)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// command is what execve gets to run the file at path with the program's
+// arguments: the emulator's command in front, if there is one.
+func (l *Launcher) command(path string) (string, []string) {
+	if len(l.Emulator) == 0 {
+		return path, l.Args
+	}
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path // no option of the emulator
+	}
+	argv := append([]string(nil), l.Emulator...)
+	// qemu's way to give a program another name than its path.
+	if l.Args[0] != path && strings.HasPrefix(filepath.Base(argv[0]), "qemu-") {
+		argv = append(argv, "-0", l.Args[0])
+	}
+	argv = append(append(argv, path), l.Args[1:]...)
+	return l.EmulatorPath, argv
+}
+
+// emulated starts a patched copy under the emulator, which keeps the program's
+// own path: the emulator is stopped when it has opened the program, and gets the
+// copy in place of it.
+func (l *Launcher) emulated() (Started, error) {
+	c, err := l.patchedCopy("under an emulator")
+	if err != nil {
+		return Started{}, err
+	}
+	defer c.close()
+	if l.NoPtrace {
+		return l.emulatedCopy(c)
+	}
+	s, err := l.substituted(c)
+	var inj *tracee.RefusedError
+	if errors.As(err, &inj) {
+		l.Logf("%s: the emulator cannot be given the patched copy in place (%v); it gets it by its path", l.Path, inj)
+		return l.emulatedCopy(c)
+	}
+	return s, err
+}
+
+// substituted starts the emulator and gives it the copy when it opens the
+// program. It keeps signals blocked until then: what it tells the program of
+// them it looks up later.
+func (l *Launcher) substituted(c *patchedCopy) (Started, error) {
+	want := l.File
+	if want == nil {
+		var err error
+		if want, err = os.Stat(l.Path); err != nil {
+			return Started{}, execError(l.Path, err)
+		}
+	}
+	path, argv := l.command(l.Path)
+	pid, err := l.fork(path, argv, true)
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
+		return Started{}, &tracee.RefusedError{Err: fmt.Errorf("ptrace: %w", err)}
+	case err != nil:
+		return Started{}, execError(path, err)
+	}
+	t0 := time.Now()
+	t, status, ended, err := tracee.StopAtExec(pid)
+	if ended {
+		l.Ready(pid)
+		return Started{PID: pid, Ended: true, Status: status}, nil
+	}
+	if err == nil {
+		l.Ready(pid)
+		err = t.Substitute(want, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.f.Fd()))
+	}
+	if err == nil {
+		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
+	}
+	if err == nil {
+		err = t.Detach()
+	}
+	var died *tracee.EndedError
+	if errors.As(err, &died) {
+		l.Logf("%s: %s has ended without opening it: nothing was traced", l.Path, l.Emulator[0])
+		return Started{PID: pid, Ended: true, Status: died.Status}, nil
+	}
+	if err != nil {
+		t.Kill()
+		return Started{}, err
+	}
+	return Started{PID: pid, Copied: true, Setup: time.Since(t0)}, nil
+}
+
+// emulatedCopy has the emulator run the copy by a path of its own. It must be
+// there as long as the program may look at it.
+func (l *Launcher) emulatedCopy(c *patchedCopy) (Started, error) {
+	named, err := c.named(l.Path)
+	if err != nil {
+		return Started{}, err
+	}
+	path, argv := l.command(named.exec)
+	pid, err := l.fork(path, argv, false)
+	if err != nil {
+		named.remove()
+		return Started{}, execError(path, err)
+	}
+	l.Ready(pid)
+	return Started{PID: pid, Copied: true, copy: named}, nil
+}

@@ -1,0 +1,250 @@
+//go:build linux
+
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
+)
+
+// Launcher starts a program in the way that works here.
+type Launcher struct {
+	Path string      // of the program's file, as it is given to execve
+	Args []string    // its argument vector, Args[0] included
+	Env  []string    // its environment
+	File os.FileInfo // the file that was planned; nil: not checked
+
+	// Inherited is the signal state the program starts with.
+	Inherited Inherited
+	// Memory is what is put into the program; nil: it runs untraced.
+	Memory *patch.Memory
+	// Copy writes a patched copy of the program; nil: there is none.
+	Copy func(*os.File) error
+	// NoPtrace runs the patched copy at once.
+	NoPtrace bool
+
+	// Emulator is the command that runs the program; empty: the kernel does.
+	Emulator     []string
+	EmulatorPath string // file of Emulator[0]
+
+	// Logf gets messages for the user.
+	Logf func(format string, args ...any)
+	// Ready is called when execve has succeeded and, if the program can be held
+	// there, before its first instruction.
+	Ready func(pid int)
+}
+
+// Started is a program that runs.
+type Started struct {
+	PID      int
+	Injected bool          // it was changed at its exec stop
+	Copied   bool          // it is a patched copy
+	Setup    time.Duration // time the exec stop took
+	copy     *patchedCopy  // to be removed at the end; nil: none
+
+	// Ended: the program died before its first instruction, with Status.
+	Ended  bool
+	Status syscall.WaitStatus
+}
+
+// Close removes what has to be there as long as the program may look at it.
+func (s *Started) Close() {
+	if s.copy != nil {
+		s.copy.remove()
+	}
+}
+
+// Launch starts the program. It locks the goroutine to its thread: ptrace and
+// the signal mask are the thread's.
+func (l *Launcher) Launch() (Started, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if l.Memory == nil {
+		return l.plain()
+	}
+	if len(l.Emulator) > 0 {
+		return l.emulated()
+	}
+	if l.NoPtrace {
+		return l.patched()
+	}
+	if losesPrivileges(l.Path) {
+		// Traced by ptrace it would not have them either, and be told so (AT_SECURE),
+		// at which the runtime keeps out.
+		l.Logf("%s: running a patched copy, without the privileges of the file", l.Path)
+		return l.patched()
+	}
+	s, err := l.traced()
+	var inj *tracee.RefusedError
+	if errors.As(err, &inj) {
+		l.Logf("%s: cannot be traced in place (%v); running a patched copy", l.Path, inj)
+		return l.patched()
+	}
+	return s, err
+}
+
+// traced starts the program stopped, changes it, and lets it go.
+func (l *Launcher) traced() (Started, error) {
+	pid, err := l.fork(l.Path, l.Args, true)
+	switch {
+	case errors.Is(err, unix.ENOEXEC):
+		return l.plain()
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
+		// Either ptrace or execve is refused; the copy will tell.
+		return Started{}, &tracee.RefusedError{Err: fmt.Errorf("ptrace: %w", err)}
+	case err != nil:
+		return Started{}, execError(l.Path, err)
+	}
+	t0 := time.Now()
+	t, status, ended, err := tracee.StopAtExec(pid)
+	if ended {
+		l.Ready(pid)
+		return Started{PID: pid, Ended: true, Status: status}, nil
+	}
+	s := Started{PID: pid, Injected: true}
+	if err == nil {
+		err = t.CheckFile(l.File)
+	}
+	if err == nil {
+		l.Ready(pid) // the runtime may want to know
+		err = t.Inject(l.Memory)
+	}
+	if errors.Is(err, tracee.ErrNotPlanned) {
+		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		l.Logf("%s: runs as %s, which is not traced", l.Path, exe)
+		s.Injected = false
+		err = nil
+	}
+	if err == nil {
+		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
+	}
+	if err == nil {
+		err = t.Detach()
+	}
+	var died *tracee.EndedError
+	if errors.As(err, &died) {
+		return Started{PID: pid, Ended: true, Status: died.Status}, nil
+	}
+	if err != nil {
+		t.Kill()
+		var mm *patch.MismatchError
+		if errors.As(err, &mm) {
+			return Started{}, fmt.Errorf("%s: changed since it was read: %w", l.Path, err)
+		}
+		return Started{}, err
+	}
+	s.Setup = time.Since(t0)
+	return s, nil
+}
+
+// plain starts the program as it is.
+func (l *Launcher) plain() (Started, error) {
+	path, argv := l.command(l.Path)
+	pid, err := l.fork(path, argv, false)
+	if errors.Is(err, unix.ENOEXEC) && len(l.Emulator) == 0 {
+		// As execvp does with a script that does not name its interpreter.
+		args := append([]string{"/bin/sh", l.Path}, l.Args[min(1, len(l.Args)):]...)
+		if l.Memory != nil {
+			l.Logf("%s: is a script, which is not traced", l.Path)
+		}
+		pid, err = l.fork(args[0], args, false)
+	}
+	if err != nil {
+		return Started{}, execError(path, err)
+	}
+	l.Ready(pid)
+	return Started{PID: pid}, nil
+}
+
+// patchedCopy makes the copy that runs where the program itself cannot be changed.
+func (l *Launcher) patchedCopy(where string) (*patchedCopy, error) {
+	if l.Copy == nil {
+		return nil, fmt.Errorf("%s: cannot be traced %s", l.Path, where)
+	}
+	return newCopy(l.Path, l.Copy)
+}
+
+// patched starts a patched copy.
+func (l *Launcher) patched() (Started, error) {
+	c, err := l.patchedCopy("without ptrace")
+	if err != nil {
+		return Started{}, err
+	}
+	defer c.close()
+	c.link(filepath.Base(l.Path))
+	pid, err := l.fork(c.exec, l.Args, false)
+	if err != nil {
+		return Started{}, execError(l.Path, err)
+	}
+	l.Ready(pid)
+	return Started{PID: pid, Copied: true}, nil
+}
+
+// fork starts a process with the inherited signal state. Stopped at its exec it
+// has all signals blocked: one that came between PTRACE_TRACEME and the end of
+// execve would stop it while the parent waits for that end, and nobody would let
+// it go on.
+func (l *Launcher) fork(path string, args []string, stopped bool) (int, error) {
+	old := threadMask()
+	if stopped {
+		setThreadMask(^bit(syscall.SIGTRAP)) // the stop itself is a SIGTRAP
+	} else {
+		setThreadMask(l.Inherited.Blocked)
+	}
+	defer setThreadMask(old)
+	if l.Inherited.Ignored&bit(syscall.SIGCHLD) != 0 {
+		signal.Ignore(syscall.SIGCHLD)
+		defer func() {
+			c := make(chan os.Signal, 1)
+			signal.Notify(c, syscall.SIGCHLD)
+			signal.Stop(c)
+		}()
+	}
+	return syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Env:   l.Env,
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Ptrace: stopped},
+	})
+}
+
+// losesPrivileges tells whether a program would gain privileges from its file,
+// but not while this process traces it (execve(2): no set-ID while traced by a
+// process without CAP_SYS_PTRACE).
+func losesPrivileges(path string) bool {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil || HasCapability(unix.CAP_SYS_PTRACE) {
+		return false
+	}
+	if nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && nnp == 1 {
+		return false
+	}
+	switch {
+	case st.Mode&unix.S_ISUID != 0 && int(st.Uid) != os.Geteuid():
+		return true
+	case st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0 && int(st.Gid) != os.Getegid():
+		return true
+	}
+	n, err := unix.Getxattr(path, "security.capability", nil)
+	return err == nil && n > 0
+}
+
+// HasCapability tells whether this process has an effective capability.
+func HasCapability(c uint) bool {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&hdr, &data[0]) != nil {
+		return false
+	}
+	return data[c/32].Effective&(1<<(c%32)) != 0
+}

@@ -1,0 +1,98 @@
+//go:build linux
+
+package pool
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// Task tells tasks apart, also those that had one thread id after another.
+type Task struct {
+	PID, TID uint32
+	key      uint64
+}
+
+// TaskOf is the task that a chunk is of.
+func TaskOf(b []byte) Task {
+	return Task{le.Uint32(b[format.CPID:]), le.Uint32(b[format.CTID:]), le.Uint64(b[format.CKey:])}
+}
+
+// Seal makes a chunk end with its last word that is not zero, if its task did
+// not say where it ends, and returns its size; 0: it is no chunk.
+func Seal(b []byte) int {
+	if le.Uint32(b[format.CMagic:]) != format.ChunkMagic {
+		return 0
+	}
+	size := int(le.Uint32(b[format.CSize:]))
+	if size >= format.ChunkHeader && size <= len(b) && size%8 == 0 {
+		return size
+	}
+	if size != 0 {
+		return 0
+	}
+	size = len(b)
+	for size > format.ChunkHeader && le.Uint64(b[size-8:]) == 0 {
+		size -= 8
+	}
+	le.PutUint32(b[format.CSize:], uint32(size))
+	return size
+}
+
+// CountEvents counts entries and exits: words that are neither holes nor
+// reserved events with what belongs to them. hole is the offset of the first slot
+// that is reserved and not written, -1: there is none. Nearly all words are events,
+// so eight at a time are looked at for one that is not.
+func CountEvents(b []byte) (n uint64, hole int) {
+	hole = -1
+	for size := len(b); len(b) >= 8; {
+		for len(b) >= 64 && allOrdinary(b[:64:64]) {
+			n += 8
+			b = b[64:]
+		}
+		if len(b) < 8 {
+			break
+		}
+		if hole < 0 && le.Uint64(b) == 0 {
+			hole = size - len(b)
+		}
+		var one uint64
+		one, b = countEvent(b)
+		n += one
+	}
+	return n, hole
+}
+
+// allOrdinary tells whether eight words are.
+func allOrdinary(c []byte) bool {
+	return ordinary(le.Uint64(c)) && ordinary(le.Uint64(c[8:])) && ordinary(le.Uint64(c[16:])) && ordinary(le.Uint64(c[24:])) &&
+		ordinary(le.Uint64(c[32:])) && ordinary(le.Uint64(c[40:])) && ordinary(le.Uint64(c[48:])) && ordinary(le.Uint64(c[56:]))
+}
+
+// ordinary tells whether a word is an entry or an exit, in one comparison:
+// shifted by the bit that says exit, reserved ids are the largest words, and
+// less one, so is the hole.
+func ordinary(w uint64) bool { return w<<1-1 < format.ReservedBase<<33-1 }
+
+// countEvent counts one word, and skips what belongs to it.
+func countEvent(b []byte) (n uint64, rest []byte) {
+	w := le.Uint64(b)
+	b = b[8:]
+	switch id := uint32(w>>32) & 0x7fffffff; {
+	case w<<1 == 0:
+		return 0, b
+	case id < format.ReservedBase:
+		return 1, b
+	case id-format.ReservedBase < uint32(len(format.EventWords)):
+		return 0, b[min(8*int(format.EventWords[id-format.ReservedBase]), len(b)):]
+	}
+	return 0, b
+}
+
+// AtomicMagic reads a chunk's magic, which its task writes after the rest of the
+// header.
+func AtomicMagic(b []byte) uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&b[format.CMagic])).Load()
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package pool
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// How many words follow a reserved event.
+func TestCountEvents(t *testing.T) {
+	for i, words := range format.EventWords {
+		name, code := fmt.Sprintf("event %d", i), uint64(format.ReservedBase+i)
+		ev := le.AppendUint64(nil, code<<32|1)
+		for range words {
+			ev = le.AppendUint64(ev, 5<<32|1) // would count as an event
+		}
+		ev = le.AppendUint64(ev, 6<<32|1)
+		// At every place within the words that are looked at together.
+		var head []byte
+		for i := range uint64(20) {
+			b := append(bytes.Clone(head), ev...)
+			if n, hole := CountEvents(b); n != i+1 || hole >= 0 {
+				t.Errorf("%s behind %d events: %d counted, want %d; hole %d", name, i, n, i+1, hole)
+			}
+			at := len(b)
+			b = append(b, make([]byte, 16)...)
+			if n, hole := CountEvents(append(b, head...)); n != 2*i+1 || hole != at {
+				t.Errorf("%s behind %d events, with a hole at %d: %d counted, want %d; hole %d", name, i, at, n, 2*i+1, hole)
+			}
+			head = le.AppendUint64(head, 1<<63|7<<32|2)
+		}
+	}
+}
+
+// countSlowly says again, simply, what countEvents counts.
+func countSlowly(b []byte) (n uint64) {
+	for len(b) >= 8 {
+		w := le.Uint64(b)
+		b = b[8:]
+		id := w >> 32 &^ (1 << 31)
+		switch {
+		case id == format.ReservedBase+6:
+			b = b[min(16, len(b)):]
+		case id == format.ReservedBase+5, id == format.ReservedBase+7, id > format.ReservedBase+8:
+		case id >= format.ReservedBase:
+			b = b[min(8, len(b)):]
+		case w&^(1<<63) != 0:
+			n++
+		}
+	}
+	return n
+}
+
+func TestSeal(t *testing.T) {
+	b := make([]byte, format.ChunkSize)
+	if Seal(b) != 0 {
+		t.Error("an empty chunk is sealed")
+	}
+	le.PutUint32(b, format.ChunkMagic)
+	if n := Seal(b); n != format.ChunkHeader || le.Uint32(b[format.CSize:]) != format.ChunkHeader {
+		t.Errorf("%d", n)
+	}
+	le.PutUint32(b[format.CSize:], 0)
+	b[format.ChunkHeader+83] = 1
+	if n := Seal(b); n != format.ChunkHeader+88 {
+		t.Errorf("%d", n)
+	}
+	for _, size := range []uint32{1, format.ChunkHeader - 8, format.ChunkHeader + 4, format.ChunkSize + 8} {
+		le.PutUint32(b[format.CSize:], size)
+		if n := Seal(b); n != 0 {
+			t.Errorf("size %d is accepted as %d", size, n)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+//go:build linux
+
+package pool
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// FutexWake wakes everybody who waits on a word of shared memory.
+func FutexWake(w *atomic.Uint32) {
+	const futexWake, all = 1, 1<<31 - 1
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWake, all, 0, 0, 0)
+}
+
+// FutexWait sleeps until the word is woken, unless it is no longer val, but not
+// longer than ns.
+func FutexWait(w *atomic.Uint32, val uint32, ns int64) {
+	const futexWait = 0
+	ts := unix.NsecToTimespec(ns)
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWait, uintptr(val), uintptr(unsafe.Pointer(&ts)), 0, 0)
+}

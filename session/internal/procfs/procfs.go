@@ -1,0 +1,197 @@
+//go:build linux
+
+package procfs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// procStat is what a session needs of /proc/PID/stat (proc(5)).
+type procStat struct {
+	state byte
+	Start uint64 // clock ticks after boot
+}
+
+// Dead tells states of tasks that execute nothing any more.
+func (s procStat) Dead() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
+
+// parseStat parses the contents of a stat file. The name of the program, in
+// parentheses, can hold anything.
+func parseStat(b []byte) (procStat, error) {
+	var s procStat
+	at := bytes.LastIndexByte(b, ')')
+	if at < 0 {
+		return s, fmt.Errorf("stat: no program name")
+	}
+	f := bytes.Fields(b[at+1:])
+	if len(f) < 20 || len(f[0]) != 1 {
+		return s, fmt.Errorf("stat: %d fields behind the name", len(f))
+	}
+	s.state = f[0][0]
+	var err error
+	s.Start, err = strconv.ParseUint(string(f[19]), 10, 64) // field 22
+	return s, err
+}
+
+func ReadStat(path string) (procStat, error) {
+	// Not through package os: this is read of many processes, and its files are
+	// made ready for polling first.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return procStat{}, err
+	}
+	defer unix.Close(fd)
+	var b [1024]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return procStat{}, err
+	}
+	return parseStat(b[:n])
+}
+
+// IgnoredBy is the set of signals a process ignores, from /proc/PID/status.
+func IgnoredBy(pid int) (uint64, error) {
+	path := fmt.Sprintf("/proc/%d/status", pid)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := bytes.Cut(b, []byte("\nSigIgn:"))
+	if !ok {
+		return 0, fmt.Errorf("%s: no SigIgn", path)
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)
+}
+
+// TaskDead tells whether a thread certainly executes nothing any more.
+func TaskDead(pid, tid int) bool {
+	if err := unix.Tgkill(pid, tid, 0); err == unix.ESRCH {
+		return true
+	}
+	// A process not yet waited for still takes signals.
+	s, err := ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
+	return err == nil && s.Dead()
+}
+
+// ProcessAlive tells whether a process that began at start has a thread that is
+// not dead. A main thread can be gone while others go on.
+func ProcessAlive(pid int, start uint64) bool {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	s, err := ReadStat(dir + "/stat")
+	if err != nil || s.Start != start {
+		return false
+	}
+	if !s.Dead() {
+		return true
+	}
+	tasks, err := os.ReadDir(dir + "/task")
+	if err != nil {
+		return false
+	}
+	for _, t := range tasks {
+		if s, err := ReadStat(dir + "/task/" + t.Name() + "/stat"); err == nil && !s.Dead() {
+			return true
+		}
+	}
+	return false
+}
+
+// SharedFile is memory that traced processes map.
+type SharedFile struct {
+	Inode uint64
+	Path  string // as /proc/PID/maps shows it
+}
+
+// MappedBy tells whether a process maps the file. known is false if that cannot
+// be seen: the process is another user's or not dumpable.
+func (f SharedFile) MappedBy(pid int) (mapped, known bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return false, os.IsNotExist(err) || isESRCH(err)
+	}
+	return f.in(b), true
+}
+
+// in looks for the file in the contents of a maps file.
+func (f SharedFile) in(maps []byte) bool {
+	name := []byte(f.Path)
+	for line := range bytes.Lines(maps) {
+		// address perms offset dev inode path
+		if !bytes.HasSuffix(bytes.TrimSuffix(line, []byte("\n")), name) {
+			continue
+		}
+		fields := bytes.Fields(line)
+		if len(fields) >= 6 && string(fields[4]) == strconv.FormatUint(f.Inode, 10) {
+			return true
+		}
+	}
+	return false
+}
+
+func isESRCH(err error) bool {
+	pe, ok := err.(*os.PathError)
+	return ok && pe.Err == unix.ESRCH
+}
+
+// Mappers finds every process that maps the file and began at or after start.
+func (f SharedFile) Mappers(start uint64) []Process {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	self := os.Getpid()
+	var found []Process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == self {
+			continue
+		}
+		s, err := ReadStat("/proc/" + name + "/stat")
+		if err != nil || s.Start < start {
+			continue
+		}
+		if mapped, _ := f.MappedBy(pid); mapped {
+			found = append(found, Process{Pid: pid, Inner: innermostPID(pid), Start: s.Start})
+		}
+	}
+	return found
+}
+
+// Process is a traced process.
+type Process struct {
+	Pid   int
+	Inner int // its id as it sees it itself; differs in another PID namespace
+	Start uint64
+}
+
+// innermostPID is the last of the ids in the NSpid line of /proc/PID/status.
+func innermostPID(pid int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return pid
+	}
+	_, rest, ok := bytes.Cut(b, []byte("\nNSpid:"))
+	if !ok {
+		return pid
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	ids := bytes.Fields(line)
+	if len(ids) == 0 {
+		return pid
+	}
+	if n, err := strconv.Atoi(string(ids[len(ids)-1])); err == nil {
+		return n
+	}
+	return pid
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package tracee
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// resume lets the process go on, as how does it with a signal to deliver, until
+// it stops with a SIGTRAP. All signals that can be are blocked, but a SIGSTOP
+// can come in between: it is put off until the program runs.
+func (t *Process) resume(how func(pid, signal int) error) error {
+	stopped := false
+	for {
+		if err := how(t.pid, 0); err != nil {
+			return &RefusedError{fmt.Errorf("ptrace: %w", err)}
+		}
+		var ws syscall.WaitStatus
+		for {
+			_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
+			if err == nil {
+				break
+			}
+			if err != syscall.EINTR {
+				return &RefusedError{fmt.Errorf("wait: %w", err)}
+			}
+		}
+		switch {
+		case !ws.Stopped():
+			return &EndedError{ws}
+		case ws.StopSignal() == syscall.SIGTRAP, ws.StopSignal() == syscallTrap:
+			if stopped {
+				syscall.Kill(t.pid, syscall.SIGSTOP)
+			}
+			return nil
+		case ws.StopSignal() == syscall.SIGSTOP:
+			stopped = true
+		default:
+			return &RefusedError{fmt.Errorf("stopped by %v", ws.StopSignal())}
+		}
+	}
+}
+
+// syscall has the process make a system call: the instruction is put where it
+// stands, stepped over once, and everything is put back. The instruction cache
+// is the kernel's business when it writes on behalf of a tracer.
+func (t *Process) syscall(nr uint64, args ...uint64) (uint64, error) {
+	orig, err := t.registers()
+	if err != nil {
+		return 0, err
+	}
+	at := orig.pc()
+	saved := make([]byte, len(syscallInsn))
+	if err := t.ReadAt(saved, at); err != nil {
+		return 0, err
+	}
+	if err := t.WriteAt(syscallInsn, at); err != nil {
+		return 0, err
+	}
+	r := *orig
+	var a [6]uint64
+	copy(a[:], args)
+	r.setCall(nr, a)
+	r.noRestart()
+	err = t.setRegisters(&r)
+	if err == nil {
+		err = t.step()
+	}
+	var after *registers
+	if err == nil {
+		after, err = t.registers()
+	}
+	if werr := t.WriteAt(saved, at); err == nil {
+		err = werr
+	}
+	if serr := t.setRegisters(orig); err == nil {
+		err = serr
+	}
+	if err != nil {
+		return 0, err
+	}
+	if after.pc() != at+uint64(len(syscallInsn)) {
+		return 0, fmt.Errorf("system call %d: stopped at %#x", nr, after.pc())
+	}
+	const maxErrno = 4095
+	if v := after.result(); v > ^uint64(maxErrno) {
+		return 0, syscall.Errno(-v)
+	}
+	return after.result(), nil
+}
+
+// step has the process execute one instruction.
+func (t *Process) step() error {
+	return t.resume(func(pid, _ int) error { return unix.PtraceSingleStep(pid) })
+}
+
+// mmap maps anonymous memory in the process at exactly addr.
+func (t *Process) mmap(addr, n uint64, prot int) error {
+	const mapFixedNoreplace = 0x100000 // ignored by kernels before 4.17
+	got, err := t.syscall(unix.SYS_MMAP, addr, n, uint64(prot), unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|mapFixedNoreplace, ^uint64(0), 0)
+	if err == nil && got != addr {
+		err = fmt.Errorf("got %#x", got)
+	}
+	if err != nil {
+		return &RefusedError{fmt.Errorf("map %d bytes at %#x in the program: %w", n, addr, err)}
+	}
+	return nil
+}

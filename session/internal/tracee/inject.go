@@ -1,0 +1,220 @@
+//go:build linux
+
+package tracee
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/patch"
+)
+
+// Keys of the auxiliary vector (elf.h).
+const (
+	atNull  = 0
+	atPhdr  = 3
+	atPhnum = 5
+	atEntry = 9
+)
+
+// ErrNotPlanned: the process does not run the file that was planned.
+var ErrNotPlanned = errors.New("not the file that was planned")
+
+// Inject writes the plan's memory into the process.
+func (t *Process) Inject(m *patch.Memory) error {
+	regs, err := t.registers()
+	if err != nil {
+		return &RefusedError{err}
+	}
+	aux, err := t.auxv(regs.sp())
+	if err != nil {
+		return &RefusedError{err}
+	}
+	entry, ok := aux[atEntry]
+	if !ok {
+		return &RefusedError{errors.New("auxiliary vector: no AT_ENTRY")}
+	}
+	bias := entry.val - m.OrigEntry
+	if bias%PageSize != 0 {
+		return ErrNotPlanned
+	}
+	if err := t.readable(aux); err != nil {
+		return err
+	}
+	// All old bytes are compared before anything is changed.
+	spans := spans(m.Edits)
+	for _, run := range spans {
+		if err := t.compare(run, bias); err != nil {
+			return err
+		}
+	}
+	if err := t.mapMemory(m, bias); err != nil {
+		return err
+	}
+	for _, run := range spans {
+		if err := t.edit(run, bias); err != nil {
+			return err
+		}
+	}
+	set := func(key, val uint64) error {
+		e, ok := aux[key]
+		if !ok {
+			return &RefusedError{fmt.Errorf("auxiliary vector: no entry %d", key)}
+		}
+		return t.WriteAt(le.AppendUint64(nil, val), e.addr)
+	}
+	if m.PhdrAddr != 0 {
+		if err := set(atPhdr, bias+m.PhdrAddr); err != nil {
+			return err
+		}
+		if err := set(atPhnum, uint64(m.Phnum)); err != nil {
+			return err
+		}
+	}
+	if m.NullCB != 0 {
+		regs.setThreadBlock(bias + m.NullCB)
+	}
+	if regs.pc() == entry.val {
+		// No interpreter comes first: the process simply begins elsewhere.
+		if err := set(atEntry, bias+m.Entry); err != nil {
+			return err
+		}
+		regs.setPC(bias + m.Entry)
+		if err := t.setRegisters(regs); err != nil {
+			return &RefusedError{err}
+		}
+		return nil
+	}
+	// Constructors of libraries run, and call back, before the interpreter goes
+	// to AT_ENTRY. So the runtime is started now, and the interpreter after it.
+	return t.runStart(regs, bias+m.Entry, entry.val)
+}
+
+// readable refuses images with code that can be executed but not read, as the added
+// unwind rules read code. A patched copy's can be read.
+func (t *Process) readable(aux map[uint64]auxEntry) error {
+	n := aux[atPhnum].val
+	if n > 1<<16 {
+		return &RefusedError{fmt.Errorf("auxiliary vector: %d program headers", n)}
+	}
+	b := make([]byte, n*Phentsize)
+	if err := t.ReadAt(b, aux[atPhdr].val); err != nil {
+		return err
+	}
+	for ; len(b) > 0; b = b[Phentsize:] {
+		typ, flags := elf.ProgType(le.Uint32(b)), elf.ProgFlag(le.Uint32(b[4:]))
+		if typ == elf.PT_LOAD && flags&(elf.PF_X|elf.PF_R) == elf.PF_X {
+			return &RefusedError{errors.New("its code cannot be read")}
+		}
+	}
+	return nil
+}
+
+// startLimit bounds the time the runtime may take to start.
+const startLimit = 30 * time.Second
+
+// runStart lets the process run from the added entry point to the image's own,
+// where a breakpoint stops it, and puts it back to where it was.
+func (t *Process) runStart(regs *registers, from, to uint64) error {
+	saved := make([]byte, len(breakpoint))
+	if err := t.ReadAt(saved, to); err != nil {
+		return err
+	}
+	if err := t.WriteAt(breakpoint, to); err != nil {
+		return err
+	}
+	run := *regs
+	run.setPC(from)
+	run.noRestart()
+	if err := t.setRegisters(&run); err != nil {
+		return &RefusedError{err}
+	}
+	limit := time.AfterFunc(startLimit, func() { syscall.Kill(t.pid, syscall.SIGKILL) })
+	err := t.resume(unix.PtraceCont)
+	if !limit.Stop() {
+		return errors.New("the runtime does not start in the program")
+	}
+	if err != nil {
+		return err
+	}
+	after, err := t.registers()
+	if err != nil {
+		return &RefusedError{err}
+	}
+	if !after.stoppedAt(to) {
+		return &RefusedError{fmt.Errorf("the runtime stopped at %#x", after.pc())}
+	}
+	if err := t.WriteAt(saved, to); err != nil {
+		return err
+	}
+	regs.keepThread(after)
+	if err := t.setRegisters(regs); err != nil {
+		return &RefusedError{err}
+	}
+	return nil
+}
+
+// mapMemory maps the added memory and fills it in. It is never writable and
+// executable at once: the kernel writes to it on behalf of the tracer.
+func (t *Process) mapMemory(m *patch.Memory, bias uint64) error {
+	if m.RWSize > 0 {
+		// What does not begin at a page shares the last page of the image's bss.
+		start, end := pageUp(m.RWAddr), pageUp(m.RWAddr+m.RWSize)
+		if head := start - m.RWAddr; head > 0 {
+			b := make([]byte, min(head, m.RWSize))
+			if err := t.ReadAt(b, bias+m.RWAddr); err != nil {
+				return err
+			}
+			if len(bytes.Trim(b, "\x00")) > 0 {
+				return &RefusedError{fmt.Errorf("memory at %#x is in use", m.RWAddr)}
+			}
+		}
+		if end > start {
+			if err := t.mmap(bias+start, end-start, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.mmap(bias+m.RXAddr, pageUp(uint64(len(m.RX))), unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		return err
+	}
+	return t.WriteAt(m.RX, bias+m.RXAddr)
+}
+
+func pageUp(v uint64) uint64 { return (v + PageSize - 1) &^ (PageSize - 1) }
+
+// compare checks a run of edits against the process.
+func (t *Process) compare(run []patch.Edit, bias uint64) error {
+	addr, n := extent(run)
+	b := make([]byte, n)
+	if err := t.ReadAt(b, bias+addr); err != nil {
+		return err
+	}
+	for i := range run {
+		e := &run[i]
+		if have := b[e.Addr-addr:][:len(e.Old)]; !bytes.Equal(have, e.Old) {
+			return &patch.MismatchError{Addr: e.Addr, Func: e.Func, Actual: have, Expected: e.Old}
+		}
+	}
+	return nil
+}
+
+// edit makes a run of edits that has been compared.
+func (t *Process) edit(run []patch.Edit, bias uint64) error {
+	addr, n := extent(run)
+	b := make([]byte, n)
+	if err := t.ReadAt(b, bias+addr); err != nil {
+		return err
+	}
+	for i := range run {
+		e := &run[i]
+		copy(b[e.Addr-addr:], e.New)
+	}
+	return t.WriteAt(b, bias+addr)
+}

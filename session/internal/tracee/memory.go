@@ -1,0 +1,40 @@
+//go:build linux
+
+package tracee
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// A process is memory that an engine of package arch can read and write at addresses
+// of its own: what is written goes to read-only memory, too.
+var _ arch.Memory = (*Process)(nil)
+
+// ReadAt copies len(b) bytes from address addr of the process.
+func (t *Process) ReadAt(b []byte, addr uint64) error {
+	if _, err := t.mem.ReadAt(b, int64(addr)); err != nil {
+		return &RefusedError{fmt.Errorf("read %d bytes at %#x of the program: %w", len(b), addr, err)}
+	}
+	return nil
+}
+
+// WriteAt copies b to address addr of the process.
+func (t *Process) WriteAt(b []byte, addr uint64) error {
+	var err error
+	if !t.poke {
+		if _, err = t.mem.WriteAt(b, int64(addr)); err != nil {
+			t.poke = true
+		}
+	}
+	if t.poke {
+		_, err = unix.PtracePokeData(t.pid, uintptr(addr), b)
+	}
+	if err != nil {
+		return &RefusedError{fmt.Errorf("write %d bytes at %#x of the program: %w", len(b), addr, err)}
+	}
+	return nil
+}

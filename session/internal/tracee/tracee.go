@@ -1,0 +1,115 @@
+//go:build linux
+
+package tracee
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+var le = binary.LittleEndian
+
+// Requests that x/sys has no function for (linux/ptrace.h).
+const (
+	ptraceSetSigmask = 0x420b
+)
+
+// syscallTrap is how a stop at a system call looks with PTRACE_O_TRACESYSGOOD.
+const syscallTrap = syscall.SIGTRAP | 0x80
+
+// RefusedError: the memory could not be added. Nothing of the program has run, so
+// it can be started again in another way.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Process is a process in its exec stop. All methods must be called from the
+// thread that started it: ptrace knows tracers by thread.
+type Process struct {
+	pid int
+	mem *os.File // /proc/PID/mem
+	// poke: /proc/PID/mem does not write to read-only memory here
+	// (proc_mem.force_override), ptrace must.
+	poke bool
+}
+
+// StopAtExec waits for a child started with PTRACE_TRACEME to finish execve. It
+// returns ended true with its status if the child died instead.
+func StopAtExec(pid int) (t *Process, status syscall.WaitStatus, ended bool, err error) {
+	for {
+		_, err = syscall.Wait4(pid, &status, syscall.WALL, nil)
+		if err == nil {
+			break
+		}
+		if err != syscall.EINTR {
+			return nil, status, false, fmt.Errorf("wait for the exec stop: %w", err)
+		}
+	}
+	if status.Exited() || status.Signaled() {
+		return nil, status, true, nil
+	}
+	t = &Process{pid: pid}
+	// From here to the detach a half-made image must not run, whatever happens
+	// to this process.
+	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err != nil {
+		return t, status, false, &RefusedError{fmt.Errorf("PTRACE_SETOPTIONS: %w", err)}
+	}
+	t.mem, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+	if err != nil {
+		return t, status, false, &RefusedError{err}
+	}
+	return t, status, false, nil
+}
+
+// CheckFile compares the file the process runs with the one that was planned.
+func (t *Process) CheckFile(want os.FileInfo) error {
+	if want == nil {
+		return nil
+	}
+	have, err := os.Stat(fmt.Sprintf("/proc/%d/exe", t.pid))
+	if err != nil {
+		return &RefusedError{err}
+	}
+	if !os.SameFile(have, want) {
+		return ErrNotPlanned
+	}
+	return nil
+}
+
+// Detach lets the process go.
+func (t *Process) Detach() error {
+	t.mem.Close()
+	if err := unix.PtraceDetach(t.pid); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("PTRACE_DETACH: %w", err)
+	}
+	return nil
+}
+
+// Kill ends the process before it has run a single instruction.
+func (t *Process) Kill() {
+	if t.mem != nil {
+		t.mem.Close()
+	}
+	syscall.Kill(t.pid, syscall.SIGKILL)
+	for {
+		var ws syscall.WaitStatus
+		_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || ws.Exited() || ws.Signaled() {
+			return
+		}
+	}
+}
+
+// EndedError: the process ended while it was being changed.
+type EndedError struct{ Status syscall.WaitStatus }
+
+func (e *EndedError) Error() string { return "the program ended while it was being started" }
