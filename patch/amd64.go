@@ -8,17 +8,17 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
 )
 
 // amd64Machine is x86-64.
 type amd64Machine struct{}
 
-// Jumps reach 2 GiB: what is out of their reach cannot be patched at all.
-func (amd64Machine) reach(*Plan)                       {}
-func (amd64Machine) entry(orig uint64) uint64          { return orig }
-func (amd64Machine) veneers() int                      { return 0 }
-func (amd64Machine) encodeVeneers(*Plan, []byte) error { return nil }
-func (amd64Machine) islands(*Plan) ([]Edit, error)     { return nil, nil }
+// place: jumps reach 2 GiB; what is out of their reach cannot be patched at all.
+func (amd64Machine) place(l *layout) error {
+	l.addThunks()
+	return nil
+}
 
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	a := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind}
@@ -39,12 +39,12 @@ func (amd64Machine) callers() elfio.FrameRules {
 }
 
 // appendSite appends a jump.
-func (amd64Machine) appendSite(b []byte, fn *Func) (_ []byte, err error) {
+func (amd64Machine) appendSite(b []byte, s *record.Site, r route) (_ []byte, err error) {
 	start := len(b)
-	if b, err = amd64.AppendJump(b, fn.Addr, fn.Thunk); err != nil {
+	if b, err = amd64.AppendJump(b, s.Addr, r.to); err != nil {
 		return nil, err
 	}
-	return amd64.AppendNops(b, fn.Len-(len(b)-start)), nil
+	return amd64.AppendNops(b, s.Len-(len(b)-start)), nil
 }
 
 func (amd64Machine) appendNops(b []byte, n int) []byte { return amd64.AppendNops(b, n) }
@@ -62,10 +62,11 @@ func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	return in.Target(site), nil
 }
 
-func (amd64Machine) option() string { return "-pg -mfentry or -fpatchable-function-entry=5" }
-
-func (amd64Machine) irelative() uint32 { return uint32(elf.R_X86_64_IRELATIVE) }
-
-// processGap: the heap starts behind the image, at a random distance of up to 32
-// MiB, and grows upwards; calls reach 2 GiB.
-func (amd64Machine) processGap(uint64) uint64 { return 1 << 30 }
+// facts: the heap starts behind the image, at a random distance of up to 32 MiB, and grows upwards; calls reach 2 GiB.
+func (amd64Machine) facts() facts {
+	return facts{
+		option:     "-pg -mfentry or -fpatchable-function-entry=5",
+		irelative:  uint32(elf.R_X86_64_IRELATIVE),
+		processGap: func(uint64) uint64 { return 1 << 30 },
+	}
+}

@@ -3,10 +3,8 @@ package patch
 import (
 	"debug/elf"
 	"encoding/binary"
-	"fmt"
 	"slices"
 
-	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
@@ -31,59 +29,93 @@ import (
 // is left alone: record.ReasonOutOfReach. Functions compiled with
 // -fpatchable-function-entry=4 (or 3, in pages that are not guarded) need none.
 
-// farSite is how a site out of reach gets to its thunk and back.
-type farSite struct {
-	island  uint64 // address of the veneer in the code; the site's own where it has room
+// place adds thunks and veneers.
+func (m arm64Machine) place(l *layout) error {
+	detours := m.detours(l)
+	l.addThunks()
+	for i := range detours {
+		m.addVeneers(l, &detours[i])
+	}
+	if at := l.end(); !arm64.Reaches(at+maxRuntime, l.orig) {
+		orig := l.orig
+		l.orig = l.add(veneer(at, orig, nobody))
+	}
+	for _, d := range detours {
+		if d.island != 0 {
+			at, landing := d.island, d.landing
+			pc := veneer(at, landing, d.fn)
+			pc.addr = at
+			l.pieces = append(l.pieces, pc)
+		}
+	}
+	return nil
+}
+
+// veneer is a veneer at address at, which goes to to.
+func veneer(at, to uint64, owner int) piece {
+	return piece{
+		name: ".fentry.veneers", code: true, size: arm64.VeneerLen, align: arm64.InstLen, owner: owner, rows: arm64.VeneerRows(),
+		write: func(dst []byte) ([]byte, error) { return arm64.AppendVeneer(dst, at, to) },
+	}
+}
+
+// addVeneers adds what a site out of reach has beside the thunks, and sets its route.
+func (arm64Machine) addVeneers(l *layout, d *detour) {
+	fn := &l.p.Functions[d.fn]
+	r := l.route(d.fn)
+	at, thunk := l.end(), r.to
+	d.landing = l.add(piece{
+		name: ".fentry.veneers", code: true, size: arm64.LandingLen, align: arm64.InstLen, owner: d.fn, rows: arm64.VeneerRows(),
+		write: func(dst []byte) ([]byte, error) { return arm64.AppendLanding(dst, at, thunk) },
+	})
+	if fn.Ret == record.RetLR {
+		r.body = l.add(veneer(l.end(), d.body, d.fn))
+	}
+	r.pad = d.body != fn.End()
+	if r.to = d.island; d.island == 0 {
+		r.to, r.veneer = d.landing, true
+	}
+	if l.routes == nil {
+		l.routes = map[int]route{}
+	}
+	l.routes[d.fn] = r
+}
+
+// A detour is what a site out of reach needs.
+type detour struct {
+	fn      int    // index of the function
+	island  uint64 // address of the veneer in the code; 0: in the site itself
 	landing uint64 // where that goes
-	back    uint64 // address of the veneer back to the body, 0 for sites behind a prologue
-	body    uint64 // where that goes
+	body    uint64 // where the thunk goes on, by another veneer
 }
 
-// farSize is the room that a far site takes beside the thunks.
-const farSize = arm64.LandingLen + arm64.VeneerLen
-
-// reach decides how sites get to their thunks, and the runtime to the image's entry
-// point.
-func (m *arm64Machine) reach(p *Plan) {
-	m.routes(p)
-	m.farAt = p.RXAddr + uint64(p.Traced())*arch.ThunkSize
-	m.farEntry = !arm64.Reaches(m.farAt+uint64(m.veneers())+maxRuntime, p.OrigEntry)
-}
-
-// maxRuntime is more than the runtime's code has.
-const maxRuntime = 1 << 20
-
-// routes decides how sites get to their thunks.
-func (m *arm64Machine) routes(p *Plan) {
-	far := m.farSites(p)
+// detours decides how sites out of reach get to their thunks. It leaves those alone that cannot.
+func (m arm64Machine) detours(l *layout) []detour {
+	p := l.p
+	far := m.farSites(l)
 	if len(far) == 0 {
-		return
+		return nil
 	}
 	guarded := hasBTI(p.file)
-	m.far = make(map[uint32]*farSite)
 	var islands []uint64
 	if m.needIslands(p, far) {
 		islands = findIslands(p)
 	}
-	kept := make([]*farSite, 0, len(far))
-	owners := make([]int, 0, len(far))
+	kept := make([]detour, 0, len(far))
 	for _, i := range far {
 		fn := &p.Functions[i]
-		f := &farSite{body: fn.End()}
+		d := detour{fn: i, body: fn.End()}
 		behind := fn.Ret != record.RetLR
 		// Where there is room, a landing pad takes the site's last word.
 		room := fn.Len
 		if !behind && (room >= arm64.VeneerLen+arm64.InstLen || room >= 2*arm64.InstLen && (guarded || room < arm64.VeneerLen)) {
-			f.body -= arm64.InstLen
+			d.body -= arm64.InstLen
 			room -= arm64.InstLen
-		} else if !behind && guarded && !isLanding(p.file, f.body) {
+		} else if !behind && guarded && !isLanding(p.file, d.body) {
 			fn.leave(record.ReasonOutOfReach)
 			continue
 		}
-		switch {
-		case !behind && room >= arm64.VeneerLen:
-			f.island = fn.Addr
-		default:
+		if behind || room < arm64.VeneerLen {
 			// Both lists ascend: what is too far back for this site is so for all that follow.
 			for len(islands) > 0 && islands[0] < fn.Addr && !arm64.Reaches(fn.Addr, islands[0]) {
 				islands = islands[1:]
@@ -92,34 +124,24 @@ func (m *arm64Machine) routes(p *Plan) {
 				fn.leave(record.ReasonOutOfReach)
 				continue
 			}
-			f.island, islands = islands[0], islands[1:]
-			m.veneersInCode = append(m.veneersInCode, f.island)
+			d.island, islands = islands[0], islands[1:]
 		}
-		kept, owners = append(kept, f), append(owners, i)
+		kept = append(kept, d)
 	}
-	p.number()
-	at := p.RXAddr + uint64(p.Traced())*arch.ThunkSize
-	for k, f := range kept {
-		fn := &p.Functions[owners[k]]
-		f.landing, f.back = at, at+arm64.LandingLen
-		if fn.Ret != record.RetLR {
-			f.back = 0
-		}
-		at += farSize
-		m.far[fn.ID] = f
-	}
+	l.number() // without those that have been left alone
+	return kept
 }
 
 // farSites returns the indices of the traced functions that are out of their
 // thunk's reach. If some of them are left alone, the thunks of others come nearer,
 // never out of reach.
-func (m *arm64Machine) farSites(p *Plan) (far []int) {
-	for i := range p.Functions {
-		fn := &p.Functions[i]
+func (arm64Machine) farSites(l *layout) (far []int) {
+	for i := range l.p.Functions {
+		fn := &l.p.Functions[i]
 		if fn.ID == 0 {
 			continue
 		}
-		t := p.RXAddr + uint64(fn.ID-1)*arch.ThunkSize
+		t := l.thunk(fn.ID)
 		ok := arm64.Reaches(fn.Addr, t)
 		if fn.Ret == record.RetLR { // the thunk goes on to the body from places in it
 			ok = ok && arm64.Reaches(t+arm64.ThunkCallEnd, fn.End()) && arm64.Reaches(t+arm64.ThunkBypass, fn.End())
@@ -132,7 +154,7 @@ func (m *arm64Machine) farSites(p *Plan) (far []int) {
 }
 
 // needIslands reports whether one of the sites has no room for its veneer.
-func (m *arm64Machine) needIslands(p *Plan, far []int) bool {
+func (arm64Machine) needIslands(p *Plan, far []int) bool {
 	return slices.ContainsFunc(far, func(i int) bool {
 		return p.Functions[i].Ret != record.RetLR || p.Functions[i].Len < arm64.VeneerLen+arm64.InstLen // as a landing pad may take one
 	})
@@ -238,63 +260,4 @@ func hasBTI(f *elfio.File) bool {
 		}
 	}
 	return false
-}
-
-// veneers is the room for what far sites have beside the thunks; behind that there is
-// the veneer to the entry point.
-func (m *arm64Machine) veneers() int {
-	n := len(m.far) * farSize
-	if m.farEntry {
-		n += arm64.VeneerLen
-	}
-	return n
-}
-
-func (m *arm64Machine) entry(orig uint64) uint64 {
-	if m.farEntry {
-		return m.farAt + uint64(len(m.far)*farSize)
-	}
-	return orig
-}
-
-// encodeVeneers fills it.
-func (m *arm64Machine) encodeVeneers(p *Plan, dst []byte) error {
-	if at := m.entry(p.OrigEntry); at != p.OrigEntry {
-		if _, err := arm64.AppendVeneer(dst[at-m.farAt:][:0], at, p.OrigEntry); err != nil {
-			return fmt.Errorf("entry point: %w", err)
-		}
-	}
-	for i := range p.Functions {
-		fn := &p.Functions[i]
-		f := m.far[fn.ID]
-		if fn.ID == 0 || f == nil {
-			continue
-		}
-		b := dst[f.landing-m.farAt:][:0:farSize]
-		b, err := arm64.AppendLanding(b, f.landing, p.RXAddr+uint64(fn.ID-1)*arch.ThunkSize)
-		if err == nil && f.back != 0 {
-			_, err = arm64.AppendVeneer(b, f.back, f.body)
-		}
-		if err != nil {
-			return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
-		}
-	}
-	return nil
-}
-
-// islands are the edits that make veneers of nops between functions.
-func (m *arm64Machine) islands(p *Plan) (edits []Edit, err error) {
-	for i := range p.Functions {
-		fn := &p.Functions[i]
-		f := m.far[fn.ID]
-		if fn.ID == 0 || f == nil || f.island == fn.Addr {
-			continue
-		}
-		b, err := arm64.AppendVeneer(nil, f.island, f.landing)
-		if err != nil {
-			return nil, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
-		}
-		edits = append(edits, Edit{Addr: f.island, Old: arm64.AppendNops(nil, len(b)), New: b, Func: fn.Name, Reason: "veneer"})
-	}
-	return edits, nil
 }

@@ -80,7 +80,7 @@ func TestOutOfReach(t *testing.T) {
 				t.Errorf("traced: %v, out of reach: %d", want, left)
 			}
 			for _, f := range p.Functions {
-				if f.ID != 0 && arm64.Reaches(f.Addr, f.Thunk) {
+				if f.ID != 0 && arm64.Reaches(f.Addr, p.Thunk(&f)) {
 					t.Fatalf("%s is not out of reach", f.Name)
 				}
 			}
@@ -130,7 +130,7 @@ func TestReachLimits(t *testing.T) {
 	distance := func(p *patch.Plan) (site, d int64) {
 		i := slices.IndexFunc(p.Functions, func(f patch.Func) bool { return f.Name == "f1" })
 		f := &p.Functions[i]
-		return int64(f.Addr), int64(p.RXAddr) + int64(f.ID-1)*64 + arm64.ThunkBypass - int64(f.End())
+		return int64(f.Addr), int64(p.Thunk(f)) + arm64.ThunkBypass - int64(f.End())
 	}
 	build := func(bss, skip uint64) *patch.Plan {
 		b := read(t, onARM64.compile(t, "p.c", largeSource(bss, skip, 0x20000), "-fpatchable-function-entry=4", "-fno-toplevel-reorder", "-falign-functions=4"))
@@ -155,7 +155,7 @@ func TestReachLimits(t *testing.T) {
 				continue
 			}
 			f := &p.Functions[i]
-			thunk := int64(p.RXAddr) + int64(f.ID-1)*64
+			thunk := int64(p.Thunk(f))
 			near := thunk-int64(f.Addr) <= reach-4 && thunk+arm64.ThunkBypass-int64(f.End()) <= reach
 			in := arm64.DecodeWord(binary.LittleEndian.Uint32(e.New))
 			switch {

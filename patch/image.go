@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // Injection gives the plan as what elfio adds to a file. The plan must have
@@ -22,22 +20,23 @@ func (p *Plan) injection(id []byte) (elfio.Injection, error) {
 	if p.Options.Target != File {
 		return elfio.Injection{}, fmt.Errorf("plan is for a process, not for a file")
 	}
+	l := p.l
 	in := elfio.Injection{
-		Layout: p.layout, RX: p.RX, RWSize: p.RWSize, Entry: p.Entry, EhFrameHdr: p.ehFrameHdr,
-		Sections: p.Sections, SymbolRuns: []elfio.SymbolRun{p.thunkSymbols()}, Symbols: p.Symbols, Moved: p.moved,
-		Edits: p.siteEdits(),
+		Layout: l.seg, RX: l.rx, RWSize: l.rwSize, Entry: p.Entry, EhFrameHdr: l.ehFrameHdr,
+		Sections: l.sections, SymbolRuns: []elfio.SymbolRun{p.thunkSymbols()}, Symbols: l.symbols(), Moved: l.moved,
+		Edits: l.fileEdits(),
 	}
 	if err := p.unchanged(in.Edits); err != nil {
 		return elfio.Injection{}, err
 	}
-	for _, e := range p.hidden {
+	for _, e := range l.tables {
 		off, ok := p.file.Offset(e.Addr)
 		if !ok {
 			return elfio.Injection{}, &MismatchError{Addr: e.Addr, Func: e.Func, Expected: e.Old}
 		}
 		in.Edits = append(in.Edits, elfio.RawEdit{Off: off, New: e.New})
 	}
-	in.Edits = append(in.Edits, p.raw...)
+	in.Edits = append(in.Edits, l.dynamic...)
 	if len(p.BuildID) > 0 {
 		e, err := p.file.BuildIDEdit(id)
 		if err != nil {
@@ -48,41 +47,35 @@ func (p *Plan) injection(id []byte) (elfio.Injection, error) {
 	return in, nil
 }
 
-// siteEdits returns the edits of all sites, as fill made them.
-func (p *Plan) siteEdits() []elfio.RawEdit {
-	if p.sites != nil {
-		return p.sites
+// fileEdits returns the windows as edits of the file. Whoever takes the slice over has to set l.raw to nil.
+func (l *layout) fileEdits() []elfio.RawEdit {
+	if l.raw != nil {
+		return l.raw
 	}
-	out := make([]elfio.RawEdit, p.edited)
-	for i := range p.Functions {
-		if fn := &p.Functions[i]; fn.Action != Leave {
-			off, _ := p.file.Offset(fn.Addr)
-			out[fn.edit] = elfio.RawEdit{Off: off, New: p.after[fn.at : fn.at+fn.Len]}
-		}
+	out := make([]elfio.RawEdit, len(l.windows))
+	for i, w := range l.windows {
+		off, _ := l.p.file.Offset(w.addr)
+		out[i] = elfio.RawEdit{Off: off, New: l.after[w.at : w.at+uint32(w.n)]}
 	}
 	return out
 }
 
-// unchanged compares the sites with what they were when the edits were planned.
-func (p *Plan) unchanged(sites []elfio.RawEdit) error {
+// unchanged compares the windows with what they were when they were planned.
+func (p *Plan) unchanged(edits []elfio.RawEdit) error {
 	raw := p.file.Raw()
-	const piece = 4096 // functions
-	errs := make([]error, (len(p.Functions)+piece-1)/piece)
-	parallel.Ranges(len(p.Functions), piece, func(from, to int) {
+	return p.overFunctions(func(from, to int) error {
 		for i := from; i < to; i++ {
 			fn := &p.Functions[i]
-			if fn.Action == Leave {
-				continue
-			}
-			e := &sites[fn.edit]
-			now, old := raw[e.Off:e.Off+uint64(len(e.New))], p.before[fn.at:fn.at+len(e.New)]
-			if string(now) != string(old) {
-				errs[from/piece] = &MismatchError{Addr: fn.Addr, Func: fn.Name, Actual: now, Expected: old}
-				break
+			for k, w := range p.l.windowsOf(fn) {
+				off := edits[int(fn.first)+k].Off
+				now, old := raw[off:off+uint64(w.n)], p.l.before[w.at:][:w.n]
+				if string(now) != string(old) {
+					return &MismatchError{Addr: w.addr, Func: fn.Name, Actual: now, Expected: old}
+				}
 			}
 		}
+		return nil
 	})
-	return cmp.Or(errs...)
 }
 
 // newBuildID is the build-id of the patched image, as long as the original one.
@@ -92,7 +85,7 @@ func (p *Plan) newBuildID() []byte {
 	h := sha256.New()
 	h.Write([]byte("fentry"))
 	h.Write(p.BuildID)
-	h.Write(p.RX)
+	h.Write(p.l.rx)
 	id := h.Sum(nil)
 	for len(id) < len(p.BuildID) {
 		id = append(id, id...)
@@ -108,14 +101,14 @@ func (p *Plan) Output() (*elfio.Output, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { copy(id, p.newBuildID()) })
-	if strings.Contains(p.layout.Slot, "move") {
+	if strings.Contains(p.l.seg.Slot, "move") {
 		wg.Wait()
 	}
 	in, err := p.injection(id)
 	if err != nil {
 		return nil, err
 	}
-	in.TakeEdits, p.sites = true, nil
+	in.TakeEdits, p.l.raw = true, nil
 	return p.file.PlanInject(in)
 }
 

@@ -6,26 +6,27 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
 )
 
-// machine makes the code of one plan, and what unwinders have to know of it. What
-// is the same on all machines is in the plan. Several goroutines may use it at once.
+// machine is an instruction set: it makes the code of plans, and what unwinders have to know of it. What is the same on
+// all machines is elsewhere. It has no state: several goroutines may use it at once, for several plans.
 type machine interface {
-	// reach decides how sites get to their thunks, whose addresses are known. It
-	// takes the traced functions away that cannot be reached, with a reason. It is
-	// called once, before the others and alone.
-	reach(p *Plan)
-	// entry is where the runtime goes on to, after it has started: the image's own
-	// entry point, or what leads there.
-	entry(orig uint64) uint64
-	// veneers is the room in bytes, behind the thunks, for what reach needs there;
-	// encodeVeneers fills it, and islands are the edits of the code.
-	veneers() int
-	encodeVeneers(p *Plan, dst []byte) error
-	islands(p *Plan) ([]Edit, error)
+	// place adds the thunks to the layout, at its beginning, and then whatever sites, thunks and the runtime need to
+	// reach what they go to: pieces, in the added memory or in the image's code, and routes. It leaves functions alone
+	// that cannot be reached, with a reason, and numbers the others anew.
+	place(l *layout) error
 
 	// thunk encodes a thunk, arch.ThunkSize bytes.
 	thunk(t *thunk, dst []byte) error
+	// appendSite appends what leads from a site to its thunk, on the way it was given, followed by nops up to the
+	// site's end, which only disassemblers see.
+	appendSite(dst []byte, s *record.Site, r route) ([]byte, error)
+	// appendNops appends n bytes of nops.
+	appendNops(dst []byte, n int) []byte
+	// thunkOf returns where the code at a patched site goes.
+	thunkOf(f *elfio.File, site uint64) (uint64, error)
+
 	// frames is the unwind information of thunks, sorted by address, for .eh_frame
 	// at address base.
 	frames(base uint64, runs []arch.ThunkRun) *arch.Frames
@@ -33,28 +34,25 @@ type machine interface {
 	// unwinders find a traced function's caller.
 	callers() elfio.FrameRules
 
-	// appendSite appends what leads from a site to its thunk, followed by nops up
-	// to the site's end, which only disassemblers see.
-	appendSite(dst []byte, fn *Func) ([]byte, error)
-	// appendNops appends n bytes of nops.
-	appendNops(dst []byte, n int) []byte
-	// thunkOf returns where the code at a patched site goes.
-	thunkOf(f *elfio.File, site uint64) (uint64, error)
+	facts() facts
+}
 
+// facts are what is to be known of a machine besides its code.
+type facts struct {
 	// option says how to compile a program so that it can be traced.
-	option() string
+	option string
 	// irelative is the type of dynamic relocations whose value a function returns.
-	irelative() uint32
+	irelative uint32
 	// processGap is the distance between the end of an image of so many bytes and
 	// the memory added to a process at its exec stop.
-	processGap(size uint64) uint64
+	processGap func(size uint64) uint64
 }
 
 // A thunk is the code between a traced site and the runtime.
 type thunk struct {
 	addr  uint64
 	armed uint64 // of the runtime's word that arms all thunks
-	body  uint64 // first byte behind the site
+	body  uint64 // where the function goes on
 	id    uint32
 	frame uint32 // record.Site.Frame
 	kind  arch.ThunkKind
@@ -70,7 +68,7 @@ func machineFor(f *elfio.File) (machine, error) {
 		case elf.EM_X86_64:
 			return amd64Machine{}, nil
 		case elf.EM_AARCH64:
-			return &arm64Machine{}, nil
+			return arm64Machine{}, nil
 		}
 	}
 	return nil, fmt.Errorf("machine %v, %v, %v: only 64-bit little-endian images of x86-64 and AArch64 can be patched",

@@ -3,6 +3,7 @@ package patch
 import (
 	"debug/elf"
 	"fmt"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
@@ -31,80 +32,75 @@ func (p *Plan) Memory() (*Memory, error) {
 	if p.Options.Target != Process {
 		return nil, fmt.Errorf("plan is for a file, not for a process")
 	}
-	armed, err := p.symbol("fentry_armed")
-	if err != nil {
-		return nil, err
-	}
-	null, err := p.symbol("fentry_null_cb")
+	l := p.l
+	null, err := l.symbol("fentry_null_cb")
 	if err != nil {
 		return nil, err
 	}
 	return &Memory{
-		RX: p.RX, RXAddr: p.RXAddr, RWAddr: p.RW, RWSize: p.RWSize,
-		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: p.phdrAddr, Phnum: len(p.phdrs) / phentsize,
-		NullCB: null, Armed: armed, Edits: p.Edits(),
+		RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
+		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
+		NullCB: null, Armed: l.runtime.armed, Edits: p.Edits(),
 	}, nil
 }
 
-// headers puts a program header table for the changed process into the
-// read-execute memory: the image's own, the added segments, and the merged
+// headers lays out a program header table for the changed process: the image's own, the added segments, and the merged
 // unwind table. PT_PHDR tells ld.so the load bias, so it moves along.
-func (p *Plan) headers(a *area) {
-	progs := make([]elfio.Prog, 0, len(p.file.Progs)+3)
-	progs = append(progs, p.file.Progs...)
-	n := len(progs) + 2
-	hasHdr, hasTLS := false, false
+func (l *layout) headers() {
+	progs := slices.Clone(l.p.file.Progs)
+	has := func(t elf.ProgType) bool {
+		return slices.ContainsFunc(progs, func(pr elfio.Prog) bool { return pr.Type == t })
+	}
 	last := 0
 	for i := range progs {
-		switch progs[i].Type {
-		case elf.PT_GNU_EH_FRAME:
-			hasHdr = true
-		case elf.PT_TLS:
-			hasTLS = true
-		case elf.PT_LOAD:
+		if progs[i].Type == elf.PT_LOAD {
 			last = i
 		}
 	}
-	if !hasHdr {
-		n++
-	}
-	addTLS := !hasTLS && p.ptTLS.Type == elf.PT_TLS
-	if addTLS {
-		n++
-	}
-	at, b := a.grow(n*phentsize, 8)
-	p.phdrAddr = at
-	rxEnd := p.RXAddr + uint64(len(a.buf))
-	added := []elfio.Prog{
-		{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Vaddr: p.RW, Paddr: p.RW, Memsz: p.RWSize, Align: 4096},
-		{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Vaddr: p.RXAddr, Paddr: p.RXAddr, Filesz: rxEnd - p.RXAddr, Memsz: rxEnd - p.RXAddr, Align: 4096},
-	}
-	progs = append(progs[:last+1:last+1], append(added, progs[last+1:]...)...)
+	hasHdr, hasTLS := has(elf.PT_GNU_EH_FRAME), has(elf.PT_TLS)
+	// What they are of is known at the end.
+	progs = slices.Insert(progs, last+1, elfio.Prog{Type: elf.PT_LOAD}, elfio.Prog{Type: elf.PT_LOAD})
 	if !hasHdr {
 		progs = append(progs, elfio.Prog{Type: elf.PT_GNU_EH_FRAME, Flags: elf.PF_R, Align: 4})
 	}
-	if addTLS {
-		progs = append(progs, p.ptTLS)
+	if !hasTLS && l.ptTLS.Type == elf.PT_TLS {
+		progs = append(progs, l.ptTLS)
 	}
-	p.phdrs = make([]byte, 0, n*phentsize)
-	for _, pr := range progs {
-		switch pr.Type {
+	size := uint64(len(progs) * phentsize)
+	l.phnum = len(progs)
+	l.phdrAddr = l.add(piece{
+		name: "program headers", size: size, align: 8, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			for _, pr := range progs {
+				dst = appendProg(dst, pr)
+			}
+			return dst, nil
+		},
+	})
+	used := l.end() - l.base
+	progs[last+1] = elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Vaddr: l.rw, Paddr: l.rw, Memsz: l.rwSize, Align: 4096}
+	progs[last+2] = elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Vaddr: l.base, Paddr: l.base, Filesz: used, Memsz: used, Align: 4096}
+	for i := range progs {
+		switch pr := &progs[i]; pr.Type {
 		case elf.PT_PHDR:
-			pr.Vaddr, pr.Paddr = at, at
-			pr.Filesz, pr.Memsz = uint64(n*phentsize), uint64(n*phentsize)
+			pr.Vaddr, pr.Paddr, pr.Filesz, pr.Memsz = l.phdrAddr, l.phdrAddr, size, size
 		case elf.PT_TLS:
-			if p.ptTLS.Type == elf.PT_TLS {
-				pr.Memsz = p.ptTLS.Memsz
+			if l.ptTLS.Type == elf.PT_TLS {
+				pr.Memsz = l.ptTLS.Memsz
 			}
 		case elf.PT_GNU_EH_FRAME:
-			pr.Vaddr, pr.Paddr = p.ehFrameHdr[0], p.ehFrameHdr[0]
-			pr.Filesz, pr.Memsz = p.ehFrameHdr[1], p.ehFrameHdr[1]
-		}
-		p.phdrs = le.AppendUint32(p.phdrs, uint32(pr.Type))
-		p.phdrs = le.AppendUint32(p.phdrs, uint32(pr.Flags))
-		for _, v := range [...]uint64{pr.Off, pr.Vaddr, pr.Paddr, pr.Filesz, pr.Memsz, pr.Align} {
-			p.phdrs = le.AppendUint64(p.phdrs, v)
+			pr.Vaddr, pr.Paddr = l.ehFrameHdr[0], l.ehFrameHdr[0]
+			pr.Filesz, pr.Memsz = l.ehFrameHdr[1], l.ehFrameHdr[1]
 		}
 	}
-	copy(b, p.phdrs)
+}
+
+// appendProg appends an Elf64_Phdr.
+func appendProg(b []byte, pr elfio.Prog) []byte {
+	b = le.AppendUint32(b, uint32(pr.Type))
+	b = le.AppendUint32(b, uint32(pr.Flags))
+	for _, v := range [...]uint64{pr.Off, pr.Vaddr, pr.Paddr, pr.Filesz, pr.Memsz, pr.Align} {
+		b = le.AppendUint64(b, v)
+	}
+	return b
 }

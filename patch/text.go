@@ -16,8 +16,8 @@ func (p *Plan) WriteText(w io.Writer) error {
 	fmt.Fprintf(b, "# image    %016x  build-id %s\n", p.ImageID, orNone(hex.EncodeToString(p.BuildID)))
 	fmt.Fprintf(b, "# tracer   %s\n", p.Options.Tracer)
 	fmt.Fprintf(b, "# entry    %#x -> %#x\n", p.OrigEntry, p.Entry)
-	fmt.Fprintf(b, "# add      r-x %#x-%#x (%d bytes)\n", p.RXAddr, p.RXAddr+uint64(len(p.RX)), len(p.RX))
-	fmt.Fprintf(b, "# add      rw- %#x-%#x (%d bytes)\n", p.RW, p.RW+p.RWSize, p.RWSize)
+	fmt.Fprintf(b, "# add      r-x %#x-%#x (%d bytes)\n", p.l.base, p.l.end(), len(p.l.rx))
+	fmt.Fprintf(b, "# add      rw- %#x-%#x (%d bytes)\n", p.l.rw, p.l.rw+p.l.rwSize, p.l.rwSize)
 	var left int
 	edits := p.Edits()
 	for i := range p.Functions {
@@ -89,12 +89,12 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	j := planJSON{
 		Image: fmt.Sprintf("%016x", p.ImageID), BuildID: hex.EncodeToString(p.BuildID), Tracer: p.Options.Tracer.String(),
 		Entry: hexAddr(p.OrigEntry), NewEntry: hexAddr(p.Entry),
-		RX: areaJSON{hexAddr(p.RXAddr), uint64(len(p.RX))}, RW: areaJSON{hexAddr(p.RW), p.RWSize},
+		RX: areaJSON{hexAddr(p.l.base), uint64(len(p.l.rx))}, RW: areaJSON{hexAddr(p.l.rw), p.l.rwSize},
 		Functions: make([]funcJSON, 0, len(p.Functions)), Edits: make([]editJSON, 0, len(edits)),
 	}
 	for i := range p.Functions {
 		f := &p.Functions[i]
-		fj := funcJSON{Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID, Thunk: hexAddr(f.Thunk), Reason: string(f.Reason)}
+		fj := funcJSON{Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID, Thunk: hexAddr(p.Thunk(f)), Reason: string(f.Reason)}
 		if f.Len > 0 {
 			fj.Site, fj.Kind = hexAddr(f.Site.Addr), f.Kind.String()
 		}

@@ -1,0 +1,88 @@
+package patch
+
+import (
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// A flavour is what the code of an image agrees on with its callers, as far as tracing depends on it: where return
+// addresses are kept, what may be done to a stack, and what unwinders believe. It says which sites can be traced, what
+// a thunk does and what becomes of unwind information. How that is encoded is the machine's.
+type flavour interface {
+	// check returns an error for images none of whose functions can be traced.
+	check(f *elfio.File) error
+	// refuses says why a site that record has found cannot be traced: its own reason, or one more; "": it can.
+	refuses(s *record.Site) record.Reason
+	// thunk is the kind of thunk that serves a site.
+	thunk(s *record.Site) arch.ThunkKind
+	// routines are the runtime's, by name, that thunks of a kind call. exit is "" for those that have none.
+	routines(k arch.ThunkKind) (enter, exit string)
+	// hides reports whether return addresses are not where unwinders look for them while a function is traced: then
+	// the image's unwind information has to say where they are.
+	hides() bool
+}
+
+// cCode is the flavour of what C compilers make, in any language: the caller's return address is in one word, on the
+// stack or in a register, and stays there until the function returns; stacks do not move. The runtime keeps that word
+// in shadow memory and gives the function a thunk's, except with the tracer [Function], which only looks.
+type cCode struct{ o *Options }
+
+// looks reports whether return addresses stay what they are.
+func (c cCode) looks() bool { return c.o.Tracer == Function }
+
+func (c cCode) check(f *elfio.File) error {
+	if c.looks() {
+		return nil
+	}
+	return checkSanitizer(f)
+}
+
+// refuses adds a reason for functions that have signed the return address where their site is: it must not be replaced.
+func (c cCode) refuses(s *record.Site) record.Reason {
+	if s.Reason == "" && s.Ret == record.RetSigned && !c.looks() {
+		return record.ReasonSignedReturn
+	}
+	return s.Reason
+}
+
+func (c cCode) thunk(s *record.Site) arch.ThunkKind {
+	switch behind := behindPrologue(s); {
+	case behind && c.looks():
+		return arch.ThunkMcountFunc
+	case behind:
+		return arch.ThunkMcount
+	case c.looks():
+		return arch.ThunkFunc
+	}
+	return arch.ThunkGraph
+}
+
+// behindPrologue reports whether the function has set up its frame at the site.
+func behindPrologue(s *record.Site) bool {
+	return s.Ret == record.RetFP || s.Ret == record.RetSigned
+}
+
+func (c cCode) routines(k arch.ThunkKind) (enter, exit string) {
+	tracer := "graph"
+	switch o := c.o; {
+	case o.Tracer == Function:
+		tracer = "func"
+	case o.Tracer == Profile:
+		tracer = "profile"
+	case o.Depth != 0 || o.Threshold != 0 || o.Roots != nil:
+		tracer = "opt"
+	}
+	enter, exit = "fentry_"+tracer+"_enter", "fentry_"+tracer+"_exit"
+	switch k {
+	case arch.ThunkMcount, arch.ThunkMcountFunc:
+		enter = "fentry_mcount_" + tracer + "_enter"
+	}
+	switch k {
+	case arch.ThunkFunc, arch.ThunkMcountFunc:
+		exit = ""
+	}
+	return enter, exit
+}
+
+func (c cCode) hides() bool { return !c.looks() }

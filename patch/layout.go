@@ -1,0 +1,355 @@
+package patch
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/bigslice"
+	"github.com/fentry-dev/fentry/internal/sitetable"
+	"github.com/fentry-dev/fentry/stub"
+)
+
+var le = binary.LittleEndian
+
+// layout is where everything that a plan adds and rewrites is, and then its bytes. See pieces.go.
+type layout struct {
+	p *Plan
+
+	// Memory.
+	seg     elfio.Layout // for a file
+	base    uint64       // of the read-execute memory
+	rx      []byte       // its contents
+	rw      uint64       // zeroed read-write memory
+	rwSize  uint64
+	relWord uint64     // a word in it, which the runtime's own relocation fills
+	tls     uint64     // how far the runtime's thread-local memory is behind the thread pointer
+	ptTLS   elfio.Prog // for a process: PT_TLS with that memory; zero when there is none
+
+	pieces []piece
+	routes map[int]route // of sites and thunks that do not go the usual ways, by function
+	orig   uint64        // where the runtime goes on to after it has started: the image's own entry point, or a way there
+
+	traced    int // how many functions are traced
+	edited    int // how many functions have windows
+	nameBytes int // of the names of all thunks, at most
+
+	runtime  runtime
+	runs     []arch.ThunkRun
+	routines [arch.ThunkMcountFunc + 1]enterExit
+
+	windows       []window // of all functions
+	before, after []byte   // their bytes
+	raw           []elfio.RawEdit
+	tables        []Edit          // of the image's tables, sorted by address
+	dynamic       []elfio.RawEdit // of entries of the dynamic section
+	moved         []elfio.MovedSection
+
+	sections   []elfio.AddedSection
+	ehFrameHdr [2]uint64
+	phdrAddr   uint64
+	phnum      int
+}
+
+// A route is how a site gets to its thunk, and the thunk to the function's body.
+type route struct {
+	to     uint64 // where the site goes: the thunk, or what leads there
+	veneer bool   // it goes there by a veneer, not by a branch
+	pad    bool   // its last word is a landing pad, for what comes back
+	body   uint64 // where the thunk goes on: behind the site, or to what leads there
+}
+
+// route is the way of a traced function, the i-th of all.
+func (l *layout) route(i int) route {
+	if len(l.routes) > 0 {
+		if r, ok := l.routes[i]; ok {
+			return r
+		}
+	}
+	fn := &l.p.Functions[i]
+	return route{to: l.thunk(fn.ID), body: fn.End()}
+}
+
+// thunk is the address of the thunk of an id.
+func (l *layout) thunk(id uint32) uint64 { return l.base + uint64(id-1)*arch.ThunkSize }
+
+// build lays out what the plan changes, makes it, and proves that it is what was laid out.
+func (p *Plan) build() error {
+	l := &layout{p: p}
+	p.l = l
+	if err := l.layout(); err != nil {
+		return err
+	}
+	if err := l.write(); err != nil {
+		return err
+	}
+	if err := l.prove(); err != nil {
+		return err
+	}
+	p.Entry = l.runtime.start
+	return nil
+}
+
+// layout decides. What it adds stands in this order, so every address is known before it is needed.
+func (l *layout) layout() error {
+	p := l.p
+	obj, err := stub.Object(p.file.Header.Machine)
+	if err != nil {
+		return err
+	}
+	rt, err := elfio.Parse(obj)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	l.number()
+	if l.traced == 0 {
+		return p.nothingToTrace()
+	}
+	if l.orig = p.OrigEntry; l.orig == 0 { // where the runtime that is added starts
+		return fmt.Errorf("no entry point: only executables can be patched")
+	}
+	if err := l.memory(rt); err != nil {
+		return err
+	}
+	if err := p.m.place(l); err != nil {
+		return err
+	}
+	if l.traced == 0 {
+		return p.nothingToTrace()
+	}
+	if err := l.cut(); err != nil {
+		return err
+	}
+	// What the windows had needs nothing of what follows.
+	var wg sync.WaitGroup
+	var mismatch error
+	wg.Go(func() { mismatch = l.keep() })
+	err = l.rest(rt)
+	wg.Wait()
+	if err = cmp.Or(err, mismatch); err != nil {
+		return err
+	}
+	l.sort()
+	l.sections = append(l.sections, l.namedSections()...)
+	slices.SortFunc(l.tables, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
+	return nil
+}
+
+// rest lays out what follows the thunks.
+func (l *layout) rest(rt *elfio.File) error {
+	if err := l.link(rt); err != nil {
+		return err
+	}
+	if err := l.callees(); err != nil {
+		return err
+	}
+	l.identify()
+	l.siteTable()
+	if err := l.roots(); err != nil {
+		return err
+	}
+	if err := l.unwind(); err != nil {
+		return err
+	}
+	l.info()
+	l.early()
+	if l.p.Options.Target == Process {
+		l.headers()
+	}
+	return nil
+}
+
+// number gives the traced functions their ids.
+func (l *layout) number() {
+	l.traced, l.edited, l.nameBytes = 0, 0, 0
+	for i := range l.p.Functions {
+		fn := &l.p.Functions[i]
+		fn.ID = 0
+		if fn.Action == Trace {
+			l.traced++
+			fn.ID = uint32(l.traced)
+			l.nameBytes += len(thunkPrefix) + max(len(fn.Name), 2*8) + 1
+		}
+		if fn.Action != Leave {
+			l.edited++
+		}
+	}
+}
+
+// memory decides the addresses of the added memory.
+func (l *layout) memory(rt *elfio.File) error {
+	f := l.p.file
+	size, align, err := elfio.WritableSize(rt)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	l.relWord = alignUp(size, 8)
+	size = l.relWord + 8
+	l.rwSize = size
+	tls, tlsAlign, err := elfio.TLSSize(rt)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	if l.p.Options.Target == File {
+		if l.seg, err = f.LayoutTLS(size, align, tls, tlsAlign); err != nil {
+			return err
+		}
+		l.base, l.rw, l.tls = l.seg.RX, l.seg.RW, l.seg.TLS
+		return nil
+	}
+	start, end := ^uint64(0), uint64(0)
+	for _, pr := range f.Progs {
+		if pr.Type == elf.PT_LOAD {
+			start, end = min(start, pr.Vaddr), max(end, pr.Vaddr+pr.Memsz)
+		}
+	}
+	l.rw = alignUp(end+l.p.m.facts().processGap(end-start), 1<<16)
+	l.base = alignUp(l.rw+size, 1<<16)
+	if tls > 0 {
+		l.ptTLS, l.tls, err = f.ExtendTLS(tls, tlsAlign, l.rw)
+	}
+	return err
+}
+
+func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
+
+// room is n bytes with room behind them for all that comes: the runtime, a row of the site table and of the unwind
+// table a function, and the image's own unwind information once more.
+func (l *layout) room(n uint64) []byte {
+	f := l.p.file
+	size := int(n) + l.traced*24 + maxRuntime
+	if t, err := f.Frames(); err == nil {
+		size += t.CopySize() + t.Len()*8
+	}
+	for i := range f.Sections {
+		if s := &f.Sections[i]; s.Type == elf.SHT_RELA && s.Flags&elf.SHF_ALLOC != 0 {
+			size += int(min(s.Size, uint64(len(f.Raw()))))
+		}
+	}
+	return bigslice.Make[byte](int(n), size)
+}
+
+// addThunks lays out the thunks of all traced functions. They come first, so that the runtime is linked for their
+// addresses, and stand in the order of their ids, so that it finds all of them from one.
+func (l *layout) addThunks() {
+	l.add(piece{
+		name: ".fentry.thunks", code: true, size: uint64(l.traced) * arch.ThunkSize, align: arch.ThunkSize, owner: nobody,
+		part: l.writeThunk,
+	})
+}
+
+// callees decides which thunk every traced function has, and finds what those thunks call.
+func (l *layout) callees() (err error) {
+	for i := range l.p.Functions {
+		fn := &l.p.Functions[i]
+		if fn.ID == 0 {
+			continue
+		}
+		k := l.p.flavour.thunk(fn.Site)
+		if l.routines[k].enter == 0 {
+			if l.routines[k], err = l.routinesOf(k); err != nil {
+				return err
+			}
+		}
+		l.runs = arch.AppendThunkRun(l.runs, l.thunk(fn.ID), k)
+	}
+	return nil
+}
+
+// identify computes what identifies what is traced in which image. Two plans have the same id only if their site numbers
+// mean the same functions.
+func (l *layout) identify() {
+	p := l.p
+	h := sha256.New()
+	if len(p.BuildID) > 0 {
+		h.Write(p.BuildID)
+	} else {
+		// Without a build-id the code itself says what the image is.
+		for _, pr := range p.file.Progs {
+			if pr.Type == elf.PT_LOAD && pr.Flags&elf.PF_X != 0 {
+				if b, err := p.file.Bytes(pr.Vaddr, int(pr.Filesz)); err == nil {
+					h.Write(b)
+				}
+			}
+		}
+	}
+	var w [512]byte
+	n := 0
+	for i := range p.Functions {
+		fn := &p.Functions[i]
+		if fn.ID == 0 {
+			continue
+		}
+		le.PutUint64(w[n:], fn.Addr)
+		if n += 8; n == len(w) {
+			h.Write(w[:])
+			n = 0
+		}
+	}
+	h.Write(w[:n])
+	if p.ImageID = le.Uint64(h.Sum(nil)); p.ImageID == 0 {
+		p.ImageID = 1 // 0 means "no image" in a trace
+	}
+}
+
+// siteTable lays out the table of sites, by which readers find the functions of ids.
+func (l *layout) siteTable() {
+	l.add(piece{
+		name: sitetable.SitesSection, size: sitetable.SitesHeader, align: 8, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			b := dst[:sitetable.SitesHeader]
+			sitetable.PutHeader(b, l.traced)
+			return b, nil
+		},
+	})
+	l.add(piece{
+		name: sitetable.SitesSection, size: sitetable.RowSize * uint64(l.traced), align: 8, owner: nobody,
+		part: func(fn *Func, _ route, dst []byte) (int, error) {
+			sitetable.Row{Func: fn.Func, Site: fn.Addr}.Put(dst)
+			return sitetable.RowSize, nil
+		},
+	})
+}
+
+// roots lays out the bitmap of graph roots, indexed by site id.
+func (l *layout) roots() error {
+	o := &l.p.Options
+	if o.Roots == nil {
+		return nil
+	}
+	var ids []uint32
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.ID != 0 && o.Roots.MatchSite(fn.Site) {
+			ids = append(ids, fn.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return fmt.Errorf("%w: no traced function is a graph root", ErrNoSites)
+	}
+	size := uint64(l.traced+1+63) / 64 * 8
+	l.runtime.roots = l.add(piece{
+		name: ".fentry.roots", size: size, align: 8, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			b := dst[:size]
+			for _, id := range ids {
+				b[id/8] |= 1 << (id % 8)
+			}
+			return b, nil
+		},
+	})
+	return nil
+}
+
+// info lays out what the image was before.
+func (l *layout) info() {
+	p := l.p
+	in := sitetable.Info{Image: p.ImageID, Tracer: uint32(p.Options.Tracer), Sites: uint32(l.traced), BuildID: p.BuildID}
+	b := in.Append(nil)
+	l.add(piece{name: sitetable.InfoSection, size: uint64(len(b)), align: 8, owner: nobody, ready: b})
+}

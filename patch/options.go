@@ -1,0 +1,79 @@
+package patch
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fentry-dev/fentry/record"
+)
+
+// Tracer says what the runtime records, in ftrace's words.
+type Tracer uint8
+
+const (
+	FunctionGraph Tracer = iota // entries and exits
+	Function                    // entries only
+	Profile                     // counts and times per function, no stream of events
+)
+
+var tracerNames = [...]string{"function_graph", "function", "profile"}
+
+func (t Tracer) String() string {
+	if int(t) < len(tracerNames) {
+		return tracerNames[t]
+	}
+	return fmt.Sprintf("Tracer(%d)", uint8(t))
+}
+
+// ParseTracer is the inverse of [Tracer.String].
+func ParseTracer(s string) (Tracer, error) {
+	for i, n := range tracerNames {
+		if s == n {
+			return Tracer(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown tracer %q: use function_graph, function or profile", s)
+}
+
+// Target is where a plan will be applied; it decides the addresses of what is
+// added.
+type Target uint8
+
+const (
+	// File: a new ELF file. The added segment follows everything loaded.
+	File Target = iota
+	// Process: a process stopped at exec. The added memory is placed
+	// behind the image, out of the way of the heap.
+	Process
+)
+
+// Options of [New]. The zero value plans a file that traces every traceable
+// function with the function_graph tracer.
+type Options struct {
+	Tracer Tracer
+	Target Target
+
+	// Select says whether a function is traced; nil: all of them.
+	Select *record.Filter
+	// Roots restricts recording to what happens inside these functions; nil: no restriction.
+	Roots *record.Filter
+	// Depth is the number of nested traced calls recorded; 0: unlimited.
+	Depth uint32
+	// Threshold: calls shorter than this leave no events; 0: all do.
+	Threshold time.Duration
+
+	// Keep leaves the profiling calls of functions that are not traced as they
+	// are. By default they become nops: the program pays nothing for them. It is
+	// refused where they call a tracer that keeps return addresses itself.
+	Keep bool
+
+	// Overlay plans a file although data follow what its headers describe. What is
+	// added goes behind them, so a program that looks for them from its end (a
+	// self-extracting archive) will not find them.
+	Overlay bool
+
+	Session string // path of the recorder's pool; "" in files
+	Dir     string // trace directory of a program that runs alone; "": fentry.data
+	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
+	Path    string // path of the image, for people; recorded in the trace
+}

@@ -1,0 +1,193 @@
+package patch
+
+import (
+	"debug/elf"
+	"fmt"
+	"strings"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/stub"
+)
+
+// The runtime is an object that is linked for the addresses it gets, into every image that is to trace itself. It starts
+// at the image's entry point, and earlier where that can be had (early).
+
+// runtime is what the rest of the plan has to know of it.
+type runtime struct {
+	start  uint64 // its entry point
+	armed  uint64 // the word that arms all thunks
+	config uint64
+	roots  uint64 // bitmap of graph roots, 0 for none
+
+	syms    map[string]uint64
+	defined []elfio.LinkedSymbol
+	frames  elfio.PlacedData // its unwind information
+	entries []elfio.EhEntry
+}
+
+// maxRuntime is more than the runtime and small tables have.
+const maxRuntime = 1 << 20
+
+// link lays out the runtime.
+func (l *layout) link(rt *elfio.File) error {
+	at := l.align(arch.ThunkSize)
+	x, err := elfio.LinkObject(rt, elfio.LinkOptions{
+		RX: at, RW: l.rw, TLS: l.tls,
+		Symbols: map[string]uint64{
+			"fentry_orig_entry":  l.orig,
+			"fentry_irel_ret":    at,
+			"fentry_first_thunk": l.base,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	if x.RWSize > l.rwSize {
+		return fmt.Errorf("embedded runtime: %d bytes of writable memory, %d reserved", x.RWSize, l.rwSize)
+	}
+	r := &l.runtime
+	r.syms, r.defined, r.frames, r.entries = x.Symbols, x.Defined, x.EhFrame, x.EhEntries
+	for name, to := range map[string]*uint64{"fentry_start": &r.start, "fentry_armed": &r.armed, "fentry_config": &r.config} {
+		if *to, err = l.symbol(name); err != nil {
+			return err
+		}
+	}
+	l.add(piece{
+		name: "runtime", code: true, size: uint64(len(x.RX)), align: arch.ThunkSize, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			b, err := l.config()
+			if err != nil {
+				return nil, err
+			}
+			dst = append(dst, x.RX...)
+			copy(dst[r.config-at:], b)
+			return dst, nil
+		},
+	})
+	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
+	for _, s := range x.Sections {
+		l.sections = append(l.sections, elfio.AddedSection{
+			Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags & kept, Addr: s.Addr, Size: s.Size, Align: s.Align,
+		})
+	}
+	return nil
+}
+
+func (l *layout) symbol(name string) (uint64, error) {
+	v, ok := l.runtime.syms[name]
+	if !ok {
+		return 0, fmt.Errorf("embedded runtime: no symbol %s", name)
+	}
+	return v, nil
+}
+
+// enterExit are the addresses of the runtime's routines that a thunk calls; exit
+// is 0 where it has none.
+type enterExit struct{ enter, exit uint64 }
+
+// routinesOf finds the routines of thunks of kind k.
+func (l *layout) routinesOf(k arch.ThunkKind) (r enterExit, err error) {
+	enter, exit := l.p.flavour.routines(k)
+	if r.enter, err = l.symbol(enter); err == nil && exit != "" {
+		r.exit, err = l.symbol(exit)
+	}
+	return r, err
+}
+
+// config encodes the runtime's configuration.
+func (l *layout) config() ([]byte, error) {
+	p, o, r := l.p, &l.p.Options, &l.runtime
+	c := stub.Config{
+		Mode: uint32(o.Tracer), ImageID: p.ImageID, Sites: uint32(l.traced),
+		Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold), Address: r.config,
+		BuildID: p.BuildID, Session: o.Session, Dir: o.Dir, Path: o.Path,
+	}
+	if r.roots != 0 {
+		c.Roots = int64(r.roots - r.config)
+	}
+	return c.MarshalBinary()
+}
+
+// early makes the runtime start before constructors. glibc's ld.so runs the
+// constructors of shared objects before it jumps to the entry point, and what
+// they call in the program, maybe from threads of theirs, is to be traced.
+// Relocation comes before all of them: a relocation whose value is computed by a
+// function calls the runtime. Other loaders (musl) refuse such relocations and
+// run constructors behind the entry point. A process is started with the runtime's
+// entry point before its loader runs, and needs none of this.
+func (l *layout) early() {
+	f := l.p.file
+	if l.p.Options.Target != File || !glibcLoader(f) {
+		return
+	}
+	irel, ok := l.runtime.syms["fentry_irel"]
+	if !ok {
+		return
+	}
+	at := l.align(8)
+	x, err := f.ExtendDynamic(at, []elfio.DynReloc{{
+		Off: l.rw + l.relWord, Type: l.p.m.facts().irelative, Addend: int64(irel),
+	}})
+	if err != nil {
+		// No room for it: the runtime starts at the entry point.
+		return
+	}
+	l.rx = append(l.rx, x.Data...)
+	l.made(piece{name: "relocations", addr: at, align: 8, owner: nobody})
+	l.dynamic, l.moved = x.Edits, x.Moved
+}
+
+// glibcLoader tells whether glibc's dynamic loader starts the image.
+func glibcLoader(f *elfio.File) bool {
+	for _, pr := range f.Progs {
+		if pr.Type == elf.PT_INTERP && pr.Filesz < 4096 {
+			b, err := f.Bytes(pr.Vaddr, int(pr.Filesz))
+			return err == nil && strings.Contains(string(b), "/ld-linux")
+		}
+	}
+	return false
+}
+
+// thunkPrefix is what the names of thunks have before those of their functions:
+// debuggers and profilers show them in place of an unknown address.
+const thunkPrefix = "fentry:"
+
+// thunkSymbols are the names of thunks.
+func (p *Plan) thunkSymbols() elfio.SymbolRun {
+	return elfio.SymbolRun{
+		Section: ".fentry.thunks", Size: arch.ThunkSize, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
+		N: p.l.traced, NameBytes: p.l.nameBytes,
+		All: func(yield func(string, uint64) bool) {
+			for i := range p.Functions {
+				f := &p.Functions[i]
+				if f.ID == 0 {
+					continue
+				}
+				name := f.Name
+				if name == "" {
+					name = fmt.Sprintf("%x", f.Func)
+				}
+				if !yield(name, p.l.thunk(f.ID)) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// symbols names the rest of what is added.
+func (l *layout) symbols() (out []elfio.AddedSymbol) {
+	for _, d := range l.runtime.defined {
+		if t := elf.ST_TYPE(d.Info); t == elf.STT_FUNC || t == elf.STT_OBJECT {
+			name := d.Name
+			if !strings.HasPrefix(name, "fentry") {
+				name = thunkPrefix + name // not to be taken for the program's own
+			}
+			out = append(out, elfio.AddedSymbol{
+				Name: name, Value: d.Value, Size: d.Size, Info: elf.ST_INFO(elf.STB_LOCAL, t),
+			})
+		}
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package patch
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/bigslice"
+)
+
+// What unwinders have to know. Thunks, veneers and runtime get entries of their own. The image's entries are copied with
+// a rule that finds a traced function's real caller: backtraces and exceptions see the same functions as in the original.
+// A sorted table over all of them is what makes unwinders use the copies; debuggers get the same once more, as
+// .debug_frame.
+
+// unwind lays out the unwind information.
+func (l *layout) unwind() error {
+	p := l.p
+	if p.Options.Target == File && !l.seg.EhFrame {
+		if p.unwinds() {
+			return fmt.Errorf("no room in the program header table for unwind information: exceptions could not pass traced functions")
+		}
+		return nil
+	}
+	at := l.align(8)
+	frames := p.m.frames(at, l.runs)
+	l.addRows(frames)
+	l.add(piece{name: ".fentry.thunk_frames", size: uint64(len(frames.EhFrame)), align: 8, owner: nobody, ready: frames.EhFrame})
+	debug := frames.DebugFrame
+	r := &l.runtime
+	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+len(r.entries))
+	for _, d := range frames.FDEs {
+		extra = append(extra, elfio.EhEntry{PC: d.PC, FDE: d.Addr})
+	}
+	extra = append(extra, r.entries...)
+	own, err := p.file.FramesIn(r.frames.Data, r.frames.Addr)
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	forDebuggers, err := p.file.MoveFrames(r.frames.Addr, uint64(len(debug)), own, elfio.FrameRules{})
+	if err != nil {
+		return fmt.Errorf("embedded runtime: %w", err)
+	}
+	debug = append(debug, forDebuggers.DebugFrame...)
+
+	var hdr []byte
+	at = l.align(8)
+	moved := elfio.MovedFrames{EhFrame: l.rx, DebugFrame: debug}
+	if l.callers(&moved, at) {
+		l.rx, debug = moved.EhFrame, moved.DebugFrame
+		l.made(piece{name: ".fentry.frames", addr: at, align: 8, owner: nobody})
+		hdr, err = p.file.EhFrameHdr(l.align(4), at, moved.Entries, extra)
+	} else {
+		hdr, err = elfio.MergeEhFrameHdr(p.file, l.align(4), extra)
+	}
+	if err != nil {
+		return err
+	}
+	at = l.add(piece{name: ".fentry.eh_frame_hdr", size: uint64(len(hdr)), align: 4, owner: nobody, ready: hdr})
+	l.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
+	l.sections = append(l.sections,
+		elfio.AddedSection{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: debug, Size: uint64(len(debug)), Align: 8})
+	return nil
+}
+
+// addRows adds the rows of pieces that bring them. Added pieces in a row that have the same rows share an entry.
+func (l *layout) addRows(to *arch.Frames) {
+	for i := 0; i < len(l.pieces); {
+		pc := &l.pieces[i]
+		end := pc.end()
+		for i++; i < len(l.pieces) && !l.inCode(pc) && l.pieces[i].addr == end && bytes.Equal(l.pieces[i].rows, pc.rows); i++ {
+			end = l.pieces[i].end()
+		}
+		if pc.rows != nil {
+			to.Add(pc.addr, end-pc.addr, pc.rows)
+		}
+	}
+}
+
+// unwinds tells whether code that unwinds the stack may be in a static image. A
+// stripped one is believed to have it.
+func (p *Plan) unwinds() bool {
+	if t, err := p.file.Frames(); err == nil && t.Len() == 0 {
+		return false
+	}
+	syms, err := p.file.Symbols()
+	if err != nil || len(syms) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return strings.HasPrefix(s.Name, "_Unwind_") })
+}
+
+// callers copies the image's unwind information, to the end of the read-execute
+// memory, at address at, and for debuggers to the end of .debug_frame, with the
+// rule that looks behind thunks. false: the image has none, or one that cannot be
+// copied; thunks then show in backtraces.
+func (l *layout) callers(to *elfio.MovedFrames, at uint64) bool {
+	f := l.p.file
+	if !l.p.flavour.hides() {
+		return false
+	}
+	table, err := f.Frames()
+	if err != nil || table.Len() == 0 {
+		return false
+	}
+	fdes := table.All()
+	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool { return pr.Type == elf.PT_GNU_EH_FRAME && pr.Filesz > 0 })
+	if registered {
+		// No sorted table: the start-up code registers .eh_frame itself, without the
+		// entry point's FDE, which comes before the part it knows.
+		fdes = func(yield func(*elfio.FDE) bool) {
+			for d := range table.All() {
+				if l.p.OrigEntry-d.PC >= d.Size && !yield(d) {
+					return
+				}
+			}
+		}
+	}
+	to.DebugFrame = bigslice.Grow(to.DebugFrame, table.CopySize())
+	to.Entries = bigslice.Make[elfio.EhEntry](0, table.Len())
+	if err := f.AppendFrames(to, at, uint64(len(to.DebugFrame)), fdes, l.p.m.callers()); err != nil {
+		return false
+	}
+	return !registered || l.hide(fdes)
+}
+
+// hide makes the originals of copied FDEs cover no code, as what start-up code registers is looked at first.
+func (l *layout) hide(fdes iter.Seq[*elfio.FDE]) bool {
+	f := l.p.file
+	for d := range fdes {
+		e, err := f.HideFDE(d)
+		addr := d.Addr + (e.Off - d.Off)
+		// The start-up code looks where the segments are, the section header may say something else.
+		if off, ok := f.Offset(addr); err != nil || !ok || off != e.Off {
+			l.tables = nil
+			return false
+		}
+		l.tables = append(l.tables, Edit{
+			Addr: addr, Old: f.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
+		})
+	}
+	return true
+}

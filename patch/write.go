@@ -1,0 +1,132 @@
+package patch
+
+import (
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// The writer fills the rooms that the layout has reserved. What has a part for every function is written function by
+// function, on all processors: thunks, rows of the table of sites, and the new bytes of sites.
+
+// write fills all pieces and windows.
+func (l *layout) write() error {
+	var parts []*piece
+	for i := range l.pieces {
+		switch pc := &l.pieces[i]; {
+		case pc.part != nil:
+			parts = append(parts, pc)
+		case pc.ready != nil:
+			copy(l.in(pc), pc.ready)
+			pc.used = uint64(len(pc.ready))
+		case pc.write != nil:
+			if err := l.fill(pc); err != nil {
+				return err
+			}
+		}
+	}
+	return l.writeFunctions(parts)
+}
+
+// fill writes a piece.
+func (l *layout) fill(pc *piece) error {
+	var room []byte
+	if l.inCode(pc) {
+		w := l.windowOf(pc)
+		if w == nil || uint64(w.n) != pc.size {
+			return nil // as will be found
+		}
+		room = l.after[w.at:][:w.n:w.n]
+	} else {
+		room = l.in(pc)
+	}
+	b, err := pc.write(room[:0])
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.ownerName(pc), err)
+	}
+	pc.used = uint64(len(b))
+	return nil
+}
+
+// ownerName is whom a piece serves, for errors.
+func (l *layout) ownerName(pc *piece) string {
+	if pc.owner == nobody {
+		return pc.name
+	}
+	fn := &l.p.Functions[pc.owner]
+	return fmt.Sprintf("%s at %#x", fn.Name, fn.Addr)
+}
+
+// writeFunctions writes what has a part for each function.
+func (l *layout) writeFunctions(parts []*piece) error {
+	p := l.p
+	rooms := make([][]byte, len(parts))
+	each := make([]int, len(parts))
+	for k, pc := range parts {
+		rooms[k], each[k] = l.in(pc), int(pc.size)/l.traced
+	}
+	tasks := (len(p.Functions) + perTask - 1) / perTask
+	used := make([]uint64, tasks*len(parts))
+	err := p.overFunctions(func(from, to int) error {
+		used := used[from/perTask*len(parts):][:len(parts)]
+		for i := from; i < to; i++ {
+			fn := &p.Functions[i]
+			if fn.Action == Leave {
+				continue
+			}
+			r := route{}
+			if fn.ID != 0 {
+				r = l.route(i)
+			}
+			if err := l.writeSite(fn, r); err != nil {
+				return err
+			}
+			if fn.ID == 0 {
+				continue
+			}
+			for k, pc := range parts {
+				at := int(fn.ID-1) * each[k]
+				n, err := pc.part(fn, r, rooms[k][at:at+each[k]])
+				if err != nil {
+					return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
+				}
+				used[k] += uint64(n)
+			}
+		}
+		return nil
+	})
+	for i, n := range used {
+		parts[i%len(parts)].used += n
+	}
+	return err
+}
+
+// writeSite writes the new bytes of a function's site: what leads to its thunk, or nops.
+func (l *layout) writeSite(fn *Func, r route) error {
+	for _, w := range l.windowsOf(fn) {
+		b, err := l.after[w.at:w.at:w.at+uint32(w.n)], error(nil)
+		switch w.purpose {
+		case ToThunk:
+			b, err = l.p.m.appendSite(b, fn.Site, r)
+		case ToNop:
+			b = l.p.m.appendNops(b, int(w.n))
+		default:
+			continue // a piece
+		}
+		if err != nil {
+			return fmt.Errorf("%s: site %#x: %w", fn.Name, w.addr, err)
+		}
+		if len(b) != int(w.n) {
+			return internalf("%s: site %#x: %d bytes for a site of %d", fn.Name, w.addr, len(b), w.n)
+		}
+	}
+	return nil
+}
+
+// writeThunk writes the thunk of a function.
+func (l *layout) writeThunk(fn *Func, r route, dst []byte) (int, error) {
+	k := l.p.flavour.thunk(fn.Site)
+	return arch.ThunkSize, l.p.m.thunk(&thunk{
+		addr: l.thunk(fn.ID), armed: l.runtime.armed, enterExit: l.routines[k], body: r.body, id: fn.ID, frame: fn.Frame, kind: k,
+	}, dst)
+}
