@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"internal/symfile":    {},
 	"symbol":              {"elfio", "internal/symfile", "internal/bigslice"},
 	"record":              {"elfio", "arch", "arch/amd64", "arch/arm64", "symbol", "internal/bigslice", "internal/parallel"},
-	"record/code":         {"elfio", "arch/amd64", "arch/arm64"},
+	"record/code":         {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
 	"record/objects":      {"elfio", "arch/amd64", "record", "internal/bigslice"},
 	"stub":                {"internal/format"},
 	"patch":               {"elfio", "arch", "arch/amd64", "arch/arm64", "record", "stub", "symbol", "internal/bigslice", "internal/parallel", "internal/sitetable"},

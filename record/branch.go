@@ -1,45 +1,60 @@
 package record
 
-import "github.com/fentry-dev/fentry/internal/parallel"
+import (
+	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/record/code"
+)
 
 // jumps gives a reason to sites that a branch of their function goes into the middle of, or makes them shorter where
 // enough is left: nops of -fpatchable-function-entry can run on into the function's own.
 func (fd *finder) jumps() {
+	targets := code.NewTargets(fd.m)
 	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
 		im := fd.own().im
 		for i := from; i < to; i++ {
 			s := &fd.sites[i]
-			if s.Reason != "" || s.Len <= 1 {
+			if !im.hasMiddle(s) {
 				continue
-			}
-			if n, _ := im.m.Inst(s.Bytes); n == s.Len {
-				continue // one instruction has no middle
 			}
 			next := ^uint64(0)
 			if i+1 < len(fd.sites) {
 				next = fd.sites[i+1].Func
 			}
-			im.jumpInto(s, next)
+			place := [1]code.Place{{Lo: s.Addr, Hi: s.End(), Entry: true}}
+			targets.Scan(im.code.Range(s.Func, im.endOf(s, next)), s.Func, place[:])
 		}
 	})
+	if _, any := targets.Lowest(0, ^uint64(0)); !any {
+		return
+	}
+	for i := range fd.sites {
+		s := &fd.sites[i]
+		target, found := targets.Lowest(s.Addr+1, s.End())
+		switch {
+		case !found || !fd.im.hasMiddle(s):
+		case s.Kind == KindPatchable && target >= s.Addr+uint64(fd.m.siteSize()) && fd.im.cut(s, target):
+		default:
+			s.Reason = ReasonJumpIntoSite
+		}
+	}
 }
 
-// jumpInto is jumps for one site. next is the function of the site behind it.
-func (im *image) jumpInto(s *Site, next uint64) {
-	end := s.End()
+// hasMiddle reports whether something could jump into the middle of a site: one instruction has none.
+func (im *image) hasMiddle(s *Site) bool {
+	if s.Reason != "" || s.Len <= 1 {
+		return false
+	}
+	n, _ := im.m.Inst(s.Bytes)
+	return n != s.Len
+}
+
+// endOf returns where the code of a site's function ends. next is the function of the site behind it.
+func (im *image) endOf(s *Site, next uint64) uint64 {
 	if k := im.funcs.at(s.Func); k >= 0 {
-		end = max(end, im.funcs.extent(k, im.code))
-	} else {
-		// Only the site tells of the function: it ends before the next one, and branches from far are rare.
-		end = max(end, min(s.Func+maxPrologue, next))
+		return max(s.End(), im.funcs.extent(k, im.code))
 	}
-	target, found := im.m.BranchInto(im.code.Range(s.Func, end), s.Func, s.Addr, s.End())
-	switch {
-	case !found:
-	case s.Kind == KindPatchable && target >= s.Addr+uint64(im.m.siteSize()) && im.cut(s, target):
-	default:
-		s.Reason = ReasonJumpIntoSite
-	}
+	// Only the site tells of the function: it ends before the next one, and branches from far are rare.
+	return max(s.End(), min(s.Func+maxPrologue, next))
 }
 
 // cut ends a site of nops at target, and reports whether one of them begins there.

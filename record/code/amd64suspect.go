@@ -6,14 +6,14 @@ import (
 )
 
 // lastSuspect returns the offset behind the last bytes of b, which lies at addr, that can be the displacement of a branch
-// into [lo, hi); 0 when there are none. The site itself is left out: it is one instruction, or nops, or a sled that jumps
-// behind its own end.
+// into a place in it; 0 if there are none. The place itself is left out.
 //
 // All code of an image is read here, so eight bytes are looked at in a step. What seems to match is then looked at by
 // itself.
-func lastSuspect(b []byte, addr, lo, hi uint64) (last int) {
+func lastSuspect(b []byte, addr uint64, place Place) (last int) {
+	lo, hi := place.first(), place.Hi
 	n := hi - lo
-	for _, part := range [2][2]uint64{{addr, lo - 1}, {hi, addr + uint64(len(b))}} {
+	for _, part := range [2][2]uint64{{addr, place.Lo}, {hi, addr + uint64(len(b))}} {
 		if part[1] <= part[0] {
 			continue
 		}
@@ -40,12 +40,12 @@ func lastSuspect(b []byte, addr, lo, hi uint64) (last int) {
 // suspects looks for displacements in code.
 type suspects struct {
 	p    []byte
-	at   uint64 // distance from the site's second byte to p, so that a target is inside when it is below n
+	at   uint64 // distance from the first byte that counts to p, so that a target is inside when it is below n
 	n    uint64
 	last int // offset in p behind the last one found, 0 for none
 }
 
-// maxSwept is the largest site several bytes are compared at once for: the tests below take it to be small.
+// maxSwept is the largest place several bytes are compared at once for: the tests below take it to be small.
 const maxSwept = 100
 
 const (
@@ -63,8 +63,8 @@ func (s *suspects) each(k, to int) {
 	}
 }
 
-// far is each for all of p, which lies behind the site. A displacement back to the site from a place x bytes behind its
-// second byte is between -x and -x+n, so its upper half is one value for nearly 64 KiB of places.
+// far is each for all of p, which lies behind the place. A displacement back to it from a place x bytes behind its
+// first byte is between -x and -x+n, so its upper half is one value for nearly 64 KiB of places.
 func (s *suspects) far() {
 	end := len(s.p) - 3 // no displacement begins there
 	for k := 0; k < end; {
@@ -116,7 +116,7 @@ func (s *suspects) near(k, to int) {
 	const step = 0x0706050403020100
 	if s.n <= maxSwept {
 		p, n := s.p[:to], s.n*ones
-		// The low bytes of where displacements of 0 at eight places lead to, relative to the site's second byte. Bytes are
+		// The low bytes of where displacements of 0 at eight places lead to, relative to the first byte that counts. Bytes are
 		// added without a carry between them.
 		c := uint64(byte(s.at+uint64(k)+1)) * ones
 		c = (c&^highs + step) ^ (c & highs)

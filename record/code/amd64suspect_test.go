@@ -7,9 +7,10 @@ import (
 )
 
 // plainLastSuspect is lastSuspect a byte at a time.
-func plainLastSuspect(b []byte, addr, lo, hi uint64) (last int) {
+func plainLastSuspect(b []byte, addr uint64, place Place) (last int) {
+	lo, hi := place.first(), place.Hi
 	n := hi - lo
-	for _, part := range [2][2]uint64{{addr, lo - 1}, {hi, addr + uint64(len(b))}} {
+	for _, part := range [2][2]uint64{{addr, place.Lo}, {hi, addr + uint64(len(b))}} {
 		if part[1] <= part[0] {
 			continue
 		}
@@ -39,8 +40,12 @@ func TestLastSuspect(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	check := func(b []byte, addr, lo, hi uint64) {
 		t.Helper()
-		if got, want := lastSuspect(b, addr, lo, hi), plainLastSuspect(b, addr, lo, hi); got != want {
-			t.Fatalf("%d bytes at %#x, site %#x-%#x: %d, want %d", len(b), addr, lo, hi, got, want)
+		place := Place{Lo: lo, Hi: hi}
+		if r.IntN(4) > 0 {
+			place = Place{Lo: lo - 1, Hi: hi, Entry: true}
+		}
+		if got, want := lastSuspect(b, addr, place), plainLastSuspect(b, addr, place); got != want {
+			t.Fatalf("%d bytes at %#x, %+v: %d, want %d", len(b), addr, place, got, want)
 		}
 	}
 	found := 0
@@ -88,7 +93,7 @@ func TestLastSuspect(t *testing.T) {
 				b[k-1], b[k] = []byte{0xeb, 0x75, 0xe2, 0x90}[r.IntN(4)], byte(target-addr-uint64(k)-1)
 			}
 			check(b, addr, lo, hi)
-			if lastSuspect(b, addr, lo, hi) > 0 {
+			if lastSuspect(b, addr, Place{Lo: lo - 1, Hi: hi, Entry: true}) > 0 {
 				found++
 			}
 		}
@@ -118,7 +123,7 @@ func BenchmarkLastSuspect(b *testing.B) {
 	b.SetBytes(int64(len(p)))
 	for b.Loop() {
 		for k := 0; k+512 <= len(p); k += 512 {
-			lastSuspect(p[k:k+512], 0x1000, 0x1001, 0x1005)
+			lastSuspect(p[k:k+512], 0x1000, Place{Lo: 0x1000, Hi: 0x1005, Entry: true})
 		}
 	}
 }

@@ -11,6 +11,12 @@
 //		b = b[n:]
 //	}
 //
+// Before code is overwritten, an index of branch targets says what goes into the middle of it:
+//
+//	targets := code.NewTargets(m)
+//	targets.ScanAll(text, []code.Place{{Lo: addr, Hi: addr + 12}})
+//	_, hit := targets.Lowest(addr, addr+12)
+//
 // It knows neither functions nor sites: package record says where functions begin, and what of all this matters.
 //
 // # Machines

@@ -14,9 +14,8 @@ type Machine interface {
 	Nops(b []byte) int
 	// HasPad reports whether b begins with a landing pad of indirect branches, PadLen bytes.
 	HasPad(b []byte) bool
-	// BranchInto returns the lowest place in (lo, hi) that a branch in b goes to, b lying at addr. What is in [lo, hi)
-	// itself does not count. Where something is no instruction, nothing can be said about what follows: that is lo+1.
-	BranchInto(b []byte, addr, lo, hi uint64) (uint64, bool)
+	// targets appends the targets of branches in b, which lies at addr, that count for one of the places, in any order.
+	targets(b []byte, addr uint64, places []Place, out []uint64) []uint64
 }
 
 // PadLen is the length of landing pads on all machines: endbr64, bti.
