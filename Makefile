@@ -31,20 +31,9 @@ wide: tools
 fresh:
 	./.ci/fresh
 
-# What the tests use and what provides it in Debian, as tool:package.
-TEST_TOOLS = gcc:gcc g++:g++ clang:clang ld.lld:lld clang++:clang musl-gcc:musl-tools objdump:binutils eu-elflint:elfutils patchelf:patchelf gdb:gdb gdb-multiarch:gdb-multiarch \
-	llvm-strip:llvm mold:mold xz:xz-utils valgrind:valgrind make:make tclsh:tcl dpkg-source:dpkg-dev man:man-db mandoc:mandoc python3:python3 c++filt:binutils flex:flex bison:bison bc:bc clang-19:clang-19 ld.lld-19:lld-19 llvm-objdump-19:llvm-19 \
-	qemu-aarch64:qemu-user qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-g++:g++-aarch64-linux-gnu $(foreach m,$(CROSS),$(word 1,$(subst :, ,$m))-gcc:gcc-$(word 1,$(subst :, ,$m)))
-TEST_FILES = /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring /usr/include/gelf.h:libelf-dev \
-	/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.xray-x86_64.a:libclang-rt-dev \
-	$(foreach m,$(CROSS),/usr/$(word 1,$(subst :, ,$m))/include/stdio.h:libc6-dev-$(word 2,$(subst :, ,$m))-cross)
-# The machines of fentry mcount, as the compiler calls them and as Debian does.
-CROSS = aarch64-linux-gnu:arm64 i686-linux-gnu:i386 arm-linux-gnueabihf:armhf powerpc-linux-gnu:powerpc powerpc64-linux-gnu:ppc64 \
-	powerpc64le-linux-gnu:ppc64el s390x-linux-gnu:s390x sparc64-linux-gnu:sparc64 mips-linux-gnu:mips mipsel-linux-gnu:mipsel \
-	mips64-linux-gnuabi64:mips64 mips64el-linux-gnuabi64:mips64el sh4-linux-gnu:sh4 riscv64-linux-gnu:riscv64
-
+# What the tests use, and the packages that have it: internal/testtool/tools.txt.
 tools:
-	@./.ci/install $(TEST_TOOLS) $(TEST_FILES)
+	@./.ci/install $$(awk -F ': ' '/^[^#]/ { n = split($$2, tool, " "); for (i = 1; i <= n; i++) print tool[i] ":" $$1 }' internal/testtool/tools.txt)
 
 check:
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); test -z "$$unformatted" || { echo "gofmt -w:" $$unformatted; exit 1; }

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestFixturesArm64 is TestFixtures for arm64 programs under qemu-user. fentry record cannot reach a guest with ptrace: what it runs is
@@ -34,7 +36,7 @@ func TestEmulatorLimits(t *testing.T) {
 
 func TestLuaArm64(t *testing.T) {
 	ks := arm64Kinds
-	if !wide() {
+	if !testtool.Wide() {
 		ks = []kind{ks[0], ks[1]}
 	}
 	testLua(t, ks)
@@ -42,7 +44,7 @@ func TestLuaArm64(t *testing.T) {
 
 func TestSQLiteArm64(t *testing.T) {
 	statements := 3_000
-	if wide() {
+	if testtool.Wide() {
 		statements = 100_000
 		testSQLite(t, "arm64-mcount", byRecord, statements)
 		testSQLite(t, "arm64-clang", byPatching, statements)
@@ -51,7 +53,7 @@ func TestSQLiteArm64(t *testing.T) {
 }
 
 func TestZstdArm64(t *testing.T) {
-	if !wide() {
+	if !testtool.Wide() {
 		testZstd(t, "arm64-patchable")
 		return
 	}

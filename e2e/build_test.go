@@ -3,11 +3,12 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A kind is a way to ask a compiler for places where a tracer can be hooked.
@@ -16,7 +17,8 @@ type kind struct {
 	cflags, ldflags []string
 	links           []string // names of the links it can be combined with
 	target          target
-	cpu             string // what the emulator shall be; "": all it can
+	cpu             string   // what the emulator shall be; "": all it can
+	needs           []string // beside the compiler
 }
 
 // A link is a way to link an executable.
@@ -47,7 +49,7 @@ var (
 		{name: "clang", compiler: "clang", cflags: []string{"-pg", "-mfentry"}, ldflags: []string{"-pg"}, links: allLinks[:3]},
 		{name: "clangpatch", compiler: "clang", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
 		{name: "xray", compiler: "clang", cflags: []string{"-fxray-instrument", "-fxray-instruction-threshold=1"},
-			ldflags: []string{"-fxray-instrument"}, links: allLinks},
+			ldflags: []string{"-fxray-instrument"}, links: allLinks, needs: []string{testtool.XRayRuntime}},
 		{name: "musl", compiler: "musl-gcc", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
 	}
 	// On arm64 a site is one instruction, and -pg's is behind the prologue. clang has its XRay runtime for the machine it runs on only.
@@ -91,7 +93,7 @@ func configsFor(f *fixture, i int) []config { return choose(f, i, allConfigs()) 
 
 func choose(f *fixture, i int, all []config) []config {
 	all = slices.DeleteFunc(slices.Clone(all), func(c config) bool { return !f.supports(c) })
-	if wide() || len(all) <= 3 {
+	if testtool.Wide() || len(all) <= 3 {
 		return all
 	}
 	rest := all[1:]
@@ -99,8 +101,6 @@ func choose(f *fixture, i int, all []config) []config {
 	b := (a + len(rest)/2 + 1) % len(rest)
 	return []config{all[0], rest[a], rest[b]}
 }
-
-func wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }
 
 // A program is a built fixture: a directory with the executable, named like the fixture, and what stands beside it.
 type program struct {
@@ -137,6 +137,7 @@ func build(t testing.TB, f *fixture, c config) *program {
 
 func compile(t testing.TB, f *fixture, c config, dir string) {
 	t.Helper()
+	testtool.Need(t, c.kind.needs...)
 	cc := c.kind.compiler
 	std := "-std=gnu11"
 	if f.cpp {
@@ -163,14 +164,6 @@ func compile(t testing.TB, f *fixture, c config, dir string) {
 	}
 	argv = append(argv, f.words("libs")...)
 	run(t, command{dir: dir, argv: argv}).mustSucceed(t)
-}
-
-// need skips the test, by name, when a tool is missing.
-func need(t testing.TB, tool, pkg string) {
-	t.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		t.Skipf("%s is not installed: apt-get install %s", tool, pkg)
-	}
 }
 
 func mustAbs(t testing.TB, p string) string {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // callgrindCounts reads how often each function of a program was called from a callgrind.out file: the sum of calls= over all its callers.
@@ -67,7 +68,7 @@ var recursionSuffix = regexp.MustCompile(`'\d+$`)
 
 // TestCallgrind compares the trace of real programs, function by function, with what callgrind counts in the same untraced program.
 func TestCallgrind(t *testing.T) {
-	need(t, "valgrind", "valgrind")
+	testtool.Need(t, "valgrind")
 	small := filepath.Join(t.TempDir(), "small.lua")
 	script := `local function fib(n) if n < 2 then return n end return fib(n-1) + fib(n-2) end
 local t = {}

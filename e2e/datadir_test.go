@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A trace that cannot be written never harms the program: it behaves as untraced, and somebody says clearly what is wrong.
@@ -169,7 +171,7 @@ func checkPartial(t *testing.T, data string, r *result, patched ...string) {
 // A recorder knows processes by other numbers than a PID namespace below it does: programs in there leave its trace alone and run untraced.
 func TestPIDNamespace(t *testing.T) {
 	t.Parallel()
-	need(t, "unshare", "util-linux")
+	testtool.Need(t, "unshare")
 	if r := run(t, command{argv: []string{"unshare", "-rfp", "--mount-proc", "true"}}); r.status != "exit 0" {
 		t.Skipf("no PID namespaces here: unshare: %s %s", r.status, r.stderr)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 var (
@@ -31,7 +33,7 @@ func callers(text string) []string {
 // TestDebugger asks gdb for backtraces in traced functions: stopped at a breakpoint in a patched program, in a thread, from a core file, and in a
 // program fentry record runs.
 func TestDebugger(t *testing.T) {
-	need(t, "gdb", "gdb")
+	testtool.Need(t, "gdb")
 	f := loadFixture(t, "debugged")
 	for _, c := range configsFor(f, 5) {
 		t.Run(c.String(), func(t *testing.T) {
@@ -87,7 +89,7 @@ func gdb(t testing.TB, dir, program string, commands ...string) string {
 
 // TestDebuggerArm64 asks gdb for backtraces through qemu-user's own server: gdb knows nothing of the tracer but what is in the program.
 func TestDebuggerArm64(t *testing.T) {
-	need(t, "gdb-multiarch", "gdb-multiarch")
+	testtool.Need(t, "gdb-multiarch")
 	arm64.need(t)
 	f := loadFixture(t, "debugged")
 	configs := slices.DeleteFunc(configsOf(arm64Kinds), func(c config) bool {
@@ -95,7 +97,7 @@ func TestDebuggerArm64(t *testing.T) {
 		if c.opt != "-O0" || strings.Contains(c.kind.name, "bti") {
 			return true
 		}
-		return !wide() && c.kind.name+c.link.name != "arm64-patchablepie" && c.kind.name+c.link.name != "arm64-clangstatic"
+		return !testtool.Wide() && c.kind.name+c.link.name != "arm64-patchablepie" && c.kind.name+c.link.name != "arm64-clangstatic"
 	})
 	for _, c := range configs {
 		t.Run(c.String(), func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A machine is a virtual one: Debian's kernel with a file system in memory. It runs jobs one after another and is gone.
@@ -182,7 +183,7 @@ func (o *machineOutcome) unpack(t testing.TB, dir string) {
 // kernel enforces landing pads (BTI) and does vfork and ptrace itself, other than qemu-user.
 func TestMachineArm64(t *testing.T) {
 	needFentry(t)
-	need(t, "qemu-system-aarch64", "qemu-system-arm")
+	testtool.Need(t, "qemu-system-aarch64")
 	kernel, err := corpus.Kernel(context.Background(), "arm64")
 	var missing *corpus.Missing
 	if errors.As(err, &missing) {
@@ -220,7 +221,7 @@ func TestMachineArm64(t *testing.T) {
 	var tries []try
 	// What depends on the kernel, and what it enforces.
 	fixtures := []string{"abi", "backtrace", "debugger", "ends", "exceptions", "exec", "fork", "jumps", "self", "signals", "threads", "vfork"}
-	if wide() {
+	if testtool.Wide() {
 		fixtures = append(fixtures, "cancel", "closefds", "coroutines", "cothrow", "daemon", "early", "frames", "ifunc", "nested", "second", "tailcalls", "terminate")
 	}
 	var all []config
@@ -232,7 +233,7 @@ func TestMachineArm64(t *testing.T) {
 		f := loadFixture(t, name)
 		// By turns one that is loaded by an interpreter and one that is not, if it can be static.
 		chosen := choose(f, i, all)
-		if !wide() {
+		if !testtool.Wide() {
 			k := slices.IndexFunc(chosen, func(c config) bool { return strings.HasPrefix(c.link.name, "static") == (i%2 == 1) })
 			chosen = chosen[max(k, 0):][:1]
 		}

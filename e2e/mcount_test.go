@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // mcountSources are the C files of a program of the corpus, and flags for the compiler.
@@ -105,31 +106,29 @@ func TestRecordedObjects(t *testing.T) {
 	for _, tt := range []struct {
 		name corpus.Name
 		ld   string
-		pkg  string
 		link []string
 		job  func(dir string) job
 	}{
-		{corpus.Lua, "bfd", "binutils", []string{"-Wl,-E", "-lm"}, func(string) job {
+		{corpus.Lua, "bfd", []string{"-Wl,-E", "-lm"}, func(string) job {
 			scripts, _ := filepath.Glob("testdata/lua/*.lua")
 			return job{args: []string{mustAbs(t, scripts[0])}}
 		}},
-		{corpus.Lua, "mold", "mold", []string{"-Wl,-E", "-lm", "-no-pie"}, func(string) job {
+		{corpus.Lua, "mold", []string{"-Wl,-E", "-lm", "-no-pie"}, func(string) job {
 			return job{args: []string{"-e", "for i = 1, 1000 do print(i, ('x'):rep(i % 7)) end"}}
 		}},
-		{corpus.Zstd, "lld", "lld", []string{"-pthread"}, func(dir string) job {
+		{corpus.Zstd, "lld", []string{"-pthread"}, func(dir string) job {
 			if err := os.WriteFile(filepath.Join(dir, "in"), sampleData(100_000), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			return job{args: []string{"-q", "-3", "--single-thread", "-c", "in"}, dir: dir}
 		}},
-		{corpus.SQLite, "gold", "binutils", []string{"-lm", "-pthread", "-Wl,--gc-sections"}, func(string) job {
+		{corpus.SQLite, "gold", []string{"-lm", "-pthread", "-Wl,--gc-sections"}, func(string) job {
 			return job{args: []string{":memory:"}, stdin: corpus.SQLScript(2000), timeout: 5 * time.Minute}
 		}},
 	} {
 		t.Run(string(tt.name)+" "+tt.ld, func(t *testing.T) {
 			t.Parallel()
-			need(t, "gcc", "gcc")
-			need(t, strings.Replace("ld."+tt.ld, "ld.mold", "mold", 1), tt.pkg)
+			testtool.Need(t, "gcc", "ld."+tt.ld)
 			files, flags := mcountSources(t, tt.name)
 			dir := t.TempDir()
 			mode := "-fPIE"

@@ -16,12 +16,14 @@ import (
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // buildProgram gets a real program, built with -O2 -g and a kind of sites, from the cache.
 func buildProgram(t testing.TB, name corpus.Name, k kind) corpus.Built {
 	t.Helper()
 	needFentry(t)
+	testtool.Need(t, k.needs...)
 	cc := k.target.compiler(t, k.compiler)
 	f := corpus.Flags{CC: strings.Join(cc, " "), C: append([]string{"-O2", "-g"}, k.cflags...), LD: append([]string{}, k.ldflags...)}
 	if k.name == "nop" {
@@ -135,7 +137,7 @@ func testLua(t *testing.T, kinds []kind) {
 			for i, script := range scripts {
 				name := strings.TrimSuffix(filepath.Base(script), ".lua")
 				for _, w := range []way{byRecord, byPatching} {
-					if !wide() && k.name != "fentry" && (i%2 == 0) != (w == byRecord) {
+					if !testtool.Wide() && k.name != "fentry" && (i%2 == 0) != (w == byRecord) {
 						continue // each script one way with every kind, both ways with the most common one
 					}
 					t.Run(name+"/"+string(w), func(t *testing.T) {
@@ -159,7 +161,7 @@ func TestSQLite(t *testing.T) {
 	testSQLite(t, "fentry", byRecord, 100_000)
 	testSQLite(t, "patchable", byPatching, 100_000)
 	testSQLite(t, "mcount", byRecord, 100_000)
-	if wide() {
+	if testtool.Wide() {
 		testSQLite(t, "xray", byRecord, 100_000)
 	}
 }
@@ -244,9 +246,9 @@ func testZstd(t *testing.T, kinds ...string) {
 				}
 			}
 			levels := []string{"-1", "-3", "-6", "-9", "-12", "-15", "-19", "--fast=5"}
-			if len(kd.emulation()) > 0 && !wide() {
+			if len(kd.emulation()) > 0 && !testtool.Wide() {
 				levels = []string{"-1", "-6", "-19"}
-			} else if wide() {
+			} else if testtool.Wide() {
 				levels = nil
 				for l := 1; l <= 19; l++ {
 					levels = append(levels, fmt.Sprintf("-%d", l))
@@ -262,7 +264,7 @@ func testZstd(t *testing.T, kinds ...string) {
 				sameTraced(t, job{kind: kd, program: b.Program, args: []string{"-b3", "-i0", "-q", "--does-not-exist"}}, w)
 				sameTraced(t, job{kind: kd, program: b.Program, args: []string{"-t"}, stdin: "this is not compressed"}, w)
 			})
-			if wide() {
+			if testtool.Wide() {
 				t.Run("playTests", func(t *testing.T) { playTests(t, kd, b) })
 			}
 		})
@@ -271,7 +273,7 @@ func testZstd(t *testing.T, kinds ...string) {
 
 // playTests runs zstd's own command line tests with a zstd that traces itself.
 func playTests(t *testing.T, kd kind, b corpus.Built) {
-	need(t, "bash", "bash")
+	testtool.Need(t, "bash")
 	dir := t.TempDir()
 	copyDir(t, filepath.Join(b.Dir, "tests"), filepath.Join(dir, "tests"))
 	copyDir(t, filepath.Join(b.Dir, "programs"), filepath.Join(dir, "programs"))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // freePort is a TCP port of 127.0.0.1 nobody listens on right now.
@@ -199,7 +200,7 @@ func waitForSave(t testing.TB, s *server) {
 // TestRedisUnits runs a part of Redis' own test suite against a server that profiles itself.
 func TestRedisUnits(t *testing.T) {
 	t.Parallel()
-	need(t, "tclsh", "tcl")
+	testtool.Need(t, "tclsh")
 	b := buildProgram(t, corpus.Redis, kindNamed(t, "fentry"))
 	dir := t.TempDir()
 	for _, d := range []string{"tests", "utils"} {
@@ -215,7 +216,7 @@ func TestRedisUnits(t *testing.T) {
 	}
 	patchFile(t, b.Program, filepath.Join(dir, "src", "redis-server"), []string{"-T", "profile"})
 	units := []string{"unit/type/string", "unit/type/hash", "unit/scan", "unit/multi"}
-	if wide() {
+	if testtool.Wide() {
 		units = append(units, "unit/type/list", "unit/type/zset", "unit/scripting", "unit/dump", "unit/expire", "unit/sort", "unit/pubsub", "unit/bitops")
 	}
 	argv := []string{"tclsh", "tests/test_helper.tcl", "--clients", "1", "--baseport", freePort(t), "--portcount", "100", "--tags", "-needs:debug -slow"}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A target is a machine that programs are compiled for and run on. The zero value is this machine.
@@ -29,17 +30,15 @@ func (tg target) name() string {
 // compiler is the command of a compiler for the machine: gcc, g++, clang, clang++ or musl-gcc.
 func (tg target) compiler(t testing.TB, name string) []string {
 	t.Helper()
-	pkg := map[string]string{"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang", "musl-gcc": "musl-tools"}[name]
 	if tg.triple == "" {
-		need(t, name, pkg)
+		testtool.Need(t, name)
 		return []string{name}
 	}
 	if strings.HasPrefix(name, "clang") {
-		need(t, name, pkg)
-		need(t, tg.triple+"-g++", "g++-"+tg.triple) // whose linker and libraries it takes
+		testtool.Need(t, name, tg.triple+"-g++") // whose linker and libraries it takes
 		return []string{name, "--target=" + tg.triple}
 	}
-	need(t, tg.triple+"-"+name, pkg+"-"+tg.triple)
+	testtool.Need(t, tg.triple+"-"+name)
 	return []string{tg.triple + "-" + name}
 }
 
@@ -47,7 +46,7 @@ func (tg target) compiler(t testing.TB, name string) []string {
 func (tg target) need(t testing.TB) {
 	t.Helper()
 	if len(tg.emulator) > 0 {
-		need(t, tg.emulator[0], "qemu-user")
+		testtool.Need(t, tg.emulator[0])
 	}
 }
 

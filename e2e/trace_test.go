@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A way is one way to get a program traced.
@@ -130,7 +132,7 @@ func TestFixtures(t *testing.T) {
 	testFixtures(t, allConfigs(), func(p *program, most bool) []way {
 		ways := []way{byRecord, byPatching}
 		// A copy is at another path, which a program that looks at its own sees.
-		if (most || wide()) && len(p.fixture.words("path")) == 0 {
+		if (most || testtool.Wide()) && len(p.fixture.words("path")) == 0 {
 			ways = append(ways, byCopy)
 		}
 		return ways

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // systemDirs hold the ELF files of the machine.
@@ -28,7 +29,7 @@ func systemFiles(t *testing.T, limit time.Duration, visit func(path string, raw 
 	type inode struct{ dev, ino uint64 }
 	seen := map[inode]bool{}
 	deadline := time.Now().Add(limit)
-	if os.Getenv("FENTRY_WIDE") == "1" {
+	if testtool.Wide() {
 		deadline = time.Now().Add(24 * time.Hour)
 	}
 	paths := make(chan string, 64)

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // bin is a directory with fentry and the library example.
@@ -36,16 +38,12 @@ func TestMain(m *testing.M) {
 }
 
 // need skips a test where programs cannot be traced or tools are missing.
-func need(t *testing.T, tools map[string]string) {
+func need(t *testing.T, tools ...string) {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("needs Linux on x86-64")
 	}
-	for tool, pkg := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed (package %s)", tool, pkg)
-		}
-	}
+	testtool.Need(t, tools...)
 }
 
 // run runs a command in dir with fentry in PATH and returns its standard output.
@@ -96,7 +94,7 @@ func words(t *testing.T, path string) int {
 }
 
 func TestMakefileBuildStep(t *testing.T) {
-	need(t, map[string]string{"gcc": "gcc", "make": "make"})
+	need(t, "gcc", "make")
 	dir := copied(t, "01-makefile-build-step")
 	run(t, dir, "make")
 	list := run(t, dir, "fentry", "list", "words")
@@ -132,7 +130,7 @@ func TestMakefileBuildStep(t *testing.T) {
 
 // The program that traces itself, for arm64.
 func TestMakefileARM64(t *testing.T) {
-	need(t, map[string]string{"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu", "make": "make", "qemu-aarch64": "qemu-user"})
+	need(t, "aarch64-linux-gnu-gcc", "make", "qemu-aarch64")
 	dir := copied(t, "01-makefile-build-step")
 	cross := []string{"CC=aarch64-linux-gnu-gcc", "RUN=qemu-aarch64 -L /usr/aarch64-linux-gnu"}
 	self := run(t, dir, "make", append(cross, "-s", "trace-self")...)
@@ -142,7 +140,7 @@ func TestMakefileARM64(t *testing.T) {
 }
 
 func TestOfflinePatch(t *testing.T) {
-	need(t, map[string]string{"gcc": "gcc", "cmp": "diffutils"})
+	need(t, "gcc", "cmp")
 	script, err := filepath.Abs("02-offline-patch/run.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +160,7 @@ func TestOfflinePatch(t *testing.T) {
 }
 
 func TestGoLibrary(t *testing.T) {
-	need(t, map[string]string{"gcc": "gcc", "make": "make"})
+	need(t, "gcc", "make")
 	dir := copied(t, "01-makefile-build-step")
 	run(t, dir, "make")
 	out := run(t, dir, filepath.Join(bin, "03-go-library"), "./words", "count_*", "./words.traced")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -163,8 +164,7 @@ func TestRewritten(t *testing.T) {
 					if name == "llvm-strip" && strings.HasSuffix(tt.name, "static") {
 						continue // refuses any static program: .rela.plt refers to .symtab
 					}
-					if _, err := exec.LookPath(name); err != nil {
-						t.Logf("%s is missing (Debian packages binutils-aarch64-linux-gnu, elfutils, llvm)", name)
+					if !testtool.Have(t, name) {
 						continue
 					}
 					if b, err := exec.Command(name, c[1:]...).CombinedOutput(); err != nil {
@@ -188,9 +188,9 @@ func TestRewritten(t *testing.T) {
 // Checkers find nothing in a patched program that they do not find in the original,
 // but that elfutils knows no R_AARCH64_IRELATIVE in programs, of linkers either.
 func TestCheckers(t *testing.T) {
-	lint := tool(t, "eu-elflint", "elfutils")
-	readelf := tool(t, "aarch64-linux-gnu-readelf", onARM64.packages)
-	objdump := tool(t, "aarch64-linux-gnu-objdump", onARM64.packages)
+	lint := testtool.Path(t, "eu-elflint")
+	readelf := testtool.Path(t, "aarch64-linux-gnu-readelf")
+	objdump := testtool.Path(t, "aarch64-linux-gnu-objdump")
 	for name, flags := range onARM64.kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

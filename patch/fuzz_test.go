@@ -3,12 +3,12 @@ package patch_test
 import (
 	"bytes"
 	"encoding/binary"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cost"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -29,7 +29,7 @@ func fuzzImages(f *testing.F) (out [][]byte) {
 		}
 	}
 	for _, on := range targets {
-		if _, err := exec.LookPath(on.prefix + "gcc"); err != nil {
+		if !testtool.Have(f, on.prefix+"gcc") {
 			continue
 		}
 		for _, kind := range []string{"fentry", "fentry-nopie", "mcount", "patchable", "patchable-before", "signed"} {

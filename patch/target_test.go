@@ -5,19 +5,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // target is a machine that programs are compiled and run for.
 type target struct {
 	name     string
 	prefix   string   // of compilers and binutils
-	packages string   // that have them
 	emulator []string // what runs its programs; none: this machine
 	kinds    map[string][]string
 }
 
 var onAMD64 = &target{
-	name: "amd64", packages: "gcc g++ binutils",
+	name: "amd64",
 	kinds: map[string][]string{
 		"fentry":        {"-pg", "-mfentry"},
 		"fentry-nopie":  {"-pg", "-mfentry", "-no-pie", "-fno-pie"},
@@ -29,7 +30,7 @@ var onAMD64 = &target{
 }
 
 var onARM64 = &target{
-	name: "arm64", prefix: "aarch64-linux-gnu-", packages: "gcc-aarch64-linux-gnu g++-aarch64-linux-gnu binutils-aarch64-linux-gnu",
+	name: "arm64", prefix: "aarch64-linux-gnu-",
 	emulator: []string{"qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"},
 	kinds: map[string][]string{
 		"patchable":        {"-fpatchable-function-entry=2"},
@@ -48,16 +49,6 @@ var onARM64 = &target{
 
 var targets = []*target{onAMD64, onARM64}
 
-// tool finds a program, or skips the test.
-func tool(t testing.TB, name, pkg string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("needs %s (Debian packages %s)", name, pkg)
-	}
-	return path
-}
-
 // compile builds a source, C or C++ by its name, and returns the program's name.
 func (on *target) compile(t testing.TB, name, text string, flags ...string) string {
 	t.Helper()
@@ -65,7 +56,7 @@ func (on *target) compile(t testing.TB, name, text string, flags ...string) stri
 	if filepath.Ext(name) == ".cpp" {
 		cc = on.prefix + "g++"
 	}
-	cc = tool(t, cc, on.packages)
+	cc = testtool.Path(t, cc)
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, name), filepath.Join(dir, "p")
 	if err := os.WriteFile(src, []byte(text), 0o644); err != nil {
@@ -83,7 +74,7 @@ func (on *target) command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if len(on.emulator) > 0 {
 		args = append(append(append([]string{}, on.emulator[1:]...), name), args...)
-		name = tool(t, on.emulator[0], "qemu-user")
+		name = testtool.Path(t, on.emulator[0])
 	}
 	return exec.Command(name, args...)
 }

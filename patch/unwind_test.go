@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -88,14 +89,14 @@ func step(t *testing.T, on *target, bin string) [][]string {
 	gdb, start := "gdb", "run"
 	if len(on.emulator) > 0 {
 		// The emulator's gdb stub, on a socket.
-		gdb = tool(t, "gdb-multiarch", "gdb-multiarch")
+		gdb = testtool.Path(t, "gdb-multiarch")
 		sock, err := os.MkdirTemp("", "gdb") // names of sockets are short
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(sock) })
 		sock = filepath.Join(sock, "s")
-		emulator := exec.Command(tool(t, on.emulator[0], "qemu-user"), append(append(slices.Clone(on.emulator[1:]), "-g", sock), bin)...)
+		emulator := exec.Command(testtool.Path(t, on.emulator[0]), append(append(slices.Clone(on.emulator[1:]), "-g", sock), bin)...)
 		emulator.Dir = dir
 		if err := emulator.Start(); err != nil {
 			t.Fatal(err)
@@ -112,7 +113,7 @@ func step(t *testing.T, on *target, bin string) [][]string {
 		}
 		start = "set sysroot " + on.emulator[len(on.emulator)-1] + "\ntarget remote " + sock + "\ncontinue"
 	}
-	gdb = tool(t, gdb, "gdb")
+	gdb = testtool.Path(t, gdb)
 	script := filepath.Join(dir, "script")
 	text := fmt.Sprintf("set pagination off\nset confirm off\nset debuginfod enabled off\nbreak *leaf\n%s\nset $n = 0\n"+
 		"while $n < %d\nstepi\nbt\nset $n = $n + 1\nend\nkill\n", start, steps)

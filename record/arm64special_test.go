@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // afn is an assembler function with a size, for AArch64.
@@ -180,7 +182,7 @@ func TestARM64Starts(t *testing.T) {
 
 // TestARM64DroppedTable links two C++ objects with a function in common: GNU ld drops all of the second object's table.
 func TestARM64DroppedTable(t *testing.T) {
-	need(t, "aarch64-linux-gnu-g++", "aarch64-linux-gnu-strip")
+	testtool.Need(t, "aarch64-linux-gnu-g++", "aarch64-linux-gnu-strip")
 	dir := t.TempDir()
 	img := filepath.Join(dir, "a.out")
 	args := []string{"-O2", "-fpatchable-function-entry=2", "-o", img}

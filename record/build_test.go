@@ -9,26 +9,8 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
-
-// packages tells a reader of a skipped test what to install.
-var packages = map[string]string{
-	"gcc": "gcc", "g++": "g++", "clang": "clang", "clang++": "clang", "objdump": "binutils", "strip": "binutils",
-	"ld.lld": "lld", "musl-gcc": "musl-tools", "nm": "binutils", "objcopy": "binutils",
-	"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu", "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "aarch64-linux-gnu-objdump": "binutils-aarch64-linux-gnu",
-	"aarch64-linux-gnu-strip": "binutils-aarch64-linux-gnu", "aarch64-linux-gnu-nm": "binutils-aarch64-linux-gnu",
-	"aarch64-linux-gnu-readelf": "binutils-aarch64-linux-gnu",
-	"aarch64-linux-gnu-objcopy": "binutils-aarch64-linux-gnu",
-}
-
-func need(t *testing.T, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed (Debian package %s)", tool, packages[tool])
-		}
-	}
-}
 
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
@@ -50,7 +32,7 @@ func asm(t *testing.T, text string, args ...string) string {
 
 func (m *target) asm(t *testing.T, text string, args ...string) string {
 	t.Helper()
-	need(t, m.cc("gcc")[0])
+	testtool.Need(t, m.cc("gcc")[0])
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.out")
 	if err := os.WriteFile(src, []byte(text+"\n.section .note.GNU-stack,\"\",%progbits\n"), 0o666); err != nil {
@@ -91,5 +73,3 @@ func byName(sites []Site) map[string]Site {
 	}
 	return m
 }
-
-func wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // target is a machine that programs are compiled for.
@@ -131,10 +133,10 @@ func TestCompiled(t *testing.T) {
 				if b.noPIC && l.pic || skipBuild(&b, &l) {
 					continue
 				}
-				if !wide() && b.on == onARM64 && (opt == "-Os" || !b.everywhere && l.name != "pie") {
+				if !testtool.Wide() && b.on == onARM64 && (opt == "-Os" || !b.everywhere && l.name != "pie") {
 					continue
 				}
-				if !wide() && opt != "-O2" && l.name != "pie" && (l.name != "no-pie" || !b.noPIC) {
+				if !testtool.Wide() && opt != "-O2" && l.name != "pie" && (l.name != "no-pie" || !b.noPIC) {
 					continue
 				}
 				t.Run(b.on.name+"/"+b.compiler+"/"+b.name+"/"+l.name+opt, func(t *testing.T) {
@@ -154,7 +156,7 @@ func TestCompiledCxx(t *testing.T) {
 			continue // gcc's table refers to functions the linker drops; its own link fails
 		}
 		for _, l := range links[:4] {
-			if b.noPIC && l.pic || skipBuild(&b, &l) || !wide() && l.name != "pie" && (l.name != "static" || b.on == onARM64 && !b.everywhere) {
+			if b.noPIC && l.pic || skipBuild(&b, &l) || !testtool.Wide() && l.name != "pie" && (l.name != "static" || b.on == onARM64 && !b.everywhere) {
 				continue
 			}
 			t.Run(b.on.name+"/"+b.compiler+"/"+b.name+"/"+l.name, func(t *testing.T) {
@@ -181,7 +183,10 @@ func (b *build) need(t *testing.T) {
 			tools = append(tools, "aarch64-linux-gnu-g++")
 		}
 	}
-	need(t, tools...)
+	if b.name == "xray" {
+		tools = append(tools, testtool.XRayRuntime)
+	}
+	testtool.Need(t, tools...)
 }
 
 // skipBuild names the combinations that toolchains refuse.

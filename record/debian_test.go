@@ -8,13 +8,14 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/debs"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestDebianARM64 looks at programs that nobody compiled for tracing: no place in them is a site, and every function of
 // their symbol tables and unwind tables appears.
 func TestDebianARM64(t *testing.T) {
 	packages := []string{"python3.11-minimal", "libssl3"}
-	if wide() {
+	if testtool.Wide() {
 		packages = append(packages, "cpp-12", "libaom3", "libdav1d6", "libopenblas0-pthread", "libx265-199", "golang-1.19-go")
 	}
 	images := 0

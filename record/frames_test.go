@@ -5,13 +5,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // checkFrames compares the frames that are computed from prologues with what the compiler says of them in .eh_frame:
 // how far x29 and x30 are saved below the CFA, which is the caller's stack pointer.
 func checkFrames(t *testing.T, on *target, img string, sites []Site) {
 	t.Helper()
-	need(t, on.binutils+"readelf")
+	testtool.Need(t, on.binutils+"readelf")
 	type row struct {
 		end uint64 // of the function
 		reg map[string]string

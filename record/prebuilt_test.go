@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -115,7 +116,7 @@ func TestNames(t *testing.T) {
 
 // TestSymbols gives a stripped image the names of the whole one.
 func TestSymbols(t *testing.T) {
-	need(t, "gcc", "strip", "objcopy")
+	testtool.Need(t, "gcc", "strip", "objcopy")
 	dir := t.TempDir()
 	img := filepath.Join(dir, "a.out")
 	run(t, "gcc", "-g", "-O2", "-w", "-pg", "-mfentry", "-o", img, filepath.Join("testdata", "src", "basic.c"))

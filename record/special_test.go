@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // fn is an assembler function with a size.
@@ -286,7 +288,7 @@ func TestWithoutTables(t *testing.T) {
 
 // TestNoSectionHeaders takes the section headers away: what the loader needs is enough.
 func TestNoSectionHeaders(t *testing.T) {
-	need(t, "gcc", "strip")
+	testtool.Need(t, "gcc", "strip")
 	for _, flags := range []string{"-pg -mfentry -fPIE -pie", "-pg -fno-pie -no-pie", "-pg -mfentry -fPIC -shared -DSHARED"} {
 		dir := t.TempDir()
 		img := filepath.Join(dir, "a.out")
@@ -327,7 +329,7 @@ func TestNoSectionHeaders(t *testing.T) {
 
 // TestDroppedTable links two C++ objects with a function in common: GNU ld drops all of the second object's table.
 func TestDroppedTable(t *testing.T) {
-	need(t, "g++", "strip")
+	testtool.Need(t, "g++", "strip")
 	dir := t.TempDir()
 	img := filepath.Join(dir, "a.out")
 	args := []string{"-O2", "-fpatchable-function-entry=5", "-fcf-protection", "-o", img}
@@ -383,7 +385,7 @@ func TestLinkers(t *testing.T) {
 		t.Run(tt.tools+" "+tt.compile+" "+tt.link, func(t *testing.T) {
 			t.Parallel()
 			tools := strings.Fields(tt.tools)
-			need(t, append(tools, "strip")...)
+			testtool.Need(t, append(tools, "strip")...)
 			dir := t.TempDir()
 			obj, img := filepath.Join(dir, "a.o"), filepath.Join(dir, "a.out")
 			run(t, tools[0], append(strings.Fields("-O2 -w "+tt.compile), "-c", "-o", obj, filepath.Join("testdata", "src", "basic.c"))...)

@@ -17,12 +17,13 @@ import (
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // linkWith links files and flags with the library's object in a directory of its own.
 func linkWith(t *testing.T, cc string, args ...string) *fixture {
 	t.Helper()
-	need(t, cc)
+	testtool.Need(t, cc)
 	m := machineOf(cc, args)
 	dir := t.TempDir()
 	obj, bin := filepath.Join(dir, "fentry.o"), filepath.Join(dir, "prog")
@@ -127,7 +128,7 @@ func TestClassicRegistersARM64(t *testing.T) {
 	for _, site := range []string{"_mcount", "ftrace_caller", "ftrace_regs_caller", "ftrace_mcount_caller"} {
 		for _, cb := range []string{"none", "function", "graph"} {
 			for _, cpu := range []string{oldCPU, newCPU, newCPU + ",sve-default-vector-length=256"} {
-				if cb != "graph" && cpu != newCPU && os.Getenv("FENTRY_WIDE") == "" {
+				if cb != "graph" && cpu != newCPU && !testtool.Wide() {
 					continue
 				}
 				t.Run(site+" "+cb+" "+cpu, func(t *testing.T) {
@@ -204,8 +205,8 @@ func TestClassicLinking(t *testing.T) {
 		{"copied return addresses, entry", "gcc", "", []string{"-pg", "-O2", "-mforce-drap", "-mfentry"}},
 		{"static-pie", "gcc", "", []string{"-pg", "-O1", "-static-pie", "-fPIE"}},
 		{"sections", "gcc", "", []string{"-pg", "-O1", "-ffunction-sections", "-Wl,--gc-sections", "-Wl,-z,now", "-mfentry"}},
-		{"lld", "clang", "ld.lld lld", []string{"-pg", "-O1", "-fuse-ld=lld", "-mfentry"}},
-		{"lld, no PIE", "clang", "ld.lld lld", []string{"-pg", "-O1", "-fuse-ld=lld", "-no-pie", "-fno-pie"}},
+		{"lld", "clang", "ld.lld", []string{"-pg", "-O1", "-fuse-ld=lld", "-mfentry"}},
+		{"lld, no PIE", "clang", "ld.lld", []string{"-pg", "-O1", "-fuse-ld=lld", "-no-pie", "-fno-pie"}},
 		{"gold", "gcc", "ld.gold binutils", []string{"-pg", "-O1", "-fuse-ld=gold"}},
 		{"large model", "gcc", "", []string{"-pg", "-O1", "-mcmodel=large", "-fno-pie", "-no-pie"}},
 		{"musl", "musl-gcc", "musl-gcc musl-tools", nil},
@@ -214,19 +215,17 @@ func TestClassicLinking(t *testing.T) {
 		{"arm64, gprof's start-up code, static", arm64GCC, "", []string{"-pg", "-O2", "-static"}},
 		{"arm64, static-pie", arm64GCC, "", []string{"-pg", "-O1", "-static-pie", "-fPIE"}},
 		{"arm64, sections", arm64GCC, "", []string{"-pg", "-O1", "-ffunction-sections", "-Wl,--gc-sections", "-Wl,-z,now", "-fno-plt"}},
-		{"arm64, lld", "clang", "ld.lld lld", []string{clangARM64, "-pg", "-O1", "-fuse-ld=lld"}},
-		{"arm64, lld, static", "clang", "ld.lld lld", []string{clangARM64, "-pg", "-O1", "-fuse-ld=lld", "-static", "-no-pie", "-fno-pie"}},
-		{"arm64, gold", arm64GCC, "aarch64-linux-gnu-ld.gold binutils-aarch64-linux-gnu", []string{"-pg", "-O1", "-fuse-ld=gold"}},
+		{"arm64, lld", "clang", "ld.lld", []string{clangARM64, "-pg", "-O1", "-fuse-ld=lld"}},
+		{"arm64, lld, static", "clang", "ld.lld", []string{clangARM64, "-pg", "-O1", "-fuse-ld=lld", "-static", "-no-pie", "-fno-pie"}},
+		{"arm64, gold", arm64GCC, "aarch64-linux-gnu-ld.gold", []string{"-pg", "-O1", "-fuse-ld=gold"}},
 		{"arm64, large model", arm64GCC, "", []string{"-pg", "-O1", "-mcmodel=large", "-fno-pie", "-no-pie"}},
 		{"arm64, stack probes", arm64GCC, "", []string{"-pg", "-O2", "-fstack-clash-protection", "-fstack-protector-all"}},
 		{"arm64, local TLS models", arm64GCC, "", []string{"-pg", "-O1", "-mtls-size=12", "-mcmodel=tiny", "-fno-pie", "-no-pie"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if tool, pkg, ok := strings.Cut(c.tool, " "); ok {
-				if _, err := exec.LookPath(tool); err != nil {
-					t.Skipf("%s is missing (package %s)", tool, pkg)
-				}
+			if c.tool != "" {
+				testtool.Need(t, c.tool)
 			}
 			var f *fixture
 			if c.cc == "musl-gcc" {

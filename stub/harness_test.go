@@ -14,6 +14,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A fixture is a program that the compiler has left room in at every function's
@@ -25,17 +26,6 @@ type fixture struct {
 	path  string
 	sites []string // function names; the id is the index plus 1
 	env   []string // for runs
-}
-
-func need(t testing.TB, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			pkg := map[string]string{"gcc": "gcc", "g++": "g++", "objdump": "binutils", "gdb": "gdb", "gdb-multiarch": "gdb-multiarch", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
-				"aarch64-linux-gnu-objdump": "binutils-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}[tool]
-			t.Skipf("%s is missing (package %s)", tool, pkg)
-		}
-	}
 }
 
 // thunkSize is the same on both machines.
@@ -65,7 +55,7 @@ func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
 	if o.tracer == "" {
 		o.tracer = "graph"
 	}
-	need(t, o.cc)
+	testtool.Need(t, o.cc)
 	const room = 400 // thunks
 	dir := t.TempDir()
 	obj := filepath.Join(dir, "runtime.o")

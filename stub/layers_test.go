@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/stub/internal/build"
 )
 
@@ -48,7 +49,7 @@ const classic = "classic"
 
 func TestLayers(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
-		need(t, m.target.CC)
+		testtool.Need(t, m.target.CC)
 		testLayers(t, m, layers, build.Runtime)
 		below := layers[:slices.Index(layers, "slow")]
 		testLayers(t, m, slices.Concat(below, []string{"slow", "sve", classic}), build.Classic,

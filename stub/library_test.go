@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/stub/internal/build"
 )
 
@@ -20,7 +21,7 @@ import (
 // with the library.
 func linkFixture(t *testing.T, cc, src string, flags ...string) *fixture {
 	t.Helper()
-	need(t, cc)
+	testtool.Need(t, cc)
 	dir := t.TempDir()
 	m := machineOf(cc, flags)
 	lib, err := Library(m.elf)
@@ -136,7 +137,7 @@ func linkVariants() []linkVariant {
 func TestClassic(t *testing.T) {
 	for i, v := range linkVariants() {
 		// Everything with every compiler, entry and kind at some point.
-		all := i%5 == 1 || os.Getenv("FENTRY_WIDE") != "" || v.cpu != "" && !slices.Contains(v.flags, keyB)
+		all := i%5 == 1 || testtool.Wide() || v.cpu != "" && !slices.Contains(v.flags, keyB)
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
 			f := linkFixture(t, v.cc, "classic.c", v.flags...)
@@ -254,7 +255,7 @@ func TestClassicDebugger(t *testing.T) {
 	if !onARM64.emulated() {
 		t.Skip("here programs are not run by qemu, whose stub gdb is to talk to")
 	}
-	need(t, "gdb-multiarch", "qemu-aarch64")
+	testtool.Need(t, "gdb-multiarch", "qemu-aarch64")
 	// Nothing is signed: qemu does not tell gdb which bits are the signature.
 	for _, flags := range []string{"-pg", "-DPATCHABLE -DALL=0 -fpatchable-function-entry=2", "-DPATCHABLE -DALL=1 -fpatchable-function-entry=2"} {
 		t.Run(flags, func(t *testing.T) {
@@ -431,7 +432,7 @@ func testLibrary(t *testing.T, m *machine) {
 	if b, _ := Library(m.elf); string(a) != string(b) {
 		t.Error("two archives differ")
 	}
-	need(t, "ar", "nm")
+	testtool.Need(t, "ar", "nm")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "libfentry.a")
 	if err := os.WriteFile(path, a, 0o644); err != nil {
@@ -507,7 +508,7 @@ func TestLibraryObject(t *testing.T) {
 // The embedded objects are what the sources give, where the same compiler is at hand.
 func TestLibraryObjectIsUpToDate(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
-		need(t, m.target.CC)
+		testtool.Need(t, m.target.CC)
 		v, err := build.Version(m.target)
 		if err != nil {
 			t.Fatal(err)
@@ -532,7 +533,7 @@ func TestLibraryObjectIsUpToDate(t *testing.T) {
 // TestHeader compiles fentry.h alone, as C and as C++.
 func TestHeader(t *testing.T) {
 	for cc, lang := range map[string]string{"gcc": "c", "g++": "c++", arm64GCC: "c", arm64GXX: "c++"} {
-		need(t, cc)
+		testtool.Need(t, cc)
 		size := 168
 		if machineOf(cc, nil) == onARM64 {
 			size = 336

@@ -10,6 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/stub/internal/build"
 )
 
@@ -105,7 +106,7 @@ func (t thunk) arm64() arm64.Thunk {
 // kind where it is not the host's.
 func (m *machine) command(t testing.TB, cpu, path string, args ...string) *exec.Cmd {
 	if m == onARM64 && runtime.GOARCH != "arm64" {
-		need(t, "qemu-aarch64")
+		testtool.Need(t, "qemu-aarch64")
 		if cpu == "" {
 			cpu = "max"
 		}

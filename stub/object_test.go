@@ -14,6 +14,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/stub/internal/build"
 )
 
@@ -148,7 +149,7 @@ func TestObject(t *testing.T) {
 func TestObjectInstructions(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
 		tool := strings.TrimSuffix(m.target.CC, "gcc") + "objdump"
-		need(t, tool)
+		testtool.Need(t, tool)
 		_, b := object(t, m)
 		name := filepath.Join(t.TempDir(), "o.o")
 		if err := os.WriteFile(name, b, 0o644); err != nil {
@@ -234,7 +235,7 @@ func TestErratum843419(t *testing.T) {
 // The embedded object is what the sources give, where the same compiler is at hand.
 func TestObjectIsUpToDate(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
-		need(t, m.target.CC)
+		testtool.Need(t, m.target.CC)
 		v, err := build.Version(m.target)
 		if err != nil {
 			t.Fatal(err)
@@ -293,7 +294,7 @@ func TestLayout(t *testing.T) {
 }
 
 func testLayout(t *testing.T, m *machine) {
-	need(t, m.target.CC)
+	testtool.Need(t, m.target.CC)
 	var src strings.Builder
 	src.WriteString("#include \"control.h\"\n")
 	is := func(c string, v any) {

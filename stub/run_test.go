@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // command makes a command of a fixture, in a directory of its own.
@@ -104,7 +106,7 @@ var variants = []struct {
 
 func TestGraph(t *testing.T) {
 	for _, v := range variants {
-		if v.wide && os.Getenv("FENTRY_WIDE") == "" {
+		if v.wide && !testtool.Wide() {
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {

@@ -1,9 +1,10 @@
 package stub
 
 import (
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestSurvive runs a program that does what real ones do to stacks, threads and
@@ -33,7 +34,7 @@ func TestSurvive(t *testing.T) {
 		{name: "arm64-depth", tracer: "opt", config: Config{Depth: 1 << 30}, on: onARM64, cpu: "max"},
 		{name: "arm64-func", tracer: "func", config: Config{Mode: ModeFunction}, on: onARM64, cpu: "max"},
 	} {
-		if v.wide && os.Getenv("FENTRY_WIDE") == "" {
+		if v.wide && !testtool.Wide() {
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {

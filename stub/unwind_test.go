@@ -3,11 +3,12 @@ package stub
 import (
 	"debug/elf"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // trapped builds testdata/unwind.c and returns where a tracer's routines are in it,
@@ -36,7 +37,7 @@ func trapped(t *testing.T, tracer string, c Config) (f *fixture, syms []elf.Symb
 // every instruction of arm64's assembly that a program gets to. Nothing is lost.
 func TestSignalEverywhere(t *testing.T) {
 	calls := "3"
-	if os.Getenv("FENTRY_WIDE") != "" {
+	if testtool.Wide() {
 		calls = "5000" // a chunk and more
 	}
 	for _, tr := range tracers {

@@ -12,19 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/klauspost/compress/zstd"
 )
-
-var packages = map[string]string{"g++": "g++", "clang++": "clang", "addr2line": "binutils", "objcopy": "binutils", "strip": "binutils", "nm": "binutils"}
-
-func need(t *testing.T, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed (Debian package %s)", tool, packages[tool])
-		}
-	}
-}
 
 func run(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
@@ -41,7 +31,7 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 // compile makes an executable of lines.cc.
 func compile(t *testing.T, compiler string, flags ...string) string {
 	t.Helper()
-	need(t, compiler)
+	testtool.Need(t, compiler)
 	img := filepath.Join(t.TempDir(), "prog")
 	src, err := filepath.Abs(filepath.Join("testdata", "lines.cc"))
 	if err != nil {
@@ -85,7 +75,7 @@ func TestLines(t *testing.T) {
 	} {
 		t.Run(tt.compiler+" "+tt.flags, func(t *testing.T) {
 			t.Parallel()
-			need(t, "addr2line")
+			testtool.Need(t, "addr2line")
 			img := compile(t, tt.compiler, strings.Fields(tt.flags)...)
 			tab, err := Open(img, Options{DebugDirs: []string{}})
 			if err != nil {
@@ -142,7 +132,7 @@ func checkLines(t *testing.T, tab *Table, img string) {
 
 // TestDebugFile takes names and lines from files split off the image.
 func TestDebugFile(t *testing.T) {
-	need(t, "objcopy", "strip", "addr2line")
+	testtool.Need(t, "objcopy", "strip", "addr2line")
 	img := compile(t, "g++", "-g", "-O2", "-Wl,--build-id")
 	whole, err := Open(img, Options{})
 	if err != nil {
@@ -292,7 +282,7 @@ func TestLinesShared(t *testing.T) {
 
 // TestLinesBounded has more units than line tables are kept of.
 func TestLinesBounded(t *testing.T) {
-	need(t, "g++")
+	testtool.Need(t, "g++")
 	dir := t.TempDir()
 	args := []string{"-g", "-shared", "-fPIC", "-o", filepath.Join(dir, "lib.so")}
 	for i := range 5 {

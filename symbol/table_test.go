@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestTable compares functions with what nm prints.
 func TestTable(t *testing.T) {
-	need(t, "nm", "strip")
+	testtool.Need(t, "nm", "strip")
 	img := compile(t, "g++", "-O2")
 	tab, err := Open(img, Options{DebugDirs: []string{}})
 	if err != nil {
@@ -74,7 +76,7 @@ func TestTable(t *testing.T) {
 
 // TestNameChoice gives one address several names.
 func TestNameChoice(t *testing.T) {
-	need(t, "g++")
+	testtool.Need(t, "g++")
 	for _, tt := range []struct{ text, want string }{
 		{".globl a; .weak b; f a; f b; f c; a: b: c: ret", "a"},
 		{".weak b; f b; f c; b: c: ret", "c"},

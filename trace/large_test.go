@@ -3,7 +3,6 @@ package trace
 import (
 	"encoding/binary"
 	"io"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A bigFile is an events file that is too large to exist: every chunk is made
@@ -71,7 +71,7 @@ func (f *bigFile) ReadAt(b []byte, off int64) (int, error) {
 // FENTRY_WIDE=1 makes it 10 GB.
 func TestMemory(t *testing.T) {
 	size, limit := int64(96<<20), uint64(24<<20)
-	if os.Getenv("FENTRY_WIDE") != "" {
+	if testtool.Wide() {
 		size = 10 << 30
 	}
 	f := newBigFile(size, 8)

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -15,7 +15,7 @@ import (
 // with what the programs know of themselves.
 func TestModel(t *testing.T) {
 	seeds := uint64(12)
-	if os.Getenv("FENTRY_WIDE") != "" {
+	if testtool.Wide() {
 		seeds = 500
 	}
 	for seed := range seeds {

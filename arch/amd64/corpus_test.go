@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"golang.org/x/arch/x86/x86asm"
 )
 
@@ -336,8 +337,8 @@ var corpus = []struct {
 }
 
 func TestCorpus(t *testing.T) {
-	needTool(t, "objdump", "binutils")
-	wide := os.Getenv("FENTRY_WIDE") == "1"
+	testtool.Need(t, "objdump")
+	wide := testtool.Wide()
 	limit := 400_000 // each
 	if wide {
 		limit = math.MaxInt
@@ -371,7 +372,7 @@ func TestCorpus(t *testing.T) {
 // TestCompiled compares code of instruction sets that installed binaries hardly
 // use, from the compilers: loops over every arithmetic type, vectorised.
 func TestCompiled(t *testing.T) {
-	needTool(t, "objdump", "binutils")
+	testtool.Need(t, "objdump")
 	const src = `
 typedef float f; typedef double d; typedef unsigned char u8; typedef short i16; typedef int i32; typedef long i64;
 double table[4096]; float ftable[4096];
@@ -394,10 +395,8 @@ long popcount(long *a, int n) { long s = 0; for (int i = 0; i < n; i++) s += __b
 	}
 	ran := false
 	evex := 0
-	for _, cc := range []struct{ name, pkg string }{{"gcc", "gcc"}, {"clang", "clang"}} {
-		path, err := exec.LookPath(cc.name)
-		if err != nil {
-			t.Logf("%s is missing: install %s", cc.name, cc.pkg)
+	for _, cc := range []string{"gcc", "clang"} {
+		if !testtool.Have(t, cc) {
 			continue
 		}
 		for _, flags := range []string{
@@ -408,16 +407,16 @@ long popcount(long *a, int n) { long s = 0; for (int i = 0; i < n; i++) s += __b
 		} {
 			obj := filepath.Join(dir, "simd.o")
 			args := append(strings.Fields(flags), "-w", "-c", "-o", obj, file)
-			if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+			if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 				if strings.Contains(string(out), "error: ") { // a flag this compiler does not have, or SSE returns without SSE
 					continue
 				}
-				t.Fatalf("%s %v: %v\n%s", cc.name, args, err, out)
+				t.Fatalf("%s %v: %v\n%s", cc, args, err, out)
 			}
 			r := compareFile(t, obj, math.MaxInt)
-			t.Logf("%s %s: %v", cc.name, flags, r)
+			t.Logf("%s %s: %v", cc, flags, r)
 			if r.insts < 500 {
-				t.Errorf("%s %s: only %d instructions", cc.name, flags, r.insts)
+				t.Errorf("%s %s: only %d instructions", cc, flags, r.insts)
 			}
 			evex += r.evex
 			ran = true

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // disassemble returns objdump's text of code at addr, one line an instruction,
@@ -80,7 +82,7 @@ func TestEncode(t *testing.T) {
 }
 
 func TestEncodeText(t *testing.T) {
-	needTool(t, "objdump", "binutils")
+	testtool.Need(t, "objdump")
 	for _, tt := range encodings {
 		if got := strings.Join(disassemble(t, unhex(t, tt.bytes), 0x401000), "; "); got != tt.text {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.text)

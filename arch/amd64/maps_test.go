@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestOpcodeMaps compares every opcode of every map, with the prefixes that
@@ -18,7 +19,7 @@ func TestOpcodeMaps(t *testing.T) {
 		modrms = append(modrms, byte(reg<<3), 0xc0|byte(reg<<3))
 	}
 	modrms = append(modrms, 0x04, 0x05, 0x44, 0x45, 0x84, 0x85)
-	wide := os.Getenv("FENTRY_WIDE") == "1"
+	wide := testtool.Wide()
 	prefixes := []string{"", "66", "f2", "f3", "48"}
 	if wide {
 		prefixes = append(prefixes, "6648", "f348", "67")
@@ -122,7 +123,7 @@ func compareCodes(t *testing.T, name string, codes [][]byte) {
 // TestRandomBytes compares bytes nobody wrote: runs of prefixes, and whatever follows.
 func TestRandomBytes(t *testing.T) {
 	n := 200_000
-	if os.Getenv("FENTRY_WIDE") == "1" {
+	if testtool.Wide() {
 		n = 2_000_000
 	}
 	r := rand.New(rand.NewPCG(1, 2))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 func TestAppendNops(t *testing.T) {
@@ -20,7 +22,7 @@ func TestAppendNops(t *testing.T) {
 }
 
 func TestAppendNopsText(t *testing.T) {
-	needTool(t, "objdump", "binutils")
+	testtool.Need(t, "objdump")
 	for n := 1; n <= MaxNop; n++ {
 		lines := disassemble(t, AppendNops(nil, n), 0)
 		if len(lines) != 1 || !strings.Contains(lines[0], "nop") && lines[0] != "xchg %ax,%ax" {

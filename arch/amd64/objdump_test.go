@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // An objdumpLine is an instruction as objdump sees it.
@@ -19,20 +21,11 @@ type objdumpLine struct {
 	text  string // mnemonic, operands, comment
 }
 
-func needTool(t testing.TB, tool, pkg string) string {
-	t.Helper()
-	path, err := exec.LookPath(tool)
-	if err != nil {
-		t.Skipf("%s is missing: install %s", tool, pkg)
-	}
-	return path
-}
-
 // objdump runs objdump with args and calls each for every instruction line until it returns false.
 // The line's fields are only valid during the call.
 func objdump(t testing.TB, each func(objdumpLine) bool, args ...string) {
 	t.Helper()
-	cmd := exec.Command(needTool(t, "objdump", "binutils"), append([]string{"-w", "-z", "--insn-width=16"}, args...)...)
+	cmd := exec.Command(testtool.Path(t, "objdump"), append([]string{"-w", "-z", "--insn-width=16"}, args...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

@@ -7,14 +7,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestMayWrite compares with the destinations objdump prints: what writes to the frame or the stack pointer must never
 // be missed.
 func TestMayWrite(t *testing.T) {
-	objdump := needTool(t, "objdump", "binutils")
+	objdump := testtool.Path(t, "objdump")
 	lib := "/lib64/ld-linux-x86-64.so.2"
-	if os.Getenv("FENTRY_WIDE") == "1" {
+	if testtool.Wide() {
 		lib = "/lib/x86_64-linux-gnu/libc.so.6"
 	}
 	if _, err := os.Stat(lib); err != nil {

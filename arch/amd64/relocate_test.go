@@ -13,11 +13,12 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 func TestRelocate(t *testing.T) {
 	objdumpAt := func(code []byte, addr uint64) string {
-		if _, err := exec.LookPath("objdump"); err != nil {
+		if !testtool.Have(t, "objdump") {
 			return ""
 		}
 		return strings.Join(disassemble(t, code, addr), "; ")
@@ -206,7 +207,7 @@ func TestRunMoved(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("the moved programs run on linux/amd64 only")
 	}
-	cc := needTool(t, "gcc", "gcc")
+	cc := testtool.Path(t, "gcc")
 	dir := t.TempDir()
 	for _, tt := range []struct {
 		source string

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/debs"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // tally is the result of a file.
@@ -115,8 +116,8 @@ var corpus = []struct{ pkg, file string }{
 }
 
 func TestCorpus(t *testing.T) {
-	needTool(t, objdumpTool, objdumpPkg)
-	wide := os.Getenv("FENTRY_WIDE") == "1"
+	testtool.Need(t, objdumpTool)
+	wide := testtool.Wide()
 	limit := 500_000 // each
 	if wide {
 		limit = math.MaxInt
@@ -187,17 +188,15 @@ void *next(void *p) { return __arm_mte_increment_tag(p, 2); }
 // use, from the compilers: loops over every arithmetic type, vectorised; atomic
 // operations; memory tags.
 func TestCompiled(t *testing.T) {
-	needTool(t, objdumpTool, objdumpPkg)
+	testtool.Need(t, objdumpTool)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "simd.c")
 	if err := os.WriteFile(file, []byte(vectorSource), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	total := newTally()
-	for _, cc := range []struct{ name, pkg string }{{gccTool, gccPkg}, {"clang", "clang"}} {
-		path, err := exec.LookPath(cc.name)
-		if err != nil {
-			t.Logf("%s is missing: install %s", cc.name, cc.pkg)
+	for _, cc := range []string{gccTool, "clang"} {
+		if !testtool.Have(t, cc) {
 			continue
 		}
 		for _, flags := range []string{
@@ -207,32 +206,32 @@ func TestCompiled(t *testing.T) {
 		} {
 			obj := filepath.Join(dir, "simd.o")
 			args := append(strings.Fields(flags), "-w", "-c", "-o", obj, file)
-			if cc.name == "clang" {
+			if cc == "clang" {
 				args = append([]string{"--target=aarch64-linux-gnu"}, args...)
 			}
-			if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+			if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 				if strings.Contains(string(out), "error: ") || strings.Contains(string(out), "sorry, unimplemented") { // a flag this compiler does not have
-					t.Logf("%s %s: %s", cc.name, flags, out)
+					t.Logf("%s %s: %s", cc, flags, out)
 					continue
 				}
-				t.Fatalf("%s %v: %v\n%s", cc.name, args, err, out)
+				t.Fatalf("%s %v: %v\n%s", cc, args, err, out)
 			}
 			// objdump prints what a relocation will make of an adrp: link.
 			exe := filepath.Join(dir, "simd")
 			link := []string{"-static", "-e", "0", "--unresolved-symbols=ignore-all", "-o", exe, obj}
-			if out, err := exec.Command(needTool(t, "aarch64-linux-gnu-ld", objdumpPkg), link...).CombinedOutput(); err != nil {
-				t.Fatalf("%s %s: ld: %v\n%s", cc.name, flags, err, out)
+			if out, err := exec.Command(testtool.Path(t, "aarch64-linux-gnu-ld"), link...).CombinedOutput(); err != nil {
+				t.Fatalf("%s %s: ld: %v\n%s", cc, flags, err, out)
 			}
 			r := compareFile(t, exe, math.MaxInt)
-			t.Logf("%s %s: %v", cc.name, flags, r)
+			t.Logf("%s %s: %v", cc, flags, r)
 			if r.insts < 500 {
-				t.Errorf("%s %s: only %d instructions", cc.name, flags, r.insts)
+				t.Errorf("%s %s: only %d instructions", cc, flags, r.insts)
 			}
 			total.add(r)
 		}
 	}
 	if total.insts == 0 {
-		t.Skipf("no C compiler: install %s or clang", gccPkg)
+		t.Skipf("no C compiler: install %s or clang", testtool.Package(gccTool))
 	}
 	t.Logf("all: %v", total)
 	if total.sve < 1000 || total.mte < 10 || total.lse < 50 || total.ops[LoadEx] < 20 {
@@ -242,7 +241,7 @@ func TestCompiled(t *testing.T) {
 
 // TestBigEndian: instructions are little-endian in big-endian programs, too.
 func TestBigEndian(t *testing.T) {
-	cc := needTool(t, gccTool, gccPkg)
+	cc := testtool.Path(t, gccTool)
 	dir := t.TempDir()
 	src, obj := filepath.Join(dir, "be.c"), filepath.Join(dir, "be.o")
 	const text = "__attribute__((noinline, noclone)) static int g(int x) { __asm__ volatile(\"\"); return x; } int f(int x) { int s = 0; for (int i = 0; i < x; i++) s += g(i); return s; }"

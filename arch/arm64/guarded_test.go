@@ -7,13 +7,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestRunVeneers runs a thunk that is out of its function's reach, by veneers, in
 // guarded memory.
 func TestRunVeneers(t *testing.T) {
-	cc := needTool(t, gccTool, gccPkg)
-	needTool(t, "qemu-aarch64", "qemu-user")
+	cc := testtool.Path(t, gccTool)
+	testtool.Need(t, "qemu-aarch64")
 	exe := filepath.Join(t.TempDir(), "prog")
 	args := []string{"-march=armv8.5-a", "-nostdlib", "-static", "-Wl,-z,force-bti", "-Wl,--no-warnings", "-Wl,--section-start=.far=0x20000000",
 		"-Wl,--build-id=none", "-o", exe, "testdata/guarded.S"}

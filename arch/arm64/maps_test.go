@@ -2,8 +2,9 @@ package arm64
 
 import (
 	"math/rand/v2"
-	"os"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestRows compares words of every row, and their neighbours in which one bit is
@@ -11,7 +12,7 @@ import (
 func TestRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	n := 60
-	if os.Getenv("FENTRY_WIDE") == "1" {
+	if testtool.Wide() {
 		n = 2000
 	}
 	var words []uint32
@@ -32,7 +33,7 @@ func TestRows(t *testing.T) {
 // TestRandomWords compares words nobody wrote.
 func TestRandomWords(t *testing.T) {
 	n := 150_000
-	if os.Getenv("FENTRY_WIDE") == "1" {
+	if testtool.Wide() {
 		n = 4_000_000
 	}
 	r := rand.New(rand.NewPCG(1, 2))

@@ -12,13 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 const (
 	objdumpTool = "aarch64-linux-gnu-objdump"
-	objdumpPkg  = "binutils-aarch64-linux-gnu"
 	gccTool     = "aarch64-linux-gnu-gcc"
-	gccPkg      = "gcc-aarch64-linux-gnu"
 	sysroot     = "/usr/aarch64-linux-gnu"
 )
 
@@ -29,19 +29,10 @@ type objdumpLine struct {
 	text string // mnemonic, operands, comment
 }
 
-func needTool(t testing.TB, tool, pkg string) string {
-	t.Helper()
-	path, err := exec.LookPath(tool)
-	if err != nil {
-		t.Skipf("%s is missing: install %s", tool, pkg)
-	}
-	return path
-}
-
 // objdump runs objdump with args and calls each for every instruction line until it returns false.
 func objdump(t testing.TB, each func(objdumpLine) bool, args ...string) {
 	t.Helper()
-	cmd := exec.Command(needTool(t, objdumpTool, objdumpPkg), append([]string{"-w", "-z"}, args...)...)
+	cmd := exec.Command(testtool.Path(t, objdumpTool), append([]string{"-w", "-z"}, args...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

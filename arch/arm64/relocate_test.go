@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 func TestRelocate(t *testing.T) {
@@ -61,7 +62,7 @@ func TestRelocate(t *testing.T) {
 			t.Errorf("%08x: RelocatedLen is %d, not %d", tt.word, n, len(got)-1)
 		}
 		if tt.text != "" {
-			if _, err := exec.LookPath(objdumpTool); err != nil {
+			if !testtool.Have(t, objdumpTool) {
 				continue
 			}
 			if text := disassemble(t, got[1:], to); text != tt.text {
@@ -191,14 +192,14 @@ next:
 // qemu runs an arm64 program.
 func qemu(t testing.TB, args ...string) ([]byte, error) {
 	t.Helper()
-	return exec.Command(needTool(t, "qemu-aarch64", "qemu-user"), append([]string{"-L", sysroot}, args...)...).CombinedOutput()
+	return exec.Command(testtool.Path(t, "qemu-aarch64"), append([]string{"-L", sysroot}, args...)...).CombinedOutput()
 }
 
 // TestRunMoved runs static programs with the entries of their functions moved,
 // those of the C library among them.
 func TestRunMoved(t *testing.T) {
-	cc := needTool(t, gccTool, gccPkg)
-	needTool(t, "qemu-aarch64", "qemu-user")
+	cc := testtool.Path(t, gccTool)
+	testtool.Need(t, "qemu-aarch64")
 	if _, err := os.Stat(filepath.Join(sysroot, "lib/libc.a")); err != nil {
 		t.Skipf("%v: install libc6-dev-arm64-cross", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A harness is a program with a small runtime (testdata/harness.S), whose functions
@@ -32,8 +33,8 @@ type harness struct {
 // buildHarness compiles testdata/traced.c and traces its functions with thunks of a kind.
 func buildHarness(t *testing.T, kind arch.ThunkKind, rules *Callers, flags string) *harness {
 	t.Helper()
-	cc := needTool(t, gccTool, gccPkg)
-	needTool(t, "qemu-aarch64", "qemu-user")
+	cc := testtool.Path(t, gccTool)
+	testtool.Need(t, "qemu-aarch64")
 	exe := filepath.Join(t.TempDir(), "prog")
 	args := append(strings.Fields(flags), "-O2", "-fno-pie", "-no-pie", "-fexceptions", "-w", "-Wl,--build-id=none", "-o", exe,
 		"testdata/traced.c", "testdata/harness.S", "-lgcc_s", "-lpthread")

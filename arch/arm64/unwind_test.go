@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // evaluate runs a DWARF expression of the operators this package uses, with cfa on
@@ -313,8 +314,8 @@ func TestCallerRows(t *testing.T) {
 
 // readelf's reading of the thunks' rows.
 func TestThunkFrames(t *testing.T) {
-	readelf := needTool(t, "aarch64-linux-gnu-readelf", objdumpPkg)
-	objcopy := needTool(t, "aarch64-linux-gnu-objcopy", objdumpPkg)
+	readelf := testtool.Path(t, "aarch64-linux-gnu-readelf")
+	objcopy := testtool.Path(t, "aarch64-linux-gnu-objcopy")
 	var thunks []Thunk
 	for k := arch.ThunkGraph; k <= arch.ThunkMcountFunc; k++ {
 		th := someThunk(k)

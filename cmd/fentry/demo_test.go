@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // demoOutput runs a build of the demo program.
@@ -36,9 +38,7 @@ func TestDemoProgram(t *testing.T) {
 	if len(demoProgram) > 60_000 {
 		t.Errorf("the embedded program has %d bytes, at most 60,000 are wanted", len(demoProgram))
 	}
-	if _, err := exec.LookPath("musl-gcc"); err != nil {
-		t.Skip("musl-gcc is not installed (package musl-tools): not rebuilt")
-	}
+	testtool.Need(t, "musl-gcc") // to build it again
 	fresh := filepath.Join(t.TempDir(), "demo")
 	if out, err := exec.Command("demo/build.sh", fresh).CombinedOutput(); err != nil {
 		t.Fatalf("build.sh: %v\n%s", err, out)

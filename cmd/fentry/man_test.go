@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // The pages in docs/man are those the command table makes, and the formatters
@@ -55,8 +57,7 @@ func TestManPages(t *testing.T) {
 
 func lint(t *testing.T, page, tool string, args ...string) {
 	t.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		t.Logf("%s is not installed (package %s): not checked by it", tool, map[string]string{"man": "man-db", "mandoc": "mandoc"}[tool])
+	if !testtool.Have(t, tool) {
 		return
 	}
 	cmd := exec.Command(tool, args...)

@@ -7,15 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // By the name recordmcount the program has that one's command line, report and layout.
 func TestRecordmcountName(t *testing.T) {
-	for _, tool := range []string{"go", "gcc"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is missing: apt-get install %s", tool, map[string]string{"go": "golang", "gcc": "gcc"}[tool])
-		}
-	}
+	testtool.Need(t, "gcc")
 	dir := t.TempDir()
 	tool := filepath.Join(dir, "recordmcount")
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "fentry"), ".").CombinedOutput(); err != nil {

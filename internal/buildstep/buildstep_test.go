@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/buildstep"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -75,9 +76,7 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 
 func object(t *testing.T) []byte {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is missing: apt-get install gcc")
-	}
+	testtool.Need(t, "gcc")
 	b, err := compiled()
 	if err != nil {
 		t.Fatal(err)
@@ -382,11 +381,7 @@ func TestArchives(t *testing.T) {
 
 // An archive as BSD makes it, with its long names and its index.
 func TestBSDArchive(t *testing.T) {
-	for _, tool := range []string{"llvm-ar", "llvm-nm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is missing: apt-get install llvm", tool)
-		}
-	}
+	testtool.Need(t, "llvm-ar", "llvm-nm")
 	orig := object(t)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a.o"), orig)

@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/buildstep"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // make reads back the names that are written, as prerequisites and as targets.
 func TestDepfileNames(t *testing.T) {
-	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("make is missing: apt-get install make")
-	}
+	testtool.Need(t, "make")
 	for _, name := range []string{
 		"a.o", "a b.o", "a\tb.o", "a#b.o", "a$b.o", "$(shell echo x).o", "a:b.o", "a%b.o", `a\b.o`, `a\ b.o`, `a\\ b.o`, `a\#b.o`, `a\:b.o`, `a\%b.o`, "a'b.o", "a&b.o",
 	} {

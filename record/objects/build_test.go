@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
 // assemble runs a compiler on a source and returns the object.
 func assemble(t testing.TB, cc, source string, flags ...string) []byte {
 	t.Helper()
-	need(t, cc)
+	testtool.Need(t, cc)
 	dir := t.TempDir()
 	ext := ".c"
 	if strings.HasPrefix(source, "\t") || strings.Contains(source, "\n\t.text") {
@@ -28,27 +29,6 @@ func assemble(t testing.TB, cc, source string, flags ...string) []byte {
 	write(t, src, []byte(source))
 	command(t, append(append([]string{cc}, flags...), "-c", src, "-o", obj)...)
 	return read(t, obj)
-}
-
-func need(t testing.TB, tool string) {
-	t.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		t.Skipf("%s is missing: apt-get install %s", tool, packageOf(tool))
-	}
-}
-
-func packageOf(tool string) string {
-	switch {
-	case strings.HasSuffix(tool, "-gcc"):
-		return "gcc-" + strings.TrimSuffix(tool, "-gcc")
-	case strings.HasPrefix(tool, "llvm-objdump"):
-		return "llvm" + strings.TrimPrefix(tool, "llvm-objdump")
-	case strings.HasPrefix(tool, "ld.lld"):
-		return strings.TrimPrefix(tool, "ld.")
-	case tool == "ld.gold":
-		return "binutils"
-	}
-	return tool
 }
 
 func command(t testing.TB, argv ...string) string {

@@ -5,12 +5,12 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -184,7 +184,7 @@ func TestManySections(t *testing.T) {
 		{"powerpc-linux-gnu-gcc", "bl _mcount\n\tblr", true},
 		{"powerpc64-linux-gnu-gcc", "bl _mcount\n\tblr", true},
 	} {
-		if tt.wide && os.Getenv("FENTRY_WIDE") == "" {
+		if tt.wide && !testtool.Wide() {
 			continue // the assembler takes its time
 		}
 		t.Run(tt.cc, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestTablesOfOthersAreLeftAlone(t *testing.T) {
 
 // ld -r of an object with a table and one without: the sites without an entry get one.
 func TestHalfATableIsCompleted(t *testing.T) {
-	need(t, "ld")
+	testtool.Need(t, "ld")
 	dir := t.TempDir()
 	a, b, c := filepath.Join(dir, "a.o"), filepath.Join(dir, "b.o"), filepath.Join(dir, "c.o")
 	write(t, a, record(t, assemble(t, "gcc", "void a(void) {}\n", "-O2", "-pg", "-fno-pie"), objects.Options{Compat: true}))

@@ -3,13 +3,13 @@ package objects_test
 import (
 	"bytes"
 	"debug/elf"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cost"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -38,7 +38,7 @@ func fuzzObjects(f *testing.F) [][]byte {
 		{"aarch64-linux-gnu-gcc", "-O2", "-fpatchable-function-entry=4,2", "-ffunction-sections"},
 		{"clang", "-O2", "-pg", "-fPIC"},
 	} {
-		if _, err := exec.LookPath(tt[0]); err == nil {
+		if testtool.Have(f, tt[0]) {
 			out = append(out, assemble(f, tt[0], imageOne, tt[1:]...))
 		}
 	}
@@ -169,7 +169,7 @@ func FuzzStrip(f *testing.F) {
 
 func FuzzImage(f *testing.F) {
 	seeds(f)
-	if _, err := exec.LookPath("gcc"); err == nil {
+	if testtool.Have(f, "gcc") {
 		dir := f.TempDir()
 		obj := filepath.Join(dir, "x.o")
 		write(f, obj, record(f, assemble(f, "gcc", imageOne, "-O2", "-fPIC", "-pg", "-ffreestanding"), objects.Options{}))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -74,12 +75,12 @@ func TestImages(t *testing.T) {
 	for _, v := range variants {
 		t.Run(fmt.Sprintf("%s %s %s compat=%v", v.cc, v.ld, v.lflags, v.compat), func(t *testing.T) {
 			t.Parallel()
-			need(t, v.cc)
+			testtool.Need(t, v.cc)
 			if v.qemu != "" {
-				need(t, v.qemu)
+				testtool.Need(t, v.qemu)
 			}
-			if program := strings.Replace("ld."+v.ld, "ld.mold", "mold", 1); v.ld != "bfd" && !(v.ld == "gold" && v.qemu != "") {
-				need(t, program)
+			if v.ld != "bfd" && !(v.ld == "gold" && v.qemu != "") {
+				testtool.Need(t, "ld."+v.ld)
 			}
 			dir := t.TempDir()
 			flags := append(strings.Fields(v.cflags), "-O2", "-fno-ipa-icf")

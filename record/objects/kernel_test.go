@@ -15,6 +15,7 @@ import (
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -30,9 +31,7 @@ func kernelSource(t *testing.T) string {
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
-	for _, tool := range []string{"apt-get", "ar", "tar", "xz"} {
-		need(t, tool)
-	}
+	testtool.Need(t, "apt-get", "ar", "tar", "xz")
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +60,7 @@ tar xJf usr/src/linux-source-6.1.tar.xz --exclude='linux-source-6.1/Documentatio
 // recordmcount builds the kernel's program.
 func recordmcount(t *testing.T) string {
 	t.Helper()
-	need(t, "gcc")
+	testtool.Need(t, "gcc")
 	src := filepath.Join(kernelSource(t), "scripts", "recordmcount.c")
 	bin := filepath.Join(t.TempDir(), "recordmcount")
 	command(t, "gcc", "-O2", "-w", "-o", bin, src)
@@ -78,12 +77,7 @@ type kernelBuild struct {
 // newKernelBuild configures the kernel. flags are for make.
 func newKernelBuild(t *testing.T, fentry string, flags []string, config ...string) *kernelBuild {
 	t.Helper()
-	for _, tool := range []string{"make", "flex", "bison", "bc", "gcc"} {
-		need(t, tool)
-	}
-	if _, err := os.Stat("/usr/include/gelf.h"); err != nil {
-		t.Skip("gelf.h is missing: apt-get install libelf-dev")
-	}
+	testtool.Need(t, "make", "flex", "bison", "bc", "gcc", "/usr/include/gelf.h")
 	k := &kernelBuild{source: kernelSource(t), dir: t.TempDir()}
 	// The compiler could write the tables too, and does where it may.
 	k.make = append([]string{"make", "-j2", "-C", k.source, "O=" + k.dir, "CONFIG_FTRACE_MCOUNT_USE_CC=", "CONFIG_FTRACE_MCOUNT_USE_RECORDMCOUNT=y"}, flags...)
@@ -187,7 +181,6 @@ func mcountLoc(t *testing.T, path string) []uint64 {
 // fentryCommand builds the program.
 func fentryCommand(t *testing.T) string {
 	t.Helper()
-	need(t, "go")
 	bin := filepath.Join(t.TempDir(), "fentry")
 	command(t, "go", "build", "-o", bin, "../../cmd/fentry")
 	return bin
@@ -199,7 +192,7 @@ func fentryCommand(t *testing.T) string {
 func TestKernel(t *testing.T) {
 	tool := recordmcount(t)
 	fentry := fentryCommand(t)
-	wide := os.Getenv("FENTRY_WIDE") != ""
+	wide := testtool.Wide()
 	for _, tt := range []struct {
 		name, cross string
 		flags       []string
@@ -215,7 +208,7 @@ func TestKernel(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			need(t, tt.cross+"gcc")
+			testtool.Need(t, tt.cross+"gcc")
 			k := newKernelBuild(t, fentry, append(tt.flags, "ARCH="+tt.name, "CROSS_COMPILE="+tt.cross), tt.config...)
 			if wide {
 				k.run(t, "vmlinux")

@@ -3,7 +3,6 @@ package objects_test
 import (
 	"debug/elf"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -262,15 +262,14 @@ func linked(t *testing.T, objdump, path string) (functions map[string]uint64, ca
 
 // TestLinkers: every linker, in every form, with and without garbage collection, both layouts; then the program prints its table.
 func TestLinkers(t *testing.T) {
-	need(t, "g++")
+	testtool.Need(t, "g++")
 	for _, ld := range []string{"bfd", "gold", "lld", "mold"} {
 		for _, form := range linkForms {
 			for _, gc := range []bool{false, true} {
 				for _, compat := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s %s gc=%v compat=%v", ld, form.name, gc, compat), func(t *testing.T) {
 						t.Parallel()
-						program := strings.Replace("ld."+ld, "ld.mold", "mold", 1)
-						need(t, program)
+						testtool.Need(t, "ld."+ld)
 						l := linker{cc: "gcc", flags: "-mfentry", cxx: "g++", ld: ld}
 						l.check(t, form, gc, compat)
 					})
@@ -291,7 +290,7 @@ func TestCompatTablesAreTextRelocations(t *testing.T) {
 	command(t, recordmcount(t), theirs)
 	write(t, main, assemble(t, "gcc", "int two(int); int main(void) { return two(1); }\n", "-fPIE"))
 	for _, ld := range []string{"bfd", "gold", "lld", "mold"} {
-		need(t, strings.Replace("ld."+ld, "ld.mold", "mold", 1))
+		testtool.Need(t, "ld."+ld)
 		for _, obj := range []string{ours, theirs} {
 			for _, z := range []string{"text", "notext"} {
 				out, err := exec.Command("gcc", "-fuse-ld="+ld, "-pie", "-Wl,-z,"+z, obj, main, "-o", filepath.Join(dir, "prog")).CombinedOutput()
@@ -337,15 +336,15 @@ var machineRuns = []struct {
 func TestLinkedOnEveryMachine(t *testing.T) {
 	for _, m := range machineRuns {
 		t.Run(m.cc+" "+m.flags, func(t *testing.T) {
-			need(t, m.cc)
+			testtool.Need(t, m.cc)
 			prefix := strings.TrimSuffix(m.cc, "gcc")
 			l := linker{cc: m.cc, flags: m.flags, moves: m.moves, still: m.still}
 			if m.cc == "clang-19" {
-				need(t, "ld.lld-19")
+				testtool.Need(t, "ld.lld-19")
 				l.ld = "lld"
 			}
 			if m.qemu != "" {
-				need(t, m.qemu)
+				testtool.Need(t, m.qemu)
 				l.run = []string{m.qemu, "-L", "/usr/" + strings.TrimSuffix(prefix, "-")}
 			}
 			for i, form := range linkForms {
@@ -354,7 +353,7 @@ func TestLinkedOnEveryMachine(t *testing.T) {
 						if l.still && (form.shared || form.name == "pie") {
 							continue
 						}
-						if os.Getenv("FENTRY_WIDE") == "" && (gc != (i%2 == 0) || compat && i > 0) {
+						if !testtool.Wide() && (gc != (i%2 == 0) || compat && i > 0) {
 							continue
 						}
 						t.Run(fmt.Sprintf("%s gc=%v compat=%v", form.name, gc, compat), func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -37,7 +37,7 @@ func luaSources(t *testing.T) (files []string, include string) {
 	}
 	include = t.TempDir()
 	write(t, filepath.Join(include, "lua5.4-deb-multiarch.h"), []byte("#define DEB_HOST_MULTIARCH \"any\"\n"))
-	if os.Getenv("FENTRY_WIDE") == "" {
+	if !testtool.Wide() {
 		files = slices.DeleteFunc(files, func(f string) bool {
 			return !slices.Contains([]string{"lapi.c", "lstate.c"}, filepath.Base(f))
 		})
@@ -50,7 +50,7 @@ func luaSources(t *testing.T) (files []string, include string) {
 func wideSources(t *testing.T, cc, level string) []string {
 	t.Helper()
 	native := cc == "gcc" || cc == "clang"
-	if os.Getenv("FENTRY_WIDE") == "" || !native && level != "-O2" {
+	if !testtool.Wide() || !native && level != "-O2" {
 		return nil
 	}
 	cache, err := corpus.Dir()
@@ -84,7 +84,7 @@ func TestAgainstRecordmcount(t *testing.T) {
 	tool := recordmcount(t)
 	files, include := luaSources(t)
 	levels := []string{"-O2", "-O1 -ffunction-sections -fno-asynchronous-unwind-tables"}
-	if os.Getenv("FENTRY_WIDE") != "" {
+	if testtool.Wide() {
 		levels = append(levels, "-O0", "-O3", "-Os")
 	}
 	var sum tally
@@ -98,12 +98,12 @@ func TestAgainstRecordmcount(t *testing.T) {
 				if strings.HasPrefix(m.cc, "s390x") && strings.Contains(level, "-fno-async") {
 					continue // gcc 12 writes assembly there that it cannot assemble
 				}
-				if os.Getenv("FENTRY_WIDE") == "" && m.cc != "gcc" && !strings.HasPrefix(m.cc, "mips") && level != "-O2" {
+				if !testtool.Wide() && m.cc != "gcc" && !strings.HasPrefix(m.cc, "mips") && level != "-O2" {
 					continue
 				}
 				t.Run(m.cc+" "+m.flags+" "+level, func(t *testing.T) {
 					t.Parallel()
-					need(t, m.cc)
+					testtool.Need(t, m.cc)
 					more := wideSources(t, m.cc, level)
 					for _, src := range slices.Concat(files, more) {
 						obj := filepath.Join(t.TempDir(), "x.o")

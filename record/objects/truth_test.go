@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // Where the calls are, as objdump sees it: nothing here uses the package that is tested.
@@ -48,7 +50,7 @@ func objdumpOf(cc string) string {
 // truth returns the calls of profiling functions in an object, sorted by section name and offset.
 func truth(t testing.TB, objdump, path string) []place {
 	t.Helper()
-	need(t, objdump)
+	testtool.Need(t, objdump)
 	out, err := exec.Command(objdump, "-dr", "--no-show-raw-insn", path).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", objdump, err)

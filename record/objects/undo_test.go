@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -97,7 +98,7 @@ func TestNopsLinkIntoLibraries(t *testing.T) {
 			dir := t.TempDir()
 			obj := filepath.Join(dir, "x.o")
 			write(t, obj, record(t, assemble(t, cc, exitSource, "-O1", "-pg", "-mfentry", "-fPIC"), objects.Options{}))
-			need(t, "ld.bfd")
+			testtool.Need(t, "ld.bfd")
 			command(t, "gcc", "-shared", "-fuse-ld=bfd", "-Wl,-z,text", obj, "-o", filepath.Join(dir, "x.so"))
 		})
 	}

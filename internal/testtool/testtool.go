@@ -1,0 +1,105 @@
+// Package testtool finds what tests use that is not Go: compilers, debuggers, emulators.
+//
+// tools.txt is the one list of them. make tools installs what it names, and a test that needs something of it which is
+// missing is skipped by name, with the package that has it. A test that asks for what is not on the list fails
+// everywhere: otherwise it would be skipped on every fresh machine, and nobody would know.
+package testtool
+
+import (
+	"bytes"
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// XRayRuntime is the file without which clang links no program with -fxray-instrument.
+const XRayRuntime = "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.xray-x86_64.a"
+
+//go:embed tools.txt
+var list string
+
+// packages are the Debian packages of tools: commands, or paths and patterns of files.
+var packages = sync.OnceValue(func() map[string]string {
+	m := map[string]string{}
+	for line := range strings.Lines(list) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		pkg, tools, _ := strings.Cut(line, ":")
+		for _, tool := range strings.Fields(tools) {
+			m[tool] = pkg
+		}
+	}
+	return m
+})
+
+// Package returns the Debian package that has a tool, "" for one that is not on the list.
+func Package(tool string) string { return packages()[tool] }
+
+// Need skips the test unless all these tools are there.
+func Need(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		Path(t, tool)
+	}
+}
+
+// Path returns the path of a tool, and skips the test if it is missing.
+func Path(t testing.TB, tool string) string {
+	t.Helper()
+	path, ok := find(t, tool)
+	if !ok {
+		t.Skipf("%s is missing: apt-get install %s", tool, Package(tool))
+	}
+	return path
+}
+
+// Have says whether a tool is there, for a test that checks less without it, which it logs.
+func Have(t testing.TB, tool string) bool {
+	t.Helper()
+	_, ok := find(t, tool)
+	if !ok {
+		t.Logf("%s is missing, and nothing is checked by it: apt-get install %s", tool, Package(tool))
+	}
+	return ok
+}
+
+func find(t testing.TB, tool string) (path string, ok bool) {
+	t.Helper()
+	if Package(tool) == "" {
+		t.Fatalf("%s is not in internal/testtool/tools.txt, so make tools would not install it", tool)
+	}
+	if filepath.IsAbs(tool) {
+		found, err := filepath.Glob(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			return "", false
+		}
+		return found[0], true
+	}
+	path, err := exec.LookPath(tool)
+	return path, err == nil
+}
+
+// Output runs a command that has to succeed, in the C locale, and returns its standard output.
+func Output(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(cmd.Args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// Wide says whether a test shall look at whole matrices and at everything that is installed: make wide.
+func Wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }
