@@ -4,12 +4,24 @@ import (
 	"debug/elf"
 	"fmt"
 	"sort"
+
+	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
 // SectionIndex returns the index of the first section of that name, -1 when there is none.
 func (f *File) SectionIndex(name string) int {
 	for i := range f.Sections {
 		if f.Sections[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// ProgIndex returns the index of the first program header of that type, -1 when there is none.
+func (f *File) ProgIndex(t elf.ProgType) int {
+	for i := range f.Progs {
+		if f.Progs[i].Type == t {
 			return i
 		}
 	}
@@ -26,8 +38,8 @@ func (f *File) sectionOfType(t elf.SectionType) int {
 	return -1
 }
 
-// sectionLabel names section i in error messages.
-func (f *File) sectionLabel(i int) string {
+// SectionLabel names section i in error messages.
+func (f *File) SectionLabel(i int) string {
 	if i >= 0 && i < len(f.Sections) && f.Sections[i].Name != "" {
 		name := f.Sections[i].Name
 		if len(name) > maxLabel {
@@ -41,33 +53,34 @@ func (f *File) sectionLabel(i int) string {
 // maxLabel bounds the part of a section name that an error message repeats.
 const maxLabel = 80
 
-func (f *File) progLabel(i int) string { return progLabel(i, f.Progs[i]) }
-
-func progLabel(i int, p Prog) string { return fmt.Sprintf("program header %d (%v)", i, p.Type) }
+// ProgLabel names program header i in error messages.
+func (f *File) ProgLabel(i int) string {
+	return fmt.Sprintf("program header %d (%v)", i, f.Progs[i].Type)
+}
 
 // SectionData returns the contents of section i as stored, a sub-slice of Raw. A section without
 // contents in the file (SHT_NOBITS, SHT_NULL) gives nil. Compressed sections are not expanded.
 func (f *File) SectionData(i int) ([]byte, error) {
 	if i < 0 || i >= len(f.Sections) {
-		return nil, formatErr("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
+		return nil, FormatErrorf("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
 	}
 	s := &f.Sections[i]
 	if s.Type == elf.SHT_NOBITS || s.Type == elf.SHT_NULL {
 		return nil, nil
 	}
-	b, ok := slice(f.raw, s.Off, s.Size)
+	b, ok := raw.Slice(f.raw, s.Off, s.Size)
 	if !ok {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "%#x bytes end outside the file of %#x bytes", s.Size, len(f.raw))
+		return nil, FormatErrorf(f.SectionLabel(i), s.Off, "%#x bytes end outside the file of %#x bytes", s.Size, len(f.raw))
 	}
 	return b, nil
 }
 
-// progData returns the file contents of a program header.
-func (f *File) progData(i int) ([]byte, error) {
+// ProgData returns the file contents of a program header.
+func (f *File) ProgData(i int) ([]byte, error) {
 	p := f.Progs[i]
-	b, ok := slice(f.raw, p.Off, p.Filesz)
+	b, ok := raw.Slice(f.raw, p.Off, p.Filesz)
 	if !ok {
-		return nil, formatErr(progLabel(i, p), p.Off, "%#x bytes end outside the file of %#x bytes", p.Filesz, len(f.raw))
+		return nil, FormatErrorf(f.ProgLabel(i), p.Off, "%#x bytes end outside the file of %#x bytes", p.Filesz, len(f.raw))
 	}
 	return b, nil
 }
@@ -84,17 +97,17 @@ func (f *File) load(addr uint64) (Prog, bool) {
 // Offset returns the file offset of a loaded address. ok is false for an address that no PT_LOAD
 // segment covers with file contents (bss, a gap), and always for relocatable objects.
 func (f *File) Offset(addr uint64) (off uint64, ok bool) {
-	b, off := f.from(addr)
+	b, off := f.From(addr)
 	return off, len(b) > 0
 }
 
-// from returns the file-backed bytes from addr to the end of its segment, and their file offset.
-func (f *File) from(addr uint64) ([]byte, uint64) {
+// From returns the file-backed bytes from addr to the end of its segment, and their file offset.
+func (f *File) From(addr uint64) ([]byte, uint64) {
 	p, ok := f.load(addr)
 	if !ok {
 		return nil, 0
 	}
-	seg, ok := slice(f.raw, p.Off, p.Filesz)
+	seg, ok := raw.Slice(f.raw, p.Off, p.Filesz)
 	d := addr - p.Vaddr
 	if !ok || d >= uint64(len(seg)) {
 		return nil, 0
@@ -109,7 +122,7 @@ func (f *File) Segment(addr uint64) (start, off uint64, data []byte, ok bool) {
 		return 0, 0, nil, false
 	}
 	p, _ := f.load(addr)
-	data, _ = slice(f.raw, p.Off, p.Filesz)
+	data, _ = raw.Slice(f.raw, p.Off, p.Filesz)
 	if i := sort.Search(len(f.loads), func(i int) bool { return f.loads[i].Vaddr > addr }); i < len(f.loads) {
 		if n := f.loads[i].Vaddr - p.Vaddr; n < uint64(len(data)) {
 			data = data[:n]
@@ -120,12 +133,12 @@ func (f *File) Segment(addr uint64) (start, off uint64, data []byte, ok bool) {
 
 // Bytes returns the n file-backed bytes at a loaded address, a sub-slice of Raw.
 func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
-	b, off := f.from(addr)
+	b, off := f.From(addr)
 	if b == nil || n < 0 {
-		return nil, formatErr(fmt.Sprintf("address %#x", addr), 0, "no loaded segment has file contents there")
+		return nil, FormatErrorf(fmt.Sprintf("address %#x", addr), 0, "no loaded segment has file contents there")
 	}
 	if n > len(b) {
-		return nil, formatErr(fmt.Sprintf("address %#x", addr), off, "%d bytes wanted, %d before the end of the segment", n, len(b))
+		return nil, FormatErrorf(fmt.Sprintf("address %#x", addr), off, "%d bytes wanted, %d before the end of the segment", n, len(b))
 	}
 	return b[:n:n], nil
 }
@@ -134,7 +147,7 @@ func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
 // AppImages and the like append and find from the end of the file. An injection goes behind it, so such programs may
 // not find it any more. n is 0 for most files.
 func (f *File) Overlay() (off, n uint64) {
-	end := f.c.ehdrSize()
+	end := f.c.EhdrSize()
 	cover := func(off, n uint64) {
 		if n > 0 && off+n > off {
 			end = max(end, off+n)

@@ -2,6 +2,9 @@ package elfio
 
 import (
 	"debug/elf"
+	"slices"
+
+	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
 // Dyn is an entry of the dynamic section.
@@ -26,20 +29,38 @@ func (f *File) Dynamic() ([]Dyn, error) {
 	return all, nil
 }
 
+// SpareDynamic returns the DT_NULL entries that may be overwritten: all but the last.
+func (f *File) SpareDynamic() ([]Dyn, error) {
+	all, err := f.dynamicEntries()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(d Dyn) bool { return d.Tag == elf.DT_NULL })
+	if i < 0 {
+		return nil, nil
+	}
+	for k := i; k < len(all); k++ {
+		if all[k].Tag != elf.DT_NULL {
+			return nil, nil // something lives behind the terminator
+		}
+	}
+	return all[i : len(all)-1], nil
+}
+
 // dynamicEntries returns every entry of the dynamic section, with the spare DT_NULLs at its end.
 func (f *File) dynamicEntries() ([]Dyn, error) {
 	data, off, err := f.dynamicData()
 	if err != nil || data == nil {
 		return nil, err
 	}
-	size := f.c.dynSize()
+	size := f.c.DynSize()
 	out := make([]Dyn, 0, uint64(len(data))/size)
 	for ; uint64(len(data)) >= size; data, off = data[size:], off+size {
-		tag := f.c.word(data)
-		if !f.c.is64 {
+		tag := f.c.Word(data)
+		if !f.c.Is64 {
 			tag = uint64(int32(tag))
 		}
-		out = append(out, Dyn{Tag: elf.DynTag(tag), Val: f.c.word(data[size/2:]), Off: off})
+		out = append(out, Dyn{Tag: elf.DynTag(tag), Val: f.c.Word(data[size/2:]), Off: off})
 	}
 	return out, nil
 }
@@ -50,7 +71,7 @@ func (f *File) dynamicData() (data []byte, off uint64, err error) {
 			if p.Filesz == 0 {
 				return nil, 0, nil // a separate debug file
 			}
-			data, err = f.progData(i)
+			data, err = f.ProgData(i)
 			return data, p.Off, err
 		}
 	}
@@ -99,19 +120,19 @@ func (f *File) dynamicInfo() (*dynamicInfo, error) {
 // image that exports nothing may have only the symbols its relocations name.
 func (f *File) dynsymCount(d *dynamicInfo) (uint64, error) {
 	if d.hash != 0 {
-		b, off := f.from(d.hash)
+		b, off := f.From(d.hash)
 		// Alpha and 64-bit S390 have 8-byte hash words; their nchain is then the upper word.
 		ent := uint64(4)
-		if f.c.is64 && (f.Header.Machine == elf.EM_S390 || f.Header.Machine == elf.EM_ALPHA) {
+		if f.c.Is64 && (f.Header.Machine == elf.EM_S390 || f.Header.Machine == elf.EM_ALPHA) {
 			ent = 8
 		}
 		if uint64(len(b)) < 2*ent {
-			return 0, formatErr("DT_HASH", off, "outside the loaded segments")
+			return 0, FormatErrorf("DT_HASH", off, "outside the loaded segments")
 		}
 		if ent == 8 {
-			return f.c.order.Uint64(b[8:]) & 0xffffffff, nil
+			return f.c.Order.Uint64(b[8:]) & 0xffffffff, nil
 		}
-		return uint64(f.c.order.Uint32(b[4:])), nil
+		return uint64(f.c.Order.Uint32(b[4:])), nil
 	}
 	n := uint64(0)
 	if d.gnuHash != 0 {
@@ -132,29 +153,29 @@ func (f *File) dynsymCount(d *dynamicInfo) (uint64, error) {
 }
 
 func (f *File) gnuHashCount(addr uint64) (uint64, error) {
-	b, off := f.from(addr)
+	b, off := f.From(addr)
 	if len(b) < 16 {
-		return 0, formatErr("DT_GNU_HASH", off, "outside the loaded segments")
+		return 0, FormatErrorf("DT_GNU_HASH", off, "outside the loaded segments")
 	}
-	nbuckets, symoffset, bloom := uint64(f.c.order.Uint32(b)), uint64(f.c.order.Uint32(b[4:])), uint64(f.c.order.Uint32(b[8:]))
-	buckets, ok := slice(b, 16+bloom*f.c.wordSize(), nbuckets*4)
+	nbuckets, symoffset, bloom := uint64(f.c.Order.Uint32(b)), uint64(f.c.Order.Uint32(b[4:])), uint64(f.c.Order.Uint32(b[8:]))
+	buckets, ok := raw.Slice(b, 16+bloom*f.c.WordSize(), nbuckets*4)
 	if !ok {
-		return 0, formatErr("DT_GNU_HASH", off, "%d buckets end outside the segment", nbuckets)
+		return 0, FormatErrorf("DT_GNU_HASH", off, "%d buckets end outside the segment", nbuckets)
 	}
 	last := uint64(0)
 	for ; len(buckets) >= 4; buckets = buckets[4:] {
-		last = max(last, uint64(f.c.order.Uint32(buckets)))
+		last = max(last, uint64(f.c.Order.Uint32(buckets)))
 	}
 	if last < symoffset {
 		return symoffset, nil
 	}
 	for {
-		e, ok := slice(b, 16+bloom*f.c.wordSize()+nbuckets*4+(last-symoffset)*4, 4)
+		e, ok := raw.Slice(b, 16+bloom*f.c.WordSize()+nbuckets*4+(last-symoffset)*4, 4)
 		if !ok {
-			return 0, formatErr("DT_GNU_HASH", off, "the chain of symbol %d ends outside the segment", last)
+			return 0, FormatErrorf("DT_GNU_HASH", off, "the chain of symbol %d ends outside the segment", last)
 		}
 		last++
-		if f.c.order.Uint32(e)&1 != 0 {
+		if f.c.Order.Uint32(e)&1 != 0 {
 			return last, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fentry-dev/fentry/elfio/internal/raw"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
@@ -18,67 +19,13 @@ type File struct {
 	Sections []Section // index 0 is the reserved null section, as in the file
 
 	raw   []byte
-	c     codec
+	c     raw.Codec
 	loads []Prog // PT_LOAD only, sorted by Vaddr
 	// hdr is the header as stored. It is kept so that an extended count that is written although
 	// a plain one would do comes back unchanged.
-	hdr rawHeader
+	hdr raw.Header
 
-	frameCache *frameCache
-}
-
-// frameCache holds the FDEs from the first time somebody asks for them.
-type frameCache struct {
-	once  sync.Once
-	table *FrameTable
-	err   error
-}
-
-// Header is the ELF header with the counts resolved: Phnum, Shnum and Shstrndx are the real numbers
-// even where the 16-bit fields overflow into section header 0 (gABI, "ELF Header": PN_XNUM, SHN_XINDEX).
-type Header struct {
-	Ident     [elf.EI_NIDENT]byte
-	Type      elf.Type
-	Machine   elf.Machine
-	Version   uint32
-	Entry     uint64
-	Phoff     uint64
-	Shoff     uint64
-	Flags     uint32
-	Ehsize    uint16
-	Phentsize uint16
-	Phnum     uint32
-	Shentsize uint16
-	Shnum     uint32
-	Shstrndx  uint32
-}
-
-// Prog is a program header.
-type Prog struct {
-	Type   elf.ProgType
-	Flags  elf.ProgFlag
-	Off    uint64
-	Vaddr  uint64
-	Paddr  uint64
-	Filesz uint64
-	Memsz  uint64
-	Align  uint64
-}
-
-// Section is a section header with its name resolved.
-type Section struct {
-	Name      string
-	NameOff   uint32 // sh_name: offset of Name in the section name string table
-	Type      elf.SectionType
-	Flags     elf.SectionFlag
-	flagsHigh uint32 // upper half of a 64-bit sh_flags; no ABI defines bits there
-	Addr      uint64
-	Off       uint64
-	Size      uint64
-	Link      uint32
-	Info      uint32
-	Addralign uint64
-	Entsize   uint64
+	memory *sync.Map // see Remember
 }
 
 // Parse reads the ELF header, the program headers and the section headers of the image b. Everything
@@ -87,36 +34,36 @@ type Section struct {
 // Both classes, both byte orders and every e_type are accepted. Errors are *FormatError.
 func Parse(b []byte) (*File, error) {
 	if len(b) < elf.EI_NIDENT || string(b[:4]) != elf.ELFMAG {
-		return nil, formatErr("ELF header", 0, "not an ELF file")
+		return nil, FormatErrorf("ELF header", 0, "not an ELF file")
 	}
-	f := &File{raw: b, frameCache: new(frameCache)}
+	f := &File{raw: b, memory: new(sync.Map)}
 	switch elf.Class(b[elf.EI_CLASS]) {
 	case elf.ELFCLASS32:
 	case elf.ELFCLASS64:
-		f.c.is64 = true
+		f.c.Is64 = true
 	default:
-		return nil, formatErr("ELF header", elf.EI_CLASS, "unknown class %d", b[elf.EI_CLASS])
+		return nil, FormatErrorf("ELF header", elf.EI_CLASS, "unknown class %d", b[elf.EI_CLASS])
 	}
 	switch elf.Data(b[elf.EI_DATA]) {
 	case elf.ELFDATA2LSB:
-		f.c.order = binary.LittleEndian
+		f.c.Order = binary.LittleEndian
 	case elf.ELFDATA2MSB:
-		f.c.order = binary.BigEndian
+		f.c.Order = binary.BigEndian
 	default:
-		return nil, formatErr("ELF header", elf.EI_DATA, "unknown byte order %d", b[elf.EI_DATA])
+		return nil, FormatErrorf("ELF header", elf.EI_DATA, "unknown byte order %d", b[elf.EI_DATA])
 	}
 	if b[elf.EI_VERSION] != byte(elf.EV_CURRENT) {
-		return nil, formatErr("ELF header", elf.EI_VERSION, "unknown version %d", b[elf.EI_VERSION])
+		return nil, FormatErrorf("ELF header", elf.EI_VERSION, "unknown version %d", b[elf.EI_VERSION])
 	}
-	if uint64(len(b)) < f.c.ehdrSize() {
-		return nil, formatErr("ELF header", 0, "file ends inside it (%d bytes)", len(b))
+	if uint64(len(b)) < f.c.EhdrSize() {
+		return nil, FormatErrorf("ELF header", 0, "file ends inside it (%d bytes)", len(b))
 	}
-	f.hdr = f.c.readHeader(b)
+	f.hdr = f.c.ReadHeader(b)
 	f.Header = Header{
-		Ident: f.hdr.ident, Type: elf.Type(f.hdr.typ), Machine: elf.Machine(f.hdr.machine), Version: f.hdr.version,
-		Entry: f.hdr.entry, Phoff: f.hdr.phoff, Shoff: f.hdr.shoff, Flags: f.hdr.flags, Ehsize: f.hdr.ehsize,
-		Phentsize: f.hdr.phentsize, Phnum: uint32(f.hdr.phnum),
-		Shentsize: f.hdr.shentsize, Shnum: uint32(f.hdr.shnum), Shstrndx: uint32(f.hdr.shstrndx),
+		Ident: f.hdr.Ident, Type: elf.Type(f.hdr.Type), Machine: elf.Machine(f.hdr.Machine), Version: f.hdr.Version,
+		Entry: f.hdr.Entry, Phoff: f.hdr.Phoff, Shoff: f.hdr.Shoff, Flags: f.hdr.Flags, Ehsize: f.hdr.Ehsize,
+		Phentsize: f.hdr.Phentsize, Phnum: uint32(f.hdr.Phnum),
+		Shentsize: f.hdr.Shentsize, Shnum: uint32(f.hdr.Shnum), Shstrndx: uint32(f.hdr.Shstrndx),
 	}
 	if err := f.parseSections(); err != nil {
 		return nil, err
@@ -131,26 +78,26 @@ func (f *File) parseSections() error {
 	h := &f.Header
 	if h.Shoff == 0 {
 		if h.Shnum != 0 {
-			return formatErr("ELF header", 0, "%d section headers at offset 0", h.Shnum)
+			return FormatErrorf("ELF header", 0, "%d section headers at offset 0", h.Shnum)
 		}
 		h.Shstrndx = 0
 		return nil
 	}
 	ent := uint64(h.Shentsize)
-	if ent < f.c.shdrSize() {
+	if ent < f.c.ShdrSize() {
 		if h.Shnum == 0 && ent == 0 {
 			return nil
 		}
-		return formatErr("ELF header", 0, "section header entries have %d bytes, want %d", ent, f.c.shdrSize())
+		return FormatErrorf("ELF header", 0, "section header entries have %d bytes, want %d", ent, f.c.ShdrSize())
 	}
-	first, ok := slice(f.raw, h.Shoff, ent)
+	first, ok := raw.Slice(f.raw, h.Shoff, ent)
 	if !ok {
-		return formatErr("section header table", h.Shoff, "outside the file of %d bytes", len(f.raw))
+		return FormatErrorf("section header table", h.Shoff, "outside the file of %d bytes", len(f.raw))
 	}
-	null := f.c.readSection(first)
+	null := readSection(f.c, first)
 	if h.Shnum == 0 { // the number did not fit e_shnum, or there are none
 		if null.Size>>32 != 0 {
-			return formatErr("section header 0", h.Shoff, "%#x section headers", null.Size)
+			return FormatErrorf("section header 0", h.Shoff, "%#x section headers", null.Size)
 		}
 		h.Shnum = uint32(null.Size)
 	}
@@ -160,13 +107,13 @@ func (f *File) parseSections() error {
 	if h.Shnum == 0 {
 		return nil
 	}
-	table, ok := slice(f.raw, h.Shoff, ent*uint64(h.Shnum)) // 16 times 32 bits: no overflow
+	table, ok := raw.Slice(f.raw, h.Shoff, ent*uint64(h.Shnum)) // 16 times 32 bits: no overflow
 	if !ok {
-		return formatErr("section header table", h.Shoff, "%d entries of %d bytes end outside the file of %d bytes", h.Shnum, ent, len(f.raw))
+		return FormatErrorf("section header table", h.Shoff, "%d entries of %d bytes end outside the file of %d bytes", h.Shnum, ent, len(f.raw))
 	}
 	f.Sections = bigslice.Make[Section](int(h.Shnum), int(h.Shnum))
 	for i := range f.Sections {
-		f.Sections[i] = f.c.readSection(table[uint64(i)*ent:])
+		f.Sections[i] = readSection(f.c, table[uint64(i)*ent:])
 	}
 	return f.nameSections()
 }
@@ -177,21 +124,21 @@ func (f *File) nameSections() error {
 		return nil
 	}
 	if h.Shstrndx >= h.Shnum {
-		return formatErr("ELF header", 0, "section name table is section %d of %d", h.Shstrndx, h.Shnum)
+		return FormatErrorf("ELF header", 0, "section name table is section %d of %d", h.Shstrndx, h.Shnum)
 	}
 	s := &f.Sections[h.Shstrndx]
 	if s.Type == elf.SHT_NOBITS {
 		return nil // a debug file made by objcopy --only-keep-debug keeps the table; others may not
 	}
-	data, ok := slice(f.raw, s.Off, s.Size)
+	data, ok := raw.Slice(f.raw, s.Off, s.Size)
 	if !ok {
-		return formatErr(fmt.Sprintf("section %d (section name table)", h.Shstrndx), s.Off, "%d bytes end outside the file of %d bytes", s.Size, len(f.raw))
+		return FormatErrorf(fmt.Sprintf("section %d (section name table)", h.Shstrndx), s.Off, "%d bytes end outside the file of %d bytes", s.Size, len(f.raw))
 	}
 	names := newStringTable(data)
 	for i := range f.Sections {
 		name, ok := names.at(uint64(f.Sections[i].NameOff))
 		if !ok {
-			return formatErr(fmt.Sprintf("section header %d", i), h.Shoff+uint64(i)*uint64(h.Shentsize), "name at %#x of a table of %d bytes", f.Sections[i].NameOff, len(data))
+			return FormatErrorf(fmt.Sprintf("section header %d", i), h.Shoff+uint64(i)*uint64(h.Shentsize), "name at %#x of a table of %d bytes", f.Sections[i].NameOff, len(data))
 		}
 		f.Sections[i].Name = name
 	}
@@ -207,16 +154,16 @@ func (f *File) parseProgs() error {
 		return nil
 	}
 	ent := uint64(h.Phentsize)
-	if ent < f.c.phdrSize() {
-		return formatErr("ELF header", 0, "program header entries have %d bytes, want %d", ent, f.c.phdrSize())
+	if ent < f.c.PhdrSize() {
+		return FormatErrorf("ELF header", 0, "program header entries have %d bytes, want %d", ent, f.c.PhdrSize())
 	}
-	table, ok := slice(f.raw, h.Phoff, ent*uint64(h.Phnum))
+	table, ok := raw.Slice(f.raw, h.Phoff, ent*uint64(h.Phnum))
 	if !ok {
-		return formatErr("program header table", h.Phoff, "%d entries of %d bytes end outside the file of %d bytes", h.Phnum, ent, len(f.raw))
+		return FormatErrorf("program header table", h.Phoff, "%d entries of %d bytes end outside the file of %d bytes", h.Phnum, ent, len(f.raw))
 	}
 	f.Progs = make([]Prog, h.Phnum)
 	for i := range f.Progs {
-		p := f.c.readProg(table[uint64(i)*ent:])
+		p := readProg(f.c, table[uint64(i)*ent:])
 		f.Progs[i] = p
 		if p.Type == elf.PT_LOAD {
 			f.loads = append(f.loads, p)
@@ -233,11 +180,21 @@ func (f *File) parseProgs() error {
 	return nil
 }
 
+// Remember returns what read returned when it was first called for key, which is of a type of the caller's own, as keys
+// of contexts are. Packages that read tables of an image keep those here that several others ask for.
+func (f *File) Remember(key any, read func() (any, error)) (any, error) {
+	m, ok := f.memory.Load(key)
+	if !ok {
+		m, _ = f.memory.LoadOrStore(key, sync.OnceValues(read))
+	}
+	return m.(func() (any, error))()
+}
+
 // Raw returns the bytes given to Parse.
 func (f *File) Raw() []byte { return f.raw }
 
 // Order returns the byte order of the file.
-func (f *File) Order() binary.ByteOrder { return f.c.order }
+func (f *File) Order() binary.ByteOrder { return f.c.Order }
 
 // Is64 reports whether the file is of class ELFCLASS64.
-func (f *File) Is64() bool { return f.c.is64 }
+func (f *File) Is64() bool { return f.c.Is64 }

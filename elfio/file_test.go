@@ -1,9 +1,12 @@
 package elfio
 
 import (
+	"bytes"
 	"debug/elf"
 	"os"
 	"testing"
+
+	"github.com/fentry-dev/fentry/elfio/internal/elftest"
 )
 
 func TestParseAgainstDebugELF(t *testing.T) {
@@ -60,12 +63,37 @@ func compareWithDebugELF(t *testing.T, path string, f *File, want *elf.File) {
 	if f.Header.Type == elf.ET_REL {
 		return
 	}
-	fdes, err := f.FDEs()
-	if err != nil {
-		t.Errorf("%s: %v", path, err)
-	}
-	t.Logf("%s: %d FDEs, build-id %x", path, len(fdes), f.BuildID())
 	if _, err := f.DynamicRelocs(); err != nil {
 		t.Errorf("%s: %v", path, err)
+	}
+}
+
+func TestImages(t *testing.T) {
+	for name, b := range elftest.Images(t) {
+		t.Run(name, func(t *testing.T) {
+			f, err := Parse(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := elf.NewFile(bytes.NewReader(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareWithDebugELF(t, name, f, want)
+			if out, err := f.Encode(); err != nil || !bytes.Equal(out, b) {
+				t.Errorf("encoding gives another image (%v)", err)
+			}
+			if f.Header.Type == elf.ET_REL {
+				return
+			}
+			if len(f.BuildID()) != 20 {
+				t.Errorf("build-id %x", f.BuildID())
+			}
+			bare, err := Parse(elftest.DropSections(t, b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareSectionless(t, f, bare)
+		})
 	}
 }

@@ -2,7 +2,10 @@ package elfio
 
 import (
 	"debug/elf"
+	"fmt"
 	"sort"
+
+	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
 // Note is an entry of a PT_NOTE segment or SHT_NOTE section.
@@ -31,12 +34,12 @@ func (f *File) Notes() ([]Note, error) {
 	var areas []area
 	for i, p := range f.Progs {
 		if p.Type == elf.PT_NOTE && p.Filesz != 0 {
-			areas = append(areas, area{f.progLabel, i, p.Off, p.Filesz, p.Align})
+			areas = append(areas, area{f.ProgLabel, i, p.Off, p.Filesz, p.Align})
 		}
 	}
 	for i, s := range f.Sections {
 		if s.Type == elf.SHT_NOTE && s.Size != 0 {
-			areas = append(areas, area{f.sectionLabel, i, s.Off, s.Size, s.Addralign})
+			areas = append(areas, area{f.SectionLabel, i, s.Off, s.Size, s.Addralign})
 		}
 	}
 	// The longer of two areas that start alike comes first; what lies inside an area already read is skipped.
@@ -49,9 +52,9 @@ func (f *File) Notes() ([]Note, error) {
 	var out []Note
 	var done uint64
 	for _, a := range areas {
-		b, ok := slice(f.raw, a.off, a.size)
+		b, ok := raw.Slice(f.raw, a.off, a.size)
 		if !ok {
-			return nil, formatErr(a.label(a.i), a.off, "%#x bytes end outside the file of %#x bytes", a.size, len(f.raw))
+			return nil, FormatErrorf(a.label(a.i), a.off, "%#x bytes end outside the file of %#x bytes", a.size, len(f.raw))
 		}
 		if a.off < done {
 			continue
@@ -72,15 +75,15 @@ func (f *File) notes(out []Note, b []byte, off, align uint64, what string) ([]No
 	}
 	for pos := uint64(0); uint64(len(b))-pos >= 12; {
 		h := b[pos:]
-		namesz, descsz, typ := uint64(f.c.order.Uint32(h)), uint64(f.c.order.Uint32(h[4:])), f.c.order.Uint32(h[8:])
-		descPos, _ := alignUp(pos+12+namesz, align)
-		name, ok := slice(b, pos+12, namesz)
-		desc, ok2 := slice(b, descPos, descsz)
+		namesz, descsz, typ := uint64(f.c.Order.Uint32(h)), uint64(f.c.Order.Uint32(h[4:])), f.c.Order.Uint32(h[8:])
+		descPos, _ := raw.AlignUp(pos+12+namesz, align)
+		name, ok := raw.Slice(b, pos+12, namesz)
+		desc, ok2 := raw.Slice(b, descPos, descsz)
 		if !ok || !ok2 {
-			return nil, formatErr(what, off+pos, "note of %#x name and %#x descriptor bytes ends outside it", namesz, descsz)
+			return nil, FormatErrorf(what, off+pos, "note of %#x name and %#x descriptor bytes ends outside it", namesz, descsz)
 		}
-		out = append(out, Note{Name: string(cString(name)), Type: typ, Desc: desc, Off: off + pos, DescOff: off + descPos})
-		pos, _ = alignUp(descPos+descsz, align)
+		out = append(out, Note{Name: string(raw.CString(name)), Type: typ, Desc: desc, Off: off + pos, DescOff: off + descPos})
+		pos, _ = raw.AlignUp(descPos+descsz, align)
 		if pos > uint64(len(b)) {
 			break
 		}
@@ -107,4 +110,17 @@ func (f *File) buildIDNote() *Note {
 		}
 	}
 	return nil
+}
+
+// BuildIDEdit returns the edit that gives the image another build-id, of the length of the present one. Tools
+// such as perf and debuginfod cache by build-id and would otherwise take an injected image for the original.
+func (f *File) BuildIDEdit(id []byte) (RawEdit, error) {
+	n := f.buildIDNote()
+	if n == nil {
+		return RawEdit{}, fmt.Errorf("image has no build-id")
+	}
+	if len(id) != len(n.Desc) {
+		return RawEdit{}, FormatErrorf("build-id", n.DescOff, "%d bytes cannot replace its %d", len(id), len(n.Desc))
+	}
+	return RawEdit{Off: n.DescOff, New: id}, nil
 }

@@ -2,34 +2,38 @@ package elfio
 
 import "io"
 
-// Output is a changed image: the original, edits to it and what follows it. It refers to the original's bytes.
+// RawEdit overwrites bytes of the file.
+type RawEdit struct {
+	Off uint64
+	New []byte
+}
+
+// Output is a changed file: the original, edits to it and what follows it.
 type Output struct {
+	Orig  []byte
 	Edits []RawEdit // sorted, disjoint, inside the original
-	Tail  []byte    // appended to the original
-	orig  []byte
-	added [][]byte // appended behind Tail
+	Tail  [][]byte  // what is appended, in pieces
 }
 
 // Size is the number of bytes of the changed image.
 func (o *Output) Size() int64 {
-	n := int64(len(o.orig)) + int64(len(o.Tail))
-	for _, p := range o.added {
+	n := int64(len(o.Orig))
+	for _, p := range o.Tail {
 		n += int64(len(p))
 	}
 	return n
 }
 
-// OriginalSize is the number of bytes of the image as it was.
-func (o *Output) OriginalSize() int64 { return int64(len(o.orig)) }
+// OriginalSize is the number of bytes of the file as it was.
+func (o *Output) OriginalSize() int64 { return int64(len(o.Orig)) }
 
 // Bytes returns the changed image in a new slice.
 func (o *Output) Bytes() []byte {
-	b := append(make([]byte, 0, o.Size()), o.orig...)
+	b := append(make([]byte, 0, o.Size()), o.Orig...)
 	for _, e := range o.Edits {
 		copy(b[e.Off:], e.New)
 	}
-	b = append(b, o.Tail...)
-	for _, p := range o.added {
+	for _, p := range o.Tail {
 		b = append(b, p...)
 	}
 	return b
@@ -38,13 +42,13 @@ func (o *Output) Bytes() []byte {
 // Parts returns the changed image in pieces: stretches of the original, the edits between them, and what is appended.
 // Nothing is copied.
 func (o *Output) Parts() [][]byte {
-	parts := make([][]byte, 0, 2*len(o.Edits)+2+len(o.added))
+	parts := make([][]byte, 0, 2*len(o.Edits)+2+len(o.Tail))
 	at := uint64(0)
 	for _, e := range o.Edits {
-		parts = append(parts, o.orig[at:e.Off], e.New)
+		parts = append(parts, o.Orig[at:e.Off], e.New)
 		at = e.Off + uint64(len(e.New))
 	}
-	return append(append(parts, o.orig[at:], o.Tail), o.added...)
+	return append(append(parts, o.Orig[at:]), o.Tail...)
 }
 
 // stretch is the unit the changed image is written in. What is copied into a buffer to be edited should still be in the
@@ -54,20 +58,20 @@ const stretch = 1 << 18
 // WriteTo writes the changed image to w. Stretches without an edit are written from where they are.
 func (o *Output) WriteTo(w io.Writer) (int64, error) {
 	g := gatherer{w: w}
-	size, next := uint64(len(o.orig)), 0 // next edit
+	size, next := uint64(len(o.Orig)), 0 // next edit
 	for at := uint64(0); at < size && g.err == nil; {
 		clean := size
 		if next < len(o.Edits) {
 			clean = o.Edits[next].Off &^ (stretch - 1)
 		}
 		if clean > at {
-			g.put(o.orig[at:clean])
+			g.put(o.Orig[at:clean])
 			at = clean
 			continue
 		}
 		g.flush()
 		end := min(at+stretch, size)
-		b := append(g.buf, o.orig[at:end]...)
+		b := append(g.buf, o.Orig[at:end]...)
 		for ; next < len(o.Edits) && o.Edits[next].Off < end; next++ {
 			e := &o.Edits[next]
 			from, to := max(e.Off, at), min(e.Off+uint64(len(e.New)), end)
@@ -79,8 +83,7 @@ func (o *Output) WriteTo(w io.Writer) (int64, error) {
 		g.buf = b
 		at = end
 	}
-	g.put(o.Tail)
-	for _, p := range o.added {
+	for _, p := range o.Tail {
 		g.put(p)
 	}
 	g.flush()
@@ -102,7 +105,7 @@ func (o *Output) ApplyTo(w io.WriterAt) (err error) {
 			}
 			end = e.Off + uint64(len(e.New))
 		}
-		buf = append(buf[:0], o.orig[start:end]...)
+		buf = append(buf[:0], o.Orig[start:end]...)
 		for ; i < j; i++ {
 			copy(buf[o.Edits[i].Off-start:], o.Edits[i].New)
 		}
@@ -110,9 +113,8 @@ func (o *Output) ApplyTo(w io.WriterAt) (err error) {
 			return err
 		}
 	}
-	g := gatherer{w: io.NewOffsetWriter(w, int64(len(o.orig)))}
-	g.put(o.Tail)
-	for _, p := range o.added {
+	g := gatherer{w: io.NewOffsetWriter(w, int64(len(o.Orig)))}
+	for _, p := range o.Tail {
 		g.put(p)
 	}
 	g.flush()

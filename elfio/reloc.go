@@ -31,9 +31,9 @@ func (f *File) Relocs(i int) ([]Reloc, error) {
 	case elf.SHT_REL:
 		return f.decodeRelocs(nil, data, false), nil
 	case shtRelr:
-		return f.decodeRelr(nil, data, f.sectionLabel(i), f.Sections[i].Off)
+		return f.decodeRelr(nil, data, f.SectionLabel(i), f.Sections[i].Off)
 	default:
-		return nil, formatErr(f.sectionLabel(i), f.Sections[i].Off, "%v is no relocation table", t)
+		return nil, FormatErrorf(f.SectionLabel(i), f.Sections[i].Off, "%v is no relocation table", t)
 	}
 }
 
@@ -52,9 +52,9 @@ func (f *File) DynamicRelocs() ([]Reloc, error) {
 		if size == 0 {
 			return nil, 0, nil
 		}
-		b, off := f.from(addr)
+		b, off := f.From(addr)
 		if size > uint64(len(b)) {
-			return nil, 0, formatErr(what, off, "%#x bytes at address %#x end outside the loaded segments", size, addr)
+			return nil, 0, FormatErrorf(what, off, "%#x bytes at address %#x end outside the loaded segments", size, addr)
 		}
 		return b[:size], off, nil
 	}
@@ -86,35 +86,16 @@ func (f *File) DynamicRelocs() ([]Reloc, error) {
 
 // decodeRelocs appends the relocations of a REL or RELA table to out. A partial last entry is ignored.
 func (f *File) decodeRelocs(out []Reloc, b []byte, rela bool) []Reloc {
-	size := f.c.relSize()
+	size := f.c.RelSize()
 	if rela {
-		size = f.c.relaSize()
+		size = f.c.RelaSize()
 	}
 	if out == nil {
 		out = make([]Reloc, 0, uint64(len(b))/size)
 	}
-	mips64 := f.c.is64 && f.Header.Machine == elf.EM_MIPS
+	mips, _ := f.relocForm()
 	for ; uint64(len(b)) >= size; b = b[size:] {
-		r := Reloc{Off: f.c.word(b)}
-		info := f.c.word(b[f.c.wordSize():])
-		switch {
-		case mips64: // r_sym is stored first as a 32-bit word, then r_ssym and three types as bytes
-			p := b[8:16]
-			r.Sym = f.c.order.Uint32(p)
-			r.Type = uint32(p[7]) | uint32(p[6])<<8 | uint32(p[5])<<16 | uint32(p[4])<<24
-		case f.c.is64:
-			r.Sym, r.Type = uint32(info>>32), uint32(info)
-		default:
-			r.Sym, r.Type = uint32(info>>8), uint32(info&0xff)
-		}
-		if rela {
-			if f.c.is64 {
-				r.Addend = int64(f.c.order.Uint64(b[16:]))
-			} else {
-				r.Addend = int64(int32(f.c.order.Uint32(b[8:])))
-			}
-		}
-		out = append(out, r)
+		out = append(out, readReloc(f.c, b, rela, mips))
 	}
 	return out
 }
@@ -122,7 +103,7 @@ func (f *File) decodeRelocs(out []Reloc, b []byte, rela bool) []Reloc {
 // decodeRelr appends the relocations of a RELR table to out: an even word is the address of a place,
 // an odd one a bitmap of the 31 or 63 words that follow the last place covered.
 func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Reloc, error) {
-	word := f.c.wordSize()
+	word := f.c.WordSize()
 	typ := relativeType(f.Header.Machine)
 	// Every place is a word of the file, so more places than words is nonsense that would only cost memory.
 	budget := uint64(len(f.raw)) / word
@@ -133,9 +114,9 @@ func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Rel
 		}
 		budget--
 		r := Reloc{Off: at, Type: typ}
-		if place, _ := f.from(at); uint64(len(place)) >= word {
-			r.Addend = int64(f.c.word(place))
-			if !f.c.is64 {
+		if place, _ := f.From(at); uint64(len(place)) >= word {
+			r.Addend = int64(f.c.Word(place))
+			if !f.c.Is64 {
 				r.Addend = int64(int32(r.Addend))
 			}
 		}
@@ -143,17 +124,17 @@ func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Rel
 		return true
 	}
 	for ; uint64(len(b)) >= word; b, off = b[word:], off+word {
-		e := f.c.word(b)
+		e := f.c.Word(b)
 		if e&1 == 0 {
 			if !add(e) {
-				return nil, formatErr(what, off, "more relocations than the file has words")
+				return nil, FormatErrorf(what, off, "more relocations than the file has words")
 			}
 			where = e + word
 			continue
 		}
 		for at, bits := where, e>>1; bits != 0; at, bits = at+word, bits>>1 {
 			if bits&1 != 0 && !add(at) {
-				return nil, formatErr(what, off, "more relocations than the file has words")
+				return nil, FormatErrorf(what, off, "more relocations than the file has words")
 			}
 		}
 		where += (8*word - 1) * word

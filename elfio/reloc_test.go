@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/fentry-dev/fentry/elfio/internal/elftest"
 )
 
 // relrFile is an empty 64-bit image, for decoding only; its size bounds the relocations.
@@ -72,10 +74,10 @@ func TestRelrBudget(t *testing.T) {
 
 // DynamicRelocs agrees with readelf.
 func TestDynamicRelocsAgainstReadelf(t *testing.T) {
-	need(t, "readelf", "binutils")
+	elftest.Need(t, "readelf", "binutils")
 	line := regexp.MustCompile(`(?m)^([0-9a-f]{8,16})  ([0-9a-f]{8,16}) R_`)
 	relr := regexp.MustCompile(`(?m)^([0-9a-f]{16})$`)
-	for name, raw := range testImages(t) {
+	for name, raw := range elftest.Images(t) {
 		f, err := Parse(raw)
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +89,7 @@ func TestDynamicRelocsAgainstReadelf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command("readelf", "-rW", writeExec(t, raw)).Output()
+		out, err := exec.Command("readelf", "-rW", elftest.WriteExec(t, raw)).Output()
 		if err != nil {
 			t.Fatal(err)
 		}

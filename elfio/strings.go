@@ -1,9 +1,6 @@
 package elfio
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // stringTable looks names up in a string table. Names are substrings of one copy of the table, so a
 // table that a hostile file uses a million times over costs its own size once.
@@ -50,12 +47,4 @@ func (t *stringTable) index() {
 		}
 		t.next[i] = nul
 	}
-}
-
-// cString returns the bytes of b up to the first NUL, all of b when there is none.
-func cString(b []byte) []byte {
-	if n := bytes.IndexByte(b, 0); n >= 0 {
-		return b[:n]
-	}
-	return b
 }

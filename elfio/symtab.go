@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fentry-dev/fentry/elfio/internal/raw"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
@@ -31,8 +32,8 @@ func (s Symbol) Bind() elf.SymBind { return elf.ST_BIND(s.Info) }
 // Defined reports whether the symbol has a section or an absolute or common value.
 func (s Symbol) Defined() bool { return elf.SectionIndex(s.Shndx) != elf.SHN_UNDEF }
 
-// reserved reports whether Section is one of the reserved values from SHN_LORESERVE on.
-func (s Symbol) reserved() bool {
+// Reserved reports whether Section is one of the reserved values from SHN_LORESERVE on.
+func (s Symbol) Reserved() bool {
 	return elf.SectionIndex(s.Shndx) >= elf.SHN_LORESERVE && elf.SectionIndex(s.Shndx) != elf.SHN_XINDEX
 }
 
@@ -60,15 +61,15 @@ func (f *File) DynamicSymbols() ([]Symbol, error) {
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	table, off := f.from(d.symtab)
-	if n*f.c.symSize() > uint64(len(table)) {
-		return nil, formatErr("dynamic symbol table", off, "%d symbols end outside its segment", n)
+	table, off := f.From(d.symtab)
+	if n*f.c.SymSize() > uint64(len(table)) {
+		return nil, FormatErrorf("dynamic symbol table", off, "%d symbols end outside its segment", n)
 	}
-	strs, stroff := f.from(d.strtab)
+	strs, stroff := f.From(d.strtab)
 	if d.strsz > uint64(len(strs)) {
-		return nil, formatErr("dynamic string table", stroff, "%#x bytes end outside its segment", d.strsz)
+		return nil, FormatErrorf("dynamic string table", stroff, "%#x bytes end outside its segment", d.strsz)
 	}
-	return f.symbols(symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.symSize()], names: newStringTable(strs[:d.strsz])})
+	return f.symbols(symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.SymSize()], names: newStringTable(strs[:d.strsz])})
 }
 
 // symbolTable is a symbol table with the tables it needs.
@@ -85,64 +86,180 @@ func (f *File) sectionSymbols(i int) ([]Symbol, error) {
 	if s.Type == elf.SHT_NOBITS {
 		return nil, nil
 	}
-	if s.Entsize != 0 && s.Entsize != f.c.symSize() {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "entries of %d bytes, want %d", s.Entsize, f.c.symSize())
+	if s.Entsize != 0 && s.Entsize != f.c.SymSize() {
+		return nil, FormatErrorf(f.SectionLabel(i), s.Off, "entries of %d bytes, want %d", s.Entsize, f.c.SymSize())
 	}
 	data, err := f.SectionData(i)
 	if err != nil {
 		return nil, err
 	}
 	if s.Link >= uint32(len(f.Sections)) {
-		return nil, formatErr(f.sectionLabel(i), s.Off, "string table is section %d of %d", s.Link, len(f.Sections))
+		return nil, FormatErrorf(f.SectionLabel(i), s.Off, "string table is section %d of %d", s.Link, len(f.Sections))
 	}
 	strs, err := f.SectionData(int(s.Link))
 	if err != nil {
 		return nil, err
 	}
-	t := symbolTable{what: f.sectionLabel(i), off: s.Off, data: data, names: newStringTable(strs)}
-	for k := range f.Sections {
-		if f.Sections[k].Type == elf.SHT_SYMTAB_SHNDX && f.Sections[k].Link == uint32(i) {
-			if t.shndx, err = f.SectionData(k); err != nil {
-				return nil, err
-			}
-			break
+	t := symbolTable{what: f.SectionLabel(i), off: s.Off, data: data, names: newStringTable(strs)}
+	if x := f.extendedIndices(i); x >= 0 {
+		if t.shndx, err = f.SectionData(x); err != nil {
+			return nil, err
 		}
 	}
 	return f.symbols(t)
 }
 
 func (f *File) symbols(t symbolTable) ([]Symbol, error) {
-	size := f.c.symSize()
+	size := f.c.SymSize()
 	n := uint64(len(t.data)) / size
 	if n <= 1 {
 		return nil, nil
 	}
 	out := bigslice.Make[Symbol](int(n-1), int(n-1))
-	plain := f.c.is64 && f.c.order == byteOrder(binary.LittleEndian)
+	plain := f.c.Is64 && f.c.Order == raw.ByteOrder(binary.LittleEndian)
 	for i := uint64(1); i < n; i++ {
-		var r rawSym
+		var r raw.Sym
 		if plain {
-			b := t.data[i*sym64 : i*sym64+sym64]
-			r = rawSym{
-				name: binary.LittleEndian.Uint32(b), info: b[4], other: b[5], shndx: binary.LittleEndian.Uint16(b[6:]),
-				value: binary.LittleEndian.Uint64(b[8:]), size: binary.LittleEndian.Uint64(b[16:]),
+			b := t.data[i*24 : i*24+24]
+			r = raw.Sym{
+				Name: binary.LittleEndian.Uint32(b), Info: b[4], Other: b[5], Shndx: binary.LittleEndian.Uint16(b[6:]),
+				Value: binary.LittleEndian.Uint64(b[8:]), Size: binary.LittleEndian.Uint64(b[16:]),
 			}
 		} else {
-			r = f.c.readSym(t.data[i*size:])
+			r = f.c.ReadSym(t.data[i*size:])
 		}
-		name, ok := t.names.at(uint64(r.name))
+		name, ok := t.names.at(uint64(r.Name))
 		if !ok {
-			return nil, formatErr(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size, "name at %#x of a table of %d bytes", r.name, len(t.names.s))
+			return nil, FormatErrorf(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size, "name at %#x of a table of %d bytes", r.Name, len(t.names.s))
 		}
-		sec := uint32(r.shndx)
-		if elf.SectionIndex(r.shndx) == elf.SHN_XINDEX {
-			x, ok := slice(t.shndx, i*4, 4)
+		sec := uint32(r.Shndx)
+		if elf.SectionIndex(r.Shndx) == elf.SHN_XINDEX {
+			x, ok := raw.Slice(t.shndx, i*4, 4)
 			if !ok {
-				return nil, formatErr(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size, "section index is in an extended table that has no entry for it")
+				return nil, FormatErrorf(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size, "section index is in an extended table that has no entry for it")
 			}
-			sec = f.c.order.Uint32(x)
+			sec = f.c.Order.Uint32(x)
 		}
-		out[i-1] = Symbol{Name: name, Value: r.value, Size: r.size, Info: r.info, Other: r.other, Section: sec, Shndx: r.shndx, Index: uint32(i)}
+		out[i-1] = Symbol{Name: name, Value: r.Value, Size: r.Size, Info: r.Info, Other: r.Other, Section: sec, Shndx: r.Shndx, Index: uint32(i)}
 	}
 	return out, nil
+}
+
+// SymbolTable reads a symbol table in place. Unlike Symbols it decodes entries when asked for, so looking at a few
+// of a million symbols costs no memory. Index 0 is the null symbol, as in the file.
+type SymbolTable struct {
+	Section int // index of its section header
+	// Extended is the index of the SHT_SYMTAB_SHNDX section that holds its section indices of 0xff00 and more, -1 for none.
+	Extended int
+
+	f     *File
+	data  []byte
+	strs  []byte
+	shndx []byte
+	size  uint64
+}
+
+// SymbolTable opens section i, which must be a symbol table.
+func (f *File) SymbolTable(i int) (*SymbolTable, error) {
+	if i <= 0 || i >= len(f.Sections) {
+		return nil, FormatErrorf("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
+	}
+	s := &f.Sections[i]
+	if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+		return nil, FormatErrorf(f.SectionLabel(i), s.Off, "%v is no symbol table", s.Type)
+	}
+	if s.Entsize != f.c.SymSize() {
+		return nil, FormatErrorf(f.SectionLabel(i), s.Off, "entries of %d bytes, want %d", s.Entsize, f.c.SymSize())
+	}
+	data, err := f.SectionData(i)
+	if err != nil {
+		return nil, err
+	}
+	if uint64(len(data))%s.Entsize != 0 {
+		return nil, FormatErrorf(f.SectionLabel(i), s.Off, "%#x bytes are not whole entries of %d", len(data), s.Entsize)
+	}
+	if s.Link == 0 || s.Link >= uint32(len(f.Sections)) || f.Sections[s.Link].Type != elf.SHT_STRTAB {
+		return nil, FormatErrorf(f.SectionLabel(i), s.Off, "sh_link %d names no string table", s.Link)
+	}
+	strs, err := f.SectionData(int(s.Link))
+	if err != nil {
+		return nil, err
+	}
+	t := &SymbolTable{Section: i, Extended: f.extendedIndices(i), f: f, data: data, strs: strs, size: s.Entsize}
+	if x := t.Extended; x >= 0 {
+		if t.shndx, err = f.SectionData(x); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// extendedIndices returns the index of the SHT_SYMTAB_SHNDX section of symbol table i, -1 when it has none.
+func (f *File) extendedIndices(i int) int {
+	for k := range f.Sections {
+		if f.Sections[k].Type == elf.SHT_SYMTAB_SHNDX && f.Sections[k].Link == uint32(i) {
+			return k
+		}
+	}
+	return -1
+}
+
+// Len is the number of entries with the null symbol.
+func (t *SymbolTable) Len() int { return int(uint64(len(t.data)) / t.size) }
+
+// NameOff returns st_name of entry i.
+func (t *SymbolTable) NameOff(i int) uint32 { return t.f.c.Order.Uint32(t.data[uint64(i)*t.size:]) }
+
+// Bytes is all entries as stored, a sub-slice of the file.
+func (t *SymbolTable) Bytes() []byte { return t.data }
+
+// Strings is the string table the names are in.
+func (t *SymbolTable) Strings() []byte { return t.strs }
+
+// Name returns the name of entry i, a sub-slice of the file; nil where it is outside the string table.
+func (t *SymbolTable) Name(i int) []byte {
+	off := uint64(t.NameOff(i))
+	if off >= uint64(len(t.strs)) {
+		return nil
+	}
+	return raw.CString(t.strs[off:])
+}
+
+// At decodes entry i without its name. A section index that an extended table should have and has not comes out as
+// SHN_XINDEX.
+func (t *SymbolTable) At(i int) Symbol {
+	r := t.f.c.ReadSym(t.data[uint64(i)*t.size:])
+	s := Symbol{Value: r.Value, Size: r.Size, Info: r.Info, Other: r.Other, Section: uint32(r.Shndx), Shndx: r.Shndx, Index: uint32(i)}
+	if elf.SectionIndex(r.Shndx) == elf.SHN_XINDEX {
+		if x, ok := raw.Slice(t.shndx, uint64(i)*4, 4); ok {
+			s.Section = t.f.c.Order.Uint32(x)
+		}
+	}
+	return s
+}
+
+// Info returns st_info of entry i.
+func (t *SymbolTable) Info(i int) byte {
+	if t.f.c.Is64 {
+		return t.data[uint64(i)*t.size+4]
+	}
+	return t.data[uint64(i)*t.size+12]
+}
+
+// SectionOf returns the index of the section entry i is defined in, 0 for an undefined, absolute or common symbol.
+func (t *SymbolTable) SectionOf(i int) uint32 {
+	at := uint64(i)*t.size + 14
+	if t.f.c.Is64 {
+		at = uint64(i)*t.size + 6
+	}
+	x := elf.SectionIndex(t.f.c.Order.Uint16(t.data[at:]))
+	switch {
+	case x < elf.SHN_LORESERVE:
+		return uint32(x)
+	case x == elf.SHN_XINDEX:
+		if b, ok := raw.Slice(t.shndx, uint64(i)*4, 4); ok {
+			return t.f.c.Order.Uint32(b)
+		}
+	}
+	return 0
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -29,8 +30,8 @@ func (amd64Machine) frames(base uint64, runs []arch.ThunkRun) *arch.Frames {
 	return amd64.ThunkRunFrames(base, runs)
 }
 
-func (amd64Machine) callers() elfio.FrameRules {
-	return elfio.FrameRules{CIE: func(c *elfio.CIE) []byte {
+func (amd64Machine) callers() ehframe.Rules {
+	return ehframe.Rules{CIE: func(c *ehframe.CIE) []byte {
 		if c.Signal || !amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
 			return nil
 		}

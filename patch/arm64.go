@@ -7,6 +7,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -24,16 +25,16 @@ func (arm64Machine) frames(base uint64, runs []arch.ThunkRun) *arch.Frames {
 
 // callers: the description of a function that signs its return address stays as it
 // is, and backtraces have the thunk's frame between that function and its caller.
-func (arm64Machine) callers() elfio.FrameRules {
+func (arm64Machine) callers() ehframe.Rules {
 	rules := arm64.Callers{Shadow: arm64.AnyShadow}
-	return elfio.FrameRules{
-		CIE: func(c *elfio.CIE) []byte {
+	return ehframe.Rules{
+		CIE: func(c *ehframe.CIE) []byte {
 			if c.Signal || !arm64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
 				return nil
 			}
 			return rules.Rule()
 		},
-		FDE: func(d *elfio.FDE) ([]byte, bool) {
+		FDE: func(d *ehframe.FDE) ([]byte, bool) {
 			b, err := rules.Rows(d.Instructions, d.CIE.DataAlign)
 			return b, err == nil
 		},

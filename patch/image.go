@@ -8,31 +8,32 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
 )
 
 // Injection gives the plan as what elfio adds to a file. The plan must have
 // been made with Target [File]. All old bytes have been compared.
-func (p *Plan) Injection() (elfio.Injection, error) { return p.injection(p.newBuildID()) }
+func (p *Plan) Injection() (inject.Injection, error) { return p.injection(p.newBuildID()) }
 
 // injection is Injection with the build-id of the patched image, which may change
 // afterwards.
-func (p *Plan) injection(id []byte) (elfio.Injection, error) {
+func (p *Plan) injection(id []byte) (inject.Injection, error) {
 	if p.Options.Target != File {
-		return elfio.Injection{}, fmt.Errorf("plan is for a process, not for a file")
+		return inject.Injection{}, fmt.Errorf("plan is for a process, not for a file")
 	}
 	l := p.l
-	in := elfio.Injection{
+	in := inject.Injection{
 		Layout: l.seg, RX: l.rx, RWSize: l.rwSize, Entry: p.Entry, EhFrameHdr: l.ehFrameHdr,
-		Sections: l.sections, SymbolRuns: []elfio.SymbolRun{p.thunkSymbols()}, Symbols: l.symbols(), Moved: l.moved,
+		Sections: l.sections, SymbolRuns: []inject.SymbolRun{p.thunkSymbols()}, Symbols: l.symbols(), Moved: l.moved,
 		Edits: l.fileEdits(),
 	}
 	if err := p.unchanged(in.Edits); err != nil {
-		return elfio.Injection{}, err
+		return inject.Injection{}, err
 	}
 	for _, e := range l.tables {
 		off, ok := p.file.Offset(e.Addr)
 		if !ok {
-			return elfio.Injection{}, &MismatchError{Addr: e.Addr, Func: e.Func, Expected: e.Old}
+			return inject.Injection{}, &MismatchError{Addr: e.Addr, Func: e.Func, Expected: e.Old}
 		}
 		in.Edits = append(in.Edits, elfio.RawEdit{Off: off, New: e.New})
 	}
@@ -40,7 +41,7 @@ func (p *Plan) injection(id []byte) (elfio.Injection, error) {
 	if len(p.BuildID) > 0 {
 		e, err := p.file.BuildIDEdit(id)
 		if err != nil {
-			return elfio.Injection{}, err
+			return inject.Injection{}, err
 		}
 		in.Edits = append(in.Edits, e)
 	}
@@ -109,7 +110,7 @@ func (p *Plan) Output() (*elfio.Output, error) {
 		return nil, err
 	}
 	in.TakeEdits, p.l.raw = true, nil
-	return p.file.PlanInject(in)
+	return inject.Into(p.file, in)
 }
 
 // Image is the patched file.
@@ -124,8 +125,8 @@ func (p *Plan) Image() ([]byte, error) {
 // Undo gives back, byte for byte, the file an image was patched from.
 // The error is [ErrNotPatched] for an image that carries nothing of fentry's.
 func Undo(image []byte) ([]byte, error) {
-	orig, err := elfio.Uninject(image)
-	if errors.Is(err, elfio.ErrNotInjected) {
+	orig, err := inject.Undo(image)
+	if errors.Is(err, inject.ErrNotInjected) {
 		return nil, ErrNotPatched
 	}
 	return orig, err

@@ -11,6 +11,9 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/elfio/inject"
+	"github.com/fentry-dev/fentry/elfio/link"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/sitetable"
 	"github.com/fentry-dev/fentry/stub"
@@ -23,10 +26,10 @@ type layout struct {
 	p *Plan
 
 	// Memory.
-	seg     elfio.Layout // for a file
-	base    uint64       // of the read-execute memory
-	rx      []byte       // its contents
-	rw      uint64       // zeroed read-write memory
+	seg     inject.Layout // for a file
+	base    uint64        // of the read-execute memory
+	rx      []byte        // its contents
+	rw      uint64        // zeroed read-write memory
 	rwSize  uint64
 	relWord uint64     // a word in it, which the runtime's own relocation fills
 	tls     uint64     // how far the runtime's thread-local memory is behind the thread pointer
@@ -49,9 +52,9 @@ type layout struct {
 	raw           []elfio.RawEdit
 	tables        []Edit          // of the image's tables, sorted by address
 	dynamic       []elfio.RawEdit // of entries of the dynamic section
-	moved         []elfio.MovedSection
+	moved         []inject.Moved
 
-	sections   []elfio.AddedSection
+	sections   []inject.Section
 	ehFrameHdr [2]uint64
 	phdrAddr   uint64
 	phnum      int
@@ -185,19 +188,19 @@ func (l *layout) number() {
 // memory decides the addresses of the added memory.
 func (l *layout) memory(rt *elfio.File) error {
 	f := l.p.file
-	size, align, err := elfio.WritableSize(rt)
+	size, align, err := link.WritableSize(rt)
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
 	l.relWord = alignUp(size, 8)
 	size = l.relWord + 8
 	l.rwSize = size
-	tls, tlsAlign, err := elfio.TLSSize(rt)
+	tls, tlsAlign, err := link.TLSSize(rt)
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
 	if l.p.Options.Target == File {
-		if l.seg, err = f.LayoutTLS(size, align, tls, tlsAlign); err != nil {
+		if l.seg, err = inject.NewLayout(f, inject.Memory{RW: size, RWAlign: align, TLS: tls, TLSAlign: tlsAlign}); err != nil {
 			return err
 		}
 		l.base, l.rw, l.tls = l.seg.RX, l.seg.RW, l.seg.TLS
@@ -212,7 +215,7 @@ func (l *layout) memory(rt *elfio.File) error {
 	l.rw = alignUp(end+l.p.m.facts().processGap(end-start), 1<<16)
 	l.base = alignUp(l.rw+size, 1<<16)
 	if tls > 0 {
-		l.ptTLS, l.tls, err = f.ExtendTLS(tls, tlsAlign, l.rw)
+		l.ptTLS, l.tls, err = inject.ExtendTLS(f, tls, tlsAlign, l.rw)
 	}
 	return err
 }
@@ -224,7 +227,7 @@ func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
 func (l *layout) room(n uint64) []byte {
 	f := l.p.file
 	size := int(n) + l.traced*24 + maxRuntime
-	if t, err := f.Frames(); err == nil {
+	if t, err := ehframe.Read(f); err == nil {
 		size += t.CopySize() + t.Len()*8
 	}
 	for i := range f.Sections {

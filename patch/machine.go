@@ -6,6 +6,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -32,7 +33,7 @@ type machine interface {
 	frames(base uint64, runs []arch.ThunkRun) *arch.Frames
 	// callers are the changes of an image's own unwind information that make
 	// unwinders find a traced function's caller.
-	callers() elfio.FrameRules
+	callers() ehframe.Rules
 
 	facts() facts
 }

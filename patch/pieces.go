@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
 )
 
 // Pieces.
@@ -92,8 +92,8 @@ func (l *layout) sort() {
 }
 
 // sections returns the sections that the pieces make, in the order of their addresses.
-func (l *layout) namedSections() []elfio.AddedSection {
-	var out []elfio.AddedSection
+func (l *layout) namedSections() []inject.Section {
+	var out []inject.Section
 	for i := range l.pieces {
 		pc := &l.pieces[i]
 		if l.inCode(pc) || !strings.HasPrefix(pc.name, ".") {
@@ -107,7 +107,7 @@ func (l *layout) namedSections() []elfio.AddedSection {
 		if pc.code {
 			flags |= elf.SHF_EXECINSTR
 		}
-		out = append(out, elfio.AddedSection{
+		out = append(out, inject.Section{
 			Name: pc.name, Type: elf.SHT_PROGBITS, Flags: flags, Addr: pc.addr, Size: pc.size, Align: pc.align,
 		})
 	}

@@ -7,6 +7,9 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/elfio/inject"
+	"github.com/fentry-dev/fentry/elfio/link"
 	"github.com/fentry-dev/fentry/stub"
 )
 
@@ -21,9 +24,9 @@ type runtime struct {
 	roots  uint64 // bitmap of graph roots, 0 for none
 
 	syms    map[string]uint64
-	defined []elfio.LinkedSymbol
-	frames  elfio.PlacedData // its unwind information
-	entries []elfio.EhEntry
+	defined []link.Symbol
+	frames  *ehframe.Table // its unwind information
+	ehFrame uint64         // and where that is
 }
 
 // maxRuntime is more than the runtime and small tables have.
@@ -32,7 +35,7 @@ const maxRuntime = 1 << 20
 // link lays out the runtime.
 func (l *layout) link(rt *elfio.File) error {
 	at := l.align(arch.ThunkSize)
-	x, err := elfio.LinkObject(rt, elfio.LinkOptions{
+	x, err := link.Object(rt, link.Options{
 		RX: at, RW: l.rw, TLS: l.tls,
 		Symbols: map[string]uint64{
 			"fentry_orig_entry":  l.orig,
@@ -47,7 +50,7 @@ func (l *layout) link(rt *elfio.File) error {
 		return fmt.Errorf("embedded runtime: %d bytes of writable memory, %d reserved", x.RWSize, l.rwSize)
 	}
 	r := &l.runtime
-	r.syms, r.defined, r.frames, r.entries = x.Symbols, x.Defined, x.EhFrame, x.EhEntries
+	r.syms, r.defined, r.frames, r.ehFrame = x.Symbols, x.Defined, x.Frames, x.EhFrame.Addr
 	for name, to := range map[string]*uint64{"fentry_start": &r.start, "fentry_armed": &r.armed, "fentry_config": &r.config} {
 		if *to, err = l.symbol(name); err != nil {
 			return err
@@ -67,7 +70,7 @@ func (l *layout) link(rt *elfio.File) error {
 	})
 	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
 	for _, s := range x.Sections {
-		l.sections = append(l.sections, elfio.AddedSection{
+		l.sections = append(l.sections, inject.Section{
 			Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags & kept, Addr: s.Addr, Size: s.Size, Align: s.Align,
 		})
 	}
@@ -126,7 +129,7 @@ func (l *layout) early() {
 		return
 	}
 	at := l.align(8)
-	x, err := f.ExtendDynamic(at, []elfio.DynReloc{{
+	x, err := inject.ExtendDynamic(f, at, []inject.DynReloc{{
 		Off: l.rw + l.relWord, Type: l.p.m.facts().irelative, Addend: int64(irel),
 	}})
 	if err != nil {
@@ -154,8 +157,8 @@ func glibcLoader(f *elfio.File) bool {
 const thunkPrefix = "fentry:"
 
 // thunkSymbols are the names of thunks.
-func (p *Plan) thunkSymbols() elfio.SymbolRun {
-	return elfio.SymbolRun{
+func (p *Plan) thunkSymbols() inject.SymbolRun {
+	return inject.SymbolRun{
 		Section: ".fentry.thunks", Size: arch.ThunkSize, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
 		N: p.l.traced, NameBytes: p.l.nameBytes,
 		All: func(yield func(string, uint64) bool) {
@@ -177,14 +180,14 @@ func (p *Plan) thunkSymbols() elfio.SymbolRun {
 }
 
 // symbols names the rest of what is added.
-func (l *layout) symbols() (out []elfio.AddedSymbol) {
+func (l *layout) symbols() (out []inject.Symbol) {
 	for _, d := range l.runtime.defined {
 		if t := elf.ST_TYPE(d.Info); t == elf.STT_FUNC || t == elf.STT_OBJECT {
 			name := d.Name
 			if !strings.HasPrefix(name, "fentry") {
 				name = thunkPrefix + name // not to be taken for the program's own
 			}
-			out = append(out, elfio.AddedSymbol{
+			out = append(out, inject.Symbol{
 				Name: name, Value: d.Value, Size: d.Size, Info: elf.ST_INFO(elf.STB_LOCAL, t),
 			})
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
@@ -33,30 +35,27 @@ func (l *layout) unwind() error {
 	l.add(piece{name: ".fentry.thunk_frames", size: uint64(len(frames.EhFrame)), align: 8, owner: nobody, ready: frames.EhFrame})
 	debug := frames.DebugFrame
 	r := &l.runtime
-	extra := make([]elfio.EhEntry, 0, len(frames.FDEs)+len(r.entries))
+	extra := make([]ehframe.Entry, 0, len(frames.FDEs)+r.frames.Len())
 	for _, d := range frames.FDEs {
-		extra = append(extra, elfio.EhEntry{PC: d.PC, FDE: d.Addr})
+		extra = append(extra, ehframe.Entry{PC: d.PC, FDE: d.Addr})
 	}
-	extra = append(extra, r.entries...)
-	own, err := p.file.FramesIn(r.frames.Data, r.frames.Addr)
+	extra = append(extra, r.frames.Entries()...)
+	forDebuggers := ehframe.Moved{DebugFrame: debug}
+	err := forDebuggers.Append(p.file, r.ehFrame, uint64(len(debug)), r.frames.All(), ehframe.Rules{})
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
-	forDebuggers, err := p.file.MoveFrames(r.frames.Addr, uint64(len(debug)), own, elfio.FrameRules{})
-	if err != nil {
-		return fmt.Errorf("embedded runtime: %w", err)
-	}
-	debug = append(debug, forDebuggers.DebugFrame...)
+	debug = forDebuggers.DebugFrame
 
 	var hdr []byte
 	at = l.align(8)
-	moved := elfio.MovedFrames{EhFrame: l.rx, DebugFrame: debug}
+	moved := ehframe.Moved{EhFrame: l.rx, DebugFrame: debug}
 	if l.callers(&moved, at) {
 		l.rx, debug = moved.EhFrame, moved.DebugFrame
 		l.made(piece{name: ".fentry.frames", addr: at, align: 8, owner: nobody})
-		hdr, err = p.file.EhFrameHdr(l.align(4), at, moved.Entries, extra)
+		hdr, err = ehframe.NewHeader(p.file, l.align(4), at, moved.Entries, extra)
 	} else {
-		hdr, err = elfio.MergeEhFrameHdr(p.file, l.align(4), extra)
+		hdr, err = ehframe.MergeHeader(p.file, l.align(4), extra)
 	}
 	if err != nil {
 		return err
@@ -64,7 +63,7 @@ func (l *layout) unwind() error {
 	at = l.add(piece{name: ".fentry.eh_frame_hdr", size: uint64(len(hdr)), align: 4, owner: nobody, ready: hdr})
 	l.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
 	l.sections = append(l.sections,
-		elfio.AddedSection{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: debug, Size: uint64(len(debug)), Align: 8})
+		inject.Section{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: debug, Size: uint64(len(debug)), Align: 8})
 	return nil
 }
 
@@ -85,7 +84,7 @@ func (l *layout) addRows(to *arch.Frames) {
 // unwinds tells whether code that unwinds the stack may be in a static image. A
 // stripped one is believed to have it.
 func (p *Plan) unwinds() bool {
-	if t, err := p.file.Frames(); err == nil && t.Len() == 0 {
+	if t, err := ehframe.Read(p.file); err == nil && t.Len() == 0 {
 		return false
 	}
 	syms, err := p.file.Symbols()
@@ -99,12 +98,12 @@ func (p *Plan) unwinds() bool {
 // memory, at address at, and for debuggers to the end of .debug_frame, with the
 // rule that looks behind thunks. false: the image has none, or one that cannot be
 // copied; thunks then show in backtraces.
-func (l *layout) callers(to *elfio.MovedFrames, at uint64) bool {
+func (l *layout) callers(to *ehframe.Moved, at uint64) bool {
 	f := l.p.file
 	if !l.p.flavour.hides() {
 		return false
 	}
-	table, err := f.Frames()
+	table, err := ehframe.Read(f)
 	if err != nil || table.Len() == 0 {
 		return false
 	}
@@ -113,7 +112,7 @@ func (l *layout) callers(to *elfio.MovedFrames, at uint64) bool {
 	if registered {
 		// No sorted table: the start-up code registers .eh_frame itself, without the
 		// entry point's FDE, which comes before the part it knows.
-		fdes = func(yield func(*elfio.FDE) bool) {
+		fdes = func(yield func(*ehframe.FDE) bool) {
 			for d := range table.All() {
 				if l.p.OrigEntry-d.PC >= d.Size && !yield(d) {
 					return
@@ -122,18 +121,18 @@ func (l *layout) callers(to *elfio.MovedFrames, at uint64) bool {
 		}
 	}
 	to.DebugFrame = bigslice.Grow(to.DebugFrame, table.CopySize())
-	to.Entries = bigslice.Make[elfio.EhEntry](0, table.Len())
-	if err := f.AppendFrames(to, at, uint64(len(to.DebugFrame)), fdes, l.p.m.callers()); err != nil {
+	to.Entries = bigslice.Make[ehframe.Entry](0, table.Len())
+	if err := to.Append(f, at, uint64(len(to.DebugFrame)), fdes, l.p.m.callers()); err != nil {
 		return false
 	}
 	return !registered || l.hide(fdes)
 }
 
 // hide makes the originals of copied FDEs cover no code, as what start-up code registers is looked at first.
-func (l *layout) hide(fdes iter.Seq[*elfio.FDE]) bool {
+func (l *layout) hide(fdes iter.Seq[*ehframe.FDE]) bool {
 	f := l.p.file
 	for d := range fdes {
-		e, err := f.HideFDE(d)
+		e, err := ehframe.Hide(f, d)
 		addr := d.Addr + (e.Off - d.Off)
 		// The start-up code looks where the segments are, the section header may say something else.
 		if off, ok := f.Offset(addr); err != nil || !ok || off != e.Off {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/internal/sitetable"
 )
 
@@ -72,7 +73,7 @@ func Verify(image []byte) (*Info, error) {
 			return nil, fmt.Errorf("site %d at %#x leads to %#x, not to its thunk at %#x", k+1, e.Addr, to, want)
 		}
 	}
-	if _, err := elfio.Uninject(image); err != nil {
+	if _, err := inject.Undo(image); err != nil {
 		return nil, err
 	}
 	return in, nil

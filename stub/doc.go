@@ -57,7 +57,7 @@
 // itself, or had threads before the runtime was there, blocks are found in a table
 // by thread pointer from then on, and gs is left alone. On arm64 the block is at a
 // word of thread-local memory, .tbss of the object: whoever links it into an
-// executable makes room for it at the end of PT_TLS (elfio.LinkOptions.TLS). A new
+// executable makes room for it at the end of PT_TLS (link.Options.TLS). A new
 // thread has 0 there. So shared objects cannot have the runtime on arm64.
 //
 // The program may have fentry_armed set before it starts: then the first traced

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
@@ -20,10 +21,10 @@ type source struct {
 	at   func(i uint32) Func
 }
 
-// unwindTable is what collect needs of an elfio.FrameTable.
+// unwindTable is what collect needs of an ehframe.Table.
 type unwindTable interface {
 	Len() int
-	At(i int) elfio.FDE
+	At(i int) ehframe.FDE
 }
 
 // collect fills funcs from the tables. Each is sorted by itself, which linkers have often done, and then merged.

@@ -11,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
 )
 
 // frameList is an unwind table in memory.
-type frameList []elfio.FDE
+type frameList []ehframe.FDE
 
-func (l frameList) Len() int           { return len(l) }
-func (l frameList) At(i int) elfio.FDE { return l[i] }
+func (l frameList) Len() int             { return len(l) }
+func (l frameList) At(i int) ehframe.FDE { return l[i] }
 
 // plainCollect is collect in one sort.
 func plainCollect(t *Table) []Func {
@@ -66,10 +67,10 @@ func TestCollect(t *testing.T) {
 			tab.dynsym = append(tab.dynsym, sym())
 		}
 		for range r.IntN(50) {
-			fdes = append(fdes, elfio.FDE{PC: addr(), Size: uint64(r.IntN(4) * 8), Instructions: []byte{byte(r.IntN(2) * 0x0e)}})
+			fdes = append(fdes, ehframe.FDE{PC: addr(), Size: uint64(r.IntN(4) * 8), Instructions: []byte{byte(r.IntN(2) * 0x0e)}})
 		}
 		if round%2 == 0 {
-			slices.SortFunc(fdes, func(a, b elfio.FDE) int { return int(a.PC>>1) - int(b.PC>>1) })
+			slices.SortFunc(fdes, func(a, b ehframe.FDE) int { return int(a.PC>>1) - int(b.PC>>1) })
 		}
 		tab.fdes = fdes
 		want := plainCollect(tab)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
 )
 
 // Func is a function of an image.
@@ -74,7 +75,7 @@ func (t *Table) read() (err error) {
 	defer wg.Wait()
 	var frames *source
 	wg.Go(func() {
-		if t.fdes, framesErr = f.Frames(); framesErr == nil {
+		if t.fdes, framesErr = ehframe.Read(f); framesErr == nil {
 			frames = t.frames()
 		}
 	})

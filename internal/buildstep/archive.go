@@ -7,18 +7,18 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ar"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
 // archive works on the members of an archive. Members that are not ELF files, such as those with debug information of
 // other compilers, stay as they are.
 func archive(path string, b []byte, o Options, out *Outcome) (io.WriterTo, error) {
-	a, err := elfio.ParseArchive(b)
+	a, err := ar.Parse(b)
 	if err != nil {
 		return nil, err
 	}
-	replaced := map[int]elfio.Contents{}
+	replaced := map[int]ar.Contents{}
 	for i, m := range a.Members {
 		if a.Thin {
 			size, err := thinMember(path, m, o, out)
@@ -50,7 +50,7 @@ func archive(path string, b []byte, o Options, out *Outcome) (io.WriterTo, error
 
 // thinMember works on the file a member of a thin archive stands for, and returns the size it has then, -1 for one
 // that is left alone.
-func thinMember(archive string, m elfio.ArchiveMember, o Options, out *Outcome) (int64, error) {
+func thinMember(archive string, m ar.Member, o Options, out *Outcome) (int64, error) {
 	if m.Name == "" {
 		return -1, nil
 	}

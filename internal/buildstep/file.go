@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ar"
 	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/record/objects"
 )
@@ -127,7 +128,7 @@ type parted interface{ Parts() [][]byte }
 
 // transform returns what to write instead of b, nil when nothing changes.
 func transform(path string, b []byte, o Options, out *Outcome) (io.WriterTo, error) {
-	ar := elfio.IsArchive(b)
+	ar := ar.Is(b)
 	switch {
 	case o.Sort && ar:
 		return nil, errors.New("an archive; tables are sorted after linking")
@@ -170,7 +171,7 @@ func image(b []byte, o Options, out *Outcome) (io.WriterTo, error) {
 }
 
 // object returns the new form of one object, nil when nothing changes.
-func object(b []byte, member string, o Options, out *Outcome) (elfio.Contents, error) {
+func object(b []byte, member string, o Options, out *Outcome) (ar.Contents, error) {
 	if o.Strip {
 		orig, err := objects.Strip(b)
 		if errors.Is(err, objects.ErrNoTable) {

@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+
+	"github.com/fentry-dev/fentry/elfio/object"
 )
 
 var errNoOriginal = errors.New("its " + TableName + " was made by a compiler or put together by a linker: there is no original to restore")
@@ -54,7 +56,7 @@ func stripCompat(b []byte) ([]byte, error) {
 		return nil, errNoOriginal
 	}
 	out := bytes.Clone(b[:size])
-	f.RestoreHeaders(out, shoff, n-2, off, uint64(len(data)))
+	object.RestoreHeaders(f, out, shoff, n-2, off, uint64(len(data)))
 	_, err = ob.restoreCalls(out)
 	return out, err
 }

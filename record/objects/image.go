@@ -66,7 +66,7 @@ func NopImage(f *elfio.File) (ImageResult, error) {
 	res.Changed = len(edits)
 	if len(edits) > 0 {
 		var err error
-		if res.Output, err = f.Rewrite(edits, nil); err != nil {
+		if res.Output, err = f.Rewrite(edits); err != nil {
 			return res, err
 		}
 	}
@@ -120,8 +120,8 @@ func imageTables(f *elfio.File) ([]imageTable, error) {
 		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
-		t, err := f.DynamicRelocTable(i)
-		if err != nil {
+		var t elfio.RelocTable
+		if err := t.Open(f, i); err != nil {
 			return nil, err
 		}
 		for k := range t.Len() {
@@ -201,7 +201,7 @@ func SortImage(f *elfio.File) (ImageResult, error) {
 		return res, err
 	}
 	if len(st.edits) > 0 {
-		if res.Output, err = f.Rewrite(st.edits, nil); err != nil {
+		if res.Output, err = f.Rewrite(st.edits); err != nil {
 			return res, err
 		}
 	}
@@ -300,7 +300,8 @@ func (st *sorter) table(t imageTable, fs *extents) (zeroed int, err error) {
 		}
 		rt := st.relocs[e.rel]
 		if rt == nil {
-			if rt, err = f.DynamicRelocTable(e.rel); err != nil {
+			rt = new(elfio.RelocTable)
+			if err := rt.Open(f, e.rel); err != nil {
 				return 0, err
 			}
 			st.relocs[e.rel] = rt

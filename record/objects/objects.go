@@ -120,7 +120,10 @@ func (ob *Object) find() error {
 		if !isCode(&f.Sections[s.Info]) {
 			continue
 		}
-		if err := f.OpenRelocTable(i, &t); err != nil {
+		if err := t.Open(f, i); err != nil {
+			return err
+		}
+		if err := t.Check(); err != nil {
 			return err
 		}
 		if s.Size > budget { // each has bytes of its own

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/object"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
@@ -42,7 +43,7 @@ func (ob *Object) Output() (Result, error) {
 
 type builder struct {
 	ob       *Object
-	add      elfio.ObjectAdditions
+	add      object.Additions
 	tabled   [][]run // the sites of each table in add.Sections
 	undo     []undoEdit
 	recorded int
@@ -95,7 +96,7 @@ func (b *builder) tables() error {
 		return err
 	}
 	b.add.Symtab = ob.syms.Section
-	b.add.Sections = bigslice.Make[elfio.ObjectSection](0, 2*len(runs)+1)
+	b.add.Sections = bigslice.Make[object.Section](0, 2*len(runs)+1)
 	b.add.Fill, b.tabled = b.fill, make([][]run, 0, len(runs))
 	if err := b.bases(runs); err != nil {
 		return err
@@ -123,8 +124,8 @@ func (b *builder) tables() error {
 // bases finds a symbol for each section, or plans one.
 func (b *builder) bases(runs []run) error {
 	ob := b.ob
-	first := ob.f.FirstNew(ob.syms.Section)
-	local := func(l elfio.LocalSymbol) uint32 {
+	first := object.FirstNew(ob.f, ob.syms.Section)
+	local := func(l object.Symbol) uint32 {
 		b.add.Locals = append(b.add.Locals, l)
 		return first + uint32(len(b.add.Locals)) - 1
 	}
@@ -133,7 +134,7 @@ func (b *builder) bases(runs []run) error {
 			r := &runs[i]
 			r.first = first + uint32(len(b.add.Locals))
 			for _, s := range r.sites {
-				local(elfio.LocalSymbol{Name: ".Lmcount", Type: elf.STT_NOTYPE, Section: uint32(r.p.rel.Target), Value: r.p.start(s)})
+				local(object.Symbol{Name: ".Lmcount", Type: elf.STT_NOTYPE, Section: uint32(r.p.rel.Target), Value: r.p.start(s)})
 			}
 		}
 		return nil
@@ -153,12 +154,12 @@ func (b *builder) bases(runs []run) error {
 		want--
 	}
 	if want > 0 {
-		b.add.Locals = make([]elfio.LocalSymbol, 0, want)
+		b.add.Locals = make([]object.Symbol, 0, want)
 	}
 	for _, r := range runs {
 		t := r.p.rel.Target
 		if found[t].sym == wanted {
-			found[t] = base{sym: local(elfio.LocalSymbol{Type: elf.STT_SECTION, Section: uint32(t)}) | made}
+			found[t] = base{sym: local(object.Symbol{Type: elf.STT_SECTION, Section: uint32(t)}) | made}
 		}
 	}
 	for i := range runs {
@@ -213,10 +214,10 @@ func (b *builder) table(runs []run, linked bool) {
 		n += len(r.sites)
 	}
 	word := uint64(f.WordSize())
-	t := elfio.ObjectSection{
+	t := object.Section{
 		Name: TableName, Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addralign: word, Entsize: word, Size: n * int(word),
 	}
-	rt := elfio.ObjectSection{
+	rt := object.Section{
 		Name: ".rel" + TableName, Type: elf.SHT_REL, Link: uint32(ob.syms.Section), Addralign: word,
 		Info: uint32(len(f.Sections) + len(b.add.Sections)), Entsize: uint64(f.RelocSize(ob.m.rela)), Size: n * f.RelocSize(ob.m.rela),
 	}
@@ -343,11 +344,11 @@ func (b *builder) output() (*elfio.Output, error) {
 	var out *elfio.Output
 	if len(b.add.Sections) == 0 {
 		var err error
-		if out, err = ob.f.Rewrite(b.add.Edits, nil); err != nil {
+		if out, err = ob.f.Rewrite(b.add.Edits); err != nil {
 			return nil, err
 		}
 	} else {
-		t.first, t.inserted = ob.f.FirstNew(ob.syms.Section), uint32(len(b.add.Locals))
+		t.first, t.inserted = object.FirstNew(ob.f, ob.syms.Section), uint32(len(b.add.Locals))
 		t.edits = append([]undoEdit{{0, ob.f.Raw()[:headerSize(ob.f)]}}, t.edits...)
 		b.add.EditOld = ob.o.Compat
 		if b.add.EditOld { // both are changed in the old table, too
@@ -358,12 +359,12 @@ func (b *builder) output() (*elfio.Output, error) {
 			}
 		}
 		var err error
-		if out, err = ob.f.Extend(b.add); err != nil {
+		if out, err = object.Extend(ob.f, b.add); err != nil {
 			return nil, fmt.Errorf("adding %s: %w", TableName, err)
 		}
 	}
 	if !ob.o.Compat || b.beyond || len(b.add.Locals) > 0 || len(b.add.Sections) > 2 || !b.restorable(out) {
-		out.Tail = appendTrailer(out.Tail, t)
+		out.Tail = append(out.Tail, t.encode())
 	}
 	return out, nil
 }
@@ -373,7 +374,7 @@ func (b *builder) output() (*elfio.Output, error) {
 func (b *builder) restorable(out *elfio.Output) bool {
 	ob := b.ob
 	if b.nopped == 0 && ob.nops == 0 {
-		return ob.f.Restorable() && ob.namesFound()
+		return object.Restorable(ob.f) && ob.namesFound()
 	}
 	orig, err := stripCompat(out.Bytes())
 	return err == nil && bytes.Equal(orig, ob.f.Raw())

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/object"
 )
 
 // What is needed to undo stands behind everything else in the file, where no section header refers to it: linkers,
@@ -45,20 +46,25 @@ func checksum(b []byte) uint32 {
 	return h.Sum32()
 }
 
-func appendTrailer(b []byte, t trailer) []byte {
-	start := len(b)
+// encode returns the record as it is appended to an object.
+func (t *trailer) encode() []byte {
+	n := trailerFixed
+	for _, e := range t.edits {
+		n += 12 + len(e.old)
+	}
+	b := make([]byte, 0, n)
 	le := binary.LittleEndian
 	for _, e := range t.edits {
 		b = le.AppendUint64(b, e.off)
 		b = le.AppendUint32(b, uint32(len(e.old)))
 		b = append(b, e.old...)
 	}
-	n := uint32(len(b) - start)
+	body := uint32(len(b))
 	b = le.AppendUint64(b, t.size)
 	b = le.AppendUint32(b, t.first)
 	b = le.AppendUint32(b, t.inserted)
-	b = le.AppendUint32(b, n)
-	b = le.AppendUint32(b, checksum(b[start:]))
+	b = le.AppendUint32(b, body)
+	b = le.AppendUint32(b, checksum(b))
 	return append(b, trailerMagic...)
 }
 
@@ -156,7 +162,7 @@ func (t *trailer) restore(b []byte) ([]byte, error) {
 			if i == 0 || s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Link != symtab || s.Off >= t.size || s.Size > t.size-s.Off {
 				continue
 			}
-			old, err := f.UnshiftSymbols(i, t.first, t.inserted)
+			old, err := object.UnshiftSymbols(f, i, t.first, t.inserted)
 			if err != nil {
 				return nil, err
 			}

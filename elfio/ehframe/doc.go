@@ -1,0 +1,28 @@
+// Package ehframe reads, copies and indexes unwind information: .eh_frame and .eh_frame_hdr (LSB Core, "Exception Frames").
+//
+//	t, err := ehframe.Read(f)                       // the entries of an image; kept with the file
+//	for d := range t.All() { ... }                  // d.PC, d.Size, d.CIE, d.Instructions, d.LSDA
+//	t, err = ehframe.Parse(f, data, addr)           // the same of data that is going to be at addr
+//	hdr, err := ehframe.MergeHeader(f, at, extra)   // the image's search table with more entries
+//
+// An image's entries can be copied to another address, with changed instructions on the way, for unwinders and, as
+// .debug_frame, for debuggers. The originals are then hidden where they would be found first:
+//
+//	var m ehframe.Moved
+//	err = m.Append(f, at, 0, t.All(), ehframe.Rules{CIE: added})
+//	hdr, err = ehframe.NewHeader(f, hdrAt, at, m.Entries, extra)
+//	edit, err := ehframe.Hide(f, d)
+//
+// Call frame instructions are bytes here: what they say, and the language-specific data an entry refers to, is for the
+// caller to decode.
+//
+// # What is refused
+//
+// Relocatable objects, whose ranges are still in relocations; versions and augmentations that are not known; pointers
+// relative to anything but themselves; search tables in another encoding than every linker's.
+//
+// # Hostile input
+//
+// Every entry is read once before a [Table] is returned, so what it yields is whole. Entries that are parts of each other
+// are refused where copying them would multiply their bytes. Time and memory are linear in the size of the data.
+package ehframe

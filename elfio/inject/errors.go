@@ -1,0 +1,14 @@
+package inject
+
+import "errors"
+
+// ErrInjected is returned by NewLayout and Into for an image that already carries an injection.
+// Undo it first.
+var ErrInjected = errors.New("image already carries an injection (section .fentry.undo or a .fentry segment)")
+
+// ErrNotInjected is returned by Undo for an image that carries no injection.
+var ErrNotInjected = errors.New("image carries no injection")
+
+// ErrUndoLost is returned by Undo for an image whose undo record a tool such as strip has
+// dropped or whose layout has been changed since it was injected.
+var ErrUndoLost = errors.New("the undo record is gone or no longer fits")
