@@ -76,16 +76,14 @@ const (
 	headerSize   = 4096
 	chunkHeader  = 128
 	chunkMagic   = 0x4b435446 // "FTCK"
-	reservedIDs  = 0x7fff0000
+	firstRecord  = 0x7ffe0000 // id of a record: this, type << 8, payload words
+	formatNumber = 2
 	kindEvents   = 1
 	kindImage    = 2
 	kindProfile  = 3
 	traceMagic   = "FENTRYT1"
 	maxChunkSize = 1 << 30
 )
-
-// payloadWords of the reserved ids, in order from reservedIDs on.
-var payloadWords = []int{1, 1, 1, 1, 1, 0, 2, 0, 1}
 
 func decodeTrace(t testing.TB, dir string, patched ...string) *decoded {
 	t.Helper()
@@ -120,7 +118,7 @@ func decode(dir string, patched ...string) (*decoded, error) {
 	}
 	le := binary.LittleEndian
 	head := make([]byte, headerSize)
-	if _, err := io.ReadFull(f, head); err != nil || string(head[:8]) != traceMagic {
+	if _, err := io.ReadFull(f, head); err != nil || string(head[:8]) != traceMagic || le.Uint32(head[8:]) != formatNumber {
 		return nil, fmt.Errorf("no %s header in %d bytes: %v", traceMagic, info.Size(), err)
 	}
 	d.lost += int64(le.Uint64(head[104:]))
@@ -209,18 +207,19 @@ func (d *decoded) chunk(b []byte, names []string, image uint64) error {
 			continue
 		}
 		id := int(w >> 32 & 0x7fffffff)
-		if id >= reservedIDs {
-			k := id - reservedIDs
-			if k >= len(payloadWords) {
-				return fmt.Errorf("word %d: reserved id %#x", i/8, id)
-			}
-			if n := payloadWords[k]; i+8*n+8 > len(b) {
+		if id >= firstRecord {
+			typ, n := id>>8&0x7f, id&0xff
+			switch {
+			case id>>16 != firstRecord>>16:
+				return fmt.Errorf("word %d: id %#x", i/8, id)
+			case typ < 16 || typ > 24 || id&0x8000 != 0:
+				return fmt.Errorf("word %d: record of type %d, or it is open: id %#x", i/8, typ, id)
+			case i+8*n+8 > len(b):
 				return fmt.Errorf("word %d: payload of %#x does not fit", i/8, id)
-			}
-			if k == 2 {
+			case typ == 18:
 				d.resyncFrames += int64(le.Uint64(b[i+8:]))
 			}
-			i += 8 * payloadWords[k]
+			i += 8 * n
 			continue
 		}
 		if id >= len(names) || names[id] == "" {

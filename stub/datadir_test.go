@@ -146,7 +146,7 @@ func oldTrace(dir string) error {
 	}
 	b := make([]byte, 4096)
 	copy(b, "FENTRYT1")
-	b[8], b[13], b[18], b[60] = 1, 0x10, 1, 1 // version, header of 4096, chunks of 65536, process 1
+	b[8], b[13], b[18], b[60] = 2, 0x10, 1, 1 // version, header of 4096, chunks of 65536, process 1
 	if err := os.WriteFile(filepath.Join(dir, "info.json"), []byte(dir), 0o666); err != nil {
 		return err
 	}

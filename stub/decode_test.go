@@ -10,9 +10,10 @@ type events struct {
 	tasks   map[task]*calls
 	calls   map[string]int // entries by function
 	exits   map[string]int
-	open    int // calls without an exit, all tasks
-	strays  int // exits without an entry
-	codes   map[uint32]int
+	open    int            // calls without an exit, all tasks
+	strays  int            // exits without an entry
+	codes   map[uint32]int // records by type
+	marks   []string       // payloads
 	images  []map[string]string
 	lost    uint64
 	depth   int // greatest
@@ -41,7 +42,7 @@ type calls struct {
 // decode reads an events file or the contents of a pool, simply and strictly.
 func decode(b []byte, sites []string) (*events, error) {
 	le := binary.LittleEndian
-	if len(b) < 4096 || string(b[:8]) != "FENTRYT1" {
+	if len(b) < 4096 || string(b[:8]) != "FENTRYT1" || le.Uint32(b[8:]) != 2 {
 		return nil, fmt.Errorf("no trace")
 	}
 	ev := &events{tasks: map[task]*calls{}, calls: map[string]int{}, exits: map[string]int{}, codes: map[uint32]int{}, profile: map[string]profile{}}
@@ -109,7 +110,6 @@ func decode(b []byte, sites []string) (*events, error) {
 			return nil, fmt.Errorf("chunk %d: kind %d", i, kind)
 		}
 	}
-	words := []int{1, 1, 1, 1, 1, 0, 2, 0, 1}
 	for _, c := range chunks {
 		k := ev.tasks[c.task]
 		if k == nil {
@@ -144,36 +144,41 @@ func decode(b []byte, sites []string) (*events, error) {
 				}
 				id := uint32(v>>32) & 0x7fffffff
 				exit := v>>63 != 0
-				if id >= 0x7fff0000 && !exit {
-					code := id - 0x7fff0000
-					if int(code) >= len(words) {
-						return nil, fmt.Errorf("code %d", code)
+				if id>>16 == 0x7ffe {
+					code, n := id>>8&0x7f, int(id&0xff)
+					if id&0x8000 != 0 {
+						return nil, fmt.Errorf("record of type %d is open", code)
+					}
+					if 8*n > len(w) {
+						return nil, fmt.Errorf("record of type %d with %d words, of which %d are there", code, n, len(w)/8)
 					}
 					ev.codes[code]++
 					arg := uint64(0)
-					for range words[code] {
-						if len(w) > 0 {
-							if arg == 0 {
-								arg = le.Uint64(w)
-							}
-							w = w[8:]
-						}
+					if n > 0 {
+						arg = le.Uint64(w)
 					}
+					if code == 24 {
+						ev.marks = append(ev.marks, string(w[:8*n]))
+					}
+					w = w[8*n:]
 					s := k.stacks[k.stack]
 					switch code {
-					case 0:
+					case 16:
 						k.high = arg >> 32
-					case 2:
+					case 18:
 						n := min(int(arg), len(s))
 						if n < int(arg) {
 							return nil, fmt.Errorf("resync %d, %d open", arg, len(s))
 						}
 						k.aside = append(k.aside, s[len(s)-n:]...)
 						k.stacks[k.stack] = s[:len(s)-n]
-					case 3:
+					case 19:
 						k.stack = arg
-					case 4:
+					case 20:
 						k.parent = arg
+					case 17, 21, 22, 23, 24:
+					default:
+						return nil, fmt.Errorf("record of type %d", code)
 					}
 					continue
 				}

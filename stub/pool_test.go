@@ -47,7 +47,7 @@ func newPool(t *testing.T, n int, policy uint32) *pool {
 	t.Cleanup(func() { unix.Munmap(mem) })
 	le := binary.LittleEndian
 	copy(mem, "FENTRYT1")
-	le.PutUint32(mem[8:], 1)
+	le.PutUint32(mem[8:], 2)
 	le.PutUint32(mem[12:], 4096)
 	le.PutUint32(mem[16:], chunkSize)
 	le.PutUint32(mem[20:], uint32(n))

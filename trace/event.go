@@ -1,6 +1,10 @@
 package trace
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
 
 // A Kind says what an Event is.
 type Kind uint8
@@ -29,13 +33,19 @@ const (
 	Comm
 	// ThreadEnd: the thread ends.
 	ThreadEnd
-	// Mark: the program set a mark with the number Count.
+	// Mark: the program set a mark with the number Count and the text Text.
 	Mark
+	// Cut: the task was killed while it wrote a record, of which nothing is known
+	// but its type, Count, and the type's name, Text.
+	Cut
+	// Unknown: a record of a type that is not known, Count: a later version's. 128:
+	// a word that is neither a call's nor a record's; the trace is damaged.
+	Unknown
 )
 
 var kindNames = [...]string{
 	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
-	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark",
+	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut", Unknown: "unknown",
 }
 
 // String returns the kind's name in lower case.
@@ -84,6 +94,7 @@ type Event struct {
 	Caller FuncID
 	Depth  int
 	Stack  uint64 // number of the stack the task is on
+	Text   string // Mark: bytes as the program gave them; Cut
 	Kind   Kind
 	Flags  Flags
 }
@@ -154,10 +165,6 @@ func (c *cursor) step() bool {
 		c.tail = c.more && c.nxt.code == wEntry && c.nxt.t == w.t
 		c.follow(w)
 		c.leaf = false
-	case wComm:
-		c.follow(w)
-		c.ev.Comm = commString(c.dec.comm[:])
-		c.note(Comm, 0)
 	case wThreadEnd:
 		c.follow(w)
 		c.note(ThreadEnd, 0)
@@ -201,9 +208,46 @@ func (c *cursor) noteWord(w *word) {
 		c.note(Fork, w.arg)
 	case wStart:
 		c.note(Start, 0)
+	case wComm:
+		c.ev.Comm = c.dec.note(w.arg).text
+		c.note(Comm, 0)
 	case wMark:
-		c.note(Mark, w.arg)
+		n := c.dec.note(w.arg)
+		c.ev.Text = n.text
+		c.note(Mark, n.value)
+		c.ev.Text = ""
+	case wCut:
+		c.ev.Text = recordName(w.arg)
+		c.note(Cut, w.arg)
+		c.ev.Text = ""
+	case wUnknown:
+		c.note(Unknown, w.arg)
 	}
+}
+
+// recordName is the name of a type of record, "" when it is not known.
+func recordName(typ uint64) string {
+	switch typ {
+	case format.RecSync:
+		return "sync"
+	case format.RecLost:
+		return "lost"
+	case format.RecResync:
+		return "resync"
+	case format.RecStack:
+		return "stack"
+	case format.RecFork:
+		return "fork"
+	case format.RecStart:
+		return "start"
+	case format.RecComm:
+		return "comm"
+	case format.RecThreadEnd:
+		return "thread_end"
+	case format.RecMark:
+		return "mark"
+	}
+	return ""
 }
 
 // note emits an event that is no call's.

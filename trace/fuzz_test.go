@@ -138,8 +138,10 @@ func FuzzOpen(f *testing.F) {
 func FuzzChunk(f *testing.F) {
 	var words []byte
 	for _, w := range []uint64{
-		entry(1, 1), entry(2, 2), special(3, 2), 2, special(4, 3), 1, entry(5, 1), exitOf(6, 2), special(7, 3), 0, exitOf(8, 1),
-		special(9, 0), 1 << 40, special(9, 1), 4, special(10, 6), 0x41, 0x42, special(11, 7), entry(12, 5),
+		entry(1, 1), entry(2, 2), record(3, format.RecResync, 1), 2, record(4, format.RecStack, 1), 1, entry(5, 1), exitOf(6, 2), record(7, format.RecStack, 1), 0, exitOf(8, 1),
+		record(8, format.RecFork, 1), 1<<32 | 1, record(8, format.RecStart, 0), record(8, format.RecMark, 3), 5, 0x4142, 1, record(8, 1, 2), 7, 8,
+		opened(record(8, format.RecMark, 2)), 0, 0, 0x7fff0003 << 32, entry(8, format.IDMax), record(9, format.RecSync, 0),
+		record(9, format.RecSync, 1), 1 << 40, record(9, format.RecLost, 1), 4, record(10, format.RecComm, 2), 0x41, 0x42, record(11, format.RecThreadEnd, 0), entry(12, 5), record(13, 3, 255), 0,
 	} {
 		words = binary.LittleEndian.AppendUint64(words, w)
 	}
@@ -201,7 +203,7 @@ func FuzzWriter(f *testing.F) {
 			case 1, 11, 12:
 				k[i].Exit(now, id)
 			case 2:
-				k[i].Mark(now, now)
+				k[i].Mark(now, now, string(script[:len(script)%70]))
 				marks[i] = append(marks[i], now)
 			case 3:
 				k[i].Lost(now, uint64(id))
@@ -278,9 +280,9 @@ func FuzzWriter(f *testing.F) {
 // FuzzInfo parses any bytes as info.json; what it accepts, it writes and parses
 // again to the same.
 func FuzzInfo(f *testing.F) {
-	f.Add([]byte(`{"version":1,"command":["a"],"images":[{"id":"00000000000000ff","sites":3}],"clock":{"hz":5,"pairs":[{"counter":1,"monotonic_ns":2}]}}`))
-	f.Add([]byte(`{"version":2}`))
-	f.Add([]byte(`{"version":1,"images":[{"id":"x"}]}`))
+	f.Add([]byte(`{"version":2,"command":["a"],"images":[{"id":"00000000000000ff","sites":3}],"clock":{"hz":5,"pairs":[{"counter":1,"monotonic_ns":2}]}}`))
+	f.Add([]byte(`{"version":3}`))
+	f.Add([]byte(`{"version":2,"images":[{"id":"x"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var info *Info
 		var err error
@@ -367,7 +369,7 @@ func TestInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if have.Version != 1 || have.Images[0].ID != 0xff || have.Clock.Pairs[0].Counter != 1<<63 || have.ExitStatus != 3 {
+	if have.Version != 2 || have.Images[0].ID != 0xff || have.Clock.Pairs[0].Counter != 1<<63 || have.ExitStatus != 3 {
 		t.Errorf("%+v", have)
 	}
 	if fs, _ := os.ReadDir(dir); len(fs) != 1 {
@@ -375,10 +377,11 @@ func TestInfo(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{`:                                    "offset 1",
-		`{"version":2}`:                        "version 2",
-		`{"version":1,"pid":"x"}`:              "field pid: want int",
-		`{"version":1,"images":[{"id":"12"}]}`: "16 hex digits",
-		`{"version":1,"images":[{"id":"0000000000000001","sites":-1}]}`: "images[0]: -1 sites",
+		`{"version":1}`:                        "record the program again",
+		`{"version":3}`:                        "a newer fentry",
+		`{"version":2,"pid":"x"}`:              "field pid: want int",
+		`{"version":2,"images":[{"id":"12"}]}`: "16 hex digits",
+		`{"version":2,"images":[{"id":"0000000000000001","sites":-1}]}`: "images[0]: -1 sites",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, InfoFile), []byte(text), 0o666); err != nil {
 			t.Fatal(err)

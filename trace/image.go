@@ -70,7 +70,7 @@ func (im *Image) set(s string) error {
 		im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
 	case "nsites":
 		var n uint64
-		if n, err = strconv.ParseUint(val, 0, 31); err == nil && n >= format.ReservedBase {
+		if n, err = strconv.ParseUint(val, 0, 31); err == nil && n > format.IDMax {
 			err = strconv.ErrRange
 		}
 		if err == nil {

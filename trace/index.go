@@ -65,7 +65,7 @@ func ParseHeader(b []byte) (Header, error) {
 	}
 	switch {
 	case h.Version != format.Version:
-		return h, fmt.Errorf("header offset %d: version %d, only %d is known", format.HVersion, h.Version, format.Version)
+		return h, versionError(h.Version)
 	case h.Size < format.HeaderSize || h.Size%format.HeaderSize != 0:
 		return h, fmt.Errorf("header offset %d: header of %d bytes", format.HHeaderSize, h.Size)
 	case h.ChunkSize < minChunkSize || h.ChunkSize > maxChunkSize || bits.OnesCount64(uint64(h.ChunkSize)) != 1:
@@ -78,6 +78,14 @@ func ParseHeader(b []byte) (Header, error) {
 		return h, fmt.Errorf("header offset %d: a pool cannot be packed", format.HLayout)
 	}
 	return h, nil
+}
+
+// versionError says what can be done about a trace of another version.
+func versionError(v int) error {
+	if v < format.Version {
+		return fmt.Errorf("trace format version %d, which was never released; this is a reader of version %d: record the program again", v, format.Version)
+	}
+	return fmt.Errorf("trace format version %d; this is a reader of version %d: a newer fentry is needed", v, format.Version)
 }
 
 // A chunkRef is what is kept of a chunk: its place and what orders it.
@@ -121,7 +129,7 @@ func parseChunkHead(b []byte, h *chunkHead) (ok bool) {
 	h.comm = [16]byte(b[format.CComm:])
 	h.ppid, h.ptid = le.Uint32(b[format.CParentPID:]), le.Uint32(b[format.CParentTID:])
 	return le.Uint32(b[format.CMagic:]) == format.ChunkMagic &&
-		h.kind >= ChunkEvents && h.kind <= ChunkProfile &&
+		h.kind >= 1 && h.kind <= format.MaxKind &&
 		(h.size == 0 || h.size >= ChunkHeaderSize) && h.size%8 == 0
 }
 
@@ -219,7 +227,7 @@ func (ix *index) slots() error {
 		slots := int64(1)
 		if ch.size == 0 {
 			ch.size = uint32(h.ChunkSize)
-		} else if ch.kind == ChunkProfile {
+		} else if ch.kind != ChunkEvents && ch.kind != ChunkImage {
 			slots = (int64(ch.size) + h.ChunkSize - 1) / h.ChunkSize
 		} else if int64(ch.size) > h.ChunkSize {
 			t.problem(fmt.Errorf("offset %#x: chunk of %d bytes in a slot of %d", off, ch.size, h.ChunkSize))
@@ -299,6 +307,12 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	}
 	t.Chunks++
 	t.Bytes += int64(ch.size)
+	if ch.kind > ChunkProfile {
+		if t.Unknown++; t.Unknown == 1 {
+			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it", off, ch.kind))
+		}
+		return nil
+	}
 	ref := chunkRef{off: off, counter: ch.counter, size: ch.size, number: ch.number}
 	ref.image = ix.image(ch.image)
 	switch ch.kind {

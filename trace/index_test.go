@@ -204,6 +204,38 @@ func TestDamage(t *testing.T) {
 	})
 }
 
+// TestUnknownKinds checks that chunks of unknown kinds are skipped by their size, in both layouts.
+func TestUnknownKinds(t *testing.T) {
+	a := TaskID{PID: 1, TID: 1, Image: 1}
+	unknown := func(size int) []byte {
+		c := appendChunkHeader(nil, 77, a, 0, 1, 0)
+		binary.LittleEndian.PutUint32(c[format.CSize:], uint32(size))
+		for len(c) < size {
+			c = append(c, slot(ChunkEvents, a, 9, true, 1, 5)[:ChunkHeaderSize]...) // would be found if it was looked for
+		}
+		return c[:size]
+	}
+	slots := AppendHeader(nil, slotsHeader)
+	slots = append(slots, slot(ChunkEvents, a, 0, false, 1, 100, 110)...)
+	big := int(slotsHeader.ChunkSize) + 1000
+	slots = append(slots, unknown(big)...)
+	slots = append(slots, make([]byte, 2*int(slotsHeader.ChunkSize)-big)...)
+	slots = append(slots, slot(ChunkEvents, a, 1, false, 1, 120, 130)...)
+	packed := AppendHeader(nil, Header{Layout: LayoutPacked})
+	packed = append(packed, Sealed(slot(ChunkEvents, a, 0, false, 1, 100, 110))...)
+	packed = append(packed, unknown(136)...)
+	packed = append(packed, Sealed(slot(ChunkEvents, a, 1, false, 1, 120, 130))...)
+	for name, b := range map[string][]byte{"slots": slots, "packed": packed} {
+		tr := open(t, eventsFile(t, b))
+		if tr.Unknown != 1 || len(tr.Tasks) != 1 || len(tr.Tasks[0].chunks) != 2 || tr.Tasks[0].Gaps != 0 {
+			t.Errorf("%s: %d unknown, %d tasks, %d problems", name, tr.Unknown, len(tr.Tasks), len(tr.Problems))
+		}
+		if len(tr.Problems) != 1 || !strings.Contains(tr.Problems[0].Error(), "chunk of kind 77") {
+			t.Errorf("%s: problems %v", name, tr.Problems)
+		}
+	}
+}
+
 // TestHeaderErrors checks that a header that cannot be used is refused by name.
 func TestHeaderErrors(t *testing.T) {
 	good := AppendHeader(nil, slotsHeader)
@@ -219,7 +251,8 @@ func TestHeaderErrors(t *testing.T) {
 		{"empty", "not a trace: 0 bytes", nil},
 		{"short", "not a trace: 100 bytes", good[:100]},
 		{"magic", "offset 0: magic", put(0, 1)},
-		{"version", "offset 8: version 2", put(format.HVersion, 2)},
+		{"version 1", "trace format version 1, which was never released; this is a reader of version 2: record the program again", put(format.HVersion, 1)},
+		{"version 3", "trace format version 3; this is a reader of version 2: a newer fentry is needed", put(format.HVersion, 3)},
 		{"header size", "offset 12", put(format.HHeaderSize, 4097)},
 		{"small header", "offset 12", put(format.HHeaderSize, 0)},
 		{"chunk size", "offset 16", put(format.HChunkSize, 5000)},
@@ -322,7 +355,7 @@ func TestEntriesOnly(t *testing.T) {
 		for i := range uint64(1000) {
 			k.Enter(100+i, uint32(1+i%4))
 		}
-		k.Mark(1100, 7)
+		k.Mark(1100, 7, "seven")
 		if err := k.Flush(); err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ const maxInfoSize = 64 << 20
 // Info is info.json: what a recorder knows about a trace besides its events. A
 // trace that a patched program wrote alone has none.
 type Info struct {
-	// Version is the version of the format, 1.
+	// Version is the version of the format.
 	Version int `json:"version"`
 	// Writer is the program that recorded the trace, with its version.
 	Writer string `json:"writer,omitempty"`
@@ -165,10 +165,10 @@ func ParseInfo(b []byte) (*Info, error) {
 		return nil, err
 	}
 	if info.Version != format.Version {
-		return nil, fmt.Errorf("version %d of the trace format, only %d is known", info.Version, format.Version)
+		return nil, versionError(info.Version)
 	}
 	for i, im := range info.Images {
-		if im.Sites < 0 || im.Sites >= format.ReservedBase {
+		if im.Sites < 0 || im.Sites > format.IDMax {
 			return nil, fmt.Errorf("images[%d]: %d sites", i, im.Sites)
 		}
 	}

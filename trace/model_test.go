@@ -121,7 +121,7 @@ func (p *program) run(events int) {
 			}
 			p.k.Resync(p.now, uint64(n))
 		default:
-			p.k.Mark(p.now, p.now)
+			p.k.Mark(p.now, p.now, "now")
 		}
 	}
 }

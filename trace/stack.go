@@ -208,7 +208,7 @@ func (m *machine) other(w *word) {
 	switch w.code {
 	case wCall:
 		m.sink.call(w.fn)
-	case wGap, wLost:
+	case wGap, wLost, wCut:
 		m.lossy = true
 	case wResync:
 		m.resync(w.arg)

@@ -467,7 +467,7 @@ func TestLimits(t *testing.T) {
 
 // TestFarIDs counts functions whose ids no image has.
 func TestFarIDs(t *testing.T) {
-	ids := []uint32{1, maxTableIDs - 1, maxTableIDs, format.ReservedBase - 1}
+	ids := []uint32{1, maxTableIDs - 1, maxTableIDs, format.IDMax}
 	tr := open(t, build(t, func(w *Writer) {
 		k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage})
 		for i := range uint64(100) {

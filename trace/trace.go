@@ -42,6 +42,8 @@ type Trace struct {
 	// Chunks and Bytes count what events holds, headers of chunks included.
 	Chunks int
 	Bytes  int64
+	// Unknown is how many of the chunks are of kinds that are not known.
+	Unknown int
 	// Lost is how many events are known to be lost, including those of tasks
 	// that never got a chunk.
 	Lost uint64

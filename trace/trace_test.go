@@ -79,7 +79,7 @@ func script(t testing.TB, k *TaskWriter, text string) {
 		case word == "lost":
 			k.Lost(now, n)
 		case word == "mark":
-			k.Mark(now, n)
+			k.Mark(now, n, "")
 		case word == "comm":
 			k.Comm(now, arg)
 		case word == "fork":

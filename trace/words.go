@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,30 +13,44 @@ import (
 // A word is one decoded event of a task: what the file says, without meaning.
 type word struct {
 	t    uint64 // counter
-	arg  uint64 // payload: count, number, parent
+	arg  uint64 // of a record, see its code
 	fn   FuncID // Func.ID 0: not an entry or exit
 	code uint8  // see below
 }
 
-// Codes of a word. Reserved events keep their code, shifted.
+// Codes of a word.
 const (
 	wEntry = iota
 	wExit
-	wCall     // an entry of the function tracer, which records no exits
-	wGap      // chunks are missing before this point
-	wReserved // + code of the reserved id
+	wCall      // an entry of the function tracer, which records no exits
+	wGap       // chunks are missing before this point
+	wLost      // arg events are lost
+	wResync    // arg frames are closed
+	wStack     // arg is the stack
+	wFork      // arg is the parent
+	wStart     //
+	wThreadEnd //
+	wComm      // decoder.note(arg) has the name
+	wMark      // decoder.note(arg) has the mark
+	wCut       // a record of type arg is not whole
+	wUnknown   // a record of type arg, which nobody knows; noRecord: a word that is none
 )
 
-const (
-	wLost      = wReserved + format.EvLost - format.ReservedBase
-	wResync    = wReserved + format.EvResync - format.ReservedBase
-	wStack     = wReserved + format.EvStack - format.ReservedBase
-	wFork      = wReserved + format.EvFork - format.ReservedBase
-	wStart     = wReserved + format.EvStart - format.ReservedBase
-	wComm      = wReserved + format.EvComm - format.ReservedBase
-	wThreadEnd = wReserved + format.EvThreadEnd - format.ReservedBase
-	wMark      = wReserved + format.EvMark - format.ReservedBase
-)
+// noRecord is above all types of record.
+const noRecord = format.RecordTypeMask + 1
+
+// Codes of the records whose payload is one word at most. The others are in
+// decoder.record.
+var recordCodes = [format.RecordTypeMask + 1]uint8{
+	format.RecLost: wLost, format.RecResync: wResync, format.RecStack: wStack, format.RecFork: wFork,
+	format.RecStart: wStart, format.RecThreadEnd: wThreadEnd,
+}
+
+// A note is what a record has that does not fit into a word.
+type note struct {
+	value uint64
+	text  string
+}
 
 // windowSize is how much of a chunk is in memory at a time.
 const windowSize = 64 << 10
@@ -56,8 +71,9 @@ type decoder struct {
 	high      uint64 // high half of the counter
 	last      uint64 // counter of the newest event
 	comm      [16]byte
-	commIsNew bool  // comm changed with the chunk
-	bad       int64 // words that mean nothing
+	commIsNew bool    // comm changed with the chunk
+	notes     [2]note // of the newest words that have one
+	nnotes    uint64
 	err       error
 }
 
@@ -91,7 +107,7 @@ func (d *decoder) next(w *word) bool {
 		}
 		d.last = t
 		id := uint32(v >> 32)
-		if fn := id &^ (1 << 31); fn-1 < format.ReservedBase-1 {
+		if fn := id &^ (1 << 31); fn-1 < format.IDMax {
 			w.t = t
 			w.fn = FuncID{d.image, fn}
 			w.code = d.entry
@@ -100,7 +116,7 @@ func (d *decoder) next(w *word) bool {
 			}
 			return true
 		}
-		if d.reserved(w, id) {
+		if d.record(w, id) {
 			return true
 		}
 	}
@@ -125,37 +141,78 @@ func (d *decoder) peek() (low uint32, ok bool) {
 	for b := d.win; len(b) >= 8; b = b[8:] {
 		if v := binary.LittleEndian.Uint64(b); v != 0 {
 			id := uint32(v>>32) &^ (1 << 31)
-			return uint32(v), id-1 < format.ReservedBase-1
+			return uint32(v), id-1 < format.IDMax
 		}
 	}
 	return 0, false
 }
 
-// reserved decodes a reserved event's payload. It returns false when there is
-// nothing to report.
-func (d *decoder) reserved(w *word, id uint32) bool {
-	code := id - format.ReservedBase
-	if id < format.ReservedBase || code >= uint32(len(format.EventWords)) {
-		d.bad++
-		return false
+// record decodes the record whose header has the given id. It returns false when
+// there is nothing to report.
+func (d *decoder) record(w *word, id uint32) bool {
+	r, ok := format.ParseRecord(id)
+	if !ok {
+		*w = word{t: d.last, arg: noRecord, code: wUnknown}
+		return true
 	}
-	var payload [2]uint64
-	for i := range format.EventWords[code] {
-		payload[i] = d.payload()
-	}
-	switch id {
-	case format.EvSync:
-		// A killed writer leaves a zero payload.
-		if payload[0] != 0 {
-			d.high = payload[0] &^ 0xffffffff
-			d.last = payload[0]
+	*w = word{t: d.last, arg: uint64(r.Type)}
+	left := r.Words
+	take := func() uint64 {
+		if left == 0 {
+			return 0
 		}
-		return false
-	case format.EvComm:
-		binary.LittleEndian.PutUint64(d.comm[:], payload[0])
-		binary.LittleEndian.PutUint64(d.comm[8:], payload[1])
+		left--
+		return d.payload()
 	}
-	*w = word{t: d.last, arg: payload[0], code: uint8(wReserved + code)}
+	code := recordCodes[r.Type]
+	switch {
+	case r.Open:
+		w.code = wCut
+	case code != 0:
+		w.code, w.arg = code, take()
+	case r.Type == format.RecSync:
+		if t := take(); t != 0 {
+			d.high, d.last = t&^0xffffffff, t
+		}
+	case r.Type == format.RecComm:
+		binary.LittleEndian.PutUint64(d.comm[:], take())
+		binary.LittleEndian.PutUint64(d.comm[8:], take())
+		w.code, w.arg = wComm, d.keep(note{text: commString(d.comm[:])})
+	case r.Type == format.RecMark:
+		n := note{value: take()}
+		text := make([]byte, 0, 8*format.RecordWords)
+		for left > 0 {
+			text = binary.LittleEndian.AppendUint64(text, take())
+		}
+		n.text = string(bytes.TrimRight(text, "\x00"))
+		w.code, w.arg = wMark, d.keep(n)
+	default:
+		w.code = wUnknown
+	}
+	for left > 0 && d.skip(&left) {
+	}
+	return w.code != 0
+}
+
+// keep remembers what a word has besides, until the next but one that has something.
+func (d *decoder) keep(n note) (arg uint64) {
+	d.nnotes++
+	d.notes[d.nnotes%2] = n
+	return d.nnotes
+}
+
+// note returns what keep was given.
+func (d *decoder) note(arg uint64) note { return d.notes[arg%2] }
+
+// skip skips words of the chunk, at most n, which becomes less. It returns false at
+// the chunk's end.
+func (d *decoder) skip(n *int) bool {
+	if len(d.win) < 8 && !d.more() {
+		return false
+	}
+	k := min(*n, len(d.win)/8)
+	d.win = d.win[8*k:]
+	*n -= k
 	return true
 }
 

@@ -39,7 +39,7 @@ func AppendHeader(b []byte, h Header) []byte {
 
 // Sealed returns the part of a chunk that is worth storing, with its size
 // written into its header: a chunk that is not sealed is cut behind its last
-// non-zero word. The chunk must start with a chunk header; nil: it does not.
+// non-zero word or record. The chunk must start with a chunk header; nil: it does not.
 func Sealed(chunk []byte) []byte {
 	var h chunkHead
 	if len(chunk) < ChunkHeaderSize || !parseChunkHead(chunk, &h) {
@@ -49,9 +49,7 @@ func Sealed(chunk []byte) []byte {
 	if h.size != 0 {
 		n = min(n, int(h.size))
 	} else {
-		for n > ChunkHeaderSize && binary.LittleEndian.Uint64(chunk[n-8:]) == 0 {
-			n -= 8
-		}
+		n = ChunkHeaderSize + len(format.Contents(chunk[ChunkHeaderSize:]))
 	}
 	binary.LittleEndian.PutUint32(chunk[format.CSize:], uint32(n))
 	return chunk[:n]
@@ -163,8 +161,8 @@ type TaskWriter struct {
 // Task begins a task.
 func (w *Writer) Task(id TaskID) *TaskWriter { return &TaskWriter{w: w, id: id} }
 
-// room makes room for n words of an event at counter t, which an event word of
-// its own announces when the high half changes.
+// room makes room for n words of an event at counter t, which a record announces when
+// the high half changes.
 func (k *TaskWriter) room(t uint64, n int) {
 	if len(k.buf) > 0 && len(k.buf)+8*(n+2) > k.w.chunkSize {
 		k.Flush()
@@ -180,7 +178,7 @@ func (k *TaskWriter) room(t uint64, n int) {
 		k.last = t
 	}
 	if t>>32 != k.last>>32 {
-		k.word(uint32(t), format.EvSync)
+		k.word(uint32(t), format.Record{Type: format.RecSync, Words: 1}.ID())
 		k.buf = binary.LittleEndian.AppendUint64(k.buf, t)
 	}
 	k.last = t
@@ -196,44 +194,56 @@ func (k *TaskWriter) Enter(t uint64, id uint32) { k.room(t, 1); k.word(uint32(t)
 // Exit writes the exit of function id at counter t.
 func (k *TaskWriter) Exit(t uint64, id uint32) { k.room(t, 1); k.word(uint32(t), id|1<<31) }
 
-func (k *TaskWriter) special(t uint64, id uint32, payload ...uint64) {
+// record writes a record.
+func (k *TaskWriter) record(t uint64, typ uint8, payload ...uint64) {
 	k.room(t, 1+len(payload))
-	k.word(uint32(t), id)
+	k.word(uint32(t), format.Record{Type: typ, Words: len(payload)}.ID())
 	for _, p := range payload {
 		k.buf = binary.LittleEndian.AppendUint64(k.buf, p)
 	}
 }
 
 // Lost writes that n events are missing.
-func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.special(t, format.EvLost, n) }
+func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.record(t, format.RecLost, n) }
 
 // Resync writes that the n innermost calls ended without an exit.
-func (k *TaskWriter) Resync(t, n uint64) { k.special(t, format.EvResync, n) }
+func (k *TaskWriter) Resync(t, n uint64) { k.record(t, format.RecResync, n) }
 
 // Stack writes that the task runs on the given stack from here on.
-func (k *TaskWriter) Stack(t, stack uint64) { k.special(t, format.EvStack, stack) }
+func (k *TaskWriter) Stack(t, stack uint64) { k.record(t, format.RecStack, stack) }
 
 // Fork writes that the task was forked from its parent.
 func (k *TaskWriter) Fork(t uint64) {
-	k.special(t, format.EvFork, uint64(k.id.ParentPID)<<32|uint64(uint32(k.id.ParentTID)))
+	k.record(t, format.RecFork, uint64(k.id.ParentPID)<<32|uint64(uint32(k.id.ParentTID)))
 }
 
 // Start writes that the task's image starts.
-func (k *TaskWriter) Start(t uint64) { k.special(t, format.EvStart) }
+func (k *TaskWriter) Start(t uint64) { k.record(t, format.RecStart) }
 
 // Comm writes that the thread has a new name.
 func (k *TaskWriter) Comm(t uint64, name string) {
 	var c [16]byte
 	copy(c[:15], name)
 	k.id.Comm = commString(c[:])
-	k.special(t, format.EvComm, binary.LittleEndian.Uint64(c[:]), binary.LittleEndian.Uint64(c[8:]))
+	k.record(t, format.RecComm, binary.LittleEndian.Uint64(c[:]), binary.LittleEndian.Uint64(c[8:]))
 }
 
 // End writes that the thread ends.
-func (k *TaskWriter) End(t uint64) { k.special(t, format.EvThreadEnd) }
+func (k *TaskWriter) End(t uint64) { k.record(t, format.RecThreadEnd) }
 
-// Mark writes a user's mark.
-func (k *TaskWriter) Mark(t, value uint64) { k.special(t, format.EvMark, value) }
+// maxMark is how many bytes of text a mark has at most.
+const maxMark = 8 * (format.RecordWords - 1)
+
+// Mark writes a user's mark. Text behind its first 2032 bytes is left out.
+func (k *TaskWriter) Mark(t, value uint64, text string) {
+	payload := []uint64{value}
+	for text = text[:min(len(text), maxMark)]; text != ""; {
+		var w [8]byte
+		text = text[copy(w[:], text):]
+		payload = append(payload, binary.LittleEndian.Uint64(w[:]))
+	}
+	k.record(t, format.RecMark, payload...)
+}
 
 // A ProfileCount is an entry of a profile chunk. Times are in ticks.
 type ProfileCount struct{ Calls, Total, Self, Max uint64 }

@@ -24,7 +24,7 @@ import (
 //	TID NS < FUNCTION       an exit
 //	TID NS resync N         N frames were skipped
 //	TID NS lost N
-//	TID NS mark N
+//	TID NS mark N [TEXT]
 //	TID NS comm NAME
 //	TID NS end
 func maketrace(ts *testscript.TestScript, neg bool, args []string) {
@@ -101,7 +101,7 @@ func writeTrace(dir, spec string) error {
 			k.Lost(start+ns, num)
 			info.Lost += num
 		case "mark":
-			k.Mark(start+ns, num)
+			k.Mark(start+ns, num, strings.Join(f[min(4, len(f)):], " "))
 		case "comm":
 			k.Comm(start+ns, f[3])
 		case "end":

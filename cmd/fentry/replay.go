@@ -134,6 +134,7 @@ func (d *display) switchField(name string, on bool) bool {
 type eventWriter interface {
 	Event(*trace.Event) error
 	Close() error
+	Skipped() uint64 // events of kinds that it does not know
 }
 
 func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
@@ -225,6 +226,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	warnUnmatched(a, named)
 	warnUnmatched(a, rootsNamed)
+	if n := w.Skipped(); n > 0 {
+		a.notef("fentry: %s: %s not known and skipped: the trace is a newer fentry's, or damaged", t.Dir, plural(n, "record is", "records are"))
+	}
 	reportLost(a, t)
 	return nil
 }

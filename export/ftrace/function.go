@@ -47,6 +47,9 @@ func (f *Function) Event(ev *trace.Event) error {
 	if !f.header {
 		f.writeHeader()
 	}
+	if !f.known(ev) {
+		return nil
+	}
 	switch ev.Kind {
 	case trace.Entry:
 		f.entry(ev)
@@ -199,5 +202,5 @@ func (f *Function) symbol(b []byte, id trace.FuncID, site bool) []byte {
 func (f *Function) mark(ev *trace.Event) {
 	b := f.row(f.buf, ev)
 	b = append(b, "tracing_mark_write: "...)
-	f.buf = append(appendNote(b, ev), '\n')
+	f.buf = append(appendMark(b, ev), '\n')
 }

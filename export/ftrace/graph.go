@@ -71,6 +71,9 @@ func (g *Graph) Event(ev *trace.Event) error {
 	if !g.header {
 		g.writeHeader()
 	}
+	if !g.known(ev) {
+		return nil
+	}
 	switch ev.Kind {
 	case trace.Entry:
 		g.change(ev)

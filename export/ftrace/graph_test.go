@@ -152,7 +152,9 @@ func twoTasks(t *testing.T) *trace.Trace {
 		k, o := w.Task(worker), w.Task(other)
 		k.Enter(1000, 1)
 		k.Enter(2000, 2)
-		k.Mark(3000, 42)
+		k.Mark(3000, 42, "")
+		k.Mark(3000, 0, "half\tdone\n")
+		k.Mark(3000, 7, "x")
 		k.Exit(13001, 2)
 		k.Enter(13001, 3)
 		k.Exit(14000, 3)
@@ -192,6 +194,8 @@ CPU:1 [LOST 7 EVENTS]
  1)   0.100 us    |    read_block();
  1)               |  /* name: renamed */
  0)               |      /* mark 42 */
+ 0)               |      /* half?done */
+ 0)               |      /* x (7) */
  1)               |  /* stack 1 */
  1)               |  main_loop() {
  1)   1.800 us    |  } /* main_loop, unfinished */
@@ -297,7 +301,7 @@ func TestGraphDeep(t *testing.T) {
 		for i := range uint64(60) {
 			k.Enter(1000+i, 1)
 		}
-		k.Mark(1100, 1)
+		k.Mark(1100, 1, "")
 		for i := range uint64(60) {
 			k.Exit(2000+i, 1)
 		}

@@ -20,6 +20,21 @@ type output struct {
 	err    error
 	base   int64 // added to times
 	oneCPU bool
+
+	skipped uint64 // events of unknown kinds
+}
+
+// Skipped is how many events had nothing that this format knows how to show: records
+// of a later version, or damage.
+func (o *output) Skipped() uint64 { return o.skipped }
+
+// known counts an event that nobody knows how to show.
+func (o *output) known(ev *trace.Event) bool {
+	if ev.Kind >= trace.Entry && ev.Kind < trace.Unknown {
+		return true
+	}
+	o.skipped++
+	return false
 }
 
 func newOutput(w io.Writer, t *trace.Trace, sinceStart, oneCPU bool) output {
@@ -87,14 +102,33 @@ func appendNote(b []byte, ev *trace.Event) []byte {
 	case trace.ThreadEnd:
 		b = append(b, "thread ends"...)
 	case trace.Mark:
-		b = append(b, "mark "...)
-		b = strconv.AppendUint(b, ev.Count, 10)
+		b = appendMark(b, ev)
+	case trace.Cut:
+		b = append(b, "killed while it wrote this: "...)
+		b = append(b, ev.Text...)
 	}
 	return b
 }
 
-// clean makes a thread's name safe to print: it is the program's, and may hold
-// anything.
+// appendMark appends a mark's text, as the kernel prints what is written to
+// trace_marker, and its number unless that is 0; without a text, "mark" and the
+// number.
+func appendMark(b []byte, ev *trace.Event) []byte {
+	if ev.Text == "" {
+		b = append(b, "mark "...)
+		return strconv.AppendUint(b, ev.Count, 10)
+	}
+	b = append(b, clean(strings.TrimSuffix(ev.Text, "\n"))...)
+	if ev.Count != 0 {
+		b = append(b, " ("...)
+		b = strconv.AppendUint(b, ev.Count, 10)
+		b = append(b, ')')
+	}
+	return b
+}
+
+// clean makes a thread's name, or a mark's text, safe to print: it is the program's,
+// and may hold anything.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	k := w.Task(trace.TaskID{PID: 4711, TID: 4711, Image: 1, Comm: "worker"})
-	k.Mark(1500, 42)
+	k.Mark(1500, 42, "request 7")
 	if err := k.Flush(); err != nil {
 		log.Fatal(err)
 	}
@@ -44,5 +44,5 @@ func Example() {
 	if err := j.Close(); err != nil {
 		log.Fatal(err)
 	}
-	// Output: {"time":500,"event":"mark","pid":4711,"tid":4711,"comm":"worker","task":0,"depth":0,"count":42}
+	// Output: {"time":500,"event":"mark","pid":4711,"tid":4711,"comm":"worker","task":0,"depth":0,"count":42,"text":"request 7"}
 }

@@ -54,7 +54,7 @@ func FuzzNames(f *testing.F) {
 			}
 			return b.String()
 		}
-		out := text(t, tr)
+		out := textOf(t, tr)
 		if n := strings.Count(out, "\n"); n != 5 || strings.ContainsFunc(out, func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }) {
 			t.Errorf("%d lines: %q", n, out)
 		}

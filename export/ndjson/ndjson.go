@@ -9,7 +9,7 @@
 // The fields, in this order, are:
 //
 //	time    ns since the trace's start
-//	event   entry, exit, unwound, unfinished, lost, stack, fork, start, comm, thread_end or mark
+//	event   what it is, see below
 //	pid     process id
 //	tid     thread id
 //	comm    name of the thread at that time
@@ -22,11 +22,33 @@
 //	dur     ns from entry to exit (exit, unwound, unfinished; entry of a leaf)
 //	self    ns in the function itself (as dur)
 //	stack   number of the stack, when it is not 0
-//	count   events lost, 0: not known (lost); number of the stack (stack); the mark (mark)
+//	count   a number, see below
+//	text    a text, see below; not there when empty
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
 //	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only; not there
 //	        when empty
+//
+// The calls are
+//
+//	entry       a function was called
+//	exit        it returned
+//	unwound     it ended otherwise: longjmp, an exception
+//	unfinished  it was open at the end of the thread or the trace
+//
+// and the other events are
+//
+//	lost        count events of the task are missing here, 0: nobody knows how many
+//	stack       the task goes on on the stack with number count
+//	fork        the task begins as a copy of another, ppid and ptid
+//	start       a program image starts
+//	comm        the thread has a new name, comm
+//	thread_end  the thread has ended by this time
+//	mark        the program set a mark: count and text are what it gave
+//	cut         the task was killed while it wrote something; text says what: sync, lost,
+//	            resync, stack, fork, start, comm, thread_end or mark
+//
+// Records of a later version are left out; [Writer.Skipped] counts them.
 //
 // Fields may be added in later versions; none changes its meaning. Bytes of
 // names that are not UTF-8 become U+FFFD.
@@ -53,6 +75,7 @@ type Writer struct {
 	// The function of the newest event and the one that called it.
 	last, lastCaller memo
 	tasks            []task // by Task.Index
+	skipped          uint64
 }
 
 type memo struct {
@@ -79,8 +102,16 @@ func New(w io.Writer, t *trace.Trace) *Writer {
 
 var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed", "entry_only"}
 
+// Skipped is how many events were left out because nobody knows what they are:
+// records of a later version, or damage.
+func (j *Writer) Skipped() uint64 { return j.skipped }
+
 // Event writes an event.
 func (j *Writer) Event(ev *trace.Event) error {
+	if ev.Kind < trace.Entry || ev.Kind >= trace.Unknown {
+		j.skipped++
+		return nil
+	}
 	b := append(j.buf, `{"time":`...)
 	b = strconv.AppendInt(b, ev.Time, 10)
 	b = append(b, `,"event":"`...)
@@ -116,6 +147,9 @@ func (j *Writer) Event(ev *trace.Event) error {
 	case trace.Lost, trace.Stack, trace.Mark:
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)
+		b = text(b, ev)
+	case trace.Cut:
+		b = text(b, ev)
 	case trace.Fork:
 		b = append(b, `,"ppid":`...)
 		b = strconv.AppendUint(b, ev.Count>>32, 10)
@@ -135,6 +169,13 @@ func (j *Writer) Event(ev *trace.Event) error {
 	}
 	j.buf = append(b, "}\n"...)
 	return j.flush(false)
+}
+
+func text(b []byte, ev *trace.Event) []byte {
+	if ev.Text == "" {
+		return b
+	}
+	return appendString(append(b, `,"text":`...), ev.Text)
 }
 
 func times(b []byte, ev *trace.Event) []byte {

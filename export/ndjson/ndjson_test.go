@@ -46,7 +46,7 @@ func build(t testing.TB, names []string, fn func(w *trace.Writer)) *trace.Trace 
 	return tr
 }
 
-func text(t testing.TB, tr *trace.Trace) string {
+func textOf(t testing.TB, tr *trace.Trace) string {
 	t.Helper()
 	var b bytes.Buffer
 	j := New(&b, tr)
@@ -71,7 +71,8 @@ func TestLines(t *testing.T) {
 		k.Enter(1005, 2)
 		k.Resync(1006, 1)
 		k.Exit(1008, 2)
-		k.Mark(1009, 1<<63)
+		k.Mark(1009, 1<<63, "")
+		k.Mark(1009, 7, "half\n\"done\"\xff")
 		k.Comm(1010, "q")
 		k.Lost(1011, 3)
 		k.Stack(1012, 4)
@@ -101,6 +102,7 @@ func TestLines(t *testing.T) {
 		`{"time":7,"event":"exit",` + c + `,"depth":0,` + f + `,"dur":3,"self":3,"flags":["inherited"]}`,
 		`{"time":8,"event":"exit",` + p + `,"depth":1,` + g + `,"caller":"f","dur":3,"self":1,"flags":["resumed"]}`,
 		`{"time":9,"event":"mark",` + p + `,"depth":1,"count":9223372036854775808}`,
+		`{"time":9,"event":"mark",` + p + `,"depth":1,"count":7,"text":"half\n\"done\"` + "\ufffd" + `"}`,
 		`{"time":10,"event":"comm",` + q + `,"depth":1}`,
 		`{"time":11,"event":"lost",` + q + `,"depth":1,"count":3}`,
 		`{"time":12,"event":"stack",` + q + `,"depth":0,"stack":4,"count":4}`,
@@ -110,7 +112,7 @@ func TestLines(t *testing.T) {
 		`{"time":20,"event":"thread_end",` + q + `,"depth":0}`,
 		``,
 	}
-	if d := cmp.Diff(want, strings.Split(text(t, tr), "\n")); d != "" {
+	if d := cmp.Diff(want, strings.Split(textOf(t, tr), "\n")); d != "" {
 		t.Error(d)
 	}
 }
@@ -138,7 +140,7 @@ func TestStrings(t *testing.T) {
 		k.Flush()
 	})
 	n := 0
-	for line := range strings.Lines(text(t, tr)) {
+	for line := range strings.Lines(textOf(t, tr)) {
 		var ev struct{ Event, Func, Comm string }
 		if err := json.Unmarshal([]byte(line), &ev); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -207,4 +209,26 @@ func BenchmarkNDJSON(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)*events/1e6/b.Elapsed().Seconds(), "Mevents/s")
+}
+
+// TestSkipped counts what has no line.
+func TestSkipped(t *testing.T) {
+	tr := build(t, []string{"f"}, func(w *trace.Writer) {
+		k := w.Task(trace.TaskID{PID: 1, TID: 1, Image: testImage})
+		k.Enter(1000, 1)
+		k.Flush()
+	})
+	var b bytes.Buffer
+	j := New(&b, tr)
+	for _, kind := range []trace.Kind{0, trace.Unknown, 200, trace.Cut} {
+		if err := j.Event(&trace.Event{Kind: kind, Task: tr.Tasks[0], Text: "stack"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"time":0,"event":"cut","pid":1,"tid":1,"comm":"","task":0,"depth":0,"text":"stack"}` + "\n"; b.String() != want || j.Skipped() != 3 {
+		t.Errorf("%d skipped, %s", j.Skipped(), b.String())
+	}
 }

@@ -5,7 +5,7 @@ package format
 // Header page.
 const (
 	FileMagic  = "FENTRYT1" // 8 bytes
-	Version    = 1          // value of H_VERSION
+	Version    = 2          // value of H_VERSION
 	HeaderSize = 4096       // smallest header, bytes
 	StatesOff  = 256        // u32 each, pool only
 )
@@ -61,6 +61,7 @@ const (
 	ChunkSize   = 65536      // default, bytes, with the header
 	ChunkMagic  = 0x4b435446 // value of C_MAGIC
 	ChunkHeader = 128        // bytes
+	MaxKind     = 255        // largest value of C_KIND that there may ever be
 )
 
 // Fields of a chunk header.
@@ -90,21 +91,31 @@ const (
 
 // Event words: counter's low half, id << 32, exit << 63.
 const (
-	IDExit       = 0x80000000 // the exit bit in the high half of an event word
-	ReservedBase = 0x7fff0000 // smallest reserved id
+	IDExit = 0x80000000 // the exit bit in the high half of an event word
+	IDMax  = 0x7ffdffff // largest id of a function
 )
 
-// Reserved ids, and how many payload words follow.
+// Records: words << 32, type << 40, open << 47 besides.
 const (
-	EvSync      = 0x7fff0000
-	EvLost      = 0x7fff0001
-	EvResync    = 0x7fff0002
-	EvStack     = 0x7fff0003
-	EvFork      = 0x7fff0004
-	EvStart     = 0x7fff0005
-	EvComm      = 0x7fff0006
-	EvThreadEnd = 0x7fff0007
-	EvMark      = 0x7fff0008
+	RecordBase      = 0x7ffe0000 // id of a record without type and words
+	RecordMask      = 0x7fff0000 // bits of an id that are RECORD_BASE in a record's
+	RecordOpen      = 0x8000     // bit of the id: the payload is still to be written
+	RecordTypeShift = 8          // of the id
+	RecordTypeMask  = 0x7f
+	RecordWords     = 0xff // most payload words, and where in the id their number is
+)
+
+// Types of records.
+const (
+	RecSync      = 16
+	RecLost      = 17
+	RecResync    = 18
+	RecStack     = 19
+	RecFork      = 20
+	RecStart     = 21
+	RecComm      = 22
+	RecThreadEnd = 23
+	RecMark      = 24
 )
 
 // Profile chunks.
@@ -172,16 +183,3 @@ const (
 	ConfigNDir     = 512
 	ConfigNPath    = 1024
 )
-
-// EventWords is how many words follow a reserved event, by its id minus ReservedBase.
-var EventWords = [...]uint8{
-	EvSync - ReservedBase:      1,
-	EvLost - ReservedBase:      1,
-	EvResync - ReservedBase:    1,
-	EvStack - ReservedBase:     1,
-	EvFork - ReservedBase:      1,
-	EvStart - ReservedBase:     0,
-	EvComm - ReservedBase:      2,
-	EvThreadEnd - ReservedBase: 0,
-	EvMark - ReservedBase:      1,
-}

@@ -20,13 +20,14 @@ func Markdown() string {
 		"{{layouts}}", values(Layouts, true),
 		"{{chunk}}", fields(Chunk),
 		"{{kinds}}", values(Kinds, true),
-		"{{events}}", events(),
+		"{{records}}", records(),
 		"{{image}}", values(ImageKeys, false),
 		"{{profile}}", fields(Profile),
 		"{{symkeys}}", values(SymKeys, false),
 		"{{info}}", members(Info),
-		"{{reservedbase}}", fmt.Sprintf("0x%x", ReservedBase),
-		"{{reservedlast}}", fmt.Sprintf("0x%x", ReservedBase+ReservedLen-1),
+		"{{maxkind}}", fmt.Sprint(MaxKind),
+		"{{idmax}}", hex(IDMax),
+		"{{recordwords}}", fmt.Sprint(RecordWords),
 		"{{states-off}}", fmt.Sprint(StatesOff),
 		"{{chunkheader}}", fmt.Sprint(ChunkHeader),
 		"{{profileentry}}", fmt.Sprint(ProfileEntry),
@@ -63,24 +64,22 @@ func values(vs []Value, numbers bool) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func events() string {
+func records() string {
 	var b strings.Builder
-	b.WriteString("| id | name | payload | meaning |\n| --- | --- | --- | --- |\n")
-	for _, e := range Events {
-		payload := "none"
-		if len(e.Payload) > 0 {
-			f := e.Payload[0]
-			payload = fmt.Sprintf("%d word", payloadWords(e))
-			if payloadWords(e) != 1 {
-				payload += "s"
-			}
-			payload += fmt.Sprintf(": %s `%s`", f.Type, f.Name)
+	b.WriteString("| type | name | payload | meaning |\n| ---: | --- | --- | --- |\n")
+	for _, r := range Records {
+		var payload []string
+		for _, f := range r.Payload {
+			p := fmt.Sprintf("%s `%s`", f.Type, f.Name)
 			if f.Unit != "" {
-				payload += ", " + f.Unit
+				p += ", " + f.Unit
 			}
-			payload += ", " + f.Doc
+			payload = append(payload, p+": "+f.Doc)
 		}
-		fmt.Fprintf(&b, "| 0x%x | `%s` | %s | %s |\n", ReservedBase+e.Code, e.Name, cell(payload), cell(e.Doc))
+		if payload == nil {
+			payload = []string{"none"}
+		}
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", r.Type, r.Name, cell(strings.Join(payload, "; ")), cell(r.Doc))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -49,10 +49,9 @@ func numbers(doc, prefix string, vs []Value) Group {
 
 // TraceGroups are the constants of the trace format.
 func TraceGroups() []Group {
-	events := Group{Doc: "reserved ids, and how many payload words follow"}
-	for _, e := range Events {
-		events.Consts = append(events.Consts,
-			Const{"EV_" + e.Name, hex(uint64(ReservedBase + e.Code)), ""})
+	types := Group{Doc: "types of records"}
+	for _, r := range Records {
+		types.Consts = append(types.Consts, Const{"REC_" + r.Name, strconv.Itoa(int(r.Type)), ""})
 	}
 	return []Group{
 		{"header page", []Const{
@@ -69,14 +68,23 @@ func TraceGroups() []Group {
 			{"CHUNK_SIZE", strconv.Itoa(ChunkSize), "default, bytes, with the header"},
 			{"CHUNK_MAGIC", hex(ChunkMagic), "value of C_MAGIC"},
 			{"CHUNK_HEADER", strconv.Itoa(ChunkHeader), "bytes"},
+			{"MAX_KIND", strconv.Itoa(MaxKind), "largest value of C_KIND that there may ever be"},
 		}},
 		offsets("fields of a chunk header", "C", Chunk),
 		numbers("values of C_KIND", "KIND", Kinds),
 		{"event words: counter's low half, id << 32, exit << 63", []Const{
 			{"ID_EXIT", hex(1 << 31), "the exit bit in the high half of an event word"},
-			{"RESERVED_BASE", hex(ReservedBase), "smallest reserved id"},
+			{"ID_MAX", hex(IDMax), "largest id of a function"},
 		}},
-		events,
+		{"records: words << 32, type << 40, open << 47 besides", []Const{
+			{"RECORD_BASE", hex(RecordBase), "id of a record without type and words"},
+			{"RECORD_MASK", hex(RecordMask), "bits of an id that are RECORD_BASE in a record's"},
+			{"RECORD_OPEN", hex(RecordOpen), "bit of the id: the payload is still to be written"},
+			{"RECORD_TYPE_SHIFT", strconv.Itoa(RecordTypeShift), "of the id"},
+			{"RECORD_TYPE_MASK", hex(RecordTypeMask), ""},
+			{"RECORD_WORDS", hex(RecordWords), "most payload words, and where in the id their number is"},
+		}},
+		types,
 		{"profile chunks", []Const{{"PROFILE_ENTRY", strconv.Itoa(ProfileEntry), "bytes"}}},
 		offsets("fields of an entry of a profile chunk", "P", Profile),
 	}
@@ -200,20 +208,7 @@ func GoSource() string {
 		}
 		b.WriteString(")\n")
 	}
-	b.WriteString("\n// EventWords is how many words follow a reserved event, by its id minus ReservedBase.\nvar EventWords = [...]uint8{\n")
-	for _, e := range Events {
-		fmt.Fprintf(&b, "\tEv%s - ReservedBase: %d,\n", GoName(e.Name), payloadWords(e))
-	}
-	b.WriteString("}\n")
 	return b.String()
-}
-
-func payloadWords(e Reserved) int {
-	n := 0
-	for _, f := range e.Payload {
-		n += f.Size()
-	}
-	return n / 8
 }
 
 func le64(s string) (v uint64) {

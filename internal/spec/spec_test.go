@@ -51,10 +51,12 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s ends at %d, there is room for %d", s.Name, end, s.Size)
 		}
 	}
-	for i, e := range Events {
-		if int(e.Code) != i {
-			t.Errorf("event %s has code %d, want %d", e.Name, e.Code, i)
+	types := map[uint32]bool{}
+	for _, r := range Records {
+		if types[r.Type] || r.Type == 0 || r.Type > RecordTypeMask || r.Words() > RecordWords {
+			t.Errorf("record %s of type %d: not unique, or out of bounds", r.Name, r.Type)
 		}
+		types[r.Type] = true
 	}
 	seen := map[string]bool{}
 	for _, g := range append(TraceGroups(), ConfigGroups()...) {
@@ -71,6 +73,7 @@ func TestTable(t *testing.T) {
 // occur in a source file that is neither generated nor a test.
 func TestUsed(t *testing.T) {
 	words := map[string]bool{}
+	goLocal := regexp.MustCompile(`\b[A-Z]\w+`)
 	goName := regexp.MustCompile(`\bformat\.\w+`)
 	cName := regexp.MustCompile(`\b[A-Z][A-Z0-9_]+\b|(\.|->)\w+`)
 	generated := regexp.MustCompile(`(?m)^(//|/\*).*Code generated .* DO NOT EDIT\.`)
@@ -98,6 +101,11 @@ func TestUsed(t *testing.T) {
 		}
 		for _, w := range find.FindAllString(string(b), -1) {
 			words[w] = true
+		}
+		if filepath.Base(filepath.Dir(path)) == "format" {
+			for _, w := range goLocal.FindAllString(string(b), -1) {
+				words["format."+w] = true
+			}
 		}
 		return nil
 	})

@@ -32,7 +32,7 @@ type Member struct {
 
 // Info are the members of info.json.
 var Info = []Member{
-	{"version", "number", "version of this format, 1; a reader refuses any other"},
+	{"version", "number", "version of this format, 2; a reader refuses any other"},
 	{"writer", "string", "program that recorded the trace, with its version"},
 	{"command", "array", "argument vector of the program"},
 	{"cwd", "string", "its working directory"},

@@ -5,21 +5,20 @@ package spec
 
 // Sizes and magic numbers.
 const (
-	FileMagic    = "FENTRYT1"
-	Version      = 1
-	HeaderSize   = 4096  // of a file without pool states
-	ChunkSize    = 65536 // default size of a chunk with its header
-	ChunkMagic   = 0x4b435446
-	ChunkHeader  = 128 // bytes
-	ReservedBase = 0x7fff0000
-	ReservedLen  = 256 // ids from ReservedBase that may ever be reserved events
-	StatesOff    = 256 // chunk states in the header of a pool
+	FileMagic   = "FENTRYT1"
+	Version     = 2
+	HeaderSize  = 4096  // of a file without pool states
+	ChunkSize   = 65536 // default size of a chunk with its header
+	ChunkMagic  = 0x4b435446
+	ChunkHeader = 128 // bytes
+	MaxKind     = 255
+	StatesOff   = 256 // chunk states in the header of a pool
 )
 
 // Header is the header page of a trace file or a shared pool.
 var Header = []Field{
 	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYT1"`},
-	{"VERSION", 8, "u32", "", "version of this format, 1; a reader refuses any other"},
+	{"VERSION", 8, "u32", "", "version of this format, 2; a reader refuses any other"},
 	{"HEADER_SIZE", 12, "u32", "bytes", "where the first chunk starts: 4096, or more where chunk states need it; a multiple of 4096"},
 	{"CHUNK_SIZE", 16, "u32", "bytes", "size of a chunk with its header, a power of two between 4096 and 16 MiB; 65536 unless chosen otherwise"},
 	{"CHUNKS", 20, "u32", "", "chunks in the pool; 0: a file that grows"},
@@ -45,7 +44,7 @@ var Header = []Field{
 var Chunk = []Field{
 	{"MAGIC", 0, "u32", "", `0x4b435446, the bytes "FTCK"; written last, so that a chunk that has it has a whole header`},
 	{"KIND", 4, "u16", "", "what the chunk holds, see Chunk kinds"},
-	{"SIZE", 8, "u32", "bytes", "size as stored, with this header, a multiple of 8; 0: not sealed, the chunk takes its whole slot and its contents end at the last non-zero word"},
+	{"SIZE", 8, "u32", "bytes", "size as stored, with this header, a multiple of 8; 0: not sealed, the chunk takes its whole slot, and its contents end at the last non-zero word or where the last record says"},
 	{"PID", 12, "u32", "", "process id of the task"},
 	{"TID", 16, "u32", "", "thread id of the task"},
 	{"NUMBER", 20, "u32", "", "number of the chunk among those of its task and kind, from 0; a gap means that chunks between are lost"},

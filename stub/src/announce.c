@@ -101,6 +101,6 @@ hidden int announce(struct control *c)
 {
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
 	write_image(c);
-	put(c, counter(), FT_EV_START);
+	record(c, counter(), FT_REC_START, 0, 0);
 	return source.kind != CLOSED;
 }

@@ -126,6 +126,26 @@ static void write_word(struct control *c, u64 w)
 	c->next += 8;
 }
 
+/* write_record writes a record with n words of payload, for which there is room. The
+   slots of all of them are one reservation. The header comes first and says that the
+   record is open, so that no reader takes the payload for events, and is written again
+   when the payload is there. Records are not events: they do not go to the scrap. */
+static void write_record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n)
+{
+	u64 *w = (u64 *)c->next;
+	u64 head = (u64)(FT_RECORD_BASE | type << FT_RECORD_TYPE_SHIFT | n) << 32 | (u32)t;
+	if (c->chunk.base == 0)
+		return;
+	c->next += 8 * (n + 1UL);
+	if (n) {
+		store(w, head | (u64)FT_RECORD_OPEN << 32);
+		fence();
+	}
+	for (u32 i = 0; i < n; i++)
+		w[1 + i] = payload[i];
+	store(w, head);
+}
+
 /* next_chunk leaves the current chunk and begins the next one. */
 hidden void next_chunk(struct control *c)
 {
@@ -157,15 +177,11 @@ hidden void next_chunk(struct control *c)
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
 	c->high = (u32)(t >> 32);
 	if (c->lost_before_chunk) {
-		write_word(c, (u64)FT_EV_LOST << 32 | (u32)t);
-		write_word(c, c->lost_before_chunk);
+		write_record(c, t, FT_REC_LOST, &c->lost_before_chunk, 1);
 		c->lost_before_chunk = 0;
 	}
-	if (c->number > 1 && (comm[0] != c->comm[0] || comm[1] != c->comm[1])) {
-		write_word(c, (u64)FT_EV_COMM << 32 | (u32)t);
-		write_word(c, c->comm[0]);
-		write_word(c, c->comm[1]);
-	}
+	if (c->number > 1 && (comm[0] != c->comm[0] || comm[1] != c->comm[1]))
+		write_record(c, t, FT_REC_COMM, c->comm, 2);
 }
 
 /* check_name tells the trace the thread's name if that is a new one. Threads are
@@ -182,9 +198,7 @@ static int check_name(struct control *c)
 		c->end = c->limit;
 	if (comm[0] != c->comm[0] || comm[1] != c->comm[1]) {
 		memcpy((u8 *)c->chunk.base + FT_C_COMM, c->comm, sizeof c->comm);
-		write_word(c, (u64)FT_EV_COMM << 32 | (u32)counter());
-		write_word(c, c->comm[0]);
-		write_word(c, c->comm[1]);
+		write_record(c, counter(), FT_REC_COMM, c->comm, 2);
 	}
 	return 1;
 }
@@ -200,8 +214,7 @@ static void room_at(struct control *c, u64 t, u32 words)
 	}
 	if ((u32)(t >> 32) != c->high) {
 		c->high = (u32)(t >> 32);
-		write_word(c, (u64)FT_EV_SYNC << 32 | (u32)t);
-		write_word(c, t);
+		write_record(c, t, FT_REC_SYNC, &t, 1);
 	}
 }
 
@@ -218,11 +231,14 @@ hidden void put(struct control *c, u64 t, u32 id)
 	write_word(c, (u64)id << 32 | (u32)t);
 }
 
-hidden void put1(struct control *c, u64 t, u32 code, u64 word)
+/* record writes a record with n words of payload. */
+hidden void record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n)
 {
 	if (!events())
 		return;
-	room_at(c, t, 2);
-	write_word(c, (u64)code << 32 | (u32)t);
-	write_word(c, word);
+	room_at(c, t, 1 + n);
+	write_record(c, t, type, payload, n);
 }
+
+/* record1 writes a record with one word of payload. */
+hidden void record1(struct control *c, u64 t, u32 type, u64 word) { record(c, t, type, &word, 1); }

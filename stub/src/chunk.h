@@ -11,6 +11,7 @@ hidden void give_up_chunks(struct control *c);
 hidden void lose(struct control *c, u64 n);
 hidden void room(struct control *c, u32 words);
 hidden void put(struct control *c, u64 t, u32 id);
-hidden void put1(struct control *c, u64 t, u32 code, u64 word);
+hidden void record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n);
+hidden void record1(struct control *c, u64 t, u32 type, u64 word);
 
 #endif

@@ -94,7 +94,7 @@ static void describe(void)
 	f->depth = ~0U; /* none; makes the shadow have room for ids */
 	f->address = (u64)f - bias;
 	f->image = hash(hash(hash(0xcbf29ce484222325, e + 16, 16), ph, n * 56UL), f->id, f->idlen);
-	if (span / 4 < FT_RESERVED_BASE) {
+	if (span / 4 < FT_ID_MAX) {
 		f->sites = (u32)(span / 4 + 1);
 		fentry_classic_origin = (u64)e + MCOUNT_INSN_SIZE - 4;
 		fentry_classic_span = span;

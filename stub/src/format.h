@@ -4,7 +4,7 @@
 
 /* header page */
 #define FT_FILE_MAGIC              0x31545952544e4546 /* the bytes FENTRYT1, 8 bytes */
-#define FT_VERSION                 1            /* value of H_VERSION */
+#define FT_VERSION                 2            /* value of H_VERSION */
 #define FT_HEADER_SIZE             4096         /* smallest header, bytes */
 #define FT_STATES_OFF              256          /* u32 each, pool only */
 
@@ -50,6 +50,7 @@
 #define FT_CHUNK_SIZE              65536        /* default, bytes, with the header */
 #define FT_CHUNK_MAGIC             0x4b435446   /* value of C_MAGIC */
 #define FT_CHUNK_HEADER            128          /* bytes */
+#define FT_MAX_KIND                255          /* largest value of C_KIND that there may ever be */
 
 /* fields of a chunk header */
 #define FT_C_MAGIC                 0            /* u32 */
@@ -74,18 +75,26 @@
 
 /* event words: counter's low half, id << 32, exit << 63 */
 #define FT_ID_EXIT                 0x80000000   /* the exit bit in the high half of an event word */
-#define FT_RESERVED_BASE           0x7fff0000   /* smallest reserved id */
+#define FT_ID_MAX                  0x7ffdffff   /* largest id of a function */
 
-/* reserved ids, and how many payload words follow */
-#define FT_EV_SYNC                 0x7fff0000
-#define FT_EV_LOST                 0x7fff0001
-#define FT_EV_RESYNC               0x7fff0002
-#define FT_EV_STACK                0x7fff0003
-#define FT_EV_FORK                 0x7fff0004
-#define FT_EV_START                0x7fff0005
-#define FT_EV_COMM                 0x7fff0006
-#define FT_EV_THREAD_END           0x7fff0007
-#define FT_EV_MARK                 0x7fff0008
+/* records: words << 32, type << 40, open << 47 besides */
+#define FT_RECORD_BASE             0x7ffe0000   /* id of a record without type and words */
+#define FT_RECORD_MASK             0x7fff0000   /* bits of an id that are RECORD_BASE in a record's */
+#define FT_RECORD_OPEN             0x8000       /* bit of the id: the payload is still to be written */
+#define FT_RECORD_TYPE_SHIFT       8            /* of the id */
+#define FT_RECORD_TYPE_MASK        0x7f
+#define FT_RECORD_WORDS            0xff         /* most payload words, and where in the id their number is */
+
+/* types of records */
+#define FT_REC_SYNC                16
+#define FT_REC_LOST                17
+#define FT_REC_RESYNC              18
+#define FT_REC_STACK               19
+#define FT_REC_FORK                20
+#define FT_REC_START               21
+#define FT_REC_COMM                22
+#define FT_REC_THREAD_END          23
+#define FT_REC_MARK                24
 
 /* profile chunks */
 #define FT_PROFILE_ENTRY           32           /* bytes */

@@ -193,7 +193,7 @@ hidden void pop_skipped(struct control *c, u64 slot)
 		profile_skipped(c, from, slot);
 	c->top = top;
 	if (n)
-		put1(c, t, FT_EV_RESYNC, n);
+		record1(c, t, FT_REC_RESYNC, n);
 }
 
 /* new_signal forgets what was open on a signal stack when a handler starts there

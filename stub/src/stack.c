@@ -145,7 +145,7 @@ static void switch_to(struct control *c, u32 i)
 		return;
 	save(c);
 	resume(c, i);
-	put1(c, counter(), FT_EV_STACK, c->stacks[i].id);
+	record1(c, counter(), FT_REC_STACK, c->stacks[i].id);
 }
 
 /* on_signal_stack says whether slot is on the thread's alternate signal stack and

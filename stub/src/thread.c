@@ -121,7 +121,7 @@ hidden struct control *this_thread(void)
 	if (c && ppid) {
 		c->ppid = ppid;
 		c->ptid = ptid;
-		put1(c, c->key, FT_EV_FORK, (u64)ppid << 32 | ptid);
+		record1(c, c->key, FT_REC_FORK, (u64)ppid << 32 | ptid);
 	}
 	return c;
 }

@@ -20,8 +20,8 @@ func TaskOf(b []byte) Task {
 	return Task{le.Uint32(b[format.CPID:]), le.Uint32(b[format.CTID:]), le.Uint64(b[format.CKey:])}
 }
 
-// Seal makes a chunk end with its last word that is not zero, if its task did
-// not say where it ends, and returns its size; 0: it is no chunk.
+// Seal makes a chunk end with its last word that is not zero, or with its last record,
+// if its task did not say where it ends, and returns its size; 0: it is no chunk.
 func Seal(b []byte) int {
 	if le.Uint32(b[format.CMagic:]) != format.ChunkMagic {
 		return 0
@@ -33,16 +33,13 @@ func Seal(b []byte) int {
 	if size != 0 {
 		return 0
 	}
-	size = len(b)
-	for size > format.ChunkHeader && le.Uint64(b[size-8:]) == 0 {
-		size -= 8
-	}
+	size = format.ChunkHeader + len(format.Contents(b[format.ChunkHeader:]))
 	le.PutUint32(b[format.CSize:], uint32(size))
 	return size
 }
 
-// CountEvents counts entries and exits: words that are neither holes nor
-// reserved events with what belongs to them. hole is the offset of the first slot
+// CountEvents counts entries and exits: words that are neither holes nor records
+// with their payload. hole is the offset of the first slot
 // that is reserved and not written, -1: there is none. Nearly all words are events,
 // so eight at a time are looked at for one that is not.
 func CountEvents(b []byte) (n uint64, hole int) {
@@ -71,22 +68,20 @@ func allOrdinary(c []byte) bool {
 		ordinary(le.Uint64(c[32:])) && ordinary(le.Uint64(c[40:])) && ordinary(le.Uint64(c[48:])) && ordinary(le.Uint64(c[56:]))
 }
 
-// ordinary tells whether a word is an entry or an exit, in one comparison:
-// shifted by the bit that says exit, reserved ids are the largest words, and
-// less one, so is the hole.
-func ordinary(w uint64) bool { return w<<1-1 < format.ReservedBase<<33-1 }
+// ordinary tells whether a word is an entry or an exit, in one comparison: shifted
+// by the bit that says exit, records are the largest words, and less one, so is the
+// hole.
+func ordinary(w uint64) bool { return w<<1-1 < (format.IDMax+1)<<33-1 }
 
 // countEvent counts one word, and skips what belongs to it.
 func countEvent(b []byte) (n uint64, rest []byte) {
 	w := le.Uint64(b)
 	b = b[8:]
-	switch id := uint32(w>>32) & 0x7fffffff; {
-	case w<<1 == 0:
-		return 0, b
-	case id < format.ReservedBase:
+	if ordinary(w) {
 		return 1, b
-	case id-format.ReservedBase < uint32(len(format.EventWords)):
-		return 0, b[min(8*int(format.EventWords[id-format.ReservedBase]), len(b)):]
+	}
+	if r, ok := format.ParseRecord(uint32(w >> 32)); ok {
+		b = b[min(8*r.Words, len(b)):]
 	}
 	return 0, b
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// How many words follow a reserved event.
+// The payload of records is not counted, whether they are known or open.
 func TestCountEvents(t *testing.T) {
-	for i, words := range format.EventWords {
-		name, code := fmt.Sprintf("event %d", i), uint64(format.ReservedBase+i)
-		ev := le.AppendUint64(nil, code<<32|1)
+	for _, r := range []format.Record{{Type: 0}, {Type: 1, Words: 1}, {Type: format.RecComm, Words: 2}, {Type: format.RecMark, Words: 13, Open: true}, {Type: 127, Words: 255}} {
+		name, words := fmt.Sprintf("%+v", r), r.Words
+		ev := le.AppendUint64(nil, uint64(r.ID())<<32|1)
 		for range words {
 			ev = le.AppendUint64(ev, 5<<32|1) // would count as an event
 		}
@@ -41,14 +41,10 @@ func countSlowly(b []byte) (n uint64) {
 	for len(b) >= 8 {
 		w := le.Uint64(b)
 		b = b[8:]
-		id := w >> 32 &^ (1 << 31)
-		switch {
-		case id == format.ReservedBase+6:
-			b = b[min(16, len(b)):]
-		case id == format.ReservedBase+5, id == format.ReservedBase+7, id > format.ReservedBase+8:
-		case id >= format.ReservedBase:
-			b = b[min(8, len(b)):]
-		case w&^(1<<63) != 0:
+		switch id := w >> 32 &^ (1 << 31); {
+		case id>>16 == 0x7ffe:
+			b = b[min(8*int(id&255), len(b)):]
+		case id < 0x7ffe0000 && w&^(1<<63) != 0:
 			n++
 		}
 	}
@@ -67,6 +63,12 @@ func TestSeal(t *testing.T) {
 	le.PutUint32(b[format.CSize:], 0)
 	b[format.ChunkHeader+83] = 1
 	if n := Seal(b); n != format.ChunkHeader+88 {
+		t.Errorf("%d", n)
+	}
+	// A record of zeros is part of the chunk.
+	le.PutUint32(b[format.CSize:], 0)
+	le.PutUint64(b[format.ChunkHeader+88:], uint64(format.Record{Type: 5, Words: 4}.ID())<<32)
+	if n := Seal(b); n != format.ChunkHeader+88+40 {
 		t.Errorf("%d", n)
 	}
 	for _, size := range []uint32{1, format.ChunkHeader - 8, format.ChunkHeader + 4, format.ChunkSize + 8} {

@@ -28,7 +28,7 @@ func FuzzChunk(f *testing.F) {
 			t.Errorf("%d events, want %d", got, want)
 		}
 		im, _ := trace.ParseImage(1, payload)
-		if im.Sites < 0 || im.Sites >= format.ReservedBase {
+		if im.Sites < 0 || im.Sites > format.IDMax {
 			t.Errorf("%d sites", im.Sites)
 		}
 	})
