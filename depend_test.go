@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"record/code":         {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
 	"record/objects":      {"elfio", "elfio/object", "arch/amd64", "record", "internal/bigslice"},
 	"stub":                {"internal/format"},
-	"patch":               {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64", "record", "stub", "symbol", "internal/bigslice", "internal/parallel", "internal/sitetable"},
+	"patch":               {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64", "record", "record/code", "stub", "symbol", "internal/bigslice", "internal/parallel", "internal/sitetable"},
 	"trace":               {"internal/format", "internal/symfile", "internal/atomicfile"},
 	"export/ftrace":       {"trace"},
 	"export/ndjson":       {"trace"},

@@ -1,13 +1,13 @@
 package patch
 
 import (
-	"debug/elf"
 	"encoding/binary"
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 // Sites out of reach.
@@ -163,7 +163,6 @@ func (arm64Machine) needIslands(p *Plan, far []int) bool {
 // findIslands returns places for veneers, ascending.
 func findIslands(p *Plan) []uint64 {
 	var out []uint64
-	index := map[uint64]int{} // of the words
 	for i := range p.Functions {
 		fn := &p.Functions[i]
 		if i+1 == len(p.Functions) || fn.Size == 0 || fn.Size%arm64.InstLen != 0 || p.Functions[i+1].Func <= fn.Func {
@@ -182,48 +181,28 @@ func findIslands(p *Plan) []uint64 {
 			continue
 		}
 		for at := end; arm64.IsNops(b[arm64.InstLen+at-end:]) >= arm64.VeneerLen && at+arm64.VeneerLen <= next; at += arm64.VeneerLen {
-			for o := uint64(0); o < arm64.VeneerLen; o += arm64.InstLen {
-				index[at+o] = len(out)
-			}
 			out = append(out, at)
 		}
 	}
-	return dropTargets(p.file, out, index)
+	return dropTargets(p.file, out)
 }
 
 // dropTargets leaves out the islands that a branch of the image goes to.
-func dropTargets(f *elfio.File, islands []uint64, index map[uint64]int) []uint64 {
-	if len(islands) == 0 {
+func dropTargets(f *elfio.File, islands []uint64) []uint64 {
+	text, err := code.New(f)
+	if err != nil || len(islands) == 0 {
 		return nil
 	}
-	hit := make([]bool, len(islands))
-	lo, hi := islands[0], islands[len(islands)-1]+arm64.VeneerLen
-	for _, pr := range f.Progs {
-		if pr.Type != elf.PT_LOAD || pr.Flags&elf.PF_X == 0 {
-			continue
-		}
-		b, err := f.Bytes(pr.Vaddr, int(pr.Filesz))
-		if err != nil {
-			return nil
-		}
-		for at := uint64(0); at+arm64.InstLen <= uint64(len(b)); at += arm64.InstLen {
-			w := binary.LittleEndian.Uint32(b[at:])
-			if w>>26&7 != 5 {
-				continue // no branch
-			}
-			in := arm64.DecodeWord(w)
-			if in.PCRel != arm64.PCRelBranch {
-				continue
-			}
-			if t := in.Target(pr.Vaddr + at); t >= lo && t < hi {
-				if k, ok := index[t]; ok {
-					hit[k] = true
-				}
-			}
-		}
+	places := make([]code.Place, len(islands))
+	for i, at := range islands {
+		places[i] = code.Place{Lo: at, Hi: at + arm64.VeneerLen}
 	}
-	k := -1
-	return slices.DeleteFunc(islands, func(uint64) bool { k++; return hit[k] })
+	targets := code.NewTargets(code.MachineOf(f.Header.Machine))
+	targets.ScanAll(text, places)
+	return slices.DeleteFunc(islands, func(at uint64) bool {
+		_, hit := targets.Lowest(at, at+arm64.VeneerLen)
+		return hit
+	})
 }
 
 // isLanding reports whether br may go to an address in guarded pages.
