@@ -22,7 +22,7 @@ func (amd64Machine) place(l *layout) error {
 }
 
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
-	a := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind}
+	a := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind}
 	return a.Encode(dst)
 }
 

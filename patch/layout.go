@@ -26,14 +26,15 @@ type layout struct {
 	p *Plan
 
 	// Memory.
-	seg     inject.Layout // for a file
-	base    uint64        // of the read-execute memory
-	rx      []byte        // its contents
-	rw      uint64        // zeroed read-write memory
-	rwSize  uint64
-	relWord uint64     // a word in it, which the runtime's own relocation fills
-	tls     uint64     // how far the runtime's thread-local memory is behind the thread pointer
-	ptTLS   elfio.Prog // for a process: PT_TLS with that memory; zero when there is none
+	seg      inject.Layout // for a file
+	base     uint64        // of the read-execute memory
+	rx       []byte        // its contents
+	rw       uint64        // zeroed read-write memory
+	rwSize   uint64
+	relWord  uint64     // a word in it, which the runtime's own relocation fills
+	switches uint64     // in it, the byte that the thunk of id 1 tests
+	tls      uint64     // how far the runtime's thread-local memory is behind the thread pointer
+	ptTLS    elfio.Prog // for a process: PT_TLS with that memory; zero when there is none
 
 	pieces []piece
 	routes map[int]route // of sites and thunks that do not go the usual ways, by function
@@ -193,7 +194,8 @@ func (l *layout) memory(rt *elfio.File) error {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
 	l.relWord = alignUp(size, 8)
-	size = l.relWord + 8
+	l.switches = l.relWord + 8
+	size = l.switches + stub.SwitchesSize(l.traced) // fewer may be traced in the end
 	l.rwSize = size
 	tls, tlsAlign, err := link.TLSSize(rt)
 	if err != nil {
@@ -204,6 +206,7 @@ func (l *layout) memory(rt *elfio.File) error {
 			return err
 		}
 		l.base, l.rw, l.tls = l.seg.RX, l.seg.RW, l.seg.TLS
+		l.switches += l.rw
 		return nil
 	}
 	start, end := ^uint64(0), uint64(0)
@@ -214,6 +217,7 @@ func (l *layout) memory(rt *elfio.File) error {
 	}
 	l.rw = alignUp(end+l.p.m.facts().processGap(end-start), 1<<16)
 	l.base = alignUp(l.rw+size, 1<<16)
+	l.switches += l.rw
 	if tls > 0 {
 		l.ptTLS, l.tls, err = inject.ExtendTLS(f, tls, tlsAlign, l.rw)
 	}

@@ -51,12 +51,12 @@ type facts struct {
 
 // A thunk is the code between a traced site and the runtime.
 type thunk struct {
-	addr  uint64
-	armed uint64 // of the runtime's word that arms all thunks
-	body  uint64 // where the function goes on
-	id    uint32
-	frame uint32 // record.Site.Frame
-	kind  arch.ThunkKind
+	addr     uint64
+	switched uint64 // the byte that it tests
+	body     uint64 // where the function goes on
+	id       uint32
+	frame    uint32 // record.Site.Frame
+	kind     arch.ThunkKind
 	enterExit
 }
 

@@ -22,7 +22,6 @@ type Memory struct {
 	PhdrAddr  uint64 // new AT_PHDR, inside RX
 	Phnum     int    // new AT_PHNUM
 	NullCB    uint64 // initial gs base of the first thread
-	Armed     uint64 // the word that arms all thunks
 	Edits     []Edit
 }
 
@@ -40,7 +39,7 @@ func (p *Plan) Memory() (*Memory, error) {
 	return &Memory{
 		RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
-		NullCB: null, Armed: l.runtime.armed, Edits: p.Edits(),
+		NullCB: null, Edits: p.Edits(),
 	}, nil
 }
 

@@ -19,8 +19,8 @@ import (
 // runtime is what the rest of the plan has to know of it.
 type runtime struct {
 	start  uint64 // its entry point
-	armed  uint64 // the word that arms all thunks
-	config uint64
+	config uint64 // what the process is told
+	image  uint64 // what the image is told
 	roots  uint64 // bitmap of graph roots, 0 for none
 
 	syms    map[string]uint64
@@ -51,7 +51,7 @@ func (l *layout) link(rt *elfio.File) error {
 	}
 	r := &l.runtime
 	r.syms, r.defined, r.frames, r.ehFrame = x.Symbols, x.Defined, x.Frames, x.EhFrame.Addr
-	for name, to := range map[string]*uint64{"fentry_start": &r.start, "fentry_armed": &r.armed, "fentry_config": &r.config} {
+	for name, to := range map[string]*uint64{"fentry_start": &r.start, "fentry_config": &r.config, "fentry_image": &r.image} {
 		if *to, err = l.symbol(name); err != nil {
 			return err
 		}
@@ -59,12 +59,13 @@ func (l *layout) link(rt *elfio.File) error {
 	l.add(piece{
 		name: "runtime", code: true, size: uint64(len(x.RX)), align: arch.ThunkSize, owner: nobody,
 		write: func(dst []byte) ([]byte, error) {
-			b, err := l.config()
+			config, image, err := l.config()
 			if err != nil {
 				return nil, err
 			}
 			dst = append(dst, x.RX...)
-			copy(dst[r.config-at:], b)
+			copy(dst[r.config-at:], config)
+			copy(dst[r.image-at:], image)
 			return dst, nil
 		},
 	})
@@ -98,18 +99,24 @@ func (l *layout) routinesOf(k arch.ThunkKind) (r enterExit, err error) {
 	return r, err
 }
 
-// config encodes the runtime's configuration.
-func (l *layout) config() ([]byte, error) {
+// config encodes what the runtime is told of the process and of the image.
+func (l *layout) config() (config, image []byte, err error) {
 	p, o, r := l.p, &l.p.Options, &l.runtime
 	c := stub.Config{
-		Mode: uint32(o.Tracer), ImageID: p.ImageID, Sites: uint32(l.traced),
-		Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold), Address: r.config,
-		BuildID: p.BuildID, Session: o.Session, Dir: o.Dir, Path: o.Path,
+		Mode: uint32(o.Tracer), Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold), Session: o.Session, Dir: o.Dir,
+	}
+	m := stub.Image{
+		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
+		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
 	}
 	if r.roots != 0 {
-		c.Roots = int64(r.roots - r.config)
+		m.Roots = int64(r.roots - r.image)
 	}
-	return c.MarshalBinary()
+	if config, err = c.MarshalBinary(); err != nil {
+		return nil, nil, err
+	}
+	image, err = m.MarshalBinary()
+	return config, image, err
 }
 
 // early makes the runtime start before constructors. glibc's ld.so runs the

@@ -127,6 +127,7 @@ func (l *layout) writeSite(fn *Func, r route) error {
 func (l *layout) writeThunk(fn *Func, r route, dst []byte) (int, error) {
 	k := l.p.flavour.thunk(fn.Site)
 	return arch.ThunkSize, l.p.m.thunk(&thunk{
-		addr: l.thunk(fn.ID), armed: l.runtime.armed, enterExit: l.routines[k], body: r.body, id: fn.ID, frame: fn.Frame, kind: k,
+		addr: l.thunk(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[k],
+		body: r.body, id: fn.ID, frame: fn.Frame, kind: k,
 	}, dst)
 }

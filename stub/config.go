@@ -8,8 +8,11 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// ConfigSize is the size in bytes of the runtime's symbol fentry_config.
-const ConfigSize = format.ConfigSize
+// Sizes in bytes of the runtime's symbols fentry_config and fentry_image.
+const (
+	ConfigSize = format.ConfigSize
+	ImageSize  = format.ImageSize
+)
 
 // Tracers, for Config.Mode.
 const (
@@ -25,60 +28,88 @@ const (
 	FlagQuiet      = format.FlagQuiet      // no messages on standard error
 )
 
-// Config is what the runtime is told by whoever puts it into a program: the
-// contents of its symbol fentry_config.
+// Config is what the runtime is told of the process it is in, whatever images that has:
+// the contents of its symbol fentry_config.
 type Config struct {
 	Mode      uint32 // ModeGraph, ModeFunction or ModeProfile; must agree with the routines the thunks call
-	ImageID   uint64 // identifies the image and its numbering of sites in traces
-	Sites     uint32 // ids are 1 to this
 	Flags     uint32 // FlagNoRecorder, FlagNoFile, FlagQuiet
 	Depth     uint32 // calls deeper than this are not recorded, 0: no limit
 	Policy    uint32 // what to do when there is no room for events: trace.Policy
 	Threshold uint64 // ns: shorter calls are not recorded, 0: all are
-	Roots     int64  // distance from fentry_config to a bitmap of the ids that are graph roots, 0: everything is recorded
-	Address   uint64 // of fentry_config as linked
-	BuildID   []byte // the image's before it was patched, up to 127 bytes
 	Session   string // path of a recorder's pool or trace file, up to 511 bytes
 	Dir       string // trace directory to start, up to 511 bytes; empty: fentry.data
-	Path      string // of the image, up to 1023 bytes
 }
+
+// Image is what the runtime is told of the image it is in: the contents of its symbol
+// fentry_image. The distances are from that symbol, in bytes.
+type Image struct {
+	ID       uint64 // identifies the image and its numbering of sites in traces
+	Sites    uint32 // ids are 1 to this
+	Address  uint64 // of fentry_image as linked
+	Thunks   int64  // distance to the thunk of id 1
+	Switches int64  // distance to the byte that the thunk of id 1 tests, a multiple of 8; see [SwitchesSize]
+	Roots    int64  // distance to a bitmap of the ids that are graph roots, 0: everything is recorded
+	BuildID  []byte // the image's before it was patched, up to 127 bytes
+	Path     string // of the image, up to 1023 bytes
+}
+
+// SwitchesSize is how much zeroed memory an image's switches need: a byte a function,
+// and whole words, as the runtime sets eight at once.
+func SwitchesSize(sites int) uint64 { return (uint64(sites) + 7) &^ 7 }
+
+var le = binary.LittleEndian
 
 // MarshalBinary returns the ConfigSize bytes of fentry_config. It fails when a
 // string does not fit or contains a NUL byte.
 func (c *Config) MarshalBinary() ([]byte, error) {
 	b := make([]byte, ConfigSize)
 	copy(b[format.ConfigOMagic:], format.ConfigMagic)
-	le := binary.LittleEndian
 	le.PutUint32(b[format.ConfigOVersion:], format.ConfigVersion)
 	le.PutUint32(b[format.ConfigOMode:], c.Mode)
-	le.PutUint64(b[format.ConfigOImage:], c.ImageID)
-	le.PutUint32(b[format.ConfigOSites:], c.Sites)
 	le.PutUint32(b[format.ConfigOFlags:], c.Flags)
 	le.PutUint32(b[format.ConfigODepth:], c.Depth)
 	le.PutUint32(b[format.ConfigOPolicy:], c.Policy)
 	le.PutUint64(b[format.ConfigOThreshold:], c.Threshold)
-	le.PutUint64(b[format.ConfigORoots:], uint64(c.Roots))
-	le.PutUint64(b[format.ConfigOAddress:], c.Address)
-	if len(c.BuildID) > format.ConfigNID {
-		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit", len(c.BuildID), format.ConfigNID)
+	if err := putText(b[format.ConfigOSession:][:format.ConfigNSession], "session", c.Session); err != nil {
+		return nil, err
 	}
-	b[format.ConfigOIdlen] = byte(len(c.BuildID))
-	copy(b[format.ConfigOID:], c.BuildID)
-	for _, t := range []struct {
-		name, val string
-		off, size int
-	}{
-		{"session", c.Session, format.ConfigOSession, format.ConfigNSession},
-		{"dir", c.Dir, format.ConfigODir, format.ConfigNDir},
-		{"path", c.Path, format.ConfigOPath, format.ConfigNPath},
-	} {
-		if strings.IndexByte(t.val, 0) >= 0 {
-			return nil, fmt.Errorf("runtime configuration: %s %q contains a NUL byte", t.name, t.val)
-		}
-		if len(t.val) >= t.size { // it is NUL-terminated
-			return nil, fmt.Errorf("runtime configuration: %s of %d bytes, at most %d fit", t.name, len(t.val), t.size-1)
-		}
-		copy(b[t.off:], t.val)
+	if err := putText(b[format.ConfigODir:][:format.ConfigNDir], "dir", c.Dir); err != nil {
+		return nil, err
 	}
 	return b, nil
+}
+
+// MarshalBinary returns the ImageSize bytes of fentry_image. It fails when the path or
+// the build-id does not fit, or the path contains a NUL byte.
+func (m *Image) MarshalBinary() ([]byte, error) {
+	b := make([]byte, ImageSize)
+	copy(b[format.ImageOMagic:], format.ImageMagic)
+	le.PutUint32(b[format.ImageOVersion:], format.ImageVersion)
+	le.PutUint32(b[format.ImageOSites:], m.Sites)
+	le.PutUint64(b[format.ImageOID:], m.ID)
+	le.PutUint64(b[format.ImageOAddress:], m.Address)
+	le.PutUint64(b[format.ImageOThunks:], uint64(m.Thunks))
+	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
+	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
+	if len(m.BuildID) > format.ImageNBuildID {
+		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit", len(m.BuildID), format.ImageNBuildID)
+	}
+	b[format.ImageOIdlen] = byte(len(m.BuildID))
+	copy(b[format.ImageOBuildID:], m.BuildID)
+	if err := putText(b[format.ImageOPath:][:format.ImageNPath], "path", m.Path); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// putText writes a NUL-terminated string to a field.
+func putText(b []byte, name, text string) error {
+	if strings.IndexByte(text, 0) >= 0 {
+		return fmt.Errorf("runtime configuration: %s %q contains a NUL byte", name, text)
+	}
+	if len(text) >= len(b) {
+		return fmt.Errorf("runtime configuration: %s of %d bytes, at most %d fit", name, len(text), len(b)-1)
+	}
+	copy(b, text)
+	return nil
 }

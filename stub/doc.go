@@ -5,8 +5,10 @@
 //
 //	obj, err := stub.Object(elf.EM_X86_64)
 //	// link obj into the program's image, encode a thunk for every site, then:
-//	cfg := stub.Config{Sites: n, ImageID: id, Address: addrOfConfig, Path: path}
-//	b, err := cfg.MarshalBinary() // the contents of fentry_config
+//	image := stub.Image{ID: id, Sites: n, Address: addr, Thunks: thunks - addr, Switches: switches - addr, Path: path}
+//	b, err := image.MarshalBinary() // the contents of fentry_image, which is at addr
+//	config := stub.Config{Mode: stub.ModeGraph}
+//	b, err = config.MarshalBinary() // the contents of fentry_config
 //
 // # Layers
 //
@@ -14,6 +16,7 @@
 // the list). From the ground up:
 //
 //	text, config, say, process, wipe   strings, configuration, messages, /proc, fork
+//	image                              the images whose functions are traced, and their switches
 //	source, pool, file, directory      where chunks come from: a recorder, or a file
 //	chunk, profile                     events and counts, in chunks
 //	blocks, stack, frame               control blocks, stacks, open calls
@@ -60,8 +63,10 @@
 // executable makes room for it at the end of PT_TLS (link.Options.TLS). A new
 // thread has 0 there. So shared objects cannot have the runtime on arm64.
 //
-// The program may have fentry_armed set before it starts: then the first traced
-// call starts the runtime, wherever it comes from.
+// Each function has a byte, which its thunk tests: bit 0 set means that its calls are
+// traced. The runtime sets it in all functions when it has started, and clears it when
+// tracing ends; in memory that is still zero, everything is off. Calls that are open
+// when their function is switched off are closed by their exits as ever.
 //
 // # Programs linked with the runtime
 //

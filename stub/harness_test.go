@@ -78,8 +78,12 @@ harness_thunks: .zero %d
 harness_frames: .zero %d
 	.globl harness_roots
 harness_roots: .zero %d
+	.bss
+	.balign 8
+	.globl harness_switches
+harness_switches: .zero %d
 	.section .note.GNU-stack, "", %%progbits
-`, room*thunkSize, 128+room*128, room/8+8)
+`, room*thunkSize, 128+room*128, room/8+8, SwitchesSize(room))
 	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +149,7 @@ harness_roots: .zero %d
 			continue
 		}
 		th := thunk{
-			addr: addr["harness_thunks"] + uint64(len(thunks))*thunkSize, armed: addr["fentry_armed"],
+			addr: addr["harness_thunks"] + uint64(len(thunks))*thunkSize, switched: addr["harness_switches"] + uint64(len(thunks)),
 			enter: addr[enter], exit: addr["fentry_"+o.tracer+"_exit"], site: a, body: a + uint64(m.site), id: uint32(len(thunks) + 1),
 			function: o.tracer == "func", behind: o.behind,
 		}
@@ -168,7 +172,11 @@ harness_roots: .zero %d
 		t.Fatalf("%d sites", len(thunks))
 	}
 	copy(at(addr["harness_frames"]), m.frames(addr["harness_frames"], thunks))
-	c := o.config
+	info := addr["fentry_image"]
+	img := Image{
+		ID: 0x1234, Sites: uint32(len(thunks)), Address: info, Thunks: int64(addr["harness_thunks"] - info),
+		Switches: int64(addr["harness_switches"] - info), Path: bin,
+	}
 	if len(o.roots) > 0 {
 		bitmap := at(addr["harness_roots"])
 		for i, n := range f.sites {
@@ -176,14 +184,17 @@ harness_roots: .zero %d
 				bitmap[(i+1)/8] |= 1 << ((i + 1) % 8)
 			}
 		}
-		c.Roots = int64(addr["harness_roots"] - addr["fentry_config"])
+		img.Roots = int64(addr["harness_roots"] - info)
 	}
-	c.Sites, c.ImageID, c.Address, c.Path = uint32(len(thunks)), 0x1234, addr["fentry_config"], bin
-	b, err := c.MarshalBinary()
+	b, err := o.config.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	copy(at(addr["fentry_config"]), b)
+	if b, err = img.MarshalBinary(); err != nil {
+		t.Fatal(err)
+	}
+	copy(at(info), b)
 	if err := runfile.WriteFile(bin, image); err != nil {
 		t.Fatal(err)
 	}

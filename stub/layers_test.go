@@ -25,6 +25,7 @@ var layers = []string{
 	"processor", // arm64: what it has
 	"process",   // this process and others
 	"wipe",      // memory that is zero in a forked child
+	"image",     // what is traced, and switched on and off
 	"source",    // where chunks come from, and the end of it
 	"pool",      // ... a recorder's shared memory
 	"file",      // ... a file of the program's own

@@ -31,9 +31,9 @@ type machine struct {
 
 // A thunk of either machine.
 type thunk struct {
-	addr, armed, enter, exit, site, body uint64
-	id                                   uint32
-	function, behind                     bool
+	addr, switched, enter, exit, site, body uint64
+	id                                      uint32
+	function, behind                        bool
 }
 
 var onAMD64 = &machine{
@@ -52,7 +52,7 @@ var onAMD64 = &machine{
 }
 
 func (t thunk) amd64() amd64.Thunk {
-	th := amd64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
+	th := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
 	switch {
 	case t.behind && t.function:
 		th.Kind = arch.ThunkMcountFunc
@@ -90,7 +90,7 @@ var onARM64 = &machine{
 const frameBehind = 32
 
 func (t thunk) arm64() arm64.Thunk {
-	th := arm64.Thunk{Addr: t.addr, Armed: t.armed, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
+	th := arm64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
 	switch {
 	case t.behind && t.function:
 		th.Kind = arch.ThunkMcountFunc

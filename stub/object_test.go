@@ -3,6 +3,7 @@ package stub
 import (
 	"bytes"
 	"debug/elf"
+	"encoding"
 	"fmt"
 	"os"
 	"os/exec"
@@ -120,7 +121,7 @@ func TestObject(t *testing.T) {
 			}
 			have[s.Name] = s
 		}
-		want := []string{"fentry_start", "fentry_irel", "fentry_armed", "fentry_config", "fentry_null_cb"}
+		want := []string{"fentry_start", "fentry_irel", "fentry_config", "fentry_image", "fentry_null_cb"}
 		for _, tracer := range []string{"graph", "func", "profile", "opt"} {
 			want = append(want, "fentry_"+tracer+"_enter", "fentry_mcount_"+tracer+"_enter")
 			if tracer != "func" {
@@ -135,8 +136,8 @@ func TestObject(t *testing.T) {
 		if s := have["fentry_config"]; s.Size != ConfigSize {
 			t.Errorf("fentry_config has %d bytes", s.Size)
 		}
-		if s := have["fentry_armed"]; s.Size != 4 {
-			t.Errorf("fentry_armed has %d bytes", s.Size)
+		if s := have["fentry_image"]; s.Size != ImageSize {
+			t.Errorf("fentry_image has %d bytes", s.Size)
 		}
 	})
 }
@@ -313,7 +314,7 @@ func testLayout(t *testing.T, m *machine) {
 	}
 	is("SHADOW_RET", amd64.ShadowBit)
 	// The parts of a thunk, where its code has them.
-	th := amd64.Thunk{Addr: 0x1000, Armed: 0x2000, Enter: 0x3000, Exit: 0x4000, Body: 0x5000, ID: 0x01020304}
+	th := amd64.Thunk{Addr: 0x1000, Switch: 0x2000, Enter: 0x3000, Exit: 0x4000, Body: 0x5000, ID: 0x01020304}
 	b := make([]byte, arch.ThunkSize)
 	if err := th.Encode(b); err != nil {
 		t.Fatal(err)
@@ -338,37 +339,56 @@ func compileLayout(t *testing.T, m *machine, src string) {
 }
 
 func TestConfig(t *testing.T) {
-	c := Config{
-		Mode: ModeProfile, ImageID: 0x1122334455667788, Sites: 7, Flags: FlagQuiet, Depth: 3, Policy: 1, Threshold: 10, Roots: -64,
-		Address: 0x404000, BuildID: []byte{0xab, 0xcd}, Session: "/s", Dir: "d", Path: "/p",
+	c := Config{Mode: ModeProfile, Flags: FlagQuiet, Depth: 3, Policy: 1, Threshold: 10, Session: "/s", Dir: "d"}
+	m := Image{
+		ID: 0x1122334455667788, Sites: 7, Address: 0x404000, Thunks: -64, Switches: 8, Roots: 1, BuildID: []byte{0xab, 0xcd}, Path: "/p",
 	}
-	b, err := c.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(b) != ConfigSize {
-		t.Fatalf("%d bytes", len(b))
-	}
-	for _, w := range []struct {
+	type part struct {
 		off  int
 		want string
+	}
+	for _, s := range []struct {
+		name  string
+		size  int
+		from  encoding.BinaryMarshaler
+		parts []part
 	}{
-		{0, "FENTRYCF\x01\x00\x00\x00\x02\x00\x00\x00\x88\x77\x66\x55\x44\x33\x22\x11\x07\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00\x01\x00\x00\x00\x0a"},
-		{48, "\xc0\xff\xff\xff\xff\xff\xff\xff\x00\x40\x40"},
-		{128, "\x02\xab\xcd\x00"}, {256, "/s\x00"}, {768, "d\x00"}, {1280, "/p\x00"},
+		{"config", ConfigSize, &c, []part{
+			{0, "FENTRYCF\x01\x00\x00\x00\x02\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x0a"},
+			{256, "/s\x00"}, {768, "d\x00"},
+		}},
+		{"image", ImageSize, &m, []part{
+			{0, "FENTRYIM\x01\x00\x00\x00\x07\x00\x00\x00\x88\x77\x66\x55\x44\x33\x22\x11\x00\x40\x40\x00\x00\x00\x00\x00"},
+			{32, "\xc0\xff\xff\xff\xff\xff\xff\xff\x08\x00\x00\x00\x00\x00\x00\x00\x01"},
+			{128, "\x02\xab\xcd\x00"}, {256, "/p\x00"},
+		}},
 	} {
-		if !bytes.HasPrefix(b[w.off:], []byte(w.want)) {
-			t.Errorf("at %d: % x", w.off, b[w.off:][:len(w.want)])
+		b, err := s.from.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) != s.size {
+			t.Fatalf("%s: %d bytes", s.name, len(b))
+		}
+		for _, w := range s.parts {
+			if !bytes.HasPrefix(b[w.off:], []byte(w.want)) {
+				t.Errorf("%s at %d: % x", s.name, w.off, b[w.off:][:len(w.want)])
+			}
 		}
 	}
 	long := strings.Repeat("x", 1100)
-	for _, c := range []Config{{Session: long[:512]}, {Dir: long[:512]}, {Path: long[:1024]}, {BuildID: []byte(long[:128])}, {Dir: "a\x00b"}} {
-		if _, err := c.MarshalBinary(); err == nil {
-			t.Errorf("no error: session %d, dir %d, path %d, build-id %d bytes", len(c.Session), len(c.Dir), len(c.Path), len(c.BuildID))
+	for _, m := range []encoding.BinaryMarshaler{
+		&Config{Session: long[:512]}, &Config{Dir: long[:512]}, &Config{Dir: "a\x00b"},
+		&Image{Path: long[:1024]}, &Image{Path: "a\x00b"}, &Image{BuildID: []byte(long[:128])},
+	} {
+		if _, err := m.MarshalBinary(); err == nil {
+			t.Errorf("no error: %.60v", m)
 		}
 	}
-	for _, c := range []Config{{Session: long[:511]}, {Dir: long[:511]}, {Path: long[:1023]}, {BuildID: []byte(long[:127])}} {
-		if _, err := c.MarshalBinary(); err != nil {
+	for _, m := range []encoding.BinaryMarshaler{
+		&Config{Session: long[:511]}, &Config{Dir: long[:511]}, &Image{Path: long[:1023]}, &Image{BuildID: []byte(long[:127])},
+	} {
+		if _, err := m.MarshalBinary(); err != nil {
 			t.Error(err)
 		}
 	}

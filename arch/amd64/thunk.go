@@ -10,13 +10,13 @@ import (
 // A Thunk is the code between a traced site and the runtime. Addresses are those
 // at which the code will run, or all the same distance from them.
 type Thunk struct {
-	Addr  uint64 // of the thunk, a multiple of ThunkSize
-	Armed uint64 // of the runtime's u32 fentry_armed; 0 there: the thunk does nothing
-	Enter uint64 // of the runtime's enter routine
-	Exit  uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
-	Body  uint64 // first byte behind the site
-	ID    uint32 // the site's, 1 to MaxThunkID
-	Kind  arch.ThunkKind
+	Addr   uint64 // of the thunk, a multiple of ThunkSize
+	Switch uint64 // of the function's byte; bit 0 clear: the thunk does nothing
+	Enter  uint64 // of the runtime's enter routine
+	Exit   uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
+	Body   uint64 // first byte behind the site
+	ID     uint32 // the site's, 1 to MaxThunkID
+	Kind   arch.ThunkKind
 }
 
 // Offsets of a thunk's parts. The runtime's sources (stub/src/layout.h) have the same.
@@ -26,7 +26,7 @@ const (
 	thunkRet     = 32 // the body returns here
 	thunkRetPush = 37
 	thunkRetJump = 42
-	thunkBypass  = 47 // not armed
+	thunkBypass  = 47 // switched off
 	thunkBehind  = 52 // ThunkMcount: drops the return address of the call at thunkPad+3
 )
 
@@ -57,7 +57,7 @@ func (t *Thunk) Encode(dst []byte) error {
 		}
 		binary.LittleEndian.PutUint32(b[disp:], uint32(d))
 	}
-	put("cmpl", 0, 2, 7, t.Armed)
+	put("testb", 0, 2, 7, t.Switch)
 	binary.LittleEndian.PutUint32(b[10:], t.ID)
 	put("call", 14, 15, thunkCallEnd, t.Enter)
 	if t.Kind == arch.ThunkGraph || t.Kind == arch.ThunkMcount {
@@ -80,7 +80,7 @@ func (t *Thunk) Encode(dst []byte) error {
 // it is int3.
 var thunkCode = [...][arch.ThunkSize]byte{
 	arch.ThunkGraph: {
-		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
+		0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
 		0x74, thunkBypass - 9, // je bypass
 		0x68, 0, 0, 0, 0, // push $id
 		0xe8, 0, 0, 0, 0, // call enter, which drops the id
@@ -98,7 +98,7 @@ var thunkCode = [...][arch.ThunkSize]byte{
 	// The body's return leads to thunkRet, because enter has put that address into the frame. The call, of the instruction
 	// behind this code, is for the processor: it predicts returns by the calls it has seen.
 	arch.ThunkMcount: {
-		0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
+		0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
 		0x74, thunkBypass - 9, // je bypass
 		0x68, 0, 0, 0, 0, // push $id
 		0xe8, 0, 0, 0, 0, // call enter, which drops the id
@@ -116,7 +116,7 @@ var thunkCode = [...][arch.ThunkSize]byte{
 
 // thunkFuncCode is that of thunks that only record the entry.
 var thunkFuncCode = [arch.ThunkSize]byte{
-	0x83, 0x3d, 0, 0, 0, 0, 0, // cmpl $0, armed(%rip)
+	0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
 	0x74, thunkCallEnd - 9, // je: the same code as when enter has returned
 	0x68, 0, 0, 0, 0, // push $id
 	0xe8, 0, 0, 0, 0, // call enter

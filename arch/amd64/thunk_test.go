@@ -11,7 +11,7 @@ import (
 )
 
 // base is a thunk whose parts all lie in front of or behind it.
-var baseThunk = Thunk{Addr: 0x405040, Armed: 0x40a000, Enter: 0x404000, Exit: 0x404100, Body: 0x401005, ID: 0x1234}
+var baseThunk = Thunk{Addr: 0x405040, Switch: 0x40a000, Enter: 0x404000, Exit: 0x404100, Body: 0x401005, ID: 0x1234}
 
 var thunkTests = []struct {
 	kind  arch.ThunkKind
@@ -21,7 +21,7 @@ var thunkTests = []struct {
 	{arch.ThunkGraph,
 		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff 48 8d 64 24 08 0f 1f 00 e8 a5 bf ff ff " +
 			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff cc cc cc cc cc cc cc cc cc cc cc cc",
-		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x40506f
 push $0x1234
 call 0x404000
@@ -34,7 +34,7 @@ jmp 0x404100
 jmp 0x401005`},
 	{arch.ThunkFunc,
 		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
-		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x405053
 push $0x1234
 call 0x404000
@@ -42,7 +42,7 @@ jmp 0x401005`},
 	{arch.ThunkMcount,
 		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff 0f 1f 84 00 00 00 00 00 e8 14 00 00 00 " +
 			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff 48 8d 64 24 08 eb f4 cc cc cc cc cc",
-		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x40506f
 push $0x1234
 call 0x404000
@@ -56,7 +56,7 @@ lea 0x8(%rsp),%rsp
 jmp 0x40506f`},
 	{arch.ThunkMcountFunc,
 		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
-		`cmpl $0x0,0x4fb9(%rip) # 0x40a000
+		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x405053
 push $0x1234
 call 0x404000
@@ -130,7 +130,7 @@ func TestThunkRefuses(t *testing.T) {
 		reach  bool // a *RangeError
 		text   string
 	}{
-		{"armed too far", func(t *Thunk) { t.Armed = t.Addr + far }, true, "thunk 4660: cmpl at 0x405040 cannot reach"},
+		{"switch too far", func(t *Thunk) { t.Switch = t.Addr + far }, true, "thunk 4660: testb at 0x405040 cannot reach"},
 		{"enter too far", func(t *Thunk) { t.Enter = t.Addr + far }, true, "thunk 4660: call at 0x40504e cannot reach"},
 		{"exit too far", func(t *Thunk) { t.Exit = t.Addr + far }, true, "thunk 4660: jmp at 0x40506a cannot reach"},
 		{"body too far", func(t *Thunk) { t.Body = t.Addr - far }, true, "thunk 4660: call at 0x40505b cannot reach"},

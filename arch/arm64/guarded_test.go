@@ -76,7 +76,7 @@ func TestRunVeneers(t *testing.T) {
 		}
 		put(near.Append(nil))(near.Addr)
 		put(far.Append(nil))(far.Addr)
-		th := Thunk{Addr: thunk, Armed: syms["armed"], Enter: syms["graph_enter"], Exit: syms["thunk_exit"], Body: viaBody, ID: 1}
+		th := Thunk{Addr: thunk, Switch: syms["armed"], Enter: syms["graph_enter"], Exit: syms["thunk_exit"], Body: viaBody, ID: 1}
 		if err := th.Encode(h.at(thunk)); err != nil {
 			t.Fatal(err)
 		}

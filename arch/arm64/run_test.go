@@ -74,7 +74,7 @@ func buildHarness(t *testing.T, kind arch.ThunkKind, rules *Callers, flags strin
 		h.funcs = append(h.funcs, fn)
 		id := uint32(len(h.funcs))
 		th := Thunk{
-			Addr: h.syms["thunks"].Value + uint64(id-1)*arch.ThunkSize, Armed: h.syms["armed"].Value, Enter: h.syms[enter].Value,
+			Addr: h.syms["thunks"].Value + uint64(id-1)*arch.ThunkSize, Switch: h.syms["armed"].Value, Enter: h.syms[enter].Value,
 			Exit: h.syms["thunk_exit"].Value, Body: site + uint64(n), ID: id, Kind: kind, Frame: frame,
 		}
 		h.thunks = append(h.thunks, th)

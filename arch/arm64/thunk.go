@@ -41,13 +41,13 @@ import (
 // range of the thunks is that of a traced body: a function that finds it in x16
 // has been reached by a tail call.
 type Thunk struct {
-	Addr  uint64 // of the thunk, a multiple of ThunkSize
-	Armed uint64 // of the runtime's u32 fentry_armed; 0 there: the thunk does nothing
-	Enter uint64 // of the runtime's enter routine
-	Exit  uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
-	Body  uint64 // first byte behind the site, all its nops; not for sites behind a prologue
-	ID    uint32 // the site's, 1 to MaxThunkID
-	Kind  arch.ThunkKind
+	Addr   uint64 // of the thunk, a multiple of ThunkSize
+	Switch uint64 // of the function's byte; bit 0 clear: the thunk does nothing
+	Enter  uint64 // of the runtime's enter routine
+	Exit   uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
+	Body   uint64 // first byte behind the site, all its nops; not for sites behind a prologue
+	ID     uint32 // the site's, 1 to MaxThunkID
+	Kind   arch.ThunkKind
 	// Frame is for ThunkMcount: how far S is above x29 at the site, in bytes. It
 	// takes the prologue to know: the frame record is at the bottom of the frame.
 	Frame uint32
@@ -60,7 +60,7 @@ const MaxThunkFrame = 1 << 24
 const (
 	ThunkCallEnd = 28 // enter returns here: graph, func
 	ThunkRet     = 32 // the body returns here: graph, mcount
-	ThunkBypass  = 48 // not armed: graph and both mcount kinds
+	ThunkBypass  = 48 // switched off: graph and both mcount kinds
 	ThunkSkip    = ThunkBypass - ThunkCallEnd
 
 	thunkID     = 12 // w17 gets the id
@@ -91,9 +91,6 @@ func (t *Thunk) Encode(dst []byte) error {
 	if t.Kind > arch.ThunkMcountFunc {
 		return fmt.Errorf("thunk at %#x: unknown kind %d", t.Addr, t.Kind)
 	}
-	if t.Armed%4 != 0 {
-		return fmt.Errorf("thunk at %#x: armed at %#x, which is not a multiple of 4", t.Addr, t.Armed)
-	}
 	if t.Kind == arch.ThunkMcount && (t.Frame == 0 || t.Frame%16 != 0 || t.Frame >= MaxThunkFrame) {
 		return fmt.Errorf("thunk at %#x: a frame of %#x bytes above x29", t.Addr, t.Frame)
 	}
@@ -116,11 +113,11 @@ func (t *Thunk) Encode(dst []byte) error {
 	if t.Kind == arch.ThunkFunc {
 		bypass = thunkFunc
 	}
-	if _, err = AppendAdrp(b[0:0:arch.ThunkSize], 16, t.Addr, t.Armed); err != nil { // adrp x16, armed
+	if _, err = AppendAdrp(b[0:0:arch.ThunkSize], 16, t.Addr, t.Switch); err != nil { // adrp x16, switch
 		return fmt.Errorf("thunk %d: %w", t.ID, err)
 	}
-	put(4, 0xb9400210|uint32(t.Armed)&pageMask/4<<10) // ldr w16, [x16, #:lo12:armed]
-	put(8, 0x34000010|(bypass-8)/InstLen<<5)          // cbz w16, bypass
+	put(4, 0x39400210|uint32(t.Switch)&pageMask<<10) // ldrb w16, [x16, #:lo12:switch]
+	put(8, 0x36000010|(bypass-8)/InstLen<<5)         // tbz w16, #0, bypass
 	put(thunkID, movz(17, t.ID), movkHigh(17, t.ID>>16))
 	switch t.Kind {
 	case arch.ThunkGraph, arch.ThunkFunc:

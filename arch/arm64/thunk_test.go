@@ -11,7 +11,7 @@ import (
 )
 
 func someThunk(k arch.ThunkKind) Thunk {
-	return Thunk{Addr: 0x500000, Armed: 0x612344, Enter: 0x4ff000, Exit: 0x4ff100, Body: 0x401008, ID: 0x12345, Kind: k, Frame: 0x12340}
+	return Thunk{Addr: 0x500000, Switch: 0x612344, Enter: 0x4ff000, Exit: 0x4ff100, Body: 0x401008, ID: 0x12345, Kind: k, Frame: 0x12340}
 }
 
 func TestThunk(t *testing.T) {
@@ -54,13 +54,12 @@ func TestThunkErrors(t *testing.T) {
 		{"id 0x0", func(th *Thunk) { th.ID = 0 }, nil},
 		{"id 0x7fff0000", func(th *Thunk) { th.ID = arch.MaxThunkID + 1 }, nil},
 		{"unknown kind", func(th *Thunk) { th.Kind = 4 }, nil},
-		{"armed at", func(th *Thunk) { th.Armed += 2 }, nil},
 		{"frame of 0x0", func(th *Thunk) { th.Frame = 0 }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"frame of 0x18", func(th *Thunk) { th.Frame = 24 }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"frame of 0x1000000", func(th *Thunk) { th.Frame = MaxThunkFrame }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"bl at 0x500018 cannot reach 0x8500019", func(th *Thunk) { th.Enter = th.Addr + 24 + 1<<27 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc}},
 		{"cannot reach", func(th *Thunk) { th.Enter = 1 << 40 }, nil},
-		{"adrp at 0x500000 cannot reach", func(th *Thunk) { th.Armed = 1 << 40 }, nil},
+		{"adrp at 0x500000 cannot reach", func(th *Thunk) { th.Switch = 1 << 40 }, nil},
 		{"bl at 0x50001c cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph}},
 		{"b at 0x500020 cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkFunc}},
 		{"b at 0x500028 cannot reach", func(th *Thunk) { th.Exit = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount}},

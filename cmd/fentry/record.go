@@ -372,7 +372,7 @@ func (p *program) memory(pool string) (*session.Memory, error) {
 	}
 	return &session.Memory{
 		RX: m.RX, RXAddr: m.RXAddr, RWAddr: m.RWAddr, RWSize: m.RWSize, Entry: m.Entry, Edits: edits,
-		PhdrAddr: m.PhdrAddr, Phnum: m.Phnum, OrigEntry: m.OrigEntry, NullCB: m.NullCB, Armed: m.Armed,
+		PhdrAddr: m.PhdrAddr, Phnum: m.Phnum, OrigEntry: m.OrigEntry, NullCB: m.NullCB,
 	}, nil
 }
 

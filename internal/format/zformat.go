@@ -135,6 +135,8 @@ const (
 const (
 	ConfigMagic   = "FENTRYCF" // value of CONFIG_O_MAGIC
 	ConfigVersion = 1          // value of CONFIG_O_VERSION
+	ImageMagic    = "FENTRYIM" // value of IMAGE_O_MAGIC
+	ImageVersion  = 1          // value of IMAGE_O_VERSION
 )
 
 // Values of CONFIG_O_MODE.
@@ -151,35 +153,57 @@ const (
 	FlagQuiet      = 4 // no messages
 )
 
-// The symbol fentry_config, which the patcher fills in.
+// Bits of a function's switch.
 const (
-	ConfigSize = 4096 // bytes
+	SwitchOn = 1 // calls are traced; derived: the process is armed, and no other bit says why not
+)
+
+// The symbol fentry_config: what is to be done in the process.
+const (
+	ConfigSize = 1280 // bytes
 )
 
 // Fields of config.
 const (
-	ConfigOMagic     = 0    // u64
-	ConfigOVersion   = 8    // u32
-	ConfigOMode      = 12   // u32
-	ConfigOImage     = 16   // u64
-	ConfigOSites     = 24   // u32
-	ConfigOFlags     = 28   // u32
-	ConfigODepth     = 32   // u32
-	ConfigOPolicy    = 36   // u32
-	ConfigOThreshold = 40   // u64, ns
-	ConfigORoots     = 48   // i64, bytes
-	ConfigOAddress   = 56   // u64
-	ConfigOIdlen     = 128  // u8, bytes
-	ConfigOID        = 129  // u8[127]
-	ConfigOSession   = 256  // char[512]
-	ConfigODir       = 768  // char[512]
-	ConfigOPath      = 1280 // char[1024]
+	ConfigOMagic     = 0   // u64
+	ConfigOVersion   = 8   // u32
+	ConfigOMode      = 12  // u32
+	ConfigOFlags     = 16  // u32
+	ConfigODepth     = 20  // u32
+	ConfigOPolicy    = 24  // u32
+	ConfigOThreshold = 32  // u64, ns
+	ConfigOSession   = 256 // char[512]
+	ConfigODir       = 768 // char[512]
 )
 
 // Sizes of arrays in config, bytes.
 const (
-	ConfigNID      = 127
 	ConfigNSession = 512
 	ConfigNDir     = 512
-	ConfigNPath    = 1024
+)
+
+// The symbol fentry_image: what an image has that is traced.
+const (
+	ImageSize = 1280 // bytes
+)
+
+// Fields of image_info.
+const (
+	ImageOMagic    = 0   // u64
+	ImageOVersion  = 8   // u32
+	ImageOSites    = 12  // u32
+	ImageOID       = 16  // u64
+	ImageOAddress  = 24  // u64
+	ImageOThunks   = 32  // i64, bytes
+	ImageOSwitches = 40  // i64, bytes
+	ImageORoots    = 48  // i64, bytes
+	ImageOIdlen    = 128 // u8, bytes
+	ImageOBuildID  = 129 // u8[127]
+	ImageOPath     = 256 // char[1024]
+)
+
+// Sizes of arrays in image_info, bytes.
+const (
+	ImageNBuildID = 127
+	ImageNPath    = 1024
 )

@@ -2,33 +2,50 @@ package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object.
-var Configs = []Struct{Config}
+var Configs = []Struct{Config, Image}
 
-// Sizes, magic number and version of the configuration.
+// Magic numbers and versions of the two.
 const (
 	ConfigMagic   = "FENTRYCF"
 	ConfigVersion = 1
+	ImageMagic    = "FENTRYIM"
+	ImageVersion  = 1
 )
 
-// Config is the symbol fentry_config.
-var Config = Struct{"config", "CONFIG", 4096, "the symbol fentry_config, which the patcher fills in", []Field{
+// Config is the symbol fentry_config: what is to be done in a process, whatever images
+// it has.
+var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what is to be done in the process", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ConfigMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"MODE", 12, "u32", "", "see Modes"},
-	{"IMAGE", 16, "u64", "", "image id"},
-	{"SITES", 24, "u32", "", "number of ids: ids are 1 to this"},
-	{"FLAGS", 28, "u32", "", "see Flags"},
-	{"DEPTH", 32, "u32", "", "calls deeper than this are not recorded; 0: no limit"},
-	{"POLICY", 36, "u32", "", "what to do when there is no room for events"},
-	{"THRESHOLD", 40, "u64", "ns", "shorter calls are not recorded; 0: all are"},
-	{"ROOTS", 48, "i64", "bytes", "distance to a bitmap of graph roots by id; 0: none"},
-	{"ADDRESS", 56, "u64", "", "of this structure, as linked"},
-	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
-	{"ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
+	{"FLAGS", 16, "u32", "", "see Flags"},
+	{"DEPTH", 20, "u32", "", "calls deeper than this are not recorded; 0: no limit"},
+	{"POLICY", 24, "u32", "", "what to do when there is no room for events"},
+	{"THRESHOLD", 32, "u64", "ns", "shorter calls are not recorded; 0: all are"},
 	{"SESSION", 256, "char[512]", "", "path of a recorder's pool or trace file"},
 	{"DIR", 768, "char[512]", "", "trace directory to start"},
-	{"PATH", 1280, "char[1024]", "", "path of the image"},
 }}
+
+// Image is the symbol fentry_image: what one image has that is traced. Distances are
+// from the structure, so it is right wherever the image is loaded.
+var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what an image has that is traced", []Field{
+	{"MAGIC", 0, "u64", "", "the bytes " + ImageMagic},
+	{"VERSION", 8, "u32", "", "of this structure"},
+	{"SITES", 12, "u32", "", "number of ids: local ids are 1 to this"},
+	{"ID", 16, "u64", "", "image id"},
+	{"ADDRESS", 24, "u64", "", "of this structure, as linked"},
+	{"THUNKS", 32, "i64", "bytes", "distance to the thunk of id 1; 0: none"},
+	{"SWITCHES", 40, "i64", "bytes", "distance to the byte of id 1 that its thunk tests, see Switches; 0: none"},
+	{"ROOTS", 48, "i64", "bytes", "distance to a bitmap of graph roots by local id; 0: none"},
+	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
+	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
+	{"PATH", 256, "char[1024]", "", "path of the image"},
+}}
+
+// Switches are the bits of the byte that a function's thunk tests. Zeroed memory is off.
+var Switches = []Value{
+	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit says why not"},
+}
 
 // Modes are the tracers.
 var Modes = []Value{

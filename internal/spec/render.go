@@ -96,9 +96,12 @@ func ConfigGroups() []Group {
 		{"configuration", []Const{
 			{"CONFIG_MAGIC", strconv.Quote(ConfigMagic), "value of CONFIG_O_MAGIC"},
 			{"CONFIG_VERSION", strconv.Itoa(ConfigVersion), "value of CONFIG_O_VERSION"},
+			{"IMAGE_MAGIC", strconv.Quote(ImageMagic), "value of IMAGE_O_MAGIC"},
+			{"IMAGE_VERSION", strconv.Itoa(ImageVersion), "value of IMAGE_O_VERSION"},
 		}},
 		numbers("values of CONFIG_O_MODE", "MODE", Modes),
 		numbers("bits of CONFIG_O_FLAGS", "FLAG", Flags),
+		numbers("bits of a function's switch", "SWITCH", Switches),
 	}
 	for _, s := range Configs {
 		size := Const{s.Prefix + "_SIZE", strconv.Itoa(s.Size), "bytes"}

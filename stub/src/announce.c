@@ -4,6 +4,7 @@
 #include "announce.h"
 #include "chunk.h"
 #include "configuration.h"
+#include "image.h"
 #include "source.h"
 #include "sys.h"
 
@@ -59,19 +60,19 @@ static void write_image(struct control *c)
 		return;
 	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + source.chunk_size - 512 };
 	text(&o, "path=", 8);
-	text(&o, fentry_config.path, sizeof fentry_config.path);
+	text(&o, fentry_image.path, sizeof fentry_image.path);
 	end(&o);
 	text(&o, "build-id=", 16);
-	for (u32 i = 0; i < fentry_config.idlen && i < sizeof fentry_config.id; i++) {
-		number(&o, fentry_config.id[i] >> 4, 16);
-		number(&o, fentry_config.id[i] & 15, 16);
+	for (u32 i = 0; i < fentry_image.idlen && i < sizeof fentry_image.build_id; i++) {
+		number(&o, fentry_image.build_id[i] >> 4, 16);
+		number(&o, fentry_image.build_id[i] & 15, 16);
 	}
 	end(&o);
 	text(&o, "bias=0x", 8);
-	number(&o, (u64)&fentry_config - fentry_config.address, 16);
+	number(&o, (u64)&fentry_image - fentry_image.address, 16);
 	end(&o);
 	text(&o, "nsites=", 8);
-	number(&o, fentry_config.sites, 10);
+	number(&o, fentry_image.sites, 10);
 	end(&o);
 #ifdef FENTRY_CLASSIC
 	text(&o, "ids=offset/4", 16);

@@ -2,6 +2,7 @@
 #include "chunk.h"
 #include "configuration.h"
 #include "file.h"
+#include "image.h"
 #include "pool.h"
 #include "source.h"
 #include "sys.h"
@@ -38,7 +39,7 @@ hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
 	u64 t = counter();
 	*(u64 *)(h + FT_C_COUNTER) = t;
 	*(u64 *)(h + FT_C_MONOTONIC) = clock_ns(CLOCK_MONOTONIC_);
-	*(u64 *)(h + FT_C_IMAGE) = fentry_config.image;
+	*(u64 *)(h + FT_C_IMAGE) = fentry_image.id;
 	*(u64 *)(h + FT_C_KEY) = c->key;
 	*(u64 *)(h + FT_C_LOST) = c->lost;
 	memcpy(h + FT_C_COMM, c->comm, sizeof c->comm);

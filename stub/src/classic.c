@@ -16,11 +16,14 @@
        16 bits of the frame pointer. */
 #include "classic.h"
 #include "configuration.h"
+#include "image.h"
 #include "say.h"
 #include "sys.h"
 #include "text.h"
 
-extern hidden struct config fentry_classic_config; /* fentry_config, writable */
+/* fentry_config and fentry_image, writable */
+extern hidden struct config fentry_classic_config;
+extern hidden struct image_info fentry_classic_image;
 
 hidden u64 fentry_classic_origin;   /* id: return address of the call minus this, / 4 */
 hidden u64 fentry_classic_span;     /* in bytes; 0: no function has an id */
@@ -40,16 +43,16 @@ static u64 hash(u64 h, const u8 *p, u64 n)
 }
 
 /* find_build_id looks through notes for the image's build id. */
-static void find_build_id(struct config *f, const u8 *p, u64 size)
+static void find_build_id(struct image_info *m, const u8 *p, u64 size)
 {
 	while (size >= 12) {
 		u32 name = *(const u32 *)p, desc = *(const u32 *)(p + 4), type = *(const u32 *)(p + 8);
 		u64 n = 12 + ((name + 3UL) & -4UL), all = n + ((desc + 3UL) & -4UL);
 		if (all > size)
 			return;
-		if (type == 3 && name == 4 && equal((const char *)p + 12, "GNU") && desc <= sizeof f->id) {
-			f->idlen = (u8)desc;
-			memcpy(f->id, p + n, desc);
+		if (type == 3 && name == 4 && equal((const char *)p + 12, "GNU") && desc <= sizeof m->build_id) {
+			m->idlen = (u8)desc;
+			memcpy(m->build_id, p + n, desc);
 			return;
 		}
 		p += all;
@@ -81,27 +84,30 @@ static int patched(void)
 static void describe(void)
 {
 	struct config *f = &fentry_classic_config;
+	struct image_info *m = &fentry_classic_image;
 	const u8 *e = image_start, *ph = e + *(const u64 *)(e + 32);
 	u32 n = *(const unsigned short *)(e + 56);
 	u64 bias = load_bias(), span = (u64)(text_end - image_start);
-	for (u32 i = 0; i < n && !f->idlen; i++) {
+	for (u32 i = 0; i < n && !m->idlen; i++) {
 		const u8 *p = ph + i * 56;
 		if (*(const u32 *)p == 4 /* PT_NOTE */)
-			find_build_id(f, (const u8 *)bias + *(const u64 *)(p + 16), *(const u64 *)(p + 40));
+			find_build_id(m, (const u8 *)bias + *(const u64 *)(p + 16), *(const u64 *)(p + 40));
 	}
 	f->version = CONFIG_VERSION;
 	f->mode = MODE_GRAPH;
 	f->depth = ~0U; /* none; makes the shadow have room for ids */
-	f->address = (u64)f - bias;
-	f->image = hash(hash(hash(0xcbf29ce484222325, e + 16, 16), ph, n * 56UL), f->id, f->idlen);
+	m->version = IMAGE_VERSION;
+	m->address = (u64)m - bias;
+	m->id = hash(hash(hash(0xcbf29ce484222325, e + 16, 16), ph, n * 56UL), m->build_id, m->idlen);
 	if (span / 4 < FT_ID_MAX) {
-		f->sites = (u32)(span / 4 + 1);
+		m->sites = (u32)(span / 4 + 1);
 		fentry_classic_origin = (u64)e + MCOUNT_INSN_SIZE - 4;
 		fentry_classic_span = span;
 	}
-	i64 len = readlink("/proc/self/exe", f->path, sizeof f->path - 1);
+	i64 len = readlink("/proc/self/exe", m->path, sizeof m->path - 1);
 	if (failed(len))
-		f->path[0] = 0;
+		m->path[0] = 0;
+	m->magic = IMAGE_MAGIC;
 	f->magic = CONFIG_MAGIC;
 }
 
@@ -160,6 +166,9 @@ static int have_stack(struct control *c, u64 slot)
 	return 1;
 }
 
+/* own is this image's function with an id of the trace. */
+static struct function own(u32 id) { return (struct function){ &fentry_own, id - fentry_own.base }; }
+
 /* enter records an entry and makes the function return to the handler. */
 static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 {
@@ -167,7 +176,7 @@ static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 	if (ret == HANDLER) {
 		enter_stack(c, slot);
 		pop_skipped(c, slot);
-		replace_frame(c, slot, (u32)*shadow_aux(slot) & ~FT_ID_EXIT, id);
+		replace_frame(c, slot, own((u32)*shadow_aux(slot) & ~FT_ID_EXIT), own(id));
 		*shadow_time(slot) = fp;
 		return;
 	}
@@ -176,7 +185,7 @@ static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 		return;
 	}
 	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || fentry_blocks);
-	if (open_frame(c, slot, ret, id)) {
+	if (open_frame(c, slot, ret, own(id))) {
 		*shadow_time(slot) = fp;
 		*parent = HANDLER;
 	} else if (bottom) {
@@ -288,7 +297,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 	if (c) {
 		enter_stack(c, slot);
 		pop_skipped(c, slot);
-		close_frame(c, slot, id, t);
+		close_frame(c, slot, own(id), t);
 		if (top_empty(c->top))
 			leave_stack(c);
 	}
@@ -312,7 +321,7 @@ static void hook_entry(struct control *c, u64 *parent, u64 slot, u64 selfpc, u64
 		u64 ret = *shadow_ret(slot);
 		*parent = ret; /* that call has ended */
 		if (aux & FT_ID_EXIT)
-			close_frame(c, slot, (u32)aux & ~FT_ID_EXIT, counter());
+			close_frame(c, slot, own((u32)aux & ~FT_ID_EXIT), counter());
 		else
 			unlink_frame(c, slot);
 	}
@@ -357,14 +366,14 @@ hidden void fentry_classic_prepare(u64 *parent, u64 slot, u64 selfpc, u64 fp)
 	u32 id = (u32)(off / 4 + 1);
 	if ((u64)load(&ftrace_graph_return) != (u64)ftrace_stub || (u64)load(&ftrace_graph_entry) != (u64)ftrace_graph_entry_stub)
 		hook_entry(c, parent, slot, selfpc, fp, id);
-	else if (load(&fentry_armed))
+	else if (images_armed())
 		fentry_classic_record(parent, slot, id, fp);
 }
 
 /* fentry_classic_lost counts a call that cannot be recorded. */
 hidden void fentry_classic_lost(void)
 {
-	if (!load(&fentry_armed))
+	if (!images_armed())
 		return;
 	struct sigset old = block();
 	struct control *c = traced_thread();

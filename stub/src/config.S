@@ -1,25 +1,31 @@
-/* The configuration, which the patcher fills in; the classic tracer does so at its start.
-   It is assembly, so that no value of it is ever folded. */
+/* What the patcher fills in: what is to be done in the process, and what the image has
+   that is traced. The classic tracer fills it in at its start. It is assembly, so that
+   no value of it is ever folded. */
 #include "config.h"
 #include "layout.h"
 
+	.macro STRUCTURE name, writable, size
+	.p2align 6
+	.globl	\name, \writable
+	.hidden	\name, \writable
+	.type	\name, @object
+	.type	\writable, @object
+	.size	\name, \size
+	.size	\writable, \size
+\name:
+	.ifnc	\name, \writable
+\writable:
+	.endif
+	.zero	\size
+	.endm
+
 #ifdef FENTRY_CLASSIC
 	.bss
-	.globl fentry_classic_config
-	.hidden fentry_classic_config
-	.type fentry_classic_config, @object
-	.size fentry_classic_config, CONFIG_SIZE
+	STRUCTURE fentry_config, fentry_classic_config, CONFIG_SIZE
+	STRUCTURE fentry_image, fentry_classic_image, IMAGE_SIZE
 #else
 	.section .rodata
+	STRUCTURE fentry_config, fentry_config, CONFIG_SIZE
+	STRUCTURE fentry_image, fentry_image, IMAGE_SIZE
 #endif
-	.p2align 6
-	.globl fentry_config
-	.hidden fentry_config
-	.type fentry_config, @object
-	.size fentry_config, CONFIG_SIZE
-fentry_config:
-#ifdef FENTRY_CLASSIC
-fentry_classic_config:
-#endif
-	.zero CONFIG_SIZE
 	.section .note.GNU-stack, "", @progbits

@@ -5,6 +5,8 @@
 /* configuration */
 #define CONFIG_MAGIC               0x46435952544e4546 /* the bytes FENTRYCF, value of CONFIG_O_MAGIC */
 #define CONFIG_VERSION             1            /* value of CONFIG_O_VERSION */
+#define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
+#define IMAGE_VERSION              1            /* value of IMAGE_O_VERSION */
 
 /* values of CONFIG_O_MODE */
 #define MODE_GRAPH                 0            /* function_graph: entries and exits */
@@ -16,74 +18,102 @@
 #define FLAG_NO_FILE               2            /* never start a trace directory of its own */
 #define FLAG_QUIET                 4            /* no messages */
 
-/* the symbol fentry_config, which the patcher fills in */
-#define CONFIG_SIZE                4096         /* bytes */
+/* bits of a function's switch */
+#define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit says why not */
+
+/* the symbol fentry_config: what is to be done in the process */
+#define CONFIG_SIZE                1280         /* bytes */
 
 /* fields of config */
 #define CONFIG_O_MAGIC             0            /* u64 */
 #define CONFIG_O_VERSION           8            /* u32 */
 #define CONFIG_O_MODE              12           /* u32 */
-#define CONFIG_O_IMAGE             16           /* u64 */
-#define CONFIG_O_SITES             24           /* u32 */
-#define CONFIG_O_FLAGS             28           /* u32 */
-#define CONFIG_O_DEPTH             32           /* u32 */
-#define CONFIG_O_POLICY            36           /* u32 */
-#define CONFIG_O_THRESHOLD         40           /* u64, ns */
-#define CONFIG_O_ROOTS             48           /* i64, bytes */
-#define CONFIG_O_ADDRESS           56           /* u64 */
-#define CONFIG_O_IDLEN             128          /* u8, bytes */
-#define CONFIG_O_ID                129          /* u8[127] */
+#define CONFIG_O_FLAGS             16           /* u32 */
+#define CONFIG_O_DEPTH             20           /* u32 */
+#define CONFIG_O_POLICY            24           /* u32 */
+#define CONFIG_O_THRESHOLD         32           /* u64, ns */
 #define CONFIG_O_SESSION           256          /* char[512] */
 #define CONFIG_O_DIR               768          /* char[512] */
-#define CONFIG_O_PATH              1280         /* char[1024] */
 
 /* sizes of arrays in config, bytes */
-#define CONFIG_N_ID                127
 #define CONFIG_N_SESSION           512
 #define CONFIG_N_DIR               512
-#define CONFIG_N_PATH              1024
+
+/* the symbol fentry_image: what an image has that is traced */
+#define IMAGE_SIZE                 1280         /* bytes */
+
+/* fields of image_info */
+#define IMAGE_O_MAGIC              0            /* u64 */
+#define IMAGE_O_VERSION            8            /* u32 */
+#define IMAGE_O_SITES              12           /* u32 */
+#define IMAGE_O_ID                 16           /* u64 */
+#define IMAGE_O_ADDRESS            24           /* u64 */
+#define IMAGE_O_THUNKS             32           /* i64, bytes */
+#define IMAGE_O_SWITCHES           40           /* i64, bytes */
+#define IMAGE_O_ROOTS              48           /* i64, bytes */
+#define IMAGE_O_IDLEN              128          /* u8, bytes */
+#define IMAGE_O_BUILD_ID           129          /* u8[127] */
+#define IMAGE_O_PATH               256          /* char[1024] */
+
+/* sizes of arrays in image_info, bytes */
+#define IMAGE_N_BUILD_ID           127
+#define IMAGE_N_PATH               1024
 
 #ifndef __ASSEMBLER__
 #include "types.h"
 
-/* the symbol fentry_config, which the patcher fills in */
+/* the symbol fentry_config: what is to be done in the process */
 struct config {
 	u64 magic; /* the bytes FENTRYCF */
 	u32 version; /* of this structure */
 	u32 mode; /* see Modes */
-	u64 image; /* image id */
-	u32 sites; /* number of ids: ids are 1 to this */
 	u32 flags; /* see Flags */
 	u32 depth; /* calls deeper than this are not recorded; 0: no limit */
 	u32 policy; /* what to do when there is no room for events */
+	u8 pad28[4];
 	u64 threshold; /* ns: shorter calls are not recorded; 0: all are */
-	i64 roots; /* bytes: distance to a bitmap of graph roots by id; 0: none */
-	u64 address; /* of this structure, as linked */
-	u8 pad64[64];
-	u8 idlen; /* bytes: length of the build-id */
-	u8 id[127]; /* build-id of the image before it was patched */
+	u8 pad40[216];
 	char session[512]; /* path of a recorder's pool or trace file */
 	char dir[512]; /* trace directory to start */
-	char path[1024]; /* path of the image */
-	u8 pad2304[1792];
 };
 _Static_assert(offsetof(struct config, magic) == CONFIG_O_MAGIC, "config.magic");
 _Static_assert(offsetof(struct config, version) == CONFIG_O_VERSION, "config.version");
 _Static_assert(offsetof(struct config, mode) == CONFIG_O_MODE, "config.mode");
-_Static_assert(offsetof(struct config, image) == CONFIG_O_IMAGE, "config.image");
-_Static_assert(offsetof(struct config, sites) == CONFIG_O_SITES, "config.sites");
 _Static_assert(offsetof(struct config, flags) == CONFIG_O_FLAGS, "config.flags");
 _Static_assert(offsetof(struct config, depth) == CONFIG_O_DEPTH, "config.depth");
 _Static_assert(offsetof(struct config, policy) == CONFIG_O_POLICY, "config.policy");
 _Static_assert(offsetof(struct config, threshold) == CONFIG_O_THRESHOLD, "config.threshold");
-_Static_assert(offsetof(struct config, roots) == CONFIG_O_ROOTS, "config.roots");
-_Static_assert(offsetof(struct config, address) == CONFIG_O_ADDRESS, "config.address");
-_Static_assert(offsetof(struct config, idlen) == CONFIG_O_IDLEN, "config.idlen");
-_Static_assert(offsetof(struct config, id) == CONFIG_O_ID, "config.id");
 _Static_assert(offsetof(struct config, session) == CONFIG_O_SESSION, "config.session");
 _Static_assert(offsetof(struct config, dir) == CONFIG_O_DIR, "config.dir");
-_Static_assert(offsetof(struct config, path) == CONFIG_O_PATH, "config.path");
 _Static_assert(sizeof(struct config) == CONFIG_SIZE, "config");
+
+/* the symbol fentry_image: what an image has that is traced */
+struct image_info {
+	u64 magic; /* the bytes FENTRYIM */
+	u32 version; /* of this structure */
+	u32 sites; /* number of ids: local ids are 1 to this */
+	u64 id; /* image id */
+	u64 address; /* of this structure, as linked */
+	i64 thunks; /* bytes: distance to the thunk of id 1; 0: none */
+	i64 switches; /* bytes: distance to the byte of id 1 that its thunk tests, see Switches; 0: none */
+	i64 roots; /* bytes: distance to a bitmap of graph roots by local id; 0: none */
+	u8 pad56[72];
+	u8 idlen; /* bytes: length of the build-id */
+	u8 build_id[127]; /* build-id of the image before it was patched */
+	char path[1024]; /* path of the image */
+};
+_Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
+_Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
+_Static_assert(offsetof(struct image_info, sites) == IMAGE_O_SITES, "image_info.sites");
+_Static_assert(offsetof(struct image_info, id) == IMAGE_O_ID, "image_info.id");
+_Static_assert(offsetof(struct image_info, address) == IMAGE_O_ADDRESS, "image_info.address");
+_Static_assert(offsetof(struct image_info, thunks) == IMAGE_O_THUNKS, "image_info.thunks");
+_Static_assert(offsetof(struct image_info, switches) == IMAGE_O_SWITCHES, "image_info.switches");
+_Static_assert(offsetof(struct image_info, roots) == IMAGE_O_ROOTS, "image_info.roots");
+_Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
+_Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
+_Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");
+_Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 #endif
 #endif

@@ -13,7 +13,6 @@
 
 hidden u32 fentry_depth = 0;       /* greatest depth */
 hidden u64 fentry_threshold = 0;   /* ticks, 0: none */
-hidden const u8 *fentry_roots = 0; /* bitmap of graph roots by id, 0: none */
 
 /* previous returns the chain behind the frame at slot, in the form of struct
    control's top. What stands there is checked: it may never have been written. */
@@ -36,11 +35,13 @@ hidden void frames_init(u64 hz)
 		if (!fentry_threshold)
 			fentry_threshold = 1;
 	}
-	if (f->roots)
-		fentry_roots = (const u8 *)f + f->roots;
 }
 
-static int is_root(u32 id) { return !fentry_roots || fentry_roots[id / 8] >> id % 8 & 1; }
+static int is_root(struct function f)
+{
+	const u8 *roots = f.image->roots;
+	return !roots || roots[f.id / 8] >> f.id % 8 & 1;
+}
 
 /* write_held writes the entries of the frame at slot and those it was called from
    that the threshold held back. The outermost comes first, so the chain is turned
@@ -64,8 +65,9 @@ static void write_held(struct control *c, u64 slot)
 	}
 }
 
-static void profile_begin(struct control *c, u64 slot, u32 id, u64 t)
+static void profile_begin(struct control *c, u64 slot, struct function f, u64 t)
 {
+	u32 id = f.id;
 	if (!c->active[id])
 		c->active[id] = slot;
 	c->table[id * (FT_PROFILE_ENTRY / 8) + FT_P_CALLS / 8]++;
@@ -73,8 +75,9 @@ static void profile_begin(struct control *c, u64 slot, u32 id, u64 t)
 	*shadow_time(slot) = t;
 }
 
-static u64 profile_end(struct control *c, u64 slot, u32 id, u64 t)
+static u64 profile_end(struct control *c, u64 slot, struct function f, u64 t)
 {
+	u32 id = f.id;
 	u64 *e = c->table + id * (FT_PROFILE_ENTRY / 8), d = t - *shadow_time(slot);
 	if (*shadow_time(slot) < c->key)
 		return 0; /* begun before the fork, and counted by the parent */
@@ -89,31 +92,31 @@ static u64 profile_end(struct control *c, u64 slot, u32 id, u64 t)
 }
 
 /* begin_call records that the call with its return address at slot begins. */
-static void begin_call(struct control *c, u64 slot, u32 id, u32 depth, u64 t)
+static void begin_call(struct control *c, u64 slot, struct function f, u32 depth, u64 t)
 {
 	if (fentry_config.mode == MODE_PROFILE) {
-		profile_begin(c, slot, id, t);
+		profile_begin(c, slot, f, t);
 		return;
 	}
 	if (options()) {
 		*shadow_time(slot) = t;
-		*shadow_aux(slot) = (u64)depth << 32 | id;
+		*shadow_aux(slot) = (u64)depth << 32 | trace_id(f);
 		if (fentry_threshold)
 			return;
 		*shadow_aux(slot) |= FT_ID_EXIT;
 	}
-	put(c, t, id);
+	put(c, t, trace_id(f));
 }
 
 /* open_frame opens a frame on the current stack. It returns 0 when the call is not
    to be recorded. */
-hidden int open_frame(struct control *c, u64 slot, u64 ret, u32 id)
+hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f)
 {
 	u32 depth = 1;
 	if (options()) {
 		if (!top_empty(c->top))
 			depth += (u32)(*shadow_aux(top_slot(c->top)) >> 32);
-		else if (!is_root(id))
+		else if (!is_root(f))
 			return 0;
 		if (depth > fentry_depth)
 			return 0;
@@ -124,22 +127,22 @@ hidden int open_frame(struct control *c, u64 slot, u64 ret, u32 id)
 		*shadow_aux(slot) = c->child;
 	/* On a signal's stack, the first frame is to be left on the slow path. */
 	c->top = c->stacks[c->cur].back && top_empty(c->top) ? slot - 8 + TOP_FORCED : slot;
-	begin_call(c, slot, id, depth, counter());
+	begin_call(c, slot, f, depth, counter());
 	return 1;
 }
 
 /* end_call records that the call with its return address at slot ends. It returns
    the time it took, in the profile tracer only. */
-static u64 end_call(struct control *c, u64 slot, u32 id, u64 t)
+static u64 end_call(struct control *c, u64 slot, struct function f, u64 t)
 {
 	if (fentry_config.mode == MODE_PROFILE)
-		return profile_end(c, slot, id, t);
+		return profile_end(c, slot, f, t);
 	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT)) {
 		if (!fentry_threshold || t - *shadow_time(slot) < fentry_threshold)
 			return 0;
 		write_held(c, slot);
 	}
-	put(c, t, id | FT_ID_EXIT);
+	put(c, t, trace_id(f) | FT_ID_EXIT);
 	return 0;
 }
 
@@ -147,23 +150,24 @@ static u64 end_call(struct control *c, u64 slot, u32 id, u64 t)
    chain any more was taken for skipped (a coroutine was left, and is back), or is
    older than a fork: the chain is not about it, as the trace's readers do not have
    it among the open calls of this stack either. */
-hidden void close_frame(struct control *c, u64 slot, u32 id, u64 t)
+hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t)
 {
-	u64 d = end_call(c, slot, id, t);
+	u64 d = end_call(c, slot, f, t);
 	if (fentry_config.mode == MODE_PROFILE)
 		c->child = *shadow_aux(slot) + d;
 	if (top_slot(c->top) == slot && !top_empty(c->top))
 		c->top = previous(c, slot);
 }
 
-/* replace_frame records a tail call: the call old at slot ends, and id begins there. */
-hidden void replace_frame(struct control *c, u64 slot, u32 old, u32 id)
+/* replace_frame records a tail call: the call of old at slot ends, and one of f begins
+   there. */
+hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f)
 {
 	u64 t = counter(), d = end_call(c, slot, old, t);
 	if (fentry_config.mode == MODE_PROFILE)
 		*shadow_aux(slot) += d;
 	/* That shadow exists only where something is kept in it. */
-	begin_call(c, slot, id, extra_shadow() ? (u32)(*shadow_aux(slot) >> 32) : 0, t);
+	begin_call(c, slot, f, extra_shadow() ? (u32)(*shadow_aux(slot) >> 32) : 0, t);
 	if (top_slot(c->top) != slot) {
 		*shadow_prev(slot) = c->top;
 		c->top = slot;

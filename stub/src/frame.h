@@ -2,11 +2,12 @@
 #ifndef FENTRY_FRAME_H
 #define FENTRY_FRAME_H
 #include "control.h"
+#include "image.h"
 
 hidden void frames_init(u64 hz);
-hidden int open_frame(struct control *c, u64 slot, u64 ret, u32 id);
-hidden void close_frame(struct control *c, u64 slot, u32 id, u64 t);
-hidden void replace_frame(struct control *c, u64 slot, u32 old, u32 id);
+hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f);
+hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t);
+hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f);
 hidden void pop_skipped(struct control *c, u64 slot);
 hidden void new_signal(struct control *c, u64 slot);
 

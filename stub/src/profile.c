@@ -2,13 +2,13 @@
    has been counted at any time. A thread that begins goes on with the table of one
    that has ended. */
 #include "chunk.h"
-#include "configuration.h"
 #include "file.h"
+#include "image.h"
 #include "profile.h"
 #include "source.h"
 #include "sys.h"
 
-static u64 table_size(void) { return FT_CHUNK_HEADER + (u64)FT_PROFILE_ENTRY * (fentry_config.sites + 1UL); }
+static u64 table_size(void) { return FT_CHUNK_HEADER + (u64)FT_PROFILE_ENTRY * (fentry_image.sites + 1UL); }
 
 /* profile_thread gives a new thread its table. Where there is none to be had, it
    gets one that nobody will read. */
@@ -17,7 +17,7 @@ hidden int profile_thread(struct control *c)
 	if (c->table)
 		return 1;
 	u64 size = table_size();
-	u64 *active = map_private(8UL * (fentry_config.sites + 1UL));
+	u64 *active = map_private(8UL * (fentry_image.sites + 1UL));
 	if (!active)
 		return 0;
 	struct chunk k = { 0, 0 };
@@ -29,7 +29,7 @@ hidden int profile_thread(struct control *c)
 	} else {
 		k.base = (u64)map_private(size);
 		if (!k.base) {
-			sys(SYS_munmap, active, 8UL * (fentry_config.sites + 1UL), 0, 0, 0, 0);
+			sys(SYS_munmap, active, 8UL * (fentry_image.sites + 1UL), 0, 0, 0, 0);
 			return 0;
 		}
 	}
@@ -43,7 +43,7 @@ hidden int profile_thread(struct control *c)
 /* profile_skipped forgets the calls whose slots are in [from, to): they were left by a jump. */
 hidden void profile_skipped(struct control *c, u64 from, u64 to)
 {
-	for (u64 i = 1; i <= fentry_config.sites; i++)
+	for (u64 i = 1; i <= fentry_image.sites; i++)
 		if (c->active[i] - from < to - from)
 			c->active[i] = 0;
 }

@@ -3,11 +3,11 @@
 
    Fast paths do not look here: they go on in the chunk they have, and find out when it
    is full. So the end of tracing needs no other thread to be stopped. */
+#include "image.h"
 #include "say.h"
 #include "source.h"
 
 hidden struct source source;
-hidden u32 fentry_armed;
 
 /* header_ok says whether a header page is one that this runtime can write behind. */
 hidden int header_ok(const u8 *h)
@@ -20,7 +20,7 @@ hidden int header_ok(const u8 *h)
 /* stop_tracing ends tracing in this process for good. The first one gives the reason. */
 hidden void stop_tracing(const char *why, i64 err)
 {
-	u32 was = swap(&fentry_armed, 0);
+	int was = images_arm(0);
 	source.kind = CLOSED;
 	if (was && why)
 		say("tracing stopped: ", why, 0, err);

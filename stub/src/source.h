@@ -11,7 +11,6 @@ struct source {
 	u8 *header; /* mapped page of the file, or the pool */
 };
 extern hidden struct source source;
-extern hidden u32 fentry_armed;
 
 #define HEADER(t, off) ((t *)(source.header + (off)))
 

@@ -13,6 +13,7 @@
    and to it belongs what else is in the same windows, until it gets there. */
 #include "chunk.h"
 #include "configuration.h"
+#include "image.h"
 #include "say.h"
 #include "stack.h"
 #include "sys.h"
@@ -63,7 +64,7 @@ static int map_at(u64 a)
 /* extra_shadow says whether frames have times and depths in their shadow. */
 hidden int extra_shadow(void)
 {
-	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_config.roots;
+	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots;
 }
 
 static int map_piece(u64 a)

@@ -1,12 +1,15 @@
 /* Start of the runtime.
 
-   It happens once a process, by the first of: the new entry point, a relocation that
-   the dynamic loader processes, the first traced call of a program that was armed
-   before it ran. Whoever comes meanwhile waits. */
+   It happens once a process, at the new entry point or, before that, by a relocation
+   that the dynamic loader processes; the classic tracer's at the first call of mcount.
+   A recorder lets the entry point's part run before the loader, so that the
+   constructors of libraries, and what they call back, are traced. Whoever comes to a
+   slow path meanwhile waits. The last step switches the functions on. */
 #include "announce.h"
 #include "blocks.h"
 #include "configuration.h"
 #include "frame.h"
+#include "image.h"
 #include "process.h"
 #include "session.h"
 #include "source.h"
@@ -41,6 +44,8 @@ static int start(u64 *sp)
 	char **env;
 	if (fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
 		return 0;
+	if (fentry_image.magic != IMAGE_MAGIC || fentry_image.version != IMAGE_VERSION)
+		return 0;
 	if (sp) {
 		env = (char **)(sp + 1 + sp[0] + 1);
 		char **e = env;
@@ -53,6 +58,8 @@ static int start(u64 *sp)
 		return 0;
 	/* Threads that are there already have not inherited a control base of ours. */
 	if (!OWN_BASE && base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
+		return 0;
+	if (!image_register(&fentry_own, &fentry_image))
 		return 0;
 	frames_init(fentry_config.threshold ? counter_hz() : 0);
 	early_thread(fentry_first_thread);
@@ -75,13 +82,12 @@ hidden void fentry_init(u64 *sp)
 		ok = c && announce(c);
 	}
 	store(&state, ok || (CALLBACKS && started) ? READY : OFF);
-	store(&fentry_armed, ok);
+	if (ok)
+		images_arm(1);
 	unblock(old);
 }
 
-/* ready says whether the runtime has started; if not, it starts it. A recorder arms
-   programs before they run, so that functions called before the program's entry
-   point are traced: constructors of libraries call them. */
+/* ready says whether the runtime has started; if not, it starts it. */
 hidden int ready(void)
 {
 	u32 s = load(&state);

@@ -8,6 +8,7 @@
 #include "blocks.h"
 #include "chunk.h"
 #include "configuration.h"
+#include "image.h"
 #include "process.h"
 #include "profile.h"
 #include "sys.h"
@@ -33,7 +34,7 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	if (table) { /* a dead thread's; never one of another process, those are wiped */
 		c->table = table;
 		c->active = active;
-		memset(active, 0, 8UL * (fentry_config.sites + 1UL));
+		memset(active, 0, 8UL * (fentry_image.sites + 1UL));
 	}
 	if (fentry_config.mode == MODE_PROFILE && !profile_thread(c)) {
 		store(&c->tid, 0);

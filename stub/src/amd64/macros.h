@@ -219,7 +219,7 @@
 	.cfi_restore_state
 	.endm
 
-	/* Call fentry_slow_enter(slot, id, thunk, ret) and go to again, leave or skip. */
+	/* Call fentry_slow_enter(slot, id, image, ret) and go to again, leave or skip. */
 	.macro SLOW_ENTER where, again, x=0
 	.if \x
 	popr	%r11
@@ -232,7 +232,7 @@
 	add	$8, %rdi
 	.endif
 	mov	64+32(%rbp), %esi
-	mov	64+24(%rbp), %rdx
+	lea	fentry_own(%rip), %rdx
 	mov	(%rdi), %rcx
 	call	fentry_slow_enter
 	ENDSLOW 40
@@ -287,7 +287,7 @@
 	.cfi_restore_state
 	.endm
 
-	/* Put the return address back by fentry_slow_exit(slot, id). */
+	/* Put the return address back by fentry_slow_exit(slot, id, image). */
 	.macro SLOW_EXIT x=0
 	.if \x
 	popr	%r11
@@ -295,6 +295,7 @@
 	SLOW 41
 	lea	64+32(%rbp), %rdi
 	mov	64+24(%rbp), %esi
+	lea	fentry_own(%rip), %rdx
 	call	fentry_slow_exit
 	ENDSLOW 41
 	mov	%rax, 32(%rsp)

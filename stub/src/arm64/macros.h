@@ -297,24 +297,26 @@
 	b	\again
 	.endm
 
+	.macro OWN_IMAGE reg
+	adrp	\reg, fentry_own
+	add	\reg, \reg, #:lo12:fentry_own
+	.endm
+
 	/* The C functions are called through sve.S.
 
-	   Call fentry_slow_enter(slot, id, thunk, ret) and go to again, leave or skip. */
+	   Call fentry_slow_enter(slot, id, image, ret) and go to again, leave or skip. */
 	.macro SLOW_ENTER where, again
 	LEA_SLOT \where, x0
 	.ifc \where, fp
 	SLOW 48
-	adrp	x2, fentry_first_thunk - THUNK_SIZE
-	add	x2, x2, #:lo12:fentry_first_thunk - THUNK_SIZE
-	add	x2, x2, x17, lsl #6
 	ldr	x3, [x29]
 	ldr	x3, [x3, #8]
 	.else
 	SLOW 32
-	mov	x2, x30
 	mov	x3, x16
 	.endif
 	mov	w1, w17
+	OWN_IMAGE x2
 	bl	fentry_enter_keeping
 	.ifc \where, fp
 	ENDSLOW 48
@@ -347,11 +349,12 @@
 99:	LEAVE_ENTER \where
 	.endm
 
-	/* Put the return address back by fentry_slow_exit(slot, id). */
+	/* Put the return address back by fentry_slow_exit(slot, id, image). */
 	.macro SLOW_EXIT
 	mov	x0, sp
 	mov	w1, w17
 	SLOW 17
+	OWN_IMAGE x2
 	bl	fentry_exit_keeping
 	ENDSLOW 17
 	mov	x30, x0
