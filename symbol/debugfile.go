@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"path/filepath"
 
 	"github.com/fentry-dev/fentry/elfio"
-	"golang.org/x/sys/unix"
+	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
 // Options change where names and lines are looked for.
@@ -27,13 +26,13 @@ const DefaultDebugDir = "/usr/lib/debug"
 // Open maps the file at path and reads its tables. Names and everything else that comes from the table stay valid until
 // Close.
 func Open(path string, o Options) (*Table, error) {
-	m, err := mapFile(path)
+	m, err := mapped.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := elfio.Parse(m.data)
+	f, err := elfio.Parse(m.Data)
 	if err != nil {
-		m.close()
+		m.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if o.Path == "" {
@@ -43,7 +42,7 @@ func Open(path string, o Options) (*Table, error) {
 	}
 	t, err := NewWith(f, o)
 	if err != nil {
-		m.close()
+		m.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	t.maps = append(t.maps, m)
@@ -55,44 +54,12 @@ func Open(path string, o Options) (*Table, error) {
 func (t *Table) Close() error {
 	var first error
 	for _, m := range t.maps {
-		if err := m.close(); err != nil && first == nil {
+		if err := m.Close(); err != nil && first == nil {
 			first = err
 		}
 	}
 	t.maps = nil
 	return first
-}
-
-// mapped is a file in memory.
-type mapped struct{ data []byte }
-
-func mapFile(path string) (*mapped, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() == 0 || st.Size() != int64(int(st.Size())) {
-		return nil, fmt.Errorf("%s: not a file with contents", path)
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, &os.PathError{Op: "mmap", Path: path, Err: err}
-	}
-	return &mapped{b}, nil
-}
-
-func (m *mapped) close() error {
-	b := m.data
-	m.data = nil
-	if b == nil {
-		return nil
-	}
-	return unix.Munmap(b)
 }
 
 // debugFile returns the file that has the image's debug information: itself, or a separate one that is found and fits;
@@ -170,20 +137,20 @@ func (t *Table) debugLink() (name string, crc uint32, ok bool) {
 }
 
 // tryDebug maps a candidate and checks that it belongs to the image.
-func (t *Table) tryDebug(c candidate) (*mapped, *elfio.File) {
-	m, err := mapFile(c.path)
+func (t *Table) tryDebug(c candidate) (*mapped.File, *elfio.File) {
+	m, err := mapped.Open(c.path)
 	if err != nil {
 		return nil, nil
 	}
-	f, err := elfio.Parse(m.data)
+	f, err := elfio.Parse(m.Data)
 	fits := err == nil && hasDWARF(f) && f.Header.Machine == t.f.Header.Machine && f.Is64() == t.f.Is64()
 	if fits && c.byCRC {
-		fits = crc32.ChecksumIEEE(m.data) == c.crc
+		fits = crc32.ChecksumIEEE(m.Data) == c.crc
 	} else if fits {
 		fits = bytes.Equal(f.BuildID(), t.f.BuildID())
 	}
 	if !fits {
-		m.close()
+		m.Close()
 		return nil, nil
 	}
 	return m, f

@@ -9,12 +9,7 @@
 // Functions come from .symtab, .dynsym and the unwind tables, one entry an address. Names are demangled when they are
 // asked for, never all at once.
 //
-// The package also reads and writes .sym files, which say what the site ids of a trace mean:
-//
-//	err = symbol.WriteSym(w, &symbol.SymFile{...})
-//	sf, err := symbol.ReadSym(r)
-//
 // # Security
 //
-// Malformed images and .sym files give errors; time and memory are linear in the size of what is read.
+// Malformed images give errors; time and memory are linear in the size of what is read.
 package symbol

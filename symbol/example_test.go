@@ -3,7 +3,6 @@ package symbol_test
 import (
 	"fmt"
 	"log"
-	"os"
 
 	"github.com/fentry-dev/fentry/symbol"
 )
@@ -34,21 +33,4 @@ func ExampleDemangle() {
 	// ns::twice<int>
 	// int ns::twice<int>(int)
 	// _ZN2ns5twiceIiEET_S1_
-}
-
-func ExampleWriteSym() {
-	err := symbol.WriteSym(os.Stdout, &symbol.SymFile{
-		Path: "/usr/bin/prog", BuildID: []byte{0xca, 0xfe}, Image: 7, Machine: "x86_64", Entry: 0x1040,
-		Entries: []symbol.SymEntry{{ID: 1, Func: 0x1139, Size: 0x20, Site: 0x1139, Kind: "fentry-call", Name: "main"}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// # path: /usr/bin/prog
-	// # build-id: cafe
-	// # image: 0000000000000007
-	// # machine: x86_64
-	// # entry: 1040
-	// 1	1139	20	1139	fentry-call	main
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
 // Func is a function of an image.
@@ -44,7 +45,7 @@ type Table struct {
 	opts      Options
 	debugOnce sync.Once
 	debug     *elfio.File // the file with debug information
-	maps      []*mapped
+	maps      []*mapped.File
 	lines     lineIndex
 }
 

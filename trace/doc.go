@@ -15,9 +15,10 @@
 //		return nil
 //	})
 //
-// docs/format.md describes the files. The package knows nothing of object
-// files: names come from the .sym files in the directory, or from
-// Options.Resolve for a trace that has none.
+// docs/format.md describes the files. Names come from the .sym files in the
+// directory, else, as with a trace that a patched program wrote alone, from the
+// program's own file, which package names finds and reads, or from
+// Options.Resolve. [Trace.Source] gives places in the source.
 //
 // # Layers
 //
@@ -33,5 +34,8 @@
 // What can be read is read, the rest is in Trace.Problems; nothing panics, and
 // memory stays in proportion to the number of chunks, tasks and functions, not
 // to what the files claim. Files that change while they are read give wrong
-// events, no crash: nothing is memory-mapped.
+// events, no crash: none is memory-mapped. The programs that a trace names are, for
+// as long as their symbols or lines are read; of these only regular files are
+// opened, and only what is the image that was traced is used. Options.Resolve can
+// keep a reader from opening any.
 package trace

@@ -24,7 +24,7 @@ const (
 func readAll(t *testing.T, b []byte) {
 	tr, size := &Trace{}, len(b)
 	var err error
-	cost.Check(t, size+windows, perByte, func() { err = tr.load(bytes.NewReader(b), int64(size), Options{}) })
+	cost.Check(t, size+windows, perByte, func() { err = tr.load(bytes.NewReader(b), int64(size), noNames) })
 	if err != nil {
 		return
 	}
@@ -226,7 +226,7 @@ func FuzzWriter(f *testing.F) {
 			}
 		}
 		tr := &Trace{}
-		if err := tr.load(bytes.NewReader(b.Bytes()), int64(b.Len()), Options{}); err != nil {
+		if err := tr.load(bytes.NewReader(b.Bytes()), int64(b.Len()), noNames); err != nil {
 			t.Fatal(err)
 		}
 		if len(tr.Problems) > 0 {
@@ -326,7 +326,7 @@ func TestDeepParents(t *testing.T) {
 		c.Flush()
 	}
 	tr := &Trace{}
-	if err := tr.load(bytes.NewReader(b.Bytes()), int64(b.Len()), Options{}); err != nil {
+	if err := tr.load(bytes.NewReader(b.Bytes()), int64(b.Len()), noNames); err != nil {
 		t.Fatal(err)
 	}
 	limit := tr.inheritLimit()

@@ -18,22 +18,6 @@ type FuncID struct {
 	ID    uint32
 }
 
-// A Func is what a symbol table tells about a traced function. Addresses are
-// the image's own, before loading.
-type Func struct {
-	Name string // raw symbol name; "" when the function has none
-	Addr uint64
-	Size uint64 // bytes, 0 when not known
-	Site uint64 // address that was rewritten
-	Kind string // kind of site
-}
-
-// A SymTable gives the functions of an image by id.
-type SymTable interface {
-	// Func returns the function with the given id, ok false when there is none.
-	Func(id uint32) (f Func, ok bool)
-}
-
 // ParseImage reads the key=value strings of an image chunk's payload. Unknown
 // keys are skipped: later writers may have more to say. The error is about the
 // first string that cannot be understood; the image has what could be read.

@@ -7,12 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry/internal/format"
-	"github.com/fentry-dev/fentry/internal/symfile"
+	"github.com/fentry-dev/fentry/names"
 )
 
 // eventsFile writes b as the events of a new trace directory.
@@ -396,7 +397,7 @@ func TestResolve(t *testing.T) {
 			if im.ID != 5 {
 				t.Errorf("image %v", im)
 			}
-			return symFile{&symfile.File{Entries: []symfile.Entry{{ID: 1, Func: 16, Name: "_Z1fv"}, {ID: 2, Func: 0x401000}}}}, nil
+			return &names.Table{Funcs: []names.Func{{ID: 1, Addr: 16, Name: "_Z1fv"}, {ID: 2, Addr: 0x401000}}}, nil
 		},
 		Name: func(raw string) string { return "<" + raw + ">" },
 	})
@@ -416,5 +417,37 @@ func TestResolve(t *testing.T) {
 	defer tr.Close()
 	if len(tr.Problems) != 1 || !strings.Contains(tr.Problems[0].Error(), "no symbols: gone") {
 		t.Error(tr.Problems)
+	}
+}
+
+// TestResolveRefuses: a trace decides about no file but its own program's.
+func TestResolveRefuses(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		fifo: "not a regular file", "/dev/zero": "not a regular file", "/proc/self/exe": "not patched by fentry",
+		"index_test.go": "not an ELF file", "": "the trace does not name the program's file",
+	} {
+		dir := buildHeader(t, slotsHeader, func(w *Writer) {
+			if err := w.WriteImage(Image{ID: 5, Path: path}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		tr, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(tr.Problems) != 1 || !strings.Contains(tr.Problems[0].Error(), want) {
+			t.Errorf("%s: %v, want %q", path, tr.Problems, want)
+		}
+		if name := tr.Name(FuncID{1, 1}); !strings.HasSuffix(name, ":#1") {
+			t.Errorf("%s: name %q", path, name)
+		}
+		if file, _, err := tr.Source(FuncID{1, 1}); file != "" || err == nil {
+			t.Errorf("%s: source %q, %v", path, file, err)
+		}
+		tr.Close()
 	}
 }

@@ -8,26 +8,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// TestSymAgrees reads what package symbol writes: the package that knows object
-// files writes the names, this one, which must not know them, reads them.
+// TestSymAgrees reads a .sym file as recorders write them.
 func TestSymAgrees(t *testing.T) {
-	file := symbol.SymFile{
+	file := names.Table{
 		Path: "/bin/tab\tand\\more", BuildID: []byte{0xde, 0xad}, Image: 0x77, Machine: "x86_64", Entry: 0x401000,
-		Entries: []symbol.SymEntry{
-			{ID: 0, Func: 0x400f00, Size: 4, Kind: "plain", Name: "untraced"},
-			{ID: 1, Func: 0x401000, Size: 0x40, Site: 0x401004, Kind: "fentry-call", Name: "main"},
-			{ID: 2, Func: 0x402000, Site: 0x402000, Kind: "patchable", Name: "odd\nname\x7f\\"},
-			{ID: 3, Func: 0x403000, Size: 1, Site: 0x403000, Kind: "plain"},
-			{ID: 9, Func: 0x404000, Size: 1, Site: 0x404000, Kind: "plain", Name: "ünï\xff"},
+		Funcs: []names.Func{
+			{ID: 0, Addr: 0x400f00, Size: 4, Kind: "plain", Name: "untraced"},
+			{ID: 1, Addr: 0x401000, Size: 0x40, Site: 0x401004, Kind: "fentry-call", Name: "main"},
+			{ID: 2, Addr: 0x402000, Site: 0x402000, Kind: "patchable", Name: "odd\nname\x7f\\"},
+			{ID: 3, Addr: 0x403000, Size: 1, Site: 0x403000, Kind: "plain"},
+			{ID: 9, Addr: 0x404000, Size: 1, Site: 0x404000, Kind: "plain", Name: "ünï\xff"},
 		},
 	}
 	dir := t.TempDir()
 	var b bytes.Buffer
-	if err := symbol.WriteSym(&b, &file); err != nil {
+	if err := names.Write(&b, &file); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, trace.ImageID(file.Image).String()+trace.SymExt), b.Bytes(), 0o666); err != nil {
@@ -55,9 +54,8 @@ func TestSymAgrees(t *testing.T) {
 	if im := tr.Images[0]; im.Path != file.Path || im.BuildID != "dead" || im.Machine != "x86_64" || im.Sites != 9 {
 		t.Errorf("%+v", im)
 	}
-	for _, e := range file.Entries[1:] {
-		want := trace.Func{Name: e.Name, Addr: e.Func, Size: e.Size, Site: e.Site, Kind: e.Kind}
-		if d := cmp.Diff(want, tr.Func(trace.FuncID{ID: e.ID})); d != "" {
+	for _, e := range file.Funcs[1:] {
+		if d := cmp.Diff(e, tr.Func(trace.FuncID{ID: e.ID})); d != "" {
 			t.Errorf("id %d: %s", e.ID, d)
 		}
 	}

@@ -5,30 +5,50 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
-	"github.com/fentry-dev/fentry/internal/symfile"
+	"github.com/fentry-dev/fentry/names"
 )
+
+// Names of functions and places in the source. What an id means, and which file is an image's, is package names' to say;
+// here is when it is asked: for names on opening, because every reader wants them, and for lines at the first function
+// that is asked for, because debug information is large and few readers want it.
+
+// A Func is what a symbol table tells about a traced function. Addresses are
+// the image's own, before loading.
+type Func = names.Func
+
+// A SymTable gives the functions of an image by id. A [names.Table] is one.
+type SymTable interface {
+	// Func returns the function with the given id, ok false when there is none.
+	Func(id uint32) (f Func, ok bool)
+}
 
 // loadSymbols finds each image's functions: the directory's .sym file, or what
 // Options.Resolve has.
 func (t *Trace) loadSymbols(o Options) {
+	resolve := o.Resolve
+	if resolve == nil {
+		resolve = findSymbols
+	}
 	t.syms = make([]SymTable, len(t.Images))
 	t.names = make([]nameCache, len(t.Images))
+	t.lines = make([]imageLines, len(t.Images))
 	for i := range t.Images {
 		im := &t.Images[i]
 		tab, err := openSym(filepath.Join(t.Dir, im.ID.String()+SymExt))
 		switch {
 		case err == nil:
 			t.syms[i] = tab
-			im.merge(tab.image())
-			if n := len(tab.Entries); im.Sites == 0 && n > 0 {
-				im.Sites = int(tab.Entries[n-1].ID)
+			im.merge(&Image{Path: tab.Path, BuildID: hex.EncodeToString(tab.BuildID), Machine: tab.Machine})
+			if im.Sites == 0 {
+				im.Sites = int(tab.MaxID())
 			}
 		case !missing(err):
 			t.problem(err)
 		}
-		if t.syms[i] == nil && o.Resolve != nil {
-			tab, err := o.Resolve(*im)
+		if t.syms[i] == nil {
+			tab, err := resolve(*im)
 			if err != nil {
 				t.problem(fmt.Errorf("image %s: no symbols: %w", im.label(), err))
 			} else {
@@ -39,6 +59,23 @@ func (t *Trace) loadSymbols(o Options) {
 	}
 }
 
+// findSymbols is the default of Options.Resolve: the program itself knows its functions, if fentry has patched it or it
+// was linked with the tracer.
+func findSymbols(im Image) (SymTable, error) {
+	tab, err := names.Find(im.file())
+	if err != nil {
+		return nil, err
+	}
+	return tab, nil
+}
+
+// file says which file is the image's.
+func (im *Image) file() names.Image {
+	return names.Image{
+		ID: uint64(im.ID), BuildID: im.BuildID, Linked: im.IDs == OffsetIDs, Paths: []string{im.Path, im.Exe},
+	}
+}
+
 func (im *Image) label() string {
 	if im.Path != "" {
 		return im.Path
@@ -46,31 +83,66 @@ func (im *Image) label() string {
 	return im.ID.String()
 }
 
-// A symFile is a parsed .sym file.
-type symFile struct{ *symfile.File }
-
-func (s symFile) Func(id uint32) (Func, bool) {
-	e, ok := s.ByID(id)
-	if !ok {
-		return Func{}, false
-	}
-	return Func{Name: e.Name, Addr: e.Func, Size: e.Size, Site: e.Site, Kind: e.Kind}, true
-}
-
-// image is what the file says of the image itself.
-func (s symFile) image() *Image {
-	return &Image{Path: s.Path, BuildID: hex.EncodeToString(s.BuildID), Machine: s.Machine}
-}
-
-func openSym(path string) (symFile, error) {
+func openSym(path string) (*names.Table, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return symFile{}, err
+		return nil, err
 	}
 	defer f.Close()
-	s, err := symfile.Read(f)
+	s, err := names.Read(f)
 	if err != nil {
-		return symFile{}, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return symFile{s}, nil
+	return s, nil
+}
+
+// imageLines are the source lines of an image, opened when first asked for.
+type imageLines struct {
+	once  sync.Once
+	lines *names.Lines
+	err   error
+}
+
+// Source returns where a function begins in the program's source. file is "" if
+// that is not known for the function. The programs' files are opened when they
+// are first asked for. An error is about the image, and comes again for each of its
+// functions: its file is not there or is another one by now, or has no line
+// information (which errors.Is reports as symbol.ErrNoLines).
+func (t *Trace) Source(id FuncID) (file string, line int, err error) {
+	if id.ID == 0 || int(id.Image) >= len(t.lines) {
+		return "", 0, nil
+	}
+	l := &t.lines[id.Image]
+	l.once.Do(func() {
+		im := t.Images[id.Image].file()
+		if tab, ok := t.syms[id.Image].(*names.Table); ok {
+			im.Entry = tab.Entry
+		}
+		l.lines, l.err = names.FindLines(im)
+	})
+	if l.err != nil {
+		return "", 0, l.err
+	}
+	fn := t.Func(id)
+	if fn.Addr == 0 {
+		return "", 0, nil
+	}
+	// An error here is about one unit's table, which is as good as no line.
+	at, ok, err := l.lines.At(fn.Addr)
+	if err != nil || !ok {
+		return "", 0, nil
+	}
+	return at.File, at.Line, nil
+}
+
+// closeLines releases the programs.
+func (t *Trace) closeLines() (err error) {
+	for i := range t.lines {
+		if l := t.lines[i].lines; l != nil {
+			if e := l.Close(); err == nil {
+				err = e
+			}
+		}
+	}
+	return err
 }

@@ -13,8 +13,10 @@ import (
 // Options of [OpenWith]. The zero value reads what the directory holds.
 type Options struct {
 	// Resolve gives the functions of an image that has no .sym file in the
-	// directory, as with a trace that a patched program wrote alone. Package
-	// trace knows no object files itself. nil: such functions have no names.
+	// directory, as with a trace that a patched program wrote alone. nil: they are
+	// read from the program's file, if the trace names it and it is still the
+	// one that was traced. A reader that shall open no file that a trace names
+	// gives a function here that always fails.
 	Resolve func(Image) (SymTable, error)
 	// Name turns a raw symbol name into what people read: demangling. nil: raw.
 	Name func(raw string) string
@@ -56,7 +58,8 @@ type Trace struct {
 	size  int64
 	close func() error
 	syms  []SymTable // by image
-	flat  []bool     // by image: its tracer records entries only
+	lines []imageLines
+	flat  []bool // by image: its tracer records entries only
 	names []nameCache
 	name  func(string) string
 
@@ -186,8 +189,8 @@ func (t *Trace) setClock(ix *index, o Options) {
 	}
 }
 
-// Close closes the trace's file.
-func (t *Trace) Close() error { return t.close() }
+// Close closes the trace's files.
+func (t *Trace) Close() error { return errors.Join(t.close(), t.closeLines()) }
 
 // maxProblems bounds the list for files that are nothing but damage.
 const maxProblems = 100

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/names"
 )
 
 // testImage is the image of most tests: ids 1.. are the functions a, b, c ...
@@ -47,9 +49,12 @@ func buildHeader(t testing.TB, h Header, fn func(w *Writer)) string {
 	return dir
 }
 
+// noNames lets no program be looked for that a test has made up.
+var noNames = Options{Resolve: func(Image) (SymTable, error) { return &names.Table{}, nil }}
+
 func open(t testing.TB, dir string) *Trace {
 	t.Helper()
-	tr, err := Open(dir)
+	tr, err := OpenWith(dir, noNames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +212,7 @@ func TestReadError(t *testing.T) {
 	}
 	f := &failingReader{b: b, bad: -1}
 	tr := &Trace{}
-	if err := tr.load(f, int64(len(b)), Options{}); err != nil {
+	if err := tr.load(f, int64(len(b)), noNames); err != nil {
 		t.Fatal(err)
 	}
 	f.bad = int64(len(b)) / 2
@@ -220,7 +225,7 @@ func TestReadError(t *testing.T) {
 	if err := tr.Walk(WalkOptions{}, func(*Event) error { return nil }); err == nil || !strings.Contains(err.Error(), "bad disk") {
 		t.Errorf("walk: %v", err)
 	}
-	if err := (&Trace{}).load(f, int64(len(b)), Options{}); err == nil || !strings.Contains(err.Error(), "bad disk") {
+	if err := (&Trace{}).load(f, int64(len(b)), noNames); err == nil || !strings.Contains(err.Error(), "bad disk") {
 		t.Errorf("load: %v", err)
 	}
 }

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -100,16 +99,12 @@ func (c *nameCollector) add(path string) {
 	if c.bytes += fi.Size(); c.bytes > completeBytes {
 		return
 	}
-	image, done, err := mapFile(path)
+	im, err := openImage(path)
 	if err != nil {
 		return
 	}
-	defer done()
-	f, err := elfio.Parse(image)
-	if err != nil {
-		return
-	}
-	sites, err := record.Find(f, record.Options{})
+	defer im.close()
+	sites, err := im.sites()
 	if err != nil {
 		return
 	}
@@ -126,13 +121,13 @@ func (c *nameCollector) addSymbols(path string) {
 		return
 	}
 	defer f.Close()
-	s, err := symbol.ReadSym(f)
+	tab, err := names.Read(f)
 	if err != nil {
 		return
 	}
-	for i := range s.Entries {
-		if s.Entries[i].ID != 0 {
-			c.name(s.Entries[i].Name)
+	for _, fn := range tab.Funcs {
+		if fn.ID != 0 {
+			c.name(fn.Name)
 		}
 	}
 }

@@ -89,7 +89,6 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	var src *sources
 	if c.srcline {
 		src = newSources(a, t)
-		defer src.close()
 	}
 	out, err := a.open()
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -241,20 +240,16 @@ type infoProgram struct {
 
 // program prints what fentry put into a program.
 func (c *infoCmd) program(a *app, path string) error {
-	image, done, err := mapFile(path)
+	f, err := openImage(path)
 	if err != nil {
 		return err
 	}
-	defer done()
-	f, err := elfio.Parse(image)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
+	defer f.close()
 	in := infoProgram{
 		Path: path, Machine: machineName(f.Header.Machine), Type: strings.TrimPrefix(f.Header.Type.String(), "ET_"),
 		BuildID: fmt.Sprintf("%x", f.BuildID()),
 	}
-	pi, err := patch.Inspect(f)
+	pi, err := patch.Inspect(f.File)
 	switch {
 	case err == nil:
 		in.Patched, in.Image, in.Tracer, in.Functions = true, trace.ImageID(pi.ImageID).String(), pi.Tracer.String(), len(pi.Sites)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
 )
@@ -94,25 +93,21 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	if err != nil {
 		return err
 	}
-	image, done, err := mapFile(path)
+	im, err := openImage(path)
 	if err != nil {
 		return err
 	}
-	defer done()
-	f, err := elfio.Parse(image)
+	defer im.close()
+	sites, err := im.sites()
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	sites, err := record.Find(f, record.Options{})
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	}
 	if sel != nil {
 		sites = slices.DeleteFunc(sites, func(s record.Site) bool { return !sel.Match(s.Name) })
 	}
 	source := func(uint64) string { return "" }
 	if c.srcline {
-		tab, err := symbol.NewWith(f, symbol.Options{Path: path})
+		tab, err := symbol.NewWith(im.File, symbol.Options{Path: path})
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -121,7 +116,13 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 			a.notef("fentry: no source lines: %s: %v", path, err)
 		} else {
 			cwd, _ := os.Getwd()
-			source = func(addr uint64) string { return sourceLine(tab, addr, cwd) }
+			source = func(addr uint64) string {
+				l, ok, err := tab.Line(addr)
+				if err != nil || !ok {
+					return ""
+				}
+				return sourceLine(l, cwd)
+			}
 		}
 	}
 	switch {
@@ -149,7 +150,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	a.notef("%s: %s", path, summary(sites))
 	if len(sites) > 0 && sel == nil && !slices.ContainsFunc(sites, func(s record.Site) bool { return s.Traceable() }) {
 		how := "-pg -mfentry, or with -fpatchable-function-entry=5"
-		if f.Header.Machine == elf.EM_AARCH64 {
+		if im.Header.Machine == elf.EM_AARCH64 {
 			how = "-fpatchable-function-entry=2"
 		}
 		a.notef("compile with %s, which costs nothing while nobody traces", how)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -51,13 +51,13 @@ func writeTrace(dir, spec string) error {
 		Duration: time.Second, Tracer: "function_graph", PID: 100,
 		Clock: trace.InfoClock{Hz: 1e9}, Images: []trace.Image{{ID: testImage, Path: "/bin/prog", BuildID: "c0ffee"}},
 	}
-	sym := symbol.SymFile{Path: "/bin/prog", Image: uint64(testImage)}
+	sym := names.Table{Path: "/bin/prog", Image: uint64(testImage)}
 	ids := map[string]uint32{}
 	id := func(name string) uint32 {
 		if ids[name] == 0 {
 			ids[name] = uint32(len(ids) + 1)
 			addr := 0x401000 + 0x100*uint64(len(ids))
-			sym.Entries = append(sym.Entries, symbol.SymEntry{ID: ids[name], Func: addr, Size: 0x40, Site: addr, Kind: "fentry-call", Name: name})
+			sym.Funcs = append(sym.Funcs, names.Func{ID: ids[name], Addr: addr, Size: 0x40, Site: addr, Kind: "fentry-call", Name: name})
 		}
 		return ids[name]
 	}
@@ -120,7 +120,7 @@ func writeTrace(dir, spec string) error {
 		return err
 	}
 	var symText bytes.Buffer
-	if err := symbol.WriteSym(&symText, &sym); err != nil {
+	if err := names.Write(&symText, &sym); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, testImage.String()+trace.SymExt), symText.Bytes(), 0o666); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -148,11 +149,12 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if sameFile(path, c.out) {
 		return usagef(cmd, "-o %s is PROGRAM itself; --in-place replaces it", c.out)
 	}
-	image, done, err := mapFile(path)
+	file, err := mapped.Open(path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer file.Close()
+	image := file.Data
 	if c.verify {
 		in, err := patch.Verify(image)
 		if err != nil {
@@ -311,31 +313,6 @@ func sameFile(a, b string) bool {
 	}
 	bi, err := os.Stat(b)
 	return err == nil && os.SameFile(ai, bi)
-}
-
-// mapFile maps a file into memory, so that large programs need not be copied.
-// The mapping is private: it does not change when the file is replaced.
-func mapFile(path string) (b []byte, done func(), err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, pathError(err)
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, nil, pathError(err)
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	if fi.Size() == 0 {
-		return nil, nil, fmt.Errorf("%s: empty file", path)
-	}
-	b, err = unix.Mmap(int(f.Fd()), 0, int(fi.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return b, func() { unix.Munmap(b) }, nil
 }
 
 // pathError puts the path first, as in all messages of fentry.

@@ -20,10 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
-	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -397,7 +398,7 @@ func (p *program) copy(pool string, f *os.File) error {
 // those of patched programs it started from what is in their files.
 func (p *program) symbols(im session.Image, w io.Writer) error {
 	if p.main != nil && trace.ImageID(p.main.ImageID) == im.ID {
-		return symbol.WriteSym(w, planSymbols(p.main, p.file))
+		return names.Write(w, p.table())
 	}
 	if im.IDs != "" {
 		return session.ErrNoSymbols // numbers that need no table; readers look in the program
@@ -407,65 +408,34 @@ func (p *program) symbols(im session.Image, w io.Writer) error {
 		return pathError(err)
 	}
 	defer f.Close()
-	image, done, err := mapFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	m, err := mapped.Map(f, f.Name())
 	if err != nil {
 		return err
 	}
-	defer done()
-	ef, err := elfio.Parse(image)
+	defer m.Close()
+	ef, err := elfio.Parse(m.Data)
 	if err != nil {
 		return err
 	}
-	in, err := patch.Inspect(ef)
+	tab, err := names.From(ef, names.Image{ID: uint64(im.ID)})
 	if err != nil {
 		return err
 	}
-	if trace.ImageID(in.ImageID) != im.ID {
-		return errors.New("not the program that was traced: it has been replaced since")
-	}
-	s, err := patchedSymbols(in, ef)
-	if err != nil {
-		return err
-	}
-	s.Path = im.Path
-	return symbol.WriteSym(w, s)
+	tab.Path = im.Path
+	return names.Write(w, tab)
 }
 
-// planSymbols is the symbol file of a planned image.
-func planSymbols(p *patch.Plan, f *elfio.File) *symbol.SymFile {
-	s := symHeader(f, p.BuildID, p.ImageID)
-	s.Path = p.Options.Path
-	for i := range p.Functions {
-		fn := &p.Functions[i]
-		s.Entries = append(s.Entries, symbol.SymEntry{
-			ID: fn.ID, Func: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
+// table is the functions of the planned image.
+func (p *program) table() *names.Table {
+	t := names.New(p.file)
+	t.Path, t.BuildID, t.Image = p.main.Options.Path, p.main.BuildID, p.main.ImageID
+	for i := range p.main.Functions {
+		fn := &p.main.Functions[i]
+		t.Funcs = append(t.Funcs, names.Func{
+			ID: fn.ID, Addr: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
 		})
 	}
-	return s
-}
-
-// patchedSymbols is the symbol file of an image that was patched offline.
-func patchedSymbols(in *patch.Info, f *elfio.File) (*symbol.SymFile, error) {
-	s := symHeader(f, in.BuildID, in.ImageID)
-	tab, err := symbol.New(f)
-	if err != nil {
-		return nil, err
-	}
-	for i, site := range in.Sites {
-		e := symbol.SymEntry{ID: uint32(i + 1), Func: site.Func, Site: site.Addr, Kind: "patched"}
-		if fn, ok := tab.Lookup(site.Func); ok && fn.Addr == site.Func {
-			e.Name, e.Size = strings.Clone(fn.Name), fn.Size
-		}
-		s.Entries = append(s.Entries, e)
-	}
-	return s, nil
-}
-
-func symHeader(f *elfio.File, buildID []byte, image uint64) *symbol.SymFile {
-	return &symbol.SymFile{
-		BuildID: buildID, Image: image, Entry: f.Header.Entry,
-		Machine: strings.ToLower(strings.TrimPrefix(f.Header.Machine.String(), "EM_")),
-	}
+	return t
 }
 
 // parsePolicy reads the name of a policy.

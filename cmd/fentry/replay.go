@@ -196,7 +196,6 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	if c.srcline {
 		src := newSources(a, t)
-		defer src.close()
 		d.graph.Comment, d.function.Comment = src.line, src.line
 	}
 	out, err := a.open()

@@ -149,7 +149,6 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	var src *sources
 	if c.srcline {
 		src = newSources(a, t)
-		defer src.close()
 	}
 	out, err := a.open()
 	if err != nil {

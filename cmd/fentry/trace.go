@@ -10,10 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
-	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -51,7 +48,7 @@ func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Tr
 	case dir == "":
 		dir = a.dataDir()
 	}
-	t, err := trace.OpenWith(dir, trace.Options{Resolve: resolveImage, Name: in.demangle.name})
+	t, err := trace.OpenWith(dir, trace.Options{Name: in.demangle.name})
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: no trace there; make one with: fentry record PROGRAM", dir)
@@ -156,71 +153,6 @@ func lostHint(t *trace.Trace) string {
 		return ""
 	}
 	return " (a larger buffer: record -b SIZE)"
-}
-
-// resolveImage finds the functions of an image whose trace has no symbol file:
-// a patched program that ran alone. The program itself knows its sites.
-func resolveImage(im trace.Image) (trace.SymTable, error) {
-	var last error
-	for _, path := range []string{im.Path, im.Exe} {
-		if path == "" {
-			continue
-		}
-		read := readSites
-		if im.IDs == trace.OffsetIDs {
-			read = readLinked
-		}
-		tab, err := read(path, im)
-		if err == nil {
-			return tab, nil
-		}
-		last = err
-	}
-	if last == nil {
-		last = errors.New("the trace does not name the program's file")
-	}
-	return nil, last
-}
-
-// siteTable is the functions of a patched program by site id.
-type siteTable []trace.Func
-
-func (s siteTable) Func(id uint32) (trace.Func, bool) {
-	if id == 0 || int64(id) > int64(len(s)) {
-		return trace.Func{}, false
-	}
-	return s[id-1], true
-}
-
-func readSites(path string, im trace.Image) (trace.SymTable, error) {
-	image, done, err := mapFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	f, err := elfio.Parse(image)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	in, err := patch.Inspect(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if trace.ImageID(in.ImageID) != im.ID {
-		return nil, fmt.Errorf("%s: not the program that was traced: it has been patched again since", path)
-	}
-	tab, err := symbol.New(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	sites := make(siteTable, len(in.Sites))
-	for i, s := range in.Sites {
-		sites[i] = trace.Func{Addr: s.Func, Site: s.Addr}
-		if fn, ok := tab.Lookup(s.Func); ok && fn.Addr == s.Func {
-			sites[i].Name, sites[i].Size = strings.Clone(fn.Name), fn.Size
-		}
-	}
-	return sites, nil
 }
 
 // matcher returns a test of functions by name, nil when no pattern was given.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/fentry-dev/fentry/internal/symfile"
+	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -43,9 +43,9 @@ func FuzzNames(f *testing.F) {
 				t.Fatal(err)
 			}
 			// The names of two of the functions are known; names of symbols are made plain by whoever opens the trace.
-			sym := &symfile.File{Entries: []symfile.Entry{{ID: 2, Func: 0x401000, Name: "known"}, {ID: 3, Func: 0x401100}}}
+			sym := &names.Table{Funcs: []names.Func{{ID: 2, Addr: 0x401000, Name: "known"}, {ID: 3, Addr: 0x401100}}}
 			b.Reset()
-			if err := symfile.Write(&b, sym); err != nil {
+			if err := names.Write(&b, sym); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, testImage.String()+trace.SymExt), b.Bytes(), 0o666); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fentry-dev/fentry/internal/symfile"
+	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -36,7 +36,7 @@ func FuzzNames(f *testing.F) {
 			t.Fatal(err)
 		}
 		b.Reset()
-		if err := symfile.Write(&b, &symfile.File{Entries: []symfile.Entry{{ID: 1, Func: 0x401000, Name: name}}}); err != nil {
+		if err := names.Write(&b, &names.Table{Funcs: []names.Func{{ID: 1, Addr: 0x401000, Name: name}}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, testImage.String()+trace.SymExt), b.Bytes(), 0o666); err != nil {

@@ -1,4 +1,4 @@
-package symfile
+package names
 
 import (
 	"bytes"
@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry/internal/cost"
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
-func sample() *File {
-	return &File{
+func sample() *Table {
+	return &Table{
 		Path: "/opt/a program/of\nmine", BuildID: []byte{0xab, 0xcd, 0x01}, Image: 0x1234, Machine: "x86_64", Entry: 0x401000,
-		Entries: []Entry{
+		Funcs: []Func{
 			{0, 0x401000, 0x22, 0x401000, "none", "_start"},
 			{0, 0x401100, 0, 0x401100, "none", ""},
 			{1, 0x401200, 0x10, 0x401204, "fentry-call", "main"},
@@ -49,20 +50,20 @@ func TestText(t *testing.T) {
 		t.Error(d)
 	}
 	for id, name := range map[uint32]string{1: "main", 2: "_ZN2ns3Foo3barEi", 9: "high"} {
-		if e, ok := got.ByID(id); !ok || e.Name != name {
+		if e, ok := got.lookup(id); !ok || e.Name != name {
 			t.Errorf("id %d: %v %v", id, e, ok)
 		}
 	}
-	for _, id := range []uint32{0, 4, 8, 10, MaxID} {
-		if e, ok := got.ByID(id); ok {
+	for _, id := range []uint32{0, 4, 8, 10, format.IDMax + 1} {
+		if e, ok := got.lookup(id); ok {
 			t.Errorf("id %d: %v", id, e)
 		}
 	}
 }
 
-// Entries in another order come out sorted, and the caller's slice stays.
+// Funcs in another order come out sorted, and the caller's slice stays.
 func TestWriteSorts(t *testing.T) {
-	s := &File{Entries: []Entry{{2, 2, 0, 0, "k", "b"}, {0, 9, 0, 0, "k", "z"}, {1, 1, 0, 0, "k", "a"}, {0, 8, 0, 0, "k", "y"}}}
+	s := &Table{Funcs: []Func{{2, 2, 0, 0, "k", "b"}, {0, 9, 0, 0, "k", "z"}, {1, 1, 0, 0, "k", "a"}, {0, 8, 0, 0, "k", "y"}}}
 	var b bytes.Buffer
 	if err := Write(&b, s); err != nil {
 		t.Fatal(err)
@@ -72,21 +73,21 @@ func TestWriteSorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names strings.Builder
-	for _, e := range got.Entries {
+	for _, e := range got.Funcs {
 		names.WriteString(e.Name)
 	}
-	if names.String() != "zyab" || s.Entries[0].Name != "b" {
-		t.Errorf("got %q, caller has %v", names.String(), s.Entries)
+	if names.String() != "zyab" || s.Funcs[0].Name != "b" {
+		t.Errorf("got %q, caller has %v", names.String(), s.Funcs)
 	}
 }
 
 func TestWriteErrors(t *testing.T) {
-	for name, e := range map[string][]Entry{
-		"reserved": {{MaxID, 1, 1, 1, "k", "n"}},
+	for name, e := range map[string][]Func{
+		"reserved": {{format.IDMax + 1, 1, 1, 1, "k", "n"}},
 		"same":     {{1, 1, 1, 1, "k", "n"}, {1, 2, 2, 2, "k", "m"}},
 		"too long": {{1, 1, 1, 1, "k", strings.Repeat("x", maxLine)}},
 	} {
-		if err := Write(io.Discard, &File{Entries: e}); err == nil || !strings.Contains(err.Error(), name) {
+		if err := Write(io.Discard, &Table{Funcs: e}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -106,7 +107,7 @@ func TestReadErrors(t *testing.T) {
 		{"1\t2\t3\t4\tk\tn\tx\n", "line 1: want 6 fields"},
 		{"\n#\n1\t2\t3\t4\tk\tn", "line 3: the file ends inside a line"},
 		{"x\t2\t3\t4\tk\tn\n", "bad id"},
-		{"2147418112\t2\t3\t4\tk\tn\n", "bad id"},
+		{"2147352576\t2\t3\t4\tk\tn\n", "bad id"},
 		{"1\t0x2\t3\t4\tk\tn\n", "bad hexadecimal"},
 		{"1\t2\t3\t11111111111111111\tk\tn\n", "bad hexadecimal"},
 		{"1\t2\t3\t4\tk\tn\\x0\n", "bad escape"},
@@ -122,7 +123,7 @@ func TestReadErrors(t *testing.T) {
 		}
 	}
 	s, err := Read(strings.NewReader("# later: key\n#comment\n\n# path:\n1\t2\t3\t4\tk\t\n"))
-	if err != nil || len(s.Entries) != 1 {
+	if err != nil || len(s.Funcs) != 1 {
 		t.Errorf("%+v %v", s, err)
 	}
 }
@@ -135,7 +136,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Add([]byte("# path: x\n1\t2\t3\t4\tk\tn\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var s *File
+		var s *Table
 		var err error
 		// Two buffers for reading, and an entry of 72 bytes for a line of 11.
 		cost.Check(t, len(b), 64, func() { s, err = Read(bytes.NewReader(b)) })
@@ -153,9 +154,9 @@ func FuzzRead(f *testing.F) {
 		if d := cmp.Diff(s, again); d != "" {
 			t.Fatal(d)
 		}
-		for i := range s.Entries {
-			if e := &s.Entries[i]; e.ID != 0 {
-				if got, ok := s.ByID(e.ID); !ok || got != e {
+		for i := range s.Funcs {
+			if e := &s.Funcs[i]; e.ID != 0 {
+				if got, ok := s.lookup(e.ID); !ok || got != e {
 					t.Fatalf("id %d not found", e.ID)
 				}
 			}
@@ -164,9 +165,9 @@ func FuzzRead(f *testing.F) {
 }
 
 func BenchmarkRead(b *testing.B) {
-	s := &File{}
+	s := &Table{}
 	for i := range 100000 {
-		s.Entries = append(s.Entries, Entry{uint32(i + 1), uint64(i) * 64, 64, uint64(i) * 64, "fentry-call", "_ZN2ns3Foo3barEi"})
+		s.Funcs = append(s.Funcs, Func{uint32(i + 1), uint64(i) * 64, 64, uint64(i) * 64, "fentry-call", "_ZN2ns3Foo3barEi"})
 	}
 	var buf bytes.Buffer
 	if err := Write(&buf, s); err != nil {

@@ -1,7 +1,7 @@
-// Package symfile is the format of .sym files: which function each site id of a
-// program image means. Who writes traces (package symbol's users) and who reads
-// them (package trace) share it.
-package symfile
+package names
+
+// The text format of .sym files. A recorder writes one for each image as it sees it, because later the program may have
+// been replaced or be on another machine: with these files a trace is readable without its programs.
 
 import (
 	"bufio"
@@ -12,57 +12,13 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
-
-// A File is the content of a .sym file. It makes a trace readable without the image.
-type File struct {
-	Path    string // of the image when it was recorded
-	BuildID []byte // the image's build-id, nil when it has none
-	Image   uint64 // image id: the file's name
-	Machine string // as in EM_X86_64, in lower case without the prefix: x86_64
-	Entry   uint64 // e_entry of the image, as in the file
-	Entries []Entry
-}
-
-// An Entry is one function. Addresses are as in the file.
-type Entry struct {
-	ID         uint32 // site id, 0 for a function that is not traced
-	Func, Size uint64
-	Site       uint64
-	Kind       string // kind of the site
-	Name       string // raw symbol name, "" when unknown
-}
-
-// MaxID is the first id that is not a site's but an event with a meaning of its own (FT_RESERVED_BASE).
-const MaxID = 0x7fff0000
 
 // maxLine bounds a line of a .sym file, newline included. The longest symbol names seen in real programs have about
 // 100 kB.
 const maxLine = 4 << 20
-
-// ByID returns the entry of a traced function. Entries must be sorted by id, as [Read] leaves them.
-func (s *File) ByID(id uint32) (*Entry, bool) {
-	if id == 0 {
-		return nil, false
-	}
-	// Ids count from 1 without holes, behind the functions that have none.
-	e := s.Entries
-	if first := s.untraced(); uint64(first)+uint64(id)-1 < uint64(len(e)) {
-		if k := first + int(id) - 1; e[k].ID == id {
-			return &e[k], true
-		}
-	}
-	i := sort.Search(len(e), func(i int) bool { return e[i].ID >= id })
-	if i < len(e) && e[i].ID == id {
-		return &e[i], true
-	}
-	return nil, false
-}
-
-// untraced is the number of entries with id 0.
-func (s *File) untraced() int {
-	return sort.Search(len(s.Entries), func(i int) bool { return s.Entries[i].ID > 0 })
-}
 
 // Write writes a .sym file: lines "# key: value", then one line a function, sorted by id, of
 //
@@ -70,10 +26,13 @@ func (s *File) untraced() int {
 //
 // with hexadecimal addresses and size. Entries with id 0, functions that are not traced, keep their order; any other id
 // may appear once.
-func Write(w io.Writer, s *File) error {
-	entries := s.Entries
+func Write(w io.Writer, s *Table) error {
+	if s.Linked {
+		return errors.New("ids that are distances have no .sym file")
+	}
+	entries := s.Funcs
 	if !sort.SliceIsSorted(entries, func(i, j int) bool { return entries[i].ID < entries[j].ID }) {
-		entries = append([]Entry(nil), entries...)
+		entries = append([]Func(nil), entries...)
 		sort.SliceStable(entries, func(i, j int) bool { return entries[i].ID < entries[j].ID })
 	}
 	bw := bufio.NewWriterSize(w, 64<<10)
@@ -85,14 +44,14 @@ func Write(w io.Writer, s *File) error {
 	var line []byte
 	for i := range entries {
 		e := &entries[i]
-		if e.ID >= MaxID {
-			return fmt.Errorf("function at %#x: id %#x is reserved", e.Func, e.ID)
+		if e.ID > format.IDMax {
+			return fmt.Errorf("function at %#x: id %#x is reserved", e.Addr, e.ID)
 		}
 		if e.ID != 0 && i > 0 && entries[i-1].ID == e.ID {
-			return fmt.Errorf("functions at %#x and %#x have the same id %d", entries[i-1].Func, e.Func, e.ID)
+			return fmt.Errorf("functions at %#x and %#x have the same id %d", entries[i-1].Addr, e.Addr, e.ID)
 		}
 		line = strconv.AppendUint(line[:0], uint64(e.ID), 10)
-		for _, v := range [...]uint64{e.Func, e.Size, e.Site} {
+		for _, v := range [...]uint64{e.Addr, e.Size, e.Site} {
 			line = append(line, '\t')
 			line = strconv.AppendUint(line, v, 16)
 		}
@@ -102,7 +61,7 @@ func Write(w io.Writer, s *File) error {
 		line = append(line, escape(e.Name)...)
 		line = append(line, '\n')
 		if len(line) > maxLine {
-			return fmt.Errorf("function at %#x: a name of %d bytes is too long for a .sym file", e.Func, len(e.Name))
+			return fmt.Errorf("function at %#x: a name of %d bytes is too long for a .sym file", e.Addr, len(e.Name))
 		}
 		bw.Write(line)
 	}
@@ -110,8 +69,8 @@ func Write(w io.Writer, s *File) error {
 }
 
 // Read reads what [Write] writes. Keys it does not know are skipped. Errors name the line.
-func Read(r io.Reader) (*File, error) {
-	s := &File{}
+func Read(r io.Reader) (*Table, error) {
+	s := &Table{}
 	br := bufio.NewReaderSize(r, 64<<10)
 	var last uint32
 	for n := 1; ; n++ {
@@ -131,7 +90,7 @@ func Read(r io.Reader) (*File, error) {
 		if line == "" {
 			continue
 		}
-		e, err := parseEntry(line)
+		e, err := parseFunc(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -139,7 +98,7 @@ func Read(r io.Reader) (*File, error) {
 			return nil, fmt.Errorf("line %d: id %d after %d: ids must ascend", n, e.ID, last)
 		}
 		last = e.ID
-		s.Entries = append(s.Entries, e)
+		s.Funcs = append(s.Funcs, e)
 	}
 }
 
@@ -167,7 +126,7 @@ func readLine(br *bufio.Reader) (string, error) {
 	}
 }
 
-func (s *File) header(line string) error {
+func (s *Table) header(line string) error {
 	key, value, ok := strings.Cut(strings.TrimPrefix(line, "# "), ": ")
 	if !ok {
 		key, value = strings.TrimSuffix(key, ":"), ""
@@ -194,31 +153,31 @@ func (s *File) header(line string) error {
 	return nil
 }
 
-func parseEntry(line string) (Entry, error) {
+func parseFunc(line string) (Func, error) {
 	var f [6]string
 	rest := line
 	for i := range f {
 		var ok bool
 		f[i], rest, ok = strings.Cut(rest, "\t")
 		if ok != (i < len(f)-1) {
-			return Entry{}, fmt.Errorf("want 6 fields separated by tabs in %q", clip(line))
+			return Func{}, fmt.Errorf("want 6 fields separated by tabs in %q", clip(line))
 		}
 	}
 	id, err := strconv.ParseUint(f[0], 10, 32)
-	if err != nil || id >= MaxID {
-		return Entry{}, fmt.Errorf("bad id %q", clip(f[0]))
+	if err != nil || id > format.IDMax {
+		return Func{}, fmt.Errorf("bad id %q", clip(f[0]))
 	}
-	e := Entry{ID: uint32(id)}
-	for i, p := range []*uint64{&e.Func, &e.Size, &e.Site} {
+	e := Func{ID: uint32(id)}
+	for i, p := range []*uint64{&e.Addr, &e.Size, &e.Site} {
 		if *p, err = strconv.ParseUint(f[i+1], 16, 64); err != nil {
-			return Entry{}, fmt.Errorf("bad hexadecimal number %q", clip(f[i+1]))
+			return Func{}, fmt.Errorf("bad hexadecimal number %q", clip(f[i+1]))
 		}
 	}
 	if e.Kind, err = unescape(f[4]); err != nil {
-		return Entry{}, err
+		return Func{}, err
 	}
 	if e.Name, err = unescape(f[5]); err != nil {
-		return Entry{}, err
+		return Func{}, err
 	}
 	return e, nil
 }

@@ -1,0 +1,182 @@
+package names
+
+// Which file is an image's. A path alone proves nothing: programs are rebuilt, patched again and replaced, and a trace
+// read on another machine finds another program under the same name. Names from the wrong program are worse than none,
+// so a file has to show that it is the one: by the image id that patching left in it, or that follows from its headers
+// if it was linked with the tracer, and where only lines are wanted, also by the build-id.
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"strings"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/sitetable"
+	"github.com/fentry-dev/fentry/symbol"
+)
+
+// An Image says which program image is meant: what a trace tells of it.
+type Image struct {
+	ID      uint64   // image id
+	BuildID string   // hex digits, "" if unknown
+	Entry   uint64   // e_entry of the file, 0 if unknown
+	Linked  bool     // linked with the tracer: ids are distances
+	Paths   []string // where its file may be, in this order; "" is skipped
+}
+
+// Errors of a file that is not the image's.
+var (
+	errPatchedAgain = errors.New("not the program that was traced: it has been patched again since")
+	errBuiltAgain   = errors.New("not the program that was traced: it has been built again since")
+	errOther        = errors.New("not the program that was traced: its build-id is another")
+	errNoPath       = errors.New("the trace does not name the program's file")
+)
+
+// Find reads the functions of an image from its file. If no file is the image, the error says what is wrong with the
+// first one that exists, its path first.
+func Find(im Image) (*Table, error) {
+	var t *Table
+	err := im.eachFile(func(m *mapped.File, f *elfio.File) (err error) {
+		if t, err = From(f, im); err == nil {
+			m.Close()
+		}
+		return err
+	})
+	return t, err
+}
+
+// From reads the functions of an image from a parsed file, which must be the image: one that fentry has patched, or one
+// that was linked with the tracer. The table does not refer to the file's memory.
+func From(f *elfio.File, im Image) (*Table, error) {
+	if im.Linked {
+		return fromLinked(f, im)
+	}
+	return fromPatched(f, im)
+}
+
+// eachFile maps and parses the files the image can be, until use accepts one, to which that mapping belongs then.
+func (im *Image) eachFile(use func(*mapped.File, *elfio.File) error) error {
+	why := errNoPath
+	for _, path := range im.Paths {
+		if path == "" {
+			continue
+		}
+		err := func() error {
+			m, err := mapped.Open(path)
+			if err != nil {
+				return err
+			}
+			f, err := elfio.Parse(m.Data)
+			if err == nil {
+				err = use(m, f)
+			}
+			if err != nil {
+				m.Close()
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			return nil
+		}()
+		if err == nil {
+			return nil
+		}
+		if why == errNoPath || errors.Is(why, fs.ErrNotExist) {
+			why = err
+		}
+	}
+	return why
+}
+
+// fromPatched reads the table of sites that patching left in the file.
+func fromPatched(f *elfio.File, im Image) (*Table, error) {
+	info, rows, err := sitetable.Read(f)
+	if errors.Is(err, sitetable.ErrNone) {
+		return nil, errors.New("not patched by fentry")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info.Image != im.ID {
+		return nil, errPatchedAgain
+	}
+	tab, err := symbol.New(f)
+	if err != nil {
+		return nil, err
+	}
+	t := New(f)
+	t.Image, t.BuildID, t.Funcs = info.Image, bytes.Clone(info.BuildID), make([]Func, rows.Len())
+	for i := range t.Funcs {
+		r := rows.At(i)
+		t.Funcs[i] = Func{ID: uint32(i + 1), Addr: r.Func, Site: r.Site, Kind: "patched"}
+		if fn, ok := tab.Lookup(r.Func); ok && fn.Addr == r.Func {
+			t.Funcs[i].Name, t.Funcs[i].Size = strings.Clone(fn.Name), fn.Size
+		}
+	}
+	return t, nil
+}
+
+// fromLinked reads the functions of a program that was linked with the tracer.
+func fromLinked(f *elfio.File, im Image) (*Table, error) {
+	if !f.Is64() || linkedID(f) != im.ID {
+		return nil, errBuiltAgain
+	}
+	tab, err := symbol.New(f)
+	if err != nil {
+		return nil, err
+	}
+	t := New(f)
+	t.Image, t.Linked = im.ID, true
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Off == 0 {
+			t.Base = p.Vaddr
+		}
+	}
+	for _, fn := range tab.Funcs() {
+		t.Funcs = append(t.Funcs, Func{Name: strings.Clone(fn.Name), Addr: fn.Addr, Size: fn.Size, Kind: "linked"})
+	}
+	return t, nil
+}
+
+// linkedID is the image id of a program that was linked with the tracer: FNV-1a of what does not change when it is
+// stripped. The runtime computes the same (stub/src/classic.c).
+func linkedID(f *elfio.File) uint64 {
+	h := fnv.New64a()
+	raw, at, n := f.Raw(), f.Header.Phoff, uint64(len(f.Progs))*56
+	h.Write(raw[16:32]) // type, machine, version, entry point
+	if at <= uint64(len(raw)) && n <= uint64(len(raw))-at {
+		h.Write(raw[at : at+n])
+	}
+	h.Write(f.BuildID())
+	return h.Sum64()
+}
+
+// check reports whether a file is the image, or what the image was made from: both have the same functions at the same
+// addresses.
+func (im *Image) check(f *elfio.File) error {
+	id, patched := f.BuildID(), false
+	if info, _, err := sitetable.Read(f); err == nil {
+		if info.Image == im.ID {
+			return nil
+		}
+		id, patched = info.BuildID, true
+	}
+	want, err := hex.DecodeString(im.BuildID)
+	switch {
+	case err == nil && len(want) > 0 && len(id) > 0:
+		if !bytes.Equal(id, want) {
+			return errOther
+		}
+	case im.Linked:
+		if !f.Is64() || linkedID(f) != im.ID {
+			return errBuiltAgain
+		}
+	case im.Entry != 0 && !patched && f.Header.Entry != im.Entry:
+		return errBuiltAgain
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package names
+
+import (
+	"errors"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/symbol"
+)
+
+// Lines are the source lines of an image, from the debug information in its file or in a separate one. They are read as
+// they are asked for. Several goroutines can use Lines at once.
+type Lines struct {
+	tab  *symbol.Table
+	file *mapped.File
+}
+
+// FindLines opens the file of an image for its source lines. An image that has none gives an error, which wraps
+// [symbol.ErrNoLines].
+func FindLines(im Image) (*Lines, error) {
+	var l *Lines
+	err := im.eachFile(func(m *mapped.File, f *elfio.File) error {
+		if err := im.check(f); err != nil {
+			return err
+		}
+		tab, err := symbol.NewWith(f, symbol.Options{Path: m.Path})
+		if err != nil {
+			return err
+		}
+		if _, _, err := tab.Line(0); err != nil {
+			tab.Close()
+			return err
+		}
+		l = &Lines{tab, m}
+		return nil
+	})
+	return l, err
+}
+
+// At returns the source line of an address, as in the file. ok is false if no line is known for it.
+func (l *Lines) At(addr uint64) (line symbol.Line, ok bool, err error) { return l.tab.Line(addr) }
+
+// Close releases the files.
+func (l *Lines) Close() error { return errors.Join(l.tab.Close(), l.file.Close()) }

@@ -1,0 +1,99 @@
+package names
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// A Func is a function of an image. Addresses are as in the image's file.
+type Func struct {
+	ID         uint32 // 0 for a function that is not traced, or whose id follows from its address
+	Addr, Size uint64 // Size in bytes, 0 if unknown
+	Site       uint64 // address of what was rewritten
+	Kind       string // kind of the site
+	Name       string // raw symbol name, "" if unknown
+}
+
+// A Table gives the functions of an image by id. It is plain data.
+type Table struct {
+	Path    string // of the image when it was recorded
+	BuildID []byte // the image's build-id as it was before it was patched, nil if it has none
+	Image   uint64 // image id: the .sym file's name
+	Machine string // as in EM_X86_64, in lower case without the prefix: x86_64
+	Entry   uint64 // e_entry of the image, as in the file
+	Funcs   []Func // sorted by id; of a linked program, by address
+
+	// Linked is set for a program that was linked with the tracer. Nobody has numbered its functions: the runtime makes an
+	// id of where in the function the call of the tracer is, as the distance from the ELF header at Base, in words of 4
+	// bytes, and counts from 1 (trace.OffsetIDs).
+	Linked bool
+	Base   uint64
+}
+
+// New returns a table without functions, with what the image's file says of itself.
+func New(f *elfio.File) *Table {
+	return &Table{
+		BuildID: f.BuildID(), Entry: f.Header.Entry,
+		Machine: strings.ToLower(strings.TrimPrefix(f.Header.Machine.String(), "EM_")),
+	}
+}
+
+// Func returns the function that an id means. ok is false if there is none.
+func (t *Table) Func(id uint32) (f Func, ok bool) {
+	find := t.lookup
+	if t.Linked {
+		find = t.called
+	}
+	if p, ok := find(id); ok {
+		return *p, true
+	}
+	return Func{}, false
+}
+
+// MaxID is the largest id in the table, 0 if ids are not numbered.
+func (t *Table) MaxID() uint32 {
+	if n := len(t.Funcs); n > 0 && !t.Linked {
+		return t.Funcs[n-1].ID
+	}
+	return 0
+}
+
+// lookup returns the row of a traced function.
+func (t *Table) lookup(id uint32) (*Func, bool) {
+	if id == 0 {
+		return nil, false
+	}
+	// Ids count from 1 without holes, behind the functions that have none.
+	fs := t.Funcs
+	if first := t.untraced(); uint64(first)+uint64(id)-1 < uint64(len(fs)) {
+		if k := first + int(id) - 1; fs[k].ID == id {
+			return &fs[k], true
+		}
+	}
+	i := sort.Search(len(fs), func(i int) bool { return fs[i].ID >= id })
+	if i < len(fs) && fs[i].ID == id {
+		return &fs[i], true
+	}
+	return nil, false
+}
+
+// untraced is the number of functions with id 0.
+func (t *Table) untraced() int {
+	return sort.Search(len(t.Funcs), func(i int) bool { return t.Funcs[i].ID > 0 })
+}
+
+// called returns the function that a call belongs to. The call is at most 3 bytes behind (id-1)*4 and 5 bytes long, so
+// that the last of these bytes is in it.
+func (t *Table) called(id uint32) (*Func, bool) {
+	if id == 0 {
+		return nil, false
+	}
+	at := t.Base + uint64(id-1)*4 + 3
+	i := sort.Search(len(t.Funcs), func(i int) bool { return t.Funcs[i].Addr > at }) - 1
+	if i < 0 || t.Funcs[i].Size > 0 && at-t.Funcs[i].Addr >= t.Funcs[i].Size {
+		return nil, false
+	}
+	return &t.Funcs[i], true
+}
