@@ -1,4 +1,32 @@
-// Package fentry is the root of the module of the same name: ftrace for any
-// program. The command is cmd/fentry; the libraries are elfio, arch, record,
-// stub, patch, session, trace, symbol and export.
+// Package fentry is ftrace for any program, as a library: it runs a program with its functions traced.
+//
+//	cmd := exec.Command("./prog", "input.txt")
+//	res, err := fentry.Run(ctx, cmd, fentry.Options{Dir: "fentry.data"})
+//	if err != nil {
+//		return err // the program did not run
+//	}
+//	t, err := trace.Open(res.Dir)
+//	if err != nil {
+//		return err
+//	}
+//	defer t.Close()
+//	rows, err := t.Report(trace.ReportOptions{})
+//
+// [Open] tells beforehand what can be traced in a program, and [Program.Plan] makes a patched copy that traces itself
+// wherever it is run.
+//
+// This package only puts the others together. What it does can be done in other ways with them: elfio reads and writes ELF
+// images, record finds the sites, patch plans and applies changes, session runs a program with a plan applied, trace reads
+// what was recorded, names says what its ids mean, symbol knows names and source lines, export writes other formats. The
+// command is cmd/fentry.
+//
+// # What a run does to the process that calls it
+//
+// The program is traced by ptrace until its first instruction, and the pool for its events is descriptor 1000. While it runs,
+// [Run] takes the signals that [session.Run] names. So there can be one run at a time in a process.
+//
+// # Security
+//
+// Open reads programs as untrusted input: a malformed one gives an error. Run runs the program, with the rights of the
+// calling process.
 package fentry

@@ -24,7 +24,9 @@ func (s *session) beginInfo() {
 	*i = s.o.Info
 	i.Clock = clock
 	i.Command = s.o.Args
-	i.Dir, _ = os.Getwd()
+	if i.Dir = s.o.WorkDir; i.Dir == "" {
+		i.Dir, _ = os.Getwd()
+	}
 	i.Start = time.Now()
 	i.ExitStatus = -1
 	i.Host, _ = os.Hostname()

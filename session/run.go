@@ -4,7 +4,9 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -77,6 +79,9 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	if s.o.Buffer == 0 {
 		s.o.Buffer = DefaultBuffer
 	}
+	if s.o.WorkDir != "" && !filepath.IsAbs(s.o.Path) {
+		return s.res, fmt.Errorf("%s: a relative path to be run in %s", s.o.Path, s.o.WorkDir)
+	}
 	s.in = launch.ReadInherited()
 	s.in.Ignore()
 	var err error
@@ -113,7 +118,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.beginInfo()
 	began := time.Now()
 	l := launch.Launcher{
-		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, File: s.o.File, Inherited: s.in, Memory: mem, NoPtrace: s.o.NoPtrace,
+		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, Dir: s.o.WorkDir, Files: s.o.Files, File: s.o.File, Inherited: s.in, Memory: mem, NoPtrace: s.o.NoPtrace,
 		Emulator: s.o.Emulator, EmulatorPath: emulator, Logf: s.logf, Ready: s.ready,
 	}
 	if s.o.PatchedCopy != nil {

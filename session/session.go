@@ -24,6 +24,12 @@ type Options struct {
 	Args []string
 	// Env is its environment. nil: this process's, as it was inherited.
 	Env []string
+	// WorkDir is its working directory; "": this process's. Path must be absolute
+	// then.
+	WorkDir string
+	// Files are its first open files, from descriptor 0. nil: 0 to 2 of this process.
+	// Files that are not closed on exec are open in the program, too.
+	Files []uintptr
 	// File identifies the file the plan was made from: the result of Stat on the
 	// open file that was read. Another file at the exec stop (Path is a script,
 	// or was replaced) is run untraced. nil: not checked.

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -19,11 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/internal/mapped"
-	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -105,7 +100,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := session.Options{Args: args, Dir: c.out, NoPtrace: c.noPtrace, Profile: opts.Tracer == patch.Profile}
+	o := fentry.Options{Plan: opts, Dir: c.out, NoPtrace: c.noPtrace}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
 	}
@@ -115,46 +110,25 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if o.Buffer, err = parseSize(c.buffer); err != nil {
 		return usagef(cmd, "--buffer: %v", err)
 	}
-	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
-	o.Info = trace.Info{Writer: "fentry " + version, Tracer: opts.Tracer.String(), Options: c.given(cmd)}
-	opts.Policy = uint32(o.Policy)
-
-	if o.Path, err = session.LookPath(args[0]); err != nil {
-		if here := "./" + args[0]; errors.Is(err, session.ErrNotFound) && isProgram(here) {
-			err = fmt.Errorf("%w; there is %s here", err, here)
-		}
-		return recordError(err)
-	}
-	p, done, err := openProgram(o.Path)
-	if err != nil {
-		return recordError(err)
-	}
-	defer done()
-	if err := p.find(); err != nil {
-		return recordError(fmt.Errorf("%s: %w", o.Path, err))
-	}
-	if p.untraced != "" {
-		a.notef("fentry: %s runs untraced: %s", o.Path, p.untraced)
-	}
-	if o.Emulator, err = c.emulation(cmd, p); err != nil {
+	if o.Emulator, err = c.emulatorWords(cmd); err != nil {
 		return err
 	}
-	p.opts = opts
-	p.opts.Path = o.Path
-	o.File, o.PatchedCopy, o.Symbols = p.info, p.copy, p.symbols
-	o.Prepare = func(pool string) (*session.Memory, error) {
-		m, err := p.memory(pool)
-		unmatched(a, opts)
-		return m, err
-	}
-	res, err := session.Run(context.Background(), o)
+	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
+	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
+	o.Planned = func(*patch.Plan) { unmatched(a, opts) }
+	path, err := findRecorded(args[0])
 	if err != nil {
 		return recordError(err)
 	}
-	if res.Injected && a.verbose > 0 {
-		a.notef("fentry: %d functions traced, the program was held for %v", p.traced, res.Setup.Round(10*time.Microsecond))
+	program := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	res, err := fentry.Run(context.Background(), program, o)
+	if err != nil {
+		return recordError(pathError(err))
 	}
-	c.summary(a, res)
+	if res.Injected && a.verbose > 0 {
+		a.notef("fentry: %d functions traced, the program was held for %v", res.Traced, res.Setup.Round(10*time.Microsecond))
+	}
+	c.summary(a, &res.Result)
 	if res.Ended {
 		return endLike(res.Status)
 	}
@@ -163,6 +137,30 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return &exitError{Code: 128 + int(res.Signal)}
 	}
 	return nil
+}
+
+// findRecorded finds the program to run, as a shell does.
+func findRecorded(name string) (string, error) {
+	path, err := session.LookPath(name)
+	if here := "./" + name; errors.Is(err, session.ErrNotFound) && isProgram(here) {
+		err = fmt.Errorf("%w; there is %s here", err, here)
+	}
+	return path, err
+}
+
+// emulatorWords is the command given with --emulator, nil if there is none.
+func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
+	if !cmd.Flags().Changed("emulator") {
+		return nil, nil
+	}
+	words, err := splitWords(c.emulator)
+	if err == nil && len(words) == 0 {
+		err = errors.New("no command given")
+	}
+	if err != nil {
+		return nil, usagef(cmd, "--emulator: %v", err)
+	}
+	return words, nil
 }
 
 // given returns the options as the user gave them.
@@ -184,7 +182,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 }
 
 // summary is one line in the manner of perf; lost events are always told.
-func (c *recordCmd) summary(a *app, r session.Result) {
+func (c *recordCmd) summary(a *app, r *session.Result) {
 	if a.quiet && r.WriteError != nil { // else it has been told
 		fmt.Fprintf(a.stderr, "fentry: %v\n", r.WriteError)
 	}
@@ -218,6 +216,9 @@ func (c *recordCmd) summary(a *app, r session.Result) {
 func recordError(err error) error {
 	code := exitRecord
 	switch {
+	case errors.Is(err, fentry.ErrEmulator):
+		code = exitNotFound
+		err = fmt.Errorf("%w; or name another emulator with --emulator", err)
 	case errors.Is(err, session.ErrNotFound):
 		code = exitNotFound
 	case errors.Is(err, session.ErrNotExecutable):
@@ -260,182 +261,10 @@ func dieOf(sig syscall.Signal) {
 	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
 }
 
-// program is the program to record.
-type program struct {
-	path    string
-	info    os.FileInfo
-	image   []byte
-	file    *elfio.File // nil: nothing to trace
-	machine elf.Machine // EM_NONE: no ELF image
-	interp  string
-	sites   []record.Site
-	opts    patch.Options // but for target and session
-
-	main     *patch.Plan // the plan that was applied; nil: untraced
-	traced   int         // number of functions it traces
-	untraced string      // why it runs untraced; "" if it does not, or traces itself
-}
-
 // isProgram tells whether a file looks like one to run.
 func isProgram(path string) bool {
 	fi, err := os.Stat(path)
 	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
-}
-
-// openProgram maps a program's file.
-func openProgram(path string) (p *program, done func(), err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrPermission) {
-		// It can still be executed.
-		return &program{path: path, untraced: "cannot be read"}, func() {}, nil
-	}
-	if err != nil {
-		return nil, nil, pathError(err)
-	}
-	defer f.Close()
-	p = &program{path: path}
-	if p.info, err = f.Stat(); err != nil {
-		return nil, nil, pathError(err)
-	}
-	if p.info.Size() == 0 {
-		p.untraced = "empty file"
-		return p, func() {}, nil
-	}
-	if p.image, err = unix.Mmap(int(f.Fd()), 0, int(p.info.Size()), unix.PROT_READ, unix.MAP_PRIVATE); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return p, func() { unix.Munmap(p.image) }, nil
-}
-
-// find decides whether the program can be traced, and finds its sites.
-func (p *program) find() error {
-	if p.untraced != "" {
-		return nil
-	}
-	if !strings.HasPrefix(string(p.image[:min(4, len(p.image))]), elf.ELFMAG) {
-		p.untraced = "not an ELF program"
-		return nil
-	}
-	f, err := elfio.Parse(p.image)
-	if err != nil {
-		return err
-	}
-	p.machine, p.interp = f.Header.Machine, interpreter(f)
-	if !f.Is64() {
-		p.untraced = "a 32-bit program"
-		return nil
-	}
-	if _, err := patch.Inspect(f); err == nil {
-		return nil // it finds the session itself
-	} else if !errors.Is(err, patch.ErrNotPatched) {
-		return err
-	}
-	if p.sites, err = record.Find(f, record.Options{}); err != nil {
-		return err
-	}
-	if !p.traceable() {
-		p.untraced = fmt.Sprintf("none of its %s has a place for a tracer; fentry list -l tells why", plural(uint64(len(p.sites)), "function", "functions"))
-		return nil
-	}
-	p.file = f
-	return nil
-}
-
-// traceable tells whether any function could be traced, whatever was asked for.
-func (p *program) traceable() bool {
-	for i := range p.sites {
-		if p.sites[i].Reason == "" {
-			return true
-		}
-	}
-	return false
-}
-
-// memory is what is put into the program at its exec stop.
-func (p *program) memory(pool string) (*session.Memory, error) {
-	if p.file == nil {
-		return nil, nil
-	}
-	o := p.opts
-	o.Target, o.Session = patch.Process, pool
-	plan, err := patch.New(p.file, p.sites, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.path, err)
-	}
-	m, err := plan.Memory()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.path, err)
-	}
-	p.main, p.traced = plan, plan.Traced()
-	edits := make([]session.Edit, len(m.Edits))
-	for i, e := range m.Edits {
-		edits[i] = session.Edit{Addr: e.Addr, Old: e.Old, New: e.New}
-	}
-	return &session.Memory{
-		RX: m.RX, RXAddr: m.RXAddr, RWAddr: m.RWAddr, RWSize: m.RWSize, Entry: m.Entry, Edits: edits,
-		PhdrAddr: m.PhdrAddr, Phnum: m.Phnum, OrigEntry: m.OrigEntry, NullCB: m.NullCB,
-	}, nil
-}
-
-// copy writes a patched copy of the program.
-func (p *program) copy(pool string, f *os.File) error {
-	o := p.opts
-	o.Target, o.Session = patch.File, pool
-	plan, err := patch.New(p.file, p.sites, o)
-	if err != nil {
-		return err
-	}
-	out, err := plan.Image()
-	if err != nil {
-		return err
-	}
-	p.main = plan
-	_, err = f.Write(out)
-	return err
-}
-
-// symbols writes the symbol file of an image: the program's from its plan,
-// those of patched programs it started from what is in their files.
-func (p *program) symbols(im session.Image, w io.Writer) error {
-	if p.main != nil && trace.ImageID(p.main.ImageID) == im.ID {
-		return names.Write(w, p.table())
-	}
-	if im.IDs != "" {
-		return session.ErrNoSymbols // numbers that need no table; readers look in the program
-	}
-	f, err := im.Open()
-	if err != nil {
-		return pathError(err)
-	}
-	defer f.Close()
-	m, err := mapped.Map(f, f.Name())
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	ef, err := elfio.Parse(m.Data)
-	if err != nil {
-		return err
-	}
-	tab, err := names.From(ef, names.Image{ID: uint64(im.ID)})
-	if err != nil {
-		return err
-	}
-	tab.Path = im.Path
-	return names.Write(w, tab)
-}
-
-// table is the functions of the planned image.
-func (p *program) table() *names.Table {
-	t := names.New(p.file)
-	t.Path, t.BuildID, t.Image = p.main.Options.Path, p.main.BuildID, p.main.ImageID
-	for i := range p.main.Functions {
-		fn := &p.main.Functions[i]
-		t.Funcs = append(t.Funcs, names.Func{
-			ID: fn.ID, Addr: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
-		})
-	}
-	return t
 }
 
 // parsePolicy reads the name of a policy.

@@ -1,6 +1,6 @@
-// Command 03-go-library uses fentry's packages directly: it prints how the
-// functions of a program can be traced and writes a copy of the program that
-// traces those that match a pattern.
+// Command 03-go-library uses fentry as a library: it prints how the functions of a
+// program can be traced and writes a copy of the program that traces those that
+// match a pattern.
 //
 //	go run ./examples/03-go-library PROGRAM 'parse_*' OUT
 package main
@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -26,25 +26,16 @@ func main() {
 	}
 }
 
-func run(program, pattern, out string) error {
-	image, err := os.ReadFile(program)
+func run(path, pattern, out string) error {
+	p, err := fentry.Open(path)
 	if err != nil {
 		return err
 	}
-
-	// What is in the image?
-	f, err := elfio.Parse(image)
-	if err != nil {
-		return fmt.Errorf("%s: %w", program, err)
-	}
-	sites, err := record.Find(f, record.Options{})
-	if err != nil {
-		return fmt.Errorf("%s: %w", program, err)
-	}
+	defer p.Close()
 	kinds := map[record.Kind]int{}
-	for i := range sites {
-		if sites[i].Traceable() {
-			kinds[sites[i].Kind]++
+	for i := range p.Sites {
+		if p.Sites[i].Traceable() {
+			kinds[p.Sites[i].Kind]++
 		}
 	}
 	for k := record.KindFentryCall; k <= record.KindPlain; k++ {
@@ -53,29 +44,25 @@ func run(program, pattern, out string) error {
 		}
 	}
 
-	// What shall change? A plan is plain data: look at it, or print it with
-	// WriteText, before it is applied.
 	filter, err := record.NewFilter([]string{pattern}, nil)
 	if err != nil {
 		return err
 	}
-	plan, err := patch.New(f, sites, patch.Options{Tracer: patch.FunctionGraph, Select: filter, Path: program})
+	plan, err := p.Plan(patch.Options{Select: filter})
 	if errors.Is(err, patch.ErrNoSites) {
-		return fmt.Errorf("%s: nothing matches %q", program, pattern)
+		return fmt.Errorf("%s: nothing matches %q", path, pattern)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", program, err)
+		return err
 	}
 	for i := range plan.Functions {
 		if fn := &plan.Functions[i]; fn.Action == patch.Trace {
 			fmt.Printf("trace %s at %#x\n", fn.Display(), fn.Addr)
 		}
 	}
-
-	// Apply it. All old bytes are compared before anything is changed.
 	patched, err := plan.Image()
 	if err != nil {
-		return fmt.Errorf("%s: %w", program, err)
+		return err
 	}
 	return os.WriteFile(out, patched, 0o755)
 }

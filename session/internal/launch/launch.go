@@ -20,10 +20,13 @@ import (
 
 // Launcher starts a program in the way that works here.
 type Launcher struct {
-	Path string      // of the program's file, as it is given to execve
-	Args []string    // its argument vector, Args[0] included
-	Env  []string    // its environment
-	File os.FileInfo // the file that was planned; nil: not checked
+	Path string   // of the program's file, as it is given to execve
+	Args []string // its argument vector, Args[0] included
+	Env  []string // its environment
+	Dir  string   // its working directory; "": this process's
+	// Files are its first open files, from descriptor 0; nil: 0 to 2 of this process.
+	Files []uintptr
+	File  os.FileInfo // the file that was planned; nil: not checked
 
 	// Inherited is the signal state the program starts with.
 	Inherited Inherited
@@ -211,9 +214,14 @@ func (l *Launcher) fork(path string, args []string, stopped bool) (int, error) {
 			signal.Stop(c)
 		}()
 	}
+	files := l.Files
+	if files == nil {
+		files = []uintptr{0, 1, 2}
+	}
 	return syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Dir:   l.Dir,
 		Env:   l.Env,
-		Files: []uintptr{0, 1, 2},
+		Files: files,
 		Sys:   &syscall.SysProcAttr{Ptrace: stopped},
 	})
 }

@@ -1,0 +1,140 @@
+//go:build linux
+
+package fentry
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// A Program is the file of a program, with what can be traced in it.
+type Program struct {
+	Path string
+	// File is the image, nil if there is none that could be read. It refers to the mapped file.
+	File *elfio.File
+	// Sites are its functions, and where each can be traced or why not. Programs that fentry has patched have none: they
+	// trace themselves.
+	Sites []record.Site
+	// Patched says that the program traces itself.
+	Patched bool
+	// Untraced says why nothing in the program can be traced; "" if something can, or the program traces itself.
+	Untraced string
+
+	mapped *mapped.File // nil: cannot be read, or empty
+}
+
+// Open reads the program at path and finds its functions. A file in which nothing can be traced, such as a script, is a
+// program, too: it says why in Untraced. Errors begin with the path.
+func Open(path string) (*Program, error) {
+	p := &Program{Path: path}
+	m, err := mapped.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		// It can still be executed.
+		p.Untraced = "cannot be read"
+		return p, nil
+	case errors.Is(err, mapped.ErrEmpty):
+		p.Untraced = "empty file"
+		return p, nil
+	case err != nil:
+		return nil, err
+	}
+	p.mapped = m
+	if err := p.find(); err != nil {
+		m.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+// Close releases the file: nothing of the program may be used any more.
+func (p *Program) Close() error { return p.mapped.Close() }
+
+// find decides whether the program can be traced, and finds its sites.
+func (p *Program) find() error {
+	if !bytes.HasPrefix(p.mapped.Data, []byte(elf.ELFMAG)) {
+		p.Untraced = "not an ELF program"
+		return nil
+	}
+	f, err := elfio.Parse(p.mapped.Data)
+	if err != nil {
+		return err
+	}
+	p.File = f
+	if !f.Is64() {
+		p.Untraced = "a 32-bit program"
+		return nil
+	}
+	if _, err := patch.Inspect(f); err == nil {
+		p.Patched = true // it finds the session itself
+		return nil
+	} else if !errors.Is(err, patch.ErrNotPatched) {
+		return err
+	}
+	if p.Sites, err = record.Find(f, record.Options{}); err != nil {
+		return err
+	}
+	if p.traceable() {
+		return nil
+	}
+	functions := "functions"
+	if len(p.Sites) == 1 {
+		functions = "function"
+	}
+	p.Untraced = fmt.Sprintf("none of its %d %s has a place for a tracer; fentry list -l tells why", len(p.Sites), functions)
+	return nil
+}
+
+// traceable tells whether any function could be traced, whatever was asked for.
+func (p *Program) traceable() bool {
+	for i := range p.Sites {
+		if p.Sites[i].Traceable() {
+			return true
+		}
+	}
+	return false
+}
+
+// Plan plans tracing the program, for a patched copy that traces itself if o.Target is [patch.File]. The plan refers to the
+// program. See [patch.New] for the errors.
+func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
+	switch {
+	case p.Patched:
+		return nil, fmt.Errorf("%s: already patched", p.Path)
+	case p.Untraced != "":
+		return nil, fmt.Errorf("%s: %w: %s", p.Path, patch.ErrNoSites, p.Untraced)
+	}
+	if o.Path == "" {
+		o.Path = p.Path
+	}
+	plan, err := patch.New(p.File, p.Sites, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Path, err)
+	}
+	return plan, nil
+}
+
+// interpreter is the path of the program's dynamic loader, "" if it has none.
+func (p *Program) interpreter() string {
+	const longest = 4096 // PATH_MAX
+	for _, pr := range p.File.Progs {
+		if pr.Type == elf.PT_INTERP && pr.Filesz <= longest {
+			b, err := p.File.Bytes(pr.Vaddr, int(pr.Filesz))
+			if err != nil {
+				return ""
+			}
+			b, _, _ = bytes.Cut(b, []byte{0})
+			return strings.Clone(string(b))
+		}
+	}
+	return ""
+}

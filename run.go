@@ -1,0 +1,263 @@
+//go:build linux
+
+package fentry
+
+// A run is one session of one program, and its plan is made when the session's buffers are there, because the plan's
+// configuration says where they are. A second plan, for a patched copy, is made only if the program cannot be changed in
+// memory. Symbols are written as images announce themselves: those of the program from its plan, which knows them, those of
+// patched programs that it starts from their files.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Options of [Run]. The zero value traces every traceable function with the function_graph tracer, to fentry.data.
+type Options struct {
+	// Plan says what is traced, and how. Run sets Target, Session, Policy and Path.
+	Plan patch.Options
+	// Dir is the trace directory; "": fentry.data. A trace that is there already is renamed to Dir with ".old" appended,
+	// unless it is still being written ([session.ErrRecording]).
+	Dir string
+	// Buffer is the size in bytes of the memory for events on their way to disk; 0: [session.DefaultBuffer].
+	Buffer int64
+	// Policy says what happens while that is full; 0: the program waits.
+	Policy trace.Policy
+	// NoPtrace runs a patched copy at once. Otherwise one is run only if ptrace is refused.
+	NoPtrace bool
+	// Emulator is the command that runs programs of another machine. nil: it is detected ([session.FindEmulator]).
+	Emulator []string
+
+	// Info is the start of the trace's info.json: Writer and Options are taken from it.
+	Info trace.Info
+	// Planned is called with the plan before the program runs; nil: nobody wants to know.
+	Planned func(*patch.Plan)
+	// Logf gets messages for people, one line each without a newline; nil: none.
+	Logf func(format string, args ...any)
+}
+
+// A Result says how a run went.
+type Result struct {
+	session.Result
+	Traced    int   // functions that were traced
+	CopyError error // of copying what the program wrote to cmd.Stdout or cmd.Stderr; nil if all was copied
+}
+
+// Run runs a command traced, in place of cmd.Run, and returns when the program and all traced processes it left behind
+// have ended, or ctx has: that ends the tracing, but no program. Of cmd, Path, Args, Env, Dir, Stdin, Stdout, Stderr and
+// ExtraFiles are used, with the meaning they have there; SysProcAttr is refused. A program in which nothing can be traced
+// runs untraced, with a message to Logf.
+//
+// An error means that the program did not run. It wraps [session.ErrNotFound], [session.ErrNotExecutable] or
+// [session.ErrRecording], or one of package patch's, if that is why. What goes wrong later is in the result.
+func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
+	if cmd.Err != nil {
+		return nil, cmd.Err
+	}
+	path := cmd.Path
+	if cmd.Dir != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(cmd.Dir, path)
+	}
+	if strings.Contains(path, "/") {
+		if _, err := session.LookPath(path); err != nil {
+			return nil, err
+		}
+	}
+	p, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.Run(ctx, cmd, o)
+}
+
+// Run is like the function [Run] for a program that has been opened: cmd.Path is not used.
+func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
+	r := run{p: p, o: o}
+	so := session.Options{
+		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir,
+		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace, Emulator: o.Emulator,
+		Profile: o.Plan.Tracer == patch.Profile, Info: o.Info, Logf: o.Logf,
+		Prepare: r.memory, Symbols: r.symbols,
+	}
+	so.Info.Tracer = o.Plan.Tracer.String()
+	if cmd.SysProcAttr != nil {
+		return nil, fmt.Errorf("%s: SysProcAttr is not supported", p.Path)
+	}
+	var err error
+	if cmd.Dir != "" {
+		if so.Path, err = filepath.Abs(p.Path); err != nil {
+			return nil, err
+		}
+	}
+	if p.Untraced != "" && o.Logf != nil {
+		o.Logf("%s runs untraced: %s", p.Path, p.Untraced)
+	}
+	if p.mapped != nil {
+		so.File = p.mapped.Info
+	}
+	if r.planned() {
+		so.PatchedCopy = r.copy
+	}
+	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
+		return nil, err
+	}
+	r.o.Plan.Policy, r.o.Plan.Path = uint32(o.Policy), p.Path
+	streams, err := openStreams(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Path, err)
+	}
+	defer streams.close()
+	if so.Files, err = streams.fds(); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Path, err)
+	}
+	out := new(Result)
+	if out.Result, err = session.Run(ctx, so); err != nil {
+		return nil, err
+	}
+	streams.close()
+	if out.Ended {
+		// One that goes on running is served further on.
+		out.CopyError = streams.wait()
+	}
+	if r.main != nil {
+		out.Traced = r.main.Traced()
+	}
+	return out, nil
+}
+
+// emulator is the command that runs the program, if the kernel does not.
+func (p *Program) emulator(given []string) ([]string, error) {
+	switch {
+	case p.File == nil:
+		return nil, nil // a script's interpreter is this machine's
+	case given != nil:
+		return given, nil
+	}
+	found, err := session.FindEmulator(p.File.Header.Machine, p.interpreter())
+	if err != nil {
+		return nil, &emulatorError{p.Path, err}
+	}
+	return found, nil
+}
+
+// ErrEmulator says that a program of another machine has no emulator here. The error that wraps it says what to install.
+var ErrEmulator = errors.New("no emulator")
+
+type emulatorError struct {
+	path string
+	err  error
+}
+
+func (e *emulatorError) Error() string   { return fmt.Sprintf("%s: %v", e.path, e.err) }
+func (e *emulatorError) Unwrap() []error { return []error{ErrEmulator, e.err} }
+
+// run is a program being run.
+type run struct {
+	p    *Program
+	o    Options
+	main *patch.Plan // the plan that was applied last; nil: untraced
+}
+
+// planned tells whether there is anything to plan.
+func (r *run) planned() bool { return r.p.File != nil && r.p.Untraced == "" && !r.p.Patched }
+
+// plan plans tracing the program in a session.
+func (r *run) plan(t patch.Target, pool string) error {
+	o := r.o.Plan
+	o.Target, o.Session = t, pool
+	plan, err := r.p.Plan(o)
+	if err != nil {
+		return err
+	}
+	r.main = plan
+	return nil
+}
+
+// memory is what is put into the program at its exec stop.
+func (r *run) memory(pool string) (*patch.Memory, error) {
+	if !r.planned() {
+		return nil, nil
+	}
+	err := r.plan(patch.Process, pool)
+	if err != nil {
+		return nil, err
+	}
+	if r.o.Planned != nil {
+		r.o.Planned(r.main)
+	}
+	m, err := r.main.Memory()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.p.Path, err)
+	}
+	return m, nil
+}
+
+// copy writes a patched copy of the program.
+func (r *run) copy(pool string, f *os.File) error {
+	if err := r.plan(patch.File, pool); err != nil {
+		return err
+	}
+	out, err := r.main.Output()
+	if err != nil {
+		return err
+	}
+	_, err = out.WriteTo(f)
+	return err
+}
+
+// symbols writes the .sym file of an image.
+func (r *run) symbols(im session.Image, w io.Writer) error {
+	if r.main != nil && trace.ImageID(r.main.ImageID) == im.ID {
+		return names.Write(w, r.table())
+	}
+	if im.IDs != "" {
+		return session.ErrNoSymbols // numbers that need no table; readers look in the program
+	}
+	f, err := im.Open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := mapped.Map(f, f.Name())
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	ef, err := elfio.Parse(m.Data)
+	if err != nil {
+		return err
+	}
+	tab, err := names.From(ef, names.Image{ID: uint64(im.ID)})
+	if err != nil {
+		return err
+	}
+	tab.Path = im.Path
+	return names.Write(w, tab)
+}
+
+// table is the functions of the program by its plan.
+func (r *run) table() *names.Table {
+	t := names.New(r.p.File)
+	t.Path, t.BuildID, t.Image = r.p.Path, r.main.BuildID, r.main.ImageID
+	for i := range r.main.Functions {
+		fn := &r.main.Functions[i]
+		t.Funcs = append(t.Funcs, names.Func{
+			ID: fn.ID, Addr: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
+		})
+	}
+	return t
+}
