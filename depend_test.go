@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"names":               {"elfio", "symbol", "internal/format", "internal/mapped", "internal/sitetable"},
 	"record":              {"elfio", "arch", "arch/amd64", "arch/arm64", "symbol", "internal/bigslice", "internal/parallel"},
 	"record/code":         {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
-	"record/objects":      {"elfio", "elfio/object", "arch/amd64", "record", "internal/bigslice"},
+	"record/objects":      {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},
 	"stub":                {"internal/format"},
 	"patch":               {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64", "record", "record/code", "stub", "symbol", "internal/bigslice", "internal/parallel", "internal/sitetable"},
 	"trace":               {"names", "internal/format", "internal/atomicfile"},

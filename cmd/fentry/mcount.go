@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/record/objects"
 )
 
 type mcountCmd struct {
@@ -126,6 +129,7 @@ func mcountArgs(args []string) []string {
 // run works on the files and prints what there is to say, in their order.
 func (c *mcountCmd) run(a *app, files []string) error {
 	c.Options.Objects.Nop = c.Options.Nop
+	c.Options.Calls, c.Collect = profilingCalls, collect
 	c.Options.ReadOnly = c.list || c.check
 	switch {
 	case c.list:
@@ -138,4 +142,19 @@ func (c *mcountCmd) run(a *app, files []string) error {
 		err = &exitError{Code: exitFailed}
 	}
 	return err
+}
+
+// profilingCalls finds the calls that --nop turns into nops.
+func profilingCalls(f *elfio.File) ([]objects.Call, error) {
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var calls []objects.Call
+	for i := range sites {
+		if s := &sites[i]; s.Len > 0 && (s.Kind == record.KindFentryCall || s.Kind == record.KindMcountCall) {
+			calls = append(calls, objects.Call{Addr: s.Addr, Bytes: s.Bytes})
+		}
+	}
+	return calls, nil
 }

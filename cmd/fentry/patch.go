@@ -175,14 +175,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if errors.Is(err, patch.ErrOverlay) {
 		return fmt.Errorf("%s: %w; --force patches it all the same, fentry record needs no change of the file", path, err)
 	}
-	if errors.Is(err, patch.ErrSanitizer) {
-		return fmt.Errorf("%s: %w; -T function keeps none", path, err)
-	}
-	if errors.Is(err, patch.ErrFunctionOnly) {
-		return fmt.Errorf("%s: %w, or use -T function", path, err)
-	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, withTracer(err))
 	}
 	unmatched(a, opts)
 	if c.plan {

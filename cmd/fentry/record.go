@@ -225,12 +225,21 @@ func recordError(err error) error {
 		code = exitNotExecutable
 	case errors.Is(err, session.ErrRecording):
 		err = fmt.Errorf("%w; use -o", err)
-	case errors.Is(err, patch.ErrSanitizer):
-		err = fmt.Errorf("%w; -T function keeps none", err)
-	case errors.Is(err, patch.ErrFunctionOnly):
-		err = fmt.Errorf("%w, or use -T function", err)
+	default:
+		err = withTracer(err)
 	}
 	return &exitError{code, err}
+}
+
+// withTracer names the tracer that a program needs to an error that says so.
+func withTracer(err error) error {
+	switch {
+	case errors.Is(err, patch.ErrSanitizer):
+		return fmt.Errorf("%w; -T function keeps none", err)
+	case errors.Is(err, patch.ErrFunctionOnly):
+		return fmt.Errorf("%w, or use -T function", err)
+	}
+	return err
 }
 
 // endLike ends fentry the way the program ended.

@@ -31,8 +31,9 @@ type Options struct {
 	Inspect  func(member string, ob *objects.Object, res objects.Result) error
 	ReadOnly bool
 
-	// Nop and Sort are for linked images: calls become nops, tables are sorted.
+	// Nop and Sort are for linked images: calls become nops, tables are sorted. With Nop, Calls finds the calls.
 	Nop, Sort bool
+	Calls     func(*elfio.File) ([]objects.Call, error)
 
 	KeepLinks bool // write a file with several hard links in place, so that all its names change
 	KeepTime  bool // keep the modification time
@@ -161,7 +162,7 @@ func image(b []byte, o Options, out *Outcome) (io.WriterTo, error) {
 	if o.Sort {
 		res, err = objects.SortImage(f)
 	} else {
-		res, err = objects.NopImage(f)
+		res, err = objects.NopImage(f, o.Calls)
 		out.Nopped = res.Changed
 	}
 	if err != nil || res.Output == nil {

@@ -184,7 +184,7 @@ func FuzzImage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for name, change := range map[string]func(*elfio.File) (objects.ImageResult, error){"sorting": objects.SortImage, "nops": objects.NopImage} {
+		for name, change := range map[string]func(*elfio.File) (objects.ImageResult, error){"sorting": objects.SortImage, "nops": nopImage} {
 			var res objects.ImageResult
 			cost.Check(t, len(b), perByte, func() { res, err = change(file) })
 			if err != nil || res.Output == nil {

@@ -9,7 +9,6 @@ import (
 	"sort"
 
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/record"
 )
 
 // ImageResult is what NopImage and SortImage come to.
@@ -19,24 +18,28 @@ type ImageResult struct {
 	Changed int           // calls turned into nops, or entries zeroed
 }
 
-// NopImage plans to turn the profiling calls of a linked image into nops: for x86-64 all that record.Find knows, for
-// arm64 those __mcount_loc lists.
-func NopImage(f *elfio.File) (ImageResult, error) {
+// A Call is a profiling call in a linked image: its address and its bytes.
+type Call struct {
+	Addr  uint64
+	Bytes []byte
+}
+
+// NopImage plans to turn the profiling calls of a linked image into nops. For x86-64, find finds them; for arm64 they
+// are those that __mcount_loc lists. What finds calls in an image knows far more than this package, and starts slower:
+// builds that only add tables do without.
+func NopImage(f *elfio.File, find func(*elfio.File) ([]Call, error)) (ImageResult, error) {
 	var res ImageResult
 	var edits []elfio.RawEdit
 	switch f.Header.Machine {
 	case elf.EM_X86_64:
-		sites, err := record.Find(f, record.Options{})
+		calls, err := find(f)
 		if err != nil {
 			return res, err
 		}
-		for _, s := range sites {
-			if s.Kind != record.KindFentryCall && s.Kind != record.KindMcountCall || s.Len == 0 {
-				continue
-			}
+		for _, c := range calls {
 			res.Sites++
-			off, ok := f.Offset(s.Addr)
-			if nop := nopsX64(uint8(s.Len)); ok && nop != nil && len(s.Bytes) == len(nop) {
+			off, ok := f.Offset(c.Addr)
+			if nop := nopsX64(uint8(min(len(c.Bytes), 255))); ok && nop != nil {
 				edits = append(edits, elfio.RawEdit{Off: off, New: nop})
 			}
 		}

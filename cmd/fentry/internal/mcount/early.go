@@ -9,20 +9,32 @@ import (
 	"strings"
 )
 
-// What the other commands' packages do when a program starts takes longer than adding the table to an object. Go
-// initialises packages in the order of their import paths as soon as what they import is initialised (language
-// specification, "Program initialization"), so this comes before most of it.
+// Builds start fentry mcount once an object, and what the packages of the other commands do when a program starts would
+// take longer than adding the table. Go initialises packages one by one, each time the first by import path of those whose
+// imports are initialised (language specification, "Program initialization"). So the usual command lines run to their end
+// in the initialisation of this package. In front of it come
+//
+//   - what it imports: package record, for one, which brings regular expressions, demangling and debug information, is kept
+//     out by objects.NopImage's parameter; and nothing that stands late in the order may be imported, because all that
+//     stands before it and is ready goes first: runtime/debug alone would bring record, patch and session;
+//   - what stands before it by its path and is ready: some packages of the standard library that do next to nothing.
+//
+// TestStart names both, so that an import anywhere in the program that adds to them is seen. Tried before: a program of its
+// own, which is a second file to install and to keep of the same version.
+
 func init() {
-	if status, ok := early(os.Args, os.LookupEnv, os.Stdout, os.Stderr); ok {
+	if status, ok := Main(os.Args, os.LookupEnv, os.Stdout, os.Stderr, nil); ok {
 		os.Exit(status)
 	}
 }
 
-// early runs the whole command line if it is a usual one of fentry mcount, or recordmcount's. Everything else is left to
-// the command's own parser: help, mistakes, reports, defaults from the environment.
-func early(args []string, env func(string) (string, bool), stdout, stderr io.Writer) (status int, ok bool) {
+// Main runs the whole command line if it is a usual one of fentry mcount, or recordmcount's. Everything else is left to
+// the command's own parser: help, mistakes, reports, defaults from the environment. With many or large files, collect is
+// called first, to make the garbage collector wait longer; without one, these are left to a later call, too.
+func Main(args []string, env func(string) (string, bool), stdout, stderr io.Writer, collect func()) (status int, ok bool) {
+	c := Command{Collect: collect}
 	if len(args) > 0 && filepath.Base(args[0]) == "recordmcount" {
-		return recordmcount(args[1:], stdout, stderr), true
+		return c.recordmcount(args[1:], stdout, stderr)
 	}
 	if len(args) < 3 || args[1] != "mcount" {
 		return 0, false
@@ -30,12 +42,11 @@ func early(args []string, env func(string) (string, bool), stdout, stderr io.Wri
 	if v, _ := env("FENTRY_OPTS"); v != "" {
 		return 0, false
 	}
-	var c Command
 	files, ok := c.Parse(args[2:])
 	if !ok || len(files) == 0 {
 		return 0, false
 	}
-	return c.main(files, stdout, stderr), true
+	return c.main(files, stdout, stderr)
 }
 
 // Parse takes the options that change files and say nothing; ok is false when there are others. They mean what they mean
@@ -69,9 +80,8 @@ func (c *Command) Parse(args []string) (files []string, ok bool) {
 }
 
 // recordmcount is the command line of the kernel's program of that name: [-w] file.o...
-func recordmcount(args []string, stdout, stderr io.Writer) (status int) {
-	c := Command{Classic: true, Jobs: 1}
-	c.Options.Objects.Compat = true
+func (c *Command) recordmcount(args []string, stdout, stderr io.Writer) (status int, ok bool) {
+	c.Classic, c.Jobs, c.Options.Objects.Compat = true, 1, true
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" {
 		w := args[0]
 		args = args[1:]
@@ -86,7 +96,7 @@ func recordmcount(args []string, stdout, stderr io.Writer) (status int) {
 	}
 	if len(args) == 0 {
 		fmt.Fprintln(stderr, "usage: recordmcount [-w] file.o...")
-		return 2
+		return 2, true
 	}
 	files := args[:0:0]
 	for _, f := range args {
@@ -99,12 +109,15 @@ func recordmcount(args []string, stdout, stderr io.Writer) (status int) {
 }
 
 // main runs the command as all the process does.
-func (c *Command) main(files []string, stdout, stderr io.Writer) (status int) {
+func (c *Command) main(files []string, stdout, stderr io.Writer) (status int, ok bool) {
+	if c.Collect == nil && large(files) {
+		return 0, false
+	}
 	if ok, err := c.Run(files, stdout, stderr); !ok || err != nil {
 		if err != nil {
 			fmt.Fprintf(stderr, "fentry: %s\n", err)
 		}
-		return 1
+		return 1, true
 	}
-	return 0
+	return 0, true
 }

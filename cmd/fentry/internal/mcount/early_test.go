@@ -41,9 +41,34 @@ func TestEarly(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		args := strings.Fields(strings.ReplaceAll(tt.args, "FILE", missing))
-		status, ok := early(args, tt.env, &stdout, &stderr)
+		status, ok := Main(args, tt.env, &stdout, &stderr, nil)
 		if says := strings.ReplaceAll(tt.says, "FILE", missing); status != tt.want || ok != tt.ok || stdout.Len() > 0 || stderr.String() != says {
 			t.Errorf("%s: %d, %v, %q, %q", tt.args, status, ok, stdout.String(), stderr.String())
+		}
+	}
+}
+
+// Large files wait for the garbage collector's setting.
+func TestEarlyLarge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large.a")
+	if err := os.WriteFile(path, []byte("!<arch>\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	none := func(string) (string, bool) { return "", false }
+	for _, size := range []int64{8, collectSize} {
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"fentry mcount", "recordmcount"} {
+			var stdout, stderr bytes.Buffer
+			args := append(strings.Fields(name), path)
+			called := false
+			if _, ok := Main(args, none, &stdout, &stderr, nil); ok != (size < collectSize) {
+				t.Errorf("%s, %d bytes: %v", name, size, ok)
+			}
+			if _, ok := Main(args, none, &stdout, &stderr, func() { called = true }); !ok || called != (size >= collectSize) {
+				t.Errorf("%s, %d bytes: %v, collect %v", name, size, ok, called)
+			}
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
 	"github.com/fentry-dev/fentry/internal/buildstep"
@@ -23,6 +22,10 @@ type Command struct {
 
 	DepAuto            bool // write FILE.d
 	DepFile, DepTarget string
+
+	// Collect, when not nil, makes the garbage collector wait longer: what there is of an object is needed until it is
+	// written, and collecting every 4 MB finds little. It is called once if files are many or large.
+	Collect func()
 
 	// Report, when not nil, is what looks at file i instead of changing it.
 	Report func(i int) *Report
@@ -58,9 +61,8 @@ func large(files []string) bool {
 // Run works on the files and prints what there is to say, in their order. ok is false when a file has failed, which has
 // been said then.
 func (c *Command) Run(files []string, stdout, stderr io.Writer) (ok bool, err error) {
-	if large(files) {
-		// What there is of an object is needed until it is written: collecting every 4 MB finds little.
-		debug.SetGCPercent(400)
+	if c.Collect != nil && large(files) {
+		c.Collect()
 	}
 	work := make([]buildstep.Job, len(files))
 	reports := make([]*Report, len(files))
