@@ -23,7 +23,7 @@
 // # Layers
 //
 // A decoder turns the words of one task's chunks into entries, exits and what
-// else the format has; a machine follows them as calls on stacks, which gives
+// else the format has; a follower keeps them as calls on stacks, which gives
 // durations and repairs what longjmp, exceptions, coroutines, forks and lost
 // events leave open; a sink counts (Report), builds a tree (Graph) or makes
 // Events, which Walk merges by time. Writer is the inverse of the decoder.

@@ -15,7 +15,7 @@ import (
 // A taskSink is a sink that takes the calls of several tasks, one after another.
 type taskSink interface {
 	sink
-	begin(m *machine)
+	begin(fl *follower)
 }
 
 // eachTask runs the given tasks through sinks, several at a time: newSink makes
@@ -74,28 +74,28 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	d := t.newDecoder(k.chunks, window)
 	var w word
 	more := d.next(&w)
-	m := newMachine(s, w.t)
-	s.begin(m)
+	fl := newFollower(s, w.t, k.Stack)
+	s.begin(fl)
 	if k.ParentPID != 0 {
-		m.inherit(inherited, k.begin)
+		fl.inherit(inherited, k.begin)
 	}
 	if len(k.children) == 0 {
 		for ; more; more = d.next(&w) {
-			m.step(&w)
+			fl.step(&w)
 		}
 	} else {
 		fk := newForker(t, k)
 		for ; more; more = d.next(&w) {
 			for c := fk.next(w.t); c != nil; c = fk.next(w.t) {
-				f.give(c, fk.take(m))
+				f.give(c, fk.take(fl))
 			}
-			fk.step(m, &w)
+			fk.step(fl, &w)
 		}
 		for c := fk.next(^uint64(0)); c != nil; c = fk.next(^uint64(0)) {
-			f.give(c, fk.take(m))
+			f.give(c, fk.take(fl))
 		}
 	}
-	m.finish()
+	fl.finish()
 	if d.err != nil {
 		return d.err
 	}
@@ -108,10 +108,10 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 }
 
 // eachProfile calls fn with parts of the task's profile chunks: whole entries,
-// the first of which belongs to id first.
+// the first of which belongs to id first. Image is the chunks'.
 func (t *Trace) eachProfile(k *Task, buf []byte, fn func(k *Task, b []byte, image, first uint32)) error {
 	for _, c := range k.profiles {
-		id := uint32(0)
+		id := c.first
 		end := c.off + int64(c.size)
 		for off := c.off + ChunkHeaderSize; off+format.ProfileEntry <= end; {
 			n, err := t.file.ReadAt(buf[:min(int64(len(buf)), end-off)], off)
@@ -134,14 +134,20 @@ func (t *Trace) eachProfile(k *Task, buf []byte, fn func(k *Task, b []byte, imag
 func (r *report) profile(_ *Task, b []byte, image, first uint32) {
 	le := binary.LittleEndian
 	clock := &r.t.Clock
+	var ids span
 	for ; len(b) >= format.ProfileEntry; b = b[format.ProfileEntry:] {
 		id := first
 		first++
 		calls := le.Uint64(b[format.PCalls:])
-		if id == 0 || calls == 0 {
+		if calls == 0 {
 			continue
 		}
-		c, _ := r.counter(FuncID{image, id})
+		if id-ids.lo >= ids.n {
+			if ids = r.t.ranges.span(id, image); ids.n == 0 {
+				continue
+			}
+		}
+		c, _ := r.counter(FuncID{ids.image, id - ids.base})
 		total := clock.Span(le.Uint64(b[format.PTotal:]))
 		c.profiled = true
 		c.calls += calls

@@ -93,7 +93,7 @@ type Event struct {
 	// around it, the zero FuncID when there is none.
 	Caller FuncID
 	Depth  int
-	Stack  uint64 // number of the stack the task is on
+	Stack  uint64 // number of the stack the task is on, unique in the process; Task.Stack is the first
 	Text   string // Mark: bytes as the program gave them; Cut
 	Kind   Kind
 	Flags  Flags
@@ -104,7 +104,7 @@ type cursor struct {
 	t     *Trace
 	task  *Task
 	dec   *decoder
-	m     *machine
+	fl    *follower
 	cur   word // the word that is due
 	nxt   word // the one behind it
 	more  bool // nxt is there
@@ -124,7 +124,7 @@ func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*curs
 		return nil, c.dec.err
 	}
 	c.more = c.dec.next(&c.nxt)
-	c.m = newMachine(c, c.cur.t)
+	c.fl = newFollower(c, c.cur.t, k.Stack)
 	c.ev.Task = k
 	c.ev.Comm = commString(c.dec.comm[:])
 	c.dec.commIsNew = false
@@ -137,7 +137,7 @@ func (c *cursor) give(t uint64) {
 		return
 	}
 	for k := c.forks.next(t); k != nil; k = c.forks.next(t) {
-		c.paths[k] = c.forks.take(c.m)
+		c.paths[k] = c.forks.take(c.fl)
 	}
 }
 
@@ -145,10 +145,10 @@ func (c *cursor) give(t uint64) {
 func (c *cursor) follow(w *word) {
 	if c.forks != nil {
 		c.give(w.t)
-		c.forks.step(c.m, w)
+		c.forks.step(c.fl, w)
 		return
 	}
-	c.m.step(w)
+	c.fl.step(w)
 }
 
 // step handles the word that is due. It returns false when there are no more.
@@ -185,7 +185,7 @@ func (c *cursor) step() bool {
 	}
 	if !c.more {
 		c.give(^uint64(0))
-		c.m.finish()
+		c.fl.finish()
 		if c.err == nil {
 			c.err = c.dec.err
 		}
@@ -256,12 +256,12 @@ func (c *cursor) note(kind Kind, count uint64) {
 		return
 	}
 	ev := &c.ev
-	ev.Time = c.t.Clock.Time(c.m.t)
+	ev.Time = c.t.Clock.Time(c.fl.t)
 	ev.Kind, ev.Flags, ev.Count = kind, 0, count
 	ev.Func, ev.Caller, ev.Dur, ev.Self = FuncID{}, FuncID{}, 0, 0
-	ev.Depth, ev.Stack = len(c.m.cur.frames), c.m.cur.num
-	if n := len(c.m.cur.frames); n > 0 {
-		ev.Caller = c.m.cur.frames[n-1].fn
+	ev.Depth, ev.Stack = len(c.fl.cur.frames), c.fl.cur.num
+	if n := len(c.fl.cur.frames); n > 0 {
+		ev.Caller = c.fl.cur.frames[n-1].fn
 	}
 	c.err = c.emit(ev)
 }
@@ -269,12 +269,12 @@ func (c *cursor) note(kind Kind, count uint64) {
 // event emits an event of a call whose frame is or was at depth.
 func (c *cursor) event(kind Kind, flags Flags, fn FuncID, depth int) {
 	ev := &c.ev
-	ev.Time = c.t.Clock.Time(c.m.t)
+	ev.Time = c.t.Clock.Time(c.fl.t)
 	ev.Kind, ev.Flags, ev.Count = kind, flags, 0
 	ev.Func, ev.Caller = fn, FuncID{}
-	ev.Depth, ev.Stack = depth, c.m.cur.num
+	ev.Depth, ev.Stack = depth, c.fl.cur.num
 	if depth > 0 {
-		ev.Caller = c.m.cur.frames[depth-1].fn
+		ev.Caller = c.fl.cur.frames[depth-1].fn
 	}
 	c.err = c.emit(ev)
 }
@@ -300,7 +300,7 @@ func (c *cursor) enter(f *frame) {
 			ev.Self = ev.Dur
 		}
 	}
-	c.event(Entry, flags, f.fn, len(c.m.cur.frames)-1)
+	c.event(Entry, flags, f.fn, len(c.fl.cur.frames)-1)
 }
 
 func (c *cursor) forget(*frame) {}
@@ -308,7 +308,7 @@ func (c *cursor) forget(*frame) {}
 func (c *cursor) call(fn FuncID) {
 	if c.emit != nil && c.err == nil {
 		c.ev.Dur, c.ev.Self = 0, 0
-		c.event(Entry, FlagEntryOnly, fn, len(c.m.cur.frames))
+		c.event(Entry, FlagEntryOnly, fn, len(c.fl.cur.frames))
 	}
 }
 
@@ -335,8 +335,8 @@ func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 	}
 	ev := &c.ev
 	ev.Dur, ev.Self = 0, c.t.Clock.Span(f.self)
-	if c.m.t > f.start {
-		ev.Dur = c.t.Clock.Span(c.m.t - f.start)
+	if c.fl.t > f.start {
+		ev.Dur = c.t.Clock.Span(c.fl.t - f.start)
 	}
 	if kind == Exit {
 		if c.leaf {
@@ -349,7 +349,7 @@ func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 	if f.flags&frameInherited != 0 {
 		flags |= FlagInherited
 	}
-	c.event(kind, flags, f.fn, len(c.m.cur.frames))
+	c.event(kind, flags, f.fn, len(c.fl.cur.frames))
 }
 
 func (c *cursor) orphan(fn FuncID) {
@@ -361,5 +361,5 @@ func (c *cursor) orphan(fn FuncID) {
 	if c.tail {
 		flags |= FlagTail
 	}
-	c.event(Exit, flags, fn, len(c.m.cur.frames))
+	c.event(Exit, flags, fn, len(c.fl.cur.frames))
 }

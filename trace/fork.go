@@ -71,16 +71,16 @@ func (f *forker) arm() {
 	}
 }
 
-// step is m.step for a task that may fork.
-func (f *forker) step(m *machine, w *word) {
+// step is fl.step for a task that may fork.
+func (f *forker) step(fl *follower, w *word) {
 	for w.t >= f.start {
 		f.watches = append(f.watches, newForkWatch(f, f.pending[len(f.watches)]))
 		f.arm()
 	}
 	for _, fw := range f.watches {
-		fw.before(m, w)
+		fw.before(fl, w)
 	}
-	m.step(w)
+	fl.step(w)
 	for _, fw := range f.watches {
 		fw.after()
 	}
@@ -94,10 +94,10 @@ func (f *forker) next(t uint64) *Task {
 	return f.pending[0]
 }
 
-// take returns what the next child inherits from a parent in the state m.
-func (f *forker) take(m *machine) []openCall {
+// take returns what the next child inherits from a parent in the state fl.
+func (f *forker) take(fl *follower) []openCall {
 	f.pending = f.pending[1:]
-	now := m.path(f.limit)
+	now := fl.path(f.limit)
 	if len(f.watches) == 0 {
 		f.arm()
 		return now
@@ -109,10 +109,10 @@ func (f *forker) take(m *machine) []openCall {
 	case fw.stack == nil:
 		return now
 	case len(fw.need) > 0:
-		return fw.path(m, f.limit)
+		return fw.path(fl, f.limit)
 	}
-	then := fw.path(m, f.limit)
-	if m.now+fw.pause > fw.until {
+	then := fw.path(fl, f.limit)
+	if fl.now+fw.pause > fw.until {
 		return then
 	}
 	n := 0
@@ -131,8 +131,8 @@ type openCall struct {
 
 // path returns the calls that are open on the current stack, outermost first, at
 // most limit.
-func (m *machine) path(limit int) []openCall {
-	return appendPath(nil, m.cur.frames, m.inherited, limit)
+func (fl *follower) path(limit int) []openCall {
+	return appendPath(nil, fl.cur.frames, fl.inherited, limit)
 }
 
 // appendPath appends the calls of frames. The first ones may be inherited
@@ -172,28 +172,28 @@ func newForkWatch(f *forker, child *Task) *forkWatch {
 	}
 	var s orphans
 	d := f.t.newDecoder(child.chunks, make([]byte, 4<<10))
-	m := newMachine(&s, fw.until)
+	fl := newFollower(&s, fw.until, child.Stack)
 	var w word
 	for n := 0; n < forkScan && len(s.fns) < forkNeed && d.next(&w); n++ {
 		if w.code == wGap || w.code == wLost {
 			break // what comes now may be anything
 		}
-		m.step(&w)
+		fl.step(&w)
 	}
 	fw.need = s.fns
 	return fw
 }
 
 // before looks at the state that the word ends.
-func (fw *forkWatch) before(m *machine, w *word) {
+func (fw *forkWatch) before(fl *follower, w *word) {
 	if len(fw.need) == 0 {
 		// Outside all calls nothing forks that is traced.
-		if w.t >= fw.from && w.t <= fw.until && w.t > m.now && w.t-m.now >= fw.pause && len(m.cur.frames) > 0 {
-			fw.keep(m)
+		if w.t >= fw.from && w.t <= fw.until && w.t > fl.now && w.t-fl.now >= fw.pause && len(fl.cur.frames) > 0 {
+			fw.keep(fl)
 		}
 		return
 	}
-	fs := m.cur.frames
+	fs := fl.cur.frames
 	if len(fs) < len(fw.need) {
 		return
 	}
@@ -202,11 +202,11 @@ func (fw *forkWatch) before(m *machine, w *word) {
 			return
 		}
 	}
-	fw.keep(m)
+	fw.keep(fl)
 }
 
-func (fw *forkWatch) keep(m *machine) {
-	fw.stack, fw.base, fw.ended = m.cur, len(m.cur.frames), fw.ended[:0]
+func (fw *forkWatch) keep(fl *follower) {
+	fw.stack, fw.base, fw.ended = fl.cur, len(fl.cur.frames), fw.ended[:0]
 }
 
 // after notes which calls of the state have ended. Frames behind the end of the
@@ -223,8 +223,8 @@ func (fw *forkWatch) after() {
 	fw.base = n
 }
 
-func (fw *forkWatch) path(m *machine, limit int) []openCall {
-	calls := appendPath(nil, fw.stack.frames[:fw.base], m.inherited, limit)
+func (fw *forkWatch) path(fl *follower, limit int) []openCall {
+	calls := appendPath(nil, fw.stack.frames[:fw.base], fl.inherited, limit)
 	for i := len(fw.ended) - 1; i >= 0 && len(calls) < limit; i-- {
 		calls = append(calls, fw.ended[i])
 	}
@@ -232,43 +232,43 @@ func (fw *forkWatch) path(m *machine, limit int) []openCall {
 }
 
 // inherit opens the calls a forked task was in. begin is its first event.
-func (m *machine) inherit(calls []openCall, begin uint64) {
-	m.forked = begin
-	m.inherited = calls
+func (fl *follower) inherit(calls []openCall, begin uint64) {
+	fl.forked = begin
+	fl.inherited = calls
 	for _, c := range calls {
-		m.push(c.fn, frameInherited)
+		fl.push(c.fn, frameInherited)
 	}
 }
 
 // held takes the entry of a call that was made before the task was forked, and
 // held back then.
-func (m *machine) held(fn FuncID) {
-	c := openCall{fn, m.t}
-	n := len(m.cur.frames)
-	if m.cur.num != 0 || n > len(m.inherited) || n > 0 && m.cur.frames[n-1].flags&frameInherited == 0 {
+func (fl *follower) held(fn FuncID) {
+	c := openCall{fn, fl.t}
+	n := len(fl.cur.frames)
+	if fl.cur.num != 0 || n > len(fl.inherited) || n > 0 && fl.cur.frames[n-1].flags&frameInherited == 0 {
 		// Not the first thing the child does: nothing is known of this.
-		m.push(fn, 0)
+		fl.push(fn, 0)
 		return
 	}
 	// What is inherited and younger was not open at the fork.
 	i := n
-	for i > 0 && m.inherited[i-1].start > c.start {
+	for i > 0 && fl.inherited[i-1].start > c.start {
 		i--
 	}
-	if i > 0 && m.inherited[i-1] == c {
+	if i > 0 && fl.inherited[i-1] == c {
 		i-- // the parent has written it, too
 	}
 	// Frames that are taken back were never entered: they end without a trace.
 	for ; n > i; n-- {
-		f := &m.cur.frames[n-1]
-		m.cur.frames = m.cur.frames[:n-1]
-		m.sink.forget(f)
+		f := &fl.cur.frames[n-1]
+		fl.cur.frames = fl.cur.frames[:n-1]
+		fl.sink.forget(f)
 	}
-	m.inherited = append(m.inherited[:i:i], c)
-	t := m.t
-	m.t = m.forked
-	m.push(fn, frameInherited)
-	m.t = t
+	fl.inherited = append(fl.inherited[:i:i], c)
+	t := fl.t
+	fl.t = fl.forked
+	fl.push(fn, frameInherited)
+	fl.t = t
 }
 
 // orphans is a sink that keeps the exits that have no entry.

@@ -16,6 +16,7 @@ const (
 	ChunkEvents  ChunkKind = format.KindEvents  // events of a task
 	ChunkImage   ChunkKind = format.KindImage   // what a program image is
 	ChunkProfile ChunkKind = format.KindProfile // counts and times a function, no stream of events
+	ChunkMap     ChunkKind = format.KindMap     // images that a process has
 )
 
 // A Policy says what a writer does when no chunk is free.

@@ -126,6 +126,13 @@ func FuzzOpen(f *testing.F) {
 	f.Add(append(append(bytes.Clone(header), p...), make([]byte, 8192)...))
 	im := appendChunkHeader(nil, ChunkImage, TaskID{Image: 1}, 0, 0, 0)
 	f.Add(append(append(bytes.Clone(header), im...), "path=/x\x00nsites=9\x00mode=function\x00bias=zz\x00"...))
+	ranged := withRanges(Header{Layout: LayoutPacked}, [3]uint64{1, 1, 10}, [3]uint64{2, 11, 5}, [3]uint64{3, 14, 1 << 31}, [3]uint64{0, 20, 4}, [3]uint64{1, 30, 2})
+	f.Add(append(bytes.Clone(ranged), events(1, 2, 7, 1, 12, 16, 31, format.IDMax)...))
+	m := appendChunkHeader(nil, ChunkMap, TaskID{PID: 1}, 0, 0, 0)
+	for _, v := range []uint64{40<<32 | 2, 5, 0x1000, 110, 120, 10<<32 | 100, 6, 0, 130, 0} {
+		m = binary.LittleEndian.AppendUint64(m, v)
+	}
+	f.Add(append(append(ranged, Sealed(m)...), events(1, 0, 0, 1, 41, 100)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<20 {
 			return

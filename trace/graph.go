@@ -274,14 +274,14 @@ func (c *callTree) node(t *Trace, root int32) *Node {
 type grapher struct {
 	t    *Trace
 	o    *GraphOptions
-	m    *machine
+	fl   *follower
 	tree *callTree
 }
 
-func (g *grapher) begin(m *machine) { g.m = m }
+func (g *grapher) begin(fl *follower) { g.fl = fl }
 
 func (g *grapher) enter(f *frame) {
-	fs := g.m.cur.frames
+	fs := g.fl.cur.frames
 	from := int32(0)
 	if len(fs) > 1 {
 		from = fs[len(fs)-2].ref

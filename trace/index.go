@@ -28,6 +28,8 @@ type Header struct {
 	CounterHz  uint64 // 0: not known
 	LostUnborn uint64 // events of tasks that never got a chunk
 	Closed     bool   // recording has ended
+	Ranges     int64  // where in the header the table of id ranges is, 0: there is none
+	RangesRoom int64  // entries it has room for
 }
 
 // Bounds of chunk sizes.
@@ -38,7 +40,7 @@ const (
 
 // ParseHeader parses a header page.
 func ParseHeader(b []byte) (Header, error) {
-	if len(b) < format.HLayout+4 {
+	if len(b) < format.HRangesRoom+4 {
 		return Header{}, fmt.Errorf("not a trace: %d bytes, the header has %d", len(b), format.HeaderSize)
 	}
 	if !bytes.Equal(b[:len(format.FileMagic)], []byte(format.FileMagic)) {
@@ -62,6 +64,8 @@ func ParseHeader(b []byte) (Header, error) {
 		CounterHz:  u64(format.HCounterHZ),
 		LostUnborn: u64(format.HLost),
 		Closed:     u32(format.HClosed) != 0,
+		Ranges:     int64(u32(format.HRanges)),
+		RangesRoom: int64(u32(format.HRangesRoom)),
 	}
 	switch {
 	case h.Version != format.Version:
@@ -95,6 +99,7 @@ type chunkRef struct {
 	size    uint32 // with the header, inside the file
 	number  uint32
 	image   uint32 // position in Trace.Images
+	first   uint32 // of a profile chunk: id of the first entry
 }
 
 // A chunkHead is a decoded chunk header.
@@ -110,6 +115,8 @@ type chunkHead struct {
 	lost       uint64
 	comm       [16]byte
 	ppid, ptid uint32
+	first      uint32
+	stack      uint64
 }
 
 // parseChunkHead decodes the header at the start of b. ok is false when b does
@@ -128,6 +135,7 @@ func parseChunkHead(b []byte, h *chunkHead) (ok bool) {
 	h.lost = le.Uint64(b[format.CLost:])
 	h.comm = [16]byte(b[format.CComm:])
 	h.ppid, h.ptid = le.Uint32(b[format.CParentPID:]), le.Uint32(b[format.CParentTID:])
+	h.first, h.stack = le.Uint32(b[format.CFirst:]), le.Uint64(b[format.CStack:])
 	return le.Uint32(b[format.CMagic:]) == format.ChunkMagic &&
 		h.kind >= 1 && h.kind <= format.MaxKind &&
 		(h.size == 0 || h.size >= ChunkHeaderSize) && h.size%8 == 0
@@ -148,6 +156,7 @@ type index struct {
 	tasks  map[taskKey]*Task
 	images map[ImageID]uint32
 	states []byte
+	ranges rangeLog
 }
 
 type taskKey struct {
@@ -181,6 +190,9 @@ func (t *Trace) readIndex() (*index, error) {
 		if _, err := t.file.ReadAt(ix.states, format.StatesOff); err != nil && err != io.EOF {
 			return nil, err
 		}
+	}
+	if err := ix.readRanges(); err != nil {
+		return nil, err
 	}
 	if h.Layout == LayoutPacked {
 		err = ix.packed()
@@ -307,13 +319,16 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	}
 	t.Chunks++
 	t.Bytes += int64(ch.size)
-	if ch.kind > ChunkProfile {
+	if ch.kind > ChunkMap {
 		if t.Unknown++; t.Unknown == 1 {
 			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it", off, ch.kind))
 		}
 		return nil
 	}
-	ref := chunkRef{off: off, counter: ch.counter, size: ch.size, number: ch.number}
+	ref := chunkRef{off: off, counter: ch.counter, size: ch.size, number: ch.number, first: ch.first}
+	if ch.kind == ChunkMap {
+		return ix.addMap(off, ch)
+	}
 	ref.image = ix.image(ch.image)
 	switch ch.kind {
 	case ChunkImage:
@@ -338,6 +353,9 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	ix.pairs.add(ClockPair{ch.counter, ch.monotonic})
 	k := ix.task(ch, &ref)
 	k.chunks = append(k.chunks, ref)
+	if ch.number < k.number {
+		k.number, k.Stack = ch.number, ch.stack
+	}
 	k.comm(ch)
 	if ch.lost > k.Lost {
 		k.Lost = ch.lost
@@ -384,6 +402,7 @@ func (ix *index) task(ch *chunkHead, ref *chunkRef) *Task {
 			PID: int(ch.pid), TID: int(ch.tid), Key: ch.key, Image: int(ref.image),
 			ParentPID: int(ch.ppid), ParentTID: int(ch.ptid),
 		}
+		k.number = ^uint32(0)
 		ix.tasks[key] = k
 		ix.t.Tasks = append(ix.t.Tasks, k)
 	}
@@ -393,6 +412,7 @@ func (ix *index) task(ch *chunkHead, ref *chunkRef) *Task {
 // finish orders the chunks of each task, then the tasks, and finds parents.
 func (ix *index) finish() {
 	t := ix.t
+	ix.finishRanges()
 	t.Lost = t.Header.LostUnborn
 	buf := make([]byte, ChunkHeaderSize+256)
 	for _, k := range t.Tasks {

@@ -294,7 +294,7 @@ func TestProfile(t *testing.T) {
 	}
 	for tid := range 2 {
 		k := w.Task(TaskID{PID: 1, TID: 1 + tid, Image: testImage, Comm: "p"})
-		if err := k.Profile(uint64(100+tid), counts); err != nil {
+		if err := k.Profile(uint64(100+tid), 0, counts); err != nil {
 			t.Fatal(err)
 		}
 	}

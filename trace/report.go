@@ -135,7 +135,7 @@ type sqSum struct{ hi, lo uint64 }
 // report is the sink that counts.
 type report struct {
 	t    *Trace
-	m    *machine
+	fl   *follower
 	tab  funcTable
 	cnts []counter
 }
@@ -154,7 +154,7 @@ func (r *report) counter(fn FuncID) (*counter, int32) {
 	return &r.cnts[*p-1], *p - 1
 }
 
-func (r *report) begin(m *machine) { r.m = m }
+func (r *report) begin(fl *follower) { r.fl = fl }
 
 func (r *report) enter(f *frame) {
 	c, ref := r.counter(f.fn)

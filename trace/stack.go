@@ -32,15 +32,15 @@ const (
 )
 
 // A sink gets what happens to frames. Pointers to frames are only good during
-// the call. All times are counters; m.t is the event's.
+// the call. All times are counters; fl.t is the event's.
 type sink interface {
-	// enter is called with the frame just pushed on m.cur.
+	// enter is called with the frame just pushed on fl.cur.
 	enter(f *frame)
-	// suspend is called when a resync has taken f off m.cur; leave follows when
+	// suspend is called when a resync has taken f off fl.cur; leave follows when
 	// it is known how the call ended.
 	suspend(f *frame)
 	// leave is called when f is off its stack for good. end is the call's end,
-	// which lies before m.t for a suspended frame that never came back.
+	// which lies before fl.t for a suspended frame that never came back.
 	leave(f *frame, end uint64, how ending)
 	// forget is called for an inherited frame that turns out not to be one.
 	forget(f *frame)
@@ -76,8 +76,8 @@ const (
 	searchEarned = 16
 )
 
-// A machine follows the calls of one task.
-type machine struct {
+// A follower follows the calls of one task.
+type follower struct {
 	sink   sink
 	cur    *callStack
 	t      uint64                // of the word
@@ -94,8 +94,9 @@ type machine struct {
 	inherited []openCall // what the frames with frameInherited are
 }
 
-func newMachine(s sink, start uint64) *machine {
-	return &machine{sink: s, cur: new(callStack), t: start, now: start, stacks: map[uint64]*callStack{}}
+// newFollower returns a follower for a task that begins on the given stack.
+func newFollower(s sink, start, stack uint64) *follower {
+	return &follower{sink: s, cur: &callStack{num: stack}, t: start, now: start, stacks: map[uint64]*callStack{}}
 }
 
 // step takes the next word of the task.
@@ -105,90 +106,90 @@ func newMachine(s sink, start uint64) *machine {
 // and a word whose writer was interrupted by a signal handler that wrote some.
 // Their times are taken as they are; time that has been given to a call stays
 // that call's.
-func (m *machine) step(w *word) {
-	m.t = w.t
-	if w.t > m.now {
-		if n := len(m.cur.frames); n > 0 {
-			m.cur.frames[n-1].self += w.t - m.now
+func (fl *follower) step(w *word) {
+	fl.t = w.t
+	if w.t > fl.now {
+		if n := len(fl.cur.frames); n > 0 {
+			fl.cur.frames[n-1].self += w.t - fl.now
 		}
-		m.now = w.t
+		fl.now = w.t
 	}
 	switch w.code {
 	case wEntry:
-		if w.t < m.forked {
-			m.held(w.fn)
+		if w.t < fl.forked {
+			fl.held(w.fn)
 			return
 		}
-		m.push(w.fn, 0)
+		fl.push(w.fn, 0)
 	case wExit:
-		if n := len(m.cur.frames); n > 0 && m.cur.frames[n-1].fn == w.fn && m.over == 0 {
-			f := &m.cur.frames[n-1]
-			m.cur.frames = m.cur.frames[:n-1]
-			m.sink.leave(f, m.t, endExit)
+		if n := len(fl.cur.frames); n > 0 && fl.cur.frames[n-1].fn == w.fn && fl.over == 0 {
+			f := &fl.cur.frames[n-1]
+			fl.cur.frames = fl.cur.frames[:n-1]
+			fl.sink.leave(f, fl.t, endExit)
 			return
 		}
-		m.exit(w.fn)
+		fl.exit(w.fn)
 	default:
-		m.other(w)
+		fl.other(w)
 	}
 }
 
-func (m *machine) push(fn FuncID, flags frameFlags) {
-	if m.open+len(m.cur.frames) >= maxOpen {
-		m.over++
+func (fl *follower) push(fn FuncID, flags frameFlags) {
+	if fl.open+len(fl.cur.frames) >= maxOpen {
+		fl.over++
 		return
 	}
-	m.credit += searchEarned
-	m.cur.frames = append(m.cur.frames, frame{start: m.t, fn: fn, flags: flags})
-	m.sink.enter(&m.cur.frames[len(m.cur.frames)-1])
+	fl.credit += searchEarned
+	fl.cur.frames = append(fl.cur.frames, frame{start: fl.t, fn: fn, flags: flags})
+	fl.sink.enter(&fl.cur.frames[len(fl.cur.frames)-1])
 }
 
 // exit handles an exit that is not the innermost open call's.
-func (m *machine) exit(fn FuncID) {
-	if m.over > 0 {
-		m.over--
+func (fl *follower) exit(fn FuncID) {
+	if fl.over > 0 {
+		fl.over--
 		return
 	}
 	// The runtime says what it skipped before it writes an exit, so a call that
 	// is not the innermost was put aside; but where events are missing, the
 	// resync may be among them.
-	if m.lossy {
-		if m.exitOuter(fn) || m.exitAside(fn) {
+	if fl.lossy {
+		if fl.exitOuter(fn) || fl.exitAside(fn) {
 			return
 		}
-	} else if m.exitAside(fn) || m.exitOuter(fn) {
+	} else if fl.exitAside(fn) || fl.exitOuter(fn) {
 		return
 	}
-	m.sink.orphan(fn)
+	fl.sink.orphan(fn)
 }
 
 // exitOuter ends an open call further out and closes those inside it.
-func (m *machine) exitOuter(fn FuncID) bool {
-	fs := m.cur.frames
-	reach := max(searchFree, m.credit)
+func (fl *follower) exitOuter(fn FuncID) bool {
+	fs := fl.cur.frames
+	reach := max(searchFree, fl.credit)
 	stop := max(0, len(fs)-reach)
 	i := len(fs) - 1
 	for i >= stop && fs[i].fn != fn {
 		i--
 	}
-	m.credit = max(0, m.credit-(len(fs)-i))
+	fl.credit = max(0, fl.credit-(len(fs)-i))
 	if i < stop {
 		return false
 	}
-	m.drop(i+1, endUnwound)
+	fl.drop(i+1, endUnwound)
 	f := &fs[i]
-	m.cur.frames = fs[:i]
-	m.sink.leave(f, m.t, endExit)
+	fl.cur.frames = fs[:i]
+	fl.sink.leave(f, fl.t, endExit)
 	return true
 }
 
 // exitAside ends a call that a resync had closed.
-func (m *machine) exitAside(fn FuncID) bool {
-	for i := len(m.aside) - 1; i >= 0; i-- {
-		if m.aside[i].fn == fn {
-			f := m.aside[i].frame
-			m.aside = slices.Delete(m.aside, i, i+1)
-			m.sink.leave(&f, m.t, endExit)
+func (fl *follower) exitAside(fn FuncID) bool {
+	for i := len(fl.aside) - 1; i >= 0; i-- {
+		if fl.aside[i].fn == fn {
+			f := fl.aside[i].frame
+			fl.aside = slices.Delete(fl.aside, i, i+1)
+			fl.sink.leave(&f, fl.t, endExit)
 			return true
 		}
 	}
@@ -196,91 +197,96 @@ func (m *machine) exitAside(fn FuncID) bool {
 }
 
 // drop takes frames off the current stack until depth are left.
-func (m *machine) drop(depth int, how ending) {
-	for n := len(m.cur.frames); n > depth; n-- {
-		f := &m.cur.frames[n-1]
-		m.cur.frames = m.cur.frames[:n-1]
-		m.sink.leave(f, m.t, how)
+func (fl *follower) drop(depth int, how ending) {
+	for n := len(fl.cur.frames); n > depth; n-- {
+		f := &fl.cur.frames[n-1]
+		fl.cur.frames = fl.cur.frames[:n-1]
+		fl.sink.leave(f, fl.t, how)
 	}
 }
 
-func (m *machine) other(w *word) {
+func (fl *follower) other(w *word) {
 	switch w.code {
 	case wCall:
-		m.sink.call(w.fn)
-	case wGap, wLost, wCut:
-		m.lossy = true
+		fl.sink.call(w.fn)
+	case wGap:
+		fl.lossy = true
+		if w.arg != 0 {
+			fl.change(w.arg)
+		}
+	case wLost, wCut:
+		fl.lossy = true
 	case wResync:
-		m.resync(w.arg)
+		fl.resync(w.arg)
 	case wStack:
-		m.change(w.arg)
+		fl.change(w.arg)
 	case wThreadEnd:
-		m.finish()
+		fl.finish()
 	}
 }
 
 // resync puts the n innermost frames aside.
-func (m *machine) resync(n uint64) {
-	if m.over > 0 {
-		skip := min(uint64(m.over), n)
-		m.over -= int(skip)
+func (fl *follower) resync(n uint64) {
+	if fl.over > 0 {
+		skip := min(uint64(fl.over), n)
+		fl.over -= int(skip)
 		n -= skip
 	}
-	for ; n > 0 && len(m.cur.frames) > 0; n-- {
-		if len(m.aside) == maxSuspended {
+	for ; n > 0 && len(fl.cur.frames) > 0; n-- {
+		if len(fl.aside) == maxSuspended {
 			// Half at once, so that the copying does not show.
-			old := m.aside[:maxSuspended/2]
+			old := fl.aside[:maxSuspended/2]
 			for i := range old {
-				m.sink.leave(&old[i].frame, old[i].end, endUnwound)
+				fl.sink.leave(&old[i].frame, old[i].end, endUnwound)
 			}
-			m.aside = append(m.aside[:0], m.aside[maxSuspended/2:]...)
+			fl.aside = append(fl.aside[:0], fl.aside[maxSuspended/2:]...)
 		}
-		top := len(m.cur.frames) - 1
-		f := m.cur.frames[top]
+		top := len(fl.cur.frames) - 1
+		f := fl.cur.frames[top]
 		f.flags |= frameSuspended
-		m.cur.frames = m.cur.frames[:top]
-		m.sink.suspend(&f)
-		m.aside = append(m.aside, suspendedFrame{f, m.t})
+		fl.cur.frames = fl.cur.frames[:top]
+		fl.sink.suspend(&f)
+		fl.aside = append(fl.aside, suspendedFrame{f, fl.t})
 	}
 }
 
 // change makes another stack the current one.
-func (m *machine) change(num uint64) {
-	old := m.cur
+func (fl *follower) change(num uint64) {
+	old := fl.cur
 	if num == old.num {
 		return
 	}
-	next := m.stacks[num]
-	if next == nil && len(m.stacks) >= maxStacks {
-		m.drop(0, endUnfinished) // no room to remember them
+	next := fl.stacks[num]
+	if next == nil && len(fl.stacks) >= maxStacks {
+		fl.drop(0, endUnfinished) // no room to remember them
 	}
 	if next == nil {
 		next = &callStack{num: num}
 	} else {
-		delete(m.stacks, num)
-		m.open -= len(next.frames)
+		delete(fl.stacks, num)
+		fl.open -= len(next.frames)
 	}
-	m.cur = next
+	fl.cur = next
 	if len(old.frames) == 0 {
 		return // an empty stack needs no memory
 	}
-	m.stacks[old.num] = old
-	m.open += len(old.frames)
+	fl.stacks[old.num] = old
+	fl.open += len(old.frames)
 }
 
 // finish closes everything that is open.
-func (m *machine) finish() {
-	m.t = m.now
-	m.drop(0, endUnfinished)
-	for _, num := range slices.Sorted(maps.Keys(m.stacks)) {
-		m.cur = m.stacks[num]
-		m.drop(0, endUnfinished)
+func (fl *follower) finish() {
+	fl.t = fl.now
+	fl.drop(0, endUnfinished)
+	for _, num := range slices.Sorted(maps.Keys(fl.stacks)) {
+		fl.cur = fl.stacks[num]
+		fl.drop(0, endUnfinished)
 	}
-	clear(m.stacks)
-	m.open, m.over, m.lossy = 0, 0, false
-	for i := range m.aside {
-		m.sink.leave(&m.aside[i].frame, m.aside[i].end, endUnwound)
+	clear(fl.stacks)
+	fl.open, fl.over, fl.lossy = 0, 0, false
+	for i := range fl.aside {
+		fl.sink.leave(&fl.aside[i].frame, fl.aside[i].end, endUnwound)
 	}
-	m.aside = m.aside[:0]
-	m.cur = new(callStack)
+	fl.aside = fl.aside[:0]
+	fl.cur = &callStack{num: fl.cur.num}
 }

@@ -376,54 +376,54 @@ func (c *counts) leave(_ *frame, _ uint64, how ending) {
 
 func fn(id uint32) FuncID { return FuncID{ID: id} }
 
-// TestLimits drives the machine to its limits: whatever it gives up, every call
+// TestLimits drives the follower to its limits: whatever it gives up, every call
 // that was entered is left once.
 func TestLimits(t *testing.T) {
 	t.Run("frames kept aside", func(t *testing.T) {
 		var c counts
-		m := newMachine(&c, 0)
+		fl := newFollower(&c, 0, 0)
 		const n = 5 * maxSuspended
 		for i := range uint64(n) {
-			m.step(&word{t: i, code: wEntry, fn: fn(uint32(i + 1))})
-			m.step(&word{t: i, code: wResync, arg: 1})
+			fl.step(&word{t: i, code: wEntry, fn: fn(uint32(i + 1))})
+			fl.step(&word{t: i, code: wResync, arg: 1})
 		}
-		if len(m.aside) > maxSuspended {
-			t.Errorf("%d frames aside", len(m.aside))
+		if len(fl.aside) > maxSuspended {
+			t.Errorf("%d frames aside", len(fl.aside))
 		}
 		// The newest can still exit, the oldest cannot.
-		m.step(&word{t: n, code: wExit, fn: fn(n)})
-		m.step(&word{t: n, code: wExit, fn: fn(1)})
-		m.finish()
+		fl.step(&word{t: n, code: wExit, fn: fn(n)})
+		fl.step(&word{t: n, code: wExit, fn: fn(1)})
+		fl.finish()
 		if want := (counts{entered: n, suspended: n, left: 1, unwound: n - 1, orphans: 1}); c != want {
 			t.Errorf("%+v, want %+v", c, want)
 		}
 	})
 	t.Run("open calls", func(t *testing.T) {
 		var c counts
-		m := newMachine(&c, 0)
-		m.open = maxOpen - 3 // on other stacks
+		fl := newFollower(&c, 0, 0)
+		fl.open = maxOpen - 3 // on other stacks
 		for range 10 {
-			m.step(&word{code: wEntry, fn: fn(1)})
+			fl.step(&word{code: wEntry, fn: fn(1)})
 		}
-		m.step(&word{code: wResync, arg: 2})
+		fl.step(&word{code: wResync, arg: 2})
 		for range 8 {
-			m.step(&word{code: wExit, fn: fn(1)})
+			fl.step(&word{code: wExit, fn: fn(1)})
 		}
-		if want := (counts{entered: 3, left: 3}); c != want || len(m.cur.frames) != 0 {
+		if want := (counts{entered: 3, left: 3}); c != want || len(fl.cur.frames) != 0 {
 			t.Errorf("%+v, want %+v", c, want)
 		}
 	})
 	t.Run("stacks", func(t *testing.T) {
 		var c counts
-		m := newMachine(&c, 0)
+		fl := newFollower(&c, 0, 0)
 		for i := range uint64(maxStacks + 100) {
-			m.step(&word{code: wStack, arg: i})
-			m.step(&word{code: wEntry, fn: fn(1)})
+			fl.step(&word{code: wStack, arg: i})
+			fl.step(&word{code: wEntry, fn: fn(1)})
 		}
-		if len(m.stacks) > maxStacks {
-			t.Errorf("%d stacks", len(m.stacks))
+		if len(fl.stacks) > maxStacks {
+			t.Errorf("%d stacks", len(fl.stacks))
 		}
-		m.finish()
+		fl.finish()
 		if c.entered != maxStacks+100 || c.unfinished != c.entered {
 			t.Errorf("%+v", c)
 		}
@@ -432,15 +432,15 @@ func TestLimits(t *testing.T) {
 		// A deep stack and exits of what is not on it: the search must not look
 		// through all of it each time.
 		var c counts
-		m := newMachine(&c, 0)
+		fl := newFollower(&c, 0, 0)
 		const n = 1_000_000
-		m.step(&word{code: wEntry, fn: fn(2)})
+		fl.step(&word{code: wEntry, fn: fn(2)})
 		for range n {
-			m.step(&word{code: wEntry, fn: fn(1)})
+			fl.step(&word{code: wEntry, fn: fn(1)})
 		}
 		start := time.Now()
 		for range 100_000 {
-			m.step(&word{code: wExit, fn: fn(3)})
+			fl.step(&word{code: wExit, fn: fn(3)})
 		}
 		if d := time.Since(start); d > 20*time.Second {
 			t.Errorf("took %v", d)
@@ -451,14 +451,14 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("one search far out", func(t *testing.T) {
 		var c counts
-		m := newMachine(&c, 0)
+		fl := newFollower(&c, 0, 0)
 		const n = 1_000_000
-		m.step(&word{code: wEntry, fn: fn(2)})
+		fl.step(&word{code: wEntry, fn: fn(2)})
 		for range n {
-			m.step(&word{code: wEntry, fn: fn(1)})
+			fl.step(&word{code: wEntry, fn: fn(1)})
 		}
-		m.step(&word{code: wLost, arg: n})
-		m.step(&word{code: wExit, fn: fn(2)})
+		fl.step(&word{code: wLost, arg: n})
+		fl.step(&word{code: wExit, fn: fn(2)})
 		if want := (counts{entered: n + 1, left: 1, unwound: n}); c != want {
 			t.Errorf("%+v, want %+v", c, want)
 		}

@@ -38,6 +38,9 @@ type Trace struct {
 	Clock  Clock
 	// Images are the program images of the trace, in the order they appear.
 	Images []Image
+	// Mappings are the images that the processes had, by process and time, as
+	// far as the trace tells.
+	Mappings []Mapping
 	// Tasks are the threads, by their first event. One whose process was
 	// replaced by exec, or whose id was used again, is another Task.
 	Tasks []*Task
@@ -54,14 +57,15 @@ type Trace struct {
 	// all the same.
 	Problems []error
 
-	file  io.ReaderAt // events
-	size  int64
-	close func() error
-	syms  []SymTable // by image
-	lines []imageLines
-	flat  []bool // by image: its tracer records entries only
-	names []nameCache
-	name  func(string) string
+	file   io.ReaderAt // events
+	size   int64
+	close  func() error
+	syms   []SymTable // by image
+	lines  []imageLines
+	flat   []bool // by image: its tracer records entries only
+	ranges idRanges
+	names  []nameCache
+	name   func(string) string
 
 	forked int // tasks that have a parent
 }
@@ -78,6 +82,8 @@ type Task struct {
 	ParentPID, ParentTID int
 	// Start is the time of the first event in ns since the trace's start.
 	Start int64
+	// Stack is the number of the stack the task begins on.
+	Stack uint64
 	// Image is the position in Trace.Images of the task's first image.
 	Image int
 	// Lost is the number of events the task reports lost.
@@ -86,6 +92,7 @@ type Task struct {
 	Gaps int
 
 	begin    uint64 // counter of the first event
+	number   uint32 // of the first chunk there is
 	chunks   []chunkRef
 	profiles []chunkRef
 	children []*Task // forked ones, by Start
@@ -156,6 +163,7 @@ func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
 		}
 		t.flat[i] = mode == "function"
 	}
+	t.setMappings()
 	for _, k := range t.Tasks {
 		k.Start = t.Clock.Time(k.begin)
 	}

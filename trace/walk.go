@@ -165,7 +165,7 @@ func (w *walker) begin(p pending) error {
 		delete(w.paths, p.task)
 	}
 	if p.task.ParentPID != 0 {
-		c.m.inherit(inherited, p.task.begin)
+		c.fl.inherit(inherited, p.task.begin)
 	}
 	w.heap = append(w.heap, due{c.cur.t, p.task.Index, c})
 	w.up(len(w.heap) - 1)

@@ -23,7 +23,7 @@ const (
 	wEntry = iota
 	wExit
 	wCall      // an entry of the function tracer, which records no exits
-	wGap       // chunks are missing before this point
+	wGap       // chunks are missing before this point; arg is the stack, 0: not known
 	wLost      // arg events are lost
 	wResync    // arg frames are closed
 	wStack     // arg is the stack
@@ -65,9 +65,13 @@ type decoder struct {
 	win       []byte // what is left of the window
 	off, end  int64  // rest of the chunk behind the window
 	number    uint32 // of the next chunk, when there is no gap
-	image     uint32
+	home      uint32 // image of the chunk
+	ranges    idRanges
+	span      span   // of the newest id
+	before    span   // of ids before
 	flat      []bool // images whose tracer records entries only
-	entry     uint8  // code of an entry: wEntry or wCall
+	entry     uint8  // code of an entry of the span: wEntry or wCall
+	stack     uint64 // as the chunk's header says
 	high      uint64 // high half of the counter
 	last      uint64 // counter of the newest event
 	comm      [16]byte
@@ -79,7 +83,7 @@ type decoder struct {
 
 // newDecoder returns a decoder of a task's chunks whose window is buf.
 func (t *Trace) newDecoder(chunks []chunkRef, buf []byte) *decoder {
-	return &decoder{r: t.file, chunks: chunks, flat: t.flat, buf: buf}
+	return &decoder{r: t.file, chunks: chunks, ranges: t.ranges, flat: t.flat, buf: buf}
 }
 
 // next decodes the next word into w. It returns false at the end.
@@ -91,7 +95,7 @@ func (d *decoder) next(w *word) bool {
 				return false
 			}
 			if gap {
-				*w = word{t: d.last, code: wGap}
+				*w = word{t: d.last, arg: d.stack, code: wGap}
 				return true
 			}
 			continue
@@ -107,9 +111,9 @@ func (d *decoder) next(w *word) bool {
 		}
 		d.last = t
 		id := uint32(v >> 32)
-		if fn := id &^ (1 << 31); fn-1 < format.IDMax {
+		if fn := id &^ (1 << 31); fn-d.span.lo < d.span.n || d.resolve(fn) {
 			w.t = t
-			w.fn = FuncID{d.image, fn}
+			w.fn = FuncID{d.span.image, fn - d.span.base}
 			w.code = d.entry
 			if id>>31 != 0 {
 				w.code = wExit
@@ -120,6 +124,23 @@ func (d *decoder) next(w *word) bool {
 			return true
 		}
 	}
+}
+
+// resolve makes the span that of id; false: it is no function's.
+func (d *decoder) resolve(id uint32) bool {
+	next := d.before
+	if id-next.lo >= next.n {
+		next = d.ranges.span(id, d.home)
+		if next.n == 0 {
+			return false
+		}
+	}
+	d.before, d.span = d.span, next
+	d.entry = wEntry
+	if int(next.image) < len(d.flat) && d.flat[next.image] {
+		d.entry = wCall
+	}
+	return true
 }
 
 // jump looks at an event that seems to lie more than half a wrap behind the one
@@ -264,10 +285,10 @@ func (d *decoder) fill() (gap, ok bool) {
 		if comm := [16]byte(d.win[format.CComm:]); comm != d.comm && comm != [16]byte{} {
 			d.comm, d.commIsNew = comm, true
 		}
+		d.stack = binary.LittleEndian.Uint64(d.win[format.CStack:])
 		d.win = d.win[ChunkHeaderSize:]
-		d.image, d.entry = c.image, wEntry
-		if int(c.image) < len(d.flat) && d.flat[c.image] {
-			d.entry = wCall
+		if c.image != d.home {
+			d.home, d.span, d.before = c.image, span{}, span{}
 		}
 		d.high, d.last = c.counter&^0xffffffff, c.counter
 		gap = c.number > d.number

@@ -62,6 +62,7 @@ type TaskID struct {
 	Key                  uint64
 	Image                ImageID
 	Comm                 string
+	Stack                uint64 // the task begins on, 0: not told
 }
 
 // A Writer writes an events file of sealed, packed chunks. It is for one
@@ -125,6 +126,25 @@ func (w *Writer) WriteImage(im Image) error {
 	return err
 }
 
+// WriteMap writes a map chunk: the images that process pid has, at the given counter.
+func (w *Writer) WriteMap(pid int, counter uint64, images []MapEntry) error {
+	b := appendChunkHeader(nil, ChunkMap, TaskID{PID: pid, TID: pid}, 0, counter, 0)
+	le := binary.LittleEndian
+	for _, m := range images {
+		var e [format.MapEntry]byte
+		le.PutUint32(e[format.MFirst:], m.First)
+		le.PutUint32(e[format.MCount:], m.Count)
+		le.PutUint64(e[format.MImage:], uint64(m.Image))
+		le.PutUint64(e[format.MBias:], m.Bias)
+		le.PutUint64(e[format.MLoaded:], m.Loaded)
+		le.PutUint64(e[format.MUnloaded:], m.Unloaded)
+		b = append(b, e[:]...)
+	}
+	le.PutUint32(b[format.CSize:], uint32(len(b)))
+	_, err := w.w.Write(b)
+	return err
+}
+
 func appendChunkHeader(b []byte, kind ChunkKind, id TaskID, number uint32, counter, monotonic uint64) []byte {
 	var h [ChunkHeaderSize]byte
 	le := binary.LittleEndian
@@ -140,6 +160,7 @@ func appendChunkHeader(b []byte, kind ChunkKind, id TaskID, number uint32, count
 	copy(h[format.CComm:format.CComm+16], id.Comm)
 	le.PutUint32(h[format.CParentPID:], uint32(id.ParentPID))
 	le.PutUint32(h[format.CParentTID:], uint32(id.ParentTID))
+	le.PutUint64(h[format.CStack:], id.Stack)
 	return append(b, h[:]...)
 }
 
@@ -210,7 +231,10 @@ func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.record(t, format.RecLost
 func (k *TaskWriter) Resync(t, n uint64) { k.record(t, format.RecResync, n) }
 
 // Stack writes that the task runs on the given stack from here on.
-func (k *TaskWriter) Stack(t, stack uint64) { k.record(t, format.RecStack, stack) }
+func (k *TaskWriter) Stack(t, stack uint64) {
+	k.id.Stack = stack
+	k.record(t, format.RecStack, stack)
+}
 
 // Fork writes that the task was forked from its parent.
 func (k *TaskWriter) Fork(t uint64) {
@@ -248,10 +272,11 @@ func (k *TaskWriter) Mark(t, value uint64, text string) {
 // A ProfileCount is an entry of a profile chunk. Times are in ticks.
 type ProfileCount struct{ Calls, Total, Self, Max uint64 }
 
-// Profile writes a profile chunk: counts[id] is that of function id.
-func (k *TaskWriter) Profile(t uint64, counts []ProfileCount) error {
+// Profile writes a profile chunk: counts[i] is that of the function with id first + i.
+func (k *TaskWriter) Profile(t uint64, first uint32, counts []ProfileCount) error {
 	b := appendChunkHeader(nil, ChunkProfile, k.id, 0, t, 0)
 	le := binary.LittleEndian
+	le.PutUint32(b[format.CFirst:], first)
 	for _, c := range counts {
 		b = le.AppendUint64(b, c.Calls)
 		b = le.AppendUint64(b, c.Total)

@@ -21,7 +21,7 @@
 //	caller  name of the innermost function open around it (calls only, if there is one)
 //	dur     ns from entry to exit (exit, unwound, unfinished; entry of a leaf)
 //	self    ns in the function itself (as dur)
-//	stack   number of the stack, when it is not 0
+//	stack   number of the stack in the process, when it is not the one the task began on
 //	count   a number, see below
 //	text    a text, see below; not there when empty
 //	ppid    process id of the parent (fork)
@@ -139,7 +139,7 @@ func (j *Writer) Event(ev *trace.Event) error {
 			b = times(b, ev)
 		}
 	}
-	if ev.Stack != 0 {
+	if ev.Stack != ev.Task.Stack {
 		b = append(b, `,"stack":`...)
 		b = strconv.AppendUint(b, ev.Stack, 10)
 	}

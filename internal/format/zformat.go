@@ -33,6 +33,8 @@ const (
 	HCounterHZ   = 96  // u64, Hz
 	HLost        = 104 // u64, events
 	HLayout      = 112 // u32
+	HRanges      = 116 // u32, bytes
+	HRangesRoom  = 120 // u32
 )
 
 // Values of H_POLICY.
@@ -66,20 +68,22 @@ const (
 
 // Fields of a chunk header.
 const (
-	CMagic     = 0  // u32
-	CKind      = 4  // u16
-	CSize      = 8  // u32, bytes
-	CPID       = 12 // u32
-	CTID       = 16 // u32
-	CNumber    = 20 // u32
-	CCounter   = 24 // u64, ticks
-	CMonotonic = 32 // u64, ns
-	CImage     = 40 // u64
-	CKey       = 48 // u64, ticks
-	CLost      = 56 // u64, events
-	CComm      = 64 // char[16]
-	CParentPID = 80 // u32
-	CParentTID = 84 // u32
+	CMagic     = 0   // u32
+	CKind      = 4   // u16
+	CSize      = 8   // u32, bytes
+	CPID       = 12  // u32
+	CTID       = 16  // u32
+	CNumber    = 20  // u32
+	CCounter   = 24  // u64, ticks
+	CMonotonic = 32  // u64, ns
+	CImage     = 40  // u64
+	CKey       = 48  // u64, ticks
+	CLost      = 56  // u64, events
+	CComm      = 64  // char[16]
+	CParentPID = 80  // u32
+	CParentTID = 84  // u32
+	CFirst     = 92  // u32
+	CStack     = 104 // u64
 )
 
 // Values of C_KIND.
@@ -87,6 +91,7 @@ const (
 	KindEvents  = 1 // event words
 	KindImage   = 2 // what the program image is, `key=value` strings
 	KindProfile = 3 // counts and times a function, no stream of events
+	KindMap     = 4 // the images that a process has, and which ids are whose
 )
 
 // Event words: counter's low half, id << 32, exit << 63.
@@ -129,6 +134,33 @@ const (
 	PTotal = 8  // u64, ticks
 	PSelf  = 16 // u64, ticks
 	PMax   = 24 // u64, ticks
+)
+
+// Table of id ranges.
+const (
+	RangeEntry = 16 // bytes
+)
+
+// Fields of an entry of the table of id ranges.
+const (
+	RImage = 0  // u64
+	RFirst = 8  // u32
+	RCount = 12 // u32
+)
+
+// Map chunks.
+const (
+	MapEntry = 40 // bytes
+)
+
+// Fields of an entry of a map chunk.
+const (
+	MFirst    = 0  // u32
+	MCount    = 4  // u32
+	MImage    = 8  // u64
+	MBias     = 16 // u64
+	MLoaded   = 24 // u64, ticks
+	MUnloaded = 32 // u64, ticks
 )
 
 // Configuration.

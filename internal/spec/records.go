@@ -51,7 +51,7 @@ var Records = []Record{
 	{"RESYNC", 18, []Field{{"COUNT", 0, "u64", "frames", "how many"}},
 		"The innermost open frames of the current stack ended without an exit of their own: longjmp, an exception. " +
 			"A frame closed so can still exit later (a coroutine was left and entered again)."},
-	{"STACK", 19, []Field{{"STACK", 0, "u64", "", "number of the stack, 0 is the one the task began on"}},
+	{"STACK", 19, []Field{{"STACK", 0, "u64", "", "number of the stack, unique in the process"}},
 		"The task runs on another stack from here on: a coroutine, a signal handler on a stack of its own."},
 	{"FORK", 20, []Field{{"PARENT", 0, "u64", "", "process id << 32 | thread id of the parent"}},
 		"First event of a forked child: the frames that the parent had open are open here too."},

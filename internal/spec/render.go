@@ -87,6 +87,10 @@ func TraceGroups() []Group {
 		types,
 		{"profile chunks", []Const{{"PROFILE_ENTRY", strconv.Itoa(ProfileEntry), "bytes"}}},
 		offsets("fields of an entry of a profile chunk", "P", Profile),
+		{"table of id ranges", []Const{{"RANGE_ENTRY", strconv.Itoa(RangeEntry), "bytes"}}},
+		offsets("fields of an entry of the table of id ranges", "R", Range),
+		{"map chunks", []Const{{"MAP_ENTRY", strconv.Itoa(MapEntry), "bytes"}}},
+		offsets("fields of an entry of a map chunk", "M", Map),
 	}
 }
 

@@ -38,6 +38,8 @@ var Header = []Field{
 	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter if it is known, else 0; a program that knows it puts it there"},
 	{"LOST", 104, "u64", "events", "events lost by tasks that never got a chunk"},
 	{"LAYOUT", 112, "u32", "", "how chunks lie behind the header, see Layouts"},
+	{"RANGES", 116, "u32", "bytes", "offset of the table of id ranges, a multiple of 8 inside the header; 0: there is none"},
+	{"RANGES_ROOM", 120, "u32", "", "entries that the table has room for"},
 }
 
 // Chunk is the header of a chunk.
@@ -56,6 +58,8 @@ var Chunk = []Field{
 	{"COMM", 64, "char[16]", "", "name of the thread, NUL-padded"},
 	{"PARENT_PID", 80, "u32", "", "process id of the task this one was forked from; 0: not forked"},
 	{"PARENT_TID", 84, "u32", "", "its thread id"},
+	{"FIRST", 92, "u32", "", "profile chunks: the id that the first entry is of"},
+	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: not told, the one of the chunk before"},
 }
 
 // Kinds are the kinds of chunk.
@@ -63,6 +67,7 @@ var Kinds = []Value{
 	{"EVENTS", 1, "event words"},
 	{"IMAGE", 2, "what the program image is, `key=value` strings"},
 	{"PROFILE", 3, "counts and times a function, no stream of events"},
+	{"MAP", 4, "the images that a process has, and which ids are whose"},
 }
 
 // Policies say what a writer does when no chunk is free.
@@ -96,3 +101,26 @@ var Profile = []Field{
 
 // ProfileEntry is the size of one entry of a profile chunk in bytes.
 const ProfileEntry = 32
+
+// Range is an entry of the header's table of id ranges.
+var Range = []Field{
+	{"IMAGE", 0, "u64", "", "image id; 0: the ids are nobody's"},
+	{"FIRST", 8, "u32", "", "its first id"},
+	{"COUNT", 12, "u32", "", "how many ids it has; 0: the entry is not used"},
+}
+
+// RangeEntry is the size of an entry of the table of id ranges in bytes.
+const RangeEntry = 16
+
+// Map is one entry of a map chunk.
+var Map = []Field{
+	{"FIRST", 0, "u32", "", "the image's first id"},
+	{"COUNT", 4, "u32", "", "how many ids it has"},
+	{"IMAGE", 8, "u64", "", "image id"},
+	{"BIAS", 16, "u64", "", "load address minus link address in this process"},
+	{"LOADED", 24, "u64", "ticks", "counter when the image registered"},
+	{"UNLOADED", 32, "u64", "ticks", "counter when it was unloaded; 0: it is there"},
+}
+
+// MapEntry is the size of an entry of a map chunk in bytes.
+const MapEntry = 40

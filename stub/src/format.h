@@ -30,6 +30,8 @@
 #define FT_H_COUNTER_HZ            96           /* u64, Hz */
 #define FT_H_LOST                  104          /* u64, events */
 #define FT_H_LAYOUT                112          /* u32 */
+#define FT_H_RANGES                116          /* u32, bytes */
+#define FT_H_RANGES_ROOM           120          /* u32 */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */
@@ -67,11 +69,14 @@
 #define FT_C_COMM                  64           /* char[16] */
 #define FT_C_PARENT_PID            80           /* u32 */
 #define FT_C_PARENT_TID            84           /* u32 */
+#define FT_C_FIRST                 92           /* u32 */
+#define FT_C_STACK                 104          /* u64 */
 
 /* values of C_KIND */
 #define FT_KIND_EVENTS             1            /* event words */
 #define FT_KIND_IMAGE              2            /* what the program image is, `key=value` strings */
 #define FT_KIND_PROFILE            3            /* counts and times a function, no stream of events */
+#define FT_KIND_MAP                4            /* the images that a process has, and which ids are whose */
 
 /* event words: counter's low half, id << 32, exit << 63 */
 #define FT_ID_EXIT                 0x80000000   /* the exit bit in the high half of an event word */
@@ -104,5 +109,24 @@
 #define FT_P_TOTAL                 8            /* u64, ticks */
 #define FT_P_SELF                  16           /* u64, ticks */
 #define FT_P_MAX                   24           /* u64, ticks */
+
+/* table of id ranges */
+#define FT_RANGE_ENTRY             16           /* bytes */
+
+/* fields of an entry of the table of id ranges */
+#define FT_R_IMAGE                 0            /* u64 */
+#define FT_R_FIRST                 8            /* u32 */
+#define FT_R_COUNT                 12           /* u32 */
+
+/* map chunks */
+#define FT_MAP_ENTRY               40           /* bytes */
+
+/* fields of an entry of a map chunk */
+#define FT_M_FIRST                 0            /* u32 */
+#define FT_M_COUNT                 4            /* u32 */
+#define FT_M_IMAGE                 8            /* u64 */
+#define FT_M_BIAS                  16           /* u64 */
+#define FT_M_LOADED                24           /* u64, ticks */
+#define FT_M_UNLOADED              32           /* u64, ticks */
 
 #endif
