@@ -115,8 +115,8 @@ func (f *File) From(addr uint64) ([]byte, uint64) {
 	return seg[d:], p.Off + d
 }
 
-// Segment returns the file-backed bytes of the segment that holds a loaded address, with the address and the file offset of
-// the first one, up to where another segment begins. ok is false where [File.Offset] finds nothing.
+// Segment returns the file-backed bytes of the segment that holds a loaded address, with the address and the file
+// offset of the first one, up to where another segment begins. ok is false where [File.Offset] finds nothing.
 func (f *File) Segment(addr uint64) (start, off uint64, data []byte, ok bool) {
 	if _, ok = f.Offset(addr); !ok {
 		return 0, 0, nil, false
@@ -138,7 +138,8 @@ func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
 		return nil, FormatErrorf(fmt.Sprintf("address %#x", addr), 0, "no loaded segment has file contents there")
 	}
 	if n > len(b) {
-		return nil, FormatErrorf(fmt.Sprintf("address %#x", addr), off, "%d bytes wanted, %d before the end of the segment", n, len(b))
+		return nil, FormatErrorf(fmt.Sprintf("address %#x", addr), off, "%d bytes wanted, %d before the end of the segment",
+			n, len(b))
 	}
 	return b[:n:n], nil
 }

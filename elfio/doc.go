@@ -27,7 +27,7 @@
 //
 // # Hostile input
 //
-// Every offset, size and count is checked before use, with a [FormatError] that names the structure and its file offset.
-// Time and memory are bounded by a small multiple of the file's size, whatever its headers say. What is not promised:
-// that an image with contradictory headers is read as a particular loader would.
+// Every offset, size and count is checked before use, with a [FormatError] that names the structure and its file
+// offset. Time and memory are bounded by a small multiple of the file's size, whatever its headers say. What is not
+// promised: that an image with contradictory headers is read as a particular loader would.
 package elfio

@@ -157,7 +157,8 @@ func (f *File) gnuHashCount(addr uint64) (uint64, error) {
 	if len(b) < 16 {
 		return 0, FormatErrorf("DT_GNU_HASH", off, "outside the loaded segments")
 	}
-	nbuckets, symoffset, bloom := uint64(f.c.Order.Uint32(b)), uint64(f.c.Order.Uint32(b[4:])), uint64(f.c.Order.Uint32(b[8:]))
+	word := func(at int) uint64 { return uint64(f.c.Order.Uint32(b[at:])) }
+	nbuckets, symoffset, bloom := word(0), word(4), word(8)
 	buckets, ok := raw.Slice(b, 16+bloom*f.c.WordSize(), nbuckets*4)
 	if !ok {
 		return 0, FormatErrorf("DT_GNU_HASH", off, "%d buckets end outside the segment", nbuckets)

@@ -15,7 +15,8 @@ func TestDynamicSymbolsSectionless(t *testing.T) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {
-				raw := elftest.Compile(t, name+"-rdynamic", ".c", elftest.FixtureC, x.Tool, append([]string{"-O1", "-w", "-rdynamic"}, x.Args...)...)
+				raw := elftest.Compile(t, name+"-rdynamic", ".c", elftest.FixtureC, x.Tool,
+					append([]string{"-O1", "-w", "-rdynamic"}, x.Args...)...)
 				f, err := Parse(raw)
 				if err != nil {
 					t.Fatal(err)

@@ -109,7 +109,8 @@ func (f *File) parseSections() error {
 	}
 	table, ok := raw.Slice(f.raw, h.Shoff, ent*uint64(h.Shnum)) // 16 times 32 bits: no overflow
 	if !ok {
-		return FormatErrorf("section header table", h.Shoff, "%d entries of %d bytes end outside the file of %d bytes", h.Shnum, ent, len(f.raw))
+		return FormatErrorf("section header table", h.Shoff, "%d entries of %d bytes end outside the file of %d bytes",
+			h.Shnum, ent, len(f.raw))
 	}
 	f.Sections = bigslice.Make[Section](int(h.Shnum), int(h.Shnum))
 	for i := range f.Sections {
@@ -132,13 +133,15 @@ func (f *File) nameSections() error {
 	}
 	data, ok := raw.Slice(f.raw, s.Off, s.Size)
 	if !ok {
-		return FormatErrorf(fmt.Sprintf("section %d (section name table)", h.Shstrndx), s.Off, "%d bytes end outside the file of %d bytes", s.Size, len(f.raw))
+		return FormatErrorf(fmt.Sprintf("section %d (section name table)", h.Shstrndx), s.Off,
+			"%d bytes end outside the file of %d bytes", s.Size, len(f.raw))
 	}
 	names := newStringTable(data)
 	for i := range f.Sections {
 		name, ok := names.at(uint64(f.Sections[i].NameOff))
 		if !ok {
-			return FormatErrorf(fmt.Sprintf("section header %d", i), h.Shoff+uint64(i)*uint64(h.Shentsize), "name at %#x of a table of %d bytes", f.Sections[i].NameOff, len(data))
+			return FormatErrorf(fmt.Sprintf("section header %d", i), h.Shoff+uint64(i)*uint64(h.Shentsize),
+				"name at %#x of a table of %d bytes", f.Sections[i].NameOff, len(data))
 		}
 		f.Sections[i].Name = name
 	}
@@ -159,7 +162,8 @@ func (f *File) parseProgs() error {
 	}
 	table, ok := raw.Slice(f.raw, h.Phoff, ent*uint64(h.Phnum))
 	if !ok {
-		return FormatErrorf("program header table", h.Phoff, "%d entries of %d bytes end outside the file of %d bytes", h.Phnum, ent, len(f.raw))
+		return FormatErrorf("program header table", h.Phoff, "%d entries of %d bytes end outside the file of %d bytes",
+			h.Phnum, ent, len(f.raw))
 	}
 	f.Progs = make([]Prog, h.Phnum)
 	for i := range f.Progs {

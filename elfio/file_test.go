@@ -32,11 +32,14 @@ func TestParseAgainstDebugELF(t *testing.T) {
 func compareWithDebugELF(t *testing.T, path string, f *File, want *elf.File) {
 	t.Helper()
 	if len(f.Sections) != len(want.Sections) || len(f.Progs) != len(want.Progs) {
-		t.Fatalf("%s: %d sections, %d program headers; debug/elf has %d, %d", path, len(f.Sections), len(f.Progs), len(want.Sections), len(want.Progs))
+		t.Fatalf("%s: %d sections, %d program headers; debug/elf has %d, %d", path, len(f.Sections), len(f.Progs),
+			len(want.Sections), len(want.Progs))
 	}
 	for i, s := range want.Sections {
 		g := f.Sections[i]
-		if g.Name != s.Name || g.Type != s.Type || g.Flags != s.Flags || g.Addr != s.Addr || g.Off != s.Offset || g.Size != s.FileSize && s.Type != elf.SHT_NOBITS || g.Link != s.Link || g.Info != s.Info || g.Addralign != s.Addralign || g.Entsize != s.Entsize {
+		if g.Name != s.Name || g.Type != s.Type || g.Flags != s.Flags || g.Addr != s.Addr || g.Off != s.Offset ||
+			g.Size != s.FileSize && s.Type != elf.SHT_NOBITS || g.Link != s.Link || g.Info != s.Info ||
+			g.Addralign != s.Addralign || g.Entsize != s.Entsize {
 			t.Errorf("%s: section %d: %+v, debug/elf: %+v", path, i, g, s.SectionHeader)
 		}
 	}
@@ -56,7 +59,8 @@ func compareWithDebugELF(t *testing.T, path string, f *File, want *elf.File) {
 	}
 	for i, s := range dyn {
 		g := got[i]
-		if g.Name != s.Name || g.Value != s.Value || g.Size != s.Size || g.Info != s.Info || g.Other != s.Other || elf.SectionIndex(g.Section) != s.Section {
+		if g.Name != s.Name || g.Value != s.Value || g.Size != s.Size || g.Info != s.Info || g.Other != s.Other ||
+			elf.SectionIndex(g.Section) != s.Section {
 			t.Errorf("%s: dynamic symbol %d: %+v, debug/elf: %+v", path, i, g, s)
 		}
 	}

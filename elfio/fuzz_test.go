@@ -104,7 +104,8 @@ func FuzzNotes(f *testing.F) {
 		var written []byte
 		end := uint64(0)
 		for _, n := range notes {
-			if n.Off < end || n.DescOff < n.Off+12 || n.DescOff+uint64(len(n.Desc)) > uint64(len(b)) || !bytes.Equal(n.Desc, b[n.DescOff:][:len(n.Desc)]) {
+			if n.Off < end || n.DescOff < n.Off+12 || n.DescOff+uint64(len(n.Desc)) > uint64(len(b)) ||
+				!bytes.Equal(n.Desc, b[n.DescOff:][:len(n.Desc)]) {
 				t.Errorf("note %+v behind %#x, in %d bytes", n, end, len(b))
 			}
 			end = n.DescOff + uint64(len(n.Desc))
@@ -116,7 +117,10 @@ func FuzzNotes(f *testing.F) {
 			written = append(written, make([]byte, -len(written)&int(align-1))...)
 		}
 		again, err := read(written)
-		if err != nil || !slices.EqualFunc(notes, again, func(a, b Note) bool { return a.Name == b.Name && a.Type == b.Type && bytes.Equal(a.Desc, b.Desc) }) {
+		if err != nil || !slices.EqualFunc(notes, again, func(a, b Note) bool {
+			return a.Name == b.Name &&
+				a.Type == b.Type && bytes.Equal(a.Desc, b.Desc)
+		}) {
 			t.Errorf("%+v, written and read: %+v, %v", notes, again, err)
 		}
 	})

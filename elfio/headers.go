@@ -92,8 +92,10 @@ func readSection(c raw.Codec, b []byte) (s Section) {
 		_ = b[63]
 		flags := le.Uint64(b[8:])
 		return Section{
-			NameOff: le.Uint32(b), Type: elf.SectionType(le.Uint32(b[4:])), Flags: elf.SectionFlag(flags), flagsHigh: uint32(flags >> 32),
-			Addr: le.Uint64(b[16:]), Off: le.Uint64(b[24:]), Size: le.Uint64(b[32:]), Link: le.Uint32(b[40:]), Info: le.Uint32(b[44:]),
+			NameOff: le.Uint32(b), Type: elf.SectionType(le.Uint32(b[4:])),
+			Flags: elf.SectionFlag(flags), flagsHigh: uint32(flags >> 32),
+			Addr: le.Uint64(b[16:]), Off: le.Uint64(b[24:]), Size: le.Uint64(b[32:]),
+			Link: le.Uint32(b[40:]), Info: le.Uint32(b[44:]),
 			Addralign: le.Uint64(b[48:]), Entsize: le.Uint64(b[56:]),
 		}
 	}

@@ -19,7 +19,7 @@ type Note struct {
 
 // Note types of the owner "GNU" (the Linux extensions to the gABI).
 const (
-	NTGNUBuildID  = 3
+	ntGNUBuildID  = 3
 	NTGNUProperty = 5
 )
 
@@ -82,7 +82,8 @@ func (f *File) notes(out []Note, b []byte, off, align uint64, what string) ([]No
 		if !ok || !ok2 {
 			return nil, FormatErrorf(what, off+pos, "note of %#x name and %#x descriptor bytes ends outside it", namesz, descsz)
 		}
-		out = append(out, Note{Name: string(raw.CString(name)), Type: typ, Desc: desc, Off: off + pos, DescOff: off + descPos})
+		out = append(out, Note{Name: string(raw.CString(name)), Type: typ, Desc: desc, Off: off + pos,
+			DescOff: off + descPos})
 		pos, _ = raw.AlignUp(descPos+descsz, align)
 		if pos > uint64(len(b)) {
 			break
@@ -105,7 +106,7 @@ func (f *File) buildIDNote() *Note {
 		return nil
 	}
 	for i := range notes {
-		if notes[i].Name == "GNU" && notes[i].Type == NTGNUBuildID && len(notes[i].Desc) > 0 {
+		if notes[i].Name == "GNU" && notes[i].Type == ntGNUBuildID && len(notes[i].Desc) > 0 {
 			return &notes[i]
 		}
 	}

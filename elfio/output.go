@@ -8,6 +8,13 @@ type RawEdit struct {
 	New []byte
 }
 
+// Changed files.
+//
+// Files have hundreds of megabytes of which a patch changes a few thousand places. So a change is the original, which
+// may be mapped, with edits and pieces behind it. Written out, stretches without edits go from where they are, and the
+// others through a buffer that stays in the processor's cache; into a copy that shares its blocks with the original
+// only what differs is written.
+
 // Output is a changed file: the original, edits to it and what follows it.
 type Output struct {
 	Orig  []byte

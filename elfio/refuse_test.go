@@ -43,16 +43,20 @@ func TestParseRefuses(t *testing.T) {
 		{"class", func(b []byte) []byte { b[4] = 3; return b }, "offset 0x4: unknown class 3"},
 		{"byte order", func(b []byte) []byte { b[5] = 0; return b }, "offset 0x5: unknown byte order 0"},
 		{"version", func(b []byte) []byte { b[6] = 9; return b }, "offset 0x6: unknown version 9"},
-		{"program headers outside", header(func(h *raw.Header) { h.Phoff = ^uint64(0) - 100 }), "program header table at offset 0xffffffffffffff9b"},
-		{"program headers too many", header(func(h *raw.Header) { h.Phnum = 0xfffe }), "program header table at offset 0x40: 65534 entries"},
+		{"program headers outside", header(func(h *raw.Header) { h.Phoff = ^uint64(0) - 100 }),
+			"program header table at offset 0xffffffffffffff9b"},
+		{"program headers too many", header(func(h *raw.Header) { h.Phnum = 0xfffe }),
+			"program header table at offset 0x40: 65534 entries"},
 		{"program header size", header(func(h *raw.Header) { h.Phentsize = 55 }), "program header entries have 55 bytes"},
-		{"section headers outside", header(func(h *raw.Header) { h.Shoff = 1 << 63 }), "section header table at offset 0x8000000000000000"},
+		{"section headers outside", header(func(h *raw.Header) { h.Shoff = 1 << 63 }),
+			"section header table at offset 0x8000000000000000"},
 		{"section headers too many", header(func(h *raw.Header) { h.Shnum = 0xfeff }), "65279 entries"},
 		{"section header size", header(func(h *raw.Header) { h.Shentsize = 1 }), "section header entries have 1 bytes"},
 		{"no section headers", header(func(h *raw.Header) { h.Shoff = 0 }), "section headers at offset 0"},
 		{"name table", header(func(h *raw.Header) { h.Shstrndx = 999 }), "section name table is section 999"},
 		{"name", section(1, func(s *Section) { s.NameOff = 1 << 30 }), "section header 1 at offset"},
-		{"name table outside", section(int(f.Header.Shstrndx), func(s *Section) { s.Size = ^uint64(0) }), "(section name table) at offset"},
+		{"name table outside", section(int(f.Header.Shstrndx), func(s *Section) { s.Size = ^uint64(0) }),
+			"(section name table) at offset"},
 		{"extended number", header(func(h *raw.Header) { h.Shnum = 0; h.Shoff = 0x10 }), "section header 0 at offset"},
 	} {
 		_, err := Parse(c.change(bytes.Clone(base)))
@@ -78,7 +82,7 @@ func TestAccessorsRefuse(t *testing.T) {
 		"behind the segment":    func() error { _, err := f.Bytes(f.Header.Entry, 1<<30); return err },
 		"no relocation table":   func() error { _, err := f.Relocs(text); return err },
 		"build-id length":       func() error { _, err := f.BuildIDEdit([]byte{1}); return err },
-		"section count changed": func() error { g := *f; g.Sections = g.Sections[1:]; _, err := g.HeaderEdits(); return err },
+		"section count changed": func() error { g := *f; g.Sections = g.Sections[1:]; _, err := g.headerEdits(); return err },
 		"section outside": func() error {
 			g := *f
 			g.Sections = append([]Section(nil), f.Sections...)

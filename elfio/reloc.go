@@ -104,7 +104,7 @@ func (f *File) decodeRelocs(out []Reloc, b []byte, rela bool) []Reloc {
 // an odd one a bitmap of the 31 or 63 words that follow the last place covered.
 func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Reloc, error) {
 	word := f.c.WordSize()
-	typ := relativeType(f.Header.Machine)
+	typ := f.RelativeType()
 	// Every place is a word of the file, so more places than words is nonsense that would only cost memory.
 	budget := uint64(len(f.raw)) / word
 	var where uint64
@@ -142,9 +142,10 @@ func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Rel
 	return out, nil
 }
 
-// relativeType returns the machine's R_*_RELATIVE, 0 where it is not known here.
-func relativeType(m elf.Machine) uint32 {
-	switch m {
+// RelativeType returns the machine's R_*_RELATIVE, the type of relocations that add the load address to a word; 0 where
+// it is not known here. Values are those of the psABIs; debug/elf lacks some.
+func (f *File) RelativeType() uint32 {
+	switch f.Header.Machine {
 	case elf.EM_X86_64:
 		return uint32(elf.R_X86_64_RELATIVE)
 	case elf.EM_386:
@@ -153,12 +154,18 @@ func relativeType(m elf.Machine) uint32 {
 		return uint32(elf.R_AARCH64_RELATIVE)
 	case elf.EM_ARM:
 		return uint32(elf.R_ARM_RELATIVE)
-	case elf.EM_PPC64:
+	case elf.EM_PPC, elf.EM_PPC64: // they have one number
 		return uint32(elf.R_PPC64_RELATIVE)
 	case elf.EM_RISCV:
 		return uint32(elf.R_RISCV_RELATIVE)
 	case elf.EM_S390:
 		return uint32(elf.R_390_RELATIVE)
+	case elf.EM_SPARCV9:
+		return uint32(elf.R_SPARC_RELATIVE)
+	case elf.EM_LOONGARCH:
+		return uint32(elf.R_LARCH_RELATIVE)
+	case elf.EM_SH:
+		return 165 // R_SH_RELATIVE
 	}
 	return 0
 }

@@ -7,6 +7,12 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// Relocation tables in place.
+//
+// An object compiled with a section for each function has thousands of relocation sections, of which a reader wants a
+// few entries. So tables are opened into memory of the caller's and entries decoded one by one, with a short cut for
+// the form nearly all files have, and Scan looks at nothing but symbol numbers.
+
 // RelocTable reads a relocation section in place.
 type RelocTable struct {
 	Section int  // index of its section header
@@ -42,8 +48,8 @@ func (t *RelocTable) Check() error {
 	return nil
 }
 
-// Open makes t the table of section i, for callers that have allocated it: an object may have a table for each function.
-// What it refers to is not checked.
+// Open makes t the table of section i, for callers that have allocated it: an object may have a table for each
+// function. What it refers to is not checked.
 func (t *RelocTable) Open(f *File, i int) error {
 	if i <= 0 || i >= len(f.Sections) {
 		return FormatErrorf("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
@@ -101,7 +107,8 @@ func (t *RelocTable) At(i int) Reloc {
 	if !t.fast || len(b) < 16 {
 		return readReloc(t.f.c, b, t.Rela, t.mips)
 	}
-	r := Reloc{Off: binary.LittleEndian.Uint64(b), Type: binary.LittleEndian.Uint32(b[8:]), Sym: binary.LittleEndian.Uint32(b[12:])}
+	r := Reloc{Off: binary.LittleEndian.Uint64(b), Type: binary.LittleEndian.Uint32(b[8:]),
+		Sym: binary.LittleEndian.Uint32(b[12:])}
 	if len(b) >= 24 {
 		r.Addend = int64(binary.LittleEndian.Uint64(b[16:]))
 	}
@@ -153,8 +160,8 @@ func (t *RelocTable) Scan(marks []uint64, hit func(i int)) {
 	}
 }
 
-// ShiftSymbols adds k to the symbol indices from first on in b, entries in the form of the table that refer to n symbols.
-// With the two's complement of k it undoes that. changed says whether there were any.
+// ShiftSymbols adds k to the symbol indices from first on in b, entries in the form of the table that refer to n
+// symbols. With the two's complement of k it undoes that. changed says whether there were any.
 func (t *RelocTable) ShiftSymbols(b []byte, first, n, k uint32) (changed bool, err error) {
 	c := t.f.c
 	for at := uint64(0); at+t.size <= uint64(len(b)); at += t.size {

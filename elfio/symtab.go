@@ -69,7 +69,8 @@ func (f *File) DynamicSymbols() ([]Symbol, error) {
 	if d.strsz > uint64(len(strs)) {
 		return nil, FormatErrorf("dynamic string table", stroff, "%#x bytes end outside its segment", d.strsz)
 	}
-	return f.symbols(symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.SymSize()], names: newStringTable(strs[:d.strsz])})
+	return f.symbols(symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.SymSize()],
+		names: newStringTable(strs[:d.strsz])})
 }
 
 // symbolTable is a symbol table with the tables it needs.
@@ -130,17 +131,20 @@ func (f *File) symbols(t symbolTable) ([]Symbol, error) {
 		}
 		name, ok := t.names.at(uint64(r.Name))
 		if !ok {
-			return nil, FormatErrorf(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size, "name at %#x of a table of %d bytes", r.Name, len(t.names.s))
+			return nil, FormatErrorf(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size,
+				"name at %#x of a table of %d bytes", r.Name, len(t.names.s))
 		}
 		sec := uint32(r.Shndx)
 		if elf.SectionIndex(r.Shndx) == elf.SHN_XINDEX {
 			x, ok := raw.Slice(t.shndx, i*4, 4)
 			if !ok {
-				return nil, FormatErrorf(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size, "section index is in an extended table that has no entry for it")
+				return nil, FormatErrorf(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size,
+					"section index is in an extended table that has no entry for it")
 			}
 			sec = f.c.Order.Uint32(x)
 		}
-		out[i-1] = Symbol{Name: name, Value: r.Value, Size: r.Size, Info: r.Info, Other: r.Other, Section: sec, Shndx: r.Shndx, Index: uint32(i)}
+		out[i-1] = Symbol{Name: name, Value: r.Value, Size: r.Size, Info: r.Info, Other: r.Other, Section: sec,
+			Shndx: r.Shndx, Index: uint32(i)}
 	}
 	return out, nil
 }
@@ -149,7 +153,8 @@ func (f *File) symbols(t symbolTable) ([]Symbol, error) {
 // of a million symbols costs no memory. Index 0 is the null symbol, as in the file.
 type SymbolTable struct {
 	Section int // index of its section header
-	// Extended is the index of the SHT_SYMTAB_SHNDX section that holds its section indices of 0xff00 and more, -1 for none.
+	// Extended is the index of the SHT_SYMTAB_SHNDX section that holds its section indices of 0xff00 and more, -1 for
+	// none.
 	Extended int
 
 	f     *File
@@ -229,7 +234,8 @@ func (t *SymbolTable) Name(i int) []byte {
 // SHN_XINDEX.
 func (t *SymbolTable) At(i int) Symbol {
 	r := t.f.c.ReadSym(t.data[uint64(i)*t.size:])
-	s := Symbol{Value: r.Value, Size: r.Size, Info: r.Info, Other: r.Other, Section: uint32(r.Shndx), Shndx: r.Shndx, Index: uint32(i)}
+	s := Symbol{Value: r.Value, Size: r.Size, Info: r.Info, Other: r.Other, Section: uint32(r.Shndx), Shndx: r.Shndx,
+		Index: uint32(i)}
 	if elf.SectionIndex(r.Shndx) == elf.SHN_XINDEX {
 		if x, ok := raw.Slice(t.shndx, uint64(i)*4, 4); ok {
 			s.Section = t.f.c.Order.Uint32(x)

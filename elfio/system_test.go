@@ -20,7 +20,7 @@ func TestSystemRoundTrip(t *testing.T) {
 			}
 			return
 		}
-		edits, err := f.HeaderEdits()
+		edits, err := f.headerEdits()
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			return

@@ -9,16 +9,18 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
-// HeaderEdits encodes Header, Progs and Sections, as they are now, over the places they were read from. For
+// headerEdits encodes Header, Progs and Sections, as they are now, over the places they were read from. For
 // an unchanged File the edits change nothing, byte for byte.
 //
 // Fields of entries may be changed between Parse and this call; the numbers of entries, the offsets of the
 // tables and the class may not. Section names are written as NameOff; Name is ignored.
-func (f *File) HeaderEdits() ([]RawEdit, error) {
+func (f *File) headerEdits() ([]RawEdit, error) {
 	h, c := f.Header, f.c
-	if len(f.Progs) != int(h.Phnum) || len(f.Sections) != int(h.Shnum) && h.Shnum != 0 || h.Phoff != f.hdr.Phoff || h.Shoff != f.hdr.Shoff ||
+	if len(f.Progs) != int(h.Phnum) || len(f.Sections) != int(h.Shnum) && h.Shnum != 0 || h.Phoff != f.hdr.Phoff ||
+		h.Shoff != f.hdr.Shoff ||
 		h.Phentsize != f.hdr.Phentsize || h.Shentsize != f.hdr.Shentsize {
-		return nil, fmt.Errorf("the size or place of a header table was changed: %d program headers, %d sections", len(f.Progs), len(f.Sections))
+		return nil, fmt.Errorf("the size or place of a header table was changed: %d program headers, %d sections",
+			len(f.Progs), len(f.Sections))
 	}
 	r := f.hdr // keeps how the counts are stored
 	r.Ident, r.Type, r.Machine, r.Version, r.Entry = h.Ident, uint16(h.Type), uint16(h.Machine), h.Version, h.Entry
@@ -47,9 +49,13 @@ func (f *File) HeaderEdits() ([]RawEdit, error) {
 	return edits, nil
 }
 
-// Encode returns the image in a new slice, with Header, Progs and Sections encoded as they are now.
+// Encode returns the image in a new slice, with Header, Progs and Sections encoded as they are now over the places they
+// were read from. For an unchanged File that is the image, byte for byte.
+//
+// Fields of entries may be changed between Parse and this call; the numbers of entries, the offsets of the tables and
+// the class may not. Section names are written as NameOff; Name is ignored.
 func (f *File) Encode() ([]byte, error) {
-	edits, err := f.HeaderEdits()
+	edits, err := f.headerEdits()
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ type Member struct {
 // index is a symbol index: words of 4 or 8 bytes, some of which are offsets of member headers.
 //
 //	GNU   number of symbols, an offset each, then their names; big-endian
-//	BSD   size of the pairs in bytes, a pair of name and offset each, size of the names, names; in the byte order of its machine
+//	BSD   size of the pairs in bytes, a pair of name and offset each, size of the names, names; in its machine's order
 type index struct {
 	off, size uint64
 	word      uint64
@@ -73,7 +73,8 @@ func Parse(b []byte) (*Archive, error) {
 		}
 		size, err := strconv.ParseUint(strings.TrimRight(string(h[memberSizeAt:memberSizeAt+memberSizeLen]), " "), 10, 64)
 		if err != nil {
-			return nil, elfio.FormatErrorf("archive member header", at, "size %q is no number", h[memberSizeAt:memberSizeAt+memberSizeLen])
+			return nil, elfio.FormatErrorf("archive member header", at, "size %q is no number",
+				h[memberSizeAt:memberSizeAt+memberSizeLen])
 		}
 		name := strings.TrimRight(string(h[:16]), " ")
 		m := Member{Name: name, Header: at, Off: at + memberHeader, Size: size}
@@ -84,7 +85,8 @@ func Parse(b []byte) (*Archive, error) {
 		}
 		data, ok := raw.Slice(b, m.Off, stored)
 		if !ok {
-			return nil, elfio.FormatErrorf("archive member "+strconv.Quote(name), at, "%#x bytes end outside the file of %#x bytes", size, len(b))
+			return nil, elfio.FormatErrorf("archive member "+strconv.Quote(name), at,
+				"%#x bytes end outside the file of %#x bytes", size, len(b))
 		}
 		at = m.Off + stored + stored&1
 		switch {
@@ -92,40 +94,25 @@ func Parse(b []byte) (*Archive, error) {
 			names = data
 			continue
 		case name == "/", name == "/SYM64/":
-			word := uint64(4)
-			if name != "/" {
-				word = 8
-			}
-			x := index{off: m.Off, size: size, word: word, order: binary.BigEndian, first: word, stride: word}
-			if size > 0 {
-				if size < word || x.get(data) > size/word-1 {
-					return nil, elfio.FormatErrorf("archive index", m.Off, "its entries do not fit into %#x bytes", size)
-				}
-				x.n = x.get(data)
+			x, ok := gnuIndex(m, data)
+			if !ok {
+				return nil, elfio.FormatErrorf("archive index", m.Off, "its entries do not fit into %#x bytes", size)
 			}
 			a.index = append(a.index, x)
 			continue
 		case strings.HasPrefix(name, "#1/"): // BSD: the name is in front of the contents
 			n, err := strconv.ParseUint(name[3:], 10, 32)
 			if err != nil || n > uint64(len(data)) {
-				return nil, elfio.FormatErrorf("archive member header", m.Header, "name of %q bytes in a member of %#x", name[3:], size)
+				return nil, elfio.FormatErrorf("archive member header", m.Header, "name of %q bytes in a member of %#x", name[3:],
+					size)
 			}
 			m.Name = string(raw.CString(data[:n]))
 			m.Off, m.Size = m.Off+n, m.Size-n
 			special = strings.HasPrefix(m.Name, "__.SYMDEF")
 		case len(name) > 1 && name[0] == '/':
-			digits, _, _ := strings.Cut(name[1:], ":")
-			n, err := strconv.ParseUint(digits, 10, 64)
-			if err != nil || n >= uint64(len(names)) {
-				return nil, elfio.FormatErrorf("archive member header", m.Header, "name at %q of a table of %#x bytes", name[1:], len(names))
-			}
-			long := names[n:]
-			if k := bytes.IndexByte(long, '\n'); k >= 0 {
-				long = long[:k]
-			}
-			m.Name = strings.TrimSuffix(string(long), "/")
-			if digits != name[1:] {
-				m.Name = "" // a member of an archive that is a member: not a file
+			if m.Name, ok = longName(names, name[1:]); !ok {
+				return nil, elfio.FormatErrorf("archive member header", m.Header, "name at %q of a table of %#x bytes", name[1:],
+					len(names))
 			}
 		default:
 			m.Name = strings.TrimSuffix(name, "/")
@@ -141,6 +128,38 @@ func Parse(b []byte) (*Archive, error) {
 		a.Members = append(a.Members, m)
 	}
 	return a, nil
+}
+
+// longName returns the name that at, a decimal number, stands for in the table of long names. With a second number it is
+// that of a member of an archive that is a member of a thin one: not a file, so it has no name.
+func longName(names []byte, at string) (string, bool) {
+	digits, _, nested := strings.Cut(at, ":")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n >= uint64(len(names)) {
+		return "", false
+	}
+	if nested {
+		return "", true
+	}
+	long, _, _ := bytes.Cut(names[n:], []byte{'\n'})
+	return strings.TrimSuffix(string(long), "/"), true
+}
+
+// gnuIndex reads an index of GNU: words of 4 bytes, or of 8 where it is named so.
+func gnuIndex(m Member, data []byte) (index, bool) {
+	x := index{off: m.Off, size: m.Size, word: 4, order: binary.BigEndian}
+	if m.Name == "/SYM64/" {
+		x.word = 8
+	}
+	x.first, x.stride = x.word, x.word
+	if x.size == 0 {
+		return x, true
+	}
+	if x.size < x.word || x.get(data) > x.size/x.word-1 {
+		return x, false
+	}
+	x.n = x.get(data)
+	return x, true
 }
 
 // bsdIndex finds out the byte order of an index of BSD: that in which it makes sense.
@@ -206,7 +225,8 @@ func (a *Archive) Replace(members map[int]Contents) (*Output, error) {
 		front := int64(m.Off - m.Header - memberHeader) // a name of BSD
 		size := fmt.Sprintf("%-10d", front+c.Size())
 		if len(size) != memberSizeLen {
-			return nil, elfio.FormatErrorf("archive member "+strconv.Quote(m.Name), m.Header, "would be too large with %d bytes", c.Size())
+			return nil, elfio.FormatErrorf("archive member "+strconv.Quote(m.Name), m.Header,
+				"would be too large with %d bytes", c.Size())
 		}
 		o.edits = append(o.edits, elfio.RawEdit{Off: m.Header + memberSizeAt, New: []byte(size)})
 		if !a.Thin {
@@ -220,7 +240,8 @@ func (a *Archive) Replace(members map[int]Contents) (*Output, error) {
 			to, ok := moved[x.get(d)]
 			switch {
 			case !ok:
-				return nil, elfio.FormatErrorf("archive index", x.off+x.first+k*x.stride, "entry %d is not the offset of a member", k)
+				return nil, elfio.FormatErrorf("archive index", x.off+x.first+k*x.stride, "entry %d is not the offset of a member",
+					k)
 			case x.word == 8:
 				x.order.PutUint64(d, to)
 			case to>>32 != 0:

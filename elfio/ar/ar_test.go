@@ -55,7 +55,8 @@ func TestReplaceInArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(a.Members) != 2 || a.Members[0].Name != "a.o" || a.Members[1].Name != "a-name-of-more-than-fifteen.o" || string(a.Data(a.Members[1])) != "four" {
+	if len(a.Members) != 2 || a.Members[0].Name != "a.o" || a.Members[1].Name != "a-name-of-more-than-fifteen.o" ||
+		string(a.Data(a.Members[1])) != "four" {
 		t.Fatalf("members %+v", a.Members)
 	}
 	out, err := a.Replace(map[int]ar.Contents{0: blob("a longer one")})
@@ -111,7 +112,8 @@ func TestReplaceInBSDArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(a.Members) != 2 || a.Members[0].Name != "first.o" || string(a.Data(a.Members[0])) != "one" || a.Members[1].Name != "b.o" {
+		if len(a.Members) != 2 || a.Members[0].Name != "first.o" || string(a.Data(a.Members[0])) != "one" ||
+			a.Members[1].Name != "b.o" {
 			t.Fatalf("members %+v", a.Members)
 		}
 		out, err := a.Replace(map[int]ar.Contents{0: blob("a longer one")})
@@ -128,7 +130,8 @@ func TestReplaceInBSDArchive(t *testing.T) {
 			t.Fatalf("%v: contents %q", err, grown)
 		}
 		at := 8 + 60 + 20
-		if f, g := order.Uint32(grown[at+8:]), order.Uint32(grown[at+16:]); uint64(f) != a2.Members[0].Header || uint64(g) != a2.Members[1].Header {
+		if f, g := order.Uint32(grown[at+8:]), order.Uint32(grown[at+16:]); uint64(f) != a2.Members[0].Header ||
+			uint64(g) != a2.Members[1].Header {
 			t.Errorf("%v: index %#x %#x, members at %#x %#x", order, f, g, a2.Members[0].Header, a2.Members[1].Header)
 		}
 		back, err := a2.Replace(map[int]ar.Contents{0: blob("one")})

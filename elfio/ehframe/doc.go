@@ -1,4 +1,5 @@
-// Package ehframe reads, copies and indexes unwind information: .eh_frame and .eh_frame_hdr (LSB Core, "Exception Frames").
+// Package ehframe reads, copies and indexes unwind information: .eh_frame and .eh_frame_hdr (LSB Core, "Exception
+// Frames").
 //
 //	t, err := ehframe.Read(f)                       // the entries of an image; kept with the file
 //	for d := range t.All() { ... }                  // d.PC, d.Size, d.CIE, d.Instructions, d.LSDA
@@ -23,6 +24,6 @@
 //
 // # Hostile input
 //
-// Every entry is read once before a [Table] is returned, so what it yields is whole. Entries that are parts of each other
-// are refused where copying them would multiply their bytes. Time and memory are linear in the size of the data.
+// Every entry is read once before a [Table] is returned, so what it yields is whole. Entries that are parts of each
+// other are refused where copying them would multiply their bytes. Time and memory are linear in the size of the data.
 package ehframe

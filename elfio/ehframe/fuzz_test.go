@@ -122,7 +122,8 @@ func FuzzParse(f *testing.F) {
 			if n.PC != d.PC || n.Size != d.Size || n.LSDA != d.LSDA || m.Entries[i] != (Entry{n.PC, n.Addr}) {
 				t.Errorf("%v with LSDA %#x has become %v with %#x, in the table %#x", d, d.LSDA, n, n.LSDA, m.Entries[i])
 			}
-			if k, o := n.CIE, d.CIE; k.CodeAlign != o.CodeAlign || k.DataAlign != o.DataAlign || k.RetReg != o.RetReg || k.personality != o.personality ||
+			if k, o := n.CIE, d.CIE; k.CodeAlign != o.CodeAlign || k.DataAlign != o.DataAlign || k.RetReg != o.RetReg ||
+				k.personality != o.personality ||
 				k.Signal != o.Signal || !padded(k.Instructions, o.Instructions) {
 				t.Errorf("%v: its CIE %+v has become %+v", d, o, k)
 			}

@@ -11,6 +11,12 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
+// The search table, .eh_frame_hdr.
+//
+// Unwinders find an entry by a binary search in a sorted table of addresses; where an image has one, entries that are
+// not in it do not exist. So entries that are added need a new table, merged from the old one, which linkers have
+// sorted, and the few that are new.
+
 // Entry is an entry of the search table of .eh_frame_hdr: the FDE at address FDE covers code from PC on.
 type Entry struct{ PC, FDE uint64 }
 
@@ -42,9 +48,9 @@ func MergeHeader(f *elfio.File, at uint64, extra []Entry) ([]byte, error) {
 	return NewHeader(f, at, ehFrame, old, extra)
 }
 
-// NewHeader returns a .eh_frame_hdr for address at with exactly the given entries, for unwind data at address ehFrame (0:
-// at the first of extra). They are merged and sorted by PC, those of moved in their slice. Use it instead of [MergeHeader]
-// when the image's own unwind data has been moved.
+// NewHeader returns a .eh_frame_hdr for address at with exactly the given entries, for unwind data at address ehFrame
+// (0: at the first of extra). They are merged and sorted by PC, those of moved in their slice. Use it instead of
+// [MergeHeader] when the image's own unwind data has been moved.
 func NewHeader(f *elfio.File, at, ehFrame uint64, moved, extra []Entry) ([]byte, error) {
 	all := slices.Clone(extra)
 	if ehFrame == 0 {

@@ -10,6 +10,15 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// Copies of unwind data.
+//
+// An image's entries cannot be changed where they are: there is no room for more instructions, and what is loaded must
+// stay in its place. So they are encoded once more, for another address, with the CIEs they need in front of the first
+// entry that uses them. An entry's addresses are kept in the encoding of the original, so a copy says of every function
+// what the original does; readers of either need not know. The same rows go to .debug_frame, because debuggers read
+// .eh_frame by section and would find the originals. Nearly all entries have one form, which is written without looking
+// at encodings byte by byte (usual).
+
 // Moved is unwind data copied to another address.
 type Moved struct {
 	EhFrame    []byte  // for the address it was made for; no terminator
@@ -43,14 +52,16 @@ func (t *Table) CopySize() int {
 }
 
 // Append copies FDEs to the end of out.EhFrame, which is going to be at address at, and for debuggers to that of
-// out.DebugFrame, which is going to be at offset debugAt of .debug_frame. Both slices must have lengths that are multiples
-// of 8. The copies use the pointer encodings of the originals. f is the file whose byte order and class they have.
+// out.DebugFrame, which is going to be at offset debugAt of .debug_frame. Both slices must have lengths that are
+// multiples of 8. The copies use the pointer encodings of the originals. f is the file whose byte order and class they
+// have.
 //
 // It returns an error for an encoding that cannot be written at the new address. After one, the contents of out mean
 // nothing.
 func (out *Moved) Append(f *elfio.File, at, debugAt uint64, fdes iter.Seq[*FDE], rules Rules) error {
 	c := raw.CodecOf(f.Raw())
-	m := &mover{c: c, little: c.Little64(), at: at - uint64(len(out.EhFrame)), debugAt: debugAt - uint64(len(out.DebugFrame)), out: out, cies: map[*CIE]*movedCIEs{}}
+	m := &mover{c: c, little: c.Little64(), at: at - uint64(len(out.EhFrame)),
+		debugAt: debugAt - uint64(len(out.DebugFrame)), out: out, cies: map[*CIE]*movedCIEs{}}
 	var cie *CIE
 	var copies *movedCIEs
 	for d := range fdes {
@@ -169,11 +180,13 @@ func (m *mover) cie(c *CIE, extra []byte) (movedCIE, error) {
 	return p, nil
 }
 
-// usual is fde for entries as compilers of 64-bit little-endian machines make nearly all of them; false: it is another one.
+// usual is fde for entries as compilers of 64-bit little-endian machines make nearly all of them; false: it is another
+// one.
 func (m *mover) usual(d *FDE, c movedCIE, code []byte) bool {
 	const plain = encPCRel | encSdata4
 	k := d.CIE
-	if !m.little || k.fdeEnc != plain || k.lsdaEnc != encOmit && k.lsdaEnc != plain || k.Augmentation == "" || k.Augmentation[0] != 'z' {
+	if !m.little || k.fdeEnc != plain || k.lsdaEnc != encOmit && k.lsdaEnc != plain || k.Augmentation == "" ||
+		k.Augmentation[0] != 'z' {
 		return false
 	}
 	le := binary.LittleEndian
@@ -320,8 +333,10 @@ func (m *mover) word(b []byte, v uint64) []byte {
 // It returns an error for pointer encodings and lengths that no compiler writes.
 func Hide(f *elfio.File, d *FDE) (elfio.RawEdit, error) {
 	b, ok := raw.Slice(f.Raw(), d.Off, 4)
-	if e := d.CIE.fdeEnc & 0x0f; !ok || raw.CodecOf(f.Raw()).Order.Uint32(b) == 0xffffffff || e != encSdata4 && e != encUdata4 {
-		return elfio.RawEdit{}, elfio.FormatErrorf("FDE of .eh_frame", d.Off, "pointer encoding %#x or its length", d.CIE.fdeEnc)
+	e := d.CIE.fdeEnc & 0x0f
+	if !ok || raw.CodecOf(f.Raw()).Order.Uint32(b) == 0xffffffff || e != encSdata4 && e != encUdata4 {
+		return elfio.RawEdit{}, elfio.FormatErrorf("FDE of .eh_frame", d.Off, "pointer encoding %#x or its length",
+			d.CIE.fdeEnc)
 	}
 	return elfio.RawEdit{Off: d.Off + 12, New: make([]byte, 4)}, nil // behind length, CIE pointer and first address
 }

@@ -13,7 +13,8 @@ import (
 // moved to, and what is added to a CIE stands behind its own instructions.
 func TestMoveFrames(t *testing.T) {
 	seen := 0
-	for _, name := range []string{"/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "/bin/bash", "/usr/bin/git"} {
+	for _, name := range []string{"/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+		"/lib/x86_64-linux-gnu/libc.so.6", "/bin/bash", "/usr/bin/git"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			continue
@@ -53,8 +54,10 @@ func TestMoveFrames(t *testing.T) {
 			if !a.CIE.Signal {
 				want = append(bytes.Clone(a.CIE.Instructions), extra...)
 			}
-			if a.PC != b.PC || a.Size != b.Size || a.LSDA != b.LSDA || !bytes.Equal(trim(a.Instructions), trim(b.Instructions)) ||
-				!bytes.Equal(trim(b.CIE.Instructions), trim(want)) || a.CIE.Augmentation != b.CIE.Augmentation || a.CIE.Personality() != b.CIE.Personality() {
+			if a.PC != b.PC || a.Size != b.Size || a.LSDA != b.LSDA ||
+				!bytes.Equal(trim(a.Instructions), trim(b.Instructions)) ||
+				!bytes.Equal(trim(b.CIE.Instructions), trim(want)) || a.CIE.Augmentation != b.CIE.Augmentation ||
+				a.CIE.Personality() != b.CIE.Personality() {
 				t.Fatalf("%s: FDE %d: %+v became %+v", name, i, a, b)
 			}
 			if e := m.Entries[i]; e.PC != b.PC || e.FDE != b.Addr {

@@ -10,6 +10,15 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
+// Reading .eh_frame.
+//
+// A large image has hundreds of thousands of entries. All are read once, so that malformed ones are found before
+// anybody relies on the table; but only their places are kept, 16 bytes each, and At decodes again. Nearly all have one
+// form (usualFDEs), which takes a few loads; what is not of that form goes through a reader that checks field by field.
+//
+// What an entry says of stack frames, row by row, and what its LSDA says of landing pads, is read from the Instructions
+// and LSDA of an FDE: readers of those belong beside this file.
+
 // Table is the entries of .eh_frame in file order. It keeps little more than their places: At reads them. Several
 // goroutines may use it at once.
 type Table struct {
@@ -28,8 +37,8 @@ type place struct {
 type tableKey struct{}
 
 // Read returns the entries of .eh_frame. The section is found by name or, where section headers are stripped, through
-// PT_GNU_EH_FRAME. An image without either gives an empty table. Relocatable objects are refused: their ranges are still
-// in relocations. What has been read is kept with the file.
+// PT_GNU_EH_FRAME. An image without either gives an empty table. Relocatable objects are refused: their ranges are
+// still in relocations. What has been read is kept with the file.
 func Read(f *elfio.File) (*Table, error) {
 	t, err := f.Remember(tableKey{}, func() (any, error) { return read(f) })
 	if err != nil {
@@ -95,7 +104,8 @@ func read(f *elfio.File) (*Table, error) {
 		if err != nil || data == nil {
 			return &Table{}, err
 		}
-		return parse(area{c: c, what: f.SectionLabel(i), data: data, off: f.Sections[i].Off, addr: f.Sections[i].Addr, sized: true})
+		return parse(area{c: c, what: f.SectionLabel(i), data: data, off: f.Sections[i].Off, addr: f.Sections[i].Addr,
+			sized: true})
 	}
 	for i, p := range f.Progs {
 		if p.Type != elf.PT_GNU_EH_FRAME || p.Filesz == 0 {

@@ -13,7 +13,8 @@ import (
 // TestUsualFDEs compares what is read at once with what is read field by field.
 func TestUsualFDEs(t *testing.T) {
 	usual := 0
-	for _, path := range []string{"../testdata/x86_64-exec", "../testdata/x86_64-shared", "/usr/bin/gdb", "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"} {
+	for _, path := range []string{"../testdata/x86_64-exec", "../testdata/x86_64-shared", "/usr/bin/gdb",
+		"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"} {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Logf("not compared: %v", err)
@@ -31,7 +32,8 @@ func TestUsualFDEs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := area{c: raw.CodecOf(b), what: ".eh_frame", data: data, off: f.Sections[i].Off, addr: f.Sections[i].Addr, sized: true}
+		a := area{c: raw.CodecOf(b), what: ".eh_frame", data: data, off: f.Sections[i].Off, addr: f.Sections[i].Addr,
+			sized: true}
 		for pos := uint64(0); uint64(len(data))-pos >= 4; {
 			e, err := a.entry(pos)
 			if err != nil {

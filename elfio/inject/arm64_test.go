@@ -80,7 +80,8 @@ func TestInjectARM64(t *testing.T) {
 	} {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
-			raw := elftest.Compile(t, "arm64-"+x.Name, ".c", arm64C, "aarch64-linux-gnu-gcc", append([]string{"-O1"}, x.Args...)...)
+			raw := elftest.Compile(t, "arm64-"+x.Name, ".c", arm64C, "aarch64-linux-gnu-gcc",
+				append([]string{"-O1"}, x.Args...)...)
 			f, err := elfio.Parse(raw)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +94,8 @@ func TestInjectARM64(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			linked, err := link.Object(obj, link.Options{RX: l.RX, RW: l.RW, Symbols: map[string]uint64{"orig_entry": f.Header.Entry}})
+			linked, err := link.Object(obj, link.Options{RX: l.RX, RW: l.RW,
+				Symbols: map[string]uint64{"orig_entry": f.Header.Entry}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +119,8 @@ func TestInjectARM64(t *testing.T) {
 			verify(t, out)
 			check := func(what string, raw []byte, want string) {
 				t.Helper()
-				if got, code := elftest.Run([]string{"qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", elftest.WriteExec(t, raw)}); got != want || code != 7 {
+				if got, code := elftest.Run([]string{"qemu-aarch64", "-L", "/usr/aarch64-linux-gnu",
+					elftest.WriteExec(t, raw)}); got != want || code != 7 {
 					t.Errorf("%s: exit status %d, output %q, want %q", what, code, got, want)
 				}
 			}
@@ -125,7 +128,8 @@ func TestInjectARM64(t *testing.T) {
 			// compute ran twice: count 2, table 20 + 10
 			check("injected", out, "probe 32 dirty 0\n")
 			lint(t, raw, out)
-			for _, tool := range [][]string{{"aarch64-linux-gnu-strip", "%s"}, {"aarch64-linux-gnu-objcopy", "%s"}, {"eu-strip", "%s"}, {"llvm-strip", "%s"}} {
+			for _, tool := range [][]string{{"aarch64-linux-gnu-strip", "%s"}, {"aarch64-linux-gnu-objcopy", "%s"},
+				{"eu-strip", "%s"}, {"llvm-strip", "%s"}} {
 				if _, err := exec.LookPath(tool[0]); err != nil {
 					continue
 				}

@@ -43,10 +43,12 @@ func injection100(b *testing.B, f *elfio.File) Injection {
 	in := Injection{Layout: l, RX: make([]byte, 100000*64)}
 	text := f.Sections[f.SectionIndex(".text")]
 	for i := range uint64(100000) {
-		in.Edits = append(in.Edits, elfio.RawEdit{Off: text.Off + text.Size/100001*i, New: []byte{0xe9, byte(i), byte(i >> 8), 0, 0}})
+		in.Edits = append(in.Edits, elfio.RawEdit{Off: text.Off + text.Size/100001*i,
+			New: []byte{0xe9, byte(i), byte(i >> 8), 0, 0}})
 	}
 	for i := range uint64(10000) {
-		in.Symbols = append(in.Symbols, Symbol{Name: "fentry:x", Value: l.RX + 64*i, Size: 64, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)})
+		in.Symbols = append(in.Symbols, Symbol{Name: "fentry:x", Value: l.RX + 64*i, Size: 64,
+			Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)})
 	}
 	return in
 }

@@ -26,7 +26,8 @@ func TestInjectedBacktrace(t *testing.T) {
 			}
 			dynamic := name != "static"
 			out := splice(t, raw, f, dynamic, dynamic)
-			b, err := exec.Command("gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "break middle_body", "-ex", "run", "-ex", "bt", elftest.WriteExec(t, out)).CombinedOutput()
+			b, err := exec.Command("gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "break middle_body",
+				"-ex", "run", "-ex", "bt", elftest.WriteExec(t, out)).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, b)
 			}

@@ -1,4 +1,5 @@
-// Package inject adds segments, sections, symbols and dynamic relocations to linked ELF images, and takes them out again.
+// Package inject adds segments, sections, symbols and dynamic relocations to linked ELF images, and takes them out
+// again.
 //
 // The addresses of what is added are known before its contents are, so code can be linked for them:
 //
@@ -24,7 +25,7 @@
 //
 // # Hostile input
 //
-// As in package elfio: every offset, size and count is checked before use, the undo record's too, and time and memory are
-// bounded by a small multiple of the file's size. What Undo gives back has the checksum that the record names; a forger
-// can write any record.
+// As in package elfio: every offset, size and count is checked before use, the undo record's too, and time and memory
+// are bounded by a small multiple of the file's size. What Undo gives back has the checksum that the record names; a
+// forger can write any record.
 package inject

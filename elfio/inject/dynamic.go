@@ -9,6 +9,13 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// More work for the dynamic linker.
+//
+// The dynamic section cannot grow, but its entries only say where tables are. So a table that is to have more entries
+// is copied, with the additions, to the new segment, and its entry in the dynamic section points there; linkers leave
+// spare entries at the end for tags that are new. Symbols are added without a hash table to find them by: relocations
+// refer to them by number.
+
 // DynReloc is a dynamic relocation to add to an image.
 type DynReloc struct {
 	Off    uint64 // address relocated
@@ -47,7 +54,8 @@ func ExtendDynamic(file *elfio.File, at uint64, relocs []DynReloc, entries ...el
 	if d == nil {
 		return nil, fmt.Errorf("image has no dynamic section, so nothing relocates it")
 	}
-	if len(relocs) > 0 && (d.value(elf.DT_RELSZ) != 0 || d.value(elf.DT_JMPREL) != 0 && elf.DynTag(d.value(elf.DT_PLTREL)) == elf.DT_REL) {
+	if len(relocs) > 0 && (d.value(elf.DT_RELSZ) != 0 || d.value(elf.DT_JMPREL) != 0 &&
+		elf.DynTag(d.value(elf.DT_PLTREL)) == elf.DT_REL) {
 		return nil, fmt.Errorf("image has relocations without addends (DT_REL), which cannot be extended")
 	}
 	if at%dynAlign != 0 {
@@ -178,7 +186,8 @@ func (x *dynExtender) symbols(relocs []DynReloc) error {
 	var newSyms, newStrs, newVers []byte
 	for _, name := range names {
 		e := make([]byte, c.SymSize())
-		c.WriteSym(e, raw.Sym{Name: uint32(d.value(elf.DT_STRSZ)) + uint32(len(newStrs)), Info: elf.ST_INFO(elf.STB_WEAK, elf.STT_NOTYPE)})
+		c.WriteSym(e, raw.Sym{Name: uint32(d.value(elf.DT_STRSZ)) + uint32(len(newStrs)),
+			Info: elf.ST_INFO(elf.STB_WEAK, elf.STT_NOTYPE)})
 		x.added[name] = uint32(n) + uint32(len(newSyms))/uint32(c.SymSize())
 		newSyms = append(newSyms, e...)
 		newStrs = append(append(newStrs, name...), 0)

@@ -32,7 +32,8 @@ func FuzzInject(f *testing.F) {
 		in := Injection{Layout: l, RX: bytes.Repeat([]byte{0x90}, 100), Entry: l.RX,
 			Symbols: []Symbol{{Name: "fentry:x", Value: l.RX, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}},
 			Edits:   []elfio.RawEdit{{Off: uint64(edit), New: []byte("edit")}}}
-		if hdr, err := ehframe.MergeHeader(x, l.RX+16, []ehframe.Entry{{PC: l.RX, FDE: l.RX + 8}}); err == nil && l.EhFrame && len(hdr) <= 84 {
+		if hdr, err := ehframe.MergeHeader(x, l.RX+16, []ehframe.Entry{{PC: l.RX, FDE: l.RX + 8}}); err == nil &&
+			l.EhFrame && len(hdr) <= 84 {
 			in.EhFrameHdr = [2]uint64{l.RX + 16, uint64(len(hdr))}
 			copy(in.RX[16:], hdr)
 		}

@@ -21,7 +21,8 @@ func hostileImage(sections, progs int) []byte {
 	size := ehdr + progs*phdr + body + sections*shdr
 	image := make([]byte, size)
 	at := uint64(ehdr + progs*phdr)
-	h := raw.Header{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: ehdr, Phentsize: phdr, Phnum: uint16(progs),
+	h := raw.Header{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: ehdr, Phentsize: phdr,
+		Phnum:  uint16(progs),
 		Ehsize: ehdr, Shoff: at + body, Shentsize: shdr, Shstrndx: 1}
 	copy(h.Ident[:], "\x7fELF\x02\x01\x01")
 	none := h
@@ -33,7 +34,8 @@ func hostileImage(sections, progs int) []byte {
 	}
 	c.WriteHeader(image, h)
 	for i := range progs {
-		p := elfio.Prog{Type: elf.ProgType(i % 8), Flags: elf.ProgFlag(i % 8), Off: at, Vaddr: at, Paddr: at, Filesz: body, Memsz: body, Align: 1}
+		p := elfio.Prog{Type: elf.ProgType(i % 8), Flags: elf.ProgFlag(i % 8), Off: at, Vaddr: at, Paddr: at, Filesz: body,
+			Memsz: body, Align: 1}
 		if i == 0 {
 			p = elfio.Prog{Type: elf.PT_LOAD, Flags: 7, Filesz: uint64(size), Memsz: uint64(size)}
 		}
@@ -45,7 +47,8 @@ func hostileImage(sections, progs int) []byte {
 	}
 	fill[body-1] = 0
 	for i := range sections {
-		s := elfio.Section{Type: elf.SectionType(i % 20), Flags: elf.SectionFlag(i % 8), NameOff: uint32(i % 1000), Addr: at, Off: at, Size: body, Link: 1, Addralign: 1}
+		s := elfio.Section{Type: elf.SectionType(i % 20), Flags: elf.SectionFlag(i % 8), NameOff: uint32(i % 1000), Addr: at,
+			Off: at, Size: body, Link: 1, Addralign: 1}
 		if i > 20 && (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) || s.Type == elf.SHT_GROUP {
 			s.Type = elf.SHT_GNU_HASH // a second symbol table and overlapping groups are refused early
 		}
@@ -70,7 +73,8 @@ func hostileImage(sections, progs int) []byte {
 
 // Nothing takes more than linear time, whatever the headers say.
 func TestHostileIsBounded(t *testing.T) {
-	for _, raw := range [][]byte{hostileImage(200000, 60000), hostileImage(200000, 1), hostileImage(2, 60000), elftest.DropSections(t, hostileImage(2, 60000))} {
+	for _, raw := range [][]byte{hostileImage(200000, 60000), hostileImage(200000, 1), hostileImage(2, 60000),
+		elftest.DropSections(t, hostileImage(2, 60000))} {
 		start := time.Now()
 		f, err := elfio.Parse(raw)
 		if err != nil {
@@ -83,7 +87,9 @@ func TestHostileIsBounded(t *testing.T) {
 		l, err := NewLayout(f, Memory{RW: 100, RWAlign: 8})
 		t.Logf("Layout: %v", err)
 		if err == nil {
-			out, err := injected(f, Injection{Layout: l, RX: []byte{0xc3}, Sections: []Section{{Name: ".fentry.text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: l.RX, Size: 1}}, Symbols: []Symbol{{Name: "fentry:x", Value: l.RX}}})
+			out, err := injected(f, Injection{Layout: l, RX: []byte{0xc3},
+				Sections: []Section{{Name: ".fentry.text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: l.RX,
+					Size: 1}}, Symbols: []Symbol{{Name: "fentry:x", Value: l.RX}}})
 			t.Logf("Inject: %v", err)
 			if err == nil {
 				if back, err := Undo(out); err != nil || !bytes.Equal(back, raw) {

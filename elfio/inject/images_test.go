@@ -44,7 +44,8 @@ func checkInject(t *testing.T, f *elfio.File) {
 	in := Injection{Layout: l, RX: rx, Symbols: []Symbol{
 		{Name: "fentry:local", Value: l.RX, Size: 4, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)},
 		{Name: "fentry:global", Value: l.RX + 4, Size: 4, Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC)},
-		{Name: "fentry:bss", Value: l.RW, Size: 300, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_OBJECT), Section: ".fentry.bss"},
+		{Name: "fentry:bss", Value: l.RW, Size: 300, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_OBJECT),
+			Section: ".fentry.bss"},
 	}, Sections: []Section{{Name: ".fentry.notes", Type: elf.SHT_PROGBITS, Data: []byte("data"), Align: 4}}}
 	if len(f.Sections) == 0 {
 		in.Symbols = nil

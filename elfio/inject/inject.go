@@ -13,6 +13,14 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
+// Carrying out an injection.
+//
+// The result is the original with edits and a tail, never a copy: images have hundreds of megabytes, and most of them
+// stays as it is. Everything is decided before the first byte is made: program headers, then the tail from the new
+// segment on, then section headers, which need the places of the rest. The undo record comes late, because it says
+// which ranges change, and is needed by nothing but the section header table behind it. The headers, whose place but
+// not whose contents the undo record needs, are filled in at the end.
+
 // Injection is what Inject adds to an image and changes in it.
 type Injection struct {
 	Layout Layout // from Layout, for the same image
@@ -85,8 +93,8 @@ type SymbolRun struct {
 	NameBytes int
 }
 
-// Into returns the image with the injection. Nothing of the original moves: what is added follows it. [Undo] takes it out
-// again. The output refers to the bytes of the file and of the injection.
+// Into returns the image with the injection. Nothing of the original moves: what is added follows it. [Undo] takes it
+// out again. The output refers to the bytes of the file and of the injection.
 func Into(file *elfio.File, in Injection) (*elfio.Output, error) {
 	f := newImage(file)
 	p, err := f.plan(in.Layout)
@@ -198,15 +206,16 @@ func (j *injector) programHeaders() error {
 	}
 	var loads []elfio.Prog
 	if p.RWSegment != 0 {
-		loads = append(loads, elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: p.RWSegmentOff, Vaddr: p.RWSegment, Paddr: p.RWSegment,
+		loads = append(loads, elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: p.RWSegmentOff,
+			Vaddr: p.RWSegment, Paddr: p.RWSegment,
 			Filesz: rwStub, Memsz: p.RW + j.in.RWSize - p.RWSegment, Align: p.Align})
 	}
 	size := p.RX - p.Segment + uint64(len(j.in.RX))
 	if p.Segment+size < p.Segment || !f.c.Fits(p.Segment+size) {
 		return fmt.Errorf("a segment of %#x bytes at %#x exceeds the address space", size, p.Segment)
 	}
-	loads = append(loads, elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Off: p.SegmentOff, Vaddr: p.Segment, Paddr: p.Segment,
-		Filesz: size, Memsz: size, Align: p.Align})
+	loads = append(loads, elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Off: p.SegmentOff,
+		Vaddr: p.Segment, Paddr: p.Segment, Filesz: size, Memsz: size, Align: p.Align})
 	last := 0 // index behind the highest PT_LOAD
 	for i, q := range progs {
 		if q.Type == elf.PT_LOAD && (last == 0 || q.Vaddr >= progs[last-1].Vaddr) {
@@ -223,9 +232,11 @@ func (j *injector) programHeaders() error {
 			}
 		}
 		if !j.inRX(eh[0], eh[1]) {
-			return fmt.Errorf("the .eh_frame_hdr at %#x+%#x is outside the new segment at %#x+%#x", eh[0], eh[1], p.RX, len(j.in.RX))
+			return fmt.Errorf("the .eh_frame_hdr at %#x+%#x is outside the new segment at %#x+%#x", eh[0], eh[1], p.RX,
+				len(j.in.RX))
 		}
-		h := elfio.Prog{Type: elf.PT_GNU_EH_FRAME, Flags: elf.PF_R, Off: j.rxOff(eh[0]), Vaddr: eh[0], Paddr: eh[0], Filesz: eh[1], Memsz: eh[1], Align: 4}
+		h := elfio.Prog{Type: elf.PT_GNU_EH_FRAME, Flags: elf.PF_R, Off: j.rxOff(eh[0]), Vaddr: eh[0], Paddr: eh[0],
+			Filesz: eh[1], Memsz: eh[1], Align: 4}
 		if i := slices.IndexFunc(progs, func(q elfio.Prog) bool { return q.Type == elf.PT_GNU_EH_FRAME }); i >= 0 {
 			progs[i] = h
 		} else if p.EhFrame {

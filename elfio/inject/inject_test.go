@@ -46,8 +46,10 @@ func injectTrampoline(t *testing.T, raw []byte) []byte {
 	}
 	rx := trampoline(l.RX, l.RW, f.Header.Entry)
 	in := Injection{Layout: l, RX: rx, Entry: l.RX,
-		Sections: []Section{{Name: ".fentry.text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: l.RX, Size: uint64(len(rx)), Align: 16}},
-		Symbols:  []Symbol{{Name: "fentry:start", Value: l.RX, Size: uint64(len(rx)), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}},
+		Sections: []Section{{Name: ".fentry.text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+			Addr: l.RX, Size: uint64(len(rx)), Align: 16}},
+		Symbols: []Symbol{{Name: "fentry:start", Value: l.RX, Size: uint64(len(rx)),
+			Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}},
 	}
 	if id := f.BuildID(); id != nil {
 		e, err := f.BuildIDEdit(bytes.Repeat([]byte{0xab}, len(id)))
@@ -123,7 +125,8 @@ var tools = []struct {
 	{"eu-strip-debug", "elfutils", []string{"eu-strip", "-g", "-f", "%s.debug", "%s"}},
 	{"llvm-strip", "llvm", []string{"llvm-strip", "%s"}},
 	{"llvm-objcopy", "llvm", []string{"llvm-objcopy", "%s"}},
-	{"patchelf", "patchelf", []string{"patchelf", "--set-rpath", "/nonexistent/a/rather/long/path/that/does/not/fit/anywhere", "%s"}},
+	{"patchelf", "patchelf", []string{"patchelf", "--set-rpath",
+		"/nonexistent/a/rather/long/path/that/does/not/fit/anywhere", "%s"}},
 }
 
 // lint compares what the checkers say about the image before and after.

@@ -9,6 +9,14 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// Where an injection goes.
+//
+// Code that is injected refers to itself, to its memory and to the image by distance, so all addresses must be known
+// before it is linked, and its size is known only afterwards. Hence the order: zeroed memory, whose size a linker can
+// tell beforehand, behind the last bss; then the new segment, above everything, where it can be as large as it needs to
+// be. Layout depends on the image and on sizes only, and Into computes it again and compares: a plan for another image
+// is refused, never carried out.
+
 // Layout says where in an image an injection goes. It depends on the image and on the amount of
 // zeroed memory wanted only, so code can be linked for its addresses before anything is written.
 type Layout struct {
@@ -103,47 +111,9 @@ func (f *image) plan(wanted Layout) (*injectionPlan, error) {
 	p := &injectionPlan{grow: -1}
 	p.RWSize, p.RWAlign = rw, rwAlign
 	p.TLSSize, p.TLSAlign = wanted.TLSSize, wanted.TLSAlign
-	page := f.pageSize()
-	p.Align = page
-	end := uint64(0) // of everything loaded
-	for i, s := range f.Progs {
-		if s.Type != elf.PT_LOAD {
-			continue
-		}
-		e := s.Vaddr + s.Memsz
-		if e < s.Vaddr || !f.c.Fits(e) {
-			return nil, elfio.FormatErrorf(f.ProgLabel(i), s.Off, "memory %#x+%#x exceeds the address space", s.Vaddr, s.Memsz)
-		}
-		end = max(end, e)
-		if s.Align > p.Align && s.Align&(s.Align-1) == 0 && s.Align <= 1<<30 {
-			p.Align = s.Align
-		}
-	}
-	need := 1
-	off, ok := raw.AlignUp(uint64(len(f.raw)), page)
-	if rw > 0 {
-		if !f.growRW(p) {
-			// RX has no known size yet, so this segment goes first.
-			need++
-			p.RWSegmentOff = off
-			p.RWSegment, ok = congruent(end, off, page, p.Align)
-			start, ok2 := raw.AlignUp(p.RWSegment+rwStub, rwAlign)
-			p.RW = start
-			off += page
-			if !ok || !ok2 {
-				return nil, fmt.Errorf("no address space for %#x bytes of zeroed memory", rw)
-			}
-		}
-		if p.RW+rw < p.RW {
-			return nil, fmt.Errorf("no address space for %#x bytes of zeroed memory", rw)
-		}
-		end = max(end, p.RW+rw)
-	}
-	var ok2 bool
-	p.SegmentOff = off
-	p.Segment, ok2 = congruent(end, off, page, p.Align)
-	if !ok || !ok2 || !f.c.Fits(p.Segment+1<<20) {
-		return nil, fmt.Errorf("no address space for a segment above %#x", end)
+	need, err := f.planSegments(p)
+	if err != nil {
+		return nil, err
 	}
 	if err := f.planTLS(p); err != nil {
 		return nil, err
@@ -156,7 +126,7 @@ func (f *image) plan(wanted Layout) (*injectionPlan, error) {
 	if !hasEh {
 		need++
 	}
-	err := f.planSlots(p, need)
+	err = f.planSlots(p, need)
 	if err != nil && !hasEh {
 		p.EhFrame = false
 		err = f.planSlots(p, need-1)
@@ -174,18 +144,67 @@ func (f *image) plan(wanted Layout) (*injectionPlan, error) {
 	return p, nil
 }
 
+// planSegments finds places for the zeroed memory and for the new segment, and says how many program headers they need.
+func (f *image) planSegments(p *injectionPlan) (need int, err error) {
+	rw, page := p.RWSize, f.pageSize()
+	p.Align = page
+	end := uint64(0) // of everything loaded
+	for i, s := range f.Progs {
+		if s.Type != elf.PT_LOAD {
+			continue
+		}
+		e := s.Vaddr + s.Memsz
+		if e < s.Vaddr || !f.c.Fits(e) {
+			return 0, elfio.FormatErrorf(f.ProgLabel(i), s.Off, "memory %#x+%#x exceeds the address space", s.Vaddr, s.Memsz)
+		}
+		end = max(end, e)
+		if s.Align > p.Align && s.Align&(s.Align-1) == 0 && s.Align <= 1<<30 {
+			p.Align = s.Align
+		}
+	}
+	need = 1
+	off, ok := raw.AlignUp(uint64(len(f.raw)), page)
+	if rw > 0 {
+		if !f.growRW(p) {
+			// RX has no known size yet, so this segment goes first.
+			need++
+			p.RWSegmentOff = off
+			p.RWSegment, ok = congruent(end, off, page, p.Align)
+			start, ok2 := raw.AlignUp(p.RWSegment+rwStub, p.RWAlign)
+			p.RW = start
+			off += page
+			if !ok || !ok2 {
+				return 0, fmt.Errorf("no address space for %#x bytes of zeroed memory", rw)
+			}
+		}
+		if p.RW+rw < p.RW {
+			return 0, fmt.Errorf("no address space for %#x bytes of zeroed memory", rw)
+		}
+		end = max(end, p.RW+rw)
+	}
+	var ok2 bool
+	p.SegmentOff = off
+	p.Segment, ok2 = congruent(end, off, page, p.Align)
+	if !ok || !ok2 || !f.c.Fits(p.Segment+1<<20) {
+		return 0, fmt.Errorf("no address space for a segment above %#x", end)
+	}
+	return need, nil
+}
+
 // injectable refuses what cannot take an injection.
 func (f *image) injectable() error {
 	switch f.Header.Type {
 	case elf.ET_EXEC, elf.ET_DYN:
 	default:
-		return elfio.FormatErrorf("ELF header", 16, "%v: only executables and shared objects take an injection", f.Header.Type)
+		return elfio.FormatErrorf("ELF header", 16, "%v: only executables and shared objects take an injection",
+			f.Header.Type)
 	}
 	if len(f.loads) == 0 {
 		return elfio.FormatErrorf("program header table", f.Header.Phoff, "no PT_LOAD segment")
 	}
 	if uint64(f.Header.Phentsize) != f.c.PhdrSize() {
-		return elfio.FormatErrorf("ELF header", 0, "program header entries have %d bytes, want %d", f.Header.Phentsize, f.c.PhdrSize())
+		return elfio.FormatErrorf("ELF header", 0, "program header entries have %d bytes, want %d", f.Header.Phentsize,
+			f.c.PhdrSize())
 	}
 	if f.hdr.Phnum == 0xffff {
 		return elfio.FormatErrorf("ELF header", 0, "program headers are numbered in section header 0: no slot can be changed")
@@ -213,7 +232,8 @@ func (f *image) injectable() error {
 		return ErrInjected
 	}
 	if i := f.SectionIndex(".gnu.prelink_undo"); i >= 0 {
-		return elfio.FormatErrorf(f.SectionLabel(i), f.Sections[i].Off, "the image is prelinked; undo that first (prelink -u)")
+		return elfio.FormatErrorf(f.SectionLabel(i), f.Sections[i].Off,
+			"the image is prelinked; undo that first (prelink -u)")
 	}
 	return nil
 }

@@ -54,7 +54,8 @@ func TestInjectExtendedSectionNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		rx := []byte("code")
-		out, err := injected(f, Injection{Layout: l, RX: rx, Symbols: []Symbol{{Name: "fentry:x", Value: l.RX, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}}})
+		out, err := injected(f, Injection{Layout: l, RX: rx,
+			Symbols: []Symbol{{Name: "fentry:x", Value: l.RX, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,8 @@ func (t *grownTable) append(prefix, name string) uint32 {
 func (j *injector) planSections() error {
 	f := j.f
 	if f.Header.Shstrndx == 0 || f.Sections[f.Header.Shstrndx].Type == elf.SHT_NOBITS {
-		return elfio.FormatErrorf("section header table", f.Header.Shoff, "no section name table: added sections could not be named")
+		return elfio.FormatErrorf("section header table", f.Header.Shoff,
+			"no section name table: added sections could not be named")
 	}
 	b := &tableBuilder{j: j, strings: map[uint32]*grownTable{}, named: map[string]int{}}
 	for i, s := range f.Sections {
@@ -155,13 +156,15 @@ func (b *tableBuilder) added() ([]newSection, error) {
 			s.Addr, s.Off, s.Size = eh[0], j.rxOff(eh[0]), eh[1]
 			covered = append(covered, span{eh[0], eh[1]})
 		} else {
-			sections = append(sections, Section{Name: ".eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: eh[0], Size: eh[1], Align: 4})
+			sections = append(sections, Section{Name: ".eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC,
+				Addr: eh[0], Size: eh[1], Align: 4})
 		}
 	}
 	sortSections(sections)
 	for _, a := range sections {
 		s := newSection{old: -1, link: a.Link, Section: elfio.Section{
-			Name: a.Name, Type: a.Type, Flags: a.Flags, Addr: a.Addr, Size: a.Size, Addralign: max(a.Align, 1), Entsize: a.Entsize,
+			Name: a.Name, Type: a.Type, Flags: a.Flags, Addr: a.Addr, Size: a.Size, Addralign: max(a.Align,
+				1), Entsize: a.Entsize,
 		}}
 		switch {
 		case a.Flags&elf.SHF_ALLOC == 0:
@@ -175,7 +178,8 @@ func (b *tableBuilder) added() ([]newSection, error) {
 			s.Off = bssOff
 			rwCovered = true
 		default:
-			return nil, fmt.Errorf("section %s at %#x+%#x (%v) is neither in the new segment nor in the zeroed memory", a.Name, a.Addr, a.Size, a.Type)
+			return nil, fmt.Errorf("section %s at %#x+%#x (%v) is neither in the new segment nor in the zeroed memory", a.Name,
+				a.Addr, a.Size, a.Type)
 		}
 		if s.Addralign&(s.Addralign-1) != 0 || s.Addr&(s.Addralign-1) != 0 {
 			return nil, fmt.Errorf("section %s at %#x is not aligned to %#x", a.Name, a.Addr, s.Addralign)
@@ -186,19 +190,23 @@ func (b *tableBuilder) added() ([]newSection, error) {
 		covered = append(covered, span{m.Addr, m.Size})
 	}
 	for _, g := range uncovered(j.in.RX, p.RX, covered) {
-		out = append(out, newSection{old: -1, Section: elfio.Section{Name: ".fentry.rx", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
-			Addr: g.off, Off: j.rxOff(g.off), Size: g.n, Addralign: 1}})
+		out = append(out, newSection{old: -1, Section: elfio.Section{Name: ".fentry.rx", Type: elf.SHT_PROGBITS,
+			Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+			Addr:  g.off, Off: j.rxOff(g.off), Size: g.n, Addralign: 1}})
 	}
 	if p.RWSegment != 0 {
-		out = append(out, newSection{old: -1, Section: elfio.Section{Name: ".fentry.data", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE,
-			Addr: p.RWSegment, Off: p.RWSegmentOff, Size: rwStub, Addralign: 8}})
+		out = append(out, newSection{old: -1, Section: elfio.Section{Name: ".fentry.data", Type: elf.SHT_PROGBITS,
+			Flags: elf.SHF_ALLOC | elf.SHF_WRITE,
+			Addr:  p.RWSegment, Off: p.RWSegmentOff, Size: rwStub, Addralign: 8}})
 	}
 	if !rwCovered {
-		out = append(out, newSection{old: -1, Section: elfio.Section{Name: ".fentry.bss", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE,
-			Addr: p.RW, Off: bssOff, Size: j.in.RWSize, Addralign: p.RWAlign}})
+		out = append(out, newSection{old: -1, Section: elfio.Section{Name: ".fentry.bss", Type: elf.SHT_NOBITS,
+			Flags: elf.SHF_ALLOC | elf.SHF_WRITE,
+			Addr:  p.RW, Off: bssOff, Size: j.in.RWSize, Addralign: p.RWAlign}})
 	}
 	// Last, where writeSectionHeaders looks for it.
-	return append(out, newSection{old: -1, Section: elfio.Section{Name: undoSection, Type: elf.SHT_PROGBITS, Addralign: 8}}), nil
+	return append(out, newSection{old: -1, Section: elfio.Section{Name: undoSection, Type: elf.SHT_PROGBITS,
+		Addralign: 8}}), nil
 }
 
 // ehFrameHdrSection returns the section that PT_GNU_EH_FRAME points to, -1 for none.
@@ -289,7 +297,8 @@ func (b *tableBuilder) grow(i uint32) (*grownTable, error) {
 		return nil, elfio.FormatErrorf(f.SectionLabel(int(i)), f.Header.Shoff, "no string table")
 	}
 	if f.Sections[i].Flags&elf.SHF_ALLOC != 0 {
-		return nil, elfio.FormatErrorf(f.SectionLabel(int(i)), f.Sections[i].Off, "is part of the memory image, so nothing can be added to it")
+		return nil, elfio.FormatErrorf(f.SectionLabel(int(i)), f.Sections[i].Off,
+			"is part of the memory image, so nothing can be added to it")
 	}
 	data, err := f.SectionData(int(i))
 	if err != nil {

@@ -31,7 +31,8 @@ func TestInjectOwnWritableSegment(t *testing.T) {
 	})
 	t.Run("no slot", func(t *testing.T) {
 		// One segment and one note; two headers are needed, and code follows the table.
-		f, err := elfio.Parse(elftest.Compile(t, "tiny-noseparate", ".s", tinyAsm, "gcc", "-static", "-nostdlib", "-Wl,-z,noseparate-code"))
+		f, err := elfio.Parse(elftest.Compile(t, "tiny-noseparate", ".s", tinyAsm, "gcc", "-static", "-nostdlib",
+			"-Wl,-z,noseparate-code"))
 		if err != nil {
 			t.Fatal(err)
 		}

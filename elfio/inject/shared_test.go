@@ -52,17 +52,20 @@ runs:	.long 0
 func TestInjectSharedObject(t *testing.T) {
 	for _, x := range []elftest.Fixture{
 		{Name: "ld", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC"}},
-		{Name: "noseparate-noproperty", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-Wl,-z,noseparate-code", "-fcf-protection=none"}},
+		{Name: "noseparate-noproperty", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-Wl,-z,noseparate-code",
+			"-fcf-protection=none"}},
 		{Name: "nostartfiles", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-nostartfiles"}},
 		{Name: "gold", Tool: "gcc", Pkg: "binutils", Args: []string{"-fPIC", "-fuse-ld=gold"}},
 		{Name: "lld", Tool: "clang", Pkg: "clang lld", Args: []string{"-fPIC", "-fuse-ld=lld"}},
-		{Name: "sysv-hash", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-Wl,--hash-style=sysv", "-Wl,-z,noseparate-code", "-fcf-protection=none"}},
+		{Name: "sysv-hash", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-Wl,--hash-style=sysv",
+			"-Wl,-z,noseparate-code", "-fcf-protection=none"}},
 	} {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
 			elftest.Need(t, x.Tool, x.Pkg)
 			elftest.Need(t, "gcc", "gcc")
-			raw := elftest.Compile(t, "library-"+x.Name, ".c", libraryC, x.Tool, append([]string{"-O1", "-shared"}, x.Args...)...)
+			raw := elftest.Compile(t, "library-"+x.Name, ".c", libraryC, x.Tool, append([]string{"-O1", "-shared"},
+				x.Args...)...)
 			user := elftest.Compile(t, "library-user", ".c", libraryUserC, "gcc", "-O1")
 			obj, err := elfio.Parse(elftest.Compile(t, "library-asm", ".s", libraryAsm, "gcc", "-c"))
 			if err != nil {
@@ -139,7 +142,8 @@ func injectLibrary(t *testing.T, library []byte, obj *elfio.File) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.Edits = append(in.Edits, elfio.RawEdit{Off: off, New: []byte{0xe9, byte(d), byte(d >> 8), byte(d >> 16), byte(d >> 24)}})
+		in.Edits = append(in.Edits, elfio.RawEdit{Off: off,
+			New: []byte{0xe9, byte(d), byte(d >> 8), byte(d >> 16), byte(d >> 24)}})
 	}
 	x, err := ExtendDynamic(f, 0, nil, elfio.Dyn{Tag: elf.DT_INIT, Val: linked.Symbols["init"]})
 	if err != nil {

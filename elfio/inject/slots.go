@@ -98,7 +98,9 @@ func (f *image) planSlots(p *injectionPlan, need int) error {
 	merge("merge-data", elf.PF_R|elf.PF_X, elf.PF_R)
 	each("build-id-note", func(q elfio.Prog) bool { return q.Type == elf.PT_NOTE })
 	if have < need {
-		return elfio.FormatErrorf("program header table", f.Header.Phoff, "%d of %d new entries find no room: no note, no mergeable segment and nothing movable behind the table", need-have, need)
+		return elfio.FormatErrorf("program header table", f.Header.Phoff,
+			"%d of %d new entries find no room: no note, no mergeable segment and nothing movable behind the table",
+			need-have, need)
 	}
 	p.progs, p.slots = progs, slots
 	return nil

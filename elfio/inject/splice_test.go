@@ -130,15 +130,20 @@ var spliceFixtures = []struct {
 }{
 	{elftest.Fixture{Name: "pie", Tool: "g++", Pkg: "g++", Args: []string{"-pie"}}, true, true},
 	{elftest.Fixture{Name: "nopie", Tool: "g++", Pkg: "g++", Args: []string{"-no-pie"}}, true, true},
-	{elftest.Fixture{Name: "now-relr", Tool: "g++", Pkg: "g++", Args: []string{"-pie", "-Wl,-z,now", "-Wl,-z,pack-relative-relocs"}}, true, true},
+	{elftest.Fixture{Name: "now-relr", Tool: "g++", Pkg: "g++",
+		Args: []string{"-pie", "-Wl,-z,now", "-Wl,-z,pack-relative-relocs"}}, true, true},
 	{elftest.Fixture{Name: "stripped", Tool: "g++", Pkg: "g++", Args: []string{"-pie", "-s", "-rdynamic"}}, true, true},
 	{elftest.Fixture{Name: "static", Tool: "g++", Pkg: "g++", Args: []string{"-static"}}, false, false},
 	{elftest.Fixture{Name: "static-pie", Tool: "g++", Pkg: "g++", Args: []string{"-static-pie"}}, false, true},
 	{elftest.Fixture{Name: "gold", Tool: "g++", Pkg: "binutils", Args: []string{"-pie", "-fuse-ld=gold"}}, true, true},
-	{elftest.Fixture{Name: "lld", Tool: "clang++", Pkg: "clang lld", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"}}, true, true},
-	{elftest.Fixture{Name: "lld-nopie", Tool: "clang++", Pkg: "clang lld", Args: []string{"-no-pie", "-fuse-ld=lld"}}, true, true},
-	{elftest.Fixture{Name: "lld-static", Tool: "clang++", Pkg: "clang lld", Args: []string{"-static", "-fuse-ld=lld"}}, false, false},
-	{elftest.Fixture{Name: "musl", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-pie", "-fPIE"}}, true, false}, // refuses IRELATIVE
+	{elftest.Fixture{Name: "lld", Tool: "clang++", Pkg: "clang lld", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"}},
+		true, true},
+	{elftest.Fixture{Name: "lld-nopie", Tool: "clang++", Pkg: "clang lld", Args: []string{"-no-pie", "-fuse-ld=lld"}},
+		true, true},
+	{elftest.Fixture{Name: "lld-static", Tool: "clang++", Pkg: "clang lld", Args: []string{"-static", "-fuse-ld=lld"}},
+		false, false},
+	{elftest.Fixture{Name: "musl", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-pie", "-fPIE"}}, true,
+		false}, // refuses IRELATIVE
 	{elftest.Fixture{Name: "musl-static", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-static"}}, false, false},
 }
 
@@ -201,10 +206,12 @@ func splice(t testing.TB, raw []byte, symbolsFrom *elfio.File, dynamic, irel boo
 	}
 	in := Injection{Layout: l, RX: linked.RX, Entry: linked.Symbols["start"]}
 	for _, s := range linked.Sections {
-		in.Sections = append(in.Sections, Section{Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags, Addr: s.Addr, Size: s.Size, Align: s.Align})
+		in.Sections = append(in.Sections, Section{Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags, Addr: s.Addr,
+			Size: s.Size, Align: s.Align})
 	}
 	for _, s := range linked.Defined {
-		in.Symbols = append(in.Symbols, Symbol{Name: "fentry:" + s.Name, Value: s.Value, Size: s.Size, Info: elf.ST_INFO(elf.STB_LOCAL, elf.ST_TYPE(s.Info))})
+		in.Symbols = append(in.Symbols, Symbol{Name: "fentry:" + s.Name, Value: s.Value, Size: s.Size,
+			Info: elf.ST_INFO(elf.STB_LOCAL, elf.ST_TYPE(s.Info))})
 	}
 	room := func(align int) uint64 {
 		for len(in.RX)%align != 0 {
@@ -217,7 +224,8 @@ func splice(t testing.TB, raw []byte, symbolsFrom *elfio.File, dynamic, irel boo
 		relocs = append(relocs, DynReloc{Off: i.Slot, Type: uint32(elf.R_X86_64_GLOB_DAT), Symbol: i.Name})
 	}
 	if irel {
-		relocs = append(relocs, DynReloc{Off: linked.Symbols["scratch"], Type: uint32(elf.R_X86_64_IRELATIVE), Addend: int64(linked.Symbols["resolver"])})
+		relocs = append(relocs, DynReloc{Off: linked.Symbols["scratch"], Type: uint32(elf.R_X86_64_IRELATIVE),
+			Addend: int64(linked.Symbols["resolver"])})
 	}
 	if relocs != nil {
 		x, err := ExtendDynamic(f, room(8), relocs)
@@ -237,14 +245,16 @@ func splice(t testing.TB, raw []byte, symbolsFrom *elfio.File, dynamic, irel boo
 		in.RX = append(in.RX, hdr...)
 		in.EhFrameHdr = [2]uint64{at, uint64(len(hdr))}
 		// Naming the section is allowed, and makes no difference: it is .eh_frame_hdr.
-		in.Sections = append(in.Sections, Section{Name: ".fentry.eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: at, Size: uint64(len(hdr)), Align: 4})
+		in.Sections = append(in.Sections, Section{Name: ".fentry.eh_frame_hdr", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC,
+			Addr: at, Size: uint64(len(hdr)), Align: 4})
 	}
 	// gdb reads .eh_frame and .debug_frame by section, not .eh_frame_hdr.
 	var moved ehframe.Moved
 	if err := moved.Append(obj, linked.EhFrame.Addr, 0, linked.Frames.All(), ehframe.Rules{}); err != nil {
 		t.Fatal(err)
 	}
-	in.Sections = append(in.Sections, Section{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: moved.DebugFrame, Align: 8})
+	in.Sections = append(in.Sections, Section{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: moved.DebugFrame,
+		Align: 8})
 	for site, hook := range map[string]string{"middle": "thunk", "probe": "probe_hook", "imports": "imports_hook"} {
 		off, ok := f.Offset(known[site])
 		if !ok {
@@ -303,7 +313,8 @@ func TestInjectRuntime(t *testing.T) {
 			}
 			out := splice(t, raw, f, x.dynamic, x.irel)
 			// early: 10 for each run of the resolver and 1 for start, both before the program's constructors; now: 100 for
-			// each call of the thunk that returned; imports: known is absolute 0, unknown is found nowhere, getpagesize is called twice.
+			// each call of the thunk that returned; imports: known is absolute 0, unknown is found nowhere, getpagesize is
+			// called twice.
 			if x.dynamic && f.Header.Type == elf.ET_EXEC && testing.Short() {
 				x.dynamic = false
 			}

@@ -11,6 +11,12 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
+// Symbol tables of an injected image.
+//
+// A symbol names its section by index, and sections that are inserted shift the indices behind them. Tables with
+// hundreds of thousands of symbols are scanned for entries that change, which are few, and otherwise stay where they
+// are. Only .symtab takes new symbols, in a copy behind the file; the dynamic symbol table is part of the memory image.
+
 // symbolTables renumbers the sections named in every symbol table and adds the new symbols to .symtab.
 func (b *tableBuilder) symbolTables() error {
 	f := b.j.f
@@ -120,7 +126,8 @@ func (t *symtabChange) scan() error {
 		if extended {
 			x, ok := raw.Slice(t.shndx, i*4, 4)
 			if !ok {
-				return elfio.FormatErrorf(fmt.Sprintf("symbol %d of %s", i, f.SectionLabel(t.i)), f.Sections[t.i].Off+i*size, "section index is in an extended table that has no entry for it")
+				return elfio.FormatErrorf(fmt.Sprintf("symbol %d of %s", i, f.SectionLabel(t.i)), f.Sections[t.i].Off+i*size,
+					"section index is in an extended table that has no entry for it")
 			}
 			old = f.c.Order.Uint32(x)
 		} else if elf.SectionIndex(r.Shndx) >= elf.SHN_LORESERVE {
@@ -142,7 +149,8 @@ func (t *symtabChange) scan() error {
 				t.changeIndex(i, n)
 			case n >= uint32(elf.SHN_LORESERVE):
 				if _, ok := raw.Slice(t.shndx, i*4, 4); !ok {
-					return elfio.FormatErrorf(f.SectionLabel(t.i), f.Sections[t.i].Off, "section index %#x of symbol %d needs an extended index table, which the image lacks", n, i)
+					return elfio.FormatErrorf(f.SectionLabel(t.i), f.Sections[t.i].Off,
+						"section index %#x of symbol %d needs an extended index table, which the image lacks", n, i)
 				}
 				r.Shndx = uint16(elf.SHN_XINDEX)
 				t.changeIndex(i, n)
@@ -206,7 +214,36 @@ func (t *symtabChange) extend() error {
 			fixed = fixed || s.Link == uint32(t.i)
 		}
 	}
-	var added addedSymbols
+	added := addedSymbols{size: size, extended: t.xi >= 0, fixed: fixed}
+	if err := added.all(b, names); err != nil {
+		return err
+	}
+	split := uint64(old.Info)
+	s := &b.list[b.remap[t.i]]
+	s.Off = j.tail.align(8)
+	j.tail.edited(t.data[:n*size], 0, split*size, size, t.changed)
+	j.tail.put(added.local)
+	j.tail.edited(t.data[:n*size], split*size, n*size, size, t.changed)
+	j.tail.put(added.global)
+	s.Size = j.tail.at() - s.Off
+	s.Info += uint32(uint64(len(added.local)) / size)
+	if t.xi >= 0 {
+		xdata := make([]byte, n*4)
+		copy(xdata, t.shndx)
+		x := &b.list[b.remap[t.xi]]
+		x.Off = j.tail.align(4)
+		j.tail.edited(xdata, 0, split*4, 4, t.xchanged)
+		j.tail.put(added.xlocal)
+		j.tail.edited(xdata, split*4, n*4, 4, t.xchanged)
+		j.tail.put(added.xglobal)
+		x.Size = j.tail.at() - x.Off
+	}
+	return nil
+}
+
+// all encodes the injection's symbols, and adds their names to the string table.
+func (added *addedSymbols) all(b *tableBuilder, names *grownTable) error {
+	j, f := b.j, b.j.f
 	room := 0
 	for i := range j.in.SymbolRuns {
 		added.n += j.in.SymbolRuns[i].N
@@ -217,7 +254,6 @@ func (t *symtabChange) extend() error {
 		room += len(j.in.Symbols[i].Name) + 1
 	}
 	names.extra = append(bigslice.Make[byte](0, len(names.extra)+room), names.extra...)
-	added.size, added.extended, added.fixed = size, t.xi >= 0, fixed
 	for i := range j.in.SymbolRuns {
 		r := &j.in.SymbolRuns[i]
 		sec := b.section(r.Section)
@@ -241,26 +277,6 @@ func (t *symtabChange) extend() error {
 		if err := added.add(f, a, sec, names.append("", a.Name)); err != nil {
 			return fmt.Errorf("symbol %s: %w", a.Name, err)
 		}
-	}
-	split := uint64(old.Info)
-	s := &b.list[b.remap[t.i]]
-	s.Off = j.tail.align(8)
-	j.tail.edited(t.data[:n*size], 0, split*size, size, t.changed)
-	j.tail.put(added.local)
-	j.tail.edited(t.data[:n*size], split*size, n*size, size, t.changed)
-	j.tail.put(added.global)
-	s.Size = j.tail.at() - s.Off
-	s.Info += uint32(uint64(len(added.local)) / size)
-	if t.xi >= 0 {
-		xdata := make([]byte, n*4)
-		copy(xdata, t.shndx)
-		x := &b.list[b.remap[t.xi]]
-		x.Off = j.tail.align(4)
-		j.tail.edited(xdata, 0, split*4, 4, t.xchanged)
-		j.tail.put(added.xlocal)
-		j.tail.edited(xdata, split*4, n*4, 4, t.xchanged)
-		j.tail.put(added.xglobal)
-		x.Size = j.tail.at() - x.Off
 	}
 	return nil
 }

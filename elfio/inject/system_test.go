@@ -45,7 +45,8 @@ func TestSystemInject(t *testing.T) {
 		slots[l.Slot]++
 		mu.Unlock()
 		rx := bytes.Repeat([]byte{0xcc}, 100)
-		in := Injection{Layout: l, RX: rx, Symbols: []Symbol{{Name: "fentry:x", Value: l.RX, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}}}
+		in := Injection{Layout: l, RX: rx, Symbols: []Symbol{{Name: "fentry:x", Value: l.RX,
+			Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)}}}
 		out, err := injected(f, in)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -65,14 +66,21 @@ func TestSystemInject(t *testing.T) {
 // Programs of the machine run injected as they do untouched.
 func TestSystemRun(t *testing.T) {
 	for _, c := range [][]string{
-		{"ls", "-la", "/usr"}, {"bash", "-c", "for i in 1 2 3; do echo $((i*i)); done | sort -r"}, {"sort", "--version"}, {"sed", "--version"},
-		{"grep", "-c", "root", "/etc/passwd"}, {"awk", "BEGIN { print sqrt(2) }"}, {"perl", "-e", "print join ',', map { $_ ** 2 } 1 .. 9"},
+		{"ls", "-la", "/usr"}, {"bash", "-c", "for i in 1 2 3; do echo $((i*i)); done | sort -r"}, {"sort",
+			"--version"}, {"sed", "--version"},
+		{"grep", "-c", "root", "/etc/passwd"}, {"awk", "BEGIN { print sqrt(2) }"}, {"perl", "-e",
+			"print join ',', map { $_ ** 2 } 1 .. 9"},
 		{"/usr/bin/python3", "-c", "import json, hashlib, re, math; print(json.dumps({'a': math.pi}), hashlib.sha256(b'x').hexdigest())"},
-		{"git", "--version"}, {"gcc", "--version"}, {"clang", "--version"}, {"ld.bfd", "--version"}, {"ld.gold", "--version"}, {"ld.lld", "--version"},
-		{"as", "--version"}, {"objdump", "-h", "/bin/true"}, {"readelf", "-h", "/bin/true"}, {"eu-readelf", "-h", "/bin/true"},
-		{"gdb", "-nx", "-batch", "-ex", "print 6*7"}, {"make", "--version"}, {"tar", "--version"}, {"gzip", "--version"}, {"xz", "--version"},
-		{"openssl", "version"}, {"curl", "--version"}, {"ssh", "-V"}, {"find", "/etc/passwd", "-ls"}, {"diff", "--version"}, {"sqlite3", ":memory:", "select 6*7"},
-		{"node", "-e", "console.log(6*7)"}, {"qemu-x86_64", "--version"}, {"patchelf", "--version"}, {"cmake", "--version"}, {"ldconfig", "-V"}, {"go", "version"},
+		{"git", "--version"}, {"gcc", "--version"}, {"clang", "--version"}, {"ld.bfd", "--version"}, {"ld.gold",
+			"--version"}, {"ld.lld", "--version"},
+		{"as", "--version"}, {"objdump", "-h", "/bin/true"}, {"readelf", "-h", "/bin/true"}, {"eu-readelf", "-h",
+			"/bin/true"},
+		{"gdb", "-nx", "-batch", "-ex", "print 6*7"}, {"make", "--version"}, {"tar", "--version"}, {"gzip",
+			"--version"}, {"xz", "--version"},
+		{"openssl", "version"}, {"curl", "--version"}, {"ssh", "-V"}, {"find", "/etc/passwd", "-ls"}, {"diff",
+			"--version"}, {"sqlite3", ":memory:", "select 6*7"},
+		{"node", "-e", "console.log(6*7)"}, {"qemu-x86_64", "--version"}, {"patchelf", "--version"}, {"cmake",
+			"--version"}, {"ldconfig", "-V"}, {"go", "version"},
 	} {
 		t.Run(filepath.Base(c[0]), func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +132,8 @@ func checkInjected(f *elfio.File, out []byte, l Layout, rx []byte) string {
 	if l.RXOff != l.SegmentOff+(l.RX-l.Segment) {
 		return "offset of RX does not fit its address"
 	}
-	if p, ok := newImage(g).load(l.RW); !ok || p.Flags&elf.PF_W == 0 || l.RW+l.RWSize > p.Vaddr+p.Memsz || l.RW < p.Vaddr+p.Filesz {
+	if p, ok := newImage(g).load(l.RW); !ok || p.Flags&elf.PF_W == 0 || l.RW+l.RWSize > p.Vaddr+p.Memsz ||
+		l.RW < p.Vaddr+p.Filesz {
 		return "RW is not writable zeroed memory"
 	}
 	// What was loaded is still loaded with the same bytes, except where a header changed or moved.

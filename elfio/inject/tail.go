@@ -6,6 +6,9 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// What follows an image in a file is collected as pieces and not copied: string tables and code of many megabytes go
+// from where they are to the file.
+
 // tail is what follows an image in a file: pieces one behind the other, which are not copied.
 type tail struct {
 	start uint64 // file offset of the first one
@@ -38,8 +41,8 @@ func (t *tail) align(a uint64) uint64 {
 	return off
 }
 
-// edited appends bytes [from, to) of a table of entries of a size, some of which change. Few changes leave the stretches
-// between them where they are.
+// edited appends bytes [from, to) of a table of entries of a size, some of which change. Few changes leave the
+// stretches between them where they are.
 func (t *tail) edited(table []byte, from, to, size uint64, changes []entryUpdate) {
 	const few = 64
 	if len(changes) > few {

@@ -103,8 +103,9 @@ func (b *tableBuilder) tlsSection() {
 			return
 		}
 	}
-	s := newSection{old: -1, Section: elfio.Section{Name: ".fentry.tbss", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_TLS,
-		Addr: end - p.TLSSize, Off: p.tls.Off + p.tls.Filesz, Size: p.TLSSize, Addralign: p.TLSAlign}}
+	s := newSection{old: -1, Section: elfio.Section{Name: ".fentry.tbss", Type: elf.SHT_NOBITS,
+		Flags: elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_TLS,
+		Addr:  end - p.TLSSize, Off: p.tls.Off + p.tls.Filesz, Size: p.TLSSize, Addralign: p.TLSAlign}}
 	if last == 0 {
 		b.insert([]newSection{s})
 		return

@@ -32,7 +32,8 @@ func TestExtendTLS(t *testing.T) {
 		{name: "alignment is no power of two", vaddr: 0x20000, memsz: 4, align: 24, size: 8, refused: true},
 		{name: "too far away", vaddr: 0x20000, memsz: 1<<24 - 16, align: 8, size: 8, refused: true},
 		{name: "the other variant of TLS", none: true, size: 8, machine: elf.EM_X86_64, refused: true},
-		{name: "as far as can be", vaddr: 0x20000, memsz: 1<<24 - 32, align: 8, size: 8, want: 1<<24 - 24, offset: 1<<24 - 16},
+		{name: "as far as can be", vaddr: 0x20000, memsz: 1<<24 - 32, align: 8, size: 8, want: 1<<24 - 24,
+			offset: 1<<24 - 16},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := elfio.Parse(image)
@@ -45,7 +46,8 @@ func TestExtendTLS(t *testing.T) {
 				f.Header.Machine = tt.machine
 			}
 			if !tt.none {
-				f.Progs = append(f.Progs, elfio.Prog{Type: elf.PT_TLS, Flags: elf.PF_R, Vaddr: tt.vaddr, Memsz: tt.memsz, Align: tt.align})
+				f.Progs = append(f.Progs, elfio.Prog{Type: elf.PT_TLS, Flags: elf.PF_R, Vaddr: tt.vaddr, Memsz: tt.memsz,
+					Align: tt.align})
 			}
 			tls, off, err := ExtendTLS(f, tt.size, 8, 0x50000)
 			if tt.refused {

@@ -220,7 +220,8 @@ func Undo(b []byte) ([]byte, error) {
 		old = old[s.n:]
 	}
 	if checksum(out) != u.sum {
-		return nil, fmt.Errorf("%w: the file was rewritten after it was injected (the original's checksum does not match)", ErrUndoLost)
+		return nil, fmt.Errorf("%w: the file was rewritten after it was injected (the original's checksum does not match)",
+			ErrUndoLost)
 	}
 	return out, nil
 }

@@ -43,7 +43,8 @@ func TestUninjectDamaged(t *testing.T) {
 	if _, err := Undo(bad); !errors.Is(err, ErrUndoLost) {
 		t.Errorf("code changed after injection: %v", err)
 	}
-	if u, err := newImage(g).findUndo(); err != nil || u.size != uint64(len(raw)) || len(u.spans) == 0 || u.spans[0] != (span{0, 64}) {
+	if u, err := newImage(g).findUndo(); err != nil || u.size != uint64(len(raw)) || len(u.spans) == 0 ||
+		u.spans[0] != (span{0, 64}) {
 		t.Errorf("undo record %+v, %v", u, err)
 	}
 }

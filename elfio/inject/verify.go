@@ -43,7 +43,8 @@ func Verify(file *elfio.File) error {
 			}
 		}
 	}
-	if p, ok := f.load(f.Header.Entry); f.Header.Type == elf.ET_EXEC && f.Header.Entry != 0 && (!ok || p.Flags&elf.PF_X == 0) {
+	if p, ok := f.load(f.Header.Entry); f.Header.Type == elf.ET_EXEC && f.Header.Entry != 0 &&
+		(!ok || p.Flags&elf.PF_X == 0) {
 		return elfio.FormatErrorf("ELF header", 24, "entry point %#x is not in an executable segment", f.Header.Entry)
 	}
 	for i, s := range f.Sections {

@@ -20,7 +20,8 @@ func FuzzObject(f *testing.F) {
 		}
 		size, _, sizeErr := WritableSize(x)
 		var l *Linked
-		o := Options{RX: 0x10000000, RW: 0x20000000, Symbols: map[string]uint64{"missing": 0x10000000}, Import: func(n string) bool { return len(n)%2 == 0 }}
+		o := Options{RX: 0x10000000, RW: 0x20000000, Symbols: map[string]uint64{"missing": 0x10000000},
+			Import: func(n string) bool { return len(n)%2 == 0 }}
 		cost.Check(t, len(raw), 4*elftest.PerByte, func() { l, err = Object(x, o) })
 		if err != nil {
 			return

@@ -11,6 +11,13 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// A linker for one object.
+//
+// The object becomes part of an image that may be loaded anywhere and has been linked already, so there is nobody to
+// relocate it: what is placed must be right by distances alone. Code and read-only data are one block, zeroed memory is
+// another, and everything in between that a dynamic linker would be needed for is refused. Sizes do not depend on
+// addresses, so the caller can lay out first.
+
 // Options says where a relocatable object goes and what it may refer to.
 type Options struct {
 	RX uint64 // address for its code and read-only data
@@ -83,7 +90,8 @@ func Object(obj *elfio.File, o Options) (*Linked, error) {
 	if obj.Header.Type != elf.ET_REL {
 		return nil, elfio.FormatErrorf("ELF header", 16, "%v: not a relocatable object", obj.Header.Type)
 	}
-	l := &linker{obj: obj, c: raw.CodecOf(obj.Raw()), o: o, out: &Linked{Symbols: map[string]uint64{}, RWAlign: 16, Frames: new(ehframe.Table)}, addr: map[int]uint64{}}
+	l := &linker{obj: obj, c: raw.CodecOf(obj.Raw()), o: o, out: &Linked{Symbols: map[string]uint64{}, RWAlign: 16,
+		Frames: new(ehframe.Table)}, addr: map[int]uint64{}}
 	switch {
 	case obj.Header.Machine == elf.EM_X86_64 && obj.Is64():
 		l.apply = l.applyX86
@@ -181,7 +189,8 @@ type relocation struct {
 func (r *relocation) place() uint64 { return r.base + r.Off }
 
 func (l *linker) errAt(r *relocation, format string, args ...any) error {
-	return elfio.FormatErrorf(l.obj.SectionLabel(r.section), l.obj.Sections[r.section].Off+r.Off, "relocation %s against %q: %s", l.typeName(r.Type), r.target.name, fmt.Sprintf(format, args...))
+	return elfio.FormatErrorf(l.obj.SectionLabel(r.section), l.obj.Sections[r.section].Off+r.Off,
+		"relocation %s against %q: %s", l.typeName(r.Type), r.target.name, fmt.Sprintf(format, args...))
 }
 
 func (l *linker) typeName(t uint32) string {
@@ -261,7 +270,8 @@ func (l *linker) place() error {
 		}
 		for k, c := range contents {
 			if c != 0 {
-				return elfio.FormatErrorf(l.obj.SectionLabel(i), s.Off+uint64(k), "initialised data cannot be injected: writable memory is zeroed")
+				return elfio.FormatErrorf(l.obj.SectionLabel(i), s.Off+uint64(k),
+					"initialised data cannot be injected: writable memory is zeroed")
 			}
 		}
 		addr, err := l.allocRW(s.Size, s.Addralign)

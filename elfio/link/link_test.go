@@ -16,17 +16,22 @@ func TestLinkObjectRefuses(t *testing.T) {
 		flags        []string
 		want         []string // parts of the error
 	}{
-		{"pointer in data", "static int x; int *p = &x; int f(void) { return *p; }", nil, []string{".data.rel", "dynamic relocation"}},
-		{"pointer in read-only data", "extern int x; int *const p = &x;", []string{"-fno-pic"}, []string{".rodata", "R_X86_64_64", "\"x\"", "undefined"}},
-		{"absolute", "int x[4]; int f(long i) { return x[i]; }", []string{"-fno-pic", "-fno-pie"}, []string{".text", "R_X86_64_32S", "not PC-relative"}},
+		{"pointer in data", "static int x; int *p = &x; int f(void) { return *p; }", nil,
+			[]string{".data.rel", "dynamic relocation"}},
+		{"pointer in read-only data", "extern int x; int *const p = &x;", []string{"-fno-pic"},
+			[]string{".rodata", "R_X86_64_64", "\"x\"", "undefined"}},
+		{"absolute", "int x[4]; int f(long i) { return x[i]; }", []string{"-fno-pic", "-fno-pie"},
+			[]string{".text", "R_X86_64_32S", "not PC-relative"}},
 		{"initialised data", "int x = 1; int f(void) { return x++; }", nil, []string{".data", "initialised data"}},
 		{"thread-local", "_Thread_local int x; int f(void) { return x; }", nil, []string{".tbss", "thread-local"}},
 		{"constructor", "__attribute__((constructor)) void f(void) {}", nil, []string{".init_array", "constructors"}},
 		{"undefined", "int g(void); int f(void) { return g() + 1; }", nil, []string{".text", "\"g\"", "undefined symbol"}},
-		{"weak data", "extern int w __attribute__((weak)); int f(void) { return w; }", []string{"-fno-pic", "-mcmodel=medium"}, []string{".text", "\"w\""}},
+		{"weak data", "extern int w __attribute__((weak)); int f(void) { return w; }",
+			[]string{"-fno-pic", "-mcmodel=medium"}, []string{".text", "\"w\""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f, err := elfio.Parse(elftest.Compile(t, "refuse-"+c.name, ".c", c.source, "gcc", append([]string{"-c", "-O1", "-fPIC", "-ffreestanding"}, c.flags...)...))
+			f, err := elfio.Parse(elftest.Compile(t, "refuse-"+c.name, ".c", c.source, "gcc",
+				append([]string{"-c", "-O1", "-fPIC", "-ffreestanding"}, c.flags...)...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,12 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// Symbols and relocations.
+//
+// A symbol stands for a place in the object, for an address the caller gave, for nothing (weak), or for something the
+// dynamic linker supplies, which is reached through a word of zeroed memory. An undefined symbol is refused by the
+// first relocation that uses it and not before: compilers leave names behind that nothing refers to.
+
 // resolve gives every symbol its target.
 func (l *linker) resolve() error {
 	l.value = make([]target, len(l.syms))
@@ -41,7 +47,8 @@ func (l *linker) resolve() error {
 					return fmt.Errorf("common symbol %s: %w", s.Name, err)
 				}
 				t.addr = addr
-				l.placed(elfio.Section{Name: ".bss", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Size: s.Size}, addr, max(s.Value, 1))
+				l.placed(elfio.Section{Name: ".bss", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Size: s.Size},
+					addr, max(s.Value, 1))
 				l.define(s, addr)
 			default:
 				t.absent = fmt.Errorf("symbol in reserved section %#x", s.Shndx)
@@ -102,7 +109,8 @@ func (l *linker) relocate() error {
 		for k, rel := range rels {
 			r := &relocation{Reloc: rel, section: int(s.Info), base: base}
 			if rel.Sym > uint32(len(l.syms)) {
-				return elfio.FormatErrorf(l.obj.SectionLabel(i), s.Off+uint64(k)*l.c.RelaSize(), "symbol %d of %d", rel.Sym, len(l.syms)+1)
+				return elfio.FormatErrorf(l.obj.SectionLabel(i), s.Off+uint64(k)*l.c.RelaSize(), "symbol %d of %d", rel.Sym,
+					len(l.syms)+1)
 			}
 			r.target = target{absolute: true} // symbol 0 stands for the value 0
 			if rel.Sym != 0 {

@@ -59,7 +59,7 @@ func (l *linker) placeTLS() (err error) {
 	}
 	const reserved = 16 // bytes from the thread pointer on, AArch64 TLS ABI
 	if l.o.TLS < reserved || l.o.TLS%l.out.TLSAlign != 0 || l.o.TLS > raw.MaxTLS-l.out.TLSSize {
-		return fmt.Errorf("object has thread-local memory, %d bytes aligned to %d: %#x from the thread pointer is no place for it",
+		return fmt.Errorf("%d bytes of thread-local memory, aligned to %d: %#x from the thread pointer is no place for them",
 			l.out.TLSSize, l.out.TLSAlign, l.o.TLS)
 	}
 	return nil

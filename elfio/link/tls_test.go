@@ -76,7 +76,8 @@ func TestLinkTLS(t *testing.T) {
 		}
 	}
 	for _, tls := range []uint64{0, 8, 24, 1 << 24, 1<<24 - 8, ^uint64(15)} {
-		if _, err := Object(f, Options{RX: 0x10000, RW: 0x20000, TLS: tls}); err == nil || !strings.Contains(err.Error(), "thread pointer") {
+		if _, err := Object(f, Options{RX: 0x10000, RW: 0x20000, TLS: tls}); err == nil ||
+			!strings.Contains(err.Error(), "thread pointer") {
 			t.Errorf("%#x: %v", tls, err)
 		}
 	}
@@ -87,8 +88,10 @@ func TestLinkTLS(t *testing.T) {
 		{"initialised", ".section .tdata, \"awT\", %progbits\n.quad 1", []string{".tdata", "initialised"}},
 		{"large", ".section .tbss, \"awT\", %nobits\n.skip 1 << 24", []string{".tbss", "0x1000000 bytes"}},
 		{"model", "adrp x0, :gottprel:v\n.section .tbss, \"awT\", %nobits\nv: .skip 8", []string{".text", "local-exec"}},
-		{"far", "add x0, x0, #:tprel_lo12:v\n.section .tbss, \"awT\", %nobits\n.skip 8192\nv: .skip 8", []string{".text", "12 bits"}},
-		{"outside", "add x0, x0, #:tprel_hi12:v + 0x2000000\n.section .tbss, \"awT\", %nobits\nv: .skip 8", []string{".text", "24 bits"}},
+		{"far", "add x0, x0, #:tprel_lo12:v\n.section .tbss, \"awT\", %nobits\n.skip 8192\nv: .skip 8",
+			[]string{".text", "12 bits"}},
+		{"outside", "add x0, x0, #:tprel_hi12:v + 0x2000000\n.section .tbss, \"awT\", %nobits\nv: .skip 8",
+			[]string{".text", "24 bits"}},
 		{"mixed", "adr x0, v\n.section .tbss, \"awT\", %nobits\nv: .skip 8", []string{".text", "local-exec"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

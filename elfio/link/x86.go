@@ -136,7 +136,8 @@ func (l *linker) stubX86(r *relocation) (uint64, error) {
 		0xff, 0x25, 0, 0, 0, 0, // jmp *slot(%rip)
 	}
 	l.c.Order.PutUint32(code[6:], d)
-	l.placed(elfio.Section{Name: ".plt", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Size: uint64(len(code))}, at, 16)
+	l.placed(elfio.Section{Name: ".plt", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+		Size: uint64(len(code))}, at, 16)
 	l.out.RX = append(l.out.RX, code...)
 	l.reload(r)
 	if l.stubs == nil {
@@ -150,7 +151,8 @@ func (l *linker) stubX86(r *relocation) (uint64, error) {
 func (l *linker) trapX86(r *relocation) uint64 {
 	if l.trap == 0 {
 		l.trap = l.o.RX + uint64(len(l.out.RX))
-		l.placed(elfio.Section{Name: ".plt", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Size: 2}, l.trap, 1)
+		l.placed(elfio.Section{Name: ".plt", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Size: 2},
+			l.trap, 1)
 		l.out.RX = append(l.out.RX, 0x0f, 0x0b) // ud2
 		l.reload(r)
 	}

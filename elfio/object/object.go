@@ -12,6 +12,12 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
+// Adding to a relocatable object.
+//
+// An object's sections are in no order that anybody relies on, and linkers find everything by headers. So nothing
+// moves: what grows (names, the symbol table, groups) is written anew behind the file with the new sections, and a new
+// section header table refers to it. The order of what is appended is recordmcount's: names, headers, contents.
+
 // Additions is what Extend adds to a relocatable object.
 type Additions struct {
 	// Symtab is the index of the symbol table the symbols are added to and the sections refer to.
@@ -66,7 +72,8 @@ func Extend(f *elfio.File, a Additions) (*elfio.Output, error) {
 		return nil, elfio.FormatErrorf("ELF header", 0, "no section name table to add to")
 	}
 	if s := &f.Sections[f.Header.Shstrndx]; s.Type != elf.SHT_STRTAB {
-		return nil, elfio.FormatErrorf(f.SectionLabel(int(f.Header.Shstrndx)), s.Off, "section name table of type %v, want SHT_STRTAB", s.Type)
+		return nil, elfio.FormatErrorf(f.SectionLabel(int(f.Header.Shstrndx)), s.Off,
+			"section name table of type %v, want SHT_STRTAB", s.Type)
 	}
 	e := &extender{f: f, c: raw.CodecOf(f.Raw()), a: a, edits: slices.Clone(a.Edits)}
 	if len(a.Locals) > 0 {
@@ -136,7 +143,8 @@ func (e *extender) layout() error {
 		return err
 	}
 	if uint64(len(names)) > 1<<31 {
-		return elfio.FormatErrorf(f.SectionLabel(int(f.Header.Shstrndx)), f.Sections[f.Header.Shstrndx].Off, "too large to be added to")
+		return elfio.FormatErrorf(f.SectionLabel(int(f.Header.Shstrndx)), f.Sections[f.Header.Shstrndx].Off,
+			"too large to be added to")
 	}
 	added, nameOff := sectionNames(len(names)+len(e.names), e.a.Sections)
 	added = append(e.names, added...)
@@ -173,6 +181,13 @@ func (e *extender) layout() error {
 	copy(e.tail, names)
 	copy(e.tail[len(names):], added)
 	e.fileHeader(shoff, shnum)
+	e.write(shoff, contents, nameOff)
+	return nil
+}
+
+// write fills the tail from the section headers on, which are at shoff; the new sections' contents begin at contents.
+func (e *extender) write(shoff, contents uint64, nameOff func(string) uint32) {
+	f, c, start := e.f, e.c, uint64(len(e.f.Raw()))
 	out := e.tail[shoff-start:]
 	put := func(h *elfio.Section) {
 		f.PutSection(out, h)
@@ -185,7 +200,7 @@ func (e *extender) layout() error {
 			put(&f.Sections[i])
 		}
 	}
-	at = contents
+	at := contents
 	for i := range e.a.Sections {
 		s := &e.a.Sections[i]
 		at, _ = raw.AlignUp(at, max(s.Addralign, 1))
@@ -216,15 +231,14 @@ func (e *extender) layout() error {
 		b = b[copy(b, g.ins):]
 		copy(b, g.post)
 	}
-	return nil
 }
 
-// maxTableAlign is the largest alignment a section that is written anew may have. None but hostile ones has more than a page, and
-// each costs as much space in the file.
+// maxTableAlign is the largest alignment a section that is written anew may have. None but hostile ones has more than a
+// page, and each costs as much space in the file.
 const maxTableAlign = 1 << 16
 
-// fileHeader writes the ELF header with the new table and the count of sections, which moves to section header 0 when it
-// does not fit (gABI, "ELF Header": e_shnum).
+// fileHeader writes the ELF header with the new table and the count of sections, which moves to section header 0 when
+// it does not fit (gABI, "ELF Header": e_shnum).
 func (e *extender) fileHeader(shoff uint64, n int) {
 	h := e.c.ReadHeader(e.f.Raw())
 	h.Shoff = shoff
@@ -240,8 +254,8 @@ func (e *extender) fileHeader(shoff uint64, n int) {
 	e.edits = append(e.edits, elfio.RawEdit{Off: 0, New: b})
 }
 
-// sectionNames returns the strings to append to a name table of base bytes, and what tells where each name is. A name that
-// is the end of another one shares its bytes.
+// sectionNames returns the strings to append to a name table of base bytes, and what tells where each name is. A name
+// that is the end of another one shares its bytes.
 func sectionNames(base int, list []Section) ([]byte, func(name string) uint32) {
 	// There are two or three names, thousands of times over.
 	var distinct []string
@@ -340,7 +354,8 @@ func oldHeaders(f *elfio.File, shoff uint64, n int, off, size uint64) []elfio.Ra
 	c.WriteHeader(header, h)
 	f.PutSection(first, &null)
 	f.PutSection(last, &names)
-	return []elfio.RawEdit{{Off: 0, New: header}, {Off: shoff, New: first}, {Off: shoff + uint64(f.Header.Shstrndx)*uint64(f.Header.Shentsize), New: last}}
+	return []elfio.RawEdit{{Off: 0, New: header}, {Off: shoff, New: first},
+		{Off: shoff + uint64(f.Header.Shstrndx)*uint64(f.Header.Shentsize), New: last}}
 }
 
 // Restorable reports whether RestoreHeaders, given the places of f, would write the headers of f as they are: all but

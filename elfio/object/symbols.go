@@ -11,6 +11,11 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
+// Local symbols come before all global ones (gABI, "Symbol Table"), so one more shifts the index of every global
+// symbol, and relocations, groups and sections of LLVM's refer to symbols by index. All of them are rewritten in one
+// pass; relocation sections in place, as their size stays. A section of an unknown type that is linked to the symbol
+// table might hold indices, too: the object is refused then, rather than linked to something else.
+
 // Section types of LLVM that hold symbol indices (LLVM, "Extensions": SHT_LLVM_ADDRSIG, SHT_LLVM_CALL_GRAPH_PROFILE).
 const (
 	shtLLVMAddrsig     = elf.SectionType(0x6fff4c03)
@@ -27,10 +32,12 @@ func (e *extender) insertSymbols() error {
 	}
 	first, k := f.Sections[t.Section].Info, uint32(len(e.a.Locals))
 	if first == 0 || uint64(first) > uint64(t.Len()) {
-		return elfio.FormatErrorf(f.SectionLabel(t.Section), f.Sections[t.Section].Off, "sh_info says %d local symbols of %d", first, t.Len())
+		return elfio.FormatErrorf(f.SectionLabel(t.Section), f.Sections[t.Section].Off,
+			"sh_info says %d local symbols of %d", first, t.Len())
 	}
 	if !c.Is64 && uint64(t.Len())+uint64(k) >= 1<<24 {
-		return elfio.FormatErrorf(f.SectionLabel(t.Section), f.Sections[t.Section].Off, "no room for %d more symbols in the relocations of a 32-bit file", k)
+		return elfio.FormatErrorf(f.SectionLabel(t.Section), f.Sections[t.Section].Off,
+			"no room for %d more symbols in the relocations of a 32-bit file", k)
 	}
 	size := c.SymSize()
 	at, old := uint64(first)*size, t.Bytes()
@@ -68,7 +75,8 @@ func (e *extender) insertSymbols() error {
 	slices.SortStableFunc(e.inner, func(a, b elfio.RawEdit) int { return cmp.Compare(a.Off, b.Off) })
 	var relocs []int // by offset, which nearly always is their order
 	for i := range f.Sections {
-		if s := &f.Sections[i]; s.Link == uint32(t.Section) && (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) && s.Size > 0 {
+		if s := &f.Sections[i]; s.Link == uint32(t.Section) && (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) &&
+			s.Size > 0 {
 			relocs = append(relocs, i)
 		}
 	}
@@ -183,7 +191,8 @@ func (e *extender) renumber(i int, first, k uint32) error {
 		}
 		e.grown = append(e.grown, grownSection{header: i, pre: out})
 	default:
-		return elfio.FormatErrorf(f.SectionLabel(i), s.Off, "a section of type %v may refer to symbols in a way that is not known", s.Type)
+		return elfio.FormatErrorf(f.SectionLabel(i), s.Off,
+			"a section of type %v may refer to symbols in a way that is not known", s.Type)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func imageTables(f *elfio.File) ([]imageTable, error) {
 	if len(out) == 0 {
 		return nil, nil
 	}
-	relative := relativeOf(f)
+	relative := f.RelativeType()
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
@@ -146,30 +146,6 @@ func imageTables(f *elfio.File) ([]imageTable, error) {
 		}
 	}
 	return out, nil
-}
-
-func relativeOf(f *elfio.File) uint32 {
-	switch f.Header.Machine {
-	case elf.EM_X86_64:
-		return uint32(elf.R_X86_64_RELATIVE)
-	case elf.EM_386:
-		return uint32(elf.R_386_RELATIVE)
-	case elf.EM_AARCH64:
-		return uint32(elf.R_AARCH64_RELATIVE)
-	case elf.EM_ARM:
-		return uint32(elf.R_ARM_RELATIVE)
-	case elf.EM_PPC, elf.EM_PPC64:
-		return uint32(elf.R_PPC64_RELATIVE)
-	case elf.EM_S390:
-		return uint32(elf.R_390_RELATIVE)
-	case elf.EM_SPARCV9:
-		return uint32(elf.R_SPARC_RELATIVE)
-	case elf.EM_RISCV, elf.EM_LOONGARCH:
-		return 3
-	case elf.EM_SH:
-		return 165
-	}
-	return ^uint32(0)
 }
 
 // before is how far in front of a function's symbol an entry may lie: nops of -fpatchable-function-entry=N,M and the
@@ -357,8 +333,8 @@ func (st *sorter) reorder() error {
 				rest = append(rest, e)
 			}
 		}
-		relative, block := relativeOf(f), 0
-		for block < rt.Len() && rt.At(block).Type == relative {
+		relative, block := f.RelativeType(), 0
+		for relative != 0 && block < rt.Len() && rt.At(block).Type == relative {
 			block++
 		}
 		var keep, none []byte

@@ -1,5 +1,5 @@
-// Package elftest has what tests of elfio and of the packages below it share: images, programs to build, and ways to run
-// and to rewrite them.
+// Package elftest has what tests of elfio and of the packages below it share: images, programs to build, and ways to
+// run and to rewrite them.
 package elftest
 
 import (
@@ -63,7 +63,8 @@ var Fixtures = []Fixture{
 	{Name: "static", Tool: "gcc", Pkg: "gcc", Args: []string{"-static"}},
 	{Name: "static-pie", Tool: "gcc", Pkg: "gcc", Args: []string{"-static-pie"}},
 	{Name: "noseparate", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,noseparate-code"}},
-	{Name: "nopie-noseparate-noid", Tool: "gcc", Pkg: "gcc", Args: []string{"-no-pie", "-Wl,-z,noseparate-code", "-Wl,--build-id=none", "-fcf-protection=none"}},
+	{Name: "nopie-noseparate-noid", Tool: "gcc", Pkg: "gcc", Args: []string{"-no-pie", "-Wl,-z,noseparate-code",
+		"-Wl,--build-id=none", "-fcf-protection=none"}},
 	{Name: "pie-2M-pages", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,max-page-size=0x200000"}},
 	{Name: "pie-relr", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,pack-relative-relocs"}},
 	{Name: "pie-emit-relocs", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,--emit-relocs"}},
@@ -80,7 +81,8 @@ var Fixtures = []Fixture{
 	{Name: "lld-nopie", Tool: "clang", Pkg: "clang lld", Args: []string{"-no-pie", "-fuse-ld=lld"}},
 	{Name: "lld-static", Tool: "clang", Pkg: "clang lld", Args: []string{"-static", "-fuse-ld=lld"}},
 	{Name: "lld-static-pie", Tool: "clang", Pkg: "clang lld", Args: []string{"-static-pie", "-fPIE", "-fuse-ld=lld"}},
-	{Name: "lld-pie-sectionless", Tool: "clang", Pkg: "clang lld", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"}, Sectionless: true},
+	{Name: "lld-pie-sectionless", Tool: "clang", Pkg: "clang lld", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"},
+		Sectionless: true},
 	{Name: "musl-dyn", Tool: "musl-gcc", Pkg: "musl-tools"},
 	{Name: "musl-nopie", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-no-pie"}},
 	{Name: "musl-static", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-static"}},
@@ -259,6 +261,6 @@ func Run(args []string) (string, int) {
 	}
 }
 
-// PerByte is what a table read from an image takes in memory, for each byte of the image: an entry of 8 bytes becomes one
-// of 56, in a slice that has grown.
+// PerByte is what a table read from an image takes in memory, for each byte of the image: an entry of 8 bytes becomes
+// one of 56, in a slice that has grown.
 const PerByte = 64

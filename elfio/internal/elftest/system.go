@@ -16,7 +16,8 @@ import (
 )
 
 // systemDirs hold the ELF files of the machine.
-var systemDirs = []string{"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec", "/usr/lib64", "/lib", "/lib64", "/usr/local", "/usr/aarch64-linux-gnu", "/usr/i686-linux-gnu"}
+var systemDirs = []string{"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec", "/usr/lib64", "/lib", "/lib64",
+	"/usr/local", "/usr/aarch64-linux-gnu", "/usr/i686-linux-gnu"}
 
 // SystemFiles calls visit for every ELF file of the machine, memory-mapped, on several goroutines. It
 // stops after the time limit; FENTRY_WIDE=1 lifts that.
