@@ -43,6 +43,21 @@ func (k ThunkKind) String() string {
 	return fmt.Sprintf("ThunkKind(%d)", uint8(k))
 }
 
+// CheckThunk is what all machines ask of a thunk that is to be encoded to dst.
+func CheckThunk(dst []byte, addr uint64, id uint32, kind ThunkKind) error {
+	switch {
+	case len(dst) < ThunkSize:
+		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", addr, len(dst), ThunkSize)
+	case addr%ThunkSize != 0:
+		return fmt.Errorf("thunk at %#x: not aligned to %d", addr, ThunkSize)
+	case id == 0 || id > MaxThunkID:
+		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", addr, id, MaxThunkID)
+	case kind > ThunkMcountFunc:
+		return fmt.Errorf("thunk at %#x: unknown kind %d", addr, uint8(kind))
+	}
+	return nil
+}
+
 // A ThunkRun is N thunks of one kind, one behind the other.
 type ThunkRun struct {
 	Addr uint64 // of the first one

@@ -125,9 +125,7 @@ func (b *bench) call() error {
 		}
 	}
 	for round := range b.rounds {
-		for k := range runs {
-			i := (round + k) % len(runs)
-			r := runs[i]
+		for i, r := range from(runs, round) {
 			if r.failed != nil {
 				continue
 			}

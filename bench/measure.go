@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,14 +97,23 @@ type variant struct {
 	failed  error
 }
 
+// from yields all of a list and their indices, beginning with the n-th as if it were a circle.
+func from[T any](list []T, n int) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for k := range list {
+			if i := (n + k) % len(list); !yield(i, list[i]) {
+				return
+			}
+		}
+	}
+}
+
 // inTurn runs all variants round after round, each round beginning with another one: what a run leaves behind, memory
 // that is warm or caches that are full, is not always left to the same. What the first warmup rounds take is not kept. A
 // peer that fails is dropped and named; the first variant must work.
 func (b *bench) inTurn(vs []*variant, warmup int) error {
 	for round := range warmup + b.rounds {
-		for k := range vs {
-			i := (round + k) % len(vs)
-			v := vs[i]
+		for i, v := range from(vs, round) {
 			if v.failed != nil {
 				continue
 			}

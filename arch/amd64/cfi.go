@@ -25,6 +25,7 @@ const (
 	opBra     = 0x28
 	opGE      = 0x2a
 	opSkip    = 0x2f
+	opLit0    = 0x30
 	opLit1    = 0x31
 	opLit8    = 0x38
 	opBreg0   = 0x70
@@ -41,22 +42,36 @@ type step struct {
 	hidden int8 // 1: from here on the caller's return address is in the shadow; -1: no longer
 }
 
-// steps describes a thunk of a kind that sites before the prologue jump to. At its
-// first byte the CFA is a word above the stack pointer, and the return address is in
-// that word.
+// behind reports whether sites for thunks of kind k are behind the prologue.
+func behind(k arch.ThunkKind) bool { return k == arch.ThunkMcount || k == arch.ThunkMcountFunc }
+
+// steps describes a thunk of a kind. At its first byte the CFA is a word above the
+// stack pointer, and the return address is in that word. Sites behind the prologue
+// jump to the thunk, too, but to unwinders the function has called it, and goes on
+// by its own rows: there the CFA is the stack pointer at the site. Only the part that
+// the body returns to is called by the function's caller.
 func steps(k arch.ThunkKind) []step {
 	s := []step{
 		{14, 1, 0},            // id pushed
 		{thunkCallEnd, -1, 0}, // enter dropped it
 	}
-	if k != arch.ThunkGraph {
-		return s
+	exit := []step{
+		{thunkRetPush, 1, 0}, // back at the slot
+		{thunkRetJump, 1, 0}, // id pushed
+		{thunkBypass, -1, -1},
 	}
-	return append(s,
-		step{thunkPad, -1, 1},    // the return address is off the stack
-		step{thunkRetPush, 1, 0}, // back at the slot
-		step{thunkRetJump, 1, 0}, // id pushed
-		step{thunkBypass, -1, -1})
+	switch k {
+	case arch.ThunkGraph:
+		s = append(s, step{thunkPad, -1, 1}) // the return address is off the stack
+		return append(s, exit...)
+	case arch.ThunkMcount:
+		s = append(append(s, step{thunkRet, 0, 1}), exit...)
+		return append(s,
+			step{thunkBypass, -1, 0},
+			step{thunkBehind, 1, 0}, // a return address pushed
+			step{thunkBehind + 5, -1, 0})
+	}
+	return s
 }
 
 // rules are the call frame instructions for all thunks of one kind that stand one
@@ -70,10 +85,10 @@ func steps(k arch.ThunkKind) []step {
 // frame would have the same as its caller's, and libgcc aborts when the frame with
 // the handler seems to be met twice.
 func rules(k arch.ThunkKind) []byte {
-	if k == arch.ThunkMcount || k == arch.ThunkMcountFunc {
-		return behindRules(k)
-	}
 	cfa := []byte{opLit1}
+	if behind(k) {
+		cfa[0] = opLit0
+	}
 	var hid []byte // pushes 1 where the return address is in the shadow
 	for _, s := range steps(k) {
 		if s.words != 0 {
@@ -91,48 +106,36 @@ func rules(k arch.ThunkKind) []byte {
 		}
 	}
 	cfa = append(cfa, opLit1+2, opShl, opBreg0+regSP, 0, opPlus) // words to bytes, from the stack pointer
-	ret := []byte{opConst1s, 0xfe, opAnd, opLit8, opMinus}       // (CFA & -2) - 8
+	slot := []byte{opConst1s, 0xfe, opAnd, opLit8, opMinus}      // (CFA & -2) - 8
 	if hid != nil {
 		cfa = append(append(cfa, hid...), opPlus)
-		ret = append(append(ret, hid...), opConst1u, ShadowBit, opShl, opXor)
+		slot = append(append(slot, hid...), opConst1u, ShadowBit, opShl, opXor)
 	}
-	b := append(expression(dwDefCFAExpr, cfa), expression(dwExpression, ret, regIP)...)
+	ret := expression(dwExpression, slot, regIP)
+	if behind(k) {
+		ret = expression(dwValExpr, returnBehind(k, slot, hid), regIP)
+	}
+	b := append(expression(dwDefCFAExpr, cfa), ret...)
 	return append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
 }
 
-// behindRules is rules for sites behind the prologue. They jump to the thunk, but to
-// unwinders the function has called it, and goes on by its own rows: it returns to the
-// body, whose address is in a jump of the thunk. Only the part that the body returns to
-// is called by the function's caller.
-func behindRules(k arch.ThunkKind) []byte {
-	sum := func(e []byte, op byte, at ...byte) []byte {
-		for _, a := range at {
-			e = append(append(e, from(a)...), op)
-		}
-		return e
-	}
+// returnBehind is where a thunk for sites behind the prologue returns to: the body,
+// whose address is in a jump of the thunk, and where hid pushes 1 what is in the slot.
+func returnBehind(k arch.ThunkKind, slot, hid []byte) []byte {
 	jump := byte(thunkCallEnd)
-	words := sum(from(14), opMinus, thunkCallEnd) // what is on the stack: the id
-	var exit []byte                               // pushes 1 in the part that the body returns to, else 0
 	if k == arch.ThunkMcount {
 		jump = thunkBypass
-		words = sum(words, opPlus, thunkRetPush, thunkRetJump, thunkBehind)
-		words = sum(words, opMinus, thunkBypass, thunkBypass, thunkBehind+5)
-		exit = sum(from(thunkRet), opMinus, thunkBypass)
 	}
-	cfa := append(words, opLit1+2, opShl, opBreg0+regSP, 0, opPlus)
-	ret := []byte{
+	body := []byte{
 		opBreg0 + regIP, 0, opConst1s, 0x100 - arch.ThunkSize, opAnd, opDup, opPlusU, jump + 1, opDerefSz, 4,
 		opConst1u, 32, opShl, opConst1u, 32, opShra, opPlus, opPlusU, jump + 5,
 	}
-	if exit != nil {
-		cfa = append(append(cfa, exit...), opPlus)
-		hidden := []byte{opConst1s, 0xfe, opAnd, opLit8, opMinus, opLit1, opConst1u, ShadowBit, opShl, opXor, opDeref}
-		ret = append(append(ret, opSkip, byte(len(hidden)), 0), hidden...)
-		ret = append(append(exit, opBra, byte(len(ret)-len(hidden)), 0), ret...)
+	if hid == nil {
+		return body
 	}
-	b := append(expression(dwDefCFAExpr, cfa), expression(dwValExpr, ret, regIP)...)
-	return append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
+	caller := append(slot, opDeref)
+	body = append(body, opSkip, byte(len(caller)), 0)
+	return append(append(append(hid, opBra, byte(len(body)), 0), body...), caller...)
 }
 
 // expression is an instruction, of a register unless it is for the CFA, with an expression.

@@ -33,17 +33,8 @@ const (
 // Encode writes the thunk's ThunkSize bytes to dst. Errors: a *RangeError when
 // something cannot be reached; ids and addresses that cannot be.
 func (t *Thunk) Encode(dst []byte) error {
-	if len(dst) < arch.ThunkSize {
-		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", t.Addr, len(dst), arch.ThunkSize)
-	}
-	if t.Addr%arch.ThunkSize != 0 {
-		return fmt.Errorf("thunk at %#x: not aligned to %d", t.Addr, arch.ThunkSize)
-	}
-	if t.ID == 0 || t.ID > arch.MaxThunkID {
-		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, arch.MaxThunkID)
-	}
-	if t.Kind > arch.ThunkMcountFunc {
-		return fmt.Errorf("thunk at %#x: unknown kind %d", t.Addr, t.Kind)
+	if err := arch.CheckThunk(dst, t.Addr, t.ID, t.Kind); err != nil {
+		return err
 	}
 	b := (*[arch.ThunkSize]byte)(dst)
 	*b = thunkCode[t.Kind]

@@ -79,17 +79,8 @@ const thunkMark = 0xd4200000 | 0xfe47<<5 // brk #0xfe47
 // Encode writes the thunk's ThunkSize bytes to dst. Errors: a *RangeError when
 // something cannot be reached; ids, frames and addresses that cannot be.
 func (t *Thunk) Encode(dst []byte) error {
-	if len(dst) < arch.ThunkSize {
-		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", t.Addr, len(dst), arch.ThunkSize)
-	}
-	if t.Addr%arch.ThunkSize != 0 {
-		return fmt.Errorf("thunk at %#x: not aligned to %d", t.Addr, arch.ThunkSize)
-	}
-	if t.ID == 0 || t.ID > arch.MaxThunkID {
-		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", t.Addr, t.ID, arch.MaxThunkID)
-	}
-	if t.Kind > arch.ThunkMcountFunc {
-		return fmt.Errorf("thunk at %#x: unknown kind %d", t.Addr, t.Kind)
+	if err := arch.CheckThunk(dst, t.Addr, t.ID, t.Kind); err != nil {
+		return err
 	}
 	if t.Kind == arch.ThunkMcount && (t.Frame == 0 || t.Frame%16 != 0 || t.Frame >= MaxThunkFrame) {
 		return fmt.Errorf("thunk at %#x: a frame of %#x bytes above x29", t.Addr, t.Frame)
