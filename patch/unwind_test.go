@@ -89,7 +89,7 @@ func step(t *testing.T, on *target, bin string) [][]string {
 	gdb, start := "gdb", "run"
 	if len(on.emulator) > 0 {
 		// The emulator's gdb stub, on a socket.
-		gdb = testtool.Path(t, "gdb-multiarch")
+		gdb = "gdb-multiarch"
 		sock, err := os.MkdirTemp("", "gdb") // names of sockets are short
 		if err != nil {
 			t.Fatal(err)
