@@ -19,7 +19,7 @@ var thunkTests = []struct {
 	text  string
 }{
 	{arch.ThunkGraph,
-		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff 48 8d 64 24 08 0f 1f 00 e8 a5 bf ff ff " +
+		"f6 05 b9 4f 00 00 01 74 26 68 34 12 00 00 e8 ad ef ff ff 48 8d 64 24 08 0f 1f 00 e8 a5 bf ff ff " +
 			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff cc cc cc cc cc cc cc cc cc cc cc cc",
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x40506f
@@ -33,14 +33,14 @@ push $0xffffffff80001234
 jmp 0x404100
 jmp 0x401005`},
 	{arch.ThunkFunc,
-		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
+		"f6 05 b9 4f 00 00 01 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x405053
 push $0x1234
 call 0x404000
 jmp 0x401005`},
 	{arch.ThunkMcount,
-		"83 3d b9 4f 00 00 00 74 26 68 34 12 00 00 e8 ad ef ff ff 0f 1f 84 00 00 00 00 00 e8 14 00 00 00 " +
+		"f6 05 b9 4f 00 00 01 74 26 68 34 12 00 00 e8 ad ef ff ff 0f 1f 84 00 00 00 00 00 e8 14 00 00 00 " +
 			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff 48 8d 64 24 08 eb f4 cc cc cc cc cc",
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x40506f
@@ -55,7 +55,7 @@ jmp 0x401005
 lea 0x8(%rsp),%rsp
 jmp 0x40506f`},
 	{arch.ThunkMcountFunc,
-		"83 3d b9 4f 00 00 00 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
+		"f6 05 b9 4f 00 00 01 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
 je 0x405053
 push $0x1234

@@ -16,7 +16,7 @@ func someThunk(k arch.ThunkKind) Thunk {
 
 func TestThunk(t *testing.T) {
 	const (
-		start  = "adrp x16, 0x612000; ldr w16, [x16, #836]; "
+		start  = "adrp x16, 0x612000; ldrb w16, [x16, #836]; "
 		id     = "mov w17, #0x2345 // #9029; movk w17, #0x1, lsl #16; "
 		exit   = "mov w17, #0x2345 // #9029; movk w17, #0x8001, lsl #16; b 0x4ff100; brk #0xfe47; "
 		nobody = "brk #0x0; "
@@ -25,10 +25,10 @@ func TestThunk(t *testing.T) {
 		kind arch.ThunkKind
 		text string
 	}{
-		{arch.ThunkGraph, start + "cbz w16, 0x500030; " + id + "mov x16, x30; bl 0x4ff000; bl 0x401008; " + exit + "b 0x401008; " + strings.Repeat(nobody, 3)},
-		{arch.ThunkFunc, start + "cbz w16, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
-		{arch.ThunkMcount, start + "cbz w16, 0x500030; " + id + "add x16, x29, #0x340; add x16, x16, #0x12, lsl #12; b 0x4ff000; " + exit + "ret; " + strings.Repeat(nobody, 3)},
-		{arch.ThunkMcountFunc, start + "cbz w16, 0x500030; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 6) + "ret; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkGraph, start + "tbz w16, #0, 0x500030; " + id + "mov x16, x30; bl 0x4ff000; bl 0x401008; " + exit + "b 0x401008; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkFunc, start + "tbz w16, #0, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
+		{arch.ThunkMcount, start + "tbz w16, #0, 0x500030; " + id + "add x16, x29, #0x340; add x16, x16, #0x12, lsl #12; b 0x4ff000; " + exit + "ret; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkMcountFunc, start + "tbz w16, #0, 0x500030; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 6) + "ret; " + strings.Repeat(nobody, 3)},
 	} {
 		th := someThunk(tt.kind)
 		b := bytes.Repeat([]byte{0xaa}, arch.ThunkSize+1)
