@@ -40,8 +40,8 @@ func (amd64Machine) jump(c *code.Text, addr uint64) (uint64, bool) {
 	return addr + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[1:])))), true
 }
 
-// isPatchable recognises five bytes of nops as compilers make them for -fpatchable-function-entry, but not for alignment:
-// gcc repeats the one-byte nop, and clang puts a number into the displacement of long ones.
+// isPatchable recognises five bytes of nops as compilers make them for -fpatchable-function-entry, but not for
+// alignment: gcc repeats the one-byte nop, and clang puts a number into the displacement of long ones.
 func (amd64Machine) isPatchable(b []byte) bool {
 	if len(b) < amd64SiteSize {
 		return false
@@ -87,9 +87,8 @@ func (m amd64Machine) around(c *code.Text, addr uint64, n int) (uint64, int) {
 	return push, int(addr-push) + n + 2
 }
 
-// listed: recordmcount takes one byte off
-// the place of the call's relocation, which is right for e8 rel32 only: the entries of ff 15 disp32, of what linkers make
-// of it, 67 e8 rel32, and of movabs $imm64,%r10 name the second byte.
+// listed: recordmcount takes one byte off the place of the call's relocation, which is right for e8 rel32 only: the
+// entries of ff 15 disp32, of what linkers make of it, 67 e8 rel32, and of movabs $imm64,%r10 name the second byte.
 func (amd64Machine) listed(im *image, a uint64) uint64 {
 	b := im.code.From(a - 1)
 	if len(b) < 2 || im.startsAt(a) {

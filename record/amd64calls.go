@@ -83,8 +83,8 @@ func (amd64Machine) callAt(p *profiling, b []byte, addr uint64) (call, bool) {
 	return call{}, false
 }
 
-// callsIn looks for every byte sequence that is a call. A direct one is told by four bytes that name one of a handful of
-// targets.
+// callsIn looks for every byte sequence that is a call. A direct one is told by four bytes that name one of a handful
+// of targets.
 func (m amd64Machine) callsIn(p *profiling, r *code.Region, starts func(uint64) bool, out []call) []call {
 	out = m.scan(p, r, "\xe8", starts, out)
 	if len(p.slots) > 0 {

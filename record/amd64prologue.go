@@ -7,6 +7,15 @@ import (
 	"github.com/fentry-dev/fentry/record/code"
 )
 
+// Prologues of x86-64.
+//
+// Behind a prologue the return address can only be replaced if it is known where it is. Unwind tables would say so
+// where there are any; but programs are traced that have none, and then the code is all there is. So it is decoded from
+// the function's first byte up to the call, with three facts kept: how much has been pushed, whether that is certain,
+// and whether %rbp has been made the frame pointer while it was. The invariant is that a fact is dropped by whatever
+// may change it, known or not (amd64.Inst.MayWrite): the answer can be no where it should be yes, never the other way
+// round. Functions that realign their stack first get a no, and have a reason of their own.
+
 // frame is what is known of the stack while a prologue is decoded.
 type frame struct {
 	depth int64 // bytes below the return address's slot: 0 at entry, 8 behind one push
@@ -23,8 +32,8 @@ type amd64Walk struct {
 	ended     bool // the code does not go on to pc in a straight line
 }
 
-// at decodes from a function's first byte to its call of mcount, and gives no reason when the caller's return address is
-// at 8(%rbp) there:
+// at decodes from a function's first byte to its call of mcount, and gives no reason when the caller's return address
+// is at 8(%rbp) there:
 //
 //	55        push %rbp
 //	48 89 e5  mov %rsp,%rbp

@@ -50,8 +50,8 @@ func (arm64Machine) around(_ *code.Text, addr uint64, n int) (uint64, int) { ret
 
 func (arm64Machine) listed(_ *image, a uint64) uint64 { return a }
 
-// refuse recognises str x30,[x18],#8. A function that keeps its return address there needs no frame, and its callee would
-// then have the same shadow.
+// refuse recognises str x30,[x18],#8. A function that keeps its return address there needs no frame, and its callee
+// would then have the same shadow.
 func (arm64Machine) refuse(im *image, s *Site) Reason {
 	const prologue = 8 // instructions
 	end := s.End() + prologue*arm64.InstLen

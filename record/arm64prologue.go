@@ -7,6 +7,15 @@ import (
 	"github.com/fentry-dev/fentry/record/code"
 )
 
+// Prologues of AArch64.
+//
+// The same question as for x86-64, and one more. The thunk has to find the frame's slot, which is below the caller's
+// stack pointer, from x29; how far that is differs from function to function (Site.Frame). Compilers have too many ways
+// to make a frame to compare code with patterns: large frames, probed ones, variable arguments. So values are computed
+// for all registers: a distance from the stack pointer at entry, a number, the return address, or unknown. The
+// invariant is the same, too: an instruction that is not understood makes the registers it may write unknown
+// (arm64.Writes). frames_test.go compares the frames with the compiler's own unwind tables.
+
 const (
 	regFP = 29
 	regLR = 30

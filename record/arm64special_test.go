@@ -13,7 +13,8 @@ import (
 
 // afn is an assembler function with a size, for AArch64.
 func afn(name, body string) string {
-	return fmt.Sprintf(".globl %[1]s\n.type %[1]s,%%function\n%[1]s:\n.cfi_startproc\n%[2]s\n.cfi_endproc\n.size %[1]s,.-%[1]s\n", name, body)
+	return fmt.Sprintf(".globl %[1]s\n.type %[1]s,%%function\n%[1]s:\n.cfi_startproc\n%[2]s\n.cfi_endproc\n"+
+		".size %[1]s,.-%[1]s\n", name, body)
 }
 
 // TestARM64Entries looks at shapes no compiler makes, or rarely.
@@ -50,13 +51,15 @@ func TestARM64Entries(t *testing.T) {
 		},
 		{
 			name: "patched already, directly and by a veneer",
-			text: start + afn("f", "b thunk\nnop\nret") + afn("g", "bti c\nb 1f\nnop\nret") + "1: adrp x16, thunk\nadd x16, x16, #:lo12:thunk\nbr x16\n" +
+			text: start + afn("f", "b thunk\nnop\nret") + afn("g", "bti c\nb 1f\nnop\nret") +
+				"1: adrp x16, thunk\nadd x16, x16, #:lo12:thunk\nbr x16\n" +
 				pfe("f") + ".section .fentry.text,\"ax\"\n" + afn("thunk", "nop\nnop\nret") + ".text\n",
 			want: "f: patchable already-patched +0 0\ng: none already-patched +0 0\nthunk: patchable fentry-runtime +0 8",
 		},
 		{
 			name: "shadow call stack",
-			text: start + afn("leaf", "nop\nnop\nret") + afn("f", "nop\nnop\nstr x30, [x18], #8\nret") + afn("g", "nop\nnop\nbti j\nldr x30, [x18, #-8]!\nret") + pfe("leaf") + pfe("f") + pfe("g"),
+			text: start + afn("leaf", "nop\nnop\nret") + afn("f", "nop\nnop\nstr x30, [x18], #8\nret") +
+				afn("g", "nop\nnop\nbti j\nldr x30, [x18, #-8]!\nret") + pfe("leaf") + pfe("f") + pfe("g"),
 			want: "leaf: patchable  +0 8\nf: patchable shadow-call-stack +0 8\ng: patchable  +0 8",
 		},
 		{
@@ -66,9 +69,11 @@ func TestARM64Entries(t *testing.T) {
 				afn("bottom", "sub sp, sp, #48\nstp x29, x30, [sp, #32]\nadd x29, sp, #32\nbl _mcount\nret") +
 				afn("large", "mov x12, #0x13b0\nsub sp, sp, x12\nstp x29, x30, [sp]\nmov x29, sp\nbl _mcount\nret") +
 				afn("mask", "mov x12, #0xfff0\nsub sp, sp, x12\nstp x29, x30, [sp]\nmov x29, sp\nbl _mcount\nret") +
-				afn("halves", "mov x12, #0x10\nmovk x12, #2, lsl #16\nsub sp, sp, x12\nstp x29, x30, [sp]\nmov x29, sp\nbl _mcount\nret") +
+				afn("halves", "mov x12, #0x10\nmovk x12, #2, lsl #16\nsub sp, sp, x12\nstp x29, x30, [sp]\nmov x29, sp\n"+
+					"bl _mcount\nret") +
 				afn("shifted", "sub sp, sp, #3, lsl #12\nsub sp, sp, #16\nstp x29, x30, [sp]\nmov x29, sp\nbl _mcount\nret") +
-				afn("probed", "sub x9, sp, #0x40, lsl #12\n1: sub sp, sp, #0x10, lsl #12\nstr xzr, [sp, #1024]\ncmp sp, x9\nb.ne 1b\n"+record+"bl _mcount\nret") +
+				afn("probed", "sub x9, sp, #0x40, lsl #12\n1: sub sp, sp, #0x10, lsl #12\nstr xzr, [sp, #1024]\ncmp sp, x9\n"+
+					"b.ne 1b\n"+record+"bl _mcount\nret") +
 				afn("vectors", "stp d8, d9, [sp, #-32]!\nstr d10, [sp, #-16]!\n"+record+"bl _mcount\nret") +
 				afn("single", "sub sp, sp, #32\nstr x29, [sp, #16]\nstr x30, [sp, #24]\nadd x29, sp, #16\nbl _mcount\nret") +
 				afn("vla", record+"sub sp, sp, x0\nbl _mcount\nret") +
@@ -119,7 +124,8 @@ signed_b: mcount-call  +12 4`,
 				afn("overwritten", record+"adrp x2, slot\nldr x2, [x2, #:lo12:slot]\nmov x2, x0\nblr x2\nret") +
 				afn("called", record+"adrp x2, slot\nldr x2, [x2, #:lo12:slot]\nbl start\nblr x2\nret") +
 				".globl start\nstart: ret\n.section .got,\"aw\"\n.balign 8\nslot: .quad _mcount\n.text\n",
-			want: "direct: mcount-call  +16 4\nword: mcount-call  +20 4\nveneer: mcount-call  +8 4\nother: none no-site +0 0\noverwritten: none no-site +0 0\ncalled: none no-site +0 0",
+			want: "direct: mcount-call  +16 4\nword: mcount-call  +20 4\nveneer: mcount-call  +8 4\n" +
+				"other: none no-site +0 0\noverwritten: none no-site +0 0\ncalled: none no-site +0 0",
 		},
 		{
 			name: "a program's own function that is called mcount",
@@ -128,7 +134,8 @@ signed_b: mcount-call  +12 4`,
 		},
 		{
 			name: "a table of calls, and of nops in their place",
-			text: start + mcount + afn("f", record+"bl _mcount\nret") + afn("g", record+"nop\nret") + afn("h", "nop\nret") + afn("i", record+"bl f\nret") +
+			text: start + mcount + afn("f", record+"bl _mcount\nret") + afn("g", record+"nop\nret") + afn("h", "nop\nret") +
+				afn("i", record+"bl f\nret") +
 				mcountLoc("f+8") + mcountLoc("g+8") + mcountLoc("h") + mcountLoc("i+8"),
 			want: "f: mcount-call  +8 4\ng: nop-mcount  +8 4\nh: nop-mcount  +0 4\ni: none other-callee +8 4",
 		},
@@ -146,7 +153,8 @@ func TestARM64Starts(t *testing.T) {
 	local := func(label, lead, body string) string {
 		return label + ":\n" + lead + "\n.cfi_startproc\n" + body + "\n.cfi_endproc\n"
 	}
-	start := ".globl _start\n.type _start,%function\n_start:\n.cfi_startproc\nbl 1f\nbl 2f+8\nb 5f\n.cfi_endproc\n.size _start,.-_start\n"
+	start := ".globl _start\n.type _start,%function\n_start:\n.cfi_startproc\nbl 1f\nbl 2f+8\nb 5f\n.cfi_endproc\n" +
+		".size _start,.-_start\n"
 	img := onARM64.asm(t, ".text\n"+start+
 		local("1", "nop\nnop", "mov x0, #1\nret")+ // called at the first nop
 		local("2", "nop\nnop\nnop\nnop", "mov x0, #2\nret")+ // two nops before it, by its caller
@@ -186,7 +194,8 @@ func TestARM64DroppedTable(t *testing.T) {
 	dir := t.TempDir()
 	img := filepath.Join(dir, "a.out")
 	args := []string{"-O2", "-fpatchable-function-entry=2", "-o", img}
-	for i, text := range []string{"int first(int x) { return shared(x); } int main() { return first(1); }", "int second(int x) { return shared(x) + 1; }"} {
+	for i, text := range []string{"int first(int x) { return shared(x); } int main() { return first(1); }",
+		"int second(int x) { return shared(x) + 1; }"} {
 		src := filepath.Join(dir, fmt.Sprintf("%d.cc", i))
 		text = "__attribute__((noinline)) inline int shared(int x) { return x * 3; }\n" + text
 		if err := os.WriteFile(src, []byte(text), 0o666); err != nil {

@@ -16,11 +16,11 @@ type lead struct {
 	start uint64 // where the function begins; 0: not known yet
 }
 
-// starts moves functions back to their first instruction that only .eh_frame knows of: the unwind entries of gcc 12 begin
-// behind the nops of -fpatchable-function-entry, and behind the landing pad in front of these. Without a landing pad it
-// cannot be seen how many of the nops stand before the function. So it begins where something calls it, or has its
-// address; one that nothing calls directly has as many as most of the others. Nops that no table lists may be padding,
-// which linkers can jump to; they count only if they are called.
+// starts moves functions back to their first instruction that only .eh_frame knows of: the unwind entries of gcc 12
+// begin behind the nops of -fpatchable-function-entry, and behind the landing pad in front of these. Without a landing
+// pad it cannot be seen how many of the nops stand before the function. So it begins where something calls it, or has
+// its address; one that nothing calls directly has as many as most of the others. Nops that no table lists may be
+// padding, which linkers can jump to; they count only if they are called.
 func (m arm64Machine) starts(im *image) error {
 	table, err := im.addressTable(SourcePatchable)
 	if err != nil {

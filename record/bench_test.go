@@ -11,7 +11,8 @@ import (
 // BenchmarkFind reads the image named by FENTRY_BENCH_IMAGE, or a big library of the machine.
 func BenchmarkFind(b *testing.B) {
 	path := os.Getenv("FENTRY_BENCH_IMAGE")
-	for _, p := range []string{"/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1", "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", "/usr/bin/python3.11", "/usr/bin/git"} {
+	for _, p := range []string{"/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1", "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
+		"/usr/bin/python3.11", "/usr/bin/git"} {
 		if _, err := os.Stat(p); path == "" && err == nil {
 			path = p
 		}

@@ -70,37 +70,52 @@ var builds = []build{
 	{on: onAMD64, name: "fentry", compiler: "gcc", flags: "-pg -mfentry", kind: KindFentryCall},
 	{on: onAMD64, name: "fentry-cet", compiler: "gcc", flags: "-pg -mfentry -fcf-protection", kind: KindFentryCall},
 	{on: onAMD64, name: "mcount", compiler: "gcc", flags: "-pg", kind: KindMcountCall},
-	{on: onAMD64, name: "mcount-clash", compiler: "gcc", flags: "-pg -fstack-clash-protection -fstack-protector-all -fcf-protection", kind: KindMcountCall},
+	{on: onAMD64, name: "mcount-clash", compiler: "gcc",
+		flags: "-pg -fstack-clash-protection -fstack-protector-all -fcf-protection", kind: KindMcountCall},
 	{on: onAMD64, name: "record", compiler: "gcc", flags: "-pg -mfentry -mrecord-mcount", kind: KindFentryCall},
-	{on: onAMD64, name: "nop", compiler: "gcc", flags: "-pg -mfentry -mnop-mcount -mrecord-mcount", kind: KindNopMcount, noPIC: true},
+	{on: onAMD64, name: "nop", compiler: "gcc", flags: "-pg -mfentry -mnop-mcount -mrecord-mcount", kind: KindNopMcount,
+		noPIC: true},
 	{on: onAMD64, name: "large", compiler: "gcc", flags: "-pg -mfentry -mcmodel=large", kind: KindFentryCall, noPIC: true},
 	{on: onAMD64, name: "pfe5", compiler: "gcc", flags: "-fpatchable-function-entry=5", kind: KindPatchable, after: 5},
-	{on: onAMD64, name: "pfe7_2", compiler: "gcc", flags: "-fpatchable-function-entry=7,2 -fcf-protection", kind: KindPatchable, before: 2, after: 5},
+	{on: onAMD64, name: "pfe7_2", compiler: "gcc", flags: "-fpatchable-function-entry=7,2 -fcf-protection",
+		kind: KindPatchable, before: 2, after: 5},
 	{on: onAMD64, name: "pfe4", compiler: "gcc", flags: "-fpatchable-function-entry=4", kind: KindPatchable, after: 4},
-	{on: onAMD64, name: "pfe7_7", compiler: "gcc", flags: "-fpatchable-function-entry=7,7", kind: KindPatchable, before: 7},
+	{on: onAMD64, name: "pfe7_7", compiler: "gcc", flags: "-fpatchable-function-entry=7,7", kind: KindPatchable,
+		before: 7},
 	{on: onAMD64, name: "fentry", compiler: "clang", flags: "-pg -mfentry", kind: KindFentryCall},
 	{on: onAMD64, name: "mcount", compiler: "clang", flags: "-pg", kind: KindMcountCall},
 	{on: onAMD64, name: "noplt", compiler: "clang", flags: "-pg -fno-plt", kind: KindMcountCall},
 	{on: onAMD64, name: "pfe5", compiler: "clang", flags: "-fpatchable-function-entry=5", kind: KindPatchable, after: 5},
-	{on: onAMD64, name: "pfe16_3", compiler: "clang", flags: "-fpatchable-function-entry=16,3 -fcf-protection", kind: KindPatchable, before: 3, after: 13},
-	{on: onAMD64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1", kind: KindXRay},
+	{on: onAMD64, name: "pfe16_3", compiler: "clang", flags: "-fpatchable-function-entry=16,3 -fcf-protection",
+		kind: KindPatchable, before: 3, after: 13},
+	{on: onAMD64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1",
+		kind: KindXRay},
 
 	{on: onARM64, name: "mcount", compiler: "gcc", flags: "-pg", kind: KindMcountCall, everywhere: true},
-	{on: onARM64, name: "mcount-clash", compiler: "gcc", flags: "-pg -fstack-clash-protection -fstack-protector-all", kind: KindMcountCall},
+	{on: onARM64, name: "mcount-clash", compiler: "gcc", flags: "-pg -fstack-clash-protection -fstack-protector-all",
+		kind: KindMcountCall},
 	{on: onARM64, name: "mcount-bti", compiler: "gcc", flags: "-pg -mbranch-protection=bti", kind: KindMcountCall},
-	{on: onARM64, name: "signed", compiler: "gcc", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall, everywhere: true},
+	{on: onARM64, name: "signed", compiler: "gcc", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall,
+		everywhere: true},
 	{on: onARM64, name: "pfe2", compiler: "gcc", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2},
-	{on: onARM64, name: "pfe2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=2 -mbranch-protection=standard", kind: KindPatchable, after: 2},
+	{on: onARM64, name: "pfe2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=2 -mbranch-protection=standard",
+		kind: KindPatchable, after: 2},
 	{on: onARM64, name: "pfe1", compiler: "gcc", flags: "-fpatchable-function-entry=1", kind: KindPatchable, after: 1},
-	{on: onARM64, name: "pfe4_2", compiler: "gcc", flags: "-fpatchable-function-entry=4,2", kind: KindPatchable, before: 2, after: 2, everywhere: true},
-	{on: onARM64, name: "pfe4_2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=4,2 -mbranch-protection=bti", kind: KindPatchable, before: 2, after: 2},
-	{on: onARM64, name: "pfe3_3", compiler: "gcc", flags: "-fpatchable-function-entry=3,3", kind: KindPatchable, before: 3},
+	{on: onARM64, name: "pfe4_2", compiler: "gcc", flags: "-fpatchable-function-entry=4,2", kind: KindPatchable,
+		before: 2, after: 2, everywhere: true},
+	{on: onARM64, name: "pfe4_2-bti", compiler: "gcc", flags: "-fpatchable-function-entry=4,2 -mbranch-protection=bti",
+		kind: KindPatchable, before: 2, after: 2},
+	{on: onARM64, name: "pfe3_3", compiler: "gcc", flags: "-fpatchable-function-entry=3,3", kind: KindPatchable,
+		before: 3},
 	{on: onARM64, name: "mcount", compiler: "clang", flags: "-pg", kind: KindMcountCall},
 	{on: onARM64, name: "noplt", compiler: "clang", flags: "-pg -fno-plt", kind: KindMcountCall},
 	{on: onARM64, name: "signed", compiler: "clang", flags: "-pg -mbranch-protection=standard", kind: KindMcountCall},
-	{on: onARM64, name: "pfe2", compiler: "clang", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2, everywhere: true},
-	{on: onARM64, name: "pfe7_3-bti", compiler: "clang", flags: "-fpatchable-function-entry=7,3 -mbranch-protection=standard", kind: KindPatchable, before: 3, after: 4},
-	{on: onARM64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1", kind: KindXRay},
+	{on: onARM64, name: "pfe2", compiler: "clang", flags: "-fpatchable-function-entry=2", kind: KindPatchable, after: 2,
+		everywhere: true},
+	{on: onARM64, name: "pfe7_3-bti", compiler: "clang",
+		flags: "-fpatchable-function-entry=7,3 -mbranch-protection=standard", kind: KindPatchable, before: 3, after: 4},
+	{on: onARM64, name: "xray", compiler: "clang", flags: "-fxray-instrument -fxray-instruction-threshold=1",
+		kind: KindXRay},
 }
 
 // link is a form of image.
@@ -156,7 +171,8 @@ func TestCompiledCxx(t *testing.T) {
 			continue // gcc's table refers to functions the linker drops; its own link fails
 		}
 		for _, l := range links[:4] {
-			if b.noPIC && l.pic || skipBuild(&b, &l) || !testtool.Wide() && l.name != "pie" && (l.name != "static" || b.on == onARM64 && !b.everywhere) {
+			if b.noPIC && l.pic || skipBuild(&b, &l) || !testtool.Wide() && l.name != "pie" &&
+				(l.name != "static" || b.on == onARM64 && !b.everywhere) {
 				continue
 			}
 			t.Run(b.on.name+"/"+b.compiler+"/"+b.name+"/"+l.name, func(t *testing.T) {
@@ -287,7 +303,8 @@ func testBuild(t *testing.T, b *build, opt string, l *link, src string) {
 	if b.on == onARM64 && b.kind == KindMcountCall {
 		checkFrames(t, b.on, img, sites)
 	}
-	if b.on == onARM64 && strings.HasPrefix(b.compiler, "clang") && b.kind == KindMcountCall && strings.HasPrefix(l.name, "static") {
+	if b.on == onARM64 && strings.HasPrefix(b.compiler, "clang") && b.kind == KindMcountCall &&
+		strings.HasPrefix(l.name, "static") {
 		return // these calls pass no return address: nothing proves what they call
 	}
 	checkStripped(t, b.on, img, sites)
@@ -621,7 +638,8 @@ func xrayTruth(t *testing.T, b *build, obj string) []truth {
 			continue
 		}
 		// Sleds are aligned to two bytes: at -Os, where functions are not, a nop can stand before one.
-		fn, ok := o.function(p.section, func(v uint64) bool { return v == p.off || v+1 == p.off || v+4 == p.off || v+5 == p.off })
+		fn, ok := o.function(p.section,
+			func(v uint64) bool { return v == p.off || v+1 == p.off || v+4 == p.off || v+5 == p.off })
 		if !ok {
 			t.Fatalf("no function for the sled at %+v", p)
 		}

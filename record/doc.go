@@ -20,13 +20,13 @@
 //
 // # What is refused
 //
-// Images for other machines than x86-64 and AArch64, their 32-bit ABIs (x32, ILP32), relocatable objects and core files:
-// Find returns an error.
+// Images for other machines than x86-64 and AArch64, their 32-bit ABIs (x32, ILP32), relocatable objects and core
+// files: Find returns an error.
 //
 // # Machines
 //
-// What is the same on all of them is in files without their names; amd64*.go and arm64*.go mirror each other, behind the
-// small interfaces of machine.go. Decoding is package code's.
+// What is the same on all of them is in files without their names; amd64*.go and arm64*.go mirror each other, behind
+// the small interfaces of machine.go. Decoding is package code's.
 //
 // # Security
 //

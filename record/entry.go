@@ -39,8 +39,8 @@ func (fd *finder) fentry(addr uint64, n int, kind Kind, source string) {
 	fd.add(s)
 }
 
-// entry returns the function whose entry is at addr: nothing has been pushed there. Places that no known function covers
-// are believed when the table of a compiler names them, or when the code before them allows no other reading.
+// entry returns the function whose entry is at addr: nothing has been pushed there. Places that no known function
+// covers are believed when the table of a compiler names them, or when the code before them allows no other reading.
 func (fd *finder) entry(addr uint64, source string) (uint64, Reason) {
 	start, ok := fd.entryOf(addr)
 	switch {
@@ -60,8 +60,8 @@ func (fd *finder) entry(addr uint64, source string) (uint64, Reason) {
 	return addr, ReasonUnknownEntry
 }
 
-// entryOf returns the function that covers a place, and whether only a landing pad and nops stand between its first byte
-// and the place. The function is 0 when none does.
+// entryOf returns the function that covers a place, and whether only a landing pad and nops stand between its first
+// byte and the place. The function is 0 when none does.
 func (fd *finder) entryOf(addr uint64) (start uint64, ok bool) {
 	i := fd.im.covering(addr)
 	if i < 0 {

@@ -22,8 +22,8 @@ import (
 //	@file       patterns from a file, one a line; empty lines and lines that begin with # are skipped
 //
 // The name of a function is matched in every form people know it by: the raw symbol; without what compilers append for
-// clones (.constprop.0, .isra.0, .part.0); and for C++ and Rust the demangled signature, the name without its parameters,
-// and that without template arguments.
+// clones (.constprop.0, .isra.0, .part.0); and for C++ and Rust the demangled signature, the name without its
+// parameters, and that without template arguments.
 //
 // Match may be called by several goroutines at once.
 type Filter struct {
@@ -194,7 +194,8 @@ func (s *ruleSet) match(forms *nameForms) bool {
 		best = max(best, i)
 	}
 	for k := 0; ; k++ {
-		if k == 1 && s.bare != nil && !slices.ContainsFunc(s.bare, func(t string) bool { return strings.Contains(forms.raw, t) }) {
+		if k == 1 && s.bare != nil &&
+			!slices.ContainsFunc(s.bare, func(t string) bool { return strings.Contains(forms.raw, t) }) {
 			break // nothing to demangle for
 		}
 		name, ok := forms.get(k)

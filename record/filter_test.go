@@ -215,8 +215,10 @@ func slowGlob(p, s string) bool {
 
 // TestBareNames: what need not be demangled for identifiers must not have matched them.
 func TestBareNames(t *testing.T) {
-	names := []string{"main", "_Z4mainv", "_ZL4maini", "_ZN4main17h0123456789abcdefE", "_RNvCs1234_7mycrate4main", "_RC4main", "_ZN3foo4mainEv",
-		"main.constprop.0", "_Z4mainIiEvT_", "_Z5otherv", "_ZdlPv", "_ZNSsC1Ev", "_ZSt4endlv", "_Z4mainB5cxx11v", "other", "", "_Z", "_ZN4mainC1Ev"}
+	names := []string{"main", "_Z4mainv", "_ZL4maini", "_ZN4main17h0123456789abcdefE", "_RNvCs1234_7mycrate4main",
+		"_RC4main", "_ZN3foo4mainEv",
+		"main.constprop.0", "_Z4mainIiEvT_", "_Z5otherv", "_ZdlPv", "_ZNSsC1Ev", "_ZSt4endlv",
+		"_Z4mainB5cxx11v", "other", "", "_Z", "_ZN4mainC1Ev"}
 	patterns := []string{"main", "other", "string", "std", "operator", "endl", "delete", "foo", "mycrate", "f"}
 	for _, p := range patterns {
 		fast, err := NewFilter([]string{p}, nil)

@@ -239,8 +239,8 @@ func isCold(name string) bool {
 	return i > 0 && (len(name) == i+5 || name[i+5] == '.')
 }
 
-// choose leaves one usable site to a function, of the best kind: the first added, since tables are read before calls are
-// looked for.
+// choose leaves one usable site to a function, of the best kind: the first added, since tables are read before calls
+// are looked for.
 func (fd *finder) choose() {
 	used := newFuncSet(fd.im)
 	for i := range fd.sites {

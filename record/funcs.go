@@ -7,8 +7,9 @@ import (
 	"github.com/fentry-dev/fentry/symbol"
 )
 
-// functions are all function starts of an image, sorted by address, each address once. Nearly all questions are about the
-// function that was asked for last, or the one behind it, so that one is remembered: a copy is for one goroutine only.
+// functions are all function starts of an image, sorted by address, each address once. Nearly all questions are about
+// the function that was asked for last, or the one behind it, so that one is remembered: a copy is for one goroutine
+// only.
 type functions struct {
 	list []symbol.Func
 	last int

@@ -142,7 +142,8 @@ func FuzzList(f *testing.F) {
 		}
 		for i, text := range a {
 			where, n := strings.TrimPrefix(text, b[i]), 0
-			if _, err := fmt.Sscanf(where, " ("+file+":%d)", &n); err != nil || strings.TrimSpace(strings.Split(string(list), "\n")[n-1]) != b[i] {
+			if _, err := fmt.Sscanf(where, " ("+file+":%d)", &n); err != nil ||
+				strings.TrimSpace(strings.Split(string(list), "\n")[n-1]) != b[i] {
 				t.Errorf("%q: unmatched %q", list, text)
 			}
 		}

@@ -2,6 +2,20 @@ package record
 
 import "github.com/fentry-dev/fentry/record/code"
 
+// Gaps.
+//
+// A stripped program that was compiled without unwind tables tells nowhere where its functions begin, and one with them
+// does not for functions written in assembly. A call of a profiling function in such code is worth something only if it
+// is known that nothing has been done before it. So the code between known functions is decoded from the first byte of
+// the gap, once and in a straight line, and a function is believed to begin behind what does not go on to the next
+// instruction, behind padding, or at a landing pad. Anything that is no instruction ends the search, because what
+// follows may be data.
+//
+// That makes beginnings too many, behind every jump and call, rather than one too few. It does no harm, as it is only
+// asked whether a profiling call is at a beginning, and compilers put none behind another call or jump of the same
+// function. Looking for the bytes of common prologues would miss functions without one, and alignment is not kept by
+// -Os.
+
 // gaps finds where functions begin in code that no symbol and no unwind entry covers, by decoding it from its first
 // byte on. It is asked for ascending addresses, so that each byte is decoded once.
 type gaps struct {

@@ -49,7 +49,8 @@ func prebuilt(t testing.TB) []string {
 func listing(sites []Site) string {
 	var b strings.Builder
 	for _, s := range sites {
-		fmt.Fprintf(&b, "%x %d %s +%d %d [% x] %v %v %s", s.Func, s.Size, s.Display(), s.Addr-s.Func, s.Len, s.Bytes, s.Kind, s.Ret, s.Source)
+		fmt.Fprintf(&b, "%x %d %s +%d %d [% x] %v %v %s", s.Func, s.Size, s.Display(), s.Addr-s.Func, s.Len, s.Bytes,
+			s.Kind, s.Ret, s.Source)
 		if s.Reason != "" {
 			fmt.Fprintf(&b, " %s", s.Reason)
 		}

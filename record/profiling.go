@@ -9,6 +9,19 @@ import (
 	"github.com/fentry-dev/fentry/symbol"
 )
 
+// Profiling calls.
+//
+// With -pg alone no table tells where the calls are, so all code is searched for them. Bytes that look like a call are
+// found in data and inside of other instructions too; what makes one a call is where it goes. So everything begins with
+// the addresses that lead to a profiling function: the function itself, by its symbol, or by its code in a program
+// without symbols (amd64proof.go, arm64proof.go); words that hold its address at run time, by the relocations that fill
+// them or by what the linker has put there; the stubs and veneers that linkers make. A place that calls one of these is
+// a candidate; entry.go says whether an instruction begins there and what function it belongs to.
+//
+// The invariant is that a call is never taken for a profiling call because many functions have it, or because of a name
+// that programs may use themselves: it will be overwritten. A function named mcount must look like a profiling
+// function, too. A table of calls is the only other evidence: what all its entries call is one (finder.believe).
+
 // profClass is the contract a profiling function has with its callers.
 type profClass uint8
 
@@ -149,8 +162,8 @@ type call struct {
 	slot   bool   // target is such a word
 }
 
-// calls finds every place in code that is a call of a profiling function, sorted by address. Whether an instruction begins
-// there is for the caller to decide. starts tells places where one does.
+// calls finds every place in code that is a call of a profiling function, sorted by address. Whether an instruction
+// begins there is for the caller to decide. starts tells places where one does.
 func (p *profiling) calls(im *image) []call {
 	if p.empty() {
 		return nil

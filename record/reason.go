@@ -42,27 +42,47 @@ type ReasonText struct {
 // documentation shows them.
 func Reasons() []ReasonText {
 	return []ReasonText{
-		{ReasonNoSite, "The compiler left no call, nops or sled at the function's entry: it was compiled without -pg, -fpatchable-function-entry or -fxray-instrument, or with an attribute that turns them off."},
-		{ReasonColdPart, "This is a part of another function that the compiler moved away (.cold), by its name or by its unwind table; only jumps enter it."},
+		{ReasonNoSite,
+			"The compiler left no call, nops or sled at the function's entry: it was compiled without -pg, " +
+				"-fpatchable-function-entry or -fxray-instrument, or with an attribute that turns them off."},
+		{ReasonColdPart,
+			"This is a part of another function that the compiler moved away (.cold), by its name or by its unwind table; " +
+				"only jumps enter it."},
 		{ReasonShortFunction, "The function ends before there is room for a jump."},
-		{ReasonShortSite, "Too few bytes are free at the entry for one jump: -fpatchable-function-entry=N,M wants N-M >= 5 on x86-64, 1 on arm64."},
-		{ReasonRealignedFrame, "The function realigns its stack before it saves the frame pointer; 8(%rbp) holds a copy of the return address there, not the return address itself."},
-		{ReasonNoFramePointer, "The call of mcount is not preceded by push %rbp; mov %rsp,%rbp (arm64: by saving x29 and x30 and pointing x29 there), so it is not known where the return address is."},
-		{ReasonSignedReturn, "The function has signed its return address before it calls mcount (-mbranch-protection=pac-ret): only its entry can be recorded, with the function tracer; -fpatchable-function-entry=2 has no such limit."},
+		{ReasonShortSite,
+			"Too few bytes are free at the entry for one jump: -fpatchable-function-entry=N,M wants N-M >= 5 on x86-64, 1 " +
+				"on arm64."},
+		{ReasonRealignedFrame,
+			"The function realigns its stack before it saves the frame pointer; 8(%rbp) holds a copy of the return " +
+				"address there, not the return address itself."},
+		{ReasonNoFramePointer,
+			"The call of mcount is not preceded by push %rbp; mov %rsp,%rbp (arm64: by saving x29 and x30 and pointing " +
+				"x29 there), so it is not known where the return address is."},
+		{ReasonSignedReturn,
+			"The function has signed its return address before it calls mcount (-mbranch-protection=pac-ret): only its " +
+				"entry can be recorded, with the function tracer; -fpatchable-function-entry=2 has no such limit."},
 		{ReasonShadowStack, "The function keeps its return address on a shadow call stack (-fsanitize=shadow-call-stack)."},
-		{ReasonOutOfReach, "What is added to the image is more than 128 MiB away, which branches of arm64 do not reach, and there is no room for a veneer near the function: -fpatchable-function-entry=4 makes room."},
+		{ReasonOutOfReach,
+			"What is added to the image is more than 128 MiB away, which branches of arm64 do not reach, and there is no " +
+				"room for a veneer near the function: -fpatchable-function-entry=4 makes room."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
-		{ReasonUnknownEntry, "It cannot be proven where the function begins: the image has neither symbols nor unwind tables for it."},
+		{ReasonUnknownEntry,
+			"It cannot be proven where the function begins: the image has neither symbols nor unwind tables for it."},
 		{ReasonJumpIntoSite, "A branch in the function goes to the middle of the site."},
-		{ReasonUnexpected, "A table lists the place, but the bytes there are neither the call, the nops nor the sled it should hold."},
+		{ReasonUnexpected,
+			"A table lists the place, but the bytes there are neither the call, the nops nor the sled it should hold."},
 		{ReasonDuplicate, "The function has a better site: one site a function is used."},
 		{ReasonOtherCallee, "__mcount_loc lists a call that does not go to a profiling function."},
 		{ReasonNotExecutable, "The symbol or table entry lies outside executable, file-backed code."},
 		{ReasonEntryPoint, "The program starts here: there is no return address."},
-		{ReasonIfuncResolver, "The function chooses an implementation while the image is being relocated, before a thread or its runtime exists."},
-		{ReasonReturnsTwice, "setjmp, vfork, getcontext and their like return more than once through the same return address."},
+		{ReasonIfuncResolver,
+			"The function chooses an implementation while the image is being relocated, before a thread or its runtime " +
+				"exists."},
+		{ReasonReturnsTwice,
+			"setjmp, vfork, getcontext and their like return more than once through the same return address."},
 		{ReasonSignalReturn, "The kernel or unwinders recognise this function by its bytes (__restore_rt)."},
-		{ReasonLoader, "The dynamic linker enters this function with registers that carry more than the calling convention says."},
+		{ReasonLoader,
+			"The dynamic linker enters this function with registers that carry more than the calling convention says."},
 		{ReasonProfiler, "This is the profiling function itself, or part of it."},
 		{ReasonRuntime, "The function belongs to the runtime fentry put into the image."},
 		{ReasonPatched, "fentry has put its own jump there already; undo the patch first."},

@@ -13,7 +13,7 @@ type Site struct {
 	Len    int    // how many bytes from Addr belong to the site, 0 for a function without a site
 	Kind   Kind   // what the compiler left there
 	Ret    RetLoc // where the caller's return address is when execution reaches Addr
-	Frame  uint32 // bytes from the frame pointer up to the stack pointer of the caller at its call; only on arm64, for RetFP
+	Frame  uint32 // on arm64, for RetFP: bytes from the frame pointer up to the caller's stack pointer at its call
 	Bytes  []byte // the Len bytes the file has at Addr: a sub-slice of the image, not to be written to
 	Source string // the table, symbol table or scan the site came from: one of the Source constants
 	Reason Reason // "" when the site can be traced

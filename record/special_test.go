@@ -14,7 +14,8 @@ import (
 
 // fn is an assembler function with a size.
 func fn(name, body string) string {
-	return fmt.Sprintf(".globl %[1]s\n.type %[1]s,@function\n%[1]s:\n.cfi_startproc\n%[2]s\n.cfi_endproc\n.size %[1]s,.-%[1]s\n", name, body)
+	return fmt.Sprintf(".globl %[1]s\n.type %[1]s,@function\n%[1]s:\n.cfi_startproc\n%[2]s\n.cfi_endproc\n"+
+		".size %[1]s,.-%[1]s\n", name, body)
 }
 
 // pfe puts a function into __patchable_function_entries.
@@ -111,12 +112,14 @@ func TestEntries(t *testing.T) {
 		},
 		{
 			name: "a call listed that goes elsewhere",
-			text: start + fn("f", "call g\nret") + fn("g", "call __fentry__\nret") + fentryStub + mcountLoc("f") + mcountLoc("g"),
+			text: start + fn("f", "call g\nret") + fn("g", "call __fentry__\nret") + fentryStub + mcountLoc("f") +
+				mcountLoc("g"),
 			want: "f: none other-callee +0 5\ng: fentry-call  +0 5",
 		},
 		{
 			name: "a profiling function of another name, known by the table",
-			text: start + fn("f", "call prof\nret") + fn("g", "call prof\nret") + fn("prof", "ret") + mcountLoc("f") + mcountLoc("g"),
+			text: start + fn("f", "call prof\nret") + fn("g", "call prof\nret") + fn("prof", "ret") + mcountLoc("f") +
+				mcountLoc("g"),
 			want: "f: fentry-call  +0 5\ng: fentry-call  +0 5",
 		},
 		{
@@ -128,18 +131,21 @@ func TestEntries(t *testing.T) {
 			name: "entries that name the second byte",
 			text: start + fn("f", "call *slot(%rip)\nret") + fn("g", ".byte 0x67\ncall __fentry__\nret") +
 				fn("h", "endbr64\ncall *slot(%rip)\nret") + fentryStub +
-				".section .got.plt,\"aw\"\nslot: .quad __fentry__\n.text\n" + mcountLoc("f+1") + mcountLoc("g+1") + mcountLoc("h+5"),
+				".section .got.plt,\"aw\"\nslot: .quad __fentry__\n.text\n" + mcountLoc("f+1") + mcountLoc("g+1") +
+				mcountLoc("h+5"),
 			args: "-no-pie",
 			want: "f: fentry-call  +0 6\ng: fentry-call  +0 6\nh: fentry-call  +4 6",
 		},
 		{
 			name: "behind an end that looks like a prefix",
-			text: start + ".byte 0x67\n" + fn("f", "call __fentry__\nret") + ".byte 0x67\n" + fn("g", "call __fentry__\nret") + fentryStub + mcountLoc("g"),
+			text: start + ".byte 0x67\n" + fn("f", "call __fentry__\nret") + ".byte 0x67\n" + fn("g", "call __fentry__\nret") +
+				fentryStub + mcountLoc("g"),
 			want: "f: fentry-call  +0 5\ng: fentry-call  +0 5",
 		},
 		{
 			name: "a nop in the place of a call behind the prologue",
-			text: start + fn("f", "push %rbp\nmov %rsp,%rbp\nsub $32,%rsp\n1: .byte 0x0f,0x1f,0x44,0,0\nleave\nret") + mcountLoc("1b"),
+			text: start + fn("f", "push %rbp\nmov %rsp,%rbp\nsub $32,%rsp\n1: .byte 0x0f,0x1f,0x44,0,0\nleave\nret") +
+				mcountLoc("1b"),
 			want: "f: nop-mcount  +8 5",
 		},
 		{
@@ -148,18 +154,22 @@ func TestEntries(t *testing.T) {
 				fn("good", "push %rbp\nmov %rsp,%rbp\npush %rbx\nsub $24,%rsp\nmov %edi,-20(%rbp)\ncall _mcount\nleave\nret") +
 				fn("other_encoding", "push %rbp\n.byte 0x48,0x8b,0xec\ncall _mcount\npop %rbp\nret") +
 				fn("late", "push %rbx\npush %rbp\nmov %rsp,%rbp\ncall _mcount\npop %rbp\npop %rbx\nret") +
-				fn("balanced", "push %rax\npop %rcx\nsub $16,%rsp\nlea 16(%rsp),%rsp\npush %rbp\nmov %rsp,%rbp\ncall _mcount\npop %rbp\nret") +
+				fn("balanced", "push %rax\npop %rcx\nsub $16,%rsp\nlea 16(%rsp),%rsp\npush %rbp\nmov %rsp,%rbp\ncall _mcount\n"+
+					"pop %rbp\nret") +
 				fn("none", "sub $8,%rsp\ncall _mcount\nadd $8,%rsp\nret") +
 				fn("lost", "push %rbp\nmov %rsp,%rbp\nmov %rdi,%rbp\ncall _mcount\npop %rbp\nret") +
 				fn("popped", "push %rbp\nmov %rsp,%rbp\npop %rbp\ncall _mcount\nret") +
 				fn("left", "push %rbp\nmov %rsp,%rbp\nleave\ncall _mcount\nret") +
 				fn("exchanged", "push %rbp\nmov %rsp,%rbp\nxchg %rax,%rbp\ncall _mcount\nret") +
 				fn("aligned", "push %rbp\nmov %rsp,%rbp\nand $-32,%rsp\ncall _mcount\nleave\nret") +
-				fn("drap", "lea 8(%rsp),%r10\nand $-32,%rsp\npush -8(%r10)\npush %rbp\nmov %rsp,%rbp\ncall _mcount\nleave\nlea -8(%r10),%rsp\nret") +
+				fn("drap", "lea 8(%rsp),%r10\nand $-32,%rsp\npush -8(%r10)\npush %rbp\nmov %rsp,%rbp\ncall _mcount\nleave\n"+
+					"lea -8(%r10),%rsp\nret") +
 				fn("unknown", "and $-32,%rsp\npush %rbp\nmov %rsp,%rbp\ncall _mcount\nleave\nret") +
-				fn("probed", "push %rbp\nmov %rsp,%rbp\nlea -8192(%rsp),%r11\n1: sub $4096,%rsp\norq $0,(%rsp)\ncmp %r11,%rsp\njne 1b\ncall _mcount\nleave\nret") +
+				fn("probed", "push %rbp\nmov %rsp,%rbp\nlea -8192(%rsp),%r11\n1: sub $4096,%rsp\norq $0,(%rsp)\ncmp %r11,%rsp\n"+
+					"jne 1b\ncall _mcount\nleave\nret") +
 				fn("branch_first", "test %edi,%edi\nje 1f\n1: push %rbp\nmov %rsp,%rbp\ncall _mcount\nleave\nret") +
-				fn("vectors", "push %rbp\nmov %rsp,%rbp\ntest %al,%al\nje 1f\nmovaps %xmm5,-0x80(%rbp)\nmovaps %xmm4,-0x70(%rbp)\n1: call _mcount\nleave\nret") +
+				fn("vectors", "push %rbp\nmov %rsp,%rbp\ntest %al,%al\nje 1f\nmovaps %xmm5,-0x80(%rbp)\n"+
+					"movaps %xmm4,-0x70(%rbp)\n1: call _mcount\nleave\nret") +
 				fn("behind", "push %rbp\nmov %rsp,%rbp\njmp 1f\nnop\n1: call _mcount\nleave\nret"),
 			want: `good: mcount-call  +12 5
 other_encoding: mcount-call  +4 5
@@ -186,8 +196,10 @@ behind: mcount-call not-at-entry +7 5`,
 		},
 		{
 			name: "a profiling function that is called mcount only",
-			text: start + fn("mcount", "push %rax\npush %rcx\npush %rdx\npush %rsi\npush %rdi\npush %r8\npush %r9\nmov 56(%rsp),%rdi\nmov 8(%rbp),%rsi\ncall f\n"+
-				"pop %r9\npop %r8\npop %rdi\npop %rsi\npop %rdx\npop %rcx\npop %rax\nret") +
+			text: start + fn("mcount",
+				"push %rax\npush %rcx\npush %rdx\npush %rsi\npush %rdi\npush %r8\npush %r9\nmov 56(%rsp),%rdi\n"+
+					"mov 8(%rbp),%rsi\ncall f\n"+
+					"pop %r9\npop %r8\npop %rdi\npop %rsi\npop %rdx\npop %rcx\npop %rax\nret") +
 				fn("f", "push %rbp\nmov %rsp,%rbp\ncall mcount\npop %rbp\nret"),
 			want: "f: mcount-call  +4 5",
 		},
@@ -198,31 +210,41 @@ behind: mcount-call not-at-entry +7 5`,
 		},
 		{
 			name: "nops no table lists",
-			text: start + fn("f", ".rept 6\nnop\n.endr\nret") + fn("g", "endbr64\n.rept 5\nnop\n.endr\nret") + fn("h", ".byte 0x66,0x0f,0x1f,0x44,0,8\nret") +
-				fn("four", ".rept 4\nnop\n.endr\nret") + fn("aligned", ".byte 0x0f,0x1f,0x44,0,0\nret") + fn("f.cold", ".rept 5\nnop\n.endr\nret") +
+			text: start + fn("f", ".rept 6\nnop\n.endr\nret") + fn("g", "endbr64\n.rept 5\nnop\n.endr\nret") +
+				fn("h", ".byte 0x66,0x0f,0x1f,0x44,0,8\nret") +
+				fn("four", ".rept 4\nnop\n.endr\nret") + fn("aligned", ".byte 0x0f,0x1f,0x44,0,0\nret") +
+				fn("f.cold", ".rept 5\nnop\n.endr\nret") +
 				fn("frame", ".cfi_def_cfa_offset 32\n.rept 5\nnop\n.endr\nret"),
-			want: "f: patchable  +0 6\ng: patchable  +4 5\nh: patchable  +0 6\nfour: none no-site +0 0\naligned: none no-site +0 0\n" +
+			want: "f: patchable  +0 6\ng: patchable  +4 5\nh: patchable  +0 6\nfour: none no-site +0 0\n" +
+				"aligned: none no-site +0 0\n" +
 				"f.cold: none cold-part +0 0\nframe: none cold-part +0 0",
 		},
 		{
 			name: "functions with a contract of their own",
-			text: start + fn("sigsetjmp", "call __fentry__\nret") + fn("vfork", "call __fentry__\nret") + fn("__restore_rt", "call __fentry__\nret") + fentryStub,
-			want: "sigsetjmp: fentry-call returns-twice +0 5\nvfork: fentry-call returns-twice +0 5\n__restore_rt: fentry-call signal-return +0 5",
+			text: start + fn("sigsetjmp", "call __fentry__\nret") + fn("vfork", "call __fentry__\nret") +
+				fn("__restore_rt", "call __fentry__\nret") + fentryStub,
+			want: "sigsetjmp: fentry-call returns-twice +0 5\nvfork: fentry-call returns-twice +0 5\n" +
+				"__restore_rt: fentry-call signal-return +0 5",
 		},
 		{
 			name: "code that is patched already",
-			text: start + fn("f", "jmp thunk\nret") + fn("g", "jmp thunk\nret") + fn("h", "endbr64\njmp thunk\nret") + pfe("f") + mcountLoc("g") +
+			text: start + fn("f", "jmp thunk\nret") + fn("g", "jmp thunk\nret") + fn("h", "endbr64\njmp thunk\nret") +
+				pfe("f") + mcountLoc("g") +
 				".section .fentry.text,\"ax\"\n" + fn("thunk", "call __fentry__\nret") + ".text\n" + fentryStub,
-			want: "f: patchable already-patched +0 0\ng: nop-mcount already-patched +0 0\nh: none already-patched +0 0\nthunk: fentry-call fentry-runtime +0 5",
+			want: "f: patchable already-patched +0 0\ng: nop-mcount already-patched +0 0\nh: none already-patched +0 0\n" +
+				"thunk: fentry-call fentry-runtime +0 5",
 		},
 		{
 			name: "cold parts and data",
-			text: start + fn("f.cold", "ret") + fn("f.cold.3", "ret") + fn("f.cold_war", "ret") + ".data\n.globl d\n.type d,@function\nd: .quad 0\n.size d,8\n.text\n",
-			want: "f.cold: none cold-part +0 0\nf.cold.3: none cold-part +0 0\nf.cold_war: none no-site +0 0\nd: none not-executable +0 0",
+			text: start + fn("f.cold", "ret") + fn("f.cold.3", "ret") + fn("f.cold_war", "ret") +
+				".data\n.globl d\n.type d,@function\nd: .quad 0\n.size d,8\n.text\n",
+			want: "f.cold: none cold-part +0 0\nf.cold.3: none cold-part +0 0\nf.cold_war: none no-site +0 0\n" +
+				"d: none not-executable +0 0",
 		},
 		{
 			name: "names of one address",
-			text: start + ".globl _b,b2,a_weak\n.weak a_weak\n.type _b,@function\n.type b2,@function\n.type a_weak,@function\n.type a_local,@function\n" +
+			text: start + ".globl _b,b2,a_weak\n.weak a_weak\n.type _b,@function\n.type b2,@function\n" +
+				".type a_weak,@function\n.type a_local,@function\n" +
 				"_b:\nb2:\na_weak:\na_local: call __fentry__\nret\n.size b2,6\n" + fentryStub,
 			want: "b2: fentry-call  +0 5",
 		},
@@ -272,7 +294,8 @@ func TestWithoutTables(t *testing.T) {
 		".p2align 4\npush %r10\ncall __fentry__\npop %r10\nret\n" + // 3
 		"push %rbp\nmov %rsp,%rbp\npush %rbx\ncall _mcount\npop %rbx\npop %rbp\nret\n" + // 4
 		"mov $1,%eax\ncall __fentry__\nret\n" // not at an entry
-	text := ".text\n" + body + fentryStub + ".globl _mcount\n.hidden _mcount\n.type _mcount,@function\n_mcount: nop\nret\n.size _mcount,.-_mcount\n"
+	text := ".text\n" + body + fentryStub + ".globl _mcount\n.hidden _mcount\n.type _mcount,@function\n_mcount: nop\n" +
+		"ret\n.size _mcount,.-_mcount\n"
 	img := asm(t, text, "-static")
 	var got []string
 	for _, s := range find(t, img) {
@@ -280,7 +303,8 @@ func TestWithoutTables(t *testing.T) {
 			got = append(got, fmt.Sprintf("%#x+%d %d %v %s", s.Func&0xfff, s.Addr-s.Func, s.Len, s.Kind, s.Reason))
 		}
 	}
-	want := []string{"0x2+0 5 fentry-call ", "0x10+4 5 fentry-call ", "0x20+0 9 fentry-call ", "0x2a+5 5 mcount-call ", "0x3c+0 5 fentry-call unknown-entry"}
+	want := []string{"0x2+0 5 fentry-call ", "0x10+4 5 fentry-call ", "0x20+0 9 fentry-call ", "0x2a+5 5 mcount-call ",
+		"0x3c+0 5 fentry-call unknown-entry"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -289,7 +313,8 @@ func TestWithoutTables(t *testing.T) {
 // TestNoSectionHeaders takes the section headers away: what the loader needs is enough.
 func TestNoSectionHeaders(t *testing.T) {
 	testtool.Need(t, "gcc", "strip")
-	for _, flags := range []string{"-pg -mfentry -fPIE -pie", "-pg -fno-pie -no-pie", "-pg -mfentry -fPIC -shared -DSHARED"} {
+	for _, flags := range []string{"-pg -mfentry -fPIE -pie", "-pg -fno-pie -no-pie",
+		"-pg -mfentry -fPIC -shared -DSHARED"} {
 		dir := t.TempDir()
 		img := filepath.Join(dir, "a.out")
 		run(t, "gcc", append(strings.Fields("-O2 -w "+flags), "-o", img, filepath.Join("testdata", "src", "basic.c"))...)
@@ -333,7 +358,8 @@ func TestDroppedTable(t *testing.T) {
 	dir := t.TempDir()
 	img := filepath.Join(dir, "a.out")
 	args := []string{"-O2", "-fpatchable-function-entry=5", "-fcf-protection", "-o", img}
-	for i, text := range []string{"int first(int x) { return shared(x); } int main() { return first(1); }", "int second(int x) { return shared(x) + 1; }"} {
+	for i, text := range []string{"int first(int x) { return shared(x); } int main() { return first(1); }",
+		"int second(int x) { return shared(x) + 1; }"} {
 		src := filepath.Join(dir, fmt.Sprintf("%d.cc", i))
 		text = "__attribute__((noinline)) inline int shared(int x) { return x * 3; }\n" + text
 		if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
@@ -388,7 +414,8 @@ func TestLinkers(t *testing.T) {
 			testtool.Need(t, append(tools, "strip")...)
 			dir := t.TempDir()
 			obj, img := filepath.Join(dir, "a.o"), filepath.Join(dir, "a.out")
-			run(t, tools[0], append(strings.Fields("-O2 -w "+tt.compile), "-c", "-o", obj, filepath.Join("testdata", "src", "basic.c"))...)
+			run(t, tools[0], append(strings.Fields("-O2 -w "+tt.compile), "-c", "-o", obj,
+				filepath.Join("testdata", "src", "basic.c"))...)
 			run(t, tools[0], append(strings.Fields("-w -O2 "+tt.link), "-o", img, obj)...)
 			sites := find(t, img)
 			names := byName(sites)

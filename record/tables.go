@@ -11,6 +11,18 @@ import (
 	"github.com/fentry-dev/fentry/record/code"
 )
 
+// Tables.
+//
+// A table is what the compiler itself says, so it is believed before anything that is found in code. It is checked all
+// the same: linkers leave entries of functions they have dropped, and a site that is wrong breaks a program, while one
+// that is missing is only missing. The bytes at the place have to be what that kind of compiler leaves there.
+//
+// Entries are addresses as they are at run time. In images that can be loaded anywhere the file has them as the addends
+// of dynamic relocations, and the words themselves are mostly zero; so relocations are looked at first, and the last
+// one of several for a word counts, as it does for the dynamic linker. Large programs have hundreds of thousands of
+// entries, sorted already: everything here remembers the last place it was asked for, and sorts only what is not
+// sorted.
+
 // tables adds the sites compilers have listed, the best source first.
 func (fd *finder) tables() error {
 	if err := fd.mcountLoc(); err != nil {
@@ -37,8 +49,8 @@ func (fd *finder) tables() error {
 	return fd.xray()
 }
 
-// addressTable reads the sections of that name as 8-byte addresses, as they are at run time, and sorts them. Zero words,
-// which linkers leave where they dropped a function, and repeated addresses are skipped.
+// addressTable reads the sections of that name as 8-byte addresses, as they are at run time, and sorts them. Zero
+// words, which linkers leave where they dropped a function, and repeated addresses are skipped.
 func (im *image) addressTable(name string) ([]uint64, error) {
 	var out []uint64
 	for i := range im.f.Sections {
@@ -205,8 +217,8 @@ func (fd *finder) mcountLoc() error {
 	return nil
 }
 
-// believe takes the function that all entries call as the profiling function when no name and no code has told which one
-// it is, as in stripped programs and with gcc -mfentry-name.
+// believe takes the function that all entries call as the profiling function when no name and no code has told which
+// one it is, as in stripped programs and with gcc -mfentry-name.
 func (fd *finder) believe(addrs []uint64) {
 	var target uint64
 	var indirect bool

@@ -31,7 +31,8 @@ func (fd *finder) xray() error {
 			return err
 		}
 		if len(b)%xrayEntry != 0 {
-			return fmt.Errorf("section %d (%s) at offset %#x: %d bytes are not whole entries of %d", i, s.Name, s.Off, len(b), xrayEntry)
+			return fmt.Errorf("section %d (%s) at offset %#x: %d bytes are not whole entries of %d", i, s.Name, s.Off, len(b),
+				xrayEntry)
 		}
 		moved := im.relocated(s.Addr, uint64(len(b)))
 		for o := 0; o < len(b); o += xrayEntry {

@@ -1,9 +1,10 @@
 package amd64
 
-// What instructions do to registers and memory, as far as those who follow a prologue or prove what a function is have to
-// know: which general register may change, and where a mov goes. It is a table of opcodes of its own, because lengths, for
-// which the decoder's tables are, do not tell. Where it is not sure it says that a register may change, so that whoever
-// relies on a register's value errs on the safe side; TestMayWrite holds it against the destinations objdump prints.
+// What instructions do to registers and memory, as far as those who follow a prologue or prove what a function is have
+// to know: which general register may change, and where a mov goes. It is a table of opcodes of its own, because
+// lengths, for which the decoder's tables are, do not tell. Where it is not sure it says that a register may change, so
+// that whoever relies on a register's value errs on the safe side; TestMayWrite holds it against the destinations
+// objdump prints.
 
 import "encoding/binary"
 
@@ -70,8 +71,8 @@ const (
 	writesAny                      // unknown: either of the ModRM operands
 )
 
-// MayWrite reports whether an instruction of class Other can write to general register r, one of the lower eight that is
-// not an implied operand (not rax, rcx, rdx, rsi, rdi). When in doubt it says yes.
+// MayWrite reports whether an instruction of class Other can write to general register r, one of the lower eight that
+// is not an implied operand (not rax, rcx, rdx, rsi, rdi). When in doubt it says yes.
 func (in Inst) MayWrite(r int) bool {
 	w := writes(in)
 	ext := in.REX

@@ -3,9 +3,9 @@ package code
 import "github.com/fentry-dev/fentry/arch/amd64"
 
 // targets decodes code only where it looks suspicious: any four bytes that, taken as a displacement, lead into the
-// place, and near the place any byte behind the opcode of a short branch. A compiler's code has few of them, so this costs
-// little more than reading it; a function with one is decoded up to the last. That is for one place in the code. For
-// several all is decoded.
+// place, and near the place any byte behind the opcode of a short branch. A compiler's code has few of them, so this
+// costs little more than reading it; a function with one is decoded up to the last. That is for one place in the code.
+// For several all is decoded.
 func (amd64Code) targets(b []byte, addr uint64, places []Place, out []uint64) []uint64 {
 	end := addr + uint64(len(b))
 	if p := places[0]; len(places) == 1 && p.Lo >= addr && p.Hi <= end && p.Lo < p.Hi {

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// lastSuspect returns the offset behind the last bytes of b, which lies at addr, that can be the displacement of a branch
-// into a place in it; 0 if there are none. The place itself is left out.
+// lastSuspect returns the offset behind the last bytes of b, which lies at addr, that can be the displacement of a
+// branch into a place in it; 0 if there are none. The place itself is left out.
 //
 // All code of an image is read here, so eight bytes are looked at in a step. What seems to match is then looked at by
 // itself.
@@ -110,14 +110,14 @@ func (s *suspects) upper(k, to int, h uint16) {
 	s.each(k, to-1)
 }
 
-// near looks at the displacements of one byte from offset k up to offset to, not included. They reach 128 bytes back and
-// 127 ahead.
+// near looks at the displacements of one byte from offset k up to offset to, not included. They reach 128 bytes back
+// and 127 ahead.
 func (s *suspects) near(k, to int) {
 	const step = 0x0706050403020100
 	if s.n <= maxSwept {
 		p, n := s.p[:to], s.n*ones
-		// The low bytes of where displacements of 0 at eight places lead to, relative to the first byte that counts. Bytes are
-		// added without a carry between them.
+		// The low bytes of where displacements of 0 at eight places lead to, relative to the first byte that counts. Bytes
+		// are added without a carry between them.
 		c := uint64(byte(s.at+uint64(k)+1)) * ones
 		c = (c&^highs + step) ^ (c & highs)
 		for ; k+8 <= len(p); k += 8 {

@@ -26,6 +26,6 @@
 //
 // # Security
 //
-// New refuses images whose code overlaps, in the file or in memory, so that all code together is not larger than the file,
-// and everything here takes time and memory linear in it.
+// New refuses images whose code overlaps, in the file or in memory, so that all code together is not larger than the
+// file, and everything here takes time and memory linear in it.
 package code

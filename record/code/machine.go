@@ -2,8 +2,8 @@ package code
 
 import "debug/elf"
 
-// Machine decodes the instructions of an instruction set. Its methods take code as bytes that lie at an address, and never
-// read beyond them.
+// Machine decodes the instructions of an instruction set. Its methods take code as bytes that lie at an address, and
+// never read beyond them.
 type Machine interface {
 	// Align is what the addresses of instructions are multiples of.
 	Align() uint64

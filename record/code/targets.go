@@ -12,25 +12,26 @@ import (
 // Branch targets.
 //
 // Whoever overwrites code has to know that nothing branches into the middle of what he writes. All code of an image may
-// have to be asked, a hundred megabytes of it, and nearly always the answer is no. So the index holds only what matters:
-// the targets that lie in places somebody wants to overwrite, of branches outside these places. It is one sorted list for
-// the image, mostly empty.
+// have to be asked, a hundred megabytes of it, and nearly always the answer is no. So the index holds only what
+// matters: the targets that lie in places somebody wants to overwrite, of branches outside these places. It is one
+// sorted list for the image, mostly empty.
 //
-// The code that is read for a place is chosen by who asks. A site at a function's entry is read for in its own function,
-// as compilers jump into the entry of another function's only at its first byte. Nops between functions belong to nobody:
-// they are read for in all code. Either way every byte is read once, and pieces are read beside each other.
+// The code that is read for a place is chosen by who asks. A site at a function's entry is read for in its own
+// function, as compilers jump into the entry of another function's only at its first byte. Nops between functions
+// belong to nobody: they are read for in all code. Either way every byte is read once, and pieces are read beside each
+// other.
 //
-// Reading is not decoding. Decoding all of a large program takes longer than everything else that is done with it. So for
-// one place in a function amd64suspect.go looks for bytes that can be a displacement into the place, and only functions
-// that have such bytes are decoded. Tried instead: one pass over the image for all its places at once, which tests every
-// opcode of a branch against a bitmap of the places. It sees branches of other functions too, and took twice as long on
-// compilers' code, as most of what it looks up are calls of other functions.
+// Reading is not decoding. Decoding all of a large program takes longer than everything else that is done with it. So
+// for one place in a function amd64suspect.go looks for bytes that can be a displacement into the place, and only
+// functions that have such bytes are decoded. Tried instead: one pass over the image for all its places at once, which
+// tests every opcode of a branch against a bitmap of the places. It sees branches of other functions too, and took
+// twice as long on compilers' code, as most of what it looks up are calls of other functions.
 //
-// Code that is no instruction ends what can be said about the function it is in. Places in there are taken to be branched
-// into, at their first byte that matters.
+// Code that is no instruction ends what can be said about the function it is in. Places in there are taken to be
+// branched into, at their first byte that matters.
 
-// Place is code that is to be overwritten, [Lo, Hi), from one instruction to the beginning of another. Branches from there
-// do not count.
+// Place is code that is to be overwritten, [Lo, Hi), from one instruction to the beginning of another. Branches from
+// there do not count.
 type Place struct {
 	Lo, Hi uint64
 	Entry  bool // what will be written can be entered at Lo, so that branches to there do not count
@@ -55,8 +56,8 @@ type Targets struct {
 // NewTargets returns an index that no code has been read for.
 func NewTargets(m Machine) *Targets { return &Targets{m: m, sorted: true} }
 
-// Scan adds the targets of branches in b, which lies at addr, that are in one of the places. These are sorted and do not
-// overlap. b begins with an instruction.
+// Scan adds the targets of branches in b, which lies at addr, that are in one of the places. These are sorted and do
+// not overlap. b begins with an instruction.
 func (t *Targets) Scan(b []byte, addr uint64, places []Place) {
 	if len(places) == 0 {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/fentry-dev/fentry/internal/cost"
 )
 
-// branches is the plain reading of code: every branch of it, and where instructions begin. ok is false if something in it
-// is no instruction.
+// branches is the plain reading of code: every branch of it, and where instructions begin. ok is false if something in
+// it is no instruction.
 func branches(m elf.Machine, b []byte, addr uint64) (out [][2]uint64, starts []uint64, ok bool) {
 	for at := 0; at < len(b); {
 		pc := addr + uint64(at)
@@ -132,7 +132,8 @@ func TestScanAll(t *testing.T) {
 		}
 		b = binary.LittleEndian.AppendUint32(b, w)
 	}
-	text := &Text{Regions: []Region{{Addr: 0x1000, Data: b[:len(b)/2]}, {Addr: 0x1000 + uint64(len(b)/2), Data: b[len(b)/2:]}}}
+	text := &Text{Regions: []Region{{Addr: 0x1000, Data: b[:len(b)/2]},
+		{Addr: 0x1000 + uint64(len(b)/2), Data: b[len(b)/2:]}}}
 	var places []Place
 	for a := uint64(0x1000); a < 0x1000+uint64(len(b)); a += 256 {
 		places = append(places, Place{a, a + 64, a%512 == 0})
@@ -146,8 +147,8 @@ func TestScanAll(t *testing.T) {
 	}
 }
 
-// FuzzTargets compares what is found with the plain reading, and for one place in x86 code, where most is not decoded, with
-// what is found when everything is.
+// FuzzTargets compares what is found with the plain reading, and for one place in x86 code, where most is not decoded,
+// with what is found when everything is.
 func FuzzTargets(f *testing.F) {
 	f.Add([]byte{0x90, 0x90, 0x90, 0x90, 0x90, 0x75, 0xfb, 0xe9, 0xf5, 0xff, 0xff, 0xff}, uint16(0), uint8(5), true, false)
 	f.Add([]byte{0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5, 0xff, 0xff, 0xff, 0x17}, uint16(0), uint8(8), false, true)

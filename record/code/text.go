@@ -29,8 +29,8 @@ type Text struct {
 	last    int
 }
 
-// New takes the executable sections that are loaded where they say, or, without section headers, the executable segments.
-// Images that load two things at one address are refused: nothing is certain about their code.
+// New takes the executable sections that are loaded where they say, or, without section headers, the executable
+// segments. Images that load two things at one address are refused: nothing is certain about their code.
 func New(f *elfio.File) (*Text, error) {
 	if err := checkSegments(f); err != nil {
 		return nil, err
@@ -76,7 +76,8 @@ func New(f *elfio.File) (*Text, error) {
 		}
 	}
 	if total > len(f.Raw()) {
-		return nil, fmt.Errorf("executable sections of %d bytes in a file of %d: they overlap in the file", total, len(f.Raw()))
+		return nil, fmt.Errorf("executable sections of %d bytes in a file of %d: they overlap in the file", total,
+			len(f.Raw()))
 	}
 	return t, nil
 }

@@ -35,7 +35,8 @@ func (ob *Object) Check() []string {
 			switch {
 			case exact:
 			case k < len(entries) && entries[k]-start < n:
-				bad = append(bad, fmt.Sprintf("%s: the entry %#x is inside the %v at %#x", ob.label(p.rel.Target), entries[k], s.hit.form, start))
+				bad = append(bad, fmt.Sprintf("%s: the entry %#x is inside the %v at %#x", ob.label(p.rel.Target), entries[k],
+					s.hit.form, start))
 			default:
 				bad = append(bad, fmt.Sprintf("%s: the %v at %#x has no entry", ob.label(p.rel.Target), s.hit.form, start))
 			}
@@ -96,7 +97,8 @@ func (ob *Object) checkEntries(sec int) (bad []string) {
 func isNop(m elf.Machine, c *code, off uint64) bool {
 	switch m {
 	case elf.EM_X86_64, elf.EM_386:
-		for _, n := range [][]byte{nop3x64, nop4x64, nop5x64, nop6x64, nop12x64, nop13x64, nop14x64, nop15x64, nop16x64, nop5x32, nop6x32} {
+		for _, n := range [][]byte{nop3x64, nop4x64, nop5x64, nop6x64, nop12x64, nop13x64, nop14x64, nop15x64, nop16x64,
+			nop5x32, nop6x32} {
 			if b, ok := c.bytes(off, uint64(len(n))); ok && string(b) == string(n) {
 				return true
 			}

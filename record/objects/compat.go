@@ -9,7 +9,8 @@ import (
 	"github.com/fentry-dev/fentry/elfio/object"
 )
 
-var errNoOriginal = errors.New("its " + TableName + " was made by a compiler or put together by a linker: there is no original to restore")
+var errNoOriginal = errors.New("its " + TableName +
+	" was made by a compiler or put together by a linker: there is no original to restore")
 
 // stripCompat undoes what recordmcount, or this package with Options.Compat, has done. The old section headers are
 // still in the file, behind all that was there; the calls that became nops are known by their relocations, which keep
@@ -33,7 +34,8 @@ func stripCompat(b []byte) ([]byte, error) {
 		return out, nil
 	}
 	n := len(f.Sections)
-	if n < 4 || f.Sections[n-2].Name != TableName || f.Sections[n-1].Info != uint32(n-2) || f.SectionIndex(TableName) != n-2 {
+	if n < 4 || f.Sections[n-2].Name != TableName || f.Sections[n-1].Info != uint32(n-2) ||
+		f.SectionIndex(TableName) != n-2 {
 		return nil, errNoOriginal
 	}
 	names := &f.Sections[f.Header.Shstrndx]
@@ -79,7 +81,8 @@ func (ob *Object) namesFound() bool {
 	}
 	off, ok := findNames(f.Raw(), f.Header.Shoff, names)
 	headers := uint64(len(f.Sections)) * uint64(f.Header.Shentsize)
-	return ok && off == f.Sections[f.Header.Shstrndx].Off && (off >= f.Header.Shoff+headers || off+uint64(len(names)) <= f.Header.Shoff)
+	return ok && off == f.Sections[f.Header.Shstrndx].Off &&
+		(off >= f.Header.Shoff+headers || off+uint64(len(names)) <= f.Header.Shoff)
 }
 
 // oldHeaders finds the section header table with n entries that b still holds. It is equal to the new one.
@@ -123,7 +126,8 @@ func (ob *Object) restoreCalls(out []byte) (int, error) {
 	n := 0
 	for i := range f.Sections {
 		s := &f.Sections[i]
-		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Size == 0 || s.Info >= uint32(len(f.Sections)) || !isCode(&f.Sections[s.Info]) {
+		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Size == 0 || s.Info >= uint32(len(f.Sections)) ||
+			!isCode(&f.Sections[s.Info]) {
 			continue
 		}
 		t, err := f.RelocTable(i)
@@ -147,7 +151,8 @@ func (ob *Object) restoreCalls(out []byte) (int, error) {
 			}
 			at, old, typ := oldCall(f.Header.Machine, &c, r.Off, call)
 			if old == nil {
-				failed = fmt.Errorf("%s: entry %d at offset %#x: no nops that replaced a call at %#x", ob.label(i), k, t.FileOff(k), r.Off)
+				failed = fmt.Errorf("%s: entry %d at offset %#x: no nops that replaced a call at %#x", ob.label(i), k,
+					t.FileOff(k), r.Off)
 				return
 			}
 			copy(out[off+at:], old)

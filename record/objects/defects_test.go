@@ -14,9 +14,10 @@ import (
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
-// Each of these is an object recordmcount treats wrongly; the name says what it does. Elsewhere are: objects with groups that the
-// linker discards, position-independent images, garbage collection (TestLinkers), addends of SuperH (TestLinkedOnEveryMachine), the
-// command line (TestRecordmcountName of cmd/fentry), how files are replaced (internal/buildstep).
+// Each of these is an object recordmcount treats wrongly; the name says what it does. Elsewhere are: objects with
+// groups that the linker discards, position-independent images, garbage collection (TestLinkers), addends of SuperH
+// (TestLinkedOnEveryMachine), the command line (TestRecordmcountName of cmd/fentry), how files are replaced
+// (internal/buildstep).
 
 func offsets(list []objects.Site) (out []string) {
 	for _, s := range list {
@@ -26,7 +27,8 @@ func offsets(list []objects.Site) (out []string) {
 }
 
 func TestSectionOfWeakFunctionsOnly(t *testing.T) {
-	b := assemble(t, "gcc", "__attribute__((weak)) void w(void) {}\n", "-O2", "-pg", "-mfentry", "-fno-pie", "-fno-asynchronous-unwind-tables", "-ffunction-sections")
+	b := assemble(t, "gcc", "__attribute__((weak)) void w(void) {}\n", "-O2", "-pg", "-mfentry", "-fno-pie",
+		"-fno-asynchronous-unwind-tables", "-ffunction-sections")
 	for _, o := range []objects.Options{{}, {Compat: true}} {
 		f, err := elf.NewFile(bytes.NewReader(record(t, b, o)))
 		if err != nil {
@@ -39,7 +41,8 @@ func TestSectionOfWeakFunctionsOnly(t *testing.T) {
 		var local, names []string
 		for _, s := range syms {
 			names = append(names, s.Name)
-			if elf.ST_BIND(s.Info) == elf.STB_LOCAL && int(s.Section) < len(f.Sections) && f.Sections[s.Section].Name == ".text.w" {
+			if elf.ST_BIND(s.Info) == elf.STB_LOCAL && int(s.Section) < len(f.Sections) &&
+				f.Sections[s.Section].Name == ".text.w" {
 				local = append(local, s.Name)
 			}
 		}
@@ -58,7 +61,9 @@ func TestEveryProfilingSymbolOfASectionCounts(t *testing.T) {
 }
 
 func TestAddressesTakenAreNotSites(t *testing.T) {
-	b := assemble(t, "gcc", "\t.text\nf:\tcall __fentry__\n\tlea __fentry__(%rip), %rax\n\tjmp __fentry__\n\tmov __fentry__@GOTPCREL(%rip), %rax\n\t.quad __fentry__\n")
+	b := assemble(t, "gcc",
+		"\t.text\nf:\tcall __fentry__\n\tlea __fentry__(%rip), %rax\n\tjmp __fentry__\n"+
+			"\tmov __fentry__@GOTPCREL(%rip), %rax\n\t.quad __fentry__\n")
 	var calls, taken int
 	for _, s := range sites(t, b, objects.Options{}) {
 		if s.Form == objects.FormAddress {
@@ -164,7 +169,8 @@ func TestEntriesAreAtTheFirstByte(t *testing.T) {
 
 // The addend of a call is in the instruction there.
 func TestUnlistedCallsBecomeNopsOnI386(t *testing.T) {
-	b := assemble(t, "gcc", "void f(void) {}\n__attribute__((section(\".exit.text\"))) void e(void) {}\n", "-m32", "-O2", "-pg", "-fno-pie", "-ffreestanding")
+	b := assemble(t, "gcc", "void f(void) {}\n__attribute__((section(\".exit.text\"))) void e(void) {}\n", "-m32", "-O2",
+		"-pg", "-fno-pie", "-ffreestanding")
 	out := record(t, b, objects.Options{})
 	if !bytes.Contains(out, []byte{0x3e, 0x8d, 0x74, 0x26, 0}) || len(sites(t, out, objects.Options{})) != 1 {
 		t.Error("the call in .exit.text has not become a nop")
@@ -217,7 +223,9 @@ func TestManySections(t *testing.T) {
 
 // A relocation without a symbol, in a section that is not recorded and calls nothing.
 func TestRelocationsWithoutSymbolAreNoCalls(t *testing.T) {
-	b := assemble(t, "gcc", "\t.text\nf:\tcall mcount\n\tret\n\t.section .exit.text,\"ax\"\n\t.reloc ., R_X86_64_NONE\ng:\tnop\n\t.reloc ., R_X86_64_64\n\t.quad 0\n")
+	b := assemble(t, "gcc",
+		"\t.text\nf:\tcall mcount\n\tret\n\t.section .exit.text,\"ax\"\n\t.reloc ., R_X86_64_NONE\ng:\tnop\n"+
+			"\t.reloc ., R_X86_64_64\n\t.quad 0\n")
 	ob, err := objects.Parse(b, objects.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -296,10 +304,12 @@ func TestWhatWasThereStays(t *testing.T) {
 				old, err1 := s.Data()
 				data, err2 := n.Data()
 				same := s.Type == elf.SHT_NOBITS || err1 == nil && err2 == nil && bytes.Equal(old, data)
-				if s.Type == elf.SHT_SYMTAB || i == int(binary.LittleEndian.Uint16(b[0x3e:])) || s.Name == ".shstrtab" || s.Name == ".strtab" {
+				if s.Type == elf.SHT_SYMTAB || i == int(binary.LittleEndian.Uint16(b[0x3e:])) || s.Name == ".shstrtab" ||
+					s.Name == ".strtab" {
 					same = len(data) >= len(old) // symbols are compared below
 				}
-				if s.Name != n.Name || s.Type != n.Type || s.Flags != n.Flags || s.Addralign != n.Addralign || s.Link != n.Link || !same {
+				if s.Name != n.Name || s.Type != n.Type || s.Flags != n.Flags || s.Addralign != n.Addralign || s.Link != n.Link ||
+					!same {
 					t.Errorf("%s %+v: section %d was %+v, is %+v", cc, o, i, s.SectionHeader, n.SectionHeader)
 				}
 			}
@@ -324,7 +334,8 @@ func TestWhatWasThereStays(t *testing.T) {
 }
 
 func TestTablesOfOthersAreLeftAlone(t *testing.T) {
-	for _, flags := range []string{"-pg -mfentry -mrecord-mcount -fno-pie", "-pg -mfentry -mrecord-mcount -mnop-mcount -fno-pie", "-fpatchable-function-entry=5"} {
+	for _, flags := range []string{"-pg -mfentry -mrecord-mcount -fno-pie",
+		"-pg -mfentry -mrecord-mcount -mnop-mcount -fno-pie", "-fpatchable-function-entry=5"} {
 		b := assemble(t, "gcc", threeFunctions, append(strings.Fields(flags), "-O2")...)
 		ob, err := objects.Parse(b, objects.Options{})
 		if err != nil {
@@ -356,7 +367,8 @@ func TestHalfATableIsCompleted(t *testing.T) {
 	testtool.Need(t, "ld")
 	dir := t.TempDir()
 	a, b, c := filepath.Join(dir, "a.o"), filepath.Join(dir, "b.o"), filepath.Join(dir, "c.o")
-	write(t, a, record(t, assemble(t, "gcc", "void a(void) {}\n", "-O2", "-pg", "-fno-pie"), objects.Options{Compat: true}))
+	write(t, a, record(t, assemble(t, "gcc", "void a(void) {}\n", "-O2", "-pg", "-fno-pie"),
+		objects.Options{Compat: true}))
 	write(t, b, assemble(t, "gcc", "void b(void) {}\n", "-O2", "-pg", "-fno-pie"))
 	command(t, "ld", "-r", "-o", c, a, b)
 	out := record2(t, read(t, c))

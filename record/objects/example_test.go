@@ -11,7 +11,8 @@ import (
 
 // example is an arm64 object with one function that calls _mcount.
 func example() []byte {
-	return synthetic(elf.EM_AARCH64, false, true, []uint32{0x94000000, 0xd65f03c0}, uint32(elf.R_AARCH64_CALL26), "_mcount")
+	return synthetic(elf.EM_AARCH64, false, true, []uint32{0x94000000, 0xd65f03c0}, uint32(elf.R_AARCH64_CALL26),
+		"_mcount")
 }
 
 func ExampleParse() {

@@ -64,11 +64,13 @@ func (ob *Object) Patchable() iter.Seq2[Site, error] {
 		f := ob.f
 		for i := range f.Sections {
 			s := &f.Sections[i]
-			if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Info == 0 || s.Info >= uint32(len(f.Sections)) || f.Sections[s.Info].Name != patchableName {
+			if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Info == 0 || s.Info >= uint32(len(f.Sections)) ||
+				f.Sections[s.Info].Name != patchableName {
 				continue
 			}
 			if err := ob.tableEntries(i, func(sec int, off uint64) bool {
-				return yield(Site{Section: sec, Off: off, Call: off, Reloc: off, Form: FormPatchable, Listed: true, Tabled: true}, nil)
+				return yield(Site{Section: sec, Off: off, Call: off, Reloc: off, Form: FormPatchable, Listed: true, Tabled: true},
+					nil)
 			}); err != nil {
 				yield(Site{}, err)
 				return
@@ -102,8 +104,10 @@ func (ob *Object) tableEntries(i int, do func(section int, off uint64) bool) err
 		if r.Type == 0 {
 			continue
 		}
-		if uint64(r.Sym) >= uint64(syms.Len()) || r.Off > uint64(len(data)) || uint64(len(data))-r.Off < uint64(f.WordSize()) {
-			return fmt.Errorf("%s: entry %d at offset %#x: symbol %d of %d, place %#x of %#x bytes", ob.label(i), k, t.FileOff(k), r.Sym, syms.Len(), r.Off, len(data))
+		if uint64(r.Sym) >= uint64(syms.Len()) || r.Off > uint64(len(data)) ||
+			uint64(len(data))-r.Off < uint64(f.WordSize()) {
+			return fmt.Errorf("%s: entry %d at offset %#x: symbol %d of %d, place %#x of %#x bytes", ob.label(i), k,
+				t.FileOff(k), r.Sym, syms.Len(), r.Off, len(data))
 		}
 		add := uint64(r.Addend)
 		if !t.Rela || ob.m.inPlace {

@@ -136,7 +136,8 @@ func FuzzChangedObject(f *testing.F) {
 			at := int(changes[0]) | int(changes[1])<<8 | int(changes[2])<<16
 			b[at%len(b)] = changes[3]
 		}
-		checkObject(t, b, objects.Options{Compat: options&1 != 0, AllExec: options&2 != 0, Nop: options&4 != 0, KeepCalls: options&8 != 0})
+		checkObject(t, b, objects.Options{Compat: options&1 != 0, AllExec: options&2 != 0, Nop: options&4 != 0,
+			KeepCalls: options&8 != 0})
 	})
 }
 
@@ -184,7 +185,9 @@ func FuzzImage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for name, change := range map[string]func(*elfio.File) (objects.ImageResult, error){"sorting": objects.SortImage, "nops": nopImage} {
+		for name, change := range map[string]func(*elfio.File) (objects.ImageResult, error){
+			"sorting": objects.SortImage, "nops": nopImage,
+		} {
 			var res objects.ImageResult
 			cost.Check(t, len(b), perByte, func() { res, err = change(file) })
 			if err != nil || res.Output == nil {

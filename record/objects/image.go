@@ -135,7 +135,8 @@ func imageTables(f *elfio.File) ([]imageTable, error) {
 					continue
 				}
 				if r.Type != relative || (r.Off-ts.Addr)%word != 0 {
-					return nil, fmt.Errorf("section %d (%s): relocation %d at offset %#x of type %d in %s is not relative", i, s.Name, k, t.FileOff(k), r.Type, TableName)
+					return nil, fmt.Errorf("section %d (%s): relocation %d at offset %#x of type %d in %s is not relative", i,
+						s.Name, k, t.FileOff(k), r.Type, TableName)
 				}
 				e := &out[j].entries[(r.Off-ts.Addr)/word]
 				e.rel, e.index = i, k
@@ -154,8 +155,8 @@ const before = 8
 
 // SortImage plans the tables of a linked image sorted by address, with the entries zeroed that lie in no function: what
 // is left of functions the linker has dropped, or replaced by another definition (weak functions). Where the image has
-// no symbol table, nothing is zeroed; where only static functions have lost their symbols (ld -x, strip -x), their entries
-// are.
+// no symbol table, nothing is zeroed; where only static functions have lost their symbols (ld -x, strip -x), their
+// entries are.
 func SortImage(f *elfio.File) (ImageResult, error) {
 	var res ImageResult
 	tables, err := imageTables(f)
@@ -273,7 +274,8 @@ func (st *sorter) table(t imageTable, fs *extents) (zeroed int, err error) {
 		if e.rel == 0 {
 			f.PutWord(out[uint64(i)*word:], v)
 			if v != 0 && relocated > 0 {
-				return 0, fmt.Errorf("entry %d of %s at offset %#x has no relocation, others have", i, TableName, s.Off+uint64(i)*word)
+				return 0, fmt.Errorf("entry %d of %s at offset %#x has no relocation, others have", i, TableName,
+					s.Off+uint64(i)*word)
 			}
 			continue
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
-// A program whose table is not in order, because compilers put cold functions elsewhere, and has an entry of a weak function that
-// another definition has replaced. It counts the calls of the profiling function itself.
+// A program whose table is not in order, because compilers put cold functions elsewhere, and has an entry of a weak
+// function that another definition has replaced. It counts the calls of the profiling function itself.
 const (
 	imageOne = `
 int two(int);
@@ -95,11 +95,13 @@ func TestImages(t *testing.T) {
 			main := filepath.Join(dir, "main.o")
 			write(t, main, assemble(t, v.cc, imageMain, flags...))
 			prog := filepath.Join(dir, "prog")
-			command(t, slices.Concat([]string{v.cc, "-fuse-ld=" + v.ld}, strings.Fields(v.lflags), objs, []string{main, "-o", prog})...)
+			command(t, slices.Concat([]string{v.cc, "-fuse-ld=" + v.ld}, strings.Fields(v.lflags), objs,
+				[]string{main, "-o", prog})...)
 
 			result, calls, entries := runImage(t, v.qemu, prog)
 			// Linkers put tables a section in the order of the sections, but for gold.
-			if calls != 5 || len(entries) != 6 || slices.Contains(entries, 0) || slices.IsSorted(entries) != (!v.compat && v.ld != "gold") {
+			if calls != 5 || len(entries) != 6 || slices.Contains(entries, 0) ||
+				slices.IsSorted(entries) != (!v.compat && v.ld != "gold") {
 				t.Fatalf("before: %d calls, entries %v", calls, entries)
 			}
 			change(t, prog, objects.SortImage)

@@ -19,8 +19,8 @@ import (
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
-// kernelSource returns the tree of Debian's kernel source package in the cache. It is fetched, 140 MB, the first time. What no small
-// configuration compiles is left out.
+// kernelSource returns the tree of Debian's kernel source package in the cache. It is fetched, 140 MB, the first time.
+// What no small configuration compiles is left out.
 func kernelSource(t *testing.T) string {
 	t.Helper()
 	cache, err := corpus.Dir()
@@ -67,8 +67,8 @@ func recordmcount(t *testing.T) string {
 	return bin
 }
 
-// A kernelBuild is a kernel in the smallest configuration that has the function tracer, compiled with this project's program in place
-// of recordmcount. Beside every object FILE that it was called for is FILE.before.
+// A kernelBuild is a kernel in the smallest configuration that has the function tracer, compiled with this project's
+// program in place of recordmcount. Beside every object FILE that it was called for is FILE.before.
 type kernelBuild struct {
 	source, dir string
 	make        []string
@@ -80,7 +80,8 @@ func newKernelBuild(t *testing.T, fentry string, flags []string, config ...strin
 	testtool.Need(t, "make", "flex", "bison", "bc", "gcc", "/usr/include/gelf.h")
 	k := &kernelBuild{source: kernelSource(t), dir: t.TempDir()}
 	// The compiler could write the tables too, and does where it may.
-	k.make = append([]string{"make", "-j2", "-C", k.source, "O=" + k.dir, "CONFIG_FTRACE_MCOUNT_USE_CC=", "CONFIG_FTRACE_MCOUNT_USE_RECORDMCOUNT=y"}, flags...)
+	k.make = append([]string{"make", "-j2", "-C", k.source, "O=" +
+		k.dir, "CONFIG_FTRACE_MCOUNT_USE_CC=", "CONFIG_FTRACE_MCOUNT_USE_RECORDMCOUNT=y"}, flags...)
 	k.run(t, "tinyconfig")
 	dot := filepath.Join(k.dir, ".config")
 	const options = `CONFIG_EXPERT=y
@@ -186,9 +187,9 @@ func fentryCommand(t *testing.T) string {
 	return bin
 }
 
-// TestKernel compiles parts of the kernel for x86-64 with this project's program in place of recordmcount, and compares object by
-// object. FENTRY_WIDE=1: the whole kernel, for other machines too, and its table, with the objects of recordmcount and with tables
-// a section.
+// TestKernel compiles parts of the kernel for x86-64 with this project's program in place of recordmcount, and compares
+// object by object. FENTRY_WIDE=1: the whole kernel, for other machines too, and its table, with the objects of
+// recordmcount and with tables a section.
 func TestKernel(t *testing.T) {
 	tool := recordmcount(t)
 	fentry := fentryCommand(t)
@@ -260,7 +261,8 @@ func (k *kernelBuild) images(t *testing.T, tool string, list []string) {
 			make(before, obj)
 		}
 		k.run(t, "vmlinux")
-		if got := mcountLoc(t, vmlinux); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+		if got := mcountLoc(t, vmlinux); !slices.Equal(slices.Sorted(slices.Values(got)),
+			slices.Sorted(slices.Values(want))) {
 			t.Errorf("%s: a table of %d entries, want the same %d", name, len(got), len(want))
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
-// The sources of a program that prints its table: each entry relative to a variable. The functions of one and two call _mcount, those
-// of the rest do not. In C++ both have the same instances of a template.
+// The sources of a program that prints its table: each entry relative to a variable. The functions of one and two call
+// _mcount, those of the rest do not. In C++ both have the same instances of a template.
 const (
 	linkCommon = `
 #ifdef __cplusplus
@@ -97,7 +97,9 @@ func (l *linker) check(t *testing.T, form linkForm, gc, compat bool) {
 		cc, ext = l.cxx, ".cc"
 	}
 	bits := "0xffffffffffffffffUL"
-	if out := command(t, append(append([]string{l.cc}, strings.Fields(l.flags)...), "-dM", "-E", "-x", "c", "/dev/null")...); !strings.Contains(out, "__SIZEOF_LONG__ 8") {
+	if out := command(t,
+		append(append([]string{l.cc}, strings.Fields(l.flags)...), "-dM", "-E", "-x", "c",
+			"/dev/null")...); !strings.Contains(out, "__SIZEOF_LONG__ 8") {
 		bits = "0xffffffffUL"
 	}
 	write(t, at("one"+ext), []byte(linkOne))
@@ -118,7 +120,8 @@ func (l *linker) check(t *testing.T, form linkForm, gc, compat bool) {
 		write(t, obj, record(t, read(t, obj), objects.Options{Compat: compat}))
 		objs = append(objs, obj)
 	}
-	command(t, slices.Concat([]string{l.cc}, flags, []string{"-DANCHOR_MASK=" + bits, "-c", at("dump.c"), "-o", at("dump.o")})...)
+	command(t, slices.Concat([]string{l.cc}, flags,
+		[]string{"-DANCHOR_MASK=" + bits, "-c", at("dump.c"), "-o", at("dump.o")})...)
 	command(t, slices.Concat([]string{l.cc}, flags, []string{"-c", at("main.c"), "-o", at("main.o")})...)
 
 	link := slices.Concat([]string{cc}, strings.Fields(l.flags))
@@ -137,8 +140,8 @@ func (l *linker) check(t *testing.T, form linkForm, gc, compat bool) {
 	if gc {
 		link = append(link, "-Wl,--gc-sections")
 	}
-	// Linkers disagree on whether the references to the begin and the end of a table keep it, and with it all that it names. A table a
-	// section can do without; recordmcount's is dropped then.
+	// Linkers disagree on whether the references to the begin and the end of a table keep it, and with it all that it
+	// names. A table a section can do without; recordmcount's is dropped then.
 	drops := l.ld == "lld"
 	if gc && compat && drops {
 		link = append(link, "-Wl,-z,nostart-stop-gc")
@@ -154,13 +157,15 @@ func (l *linker) check(t *testing.T, form linkForm, gc, compat bool) {
 	ldflags := strings.Fields(form.ldflags)
 	if l.still {
 		// What the program needs of a C library is not there, and not needed.
-		ldflags = []string{"-no-pie", "-static", "-nostdlib", "-Wl,-e,main", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--defsym=_mcount=main", "-Wl,--defsym=printf=main"}
+		ldflags = []string{"-no-pie", "-static", "-nostdlib", "-Wl,-e,main", "-Wl,--unresolved-symbols=ignore-all",
+			"-Wl,--defsym=_mcount=main", "-Wl,--defsym=printf=main"}
 	}
 	image := at("prog")
 	if form.shared {
 		image = at("libboth.so")
 		command(t, slices.Concat(link, []string{"-shared"}, objs, []string{at("dump.o"), "-o", image})...)
-		command(t, slices.Concat(link, ldflags, []string{at("main.o"), "-L" + dir, "-lboth", "-Wl,-rpath," + dir, "-o", at("prog")})...)
+		command(t, slices.Concat(link, ldflags,
+			[]string{at("main.o"), "-L" + dir, "-lboth", "-Wl,-rpath," + dir, "-o", at("prog")})...)
 	} else {
 		command(t, slices.Concat(link, ldflags, objs, []string{at("dump.o"), at("main.o"), "-o", image})...)
 	}
@@ -228,8 +233,8 @@ func (l *linker) table(t *testing.T, prog string, anchor uint64) (out []string) 
 	return strings.Fields(string(b))
 }
 
-// linked returns what objdump says of a linked image: where functions begin, where calls of profiling functions are, and the address of
-// the variable anchor.
+// linked returns what objdump says of a linked image: where functions begin, where calls of profiling functions are,
+// and the address of the variable anchor.
 func linked(t *testing.T, objdump, path string) (functions map[string]uint64, calls []uint64, anchor uint64) {
 	t.Helper()
 	out, err := exec.Command(objdump, "-d", "--no-show-raw-insn", path).Output()
@@ -240,7 +245,8 @@ func linked(t *testing.T, objdump, path string) (functions map[string]uint64, ca
 	for _, line := range strings.Split(string(out), "\n") {
 		if m := dumpHeader.FindStringSubmatch(line); m != nil {
 			functions[strings.TrimPrefix(m[2], ".")], _ = strconv.ParseUint(m[1], 16, 64)
-		} else if m := dumpInsn.FindStringSubmatch(line); m != nil && strings.Contains(m[2], "mcount") && dumpCall.MatchString(m[2]) {
+		} else if m := dumpInsn.FindStringSubmatch(line); m != nil && strings.Contains(m[2], "mcount") &&
+			dumpCall.MatchString(m[2]) {
 			at, _ := strconv.ParseUint(m[1], 16, 64)
 			calls = append(calls, at)
 		}
@@ -260,7 +266,8 @@ func linked(t *testing.T, objdump, path string) (functions map[string]uint64, ca
 	return functions, calls, anchor
 }
 
-// TestLinkers: every linker, in every form, with and without garbage collection, both layouts; then the program prints its table.
+// TestLinkers: every linker, in every form, with and without garbage collection, both layouts; then the program prints
+// its table.
 func TestLinkers(t *testing.T) {
 	testtool.Need(t, "g++")
 	for _, ld := range []string{"bfd", "gold", "lld", "mold"} {
@@ -279,8 +286,8 @@ func TestLinkers(t *testing.T) {
 	}
 }
 
-// A read-only table of addresses, which recordmcount's is, cannot be in an image whose read-only parts stay as they are in the file. That
-// goes for what recordmcount itself writes as well.
+// A read-only table of addresses, which recordmcount's is, cannot be in an image whose read-only parts stay as they are
+// in the file. That goes for what recordmcount itself writes as well.
 func TestCompatTablesAreTextRelocations(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs, main := filepath.Join(dir, "ours.o"), filepath.Join(dir, "theirs.o"), filepath.Join(dir, "main.o")
@@ -293,7 +300,8 @@ func TestCompatTablesAreTextRelocations(t *testing.T) {
 		testtool.Need(t, "ld."+ld)
 		for _, obj := range []string{ours, theirs} {
 			for _, z := range []string{"text", "notext"} {
-				out, err := exec.Command("gcc", "-fuse-ld="+ld, "-pie", "-Wl,-z,"+z, obj, main, "-o", filepath.Join(dir, "prog")).CombinedOutput()
+				out, err := exec.Command("gcc", "-fuse-ld="+ld, "-pie", "-Wl,-z,"+z, obj, main, "-o",
+					filepath.Join(dir, "prog")).CombinedOutput()
 				if (err == nil) != (z == "notext") {
 					t.Errorf("%s -z %s %s: %v: %s", ld, z, filepath.Base(obj), err, out)
 				}

@@ -64,7 +64,8 @@ const (
 	formMore Form = 0xff // belongs to the hit of an earlier relocation: there is nothing to record
 )
 
-var formNames = [...]string{"none", "call", "got-call", "register-call", "saved-call", "literal", "patchable", "address"}
+var formNames = [...]string{"none", "call", "got-call", "register-call", "saved-call", "literal", "patchable",
+	"address"}
 
 func (f Form) String() string {
 	if int(f) < len(formNames) {
@@ -142,7 +143,8 @@ func machineOf(f *elfio.File) (machine, error) {
 		return m, fmt.Errorf("machine %v is not supported", f.Header.Machine)
 	}
 	if !ok {
-		return m, fmt.Errorf("machine %v with %v and %v is not supported", f.Header.Machine, elf.Class(f.Header.Ident[elf.EI_CLASS]), elf.Data(f.Header.Ident[elf.EI_DATA]))
+		return m, fmt.Errorf("machine %v with %v and %v is not supported", f.Header.Machine,
+			elf.Class(f.Header.Ident[elf.EI_CLASS]), elf.Data(f.Header.Ident[elf.EI_DATA]))
 	}
 	return m, nil
 }

@@ -156,7 +156,8 @@ func TestLoongArch(t *testing.T) {
 // LLVM's compact relocations are refused by their name, not taken for a section without any.
 func TestCompactRelocations(t *testing.T) {
 	b := assemble(t, "clang-19", threeFunctions, "-O2", "-pg", "-ffreestanding", "-Wa,--crel,--allow-experimental-crel")
-	if _, err := objects.Parse(b, objects.Options{}); err == nil || !strings.Contains(err.Error(), ".crel.text") || !strings.Contains(err.Error(), "compact relocations are not supported") {
+	if _, err := objects.Parse(b, objects.Options{}); err == nil || !strings.Contains(err.Error(), ".crel.text") ||
+		!strings.Contains(err.Error(), "compact relocations are not supported") {
 		t.Errorf("error %v", err)
 	}
 }

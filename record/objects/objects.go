@@ -99,7 +99,8 @@ func (ob *Object) find() error {
 	f := ob.f
 	texts := 0
 	for i := range f.Sections {
-		if s := &f.Sections[i]; (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) && s.Info < uint32(len(f.Sections)) && isCode(&f.Sections[s.Info]) {
+		if s := &f.Sections[i]; (s.Type == elf.SHT_REL || s.Type == elf.SHT_RELA) && s.Info < uint32(len(f.Sections)) &&
+			isCode(&f.Sections[s.Info]) {
 			texts++
 		}
 	}
@@ -174,7 +175,8 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 	if n == 0 {
 		return nil
 	}
-	ob.parts = append(ob.parts, part{rel: *t, data: data, listed: Listed(ob.f.Sections[t.Target].Name), sites: make([]site, 0, n)})
+	ob.parts = append(ob.parts,
+		part{rel: *t, data: data, listed: Listed(ob.f.Sections[t.Target].Name), sites: make([]site, 0, n)})
 	p := &ob.parts[len(ob.parts)-1]
 	c := ob.code(data)
 	t.Scan(ob.marks, func(i int) {
@@ -321,7 +323,8 @@ func (ob *Object) Sites() iter.Seq[Site] {
 				r := p.rel.At(int(s.rel))
 				start := s.hit.start(r.Off)
 				if !yield(Site{
-					Section: p.rel.Target, Off: start, Len: int(s.hit.len), Call: r.Off - uint64(int64(int8(s.hit.call))), Reloc: r.Off,
+					Section: p.rel.Target, Off: start, Len: int(s.hit.len),
+					Call: r.Off - uint64(int64(int8(s.hit.call))), Reloc: r.Off,
 					Form: s.hit.form, Callee: string(ob.syms.Name(int(r.Sym))), Listed: ob.recorded(p),
 					Tabled: ob.have.covers(p.rel.Target, start, uint64(s.hit.len)),
 				}) {
@@ -353,7 +356,8 @@ func (ob *Object) Tabled() bool { return ob.have != nil }
 
 func (ob *Object) address(p *part, i uint32) Site {
 	r := p.rel.At(int(i))
-	return Site{Section: p.rel.Target, Off: r.Off, Call: r.Off, Reloc: r.Off, Form: FormAddress, Callee: string(ob.syms.Name(int(r.Sym))), Listed: ob.recorded(p)}
+	return Site{Section: p.rel.Target, Off: r.Off, Call: r.Off, Reloc: r.Off, Form: FormAddress,
+		Callee: string(ob.syms.Name(int(r.Sym))), Listed: ob.recorded(p)}
 }
 
 // memberships returns which group every section is a member of.
@@ -402,7 +406,8 @@ func (ob *Object) existing() error {
 	f := ob.f
 	for i := range f.Sections {
 		s := &f.Sections[i]
-		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Info == 0 || s.Info >= uint32(len(f.Sections)) || f.Sections[s.Info].Name != TableName {
+		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Info == 0 || s.Info >= uint32(len(f.Sections)) ||
+			f.Sections[s.Info].Name != TableName {
 			continue
 		}
 		if ob.have == nil {

@@ -22,7 +22,8 @@ import (
 func luaSources(t *testing.T) (files []string, include string) {
 	t.Helper()
 	var missing *corpus.Missing
-	if _, err := corpus.Build(context.Background(), corpus.Lua, corpus.Flags{C: []string{"-O2", "-pg", "-mfentry"}}); errors.As(err, &missing) {
+	if _, err := corpus.Build(context.Background(), corpus.Lua,
+		corpus.Flags{C: []string{"-O2", "-pg", "-mfentry"}}); errors.As(err, &missing) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -45,8 +46,8 @@ func luaSources(t *testing.T) (files []string, include string) {
 	return files, include
 }
 
-// wideSources returns the C files of zstd and, for the compilers of this machine, SQLite in one file, when FENTRY_WIDE is
-// set. They take the time, so not every machine gets them at every level.
+// wideSources returns the C files of zstd and, for the compilers of this machine, SQLite in one file, when FENTRY_WIDE
+// is set. They take the time, so not every machine gets them at every level.
 func wideSources(t *testing.T, cc, level string) []string {
 	t.Helper()
 	native := cc == "gcc" || cc == "clang"
@@ -63,7 +64,8 @@ func wideSources(t *testing.T, cc, level string) []string {
 		programs[corpus.SQLite] = filepath.Join("built", "sqlite-amalgamation", "sqlite3.c")
 	}
 	for name, pattern := range programs {
-		if _, err := corpus.Build(context.Background(), name, corpus.Flags{C: []string{"-O2", "-pg", "-mfentry"}}); err != nil {
+		if _, err := corpus.Build(context.Background(), name,
+			corpus.Flags{C: []string{"-O2", "-pg", "-mfentry"}}); err != nil {
 			t.Skip(err)
 		}
 		files, err := filepath.Glob(filepath.Join(cache, pattern))
@@ -77,9 +79,9 @@ func wideSources(t *testing.T, cc, level string) []string {
 	})
 }
 
-// TestAgainstRecordmcount compiles Lua for every machine and compares with recordmcount and with objdump. Where recordmcount is
-// right, sets of sites are equal, and with Compat the files; where not, the difference is one of those known, and objdump says
-// who is right.
+// TestAgainstRecordmcount compiles Lua for every machine and compares with recordmcount and with objdump. Where
+// recordmcount is right, sets of sites are equal, and with Compat the files; where not, the difference is one of those
+// known, and objdump says who is right.
 func TestAgainstRecordmcount(t *testing.T) {
 	tool := recordmcount(t)
 	files, include := luaSources(t)
@@ -91,7 +93,9 @@ func TestAgainstRecordmcount(t *testing.T) {
 	defer func() { t.Log(sum.String()) }()
 	t.Run("machines", func(t *testing.T) {
 		for _, m := range machineTests {
-			if strings.Contains(m.flags, "--target=") || strings.Contains(m.flags, "-mabi") || strings.Contains(m.flags, "-mno-abicalls") || strings.Contains(m.flags, "-m32") || strings.Contains(m.flags, "-mx32") {
+			if strings.Contains(m.flags, "--target=") || strings.Contains(m.flags, "-mabi") ||
+				strings.Contains(m.flags, "-mno-abicalls") || strings.Contains(m.flags, "-m32") ||
+				strings.Contains(m.flags, "-mx32") {
 				continue // no C library for it
 			}
 			for _, level := range levels {
@@ -107,7 +111,8 @@ func TestAgainstRecordmcount(t *testing.T) {
 					more := wideSources(t, m.cc, level)
 					for _, src := range slices.Concat(files, more) {
 						obj := filepath.Join(t.TempDir(), "x.o")
-						argv := append([]string{m.cc, "-std=gnu11", "-w", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-I", include}, strings.Fields(m.flags+" "+level)...)
+						argv := append([]string{m.cc, "-std=gnu11", "-w", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-I", include},
+							strings.Fields(m.flags+" "+level)...)
 						out, err := exec.Command(argv[0], append(argv[1:], "-c", src, "-o", obj)...).CombinedOutput()
 						if bytes.Contains(out, []byte("No such file or directory")) {
 							t.Skipf("no C library for %s: apt-get install libc6-dev-*-cross", m.cc)
@@ -135,11 +140,12 @@ type tally struct {
 func (s *tally) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprintf("%d objects with %d sites, all where objdump sees them; %d files identical; differences of recordmcount: %v", s.objects, s.sites, s.identical, s.explained)
+	return fmt.Sprintf("%d objects with %d sites, all where objdump sees them; %d files identical; differences of "+
+		"recordmcount: %v", s.objects, s.sites, s.identical, s.explained)
 }
 
-// compare compares an object with its table with what objdump says of its code and, if tool is not empty, with what recordmcount
-// makes of it.
+// compare compares an object with its table with what objdump says of its code and, if tool is not empty, with what
+// recordmcount makes of it.
 func compare(t *testing.T, tool, objdump, path string, sum *tally) {
 	t.Helper()
 	orig := read(t, path)
@@ -258,8 +264,8 @@ func entries(t *testing.T, b []byte) map[entry]bool {
 	return out
 }
 
-// quiet returns recordmcount's file, whose original had size bytes, with zeros between the name table and the section headers:
-// recordmcount leaves there what its memory held.
+// quiet returns recordmcount's file, whose original had size bytes, with zeros between the name table and the section
+// headers: recordmcount leaves there what its memory held.
 func quiet(b []byte, size int) []byte {
 	f, err := elfio.Parse(b)
 	if err != nil || len(b) == size {

@@ -219,7 +219,8 @@ func (b *builder) table(runs []run, linked bool) {
 	}
 	rt := object.Section{
 		Name: ".rel" + TableName, Type: elf.SHT_REL, Link: uint32(ob.syms.Section), Addralign: word,
-		Info: uint32(len(f.Sections) + len(b.add.Sections)), Entsize: uint64(f.RelocSize(ob.m.rela)), Size: n * f.RelocSize(ob.m.rela),
+		Info: uint32(len(f.Sections) + len(b.add.Sections)), Entsize: uint64(f.RelocSize(ob.m.rela)),
+		Size: n * f.RelocSize(ob.m.rela),
 	}
 	if ob.m.rela {
 		rt.Name, rt.Type = ".rela"+TableName, elf.SHT_RELA
@@ -227,8 +228,8 @@ func (b *builder) table(runs []run, linked bool) {
 	if linked {
 		target := runs[0].p.rel.Target
 		if !ob.o.Compat {
-			// Writable, so that position-independent images can relocate it; kept or dropped with the text it lists. Beside a table
-			// of the whole object the flags have to be those of that one: mold would make two output sections of them.
+			// Writable, so that position-independent images can relocate it; kept or dropped with the text it lists. Beside a
+			// table of the whole object the flags have to be those of that one: mold would make two output sections of them.
 			t.Flags |= elf.SHF_WRITE | elf.SHF_LINK_ORDER
 			t.Link = uint32(target)
 			rt.Flags |= elf.SHF_INFO_LINK
@@ -306,7 +307,8 @@ func (b *builder) nops() error {
 			}
 			if nop == nil {
 				if ob.o.Nop {
-					return fmt.Errorf("%s at offset %#x: no nops are known for the %v of machine %v", ob.label(p.rel.Target), s.hit.start(r.Off),
+					return fmt.Errorf("%s at offset %#x: no nops are known for the %v of machine %v", ob.label(p.rel.Target),
+						s.hit.start(r.Off),
 						s.hit.form, ob.f.Header.Machine)
 				}
 				continue
@@ -369,8 +371,8 @@ func (b *builder) output() (*elfio.Output, error) {
 	return out, nil
 }
 
-// restorable reports whether stripCompat makes the object again of out. It nearly always does; what stood where nops are
-// now can be another relocation than it assumes, and calls may have been nops before.
+// restorable reports whether stripCompat makes the object again of out. It nearly always does; what stood where nops
+// are now can be another relocation than it assumes, and calls may have been nops before.
 func (b *builder) restorable(out *elfio.Output) bool {
 	ob := b.ob
 	if b.nopped == 0 && ob.nops == 0 {

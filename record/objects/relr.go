@@ -8,11 +8,12 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 )
 
-// shtRELR is SHT_RELR of the generic ABI: relative relocations in a compact form. The words they relocate hold the addends.
+// shtRELR is SHT_RELR of the generic ABI: relative relocations in a compact form. The words they relocate hold the
+// addends.
 const shtRELR = elf.SectionType(19)
 
-// packed makes the words of a sorted table that are not 0, and only those, be relocated by DT_RELR: a word that is relocated is never 0
-// when the program runs. It reports whether DT_RELR relocates the table at all.
+// packed makes the words of a sorted table that are not 0, and only those, be relocated by DT_RELR: a word that is
+// relocated is never 0 when the program runs. It reports whether DT_RELR relocates the table at all.
 func (st *sorter) packed(table int, values []uint64) (bool, error) {
 	f := st.f
 	t := &f.Sections[table]
@@ -54,7 +55,8 @@ func (st *sorter) packed(table int, values []uint64) (bool, error) {
 		slices.Sort(places)
 		out := appendRELR(nil, slices.Compact(places), f)
 		if uint64(len(out)) > s.Size {
-			return true, fmt.Errorf("section %d (%s) at offset %#x: %#x bytes of relocations have no room in %#x", i, s.Name, s.Off, len(out), s.Size)
+			return true, fmt.Errorf("section %d (%s) at offset %#x: %#x bytes of relocations have no room in %#x", i, s.Name,
+				s.Off, len(out), s.Size)
 		}
 		for uint64(len(out))+word <= s.Size {
 			out = append(out, make([]byte, word)...)
@@ -66,8 +68,8 @@ func (st *sorter) packed(table int, values []uint64) (bool, error) {
 	return false, nil
 }
 
-// appendRELR encodes sorted addresses: an even word is the address of a place, an odd one a bitmap of the 31 or 63 words behind the
-// last one covered.
+// appendRELR encodes sorted addresses: an even word is the address of a place, an odd one a bitmap of the 31 or 63
+// words behind the last one covered.
 func appendRELR(out []byte, places []uint64, f *elfio.File) []byte {
 	word := uint64(f.WordSize())
 	bits := 8*word - 1

@@ -104,8 +104,8 @@ const (
 )
 
 // callLoong: bl is 010101 offs; pcaddu18i and jirl with the medium model; pcalau12i, ld.d and jirl through the global
-// offset table with -fno-plt, of which the first word counts; with the extreme model pcalau12i, addi.d, lu32i.d, lu52i.d,
-// ldx.d and jirl.
+// offset table with -fno-plt, of which the first word counts; with the extreme model pcalau12i, addi.d, lu32i.d,
+// lu52i.d, ldx.d and jirl.
 func callLoong(c *code, off uint64, typ uint32) (hit, bool) {
 	w, ok := c.word32(off)
 	if !ok {

@@ -59,8 +59,8 @@ func synthetic(machine elf.Machine, big, rela bool, words []uint32, typ uint32, 
 	for body.Len()%8 != 0 {
 		body.WriteByte(0)
 	}
-	h := elf.Header64{Type: 1, Machine: uint16(machine), Version: 1, Shoff: uint64(64 + body.Len()), Ehsize: 64, Shentsize: 64,
-		Shnum: uint16(len(sections)), Shstrndx: 5}
+	h := elf.Header64{Type: 1, Machine: uint16(machine), Version: 1, Shoff: uint64(64 + body.Len()), Ehsize: 64,
+		Shentsize: 64, Shnum: uint16(len(sections)), Shstrndx: 5}
 	copy(h.Ident[:], "\x7fELF\x02\x01\x01")
 	if big {
 		h.Ident[5] = 2

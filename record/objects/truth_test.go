@@ -86,7 +86,8 @@ func truth(t testing.TB, objdump, path string) []place {
 			off, _ := strconv.ParseUint(m[1], 16, 64)
 			in := last[len(last)-1]
 			switch m[2] {
-			case "R_MIPS_CALL16", "R_MIPS_GOT_DISP", "R_MIPS_GOT16": // the call is the jalr; the load in front of it belongs to it
+			// The call is the jalr; the load in front of it belongs to it.
+			case "R_MIPS_CALL16", "R_MIPS_GOT_DISP", "R_MIPS_GOT16":
 				loads[in.at] = true
 			case "R_MIPS_JALR":
 				if loads[in.at-4] {
@@ -125,7 +126,8 @@ func truth(t testing.TB, objdump, path string) []place {
 			at, _ := strconv.ParseUint(m[1], 16, 64)
 			if loaded && strings.HasPrefix(m[2], "call") {
 				n := len(last) - 1
-				if n > 0 && strings.HasPrefix(last[n].text, "mov ") && last[n-1].at == loadedAt && strings.HasSuffix(last[n].text, ","+m[2][strings.Index(m[2], "*")+1:]) {
+				if n > 0 && strings.HasPrefix(last[n].text, "mov ") && last[n-1].at == loadedAt &&
+					strings.HasSuffix(last[n].text, ","+m[2][strings.Index(m[2], "*")+1:]) {
 					n-- // the second load, of the register that is called
 				}
 				if n >= 0 && last[n].at == loadedAt {

@@ -159,7 +159,8 @@ func (t *trailer) restore(b []byte) ([]byte, error) {
 		}
 		for i := range f.Sections {
 			s := &f.Sections[i]
-			if i == 0 || s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Link != symtab || s.Off >= t.size || s.Size > t.size-s.Off {
+			if i == 0 || s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Link != symtab || s.Off >= t.size ||
+				s.Size > t.size-s.Off {
 				continue
 			}
 			old, err := object.UnshiftSymbols(f, i, t.first, t.inserted)

@@ -85,7 +85,8 @@ func TestNopsOfMachinesWithoutThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ob.Output(); err == nil || !strings.Contains(err.Error(), "section 1 (.text) at offset 0x0: no nops are known for the call") {
+	if _, err := ob.Output(); err == nil ||
+		!strings.Contains(err.Error(), "section 1 (.text) at offset 0x0: no nops are known for the call") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -119,11 +120,14 @@ func TestStripOfUnusualCompatObjects(t *testing.T) {
 	// A nop of an earlier run, put together with an object without a table.
 	dir := t.TempDir()
 	a, b, both := filepath.Join(dir, "a.o"), filepath.Join(dir, "b.o"), filepath.Join(dir, "both.o")
-	write(t, a, rewritten(t, assemble(t, "gcc", "__attribute__((section(\".exit.text\"))) void bye(void) {}\n", "-O1", "-pg", "-fno-pie"), objects.Options{Compat: true}))
+	write(t, a, rewritten(t,
+		assemble(t, "gcc", "__attribute__((section(\".exit.text\"))) void bye(void) {}\n", "-O1", "-pg",
+			"-fno-pie"), objects.Options{Compat: true}))
 	write(t, b, assemble(t, "gcc", "void two(void) {}\n", "-O1", "-pg", "-fno-pie"))
 	command(t, "ld", "-r", a, b, "-o", both)
 	orig := read(t, both)
-	if back, err := objects.Strip(rewritten(t, orig, objects.Options{Compat: true})); err != nil || !bytes.Equal(back, orig) {
+	if back, err := objects.Strip(rewritten(t, orig, objects.Options{Compat: true})); err != nil ||
+		!bytes.Equal(back, orig) {
 		t.Errorf("Strip does not give back the original (%v)", err)
 	}
 

@@ -95,7 +95,8 @@ func (c *code) callPLTOFF(off uint64) (hit, bool) {
 }
 
 // callGOT64 recognises a call through the global offset table, whose address is in one register and the offset in it in
-// the one that is loaded. Where the compiler has put something between the load and the call, the site is the call alone.
+// the one that is loaded. Where the compiler has put something between the load and the call, the site is the call
+// alone.
 func (c *code) callGOT64(off uint64) (hit, bool) {
 	b, ok := c.bytes(off-2, 10)
 	if !ok || off < 2 || b[0]&0xfe != 0x48 || b[1]&0xf8 != 0xb8 {
@@ -133,8 +134,8 @@ func (c *code) callGOT64(off uint64) (hit, bool) {
 	return hit{}, false
 }
 
-// loadAndCall recognises the load of a register from the sum of reg and another, and the call through it. It returns the
-// lengths of the two.
+// loadAndCall recognises the load of a register from the sum of reg and another, and the call through it. It returns
+// the lengths of the two.
 func (c *code) loadAndCall(at uint64, reg byte) (load, call int) {
 	b, ok := c.bytes(at, 6)
 	if !ok || b[0]&0xf8 != 0x48 || b[1] != 0x8b || b[2]&0xc7 != 0x04 && b[2]&0xc7 != 0x44 {
@@ -182,12 +183,12 @@ var (
 	nop5x64  = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}                                        // nopl 0(%rax,%rax,1)
 	nop6x64  = []byte{0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00}                                  // nopw 0(%rax,%rax,1)
 	nop8x64  = []byte{0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0}                                     // nopl 0(%rax,%rax,1)
-	nop12x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x00}             // nopw 0(%rax,%rax,1); nopl (%rax)
-	nop13x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0x00}       // nopw 0(%rax,%rax,1); nopl 0(%rax)
-	nop14x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x44, 0, 0}       // nopw 0(%rax,%rax,1); nopl 0(%rax,%rax,1)
+	nop12x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x00}             // nopw; nopl (%rax)
+	nop13x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0x00}       // nopw; nopl 0(%rax)
+	nop14x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x44, 0, 0}       // nopw; nopl 0(%rax,%rax,1)
 	nop15x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0} // nopw 0(%rax,%rax,1), twice
-	nop16x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x80, 0, 0, 0, 0} // nopw 0(%rax,%rax,1); nopl 0(%rax)
-	nop17x64 = append(nop12x64[:9:9], nop8x64...)                                          // nopw 0(%rax,%rax,1); nopl 0(%rax,%rax,1)
+	nop16x64 = []byte{0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x80, 0, 0, 0, 0} // nopw; nopl 0(%rax)
+	nop17x64 = append(nop12x64[:9:9], nop8x64...)                                          // nopw; nopl 0(%rax,%rax,1)
 	nop18x64 = append(nop12x64[:9:9], nop12x64[:9]...)                                     // nopw 0(%rax,%rax,1), twice
 	nop5x32  = []byte{0x3e, 0x8d, 0x74, 0x26, 0x00}                                        // ds lea 0(%esi,1),%esi
 	nop6x32  = []byte{0x8d, 0xb6, 0x00, 0x00, 0x00, 0x00}                                  // lea 0(%esi),%esi
