@@ -36,15 +36,15 @@ var mayImport = map[string][]string{
 	"internal/format":     {},
 	"internal/parallel":   {},
 
-	"session":                   {"trace", "internal/format", "patch"},
+	"session":                   {"trace", "internal/format", "arch", "patch"},
 	"session/internal/clock":    {},
 	"session/internal/procfs":   {},
 	"session/internal/pool":     {"trace", "internal/format", "session/internal/clock"},
 	"session/internal/drain":    {"trace", "internal/format", "session/internal/pool", "session/internal/procfs"},
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "session/internal/procfs"},
 	"session/internal/tracee":   {"arch", "patch", "session/internal/procfs"},
-	"session/internal/launch":   {"patch", "session/internal/tracee"},
-	"session/internal/fixture":  {"patch"},
+	"session/internal/launch":   {"arch", "patch", "session/internal/tracee"},
+	"session/internal/fixture":  {"arch", "patch"},
 }
 
 func TestDependencies(t *testing.T) {

@@ -59,7 +59,7 @@ func TestBatch(t *testing.T) {
 		t.Fatalf("Verify: %d edits, %v, %d writes", len(edits), err, m.writes)
 	}
 	for i, e := range edits {
-		if e.Addr != base+uint64(i)*16 || string(e.Old) != "\x0f\x1f\x44\x00\x00" || e.New[0] != 0xe8 || e.Change().Site.Name != fmt.Sprintf("f%d", i) {
+		if e.Addr != base+uint64(i)*16 || string(e.Old) != "\x0f\x1f\x44\x00\x00" || e.New[0] != 0xe8 || e.Func != fmt.Sprintf("f%d", i) {
 			t.Errorf("edit %d: %+v", i, e)
 		}
 	}
@@ -116,14 +116,14 @@ func TestBatchTakesBack(t *testing.T) {
 func TestBatchRefusesOverlap(t *testing.T) {
 	m, b := sites(2)
 	b.Add(b.Changes[0])
-	if err := b.Run(m); err == nil || !strings.Contains(err.Error(), "changed twice") || m.writes != 0 {
+	if err := b.Run(m); err == nil || !strings.Contains(err.Error(), "overlaps") || m.writes != 0 {
 		t.Errorf("one site twice: %v, %d writes", err, m.writes)
 	}
 	m = &image{Bytes: arch.Bytes{Addr: base, Data: bytes.Repeat([]byte{0x90}, 16)}}
 	b = &arch.Batch{Ftrace: amd64.Ftrace{}}
 	b.Add(arch.Change{Action: arch.Call, Site: arch.Site{Addr: base + 4, Len: 5}, New: target})
 	b.Add(arch.Change{Action: arch.Call, Site: arch.Site{Addr: base, Len: 5}, New: target})
-	if err := b.Run(m); err == nil || !strings.Contains(err.Error(), "changed twice") || m.writes != 0 {
+	if err := b.Run(m); err == nil || !strings.Contains(err.Error(), "overlaps") || m.writes != 0 {
 		t.Errorf("overlapping sites: %v, %d writes", err, m.writes)
 	}
 }
@@ -139,7 +139,7 @@ func TestBugText(t *testing.T) {
 		report string
 	}{
 		{
-			f.MakeCall(m, site, target),
+			arch.MakeCall(f, m, site, target),
 			"0x401000 (main): setting ftrace call site to call ftrace function: EINVAL: actual 55:48:89:e5:90, expected 0f:1f:44:00:00",
 			`------------[ ftrace bug ]------------
 ftrace failed to modify
@@ -150,7 +150,7 @@ Setting ftrace call site to call ftrace function
  expected tramp: 402000`,
 		},
 		{
-			f.MakeNop(m, arch.Site{Addr: base, Len: 6}, target),
+			arch.MakeNop(f, m, arch.Site{Addr: base, Len: 6}, target),
 			"0x401000: setting ftrace call site to NOP: EFAULT: 6 bytes at 0x401000 are not within 0x401000 to 0x401005",
 			`------------[ ftrace bug ]------------
 ftrace faulted on modifying
@@ -160,7 +160,7 @@ Setting ftrace call site to NOP
  expected tramp: 402000`,
 		},
 		{
-			f.ModifyCall(&image{Bytes: arch.Bytes{Addr: base, Data: []byte("\xe8\xfb\x0f\x00\x00")}, noWrite: base}, site, target, base),
+			arch.ModifyCall(f, &image{Bytes: arch.Bytes{Addr: base, Data: []byte("\xe8\xfb\x0f\x00\x00")}, noWrite: base}, site, target, base),
 			"0x401000 (main): updating ftrace call site to call a different ftrace function: EPERM: read-only page",
 			`------------[ ftrace bug ]------------
 ftrace faulted on writing

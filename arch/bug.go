@@ -58,6 +58,8 @@ func (a Action) phase() string {
 		return "Enabling the graph caller of the ftrace trampoline"
 	case GraphDisable:
 		return "Disabling the graph caller of the ftrace trampoline"
+	case Rewrite:
+		return "Rewriting code"
 	}
 	return fmt.Sprintf("Action(%d)", uint8(a))
 }

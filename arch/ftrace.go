@@ -1,11 +1,6 @@
 package arch
 
-// Memory is the bytes that are verified and rewritten: an image being built, or
-// the address space of a process. Both methods handle all of p or fail.
-type Memory interface {
-	ReadAt(p []byte, addr uint64) error
-	WriteAt(p []byte, addr uint64) error
-}
+import "fmt"
 
 // Site is a place that can call a tracer.
 type Site struct {
@@ -18,38 +13,82 @@ type Site struct {
 	Name string // of the function, for reports; may be empty
 }
 
-// Ftrace is what ftrace asks of an architecture. Implementations have no state:
-// everything is in the site and in memory.
-//
-// Errors of methods that take a Memory are *Bug; a target that the
-// architecture's call cannot reach is one of class Unreachable.
+// Ftrace is what ftrace asks of an architecture: what calls look like. What is done with that is the same on all of them:
+// [MakeNop], [MakeCall] and their like, and [Batch]. Everything is in the site and in memory.
 type Ftrace interface {
-	// McountInsnSize is the size of a call site in bytes: what is taken off a
+	// McountInsnSize is the size of a call in bytes: what is taken off a
 	// return address of the site's call to get the site (MCOUNT_INSN_SIZE).
 	McountInsnSize() int
 
-	// CallAdjust returns the site that a word of a table of call sites stands for.
+	// CallAdjust returns the site that a word of a table of call sites stands for. The error is a *Bug.
 	CallAdjust(mem Memory, addr uint64) (uint64, error)
 
-	// MakeNop turns a call to addr into nops. The call is one that MakeCall or
-	// ModifyCall wrote, or the compiler's or linker's own.
-	MakeNop(mem Memory, site Site, addr uint64) error
-	// MakeCall turns nops into a call to addr.
-	MakeCall(mem Memory, site Site, addr uint64) error
-	// ModifyCall turns a call to old into a call to new.
-	ModifyCall(mem Memory, site Site, old, new uint64) error
+	// CheckSite returns an error for a site that can have no call.
+	CheckSite(s Site) error
 
-	// UpdateFtraceFunc makes the call at address call, in a trampoline
-	// (ftrace_call, ftrace_regs_call), go to fn, wherever it went before.
-	UpdateFtraceFunc(mem Memory, call, fn uint64) error
-	// EnableGraphCaller turns the nop at address call, in a trampoline
-	// (ftrace_graph_call), into a jump to target (ftrace_graph_caller).
-	EnableGraphCaller(mem Memory, call, target uint64) error
-	// DisableGraphCaller turns that jump to target back into a nop.
-	DisableGraphCaller(mem Memory, call, target uint64) error
+	// Verify reports whether a site with these bytes has what c starts from. It returns nil if so, else a *Bug.
+	Verify(mem Memory, c Change, actual []byte) *Bug
 
-	// Prepare verifies c and returns what would be written. It writes nothing.
-	Prepare(mem Memory, c Change) (Edit, error)
+	// Replacement encodes what c leaves at the site. An error says that a call cannot reach its target.
+	Replacement(c Change) ([]byte, error)
+}
+
+// Prepare verifies c and returns what would be written. It writes nothing. The error is a *Bug; a target that the
+// architecture's call cannot reach is one of class Unreachable.
+func Prepare(f Ftrace, mem Memory, c Change) (Edit, error) {
+	if err := f.CheckSite(c.Site); err != nil {
+		return Edit{}, c.Bug(Unreachable, nil, nil, err)
+	}
+	actual := make([]byte, c.Site.Len)
+	if err := mem.ReadAt(actual, c.Site.Addr); err != nil {
+		return Edit{}, c.Bug(Fault, nil, nil, err)
+	}
+	if bug := f.Verify(mem, c, actual); bug != nil {
+		return Edit{}, bug
+	}
+	next, err := f.Replacement(c)
+	if err != nil {
+		return Edit{}, c.Bug(Unreachable, actual, nil, err)
+	}
+	return Edit{Addr: c.Site.Addr, Old: actual, New: next, Func: c.Site.Name, Reason: c.Action.String(), change: &c}, nil
+}
+
+// MakeNop turns a call to addr into nops. The call is one that [MakeCall] or
+// [ModifyCall] wrote, or the compiler's or linker's own.
+func MakeNop(f Ftrace, mem Memory, site Site, addr uint64) error {
+	return Do(f, mem, Change{Action: Nop, Site: site, Old: addr})
+}
+
+// MakeCall turns nops into a call to addr.
+func MakeCall(f Ftrace, mem Memory, site Site, addr uint64) error {
+	return Do(f, mem, Change{Action: Call, Site: site, New: addr})
+}
+
+// ModifyCall turns a call to old into a call to new.
+func ModifyCall(f Ftrace, mem Memory, site Site, old, new uint64) error {
+	return Do(f, mem, Change{Action: Modify, Site: site, Old: old, New: new})
+}
+
+// UpdateFtraceFunc makes the call at address call, in a trampoline
+// (ftrace_call, ftrace_regs_call), go to fn, wherever it went before.
+func UpdateFtraceFunc(f Ftrace, mem Memory, call, fn uint64) error {
+	return Do(f, mem, Change{Action: Func, Site: trampoline(f, "ftrace_call", call), New: fn})
+}
+
+// EnableGraphCaller turns the nop at address call, in a trampoline
+// (ftrace_graph_call), into a jump to target (ftrace_graph_caller).
+func EnableGraphCaller(f Ftrace, mem Memory, call, target uint64) error {
+	return Do(f, mem, Change{Action: GraphEnable, Site: trampoline(f, "ftrace_graph_call", call), New: target})
+}
+
+// DisableGraphCaller turns that jump to target back into a nop.
+func DisableGraphCaller(f Ftrace, mem Memory, call, target uint64) error {
+	return Do(f, mem, Change{Action: GraphDisable, Site: trampoline(f, "ftrace_graph_call", call), Old: target})
+}
+
+// trampoline is the site of a call or jump in a trampoline. They have the same size.
+func trampoline(f Ftrace, name string, call uint64) Site {
+	return Site{Addr: call, Len: f.McountInsnSize(), Name: name}
 }
 
 // Action is what a Change does.
@@ -63,7 +102,17 @@ const (
 	Func                       // call to anything -> call to New, in a trampoline
 	GraphEnable                // nop -> jump to New, in a trampoline
 	GraphDisable               // jump to Old -> nop, in a trampoline
+	Rewrite                    // what an Edit says that comes from no Change
 )
+
+var actionNames = [...]string{"init", "nop", "call", "modify", "func", "graph-enable", "graph-disable", "rewrite"}
+
+func (a Action) String() string {
+	if int(a) < len(actionNames) {
+		return actionNames[a]
+	}
+	return fmt.Sprintf("Action(%d)", uint8(a))
+}
 
 // Change is a request to rewrite one site. Old and New are the targets its Action speaks of.
 type Change struct {
@@ -85,18 +134,3 @@ func (c Change) target() uint64 {
 func (c Change) Bug(class Class, actual, expected []byte, cause error) *Bug {
 	return &Bug{Class: class, Action: c.Action, Site: c.Site, Actual: actual, Expected: expected, Target: c.target(), Err: cause}
 }
-
-// Edit returns the edit that does c: old is what the site has, new what belongs there.
-func (c Change) Edit(old, new []byte) Edit {
-	return Edit{Addr: c.Site.Addr, Old: old, New: new, change: c}
-}
-
-// Edit is a verified change: memory has Old at Addr, and New belongs there. They have the same length.
-type Edit struct {
-	Addr     uint64
-	Old, New []byte
-	change   Change
-}
-
-// Change returns the request the edit does.
-func (e Edit) Change() Change { return e.change }

@@ -2,6 +2,31 @@ package arch
 
 import "fmt"
 
+// Reader is bytes that can be compared. ReadAt reads all of p or fails.
+type Reader interface {
+	ReadAt(p []byte, addr uint64) error
+}
+
+// Memory is the bytes that are verified and rewritten: an image being built, the
+// address space of a process, or one's own. Both methods handle all of p or fail.
+type Memory interface {
+	Reader
+	WriteAt(p []byte, addr uint64) error
+}
+
+// Moved is a Memory at other addresses: what has address A in Memory has A - Bias here, as link-time addresses of an image
+// have that is loaded with that bias.
+type Moved struct {
+	Memory
+	Bias uint64
+}
+
+// ReadAt copies len(p) bytes from address addr.
+func (m Moved) ReadAt(p []byte, addr uint64) error { return m.Memory.ReadAt(p, addr+m.Bias) }
+
+// WriteAt copies p to address addr.
+func (m Moved) WriteAt(p []byte, addr uint64) error { return m.Memory.WriteAt(p, addr+m.Bias) }
+
 // Bytes is a Memory that consists of one run of bytes, such as a section's contents.
 type Bytes struct {
 	Addr uint64 // of Data[0]

@@ -11,7 +11,7 @@
 // Planning never writes and applying never decides. A [Plan] is plain data:
 // every edit has its address, the bytes that must be there before, the bytes
 // that will be there after, and the site it belongs to. All old bytes are
-// compared before the first byte is written; a mismatch is an error in the
+// compared before the first byte is written; a mismatch is an [*arch.Bug], in the
 // manner of ftrace's bug report, with actual and expected bytes, and nothing is
 // changed.
 //

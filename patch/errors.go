@@ -2,7 +2,6 @@ package patch
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/fentry-dev/fentry/record"
 )
@@ -10,37 +9,6 @@ import (
 // ErrNoSites is returned by [New] when there is nothing to trace: callers may
 // then run or copy the program unchanged.
 var ErrNoSites = errors.New("no function to trace")
-
-// MismatchError says that an image is not the one a plan was made for.
-type MismatchError struct {
-	Addr     uint64
-	Func     string
-	Actual   []byte
-	Expected []byte
-}
-
-func (e *MismatchError) Error() string {
-	fn := e.Func
-	if fn == "" {
-		fn = "unknown function"
-	}
-	return fmt.Sprintf("failed to modify %#x (%s): actual %s, expected %s", e.Addr, fn, colons(e.Actual), colons(e.Expected))
-}
-
-// colons prints bytes as ftrace's bug reports do.
-func colons(b []byte) string {
-	if len(b) == 0 {
-		return "[FAULT]"
-	}
-	s := make([]byte, 0, 3*len(b))
-	for i, c := range b {
-		if i > 0 {
-			s = append(s, ':')
-		}
-		s = fmt.Appendf(s, "%02x", c)
-	}
-	return string(s)
-}
 
 // ErrNotPatched says that an image carries nothing of fentry's.
 var ErrNotPatched = errors.New("not patched by fentry")

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cost"
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -62,7 +63,7 @@ const (
 )
 
 // checkEdits checks what must hold for the edits of any plan.
-func checkEdits(t *testing.T, f *elfio.File, edits []patch.Edit) {
+func checkEdits(t *testing.T, f *elfio.File, edits []arch.Edit) {
 	t.Helper()
 	end := uint64(0)
 	for i, e := range edits {

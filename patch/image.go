@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/inject"
 )
@@ -27,13 +28,13 @@ func (p *Plan) injection(id []byte) (inject.Injection, error) {
 		Sections: l.sections, SymbolRuns: []inject.SymbolRun{p.thunkSymbols()}, Symbols: l.symbols(), Moved: l.moved,
 		Edits: l.fileEdits(),
 	}
-	if err := p.unchanged(in.Edits); err != nil {
+	if err := p.unchanged(); err != nil {
 		return inject.Injection{}, err
 	}
 	for _, e := range l.tables {
 		off, ok := p.file.Offset(e.Addr)
 		if !ok {
-			return inject.Injection{}, &MismatchError{Addr: e.Addr, Func: e.Func, Expected: e.Old}
+			return inject.Injection{}, e.Bug(arch.Fault, nil, nil)
 		}
 		in.Edits = append(in.Edits, elfio.RawEdit{Off: off, New: e.New})
 	}
@@ -61,21 +62,16 @@ func (l *layout) fileEdits() []elfio.RawEdit {
 	return out
 }
 
-// unchanged compares the windows with what they were when they were planned.
-func (p *Plan) unchanged(edits []elfio.RawEdit) error {
-	raw := p.file.Raw()
+// unchanged compares the image with what it was when it was planned.
+func (p *Plan) unchanged() error {
+	if len(p.l.routes) > 0 { // islands are not in the order of functions
+		return arch.Compare(&segment{f: p.file}, 0, arch.All(p.Edits()))
+	}
+	if err := arch.Compare(&segment{f: p.file}, 0, arch.All(p.l.tables)); err != nil {
+		return err
+	}
 	return p.overFunctions(func(from, to int) error {
-		for i := from; i < to; i++ {
-			fn := &p.Functions[i]
-			for k, w := range p.l.windowsOf(fn) {
-				off := edits[int(fn.first)+k].Off
-				now, old := raw[off:off+uint64(w.n)], p.l.before[w.at:][:w.n]
-				if string(now) != string(old) {
-					return &MismatchError{Addr: w.addr, Func: fn.Name, Actual: now, Expected: old}
-				}
-			}
-		}
-		return nil
+		return arch.Compare(&segment{f: p.file}, 0, p.l.edits(from, to))
 	})
 }
 

@@ -51,7 +51,7 @@ type layout struct {
 	windows       []window // of all functions
 	before, after []byte   // their bytes
 	raw           []elfio.RawEdit
-	tables        []Edit          // of the image's tables, sorted by address
+	tables        []arch.Edit     // of the image's tables, sorted by address
 	dynamic       []elfio.RawEdit // of entries of the dynamic section
 	moved         []inject.Moved
 
@@ -141,7 +141,7 @@ func (l *layout) layout() error {
 	}
 	l.sort()
 	l.sections = append(l.sections, l.namedSections()...)
-	slices.SortFunc(l.tables, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
+	slices.SortFunc(l.tables, func(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) })
 	return nil
 }
 

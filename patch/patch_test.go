@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/patch"
@@ -260,8 +261,8 @@ func TestMismatchIsFoundBeforeAnythingIsWritten(t *testing.T) {
 		}
 	}
 	_, err = patch.New(f, sites, patch.Options{})
-	var mm *patch.MismatchError
-	if !errors.As(err, &mm) || mm.Func != "mid" {
+	var mm *arch.Bug
+	if !errors.As(err, &mm) || mm.Class != arch.Mismatch || mm.Site.Name != "mid" {
 		t.Fatalf("error %v, want a mismatch in mid", err)
 	}
 	if s := err.Error(); !strings.Contains(s, "actual 90:90:90:90:90, expected e8:01:02:03:04") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 )
 
@@ -22,7 +23,7 @@ type Memory struct {
 	PhdrAddr  uint64 // new AT_PHDR, inside RX
 	Phnum     int    // new AT_PHNUM
 	NullCB    uint64 // initial gs base of the first thread
-	Edits     []Edit
+	Edits     []arch.Edit
 }
 
 // Memory gives the plan as memory contents. The plan must have been made with

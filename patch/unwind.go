@@ -139,8 +139,8 @@ func (l *layout) hide(fdes iter.Seq[*ehframe.FDE]) bool {
 			l.tables = nil
 			return false
 		}
-		l.tables = append(l.tables, Edit{
-			Addr: addr, Old: f.Raw()[e.Off : e.Off+uint64(len(e.New))], New: e.New, Reason: "unwind",
+		l.tables = append(l.tables, arch.Edit{
+			Addr: addr, Old: bytes.Clone(f.Raw()[e.Off : e.Off+uint64(len(e.New))]), New: e.New, Reason: "unwind",
 		})
 	}
 	return true

@@ -1,12 +1,16 @@
 package patch
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
@@ -32,6 +36,9 @@ const (
 var purposeNames = [...]string{"trace", "nop", "veneer"}
 
 func (p Purpose) String() string {
+	if p&(p-1) == 0 && p != 0 && bits.TrailingZeros8(uint8(p)) < len(purposeNames) {
+		return purposeNames[bits.TrailingZeros8(uint8(p))]
+	}
 	var names []string
 	for i, n := range purposeNames {
 		if p&(1<<i) != 0 {
@@ -60,18 +67,43 @@ func (w *window) end() uint64 { return w.addr + uint64(w.n) }
 
 // Windows returns what is rewritten of a function, sorted by address. Nothing of it may be changed.
 func (p *Plan) Windows(fn *Func) []Window {
+	var out []Window
 	own := p.l.windowsOf(fn)
-	out := make([]Window, 0, len(own))
 	for len(own) > 0 {
-		w := own[0]
-		n, at := uint64(w.n), uint64(w.at)
-		for own = own[1:]; len(own) > 0 && own[0].addr == w.addr+n; own = own[1:] {
-			n += uint64(own[0].n)
-			w.purpose |= own[0].purpose
-		}
-		out = append(out, Window{w.addr, p.l.before[at : at+n : at+n], p.l.after[at : at+n : at+n], w.purpose})
+		var w Window
+		w, own = p.l.join(own)
+		out = append(out, w)
 	}
 	return out
+}
+
+// join returns the window at the beginning of a run, with those that touch it, and the rest of the run.
+func (l *layout) join(run []window) (Window, []window) {
+	w := run[0]
+	n, at := uint64(w.n), uint64(w.at)
+	for run = run[1:]; len(run) > 0 && run[0].addr == w.addr+n; run = run[1:] {
+		n += uint64(run[0].n)
+		w.purpose |= run[0].purpose
+	}
+	return Window{w.addr, l.before[at : at+n : at+n], l.after[at : at+n : at+n], w.purpose}, run
+}
+
+// edits yields the windows of functions from the from-th to before the to-th, in their order.
+func (l *layout) edits(from, to int) iter.Seq[*arch.Edit] {
+	return func(yield func(*arch.Edit) bool) {
+		var e arch.Edit
+		for i := from; i < to; i++ {
+			fn := &l.p.Functions[i]
+			for own := l.windowsOf(fn); len(own) > 0; {
+				var w Window
+				w, own = l.join(own)
+				e = arch.Edit{Addr: w.Addr, Old: w.Old, New: w.New, Func: fn.Name, Reason: w.Purpose.String()}
+				if !yield(&e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (l *layout) windowsOf(fn *Func) []window {
@@ -207,7 +239,8 @@ func (l *layout) keep() error {
 					return fmt.Errorf("%s: site %#x: %w", fn.Name, w.addr, err)
 				}
 				if w.purpose != ToLanding && string(old) != string(fn.Bytes) {
-					return &MismatchError{Addr: w.addr, Func: fn.Name, Actual: old, Expected: fn.Bytes}
+					e := arch.Edit{Addr: w.addr, Old: fn.Bytes, Func: fn.Name}
+					return e.Bug(arch.Mismatch, bytes.Clone(old), nil)
 				}
 				copy(l.before[w.at:], old)
 				if l.raw != nil {
@@ -244,25 +277,21 @@ func (s *segment) bytes(addr uint64, n int) (b []byte, off uint64, err error) {
 	return b, off, nil
 }
 
-// Edit replaces len(Old) bytes at a loaded address.
-type Edit struct {
-	Addr   uint64
-	Old    []byte
-	New    []byte
-	Func   string // raw name of the function, "" when unknown
-	Reason string // a Purpose; or "unwind": an entry of an unwind table
+// ReadAt reads loaded bytes of the image: it is what edits are compared with.
+func (s *segment) ReadAt(p []byte, addr uint64) error {
+	b, _, err := s.bytes(addr, len(p))
+	copy(p, b)
+	return err
 }
 
-// Edits returns all changes of what is loaded, sorted by address.
-func (p *Plan) Edits() []Edit {
-	out := make([]Edit, 0, len(p.l.windows)+len(p.l.tables))
-	for i := range p.Functions {
-		fn := &p.Functions[i]
-		for _, w := range p.Windows(fn) {
-			out = append(out, Edit{Addr: w.Addr, Old: w.Old, New: w.New, Func: fn.Name, Reason: w.Purpose.String()})
-		}
+// Edits returns all changes of what is loaded, sorted by address. Their reasons are those of [Purpose], or "unwind" for an
+// entry of an unwind table.
+func (p *Plan) Edits() []arch.Edit {
+	out := make([]arch.Edit, 0, len(p.l.windows)+len(p.l.tables))
+	for e := range p.l.edits(0, len(p.Functions)) {
+		out = append(out, *e)
 	}
 	out = append(out, p.l.tables...)
-	slices.SortFunc(out, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
+	slices.SortFunc(out, func(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) })
 	return out
 }

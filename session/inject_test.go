@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/fixture"
@@ -76,10 +77,10 @@ func TestInjectMismatch(t *testing.T) {
 	path := fixture.CC(t, "testdata/answer")
 	m := fixture.Answer(t, path)
 	e := &m.Edits[0]
-	m.Edits = append([]patch.Edit{{Addr: e.Addr - 1, Old: []byte{0x12}, New: []byte{0x90}}}, m.Edits...)
+	m.Edits = append([]arch.Edit{{Addr: e.Addr - 1, Old: []byte{0x12}, New: []byte{0x90}}}, m.Edits...)
 	r := recorderCmd{Memory: m}
 	x := r.run(t, path)
-	if x.code != 200 || x.stdout != "" || !strings.Contains(x.stderr, fmt.Sprintf("changed since it was read: failed to modify %#x (unknown function): actual ", e.Addr-1)) {
+	if x.code != 200 || x.stdout != "" || !strings.Contains(x.stderr, fmt.Sprintf("changed since it was read: %#x: rewriting code: EINVAL: actual ", e.Addr-1)) {
 		t.Errorf("status %d, %q, %q", x.code, x.stdout, x.stderr)
 	}
 	if _, err := os.Stat(r.Dir); err == nil {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/trace"
@@ -89,7 +90,7 @@ const DefaultBuffer = 64 << 20
 // gives it.
 type (
 	Memory = patch.Memory
-	Edit   = patch.Edit
+	Edit   = arch.Edit
 )
 
 // Image is a program image that announced itself in the trace.

@@ -158,10 +158,10 @@ func TestClassicRegistersARM64(t *testing.T) {
 						}
 						var ft arm64.Ftrace
 						if cb != "none" {
-							err = ft.UpdateFtraceFunc(m, sym(call), sym("on_call"))
+							err = arch.UpdateFtraceFunc(ft, m, sym(call), sym("on_call"))
 						}
 						if err == nil {
-							err = ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller"))
+							err = arch.EnableGraphCaller(ft, m, sym(graph), sym("ftrace_graph_caller"))
 						}
 						if err == nil {
 							err = runfile.WriteFile(f.path, image)
@@ -468,16 +468,16 @@ func TestClassicTrampolines(t *testing.T) {
 			for ; len(table) > 0; table = table[8:] {
 				site, err := ft.CallAdjust(m, binary.LittleEndian.Uint64(table))
 				check(err)
-				check(ft.ModifyCall(m, arch.Site{Addr: site, Len: 5}, sym(c.entry), sym(c.caller)))
+				check(arch.ModifyCall(ft, m, arch.Site{Addr: site, Len: 5}, sym(c.entry), sym(c.caller)))
 			}
 			if c.on {
-				check(ft.UpdateFtraceFunc(m, sym(c.call), sym("on_call")))
+				check(arch.UpdateFtraceFunc(ft, m, sym(c.call), sym("on_call")))
 			}
 			// switched on, off and on again: the nop is the one that is expected
 			if c.follow {
-				check(ft.EnableGraphCaller(m, sym(c.graph), sym("ftrace_graph_caller")))
-				check(ft.DisableGraphCaller(m, sym(c.graph), sym("ftrace_graph_caller")))
-				check(ft.EnableGraphCaller(m, sym(c.graph), sym("ftrace_graph_caller")))
+				check(arch.EnableGraphCaller(ft, m, sym(c.graph), sym("ftrace_graph_caller")))
+				check(arch.DisableGraphCaller(ft, m, sym(c.graph), sym("ftrace_graph_caller")))
+				check(arch.EnableGraphCaller(ft, m, sym(c.graph), sym("ftrace_graph_caller")))
 			}
 			check(runfile.WriteFile(f.path, image))
 			out, ev := f.run(t)
@@ -576,13 +576,13 @@ func TestClassicTrampolinesARM64(t *testing.T) {
 				}
 			}
 			if c.on {
-				check(ft.UpdateFtraceFunc(m, sym(call), sym("on_call")))
+				check(arch.UpdateFtraceFunc(ft, m, sym(call), sym("on_call")))
 			}
 			// switched on, off and on again: the nop is the one that is expected
 			if c.follow {
-				check(ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
-				check(ft.DisableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
-				check(ft.EnableGraphCaller(m, sym(graph), sym("ftrace_graph_caller")))
+				check(arch.EnableGraphCaller(ft, m, sym(graph), sym("ftrace_graph_caller")))
+				check(arch.DisableGraphCaller(ft, m, sym(graph), sym("ftrace_graph_caller")))
+				check(arch.EnableGraphCaller(ft, m, sym(graph), sym("ftrace_graph_caller")))
 			}
 			check(runfile.WriteFile(f.path, image))
 			out, ev := f.run(t)

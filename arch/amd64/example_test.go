@@ -53,15 +53,15 @@ func ExampleFtrace() {
 	site := arch.Site{Addr: 0x401000, Len: 5, Name: "main"}
 	var f arch.Ftrace = amd64.Ftrace{}
 
-	err := f.MakeCall(mem, site, 0x402000)
+	err := arch.MakeCall(f, mem, site, 0x402000)
 	fmt.Printf("% x %v\n", mem.Data[:5], err)
-	err = f.ModifyCall(mem, site, 0x403000, 0x404000)
+	err = arch.ModifyCall(f, mem, site, 0x403000, 0x404000)
 	fmt.Println(err)
-	err = f.MakeNop(mem, site, 0x402000)
+	err = arch.MakeNop(f, mem, site, 0x402000)
 	fmt.Printf("% x %v\n", mem.Data[:5], err)
 
 	site.Addr += 5
-	fmt.Printf("%+v\n", f.MakeCall(mem, site, 0x402000))
+	fmt.Printf("%+v\n", arch.MakeCall(f, mem, site, 0x402000))
 	// Output:
 	// e8 fb 0f 00 00 <nil>
 	// 0x401000 (main): updating ftrace call site to call a different ftrace function: EINVAL: actual e8:fb:0f:00:00, expected e8:fb:1f:00:00

@@ -59,67 +59,28 @@ func (Ftrace) CallAdjust(mem arch.Memory, addr uint64) (uint64, error) {
 	return addr, nil
 }
 
-// MakeNop turns a call to addr into one nop.
-func (f Ftrace) MakeNop(mem arch.Memory, site arch.Site, addr uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Nop, Site: site, Old: addr})
-}
-
-// MakeCall turns nops into a call to addr.
-func (f Ftrace) MakeCall(mem arch.Memory, site arch.Site, addr uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Call, Site: site, New: addr})
-}
-
-// ModifyCall turns a call to old into a call to new.
-func (f Ftrace) ModifyCall(mem arch.Memory, site arch.Site, old, new uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Modify, Site: site, Old: old, New: new})
-}
-
-// UpdateFtraceFunc makes the e8 rel32 at call go to fn.
-func (f Ftrace) UpdateFtraceFunc(mem arch.Memory, call, fn uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Func, Site: arch.Site{Addr: call, Len: CallLen, Name: "ftrace_call"}, New: fn})
-}
-
-// EnableGraphCaller turns 5 bytes of nops at call into e9 rel32 to target.
-func (f Ftrace) EnableGraphCaller(mem arch.Memory, call, target uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.GraphEnable, Site: graphSite(call), New: target})
-}
-
-// DisableGraphCaller turns e9 rel32 to target at call into a nop of 5 bytes.
-func (f Ftrace) DisableGraphCaller(mem arch.Memory, call, target uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.GraphDisable, Site: graphSite(call), Old: target})
-}
-
-func graphSite(call uint64) arch.Site {
-	return arch.Site{Addr: call, Len: JumpLen, Name: "ftrace_graph_call"}
-}
-
-// Prepare verifies c and returns what would be written.
-func (Ftrace) Prepare(mem arch.Memory, c arch.Change) (arch.Edit, error) {
-	s := c.Site
+// CheckSite refuses sites of less than 5 bytes, and of very many.
+func (Ftrace) CheckSite(s arch.Site) error {
 	if s.Len < CallLen || s.Len > maxSite {
-		return arch.Edit{}, c.Bug(arch.Unreachable, nil, nil, fmt.Errorf("a site has %d to %d bytes, not %d", CallLen, maxSite, s.Len))
+		return fmt.Errorf("a site has %d to %d bytes, not %d", CallLen, maxSite, s.Len)
 	}
-	actual := make([]byte, s.Len)
-	if err := mem.ReadAt(actual, s.Addr); err != nil {
-		return arch.Edit{}, c.Bug(arch.Fault, nil, nil, err)
-	}
-	if expected, ok := verify(c, actual); !ok {
-		return arch.Edit{}, c.Bug(arch.Mismatch, actual, expected, nil)
-	}
-	next, err := replacement(c)
-	if err != nil {
-		return arch.Edit{}, c.Bug(arch.Unreachable, actual, nil, err)
-	}
-	return c.Edit(actual, next), nil
+	return nil
 }
 
-// maxSite bounds what a caller can make Prepare allocate; compilers make sites of up to 13 bytes
+// maxSite bounds what a caller can have allocated; compilers make sites of up to 13 bytes
 // themselves and as many as -fpatchable-function-entry was told.
 const maxSite = 1 << 16
 
-// verify reports whether the site has what c starts from, and the form it
-// would have been in by our own hand, for the report.
-func verify(c arch.Change, actual []byte) (expected []byte, ok bool) {
+// Verify compares what the site has with what c starts from. The report names the form it would have been in by our
+// own hand.
+func (Ftrace) Verify(_ arch.Memory, c arch.Change, actual []byte) *arch.Bug {
+	if expected, ok := startsFrom(c, actual); !ok {
+		return c.Bug(arch.Mismatch, actual, expected, nil)
+	}
+	return nil
+}
+
+func startsFrom(c arch.Change, actual []byte) (expected []byte, ok bool) {
 	s := c.Site
 	switch c.Action {
 	case arch.Call, arch.GraphEnable:
@@ -169,8 +130,8 @@ func callForms(s arch.Site, addr uint64) [][]byte {
 	return forms
 }
 
-// replacement encodes what c leaves at the site.
-func replacement(c arch.Change) ([]byte, error) {
+// Replacement encodes what c leaves at the site.
+func (Ftrace) Replacement(c arch.Change) ([]byte, error) {
 	s := c.Site
 	switch c.Action {
 	case arch.Nop, arch.GraphDisable:

@@ -27,14 +27,20 @@ func TestFtrace(t *testing.T) {
 	site := func(n int) arch.Site { return arch.Site{Addr: siteAddr, Len: n, Name: "f"} }
 	viaSlot := arch.Site{Addr: siteAddr, Len: 6, Slot: slot}
 	type op func(arch.Memory) error
-	nop := func(s arch.Site, addr uint64) op { return func(m arch.Memory) error { return f.MakeNop(m, s, addr) } }
-	call := func(s arch.Site, addr uint64) op { return func(m arch.Memory) error { return f.MakeCall(m, s, addr) } }
-	modify := func(s arch.Site, old, new uint64) op {
-		return func(m arch.Memory) error { return f.ModifyCall(m, s, old, new) }
+	nop := func(s arch.Site, addr uint64) op {
+		return func(m arch.Memory) error { return arch.MakeNop(f, m, s, addr) }
 	}
-	fn := func(to uint64) op { return func(m arch.Memory) error { return f.UpdateFtraceFunc(m, siteAddr, to) } }
-	enable := func(m arch.Memory) error { return f.EnableGraphCaller(m, siteAddr, tramp) }
-	disable := func(m arch.Memory) error { return f.DisableGraphCaller(m, siteAddr, tramp) }
+	call := func(s arch.Site, addr uint64) op {
+		return func(m arch.Memory) error { return arch.MakeCall(f, m, s, addr) }
+	}
+	modify := func(s arch.Site, old, new uint64) op {
+		return func(m arch.Memory) error { return arch.ModifyCall(f, m, s, old, new) }
+	}
+	fn := func(to uint64) op {
+		return func(m arch.Memory) error { return arch.UpdateFtraceFunc(f, m, siteAddr, to) }
+	}
+	enable := func(m arch.Memory) error { return arch.EnableGraphCaller(f, m, siteAddr, tramp) }
+	disable := func(m arch.Memory) error { return arch.DisableGraphCaller(f, m, siteAddr, tramp) }
 
 	for _, tt := range []struct {
 		name        string

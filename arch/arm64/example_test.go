@@ -54,12 +54,12 @@ func ExampleFtrace() {
 	fmt.Printf("%#x %v\n", addr, err)
 	site := arch.Site{Addr: addr, Len: 4, Name: "main"}
 
-	fmt.Println(f.MakeCall(mem, site, 0x402000))
-	err = f.InitNop(mem, site) // once, before anything runs
+	fmt.Println(arch.MakeCall(f, mem, site, 0x402000))
+	err = arch.Do(f, mem, arm64.InitChange(site)) // once, before anything runs
 	fmt.Printf("% x %v\n", mem.Data[4:12], err)
-	err = f.MakeCall(mem, site, 0x402000)
+	err = arch.MakeCall(f, mem, site, 0x402000)
 	fmt.Printf("% x %v\n", mem.Data[4:12], err)
-	err = f.MakeNop(mem, site, 0x402000)
+	err = arch.MakeNop(f, mem, site, 0x402000)
 	fmt.Printf("% x %v\n", mem.Data[4:12], err)
 	// Output:
 	// 0x401008 <nil>

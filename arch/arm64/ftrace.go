@@ -12,13 +12,13 @@ import (
 //
 // Functions compiled with -fpatchable-function-entry=2 begin with two nops, behind
 // a landing pad if there is one. Their site is the second; the first becomes
-// mov x9, x30, by InitNop:
+// mov x9, x30, by InitChange:
 //
 //	compiled   nop           nop
 //	disabled   mov x9, x30   nop
 //	enabled    mov x9, x30   bl trampoline
 //
-// InitNop comes once, before the code can run, because a thread that stopped
+// That comes once, before the code can run, because a thread that stopped
 // between the two would come to a bl with another x9. From then on every change is
 // that of one aligned word, between nop, bl and bl, which processors may fetch
 // while it is written (Arm ARM B2.2.5, "Concurrent modification and execution of
@@ -114,94 +114,47 @@ func word(mem arch.Memory, addr uint64) (uint32, error) {
 	return binary.LittleEndian.Uint32(b[:]), nil
 }
 
-// InitNop writes mov x9, x30 in place of the nop before a site that has two
-// instructions, as compilers leave them. It comes before any thread can run there.
-func (f Ftrace) InitNop(mem arch.Memory, site arch.Site) error {
-	return arch.Do(f, mem, InitChange(site))
-}
-
-// InitChange is the change of InitNop, for a Batch. Its own site is the
-// instruction before the one given.
+// InitChange writes mov x9, x30 in place of the nop before a site that has two instructions, as compilers leave them. It
+// comes before any thread can run there. Its own site is the instruction before the one given.
 func InitChange(site arch.Site) arch.Change {
 	site.Addr -= InstLen
 	return arch.Change{Action: arch.Init, Site: site}
 }
 
-// MakeNop turns a call to addr into a nop.
-func (f Ftrace) MakeNop(mem arch.Memory, site arch.Site, addr uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Nop, Site: site, Old: addr})
-}
-
-// MakeCall turns a nop into a call to addr. It refuses a site with a nop before it,
-// whose mov is missing.
-func (f Ftrace) MakeCall(mem arch.Memory, site arch.Site, addr uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Call, Site: site, New: addr})
-}
-
-// ModifyCall turns a call to old into a call to new.
-func (f Ftrace) ModifyCall(mem arch.Memory, site arch.Site, old, new uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Modify, Site: site, Old: old, New: new})
-}
-
-// UpdateFtraceFunc makes the bl at call go to fn.
-func (f Ftrace) UpdateFtraceFunc(mem arch.Memory, call, fn uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.Func, Site: arch.Site{Addr: call, Len: InstLen, Name: "ftrace_call"}, New: fn})
-}
-
-// EnableGraphCaller turns the nop at call into b to target.
-func (f Ftrace) EnableGraphCaller(mem arch.Memory, call, target uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.GraphEnable, Site: graphSite(call), New: target})
-}
-
-// DisableGraphCaller turns b to target at call into a nop.
-func (f Ftrace) DisableGraphCaller(mem arch.Memory, call, target uint64) error {
-	return arch.Do(f, mem, arch.Change{Action: arch.GraphDisable, Site: graphSite(call), Old: target})
-}
-
-func graphSite(call uint64) arch.Site {
-	return arch.Site{Addr: call, Len: InstLen, Name: "ftrace_graph_call"}
-}
-
-// Prepare verifies c and returns what would be written. A call out of reach takes
-// room in Veneers.
-func (f Ftrace) Prepare(mem arch.Memory, c arch.Change) (arch.Edit, error) {
-	s := c.Site
+// CheckSite: a site is one instruction.
+func (Ftrace) CheckSite(s arch.Site) error {
 	if s.Len != InstLen || s.Addr%InstLen != 0 {
-		return arch.Edit{}, c.Bug(arch.Unreachable, nil, nil, fmt.Errorf("a site is one instruction, not %d bytes", s.Len))
+		return fmt.Errorf("a site is one instruction, not %d bytes", s.Len)
 	}
-	actual := make([]byte, InstLen)
-	if err := mem.ReadAt(actual, s.Addr); err != nil {
-		return arch.Edit{}, c.Bug(arch.Fault, nil, nil, err)
-	}
-	if expected, ok := f.verify(mem, c, binary.LittleEndian.Uint32(actual)); !ok {
-		return arch.Edit{}, c.Bug(arch.Mismatch, actual, expected, nil)
-	}
-	if c.Action == arch.Init || c.Action == arch.Call {
-		// The other instruction of two.
-		at, want := s.Addr+InstLen, uint32(WordNop)
-		if c.Action == arch.Call {
-			at, want = s.Addr-InstLen, WordMovX9LR
-		}
-		w, err := word(mem, at)
-		switch {
-		case c.Action == arch.Call && (err != nil || w != WordNop): // -pg, or there is the mov
-		case err != nil:
-			return arch.Edit{}, c.Bug(arch.Fault, nil, nil, err)
-		case w != want:
-			c.Site.Addr = at
-			return arch.Edit{}, c.Bug(arch.Mismatch, appendWord(nil, w), appendWord(nil, want), nil)
-		}
-	}
-	next, err := f.replacement(c)
-	if err != nil {
-		return arch.Edit{}, c.Bug(arch.Unreachable, actual, nil, err)
-	}
-	return c.Edit(actual, next), nil
+	return nil
 }
 
-// verify reports whether the site has what c starts from, and the form it would
-// have been in by our own hand, for the report.
-func (f Ftrace) verify(mem arch.Memory, c arch.Change, w uint32) (expected []byte, ok bool) {
+// Verify compares what the site has with what c starts from, and, of a site of two instructions, the other one: a call is
+// refused behind a nop, whose mov is missing. The report names the form it would have been in by our own hand.
+func (f Ftrace) Verify(mem arch.Memory, c arch.Change, actual []byte) *arch.Bug {
+	if expected, ok := f.startsFrom(mem, c, binary.LittleEndian.Uint32(actual)); !ok {
+		return c.Bug(arch.Mismatch, actual, expected, nil)
+	}
+	if c.Action != arch.Init && c.Action != arch.Call {
+		return nil
+	}
+	at, want := c.Site.Addr+InstLen, uint32(WordNop)
+	if c.Action == arch.Call {
+		at, want = c.Site.Addr-InstLen, WordMovX9LR
+	}
+	w, err := word(mem, at)
+	switch {
+	case c.Action == arch.Call && (err != nil || w != WordNop): // -pg, or there is the mov
+	case err != nil:
+		return c.Bug(arch.Fault, nil, nil, err)
+	case w != want:
+		c.Site.Addr = at
+		return c.Bug(arch.Mismatch, appendWord(nil, w), appendWord(nil, want), nil)
+	}
+	return nil
+}
+
+func (f Ftrace) startsFrom(mem arch.Memory, c arch.Change, w uint32) (expected []byte, ok bool) {
 	in := DecodeWord(w)
 	switch c.Action {
 	case arch.Init, arch.Call, arch.GraphEnable:
@@ -279,8 +232,8 @@ func (f Ftrace) branch(op func([]byte, uint64, uint64) ([]byte, error), from, to
 	return op(nil, from, via)
 }
 
-// replacement encodes what c leaves at the site.
-func (f Ftrace) replacement(c arch.Change) ([]byte, error) {
+// Replacement encodes what c leaves at the site. A call out of reach takes room in Veneers.
+func (f Ftrace) Replacement(c arch.Change) ([]byte, error) {
 	switch c.Action {
 	case arch.Init:
 		return appendWord(nil, WordMovX9LR), nil

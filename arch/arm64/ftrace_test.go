@@ -47,21 +47,21 @@ func TestFtrace(t *testing.T) {
 	viaSlot := arch.Site{Addr: siteAddr, Len: 4, Name: "f", Slot: slot}
 	type op func(Ftrace, arch.Memory) error
 	nop := func(s arch.Site, addr uint64) op {
-		return func(f Ftrace, m arch.Memory) error { return f.MakeNop(m, s, addr) }
+		return func(f Ftrace, m arch.Memory) error { return arch.MakeNop(f, m, s, addr) }
 	}
 	call := func(s arch.Site, addr uint64) op {
-		return func(f Ftrace, m arch.Memory) error { return f.MakeCall(m, s, addr) }
+		return func(f Ftrace, m arch.Memory) error { return arch.MakeCall(f, m, s, addr) }
 	}
 	modify := func(old, new uint64) op {
-		return func(f Ftrace, m arch.Memory) error { return f.ModifyCall(m, site, old, new) }
+		return func(f Ftrace, m arch.Memory) error { return arch.ModifyCall(f, m, site, old, new) }
 	}
 	fn := func(to uint64) op {
-		return func(f Ftrace, m arch.Memory) error { return f.UpdateFtraceFunc(m, siteAddr, to) }
+		return func(f Ftrace, m arch.Memory) error { return arch.UpdateFtraceFunc(f, m, siteAddr, to) }
 	}
-	enable := func(f Ftrace, m arch.Memory) error { return f.EnableGraphCaller(m, siteAddr, tramp) }
-	disable := func(f Ftrace, m arch.Memory) error { return f.DisableGraphCaller(m, siteAddr, tramp) }
+	enable := func(f Ftrace, m arch.Memory) error { return arch.EnableGraphCaller(f, m, siteAddr, tramp) }
+	disable := func(f Ftrace, m arch.Memory) error { return arch.DisableGraphCaller(f, m, siteAddr, tramp) }
 	initNop := func(f Ftrace, m arch.Memory) error {
-		return f.InitNop(m, arch.Site{Addr: siteAddr + 4, Len: 4, Name: "f"})
+		return arch.Do(f, m, InitChange(arch.Site{Addr: siteAddr + 4, Len: 4, Name: "f"}))
 	}
 	bl := func(to uint64) uint32 {
 		b, err := AppendCall(nil, siteAddr, to)
@@ -169,10 +169,10 @@ func TestFtraceVeneer(t *testing.T) {
 		}
 	}
 	steps := []func() error{
-		func() error { return f.MakeCall(mem, site, far) },
-		func() error { return f.ModifyCall(mem, site, far, far+0x1000) },
-		func() error { return f.ModifyCall(mem, site, far+0x1000, far) },
-		func() error { return f.MakeNop(mem, site, far) },
+		func() error { return arch.MakeCall(f, mem, site, far) },
+		func() error { return arch.ModifyCall(f, mem, site, far, far+0x1000) },
+		func() error { return arch.ModifyCall(f, mem, site, far+0x1000, far) },
+		func() error { return arch.MakeNop(f, mem, site, far) },
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -183,19 +183,19 @@ func TestFtraceVeneer(t *testing.T) {
 	if v.Used() != 2*VeneerLen {
 		t.Errorf("%d bytes of veneers", v.Used())
 	}
-	if err := f.MakeCall(mem, site, far); err != nil {
+	if err := arch.MakeCall(f, mem, site, far); err != nil {
 		t.Fatal(err)
 	}
 	var bug *arch.Bug
-	if err := f.MakeNop(mem, site, far+0x1000); !errors.As(err, &bug) || bug.Class != arch.Mismatch {
+	if err := arch.MakeNop(f, mem, site, far+0x1000); !errors.As(err, &bug) || bug.Class != arch.Mismatch {
 		t.Errorf("nop of a call by another veneer: %v", err)
 	} else if want, _ := AppendCall(nil, siteAddr, island+VeneerLen); !bytes.Equal(bug.Expected, want) {
 		t.Errorf("expected % x, want % x", bug.Expected, want)
 	}
-	if err := f.MakeNop(mem, site, far+0x2000); !errors.As(err, &bug) || bug.Expected != nil {
+	if err := arch.MakeNop(f, mem, site, far+0x2000); !errors.As(err, &bug) || bug.Expected != nil {
 		t.Errorf("nop of a call for which there is no veneer: %v", err)
 	}
-	if err := f.ModifyCall(mem, site, far, far+0x3000); !errors.As(err, &bug) || bug.Class != arch.Unreachable {
+	if err := arch.ModifyCall(f, mem, site, far, far+0x3000); !errors.As(err, &bug) || bug.Class != arch.Unreachable {
 		t.Errorf("a full island: %v", err)
 	}
 }

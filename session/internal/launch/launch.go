@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
 )
@@ -141,8 +142,8 @@ func (l *Launcher) traced() (Started, error) {
 	}
 	if err != nil {
 		t.Kill()
-		var mm *patch.MismatchError
-		if errors.As(err, &mm) {
+		var bug *arch.Bug
+		if errors.As(err, &bug) && bug.Class == arch.Mismatch {
 			return Started{}, fmt.Errorf("%s: changed since it was read: %w", l.Path, err)
 		}
 		return Started{}, err

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -48,19 +49,15 @@ func (t *Process) Inject(m *patch.Memory) error {
 		return err
 	}
 	// All old bytes are compared before anything is changed.
-	spans := spans(m.Edits)
-	for _, run := range spans {
-		if err := t.compare(run, bias); err != nil {
-			return err
-		}
+	image := arch.Moved{Memory: t, Bias: bias}
+	if err := arch.Compare(image, PageSize, arch.All(m.Edits)); err != nil {
+		return err
 	}
 	if err := t.mapMemory(m, bias); err != nil {
 		return err
 	}
-	for _, run := range spans {
-		if err := t.edit(run, bias); err != nil {
-			return err
-		}
+	if err := arch.Write(image, PageSize, m.Edits); err != nil {
+		return err
 	}
 	set := func(key, val uint64) error {
 		e, ok := aux[key]
@@ -188,33 +185,3 @@ func (t *Process) mapMemory(m *patch.Memory, bias uint64) error {
 }
 
 func pageUp(v uint64) uint64 { return (v + PageSize - 1) &^ (PageSize - 1) }
-
-// compare checks a run of edits against the process.
-func (t *Process) compare(run []patch.Edit, bias uint64) error {
-	addr, n := extent(run)
-	b := make([]byte, n)
-	if err := t.ReadAt(b, bias+addr); err != nil {
-		return err
-	}
-	for i := range run {
-		e := &run[i]
-		if have := b[e.Addr-addr:][:len(e.Old)]; !bytes.Equal(have, e.Old) {
-			return &patch.MismatchError{Addr: e.Addr, Func: e.Func, Actual: have, Expected: e.Old}
-		}
-	}
-	return nil
-}
-
-// edit makes a run of edits that has been compared.
-func (t *Process) edit(run []patch.Edit, bias uint64) error {
-	addr, n := extent(run)
-	b := make([]byte, n)
-	if err := t.ReadAt(b, bias+addr); err != nil {
-		return err
-	}
-	for i := range run {
-		e := &run[i]
-		copy(b[e.Addr-addr:], e.New)
-	}
-	return t.WriteAt(b, bias+addr)
-}

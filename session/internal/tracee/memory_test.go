@@ -3,16 +3,16 @@
 package tracee
 
 import (
-	"slices"
 	"testing"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
 )
 
 // Plans that contradict themselves are refused before anything is started.
 func TestMemoryCheck(t *testing.T) {
 	good := func() *patch.Memory {
-		return &patch.Memory{RX: make([]byte, 4096), RXAddr: 0x10000, Entry: 0x10010, RWAddr: 0x20000, RWSize: 10, Edits: []patch.Edit{{Addr: 0x1000, Old: []byte{1, 2}, New: []byte{3, 4}}, {Addr: 0x1002, Old: []byte{1}, New: []byte{2}}}}
+		return &patch.Memory{RX: make([]byte, 4096), RXAddr: 0x10000, Entry: 0x10010, RWAddr: 0x20000, RWSize: 10, Edits: []arch.Edit{{Addr: 0x1000, Old: []byte{1, 2}, New: []byte{3, 4}}, {Addr: 0x1002, Old: []byte{1}, New: []byte{2}}}}
 	}
 	if err := Check(good()); err != nil {
 		t.Fatal(err)
@@ -35,30 +35,5 @@ func TestMemoryCheck(t *testing.T) {
 		if err := Check(m); err == nil {
 			t.Errorf("change %d is accepted", i)
 		}
-	}
-}
-
-// Runs of edits hold every edit once, within the window and without large gaps.
-func TestSpans(t *testing.T) {
-	var m patch.Memory
-	addr := uint64(0x1000)
-	for i := range 5000 {
-		m.Edits = append(m.Edits, patch.Edit{Addr: addr, Old: make([]byte, 5), New: make([]byte, 5)})
-		addr += uint64(16 + i%7*(i%500)*3)
-	}
-	var all []patch.Edit
-	for _, run := range spans(m.Edits) {
-		if _, n := extent(run); n > 1<<20 {
-			t.Errorf("run of %d bytes", n)
-		}
-		for i := 1; i < len(run); i++ {
-			if run[i].Addr-run[i-1].Addr-5 >= PageSize {
-				t.Errorf("gap at %#x", run[i].Addr)
-			}
-		}
-		all = append(all, run...)
-	}
-	if !slices.EqualFunc(all, m.Edits, func(a, b patch.Edit) bool { return a.Addr == b.Addr }) {
-		t.Error("edits are missing")
 	}
 }

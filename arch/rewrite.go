@@ -1,0 +1,257 @@
+package arch
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// Rewriting.
+//
+// Whoever rewrites code has planned it for bytes that may have changed since: a file, a process that was started from
+// it, a module of the program itself. One half-made change is a crash later, so the old bytes of all edits are compared
+// before the first new byte is written, and a write that fails takes back those before it. That is the same for every
+// memory, and stands here once. What differs is how much is read and written at a time: an image of a file at hand costs
+// nothing a call, a process costs a system call, and code that threads may be executing must be written edit by edit, as
+// its instruction set demands. The caller says so by a gap.
+
+// An Edit is a change of memory to the byte: at Addr there is Old, and New belongs there. They have the same length.
+type Edit struct {
+	Addr     uint64
+	Old, New []byte
+	Func     string // raw name of the function, for reports; may be empty
+	Reason   string // what it is for, in a word, for people
+
+	change *Change // the request it does, if it comes from one
+}
+
+// Bug is the error for an edit that cannot be done.
+func (e *Edit) Bug(class Class, actual []byte, cause error) *Bug {
+	var expected []byte
+	if class == Mismatch {
+		expected = e.Old
+	}
+	if e.change != nil {
+		return e.change.Bug(class, actual, expected, cause)
+	}
+	c := Change{Action: Rewrite, Site: Site{Addr: e.Addr, Len: len(e.Old), Name: e.Func}}
+	return c.Bug(class, actual, expected, cause)
+}
+
+func (e *Edit) end() uint64 { return e.Addr + uint64(len(e.Old)) }
+
+// check refuses edits that are none, and such as do not follow end, which is that of the edit before.
+func (e *Edit) check(end uint64) error {
+	switch {
+	case len(e.Old) == 0 || len(e.Old) != len(e.New):
+		return fmt.Errorf("edit at %#x replaces %d bytes by %d", e.Addr, len(e.Old), len(e.New))
+	case e.Addr < end:
+		return fmt.Errorf("edit at %#x overlaps the one before it, or is not in order", e.Addr)
+	case e.end() < e.Addr:
+		return fmt.Errorf("edit at %#x leaves the address space", e.Addr)
+	}
+	return nil
+}
+
+// Check returns an error if edits are not in the order of addresses, share bytes, or are empty.
+func Check(edits []Edit) error {
+	end := uint64(0)
+	for i := range edits {
+		if err := edits[i].check(end); err != nil {
+			return err
+		}
+		end = edits[i].end()
+	}
+	return nil
+}
+
+// Sort puts edits in order. It returns an error for those that share bytes.
+func Sort(edits []Edit) error {
+	slices.SortStableFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
+	return Check(edits)
+}
+
+// window bounds what is read or written at a time, in bytes, unless one edit is longer.
+const window = 1 << 20
+
+// Compare compares the old bytes of edits, which are in order, with memory. Those that are less than gap bytes apart are
+// read together; 0 reads each on its own. What is yielded may be changed when the next is asked for.
+//
+// An error is a *[Bug], of class Fault or Mismatch, of the first edit that is wrong; or says that the edits are not in
+// order.
+func Compare(mem Reader, gap uint64, edits iter.Seq[*Edit]) error {
+	c := comparer{mem: mem}
+	var run []Edit
+	end := uint64(0)
+	for e := range edits {
+		if err := e.check(end); err != nil {
+			return err
+		}
+		if gap == 0 {
+			if err := c.edit(e); err != nil {
+				return err
+			}
+		} else {
+			if len(run) > 0 && !joins(run, e, gap) {
+				if err := c.run(run); err != nil {
+					return err
+				}
+				run = run[:0]
+			}
+			run = append(run, *e)
+		}
+		end = e.end()
+	}
+	return c.run(run)
+}
+
+// joins reports whether an edit is read and written with those before it.
+func joins(run []Edit, e *Edit, gap uint64) bool {
+	last := &run[len(run)-1]
+	return e.Addr-last.end() < gap && e.end()-run[0].Addr <= window
+}
+
+// comparer reads into one buffer.
+type comparer struct {
+	mem Reader
+	buf []byte
+}
+
+func (c *comparer) room(n int) []byte {
+	if cap(c.buf) < n {
+		c.buf = make([]byte, n)
+	}
+	return c.buf[:n]
+}
+
+func (c *comparer) edit(e *Edit) error {
+	b := c.room(len(e.Old))
+	if err := c.mem.ReadAt(b, e.Addr); err != nil {
+		return e.Bug(Fault, nil, err)
+	}
+	if !bytes.Equal(b, e.Old) {
+		return e.Bug(Mismatch, bytes.Clone(b), nil)
+	}
+	return nil
+}
+
+// run compares edits that are read together. Where that cannot be, because of what lies between them, each is read alone.
+func (c *comparer) run(run []Edit) error {
+	if len(run) == 0 {
+		return nil
+	}
+	addr := run[0].Addr
+	b := c.room(int(run[len(run)-1].end() - addr))
+	if c.mem.ReadAt(b, addr) != nil {
+		for i := range run {
+			if err := c.edit(&run[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i := range run {
+		e := &run[i]
+		if have := b[e.Addr-addr:][:len(e.Old)]; !bytes.Equal(have, e.Old) {
+			return e.Bug(Mismatch, bytes.Clone(have), nil)
+		}
+	}
+	return nil
+}
+
+// Write writes edits that have been compared, in order. Those that are less than gap bytes apart are written together,
+// with what lies between them as it is read then: nobody else may write there. 0 writes each on its own.
+//
+// When a write fails, what has been written before gets its old bytes back. The error is that write's *[Bug], joined with
+// one for each that could not be restored.
+func Write(mem Memory, gap uint64, edits []Edit) error {
+	if err := Check(edits); err != nil {
+		return err
+	}
+	w := writer{comparer{mem: mem}, mem}
+	for done := 0; done < len(edits); {
+		run := edits[done : done+1]
+		for len(run) < len(edits)-done && gap > 0 && joins(run, &edits[done+len(run)], gap) {
+			run = edits[done : done+len(run)+1]
+		}
+		if err := w.write(run); err != nil {
+			// Some of the run may have been written.
+			if left := restore(mem, edits[:done+len(run)]); len(left) > 0 {
+				return errors.Join(append([]error{err}, left...)...)
+			}
+			return err
+		}
+		done += len(run)
+	}
+	return nil
+}
+
+type writer struct {
+	comparer
+	to Memory
+}
+
+// write writes a run of edits.
+func (w *writer) write(run []Edit) error {
+	first := &run[0]
+	if len(run) == 1 {
+		if err := w.to.WriteAt(first.New, first.Addr); err != nil {
+			return first.Bug(WriteFault, nil, err)
+		}
+		return nil
+	}
+	b := w.room(int(run[len(run)-1].end() - first.Addr))
+	if err := w.mem.ReadAt(b, first.Addr); err != nil {
+		// Something between them cannot be read, and is not to be written then.
+		for i := range run {
+			if err := w.write(run[i : i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i := range run {
+		copy(b[run[i].Addr-first.Addr:], run[i].New)
+	}
+	if err := w.to.WriteAt(b, first.Addr); err != nil {
+		return first.Bug(WriteFault, nil, err)
+	}
+	return nil
+}
+
+// restore gives edits their old bytes back, the last one first, and returns what could not be restored.
+func restore(mem Memory, edits []Edit) (errs []error) {
+	c := comparer{mem: mem}
+	for i := len(edits) - 1; i >= 0; i-- {
+		e := &edits[i]
+		if c.edit(e) == nil {
+			continue // not written
+		}
+		if err := mem.WriteAt(e.Old, e.Addr); err != nil {
+			errs = append(errs, fmt.Errorf("not restored: %w", e.Bug(WriteFault, nil, err)))
+		}
+	}
+	return errs
+}
+
+// Apply compares all edits, which are in order, and then writes them: all or none. See [Compare] and [Write].
+func Apply(mem Memory, gap uint64, edits []Edit) error {
+	if err := Compare(mem, gap, All(edits)); err != nil {
+		return err
+	}
+	return Write(mem, gap, edits)
+}
+
+// All yields edits.
+func All(edits []Edit) iter.Seq[*Edit] {
+	return func(yield func(*Edit) bool) {
+		for i := range edits {
+			if !yield(&edits[i]) {
+				return
+			}
+		}
+	}
+}
