@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
@@ -160,7 +159,7 @@ func (arm64Machine) needIslands(p *Plan, far []int) bool {
 	})
 }
 
-// findIslands returns places for veneers, ascending.
+// findIslands returns places for veneers, ascending, that no branch of the image goes to.
 func findIslands(p *Plan) []uint64 {
 	var out []uint64
 	for i := range p.Functions {
@@ -176,7 +175,7 @@ func findIslands(p *Plan) []uint64 {
 		if err != nil {
 			continue
 		}
-		in := arm64.DecodeWord(binary.LittleEndian.Uint32(b))
+		in := arm64.DecodeWord(le.Uint32(b))
 		if !in.Op.EndsBlock() && in.Op != arm64.Call && in.Op != arm64.CallInd && in.Op != arm64.Brk {
 			continue
 		}
@@ -211,7 +210,7 @@ func isLanding(f *elfio.File, addr uint64) bool {
 	if err != nil {
 		return false
 	}
-	op := arm64.DecodeWord(binary.LittleEndian.Uint32(b)).Op
+	op := arm64.DecodeWord(le.Uint32(b)).Op
 	return op == arm64.Bti || op == arm64.PacSP
 }
 

@@ -149,7 +149,7 @@ func TestReachLimits(t *testing.T) {
 	for _, delta := range []int64{-8, -4, 0, 4, 8} {
 		p := build(bss, skip+uint64(d-reach-delta))
 		_, now := distance(p)
-		for _, e := range p.Edits() {
+		for _, e := range edits(t, p) {
 			i := slices.IndexFunc(p.Functions, func(f patch.Func) bool { return f.Addr == e.Addr })
 			if i < 0 {
 				continue

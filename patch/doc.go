@@ -8,9 +8,17 @@
 //	mem, err := plan.Memory()      // ... or, for a plan made with Target Process, what to write into a process at its exec stop
 //	orig, err := patch.Undo(out)   // byte for byte the file the plan was made for
 //
-// Planning never writes and applying never decides. A [Plan] is plain data:
-// every edit has its address, the bytes that must be there before, the bytes
-// that will be there after, and the site it belongs to. All old bytes are
+// Planning never writes and applying never decides. A [Plan] is plain data, and
+// what it does with each function can be changed until it is applied:
+//
+//	for i := range plan.Functions {
+//		if fn := &plan.Functions[i]; fn.Action == patch.Trace && fn.Size < 16 {
+//			fn.Action = patch.Leave
+//		}
+//	}
+//
+// Every edit has its address, the bytes that must be there before, the bytes
+// that will be there after, and the function it belongs to. All old bytes are
 // compared before the first byte is written; a mismatch is an [*arch.Bug], in the
 // manner of ftrace's bug report, with actual and expected bytes, and nothing is
 // changed.

@@ -84,7 +84,7 @@ func checkEdits(t *testing.T, f *elfio.File, edits []arch.Edit) {
 func FuzzNew(f *testing.F) {
 	images := fuzzImages(f)
 	for i := range images {
-		for _, options := range []uint8{0, 1, 2, 8} {
+		for _, options := range []uint8{0, 1, 2, 8, 64, 65} {
 			f.Add(uint8(i), options, []byte{})
 		}
 		f.Add(uint8(i), uint8(0), []byte{0x40, 0, 0, 1})
@@ -105,7 +105,19 @@ func FuzzNew(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkEdits(t, file, p.Edits())
+		if options&64 != 0 && p.Traced() > 1 { // what is edited is as good as what was made so
+			for i := range p.Functions {
+				if fn := &p.Functions[i]; fn.Action == patch.Trace {
+					fn.Action = patch.Leave
+					break
+				}
+			}
+			before := p.Traced()
+			if err := p.Build(); err != nil || p.Traced() != before-1 {
+				t.Fatalf("edited: %d functions traced, were %d (%v)", p.Traced(), before, err)
+			}
+		}
+		checkEdits(t, file, edits(t, p))
 		if o.Target == patch.Process {
 			m, err := p.Memory()
 			if err != nil {

@@ -12,16 +12,9 @@ import (
 	"github.com/fentry-dev/fentry/elfio/inject"
 )
 
-// Injection gives the plan as what elfio adds to a file. The plan must have
-// been made with Target [File]. All old bytes have been compared.
-func (p *Plan) Injection() (inject.Injection, error) { return p.injection(p.newBuildID()) }
-
-// injection is Injection with the build-id of the patched image, which may change
-// afterwards.
+// injection is what elfio adds to the file, with the build-id of the patched image, which may change
+// afterwards. All old bytes have been compared.
 func (p *Plan) injection(id []byte) (inject.Injection, error) {
-	if p.Options.Target != File {
-		return inject.Injection{}, fmt.Errorf("plan is for a process, not for a file")
-	}
 	l := p.l
 	in := inject.Injection{
 		Layout: l.seg, RX: l.rx, RWSize: l.rwSize, Entry: p.Entry, EhFrameHdr: l.ehFrameHdr,
@@ -65,7 +58,7 @@ func (l *layout) fileEdits() []elfio.RawEdit {
 // unchanged compares the image with what it was when it was planned.
 func (p *Plan) unchanged() error {
 	if len(p.l.routes) > 0 { // islands are not in the order of functions
-		return arch.Compare(&segment{f: p.file}, 0, arch.All(p.Edits()))
+		return arch.Compare(&segment{f: p.file}, 0, arch.All(p.l.allEdits()))
 	}
 	if err := arch.Compare(&segment{f: p.file}, 0, arch.All(p.l.tables)); err != nil {
 		return err
@@ -92,6 +85,12 @@ func (p *Plan) newBuildID() []byte {
 
 // Output is the patched file as the difference to the original, for large ones.
 func (p *Plan) Output() (*elfio.Output, error) {
+	if p.Options.Target != File {
+		return nil, fmt.Errorf("plan is for a process, not for a file")
+	}
+	if err := p.Build(); err != nil {
+		return nil, err
+	}
 	// The new build-id takes as long as all the rest, which does not need it but to
 	// copy it, where notes move.
 	id := make([]byte, len(p.BuildID))

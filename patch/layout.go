@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"slices"
 	"sync"
 
@@ -84,9 +85,7 @@ func (l *layout) route(i int) route {
 func (l *layout) thunk(id uint32) uint64 { return l.base + uint64(id-1)*arch.ThunkSize }
 
 // build lays out what the plan changes, makes it, and proves that it is what was laid out.
-func (p *Plan) build() error {
-	l := &layout{p: p}
-	p.l = l
+func (l *layout) build() error {
 	if err := l.layout(); err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func (p *Plan) build() error {
 	if err := l.prove(); err != nil {
 		return err
 	}
-	p.Entry = l.runtime.start
+	l.p.Entry = l.runtime.start
 	return nil
 }
 
@@ -153,7 +152,6 @@ func (l *layout) rest(rt *elfio.File) error {
 	if err := l.callees(); err != nil {
 		return err
 	}
-	l.identify()
 	l.siteTable()
 	if err := l.roots(); err != nil {
 		return err
@@ -251,58 +249,54 @@ func (l *layout) addThunks() {
 	})
 }
 
-// callees decides which thunk every traced function has, and finds what those thunks call.
+// callees decides which thunk every traced function has, finds what those thunks call, and computes what identifies what is
+// traced in which image: two plans have the same id only if their site numbers mean the same functions.
 func (l *layout) callees() (err error) {
-	for i := range l.p.Functions {
-		fn := &l.p.Functions[i]
-		if fn.ID == 0 {
-			continue
-		}
-		k := l.p.flavour.thunk(fn.Site)
-		if l.routines[k].enter == 0 {
-			if l.routines[k], err = l.routinesOf(k); err != nil {
-				return err
-			}
-		}
-		l.runs = arch.AppendThunkRun(l.runs, l.thunk(fn.ID), k)
-	}
-	return nil
-}
-
-// identify computes what identifies what is traced in which image. Two plans have the same id only if their site numbers
-// mean the same functions.
-func (l *layout) identify() {
 	p := l.p
-	h := sha256.New()
-	if len(p.BuildID) > 0 {
-		h.Write(p.BuildID)
-	} else {
-		// Without a build-id the code itself says what the image is.
-		for _, pr := range p.file.Progs {
-			if pr.Type == elf.PT_LOAD && pr.Flags&elf.PF_X != 0 {
-				if b, err := p.file.Bytes(pr.Vaddr, int(pr.Filesz)); err == nil {
-					h.Write(b)
-				}
-			}
-		}
-	}
-	var w [512]byte
+	fl := p.flavour()
+	h := l.identity()
+	var sites [64 * 8]byte
 	n := 0
 	for i := range p.Functions {
 		fn := &p.Functions[i]
 		if fn.ID == 0 {
 			continue
 		}
-		le.PutUint64(w[n:], fn.Addr)
-		if n += 8; n == len(w) {
-			h.Write(w[:])
+		k := fl.thunk(fn.Site)
+		if l.routines[k].enter == 0 {
+			if l.routines[k], err = l.routinesOf(k); err != nil {
+				return err
+			}
+		}
+		l.runs = arch.AppendThunkRun(l.runs, l.thunk(fn.ID), k)
+		le.PutUint64(sites[n:], fn.Addr)
+		if n += 8; n == len(sites) {
+			h.Write(sites[:])
 			n = 0
 		}
 	}
-	h.Write(w[:n])
+	h.Write(sites[:n])
 	if p.ImageID = le.Uint64(h.Sum(nil)); p.ImageID == 0 {
 		p.ImageID = 1 // 0 means "no image" in a trace
 	}
+	return nil
+}
+
+// identity is a hash that has what identifies the image: its build-id, or without one its code.
+func (l *layout) identity() hash.Hash {
+	h := sha256.New()
+	if len(l.p.BuildID) > 0 {
+		h.Write(l.p.BuildID)
+		return h
+	}
+	for _, pr := range l.p.file.Progs {
+		if pr.Type == elf.PT_LOAD && pr.Flags&elf.PF_X != 0 {
+			if b, err := l.p.file.Bytes(pr.Vaddr, int(pr.Filesz)); err == nil {
+				h.Write(b)
+			}
+		}
+	}
+	return h
 }
 
 // siteTable lays out the table of sites, by which readers find the functions of ids.

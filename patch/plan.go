@@ -3,6 +3,7 @@ package patch
 import (
 	"debug/elf"
 	"fmt"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
@@ -33,30 +34,40 @@ type Func struct {
 	ID     uint32 // 1-based index among the traced functions by address; 0 when not traced
 	Action Action
 
-	first   uint32 // index of its first window among those of all functions
-	windows uint16 // how many it has
+	laid    Action // what the layout was made for
+	windows uint16 // how many windows it has
+	first   uint32 // index of the first one among those of all functions
 }
 
-// Plan is the whole change to one image. All addresses are link-time addresses
-// of the image.
+// Plan is what is to be done with one image. It is data, and may be edited until it is applied: the Action of every
+// function, and Options, but Select and Keep, which only [New] looks at. Whatever is then asked for is made for the plan as
+// it is ([Plan.Build]). Everything else is for reading.
+//
+// All addresses are link-time addresses of the image. A plan must not be used by several goroutines at once.
 type Plan struct {
 	Options   Options
-	ImageID   uint64 // identity of (image, set of traced functions)
+	Functions []Func // of the whole image, by address
 	BuildID   []byte // build-id of the image as it was; nil when it has none
-	Functions []Func
-	Entry     uint64 // new entry point
-	OrigEntry uint64
+	OrigEntry uint64 // its entry point
 
-	file    *elfio.File
-	m       machine
-	flavour flavour
-	l       *layout
+	// Results of Build.
+	ImageID uint64 // identity of (image, set of traced functions)
+	Entry   uint64 // new entry point
+
+	file *elfio.File
+	m    machine
+	l    *layout
+	laid Options // what the layout was made for
+	made bool
 }
 
-// Traced is the number of functions the plan traces.
+// flavour is that of the image's code.
+func (p *Plan) flavour() flavour { return cCode{&p.Options} }
+
+// Traced is the number of functions that are traced, as of the last [Plan.Build].
 func (p *Plan) Traced() int { return p.l.traced }
 
-// Thunk is the address of a function's thunk, 0 for one that is not traced.
+// Thunk is the address of a function's thunk, 0 for one that is not traced, as of the last [Plan.Build].
 func (p *Plan) Thunk(fn *Func) uint64 {
 	if fn.ID == 0 {
 		return 0
@@ -66,7 +77,7 @@ func (p *Plan) Thunk(fn *Func) uint64 {
 
 // New plans the change that makes the image trace the sites selected by o.
 // sites is the result of [record.Find] for the same image; it must not change
-// while the plan is in use. Errors a caller may
+// while the plan is in use. The plan has been built. Errors a caller may
 // decide by: [ErrNoSites], [ErrOverlay], [ErrSanitizer], [ErrTracer],
 // [ErrFunctionOnly].
 func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
@@ -77,30 +88,88 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	if t := f.Header.Type; t != elf.ET_EXEC && t != elf.ET_DYN {
 		return nil, fmt.Errorf("type %v: not a linked image", t)
 	}
-	if off, n := f.Overlay(); n > 0 && o.Target == File && !o.Overlay {
-		return nil, fmt.Errorf("%w: %d bytes at offset %#x", ErrOverlay, n, off)
-	}
-	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m}
-	p.flavour = cCode{&p.Options}
-	if err := p.flavour.check(f); err != nil {
-		return nil, err
-	}
-	if o.Keep && hasTracer(sites) {
-		return nil, ErrTracer
-	}
+	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m, laid: o}
 	p.choose(sites)
-	if err := p.build(); err != nil {
+	if err := p.Build(); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
+// Build lays out and makes what the plan says, unless that has been done and nothing has been edited since. New has called
+// it, and so do the methods that return an error; ids, and what says that it is of the last Build, are new after it.
+// Errors are those of New, and say so of an Action that a function cannot have. After an error nothing is traced.
+func (p *Plan) Build() error {
+	if p.made && !p.edited() {
+		return nil
+	}
+	p.made = false
+	l := &layout{p: p}
+	p.l = l
+	err := p.check()
+	if err == nil {
+		err = l.build()
+	}
+	if err != nil {
+		p.l = &layout{p: p}
+		for i := range p.Functions {
+			fn := &p.Functions[i]
+			fn.ID, fn.first, fn.windows = 0, 0, 0
+		}
+		return err
+	}
+	for i := range p.Functions {
+		p.Functions[i].laid = p.Functions[i].Action
+	}
+	p.laid, p.made = p.Options, true
+	return nil
+}
+
+// edited reports whether the plan has been edited since it was built.
+func (p *Plan) edited() bool {
+	return p.Options != p.laid || slices.ContainsFunc(p.Functions, func(f Func) bool { return f.Action != f.laid })
+}
+
+// check returns an error for what must not be done with the image.
+func (p *Plan) check() error {
+	edited := p.Options != p.laid
+	if off, n := p.file.Overlay(); n > 0 && p.Options.Target == File && !p.Options.Overlay {
+		return fmt.Errorf("%w: %d bytes at offset %#x", ErrOverlay, n, off)
+	}
+	fl := p.flavour()
+	if err := fl.check(p.file); err != nil {
+		return err
+	}
+	kept := p.Options.Keep
+	for i := range p.Functions {
+		fn := &p.Functions[i]
+		if fn.Action == fn.laid && !edited {
+			continue // as New has chosen, or as it was
+		}
+		reason := fl.refuses(fn.Site)
+		switch {
+		case fn.Action > Nop:
+			return fmt.Errorf("%s: %s", fn.Display(), fn.Action)
+		case fn.Action != Leave && reason != "":
+			return fmt.Errorf("%s: cannot be changed: %s", fn.Display(), reason)
+		case fn.Action == Nop && !isCall(fn.Kind):
+			return fmt.Errorf("%s: its site is no call that could become a nop", fn.Display())
+		case fn.Action == Leave && reason == "" && isCall(fn.Kind):
+			kept = true
+		}
+	}
+	if kept && p.hasTracer() {
+		return ErrTracer
+	}
+	return nil
+}
+
 // hasTracer reports whether an image has the functions of fentry's linked tracer in
 // it, which are those of the kernel's. Both tracers use the same shadow memory.
-func hasTracer(sites []record.Site) bool {
+func (p *Plan) hasTracer() bool {
 	need := map[string]bool{"return_to_handler": true, "ftrace_graph_caller": true, "prepare_ftrace_return": true}
-	for i := range sites {
-		delete(need, sites[i].Name)
+	for i := range p.Functions {
+		delete(need, p.Functions[i].Name)
 	}
 	return len(need) == 0
 }
@@ -111,7 +180,7 @@ func (p *Plan) choose(sites []record.Site) {
 	for i := range sites {
 		s := &sites[i]
 		fn := Func{Site: s}
-		switch reason := p.flavour.refuses(s); {
+		switch reason := p.flavour().refuses(s); {
 		case reason != "":
 			fn.leave(reason)
 		case p.Options.Select == nil || p.Options.Select.MatchSite(s):
@@ -119,6 +188,7 @@ func (p *Plan) choose(sites []record.Site) {
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop
 		}
+		fn.laid = fn.Action
 		p.Functions = append(p.Functions, fn)
 	}
 }

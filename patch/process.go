@@ -32,6 +32,9 @@ func (p *Plan) Memory() (*Memory, error) {
 	if p.Options.Target != Process {
 		return nil, fmt.Errorf("plan is for a file, not for a process")
 	}
+	if err := p.Build(); err != nil {
+		return nil, err
+	}
 	l := p.l
 	null, err := l.symbol("fentry_null_cb")
 	if err != nil {
@@ -40,7 +43,7 @@ func (p *Plan) Memory() (*Memory, error) {
 	return &Memory{
 		RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
-		NullCB: null, Edits: p.Edits(),
+		NullCB: null, Edits: l.allEdits(),
 	}, nil
 }
 

@@ -92,7 +92,7 @@ type enterExit struct{ enter, exit uint64 }
 
 // routinesOf finds the routines of thunks of kind k.
 func (l *layout) routinesOf(k arch.ThunkKind) (r enterExit, err error) {
-	enter, exit := l.p.flavour.routines(k)
+	enter, exit := l.p.flavour().routines(k)
 	if r.enter, err = l.symbol(enter); err == nil && exit != "" {
 		r.exit, err = l.symbol(exit)
 	}

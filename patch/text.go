@@ -12,6 +12,10 @@ import (
 
 // WriteText prints the plan for people: what is added, then one line an edit.
 func (p *Plan) WriteText(w io.Writer) error {
+	edits, err := p.Edits()
+	if err != nil {
+		return err
+	}
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# image    %016x  build-id %s\n", p.ImageID, orNone(hex.EncodeToString(p.BuildID)))
 	fmt.Fprintf(b, "# tracer   %s\n", p.Options.Tracer)
@@ -19,7 +23,6 @@ func (p *Plan) WriteText(w io.Writer) error {
 	fmt.Fprintf(b, "# add      r-x %#x-%#x (%d bytes)\n", p.l.base, p.l.end(), len(p.l.rx))
 	fmt.Fprintf(b, "# add      rw- %#x-%#x (%d bytes)\n", p.l.rw, p.l.rw+p.l.rwSize, p.l.rwSize)
 	var left int
-	edits := p.Edits()
 	for i := range p.Functions {
 		if p.Functions[i].Action == Leave {
 			left++
@@ -85,7 +88,10 @@ func hexAddr(v uint64) string {
 // MarshalJSON gives the plan as one JSON object; addresses and bytes are
 // hexadecimal strings.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	edits := p.Edits()
+	edits, err := p.Edits()
+	if err != nil {
+		return nil, err
+	}
 	j := planJSON{
 		Image: fmt.Sprintf("%016x", p.ImageID), BuildID: hex.EncodeToString(p.BuildID), Tracer: p.Options.Tracer.String(),
 		Entry: hexAddr(p.OrigEntry), NewEntry: hexAddr(p.Entry),

@@ -100,7 +100,7 @@ func (p *Plan) unwinds() bool {
 // copied; thunks then show in backtraces.
 func (l *layout) callers(to *ehframe.Moved, at uint64) bool {
 	f := l.p.file
-	if !l.p.flavour.hides() {
+	if !l.p.flavour().hides() {
 		return false
 	}
 	table, err := ehframe.Read(f)

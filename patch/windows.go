@@ -65,7 +65,7 @@ type window struct {
 
 func (w *window) end() uint64 { return w.addr + uint64(w.n) }
 
-// Windows returns what is rewritten of a function, sorted by address. Nothing of it may be changed.
+// Windows returns what the last [Plan.Build] rewrites of a function, sorted by address. Nothing of it may be changed.
 func (p *Plan) Windows(fn *Func) []Window {
 	var out []Window
 	own := p.l.windowsOf(fn)
@@ -286,12 +286,19 @@ func (s *segment) ReadAt(p []byte, addr uint64) error {
 
 // Edits returns all changes of what is loaded, sorted by address. Their reasons are those of [Purpose], or "unwind" for an
 // entry of an unwind table.
-func (p *Plan) Edits() []arch.Edit {
-	out := make([]arch.Edit, 0, len(p.l.windows)+len(p.l.tables))
-	for e := range p.l.edits(0, len(p.Functions)) {
+func (p *Plan) Edits() ([]arch.Edit, error) {
+	if err := p.Build(); err != nil {
+		return nil, err
+	}
+	return p.l.allEdits(), nil
+}
+
+func (l *layout) allEdits() []arch.Edit {
+	out := make([]arch.Edit, 0, len(l.windows)+len(l.tables))
+	for e := range l.edits(0, len(l.p.Functions)) {
 		out = append(out, *e)
 	}
-	out = append(out, p.l.tables...)
+	out = append(out, l.tables...)
 	slices.SortFunc(out, func(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) })
 	return out
 }

@@ -50,7 +50,7 @@ func TestWindows(t *testing.T) {
 		t.Error(got)
 	}
 	var addrs []uint64
-	for _, e := range p.Edits() {
+	for _, e := range p.l.allEdits() {
 		addrs = append(addrs, e.Addr)
 	}
 	if d := cmp.Diff([]uint64{80, 100, 200, 300, 400}, addrs); d != "" {

@@ -125,7 +125,7 @@ func (l *layout) writeSite(fn *Func, r route) error {
 
 // writeThunk writes the thunk of a function.
 func (l *layout) writeThunk(fn *Func, r route, dst []byte) (int, error) {
-	k := l.p.flavour.thunk(fn.Site)
+	k := l.p.flavour().thunk(fn.Site)
 	return arch.ThunkSize, l.p.m.thunk(&thunk{
 		addr: l.thunk(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[k],
 		body: r.body, id: fn.ID, frame: fn.Frame, kind: k,
