@@ -15,15 +15,15 @@
 // [Open] tells beforehand what can be traced in a program, and [Program.Plan] makes a patched copy that traces itself
 // wherever it is run.
 //
-// This package only puts the others together. What it does can be done in other ways with them: elfio reads and writes ELF
-// images, record finds the sites, patch plans and applies changes, session runs a program with a plan applied, trace reads
-// what was recorded, names says what its ids mean, symbol knows names and source lines, export writes other formats. The
-// command is cmd/fentry.
+// This package only puts the others together. What it does can be done in other ways with them: elfio reads and writes
+// ELF images, record finds the sites, patch plans and applies changes, session runs a program with a plan applied,
+// trace reads what was recorded, names says what its ids mean, symbol knows names and source lines, export writes other
+// formats. The command is cmd/fentry.
 //
 // # What a run does to the process that calls it
 //
-// The program is traced by ptrace until its first instruction, and the pool for its events is descriptor 1000. While it runs,
-// [Run] takes the signals that [session.Run] names. So there can be one run at a time in a process.
+// The program is traced by ptrace until its first instruction, and the pool for its events is descriptor 1000. While it
+// runs, [Run] takes the signals that [session.Run] names. So there can be one run at a time in a process.
 //
 // # Security
 //

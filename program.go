@@ -21,8 +21,8 @@ type Program struct {
 	Path string
 	// File is the image, nil if there is none that could be read. It refers to the mapped file.
 	File *elfio.File
-	// Sites are its functions, and where each can be traced or why not. Programs that fentry has patched have none: they
-	// trace themselves.
+	// Sites are its functions, and where each can be traced or why not. Programs that fentry has patched have none:
+	// they trace themselves.
 	Sites []record.Site
 	// Patched says that the program traces itself.
 	Patched bool
@@ -104,8 +104,8 @@ func (p *Program) traceable() bool {
 	return false
 }
 
-// Plan plans tracing the program, for a patched copy that traces itself if o.Target is [patch.File]. The plan refers to the
-// program. See [patch.New] for the errors.
+// Plan plans tracing the program, for a patched copy that traces itself if o.Target is [patch.File]. The plan refers to
+// the program. See [patch.New] for the errors.
 func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
 	switch {
 	case p.Patched:

@@ -3,9 +3,9 @@
 package fentry
 
 // A run is one session of one program, and its plan is made when the session's buffers are there, because the plan's
-// configuration says where they are. A second plan, for a patched copy, is made only if the program cannot be changed in
-// memory. Symbols are written as images announce themselves: those of the program from its plan, which knows them, those of
-// patched programs that it starts from their files.
+// configuration says where they are. A second plan, for a patched copy, is made only if the program cannot be changed
+// in memory. Symbols are written as images announce themselves: those of the program from its plan, which knows them,
+// those of patched programs that it starts from their files.
 
 import (
 	"context"
@@ -29,8 +29,8 @@ import (
 type Options struct {
 	// Plan says what is traced, and how. Run sets Target, Session, Policy and Path.
 	Plan patch.Options
-	// Dir is the trace directory; "": fentry.data. A trace that is there already is renamed to Dir with ".old" appended,
-	// unless it is still being written ([session.ErrRecording]).
+	// Dir is the trace directory; "": fentry.data. A trace that is there already is renamed to Dir with ".old"
+	// appended, unless it is still being written ([session.ErrRecording]).
 	Dir string
 	// Buffer is the size in bytes of the memory for events on their way to disk; 0: [session.DefaultBuffer].
 	Buffer int64
@@ -57,9 +57,9 @@ type Result struct {
 }
 
 // Run runs a command traced, in place of cmd.Run, and returns when the program and all traced processes it left behind
-// have ended, or ctx has: that ends the tracing, but no program. Of cmd, Path, Args, Env, Dir, Stdin, Stdout, Stderr and
-// ExtraFiles are used, with the meaning they have there; SysProcAttr is refused. A program in which nothing can be traced
-// runs untraced, with a message to Logf.
+// have ended, or ctx has: that ends the tracing, but no program. Of cmd, Path, Args, Env, Dir, Stdin, Stdout, Stderr
+// and ExtraFiles are used, with the meaning they have there; SysProcAttr is refused. A program in which nothing can be
+// traced runs untraced, with a message to Logf.
 //
 // An error means that the program did not run. It wraps [session.ErrNotFound], [session.ErrNotExecutable] or
 // [session.ErrRecording], or one of package patch's, if that is why. What goes wrong later is in the result.
@@ -154,7 +154,8 @@ func (p *Program) emulator(given []string) ([]string, error) {
 	return found, nil
 }
 
-// ErrEmulator says that a program of another machine has no emulator here. The error that wraps it says what to install.
+// ErrEmulator says that a program of another machine has no emulator here. The error that wraps it says what to
+// install.
 var ErrEmulator = errors.New("no emulator")
 
 type emulatorError struct {

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 )
 
-// streams are a command's standard streams and extra files, as os/exec has them: an *os.File is the program's own, anything
-// else is behind a pipe that a goroutine serves, and nil is /dev/null.
+// streams are a command's standard streams and extra files, as os/exec has them: an *os.File is the program's own,
+// anything else is behind a pipe that a goroutine serves, and nil is /dev/null.
 type streams struct {
 	files  []*os.File // the program's, from descriptor 0
 	ours   []*os.File // those of files that were opened here

@@ -6,8 +6,8 @@
 //   - a program that fentry has patched, which carries the table of its sites with it;
 //   - a program that was linked with the tracer, in which an id is the place of a call.
 //
-// Package trace asks here by itself, so most users see functions' names as [github.com/fentry-dev/fentry/trace.Trace.Name]
-// only. To find them for an image alone:
+// Package trace asks here by itself, so most users see functions' names as
+// [github.com/fentry-dev/fentry/trace.Trace.Name] only. To find them for an image alone:
 //
 //	im := names.Image{ID: id, BuildID: buildID, Paths: []string{"/usr/bin/prog"}}
 //	tab, err := names.Find(im)

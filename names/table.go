@@ -25,9 +25,9 @@ type Table struct {
 	Entry   uint64 // e_entry of the image, as in the file
 	Funcs   []Func // sorted by id; of a linked program, by address
 
-	// Linked is set for a program that was linked with the tracer. Nobody has numbered its functions: the runtime makes an
-	// id of where in the function the call of the tracer is, as the distance from the ELF header at Base, in words of 4
-	// bytes, and counts from 1 (trace.OffsetIDs).
+	// Linked is set for a program that was linked with the tracer. Nobody has numbered its functions: the runtime makes
+	// an id of where in the function the call of the tracer is, as the distance from the ELF header at Base, in words
+	// of 4 bytes, and counts from 1 (trace.OffsetIDs).
 	Linked bool
 	Base   uint64
 }

@@ -115,7 +115,8 @@ func (t *Table) debugCandidates() []candidate {
 	return out
 }
 
-// debugLink reads .gnu_debuglink: a file name, ended by a zero byte and padded to four bytes, and the CRC-32 of that file.
+// debugLink reads .gnu_debuglink: a file name, ended by a zero byte and padded to four bytes, and the CRC-32 of that
+// file.
 func (t *Table) debugLink() (name string, crc uint32, ok bool) {
 	i := t.f.SectionIndex(".gnu_debuglink")
 	if i < 0 {

@@ -75,7 +75,8 @@ func FuzzLines(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A row is a byte of .debug_line at least, and 16 in memory; the standard library has more for the entry of a file.
+		// A row is a byte of .debug_line at least, and 16 in memory; the standard library has more for the entry of a
+		// file.
 		cost.Check(t, len(b), 1<<10, func() {
 			for _, a := range addrs {
 				l, ok, err := tab.Line(a)

@@ -227,8 +227,8 @@ func (x *lineIndex) read(off dwarf.Offset) (t *lineTable) {
 		}
 		t.rows = append(t.rows, row)
 	}
-	// Sequences can stand in any order; within one, addresses ascend. The end of one comes before the start of another at
-	// the same place.
+	// Sequences can stand in any order; within one, addresses ascend. The end of one comes before the start of another
+	// at the same place.
 	sort.SliceStable(t.rows, func(i, j int) bool {
 		a, b := &t.rows[i], &t.rows[j]
 		return a.addr < b.addr || a.addr == b.addr && a.file < 0 && b.file >= 0

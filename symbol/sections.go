@@ -50,8 +50,8 @@ func debugSection(f *elfio.File, name string) ([]byte, error) {
 	return nil, nil
 }
 
-// expandSection expands what follows a compression header: Elf64_Chdr {type, reserved, size, align} or Elf32_Chdr {type,
-// size, align}.
+// expandSection expands what follows a compression header: Elf64_Chdr {type, reserved, size, align} or Elf32_Chdr
+// {type, size, align}.
 func expandSection(f *elfio.File, b []byte) ([]byte, error) {
 	o := f.Order()
 	if f.Is64() {
@@ -95,9 +95,9 @@ func expand(how elf.CompressionType, b []byte, size uint64) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// zstdReader expands a zstd stream. The standard library has a reader that only debug/elf can use, so b is given to that
-// as a file of one compressed section. The tables of other libraries' readers would be made at every start of every
-// command.
+// zstdReader expands a zstd stream. The standard library has a reader that only debug/elf can use, so b is given to
+// that as a file of one compressed section. The tables of other libraries' readers would be made at every start of
+// every command.
 func zstdReader(b []byte, size uint64) (io.Reader, error) {
 	const ehdr, shdr, chdr = 64, 64, 24
 	const at = ehdr + 2*shdr

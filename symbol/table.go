@@ -18,7 +18,8 @@ type Func struct {
 	Addr, Size uint64 // address and bytes of code; Size is 0 when nothing in the image tells
 	Name       string // raw name without a version suffix, "" when only an unwind table knows the function
 	Source     string // the table the name, or the address, comes from: .symtab, .dynsym or .eh_frame
-	// Ifunc says that a symbol of type STT_GNU_IFUNC has this address: the function chooses what that symbol stands for.
+	// Ifunc says that a symbol of type STT_GNU_IFUNC has this address: the function chooses what that symbol stands
+	// for.
 	Ifunc bool
 	// Part says that, by the unwind table, a stack frame is set up already at the first byte: this is a part of another
 	// function that the compiler moved away, and jumps enter it.
@@ -58,8 +59,8 @@ func New(f *elfio.File) (*Table, error) {
 	return t, nil
 }
 
-// NewWith is New for an image that can have a separate debug file: its names are taken where the image has lost its own,
-// and Line uses it.
+// NewWith is New for an image that can have a separate debug file: its names are taken where the image has lost its
+// own, and Line uses it.
 func NewWith(f *elfio.File, o Options) (*Table, error) {
 	t := &Table{f: f, opts: o}
 	if err := t.read(); err != nil {
@@ -157,8 +158,8 @@ func (t *Table) limit(i int) uint64 {
 	return end
 }
 
-// describedBy reports whether an unwind entry is that of a function with a name: compilers can begin it behind what they
-// put in front for tracers.
+// describedBy reports whether an unwind entry is that of a function with a name: compilers can begin it behind what
+// they put in front for tracers.
 func (fn *Func) describedBy(fde *Func) bool {
 	return fn.rank != rankNone && fde.Addr > fn.Addr && fde.Addr-fn.Addr < fn.Size && fde.Addr+fde.Size == fn.Addr+fn.Size
 }

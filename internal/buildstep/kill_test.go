@@ -55,8 +55,9 @@ func entered(t *testing.T, tid int) uint64 {
 	return info.nr
 }
 
-// killAt runs the command and kills it when it enters its n-th system call of those that have to do with files. It reports whether the command was killed: false means
-// that it ended by itself, with success, before. The caller has locked its thread.
+// killAt runs the command and kills it when it enters its n-th system call of those that have to do with files. It
+// reports whether the command was killed: false means that it ended by itself, with success, before. The caller has
+// locked its thread.
 func killAt(t *testing.T, cmd *exec.Cmd, n int) bool {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
@@ -107,8 +108,8 @@ func killAt(t *testing.T, cmd *exec.Cmd, n int) bool {
 	}
 }
 
-// A process that is killed, at whichever of its system calls, leaves the old file or the new one. Between two of its system calls there is one
-// file more, and the next run removes it.
+// A process that is killed, at whichever of its system calls, leaves the old file or the new one. Between two of its
+// system calls there is one file more, and the next run removes it.
 func TestKilledAtEverySystemCall(t *testing.T) {
 	orig := object(t)
 	done := want(t, orig)

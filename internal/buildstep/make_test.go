@@ -61,8 +61,8 @@ func TestJobserverNoPipe(t *testing.T) {
 	}
 }
 
-// readWords reads a rule as GNU make does: a backslash takes a blank, # or :, in targets also %, two before those are one,
-// and $$ is $.
+// readWords reads a rule as GNU make does: a backslash takes a blank, # or :, in targets also %, two before those are
+// one, and $$ is $.
 func readWords(line string) (words []string) {
 	var w []byte
 	in := false

@@ -2,9 +2,9 @@ package buildstep
 
 import "golang.org/x/sys/unix"
 
-// retired keeps replaced files open until a worker of Run ends. A file system such as ext4 does not give the number of a
-// freed file to a new one for some minutes, and looks at every such number again for each file that is created: replacing
-// n files one after another costs n*n. Files that still are open have not been freed.
+// retired keeps replaced files open until a worker of Run ends. A file system such as ext4 does not give the number of
+// a freed file to a new one for some minutes, and looks at every such number again for each file that is created:
+// replacing n files one after another costs n*n. Files that still are open have not been freed.
 type retired struct {
 	fds      []int
 	bytes    int64
@@ -35,8 +35,8 @@ func newRetired(workers int) *retired {
 // smallTable is how many descriptors every process has room for (NR_OPEN_DEFAULT of Linux, on 64-bit machines).
 const smallTable = 64
 
-// widen makes room for n descriptors more at once. The table of a process doubles when it is full, and if the process has
-// threads each step waits until every processor has left the old table, some milliseconds.
+// widen makes room for n descriptors more at once. The table of a process doubles when it is full, and if the process
+// has threads each step waits until every processor has left the old table, some milliseconds.
 func widen(n int) {
 	fd, err := unix.Open(".", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package mapped maps files into memory, so that large programs need not be copied.
 //
-// Paths come from users, and from traces, which anybody can have written. A path can lead to a pipe without a writer, where
-// open waits for ever, or to a device, where open alone does something (a watchdog starts, a tape rewinds). So a path is
-// first looked up without being opened (O_PATH), and only what is a regular file then is opened, through /proc: there is
-// no moment at which the path could be made to lead elsewhere. Refusing symbolic links (O_NOFOLLOW) would refuse many
-// programs, /usr/bin/cc among them, and would not help against directories above.
+// Paths come from users, and from traces, which anybody can have written. A path can lead to a pipe without a writer,
+// where open waits for ever, or to a device, where open alone does something (a watchdog starts, a tape rewinds). So a
+// path is first looked up without being opened (O_PATH), and only what is a regular file then is opened, through /proc:
+// there is no moment at which the path could be made to lead elsewhere. Refusing symbolic links (O_NOFOLLOW) would
+// refuse many programs, /usr/bin/cc among them, and would not help against directories above.
 package mapped
 
 import (

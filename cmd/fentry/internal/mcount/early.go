@@ -10,17 +10,17 @@ import (
 )
 
 // Builds start fentry mcount once an object, and what the packages of the other commands do when a program starts would
-// take longer than adding the table. Go initialises packages one by one, each time the first by import path of those whose
-// imports are initialised (language specification, "Program initialization"). So the usual command lines run to their end
-// in the initialisation of this package. In front of it come
+// take longer than adding the table. Go initialises packages one by one, each time the first by import path of those
+// whose imports are initialised (language specification, "Program initialization"). So the usual command lines run to
+// their end in the initialisation of this package. In front of it come
 //
 //   - what it imports: package record, for one, which brings regular expressions, demangling and debug information, is kept
 //     out by objects.NopImage's parameter; and nothing that stands late in the order may be imported, because all that
 //     stands before it and is ready goes first: runtime/debug alone would bring record, patch and session;
 //   - what stands before it by its path and is ready: some packages of the standard library that do next to nothing.
 //
-// TestStart names both, so that an import anywhere in the program that adds to them is seen. Tried before: a program of its
-// own, which is a second file to install and to keep of the same version.
+// TestStart names both, so that an import anywhere in the program that adds to them is seen. Tried before: a program of
+// its own, which is a second file to install and to keep of the same version.
 
 func init() {
 	if status, ok := Main(os.Args, os.LookupEnv, os.Stdout, os.Stderr, nil); ok {
@@ -29,8 +29,8 @@ func init() {
 }
 
 // Main runs the whole command line if it is a usual one of fentry mcount, or recordmcount's. Everything else is left to
-// the command's own parser: help, mistakes, reports, defaults from the environment. With many or large files, collect is
-// called first, to make the garbage collector wait longer; without one, these are left to a later call, too.
+// the command's own parser: help, mistakes, reports, defaults from the environment. With many or large files, collect
+// is called first, to make the garbage collector wait longer; without one, these are left to a later call, too.
 func Main(args []string, env func(string) (string, bool), stdout, stderr io.Writer, collect func()) (status int, ok bool) {
 	c := Command{Collect: collect}
 	if len(args) > 0 && filepath.Base(args[0]) == "recordmcount" {
@@ -49,8 +49,8 @@ func Main(args []string, env func(string) (string, bool), stdout, stderr io.Writ
 	return c.main(files, stdout, stderr)
 }
 
-// Parse takes the options that change files and say nothing; ok is false when there are others. They mean what they mean
-// in newMcountCmd.
+// Parse takes the options that change files and say nothing; ok is false when there are others. They mean what they
+// mean in newMcountCmd.
 func (c *Command) Parse(args []string) (files []string, ok bool) {
 	o := &c.Options
 	flags := map[string]*bool{

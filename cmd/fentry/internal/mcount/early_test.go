@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What runs before the other commands are initialised is what changes objects and says nothing; all else is declined and
-// left to the command's own parser.
+// What runs before the other commands are initialised is what changes objects and says nothing; all else is declined
+// and left to the command's own parser.
 func TestEarly(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }
 	opts := func(string) (string, bool) { return "--compat", true }

@@ -38,8 +38,8 @@ type Report struct {
 	Bad     bool // a check has failed
 }
 
-// Where garbage is worth a thought. What is left by few files, none of them large, is less than the first collection waits
-// for.
+// Where garbage is worth a thought. What is left by few files, none of them large, is less than the first collection
+// waits for.
 const (
 	collectFiles = 64
 	collectSize  = 1 << 20
