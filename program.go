@@ -90,7 +90,7 @@ func (p *Program) find() error {
 	if len(p.Sites) == 1 {
 		functions = "function"
 	}
-	p.Untraced = fmt.Sprintf("none of its %d %s has a place for a tracer; fentry list -l tells why", len(p.Sites), functions)
+	p.Untraced = fmt.Sprintf("none of its %d %s can be traced; fentry list -l says why", len(p.Sites), functions)
 	return nil
 }
 

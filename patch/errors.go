@@ -23,4 +23,4 @@ var ErrTracer = errors.New("linked with a tracer of its own, which kept calls wo
 
 // ErrFunctionOnly says that the functions that were to be traced sign their return
 // addresses before their sites: only the tracer [Function] leaves those alone.
-var ErrFunctionOnly = errors.New("by the function tracer only (" + string(record.ReasonSignedReturn) + ")")
+var ErrFunctionOnly = errors.New("requires the function tracer (" + string(record.ReasonSignedReturn) + ")")

@@ -225,7 +225,7 @@ func (p *Plan) nothingToTrace() error {
 	case far > 0:
 		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4", ErrNoSites, far, record.ReasonOutOfReach)
 	case ok == 0 && signed > 0:
-		return fmt.Errorf("%w: %d of %d functions can be traced %w; compile with %s", ErrNoSites, signed, total, ErrFunctionOnly, option)
+		return fmt.Errorf("%w: tracing %d of %d functions %w; compile with %s", ErrNoSites, signed, total, ErrFunctionOnly, option)
 	case ok == 0:
 		return fmt.Errorf("%w: %d functions seen, none with a site; compile with %s", ErrNoSites, total, option)
 	}

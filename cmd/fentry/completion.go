@@ -5,11 +5,11 @@ import "github.com/spf13/cobra"
 func newCompletionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "print a completion script for a shell",
-		Long: `Prints a script that teaches a shell to complete fentry's commands, options,
-files and, behind -F, -N and -G, the names of functions: those of the program or
-trace that stands in front of the cursor, or else of the programs and the trace
-in the working directory.`,
+		Short: "print a shell completion script",
+		Long: `completion prints a script that makes a shell complete fentry's commands,
+options, files and, after -F, -N and -G, the names of functions: those of the
+program or trace before the cursor, or else of the programs and the trace in the
+working directory.`,
 		Example: `  . <(fentry completion bash)                      this bash
   fentry completion bash > /etc/bash_completion.d/fentry
   fentry completion zsh  > "${fpath[1]}/_fentry"

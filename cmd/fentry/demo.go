@@ -24,11 +24,11 @@ const demoLines = 44
 func newDemoCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo [DIR]",
-		Short: "trace an embedded program and show what comes of it",
+		Short: "trace an embedded program and show the result",
 		Long: `demo shows fentry at work on a program of its own: it parses, sorts, leaves
 nested calls by longjmp and works in threads. The commands are printed as you
-would type them. With DIR the program and its trace are kept there, to try out
-more; otherwise they are removed.`,
+would type them. With DIR, the program and its trace are kept there for you to
+try more; otherwise they are removed.`,
 		Example: `  fentry demo
   fentry demo try && cd try && fentry replay`,
 		Args: cobra.MaximumNArgs(1),

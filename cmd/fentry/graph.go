@@ -27,12 +27,12 @@ func newGraphCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [options] [DIR]",
 		Short: "print the merged call tree with counts and times",
-		Long: `graph merges all calls that were made by the same path into one line: how often
-it was taken, the time from entry to exit, and the time in the function itself.
-A call of a function that is already open on the path is counted with the open
-one, so recursion does not make the tree deep.
+		Long: `graph merges all calls that were reached by the same path into one line: how
+often the path was taken, the time from entry to exit, and the time in the
+function itself. A call of a function that is already open on the path is counted
+with the open one, so recursion does not make the tree deeper.
 
-With --focus it prints one function: who called it, and what it called.`,
+With --focus it prints one function with its callers and callees.`,
 		Example: `  fentry graph                      all of it
   fentry graph -D 3                 the first three levels
   fentry graph --min 1              only what took 1 % of the time or more
@@ -44,13 +44,13 @@ With --focus it prints one function: who called it, and what it called.`,
 	c.inputFlags.add(cmd)
 	f := cmd.Flags()
 	f.IntVarP(&c.depth, "depth", "D", 0, "print only the first `N` levels; 0: all")
-	f.StringVar(&c.focus, "focus", "", "callers and callees of the functions that match `PAT`")
+	f.StringVar(&c.focus, "focus", "", "print callers and callees of the functions that match `PAT`")
 	f.Float64Var(&c.min, "min", 0, "leave out what took less than `PERCENT` of the total time")
-	f.BoolVar(&c.process, "process", false, "a tree for each process")
-	f.BoolVar(&c.task, "task", false, "a tree for each thread")
+	f.BoolVar(&c.process, "process", false, "print a tree for each process")
+	f.BoolVar(&c.task, "task", false, "print a tree for each thread")
 	f.BoolVar(&c.unfolded, "recursion", false, "show every level of recursion")
-	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
-	f.BoolVar(&c.json, "json", false, "one JSON object a line of the tree")
+	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
+	f.BoolVar(&c.json, "json", false, "print one JSON object per line of the tree")
 	return cmd
 }
 
@@ -61,9 +61,9 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	case c.min < 0 || c.min > 100:
 		return usagef(cmd, "--min %v: not a percentage", c.min)
 	case c.process && c.task:
-		return usagef(cmd, "--process and --task exclude each other")
+		return usagef(cmd, "--process and --task are mutually exclusive")
 	case c.focus != "" && (c.process || c.task || c.unfolded || c.depth > 0):
-		return usagef(cmd, "--focus goes with --min, --tid and --json only")
+		return usagef(cmd, "--focus can be combined only with --min, --tid and --json")
 	}
 	t, err := c.open(a, cmd, args)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	case "function":
 		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting", t.Dir)
 	case "profile":
-		return fmt.Errorf("%s: a profile has counts and times, no call paths; see them with: fentry report", t.Dir)
+		return fmt.Errorf("%s: a profile has counts and times, but no call paths; print them with: fentry report", t.Dir)
 	}
 	tasks, err := c.tasks(t)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func newHelpCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "print help of a command",
+		Short: "print help for a command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || (len(args) > 0 && target == cmd.Root()) {
@@ -61,11 +61,11 @@ func printHelp(cmd *cobra.Command, _ []string) {
 		}
 	}
 	printFlags(w, "Options", cmd.LocalNonPersistentFlags())
-	printFlags(w, "Options of every command", cmd.Root().PersistentFlags())
+	printFlags(w, "Options for every command", cmd.Root().PersistentFlags())
 	if cmd.HasParent() {
 		fmt.Fprintf(w, "\nMore: man fentry-%s\n", cmd.Name())
 	} else {
-		fmt.Fprintf(w, "\nfentry help COMMAND tells more of a command.\n")
+		fmt.Fprintf(w, "\nUse \"fentry help COMMAND\" for more about a command.\n")
 	}
 }
 

@@ -25,9 +25,9 @@ func newInfoCmd(a *app) *cobra.Command {
 	var c infoCmd
 	cmd := &cobra.Command{
 		Use:   "info [options] [DIR|PROGRAM]",
-		Short: "print what is known of a trace or a patched program",
-		Long: `info prints how a trace was made, its threads and program images, the clock, how
-large it is and what was lost. For a program, it prints what fentry patch put
+		Short: "print what is known about a trace or a patched program",
+		Long: `info prints how a trace was made, its threads and program images, its clock, its
+size and how much was lost. For a program, it prints what fentry patch has put
 into it.`,
 		Example: `  fentry info                 the trace in fentry.data
   fentry info ./prog.traced   a patched program
@@ -35,7 +35,7 @@ into it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
-	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
 	c.inputFlags.add(cmd)
 	cmd.Flags().Lookup("tid").Hidden = true
 	cmd.Flags().Lookup("demangle").Hidden = true

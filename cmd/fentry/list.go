@@ -31,14 +31,14 @@ func newListCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [options] PROGRAM...",
 		Short: "list the functions of a program that can be traced",
-		Long: `list prints the names of the functions of a program that can be traced, in the
-order of their addresses. With -l it prints all functions of the program, with
-what the compiler left at their entry, or the reason why they cannot be traced.
+		Long: `list prints the names of the functions of a program that can be traced, in order
+of address. With -l it prints all functions, each with what the compiler left at
+its entry, or the reason why it cannot be traced.
 
 What can be traced is decided when the program is compiled: any of -pg,
 -pg -mfentry, -fpatchable-function-entry=5 and clang's -fxray-instrument will do;
-on arm64 -fpatchable-function-entry=2, -pg and -fxray-instrument.`,
-		Example: `  fentry list ./prog                     names, one a line
+on arm64, -fpatchable-function-entry=2, -pg and -fxray-instrument.`,
+		Example: `  fentry list ./prog                     names, one per line
   fentry list -l ./prog                  kind, address, size; reasons
   fentry list -F 'parse_*' ./prog        what would -F 'parse_*' trace?
   fentry list -l ./prog | grep no-site   what was compiled without -pg?
@@ -47,9 +47,9 @@ on arm64 -fpatchable-function-entry=2, -pg and -fxray-instrument.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&c.long, "long", "l", false, "all functions: kind of site, address, size, reason")
-	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
-	f.BoolVar(&c.json, "json", false, "one JSON object a function and line")
+	f.BoolVarP(&c.long, "long", "l", false, "print all functions: kind of site, address, size, reason")
+	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
+	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
 	c.demangle.add(cmd)
 	return cmd
@@ -153,7 +153,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		if im.Header.Machine == elf.EM_AARCH64 {
 			how = "-fpatchable-function-entry=2"
 		}
-		a.notef("compile with %s, which costs nothing while nobody traces", how)
+		a.notef("compile with %s, which costs nothing while the program is not traced", how)
 	}
 	return nil
 }

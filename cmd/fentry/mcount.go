@@ -35,23 +35,24 @@ func (c *mcountCmd) command() *cobra.Command {
 		Use:   "mcount [options] FILE...",
 		Short: "add tables of call sites to object files",
 		Long: `mcount is a build step. It finds the calls of profiling functions (-pg, with or
-without -mfentry) in object files and in the members of archives, and adds the
-table __mcount_loc that lists them, in place. The linker makes one table of all.
+without -mfentry) in object files and in the members of archives, and adds a
+table of them, __mcount_loc, in place. The linker joins the tables into one.
 Calls in sections that are not recorded become nops.
 
-It says nothing when all went well, and a file that has its table stays as it
-is. Called by the name recordmcount it takes that program's command line.
+It prints nothing on success, and leaves a file alone that already has its table.
+Invoked as recordmcount, it takes that program's command line.
 
---compat lays tables out as recordmcount does: read-only, one an object. Then
-position-independent programs and libraries need the linker's -z notext, and
---gc-sections keeps every function of the table, or drops the table (lld,
-without -z nostart-stop-gc), and GNU ld refuses libraries with direct calls that
-became nops, of which recordmcount keeps the symbol. With mold all objects of a program need tables of
-the same layout, those of compilers (-mrecord-mcount) counting as --compat.
+--compat lays tables out as recordmcount does: read-only, one per object. Then
+position-independent programs and libraries need the linker's -z notext;
+--gc-sections keeps every function in the table, or drops the table (lld, without
+-z nostart-stop-gc); and GNU ld refuses libraries with direct calls that became
+nops, because their symbol is kept, as recordmcount keeps it. With mold, all
+objects of a program need tables of the same layout; those that compilers make
+(-mrecord-mcount) count as --compat.
 
---sort takes functions from the symbol table, so it has to run before strip -x
-and not on what ld -x has linked: there static functions have no symbols, and
-their entries are zeroed. Without any symbols nothing is zeroed.
+--sort takes functions from the symbol table, so it has to run before strip -x,
+and not on what ld -x has linked: there, static functions have no symbols, and
+their entries are zeroed. Without any symbols, nothing is zeroed.
 
 A file is replaced in one step. A run that is killed between the two system
 calls of that step leaves a file .fentry-*, which the next run on the same file
@@ -59,24 +60,24 @@ removes.`,
 		Example: `  gcc -pg -mfentry -c foo.c && fentry mcount foo.o
   fentry mcount a.o b.o lib.a          many files, in parallel
   fentry mcount --list foo.o           what is, or would be, recorded
-  fentry mcount --check foo.o          does the table fit the code?
-  fentry mcount --strip foo.o          the object as it was
+  fentry mcount --check foo.o          does the table match the code?
+  fentry mcount --strip foo.o          restore the object
   fentry mcount --nop prog             a program's profiling calls become nops
   fentry mcount --sort prog            its table sorted, dead entries zeroed`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	f, o := cmd.Flags(), &c.Options
-	f.BoolVar(&c.list, "list", false, "print the sites; writes nothing")
-	f.BoolVar(&c.json, "json", false, "with --list: one JSON object a site and line")
-	f.BoolVar(&c.check, "check", false, "compare tables with the code; writes nothing")
-	f.BoolVar(&o.Strip, "strip", false, "give back the objects as they were before")
+	f.BoolVar(&c.list, "list", false, "print the sites; write nothing")
+	f.BoolVar(&c.json, "json", false, "with --list: one JSON object per line, one per site")
+	f.BoolVar(&c.check, "check", false, "compare tables with the code; write nothing")
+	f.BoolVar(&o.Strip, "strip", false, "restore the objects as they were before")
 	f.BoolVar(&o.Nop, "nop", false, "turn all profiling calls of linked programs or objects into nops")
-	f.BoolVar(&o.Sort, "sort", false, "sort the tables of linked programs, zero entries outside functions")
-	f.BoolVar(&o.Objects.Compat, "compat", false, "one table an object, laid out as recordmcount does")
+	f.BoolVar(&o.Sort, "sort", false, "sort the tables of linked programs, and zero entries outside functions")
+	f.BoolVar(&o.Objects.Compat, "compat", false, "write one table per object, laid out as recordmcount does")
 	f.BoolVar(&o.Objects.AllExec, "all-exec", false, "record every executable section, not only .text and the like")
 	f.BoolVar(&o.Objects.KeepCalls, "keep-calls", false, "leave calls in sections that are not recorded")
 	f.BoolVarP(&c.Warn, "warn", "w", false, "name the sections whose calls are not recorded")
-	f.IntVarP(&c.Jobs, "jobs", "j", 0, "work on `N` files at once (default: one a processor)")
+	f.IntVarP(&c.Jobs, "jobs", "j", 0, "work on `N` files at once (default: one per processor)")
 	f.BoolVar(&c.DepAuto, "MD", false, "write the dependencies of FILE to FILE.d (also -MD)")
 	f.StringVar(&c.DepFile, "MF", "", "write them to `DEPFILE` (also -MF)")
 	f.StringVar(&c.DepTarget, "MT", "", "`TARGET` of the rule in it (also -MT)")
@@ -96,13 +97,13 @@ func (c *mcountCmd) usage() error {
 	}
 	switch {
 	case modes > 1:
-		return errors.New("--list, --check, --strip, --nop and --sort exclude each other")
+		return errors.New("--list, --check, --strip, --nop and --sort are mutually exclusive")
 	case c.json && !c.list:
-		return errors.New("--json goes with --list")
+		return errors.New("--json requires --list")
 	case c.Jobs < 0:
 		return errors.New("--jobs: negative number")
 	case c.DepTarget != "" && c.DepFile == "":
-		return errors.New("-MT goes with -MF")
+		return errors.New("-MT requires -MF")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.DurationVarP(&t.threshold, "threshold", "t", 0, "leave out calls shorter than `TIME`, such as 10us")
-	f.StringVarP(&t.tracer, "tracer", "T", "function_graph", "`TRACER`: function_graph, function or profile")
+	f.StringVarP(&t.tracer, "tracer", "T", "function_graph", "use `TRACER`: function_graph, function or profile")
 }
 
 // options translates the flags.
@@ -46,7 +46,7 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 		return o, usagef(cmd, "--tracer: %v", err)
 	}
 	if o.Tracer != patch.FunctionGraph && (t.depth != 0 || t.threshold != 0 || len(t.graph) > 0) {
-		return o, usagef(cmd, "--depth, --threshold and --graph need the function_graph tracer")
+		return o, usagef(cmd, "--depth, --threshold and --graph require the function_graph tracer")
 	}
 	if t.threshold < 0 {
 		return o, usagef(cmd, "--threshold: negative time")
@@ -92,17 +92,17 @@ func newPatchCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "patch [options] -o OUT PROGRAM",
 		Short: "make a program that traces itself",
-		Long: `patch writes a copy of a program that traces itself wherever it is run: no
-fentry, root, ptrace or preloaded library is needed there. Run it, and it writes
-the directory fentry.data (or $FENTRY_DATA), which replay, report and graph read.
-FENTRY_OFF=1 in its environment runs it untraced.
+		Long: `patch writes a copy of a program that traces itself wherever it runs, without
+fentry, root, ptrace or a preloaded library. When run, it writes the directory
+fentry.data (or $FENTRY_DATA), which replay, report and graph read. With
+FENTRY_OFF=1 in its environment it runs untraced.
 
-The original bytes are kept inside: --undo gives back the file, byte for byte.`,
+The original bytes are kept inside: --undo restores the file, byte for byte.`,
 		Example: `  fentry patch -o prog.traced prog && ./prog.traced && fentry replay
   fentry patch -F 'parse_*' -F '/^lex/' -o prog.traced prog   some functions only
-  fentry patch --plan prog                                    say what would change
+  fentry patch --plan prog                                    show what would change
   fentry patch --verify prog.traced                           check a patched program
-  fentry patch --undo -o prog prog.traced                     the original again
+  fentry patch --undo -o prog prog.traced                     restore the original
   fentry patch --in-place prog                                replace the file itself`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args[0]) },
@@ -112,13 +112,13 @@ The original bytes are kept inside: --undo gives back the file, byte for byte.`,
 	f.StringVarP(&c.out, "output", "o", "", "write to `OUT` (- for standard output)")
 	f.BoolVarP(&c.inPlace, "in-place", "w", false, "replace PROGRAM itself, atomically")
 	f.BoolVar(&c.keepLink, "keep-links", false, "with --in-place: keep hard links (not atomic)")
-	f.BoolVar(&c.undo, "undo", false, "give back the original of a patched program")
-	f.BoolVar(&c.verify, "verify", false, "check a patched program; writes nothing")
-	f.BoolVarP(&c.plan, "plan", "n", false, "print what would be changed; writes nothing")
-	f.BoolVar(&c.json, "json", false, "with --plan: as JSON")
-	f.BoolVar(&c.keep, "keep-calls", false, "leave profiling calls of untraced functions (default: make them nops)")
+	f.BoolVar(&c.undo, "undo", false, "restore the original of a patched program")
+	f.BoolVar(&c.verify, "verify", false, "check a patched program; write nothing")
+	f.BoolVarP(&c.plan, "plan", "n", false, "print what would be changed; write nothing")
+	f.BoolVar(&c.json, "json", false, "with --plan: print JSON")
+	f.BoolVar(&c.keep, "keep-calls", false, "leave the profiling calls of untraced functions (default: turn them into nops)")
 	f.BoolVar(&c.force, "force", false, "patch a program that has data appended to it, such as a self-extracting archive")
-	f.StringVar(&c.dir, "data", "", "`DIR` the patched program writes (default fentry.data where it runs)")
+	f.StringVar(&c.dir, "data", "", "`DIR` to which the patched program writes (default fentry.data in its working directory)")
 	return cmd
 }
 
@@ -131,13 +131,13 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	}
 	switch {
 	case modes > 1:
-		return usagef(cmd, "--undo, --verify and --plan exclude each other")
+		return usagef(cmd, "--undo, --verify and --plan are mutually exclusive")
 	case c.out != "" && (c.inPlace || c.verify || c.plan):
-		return usagef(cmd, "-o does not go with --in-place, --verify or --plan")
+		return usagef(cmd, "-o cannot be used with --in-place, --verify or --plan")
 	case c.out == "" && !c.inPlace && !c.verify && !c.plan:
 		return usagef(cmd, "say where to write: -o OUT, or --in-place")
 	case c.json && !c.plan:
-		return usagef(cmd, "--json goes with --plan")
+		return usagef(cmd, "--json requires --plan")
 	}
 	opts, err := c.options(cmd)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		a.notef("%s: %s traced with %s, original can be restored", path, plural(uint64(len(in.Sites)), "function", "functions"), in.Tracer)
+		a.notef("%s: %s traced with %s, the original can be restored", path, plural(uint64(len(in.Sites)), "function", "functions"), in.Tracer)
 		return nil
 	}
 	if c.undo {
@@ -173,7 +173,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
 	p, orig, err := planFile(image, opts)
 	if errors.Is(err, patch.ErrOverlay) {
-		return fmt.Errorf("%s: %w; --force patches it all the same, fentry record needs no change of the file", path, err)
+		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file", path, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, withTracer(err))

@@ -45,28 +45,28 @@ func newRecordCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record [options] [--] PROGRAM [args...]",
 		Short: "run a program traced",
-		Long: `record runs a program with its functions traced and writes what they did to the
-directory fentry.data, which replay, report and graph read. A trace that is
-there already is kept as fentry.data.old; one that is still being recorded stays
-where it is, and record refuses to run.
+		Long: `record runs a program, traces its functions and writes the trace to the
+directory fentry.data, which replay, report and graph read. An existing trace is
+kept as fentry.data.old; if it is still being recorded, record refuses to run.
 
-The program itself is not changed, and runs from its own path with its own
-arguments and environment: it is stopped once, before its first instruction, to
-put the tracer into its memory. Programs made by "fentry patch" that it starts
-are traced too. Recording ends when the program and the traced processes it
-leaves behind have ended; the second ^C ends it at once.
+The program's file is not changed, and the program runs from its own path with
+its own arguments and environment: it is stopped once, before its first
+instruction, while the tracer is put into its memory. Programs made by "fentry
+patch" that it starts are traced too. Recording ends when the program and the
+traced processes it leaves behind have ended; a second ^C ends it at once.
 
-A program of another machine runs under an emulator, which is found by itself
-(qemu-aarch64, with the libraries of Debian's cross compilers or below
-$QEMU_LD_PREFIX). What runs is a copy with the tracer in it, which the emulator
-opens in place of the program.
+A program for another machine runs under an emulator, which is detected
+automatically (qemu-aarch64, with the libraries of Debian's cross compilers or
+those below $QEMU_LD_PREFIX). The emulator is given a copy of the program with
+the tracer in it.
 
-Options go before PROGRAM: everything behind it is the program's own. The exit
-status is the program's; a signal that killed it kills fentry too. If it could
-not be run: 125, 126 if it is not executable, 127 if it was not found.`,
+Options go before PROGRAM: everything after it belongs to the program. The exit
+status is the program's; a signal that kills it kills fentry too. If the program
+could not be run, the status is 127 if it was not found, 126 if it is not
+executable, and 125 otherwise.`,
 		Example: `  fentry record ./prog input.txt              then: fentry replay, fentry report
   fentry record -F 'parse_*' ./prog           some functions only
-  fentry record -G handle_request ./server    only what happens inside of one
+  fentry record -G handle_request ./server    only what happens inside one function
   fentry record -t 10us ./prog                calls of at least 10us
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record -T profile ./prog             counts and times, no events: small
@@ -85,10 +85,12 @@ not be run: 125, 126 if it is not executable, 127 if it was not found.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVarP(&c.out, "output", "o", "", "write the trace to `DIR` (default $FENTRY_DATA or fentry.data)")
-	f.StringVarP(&c.buffer, "buffer", "b", "64M", "memory for events on their way to disk: `SIZE`, with K, M or G")
-	f.StringVar(&c.policy, "policy", "block", "when the disk is too slow: `WHAT`; block: the program waits, drop: events\nare lost and counted, overwrite: keep the newest events only")
+	f.StringVarP(&c.buffer, "buffer", "b", "64M", "buffer `SIZE` for events on their way to disk, with K, M or G")
+	f.StringVar(&c.policy, "policy", "block", "`POLICY` when the disk is too slow: "+
+		"block (the program waits), drop (events are lost and counted) or overwrite (only the newest are kept)")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
-	f.StringVar(&c.emulator, "emulator", "", "run the program under `COMMAND`, in words as for a shell; default for programs\nof another machine: qemu-aarch64, or qemu-x86_64")
+	f.StringVar(&c.emulator, "emulator", "", "run the program under `COMMAND`, split into words as by a shell "+
+		"(default for programs for another machine: qemu-aarch64 or qemu-x86_64)")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
@@ -187,7 +189,7 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 		fmt.Fprintf(a.stderr, "fentry: %v\n", r.WriteError)
 	}
 	if r.BadChunks > 0 {
-		fmt.Fprintf(a.stderr, "fentry: %s that made no sense left out\n", plural(r.BadChunks, "chunk", "chunks"))
+		fmt.Fprintf(a.stderr, "fentry: %s left out\n", plural(r.BadChunks, "invalid chunk", "invalid chunks"))
 	}
 	if a.quiet && r.Lost == 0 {
 		return
@@ -235,7 +237,7 @@ func recordError(err error) error {
 func withTracer(err error) error {
 	switch {
 	case errors.Is(err, patch.ErrSanitizer):
-		return fmt.Errorf("%w; -T function keeps none", err)
+		return fmt.Errorf("%w; use -T function", err)
 	case errors.Is(err, patch.ErrFunctionOnly):
 		return fmt.Errorf("%w, or use -T function", err)
 	}

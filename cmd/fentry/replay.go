@@ -33,12 +33,12 @@ func newReplayCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [options] [DIR]",
 		Short: "print every call, nested, with its duration",
-		Long: `replay prints what the threads of a traced program did, in the order of time: in
-the columns of ftrace's function_graph tracer, a line for each call with --format
-function, or as JSON.
+		Long: `replay prints what the threads of a traced program did, in order of time: in the
+columns of ftrace's function_graph tracer, as one line per call (--format
+function), or as JSON.
 
-The number in the CPU column is that of the thread; the heading says which is
-which. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
+The CPU column has the number of the thread; the heading says which thread has
+which number. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
 # 1 ms, * 10 ms, @ 100 ms, $ 1 s.`,
 		Example: `  fentry replay                          all of it, in a pager
   fentry replay -D 3                     three levels of calls
@@ -54,13 +54,14 @@ which. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
 	c.inputFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&c.format, "format", "", "print as `FORMAT`: graph, function or json (default: as recorded)")
-	f.StringSliceVarP(&c.fields, "fields", "f", nil, "switch `FIELD`[,FIELD...] on, with \"no\" in front off:\n"+strings.Join(fieldNames(), ", "))
+	f.StringSliceVarP(&c.fields, "fields", "f", nil, "show `FIELD`[,FIELD...], or hide it with \"no\" in front: "+strings.Join(fieldNames(), ", "))
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
 	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls; 0: all")
 	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us")
-	f.StringVar(&c.time, "time", "", "only from time `START,STOP` after the beginning; either may be empty")
-	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
+	f.StringVar(&c.time, "time", "", "show only what lies between the times `START,STOP`, counted from the beginning; "+
+		"either may be empty")
+	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	registerFieldCompletion(cmd, "fields", fieldNames())
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"graph", "function", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -147,7 +148,7 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return usagef(cmd, "--format %s: graph, function or json", c.format)
 	}
 	if c.srcline && c.format == "json" {
-		return usagef(cmd, "--srcline goes with the formats graph and function")
+		return usagef(cmd, "--srcline requires the format graph or function")
 	}
 	var walk trace.WalkOptions
 	if walk.From, walk.To, err = parseTimes(c.time); err != nil {
@@ -185,7 +186,7 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	tracer := tracerOf(t)
 	switch {
 	case tracer == "profile":
-		return fmt.Errorf("%s: a profile has counts and times, no single calls; see them with: fentry report", t.Dir)
+		return fmt.Errorf("%s: a profile has counts and times, but no single calls; print them with: fentry report", t.Dir)
 	case tracer == "function" && c.format == "graph":
 		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting and no durations", t.Dir)
 	}
@@ -226,7 +227,7 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	warnUnmatched(a, named)
 	warnUnmatched(a, rootsNamed)
 	if n := w.Skipped(); n > 0 {
-		a.notef("fentry: %s: %s not known and skipped: the trace is a newer fentry's, or damaged", t.Dir, plural(n, "record is", "records are"))
+		a.notef("fentry: %s: %s not known and skipped: the trace is from a newer fentry, or damaged", t.Dir, plural(n, "record is", "records are"))
 	}
 	reportLost(a, t)
 	return nil
@@ -307,7 +308,7 @@ func parseTimes(s string) (from, to int64, err error) {
 		return 0, 0, err
 	}
 	if b != "" && to <= from {
-		return 0, 0, fmt.Errorf("%s: nothing lies between", s)
+		return 0, 0, fmt.Errorf("%s: STOP is not after START", s)
 	}
 	return from, to, nil
 }

@@ -29,16 +29,16 @@ func newReportCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [options] [DIR]",
 		Short: "print a table of functions: calls, times",
-		Long: `report prints one line for each function that was called: how often, the total
-time from entry to exit, the time in the function itself (self), and what single
-calls took.
+		Long: `report prints one line for each function that was called: the number of calls,
+the total time from entry to exit, the time in the function itself (self), and
+how long single calls took.
 
-Of recursive calls only the outermost counts for the total, so no total is more
-than the time the threads ran. The average, minimum, maximum and 99th percentile
-are of all calls.`,
+Only the outermost of recursive calls counts towards the total, so no total
+exceeds the time the threads ran. Average, minimum, maximum and 99th percentile
+are those of all calls.`,
 		Example: `  fentry report                        by total time
   fentry report -s self                where the time goes
-  fentry report -s calls -n 10         the ten most called functions
+  fentry report -s calls -n 10         the ten functions called most often
   fentry report -s p99 -f calls,avg,p99,max
   fentry report --task                 for each thread
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
@@ -49,10 +49,10 @@ are of all calls.`,
 	f := cmd.Flags()
 	f.StringSliceVarP(&c.sort, "sort", "s", []string{"total"}, "sort by `KEY`[,KEY...]: "+strings.Join(reportNames(), ", ")+", name; largest first")
 	f.StringSliceVarP(&c.fields, "fields", "f", []string{"calls", "total", "self", "avg", "min", "max", "p99"}, "print `FIELD`[,FIELD...]: "+strings.Join(reportNames(), ", "))
-	f.IntVarP(&c.top, "top", "n", 0, "only the first `N` lines; 0: all")
-	f.BoolVar(&c.task, "task", false, "one line for each function and thread")
-	f.BoolVar(&c.srcline, "srcline", false, "where functions begin in the source, from debug information")
-	f.BoolVar(&c.json, "json", false, "one JSON object a function and line")
+	f.IntVarP(&c.top, "top", "n", 0, "print only the first `N` lines; 0: all")
+	f.BoolVar(&c.task, "task", false, "print one line per function and thread")
+	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
+	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())

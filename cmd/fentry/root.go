@@ -78,11 +78,11 @@ func newRootCmd(a *app) *cobra.Command {
 		Use:   "fentry",
 		Short: "ftrace for any program",
 		Long: `fentry is ftrace for any program. It finds the places at function entry where
-a tracer can be hooked, hooks them, runs the program and shows every call with
-the time it took. No kernel support, root, ptrace or LD_PRELOAD is needed by
-the traced program.`,
+a tracer can be hooked in, runs the program traced and shows every call with the
+time it took. The traced program needs no kernel support, root, ptrace or
+LD_PRELOAD.`,
 		Example: `  fentry demo                        see it work, on a program of its own
-  fentry list ./prog                 what of ./prog can be traced
+  fentry list ./prog                 what can be traced in ./prog
   fentry record ./prog args...       run it traced; writes fentry.data
   fentry replay                      every call, nested, with its duration
   fentry report                      a table: calls, total and self time`,
@@ -117,14 +117,14 @@ the traced program.`,
 
 	pf := root.PersistentFlags()
 	pf.BoolVarP(&a.quiet, "quiet", "q", false, "print only data and errors")
-	pf.CountVarP(&a.verbose, "verbose", "v", "say more on stderr (repeatable)")
-	pf.StringVar(&a.color, "color", "auto", "colours `WHEN`: auto, always or never")
+	pf.CountVarP(&a.verbose, "verbose", "v", "print more on stderr (repeatable)")
+	pf.StringVar(&a.color, "color", "auto", "use colours `WHEN`: auto, always or never")
 	pf.BoolVar(&a.noPager, "no-pager", false, "do not pipe long output through a pager")
 	pf.BoolP("help", "h", false, "print help and examples")
 	pf.Lookup("help").Hidden = true
 
 	root.AddGroup(
-		&cobra.Group{ID: groupRun, Title: "Run and look:"},
+		&cobra.Group{ID: groupRun, Title: "Run and inspect:"},
 		&cobra.Group{ID: groupBinary, Title: "Programs on disk:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)

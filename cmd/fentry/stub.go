@@ -36,18 +36,18 @@ func newStubCmd(a *app) *cobra.Command {
 	var c stubCmd
 	cmd := &cobra.Command{
 		Use:   "stub [options]",
-		Short: "write the tracer as a library to link programs with",
-		Long: `stub writes the tracer as a static library. A program that is compiled with -pg,
-on x86-64 with or without -mfentry, and linked with it traces itself whenever it
-runs, as one does that "fentry patch" has made. Two lines of a Makefile:
+		Short: "write the tracer as a library for programs to link with",
+		Long: `stub writes the tracer as a static library. A program that is compiled with -pg
+(on x86-64 with or without -mfentry) and linked with it traces itself whenever it
+runs, like one made by "fentry patch". Two lines of a Makefile:
 
   libfentry.a:                ; fentry stub -o $@
   prog: prog.o libfentry.a    ; $(CC) -o $@ $^
 
 The trace goes to $FENTRY_DATA or fentry.data, or to the fentry record that the
-program runs under; with FENTRY_OFF=1 there is none. A program can have its own
-functions called at entries and exits instead: fentry.h, which --header prints,
-tells how.`,
+program runs under; with FENTRY_OFF=1 nothing is traced. Instead, a program can
+have functions of its own called at entry and exit: see fentry.h, which --header
+prints.`,
 		Example: `  fentry stub -o libfentry.a           the library
   gcc -O2 -pg -mfentry -c prog.c && gcc -o prog prog.o libfentry.a
   ./prog && fentry report              it traces itself
@@ -58,9 +58,9 @@ tells how.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(a, cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&c.out, "output", "o", "", "write `FILE`: a library if its name ends in .a, an object if in .o")
+	f.StringVarP(&c.out, "output", "o", "", "write `FILE`: a library if its name ends in .a, an object file if it ends in .o")
 	f.BoolVar(&c.header, "header", false, "print fentry.h")
-	f.StringVar(&c.arch, "arch", "", "machine `ARCH` of the program: amd64, arm64; this one unless given")
+	f.StringVar(&c.arch, "arch", "", "machine `ARCH` of the program: amd64 or arm64 (default: this machine)")
 	return cmd
 }
 
@@ -73,12 +73,12 @@ func (c *stubCmd) run(a *app, cmd *cobra.Command) error {
 	case !ok:
 		return usagef(cmd, "--arch: there is no library for %q, only for amd64 and arm64", c.arch)
 	case c.header && c.out != "":
-		return usagef(cmd, "--header prints to standard output and goes without -o")
+		return usagef(cmd, "--header prints to standard output; it cannot be used with -o")
 	case c.header:
 		_, err := a.stdout.Write(stub.Header())
 		return err
 	case c.out == "":
-		return usagef(cmd, "-o FILE or --header is missing")
+		return usagef(cmd, "give -o FILE or --header")
 	}
 	var b []byte
 	var err error

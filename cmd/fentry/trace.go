@@ -27,7 +27,7 @@ type inputFlags struct {
 func (in *inputFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&in.dir, "input", "i", "", "read the trace in `DIR` (default $FENTRY_DATA or fentry.data)")
-	f.IntSliceVar(&in.tids, "tid", nil, "only the threads `TID`[,TID...]")
+	f.IntSliceVar(&in.tids, "tid", nil, "read only the threads `TID`[,TID...]")
 	in.demangle.add(cmd)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -111,7 +111,7 @@ func reportEnding(a *app, t *trace.Trace) {
 	what := ""
 	switch t.Ending {
 	case trace.EndPending:
-		what = "still being recorded; what follows is not all of it"
+		what = "still being recorded; what follows is incomplete"
 	case trace.EndMissing:
 		what = "recording did not end: fentry was killed"
 		if t.Header.Layout == trace.LayoutPacked {

@@ -18,7 +18,7 @@ func newVersionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "print fentry's version",
-		Long:  `Prints the version of fentry, the commit it was built from, and the host.`,
+		Long:  `version prints fentry's version, the commit it was built from, and the host.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, err := fmt.Fprintf(a.stdout, "fentry %s%s (%s %s/%s)\n", version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
