@@ -56,10 +56,10 @@ var (
 	arm64Kinds = []kind{
 		{name: "arm64-patchable", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2"}, links: allLinks, target: arm64},
 		{name: "arm64-mcount", compiler: "gcc", cflags: []string{"-pg"}, ldflags: []string{"-pg"}, links: allLinks, target: arm64, cpu: "cortex-a53"},
-		{name: "arm64-bti", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2", "-mbranch-protection=standard"}, links: allLinks, target: arm64, cpu: "max"},
+		{name: "arm64-bti", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2", "-mbranch-protection=standard"}, links: allLinks, target: arm64, cpu: testtool.NewARM64},
 		{name: "arm64-before", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=4,2", "-mno-outline-atomics"}, links: allLinks, target: arm64, cpu: "cortex-a53"},
 		{name: "arm64-clang", compiler: "clang", cflags: []string{"-fpatchable-function-entry=2"}, links: allLinks, target: arm64},
-		{name: "arm64-clangbti", compiler: "clang", cflags: []string{"-fpatchable-function-entry=2", "-mbranch-protection=standard"}, links: allLinks, target: arm64, cpu: "max"},
+		{name: "arm64-clangbti", compiler: "clang", cflags: []string{"-fpatchable-function-entry=2", "-mbranch-protection=standard"}, links: allLinks, target: arm64, cpu: testtool.NewARM64},
 	}
 	links = []link{
 		{name: "pie", cflags: []string{"-fPIE"}, ldflags: []string{"-pie"}},

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -96,7 +95,7 @@ print(#table.concat(t, ","), n, (("abc"):rep(20):gsub("b%a", "%0%0")))
 			t.Parallel()
 			b := buildProgram(t, tc.program, kindNamed(t, "patchable"))
 			out := filepath.Join(t.TempDir(), "callgrind.out")
-			under := run(t, command{dir: t.TempDir(), stdin: tc.stdin, timeout: 8 * time.Minute, argv: append([]string{"valgrind", "--tool=callgrind", "--compress-strings=yes",
+			under := run(t, command{dir: t.TempDir(), stdin: tc.stdin, argv: append([]string{"valgrind", "--tool=callgrind", "--compress-strings=yes",
 				"--callgrind-out-file=" + out, "-q", b.Program}, tc.args...)})
 			data := filepath.Join(t.TempDir(), "data")
 			traced := runJob(t, job{program: b.Program, args: tc.args, stdin: tc.stdin}, byRecord, data)

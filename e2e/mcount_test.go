@@ -11,7 +11,6 @@ import (
 	"sort"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fentry-dev/fentry/e2e/corpus"
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -123,7 +122,7 @@ func TestRecordedObjects(t *testing.T) {
 			return job{args: []string{"-q", "-3", "--single-thread", "-c", "in"}, dir: dir}
 		}},
 		{corpus.SQLite, "gold", []string{"-lm", "-pthread", "-Wl,--gc-sections"}, func(string) job {
-			return job{args: []string{":memory:"}, stdin: corpus.SQLScript(2000), timeout: 5 * time.Minute}
+			return job{args: []string{":memory:"}, stdin: corpus.SQLScript(2000)}
 		}},
 	} {
 		t.Run(string(tt.name)+" "+tt.ld, func(t *testing.T) {
@@ -143,7 +142,7 @@ func TestRecordedObjects(t *testing.T) {
 				if i%2 == 1 {
 					argv = append(argv, "-ffunction-sections")
 				}
-				run(t, command{argv: argv, timeout: 5 * time.Minute}).mustSucceed(t)
+				run(t, command{argv: argv}).mustSucceed(t)
 				objs = append(objs, obj)
 			}
 			counter := filepath.Join(dir, "countcalls.o")
@@ -154,7 +153,7 @@ func TestRecordedObjects(t *testing.T) {
 			run(t, command{argv: append([]string{"gcc", "-fuse-ld=" + tt.ld, "-r", "-nostdlib", "-o", half}, objs[:len(objs)/2]...)}).mustSucceed(t)
 			prog := filepath.Join(dir, "prog")
 			link := slices.Concat([]string{"gcc", "-fuse-ld=" + tt.ld, "-o", prog, half, counter}, objs[len(objs)/2:], tt.link)
-			run(t, command{argv: link, timeout: 5 * time.Minute}).mustSucceed(t)
+			run(t, command{argv: link}).mustSucceed(t)
 
 			j := tt.job(t.TempDir())
 			j.program = prog

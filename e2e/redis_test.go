@@ -52,7 +52,7 @@ func startServer(t testing.TB, b corpus.Built, argv []string, env ...string) *se
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(hangs); ; time.Sleep(20 * time.Millisecond) {
 		c, err := net.Dial("tcp", "127.0.0.1:"+s.port)
 		if err == nil {
 			c.Close()
@@ -75,7 +75,7 @@ func (s *server) stop(t testing.TB) string {
 	select {
 	case <-done:
 		return s.cmd.ProcessState.String()
-	case <-time.After(60 * time.Second):
+	case <-time.After(hangs):
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 		<-done
 		return "does not stop"
@@ -183,7 +183,7 @@ func TestRedis(t *testing.T) {
 // waitForSave waits until the BGSAVE child is done and its dump can be loaded.
 func waitForSave(t testing.TB, s *server) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(hangs); ; time.Sleep(50 * time.Millisecond) {
 		info := run(t, command{argv: []string{s.cli, "-p", s.port, "info", "persistence"}}).mustSucceed(t).stdout
 		if strings.Contains(info, "rdb_bgsave_in_progress:0") {
 			if !strings.Contains(info, "rdb_last_bgsave_status:ok") {
@@ -223,7 +223,7 @@ func TestRedisUnits(t *testing.T) {
 	for _, u := range units {
 		argv = append(argv, "--single", u)
 	}
-	r := run(t, command{dir: dir, argv: argv, timeout: 10 * time.Minute})
+	r := run(t, command{dir: dir, argv: argv})
 	if r.status != "exit 0" || !strings.Contains(r.stdout, "All tests passed without errors") {
 		t.Errorf("redis' own tests: %s %v\n%s\n%s", r.status, r.err, clip(r.stdout), clip(r.stderr))
 	}

@@ -20,7 +20,7 @@ type command struct {
 	argv0   string // what the program sees as argv[0], default argv[0]
 	env     []string
 	stdin   string
-	timeout time.Duration // default two minutes
+	timeout time.Duration // default hangs
 }
 
 // A result is everything a user could notice about a finished process.
@@ -32,11 +32,15 @@ type result struct {
 	usage          *syscall.Rusage
 }
 
+// hangs is when a process is taken for one that does not end. It is far more than any needs on a machine that does a lot
+// else, as nothing but a hang is to be found by it.
+const hangs = 10 * time.Minute
+
 func run(t testing.TB, c command) *result {
 	t.Helper()
 	timeout := c.timeout
 	if timeout == 0 {
-		timeout = 2 * time.Minute
+		timeout = hangs
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // An object with more sections than 16 bits number: e_shnum and e_shstrndx are in section header 0, symbols
 // have their section in SHT_SYMTAB_SHNDX.
 func TestExtendedSectionNumbers(t *testing.T) {
-	elftest.Need(t, "gcc", "gcc")
+	testtool.Need(t, "gcc")
 	var src strings.Builder
 	const n = 66000
 	for i := range n {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // relrFile is an empty 64-bit image, for decoding only; its size bounds the relocations.
@@ -74,7 +75,7 @@ func TestRelrBudget(t *testing.T) {
 
 // DynamicRelocs agrees with readelf.
 func TestDynamicRelocsAgainstReadelf(t *testing.T) {
-	elftest.Need(t, "readelf", "binutils")
+	testtool.Need(t, "readelf")
 	line := regexp.MustCompile(`(?m)^([0-9a-f]{8,16})  ([0-9a-f]{8,16}) R_`)
 	relr := regexp.MustCompile(`(?m)^([0-9a-f]{16})$`)
 	for name, raw := range elftest.Images(t) {

@@ -31,7 +31,7 @@ var onAMD64 = &target{
 
 var onARM64 = &target{
 	name: "arm64", prefix: "aarch64-linux-gnu-",
-	emulator: []string{"qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"},
+	emulator: []string{"qemu-aarch64", "-cpu", testtool.NewARM64, "-L", "/usr/aarch64-linux-gnu"},
 	kinds: map[string][]string{
 		"patchable":        {"-fpatchable-function-entry=2"},
 		"patchable-nopie":  {"-fpatchable-function-entry=2", "-no-pie", "-fno-pie"},

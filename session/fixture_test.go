@@ -83,7 +83,7 @@ func (r *recorderCmd) run(t testing.TB, argv ...string) ran {
 // finish waits for a session and reads what it left.
 func (r *recorderCmd) finish(t testing.TB, cmd *exec.Cmd, out, errb *bytes.Buffer) ran {
 	t.Helper()
-	timer := time.AfterFunc(40*time.Second, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
 	err := cmd.Wait()
 	if !timer.Stop() {
 		t.Fatalf("session does not end: %s", errb)

@@ -127,8 +127,8 @@ __attribute__((constructor)) static void begin(void) { ftrace_trace_function = c
 func TestClassicRegistersARM64(t *testing.T) {
 	for _, site := range []string{"_mcount", "ftrace_caller", "ftrace_regs_caller", "ftrace_mcount_caller"} {
 		for _, cb := range []string{"none", "function", "graph"} {
-			for _, cpu := range []string{oldCPU, newCPU, newCPU + ",sve-default-vector-length=256"} {
-				if cb != "graph" && cpu != newCPU && !testtool.Wide() {
+			for _, cpu := range []string{oldCPU, testtool.NewARM64, testtool.NewARM64 + ",sve-default-vector-length=256"} {
+				if cb != "graph" && cpu != testtool.NewARM64 && !testtool.Wide() {
 					continue
 				}
 				t.Run(site+" "+cb+" "+cpu, func(t *testing.T) {
@@ -524,7 +524,7 @@ func TestClassicTrampolinesARM64(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := linkWith(t, c.cc, append([]string{"-O2", "-fno-optimize-sibling-calls", "testdata/classic-rewrite.c"}, c.flags...)...)
-			f.cpu = newCPU
+			f.cpu = testtool.NewARM64
 			image, err := os.ReadFile(f.path)
 			if err != nil {
 				t.Fatal(err)
@@ -604,7 +604,7 @@ func TestClassicTrampolinesARM64(t *testing.T) {
 func TestClassicBare(t *testing.T) {
 	f := linkWith(t, arm64GCC, "-O2", "-pg", "-mbranch-protection=standard", "-ffreestanding", "-nostdlib", "-static", "-no-pie", "-fno-pie",
 		"-Wl,-z,force-bti", "-Wl,--fatal-warnings", "testdata/classic-bare.c")
-	f.cpu = newCPU
+	f.cpu = testtool.NewARM64
 	e, err := elf.Open(f.path)
 	if err != nil {
 		t.Fatal(err)
@@ -666,8 +666,8 @@ func callOf(t *testing.T, m fileMemory, a, fn uint64) uint64 {
 func TestClassicLive(t *testing.T) {
 	for _, v := range []linkVariant{
 		{arm64GCC, []string{"-O2", "-fno-pie", "-static"}, oldCPU},
-		{arm64GCC, []string{"-O2", "-fPIE", "-pie", "-mbranch-protection=standard"}, newCPU},
-		{arm64GCC, []string{"-O0", "-fno-pie", "-no-pie", "-mbranch-protection=standard"}, newCPU},
+		{arm64GCC, []string{"-O2", "-fPIE", "-pie", "-mbranch-protection=standard"}, testtool.NewARM64},
+		{arm64GCC, []string{"-O0", "-fno-pie", "-no-pie", "-mbranch-protection=standard"}, testtool.NewARM64},
 	} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
@@ -702,7 +702,7 @@ func TestClassicSurvive(t *testing.T) {
 		{"mcount", "gcc", []string{"-O2"}, false, ""},
 		{"fentry", "gcc", []string{"-O2", "-mfentry"}, false, ""},
 		{"gs", "gcc", []string{"-O2", "-mfentry"}, true, ""},
-		{"arm64", arm64GCC, []string{"-O2", "-mbranch-protection=standard"}, false, newCPU},
+		{"arm64", arm64GCC, []string{"-O2", "-mbranch-protection=standard"}, false, testtool.NewARM64},
 		{"arm64 static", arm64GCC, []string{"-O2", "-static"}, false, oldCPU},
 	} {
 		t.Run(v.name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (v linkVariant) String() string {
 
 // The processors that arm64 programs are tested on: one without and one with LSE,
 // pointer authentication, landing pads and SVE.
-const oldCPU, newCPU = "cortex-a53", "max,pauth-impdef=on" // signatures that are quick to emulate
+const oldCPU = "cortex-a53"
 
 const arm64GCC, arm64GXX = "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"
 
@@ -123,11 +123,11 @@ func linkVariants() []linkVariant {
 	}
 	return append(vs,
 		linkVariant{arm64GCC, []string{"-fPIE", "-pie", "-O2"}, oldCPU},
-		linkVariant{arm64GCC, []string{"-fno-pie", "-no-pie", "-O0", "-mbranch-protection=standard"}, newCPU},
-		linkVariant{arm64GCC, []string{"-fno-pie", "-static", "-O2", "-mbranch-protection=standard"}, newCPU},
-		linkVariant{arm64GCC, []string{"-fPIE", "-static-pie", "-O0"}, newCPU},
-		linkVariant{arm64GCC, []string{"-fno-pie", "-static", "-O0", keyB}, newCPU},
-		linkVariant{"clang", []string{clangARM64, "-fPIE", "-pie", "-O2", "-mbranch-protection=standard"}, newCPU},
+		linkVariant{arm64GCC, []string{"-fno-pie", "-no-pie", "-O0", "-mbranch-protection=standard"}, testtool.NewARM64},
+		linkVariant{arm64GCC, []string{"-fno-pie", "-static", "-O2", "-mbranch-protection=standard"}, testtool.NewARM64},
+		linkVariant{arm64GCC, []string{"-fPIE", "-static-pie", "-O0"}, testtool.NewARM64},
+		linkVariant{arm64GCC, []string{"-fno-pie", "-static", "-O0", keyB}, testtool.NewARM64},
+		linkVariant{"clang", []string{clangARM64, "-fPIE", "-pie", "-O2", "-mbranch-protection=standard"}, testtool.NewARM64},
 		linkVariant{"clang", []string{clangARM64, "-fno-pie", "-static", "-O0"}, oldCPU},
 	)
 }
@@ -178,9 +178,9 @@ func TestClassicExceptions(t *testing.T) {
 		{cc: "clang++", flags: []string{"-O2", "-fno-pie", "-no-pie", "-mfentry"}},
 		{cc: "clang++", flags: []string{"-O2", "-fno-pie", "-no-pie"}},
 		{arm64GXX, []string{"-O2", "-fno-pie", "-no-pie"}, oldCPU},
-		{arm64GXX, []string{"-O0", "-fno-pie", "-no-pie", "-mbranch-protection=standard"}, newCPU},
-		{arm64GXX, []string{"-O2", "-fno-pie", "-static", "-mbranch-protection=standard"}, newCPU},
-		{arm64GXX, []string{"-O0", "-fno-pie", "-static"}, newCPU},
+		{arm64GXX, []string{"-O0", "-fno-pie", "-no-pie", "-mbranch-protection=standard"}, testtool.NewARM64},
+		{arm64GXX, []string{"-O2", "-fno-pie", "-static", "-mbranch-protection=standard"}, testtool.NewARM64},
+		{arm64GXX, []string{"-O0", "-fno-pie", "-static"}, testtool.NewARM64},
 	} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
@@ -229,11 +229,11 @@ func TestClassicUnwind(t *testing.T) {
 	want.WriteString("result 4\n")
 	for _, v := range []linkVariant{
 		{arm64GCC, []string{"-O2", "-pg"}, oldCPU},
-		{arm64GCC, []string{"-O0", "-pg", "-static", "-mbranch-protection=standard"}, newCPU},
-		{"clang", []string{clangARM64, "-O2", "-pg", "-mbranch-protection=standard"}, newCPU},
+		{arm64GCC, []string{"-O0", "-pg", "-static", "-mbranch-protection=standard"}, testtool.NewARM64},
+		{"clang", []string{clangARM64, "-O2", "-pg", "-mbranch-protection=standard"}, testtool.NewARM64},
 		{arm64GCC, []string{"-O2", "-DPATCHABLE", "-DALL=0", "-fpatchable-function-entry=2"}, oldCPU},
-		{arm64GCC, []string{"-O2", "-DPATCHABLE", "-DALL=1", "-fpatchable-function-entry=2", "-static", "-mbranch-protection=standard"}, newCPU},
-		{arm64GCC, []string{"-O0", "-DPATCHABLE", "-DALL=1", "-fpatchable-function-entry=2", "-fno-pie", "-no-pie"}, newCPU},
+		{arm64GCC, []string{"-O2", "-DPATCHABLE", "-DALL=1", "-fpatchable-function-entry=2", "-static", "-mbranch-protection=standard"}, testtool.NewARM64},
+		{arm64GCC, []string{"-O0", "-DPATCHABLE", "-DALL=1", "-fpatchable-function-entry=2", "-fno-pie", "-no-pie"}, testtool.NewARM64},
 	} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
@@ -267,7 +267,7 @@ func TestClassicDebugger(t *testing.T) {
 			}
 			defer os.RemoveAll(dir)
 			sock := filepath.Join(dir, "s")
-			prog := exec.Command("qemu-aarch64", "-cpu", newCPU, "-g", sock, f.path)
+			prog := exec.Command("qemu-aarch64", "-cpu", testtool.NewARM64, "-g", sock, f.path)
 			prog.Dir = dir
 			if err := prog.Start(); err != nil {
 				t.Fatal(err)
@@ -380,9 +380,9 @@ func TestClassicCallbacks(t *testing.T) {
 		{cc: "clang", flags: []string{"-O2", "-fno-pie", "-no-pie"}},
 		{cc: "clang", flags: []string{"-O2", "-mfentry", "-mavx"}},
 		{arm64GCC, []string{"-O2"}, oldCPU},
-		{arm64GCC, []string{"-O0", "-mbranch-protection=standard"}, newCPU},
-		{arm64GCC, []string{"-O2", "-fno-pie", "-static", "-mbranch-protection=standard"}, newCPU},
-		{"clang", []string{clangARM64, "-O2"}, newCPU},
+		{arm64GCC, []string{"-O0", "-mbranch-protection=standard"}, testtool.NewARM64},
+		{arm64GCC, []string{"-O2", "-fno-pie", "-static", "-mbranch-protection=standard"}, testtool.NewARM64},
+		{"clang", []string{clangARM64, "-O2"}, testtool.NewARM64},
 	} {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()

@@ -108,7 +108,7 @@ func (m *machine) command(t testing.TB, cpu, path string, args ...string) *exec.
 	if m == onARM64 && runtime.GOARCH != "arm64" {
 		testtool.Need(t, "qemu-aarch64")
 		if cpu == "" {
-			cpu = "max"
+			cpu = testtool.NewARM64
 		}
 		return exec.Command("qemu-aarch64", append([]string{"-cpu", cpu, "-L", "/usr/aarch64-linux-gnu", path}, args...)...)
 	}

@@ -109,7 +109,7 @@ func (p *pool) runWith(t *testing.T, f *fixture, each func(), args ...string) (o
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	timeout := time.After(60 * time.Second)
+	timeout := time.After(5 * time.Minute)
 	for {
 		select {
 		case err := <-done:

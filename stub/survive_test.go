@@ -29,10 +29,10 @@ func TestSurvive(t *testing.T) {
 		{name: "depth", tracer: "opt", config: Config{Depth: 1 << 30}},
 		{name: "depth-gs", tracer: "opt", config: Config{Depth: 1 << 30}, gs: true, wide: true},
 		{name: "arm64", tracer: "graph", on: onARM64, cpu: "cortex-a53"},
-		{name: "arm64-static", tracer: "graph", on: onARM64, cpu: "max", flags: []string{"-static"}, wide: true},
+		{name: "arm64-static", tracer: "graph", on: onARM64, cpu: testtool.NewARM64, flags: []string{"-static"}, wide: true},
 		{name: "arm64-profile", tracer: "profile", config: Config{Mode: ModeProfile}, on: onARM64, cpu: "cortex-a53"},
-		{name: "arm64-depth", tracer: "opt", config: Config{Depth: 1 << 30}, on: onARM64, cpu: "max"},
-		{name: "arm64-func", tracer: "func", config: Config{Mode: ModeFunction}, on: onARM64, cpu: "max"},
+		{name: "arm64-depth", tracer: "opt", config: Config{Depth: 1 << 30}, on: onARM64, cpu: testtool.NewARM64},
+		{name: "arm64-func", tracer: "func", config: Config{Mode: ModeFunction}, on: onARM64, cpu: testtool.NewARM64},
 	} {
 		if v.wide && !testtool.Wide() {
 			continue

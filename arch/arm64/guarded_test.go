@@ -52,8 +52,8 @@ func TestRunVeneers(t *testing.T) {
 		cpu      string
 		ok       bool
 	}{
-		{"landings", true, "max", true},
-		{"no landings", false, "max", false},
+		{"landings", true, testtool.NewARM64, true},
+		{"no landings", false, testtool.NewARM64, false},
 		{"no landings, no guard", false, "cortex-a53", true},
 	} {
 		near := &Veneers{Addr: syms["island_near"], Size: 32}

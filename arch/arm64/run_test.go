@@ -274,9 +274,9 @@ var builds = []struct {
 	cpu   string
 }{
 	{"graph", arch.ThunkGraph, "-fpatchable-function-entry=2", "cortex-a53"},
-	{"graph, branch protection", arch.ThunkGraph, "-fpatchable-function-entry=2 -mbranch-protection=standard", "max"},
-	{"func", arch.ThunkFunc, "-fpatchable-function-entry=2", "max"},
-	{"mcount", arch.ThunkMcount, "-pg", "max"},
+	{"graph, branch protection", arch.ThunkGraph, "-fpatchable-function-entry=2 -mbranch-protection=standard", testtool.NewARM64},
+	{"func", arch.ThunkFunc, "-fpatchable-function-entry=2", testtool.NewARM64},
+	{"mcount", arch.ThunkMcount, "-pg", testtool.NewARM64},
 	{"mcount-func", arch.ThunkMcountFunc, "-pg", "cortex-a53"},
 }
 

@@ -3,12 +3,12 @@ package inject
 import (
 	"debug/elf"
 	"encoding/binary"
-	"os/exec"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
 	"github.com/fentry-dev/fentry/elfio/link"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 const arm64Asm = `
@@ -66,8 +66,8 @@ int main(int argc, char **argv) { int d = 0; for (int i = 0; i < 300000; i++) d 
 `
 
 func TestInjectARM64(t *testing.T) {
-	elftest.Need(t, "aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")
-	elftest.Need(t, "qemu-aarch64", "qemu-user")
+	testtool.Need(t, "aarch64-linux-gnu-gcc")
+	testtool.Need(t, "qemu-aarch64")
 	obj, err := elfio.Parse(elftest.Compile(t, "arm64.o", ".s", arm64Asm, "aarch64-linux-gnu-gcc", "-c"))
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestInjectARM64(t *testing.T) {
 			lint(t, raw, out)
 			for _, tool := range [][]string{{"aarch64-linux-gnu-strip", "%s"}, {"aarch64-linux-gnu-objcopy", "%s"},
 				{"eu-strip", "%s"}, {"llvm-strip", "%s"}} {
-				if _, err := exec.LookPath(tool[0]); err != nil {
+				if !testtool.Have(t, tool[0]) {
 					continue
 				}
 				was, msg := elftest.TryTransform(t, raw, tool...)

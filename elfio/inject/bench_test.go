@@ -11,12 +11,13 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // bigImage is a program with 100 MB of code that no run reaches, made from a small one.
 func bigImage(b *testing.B) []byte {
 	b.Helper()
-	elftest.Need(b, "gcc", "gcc")
+	testtool.Need(b, "gcc")
 	return elftest.Compile(b, "big", ".c", `
 #include <stdio.h>
 __asm__(".section .text.big,\"ax\",@progbits\n.rept 1600000\n.quad 0x9090909090909090,1,2,3,4,5,6,7\n.endr\n.text\n");

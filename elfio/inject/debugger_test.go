@@ -7,12 +7,13 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A debugger walks from the program through injected code to its callers, by the injected unwind rows and symbols.
 func TestInjectedBacktrace(t *testing.T) {
-	elftest.Need(t, "gdb", "gdb")
-	elftest.Need(t, "g++", "g++")
+	testtool.Need(t, "gdb")
+	testtool.Need(t, "g++")
 	for _, args := range [][]string{{"-pie"}, {"-no-pie"}, {"-static"}} {
 		t.Run(args[0][1:], func(t *testing.T) {
 			name := strings.TrimPrefix(args[0], "-")

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // injected returns the image with the injection.
@@ -82,7 +82,7 @@ func TestInjectPrograms(t *testing.T) {
 			}
 			verify(t, out)
 			elftest.RunFixture(t, out, "injected")
-			if _, err := exec.LookPath("qemu-x86_64"); err == nil {
+			if testtool.Have(t, "qemu-x86_64") {
 				elftest.RunFixture(t, out, "injected, under qemu", "qemu-x86_64")
 			}
 			f, err := elfio.Parse(out)
@@ -98,7 +98,7 @@ func TestInjectPrograms(t *testing.T) {
 			lint(t, raw, out)
 			for _, tool := range tools {
 				t.Run(tool.name, func(t *testing.T) {
-					elftest.Need(t, tool.command[0], tool.pkg)
+					testtool.Need(t, tool.command[0])
 					was, msg := elftest.TryTransform(t, raw, tool.command...)
 					if msg == "" {
 						msg = elftest.TryFixture(t, was)
@@ -115,17 +115,17 @@ func TestInjectPrograms(t *testing.T) {
 
 // tools rewrite images; what they write must still run.
 var tools = []struct {
-	name, pkg string
-	command   []string
+	name    string
+	command []string
 }{
-	{"strip", "binutils", []string{"strip", "%s"}},
-	{"strip-debug", "binutils", []string{"strip", "-g", "%s"}},
-	{"objcopy", "binutils", []string{"objcopy", "%s"}},
-	{"eu-strip", "elfutils", []string{"eu-strip", "%s"}},
-	{"eu-strip-debug", "elfutils", []string{"eu-strip", "-g", "-f", "%s.debug", "%s"}},
-	{"llvm-strip", "llvm", []string{"llvm-strip", "%s"}},
-	{"llvm-objcopy", "llvm", []string{"llvm-objcopy", "%s"}},
-	{"patchelf", "patchelf", []string{"patchelf", "--set-rpath",
+	{"strip", []string{"strip", "%s"}},
+	{"strip-debug", []string{"strip", "-g", "%s"}},
+	{"objcopy", []string{"objcopy", "%s"}},
+	{"eu-strip", []string{"eu-strip", "%s"}},
+	{"eu-strip-debug", []string{"eu-strip", "-g", "-f", "%s.debug", "%s"}},
+	{"llvm-strip", []string{"llvm-strip", "%s"}},
+	{"llvm-objcopy", []string{"llvm-objcopy", "%s"}},
+	{"patchelf", []string{"patchelf", "--set-rpath",
 		"/nonexistent/a/rather/long/path/that/does/not/fit/anywhere", "%s"}},
 }
 
@@ -134,8 +134,7 @@ func lint(t *testing.T, before, after []byte) {
 	t.Helper()
 	a, b := elftest.WriteExec(t, before), elftest.WriteExec(t, after)
 	for _, args := range [][]string{{"eu-elflint", "--gnu-ld"}, {"readelf", "-a", "-W"}} {
-		if _, err := exec.LookPath(args[0]); err != nil {
-			t.Logf("%s is missing", args[0])
+		if !testtool.Have(t, args[0]) {
 			continue
 		}
 		was, _ := elftest.Run(append(args[:len(args):len(args)], a))

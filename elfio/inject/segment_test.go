@@ -3,12 +3,12 @@ package inject
 import (
 	"bytes"
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // tinyAsm is a program without writable memory: it exits with status 7.
@@ -22,7 +22,7 @@ _start:	mov $60, %eax
 
 // Where the last writable segment cannot grow, or there is none, zeroed memory gets a segment of its own.
 func TestInjectOwnWritableSegment(t *testing.T) {
-	elftest.Need(t, "gcc", "gcc")
+	testtool.Need(t, "gcc")
 	t.Run("none", func(t *testing.T) {
 		checkTiny(t, elftest.Compile(t, "tiny-static", ".s", tinyAsm, "gcc", "-static", "-nostdlib"), true)
 	})
@@ -65,11 +65,11 @@ func TestInjectOwnWritableSegment(t *testing.T) {
 		}
 		verify(t, out)
 		elftest.RunFixture(t, out, "injected")
-		if _, err := exec.LookPath("qemu-x86_64"); err == nil {
+		if testtool.Have(t, "qemu-x86_64") {
 			elftest.RunFixture(t, out, "injected, under qemu", "qemu-x86_64")
 		}
 		for _, tool := range tools {
-			if _, err := exec.LookPath(tool.command[0]); err == nil && tool.name != "patchelf" {
+			if testtool.Have(t, tool.command[0]) && tool.name != "patchelf" {
 				elftest.RunFixture(t, elftest.Transform(t, out, tool.command...), tool.name)
 			}
 		}
@@ -131,7 +131,7 @@ func TestUninjectAfterTools(t *testing.T) {
 	out := injectTrampoline(t, raw)
 	for _, tool := range tools {
 		t.Run(tool.name, func(t *testing.T) {
-			elftest.Need(t, tool.command[0], tool.pkg)
+			testtool.Need(t, tool.command[0])
 			rewritten := elftest.Transform(t, out, tool.command...)
 			_, err := Undo(rewritten)
 			if bytes.Equal(rewritten, out) {

@@ -3,7 +3,6 @@ package inject
 import (
 	"bytes"
 	"debug/elf"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 	"github.com/fentry-dev/fentry/elfio/link"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 const libraryC = `
@@ -51,19 +51,19 @@ runs:	.long 0
 
 func TestInjectSharedObject(t *testing.T) {
 	for _, x := range []elftest.Fixture{
-		{Name: "ld", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC"}},
-		{Name: "noseparate-noproperty", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-Wl,-z,noseparate-code",
+		{Name: "ld", Tool: "gcc", Args: []string{"-fPIC"}},
+		{Name: "noseparate-noproperty", Tool: "gcc", Args: []string{"-fPIC", "-Wl,-z,noseparate-code",
 			"-fcf-protection=none"}},
-		{Name: "nostartfiles", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-nostartfiles"}},
-		{Name: "gold", Tool: "gcc", Pkg: "binutils", Args: []string{"-fPIC", "-fuse-ld=gold"}},
-		{Name: "lld", Tool: "clang", Pkg: "clang lld", Args: []string{"-fPIC", "-fuse-ld=lld"}},
-		{Name: "sysv-hash", Tool: "gcc", Pkg: "gcc", Args: []string{"-fPIC", "-Wl,--hash-style=sysv",
+		{Name: "nostartfiles", Tool: "gcc", Args: []string{"-fPIC", "-nostartfiles"}},
+		{Name: "gold", Tool: "gcc", Args: []string{"-fPIC", "-fuse-ld=gold"}},
+		{Name: "lld", Tool: "clang", Args: []string{"-fPIC", "-fuse-ld=lld"}},
+		{Name: "sysv-hash", Tool: "gcc", Args: []string{"-fPIC", "-Wl,--hash-style=sysv",
 			"-Wl,-z,noseparate-code", "-fcf-protection=none"}},
 	} {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
-			elftest.Need(t, x.Tool, x.Pkg)
-			elftest.Need(t, "gcc", "gcc")
+			testtool.Need(t, x.Tool)
+			testtool.Need(t, "gcc")
 			raw := elftest.Compile(t, "library-"+x.Name, ".c", libraryC, x.Tool, append([]string{"-O1", "-shared"},
 				x.Args...)...)
 			user := elftest.Compile(t, "library-user", ".c", libraryUserC, "gcc", "-O1")
@@ -89,7 +89,7 @@ func TestInjectSharedObject(t *testing.T) {
 			verify(t, out)
 			lint(t, raw, out)
 			for _, tool := range tools {
-				if _, err := exec.LookPath(tool.command[0]); err != nil {
+				if !testtool.Have(t, tool.command[0]) {
 					continue
 				}
 				check(tool.name, elftest.Transform(t, out, tool.command...), want)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
 	"github.com/fentry-dev/fentry/elfio/link"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // spliceCXX throws an exception through code that is injected at "middle", asks injected code from a
@@ -128,29 +128,29 @@ var spliceFixtures = []struct {
 	dynamic bool // glibc's dynamic linker relocates it
 	irel    bool // relocations run before constructors, and can be extended
 }{
-	{elftest.Fixture{Name: "pie", Tool: "g++", Pkg: "g++", Args: []string{"-pie"}}, true, true},
-	{elftest.Fixture{Name: "nopie", Tool: "g++", Pkg: "g++", Args: []string{"-no-pie"}}, true, true},
-	{elftest.Fixture{Name: "now-relr", Tool: "g++", Pkg: "g++",
+	{elftest.Fixture{Name: "pie", Tool: "g++", Args: []string{"-pie"}}, true, true},
+	{elftest.Fixture{Name: "nopie", Tool: "g++", Args: []string{"-no-pie"}}, true, true},
+	{elftest.Fixture{Name: "now-relr", Tool: "g++",
 		Args: []string{"-pie", "-Wl,-z,now", "-Wl,-z,pack-relative-relocs"}}, true, true},
-	{elftest.Fixture{Name: "stripped", Tool: "g++", Pkg: "g++", Args: []string{"-pie", "-s", "-rdynamic"}}, true, true},
-	{elftest.Fixture{Name: "static", Tool: "g++", Pkg: "g++", Args: []string{"-static"}}, false, false},
-	{elftest.Fixture{Name: "static-pie", Tool: "g++", Pkg: "g++", Args: []string{"-static-pie"}}, false, true},
-	{elftest.Fixture{Name: "gold", Tool: "g++", Pkg: "binutils", Args: []string{"-pie", "-fuse-ld=gold"}}, true, true},
-	{elftest.Fixture{Name: "lld", Tool: "clang++", Pkg: "clang lld", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"}},
+	{elftest.Fixture{Name: "stripped", Tool: "g++", Args: []string{"-pie", "-s", "-rdynamic"}}, true, true},
+	{elftest.Fixture{Name: "static", Tool: "g++", Args: []string{"-static"}}, false, false},
+	{elftest.Fixture{Name: "static-pie", Tool: "g++", Args: []string{"-static-pie"}}, false, true},
+	{elftest.Fixture{Name: "gold", Tool: "g++", Args: []string{"-pie", "-fuse-ld=gold"}}, true, true},
+	{elftest.Fixture{Name: "lld", Tool: "clang++", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"}},
 		true, true},
-	{elftest.Fixture{Name: "lld-nopie", Tool: "clang++", Pkg: "clang lld", Args: []string{"-no-pie", "-fuse-ld=lld"}},
+	{elftest.Fixture{Name: "lld-nopie", Tool: "clang++", Args: []string{"-no-pie", "-fuse-ld=lld"}},
 		true, true},
-	{elftest.Fixture{Name: "lld-static", Tool: "clang++", Pkg: "clang lld", Args: []string{"-static", "-fuse-ld=lld"}},
+	{elftest.Fixture{Name: "lld-static", Tool: "clang++", Args: []string{"-static", "-fuse-ld=lld"}},
 		false, false},
-	{elftest.Fixture{Name: "musl", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-pie", "-fPIE"}}, true,
+	{elftest.Fixture{Name: "musl", Tool: "musl-gcc", Args: []string{"-pie", "-fPIE"}}, true,
 		false}, // refuses IRELATIVE
-	{elftest.Fixture{Name: "musl-static", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-static"}}, false, false},
+	{elftest.Fixture{Name: "musl-static", Tool: "musl-gcc", Args: []string{"-static"}}, false, false},
 }
 
 // spliceObject assembles spliceAsm.
 func spliceObject(t testing.TB) *elfio.File {
 	t.Helper()
-	elftest.Need(t, "gcc", "gcc")
+	testtool.Need(t, "gcc")
 	f, err := elfio.Parse(elftest.Compile(t, "splice.o", ".s", spliceAsm, "gcc", "-c"))
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestInjectRuntime(t *testing.T) {
 	for _, x := range spliceFixtures {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
-			elftest.Need(t, x.Tool, x.Pkg)
+			testtool.Need(t, x.Tool)
 			args := append([]string{"-O1", "-w"}, x.Args...)
 			if strings.Contains(x.Tool, "clang") {
 				args = append(args, "-Wno-unused-command-line-argument")
@@ -330,7 +330,7 @@ func TestInjectRuntime(t *testing.T) {
 			if msg := expect(out, "injected", want); msg != "" {
 				t.Fatal(msg)
 			}
-			if _, err := exec.LookPath("qemu-x86_64"); err == nil {
+			if testtool.Have(t, "qemu-x86_64") {
 				if msg := expect(out, "qemu", want, "qemu-x86_64"); msg != "" {
 					t.Error(msg)
 				}
@@ -339,7 +339,7 @@ func TestInjectRuntime(t *testing.T) {
 			lint(t, raw, out)
 			for _, tool := range tools {
 				t.Run(tool.name, func(t *testing.T) {
-					elftest.Need(t, tool.command[0], tool.pkg)
+					testtool.Need(t, tool.command[0])
 					if tool.name == "patchelf" && x.dynamic && f.Header.Type == elf.ET_EXEC {
 						t.Skip("patchelf 0.14 takes an executable at fixed addresses apart where .dynstr is not in front of .text")
 					}

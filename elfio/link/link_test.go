@@ -7,10 +7,11 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 func TestLinkObjectRefuses(t *testing.T) {
-	elftest.Need(t, "gcc", "gcc")
+	testtool.Need(t, "gcc")
 	for _, c := range []struct {
 		name, source string
 		flags        []string
@@ -57,7 +58,7 @@ func TestLinkObjectRefuses(t *testing.T) {
 
 // The encodings of GOT references that do without a GOT.
 func TestLinkRelaxation(t *testing.T) {
-	elftest.Need(t, "gcc", "gcc")
+	testtool.Need(t, "gcc")
 	f, err := elfio.Parse(elftest.Compile(t, "relax", ".s", `
 	.globl here
 here:	mov here@GOTPCREL(%rip), %rax

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 const tlsAsm = `
@@ -32,7 +33,7 @@ plain:	.skip 24
 
 // Thread-local memory of an object: how much, where, and what instructions get.
 func TestLinkTLS(t *testing.T) {
-	elftest.Need(t, "aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")
+	testtool.Need(t, "aarch64-linux-gnu-gcc")
 	f, err := elfio.Parse(elftest.Compile(t, "tls.o", ".s", tlsAsm, "aarch64-linux-gnu-gcc", "-c"))
 	if err != nil {
 		t.Fatal(err)

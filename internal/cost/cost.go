@@ -37,6 +37,17 @@ func Check(t testing.TB, n, perByte int, f func()) {
 	}
 }
 
+// Time runs f, and fails the test when it takes as long as what is linear does not: of the processors, as a busy machine
+// lets f wait for them.
+func Time(t testing.TB, f func()) {
+	t.Helper()
+	cpu := processors()
+	f()
+	if took := processors() - cpu; took > maxCPU {
+		t.Errorf("took %v", took)
+	}
+}
+
 // allocated is what this process has ever allocated.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}

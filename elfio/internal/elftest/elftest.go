@@ -15,6 +15,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // FixtureC prints what an injection could break: zeroed bss (small and large), initialised data, thread-local
@@ -52,49 +53,40 @@ type Fixture struct {
 	Name string
 	Tool string // compiler; the test skips where it is missing
 	Args []string
-	Pkg  string // Debian package of the tool
 	// Sectionless removes the section headers and what only they describe.
 	Sectionless bool
 }
 
 var Fixtures = []Fixture{
-	{Name: "pie", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie"}},
-	{Name: "nopie", Tool: "gcc", Pkg: "gcc", Args: []string{"-no-pie"}},
-	{Name: "static", Tool: "gcc", Pkg: "gcc", Args: []string{"-static"}},
-	{Name: "static-pie", Tool: "gcc", Pkg: "gcc", Args: []string{"-static-pie"}},
-	{Name: "noseparate", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,noseparate-code"}},
-	{Name: "nopie-noseparate-noid", Tool: "gcc", Pkg: "gcc", Args: []string{"-no-pie", "-Wl,-z,noseparate-code",
+	{Name: "pie", Tool: "gcc", Args: []string{"-pie"}},
+	{Name: "nopie", Tool: "gcc", Args: []string{"-no-pie"}},
+	{Name: "static", Tool: "gcc", Args: []string{"-static"}},
+	{Name: "static-pie", Tool: "gcc", Args: []string{"-static-pie"}},
+	{Name: "noseparate", Tool: "gcc", Args: []string{"-pie", "-Wl,-z,noseparate-code"}},
+	{Name: "nopie-noseparate-noid", Tool: "gcc", Args: []string{"-no-pie", "-Wl,-z,noseparate-code",
 		"-Wl,--build-id=none", "-fcf-protection=none"}},
-	{Name: "pie-2M-pages", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,max-page-size=0x200000"}},
-	{Name: "pie-relr", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,pack-relative-relocs"}},
-	{Name: "pie-emit-relocs", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,--emit-relocs"}},
-	{Name: "pie-debug", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-g3"}},
-	{Name: "pie-now", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,now", "-Wl,--hash-style=both"}},
-	{Name: "pie-norelro", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-Wl,-z,norelro"}},
-	{Name: "pie-stripped", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie", "-s"}},
-	{Name: "pie-sectionless", Tool: "gcc", Pkg: "gcc", Args: []string{"-pie"}, Sectionless: true},
-	{Name: "static-sectionless", Tool: "gcc", Pkg: "gcc", Args: []string{"-static"}, Sectionless: true},
-	{Name: "gold-pie", Tool: "gcc", Pkg: "binutils", Args: []string{"-pie", "-fuse-ld=gold"}},
-	{Name: "gold-static", Tool: "gcc", Pkg: "binutils", Args: []string{"-static", "-fuse-ld=gold"}},
-	{Name: "clang-pie", Tool: "clang", Pkg: "clang", Args: []string{"-pie", "-fPIE"}},
-	{Name: "lld-pie", Tool: "clang", Pkg: "clang lld", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"}},
-	{Name: "lld-nopie", Tool: "clang", Pkg: "clang lld", Args: []string{"-no-pie", "-fuse-ld=lld"}},
-	{Name: "lld-static", Tool: "clang", Pkg: "clang lld", Args: []string{"-static", "-fuse-ld=lld"}},
-	{Name: "lld-static-pie", Tool: "clang", Pkg: "clang lld", Args: []string{"-static-pie", "-fPIE", "-fuse-ld=lld"}},
-	{Name: "lld-pie-sectionless", Tool: "clang", Pkg: "clang lld", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"},
+	{Name: "pie-2M-pages", Tool: "gcc", Args: []string{"-pie", "-Wl,-z,max-page-size=0x200000"}},
+	{Name: "pie-relr", Tool: "gcc", Args: []string{"-pie", "-Wl,-z,pack-relative-relocs"}},
+	{Name: "pie-emit-relocs", Tool: "gcc", Args: []string{"-pie", "-Wl,--emit-relocs"}},
+	{Name: "pie-debug", Tool: "gcc", Args: []string{"-pie", "-g3"}},
+	{Name: "pie-now", Tool: "gcc", Args: []string{"-pie", "-Wl,-z,now", "-Wl,--hash-style=both"}},
+	{Name: "pie-norelro", Tool: "gcc", Args: []string{"-pie", "-Wl,-z,norelro"}},
+	{Name: "pie-stripped", Tool: "gcc", Args: []string{"-pie", "-s"}},
+	{Name: "pie-sectionless", Tool: "gcc", Args: []string{"-pie"}, Sectionless: true},
+	{Name: "static-sectionless", Tool: "gcc", Args: []string{"-static"}, Sectionless: true},
+	{Name: "gold-pie", Tool: "gcc", Args: []string{"-pie", "-fuse-ld=gold"}},
+	{Name: "gold-static", Tool: "gcc", Args: []string{"-static", "-fuse-ld=gold"}},
+	{Name: "clang-pie", Tool: "clang", Args: []string{"-pie", "-fPIE"}},
+	{Name: "lld-pie", Tool: "clang", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"}},
+	{Name: "lld-nopie", Tool: "clang", Args: []string{"-no-pie", "-fuse-ld=lld"}},
+	{Name: "lld-static", Tool: "clang", Args: []string{"-static", "-fuse-ld=lld"}},
+	{Name: "lld-static-pie", Tool: "clang", Args: []string{"-static-pie", "-fPIE", "-fuse-ld=lld"}},
+	{Name: "lld-pie-sectionless", Tool: "clang", Args: []string{"-pie", "-fPIE", "-fuse-ld=lld"},
 		Sectionless: true},
-	{Name: "musl-dyn", Tool: "musl-gcc", Pkg: "musl-tools"},
-	{Name: "musl-nopie", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-no-pie"}},
-	{Name: "musl-static", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-static"}},
-	{Name: "musl-static-pie", Tool: "musl-gcc", Pkg: "musl-tools", Args: []string{"-static-pie"}},
-}
-
-// Need skips the test where a tool is missing.
-func Need(t testing.TB, tool, pkg string) {
-	t.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		t.Skipf("%s is missing (Debian package %s)", tool, pkg)
-	}
+	{Name: "musl-dyn", Tool: "musl-gcc"},
+	{Name: "musl-nopie", Tool: "musl-gcc", Args: []string{"-no-pie"}},
+	{Name: "musl-static", Tool: "musl-gcc", Args: []string{"-static"}},
+	{Name: "musl-static-pie", Tool: "musl-gcc", Args: []string{"-static-pie"}},
 }
 
 // buildCache keeps what Fixtures were built from, so that tests share one build.
@@ -158,7 +150,7 @@ func Compile(t testing.TB, key, suffix, source, tool string, args ...string) []b
 // build compiles FixtureC as the fixture says.
 func (x Fixture) Build(t testing.TB) []byte {
 	t.Helper()
-	Need(t, x.Tool, x.Pkg)
+	testtool.Need(t, x.Tool)
 	raw := Compile(t, x.Name, ".c", FixtureC, x.Tool, append([]string{"-O1", "-w"}, x.Args...)...)
 	if x.Sectionless {
 		return DropSections(t, raw)
