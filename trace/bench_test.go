@@ -26,6 +26,12 @@ func synthetic(tb testing.TB, tasks, events int) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	list, err := os.Create(filepath.Join(dir, ChunksFile))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer list.Close()
+	w.List = list
 	const functions = 1700
 	w.WriteImage(Image{ID: testImage, Path: "/bin/prog", Sites: functions})
 	players := make([]*player, tasks)

@@ -195,7 +195,13 @@ func (t *Trace) readIndex() (*index, error) {
 		return nil, err
 	}
 	if h.Layout == LayoutPacked {
-		err = ix.packed()
+		off := h.Size
+		if t.list != nil {
+			if off, err = ix.listed(t.list, format.IdentityOf(page)); err != nil {
+				return nil, err
+			}
+		}
+		err = ix.packed(off)
 	} else {
 		err = ix.slots()
 	}
@@ -252,12 +258,12 @@ func (ix *index) slots() error {
 	}
 }
 
-// packed walks over a file whose chunks follow each other, each sealed.
-func (ix *index) packed() error {
+// packed walks over a file whose chunks follow each other, each sealed, from off on.
+func (ix *index) packed(off int64) error {
 	t := ix.t
 	var head [ChunkHeaderSize]byte
 	var ch chunkHead
-	for off := t.Header.Size; off < t.size; {
+	for off < t.size {
 		n, err := t.file.ReadAt(head[:], off)
 		if err != nil && err != io.EOF {
 			return err

@@ -19,6 +19,7 @@ import (
 const (
 	InfoFile   = "info.json"
 	EventsFile = "events"
+	ChunksFile = "chunks"
 	SymExt     = ".sym" // behind an ImageID's text
 )
 

@@ -58,6 +58,7 @@ type Trace struct {
 	Problems []error
 
 	file   io.ReaderAt // events
+	list   io.Reader   // chunks, while the trace is opened; nil: there is none
 	size   int64
 	close  func() error
 	syms   []SymTable // by image
@@ -133,7 +134,12 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 		err = errors.New("not a regular file")
 	default:
 		t.close = f.Close
+		if list := t.openChunks(dir); list != nil {
+			defer list.Close()
+			t.list = list
+		}
 		err = t.load(f, st.Size(), o)
+		t.list = nil
 		t.Ending = t.ending(f)
 	}
 	if err != nil {

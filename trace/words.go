@@ -282,6 +282,11 @@ func (d *decoder) fill() (gap, ok bool) {
 			d.win, d.off = nil, d.end
 			continue
 		}
+		if le := binary.LittleEndian; le.Uint32(d.win[format.CMagic:]) != format.ChunkMagic ||
+			ChunkKind(le.Uint16(d.win[format.CKind:])) != ChunkEvents || le.Uint32(d.win[format.CNumber:]) != c.number {
+			d.win, d.off = nil, d.end // no longer what it was, or what the file chunks says: missing
+			continue
+		}
 		if comm := [16]byte(d.win[format.CComm:]); comm != d.comm && comm != [16]byte{} {
 			d.comm, d.commIsNew = comm, true
 		}

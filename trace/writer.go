@@ -68,7 +68,12 @@ type TaskID struct {
 // A Writer writes an events file of sealed, packed chunks. It is for one
 // goroutine.
 type Writer struct {
+	// List, when set, is the file chunks: it gets an entry for each chunk.
+	List io.Writer
+
 	w         io.Writer
+	id        format.Identity
+	off       int64
 	chunkSize int
 	err       error
 }
@@ -86,7 +91,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if _, err := w.Write(page); err != nil {
 		return nil, err
 	}
-	return &Writer{w: w, chunkSize: int(h.ChunkSize)}, nil
+	return &Writer{w: w, id: format.IdentityOf(page), off: int64(len(page)), chunkSize: int(h.ChunkSize)}, nil
 }
 
 // WriteChunk writes a chunk as a task left it: sealed or not. It returns the
@@ -96,7 +101,17 @@ func (w *Writer) WriteChunk(chunk []byte) (int, error) {
 	if b == nil {
 		return 0, fmt.Errorf("no chunk header")
 	}
-	return w.w.Write(b)
+	return w.write(b)
+}
+
+// write writes a sealed chunk, and lists it.
+func (w *Writer) write(b []byte) (int, error) {
+	n, err := w.w.Write(b)
+	if err == nil && w.List != nil {
+		_, err = w.List.Write(format.AppendIndex(nil, w.id, b[:ChunkHeaderSize], w.off))
+	}
+	w.off += int64(n)
+	return n, err
 }
 
 // WriteImage writes an image chunk.
@@ -122,7 +137,7 @@ func (w *Writer) WriteImage(im Image) error {
 		b = append(b, 0)
 	}
 	binary.LittleEndian.PutUint32(b[format.CSize:], uint32(len(b)))
-	_, err := w.w.Write(b)
+	_, err := w.write(b)
 	return err
 }
 
@@ -141,7 +156,7 @@ func (w *Writer) WriteMap(pid int, counter uint64, images []MapEntry) error {
 		b = append(b, e[:]...)
 	}
 	le.PutUint32(b[format.CSize:], uint32(len(b)))
-	_, err := w.w.Write(b)
+	_, err := w.write(b)
 	return err
 }
 
@@ -284,7 +299,7 @@ func (k *TaskWriter) Profile(t uint64, first uint32, counts []ProfileCount) erro
 		b = le.AppendUint64(b, c.Max)
 	}
 	le.PutUint32(b[format.CSize:], uint32(len(b)))
-	_, err := k.w.w.Write(b)
+	_, err := k.w.write(b)
 	return err
 }
 

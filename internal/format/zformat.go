@@ -163,6 +163,12 @@ const (
 	MUnloaded = 32 // u64, ticks
 )
 
+// Fields of an entry of the file chunks, besides those of a chunk header.
+const (
+	XOffset = 96  // u64, bytes
+	XCrc    = 124 // u32
+)
+
 // Configuration.
 const (
 	ConfigMagic   = "FENTRYCF" // value of CONFIG_O_MAGIC

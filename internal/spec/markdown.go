@@ -23,6 +23,7 @@ func Markdown() string {
 		"{{records}}", records(),
 		"{{image}}", values(ImageKeys, false),
 		"{{profile}}", fields(Profile),
+		"{{index}}", fields(Index),
 		"{{range}}", fields(Range),
 		"{{map}}", fields(Map),
 		"{{rangeentry}}", fmt.Sprint(RangeEntry),

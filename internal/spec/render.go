@@ -91,6 +91,7 @@ func TraceGroups() []Group {
 		offsets("fields of an entry of the table of id ranges", "R", Range),
 		{"map chunks", []Const{{"MAP_ENTRY", strconv.Itoa(MapEntry), "bytes"}}},
 		offsets("fields of an entry of a map chunk", "M", Map),
+		offsets("fields of an entry of the file chunks, besides those of a chunk header", "X", Index),
 	}
 }
 

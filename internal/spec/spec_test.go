@@ -38,6 +38,7 @@ func TestTable(t *testing.T) {
 	structs := append(slices.Clone(Configs),
 		Struct{Name: "header", Fields: Header, Size: StatesOff},
 		Struct{Name: "chunk", Fields: Chunk, Size: ChunkHeader},
+		Struct{Name: "index", Fields: append(slices.Clone(Chunk[:len(Chunk)-1]), Index...), Size: ChunkHeader},
 		Struct{Name: "range", Fields: Range, Size: RangeEntry},
 		Struct{Name: "map", Fields: Map, Size: MapEntry},
 		Struct{Name: "profile", Fields: Profile, Size: ProfileEntry})

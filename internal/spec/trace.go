@@ -124,3 +124,9 @@ var Map = []Field{
 
 // MapEntry is the size of an entry of a map chunk in bytes.
 const MapEntry = 40
+
+// Index is an entry of the file chunks, but for what it has of the chunk's header.
+var Index = []Field{
+	{"OFFSET", 96, "u64", "bytes", "where in `events` the chunk is"},
+	{"CRC", 124, "u32", "", "CRC-32C, see below"},
+}

@@ -129,4 +129,8 @@
 #define FT_M_LOADED                24           /* u64, ticks */
 #define FT_M_UNLOADED              32           /* u64, ticks */
 
+/* fields of an entry of the file chunks, besides those of a chunk header */
+#define FT_X_OFFSET                96           /* u64, bytes */
+#define FT_X_CRC                   124          /* u32 */
+
 #endif

@@ -1,0 +1,79 @@
+package trace
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// A recorder writes the file chunks beside events: a copy of each chunk's header and
+// where the chunk is. Opening a trace of 64 GB means a million headers; in events each
+// of them is on a page of its own, there they are 128 MB one behind the other.
+//
+// The file is never needed, and never trusted further than it can be checked: an entry
+// has a checksum that is also of the trace's identity, and must go on where the one
+// before ends. From the first entry that does not, events is read as without it. That
+// leaves a file whose entries are right and whose events have changed since: the
+// decoder compares the header of each chunk that it reads.
+
+// openChunks opens the file chunks of a trace; nil: there is none that can be read. It
+// is not waited for where it is a pipe.
+func (t *Trace) openChunks(dir string) *os.File {
+	path := filepath.Join(dir, ChunksFile)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if missing(err) {
+		return nil
+	}
+	if err == nil {
+		var st os.FileInfo
+		if st, err = f.Stat(); err == nil && !st.Mode().IsRegular() {
+			err = fmt.Errorf("%s: not a regular file", path)
+		}
+		if err == nil {
+			return f
+		}
+		f.Close()
+	}
+	t.problem(fmt.Errorf("not used: %w", err))
+	return nil
+}
+
+// listed enters the chunks that the file chunks has, and returns where the first one
+// is that it does not have.
+func (ix *index) listed(r io.Reader, id format.Identity) (end int64, err error) {
+	t := ix.t
+	br := bufio.NewReaderSize(r, 1<<20)
+	var e [ChunkHeaderSize]byte
+	var ch chunkHead
+	off := t.Header.Size
+	for n := 0; ; n++ {
+		if _, err := io.ReadFull(br, e[:]); err != nil {
+			if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.problem(fmt.Errorf("%s: %w", ChunksFile, err))
+			}
+			return off, nil // its recorder was killed, or is about to write more
+		}
+		at, ok := format.IndexOffset(id, e[:])
+		switch {
+		case !ok:
+			t.problem(fmt.Errorf("%s: entry %d is damaged or another trace's; the rest is looked for in %s", ChunksFile, n, EventsFile))
+			return off, nil
+		case at != uint64(off) || !parseChunkHead(e[:], &ch) || ch.size == 0:
+			t.problem(fmt.Errorf("%s: entry %d is not of the chunk at offset %#x; the rest is looked for in %s", ChunksFile, n, off, EventsFile))
+			return off, nil
+		case off+int64(ch.size) > t.size:
+			return off, nil // events was cut off
+		}
+		if err := ix.add(off, &ch); err != nil {
+			return 0, err
+		}
+		off += int64(ch.size)
+	}
+}
