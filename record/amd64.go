@@ -108,16 +108,9 @@ func (amd64Machine) sled() string {
 		"\x66\x0f\x1f\x84\x00\x00\x02\x00\x00" // nopw 512(%rax,%rax)
 }
 
-func (amd64Machine) reloc(t uint32) relocKind {
-	switch elf.R_X86_64(t) {
-	case elf.R_X86_64_RELATIVE:
-		return relocRelative
-	case elf.R_X86_64_64:
-		return relocWord
-	case elf.R_X86_64_GLOB_DAT, elf.R_X86_64_JMP_SLOT:
-		return relocSlot
-	case elf.R_X86_64_IRELATIVE:
-		return relocIrelative
-	}
-	return relocOther
+var amd64Relocs = relocTypes{
+	word:      uint32(elf.R_X86_64_64),
+	gotEntry:  uint32(elf.R_X86_64_GLOB_DAT),
+	pltEntry:  uint32(elf.R_X86_64_JMP_SLOT),
+	irelative: uint32(elf.R_X86_64_IRELATIVE),
 }

@@ -71,16 +71,9 @@ func (arm64Machine) sled() string {
 		strings.Repeat("\x1f\x20\x03\xd5", 7) // nop
 }
 
-func (arm64Machine) reloc(t uint32) relocKind {
-	switch elf.R_AARCH64(t) {
-	case elf.R_AARCH64_RELATIVE:
-		return relocRelative
-	case elf.R_AARCH64_ABS64:
-		return relocWord
-	case elf.R_AARCH64_GLOB_DAT, elf.R_AARCH64_JUMP_SLOT:
-		return relocSlot
-	case elf.R_AARCH64_IRELATIVE:
-		return relocIrelative
-	}
-	return relocOther
+var arm64Relocs = relocTypes{
+	word:      uint32(elf.R_AARCH64_ABS64),
+	gotEntry:  uint32(elf.R_AARCH64_GLOB_DAT),
+	pltEntry:  uint32(elf.R_AARCH64_JUMP_SLOT),
+	irelative: uint32(elf.R_AARCH64_IRELATIVE),
 }

@@ -47,7 +47,7 @@ func (m arm64Machine) starts(im *image) error {
 			}
 		}
 		for i := range im.relocs {
-			if r := &im.relocs[i]; m.reloc(r.Type) == relocRelative && !im.inSections(SourcePatchable, r.Off) {
+			if r := &im.relocs[i]; r.Type == im.m.relocs.relative && !im.inSections(SourcePatchable, r.Off) {
 				settle(uint64(r.Addend), false)
 			}
 		}

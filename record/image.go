@@ -62,7 +62,7 @@ func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 		}
 	}
 	for i := range im.relocs {
-		if r := &im.relocs[i]; m.reloc(r.Type) == relocIrelative {
+		if r := &im.relocs[i]; r.Type == m.relocs.irelative {
 			im.resolvers = append(im.resolvers, uint64(r.Addend))
 		}
 	}

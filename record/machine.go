@@ -9,13 +9,13 @@ import (
 
 // machine is what finding sites has to know of an instruction set, by who asks. amd64*.go and arm64*.go have the same
 // files, one or more for each of these interfaces. Methods take code as bytes that lie at an address, and never read
-// beyond them.
+// beyond them. Of relocations only the numbers differ, so these are data.
 type machine struct {
 	code.Machine
 	siteShapes
 	functionShapes
 	callFinder
-	relocations
+	relocs relocTypes
 }
 
 // siteShapes are the places at which compilers leave sites, and how they look.
@@ -63,11 +63,6 @@ type callFinder interface {
 	callsIn(p *profiling, r *code.Region, starts func(uint64) bool, out []call) []call
 }
 
-// relocations says what dynamic relocations do.
-type relocations interface {
-	reloc(t uint32) relocKind
-}
-
 // prologues answers for places of one function after another, each time with ascending addresses, so that each byte is
 // decoded once.
 type prologues interface {
@@ -86,16 +81,14 @@ type frameInfo struct {
 // and the saving of variable arguments need less than a tenth of it.
 const maxPrologue = 4096
 
-// relocKind is what a dynamic relocation does, of those that matter here.
-type relocKind uint8
-
-const (
-	relocOther     relocKind = iota
-	relocRelative            // writes the addend, plus where the image is loaded
-	relocWord                // writes a symbol's address plus the addend
-	relocSlot                // writes a symbol's address to the global offset table
-	relocIrelative           // writes what a function returns
-)
+// relocTypes are the numbers of the dynamic relocations that matter here, in the machine's psABI.
+type relocTypes struct {
+	relative  uint32 // writes the addend, plus where the image is loaded
+	word      uint32 // writes a symbol's address plus the addend
+	gotEntry  uint32 // writes a symbol's address to the global offset table
+	pltEntry  uint32 // likewise, perhaps only when it is called
+	irelative uint32 // writes what a function returns
+}
 
 // machineOf returns the machine of an image, nil for one that is not supported.
 func machineOf(f *elfio.File) *machine {
@@ -103,10 +96,14 @@ func machineOf(f *elfio.File) *machine {
 	if !f.Is64() || c == nil {
 		return nil
 	}
+	var m *machine
 	if f.Header.Machine == elf.EM_X86_64 {
-		m := amd64Machine{c}
-		return &machine{c, m, m, m, m}
+		amd64 := amd64Machine{c}
+		m = &machine{c, amd64, amd64, amd64, amd64Relocs}
+	} else {
+		arm64 := arm64Machine{c}
+		m = &machine{c, arm64, arm64, arm64, arm64Relocs}
 	}
-	m := arm64Machine{c}
-	return &machine{c, m, m, m, m}
+	m.relocs.relative = f.RelativeType()
+	return m
 }

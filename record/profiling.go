@@ -118,12 +118,12 @@ func (p *profiling) fromRelocs(im *image, names map[string]profClass) {
 	}
 	for i := range im.relocs {
 		r := &im.relocs[i]
-		switch im.m.reloc(r.Type) {
-		case relocSlot, relocWord:
+		switch t := &im.m.relocs; r.Type {
+		case t.gotEntry, t.pltEntry, t.word:
 			if cl := class[r.Sym]; cl != profNone && r.Addend == 0 {
 				p.slots[r.Off] = cl
 			}
-		case relocRelative:
+		case t.relative:
 			if cl := p.targets[uint64(r.Addend)]; cl != profNone {
 				p.slots[r.Off] = cl
 			}

@@ -62,22 +62,13 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText accepts what MarshalText writes.
 func (k *Kind) UnmarshalText(b []byte) error {
-	v, err := ParseKind(string(b))
-	if err != nil {
-		return err
-	}
-	*k = v
-	return nil
-}
-
-// ParseKind is the inverse of Kind.String.
-func ParseKind(s string) (Kind, error) {
-	for i, n := range kindNames {
-		if n == s {
-			return Kind(i), nil
+	for v, n := range kindNames {
+		if n == string(b) {
+			*k = Kind(v)
+			return nil
 		}
 	}
-	return 0, fmt.Errorf("unknown site kind %q", s)
+	return fmt.Errorf("unknown site kind %q", b)
 }
 
 // RetLoc says where the return address of the traced function's caller is when execution reaches a site.

@@ -114,10 +114,10 @@ func (im *image) relocated(addr, size uint64) *words {
 		if r.Off-addr >= size {
 			continue
 		}
-		switch im.m.reloc(r.Type) {
-		case relocRelative:
+		switch r.Type {
+		case im.m.relocs.relative:
 			list = append(list, word{r.Off, uint64(r.Addend)})
-		case relocWord:
+		case im.m.relocs.word:
 			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(syms)) {
 				list = append(list, word{r.Off, syms[r.Sym-1].Value + uint64(r.Addend)})
 			}
