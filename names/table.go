@@ -2,9 +2,9 @@ package names
 
 import (
 	"sort"
-	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/machine"
 )
 
 // A Func is a function of an image. Addresses are as in the image's file.
@@ -36,7 +36,7 @@ type Table struct {
 func New(f *elfio.File) *Table {
 	return &Table{
 		BuildID: f.BuildID(), Entry: f.Header.Entry,
-		Machine: strings.ToLower(strings.TrimPrefix(f.Header.Machine.String(), "EM_")),
+		Machine: machine.Name(f.Header.Machine),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -246,7 +247,7 @@ func (c *infoCmd) program(a *app, path string) error {
 	}
 	defer f.close()
 	in := infoProgram{
-		Path: path, Machine: machineName(f.Header.Machine), Type: strings.TrimPrefix(f.Header.Type.String(), "ET_"),
+		Path: path, Machine: machine.Title(f.Header.Machine), Type: strings.TrimPrefix(f.Header.Type.String(), "ET_"),
 		BuildID: fmt.Sprintf("%x", f.BuildID()),
 	}
 	pi, err := patch.Inspect(f.File)

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"debug/elf"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/stub"
 )
 
@@ -18,18 +17,16 @@ type stubCmd struct {
 	header    bool
 }
 
-// stubMachines are the machines there is a library for, by the name --arch takes.
-var stubMachines = map[string]elf.Machine{
-	"amd64": elf.EM_X86_64, "x86_64": elf.EM_X86_64,
-	"arm64": elf.EM_AARCH64, "aarch64": elf.EM_AARCH64,
-}
-
-// hostArch is the machine fentry runs on, if there is a library for it.
-func hostArch() string {
-	if _, ok := stubMachines[runtime.GOARCH]; ok {
-		return runtime.GOARCH
+// wanted is the machine that --arch names, or the one fentry runs on, or if there is no library for that the most
+// common one.
+func (c *stubCmd) wanted() (m machine.Machine, ok bool) {
+	if c.arch != "" {
+		return machine.Named(c.arch)
 	}
-	return "amd64"
+	if m, ok := machine.Host(); ok {
+		return m, true
+	}
+	return machine.All[0], true
 }
 
 func newStubCmd(a *app) *cobra.Command {
@@ -65,10 +62,7 @@ prints.`,
 }
 
 func (c *stubCmd) run(a *app, cmd *cobra.Command) error {
-	if c.arch == "" {
-		c.arch = hostArch()
-	}
-	machine, ok := stubMachines[c.arch]
+	m, ok := c.wanted()
 	switch {
 	case !ok:
 		return usagef(cmd, "--arch: there is no library for %q, only for amd64 and arm64", c.arch)
@@ -84,9 +78,9 @@ func (c *stubCmd) run(a *app, cmd *cobra.Command) error {
 	var err error
 	switch filepath.Ext(strings.TrimSuffix(c.out, string(filepath.Separator))) {
 	case ".a":
-		b, err = stub.Library(machine)
+		b, err = stub.Library(m.ELF)
 	case ".o":
-		b, err = stub.LibraryObject(machine)
+		b, err = stub.LibraryObject(m.ELF)
 	default:
 		return usagef(cmd, "-o %s: the name must end in .a (library) or .o (object)", c.out)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -186,12 +185,4 @@ func warnUnmatched(a *app, f *record.Filter) {
 	for _, p := range f.Unmatched() {
 		a.notef("fentry: warning: pattern %q matches no function of the trace", p)
 	}
-}
-
-// machineName is an ELF machine as people write it.
-func machineName(m elf.Machine) string {
-	if m == elf.EM_X86_64 {
-		return "x86-64"
-	}
-	return strings.ToLower(strings.TrimPrefix(m.String(), "EM_"))
 }

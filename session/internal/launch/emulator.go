@@ -8,30 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
 )
-
-// guest is what it takes here to run programs of another machine.
-type guest struct {
-	emulators []string // names to look for
-	// sysroot is where Debian's cross compilers have the machine's libraries.
-	sysroot   string
-	emulator  string // packages, as Debian calls them
-	libraries string
-}
-
-var guests = map[elf.Machine]guest{
-	elf.EM_AARCH64: {[]string{"qemu-aarch64", "qemu-aarch64-static"}, "/usr/aarch64-linux-gnu", "qemu-user", "libc6-arm64-cross"},
-	elf.EM_X86_64:  {[]string{"qemu-x86_64", "qemu-x86_64-static"}, "/usr/x86_64-linux-gnu", "qemu-user", "libc6-amd64-cross"},
-}
-
-var hosts = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // FindEmulator returns the command that runs a machine's programs on this one,
 // for [Options]; nil for programs that run without, and for machines nothing is
@@ -39,20 +23,20 @@ var hosts = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH
 // Debian's cross libraries have it, the emulator is told to look there. The
 // error wraps [ErrNotFound] and says what to install.
 func FindEmulator(m elf.Machine, interp string) ([]string, error) {
-	g, ok := guests[m]
-	if !ok || m == hosts[runtime.GOARCH] {
+	guest, ok := machine.Of(m)
+	if host, _ := machine.Host(); !ok || guest == host {
 		return nil, nil
 	}
-	machine := strings.ToLower(strings.TrimPrefix(m.String(), "EM_"))
+	name := machine.Name(m)
 	var cmd []string
-	for _, name := range g.emulators {
-		if path, err := LookPath(name); err == nil {
+	for _, emulator := range []string{guest.Emulator(), guest.Emulator() + "-static"} {
+		if path, err := LookPath(emulator); err == nil {
 			cmd = []string{path}
 			break
 		}
 	}
 	if cmd == nil {
-		return nil, fmt.Errorf("%s: %w; programs for %s need it here (Debian: apt-get install %s)", g.emulators[0], ErrNotFound, machine, g.emulator)
+		return nil, fmt.Errorf("%s: %w; programs for %s need it here (Debian: apt-get install qemu-user)", guest.Emulator(), ErrNotFound, name)
 	}
 	if interp == "" || exists(interp) {
 		return cmd, nil
@@ -60,19 +44,19 @@ func FindEmulator(m elf.Machine, interp string) ([]string, error) {
 	// Where qemu looks by itself.
 	prefix, set := os.LookupEnv("QEMU_LD_PREFIX")
 	if !set {
-		prefix = "/etc/qemu-binfmt/" + machine
+		prefix = "/etc/qemu-binfmt/" + name
 	}
 	switch {
 	case exists(prefix + interp):
 		return cmd, nil
-	case !set && exists(g.sysroot+interp):
-		return append(cmd, "-L", g.sysroot), nil
+	case !set && exists(guest.Sysroot()+interp):
+		return append(cmd, "-L", guest.Sysroot()), nil
 	}
 	where := interp
 	if set {
 		where = prefix + interp
 	}
-	return nil, fmt.Errorf("%s: %w; the program has this interpreter, for %s (Debian: apt-get install %s)", where, ErrNotFound, machine, g.libraries)
+	return nil, fmt.Errorf("%s: %w; the program has this interpreter, for %s (Debian: apt-get install %s)", where, ErrNotFound, name, guest.Libraries())
 }
 
 func exists(path string) bool {

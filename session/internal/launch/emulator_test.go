@@ -3,22 +3,23 @@
 package launch
 
 import (
-	"debug/elf"
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/internal/runfile"
 )
 
 func TestFindEmulator(t *testing.T) {
-	m := elf.EM_AARCH64
-	if hosts[runtime.GOARCH] == m {
-		m = elf.EM_X86_64
+	guest := machine.All[1]
+	host, _ := machine.Host()
+	if host == guest {
+		guest = machine.All[0]
 	}
+	m := guest.ELF
 	dir := t.TempDir()
 	for _, name := range []string{"qemu-aarch64-static", "qemu-x86_64-static"} {
 		if err := runfile.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n")); err != nil {
@@ -32,7 +33,7 @@ func TestFindEmulator(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	static := filepath.Join(dir, guests[m].emulators[1])
+	static := filepath.Join(dir, guest.Emulator()+"-static")
 	check := func(interp string, want []string, wantErr string) {
 		t.Helper()
 		got, err := FindEmulator(m, interp)
@@ -47,11 +48,11 @@ func TestFindEmulator(t *testing.T) {
 	}
 	check("", []string{static}, "")
 	check(filepath.Join(dir, "root/lib/ld.so"), []string{static}, "") // the machine's own path
-	check("/lib/no-such-loader", nil, "apt-get install "+guests[m].libraries)
+	check("/lib/no-such-loader", nil, "apt-get install "+guest.Libraries())
 	t.Setenv("QEMU_LD_PREFIX", filepath.Join(dir, "root"))
 	check("/lib/ld.so", []string{static}, "")
 	check("/lib/no-such-loader", nil, filepath.Join(dir, "root/lib/no-such-loader"))
-	if got, err := FindEmulator(hosts[runtime.GOARCH], "/lib/no-such-loader"); got != nil || err != nil {
+	if got, err := FindEmulator(host.ELF, "/lib/no-such-loader"); got != nil || err != nil {
 		t.Errorf("this machine: %q, %v", got, err)
 	}
 	t.Setenv("PATH", t.TempDir())
