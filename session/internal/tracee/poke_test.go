@@ -12,6 +12,8 @@ import (
 	"github.com/fentry-dev/fentry/session/internal/fixture"
 )
 
+func TestMain(m *testing.M) { fixture.Main(m) }
+
 // Where /proc/PID/mem does not write to read-only memory, ptrace does.
 func TestPoke(t *testing.T) {
 	path := fixture.CC(t, "../../testdata/answer", "-static", "-fno-pie")
