@@ -27,7 +27,8 @@ var layers = []string{
 	"wipe",      // memory that is zero in a forked child
 	"image",     // what is traced, and switched on and off
 	"source",    // where chunks come from, and the end of it
-	"pool",      // ... a recorder's shared memory
+	"poolmap",   // ... a recorder's shared memory, as this process maps it
+	"pool",      // ... its chunks, taken and handed over
 	"file",      // ... a file of the program's own
 	"directory", // ... and the directory it is in
 	"chunk",     // events and what they are written to

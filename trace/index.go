@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -17,6 +18,8 @@ type Header struct {
 	Size       int64 // where the first chunk starts
 	ChunkSize  int64
 	Chunks     int64  // of a pool, 0: a file that grows
+	Small      int64  // small chunks of a pool, behind the others
+	SmallSize  int64  // bytes
 	Next       uint64 // slots used in a growing file, 0: not known
 	Policy     Policy
 	Layout     Layout
@@ -40,7 +43,7 @@ const (
 
 // ParseHeader parses a header page.
 func ParseHeader(b []byte) (Header, error) {
-	if len(b) < format.HRangesRoom+4 {
+	if len(b) < format.StatesOff {
 		return Header{}, fmt.Errorf("not a trace: %d bytes, the header has %d", len(b), format.HeaderSize)
 	}
 	if !bytes.Equal(b[:len(format.FileMagic)], []byte(format.FileMagic)) {
@@ -53,6 +56,8 @@ func ParseHeader(b []byte) (Header, error) {
 		Size:       int64(u32(format.HHeaderSize)),
 		ChunkSize:  int64(u32(format.HChunkSize)),
 		Chunks:     int64(u32(format.HChunks)),
+		Small:      int64(u32(format.HSmallChunks)),
+		SmallSize:  int64(u32(format.HSmallSize)),
 		Next:       u64(format.HNext),
 		Policy:     Policy(u32(format.HPolicy)),
 		Layout:     Layout(u32(format.HLayout)),
@@ -74,8 +79,10 @@ func ParseHeader(b []byte) (Header, error) {
 		return h, fmt.Errorf("header offset %d: header of %d bytes", format.HHeaderSize, h.Size)
 	case h.ChunkSize < minChunkSize || h.ChunkSize > maxChunkSize || bits.OnesCount64(uint64(h.ChunkSize)) != 1:
 		return h, fmt.Errorf("header offset %d: chunks of %d bytes", format.HChunkSize, h.ChunkSize)
-	case h.Chunks != 0 && h.Size < format.StatesOff+4*h.Chunks:
-		return h, fmt.Errorf("header offset %d: %d chunks, but the header of %d bytes has no room for their states", format.HChunks, h.Chunks, h.Size)
+	case h.Chunks != 0 && h.Size < format.StatesOff+4*(h.Chunks+h.Small):
+		return h, fmt.Errorf("header offset %d: %d chunks, but the header of %d bytes has no room for their states", format.HChunks, h.Chunks+h.Small, h.Size)
+	case h.Small != 0 && (h.Chunks == 0 || h.SmallSize < minChunkSize || h.SmallSize > h.ChunkSize || bits.OnesCount64(uint64(h.SmallSize)) != 1):
+		return h, fmt.Errorf("header offset %d: %d small chunks of %d bytes", format.HSmallChunks, h.Small, h.SmallSize)
 	case h.Layout > LayoutPacked:
 		return h, fmt.Errorf("header offset %d: layout %d is not known", format.HLayout, h.Layout)
 	case h.Chunks != 0 && h.Layout == LayoutPacked:
@@ -186,7 +193,7 @@ func (t *Trace) readIndex() (*index, error) {
 	}
 	ix.pairs.add(ClockPair{h.Counter, h.Monotonic})
 	if h.Chunks != 0 {
-		ix.states = make([]byte, min(4*h.Chunks, max(0, t.size-format.StatesOff)))
+		ix.states = make([]byte, min(4*(h.Chunks+h.Small), max(0, t.size-format.StatesOff)))
 		if _, err := t.file.ReadAt(ix.states, format.StatesOff); err != nil && err != io.EOF {
 			return nil, err
 		}
@@ -214,16 +221,32 @@ func (t *Trace) readIndex() (*index, error) {
 
 // slots walks over a file whose chunks lie in slots.
 func (ix *index) slots() error {
+	h := &ix.t.Header
+	n := h.Chunks
+	if n == 0 {
+		n = math.MaxInt64 / h.ChunkSize
+		if h.Next != 0 {
+			n = int64(min(uint64(n), h.Next))
+		}
+	}
+	if err := ix.slotsOf(h.ChunkSize, h.Size, n, 0); err != nil {
+		return err
+	}
+	return ix.slotsOf(h.SmallSize, h.Size+h.Chunks*h.ChunkSize, h.Small, h.Chunks)
+}
+
+// slotsOf walks over n slots of a size from an offset on; in a pool, the state of the
+// first is that of chunk number first.
+func (ix *index) slotsOf(size, from, n, first int64) error {
 	t := ix.t
-	h := &t.Header
 	var head [ChunkHeaderSize]byte
 	var ch chunkHead
-	for i := int64(0); ; i++ {
-		off := h.Size + i*h.ChunkSize
-		if off >= t.size || h.Chunks != 0 && i >= h.Chunks || h.Chunks == 0 && h.Next != 0 && uint64(i) >= h.Next {
+	for i := int64(0); i < n; i++ {
+		off := from + i*size
+		if off >= t.size {
 			return nil
 		}
-		if h.Chunks != 0 && (int64(len(ix.states)) < 4*i+4 || binary.LittleEndian.Uint32(ix.states[4*i:]) == format.StateFree) {
+		if t.Header.Chunks != 0 && (int64(len(ix.states)) < 4*(first+i)+4 || binary.LittleEndian.Uint32(ix.states[4*(first+i):]) == format.StateFree) {
 			continue
 		}
 		n, err := t.file.ReadAt(head[:], off)
@@ -244,18 +267,19 @@ func (ix *index) slots() error {
 		}
 		slots := int64(1)
 		if ch.size == 0 {
-			ch.size = uint32(h.ChunkSize)
+			ch.size = uint32(size)
 		} else if ch.kind != ChunkEvents && ch.kind != ChunkImage {
-			slots = (int64(ch.size) + h.ChunkSize - 1) / h.ChunkSize
-		} else if int64(ch.size) > h.ChunkSize {
-			t.problem(fmt.Errorf("offset %#x: chunk of %d bytes in a slot of %d", off, ch.size, h.ChunkSize))
-			ch.size = uint32(h.ChunkSize)
+			slots = (int64(ch.size) + size - 1) / size
+		} else if int64(ch.size) > size {
+			t.problem(fmt.Errorf("offset %#x: chunk of %d bytes in a slot of %d", off, ch.size, size))
+			ch.size = uint32(size)
 		}
 		if err := ix.add(off, &ch); err != nil {
 			return err
 		}
 		i += slots - 1
 	}
+	return nil
 }
 
 // packed walks over a file whose chunks follow each other, each sealed, from off on.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +113,54 @@ func TestPool(t *testing.T) {
 	}
 	if tr.Tasks[0].Gaps != 1 {
 		t.Errorf("%d gaps, want 1", tr.Tasks[0].Gaps)
+	}
+}
+
+// TestSmallChunks reads a dump of a pool with a second area: a task begins in a small
+// chunk, goes on in one of full size, and in a small one again.
+func TestSmallChunks(t *testing.T) {
+	a := TaskID{PID: 1, TID: 1, Image: 1, Comm: "a"}
+	const full, small = 2 * minChunkSize, minChunkSize
+	h := slotsHeader
+	h.ChunkSize = full
+	file := AppendHeader(nil, h)
+	le := binary.LittleEndian
+	le.PutUint32(file[format.HChunks:], 2)
+	le.PutUint32(file[format.HSmallChunks:], 3)
+	le.PutUint32(file[format.HSmallSize:], small)
+	for i, state := range []uint32{format.StateFree, format.StateFull, format.StateOwned, format.StateFree, format.StateFull} {
+		le.PutUint32(file[format.StatesOff+4*i:], state)
+	}
+	number := func(n uint32, size int) []byte {
+		b := slot(ChunkEvents, a, n, false, 1+uint64(n), 100+100*n, 110+100*n)
+		return append(b, make([]byte, size-len(b))...)
+	}
+	file = slices.Concat(file, number(7, full), number(1, full), number(2, small), number(8, small), number(0, small))
+	tr := open(t, eventsFile(t, file))
+	want := lines(
+		"0 a-1 entry 0000000000000001:#1 leaf", "10 a-1 exit 0000000000000001:#1 10/10 leaf",
+		"100 a-1 entry 0000000000000001:#2 leaf", "110 a-1 exit 0000000000000001:#2 10/10 leaf",
+		"200 a-1 entry 0000000000000001:#3 leaf", "210 a-1 exit 0000000000000001:#3 10/10 leaf",
+	)
+	if d := cmp.Diff(want, text(t, tr, WalkOptions{})); d != "" {
+		t.Error(d)
+	}
+	if len(tr.Problems) != 0 || tr.Tasks[0].Gaps != 0 {
+		t.Errorf("%v, %d gaps", tr.Problems, tr.Tasks[0].Gaps)
+	}
+	for name, change := range map[string]func(b []byte){
+		"size":     func(b []byte) { le.PutUint32(b[format.HSmallSize:], 4097) },
+		"too many": func(b []byte) { le.PutUint32(b[format.HSmallChunks:], 1<<30) },
+		"in a file": func(b []byte) {
+			le.PutUint32(b[format.HChunks:], 0)
+			le.PutUint32(b[format.HLayout:], uint32(LayoutSlots))
+		},
+	} {
+		b := bytes.Clone(file[:format.HeaderSize])
+		change(b)
+		if h, err := ParseHeader(b); err == nil {
+			t.Errorf("%s: %+v is accepted", name, h)
+		}
 	}
 }
 

@@ -35,6 +35,10 @@ const (
 	HLayout      = 112 // u32
 	HRanges      = 116 // u32, bytes
 	HRangesRoom  = 120 // u32
+	HSmallChunks = 124 // u32
+	HSmallSize   = 128 // u32, bytes
+	HSmallFree   = 132 // u32, bytes
+	HScarce      = 136 // u32
 )
 
 // Values of H_POLICY.

@@ -40,6 +40,10 @@ var Header = []Field{
 	{"LAYOUT", 112, "u32", "", "how chunks lie behind the header, see Layouts"},
 	{"RANGES", 116, "u32", "bytes", "offset of the table of id ranges, a multiple of 8 inside the header; 0: there is none"},
 	{"RANGES_ROOM", 120, "u32", "", "entries that the table has room for"},
+	{"SMALL_CHUNKS", 124, "u32", "", "small chunks of a pool, behind those of `CHUNK_SIZE`; 0: none"},
+	{"SMALL_SIZE", 128, "u32", "bytes", "their size, a power of two of at least 4096"},
+	{"SMALL_FREE", 132, "u32", "bytes", "where in the header a bit a small chunk says that it is probably free, 64 bits a word"},
+	{"SCARCE", 136, "u32", "", "not 0: tasks own most chunks of `CHUNK_SIZE`, and take small ones"},
 }
 
 // Chunk is the header of a chunk.

@@ -70,7 +70,7 @@ static void map_pool(void)
 	nchunks = W32(FT_H_CHUNKS);
 	chunk_size = W32(FT_H_CHUNK_SIZE);
 	header_size = W32(FT_H_HEADER_SIZE);
-	if (memcmp(pool, "FENTRYT1", 8) || chunk_size != FT_CHUNK_SIZE || header_size + (size_t)nchunks * chunk_size != (size_t)st.st_size) {
+	if (memcmp(pool, "FENTRYT1", 8) || chunk_size != FT_CHUNK_SIZE || header_size + (size_t)nchunks * chunk_size + (size_t)W32(FT_H_SMALL_CHUNKS) * W32(FT_H_SMALL_SIZE) != (size_t)st.st_size) {
 		fprintf(stderr, "bad pool\n");
 		exit(98);
 	}

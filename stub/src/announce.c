@@ -55,8 +55,8 @@ static void from_file(struct text *o, const char *path, u8 sep)
 /* write_image describes the program image in a chunk of its own. */
 static void write_image(struct control *c)
 {
-	struct chunk k = { 0, 0 };
-	if (!c || !take_chunk(c, &k))
+	struct chunk k = { 0 };
+	if (!c || !take_chunk(c, &k, source.chunk_size))
 		return;
 	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + source.chunk_size - 512 };
 	text(&o, "path=", 8);

@@ -8,16 +8,21 @@
    thread-local memory of ours (arm64), there is 0 in a new thread.
 
    Arenas are wiped in a forked child; the last page of each is not and tells the
-   child whose child it is. */
+   child whose child it is.
+
+   There can be tens of thousands of threads, so nothing that a new thread does looks at
+   all blocks one by one: not taken yet are those behind a mark, and where a thread
+   pointer has to be searched, the twins are, which stand close together. */
 #include "blocks.h"
 #include "chunk.h"
 #include "process.h"
 #include "sys.h"
 #include "wipe.h"
 
-enum { BLOCK = 4096, BLOCKS = 64, ARENAS = 256 };
+enum { BLOCK = 4096, BLOCKS = 64 };
 
 _Static_assert(sizeof(struct twin) * BLOCKS <= BLOCK, "twin");
+_Static_assert(sizeof(struct control) <= BLOCK - sizeof(u32), "mark");
 
 static u8 *arenas[ARENAS];
 
@@ -32,12 +37,10 @@ hidden u64 fentry_first_thread[8]; /* see early_thread */
 /* At exec stop a recorder points gs here: nobody's block. */
 hidden struct null_block fentry_null_cb __attribute__((aligned(64)));
 
-static u8 *arena(u32 i)
+/* new_arena makes an arena, unless another thread has done so. */
+static u8 *new_arena(u32 i)
 {
-	u8 *a = load(&arenas[i]);
-	if (a)
-		return a;
-	a = map_private((BLOCKS + 1) * BLOCK);
+	u8 *a = map_private((BLOCKS + 1) * BLOCK);
 	if (!a)
 		return 0;
 	if (cas(&arenas[i], (u8 *)0, a)) {
@@ -48,8 +51,23 @@ static u8 *arena(u32 i)
 	return load(&arenas[i]);
 }
 
+/* arena returns an arena, and sees to it that all before it are there: who searches
+   stops at the first that is not. */
+static u8 *arena(u32 i)
+{
+	u8 *a = load(&arenas[i]);
+	for (u32 k = 0; !a && k <= i; k++)
+		if (!load(&arenas[k]) && !new_arena(k))
+			return 0;
+	return load(&arenas[i]);
+}
+
 static struct control *block_at(u8 *a, u32 i) { return (struct control *)(a + i * BLOCK); }
 static struct twin *twin_at(u8 *a, u32 i) { return (struct twin *)(a + BLOCKS * BLOCK) + i; }
+
+/* mark is the number of blocks that have been taken: the rest of the first block, which
+   is wiped with it. */
+static u32 *mark(u8 *first) { return (u32 *)(first + BLOCK) - 1; }
 
 /* find_twin returns the twin of a block, or 0 if p is no block. */
 hidden struct twin *find_twin(u64 p)
@@ -90,17 +108,24 @@ hidden struct control *free_block(u32 pid, u32 tid)
 		if (take_block(block_at(a, i % BLOCKS), pid, tid))
 			return block_at(a, i % BLOCKS);
 	}
-	for (u32 i = 0; i < ARENAS; i++) {
-		u8 *a = arena(i);
+	u8 *first = arena(0);
+	if (!first)
+		return 0;
+	while (load(mark(first)) < ARENAS * BLOCKS) {
+		u32 i = add(mark(first), 1);
+		u8 *a = i < ARENAS * BLOCKS ? arena(i / BLOCKS) : 0;
+		if (!a)
+			break;
+		if (cas(&block_at(a, i % BLOCKS)->tid, 0, tid))
+			return block_at(a, i % BLOCKS);
+	}
+	for (u32 i = 0; i < ARENAS * BLOCKS; i++) {
+		u8 *a = load(&arenas[i / BLOCKS]);
 		if (!a)
 			return 0;
-		for (u32 k = 0; k < BLOCKS; k++)
-			if (cas(&block_at(a, k)->tid, 0, tid))
-				return block_at(a, k);
+		if (cas(&block_at(a, i % BLOCKS)->tid, 0, tid) || take_block(block_at(a, i % BLOCKS), pid, tid))
+			return block_at(a, i % BLOCKS);
 	}
-	for (u32 i = 0; i < ARENAS * BLOCKS; i++)
-		if (take_block(block_at(arenas[i / BLOCKS], i % BLOCKS), pid, tid))
-			return block_at(arenas[i / BLOCKS], i % BLOCKS);
 	return 0;
 }
 
@@ -138,12 +163,15 @@ hidden int publish(struct control *c)
    the one that forked. A child made by vfork finds its parent's. */
 hidden struct control *find_block(u64 owner, int forked)
 {
+	struct control **t = load(&fentry_blocks), *c = t ? load(&t[~owner >> BLOCKS_SHIFT & BLOCKS_MASK]) : 0;
+	if (c && !forked && c->owner == owner)
+		return c;
 	for (u32 i = 0; i < ARENAS; i++) {
 		u8 *a = load(&arenas[i]);
 		if (!a)
 			return 0;
 		for (u32 k = 0; k < BLOCKS; k++)
-			if (forked ? twin_at(a, k)->owner == owner && !load(&block_at(a, k)->tid) : block_at(a, k)->owner == owner)
+			if (twin_at(a, k)->owner == owner && (forked ? !load(&block_at(a, k)->tid) : block_at(a, k)->owner == owner))
 				return block_at(a, k);
 	}
 	return 0;
@@ -163,4 +191,3 @@ hidden struct control *leader_block(u32 pid)
 	}
 	return 0;
 }
-

@@ -62,11 +62,10 @@ hidden void hand_over(struct control *c, struct chunk *k)
 static void seal_current(struct control *c)
 {
 	u64 used = c->next - c->chunk.base;
-	if (used > source.chunk_size)
-		used = source.chunk_size;
+	if (used > c->chunk.size)
+		used = c->chunk.size;
 	store((u32 *)(c->chunk.base + FT_C_SIZE), (u32)used);
 }
-
 
 /* give_up_chunks lets go of what a dead thread had. What is in a pool is the
    recorder's, which notices by itself. */
@@ -83,11 +82,11 @@ hidden void give_up_chunks(struct control *c)
 	c->next = c->end = 0;
 }
 
-/* take_chunk gets an empty chunk; 0: there is none to be had. */
-hidden int take_chunk(struct control *c, struct chunk *k)
+/* take_chunk gets an empty chunk of at least so many bytes; 0: there is none to be had. */
+hidden int take_chunk(struct control *c, struct chunk *k, u32 least)
 {
 	if (source.kind == POOL)
-		return pool_chunk(c, k);
+		return pool_chunk(c, k, least);
 	if (source.kind == FILE)
 		return file_chunks(k, 1);
 	return 0;
@@ -147,19 +146,31 @@ static void write_record(struct control *c, u64 t, u32 type, const u64 *payload,
 	store(w, head);
 }
 
+/* leave_current keeps the current chunk for a while, for writers that a signal handler
+   has interrupted before they wrote to their slots, or hands it over at once. */
+static void leave_current(struct control *c)
+{
+	if (!c->chunk.base)
+		return;
+	seal_current(c);
+	hand_over(c, &c->old[1]);
+	if (source.kind == POOL && !pool_keeps(&c->chunk)) {
+		hand_over(c, &c->old[0]);
+		hand_over(c, &c->chunk);
+		return;
+	}
+	c->old[1] = c->old[0];
+	c->old[0] = c->chunk;
+	c->chunk.base = 0;
+}
+
 /* next_chunk leaves the current chunk and begins the next one. */
 hidden void next_chunk(struct control *c)
 {
-	struct chunk k = { 0, 0 };
-	if (c->chunk.base) {
-		seal_current(c);
-		hand_over(c, &c->old[1]);
-		c->old[1] = c->old[0];
-		c->old[0] = c->chunk;
-		c->chunk.base = 0;
-	}
+	struct chunk k = { 0 };
+	leave_current(c);
 	u32 n = leave_scrap(c);
-	if (!take_chunk(c, &k)) {
+	if (!take_chunk(c, &k, 0)) {
 		use_scrap(c, n);
 		c->high = (u32)(counter() >> 32);
 		return;
@@ -172,7 +183,7 @@ hidden void next_chunk(struct control *c)
 	chunk_header(c, k.base, FT_KIND_EVENTS, c->number++);
 	c->chunk = k;
 	c->next = k.base + FT_CHUNK_HEADER;
-	c->limit = c->end = k.base + source.chunk_size - 8;
+	c->limit = c->end = k.base + k.size - 8;
 	if (c->number == 1)
 		c->end = k.base + FT_CHUNK_HEADER + 16 * 8;
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);

@@ -4,7 +4,7 @@
 #include "control.h"
 #include "format.h"
 
-hidden int take_chunk(struct control *c, struct chunk *k);
+hidden int take_chunk(struct control *c, struct chunk *k, u32 least);
 hidden void hand_over(struct control *c, struct chunk *k);
 hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number);
 hidden void give_up_chunks(struct control *c);

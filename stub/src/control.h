@@ -17,6 +17,7 @@ struct stack {
 struct chunk {
 	u64 base;  /* address, 0: none */
 	u32 index; /* in the pool, or of the window it is in */
+	u32 size;  /* bytes */
 };
 
 /* The control block of a thread, a page of its own that is zero in a forked child. */

@@ -237,6 +237,7 @@ hidden int file_chunks(struct chunk *out, u32 n)
 	if (ok) {
 		out->base = w->base + windows->used;
 		out->index = windows->cur;
+		out->size = (u32)want;
 		windows->used += want;
 		w->users++;
 	} else if (failed(r))

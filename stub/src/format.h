@@ -32,6 +32,10 @@
 #define FT_H_LAYOUT                112          /* u32 */
 #define FT_H_RANGES                116          /* u32, bytes */
 #define FT_H_RANGES_ROOM           120          /* u32 */
+#define FT_H_SMALL_CHUNKS          124          /* u32 */
+#define FT_H_SMALL_SIZE            128          /* u32, bytes */
+#define FT_H_SMALL_FREE            132          /* u32, bytes */
+#define FT_H_SCARCE                136          /* u32 */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */

@@ -23,7 +23,7 @@
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12
-#define BLOCKS_MASK        0xfff
+#define BLOCKS_MASK        0xffff
 
 /* tags in CB_TOP and in the shadow's previous-top words */
 #define TOP_EMPTY          6  /* no frame is open on this stack */

@@ -1,119 +1,143 @@
 /* Chunks of a recorder's pool: shared memory that the recorder drains.
 
-   Of the pool a process maps what it uses, in pieces: under a limit of its address
-   space the pool would leave it little room. Under an emulator of user programs,
-   which cannot make a second mapping from one (mremap with an old size of 0), it is
-   all mapped at the start.
+   There are two areas. Most events are in chunks of full size; but of those there are
+   a thousand, and each thread has one to itself as long as it lives, whether it records
+   anything or not. So a thread's first chunk is a small one, of which there are many,
+   and threads go on in small ones while those of full size are scarce: while tasks own
+   most of them. The recorder, who looks at all states anyway, says when that is
+   (SCARCE); a thread that finds none of full size looks itself.
 
-   Where pages are larger than the header, pieces begin within a page. */
+   A free small chunk is found by a bit, and is taken by its state: the bit is only a
+   hint. It is set when the chunk has become free and cleared, by the one that has taken
+   the chunk, after it was taken, so it may say free of a chunk that is not, if a task is
+   killed in between, but never for long the other way round. A lock-free list of the
+   free ones would be shorter to search, but a task that is killed in the middle of it
+   takes the rest along.
+
+   Writers below a signal handler may hold a slot in a chunk that is full (held). */
 #include "pool.h"
+#include "poolmap.h"
 #include "process.h"
 #include "source.h"
 #include "sys.h"
-#include "wipe.h"
 
-enum {
-	SLICE = 50000000, /* ns: how long to wait before looking around again */
-	PATIENCE = 60,    /* slices without a heartbeat after which the recorder is taken for dead */
-	HOPE = 4,         /* slices to wait when all chunks belong to tasks: some may be dead */
-	PIECE = 8,        /* chunks mapped at once */
-};
+enum { HOPE = 4 }; /* times to wait when all chunks belong to tasks: some may be dead */
 
-static u32 chunks;
-static u64 first;  /* bytes to the first chunk */
-static u32 search; /* where to look for a free chunk */
-static u64 *pieces; /* addresses, 0: not mapped */
-static u8 *touched; /* by chunk: this process has its page tables */
+/* ns: how long to wait before looking around again, how much longer for each other task
+   that waits, or with thousands all of them together would do nothing but look around,
+   and how long at most. */
+#define SLICE         50000000UL
+#define SLICE_EACH    1000000UL
+#define SLICE_LONGEST 2000000000UL
+#define PATIENCE      3000000000UL /* ns without a heartbeat after which the recorder is taken for dead */
 
-static u32 *state(u32 i) { return (u32 *)(source.header + FT_STATES_OFF) + i; }
+static u32 search, search_small; /* where to look for a free chunk */
 
-/* pool_open maps the header of the pool behind fd; head is the start of it. */
-hidden int pool_open(i64 fd, const u8 *head)
+/* own makes a free chunk this thread's. */
+static int own(u32 i, u64 base, struct chunk *out)
 {
-	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
-	if (header % 4096 || header < FT_STATES_OFF + 4UL * count || *(u32 *)(head + FT_H_CLOSED))
+	if (!base || !cas(chunk_state(i), FT_STATE_FREE, FT_STATE_OWNED))
 		return 0;
-	u64 all = wipe_is_emulated() ? (u64)count * size : 0;
-	i64 m = sys(SYS_mmap, 0, header + all, PROT_RW, MAP_SHARED_, fd, 0);
-	touched = map_private(count + 8UL * (count / PIECE + 1));
-	if (failed(m) || !touched)
-		return 0;
-	pieces = (u64 *)touched;
-	touched += 8UL * (count / PIECE + 1);
-	for (u32 i = 0; all && i < count; i += PIECE)
-		pieces[i / PIECE] = (u64)m + header + (u64)i * size;
-	chunks = count;
-	first = header;
-	source.chunk_size = size;
-	source.header = (u8 *)m;
-	source.kind = POOL;
+	*out = (struct chunk){ base, i, pool_chunk_size(i) };
+	pool_populate(i, base);
 	return 1;
 }
 
-/* address returns where chunk i is mapped. It is mapped if may_map is set. 0: it
-   is not, or cannot be. */
-static u64 address(u32 i, int may_map)
+/* claim_full takes a free chunk of full size: one that is mapped, if there is one. */
+static int claim_full(struct chunk *out)
 {
-	u64 *p = &pieces[i / PIECE], base = load(p);
-	if (!base && may_map) {
-		/* The same memory again, from the header on, less what is before the piece. */
-		u64 off = first + (u64)(i / PIECE * PIECE) * source.chunk_size;
-		u64 n = chunks - i / PIECE * PIECE;
-		u64 size = (n < PIECE ? n : PIECE) * source.chunk_size;
-		i64 r = sys(SYS_mremap, source.header, 0, off + size, MREMAP_MAYMOVE_, 0, 0);
-		if (failed(r))
-			return 0;
-		sys(SYS_munmap, r, off & -page_size, 0, 0, 0, 0);
-		base = (u64)r + off;
-		if (!cas(p, 0, base)) {
-			sys(SYS_munmap, base & -page_size, size + (off & (page_size - 1)), 0, 0, 0, 0);
-			base = load(p);
+	u32 from = load(&search), free = 0;
+	for (u32 n = 0; n < 2 * pool.full && (free || n < pool.full); n++) {
+		u32 i = (from + n) % pool.full;
+		if (load(chunk_state(i)) != FT_STATE_FREE)
+			continue;
+		free = 1;
+		if (own(i, pool_address(i, n >= pool.full), out)) {
+			store(&search, i + 1);
+			return 1;
 		}
 	}
-	return base ? base + (u64)(i % PIECE) * source.chunk_size : 0;
+	return 0;
 }
 
-/* claim takes a free chunk: one that is mapped, if there is one. */
-static int claim(struct chunk *out)
+/* claim_small takes a free small chunk. */
+static int claim_small(struct chunk *out)
 {
-	u32 from = load(&search);
-	for (u32 n = 0; n < 2 * chunks; n++) {
-		u32 i = (from + n) % chunks;
-		if (load(state(i)) != FT_STATE_FREE)
-			continue;
-		u64 base = address(i, n >= chunks);
-		if (!base || !cas(state(i), FT_STATE_FREE, FT_STATE_OWNED))
-			continue;
-		store(&search, i + 1);
-		out->index = i;
-		out->base = base;
-		if (!touched[i]) {
-			u64 before = base & (page_size - 1);
-			sys(SYS_madvise, base - before, source.chunk_size + before, MADV_POPULATE_WRITE_, 0, 0, 0);
-			touched[i] = 1;
+	u32 words = (pool.small + 63) / 64, from = load(&search_small);
+	for (u32 n = 0; n < words; n++) {
+		u32 w = (from + n) % words;
+		for (u64 free = load(&pool.free_small[w]); free; free &= free - 1) {
+			u32 k = 64 * w + (u32)__builtin_ctzl(free), i = pool.full + k;
+			if (k >= pool.small || load(chunk_state(i)) != FT_STATE_FREE)
+				continue;
+			u64 base = pool_address(i, 1);
+			if (!base)
+				return 0;
+			if (!own(i, base, out))
+				continue;
+			clear_bits(&pool.free_small[w], 1UL << (k % 64));
+			store(&search_small, w);
+			return 1;
 		}
+	}
+	return 0;
+}
+
+/* tasks_own_most says whether tasks own most of the chunks of full size. */
+static int tasks_own_most(void)
+{
+	u32 owned = 0;
+	for (u32 i = 0; i < pool.full; i++)
+		owned += load(chunk_state(i)) == FT_STATE_OWNED;
+	return owned >= pool.full - pool.full / 4;
+}
+
+/* claim takes a free chunk of at least so many bytes. While the recorder is behind, small
+   ones are no way out: the size of the pool is what its user has chosen. */
+static int claim(struct control *c, struct chunk *out, u32 least)
+{
+	int fits = pool.small && least <= pool.small_size;
+	int small = fits && (c->number == 0 || load(HEADER(u32, FT_H_SCARCE)));
+	if ((small && claim_small(out)) || claim_full(out))
+		return 1;
+	return fits && !small && tasks_own_most() && claim_small(out);
+}
+
+/* own_oldest takes the oldest chunk that this thread filled back, for the newest
+   events to go to. The recorder, or for its sake nobody, may have it by now. */
+static int own_oldest(struct control *c, struct chunk *out, u32 least)
+{
+	while (c->mine_from != c->mine_to) {
+		u32 i = c->mine[c->mine_from++ % lengthof(c->mine)];
+		u8 *h = (u8 *)pool_address(i, 0);
+		if (!h || pool_chunk_size(i) < least || !cas(chunk_state(i), FT_STATE_FULL, FT_STATE_OWNED))
+			continue;
+		if (*(u64 *)(h + FT_C_KEY) != c->key || *(u32 *)(h + FT_C_TID) != c->tid) {
+			store(chunk_state(i), FT_STATE_FULL);
+			continue;
+		}
+		*out = (struct chunk){ (u64)h, i, pool_chunk_size(i) };
+		memset(h, 0, out->size);
 		return 1;
 	}
 	return 0;
 }
 
-/* own_oldest takes the oldest chunk that this thread filled back, for the newest
-   events to go to. The recorder, or for its sake nobody, may have it by now. */
-static int own_oldest(struct control *c, struct chunk *out)
+/* pool_keeps says whether a chunk that this thread leaves is worth keeping for writers
+   that may still hold a slot in it. If chunks are few, only one that does have such a
+   slot is: the recorder can wait for a slot, too, but only as long as no task waits. */
+hidden int pool_keeps(const struct chunk *k)
 {
-	while (c->mine_from != c->mine_to) {
-		u32 i = c->mine[c->mine_from++ % lengthof(c->mine)];
-		u8 *h = (u8 *)address(i, 0);
-		if (!h || !cas(state(i), FT_STATE_FULL, FT_STATE_OWNED))
-			continue;
-		if (*(u64 *)(h + FT_C_KEY) != c->key || *(u32 *)(h + FT_C_TID) != c->tid) {
-			store(state(i), FT_STATE_FULL);
-			continue;
-		}
-		memset(h, 0, source.chunk_size);
-		out->base = (u64)h;
-		out->index = i;
+	if (k->index < pool.full && !load(HEADER(u32, FT_H_SCARCE)))
 		return 1;
+	u32 used = *(u32 *)(k->base + FT_C_SIZE);
+	u64 end = k->base + (used < k->size ? used : k->size);
+	for (u64 p = k->base + FT_CHUNK_HEADER; p < end; p += 8) {
+		u32 id = (u32)(load((u64 *)p) >> 32);
+		if (id == 0)
+			return 1;
+		if ((id & FT_RECORD_MASK) == FT_RECORD_BASE)
+			p += 8UL * (id & FT_RECORD_WORDS);
 	}
 	return 0;
 }
@@ -124,7 +148,7 @@ hidden void pool_full(struct control *c, struct chunk *k)
 	c->mine[c->mine_to++ % lengthof(c->mine)] = k->index;
 	if (c->mine_to - c->mine_from > lengthof(c->mine))
 		c->mine_from = c->mine_to - (u32)lengthof(c->mine);
-	store(state(k->index), FT_STATE_FULL);
+	store(chunk_state(k->index), FT_STATE_FULL);
 	add(HEADER(u32, FT_H_FILLED), 1);
 	futex_wake(HEADER(u32, FT_H_FILLED), 1);
 }
@@ -144,18 +168,19 @@ static int release_old(struct control *c)
 /* recorder_busy says whether the recorder has chunks that it will free. */
 static int recorder_busy(void)
 {
-	for (u32 i = 0; i < chunks; i++) {
-		u32 s = load(state(i));
-		if (s != FT_STATE_OWNED)
+	for (u32 i = 0; i < pool.full + pool.small; i++) {
+		u32 s = load(chunk_state(i));
+		if (s != FT_STATE_OWNED && (s != FT_STATE_FREE || i < pool.full))
 			return 1;
 	}
 	return 0;
 }
 
-/* pool_chunk gets a free chunk, as the pool's policy says. */
-hidden int pool_chunk(struct control *c, struct chunk *out)
+/* pool_chunk gets a free chunk of at least so many bytes, as the pool's policy says. */
+hidden int pool_chunk(struct control *c, struct chunk *out, u32 least)
 {
-	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), quiet = 0, idle = 0;
+	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), idle = 0;
+	u64 since = 0; /* the first look at that heartbeat; 0: just now */
 	u32 policy = *HEADER(u32, FT_H_POLICY);
 	for (;;) {
 		if (load(HEADER(u32, FT_H_CLOSED))) {
@@ -163,30 +188,33 @@ hidden int pool_chunk(struct control *c, struct chunk *out)
 			return 0;
 		}
 		u32 freed = load(HEADER(u32, FT_H_FREED));
-		if (claim(out)) {
+		if (claim(c, out, least)) {
 			c->starved = 0;
 			return 1;
 		}
-		if (policy == FT_POLICY_OVERWRITE && own_oldest(c, out))
+		if (policy == FT_POLICY_OVERWRITE && own_oldest(c, out, least))
 			return 1;
 		if (policy == FT_POLICY_DROP)
 			return 0;
 		/* Chunks that this thread holds back are no use to anybody now, and with
 		   many threads they may be all there are. */
 		int busy = recorder_busy();
-		if ((quiet > 0 || !busy) && release_old(c))
+		if ((since || !busy) && release_old(c))
 			continue;
 		if (!busy && (c->starved || idle++ == HOPE)) {
 			c->starved = 1;
 			return 0;
 		}
-		add(HEADER(u32, FT_H_WAITERS), 1);
-		futex_wait(HEADER(u32, FT_H_FREED), freed, SLICE);
+		u64 slice = SLICE + SLICE_EACH * add(HEADER(u32, FT_H_WAITERS), 1);
+		if (slice > SLICE_LONGEST)
+			slice = SLICE_LONGEST;
+		futex_wait(HEADER(u32, FT_H_FREED), freed, slice);
 		add(HEADER(u32, FT_H_WAITERS), -1);
-		if (load(HEADER(u32, FT_H_HEARTBEAT)) != beat) {
+		u64 now = clock_ns(CLOCK_MONOTONIC_);
+		if (!since || load(HEADER(u32, FT_H_HEARTBEAT)) != beat) {
 			beat = load(HEADER(u32, FT_H_HEARTBEAT));
-			quiet = 0;
-		} else if (++quiet == PATIENCE) {
+			since = now;
+		} else if (now - since >= PATIENCE) {
 			stop_tracing("the recorder does not answer", 0);
 			return 0;
 		}

@@ -20,7 +20,7 @@ hidden int profile_thread(struct control *c)
 	u64 *active = map_private(8UL * (fentry_image.sites + 1UL));
 	if (!active)
 		return 0;
-	struct chunk k = { 0, 0 };
+	struct chunk k = { 0 };
 	u32 n = (u32)((size + source.chunk_size - 1) / source.chunk_size);
 	if (source.kind == FILE && file_chunks(&k, n)) {
 		store((u32 *)(k.base + FT_C_SIZE), (u32)size);

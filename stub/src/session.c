@@ -12,7 +12,7 @@
 /* open_path opens a recorder's pool or trace file. */
 static int open_path(const char *path)
 {
-	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
+	u8 head[FT_H_SCARCE + 4] __attribute__((aligned(8)));
 	i64 fd = open(path, O_RDWR_ | O_CLOEXEC_, 0);
 	if (failed(fd))
 		return 0;

@@ -27,6 +27,7 @@ int memcmp(const void *, const void *, unsigned long) __asm__("fentry_memcmp");
 #define load(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define store(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define add(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)
+#define clear_bits(p, v) __atomic_fetch_and(p, ~(v), __ATOMIC_ACQ_REL)
 /* fence keeps the stores behind it behind those before it. */
 #define fence() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define swap(p, v) __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL)

@@ -9,7 +9,7 @@
 #include "wipe.h"
 
 /* arenas of control blocks, and what files need */
-enum { MOST = 256 + 4 };
+enum { MOST = ARENAS + 4 };
 static struct { u8 *p; u64 size; } wiped[MOST];
 static u32 nwiped;
 

@@ -5,6 +5,7 @@ package drain
 import (
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -35,10 +36,11 @@ type Drainer struct {
 	newest map[pool.Task]uint32 // number of the newest chunk of a task in a round
 	vec    [][]byte
 	nap    time.Duration
-	free   int // chunks that were free in the last round
+	free   int // chunks of full size that were free in the last round
 
 	lastReclaim time.Time
 	patience    time.Duration // until the next
+	asked       int           // chunk whose owner is the next to be asked for
 
 	lookedAtHeld, askedHeld time.Time
 	final                   bool // no task goes on: nothing is held any more
@@ -90,6 +92,9 @@ func (d *Drainer) Fail(err error) { d.w.fail(err, nil, 0) }
 // cleared, and to come back to the tasks soon.
 const batchBytes = 1 << 20
 
+// batchChunks is how many pieces of memory one system call writes (IOV_MAX).
+const batchChunks = 1024
+
 // IdleWait bounds the sleep when nothing happens.
 const IdleWait = 100 * time.Millisecond
 
@@ -126,7 +131,7 @@ func (d *Drainer) Run() {
 // Stop tells Run to return soon.
 func (d *Drainer) Stop() {
 	d.stop.Store(true)
-	pool.FutexWake(d.p.Word(format.HFilled))
+	pool.FutexWake(d.p.Word(format.HFilled), 1)
 }
 
 // round writes all full chunks and returns how many there were. When the newest
@@ -159,16 +164,23 @@ func (d *Drainer) round(all bool) int {
 	return n
 }
 
-// claim takes the full chunks that want says yes to, and counts those that were
-// free.
+// claim takes the full chunks that want says yes to, and counts those of full size
+// that are free, and that tasks own.
 func (d *Drainer) claim(keep bool, want func(b []byte) bool) int {
-	n := 0
+	n, owned := 0, 0
 	d.free = 0
-	for i := range d.p.N {
+	for i := range d.chunks() {
 		s := d.p.State(i)
 		switch s.Load() {
 		case format.StateFree:
-			d.free++
+			if i < d.p.N {
+				d.free++
+			}
+			continue
+		case format.StateOwned:
+			if i < d.p.N {
+				owned++
+			}
 			continue
 		case format.StateFull:
 		default:
@@ -183,7 +195,28 @@ func (d *Drainer) claim(keep bool, want func(b []byte) bool) int {
 			d.batch = append(d.batch, c)
 		}
 	}
+	d.tellScarce(owned)
 	return n
+}
+
+// chunks are those to look at: before the end, those that may be in use.
+func (d *Drainer) chunks() iter.Seq[int] {
+	if d.final {
+		return d.p.All
+	}
+	return d.p.InUse
+}
+
+// tellScarce tells tasks to take small chunks while they own most of the others.
+// They go back to those of full size only when that has changed by much: a task that
+// is idle keeps what it has.
+func (d *Drainer) tellScarce(owned int) {
+	switch scarce := d.p.Word(format.HScarce); {
+	case owned >= d.p.N-d.p.N/4:
+		scarce.Store(1)
+	case owned < d.p.N/2:
+		scarce.Store(0)
+	}
 }
 
 // inspect checks and seals a claimed chunk, and counts it. A chunk that makes no
@@ -195,7 +228,7 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 	if used == 0 || kind != trace.ChunkEvents && kind != trace.ChunkImage {
 		d.stats.Bad++
 		d.p.Release(i, len(b))
-		d.p.Announce()
+		d.p.Announce(1)
 		return claim{}, false
 	}
 	events, hole := uint64(0), -1
@@ -221,7 +254,7 @@ func (d *Drainer) flush() {
 	slices.SortFunc(d.batch, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
 	for rest := d.batch; len(rest) > 0; {
 		n, bytes := 0, 0
-		for n < len(rest) && bytes < batchBytes {
+		for n < min(len(rest), batchChunks) && bytes < batchBytes {
 			bytes += rest[n].used
 			n++
 		}
@@ -248,7 +281,7 @@ func (d *Drainer) write(batch []claim) {
 	for _, c := range batch {
 		d.p.Release(c.chunk, c.used)
 	}
-	d.p.Announce()
+	d.p.Announce(len(batch))
 }
 
 // count counts a chunk that was written, or could not be.

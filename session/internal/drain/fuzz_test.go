@@ -52,7 +52,10 @@ func FuzzPool(f *testing.F) {
 	f.Cleanup(func() { file.Close() })
 	header := make([]byte, format.HeaderSize)
 	f.Fuzz(func(t *testing.T, states, one, two []byte, policy byte) {
-		clear(p.Mem[format.StatesOff:])
+		for i := range p.All {
+			p.State(i).Store(format.StateWriting)
+			p.Release(i, len(p.Chunk(i)))
+		}
 		for i := range chunks {
 			from := [][]byte{one, two}[i%2]
 			copy(p.Chunk(i), from)
@@ -89,7 +92,7 @@ func FuzzPool(f *testing.F) {
 		}
 		defer tr.Close()
 		for _, err := range tr.Problems {
-			if !strings.Contains(err.Error(), "image chunk") { // a mistake in what an image says of itself
+			if s := err.Error(); !strings.Contains(s, "image chunk") && !strings.Contains(s, "no symbols") { // a mistake in what an image says of itself
 				t.Error(err)
 			}
 		}

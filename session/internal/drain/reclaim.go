@@ -4,6 +4,7 @@ package drain
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -12,25 +13,29 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// makeRoom frees the oldest full chunks when few are free. Tasks that still run
-// overwrite their own; those of tasks that have ended are overwritten here.
+// makeRoom frees the oldest full chunks of a size when few of that are free. Tasks
+// that still run overwrite their own; those of tasks that have ended are overwritten
+// here.
 func (d *Drainer) makeRoom() {
-	free := 0
+	freed := d.makeRoomAmong(0, d.p.N, d.free) + d.makeRoomAmong(d.p.N, d.p.N+d.p.Small, d.p.FreeSmall())
+	if freed > 0 {
+		d.p.Announce(freed)
+	}
+}
+
+// makeRoomAmong does it for the chunks from one to another, of which free are free.
+func (d *Drainer) makeRoomAmong(from, to, free int) (freed int) {
+	want := (to-from)/8 - free
+	if want <= 0 {
+		return 0
+	}
 	var full []claim
-	for i := range d.p.N {
-		switch d.p.State(i).Load() {
-		case format.StateFree:
-			free++
-		case format.StateFull:
+	for i := from; i < to; i++ {
+		if d.p.State(i).Load() == format.StateFull {
 			full = append(full, claim{chunk: i, counter: d.p.Counter(i)})
 		}
 	}
-	want := d.p.N/8 - free
-	if want <= 0 {
-		return
-	}
 	slices.SortFunc(full, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
-	freed := false
 	for _, c := range full[:min(want, len(full))] {
 		if !d.p.State(c.chunk).CompareAndSwap(format.StateFull, format.StateWriting) {
 			continue
@@ -41,19 +46,21 @@ func (d *Drainer) makeRoom() {
 			d.stats.Overwrote += n
 		}
 		d.p.Release(c.chunk, len(b))
-		freed = true
+		freed++
 	}
-	if freed {
-		d.p.Announce()
-	}
+	return freed
 }
+
+// askAtOnce is how many tasks are asked at a time whether they live. With tens of
+// thousands, asking all of them takes longer than chunks take to fill.
+const askAtOnce = 1024
 
 // reclaim takes the chunks of dead tasks: now and then, and soon when few chunks
 // are free or tasks wait. It returns how many it took, and how long to wait
 // before it is worth to try again.
 func (d *Drainer) reclaim() (n int, wait time.Duration) {
 	const soon, late = 2 * time.Millisecond, time.Second
-	short := d.free < d.p.N/4 || d.p.Word(format.HWaiters).Load() != 0
+	short := d.free < d.p.N/4 || d.p.FreeSmall() < d.p.Small/4 || d.p.Word(format.HWaiters).Load() != 0
 	switch {
 	case !short:
 		d.patience = late
@@ -63,9 +70,9 @@ func (d *Drainer) reclaim() (n int, wait time.Duration) {
 	if since := time.Since(d.lastReclaim); since < d.patience {
 		return 0, min(d.patience-since, IdleWait)
 	}
-	n = d.reclaimOwned(d.live.dead)
+	n, more := d.reclaimSome()
 	d.lastReclaim = time.Now()
-	if short && n == 0 {
+	if short && n == 0 && !more {
 		// All have owners that live: trying again at once is no use.
 		d.patience = min(2*d.patience, IdleWait)
 	} else if short {
@@ -74,20 +81,36 @@ func (d *Drainer) reclaim() (n int, wait time.Duration) {
 	return n, min(d.patience, IdleWait)
 }
 
-// reclaimOwned turns the chunks of dead tasks into full ones.
-func (d *Drainer) reclaimOwned(dead func([]owner) []owner) int {
-	var owners []owner
-	for i := range d.p.N {
+// owners are the tasks that have a chunk to themselves, by chunk, from a chunk on and
+// so many at most. next is where to go on; 0: these were the last.
+func (d *Drainer) owners(from, most int) (owners []owner, next int) {
+	for i := range d.chunks() {
 		// A task that has just taken the chunk has not filled in the header.
-		if b := d.p.Chunk(i); d.p.State(i).Load() == format.StateOwned && pool.AtomicMagic(b) == format.ChunkMagic {
+		if i < from || d.p.State(i).Load() != format.StateOwned {
+			continue
+		}
+		if b := d.p.Chunk(i); pool.AtomicMagic(b) == format.ChunkMagic {
+			if len(owners) == most {
+				return owners, i
+			}
 			owners = append(owners, owner{i, int(le.Uint32(b[format.CPID:])), int(le.Uint32(b[format.CTID:]))})
 		}
 	}
-	if len(owners) == 0 {
-		return 0
-	}
+	return owners, 0
+}
+
+// reclaimSome turns chunks of dead tasks into full ones, of the next tasks that have
+// not been asked for in this turn. more is false when the turn is over.
+func (d *Drainer) reclaimSome() (n int, more bool) {
+	owners, next := d.owners(d.asked, askAtOnce)
+	d.asked = next
+	return d.take(d.live.dead(owners)), next != 0
+}
+
+// take turns chunks that nobody writes to any more into full ones.
+func (d *Drainer) take(gone []owner) int {
 	n := 0
-	for _, o := range dead(owners) {
+	for _, o := range gone {
 		if d.p.State(o.chunk).CompareAndSwap(format.StateOwned, format.StateFull) {
 			n++
 		}
@@ -98,12 +121,12 @@ func (d *Drainer) reclaimOwned(dead func([]owner) []owner) int {
 // Last drains everything when no traced process is left, or none records any
 // more: full chunks, and what there is in owned ones.
 func (d *Drainer) Last(all bool) {
-	if all {
-		d.reclaimOwned(func(o []owner) []owner { return o })
-	} else {
-		d.reclaimOwned(d.live.dead)
-	}
 	d.final = true
+	gone, _ := d.owners(0, math.MaxInt)
+	if !all {
+		gone = d.live.dead(gone)
+	}
+	d.take(gone)
 	d.round(true)
 	if all {
 		return
@@ -112,7 +135,7 @@ func (d *Drainer) Last(all bool) {
 	// their chunks are copied and left to them.
 	var copies []claim
 	var copied [][]byte
-	for i := range d.p.N {
+	for i := range d.chunks() {
 		if d.p.State(i).Load() != format.StateOwned || pool.AtomicMagic(d.p.Chunk(i)) != format.ChunkMagic {
 			continue
 		}

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FutexWake wakes everybody who waits on a word of shared memory.
-func FutexWake(w *atomic.Uint32) {
-	const futexWake, all = 1, 1<<31 - 1
-	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWake, all, 0, 0, 0)
+// FutexWake wakes up to n of those who wait on a word of shared memory.
+func FutexWake(w *atomic.Uint32, n int) {
+	const futexWake = 1
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWake, uintptr(n), 0, 0, 0)
 }
 
 // FutexWait sleeps until the word is woken, unless it is no longer val, but not

@@ -12,12 +12,6 @@ import (
 
 var le = binary.LittleEndian
 
-// poolHeader is where the chunks of a pool start: the states do not always fit
-// in one page.
-func poolHeader(chunks int) int {
-	return (format.StatesOff + 4*chunks + 4095) &^ 4095
-}
-
 // PutHeader fills in the header of a file or pool. chunks is 0 for a file.
 func PutHeader(b []byte, chunks int, size int, policy trace.Policy, layout trace.Layout, recorder int, now clock.Reading, hz uint64) {
 	copy(b[format.HMagic:], format.FileMagic)

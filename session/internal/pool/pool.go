@@ -4,6 +4,8 @@ package pool
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"os"
 	"sync/atomic"
 	"unsafe"
@@ -27,42 +29,79 @@ const (
 	maxChunks = 1 << 20 // 64 GiB
 )
 
+// Small chunks, see stub/src/pool.c: a task begins in one, and goes on in them while
+// there are too many tasks for the others. Their memory is used from the first to
+// the last and only as it is needed, 4 KiB a thread that lives.
+const (
+	smallSize  = 4096
+	perFull    = 64      // a chunk of full size
+	mostSmall  = 1 << 16 // 256 MiB
+	bitsInWord = 64
+)
+
 // Pool is the shared memory the traced processes write to.
+//
+// Its chunks have numbers: first those of full size, then the small ones.
 type Pool struct {
-	FD     int    // of the memory file
-	Mem    []byte // all of it; nil when it cannot be had back (Abandoned)
-	N      int    // chunks
-	header int    // bytes before the first
+	FD    int    // of the memory file
+	Mem   []byte // all of it; nil when it cannot be had back (Abandoned)
+	N     int    // chunks of full size
+	Small int    // small chunks
+
+	header int // bytes before the first chunk
+	bits   int // where the header says which small ones are free
 	alone  bool
 }
 
-// New makes an empty pool with room for about size bytes of chunks.
+// New makes an empty pool with room for about size bytes of chunks of full size.
 func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, error) {
-	n := size / format.ChunkSize
-	if n < minChunks {
-		n = minChunks
-	}
+	n := max(size/format.ChunkSize, minChunks)
 	if n > maxChunks {
 		return nil, fmt.Errorf("buffer of %d bytes: the largest is %d", size, int64(maxChunks)*format.ChunkSize)
 	}
-	p := &Pool{N: int(n), header: poolHeader(int(n))}
+	p := &Pool{N: int(n), Small: smallChunks(n)}
+	p.bits = (format.StatesOff + 4*(p.N+p.Small) + 7) &^ 7
+	p.header = (p.bits + p.Small/bitsInWord*8 + 4095) &^ 4095
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
-	total := int64(p.header) + n*format.ChunkSize
-	if err := unix.Ftruncate(fd, total); err != nil {
+	total := p.offset(p.N + p.Small)
+	if err := unix.Ftruncate(fd, int64(total)); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
 	}
-	p.Mem, err = unix.Mmap(fd, 0, int(total), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	p.Mem, err = unix.Mmap(fd, 0, total, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
 	}
 	p.FD = wellKnownFD(fd)
 	PutHeader(p.Mem, p.N, p.header, policy, trace.LayoutSlots, os.Getpid(), now, hz)
+	le.PutUint32(p.Mem[format.HSmallChunks:], uint32(p.Small))
+	le.PutUint32(p.Mem[format.HSmallSize:], smallSize)
+	le.PutUint32(p.Mem[format.HSmallFree:], uint32(p.bits))
+	for i := range p.Small / bitsInWord {
+		p.free(i).Store(^uint64(0))
+	}
 	return p, nil
+}
+
+// smallChunks is how many small chunks there are beside n of full size: as many as
+// the limit of a file's size leaves room for, a multiple of bitsInWord.
+func smallChunks(n int64) int {
+	small := min(n*perFull, mostSmall)
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &lim) == nil && lim.Cur < 1<<40 {
+		const header = format.StatesOff + mostSmall*5 + 4096
+		small = min(small, max(0, (int64(lim.Cur)-header-n*(format.ChunkSize+4))/smallSize))
+	}
+	return int(small) &^ (bitsInWord - 1)
+}
+
+// offset is where chunk i is in the memory.
+func (p *Pool) offset(i int) int {
+	return p.header + min(i, p.N)*format.ChunkSize + max(i-p.N, 0)*smallSize
 }
 
 // Path is where other processes find the pool.
@@ -71,7 +110,7 @@ func (p *Pool) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(),
 // Abandoned tells whether no other process maps the pool any more, and none will:
 // the kernel seals a memory file against writing only while nobody maps it
 // writable. The recorder's own mapping is given up for that moment, so nothing
-// else may use the pool meanwhile. Once true, p.mem is a private copy.
+// else may use the pool meanwhile. Once true, p.Mem is a private copy.
 //
 // This sees what /proc would not show, such as children that have recorded
 // nothing yet, and processes of other users and in other PID namespaces.
@@ -87,7 +126,7 @@ func (p *Pool) Abandoned() (bool, error) {
 	_, serr := unix.FcntlInt(uintptr(p.FD), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
 	flags := unix.MAP_SHARED
 	if serr == nil {
-		p.alone, flags = true, unix.MAP_PRIVATE
+		p.alone, flags = true, unix.MAP_PRIVATE|unix.MAP_NORESERVE
 	}
 	var err error
 	if p.Mem, err = unix.Mmap(p.FD, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
@@ -123,23 +162,72 @@ func (p *Pool) State(i int) *atomic.Uint32 { return p.Word(format.StatesOff + 4*
 
 // Chunk is the memory of a chunk.
 func (p *Pool) Chunk(i int) []byte {
-	off := p.header + i*format.ChunkSize
-	return p.Mem[off : off+format.ChunkSize : off+format.ChunkSize]
+	off, end := p.offset(i), p.offset(i+1)
+	return p.Mem[off:end:end]
+}
+
+// free is a word of the bits that say which small chunks are free.
+func (p *Pool) free(word int) *atomic.Uint64 { return p.Word64(p.bits + 8*word) }
+
+// FreeSmall is how many small chunks are free.
+func (p *Pool) FreeSmall() int {
+	n := 0
+	for i := range p.Small / bitsInWord {
+		n += bits.OnesCount64(p.free(i).Load())
+	}
+	return n
+}
+
+// All are the numbers of all chunks.
+func (p *Pool) All(yield func(int) bool) {
+	for i := range p.N + p.Small {
+		if !yield(i) {
+			return
+		}
+	}
+}
+
+// InUse are the numbers of all chunks of full size, and of the small ones that may be
+// in use: of tens of thousands these are few. What a process has written to the bits
+// is its own loss: at the end, all are looked at.
+func (p *Pool) InUse(yield func(int) bool) {
+	for i := range p.N {
+		if !yield(i) {
+			return
+		}
+	}
+	for w := range p.Small / bitsInWord {
+		for used := ^p.free(w).Load(); used != 0; used &= used - 1 {
+			if !yield(p.N + w*bitsInWord + bits.TrailingZeros64(used)) {
+				return
+			}
+		}
+	}
 }
 
 // Release gives a chunk that was claimed back, cleared in its first used bytes.
 // Chunks are zero when they are taken: what a killed task left unsealed ends at
 // the last word that is not.
 func (p *Pool) Release(i, used int) {
+	if p.alone {
+		// Nobody will take it, and clearing a private copy would copy it first.
+		p.State(i).Store(format.StateFree)
+		return
+	}
 	clear(p.Chunk(i)[:used])
 	p.State(i).Store(format.StateFree)
+	if i -= p.N; i >= 0 {
+		p.free(i / bitsInWord).Or(1 << (i % bitsInWord))
+	}
 }
 
-// Announce wakes the tasks that wait for a chunk.
-func (p *Pool) Announce() {
+// Announce wakes tasks that wait for a chunk, when n have become free: no more than
+// that. Thousands can wait, and would keep the recorder from the processor. One that
+// cannot use what has become free leaves it to those that look around by themselves.
+func (p *Pool) Announce(n int) {
 	p.Word(format.HFreed).Add(1)
 	if p.Word(format.HWaiters).Load() != 0 {
-		FutexWake(p.Word(format.HFreed))
+		FutexWake(p.Word(format.HFreed), n)
 	}
 }
 
@@ -147,7 +235,7 @@ func (p *Pool) Announce() {
 func (p *Pool) Shut() {
 	p.Word(format.HClosed).Store(1)
 	p.Word(format.HFreed).Add(1)
-	FutexWake(p.Word(format.HFreed))
+	FutexWake(p.Word(format.HFreed), math.MaxInt32)
 }
 
 // Kind is what a chunk says it is; its task may still write to it.

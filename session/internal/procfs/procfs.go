@@ -74,7 +74,11 @@ func TaskDead(pid, tid int) bool {
 	if err := unix.Tgkill(pid, tid, 0); err == unix.ESRCH {
 		return true
 	}
-	// A process not yet waited for still takes signals.
+	// A process not yet waited for still takes signals, in the name of its first
+	// thread. The others are gone when they have ended.
+	if tid != pid {
+		return false
+	}
 	s, err := ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
 	return err == nil && s.Dead()
 }
