@@ -100,7 +100,8 @@ func (b *Bug) Unwrap() error { return b.Err }
 // Report returns the whole report, several lines without a final newline.
 func (b *Bug) Report() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "------------[ ftrace bug ]------------\n%s\n[<%016x>] %s\n", b.Class.headline(), b.Site.Addr, b.name())
+	fmt.Fprintf(&s, "------------[ ftrace bug ]------------\n%s\n[<%016x>] %s\n",
+		b.Class.headline(), b.Site.Addr, b.name())
 	if b.Class == Mismatch {
 		fmt.Fprintf(&s, " actual:   %s\n", colons(b.Actual))
 		if len(b.Expected) > 0 {

@@ -13,8 +13,8 @@ type Site struct {
 	Name string // of the function, for reports; may be empty
 }
 
-// Ftrace is what ftrace asks of an architecture: what calls look like. What is done with that is the same on all of them:
-// [MakeNop], [MakeCall] and their like, and [Batch]. Everything is in the site and in memory.
+// Ftrace is what ftrace asks of an architecture: what calls look like. What is done with that is the same on
+// all of them: [MakeNop], [MakeCall] and their like, and [Batch]. Everything is in the site and in memory.
 type Ftrace interface {
 	// McountInsnSize is the size of a call in bytes: what is taken off a
 	// return address of the site's call to get the site (MCOUNT_INSN_SIZE).
@@ -132,5 +132,7 @@ func (c Change) target() uint64 {
 
 // Bug returns the error for a site that c cannot be done at.
 func (c Change) Bug(class Class, actual, expected []byte, cause error) *Bug {
-	return &Bug{Class: class, Action: c.Action, Site: c.Site, Actual: actual, Expected: expected, Target: c.target(), Err: cause}
+	return &Bug{
+		Class: class, Action: c.Action, Site: c.Site, Actual: actual, Expected: expected, Target: c.target(), Err: cause,
+	}
 }

@@ -14,8 +14,8 @@ type Memory interface {
 	WriteAt(p []byte, addr uint64) error
 }
 
-// Moved is a Memory at other addresses: what has address A in Memory has A - Bias here, as link-time addresses of an image
-// have that is loaded with that bias.
+// Moved is a Memory at other addresses: what has address A in Memory has A - Bias here, as link-time
+// addresses of an image have that is loaded with that bias.
 type Moved struct {
 	Memory
 	Bias uint64

@@ -11,12 +11,13 @@ import (
 
 // Rewriting.
 //
-// Whoever rewrites code has planned it for bytes that may have changed since: a file, a process that was started from
-// it, a module of the program itself. One half-made change is a crash later, so the old bytes of all edits are compared
-// before the first new byte is written, and a write that fails takes back those before it. That is the same for every
-// memory, and stands here once. What differs is how much is read and written at a time: an image of a file at hand costs
-// nothing a call, a process costs a system call, and code that threads may be executing must be written edit by edit, as
-// its instruction set demands. The caller says so by a gap.
+// Whoever rewrites code has planned it for bytes that may have changed since: a file, a process that was
+// started from it, a module of the program itself. One half-made change is a crash later, so the old bytes of
+// all edits are compared before the first new byte is written, and a write that fails takes back those before
+// it. That is the same for every memory, and stands here once. What differs is how much is read and written
+// at a time: an image of a file at hand costs nothing a call, a process costs a system call, and code that
+// threads may be executing must be written edit by edit, as its instruction set demands. The caller says so
+// by a gap.
 
 // An Edit is a change of memory to the byte: at Addr there is Old, and New belongs there. They have the same length.
 type Edit struct {
@@ -77,11 +78,12 @@ func Sort(edits []Edit) error {
 // window bounds what is read or written at a time, in bytes, unless one edit is longer.
 const window = 1 << 20
 
-// Compare compares the old bytes of edits, which are in order, with memory. Those that are less than gap bytes apart are
-// read together; 0 reads each on its own. What is yielded may be changed when the next is asked for.
+// Compare compares the old bytes of edits, which are in order, with memory. Those that are less than gap
+// bytes apart are read together; 0 reads each on its own. What is yielded may be changed when the next is
+// asked for.
 //
-// An error is a *[Bug], of class Fault or Mismatch, of the first edit that is wrong; or says that the edits are not in
-// order.
+// An error is a *[Bug], of class Fault or Mismatch, of the first edit that is wrong; or says that the edits
+// are not in order.
 func Compare(mem Reader, gap uint64, edits iter.Seq[*Edit]) error {
 	c := comparer{mem: mem}
 	var run []Edit
@@ -138,7 +140,8 @@ func (c *comparer) edit(e *Edit) error {
 	return nil
 }
 
-// run compares edits that are read together. Where that cannot be, because of what lies between them, each is read alone.
+// run compares edits that are read together. Where that cannot be, because of what lies between them, each is
+// read alone.
 func (c *comparer) run(run []Edit) error {
 	if len(run) == 0 {
 		return nil
@@ -162,11 +165,12 @@ func (c *comparer) run(run []Edit) error {
 	return nil
 }
 
-// Write writes edits that have been compared, in order. Those that are less than gap bytes apart are written together,
-// with what lies between them as it is read then: nobody else may write there. 0 writes each on its own.
+// Write writes edits that have been compared, in order. Those that are less than gap bytes apart are written
+// together, with what lies between them as it is read then: nobody else may write there. 0 writes each on its
+// own.
 //
-// When a write fails, what has been written before gets its old bytes back. The error is that write's *[Bug], joined with
-// one for each that could not be restored.
+// When a write fails, what has been written before gets its old bytes back. The error is that write's *[Bug],
+// joined with one for each that could not be restored.
 func Write(mem Memory, gap uint64, edits []Edit) error {
 	if err := Check(edits); err != nil {
 		return err

@@ -98,7 +98,8 @@ func TestApplyComparesAll(t *testing.T) {
 		before := bytes.Clone(m.Data)
 		err := arch.Apply(m, gap, edits)
 		var bug *arch.Bug
-		if !errors.As(err, &bug) || bug.Class != arch.Mismatch || bug.Site.Name != "f1020" || string(bug.Actual) != "u!" || string(bug.Expected) != "uv" {
+		if !errors.As(err, &bug) || bug.Class != arch.Mismatch || bug.Site.Name != "f1020" ||
+			string(bug.Actual) != "u!" || string(bug.Expected) != "uv" {
 			t.Errorf("gap %d: %v", gap, err)
 		}
 		if want := "0x3fc (f1020): rewriting code: EINVAL: actual 75:21, expected 75:76"; err == nil || err.Error() != want {
@@ -188,12 +189,13 @@ func TestCheck(t *testing.T) {
 
 func TestMoved(t *testing.T) {
 	m := letters(26)
-	err := arch.Apply(arch.Moved{Memory: m, Bias: 1000}, 0, []arch.Edit{{Addr: 3, Old: []byte("de"), New: []byte("DE")}})
+	moved := arch.Moved{Memory: m, Bias: 1000}
+	edits := []arch.Edit{{Addr: 3, Old: []byte("de"), New: []byte("DE")}}
+	err := arch.Apply(moved, 0, edits)
 	if err != nil || string(m.Data[:6]) != "abcDEf" {
 		t.Errorf("%s, %v", m.Data, err)
 	}
-	if err = arch.Apply(arch.Moved{Memory: m, Bias: 1000}, 0, []arch.Edit{{Addr: 3, Old: []byte("de"), New: []byte("DE")}}); err == nil ||
-		!strings.HasPrefix(err.Error(), "0x3: ") {
+	if err = arch.Apply(moved, 0, edits); err == nil || !strings.HasPrefix(err.Error(), "0x3: ") {
 		t.Errorf("%v, want the address before it was moved", err)
 	}
 }

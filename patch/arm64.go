@@ -15,7 +15,10 @@ import (
 type arm64Machine struct{}
 
 func (arm64Machine) thunk(t *thunk, dst []byte) error {
-	a := arm64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind, Frame: t.frame}
+	a := arm64.Thunk{
+		Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body,
+		ID: t.id, Kind: t.kind, Frame: t.frame,
+	}
 	return a.Encode(dst)
 }
 

@@ -53,7 +53,8 @@ func (m arm64Machine) place(l *layout) error {
 // veneer is a veneer at address at, which goes to to.
 func veneer(at, to uint64, owner int) piece {
 	return piece{
-		name: ".fentry.veneers", code: true, size: arm64.VeneerLen, align: arm64.InstLen, owner: owner, rows: arm64.VeneerRows(),
+		name: ".fentry.veneers", code: true, size: arm64.VeneerLen, align: arm64.InstLen, owner: owner,
+		rows:  arm64.VeneerRows(),
 		write: func(dst []byte) ([]byte, error) { return arm64.AppendVeneer(dst, at, to) },
 	}
 }
@@ -64,7 +65,8 @@ func (arm64Machine) addVeneers(l *layout, d *detour) {
 	r := l.route(d.fn)
 	at, thunk := l.end(), r.to
 	d.landing = l.add(piece{
-		name: ".fentry.veneers", code: true, size: arm64.LandingLen, align: arm64.InstLen, owner: d.fn, rows: arm64.VeneerRows(),
+		name: ".fentry.veneers", code: true, size: arm64.LandingLen, align: arm64.InstLen, owner: d.fn,
+		rows:  arm64.VeneerRows(),
 		write: func(dst []byte) ([]byte, error) { return arm64.AppendLanding(dst, at, thunk) },
 	})
 	if fn.Ret == record.RetLR {
@@ -107,7 +109,8 @@ func (m arm64Machine) detours(l *layout) []detour {
 		behind := fn.Ret != record.RetLR
 		// Where there is room, a landing pad takes the site's last word.
 		room := fn.Len
-		if !behind && (room >= arm64.VeneerLen+arm64.InstLen || room >= 2*arm64.InstLen && (guarded || room < arm64.VeneerLen)) {
+		pad := room >= arm64.VeneerLen+arm64.InstLen || room >= 2*arm64.InstLen && (guarded || room < arm64.VeneerLen)
+		if !behind && pad {
 			d.body -= arm64.InstLen
 			room -= arm64.InstLen
 		} else if !behind && guarded && !isLanding(p.file, d.body) {
@@ -155,7 +158,8 @@ func (arm64Machine) farSites(l *layout) (far []int) {
 // needIslands reports whether one of the sites has no room for its veneer.
 func (arm64Machine) needIslands(p *Plan, far []int) bool {
 	return slices.ContainsFunc(far, func(i int) bool {
-		return p.Functions[i].Ret != record.RetLR || p.Functions[i].Len < arm64.VeneerLen+arm64.InstLen // as a landing pad may take one
+		fn := &p.Functions[i]
+		return fn.Ret != record.RetLR || fn.Len < arm64.VeneerLen+arm64.InstLen // as a landing pad may take one
 	})
 }
 
@@ -179,7 +183,8 @@ func findIslands(p *Plan) []uint64 {
 		if !in.Op.EndsBlock() && in.Op != arm64.Call && in.Op != arm64.CallInd && in.Op != arm64.Brk {
 			continue
 		}
-		for at := end; arm64.IsNops(b[arm64.InstLen+at-end:]) >= arm64.VeneerLen && at+arm64.VeneerLen <= next; at += arm64.VeneerLen {
+		nops := uint64(arm64.IsNops(b[arm64.InstLen:]))
+		for at := end; at+arm64.VeneerLen <= min(end+nops, next); at += arm64.VeneerLen {
 			out = append(out, at)
 		}
 	}

@@ -5,7 +5,7 @@
 //	sites, err := record.Find(f, record.Options{})
 //	plan, err := patch.New(f, sites, patch.Options{Tracer: patch.FunctionGraph})
 //	out, err := plan.Image()       // a new ELF file ...
-//	mem, err := plan.Memory()      // ... or, for a plan made with Target Process, what to write into a process at its exec stop
+//	mem, err := plan.Memory()      // ... or, with Target Process, what to write into a process at its exec stop
 //	orig, err := patch.Undo(out)   // byte for byte the file the plan was made for
 //
 // Planning never writes and applying never decides. A [Plan] is plain data, and

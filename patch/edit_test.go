@@ -41,8 +41,8 @@ func outcome(t *testing.T, p *patch.Plan) (image []byte, all string) {
 	return image, b.String()
 }
 
-// A plan that is edited gives what a plan gives that was made so, in all ways in which it can be asked, and however often
-// it is edited.
+// A plan that is edited gives what a plan gives that was made so, in all ways in which it can be asked, and
+// however often it is edited.
 func TestEditedPlan(t *testing.T) {
 	orig := read(t, compile(t, "-pg", "-mfentry"))
 	filter := func(patterns ...string) *record.Filter {
@@ -88,7 +88,8 @@ func TestEditedPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := plan(t, orig, patch.Options{Target: patch.Process, Session: "/pool", Select: filter("leaf", "main")}).Memory()
+	o := patch.Options{Target: patch.Process, Session: "/pool", Select: filter("leaf", "main")}
+	want, err := plan(t, orig, o).Memory()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +101,8 @@ func TestEditedPlan(t *testing.T) {
 // What a plan is edited to is checked, and nothing is left of what it was before.
 func TestEditedPlanRefuses(t *testing.T) {
 	call := read(t, compile(t, "-pg", "-mfentry"))
+	nops := read(t, compile(t, "-fpatchable-function-entry=5"))
+	archive := append(bytes.Clone(call), "PK"...)
 	for _, tt := range []struct {
 		name  string
 		image []byte
@@ -108,13 +111,13 @@ func TestEditedPlanRefuses(t *testing.T) {
 	}{
 		{"no site", call, func(p *patch.Plan) { set(t, p, "_start", patch.Trace) }, "_start: cannot be changed: no-site"},
 		{"unknown action", call, func(p *patch.Plan) { set(t, p, "mid", 7) }, "mid: Action(7)"},
-		{"nop of nops", read(t, compile(t, "-fpatchable-function-entry=5")), func(p *patch.Plan) { set(t, p, "mid", patch.Nop) }, "mid: its site is no call"},
+		{"nop of nops", nops, func(p *patch.Plan) { set(t, p, "mid", patch.Nop) }, "mid: its site is no call"},
 		{"nothing", call, func(p *patch.Plan) {
 			for i := range p.Functions {
 				p.Functions[i].Action = patch.Leave
 			}
 		}, patch.ErrNoSites.Error()},
-		{"overlay", append(bytes.Clone(call), "PK"...), func(p *patch.Plan) { p.Options.Overlay = false }, patch.ErrOverlay.Error()},
+		{"overlay", archive, func(p *patch.Plan) { p.Options.Overlay = false }, patch.ErrOverlay.Error()},
 	} {
 		p := plan(t, tt.image, patch.Options{Overlay: true})
 		tt.edit(p)
@@ -178,7 +181,8 @@ func TestEditedPlanOutOfReach(t *testing.T) {
 	for i := range p.Functions {
 		if f := &p.Functions[i]; f.Reason == record.ReasonOutOfReach {
 			f.Action = patch.Trace
-			if _, err := p.Image(); err == nil || !strings.Contains(err.Error(), "cannot be changed: "+string(record.ReasonOutOfReach)) {
+			want := "cannot be changed: " + string(record.ReasonOutOfReach)
+			if _, err := p.Image(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", f.Name, err)
 			}
 			return

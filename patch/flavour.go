@@ -6,9 +6,9 @@ import (
 	"github.com/fentry-dev/fentry/record"
 )
 
-// A flavour is what the code of an image agrees on with its callers, as far as tracing depends on it: where return
-// addresses are kept, what may be done to a stack, and what unwinders believe. It says which sites can be traced, what
-// a thunk does and what becomes of unwind information. How that is encoded is the machine's.
+// A flavour is what the code of an image agrees on with its callers, as far as tracing depends on it: where
+// return addresses are kept, what may be done to a stack, and what unwinders believe. It says which sites can
+// be traced, what a thunk does and what becomes of unwind information. How that is encoded is the machine's.
 type flavour interface {
 	// check returns an error for images none of whose functions can be traced.
 	check(f *elfio.File) error
@@ -38,7 +38,8 @@ func (c cCode) check(f *elfio.File) error {
 	return checkSanitizer(f)
 }
 
-// refuses adds a reason for functions that have signed the return address where their site is: it must not be replaced.
+// refuses adds a reason for functions that have signed the return address where their site is: it must not be
+// replaced.
 func (c cCode) refuses(s *record.Site) record.Reason {
 	if s.Reason == "" && s.Ret == record.RetSigned && !c.looks() {
 		return record.ReasonSignedReturn

@@ -13,8 +13,8 @@ import (
 	"github.com/fentry-dev/fentry/patch"
 )
 
-// fuzzImages are images of both machines, the seeds of the targets here: freestanding ones, and what compilers that are
-// there make, which have all that real ones have.
+// fuzzImages are images of both machines, the seeds of the targets here: freestanding ones, and what
+// compilers that are there make, which have all that real ones have.
 func fuzzImages(f *testing.F) (out [][]byte) {
 	if compiled != nil {
 		return compiled
@@ -45,8 +45,8 @@ func fuzzImages(f *testing.F) (out [][]byte) {
 
 var compiled [][]byte // by fuzzImages
 
-// change overwrites bytes as changes says: three bytes of offset and a new byte each. So a fuzzer changes what it means to
-// change, and nothing else.
+// change overwrites bytes as changes says: three bytes of offset and a new byte each. So a fuzzer changes
+// what it means to change, and nothing else.
 func change(b, changes []byte) []byte {
 	b = bytes.Clone(b)
 	for ; len(changes) >= 4; changes = changes[4:] {
@@ -80,7 +80,8 @@ func checkEdits(t *testing.T, f *elfio.File, edits []arch.Edit) {
 	}
 }
 
-// FuzzNew: whatever the image, planning ends with a plan or an error. What a plan makes is as it says, and can be undone.
+// FuzzNew: whatever the image, planning ends with a plan or an error. What a plan makes is as it says, and
+// can be undone.
 func FuzzNew(f *testing.F) {
 	images := fuzzImages(f)
 	for i := range images {
@@ -91,7 +92,10 @@ func FuzzNew(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which, options uint8, changes []byte) {
 		b := change(images[int(which)%len(images)], changes)
-		o := patch.Options{Target: patch.Target(options & 1), Tracer: patch.Tracer(options >> 1 & 3 % 3), Keep: options&8 != 0, Overlay: options&16 != 0}
+		o := patch.Options{
+			Target: patch.Target(options & 1), Tracer: patch.Tracer(options >> 1 & 3 % 3),
+			Keep: options&8 != 0, Overlay: options&16 != 0,
+		}
 		if options&32 != 0 {
 			o.Depth = uint32(options)
 		}
@@ -141,7 +145,8 @@ func FuzzNew(f *testing.F) {
 			return
 		}
 		in, err := patch.Verify(out)
-		if err != nil || len(in.Sites) != p.Traced() || in.Tracer != o.Tracer || in.ImageID != p.ImageID || !bytes.Equal(in.BuildID, p.BuildID) {
+		if err != nil || len(in.Sites) != p.Traced() || in.Tracer != o.Tracer || in.ImageID != p.ImageID ||
+			!bytes.Equal(in.BuildID, p.BuildID) {
 			t.Errorf("verify: %+v, %v", in, err)
 		}
 		back, err := patch.Undo(out)

@@ -191,20 +191,29 @@ func (l *layout) memory(rt *elfio.File) error {
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
-	l.relWord = alignUp(size, 8)
-	l.switches = l.relWord + 8
-	size = l.switches + stub.SwitchesSize(l.traced) // fewer may be traced in the end
+	zeroed := []piece{
+		{name: "the runtime's memory", size: size, align: align},
+		{name: "relocated word", size: 8, align: 8},
+		{name: "switches", size: stub.SwitchesSize(l.traced), align: 1}, // fewer may be traced in the end
+	}
+	size = 0
+	for i := range zeroed {
+		pc := &zeroed[i]
+		pc.addr = alignUp(size, max(pc.align, 1)) // behind the beginning of the memory
+		size = pc.end()
+	}
 	l.rwSize = size
 	tls, tlsAlign, err := link.TLSSize(rt)
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
 	if l.p.Options.Target == File {
-		if l.seg, err = inject.NewLayout(f, inject.Memory{RW: size, RWAlign: align, TLS: tls, TLSAlign: tlsAlign}); err != nil {
+		wanted := inject.Memory{RW: size, RWAlign: align, TLS: tls, TLSAlign: tlsAlign}
+		if l.seg, err = inject.NewLayout(f, wanted); err != nil {
 			return err
 		}
 		l.base, l.rw, l.tls = l.seg.RX, l.seg.RW, l.seg.TLS
-		l.switches += l.rw
+		l.addZeroed(zeroed)
 		return nil
 	}
 	start, end := ^uint64(0), uint64(0)
@@ -215,11 +224,22 @@ func (l *layout) memory(rt *elfio.File) error {
 	}
 	l.rw = alignUp(end+l.p.m.facts().processGap(end-start), 1<<16)
 	l.base = alignUp(l.rw+size, 1<<16)
-	l.switches += l.rw
+	l.addZeroed(zeroed)
 	if tls > 0 {
 		l.ptTLS, l.tls, err = inject.ExtendTLS(f, tls, tlsAlign, l.rw)
 	}
 	return err
+}
+
+// addZeroed adds pieces of the read-write memory, whose addresses count from its beginning.
+func (l *layout) addZeroed(pieces []piece) {
+	for _, pc := range pieces {
+		pc.addr += l.rw
+		pc.zero, pc.owner, pc.align, pc.used = true, nobody, max(pc.align, 1), pc.size
+		l.pieces = append(l.pieces, pc)
+	}
+	last := l.pieces[len(l.pieces)-2:]
+	l.relWord, l.switches = last[0].addr, last[1].addr
 }
 
 func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
@@ -249,8 +269,9 @@ func (l *layout) addThunks() {
 	})
 }
 
-// callees decides which thunk every traced function has, finds what those thunks call, and computes what identifies what is
-// traced in which image: two plans have the same id only if their site numbers mean the same functions.
+// callees decides which thunk every traced function has, finds what those thunks call, and computes what
+// identifies what is traced in which image: two plans have the same id only if their site numbers mean the
+// same functions.
 func (l *layout) callees() (err error) {
 	p := l.p
 	fl := p.flavour()

@@ -10,8 +10,9 @@ import (
 	"github.com/fentry-dev/fentry/record"
 )
 
-// machine is an instruction set: it makes the code of plans, and what unwinders have to know of it. What is the same on
-// all machines is elsewhere. It has no state: several goroutines may use it at once, for several plans.
+// machine is an instruction set: it makes the code of plans, and what unwinders have to know of it. What is
+// the same on all machines is elsewhere. It has no state: several goroutines may use it at once, for several
+// plans.
 type machine interface {
 	// place adds the thunks to the layout, at its beginning, and then whatever sites, thunks and the runtime need to
 	// reach what they go to: pieces, in the added memory or in the image's code, and routes. It leaves functions alone

@@ -12,17 +12,18 @@ import (
 
 // Pieces.
 //
-// Whatever a plan adds is a piece: thunks, veneers, the runtime, tables, unwind information. The layout decides where
-// each of them is and how many bytes it has, in one list; the writer fills each one's room and nothing else; and then it
-// is proved that every piece has used exactly its room, that none overlaps the next, and that what lies between two of
-// them is alignment. Linkers work like this (mold's and wild's layout), because addresses of late pieces are in the code
-// of early ones: who writes while addresses are still being decided has to repair what was written.
+// Whatever a plan adds is a piece: thunks, veneers, the runtime, tables, unwind information. The layout
+// decides where each of them is and how many bytes it has, in one list; the writer fills each one's room and
+// nothing else; and then it is proved that every piece has used exactly its room, that none overlaps the
+// next, and that what lies between two of them is alignment. Linkers work like this (mold's and wild's
+// layout), because addresses of late pieces are in the code of early ones: who writes while addresses are
+// still being decided has to repair what was written.
 //
 // Two pieces, the copied unwind information and the extended dynamic relocations, have a size that only making them
 // tells. The layout makes those where they stay, and notes how long they have become.
 //
-// Pieces in the image's own code, which is below all that is added, are in the same list. They are the rewritten windows
-// of functions at the same time.
+// Pieces in the image's own code, which is below all that is added, are in the same list. They are the
+// rewritten windows of functions at the same time.
 
 // A piece is a run of bytes that a plan puts somewhere.
 type piece struct {
@@ -31,13 +32,18 @@ type piece struct {
 	// sections that are noted apart, or lie in the image's own.
 	name  string
 	code  bool
+	zero  bool   // is read-write memory: nothing is written
 	owner int    // index of the function that it serves, in Plan.Functions; nobody: all of them
 	rows  []byte // unwind rows of its code, where they do not come with what it is made of
 
 	// What makes its bytes. There is one of these, or none for what the layout has made itself.
-	write func(dst []byte) ([]byte, error)                 // appends the whole of it
-	part  func(fn *Func, r route, dst []byte) (int, error) // fills an equal part for each traced function, in the order of ids
-	ready []byte                                           // has been made already, elsewhere
+
+	// write appends the whole of it.
+	write func(dst []byte) ([]byte, error)
+	// part fills one of its equal parts, which it has for each traced function in the order of ids.
+	part func(fn *Func, r route, dst []byte) (int, error)
+	// ready has been made already, elsewhere.
+	ready []byte
 
 	used uint64 // how many bytes have been written
 }
@@ -84,7 +90,7 @@ func (l *layout) in(pc *piece) []byte {
 }
 
 // inCode reports whether a piece is in the image's own code.
-func (l *layout) inCode(pc *piece) bool { return pc.addr < l.base }
+func (l *layout) inCode(pc *piece) bool { return pc.addr < l.base && !pc.zero }
 
 // sort puts the pieces in the order of their addresses.
 func (l *layout) sort() {
@@ -96,7 +102,7 @@ func (l *layout) namedSections() []inject.Section {
 	var out []inject.Section
 	for i := range l.pieces {
 		pc := &l.pieces[i]
-		if l.inCode(pc) || !strings.HasPrefix(pc.name, ".") {
+		if l.inCode(pc) || pc.zero || !strings.HasPrefix(pc.name, ".") {
 			continue
 		}
 		if n := len(out); n > 0 && out[n-1].Name == pc.name {
@@ -134,11 +140,16 @@ func (l *layout) prove() error {
 		case pc.addr < end:
 			return internalf("%s at %#x: overlaps what ends at %#x", pc.name, pc.addr, end)
 		}
-		if l.inCode(pc) {
+		switch {
+		case pc.zero:
+			if pc.addr < l.rw || pc.end()-l.rw > l.rwSize {
+				return internalf("%s at %#x: outside of the memory at %#x", pc.name, pc.addr, l.rw)
+			}
+		case l.inCode(pc):
 			if !l.isWindow(pc) {
 				return internalf("%s at %#x: not what its function is to be rewritten with", pc.name, pc.addr)
 			}
-		} else {
+		default:
 			if gap := pc.addr - max(end, l.base); gap >= pc.align {
 				return internalf("%s at %#x: %d bytes before it belong to nothing", pc.name, pc.addr, gap)
 			}

@@ -1,12 +1,16 @@
 package patch
 
 import (
+	"debug/elf"
 	"errors"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -66,6 +70,8 @@ func TestProof(t *testing.T) {
 			pc.addr -= pc.align
 		}, "overlaps what ends at"},
 		{"gap", func(l *layout) { find(l, ".fentry.info").addr += 8 }, "8 bytes before it belong to nothing"},
+		{"zeroed", func(l *layout) { find(l, "switches").size += 8; find(l, "switches").used += 8 }, "outside of the memory"},
+		{"zeroed twice", func(l *layout) { find(l, "relocated word").addr += 8 }, "overlaps what ends at"},
 		{"alignment", func(l *layout) { find(l, ".fentry.sites").align = 1 << 20 }, "not aligned"},
 		{"more", func(l *layout) { l.rx = append(l.rx, make([]byte, 64)...) }, "in "},
 		{"code", func(l *layout) {
@@ -105,8 +111,12 @@ func TestNamedSections(t *testing.T) {
 		{name: ".c", addr: 0x10030, size: 4, align: 4},
 	}}
 	got := l.namedSections()
-	if len(got) != 2 || got[0].Name != ".a" || got[0].Addr != 0x10000 || got[0].Size != 20 || got[0].Align != 8 || got[1].Name != ".c" ||
-		got[0].Flags == got[1].Flags {
-		t.Errorf("%+v", got)
+	const flags = elf.SHF_ALLOC | elf.SHF_EXECINSTR
+	want := []inject.Section{
+		{Name: ".a", Type: elf.SHT_PROGBITS, Flags: flags, Addr: 0x10000, Size: 20, Align: 8},
+		{Name: ".c", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: 0x10030, Size: 4, Align: 4},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }

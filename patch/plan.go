@@ -39,9 +39,9 @@ type Func struct {
 	first   uint32 // index of the first one among those of all functions
 }
 
-// Plan is what is to be done with one image. It is data, and may be edited until it is applied: the Action of every
-// function, and Options, but Select and Keep, which only [New] looks at. Whatever is then asked for is made for the plan as
-// it is ([Plan.Build]). Everything else is for reading.
+// Plan is what is to be done with one image. It is data, and may be edited until it is applied: the Action of
+// every function, and Options, but Select and Keep, which only [New] looks at. Whatever is then asked for is
+// made for the plan as it is ([Plan.Build]). Everything else is for reading.
 //
 // All addresses are link-time addresses of the image. A plan must not be used by several goroutines at once.
 type Plan struct {
@@ -96,9 +96,10 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// Build lays out and makes what the plan says, unless that has been done and nothing has been edited since. New has called
-// it, and so do the methods that return an error; ids, and what says that it is of the last Build, are new after it.
-// Errors are those of New, and say so of an Action that a function cannot have. After an error nothing is traced.
+// Build lays out and makes what the plan says, unless that has been done and nothing has been edited since.
+// New has called it, and so do the methods that return an error; ids, and what says that it is of the last
+// Build, are new after it. Errors are those of New, and say so of an Action that a function cannot have.
+// After an error nothing is traced.
 func (p *Plan) Build() error {
 	if p.made && !p.edited() {
 		return nil
@@ -223,9 +224,11 @@ func (p *Plan) nothingToTrace() error {
 	option := p.m.facts().option
 	switch {
 	case far > 0:
-		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4", ErrNoSites, far, record.ReasonOutOfReach)
+		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4",
+			ErrNoSites, far, record.ReasonOutOfReach)
 	case ok == 0 && signed > 0:
-		return fmt.Errorf("%w: tracing %d of %d functions %w; compile with %s", ErrNoSites, signed, total, ErrFunctionOnly, option)
+		return fmt.Errorf("%w: tracing %d of %d functions %w; compile with %s",
+			ErrNoSites, signed, total, ErrFunctionOnly, option)
 	case ok == 0:
 		return fmt.Errorf("%w: %d functions seen, none with a site; compile with %s", ErrNoSites, total, option)
 	}

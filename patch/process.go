@@ -47,8 +47,8 @@ func (p *Plan) Memory() (*Memory, error) {
 	}, nil
 }
 
-// headers lays out a program header table for the changed process: the image's own, the added segments, and the merged
-// unwind table. PT_PHDR tells ld.so the load bias, so it moves along.
+// headers lays out a program header table for the changed process: the image's own, the added segments, and
+// the merged unwind table. PT_PHDR tells ld.so the load bias, so it moves along.
 func (l *layout) headers() {
 	progs := slices.Clone(l.p.file.Progs)
 	has := func(t elf.ProgType) bool {
@@ -81,8 +81,12 @@ func (l *layout) headers() {
 		},
 	})
 	used := l.end() - l.base
-	progs[last+1] = elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Vaddr: l.rw, Paddr: l.rw, Memsz: l.rwSize, Align: 4096}
-	progs[last+2] = elfio.Prog{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Vaddr: l.base, Paddr: l.base, Filesz: used, Memsz: used, Align: 4096}
+	progs[last+1] = elfio.Prog{
+		Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Vaddr: l.rw, Paddr: l.rw, Memsz: l.rwSize, Align: 4096,
+	}
+	progs[last+2] = elfio.Prog{
+		Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Vaddr: l.base, Paddr: l.base, Filesz: used, Memsz: used, Align: 4096,
+	}
 	for i := range progs {
 		switch pr := &progs[i]; pr.Type {
 		case elf.PT_PHDR:

@@ -13,8 +13,8 @@ import (
 	"github.com/fentry-dev/fentry/stub"
 )
 
-// The runtime is an object that is linked for the addresses it gets, into every image that is to trace itself. It starts
-// at the image's entry point, and earlier where that can be had (early).
+// The runtime is an object that is linked for the addresses it gets, into every image that is to trace
+// itself. It starts at the image's entry point, and earlier where that can be had (early).
 
 // runtime is what the rest of the plan has to know of it.
 type runtime struct {
@@ -51,7 +51,9 @@ func (l *layout) link(rt *elfio.File) error {
 	}
 	r := &l.runtime
 	r.syms, r.defined, r.frames, r.ehFrame = x.Symbols, x.Defined, x.Frames, x.EhFrame.Addr
-	for name, to := range map[string]*uint64{"fentry_start": &r.start, "fentry_config": &r.config, "fentry_image": &r.image} {
+	for name, to := range map[string]*uint64{
+		"fentry_start": &r.start, "fentry_config": &r.config, "fentry_image": &r.image,
+	} {
 		if *to, err = l.symbol(name); err != nil {
 			return err
 		}
@@ -103,7 +105,8 @@ func (l *layout) routinesOf(k arch.ThunkKind) (r enterExit, err error) {
 func (l *layout) config() (config, image []byte, err error) {
 	p, o, r := l.p, &l.p.Options, &l.runtime
 	c := stub.Config{
-		Mode: uint32(o.Tracer), Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold), Session: o.Session, Dir: o.Dir,
+		Mode: uint32(o.Tracer), Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold),
+		Session: o.Session, Dir: o.Dir,
 	}
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
@@ -137,7 +140,7 @@ func (l *layout) early() {
 	}
 	at := l.align(8)
 	x, err := inject.ExtendDynamic(f, at, []inject.DynReloc{{
-		Off: l.rw + l.relWord, Type: l.p.m.facts().irelative, Addend: int64(irel),
+		Off: l.relWord, Type: l.p.m.facts().irelative, Addend: int64(irel),
 	}})
 	if err != nil {
 		// No room for it: the runtime starts at the entry point.

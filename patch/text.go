@@ -28,9 +28,11 @@ func (p *Plan) WriteText(w io.Writer) error {
 			left++
 		}
 	}
-	fmt.Fprintf(b, "# trace    %d functions, %d other edits, %d functions left alone\n", p.Traced(), len(edits)-p.Traced(), left)
+	fmt.Fprintf(b, "# trace    %d functions, %d other edits, %d functions left alone\n",
+		p.Traced(), len(edits)-p.Traced(), left)
 	for _, e := range edits {
-		fmt.Fprintf(b, "%#x  %-20x -> %-20x  %-5s  %s\n", e.Addr, e.Old, e.New, e.Reason, orNone(symbol.Demangle(e.Func, symbol.Simple)))
+		name := orNone(symbol.Demangle(e.Func, symbol.Simple))
+		fmt.Fprintf(b, "%#x  %-20x -> %-20x  %-5s  %s\n", e.Addr, e.Old, e.New, e.Reason, name)
 	}
 	return b.Flush()
 }
@@ -100,14 +102,18 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	}
 	for i := range p.Functions {
 		f := &p.Functions[i]
-		fj := funcJSON{Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID, Thunk: hexAddr(p.Thunk(f)), Reason: string(f.Reason)}
+		fj := funcJSON{
+			Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID,
+			Thunk: hexAddr(p.Thunk(f)), Reason: string(f.Reason),
+		}
 		if f.Len > 0 {
 			fj.Site, fj.Kind = hexAddr(f.Site.Addr), f.Kind.String()
 		}
 		j.Functions = append(j.Functions, fj)
 	}
 	for _, e := range edits {
-		j.Edits = append(j.Edits, editJSON{hexAddr(e.Addr), hex.EncodeToString(e.Old), hex.EncodeToString(e.New), e.Func, e.Reason})
+		old, new := hex.EncodeToString(e.Old), hex.EncodeToString(e.New)
+		j.Edits = append(j.Edits, editJSON{hexAddr(e.Addr), old, new, e.Func, e.Reason})
 	}
 	return json.Marshal(j)
 }

@@ -15,24 +15,26 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
-// What unwinders have to know. Thunks, veneers and runtime get entries of their own. The image's entries are copied with
-// a rule that finds a traced function's real caller: backtraces and exceptions see the same functions as in the original.
-// A sorted table over all of them is what makes unwinders use the copies; debuggers get the same once more, as
-// .debug_frame.
+// What unwinders have to know. Thunks, veneers and runtime get entries of their own. The image's entries are
+// copied with a rule that finds a traced function's real caller: backtraces and exceptions see the same
+// functions as in the original. A sorted table over all of them is what makes unwinders use the copies;
+// debuggers get the same once more, as .debug_frame.
 
 // unwind lays out the unwind information.
 func (l *layout) unwind() error {
 	p := l.p
 	if p.Options.Target == File && !l.seg.EhFrame {
 		if p.unwinds() {
-			return fmt.Errorf("no room in the program header table for unwind information: exceptions could not pass traced functions")
+			return fmt.Errorf("no room in the program header table for unwind information: " +
+				"exceptions could not pass traced functions")
 		}
 		return nil
 	}
 	at := l.align(8)
 	frames := p.m.frames(at, l.runs)
 	l.addRows(frames)
-	l.add(piece{name: ".fentry.thunk_frames", size: uint64(len(frames.EhFrame)), align: 8, owner: nobody, ready: frames.EhFrame})
+	own := frames.EhFrame
+	l.add(piece{name: ".fentry.thunk_frames", size: uint64(len(own)), align: 8, owner: nobody, ready: own})
 	debug := frames.DebugFrame
 	r := &l.runtime
 	extra := make([]ehframe.Entry, 0, len(frames.FDEs)+r.frames.Len())
@@ -72,8 +74,12 @@ func (l *layout) addRows(to *arch.Frames) {
 	for i := 0; i < len(l.pieces); {
 		pc := &l.pieces[i]
 		end := pc.end()
-		for i++; i < len(l.pieces) && !l.inCode(pc) && l.pieces[i].addr == end && bytes.Equal(l.pieces[i].rows, pc.rows); i++ {
-			end = l.pieces[i].end()
+		for i++; i < len(l.pieces) && !l.inCode(pc); i++ {
+			next := &l.pieces[i]
+			if next.addr != end || !bytes.Equal(next.rows, pc.rows) {
+				break
+			}
+			end = next.end()
 		}
 		if pc.rows != nil {
 			to.Add(pc.addr, end-pc.addr, pc.rows)
@@ -108,7 +114,9 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) bool {
 		return false
 	}
 	fdes := table.All()
-	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool { return pr.Type == elf.PT_GNU_EH_FRAME && pr.Filesz > 0 })
+	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool {
+		return pr.Type == elf.PT_GNU_EH_FRAME && pr.Filesz > 0
+	})
 	if registered {
 		// No sorted table: the start-up code registers .eh_frame itself, without the
 		// entry point's FDE, which comes before the part it knows.

@@ -31,7 +31,9 @@ func Inspect(f *elfio.File) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Info{ImageID: info.Image, Tracer: Tracer(info.Tracer), BuildID: info.BuildID, Sites: make([]SiteEntry, rows.Len())}
+	in := &Info{
+		ImageID: info.Image, Tracer: Tracer(info.Tracer), BuildID: info.BuildID, Sites: make([]SiteEntry, rows.Len()),
+	}
 	for i := range in.Sites {
 		r := rows.At(i)
 		in.Sites[i] = SiteEntry{Func: r.Func, Addr: r.Site}

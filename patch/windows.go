@@ -18,11 +18,11 @@ import (
 
 // Windows.
 //
-// What a plan rewrites in an image's code is windows: runs of bytes with a purpose, old bytes and new ones. A function
-// owns a run of windows, sorted by address: today its site, and, where its thunk is out of reach, nops behind some
-// function. Windows of one function may touch, and are one window then for all who look at them from outside; their old
-// and new bytes lie side by side for that. No two windows share a byte, whoever owns them: what both would have to be
-// written as nobody can say.
+// What a plan rewrites in an image's code is windows: runs of bytes with a purpose, old bytes and new ones. A
+// function owns a run of windows, sorted by address: today its site, and, where its thunk is out of reach,
+// nops behind some function. Windows of one function may touch, and are one window then for all who look at
+// them from outside; their old and new bytes lie side by side for that. No two windows share a byte, whoever
+// owns them: what both would have to be written as nobody can say.
 
 // Purpose says why bytes are rewritten. A window that several make together has all of theirs.
 type Purpose uint8
@@ -110,8 +110,8 @@ func (l *layout) windowsOf(fn *Func) []window {
 	return l.windows[fn.first:][:fn.windows]
 }
 
-// cut decides which bytes of the image are rewritten: the site of every function that is not left alone, and the pieces
-// in the image's code.
+// cut decides which bytes of the image are rewritten: the site of every function that is not left alone, and
+// the pieces in the image's code.
 func (l *layout) cut() error {
 	islands := map[int][]*piece{}
 	for i := range l.pieces {
@@ -220,8 +220,8 @@ func (p *Plan) overFunctions(do func(from, to int) error) error {
 	return cmp.Or(errs...)
 }
 
-// keep compares the sites with what record has found and keeps what all windows had: the file may change while the plan
-// is in use. It notes where windows are in a file.
+// keep compares the sites with what record has found and keeps what all windows had: the file may change
+// while the plan is in use. It notes where windows are in a file.
 func (l *layout) keep() error {
 	if l.p.Options.Target == File {
 		const others = 64 // at most, usually: what Injection appends
@@ -284,8 +284,8 @@ func (s *segment) ReadAt(p []byte, addr uint64) error {
 	return err
 }
 
-// Edits returns all changes of what is loaded, sorted by address. Their reasons are those of [Purpose], or "unwind" for an
-// entry of an unwind table.
+// Edits returns all changes of what is loaded, sorted by address. Their reasons are those of [Purpose], or
+// "unwind" for an entry of an unwind table.
 func (p *Plan) Edits() ([]arch.Edit, error) {
 	if err := p.Build(); err != nil {
 		return nil, err

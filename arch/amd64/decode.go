@@ -255,7 +255,13 @@ func escape(in *Inst, code []byte, i int, b byte, short error) (desc, int, error
 	case 0xd5:
 		return 0, 0, ErrUndecided // APX: REX2
 	}
+	return vector(in, code, i, b, short)
+}
 
+// vector reads the rest of a vector prefix, of which in has the encoding and the map (with c5 also the opcode), up to the
+// opcode byte.
+func vector(in *Inst, code []byte, i int, b byte, short error) (desc, int, error) {
+	need := func(n int) bool { return i+n <= len(code) }
 	// A vector prefix brings its own REX bits and operand size.
 	if in.REX != 0 || in.Prefix&(PrefixOpSize|PrefixRep|PrefixRepne|PrefixLock) != 0 {
 		return 0, 0, ErrInvalid

@@ -42,7 +42,8 @@ type RangeError struct {
 }
 
 func (e *RangeError) Error() string {
-	return fmt.Sprintf("%s at %#x cannot reach %#x: displacement %#x does not fit in %d bits", e.Inst, e.From, e.To, e.Dist, e.Bits)
+	return fmt.Sprintf("%s at %#x cannot reach %#x: displacement %#x does not fit in %d bits",
+		e.Inst, e.From, e.To, e.Dist, e.Bits)
 }
 
 // Reaches reports whether b and bl at address from can go to address to. It is the

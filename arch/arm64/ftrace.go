@@ -96,7 +96,8 @@ func (f Ftrace) CallAdjust(mem arch.Memory, addr uint64) (uint64, error) {
 		addr, first = addr+InstLen, w
 	}
 	if first == WordNop || first == WordMovX9LR {
-		if w, err := word(mem, addr+InstLen); err == nil && (w == WordNop || first == WordMovX9LR && DecodeWord(w).Op == Call) {
+		w, err := word(mem, addr+InstLen)
+		if err == nil && (w == WordNop || first == WordMovX9LR && DecodeWord(w).Op == Call) {
 			return addr + InstLen, nil
 		}
 	}
@@ -114,8 +115,8 @@ func word(mem arch.Memory, addr uint64) (uint32, error) {
 	return binary.LittleEndian.Uint32(b[:]), nil
 }
 
-// InitChange writes mov x9, x30 in place of the nop before a site that has two instructions, as compilers leave them. It
-// comes before any thread can run there. Its own site is the instruction before the one given.
+// InitChange writes mov x9, x30 in place of the nop before a site that has two instructions, as compilers
+// leave them. It comes before any thread can run there. Its own site is the instruction before the one given.
 func InitChange(site arch.Site) arch.Change {
 	site.Addr -= InstLen
 	return arch.Change{Action: arch.Init, Site: site}
@@ -129,8 +130,9 @@ func (Ftrace) CheckSite(s arch.Site) error {
 	return nil
 }
 
-// Verify compares what the site has with what c starts from, and, of a site of two instructions, the other one: a call is
-// refused behind a nop, whose mov is missing. The report names the form it would have been in by our own hand.
+// Verify compares what the site has with what c starts from, and, of a site of two instructions, the other
+// one: a call is refused behind a nop, whose mov is missing. The report names the form it would have been in
+// by our own hand.
 func (f Ftrace) Verify(mem arch.Memory, c arch.Change, actual []byte) *arch.Bug {
 	if expected, ok := f.startsFrom(mem, c, binary.LittleEndian.Uint32(actual)); !ok {
 		return c.Bug(arch.Mismatch, actual, expected, nil)

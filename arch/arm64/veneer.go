@@ -29,7 +29,8 @@ func (v *Veneers) Route(from, to uint64) (uint64, error) {
 	}
 	at := v.Addr + uint64(k)*VeneerLen
 	if !ok && uint64(k+1) > v.Size/VeneerLen {
-		return 0, fmt.Errorf("branch at %#x to %#x: the island of %d veneers at %#x is full", from, to, v.Size/VeneerLen, v.Addr)
+		return 0, fmt.Errorf("branch at %#x to %#x: the island of %d veneers at %#x is full",
+			from, to, v.Size/VeneerLen, v.Addr)
 	}
 	if !Reaches(from, at) {
 		return 0, &RangeError{"branch to a veneer", from, at, int64(at - from), 28}
