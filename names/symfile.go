@@ -20,11 +20,11 @@ import (
 // 100 kB.
 const maxLine = 4 << 20
 
-// Write writes a .sym file: lines "# key: value", then one line a function, sorted by id, of
+// Write writes a .sym file: lines "# key: value", then one line per function, sorted by id, of
 //
 //	id TAB function TAB size TAB site TAB kind TAB name
 //
-// with hexadecimal addresses and size. Entries with id 0, functions that are not traced, keep their order; any other id
+// with hexadecimal addresses and size. Functions with id 0, which are not traced, keep their order; any other id
 // may appear once.
 func Write(w io.Writer, s *Table) error {
 	if s.Linked {
