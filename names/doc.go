@@ -14,6 +14,7 @@
 //	fn, ok := tab.Func(17)
 //	lines, err := names.FindLines(im)
 //	line, ok, err := lines.At(fn.Addr)
+//	frames, err := lines.Frames(addr) // with what was inlined there
 //
 // # Security
 //

@@ -40,5 +40,9 @@ func FindLines(im Image) (*Lines, error) {
 // At returns the source line of an address, as in the file. ok is false if no line is known for it.
 func (l *Lines) At(addr uint64) (line symbol.Line, ok bool, err error) { return l.tab.Line(addr) }
 
+// Frames returns the functions that are open at an address: those that were inlined there, the innermost first, and the
+// one whose code it is.
+func (l *Lines) Frames(addr uint64) ([]symbol.Frame, error) { return l.tab.Frames(addr) }
+
 // Close releases the files.
 func (l *Lines) Close() error { return errors.Join(l.tab.Close(), l.file.Close()) }

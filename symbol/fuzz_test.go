@@ -83,6 +83,10 @@ func FuzzLines(f *testing.F) {
 				if !ok && l != (Line{}) || err != nil && ok || ok && (l.Line < 0 || l.File == "") {
 					t.Errorf("%#x: %v, %v, %v", a, l, ok, err)
 				}
+				frames, err := tab.Frames(a)
+				if err == nil && (len(frames) == 0 || frames[0].Line != l || frames[len(frames)-1].Inlined) {
+					t.Errorf("%#x: frames %v, line %v", a, frames, l)
+				}
 			}
 		})
 		if again, err := New(img); err != nil {

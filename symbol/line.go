@@ -47,6 +47,9 @@ type lineIndex struct {
 	order  []dwarf.Offset              // of tables, the one used last at the end
 	rows   int                         // of all tables
 	limit  int                         // for rows, 0: maxRows
+
+	size   int // bytes of the file and its .debug_info, which bounds what a question costs
+	inline inlineIndex
 }
 
 // unitRange is code [lo, hi) of the compilation unit whose entry is at off.
@@ -96,7 +99,8 @@ func (x *lineIndex) fill(f *elfio.File) (err error) {
 	}
 	x.data, x.line, x.tables = data, line, make(map[dwarf.Offset]*lineTable)
 	// Units can share lists of ranges, which a crafted file can use to make few bytes mean much.
-	budget := len(info) + len(f.Raw())
+	x.size = len(info) + len(f.Raw())
+	budget := x.size
 	units, err := unitOffsets(f, info)
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func (x *lineIndex) fill(f *elfio.File) (err error) {
 			return err
 		}
 		if budget -= len(rs); budget < 0 {
-			return errors.New("malformed debug information: more address ranges than bytes")
+			return errRanges
 		}
 		for _, r := range rs {
 			if r[0] < r[1] && r[0] != 0 { // 0: what the linker dropped
