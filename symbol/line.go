@@ -112,7 +112,8 @@ func (x *lineIndex) fill(f *elfio.File) (err error) {
 		if err != nil {
 			return err
 		}
-		if e == nil || e.Tag != dwarf.TagCompileUnit && e.Tag != dwarf.TagSkeletonUnit || e.Val(dwarf.AttrStmtList) == nil {
+		if e == nil || e.Tag != dwarf.TagCompileUnit && e.Tag != dwarf.TagSkeletonUnit ||
+			e.Val(dwarf.AttrStmtList) == nil {
 			continue
 		}
 		rs, err := data.Ranges(e)

@@ -158,7 +158,8 @@ func loadDWARF(f *elfio.File) (d *dwarf.Data, info, line []byte, err error) {
 // hasDWARF reports whether a file has debug information of its own.
 func hasDWARF(f *elfio.File) bool {
 	for i := range f.Sections {
-		if n := strings.TrimPrefix(f.Sections[i].Name, ".z"); (n == "debug_info" || n == ".debug_info") && f.Sections[i].Type != elf.SHT_NOBITS {
+		s := &f.Sections[i]
+		if n := strings.TrimPrefix(s.Name, ".z"); (n == "debug_info" || n == ".debug_info") && s.Type != elf.SHT_NOBITS {
 			return true
 		}
 	}

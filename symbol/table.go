@@ -161,7 +161,8 @@ func (t *Table) limit(i int) uint64 {
 // describedBy reports whether an unwind entry is that of a function with a name: compilers can begin it behind what
 // they put in front for tracers.
 func (fn *Func) describedBy(fde *Func) bool {
-	return fn.rank != rankNone && fde.Addr > fn.Addr && fde.Addr-fn.Addr < fn.Size && fde.Addr+fde.Size == fn.Addr+fn.Size
+	return fn.rank != rankNone && fde.Addr > fn.Addr && fde.Addr-fn.Addr < fn.Size &&
+		fde.Addr+fde.Size == fn.Addr+fn.Size
 }
 
 // startsFramed reports whether the first call frame instruction of an FDE changes the frame that all functions are

@@ -126,14 +126,15 @@ func (c *graphCmd) writeFocus(out *output, fs []focused, total int64, src *sourc
 		if l := src.line(n.fn); l != "" {
 			label += out.paint.with(sgrDim, "  "+l)
 		}
-		fmt.Fprintf(out, "%12s %12s %12s %7s  %s\n", grouped(n.calls), durationCell(n.total), self, percent(n.total, total), label)
+		fmt.Fprintf(out, "%12s %12s %12s %7s  %s\n",
+			grouped(n.calls), durationCell(n.total), self, percent(n.total, total), label)
 	}
 	for i := range fs {
 		f := &fs[i]
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintln(out, out.paint.with(sgrBold, strings.TrimRight(fmt.Sprintf("%12s %12s %12s %7s  %s", "CALLS", "TOTAL", "SELF", "TIME%", "FUNCTION"), " ")))
+		fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading()))
 		for _, n := range f.callers {
 			if n.total >= least {
 				line(n, "", "  ┌─ "+n.name)
@@ -154,16 +155,22 @@ func writeFocusJSON(out *output, fs []focused, src *sources) error {
 	enc.SetEscapeHTML(false)
 	for i := range fs {
 		f := &fs[i]
-		lines := []focusLine{{Relation: "function", Of: f.name, Name: f.name, Source: src.line(f.fn), Calls: f.calls, Total: f.total, Self: &f.self}}
+		lines := []focusLine{{
+			Relation: "function", Of: f.name, Name: f.name, Source: src.line(f.fn), Calls: f.calls, Total: f.total, Self: &f.self,
+		}}
 		for _, n := range f.callers {
 			name := n.name
 			if n.fn == (trace.FuncID{}) {
 				name = ""
 			}
-			lines = append(lines, focusLine{Relation: "caller", Of: f.name, Name: name, Source: src.line(n.fn), Calls: n.calls, Total: n.total})
+			lines = append(lines, focusLine{
+				Relation: "caller", Of: f.name, Name: name, Source: src.line(n.fn), Calls: n.calls, Total: n.total,
+			})
 		}
 		for _, n := range f.callees {
-			lines = append(lines, focusLine{Relation: "callee", Of: f.name, Name: n.name, Source: src.line(n.fn), Calls: n.calls, Total: n.total})
+			lines = append(lines, focusLine{
+				Relation: "callee", Of: f.name, Name: n.name, Source: src.line(n.fn), Calls: n.calls, Total: n.total,
+			})
 		}
 		for _, l := range lines {
 			if err := enc.Encode(l); err != nil {

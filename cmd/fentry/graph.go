@@ -110,7 +110,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			w.enc = json.NewEncoder(out)
 			w.enc.SetEscapeHTML(false)
 		} else {
-			fmt.Fprintln(out, out.paint.with(sgrBold, strings.TrimRight(fmt.Sprintf("%12s %12s %12s %7s  %s", "CALLS", "TOTAL", "SELF", "TIME%", "FUNCTION"), " ")))
+			fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading()))
 		}
 		if err := w.children(root, 0, nil, ""); err != nil {
 			return err
@@ -201,14 +201,16 @@ func (w *graphWriter) group(n *trace.Node) error {
 	if w.c.process {
 		label = fmt.Sprintf("%s (process %d)", n.Task.Comm, n.Task.PID)
 	}
-	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n", "", durationCell(n.Total), "", percent(n.Total, w.total), w.out.paint.with(sgrBold, printable(label)))
+	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n",
+		"", durationCell(n.Total), "", percent(n.Total, w.total), w.out.paint.with(sgrBold, printable(label)))
 	return err
 }
 
 func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix string) error {
 	if w.enc != nil {
 		l := graphLine{
-			Depth: depth, Name: n.Name, Source: w.src.line(n.Func), Path: append(path[:len(path):len(path)], n.Name), Calls: n.Calls, Recursive: n.Recursive,
+			Depth: depth, Name: n.Name, Source: w.src.line(n.Func), Path: append(path[:len(path):len(path)], n.Name),
+			Calls: n.Calls, Recursive: n.Recursive,
 			Total: n.Total, Self: n.Self, Unwound: n.Unwound, Unfinished: n.Unfinished,
 		}
 		if w.task != nil {
@@ -239,4 +241,9 @@ func percent(part, whole int64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", 100*float64(part)/float64(whole))
+}
+
+// graphHeading is the heading of a tree, and of functions in focus.
+func graphHeading() string {
+	return strings.TrimRight(fmt.Sprintf("%12s %12s %12s %7s  %s", "CALLS", "TOTAL", "SELF", "TIME%", "FUNCTION"), " ")
 }

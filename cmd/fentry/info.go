@@ -253,7 +253,8 @@ func (c *infoCmd) program(a *app, path string) error {
 	pi, err := patch.Inspect(f.File)
 	switch {
 	case err == nil:
-		in.Patched, in.Image, in.Tracer, in.Functions = true, trace.ImageID(pi.ImageID).String(), pi.Tracer.String(), len(pi.Sites)
+		in.Patched, in.Image = true, trace.ImageID(pi.ImageID).String()
+		in.Tracer, in.Functions = pi.Tracer.String(), len(pi.Sites)
 		in.OrigID = fmt.Sprintf("%x", pi.BuildID)
 		for _, s := range f.Sections {
 			if strings.HasPrefix(s.Name, ".fentry") && s.Type != elf.SHT_NOBITS {
@@ -282,7 +283,8 @@ func (in *infoProgram) write(w fieldWriter) {
 		w.field("patched", "no")
 		return
 	}
-	w.field("patched", fmt.Sprintf("yes, %s traced with %s", plural(uint64(in.Functions), "function", "functions"), in.Tracer))
+	functions := plural(uint64(in.Functions), "function", "functions")
+	w.field("patched", fmt.Sprintf("yes, %s traced with %s", functions, in.Tracer))
 	w.field("image", in.Image)
 	w.field("original", in.OrigID)
 	w.field("added", size(in.Added))

@@ -58,7 +58,8 @@ on arm64, -fpatchable-function-entry=2, -pg and -fxray-instrument.`,
 // addPatternFlags adds -F and -N; verb is what happens to matching functions.
 func addPatternFlags(cmd *cobra.Command, filter, notrace *[]string, verb string) {
 	f := cmd.Flags()
-	f.StringArrayVarP(filter, "filter", "F", nil, verb+" only functions that match `PAT` (glob, /regex/, !PAT, @file; repeatable)")
+	f.StringArrayVarP(filter, "filter", "F", nil,
+		verb+" only functions that match `PAT` (glob, /regex/, !PAT, @file; repeatable)")
 	f.StringArrayVarP(notrace, "notrace", "N", nil, "do not "+verb+" functions that match `PAT` (repeatable)")
 }
 

@@ -30,8 +30,7 @@ type traceFlags struct {
 
 func (t *traceFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVarP(&t.filter, "filter", "F", nil, "trace only functions that match `PAT` (glob, /regex/, !PAT, @file; repeatable)")
-	f.StringArrayVarP(&t.notrace, "notrace", "N", nil, "do not trace functions that match `PAT` (repeatable)")
+	addPatternFlags(cmd, &t.filter, &t.notrace, "trace")
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.DurationVarP(&t.threshold, "threshold", "t", 0, "leave out calls shorter than `TIME`, such as 10us")
@@ -160,7 +159,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		a.notef("%s: %s traced with %s, the original can be restored", path, plural(uint64(len(in.Sites)), "function", "functions"), in.Tracer)
+		functions := plural(uint64(len(in.Sites)), "function", "functions")
+		a.notef("%s: %s traced with %s, the original can be restored", path, functions, in.Tracer)
 		return nil
 	}
 	if c.undo {
@@ -173,7 +173,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
 	p, orig, err := planFile(image, opts)
 	if errors.Is(err, patch.ErrOverlay) {
-		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file", path, err)
+		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file",
+			path, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, withTracer(err))
@@ -236,7 +237,8 @@ func writeOutput(w io.Writer, orig string, out *elfio.Output) error {
 			}
 		}
 		// Blocks that are there already are cheaper to write to, and a full disk is noticed at once.
-		if err := unix.Fallocate(int(f.Fd()), 0, 0, out.Size()); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EFBIG) || errors.Is(err, unix.EDQUOT) {
+		switch err := unix.Fallocate(int(f.Fd()), 0, 0, out.Size()); err {
+		case unix.ENOSPC, unix.EFBIG, unix.EDQUOT:
 			return err
 		}
 	}

@@ -30,11 +30,15 @@ const (
 
 // progress starts a line for reading a trace, or returns nil.
 func (a *app) progress(label string, t *trace.Trace) *progress {
-	if a.quiet || !isTerminal(a.stderr) || isTerminal(a.stdout) || t.Info == nil || t.Info.Duration <= 0 || len(t.Tasks) == 0 {
+	if a.quiet || !isTerminal(a.stderr) || isTerminal(a.stdout) ||
+		t.Info == nil || t.Info.Duration <= 0 || len(t.Tasks) == 0 {
 		return nil
 	}
 	start, now := t.Tasks[0].Start, time.Now()
-	return &progress{w: a.stderr, label: label, start: start, end: start + int64(t.Info.Duration), since: now, next: now.Add(progressDelay)}
+	return &progress{
+		w: a.stderr, label: label, start: start, end: start + int64(t.Info.Duration),
+		since: now, next: now.Add(progressDelay),
+	}
 }
 
 // watch moves the bar by the time of the events that pass.
@@ -62,7 +66,8 @@ func (p *progress) show(at int64, now time.Time) {
 		rest = (time.Duration(float64(now.Sub(p.since))*(1-done)/done) + time.Second/2).Truncate(time.Second).String()
 	}
 	full := int(done * progressWidth)
-	fmt.Fprintf(p.w, "\r%s [%s%s] %3.0f %% %s\x1b[K", p.label, strings.Repeat("=", full), strings.Repeat("-", progressWidth-full), done*100, rest)
+	bar := strings.Repeat("=", full) + strings.Repeat("-", progressWidth-full)
+	fmt.Fprintf(p.w, "\r%s [%s] %3.0f %% %s\x1b[K", p.label, bar, done*100, rest)
 }
 
 // done takes the line away.

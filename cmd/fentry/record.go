@@ -128,7 +128,8 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return recordError(pathError(err))
 	}
 	if res.Injected && a.verbose > 0 {
-		a.notef("fentry: %d functions traced, the program was held for %v", res.Traced, res.Setup.Round(10*time.Microsecond))
+		held := res.Setup.Round(10 * time.Microsecond)
+		a.notef("fentry: %d functions traced, the program was held for %v", res.Traced, held)
 	}
 	c.summary(a, &res.Result)
 	if res.Ended {

@@ -54,7 +54,8 @@ which number. Marks before durations are ftrace's: + for more than 10 us, ! 100 
 	c.inputFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&c.format, "format", "", "print as `FORMAT`: graph, function or json (default: as recorded)")
-	f.StringSliceVarP(&c.fields, "fields", "f", nil, "show `FIELD`[,FIELD...], or hide it with \"no\" in front: "+strings.Join(fieldNames(), ", "))
+	f.StringSliceVarP(&c.fields, "fields", "f", nil,
+		"show `FIELD`[,FIELD...], or hide it with \"no\" in front: "+strings.Join(fieldNames(), ", "))
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
 	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls; 0: all")
@@ -63,7 +64,8 @@ which number. Marks before durations are ftrace's: + for more than 10 us, ! 100 
 		"either may be empty")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	registerFieldCompletion(cmd, "fields", fieldNames())
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"graph", "function", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	formats := []string{"graph", "function", "json"}
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -138,32 +140,39 @@ type eventWriter interface {
 	Skipped() uint64 // events of kinds that it does not know
 }
 
-func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
+// options translates the flags that need no trace.
+func (c *replayCmd) options(cmd *cobra.Command) (walk trace.WalkOptions, shown show.Options, err error) {
 	if err := new(display).switchFields(c.fields); err != nil {
-		return &usageError{cmd, err}
+		return walk, shown, &usageError{cmd, err}
 	}
 	switch c.format {
 	case "", "graph", "function", "json":
 	default:
-		return usagef(cmd, "--format %s: graph, function or json", c.format)
+		return walk, shown, usagef(cmd, "--format %s: graph, function or json", c.format)
 	}
 	if c.srcline && c.format == "json" {
-		return usagef(cmd, "--srcline requires the format graph or function")
+		return walk, shown, usagef(cmd, "--srcline requires the format graph or function")
 	}
-	var walk trace.WalkOptions
 	if walk.From, walk.To, err = parseTimes(c.time); err != nil {
-		return usagef(cmd, "--time %v", err)
+		return walk, shown, usagef(cmd, "--time %v", err)
 	}
-	shown := show.Options{Depth: c.depth}
-	if c.depth < 0 {
-		return usagef(cmd, "--depth %d: not a number of levels", c.depth)
+	if shown.Depth = c.depth; c.depth < 0 {
+		return walk, shown, usagef(cmd, "--depth %d: not a number of levels", c.depth)
 	}
 	if c.threshold != "" {
 		min, err := parseDuration(c.threshold)
 		if err != nil {
-			return usagef(cmd, "--threshold %v", err)
+			return walk, shown, usagef(cmd, "--threshold %v", err)
 		}
 		shown.Threshold = int64(min)
+	}
+	return walk, shown, nil
+}
+
+func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
+	walk, shown, err := c.options(cmd)
+	if err != nil {
+		return err
 	}
 	t, err := c.open(a, cmd, args)
 	if err != nil {
@@ -227,7 +236,8 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	warnUnmatched(a, named)
 	warnUnmatched(a, rootsNamed)
 	if n := w.Skipped(); n > 0 {
-		a.notef("fentry: %s: %s not known and skipped: the trace is from a newer fentry, or damaged", t.Dir, plural(n, "record is", "records are"))
+		a.notef("fentry: %s: %s not known and skipped: the trace is from a newer fentry, or damaged",
+			t.Dir, plural(n, "record is", "records are"))
 	}
 	reportLost(a, t)
 	return nil

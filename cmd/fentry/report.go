@@ -47,8 +47,10 @@ are those of all calls.`,
 	}
 	c.inputFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringSliceVarP(&c.sort, "sort", "s", []string{"total"}, "sort by `KEY`[,KEY...]: "+strings.Join(reportNames(), ", ")+", name; largest first")
-	f.StringSliceVarP(&c.fields, "fields", "f", []string{"calls", "total", "self", "avg", "min", "max", "p99"}, "print `FIELD`[,FIELD...]: "+strings.Join(reportNames(), ", "))
+	f.StringSliceVarP(&c.sort, "sort", "s", []string{"total"},
+		"sort by `KEY`[,KEY...]: "+strings.Join(reportNames(), ", ")+", name; largest first")
+	f.StringSliceVarP(&c.fields, "fields", "f", []string{"calls", "total", "self", "avg", "min", "max", "p99"},
+		"print `FIELD`[,FIELD...]: "+strings.Join(reportNames(), ", "))
 	f.IntVarP(&c.top, "top", "n", 0, "print only the first `N` lines; 0: all")
 	f.BoolVar(&c.task, "task", false, "print one line per function and thread")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
@@ -271,7 +273,8 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 		r := &rows[i]
 		fn := t.Func(r.Func)
 		l := reportLine{
-			Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func), Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg,
+			Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
+			Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg,
 			Min: known(r.Min), Max: r.Max, P99: known(r.P99), StdDev: known(int64(r.StdDev)),
 			Unwound: r.Unwound, Unfinished: r.Unfinished,
 		}

@@ -123,6 +123,12 @@ LD_PRELOAD.`,
 	pf.BoolP("help", "h", false, "print help and examples")
 	pf.Lookup("help").Hidden = true
 
+	a.addCommands(root)
+	return root
+}
+
+// addCommands enters the commands in the table.
+func (a *app) addCommands(root *cobra.Command) {
 	root.AddGroup(
 		&cobra.Group{ID: groupRun, Title: "Run and inspect:"},
 		&cobra.Group{ID: groupBinary, Title: "Programs on disk:"},
@@ -154,7 +160,6 @@ LD_PRELOAD.`,
 	cobra.EnableCommandSorting = false
 	prepare(root)
 	a.registerPatternCompletion(root)
-	return root
 }
 
 const (

@@ -60,7 +60,8 @@ func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Tr
 	reportEnding(a, t)
 	for i, p := range t.Problems {
 		if i == 3 && a.verbose == 0 {
-			a.notef("fentry: %s: %s, -v shows them", dir, plural(uint64(len(t.Problems)-i), "more problem", "more problems"))
+			more := plural(uint64(len(t.Problems)-i), "more problem", "more problems")
+			a.notef("fentry: %s: %s, -v shows them", dir, more)
 			break
 		}
 		a.notef("fentry: %s: %s", dir, oneLine(p.Error()))
@@ -141,7 +142,8 @@ func reportLost(a *app, t *trace.Trace) {
 		what = append(what, plural(uint64(gaps), "gap of unknown size", "gaps of unknown size"))
 	}
 	if len(what) > 0 {
-		fmt.Fprintf(a.stderr, "fentry: %s: %s; counts and times are too small%s\n", t.Dir, strings.Join(what, ", "), lostHint(t))
+		fmt.Fprintf(a.stderr, "fentry: %s: %s; counts and times are too small%s\n",
+			t.Dir, strings.Join(what, ", "), lostHint(t))
 	}
 }
 
@@ -155,7 +157,9 @@ func lostHint(t *trace.Trace) string {
 }
 
 // matcher returns a test of functions by name, nil when no pattern was given.
-func matcher(cmd *cobra.Command, t *trace.Trace, filter, notrace []string) (func(trace.FuncID) bool, *record.Filter, error) {
+func matcher(
+	cmd *cobra.Command, t *trace.Trace, filter, notrace []string,
+) (func(trace.FuncID) bool, *record.Filter, error) {
 	if len(filter)+len(notrace) == 0 {
 		return nil, nil, nil
 	}

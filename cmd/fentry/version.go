@@ -21,7 +21,8 @@ func newVersionCmd(a *app) *cobra.Command {
 		Long:  `version prints fentry's version, the commit it was built from, and the host.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, err := fmt.Fprintf(a.stdout, "fentry %s%s (%s %s/%s)\n", version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(a.stdout, "fentry %s%s (%s %s/%s)\n",
+				version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

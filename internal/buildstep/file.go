@@ -118,7 +118,8 @@ func once(path string, o Options) (Outcome, error) {
 		in.keep, in.replaced = o.retired, err == nil
 		return out, err
 	}
-	return out, atomicfile.Write(path, atomicfile.Options{KeepLinks: o.KeepLinks, KeepTime: o.KeepTime, NoSync: !o.Sync, Alone: in.locked}, func(f *os.File) error {
+	how := atomicfile.Options{KeepLinks: o.KeepLinks, KeepTime: o.KeepTime, NoSync: !o.Sync, Alone: in.locked}
+	return out, atomicfile.Write(path, how, func(f *os.File) error {
 		_, err := w.WriteTo(f)
 		return err
 	})

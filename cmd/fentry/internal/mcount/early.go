@@ -14,8 +14,8 @@ import (
 // whose imports are initialised (language specification, "Program initialization"). So the usual command lines run to
 // their end in the initialisation of this package. In front of it come
 //
-//   - what it imports: package record, for one, which brings regular expressions, demangling and debug information, is kept
-//     out by objects.NopImage's parameter; and nothing that stands late in the order may be imported, because all that
+//   - what it imports: package record, for one, which brings regular expressions, demangling and debug information, is
+//     kept out by objects.NopImage's parameter; and nothing that stands late in the order may be imported, because all that
 //     stands before it and is ready goes first: runtime/debug alone would bring record, patch and session;
 //   - what stands before it by its path and is ready: some packages of the standard library that do next to nothing.
 //
@@ -31,7 +31,9 @@ func init() {
 // Main runs the whole command line if it is a usual one of fentry mcount, or recordmcount's. Everything else is left to
 // the command's own parser: help, mistakes, reports, defaults from the environment. With many or large files, collect
 // is called first, to make the garbage collector wait longer; without one, these are left to a later call, too.
-func Main(args []string, env func(string) (string, bool), stdout, stderr io.Writer, collect func()) (status int, ok bool) {
+func Main(
+	args []string, env func(string) (string, bool), stdout, stderr io.Writer, collect func(),
+) (status int, ok bool) {
 	c := Command{Collect: collect}
 	if len(args) > 0 && filepath.Base(args[0]) == "recordmcount" {
 		return c.recordmcount(args[1:], stdout, stderr)
