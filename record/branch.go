@@ -11,6 +11,7 @@ func (fd *finder) jumps() {
 	targets := code.NewTargets(fd.m)
 	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
 		im := fd.own().im
+		var place [1]code.Place // one for all: it is passed on, and so is allocated
 		for i := from; i < to; i++ {
 			s := &fd.sites[i]
 			if !im.hasMiddle(s) {
@@ -20,7 +21,7 @@ func (fd *finder) jumps() {
 			if i+1 < len(fd.sites) {
 				next = fd.sites[i+1].Func
 			}
-			place := [1]code.Place{{Lo: s.Addr, Hi: s.End(), Entry: true}}
+			place[0] = code.Place{Lo: s.Addr, Hi: s.End(), Entry: true}
 			targets.Scan(im.code.Range(s.Func, im.endOf(s, next)), s.Func, place[:])
 		}
 	})
