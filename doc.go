@@ -23,7 +23,8 @@
 // # What a run does to the process that calls it
 //
 // The program is traced by ptrace until its first instruction, and the pool for its events is descriptor 1000. While it
-// runs, [Run] takes the signals that [session.Run] names. So there can be one run at a time in a process.
+// runs, [Run] takes the signals that [session.Run] names. So one run goes on at a time in a process; others wait for
+// their turn.
 //
 // # Security
 //

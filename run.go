@@ -121,6 +121,12 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		return nil, fmt.Errorf("%s: %w", p.Path, err)
 	}
 	defer streams.close()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if so.Files, err = streams.fds(); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Path, err)
 	}
@@ -165,6 +171,10 @@ type emulatorError struct {
 
 func (e *emulatorError) Error() string   { return fmt.Sprintf("%s: %v", e.path, e.err) }
 func (e *emulatorError) Unwrap() []error { return []error{ErrEmulator, e.err} }
+
+// turn lets one run at a time: a session has descriptor 1000 of the process and its signals. Others wait, as parallel
+// tests do.
+var turn = make(chan struct{}, 1)
 
 // run is a program being run.
 type run struct {

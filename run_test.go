@@ -11,8 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/session"
@@ -115,6 +117,56 @@ func TestRunRefused(t *testing.T) {
 			t.Errorf("%v: leaves a trace", c.cmd)
 		}
 	}
+}
+
+// Runs at the same time take turns, each with a trace of its own; one that shall not wait any more does not run.
+func TestRunParallel(t *testing.T) {
+	in, hold := io.Pipe()
+	first := make(chan error, 1)
+	var out syncBuffer
+	go func() {
+		cmd := exec.Command("sh", "-c", "echo started; cat")
+		cmd.Stdin, cmd.Stdout = in, &out
+		_, err := fentry.Run(context.Background(), cmd, options(t))
+		first <- err
+	}()
+	for !strings.Contains(out.String(), "started") {
+		select {
+		case err := <-first:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	o := options(t)
+	if _, err := fentry.Run(ctx, exec.Command("true"), o); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second run: %v", err)
+	}
+	second := make(chan error, 1)
+	go func() { _, err := fentry.Run(context.Background(), exec.Command("true"), o); second <- err }()
+	hold.Close()
+	if err := errors.Join(<-first, <-second); err != nil {
+		t.Error(err)
+	}
+}
+
+// syncBuffer is what one goroutine writes and another one reads.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 // What cannot be traced runs all the same, and says why it is not.

@@ -3,9 +3,12 @@
 package fentry
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
+
+	"golang.org/x/sys/unix"
 )
 
 // streams are a command's standard streams and extra files, as os/exec has them: an *os.File is the program's own,
@@ -101,7 +104,8 @@ func (s *streams) output(w io.Writer) error {
 	return nil
 }
 
-// fds are the descriptors of the program's files. (*os.File).Fd would make them blocking ones, for all that share them.
+// fds are the descriptors of the program's files. Go's own files do not block, which few programs expect of theirs, so
+// that is changed; this process's standard streams are passed on as they are, for others share them.
 func (s *streams) fds() ([]uintptr, error) {
 	out := make([]uintptr, len(s.files))
 	for i, f := range s.files {
@@ -111,7 +115,13 @@ func (s *streams) fds() ([]uintptr, error) {
 		}
 		c, err := f.SyscallConn()
 		if err == nil {
-			err = c.Control(func(fd uintptr) { out[i] = fd })
+			var set error
+			err = c.Control(func(fd uintptr) {
+				if out[i] = fd; fd > 2 {
+					set = unix.SetNonblock(int(fd), false)
+				}
+			})
+			err = errors.Join(err, set)
 		}
 		if err != nil {
 			return nil, err

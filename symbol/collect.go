@@ -1,5 +1,10 @@
 package symbol
 
+// Functions from several tables, one entry for each address. Programs have millions of them, and linkers have sorted
+// most tables, so the tables are merged, not put into a map: what is sorted is the pair of address and index, and a
+// function is made only when its address is settled. The best name wins (nameRank), and an unwind entry that describes
+// a function which has a name already adds nothing.
+
 import (
 	"debug/elf"
 	"slices"

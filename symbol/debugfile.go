@@ -1,5 +1,9 @@
 package symbol
 
+// Distributions keep debug information in files of their own. Where they may be is a convention (by build-id below
+// /usr/lib/debug, or by the name in .gnu_debuglink, as gdb looks for them), so a file that is found must show that it
+// is the image's: by the same build-id, or by the checksum that the link names.
+
 import (
 	"bytes"
 	"fmt"

@@ -1,8 +1,8 @@
 package symbol
 
-// Calls that the compiler has inlined. At one address several functions can be open: the one whose code it is, and those
-// that were inlined there, one in the other. Line tables know the innermost place only; where each was called from is in
-// the tree of .debug_info, as an inlined subroutine below the function that contains it (DWARF 5, 3.3.8).
+// Calls that the compiler has inlined. At one address several functions can be open: the one whose code it is, and
+// those that were inlined there, one in the other. Line tables know the innermost place only; where each was called
+// from is in the tree of .debug_info, as an inlined subroutine below the function that contains it (DWARF 5, 3.3.8).
 //
 // Reading a whole tree would take the memory of a compiler, so the functions of one unit, the last one asked about, are
 // kept with their place in the tree, and a question reads the subtree of one function.
@@ -23,9 +23,9 @@ type Frame struct {
 	Inlined bool
 }
 
-// Frames returns the functions that are open at an address, as in the file: the innermost first, the one whose code it is
-// last. Without information about inlined calls, it is the one function of Lookup with the address's line. Errors are
-// those of Line.
+// Frames returns the functions that are open at an address, as in the file: the innermost first, the one whose code it
+// is last. Without information about inlined calls, it is the one function of Lookup with the address's line. Errors
+// are those of Line.
 func (t *Table) Frames(addr uint64) ([]Frame, error) {
 	line, _, err := t.Line(addr)
 	if err != nil {
@@ -36,8 +36,8 @@ func (t *Table) Frames(addr uint64) ([]Frame, error) {
 	if err != nil || len(frames) == 0 {
 		return []Frame{{Func: fn.Name, Line: line}}, err
 	}
-	// Static functions have no raw name in .debug_info. Of parts that the compiler moved away (main.cold), the function's
-	// name is the better one.
+	// Static functions have no raw name in .debug_info. Of parts that the compiler moved away (main.cold), the
+	// function's name is the better one.
 	if last := &frames[len(frames)-1]; !Mangled(last.Func) && fn.Name != "" && !strings.HasPrefix(fn.Name, last.Func+".") {
 		last.Func = fn.Name
 	}

@@ -1,5 +1,10 @@
 package symbol
 
+// Source lines. Package debug/dwarf decodes them; what it does not promise is kept in bounds here: a panic becomes an
+// error, headers that make it take much memory are refused beforehand (units.go), and lists of ranges that units share
+// are counted against the size of the file. Decoding all line tables of a large program takes seconds and gigabytes, so
+// that of a unit is decoded when one of its addresses is asked for, and only the last maxRows rows are kept.
+
 import (
 	"debug/dwarf"
 	"errors"
