@@ -196,7 +196,7 @@ func btoi(b bool) int {
 func TestClassicLinking(t *testing.T) {
 	for _, c := range []struct {
 		name, cc string
-		tool     string // needed besides, and its package
+		tool     string // needed besides
 		flags    []string
 	}{
 		{"gprof's start-up code", "gcc", "", []string{"-pg", "-O1"}},
@@ -207,9 +207,9 @@ func TestClassicLinking(t *testing.T) {
 		{"sections", "gcc", "", []string{"-pg", "-O1", "-ffunction-sections", "-Wl,--gc-sections", "-Wl,-z,now", "-mfentry"}},
 		{"lld", "clang", "ld.lld", []string{"-pg", "-O1", "-fuse-ld=lld", "-mfentry"}},
 		{"lld, no PIE", "clang", "ld.lld", []string{"-pg", "-O1", "-fuse-ld=lld", "-no-pie", "-fno-pie"}},
-		{"gold", "gcc", "ld.gold binutils", []string{"-pg", "-O1", "-fuse-ld=gold"}},
+		{"gold", "gcc", "ld.gold", []string{"-pg", "-O1", "-fuse-ld=gold"}},
 		{"large model", "gcc", "", []string{"-pg", "-O1", "-mcmodel=large", "-fno-pie", "-no-pie"}},
-		{"musl", "musl-gcc", "musl-gcc musl-tools", nil},
+		{"musl", "musl-gcc", "musl-gcc", nil},
 		{"call sites recorded", "gcc", "", []string{"-pg", "-O1", "-mfentry", "-mrecord-mcount", "-fcf-protection=full"}},
 		{"arm64, gprof's start-up code", arm64GCC, "", []string{"-pg", "-O1"}},
 		{"arm64, gprof's start-up code, static", arm64GCC, "", []string{"-pg", "-O2", "-static"}},

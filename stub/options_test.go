@@ -11,7 +11,7 @@ func TestOptions(t *testing.T) {
 }
 
 func testOptions(t *testing.T, m *machine) {
-	build := func(c Config, roots ...string) *fixture {
+	build := func(t *testing.T, c Config, roots ...string) *fixture {
 		return buildFixture(t, "options.c", buildOptions{on: m, tracer: "opt", config: c, roots: roots})
 	}
 	check := func(t *testing.T, ev *events, want map[string]int, depth int) {
@@ -27,28 +27,28 @@ func testOptions(t *testing.T, m *machine) {
 		}
 	}
 	t.Run("depth", func(t *testing.T) {
-		_, ev := build(Config{Depth: 3}).run(t, "calls")
+		_, ev := build(t, Config{Depth: 3}).run(t, "calls")
 		// outside: quick, root: quick, all_quick; quick. The rest is deeper.
 		check(t, ev, map[string]int{
 			"all_quick": 30 + 10 + 20, "quick": 10*2 + 10*(1+1+1) + 10 + 20, "outside": 10, "root": 10, "quick_jumper": 30,
 		}, 3)
 	})
 	t.Run("depth 1", func(t *testing.T) {
-		_, ev := build(Config{Depth: 1}).run(t, "calls")
+		_, ev := build(t, Config{Depth: 1}).run(t, "calls")
 		check(t, ev, map[string]int{"all_quick": 20, "quick": 10, "outside": 10, "quick_jumper": 10}, 1)
 	})
 	t.Run("roots", func(t *testing.T) {
-		_, ev := build(Config{}, "root").run(t, "calls")
+		_, ev := build(t, Config{}, "root").run(t, "calls")
 		check(t, ev, map[string]int{"root": 10, "quick": 10 * (1 + 3), "all_quick": 30}, 5)
 	})
 	t.Run("roots and depth", func(t *testing.T) {
-		_, ev := build(Config{Depth: 2}, "root").run(t, "calls")
+		_, ev := build(t, Config{Depth: 2}, "root").run(t, "calls")
 		check(t, ev, map[string]int{"root": 10, "quick": 10, "all_quick": 10}, 2)
 	})
 	t.Run("threshold", func(t *testing.T) {
 		// 2 ms: a quick call that the scheduler makes so long is possible, and
 		// found in the trace with everything around it.
-		_, ev := build(Config{Threshold: 2e6}).run(t, "times")
+		_, ev := build(t, Config{Threshold: 2e6}).run(t, "times")
 		long := map[string]int{"slow_child": 1, "slow_leaf": 1, "sum_slow": 1, "tail_target": 1, "jumper": 4}
 		for name, n := range long {
 			if ev.calls[name] != n {
@@ -63,13 +63,13 @@ func testOptions(t *testing.T, m *machine) {
 		}
 	})
 	t.Run("tail calls", func(t *testing.T) {
-		_, ev := build(Config{Depth: 9}).run(t, "tails")
+		_, ev := build(t, Config{Depth: 9}).run(t, "tails")
 		check(t, ev, map[string]int{"chain": 1000, "even": 51000, "odd": 50000, "quick": 1000}, 2)
-		_, ev = build(Config{Threshold: 1e9}).run(t, "tails")
+		_, ev = build(t, Config{Threshold: 1e9}).run(t, "tails")
 		check(t, ev, map[string]int{}, 0)
 	})
 	t.Run("threshold 1ns", func(t *testing.T) {
-		_, ev := build(Config{Threshold: 1}).run(t, "calls")
+		_, ev := build(t, Config{Threshold: 1}).run(t, "calls")
 		// Where the counter goes in large steps, some calls take no time at all.
 		if n := ev.calls["quick"]; n == 0 || n > 10*21+10*(1+3+1+1)+10+20 || ev.calls["all_quick"] > 210+30+20 || ev.calls["outside"] != 10 || ev.strays != 0 || ev.open != 0 {
 			t.Errorf("calls %v, %d strays, %d open", ev.calls, ev.strays, ev.open)

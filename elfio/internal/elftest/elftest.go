@@ -109,6 +109,7 @@ var missingPart = regexp.MustCompile(`cannot find|unable to find|invalid linker 
 // Compile builds source with the given command line and returns the result's bytes.
 func Compile(t testing.TB, key, suffix, source, tool string, args ...string) []byte {
 	t.Helper()
+	testtool.Need(t, tool)
 	buildCache.Lock()
 	r := buildCache.built[key]
 	if r == nil {
