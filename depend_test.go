@@ -17,7 +17,7 @@ var mayImport = map[string][]string{
 	"elfio/object":       {"elfio", "elfio/internal/raw", "internal/bigslice"},
 	"elfio/link":         {"elfio", "elfio/ehframe", "elfio/internal/raw"},
 	"elfio/inject":       {"elfio", "elfio/internal/raw", "internal/bigslice", "internal/parallel"},
-	"arch":               {},
+	"arch":               {"internal/format"},
 	"arch/amd64":         {"arch"},
 	"arch/arm64":         {"arch"},
 	"symbol":             {"elfio", "elfio/ehframe", "internal/bigslice", "internal/mapped"},

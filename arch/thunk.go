@@ -1,6 +1,10 @@
 package arch
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
 
 // ThunkSize is the size and alignment of a thunk in bytes, on all machines. Thunks
 // of an image stand one after another in the order of their ids, from 1: the runtime
@@ -8,7 +12,7 @@ import "fmt"
 const ThunkSize = 64
 
 // MaxThunkID is the largest id: greater ones are reserved in traces.
-const MaxThunkID = 0x7ffeffff
+const MaxThunkID = format.IDMax
 
 // A ThunkKind says what a thunk does and how its site gets there.
 type ThunkKind uint8

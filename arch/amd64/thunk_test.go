@@ -136,7 +136,7 @@ func TestThunkRefuses(t *testing.T) {
 		{"body too far", func(t *Thunk) { t.Body = t.Addr - far }, true, "thunk 4660: call at 0x40505b cannot reach"},
 		{"not aligned", func(t *Thunk) { t.Addr += 32 }, false, "not aligned"},
 		{"no id", func(t *Thunk) { t.ID = 0 }, false, "id 0x0"},
-		{"reserved id", func(t *Thunk) { t.ID = arch.MaxThunkID + 1 }, false, "id 0x7fff0000"},
+		{"reserved id", func(t *Thunk) { t.ID = arch.MaxThunkID + 1 }, false, "id 0x7ffe0000"},
 		{"no kind", func(t *Thunk) { t.Kind = 99 }, false, "kind 99"},
 	} {
 		th := baseThunk

@@ -52,7 +52,7 @@ func TestThunkErrors(t *testing.T) {
 	}{
 		{"not aligned", func(th *Thunk) { th.Addr += 32 }, nil},
 		{"id 0x0", func(th *Thunk) { th.ID = 0 }, nil},
-		{"id 0x7fff0000", func(th *Thunk) { th.ID = arch.MaxThunkID + 1 }, nil},
+		{"id 0x7ffe0000", func(th *Thunk) { th.ID = arch.MaxThunkID + 1 }, nil},
 		{"unknown kind", func(th *Thunk) { th.Kind = 4 }, nil},
 		{"frame of 0x0", func(th *Thunk) { th.Frame = 0 }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"frame of 0x18", func(th *Thunk) { th.Frame = 24 }, []arch.ThunkKind{arch.ThunkMcount}},
