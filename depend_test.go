@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"session/internal/clock":    {},
 	"session/internal/procfs":   {},
 	"session/internal/pool":     {"trace", "internal/format", "session/internal/clock"},
-	"session/internal/drain":    {"trace", "internal/format", "session/internal/pool", "session/internal/procfs"},
+	"session/internal/drain":    {"trace", "internal/format", "session/internal/clock", "session/internal/pool", "session/internal/procfs"},
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "session/internal/procfs"},
 	"session/internal/tracee":   {"arch", "patch", "session/internal/procfs"},
 	"session/internal/launch":   {"arch", "patch", "internal/machine", "session/internal/tracee"},

@@ -2,6 +2,7 @@ package stub
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -392,10 +393,17 @@ func TestClassicCallbacks(t *testing.T) {
 			}
 			f := linkFixture(t, v.cc, "classic-hooks.c", flags...)
 			f.cpu = v.cpu
-			for _, what := range []string{"function", "graph", "threads", "switch"} {
+			for _, what := range []string{"function", "graph", "threads", "switch", "marks", "ends"} {
 				out, ev := f.run(t, what)
-				if what == "switch" {
+				if what == "switch" || what == "marks" || what == "ends" {
 					expectCounts(t, out, ev)
+				}
+				// The last thread's end is nobody's to notice.
+				if n := ev.codes[23]; what == "ends" && (n == 0 || n > 49) || what == "marks" && n != 0 {
+					t.Errorf("%s: %d ends of threads", what, n)
+				}
+				if what == "marks" {
+					expectMarks(t, ev.marks)
 				}
 				if ev.strays != 0 || ev.lost != 0 {
 					t.Errorf("%s: %d exits without entry, %d events lost", what, ev.strays, ev.lost)
@@ -413,6 +421,25 @@ func TestClassicCallbacks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// expectMarks checks what classic-hooks.c marks: numbers and texts, padded to words.
+func expectMarks(t *testing.T, marks []string) {
+	t.Helper()
+	word := func(v uint64) string { return string(binary.LittleEndian.AppendUint64(nil, v)) }
+	want := []string{word(1), word(2), word(1<<64-1) + "eight by"}
+	for i := range 100 {
+		text := strings.Repeat("x", min(5000-50*i, 2032))
+		want = append(want, word(uint64(1000+i))+text+strings.Repeat("\x00", -len(text)&7))
+	}
+	if len(marks) != len(want) {
+		t.Fatalf("%d marks, want %d", len(marks), len(want))
+	}
+	for i := range want {
+		if marks[i] != want[i] {
+			t.Errorf("mark %d is %q, want %q", i, marks[i], want[i])
+		}
 	}
 }
 

@@ -31,7 +31,8 @@ const (
 	Start
 	// Comm: the thread has a new name, Event.Comm.
 	Comm
-	// ThreadEnd: the thread ends.
+	// ThreadEnd: the thread has ended by this time. Its calls that were open have
+	// ended as Unfinished, at the time of its last event.
 	ThreadEnd
 	// Mark: the program set a mark with the number Count and the text Text.
 	Mark
@@ -167,6 +168,7 @@ func (c *cursor) step() bool {
 		c.leaf = false
 	case wThreadEnd:
 		c.follow(w)
+		c.fl.t = w.t
 		c.note(ThreadEnd, 0)
 	default:
 		c.follow(w)
@@ -190,6 +192,9 @@ func (c *cursor) step() bool {
 			c.err = c.dec.err
 		}
 		return false
+	}
+	if c.nxt.code == wThreadEnd {
+		c.fl.finish() // at the time of this event, not when the end was noticed
 	}
 	c.cur = c.nxt
 	c.more = c.dec.next(&c.nxt)

@@ -108,7 +108,7 @@ func newFollower(s sink, start, stack uint64) *follower {
 // that call's.
 func (fl *follower) step(w *word) {
 	fl.t = w.t
-	if w.t > fl.now {
+	if w.t > fl.now && w.code != wThreadEnd { // the end is noticed later
 		if n := len(fl.cur.frames); n > 0 {
 			fl.cur.frames[n-1].self += w.t - fl.now
 		}

@@ -91,8 +91,8 @@ func TestCalls(t *testing.T) {
 		{"thread ends inside calls", "0 a 1 b 5 end", `
 			0 entry a
 			1 . entry b
-			5 . unfinished b 4/4
-			5 unfinished a 5/1
+			1 . unfinished b 0/0
+			1 unfinished a 1/1
 			5 thread_end`},
 		{"killed", "0 a 1 b 5 stack:3 6 c 7 d 8 D", `
 			0 entry a

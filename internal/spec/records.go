@@ -60,7 +60,8 @@ var Records = []Record{
 	{"COMM", 22, []Field{{"NAME", 0, "char[16]", "", "the name, NUL-padded"}},
 		"The thread has a new name."},
 	{"THREAD_END", 23, nil,
-		"The thread ends; no event of it follows."},
+		"The thread has ended by this time; no event of it follows. Written by whoever notices: another thread of the " +
+			"process, or the recorder. Calls that are open ended, or did not, at the event before."},
 	{"MARK", 24, []Field{{"VALUE", 0, "u64", "", "the user's number"}, {"TEXT", 8, "text", "", "the user's text, NUL-padded to whole words"}},
 		"A mark set by the program."},
 }

@@ -67,21 +67,6 @@ static void seal_current(struct control *c)
 	store((u32 *)(c->chunk.base + FT_C_SIZE), (u32)used);
 }
 
-/* give_up_chunks lets go of what a dead thread had. What is in a pool is the
-   recorder's, which notices by itself. */
-hidden void give_up_chunks(struct control *c)
-{
-	if (source.kind == FILE) {
-		if (c->chunk.base)
-			seal_current(c);
-		hand_over(c, &c->old[1]);
-		hand_over(c, &c->old[0]);
-		hand_over(c, &c->chunk);
-	}
-	c->chunk.base = c->old[0].base = c->old[1].base = 0;
-	c->next = c->end = 0;
-}
-
 /* take_chunk gets an empty chunk of at least so many bytes; 0: there is none to be had. */
 hidden int take_chunk(struct control *c, struct chunk *k, u32 least)
 {
@@ -126,24 +111,63 @@ static void write_word(struct control *c, u64 w)
 	c->next += 8;
 }
 
-/* write_record writes a record with n words of payload, for which there is room. The
-   slots of all of them are one reservation. The header comes first and says that the
-   record is open, so that no reader takes the payload for events, and is written again
-   when the payload is there. Records are not events: they do not go to the scrap. */
-static void write_record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n)
+/* begin_record begins a record with n words of payload, for which there is room, and
+   returns where they go; 0: nowhere. The slots of all of them are one reservation. The
+   header comes first and says that the record is open, so that no reader takes the
+   payload for events; end_record writes it again when the payload is there. Records are
+   not events: they do not go to the scrap. */
+static u64 *begin_record(struct control *c, u64 t, u32 type, u32 n)
 {
 	u64 *w = (u64 *)c->next;
-	u64 head = (u64)(FT_RECORD_BASE | type << FT_RECORD_TYPE_SHIFT | n) << 32 | (u32)t;
 	if (c->chunk.base == 0)
-		return;
+		return 0;
 	c->next += 8 * (n + 1UL);
-	if (n) {
-		store(w, head | (u64)FT_RECORD_OPEN << 32);
-		fence();
-	}
+	store(w, (u64)(FT_RECORD_BASE | FT_RECORD_OPEN | type << FT_RECORD_TYPE_SHIFT | n) << 32 | (u32)t);
+	fence();
+	return w + 1;
+}
+
+static void end_record(u64 *payload) { store(payload - 1, payload[-1] & ~((u64)FT_RECORD_OPEN << 32)); }
+
+/* write_record writes a record with n words of payload, for which there is room. */
+static void write_record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n)
+{
+	u64 *w = begin_record(c, t, type, n);
+	if (!w)
+		return;
 	for (u32 i = 0; i < n; i++)
-		w[1 + i] = payload[i];
-	store(w, head);
+		w[i] = payload[i];
+	end_record(w);
+}
+
+/* events says whether there is a stream of events at all. */
+static int events(void) { return fentry_config.mode != MODE_PROFILE; }
+
+/* end_thread says in the trace that a thread has ended by now, if there is room. */
+static void end_thread(struct control *c)
+{
+	u64 t = counter();
+	if (!events() || c->next + 3 * 8 > c->chunk.base + c->chunk.size)
+		return;
+	write_record(c, t, FT_REC_SYNC, &t, 1);
+	write_record(c, t, FT_REC_THREAD_END, 0, 0);
+}
+
+/* give_up_chunks lets go of what a dead thread had. What is in a pool is the
+   recorder's, which notices by itself. */
+hidden void give_up_chunks(struct control *c)
+{
+	if (source.kind == FILE) {
+		if (c->chunk.base) {
+			end_thread(c);
+			seal_current(c);
+		}
+		hand_over(c, &c->old[1]);
+		hand_over(c, &c->old[0]);
+		hand_over(c, &c->chunk);
+	}
+	c->chunk.base = c->old[0].base = c->old[1].base = 0;
+	c->next = c->end = 0;
 }
 
 /* leave_current keeps the current chunk for a while, for writers that a signal handler
@@ -164,13 +188,14 @@ static void leave_current(struct control *c)
 	c->chunk.base = 0;
 }
 
-/* next_chunk leaves the current chunk and begins the next one. */
-hidden void next_chunk(struct control *c)
+/* next_chunk leaves the current chunk and begins the next one, with room for some words
+   behind what it begins with. */
+static void next_chunk(struct control *c, u32 words)
 {
 	struct chunk k = { 0 };
 	leave_current(c);
 	u32 n = leave_scrap(c);
-	if (!take_chunk(c, &k, 0)) {
+	if (!take_chunk(c, &k, words > 8 ? FT_CHUNK_HEADER + 8 * (words + 8) : 0)) {
 		use_scrap(c, n);
 		c->high = (u32)(counter() >> 32);
 		return;
@@ -221,7 +246,7 @@ static void room_at(struct control *c, u64 t, u32 words)
 	while (c->next == 0 || c->next + 8 * (words + 2) > c->end + 8) {
 		if (check_name(c))
 			continue;
-		next_chunk(c);
+		next_chunk(c, words);
 		break;
 	}
 	if ((u32)(t >> 32) != c->high) {
@@ -229,9 +254,6 @@ static void room_at(struct control *c, u64 t, u32 words)
 		write_record(c, t, FT_REC_SYNC, &t, 1);
 	}
 }
-
-/* events says whether there is a stream of events at all. */
-static int events(void) { return fentry_config.mode != MODE_PROFILE; }
 
 hidden void room(struct control *c, u32 words) { room_at(c, counter(), words); }
 
@@ -254,3 +276,20 @@ hidden void record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n
 
 /* record1 writes a record with one word of payload. */
 hidden void record1(struct control *c, u64 t, u32 type, u64 word) { record(c, t, type, &word, 1); }
+
+/* write_mark writes a mark with n bytes of text, as many as fit into a record. The memory
+   behind them is zero. */
+hidden void write_mark(struct control *c, u64 value, const char *text, u32 n)
+{
+	u32 words = 1 + (n + 7) / 8;
+	u64 t = counter();
+	room_at(c, t, 1 + words);
+	u64 *w = c->next + 8 * words > c->limit ? 0 : begin_record(c, t, FT_REC_MARK, words);
+	if (!w) {
+		lose(c, 1);
+		return;
+	}
+	w[0] = value;
+	memcpy(w + 1, text, n);
+	end_record(w);
+}

@@ -13,5 +13,9 @@ hidden void room(struct control *c, u32 words);
 hidden void put(struct control *c, u64 t, u32 id);
 hidden void record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n);
 hidden void record1(struct control *c, u64 t, u32 type, u64 word);
+hidden void write_mark(struct control *c, u64 value, const char *text, u32 n);
+
+/* MARK_TEXT is how many bytes of text a mark has room for. */
+enum { MARK_TEXT = 8 * (FT_RECORD_WORDS - 1) };
 
 #endif

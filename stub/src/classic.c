@@ -400,3 +400,21 @@ hidden void fentry_classic_busy_end(void)
 	if (c)
 		c->busy = 0;
 }
+
+/* fentry_mark writes a mark to the trace. The text is looked at before signals are
+   blocked: it is the program's. */
+public void fentry_mark(u64 value, const char *text)
+{
+	u32 n = 0;
+	while (text && n < MARK_TEXT && text[n])
+		n++;
+	if (!load(&fentry_classic_started))
+		fentry_classic_start();
+	if (!images_armed())
+		return;
+	struct sigset old = block();
+	struct control *c = traced_thread();
+	if (c)
+		write_mark(c, value, text, n);
+	unblock(old);
+}

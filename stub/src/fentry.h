@@ -69,6 +69,11 @@ extern int ftrace_graph_entry_stub(struct ftrace_graph_ent *);
    the stack at retp, is ret: another one than ret if that is return_to_handler. */
 extern unsigned long ftrace_graph_ret_addr(unsigned long ret, unsigned long *retp);
 
+/* A mark in the trace, in the calling thread: a number and a text, up to a NUL byte or
+   its first 2,032 bytes; 0: none. Nothing happens where there is no trace. It may be
+   called in signal handlers. */
+extern void fentry_mark(unsigned long value, const char *text);
+
 /* What follows is for programs whose call sites are rewritten: by themselves, or in
    the file.
 

@@ -35,6 +35,8 @@ TRACED int jumps(void) { if (setjmp(env) == 0) jump(); BARRIER; return 5; }
 #endif
 TRACED void *thread(void *p) { for (int i = 0; i < ROUNDS; i++) outer(i); return p; }
 
+TRACED void *once(void *p) { BARRIER; return p; }
+
 /* clobber changes every vector register, as wide as the processor has them */
 NOTRACE static void clobber(void)
 {
@@ -198,6 +200,25 @@ NOTRACE int main(int argc, char **argv)
 		ftrace_trace_function = on_call;
 		CHECK(outer(2) == 9 && ncalls == 4);
 		printf("outer 3\nmiddle 3\ninner 6\n");
+	} else if (!strcmp(what, "marks")) {
+		char *text = malloc(5001);
+		memset(text, 'x', 5000);
+		text[5000] = 0;
+		fentry_mark(1, 0);
+		fentry_mark(2, "");
+		CHECK(outer(2) == 9);
+		fentry_mark(~0UL, "eight by");
+		for (int i = 0; i < 100; i++)
+			fentry_mark(1000 + i, text + 50 * i);
+		printf("outer 1\nmiddle 1\ninner 2\n");
+	} else if (!strcmp(what, "ends")) {
+		/* threads one after another: the next finds what the last has left */
+		for (int i = 0; i < 50; i++) {
+			pthread_t t;
+			CHECK(pthread_create(&t, 0, once, 0) == 0);
+			pthread_join(t, 0);
+		}
+		printf("once 50\n");
 	} else
 		return 2;
 	return 0;

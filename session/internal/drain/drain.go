@@ -186,8 +186,8 @@ func (d *Drainer) claim(keep bool, want func(b []byte) bool) int {
 		default:
 			continue
 		}
-		image := d.p.Kind(i) == trace.ChunkImage
-		if keep && !image || !image && !want(d.p.Chunk(i)) || !s.CompareAndSwap(format.StateFull, format.StateWriting) {
+		events := d.p.Kind(i) == trace.ChunkEvents // others have no order, and are kept
+		if keep && events || events && !want(d.p.Chunk(i)) || !s.CompareAndSwap(format.StateFull, format.StateWriting) {
 			continue
 		}
 		n++
@@ -225,7 +225,7 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 	b := d.p.Chunk(i)
 	used := pool.Seal(b)
 	kind := trace.ChunkKind(le.Uint16(b[format.CKind:]))
-	if used == 0 || kind != trace.ChunkEvents && kind != trace.ChunkImage {
+	if used == 0 || kind == 0 || kind > format.MaxKind {
 		d.stats.Bad++
 		d.p.Release(i, len(b))
 		d.p.Announce(1)

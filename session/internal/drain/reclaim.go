@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/pool"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -110,12 +111,33 @@ func (d *Drainer) reclaimSome() (n int, more bool) {
 // take turns chunks that nobody writes to any more into full ones.
 func (d *Drainer) take(gone []owner) int {
 	n := 0
+	d.endThreads(gone)
 	for _, o := range gone {
 		if d.p.State(o.chunk).CompareAndSwap(format.StateOwned, format.StateFull) {
 			n++
 		}
 	}
 	return n
+}
+
+// endThreads says in the last chunk of each of the dead tasks that it has ended. An
+// emulated machine's counter is not known here.
+func (d *Drainer) endThreads(gone []owner) {
+	if len(gone) == 0 || d.p.Word64(format.HCounter).Load() == 0 {
+		return
+	}
+	last := make(map[pool.Task][]byte)
+	for _, o := range gone {
+		b := d.p.Chunk(o.chunk)
+		id := pool.TaskOf(b)
+		if l := last[id]; l == nil || le.Uint32(b[format.CNumber:]) > le.Uint32(l[format.CNumber:]) {
+			last[id] = b
+		}
+	}
+	now := clock.Read().Counter
+	for _, b := range last {
+		pool.EndThread(b, now)
+	}
 }
 
 // Last drains everything when no traced process is left, or none records any

@@ -38,6 +38,22 @@ func Seal(b []byte) int {
 	return size
 }
 
+// EndThread says in an unsealed chunk, which nobody writes to any more, that its task
+// has ended by the given time, if there is room.
+func EndThread(b []byte, counter uint64) {
+	if le.Uint32(b[format.CSize:]) != 0 || le.Uint16(b[format.CKind:]) != format.KindEvents {
+		return
+	}
+	at := format.ChunkHeader + len(format.Contents(b[format.ChunkHeader:]))
+	if at+3*8 > len(b) {
+		return
+	}
+	head := func(r format.Record) uint64 { return uint64(r.ID())<<32 | counter&0xffffffff }
+	le.PutUint64(b[at:], head(format.Record{Type: format.RecSync, Words: 1}))
+	le.PutUint64(b[at+8:], counter)
+	le.PutUint64(b[at+16:], head(format.Record{Type: format.RecThreadEnd}))
+}
+
 // CountEvents counts entries and exits: words that are neither holes nor records
 // with their payload. hole is the offset of the first slot
 // that is reserved and not written, -1: there is none. Nearly all words are events,

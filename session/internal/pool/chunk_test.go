@@ -78,3 +78,30 @@ func TestSeal(t *testing.T) {
 		}
 	}
 }
+
+func TestEndThread(t *testing.T) {
+	b := make([]byte, format.ChunkSize)
+	le.PutUint32(b, format.ChunkMagic)
+	le.PutUint16(b[format.CKind:], format.KindEvents)
+	le.PutUint64(b[format.ChunkHeader:], 5<<32|1)
+	EndThread(b, 7<<32|9)
+	want := []uint64{5<<32 | 1, 0x7ffe1001<<32 | 9, 7<<32 | 9, 0x7ffe1700<<32 | 9, 0}
+	for i, w := range want {
+		if have := le.Uint64(b[format.ChunkHeader+8*i:]); have != w {
+			t.Errorf("word %d is %#x, want %#x", i, have, w)
+		}
+	}
+	if n := Seal(b); n != format.ChunkHeader+4*8 {
+		t.Errorf("the chunk ends at %d", n)
+	}
+	sealed := bytes.Clone(b)
+	if EndThread(b, 99); !bytes.Equal(b, sealed) {
+		t.Error("a sealed chunk is changed")
+	}
+	le.PutUint32(b[format.CSize:], 0)
+	le.PutUint64(b[len(b)-24:], 1)
+	full := bytes.Clone(b)
+	if EndThread(b, 99); !bytes.Equal(b, full) {
+		t.Error("a full chunk is changed")
+	}
+}
