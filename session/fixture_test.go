@@ -141,6 +141,10 @@ func readEvents(t testing.TB, dir string) []fileChunk {
 		}
 		f := fileChunk{kind: le.Uint16(c[format.CKind:]), pid: le.Uint32(c[format.CPID:]), tid: le.Uint32(c[format.CTID:]), number: le.Uint32(c[format.CNumber:]), key: le.Uint64(c[format.CKey:])}
 		for w := c[format.ChunkHeader:size]; len(w) > 0; w = w[8:] {
+			if r, ok := format.ParseRecord(uint32(le.Uint64(w) >> 32)); ok {
+				w = w[8*min(r.Words, len(w)/8-1):]
+				continue
+			}
 			f.words = append(f.words, le.Uint64(w))
 		}
 		cs = append(cs, f)
