@@ -10,6 +10,8 @@ import (
 	"github.com/fentry-dev/fentry/internal/sitetable"
 )
 
+// A patched image is checked against what it says of itself (internal/sitetable), without the plan that it was made by.
+
 // Info is what fentry put into an image.
 type Info struct {
 	ImageID uint64
