@@ -14,6 +14,7 @@ func newHelpCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "print help for a command",
+		Long:  "help prints help for a command, or the list of commands.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || (len(args) > 0 && target == cmd.Root()) {
@@ -35,6 +36,7 @@ func newHelpCmd(a *app) *cobra.Command {
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
+		DisableFlagsInUseLine: true,
 	}
 }
 

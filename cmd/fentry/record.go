@@ -85,8 +85,8 @@ executable, and 125 otherwise.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVarP(&c.out, "output", "o", "", "write the trace to `DIR` (default $FENTRY_DATA or fentry.data)")
-	f.StringVarP(&c.buffer, "buffer", "b", "64M", "buffer `SIZE` for events on their way to disk, with K, M or G")
-	f.StringVar(&c.policy, "policy", "block", "`POLICY` when the disk is too slow: "+
+	f.StringVarP(&c.buffer, "buffer", "b", "64M", "buffer events on their way to disk in `SIZE` of memory, with K, M or G")
+	f.StringVar(&c.policy, "policy", "block", "use `POLICY` when the disk is too slow: "+
 		"block (the program waits), drop (events are lost and counted) or overwrite (only the newest are kept)")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
 	f.StringVar(&c.emulator, "emulator", "", "run the program under `COMMAND`, split into words as by a shell "+
