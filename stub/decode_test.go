@@ -3,6 +3,7 @@ package stub
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // events is what is in a trace, as far as the tests of this package look at it.
@@ -19,6 +20,7 @@ type events struct {
 	depth   int // greatest
 	profile map[string]profile
 	order   []task
+	maps    []mapped
 }
 
 type profile struct{ calls, total, self, max uint64 }
@@ -39,9 +41,36 @@ type calls struct {
 	lost   uint64
 }
 
-// decode reads an events file or the contents of a pool, simply and strictly.
-func decode(b []byte, sites []string) (*events, error) {
+// A mapped image is an entry of a map chunk.
+type mapped struct {
+	first, count     uint32
+	image            uint64
+	loaded, unloaded uint64
+}
+
+// decode reads an events file or the contents of a pool, simply and strictly. sites are
+// the names of the functions of all images but those in guests.
+func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, error) {
 	le := binary.LittleEndian
+	var maps []mapped
+	name := func(id uint32) (string, error) {
+		for _, m := range maps {
+			if id-m.first >= m.count {
+				continue
+			}
+			names := sites
+			for _, g := range guests {
+				if n, ok := g[m.image]; ok {
+					names = n
+				}
+			}
+			if i := int(id - m.first); i < len(names) {
+				return names[i], nil
+			}
+			return "", fmt.Errorf("id %d is function %d of %d of image %#x", id, id-m.first+1, len(names), m.image)
+		}
+		return "", fmt.Errorf("id %d is no image's: %v", id, maps)
+	}
 	if len(b) < 4096 || string(b[:8]) != "FENTRYT1" || le.Uint32(b[8:]) != 2 {
 		return nil, fmt.Errorf("no trace")
 	}
@@ -55,6 +84,7 @@ func decode(b []byte, sites []string) (*events, error) {
 		b      []byte
 	}
 	var chunks []chunk
+	var tables [][]byte
 	for i := 0; ; i++ {
 		off := int(le.Uint32(b[12:])) + i*size
 		if off+size > len(b) {
@@ -95,19 +125,34 @@ func decode(b []byte, sites []string) (*events, error) {
 			}
 			ev.images = append(ev.images, m)
 		case 3:
-			for id := 1; id <= len(sites); id++ {
-				p := ev.profile[sites[id-1]]
-				e := b[off+128+32*id:]
-				p.calls += le.Uint64(e)
-				p.total += le.Uint64(e[8:])
-				p.self += le.Uint64(e[16:])
-				p.max = max(p.max, le.Uint64(e[24:]))
-				ev.profile[sites[id-1]] = p
-				ev.calls[sites[id-1]] = int(p.calls)
-			}
+			tables = append(tables, b[off:off+end])
 			i += (int(le.Uint32(c[8:]))+size-1)/size - 1
+		case 4:
+			for e := c[128:end]; len(e) > 0; e = e[40:] {
+				m := mapped{le.Uint32(e), le.Uint32(e[4:]), le.Uint64(e[8:]), le.Uint64(e[24:]), le.Uint64(e[32:])}
+				maps = slices.DeleteFunc(maps, func(o mapped) bool { return o.first == m.first })
+				maps = append(maps, m)
+			}
 		default:
 			return nil, fmt.Errorf("chunk %d: kind %d", i, kind)
+		}
+	}
+	ev.maps = maps
+	for _, c := range tables {
+		first := le.Uint32(c[92:])
+		for id := uint32(1); 128+32*int(id) < len(c); id++ {
+			n, err := name(first + id)
+			if err != nil {
+				return nil, err
+			}
+			p := ev.profile[n]
+			e := c[128+32*id:]
+			p.calls += le.Uint64(e)
+			p.total += le.Uint64(e[8:])
+			p.self += le.Uint64(e[16:])
+			p.max = max(p.max, le.Uint64(e[24:]))
+			ev.profile[n] = p
+			ev.calls[n] = int(p.calls)
 		}
 	}
 	for _, c := range chunks {
@@ -131,6 +176,7 @@ func decode(b []byte, sites []string) (*events, error) {
 			progress = true
 			k := ev.tasks[c.task]
 			k.high = le.Uint64(c.b[24:]) >> 32
+			k.stack = le.Uint64(c.b[104:])
 			// "So far": the last one of a task counts.
 			if lost := le.Uint64(c.b[56:]); lost > k.lost {
 				ev.lost += lost - k.lost
@@ -182,15 +228,15 @@ func decode(b []byte, sites []string) (*events, error) {
 					}
 					continue
 				}
-				if id == 0 || int(id) > len(sites) {
-					return nil, fmt.Errorf("id %d of %d", id, len(sites))
+				name, err := name(id)
+				if err != nil {
+					return nil, err
 				}
 				t := k.high<<32 | v&0xffffffff
 				if t+1<<26 < k.last {
 					return nil, fmt.Errorf("time goes back from %d to %d", k.last, t)
 				}
 				k.last = max(t, k.last)
-				name := sites[id-1]
 				s := k.stacks[k.stack]
 				if !exit {
 					ev.calls[name]++

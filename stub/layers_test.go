@@ -19,6 +19,7 @@ import (
 // the common ones use them, and the assembly stands on top.
 var layers = []string{
 	"text",      // strings
+	"words",     // what the fast paths look at
 	"config",    // what the runtime was told
 	"tls",       // arm64: a thread's one word
 	"say",       // messages

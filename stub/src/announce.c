@@ -1,6 +1,7 @@
-/* What readers are told of the image: a chunk of its own, with key=value strings.
-
-   It is written by the first thread when tracing starts, before any event. */
+/* What readers are told of images. The program's own is described in a chunk of
+   key=value strings, by the first thread when tracing starts, before any event. Whenever
+   an image comes or goes, another chunk says which ones there are, and which ids they
+   have. */
 #include "announce.h"
 #include "chunk.h"
 #include "configuration.h"
@@ -69,7 +70,7 @@ static void write_image(struct control *c)
 	}
 	end(&o);
 	text(&o, "bias=0x", 8);
-	number(&o, (u64)&fentry_image - fentry_image.address, 16);
+	number(&o, fentry_own.bias, 16);
 	end(&o);
 	text(&o, "nsites=", 8);
 	number(&o, fentry_image.sites, 10);
@@ -96,12 +97,39 @@ static void write_image(struct control *c)
 	hand_over(c, &k);
 }
 
+/* announce_images writes which images the process has, or had. */
+hidden void announce_images(struct control *c)
+{
+	struct chunk k = { 0 };
+	u32 size = FT_CHUNK_HEADER;
+	for (struct image *m = images_first(); m; m = m->next)
+		size += FT_MAP_ENTRY;
+	if (size > source.chunk_size)
+		size = source.chunk_size;
+	if (!take_chunk(c, &k, size))
+		return;
+	u64 at = k.base + FT_CHUNK_HEADER;
+	for (struct image *m = images_first(); m && at + FT_MAP_ENTRY <= k.base + k.size; m = m->next) {
+		*(u32 *)(at + FT_M_FIRST) = m->base + 1;
+		*(u32 *)(at + FT_M_COUNT) = m->sites;
+		*(u64 *)(at + FT_M_IMAGE) = m->id;
+		*(u64 *)(at + FT_M_BIAS) = m->bias;
+		*(u64 *)(at + FT_M_LOADED) = m->loaded;
+		*(u64 *)(at + FT_M_UNLOADED) = load(&m->unloaded);
+		at += FT_MAP_ENTRY;
+	}
+	chunk_header(c, k.base, FT_KIND_MAP, 0);
+	store((u32 *)(k.base + FT_C_SIZE), (u32)(at - k.base));
+	hand_over(c, &k);
+}
+
 /* announce writes what readers need to know of this image. It returns 0 when there is
    nowhere to write to. */
 hidden int announce(struct control *c)
 {
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
 	write_image(c);
+	announce_images(c);
 	record(c, counter(), FT_REC_START, 0, 0);
 	return source.kind != CLOSED;
 }

@@ -15,6 +15,7 @@
    pointer has to be searched, the twins are, which stand close together. */
 #include "blocks.h"
 #include "chunk.h"
+#include "image.h"
 #include "process.h"
 #include "sys.h"
 #include "wipe.h"
@@ -26,7 +27,6 @@ _Static_assert(sizeof(struct control) <= BLOCK - sizeof(u32), "mark");
 
 static u8 *arenas[ARENAS];
 
-hidden struct control **fentry_blocks; /* by thread pointer; 0: blocks are at the control base */
 
 static u32 cursor; /* where to look for a free block */
 
@@ -139,7 +139,7 @@ hidden int share_base(void)
 	struct control **t = map_private((BLOCKS_MASK + 1) * sizeof *t);
 	if (!t)
 		return 0;
-	if (!cas(&fentry_blocks, (struct control **)0, t))
+	if (!images_share_base(t))
 		sys(SYS_munmap, t, (BLOCKS_MASK + 1) * sizeof *t, 0, 0, 0, 0);
 	return 1;
 }

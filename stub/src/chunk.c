@@ -45,6 +45,7 @@ hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
 	memcpy(h + FT_C_COMM, c->comm, sizeof c->comm);
 	*(u32 *)(h + FT_C_PARENT_PID) = c->ppid;
 	*(u32 *)(h + FT_C_PARENT_TID) = c->ptid;
+	*(u64 *)(h + FT_C_STACK) = c->stack;
 	store((u32 *)(h + FT_C_MAGIC), FT_CHUNK_MAGIC);
 }
 

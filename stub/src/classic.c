@@ -35,6 +35,9 @@ static u32 fp_failures;
 enum { DEPTH_MASK = 0x3fffffff };
 #define TIME_MASK ((1UL << 48) - 1)
 
+/* own is this image's function with an id of the trace. */
+static struct function own(u32 id) { return (struct function){ &fentry_own, id - fentry_own.base }; }
+
 static u64 hash(u64 h, const u8 *p, u64 n)
 {
 	while (n--)
@@ -166,9 +169,6 @@ static int have_stack(struct control *c, u64 slot)
 	return 1;
 }
 
-/* own is this image's function with an id of the trace. */
-static struct function own(u32 id) { return (struct function){ &fentry_own, id - fentry_own.base }; }
-
 /* enter records an entry and makes the function return to the handler. */
 static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 {
@@ -218,7 +218,7 @@ static void die(u64 slot)
 static void fp_failed(u32 id)
 {
 	char n[24] = "0x", *e = n + 2;
-	u64 v = (id - 1UL) * 4;
+	u64 v = (own(id).id - 1UL) * 4;
 	int shift = 60;
 	while (shift > 0 && !(v >> shift))
 		shift -= 4;
@@ -248,7 +248,7 @@ static void hook_return(struct control *c, u64 aux, u64 calltime)
 	if ((u64)f == (u64)ftrace_stub || function_trace_stop || c->busy)
 		return;
 	struct ftrace_graph_ret r = {
-		.func = (u64)image_start + (((u32)aux & ~FT_ID_EXIT) - 1UL) * 4 + (aux >> 62),
+		.func = (u64)image_start + (own((u32)aux & ~FT_ID_EXIT).id - 1UL) * 4 + (aux >> 62),
 		.overrun = load(&overrun), .calltime = t - ((t - calltime) & TIME_MASK), .rettime = t,
 		.depth = (int)((aux >> 32 & DEPTH_MASK) - 1),
 	};
@@ -363,7 +363,7 @@ hidden void fentry_classic_prepare(u64 *parent, u64 slot, u64 selfpc, u64 fp)
 	struct control *c;
 	if (function_trace_stop || off >= fentry_classic_span || !(c = control()) || c->busy)
 		return;
-	u32 id = (u32)(off / 4 + 1);
+	u32 id = (u32)(off / 4 + 1) + fentry_own.base;
 	if ((u64)load(&ftrace_graph_return) != (u64)ftrace_stub || (u64)load(&ftrace_graph_entry) != (u64)ftrace_graph_entry_stub)
 		hook_entry(c, parent, slot, selfpc, fp, id);
 	else if (images_armed())

@@ -9,7 +9,7 @@
 struct stack {
 	u64 lo, hi; /* stack addresses whose shadow is mapped */
 	u64 top;    /* as in struct control */
-	u32 id;     /* as the trace knows it */
+	u64 id;     /* as the trace knows it, unique in the process */
 	u32 back;   /* forced frames: index of the stack to go back to */
 	u64 used;   /* when the task last came here, in switches */
 };
@@ -23,7 +23,7 @@ struct chunk {
 /* The control block of a thread, a page of its own that is zero in a forked child. */
 struct control {
 	u64 owner, next, end, top, lo;
-	u64 high;
+	u32 high, id_base;
 	u64 shadow[SHADOW_DISTANCES];
 	u64 child;
 	u64 *table;
@@ -40,7 +40,8 @@ struct control {
 	u32 scrap;           /* events counted as lost that may go to the scrap */
 	u32 number;          /* of chunks so far */
 	u32 cur;             /* index of the stack the thread is on */
-	u32 stackids;        /* numbers given to stacks */
+	u32 begun;           /* of stacks; 0: it is not known yet where the thread is */
+	u64 stack;           /* number of the one it is on */
 	u32 starved;         /* waiting for a chunk was in vain the last time */
 	u64 switches;
 	u64 lost;            /* events lost so far */
@@ -68,6 +69,7 @@ at(control, owner, CB_OWNER);
 at(control, top, CB_TOP);
 at(control, lo, CB_LO);
 at(control, high, CB_HIGH);
+at(control, id_base, CB_ID_BASE);
 at(control, shadow, CB_SHADOW);
 at(control, child, CB_CHILD);
 at(control, table, CB_TABLE);

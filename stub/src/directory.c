@@ -13,15 +13,16 @@
 #include "sys.h"
 #include "text.h"
 
-/* write_header makes an empty file a trace of this process. */
+/* write_header makes an empty file a trace of this process. The table of id ranges is
+   written, too, so that it has its blocks. */
 static i64 write_header(i64 fd)
 {
-	u64 h[FT_STATES_OFF / 8];
-	u8 *b = (u8 *)h;
-	memset(h, 0, sizeof h);
 	i64 r = file_extend(fd, HEADER_ROOM + LARGE);
 	if (failed(r))
 		return r;
+	u8 *b = map_private(RANGES_END);
+	if (!b)
+		return -ENOMEM_;
 	*(u64 *)(b + FT_H_MAGIC) = FT_FILE_MAGIC;
 	*(u32 *)(b + FT_H_VERSION) = FT_VERSION;
 	*(u32 *)(b + FT_H_HEADER_SIZE) = HEADER_ROOM;
@@ -33,8 +34,11 @@ static i64 write_header(i64 fd)
 	*(u64 *)(b + FT_H_COUNTER) = counter();
 	*(u64 *)(b + FT_H_MONOTONIC) = clock_ns(CLOCK_MONOTONIC_);
 	*(u64 *)(b + FT_H_REALTIME) = clock_ns(CLOCK_REALTIME_);
-	r = sys(SYS_pwrite64, fd, h, sizeof h, 0, 0, 0);
-	return failed(r) ? r : r == (i64)sizeof h ? 0 : -ENOSPC_;
+	*(u32 *)(b + FT_H_RANGES) = FT_STATES_OFF;
+	*(u32 *)(b + FT_H_RANGES_ROOM) = (RANGES_END - FT_STATES_OFF) / FT_RANGE_ENTRY;
+	r = sys(SYS_pwrite64, fd, b, RANGES_END, 0, 0, 0);
+	sys(SYS_munmap, b, RANGES_END, 0, 0, 0, 0);
+	return failed(r) ? r : r == RANGES_END ? 0 : -ENOSPC_;
 }
 
 /* What is at the place of a trace directory? */

@@ -293,10 +293,17 @@ hidden i64 file_use(i64 fd)
 	file_dev = st.dev;
 	file_ino = st.ino;
 	file_end = stat_size(&st);
-	r = sys(SYS_mmap, 0, 4096, PROT_RW, MAP_SHARED_, fd, 0);
+	u32 size = 0;
+	r = sys(SYS_pread64, fd, &size, sizeof size, FT_H_HEADER_SIZE, 0, 0);
+	if (failed(r))
+		return r;
+	if (size < 4096 || size > HEADER_ROOM)
+		size = 4096;
+	r = sys(SYS_mmap, 0, size, PROT_RW, MAP_SHARED_, fd, 0);
 	if (failed(r))
 		return r;
 	source.header = (u8 *)r;
+	source.header_size = size;
 	source.chunk_size = *HEADER(u32, FT_H_CHUNK_SIZE);
 	windows = map_private(sizeof *windows);
 	if (!windows)

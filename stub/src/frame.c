@@ -11,8 +11,6 @@
 #include "profile.h"
 #include "stack.h"
 
-hidden u32 fentry_depth = 0;       /* greatest depth */
-hidden u64 fentry_threshold = 0;   /* ticks, 0: none */
 
 /* previous returns the chain behind the frame at slot, in the form of struct
    control's top. What stands there is checked: it may never have been written. */
@@ -28,13 +26,23 @@ static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shad
 hidden void frames_init(u64 hz)
 {
 	const struct config *f = &fentry_config;
-	fentry_depth = f->depth ? f->depth : ~0U;
+	fentry_words.depth = f->depth ? f->depth : ~0U;
 	if (f->threshold) {
 		/* hz is below 2^40; thresholds up to years do not overflow */
-		fentry_threshold = f->threshold / 1000000000UL * hz + f->threshold % 1000000000UL * hz / 1000000000UL;
-		if (!fentry_threshold)
-			fentry_threshold = 1;
+		fentry_words.threshold = f->threshold / 1000000000UL * hz + f->threshold % 1000000000UL * hz / 1000000000UL;
+		if (!fentry_words.threshold)
+			fentry_words.threshold = 1;
 	}
+}
+
+/* The id in a frame's shadow is the trace's where the frame may be another image's than
+   this runtime's, else the image's own, which takes the fast path fewer instructions. */
+enum { TRACE_IDS = GUESTS || CALLBACKS };
+static u32 shadow_id(struct function f) { return TRACE_IDS ? trace_id(f) : f.id; }
+static u32 id_in_shadow(u64 slot)
+{
+	u32 id = (u32)*shadow_aux(slot) & ~FT_ID_EXIT;
+	return TRACE_IDS ? id : id + fentry_own.base;
 }
 
 static int is_root(struct function f)
@@ -58,7 +66,7 @@ static void write_held(struct control *c, u64 slot)
 	while (inner) {
 		u64 s = top_slot(inner), next = *shadow_prev(s);
 		*shadow_prev(s) = outer;
-		put(c, *shadow_time(s), (u32)*shadow_aux(s));
+		put(c, *shadow_time(s), id_in_shadow(s));
 		*shadow_aux(s) |= FT_ID_EXIT;
 		outer = inner;
 		inner = next;
@@ -100,8 +108,8 @@ static void begin_call(struct control *c, u64 slot, struct function f, u32 depth
 	}
 	if (options()) {
 		*shadow_time(slot) = t;
-		*shadow_aux(slot) = (u64)depth << 32 | trace_id(f);
-		if (fentry_threshold)
+		*shadow_aux(slot) = (u64)depth << 32 | shadow_id(f);
+		if (fentry_words.threshold)
 			return;
 		*shadow_aux(slot) |= FT_ID_EXIT;
 	}
@@ -118,7 +126,7 @@ hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f)
 			depth += (u32)(*shadow_aux(top_slot(c->top)) >> 32);
 		else if (!is_root(f))
 			return 0;
-		if (depth > fentry_depth)
+		if (depth > fentry_words.depth)
 			return 0;
 	}
 	*shadow_ret(slot) = ret;
@@ -138,7 +146,7 @@ static u64 end_call(struct control *c, u64 slot, struct function f, u64 t)
 	if (fentry_config.mode == MODE_PROFILE)
 		return profile_end(c, slot, f, t);
 	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT)) {
-		if (!fentry_threshold || t - *shadow_time(slot) < fentry_threshold)
+		if (!fentry_words.threshold || t - *shadow_time(slot) < fentry_words.threshold)
 			return 0;
 		write_held(c, slot);
 	}
@@ -180,11 +188,11 @@ hidden void pop_skipped(struct control *c, u64 slot)
 {
 	u64 top = c->top, hi = c->stacks[c->cur].hi, n = 0, t = counter();
 	u64 from = top_slot(top);
-	int opt = options(), looked = !fentry_threshold;
+	int opt = options(), looked = !fentry_words.threshold;
 	while (!top_empty(top) && top_slot(top) < slot) {
 		u64 s = top_slot(top);
 		/* The innermost call that lasted long enough: all around it did, too. */
-		if (!looked && t - *shadow_time(s) >= fentry_threshold) {
+		if (!looked && t - *shadow_time(s) >= fentry_words.threshold) {
 			write_held(c, top);
 			looked = 1;
 		}

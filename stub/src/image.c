@@ -3,8 +3,9 @@
 
    Fast paths know their own image only, by words at a fixed distance. Slow ones look an
    image up by the address of a thunk, in a table sorted by address, which is replaced as
-   a whole by every registration. So readers need no lock, a fork at any moment leaves a
-   table that is whole, and an old table is never unmapped: somebody may be reading it.
+   a whole when an image comes or goes. So readers need no lock, a fork at any moment
+   leaves a table that is whole, and an old table is never unmapped: somebody may be
+   reading it. It is a page for every 511 images.
 
    A function has a byte that its thunk tests: bit 0 is derived, and says that its calls
    are traced; others say why they are not. So zeroed memory is off, and tracing ends
@@ -14,39 +15,37 @@
 #include "sys.h"
 #include "text.h"
 
-hidden struct image fentry_own; /* the image of this runtime */
-
-/* What the fast paths look at. */
-hidden u64 fentry_thunks, fentry_thunks_size;
-hidden const u8 *fentry_roots;
-
+hidden struct image fentry_own;    /* the image of this runtime */
+static struct image *newest;
 hidden u32 fentry_armed; /* the classic tracer, which has no switches, looks here */
 
-/* The images by the addresses of their thunks. */
+/* The images that are loaded, by the addresses of their thunks. */
 static struct images {
-	u32 n;
+	u64 n;
 	struct image *at[];
 } *images;
 
-static u64 table_size(u32 n) { return sizeof(struct images) + n * sizeof(struct image *); }
+static u64 table_size(u64 n) { return sizeof(struct images) + n * sizeof(struct image *); }
 
-/* insert adds an image to the table. */
-static int insert(struct image *m)
+/* change adds an image to the table, or takes it out. It returns 0 where there is no
+   memory. */
+static int change(struct image *m, int loaded)
 {
 	for (;;) {
 		struct images *old = load(&images), *t;
-		u32 n = old ? old->n : 0, k = 0;
+		u64 n = old ? old->n : 0, k = 0;
 		t = map_private(table_size(n + 1));
 		if (!t)
 			return 0;
-		while (k < n && old->at[k]->thunks < m->thunks) {
-			t->at[k] = old->at[k];
-			k++;
-		}
-		t->at[k] = m;
-		for (; k < n; k++)
-			t->at[k + 1] = old->at[k];
-		t->n = n + 1;
+		for (u64 i = 0; i < n; i++)
+			if (old->at[i] != m && old->at[i]->thunks <= m->thunks)
+				t->at[k++] = old->at[i];
+		if (loaded)
+			t->at[k++] = m;
+		for (u64 i = 0; i < n; i++)
+			if (old->at[i] != m && old->at[i]->thunks > m->thunks)
+				t->at[k++] = old->at[i];
+		t->n = k;
 		if (cas(&images, old, t))
 			return 1;
 		sys(SYS_munmap, t, table_size(n + 1), 0, 0, 0, 0);
@@ -59,7 +58,7 @@ static void set_switches(struct image *m, int on)
 {
 	static const u64 bits = SWITCH_ON * 0x0101010101010101;
 	u64 *w = (u64 *)m->switches;
-	for (u32 i = 0; w && i < m->info->sites; i += 8, w++) {
+	for (u32 i = 0; w && i < m->sites; i += 8, w++) {
 		u64 was, now;
 		do {
 			was = load(w);
@@ -73,29 +72,71 @@ static void set_switches(struct image *m, int on)
 	}
 }
 
-/* image_register adds an image; its functions are traced if others are. */
-hidden int image_register(struct image *m, const struct image_info *info)
+/* room_for gets memory for an image: that of one that has gone and is back, if any, so
+   that a library that is loaded again and again takes none. */
+static struct image *room_for(u64 id)
+{
+	struct image *m;
+	if (!load(&newest))
+		return &fentry_own;
+	for (m = load(&newest); m; m = m->next) {
+		u64 gone = load(&m->unloaded);
+		if (m->id == id && gone && cas(&m->unloaded, gone, 0))
+			return m;
+	}
+	return map_private(sizeof *m);
+}
+
+/* image_add adds an image, whose ids begin behind base. Its functions are traced if
+   others are. words are what its fast paths look at, which are this home's own as far
+   as they are about the process. It returns 0 where there is no memory. */
+hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base)
 {
 	u64 a = (u64)info;
-	m->info = info;
+	struct image *m = room_for(info->id);
+	if (!m)
+		return 0;
+	m->id = info->id;
+	m->sites = info->sites;
+	m->base = base;
+	m->bias = a - info->address;
+	m->loaded = counter();
+	m->words = words;
 	m->thunks = info->thunks ? a + (u64)info->thunks : 0;
 	m->size = info->thunks ? (u64)info->sites * THUNK_SIZE : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
 	m->roots = info->roots ? (u8 *)a + info->roots : 0;
-	if (m == &fentry_own) {
-		fentry_roots = m->roots;
-		fentry_thunks = m->thunks;
-		fentry_thunks_size = m->size;
-	}
-	if (!insert(m))
+	*words = (struct words){
+		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
+	};
+	if (!change(m, 1)) {
+		m->unloaded = m->loaded;
 		return 0;
-	/* Whoever ends tracing meanwhile may not have seen the image. */
+	}
+	int known = 0;
+	for (struct image *i = load(&newest); i; i = i->next)
+		known |= i == m;
+	while (!known && !cas(&newest, m->next = load(&newest), m))
+		;
+	/* Whoever gave up the control base, or ended tracing, may not have seen the image. */
+	store(&words->blocks, load(&fentry_words.blocks));
 	if (load(&fentry_armed))
 		set_switches(m, 1);
 	if (!load(&fentry_armed))
 		set_switches(m, 0);
-	return 1;
+	return m;
 }
+
+/* image_remove is for an image that is about to be unmapped: none of its functions is
+   running, or will be called. */
+hidden void image_remove(struct image *m)
+{
+	change(m, 0);
+	store(&m->unloaded, counter());
+}
+
+/* images_first returns the image that registered last; the others are behind next. */
+hidden struct image *images_first(void) { return load(&newest); }
 
 /* image_returns_to finds the function whose body returns to an address, which is in its
    thunk: the call that is there has been replaced by a tail call. */
@@ -104,9 +145,9 @@ hidden int image_returns_to(u64 ret, struct function *f)
 	struct images *t = load(&images);
 	if (ret % THUNK_SIZE != THUNK_RET || !t)
 		return 0;
-	u32 lo = 0, hi = t->n; /* the first one whose thunks are above ret */
+	u64 lo = 0, hi = t->n; /* the first one whose thunks are above ret */
 	while (lo < hi) {
-		u32 mid = lo + (hi - lo) / 2;
+		u64 mid = lo + (hi - lo) / 2;
 		if (t->at[mid]->thunks <= ret)
 			lo = mid + 1;
 		else
@@ -126,7 +167,19 @@ hidden int images_arm(int on)
 {
 	int was = swap(&fentry_armed, (u32)on) != 0;
 	struct images *t = load(&images);
-	for (u32 i = 0; t && i < t->n; i++)
+	for (u64 i = 0; t && i < t->n; i++)
 		set_switches(t->at[i], on);
 	return was;
+}
+
+/* images_share_base gives up the control base, for good and in all images: blocks are in
+   table t. It returns 0 if another thread has done it. */
+hidden int images_share_base(struct control **t)
+{
+	if (!cas(&fentry_words.blocks, (struct control **)0, t))
+		return 0;
+	struct images *all = load(&images);
+	for (u64 i = 0; all && i < all->n; i++)
+		store(&all->at[i]->words->blocks, t);
+	return 1;
 }

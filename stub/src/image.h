@@ -2,14 +2,42 @@
 #ifndef FENTRY_IMAGE_H
 #define FENTRY_IMAGE_H
 #include "config.h"
+#include "layout.h"
 
-/* An image. Once it is registered, only base and its switches ever change. */
+struct control;
+
+/* What the fast paths of an image look at: words.S. */
+struct words {
+	struct control **blocks;
+	u64 thunks, thunks_size;
+	const u8 *roots;
+	u64 threshold;
+	struct image *self;
+	u32 depth, id_base;
+};
+
+at(words, blocks, W_BLOCKS);
+at(words, thunks, W_THUNKS);
+at(words, thunks_size, W_THUNKS_SIZE);
+at(words, roots, W_ROOTS);
+at(words, threshold, W_THRESHOLD);
+at(words, self, W_SELF);
+at(words, depth, W_DEPTH);
+at(words, id_base, W_ID_BASE);
+_Static_assert(sizeof(struct words) == W_SIZE, "words");
+
+/* An image. It is the home's, and stays when the image goes. */
 struct image {
-	const struct image_info *info;
-	u64 thunks, size; /* address of the first thunk, bytes of all; 0: there are none */
-	u8 *switches;     /* by local id, from 1 */
-	const u8 *roots;  /* bitmap of graph roots by local id, 0: every function is one */
-	u32 base;         /* ids in the trace are local ids plus this */
+	struct image *next; /* of all there ever were, newest first */
+	u64 id;
+	u32 sites, base;    /* ids in the trace are local ids, 1 to sites, plus base */
+	u64 bias;           /* load address minus link address */
+	u64 loaded;         /* counter when it registered */
+	u64 unloaded;       /* counter when it went, 0: it is there */
+	struct words *words;
+	u64 thunks, size;   /* address of the first thunk, bytes of all; 0: there are none */
+	u8 *switches;       /* by local id, from 1 */
+	const u8 *roots;    /* bitmap of graph roots by local id, 0: every function is one */
 };
 
 /* A traced function. */
@@ -21,11 +49,15 @@ struct function {
 static inline u32 trace_id(struct function f) { return f.image->base + f.id; }
 
 extern hidden const struct image_info fentry_image;
+extern hidden struct words fentry_words;
 extern hidden struct image fentry_own;
 
-hidden int image_register(struct image *m, const struct image_info *info);
+hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base);
+hidden void image_remove(struct image *m);
+hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
 hidden int images_arm(int on);
 hidden int images_armed(void);
+hidden int images_share_base(struct control **t);
 
 #endif

@@ -11,7 +11,8 @@
 #define CB_END             16 /* first slot that is not to be used */
 #define CB_TOP             24 /* slot of the innermost live frame; see stack.c for the tags */
 #define CB_LO              32 /* lowest stack address whose shadow is mapped */
-#define CB_HIGH            40 /* high half of the counter at the last event */
+#define CB_HIGH            40 /* u32: high half of the counter at the last event */
+#define CB_ID_BASE         44 /* u32, arm64: fentry_id_base, loaded with the word before it */
 #define CB_SHADOW          48 /* arm64: from a slot on the current stack to its shadow */
 #define CB_SHADOW_AUX      56 /* arm64: and to that with its times */
 #define CB_CHILD           64 /* profile: time spent in the callees of the innermost frame so far */
@@ -20,6 +21,17 @@
 #define CB_SELF            88 /* address of the block */
 #define CB_LIBTID          96 /* the C library's copy of the thread id, see thread.c; 0: none */
 #define CB_TID             104 /* u32 */
+
+/* struct words: what the fast paths of an image look at */
+#define W_BLOCKS           0  /* table of blocks by thread pointer; 0: they are at the control base */
+#define W_THUNKS           8  /* address of the first thunk */
+#define W_THUNKS_SIZE      16 /* bytes of all */
+#define W_ROOTS            24 /* bitmap of graph roots by local id, 0: every function is one */
+#define W_THRESHOLD        32 /* ticks: shorter calls are not recorded; 0: all are */
+#define W_SELF             40 /* the image, for slow paths */
+#define W_DEPTH            48 /* u32: greatest depth of calls that are recorded */
+#define W_ID_BASE          52 /* u32: ids in the trace are local ids plus this */
+#define W_SIZE             56
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12

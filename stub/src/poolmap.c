@@ -89,6 +89,7 @@ hidden int pool_open(i64 fd, const u8 *head)
 	first = header;
 	source.chunk_size = size;
 	source.header = (u8 *)m;
+	source.header_size = header;
 	source.kind = POOL;
 	if (!wipe_is_emulated())
 		set_anchors(fd);

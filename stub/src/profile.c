@@ -25,6 +25,7 @@ hidden int profile_thread(struct control *c)
 	if (source.kind == FILE && file_chunks(&k, n)) {
 		store((u32 *)(k.base + FT_C_SIZE), (u32)size);
 		sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+		*(u32 *)(k.base + FT_C_FIRST) = fentry_own.base;
 		chunk_header(c, k.base, FT_KIND_PROFILE, 0);
 	} else {
 		k.base = (u64)map_private(size);

@@ -32,3 +32,35 @@ hidden void only_count(i64 err)
 	if (swap(&source.kind, CLOSED) != CLOSED)
 		say("the trace ends here, what follows is lost", 0, 0, err);
 }
+
+/* allocate_ids returns what is to be added to an image's local ids, 1 to count, for ids
+   that are unique in the trace, or -1 if there are none left. The header has a table of
+   ranges, to which all processes of the trace add without a lock: an entry is taken by
+   setting first id and count at once, and then says whose it is. An image has the same
+   range in all of them. Without a table, the home's ids are its local ones. */
+hidden i64 allocate_ids(u64 image, u32 count)
+{
+	u32 off = source.header ? *HEADER(u32, FT_H_RANGES) : 0, room = off ? *HEADER(u32, FT_H_RANGES_ROOM) : 0;
+	u64 next = 1;
+	if (!off)
+		return images_first() ? -1 : 0;
+	if (off % 8 || off > source.header_size || room > (source.header_size - off) / FT_RANGE_ENTRY)
+		return -1;
+	for (u32 i = 0; i < room; i++) {
+		u8 *e = source.header + off + i * FT_RANGE_ENTRY;
+		u64 *range = (u64 *)(e + FT_R_FIRST), v = load(range);
+		if (!v && next + count - 1 <= FT_ID_MAX) {
+			if (cas(range, 0, next | (u64)count << 32)) {
+				store((u64 *)(e + FT_R_IMAGE), image);
+				return (i64)next - 1;
+			}
+			v = load(range);
+		}
+		if (v >> 32 == count && (u32)v && load((u64 *)(e + FT_R_IMAGE)) == image)
+			return (u32)v - 1;
+		next = (u32)v + (v >> 32);
+	}
+	say("an image is not traced: the trace has no ids left", 0, 0, 0);
+	return -1;
+}
+_Static_assert(FT_R_FIRST % 8 == 0 && FT_R_COUNT == FT_R_FIRST + 4, "set at once");

@@ -134,6 +134,7 @@ static void resume(struct control *c, u32 i)
 {
 	struct stack *s = &c->stacks[i];
 	c->cur = i;
+	c->stack = s->id;
 	c->lo = s->lo;
 	c->top = s->top;
 	shadow_distances(c->shadow, s->lo);
@@ -226,13 +227,21 @@ static u32 grown(struct control *c, u64 slot)
 	return k;
 }
 
+/* stack_number is a new number for a stack: they are unique in the process, as another
+   thread may go on where this one has stopped. */
+hidden u64 stack_number(void)
+{
+	static u64 last;
+	return add(&last, 1) + 1;
+}
+
 static void begin(struct control *c, u32 i, u64 lo, u64 hi)
 {
 	struct stack *s = &c->stacks[i];
 	s->lo = lo;
 	s->hi = hi;
 	s->top = empty_top(hi);
-	s->id = c->stackids++;
+	s->id = c->begun++ ? stack_number() : c->stack;
 	s->back = 0;
 }
 
@@ -243,7 +252,7 @@ hidden int enter_stack(struct control *c, u64 slot)
 	u64 a = slot & -(u64)PIECE;
 	struct sigaltstack ss;
 	int on_signal = -1;
-	if (c->stackids != 0) {
+	if (c->begun != 0) {
 		struct stack *s = &c->stacks[c->cur];
 		save(c);
 		if (slot - s->lo < s->hi - s->lo) {
@@ -257,7 +266,7 @@ hidden int enter_stack(struct control *c, u64 slot)
 	}
 	if (on_signal < 0)
 		on_signal = on_signal_stack(slot, &ss);
-	if (c->stackids == 0) {
+	if (c->begun == 0) {
 		/* A new thread. If its first event is in a signal handler, the stack it
 		   began on is not known yet: an entry that no address is on stands for it. */
 		if (!on_signal && !have_piece(slot))

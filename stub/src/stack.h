@@ -6,6 +6,7 @@
 struct sigaltstack { u64 sp; i32 flags; u64 size; };
 enum { SS_ONSTACK_ = 1 };
 
+hidden u64 stack_number(void);
 hidden int enter_stack(struct control *c, u64 slot);
 hidden void leave_stack(struct control *c);
 hidden int on_signal_stack(u64 slot, struct sigaltstack *ss);

@@ -59,11 +59,10 @@ static int start(u64 *sp)
 	/* Threads that are there already have not inherited a control base of ours. */
 	if (!OWN_BASE && base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
 		return 0;
-	if (!image_register(&fentry_own, &fentry_image))
-		return 0;
 	frames_init(fentry_config.threshold ? counter_hz() : 0);
 	early_thread(fentry_first_thread);
-	return 1;
+	i64 ids = allocate_ids(fentry_image.id, fentry_image.sites);
+	return ids >= 0 && image_add(&fentry_image, &fentry_words, (u32)ids);
 }
 
 /* fentry_init starts tracing. sp is the stack at the program's start, where argc

@@ -11,6 +11,7 @@
 #include "image.h"
 #include "process.h"
 #include "profile.h"
+#include "stack.h"
 #include "sys.h"
 #include "thread.h"
 #include "wipe.h"
@@ -30,6 +31,8 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->nstacks = lengthof(c->few);
 	c->libtid = OWN_BASE && wipe_is_emulated() ? libc_tid(tid) : 0;
 	c->key = counter();
+	c->id_base = fentry_own.base;
+	c->stack = stack_number();
 	c->high = (u32)(c->key >> 32);
 	if (table) { /* a dead thread's; never one of another process, those are wiped */
 		c->table = table;

@@ -39,6 +39,10 @@ const (
 	bitsInWord = 64
 )
 
+// images is how many images the programs of a session can have with ids of their own:
+// the entries of the table of ranges.
+const images = 2048
+
 // Pool is the shared memory the traced processes write to.
 //
 // Its chunks have numbers: first those of full size, then the small ones.
@@ -61,7 +65,8 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	}
 	p := &Pool{N: int(n), Small: smallChunks(n)}
 	p.bits = (format.StatesOff + 4*(p.N+p.Small) + 7) &^ 7
-	p.header = (p.bits + p.Small/bitsInWord*8 + 4095) &^ 4095
+	ranges := p.bits + p.Small/bitsInWord*8
+	p.header = (ranges + images*format.RangeEntry + 4095) &^ 4095
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
@@ -81,6 +86,8 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	le.PutUint32(p.Mem[format.HSmallChunks:], uint32(p.Small))
 	le.PutUint32(p.Mem[format.HSmallSize:], smallSize)
 	le.PutUint32(p.Mem[format.HSmallFree:], uint32(p.bits))
+	le.PutUint32(p.Mem[format.HRanges:], uint32(ranges))
+	le.PutUint32(p.Mem[format.HRangesRoom:], images)
 	for i := range p.Small / bitsInWord {
 		p.free(i).Store(^uint64(0))
 	}
@@ -93,7 +100,7 @@ func smallChunks(n int64) int {
 	small := min(n*perFull, mostSmall)
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &lim) == nil && lim.Cur < 1<<40 {
-		const header = format.StatesOff + mostSmall*5 + 4096
+		const header = format.StatesOff + mostSmall*5 + images*format.RangeEntry + 4096
 		small = min(small, max(0, (int64(lim.Cur)-header-n*(format.ChunkSize+4))/smallSize))
 	}
 	return int(small) &^ (bitsInWord - 1)

@@ -44,21 +44,23 @@ var Flags = []string{
 	"-fno-ident", "-fno-exceptions", "-fno-common", "-fmerge-constants", "-nostdinc",
 }
 
-// Sources returns the C and assembly files for a target in src, sorted: the
-// common ones and those in the target's directory.
+// Sources returns the C and assembly files for a target in src: those in the target's
+// directory, and then the common ones, each sorted.
 func Sources(src string, t Target, match func(name string) bool) ([]string, error) {
 	var files []string
-	for _, dir := range []string{src, filepath.Join(src, t.Name)} {
+	for _, dir := range []string{filepath.Join(src, t.Name), src} {
+		var these []string
 		for _, pat := range []string{"*.c", "*.S"} {
 			m, err := filepath.Glob(filepath.Join(dir, pat))
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, m...)
+			these = append(these, m...)
 		}
+		slices.Sort(these)
+		files = append(files, these...)
 	}
 	files = slices.DeleteFunc(files, func(f string) bool { return !match(filepath.Base(f)) })
-	slices.Sort(files)
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%s: no sources", src)
 	}

@@ -24,6 +24,14 @@
 	popr	%rax
 	.endm
 
+	/* WRITE for an id of the trace, as this tracer has them. */
+	.macro WRITE_ID id, at
+	mov	\id, %ecx
+	shl	$32, %rcx
+	or	%rdx, %rcx
+	mov	%rcx, \at
+	.endm
+
 	/* r11: this thread's block. Changes rcx, rdx. */
 	.macro CLASSIC_BLOCK slow
 	cmpq	$0, fentry_blocks(%rip)
@@ -143,6 +151,7 @@
 	cmp	fentry_classic_span(%rip), %rcx
 	jae	9f
 	shr	$2, %rax
+	add	fentry_id_base(%rip), %eax
 
 	CLASSIC_BLOCK 7f
 	mov	(%rsi), %rcx
@@ -190,8 +199,8 @@
 	pushr	%rax
 	RESERVE 16, 6f, , (%r11)
 	btc	$SHADOW_AUX, %rsi
-	WRITE	(%rsi), (%rax)
-	WRITE	(%rsp), 8(%rax)
+	WRITE_ID	(%rsi), (%rax)
+	WRITE_ID	(%rsp), 8(%rax)
 	popr	%rax
 	or	$FT_ID_EXIT, %eax
 	mov	%rax, (%rsi)
@@ -570,7 +579,7 @@ return_to_handler:
 	btc	$SHADOW_PREV, %rsi
 	mov	%eax, 40(%rsp)
 3:	RESERVE 8, 5f, , (%r11)
-	WRITE	40(%rsp), (%rax)
+	WRITE_ID	40(%rsp), (%rax)
 	btc	$SHADOW_RET, %rsi
 	mov	(%rsi), %rax
 	btc	$SHADOW_PREV, %rsi

@@ -82,6 +82,7 @@ static inline u64 counter_frequency(void) { return 0; }
 enum {
 	OWN_BASE = 0,      /* the program may use the control base itself, and new threads inherit it */
 	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
+	GUESTS = 1,        /* other images can register with the runtime of the first one */
 };
 
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */

@@ -182,9 +182,11 @@
 	jb	\slow
 	.endm
 
-	/* The event word of \id in the high half, the time in rdx, to \at. Changes rcx. */
+	/* The event word of local id \id in the high half, the time in rdx, to \at.
+	   Changes rcx. */
 	.macro WRITE id, at
 	mov	\id, %ecx
+	add	fentry_id_base(%rip), %ecx	/* the exit's bit stays */
 	shl	$32, %rcx
 	or	%rdx, %rcx
 	mov	%rcx, \at
@@ -232,7 +234,7 @@
 	add	$8, %rdi
 	.endif
 	mov	64+32(%rbp), %esi
-	lea	fentry_own(%rip), %rdx
+	mov	fentry_self(%rip), %rdx
 	mov	(%rdi), %rcx
 	call	fentry_slow_enter
 	ENDSLOW 40
@@ -295,7 +297,7 @@
 	SLOW 41
 	lea	64+32(%rbp), %rdi
 	mov	64+24(%rbp), %esi
-	lea	fentry_own(%rip), %rdx
+	mov	fentry_self(%rip), %rdx
 	call	fentry_slow_exit
 	ENDSLOW 41
 	mov	%rax, 32(%rsp)

@@ -23,6 +23,7 @@
 	ja	6f
 3:	shl	$32, %rax
 	mov	32+\x(%rsp), %edx
+	add	fentry_id_base(%rip), %edx
 	or	%rdx, %rax
 	LEA_SLOT \where, %rdx, \x
 	btc	$SHADOW_AUX, %rdx
@@ -82,6 +83,7 @@
 	jae	7f
 	mov	%rax, (%rcx)
 	mov	32+\x(%rsp), %eax
+	add	fentry_id_base(%rip), %eax
 43:	LEA_SLOT \where, %rdx, \x
 	btc	$SHADOW_AUX, %rdx
 	mov	%eax, (%rdx)		/* the depth stays */

@@ -118,6 +118,8 @@ _mcount:
 	b.hs	90f
 	lsr	x9, x9, #2
 	lsr	x10, x11, #2
+	LOADW	x12, w12, fentry_id_base
+	add	w9, w9, w12
 	ubfx	x11, x10, #2, #FRAMES_BITS
 	ADDRESS	x12, fentry_classic_frames
 	ldr	x11, [x12, x11, lsl #3]

@@ -27,7 +27,7 @@
 	RESERVE 16, 62f, 82f
 	OLD_EXIT
 	stp	x2, x3, [x1]
-	lsr	x17, x3, #32
+	LOCAL_ID
 	REPLACE_RET \where, x17
 	LEAVE_ENTER \where
 6:	SLOW_RECORD \where, 5b

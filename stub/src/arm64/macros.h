@@ -241,17 +241,19 @@
 	b.lo	\slow
 	.endm
 
-	/* Reserve n bytes at x1 for an event of now, which is to be x3: its id is in w17,
-	   which is changed; RETRY makes it again. Changes x2. */
+	/* Reserve n bytes at x1 for an event of now, which is to be x3: its local id is in
+	   w17, which is changed; RETRY makes it again. Changes x2. One load gets the
+	   counter's high half, and above it CB_ID_BASE, which is then where the id goes. */
 	.macro RESERVE n, full, retry
 	ldp	x1, x2, [x0]
 	cmp	x1, x2
 	b.hs	\full
 	mrs	x3, cntvct_el0
-	ldr	w2, [x0, #W(CB_HIGH)]
+	ldr	x2, [x0, #W(CB_HIGH)]
 	eor	x2, x2, x3, lsr #32
-	cbnz	x2, \full
+	cbnz	w2, \full
 	bfi	x3, x17, #32, #32
+	add	x3, x3, x2
 	ldxr	x2, [x0]
 	cmp	x2, x1
 	b.ne	\retry
@@ -259,32 +261,44 @@
 	stxr	w17, x2, [x0]
 	cbnz	w17, \retry
 	.endm
-	.macro RETRY again
+	/* w17 is to be the local id again. */
+	.macro LOCAL_ID
 	lsr	x17, x3, #32
+	ldr	w2, [x0, #W(CB_ID_BASE)]
+	sub	w17, w17, w2
+	.endm
+	.macro RETRY again
+	LOCAL_ID
 	b	\again
 	.endm
 
-	/* A tail call, behind RESERVE: x2 is to be the event of the function that ends. */
+	/* A tail call, behind RESERVE: x2 is to be the event of the function that ends.
+	   Changes w17. */
 	.macro OLD_EXIT
 	LOAD	x2, fentry_thunks
 	sub	x2, x16, x2
-	lsr	x2, x2, #6		/* THUNK_SIZE */
+	ldr	w17, [x0, #W(CB_ID_BASE)]
+	add	x2, x17, x2, lsr #6	/* THUNK_SIZE */
 	add	x2, x2, #1
 	orr	x2, x2, #FT_ID_EXIT
 	lsl	x2, x2, #32
 	bfxil	x2, x3, #0, #32
 	.endm
 
-	/* RESERVE for an exit: the block is x16, the place x0, the event x30. Changes x1. */
+	/* RESERVE for an exit: the block is x16, the place x0, the event x30. Changes x1.
+	   The classic tracer's ids are those of the trace. */
 	.macro RESERVE_EXIT full, retry
 	ldp	x0, x1, [x16]
 	cmp	x0, x1
 	b.hs	\full
 	mrs	x30, cntvct_el0
-	ldr	w1, [x16, #W(CB_HIGH)]
+	ldr	x1, [x16, #W(CB_HIGH)]
 	eor	x1, x1, x30, lsr #32
-	cbnz	x1, \full
+	cbnz	w1, \full
 	bfi	x30, x17, #32, #32
+#ifndef FENTRY_CLASSIC
+	add	x30, x30, x1
+#endif
 	ldxr	x1, [x16]
 	cmp	x1, x0
 	b.ne	\retry
@@ -294,13 +308,13 @@
 	.endm
 	.macro RETRY_EXIT again
 	lsr	x17, x30, #32
+#ifndef FENTRY_CLASSIC
+	ldr	w1, [x16, #W(CB_ID_BASE)]
+	sub	w17, w17, w1
+#endif
 	b	\again
 	.endm
 
-	.macro OWN_IMAGE reg
-	adrp	\reg, fentry_own
-	add	\reg, \reg, #:lo12:fentry_own
-	.endm
 
 	/* The C functions are called through sve.S.
 
@@ -316,7 +330,7 @@
 	mov	x3, x16
 	.endif
 	mov	w1, w17
-	OWN_IMAGE x2
+	LOAD	x2, fentry_self
 	bl	fentry_enter_keeping
 	.ifc \where, fp
 	ENDSLOW 48
@@ -354,7 +368,7 @@
 	mov	x0, sp
 	mov	w1, w17
 	SLOW 17
-	OWN_IMAGE x2
+	LOAD	x2, fentry_self
 	bl	fentry_exit_keeping
 	ENDSLOW 17
 	mov	x30, x0

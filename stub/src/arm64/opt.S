@@ -64,7 +64,7 @@
 	RESERVE 16, 62f, 82f
 	OLD_EXIT
 	stp	x2, x3, [x1]
-	lsr	x17, x3, #32
+	LOCAL_ID
 	LEA_SLOT \where, x3
 	SHADOW_TIMES x2, x3, x0
 	orr	w1, w17, #FT_ID_EXIT

@@ -1,0 +1,82 @@
+package stub
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// sharedTrace makes a trace file that programs go on with, in which ids 1 to taken are
+// another image's.
+func sharedTrace(t *testing.T, taken uint32) string {
+	t.Helper()
+	const header = 65536
+	b := make([]byte, header)
+	copy(b, format.FileMagic)
+	le.PutUint32(b[format.HVersion:], format.Version)
+	le.PutUint32(b[format.HHeaderSize:], header)
+	le.PutUint32(b[format.HChunkSize:], format.ChunkSize)
+	le.PutUint32(b[format.HRanges:], 256)
+	le.PutUint32(b[format.HRangesRoom:], 8)
+	entry := b[256:]
+	le.PutUint64(entry[format.RImage:], 0x99)
+	le.PutUint32(entry[format.RFirst:], 1)
+	le.PutUint32(entry[format.RCount:], taken)
+	path := filepath.Join(t.TempDir(), "events")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestRanges: an image whose ids do not begin at 1 has the same calls, with every
+// tracer; a second process of it has the same range.
+func TestRanges(t *testing.T) {
+	const taken = 70000
+	forEach(t, func(t *testing.T, m *machine) {
+		for _, v := range []struct {
+			name, tracer string
+			config       Config
+		}{
+			{"graph", "graph", Config{}},
+			{"func", "func", Config{Mode: ModeFunction}},
+			{"depth", "opt", Config{Depth: 1 << 30}},
+			{"threshold", "opt", Config{Threshold: 1}},
+			{"profile", "profile", Config{Mode: ModeProfile}},
+		} {
+			t.Run(v.name, func(t *testing.T) {
+				t.Parallel()
+				v.config.Session = sharedTrace(t, taken)
+				f := buildFixture(t, "basic.c", buildOptions{on: m, tracer: v.tracer, config: v.config})
+				for range 2 {
+					if out, err := f.command(t).CombinedOutput(); err != nil {
+						t.Fatalf("%v\n%s", err, out)
+					}
+				}
+				ev := f.read(t, v.config.Session)
+				if len(ev.maps) != 1 || ev.maps[0].first != taken+1 || int(ev.maps[0].count) != len(f.sites) {
+					t.Fatalf("images %+v", ev.maps)
+				}
+				if v.name == "threshold" { // some calls may take no time at all
+					if ev.calls["main"] != 2 || ev.calls["fib"] < 10000 {
+						t.Errorf("calls %v", ev.calls)
+					}
+				} else if want := 2 * 21891; ev.calls["fib"] != want || ev.calls["even"]+ev.calls["odd"] != 2*100002 {
+					t.Errorf("calls %v, want %d of fib", ev.calls, want)
+				}
+				if v.tracer != "func" && (ev.open != 0 || ev.strays != 0) {
+					t.Errorf("%d calls left open, %d exits without entry", ev.open, ev.strays)
+				}
+				b, err := readUsed(v.config.Session)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e := b[256+format.RangeEntry:]; le.Uint64(e) != 0x1234 || le.Uint64(e[format.RangeEntry:]) != 0 {
+					t.Errorf("ranges % x", e[:2*format.RangeEntry])
+				}
+			})
+		}
+	})
+}
