@@ -48,6 +48,8 @@ type Image struct {
 	Address  uint64 // of fentry_image as linked
 	Thunks   int64  // distance to the thunk of id 1
 	Switches int64  // distance to the byte that the thunk of id 1 tests, a multiple of 8; see [SwitchesSize]
+	Mode     uint32 // tracer whose routines the thunks call, that of the process's Config
+	Options  bool   // these are the routines for a depth, a threshold or roots
 	Roots    int64  // distance to a bitmap of the ids that are graph roots, 0: everything is recorded
 	BuildID  []byte // the image's before it was patched, up to 127 bytes
 	Path     string // of the image, up to 1023 bytes
@@ -91,6 +93,10 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOThunks:], uint64(m.Thunks))
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
+	le.PutUint32(b[format.ImageOMode:], m.Mode)
+	if m.Options {
+		le.PutUint32(b[format.ImageOOptions:], 1)
+	}
 	if len(m.BuildID) > format.ImageNBuildID {
 		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit", len(m.BuildID), format.ImageNBuildID)
 	}

@@ -22,7 +22,7 @@
 //	blocks, stack, frame               control blocks, stacks, open calls
 //	thread                             the running thread, new or forked
 //	session, announce, start           finding a place for the trace, once a process
-//	slow                               where fast paths come to
+//	slow, home                         where fast paths come to, and other images
 //	graph, func, opt, profile (.S)     the fast paths, which thunks call
 //
 // So what an event passes on its way to memory is never entered again on that way. Only
@@ -67,6 +67,15 @@
 // traced. The runtime sets it in all functions when it has started, and clears it when
 // tracing ends; in memory that is still zero, everything is off. Calls that are open
 // when their function is switched off are closed by their exits as ever.
+//
+// # Several images
+//
+// There is one runtime in a process, the home. [GuestObject] is for other images of the
+// process, shared objects: it has fast paths, which work on the home's control blocks,
+// and whose slow paths are jumps to the home, whose structure (src/home.h) is at a fixed
+// address. Each image has a range of ids, which are unique in the trace, switches, and
+// a place in the table by which slow paths find a function by its thunk. On arm64
+// only the executable can be traced, as others cannot use its thread-local word.
 //
 // # Programs linked with the runtime
 //

@@ -3,7 +3,6 @@ package stub
 import (
 	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,12 +20,16 @@ import (
 // entry, with the runtime linked in by the linker and its sites patched by this
 // file. So the runtime is tested without the packages that patch finished programs.
 type fixture struct {
-	on    *machine
-	cpu   string // for qemu
-	path  string
-	sites []string // function names; the id is the index plus 1
-	env   []string // for runs
+	on     *machine
+	cpu    string // for qemu
+	path   string
+	sites  []string            // function names; the id is the index plus 1
+	env    []string            // for runs
+	guests map[uint64][]string // names of functions of other images
 }
+
+// guestID is the image id of a guest.
+const guestID = 0x5678
 
 // thunkSize is the same on both machines.
 const thunkSize = arch.ThunkSize
@@ -40,6 +43,7 @@ type buildOptions struct {
 	behind bool     // sites are behind the prologue
 	roots  []string // graph roots
 	skip   func(name string) bool
+	guest  bool // a shared object, to be loaded by a fixture
 }
 
 // buildFixture compiles and patches testdata/src.
@@ -59,7 +63,11 @@ func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
 	const room = 400 // thunks
 	dir := t.TempDir()
 	obj := filepath.Join(dir, "runtime.o")
-	runtime, err := Object(m.elf)
+	object := Object
+	if o.guest {
+		object = GuestObject
+	}
+	runtime, err := object(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +98,11 @@ harness_switches: .zero %d
 	bin := filepath.Join(dir, strings.TrimSuffix(src, filepath.Ext(src)))
 	args := []string{"-O2", "-g", "-no-pie", "-fno-pie", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)), "-pthread", "-o", bin, filepath.Join("testdata", src), area, obj,
 		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_irel_ret=_start", "-Wl,--defsym,fentry_first_thunk=harness_thunks"}
+	if o.guest {
+		bin += ".so"
+		args = []string{"-O2", "-g", "-fPIC", "-shared", "-fcf-protection=none", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)),
+			"-o", bin, filepath.Join("testdata", src), area, obj}
+	}
 	args = append(args, o.flags...)
 	if out, err := exec.Command(o.cc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", src, err, out)
@@ -120,14 +133,22 @@ harness_switches: .zero %d
 		t.Fatalf("%s: no bytes at %#x", src, a)
 		return nil
 	}
-	table, err := e.Section("__patchable_function_entries").Data()
-	if err != nil {
-		t.Fatal(err)
-	}
-	le := binary.LittleEndian
+	nops := bytes.Repeat(m.nop, m.site/len(m.nop))
 	var sites []uint64
-	for ; len(table) >= 8; table = table[8:] {
-		sites = append(sites, le.Uint64(table))
+	if o.guest { // the table's contents are in relocations
+		for _, s := range syms {
+			if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Size >= uint64(m.site) && bytes.HasPrefix(at(s.Value), nops) {
+				sites = append(sites, s.Value)
+			}
+		}
+	} else {
+		table, err := e.Section("__patchable_function_entries").Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ; len(table) >= 8; table = table[8:] {
+			sites = append(sites, le.Uint64(table))
+		}
 	}
 	slices.Sort(sites)
 	name := func(a uint64) string {
@@ -161,7 +182,7 @@ harness_switches: .zero %d
 			t.Fatal(err)
 		}
 		site := at(a)
-		if !bytes.HasPrefix(site, bytes.Repeat(m.nop, m.site/len(m.nop))) {
+		if !bytes.HasPrefix(site, nops) {
 			t.Fatalf("%s: % x at %#x", n, site[:m.site], a)
 		}
 		copy(site, code)
@@ -175,7 +196,10 @@ harness_switches: .zero %d
 	info := addr["fentry_image"]
 	img := Image{
 		ID: 0x1234, Sites: uint32(len(thunks)), Address: info, Thunks: int64(addr["harness_thunks"] - info),
-		Switches: int64(addr["harness_switches"] - info), Path: bin,
+		Switches: int64(addr["harness_switches"] - info), Path: bin, Mode: o.config.Mode, Options: o.tracer == "opt",
+	}
+	if o.guest {
+		img.ID = guestID
 	}
 	if len(o.roots) > 0 {
 		bitmap := at(addr["harness_roots"])
@@ -186,11 +210,13 @@ harness_switches: .zero %d
 		}
 		img.Roots = int64(addr["harness_roots"] - info)
 	}
-	b, err := o.config.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
+	var b []byte
+	if !o.guest {
+		if b, err = o.config.MarshalBinary(); err != nil {
+			t.Fatal(err)
+		}
+		copy(at(addr["fentry_config"]), b)
 	}
-	copy(at(addr["fentry_config"]), b)
 	if b, err = img.MarshalBinary(); err != nil {
 		t.Fatal(err)
 	}

@@ -80,3 +80,76 @@ func TestRanges(t *testing.T) {
 		}
 	})
 }
+
+// TestGuest: two images are traced by one runtime. The second is a shared object with
+// thunks and fast paths of its own, loaded and unloaded three times; its functions and
+// the program's call each other, and jump to each other.
+func TestGuest(t *testing.T) {
+	for _, v := range []struct {
+		name, tracer string
+		config       Config
+	}{
+		{"graph", "graph", Config{}},
+		{"func", "func", Config{Mode: ModeFunction}},
+		{"depth", "opt", Config{Depth: 1 << 30}},
+	} {
+		for _, gs := range []bool{false, true} {
+			name := v.name
+			if gs {
+				name += "-gs"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f := buildFixture(t, "guest-home.c", buildOptions{tracer: v.tracer, config: v.config, flags: gsFlags(gs)})
+				g := buildFixture(t, "guest.c", buildOptions{tracer: v.tracer, config: v.config, guest: true})
+				f.guests = map[uint64][]string{guestID: g.sites}
+				out, ev := f.run(t, g.path)
+				expectCounts(t, out, ev)
+				if v.tracer != "func" && (ev.open != 0 || ev.strays != 0) || ev.lost != 0 {
+					t.Errorf("%d calls left open, %d exits without entry, %d lost", ev.open, ev.strays, ev.lost)
+				}
+				if len(ev.maps) != 2 || ev.maps[0].first+ev.maps[0].count > ev.maps[1].first && ev.maps[1].first+ev.maps[1].count > ev.maps[0].first {
+					t.Fatalf("images %+v", ev.maps)
+				}
+				for _, m := range ev.maps {
+					if (m.unloaded != 0) != (m.image == guestID) {
+						t.Errorf("image %+v", m)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A guest whose thunks do something else than the home's is not traced, nor one without
+// a home.
+func TestGuestThatDoesNotFit(t *testing.T) {
+	g := buildFixture(t, "guest.c", buildOptions{guest: true})
+	for _, v := range []struct {
+		name   string
+		config Config
+		tracer string
+		env    []string
+	}{
+		{"depth", Config{Depth: 5}, "opt", nil},
+		{"profile", Config{Mode: ModeProfile}, "profile", nil},
+		{"no home", Config{}, "graph", []string{"FENTRY_OFF=1"}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			f := buildFixture(t, "guest-home.c", buildOptions{tracer: v.tracer, config: v.config})
+			cmd := f.command(t, g.path)
+			cmd.Env = append(cmd.Env, v.env...)
+			out, err := cmd.CombinedOutput()
+			if err == nil || string(out) != "failed: the guest has not joined\n" {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func gsFlags(gs bool) []string {
+	if gs {
+		return []string{"-DGUEST_GS"}
+	}
+	return nil
+}

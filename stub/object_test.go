@@ -61,51 +61,82 @@ var relative = map[string]bool{
 // lacking are names that debug/elf lacks.
 var lacking = map[uint32]string{261: "R_AARCH64_PREL32", 559: "R_AARCH64_TLSLE_LDST64_TPREL_LO12_NC"}
 
+// testPromises looks at an object's sections and relocations.
+func testPromises(t *testing.T, m *machine, f *elf.File) {
+	t.Helper()
+	if f.Type != elf.ET_REL || f.Machine != m.elf {
+		t.Errorf("type %v, machine %v", f.Type, f.Machine)
+	}
+	tls := uint64(0)
+	for _, s := range f.Sections {
+		if s.Flags&elf.SHF_WRITE != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
+			t.Errorf("%s: writable and not zero", s.Name)
+		}
+		if s.Flags&elf.SHF_TLS != 0 {
+			tls += s.Size
+		}
+		if s.Flags&elf.SHF_WRITE != 0 && s.Flags&elf.SHF_EXECINSTR != 0 {
+			t.Errorf("%s: flags %v", s.Name, s.Flags)
+		}
+		if s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_GROUP {
+			t.Errorf("%s: type %v", s.Name, s.Type)
+		}
+		if s.Type != elf.SHT_RELA {
+			continue
+		}
+		b, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ; len(b) >= 24; b = b[24:] {
+			code := uint32(f.ByteOrder.Uint64(b[8:]))
+			name := elf.R_X86_64(code).String()
+			if m == onARM64 {
+				name = elf.R_AARCH64(code).String()
+			}
+			if m == onARM64 && lacking[code] != "" {
+				name = lacking[code]
+			}
+			if !relative[name] {
+				t.Errorf("%s offset %#x: %v", s.Name, f.ByteOrder.Uint64(b), name)
+			}
+		}
+	}
+	if want := map[string]uint64{"amd64": 0, "arm64": 8}[m.name]; tls != want {
+		t.Errorf("%d bytes of thread-local memory, want %d", tls, want)
+	}
+}
+
+// The guest's object keeps the same promises, and needs nothing but what it brings.
+func TestGuestObject(t *testing.T) {
+	b, err := GuestObject(elf.EM_X86_64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testPromises(t, onAMD64, f)
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range syms {
+		if s.Section == elf.SHN_UNDEF && s.Name != "" {
+			t.Errorf("undefined: %s", s.Name)
+		}
+	}
+	if _, err := GuestObject(elf.EM_AARCH64); err == nil {
+		t.Error("no error for arm64")
+	}
+}
+
 // The object can be linked at any address into any program: what it promises.
 func TestObject(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
 		f, _ := object(t, m)
-		if f.Type != elf.ET_REL || f.Machine != m.elf {
-			t.Errorf("type %v, machine %v", f.Type, f.Machine)
-		}
-		tls := uint64(0)
-		for _, s := range f.Sections {
-			if s.Flags&elf.SHF_WRITE != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
-				t.Errorf("%s: writable and not zero", s.Name)
-			}
-			if s.Flags&elf.SHF_TLS != 0 {
-				tls += s.Size
-			}
-			if s.Flags&elf.SHF_WRITE != 0 && s.Flags&elf.SHF_EXECINSTR != 0 {
-				t.Errorf("%s: flags %v", s.Name, s.Flags)
-			}
-			if s.Type == elf.SHT_INIT_ARRAY || s.Type == elf.SHT_GROUP {
-				t.Errorf("%s: type %v", s.Name, s.Type)
-			}
-			if s.Type != elf.SHT_RELA {
-				continue
-			}
-			b, err := s.Data()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for ; len(b) >= 24; b = b[24:] {
-				code := uint32(f.ByteOrder.Uint64(b[8:]))
-				name := elf.R_X86_64(code).String()
-				if m == onARM64 {
-					name = elf.R_AARCH64(code).String()
-				}
-				if m == onARM64 && lacking[code] != "" {
-					name = lacking[code]
-				}
-				if !relative[name] {
-					t.Errorf("%s offset %#x: %v", s.Name, f.ByteOrder.Uint64(b), name)
-				}
-			}
-		}
-		if want := map[string]uint64{"amd64": 0, "arm64": 8}[m.name]; tls != want {
-			t.Errorf("%d bytes of thread-local memory, want %d", tls, want)
-		}
+		testPromises(t, m, f)
 		syms, err := f.Symbols()
 		if err != nil {
 			t.Fatal(err)
@@ -256,37 +287,56 @@ func TestObjectIsUpToDate(t *testing.T) {
 		if err := build.Object(m.target, "src", out, files); err != nil {
 			t.Fatal(err)
 		}
-		fresh, err := elf.Open(out)
+		_, b := object(t, m)
+		compareObjects(t, out, b)
+		if m.target.Guests {
+			if err := build.GuestObject(m.target, "src", out); err != nil {
+				t.Fatal(err)
+			}
+			if b, err = GuestObject(m.elf); err != nil {
+				t.Fatal(err)
+			}
+			compareObjects(t, out, b)
+		}
+	})
+}
+
+// compareObjects compares what is loaded of a new object with that of an embedded one.
+func compareObjects(t *testing.T, path string, embedded []byte) {
+	t.Helper()
+	fresh, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	old, err := elf.NewFile(bytes.NewReader(embedded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range fresh.Sections {
+		if s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		o := old.Section(s.Name)
+		if o == nil || o.Size != s.Size || o.Flags != s.Flags {
+			t.Errorf("%s is different: go generate ./stub", s.Name)
+			continue
+		}
+		if s.Type == elf.SHT_NOBITS {
+			continue
+		}
+		a, err := s.Data()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer fresh.Close()
-		old, _ := object(t, m)
-		for _, s := range fresh.Sections {
-			if s.Flags&elf.SHF_ALLOC == 0 {
-				continue
-			}
-			o := old.Section(s.Name)
-			if o == nil || o.Size != s.Size || o.Flags != s.Flags {
-				t.Errorf("%s is different: go generate ./stub", s.Name)
-				continue
-			}
-			if s.Type == elf.SHT_NOBITS {
-				continue
-			}
-			a, err := s.Data()
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := o.Data()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(a, b) {
-				t.Errorf("%s is different: go generate ./stub", s.Name)
-			}
+		b, err := o.Data()
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s is different: go generate ./stub", s.Name)
+		}
+	}
 }
 
 // What C, assembly and Go agree on, compiled one against the other.

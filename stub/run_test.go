@@ -43,7 +43,7 @@ func (f *fixture) read(t testing.TB, path string) *events {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ev, err := decode(b, f.sites)
+	ev, err := decode(b, f.sites, f.guests)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,9 @@ import (
 //go:embed amd64.o
 var amd64Object []byte
 
+//go:embed amd64-guest.o
+var amd64Guest []byte
+
 //go:embed arm64.o
 var arm64Object []byte
 
@@ -25,4 +28,18 @@ func Object(m elf.Machine) ([]byte, error) {
 		return arm64Object, nil
 	}
 	return nil, fmt.Errorf("no runtime for machine %v", m)
+}
+
+// GuestObject returns the part of the runtime for an image, such as a shared object, of a
+// process that has a runtime in another image: fast paths, which its thunks call, and
+// the symbol fentry_image, to be filled in as for Object. When fentry_join is called,
+// before any function of the image, it finds the home's runtime and registers the image;
+// fentry_leave is for an image that is about to be unmapped. Without a home, and in one
+// whose Config asks for what the thunks are not made for, the image is not traced. The
+// slice must not be changed.
+func GuestObject(m elf.Machine) ([]byte, error) {
+	if m != elf.EM_X86_64 {
+		return nil, fmt.Errorf("no runtime for other images than the executable on machine %v", m)
+	}
+	return amd64Guest, nil
 }

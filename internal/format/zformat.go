@@ -239,6 +239,8 @@ const (
 	ImageOThunks   = 32  // i64, bytes
 	ImageOSwitches = 40  // i64, bytes
 	ImageORoots    = 48  // i64, bytes
+	ImageOMode     = 56  // u32
+	ImageOOptions  = 60  // u32
 	ImageOIdlen    = 128 // u8, bytes
 	ImageOBuildID  = 129 // u8[127]
 	ImageOPath     = 256 // char[1024]

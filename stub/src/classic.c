@@ -100,6 +100,7 @@ static void describe(void)
 	f->mode = MODE_GRAPH;
 	f->depth = ~0U; /* none; makes the shadow have room for ids */
 	m->version = IMAGE_VERSION;
+	m->mode = f->mode;
 	m->address = (u64)m - bias;
 	m->id = hash(hash(hash(0xcbf29ce484222325, e + 16, 16), ph, n * 56UL), m->build_id, m->idlen);
 	if (span / 4 < FT_ID_MAX) {

@@ -1,5 +1,6 @@
 /* What the patcher fills in: what is to be done in the process, and what the image has
-   that is traced. The classic tracer fills it in at its start. It is assembly, so that
+   that is traced. The classic tracer fills it in at its start, and
+   guests have only the second. It is assembly, so that
    no value of it is ever folded. */
 #include "config.h"
 #include "layout.h"
@@ -25,7 +26,9 @@
 	STRUCTURE fentry_image, fentry_classic_image, IMAGE_SIZE
 #else
 	.section .rodata
+#ifndef FENTRY_GUEST
 	STRUCTURE fentry_config, fentry_config, CONFIG_SIZE
+#endif
 	STRUCTURE fentry_image, fentry_image, IMAGE_SIZE
 #endif
 	.section .note.GNU-stack, "", @progbits

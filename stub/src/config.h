@@ -51,6 +51,8 @@
 #define IMAGE_O_THUNKS             32           /* i64, bytes */
 #define IMAGE_O_SWITCHES           40           /* i64, bytes */
 #define IMAGE_O_ROOTS              48           /* i64, bytes */
+#define IMAGE_O_MODE               56           /* u32 */
+#define IMAGE_O_OPTIONS            60           /* u32 */
 #define IMAGE_O_IDLEN              128          /* u8, bytes */
 #define IMAGE_O_BUILD_ID           129          /* u8[127] */
 #define IMAGE_O_PATH               256          /* char[1024] */
@@ -97,7 +99,9 @@ struct image_info {
 	i64 thunks; /* bytes: distance to the thunk of id 1; 0: none */
 	i64 switches; /* bytes: distance to the byte of id 1 that its thunk tests, see Switches; 0: none */
 	i64 roots; /* bytes: distance to a bitmap of graph roots by local id; 0: none */
-	u8 pad56[72];
+	u32 mode; /* tracer whose routines the thunks call, see Modes */
+	u32 options; /* 1: they call those for a depth, a threshold or roots */
+	u8 pad64[64];
 	u8 idlen; /* bytes: length of the build-id */
 	u8 build_id[127]; /* build-id of the image before it was patched */
 	char path[1024]; /* path of the image */
@@ -110,6 +114,8 @@ _Static_assert(offsetof(struct image_info, address) == IMAGE_O_ADDRESS, "image_i
 _Static_assert(offsetof(struct image_info, thunks) == IMAGE_O_THUNKS, "image_info.thunks");
 _Static_assert(offsetof(struct image_info, switches) == IMAGE_O_SWITCHES, "image_info.switches");
 _Static_assert(offsetof(struct image_info, roots) == IMAGE_O_ROOTS, "image_info.roots");
+_Static_assert(offsetof(struct image_info, mode) == IMAGE_O_MODE, "image_info.mode");
+_Static_assert(offsetof(struct image_info, options) == IMAGE_O_OPTIONS, "image_info.options");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");

@@ -7,13 +7,9 @@
 #include "frame.h"
 #include "image.h"
 #include "stack.h"
+#include "slow.h"
 #include "start.h"
 #include "sys.h"
-
-/* What fast paths return to here is asked for by name in assembly only. */
-hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret);
-hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m);
-hidden struct control *fentry_slow_record(void);
 
 static int enter(u64 slot, struct function f, u64 ret)
 {

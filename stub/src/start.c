@@ -44,7 +44,7 @@ static int start(u64 *sp)
 	char **env;
 	if (fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
 		return 0;
-	if (fentry_image.magic != IMAGE_MAGIC || fentry_image.version != IMAGE_VERSION)
+	if (fentry_image.magic != IMAGE_MAGIC || fentry_image.version != IMAGE_VERSION || fentry_image.mode != fentry_config.mode)
 		return 0;
 	if (sp) {
 		env = (char **)(sp + 1 + sp[0] + 1);

@@ -85,6 +85,10 @@ enum {
 	GUESTS = 1,        /* other images can register with the runtime of the first one */
 };
 
+/* Where guests find the home: bits 46 and 44 are clear and 45 is set, as in no address of
+   a program, a library, a stack or the shadow of one. */
+#define HOME_PAGE 0x2fe000000000UL
+
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */
 enum { SHADOW_WINDOWS = 4, SHADOW_FEW = 2 };
 static inline u64 shadow_window(u64 w, u32 i)

@@ -21,7 +21,7 @@ fentry_start:
 	mov	%rsp, %rbp
 	lea	80(%rsp), %rdi
 	and	$-16, %rsp
-	call	fentry_init
+	call	fentry_begin
 	mov	%rbp, %rsp
 	pop	%rbp
 	pop	%r11
@@ -49,7 +49,7 @@ fentry_irel:
 	.cfi_def_cfa_register %rbp
 	and	$-16, %rsp
 	xor	%edi, %edi
-	call	fentry_init
+	call	fentry_begin
 	leave
 	.cfi_def_cfa %rsp, 8
 	lea	fentry_irel_ret(%rip), %rax

@@ -126,6 +126,8 @@ static inline void relax(void) { __asm__ volatile("yield"); }
 static inline u64 shadow_bit(u64 a) { return 1UL << (a >> SHADOW_SPLIT ? SHADOW_HIGH : SHADOW_LOW); }
 static inline u64 shadow_bits(u64 a) { return shadow_bit(a) | shadow_bit(a) >> 1; }
 
+#define HOME_PAGE 0UL /* nobody looks there */
+
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */
 enum { SHADOW_WINDOWS = 2, SHADOW_FEW = 1 };
 static inline u64 shadow_window(u64 w, u32 i) { return w ^ (i ? shadow_bits(w) : shadow_bit(w)); }

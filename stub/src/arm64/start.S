@@ -22,7 +22,7 @@ fentry_start:
 	stp	x18, x29, [sp, #144]
 	str	x30, [sp, #160]
 	add	x0, sp, #176
-	bl	fentry_init
+	bl	fentry_begin
 	ldr	x30, [sp, #160]
 	ldp	x18, x29, [sp, #144]
 	ldp	x16, x17, [sp, #128]
@@ -51,7 +51,7 @@ fentry_irel:
 	.cfi_offset x30, -8
 	mov	x29, sp
 	mov	x0, #0
-	bl	fentry_init
+	bl	fentry_begin
 	adrp	x0, fentry_irel_ret
 	add	x0, x0, #:lo12:fentry_irel_ret
 	ldp	x29, x30, [sp], #16

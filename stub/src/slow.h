@@ -1,0 +1,11 @@
+/* Where fast paths come to. */
+#ifndef FENTRY_SLOW_H
+#define FENTRY_SLOW_H
+#include "control.h"
+#include "image.h"
+
+hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret);
+hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m);
+hidden struct control *fentry_slow_record(void);
+
+#endif
