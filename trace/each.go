@@ -24,7 +24,8 @@ type taskSink interface {
 //
 // A forked task needs to know what its parent had open. Parents come first in
 // order, so whoever waits for a parent waits for a task that is running or done.
-func (t *Trace) eachTask(tasks []*Task, n int, newSink func() taskSink, done func(taskSink, *Task), merge func(taskSink)) error {
+func (t *Trace) eachTask(tasks []*Task, n int, newSink func() taskSink,
+	done func(taskSink, *Task), merge func(taskSink)) error {
 	f := newForks(t, tasks)
 	var next atomic.Int64
 	var g errgroup.Group

@@ -80,8 +80,10 @@ func ParseHeader(b []byte) (Header, error) {
 	case h.ChunkSize < minChunkSize || h.ChunkSize > maxChunkSize || bits.OnesCount64(uint64(h.ChunkSize)) != 1:
 		return h, fmt.Errorf("header offset %d: chunks of %d bytes", format.HChunkSize, h.ChunkSize)
 	case h.Chunks != 0 && h.Size < format.StatesOff+4*(h.Chunks+h.Small):
-		return h, fmt.Errorf("header offset %d: %d chunks, but the header of %d bytes has no room for their states", format.HChunks, h.Chunks+h.Small, h.Size)
-	case h.Small != 0 && (h.Chunks == 0 || h.SmallSize < minChunkSize || h.SmallSize > h.ChunkSize || bits.OnesCount64(uint64(h.SmallSize)) != 1):
+		return h, fmt.Errorf("header offset %d: %d chunks, but the header of %d bytes has no room for their states",
+			format.HChunks, h.Chunks+h.Small, h.Size)
+	case h.Small != 0 && (h.Chunks == 0 || h.SmallSize < minChunkSize ||
+		h.SmallSize > h.ChunkSize || bits.OnesCount64(uint64(h.SmallSize)) != 1):
 		return h, fmt.Errorf("header offset %d: %d small chunks of %d bytes", format.HSmallChunks, h.Small, h.SmallSize)
 	case h.Layout > LayoutPacked:
 		return h, fmt.Errorf("header offset %d: layout %d is not known", format.HLayout, h.Layout)
@@ -94,9 +96,12 @@ func ParseHeader(b []byte) (Header, error) {
 // versionError says what can be done about a trace of another version.
 func versionError(v int) error {
 	if v < format.Version {
-		return fmt.Errorf("trace format version %d, which was never released; this is a reader of version %d: record the program again", v, format.Version)
+		return fmt.Errorf("trace format version %d, which was never released; "+
+			"this is a reader of version %d: record the program again",
+			v, format.Version)
 	}
-	return fmt.Errorf("trace format version %d; this is a reader of version %d: a newer fentry is needed", v, format.Version)
+	return fmt.Errorf("trace format version %d; this is a reader of version %d: a newer fentry is needed",
+		v, format.Version)
 }
 
 // A chunkRef is what is kept of a chunk: its place and what orders it.
@@ -246,7 +251,8 @@ func (ix *index) slotsOf(size, from, n, first int64) error {
 		if off >= t.size {
 			return nil
 		}
-		if t.Header.Chunks != 0 && (int64(len(ix.states)) < 4*(first+i)+4 || binary.LittleEndian.Uint32(ix.states[4*(first+i):]) == format.StateFree) {
+		if t.Header.Chunks != 0 && (int64(len(ix.states)) < 4*(first+i)+4 ||
+			binary.LittleEndian.Uint32(ix.states[4*(first+i):]) == format.StateFree) {
 			continue
 		}
 		n, err := t.file.ReadAt(head[:], off)
@@ -262,7 +268,8 @@ func (ix *index) slotsOf(size, from, n, first int64) error {
 			return nil
 		}
 		if !parseChunkHead(head[:], &ch) {
-			t.problem(fmt.Errorf("offset %#x: no chunk header (magic %#x, kind %d, size %d)", off, binary.LittleEndian.Uint32(head[format.CMagic:]), ch.kind, ch.size))
+			t.problem(fmt.Errorf("offset %#x: no chunk header (magic %#x, kind %d, size %d)",
+				off, binary.LittleEndian.Uint32(head[format.CMagic:]), ch.kind, ch.size))
 			continue
 		}
 		slots := int64(1)
@@ -351,7 +358,8 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	t.Bytes += int64(ch.size)
 	if ch.kind > ChunkMap {
 		if t.Unknown++; t.Unknown == 1 {
-			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it", off, ch.kind))
+			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it",
+				off, ch.kind))
 		}
 		return nil
 	}

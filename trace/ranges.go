@@ -92,7 +92,8 @@ func (ix *index) readRanges() error {
 		return nil
 	}
 	if h.Ranges%8 != 0 || h.Ranges < format.StatesOff+4*h.Chunks || h.Ranges+size > h.Size {
-		t.problem(fmt.Errorf("header offset %d: %d id ranges at offset %d do not fit into the header", format.HRanges, h.RangesRoom, h.Ranges))
+		t.problem(fmt.Errorf("header offset %d: %d id ranges at offset %d do not fit into the header",
+			format.HRanges, h.RangesRoom, h.Ranges))
 		return nil
 	}
 	le := binary.LittleEndian

@@ -198,8 +198,8 @@ CPU:1 [LOST 7 EVENTS]
  0)               |      /* x (7) */
  1)               |  /* stack 1 */
  1)               |  main_loop() {
- 1)   1.800 us    |  } /* main_loop, unfinished */
- 1)   2.500 us    |  } /* parse, unfinished */
+ 1)   0.000 us    |  } /* main_loop, unfinished */
+ 1)   0.700 us    |  } /* parse, unfinished */
  1)               |  /* thread ends */
  0) + 11.001 us   |    }
  0)   0.999 us    |    parse();
@@ -229,8 +229,8 @@ func TestGraphOptions(t *testing.T) {
 CPU:1 [LOST 7 EVENTS]
    12.000001 |   1)  long-na-4712  |   0.100 us    |    read_block();
    12.000002 |   1)  renamed-4712  |               |  main_loop() {
-   12.000004 |   1)  renamed-4712  |   1.800 us    |  } /* main_loop, unfinished */
-   12.000004 |   1)  renamed-4712  |   2.500 us    |  } /* parse, unfinished */
+   12.000002 |   1)  renamed-4712  |   0.000 us    |  } /* main_loop, unfinished */
+   12.000002 |   1)  renamed-4712  |   0.700 us    |  } /* parse, unfinished */
    12.000012 |   0)  worker-4711   |   11.001 us   |    } /* read_block */
    12.000012 |   0)  worker-4711   |   0.999 us    |    parse();
    12.000014 |   0)  worker-4711   |               |    read_block() {
@@ -247,8 +247,8 @@ CPU:1 [LOST 7 EVENTS]
 CPU:1 [LOST 7 EVENTS]
     0.000001 |    read_block();
     0.000002 |  main_loop() {
-    0.000004 |  } /* main_loop, unfinished */
-    0.000004 |  } /* parse, unfinished */
+    0.000002 |  } /* main_loop, unfinished */
+    0.000002 |  } /* parse, unfinished */
     0.000012 |    }
     0.000012 |    parse();
     0.000014 |    read_block() {

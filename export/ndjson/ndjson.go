@@ -97,7 +97,10 @@ type fn struct {
 
 // New returns a Writer that writes to w.
 func New(w io.Writer, t *trace.Trace) *Writer {
-	return &Writer{w: w, t: t, buf: make([]byte, 0, bufferSize+4096), fns: map[trace.FuncID]*fn{}, tasks: make([]task, len(t.Tasks))}
+	return &Writer{
+		w: w, t: t, buf: make([]byte, 0, bufferSize+4096),
+		fns: map[trace.FuncID]*fn{}, tasks: make([]task, len(t.Tasks)),
+	}
 }
 
 var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed", "entry_only"}

@@ -107,8 +107,8 @@ func TestLines(t *testing.T) {
 		`{"time":11,"event":"lost",` + q + `,"depth":1,"count":3}`,
 		`{"time":12,"event":"stack",` + q + `,"depth":0,"stack":4,"count":4}`,
 		`{"time":13,"event":"entry",` + q + `,"depth":0,` + f + `,"stack":4}`,
-		`{"time":20,"event":"unfinished",` + q + `,"depth":0,` + f + `,"dur":7,"self":7,"stack":4}`,
-		`{"time":20,"event":"unfinished",` + q + `,"depth":0,` + f + `,"dur":18,"self":7}`,
+		`{"time":13,"event":"unfinished",` + q + `,"depth":0,` + f + `,"dur":0,"self":0,"stack":4}`,
+		`{"time":13,"event":"unfinished",` + q + `,"depth":0,` + f + `,"dur":11,"self":7}`,
 		`{"time":20,"event":"thread_end",` + q + `,"depth":0}`,
 		``,
 	}

@@ -62,6 +62,7 @@ var Records = []Record{
 	{"THREAD_END", 23, nil,
 		"The thread has ended by this time; no event of it follows. Written by whoever notices: another thread of the " +
 			"process, or the recorder. Calls that are open ended, or did not, at the event before."},
-	{"MARK", 24, []Field{{"VALUE", 0, "u64", "", "the user's number"}, {"TEXT", 8, "text", "", "the user's text, NUL-padded to whole words"}},
+	{"MARK", 24, []Field{{"VALUE", 0, "u64", "", "the user's number"}, {"TEXT", 8, "text", "", "the user's text, " +
+		"NUL-padded to whole words"}},
 		"A mark set by the program."},
 }

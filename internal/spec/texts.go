@@ -11,7 +11,9 @@ var ImageKeys = []Value{
 	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f"},
 	{"nsites", 0, "number of ids, decimal: ids are 1 to this"},
 	{"mode", 0, "tracer: function, function_graph or profile"},
-	{"ids", 0, "how functions are numbered. Absent: the position in the program's table of sites, from 1. `offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
+	{"ids", 0, "how functions are numbered. Absent: the position in the program's table of sites, from 1. " +
+		"`offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is " +
+		"the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
 }
 
 // SymKeys are the keys in the first lines of a .sym file.

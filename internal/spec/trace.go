@@ -19,8 +19,10 @@ const (
 var Header = []Field{
 	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYT1"`},
 	{"VERSION", 8, "u32", "", "version of this format, 2; a reader refuses any other"},
-	{"HEADER_SIZE", 12, "u32", "bytes", "where the first chunk starts: 4096, or more where chunk states need it; a multiple of 4096"},
-	{"CHUNK_SIZE", 16, "u32", "bytes", "size of a chunk with its header, a power of two between 4096 and 16 MiB; 65536 unless chosen otherwise"},
+	{"HEADER_SIZE", 12, "u32", "bytes", "where the first chunk starts: 4096, or more where chunk states need it; a " +
+		"multiple of 4096"},
+	{"CHUNK_SIZE", 16, "u32", "bytes", "size of a chunk with its header, a power of two between 4096 and 16 MiB; " +
+		"65536 unless chosen otherwise"},
 	{"CHUNKS", 20, "u32", "", "chunks in the pool; 0: a file that grows"},
 	{"POLICY", 24, "u32", "", "what happens when no chunk is free, see Policies"},
 	{"RECORDER", 28, "u32", "", "process id of the recorder; 0: the program writes its trace itself"},
@@ -32,17 +34,21 @@ var Header = []Field{
 	{"WAITERS", 56, "u32", "", "tasks that wait for a free chunk"},
 	{"LEADER", 60, "u32", "", "process id of the first process traced"},
 	{"LEADER_START", 64, "u64", "clock ticks", "start time of that process, field 22 of /proc/PID/stat"},
-	{"COUNTER", 72, "u64", "ticks", "timestamp counter when the header was written; 0: not known to who wrote it, the program runs on an emulated machine"},
+	{"COUNTER", 72, "u64", "ticks", "timestamp counter when the header was written; 0: not known to who wrote it, " +
+		"the program runs on an emulated machine"},
 	{"MONOTONIC", 80, "u64", "ns", "CLOCK_MONOTONIC at the same moment"},
 	{"REALTIME", 88, "u64", "ns", "CLOCK_REALTIME at the same moment"},
-	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter if it is known, else 0; a program that knows it puts it there"},
+	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter if it is known, else 0; a program that knows it puts " +
+		"it there"},
 	{"LOST", 104, "u64", "events", "events lost by tasks that never got a chunk"},
 	{"LAYOUT", 112, "u32", "", "how chunks lie behind the header, see Layouts"},
-	{"RANGES", 116, "u32", "bytes", "offset of the table of id ranges, a multiple of 8 inside the header; 0: there is none"},
+	{"RANGES", 116, "u32", "bytes", "offset of the table of id ranges, a multiple of 8 inside the header; 0: there " +
+		"is none"},
 	{"RANGES_ROOM", 120, "u32", "", "entries that the table has room for"},
 	{"SMALL_CHUNKS", 124, "u32", "", "small chunks of a pool, behind those of `CHUNK_SIZE`; 0: none"},
 	{"SMALL_SIZE", 128, "u32", "bytes", "their size, a power of two of at least 4096"},
-	{"SMALL_FREE", 132, "u32", "bytes", "where in the header a bit a small chunk says that it is probably free, 64 bits a word"},
+	{"SMALL_FREE", 132, "u32", "bytes", "where in the header a bit a small chunk says that it is probably free, 64 " +
+		"bits a word"},
 	{"SCARCE", 136, "u32", "", "not 0: tasks own most chunks of `CHUNK_SIZE`, and take small ones"},
 }
 
@@ -50,20 +56,25 @@ var Header = []Field{
 var Chunk = []Field{
 	{"MAGIC", 0, "u32", "", `0x4b435446, the bytes "FTCK"; written last, so that a chunk that has it has a whole header`},
 	{"KIND", 4, "u16", "", "what the chunk holds, see Chunk kinds"},
-	{"SIZE", 8, "u32", "bytes", "size as stored, with this header, a multiple of 8; 0: not sealed, the chunk takes its whole slot, and its contents end at the last non-zero word or where the last record says"},
+	{"SIZE", 8, "u32", "bytes", "size as stored, with this header, a multiple of 8; 0: not sealed, the chunk takes " +
+		"its whole slot, and its contents end at the last non-zero word or where the last record says"},
 	{"PID", 12, "u32", "", "process id of the task"},
 	{"TID", 16, "u32", "", "thread id of the task"},
-	{"NUMBER", 20, "u32", "", "number of the chunk among those of its task and kind, from 0; a gap means that chunks between are lost"},
-	{"COUNTER", 24, "u64", "ticks", "full timestamp counter when the chunk was begun; gives the high half for its first events"},
+	{"NUMBER", 20, "u32", "", "number of the chunk among those of its task and kind, from 0; a gap means that " +
+		"chunks between are lost"},
+	{"COUNTER", 24, "u64", "ticks", "full timestamp counter when the chunk was begun; gives the high half for its " +
+		"first events"},
 	{"MONOTONIC", 32, "u64", "ns", "CLOCK_MONOTONIC at the same moment, read right after the counter; 0: not read"},
 	{"IMAGE", 40, "u64", "", "image id: which program image the ids of the events belong to"},
-	{"KEY", 48, "u64", "ticks", "task key: the counter when the task registered; tells tasks apart that had the same thread id one after another"},
+	{"KEY", 48, "u64", "ticks", "task key: the counter when the task registered; tells tasks apart that had the " +
+		"same thread id one after another"},
 	{"LOST", 56, "u64", "events", "events lost by this task so far"},
 	{"COMM", 64, "char[16]", "", "name of the thread, NUL-padded"},
 	{"PARENT_PID", 80, "u32", "", "process id of the task this one was forked from; 0: not forked"},
 	{"PARENT_TID", 84, "u32", "", "its thread id"},
 	{"FIRST", 92, "u32", "", "profile chunks: the id that the first entry is of"},
-	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: not told, the one of the chunk before"},
+	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: not told, the one of " +
+		"the chunk before"},
 }
 
 // Kinds are the kinds of chunk.
@@ -91,7 +102,8 @@ var States = []Value{
 
 // Layouts say how chunks lie behind the header.
 var Layouts = []Value{
-	{"SLOTS", 0, "every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves"},
+	{"SLOTS", 0, "every chunk begins at a multiple of the chunk size behind the header, whatever its stored size " +
+		"is; a slot without the chunk magic is unused. Pools, and files that programs write themselves"},
 	{"PACKED", 1, "every chunk begins where the one before it ends; every chunk is sealed. Files a recorder writes"},
 }
 
