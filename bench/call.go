@@ -51,78 +51,10 @@ const wantedOfUftrace = 4
 
 // call prints the cost of call and return of an empty function.
 func (b *bench) call() error {
-	src, err := b.extract("call.c")
-	if err != nil {
-		return err
-	}
-	build := func(name, cc string, flags ...string) (string, error) {
-		out := filepath.Join(b.dir, name)
-		return out, b.tool(append([]string{cc, "-O2", "-o", out, src}, flags...)...)
-	}
-	rounds, calls := "15", "400000"
-	if b.quick {
-		rounds, calls = "3", "20000"
-	}
 	data := filepath.Join(b.dir, "call.data")
-	var runs []*callRun
-	add := func(name string, limit float64, reads int, env []string, argv ...string) *callRun {
-		r := &callRun{name: name, argv: append(argv, rounds, calls), env: env, limit: limit, reads: reads}
-		runs = append(runs, r)
-		return r
-	}
-	plain, err := build("plain", "gcc")
+	runs, err := b.callRuns(data)
 	if err != nil {
 		return err
-	}
-	add("plain", 0, 2, nil, plain).role = untraced
-	sites, err := build("sites", "gcc", "-fpatchable-function-entry=5")
-	if err != nil {
-		return err
-	}
-	add("sites, never patched", 0, 2, nil, sites)
-	if err := b.tool(b.fentry, "patch", "-o", sites+".traced", sites); err != nil {
-		return err
-	}
-	add("patched, FENTRY_OFF=1", 0, 2, []string{"FENTRY_OFF=1"}, sites+".traced")
-	add("fentry record (function_graph)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, sites).role = reference
-	add("fentry patch, run alone", 0, 2, []string{"FENTRY_DATA=" + data}, sites+".traced").role = compared
-	add("fentry record -T function", 1.5, 1, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
-	add("fentry record -T profile", 1.35, 2, nil, b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
-	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
-	if err != nil {
-		return err
-	}
-	add("fentry record, -pg -mfentry", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mfentry).role = compared
-	mcount, err := build("mcount", "gcc", "-pg")
-	if err != nil {
-		return err
-	}
-	add("fentry record, -pg (mcount)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mcount).role = compared
-	add("gprof (-pg as it is)", 0, 2, nil, mcount).role = compared
-	hooks, err := build("hooks", "gcc", "-finstrument-functions", "-DHOOKS")
-	if err != nil {
-		return err
-	}
-	add("-finstrument-functions, empty hooks", 0, 2, nil, hooks).role = compared
-	if have("uftrace") {
-		for _, u := range []struct {
-			name string
-			argv []string
-		}{
-			{"uftrace record -P ., the same program", []string{"-P", ".", sites}},
-			{"uftrace record, -pg -mfentry", []string{mfentry}},
-		} {
-			r := add(u.name, 0, 2, nil, append([]string{"uftrace", "record", "--no-pager", "--no-event", "--no-libcall", "-d", data}, u.argv...)...)
-			r.role, r.dearer = compared, wantedOfUftrace
-		}
-	}
-	if have("clang") {
-		xray, err := build("xray", "clang", "-fxray-instrument", "-fxray-instruction-threshold=1", "-DXRAY_FDR")
-		if err != nil {
-			fmt.Println("not measured: XRay, its runtime does not link:", firstLine(err))
-		} else {
-			add("XRay FDR", 0, 2, nil, xray).role = compared
-		}
 	}
 	for round := range b.rounds {
 		for i, r := range from(runs, round) {
@@ -151,6 +83,83 @@ func (b *bench) call() error {
 	printCalls(runs)
 	printPeers(runs)
 	return nil
+}
+
+// callRuns builds the program and returns the ways to run it, the untraced one first; traces go to data.
+func (b *bench) callRuns(data string) ([]*callRun, error) {
+	src, err := b.extract("call.c")
+	if err != nil {
+		return nil, err
+	}
+	build := func(name, cc string, flags ...string) (string, error) {
+		out := filepath.Join(b.dir, name)
+		return out, b.tool(append([]string{cc, "-O2", "-o", out, src}, flags...)...)
+	}
+	rounds, calls := "15", "400000"
+	if b.quick {
+		rounds, calls = "3", "20000"
+	}
+	var runs []*callRun
+	add := func(name string, limit float64, reads int, env []string, argv ...string) *callRun {
+		r := &callRun{name: name, argv: append(argv, rounds, calls), env: env, limit: limit, reads: reads}
+		runs = append(runs, r)
+		return r
+	}
+	plain, err := build("plain", "gcc")
+	if err != nil {
+		return nil, err
+	}
+	add("plain", 0, 2, nil, plain).role = untraced
+	sites, err := build("sites", "gcc", "-fpatchable-function-entry=5")
+	if err != nil {
+		return nil, err
+	}
+	add("sites, never patched", 0, 2, nil, sites)
+	if err := b.tool(b.fentry, "patch", "-o", sites+".traced", sites); err != nil {
+		return nil, err
+	}
+	add("patched, FENTRY_OFF=1", 0, 2, []string{"FENTRY_OFF=1"}, sites+".traced")
+	add("fentry record (function_graph)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, sites).role = reference
+	add("fentry patch, run alone", 0, 2, []string{"FENTRY_DATA=" + data}, sites+".traced").role = compared
+	add("fentry record -T function", 1.5, 1, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
+	add("fentry record -T profile", 1.35, 2, nil, b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
+	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
+	if err != nil {
+		return nil, err
+	}
+	add("fentry record, -pg -mfentry", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mfentry).role = compared
+	mcount, err := build("mcount", "gcc", "-pg")
+	if err != nil {
+		return nil, err
+	}
+	add("fentry record, -pg (mcount)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, mcount).role = compared
+	add("gprof (-pg as it is)", 0, 2, nil, mcount).role = compared
+	hooks, err := build("hooks", "gcc", "-finstrument-functions", "-DHOOKS")
+	if err != nil {
+		return nil, err
+	}
+	add("-finstrument-functions, empty hooks", 0, 2, nil, hooks).role = compared
+	if have("uftrace") {
+		for _, u := range []struct {
+			name string
+			argv []string
+		}{
+			{"uftrace record -P ., the same program", []string{"-P", ".", sites}},
+			{"uftrace record, -pg -mfentry", []string{mfentry}},
+		} {
+			r := add(u.name, 0, 2, nil, append([]string{"uftrace", "record", "--no-pager", "--no-event", "--no-libcall", "-d", data}, u.argv...)...)
+			r.role, r.dearer = compared, wantedOfUftrace
+		}
+	}
+	if have("clang") {
+		xray, err := build("xray", "clang", "-fxray-instrument", "-fxray-instruction-threshold=1", "-DXRAY_FDR")
+		if err != nil {
+			fmt.Println("not measured: XRay, its runtime does not link:", firstLine(err))
+		} else {
+			add("XRay FDR", 0, 2, nil, xray).role = compared
+		}
+	}
+	return runs, nil
 }
 
 func firstLine(err error) string {

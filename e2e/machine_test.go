@@ -179,9 +179,10 @@ func (o *machineOutcome) unpack(t testing.TB, dir string) {
 	}
 }
 
-// TestMachineArm64 runs arm64 programs on an arm64 kernel, where fentry record can use ptrace: injected at the exec stop, and patched. The
-// kernel enforces landing pads (BTI) and does vfork and ptrace itself, other than qemu-user.
-func TestMachineArm64(t *testing.T) {
+// newMachine returns the kernel, and a machine with the C library, fentry and the init that runs jobs. It skips the test
+// where one of them cannot be had.
+func newMachine(t *testing.T) (kernel string, m *machine) {
+	t.Helper()
 	needFentry(t)
 	testtool.Need(t, "qemu-system-aarch64")
 	kernel, err := corpus.Kernel(context.Background(), "arm64")
@@ -192,7 +193,7 @@ func TestMachineArm64(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{files: map[string][]byte{}}
+	m = &machine{files: map[string][]byte{}}
 	bin := t.TempDir()
 	for file, pkg := range map[string]string{"init": "./testdata/machine", "fentry": "../cmd/fentry"} {
 		build := exec.Command("go", "build", "-o", filepath.Join(bin, file), pkg)
@@ -210,15 +211,102 @@ func TestMachineArm64(t *testing.T) {
 		}
 		m.files["lib/"+lib] = b
 	}
+	return kernel, m
+}
 
-	type try struct {
-		p               *program
-		args            []string
-		untraced        int
-		record, patched int
-		files           []string
+// A machineTry is one run of a fixture in the machine: the numbers of its jobs, and what was patched.
+type machineTry struct {
+	p               *program
+	args            []string
+	untraced        int
+	record, patched int
+	files           []string
+}
+
+// addFixture puts a program into the machine below a directory, with the jobs that run it.
+func (m *machine) addFixture(t *testing.T, p *program, at string) (tries []machineTry) {
+	t.Helper()
+	f := p.fixture
+	patchedDir := filepath.Join(t.TempDir(), "patched")
+	copyDir(t, p.dir, patchedDir)
+	var files []string
+	for _, n := range append([]string{f.name}, f.words("companion")...) {
+		out := filepath.Join(patchedDir, n)
+		if err := os.Remove(out); err != nil {
+			t.Fatal(err)
+		}
+		patchFile(t, filepath.Join(p.dir, n), out, nil)
+		files = append(files, out)
 	}
-	var tries []try
+	m.addDir(t, at+"/untraced", p.dir)
+	m.addDir(t, at+"/patched", patchedDir)
+	recorded := at + "/untraced"
+	if len(f.words("companion")) > 0 {
+		recorded = at + "/recorded"
+		m.addDir(t, recorded, patchedDir)
+		m.files[path.Join(recorded, f.name)] = m.files[path.Join(at, "untraced", f.name)]
+	}
+	for _, args := range f.runs() {
+		argv := append([]string{"./" + f.name}, args...)
+		counts := []string{"FIXTURE_COUNTS=/tmp/counts"}
+		keep := func(dir string) []string {
+			k := []string{"/tmp/counts", "/tmp/data"}
+			for _, s := range f.words("show") {
+				k = append(k, path.Join("/", dir, s))
+			}
+			return k
+		}
+		tries = append(tries, machineTry{p, args,
+			m.add("/"+at+"/untraced", argv, counts, keep(at+"/untraced")),
+			m.add("/"+recorded, append([]string{"/fentry", "record", "-o", "/tmp/data"}, argv...), counts, keep(recorded)),
+			m.add("/"+at+"/patched", argv, append(counts, "FENTRY_DATA=/tmp/data"), keep(at+"/patched")),
+			files,
+		})
+	}
+	return tries
+}
+
+// check compares what came of a fixture's jobs.
+func (tr *machineTry) check(t *testing.T, m *machine, outcomes []machineOutcome) {
+	t.Helper()
+	f := tr.p.fixture
+	finish := func(t testing.TB, job int) (*result, string) {
+		o := &outcomes[job]
+		dir := t.TempDir()
+		o.unpack(t, dir)
+		r := o.result(m.jobs[job].Argv)
+		tr.p.show(t, filepath.Join(dir, m.jobs[job].Dir), r)
+		return r, dir
+	}
+	want, _ := finish(t, tr.untraced)
+	if want.err != nil {
+		t.Errorf("%s %s: untraced: %v\n%s", f.name, tr.p.config, want.err, clip(want.stderr))
+		return
+	}
+	for way, job := range map[way]int{byRecord: tr.record, byPatching: tr.patched} {
+		if way == byPatching && len(f.words("path")) > 0 {
+			continue // it is at another place here
+		}
+		t.Run(strings.Join(append([]string{f.name, tr.p.config.String(), string(way)}, tr.args...), "/"), func(t *testing.T) {
+			r, dir := finish(t, job)
+			if strings.Contains(r.stderr, "cannot be traced in place") {
+				t.Errorf("not injected: %s", clip(r.stderr))
+			}
+			got := &traced{result: r, dir: filepath.Join(dir, "tmp", "data"), files: tr.files,
+				truth: readCounts(t, filepath.Join(dir, "tmp", "counts"))}
+			if way == byRecord && len(f.words("companion")) == 0 {
+				got.files = nil
+			}
+			checkRun(t, tr.p, tr.args, want, got)
+		})
+	}
+}
+
+// TestMachineArm64 runs arm64 programs on an arm64 kernel, where fentry record can use ptrace: injected at the exec stop,
+// and patched. The kernel enforces landing pads (BTI) and does vfork and ptrace itself, other than qemu-user.
+func TestMachineArm64(t *testing.T) {
+	t.Parallel()
+	kernel, m := newMachine(t)
 	// What depends on the kernel, and what it enforces.
 	fixtures := []string{"abi", "backtrace", "debugger", "ends", "exceptions", "exec", "fork", "jumps", "self", "signals", "threads", "vfork"}
 	if testtool.Wide() {
@@ -229,6 +317,7 @@ func TestMachineArm64(t *testing.T) {
 		c.kind.target.emulator, c.kind.cpu = nil, ""
 		all = append(all, c)
 	}
+	var tries []machineTry
 	for i, name := range fixtures {
 		f := loadFixture(t, name)
 		// By turns one that is loaded by an interpreter and one that is not, if it can be static.
@@ -238,81 +327,15 @@ func TestMachineArm64(t *testing.T) {
 			chosen = chosen[max(k, 0):][:1]
 		}
 		for _, c := range chosen {
-			p := build(t, f, c)
-			patchedDir := filepath.Join(t.TempDir(), "patched")
-			copyDir(t, p.dir, patchedDir)
-			var files []string
-			for _, n := range append([]string{name}, f.words("companion")...) {
-				out := filepath.Join(patchedDir, n)
-				if err := os.Remove(out); err != nil {
-					t.Fatal(err)
-				}
-				patchFile(t, filepath.Join(p.dir, n), out, nil)
-				files = append(files, out)
-			}
 			// One path for all, since a program may look at its own; what is there is moved by the jobs' directories' names.
-			at := fmt.Sprintf("p%d-%s", len(tries), name)
-			m.addDir(t, at+"/untraced", p.dir)
-			m.addDir(t, at+"/patched", patchedDir)
-			recorded := at + "/untraced"
-			if len(f.words("companion")) > 0 {
-				recorded = at + "/recorded"
-				m.addDir(t, recorded, patchedDir)
-				m.files[path.Join(recorded, name)] = m.files[path.Join(at, "untraced", name)]
-			}
-			for _, args := range f.runs() {
-				argv := append([]string{"./" + name}, args...)
-				counts := []string{"FIXTURE_COUNTS=/tmp/counts"}
-				keep := func(dir string) []string {
-					k := []string{"/tmp/counts", "/tmp/data"}
-					for _, s := range f.words("show") {
-						k = append(k, path.Join("/", dir, s))
-					}
-					return k
-				}
-				tries = append(tries, try{p, args,
-					m.add("/"+at+"/untraced", argv, counts, keep(at+"/untraced")),
-					m.add("/"+recorded, append([]string{"/fentry", "record", "-o", "/tmp/data"}, argv...), counts, keep(recorded)),
-					m.add("/"+at+"/patched", argv, append(counts, "FENTRY_DATA=/tmp/data"), keep(at+"/patched")),
-					files,
-				})
-			}
+			tries = append(tries, m.addFixture(t, build(t, f, c), fmt.Sprintf("p%d-%s", len(tries), name))...)
 		}
 	}
-	outcomes := m.run(t, kernel, 20*time.Minute)
+	outcomes := m.run(t, kernel, 40*time.Minute)
 	for _, tr := range tries {
 		if tr.patched >= len(outcomes) {
 			break // the machine did not get so far, which has been reported
 		}
-		f := tr.p.fixture
-		finish := func(t testing.TB, job int) (*result, string) {
-			o := &outcomes[job]
-			dir := t.TempDir()
-			o.unpack(t, dir)
-			r := o.result(m.jobs[job].Argv)
-			tr.p.show(t, filepath.Join(dir, m.jobs[job].Dir), r)
-			return r, dir
-		}
-		want, _ := finish(t, tr.untraced)
-		if want.err != nil {
-			t.Errorf("%s %s: untraced: %v\n%s", f.name, tr.p.config, want.err, clip(want.stderr))
-			continue
-		}
-		for way, job := range map[way]int{byRecord: tr.record, byPatching: tr.patched} {
-			if way == byPatching && len(f.words("path")) > 0 {
-				continue // it is at another place here
-			}
-			t.Run(strings.Join(append([]string{f.name, tr.p.config.String(), string(way)}, tr.args...), "/"), func(t *testing.T) {
-				r, dir := finish(t, job)
-				if strings.Contains(r.stderr, "cannot be traced in place") {
-					t.Errorf("not injected: %s", clip(r.stderr))
-				}
-				got := &traced{result: r, dir: filepath.Join(dir, "tmp", "data"), files: tr.files, truth: readCounts(t, filepath.Join(dir, "tmp", "counts"))}
-				if way == byRecord && len(f.words("companion")) == 0 {
-					got.files = nil
-				}
-				checkRun(t, tr.p, tr.args, want, got)
-			})
-		}
+		tr.check(t, m, outcomes)
 	}
 }
