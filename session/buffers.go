@@ -73,10 +73,19 @@ func (s *session) buffers() (string, error) {
 	if err := unix.Fstat(s.pool.FD, &st); err != nil {
 		return "", err
 	}
-	s.live = drain.NewLiveness(procfs.SharedFile{Inode: st.Ino, Path: "/memfd:" + pool.Name + " (deleted)"})
+	shared := procfs.SharedFile{Inode: st.Ino, Path: "/memfd:" + pool.Name + " (deleted)"}
+	s.live = drain.NewLiveness(shared)
+	s.exes = newExes(shared)
+	s.serve = drain.NewServer(s.pool, s.exes.handle)
 	pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
-	w := drain.NewFile(s.dir.Events)
+	list, err := s.dir.CreateChunks()
+	if err != nil {
+		s.pool.Close()
+		return "", err
+	}
+	w := drain.NewFile(s.dir.Events, list)
 	if err := w.Header(head[:]); err != nil {
+		list.Close()
 		s.pool.Close()
 		return "", err
 	}

@@ -13,6 +13,11 @@ import (
 )
 
 func (im Image) open() (*os.File, error) {
+	if im.exe != nil {
+		if f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", im.exe.Fd())); err == nil {
+			return f, nil
+		}
+	}
 	if im.PID > 0 {
 		link := fmt.Sprintf("/proc/%d/exe", im.PID)
 		// The process can have gone on to another program since.
@@ -72,9 +77,15 @@ func (s *session) symbols() {
 		if s.o.Symbols == nil {
 			continue
 		}
+		if !s.foreign() { // else it is the emulator's
+			im.exe = s.exes.take(im.ID)
+		}
 		err := s.dir.WriteSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
 		if err != nil && !errors.Is(err, ErrNoSymbols) {
 			s.logf("%s: no symbols: %v", im.Path, err)
+		}
+		if im.exe != nil {
+			im.exe.Close()
 		}
 	}
 }

@@ -272,6 +272,7 @@ func TestRecorderKilled(t *testing.T) {
 		}
 		off += int(le.Uint32(b[off+format.CSize:]))
 	}
+	listed(t, r.Dir)
 	if off < format.HeaderSize+10*format.ChunkSize {
 		t.Errorf("%d bytes", off)
 	}

@@ -27,6 +27,8 @@ type session struct {
 	dir   *tracedir.Dir
 	pool  *pool.Pool // nil in profile mode
 	drain *drain.Drainer
+	serve *drain.Server
+	exes  *exes // nil: none are opened
 	live  *drain.Liveness
 	in    launch.Inherited
 	info  trace.Info
@@ -101,6 +103,8 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	}
 	if s.pool != nil {
 		defer s.pool.Close()
+		defer s.drain.Close()
+		defer s.exes.close()
 	}
 	var mem *patch.Memory
 	if s.o.Prepare != nil {
@@ -166,6 +170,7 @@ func (s *session) work() {
 	}
 	s.stopBeat = make(chan struct{})
 	s.workers.Go(s.drain.Run)
+	s.workers.Go(s.serve.Run)
 	stop := s.stopBeat
 	s.workers.Go(func() { s.beat(stop) })
 }
@@ -178,6 +183,7 @@ func (s *session) rest() {
 	close(s.stopBeat)
 	s.stopBeat = nil
 	s.drain.Stop()
+	s.serve.Stop()
 	s.workers.Wait()
 }
 

@@ -97,6 +97,8 @@ type (
 type Image struct {
 	trace.Image
 	PID int // process that announced it
+
+	exe *os.File // held open since the process asked for that; nil: it is not
 }
 
 // Open opens the image's file: through /proc while its process runs that file,

@@ -30,6 +30,7 @@ var layers = []string{
 	"source",    // where chunks come from, and the end of it
 	"poolmap",   // ... a recorder's shared memory, as this process maps it
 	"pool",      // ... its chunks, taken and handed over
+	"request",   // ... what its recorder is asked for
 	"file",      // ... a file of the program's own
 	"directory", // ... and the directory it is in
 	"chunk",     // events and what they are written to

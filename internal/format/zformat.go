@@ -12,33 +12,38 @@ const (
 
 // Fields of the header page.
 const (
-	HMagic       = 0   // char[8]
-	HVersion     = 8   // u32
-	HHeaderSize  = 12  // u32, bytes
-	HChunkSize   = 16  // u32, bytes
-	HChunks      = 20  // u32
-	HPolicy      = 24  // u32
-	HRecorder    = 28  // u32
-	HNext        = 32  // u64, chunks
-	HFreed       = 40  // u32
-	HFilled      = 44  // u32
-	HHeartbeat   = 48  // u32
-	HClosed      = 52  // u32
-	HWaiters     = 56  // u32
-	HLeader      = 60  // u32
-	HLeaderStart = 64  // u64, clock ticks
-	HCounter     = 72  // u64, ticks
-	HMonotonic   = 80  // u64, ns
-	HRealtime    = 88  // u64, ns
-	HCounterHZ   = 96  // u64, Hz
-	HLost        = 104 // u64, events
-	HLayout      = 112 // u32
-	HRanges      = 116 // u32, bytes
-	HRangesRoom  = 120 // u32
-	HSmallChunks = 124 // u32
-	HSmallSize   = 128 // u32, bytes
-	HSmallFree   = 132 // u32, bytes
-	HScarce      = 136 // u32
+	HMagic           = 0   // char[8]
+	HVersion         = 8   // u32
+	HHeaderSize      = 12  // u32, bytes
+	HChunkSize       = 16  // u32, bytes
+	HChunks          = 20  // u32
+	HPolicy          = 24  // u32
+	HRecorder        = 28  // u32
+	HNext            = 32  // u64, chunks
+	HFreed           = 40  // u32
+	HFilled          = 44  // u32
+	HHeartbeat       = 48  // u32
+	HClosed          = 52  // u32
+	HWaiters         = 56  // u32
+	HLeader          = 60  // u32
+	HLeaderStart     = 64  // u64, clock ticks
+	HCounter         = 72  // u64, ticks
+	HMonotonic       = 80  // u64, ns
+	HRealtime        = 88  // u64, ns
+	HCounterHZ       = 96  // u64, Hz
+	HLost            = 104 // u64, events
+	HLayout          = 112 // u32
+	HRanges          = 116 // u32, bytes
+	HRangesRoom      = 120 // u32
+	HSmallChunks     = 124 // u32
+	HSmallSize       = 128 // u32, bytes
+	HSmallFree       = 132 // u32, bytes
+	HScarce          = 136 // u32
+	HRequest         = 140 // u32
+	HRequestKind     = 144 // u32
+	HRequestPID      = 148 // u32
+	HRequestArgument = 152 // u64
+	HRequestAnswer   = 160 // u32
 )
 
 // Values of H_POLICY.
@@ -60,6 +65,33 @@ const (
 const (
 	LayoutSlots  = 0 // every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves
 	LayoutPacked = 1 // every chunk begins where the one before it ends; every chunk is sealed. Files a recorder writes
+)
+
+// States in H_REQUEST.
+const (
+	RequestFree     = 0 // there is no request
+	RequestTaken    = 1 // a thread is writing one
+	RequestAsked    = 2 // it waits for the recorder
+	RequestAnswered = 3 // the answer is there for the thread that has asked
+)
+
+// The rest of H_REQUEST.
+const (
+	RequestMask  = 3 // of the state
+	RequestShift = 2 // of the thread id
+)
+
+// Values of H_REQUEST_KIND.
+const (
+	AskNewImage = 1 // open the file of the image whose id is the argument, which the process runs, so that its symbols can be had later
+)
+
+// Values of H_REQUEST_ANSWER.
+const (
+	AnswerNone        = 0 // it did not answer in time
+	AnswerDone        = 1 // it has been done
+	AnswerUnsupported = 2 // the recorder does not know the kind
+	AnswerFailed      = 3 // it cannot be done
 )
 
 // Chunks.

@@ -64,6 +64,13 @@ func TraceGroups() []Group {
 		numbers("values of H_POLICY", "POLICY", Policies),
 		numbers("states of the chunks of a pool", "STATE", States),
 		numbers("values of H_LAYOUT", "LAYOUT", Layouts),
+		numbers("states in H_REQUEST", "REQUEST", RequestStates),
+		{"the rest of H_REQUEST", []Const{
+			{"REQUEST_MASK", "3", "of the state"},
+			{"REQUEST_SHIFT", "2", "of the thread id"},
+		}},
+		numbers("values of H_REQUEST_KIND", "ASK", Requests),
+		numbers("values of H_REQUEST_ANSWER", "ANSWER", Answers),
 		{"chunks", []Const{
 			{"CHUNK_SIZE", strconv.Itoa(ChunkSize), "default, bytes, with the header"},
 			{"CHUNK_MAGIC", hex(ChunkMagic), "value of C_MAGIC"},

@@ -50,6 +50,11 @@ var Header = []Field{
 	{"SMALL_FREE", 132, "u32", "bytes", "where in the header a bit a small chunk says that it is probably free, 64 " +
 		"bits a word"},
 	{"SCARCE", 136, "u32", "", "not 0: tasks own most chunks of `CHUNK_SIZE`, and take small ones"},
+	{"REQUEST", 140, "u32", "", "futex word, pool only: state of a request to the recorder, and from bit 2 on the thread that asks"},
+	{"REQUEST_KIND", 144, "u32", "", "what is asked for"},
+	{"REQUEST_PID", 148, "u32", "", "process id of who asks"},
+	{"REQUEST_ARGUMENT", 152, "u64", "", "depends on the kind"},
+	{"REQUEST_ANSWER", 160, "u32", "", "what the recorder answers"},
 }
 
 // Chunk is the header of a chunk.
@@ -98,6 +103,27 @@ var States = []Value{
 	{"OWNED", 1, "a task writes events to it"},
 	{"FULL", 2, "waits for the recorder"},
 	{"WRITING", 3, "the recorder is writing it to disk"},
+}
+
+// RequestStates are the states of the slot for requests.
+var RequestStates = []Value{
+	{"FREE", 0, "there is no request"},
+	{"TAKEN", 1, "a thread is writing one"},
+	{"ASKED", 2, "it waits for the recorder"},
+	{"ANSWERED", 3, "the answer is there for the thread that has asked"},
+}
+
+// Requests are what a program asks its recorder for.
+var Requests = []Value{
+	{"NEW_IMAGE", 1, "open the file of the image whose id is the argument, which the process runs, so that its symbols can be had later"},
+}
+
+// Answers are what a recorder answers.
+var Answers = []Value{
+	{"NONE", 0, "it did not answer in time"},
+	{"DONE", 1, "it has been done"},
+	{"UNSUPPORTED", 2, "the recorder does not know the kind"},
+	{"FAILED", 3, "it cannot be done"},
 }
 
 // Layouts say how chunks lie behind the header.

@@ -276,7 +276,7 @@ int main(int argc, char **argv)
 		i = take(0, 1, 0);
 		full(i, 12345); // no size
 		i = take(0, 1, 0);
-		*(uint16_t *)(chunk(i) + FT_C_KIND) = 77;
+		*(uint16_t *)(chunk(i) + FT_C_KIND) = FT_MAX_KIND + 1; // no kind
 		full(i, chunk_size);
 		i = take(0, 1, 0);
 		fill(i, 4);

@@ -6,6 +6,7 @@
 #include "chunk.h"
 #include "configuration.h"
 #include "image.h"
+#include "request.h"
 #include "source.h"
 #include "sys.h"
 
@@ -128,6 +129,10 @@ hidden void announce_images(struct control *c)
 hidden int announce(struct control *c)
 {
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	/* A recorder whose pool the configuration names has made the plan itself. The file of
+	   another program may be gone before it looks for it. */
+	if (!fentry_config.session[0])
+		request(FT_ASK_NEW_IMAGE, fentry_image.id);
 	write_image(c);
 	announce_images(c);
 	record(c, counter(), FT_REC_START, 0, 0);

@@ -36,6 +36,11 @@
 #define FT_H_SMALL_SIZE            128          /* u32, bytes */
 #define FT_H_SMALL_FREE            132          /* u32, bytes */
 #define FT_H_SCARCE                136          /* u32 */
+#define FT_H_REQUEST               140          /* u32 */
+#define FT_H_REQUEST_KIND          144          /* u32 */
+#define FT_H_REQUEST_PID           148          /* u32 */
+#define FT_H_REQUEST_ARGUMENT      152          /* u64 */
+#define FT_H_REQUEST_ANSWER        160          /* u32 */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */
@@ -51,6 +56,25 @@
 /* values of H_LAYOUT */
 #define FT_LAYOUT_SLOTS            0            /* every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves */
 #define FT_LAYOUT_PACKED           1            /* every chunk begins where the one before it ends; every chunk is sealed. Files a recorder writes */
+
+/* states in H_REQUEST */
+#define FT_REQUEST_FREE            0            /* there is no request */
+#define FT_REQUEST_TAKEN           1            /* a thread is writing one */
+#define FT_REQUEST_ASKED           2            /* it waits for the recorder */
+#define FT_REQUEST_ANSWERED        3            /* the answer is there for the thread that has asked */
+
+/* the rest of H_REQUEST */
+#define FT_REQUEST_MASK            3            /* of the state */
+#define FT_REQUEST_SHIFT           2            /* of the thread id */
+
+/* values of H_REQUEST_KIND */
+#define FT_ASK_NEW_IMAGE           1            /* open the file of the image whose id is the argument, which the process runs, so that its symbols can be had later */
+
+/* values of H_REQUEST_ANSWER */
+#define FT_ANSWER_NONE             0            /* it did not answer in time */
+#define FT_ANSWER_DONE             1            /* it has been done */
+#define FT_ANSWER_UNSUPPORTED      2            /* the recorder does not know the kind */
+#define FT_ANSWER_FAILED           3            /* it cannot be done */
 
 /* chunks */
 #define FT_CHUNK_SIZE              65536        /* default, bytes, with the header */

@@ -87,6 +87,9 @@ func (d *Drainer) Counts() Counts {
 // Fail ends the writing for good.
 func (d *Drainer) Fail(err error) { d.w.fail(err, nil, 0) }
 
+// Close ends the list of chunks. The events file is its maker's.
+func (d *Drainer) Close() { d.w.close() }
+
 // batchBytes is how much is written at once: large enough for the file system to
 // use large folios, small enough to be in the second-level cache when it is
 // cleared, and to come back to the tasks soon.
@@ -270,7 +273,7 @@ func (d *Drainer) write(batch []claim) {
 		d.vec = append(d.vec, d.p.Chunk(c.chunk)[:c.used])
 	}
 	first := d.w.err == nil
-	kept, err := d.w.write(d.vec)
+	kept, err := d.w.append(d.vec)
 	if err != nil && first {
 		d.p.Shut()
 		d.OnWriteError(err)

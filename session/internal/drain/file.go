@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // File is the events file of a trace directory.
@@ -16,15 +18,55 @@ type File struct {
 	f    *os.File
 	size int64
 	err  error // first error; nothing is written after it
+
+	list    *os.File // nil: there is none, or it could not be written
+	listed  int64    // its size
+	id      format.Identity
+	entries []byte // for list
 }
 
-// NewFile returns an empty events file.
-func NewFile(f *os.File) *File { return &File{f: f} }
+// NewFile returns an empty events file. The headers of its chunks are copied to list;
+// nil: they are not.
+func NewFile(f, list *os.File) *File { return &File{f: f, list: list} }
 
 // Header writes the header, before the first chunk.
 func (w *File) Header(head []byte) error {
+	w.id = format.IdentityOf(head)
 	_, err := w.write([][]byte{head})
 	return err
+}
+
+// append appends chunks to the file and to the list, and returns how many are kept.
+//
+// The list follows the file: an entry is written when its chunk is, so that the list
+// of a recorder that was killed tells of no chunk that is not there. It is for speed
+// only. An error ends the list, with a whole entry, and nothing else.
+func (w *File) append(chunks [][]byte) (kept int, err error) {
+	at := w.size
+	kept, err = w.write(chunks)
+	if w.list == nil {
+		return kept, err
+	}
+	w.entries = w.entries[:0]
+	for _, c := range chunks[:kept] {
+		w.entries = format.AppendIndex(w.entries, w.id, c[:format.ChunkHeader], at)
+		at += int64(len(c))
+	}
+	n, lerr := w.list.Write(w.entries)
+	w.listed += int64(n)
+	if lerr != nil {
+		_ = w.list.Truncate(w.listed / format.ChunkHeader * format.ChunkHeader)
+		w.close()
+	}
+	return kept, err
+}
+
+// close ends the list.
+func (w *File) close() {
+	if w.list != nil {
+		w.list.Close()
+		w.list = nil
+	}
 }
 
 // write appends whole chunks and returns how many are kept. After an error the

@@ -173,7 +173,7 @@ func (d *Drainer) Last(all bool) {
 	}
 	slices.SortFunc(copies, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
 	for _, c := range copies {
-		kept, _ := d.w.write([][]byte{copied[c.chunk]})
+		kept, _ := d.w.append([][]byte{copied[c.chunk]})
 		d.count(c, kept == 1)
 	}
 }

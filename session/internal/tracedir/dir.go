@@ -236,7 +236,7 @@ func TraceFiles(dir string) ([]string, error) {
 
 // ourFile tells the names of the files in a trace directory.
 func ourFile(name string) bool {
-	if name == trace.EventsFile || name == trace.InfoFile {
+	if name == trace.EventsFile || name == trace.ChunksFile || name == trace.InfoFile {
 		return true
 	}
 	id, ok := strings.CutSuffix(name, trace.SymExt)
@@ -336,6 +336,12 @@ func (d *Dir) putInfo(info *trace.Info) error {
 		return err
 	}
 	return f.Truncate(int64(len(b)))
+}
+
+// CreateChunks makes the empty file that the headers of chunks are copied to.
+func (d *Dir) CreateChunks() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(d.fdPath(), trace.ChunksFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o666)
+	return f, d.named(err)
 }
 
 // roundUp is how much room a file of n bytes has.

@@ -1,0 +1,133 @@
+//go:build linux
+
+package session
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// exes holds files of images open for who writes their symbols: a program that
+// executes another one, or ends at once, is gone by then, and its path can be another
+// file's. So a program that has announced an image waits until its file is open.
+//
+// What a program says is an image and a process. The process is only believed if it
+// maps the pool; that the file is the image's is for the reader of the symbols to find
+// out, by its build-id.
+type exes struct {
+	shared procfs.SharedFile
+
+	mu    sync.Mutex
+	files map[trace.ImageID]*os.File // nil: it has been used
+}
+
+const (
+	mostExes  = 256                   // open at the same time
+	openLimit = 80 * time.Millisecond // the program waits for a little longer
+)
+
+func newExes(shared procfs.SharedFile) *exes {
+	return &exes{shared: shared, files: make(map[trace.ImageID]*os.File)}
+}
+
+// handle answers a program's request.
+func (e *exes) handle(r drain.Request) uint32 {
+	if r.Kind != format.AskNewImage {
+		return drain.Unsupported
+	}
+	id := trace.ImageID(r.Argument)
+	e.mu.Lock()
+	_, known := e.files[id]
+	full := len(e.files) >= mostExes
+	e.mu.Unlock()
+	switch {
+	case known:
+		return drain.Done
+	case full:
+		return drain.Failed
+	}
+	// The file system can be one that never answers.
+	opened := make(chan *os.File, 1)
+	go func() {
+		f, err := e.open(r.PID)
+		if err != nil {
+			f = nil
+		}
+		opened <- f
+	}()
+	select {
+	case f := <-opened:
+		return e.keep(id, f)
+	case <-time.After(openLimit):
+		go func() { e.keep(id, <-opened) }()
+		return drain.Failed
+	}
+}
+
+// keep keeps a file for an image.
+func (e *exes) keep(id trace.ImageID, f *os.File) uint32 {
+	if f == nil {
+		return drain.Failed
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, known := e.files[id]; known || e.files == nil {
+		f.Close()
+		return drain.Failed
+	}
+	e.files[id] = f
+	return drain.Done
+}
+
+// open opens the file that a traced process runs.
+func (e *exes) open(pid int) (*os.File, error) {
+	if mapped, _ := e.shared.MappedBy(pid); !mapped {
+		return nil, fmt.Errorf("process %d is not traced", pid)
+	}
+	path := fmt.Sprintf("/proc/%d/exe", pid)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	return f, nil
+}
+
+// take hands an image's file over to who closes it; nil: there is none.
+func (e *exes) take(id trace.ImageID) *os.File {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f := e.files[id]
+	if e.files != nil {
+		e.files[id] = nil
+	}
+	return f
+}
+
+// close closes what nobody has asked for.
+func (e *exes) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, f := range e.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+	e.files = nil
+}

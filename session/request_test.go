@@ -1,0 +1,141 @@
+//go:build linux
+
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
+)
+
+// patchedFile writes a patched program to path.
+func patchedFile(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(fixture.CC(t, "testdata/crowd", "-fpatchable-function-entry=5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elfio.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := patch.New(f, sites, patch.Options{Target: patch.File, Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = plan.Image(); err != nil {
+		t.Fatal(err)
+	}
+	if err := runfile.WriteFile(path, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runShell runs a shell script in a session; symbols gets each image.
+func runShell(t *testing.T, script string, symbols func(session.Image, io.Writer) error) session.Result {
+	t.Helper()
+	sh, err := session.LookPath("sh")
+	if err != nil {
+		t.Skip("needs sh (package dash)")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	res, err := session.Run(ctx, session.Options{
+		Path: sh, Args: []string{"sh", "-c", script}, Dir: filepath.Join(t.TempDir(), "data"), Symbols: symbols,
+		Logf: func(format string, args ...any) { t.Errorf(format, args...) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Status != 0 {
+		t.Fatalf("status %v", res.Status)
+	}
+	return res
+}
+
+// The symbols of a program that ends at once, and whose file is another one by then,
+// are those of its file.
+func TestImageOfShortProgram(t *testing.T) {
+	dir := t.TempDir()
+	prog := filepath.Join(dir, "prog")
+	patchedFile(t, prog)
+	want, err := os.ReadFile(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen atomic.Int32
+	res := runShell(t, fmt.Sprintf("%s 1 1 && rm %[1]s && echo other >%[1]s", prog), func(im session.Image, _ io.Writer) error {
+		seen.Add(1)
+		// The drainer is faster than a shell, but it need not be.
+		for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if b, err := os.ReadFile(prog); err == nil && string(b) == "other\n" {
+				break
+			}
+		}
+		f, err := im.Open()
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		have, err := io.ReadAll(f)
+		if err == nil && string(have) != string(want) {
+			t.Errorf("the file has %d bytes, want %d: %.20q", len(have), len(want), have)
+		}
+		return err
+	})
+	if seen.Load() != 1 || res.Events != 2 || res.Lost != 0 {
+		t.Errorf("%d images, %+v", seen.Load(), res)
+	}
+}
+
+// Many processes ask at the same time, and all of them go on.
+func TestManyRequests(t *testing.T) {
+	prog := filepath.Join(t.TempDir(), "prog")
+	patchedFile(t, prog)
+	res := runShell(t, "for i in $(seq 60); do "+prog+" 1 5 & done; wait", nil)
+	if res.Processes != 60 || res.Events != 60*10 || res.Lost != 0 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A program that starts while the recorder is stopped is not held up.
+func TestRequestStopped(t *testing.T) {
+	dir := t.TempDir()
+	prog := filepath.Join(dir, "prog")
+	patchedFile(t, prog)
+	recorder := fixture.Build(t, "recorder", "go", "build", "-o", filepath.Join(fixture.Dir, "recorder"), "./testdata/recorder")
+	options := filepath.Join(dir, "options")
+	if err := os.WriteFile(options, fmt.Appendf(nil, `{"Dir": %q}`, filepath.Join(dir, "data")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("kill -STOP $PPID; a=$(date +%%s%%N); %s 1 1; b=$(date +%%s%%N); kill -CONT $PPID; echo $((b-a)) >%s/took", prog, dir)
+	runShell(t, fmt.Sprintf("%s %s sh -c '%s'", recorder, options, script), nil)
+	b, err := os.ReadFile(filepath.Join(dir, "took"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ns int64
+	if _, err := fmt.Sscan(strings.TrimSpace(string(b)), &ns); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Duration(ns); d < 90*time.Millisecond || d > 2*time.Second {
+		t.Errorf("the program took %v; the limit is 100 ms", d)
+	}
+}

@@ -1,0 +1,64 @@
+/* What a program asks of its recorder while it waits: the one way from here to there,
+   besides chunks.
+
+   There is one slot in the pool's header, and one word says whose it is and how far the
+   request has come: the thread's id and a state. The word only changes by
+   compare-and-swap from what was seen there. So a thread that is stopped or killed at
+   any point holds up nobody for long: the recorder makes the slot free again that has
+   not moved for a while, and who comes back too late finds the word changed.
+
+   The program never waits longer than the time limit, and goes on without an answer:
+   whatever it asks for makes the trace better, and nothing depends on it. Nothing here
+   calls libc, as the caller may hold any lock. */
+#include "process.h"
+#include "request.h"
+#include "source.h"
+#include "sys.h"
+
+#define LIMIT 100000000UL /* ns */
+
+/* wait_change waits until the word is no longer what it was. It returns 0 when the time
+   is over. */
+static int wait_change(u32 *word, u32 was, u64 deadline)
+{
+	u64 now = clock_ns(CLOCK_MONOTONIC_);
+	if (now >= deadline)
+		return 0;
+	futex_wait(word, was, deadline - now);
+	return 1;
+}
+
+/* move changes the word from one value to another and tells who waits. It returns 0 when
+   it was no longer that. */
+static int move(u32 *word, u32 from, u32 to)
+{
+	if (!cas(word, from, to))
+		return 0;
+	futex_wake(word, 1 << 30);
+	return 1;
+}
+
+/* request asks for something, and returns the recorder's answer. */
+hidden u32 request(u32 kind, u64 argument)
+{
+	if (source.kind != POOL)
+		return FT_ANSWER_NONE;
+	u32 *word = HEADER(u32, FT_H_REQUEST), mine = gettid() << FT_REQUEST_SHIFT, w;
+	u64 deadline = clock_ns(CLOCK_MONOTONIC_) + LIMIT;
+	while ((w = load(word)) != FT_REQUEST_FREE || !cas(word, FT_REQUEST_FREE, mine | FT_REQUEST_TAKEN))
+		if (w != FT_REQUEST_FREE && !wait_change(word, w, deadline))
+			return FT_ANSWER_NONE;
+	*HEADER(u32, FT_H_REQUEST_KIND) = kind;
+	*HEADER(u32, FT_H_REQUEST_PID) = getpid();
+	*HEADER(u64, FT_H_REQUEST_ARGUMENT) = argument;
+	if (!move(word, mine | FT_REQUEST_TAKEN, mine | FT_REQUEST_ASKED))
+		return FT_ANSWER_NONE;
+	while ((w = load(word)) == (mine | FT_REQUEST_ASKED))
+		if (!wait_change(word, w, deadline) && move(word, w, FT_REQUEST_FREE))
+			return FT_ANSWER_NONE;
+	if (w != (mine | FT_REQUEST_ANSWERED))
+		return FT_ANSWER_NONE;
+	u32 answer = *HEADER(u32, FT_H_REQUEST_ANSWER);
+	move(word, w, FT_REQUEST_FREE);
+	return answer;
+}

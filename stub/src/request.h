@@ -1,0 +1,8 @@
+/* What a program asks of its recorder. */
+#ifndef FENTRY_REQUEST_H
+#define FENTRY_REQUEST_H
+#include "types.h"
+
+hidden u32 request(u32 kind, u64 argument);
+
+#endif
