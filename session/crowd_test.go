@@ -64,7 +64,7 @@ func runTraced(t *testing.T, path string, buffer int64, args ...string) session.
 	defer cancel()
 	res, err := session.Run(ctx, session.Options{
 		Path: path, Args: append([]string{path}, args...), Dir: filepath.Join(t.TempDir(), "data"), Buffer: buffer,
-		Prepare: func(pool string) (*session.Memory, error) {
+		Prepare: func(pool string) (*patch.Memory, error) {
 			plan, err := patch.New(f, sites, patch.Options{Target: patch.Process, Session: pool, Path: path})
 			if err != nil {
 				return nil, err

@@ -8,7 +8,7 @@
 //		Args:    []string{"prog", "arg"},
 //		File:    file,            // its os.FileInfo when the plan was made
 //		Dir:     "fentry.data",
-//		Prepare: func(pool string) (*session.Memory, error) { ... },
+//		Prepare: func(pool string) (*patch.Memory, error) { ... },
 //	})
 //	res.Status                    // how the program ended
 //

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
-	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/drain"
 	"github.com/fentry-dev/fentry/session/internal/launch"
 	"github.com/fentry-dev/fentry/session/internal/pool"
@@ -71,7 +70,8 @@ func (s *session) logf(format string, args ...any) {
 	s.o.Logf(format, args...)
 }
 
-func (s *session) run(ctx context.Context) (Result, error) {
+// defaults fills in the options that were left out.
+func (s *session) defaults() error {
 	if len(s.o.Args) == 0 {
 		s.o.Args = []string{s.o.Path}
 	}
@@ -82,11 +82,38 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		s.o.Buffer = DefaultBuffer
 	}
 	if s.o.WorkDir != "" && !filepath.IsAbs(s.o.Path) {
-		return s.res, fmt.Errorf("%s: a relative path to be run in %s", s.o.Path, s.o.WorkDir)
+		return fmt.Errorf("%s: a relative path to be run in %s", s.o.Path, s.o.WorkDir)
+	}
+	return nil
+}
+
+// launcher starts the program with its plan; pool is where its runtime finds the pool.
+func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
+	l := &launch.Launcher{
+		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, Dir: s.o.WorkDir, Files: s.o.Files, File: s.o.File,
+		Inherited: s.in, NoPtrace: s.o.NoPtrace, Emulator: s.o.Emulator, EmulatorPath: emulator,
+		Logf: s.logf, Ready: s.ready,
+	}
+	if s.o.PatchedCopy != nil {
+		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(pool, f) }
+	}
+	if s.o.Prepare == nil {
+		return l, nil
+	}
+	var err error
+	if l.Memory, err = s.o.Prepare(pool); err == nil && l.Memory != nil {
+		err = tracee.Check(l.Memory)
+	}
+	return l, err
+}
+
+func (s *session) run(ctx context.Context) (Result, error) {
+	err := s.defaults()
+	if err != nil {
+		return s.res, err
 	}
 	s.in = launch.ReadInherited()
 	s.in.Ignore()
-	var err error
 	emulator := ""
 	if len(s.o.Emulator) > 0 {
 		if emulator, err = launch.LookPath(s.o.Emulator[0]); err != nil {
@@ -106,28 +133,16 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		defer s.drain.Close()
 		defer s.exes.close()
 	}
-	var mem *patch.Memory
-	if s.o.Prepare != nil {
-		if mem, err = s.o.Prepare(path); err == nil && mem != nil {
-			err = tracee.Check(mem)
-		}
-		if err != nil {
-			s.dir.Rollback()
-			return s.res, err
-		}
+	l, err := s.launcher(path, emulator)
+	if err != nil {
+		s.dir.Rollback()
+		return s.res, err
 	}
 	signals, unwatch := watch(s.in)
 	defer unwatch()
 
 	s.beginInfo()
 	began := time.Now()
-	l := launch.Launcher{
-		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, Dir: s.o.WorkDir, Files: s.o.Files, File: s.o.File, Inherited: s.in, Memory: mem, NoPtrace: s.o.NoPtrace,
-		Emulator: s.o.Emulator, EmulatorPath: emulator, Logf: s.logf, Ready: s.ready,
-	}
-	if s.o.PatchedCopy != nil {
-		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(path, f) }
-	}
 	st, err := l.Launch()
 	if err != nil {
 		s.dir.Rollback()

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/trace"
@@ -85,13 +84,6 @@ var ErrRecording = tracedir.ErrRecording
 
 // DefaultBuffer is the size of the pool when Options.Buffer is 0.
 const DefaultBuffer = 64 << 20
-
-// Memory and Edit are what is written into a process at its exec stop; the plan
-// gives it.
-type (
-	Memory = patch.Memory
-	Edit   = arch.Edit
-)
 
 // Image is a program image that announced itself in the trace.
 type Image struct {

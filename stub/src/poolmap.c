@@ -58,7 +58,8 @@ static void set_anchors(i64 fd)
 /* header_fits says whether the header of a pool agrees with itself. */
 static int header_fits(const u8 *head)
 {
-	u32 size = *(u32 *)(head + FT_H_CHUNK_SIZE), small = *(u32 *)(head + FT_H_SMALL_SIZE), n = *(u32 *)(head + FT_H_SMALL_CHUNKS);
+	u32 size = *(u32 *)(head + FT_H_CHUNK_SIZE);
+	u32 small = *(u32 *)(head + FT_H_SMALL_SIZE), n = *(u32 *)(head + FT_H_SMALL_CHUNKS);
 	u64 states = FT_STATES_OFF + 4UL * *(u32 *)(head + FT_H_CHUNKS) + 4UL * n;
 	u64 bits = *(u32 *)(head + FT_H_SMALL_FREE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
 	if (header % 4096 || header < states || *(u32 *)(head + FT_H_CLOSED))
@@ -70,7 +71,8 @@ static int header_fits(const u8 *head)
 /* pool_open maps the header of the pool behind fd; head is the start of it. */
 hidden int pool_open(i64 fd, const u8 *head)
 {
-	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE), header = *(u32 *)(head + FT_H_HEADER_SIZE);
+	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE);
+	u32 header = *(u32 *)(head + FT_H_HEADER_SIZE);
 	u32 small = *(u32 *)(head + FT_H_SMALL_CHUNKS), small_size = *(u32 *)(head + FT_H_SMALL_SIZE);
 	if (!header_fits(head))
 		return 0;

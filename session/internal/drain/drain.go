@@ -103,7 +103,10 @@ const IdleWait = 100 * time.Millisecond
 
 // New returns a drainer of a pool to an events file.
 func New(p *pool.Pool, w *File, policy trace.Policy, live *Liveness) *Drainer {
-	d := &Drainer{p: p, w: w, policy: policy, live: live, tasks: make(map[pool.Task]uint64), newest: make(map[pool.Task]uint32)}
+	d := &Drainer{
+		p: p, w: w, policy: policy, live: live,
+		tasks: make(map[pool.Task]uint64), newest: make(map[pool.Task]uint32),
+	}
 	// While events flow, the drainer sleeps for a time in which one task, at its
 	// fastest, fills a small part of the pool, and takes what has come since in
 	// one go. Nobody has to wake it: that would cost every task a system call

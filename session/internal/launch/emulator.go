@@ -36,7 +36,8 @@ func FindEmulator(m elf.Machine, interp string) ([]string, error) {
 		}
 	}
 	if cmd == nil {
-		return nil, fmt.Errorf("%s: %w; programs for %s need it here (Debian: apt-get install qemu-user)", guest.Emulator(), ErrNotFound, name)
+		return nil, fmt.Errorf("%s: %w; programs for %s need it here (Debian: apt-get install qemu-user)",
+			guest.Emulator(), ErrNotFound, name)
 	}
 	if interp == "" || exists(interp) {
 		return cmd, nil
@@ -56,7 +57,8 @@ func FindEmulator(m elf.Machine, interp string) ([]string, error) {
 	if set {
 		where = prefix + interp
 	}
-	return nil, fmt.Errorf("%s: %w; the program has this interpreter, for %s (Debian: apt-get install %s)", where, ErrNotFound, name, guest.Libraries())
+	return nil, fmt.Errorf("%s: %w; the program has this interpreter, for %s (Debian: apt-get install %s)",
+		where, ErrNotFound, name, guest.Libraries())
 }
 
 func exists(path string) bool {

@@ -80,8 +80,10 @@ func CountEvents(b []byte) (n uint64, hole int) {
 
 // allOrdinary tells whether eight words are.
 func allOrdinary(c []byte) bool {
-	return ordinary(le.Uint64(c)) && ordinary(le.Uint64(c[8:])) && ordinary(le.Uint64(c[16:])) && ordinary(le.Uint64(c[24:])) &&
-		ordinary(le.Uint64(c[32:])) && ordinary(le.Uint64(c[40:])) && ordinary(le.Uint64(c[48:])) && ordinary(le.Uint64(c[56:]))
+	return ordinary(le.Uint64(c)) && ordinary(le.Uint64(c[8:])) &&
+		ordinary(le.Uint64(c[16:])) && ordinary(le.Uint64(c[24:])) &&
+		ordinary(le.Uint64(c[32:])) && ordinary(le.Uint64(c[40:])) &&
+		ordinary(le.Uint64(c[48:])) && ordinary(le.Uint64(c[56:]))
 }
 
 // ordinary tells whether a word is an entry or an exit, in one comparison: shifted

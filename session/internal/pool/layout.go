@@ -13,7 +13,9 @@ import (
 var le = binary.LittleEndian
 
 // PutHeader fills in the header of a file or pool. chunks is 0 for a file.
-func PutHeader(b []byte, chunks int, size int, policy trace.Policy, layout trace.Layout, recorder int, now clock.Reading, hz uint64) {
+func PutHeader(
+	b []byte, chunks int, size int, policy trace.Policy, layout trace.Layout, recorder int, now clock.Reading, hz uint64,
+) {
 	copy(b[format.HMagic:], format.FileMagic)
 	le.PutUint32(b[format.HVersion:], format.Version)
 	le.PutUint32(b[format.HHeaderSize:], uint32(size))

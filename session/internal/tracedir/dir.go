@@ -133,7 +133,8 @@ func beingWritten(dir string) bool {
 // "" if the trace has been removed.
 func (d *Dir) Where() (name string, moved bool) {
 	var ev, now, at unix.Stat_t
-	if unix.Fstat(int(d.Events.Fd()), &ev) != nil || ev.Nlink == 0 || unix.Fstat(int(d.handle.Fd()), &now) != nil || now.Nlink == 0 {
+	if unix.Fstat(int(d.Events.Fd()), &ev) != nil || ev.Nlink == 0 ||
+		unix.Fstat(int(d.handle.Fd()), &now) != nil || now.Nlink == 0 {
 		return "", false
 	}
 	if unix.Stat(d.Path, &at) == nil && at.Dev == now.Dev && at.Ino == now.Ino {
@@ -340,7 +341,8 @@ func (d *Dir) putInfo(info *trace.Info) error {
 
 // CreateChunks makes the empty file that the headers of chunks are copied to.
 func (d *Dir) CreateChunks() (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(d.fdPath(), trace.ChunksFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o666)
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL | os.O_APPEND
+	f, err := os.OpenFile(filepath.Join(d.fdPath(), trace.ChunksFile), flags, 0o666)
 	return f, d.named(err)
 }
 

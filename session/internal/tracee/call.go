@@ -100,7 +100,8 @@ func (t *Process) step() error {
 // mmap maps anonymous memory in the process at exactly addr.
 func (t *Process) mmap(addr, n uint64, prot int) error {
 	const mapFixedNoreplace = 0x100000 // ignored by kernels before 4.17
-	got, err := t.syscall(unix.SYS_MMAP, addr, n, uint64(prot), unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|mapFixedNoreplace, ^uint64(0), 0)
+	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | mapFixedNoreplace
+	got, err := t.syscall(unix.SYS_MMAP, addr, n, uint64(prot), flags, ^uint64(0), 0)
 	if err == nil && got != addr {
 		err = fmt.Errorf("got %#x", got)
 	}

@@ -58,7 +58,8 @@ const (
 // registerSet reads or writes a set of n bytes at p.
 func (t *Process) registerSet(request uintptr, set uintptr, p unsafe.Pointer, n uintptr) error {
 	iov := unix.Iovec{Base: (*byte)(p), Len: uint64(n)}
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(t.pid), set, uintptr(unsafe.Pointer(&iov)), 0, 0); errno != 0 {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(t.pid), set, uintptr(unsafe.Pointer(&iov)), 0, 0)
+	if errno != 0 {
 		return errno
 	}
 	if iov.Len != uint64(n) {
@@ -69,7 +70,8 @@ func (t *Process) registerSet(request uintptr, set uintptr, p unsafe.Pointer, n 
 
 func (t *Process) registers() (*registers, error) {
 	r := new(registers)
-	if err := t.registerSet(unix.PTRACE_GETREGSET, ntPrstatus, unsafe.Pointer(&r.PtraceRegs), unsafe.Sizeof(r.PtraceRegs)); err != nil {
+	general, size := unsafe.Pointer(&r.PtraceRegs), unsafe.Sizeof(r.PtraceRegs)
+	if err := t.registerSet(unix.PTRACE_GETREGSET, ntPrstatus, general, size); err != nil {
 		return nil, fmt.Errorf("PTRACE_GETREGSET NT_PRSTATUS: %w", err)
 	}
 	if err := t.registerSet(unix.PTRACE_GETREGSET, ntArmTLS, unsafe.Pointer(&r.tls), 8); err != nil {
@@ -79,7 +81,8 @@ func (t *Process) registers() (*registers, error) {
 }
 
 func (t *Process) setRegisters(r *registers) error {
-	if err := t.registerSet(unix.PTRACE_SETREGSET, ntPrstatus, unsafe.Pointer(&r.PtraceRegs), unsafe.Sizeof(r.PtraceRegs)); err != nil {
+	general, size := unsafe.Pointer(&r.PtraceRegs), unsafe.Sizeof(r.PtraceRegs)
+	if err := t.registerSet(unix.PTRACE_SETREGSET, ntPrstatus, general, size); err != nil {
 		return fmt.Errorf("PTRACE_SETREGSET NT_PRSTATUS: %w", err)
 	}
 	if err := t.registerSet(unix.PTRACE_SETREGSET, ntArmTLS, unsafe.Pointer(&r.tls), 8); err != nil {

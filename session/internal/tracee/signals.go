@@ -24,7 +24,8 @@ func (t *Process) SetSignals(ignored, blocked uint64) error {
 			return err
 		}
 	}
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, ptraceSetSigmask, uintptr(t.pid), 8, uintptr(unsafe.Pointer(&blocked)), 0, 0); errno != 0 {
+	mask := uintptr(unsafe.Pointer(&blocked))
+	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, ptraceSetSigmask, uintptr(t.pid), 8, mask, 0, 0); errno != 0 {
 		return &RefusedError{fmt.Errorf("PTRACE_SETSIGMASK: %w", errno)}
 	}
 	return nil

@@ -120,7 +120,9 @@ func (t *Process) syscallStop() (syscallStop, error) {
 		_     [6]uint64
 		extra uint64
 	}
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(t.pid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0); errno != 0 {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(t.pid),
+		unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errno != 0 {
 		return syscallStop{}, &RefusedError{fmt.Errorf("PTRACE_GET_SYSCALL_INFO: %w", errno)}
 	}
 	return syscallStop{info.op, info.word}, nil
