@@ -1,5 +1,5 @@
 // Command summary reads the output of go test -json and prints what a person wants to know: a line a package, the output of what failed, the names
-// of what was skipped, and as the last line
+// of what was skipped, the slowest tests of those that take ten seconds or more, and as the last line
 //
 //	N passed, N failed, N skipped
 //
@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -28,6 +29,7 @@ type event struct {
 type test struct {
 	output  strings.Builder
 	verdict string
+	elapsed float64 // seconds, without the time that it waited for others
 	parent  bool
 }
 
@@ -108,6 +110,7 @@ func (s *summary) event(out io.Writer, e event) {
 			}
 		}
 	}
+	t.elapsed = e.Elapsed
 	switch e.Action {
 	case "output":
 		t.output.WriteString(e.Output)
@@ -157,6 +160,9 @@ func (s *summary) finish(out io.Writer, allowed []*regexp.Regexp, strict bool) e
 	if passed+failed+skipped == 0 {
 		return fmt.Errorf("no test ran")
 	}
+	for _, name := range s.slowest() {
+		fmt.Fprintf(out, "slow  %s  %.1fs\n", name, s.tests[name].elapsed)
+	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	switch {
 	case failed > 0:
@@ -165,6 +171,15 @@ func (s *summary) finish(out io.Writer, allowed []*regexp.Regexp, strict bool) e
 		return fmt.Errorf("%d tests were skipped that have to run here", len(refused))
 	}
 	return nil
+}
+
+// slowest are up to ten tests that take ten seconds or more, the slowest first.
+func (s *summary) slowest() []string {
+	names := slices.DeleteFunc(slices.Clone(s.order), func(name string) bool {
+		return s.tests[name].parent || s.tests[name].elapsed < 10
+	})
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(s.tests[b].elapsed, s.tests[a].elapsed) })
+	return names[:min(len(names), 10)]
 }
 
 // childFailed says whether a failing subtest is already counted for a test.

@@ -28,6 +28,8 @@ func TestRun(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, in, allow, want, err string }{
 		{"pass", pass, none, "1 passed, 0 failed, 0 skipped\n", ""},
+		{"slow", pass + `{"Action":"run","Package":"p","Test":"TestS"}` + "\n" + `{"Action":"pass","Package":"p","Test":"TestS","Elapsed":12.34}`, "",
+			"slow  p.TestS  12.3s\n2 passed, 0 failed, 0 skipped\n", ""},
 		{"skip", pass + skip, "", "skip  p.TestB: b_test.go:7: gdb is not installed\n1 passed, 0 failed, 1 skipped\n", ""},
 		{"skip allowed", pass + skip, allow, "1 passed, 0 failed, 1 skipped\n", ""},
 		{"skip refused", pass + skip, none, "1 passed, 0 failed, 1 skipped\n", "1 tests were skipped that have to run here"},
