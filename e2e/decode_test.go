@@ -38,6 +38,7 @@ type decoded struct {
 	pids           map[uint32]bool
 	events, bytes  int64
 	images         int
+	first          map[uint64]int // an image's first id, from map chunks
 }
 
 // open is how many entries of the chosen functions have no exit.
@@ -81,6 +82,8 @@ const (
 	kindEvents   = 1
 	kindImage    = 2
 	kindProfile  = 3
+	kindMap      = 4
+	mapEntry     = 40
 	traceMagic   = "FENTRYT1"
 	maxChunkSize = 1 << 30
 )
@@ -97,7 +100,7 @@ func decodeTrace(t testing.TB, dir string, patched ...string) *decoded {
 // decode reads a trace. The names of programs that were patched on disk come from those files.
 func decode(dir string, patched ...string) (*decoded, error) {
 	d := &decoded{counts: map[uint64][][2]int64{}, entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, traceable: map[string]bool{}, comms: map[string]bool{},
-		tasks: map[uint64]bool{}, pids: map[uint32]bool{}}
+		tasks: map[uint64]bool{}, pids: map[uint32]bool{}, first: map[uint64]int{}}
 	symbols, err := readSymbols(dir, d)
 	if err != nil {
 		return nil, err
@@ -131,7 +134,13 @@ func decode(dir string, patched ...string) (*decoded, error) {
 		end = min(end, at+next*chunkSize) // a growing file is sparse behind
 	}
 	lostOf := map[uint64]int64{} // task: highest total seen
-	for at+chunkHeader <= end {
+	// Ids are those of the trace: which are whose comes first.
+	start, maps := at, true
+	for at+chunkHeader <= end || maps {
+		if at+chunkHeader > end {
+			at, maps = start, false
+			continue
+		}
 		c := make([]byte, chunkHeader)
 		if _, err := f.ReadAt(c, at); err != nil {
 			return nil, err
@@ -153,17 +162,26 @@ func decode(dir string, patched ...string) (*decoded, error) {
 			return nil, fmt.Errorf("offset %d: %w", at, err)
 		}
 		pid, tid, image := le.Uint32(c[12:]), le.Uint32(c[16:]), le.Uint64(c[40:])
-		switch kind {
-		case kindEvents:
+		switch {
+		case maps && kind == kindMap:
+			for ; len(body) >= mapEntry; body = body[mapEntry:] {
+				d.first[le.Uint64(body[8:])] = int(le.Uint32(body))
+			}
+		case maps || kind == kindMap:
+		case kind == kindEvents:
 			d.tasks[uint64(pid)<<32|uint64(tid)] = true
 			d.pids[pid] = true
 			d.comms[strings.TrimRight(string(c[64:80]), "\x00")] = true
 			key := le.Uint64(c[48:]) ^ uint64(tid)<<32
 			lostOf[key] = max(lostOf[key], int64(le.Uint64(c[56:])))
 			err = d.chunk(body, symbols[image], image)
-		case kindImage:
+		case kind == kindImage:
 			d.images++
-		case kindProfile:
+		case kind == kindProfile:
+			if first := int(le.Uint32(c[92:])); first+1 != d.first[image] {
+				err = fmt.Errorf("profile of ids behind %d, image %016x has those from %d", first, image, d.first[image])
+				break
+			}
 			err = d.profile(body, symbols[image], image)
 		default:
 			err = fmt.Errorf("chunk of kind %d", kind)
@@ -171,7 +189,9 @@ func decode(dir string, patched ...string) (*decoded, error) {
 		if err != nil {
 			return nil, fmt.Errorf("offset %d: %w", at, err)
 		}
-		d.bytes += size
+		if !maps {
+			d.bytes += size
+		}
 		if !packed {
 			size = (size + chunkSize - 1) / chunkSize * chunkSize
 		}
@@ -222,7 +242,8 @@ func (d *decoded) chunk(b []byte, names []string, image uint64) error {
 			i += 8 * n
 			continue
 		}
-		if id >= len(names) || names[id] == "" {
+		id -= d.first[image] - 1
+		if id < 1 || id >= len(names) || names[id] == "" {
 			return fmt.Errorf("word %d: id %d is no function of image %016x (%d known)", i/8, id, image, len(names))
 		}
 		d.events++
