@@ -1,17 +1,16 @@
 package arch
 
-// Batch changes many sites together: either all of them or none.
+// Batch changes many sites together: all of them or none.
 type Batch struct {
 	Ftrace  Ftrace
 	Changes []Change
 }
 
-// Add puts a change into the batch.
+// Add adds a change to the batch.
 func (b *Batch) Add(c Change) { b.Changes = append(b.Changes, c) }
 
-// Verify checks every site and returns what Run would write, sorted by address.
-// It stops at the first site that is wrong, with a *Bug, or where two changes
-// touch the same bytes. It writes nothing.
+// Verify checks every site and returns what Run would write, sorted by address. It stops with a *Bug at the first
+// site that does not match, or with an error if two changes overlap. It writes nothing.
 func (b *Batch) Verify(mem Memory) ([]Edit, error) {
 	edits := make([]Edit, 0, len(b.Changes))
 	for _, c := range b.Changes {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Class says at which step a site was found wrong. The names in their text are the kernel's.
+// Class says at which step a site failed. Error names in the text of a Class are the kernel's.
 type Class uint8
 
 const (
 	Fault       Class = iota // EFAULT: the site could not be read
-	Mismatch                 // EINVAL: the site has other bytes than expected
+	Mismatch                 // EINVAL: the bytes at the site are not the expected ones
 	WriteFault               // EPERM: the site could not be written
 	Unreachable              // the instruction to write cannot reach its target, or does not fit
 )
@@ -71,10 +71,10 @@ type Bug struct {
 	Class    Class
 	Action   Action // what was being done
 	Site     Site
-	Actual   []byte // what the site has, if it could be read
-	Expected []byte // what it should have begun with, if one form was expected
-	Target   uint64 // where the call was to go, 0 for none
-	Err      error  // what reading, writing or encoding said, if it was that
+	Actual   []byte // bytes found at the site, if it could be read
+	Expected []byte // bytes it should have begun with, if only one form was expected
+	Target   uint64 // where the call was to go, 0 if none
+	Err      error  // error of reading, writing or encoding, if that was the cause
 }
 
 // Error returns one line: address and function, what was being done, class, bytes, cause.

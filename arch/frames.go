@@ -2,16 +2,15 @@ package arch
 
 import "encoding/binary"
 
-// A PCFDE says where in .eh_frame the frame description of a piece of code is.
+// A PCFDE says where in .eh_frame the frame description entry for a range of code is.
 type PCFDE struct {
 	PC   uint64 // first instruction
-	Addr uint64 // of the frame description entry
+	Addr uint64 // of its frame description entry
 }
 
-// Frames is the unwind information of thunks: one FDE for each thunk or for a run
-// of them, behind one CIE.
+// Frames is the unwind information of thunks: one CIE, followed by an FDE for each thunk or run of thunks.
 type Frames struct {
-	EhFrame    []byte  // for the address it was made for; no terminator
+	EhFrame    []byte  // valid only at the address it was made for; no terminator
 	FDEs       []PCFDE // in the order they were added
 	DebugFrame []byte  // the same rows for .debug_frame, with absolute addresses
 
@@ -21,9 +20,8 @@ type Frames struct {
 // frameAlign is what entries are padded to: addresses in .debug_frame have 8 bytes.
 const frameAlign = 8
 
-// NewFrames begins the frames for .eh_frame at address base. Column is the DWARF
-// number of the return address, start the call frame instructions for the first
-// instruction of every piece of code.
+// NewFrames returns empty frames for an .eh_frame at address base. Column is the DWARF register number of the return
+// address; start holds the call frame instructions that apply at the first instruction of every range of code.
 func NewFrames(base uint64, column byte, start []byte) *Frames {
 	le := binary.LittleEndian
 	// Both begin with the length and the id of a CIE, then the version.
@@ -39,7 +37,7 @@ func NewFrames(base uint64, column byte, start []byte) *Frames {
 	}
 }
 
-// Add adds the call frame instructions of the code of size bytes at pc.
+// Add adds an FDE with the given call frame instructions for the size bytes of code at pc.
 func (f *Frames) Add(pc, size uint64, rules []byte) {
 	le := binary.LittleEndian
 	at := len(f.EhFrame)
@@ -59,8 +57,7 @@ func (f *Frames) Add(pc, size uint64, rules []byte) {
 	f.DebugFrame = FinishEntry(append(b, rules...), at)
 }
 
-// FinishEntry pads the CIE or FDE at offset at of b to a multiple of 8 and fills in
-// its length.
+// FinishEntry pads the CIE or FDE that starts at offset at of b to a multiple of 8 bytes and fills in its length.
 func FinishEntry(b []byte, at int) []byte {
 	for (len(b)-at)%frameAlign != 0 {
 		b = append(b, 0) // DW_CFA_nop

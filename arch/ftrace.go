@@ -6,35 +6,34 @@ import "fmt"
 type Site struct {
 	Addr uint64 // first byte of its instructions
 	Len  int    // bytes that belong to it
-	// Slot is the address of the pointer that the site's original call goes
-	// through (a GOT entry), or 0 if that call is direct. A call that a
-	// compiler made as call *mcount@GOTPCREL(%rip) is only recognised with it.
+	// Slot is the address of the pointer that the site's original call goes through (a GOT entry), or 0 if that call
+	// is direct. A compiler's call *mcount@GOTPCREL(%rip) is recognised only if Slot is set.
 	Slot uint64
 	Name string // of the function, for reports; may be empty
 }
 
-// Ftrace is what ftrace asks of an architecture: what calls look like. What is done with that is the same on
-// all of them: [MakeNop], [MakeCall] and their like, and [Batch]. Everything is in the site and in memory.
+// Ftrace is what ftrace asks of an architecture: what calls look like. The operations on top of it, such as
+// [MakeNop], [MakeCall] and [Batch], are the same on all architectures. There is no state but the site and memory.
 type Ftrace interface {
-	// McountInsnSize is the size of a call in bytes: what is taken off a
-	// return address of the site's call to get the site (MCOUNT_INSN_SIZE).
+	// McountInsnSize returns the size of a call in bytes, which subtracted from the return address of a site's call
+	// gives the site (MCOUNT_INSN_SIZE).
 	McountInsnSize() int
 
 	// CallAdjust returns the site that a word of a table of call sites stands for. The error is a *Bug.
 	CallAdjust(mem Memory, addr uint64) (uint64, error)
 
-	// CheckSite returns an error for a site that can have no call.
+	// CheckSite returns an error if the site cannot hold a call.
 	CheckSite(s Site) error
 
-	// Verify reports whether a site with these bytes has what c starts from. It returns nil if so, else a *Bug.
+	// Verify returns nil if actual, the bytes at the site, are what c starts from, else a *Bug.
 	Verify(mem Memory, c Change, actual []byte) *Bug
 
-	// Replacement encodes what c leaves at the site. An error says that a call cannot reach its target.
+	// Replacement returns the bytes that c leaves at the site. It returns an error if a call cannot reach its target.
 	Replacement(c Change) ([]byte, error)
 }
 
-// Prepare verifies c and returns what would be written. It writes nothing. The error is a *Bug; a target that the
-// architecture's call cannot reach is one of class Unreachable.
+// Prepare verifies c and returns the edit it stands for. It writes nothing. The error is a *Bug, of class Unreachable
+// if the architecture's call cannot reach the target.
 func Prepare(f Ftrace, mem Memory, c Change) (Edit, error) {
 	if err := f.CheckSite(c.Site); err != nil {
 		return Edit{}, c.Bug(Unreachable, nil, nil, err)
@@ -53,8 +52,8 @@ func Prepare(f Ftrace, mem Memory, c Change) (Edit, error) {
 	return Edit{Addr: c.Site.Addr, Old: actual, New: next, Func: c.Site.Name, Reason: c.Action.String(), change: &c}, nil
 }
 
-// MakeNop turns a call to addr into nops. The call is one that [MakeCall] or
-// [ModifyCall] wrote, or the compiler's or linker's own.
+// MakeNop turns a call to addr into nops. The call may come from [MakeCall], [ModifyCall], the compiler or the
+// linker.
 func MakeNop(f Ftrace, mem Memory, site Site, addr uint64) error {
 	return Do(f, mem, Change{Action: Nop, Site: site, Old: addr})
 }
@@ -81,7 +80,7 @@ func EnableGraphCaller(f Ftrace, mem Memory, call, target uint64) error {
 	return Do(f, mem, Change{Action: GraphEnable, Site: trampoline(f, "ftrace_graph_call", call), New: target})
 }
 
-// DisableGraphCaller turns that jump to target back into a nop.
+// DisableGraphCaller turns the jump that EnableGraphCaller wrote back into a nop.
 func DisableGraphCaller(f Ftrace, mem Memory, call, target uint64) error {
 	return Do(f, mem, Change{Action: GraphDisable, Site: trampoline(f, "ftrace_graph_call", call), Old: target})
 }
@@ -95,14 +94,14 @@ func trampoline(f Ftrace, name string, call uint64) Site {
 type Action uint8
 
 const (
-	Init         Action = iota // nothing yet: looking at a table of call sites
+	Init         Action = iota // nothing yet: a table of call sites is being read
 	Nop                        // call to Old -> nops
 	Call                       // nops -> call to New
 	Modify                     // call to Old -> call to New
 	Func                       // call to anything -> call to New, in a trampoline
 	GraphEnable                // nop -> jump to New, in a trampoline
 	GraphDisable               // jump to Old -> nop, in a trampoline
-	Rewrite                    // what an Edit says that comes from no Change
+	Rewrite                    // an Edit that comes from no Change
 )
 
 var actionNames = [...]string{"init", "nop", "call", "modify", "func", "graph-enable", "graph-disable", "rewrite"}
@@ -114,7 +113,7 @@ func (a Action) String() string {
 	return fmt.Sprintf("Action(%d)", uint8(a))
 }
 
-// Change is a request to rewrite one site. Old and New are the targets its Action speaks of.
+// Change is a request to rewrite one site. Old and New are the targets named in the description of its Action.
 type Change struct {
 	Action   Action
 	Site     Site
@@ -130,7 +129,7 @@ func (c Change) target() uint64 {
 	return c.Old
 }
 
-// Bug returns the error for a site that c cannot be done at.
+// Bug returns the error for a site at which c cannot be made.
 func (c Change) Bug(class Class, actual, expected []byte, cause error) *Bug {
 	return &Bug{
 		Class: class, Action: c.Action, Site: c.Site, Actual: actual, Expected: expected, Target: c.target(), Err: cause,

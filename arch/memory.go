@@ -2,20 +2,20 @@ package arch
 
 import "fmt"
 
-// Reader is bytes that can be compared. ReadAt reads all of p or fails.
+// Reader holds bytes that can be compared. ReadAt reads all of p or fails.
 type Reader interface {
 	ReadAt(p []byte, addr uint64) error
 }
 
-// Memory is the bytes that are verified and rewritten: an image being built, the
-// address space of a process, or one's own. Both methods handle all of p or fail.
+// Memory holds the bytes that are verified and rewritten: an image being built, the address space of another process,
+// or one's own. Both methods handle all of p or fail.
 type Memory interface {
 	Reader
 	WriteAt(p []byte, addr uint64) error
 }
 
-// Moved is a Memory at other addresses: what has address A in Memory has A - Bias here, as link-time
-// addresses of an image have that is loaded with that bias.
+// Moved is a Memory seen at other addresses: address A of Memory is A - Bias here. With the load bias of an image it
+// takes link-time addresses.
 type Moved struct {
 	Memory
 	Bias uint64
@@ -27,7 +27,7 @@ func (m Moved) ReadAt(p []byte, addr uint64) error { return m.Memory.ReadAt(p, a
 // WriteAt copies p to address addr.
 func (m Moved) WriteAt(p []byte, addr uint64) error { return m.Memory.WriteAt(p, addr+m.Bias) }
 
-// Bytes is a Memory that consists of one run of bytes, such as a section's contents.
+// Bytes is a Memory made of one run of bytes, such as the contents of a section.
 type Bytes struct {
 	Addr uint64 // of Data[0]
 	Data []byte

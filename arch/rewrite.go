@@ -19,17 +19,17 @@ import (
 // threads may be executing must be written edit by edit, as its instruction set demands. The caller says so
 // by a gap.
 
-// An Edit is a change of memory to the byte: at Addr there is Old, and New belongs there. They have the same length.
+// An Edit replaces the bytes Old at Addr by New. Both have the same length.
 type Edit struct {
 	Addr     uint64
 	Old, New []byte
 	Func     string // raw name of the function, for reports; may be empty
-	Reason   string // what it is for, in a word, for people
+	Reason   string // what it is for, in one word, for people
 
 	change *Change // the request it does, if it comes from one
 }
 
-// Bug is the error for an edit that cannot be done.
+// Bug returns the error for an edit that cannot be made.
 func (e *Edit) Bug(class Class, actual []byte, cause error) *Bug {
 	var expected []byte
 	if class == Mismatch {
@@ -57,7 +57,7 @@ func (e *Edit) check(end uint64) error {
 	return nil
 }
 
-// Check returns an error if edits are not in the order of addresses, share bytes, or are empty.
+// Check returns an error if edits are not sorted by address, overlap, or are empty.
 func Check(edits []Edit) error {
 	end := uint64(0)
 	for i := range edits {
@@ -69,7 +69,7 @@ func Check(edits []Edit) error {
 	return nil
 }
 
-// Sort puts edits in order. It returns an error for those that share bytes.
+// Sort sorts edits by address. It returns an error if any overlap.
 func Sort(edits []Edit) error {
 	slices.SortStableFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Addr, b.Addr) })
 	return Check(edits)
@@ -78,12 +78,11 @@ func Sort(edits []Edit) error {
 // window bounds what is read or written at a time, in bytes, unless one edit is longer.
 const window = 1 << 20
 
-// Compare compares the old bytes of edits, which are in order, with memory. Those that are less than gap
-// bytes apart are read together; 0 reads each on its own. What is yielded may be changed when the next is
-// asked for.
+// Compare compares the old bytes of edits, which must be sorted, with memory. Edits less than gap bytes apart are
+// read together; with gap 0 each is read on its own. The iterator may reuse the Edit it yields.
 //
-// An error is a *[Bug], of class Fault or Mismatch, of the first edit that is wrong; or says that the edits
-// are not in order.
+// The error is a *[Bug] of class Fault or Mismatch for the first edit that does not match, or says that the edits are
+// not sorted.
 func Compare(mem Reader, gap uint64, edits iter.Seq[*Edit]) error {
 	c := comparer{mem: mem}
 	var run []Edit
@@ -165,12 +164,12 @@ func (c *comparer) run(run []Edit) error {
 	return nil
 }
 
-// Write writes edits that have been compared, in order. Those that are less than gap bytes apart are written
-// together, with what lies between them as it is read then: nobody else may write there. 0 writes each on its
+// Write writes edits that have been compared, in order. Edits less than gap bytes apart are written together with the
+// bytes between them, which are read first: nothing else may write there meanwhile. With gap 0 each is written on its
 // own.
 //
-// When a write fails, what has been written before gets its old bytes back. The error is that write's *[Bug],
-// joined with one for each that could not be restored.
+// If a write fails, the edits written before it are reverted. The error is that write's *[Bug], joined with one for
+// each edit that could not be reverted.
 func Write(mem Memory, gap uint64, edits []Edit) error {
 	if err := Check(edits); err != nil {
 		return err
@@ -241,7 +240,7 @@ func restore(mem Memory, edits []Edit) (errs []error) {
 	return errs
 }
 
-// Apply compares all edits, which are in order, and then writes them: all or none. See [Compare] and [Write].
+// Apply compares all edits, which must be sorted, and then writes all of them or none. See [Compare] and [Write].
 func Apply(mem Memory, gap uint64, edits []Edit) error {
 	if err := Compare(mem, gap, All(edits)); err != nil {
 		return err

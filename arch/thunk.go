@@ -6,28 +6,25 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// ThunkSize is the size and alignment of a thunk in bytes, on all machines. Thunks
-// of an image stand one after another in the order of their ids, from 1: the runtime
-// finds them all from one.
+// ThunkSize is the size and alignment of a thunk in bytes, on all machines. The thunks of an image are contiguous and
+// ordered by id, from 1, so the runtime can find any thunk from any other.
 const ThunkSize = 64
 
-// MaxThunkID is the largest id: greater ones are reserved in traces.
+// MaxThunkID is the largest id: larger ones are reserved in traces.
 const MaxThunkID = format.IDMax
 
-// A ThunkKind says what a thunk does and how its site gets there.
+// A ThunkKind says what a thunk does and how its site reaches it.
 type ThunkKind uint8
 
 const (
-	// ThunkGraph records entry and exit. The site, before the prologue, is a jump
-	// to the thunk.
+	// ThunkGraph records entry and exit. The site is before the prologue and jumps to the thunk.
 	ThunkGraph ThunkKind = iota
-	// ThunkFunc records the entry. The site, before the prologue, is a jump to the thunk.
+	// ThunkFunc records the entry. The site is before the prologue and jumps to the thunk.
 	ThunkFunc
-	// ThunkMcount records entry and exit. The site is behind the prologue, which has
-	// set up the frame pointer: a jump to the thunk, on arm64 a call of it. The enter
-	// routine replaces the return address in the frame, a word above the frame
-	// pointer, by that of the thunk's exit part. That must not be done where the
-	// function has signed it.
+	// ThunkMcount records entry and exit. The site is after the prologue, which has set up the frame pointer; it
+	// jumps to the thunk, on arm64 it calls it. The enter routine replaces the return address in the frame, one word
+	// above the frame pointer, by that of the thunk's exit part. A return address that the function has signed must
+	// not be replaced.
 	ThunkMcount
 	// ThunkMcountFunc records the entry at such a site.
 	ThunkMcountFunc
@@ -47,7 +44,7 @@ func (k ThunkKind) String() string {
 	return fmt.Sprintf("ThunkKind(%d)", uint8(k))
 }
 
-// CheckThunk is what all machines ask of a thunk that is to be encoded to dst.
+// CheckThunk makes the checks common to all machines before a thunk is encoded to dst.
 func CheckThunk(dst []byte, addr uint64, id uint32, kind ThunkKind) error {
 	switch {
 	case len(dst) < ThunkSize:
@@ -62,14 +59,14 @@ func CheckThunk(dst []byte, addr uint64, id uint32, kind ThunkKind) error {
 	return nil
 }
 
-// A ThunkRun is N thunks of one kind, one behind the other.
+// A ThunkRun is N contiguous thunks of one kind.
 type ThunkRun struct {
 	Addr uint64 // of the first one
 	N    int
 	Kind ThunkKind
 }
 
-// AppendThunkRun adds the next thunk by address to runs.
+// AppendThunkRun appends the thunk at addr, the next by address, to runs.
 func AppendThunkRun(runs []ThunkRun, addr uint64, kind ThunkKind) []ThunkRun {
 	if n := len(runs); n > 0 {
 		if r := &runs[n-1]; r.Kind == kind && r.Addr+uint64(r.N)*ThunkSize == addr {

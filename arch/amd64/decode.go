@@ -2,12 +2,12 @@ package amd64
 
 import "errors"
 
-// What Decode can say against some bytes. The errors are values of their own so
-// that decoding never allocates; the caller knows the address and adds it.
+// Errors returned by Decode. They are plain values, so that decoding never allocates; the caller knows the address
+// and adds it.
 var (
 	// ErrTruncated: the bytes end before the instruction does.
 	ErrTruncated = errors.New("amd64: instruction is cut off")
-	// ErrInvalid: processors raise #UD for this, in 64-bit mode, whatever follows.
+	// ErrInvalid: processors raise #UD for this in 64-bit mode, whatever follows.
 	ErrInvalid = errors.New("amd64: no such instruction")
 	// ErrTooLong: more than 15 bytes.
 	ErrTooLong = errors.New("amd64: instruction longer than 15 bytes")

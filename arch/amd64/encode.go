@@ -7,7 +7,7 @@ import (
 
 // A RangeError says that an instruction at From cannot reach To.
 type RangeError struct {
-	Inst     string // what was to be encoded, such as "call" or "jmp rel8"
+	Inst     string // instruction to be encoded, such as "call" or "jmp rel8"
 	From, To uint64 // address of the instruction, and of what it refers to
 	Dist     int64  // displacement it would need, from the end of the instruction
 	Bits     int    // width of the field for it
@@ -84,8 +84,8 @@ func disp32(name string, from, next, to uint64) (uint32, error) {
 	return uint32(d), nil
 }
 
-// AppendCallSite appends a call that fills a site of n bytes, at least 5: e8 rel32,
-// for 6 bytes 67 e8 rel32, and nops behind the call for more.
+// AppendCallSite appends a call that fills a site of n bytes, at least 5: e8 rel32, for 6 bytes 67 e8 rel32, for more
+// with nops after the call.
 func AppendCallSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 	switch {
 	case n < CallLen:
@@ -100,8 +100,8 @@ func AppendCallSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 	return AppendNops(dst, n-CallLen), nil
 }
 
-// AppendJumpSite appends a jump that fills a site of n bytes, at least 5: e9 rel32
-// and nops behind it, as linkers relax jmp *foo@GOTPCREL(%rip).
+// AppendJumpSite appends a jump that fills a site of n bytes, at least 5: e9 rel32 and nops after it, as linkers
+// relax jmp *foo@GOTPCREL(%rip).
 func AppendJumpSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 	if n < JumpLen {
 		return dst, fmt.Errorf("site at %#x: %d bytes are too short for a jmp", from, n)

@@ -8,32 +8,29 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// Ftrace is ftrace's contract for amd64, for sites of 5 bytes and more.
+// Ftrace implements arch.Ftrace for amd64, for sites of 5 bytes and more.
 //
-// A 5-byte site has e8 rel32 or nop5. A site of 6 bytes is what compilers make
-// for position-independent code: ff 15 disp32 through a GOT slot, or what
-// linkers relax that to when they know the target: 67 e8 rel32, or e8 rel32
-// with a nop before or behind it. One of 13 bytes is the large code model's:
-// movabs $mcount,%r10; call *%r10. All of these are recognised as the call to nop
-// out; calls are written as e8 rel32 and 67 e8 rel32, with nops behind them at
+// A 5-byte site holds e8 rel32 or nop5. A 6-byte site is found in position-independent code: ff 15 disp32 through a
+// GOT slot, or what linkers relax that to when they know the target: 67 e8 rel32, or e8 rel32 with a nop before or
+// after it. A 13-byte site belongs to the large code model: movabs $mcount,%r10; call *%r10. All of these are
+// recognised as calls to be replaced by nops; calls are written as e8 rel32 and 67 e8 rel32, followed by nops at
 // longer sites.
 //
-// Any run of nops that fills a site counts as nops, since compilers differ:
-// five 90 (gcc), 0f 1f 44 00 08 (clang), 0f 1f 44 00 00 (-mnop-mcount), and so on.
+// Any run of nops that fills a site is accepted as nops, since compilers differ: five 90 (gcc), 0f 1f 44 00 08
+// (clang), 0f 1f 44 00 00 (-mnop-mcount), and so on.
 type Ftrace struct{}
 
 var _ arch.Ftrace = Ftrace{}
 
-// McountInsnSize is 5, the length of call rel32. The return address of a call
-// at a 6-byte site is site+6, unless a linker put the nop behind the call.
+// McountInsnSize returns 5, the length of call rel32. The return address of a call at a 6-byte site is site+6, unless
+// a linker put the nop after the call.
 func (Ftrace) McountInsnSize() int { return CallLen }
 
 // CallAdjust returns the site that a word of __mcount_loc or
 // __patchable_function_entries stands for: the word itself, except that
 //   - a landing pad there, endbr64, belongs to the function and is skipped;
-//   - recordmcount takes one byte off the relocation whatever the instruction,
-//     so for ff 15 disp32 (PIC objects) and 49 ba imm64 41 ff d2 (large model)
-//     its word is the second byte of the instruction.
+//   - recordmcount subtracts one from the relocation's offset whatever the instruction, so for ff 15 disp32 (PIC
+//     objects) and 49 ba imm64 41 ff d2 (large model) its word is the address of the instruction's second byte.
 //
 // An unreadable addr is a *arch.Bug of class Fault.
 func (Ftrace) CallAdjust(mem arch.Memory, addr uint64) (uint64, error) {
@@ -59,7 +56,7 @@ func (Ftrace) CallAdjust(mem arch.Memory, addr uint64) (uint64, error) {
 	return addr, nil
 }
 
-// CheckSite refuses sites of less than 5 bytes, and of very many.
+// CheckSite returns an error for sites of fewer than 5 bytes and for very long ones.
 func (Ftrace) CheckSite(s arch.Site) error {
 	if s.Len < CallLen || s.Len > maxSite {
 		return fmt.Errorf("a site has %d to %d bytes, not %d", CallLen, maxSite, s.Len)
@@ -71,8 +68,8 @@ func (Ftrace) CheckSite(s arch.Site) error {
 // themselves and as many as -fpatchable-function-entry was told.
 const maxSite = 1 << 16
 
-// Verify compares what the site has with what c starts from. The report names the form it would have been in by our
-// own hand.
+// Verify compares the bytes at the site with what c starts from. The report names the form that this package would
+// have written.
 func (Ftrace) Verify(_ arch.Memory, c arch.Change, actual []byte) *arch.Bug {
 	if expected, ok := startsFrom(c, actual); !ok {
 		return c.Bug(arch.Mismatch, actual, expected, nil)
@@ -130,7 +127,7 @@ func callForms(s arch.Site, addr uint64) [][]byte {
 	return forms
 }
 
-// Replacement encodes what c leaves at the site.
+// Replacement returns the bytes that c leaves at the site.
 func (Ftrace) Replacement(c arch.Change) ([]byte, error) {
 	s := c.Site
 	switch c.Action {

@@ -6,17 +6,17 @@ package amd64
 type Inst struct {
 	Len    int    // bytes, 1 to 15
 	Op     Op     // class
-	PCRel  PCRel  // what Disp is relative to the next instruction for
+	PCRel  PCRel  // what Disp, relative to the next instruction, refers to
 	PCOff  int    // offset of the displacement field in the instruction, if PCRel is not PCRelNone
 	PCSize int    // bytes of that field: 1, 2 (xbegin with operand size 16) or 4
 	ImmLen int    // bytes of immediate at the end; branch displacements do not count
 	Disp   int64  // the displacement, sign-extended
 	Cond   byte   // Jcc: condition code, the low four bits of the opcode
-	Enc    Enc    // which encoding the opcode is of
+	Enc    Enc    // encoding of the opcode
 	Map    byte   // opcode map: 0 one-byte, 1 0f, 2 0f 38, 3 0f 3a, 5 and 6 EVEX, 7 VEX, 8 to 10 XOP
 	Opcode byte   // opcode byte in that map
 	ModRM  byte   // if HasModRM
-	REX    byte   // REX prefix in force, 0: none
+	REX    byte   // REX prefix in effect, 0 if none
 	Prefix Prefix // legacy prefixes
 
 	HasModRM bool
@@ -36,7 +36,7 @@ func (in Inst) Target(pc uint64) uint64 {
 	return t
 }
 
-// PCRel says what the displacement relative to the next instruction is for.
+// PCRel says what a displacement relative to the next instruction refers to.
 type PCRel uint8
 
 const (
@@ -45,7 +45,7 @@ const (
 	PCRelMem          // a memory operand disp32(%rip), which can be that of an indirect branch
 )
 
-// Enc is the way an opcode is encoded.
+// Enc is the encoding of an opcode.
 type Enc uint8
 
 const (
@@ -68,8 +68,7 @@ const (
 	PrefixSeg                         // 26, 2e, 36, 3e, 64, 65
 )
 
-// Op is the class of an instruction, from the point of view of one who moves
-// code or looks for the ends of functions.
+// Op is the class of an instruction, as far as it matters for moving code and finding the ends of functions.
 type Op uint8
 
 const (
@@ -87,7 +86,7 @@ const (
 	Ret        // c2, c3
 	RetFar     // ca, cb
 	Iret       // cf
-	Push       // of a register, an immediate, memory, a segment register or flags
+	Push       // a register, an immediate, memory, a segment register or flags
 	Pop        // likewise
 	Enter      // c8
 	Leave      // c9
@@ -99,7 +98,7 @@ const (
 	Int3       // cc
 	Int        // cd, f1
 	Hlt        // f4
-	Ud         // 0f 0b, 0f b9: raises #UD for ever
+	Ud         // 0f 0b, 0f b9: always raises #UD
 
 	numOps
 )
@@ -117,8 +116,8 @@ func (o Op) String() string {
 	return "op?"
 }
 
-// EndsBlock reports whether the instruction after this one is never reached by
-// falling through: unconditional jumps, returns, and what raises for ever.
+// EndsBlock reports whether the instruction after this one is never reached by falling through: unconditional jumps,
+// returns, and instructions that always trap.
 func (o Op) EndsBlock() bool {
 	switch o {
 	case Jmp, JmpInd, JmpFar, Ret, RetFar, Iret, Sysret, Hlt, Ud:

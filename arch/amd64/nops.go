@@ -36,18 +36,16 @@ func AppendNops(dst []byte, n int) []byte {
 	return dst
 }
 
-// IsNops returns how many bytes at the start of b are whole nop instructions:
-// 90, 0f 1f /0 with any memory operand, and those with prefixes that leave them
-// nops. So gcc's five 90, clang's 0f 1f 44 00 08 and the forms of AppendNops all
-// give their length; pause (f3 90) and the reserved hint space do not count.
+// IsNops returns how many bytes at the start of b are whole nop instructions: 90, 0f 1f /0 with any memory operand,
+// and both with prefixes that keep them nops. So gcc's five 90, clang's 0f 1f 44 00 08 and the forms of AppendNops
+// all give their length; pause (f3 90) and the reserved hint space do not count.
 func IsNops(b []byte) int {
 	n, _ := CountNops(b)
 	return n
 }
 
-// CountNops is IsNops that also returns the number of instructions. A site of
-// more than one instruction cannot be rewritten under running threads: one can
-// have stopped between two of them.
+// CountNops is like IsNops but also returns the number of instructions. A site of more than one instruction cannot be
+// rewritten while threads run: one may have stopped between two of them.
 func CountNops(b []byte) (n, insts int) {
 	for n < len(b) {
 		if b[n] == 0x90 {

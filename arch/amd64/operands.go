@@ -26,7 +26,7 @@ type MemOp struct {
 	Disp      int64
 }
 
-// Move recognises mov %reg,disp(%base) and mov disp(%base),%reg of 64 bits. raw are the instruction's bytes.
+// Move recognises mov %reg,disp(%base) and mov disp(%base),%reg of 64 bits. raw holds the instruction's bytes.
 func (in Inst) Move(raw []byte) (MemOp, bool) {
 	if in.Enc != Legacy || in.Map != 0 || in.Opcode != 0x89 && in.Opcode != 0x8b || in.REX&8 == 0 {
 		return MemOp{}, false
@@ -36,7 +36,7 @@ func (in Inst) Move(raw []byte) (MemOp, bool) {
 	return m, ok
 }
 
-// Memory decodes a memory operand without an index: disp(%base). raw are the instruction's bytes.
+// Memory decodes a memory operand without an index: disp(%base). raw holds the instruction's bytes.
 func (in Inst) Memory(raw []byte) (MemOp, bool) {
 	mod, rm := in.ModRM>>6, in.ModRM&7
 	if !in.HasModRM || mod == 3 || mod == 0 && rm == 5 || in.Prefix&(PrefixAddrSize|PrefixSeg) != 0 {
@@ -71,8 +71,8 @@ const (
 	writesAny                      // unknown: either of the ModRM operands
 )
 
-// MayWrite reports whether an instruction of class Other can write to general register r, one of the lower eight that
-// is not an implied operand (not rax, rcx, rdx, rsi, rdi). When in doubt it says yes.
+// MayWrite reports whether an instruction of class Other may write to general register r, one of the lower eight that
+// is not an implied operand (not rax, rcx, rdx, rsi, rdi). It returns true when in doubt.
 func (in Inst) MayWrite(r int) bool {
 	w := writes(in)
 	ext := in.REX

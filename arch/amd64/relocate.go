@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// Relocate appends to dst the instruction src, decoded as in, that stood at
-// address at and is to do the same at address to. RelocatedLen says beforehand
-// how many bytes that takes.
+// Relocate appends to dst an instruction that does at address to what src, decoded as in, does at address at.
+// RelocatedLen returns how many bytes that takes.
 //
 //   - disp32(%rip) and 32-bit branches get a new displacement, prefixes stay;
 //   - jmp rel8 and jcc rel8 become rel32, xbegin rel16 too;
@@ -15,17 +14,14 @@ import (
 //     loop 1f; jmp 2f; 1: jmp target; 2:
 //   - anything else is copied.
 //
-// A call pushes the address behind its new place. Whether that matters, and
-// whether the target of a branch has moved too, is for the caller to know; see
-// Retarget for the latter. The error is a *RangeError, or wraps ErrTooLong for a
-// short branch with so many prefixes that a long one has no room; dst is then
-// unchanged.
+// A call pushes the address after its new place. Whether that matters, and whether the target of a branch has moved,
+// too, is for the caller to know; see Retarget for the latter. The error is a *RangeError, or wraps ErrTooLong for a
+// short branch with so many prefixes that a long one would exceed 15 bytes; dst is then unchanged.
 func Relocate(dst []byte, in Inst, src []byte, at, to uint64) ([]byte, error) {
 	return Retarget(dst, in, src, to, in.Target(at))
 }
 
-// Retarget is Relocate for an instruction whose branch or memory operand is to
-// refer to address target from its new place.
+// Retarget is like Relocate, but the instruction's branch or memory operand refers to address target.
 func Retarget(dst []byte, in Inst, src []byte, to, target uint64) ([]byte, error) {
 	if in.Len == 0 || in.Len > len(src) {
 		return dst, fmt.Errorf("%d bytes for an instruction of %d to move to %#x", len(src), in.Len, to)
@@ -89,8 +85,7 @@ func Retarget(dst []byte, in Inst, src []byte, to, target uint64) ([]byte, error
 	return dst, fmt.Errorf("%v with a displacement of %d bytes to move to %#x", in.Op, in.PCSize, to)
 }
 
-// RelocatedLen returns the number of bytes Relocate makes of the instruction,
-// wherever it moves.
+// RelocatedLen returns the number of bytes that Relocate appends for the instruction, wherever it moves.
 func RelocatedLen(in Inst) int {
 	if in.PCRel == PCRelNone || in.PCSize == 4 {
 		return in.Len

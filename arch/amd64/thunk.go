@@ -7,14 +7,14 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// A Thunk is the code between a traced site and the runtime. Addresses are those
-// at which the code will run, or all the same distance from them.
+// A Thunk is the code between a traced site and the runtime. Addresses are those at which the code will run, or all
+// shifted from them by the same distance.
 type Thunk struct {
 	Addr   uint64 // of the thunk, a multiple of ThunkSize
-	Switch uint64 // of the function's byte; bit 0 clear: the thunk does nothing
+	Switch uint64 // of the function's switch byte; if bit 0 is clear the thunk does nothing
 	Enter  uint64 // of the runtime's enter routine
 	Exit   uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
-	Body   uint64 // first byte behind the site
+	Body   uint64 // first byte after the site
 	ID     uint32 // the site's, 1 to MaxThunkID
 	Kind   arch.ThunkKind
 }
@@ -30,8 +30,8 @@ const (
 	thunkBehind  = 52 // ThunkMcount: drops the return address of the call at thunkPad+3
 )
 
-// Encode writes the thunk's ThunkSize bytes to dst. Errors: a *RangeError when
-// something cannot be reached; ids and addresses that cannot be.
+// Encode writes the thunk's ThunkSize bytes to dst. It returns a *RangeError if a target cannot be reached, and an
+// error for an invalid id or address.
 func (t *Thunk) Encode(dst []byte) error {
 	if err := arch.CheckThunk(dst, t.Addr, t.ID, t.Kind); err != nil {
 		return err

@@ -9,14 +9,13 @@ import (
 // tells a return address that is a thunk's from any other.
 var thunkRetCode = [...]byte{0x48, 0x8d, 0x64, 0x24, 0xf8, 0x68} // lea -8(%rsp), %rsp; push $...
 
-// ShadowBit is the bit of a return address slot's address that leads to its
-// shadow, where the return address is while a thunk's stands in the slot.
+// ShadowBit is the bit to flip in the address of a return address slot to get its shadow, which holds the return
+// address while the slot holds a thunk's.
 const ShadowBit = 46
 
-// StartsAtEntry reports whether a CIE with these fields and initial instructions
-// is the one compilers use for functions: at the first instruction the CFA is
-// rsp+8 and the return address is in the slot below it. Others, such as that of
-// _start, which has no caller, must stay as they are.
+// StartsAtEntry reports whether a CIE with these fields and initial instructions is the one that compilers use for
+// functions: at the first instruction the CFA is rsp+8 and the return address is in the slot below it. Others, such
+// as that of _start, which has no caller, must stay as they are.
 func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byte) bool {
 	entry := []byte{0x0c, 7, 8, 0x80 | 16, 1} // DW_CFA_def_cfa rsp, 8; DW_CFA_offset rip, 1
 	if retReg != 16 || codeAlign != 1 || dataAlign != -8 || !bytes.HasPrefix(instructions, entry) {
@@ -30,14 +29,12 @@ func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byt
 	return true
 }
 
-// CallerRule returns the call frame instructions that make unwinders see a
-// function's real caller while the function is traced: when the slot below the
-// CFA holds a thunk's return address, the caller's is in the slot's shadow. They
-// belong at the end of a CIE's initial instructions; they hold for functions that
-// are not traced too.
+// CallerRule returns the call frame instructions that make unwinders see a function's real caller while the function
+// is traced: when the slot below the CFA holds a thunk's return address, the caller's is in the slot's shadow. They
+// belong at the end of a CIE's initial instructions and are right for functions that are not traced, too.
 //
-// The rule reads the code at the return address, so it leaves alone values that
-// are none, such as the 0 that ends the stack of a hand-made coroutine.
+// The rule reads the code at the return address, so values that are not one, such as the 0 that ends the stack of a
+// hand-made coroutine, are left alone.
 func CallerRule() []byte {
 	var code, mask [8]byte
 	copy(code[:], thunkRetCode[:])

@@ -163,6 +163,6 @@ func ThunkRunFrames(base uint64, runs []arch.ThunkRun, s Shadow) *arch.Frames {
 	return f
 }
 
-// VeneerRows are the call frame instructions of veneers and landings, to be added
-// to what ThunkFrames returns: everything is as the branch to them had it.
+// VeneerRows returns the call frame instructions of veneers and landings, to be added to the result of ThunkFrames:
+// everything is as it was at the branch to them.
 func VeneerRows() []byte { return shown }

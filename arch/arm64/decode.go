@@ -8,11 +8,10 @@ import (
 // ErrTruncated: fewer than InstLen bytes.
 var ErrTruncated = errors.New("arm64: instruction is cut off")
 
-// Decode classifies the instruction at the start of code, whose bytes are in
-// little-endian order whatever the order of the program's data. It allocates
-// nothing. Every word has a class, since what is not allocated today may be
-// tomorrow: Other says nothing against moving it, so whether bytes are code is for
-// the caller to know. The only error is ErrTruncated.
+// Decode classifies the instruction at the start of code, whose bytes are in little-endian order whatever the order
+// of the program's data. It allocates nothing. Every word has a class, since encodings unallocated today may be
+// allocated tomorrow: even those are Other, which can be moved, so whether bytes are code is for the caller to know.
+// The only error is ErrTruncated.
 func Decode(code []byte) (Inst, error) {
 	if len(code) < InstLen {
 		return Inst{}, ErrTruncated
@@ -20,7 +19,7 @@ func Decode(code []byte) (Inst, error) {
 	return DecodeWord(binary.LittleEndian.Uint32(code)), nil
 }
 
-// DecodeWord is Decode of an instruction as a number.
+// DecodeWord is like Decode for an instruction given as a word.
 func DecodeWord(w uint32) Inst {
 	in := Inst{Len: InstLen, Word: w}
 	r := match(w)

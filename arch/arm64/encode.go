@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Instructions without operands, as numbers.
+// Instructions without operands, as words.
 const (
 	WordNop     = 0xd503201f // nop
 	WordBti     = 0xd503241f // bti; the other forms have bits 6 and 7 set
@@ -27,7 +27,7 @@ const (
 	LandingLen = 2 * InstLen // bti c; b
 )
 
-// How far b and bl reach, in bytes from the instruction: 26 bits of words.
+// How far b and bl reach, in bytes from the instruction: a signed 26-bit number of words.
 const (
 	BranchMin = -1 << 27
 	BranchMax = 1<<27 - InstLen
@@ -35,10 +35,10 @@ const (
 
 // A RangeError says that an instruction at From cannot reach To.
 type RangeError struct {
-	Inst     string // what was to be encoded, such as "bl"
+	Inst     string // instruction to be encoded, such as "bl"
 	From, To uint64 // address of the instruction, and of what it refers to
-	Dist     int64  // displacement it would need, for adrp that of the pages
-	Bits     int    // width of a signed number of bytes that would fit
+	Dist     int64  // displacement it would need, for adrp between pages
+	Bits     int    // width of a signed displacement in bytes that would fit
 }
 
 func (e *RangeError) Error() string {
@@ -46,8 +46,7 @@ func (e *RangeError) Error() string {
 		e.Inst, e.From, e.To, e.Dist, e.Bits)
 }
 
-// Reaches reports whether b and bl at address from can go to address to. It is the
-// one place where that is decided.
+// Reaches reports whether b and bl at address from can go to address to. Nothing else decides that.
 func Reaches(from, to uint64) bool {
 	d := int64(to - from)
 	return d >= BranchMin && d <= BranchMax
@@ -96,8 +95,7 @@ func adrp(rd byte, d int64) uint32 {
 	return 0x90000000 | p&3<<29 | p>>2&0x7ffff<<5 | uint32(rd&31)
 }
 
-// AppendAddr appends what leaves address to in register rd, 0 to 30:
-// adrp rd, to; add rd, rd, #:lo12:to.
+// AppendAddr appends instructions that load address to into register rd, 0 to 30: adrp rd, to; add rd, rd, #:lo12:to.
 func AppendAddr(dst []byte, rd byte, from, to uint64) ([]byte, error) {
 	dst, err := AppendAdrp(dst, rd, from, to)
 	if err != nil {
@@ -118,10 +116,9 @@ func movkHigh(rd byte, imm uint32) uint32 { return 0x72a00000 | imm&0xffff<<5 | 
 // movReg is mov xd, xm.
 func movReg(rd, rm byte) uint32 { return 0xaa0003e0 | uint32(rm&31)<<16 | uint32(rd&31) }
 
-// AppendVeneer appends the veneer at address from to address to, within 4 GiB:
-// adrp x16, to; add x16, x16, #:lo12:to; br x16. It destroys x16, which veneers
-// may (AAPCS64, 6.1.1). In memory that is guarded by BTI the target needs a
-// landing pad: see AppendLanding.
+// AppendVeneer appends the veneer at address from to address to, within 4 GiB: adrp x16, to; add x16, x16, #:lo12:to;
+// br x16. It clobbers x16, as veneers may (AAPCS64, 6.1.1). In memory guarded by BTI the target needs a landing pad:
+// see AppendLanding.
 func AppendVeneer(dst []byte, from, to uint64) ([]byte, error) {
 	if err := aligned("veneer", from, to); err != nil {
 		return dst, err
@@ -133,8 +130,8 @@ func AppendVeneer(dst []byte, from, to uint64) ([]byte, error) {
 	return appendWord(dst, 0xd61f0200), nil // br x16
 }
 
-// AppendLanding appends a place for veneers to go to when their target is no
-// landing pad: bti c; b to. Its address is from.
+// AppendLanding appends a landing at address from, to which a veneer can go if its target is not a landing pad: bti
+// c; b to.
 func AppendLanding(dst []byte, from, to uint64) ([]byte, error) {
 	n := len(dst)
 	dst, err := AppendJump(appendWord(dst, WordBtiC), from+InstLen, to)
@@ -144,8 +141,8 @@ func AppendLanding(dst []byte, from, to uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// VeneerTarget returns where the veneer at address addr goes, if code begins with
-// what AppendVeneer makes.
+// VeneerTarget returns where the veneer at address addr goes, and whether code begins with a veneer as AppendVeneer
+// makes it.
 func VeneerTarget(code []byte, addr uint64) (uint64, bool) {
 	if len(code) < VeneerLen {
 		return 0, false
@@ -158,14 +155,12 @@ func VeneerTarget(code []byte, addr uint64) (uint64, bool) {
 	return page.Target(addr) + uint64(add>>10&pageMask), true
 }
 
-// AppendCallSite appends a call that fills a site of n bytes, at least 4: bl, and
-// nops behind it.
+// AppendCallSite appends a call that fills a site of n bytes, at least 4: bl, followed by nops.
 func AppendCallSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 	return appendSite(dst, n, from, to, AppendCall)
 }
 
-// AppendJumpSite appends a jump that fills a site of n bytes, at least 4: b, and
-// nops behind it.
+// AppendJumpSite appends a jump that fills a site of n bytes, at least 4: b, followed by nops.
 func AppendJumpSite(dst []byte, n int, from, to uint64) ([]byte, error) {
 	return appendSite(dst, n, from, to, AppendJump)
 }

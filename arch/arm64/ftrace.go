@@ -7,39 +7,35 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// Ftrace is ftrace's contract for arm64. A site is the one instruction that calls:
-// bl, or nop.
+// Ftrace implements arch.Ftrace for arm64. A site is the one instruction that calls: bl, or nop.
 //
-// Functions compiled with -fpatchable-function-entry=2 begin with two nops, behind
-// a landing pad if there is one. Their site is the second; the first becomes
-// mov x9, x30, by InitChange:
+// Functions compiled with -fpatchable-function-entry=2 begin with two nops, after a landing pad if there is one.
+// Their site is the second; the first becomes mov x9, x30, by InitChange:
 //
 //	compiled   nop           nop
 //	disabled   mov x9, x30   nop
 //	enabled    mov x9, x30   bl trampoline
 //
-// That comes once, before the code can run, because a thread that stopped
-// between the two would come to a bl with another x9. From then on every change is
-// that of one aligned word, between nop, bl and bl, which processors may fetch
-// while it is written (Arm ARM B2.2.5, "Concurrent modification and execution of
-// instructions"); mov is not among those instructions. A thread between the two is
-// harmless: x9 is dead at a function's entry.
+// That happens once, before the code can run, because a thread that stopped between the two would reach a bl with the
+// wrong x9. From then on every change is to one aligned word, between nop, bl and another bl, which processors may
+// fetch while it is written (Arm ARM B2.2.5, "Concurrent modification and execution of instructions"); mov is not one
+// of those instructions. A thread between the two does no harm: x9 is dead at a function's entry.
 //
-// Functions compiled with -pg have one bl behind the prologue, and no mov.
+// Functions compiled with -pg have one bl after the prologue, and no mov.
 //
-// The zero value is for tables of such functions. It may be copied.
+// The zero value is for tables of such functions. An Ftrace may be copied.
 type Ftrace struct {
-	// Before is M of -fpatchable-function-entry=N,M: how many nops stand before
-	// the function, where the table's words point to.
+	// Before is M of -fpatchable-function-entry=N,M: the number of nops before the function, to the first of which
+	// the table's words point.
 	Before int
-	// Veneers is where calls go whose target is out of reach, or nil. Those that
-	// sites have already must be in it, which Route puts there.
+	// Veneers is the island for calls whose target is out of reach, or nil. Veneers that sites use already must have
+	// been added to it by Route.
 	Veneers *Veneers
 }
 
 var _ arch.Ftrace = Ftrace{}
 
-// McountInsnSize is 4: the return address of a site's call is the end of the site.
+// McountInsnSize returns 4: the return address of a site's call is the end of the site.
 func (Ftrace) McountInsnSize() int { return InstLen }
 
 // maxBefore bounds the nops that CallAdjust looks at.
@@ -47,13 +43,12 @@ const maxBefore = 256
 
 // CallAdjust returns the site that a word of __mcount_loc or
 // __patchable_function_entries stands for:
-//   - nops before the function, Before of them, are skipped; if it is 0, those
-//     that a landing pad follows;
+//   - the nops before the function, Before of them, are skipped; if Before is 0, nops followed by a landing pad are;
 //   - a landing pad, bti, is skipped;
-//   - of two instructions, nop or mov x9, x30, and nop or bl, it is the second;
-//   - else it is the instruction there.
+//   - if there are two instructions, nop or mov x9, x30, and then nop or bl, the site is the second;
+//   - otherwise the site is the instruction there.
 //
-// An addr that is unreadable, or is not a multiple of 4, is a *arch.Bug.
+// The error for an addr that is unreadable or not a multiple of 4 is a *arch.Bug.
 func (f Ftrace) CallAdjust(mem arch.Memory, addr uint64) (uint64, error) {
 	c := arch.Change{Site: arch.Site{Addr: addr, Len: InstLen}}
 	if addr%InstLen != 0 {
@@ -115,14 +110,15 @@ func word(mem arch.Memory, addr uint64) (uint32, error) {
 	return binary.LittleEndian.Uint32(b[:]), nil
 }
 
-// InitChange writes mov x9, x30 in place of the nop before a site that has two instructions, as compilers
-// leave them. It comes before any thread can run there. Its own site is the instruction before the one given.
+// InitChange returns the change that writes mov x9, x30 in place of the nop before a two-instruction site as
+// compilers emit it. It must be made before any thread can run there. The change's own site is the instruction before
+// site.
 func InitChange(site arch.Site) arch.Change {
 	site.Addr -= InstLen
 	return arch.Change{Action: arch.Init, Site: site}
 }
 
-// CheckSite: a site is one instruction.
+// CheckSite returns an error for a site that is not one instruction.
 func (Ftrace) CheckSite(s arch.Site) error {
 	if s.Len != InstLen || s.Addr%InstLen != 0 {
 		return fmt.Errorf("a site is one instruction, not %d bytes", s.Len)
@@ -130,9 +126,9 @@ func (Ftrace) CheckSite(s arch.Site) error {
 	return nil
 }
 
-// Verify compares what the site has with what c starts from, and, of a site of two instructions, the other
-// one: a call is refused behind a nop, whose mov is missing. The report names the form it would have been in
-// by our own hand.
+// Verify compares the bytes at the site with what c starts from, and checks the first instruction of a
+// two-instruction site: after a nop a call is refused, because the mov is missing. The report names the form that
+// this package would have written.
 func (f Ftrace) Verify(mem arch.Memory, c arch.Change, actual []byte) *arch.Bug {
 	if expected, ok := f.startsFrom(mem, c, binary.LittleEndian.Uint32(actual)); !ok {
 		return c.Bug(arch.Mismatch, actual, expected, nil)
@@ -234,7 +230,8 @@ func (f Ftrace) branch(op func([]byte, uint64, uint64) ([]byte, error), from, to
 	return op(nil, from, via)
 }
 
-// Replacement encodes what c leaves at the site. A call out of reach takes room in Veneers.
+// Replacement returns the bytes that c leaves at the site. A call whose target is out of reach gets a veneer in
+// Veneers.
 func (f Ftrace) Replacement(c arch.Change) ([]byte, error) {
 	switch c.Action {
 	case arch.Init:

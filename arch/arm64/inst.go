@@ -5,10 +5,10 @@ package arm64
 type Inst struct {
 	Len   int    // bytes: InstLen
 	Op    Op     // class
-	PCRel PCRel  // what Disp is for
+	PCRel PCRel  // what Disp refers to
 	Disp  int64  // bytes from the instruction, for PCRelPage from its page; sign-extended and scaled
 	Cond  byte   // Jcc: condition code
-	Reg   byte   // register that is loaded, tested, or branched to
+	Reg   byte   // register that is loaded, tested or branched to
 	Word  uint32 // the instruction itself
 }
 
@@ -29,7 +29,7 @@ func (in Inst) Target(pc uint64) uint64 {
 	return pc + uint64(in.Disp)
 }
 
-// PCRel says what the displacement relative to the instruction is for.
+// PCRel says what a displacement relative to the instruction refers to.
 type PCRel uint8
 
 const (
@@ -38,11 +38,10 @@ const (
 	PCRelMem          // a literal that is loaded or prefetched
 	PCRelAddr         // an address that is computed: adr
 	PCRelPage         // the address of a page of 4 KiB: adrp
-	PCRelSign         // the place where the return address was signed (FEAT_PAuth_LR)
+	PCRelSign         // the instruction that signed the return address (FEAT_PAuth_LR)
 )
 
-// Op is the class of an instruction, from the point of view of one who moves
-// code or looks for the ends of functions.
+// Op is the class of an instruction, as far as it matters for moving code and finding the ends of functions.
 type Op uint8
 
 const (
@@ -77,7 +76,7 @@ const (
 	Trap        // hvc, smc, dcps
 	Brk         // brk
 	Hlt         // hlt
-	Udf         // udf: undefined for ever
+	Udf         // udf: permanently undefined
 
 	numOps
 )
@@ -95,8 +94,8 @@ func (o Op) String() string {
 	return "op?"
 }
 
-// EndsBlock reports whether the instruction after this one is never reached by
-// falling through: unconditional jumps, returns, and what raises for ever.
+// EndsBlock reports whether the instruction after this one is never reached by falling through: unconditional jumps,
+// returns, and instructions that always trap.
 func (o Op) EndsBlock() bool {
 	switch o {
 	case Jmp, JmpInd, Ret, Eret, Hlt, Udf:

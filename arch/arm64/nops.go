@@ -10,14 +10,14 @@ func AppendNops(dst []byte, n int) []byte {
 	return dst
 }
 
-// IsNops returns how many bytes at the start of b are nops. Other hints do not
-// count: they do something on some processor.
+// IsNops returns how many bytes at the start of b are nops. Other hints do not count: some processor gives them a
+// meaning.
 func IsNops(b []byte) int {
 	n, _ := CountNops(b)
 	return n
 }
 
-// CountNops is IsNops that also returns the number of instructions.
+// CountNops is like IsNops but also returns the number of instructions.
 func CountNops(b []byte) (n, insts int) {
 	for len(b)-n >= InstLen && binary.LittleEndian.Uint32(b[n:]) == WordNop {
 		n += InstLen

@@ -5,9 +5,9 @@ package arm64
 
 import "math/bits"
 
-// Writes returns the general registers an instruction may write to, bit 31 for the stack pointer. When in doubt it
-// says yes. Branches and calls are for the caller to know. From the Arm Architecture Reference Manual for A-profile
-// (DDI 0487), C4.1: bits 28 to 25 tell the groups.
+// Writes returns the set of general registers that an instruction may write, bit 31 for the stack pointer. In doubt a
+// register is in the set. Branches and calls are for the caller to handle. From the Arm Architecture Reference Manual
+// for A-profile (DDI 0487), C4.1: bits 28 to 25 select the group.
 func Writes(w uint32) uint32 {
 	rd, rn, rt2, rs := uint32(1)<<(w&31), uint32(1)<<(w>>5&31), uint32(1)<<(w>>10&31), uint32(1)<<(w>>16&31)
 	const sp = 1 << 31
@@ -90,7 +90,7 @@ func loadWrites(w, rt, rn, rt2, rs uint32) uint32 {
 	return out
 }
 
-// BitMask decodes the immediate of and, orr and eor of 64 bits (DDI 0487, "DecodeBitMasks").
+// BitMask decodes the immediate of 64-bit and, orr and eor (DDI 0487, "DecodeBitMasks").
 func BitMask(w uint32) (uint64, bool) {
 	n, r, s := w>>22&1, int(w>>16&63), w>>10&63
 	size := 1 << (31 - bits.LeadingZeros32(n<<6|^s&63))

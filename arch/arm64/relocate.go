@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// Relocate appends to dst the instruction src, decoded as in, that stood at
-// address at and is to do the same at address to. RelocatedLen says beforehand how
-// many bytes that takes.
+// Relocate appends to dst instructions that do at address to what src, decoded as in, does at address at.
+// RelocatedLen returns how many bytes that takes.
 //
 //   - b, bl and adrp get a new displacement;
 //   - b.cond, cbz and tbz, which do not reach far, are inverted and jump over a b:
@@ -21,9 +20,9 @@ import (
 //   - prefetches of literals, which are hints, become nops, and so do loads to xzr;
 //   - anything else is copied.
 //
-// A call leaves in x30 the address behind its new place. Whether that matters, and
-// whether the target of a branch has moved too, is for the caller to know; see
-// Retarget for the latter. An exclusive load and its store must not be moved apart.
+// A call leaves in x30 the address after its new place. Whether that matters, and whether the target of a branch has
+// moved, too, is for the caller to know; see Retarget for the latter. An exclusive load and its store must not be
+// moved apart.
 //
 // The error is a *RangeError, or says that the instruction signs or authenticates
 // with its own address (FEAT_PAuth_LR) and cannot move; dst is then unchanged.
@@ -31,7 +30,7 @@ func Relocate(dst []byte, in Inst, src []byte, at, to uint64) ([]byte, error) {
 	return Retarget(dst, in, src, to, in.Target(at))
 }
 
-// Retarget is Relocate for an instruction whose operand is to be address target from its new place.
+// Retarget is like Relocate, but the instruction's operand refers to address target.
 func Retarget(dst []byte, in Inst, src []byte, to, target uint64) ([]byte, error) {
 	if in.Len != InstLen || len(src) < InstLen || binary.LittleEndian.Uint32(src) != in.Word {
 		return dst, fmt.Errorf("%d bytes to move to %#x are not those of the instruction %#08x", len(src), to, in.Word)
@@ -105,8 +104,7 @@ func Retarget(dst []byte, in Inst, src []byte, to, target uint64) ([]byte, error
 	return a.dst, nil
 }
 
-// RelocatedLen returns the number of bytes Relocate makes of the instruction,
-// wherever it moves.
+// RelocatedLen returns the number of bytes that Relocate appends for the instruction, wherever it moves.
 func RelocatedLen(in Inst) int {
 	switch in.Op {
 	case Jcc:

@@ -2,27 +2,24 @@ package arm64
 
 import "fmt"
 
-// A Shadow says where the shadow of a stack address is: the address with one bit
-// flipped. Bit High is flipped in addresses that have a bit set at Split or above
-// it, bit Low in others. If High and Low are the same, there is one rule for all.
+// A Shadow says where the shadow of a stack address is: the address with one bit flipped. Bit High is flipped in
+// addresses that have a bit set at Split or above it, bit Low in others. If High and Low are equal, there is one rule
+// for all addresses.
 //
-// The address spaces of Linux programs have 48, 47, 42 or 39 bits, as their
-// kernel was configured (Documentation/arch/arm64/memory.rst), and a file does not
-// know the kernel it will run on. A stack's own address does: AnyShadow is a
-// function of it alone. So nothing has to be chosen when a program starts, and the
-// unwind rules, which cannot be changed then, are right everywhere.
+// The address spaces of Linux programs have 48, 47, 42 or 39 bits, as their kernel was configured
+// (Documentation/arch/arm64/memory.rst), and a file does not know the kernel it will run on. But a stack's address
+// tells, and AnyShadow is a function of it alone. So nothing has to be chosen when a program starts, and the unwind
+// rules, which cannot be changed then, are right everywhere.
 type Shadow struct {
 	High, Low, Split uint8
 }
 
-// AnyShadow suits every address space. Stacks below 4 TiB are those of address
-// spaces of 42 and 39 bits, and a few low ones of others. Bit 37 is as far from
-// the top of 39 bits as it can be without meeting position-independent programs,
-// which are loaded at two thirds of the address space.
+// AnyShadow suits every address space. Stacks below 4 TiB are those of address spaces of 42 and 39 bits, and a few
+// low ones of larger spaces. Bit 37 keeps shadows as far from the top of a 39-bit space as possible without colliding
+// with position-independent programs, which are loaded at two thirds of the address space.
 var AnyShadow = Shadow{High: 46, Low: 37, Split: 42}
 
-// ShadowFor returns the rule of one bit for stacks in an address space of so many
-// bits: 48, 47, 42 or 39.
+// ShadowFor returns the one-bit rule for stacks in an address space of the given number of bits: 48, 47, 42 or 39.
 func ShadowFor(bits int) (Shadow, error) {
 	switch bits {
 	case 48, 47:

@@ -7,10 +7,10 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// A Thunk is the code between a traced site and the runtime. Addresses are those
-// at which the code will run, or all the same distance from them.
+// A Thunk is the code between a traced site and the runtime. Addresses are those at which the code will run, or all
+// shifted from them by the same distance.
 //
-// What the runtime's routines find in registers, and what they may destroy:
+// What the runtime's routines find in registers, and what they may clobber:
 //
 //	enter of ThunkGraph   w17 id   x16 the caller's return address   x30 back into the thunk
 //	                      sp is that of the caller at its call, S. Destroys x16, x17.
@@ -28,28 +28,26 @@ import (
 //	exit                  w17 id, bit 31 set   sp S. Destroys x16, x17. It returns to the address
 //	                      in the shadow of S-8, with that in x30.
 //
-// While enter of ThunkGraph and ThunkFunc runs, the thunk's frame has the caller's
-// return address in x16: enter's own unwind rows have to say where it keeps that.
+// While enter of ThunkGraph and ThunkFunc runs, the thunk's unwind rows say that the caller's return address is in
+// x16: enter's own unwind rows must say where it keeps it.
 //
-// All other registers are the program's, and keep their values: x0 to x8 and v0 to
-// v7 have arguments or results, x9 to x15 and v16 to v31 what a caller knows the
-// callee to leave alone (-fipa-ra), x18 belongs to the platform. The same goes for
-// SVE's and SME's state. Flags are dead. All routines but the mcount ones are on a
-// thread's path before the body has a frame: what is below sp is free.
+// All other registers are the program's and must be preserved: x0 to x8 and v0 to v7 hold arguments or results, x9 to
+// x15 and v16 to v31 values that the caller knows the callee to preserve (-fipa-ra), x18 belongs to the platform. The
+// same goes for the state of SVE and SME. Flags are dead. All routines but the mcount ones run while the body has no
+// frame: memory below sp is free.
 //
-// A return address that is ThunkRet behind a multiple of ThunkSize and in the
-// range of the thunks is that of a traced body: a function that finds it in x16
-// has been reached by a tail call.
+// A return address that is ThunkRet bytes after a multiple of ThunkSize and in the range of the thunks is that of a
+// traced body: if enter finds it in x16, the function has been reached by a tail call.
 type Thunk struct {
 	Addr   uint64 // of the thunk, a multiple of ThunkSize
-	Switch uint64 // of the function's byte; bit 0 clear: the thunk does nothing
+	Switch uint64 // of the function's switch byte; if bit 0 is clear the thunk does nothing
 	Enter  uint64 // of the runtime's enter routine
 	Exit   uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
-	Body   uint64 // first byte behind the site, all its nops; not for sites behind a prologue
+	Body   uint64 // first byte after the site and all its nops; not for sites after a prologue
 	ID     uint32 // the site's, 1 to MaxThunkID
 	Kind   arch.ThunkKind
-	// Frame is for ThunkMcount: how far S is above x29 at the site, in bytes. It
-	// takes the prologue to know: the frame record is at the bottom of the frame.
+	// Frame is for ThunkMcount: how far S is above x29 at the site, in bytes. Only the prologue tells: the frame
+	// record is at the bottom of the frame.
 	Frame uint32
 }
 
@@ -76,8 +74,8 @@ const (
 // thunks from any other code: no compiler uses the number, and nothing comes here.
 const thunkMark = 0xd4200000 | 0xfe47<<5 // brk #0xfe47
 
-// Encode writes the thunk's ThunkSize bytes to dst. Errors: a *RangeError when
-// something cannot be reached; ids, frames and addresses that cannot be.
+// Encode writes the thunk's ThunkSize bytes to dst. It returns a *RangeError if a target cannot be reached, and an
+// error for an invalid id, frame or address.
 func (t *Thunk) Encode(dst []byte) error {
 	if err := arch.CheckThunk(dst, t.Addr, t.ID, t.Kind); err != nil {
 		return err

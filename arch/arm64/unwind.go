@@ -8,36 +8,32 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// Callers makes unwinders see a traced function's real caller. While a function is
-// traced, what it has for its return address is that of its thunk: in x30, or
-// wherever it saved that. Its frame description says where, and Callers changes
-// that rule: if the address is a thunk's, the caller's is in the shadow.
+// Callers makes unwinders see a traced function's real caller. While a function is traced, its return address is that
+// of its thunk, in x30 or wherever the function saved it. Its frame description says where, and Callers changes that
+// rule: if the address is a thunk's, the caller's is in the shadow.
 //
-// So two things change in a copy of .eh_frame: the CIEs get Rule at the end of
-// their initial instructions, if StartsAtEntry, and the FDEs that refer to them
-// get what Rows makes of theirs. Where Rows refuses, the FDE has to stay as it is,
-// and refer to a CIE as it was: then backtraces are right, but have the thunk's
+// So two things change in a copy of .eh_frame: Rule is appended to the initial instructions of the CIEs for which
+// StartsAtEntry, and the instructions of the FDEs that refer to them are replaced by the result of Rows. If Rows
+// fails, the FDE must stay as it is and refer to an unchanged CIE: backtraces are then right but show the thunk's
 // frame between the function and its caller.
 //
-// The rule reads the code at the return address. It does so only for addresses
-// that a thunk's could be, 32 bytes behind a multiple of 64, so that it reads
-// within the page of the call and leaves alone values that are no addresses.
+// The rule reads the code at the return address. It does so only for addresses that could be a thunk's, 32 bytes
+// after a multiple of 64, so that it reads within the page of the call and leaves alone values that are not
+// addresses.
 //
-// Functions that sign their return address (DW_CFA_AARCH64_negate_ra_state) are
-// refused. What they save is signed, what the shadow has is not, so the rule would
-// have to say which it is, by one for register 34, RA_SIGN_STATE; but libgcc before
-// version 13 crashes on any rule for that register. Nor could a rule take off the
-// signature before it reads: its size is that of the kernel's address space.
+// Functions that sign their return address (DW_CFA_AARCH64_negate_ra_state) are refused. The address they save is
+// signed, the one in the shadow is not, so a rule for register 34, RA_SIGN_STATE, would have to say which it is; but
+// libgcc before version 13 crashes on any rule for that register. Nor could a rule strip the signature before it
+// reads: the signature's width depends on the kernel's address space.
 //
 // Only for little-endian programs.
 type Callers struct {
 	Shadow Shadow
 }
 
-// StartsAtEntry reports whether a CIE with these fields and initial instructions
-// is the one compilers use for functions: at the first instruction the CFA is sp
-// and the return address is in x30. Others, such as that of _start, which has no
-// caller, must stay as they are.
+// StartsAtEntry reports whether a CIE with these fields and initial instructions is the one that compilers use for
+// functions: at the first instruction the CFA is sp and the return address is in x30. Others, such as that of _start,
+// which has no caller, must stay as they are.
 func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byte) bool {
 	if retReg != regLR || len(instructions) < 3 || codeAlign == 0 || dataAlign >= 0 {
 		return false
@@ -73,17 +69,16 @@ type lrState struct {
 	off   int64 // inFrame, from the CFA
 }
 
-// What Rows refuses: the FDE stays as it is.
+// Errors of Rows: the FDE stays as it is.
 var (
 	// ErrSigned: the function signs its return address.
 	ErrSigned = errors.New("arm64: the return address is signed")
-	// ErrRows: call frame instructions of a kind that is not known.
+	// ErrRows: unknown call frame instructions.
 	ErrRows = errors.New("arm64: unknown call frame instruction")
 )
 
-// Rows returns an FDE's instructions with the changed rules, for one whose CIE has
-// Rule and the given data alignment. Errors wrap ErrSigned or ErrRows, or say what
-// is wrong with the instructions, and at which byte.
+// Rows returns the instructions of an FDE with the changed rules. The FDE's CIE must have Rule and the given data
+// alignment. Errors wrap ErrSigned or ErrRows, or say what is wrong with the instructions and at which byte.
 func (c Callers) Rows(instructions []byte, dataAlign int64) ([]byte, error) {
 	r := rowReader{b: instructions}
 	out := make([]byte, 0, 2*len(instructions)+256)

@@ -2,9 +2,8 @@ package arm64
 
 import "fmt"
 
-// Veneers is an island: room for veneers, by which branches go to targets that are
-// out of their reach. The zero value has no room. Where a target is asked for
-// twice, its veneer is shared.
+// Veneers is an island: room for veneers, through which branches reach targets that are too far away. The zero value
+// has no room. Branches to the same target share a veneer.
 type Veneers struct {
 	Addr    uint64 // of the first veneer, a multiple of InstLen
 	Size    uint64 // bytes, VeneerLen for each veneer
@@ -12,10 +11,9 @@ type Veneers struct {
 	index   map[uint64]int
 }
 
-// Route returns where a branch at address from has to go so as to arrive at
-// address to: at to itself if it Reaches it, else at a veneer, which is added if
-// there is none yet. Errors: a *RangeError where neither the branch can reach the
-// veneer nor the veneer the target; an island that is full.
+// Route returns where a branch at address from must go to arrive at address to: to itself if the branch Reaches it,
+// else a veneer, which is added if there is none yet. It returns a *RangeError if the branch cannot reach the veneer
+// or the veneer the target, and an error if the island is full.
 func (v *Veneers) Route(from, to uint64) (uint64, error) {
 	if Reaches(from, to) {
 		return to, nil
@@ -62,10 +60,10 @@ func (v *Veneers) find(from, to uint64) (uint64, bool) {
 	return at, ok && Reaches(from, at)
 }
 
-// Used returns the bytes that veneers have been given out of.
+// Used returns how many bytes of the island are taken by veneers.
 func (v *Veneers) Used() int { return len(v.targets) * VeneerLen }
 
-// Append appends the veneers in their order: Used bytes for address Addr.
+// Append appends the veneers in order: Used bytes for address Addr.
 func (v *Veneers) Append(dst []byte) ([]byte, error) {
 	n := len(dst)
 	for k, to := range v.targets {
