@@ -8,7 +8,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
-// SectionIndex returns the index of the first section of that name, -1 when there is none.
+// SectionIndex returns the index of the first section with the given name, or -1 if there is none.
 func (f *File) SectionIndex(name string) int {
 	for i := range f.Sections {
 		if f.Sections[i].Name == name {
@@ -18,7 +18,7 @@ func (f *File) SectionIndex(name string) int {
 	return -1
 }
 
-// ProgIndex returns the index of the first program header of that type, -1 when there is none.
+// ProgIndex returns the index of the first program header of type t, or -1 if there is none.
 func (f *File) ProgIndex(t elf.ProgType) int {
 	for i := range f.Progs {
 		if f.Progs[i].Type == t {
@@ -38,7 +38,7 @@ func (f *File) sectionOfType(t elf.SectionType) int {
 	return -1
 }
 
-// SectionLabel names section i in error messages.
+// SectionLabel returns the name of section i for error messages.
 func (f *File) SectionLabel(i int) string {
 	if i >= 0 && i < len(f.Sections) && f.Sections[i].Name != "" {
 		name := f.Sections[i].Name
@@ -53,13 +53,13 @@ func (f *File) SectionLabel(i int) string {
 // maxLabel bounds the part of a section name that an error message repeats.
 const maxLabel = 80
 
-// ProgLabel names program header i in error messages.
+// ProgLabel returns the name of program header i for error messages.
 func (f *File) ProgLabel(i int) string {
 	return fmt.Sprintf("program header %d (%v)", i, f.Progs[i].Type)
 }
 
-// SectionData returns the contents of section i as stored, a sub-slice of Raw. A section without
-// contents in the file (SHT_NOBITS, SHT_NULL) gives nil. Compressed sections are not expanded.
+// SectionData returns the contents of section i as stored, as a sub-slice of Raw, or nil for a section without
+// contents in the file (SHT_NOBITS, SHT_NULL). Compressed sections are not expanded.
 func (f *File) SectionData(i int) ([]byte, error) {
 	if i < 0 || i >= len(f.Sections) {
 		return nil, FormatErrorf("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
@@ -94,8 +94,8 @@ func (f *File) load(addr uint64) (Prog, bool) {
 	return f.loads[i], true
 }
 
-// Offset returns the file offset of a loaded address. ok is false for an address that no PT_LOAD
-// segment covers with file contents (bss, a gap), and always for relocatable objects.
+// Offset returns the file offset of a loaded address. ok is false if no PT_LOAD segment covers the address with file
+// contents (bss, a gap), and always for relocatable objects.
 func (f *File) Offset(addr uint64) (off uint64, ok bool) {
 	b, off := f.From(addr)
 	return off, len(b) > 0
@@ -115,8 +115,8 @@ func (f *File) From(addr uint64) ([]byte, uint64) {
 	return seg[d:], p.Off + d
 }
 
-// Segment returns the file-backed bytes of the segment that holds a loaded address, with the address and the file
-// offset of the first one, up to where another segment begins. ok is false where [File.Offset] finds nothing.
+// Segment returns the file-backed bytes of the segment that holds a loaded address, up to where another segment
+// begins, with the address and the file offset of the first byte. ok is false where that of [File.Offset] is.
 func (f *File) Segment(addr uint64) (start, off uint64, data []byte, ok bool) {
 	if _, ok = f.Offset(addr); !ok {
 		return 0, 0, nil, false
@@ -131,7 +131,7 @@ func (f *File) Segment(addr uint64) (start, off uint64, data []byte, ok bool) {
 	return p.Vaddr, p.Off, data, true
 }
 
-// Bytes returns the n file-backed bytes at a loaded address, a sub-slice of Raw.
+// Bytes returns n file-backed bytes at a loaded address, as a sub-slice of Raw.
 func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
 	b, off := f.From(addr)
 	if b == nil || n < 0 {
@@ -144,9 +144,9 @@ func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
 	return b[:n:n], nil
 }
 
-// Overlay returns the range of the file behind everything its headers describe: data that self-extracting programs,
-// AppImages and the like append and find from the end of the file. An injection goes behind it, so such programs may
-// not find it any more. n is 0 for most files.
+// Overlay returns the range of the file after everything its headers describe: data that self-extracting programs,
+// AppImages and the like append and look for from the end of the file. An injection follows it, so such programs may
+// no longer find it. n is 0 for most files.
 func (f *File) Overlay() (off, n uint64) {
 	end := f.c.EhdrSize()
 	cover := func(off, n uint64) {

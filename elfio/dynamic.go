@@ -14,8 +14,8 @@ type Dyn struct {
 	Off uint64 // file offset of the entry
 }
 
-// Dynamic returns the entries of the dynamic section up to the first DT_NULL, which is left out; nil
-// when the image has none. It is found through PT_DYNAMIC or, without program headers, by its section.
+// Dynamic returns the entries of the dynamic section up to the first DT_NULL, which is left out, or nil if the image
+// has none. It is found through PT_DYNAMIC or, without program headers, by its section.
 func (f *File) Dynamic() ([]Dyn, error) {
 	all, err := f.dynamicEntries()
 	if err != nil {
@@ -29,7 +29,7 @@ func (f *File) Dynamic() ([]Dyn, error) {
 	return all, nil
 }
 
-// SpareDynamic returns the DT_NULL entries that may be overwritten: all but the last.
+// SpareDynamic returns the DT_NULL entries of the dynamic section that may be overwritten: all but the last.
 func (f *File) SpareDynamic() ([]Dyn, error) {
 	all, err := f.dynamicEntries()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
-// File is a parsed ELF image. It refers to the bytes given to Parse and never changes them.
-// Its methods may be used by several goroutines at once.
+// File is a parsed ELF image. It refers to the bytes given to Parse and never changes them. Its methods are safe for
+// concurrent use.
 type File struct {
 	Header   Header
 	Progs    []Prog
@@ -28,8 +28,8 @@ type File struct {
 	memory *sync.Map // see Remember
 }
 
-// Parse reads the ELF header, the program headers and the section headers of the image b. Everything
-// else is read when asked for. b must stay unchanged while the File is in use; a memory-mapped file will do.
+// Parse reads the ELF header, the program headers and the section headers of the image b. Everything else is read
+// when asked for. b must not change while the File is in use; it may be a memory-mapped file.
 //
 // Both classes, both byte orders and every e_type are accepted. Errors are *FormatError.
 func Parse(b []byte) (*File, error) {
@@ -184,8 +184,8 @@ func (f *File) parseProgs() error {
 	return nil
 }
 
-// Remember returns what read returned when it was first called for key, which is of a type of the caller's own, as keys
-// of contexts are. Packages that read tables of an image keep those here that several others ask for.
+// Remember returns the results of the first call of read for key. As for context keys, the key should be of a type of
+// the caller's own. Packages that read tables of an image use it to keep those that several others ask for.
 func (f *File) Remember(key any, read func() (any, error)) (any, error) {
 	m, ok := f.memory.Load(key)
 	if !ok {

@@ -68,7 +68,7 @@ func readProg(c raw.Codec, b []byte) (p Prog) {
 	return p
 }
 
-// PutProg encodes a program header into b, in the form of the file.
+// PutProg encodes a program header into b, in the file's class and byte order.
 func (f *File) PutProg(b []byte, p Prog) {
 	w := f.c.Writer(b)
 	w.U32(uint32(p.Type))
@@ -110,7 +110,7 @@ func readSection(c raw.Codec, b []byte) (s Section) {
 	return s
 }
 
-// PutSection encodes a section header into b, in the form of the file. Its name is NameOff.
+// PutSection encodes a section header into b, in the file's class and byte order. The name is written as NameOff.
 func (f *File) PutSection(b []byte, s *Section) {
 	if f.c.Little64() {
 		le := binary.LittleEndian

@@ -92,7 +92,7 @@ func (f *File) notes(out []Note, b []byte, off, align uint64, what string) ([]No
 	return out, nil
 }
 
-// BuildID returns the descriptor of the NT_GNU_BUILD_ID note, nil when there is none or the notes are malformed.
+// BuildID returns the descriptor of the NT_GNU_BUILD_ID note, or nil if there is none or the notes are malformed.
 func (f *File) BuildID() []byte {
 	if n := f.buildIDNote(); n != nil {
 		return n.Desc
@@ -113,8 +113,8 @@ func (f *File) buildIDNote() *Note {
 	return nil
 }
 
-// BuildIDEdit returns the edit that gives the image another build-id, of the length of the present one. Tools
-// such as perf and debuginfod cache by build-id and would otherwise take an injected image for the original.
+// BuildIDEdit returns the edit that replaces the image's build-id by id, which must have the same length. Tools such
+// as perf and debuginfod cache by build-id and would otherwise take an injected image for the original.
 func (f *File) BuildIDEdit(id []byte) (RawEdit, error) {
 	n := f.buildIDNote()
 	if n == nil {

@@ -15,14 +15,14 @@ type RawEdit struct {
 // others through a buffer that stays in the processor's cache; into a copy that shares its blocks with the original
 // only what differs is written.
 
-// Output is a changed file: the original, edits to it and what follows it.
+// Output is a changed file: the original, edits to it, and what is appended.
 type Output struct {
 	Orig  []byte
 	Edits []RawEdit // sorted, disjoint, inside the original
 	Tail  [][]byte  // what is appended, in pieces
 }
 
-// Size is the number of bytes of the changed image.
+// Size returns the size of the changed image in bytes.
 func (o *Output) Size() int64 {
 	n := int64(len(o.Orig))
 	for _, p := range o.Tail {
@@ -31,7 +31,7 @@ func (o *Output) Size() int64 {
 	return n
 }
 
-// OriginalSize is the number of bytes of the file as it was.
+// OriginalSize returns the size of the original file in bytes.
 func (o *Output) OriginalSize() int64 { return int64(len(o.Orig)) }
 
 // Bytes returns the changed image in a new slice.
@@ -46,7 +46,7 @@ func (o *Output) Bytes() []byte {
 	return b
 }
 
-// Parts returns the changed image in pieces: stretches of the original, the edits between them, and what is appended.
+// Parts returns the changed image in pieces: ranges of the original, the edits between them, and what is appended.
 // Nothing is copied.
 func (o *Output) Parts() [][]byte {
 	parts := make([][]byte, 0, 2*len(o.Edits)+2+len(o.Tail))
@@ -62,7 +62,7 @@ func (o *Output) Parts() [][]byte {
 // processor's cache when it is written, and large writes that begin at multiples of their size are the cheapest.
 const stretch = 1 << 18
 
-// WriteTo writes the changed image to w. Stretches without an edit are written from where they are.
+// WriteTo writes the changed image to w. Ranges without an edit are not copied first.
 func (o *Output) WriteTo(w io.Writer) (int64, error) {
 	g := gatherer{w: w}
 	size, next := uint64(len(o.Orig)), 0 // next edit
@@ -97,8 +97,8 @@ func (o *Output) WriteTo(w io.Writer) (int64, error) {
 	return g.n, g.err
 }
 
-// ApplyTo turns w, which must hold a copy of the original, into the changed image. It writes little more than what
-// differs, for copies that share their blocks with the original (a reflink).
+// ApplyTo turns w, which must hold a copy of the original, into the changed image. It writes little more than the
+// bytes that differ, for copies that share their blocks with the original (reflinks).
 func (o *Output) ApplyTo(w io.WriterAt) (err error) {
 	var buf []byte
 	for i := 0; i < len(o.Edits); {

@@ -11,11 +11,11 @@ const (
 	dtRelrent = elf.DynTag(37)
 )
 
-// Reloc is a relocation of either form. For REL tables, whose addend is in the relocated place, Addend is 0.
+// Reloc is a relocation of either form, REL or RELA. For REL, whose addend is in the relocated place, Addend is 0.
 type Reloc struct {
 	Off    uint64 // section offset in relocatable objects, address in images
 	Type   uint32
-	Sym    uint32 // symbol index, 0 for none
+	Sym    uint32 // symbol index, 0 if none
 	Addend int64
 }
 
@@ -39,9 +39,9 @@ func (f *File) Relocs(i int) ([]Reloc, error) {
 
 const shtRelr = elf.SectionType(19)
 
-// DynamicRelocs returns the relocations the dynamic linker applies: DT_RELA, DT_REL, DT_RELR and
-// DT_JMPREL in that order. They are found through the program headers. An entry of DT_RELR comes out
-// with the machine's relative type and the addend stored in the place it relocates.
+// DynamicRelocs returns the relocations that the dynamic linker applies: DT_RELA, DT_REL, DT_RELR and DT_JMPREL in
+// that order. They are found through the program headers. An entry of DT_RELR is returned with the machine's relative
+// type and the addend stored in the place it relocates.
 func (f *File) DynamicRelocs() ([]Reloc, error) {
 	d, err := f.dynamicInfo()
 	if err != nil || d == nil {
@@ -142,8 +142,8 @@ func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Rel
 	return out, nil
 }
 
-// RelativeType returns the machine's R_*_RELATIVE, the type of relocations that add the load address to a word; 0 where
-// it is not known here. Values are those of the psABIs; debug/elf lacks some.
+// RelativeType returns the machine's R_*_RELATIVE, the type of relocations that add the load address to a word, or 0
+// if it is not known. Values are from the psABIs; debug/elf lacks some.
 func (f *File) RelativeType() uint32 {
 	switch f.Header.Machine {
 	case elf.EM_X86_64:

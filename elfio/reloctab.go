@@ -36,7 +36,8 @@ func (f *File) RelocTable(i int) (*RelocTable, error) {
 	return t, t.Check()
 }
 
-// Check reports a table that does not refer to a section and a symbol table, as those of linked images need not.
+// Check returns an error if the table does not refer to a section and a symbol table. Tables of linked images need
+// not.
 func (t *RelocTable) Check() error {
 	f, s := t.f, &t.f.Sections[t.Section]
 	if t.Target == 0 || t.Target >= len(f.Sections) {
@@ -48,8 +49,8 @@ func (t *RelocTable) Check() error {
 	return nil
 }
 
-// Open makes t the table of section i, for callers that have allocated it: an object may have a table for each
-// function. What it refers to is not checked.
+// Open makes t the table of section i, for callers that reuse a RelocTable: an object may have one table per
+// function. The section and symbol table it refers to are not checked.
 func (t *RelocTable) Open(f *File, i int) error {
 	if i <= 0 || i >= len(f.Sections) {
 		return FormatErrorf("section header table", f.Header.Shoff, "no section %d of %d", i, len(f.Sections))
@@ -84,24 +85,24 @@ func (f *File) relocForm() (mips, fast bool) {
 	return mips, !mips && f.c.Little64()
 }
 
-// Bytes is all entries as stored, a sub-slice of the file.
+// Bytes returns all entries as stored, as a sub-slice of the file.
 func (t *RelocTable) Bytes() []byte { return t.data }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (t *RelocTable) Len() int { return int(uint64(len(t.data)) / t.size) }
 
-// Entsize is the size of an entry in bytes.
+// Entsize returns the size of an entry in bytes.
 func (t *RelocTable) Entsize() uint64 { return t.size }
 
-// FileOff is the offset of entry i in the file.
+// FileOff returns the offset of entry i in the file.
 func (t *RelocTable) FileOff(i int) uint64 {
 	return t.f.Sections[t.Section].Off + uint64(i)*t.size
 }
 
-// Entry returns the bytes of entry i, a sub-slice of the file.
+// Entry returns the bytes of entry i, as a sub-slice of the file.
 func (t *RelocTable) Entry(i int) []byte { return t.data[uint64(i)*t.size : uint64(i+1)*t.size] }
 
-// At decodes entry i. The addend of a REL entry is in the relocated place; it comes out as 0.
+// At returns entry i. The addend of a REL entry is in the relocated place and is returned as 0.
 func (t *RelocTable) At(i int) Reloc {
 	b := t.Entry(i)
 	if !t.fast || len(b) < 16 {
@@ -115,7 +116,7 @@ func (t *RelocTable) At(i int) Reloc {
 	return r
 }
 
-// With returns entry i with another symbol and type.
+// With returns the bytes of entry i with another symbol and type.
 func (t *RelocTable) With(i int, sym, typ uint32) []byte {
 	b := append([]byte(nil), t.Entry(i)...)
 	r := t.At(i)
@@ -124,8 +125,8 @@ func (t *RelocTable) With(i int, sym, typ uint32) []byte {
 	return b
 }
 
-// Scan calls hit with the index of every entry whose symbol is marked: bit n of marks, a set of words of 64 bits,
-// stands for symbol n. Symbols behind its end are not marked.
+// Scan calls hit with the index of every entry whose symbol is marked. marks is a bit set in which bit n stands for
+// symbol n; symbols beyond its end are not marked.
 func (t *RelocTable) Scan(marks []uint64, hit func(i int)) {
 	marked := func(sym uint32) bool {
 		w := sym >> 6
@@ -160,8 +161,8 @@ func (t *RelocTable) Scan(marks []uint64, hit func(i int)) {
 	}
 }
 
-// ShiftSymbols adds k to the symbol indices from first on in b, entries in the form of the table that refer to n
-// symbols. With the two's complement of k it undoes that. changed says whether there were any.
+// ShiftSymbols adds k to all symbol indices from first on in b, which holds entries in the form of the table that
+// refer to n symbols. The two's complement of k undoes that. changed reports whether there were any.
 func (t *RelocTable) ShiftSymbols(b []byte, first, n, k uint32) (changed bool, err error) {
 	c := t.f.c
 	for at := uint64(0); at+t.size <= uint64(len(b)); at += t.size {
@@ -221,7 +222,7 @@ func writeReloc(c raw.Codec, b []byte, r Reloc, rela, mips64 bool) {
 	}
 }
 
-// RelocSize is the size in bytes of a REL or RELA entry of this file.
+// RelocSize returns the size in bytes of a REL or RELA entry of the file.
 func (f *File) RelocSize(rela bool) int {
 	if rela {
 		return int(f.c.RelaSize())
@@ -229,19 +230,20 @@ func (f *File) RelocSize(rela bool) int {
 	return int(f.c.RelSize())
 }
 
-// RelocWriter encodes relocations in the form of a file.
+// RelocWriter encodes relocations in a file's class and byte order.
 type RelocWriter struct {
 	c                raw.Codec
 	rela, mips, fast bool
 }
 
-// RelocWriter is for entries with their addend, or without.
+// RelocWriter returns a writer of RELA entries if rela is set, else of REL entries.
 func (f *File) RelocWriter(rela bool) RelocWriter {
 	mips, fast := f.relocForm()
 	return RelocWriter{f.c, rela, mips, fast}
 }
 
-// Put encodes a relocation into b, which has RelocSize bytes. A symbol index that the class cannot hold is cut off.
+// Put encodes a relocation into b, which must have RelocSize bytes. A symbol index that does not fit the class is
+// truncated.
 func (w *RelocWriter) Put(b []byte, r Reloc) {
 	if !w.fast {
 		writeReloc(w.c, b, r, w.rela, w.mips)
@@ -254,7 +256,7 @@ func (w *RelocWriter) Put(b []byte, r Reloc) {
 	}
 }
 
-// PutReloc encodes one relocation as RelocWriter does.
+// PutReloc encodes one relocation into b as a RelocWriter does.
 func (f *File) PutReloc(b []byte, r Reloc, rela bool) {
 	w := f.RelocWriter(rela)
 	w.Put(b, r)

@@ -16,8 +16,8 @@ type Symbol struct {
 	Size  uint64
 	Info  byte // st_info: type and binding
 	Other byte // st_other: visibility
-	// Section is the section header index with SHN_XINDEX resolved, or a reserved value such as
-	// SHN_ABS (0xfff1). Shndx tells the two apart where a file has 0xff00 or more sections.
+	// Section is the section header index with SHN_XINDEX resolved, or a reserved value such as SHN_ABS (0xfff1). In
+	// a file with 0xff00 or more sections, Shndx tells the two apart.
 	Section uint32
 	Shndx   uint16 // st_shndx as stored
 	Index   uint32 // index in its table
@@ -37,8 +37,8 @@ func (s Symbol) Reserved() bool {
 	return elf.SectionIndex(s.Shndx) >= elf.SHN_LORESERVE && elf.SectionIndex(s.Shndx) != elf.SHN_XINDEX
 }
 
-// Symbols returns the symbols of the first SHT_SYMTAB section, nil when there is none. The null
-// symbol is left out, so entry i has Index i+1.
+// Symbols returns the symbols of the first SHT_SYMTAB section, or nil if there is none. The null symbol is left out,
+// so entry i has Index i+1.
 func (f *File) Symbols() ([]Symbol, error) {
 	i := f.sectionOfType(elf.SHT_SYMTAB)
 	if i < 0 {
@@ -47,8 +47,8 @@ func (f *File) Symbols() ([]Symbol, error) {
 	return f.sectionSymbols(i)
 }
 
-// DynamicSymbols returns the symbols of the dynamic symbol table, nil when there is none. It is found
-// by its section or, where section headers are stripped, through PT_DYNAMIC. The null symbol is left out.
+// DynamicSymbols returns the symbols of the dynamic symbol table, or nil if there is none. It is found by its section
+// or, where section headers are stripped, through PT_DYNAMIC. The null symbol is left out.
 func (f *File) DynamicSymbols() ([]Symbol, error) {
 	if i := f.sectionOfType(elf.SHT_DYNSYM); i >= 0 {
 		return f.sectionSymbols(i)
@@ -149,11 +149,11 @@ func (f *File) symbols(t symbolTable) ([]Symbol, error) {
 	return out, nil
 }
 
-// SymbolTable reads a symbol table in place. Unlike Symbols it decodes entries when asked for, so looking at a few
-// of a million symbols costs no memory. Index 0 is the null symbol, as in the file.
+// SymbolTable reads a symbol table in place. Unlike File.Symbols it decodes entries on demand, so looking at a few of
+// a million symbols costs no memory. Index 0 is the null symbol, as in the file.
 type SymbolTable struct {
 	Section int // index of its section header
-	// Extended is the index of the SHT_SYMTAB_SHNDX section that holds its section indices of 0xff00 and more, -1 for
+	// Extended is the index of the SHT_SYMTAB_SHNDX section that holds its section indices of 0xff00 and more, -1 if
 	// none.
 	Extended int
 
@@ -209,19 +209,19 @@ func (f *File) extendedIndices(i int) int {
 	return -1
 }
 
-// Len is the number of entries with the null symbol.
+// Len returns the number of entries, including the null symbol.
 func (t *SymbolTable) Len() int { return int(uint64(len(t.data)) / t.size) }
 
 // NameOff returns st_name of entry i.
 func (t *SymbolTable) NameOff(i int) uint32 { return t.f.c.Order.Uint32(t.data[uint64(i)*t.size:]) }
 
-// Bytes is all entries as stored, a sub-slice of the file.
+// Bytes returns all entries as stored, as a sub-slice of the file.
 func (t *SymbolTable) Bytes() []byte { return t.data }
 
-// Strings is the string table the names are in.
+// Strings returns the string table that holds the names.
 func (t *SymbolTable) Strings() []byte { return t.strs }
 
-// Name returns the name of entry i, a sub-slice of the file; nil where it is outside the string table.
+// Name returns the name of entry i as a sub-slice of the file, or nil if it is outside the string table.
 func (t *SymbolTable) Name(i int) []byte {
 	off := uint64(t.NameOff(i))
 	if off >= uint64(len(t.strs)) {
@@ -230,7 +230,7 @@ func (t *SymbolTable) Name(i int) []byte {
 	return raw.CString(t.strs[off:])
 }
 
-// At decodes entry i without its name. A section index that an extended table should have and has not comes out as
+// At returns entry i without its name. A section index that is missing from the extended table is returned as
 // SHN_XINDEX.
 func (t *SymbolTable) At(i int) Symbol {
 	r := t.f.c.ReadSym(t.data[uint64(i)*t.size:])
@@ -252,7 +252,8 @@ func (t *SymbolTable) Info(i int) byte {
 	return t.data[uint64(i)*t.size+12]
 }
 
-// SectionOf returns the index of the section entry i is defined in, 0 for an undefined, absolute or common symbol.
+// SectionOf returns the index of the section that entry i is defined in, or 0 for an undefined, absolute or common
+// symbol.
 func (t *SymbolTable) SectionOf(i int) uint32 {
 	at := uint64(i)*t.size + 14
 	if t.f.c.Is64 {

@@ -12,8 +12,8 @@ import (
 // headerEdits encodes Header, Progs and Sections, as they are now, over the places they were read from. For
 // an unchanged File the edits change nothing, byte for byte.
 //
-// Fields of entries may be changed between Parse and this call; the numbers of entries, the offsets of the
-// tables and the class may not. Section names are written as NameOff; Name is ignored.
+// Fields of entries may be changed between Parse and Encode; the numbers of entries, the offsets of the tables and
+// the class must not. Section names are written as NameOff; Name is ignored.
 func (f *File) headerEdits() ([]RawEdit, error) {
 	h, c := f.Header, f.c
 	if len(f.Progs) != int(h.Phnum) || len(f.Sections) != int(h.Shnum) && h.Shnum != 0 || h.Phoff != f.hdr.Phoff ||
@@ -49,11 +49,11 @@ func (f *File) headerEdits() ([]RawEdit, error) {
 	return edits, nil
 }
 
-// Encode returns the image in a new slice, with Header, Progs and Sections encoded as they are now over the places they
-// were read from. For an unchanged File that is the image, byte for byte.
+// Encode returns the image in a new slice, with the present values of Header, Progs and Sections written to the
+// places they were read from. For an unchanged File that is the image, byte for byte.
 //
-// Fields of entries may be changed between Parse and this call; the numbers of entries, the offsets of the tables and
-// the class may not. Section names are written as NameOff; Name is ignored.
+// Fields of entries may be changed between Parse and Encode; the numbers of entries, the offsets of the tables and
+// the class must not. Section names are written as NameOff; Name is ignored.
 func (f *File) Encode() ([]byte, error) {
 	edits, err := f.headerEdits()
 	if err != nil {
@@ -66,17 +66,17 @@ func (f *File) Encode() ([]byte, error) {
 	return out, nil
 }
 
-// WordSize is the size of an address in this file, in bytes.
+// WordSize returns the size of an address of the file in bytes.
 func (f *File) WordSize() int { return int(f.c.WordSize()) }
 
-// PutWord stores an address-sized word in the file's byte order.
+// PutWord stores an address-sized word into b in the file's byte order.
 func (f *File) PutWord(b []byte, v uint64) { f.c.PutWord(b, v) }
 
 // Word reads an address-sized word in the file's byte order.
 func (f *File) Word(b []byte) uint64 { return f.c.Word(b) }
 
-// Rewrite returns the file with edits, which it sorts in their slice. Edits that overlap are an error: what they change
-// belongs to sections that share bytes.
+// Rewrite returns the file with edits applied. It sorts edits in place. Overlapping edits are an error: they change
+// sections that share bytes.
 func (f *File) Rewrite(edits []RawEdit) (*Output, error) {
 	slices.SortStableFunc(edits, func(a, b RawEdit) int { return cmp.Compare(a.Off, b.Off) })
 	end := uint64(0)

@@ -37,7 +37,7 @@ type Archive struct {
 type Member struct {
 	Name   string
 	Header uint64 // offset of its header
-	Off    uint64 // offset of its contents; of a thin archive, of what follows the header
+	Off    uint64 // offset of its contents; in a thin archive, of what follows the header
 	Size   uint64 // size of its contents
 }
 
@@ -54,7 +54,7 @@ type index struct {
 	n         uint64
 }
 
-// Is reports whether b begins like an archive.
+// Is reports whether b begins with the magic of an archive.
 func Is(b []byte) bool {
 	return len(b) >= 8 && (string(b[:8]) == archiveMagic || string(b[:8]) == thinMagic)
 }
@@ -188,7 +188,7 @@ func (x index) get(d []byte) uint64 {
 	return uint64(x.order.Uint32(d))
 }
 
-// Data returns the contents of a member, a sub-slice of the archive; nil in a thin archive.
+// Data returns the contents of a member as a sub-slice of the archive, or nil in a thin archive.
 func (a *Archive) Data(m Member) []byte {
 	if a.Thin {
 		return nil
@@ -202,16 +202,16 @@ type Contents interface {
 	io.WriterTo
 }
 
-// Output is an archive some of whose members have been replaced.
+// Output is an archive with some members replaced.
 type Output struct {
 	a       *Archive
 	edits   []elfio.RawEdit
 	replace map[int]Contents
 }
 
-// Replace returns the archive with other contents for the members with these indices. The offsets in the symbol index
-// follow; the symbols themselves stay, so the replacements must define the same ones. Of a thin archive only the sizes
-// in the headers change.
+// Replace returns the archive with new contents for members, by index. The offsets in the symbol index are updated
+// but the symbols are not, so the replacements must define the same ones. In a thin archive only the sizes in the
+// headers change.
 func (a *Archive) Replace(members map[int]Contents) (*Output, error) {
 	o := &Output{a: a, replace: members}
 	moved := make(map[uint64]uint64, len(a.Members))

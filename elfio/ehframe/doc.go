@@ -6,24 +6,24 @@
 //	t, err = ehframe.Parse(f, data, addr)           // the same of data that is going to be at addr
 //	hdr, err := ehframe.MergeHeader(f, at, extra)   // the image's search table with more entries
 //
-// An image's entries can be copied to another address, with changed instructions on the way, for unwinders and, as
-// .debug_frame, for debuggers. The originals are then hidden where they would be found first:
+// An image's entries can be copied to another address, with changed call frame instructions, for unwinders and, as
+// .debug_frame, for debuggers. Originals that would be found first are then hidden:
 //
 //	var m ehframe.Moved
 //	err = m.Append(f, at, 0, t.All(), ehframe.Rules{CIE: added})
 //	hdr, err = ehframe.NewHeader(f, hdrAt, at, m.Entries, extra)
 //	edit, err := ehframe.Hide(f, d)
 //
-// Call frame instructions are bytes here: what they say, and the language-specific data an entry refers to, is for the
-// caller to decode.
+// Call frame instructions are opaque bytes here: they and the language-specific data that an entry refers to are for
+// the caller to decode.
 //
 // # What is refused
 //
-// Relocatable objects, whose ranges are still in relocations; versions and augmentations that are not known; pointers
-// relative to anything but themselves; search tables in another encoding than every linker's.
+// Relocatable objects, whose ranges are still in relocations; unknown versions and augmentations; pointers relative
+// to anything but themselves; search tables in an encoding other than the one all linkers use.
 //
 // # Hostile input
 //
-// Every entry is read once before a [Table] is returned, so what it yields is whole. Entries that are parts of each
-// other are refused where copying them would multiply their bytes. Time and memory are linear in the size of the data.
+// Every entry is read once before a [Table] is returned, so the entries it yields are valid. Entries that overlap are
+// refused where copying them would multiply their bytes. Time and memory are linear in the size of the data.
 package ehframe

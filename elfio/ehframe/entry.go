@@ -15,13 +15,13 @@ type FDE struct {
 	Size uint64 // bytes of code
 	Off  uint64 // file offset of the entry (its length field)
 	Addr uint64 // address of the entry
-	LSDA uint64 // address of the language-specific data, 0 for none
+	LSDA uint64 // address of the language-specific data, 0 if none
 	CIE  *CIE
 	// Instructions are the call frame instructions after those of the CIE, a sub-slice of Raw.
 	Instructions []byte
 }
 
-// String gives the range of the entry.
+// String returns the range of the entry.
 func (e FDE) String() string { return fmt.Sprintf("FDE %#x+%#x", e.PC, e.Size) }
 
 // CIE is a common information entry, shared by FDEs.
@@ -38,8 +38,8 @@ type CIE struct {
 	personality              uint64 // address, or that of the word holding it, as persEnc says
 }
 
-// Personality is the address of the personality routine, or of the word that holds its address where the
-// encoding says so; 0 for none.
+// Personality returns the address of the personality routine, or of the word that holds its address if the encoding
+// says so, or 0 if there is none.
 func (c *CIE) Personality() uint64 { return c.personality }
 
 // entry is the framing of a CIE or FDE.

@@ -24,12 +24,11 @@ type Entry struct{ PC, FDE uint64 }
 // count absolute, table relative to the header, all 4 bytes.
 var headerEnc = [3]byte{encPCRel | encSdata4, encUdata4, encDataRel | encSdata4}
 
-// MergeHeader returns a .eh_frame_hdr for address at, with the entries of the image's own, if it has
-// one, and extra, sorted by PC. An image whose header has no search table contributes the FDEs of its
-// .eh_frame. An image without a header contributes nothing: its unwinder finds its FDEs some other way,
-// such as __register_frame_info.
+// MergeHeader returns a .eh_frame_hdr for address at, with the entries of the image's own, if it has one, and extra,
+// sorted by PC. An image whose header has no search table contributes the FDEs of its .eh_frame. An image without a
+// header contributes nothing: its unwinder finds FDEs in some other way, such as __register_frame_info.
 //
-// It returns an error for a header in another encoding, and where an entry is farther than 2 GiB from at.
+// It returns an error for a header in another encoding, and if an entry is farther than 2 GiB from at.
 func MergeHeader(f *elfio.File, at uint64, extra []Entry) ([]byte, error) {
 	var old []Entry
 	var ehFrame uint64
@@ -49,7 +48,7 @@ func MergeHeader(f *elfio.File, at uint64, extra []Entry) ([]byte, error) {
 }
 
 // NewHeader returns a .eh_frame_hdr for address at with exactly the given entries, for unwind data at address ehFrame
-// (0: at the first of extra). They are merged and sorted by PC, those of moved in their slice. Use it instead of
+// (0: at the first entry of extra). Entries are merged and sorted by PC; moved is sorted in place. Use it instead of
 // [MergeHeader] when the image's own unwind data has been moved.
 func NewHeader(f *elfio.File, at, ehFrame uint64, moved, extra []Entry) ([]byte, error) {
 	all := slices.Clone(extra)

@@ -21,26 +21,26 @@ import (
 
 // Moved is unwind data copied to another address.
 type Moved struct {
-	EhFrame    []byte  // for the address it was made for; no terminator
+	EhFrame    []byte  // valid only at the address it was made for; no terminator
 	Entries    []Entry // search table rows, in the order of the FDEs
 	DebugFrame []byte  // the same rows for .debug_frame, with absolute addresses and without language-specific data
 }
 
 // Rules changes call frame instructions while they are copied. The zero value changes nothing.
 type Rules struct {
-	// CIE returns instructions to add to a CIE: they follow its own, so they hold at the start of every function that
-	// shares it. None: nothing is changed for the CIE and its FDEs.
+	// CIE returns instructions to add to a CIE: they follow its own, so they apply at the start of every function
+	// that shares it. If it returns none, the CIE and its FDEs are not changed.
 	CIE func(*CIE) []byte
-	// FDE, if not nil, returns what stands in place of the instructions of an FDE whose CIE has been added to. false:
-	// they stay, and the FDE refers to a copy of the CIE as it was.
+	// FDE, if not nil, returns what replaces the instructions of an FDE whose CIE has been added to. If it returns
+	// false, the instructions stay and the FDE refers to a copy of the unchanged CIE.
 	FDE func(*FDE) ([]byte, bool)
 }
 
 // movedSize is more than a copied FDE has besides its instructions.
 const movedSize = 48
 
-// CopySize is how many bytes [Moved.Append] makes of the table at most, in EhFrame and in DebugFrame each, without
-// what rules add.
+// CopySize returns an upper bound on the bytes that [Moved.Append] adds for the table to EhFrame and to DebugFrame
+// each, not counting what rules add.
 func (t *Table) CopySize() int {
 	end := uint64(0)
 	if n := len(t.entries); n > 0 {
@@ -51,13 +51,12 @@ func (t *Table) CopySize() int {
 	return int(end) + movedSize*len(t.entries)
 }
 
-// Append copies FDEs to the end of out.EhFrame, which is going to be at address at, and for debuggers to that of
-// out.DebugFrame, which is going to be at offset debugAt of .debug_frame. Both slices must have lengths that are
-// multiples of 8. The copies use the pointer encodings of the originals. f is the file whose byte order and class they
-// have.
+// Append appends copies of FDEs to out.EhFrame, which will be at address at, and for debuggers to out.DebugFrame,
+// which will be at offset debugAt of .debug_frame. Both slices must have lengths that are multiples of 8. The copies
+// use the pointer encodings of the originals. f is the file whose byte order and class they have.
 //
-// It returns an error for an encoding that cannot be written at the new address. After one, the contents of out mean
-// nothing.
+// It returns an error for an encoding that cannot be written at the new address. After an error the contents of out
+// are undefined.
 func (out *Moved) Append(f *elfio.File, at, debugAt uint64, fdes iter.Seq[*FDE], rules Rules) error {
 	c := raw.CodecOf(f.Raw())
 	m := &mover{c: c, little: c.Little64(), at: at - uint64(len(out.EhFrame)),
@@ -329,8 +328,8 @@ func (m *mover) word(b []byte, v uint64) []byte {
 	return b
 }
 
-// Hide gives the change to the file that makes an FDE cover no code, so that only a copy of it is found.
-// It returns an error for pointer encodings and lengths that no compiler writes.
+// Hide returns the edit of the file that makes an FDE cover no code, so that only a copy of it is found. It returns
+// an error for pointer encodings and lengths that no compiler writes.
 func Hide(f *elfio.File, d *FDE) (elfio.RawEdit, error) {
 	b, ok := raw.Slice(f.Raw(), d.Off, 4)
 	e := d.CIE.fdeEnc & 0x0f

@@ -19,8 +19,8 @@ import (
 // What an entry says of stack frames, row by row, and what its LSDA says of landing pads, is read from the Instructions
 // and LSDA of an FDE: readers of those belong beside this file.
 
-// Table is the entries of .eh_frame in file order. It keeps little more than their places: At reads them. Several
-// goroutines may use it at once.
+// Table holds the entries of .eh_frame in file order. It stores little more than their offsets: At decodes them. It
+// is safe for concurrent use.
 type Table struct {
 	area    area
 	entries []place
@@ -38,7 +38,7 @@ type tableKey struct{}
 
 // Read returns the entries of .eh_frame. The section is found by name or, where section headers are stripped, through
 // PT_GNU_EH_FRAME. An image without either gives an empty table. Relocatable objects are refused: their ranges are
-// still in relocations. What has been read is kept with the file.
+// still in relocations. The result is kept with the file.
 func Read(f *elfio.File) (*Table, error) {
 	t, err := f.Remember(tableKey{}, func() (any, error) { return read(f) })
 	if err != nil {
@@ -47,13 +47,13 @@ func Read(f *elfio.File) (*Table, error) {
 	return t.(*Table), nil
 }
 
-// Parse returns the entries of unwind data in the file's byte order that is going to be at address addr, such as the
+// Parse returns the entries of unwind data that is in the file's byte order and will be at address addr, such as the
 // .eh_frame of a linked object. FDE.Off is the offset in data.
 func Parse(f *elfio.File, data []byte, addr uint64) (*Table, error) {
 	return parse(area{c: raw.CodecOf(f.Raw()), what: "unwind data", data: data, addr: addr, sized: true})
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (t *Table) Len() int { return len(t.entries) }
 
 // At returns entry i.
@@ -73,7 +73,7 @@ func (t *Table) At(i int) FDE {
 	return FDE{} // it has been read before, so the file changes: other checks find that
 }
 
-// Entries returns what the entries contribute to the search table of .eh_frame_hdr, in their order.
+// Entries returns the rows of the search table of .eh_frame_hdr for the entries, in their order.
 func (t *Table) Entries() []Entry {
 	out := make([]Entry, 0, t.Len())
 	for d := range t.All() {
@@ -82,7 +82,7 @@ func (t *Table) Entries() []Entry {
 	return out
 }
 
-// All yields the entries in order. What it yields is valid until the next one.
+// All yields the entries in order. An FDE is valid only until the next one is yielded.
 func (t *Table) All() iter.Seq[*FDE] {
 	return func(yield func(*FDE) bool) {
 		var d FDE

@@ -13,19 +13,19 @@
 //
 // Everything added follows the original file: a read-execute segment, then copies of the tables that grew (.symtab,
 // .strtab, .shstrtab), the undo record, and the new section header table. Zeroed memory is added by growing the last
-// writable segment. The program header table stays at its place and in its size; [Layout.Slot] says what gave way.
-// strip, objcopy, eu-strip, llvm-strip and patchelf keep such images intact, because every added byte is in a section.
+// writable segment. The program header table keeps its place and size; [Layout.Slot] says what gave way. strip,
+// objcopy, eu-strip, llvm-strip and patchelf keep such images intact because every added byte is in a section.
 //
-// An injected image has a section .fentry.undo. Tools that rewrite the file make it unusable, which [Undo] says.
+// An injected image has a section .fentry.undo. Tools that rewrite the file make it unusable, which [Undo] reports.
 //
 // # What is refused
 //
 // A second injection ([ErrInjected]); relocatable objects, core files, separate debug files and prelinked images; a
-// program header table without a slot to give.
+// program header table without a slot to spare.
 //
 // # Hostile input
 //
 // As in package elfio: every offset, size and count is checked before use, the undo record's too, and time and memory
-// are bounded by a small multiple of the file's size. What Undo gives back has the checksum that the record names; a
-// forger can write any record.
+// are bounded by a small multiple of the file's size. The result of Undo has the checksum that the record states, but
+// a forger can write any record.
 package inject

@@ -21,14 +21,13 @@ type DynReloc struct {
 	Off    uint64 // address relocated
 	Type   uint32 // machine's relocation type, such as R_X86_64_IRELATIVE
 	Addend int64
-	// Symbol is the symbol it refers to, "" for none. One that the image's dynamic symbol table lacks is added
-	// as a weak reference without a version.
+	// Symbol is the symbol it refers to, "" if none. A symbol that the image's dynamic symbol table lacks is added as
+	// a weak reference without a version.
 	Symbol string
 }
 
-// DynExtension makes the dynamic linker apply more relocations than an image has. The tables that grow are
-// copied, with the additions, to memory the caller adds; the originals stay and the dynamic section
-// points to the copies.
+// DynExtension makes the dynamic linker apply additional relocations. The tables that grow are copied, with the
+// additions, to memory that the caller adds; the originals stay, and the dynamic section points to the copies.
 type DynExtension struct {
 	Data  []byte          // for the address given, in RX; its length does not depend on that address
 	Edits []elfio.RawEdit // of dynamic entries
@@ -41,10 +40,9 @@ const dynAlign = 8
 // ExtendDynamic plans the addition of dynamic relocations. The copies of the tables start at address at, a
 // multiple of 8. New relocations come last, so an IRELATIVE resolver runs after everything else is relocated.
 //
-// The dynamic entries given besides are set too, such as DT_INIT; their Off is ignored.
+// The given dynamic entries, such as DT_INIT, are set, too; their Off is ignored.
 //
-// It returns an error for an image without a dynamic section, for one that uses DT_REL, and for one that
-// needs more new dynamic entries than it has spare ones.
+// It returns an error for an image that has no dynamic section, uses DT_REL, or has too few spare dynamic entries.
 func ExtendDynamic(file *elfio.File, at uint64, relocs []DynReloc, entries ...elfio.Dyn) (*DynExtension, error) {
 	f := newImage(file)
 	d, err := f.dynamic()

@@ -9,6 +9,6 @@ var ErrInjected = errors.New("image already carries an injection (section .fentr
 // ErrNotInjected is returned by Undo for an image that carries no injection.
 var ErrNotInjected = errors.New("image carries no injection")
 
-// ErrUndoLost is returned by Undo for an image whose undo record a tool such as strip has
-// dropped or whose layout has been changed since it was injected.
+// ErrUndoLost is returned by Undo for an image whose undo record has been dropped by a tool such as strip, or whose
+// layout has changed since the injection.
 var ErrUndoLost = errors.New("the undo record is gone or no longer fits")

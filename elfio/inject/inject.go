@@ -26,17 +26,16 @@ type Injection struct {
 	Layout Layout // from Layout, for the same image
 	// RX is the contents of the new read-execute segment from Layout.RX on.
 	RX []byte
-	// RWSize is how much of the memory at Layout.RW is used; 0: all of Layout.RWSize.
+	// RWSize is how many bytes of the memory at Layout.RW are used; 0: all of Layout.RWSize.
 	RWSize uint64
-	// Entry is the new e_entry; 0 leaves it.
+	// Entry is the new e_entry; 0: it stays.
 	Entry uint64
-	// EhFrameHdr is address and size, inside RX, of the table PT_GNU_EH_FRAME and section .eh_frame_hdr
-	// shall be; zeroes leave them. MergeEhFrameHdr makes one.
+	// EhFrameHdr is the address and size, inside RX, of the new search table for PT_GNU_EH_FRAME and section
+	// .eh_frame_hdr; zeroes: they stay. ehframe.MergeHeader makes one.
 	EhFrameHdr [2]uint64
-	// Sections get section headers. One at the address of EhFrameHdr is ignored: that table is section
-	// .eh_frame_hdr, the image's own or a new one. What of RX and RW they leave uncovered gets sections .fentry.rx and
-	// .fentry.bss, because strip and objcopy drop what no section covers. An image without section
-	// headers gets none.
+	// Sections get section headers. One at the address of EhFrameHdr is ignored: that table is section .eh_frame_hdr,
+	// the image's own or a new one. Parts of RX and RW that they do not cover get sections .fentry.rx and
+	// .fentry.bss, because strip and objcopy drop what no section covers. An image without section headers gets none.
 	Sections []Section
 	// Moved are existing sections whose contents have been copied, usually grown, to RX.
 	Moved []Moved
@@ -45,7 +44,7 @@ type Injection struct {
 	Symbols    []Symbol
 	// Edits are file bytes to overwrite, not overlapping, in any order. Sorted ones save time.
 	Edits []elfio.RawEdit
-	// TakeEdits gives the slice Edits away: it is sorted, and extended if it has room, in its place.
+	// TakeEdits hands over the slice Edits: it is sorted in place, and extended in place if it has capacity.
 	TakeEdits bool
 }
 
@@ -54,15 +53,15 @@ type Section struct {
 	Name    string
 	Type    elf.SectionType
 	Flags   elf.SectionFlag
-	Addr    uint64 // 0 for non-alloc sections
+	Addr    uint64 // 0 for sections without SHF_ALLOC
 	Size    uint64 // of alloc sections
 	Align   uint64
 	Entsize uint64
-	Link    string // name of the section sh_link shall refer to; "" for none
+	Link    string // name of the section for sh_link, "" if none
 	Data    []byte // contents of non-alloc sections
 }
 
-// Moved is an existing section that now lies in RX.
+// Moved is an existing section whose contents now lie in RX.
 type Moved struct {
 	Section int // index in File.Sections
 	Addr    uint64
@@ -81,20 +80,22 @@ type Symbol struct {
 	Section string
 }
 
-// SymbolRun is many symbols of one section, size and kind, such as those of thunks, that need not be kept in memory.
+// SymbolRun is a run of symbols of one section, size and kind, such as those of thunks, that need not all be in
+// memory.
 type SymbolRun struct {
 	Section string // name of the section they are defined in
 	Size    uint64
 	Info    byte
-	Prefix  string                    // of all names
+	Prefix  string                    // prefix of all names
 	N       int                       // how many
 	All     iter.Seq2[string, uint64] // their names and values
-	// NameBytes is about how many bytes all names take, each with its prefix and one byte more.
+	// NameBytes is the approximate size prefix of all names in bytes, each with its prefix and one byte more.
 	NameBytes int
 }
 
 // Into returns the image with the injection. Nothing of the original moves: what is added follows it. [Undo] takes it
-// out again. The output refers to the bytes of the file and of the injection.
+// out again. The output refers to the bytes of the file and of the injection: neither may be changed while it is in
+// use.
 func Into(file *elfio.File, in Injection) (*elfio.Output, error) {
 	f := newImage(file)
 	p, err := f.plan(in.Layout)

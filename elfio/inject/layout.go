@@ -17,30 +17,30 @@ import (
 // be. Layout depends on the image and on sizes only, and Into computes it again and compares: a plan for another image
 // is refused, never carried out.
 
-// Layout says where in an image an injection goes. It depends on the image and on the amount of
-// zeroed memory wanted only, so code can be linked for its addresses before anything is written.
+// Layout says where in an image an injection goes. It depends only on the image and on the amount of zeroed memory
+// wanted, so code can be linked for its addresses before anything is written.
 type Layout struct {
-	RX      uint64 // address of Injection.RX[0]; aligned 64 at least
+	RX      uint64 // address of Injection.RX[0]; aligned to at least 64
 	RXOff   uint64 // its offset in the new file
-	RW      uint64 // address of RWSize bytes of zeroed, writable memory; 0 when none was asked for
+	RW      uint64 // address of RWSize bytes of zeroed, writable memory; 0 if none was asked for
 	RWSize  uint64
 	RWAlign uint64
 
-	TLSSize  uint64 // of zeroed thread-local memory; 0 when none was asked for
+	TLSSize  uint64 // bytes of zeroed thread-local memory; 0 if none was asked for
 	TLSAlign uint64
-	TLS      uint64 // how far that is behind the thread pointer
+	TLS      uint64 // its offset from the thread pointer
 
-	// EhFrame reports whether PT_GNU_EH_FRAME can point to a table in RX: the image has that program
-	// header or a slot for one can be had.
+	// EhFrame says whether PT_GNU_EH_FRAME can point to a table in RX: the image has that program header, or there is
+	// a slot for one.
 	EhFrame bool
 	// Slot names what the new program headers replace, comma-separated, in the order used:
 	// "null", "room", "property-note", "merge", "move-notes", "phdr", "note", "move-hash", "merge-data", "build-id-note".
 	Slot string
 
-	Segment    uint64 // address of the new read-execute segment; what "move-notes" and "move-hash" moved lies before RX
+	Segment    uint64 // address of the new read-execute segment; what "move-notes" and "move-hash" moved is before RX
 	SegmentOff uint64 // its file offset
 	Align      uint64 // its p_align
-	// RWSegment is the address of the PT_LOAD made for RW where no writable segment could grow; else 0.
+	// RWSegment is the address of the PT_LOAD made for RW if no writable segment could grow, else 0.
 	RWSegment    uint64
 	RWSegmentOff uint64
 }
@@ -70,14 +70,14 @@ type Memory struct {
 	TLS, TLSAlign uint64 // thread-local memory: see [ExtendTLS]
 }
 
-// NewLayout lays out an injection with that memory.
+// NewLayout lays out an injection with the given memory.
 //
-// RW is behind the bss of the highest writable segment, which grows; where the next segment leaves no
-// room it gets a segment of its own. RX is a new segment above everything loaded. Its contents go to
-// the end of the file. The program header table keeps its place and needs slots: see [Layout.Slot].
+// RW follows the bss of the highest writable segment, which grows; if the next segment leaves no room, RW gets a
+// segment of its own. RX is a new segment above everything loaded. Its contents go to the end of the file. The
+// program header table keeps its place and needs slots: see [Layout.Slot].
 //
-// It returns ErrInjected for an image that has an injection, and errors for relocatable objects, core
-// files and images whose program header table has no slot to give.
+// It returns ErrInjected for an image that has an injection, and errors for relocatable objects, core files and
+// images whose program header table has no slot to spare.
 func NewLayout(f *elfio.File, m Memory) (Layout, error) {
 	p, err := newImage(f).plan(Layout{RWSize: m.RW, RWAlign: m.RWAlign, TLSSize: m.TLS, TLSAlign: m.TLSAlign})
 	if err != nil {

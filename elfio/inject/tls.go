@@ -17,10 +17,10 @@ import (
 // tcbSize is what lies between the thread pointer and the first block (AArch64 TLS ABI: two words).
 const tcbSize = 16
 
-// ExtendTLS returns the image's PT_TLS with size bytes, aligned to align, added to its end, and how far they are behind
-// the thread pointer. An image without one gets a new one, at address at and of no offset.
+// ExtendTLS returns the image's PT_TLS with size bytes, aligned to align, added at its end, and their offset from the
+// thread pointer. An image without a PT_TLS gets a new one, at address at and file offset 0.
 //
-// Only executables of AArch64 can be extended: on x86-64 what is added would have to be in front.
+// Only executables of AArch64 can be extended: on x86-64 the addition would have to come first.
 func ExtendTLS(f *elfio.File, size, align, at uint64) (tls elfio.Prog, offset uint64, err error) {
 	return newImage(f).extendTLS(size, align, at)
 }

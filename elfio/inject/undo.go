@@ -199,11 +199,10 @@ func (f *image) findUndo() (*undoRecord, error) {
 	return nil, ErrNotInjected
 }
 
-// Undo returns the image as it was before [Into], byte for byte, in a new slice. The checksum of the
-// original is verified.
+// Undo returns the image as it was before [Into], byte for byte, in a new slice. Its checksum is verified.
 //
-// It returns ErrNotInjected for an image without an injection, and an error wrapping ErrUndoLost where
-// another tool dropped the undo record or rewrote the file after it was injected.
+// It returns ErrNotInjected for an image without an injection, and an error wrapping ErrUndoLost if another tool
+// dropped the undo record or rewrote the file after the injection.
 func Undo(b []byte) ([]byte, error) {
 	f, err := elfio.Parse(b)
 	if err != nil {

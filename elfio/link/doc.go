@@ -6,14 +6,14 @@
 //	l.RX                                                  // code, then read-only data, then unwind data
 //	l.Symbols["start"]                                    // addresses
 //
-// Objects of x86-64 and AArch64 can be linked. Their loads from the GOT become computations of addresses; only symbols
-// that the dynamic linker is to supply have slots ([Options.Import]).
+// Objects of x86-64 and AArch64 can be linked. Loads from the GOT become computations of addresses; only symbols that
+// the dynamic linker must supply get slots ([Options.Import]).
 //
 // # What is refused
 //
-// Objects that are not position-independent, or hold initialised writable data or constructors; undefined symbols that
-// nobody supplies; thread-local variables but zeroed ones of AArch64 in the local-exec model. An error names section,
-// offset, relocation and symbol.
+// Objects that are not position-independent, or hold initialised writable data or constructors; undefined symbols
+// that are not supplied; thread-local variables, except zeroed ones of AArch64 in the local-exec model. An error
+// names section, offset, relocation and symbol.
 //
 // # Hostile input
 //

@@ -22,14 +22,14 @@ import (
 type Options struct {
 	RX uint64 // address for its code and read-only data
 	RW uint64 // address for its zeroed memory
-	// TLS is how far behind the thread pointer the object's thread-local memory is, in bytes: see TLSSize.
-	// Not for objects without.
+	// TLS is the offset of the object's thread-local memory from the thread pointer in bytes: see TLSSize. Only for
+	// objects that have any.
 	TLS uint64
 	// Symbols are addresses for undefined symbols.
 	Symbols map[string]uint64
-	// Import reports whether the dynamic linker shall supply an undefined weak symbol at run time. The symbol
-	// then gets a slot in zeroed memory, listed in Linked.Imports; File.ExtendDynamic makes the
-	// dynamic linker fill it. Other undefined weak symbols are 0. nil imports nothing.
+	// Import reports whether the dynamic linker should supply an undefined weak symbol at run time. The symbol then
+	// gets a slot in zeroed memory, listed in Linked.Imports; inject.ExtendDynamic makes the dynamic linker fill it.
+	// Other undefined weak symbols are 0. nil: nothing is imported.
 	Import func(name string) bool
 }
 
@@ -75,17 +75,17 @@ type Symbol struct {
 // Import is a symbol to be supplied at run time.
 type Import struct {
 	Name string
-	Slot uint64 // address of the word, inside RW, for the symbol's address
+	Slot uint64 // address of the word, inside RW, that receives the symbol's address
 }
 
-// Object places the SHF_ALLOC sections of a relocatable object: code, then read-only data, then unwind
-// data one after another from o.RX, and writable sections, which must hold nothing but zeroes, from o.RW. It
-// resolves the symbols and applies the relocations.
+// Object places the SHF_ALLOC sections of a relocatable object: code, then read-only data, then unwind data one after
+// another from o.RX, and writable sections, which must hold nothing but zeroes, from o.RW. It resolves symbols and
+// applies relocations.
 //
-// The result must work at any load address without dynamic relocations, so only PC-relative relocations are
-// accepted. Absolute ones, constructors, initialised data and undefined symbols that are not in o.Symbols are
-// refused by name and offset. The machine is x86-64 or AArch64. Thread-local memory, zeroed too, is for AArch64
-// only, and for the local-exec model; it is no part of RX and RW, nor are its symbols in Linked.
+// The result must work at any load address without dynamic relocations, so only PC-relative relocations are accepted.
+// Absolute ones, constructors, initialised data and undefined symbols that are not in o.Symbols are refused by name
+// and offset. The machine is x86-64 or AArch64. Thread-local memory, which must be zeroed, too, is supported only for
+// AArch64 in the local-exec model; it is not part of RX and RW, and its symbols are not in Linked.
 func Object(obj *elfio.File, o Options) (*Linked, error) {
 	if obj.Header.Type != elf.ET_REL {
 		return nil, elfio.FormatErrorf("ELF header", 16, "%v: not a relocatable object", obj.Header.Type)
@@ -113,8 +113,8 @@ func Object(obj *elfio.File, o Options) (*Linked, error) {
 	return l.finish()
 }
 
-// WritableSize returns the zeroed memory Object will place for the object at most, and its alignment. It does
-// not depend on addresses, so it can be asked for before File.Layout.
+// WritableSize returns an upper bound on the zeroed memory that Object will need for the object, and its alignment.
+// It does not depend on addresses, so it can be called before inject.NewLayout.
 func WritableSize(obj *elfio.File) (size, align uint64, err error) {
 	l := &linker{obj: obj, o: Options{RW: 1 << 32}, out: &Linked{RWAlign: 16}}
 	for i, s := range obj.Sections {

@@ -12,8 +12,8 @@ import (
 // thread pointer, as part of the executable's own (ELF Handling for Thread-Local Storage, 3; AArch64 is of variant
 // I: the thread pointer is at the lower end).
 
-// TLSSize returns the thread-local memory an object needs, and its alignment; 0 and 0 if it needs none. Whoever
-// links it adds as much to the end of the executable's PT_TLS and sets Options.TLS.
+// TLSSize returns the size and alignment of the thread-local memory that an object needs; both are 0 if it needs
+// none. Whoever links the object adds that much at the end of the executable's PT_TLS and sets Options.TLS.
 func TLSSize(obj *elfio.File) (size, align uint64, err error) {
 	_, size, align, err = layoutTLS(obj, 0)
 	return size, align, err

@@ -3,13 +3,13 @@
 //	out, err := object.Extend(f, object.Additions{Symtab: i, Sections: added, Edits: edits})
 //	_, err = out.WriteTo(w)
 //
-// Nothing that is there moves: what grows is appended and the headers refer to the copy, so the object can be restored.
-// Symbols that are inserted shift those behind them, and every section that refers to symbols by number is rewritten.
+// Nothing existing moves: tables that grow are appended and the headers refer to the copies, so the object can be
+// restored. Inserted symbols shift those after them, and every section that refers to symbols by number is rewritten.
 //
 // # What is refused
 //
-// Files that are not relocatable objects; sections of types that may refer to symbols in a way that is not known, where
-// symbols are inserted; sections that share the bytes that change.
+// Files that are not relocatable objects; when symbols are inserted, sections of types that may refer to symbols in
+// unknown ways; sections that share bytes that change.
 //
 // # Hostile input
 //

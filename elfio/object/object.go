@@ -20,19 +20,19 @@ import (
 
 // Additions is what Extend adds to a relocatable object.
 type Additions struct {
-	// Symtab is the index of the symbol table the symbols are added to and the sections refer to.
+	// Symtab is the index of the symbol table that symbols are added to and new sections refer to.
 	Symtab int
-	// Locals are symbols inserted behind the last local one. The first gets the index FirstNew returns, the others
-	// follow; global symbols move up, and everything that refers to them is rewritten.
+	// Locals are symbols inserted after the last local one. The first gets the index that FirstNew returns, the
+	// others follow; global symbols move up, and everything that refers to them is rewritten.
 	Locals []Symbol
 	// Sections are appended in this order. The first gets the index len(File.Sections).
 	Sections []Section
-	// Fill, when not nil, writes the contents of section i of Sections into zeroed memory, where it has a Size.
+	// Fill, if not nil, writes the contents of Sections[i] into zeroed memory, if that has a Size.
 	Fill func(i int, b []byte)
 	// Edits are bytes of the file to overwrite.
 	Edits []elfio.RawEdit
-	// EditOld makes the changes of section headers 0 and of the name table in the old header table too, which nothing
-	// refers to any more: recordmcount does.
+	// EditOld makes the changes of section header 0 and of the name table in the old header table, too, which nothing
+	// refers to any more. recordmcount does so.
 	EditOld bool
 }
 
@@ -44,7 +44,7 @@ type Symbol struct {
 	Value   uint64
 }
 
-// Section is a section to be appended. Fields are those of Section.
+// Section is a section to append. Fields are as in elfio.Section.
 type Section struct {
 	Name               string
 	Type               elf.SectionType
@@ -52,18 +52,17 @@ type Section struct {
 	Link, Info         uint32
 	Addralign, Entsize uint64
 	Data               []byte
-	Size               int // without Data: how many bytes of zeros, for Additions.Fill
-	Group              int // index of the SHT_GROUP section it becomes a member of, 0 for none
+	Size               int // without Data: bytes of zeroed memory for Additions.Fill
+	Group              int // index of the SHT_GROUP section it becomes a member of, 0 if none
 }
 
-// FirstNew returns the index the first of Additions.Locals gets in symbol table i: sh_info, the number of
-// local symbols.
+// FirstNew returns the index that the first of Additions.Locals gets in symbol table i: sh_info, the number of local
+// symbols.
 func FirstNew(f *elfio.File, i int) uint32 { return f.Sections[i].Info }
 
-// Extend returns the object with the additions. Nothing that is there moves: a grown section name table, the
-// section headers, the new sections and whatever else grows are appended, and the ELF header refers to them. What
-// they replace stays behind as bytes no header refers to, so taking the appended part off and putting the edited
-// bytes back restores the object.
+// Extend returns the object with the additions. Nothing existing moves: the section name table, the section headers,
+// the new sections and whatever else grows are appended, and the ELF header refers to them. What they replace stays
+// as bytes that no header refers to, so removing the appended part and reverting the edits restores the object.
 func Extend(f *elfio.File, a Additions) (*elfio.Output, error) {
 	if f.Header.Type != elf.ET_REL {
 		return nil, elfio.FormatErrorf("ELF header", 0, "type %v, want a relocatable object", f.Header.Type)
@@ -331,8 +330,8 @@ func (e *extender) joinGroups() error {
 	return nil
 }
 
-// RestoreHeaders undoes in b, the old part of the object f that Extend has made with EditOld, what concerns headers: n
-// section headers are at shoff, and the name table is size bytes at off.
+// RestoreHeaders undoes changes of headers in b, the original part of the object f that Extend has made with EditOld:
+// there are n section headers at shoff, and the name table is size bytes at off.
 func RestoreHeaders(f *elfio.File, b []byte, shoff uint64, n int, off, size uint64) {
 	for _, e := range oldHeaders(f, shoff, n, off, size) {
 		copy(b[e.Off:], e.New)
@@ -358,8 +357,8 @@ func oldHeaders(f *elfio.File, shoff uint64, n int, off, size uint64) []elfio.Ra
 		{Off: shoff + uint64(f.Header.Shstrndx)*uint64(f.Header.Shentsize), New: last}}
 }
 
-// Restorable reports whether RestoreHeaders, given the places of f, would write the headers of f as they are: all but
-// those of files that hold something where nothing is meant to be.
+// Restorable reports whether RestoreHeaders, given the offsets in f, would write the headers of f as they are. It is
+// false only for files with data in fields that should be zero.
 func Restorable(f *elfio.File) bool {
 	names := &f.Sections[f.Header.Shstrndx]
 	for _, e := range oldHeaders(f, f.Header.Shoff, len(f.Sections), names.Off, names.Size) {
