@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// Filter decides by name which functions are traced. A nil Filter takes all.
+// Filter decides by name which functions are traced. A nil Filter matches all.
 //
 // A pattern is one of
 //
@@ -21,17 +21,17 @@ import (
 //	!pattern    takes away what the patterns before it have chosen
 //	@file       patterns from a file, one a line; empty lines and lines that begin with # are skipped
 //
-// The name of a function is matched in every form people know it by: the raw symbol; without what compilers append for
-// clones (.constprop.0, .isra.0, .part.0); and for C++ and Rust the demangled signature, the name without its
-// parameters, and that without template arguments.
+// A function's name is matched in every form in which people know it: the raw symbol; without the suffixes of
+// compilers' clones (.constprop.0, .isra.0, .part.0); and for C++ and Rust the demangled signature, the name without
+// its parameters, and that without template arguments.
 //
-// Match may be called by several goroutines at once.
+// Match is safe for concurrent use.
 type Filter struct {
 	include, exclude ruleSet
 }
 
-// NewFilter makes a filter from patterns that choose functions and patterns that take them away again. Without the
-// former, or when the first of them begins with !, all functions are chosen to begin with.
+// NewFilter returns a filter made from patterns that include functions and patterns that exclude them again. If
+// include is empty or its first pattern begins with !, all functions are included to begin with.
 func NewFilter(include, exclude []string) (*Filter, error) {
 	f := &Filter{}
 	if err := f.include.add(include); err != nil {
@@ -44,7 +44,7 @@ func NewFilter(include, exclude []string) (*Filter, error) {
 	return f, nil
 }
 
-// Match reports whether the function of that raw name is to be traced.
+// Match reports whether the function with the given raw name is to be traced.
 func (f *Filter) Match(name string) bool {
 	if f == nil || len(f.include.rules)+len(f.exclude.rules) == 0 {
 		return true
@@ -56,10 +56,10 @@ func (f *Filter) Match(name string) bool {
 	return in && !out
 }
 
-// MatchSite is Match for the name people know the site by, which for functions without a symbol is made of the address.
+// MatchSite is like Match for s.Display(), which for a function without a symbol is its address.
 func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display()) }
 
-// Unmatched returns the patterns, as they were given, that no name given to Match fitted. Patterns from a file are
+// Unmatched returns the patterns, as they were given, that have matched no name so far. Patterns from a file are
 // followed by " (FILE:LINE)".
 func (f *Filter) Unmatched() []string {
 	if f == nil {

@@ -14,20 +14,20 @@ import (
 	"github.com/fentry-dev/fentry/symbol"
 )
 
-// Options change what Find looks for. The zero value is right for programs as compilers make them.
+// Options change what Find looks for. The zero value is right for most programs.
 type Options struct {
-	// Fentry and Mcount name further profiling functions, called before and behind the prologue
-	// (gcc -mfentry-name=NAME).
+	// Fentry and Mcount name additional profiling functions, called before and after the prologue (gcc
+	// -mfentry-name=NAME).
 	Fentry, Mcount []string
-	// Symbols are the functions of the image when the caller has them already, for instance with the names of a separate
-	// debug file. Nil: what the image itself tells.
+	// Symbols are the functions of the image, if the caller has them already, for instance with the names of a
+	// separate debug file. nil: they are read from the image.
 	Symbols *symbol.Table
-	// XRayExits asks for the exit sleds of xray_instr_map too, as sites with the reason xray-exit.
+	// XRayExits includes the exit sleds of xray_instr_map, as sites with the reason xray-exit.
 	XRayExits bool
 }
 
 // Find returns the sites of a linked image and the functions that have none, sorted by address of the function, then
-// of the site. Errors name the part of the file that is malformed.
+// of the site. Errors name the malformed part of the file.
 func Find(f *elfio.File, o Options) ([]Site, error) {
 	im, err := load(f, o.Symbols)
 	if err != nil {

@@ -1,9 +1,9 @@
 package record
 
-// Reason says why a function cannot be traced. The codes are stable: they appear in plans, in JSON and in scripts.
+// Reason says why a function cannot be traced. Codes are stable: they appear in plans, in JSON and in scripts.
 type Reason string
 
-// The codes. Reasons explains them in words.
+// Reason codes. Reasons explains them in words.
 const (
 	ReasonNoSite         Reason = "no-site"
 	ReasonColdPart       Reason = "cold-part"
@@ -38,7 +38,7 @@ type ReasonText struct {
 	Text string
 }
 
-// Reasons lists every reason code a Site can carry, with one sentence of explanation each, in the order
+// Reasons lists every reason code that a Site can have, each with a sentence of explanation, in the order in which
 // documentation shows them.
 func Reasons() []ReasonText {
 	return []ReasonText{
@@ -90,7 +90,7 @@ func Reasons() []ReasonText {
 	}
 }
 
-// Text is the explanation of the code, "" for an unknown one and for no reason.
+// Text returns the explanation of the code, or "" if it is unknown or empty.
 func (r Reason) Text() string {
 	for _, t := range Reasons() {
 		if t.Code == r {

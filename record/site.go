@@ -2,27 +2,27 @@ package record
 
 import "fmt"
 
-// Site is one place at the entry of a function where a tracer can be hooked, or, when Reason is not empty,
-// a function that has no such place.
+// Site is a place at the entry of a function where a tracer can be hooked in, or, if Reason is not empty, a function
+// that has none.
 type Site struct {
 	Func uint64 // address of the function
-	Size uint64 // size of the function in bytes, 0 when nothing in the image tells
-	Name string // raw symbol name without a version suffix, "" when the image has none
+	Size uint64 // size of the function in bytes, 0 if unknown
+	Name string // raw symbol name without a version suffix, "" if the image has none
 
 	Addr   uint64 // first byte that may be overwritten; Func for a function without a site
-	Len    int    // how many bytes from Addr belong to the site, 0 for a function without a site
-	Kind   Kind   // what the compiler left there
+	Len    int    // size of the site in bytes, 0 for a function without a site
+	Kind   Kind   // what the compiler left at Addr
 	Ret    RetLoc // where the caller's return address is when execution reaches Addr
 	Frame  uint32 // on arm64, for RetFP: bytes from the frame pointer up to the caller's stack pointer at its call
-	Bytes  []byte // the Len bytes the file has at Addr: a sub-slice of the image, not to be written to
+	Bytes  []byte // the Len bytes at Addr in the file: a sub-slice of the image, read-only
 	Source string // the table, symbol table or scan the site came from: one of the Source constants
-	Reason Reason // "" when the site can be traced
+	Reason Reason // "" if the site can be traced
 }
 
-// Traceable reports whether the site can be hooked.
+// Traceable reports whether the function can be traced.
 func (s *Site) Traceable() bool { return s.Reason == "" }
 
-// Display is the name people know the site by: the symbol, or an address in the style of perf and gdb when there is
+// Display returns the name of the site for people: the symbol, or an address in the style of perf and gdb if there is
 // no symbol.
 func (s *Site) Display() string {
 	if s.Name != "" {
@@ -31,10 +31,10 @@ func (s *Site) Display() string {
 	return fmt.Sprintf("func_%x", s.Func)
 }
 
-// End is the address behind the site, where the function's own code continues.
+// End returns the address after the site, where the function's own code continues.
 func (s *Site) End() uint64 { return s.Addr + uint64(s.Len) }
 
-// Kind is what a compiler leaves at the entry of a function for tracers.
+// Kind says what a compiler leaves at a function's entry for tracers.
 type Kind uint8
 
 // The kinds of sites.
@@ -42,7 +42,7 @@ const (
 	KindNone       Kind = iota // no site
 	KindFentryCall             // call of __fentry__ before the prologue: e8 rel32, ff 15 disp32 or 67 e8 rel32
 	KindNopMcount              // a nop in place of a call, listed in __mcount_loc
-	KindMcountCall             // call of mcount behind the prologue; arm64: bl, or blr
+	KindMcountCall             // call of mcount after the prologue; arm64: bl, or blr
 	KindPatchable              // nops of -fpatchable-function-entry
 	KindXRay                   // entry sled of -fxray-instrument
 	KindPlain                  // the function's own first instructions
@@ -57,10 +57,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
-// MarshalText writes the kind's name.
+// MarshalText returns the kind's name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText accepts what MarshalText writes.
+// UnmarshalText accepts what MarshalText returns.
 func (k *Kind) UnmarshalText(b []byte) error {
 	for v, n := range kindNames {
 		if n == string(b) {
@@ -74,7 +74,7 @@ func (k *Kind) UnmarshalText(b []byte) error {
 // RetLoc says where the return address of the traced function's caller is when execution reaches a site.
 type RetLoc uint8
 
-// The places a return address can be at.
+// Places of a return address.
 const (
 	RetNone   RetLoc = iota // there is no site
 	RetSP                   // at 0(%rsp): nothing has been pushed yet
@@ -92,10 +92,10 @@ func (r RetLoc) String() string {
 	return fmt.Sprintf("ret-%d", uint8(r))
 }
 
-// MarshalText writes the location's name.
+// MarshalText returns the location's name.
 func (r RetLoc) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText accepts what MarshalText writes.
+// UnmarshalText accepts what MarshalText returns.
 func (r *RetLoc) UnmarshalText(b []byte) error {
 	for v, n := range retNames {
 		if n == string(b) {
@@ -106,7 +106,7 @@ func (r *RetLoc) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown return address location %q", b)
 }
 
-// What a Site came from. The tables are named as their sections.
+// Where a Site came from. Tables have the names of their sections.
 const (
 	SourceMcountLoc = "__mcount_loc"
 	SourcePatchable = "__patchable_function_entries"

@@ -89,7 +89,7 @@ type SymbolRun struct {
 	Prefix  string                    // prefix of all names
 	N       int                       // how many
 	All     iter.Seq2[string, uint64] // their names and values
-	// NameBytes is the approximate size prefix of all names in bytes, each with its prefix and one byte more.
+	// NameBytes is the approximate size of all names in bytes, each with its prefix and one byte more.
 	NameBytes int
 }
 

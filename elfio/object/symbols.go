@@ -63,7 +63,7 @@ func (e *extender) insertSymbols() error {
 	e.header(t.Section).Info += k
 	switch {
 	case len(strs) == 0:
-	case f.Sections[t.Section].Link == f.Header.Shstrndx: // clang makes one table prefix of all names
+	case f.Sections[t.Section].Link == f.Header.Shstrndx: // clang makes one table of all names
 		e.names = strs
 	default:
 		e.grown = append(e.grown, grownSection{header: int(f.Sections[t.Section].Link), pre: t.Strings(), ins: strs})

@@ -11,21 +11,21 @@
 //		b = b[n:]
 //	}
 //
-// Before code is overwritten, an index of branch targets says what goes into the middle of it:
+// Before code is overwritten, an index of branch targets says whether a branch goes into the middle of it:
 //
 //	targets := code.NewTargets(m)
 //	targets.ScanAll(text, []code.Place{{Lo: addr, Hi: addr + 12}})
 //	_, hit := targets.Lowest(addr, addr+12)
 //
-// It knows neither functions nor sites: package record says where functions begin, and what of all this matters.
+// It knows neither functions nor sites: package record decides where functions begin and what matters.
 //
 // # Machines
 //
-// amd64*.go and arm64*.go mirror each other, behind the interface [Machine]. What they know of instructions is in
-// arch/amd64 and arch/arm64.
+// amd64*.go and arm64*.go mirror each other, behind the interface [Machine]. The decoders are in arch/amd64 and
+// arch/arm64.
 //
 // # Security
 //
-// New refuses images whose code overlaps, in the file or in memory, so that all code together is not larger than the
-// file, and everything here takes time and memory linear in it.
+// New refuses images whose code overlaps, in the file or in memory. So all code together is not larger than the file,
+// and everything takes time and memory linear in its size.
 package code

@@ -2,17 +2,16 @@ package code
 
 import "debug/elf"
 
-// Machine decodes the instructions of an instruction set. Its methods take code as bytes that lie at an address, and
-// never read beyond them.
+// Machine decodes the instructions of an instruction set. Its methods never read beyond the bytes given.
 type Machine interface {
-	// Align is what the addresses of instructions are multiples of.
+	// Align returns the alignment of instructions in bytes.
 	Align() uint64
-	// Inst returns the length of an instruction and what it means to one who looks for the beginnings of functions.
-	// 0: it is none.
+	// Inst returns the length of the instruction at the start of b, 0 if invalid, and what it means when searching
+	// for the beginnings of functions.
 	Inst(b []byte) (int, Flow)
 	// Nops returns how many bytes at the start of b are nops.
 	Nops(b []byte) int
-	// HasPad reports whether b begins with a landing pad of indirect branches, PadLen bytes.
+	// HasPad reports whether b begins with a landing pad for indirect branches, of PadLen bytes.
 	HasPad(b []byte) bool
 	// targets appends the targets of branches in b, which lies at addr, that count for one of the places, in any order.
 	targets(b []byte, addr uint64, places []Place, out []uint64) []uint64
@@ -21,17 +20,17 @@ type Machine interface {
 // PadLen is the length of landing pads on all machines: endbr64, bti.
 const PadLen = 4
 
-// Flow is what an instruction means to one who looks for the beginnings of functions.
+// Flow is what an instruction means when searching for the beginnings of functions.
 type Flow uint8
 
 const (
 	FlowOther   Flow = iota
 	FlowPadding      // nops, traps between functions
 	FlowPad          // a landing pad
-	FlowEnds         // does not go on to the next one, or is a call, which need not return
+	FlowEnds         // does not continue to the next instruction, or is a call, which need not return
 )
 
-// MachineOf returns the machine of an ELF header's number, nil for one that is not supported.
+// MachineOf returns the Machine for the machine number of an ELF header, or nil if it is not supported.
 func MachineOf(m elf.Machine) Machine {
 	switch m {
 	case elf.EM_X86_64:

@@ -30,11 +30,11 @@ import (
 // Code that is no instruction ends what can be said about the function it is in. Places in there are taken to be
 // branched into, at their first byte that matters.
 
-// Place is code that is to be overwritten, [Lo, Hi), from one instruction to the beginning of another. Branches from
-// there do not count.
+// Place is a range of code to be overwritten, [Lo, Hi), bounded by instructions. Branches from inside it do not
+// count.
 type Place struct {
 	Lo, Hi uint64
-	Entry  bool // what will be written can be entered at Lo, so that branches to there do not count
+	Entry  bool // the new code can be entered at Lo, so branches to Lo do not count
 }
 
 // first is the lowest address that nothing may branch to.
@@ -45,7 +45,7 @@ func (p Place) first() uint64 {
 	return p.Lo
 }
 
-// Targets are the addresses in places that branches go to. Several goroutines can add to them.
+// Targets is a set of branch targets inside places. Several goroutines can add to it.
 type Targets struct {
 	m      Machine
 	mu     sync.Mutex
@@ -53,11 +53,11 @@ type Targets struct {
 	sorted bool // list is, without repetitions
 }
 
-// NewTargets returns an index that no code has been read for.
+// NewTargets returns an empty index.
 func NewTargets(m Machine) *Targets { return &Targets{m: m, sorted: true} }
 
-// Scan adds the targets of branches in b, which lies at addr, that are in one of the places. These are sorted and do
-// not overlap. b begins with an instruction.
+// Scan adds the targets, inside any of the places, of branches in b, which is at addr. places must be sorted and must
+// not overlap. b must begin at an instruction.
 func (t *Targets) Scan(b []byte, addr uint64, places []Place) {
 	if len(places) == 0 {
 		return
@@ -74,7 +74,7 @@ func (t *Targets) Scan(b []byte, addr uint64, places []Place) {
 // scanPiece is how many bytes of code are read at once where any piece of it begins with an instruction.
 const scanPiece = 1 << 20
 
-// ScanAll is Scan for all code of an image.
+// ScanAll is like Scan for all code of an image.
 func (t *Targets) ScanAll(text *Text, places []Place) {
 	type piece struct {
 		b    []byte
@@ -94,7 +94,7 @@ func (t *Targets) ScanAll(text *Text, places []Place) {
 	parallel.Do(len(pieces), func(i int) { t.Scan(pieces[i].b, pieces[i].addr, places) })
 }
 
-// Lowest returns the lowest target in [lo, hi), and whether there is one.
+// Lowest returns the lowest target in [lo, hi) and reports whether there is one.
 func (t *Targets) Lowest(lo, hi uint64) (uint64, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,27 +10,28 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 )
 
-// Region is a piece of executable code the file has the bytes of.
+// Region is a contiguous range of executable code with its bytes in the file.
 type Region struct {
 	Addr uint64
-	Data []byte // of the image, not to be written to
+	Data []byte // sub-slice of the image, read-only
 	Name string // section name, "" if the image has no section headers
 	// Exact is false if the region is a whole segment, which can hold headers and tables besides code.
 	Exact bool
 }
 
-// End is the address behind the region.
+// End returns the address after the region.
 func (r *Region) End() uint64 { return r.Addr + uint64(len(r.Data)) }
 
-// Text is all executable code of an image. It remembers the region that was asked for last, so it is for one goroutine;
-// a copy is for another one.
+// Text is all executable code of an image. It caches the region looked up last, so it must not be used by several
+// goroutines at once; each can use a copy.
 type Text struct {
 	Regions []Region // sorted by address, without overlaps
 	last    int
 }
 
-// New takes the executable sections that are loaded where they say, or, without section headers, the executable
-// segments. Images that load two things at one address are refused: nothing is certain about their code.
+// New returns the code in the executable sections of f that are loaded at their addresses or, without section
+// headers, in the executable segments. Images that load two things at one address are refused: nothing about their
+// code is certain.
 func New(f *elfio.File) (*Text, error) {
 	if err := checkSegments(f); err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func checkSegments(f *elfio.File) error {
 	return nil
 }
 
-// Region returns the region that holds addr, nil if none does.
+// Region returns the region that holds addr, or nil if there is none.
 func (t *Text) Region(addr uint64) *Region {
 	if t.last < len(t.Regions) {
 		if r := &t.Regions[t.last]; addr-r.Addr < uint64(len(r.Data)) {
@@ -118,7 +119,7 @@ func (t *Text) Region(addr uint64) *Region {
 	return &t.Regions[i]
 }
 
-// From returns the bytes from addr to the end of its region, nil if addr is not in code.
+// From returns the bytes from addr to the end of its region, or nil if addr is not in code.
 func (t *Text) From(addr uint64) []byte {
 	r := t.Region(addr)
 	if r == nil {
@@ -127,7 +128,7 @@ func (t *Text) From(addr uint64) []byte {
 	return r.Data[addr-r.Addr:]
 }
 
-// Range returns the bytes of [addr, end), fewer if the region ends before.
+// Range returns the bytes of [addr, end), or fewer if the region ends before end.
 func (t *Text) Range(addr, end uint64) []byte {
 	b := t.From(addr)
 	if end < addr {

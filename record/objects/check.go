@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Check compares the tables of the object with its code and returns what is wrong, one line each: entries that name
-// no call and no nops, entries that name one twice, calls without an entry. An object without calls and without a
-// table is right.
+// Check compares the tables of the object with its code and returns a line for each problem: an entry that names
+// neither a call nor nops, a second entry for the same place, a call without an entry. An object without calls and
+// without a table has none.
 func (ob *Object) Check() []string {
 	var bad []string
 	for i := range ob.parts {

@@ -1,5 +1,5 @@
-// Package objects finds the calls of profiling functions in relocatable objects and adds the table __mcount_loc that
-// lists them: the build step of ftrace.
+// Package objects finds calls of profiling functions in relocatable objects and adds the table __mcount_loc that
+// lists them: ftrace's build step.
 //
 //	ob, err := objects.Parse(b, objects.Options{})
 //	for s := range ob.Sites() {
@@ -11,9 +11,9 @@
 //	}
 //	orig, err := objects.Strip(b)          // and back
 //
-// A site is a call instruction whose relocation refers to mcount, _mcount, __gnu_mcount_nc or __fentry__. Which
-// instructions are calls is known for x86-64, x32, i386, arm64, arm, Thumb, ppc, ppc64, s390x, sparc64, mips, sh,
-// riscv and loongarch; anything else that refers to such a function takes its address and is not recorded.
+// A site is a call instruction whose relocation refers to mcount, _mcount, __gnu_mcount_nc or __fentry__. Calls are
+// recognised for x86-64, x32, i386, arm64, arm, Thumb, ppc, ppc64, s390x, sparc64, mips, sh, riscv and loongarch; any
+// other reference to such a function takes its address and is not recorded.
 //
 // # Security
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 )
 
-// Functions says which function a place in a section belongs to.
+// Functions is an index from places in sections to functions.
 type Functions struct {
 	ob   *Object
 	syms map[int][]elfio.Symbol // by section, sorted by value
@@ -44,7 +44,8 @@ func (ob *Object) Functions() (*Functions, error) {
 	return fs, nil
 }
 
-// At returns the name of the function that covers the place and where in it that is; "" when no symbol does.
+// At returns the name of the function that covers an offset in a section, and the distance from its start; "" if no
+// symbol covers it.
 func (fs *Functions) At(section int, off uint64) (name string, delta uint64) {
 	l := fs.syms[section]
 	i := sort.Search(len(l), func(i int) bool { return l[i].Value > off }) - 1
@@ -127,7 +128,8 @@ func (ob *Object) tableEntries(i int, do func(section int, off uint64) bool) err
 	return nil
 }
 
-// Entries yields what the entries of the tables in the object name: a section and an offset in it, sorted by both.
+// Entries yields the places that entries of the object's tables name, as a section and an offset in it, sorted by
+// both.
 func (ob *Object) Entries() iter.Seq2[int, uint64] {
 	return func(yield func(int, uint64) bool) {
 		if ob.have == nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 )
 
-// ImageResult is what NopImage and SortImage come to.
+// ImageResult is the result of NopImage and SortImage.
 type ImageResult struct {
-	Output  *elfio.Output // nil when there is nothing to change
+	Output  *elfio.Output // nil if there is nothing to change
 	Sites   int           // calls found, or entries in tables
 	Changed int           // calls turned into nops, or entries zeroed
 }
@@ -24,9 +24,9 @@ type Call struct {
 	Bytes []byte
 }
 
-// NopImage plans to turn the profiling calls of a linked image into nops. For x86-64, find finds them; for arm64 they
-// are those that __mcount_loc lists. What finds calls in an image knows far more than this package, and starts slower:
-// builds that only add tables do without.
+// NopImage plans to turn the profiling calls of a linked image into nops. For x86-64 find returns them; for arm64
+// __mcount_loc lists them. find is a parameter because code that finds calls in images needs packages that start
+// slowly, which builds that only add tables do without.
 func NopImage(f *elfio.File, find func(*elfio.File) ([]Call, error)) (ImageResult, error) {
 	var res ImageResult
 	var edits []elfio.RawEdit
@@ -153,10 +153,10 @@ func imageTables(f *elfio.File) ([]imageTable, error) {
 // like (the kernel's sorttable allows as much).
 const before = 8
 
-// SortImage plans the tables of a linked image sorted by address, with the entries zeroed that lie in no function: what
-// is left of functions the linker has dropped, or replaced by another definition (weak functions). Where the image has
-// no symbol table, nothing is zeroed; where only static functions have lost their symbols (ld -x, strip -x), their
-// entries are.
+// SortImage plans to sort the tables of a linked image by address and to zero entries that are in no function: those
+// of functions that the linker has dropped or replaced by another definition (weak functions). If the image has no
+// symbol table, nothing is zeroed; if only static functions have lost their symbols (ld -x, strip -x), their entries
+// are.
 func SortImage(f *elfio.File) (ImageResult, error) {
 	var res ImageResult
 	tables, err := imageTables(f)

@@ -47,17 +47,17 @@ type hit struct {
 // start is the first byte of the site whose relocated place is off.
 func (h hit) start(off uint64) uint64 { return off - uint64(int64(int8(h.back))) }
 
-// Form is how a site calls the profiling function.
+// Form says how a site calls the profiling function.
 type Form uint8
 
 // The forms.
 const (
 	FormNone      Form = iota
 	FormCall           // one direct call instruction
-	FormGOT            // call through the global offset table
+	FormGOT            // a call through the global offset table
 	FormRegister       // the address is loaded and called: movabs and call, lui, addiu and jalr
 	FormSaved          // a call with the instructions around it that save the return address (s390x)
-	FormLiteral        // a word with the address behind an indirect jump (SuperH)
+	FormLiteral        // a word with the address after an indirect jump (SuperH)
 	FormPatchable      // nops of -fpatchable-function-entry
 	FormAddress        // the address is taken; no call
 
@@ -74,7 +74,7 @@ func (f Form) String() string {
 	return fmt.Sprintf("form-%d", uint8(f))
 }
 
-// MarshalText writes the form's name.
+// MarshalText returns the form's name.
 func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // EF_MIPS_ABI2 of e_flags marks N32 (MIPS EABI of the GNU tools, "ELF header flags").

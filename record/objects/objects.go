@@ -13,24 +13,24 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
-// TableName is the section the table of call sites is in.
+// TableName is the name of the section that holds the table of call sites.
 const TableName = "__mcount_loc"
 
-// Options of Parse. The zero value is what user programs want.
+// Options of Parse. The zero value suits user programs.
 type Options struct {
 	// Compat appends one table for the whole object, laid out as recordmcount does.
 	Compat bool
-	// AllExec records the sites of every executable section. Without it those of sections that are not Listed become
-	// nops where the machine has a nop.
+	// AllExec records the sites of every executable section. Otherwise those of sections that are not Listed become
+	// nops, if the machine has one.
 	AllExec bool
 	// KeepCalls leaves the calls of sections that are not Listed as they are.
 	KeepCalls bool
-	// Nop turns every recorded call into nops too.
+	// Nop turns every recorded call into nops, too.
 	Nop bool
 }
 
 // Object is a relocatable object and the calls of profiling functions in it. It refers to the bytes given to Parse
-// and changes nothing; its methods may be used by several goroutines.
+// and never changes them; its methods are safe for concurrent use.
 type Object struct {
 	f      *elfio.File
 	m      machine
@@ -70,8 +70,8 @@ func Open(r io.ReaderAt, size int64, o Options) (*Object, error) {
 	return Parse(buf.Bytes(), o)
 }
 
-// Parse finds the calls of profiling functions in the relocatable object b, which must stay unchanged while the Object
-// is in use.
+// Parse finds the calls of profiling functions in the relocatable object b, which must not change while the Object is
+// in use.
 func Parse(b []byte, o Options) (*Object, error) {
 	f, err := elfio.Parse(b)
 	if err != nil {
@@ -91,7 +91,7 @@ func Parse(b []byte, o Options) (*Object, error) {
 	return ob, nil
 }
 
-// File is the parsed object.
+// File returns the parsed object.
 func (ob *Object) File() *elfio.File { return ob.f }
 
 // find fills parts.
@@ -297,13 +297,13 @@ func profilingNames(strs []byte) map[uint32]bool {
 type Site struct {
 	Section int    // index of the text section
 	Off     uint64 // offset in it of the first byte a tracer may overwrite
-	Len     int    // how many bytes from there belong to the site
+	Len     int    // size of the site in bytes
 	Call    uint64 // offset of the call instruction
 	Reloc   uint64 // offset of the relocated place
 	Form    Form
 	Callee  string // the profiling function
-	Listed  bool   // the section is one whose sites are recorded
-	Tabled  bool   // an entry of a table that is there already names the site
+	Listed  bool   // the sites of the section are recorded
+	Tabled  bool   // an entry of an existing table names the site
 }
 
 // Sites yields all references to profiling functions, in the order of the relocation sections and of the relocations
@@ -351,7 +351,7 @@ func (ob *Object) Unrecorded() []string {
 	return out
 }
 
-// Tabled reports whether the object has a table.
+// Tabled reports whether the object has a table already.
 func (ob *Object) Tabled() bool { return ob.have != nil }
 
 func (ob *Object) address(p *part, i uint32) Site {

@@ -10,9 +10,9 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
-// Result is what recording an object comes to.
+// Result is the result of recording an object.
 type Result struct {
-	Output   *elfio.Output // the new object, nil when there is nothing to change
+	Output   *elfio.Output // the new object, nil if there is nothing to change
 	Recorded int           // entries added to a table
 	Nopped   int           // calls turned into nops
 	Tabled   bool          // a table was there already

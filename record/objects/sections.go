@@ -14,7 +14,7 @@ var listed = [...]string{
 	".cpuidle.text",
 }
 
-// Listed reports whether the sites of a section of that name are recorded without Options.AllExec.
+// Listed reports whether the sites of a section with the given name are recorded without Options.AllExec.
 func Listed(name string) bool {
 	if strings.HasPrefix(name, ".text") {
 		return true

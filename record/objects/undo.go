@@ -108,8 +108,8 @@ func readTrailer(b []byte) (trailer, error) {
 }
 
 // Strip returns the object as it was before its table was added and its calls were turned into nops, byte for byte.
-// That goes for the tables this package and recordmcount make; those of compilers and of ld -r have no original, and
-// for them there is an error. An object that has no table gives ErrNoTable.
+// That works for tables made by this package and by recordmcount; for those made by compilers and ld -r, which have
+// no original, it returns an error. For an object without a table it returns ErrNoTable.
 func Strip(b []byte) ([]byte, error) {
 	// Objects can be changed more than once: sections added to a table, calls made nops later.
 	for n := 0; ; n++ {

@@ -94,9 +94,9 @@ func (c *code) callPLTOFF(off uint64) (hit, bool) {
 	return hit{back: 2, len: n, call: 0xf5, form: FormRegister}, true
 }
 
-// callGOT64 recognises a call through the global offset table, whose address is in one register and the offset in it in
-// the one that is loaded. Where the compiler has put something between the load and the call, the site is the call
-// alone.
+// callGOT64 recognises a a call through the global offset table, whose address is in one register and the offset in
+// it in the one that is loaded. Where the compiler has put something between the load and the call, the site is the
+// call alone.
 func (c *code) callGOT64(off uint64) (hit, bool) {
 	b, ok := c.bytes(off-2, 10)
 	if !ok || off < 2 || b[0]&0xfe != 0x48 || b[1]&0xf8 != 0xb8 {
