@@ -1,24 +1,24 @@
-// Package names says what the ids in a trace mean: (image, id) to function, file and line.
+// Package names resolves the ids in a trace: (image, id) to function, file and line.
 //
-// Ids come from three places, and a [Table] serves them all alike:
+// The functions of ids come from one of three places, and a [Table] holds them all alike:
 //
-//   - the .sym file that a recorder leaves in the trace directory ([Read], [Write]);
-//   - a program that fentry has patched, which carries the table of its sites with it;
-//   - a program that was linked with the tracer, in which an id is the place of a call.
+//   - the .sym file that a recorder writes to the trace directory ([Read], [Write]);
+//   - a program that fentry has patched, which contains the table of its sites;
+//   - a program linked with the tracer, in which an id is the place of a call.
 //
-// Package trace asks here by itself, so most users see functions' names as
-// [github.com/fentry-dev/fentry/trace.Trace.Name] only. To find them for an image alone:
+// Package trace uses this package, so most users need only github.com/fentry-dev/fentry/trace.Trace.Name. To resolve
+// the ids of one image:
 //
 //	im := names.Image{ID: id, BuildID: buildID, Paths: []string{"/usr/bin/prog"}}
 //	tab, err := names.Find(im)
 //	fn, ok := tab.Func(17)
 //	lines, err := names.FindLines(im)
 //	line, ok, err := lines.At(fn.Addr)
-//	frames, err := lines.Frames(addr) // with what was inlined there
+//	frames, err := lines.Frames(addr) // including functions inlined there
 //
 // # Security
 //
-// Everything an [Image] says can come from a trace that anybody may have written. Of its paths only regular files are
-// opened, whatever a path leads to, and a file is used only if it is the image: by image id, or by build-id. Malformed
-// programs and .sym files give errors, in time and memory linear in their size.
+// An [Image] can come from a trace that anybody may have written. Of its paths only regular files are opened, and a
+// file is used only if its image id or build-id shows that it is the image. Malformed programs and .sym files give
+// errors, in time and memory linear in their size.
 package names

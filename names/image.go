@@ -21,13 +21,13 @@ import (
 	"github.com/fentry-dev/fentry/symbol"
 )
 
-// An Image says which program image is meant: what a trace tells of it.
+// An Image identifies a program image by what a trace says about it.
 type Image struct {
 	ID      uint64   // image id
 	BuildID string   // hex digits, "" if unknown
 	Entry   uint64   // e_entry of the file, 0 if unknown
 	Linked  bool     // linked with the tracer: ids are distances
-	Paths   []string // where its file may be, in this order; "" is skipped
+	Paths   []string // paths to try for its file, in order; "" is skipped
 }
 
 // Errors of a file that is not the image's.
@@ -38,8 +38,8 @@ var (
 	errNoPath       = errors.New("the trace does not name the program's file")
 )
 
-// Find reads the functions of an image from its file. If no file is the image, the error says what is wrong with the
-// first one that exists, its path first.
+// Find reads the functions of an image from its file. If no file is the image, the error begins with the path of the
+// first one that exists and says what is wrong with it.
 func Find(im Image) (*Table, error) {
 	var t *Table
 	err := im.eachFile(func(m *mapped.File, f *elfio.File) (err error) {
@@ -51,8 +51,8 @@ func Find(im Image) (*Table, error) {
 	return t, err
 }
 
-// From reads the functions of an image from a parsed file, which must be the image: one that fentry has patched, or one
-// that was linked with the tracer. The table does not refer to the file's memory.
+// From reads the functions of an image from a parsed file, which must be the image: one that fentry has patched, or
+// one linked with the tracer. The table does not refer to the file's memory.
 func From(f *elfio.File, im Image) (*Table, error) {
 	if im.Linked {
 		return fromLinked(f, im)

@@ -8,14 +8,14 @@ import (
 	"github.com/fentry-dev/fentry/symbol"
 )
 
-// Lines are the source lines of an image, from the debug information in its file or in a separate one. They are read as
-// they are asked for. Several goroutines can use Lines at once.
+// Lines holds the source lines of an image, from the debug information in its file or in a separate one. They are
+// read on demand. Lines is safe for concurrent use.
 type Lines struct {
 	tab  *symbol.Table
 	file *mapped.File
 }
 
-// FindLines opens the file of an image for its source lines. An image that has none gives an error, which wraps
+// FindLines opens the file of an image for its source lines. If the image has none, the error wraps
 // [symbol.ErrNoLines].
 func FindLines(im Image) (*Lines, error) {
 	var l *Lines
@@ -37,11 +37,11 @@ func FindLines(im Image) (*Lines, error) {
 	return l, err
 }
 
-// At returns the source line of an address, as in the file. ok is false if no line is known for it.
+// At returns the source line of an address, as in the file. ok is false if the line is unknown.
 func (l *Lines) At(addr uint64) (line symbol.Line, ok bool, err error) { return l.tab.Line(addr) }
 
-// Frames returns the functions that are open at an address: those that were inlined there, the innermost first, and the
-// one whose code it is.
+// Frames returns the functions active at an address: those inlined there, innermost first, then the one whose code it
+// is.
 func (l *Lines) Frames(addr uint64) ([]symbol.Frame, error) { return l.tab.Frames(addr) }
 
 // Close releases the files.

@@ -24,8 +24,8 @@ const maxLine = 4 << 20
 //
 //	id TAB function TAB size TAB site TAB kind TAB name
 //
-// with hexadecimal addresses and size. Functions with id 0, which are not traced, keep their order; any other id
-// may appear once.
+// with hexadecimal addresses and size. Functions with id 0, which are not traced, keep their order; any other id may
+// appear only once.
 func Write(w io.Writer, s *Table) error {
 	if s.Linked {
 		return errors.New("ids that are distances have no .sym file")
@@ -68,7 +68,7 @@ func Write(w io.Writer, s *Table) error {
 	return bw.Flush()
 }
 
-// Read reads what [Write] writes. Keys it does not know are skipped. Errors name the line.
+// Read reads what [Write] writes. Unknown keys are skipped. Errors name the line.
 func Read(r io.Reader) (*Table, error) {
 	s := &Table{}
 	br := bufio.NewReaderSize(r, 64<<10)

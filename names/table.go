@@ -9,30 +9,30 @@ import (
 
 // A Func is a function of an image. Addresses are as in the image's file.
 type Func struct {
-	ID         uint32 // 0 for a function that is not traced, or whose id follows from its address
+	ID         uint32 // 0 for a function that is not traced or whose id follows from its address
 	Addr, Size uint64 // Size in bytes, 0 if unknown
 	Site       uint64 // address of what was rewritten
 	Kind       string // kind of the site
 	Name       string // raw symbol name, "" if unknown
 }
 
-// A Table gives the functions of an image by id. It is plain data.
+// A Table holds the functions of an image by id. It is plain data.
 type Table struct {
 	Path    string // of the image when it was recorded
-	BuildID []byte // the image's build-id as it was before it was patched, nil if it has none
+	BuildID []byte // the image's build-id before it was patched, nil if it has none
 	Image   uint64 // image id: the .sym file's name
 	Machine string // as in EM_X86_64, in lower case without the prefix: x86_64
 	Entry   uint64 // e_entry of the image, as in the file
 	Funcs   []Func // sorted by id; of a linked program, by address
 
-	// Linked is set for a program that was linked with the tracer. Nobody has numbered its functions: the runtime makes
-	// an id of where in the function the call of the tracer is, as the distance from the ELF header at Base, in words
-	// of 4 bytes, and counts from 1 (trace.OffsetIDs).
+	// Linked is set for a program linked with the tracer. Its functions are not numbered: the runtime makes an id
+	// from the place of the function's call of the tracer, its distance from the ELF header at Base in words of 4
+	// bytes, plus 1 (trace.OffsetIDs).
 	Linked bool
 	Base   uint64
 }
 
-// New returns a table without functions, with what the image's file says of itself.
+// New returns a table without functions, with the other fields set from the image's file.
 func New(f *elfio.File) *Table {
 	return &Table{
 		BuildID: f.BuildID(), Entry: f.Header.Entry,
@@ -40,7 +40,7 @@ func New(f *elfio.File) *Table {
 	}
 }
 
-// Func returns the function that an id means. ok is false if there is none.
+// Func returns the function with the given id. ok is false if there is none.
 func (t *Table) Func(id uint32) (f Func, ok bool) {
 	find := t.lookup
 	if t.Linked {
@@ -52,7 +52,7 @@ func (t *Table) Func(id uint32) (f Func, ok bool) {
 	return Func{}, false
 }
 
-// MaxID is the largest id in the table, 0 if ids are not numbered.
+// MaxID returns the largest id in the table, or 0 if functions are not numbered.
 func (t *Table) MaxID() uint32 {
 	if n := len(t.Funcs); n > 0 && !t.Linked {
 		return t.Funcs[n-1].ID

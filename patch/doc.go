@@ -8,8 +8,8 @@
 //	mem, err := plan.Memory()      // ... or, with Target Process, what to write into a process at its exec stop
 //	orig, err := patch.Undo(out)   // byte for byte the file the plan was made for
 //
-// Planning never writes and applying never decides. A [Plan] is plain data, and
-// what it does with each function can be changed until it is applied:
+// Planning never writes and applying never decides. A [Plan] is plain data: what it does with each function can be
+// changed until it is applied:
 //
 //	for i := range plan.Functions {
 //		if fn := &plan.Functions[i]; fn.Action == patch.Trace && fn.Size < 16 {
@@ -17,19 +17,15 @@
 //		}
 //	}
 //
-// Every edit has its address, the bytes that must be there before, the bytes
-// that will be there after, and the function it belongs to. All old bytes are
-// compared before the first byte is written; a mismatch is an [*arch.Bug], in the
-// manner of ftrace's bug report, with actual and expected bytes, and nothing is
-// changed.
+// Every edit has an address, the bytes expected there, the bytes to write, and the function it belongs to. All old
+// bytes are compared before the first byte is written; if any differ, the error is an *[arch.Bug], with actual and
+// expected bytes as in ftrace's bug report, and nothing is changed.
 //
 // A plan is deterministic: the same image and options give the same bytes.
 //
 // # Security
 //
-// The image is untrusted input: it is never executed here, sizes are checked
-// before anything is allocated for them, and an image that cannot be patched
-// gives an error. What a patched program does when it runs is, apart from the
-// tracing, what the original does; patching makes no untrusted program safe to
-// run.
+// The image is untrusted input: it is never executed, sizes are checked before anything is allocated for them, and an
+// image that cannot be patched gives an error. Apart from tracing, a patched program does what the original does;
+// patching does not make an untrusted program safe to run.
 package patch

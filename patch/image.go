@@ -90,7 +90,7 @@ func (p *Plan) newBuildID() []byte {
 	return id[:len(p.BuildID)]
 }
 
-// Output is the patched file as the difference to the original, for large ones.
+// Output returns the patched file as a difference from the original, for large files.
 func (p *Plan) Output() (*elfio.Output, error) {
 	if p.Options.Target != File {
 		return nil, fmt.Errorf("plan is for a process, not for a file")
@@ -115,7 +115,7 @@ func (p *Plan) Output() (*elfio.Output, error) {
 	return inject.Into(p.file, in)
 }
 
-// Image is the patched file.
+// Image returns the patched file.
 func (p *Plan) Image() ([]byte, error) {
 	o, err := p.Output()
 	if err != nil {
@@ -124,8 +124,8 @@ func (p *Plan) Image() ([]byte, error) {
 	return o.Bytes(), nil
 }
 
-// Undo gives back, byte for byte, the file an image was patched from.
-// The error is [ErrNotPatched] for an image that carries nothing of fentry's.
+// Undo returns, byte for byte, the file that an image was patched from. It returns [ErrNotPatched] if fentry has not
+// patched the image.
 func Undo(image []byte) ([]byte, error) {
 	orig, err := inject.Undo(image)
 	if errors.Is(err, inject.ErrNotInjected) {

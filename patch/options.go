@@ -35,15 +35,13 @@ func ParseTracer(s string) (Tracer, error) {
 	return 0, fmt.Errorf("unknown tracer %q: use function_graph, function or profile", s)
 }
 
-// Target is where a plan will be applied; it decides the addresses of what is
-// added.
+// Target says where a plan will be applied, which determines the addresses of additions.
 type Target uint8
 
 const (
 	// File: a new ELF file. The added segment follows everything loaded.
 	File Target = iota
-	// Process: a process stopped at exec. The added memory is placed
-	// behind the image, out of the way of the heap.
+	// Process: a process stopped at exec. The added memory is placed after the image, out of the way of the heap.
 	Process
 )
 
@@ -53,23 +51,21 @@ type Options struct {
 	Tracer Tracer
 	Target Target
 
-	// Select says whether a function is traced; nil: all of them.
+	// Select chooses the functions to trace; nil: all.
 	Select *record.Filter
-	// Roots restricts recording to what happens inside these functions; nil: no restriction.
+	// Roots restricts recording to calls inside these functions; nil: no restriction.
 	Roots *record.Filter
-	// Depth is the number of nested traced calls recorded; 0: unlimited.
+	// Depth is the maximum depth of nested traced calls to record; 0: unlimited.
 	Depth uint32
-	// Threshold: calls shorter than this leave no events; 0: all do.
+	// Threshold is the duration below which calls leave no events; 0: all calls do.
 	Threshold time.Duration
 
-	// Keep leaves the profiling calls of functions that are not traced as they
-	// are. By default they become nops: the program pays nothing for them. It is
-	// refused where they call a tracer that keeps return addresses itself.
+	// Keep leaves the profiling calls of functions that are not traced as they are. By default they become nops and
+	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.
 	Keep bool
 
-	// Overlay plans a file although data follow what its headers describe. What is
-	// added goes behind them, so a program that looks for them from its end (a
-	// self-extracting archive) will not find them.
+	// Overlay allows data after what the file's headers describe. Additions follow them, so a program that looks for
+	// them from the end of its file (a self-extracting archive) will not find them.
 	Overlay bool
 
 	Session string // path of the recorder's pool; "" in files

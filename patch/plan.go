@@ -10,7 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/record"
 )
 
-// Action is what a plan does with a function.
+// Action says what a plan does with a function.
 type Action uint8
 
 const (
@@ -31,7 +31,7 @@ func (a Action) String() string {
 // Func is one function of the image and what the plan does with it.
 type Func struct {
 	*record.Site
-	ID     uint32 // 1-based index among the traced functions by address; 0 when not traced
+	ID     uint32 // 1-based index among the traced functions by address; 0 if not traced
 	Action Action
 
 	laid    Action // what the layout was made for
@@ -39,16 +39,16 @@ type Func struct {
 	first   uint32 // index of the first one among those of all functions
 }
 
-// Plan is what is to be done with one image. It is data, and may be edited until it is applied: the Action of
-// every function, and Options, but Select and Keep, which only [New] looks at. Whatever is then asked for is
-// made for the plan as it is ([Plan.Build]). Everything else is for reading.
+// Plan says what to do with one image. It is data: until it is applied, the Action of every function may be edited,
+// and so may Options, except Select and Keep, which only [New] uses. Methods return results for the plan as it is
+// when they are called ([Plan.Build]). Everything else is read-only.
 //
-// All addresses are link-time addresses of the image. A plan must not be used by several goroutines at once.
+// All addresses are link-time addresses of the image. A plan is not safe for concurrent use.
 type Plan struct {
 	Options   Options
 	Functions []Func // of the whole image, by address
-	BuildID   []byte // build-id of the image as it was; nil when it has none
-	OrigEntry uint64 // its entry point
+	BuildID   []byte // build-id of the original image; nil when it has none
+	OrigEntry uint64 // entry point of the original image
 
 	// Results of Build.
 	ImageID uint64 // identity of (image, set of traced functions)
@@ -64,10 +64,10 @@ type Plan struct {
 // flavour is that of the image's code.
 func (p *Plan) flavour() flavour { return cCode{&p.Options} }
 
-// Traced is the number of functions that are traced, as of the last [Plan.Build].
+// Traced returns the number of traced functions, as of the last [Plan.Build].
 func (p *Plan) Traced() int { return p.l.traced }
 
-// Thunk is the address of a function's thunk, 0 for one that is not traced, as of the last [Plan.Build].
+// Thunk returns the address of a function's thunk, or 0 if the function is not traced, as of the last [Plan.Build].
 func (p *Plan) Thunk(fn *Func) uint64 {
 	if fn.ID == 0 {
 		return 0
@@ -75,11 +75,9 @@ func (p *Plan) Thunk(fn *Func) uint64 {
 	return p.l.thunk(fn.ID)
 }
 
-// New plans the change that makes the image trace the sites selected by o.
-// sites is the result of [record.Find] for the same image; it must not change
-// while the plan is in use. The plan has been built. Errors a caller may
-// decide by: [ErrNoSites], [ErrOverlay], [ErrSanitizer], [ErrTracer],
-// [ErrFunctionOnly].
+// New returns a plan, already built, that makes the image trace the sites selected by o. sites is the result of
+// [record.Find] for the same image and must not change while the plan is in use. Errors that callers may handle:
+// [ErrNoSites], [ErrOverlay], [ErrSanitizer], [ErrTracer], [ErrFunctionOnly].
 func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	m, err := machineFor(f)
 	if err != nil {
@@ -96,10 +94,9 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// Build lays out and makes what the plan says, unless that has been done and nothing has been edited since.
-// New has called it, and so do the methods that return an error; ids, and what says that it is of the last
-// Build, are new after it. Errors are those of New, and say so of an Action that a function cannot have.
-// After an error nothing is traced.
+// Build lays out and encodes the plan, unless nothing has been edited since the last Build. New calls it, and so do
+// the methods that return an error; it updates ids and everything documented as of the last Build. Errors are those
+// of New, and those for an Action that is impossible for a function. After an error nothing is traced.
 func (p *Plan) Build() error {
 	if p.made && !p.edited() {
 		return nil

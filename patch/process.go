@@ -17,8 +17,8 @@ const phentsize = 56 // sizeof(Elf64_Phdr)
 // Nobody has read the image's program headers yet when it is applied, so the process gets a table of its own, in the added
 // memory, and is told of it by its auxiliary vector.
 
-// Memory is what to write into a process stopped at exec. Addresses are
-// link-time addresses; the caller adds the load bias, AT_ENTRY minus OrigEntry.
+// Memory says what to write into a process stopped at exec. Addresses are link-time addresses, to which the caller
+// adds the load bias, AT_ENTRY minus OrigEntry.
 type Memory struct {
 	RX        []byte // contents of read-execute memory to map at RXAddr
 	RXAddr    uint64
@@ -32,8 +32,7 @@ type Memory struct {
 	Edits     []arch.Edit
 }
 
-// Memory gives the plan as memory contents. The plan must have been made with
-// Target [Process].
+// Memory returns the plan as memory contents. Options.Target must be [Process].
 func (p *Plan) Memory() (*Memory, error) {
 	if p.Options.Target != Process {
 		return nil, fmt.Errorf("plan is for a file, not for a process")

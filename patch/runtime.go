@@ -18,7 +18,7 @@ import (
 
 // runtime is what the rest of the plan has to know of it.
 type runtime struct {
-	start  uint64 // its entry point
+	start  uint64 // entry point of the original image
 	config uint64 // what the process is told
 	image  uint64 // what the image is told
 	roots  uint64 // bitmap of graph roots, 0 for none

@@ -7,8 +7,8 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 )
 
-// ErrSanitizer says that an image was compiled with a sanitizer whose tables lie
-// where the tracer keeps return addresses. The tracer [Function] keeps none.
+// ErrSanitizer is returned by New for an image compiled with a sanitizer whose tables lie where the tracer keeps
+// return addresses. The tracer [Function] keeps none.
 var ErrSanitizer = errors.New("its memory is where the tracer keeps return addresses")
 
 // sanitizers are those that divide the address space up to the stacks among

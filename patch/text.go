@@ -10,7 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/symbol"
 )
 
-// WriteText prints the plan for people: what is added, then one line an edit.
+// WriteText writes the plan for people: what is added, then one line per edit.
 func (p *Plan) WriteText(w io.Writer) error {
 	edits, err := p.Edits()
 	if err != nil {
@@ -87,8 +87,7 @@ func hexAddr(v uint64) string {
 	return fmt.Sprintf("%#x", v)
 }
 
-// MarshalJSON gives the plan as one JSON object; addresses and bytes are
-// hexadecimal strings.
+// MarshalJSON returns the plan as one JSON object; addresses and bytes are hexadecimal strings.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	edits, err := p.Edits()
 	if err != nil {

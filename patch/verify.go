@@ -12,19 +12,18 @@ import (
 
 // A patched image is checked against what it says of itself (internal/sitetable), without the plan that it was made by.
 
-// Info is what fentry put into an image.
+// Info describes what fentry has added to an image.
 type Info struct {
 	ImageID uint64
 	Tracer  Tracer
 	Sites   []SiteEntry // by site id, from 1; Sites[0] is the one with id 1
-	BuildID []byte      // build-id of the image as it was
+	BuildID []byte      // build-id of the original image
 }
 
-// SiteEntry is one row of the table of traced sites.
+// SiteEntry is a row of the table of traced sites.
 type SiteEntry struct{ Func, Addr uint64 }
 
-// Inspect reads what fentry put into an image. An image that fentry did not
-// patch gives [ErrNotPatched].
+// Inspect reads what fentry has added to an image. It returns [ErrNotPatched] if fentry has not patched the image.
 func Inspect(f *elfio.File) (*Info, error) {
 	info, rows, err := sitetable.Read(f)
 	if errors.Is(err, sitetable.ErrNone) {
@@ -43,9 +42,8 @@ func Inspect(f *elfio.File) (*Info, error) {
 	return in, nil
 }
 
-// Verify checks a patched image against itself: every site must lead to its own
-// thunk, and undoing must give a file whose checksum is the recorded one. It
-// returns what was found.
+// Verify checks that a patched image is consistent: every site must lead to its own thunk, and Undo must give a file
+// with the recorded checksum. It returns what was found.
 func Verify(image []byte) (*Info, error) {
 	f, err := elfio.Parse(image)
 	if err != nil {

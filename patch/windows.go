@@ -24,7 +24,7 @@ import (
 // them from outside; their old and new bytes lie side by side for that. No two windows share a byte, whoever
 // owns them: what both would have to be written as nobody can say.
 
-// Purpose says why bytes are rewritten. A window that several make together has all of theirs.
+// Purpose says why bytes are rewritten. It is a set: a window rewritten for several purposes has all of them.
 type Purpose uint8
 
 const (
@@ -48,7 +48,7 @@ func (p Purpose) String() string {
 	return strings.Join(names, "+")
 }
 
-// Window is a run of bytes of an image that a plan rewrites. Old and New have the same length.
+// Window is a range of an image's bytes that a plan rewrites. Old and New have the same length.
 type Window struct {
 	Addr     uint64
 	Old, New []byte
@@ -65,7 +65,8 @@ type window struct {
 
 func (w *window) end() uint64 { return w.addr + uint64(w.n) }
 
-// Windows returns what the last [Plan.Build] rewrites of a function, sorted by address. Nothing of it may be changed.
+// Windows returns what the plan rewrites of a function, as of the last [Plan.Build], sorted by address. The result is
+// read-only.
 func (p *Plan) Windows(fn *Func) []Window {
 	var out []Window
 	own := p.l.windowsOf(fn)
@@ -284,8 +285,8 @@ func (s *segment) ReadAt(p []byte, addr uint64) error {
 	return err
 }
 
-// Edits returns all changes of what is loaded, sorted by address. Their reasons are those of [Purpose], or
-// "unwind" for an entry of an unwind table.
+// Edits returns all changes to loaded memory, sorted by address. Their Reason is that of a [Purpose], or "unwind" for
+// an entry of an unwind table.
 func (p *Plan) Edits() ([]arch.Edit, error) {
 	if err := p.Build(); err != nil {
 		return nil, err

@@ -14,21 +14,20 @@ import (
 	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
-// Options change where names and lines are looked for.
+// Options say where to look for names and lines.
 type Options struct {
-	// DebugDirs are the directories that hold separate debug files, such as /usr/lib/debug, in which they are found by
-	// build-id (.build-id/ab/cdef.debug) or by the image's own path and .gnu_debuglink. Nil: /usr/lib/debug.
-	// An empty slice: none.
+	// DebugDirs are the directories that hold separate debug files, which are found by build-id
+	// (.build-id/ab/cdef.debug) or by the image's path and .gnu_debuglink. nil: DefaultDebugDir. Empty but not nil:
+	// none.
 	DebugDirs []string
-	// Path is where the image is, for .gnu_debuglink. Open sets it.
+	// Path is the image's path, for .gnu_debuglink. Open sets it.
 	Path string
 }
 
 // DefaultDebugDir is where distributions install separate debug files.
 const DefaultDebugDir = "/usr/lib/debug"
 
-// Open maps the file at path and reads its tables. Names and everything else that comes from the table stay valid until
-// Close.
+// Open maps the file at path and reads its tables. Names and all other results remain valid until Close.
 func Open(path string, o Options) (*Table, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
@@ -53,8 +52,8 @@ func Open(path string, o Options) (*Table, error) {
 	return t, nil
 }
 
-// Close releases the files that Open and the search for debug files have mapped. Tables made by New need it only when
-// Line was used.
+// Close releases the files that Open and the search for debug files have mapped. Tables made by New need it only if
+// Line was called.
 func (t *Table) Close() error {
 	var first error
 	for _, m := range t.maps {

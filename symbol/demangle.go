@@ -7,7 +7,7 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// Style says how much of a demangled name is shown.
+// Style says how much of a demangled name to show.
 type Style uint8
 
 // The styles.
@@ -46,15 +46,15 @@ const maxMangled = 16 << 10
 // maxDemangled is the power of two a demangled name is cut at.
 const maxDemangled = 16
 
-// Mangled reports whether a name is one Demangle would try: C++ (_Z, ___Z of clang's blocks, _GLOBAL_ of constructors
-// before main) or Rust (_R, _Z).
+// Mangled reports whether Demangle would try to demangle a name: C++ (_Z, ___Z of clang's blocks, _GLOBAL_ of
+// constructors before main) or Rust (_R, _Z).
 func Mangled(name string) bool {
 	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "_R") ||
 		strings.HasPrefix(name, "___Z") || strings.HasPrefix(name, "_GLOBAL_")
 }
 
-// Demangle returns the name of a C++ or Rust symbol as in its source, and other names as they are. A version suffix
-// (@GLIBCXX_3.4) is taken off first.
+// Demangle returns the name of a C++ or Rust symbol as in its source, and other names unchanged. A version suffix
+// (@GLIBCXX_3.4) is removed first.
 func Demangle(name string, style Style) string {
 	name = BaseName(name)
 	if style == No || !Mangled(name) || len(name) > maxMangled {
@@ -71,8 +71,8 @@ func Demangle(name string, style Style) string {
 	return out
 }
 
-// DemangleForms returns the forms people know a C++ or Rust function by: the full signature, the name without its
-// parameters, and that without template arguments. It returns nil for other names.
+// DemangleForms returns the forms in which people know the name of a C++ or Rust function: the full signature, the
+// name without parameters, and the name without template arguments, too. It returns nil for other names.
 func DemangleForms(name string) []string {
 	name = BaseName(name)
 	if !Mangled(name) || len(name) > maxMangled {

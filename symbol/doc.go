@@ -6,10 +6,10 @@
 //		fmt.Println(symbol.Demangle(fn.Name, symbol.Simple))
 //	}
 //
-// Functions come from .symtab, .dynsym and the unwind tables, one entry an address. Names are demangled when they are
-// asked for, never all at once.
+// Functions come from .symtab, .dynsym and the unwind tables, with one entry per address. Names are demangled on
+// demand, never all at once.
 //
 // # Security
 //
-// Malformed images give errors; time and memory are linear in the size of what is read.
+// Malformed images give errors; time and memory are linear in the size of the files read.
 package symbol

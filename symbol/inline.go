@@ -15,17 +15,17 @@ import (
 	"strings"
 )
 
-// A Frame is a function that is open at an address.
+// A Frame is a function active at an address.
 type Frame struct {
 	Func string // raw name, "" if unknown
-	Line Line   // the address's place in it, or that of the call of the frame before; zero if unknown
+	Line Line   // of the address, or of the call of the previous frame; zero if unknown
 	// Inlined says that the function has no code of its own here: it was inlined into the next frame.
 	Inlined bool
 }
 
-// Frames returns the functions that are open at an address, as in the file: the innermost first, the one whose code it
-// is last. Without information about inlined calls, it is the one function of Lookup with the address's line. Errors
-// are those of Line.
+// Frames returns the functions active at an address, as in the file: innermost first, the one whose code it is last.
+// Without information about inlined calls, it returns the one function of Lookup with the address's line. Errors are
+// those of Line.
 func (t *Table) Frames(addr uint64) ([]Frame, error) {
 	line, _, err := t.Line(addr)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Line is a place in a program's source.
 type Line struct {
-	File string // as the compiler was given it, joined with the directory it ran in
+	File string // as given to the compiler, joined with the directory it ran in
 	Line int
 }
 
@@ -27,9 +27,9 @@ func (l Line) String() string { return fmt.Sprintf("%s:%d", l.File, l.Line) }
 // ErrNoLines is returned by Table.Line for images without line information, in the file or in a debug file.
 var ErrNoLines = errors.New("no line information")
 
-// Line returns the source line of an address, as in the file. ok is false when no line is known for it. The debug
-// information is read at the first call; the line tables of a unit when one of its addresses is asked for, and only so
-// many are kept. Errors are ErrNoLines and those of malformed debug information; they come back at every call.
+// Line returns the source line of an address, as in the file. ok is false if the line is unknown. The debug
+// information is read at the first call, the line table of a unit when one of its addresses is looked up; a limited
+// number is kept. Errors are ErrNoLines and those of malformed debug information; later calls return the same error.
 func (t *Table) Line(addr uint64) (l Line, ok bool, err error) {
 	t.lines.once.Do(func() { t.lines.err = t.lines.load(t) })
 	if t.lines.err != nil {

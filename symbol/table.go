@@ -15,14 +15,13 @@ import (
 
 // Func is a function of an image.
 type Func struct {
-	Addr, Size uint64 // address and bytes of code; Size is 0 when nothing in the image tells
-	Name       string // raw name without a version suffix, "" when only an unwind table knows the function
+	Addr, Size uint64 // address and bytes of code; Size is 0 if unknown
+	Name       string // raw name without a version suffix, "" if only an unwind table has the function
 	Source     string // the table the name, or the address, comes from: .symtab, .dynsym or .eh_frame
-	// Ifunc says that a symbol of type STT_GNU_IFUNC has this address: the function chooses what that symbol stands
-	// for.
+	// Ifunc says that a symbol of type STT_GNU_IFUNC has this address: the function is the symbol's resolver.
 	Ifunc bool
-	// Part says that, by the unwind table, a stack frame is set up already at the first byte: this is a part of another
-	// function that the compiler moved away, and jumps enter it.
+	// Part says that, according to the unwind table, a stack frame is already set up at the first byte: this is a
+	// part of another function that the compiler has split off, entered by jumps.
 	Part bool
 
 	rank uint8
@@ -35,7 +34,7 @@ const (
 	SourceEhFrame = ".eh_frame"
 )
 
-// Table is the functions of one image. Its methods may be used by several goroutines at once.
+// Table holds the functions of one image. Its methods are safe for concurrent use.
 type Table struct {
 	f      *elfio.File
 	syms   []elfio.Symbol
@@ -59,8 +58,8 @@ func New(f *elfio.File) (*Table, error) {
 	return t, nil
 }
 
-// NewWith is New for an image that can have a separate debug file: its names are taken where the image has lost its
-// own, and Line uses it.
+// NewWith is like New for an image that may have a separate debug file: it supplies names that the image lacks, and
+// Line uses it.
 func NewWith(f *elfio.File, o Options) (*Table, error) {
 	t := &Table{f: f, opts: o}
 	if err := t.read(); err != nil {
@@ -103,18 +102,18 @@ func (t *Table) read() (err error) {
 	return nil
 }
 
-// Funcs returns all functions, sorted by address, each address once. The slice belongs to the table.
+// Funcs returns all functions, sorted by address, one per address. The slice belongs to the table.
 func (t *Table) Funcs() []Func { return t.funcs }
 
-// Symbols returns the entries of .symtab as they are in the file. The slice belongs to the table.
+// Symbols returns the entries of .symtab as in the file. The slice belongs to the table.
 func (t *Table) Symbols() []elfio.Symbol { return t.syms }
 
 // DynamicSymbols returns the entries of the dynamic symbol table; a relocation's symbol index i is entry i-1. The slice
 // belongs to the table.
 func (t *Table) DynamicSymbols() []elfio.Symbol { return t.dynsym }
 
-// Lookup returns the function that contains addr, an address as in the file (without the load bias). A function whose
-// size is unknown reaches to the next one, at most to the end of its section.
+// Lookup returns the function that contains addr, an address as in the file (without the load bias). A function of
+// unknown size extends to the next one, at most to the end of its section.
 func (t *Table) Lookup(addr uint64) (Func, bool) {
 	i := t.Before(addr)
 	if i < 0 {
@@ -131,12 +130,12 @@ func (t *Table) Lookup(addr uint64) (Func, bool) {
 	return Func{}, false
 }
 
-// Before returns the index in Funcs of the last function that starts at or before addr, -1 when there is none.
+// Before returns the index in Funcs of the last function that starts at or before addr, or -1 if there is none.
 func (t *Table) Before(addr uint64) int {
 	return sort.Search(len(t.funcs), func(i int) bool { return t.funcs[i].Addr > addr }) - 1
 }
 
-// At returns the index in Funcs of the function that starts at addr, -1 when there is none.
+// At returns the index in Funcs of the function that starts at addr, or -1 if there is none.
 func (t *Table) At(addr uint64) int {
 	if i := t.Before(addr); i >= 0 && t.funcs[i].Addr == addr {
 		return i
@@ -224,7 +223,7 @@ func compareFuncs(a, b Func) int {
 
 func underscores(s string) int { return len(s) - len(strings.TrimLeft(s, "_")) }
 
-// BaseName takes the version off a symbol's name as linkers write it to .symtab: name@VERSION, name@@VERSION.
+// BaseName returns a symbol's name without the version that linkers append in .symtab: name@VERSION, name@@VERSION.
 func BaseName(s string) string {
 	if i := strings.IndexByte(s, '@'); i > 0 {
 		return s[:i]
@@ -249,7 +248,7 @@ func stubSections(f *elfio.File) []addrRange {
 	return out
 }
 
-// IsStubSection recognises the names of sections that hold call stubs of the linker.
+// IsStubSection reports whether name is that of a section for the linker's call stubs.
 func IsStubSection(name string) bool {
 	return name == ".plt" || strings.HasPrefix(name, ".plt.") || name == ".iplt"
 }

@@ -94,7 +94,7 @@ func (c *code) callPLTOFF(off uint64) (hit, bool) {
 	return hit{back: 2, len: n, call: 0xf5, form: FormRegister}, true
 }
 
-// callGOT64 recognises a a call through the global offset table, whose address is in one register and the offset in
+// callGOT64 recognises a call through the global offset table, whose address is in one register and the offset in
 // it in the one that is loaded. Where the compiler has put something between the load and the call, the site is the
 // call alone.
 func (c *code) callGOT64(off uint64) (hit, bool) {
