@@ -85,9 +85,11 @@ enum {
 	GUESTS = 1,        /* other images can register with the runtime of the first one */
 };
 
-/* Where guests find the home: bits 46 and 44 are clear and 45 is set, as in no address of
-   a program, a library, a stack or the shadow of one. */
-#define HOME_PAGE 0x2fe000000000UL
+/* Where guests find the home: below all that linkers give a program (0x200000 and up) and
+   above vm.mmap_min_addr, where the kernel puts nothing unasked. Sanitizers keep their own
+   memory elsewhere and refuse to run if something lies in it; they leave these addresses to
+   the program. */
+#define HOME_PAGE 0x1f0000UL
 
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */
 enum { SHADOW_WINDOWS = 4, SHADOW_FEW = 2 };
