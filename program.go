@@ -16,24 +16,24 @@ import (
 	"github.com/fentry-dev/fentry/record"
 )
 
-// A Program is the file of a program, with what can be traced in it.
+// A Program is a program's file, with what can be traced in it.
 type Program struct {
 	Path string
-	// File is the image, nil if there is none that could be read. It refers to the mapped file.
+	// File is the image, nil if the file is not one that could be read. It refers to the mapped file.
 	File *elfio.File
-	// Sites are its functions, and where each can be traced or why not. Programs that fentry has patched have none:
-	// they trace themselves.
+	// Sites are its functions, each with the place where it can be traced or the reason why it cannot. Programs that
+	// fentry has patched have none: they trace themselves.
 	Sites []record.Site
 	// Patched says that the program traces itself.
 	Patched bool
-	// Untraced says why nothing in the program can be traced; "" if something can, or the program traces itself.
+	// Untraced says why nothing in the program can be traced; "" if something can or the program traces itself.
 	Untraced string
 
 	mapped *mapped.File // nil: cannot be read, or empty
 }
 
-// Open reads the program at path and finds its functions. A file in which nothing can be traced, such as a script, is a
-// program, too: it says why in Untraced. Errors begin with the path.
+// Open reads the program at path and finds its functions. A file in which nothing can be traced, such as a script, is
+// not an error: Untraced says why. Errors begin with the path.
 func Open(path string) (*Program, error) {
 	p := &Program{Path: path}
 	m, err := mapped.Open(path)
@@ -56,7 +56,7 @@ func Open(path string) (*Program, error) {
 	return p, nil
 }
 
-// Close releases the file: nothing of the program may be used any more.
+// Close releases the file: nothing that refers to the program may be used any more.
 func (p *Program) Close() error { return p.mapped.Close() }
 
 // find decides whether the program can be traced, and finds its sites.
@@ -104,8 +104,8 @@ func (p *Program) traceable() bool {
 	return false
 }
 
-// Plan plans tracing the program, for a patched copy that traces itself if o.Target is [patch.File]. The plan refers to
-// the program. See [patch.New] for the errors.
+// Plan returns a plan for tracing the program, for a patched copy that traces itself if o.Target is [patch.File]. The
+// plan refers to the program. Errors are those of [patch.New].
 func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
 	switch {
 	case p.Patched:

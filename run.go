@@ -25,44 +25,46 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// Options of [Run]. The zero value traces every traceable function with the function_graph tracer, to fentry.data.
+// Options are the options of [Run]. The zero value traces every traceable function with the function_graph tracer, to
+// fentry.data.
 type Options struct {
-	// Plan says what is traced, and how. Run sets Target, Session, Policy and Path.
+	// Plan says what to trace, and how. Run sets Target, Session, Policy and Path.
 	Plan patch.Options
-	// Dir is the trace directory; "": fentry.data. A trace that is there already is renamed to Dir with ".old"
-	// appended, unless it is still being written ([session.ErrRecording]).
+	// Dir is the trace directory; "": fentry.data. An existing trace is renamed to Dir with ".old" appended, unless
+	// it is still being written ([session.ErrRecording]).
 	Dir string
 	// Buffer is the size in bytes of the memory for events on their way to disk; 0: [session.DefaultBuffer].
 	Buffer int64
-	// Policy says what happens while that is full; 0: the program waits.
+	// Policy says what to do while the buffer is full; 0: the program waits.
 	Policy trace.Policy
-	// NoPtrace runs a patched copy at once. Otherwise one is run only if ptrace is refused.
+	// NoPtrace runs a patched copy without trying ptrace. Otherwise a copy is run only if ptrace is refused.
 	NoPtrace bool
-	// Emulator is the command that runs programs of another machine. nil: it is detected ([session.FindEmulator]).
+	// Emulator is the command that runs programs of another machine. nil: it is detected automatically
+	// ([session.FindEmulator]).
 	Emulator []string
 
-	// Info is the start of the trace's info.json: Writer and Options are taken from it.
+	// Info gives Writer and Options of the trace's info.json.
 	Info trace.Info
-	// Planned is called with the plan before the program runs; nil: nobody wants to know.
+	// Planned, if not nil, is called with the plan before the program runs.
 	Planned func(*patch.Plan)
-	// Logf gets messages for people, one line each without a newline; nil: none.
+	// Logf receives messages for people, one line each without a newline; nil: they are discarded.
 	Logf func(format string, args ...any)
 }
 
-// A Result says how a run went.
+// A Result describes a run.
 type Result struct {
 	session.Result
-	Traced    int   // functions that were traced
-	CopyError error // of copying what the program wrote to cmd.Stdout or cmd.Stderr; nil if all was copied
+	Traced    int   // number of functions traced
+	CopyError error // from copying the program's output to cmd.Stdout or cmd.Stderr; nil if all was copied
 }
 
-// Run runs a command traced, in place of cmd.Run, and returns when the program and all traced processes it left behind
-// have ended, or ctx has: that ends the tracing, but no program. Of cmd, Path, Args, Env, Dir, Stdin, Stdout, Stderr
-// and ExtraFiles are used, with the meaning they have there; SysProcAttr is refused. A program in which nothing can be
+// Run runs a command traced, in place of cmd.Run, and returns when the program and all traced processes that it left
+// behind have ended, or when ctx is done, which ends the tracing but no program. It uses Path, Args, Env, Dir, Stdin,
+// Stdout, Stderr and ExtraFiles of cmd as cmd.Run does; SysProcAttr is refused. A program in which nothing can be
 // traced runs untraced, with a message to Logf.
 //
-// An error means that the program did not run. It wraps [session.ErrNotFound], [session.ErrNotExecutable] or
-// [session.ErrRecording], or one of package patch's, if that is why. What goes wrong later is in the result.
+// An error means that the program did not run. It wraps [session.ErrNotFound], [session.ErrNotExecutable],
+// [session.ErrRecording] or an error of package patch, if that is the reason. Later errors are in the result.
 func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 	if cmd.Err != nil {
 		return nil, cmd.Err
@@ -84,7 +86,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 	return p.Run(ctx, cmd, o)
 }
 
-// Run is like the function [Run] for a program that has been opened: cmd.Path is not used.
+// [Run] is like the function Run, for a program that has been opened: cmd.Path is not used.
 func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 	r := run{p: p, o: o}
 	so := session.Options{
@@ -160,8 +162,8 @@ func (p *Program) emulator(given []string) ([]string, error) {
 	return found, nil
 }
 
-// ErrEmulator says that a program of another machine has no emulator here. The error that wraps it says what to
-// install.
+// ErrEmulator is returned for a program of another machine for which no emulator is installed. The error that wraps
+// it says what to install.
 var ErrEmulator = errors.New("no emulator")
 
 type emulatorError struct {

@@ -10,14 +10,14 @@ import (
 type Clock struct {
 	// Hz is the counter's frequency.
 	Hz float64
-	// Source says where Hz comes from: "pairs", "header", "info", "option", or
-	// "none" when nothing told it and one tick is shown as one nanosecond.
+	// Source says where Hz comes from: "pairs", "header", "info", "option", or "none" if it is unknown and one tick
+	// is shown as one nanosecond.
 	Source string
-	// Base is the counter at the trace's start, time 0.
+	// Base is the counter value at the trace's start, time 0.
 	Base uint64
-	// Monotonic is CLOCK_MONOTONIC at the trace's start in ns, 0 when not known.
+	// Monotonic is CLOCK_MONOTONIC at the trace's start in ns, 0 if unknown.
 	Monotonic int64
-	// Realtime is CLOCK_REALTIME at the trace's start in ns, 0 when not known.
+	// Realtime is CLOCK_REALTIME at the trace's start in ns, 0 if unknown.
 	Realtime int64
 
 	mult  uint64 // ns = ticks * mult >> 64 << lshift
@@ -68,7 +68,7 @@ func (c *Clock) Time(counter uint64) int64 {
 	return c.Span(counter - c.Base)
 }
 
-// Counter is the inverse of Time, to within a tick or two.
+// Counter is the inverse of Time, to within two ticks.
 func (c *Clock) Counter(ns int64) uint64 {
 	t := float64(ns) * c.Hz / 1e9
 	switch {

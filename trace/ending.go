@@ -6,18 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Ending says whether the recording of a trace came to its end.
+// An Ending says whether the recording of a trace ended properly.
 type Ending uint8
 
 const (
-	// EndWritten: the recorder wrote down the end, or there was none: the program
-	// wrote its trace alone.
+	// EndWritten: the recorder has finished, or there was none: the program wrote its trace alone.
 	EndWritten Ending = iota
 	// EndPending: a recorder is still writing the trace.
 	EndPending
-	// EndMissing: the recorder was killed. What was in the memory it shares with
-	// the program is lost, unless the layout is LayoutSlots: such a file is the
-	// memory.
+	// EndMissing: the recorder was killed. What was in the memory shared with the program is lost, unless the layout
+	// is LayoutSlots: then the file is that memory.
 	EndMissing
 )
 

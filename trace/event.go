@@ -6,22 +6,21 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// A Kind says what an Event is.
+// A Kind is the kind of an Event.
 type Kind uint8
 
 // Kinds of event.
 const (
-	// Entry: a function was called. Depth is the number of calls open around it.
+	// Entry: a function was called. Depth is the number of open calls around it.
 	Entry Kind = iota + 1
 	// Exit: a call ended. Dur and Self are set, Depth is that of its entry.
 	Exit
-	// Unwound: a call ended without an exit of its own, by longjmp or an
-	// exception. As Exit. A coroutine's call can be unwound and exit later
-	// all the same: Exit with FlagResumed.
+	// Unwound: a call ended without an exit of its own, by longjmp or an exception. Fields are as for Exit. A
+	// coroutine's call can be unwound and still exit later: Exit with FlagResumed.
 	Unwound
-	// Unfinished: a call was still open at the end of the trace or the thread. As Exit.
+	// Unfinished: a call was still open at the end of the trace or the thread. Fields are as for Exit.
 	Unfinished
-	// Lost: Count events of the task are missing here; 0: nobody knows how many.
+	// Lost: Count events of the task are missing here, 0 if their number is unknown.
 	Lost
 	// Stack: the task runs on stack Count from here on.
 	Stack
@@ -31,16 +30,16 @@ const (
 	Start
 	// Comm: the thread has a new name, Event.Comm.
 	Comm
-	// ThreadEnd: the thread has ended by this time. Its calls that were open have
-	// ended as Unfinished, at the time of its last event.
+	// ThreadEnd: the thread has ended by this time. Its open calls have ended as Unfinished, at the time of its last
+	// event.
 	ThreadEnd
 	// Mark: the program set a mark with the number Count and the text Text.
 	Mark
-	// Cut: the task was killed while it wrote a record, of which nothing is known
-	// but its type, Count, and the type's name, Text.
+	// Cut: the task was killed while it wrote a record, of which only the type, Count, and the type's name, Text, are
+	// known.
 	Cut
-	// Unknown: a record of a type that is not known, Count: a later version's. 128:
-	// a word that is neither a call's nor a record's; the trace is damaged.
+	// Unknown: a record of an unknown type, Count, written by a later version. Count 128: a word that is neither a
+	// call's nor a record's; the trace is damaged.
 	Unknown
 )
 
@@ -49,7 +48,7 @@ var kindNames = [...]string{
 	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut", Unknown: "unknown",
 }
 
-// String returns the kind's name in lower case.
+// String returns the name of the kind in lower case.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && kindNames[k] != "" {
 		return kindNames[k]
@@ -65,23 +64,21 @@ const (
 	// FlagLeaf: an Entry whose Exit is the task's next event, and that Exit.
 	// The Entry has Dur and Self already.
 	FlagLeaf Flags = 1 << iota
-	// FlagTail: an Entry by a jump from a function that ended with it, and that
-	// function's Exit.
+	// FlagTail: an Entry by a tail call, and the Exit of the function that ended with it.
 	FlagTail
-	// FlagNoEntry: an Exit whose Entry is not in the trace: the function was
-	// called before tracing began or where events were lost. Dur is not known.
+	// FlagNoEntry: an Exit whose Entry is not in the trace: the function was called before tracing began or where
+	// events were lost. Dur is unknown.
 	FlagNoEntry
 	// FlagInherited: the call was open in the parent when the task was forked;
 	// Dur counts from the fork.
 	FlagInherited
-	// FlagResumed: an Exit of a call that an Unwound event has closed before.
+	// FlagResumed: an Exit of a call that an earlier Unwound event has closed.
 	FlagResumed
-	// FlagEntryOnly: an Entry of the function tracer, which records no exits. Its
-	// Depth and Caller are not known.
+	// FlagEntryOnly: an Entry of the function tracer, which records no exits. Its Depth and Caller are unknown.
 	FlagEntryOnly
 )
 
-// An Event is what happened in a task. Times are in nanoseconds.
+// An Event is something that happened in a task. Times are in nanoseconds.
 type Event struct {
 	Time  int64 // since the trace's start
 	Dur   int64 // of the call, from entry to exit
@@ -90,8 +87,7 @@ type Event struct {
 	Task  *Task
 	Comm  string // name of the task at that time
 	Func  FuncID // Entry, Exit, Unwound, Unfinished
-	// Caller is the function the call was made from: the innermost open one
-	// around it, the zero FuncID when there is none.
+	// Caller is the function of the innermost open call around this one, the zero FuncID if there is none.
 	Caller FuncID
 	Depth  int
 	Stack  uint64 // number of the stack the task is on, unique in the process; Task.Stack is the first

@@ -2,9 +2,9 @@ package trace
 
 import "github.com/fentry-dev/fentry/internal/format"
 
-// Sizes of chunks in bytes.
+// Sizes in bytes.
 const (
-	DefaultChunkSize = format.ChunkSize   // with the chunk's header
+	DefaultChunkSize = format.ChunkSize   // a chunk, including its header
 	ChunkHeaderSize  = format.ChunkHeader // smallest chunk
 )
 
@@ -15,8 +15,8 @@ type ChunkKind uint16
 const (
 	ChunkEvents  ChunkKind = format.KindEvents  // events of a task
 	ChunkImage   ChunkKind = format.KindImage   // what a program image is
-	ChunkProfile ChunkKind = format.KindProfile // counts and times a function, no stream of events
-	ChunkMap     ChunkKind = format.KindMap     // images that a process has
+	ChunkProfile ChunkKind = format.KindProfile // counts and times per function, no stream of events
+	ChunkMap     ChunkKind = format.KindMap     // images loaded in a process
 )
 
 // A Policy says what a writer does when no chunk is free.
@@ -29,11 +29,11 @@ const (
 	PolicyOverwrite Policy = format.PolicyOverwrite // the task's oldest chunk is used again
 )
 
-// A Layout says how the chunks of a file lie behind its header.
+// A Layout says how the chunks of a file are laid out after its header.
 type Layout uint32
 
 // Layouts.
 const (
 	LayoutSlots  Layout = format.LayoutSlots  // at multiples of the chunk size
-	LayoutPacked Layout = format.LayoutPacked // each behind the one before
+	LayoutPacked Layout = format.LayoutPacked // one after another
 )

@@ -5,23 +5,22 @@ import (
 	"sync"
 )
 
-// GraphOptions choose how [Trace.Graph] merges calls. The zero value: all tasks
-// in one tree, recursion folded.
+// GraphOptions say how [Trace.Graph] merges calls. The zero value merges all tasks into one tree, with recursion
+// folded.
 type GraphOptions struct {
 	Tasks []*Task // nil: all
 	// PerProcess and PerTask make a tree below the root for each process (and
 	// image) or task; Node.Task is its first task.
 	PerProcess, PerTask bool
-	// KeepRecursion makes a node of every level of a recursion. Otherwise a
-	// call of a function that the path already contains goes to that node, and
-	// a path is never longer than the number of different functions.
+	// KeepRecursion makes a node for every level of a recursion. Otherwise a call of a function that is already on
+	// the path is folded into its node, so a path is never longer than the number of different functions.
 	KeepRecursion bool
-	// MaxDepth folds what lies deeper into the node at that depth, 0: 4096.
+	// MaxDepth folds deeper calls into the node at that depth; 0: 4096.
 	MaxDepth int
-	// MaxNodes bounds the tree, 0: one million. What does not fit is folded
-	// into the node that would be its parent.
+	// MaxNodes bounds the number of nodes; 0: one million. Calls that do not fit are folded into the node that would
+	// be their parent.
 	MaxNodes int
-	Workers  int // tasks read at once, 0: one a processor
+	Workers  int // tasks read in parallel; 0: one per processor
 }
 
 // A Node is the merged calls of one call path. Times are in ns.
@@ -29,18 +28,16 @@ type Node struct {
 	Func FuncID // zero: the root, or the root of a process or task
 	Name string
 	Task *Task // only in the root of a process or task
-	// Calls are the calls that came by this path, recursive ones that were
-	// folded into the node included.
+	// Calls is the number of calls by this path, including recursive ones folded into the node.
 	Calls uint64
-	// Recursive is how many of the calls were folded: made from inside the node.
+	// Recursive is the number of calls that were folded: those made from inside the node.
 	Recursive uint64
 	// Total is the time from entry to exit of calls from outside the node.
 	Total int64
-	Self  int64 // time in the functions of the node, those folded into it included
+	Self  int64 // time in the functions of the node, including those folded into it
 	// Unwound and Unfinished calls as in FuncStat.
 	Unwound, Unfinished uint64
-	// Folded is the number of calls that MaxDepth or MaxNodes put here. Their
-	// functions are others than the node's.
+	// Folded is the number of calls put here because of MaxDepth or MaxNodes. Their functions are not the node's.
 	Folded   uint64
 	Children []*Node // by Total, longest first
 }
@@ -50,9 +47,8 @@ const (
 	defaultMaxNodes = 1 << 20
 )
 
-// Graph merges all calls into a tree of call paths. The root stands for the
-// whole trace; its Total is the sum of its children's. Memory depends on the
-// number of different paths only.
+// Graph merges all calls into a tree of call paths. The root stands for the whole trace; its Total is the sum of its
+// children's. Memory depends only on the number of different paths.
 func (t *Trace) Graph(o GraphOptions) (*Node, error) {
 	tasks := o.Tasks
 	if tasks == nil {

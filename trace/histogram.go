@@ -11,9 +11,8 @@ const (
 	histOctaves = 65 - histSubBits
 )
 
-// A Histogram counts durations in buckets whose width grows with the value:
-// exact below 64 ns, within 0.8 % above. Histograms of different tasks or
-// traces add up. The zero Histogram is empty.
+// A Histogram counts durations in buckets whose width grows with the value: exact below 64 ns, within 0.8 % above.
+// Histograms of different tasks or traces can be merged. The zero Histogram is empty.
 type Histogram struct {
 	n uint64
 	// counts are the buckets of the octaves from first on. Octave 0 has the
@@ -77,7 +76,7 @@ func (h *Histogram) grow(i int) int {
 	return abs - nlo<<histSubBits
 }
 
-// Count is the number of durations.
+// Count returns the number of durations.
 func (h *Histogram) Count() uint64 { return h.n }
 
 // Merge adds the durations of o.
@@ -107,8 +106,8 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.n += o.n
 }
 
-// Quantile returns the duration in ns below which a share q of the durations
-// lie, such as 0.99: the middle of the bucket that holds it. 0 when empty.
+// Quantile returns the duration in ns below which a share q of the durations lies, such as 0.99: the middle of the
+// bucket that holds it. It returns 0 if the histogram is empty.
 func (h *Histogram) Quantile(q float64) int64 {
 	if h.n == 0 {
 		return 0

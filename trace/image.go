@@ -10,17 +10,15 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// A FuncID names a function of a trace: the image's position in Trace.Images
-// and the function's id in the image, which counts from 1. The zero FuncID is
-// no function.
+// A FuncID names a function of a trace: the image's position in Trace.Images and the function's id in the image,
+// which counts from 1. The zero FuncID means no function.
 type FuncID struct {
 	Image uint32
 	ID    uint32
 }
 
-// ParseImage reads the key=value strings of an image chunk's payload. Unknown
-// keys are skipped: later writers may have more to say. The error is about the
-// first string that cannot be understood; the image has what could be read.
+// ParseImage reads the key=value strings of an image chunk's payload. Unknown keys, which later writers may add, are
+// skipped. The error is about the first malformed string; the image has what could be read.
 func ParseImage(id ImageID, payload []byte) (Image, error) {
 	im := Image{ID: id}
 	var first error

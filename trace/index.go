@@ -12,27 +12,27 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// A Header is the header page of events.
+// A Header is the header page of the events file.
 type Header struct {
 	Version    int
 	Size       int64 // where the first chunk starts
 	ChunkSize  int64
-	Chunks     int64  // of a pool, 0: a file that grows
-	Small      int64  // small chunks of a pool, behind the others
+	Chunks     int64  // of a pool; 0: a file that grows
+	Small      int64  // number of small chunks of a pool, after the others
 	SmallSize  int64  // bytes
-	Next       uint64 // slots used in a growing file, 0: not known
+	Next       uint64 // slots used in a growing file, 0 if unknown
 	Policy     Policy
 	Layout     Layout
-	Recorder   int    // process id, 0: none
+	Recorder   int    // process id, 0 if none
 	Leader     int    // process id
-	Counter    uint64 // ticks when the header was written
+	Counter    uint64 // counter when the header was written
 	Monotonic  uint64 // ns at the same moment
 	Realtime   uint64 // ns at the same moment
 	CounterHz  uint64 // 0: not known
 	LostUnborn uint64 // events of tasks that never got a chunk
 	Closed     bool   // recording has ended
-	Ranges     int64  // where in the header the table of id ranges is, 0: there is none
-	RangesRoom int64  // entries it has room for
+	Ranges     int64  // offset of the table of id ranges in the header, 0 if none
+	RangesRoom int64  // capacity of the table in entries
 }
 
 // Bounds of chunk sizes.

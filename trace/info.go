@@ -20,15 +20,15 @@ const (
 	InfoFile   = "info.json"
 	EventsFile = "events"
 	ChunksFile = "chunks"
-	SymExt     = ".sym" // behind an ImageID's text
+	SymExt     = ".sym" // appended to an ImageID's text
 )
 
 // maxInfoSize bounds what is read of info.json. A thousand images take less
 // than one MiB.
 const maxInfoSize = 64 << 20
 
-// Info is info.json: what a recorder knows about a trace besides its events. A
-// trace that a patched program wrote alone has none.
+// Info is the contents of info.json: what a recorder knows about a trace besides its events. A trace that a patched
+// program wrote alone has none.
 type Info struct {
 	// Version is the version of the format.
 	Version int `json:"version"`
@@ -41,9 +41,9 @@ type Info struct {
 	Start   time.Time `json:"start"`
 	// Duration of the program's run.
 	Duration time.Duration `json:"duration_ns"`
-	// ExitStatus is the program's, -1 while it runs or when a signal ended it.
+	// ExitStatus is the program's, -1 while it runs or if a signal ended it.
 	ExitStatus int `json:"exit_status"`
-	// Signal is the number of the signal that ended the program, 0: none.
+	// Signal is the number of the signal that ended the program, 0 if none.
 	Signal int `json:"signal,omitempty"`
 
 	Tracer string `json:"tracer,omitempty"` // function, function_graph or profile
@@ -65,10 +65,9 @@ type Info struct {
 
 // InfoClock ties the timestamp counter to CLOCK_MONOTONIC.
 type InfoClock struct {
-	// Hz is the counter's frequency, 0 when it is not known.
+	// Hz is the counter's frequency, 0 if unknown.
 	Hz uint64 `json:"hz,omitempty"`
-	// Pairs were read at moments as far apart as possible, such as the
-	// beginning and the end of the recording.
+	// Pairs were read as far apart in time as possible, such as at the beginning and the end of the recording.
 	Pairs []ClockPair `json:"pairs,omitempty"`
 }
 
@@ -106,9 +105,8 @@ func (id *ImageID) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// OffsetIDs is the numbering of programs that were linked with the tracer: from an
-// id follows where in the image, counted from its ELF header, the function calls
-// the tracer: at most 3 bytes behind (id - 1) * 4.
+// OffsetIDs is the numbering of programs linked with the tracer: a function's id says where in the image the function
+// calls the tracer: at offset (id - 1) * 4 from the ELF header, or up to 3 bytes after it.
 const OffsetIDs = "offset/4"
 
 // An Image is a program image whose functions are in a trace.
@@ -117,7 +115,7 @@ type Image struct {
 	Path    string  `json:"path,omitempty"`
 	BuildID string  `json:"build_id,omitempty"` // hex digits
 	Machine string  `json:"machine,omitempty"`
-	// Sites is the number of ids: ids are 1 to Sites. 0: not known.
+	// Sites is the number of ids, which are 1 to Sites; 0 if unknown.
 	Sites int `json:"sites,omitempty"`
 	// Bias is the load address minus the link address in the process that
 	// wrote it.
@@ -125,11 +123,11 @@ type Image struct {
 	Exe     string   `json:"exe,omitempty"` // as /proc/self/exe
 	Command []string `json:"command,omitempty"`
 	Mode    string   `json:"mode,omitempty"` // tracer
-	// IDs says how functions are numbered: "" by a table of sites, or OffsetIDs.
+	// IDs says how functions are numbered: "" for a table of sites, or OffsetIDs.
 	IDs string `json:"ids,omitempty"`
 }
 
-// ReadInfo reads dir/info.json. The error wraps fs.ErrNotExist when there is none.
+// ReadInfo reads dir/info.json. The error wraps fs.ErrNotExist if there is none.
 func ReadInfo(dir string) (*Info, error) {
 	path := filepath.Join(dir, InfoFile)
 	f, err := os.Open(path)

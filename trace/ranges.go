@@ -53,20 +53,20 @@ func (r idRanges) span(id, home uint32) span {
 	return span{lo, end - lo, 0, home}
 }
 
-// A MapEntry is an image in a map chunk: what a process has loaded.
+// A MapEntry is an image in a map chunk: one that a process has loaded.
 type MapEntry struct {
 	First, Count     uint32 // its ids in events
 	Image            ImageID
 	Bias             uint64 // load address minus link address
-	Loaded, Unloaded uint64 // ticks; Unloaded 0: it is still there
+	Loaded, Unloaded uint64 // ticks; Unloaded is 0 while it is loaded
 }
 
-// A Mapping is an image that a process had.
+// A Mapping is an image that a process had loaded.
 type Mapping struct {
 	PID              int
 	Image            int    // position in Trace.Images
 	Bias             uint64 // load address minus link address
-	Loaded, Unloaded int64  // ns since the trace's start; Unloaded 0: not before the trace's end
+	Loaded, Unloaded int64  // ns since the trace's start; Unloaded is 0 if it was not unloaded
 	ticks            [2]uint64
 }
 

@@ -8,26 +8,25 @@ import (
 	"sync"
 )
 
-// ReportOptions choose what [Trace.Report] counts. The zero value: all tasks,
-// one row a function.
+// ReportOptions say what [Trace.Report] counts. The zero value counts all tasks, with one row per function.
 type ReportOptions struct {
 	Tasks []*Task // nil: all
 	// PerTask makes a row for each function and task.
 	PerTask bool
-	// Workers is how many tasks are read at once, 0: one a processor.
+	// Workers is the number of tasks read in parallel; 0: one per processor.
 	Workers int
 }
 
-// A FuncStat is a row of a report. Times are in ns; -1 is one that is not known:
-// the function tracer knows none, the profile tracer no Min, StdDev and P99.
+// A FuncStat is a row of a report. Times are in ns, -1 if unknown: the function tracer gives none, the profile tracer
+// no Min, StdDev and P99.
 type FuncStat struct {
 	Func FuncID
 	Name string
 	Task *Task // nil unless ReportOptions.PerTask
 	// Calls is the number of entries.
 	Calls uint64
-	// Total is the time from entry to exit; of recursive calls only the
-	// outermost counts, so that it is never more than the tasks' time.
+	// Total is the time from entry to exit; of recursive calls only the outermost counts, so it never exceeds the
+	// tasks' time.
 	Total int64
 	// Sum counts every call in full, recursive ones too: Sum/Calls is the
 	// average call.
@@ -39,10 +38,9 @@ type FuncStat struct {
 	// Unwound calls ended by longjmp or an exception; Unfinished ones were open
 	// at the end of the trace or the thread. Both count, up to that point.
 	Unwound, Unfinished uint64
-	// NoEntry is the number of exits whose entry is not in the trace; they do
-	// not count as calls.
+	// NoEntry is the number of exits whose entry is not in the trace; they are not counted as calls.
 	NoEntry uint64
-	// Hist are the calls' durations, nil when they are not known.
+	// Hist holds the calls' durations, nil if they are unknown.
 	Hist *Histogram
 }
 

@@ -14,13 +14,12 @@ import (
 // here is when it is asked: for names on opening, because every reader wants them, and for lines at the first function
 // that is asked for, because debug information is large and few readers want it.
 
-// A Func is what a symbol table tells about a traced function. Addresses are
-// the image's own, before loading.
+// A Func is what a symbol table says about a traced function. Addresses are link-time addresses.
 type Func = names.Func
 
-// A SymTable gives the functions of an image by id. A [names.Table] is one.
+// A SymTable looks up the functions of an image by id. A [names.Table] is one.
 type SymTable interface {
-	// Func returns the function with the given id, ok false when there is none.
+	// Func returns the function with the given id. ok is false if there is none.
 	Func(id uint32) (f Func, ok bool)
 }
 
@@ -103,11 +102,9 @@ type imageLines struct {
 	err   error
 }
 
-// Source returns where a function begins in the program's source. file is "" if
-// that is not known for the function. The programs' files are opened when they
-// are first asked for. An error is about the image, and comes again for each of its
-// functions: its file is not there or is another one by now, or has no line
-// information (which errors.Is reports as symbol.ErrNoLines).
+// Source returns where a function begins in the program's source. file is "" if that is unknown. The programs' files
+// are opened on demand. An error is about the image and is returned for each of its functions: its file is missing or
+// has been replaced, or has no line information (the error then wraps symbol.ErrNoLines).
 func (t *Trace) Source(id FuncID) (file string, line int, err error) {
 	if id.ID == 0 || int(id.Image) >= len(t.lines) {
 		return "", 0, nil

@@ -10,36 +10,32 @@ import (
 	"unicode"
 )
 
-// Options of [OpenWith]. The zero value reads what the directory holds.
+// Options are the options of [OpenWith]. The zero value is that of Open.
 type Options struct {
-	// Resolve gives the functions of an image that has no .sym file in the
-	// directory, as with a trace that a patched program wrote alone. nil: they are
-	// read from the program's file, if the trace names it and it is still the
-	// one that was traced. A reader that shall open no file that a trace names
-	// gives a function here that always fails.
+	// Resolve returns the functions of an image that has no .sym file in the directory, as in a trace that a patched
+	// program wrote alone. nil: they are read from the program's file, if the trace names it and it is still the one
+	// that was traced. To open no file that a trace names, set a function that always fails.
 	Resolve func(Image) (SymTable, error)
-	// Name turns a raw symbol name into what people read: demangling. nil: raw.
+	// Name turns a raw symbol name into one for people, for instance by demangling it. nil: names stay raw.
 	Name func(raw string) string
-	// CounterHz gives the counter's frequency for a trace that is too short to
-	// tell it and does not state it. nil: 1 tick is shown as 1 ns then.
+	// CounterHz returns the counter's frequency for a trace that does not state it and is too short to measure it.
+	// nil: 1 tick is then shown as 1 ns.
 	CounterHz func() float64
 }
 
-// A Trace is an opened trace directory. It may be used from several goroutines.
+// A Trace is an open trace directory. It is safe for concurrent use.
 type Trace struct {
 	Dir string
-	// Info is what the recorder wrote down, nil for a trace that a program
-	// wrote alone or whose recorder was killed early.
+	// Info is what the recorder has written, nil for a trace that a program wrote alone or whose recorder was killed
+	// early.
 	Info *Info
-	// Ending says whether the recording ended; with EndMissing and EndPending
-	// there is less in the trace than the program did.
+	// Ending says whether the recording ended properly; with EndMissing and EndPending the trace is incomplete.
 	Ending Ending
 	Header Header
 	Clock  Clock
 	// Images are the program images of the trace, in the order they appear.
 	Images []Image
-	// Mappings are the images that the processes had, by process and time, as
-	// far as the trace tells.
+	// Mappings are the images that processes had loaded, by process and time, as far as the trace tells.
 	Mappings []Mapping
 	// Tasks are the threads, by their first event. One whose process was
 	// replaced by exec, or whose id was used again, is another Task.
@@ -47,14 +43,12 @@ type Trace struct {
 	// Chunks and Bytes count what events holds, headers of chunks included.
 	Chunks int
 	Bytes  int64
-	// Unknown is how many of the chunks are of kinds that are not known.
+	// Unknown is the number of chunks of unknown kinds.
 	Unknown int
-	// Lost is how many events are known to be lost, including those of tasks
-	// that never got a chunk.
+	// Lost is the number of events known to be lost, including those of tasks that never got a chunk.
 	Lost uint64
-	// Problems are what was found wrong while opening: a truncated tail, a
-	// damaged chunk, an image without symbols. What could be read is there
-	// all the same.
+	// Problems are the problems found while opening: a truncated tail, a damaged chunk, an image without symbols.
+	// What could be read is available nevertheless.
 	Problems []error
 
 	file   io.ReaderAt // events
@@ -75,10 +69,10 @@ type Trace struct {
 type Task struct {
 	Index    int // position in Trace.Tasks
 	PID, TID int
-	Comm     string // the newest name
+	Comm     string // the latest name
 	// Key tells tasks with the same thread id apart.
 	Key uint64
-	// Parent is the task this one was forked from, nil: not forked, or unknown.
+	// Parent is the task this one was forked from, nil if it was not forked or the parent is unknown.
 	Parent               *Task
 	ParentPID, ParentTID int
 	// Start is the time of the first event in ns since the trace's start.
@@ -105,9 +99,8 @@ func (k *Task) String() string { return fmt.Sprintf("%s-%d", k.Comm, k.TID) }
 // Open opens the trace in directory dir.
 func Open(dir string) (*Trace, error) { return OpenWith(dir, Options{}) }
 
-// OpenWith opens the trace in directory dir. It reads info.json, the symbols
-// and the headers of the chunks, no events. An error means that nothing can be
-// read; lesser damage is in Trace.Problems.
+// OpenWith opens the trace in directory dir. It reads info.json, the symbols and the headers of the chunks, but no
+// events. An error means that nothing can be read; lesser damage is reported in Trace.Problems.
 func OpenWith(dir string, o Options) (*Trace, error) {
 	t := &Trace{Dir: dir, name: o.Name}
 	info, err := ReadInfo(dir)
@@ -217,8 +210,7 @@ func (t *Trace) problem(err error) {
 	}
 }
 
-// Func returns what is known about a function: the zero Func when its image
-// has no symbols.
+// Func returns what is known about a function: the zero Func if its image has no symbols.
 func (t *Trace) Func(id FuncID) Func {
 	if int(id.Image) >= len(t.syms) || t.syms[id.Image] == nil {
 		return Func{}
@@ -227,8 +219,8 @@ func (t *Trace) Func(id FuncID) Func {
 	return f
 }
 
-// Name returns a function's name as people read it: demangled by Options.Name,
-// its address in hex when it has no name, "image:#id" when nothing is known.
+// Name returns a function's name for people: the result of Options.Name, its address in hex if it has no name,
+// "image:#id" if nothing is known.
 func (t *Trace) Name(id FuncID) string {
 	if int(id.Image) < len(t.names) {
 		return t.names[id.Image].get(t, id)

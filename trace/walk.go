@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// WalkOptions choose what [Trace.Walk] visits. The zero value is everything.
+// WalkOptions say what [Trace.Walk] visits. The zero value visits everything.
 type WalkOptions struct {
 	// Tasks are the tasks to visit; nil: all, empty: none.
 	Tasks []*Task
@@ -14,15 +14,14 @@ type WalkOptions struct {
 	From, To int64
 }
 
-// Walk calls fn with every event, ordered by time; events of several tasks at
-// one time come in the order of Trace.Tasks. Events of one task come in the order
-// they were written, which is that of their times with rare exceptions: an entry
-// that a threshold held back while the task was on another stack, and an event
-// whose writing a signal handler interrupted. The Event is only good during the
-// call. An error of fn ends the walk and is returned.
+// Walk calls fn with every event, ordered by time; events of several tasks at the same time come in the order of
+// Trace.Tasks. Events of one task come in the order in which they were written, which is that of their times with
+// rare exceptions: an entry that a threshold held back while the task was on another stack, and an event whose
+// writing a signal handler interrupted. The Event is valid only during the call. An error of fn ends the walk and is
+// returned.
 //
-// Memory does not depend on the trace's length: a window of each task that is
-// running at the time, and its open calls.
+// Memory does not depend on the trace's length: it holds a window of each task that is running at the time, and its
+// open calls.
 func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
 	w := walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]openCall{}}
 	emit := fn
@@ -222,8 +221,8 @@ func (w *walker) pop() {
 	w.down()
 }
 
-// TaskByTID returns the tasks with the given thread id, in order. When there is
-// none, the result is empty but not nil: as WalkOptions.Tasks it means no task.
+// TaskByTID returns the tasks with the given thread id, in order. If there is none, the result is empty but not nil:
+// as WalkOptions.Tasks it means no task.
 func (t *Trace) TaskByTID(tid int) []*Task {
 	ks := []*Task{}
 	for _, k := range t.Tasks {

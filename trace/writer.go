@@ -10,8 +10,8 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// AppendHeader appends the header page of a file that grows. Zero sizes get
-// their defaults. Header.Chunks must be 0: pools are laid out by who shares them.
+// AppendHeader appends the header page of a file that grows. Zero sizes get their defaults. Header.Chunks must be 0:
+// pools are laid out by the processes that share them.
 func AppendHeader(b []byte, h Header) []byte {
 	page := make([]byte, format.HeaderSize)
 	le := binary.LittleEndian
@@ -37,9 +37,9 @@ func AppendHeader(b []byte, h Header) []byte {
 	return append(b, page...)
 }
 
-// Sealed returns the part of a chunk that is worth storing, with its size
-// written into its header: a chunk that is not sealed is cut behind its last
-// non-zero word or record. The chunk must start with a chunk header; nil: it does not.
+// Sealed returns the part of a chunk that is worth storing, with its size written into its header: a chunk that is
+// not sealed is cut after its last non-zero word or record. It returns nil if the chunk does not start with a chunk
+// header.
 func Sealed(chunk []byte) []byte {
 	var h chunkHead
 	if len(chunk) < ChunkHeaderSize || !parseChunkHead(chunk, &h) {
@@ -62,13 +62,12 @@ type TaskID struct {
 	Key                  uint64
 	Image                ImageID
 	Comm                 string
-	Stack                uint64 // the task begins on, 0: not told
+	Stack                uint64 // stack that the task begins on, 0 if unknown
 }
 
-// A Writer writes an events file of sealed, packed chunks. It is for one
-// goroutine.
+// A Writer writes an events file of sealed, packed chunks. It is not safe for concurrent use.
 type Writer struct {
-	// List, when set, is the file chunks: it gets an entry for each chunk.
+	// List, if set, is the file named chunks: an entry is written to it for each chunk.
 	List io.Writer
 
 	w         io.Writer
@@ -78,7 +77,7 @@ type Writer struct {
 	err       error
 }
 
-// NewWriter writes the header to w. The layout is LayoutPacked whatever h says.
+// NewWriter writes the header to w and returns a Writer for the chunks. The layout is LayoutPacked whatever h says.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	h.Layout = LayoutPacked
 	if h.ChunkSize == 0 {
@@ -141,7 +140,7 @@ func (w *Writer) WriteImage(im Image) error {
 	return err
 }
 
-// WriteMap writes a map chunk: the images that process pid has, at the given counter.
+// WriteMap writes a map chunk: the images that process pid has loaded at the given counter value.
 func (w *Writer) WriteMap(pid int, counter uint64, images []MapEntry) error {
 	b := appendChunkHeader(nil, ChunkMap, TaskID{PID: pid, TID: pid}, 0, counter, 0)
 	le := binary.LittleEndian
@@ -182,8 +181,7 @@ func appendChunkHeader(b []byte, kind ChunkKind, id TaskID, number uint32, count
 // A TaskWriter encodes the events of one task as a runtime would and writes its
 // chunks to a Writer as they fill.
 type TaskWriter struct {
-	// Monotonic gives CLOCK_MONOTONIC in ns for a counter value; nil: chunks
-	// carry none.
+	// Monotonic returns CLOCK_MONOTONIC in ns for a counter value; nil: chunks have none.
 	Monotonic func(counter uint64) uint64
 
 	w      *Writer
@@ -194,7 +192,7 @@ type TaskWriter struct {
 	lost   uint64
 }
 
-// Task begins a task.
+// Task returns a writer for the events of a new task.
 func (w *Writer) Task(id TaskID) *TaskWriter { return &TaskWriter{w: w, id: id} }
 
 // room makes room for n words of an event at counter t, which a record announces when
@@ -245,7 +243,7 @@ func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.record(t, format.RecLost
 // Resync writes that the n innermost calls ended without an exit.
 func (k *TaskWriter) Resync(t, n uint64) { k.record(t, format.RecResync, n) }
 
-// Stack writes that the task runs on the given stack from here on.
+// Stack writes that the task runs on the given stack from now on.
 func (k *TaskWriter) Stack(t, stack uint64) {
 	k.id.Stack = stack
 	k.record(t, format.RecStack, stack)
@@ -273,7 +271,7 @@ func (k *TaskWriter) End(t uint64) { k.record(t, format.RecThreadEnd) }
 // maxMark is how many bytes of text a mark has at most.
 const maxMark = 8 * (format.RecordWords - 1)
 
-// Mark writes a user's mark. Text behind its first 2032 bytes is left out.
+// Mark writes a user's mark. Text after its first 2032 bytes is dropped.
 func (k *TaskWriter) Mark(t, value uint64, text string) {
 	payload := []uint64{value}
 	for text = text[:min(len(text), maxMark)]; text != ""; {
@@ -284,7 +282,7 @@ func (k *TaskWriter) Mark(t, value uint64, text string) {
 	k.record(t, format.RecMark, payload...)
 }
 
-// A ProfileCount is an entry of a profile chunk. Times are in ticks.
+// A ProfileCount is an entry of a profile chunk: a function's calls and times. Times are in ticks.
 type ProfileCount struct{ Calls, Total, Self, Max uint64 }
 
 // Profile writes a profile chunk: counts[i] is that of the function with id first + i.
@@ -303,8 +301,7 @@ func (k *TaskWriter) Profile(t uint64, first uint32, counts []ProfileCount) erro
 	return err
 }
 
-// Flush writes the chunk begun so far, and returns the first error of all
-// writes of the Writer.
+// Flush writes the chunk begun so far and returns the first error of any write of the Writer.
 func (k *TaskWriter) Flush() error {
 	if len(k.buf) > 0 && k.w.err == nil {
 		_, k.w.err = k.w.WriteChunk(k.buf)
