@@ -90,5 +90,5 @@ func (s *session) symbols() {
 	}
 }
 
-// ErrNoSymbols is returned by Options.Symbols for an image that shall have no file.
+// ErrNoSymbols is returned by Options.Symbols for an image that is to have no .sym file.
 var ErrNoSymbols = errors.New("no symbols")

@@ -46,15 +46,14 @@ type session struct {
 	res Result
 }
 
-// Run runs a program and returns when the session is over: the program and all
-// traced processes it left have ended, or it was ended by a second SIGINT or
-// SIGTERM, or by ctx. Ending a session never ends a program.
+// Run runs a program and returns when the session is over: when the program and all traced processes that it left
+// behind have ended, or at a second SIGINT or SIGTERM, or when ctx is done. Ending a session never ends a program.
 //
-// While it runs, Run takes SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGXFSZ of the
-// whole process. There can be only one session at a time in a process.
+// While it runs, Run handles SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGXFSZ for the whole process. A process can have
+// only one session at a time.
 //
-// An error means that the program did not run; it wraps [ErrNotFound],
-// [ErrNotExecutable] or [ErrRecording] where that is why. What goes wrong later is in the result.
+// An error means that the program did not run; it wraps [ErrNotFound], [ErrNotExecutable] or [ErrRecording] if that
+// is the reason. Later errors are in the result.
 func Run(ctx context.Context, o Options) (Result, error) {
 	s := &session{o: o, images: make(map[trace.ImageID]bool)}
 	s.imageOn = sync.NewCond(&s.imageMu)

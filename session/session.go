@@ -16,76 +16,70 @@ import (
 
 var le = binary.LittleEndian
 
-// Options say what to run and where its trace goes.
+// Options say what to run and where to write its trace.
 type Options struct {
-	// Path of the program's file, as it is given to execve. See [LookPath].
+	// Path is the path of the program's file, as passed to execve. See [LookPath].
 	Path string
 	// Args is the program's argument vector, Args[0] included. Empty: Path alone.
 	Args []string
-	// Env is its environment. nil: this process's, as it was inherited.
+	// Env is its environment. nil: that of this process, as inherited.
 	Env []string
-	// WorkDir is its working directory; "": this process's. Path must be absolute
-	// then.
+	// WorkDir is its working directory; "": that of this process. If WorkDir is set, Path must be absolute.
 	WorkDir string
-	// Files are its first open files, from descriptor 0. nil: 0 to 2 of this process.
-	// Files that are not closed on exec are open in the program, too.
+	// Files are its first open files, from descriptor 0. nil: 0 to 2 of this process. Files without close-on-exec are
+	// open in the program, too.
 	Files []uintptr
-	// File identifies the file the plan was made from: the result of Stat on the
-	// open file that was read. Another file at the exec stop (Path is a script,
-	// or was replaced) is run untraced. nil: not checked.
+	// File identifies the file that the plan was made from: the result of Stat on the open file. If the file at the
+	// exec stop is another one (Path is a script or was replaced), it is run untraced. nil: not checked.
 	File os.FileInfo
 
-	// Emulator is the command, in words, that runs the program, for programs of
-	// another machine: path and arguments are put behind it. See [FindEmulator].
-	// Empty: the kernel runs the program.
+	// Emulator is the command, as separate words, that runs programs of another machine: the program's path and
+	// arguments are appended. See [FindEmulator]. Empty: the kernel runs the program.
 	Emulator []string
 
-	// Dir is the trace directory; "": fentry.data. A trace that is there already
-	// is renamed to Dir with ".old" appended, unless it is still being written
-	// ([ErrRecording]).
+	// Dir is the trace directory; "": fentry.data. An existing trace is renamed to Dir with ".old" appended, unless
+	// it is still being written ([ErrRecording]).
 	Dir string
-	// Buffer is the size in bytes of all chunks together; 0: DefaultBuffer.
+	// Buffer is the total size of all chunks in bytes; 0: DefaultBuffer.
 	Buffer int64
-	// Policy says what the program's runtime does when no chunk is free.
+	// Policy says what the program's runtime does if no chunk is free.
 	Policy trace.Policy
-	// Profile: the runtime keeps counts and times instead of a stream of events.
-	// It maps the events file itself and there is no pool.
+	// Profile means that the runtime keeps counts and times instead of a stream of events. It maps the events file
+	// itself, and there is no pool.
 	Profile bool
-	// NoPtrace runs a patched copy at once.
+	// NoPtrace runs a patched copy without trying ptrace.
 	NoPtrace bool
 
-	// Prepare makes what is written into the program. session is the path of the
-	// pool (or in profile mode of the events file) for the runtime's
-	// configuration. nil, and a nil Memory: the program runs untraced, but
-	// programs it starts may be traced.
+	// Prepare returns what to write into the program. session is the path of the pool (in profile mode, of the events
+	// file) for the runtime's configuration. If Prepare is nil or returns a nil Memory, the program runs untraced,
+	// but programs it starts may be traced.
 	Prepare func(session string) (*patch.Memory, error)
-	// PatchedCopy writes a patched copy of the program. nil: there is none, and
-	// a program that cannot be traced by ptrace is not run.
+	// PatchedCopy writes a patched copy of the program to f. nil: there is none, and a program that cannot be traced
+	// by ptrace is not run.
 	PatchedCopy func(session string, f *os.File) error
-	// Symbols writes the .sym file of an image that is seen in the trace. It is
-	// called once an image, not concurrently with itself. nil: no files.
+	// Symbols writes the .sym file of an image in the trace. It is called once per image, never concurrently. nil: no
+	// files are written.
 	Symbols func(im Image, w io.Writer) error
 
-	// Info is the start of info.json: Writer, Tracer and Options are taken from
-	// it, Run fills in the rest.
+	// Info gives Writer, Tracer and Options of info.json; Run fills in the rest.
 	Info trace.Info
 
-	// Logf gets messages for the user, one line each without a newline; nil: none.
-	// It is called from several goroutines, not at the same time.
+	// Logf receives messages for the user, one line each without a newline; nil: they are discarded. It is called
+	// from several goroutines, but never concurrently.
 	Logf func(format string, args ...any)
 }
 
-// DefaultDir is the trace directory when Options.Dir is "".
+// DefaultDir is the trace directory if Options.Dir is "".
 const DefaultDir = tracedir.Default
 
-// ErrRecording: the trace directory is still being written, by another session or
-// by a patched program alone.
+// ErrRecording is returned if the trace directory is still being written, by another session or by a patched program
+// alone.
 var ErrRecording = tracedir.ErrRecording
 
-// DefaultBuffer is the size of the pool when Options.Buffer is 0.
+// DefaultBuffer is the size of the pool in bytes if Options.Buffer is 0.
 const DefaultBuffer = 64 << 20
 
-// Image is a program image that announced itself in the trace.
+// Image is a program image that has announced itself in the trace.
 type Image struct {
 	trace.Image
 	PID int // process that announced it
@@ -93,34 +87,33 @@ type Image struct {
 	exe *os.File // held open since the process asked for that; nil: it is not
 }
 
-// Open opens the image's file: through /proc while its process runs that file,
-// which also finds it when it has been deleted or is in another mount namespace,
-// else by its path. The caller must compare the build-id.
+// Open opens the image's file: through /proc while its process runs that file, which works even if the file has been
+// deleted or is in another mount namespace, else by its path. The caller must compare the build-id.
 func (im Image) Open() (*os.File, error) { return im.open() }
 
-// Result says how a session went.
+// Result describes a session.
 type Result struct {
-	// Started: the program ran. Without it Run returned an error.
+	// Started says that the program ran. If it is false, Run has returned an error.
 	Started bool
-	// Status is how the program ended, if Ended.
+	// Status says how the program ended, if Ended.
 	Status syscall.WaitStatus
 	Ended  bool
-	// Signal is the signal that ended the session before the program ended; 0: none.
+	// Signal is the signal that ended the session before the program ended; 0 if none.
 	Signal syscall.Signal
 
 	Events     uint64 // events written to disk
-	Lost       uint64 // events lost, with every reason
-	Overwrote  uint64 // events given up for newer ones (trace.PolicyOverwrite)
+	Lost       uint64 // events lost, for any reason
+	Overwrote  uint64 // events overwritten by newer ones (trace.PolicyOverwrite)
 	Chunks     uint64
-	BadChunks  uint64 // chunks that made no sense and were dropped
+	BadChunks  uint64 // invalid chunks, which were dropped
 	Bytes      int64  // size of the events file
 	Tasks      int    // threads that recorded something
 	Processes  int
 	Images     []trace.Image
-	Dir        string // where the trace directory is in the end; "": it has been removed
+	Dir        string // final path of the trace directory; "" if it has been removed
 	Injected   bool   // the program was traced by ptrace at its exec stop
 	Copied     bool   // a patched copy was run
-	WriteError error  // why writing the trace stopped; nil when it did not
+	WriteError error  // why writing the trace stopped early; nil if it did not
 
 	Duration time.Duration // from the program's start to its end
 	Setup    time.Duration // time the exec stop took

@@ -1,6 +1,5 @@
-// Package ftrace writes traces as the kernel's function tracers print theirs:
-// the function_graph text with its column of durations, and the function text
-// with a line a call. What reads ftrace's text reads this.
+// Package ftrace writes traces as the kernel's function tracers print theirs: function_graph text with its column of
+// durations, and function text with a line per call. Programs that read ftrace's text can read it.
 //
 //	g := ftrace.NewGraph(w, t, ftrace.GraphOptions{})
 //	err := t.Walk(trace.WalkOptions{}, g.Event)
@@ -8,24 +7,20 @@
 //		err = g.Close()
 //	}
 //
-// The columns are those of Linux 6.1. Where the kernel prints something a
-// program does not have, this is printed instead:
+// The columns are those of Linux 6.1. In place of what exists only in the kernel, this is printed:
 //
-//   - CPU: the number of the task, its position in Trace.Tasks. Like a
-//     processor it does one thing at a time and its calls nest, which is what
-//     readers of the format rely on. The header says which task has which number.
-//     With OneCPU every task is on processor 0, and a change of task is shown by
-//     the kernel's lines "prev => next".
+//   - CPU: the number of the task, its position in Trace.Tasks. Like a processor, a task does one thing at a time and
+//     its calls nest, which readers of the format rely on. The header says which task has which number. With OneCPU
+//     all tasks are on processor 0, and a change of task is shown by a line "prev => next", as in the kernel.
 //   - PID: the thread id, as in the kernel; TGID: the process id.
 //   - irqs-off, need-resched, preempt-depth and migrate-disable: always ".".
 //     hardirq/softirq is "h" while the task runs on another stack than its first:
 //     a signal handler on a stack of its own, a coroutine.
-//   - time: CLOCK_MONOTONIC, as with the kernel's clock "mono", where the trace
-//     knows it; else, or with SinceStart, the time since the trace's start.
+//   - time: CLOCK_MONOTONIC, as with the kernel's clock "mono"; if the trace lacks it, or with SinceStart, the time
+//     since the trace's start.
 //
 // Calls deeper than 200 levels are indented as those at 200.
 //
-// A call that ended without returning, or whose end was not recorded, has a
-// closing line all the same, "} /* name, unwound */" or "} /* name, unfinished */":
-// depths always add up.
+// A call that ended without returning, or whose end was not recorded, has a closing line, too, "} /* name, unwound
+// */" or "} /* name, unfinished */", so braces always balance.
 package ftrace

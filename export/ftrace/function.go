@@ -7,28 +7,27 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// FunctionOptions are the function tracer's options; the zero value is the
-// kernel's default. The kernel's name of each is in parentheses.
+// FunctionOptions are the function tracer's options; the zero value is the kernel's default. The kernel's name for
+// each is in parentheses.
 type FunctionOptions struct {
 	NoHeader  bool // leave out the lines that start with #
-	NoIRQInfo bool // without the column of flags (noirq-info)
-	TGID      bool // column with the process id (record-tgid)
-	NoParent  bool // without " <-caller" (noprint-parent)
-	SymOffset bool // offset of the address in the function (sym-offset)
-	SymAddr   bool // address behind the name (sym-addr)
+	NoIRQInfo bool // leave out the column of flags (noirq-info)
+	TGID      bool // add a column with the process id (record-tgid)
+	NoParent  bool // leave out " <-caller" (noprint-parent)
+	SymOffset bool // add the offset in the function (sym-offset)
+	SymAddr   bool // add the address after the name (sym-addr)
 	// Annotate writes a line before the first call of each task but the first
 	// (annotate; on by default in the kernel, but only for buffers that overflowed).
 	Annotate bool
-	// Entries is the number of lines that will be written, for the header; 0:
-	// not known, the header does without.
+	// Entries is the number of lines that will be written, for the header; 0 if unknown: the header omits it.
 	Entries    uint64
 	OneCPU     bool // all tasks on processor 0
 	SinceStart bool // times count from the trace's start
-	// Comment, when set, returns what is written behind a call as "/* ... */".
+	// Comment, if not nil, returns what to write after a call as "/* ... */"; "" for nothing.
 	Comment func(trace.FuncID) string
 }
 
-// Function writes function text, a line a call. It is for one goroutine.
+// Function writes function text, a line per call. It is not safe for concurrent use.
 type Function struct {
 	output
 	opt    FunctionOptions
@@ -61,7 +60,7 @@ func (f *Function) Event(ev *trace.Event) error {
 	return f.flush(false)
 }
 
-// Close writes what is left in the buffer, and the header when there was no event.
+// Close flushes the buffer, and writes the header if there was no event.
 func (f *Function) Close() error {
 	if !f.header {
 		f.writeHeader()

@@ -7,25 +7,25 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// GraphOptions are function_graph's options; the zero value is the kernel's
-// default. The kernel's name of each is in parentheses.
+// GraphOptions are function_graph's options; the zero value is the kernel's default. The kernel's name for each is in
+// parentheses.
 type GraphOptions struct {
 	NoHeader   bool // leave out the lines that start with #
 	NoCPU      bool // (nofuncgraph-cpu)
 	NoOverhead bool // no marks before long durations (nofuncgraph-overhead)
 	NoDuration bool // (nofuncgraph-duration)
-	Proc       bool // column with name and thread id (funcgraph-proc)
-	AbsTime    bool // column with the time (funcgraph-abstime)
-	Tail       bool // name of the function behind every closing brace (funcgraph-tail)
+	Proc       bool // add a column with name and thread id (funcgraph-proc)
+	AbsTime    bool // add a column with the time (funcgraph-abstime)
+	Tail       bool // add the function's name after every closing brace (funcgraph-tail)
 	OneCPU     bool // all tasks in one column, changes of task shown by lines
 	SinceStart bool // times count from the trace's start
 	// NoNotes leaves out comments: forks, thread names, stacks, marks.
 	NoNotes bool
-	// Color, when set, returns the escape sequence that begins a function's
-	// name in the given duration, "" for none; "\x1b[0m" ends it.
+	// Color, if not nil, returns the escape sequence before the name of a function with the given duration, "" for
+	// none; "\x1b[0m" ends it.
 	Color func(ns int64) string
-	// Comment, when set, returns what is written behind a call as "/* ... */",
-	// such as its source line; "" for nothing.
+	// Comment, if not nil, returns what to write after a call as "/* ... */", such as its source line; "" for
+	// nothing.
 	Comment func(trace.FuncID) string
 }
 
@@ -38,7 +38,7 @@ func appendIndent(b []byte, depth int) []byte { return appendBlanks(b, 2*min(dep
 // retfuncDepth is how many levels of names the kernel remembers a processor.
 const retfuncDepth = 50
 
-// Graph writes function_graph text. It is for one goroutine.
+// Graph writes function_graph text. It is not safe for concurrent use.
 type Graph struct {
 	output
 	opt    GraphOptions
@@ -96,7 +96,7 @@ func (g *Graph) Event(ev *trace.Event) error {
 	return g.flush(false)
 }
 
-// Close writes what is left in the buffer, and the header when there was no event.
+// Close flushes the buffer, and writes the header if there was no event.
 func (g *Graph) Close() error {
 	if !g.header {
 		g.writeHeader()

@@ -24,8 +24,7 @@ type output struct {
 	skipped uint64 // events of unknown kinds
 }
 
-// Skipped is how many events had nothing that this format knows how to show: records
-// of a later version, or damage.
+// Skipped returns the number of events that this format cannot show: records of a later version, or damage.
 func (o *output) Skipped() uint64 { return o.skipped }
 
 // known counts an event that nobody knows how to show.

@@ -1,4 +1,4 @@
-// Package ndjson writes the events of a trace as JSON, one object a line.
+// Package ndjson writes the events of a trace as JSON, one object per line.
 //
 //	j := ndjson.New(w, t)
 //	err := t.Walk(trace.WalkOptions{}, j.Event)
@@ -13,33 +13,33 @@
 //	pid     process id
 //	tid     thread id
 //	comm    name of the thread at that time
-//	task    number of the task in the trace, from 0; thread ids can be used again
-//	depth   number of calls open around it
+//	task    number of the task in the trace, from 0; thread ids can be reused
+//	depth   number of open calls around it
 //	func    name of the function (calls only)
 //	image   path of the function's program image (calls only)
 //	addr    the function's address in the image, a string in hex (calls only, if known)
-//	caller  name of the innermost function open around it (calls only, if there is one)
+//	caller  function of the innermost open call around it (calls only, if there is one)
 //	dur     ns from entry to exit (exit, unwound, unfinished; entry of a leaf)
 //	self    ns in the function itself (as dur)
-//	stack   number of the stack in the process, when it is not the one the task began on
+//	stack   number of the stack in the process, if it is not the one the task began on
 //	count   a number, see below
-//	text    a text, see below; not there when empty
+//	text    a text, see below; absent if empty
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
-//	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only; not there
+//	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only; absent
 //	        when empty
 //
-// The calls are
+// Calls are
 //
 //	entry       a function was called
 //	exit        it returned
 //	unwound     it ended otherwise: longjmp, an exception
 //	unfinished  it was open at the end of the thread or the trace
 //
-// and the other events are
+// and other events are
 //
-//	lost        count events of the task are missing here, 0: nobody knows how many
-//	stack       the task goes on on the stack with number count
+//	lost        count events of the task are missing here, 0 if their number is unknown
+//	stack       the task continues on the stack with number count
 //	fork        the task begins as a copy of another, ppid and ptid
 //	start       a program image starts
 //	comm        the thread has a new name, comm
@@ -50,8 +50,7 @@
 //
 // Records of a later version are left out; [Writer.Skipped] counts them.
 //
-// Fields may be added in later versions; none changes its meaning. Bytes of
-// names that are not UTF-8 become U+FFFD.
+// Later versions may add fields, but none changes its meaning. Bytes of names that are not UTF-8 become U+FFFD.
 package ndjson
 
 import (
@@ -65,7 +64,7 @@ import (
 // bufferSize is how much text is collected for one write.
 const bufferSize = 64 << 10
 
-// A Writer writes events. It is for one goroutine.
+// A Writer writes events. It is not safe for concurrent use.
 type Writer struct {
 	w   io.Writer
 	t   *trace.Trace
@@ -105,8 +104,7 @@ func New(w io.Writer, t *trace.Trace) *Writer {
 
 var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed", "entry_only"}
 
-// Skipped is how many events were left out because nobody knows what they are:
-// records of a later version, or damage.
+// Skipped returns the number of events left out because they are unknown: records of a later version, or damage.
 func (j *Writer) Skipped() uint64 { return j.skipped }
 
 // Event writes an event.
@@ -188,7 +186,7 @@ func times(b []byte, ev *trace.Event) []byte {
 	return strconv.AppendInt(b, ev.Self, 10)
 }
 
-// Close writes what is left in the buffer.
+// Close flushes the buffer.
 func (j *Writer) Close() error { return j.flush(true) }
 
 func (j *Writer) flush(all bool) error {
