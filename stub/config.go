@@ -8,61 +8,61 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// Sizes in bytes of the runtime's symbols fentry_config and fentry_image.
+// Sizes of the runtime's symbols fentry_config and fentry_image in bytes.
 const (
 	ConfigSize = format.ConfigSize
 	ImageSize  = format.ImageSize
 )
 
-// Tracers, for Config.Mode.
+// Values of Config.Mode: the tracer.
 const (
 	ModeGraph    = format.ModeGraph    // function_graph: entries and exits
 	ModeFunction = format.ModeFunction // function: entries
 	ModeProfile  = format.ModeProfile  // counts and times of functions, no events
 )
 
-// Flags, for Config.Flags.
+// Bits of Config.Flags.
 const (
 	FlagNoRecorder = format.FlagNoRecorder // never look for a recorder among the ancestors
 	FlagNoFile     = format.FlagNoFile     // never start a trace directory
 	FlagQuiet      = format.FlagQuiet      // no messages on standard error
 )
 
-// Config is what the runtime is told of the process it is in, whatever images that has:
-// the contents of its symbol fentry_config.
+// Config is the runtime's configuration for a process, common to all images: the contents of its symbol
+// fentry_config.
 type Config struct {
 	Mode      uint32 // ModeGraph, ModeFunction or ModeProfile; must agree with the routines the thunks call
 	Flags     uint32 // FlagNoRecorder, FlagNoFile, FlagQuiet
-	Depth     uint32 // calls deeper than this are not recorded, 0: no limit
-	Policy    uint32 // what to do when there is no room for events: trace.Policy
-	Threshold uint64 // ns: shorter calls are not recorded, 0: all are
+	Depth     uint32 // deeper calls are not recorded; 0: no limit
+	Policy    uint32 // what to do if there is no room for events: trace.Policy
+	Threshold uint64 // ns; shorter calls are not recorded, 0: all are
 	Session   string // path of a recorder's pool or trace file, up to 511 bytes
-	Dir       string // trace directory to start, up to 511 bytes; empty: fentry.data
+	Dir       string // trace directory to create, up to 511 bytes; "": fentry.data
 }
 
-// Image is what the runtime is told of the image it is in: the contents of its symbol
-// fentry_image. The distances are from that symbol, in bytes.
+// Image is the runtime's configuration for one image: the contents of the symbol fentry_image. Distances are from
+// that symbol, in bytes.
 type Image struct {
-	ID       uint64 // identifies the image and its numbering of sites in traces
+	ID       uint64 // identifies in traces the image and its numbering of sites
 	Sites    uint32 // ids are 1 to this
 	Address  uint64 // of fentry_image as linked
 	Thunks   int64  // distance to the thunk of id 1
-	Switches int64  // distance to the byte that the thunk of id 1 tests, a multiple of 8; see [SwitchesSize]
-	Mode     uint32 // tracer whose routines the thunks call, that of the process's Config
-	Options  bool   // these are the routines for a depth, a threshold or roots
-	Roots    int64  // distance to a bitmap of the ids that are graph roots, 0: everything is recorded
-	BuildID  []byte // the image's before it was patched, up to 127 bytes
+	Switches int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
+	Mode     uint32 // tracer whose routines the thunks call, as in the process's Config
+	Options  bool   // the thunks call the routines for a depth, a threshold or roots
+	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
+	BuildID  []byte // of the image before it was patched, up to 127 bytes
 	Path     string // of the image, up to 1023 bytes
 }
 
-// SwitchesSize is how much zeroed memory an image's switches need: a byte a function,
-// and whole words, as the runtime sets eight at once.
+// SwitchesSize returns the size in bytes of the zeroed memory for an image's switches: a byte per function, rounded
+// up to whole words, as the runtime sets eight at once.
 func SwitchesSize(sites int) uint64 { return (uint64(sites) + 7) &^ 7 }
 
 var le = binary.LittleEndian
 
-// MarshalBinary returns the ConfigSize bytes of fentry_config. It fails when a
-// string does not fit or contains a NUL byte.
+// MarshalBinary returns the ConfigSize bytes of fentry_config. It returns an error if a string does not fit or
+// contains a NUL byte.
 func (c *Config) MarshalBinary() ([]byte, error) {
 	b := make([]byte, ConfigSize)
 	copy(b[format.ConfigOMagic:], format.ConfigMagic)
@@ -81,8 +81,8 @@ func (c *Config) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary returns the ImageSize bytes of fentry_image. It fails when the path or
-// the build-id does not fit, or the path contains a NUL byte.
+// MarshalBinary returns the ImageSize bytes of fentry_image. It returns an error if the path or the build-id does not
+// fit, or the path contains a NUL byte.
 func (m *Image) MarshalBinary() ([]byte, error) {
 	b := make([]byte, ImageSize)
 	copy(b[format.ImageOMagic:], format.ImageMagic)

@@ -1,7 +1,6 @@
-// Package stub has the runtime that goes inside traced programs.
+// Package stub contains the runtime that runs inside traced programs.
 //
-// The runtime is C and assembly in the directory src, built into one relocatable
-// object per machine, which is embedded here:
+// The runtime is C and assembly in the directory src, built into one embedded relocatable object per machine:
 //
 //	obj, err := stub.Object(elf.EM_X86_64)
 //	// link obj into the program's image, encode a thunk for every site, then:
@@ -12,8 +11,7 @@
 //
 // # Layers
 //
-// The C files stand in layers, and a file uses only what is below it (TestLayers has
-// the list). From the ground up:
+// The C files form layers, and a file uses only what is below it (TestLayers has the list). From the bottom up:
 //
 //	text, config, say, process, wipe   strings, configuration, messages, /proc, fork
 //	image                              the images whose functions are traced, and their switches
@@ -25,90 +23,75 @@
 //	slow, home                         where fast paths come to, and other images
 //	graph, func, opt, profile (.S)     the fast paths, which thunks call
 //
-// So what an event passes on its way to memory is never entered again on that way. Only
-// the highest layer asks whether the runtime has started.
+// So the code that writes an event is never re-entered while it does so. Only the highest layer checks whether the
+// runtime has started.
 //
 // # How a call is traced
 //
-// A site jumps to its thunk (arch/amd64, arch/arm64). The thunk calls enter, takes the
-// caller's return address off the stack, calls the rest of the function, and
-// goes through exit back to the caller, so that every return goes where its call
-// was: the processor's return predictor and hardware shadow stacks agree. The
-// traced function finds its stack arguments where they always were, and every
-// general register as its caller left it.
+// A site jumps to its thunk (arch/amd64, arch/arm64). The thunk calls enter, takes the caller's return address off
+// the stack, calls the rest of the function, and returns through exit to the caller, so that every return matches its
+// call: the processor's return predictor and hardware shadow stacks agree. The traced function finds its stack
+// arguments in their usual places, and every general register as its caller left it.
 //
-// The caller's return address is kept in shadow memory at a fixed distance from
-// the stack slot S it was in: at S with bit 46 flipped. Finding it needs no
-// search and no state, so longjmp, exceptions, coroutines and signal handlers
-// cannot break control flow. A second word, bits 46 and 45 flipped, links the
-// open frames to a chain; it serves to notice frames that ended without an exit.
-// Stacks have to lie below 1<<47 and where the flipped addresses are free, which
-// is so for what Linux hands out; where it is not, functions run untraced on that
-// stack and are counted as lost.
+// The caller's return address is kept in shadow memory at a fixed distance from the stack slot S it was in: at S with
+// bit 46 flipped. Finding it needs no search and no state, so longjmp, exceptions, coroutines and signal handlers
+// cannot break control flow. A second word, at S with bits 46 and 45 flipped, links the open frames into a chain, by
+// which frames that ended without an exit are noticed. Stacks must be below 1<<47 and the flipped addresses free, as
+// they are for stacks that Linux allocates; otherwise functions run untraced on that stack and are counted as lost.
 //
-// On arm64, where the return address is in x30, the 16 bytes below the stack pointer
-// at the call are a frame's slot, and the two words stand side by side in one
-// shadow. Bit 46 is flipped for stacks from 1<<42 on, and 37 below, so that any size
-// of the address space is served.
+// On arm64, where the return address is in x30, a frame's slot is the 16 bytes below the stack pointer at the call,
+// and the two words are side by side in one shadow. Bit 46 is flipped for stacks from 1<<42 on, and bit 37 for those
+// below, which suits any size of the address space.
 //
-// Events are 8 bytes in a chunk of the thread's own, reserved with one
-// instruction, on arm64 with ldxr and stxr. Fast paths take no lock and make no system call; nothing uses a libc
-// or vector registers.
+// Events are 8 bytes in a chunk of the thread's own, reserved by one instruction, on arm64 by ldxr and stxr. Fast
+// paths take no locks and make no system calls; nothing uses a libc or vector registers.
 //
-// The thread's control block is at the gs base. A new thread inherits its creator's
-// and is told apart by its thread pointer. When a program turns out to use gs
-// itself, or had threads before the runtime was there, blocks are found in a table
-// by thread pointer from then on, and gs is left alone. On arm64 the block is at a
-// word of thread-local memory, .tbss of the object: whoever links it into an
-// executable makes room for it at the end of PT_TLS (link.Options.TLS). A new
-// thread has 0 there. So shared objects cannot have the runtime on arm64.
+// The thread's control block is at the gs base. A new thread inherits its creator's and is told apart by its thread
+// pointer. If a program turns out to use gs itself, or had threads before the runtime started, blocks are from then
+// on looked up in a table by thread pointer, and gs is left alone. On arm64 a word of thread-local memory, .tbss of
+// the object, points to the block: whoever links the object into an executable makes room for it at the end of PT_TLS
+// (link.Options.TLS). In a new thread it is 0. So shared objects cannot contain the runtime on arm64.
 //
-// Each function has a byte, which its thunk tests: bit 0 set means that its calls are
-// traced. The runtime sets it in all functions when it has started, and clears it when
-// tracing ends; in memory that is still zero, everything is off. Calls that are open
-// when their function is switched off are closed by their exits as ever.
+// Each function has a byte, which its thunk tests: if bit 0 is set, its calls are traced. The runtime sets it for all
+// functions once it has started, and clears it when tracing ends; in memory that is still zero, everything is off.
+// Calls that are open when their function is switched off still end with their exits.
 //
 // # Several images
 //
-// There is one runtime in a process, the home. [GuestObject] is for other images of the
-// process, shared objects: it has fast paths, which work on the home's control blocks,
-// and whose slow paths are jumps to the home, whose structure (src/home.h) is at a fixed
-// address. Each image has a range of ids, which are unique in the trace, switches, and
-// a place in the table by which slow paths find a function by its thunk. On arm64
-// only the executable can be traced, as others cannot use its thread-local word.
+// A process has one runtime, the home. [GuestObject] is for other images of the process, such as shared objects: it
+// has fast paths, which work on the home's control blocks and whose slow paths are jumps to the home, whose structure
+// (src/home.h) is at a fixed address. Each image has a range of ids, which are unique in the trace, its switches, and
+// an entry in the table by which slow paths find a function from its thunk. On arm64 only the executable can be
+// traced, as other images cannot use its thread-local word.
 //
 // # Programs linked with the runtime
 //
-// [Library] is the same runtime for programs that are compiled with -pg and linked
-// with it: in place of thunks it has mcount, __fentry__ and return_to_handler, and
-// the trampolines and callbacks of the kernel's tracers, which [Header] declares. On
-// arm64 it is _mcount, and the trampolines are for the sites of
-// -fpatchable-function-entry=2 that arch/arm64 rewrites.
+// [Library] is the same runtime for programs compiled with -pg and linked with it: in place of thunks it has mcount,
+// __fentry__ and return_to_handler, and the trampolines and callbacks of the kernel's tracers, which [Header]
+// declares. On arm64 it is _mcount, and the trampolines are for the sites of -fpatchable-function-entry=2 that
+// arch/arm64 rewrites.
 //
-// # What is not traced right
+// # What is not traced correctly
 //
 //   - A function that looks at its own return address (__builtin_return_address)
 //     sees its thunk.
-//   - Coroutines that copy their stacks to and fro at one address (shared stacks)
-//     copy return addresses without their shadow and must not be traced.
-//   - A program that sets the gs base to an address that cannot be read, before it
-//     is known to use gs, faults at its next traced call.
-//   - On arm64, a function that calls another one without having moved the stack
-//     pointer, its return address in a register: both have the same slot. Compilers
-//     make no such code; where assembly does, one of the two must not be traced.
-//   - On arm64, a program that gives threads a thread pointer to memory of its own,
-//     which is not laid out as PT_TLS says, is not to be traced.
-//   - Under an emulator of user programs that ignores MADV_WIPEONFORK, such as
-//     qemu-user, a child is told from its parent by the thread's id that libcs keep
-//     (arm64 only): one made by a clone of the program's own is not, and writes into
-//     its parent's chunk. The same goes for what vfork's child records where vfork is
-//     a fork.
-//   - Without a recorder, or with one that overwrites, a signal handler that records
-//     gigabytes, or rounds of the buffer, before it returns into the middle of the
-//     recording of an event can cost that event's place another one. (Recorders
-//     hold a chunk in which a slot is reserved and not written.)
-//   - Strict seccomp, and PR_TSC_SIGSEGV, forbid the program to read the time stamp
-//     counter: it is killed at its next traced call.
+//   - Coroutines that copy their stacks to and from one address (shared stacks) copy return addresses without their
+//     shadow and must not be traced.
+//   - A program that sets the gs base to an unreadable address before it is known to use gs faults at its next traced
+//     call.
+//   - On arm64, a function that keeps its return address in a register and calls another function without having
+//     moved the stack pointer: both have the same slot. Compilers generate no such code; where assembly does, one of
+//     the two must not be traced.
+//   - On arm64, a program that points a thread pointer to memory of its own that is not laid out as PT_TLS says must
+//     not be traced.
+//   - Under an emulator of user programs that ignores MADV_WIPEONFORK, such as qemu-user, a child is told from its
+//     parent by the thread id that libcs store (arm64 only): one made by the program's own clone is not, and writes
+//     into its parent's chunk. So does vfork's child where vfork is a fork.
+//   - Without a recorder, or with one that overwrites, a signal handler that interrupts the recording of an event and
+//     itself records gigabytes, or several times the buffer, can cause that event to overwrite another one.
+//     (Recorders hold a chunk in which a slot is reserved but not written.)
+//   - Strict seccomp and PR_TSC_SIGSEGV forbid a program to read the time stamp counter: it is killed at its next
+//     traced call.
 //   - A seccomp filter that kills on mmap, madvise, futex, gettid, prctl or
 //     rt_sigprocmask kills the program when the runtime uses them.
 package stub

@@ -18,15 +18,13 @@ var arm64Classic []byte
 //go:embed src/fentry.h
 var header []byte
 
-// Header returns the C header fentry.h, for programs that set callbacks of their
-// own. The slice must not be changed.
+// Header returns the C header fentry.h, for programs that set their own callbacks. The slice must not be changed.
 func Header() []byte { return header }
 
-// LibraryObject returns the classic tracer for a machine: a relocatable ELF object
-// that a program compiled with -pg, with or without -mfentry, is linked with. It
-// defines what such functions call, mcount, _mcount and __fentry__ (_mcount alone on
-// arm64), and what else fentry.h declares; every other name in it is local. The
-// slice must not be changed.
+// LibraryObject returns the classic tracer for a machine: a relocatable ELF object to be linked with programs
+// compiled with -pg, with or without -mfentry. It defines the functions that such code calls, mcount, _mcount and
+// __fentry__ (only _mcount on arm64), and everything else that fentry.h declares; all other names in it are local.
+// The slice must not be changed.
 func LibraryObject(m elf.Machine) ([]byte, error) {
 	switch m {
 	case elf.EM_X86_64:
@@ -37,9 +35,8 @@ func LibraryObject(m elf.Machine) ([]byte, error) {
 	return nil, fmt.Errorf("no library for machine %v", m)
 }
 
-// Library returns LibraryObject's object as a static library, in the ar format of
-// System V and GNU. Like what "ar D" makes, it has no times and no owners, so that
-// it is the same each time.
+// Library returns LibraryObject's object as a static library, in the ar format of System V and GNU. As with "ar D",
+// it has no times and no owners, so the result is always the same.
 func Library(m elf.Machine) ([]byte, error) {
 	obj, err := LibraryObject(m)
 	if err != nil {

@@ -27,7 +27,7 @@
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
 //	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only; absent
-//	        when empty
+//	        if empty
 //
 // Calls are
 //
