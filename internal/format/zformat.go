@@ -49,13 +49,13 @@ const (
 // Values of H_POLICY.
 const (
 	PolicyBlock     = 0 // the task waits for the recorder
-	PolicyDrop      = 1 // the task goes on, its events are lost and counted
+	PolicyDrop      = 1 // the task goes on; its events are lost and counted
 	PolicyOverwrite = 2 // the task's oldest chunk is used again: the trace holds the newest events
 )
 
 // States of the chunks of a pool.
 const (
-	StateFree    = 0 // nobody's; its contents mean nothing
+	StateFree    = 0 // free; its contents are undefined
 	StateOwned   = 1 // a task writes events to it
 	StateFull    = 2 // waits for the recorder
 	StateWriting = 3 // the recorder is writing it to disk
@@ -64,7 +64,7 @@ const (
 // Values of H_LAYOUT.
 const (
 	LayoutSlots  = 0 // every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves
-	LayoutPacked = 1 // every chunk begins where the one before it ends; every chunk is sealed. Files a recorder writes
+	LayoutPacked = 1 // every chunk begins where the previous one ends; every chunk is sealed. Files a recorder writes
 )
 
 // States in H_REQUEST.
@@ -99,7 +99,7 @@ const (
 	ChunkSize   = 65536      // default, bytes, with the header
 	ChunkMagic  = 0x4b435446 // value of C_MAGIC
 	ChunkHeader = 128        // bytes
-	MaxKind     = 255        // largest value of C_KIND that there may ever be
+	MaxKind     = 255        // largest value C_KIND may ever have
 )
 
 // Fields of a chunk header.
@@ -126,7 +126,7 @@ const (
 const (
 	KindEvents  = 1 // event words
 	KindImage   = 2 // what the program image is, `key=value` strings
-	KindProfile = 3 // counts and times a function, no stream of events
+	KindProfile = 3 // counts and times per function, no stream of events
 	KindMap     = 4 // the images that a process has, and which ids are whose
 )
 

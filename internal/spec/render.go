@@ -75,7 +75,7 @@ func TraceGroups() []Group {
 			{"CHUNK_SIZE", strconv.Itoa(ChunkSize), "default, bytes, with the header"},
 			{"CHUNK_MAGIC", hex(ChunkMagic), "value of C_MAGIC"},
 			{"CHUNK_HEADER", strconv.Itoa(ChunkHeader), "bytes"},
-			{"MAX_KIND", strconv.Itoa(MaxKind), "largest value of C_KIND that there may ever be"},
+			{"MAX_KIND", strconv.Itoa(MaxKind), "largest value C_KIND may ever have"},
 		}},
 		offsets("fields of a chunk header", "C", Chunk),
 		numbers("values of C_KIND", "KIND", Kinds),

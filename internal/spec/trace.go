@@ -86,20 +86,20 @@ var Chunk = []Field{
 var Kinds = []Value{
 	{"EVENTS", 1, "event words"},
 	{"IMAGE", 2, "what the program image is, `key=value` strings"},
-	{"PROFILE", 3, "counts and times a function, no stream of events"},
+	{"PROFILE", 3, "counts and times per function, no stream of events"},
 	{"MAP", 4, "the images that a process has, and which ids are whose"},
 }
 
 // Policies say what a writer does when no chunk is free.
 var Policies = []Value{
 	{"BLOCK", 0, "the task waits for the recorder"},
-	{"DROP", 1, "the task goes on, its events are lost and counted"},
+	{"DROP", 1, "the task goes on; its events are lost and counted"},
 	{"OVERWRITE", 2, "the task's oldest chunk is used again: the trace holds the newest events"},
 }
 
 // States are the states of the chunks of a pool.
 var States = []Value{
-	{"FREE", 0, "nobody's; its contents mean nothing"},
+	{"FREE", 0, "free; its contents are undefined"},
 	{"OWNED", 1, "a task writes events to it"},
 	{"FULL", 2, "waits for the recorder"},
 	{"WRITING", 3, "the recorder is writing it to disk"},
@@ -130,7 +130,7 @@ var Answers = []Value{
 var Layouts = []Value{
 	{"SLOTS", 0, "every chunk begins at a multiple of the chunk size behind the header, whatever its stored size " +
 		"is; a slot without the chunk magic is unused. Pools, and files that programs write themselves"},
-	{"PACKED", 1, "every chunk begins where the one before it ends; every chunk is sealed. Files a recorder writes"},
+	{"PACKED", 1, "every chunk begins where the previous one ends; every chunk is sealed. Files a recorder writes"},
 }
 
 // Profile is one entry of a profile chunk.
@@ -146,7 +146,7 @@ const ProfileEntry = 32
 
 // Range is an entry of the header's table of id ranges.
 var Range = []Field{
-	{"IMAGE", 0, "u64", "", "image id; 0: the ids are nobody's"},
+	{"IMAGE", 0, "u64", "", "image id, 0 if the ids belong to no image"},
 	{"FIRST", 8, "u32", "", "its first id"},
 	{"COUNT", 12, "u32", "", "how many ids it has; 0: the entry is not used"},
 }

@@ -44,18 +44,18 @@
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */
-#define FT_POLICY_DROP             1            /* the task goes on, its events are lost and counted */
+#define FT_POLICY_DROP             1            /* the task goes on; its events are lost and counted */
 #define FT_POLICY_OVERWRITE        2            /* the task's oldest chunk is used again: the trace holds the newest events */
 
 /* states of the chunks of a pool */
-#define FT_STATE_FREE              0            /* nobody's; its contents mean nothing */
+#define FT_STATE_FREE              0            /* free; its contents are undefined */
 #define FT_STATE_OWNED             1            /* a task writes events to it */
 #define FT_STATE_FULL              2            /* waits for the recorder */
 #define FT_STATE_WRITING           3            /* the recorder is writing it to disk */
 
 /* values of H_LAYOUT */
 #define FT_LAYOUT_SLOTS            0            /* every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves */
-#define FT_LAYOUT_PACKED           1            /* every chunk begins where the one before it ends; every chunk is sealed. Files a recorder writes */
+#define FT_LAYOUT_PACKED           1            /* every chunk begins where the previous one ends; every chunk is sealed. Files a recorder writes */
 
 /* states in H_REQUEST */
 #define FT_REQUEST_FREE            0            /* there is no request */
@@ -80,7 +80,7 @@
 #define FT_CHUNK_SIZE              65536        /* default, bytes, with the header */
 #define FT_CHUNK_MAGIC             0x4b435446   /* value of C_MAGIC */
 #define FT_CHUNK_HEADER            128          /* bytes */
-#define FT_MAX_KIND                255          /* largest value of C_KIND that there may ever be */
+#define FT_MAX_KIND                255          /* largest value C_KIND may ever have */
 
 /* fields of a chunk header */
 #define FT_C_MAGIC                 0            /* u32 */
@@ -103,7 +103,7 @@
 /* values of C_KIND */
 #define FT_KIND_EVENTS             1            /* event words */
 #define FT_KIND_IMAGE              2            /* what the program image is, `key=value` strings */
-#define FT_KIND_PROFILE            3            /* counts and times a function, no stream of events */
+#define FT_KIND_PROFILE            3            /* counts and times per function, no stream of events */
 #define FT_KIND_MAP                4            /* the images that a process has, and which ids are whose */
 
 /* event words: counter's low half, id << 32, exit << 63 */
