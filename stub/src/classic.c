@@ -210,7 +210,7 @@ static void die(u64 slot)
 	for (u32 i = 0; i < 16; i++)
 		n[2 + i] = "0123456789abcdef"[slot >> (60 - 4 * i) & 15];
 	n[18] = 0;
-	say("return_to_handler was reached with no call open at stack address ", n, "; the program cannot go on", 0);
+	say("return_to_handler was reached without an open call at stack address ", n, "; the program cannot continue", 0);
 	sys(SYS_tgkill, getpid(), gettid(), 6 /* SIGABRT */, 0, 0, 0);
 	for (;;)
 		__builtin_trap();
@@ -227,7 +227,7 @@ static void fp_failed(u32 id)
 		*e++ = "0123456789abcdef"[v >> shift & 15];
 	*e = 0;
 	if (add(&fp_failures, 1) == 0)
-		say("a function returned with another frame pointer than its caller's; it calls mcount at image offset ", n, " or up to 3 bytes behind", 0);
+		say("a function returned with another frame pointer than its caller's; it calls mcount at image offset ", n, " or up to 3 bytes after it", 0);
 }
 
 /* unlink_frame closes a frame without an event. */

@@ -191,7 +191,7 @@ hidden int file_create(const char *dir)
 			goto out;
 		}
 		if (is == FOREIGN) {
-			say("no trace: ", abs, " is there and is not a trace directory, or is being recorded", 0);
+			say("no trace: ", abs, " exists and is not a trace directory, or is being recorded", 0);
 			goto out;
 		}
 		remove_trace(old, buf);
@@ -213,7 +213,7 @@ hidden int file_create(const char *dir)
 	ok = 1;
 	goto out;
 fail:
-	say("no trace, cannot write to ", abs[0] ? abs : dir, 0, r);
+	say("no trace: cannot write to ", abs[0] ? abs : dir, 0, r);
 out:
 	if (!failed(guard))
 		close(guard);

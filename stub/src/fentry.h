@@ -1,27 +1,28 @@
 /* fentry.h: what libfentry.a offers to the program it is linked with.
 
    A program compiled with -pg, or -pg -mfentry, calls mcount or __fentry__ at the
-   start of every function. libfentry.a answers these calls. It writes a trace of
-   entries and exits, as a program does that "fentry patch" has made:
+   start of every function. libfentry.a implements them. It writes a trace of entries
+   and exits, like a program that was patched by "fentry patch":
 
        FENTRY_DATA=DIR   the trace goes to DIR instead of fentry.data
-       FENTRY_OFF=1      there is no trace
-       under fentry record, or in what it starts, the trace is the recorder's
+       FENTRY_OFF=1      no trace is written
 
-   Besides, or instead, the program's own functions can be called. They are set as
-   in the Linux kernel, by assigning to the variables below, at any time; they are
-   called with all registers kept, vector registers too (up to 3 KiB of stack, on arm64
-   up to 10 KiB where those are as long as they can be).
-   They and what they call should be compiled without -pg, or be marked
+   Under fentry record, and in processes started there, events go to the recorder's trace.
+
+   The program's own functions can be called as well, or instead. They are set as in
+   the Linux kernel, by assigning to the variables below, at any time. All registers
+   are saved around the calls, vector registers too (up to 3 KiB of stack; on arm64 up
+   to 10 KiB with the longest vectors).
+   Callbacks and what they call should be compiled without -pg, or be marked
 
        __attribute__((no_instrument_function))
 
-   Calls that a callback makes of traced functions are not traced. A callback must
-   return: it must not throw, longjmp or end the thread.
+   Traced functions that a callback calls are not traced. A callback must return: it
+   must not throw, longjmp or end the thread.
 
    Addresses: selfpc is the return address of the call of mcount minus
-   MCOUNT_INSN_SIZE: the call itself, or one byte into it where the compiler has
-   used a form of 6 bytes. frompc is where the function will return to. */
+   MCOUNT_INSN_SIZE: the call itself, or one byte into it where the compiler used a
+   form of 6 bytes. frompc is where the function will return to. */
 #ifndef FENTRY_H
 #define FENTRY_H
 
@@ -35,28 +36,28 @@
 extern "C" {
 #endif
 
-/* Non-zero: nothing is traced and no callback called. Calls that are under way
-   still end as they would have. */
+/* If non-zero, nothing is traced and no callback is called. Calls that are open still
+   end as they would have. */
 extern int function_trace_stop;
 
-/* Called at the entry of every function if it is not ftrace_stub. The trace is
-   written all the same. Called by a trampoline (below), it gets two arguments
-   more: function_trace_op and the registers. */
+/* Unless it is ftrace_stub, it is called at the entry of every function. The trace is
+   still written. A trampoline (below) passes two more arguments: function_trace_op
+   and the registers. */
 extern void (*ftrace_trace_function)(unsigned long frompc, unsigned long selfpc);
 extern void ftrace_stub(void);
 extern void *function_trace_op;
 
-/* Entries and exits. If one of the two is not its stub, both take the place of the
-   trace: entry is called first, and if it returns non-zero, return is called when
-   the function returns. A function that jumps to another as its last call returns
-   before the other begins. Functions left by longjmp or an exception do not return. */
+/* Entries and exits. Unless both are their stubs, the two replace the trace: entry is
+   called first, and if it returns non-zero, return is called when the function returns.
+   A function that ends with a tail call returns before the called one begins. Functions
+   left by longjmp or an exception do not return. */
 struct ftrace_graph_ent {
 	unsigned long func; /* selfpc */
 	int depth;          /* traced calls around this one */
 };
 struct ftrace_graph_ret {
 	unsigned long func;
-	unsigned long overrun;          /* calls not followed so far: there was no room for their stack */
+	unsigned long overrun;          /* calls not followed so far, because there was no room for their stack */
 	unsigned long long calltime;    /* timestamp counter */
 	unsigned long long rettime;
 	int depth;
@@ -65,20 +66,20 @@ extern int (*ftrace_graph_entry)(struct ftrace_graph_ent *);
 extern void (*ftrace_graph_return)(struct ftrace_graph_ret *);
 extern int ftrace_graph_entry_stub(struct ftrace_graph_ent *);
 
-/* The return address of the caller of a function whose return address, found on
-   the stack at retp, is ret: another one than ret if that is return_to_handler. */
+/* The real return address of a function whose stack has ret at retp: it differs from
+   ret if ret is return_to_handler. */
 extern unsigned long ftrace_graph_ret_addr(unsigned long ret, unsigned long *retp);
 
-/* A mark in the trace, in the calling thread: a number and a text, up to a NUL byte or
-   its first 2,032 bytes; 0: none. Nothing happens where there is no trace. It may be
+/* Puts a mark into the calling thread's trace: a number and a text, which ends at a NUL
+   byte or after 2,032 bytes; text may be 0. Without a trace, nothing happens. It may be
    called in signal handlers. */
 extern void fentry_mark(unsigned long value, const char *text);
 
-/* What follows is for programs whose call sites are rewritten: by themselves, or in
-   the file.
+/* What follows is for programs whose call sites are rewritten, by themselves or in the
+   file.
 
-   Trampolines call what the instruction at ftrace_call says, which is a call of
-   ftrace_stub at first. Behind it, at ftrace_graph_call, is a nop, or a jump to
+   A trampoline's call at ftrace_call goes to ftrace_stub at first, and can be
+   rewritten. After it, at ftrace_graph_call, is a nop, or a jump to
    ftrace_graph_caller, which follows the function until it returns: it calls
    prepare_ftrace_return, and return_to_handler calls ftrace_return_to_handler.
    ftrace_mcount_caller, for sites behind the prologue, has ftrace_mcount_call and
@@ -89,41 +90,41 @@ extern char ftrace_call[], ftrace_mcount_call[];
 extern char ftrace_graph_call[], ftrace_graph_mcount_call[];
 extern void ftrace_graph_caller(void), return_to_handler(void);
 
-/* Between traced functions backtraces have a frame of return_to_handler, which
-   debuggers call by the name of what is before it. */
+/* Backtraces have a frame of return_to_handler between traced functions, for which
+   debuggers show this name. */
 extern char ftrace_return[];
 
 #ifdef __aarch64__
 
-/* A site before the prologue has two instructions (-fpatchable-function-entry=2), mov x9,
+/* A site before the prologue has two instructions (-fpatchable-function-entry=2): mov x9,
    x30 and bl ftrace_caller or, to have every register in the block below, bl
    ftrace_regs_caller. The two share ftrace_call and ftrace_graph_call. Callbacks get
-   what the kernel's get: (ip, parent_ip, function_trace_op, regs), which are selfpc and
-   frompc. Callers must not rely on x9 being kept: compile with -fno-ipa-ra.
+   what the kernel's get, (ip, parent_ip, function_trace_op, regs); the first two are
+   selfpc and frompc. Callers must not rely on x9 being kept: compile with -fno-ipa-ra.
 
    A site behind the prologue, that of -pg, has bl ftrace_mcount_caller in place of bl
-   _mcount. Its functions need unwind information, which compilers make unless told not
-   to; others are not traced. Where the function has signed its return address
-   (-mbranch-protection), the handler's is signed for it. What is on its way in shadow
-   memory is not signed.
+   _mcount. Its functions need unwind information, which compilers generate unless told
+   not to; others are not traced. Where the function has signed its return address
+   (-mbranch-protection), the handler's is signed for it. Addresses kept in shadow
+   memory are not signed.
 
    parent is where the return address was taken from; the fourth argument is the stack
-   pointer the function was called with. When it returns, the frame is known by that:
-   parent of ftrace_return_to_handler is the stack pointer - 16. */
+   pointer the function was called with. It identifies the frame when the function
+   returns: parent of ftrace_return_to_handler is the stack pointer - 16. */
 extern void prepare_ftrace_return(unsigned long *parent, unsigned long selfpc, unsigned long frame_pointer, unsigned long stack_pointer);
 extern unsigned long ftrace_return_to_handler(unsigned long *parent, unsigned long frame_pointer);
 
 /* Registers at the site, the kernel's pt_regs. ftrace_caller and ftrace_mcount_caller leave
-   out x19 to x28 and pstate, and say so by all being 0. What the callback leaves in pc is
-   where the traced function goes on, in x30 where it returns to, and other changed
-   registers are taken over, but not sp; if orig_x0 is not 0, the function there is called
-   as if by the site: with x9 where the traced function returns to and x30 behind the site. */
+   out x19 to x28 and pstate; all is then 0. A callback may change registers: the traced
+   function continues at pc and returns to x30, and the others are loaded too, except sp.
+   If orig_x0 is not 0, the function it points to is called as if by the site: with x9
+   where the traced function returns to and x30 after the site. */
 struct ftrace_regs {
 	unsigned long regs[31], sp, pc, pstate, orig_x0;
 	unsigned long all;    /* 1: all registers are there */
 	unsigned long record; /* ftrace_mcount_caller: the function's frame record */
 	unsigned long reserved;
-	unsigned long stackframe[2]; /* frame record of the trampoline; before the prologue, behind the block is that of the function */
+	unsigned long stackframe[2]; /* frame record of the trampoline; before the prologue, the function's follows the block */
 	unsigned long reserved2[2];
 };
 
@@ -137,17 +138,17 @@ extern void mcount(void), __fentry__(void);
 extern char ftrace_regs_call[], ftrace_graph_regs_call[];
 
 /* The third argument is the frame pointer of the function's caller. It is compared
-   when the function returns; if it has changed, that is said once. */
+   when the function returns; the first change is reported. */
 extern void prepare_ftrace_return(unsigned long *parent, unsigned long selfpc, unsigned long frame_pointer);
 
-/* parent as above: where the return address was. Returns what was there. */
+/* parent is where the return address was, as above. Returns what was there. */
 extern unsigned long ftrace_return_to_handler(unsigned long *parent, unsigned long frame_pointer);
 
 /* Registers at the site. ftrace_caller and ftrace_mcount_caller leave out rbx, r12
-   to r15, eflags and ss, and say so by cs being 0. What the callback leaves in ip
-   is where the traced function goes on; with ftrace_regs_caller, changed registers
-   are taken over, and if orig_ax is not 0, the function there is called with the
-   return address at its stack pointer as if by the site. */
+   to r15, eflags and ss; cs is then 0. A callback may change ip, where the traced
+   function continues. With ftrace_regs_caller the other registers are loaded too, and if
+   orig_ax is not 0, the function it points to is called as if by the site, with the
+   return address at its stack pointer. */
 struct ftrace_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
 };

@@ -108,7 +108,7 @@ static int have_piece(u64 a)
 		store(s, ok ? P_MAPPED : P_REFUSED);
 		static u32 said;
 		if (!ok && !swap(&said, 1))
-			say("calls on a stack are lost: the program uses the addresses where its return addresses would be kept", 0, 0, 0);
+			say("calls on a stack are lost: the program uses the memory where return addresses would be kept", 0, 0, 0);
 		return ok;
 	}
 }
