@@ -49,8 +49,8 @@ const (
 // Values of H_POLICY.
 const (
 	PolicyBlock     = 0 // the task waits for the recorder
-	PolicyDrop      = 1 // the task goes on; its events are lost and counted
-	PolicyOverwrite = 2 // the task's oldest chunk is used again: the trace holds the newest events
+	PolicyDrop      = 1 // the task continues; its events are lost and counted
+	PolicyOverwrite = 2 // the task's oldest chunk is reused: the trace keeps the newest events
 )
 
 // States of the chunks of a pool.
@@ -63,16 +63,16 @@ const (
 
 // Values of H_LAYOUT.
 const (
-	LayoutSlots  = 0 // every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves
-	LayoutPacked = 1 // every chunk begins where the previous one ends; every chunk is sealed. Files a recorder writes
+	LayoutSlots  = 0 // every chunk begins at a multiple of the chunk size after the header, whatever its stored size; a slot without the chunk magic is unused. Pools, and files that programs write themselves
+	LayoutPacked = 1 // every chunk begins where the one before it ends, and is sealed. Files written by a recorder
 )
 
 // States in H_REQUEST.
 const (
 	RequestFree     = 0 // there is no request
-	RequestTaken    = 1 // a thread is writing one
-	RequestAsked    = 2 // it waits for the recorder
-	RequestAnswered = 3 // the answer is there for the thread that has asked
+	RequestTaken    = 1 // a thread is writing a request
+	RequestAsked    = 2 // the request waits for the recorder
+	RequestAnswered = 3 // the answer is ready for the requesting thread
 )
 
 // The rest of H_REQUEST.
@@ -83,15 +83,15 @@ const (
 
 // Values of H_REQUEST_KIND.
 const (
-	AskNewImage = 1 // open the file of the image whose id is the argument, which the process runs, so that its symbols can be had later
+	AskNewImage = 1 // open the file of the image that the process runs, whose id is the argument, so its symbols can be read later
 )
 
 // Values of H_REQUEST_ANSWER.
 const (
-	AnswerNone        = 0 // it did not answer in time
-	AnswerDone        = 1 // it has been done
+	AnswerNone        = 0 // no answer in time
+	AnswerDone        = 1 // the request was carried out
 	AnswerUnsupported = 2 // the recorder does not know the kind
-	AnswerFailed      = 3 // it cannot be done
+	AnswerFailed      = 3 // the request failed
 )
 
 // Chunks.
@@ -125,9 +125,9 @@ const (
 // Values of C_KIND.
 const (
 	KindEvents  = 1 // event words
-	KindImage   = 2 // what the program image is, `key=value` strings
-	KindProfile = 3 // counts and times per function, no stream of events
-	KindMap     = 4 // the images that a process has, and which ids are whose
+	KindImage   = 2 // describes a program image, `key=value` strings
+	KindProfile = 3 // counts and times for each function, no stream of events
+	KindMap     = 4 // the images of a process, and their ids
 )
 
 // Event words: counter's low half, id << 32, exit << 63.
@@ -217,7 +217,7 @@ const (
 const (
 	ModeGraph    = 0 // function_graph: entries and exits
 	ModeFunction = 1 // function: entries
-	ModeProfile  = 2 // counts and times of functions, no events
+	ModeProfile  = 2 // counts and times for each function, no events
 )
 
 // Bits of CONFIG_O_FLAGS.
@@ -229,10 +229,10 @@ const (
 
 // Bits of a function's switch.
 const (
-	SwitchOn = 1 // calls are traced; derived: the process is armed, and no other bit says why not
+	SwitchOn = 1 // calls are traced; derived: the process is armed, and no other bit is set
 )
 
-// The symbol fentry_config: what is to be done in the process.
+// The symbol fentry_config: what to do in the process.
 const (
 	ConfigSize = 1280 // bytes
 )
@@ -256,7 +256,7 @@ const (
 	ConfigNDir     = 512
 )
 
-// The symbol fentry_image: what an image has that is traced.
+// The symbol fentry_image: what is traced in an image.
 const (
 	ImageSize = 1280 // bytes
 )

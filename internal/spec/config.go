@@ -12,9 +12,8 @@ const (
 	ImageVersion  = 1
 )
 
-// Config is the symbol fentry_config: what is to be done in a process, whatever images
-// it has.
-var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what is to be done in the process", []Field{
+// Config is the symbol fentry_config: what to do in a process, whatever images it has.
+var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to do in the process", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ConfigMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"MODE", 12, "u32", "", "see Modes"},
@@ -26,9 +25,9 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what is
 	{"DIR", 768, "char[512]", "", "trace directory to start"},
 }}
 
-// Image is the symbol fentry_image: what one image has that is traced. Distances are
-// from the structure, so it is right wherever the image is loaded.
-var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what an image has that is traced", []Field{
+// Image is the symbol fentry_image: what is traced in one image. Distances are from the
+// structure, so they hold wherever the image is loaded.
+var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what is traced in an image", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ImageMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SITES", 12, "u32", "", "number of ids: local ids are 1 to this"},
@@ -38,7 +37,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what a
 	{"SWITCHES", 40, "i64", "bytes", "distance to the byte of id 1 that its thunk tests, see Switches; 0: none"},
 	{"ROOTS", 48, "i64", "bytes", "distance to a bitmap of graph roots by local id; 0: none"},
 	{"MODE", 56, "u32", "", "tracer whose routines the thunks call, see Modes"},
-	{"OPTIONS", 60, "u32", "", "1: they call those for a depth, a threshold or roots"},
+	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold or roots"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
@@ -46,14 +45,14 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what a
 
 // Switches are the bits of the byte that a function's thunk tests. Zeroed memory is off.
 var Switches = []Value{
-	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit says why not"},
+	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit is set"},
 }
 
 // Modes are the tracers.
 var Modes = []Value{
 	{"GRAPH", 0, "function_graph: entries and exits"},
 	{"FUNCTION", 1, "function: entries"},
-	{"PROFILE", 2, "counts and times of functions, no events"},
+	{"PROFILE", 2, "counts and times for each function, no events"},
 }
 
 // Flags are bits of the configuration's FLAGS.

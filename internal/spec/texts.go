@@ -1,17 +1,17 @@
 package spec
 
-// What is text in a trace: image chunks, .sym files, info.json.
+// The text in a trace: image chunks, .sym files, info.json.
 
 // ImageKeys are the keys of an image chunk.
 var ImageKeys = []Value{
 	{"path", 0, "the program as it was patched or started"},
-	{"build-id", 0, "GNU build id in lower-case hex digits, empty when there is none"},
+	{"build-id", 0, "GNU build-id in lower-case hex digits, or empty"},
 	{"bias", 0, "load address minus link address, hex with 0x"},
 	{"exe", 0, "target of /proc/self/exe"},
 	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f"},
 	{"nsites", 0, "number of ids, decimal: ids are 1 to this"},
 	{"mode", 0, "tracer: function, function_graph or profile"},
-	{"ids", 0, "how functions are numbered. Absent: the position in the program's table of sites, from 1. " +
+	{"ids", 0, "how functions are numbered. If absent, by their position in the program's table of sites, from 1. " +
 		"`offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is " +
 		"the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
 }
@@ -19,15 +19,15 @@ var ImageKeys = []Value{
 // SymKeys are the keys in the first lines of a .sym file.
 var SymKeys = []Value{
 	{"path", 0, "the image's path when it was recorded"},
-	{"build-id", 0, "its build id in hex digits, empty when there is none"},
+	{"build-id", 0, "its build-id in hex digits, or empty"},
 	{"image", 0, "its image id, 16 hex digits: the file's name"},
-	{"machine", 0, "the machine, as in EM_X86_64 in lower case: x86_64"},
+	{"machine", 0, "the machine: the end of its EM_ constant in lower case, such as x86_64"},
 	{"entry", 0, "its entry point, hex"},
 }
 
 // A Member is a member of info.json.
 type Member struct {
-	Name string // members of members with a dot, [] for those of arrays
+	Name string // a member of a member after a dot; [] for elements of an array
 	Type string // JSON type
 	Doc  string
 }
@@ -41,8 +41,8 @@ var Info = []Member{
 	{"pid", "number", "its process id"},
 	{"start", "string", "when it was started, RFC 3339"},
 	{"duration_ns", "number", "how long it ran, ns"},
-	{"exit_status", "number", "its exit status; -1: it still runs, or a signal ended it"},
-	{"signal", "number", "number of the signal that ended it; 0: none"},
+	{"exit_status", "number", "its exit status; -1 if it is still running or was ended by a signal"},
+	{"signal", "number", "number of the signal that ended it, 0 if none"},
 	{"tracer", "string", "function, function_graph or profile"},
 	{"options", "array", "the recorder's options as the user gave them"},
 	{"host", "string", "name of the host"},
@@ -51,8 +51,8 @@ var Info = []Member{
 	{"cpus", "number", "number of processors"},
 	{"kernel", "string", "as uname -r"},
 	{"clock", "object", "ties the counter to CLOCK_MONOTONIC"},
-	{"clock.hz", "number", "frequency of the counter; 0: not known"},
-	{"clock.pairs", "array", "both clocks at moments as far apart as possible"},
+	{"clock.hz", "number", "frequency of the counter, 0 if not known"},
+	{"clock.pairs", "array", "pairs of both clocks, read as far apart as possible"},
 	{"clock.pairs[].counter", "number", "ticks, up to 64 bits"},
 	{"clock.pairs[].monotonic_ns", "number", "CLOCK_MONOTONIC in ns"},
 	{"images", "array", "program images"},
@@ -72,5 +72,5 @@ var Info = []Member{
 	{"totals.bytes", "number", "size of events"},
 	{"totals.processes", "number", "processes seen"},
 	{"totals.tasks", "number", "threads seen"},
-	{"lost", "number", "events lost, for every reason"},
+	{"lost", "number", "events lost, for whatever reason"},
 }

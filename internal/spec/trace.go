@@ -19,7 +19,7 @@ const (
 var Header = []Field{
 	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYT1"`},
 	{"VERSION", 8, "u32", "", "version of this format, 2; a reader refuses any other"},
-	{"HEADER_SIZE", 12, "u32", "bytes", "where the first chunk starts: 4096, or more where chunk states need it; a " +
+	{"HEADER_SIZE", 12, "u32", "bytes", "offset of the first chunk: 4096, or more if chunk states need it; a " +
 		"multiple of 4096"},
 	{"CHUNK_SIZE", 16, "u32", "bytes", "size of a chunk with its header, a power of two between 4096 and 16 MiB; " +
 		"65536 unless chosen otherwise"},
@@ -34,32 +34,32 @@ var Header = []Field{
 	{"WAITERS", 56, "u32", "", "tasks that wait for a free chunk"},
 	{"LEADER", 60, "u32", "", "process id of the first process traced"},
 	{"LEADER_START", 64, "u64", "clock ticks", "start time of that process, field 22 of /proc/PID/stat"},
-	{"COUNTER", 72, "u64", "ticks", "timestamp counter when the header was written; 0: not known to who wrote it, " +
-		"the program runs on an emulated machine"},
+	{"COUNTER", 72, "u64", "ticks", "timestamp counter when the header was written; 0: not known to the writer, " +
+		"because the program runs on an emulated machine"},
 	{"MONOTONIC", 80, "u64", "ns", "CLOCK_MONOTONIC at the same moment"},
 	{"REALTIME", 88, "u64", "ns", "CLOCK_REALTIME at the same moment"},
-	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter if it is known, else 0; a program that knows it puts " +
-		"it there"},
+	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter, 0 if not known; a program that knows it stores it here"},
 	{"LOST", 104, "u64", "events", "events lost by tasks that never got a chunk"},
-	{"LAYOUT", 112, "u32", "", "how chunks lie behind the header, see Layouts"},
-	{"RANGES", 116, "u32", "bytes", "offset of the table of id ranges, a multiple of 8 inside the header; 0: there " +
-		"is none"},
-	{"RANGES_ROOM", 120, "u32", "", "entries that the table has room for"},
-	{"SMALL_CHUNKS", 124, "u32", "", "small chunks of a pool, behind those of `CHUNK_SIZE`; 0: none"},
+	{"LAYOUT", 112, "u32", "", "how chunks follow the header, see Layouts"},
+	{"RANGES", 116, "u32", "bytes", "offset of the table of id ranges, a multiple of 8 inside the header; 0 if " +
+		"there is none"},
+	{"RANGES_ROOM", 120, "u32", "", "capacity of that table, in entries"},
+	{"SMALL_CHUNKS", 124, "u32", "", "small chunks of a pool, after those of `CHUNK_SIZE`; 0: none"},
 	{"SMALL_SIZE", 128, "u32", "bytes", "their size, a power of two of at least 4096"},
-	{"SMALL_FREE", 132, "u32", "bytes", "where in the header a bit a small chunk says that it is probably free, 64 " +
-		"bits a word"},
-	{"SCARCE", 136, "u32", "", "not 0: tasks own most chunks of `CHUNK_SIZE`, and take small ones"},
-	{"REQUEST", 140, "u32", "", "futex word, pool only: state of a request to the recorder, and from bit 2 on the thread that asks"},
-	{"REQUEST_KIND", 144, "u32", "", "what is asked for"},
-	{"REQUEST_PID", 148, "u32", "", "process id of who asks"},
+	{"SMALL_FREE", 132, "u32", "bytes", "offset in the header of a bitmap, one bit for each small chunk, 64 to a " +
+		"word; set: probably free"},
+	{"SCARCE", 136, "u32", "", "if not 0, tasks own most chunks of `CHUNK_SIZE` and have to take small ones"},
+	{"REQUEST", 140, "u32", "", "futex word, pool only: state of a request to the recorder; bits 2 and up: id of " +
+		"the requesting thread"},
+	{"REQUEST_KIND", 144, "u32", "", "what is requested, see below"},
+	{"REQUEST_PID", 148, "u32", "", "process id of the requesting program"},
 	{"REQUEST_ARGUMENT", 152, "u64", "", "depends on the kind"},
-	{"REQUEST_ANSWER", 160, "u32", "", "what the recorder answers"},
+	{"REQUEST_ANSWER", 160, "u32", "", "the recorder's answer, see below"},
 }
 
 // Chunk is the header of a chunk.
 var Chunk = []Field{
-	{"MAGIC", 0, "u32", "", `0x4b435446, the bytes "FTCK"; written last, so that a chunk that has it has a whole header`},
+	{"MAGIC", 0, "u32", "", `0x4b435446, the bytes "FTCK"; written last, so a chunk that has it has a complete header`},
 	{"KIND", 4, "u16", "", "what the chunk holds, see Chunk kinds"},
 	{"SIZE", 8, "u32", "bytes", "size as stored, with this header, a multiple of 8; 0: not sealed, the chunk takes " +
 		"its whole slot, and its contents end at the last non-zero word or where the last record says"},
@@ -71,30 +71,30 @@ var Chunk = []Field{
 		"first events"},
 	{"MONOTONIC", 32, "u64", "ns", "CLOCK_MONOTONIC at the same moment, read right after the counter; 0: not read"},
 	{"IMAGE", 40, "u64", "", "image id: which program image the ids of the events belong to"},
-	{"KEY", 48, "u64", "ticks", "task key: the counter when the task registered; tells tasks apart that had the " +
-		"same thread id one after another"},
+	{"KEY", 48, "u64", "ticks", "task key: the counter when the task registered; distinguishes tasks that " +
+		"had the same thread id one after another"},
 	{"LOST", 56, "u64", "events", "events lost by this task so far"},
 	{"COMM", 64, "char[16]", "", "name of the thread, NUL-padded"},
 	{"PARENT_PID", 80, "u32", "", "process id of the task this one was forked from; 0: not forked"},
 	{"PARENT_TID", 84, "u32", "", "its thread id"},
-	{"FIRST", 92, "u32", "", "profile chunks: the id that the first entry is of"},
-	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: not told, the one of " +
+	{"FIRST", 92, "u32", "", "profile chunks: id of the first entry"},
+	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: the same as in " +
 		"the chunk before"},
 }
 
 // Kinds are the kinds of chunk.
 var Kinds = []Value{
 	{"EVENTS", 1, "event words"},
-	{"IMAGE", 2, "what the program image is, `key=value` strings"},
-	{"PROFILE", 3, "counts and times per function, no stream of events"},
-	{"MAP", 4, "the images that a process has, and which ids are whose"},
+	{"IMAGE", 2, "describes a program image, `key=value` strings"},
+	{"PROFILE", 3, "counts and times for each function, no stream of events"},
+	{"MAP", 4, "the images of a process, and their ids"},
 }
 
 // Policies say what a writer does when no chunk is free.
 var Policies = []Value{
 	{"BLOCK", 0, "the task waits for the recorder"},
-	{"DROP", 1, "the task goes on; its events are lost and counted"},
-	{"OVERWRITE", 2, "the task's oldest chunk is used again: the trace holds the newest events"},
+	{"DROP", 1, "the task continues; its events are lost and counted"},
+	{"OVERWRITE", 2, "the task's oldest chunk is reused: the trace keeps the newest events"},
 }
 
 // States are the states of the chunks of a pool.
@@ -108,29 +108,30 @@ var States = []Value{
 // RequestStates are the states of the slot for requests.
 var RequestStates = []Value{
 	{"FREE", 0, "there is no request"},
-	{"TAKEN", 1, "a thread is writing one"},
-	{"ASKED", 2, "it waits for the recorder"},
-	{"ANSWERED", 3, "the answer is there for the thread that has asked"},
+	{"TAKEN", 1, "a thread is writing a request"},
+	{"ASKED", 2, "the request waits for the recorder"},
+	{"ANSWERED", 3, "the answer is ready for the requesting thread"},
 }
 
-// Requests are what a program asks its recorder for.
+// Requests are the kinds of request to a recorder.
 var Requests = []Value{
-	{"NEW_IMAGE", 1, "open the file of the image whose id is the argument, which the process runs, so that its symbols can be had later"},
+	{"NEW_IMAGE", 1, "open the file of the image that the process runs, whose id is the argument, so its symbols can " +
+		"be read later"},
 }
 
-// Answers are what a recorder answers.
+// Answers are the answers of a recorder.
 var Answers = []Value{
-	{"NONE", 0, "it did not answer in time"},
-	{"DONE", 1, "it has been done"},
+	{"NONE", 0, "no answer in time"},
+	{"DONE", 1, "the request was carried out"},
 	{"UNSUPPORTED", 2, "the recorder does not know the kind"},
-	{"FAILED", 3, "it cannot be done"},
+	{"FAILED", 3, "the request failed"},
 }
 
-// Layouts say how chunks lie behind the header.
+// Layouts say how chunks follow the header.
 var Layouts = []Value{
-	{"SLOTS", 0, "every chunk begins at a multiple of the chunk size behind the header, whatever its stored size " +
-		"is; a slot without the chunk magic is unused. Pools, and files that programs write themselves"},
-	{"PACKED", 1, "every chunk begins where the previous one ends; every chunk is sealed. Files a recorder writes"},
+	{"SLOTS", 0, "every chunk begins at a multiple of the chunk size after the header, whatever its stored size; " +
+		"a slot without the chunk magic is unused. Pools, and files that programs write themselves"},
+	{"PACKED", 1, "every chunk begins where the one before it ends, and is sealed. Files written by a recorder"},
 }
 
 // Profile is one entry of a profile chunk.
@@ -146,9 +147,9 @@ const ProfileEntry = 32
 
 // Range is an entry of the header's table of id ranges.
 var Range = []Field{
-	{"IMAGE", 0, "u64", "", "image id, 0 if the ids belong to no image"},
+	{"IMAGE", 0, "u64", "", "image id; 0: the ids belong to no image"},
 	{"FIRST", 8, "u32", "", "its first id"},
-	{"COUNT", 12, "u32", "", "how many ids it has; 0: the entry is not used"},
+	{"COUNT", 12, "u32", "", "number of ids; 0: the entry is free"},
 }
 
 // RangeEntry is the size of an entry of the table of id ranges in bytes.
@@ -157,18 +158,18 @@ const RangeEntry = 16
 // Map is one entry of a map chunk.
 var Map = []Field{
 	{"FIRST", 0, "u32", "", "the image's first id"},
-	{"COUNT", 4, "u32", "", "how many ids it has"},
+	{"COUNT", 4, "u32", "", "its number of ids"},
 	{"IMAGE", 8, "u64", "", "image id"},
 	{"BIAS", 16, "u64", "", "load address minus link address in this process"},
 	{"LOADED", 24, "u64", "ticks", "counter when the image registered"},
-	{"UNLOADED", 32, "u64", "ticks", "counter when it was unloaded; 0: it is there"},
+	{"UNLOADED", 32, "u64", "ticks", "counter when it was unloaded; 0: it is still loaded"},
 }
 
 // MapEntry is the size of an entry of a map chunk in bytes.
 const MapEntry = 40
 
-// Index is an entry of the file chunks, but for what it has of the chunk's header.
+// Index has the fields of an entry of the file chunks that the chunk's header does not have.
 var Index = []Field{
-	{"OFFSET", 96, "u64", "bytes", "where in `events` the chunk is"},
+	{"OFFSET", 96, "u64", "bytes", "offset of the chunk in `events`"},
 	{"CRC", 124, "u32", "", "CRC-32C, see below"},
 }

@@ -34,7 +34,7 @@ hidden u32 based; /* a control base was set, which new threads inherit */
 
 hidden u64 fentry_first_thread[8]; /* see early_thread */
 
-/* At exec stop a recorder points gs here: nobody's block. */
+/* At exec stop a recorder points gs here: a block without an owner. */
 hidden struct null_block fentry_null_cb __attribute__((aligned(64)));
 
 /* new_arena makes an arena, unless another thread has done so. */

@@ -11,7 +11,7 @@
 /* values of CONFIG_O_MODE */
 #define MODE_GRAPH                 0            /* function_graph: entries and exits */
 #define MODE_FUNCTION              1            /* function: entries */
-#define MODE_PROFILE               2            /* counts and times of functions, no events */
+#define MODE_PROFILE               2            /* counts and times for each function, no events */
 
 /* bits of CONFIG_O_FLAGS */
 #define FLAG_NO_RECORDER           1            /* never look for a recorder */
@@ -19,9 +19,9 @@
 #define FLAG_QUIET                 4            /* no messages */
 
 /* bits of a function's switch */
-#define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit says why not */
+#define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit is set */
 
-/* the symbol fentry_config: what is to be done in the process */
+/* the symbol fentry_config: what to do in the process */
 #define CONFIG_SIZE                1280         /* bytes */
 
 /* fields of config */
@@ -39,7 +39,7 @@
 #define CONFIG_N_SESSION           512
 #define CONFIG_N_DIR               512
 
-/* the symbol fentry_image: what an image has that is traced */
+/* the symbol fentry_image: what is traced in an image */
 #define IMAGE_SIZE                 1280         /* bytes */
 
 /* fields of image_info */
@@ -64,7 +64,7 @@
 #ifndef __ASSEMBLER__
 #include "types.h"
 
-/* the symbol fentry_config: what is to be done in the process */
+/* the symbol fentry_config: what to do in the process */
 struct config {
 	u64 magic; /* the bytes FENTRYCF */
 	u32 version; /* of this structure */
@@ -89,7 +89,7 @@ _Static_assert(offsetof(struct config, session) == CONFIG_O_SESSION, "config.ses
 _Static_assert(offsetof(struct config, dir) == CONFIG_O_DIR, "config.dir");
 _Static_assert(sizeof(struct config) == CONFIG_SIZE, "config");
 
-/* the symbol fentry_image: what an image has that is traced */
+/* the symbol fentry_image: what is traced in an image */
 struct image_info {
 	u64 magic; /* the bytes FENTRYIM */
 	u32 version; /* of this structure */
@@ -100,7 +100,7 @@ struct image_info {
 	i64 switches; /* bytes: distance to the byte of id 1 that its thunk tests, see Switches; 0: none */
 	i64 roots; /* bytes: distance to a bitmap of graph roots by local id; 0: none */
 	u32 mode; /* tracer whose routines the thunks call, see Modes */
-	u32 options; /* 1: they call those for a depth, a threshold or roots */
+	u32 options; /* 1: those for a depth, a threshold or roots */
 	u8 pad64[64];
 	u8 idlen; /* bytes: length of the build-id */
 	u8 build_id[127]; /* build-id of the image before it was patched */

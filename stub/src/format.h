@@ -44,8 +44,8 @@
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */
-#define FT_POLICY_DROP             1            /* the task goes on; its events are lost and counted */
-#define FT_POLICY_OVERWRITE        2            /* the task's oldest chunk is used again: the trace holds the newest events */
+#define FT_POLICY_DROP             1            /* the task continues; its events are lost and counted */
+#define FT_POLICY_OVERWRITE        2            /* the task's oldest chunk is reused: the trace keeps the newest events */
 
 /* states of the chunks of a pool */
 #define FT_STATE_FREE              0            /* free; its contents are undefined */
@@ -54,27 +54,27 @@
 #define FT_STATE_WRITING           3            /* the recorder is writing it to disk */
 
 /* values of H_LAYOUT */
-#define FT_LAYOUT_SLOTS            0            /* every chunk begins at a multiple of the chunk size behind the header, whatever its stored size is; a slot without the chunk magic is unused. Pools, and files that programs write themselves */
-#define FT_LAYOUT_PACKED           1            /* every chunk begins where the previous one ends; every chunk is sealed. Files a recorder writes */
+#define FT_LAYOUT_SLOTS            0            /* every chunk begins at a multiple of the chunk size after the header, whatever its stored size; a slot without the chunk magic is unused. Pools, and files that programs write themselves */
+#define FT_LAYOUT_PACKED           1            /* every chunk begins where the one before it ends, and is sealed. Files written by a recorder */
 
 /* states in H_REQUEST */
 #define FT_REQUEST_FREE            0            /* there is no request */
-#define FT_REQUEST_TAKEN           1            /* a thread is writing one */
-#define FT_REQUEST_ASKED           2            /* it waits for the recorder */
-#define FT_REQUEST_ANSWERED        3            /* the answer is there for the thread that has asked */
+#define FT_REQUEST_TAKEN           1            /* a thread is writing a request */
+#define FT_REQUEST_ASKED           2            /* the request waits for the recorder */
+#define FT_REQUEST_ANSWERED        3            /* the answer is ready for the requesting thread */
 
 /* the rest of H_REQUEST */
 #define FT_REQUEST_MASK            3            /* of the state */
 #define FT_REQUEST_SHIFT           2            /* of the thread id */
 
 /* values of H_REQUEST_KIND */
-#define FT_ASK_NEW_IMAGE           1            /* open the file of the image whose id is the argument, which the process runs, so that its symbols can be had later */
+#define FT_ASK_NEW_IMAGE           1            /* open the file of the image that the process runs, whose id is the argument, so its symbols can be read later */
 
 /* values of H_REQUEST_ANSWER */
-#define FT_ANSWER_NONE             0            /* it did not answer in time */
-#define FT_ANSWER_DONE             1            /* it has been done */
+#define FT_ANSWER_NONE             0            /* no answer in time */
+#define FT_ANSWER_DONE             1            /* the request was carried out */
 #define FT_ANSWER_UNSUPPORTED      2            /* the recorder does not know the kind */
-#define FT_ANSWER_FAILED           3            /* it cannot be done */
+#define FT_ANSWER_FAILED           3            /* the request failed */
 
 /* chunks */
 #define FT_CHUNK_SIZE              65536        /* default, bytes, with the header */
@@ -102,9 +102,9 @@
 
 /* values of C_KIND */
 #define FT_KIND_EVENTS             1            /* event words */
-#define FT_KIND_IMAGE              2            /* what the program image is, `key=value` strings */
-#define FT_KIND_PROFILE            3            /* counts and times per function, no stream of events */
-#define FT_KIND_MAP                4            /* the images that a process has, and which ids are whose */
+#define FT_KIND_IMAGE              2            /* describes a program image, `key=value` strings */
+#define FT_KIND_PROFILE            3            /* counts and times for each function, no stream of events */
+#define FT_KIND_MAP                4            /* the images of a process, and their ids */
 
 /* event words: counter's low half, id << 32, exit << 63 */
 #define FT_ID_EXIT                 0x80000000   /* the exit bit in the high half of an event word */

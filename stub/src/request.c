@@ -1,15 +1,15 @@
-/* What a program asks of its recorder while it waits: the one way from here to there,
-   besides chunks.
+/* Requests to the recorder, for whose answers the program waits: besides chunks, the
+   only way from here to there.
 
-   There is one slot in the pool's header, and one word says whose it is and how far the
-   request has come: the thread's id and a state. The word only changes by
-   compare-and-swap from what was seen there. So a thread that is stopped or killed at
-   any point holds up nobody for long: the recorder makes the slot free again that has
-   not moved for a while, and who comes back too late finds the word changed.
+   There is one slot in the pool's header. One word holds the thread that owns it and the
+   state of the request. The word changes only by compare-and-swap from the value seen
+   there, so a thread that is stopped or killed at any point blocks the others only
+   briefly: the recorder frees a slot that has not moved for a while, and a thread that
+   comes back too late finds the word changed.
 
-   The program never waits longer than the time limit, and goes on without an answer:
-   whatever it asks for makes the trace better, and nothing depends on it. Nothing here
-   calls libc, as the caller may hold any lock. */
+   The program never waits longer than the time limit, and continues without an answer:
+   what it asks for makes the trace better, but nothing depends on it. Nothing here
+   calls libc, because the caller may hold any lock. */
 #include "process.h"
 #include "request.h"
 #include "source.h"
@@ -18,7 +18,7 @@
 #define LIMIT 100000000UL /* ns */
 
 /* wait_change waits until the word is no longer what it was. It returns 0 when the time
-   is over. */
+   is up. */
 static int wait_change(u32 *word, u32 was, u64 deadline)
 {
 	u64 now = clock_ns(CLOCK_MONOTONIC_);
@@ -28,8 +28,8 @@ static int wait_change(u32 *word, u32 was, u64 deadline)
 	return 1;
 }
 
-/* move changes the word from one value to another and tells who waits. It returns 0 when
-   it was no longer that. */
+/* move changes the word from one value to another and wakes those who wait. It returns 0
+   if it had another value. */
 static int move(u32 *word, u32 from, u32 to)
 {
 	if (!cas(word, from, to))
@@ -38,7 +38,7 @@ static int move(u32 *word, u32 from, u32 to)
 	return 1;
 }
 
-/* request asks for something, and returns the recorder's answer. */
+/* request sends a request and returns the recorder's answer. */
 hidden u32 request(u32 kind, u64 argument)
 {
 	if (source.kind != POOL)
