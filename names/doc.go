@@ -18,7 +18,7 @@
 //
 // # Security
 //
-// An [Image] can come from a trace that anybody may have written. Of its paths only regular files are opened, and a
+// An [Image] can come from a trace that anyone may have written. Of its paths only regular files are opened, and a
 // file is used only if its image id or build-id shows that it is the image. Malformed programs and .sym files give
 // errors, in time and memory linear in their size.
 package names

@@ -63,7 +63,7 @@ func newRegexp(p string) (matcher, error) {
 	case "i":
 		expr = "(?i)" + expr
 	default:
-		return matcher{}, fmt.Errorf("unknown flags %q behind the regular expression: only i", flags)
+		return matcher{}, fmt.Errorf("unknown flags %q after the regular expression: only i is known", flags)
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {

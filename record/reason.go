@@ -46,32 +46,32 @@ func Reasons() []ReasonText {
 			"The compiler left no call, nops or sled at the function's entry: it was compiled without -pg, " +
 				"-fpatchable-function-entry or -fxray-instrument, or with an attribute that turns them off."},
 		{ReasonColdPart,
-			"This is a part of another function that the compiler moved away (.cold), by its name or by its unwind table; " +
+			"This is a part of another function that the compiler moved away (.cold), as its name or unwind table shows; " +
 				"only jumps enter it."},
 		{ReasonShortFunction, "The function ends before there is room for a jump."},
 		{ReasonShortSite,
-			"Too few bytes are free at the entry for one jump: -fpatchable-function-entry=N,M wants N-M >= 5 on x86-64, 1 " +
-				"on arm64."},
+			"Too few bytes are free at the entry for a jump: -fpatchable-function-entry=N,M requires N-M >= 5 on x86-64, " +
+				">= 1 on arm64."},
 		{ReasonRealignedFrame,
 			"The function realigns its stack before it saves the frame pointer; 8(%rbp) holds a copy of the return " +
 				"address there, not the return address itself."},
 		{ReasonNoFramePointer,
 			"The call of mcount is not preceded by push %rbp; mov %rsp,%rbp (arm64: by saving x29 and x30 and pointing " +
-				"x29 there), so it is not known where the return address is."},
+				"x29 there), so where the return address is cannot be known."},
 		{ReasonSignedReturn,
-			"The function has signed its return address before it calls mcount (-mbranch-protection=pac-ret): only its " +
-				"entry can be recorded, with the function tracer; -fpatchable-function-entry=2 has no such limit."},
+			"The function signs its return address before it calls mcount (-mbranch-protection=pac-ret): only its entry " +
+				"can be recorded, which requires the function tracer; -fpatchable-function-entry=2 has no such limit."},
 		{ReasonShadowStack, "The function keeps its return address on a shadow call stack (-fsanitize=shadow-call-stack)."},
 		{ReasonOutOfReach,
 			"What is added to the image is more than 128 MiB away, which branches of arm64 do not reach, and there is no " +
 				"room for a veneer near the function: -fpatchable-function-entry=4 makes room."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry,
-			"It cannot be proven where the function begins: the image has neither symbols nor unwind tables for it."},
+			"Where the function begins cannot be proven: the image has neither symbols nor unwind tables for it."},
 		{ReasonJumpIntoSite, "A branch in the function goes to the middle of the site."},
 		{ReasonUnexpected,
 			"A table lists the place, but the bytes there are neither the call, the nops nor the sled it should hold."},
-		{ReasonDuplicate, "The function has a better site: one site a function is used."},
+		{ReasonDuplicate, "The function has a better site; only one per function is used."},
 		{ReasonOtherCallee, "__mcount_loc lists a call that does not go to a profiling function."},
 		{ReasonNotExecutable, "The symbol or table entry lies outside executable, file-backed code."},
 		{ReasonEntryPoint, "The program starts here: there is no return address."},
@@ -84,8 +84,8 @@ func Reasons() []ReasonText {
 		{ReasonLoader,
 			"The dynamic linker enters this function with registers that carry more than the calling convention says."},
 		{ReasonProfiler, "This is the profiling function itself, or part of it."},
-		{ReasonRuntime, "The function belongs to the runtime fentry put into the image."},
-		{ReasonPatched, "fentry has put its own jump there already; undo the patch first."},
+		{ReasonRuntime, "The function belongs to the runtime that fentry put into the image."},
+		{ReasonPatched, "fentry has already put its own jump there; undo the patch first."},
 		{ReasonXRayExit, "An exit sled; the entry sled of the same function is enough."},
 	}
 }

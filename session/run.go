@@ -269,7 +269,7 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time, 
 			}
 			if interval > 100*time.Millisecond && !told {
 				told = true
-				s.logf("the program has ended, traced processes that it left behind are still running; ^C ends the recording")
+				s.logf("the program has ended; traced processes that it left behind are still running; ^C ends the recording")
 			}
 			interval = min(2*interval, 250*time.Millisecond)
 			poll = time.After(interval)

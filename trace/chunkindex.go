@@ -63,11 +63,11 @@ func (ix *index) listed(r io.Reader, id format.Identity) (end int64, err error) 
 		at, ok := format.IndexOffset(id, e[:])
 		switch {
 		case !ok:
-			t.problem(fmt.Errorf("%s: entry %d is damaged or another trace's; the rest is looked for in %s",
+			t.problem(fmt.Errorf("%s: entry %d is damaged or another trace's; searching %s for the rest",
 				ChunksFile, n, EventsFile))
 			return off, nil
 		case at != uint64(off) || !parseChunkHead(e[:], &ch) || ch.size == 0:
-			t.problem(fmt.Errorf("%s: entry %d is not of the chunk at offset %#x; the rest is looked for in %s",
+			t.problem(fmt.Errorf("%s: entry %d is not of the chunk at offset %#x; searching %s for the rest",
 				ChunksFile, n, off, EventsFile))
 			return off, nil
 		case off+int64(ch.size) > t.size:

@@ -30,7 +30,7 @@ func parseStat(b []byte) (procStat, error) {
 	}
 	f := bytes.Fields(b[at+1:])
 	if len(f) < 20 || len(f[0]) != 1 {
-		return s, fmt.Errorf("stat: %d fields behind the name", len(f))
+		return s, fmt.Errorf("stat: %d fields after the name", len(f))
 	}
 	s.state = f[0][0]
 	var err error
