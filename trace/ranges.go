@@ -33,8 +33,8 @@ type span struct {
 	image       uint32
 }
 
-// span returns the ids around id that belong to one image; none for what is no id.
-// Ids that are in no range are local ones of home.
+// span returns the ids around id that belong to one image; none for what is no id, or
+// nobody's. Where there are no ranges at all, ids are local ones of home.
 func (r idRanges) span(id, home uint32) span {
 	if id == 0 || id > format.IDMax {
 		return span{}
@@ -43,14 +43,10 @@ func (r idRanges) span(id, home uint32) span {
 	if i < len(r) && r[i].first <= id {
 		return span{r[i].first, r[i].last - r[i].first + 1, r[i].first - 1, r[i].image}
 	}
-	lo, end := uint32(1), uint32(format.IDMax+1)
-	if i > 0 {
-		lo = r[i-1].last + 1
+	if len(r) > 0 {
+		return span{}
 	}
-	if i < len(r) {
-		end = r[i].first
-	}
-	return span{lo, end - lo, 0, home}
+	return span{1, format.IDMax, 0, home}
 }
 
 // A MapEntry is an image in a map chunk: one that a process has loaded.
@@ -156,8 +152,11 @@ func (ix *index) addMap(off int64, ch *chunkHead) error {
 	t := ix.t
 	le := binary.LittleEndian
 	return ix.parts(off+ChunkHeaderSize, off+int64(ch.size), format.MapEntry, func(b []byte) bool {
-		first := le.Uint32(b[format.MFirst:])
-		image := ix.addRange(first, le.Uint32(b[format.MCount:]), ImageID(le.Uint64(b[format.MImage:])))
+		first, id := le.Uint32(b[format.MFirst:]), ImageID(le.Uint64(b[format.MImage:]))
+		if id == 0 {
+			return false // nothing was written from here on
+		}
+		image := ix.addRange(first, le.Uint32(b[format.MCount:]), id)
 		loaded, unloaded := le.Uint64(b[format.MLoaded:]), le.Uint64(b[format.MUnloaded:])
 		key := mapKey{ch.pid, first, loaded}
 		i, ok := ix.ranges.maps[key]
