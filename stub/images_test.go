@@ -1,8 +1,10 @@
 package stub
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -79,6 +81,31 @@ func TestRanges(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestNoIDsLeft: a program whose functions cannot have ids of their own is not traced,
+// and leaves the table of ranges as it is for those that come after it.
+func TestNoIDsLeft(t *testing.T) {
+	session := sharedTrace(t, format.IDMax-1)
+	before, err := os.ReadFile(session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := buildFixture(t, "basic.c", buildOptions{config: Config{Session: session}})
+	for range 2 {
+		out, err := f.command(t).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "fentry: an image is not traced: the trace has no ids left\n") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	after, err := os.ReadFile(session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := func(b []byte) []byte { return b[256 : 256+8*format.RangeEntry] }
+	if !bytes.Equal(table(before), table(after)) {
+		t.Errorf("ranges % x", table(after))
+	}
 }
 
 // TestGuest: two images are traced by one runtime. The second is a shared object with

@@ -49,7 +49,9 @@ hidden i64 allocate_ids(u64 image, u32 count)
 	for (u32 i = 0; i < room; i++) {
 		u8 *e = source.header + off + i * FT_RANGE_ENTRY;
 		u64 *range = (u64 *)(e + FT_R_FIRST), v = load(range);
-		if (!v && next + count - 1 <= FT_ID_MAX) {
+		if (!v && next + count - 1 > FT_ID_MAX)
+			break;
+		if (!v) {
 			if (cas(range, 0, next | (u64)count << 32)) {
 				store((u64 *)(e + FT_R_IMAGE), image);
 				return (i64)next - 1;
