@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // pool is shared memory as a recorder makes it, and a recorder of the simplest kind.
@@ -209,14 +211,17 @@ func testPool(t *testing.T, m *machine) {
 	})
 
 	t.Run("overwrite", func(t *testing.T) {
-		// Nobody drains; the newest events are there at the end.
+		// Nobody drains; the newest events are there at the end, and what says what they
+		// mean.
 		p := newPool(t, 8, overwrite)
 		f := buildForPool(t, p)
 		p.runWith(t, f, func() { p.word(48).Add(1); time.Sleep(5 * time.Millisecond) }, "many", "300000")
 		p.drain(2)
 		p.drain(1)
 		events, last := 0, uint32(0)
+		kinds := map[uint16]int{}
 		for _, c := range p.chunks {
+			kinds[binary.LittleEndian.Uint16(c[4:])]++
 			if binary.LittleEndian.Uint16(c[4:]) == 1 {
 				last = max(last, binary.LittleEndian.Uint32(c[20:]))
 				events++
@@ -224,6 +229,9 @@ func testPool(t *testing.T, m *machine) {
 		}
 		if events < 5 || last < 500 {
 			t.Errorf("%d chunks of events, the last is number %d", events, last)
+		}
+		if kinds[format.KindImage] != 1 || kinds[format.KindMap] != 1 {
+			t.Errorf("chunks by kind: %v", kinds)
 		}
 	})
 

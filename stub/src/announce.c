@@ -7,6 +7,7 @@
 #include "configuration.h"
 #include "image.h"
 #include "request.h"
+#include "say.h"
 #include "source.h"
 #include "sys.h"
 
@@ -54,11 +55,29 @@ static void from_file(struct text *o, const char *path, u8 sep)
 			*from = sep;
 }
 
+#define PATIENCE 100000000UL /* ns */
+
+/* take gets a chunk for an announcement. Without it whole tasks make no sense to readers:
+   so it is waited for even if events are not. */
+static int take(struct control *c, struct chunk *k, u32 least)
+{
+	u64 from = clock_ns(CLOCK_MONOTONIC_), waited = 0;
+	for (;;) {
+		u32 freed = source.kind == POOL ? load(HEADER(u32, FT_H_FREED)) : 0;
+		if (take_chunk(c, k, least))
+			return 1;
+		if (source.kind != POOL || waited >= PATIENCE)
+			return 0;
+		futex_wait(HEADER(u32, FT_H_FREED), freed, PATIENCE - waited);
+		waited = clock_ns(CLOCK_MONOTONIC_) - from;
+	}
+}
+
 /* write_image describes the program image in a chunk of its own. */
 static void write_image(struct control *c)
 {
 	struct chunk k = { 0 };
-	if (!c || !take_chunk(c, &k, source.chunk_size))
+	if (!c || !take(c, &k, source.chunk_size))
 		return;
 	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + source.chunk_size - 512 };
 	text(&o, "path=", 8);
@@ -93,13 +112,14 @@ static void write_image(struct control *c)
 	from_file(&o, "/proc/self/cmdline", 0x1f);
 	end(&o);
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	*(u32 *)(k.base + FT_C_SIZE) = (u32)(((u64)o.p - k.base + 7) & -8UL);
 	chunk_header(c, k.base, FT_KIND_IMAGE, 0);
-	store((u32 *)(k.base + FT_C_SIZE), (u32)(((u64)o.p - k.base + 7) & -8UL));
 	hand_over(c, &k);
 }
 
-/* announce_images writes which images the process has, or had. */
-hidden void announce_images(struct control *c)
+/* announce_images writes which images the process has, or had. It returns 0 when there is
+   nowhere to write it to: nobody could tell then what the ids of a new image mean. */
+hidden int announce_images(struct control *c)
 {
 	struct chunk k = { 0 };
 	u32 size = FT_CHUNK_HEADER;
@@ -107,8 +127,8 @@ hidden void announce_images(struct control *c)
 		size += FT_MAP_ENTRY;
 	if (size > source.chunk_size)
 		size = source.chunk_size;
-	if (!take_chunk(c, &k, size))
-		return;
+	if (!take(c, &k, size))
+		return 0;
 	u64 at = k.base + FT_CHUNK_HEADER;
 	for (struct image *m = images_first(); m && at + FT_MAP_ENTRY <= k.base + k.size; m = m->next) {
 		*(u32 *)(at + FT_M_FIRST) = m->base + 1;
@@ -119,9 +139,10 @@ hidden void announce_images(struct control *c)
 		*(u64 *)(at + FT_M_UNLOADED) = load(&m->unloaded);
 		at += FT_MAP_ENTRY;
 	}
+	*(u32 *)(k.base + FT_C_SIZE) = (u32)(at - k.base);
 	chunk_header(c, k.base, FT_KIND_MAP, 0);
-	store((u32 *)(k.base + FT_C_SIZE), (u32)(at - k.base));
 	hand_over(c, &k);
+	return 1;
 }
 
 /* announce writes what readers need to know of this image. It returns 0 when there is
@@ -134,7 +155,10 @@ hidden int announce(struct control *c)
 	if (!fentry_config.session[0])
 		request(FT_ASK_NEW_IMAGE, fentry_image.id);
 	write_image(c);
-	announce_images(c);
+	if (!announce_images(c) && source.kind != CLOSED) {
+		say("not traced: the recorder's buffer is full at the program's start", 0, 0, 0);
+		return 0;
+	}
 	record(c, counter(), FT_REC_START, 0, 0);
 	return source.kind != CLOSED;
 }

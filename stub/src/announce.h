@@ -4,6 +4,6 @@
 #include "control.h"
 
 hidden int announce(struct control *c);
-hidden void announce_images(struct control *c);
+hidden int announce_images(struct control *c);
 
 #endif

@@ -36,8 +36,10 @@ static struct image *register_image(const struct image_info *info, struct words 
 		i64 ids = allocate_ids(info->id, info->sites);
 		if (ids >= 0)
 			m = image_add(info, words, (u32)ids);
-		if (m)
-			announce_images(c);
+		if (m && !announce_images(c)) {
+			image_remove(m);
+			m = 0;
+		}
 	}
 	unblock(old);
 	return m;

@@ -145,9 +145,11 @@ hidden int pool_keeps(const struct chunk *k)
 /* pool_full hands a chunk of this thread to the recorder. */
 hidden void pool_full(struct control *c, struct chunk *k)
 {
-	c->mine[c->mine_to++ % lengthof(c->mine)] = k->index;
-	if (c->mine_to - c->mine_from > lengthof(c->mine))
-		c->mine_from = c->mine_to - (u32)lengthof(c->mine);
+	if (*(unsigned short *)(k->base + FT_C_KIND) == FT_KIND_EVENTS) { /* others are no older events */
+		c->mine[c->mine_to++ % lengthof(c->mine)] = k->index;
+		if (c->mine_to - c->mine_from > lengthof(c->mine))
+			c->mine_from = c->mine_to - (u32)lengthof(c->mine);
+	}
 	store(chunk_state(k->index), FT_STATE_FULL);
 	add(HEADER(u32, FT_H_FILLED), 1);
 	futex_wake(HEADER(u32, FT_H_FILLED), 1);

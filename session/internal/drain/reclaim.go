@@ -24,7 +24,8 @@ func (d *Drainer) makeRoom() {
 	}
 }
 
-// makeRoomAmong does it for the chunks from one to another, of which free are free.
+// makeRoomAmong does it for the chunks from one to another, of which free are free. What
+// is no events is no older events: the next round writes it.
 func (d *Drainer) makeRoomAmong(from, to, free int) (freed int) {
 	want := (to-from)/8 - free
 	if want <= 0 {
@@ -32,7 +33,7 @@ func (d *Drainer) makeRoomAmong(from, to, free int) (freed int) {
 	}
 	var full []claim
 	for i := from; i < to; i++ {
-		if d.p.State(i).Load() == format.StateFull {
+		if d.p.State(i).Load() == format.StateFull && d.p.Kind(i) == trace.ChunkEvents {
 			full = append(full, claim{chunk: i, counter: d.p.Counter(i)})
 		}
 	}
