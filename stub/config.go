@@ -8,6 +8,11 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
+// What the runtime is told is in two structures, whose layout is written down once, in
+// internal/spec, for Go, C and assembly: what the process is to do, and what an image has.
+// They are apart because a process has one of the first and, with guests, several of the
+// second, and because the second stays true wherever the image is used again.
+
 // Sizes of the runtime's symbols fentry_config and fentry_image in bytes.
 const (
 	ConfigSize = format.ConfigSize
@@ -98,7 +103,8 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 		le.PutUint32(b[format.ImageOOptions:], 1)
 	}
 	if len(m.BuildID) > format.ImageNBuildID {
-		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit", len(m.BuildID), format.ImageNBuildID)
+		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit",
+			len(m.BuildID), format.ImageNBuildID)
 	}
 	b[format.ImageOIdlen] = byte(len(m.BuildID))
 	copy(b[format.ImageOBuildID:], m.BuildID)

@@ -4,7 +4,9 @@
 //
 //	obj, err := stub.Object(elf.EM_X86_64)
 //	// link obj into the program's image, encode a thunk for every site, then:
-//	image := stub.Image{ID: id, Sites: n, Address: addr, Thunks: thunks - addr, Switches: switches - addr, Path: path}
+//	image := stub.Image{
+//		ID: id, Sites: n, Address: addr, Thunks: thunks - addr, Switches: switches - addr, Path: path,
+//	}
 //	b, err := image.MarshalBinary() // the contents of fentry_image, which is at addr
 //	config := stub.Config{Mode: stub.ModeGraph}
 //	b, err = config.MarshalBinary() // the contents of fentry_config
@@ -61,8 +63,19 @@
 // A process has one runtime, the home. [GuestObject] is for other images of the process, such as shared objects: it
 // has fast paths, which work on the home's control blocks and whose slow paths are jumps to the home, whose structure
 // (src/home.h) is at a fixed address. Each image has a range of ids, which are unique in the trace, its switches, and
-// an entry in the table by which slow paths find a function from its thunk. On arm64 only the executable can be
-// traced, as other images cannot use its thread-local word.
+// an entry in the table by which slow paths find a function from its thunk.
+//
+// An image that is refused runs untraced: its switches stay off. Refused are
+//
+//   - an image whose thunks call routines for another mode, or for other options (depth, threshold, graph roots), than
+//     the home was configured for;
+//   - every second image in profile mode: a thread's table of counts has an entry for each function of the home's
+//     image, found by local id, and its size is settled when the thread begins. The functions of another image have no
+//     entry in it, and choosing a table at each call would cost programs of one image what they do not need;
+//   - every second image on arm64: fast paths find the control block by a thread-local word of the executable, at a
+//     distance from the thread pointer that only the executable knows. So GuestObject has no object for arm64.
+//
+// If the address of the home's page is taken, the process has no guests either.
 //
 // # Programs linked with the runtime
 //

@@ -9,6 +9,10 @@ import (
 	"fmt"
 )
 
+// The library is the same runtime for programs that are linked with it, not patched. It is
+// one object, in an archive of one member: parts of it would be taken or left by linkers as
+// the program names them, but what compilers call needs all of it.
+
 //go:embed amd64-classic.o
 var amd64Classic []byte
 

@@ -7,6 +7,23 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
+// A thunk stands between a traced function and its caller, in 64 bytes of its own: where the
+// site is there are 5. It has what differs between functions, and the runtime's routines have
+// the rest, once.
+//
+// What is odd about this machine is that a call pushes its return address, and that the
+// processor keeps a copy of it, to predict the return (and, with CET, to check it). Whoever
+// changes the address on the stack, as ftrace does, has every return mispredicted. So a
+// thunk drops the caller's address, after enter has set it aside, and calls the body: that
+// call's own address lands in the same slot, stack arguments stay where they were, and every
+// return goes to where a call came from.
+//
+// No register is scratch. At a function's entry the calling convention gives r11 away, but
+// callers keep values in whatever register they know the function not to change (-fipa-ra),
+// al has a count and r10 the static chain. So the id goes over the stack, pushed by an
+// instruction that needs no register; bit 31 of it says exit. Flags are dead at both ends,
+// which is why the switch can be tested, by one instruction with a memory operand.
+
 // A Thunk is the code between a traced site and the runtime. Addresses are those at which the code will run, or all
 // shifted from them by the same distance.
 type Thunk struct {
@@ -19,7 +36,7 @@ type Thunk struct {
 	Kind   arch.ThunkKind
 }
 
-// Offsets of a thunk's parts. The runtime's sources (stub/src/layout.h) have the same.
+// Offsets of a thunk's parts. The runtime's sources (stub/src/amd64/thunk.h) have the same.
 const (
 	thunkCallEnd = 19 // enter returns here
 	thunkPad     = 24 // the body's call, and a nop before it
@@ -67,8 +84,8 @@ func (t *Thunk) Encode(dst []byte) error {
 	return err
 }
 
-// thunkCode is the code of thunks, by kind, with zeroes for what differs between them. Nothing may come to the rest, so
-// it is int3.
+// thunkCode is the code of thunks, by kind, with zeroes for what differs between them.
+// Nothing may come to the rest, so it is int3.
 var thunkCode = [...][arch.ThunkSize]byte{
 	arch.ThunkGraph: {
 		0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
@@ -86,8 +103,9 @@ var thunkCode = [...][arch.ThunkSize]byte{
 	},
 	arch.ThunkFunc:       thunkFuncCode,
 	arch.ThunkMcountFunc: thunkFuncCode,
-	// The body's return leads to thunkRet, because enter has put that address into the frame. The call, of the instruction
-	// behind this code, is for the processor: it predicts returns by the calls it has seen.
+	// The body's return leads to thunkRet, because enter has put that address into the
+	// frame. The call, of the instruction behind this code, is for the processor: it
+	// predicts returns by the calls it has seen.
 	arch.ThunkMcount: {
 		0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
 		0x74, thunkBypass - 9, // je bypass

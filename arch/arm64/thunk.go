@@ -7,6 +7,22 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
+// A thunk stands between a traced function and its caller, in 64 bytes of its own: where the
+// site is there is one instruction, a branch. It has what differs between functions, and the
+// runtime's routines have the rest, once.
+//
+// What is odd about this machine is that bl leaves the return address in x30, and that the
+// function puts it where it likes. So the thunk need not drop anything from the stack: it
+// calls the body with bl, x30 then leads back into the thunk, and the processor, which
+// predicts returns by the calls it has seen, is right. The caller's address is meanwhile in
+// the shadow of what lies below the stack pointer. Behind a prologue, the address is in the
+// frame record already and has to be replaced there, and enter does that.
+//
+// Scratch are x16 and x17, which the calling convention gives to code that linkers put
+// between a call and its target: with both, a thunk can name an address and an id without a
+// memory access. Instructions have no room for either, hence adrp, and movz with movk.
+// Branches reach 128 MiB; what is further away is the patcher's concern, by veneers.
+
 // A Thunk is the code between a traced site and the runtime. Addresses are those at which the code will run, or all
 // shifted from them by the same distance.
 //

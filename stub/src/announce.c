@@ -1,7 +1,8 @@
 /* What readers are told of images. The program's own is described in a chunk of
    key=value strings, by the first thread when tracing starts, before any event. Whenever
    an image comes or goes, another chunk says which ones there are, and which ids they
-   have. */
+   have. That chunk is complete each time, so that readers need no other: where old chunks
+   are overwritten, differences would get lost with them. */
 #include "announce.h"
 #include "chunk.h"
 #include "configuration.h"
@@ -100,7 +101,9 @@ static void write_image(struct control *c)
 	end(&o);
 #endif
 	text(&o, "mode=", 8);
-	text(&o, fentry_config.mode == MODE_PROFILE ? "profile" : fentry_config.mode == MODE_FUNCTION ? "function" : "function_graph", 16);
+	text(&o, fentry_config.mode == MODE_PROFILE    ? "profile"
+		 : fentry_config.mode == MODE_FUNCTION ? "function"
+						       : "function_graph", 16);
 	end(&o);
 	text(&o, "exe=", 8);
 	i64 n = readlink("/proc/self/exe", o.p, 4096);

@@ -1,4 +1,15 @@
-/* Events that slow paths write, and the chunks that all events go to. */
+/* Events that slow paths write, and the chunks that all events go to.
+
+   A chunk has one writer, its thread, so no event needs a lock; what threads share is only
+   who gets which chunk (pool.c, file.c). A fast path reserves a slot between next and end,
+   and then writes it. A signal handler may come in between, and go on to the next chunk:
+   therefore a chunk that is left is kept until two more have been (old), or, where the pool
+   is short of chunks, only if it has a slot of zeros: one that is still to be written.
+
+   There is always a place to write, or fast paths would need one test more: where no chunk
+   is to be had, it is the scrap. What goes there is counted as lost before it happens, in
+   the file's header, and moves to the thread's own count with its next chunk, which says
+   between which events it was. A thread that ends in between is counted all the same. */
 #include "chunk.h"
 #include "configuration.h"
 #include "file.h"

@@ -227,7 +227,8 @@ static void fp_failed(u32 id)
 		*e++ = "0123456789abcdef"[v >> shift & 15];
 	*e = 0;
 	if (add(&fp_failures, 1) == 0)
-		say("a function returned with another frame pointer than its caller's; it calls mcount at image offset ", n, " or up to 3 bytes after it", 0);
+		say("a function returned with another frame pointer than its caller's; it calls mcount at image offset ",
+		    n, " or up to 3 bytes after it", 0);
 }
 
 /* unlink_frame closes a frame without an event. */
@@ -365,7 +366,8 @@ hidden void fentry_classic_prepare(u64 *parent, u64 slot, u64 selfpc, u64 fp)
 	if (function_trace_stop || off >= fentry_classic_span || !(c = control()) || c->busy)
 		return;
 	u32 id = (u32)(off / 4 + 1) + fentry_own.base;
-	if ((u64)load(&ftrace_graph_return) != (u64)ftrace_stub || (u64)load(&ftrace_graph_entry) != (u64)ftrace_graph_entry_stub)
+	if ((u64)load(&ftrace_graph_return) != (u64)ftrace_stub ||
+	    (u64)load(&ftrace_graph_entry) != (u64)ftrace_graph_entry_stub)
 		hook_entry(c, parent, slot, selfpc, fp, id);
 	else if (images_armed())
 		fentry_classic_record(parent, slot, id, fp);

@@ -1,7 +1,7 @@
-/* What the patcher fills in: what is to be done in the process, and what the image has
-   that is traced. The classic tracer fills it in at its start, and
-   guests have only the second. It is assembly, so that
-   no value of it is ever folded. */
+/* What the patcher fills in: what is to be done in the process (fentry_config), and what
+   the image has that is traced (fentry_image). Guests have only the second, as their home
+   decides what is done; the classic tracer fills in both at its start. It is assembly, so
+   that no compiler takes the zeros here for what will be there. */
 #include "config.h"
 #include "layout.h"
 

@@ -1,5 +1,9 @@
 /* The control block of a thread: what the fast paths touch, and what the slow ones
-   remember of it. */
+   remember of it.
+
+   It is a page of its own, which the kernel wipes in a forked child. So a child's first
+   event fails every test of a fast path and comes to a slow one, without anything being
+   told to the child, and a fork at any moment, also by a bare clone, needs no handler. */
 #ifndef FENTRY_CONTROL_H
 #define FENTRY_CONTROL_H
 #include "types.h"

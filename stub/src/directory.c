@@ -76,9 +76,9 @@ static const char *entry(i64 fd, char *buf, i64 *n, i64 *at)
 }
 
 /* look_at_old joins the trace that is there already if the process that began it
-   lives (MINE): an ancestor, or another program of the same pipeline. OLD is a trace that may be put aside, EMPTY a directory made for one.
-   Anything else is none of ours, whatever the environment says, and stays as it
-   is: FOREIGN. */
+   lives (MINE): an ancestor, or another program of the same pipeline. OLD is a trace
+   that may be put aside, EMPTY a directory made for one. Anything else is none of ours,
+   whatever the environment says, and stays as it is: FOREIGN. */
 static int look_at_old(const char *dir, char *buf)
 {
 	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
@@ -99,8 +99,10 @@ static int look_at_old(const char *dir, char *buf)
 	fd = open(file_path, O_RDWR_ | O_CLOEXEC_, 0);
 	if (!failed(fd)) {
 		n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
-		if (n == (i64)sizeof head && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
-		    process_alive(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(file_use(fd)))
+		if (n == (i64)sizeof head && header_ok(head) &&
+		    *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
+		    process_alive(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) &&
+		    !failed(file_use(fd)))
 			is = MINE;
 		/* A recorder, which holds a lock, is writing it, whose pool is out of reach or
 		   not for this process. */

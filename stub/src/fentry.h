@@ -111,7 +111,8 @@ extern char ftrace_return[];
    parent is where the return address was taken from; the fourth argument is the stack
    pointer the function was called with. It identifies the frame when the function
    returns: parent of ftrace_return_to_handler is the stack pointer - 16. */
-extern void prepare_ftrace_return(unsigned long *parent, unsigned long selfpc, unsigned long frame_pointer, unsigned long stack_pointer);
+extern void prepare_ftrace_return(unsigned long *parent, unsigned long selfpc, unsigned long frame_pointer,
+				  unsigned long stack_pointer);
 extern unsigned long ftrace_return_to_handler(unsigned long *parent, unsigned long frame_pointer);
 
 /* Registers at the site, the kernel's pt_regs. ftrace_caller and ftrace_mcount_caller leave
@@ -124,7 +125,8 @@ struct ftrace_regs {
 	unsigned long all;    /* 1: all registers are there */
 	unsigned long record; /* ftrace_mcount_caller: the function's frame record */
 	unsigned long reserved;
-	unsigned long stackframe[2]; /* frame record of the trampoline; before the prologue, the function's follows the block */
+	/* frame record of the trampoline; before the prologue, the function's follows the block */
+	unsigned long stackframe[2];
 	unsigned long reserved2[2];
 };
 

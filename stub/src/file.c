@@ -19,7 +19,9 @@ enum {
 	STEP = 1 << 30,       /* bytes the file grows by */
 	SMALL = 64 << 10,     /* of a process's first windows: most processes are short */
 	FEW = 4,              /* how many those are */
-	FIRST = 256 << 10,    /* of the window of a process that is alone and has the file open: what is written there first costs little, too */
+	/* of the window of a process that is alone and has the file open: what is written there
+	   first costs little, too */
+	FIRST = 256 << 10,
 };
 
 /* The windows of this process: zero in a forked child, which must not use its

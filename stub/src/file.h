@@ -4,7 +4,9 @@
 #include "control.h"
 
 enum {
-	LARGE = 4 << 20,        /* bytes of a window, and its alignment in the file: with both, file systems use large folios, and a page costs a tenth */
+	/* bytes of a window, and its alignment in the file: with both, file systems use large
+	   folios, and a page costs a tenth */
+	LARGE = 4 << 20,
 	RANGES_END = 16 << 10,  /* end of the table of id ranges in it, which has its blocks from the start */
 	HEADER_ROOM = 64 << 10, /* size of the header in files made here, so that chunks are aligned */
 	PATH = 4096,

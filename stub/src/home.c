@@ -9,7 +9,12 @@
    of them, and without asking the thread, as a thread may have no block yet, or be a
    forked child whose blocks are wiped. So a page at a fixed address says where the
    home is, to be read only. Programs do not have that address: no stack's shadow, and
-   nothing that the kernel places, comes there. If one has, it has no guests. */
+   nothing that the kernel places, comes there. If one has, it has no guests.
+
+   Refused is an image whose thunks call routines for something else than this process is
+   traced for, and every image in profile mode: the tables of counts have an entry a
+   function of the home's image (profile.c). A refused image's switches stay off, and it
+   runs untraced. On arm64 there are no guests at all (machine.h). */
 #include "announce.h"
 #include "configuration.h"
 #include "home.h"

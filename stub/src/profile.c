@@ -1,6 +1,11 @@
 /* The profile tracer's tables: one a thread, in the trace file, which holds what
    has been counted at any time. A thread that begins goes on with the table of one
-   that has ended. */
+   that has ended. One table for all threads would need locked additions, which cost as
+   much as the rest of the call.
+
+   A table has an entry a function of the home image, by local id, and its size is settled
+   when the thread begins. So in this mode there are no other images (home.c): those would
+   need tables that grow, or one more load at every call. */
 #include "chunk.h"
 #include "file.h"
 #include "image.h"

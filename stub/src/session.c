@@ -1,4 +1,10 @@
-/* Where the trace goes: a recorder's pool, the trace of a parent, a new trace. */
+/* Where the trace goes: a recorder's pool, the trace of a parent, a new trace.
+
+   What is named in the configuration comes first: a recorder that patches a process says
+   there where its pool is. A patched file says nothing, and looks among its ancestors: a
+   recorder holds its pool at a descriptor with a fixed number. An environment variable
+   would get lost where a program cleans the environment of those it starts. FENTRY_OFF
+   and FENTRY_DATA are for people, and for traces that the program writes itself. */
 #include "configuration.h"
 #include "file.h"
 #include "machine.h"

@@ -2,7 +2,8 @@
    stack is another one, frames were skipped, the chunk is full.
 
    All of these run on the traced program's stack, which may be a small one: they
-   keep few locals. Signals are blocked meanwhile. */
+   keep few locals. Signals are blocked meanwhile: a handler that is traced would find
+   what is half done here. */
 #include "chunk.h"
 #include "frame.h"
 #include "image.h"

@@ -4,7 +4,8 @@
    that the dynamic loader processes; the classic tracer's at the first call of mcount.
    A recorder lets the entry point's part run before the loader, so that the
    constructors of libraries, and what they call back, are traced. Whoever comes to a
-   slow path meanwhile waits. The last step switches the functions on. */
+   slow path meanwhile waits. The last step switches the functions on: until then thunks
+   do nothing, so a program without a place for its trace runs as if it was not patched. */
 #include "announce.h"
 #include "blocks.h"
 #include "configuration.h"
@@ -44,7 +45,8 @@ static int start(u64 *sp)
 	char **env;
 	if (fentry_config.magic != CONFIG_MAGIC || fentry_config.version != CONFIG_VERSION)
 		return 0;
-	if (fentry_image.magic != IMAGE_MAGIC || fentry_image.version != IMAGE_VERSION || fentry_image.mode != fentry_config.mode)
+	if (fentry_image.magic != IMAGE_MAGIC || fentry_image.version != IMAGE_VERSION ||
+	    fentry_image.mode != fentry_config.mode)
 		return 0;
 	if (sp) {
 		env = (char **)(sp + 1 + sp[0] + 1);

@@ -1,3 +1,4 @@
+/* Strings. */
 #ifndef FENTRY_TEXT_H
 #define FENTRY_TEXT_H
 #include "types.h"

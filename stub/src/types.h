@@ -1,3 +1,4 @@
+/* Integers, and the atomic operations on them: the runtime has no header of a C library. */
 #ifndef FENTRY_TYPES_H
 #define FENTRY_TYPES_H
 

@@ -21,7 +21,9 @@ type Target struct {
 }
 
 // AMD64 is x86-64.
-var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{"-m64", "-mgeneral-regs-only", "-fcf-protection=none"}, Guests: true}
+var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{
+	"-m64", "-mgeneral-regs-only", "-fcf-protection=none",
+}, Guests: true}
 
 // ARM64 is AArch64, little-endian, any of its processors: no instruction that the
 // first ones did not have, and none that lands or signs, because nothing comes to
@@ -150,7 +152,8 @@ func link(t Target, src, out string, files []string, define ...string) error {
 	args := []string{"-r", "-o", out}
 	for i, f := range files {
 		o := filepath.Join(tmp, fmt.Sprintf("%02d-%s.o", i, filepath.Base(f)))
-		cc := slices.Concat(t.Args, Flags, []string{"-I" + src, "-I" + filepath.Join(src, t.Name)}, define, []string{"-c", "-o", o, f})
+		include := []string{"-I" + src, "-I" + filepath.Join(src, t.Name)}
+		cc := slices.Concat(t.Args, Flags, include, define, []string{"-c", "-o", o, f})
 		if err := Run(t.CC, cc...); err != nil {
 			return err
 		}

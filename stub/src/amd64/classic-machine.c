@@ -1,4 +1,9 @@
-/* The classic tracer on x86-64: the slot of a frame is where its return address is. */
+/* The classic tracer on x86-64: the slot of a frame is where its return address is.
+
+   Callbacks of the program's are C that may use vector registers, in which the traced
+   function has its arguments or results. How large those are, the processor knows: it is
+   asked once, at the start, and classic.S saves that much with xsave around a callback.
+   The runtime itself is compiled for general registers only and saves none. */
 #include "classic.h"
 
 hidden u64 fentry_xsave_mask;       /* 0: this processor has fxsave only */
@@ -47,7 +52,10 @@ hidden u64 fentry_classic_slot(u64 pc, u64 r10, u64 fp)
 /* fentry_classic_enter does what the fast path cannot. */
 hidden void fentry_classic_enter(u64 slot, u32 id, u64 fp) { fentry_classic_record((u64 *)slot, slot, id, fp); }
 
-public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp) { fentry_classic_prepare(parent, (u64)parent, selfpc, fp); }
+public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp)
+{
+	fentry_classic_prepare(parent, (u64)parent, selfpc, fp);
+}
 
 /* ftrace_graph_ret_addr undoes the replacement of a return address. */
 public u64 ftrace_graph_ret_addr(u64 ret, u64 *retp) { return ret == HANDLER ? *shadow_ret((u64)retp) : ret; }

@@ -1,7 +1,15 @@
 /* Entry points of the classic tracer: mcount and __fentry__, which the program's
    functions call themselves, the trampolines for rewritten calls, and the handler
    that traced functions return to. classic.c has what is rare, and the layout of
-   shadow words. */
+   shadow words.
+
+   What is live at a site is everything: __fentry__ is called with the function's arguments
+   in place, mcount from code whose compiler believes that it changes nothing, and with
+   -fipa-ra callers keep values even in registers that a call may destroy. Here five are
+   saved and not three as with thunks: the block's address is in r11 whichever way it was
+   found, so that each path is there once. Return addresses are replaced, because the site
+   is a call in the program's code and not ours: returns are mispredicted, which is why
+   "fentry patch" puts thunks in place of such calls. */
 #include "macros.h"
 
 #define PUBLIC(f) .globl f; .type f, @function

@@ -1,6 +1,10 @@
 /* The function_graph tracer's fast paths: sites before the prologue, whose thunk
    comes here with the caller's return address on the stack, and sites behind it,
-   where that is at 8(%rbp). */
+   where that is at 8(%rbp).
+
+   All is there twice, as macros with a prefix and a suffix for words of the block: through
+   gs, and through r11 in programs that use gs themselves. A test at every word, or a block
+   address that is always loaded, would be paid for by the many for the few. */
 #include "macros.h"
 
 	.macro GRAPH_ENTER where, again, pre, suf, x=0

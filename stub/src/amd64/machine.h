@@ -1,4 +1,15 @@
-/* What the C part of the runtime needs to know of x86-64 and of Linux on it. */
+/* What the C part of the runtime needs to know of x86-64 and of Linux on it: arm64/machine.h
+   answers the same questions.
+
+   The control base is the gs base. The ABI gives threads fs, and leaves gs to nobody: it
+   costs nothing to read through, and there is no room for thread-local memory in a program
+   that is linked already. But it is not the runtime's either. A new thread inherits its
+   creator's, so each block names its owner, and a program may use gs itself, so blocks can
+   also be found without it (OWN_BASE 0, blocks.c). Reading or writing it is a system call
+   (arch_prctl): rdgsbase needs a kernel that has enabled it, and slow paths are rare.
+
+   Stacks lie right below 1 << 47, so where bits 46 to 44 of their addresses are flipped,
+   Linux places nothing: each word of a shadow has a window of its own. */
 #ifndef FENTRY_MACHINE_H
 #define FENTRY_MACHINE_H
 #include "types.h"
@@ -7,11 +18,11 @@
 /* asm/unistd_64.h */
 enum {
 	SYS_read = 0, SYS_write = 1, SYS_close = 3, SYS_fstat = 5, SYS_mmap = 9, SYS_mprotect = 10, SYS_munmap = 11,
-	SYS_rt_sigprocmask = 14, SYS_pread64 = 17, SYS_pwrite64 = 18, SYS_sched_yield = 24, SYS_mremap = 25, SYS_madvise = 28,
-	SYS_getpid = 39, SYS_flock = 73, SYS_ftruncate = 77, SYS_getdents64 = 217, SYS_getcwd = 79, SYS_getppid = 110, SYS_sigaltstack = 131,
-	SYS_prctl = 157, SYS_arch_prctl = 158, SYS_gettid = 186, SYS_futex = 202, SYS_clock_gettime = 228,
-	SYS_tgkill = 234, SYS_openat = 257, SYS_mkdirat = 258, SYS_unlinkat = 263, SYS_renameat = 264, SYS_readlinkat = 267,
-	SYS_fallocate = 285, SYS_prlimit64 = 302,
+	SYS_rt_sigprocmask = 14, SYS_pread64 = 17, SYS_pwrite64 = 18, SYS_sched_yield = 24, SYS_mremap = 25,
+	SYS_madvise = 28, SYS_getpid = 39, SYS_flock = 73, SYS_ftruncate = 77, SYS_getdents64 = 217, SYS_getcwd = 79,
+	SYS_getppid = 110, SYS_sigaltstack = 131, SYS_prctl = 157, SYS_arch_prctl = 158, SYS_gettid = 186,
+	SYS_futex = 202, SYS_clock_gettime = 228, SYS_tgkill = 234, SYS_openat = 257, SYS_mkdirat = 258,
+	SYS_unlinkat = 263, SYS_renameat = 264, SYS_readlinkat = 267, SYS_fallocate = 285, SYS_prlimit64 = 302,
 	O_DIRECTORY_ = 0200000, O_NOFOLLOW_ = 0400000,
 };
 
@@ -21,7 +32,8 @@ static inline i64 syscall6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
 	register i64 r10 __asm__("r10") = d;
 	register i64 r8 __asm__("r8") = e;
 	register i64 r9 __asm__("r9") = f;
-	__asm__ volatile("syscall" : "=a"(r) : "0"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+	__asm__ volatile("syscall" : "=a"(r) : "0"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
 	return r;
 }
 

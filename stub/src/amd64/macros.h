@@ -10,7 +10,22 @@
    look up a caller's row at the byte before the return address, where the id is
    still pushed.
 
-   Every register is the traced program's. The fast paths save those they use.
+   No register is scratch. At an entry the ABI would leave r11 alone, but callers keep
+   values in any register that they know the function not to change (-fipa-ra), al has the
+   number of vector arguments, r10 the static chain; at an exit rax and rdx are results. So
+   the fast paths save those they use, and those are three: rdtsc has its result in edx and
+   eax, cmpxchg compares with rax, and rcx is for all else. Vector registers are never
+   touched, so they need no saving. Below the stack pointer nothing is live: a function's
+   red zone does not exist yet at its entry and no longer at its exit, and behind a
+   prologue the site was a call, which would overwrite it.
+
+   What is odd about this machine is that a call pushes its return address. So the frame's
+   slot S is a place in memory that every unwinder, longjmp and debugger knows, and the
+   processor keeps a second list of such addresses, to predict returns, and with CET a
+   third one, to check them. Putting another address into S, as ftrace does, has every
+   return mispredicted and is not allowed with CET. A thunk drops the address and calls the
+   body instead, so all lists agree. Behind a prologue the address in S has to be replaced;
+   there the thunk makes a call whose return address is the one that is put into S.
 
    The thread's control block is at the gs base. In a program that uses gs itself, it
    is found by the thread pointer in the table fentry_blocks: the same code again,
@@ -29,7 +44,8 @@
        thread's own), so a handler's events take other slots. The clock is read
        between looking at the next slot and reserving it: if that is another one by
        then, a handler was there in between, and all is done again. So a thread's
-       events are in the order of their times;
+       events are in the order of their times. xadd would cost the same, but leaves
+       slots that are never written when a handler comes before it;
      - a slot that is reserved and zero is one that is still to be written. */
 #include "layout.h"
 #include "format.h"

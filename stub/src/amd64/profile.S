@@ -4,7 +4,9 @@
    has the time of its entry and, to be put back when it is left, the time spent so
    far in the callees of the frame it was called from. The array "active" has for
    every function the slot of its outermost open call, so that recursive calls
-   count once in its total time. */
+   count once in its total time. Counts and sums are added to by one instruction, which
+   a signal handler cannot split. Entries are found by the local id: images other than the
+   home's have none (profile.c). */
 #include "macros.h"
 
 

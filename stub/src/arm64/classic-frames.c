@@ -87,7 +87,8 @@ static u64 encoded(struct bytes *b, u32 enc, int relative)
 static int known(u32 enc)
 {
 	u32 form = enc & 0xf;
-	return (form == 0 || form == 3 || form == 4 || form == 0xb || form == 0xc) && ((enc & 0xf0) == 0 || (enc & 0xf0) == 0x10);
+	return (form == 0 || form == 3 || form == 4 || form == 0xb || form == 0xc) &&
+	       ((enc & 0xf0) == 0 || (enc & 0xf0) == 0x10);
 }
 
 /* An entry of .eh_frame: contents behind the length, which is 0 at the end. */
@@ -423,7 +424,8 @@ static u64 walk(const u8 *start, const u8 *end, u64 own, u64 *a)
 		struct fde f;
 		if (b.end - b.p < 4)
 			break;
-		if (*(const u32 *)b.p != 0 && parse_fde(p, start, end, &f) && f.pc - (u64)image_start < (u64)(text_end - image_start)) {
+		if (*(const u32 *)b.p != 0 && parse_fde(p, start, end, &f) &&
+		    f.pc - (u64)image_start < (u64)(text_end - image_start)) {
 			if (a)
 				a[n] = (f.pc - (u64)image_start) << 32 | (u32)(p - image_start);
 			n++;
@@ -469,7 +471,8 @@ hidden void fentry_classic_find_frames(void)
 	}
 	for (u32 i = 0; i < n; i++) {
 		const u8 *p = ph + i * 56, *h = (const u8 *)(bias + *(const u64 *)(p + 16));
-		if (*(const u32 *)p == 0x6474e550 /* PT_GNU_EH_FRAME */ && h[0] == 1 && h[1] == 0x1b && h[2] == 0x03 && h[3] == 0x3b) {
+		if (*(const u32 *)p == 0x6474e550 /* PT_GNU_EH_FRAME */ &&
+		    h[0] == 1 && h[1] == 0x1b && h[2] == 0x03 && h[3] == 0x3b) {
 			header = h;
 			entries = *(const u32 *)(h + 8);
 			return;

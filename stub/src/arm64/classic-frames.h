@@ -3,7 +3,9 @@
 #ifndef FENTRY_CLASSIC_FRAMES_H
 #define FENTRY_CLASSIC_FRAMES_H
 
-#define FRAMES_BITS 16   /* of the index: the call's distance from the image's start / 16, as functions with calls are longer */
+/* of the index: the call's distance from the image's start / 16, as functions with calls
+   are longer */
+#define FRAMES_BITS 16
 #define FRAMES      (1 << FRAMES_BITS)
 #define FRAME_KEY   32   /* bit, of that distance / 4 */
 #define FRAME_PLAIN 0x80000000 /* the return address is in the frame record as it is; */

@@ -76,7 +76,10 @@ hidden u64 fentry_classic_parent(const struct ftrace_regs *r)
 	return *shadow_ret(s - SLOT);
 }
 
-public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp, u64 sp) { fentry_classic_prepare(parent, sp - SLOT, selfpc, fp); }
+public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp, u64 sp)
+{
+	fentry_classic_prepare(parent, sp - SLOT, selfpc, fp);
+}
 
 /* ftrace_graph_ret_addr undoes the replacement of a return address that was found at
    retp, in a frame record. The frame it belongs to is the innermost open one whose

@@ -1,4 +1,18 @@
-/* What the C part of the runtime needs to know of arm64 and of Linux on it. */
+/* What the C part of the runtime needs to know of arm64 and of Linux on it: amd64/machine.h
+   answers the same questions.
+
+   There is no second thread register that a program may set on every processor, so the control base is a
+   word of thread-local memory, which the image gets behind its own (tls.S). Nobody else has
+   that word, and a new thread has 0 there, so no owner is compared; but only the executable
+   has such memory at a distance from the thread pointer that is known when it is linked.
+   Other images would have to call the loader for theirs, so they cannot be traced (GUESTS 0).
+
+   Address spaces have 48 bits or fewer, as the kernel was configured, and code cannot tell
+   which: what is flipped in an address to get to its shadow depends on the address (thunk.h).
+   The distance is kept in the control block, as it is the same in all of a stack.
+
+   Emulators of user programs only pretend to wipe memory in a forked child (wipe.c). There,
+   libc_tid finds a word that changes in a child, and the base has UNCHECKED's bit clear. */
 #ifndef FENTRY_MACHINE_H
 #define FENTRY_MACHINE_H
 #include "types.h"

@@ -2,8 +2,18 @@
 
    What a routine finds in registers, and which ones it may change, is said in
    arch/arm64/thunk.go: w17 is the id, x16 the caller's return address or S, x30 where
-   the routine returns. Every other register is the traced program's. The fast paths
-   save those they use.
+   the routine returns. Scratch are x16 and x17 alone: AAPCS64 gives them to code that a
+   linker puts between a call and its target, so no caller keeps anything there, whatever
+   it knows of the function (-fipa-ra). x9 to x15 would be free by the same standard, but
+   not for such callers; x18 is the platform's. The fast paths save what else they use, in
+   pairs, as the stack pointer has to be a multiple of 16.
+
+   What is odd about this machine is that a call leaves its return address in a register,
+   x30, and that the function puts it where it likes, or nowhere. So a frame has no slot
+   that outsiders know. Ours is the 16 bytes below S, the stack pointer at the call, because a
+   function moves the stack pointer before it calls another one. Nothing is written there:
+   its two shadow words, the slot before it and the return address, are. They stand side by
+   side, so one stp writes them and one ldp reads them.
 
    The thread's control block is at the control base, a word of the executable's
    thread-local memory: one load from the thread pointer, because nobody else has
@@ -37,7 +47,8 @@
 
 /* DWARF: the shadow of the address that is on the expression stack: 15 bytes. */
 #define CFI_FLIP \
-	0x12, 0x08, SHADOW_SPLIT, 0x25, 0x30, 0x2e, 0x08, SHADOW_HIGH - SHADOW_LOW, 0x1e, 0x23, SHADOW_LOW, 0x31, 0x16, 0x24, 0x27
+	0x12, 0x08, SHADOW_SPLIT, 0x25, 0x30, 0x2e, 0x08, SHADOW_HIGH - SHADOW_LOW, 0x1e, 0x23, SHADOW_LOW, \
+	0x31, 0x16, 0x24, 0x27
 /* This frame's caller finds its return address in the shadow, and its stack pointer
    is CFA & -2. The CFA is odd because unwinders tell frames apart by it, and the
    thunk's frame would have the same as its caller's. */

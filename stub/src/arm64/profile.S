@@ -5,7 +5,8 @@
    far in the callees of the frame it was called from. The array "active" has for
    every function the slot of its outermost open call, so that recursive calls
    count once in its total time. Counts and sums are added to by ldxr and stxr: a
-   signal handler may add to the same ones. */
+   signal handler may add to the same ones. Entries are found by the local id: images
+   other than the executable have none (profile.c). */
 #include "macros.h"
 
 	/* Add \value to the word at x\at. Changes x\tmp and w\status. */

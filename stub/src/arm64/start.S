@@ -1,4 +1,9 @@
-/* Where a patched program starts. */
+/* Where a patched program starts: instead of its entry point, and before that, where the
+   dynamic loader can be made to come here (start.c).
+
+   The kernel leaves a stack and no caller. What the registers hold is the program's, as
+   libcs expect x0 to be the loader's and nothing is said of the others: all are put back
+   before the branch to the original entry point. */
 #include "macros.h"
 
 	.text

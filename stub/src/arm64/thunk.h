@@ -1,4 +1,5 @@
-/* Where things are on arm64: numbers for C and assembly. */
+/* Where things are on arm64: numbers for C and assembly. Those of a thunk are those of
+   arch/arm64/thunk.go; a test compares them. */
 #ifndef FENTRY_THUNK_H
 #define FENTRY_THUNK_H
 

@@ -1,4 +1,6 @@
-/* The one thread-local word: a thread's control base (machine.h). */
+/* The one thread-local word: a thread's control base (machine.h). Whoever links the runtime
+   into an executable makes PT_TLS longer by it, at the end, where distances from the thread
+   pointer to what is there already stay as they are. */
 #include "layout.h"
 	.section .tbss, "awT", %nobits
 	.p2align 3
