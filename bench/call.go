@@ -122,7 +122,8 @@ func (b *bench) callRuns(data string) ([]*callRun, error) {
 	add("fentry record (function_graph)", 1.35, 2, nil, b.fentry, "record", "-q", "-o", data, sites).role = reference
 	add("fentry patch, run alone", 0, 2, []string{"FENTRY_DATA=" + data}, sites+".traced").role = compared
 	add("fentry record -T function", 1.5, 1, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
-	add("fentry record -T profile", 1.35, 2, nil, b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
+	add("fentry record -T profile", 1.35, 2, nil,
+		b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
 	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
 	if err != nil {
 		return nil, err
@@ -147,7 +148,8 @@ func (b *bench) callRuns(data string) ([]*callRun, error) {
 			{"uftrace record -P ., the same program", []string{"-P", ".", sites}},
 			{"uftrace record, -pg -mfentry", []string{mfentry}},
 		} {
-			r := add(u.name, 0, 2, nil, append([]string{"uftrace", "record", "--no-pager", "--no-event", "--no-libcall", "-d", data}, u.argv...)...)
+			uftrace := []string{"uftrace", "record", "--no-pager", "--no-event", "--no-libcall", "-d", data}
+			r := add(u.name, 0, 2, nil, append(uftrace, u.argv...)...)
 			r.role, r.dearer = compared, wantedOfUftrace
 		}
 	}
@@ -232,7 +234,8 @@ func printPeers(runs []*callRun) {
 	fmt.Fprintln(w, "ns\ttimes\tnet ns\ttimes, net\twanted\t\t")
 	for _, r := range runs {
 		// A run that failed in some round has fewer: the rounds are not the same then.
-		if len(r.median) != len(base.median) || len(r.median) != len(ref.median) || r.role != reference && r.role != compared {
+		if len(r.median) != len(base.median) || len(r.median) != len(ref.median) ||
+			r.role != reference && r.role != compared {
 			continue
 		}
 		c := compareCalls(base.median, ref.median, r.median)
@@ -245,7 +248,8 @@ func printPeers(runs []*callRun) {
 	w.Flush()
 	two, _ := middleOf(ref.median, "rdtsc2")
 	whole, _ := middleOf(ref.median, "call")
-	fmt.Printf("Two timestamp reads alone are %.0f %% of the reference's call: a tracer that reads the clock at entry and exit cannot be cheaper.\n", 100*two/whole)
+	fmt.Printf("Two timestamp reads alone are %.0f %% of the reference's call: "+
+		"a tracer that reads the clock at entry and exit cannot be cheaper.\n", 100*two/whole)
 }
 
 // A comparison is medians over rounds: of a call, of its net cost, and of the

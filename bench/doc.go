@@ -4,17 +4,18 @@
 //	go run ./bench -only call,programs some tables
 //	go run ./bench -rounds 9           more rounds
 //
-// The variants of one table are run in turn, round after round, so that what else the machine does hits them alike; a cell is the median of the rounds,
-// the minimum beside it. CPU time is the kernel's count for the process (and its children, where a recorder helps), not wall time. Peers (uftrace, XRay,
-// gprof, -finstrument-functions) are measured in the same rounds when they are installed and named when they are not.
+// The variants of one table are run in turn, round after round, so that what else the machine does hits them alike; a
+// cell is the median of the rounds, the minimum beside it. CPU time is the kernel's count for the process (and its
+// children, where a recorder helps), not wall time. Peers (uftrace, XRay, gprof, -finstrument-functions) are measured
+// in the same rounds when they are installed and named when they are not.
 //
-//	call      call and return of an empty function, against two reads of the time stamp counter in the same process; tracers
-//	          against each other, whole and net (traced less untraced)
+//	call      call and return of an empty function, against two reads of the time stamp counter in the same process;
+//	          tracers against each other, whole and net (traced less untraced)
 //	instructions
 //	          what tracing adds to a call on amd64 (callgrind) and arm64 (qemu), exactly
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
-//	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information, and the
-//	          program FENTRY_BENCH_PROGRAM names
+//	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information,
+//	          and the program FENTRY_BENCH_PROGRAM names
 //	read      report and replay of a large trace
 //	mcount    tables of call sites in objects, against recordmcount: time, and memory against the size of the object
 package main

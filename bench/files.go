@@ -21,7 +21,9 @@ func (b *bench) read() error {
 	if err != nil {
 		return err
 	}
-	built, err := corpus.Build(b.ctx, corpus.Lua, corpus.Flags{C: []string{"-O2", "-g", "-pg", "-mfentry"}, LD: []string{"-pg"}})
+	built, err := corpus.Build(b.ctx, corpus.Lua, corpus.Flags{
+		C: []string{"-O2", "-g", "-pg", "-mfentry"}, LD: []string{"-pg"},
+	})
 	if err != nil {
 		return err
 	}
@@ -29,7 +31,8 @@ func (b *bench) read() error {
 	if b.quick {
 		large = "2"
 	}
-	fmt.Println("Reading traces of Lua; wanted: report >= 20, replay >= 8 million events a second, in memory that does not grow")
+	fmt.Println("Reading traces of Lua; wanted: report >= 20, replay >= 8 million events a second, " +
+		"in memory that does not grow")
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "M events\tM events/s\t(best)\tCPU s\twall s\tRSS MB\t\t")
 	for _, size := range []string{small, large} {
@@ -50,10 +53,12 @@ func (b *bench) read() error {
 			{name: "fentry graph", job: job{argv: []string{b.fentry, "graph", "-i", data}}},
 		}
 		if have("uftrace") {
-			if _, err := b.run(job{argv: []string{"uftrace", "record", "--no-pager", "--no-libcall", "-d", peer, built.Program, lua, size}}); err != nil {
+			argv := []string{"uftrace", "record", "--no-pager", "--no-libcall", "-d", peer, built.Program, lua, size}
+			if _, err := b.run(job{argv: argv}); err != nil {
 				fmt.Println("not measured: uftrace:", firstLine(err))
 			} else {
-				vs = append(vs, &variant{name: "uftrace report", job: job{argv: []string{"uftrace", "report", "--no-pager", "-d", peer}}},
+				vs = append(vs,
+					&variant{name: "uftrace report", job: job{argv: []string{"uftrace", "report", "--no-pager", "-d", peer}}},
 					&variant{name: "uftrace replay", job: job{argv: []string{"uftrace", "replay", "--no-pager", "-d", peer}}})
 			}
 		}

@@ -162,7 +162,10 @@ func (b *bench) instructions() error {
 			var n [2]int64
 			for i, calls := range []int{fewCalls, manyCalls} {
 				log := filepath.Join(b.dir, "count.log")
-				j := job{argv: append(c.argv(log), program, strconv.Itoa(calls)), env: []string{"FENTRY_DATA=" + filepath.Join(b.dir, "count.data")}}
+				j := job{
+					argv: append(c.argv(log), program, strconv.Itoa(calls)),
+					env:  []string{"FENTRY_DATA=" + filepath.Join(b.dir, "count.data")},
+				}
 				if _, err := b.run(j); err != nil {
 					return 0, err
 				}

@@ -19,7 +19,8 @@ import (
 func (b *bench) mcount() error {
 	peer := b.recordmcount()
 	if peer == "" {
-		fmt.Println("not measured: recordmcount (FENTRY_WIDE=1 go test -run Recordmcount ./record/objects fetches its source)")
+		fmt.Println("not measured: recordmcount " +
+			"(FENTRY_WIDE=1 go test -run Recordmcount ./record/objects fetches its source)")
 	}
 	inputs, err := b.mcountInputs()
 	if err != nil {
@@ -64,10 +65,10 @@ func times(v, base float64) string {
 	return fmt.Sprintf("%.2f", v/base)
 }
 
-// mcountRuns measures one input. Every run has a directory of its own, because ext4 looks at the inodes that have been
-// freed within some minutes whenever it makes a file near them: runs would pay for what those before them have replaced.
-// The files stay, emptied: the memory they took is what the next run gets. In a virtual machine that gives memory back to
-// its host, a page that has not been used lately costs many times what a run does with it.
+// mcountRuns measures one input. Every run has a directory of its own, because ext4 looks at the inodes that have
+// been freed within some minutes whenever it makes a file near them: runs would pay for what those before them have
+// replaced. The files stay, emptied: the memory they took is what the next run gets. In a virtual machine that gives
+// memory back to its host, a page that has not been used lately costs many times what a run does with it.
 func (b *bench) mcountRuns(in mcountInput, peer string) ([]*variant, error) {
 	top := filepath.Join(b.dir, "mcount-work")
 	if err := os.Mkdir(top, 0o755); err != nil {
@@ -105,8 +106,8 @@ func empty(dir string) error {
 	return err
 }
 
-// fresh makes a directory whose files get their inodes where no other run has had them, if that can be had: used are the
-// groups of inodes of the earlier ones. A group of ext4 has 8192 inodes unless mke2fs was told otherwise.
+// fresh makes a directory whose files get their inodes where no other run has had them, if that can be had: used are
+// the groups of inodes of the earlier ones. A group of ext4 has 8192 inodes unless mke2fs was told otherwise.
 func fresh(top string, used map[uint64]bool) (string, error) {
 	for try := 0; ; try++ {
 		dir, err := os.MkdirTemp(top, "")
@@ -128,8 +129,8 @@ func fresh(top string, used map[uint64]bool) (string, error) {
 	}
 }
 
-// apart asks the file system to put the directories made in dir far from each other (chattr +T). Where it cannot, they are
-// where they are.
+// apart asks the file system to put the directories made in dir far from each other (chattr +T). Where it cannot,
+// they are where they are.
 func apart(dir string) {
 	const topDir = 0x00020000 // FS_TOPDIR_FL of linux/fs.h
 	d, err := os.Open(dir)
@@ -165,10 +166,12 @@ func (b *bench) mcountInputs() ([]mcountInput, error) {
 		return nil, err
 	}
 	big, secs := filepath.Join(b.dir, "mcount-big"), filepath.Join(b.dir, "mcount-sections")
-	if err := b.assembled(big, functions, "f%d:\tcall mcount\n\tret\n\t.globl f%[1]d\n", "\t.cfi_sections .debug_frame\n\t.section .data\n\t.quad .text\n\t.text\n"); err != nil {
+	if err := b.assembled(big, functions, "f%d:\tcall mcount\n\tret\n\t.globl f%[1]d\n",
+		"\t.cfi_sections .debug_frame\n\t.section .data\n\t.quad .text\n\t.text\n"); err != nil {
 		return nil, err
 	}
-	if err := b.assembled(secs, sections, "\t.section .text.f%d,\"ax\"\n\t.globl f%[1]d\nf%[1]d:\tcall mcount\n\tret\n", ""); err != nil {
+	if err := b.assembled(secs, sections,
+		"\t.section .text.f%d,\"ax\"\n\t.globl f%[1]d\nf%[1]d:\tcall mcount\n\tret\n", ""); err != nil {
 		return nil, err
 	}
 	one := func(dir string) (float64, string) {
@@ -209,7 +212,8 @@ func (b *bench) luaObjects(dir string, n int) error {
 	if err := os.MkdirAll(include, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(include, "lua5.4-deb-multiarch.h"), []byte("#define DEB_HOST_MULTIARCH \"any\"\n"), 0o644); err != nil {
+	header := filepath.Join(include, "lua5.4-deb-multiarch.h")
+	if err := os.WriteFile(header, []byte("#define DEB_HOST_MULTIARCH \"any\"\n"), 0o644); err != nil {
 		return err
 	}
 	var objs [][]byte
@@ -218,7 +222,8 @@ func (b *bench) luaObjects(dir string, n int) error {
 			break
 		}
 		obj := filepath.Join(include, "x.o")
-		if err := b.tool("gcc", "-std=gnu11", "-w", "-O2", "-pg", "-mfentry", "-fno-pie", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-I", include, "-c", f, "-o", obj); err != nil {
+		if err := b.tool("gcc", "-std=gnu11", "-w", "-O2", "-pg", "-mfentry", "-fno-pie",
+			"-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-I", include, "-c", f, "-o", obj); err != nil {
 			return err
 		}
 		o, err := os.ReadFile(obj)

@@ -109,8 +109,8 @@ func from[T any](list []T, n int) iter.Seq2[int, T] {
 }
 
 // inTurn runs all variants round after round, each round beginning with another one: what a run leaves behind, memory
-// that is warm or caches that are full, is not always left to the same. What the first warmup rounds take is not kept. A
-// peer that fails is dropped and named; the first variant must work.
+// that is warm or caches that are full, is not always left to the same. What the first warmup rounds take is not
+// kept. A peer that fails is dropped and named; the first variant must work.
 func (b *bench) inTurn(vs []*variant, warmup int) error {
 	for round := range warmup + b.rounds {
 		for i, v := range from(vs, round) {

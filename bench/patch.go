@@ -39,7 +39,8 @@ func (b *bench) patch() error {
 	}
 	program := os.Getenv("FENTRY_BENCH_PROGRAM")
 	if program == "" {
-		fmt.Println("not measured: a program of yours; FENTRY_BENCH_PROGRAM names one that was compiled for tracing, such as gdb with -pg -mfentry")
+		fmt.Println("not measured: a program of yours; FENTRY_BENCH_PROGRAM names one that was compiled for tracing, " +
+			"such as gdb with -pg -mfentry")
 		return nil
 	}
 	return b.patchOf(program, filepath.Base(program), "main")
@@ -76,8 +77,10 @@ func (b *bench) patchOf(program, what, one string) error {
 	clean := func() error { return os.RemoveAll(out) }
 	vs := []*variant{
 		{name: "cp", job: job{argv: []string{"cp", "--reflink=never", program, out}}, clean: clean},
-		{name: "fentry patch, all functions", job: job{argv: []string{b.fentry, "patch", "-q", "-o", out, program}}, clean: clean},
-		{name: "fentry patch -F " + one, job: job{argv: []string{b.fentry, "patch", "-q", "-F", one, "-o", out, program}}, clean: clean},
+		{name: "fentry patch, all functions", clean: clean,
+			job: job{argv: []string{b.fentry, "patch", "-q", "-o", out, program}}},
+		{name: "fentry patch -F " + one, clean: clean,
+			job: job{argv: []string{b.fentry, "patch", "-q", "-F", one, "-o", out, program}}},
 		{name: "fentry list", job: job{argv: []string{b.fentry, "list", "-q", program}}},
 	}
 	if err := b.inTurn(vs, 1); err != nil {

@@ -23,7 +23,8 @@ func (b *bench) programs() error {
 		n, size = 500, "1"
 	}
 	sql := filepath.Join(b.dir, "bench.sql")
-	if err := os.WriteFile(sql, []byte(strings.Replace(corpus.SQLScript(n), "SELECT no_such_column FROM item;\n", "", 1)), 0o644); err != nil {
+	script := strings.Replace(corpus.SQLScript(n), "SELECT no_such_column FROM item;\n", "", 1)
+	if err := os.WriteFile(sql, []byte(script), 0o644); err != nil {
 		return err
 	}
 	for _, p := range []struct {
@@ -46,7 +47,9 @@ type info struct {
 
 func (b *bench) program(name corpus.Name, args []string, stdin string) error {
 	build := func(c, ld []string) (string, error) {
-		built, err := corpus.Build(b.ctx, name, corpus.Flags{C: append([]string{"-O2", "-g"}, c...), LD: append([]string{}, ld...)})
+		built, err := corpus.Build(b.ctx, name, corpus.Flags{
+			C: append([]string{"-O2", "-g"}, c...), LD: append([]string{}, ld...),
+		})
 		return built.Program, err
 	}
 	plain, err := build(nil, nil)
@@ -70,7 +73,9 @@ func (b *bench) program(name corpus.Name, args []string, stdin string) error {
 	var bytes, events int64
 	var vs []*variant
 	add := func(label string, env []string, after func() error, argv ...string) {
-		vs = append(vs, &variant{name: label, job: job{argv: append(argv, args...), env: env, stdin: stdin}, after: after, clean: clean})
+		vs = append(vs, &variant{
+			name: label, job: job{argv: append(argv, args...), env: env, stdin: stdin}, after: after, clean: clean,
+		})
 	}
 	add("native, no sites", nil, nil, plain)
 	add("sites, never patched", nil, nil, sites)
@@ -96,7 +101,8 @@ func (b *bench) program(name corpus.Name, args []string, stdin string) error {
 	}
 	baseCPU, _ := middle(vs[0].samples, cpuOf)
 	baseWall, _ := middle(vs[0].samples, wallOf)
-	fmt.Printf("%s, a whole run with all functions traced: %d calls, %.2f bytes an event on disk\n", name, events/2, float64(bytes)/float64(max(events, 1)))
+	fmt.Printf("%s, a whole run with all functions traced: %d calls, %.2f bytes an event on disk\n",
+		name, events/2, float64(bytes)/float64(max(events, 1)))
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "CPU s\t(min)\twall s\tCPU x\twall x\t\t")
 	for _, v := range vs {

@@ -1,6 +1,7 @@
 // Package e2e tests the built fentry command against real programs, the way people use it.
 //
-// Each program in testdata counts its own calls (testdata/count.h), so a trace has a ground truth it must equal exactly:
+// Each program in testdata counts its own calls (testdata/count.h), so a trace has a ground truth it must equal
+// exactly:
 //
 //	build a fixture -> run it untraced: output, status, counters
 //	                -> fentry record ./prog: the same output and status; trace == the counters of that very run
@@ -19,13 +20,16 @@
 //	//e2e:needs WHAT...      what the machine must offer: root, avx, ptrace
 //	//e2e:show FILE          the file's content counts as output
 //	//e2e:comm NAME...       threads of these names must be in the trace
-//	//e2e:may-lack NAME...   functions that may run before tracing can start, or KIND:NAME, which cannot be traced with that kind of sites,
-//	                         or emulated:NAME, of which qemu-user loses calls (see TestEmulatorLimits)
-//	//e2e:may-lose ARG...     runs, by their argument, that leave the tracer no memory: events may be lost if they are counted; emulated:ARG, in
-//	                         a program that writes its trace under qemu-user, which cannot map memory again by mremap
+//	//e2e:may-lack NAME...   functions that may run before tracing can start, or KIND:NAME, which
+//	                         cannot be traced with that kind of sites, or emulated:NAME, of which
+//	                         qemu-user loses calls (see TestEmulatorLimits)
+//	//e2e:may-lose ARG...     runs, by their argument, that leave the tracer no memory: events may
+//	                         be lost if they are counted; emulated:ARG, in a program that writes its
+//	                         trace under qemu-user, which cannot map memory again by mremap
 //	//e2e:ignore *           there are traced functions without a counter: inline ones of the C++ library
 //	//e2e:path same          the program looks at its own path
 //
-// The default run takes a bounded part of the matrix of site kinds, ways to link and optimisation; FENTRY_WIDE=1 takes all of it.
-// Real programs (Lua, SQLite, zstd, Redis) come from Debian's source packages into a cache, see source_test.go.
+// The default run takes a bounded part of the matrix of site kinds, ways to link and optimisation; FENTRY_WIDE=1
+// takes all of it. Real programs (Lua, SQLite, zstd, Redis) come from Debian's source packages into a cache, see
+// source_test.go.
 package e2e

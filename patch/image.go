@@ -15,9 +15,10 @@ import (
 // Files.
 //
 // A plan for a file is given as the difference to the original, which is not changed: elfio makes the new file of the
-// original's own pages, the windows, and what is added behind them. So of the engine that compares and then writes only
-// the first half is used here; there is nothing to be taken back when writing fails. The comparison comes last, when the
-// file is asked for: the original may be mapped, and somebody else may have written to it since it was planned.
+// original's own pages, the windows, and what is added behind them. So of the engine that compares and then writes
+// only the first half is used here; there is nothing to be taken back when writing fails. The comparison comes last,
+// when the file is asked for: the original may be mapped, and somebody else may have written to it since it was
+// planned.
 
 // injection is what elfio adds to the file, with the build-id of the patched image, which may change
 // afterwards. All old bytes have been compared.

@@ -13,9 +13,9 @@ const phentsize = 56 // sizeof(Elf64_Phdr)
 
 // Processes.
 //
-// A plan for a process is the same contents at other addresses: out of the way of the heap, which begins behind the image.
-// Nobody has read the image's program headers yet when it is applied, so the process gets a table of its own, in the added
-// memory, and is told of it by its auxiliary vector.
+// A plan for a process is the same contents at other addresses: out of the way of the heap, which begins behind the
+// image. Nobody has read the image's program headers yet when it is applied, so the process gets a table of its own,
+// in the added memory, and is told of it by its auxiliary vector.
 
 // Memory says what to write into a process stopped at exec. Addresses are link-time addresses, to which the caller
 // adds the load bias, AT_ENTRY minus OrigEntry.

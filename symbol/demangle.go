@@ -121,7 +121,8 @@ func isRust(name string) bool {
 	if i := strings.LastIndex(name, "E."); i > 0 {
 		name = name[:i+1]
 	}
-	return strings.HasPrefix(name, "_ZN") && len(name) > 23 && strings.HasSuffix(name, "E") && name[len(name)-20:len(name)-17] == "17h"
+	return strings.HasPrefix(name, "_ZN") && len(name) > 23 && strings.HasSuffix(name, "E") &&
+		name[len(name)-20:len(name)-17] == "17h"
 }
 
 // distinct drops strings equal to the one before and empty ones.

@@ -104,9 +104,14 @@ func zstdReader(b []byte, size uint64) (io.Reader, error) {
 	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
 	file := bytes.NewBuffer(make([]byte, 0, at+chdr+len(b)))
 	for _, part := range []any{
-		elf.Header64{Ident: ident, Type: uint16(elf.ET_REL), Version: uint32(elf.EV_CURRENT), Shoff: ehdr, Ehsize: ehdr, Shentsize: shdr, Shnum: 2},
+		elf.Header64{
+			Ident: ident, Type: uint16(elf.ET_REL), Version: uint32(elf.EV_CURRENT),
+			Shoff: ehdr, Ehsize: ehdr, Shentsize: shdr, Shnum: 2,
+		},
 		elf.Section64{},
-		elf.Section64{Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_COMPRESSED), Off: at, Size: chdr + uint64(len(b))},
+		elf.Section64{
+			Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_COMPRESSED), Off: at, Size: chdr + uint64(len(b)),
+		},
 		elf.Chdr64{Type: compressZSTD, Size: size},
 	} {
 		if err := binary.Write(file, binary.LittleEndian, part); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/fentry-dev/fentry/names"
 )
 
-// Names of functions and places in the source. What an id means, and which file is an image's, is package names' to say;
-// here is when it is asked: for names on opening, because every reader wants them, and for lines at the first function
-// that is asked for, because debug information is large and few readers want it.
+// Names of functions and places in the source. What an id means, and which file is an image's, is package names' to
+// say; here is when it is asked: for names on opening, because every reader wants them, and for lines at the first
+// function that is asked for, because debug information is large and few readers want it.
 
 // A Func is what a symbol table says about a traced function. Addresses are link-time addresses.
 type Func = names.Func

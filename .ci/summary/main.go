@@ -1,10 +1,12 @@
-// Command summary reads the output of go test -json and prints what a person wants to know: a line a package, the output of what failed, the names
-// of what was skipped, the slowest tests of those that take ten seconds or more, and as the last line
+// Command summary reads the output of go test -json and prints what a person wants to know: a line a package, the
+// output of what failed, the names of what was skipped, the slowest tests of those that take ten seconds or more, and
+// as the last line
 //
 //	N passed, N failed, N skipped
 //
-// counting tests and subtests that have no subtests of their own. It ends with 1 if anything failed. With -allow FILE, a skipped test no line of the
-// file allows fails as well: each line is a regular expression for "package.Test/subtest", a tab, and the reason why it cannot run everywhere.
+// counting tests and subtests that have no subtests of their own. It ends with 1 if anything failed. With -allow
+// FILE, a skipped test no line of the file allows fails as well: each line is a regular expression for
+// "package.Test/subtest", a tab, and the reason why it cannot run everywhere.
 package main
 
 import (

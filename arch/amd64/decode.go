@@ -258,8 +258,8 @@ func escape(in *Inst, code []byte, i int, b byte, short error) (desc, int, error
 	return vector(in, code, i, b, short)
 }
 
-// vector reads the rest of a vector prefix, of which in has the encoding and the map (with c5 also the opcode), up to the
-// opcode byte.
+// vector reads the rest of a vector prefix, of which in has the encoding and the map (with c5 also the opcode), up to
+// the opcode byte.
 func vector(in *Inst, code []byte, i int, b byte, short error) (desc, int, error) {
 	need := func(n int) bool { return i+n <= len(code) }
 	// A vector prefix brings its own REX bits and operand size.

@@ -37,7 +37,9 @@ func (a *app) registerPatternCompletion(cmd *cobra.Command) {
 // completeFunctions offers the functions of the program or trace the command
 // line names so far; without one, those of the programs in the working directory
 // and of the trace there.
-func (a *app) completeFunctions(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeFunctions(
+	cmd *cobra.Command, args []string, toComplete string,
+) ([]string, cobra.ShellCompDirective) {
 	prefix := ""
 	if rest, ok := strings.CutPrefix(toComplete, "!"); ok {
 		prefix, toComplete = "!", rest

@@ -71,7 +71,8 @@ func runDemo(a *app, dir string) error {
 		return pathError(err)
 	}
 	d := demo{app: a, paint: paint(a.colors(a.stdout))}
-	d.say("A small program, compiled with -pg -mfentry: it calculates, sorts, fails and\nworks in threads. First run it, traced:")
+	d.say("A small program, compiled with -pg -mfentry: it calculates, sorts, fails and\n" +
+		"works in threads. First run it, traced:")
 	d.run("record", "./demo")
 	d.say("What it did, call by call:")
 	d.head(demoLines, "replay", "--no-pager")

@@ -156,7 +156,8 @@ func writeFocusJSON(out *output, fs []focused, src *sources) error {
 	for i := range fs {
 		f := &fs[i]
 		lines := []focusLine{{
-			Relation: "function", Of: f.name, Name: f.name, Source: src.line(f.fn), Calls: f.calls, Total: f.total, Self: &f.self,
+			Relation: "function", Of: f.name, Name: f.name, Source: src.line(f.fn),
+			Calls: f.calls, Total: f.total, Self: &f.self,
 		}}
 		for _, n := range f.callers {
 			name := n.name

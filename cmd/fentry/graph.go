@@ -231,8 +231,9 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 	if n.Folded > 0 {
 		note += w.out.paint.with(sgrDim, fmt.Sprintf("  (%s calls below not shown apart)", grouped(n.Folded)))
 	}
-	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s%s%s\n", grouped(n.Calls), durationCell(n.Total), durationCell(n.Self),
-		percent(n.Total, w.total), w.out.paint.with(sgrDim, prefix), n.Name, note)
+	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s%s%s\n",
+		grouped(n.Calls), durationCell(n.Total), durationCell(n.Self), percent(n.Total, w.total),
+		w.out.paint.with(sgrDim, prefix), n.Name, note)
 	return err
 }
 

@@ -104,7 +104,8 @@ func writeManPage(w io.Writer, c *cobra.Command) error {
 		} else {
 			fmt.Fprintln(w, ".SH OPTIONS")
 		}
-		fmt.Fprintf(w, "Options for every command, such as\n.B \\-\\-color\nand\n.BR \\-q ,\nare described in\n.BR fentry (1).\n")
+		fmt.Fprintf(w, "Options for every command, such as\n.B \\-\\-color\nand\n.BR \\-q ,\n"+
+			"are described in\n.BR fentry (1).\n")
 	}
 	sections := string(tail)
 	sections = strings.Replace(sections, "@REASONS@\n", manReasons(), 1)
@@ -199,7 +200,8 @@ func manKinds() string {
 		text string
 	}{
 		{record.KindFentryCall, "A call of __fentry__ in front of the prologue (-pg -mfentry)."},
-		{record.KindNopMcount, "A nop in place of that call (-pg -mfentry -mnop-mcount -mrecord-mcount): costs nothing while it is not traced."},
+		{record.KindNopMcount, "A nop in place of that call (-pg -mfentry -mnop-mcount -mrecord-mcount): " +
+			"costs nothing while it is not traced."},
 		{record.KindMcountCall, "A call of mcount behind the prologue (-pg)."},
 		{record.KindPatchable, "Nops (-fpatchable-function-entry=5, =2 on arm64): cost nothing while not traced."},
 		{record.KindXRay, "A sled of nops (clang -fxray-instrument)."},

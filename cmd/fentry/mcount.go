@@ -83,7 +83,8 @@ removes.`,
 	f.StringVar(&c.DepTarget, "MT", "", "`TARGET` of the rule in it (also -MT)")
 	f.BoolVar(&o.KeepLinks, "keep-links", false, "write files with several hard links in place (not atomic)")
 	f.BoolVar(&o.KeepTime, "keep-time", false, "keep modification times")
-	f.BoolVar(&o.Sync, "sync", false, "flush to disk before a file is replaced, so that a power failure cannot leave it empty")
+	f.BoolVar(&o.Sync, "sync", false,
+		"flush to disk before a file is replaced, so that a power failure cannot leave it empty")
 	return cmd
 }
 

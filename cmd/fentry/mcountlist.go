@@ -49,11 +49,13 @@ func lister(files []string, i int, asJSON bool) *mcount.Report {
 			section := ob.File().Sections[s.Section].Name
 			if asJSON {
 				return enc.Encode(siteJSON{
-					File: file, Member: member, Section: section, Index: s.Section, Offset: s.Off, Length: s.Len, Call: s.Call,
-					Form: s.Form.String(), Function: name, Delta: delta, Callee: s.Callee, Recorded: s.Listed && s.Form != objects.FormAddress, Tabled: s.Tabled,
+					File: file, Member: member, Section: section, Index: s.Section, Offset: s.Off, Length: s.Len,
+					Call: s.Call, Form: s.Form.String(), Function: name, Delta: delta, Callee: s.Callee,
+					Recorded: s.Listed && s.Form != objects.FormAddress, Tabled: s.Tabled,
 				})
 			}
-			_, err := fmt.Fprintf(tw, "%s\t%#x\t%d\t%v\t%s\t%s\t%s\n", printable(section), s.Off, s.Len, s.Form, orDash(function(name, delta)),
+			_, err := fmt.Fprintf(tw, "%s\t%#x\t%d\t%v\t%s\t%s\t%s\n",
+				printable(section), s.Off, s.Len, s.Form, orDash(function(name, delta)),
 				orDash(printable(s.Callee)), tableState(s))
 			return err
 		}

@@ -115,9 +115,11 @@ The original bytes are kept inside: --undo restores the file, byte for byte.`,
 	f.BoolVar(&c.verify, "verify", false, "check a patched program; write nothing")
 	f.BoolVarP(&c.plan, "plan", "n", false, "print what would be changed; write nothing")
 	f.BoolVar(&c.json, "json", false, "with --plan: print JSON")
-	f.BoolVar(&c.keep, "keep-calls", false, "leave the profiling calls of untraced functions (default: turn them into nops)")
+	f.BoolVar(&c.keep, "keep-calls", false,
+		"leave the profiling calls of untraced functions (default: turn them into nops)")
 	f.BoolVar(&c.force, "force", false, "patch a program that has data appended to it, such as a self-extracting archive")
-	f.StringVar(&c.dir, "data", "", "`DIR` to which the patched program writes (default fentry.data in its working directory)")
+	f.StringVar(&c.dir, "data", "",
+		"`DIR` to which the patched program writes (default fentry.data in its working directory)")
 	return cmd
 }
 

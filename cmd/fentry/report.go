@@ -299,7 +299,9 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 
 // registerFieldCompletion completes comma-separated lists of names.
 func registerFieldCompletion(cmd *cobra.Command, flag string, names []string) {
-	cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	cmd.RegisterFlagCompletionFunc(flag, func(
+		_ *cobra.Command, _ []string, toComplete string,
+	) ([]string, cobra.ShellCompDirective) {
 		done := ""
 		if i := strings.LastIndexByte(toComplete, ','); i >= 0 {
 			done = toComplete[:i+1]

@@ -55,7 +55,8 @@ prints.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(a, cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&c.out, "output", "o", "", "write `FILE`: a library if its name ends in .a, an object file if it ends in .o")
+	f.StringVarP(&c.out, "output", "o", "",
+		"write `FILE`: a library if its name ends in .a, an object file if it ends in .o")
 	f.BoolVar(&c.header, "header", false, "print fentry.h")
 	f.StringVar(&c.arch, "arch", "", "machine `ARCH` of the program: amd64 or arm64 (default: this machine)")
 	return cmd

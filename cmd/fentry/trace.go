@@ -28,7 +28,9 @@ func (in *inputFlags) add(cmd *cobra.Command) {
 	f.StringVarP(&in.dir, "input", "i", "", "read the trace in `DIR` (default $FENTRY_DATA or fentry.data)")
 	f.IntSliceVar(&in.tids, "tid", nil, "read only the threads `TID`[,TID...]")
 	in.demangle.add(cmd)
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(
+		cmd *cobra.Command, args []string, toComplete string,
+	) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -104,7 +104,8 @@ func Build(ctx context.Context, name Name, f Flags) (Built, error) {
 
 func buildLua(ctx context.Context, _, src, dir string, f Flags) error {
 	// Debian's headers ask for this name from configure.
-	if err := os.WriteFile(filepath.Join(dir, "lua5.4-deb-multiarch.h"), []byte("#define DEB_HOST_MULTIARCH \"x86_64-linux-gnu\"\n"), 0o644); err != nil {
+	header := filepath.Join(dir, "lua5.4-deb-multiarch.h")
+	if err := os.WriteFile(header, []byte("#define DEB_HOST_MULTIARCH \"x86_64-linux-gnu\"\n"), 0o644); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(src, "src", "*.c"))
@@ -112,7 +113,8 @@ func buildLua(ctx context.Context, _, src, dir string, f Flags) error {
 		return err
 	}
 	// A fixed seed: the hash of strings, and with it the number of calls, is the same in every run.
-	argv := append(strings.Fields(f.CC), "-std=gnu11", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3", "-Dluai_makeseed(L)=42u", "-I", dir, "-o", "lua")
+	argv := append(strings.Fields(f.CC), "-std=gnu11", "-DLUA_USE_POSIX", "-DLUA_COMPAT_5_3",
+		"-Dluai_makeseed(L)=42u", "-I", dir, "-o", "lua")
 	argv = append(argv, f.C...)
 	for _, c := range files {
 		if filepath.Base(c) != "luac.c" {
@@ -127,7 +129,8 @@ func buildSQLite(ctx context.Context, cache, src, dir string, f Flags) error {
 	if err != nil {
 		return err
 	}
-	argv := append(strings.Fields(f.CC), "-DSQLITE_THREADSAFE=1", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_ENABLE_FTS5", "-I", amalgamation, "-o", "sqlite3")
+	argv := append(strings.Fields(f.CC), "-DSQLITE_THREADSAFE=1", "-DSQLITE_OMIT_LOAD_EXTENSION",
+		"-DSQLITE_ENABLE_FTS5", "-I", amalgamation, "-o", "sqlite3")
 	argv = append(argv, f.C...)
 	argv = append(argv, filepath.Join(amalgamation, "shell.c"), filepath.Join(amalgamation, "sqlite3.c"))
 	return command(ctx, dir, nil, append(append(argv, f.LD...), "-lm", "-pthread")...)
@@ -174,7 +177,8 @@ func buildRedis(ctx context.Context, _, src, dir string, f Flags) error {
 	}
 	// Through the environment: the makefiles add to CFLAGS, and the libraries in deps get them as well.
 	env := []string{"CFLAGS=" + strings.Join(f.C, " "), "LDFLAGS=" + strings.Join(f.LD, " ")}
-	return command(ctx, dir, env, "make", "-C", "src", "redis-server", "redis-cli", "redis-benchmark", "CC="+f.CC, "MALLOC=libc", "OPTIMIZATION=-O2",
+	return command(ctx, dir, env, "make", "-C", "src", "redis-server", "redis-cli", "redis-benchmark",
+		"CC="+f.CC, "MALLOC=libc", "OPTIMIZATION=-O2",
 		"-j"+jobs)
 }
 

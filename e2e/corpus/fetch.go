@@ -90,8 +90,8 @@ func source(ctx context.Context, cache, pkg string) (string, error) {
 	return dir, os.Rename(filepath.Join(tmp, "unpacked"), dir)
 }
 
-// privateApt is an apt-get command line with a configuration of its own, whose package lists have been fetched: that of source packages, or
-// of a machine's packages. What is installed here does not count.
+// privateApt is an apt-get command line with a configuration of its own, whose package lists have been fetched: that
+// of source packages, or of a machine's packages. What is installed here does not count.
 func privateApt(ctx context.Context, cache, arch string) ([]string, error) {
 	root, what, found := filepath.Join(cache, "apt"), "deb-src [", "*Sources*"
 	if arch != "" {
@@ -128,7 +128,8 @@ func privateApt(ctx context.Context, cache, arch string) ([]string, error) {
 		if err := os.WriteFile(status, nil, 0o644); err != nil {
 			return nil, err
 		}
-		apt = append(apt, "-o", "APT::Architecture="+arch, "-o", "APT::Architectures="+arch, "-o", "Dir::State::status="+status)
+		apt = append(apt, "-o", "APT::Architecture="+arch, "-o", "APT::Architectures="+arch,
+			"-o", "Dir::State::status="+status)
 	}
 	if lists, _ := filepath.Glob(filepath.Join(root, "lists", found)); len(lists) > 0 {
 		return apt, nil

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Kernel returns Debian's kernel for virtual machines of an architecture, such as arm64: a file that qemu-system starts.
+// Kernel returns Debian's kernel for virtual machines of an architecture, such as arm64: a file that qemu-system
+// starts.
 func Kernel(ctx context.Context, arch string) (string, error) {
 	cache, err := Dir()
 	if err != nil {

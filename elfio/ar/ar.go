@@ -130,8 +130,8 @@ func Parse(b []byte) (*Archive, error) {
 	return a, nil
 }
 
-// longName returns the name that at, a decimal number, stands for in the table of long names. With a second number it is
-// that of a member of an archive that is a member of a thin one: not a file, so it has no name.
+// longName returns the name that at, a decimal number, stands for in the table of long names. With a second number it
+// is that of a member of an archive that is a member of a thin one: not a file, so it has no name.
 func longName(names []byte, at string) (string, bool) {
 	digits, _, nested := strings.Cut(at, ":")
 	n, err := strconv.ParseUint(digits, 10, 64)

@@ -79,19 +79,20 @@ func writeBytes(dest string, fd int, st *unix.Stat_t, parts [][]byte, alone bool
 	return nil
 }
 
-// linkFile gives an open file without a name one. The direct way is allowed to root, and since Linux 6.10 to whoever has
-// opened the file; the other one makes the kernel build a directory of /proc.
+// linkFile gives an open file without a name one. The direct way is allowed to root, and since Linux 6.10 to whoever
+// has opened the file; the other one makes the kernel build a directory of /proc.
 func linkFile(fd int, name string) error {
 	err := unix.Linkat(fd, "", unix.AT_FDCWD, name, unix.AT_EMPTY_PATH)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPERM) ||
+		errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
 		err = unix.Linkat(unix.AT_FDCWD, fdPath(fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
 	}
 	return err
 }
 
-// reserve allocates the space of a file on ext4. That file system puts off looking for space until it writes to disk, but
-// not for a file that replaces another: those it starts to write at once (mount option auto_da_alloc), unless they have
-// their space already.
+// reserve allocates the space of a file on ext4. That file system puts off looking for space until it writes to disk,
+// but not for a file that replaces another: those it starts to write at once (mount option auto_da_alloc), unless
+// they have their space already.
 func reserve(fd int, parts [][]byte) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.EXT4_SUPER_MAGIC {

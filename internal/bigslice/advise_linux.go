@@ -6,8 +6,8 @@ import "golang.org/x/sys/unix"
 // covers less.
 const hugePage = 2 << 20
 
-// advise asks for huge pages wherever the memory touches one. Memory beside it may get some too, which costs nothing: it
-// is the allocator's own. The kernel may refuse or ignore it.
+// advise asks for huge pages wherever the memory touches one. Memory beside it may get some too, which costs nothing:
+// it is the allocator's own. The kernel may refuse or ignore it.
 func advise(addr, size uintptr) {
 	from := addr &^ (hugePage - 1)
 	to := (addr + size + hugePage - 1) &^ (hugePage - 1)

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// fixed is what any input may allocate. The runtime counts small objects when the memory for them is taken, so what was
-	// allocated before can be counted late.
+	// fixed is what any input may allocate. The runtime counts small objects when the memory for them is taken, so
+	// what was allocated before can be counted late.
 	fixed = 4 << 20
 	// maxCPU is what any input may take of all processors: inputs of tests are small.
 	maxCPU = 10 * time.Second
@@ -37,8 +37,8 @@ func Check(t testing.TB, n, perByte int, f func()) {
 	}
 }
 
-// Time runs f, and fails the test when it takes as long as what is linear does not: of the processors, as a busy machine
-// lets f wait for them.
+// Time runs f, and fails the test when it takes as long as what is linear does not: of the processors, as a busy
+// machine lets f wait for them.
 func Time(t testing.TB, f func()) {
 	t.Helper()
 	cpu := processors()

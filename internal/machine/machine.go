@@ -1,5 +1,6 @@
-// Package machine is the one table of the instruction sets whose programs fentry traces: what ELF, Go, people, compilers,
-// Debian and qemu call each. What such a program consists of is known by the packages that are listed in CONTRIBUTING.md.
+// Package machine is the one table of the instruction sets whose programs fentry traces: what ELF, Go, people,
+// compilers, Debian and qemu call each. What such a program consists of is known by the packages that are listed in
+// CONTRIBUTING.md.
 package machine
 
 import (

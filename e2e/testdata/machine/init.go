@@ -1,5 +1,5 @@
-// Command init is the first process of a virtual machine of the tests: it runs the jobs of /jobs.json one after another, and writes what came
-// of each to the console.
+// Command init is the first process of a virtual machine of the tests: it runs the jobs of /jobs.json one after
+// another, and writes what came of each to the console.
 package main
 
 import (

@@ -38,8 +38,8 @@ int main(int argc, char **argv) {
 	for (int i = 0; i < 77; i++) dirty += tbss[i];
 	char *heap = malloc(3 << 20);
 	memset(heap, 7, 3 << 20);
-	printf("dirty %ld data %d tls %d relro %s constructed %d argc %d argv %s env %d heap %ld\n", dirty, data[2], tls, relro[3],
-		constructed, argc, argc > 1 ? argv[1] : "", getenv("PATH") != 0, sum(heap, 100));
+	printf("dirty %ld data %d tls %d relro %s constructed %d argc %d argv %s env %d heap %ld\n",
+		dirty, data[2], tls, relro[3], constructed, argc, argc > 1 ? argv[1] : "", getenv("PATH") != 0, sum(heap, 100));
 	free(heap);
 	fflush(stdout);
 	return 7;
@@ -104,7 +104,8 @@ type buildResult struct {
 }
 
 // missingPart is what compilers say where a linker, a library or an option is not installed.
-var missingPart = regexp.MustCompile(`cannot find|unable to find|invalid linker name|unrecognized|unknown|unsupported|No such file|not found`)
+var missingPart = regexp.MustCompile(
+	`cannot find|unable to find|invalid linker name|unrecognized|unknown|unsupported|No such file|not found`)
 
 // Compile builds source with the given command line and returns the result's bytes.
 func Compile(t testing.TB, key, suffix, source, tool string, args ...string) []byte {

@@ -51,7 +51,8 @@ func main() {
 		}
 	}
 	so := session.Options{
-		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace, Emulator: o.Emulator, Profile: o.Profile,
+		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy,
+		NoPtrace: o.NoPtrace, Emulator: o.Emulator, Profile: o.Profile,
 		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "recorder: "+format+"\n", args...) },
 	}
 	so.Symbols = func(im session.Image, w io.Writer) error {

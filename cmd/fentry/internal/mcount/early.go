@@ -15,8 +15,8 @@ import (
 // their end in the initialisation of this package. In front of it come
 //
 //   - what it imports: package record, for one, which brings regular expressions, demangling and debug information, is
-//     kept out by objects.NopImage's parameter; and nothing that stands late in the order may be imported, because all that
-//     stands before it and is ready goes first: runtime/debug alone would bring record, patch and session;
+//     kept out by objects.NopImage's parameter; and nothing that stands late in the order may be imported, because all
+//     that stands before it and is ready goes first: runtime/debug alone would bring record, patch and session;
 //   - what stands before it by its path and is ready: some packages of the standard library that do next to nothing.
 //
 // TestStart names both, so that an import anywhere in the program that adds to them is seen. Tried before: a program of
