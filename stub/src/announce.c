@@ -1,8 +1,8 @@
 /* What readers are told of images. The program's own is described in a chunk of
    key=value strings, by the first thread when tracing starts, before any event. Whenever
    an image comes or goes, another chunk says which ones there are, and which ids they
-   have. That chunk is complete each time, so that readers need no other: where old chunks
-   are overwritten, differences would get lost with them. */
+   have. That chunk is complete each time, so that readers need no other, and one that a
+   kill cuts off takes nothing along but the newest change. */
 #include "announce.h"
 #include "chunk.h"
 #include "configuration.h"
