@@ -147,8 +147,10 @@ func oldTrace(dir string) error {
 	b := make([]byte, 4096)
 	copy(b, "FENTRYT1")
 	b[8], b[13], b[18], b[60] = 2, 0x10, 1, 1 // version, header of 4096, chunks of 65536, process 1
-	if err := os.WriteFile(filepath.Join(dir, "info.json"), []byte(dir), 0o666); err != nil {
-		return err
+	for _, name := range []string{"info.json", "chunks", "0123456789abcdef.sym"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(dir), 0o666); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(dir, "events"), b, 0o666)
 }

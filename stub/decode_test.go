@@ -36,6 +36,7 @@ type calls struct {
 	aside  []uint32
 	high   uint64
 	last   uint64
+	resync uint64 // time of the resync that is the word before
 	entry  map[uint32]int
 	parent uint64
 	lost   uint64
@@ -216,6 +217,7 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 						if n < int(arg) {
 							return nil, fmt.Errorf("resync %d, %d open", arg, len(s))
 						}
+						k.resync = k.high<<32 | v&0xffffffff
 						k.aside = append(k.aside, s[len(s)-n:]...)
 						k.stacks[k.stack] = s[:len(s)-n]
 					case 19:
@@ -232,7 +234,11 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 				if err != nil {
 					return nil, err
 				}
-				t := k.high<<32 | v&0xffffffff
+				t, resync := k.high<<32|v&0xffffffff, k.resync
+				k.resync = 0
+				if exit && t < resync {
+					return nil, fmt.Errorf("%s ends at %d, before what it called: %d", name, t, resync)
+				}
 				if t+1<<26 < k.last {
 					return nil, fmt.Errorf("time goes back from %d to %d", k.last, t)
 				}

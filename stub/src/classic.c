@@ -166,7 +166,7 @@ static int have_stack(struct control *c, u64 slot)
 		return 0;
 	if (c->cur != from)
 		new_signal(c, slot);
-	pop_skipped(c, slot + 1);
+	pop_skipped(c, slot + 1, counter());
 	return 1;
 }
 
@@ -176,7 +176,7 @@ static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 	u64 ret = *parent;
 	if (ret == HANDLER) {
 		enter_stack(c, slot);
-		pop_skipped(c, slot);
+		pop_skipped(c, slot, counter());
 		replace_frame(c, slot, own((u32)*shadow_aux(slot) & ~FT_ID_EXIT), own(id));
 		*shadow_time(slot) = fp;
 		return;
@@ -284,7 +284,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 			fp_failed(id);
 		if (c) {
 			enter_stack(c, slot);
-			pop_skipped(c, slot);
+			pop_skipped(c, slot, t);
 			unlink_frame(c, slot);
 			if (top_empty(c->top))
 				leave_stack(c);
@@ -298,7 +298,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 		fp_failed(id);
 	if (c) {
 		enter_stack(c, slot);
-		pop_skipped(c, slot);
+		pop_skipped(c, slot, t);
 		close_frame(c, slot, own(id), t);
 		if (top_empty(c->top))
 			leave_stack(c);
@@ -317,7 +317,7 @@ static void hook_entry(struct control *c, u64 *parent, u64 slot, u64 selfpc, u64
 	if (!ok)
 		add(&overrun, 1);
 	if (ok && tail) {
-		pop_skipped(c, slot);
+		pop_skipped(c, slot, counter());
 		aux = *shadow_aux(slot);
 		time = hook_time(slot);
 		u64 ret = *shadow_ret(slot);

@@ -124,7 +124,8 @@ static int look_at_old(const char *dir, char *buf)
 static int ours(const char *name)
 {
 	u64 n = length(name);
-	return equal(name, "events") || equal(name, "info.json") || (n > 4 && equal(name + n - 4, ".sym"));
+	return equal(name, "events") || equal(name, "chunks") || equal(name, "info.json") ||
+	       (n > 4 && equal(name + n - 4, ".sym"));
 }
 
 /* remove_trace removes an old trace. What is not ours stays, and with it the directory. */

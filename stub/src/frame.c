@@ -183,10 +183,11 @@ hidden void replace_frame(struct control *c, u64 slot, struct function old, stru
 }
 
 /* pop_skipped closes the frames of the current stack whose slots are below slot:
-   they ended without an exit. */
-hidden void pop_skipped(struct control *c, u64 slot)
+   they ended without an exit, by the time t. At an exit that is the exit's time: no
+   call ends later than the one it was called from. */
+hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 {
-	u64 top = c->top, hi = c->stacks[c->cur].hi, n = 0, t = counter();
+	u64 top = c->top, hi = c->stacks[c->cur].hi, n = 0;
 	u64 from = top_slot(top);
 	int opt = options(), looked = !fentry_words.threshold;
 	while (!top_empty(top) && top_slot(top) < slot) {
@@ -214,5 +215,5 @@ hidden void new_signal(struct control *c, u64 slot)
 {
 	struct sigaltstack ss;
 	if (c->stacks[c->cur].back && on_signal_stack(slot, &ss))
-		pop_skipped(c, c->stacks[c->cur].hi);
+		pop_skipped(c, c->stacks[c->cur].hi, counter());
 }

@@ -21,7 +21,7 @@ static int enter(u64 slot, struct function f, u64 ret)
 	if (image_returns_to(ret, &old)) {
 		/* A tail call. */
 		enter_stack(c, slot);
-		pop_skipped(c, slot);
+		pop_skipped(c, slot, counter());
 		replace_frame(c, slot, old, f);
 		return ENTER_DONE;
 	}
@@ -32,7 +32,7 @@ static int enter(u64 slot, struct function f, u64 ret)
 	}
 	if (c->cur != from)
 		new_signal(c, slot);
-	pop_skipped(c, slot + 1);
+	pop_skipped(c, slot + 1, counter());
 	/* A signal handler on a stack of its own, with nothing open yet: what it
 	   interrupted may be one of our fast paths, which relies on finding its own
 	   stack current again. So this frame is opened here and left on the slow path. */
@@ -66,7 +66,7 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
 	struct control *c = traced_thread();
 	if (c) {
 		enter_stack(c, slot);
-		pop_skipped(c, slot);
+		pop_skipped(c, slot, t);
 		close_frame(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, t);
 		if (top_empty(c->top))
 			leave_stack(c);
