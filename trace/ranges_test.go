@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -233,6 +234,29 @@ func TestManyRanges(t *testing.T) {
 		return nil
 	}); err != nil || i != n {
 		t.Errorf("%d entries, %v", i, err)
+	}
+}
+
+// TestLargeRanges: images of which the table claims millions of functions, and nothing
+// else is known, take no memory for them.
+func TestLargeRanges(t *testing.T) {
+	const n, count = 100, 20e6
+	var entries [][3]uint64
+	for i := range uint64(n) {
+		entries = append(entries, [3]uint64{i + 1, 1 + i*count, count})
+	}
+	b := withRanges(Header{Layout: LayoutPacked, CounterHz: 1e9}, entries...)
+	b = append(b, events(7, 0, 0, 1, n*count, n*count+1)...)
+	unknown := func(Image) (SymTable, error) { return nil, errors.New("not known") }
+	tr := &Trace{}
+	cost.Check(t, len(b), perByte, func() {
+		if err := tr.load(bytes.NewReader(b), int64(len(b)), Options{Resolve: unknown}); err != nil {
+			t.Fatal(err)
+		}
+		tr.loadSymbols(Options{Resolve: unknown})
+	})
+	if have := callsOf(t, tr); have != "1:1 100:20000000 nobody" || tr.Name(FuncID{99, count}) == "" {
+		t.Errorf("%s, %q", have, tr.Name(FuncID{99, count}))
 	}
 }
 

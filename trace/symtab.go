@@ -54,7 +54,10 @@ func (t *Trace) loadSymbols(o Options) {
 				t.syms[i] = tab
 			}
 		}
-		t.names[i] = newNameCache(im.Sites)
+		// Without symbols names are made at once, and a range of billions of ids is 16 bytes of the file.
+		if t.syms[i] != nil {
+			t.names[i] = newNameCache(im.Sites)
+		}
 	}
 }
 
