@@ -28,11 +28,13 @@ type exes struct {
 
 	mu    sync.Mutex
 	files map[trace.ImageID]*os.File // nil: it has been used
+	open  int                        // those that are not nil
 }
 
 const (
-	mostExes  = 256                   // open at the same time
-	openLimit = 80 * time.Millisecond // the program waits for a little longer
+	mostExes   = 256                   // open at the same time
+	mostImages = 4096                  // that are remembered, more than have ids
+	openLimit  = 80 * time.Millisecond // the program waits for a little longer
 )
 
 func newExes(shared procfs.SharedFile) *exes {
@@ -47,7 +49,7 @@ func (e *exes) handle(r drain.Request) uint32 {
 	id := trace.ImageID(r.Argument)
 	e.mu.Lock()
 	_, known := e.files[id]
-	full := len(e.files) >= mostExes
+	full := e.full()
 	e.mu.Unlock()
 	switch {
 	case known:
@@ -58,7 +60,7 @@ func (e *exes) handle(r drain.Request) uint32 {
 	// The file system can be one that never answers.
 	opened := make(chan *os.File, 1)
 	go func() {
-		f, err := e.open(r.PID)
+		f, err := e.openExe(r.PID)
 		if err != nil {
 			f = nil
 		}
@@ -73,6 +75,9 @@ func (e *exes) handle(r drain.Request) uint32 {
 	}
 }
 
+// full tells whether no more files can be held open. The caller has the lock.
+func (e *exes) full() bool { return e.open >= mostExes || len(e.files) >= mostImages }
+
 // keep keeps a file for an image.
 func (e *exes) keep(id trace.ImageID, f *os.File) uint32 {
 	if f == nil {
@@ -85,11 +90,12 @@ func (e *exes) keep(id trace.ImageID, f *os.File) uint32 {
 		return drain.Failed
 	}
 	e.files[id] = f
+	e.open++
 	return drain.Done
 }
 
-// open opens the file that a traced process runs.
-func (e *exes) open(pid int) (*os.File, error) {
+// openExe opens the file that a traced process runs.
+func (e *exes) openExe(pid int) (*os.File, error) {
 	if mapped, _ := e.shared.MappedBy(pid); !mapped {
 		return nil, fmt.Errorf("process %d is not traced", pid)
 	}
@@ -116,6 +122,9 @@ func (e *exes) take(id trace.ImageID) *os.File {
 	f := e.files[id]
 	if e.files != nil {
 		e.files[id] = nil
+	}
+	if f != nil {
+		e.open--
 	}
 	return f
 }
