@@ -85,6 +85,10 @@ func writeManPage(w io.Writer, c *cobra.Command) error {
 		if i > 0 {
 			fmt.Fprintln(w, ".PP")
 		}
+		if strings.HasPrefix(p, "  ") {
+			manLines(w, p)
+			continue
+		}
 		fmt.Fprintln(w, roffProse(p))
 	}
 	if !c.HasParent() {
@@ -155,7 +159,13 @@ func manExamples(w io.Writer, text string) {
 	if text == "" {
 		return
 	}
-	fmt.Fprintf(w, ".SH EXAMPLES\n.nf\n")
+	fmt.Fprintf(w, ".SH EXAMPLES\n")
+	manLines(w, text)
+}
+
+// manLines writes lines that are indented in a help text, and not to be filled.
+func manLines(w io.Writer, text string) {
+	fmt.Fprintf(w, ".nf\n")
 	for _, l := range strings.Split(strings.Trim(text, "\n"), "\n") {
 		fmt.Fprintln(w, roff(strings.TrimPrefix(l, "  ")))
 	}

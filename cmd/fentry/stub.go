@@ -49,7 +49,7 @@ prints.`,
   gcc -O2 -pg -mfentry -c prog.c && gcc -o prog prog.o libfentry.a
   ./prog && fentry report              it traces itself
   fentry stub -o fentry.o              one relocatable object instead
-  fentry stub --header > fentry.h      for callbacks of your own
+  fentry stub --header > fentry.h      for fentry_mark() and callbacks of your own
   fentry stub --arch arm64 -o libfentry.a   for programs of another machine`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(a, cmd) },
