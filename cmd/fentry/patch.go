@@ -33,7 +33,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	addPatternFlags(cmd, &t.filter, &t.notrace, "trace")
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
-	f.DurationVarP(&t.threshold, "threshold", "t", 0, "leave out calls shorter than `TIME`, such as 10us")
+	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us; without a unit: us")
 	f.StringVarP(&t.tracer, "tracer", "T", "function_graph", "use `TRACER`: function_graph, function or profile")
 }
 
@@ -46,9 +46,6 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	}
 	if o.Tracer != patch.FunctionGraph && (t.depth != 0 || t.threshold != 0 || len(t.graph) > 0) {
 		return o, usagef(cmd, "--depth, --threshold and --graph require the function_graph tracer")
-	}
-	if t.threshold < 0 {
-		return o, usagef(cmd, "--threshold: negative time")
 	}
 	if len(t.filter)+len(t.notrace) > 0 {
 		if o.Select, err = record.NewFilter(t.filter, t.notrace); err != nil {

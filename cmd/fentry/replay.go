@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,13 +60,12 @@ which number. Marks before durations are ftrace's: + for more than 10 us, ! 100 
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
 	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls; 0: all")
-	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us")
+	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us; without a unit: us")
 	f.StringVar(&c.time, "time", "", "show only what lies between the times `START,STOP`, counted from the beginning; "+
 		"either may be empty")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	registerFieldCompletion(cmd, "fields", fieldNames())
-	formats := []string{"graph", "function", "json"}
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(replayFormats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -140,15 +140,16 @@ type eventWriter interface {
 	Skipped() uint64 // events of kinds that it does not know
 }
 
+// replayFormats are the values of --format; replayCmd.writer makes what writes them.
+var replayFormats = []string{"graph", "function", "json"}
+
 // options translates the flags that need no trace.
 func (c *replayCmd) options(cmd *cobra.Command) (walk trace.WalkOptions, shown show.Options, err error) {
 	if err := new(display).switchFields(c.fields); err != nil {
 		return walk, shown, &usageError{cmd, err}
 	}
-	switch c.format {
-	case "", "graph", "function", "json":
-	default:
-		return walk, shown, usagef(cmd, "--format %s: graph, function or json", c.format)
+	if c.format != "" && !slices.Contains(replayFormats, c.format) {
+		return walk, shown, usagef(cmd, "--format: no format %q; there are %s", c.format, strings.Join(replayFormats, ", "))
 	}
 	if c.srcline && c.format == "json" {
 		return walk, shown, usagef(cmd, "--srcline requires the format graph or function")

@@ -77,6 +77,19 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// durationFlag is an option that parseDuration reads. It is a pflag.Value.
+type durationFlag time.Duration
+
+func (d *durationFlag) String() string { return time.Duration(*d).String() }
+func (d *durationFlag) Type() string   { return "TIME" }
+func (d *durationFlag) Set(s string) error {
+	v, err := parseDuration(s)
+	if err == nil {
+		*d = durationFlag(v)
+	}
+	return err
+}
+
 // printable replaces control characters.
 func printable(s string) string { return plain.Printable(s) }
 
