@@ -2,10 +2,13 @@
    of struct words (image.h): the home runtime fills them in when the image registers. */
 #include "layout.h"
 
-	.macro WORD name, offset
+	/* A symbol set to a place in another one has that one's size, unless it is given its own. */
+	.macro WORD name, offset, bytes
 	.globl	\name
 	.hidden	\name
 	.set	\name, fentry_words + \offset
+	.type	\name, @object
+	.size	\name, \bytes
 	.endm
 
 	.bss
@@ -16,12 +19,12 @@
 	.size	fentry_words, W_SIZE
 fentry_words:
 	.zero	W_SIZE
-	WORD	fentry_blocks, W_BLOCKS
-	WORD	fentry_thunks, W_THUNKS
-	WORD	fentry_thunks_size, W_THUNKS_SIZE
-	WORD	fentry_roots, W_ROOTS
-	WORD	fentry_threshold, W_THRESHOLD
-	WORD	fentry_self, W_SELF
-	WORD	fentry_depth, W_DEPTH
-	WORD	fentry_id_base, W_ID_BASE
+	WORD	fentry_blocks, W_BLOCKS, 8
+	WORD	fentry_thunks, W_THUNKS, 8
+	WORD	fentry_thunks_size, W_THUNKS_SIZE, 8
+	WORD	fentry_roots, W_ROOTS, 8
+	WORD	fentry_threshold, W_THRESHOLD, 8
+	WORD	fentry_self, W_SELF, 8
+	WORD	fentry_depth, W_DEPTH, 4
+	WORD	fentry_id_base, W_ID_BASE, 4
 	.section .note.GNU-stack, "", @progbits
