@@ -76,3 +76,23 @@ func TestSurvive(t *testing.T) {
 		})
 	}
 }
+
+// A thread whose stack shares a piece of shadow memory with that of a thread that is
+// mapping it waits for that, however long it takes, and loses nothing.
+func TestSharedPiece(t *testing.T) {
+	forEach(t, func(t *testing.T, m *machine) {
+		f := buildFixture(t, "piece.c", buildOptions{on: m})
+		if f.on.emulated() {
+			t.Skip("needs filters of system calls, which qemu does not have")
+		}
+		t.Parallel()
+		out, ev := f.run(t)
+		if out == "no filter\n" {
+			t.Skip("needs a filter of system calls that asks (Linux 5.5)")
+		}
+		expectCounts(t, out, ev)
+		if ev.lost != 0 {
+			t.Errorf("%d events lost", ev.lost)
+		}
+	})
+}

@@ -20,8 +20,20 @@
 
 enum { PIECE_SHIFT = 17, PIECE = 1 << PIECE_SHIFT, WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
 
-/* What is known of every piece of the address space, a byte each, in two levels. */
-enum { P_UNKNOWN, P_BUSY, P_MAPPED, P_REFUSED };
+/* What is known of every piece of the address space, a byte each, in two levels. One that
+   a thread is mapping right now says in which process: a child forked meanwhile has the
+   byte, but nobody who will ever change it. Children that share their parent's memory
+   (vfork) run under its name here, as they use its control blocks. */
+enum { P_UNKNOWN, P_MAPPED, P_REFUSED, P_BUSY, P_LAST = 255 };
+static u8 busy_in(u32 pid) { return (u8)(P_BUSY + pid % (P_LAST - P_BUSY + 1)); }
+
+/* How long a thread waits for another that maps a piece. The other one needs the lock of
+   the address space, which thousands of threads want, and a processor, which others may
+   have: seconds are nothing out of the ordinary. What the limit is there for is a killed
+   process that shared this one's memory. */
+#define PIECE_LONGEST 30000000000UL /* ns */
+#define PIECE_NAP     1000000UL     /* ns between looks */
+enum { PIECE_YIELDS = 100 }; /* looks before the first nap */
 enum { L1_SHIFT = 34, L2_PIECES = 1 << (L1_SHIFT - PIECE_SHIFT) };
 static u8 *pieces[1 << (ADDRESS_BITS - L1_SHIFT)];
 
@@ -80,29 +92,49 @@ static int map_piece(u64 a)
 	return 1;
 }
 
+/* others_piece waits while another thread of this process maps a piece, and returns what
+   has become of it. A piece that is refused stays so, and all calls on it are lost: that
+   takes more than a wait that has been long. */
+static u8 others_piece(struct control *c, u8 *s)
+{
+	u8 busy = busy_in(c->pid), v;
+	u64 end = 0;
+	for (u32 looks = 0; (v = load(s)) >= P_BUSY; looks++) {
+		if (v != busy)
+			goto nobody;
+		if (looks < PIECE_YIELDS) {
+			sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+			continue;
+		}
+		/* Yielding is for naught where the other one waits, too, or has a lower priority. */
+		static u32 never;
+		futex_wait(&never, 0, PIECE_NAP);
+		u64 now = clock_ns(CLOCK_MONOTONIC_);
+		if (!end)
+			end = now + PIECE_LONGEST;
+		else if (now >= end)
+			goto nobody;
+	}
+	return v;
+nobody: /* what is mapped is not known */
+	return cas(s, v, P_REFUSED) ? P_REFUSED : load(s);
+}
+
 /* have_piece makes sure that the piece that holds stack address a has a shadow. */
-static int have_piece(u64 a)
+static int have_piece(struct control *c, u64 a)
 {
 	u8 *s = piece_state(a);
 	if (!s)
 		return 0;
-	for (u32 spins = 0;; spins++) {
+	for (;;) {
 		u8 v = load(s);
+		if (v >= P_BUSY)
+			v = others_piece(c, s);
 		if (v == P_MAPPED)
 			return 1;
 		if (v == P_REFUSED)
 			return 0;
-		/* Another thread is at it. In a child forked at that moment nobody is, and
-		   what is mapped is not known. */
-		if (v == P_BUSY) {
-			if (spins == 100000) {
-				store(s, P_REFUSED);
-				return 0;
-			}
-			sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-			continue;
-		}
-		if (!cas(s, v, P_BUSY))
+		if (v >= P_BUSY || !cas(s, v, busy_in(c->pid)))
 			continue;
 		int ok = map_piece(a & -(u64)PIECE);
 		store(s, ok ? P_MAPPED : P_REFUSED);
@@ -114,10 +146,10 @@ static int have_piece(u64 a)
 }
 
 /* have_shadow makes sure that all from lo to hi has a shadow. */
-static int have_shadow(u64 lo, u64 hi)
+static int have_shadow(struct control *c, u64 lo, u64 hi)
 {
 	for (u64 a = lo & -(u64)PIECE; a < hi; a += PIECE)
-		if (!have_piece(a))
+		if (!have_piece(c, a))
 			return 0;
 	return 1;
 }
@@ -218,7 +250,7 @@ static u32 grown(struct control *c, u64 slot)
 	if (k == c->nstacks)
 		return k;
 	struct stack *s = &c->stacks[k];
-	if (!have_shadow(a < s->lo ? a : s->hi, a < s->lo ? s->lo : a + PIECE))
+	if (!have_shadow(c, a < s->lo ? a : s->hi, a < s->lo ? s->lo : a + PIECE))
 		return c->nstacks;
 	if (a < s->lo)
 		s->lo = a;
@@ -269,7 +301,7 @@ hidden int enter_stack(struct control *c, u64 slot)
 	if (c->begun == 0) {
 		/* A new thread. If its first event is in a signal handler, the stack it
 		   began on is not known yet: an entry that no address is on stands for it. */
-		if (!on_signal && !have_piece(slot))
+		if (!on_signal && !have_piece(c, slot))
 			return 0;
 		begin(c, 0, on_signal ? 8 : a, on_signal ? 16 : a + PIECE);
 		resume(c, 0);
@@ -286,7 +318,7 @@ hidden int enter_stack(struct control *c, u64 slot)
 	}
 	if (on_signal) {
 		/* A signal stack has the bounds that the program gave it. */
-		if (shadow_apart(ss.sp, ss.sp + ss.size - 1) || !have_shadow(ss.sp, ss.sp + ss.size))
+		if (shadow_apart(ss.sp, ss.sp + ss.size - 1) || !have_shadow(c, ss.sp, ss.sp + ss.size))
 			return 0;
 		u32 k = fresh(c);
 		begin(c, k, ss.sp, ss.sp + ss.size);
@@ -294,7 +326,7 @@ hidden int enter_stack(struct control *c, u64 slot)
 		switch_to(c, k);
 		return 1;
 	}
-	if (!have_piece(slot))
+	if (!have_piece(c, slot))
 		return 0;
 	u32 k = grown(c, slot);
 	if (k == c->nstacks) {
