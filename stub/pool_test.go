@@ -28,8 +28,11 @@ type pool struct {
 
 const chunkSize = 65536
 
-// counterHz is where the header has the counter's frequency.
-const counterHz = 96
+// Where the header has the events lost by tasks without a chunk, and the counter's frequency.
+const (
+	lostEvents = 104
+	counterHz  = 96
+)
 
 func newPool(t *testing.T, n int, policy uint32) *pool {
 	t.Helper()
@@ -242,6 +245,50 @@ func testPool(t *testing.T, m *machine) {
 		_, errs := p.runWith(t, f, func() { time.Sleep(10 * time.Millisecond) }, "many", "300000")
 		if !strings.HasPrefix(errs, "fentry: tracing stopped: the recorder does not answer") {
 			t.Errorf("after %v: %q", time.Since(start), errs)
+		}
+	})
+
+	t.Run("others are faster", func(t *testing.T) {
+		// Whenever the program looks, all chunks are other tasks'. While the recorder frees
+		// any, it waits for one; when it does not, tasks may be idle with all of them, and the
+		// program goes on without being traced.
+		const free, owned = 0, 1
+		for _, moving := range []bool{true, false} {
+			p := newPool(t, 8, block)
+			f := buildForPool(t, p)
+			for i := range p.n {
+				p.word(256 + 4*i).Store(owned)
+			}
+			start, given := time.Now(), false
+			out, errs := p.runWith(t, f, func() {
+				p.word(48).Add(1)
+				if moving && !given {
+					p.word(40).Add(1)
+				}
+				if moving && !given && time.Since(start) > 2*time.Second {
+					for i := range p.n {
+						p.word(256 + 4*i).Store(free)
+					}
+					given = true
+				}
+				if given {
+					p.drain(2)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}, "many", "1000")
+			lost := binary.LittleEndian.Uint64(p.mem[lostEvents:])
+			if moving != given || moving != (errs == "") || !moving && !strings.Contains(errs, "the recorder's buffer is full") {
+				t.Errorf("moving %v: given a chunk %v, %d lost, %q", moving, given, lost, errs)
+			}
+			if moving {
+				p.drain(2)
+				p.drain(1)
+				ev := p.events(t, f)
+				expectCounts(t, out, ev)
+				if ev.lost != 0 || lost != 0 {
+					t.Errorf("%d and %d lost", ev.lost, lost)
+				}
+			}
 		}
 	})
 

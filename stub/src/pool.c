@@ -8,9 +8,10 @@
    (SCARCE); a thread that finds none of full size looks itself.
 
    A free small chunk is found by a bit, and is taken by its state: the bit is only a
-   hint. It is set when the chunk has become free and cleared, by the one that has taken
-   the chunk, after it was taken, so it may say free of a chunk that is not, if a task is
-   killed in between, but never for long the other way round. A lock-free list of the
+   hint. It is set just before the chunk becomes free and cleared, by the one that has taken
+   the chunk, after it was taken and before anything is written there. So it may say free of
+   a chunk that is not, if a task is killed in between, but says so of none that is full,
+   which the recorder would pass over. A lock-free list of the
    free ones would be shorter to search, but a task that is killed in the middle of it
    takes the rest along.
 
@@ -21,7 +22,7 @@
 #include "source.h"
 #include "sys.h"
 
-enum { HOPE = 4 }; /* times to wait when all chunks belong to tasks: some may be dead */
+enum { HOPE = 4 }; /* times in a row to wait when all chunks belong to tasks: some may be dead */
 
 /* ns: how long to wait before looking around again, how much longer for each other task
    that waits, or with thousands all of them together would do nothing but look around,
@@ -29,7 +30,7 @@ enum { HOPE = 4 }; /* times to wait when all chunks belong to tasks: some may be
 #define SLICE         50000000UL
 #define SLICE_EACH    1000000UL
 #define SLICE_LONGEST 2000000000UL
-#define PATIENCE      3000000000UL /* ns without a heartbeat after which the recorder is taken for dead */
+#define PATIENCE      5000000000UL /* ns without a heartbeat after which the recorder is taken for dead */
 
 static u32 search, search_small; /* where to look for a free chunk */
 
@@ -178,11 +179,21 @@ static int recorder_busy(void)
 	return 0;
 }
 
-/* pool_chunk gets a free chunk of at least so many bytes, as the pool's policy says. */
+/* pool_chunk gets a free chunk of at least so many bytes, as the pool's policy says.
+
+   With policy block, a thread waits as long as a chunk can be hoped for, and there are two
+   reasons to give up. Nobody is there to free one: no heartbeat. Only time that the thread
+   has asked to sleep counts for that, not what it was late to wake: on a machine that is so
+   busy, the recorder is late as well. Or there is nothing to free: all chunks are other
+   tasks', which may be idle with them for ever, and hold what this thread would have to
+   give them before they go on. One look does not say so, since others may just have been
+   faster. As long as the recorder frees chunks at all, tasks do hand some over, and one of
+   them will be this thread's. */
 hidden int pool_chunk(struct control *c, struct chunk *out, u32 least)
 {
-	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), idle = 0;
-	u64 since = 0; /* the first look at that heartbeat; 0: just now */
+	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), idle = 0, seen = load(HEADER(u32, FT_H_FREED));
+	u64 silent = 0; /* ns asked to sleep since that heartbeat */
+	int waited = 0;
 	u32 policy = *HEADER(u32, FT_H_POLICY);
 	for (;;) {
 		if (load(HEADER(u32, FT_H_CLOSED))) {
@@ -201,8 +212,11 @@ hidden int pool_chunk(struct control *c, struct chunk *out, u32 least)
 		/* Chunks that this thread holds back are no use to anybody now, and with
 		   many threads they may be all there are. */
 		int busy = recorder_busy();
-		if ((since || !busy) && release_old(c))
+		if ((waited || !busy) && release_old(c))
 			continue;
+		if (busy || freed != seen)
+			idle = 0;
+		seen = freed;
 		if (!busy && (c->starved || idle++ == HOPE)) {
 			c->starved = 1;
 			return 0;
@@ -210,15 +224,18 @@ hidden int pool_chunk(struct control *c, struct chunk *out, u32 least)
 		u64 slice = SLICE + SLICE_EACH * add(HEADER(u32, FT_H_WAITERS), 1);
 		if (slice > SLICE_LONGEST)
 			slice = SLICE_LONGEST;
+		u64 from = clock_ns(CLOCK_MONOTONIC_);
 		futex_wait(HEADER(u32, FT_H_FREED), freed, slice);
 		add(HEADER(u32, FT_H_WAITERS), -1);
-		u64 now = clock_ns(CLOCK_MONOTONIC_);
-		if (!since || load(HEADER(u32, FT_H_HEARTBEAT)) != beat) {
+		u64 slept = clock_ns(CLOCK_MONOTONIC_) - from;
+		silent += slept < slice ? slept : slice;
+		if (!waited || load(HEADER(u32, FT_H_HEARTBEAT)) != beat) {
 			beat = load(HEADER(u32, FT_H_HEARTBEAT));
-			since = now;
-		} else if (now - since >= PATIENCE) {
+			silent = 0;
+		} else if (silent >= PATIENCE) {
 			stop_tracing("the recorder does not answer", 0);
 			return 0;
 		}
+		waited = 1;
 	}
 }

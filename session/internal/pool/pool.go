@@ -215,6 +215,10 @@ func (p *Pool) InUse(yield func(int) bool) {
 // Release gives a chunk that was claimed back, cleared in its first used bytes.
 // Chunks are zero when they are taken: what a killed task left unsealed ends at
 // the last word that is not.
+//
+// The bit of a small chunk comes first: as soon as the state says free, a task that has
+// read the bit before can take the chunk and clear it, and set afterwards it would hide
+// what the task writes from InUse.
 func (p *Pool) Release(i, used int) {
 	if p.alone {
 		// Nobody will take it, and clearing a private copy would copy it first.
@@ -222,10 +226,10 @@ func (p *Pool) Release(i, used int) {
 		return
 	}
 	clear(p.Chunk(i)[:used])
-	p.State(i).Store(format.StateFree)
-	if i -= p.N; i >= 0 {
-		p.free(i / bitsInWord).Or(1 << (i % bitsInWord))
+	if k := i - p.N; k >= 0 {
+		p.free(k / bitsInWord).Or(1 << (k % bitsInWord))
 	}
+	p.State(i).Store(format.StateFree)
 }
 
 // Announce wakes tasks that wait for a chunk, when n have become free: no more than
