@@ -389,7 +389,7 @@ __attribute__((no_instrument_function)) int main(void) { leaf(1); static unsigne
 func expectStray(t *testing.T, f *fixture) {
 	t.Helper()
 	out, err := f.command(t).CombinedOutput()
-	if err == nil || !strings.Contains(err.Error(), "abort") || !strings.Contains(string(out), "no call open at stack address 0x") {
+	if err == nil || !strings.Contains(err.Error(), "abort") || !strings.Contains(string(out), "without an open call at stack address 0x") {
 		t.Errorf("%v, %s", err, out)
 	}
 }
