@@ -71,7 +71,7 @@ func (c cCode) routines(k arch.ThunkKind) (enter, exit string) {
 		tracer = "func"
 	case o.Tracer == Profile:
 		tracer = "profile"
-	case o.Depth != 0 || o.Threshold != 0 || o.Roots != nil:
+	case o.selective():
 		tracer = "opt"
 	}
 	enter, exit = "fentry_"+tracer+"_enter", "fentry_"+tracer+"_exit"

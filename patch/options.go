@@ -73,3 +73,6 @@ type Options struct {
 	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
 	Path    string // path of the image, for people; recorded in the trace
 }
+
+// selective reports whether an option decides at run time which calls are recorded: frames then keep times and depths.
+func (o *Options) selective() bool { return o.Depth != 0 || o.Threshold != 0 || o.Roots != nil }

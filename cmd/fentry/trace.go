@@ -10,11 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
-
-// defaultData is the trace directory when nothing else is said.
-const defaultData = "fentry.data"
 
 // inputFlags name the trace a command reads, and how its names are shown.
 type inputFlags struct {
@@ -89,7 +87,7 @@ func (a *app) dataDir() string {
 	if d := a.getenv("FENTRY_DATA"); d != "" {
 		return d
 	}
-	return defaultData
+	return session.DefaultDir
 }
 
 // tasks returns the tasks chosen with --tid; nil means all.
