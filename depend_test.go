@@ -53,8 +53,9 @@ var mayImport = map[string][]string{
 	"internal/buildstep":  {"elfio", "elfio/ar", "record/objects", "internal/atomicfile"},
 	"internal/format":     {},
 	"internal/machine":    {},
-	"internal/mapped":     {},
+	"internal/mapped":     {"internal/safefile"},
 	"internal/parallel":   {},
+	"internal/safefile":   {},
 	"internal/sitetable":  {"elfio"},
 
 	// Generators of sources and objects.

@@ -1,10 +1,5 @@
-// Package mapped maps files into memory, so that large programs need not be copied.
-//
-// Paths come from users, and from traces, which anybody can have written. A path can lead to a pipe without a writer,
-// where open waits for ever, or to a device, where open alone does something (a watchdog starts, a tape rewinds). So a
-// path is first looked up without being opened (O_PATH), and only what is a regular file then is opened, through /proc:
-// there is no moment at which the path could be made to lead elsewhere. Refusing symbolic links (O_NOFOLLOW) would
-// refuse many programs, /usr/bin/cc among them, and would not help against directories above.
+// Package mapped maps files into memory, so that large programs need not be copied. Paths come from users, and from
+// traces, which anybody can have written: internal/safefile opens them, and no path makes a reader wait.
 package mapped
 
 import (
@@ -12,9 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
 // A File is a file in memory. The mapping is private: it stays as it is when the file is replaced.
@@ -29,9 +25,9 @@ var ErrEmpty = errors.New("empty file")
 
 // Open maps the regular file at path. Errors begin with the path.
 func Open(path string) (*File, error) {
-	f, err := open(path)
+	f, err := safefile.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
 	}
 	defer f.Close()
 	m, err := Map(f, path)
@@ -41,49 +37,13 @@ func Open(path string) (*File, error) {
 	return m, nil
 }
 
-// open opens a regular file, and nothing else.
-func open(path string) (*os.File, error) {
-	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) })
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.New("not a regular file")
-	}
-	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	again := "/proc/self/fd/" + strconv.Itoa(fd)
-	r, err := retry(func() (int, error) { return unix.Open(again, flags, 0) })
-	if err == unix.ENOENT {
-		// Without /proc, as when packages are built in a bare directory.
-		r, err = retry(func() (int, error) { return unix.Open(path, flags, 0) })
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(r), path), nil
-}
-
-// retry calls a system call again that a signal has interrupted: Go's own preempt goroutines.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
 // Map maps an open regular file, which can be closed then. Errors begin with name.
 func Map(f *os.File, name string) (*File, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
 	case !info.Mode().IsRegular():
-		err = errors.New("not a regular file")
+		err = safefile.ErrNotRegular
 	case info.Size() == 0:
 		err = ErrEmpty
 	case info.Size() != int64(int(info.Size())):
