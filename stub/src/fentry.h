@@ -13,6 +13,12 @@
    the Linux kernel, by assigning to the variables below, at any time. All registers
    are saved around the calls, vector registers too (up to 3 KiB of stack; on arm64 up
    to 10 KiB with the longest vectors).
+
+   Compilers know nothing of the calls of mcount. So the variables below are volatile,
+   and what a callback shares with traced functions has to be volatile or atomic, as
+   with signal handlers. A function that is inlined, or whose result is known without
+   calling it, calls no callback.
+
    Callbacks and what they call should be compiled without -pg, or be marked
 
        __attribute__((no_instrument_function))
@@ -38,19 +44,19 @@ extern "C" {
 
 /* If non-zero, nothing is traced and no callback is called. Calls that are open still
    end as they would have. */
-extern int function_trace_stop;
+extern volatile int function_trace_stop;
 
 /* Unless it is ftrace_stub, it is called at the entry of every function. The trace is
    still written. A trampoline (below) passes two more arguments: function_trace_op
    and the registers. */
-extern void (*ftrace_trace_function)(unsigned long frompc, unsigned long selfpc);
-extern void ftrace_stub(void);
-extern void *function_trace_op;
+extern void (*volatile ftrace_trace_function)(unsigned long frompc, unsigned long selfpc);
+extern void ftrace_stub(unsigned long frompc, unsigned long selfpc);
+extern void *volatile function_trace_op;
 
-/* Entries and exits. Unless both are their stubs, the two replace the trace: entry is
-   called first, and if it returns non-zero, return is called when the function returns.
-   A function that ends with a tail call returns before the called one begins. Functions
-   left by longjmp or an exception do not return. */
+/* Entries and exits. Unless they are ftrace_graph_entry_stub and ftrace_stub_graph, the
+   two replace the trace: entry is called first, and if it returns non-zero, return is
+   called when the function returns. A function that ends with a tail call returns before
+   the called one begins. Functions left by longjmp or an exception do not return. */
 struct ftrace_graph_ent {
 	unsigned long func; /* selfpc */
 	int depth;          /* traced calls around this one */
@@ -62,9 +68,10 @@ struct ftrace_graph_ret {
 	unsigned long long rettime;
 	int depth;
 };
-extern int (*ftrace_graph_entry)(struct ftrace_graph_ent *);
-extern void (*ftrace_graph_return)(struct ftrace_graph_ret *);
+extern int (*volatile ftrace_graph_entry)(struct ftrace_graph_ent *);
+extern void (*volatile ftrace_graph_return)(struct ftrace_graph_ret *);
 extern int ftrace_graph_entry_stub(struct ftrace_graph_ent *);
+extern void ftrace_stub_graph(struct ftrace_graph_ret *); /* the same address as ftrace_stub */
 
 /* The real return address of a function whose stack has ret at retp: it differs from
    ret if ret is return_to_handler. */

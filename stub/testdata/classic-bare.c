@@ -30,7 +30,7 @@ PLAIN __attribute__((used)) static void begin(void)
 	CHECK(work(10) == 55);
 	ftrace_trace_function = on_call;
 	CHECK(work(10) == 55 && calls == 11);
-	ftrace_trace_function = (void (*)(unsigned long, unsigned long))ftrace_stub;
+	ftrace_trace_function = ftrace_stub;
 	ftrace_graph_entry = on_entry;
 	ftrace_graph_return = on_return;
 	CHECK(work(10) == 55 && calls == 11 && entries == 11 && returns == 11);
@@ -38,8 +38,8 @@ PLAIN __attribute__((used)) static void begin(void)
 	unsigned long (*volatile undo)(unsigned long, unsigned long *) = ftrace_graph_ret_addr;
 	unsigned long place = 0;
 	CHECK(undo(4, &place) == 4);
-	void (*volatile stub)(void) = ftrace_stub;
-	stub();
+	void (*volatile stub)(unsigned long, unsigned long) = ftrace_stub;
+	stub(0, 0);
 	int (*volatile entry)(struct ftrace_graph_ent *) = ftrace_graph_entry_stub;
 	CHECK(entry(0) == 0);
 	call(64, 1, (long)"work 2\nleaf 20\n", 15);

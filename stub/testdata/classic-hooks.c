@@ -124,7 +124,7 @@ NOTRACE static void expect(const char *want)
 NOTRACE int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
-	CHECK(ftrace_trace_function == (void (*)(unsigned long, unsigned long))ftrace_stub);
+	CHECK(ftrace_trace_function == ftrace_stub);
 	CHECK(ftrace_graph_entry == ftrace_graph_entry_stub);
 	if (!strcmp(what, "function")) {
 		ftrace_trace_function = on_call;
@@ -152,7 +152,7 @@ NOTRACE int main(int argc, char **argv)
 		function_trace_stop = 0;
 		ftrace_trace_function = on_call_traced;
 		CHECK(outer(2) == 9 && ncalls == 4); /* calls inside of callbacks are not seen */
-		ftrace_trace_function = (void (*)(unsigned long, unsigned long))ftrace_stub;
+		ftrace_trace_function = ftrace_stub;
 		ncalls = 0;
 		CHECK(outer(2) == 9 && ncalls == 0);
 	} else if (!strcmp(what, "graph")) {
@@ -176,7 +176,7 @@ NOTRACE int main(int argc, char **argv)
 		CHECK(outer(2) == 9);
 		expect("");
 		function_trace_stop = 0;
-		ftrace_graph_return = (void (*)(struct ftrace_graph_ret *))ftrace_stub;
+		ftrace_graph_return = ftrace_stub_graph;
 		CHECK(outer(2) == 9);
 		expect("o0 m1 i2 i1 ");
 	} else if (!strcmp(what, "threads")) {
@@ -195,7 +195,7 @@ NOTRACE int main(int argc, char **argv)
 		ftrace_graph_return = count_return;
 		CHECK(outer(2) == 9 && entries == 4 && returns == 4);
 		ftrace_graph_entry = ftrace_graph_entry_stub;
-		ftrace_graph_return = (void (*)(struct ftrace_graph_ret *))ftrace_stub;
+		ftrace_graph_return = ftrace_stub_graph;
 		CHECK(outer(2) == 9 && entries == 4);
 		ftrace_trace_function = on_call;
 		CHECK(outer(2) == 9 && ncalls == 4);

@@ -497,11 +497,14 @@ PUBLIC(\name)
 
 	.p2align 4
 PUBLIC(ftrace_stub)
+PUBLIC(ftrace_stub_graph)
 ftrace_stub:
+ftrace_stub_graph:
 	.cfi_startproc
 	ret
 	.cfi_endproc
 	.size	ftrace_stub, . - ftrace_stub
+	.size	ftrace_stub_graph, . - ftrace_stub_graph
 
 	.p2align 4
 PUBLIC(ftrace_graph_entry_stub)

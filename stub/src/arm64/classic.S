@@ -485,12 +485,15 @@ mcount_hooks:
 
 	.p2align 4
 PUBLIC(ftrace_stub)
+PUBLIC(ftrace_stub_graph)
 ftrace_stub:
+ftrace_stub_graph:
 	.cfi_startproc
 	BTI_C
 	ret
 	.cfi_endproc
 	.size	ftrace_stub, . - ftrace_stub
+	.size	ftrace_stub_graph, . - ftrace_stub_graph
 
 	.p2align 4
 PUBLIC(ftrace_graph_entry_stub)
