@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,16 +15,11 @@ import (
 )
 
 type replayCmd struct {
-	inputFlags
-	format    string
-	fields    []string
-	filter    []string
-	notrace   []string
-	roots     []string
-	depth     int
-	threshold string
-	time      string
-	srcline   bool
+	filterFlags
+	format  string
+	fields  []string
+	depth   int
+	srcline bool
 }
 
 func newReplayCmd(a *app) *cobra.Command {
@@ -52,17 +45,12 @@ which number. Marks before durations are ftrace's: + for more than 10 us, ! 100 
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
-	c.inputFlags.add(cmd)
+	c.filterFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&c.format, "format", "", "print as `FORMAT`: graph, function or json (default: as recorded)")
 	f.StringSliceVarP(&c.fields, "fields", "f", nil,
 		"show `FIELD`[,FIELD...], or hide it with \"no\" in front: "+strings.Join(fieldNames(), ", "))
-	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
-	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
 	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls; 0: all")
-	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us; without a unit: us")
-	f.StringVar(&c.time, "time", "", "show only what lies between the times `START,STOP`, counted from the beginning; "+
-		"either may be empty")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	registerFieldCompletion(cmd, "fields", fieldNames())
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(replayFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -144,34 +132,27 @@ type eventWriter interface {
 var replayFormats = []string{"graph", "function", "json"}
 
 // options translates the flags that need no trace.
-func (c *replayCmd) options(cmd *cobra.Command) (walk trace.WalkOptions, shown show.Options, err error) {
+func (c *replayCmd) options(cmd *cobra.Command) (s selection, err error) {
 	if err := new(display).switchFields(c.fields); err != nil {
-		return walk, shown, &usageError{cmd, err}
+		return s, &usageError{cmd, err}
 	}
 	if c.format != "" && !slices.Contains(replayFormats, c.format) {
-		return walk, shown, usagef(cmd, "--format: no format %q; there are %s", c.format, strings.Join(replayFormats, ", "))
+		return s, usagef(cmd, "--format: no format %q; there are %s", c.format, strings.Join(replayFormats, ", "))
 	}
 	if c.srcline && c.format == "json" {
-		return walk, shown, usagef(cmd, "--srcline requires the format graph or function")
+		return s, usagef(cmd, "--srcline requires the format graph or function")
 	}
-	if walk.From, walk.To, err = parseTimes(c.time); err != nil {
-		return walk, shown, usagef(cmd, "--time %v", err)
+	if s, err = c.parse(cmd); err != nil {
+		return s, err
 	}
-	if shown.Depth = c.depth; c.depth < 0 {
-		return walk, shown, usagef(cmd, "--depth %d: not a number of levels", c.depth)
+	if s.calls.Depth = c.depth; c.depth < 0 {
+		return s, usagef(cmd, "--depth %d: not a number of levels", c.depth)
 	}
-	if c.threshold != "" {
-		min, err := parseDuration(c.threshold)
-		if err != nil {
-			return walk, shown, usagef(cmd, "--threshold %v", err)
-		}
-		shown.Threshold = int64(min)
-	}
-	return walk, shown, nil
+	return s, nil
 }
 
 func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
-	walk, shown, err := c.options(cmd)
+	sel, err := c.options(cmd)
 	if err != nil {
 		return err
 	}
@@ -180,19 +161,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer t.Close()
-	if walk.Tasks, err = c.tasks(t); err != nil {
+	if err := c.resolve(cmd, t, &sel); err != nil {
 		return err
 	}
-	match, named, err := matcher(cmd, t, c.filter, c.notrace)
-	if err != nil {
-		return err
-	}
-	roots, rootsNamed, err := matcher(cmd, t, c.roots, nil)
-	if err != nil {
-		return err
-	}
-	shown.Match, shown.Roots = match, roots
-
 	tracer := tracerOf(t)
 	switch {
 	case tracer == "profile":
@@ -216,8 +187,8 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	defer func() { err = out.close(err) }()
 	w := c.writer(out, t, d, tracer)
 	emit, end := w.Event, w.Close
-	if match != nil || roots != nil || shown.Depth > 0 || shown.Threshold > 0 {
-		f := show.New(shown, w.Event)
+	if !sel.all() {
+		f := show.New(sel.calls, w.Event)
 		emit = f.Event
 		end = func() error {
 			if err := f.Close(); err != nil {
@@ -228,14 +199,13 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	p := a.progress("replay", t)
 	defer p.done()
-	if err := t.Walk(walk, p.watch(emit)); err != nil {
+	if err := t.Walk(sel.walk, p.watch(emit)); err != nil {
 		return pathError(err)
 	}
 	if err := end(); err != nil {
 		return err
 	}
-	warnUnmatched(a, named)
-	warnUnmatched(a, rootsNamed)
+	sel.warn(a)
 	if n := w.Skipped(); n > 0 {
 		a.notef("fentry: %s: %s not known and skipped: the trace is from a newer fentry, or damaged",
 			t.Dir, plural(n, "record is", "records are"))
@@ -287,39 +257,4 @@ func tracerOf(t *trace.Trace) string {
 		}
 	}
 	return ""
-}
-
-// parseTimes reads START,STOP, either of them empty. A number alone is seconds,
-// as times are printed.
-func parseTimes(s string) (from, to int64, err error) {
-	if s == "" {
-		return 0, 0, nil
-	}
-	a, b, ok := strings.Cut(s, ",")
-	if !ok {
-		return 0, 0, fmt.Errorf("%s: want START,STOP", s)
-	}
-	one := func(s string) (int64, error) {
-		if s == "" {
-			return 0, nil
-		}
-		if v, err := strconv.ParseFloat(s, 64); err == nil && v >= 0 && v < 1e9 {
-			return int64(v * 1e9), nil
-		}
-		d, err := time.ParseDuration(s)
-		if err != nil || d < 0 {
-			return 0, fmt.Errorf("%s: not a time such as 1.5s or 20ms", s)
-		}
-		return int64(d), nil
-	}
-	if from, err = one(a); err != nil {
-		return 0, 0, err
-	}
-	if to, err = one(b); err != nil {
-		return 0, 0, err
-	}
-	if b != "" && to <= from {
-		return 0, 0, fmt.Errorf("%s: STOP is not after START", s)
-	}
-	return from, to, nil
 }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/show"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// filterFlags choose what of a trace a command shows: replay, report and graph have
+// them in common, so that what one of them shows can be asked of the others. A new
+// filter of calls belongs here, in show.Options, and nowhere else.
+type filterFlags struct {
+	inputFlags
+	filter    []string
+	notrace   []string
+	roots     []string
+	threshold string
+	time      string
+}
+
+func (c *filterFlags) add(cmd *cobra.Command) {
+	c.inputFlags.add(cmd)
+	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
+	f := cmd.Flags()
+	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
+	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us; without a unit: us")
+	f.StringVar(&c.time, "time", "", "show only what lies between the times `START,STOP`, counted from the beginning; "+
+		"either may be empty")
+}
+
+// A selection is what filterFlags chose.
+type selection struct {
+	walk  trace.WalkOptions
+	calls show.Options
+	named []*record.Filter // the patterns in calls
+}
+
+// parse translates the flags that need no trace.
+func (c *filterFlags) parse(cmd *cobra.Command) (s selection, err error) {
+	if s.walk.From, s.walk.To, err = parseTimes(c.time); err != nil {
+		return s, usagef(cmd, "--time %v", err)
+	}
+	if c.threshold != "" {
+		min, err := parseDuration(c.threshold)
+		if err != nil {
+			return s, usagef(cmd, "--threshold %v", err)
+		}
+		s.calls.Threshold = int64(min)
+	}
+	return s, nil
+}
+
+// resolve looks up in the trace what the flags name.
+func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) (err error) {
+	if s.walk.Tasks, err = c.tasks(t); err != nil {
+		return err
+	}
+	match, named, err := matcher(cmd, t, c.filter, c.notrace)
+	if err != nil {
+		return err
+	}
+	roots, rootsNamed, err := matcher(cmd, t, c.roots, nil)
+	if err != nil {
+		return err
+	}
+	s.calls.Match, s.calls.Roots = match, roots
+	s.named = []*record.Filter{named, rootsNamed}
+	return nil
+}
+
+// all says that no call is left out.
+func (s *selection) all() bool {
+	o := &s.calls
+	return o.Match == nil && o.Roots == nil && o.Depth == 0 && o.Threshold == 0
+}
+
+// warn names the patterns that fitted nothing.
+func (s *selection) warn(a *app) {
+	for _, f := range s.named {
+		warnUnmatched(a, f)
+	}
+}
+
+// parseTimes reads START,STOP, either of them empty. A number alone is seconds,
+// as times are printed.
+func parseTimes(s string) (from, to int64, err error) {
+	if s == "" {
+		return 0, 0, nil
+	}
+	a, b, ok := strings.Cut(s, ",")
+	if !ok {
+		return 0, 0, fmt.Errorf("%s: want START,STOP", s)
+	}
+	one := func(s string) (int64, error) {
+		if s == "" {
+			return 0, nil
+		}
+		if v, err := strconv.ParseFloat(s, 64); err == nil && v >= 0 && v < 1e9 {
+			return int64(v * 1e9), nil
+		}
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			return 0, fmt.Errorf("%s: not a time such as 1.5s or 20ms", s)
+		}
+		return int64(d), nil
+	}
+	if from, err = one(a); err != nil {
+		return 0, 0, err
+	}
+	if to, err = one(b); err != nil {
+		return 0, 0, err
+	}
+	if b != "" && to <= from {
+		return 0, 0, fmt.Errorf("%s: STOP is not after START", s)
+	}
+	return from, to, nil
+}
