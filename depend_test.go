@@ -28,11 +28,11 @@ var mayImport = map[string][]string{
 	"stub":               {"internal/format"},
 	"patch": {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64",
 		"record", "record/code", "stub", "symbol", "internal/bigslice", "internal/parallel", "internal/sitetable"},
-	"trace":         {"names", "internal/format", "internal/atomicfile"},
+	"trace":         {"names", "internal/format", "internal/atomicfile", "internal/safefile"},
 	"export/ftrace": {"trace"},
 	"export/ndjson": {"trace"},
 
-	"session":                   {"trace", "internal/format", "arch", "patch"},
+	"session":                   {"trace", "internal/format", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":    {},
 	"session/internal/procfs":   {},
 	"session/internal/pool":     {"trace", "internal/format", "session/internal/clock"},
@@ -43,7 +43,8 @@ var mayImport = map[string][]string{
 
 	"fentry": {"elfio", "internal/mapped", "names", "patch", "record", "session", "trace"},
 	"cmd/fentry": {"fentry", "elfio", "export/ftrace", "export/ndjson", "names", "patch", "record", "record/objects",
-		"session", "stub", "symbol", "trace", "internal/atomicfile", "internal/machine", "internal/mapped"},
+		"session", "stub", "symbol", "trace", "internal/atomicfile", "internal/machine", "internal/mapped",
+		"internal/safefile"},
 	"cmd/fentry/internal/mcount": {"cmd/fentry/internal/plain", "internal/buildstep", "record/objects"},
 	"cmd/fentry/internal/plain":  {},
 	"cmd/fentry/internal/show":   {"trace"},

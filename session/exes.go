@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/session/internal/drain"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/trace"
@@ -28,7 +27,7 @@ type exes struct {
 
 	mu    sync.Mutex
 	files map[trace.ImageID]*os.File // nil: it has been used
-	open  int                        // those that are not nil
+	open  int                        // those that are not nil, and those that open has not returned from
 }
 
 const (
@@ -50,6 +49,9 @@ func (e *exes) handle(r drain.Request) uint32 {
 	e.mu.Lock()
 	_, known := e.files[id]
 	full := e.full()
+	if !known && !full {
+		e.open++
+	}
 	e.mu.Unlock()
 	switch {
 	case known:
@@ -57,7 +59,8 @@ func (e *exes) handle(r drain.Request) uint32 {
 	case full:
 		return drain.Failed
 	}
-	// The file system can be one that never answers.
+	// The file system can be one that never answers: what waits for it counts as open, so that a program cannot make
+	// any number of threads wait.
 	opened := make(chan *os.File, 1)
 	go func() {
 		f, err := e.openExe(r.PID)
@@ -78,19 +81,17 @@ func (e *exes) handle(r drain.Request) uint32 {
 // full tells whether no more files can be held open. The caller has the lock.
 func (e *exes) full() bool { return e.open >= mostExes || len(e.files) >= mostImages }
 
-// keep keeps a file for an image.
+// keep keeps a file for an image; nil: it could not be opened. It is counted as open already.
 func (e *exes) keep(id trace.ImageID, f *os.File) uint32 {
-	if f == nil {
-		return drain.Failed
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, known := e.files[id]; known || e.files == nil {
+	_, known := e.files[id]
+	if f == nil || known || e.files == nil {
+		e.open--
 		f.Close()
 		return drain.Failed
 	}
 	e.files[id] = f
-	e.open++
 	return drain.Done
 }
 
@@ -100,16 +101,7 @@ func (e *exes) openExe(pid int) (*os.File, error) {
 		return nil, fmt.Errorf("process %d is not traced", pid)
 	}
 	path := fmt.Sprintf("/proc/%d/exe", pid)
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	f := os.NewFile(uintptr(fd), path)
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		f.Close()
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	return f, nil
+	return safefile.Open(path)
 }
 
 // take hands an image's file over to who closes it; nil: there is none.

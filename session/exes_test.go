@@ -21,6 +21,7 @@ func TestExesInTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		e.open++ // as handle does
 		if a := e.keep(id, f); a != drain.Done {
 			t.Fatalf("image %d: answer %d", id, a)
 		}

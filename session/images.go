@@ -9,12 +9,13 @@ import (
 	"os"
 	"strings"
 
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/trace"
 )
 
 func (im Image) open() (*os.File, error) {
 	if im.exe != nil {
-		if f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", im.exe.Fd())); err == nil {
+		if f, err := safefile.Open(fmt.Sprintf("/proc/self/fd/%d", im.exe.Fd())); err == nil {
 			return f, nil
 		}
 	}
@@ -22,17 +23,17 @@ func (im Image) open() (*os.File, error) {
 		link := fmt.Sprintf("/proc/%d/exe", im.PID)
 		// The process can have gone on to another program since.
 		if exe, err := os.Readlink(link); err == nil && (im.Exe == "" || exe == im.Exe) {
-			if f, err := os.Open(link); err == nil {
+			if f, err := safefile.Open(link); err == nil {
 				return f, nil
 			}
 		}
 	}
 	if im.Path == "" || !strings.HasPrefix(im.Path, "/") {
 		if im.Exe != "" {
-			return os.Open(im.Exe)
+			return safefile.Open(im.Exe)
 		}
 	}
-	return os.Open(im.Path)
+	return safefile.Open(im.Path)
 }
 
 // sawImage hands an image that was not seen before to symbols: payload is what its

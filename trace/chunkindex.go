@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
 // A recorder writes the file chunks beside events: a copy of each chunk's header and
@@ -23,25 +21,15 @@ import (
 // leaves a file whose entries are right and whose events have changed since: the
 // decoder compares the header of each chunk that it reads.
 
-// openChunks opens the file chunks of a trace; nil: there is none that can be read. It
-// is not waited for where it is a pipe.
-func (t *Trace) openChunks(dir string) *os.File {
-	path := filepath.Join(dir, ChunksFile)
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if missing(err) {
-		return nil
-	}
+// openChunks opens the file chunks of a trace; nil: there is none that can be read.
+func (t *Trace) openChunks(d *safefile.Dir) *os.File {
+	f, err := d.Open(ChunksFile)
 	if err == nil {
-		var st os.FileInfo
-		if st, err = f.Stat(); err == nil && !st.Mode().IsRegular() {
-			err = fmt.Errorf("%s: not a regular file", path)
-		}
-		if err == nil {
-			return f
-		}
-		f.Close()
+		return f
 	}
-	t.problem(fmt.Errorf("not used: %w", err))
+	if !missing(err) {
+		t.problem(fmt.Errorf("not used: %w", err))
+	}
 	return nil
 }
 

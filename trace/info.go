@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
 // Names of the files in a trace directory.
@@ -129,13 +129,17 @@ type Image struct {
 
 // ReadInfo reads dir/info.json. The error wraps fs.ErrNotExist if there is none.
 func ReadInfo(dir string) (*Info, error) {
-	path := filepath.Join(dir, InfoFile)
-	f, err := os.Open(path)
+	d, err := safefile.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxInfoSize+1))
+	defer d.Close()
+	return readInfo(d)
+}
+
+func readInfo(d *safefile.Dir) (*Info, error) {
+	path := filepath.Join(d.Name(), InfoFile)
+	b, err := d.ReadFile(InfoFile, maxInfoSize)
 	if err != nil {
 		return nil, err
 	}

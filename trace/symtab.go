@@ -3,10 +3,10 @@ package trace
 import (
 	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"sync"
 
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/names"
 )
 
@@ -35,7 +35,7 @@ func (t *Trace) loadSymbols(o Options) {
 	t.lines = make([]imageLines, len(t.Images))
 	for i := range t.Images {
 		im := &t.Images[i]
-		tab, err := openSym(filepath.Join(t.Dir, im.ID.String()+SymExt))
+		tab, err := openSym(t.dir, im.ID.String()+SymExt)
 		switch {
 		case err == nil:
 			t.syms[i] = tab
@@ -85,15 +85,18 @@ func (im *Image) label() string {
 	return im.ID.String()
 }
 
-func openSym(path string) (*names.Table, error) {
-	f, err := os.Open(path)
+func openSym(d *safefile.Dir, name string) (*names.Table, error) {
+	if d == nil {
+		return nil, fs.ErrNotExist
+	}
+	f, err := d.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	s, err := names.Read(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return s, nil
 }

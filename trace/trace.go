@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"unicode"
+
+	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
 // Options are the options of [OpenWith]. The zero value is that of Open.
@@ -51,8 +51,9 @@ type Trace struct {
 	// What could be read is available nevertheless.
 	Problems []error
 
-	file   io.ReaderAt // events
-	list   io.Reader   // chunks, while the trace is opened; nil: there is none
+	file   io.ReaderAt   // events
+	list   io.Reader     // chunks, while the trace is opened; nil: there is none
+	dir    *safefile.Dir // while the trace is opened; nil: it is not read from a directory
 	size   int64
 	close  func() error
 	syms   []SymTable // by image
@@ -102,37 +103,40 @@ func Open(dir string) (*Trace, error) { return OpenWith(dir, Options{}) }
 // OpenWith opens the trace in directory dir. It reads info.json, the symbols and the headers of the chunks, but no
 // events. An error means that nothing can be read; lesser damage is reported in Trace.Problems.
 func OpenWith(dir string, o Options) (*Trace, error) {
-	t := &Trace{Dir: dir, name: o.Name}
-	info, err := ReadInfo(dir)
+	d, err := safefile.OpenDir(dir)
+	if err != nil {
+		if missing(err) {
+			return nil, fmt.Errorf("%s: no such trace: %w", dir, errors.Unwrap(err))
+		}
+		return nil, err
+	}
+	defer d.Close()
+	t := &Trace{Dir: dir, dir: d, name: o.Name}
+	info, err := readInfo(d)
 	switch {
 	case err == nil:
 		t.Info = info
 	case !missing(err):
 		t.problem(err)
 	}
-	f, err := os.Open(filepath.Join(dir, EventsFile))
+	f, err := d.Open(EventsFile)
 	if err != nil {
 		if missing(err) {
-			if _, serr := os.Stat(dir); serr == nil {
-				return nil, fmt.Errorf("%s: no trace: it has no file %q", dir, EventsFile)
-			}
-			return nil, fmt.Errorf("%s: no such trace: %w", dir, errors.Unwrap(err))
+			return nil, fmt.Errorf("%s: no trace: it has no file %q", dir, EventsFile)
 		}
 		return nil, err
 	}
 	st, err := f.Stat()
 	switch {
 	case err != nil:
-	case !st.Mode().IsRegular():
-		err = errors.New("not a regular file")
 	default:
 		t.close = f.Close
-		if list := t.openChunks(dir); list != nil {
+		if list := t.openChunks(d); list != nil {
 			defer list.Close()
 			t.list = list
 		}
 		err = t.load(f, st.Size(), o)
-		t.list = nil
+		t.list, t.dir = nil, nil
 		t.Ending = t.ending(f)
 	}
 	if err != nil {

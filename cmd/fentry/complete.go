@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
@@ -118,7 +119,7 @@ func (c *nameCollector) add(path string) {
 }
 
 func (c *nameCollector) addSymbols(path string) {
-	f, err := os.Open(path)
+	f, err := safefile.Open(path)
 	if err != nil {
 		return
 	}

@@ -13,9 +13,8 @@ import (
 )
 
 // A Dir is an open directory. Its methods take the name of one file in it, not a path, and never follow a symbolic
-// link of that name: a link is an error (ELOOP, "too many levels of symbolic links"). Whoever renames the directory, or
-// puts another in its place, does not disturb. Errors are of type *fs.PathError or *os.LinkError and name files by
-// the path that the directory was opened by.
+// link of that name ([ErrLink]). Whoever renames the directory, or puts another in its place, does not disturb. Errors
+// are of type *fs.PathError and name files by the path that the directory was opened by.
 type Dir struct {
 	f *os.File
 }

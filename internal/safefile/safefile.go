@@ -33,6 +33,9 @@ import (
 // ErrNotRegular is returned for what is not a regular file: a pipe, a device, a directory, a socket.
 var ErrNotRegular = errors.New("not a regular file")
 
+// ErrLink is returned for a symbolic link where none is followed.
+var ErrLink = errors.New("a symbolic link, which is not followed here")
+
 // ErrTooLarge is returned for files of more bytes than the caller allows.
 var ErrTooLarge = errors.New("file too large")
 
@@ -62,7 +65,7 @@ func open(at int, path string, flags, look int) (int, error) {
 	case err != nil:
 		return -1, err
 	case kind == unix.S_IFLNK:
-		return -1, unix.ELOOP
+		return -1, ErrLink
 	case kind != unix.S_IFREG:
 		return -1, ErrNotRegular
 	}
