@@ -14,6 +14,9 @@
 //	pool profile FILE       an image and a profile of two slots in a file that grows
 //	pool image PATH         an image of that path, twice, and an event of it
 //	pool lost N             a chunk whose task lost N events
+//	pool attack HOW         3 full chunks, what HOW says to the memory that is shared, one more chunk: truncate, grow,
+//	                        punch (holes), seal, future (a seal against mappings to come), headers (of chunks that
+//	                        the recorder reads, with random fields)
 #define _GNU_SOURCE
 #include "../../stub/src/format.h"
 #include <fcntl.h>
@@ -161,6 +164,8 @@ static void *writer(void *arg)
 	return arg;
 }
 
+static void sleep_ms(int ms) { usleep(ms * 1000); }
+
 static void *partial(void *arg)
 {
 	int i = take(0, counter(), 0);
@@ -179,7 +184,57 @@ static int threads(int n, void *(*body)(void *))
 	return 0;
 }
 
-static void sleep_ms(int ms) { usleep(ms * 1000); }
+static uint64_t seed = 88172645463325252u;
+static uint64_t any(void)
+{
+	seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+	return seed;
+}
+
+// scribble makes some of the last chunks full ones that change while they are read.
+static void scribble(void)
+{
+	uint32_t sizes[] = { 0, FT_CHUNK_HEADER, chunk_size, chunk_size - 8, 2 * chunk_size, 0xfffffff8u, 12345 };
+	for (int n = 0; n < 300000; n++) {
+		int i = nchunks - 1 - any() % 4;
+		unsigned char *c = chunk(i);
+		*(uint16_t *)(c + FT_C_KIND) = any() % 5;
+		for (int o = FT_C_PID; o < FT_CHUNK_HEADER + 64; o += 4)
+			*(uint32_t *)(c + o) = any();
+		*(volatile uint32_t *)(c + FT_C_SIZE) = sizes[any() % 7];
+		*(volatile uint32_t *)(c + FT_C_MAGIC) = FT_CHUNK_MAGIC;
+		*state(i) = any() % 5;
+	}
+	for (int i = nchunks - 4; i < (int)nchunks; i++)
+		*state(i) = FT_STATE_WRITING; // nobody's
+}
+
+static int attack(const char *how)
+{
+	int fd = open_pool(), r = 0;
+	struct stat st;
+	chunks = 3;
+	writer(0);
+	fstat(fd, &st);
+	if (!strcmp(how, "truncate"))
+		r = ftruncate(fd, 0);
+	if (!strcmp(how, "grow"))
+		r = ftruncate(fd, 1L << 44);
+	if (!strcmp(how, "punch")) {
+		sleep_ms(300); // what was written before is in the file
+		r = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, header_size, st.st_size - header_size);
+	}
+	if (!strcmp(how, "seal"))
+		r = fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
+	if (!strcmp(how, "future"))
+		r = fcntl(fd, F_ADD_SEALS, 16 /* F_SEAL_FUTURE_WRITE */);
+	if (!strcmp(how, "headers"))
+		scribble();
+	chunks = 1;
+	writer(0);
+	printf("%d\n", r);
+	return 8;
+}
 
 int main(int argc, char **argv)
 {
@@ -218,6 +273,8 @@ int main(int argc, char **argv)
 		chunks = atoi(argv[3]);
 		return threads(n, writer);
 	}
+	if (!strcmp(what, "attack"))
+		return attack(argv[2]);
 	if (!strcmp(what, "partial"))
 		return partial(0) != 0;
 	if (!strcmp(what, "kill")) {

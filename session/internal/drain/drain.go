@@ -34,7 +34,7 @@ type Drainer struct {
 	batch  []claim
 	held   []held               // oldest first
 	newest map[pool.Task]uint32 // number of the newest chunk of a task in a round
-	vec    [][]byte
+	vec    []stored
 	nap    time.Duration
 	free   int // chunks of full size that were free in the last round
 
@@ -49,12 +49,13 @@ type Drainer struct {
 	tasks map[pool.Task]uint64 // events they lost
 }
 
-// claim is a chunk the drainer has to itself.
+// claim is a chunk the drainer has to itself, as far as honest programs go. What decides
+// how the file is read, the header, is copied once and written from the copy.
 type claim struct {
-	chunk   int
-	used    int // bytes, header included
-	events  uint64
-	counter uint64
+	chunk  int
+	head   pool.Header
+	used   int // bytes, header included
+	events uint64
 }
 
 // Counts is what a drainer has done.
@@ -95,8 +96,9 @@ func (d *Drainer) Close() { d.w.close() }
 // cleared, and to come back to the tasks soon.
 const batchBytes = 1 << 20
 
-// batchChunks is how many pieces of memory one system call writes (IOV_MAX).
-const batchChunks = 1024
+// batchChunks is how many chunks one system call writes: each is two pieces of memory,
+// of which it takes 1024 (IOV_MAX).
+const batchChunks = 512
 
 // IdleWait bounds the sleep when nothing happens.
 const IdleWait = 100 * time.Millisecond
@@ -230,24 +232,24 @@ func (d *Drainer) tellScarce(owned int) {
 func (d *Drainer) inspect(i int) (claim, bool) {
 	b := d.p.Chunk(i)
 	used := pool.Seal(b)
-	kind := trace.ChunkKind(le.Uint16(b[format.CKind:]))
+	c := claim{chunk: i, head: pool.HeaderOf(b, used), used: used}
+	kind := c.head.Kind()
 	if used == 0 || kind == 0 || kind > format.MaxKind {
 		d.stats.Bad++
 		d.p.Release(i, len(b))
 		d.p.Announce(1)
 		return claim{}, false
 	}
-	events, hole := uint64(0), -1
+	hole := -1
 	if kind == trace.ChunkEvents {
-		events, hole = pool.CountEvents(b[format.ChunkHeader:used])
+		c.events, hole = pool.CountEvents(b[format.ChunkHeader:used])
 	}
-	id := pool.TaskOf(b)
-	d.tasks[id] = max(d.tasks[id], le.Uint64(b[format.CLost:]))
+	id := c.head.Task()
+	d.tasks[id] = max(d.tasks[id], c.head.Lost())
 	d.live.saw(int(id.PID))
 	if kind == trace.ChunkImage && d.OnImage != nil {
-		d.OnImage(trace.ImageID(le.Uint64(b[format.CImage:])), int(id.PID), b[format.ChunkHeader:used])
+		d.OnImage(c.head.Image(), int(id.PID), slices.Clone(b[format.ChunkHeader:used]))
 	}
-	c := claim{i, used, events, le.Uint64(b[format.CCounter:])}
 	if hole >= 0 && !d.final {
 		d.hold(c, format.ChunkHeader+hole)
 		return claim{}, false
@@ -257,7 +259,7 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 
 // flush writes the claimed chunks, oldest first, and frees them.
 func (d *Drainer) flush() {
-	slices.SortFunc(d.batch, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
+	slices.SortFunc(d.batch, func(a, b claim) int { return cmp.Compare(a.head.Counter(), b.head.Counter()) })
 	for rest := d.batch; len(rest) > 0; {
 		n, bytes := 0, 0
 		for n < min(len(rest), batchChunks) && bytes < batchBytes {
@@ -272,8 +274,9 @@ func (d *Drainer) flush() {
 
 func (d *Drainer) write(batch []claim) {
 	d.vec = d.vec[:0]
-	for _, c := range batch {
-		d.vec = append(d.vec, d.p.Chunk(c.chunk)[:c.used])
+	for i := range batch {
+		c := &batch[i]
+		d.vec = append(d.vec, stored{c.head[:], d.p.Chunk(c.chunk)[format.ChunkHeader:c.used]})
 	}
 	first := d.w.err == nil
 	kept, err := d.w.append(d.vec)

@@ -25,6 +25,11 @@ type File struct {
 	entries []byte // for list
 }
 
+// stored is a chunk as it is written: its header may be a copy.
+type stored struct{ head, contents []byte }
+
+func (c stored) size() int64 { return int64(len(c.head) + len(c.contents)) }
+
 // NewFile returns an empty events file. The headers of its chunks are copied to list;
 // nil: they are not.
 func NewFile(f, list *os.File) *File { return &File{f: f, list: list} }
@@ -32,7 +37,7 @@ func NewFile(f, list *os.File) *File { return &File{f: f, list: list} }
 // Header writes the header, before the first chunk.
 func (w *File) Header(head []byte) error {
 	w.id = format.IdentityOf(head)
-	_, err := w.write([][]byte{head})
+	_, err := w.write([]stored{{head: head}})
 	return err
 }
 
@@ -41,7 +46,7 @@ func (w *File) Header(head []byte) error {
 // The list follows the file: an entry is written when its chunk is, so that the list
 // of a recorder that was killed tells of no chunk that is not there. It is for speed
 // only. An error ends the list, with a whole entry, and nothing else.
-func (w *File) append(chunks [][]byte) (kept int, err error) {
+func (w *File) append(chunks []stored) (kept int, err error) {
 	at := w.size
 	kept, err = w.write(chunks)
 	if w.list == nil {
@@ -49,8 +54,8 @@ func (w *File) append(chunks [][]byte) (kept int, err error) {
 	}
 	w.entries = w.entries[:0]
 	for _, c := range chunks[:kept] {
-		w.entries = format.AppendIndex(w.entries, w.id, c[:format.ChunkHeader], at)
-		at += int64(len(c))
+		w.entries = format.AppendIndex(w.entries, w.id, c.head, at)
+		at += c.size()
 	}
 	n, lerr := w.list.Write(w.entries)
 	w.listed += int64(n)
@@ -71,16 +76,16 @@ func (w *File) close() {
 
 // write appends whole chunks and returns how many are kept. After an error the
 // file ends with the last whole chunk, and later calls fail at once.
-func (w *File) write(chunks [][]byte) (kept int, err error) {
+func (w *File) write(chunks []stored) (kept int, err error) {
 	if w.err != nil {
 		return 0, w.err
 	}
 	total := int64(0)
+	rest := make([][]byte, 0, 2*len(chunks)) // what is written is cut off the front
 	for _, c := range chunks {
-		total += int64(len(c))
+		total += c.size()
+		rest = append(rest, c.head, c.contents)
 	}
-	// The copy is needed because what is written is cut off the front.
-	rest := append([][]byte(nil), chunks...)
 	done := int64(0)
 	for len(rest) > 0 {
 		n, err := unix.Writev(int(w.f.Fd()), rest)
@@ -108,14 +113,14 @@ func (w *File) write(chunks [][]byte) (kept int, err error) {
 
 // fail keeps the chunks that were written as a whole, cuts off the rest, and
 // returns how many were kept.
-func (w *File) fail(err error, chunks [][]byte, done int64) (kept int) {
+func (w *File) fail(err error, chunks []stored, done int64) (kept int) {
 	w.err = err
 	for _, c := range chunks {
-		if int64(len(c)) > done {
+		if c.size() > done {
 			break
 		}
-		done -= int64(len(c))
-		w.size += int64(len(c))
+		done -= c.size()
+		w.size += c.size()
 		kept++
 	}
 	if terr := w.f.Truncate(w.size); terr != nil {

@@ -74,7 +74,7 @@ func FuzzPool(f *testing.F) {
 			t.Fatal(err)
 		}
 		w := &File{f: file}
-		if _, err := w.write([][]byte{header}); err != nil {
+		if _, err := w.write([]stored{{head: header}}); err != nil {
 			t.Fatal(err)
 		}
 		d := New(p, w, trace.Policy(policy%3), NewLiveness(procfs.SharedFile{}))

@@ -28,8 +28,8 @@ const (
 
 // hold keeps a claimed chunk back.
 func (d *Drainer) hold(c claim, hole int) {
-	b := d.p.Chunk(c.chunk)
-	o := owner{c.chunk, int(le.Uint32(b[format.CPID:])), int(le.Uint32(b[format.CTID:]))}
+	id := c.head.Task()
+	o := owner{c.chunk, int(id.PID), int(id.TID)}
 	d.held = append(d.held, held{c, o, hole})
 }
 

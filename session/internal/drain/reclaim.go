@@ -31,13 +31,17 @@ func (d *Drainer) makeRoomAmong(from, to, free int) (freed int) {
 	if want <= 0 {
 		return 0
 	}
-	var full []claim
+	type begun struct {
+		chunk   int
+		counter uint64
+	}
+	var full []begun
 	for i := from; i < to; i++ {
 		if d.p.State(i).Load() == format.StateFull && d.p.Kind(i) == trace.ChunkEvents {
-			full = append(full, claim{chunk: i, counter: d.p.Counter(i)})
+			full = append(full, begun{i, d.p.Counter(i)})
 		}
 	}
-	slices.SortFunc(full, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
+	slices.SortFunc(full, func(a, b begun) int { return cmp.Compare(a.counter, b.counter) })
 	for _, c := range full[:min(want, len(full))] {
 		if !d.p.State(c.chunk).CompareAndSwap(format.StateFull, format.StateWriting) {
 			continue
@@ -157,7 +161,7 @@ func (d *Drainer) Last(all bool) {
 	// Tasks that live on are told to stop, but may be in the middle of an event:
 	// their chunks are copied and left to them.
 	var copies []claim
-	var copied [][]byte
+	var copied []stored
 	for i := range d.chunks() {
 		if d.p.State(i).Load() != format.StateOwned || pool.AtomicMagic(d.p.Chunk(i)) != format.ChunkMagic {
 			continue
@@ -165,16 +169,17 @@ func (d *Drainer) Last(all bool) {
 		b := slices.Clone(d.p.Chunk(i))
 		le.PutUint32(b[format.CSize:], 0)
 		if used := pool.Seal(b); used > format.ChunkHeader && le.Uint16(b[format.CKind:]) == uint16(trace.ChunkEvents) {
-			id := pool.TaskOf(b)
-			d.tasks[id] = max(d.tasks[id], le.Uint64(b[format.CLost:]))
-			n, _ := pool.CountEvents(b[format.ChunkHeader:used])
-			copies = append(copies, claim{len(copied), used, n, le.Uint64(b[format.CCounter:])})
-			copied = append(copied, b[:used])
+			c := claim{chunk: len(copied), head: pool.HeaderOf(b, used), used: used}
+			id := c.head.Task()
+			d.tasks[id] = max(d.tasks[id], c.head.Lost())
+			c.events, _ = pool.CountEvents(b[format.ChunkHeader:used])
+			copies = append(copies, c)
+			copied = append(copied, stored{b[:format.ChunkHeader], b[format.ChunkHeader:used]})
 		}
 	}
-	slices.SortFunc(copies, func(a, b claim) int { return cmp.Compare(a.counter, b.counter) })
+	slices.SortFunc(copies, func(a, b claim) int { return cmp.Compare(a.head.Counter(), b.head.Counter()) })
 	for _, c := range copies {
-		kept, _ := d.w.append([][]byte{copied[c.chunk]})
+		kept, _ := d.w.append(copied[c.chunk : c.chunk+1])
 		d.count(c, kept == 1)
 	}
 }

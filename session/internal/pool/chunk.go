@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // Task tells tasks apart, also those that had one thread id after another.
@@ -37,6 +38,33 @@ func Seal(b []byte) int {
 	le.PutUint32(b[format.CSize:], uint32(size))
 	return size
 }
+
+// Header is a private copy of a chunk's header. Traced processes can change the one in
+// the pool at any time, also between its being checked and its being written to a file.
+type Header [format.ChunkHeader]byte
+
+// HeaderOf copies the header of a chunk that Seal said to end at used.
+func HeaderOf(b []byte, used int) (h Header) {
+	copy(h[:], b)
+	le.PutUint32(h[format.CMagic:], format.ChunkMagic)
+	le.PutUint32(h[format.CSize:], uint32(used))
+	return h
+}
+
+// Kind is what the chunk holds.
+func (h *Header) Kind() trace.ChunkKind { return trace.ChunkKind(le.Uint16(h[format.CKind:])) }
+
+// Task is the task that the chunk is of.
+func (h *Header) Task() Task { return TaskOf(h[:]) }
+
+// Counter is the counter at the chunk's beginning.
+func (h *Header) Counter() uint64 { return le.Uint64(h[format.CCounter:]) }
+
+// Lost is how many events its task says it has lost.
+func (h *Header) Lost() uint64 { return le.Uint64(h[format.CLost:]) }
+
+// Image is the image id.
+func (h *Header) Image() trace.ImageID { return trace.ImageID(le.Uint64(h[format.CImage:])) }
 
 // EndThread says in an unsealed chunk, which nobody writes to any more, that its task
 // has ended by the given time, if there is room.

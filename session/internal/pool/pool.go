@@ -39,6 +39,10 @@ const (
 	bitsInWord = 64
 )
 
+// sizeSeals keep the size of the pool. Every traced process can open it, and could
+// truncate it otherwise, so that whoever touches it next dies by SIGBUS.
+const sizeSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+
 // images is how many images the programs of a session can have with ids of their own:
 // the entries of the table of ranges.
 const images = 2048
@@ -75,6 +79,10 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	if err := unix.Ftruncate(fd, int64(total)); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sizeSeals); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("seal the buffer: %w", err)
 	}
 	p.Mem, err = unix.Mmap(fd, 0, total, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -113,37 +121,6 @@ func (p *Pool) offset(i int) int {
 
 // Path is where other processes find the pool.
 func (p *Pool) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), p.FD) }
-
-// Abandoned tells whether no other process maps the pool any more, and none will:
-// the kernel seals a memory file against writing only while nobody maps it
-// writable. The recorder's own mapping is given up for that moment, so nothing
-// else may use the pool meanwhile. Once true, p.Mem is a private copy.
-//
-// This sees what /proc would not show, such as children that have recorded
-// nothing yet, and processes of other users and in other PID namespaces.
-func (p *Pool) Abandoned() (bool, error) {
-	if p.alone {
-		return true, nil
-	}
-	size := len(p.Mem)
-	if err := unix.Munmap(p.Mem); err != nil {
-		return false, fmt.Errorf("unmap the buffer: %w", err)
-	}
-	p.Mem = nil
-	_, serr := unix.FcntlInt(uintptr(p.FD), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
-	flags := unix.MAP_SHARED
-	if serr == nil {
-		p.alone, flags = true, unix.MAP_PRIVATE|unix.MAP_NORESERVE
-	}
-	var err error
-	if p.Mem, err = unix.Mmap(p.FD, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags); err != nil {
-		return false, fmt.Errorf("map the buffer: %w", err)
-	}
-	if serr != nil && serr != unix.EBUSY {
-		return false, fmt.Errorf("seal the buffer: %w", serr)
-	}
-	return p.alone, nil
-}
 
 // Close gives up the recorder's side; processes that map the pool keep it.
 func (p *Pool) Close() {
