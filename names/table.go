@@ -5,6 +5,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/machine"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // A Func is a function of an image. Addresses are as in the image's file.
@@ -14,6 +15,15 @@ type Func struct {
 	Site       uint64 // address of what was rewritten
 	Kind       string // kind of the site
 	Name       string // raw symbol name, "" if unknown
+}
+
+// Display returns the function's name: the symbol, or [symbol.NameAt] of its address if it has none; "" if neither is
+// known. Package record gives its sites the same names.
+func (f *Func) Display() string {
+	if f.Name == "" && f.Addr != 0 {
+		return symbol.NameAt(f.Addr)
+	}
+	return f.Name
 }
 
 // A Table holds the functions of an image by id. It is plain data.
@@ -50,6 +60,14 @@ func (t *Table) Func(id uint32) (f Func, ok bool) {
 		return *p, true
 	}
 	return Func{}, false
+}
+
+// Traced returns the functions that have ids; of a linked program, all.
+func (t *Table) Traced() []Func {
+	if t.Linked {
+		return t.Funcs
+	}
+	return t.Funcs[t.untraced():]
 }
 
 // MaxID returns the largest id in the table, or 0 if functions are not numbered.

@@ -19,3 +19,16 @@ func TestLinked(t *testing.T) {
 		}
 	}
 }
+
+// Functions with ids are those that were traced.
+func TestTraced(t *testing.T) {
+	funcs := []Func{{Name: "left"}, {Addr: 0x1200}, {ID: 1, Addr: 0x12ab}, {ID: 2, Name: "named", Addr: 0x1300}}
+	tab := &Table{Funcs: funcs}
+	got := tab.Traced()
+	if len(got) != 2 || got[0].Display() != "func_12ab" || got[1].Display() != "named" {
+		t.Errorf("traced: %+v", got)
+	}
+	if got := (&Table{Funcs: funcs, Linked: true}).Traced(); len(got) != 4 {
+		t.Errorf("traced, linked: %+v", got)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -95,6 +97,58 @@ func TestEditedPlan(t *testing.T) {
 	}
 	if !bytes.Equal(m.RX, want.RX) || m.Entry != want.Entry || len(m.Edits) != len(want.Edits) {
 		t.Error("another memory of a process")
+	}
+}
+
+// The methods agree about an edited plan, whichever is asked first: the bytes in which its image differs from that of
+// the plan as it was are those of its edits.
+func TestEditedPlanAgrees(t *testing.T) {
+	orig := read(t, compile(t, "-pg", "-mfentry"))
+	file, err := elfio.Parse(orig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []string{"image", "edits"} {
+		p := plan(t, orig, patch.Options{})
+		var mid patch.Func
+		for _, fn := range p.Functions {
+			if fn.Name == "mid" {
+				mid = fn
+			}
+		}
+		edited := func() (image []byte, edits []arch.Edit) {
+			t.Helper()
+			var err, err2 error
+			if first == "image" {
+				image, err = p.Image()
+			}
+			edits, err2 = p.Edits()
+			if first == "edits" {
+				image, err = p.Image()
+			}
+			if err != nil || err2 != nil {
+				t.Fatal(err, err2)
+			}
+			return image, edits
+		}
+		for _, action := range []patch.Action{patch.Trace, patch.Leave, patch.Nop} {
+			set(t, p, "mid", action)
+			image, edits := edited()
+			var new []byte
+			for _, e := range edits {
+				if e.Func == "mid" {
+					new = e.New
+				}
+			}
+			off, _ := file.Offset(mid.Site.Addr)
+			got := image[off:][:mid.Len]
+			if action == patch.Leave && (new != nil || !bytes.Equal(got, mid.Bytes)) {
+				t.Errorf("%s first, %s: edit % x, image has % x", first, action, new, got)
+			}
+			if action != patch.Leave && (bytes.Equal(got, mid.Bytes) || !bytes.Equal(got, new)) {
+				t.Errorf("%s first, %s: edit % x, image has % x", first, action, new, got)
+			}
+		}
 	}
 }
 

@@ -176,7 +176,7 @@ func (l *layout) number() {
 		if fn.Action == Trace {
 			l.traced++
 			fn.ID = uint32(l.traced)
-			l.nameBytes += len(thunkPrefix) + max(len(fn.Name), 2*8) + 1
+			l.nameBytes += len(thunkPrefix) + len(fn.Display()) + 1
 		}
 		if fn.Action != Leave {
 			l.edited++

@@ -178,11 +178,7 @@ func (p *Plan) thunkSymbols() inject.SymbolRun {
 				if f.ID == 0 {
 					continue
 				}
-				name := f.Name
-				if name == "" {
-					name = fmt.Sprintf("%x", f.Func)
-				}
-				if !yield(name, p.l.thunk(f.ID)) {
+				if !yield(f.Display(), p.l.thunk(f.ID)) {
 					return
 				}
 			}

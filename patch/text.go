@@ -102,7 +102,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	for i := range p.Functions {
 		f := &p.Functions[i]
 		fj := funcJSON{
-			Name: f.Name, Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID,
+			Name: f.Display(), Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID,
 			Thunk: hexAddr(p.Thunk(f)), Reason: string(f.Reason),
 		}
 		if f.Len > 0 {

@@ -98,7 +98,7 @@ func (l *layout) edits(from, to int) iter.Seq[*arch.Edit] {
 			for own := l.windowsOf(fn); len(own) > 0; {
 				var w Window
 				w, own = l.join(own)
-				e = arch.Edit{Addr: w.Addr, Old: w.Old, New: w.New, Func: fn.Name, Reason: w.Purpose.String()}
+				e = arch.Edit{Addr: w.Addr, Old: w.Old, New: w.New, Func: fn.Display(), Reason: w.Purpose.String()}
 				if !yield(&e) {
 					return
 				}
@@ -131,11 +131,11 @@ func (l *layout) cut() error {
 			continue
 		}
 		if fn.Addr < end {
-			return fmt.Errorf("%s: site %#x overlaps the one before", fn.Name, fn.Addr)
+			return fmt.Errorf("%s: site %#x overlaps the one before", fn.Display(), fn.Addr)
 		}
 		end = fn.End()
 		if fn.Len > math.MaxUint16 {
-			return fmt.Errorf("%s: site %#x has %d bytes", fn.Name, fn.Addr, fn.Len)
+			return fmt.Errorf("%s: site %#x has %d bytes", fn.Display(), fn.Addr, fn.Len)
 		}
 		own = append(own[:0], window{addr: fn.Addr, n: uint16(fn.Len), purpose: ToThunk})
 		if fn.Action == Nop {
@@ -237,10 +237,10 @@ func (l *layout) keep() error {
 				w := &own[k]
 				old, off, err := in.bytes(w.addr, int(w.n))
 				if err != nil {
-					return fmt.Errorf("%s: site %#x: %w", fn.Name, w.addr, err)
+					return fmt.Errorf("%s: site %#x: %w", fn.Display(), w.addr, err)
 				}
 				if w.purpose != ToLanding && string(old) != string(fn.Bytes) {
-					e := arch.Edit{Addr: w.addr, Old: fn.Bytes, Func: fn.Name}
+					e := arch.Edit{Addr: w.addr, Old: fn.Bytes, Func: fn.Display()}
 					return e.Bug(arch.Mismatch, bytes.Clone(old), nil)
 				}
 				copy(l.before[w.at:], old)

@@ -54,7 +54,7 @@ func (l *layout) ownerName(pc *piece) string {
 		return pc.name
 	}
 	fn := &l.p.Functions[pc.owner]
-	return fmt.Sprintf("%s at %#x", fn.Name, fn.Addr)
+	return fmt.Sprintf("%s at %#x", fn.Display(), fn.Addr)
 }
 
 // writeFunctions writes what has a part for each function.
@@ -88,7 +88,7 @@ func (l *layout) writeFunctions(parts []*piece) error {
 				at := int(fn.ID-1) * each[k]
 				n, err := pc.part(fn, r, rooms[k][at:at+each[k]])
 				if err != nil {
-					return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
+					return fmt.Errorf("%s at %#x: %w", fn.Display(), fn.Addr, err)
 				}
 				used[k] += uint64(n)
 			}
@@ -114,10 +114,10 @@ func (l *layout) writeSite(fn *Func, r route) error {
 			continue // a piece
 		}
 		if err != nil {
-			return fmt.Errorf("%s: site %#x: %w", fn.Name, w.addr, err)
+			return fmt.Errorf("%s: site %#x: %w", fn.Display(), w.addr, err)
 		}
 		if len(b) != int(w.n) {
-			return internalf("%s: site %#x: %d bytes for a site of %d", fn.Name, w.addr, len(b), w.n)
+			return internalf("%s: site %#x: %d bytes for a site of %d", fn.Display(), w.addr, len(b), w.n)
 		}
 	}
 	return nil

@@ -1,6 +1,10 @@
 package record
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/fentry-dev/fentry/symbol"
+)
 
 // Site is a place at the entry of a function where a tracer can be hooked in, or, if Reason is not empty, a function
 // that has none.
@@ -22,13 +26,13 @@ type Site struct {
 // Traceable reports whether the function can be traced.
 func (s *Site) Traceable() bool { return s.Reason == "" }
 
-// Display returns the name of the site for people: the symbol, or an address in the style of perf and gdb if there is
-// no symbol.
+// Display returns the function's name: the symbol, or [symbol.NameAt] of its address if it has none. It is what filters
+// match and what everything that shows the function calls it, before demangling.
 func (s *Site) Display() string {
 	if s.Name != "" {
 		return s.Name
 	}
-	return fmt.Sprintf("func_%x", s.Func)
+	return symbol.NameAt(s.Func)
 }
 
 // End returns the address after the site, where the function's own code continues.

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -26,6 +27,10 @@ type Func struct {
 
 	rank uint8
 }
+
+// NameAt is what a function at a link-time address is called if it has no symbol: func_ and the address in lower-case
+// hexadecimal digits. This is its name wherever fentry shows one, and patterns match it.
+func NameAt(addr uint64) string { return "func_" + strconv.FormatUint(addr, 16) }
 
 // The values of Func.Source.
 const (

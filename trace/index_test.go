@@ -454,7 +454,7 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	for id, want := range map[FuncID]string{{0, 1}: "<_Z1fv>", {0, 2}: "0x00401000", {0, 3}: "0000000000000005:#3", {7, 1}: "image:#1", {}: ""} {
+	for id, want := range map[FuncID]string{{0, 1}: "<_Z1fv>", {0, 2}: "func_401000", {0, 3}: "0000000000000005:#3", {7, 1}: "image:#1", {}: ""} {
 		if have := tr.Name(id); have != want {
 			t.Errorf("%v: %q, want %q", id, have, want)
 		}

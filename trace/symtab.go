@@ -31,7 +31,7 @@ func (t *Trace) loadSymbols(o Options) {
 		resolve = findSymbols
 	}
 	t.syms = make([]SymTable, len(t.Images))
-	t.names = make([]nameCache, len(t.Images))
+	t.cache = make([]nameCache, len(t.Images))
 	t.lines = make([]imageLines, len(t.Images))
 	for i := range t.Images {
 		im := &t.Images[i]
@@ -56,7 +56,7 @@ func (t *Trace) loadSymbols(o Options) {
 		}
 		// Without symbols names are made at once, and a range of billions of ids is 16 bytes of the file.
 		if t.syms[i] != nil {
-			t.names[i] = newNameCache(im.Sites)
+			t.cache[i] = newNameCache(im.Sites)
 		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"unicode"
 
 	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/names"
 )
 
 // Options are the options of [OpenWith]. The zero value is that of Open.
@@ -60,7 +62,7 @@ type Trace struct {
 	lines  []imageLines
 	flat   []bool // by image: its tracer records entries only
 	ranges idRanges
-	names  []nameCache
+	cache  []nameCache // names, by image
 	name   func(string) string
 
 	forked int // tasks that have a parent
@@ -223,11 +225,27 @@ func (t *Trace) Func(id FuncID) Func {
 	return f
 }
 
-// Name returns a function's name for people: the result of Options.Name, its address in hex if it has no name,
-// "image:#id" if nothing is known.
+// Functions yields the functions that the symbols of the trace's images list as traced, called or not. Images without
+// symbols, and tables of Options.Resolve that are not a [names.Table], have none.
+func (t *Trace) Functions() iter.Seq[Func] {
+	return func(yield func(Func) bool) {
+		for _, tab := range t.syms {
+			if tab, ok := tab.(*names.Table); ok {
+				for _, f := range tab.Traced() {
+					if !yield(f) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Name returns a function's name for people: the result of Options.Name, func_ADDRESS if it has no symbol ([Func]'s
+// Display), "image:#id" if nothing is known.
 func (t *Trace) Name(id FuncID) string {
-	if int(id.Image) < len(t.names) {
-		return t.names[id.Image].get(t, id)
+	if int(id.Image) < len(t.cache) {
+		return t.cache[id.Image].get(t, id)
 	}
 	return t.makeName(id)
 }
@@ -243,7 +261,7 @@ func (t *Trace) makeName(id FuncID) string {
 	case f.Name != "":
 		return f.Name
 	case f.Addr != 0:
-		return fmt.Sprintf("0x%08x", f.Addr)
+		return f.Display()
 	}
 	image := "image"
 	if int(id.Image) < len(t.Images) {

@@ -113,7 +113,7 @@ func (c *nameCollector) add(path string) {
 	}
 	for i := range sites {
 		if sites[i].Traceable() {
-			c.name(strings.Clone(sites[i].Name))
+			c.name(strings.Clone(sites[i].Display()))
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (c *nameCollector) addSymbols(path string) {
 	}
 	for _, fn := range tab.Funcs {
 		if fn.ID != 0 {
-			c.name(fn.Name)
+			c.name(fn.Display())
 		}
 	}
 }

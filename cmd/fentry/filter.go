@@ -30,7 +30,7 @@ func (c *filterFlags) add(cmd *cobra.Command) {
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	f := cmd.Flags()
 	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
-	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us; without a unit: us")
+	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	f.StringVar(&c.time, "time", "", "show only what lies between the times `START,STOP`, counted from the beginning; "+
 		"either may be empty")
 }
@@ -50,7 +50,7 @@ func (c *filterFlags) parse(cmd *cobra.Command) (s selection, err error) {
 	if c.threshold != "" {
 		min, err := parseDuration(c.threshold)
 		if err != nil {
-			return s, usagef(cmd, "--threshold %v", err)
+			return s, usagef(cmd, "--threshold %s: %v", c.threshold, err)
 		}
 		s.calls.Threshold = int64(min)
 	}
@@ -82,9 +82,9 @@ func (s *selection) all() bool {
 }
 
 // warn names the patterns that fitted nothing.
-func (s *selection) warn(a *app) {
+func (s *selection) warn(a *app, t *trace.Trace) {
 	for _, f := range s.named {
-		warnUnmatched(a, f)
+		warnUnmatched(a, t, f)
 	}
 }
 

@@ -103,7 +103,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		if err := c.writeFocus(out, focus(root, match), root.Total, src); err != nil {
 			return err
 		}
-		warnUnmatched(a, filter)
+		warnUnmatched(a, t, filter)
 	} else {
 		w := graphWriter{out: out, c: c, src: src, least: int64(c.min / 100 * float64(root.Total)), total: root.Total}
 		if c.json {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,7 +34,8 @@ func newListCmd(a *app) *cobra.Command {
 		Short: "list the functions of a program that can be traced",
 		Long: `list prints the names of the functions of a program that can be traced, in order
 of address. With -l it prints all functions, each with what the compiler left at
-its entry, or the reason why it cannot be traced.
+its entry, or the reason why it cannot be traced. The exit status is 1 if patterns
+are given and select no function of any program.
 
 What can be traced is decided when the program is compiled: any of -pg,
 -pg -mfentry, -fpatchable-function-entry=5 and clang's -fxray-instrument will do;
@@ -75,6 +77,7 @@ func (c *listCmd) run(a *app, cmd *cobra.Command, paths []string) (err error) {
 		return err
 	}
 	defer func() { err = out.close(err) }()
+	matched := false
 	for i, path := range paths {
 		if len(paths) > 1 && !c.json {
 			if i > 0 {
@@ -82,35 +85,44 @@ func (c *listCmd) run(a *app, cmd *cobra.Command, paths []string) (err error) {
 			}
 			fmt.Fprintf(out, "%s\n", out.paint.with(sgrBold, printable(path)+":"))
 		}
-		if err := c.listFile(a, out, path, sel); err != nil {
+		found, err := c.listFile(a, out, path, sel)
+		if err != nil {
 			return err
 		}
+		matched = matched || found
+	}
+	for _, p := range sel.Unmatched() {
+		a.notef("fentry: warning: pattern %q matches no function", p)
+	}
+	if sel != nil && !matched {
+		return &exitError{Code: exitFailed, Err: errors.New("no function is selected")}
 	}
 	return nil
 }
 
-func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter) error {
-	path, err := findProgram(path)
-	if err != nil {
-		return err
+// listFile lists one program. found is false if it has no function that sel
+// matches.
+func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter) (found bool, err error) {
+	if path, err = findProgram(path); err != nil {
+		return false, err
 	}
 	im, err := openImage(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer im.close()
 	sites, err := im.sites()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if sel != nil {
-		sites = slices.DeleteFunc(sites, func(s record.Site) bool { return !sel.Match(s.Name) })
+		sites = slices.DeleteFunc(sites, func(s record.Site) bool { return !sel.MatchSite(&s) })
 	}
 	source := func(uint64) string { return "" }
 	if c.srcline {
 		tab, err := symbol.NewWith(im.File, symbol.Options{Path: path})
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return false, fmt.Errorf("%s: %w", path, err)
 		}
 		defer tab.Close()
 		if _, _, err := tab.Line(0); err != nil {
@@ -143,10 +155,10 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		}
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := out.Flush(); err != nil {
-		return err
+		return false, err
 	}
 	a.notef("%s: %s", path, summary(sites))
 	if len(sites) > 0 && sel == nil && !slices.ContainsFunc(sites, func(s record.Site) bool { return s.Traceable() }) {
@@ -156,7 +168,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		}
 		a.notef("compile with %s, which costs nothing while the program is not traced", how)
 	}
-	return nil
+	return len(sites) > 0, nil
 }
 
 // summary counts the functions, and the reasons of those that cannot be traced,
@@ -244,7 +256,7 @@ func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(ui
 			continue
 		}
 		l := listedFunction{
-			Name:      s.Name,
+			Name:      s.Display(),
 			Address:   fmt.Sprintf("%#x", s.Func),
 			Size:      s.Size,
 			Traceable: s.Traceable(),

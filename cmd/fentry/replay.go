@@ -205,7 +205,7 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err := end(); err != nil {
 		return err
 	}
-	sel.warn(a)
+	sel.warn(a, t)
 	if n := w.Skipped(); n > 0 {
 		a.notef("fentry: %s: %s not known and skipped: the trace is from a newer fentry, or damaged",
 			t.Dir, plural(n, "record is", "records are"))

@@ -142,7 +142,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	if match != nil {
 		rows = slices.DeleteFunc(rows, func(s trace.FuncStat) bool { return !match(s.Func) })
-		warnUnmatched(a, filter)
+		warnUnmatched(a, t, filter)
 	}
 	slices.SortStableFunc(rows, less)
 	if c.top > 0 && len(rows) > c.top {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -173,20 +174,30 @@ func matcher(
 		is, ok := known[id]
 		if !ok {
 			fn := t.Func(id)
-			name := fn.Name
-			if name == "" && fn.Addr != 0 {
-				name = (&record.Site{Func: fn.Addr}).Display()
-			}
-			is = f.Match(name)
+			is = f.Match(fn.Display())
 			known[id] = is
 		}
 		return is
 	}, f, nil
 }
 
-// warnUnmatched names the patterns that fitted nothing that was called.
-func warnUnmatched(a *app, f *record.Filter) {
-	for _, p := range f.Unmatched() {
-		a.notef("fentry: warning: pattern %q matches no function of the trace", p)
+// warnUnmatched names the patterns that fitted none of the calls that were read,
+// and tells those that fit no function at all from those whose functions were not
+// called, or only outside of what was read.
+func warnUnmatched(a *app, t *trace.Trace, f *record.Filter) {
+	uncalled := f.Unmatched()
+	if len(uncalled) == 0 {
+		return
+	}
+	for fn := range t.Functions() {
+		f.Match(fn.Display())
+	}
+	unknown := f.Unmatched()
+	for _, p := range uncalled {
+		if slices.Contains(unknown, p) {
+			a.notef("fentry: warning: pattern %q matches no function of the trace", p)
+		} else {
+			a.notef("fentry: warning: pattern %q matches functions that were traced, but none of the calls read", p)
+		}
 	}
 }
