@@ -101,6 +101,7 @@ func writeManPage(w io.Writer, c *cobra.Command) error {
 			}
 		}
 		manFlags(w, "OPTIONS", "These options work with every command.", c.PersistentFlags())
+		manFlags(w, "", "Without a command:", c.LocalNonPersistentFlags())
 	} else {
 		manFlags(w, "OPTIONS", "", c.LocalNonPersistentFlags())
 		if c.LocalNonPersistentFlags().HasAvailableFlags() {
@@ -123,11 +124,17 @@ func writeManPage(w io.Writer, c *cobra.Command) error {
 	return nil
 }
 
+// manFlags writes the options of set as a section; without a title they follow
+// those before them.
 func manFlags(w io.Writer, title, intro string, set *pflag.FlagSet) {
 	if !set.HasAvailableFlags() {
 		return
 	}
-	fmt.Fprintf(w, ".SH %s\n", title)
+	if title != "" {
+		fmt.Fprintf(w, ".SH %s\n", title)
+	} else {
+		fmt.Fprintln(w, ".PP")
+	}
 	if intro != "" {
 		fmt.Fprintln(w, roffProse(intro))
 	}

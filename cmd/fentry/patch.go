@@ -33,7 +33,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	addPatternFlags(cmd, &t.filter, &t.notrace, "trace")
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
-	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us; without a unit: us")
+	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	f.StringVarP(&t.tracer, "tracer", "T", "function_graph", "use `TRACER`: function_graph, function or profile")
 }
 

@@ -100,6 +100,9 @@ LD_PRELOAD.`,
 		},
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asked, _ := cmd.Flags().GetBool("version"); asked {
+				return a.printVersion()
+			}
 			if len(args) == 0 {
 				return usagef(cmd, "no command given")
 			}
@@ -122,6 +125,7 @@ LD_PRELOAD.`,
 	pf.BoolVar(&a.noPager, "no-pager", false, "do not pipe long output through a pager")
 	pf.BoolP("help", "h", false, "print help and examples")
 	pf.Lookup("help").Hidden = true
+	root.Flags().Bool("version", false, "print fentry's version")
 
 	a.addCommands(root)
 	return root

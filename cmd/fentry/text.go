@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -61,20 +62,24 @@ func size(n uint64) string {
 	return fmt.Sprintf("%.1f %ciB", v, " KMGTP"[unit])
 }
 
-// parseDuration reads "10us", "1.5ms", "2s"; a number alone is microseconds,
-// as in tracing_thresh.
+// parseDuration reads "10us", "1.5ms", "2s", and 0. Any other number needs its
+// unit: ftrace's tracing_thresh counts microseconds, other tracers nanoseconds.
+// Callers say in an error what was wrong.
 func parseDuration(s string) (time.Duration, error) {
-	if n, err := strconv.ParseFloat(s, 64); err == nil {
-		if ns := n * 1e3; ns >= 0 && ns < 1<<63 { // NaN is not
-			return time.Duration(ns), nil
-		}
-		return 0, fmt.Errorf("%s: not a time", s)
-	}
 	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%s: not a time such as 10us or 1.5ms", s)
+	switch {
+	case err == nil && d >= 0:
+		return d, nil
+	case isNumber(s):
+		return 0, errors.New("no unit: ns, us, ms or s")
 	}
-	return d, nil
+	return 0, errors.New("not a time such as 10us or 1.5ms")
+}
+
+// isNumber tells whether s is a number that only a unit makes a time.
+func isNumber(s string) bool {
+	n, err := strconv.ParseFloat(s, 64)
+	return err == nil && n >= 0
 }
 
 // durationFlag is an option that parseDuration reads. It is a pflag.Value.

@@ -21,11 +21,16 @@ func newVersionCmd(a *app) *cobra.Command {
 		Long:  `version prints fentry's version, the commit it was built from, and the host.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, err := fmt.Fprintf(a.stdout, "fentry %s%s (%s %s/%s)\n",
-				version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			return a.printVersion()
 		},
 	}
+}
+
+// printVersion is what "fentry version" and "fentry --version" print.
+func (a *app) printVersion() error {
+	_, err := fmt.Fprintf(a.stdout, "fentry %s%s (%s %s/%s)\n",
+		version, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
 
 // commit is "+" and the start of the commit the binary was built from, if the
