@@ -45,6 +45,8 @@ type Options struct {
 	Sync      bool // flush to disk before the file is replaced; without, a power failure soon after may cost the contents
 
 	retired *retired
+	depth   int             // thin archives around the file
+	seen    map[string]bool // members of the outermost that have been worked on
 }
 
 // Outcome is what happened to a file.
