@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"cmd/fentry/internal/plain":  {},
 	"cmd/fentry/internal/show":   {"trace"},
 
-	"internal/atomicfile": {},
+	"internal/atomicfile": {"internal/safefile"},
 	"internal/bigslice":   {},
 	"internal/buildstep":  {"elfio", "elfio/ar", "record/objects", "internal/atomicfile"},
 	"internal/format":     {},

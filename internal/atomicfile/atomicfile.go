@@ -27,9 +27,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
 // Options of [Write].
@@ -48,62 +49,102 @@ type Options struct {
 	DropSetID bool
 	// NoSync skips flushing to disk before the rename.
 	NoSync bool
+	// Own says that the contents are new, not made from those of the destination: the file becomes this user's. A
+	// destination of another user is no model for it, as that user could then read and change it.
+	Own bool
 	// Alone says that the caller keeps all others from replacing the file, by
 	// a lock. The name the new file has for a moment is then made of that of
 	// the destination, and what a killed process has left there is removed.
 	Alone bool
 }
 
-// Write replaces the file at path by what write puts into w. A symbolic link at
-// path is followed; its target is replaced. Errors name the path.
+// Write replaces the file at path by what write puts into w. A symbolic link at path is followed, and its target
+// replaced, if the link is this user's or root's (see safefile.Target). Errors name the path.
 func Write(path string, o Options, write func(w *os.File) error) error {
-	if err := replace(path, o, write); err != nil {
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			return fmt.Errorf("%s: %s: %w", path, pe.Op, pe.Err)
-		}
-		return fmt.Errorf("%s: %w", path, err)
+	d, name, err := safefile.Target(path)
+	if err == nil {
+		defer d.Close()
+		err = replace(d, name, o, write)
 	}
-	return nil
+	return withPath(path, err)
 }
 
-func replace(path string, o Options, write func(w *os.File) error) error {
-	dest := path
-	if t, err := filepath.EvalSymlinks(path); err == nil {
-		dest = t
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
+// WriteIn is Write for a file in an open directory. A symbolic link of that name is an error.
+func WriteIn(d *safefile.Dir, name string, o Options, write func(w *os.File) error) error {
+	return withPath(filepath.Join(d.Name(), name), replace(d, name, o, write))
+}
+
+// withPath puts the path in front of an error.
+func withPath(path string, err error) error {
+	if err == nil {
+		return nil
 	}
-	like := o.Like
-	old, err := os.Stat(dest)
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return fmt.Errorf("%s: %s: %w", path, pe.Op, pe.Err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// model opens the file whose mode, owner and attributes the new one gets, to be looked at only (O_PATH); -1: there is
+// none. old is the file that is replaced, nil if there is none.
+func model(d *safefile.Dir, name string, o Options) (fd int, old *unix.Stat_t, err error) {
+	fd, err = unix.Openat(d.Fd(), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
-	case err == nil && !old.Mode().IsRegular():
-		return errors.New("not a regular file")
-	case err == nil && like == "":
-		like = dest
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, unix.ENOENT):
+		fd = -1
+	case err != nil:
+		return -1, nil, err
+	default:
+		old = new(unix.Stat_t)
+		if err = unix.Fstat(fd, old); err == nil && old.Mode&unix.S_IFMT != unix.S_IFREG {
+			err = errors.New("not a regular file")
+		}
+		if err != nil {
+			unix.Close(fd)
+			return -1, nil, err
+		}
+	}
+	if fd >= 0 && (o.Like != "" || o.Own && int(old.Uid) != os.Geteuid()) {
+		unix.Close(fd)
+		fd = -1
+	}
+	if o.Like != "" {
+		if fd, err = unix.Open(o.Like, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+			return -1, nil, &fs.PathError{Op: "stat", Path: o.Like, Err: err}
+		}
+	}
+	return fd, old, nil
+}
+
+func replace(d *safefile.Dir, dest string, o Options, write func(w *os.File) error) error {
+	like, old, err := model(d, dest, o)
+	if err != nil {
 		return err
 	}
-	w, name, err := create(dest, like == "", o.Alone)
+	if like >= 0 {
+		defer unix.Close(like)
+	}
+	w, name, err := create(d, dest, like < 0, o.Alone)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		w.Close()
 		if name != "" {
-			os.Remove(name)
+			d.Remove(name)
 		}
 	}()
 	if err := write(w); err != nil {
 		return err
 	}
-	if like != "" {
+	if like >= 0 {
 		if err := copyMeta(w, like, o); err != nil {
 			return err
 		}
 	}
-	if o.KeepLinks && old != nil && links(old) > 1 {
-		return overwrite(dest, w)
+	if o.KeepLinks && old != nil && old.Nlink > 1 {
+		return overwrite(d, dest, w)
 	}
 	if !o.NoSync {
 		if err := w.Sync(); err != nil {
@@ -111,12 +152,12 @@ func replace(path string, o Options, write func(w *os.File) error) error {
 		}
 	}
 	if name == "" {
-		if name, err = link(w, dest, o.Alone); err != nil {
+		if name, err = link(w, d, dest, o.Alone); err != nil {
 			return err
 		}
 	}
-	if err := unix.Rename(name, dest); err != nil {
-		return &fs.PathError{Op: "rename", Path: dest, Err: err}
+	if err := d.Rename(name, dest); err != nil {
+		return err
 	}
 	name = ""
 	return nil
@@ -125,29 +166,30 @@ func replace(path string, o Options, write func(w *os.File) error) error {
 // create opens the file to write: nameless if the file system allows, else with
 // a name of its own. When the umask is to decide the mode (plain), it is asked
 // by creating with 0777 or 0666 as compilers and linkers do.
-func create(dest string, plain, alone bool) (*os.File, string, error) {
+func create(d *safefile.Dir, dest string, plain, alone bool) (*os.File, string, error) {
 	mode := uint32(0o600)
 	if plain {
 		mode = 0o666
 	}
-	dir := filepath.Dir(dest)
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, mode)
+	fd, err := unix.Openat(d.Fd(), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, mode)
 	if err == nil {
-		return os.NewFile(uintptr(fd), filepath.Join(dir, "(new)")), "", nil
+		return os.NewFile(uintptr(fd), filepath.Join(d.Name(), "(new)")), "", nil
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
-		return nil, "", &fs.PathError{Op: "create", Path: dir, Err: err}
+		return nil, "", &fs.PathError{Op: "create", Path: d.Name(), Err: err}
 	}
 	name := tempName(dest, alone)
-	var f *os.File
-	err = fresh(name, alone, func() (err error) {
-		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, os.FileMode(mode))
+	err = fresh(d.Fd(), name, alone, func() (err error) {
+		fd, err = unix.Openat(d.Fd(), name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, mode)
 		return err
 	})
-	return f, name, err
+	if err != nil {
+		return nil, "", &fs.PathError{Op: "create", Path: d.Name(), Err: err}
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(d.Name(), name)), name, nil
 }
 
-// tempName is a name beside dest: a random one, or with alone always the same.
+// tempName is a name for a moment beside dest: a random one, or with alone always the same.
 func tempName(dest string, alone bool) string {
 	n := rand.Uint64() // a name that is taken is refused by the kernel, so this will do
 	if alone {
@@ -155,15 +197,15 @@ func tempName(dest string, alone bool) string {
 		io.WriteString(h, filepath.Base(dest))
 		n = h.Sum64()
 	}
-	return filepath.Join(filepath.Dir(dest), fmt.Sprintf(".fentry-%016x", n))
+	return fmt.Sprintf(".fentry-%016x", n)
 }
 
-// fresh creates the file name. A file that is in the way is what a
+// fresh creates the file name in the directory at. A file that is in the way is what a
 // killed process has left if the caller is alone.
-func fresh(name string, alone bool, create func() error) error {
+func fresh(at int, name string, alone bool, create func() error) error {
 	err := create()
 	if alone && errors.Is(err, unix.EEXIST) {
-		if err := unix.Unlink(name); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := unix.Unlinkat(at, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 			return &fs.PathError{Op: "remove", Path: name, Err: err}
 		}
 		err = create()
@@ -172,10 +214,10 @@ func fresh(name string, alone bool, create func() error) error {
 }
 
 // link gives a nameless file a name.
-func link(f *os.File, dest string, alone bool) (string, error) {
+func link(f *os.File, d *safefile.Dir, dest string, alone bool) (string, error) {
 	name := tempName(dest, alone)
-	err := fresh(name, alone, func() error {
-		return linkFile(int(f.Fd()), name)
+	err := fresh(d.Fd(), name, alone, func() error {
+		return linkFile(int(f.Fd()), d.Fd(), name)
 	})
 	if err != nil {
 		return "", &fs.PathError{Op: "link", Path: name, Err: err}
@@ -183,16 +225,9 @@ func link(f *os.File, dest string, alone bool) (string, error) {
 	return name, nil
 }
 
-func links(fi os.FileInfo) uint64 {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink)
-	}
-	return 1
-}
-
 // overwrite copies src into the existing inode at dest.
-func overwrite(dest string, src *os.File) error {
-	out, err := os.OpenFile(dest, os.O_WRONLY, 0)
+func overwrite(d *safefile.Dir, dest string, src *os.File) error {
+	out, err := d.OpenFile(dest, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -210,17 +245,12 @@ func overwrite(dest string, src *os.File) error {
 	return out.Close()
 }
 
-// copyMeta gives f the owner, mode, extended attributes and, if asked, the
-// modification time of the file named like. Changing the owner clears the
-// set-ID bits and capabilities, so it comes first.
-func copyMeta(f *os.File, like string, o Options) error {
-	fi, err := os.Stat(like)
-	if err != nil {
-		return err
-	}
+// copyMeta gives f the owner, mode, extended attributes and, if asked, the modification time of the open file like.
+// Changing the owner clears the set-ID bits and capabilities, so it comes first.
+func copyMeta(f *os.File, like int, o Options) error {
 	var st unix.Stat_t
-	if err := unix.Stat(like, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: like, Err: err}
+	if err := unix.Fstat(like, &st); err != nil {
+		return &fs.PathError{Op: "stat", Err: err}
 	}
 	if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
 		// Only root may give files away; others get a file of their own.
@@ -235,12 +265,12 @@ func copyMeta(f *os.File, like string, o Options) error {
 	if err := unix.Fchmod(int(f.Fd()), mode); err != nil {
 		return &fs.PathError{Op: "chmod", Path: f.Name(), Err: err}
 	}
-	if err := copyXattrs(f, like, o); err != nil {
+	if err := copyXattrs(f, fdPath(like), o); err != nil {
 		return err
 	}
 	if o.KeepTime {
-		tv := []unix.Timeval{unix.NsecToTimeval(fi.ModTime().UnixNano()), unix.NsecToTimeval(fi.ModTime().UnixNano())}
-		if err := unix.Futimes(int(f.Fd()), tv); err != nil {
+		tv := unix.NsecToTimeval(st.Mtim.Nano())
+		if err := unix.Futimes(int(f.Fd()), []unix.Timeval{tv, tv}); err != nil {
 			return &fs.PathError{Op: "utimes", Path: f.Name(), Err: err}
 		}
 	}

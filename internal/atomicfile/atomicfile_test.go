@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
 func put(s string) func(*os.File) error {
@@ -203,5 +204,52 @@ func TestNewFileGetsModeOfLike(t *testing.T) {
 	}
 	if err := atomicfile.Write(dir, atomicfile.Options{}, put("x")); err == nil {
 		t.Error("a directory was replaced")
+	}
+}
+
+// A destination that another user has made says nothing about a file of this user's: neither where it is, nor who can
+// read it.
+func TestForeignDestination(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: files of another user")
+	}
+	dir := t.TempDir()
+	victim, link, theirs := filepath.Join(dir, "victim"), filepath.Join(dir, "link"), filepath.Join(dir, "theirs")
+	for _, p := range []string{victim, theirs} {
+		if err := os.WriteFile(p, []byte("old"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("victim", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Lchown(link, 65534, 65534), os.Chown(theirs, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Write(link, atomicfile.Options{}, put("new")); err == nil || read(t, victim) != "old" {
+		t.Errorf("another user's link: %v, the file it leads to has %q", err, read(t, victim))
+	}
+	d, err := safefile.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := atomicfile.WriteIn(d, "link", atomicfile.Options{}, put("new")); err == nil || read(t, victim) != "old" {
+		t.Errorf("a link in a directory: %v, the file it leads to has %q", err, read(t, victim))
+	}
+	for _, own := range []bool{false, true} {
+		if err := atomicfile.Write(theirs, atomicfile.Options{Own: own}, put("new")); err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(theirs, &st); err != nil {
+			t.Fatal(err)
+		}
+		if (st.Uid == 0) != own {
+			t.Errorf("Own %t: the file belongs to user %d", own, st.Uid)
+		}
+	}
+	if n := names(t, dir); len(n) != 3 {
+		t.Errorf("litter: %v", n)
 	}
 }

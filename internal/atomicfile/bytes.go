@@ -39,8 +39,8 @@ func writeBytes(dest string, fd int, st *unix.Stat_t, parts [][]byte, alone bool
 	})
 	name := ""
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
-		name = tempName(dest, alone)
-		err = fresh(name, alone, func() error {
+		name = filepath.Join(dir, tempName(dest, alone))
+		err = fresh(unix.AT_FDCWD, name, alone, func() error {
 			w, err = retry(func() (int, error) {
 				return unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, mode)
 			})
@@ -66,8 +66,9 @@ func writeBytes(dest string, fd int, st *unix.Stat_t, parts [][]byte, alone bool
 		return err
 	}
 	if name == "" {
-		name = tempName(dest, alone)
-		if err := fresh(name, alone, func() error { return linkFile(w, name) }); err != nil {
+		name = filepath.Join(dir, tempName(dest, alone))
+		err := fresh(unix.AT_FDCWD, name, alone, func() error { return linkFile(w, unix.AT_FDCWD, name) })
+		if err != nil {
 			name = ""
 			return &fs.PathError{Op: "link", Path: dest, Err: err}
 		}
@@ -79,13 +80,13 @@ func writeBytes(dest string, fd int, st *unix.Stat_t, parts [][]byte, alone bool
 	return nil
 }
 
-// linkFile gives an open file without a name one. The direct way is allowed to root, and since Linux 6.10 to whoever
+// linkFile gives an open file without a name one below the directory at. The direct way is allowed to root, and since Linux 6.10 to whoever
 // has opened the file; the other one makes the kernel build a directory of /proc.
-func linkFile(fd int, name string) error {
-	err := unix.Linkat(fd, "", unix.AT_FDCWD, name, unix.AT_EMPTY_PATH)
+func linkFile(fd, at int, name string) error {
+	err := unix.Linkat(fd, "", at, name, unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPERM) ||
 		errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) {
-		err = unix.Linkat(unix.AT_FDCWD, fdPath(fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+		err = unix.Linkat(unix.AT_FDCWD, fdPath(fd), at, name, unix.AT_SYMLINK_FOLLOW)
 	}
 	return err
 }

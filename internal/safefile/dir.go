@@ -24,7 +24,7 @@ func OpenDir(path string) (*Dir, error) { return openDir(unix.AT_FDCWD, path, pa
 
 func openDir(at int, name, path string, flags int) (*Dir, error) {
 	fd, err := retry(func() (int, error) {
-		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
+		return unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
 	})
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -35,11 +35,17 @@ func openDir(at int, name, path string, flags int) (*Dir, error) {
 // Name is the path that the directory was opened by.
 func (d *Dir) Name() string { return d.f.Name() }
 
-// Fd is the directory's descriptor, valid until Close.
+// Fd is the directory's descriptor, valid until Close. It is one to look files up by (O_PATH): permission to read the
+// directory is not needed.
 func (d *Dir) Fd() int { return int(d.f.Fd()) }
 
-// Close closes the directory.
-func (d *Dir) Close() error { return d.f.Close() }
+// Close closes the directory; nil has nothing to close.
+func (d *Dir) Close() error {
+	if d == nil {
+		return nil
+	}
+	return d.f.Close()
+}
 
 // path is what a file is called in messages.
 func (d *Dir) path(name string) string { return filepath.Join(d.Name(), name) }
@@ -58,7 +64,7 @@ func (d *Dir) do(op, name string, call func(dir int) (int, error)) (int, error) 
 
 // OpenDir opens a directory in the directory.
 func (d *Dir) OpenDir(name string) (*Dir, error) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	fd, err := d.do("open", name, func(dir int) (int, error) { return unix.Openat(dir, name, flags, 0) })
 	if err != nil {
 		return nil, err
@@ -162,17 +168,32 @@ func (d *Dir) Rename(from, to string) error {
 	return err
 }
 
-// ReadDir lists the directory in no order; more than limit entries are an [ErrTooLarge]. The types of its entries are
-// theirs, not those of what links lead to.
-func (d *Dir) ReadDir(limit int) ([]fs.DirEntry, error) {
-	// A descriptor of its own, as the offset belongs to the open directory.
+// Reopen returns a descriptor of the directory itself that it can be read and locked with.
+func (d *Dir) Reopen() (*os.File, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(d.Fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: d.Name(), Err: err}
 	}
-	f := os.NewFile(uintptr(fd), d.Name())
+	return os.NewFile(uintptr(fd), d.Name()), nil
+}
+
+// Chmod changes the permissions of the directory itself.
+func (d *Dir) Chmod(mode uint32) error {
+	if err := unix.Fchmodat(d.Fd(), ".", mode, 0); err != nil {
+		return &fs.PathError{Op: "chmod", Path: d.Name(), Err: err}
+	}
+	return nil
+}
+
+// ReadDir lists the directory in no order; more than limit entries are an [ErrTooLarge]. The types of its entries are
+// theirs, not those of what links lead to.
+func (d *Dir) ReadDir(limit int) ([]fs.DirEntry, error) {
+	f, err := d.Reopen()
+	if err != nil {
+		return nil, err
+	}
 	defer f.Close()
 	entries, err := f.ReadDir(limit + 1)
 	switch {
