@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"record/objects":     {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},
 	"stub":               {"internal/format"},
 	"patch": {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64",
-		"record", "record/code", "stub", "symbol", "internal/bigslice", "internal/parallel", "internal/sitetable"},
+		"record", "record/code", "stub", "symbol", "internal/format", "internal/bigslice", "internal/parallel", "internal/sitetable"},
 	"trace":         {"names", "internal/format", "internal/atomicfile", "internal/safefile"},
 	"export/ftrace": {"trace"},
 	"export/ndjson": {"trace"},

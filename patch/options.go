@@ -2,8 +2,11 @@ package patch
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -11,28 +14,27 @@ import (
 type Tracer uint8
 
 const (
-	FunctionGraph Tracer = iota // entries and exits
-	Function                    // entries only
-	Profile                     // counts and times per function, no stream of events
+	FunctionGraph Tracer = format.ModeGraph    // entries and exits
+	Function      Tracer = format.ModeFunction // entries only
+	Profile       Tracer = format.ModeProfile  // counts and times per function, no stream of events
 )
 
-var tracerNames = [...]string{"function_graph", "function", "profile"}
+// Tracers returns the names of all tracers, by their numbers.
+func Tracers() []string { return format.Tracers() }
 
 func (t Tracer) String() string {
-	if int(t) < len(tracerNames) {
-		return tracerNames[t]
+	if names := Tracers(); int(t) < len(names) {
+		return names[t]
 	}
 	return fmt.Sprintf("Tracer(%d)", uint8(t))
 }
 
 // ParseTracer is the inverse of [Tracer.String].
 func ParseTracer(s string) (Tracer, error) {
-	for i, n := range tracerNames {
-		if s == n {
-			return Tracer(i), nil
-		}
+	if i := slices.Index(Tracers(), s); i >= 0 {
+		return Tracer(i), nil
 	}
-	return 0, fmt.Errorf("unknown tracer %q: use function_graph, function or profile", s)
+	return 0, fmt.Errorf("unknown tracer %q; there are %s", s, strings.Join(Tracers(), ", "))
 }
 
 // Target says where a plan will be applied, which determines the addresses of additions.

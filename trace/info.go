@@ -17,10 +17,10 @@ import (
 
 // Names of the files in a trace directory.
 const (
-	InfoFile   = "info.json"
-	EventsFile = "events"
-	ChunksFile = "chunks"
-	SymExt     = ".sym" // appended to an ImageID's text
+	InfoFile   = format.FileInfo
+	EventsFile = format.FileEvents
+	ChunksFile = format.FileChunks
+	SymExt     = format.FileSym // appended to an ImageID's text
 )
 
 // maxInfoSize bounds what is read of info.json. A thousand images take less

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -71,9 +72,9 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	defer t.Close()
 	switch tracerOf(t) {
-	case "function":
+	case patch.Function.String():
 		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting", t.Dir)
-	case "profile":
+	case patch.Profile.String():
 		return fmt.Errorf("%s: a profile has counts and times, but no call paths; print them with: fentry report", t.Dir)
 	}
 	tasks, err := c.tasks(t)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,8 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
-	f.StringVarP(&t.tracer, "tracer", "T", "function_graph", "use `TRACER`: function_graph, function or profile")
+	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
+		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
 }
 
 // options translates the flags.

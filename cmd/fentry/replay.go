@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/show"
 	"github.com/fentry-dev/fentry/export/ftrace"
 	"github.com/fentry-dev/fentry/export/ndjson"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -47,13 +47,13 @@ which number. Marks before durations are ftrace's: + for more than 10 us, ! 100 
 	}
 	c.filterFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&c.format, "format", "", "print as `FORMAT`: graph, function or json (default: as recorded)")
+	f.StringVar(&c.format, "format", "", "print as `FORMAT`: "+strings.Join(formatNames(), ", ")+" (default: as recorded)")
 	f.StringSliceVarP(&c.fields, "fields", "f", nil,
 		"show `FIELD`[,FIELD...], or hide it with \"no\" in front: "+strings.Join(fieldNames(), ", "))
 	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls; 0: all")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	registerFieldCompletion(cmd, "fields", fieldNames())
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(replayFormats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -128,16 +128,38 @@ type eventWriter interface {
 	Skipped() uint64 // events of kinds that it does not know
 }
 
-// replayFormats are the values of --format; replayCmd.writer makes what writes them.
-var replayFormats = []string{"graph", "function", "json"}
+// replayFormats are the values of --format, with what writes each. The first is the default.
+var replayFormats = []struct {
+	name   string
+	writer func(out *output, t *trace.Trace, d display) eventWriter
+}{
+	{"graph", func(out *output, t *trace.Trace, d display) eventWriter {
+		if out.paint {
+			d.graph.Color = durationColor
+		}
+		return ftrace.NewGraph(out.Writer, t, d.graph)
+	}},
+	{"function", func(out *output, t *trace.Trace, d display) eventWriter {
+		return ftrace.NewFunction(out.Writer, t, d.function)
+	}},
+	{"json", func(out *output, t *trace.Trace, d display) eventWriter { return ndjson.New(out.Writer, t) }},
+}
+
+func formatNames() []string {
+	var names []string
+	for _, f := range replayFormats {
+		names = append(names, f.name)
+	}
+	return names
+}
 
 // options translates the flags that need no trace.
 func (c *replayCmd) options(cmd *cobra.Command) (s selection, err error) {
 	if err := new(display).switchFields(c.fields); err != nil {
 		return s, &usageError{cmd, err}
 	}
-	if c.format != "" && !slices.Contains(replayFormats, c.format) {
-		return s, usagef(cmd, "--format: no format %q; there are %s", c.format, strings.Join(replayFormats, ", "))
+	if c.format != "" && !slices.Contains(formatNames(), c.format) {
+		return s, usagef(cmd, "--format: no format %q; there are %s", c.format, strings.Join(formatNames(), ", "))
 	}
 	if c.srcline && c.format == "json" {
 		return s, usagef(cmd, "--srcline requires the format graph or function")
@@ -166,13 +188,13 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	tracer := tracerOf(t)
 	switch {
-	case tracer == "profile":
+	case tracer == patch.Profile.String():
 		return fmt.Errorf("%s: a profile has counts and times, but no single calls; print them with: fentry report", t.Dir)
-	case tracer == "function" && c.format == "graph":
+	case tracer == patch.Function.String() && c.format == "graph":
 		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting and no durations", t.Dir)
 	}
 	var d display
-	d.function.NoParent = tracer == "function" // nobody knows who was the caller
+	d.function.NoParent = tracer == patch.Function.String() // nobody knows who was the caller
 	if err := d.switchFields(c.fields); err != nil {
 		return &usageError{cmd, err}
 	}
@@ -216,20 +238,15 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 
 func (c *replayCmd) writer(out *output, t *trace.Trace, d display, tracer string) eventWriter {
 	format := c.format
-	if format == "" && tracer == "function" {
+	if format == "" && tracer == patch.Function.String() {
 		format = "function"
 	}
-	var w io.Writer = out.Writer
-	switch format {
-	case "function":
-		return ftrace.NewFunction(w, t, d.function)
-	case "json":
-		return ndjson.New(w, t)
+	for _, f := range replayFormats {
+		if f.name == format {
+			return f.writer(out, t, d)
+		}
 	}
-	if out.paint {
-		d.graph.Color = durationColor
-	}
-	return ftrace.NewGraph(w, t, d.graph)
+	return replayFormats[0].writer(out, t, d)
 }
 
 // durationColor stresses what took long, from the durations on at which ftrace

@@ -88,7 +88,7 @@ func (c *stubCmd) run(a *app, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return pathError(atomicfile.Write(c.out, atomicfile.Options{}, func(w *os.File) error {
+	return pathError(atomicfile.Write(c.out, atomicfile.Options{Own: true}, func(w *os.File) error {
 		_, err := w.Write(b)
 		return err
 	}))

@@ -205,6 +205,16 @@ const (
 	XCrc    = 124 // u32
 )
 
+// Names in the file system.
+const (
+	DirDefault = "fentry.data" // trace directory if none is named
+	FileEvents = "events"
+	FileChunks = "chunks"
+	FileInfo   = "info.json"
+	FileSym    = ".sym"                              // behind 16 hex digits
+	Files      = "events\000chunks\000info.json\000" // all of them but those, NUL behind each
+)
+
 // Configuration.
 const (
 	ConfigMagic   = "FENTRYCF" // value of CONFIG_O_MAGIC
@@ -282,4 +292,9 @@ const (
 const (
 	ImageNBuildID = 127
 	ImageNPath    = 1024
+)
+
+// Tracers.
+const (
+	ModeNames = "function_graph\000function\000profile\000" // by the value of CONFIG_O_MODE, NUL behind each
 )

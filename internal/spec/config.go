@@ -48,7 +48,7 @@ var Switches = []Value{
 	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit is set"},
 }
 
-// Modes are the tracers.
+// Modes are the tracers, which Tracers names.
 var Modes = []Value{
 	{"GRAPH", 0, "function_graph: entries and exits"},
 	{"FUNCTION", 1, "function: entries"},

@@ -14,6 +14,8 @@ var page string
 // Markdown returns docs/format.md.
 func Markdown() string {
 	r := strings.NewReplacer(
+		"{{dir}}", DefaultDir,
+		"{{files}}", files(),
 		"{{header}}", fields(Header),
 		"{{policies}}", values(Policies, true),
 		"{{states}}", values(States, true),

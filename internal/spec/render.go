@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -139,6 +140,7 @@ func TraceHeader() string {
 	fmt.Fprintf(&b, "/* The trace format. %s docs/format.md explains it. */\n", Generated)
 	b.WriteString("#ifndef FENTRY_FORMAT_H\n#define FENTRY_FORMAT_H\n")
 	defines(&b, "FT_", TraceGroups())
+	texts(&b, "FT_", TraceTexts())
 	b.WriteString("\n#endif\n")
 	return b.String()
 }
@@ -150,6 +152,7 @@ func ConfigHeader() string {
 	fmt.Fprintf(&b, "/* What a patcher fills in. %s */\n", Generated)
 	b.WriteString("#ifndef FENTRY_CONFIG_H\n#define FENTRY_CONFIG_H\n")
 	defines(&b, "", ConfigGroups())
+	texts(&b, "", ConfigTexts())
 	b.WriteString("\n#ifndef __ASSEMBLER__\n#include \"types.h\"\n")
 	for _, s := range Configs {
 		structure(&b, &s)
@@ -171,6 +174,20 @@ func defines(b *strings.Builder, prefix string, gs []Group) {
 				doc = "/* " + doc + " */"
 			}
 			b.WriteString(strings.TrimRight(fmt.Sprintf("#define %-26s %-12s %s", prefix+c.Name, val, doc), " ") + "\n")
+		}
+	}
+}
+
+// texts writes groups of texts for C.
+func texts(b *strings.Builder, prefix string, gs []Group) {
+	for _, g := range gs {
+		fmt.Fprintf(b, "\n/* %s */\n", g.Doc)
+		for _, c := range g.Consts {
+			doc := ""
+			if c.Doc != "" {
+				doc = " /* " + c.Doc + " */"
+			}
+			fmt.Fprintf(b, "#define %-26s %s%s\n", prefix+c.Name, c.Val, doc)
 		}
 	}
 }
@@ -212,7 +229,7 @@ func structure(b *strings.Builder, s *Struct) {
 func GoSource() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "// %s\n\npackage format\n", Generated)
-	for _, g := range append(TraceGroups(), ConfigGroups()...) {
+	for _, g := range slices.Concat(TraceGroups(), TraceTexts(), ConfigGroups(), ConfigTexts()) {
 		fmt.Fprintf(&b, "\n// %s.\nconst (\n", strings.ToUpper(g.Doc[:1])+g.Doc[1:])
 		for _, c := range g.Consts {
 			fmt.Fprintf(&b, "\t%s = %s", GoName(c.Name), c.Val)

@@ -62,7 +62,7 @@ func TestTable(t *testing.T) {
 		types[r.Type] = true
 	}
 	seen := map[string]bool{}
-	for _, g := range append(TraceGroups(), ConfigGroups()...) {
+	for _, g := range slices.Concat(TraceGroups(), TraceTexts(), ConfigGroups(), ConfigTexts()) {
 		for _, c := range g.Consts {
 			if seen[c.Name] {
 				t.Errorf("%s is there twice", c.Name)
@@ -115,7 +115,7 @@ func TestUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range TraceGroups() {
+	for _, g := range append(TraceGroups(), TraceTexts()...) {
 		for _, c := range g.Consts {
 			if !words["FT_"+c.Name] && !words["format."+GoName(c.Name)] {
 				t.Errorf("%s: nobody uses it", c.Name)
@@ -134,7 +134,7 @@ func TestUsed(t *testing.T) {
 			}
 		}
 	}
-	for _, g := range ConfigGroups() {
+	for _, g := range append(ConfigGroups(), ConfigTexts()...) {
 		for _, c := range g.Consts {
 			if !members[c.Name] && !words[c.Name] && !words["format."+GoName(c.Name)] {
 				t.Errorf("%s: nobody uses it", c.Name)

@@ -10,7 +10,7 @@ var ImageKeys = []Value{
 	{"exe", 0, "target of /proc/self/exe"},
 	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f"},
 	{"nsites", 0, "number of ids, decimal: ids are 1 to this"},
-	{"mode", 0, "tracer: function, function_graph or profile"},
+	{"mode", 0, "tracer: " + or(Tracers)},
 	{"ids", 0, "how functions are numbered. If absent, by their position in the program's table of sites, from 1. " +
 		"`offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is " +
 		"the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
@@ -43,7 +43,7 @@ var Info = []Member{
 	{"duration_ns", "number", "how long it ran, ns"},
 	{"exit_status", "number", "its exit status; -1 if it is still running or was ended by a signal"},
 	{"signal", "number", "number of the signal that ended it, 0 if none"},
-	{"tracer", "string", "function, function_graph or profile"},
+	{"tracer", "string", or(Tracers)},
 	{"options", "array", "the recorder's options as the user gave them"},
 	{"host", "string", "name of the host"},
 	{"machine", "string", "as uname -m"},

@@ -11,6 +11,7 @@
 #include "say.h"
 #include "source.h"
 #include "sys.h"
+#include "text.h"
 
 /* Text that is being written, as far as there is room. */
 struct text { u8 *p, *end; };
@@ -101,9 +102,10 @@ static void write_image(struct control *c)
 	end(&o);
 #endif
 	text(&o, "mode=", 8);
-	text(&o, fentry_config.mode == MODE_PROFILE    ? "profile"
-		 : fentry_config.mode == MODE_FUNCTION ? "function"
-						       : "function_graph", 16);
+	const char *tracer = MODE_NAMES;
+	for (u32 i = 0; i < fentry_config.mode && *tracer; i++)
+		tracer += length(tracer) + 1;
+	text(&o, tracer, 16);
 	end(&o);
 	text(&o, "exe=", 8);
 	i64 n = readlink("/proc/self/exe", o.p, 4096);

@@ -61,6 +61,9 @@
 #define IMAGE_N_BUILD_ID           127
 #define IMAGE_N_PATH               1024
 
+/* tracers */
+#define MODE_NAMES                 "function_graph\000function\000profile\000" /* by the value of CONFIG_O_MODE, NUL behind each */
+
 #ifndef __ASSEMBLER__
 #include "types.h"
 

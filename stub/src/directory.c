@@ -120,12 +120,17 @@ static int look_at_old(const char *dir, char *buf)
 	return is == MINE ? MINE : link ? FOREIGN : OLD;
 }
 
-/* ours says whether a file in a trace directory is of the kind we put there. */
+/* ours says whether name is that of a file in a trace directory. */
 static int ours(const char *name)
 {
-	u64 n = length(name);
-	return equal(name, "events") || equal(name, "chunks") || equal(name, "info.json") ||
-	       (n > 4 && equal(name + n - 4, ".sym"));
+	enum { ID = 16 }; /* hex digits of an image id */
+	for (const char *n = FT_FILES; *n; n += length(n) + 1)
+		if (equal(name, n))
+			return 1;
+	for (u32 i = 0; i < ID; i++)
+		if ((name[i] < '0' || name[i] > '9') && (name[i] < 'a' || name[i] > 'f'))
+			return 0;
+	return equal(name + ID, FT_FILE_SYM);
 }
 
 /* remove_trace removes an old trace. What is not ours stays, and with it the directory. */
@@ -133,7 +138,7 @@ static void remove_trace(const char *dir, char *buf)
 {
 	char *name = buf + PATH;
 	i64 n = 0, at = 0;
-	if (!join(name, PATH, dir, "/events", 0) || !holds_trace(name))
+	if (!join(name, PATH, dir, "/" FT_FILE_EVENTS, 0) || !holds_trace(name))
 		return;
 	i64 fd = open(dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0);
 	if (failed(fd))
@@ -177,7 +182,7 @@ hidden int file_create(const char *dir)
 			goto fail;
 	} else if (!join(abs, PATH, dir, 0, 0))
 		goto fail;
-	if (!join(old, PATH, abs, ".old", 0) || !join(file_path, PATH, abs, "/events", 0))
+	if (!join(old, PATH, abs, ".old", 0) || !join(file_path, PATH, abs, "/" FT_FILE_EVENTS, 0))
 		goto fail;
 	guard = lock_parent(abs, buf);
 	for (u32 tries = 0;; tries++) {

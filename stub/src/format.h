@@ -161,4 +161,12 @@
 #define FT_X_OFFSET                96           /* u64, bytes */
 #define FT_X_CRC                   124          /* u32 */
 
+/* names in the file system */
+#define FT_DIR_DEFAULT             "fentry.data" /* trace directory if none is named */
+#define FT_FILE_EVENTS             "events"
+#define FT_FILE_CHUNKS             "chunks"
+#define FT_FILE_INFO               "info.json"
+#define FT_FILE_SYM                ".sym" /* behind 16 hex digits */
+#define FT_FILES                   "events\000chunks\000info.json\000" /* all of them but those, NUL behind each */
+
 #endif

@@ -72,7 +72,7 @@ static int find_source(char **env)
 	if (!dir || !*dir)
 		dir = f->dir;
 	if (!*dir)
-		dir = "fentry.data";
+		dir = FT_DIR_DEFAULT;
 	return file_create(dir);
 }
 

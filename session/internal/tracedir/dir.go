@@ -24,7 +24,7 @@ import (
 var le = binary.LittleEndian
 
 // Default is the trace directory when none is named.
-const Default = "fentry.data"
+const Default = format.DirDefault
 
 // Dir is a trace directory that is being written. It is reached through its
 // descriptor, so that somebody who renames it does not disturb.
@@ -227,21 +227,12 @@ func TraceFiles(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if !ourFile(e.Name()) || !e.Type().IsRegular() {
+		if !format.IsTraceFile(e.Name()) || !e.Type().IsRegular() {
 			return nil, fmt.Errorf("%s: exists and holds %s, which is not part of a trace", dir, e.Name())
 		}
 		names = append(names, e.Name())
 	}
 	return names, nil
-}
-
-// ourFile tells the names of the files in a trace directory.
-func ourFile(name string) bool {
-	if name == trace.EventsFile || name == trace.ChunksFile || name == trace.InfoFile {
-		return true
-	}
-	id, ok := strings.CutSuffix(name, trace.SymExt)
-	return ok && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 // removeTrace removes a trace directory, its known files only.
