@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 
 	"internal/atomicfile": {"internal/safefile"},
 	"internal/bigslice":   {},
-	"internal/buildstep":  {"elfio", "elfio/ar", "record/objects", "internal/atomicfile"},
+	"internal/buildstep":  {"elfio", "elfio/ar", "record/objects", "internal/atomicfile", "internal/safefile"},
 	"internal/format":     {},
 	"internal/machine":    {},
 	"internal/mapped":     {"internal/safefile"},

@@ -54,14 +54,21 @@ type Options struct {
 // A Result describes a run.
 type Result struct {
 	session.Result
-	Traced    int   // number of functions traced
+	// Traced is the number of functions traced in the program itself. It is 0 for one that fentry has patched, which
+	// traces itself, and for one that ran untraced.
+	Traced int
+	// Untraced says why the program itself ran untraced; "" if it was traced.
+	Untraced  string
 	CopyError error // from copying the program's output to cmd.Stdout or cmd.Stderr; nil if all was copied
 }
 
 // Run runs a command traced, in place of cmd.Run, and returns when the program and all traced processes that it left
 // behind have ended, or when ctx is done, which ends the tracing but no program. It uses Path, Args, Env, Dir, Stdin,
-// Stdout, Stderr and ExtraFiles of cmd as cmd.Run does; SysProcAttr is refused. A program in which nothing can be
-// traced runs untraced, with a message to Logf.
+// Stdout, Stderr and ExtraFiles of cmd as cmd.Run does; SysProcAttr is refused.
+//
+// A program in which nothing can be traced runs untraced, with a message to Logf: it may be a script, or a program that
+// starts others, which are traced if fentry has patched them. This is no error. [Result].Untraced says why, and if no
+// program that it started was traced either, Result.Empty is set, no trace is made and an existing one stays in place.
 //
 // An error means that the program did not run. It wraps [session.ErrNotFound], [session.ErrNotExecutable],
 // [session.ErrRecording] or an error of package patch, if that is the reason. Later errors are in the result.
@@ -132,7 +139,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if so.Files, err = streams.fds(); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Path, err)
 	}
-	out := new(Result)
+	out := &Result{Untraced: p.Untraced}
 	if out.Result, err = session.Run(ctx, so); err != nil {
 		return nil, err
 	}

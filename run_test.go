@@ -18,6 +18,7 @@ import (
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // options are those of a run whose trace nobody reads.
@@ -85,6 +86,35 @@ var errFull = errors.New("full")
 type failing struct{ _ []byte }
 
 func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+// A program in which nothing can be traced runs, and leaves no trace: one that is there stays.
+func TestRunNothing(t *testing.T) {
+	o := options(t)
+	for _, exists := range []bool{false, true} {
+		if exists {
+			if err := os.Mkdir(o.Dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(o.Dir, trace.EventsFile), []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res, err := fentry.Run(context.Background(), exec.Command("sh", "-c", "exit 3"), o)
+		if err != nil || res.Status.ExitStatus() != 3 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		if !res.Empty || res.Dir != "" || res.Traced != 0 || !strings.Contains(res.Untraced, "can be traced") {
+			t.Errorf("%+v", res)
+		}
+		b, err := os.ReadFile(filepath.Join(o.Dir, trace.EventsFile))
+		if exists && string(b) != "old" || !exists && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a trace was there: %v; now %q, %v", exists, b, err)
+		}
+		if _, err := os.Stat(o.Dir + ".old"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a trace was there: %v; now there is an older one: %v", exists, err)
+		}
+	}
+}
 
 func TestRunRefused(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "script")

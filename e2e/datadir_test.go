@@ -186,8 +186,8 @@ func TestPIDNamespace(t *testing.T) {
 			if !strings.Contains(r.stderr, "no trace: "+data) {
 				t.Errorf("nobody says that there is no trace; stderr %q", r.stderr)
 			}
-			if tr := decodeTrace(t, data); tr.events != 0 {
-				t.Errorf("%d events in the recorder's trace", tr.events)
+			if _, err := os.Stat(data); err == nil || !strings.Contains(r.stderr, "nothing was traced") {
+				t.Errorf("the recorder's trace is empty and was kept (%v); stderr %q", err, r.stderr)
 			}
 			if _, err := os.Stat(data + ".old"); err == nil {
 				t.Error("the recorder's trace was moved away")
@@ -196,7 +196,10 @@ func TestPIDNamespace(t *testing.T) {
 			argv = append(ns, fentry, "record", "-o", inside, "sh", "-c", "./second 9; exit $?")
 			r = run(t, command{dir: filepath.Dir(prog), argv: argv, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
 			sameBehaviour(t, want, r)
-			if tr := decodeTrace(t, inside, prog); len(ns) == 3 && tr.events == 0 {
+			if len(ns) < 3 { // /proc is not the namespace's
+				return
+			}
+			if tr := decodeTrace(t, inside, prog); tr.events == 0 {
 				t.Error("no events of a program whose recorder is in the namespace")
 			}
 		})

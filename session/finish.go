@@ -39,6 +39,11 @@ func (s *session) finish() {
 	s.res.WriteError, s.res.Bytes = c.Err, c.Bytes
 }
 
+// nothing tells, at the end, that there is nothing to keep: no process was traced, and nothing went wrong.
+func (s *session) nothing() bool {
+	return s.res.Chunks == 0 && s.res.BadChunks == 0 && s.res.Lost == 0 && s.res.WriteError == nil
+}
+
 // finishProfile reads the chunks the runtimes wrote.
 func (s *session) finishProfile() {
 	if err := s.readProfile(); err != nil {

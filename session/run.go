@@ -151,7 +151,10 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.work()
 	// Removing a large older trace takes its time.
 	var late sync.WaitGroup
-	late.Go(s.dir.Commit)
+	planned := l.Memory != nil || l.Copy != nil
+	if planned {
+		late.Go(s.dir.Commit)
+	}
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
 	s.info.PID = st.PID
 	// A second pair, in case there will be no end: two give a frequency.
@@ -173,6 +176,13 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.imageMu.Unlock()
 	symbols.Wait()
 	late.Wait()
+	if s.res.Empty = !planned && s.nothing(); s.res.Empty {
+		s.dir.Rollback()
+		return s.res, nil
+	}
+	if !planned {
+		s.dir.Commit() // a program that it started was traced
+	}
 	s.endInfo()
 	return s.res, nil
 }

@@ -52,7 +52,7 @@ type Options struct {
 
 	// Prepare returns what to write into the program. session is the path of the pool (in profile mode, of the events
 	// file) for the runtime's configuration. If Prepare is nil or returns a nil Memory, the program runs untraced,
-	// but programs it starts may be traced.
+	// but programs it starts may be traced ([Result].Empty says that none was).
 	Prepare func(session string) (*patch.Memory, error)
 	// PatchedCopy writes a patched copy of the program to f. nil: there is none, and a program that cannot be traced
 	// by ptrace is not run.
@@ -101,19 +101,22 @@ type Result struct {
 	// Signal is the signal that ended the session before the program ended; 0 if none.
 	Signal syscall.Signal
 
-	Events     uint64 // events written to disk
-	Lost       uint64 // events lost, for any reason
-	Overwrote  uint64 // events overwritten by newer ones (trace.PolicyOverwrite)
-	Chunks     uint64
-	BadChunks  uint64 // invalid chunks, which were dropped
-	Bytes      int64  // size of the events file
-	Tasks      int    // threads that recorded something
-	Processes  int
-	Images     []trace.Image
-	Dir        string // final path of the trace directory; "" if it has been removed
-	Injected   bool   // the program was traced by ptrace at its exec stop
-	Copied     bool   // a patched copy was run
-	WriteError error  // why writing the trace stopped early; nil if it did not
+	Events    uint64 // events written to disk
+	Lost      uint64 // events lost, for any reason
+	Overwrote uint64 // events overwritten by newer ones (trace.PolicyOverwrite)
+	Chunks    uint64
+	BadChunks uint64 // invalid chunks, which were dropped
+	Bytes     int64  // size of the events file
+	Tasks     int    // threads that recorded something
+	Processes int
+	Images    []trace.Image
+	Dir       string // final path of the trace directory; "" if it has been removed, or Empty
+	// Empty: the program ran untraced, and started no program that was traced. No trace is made, and an existing one
+	// stays where it is.
+	Empty      bool
+	Injected   bool  // the program was traced by ptrace at its exec stop
+	Copied     bool  // a patched copy was run
+	WriteError error // why writing the trace stopped early; nil if it did not
 
 	Duration time.Duration // from the program's start to its end
 	Setup    time.Duration // time the exec stop took

@@ -120,6 +120,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			a.notef("%s below --min %v not shown", plural(w.hidden, "line", "lines"), c.min)
 		}
 	}
+	reportEmpty(a, t)
 	reportLost(a, t)
 	return nil
 }

@@ -63,7 +63,9 @@ the tracer in it.
 Options go before PROGRAM: everything after it belongs to the program. The exit
 status is the program's; a signal that kills it kills fentry too. If the program
 could not be run, the status is 127 if it was not found, 126 if it is not
-executable, and 125 otherwise.`,
+executable, and 125 otherwise. If nothing in the program can be traced, it runs
+all the same, because it may start programs that can be; if none was traced in
+the end, fentry says so, and an existing trace stays where it is.`,
 		Example: `  fentry record ./prog input.txt              then: fentry replay, fentry report
   fentry record -F 'parse_*' ./prog           some functions only
   fentry record -G handle_request ./server    only what happens inside one function
@@ -131,7 +133,11 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		held := res.Setup.Round(10 * time.Microsecond)
 		a.notef("fentry: %d functions traced, the program was held for %v", res.Traced, held)
 	}
-	c.summary(a, &res.Result)
+	if res.Empty {
+		reportNothing(a, o.Dir)
+	} else {
+		c.summary(a, &res.Result)
+	}
 	if res.Ended {
 		return endLike(res.Status)
 	}
@@ -212,6 +218,16 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	}
 	fmt.Fprintf(a.stderr, "[ fentry: %s, %s, %s lost%s, %s ]\n", what,
 		plural(uint64(r.Tasks), "thread", "threads"), grouped(r.Lost), over, where)
+}
+
+// reportNothing says, always, that there is no new trace: the next command would
+// show an older one.
+func reportNothing(a *app, dir string) {
+	what := "nothing was traced; no trace was made"
+	if _, err := os.Stat(dir); err == nil {
+		what = fmt.Sprintf("nothing was traced; %s is still the trace of an earlier run", dir)
+	}
+	fmt.Fprintf(a.stderr, "fentry: %s\n", what)
 }
 
 // recordError gives an error the exit status that says whether it was the

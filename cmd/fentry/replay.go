@@ -228,6 +228,7 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	sel.warn(a, t)
+	reportEmpty(a, t)
 	if n := w.Skipped(); n > 0 {
 		a.notef("fentry: %s: %s not known and skipped: the trace is from a newer fentry, or damaged",
 			t.Dir, plural(n, "record is", "records are"))

@@ -163,6 +163,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		err = c.writeTable(out, rows, fields, src)
 	}
 	if err == nil {
+		reportEmpty(a, t)
 		reportLost(a, t)
 	}
 	return err
