@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // A Program is a program's file, with what can be traced in it.
@@ -29,13 +31,19 @@ type Program struct {
 	// Untraced says why nothing in the program can be traced; "" if something can or the program traces itself.
 	Untraced string
 
-	mapped *mapped.File // nil: cannot be read, or empty
+	symbols symbol.Options
+	table   *symbol.Table // of the functions' names, nil unless there are Sites
+	mapped  *mapped.File  // nil: cannot be read, or empty
 }
 
 // Open reads the program at path and finds its functions. A file in which nothing can be traced, such as a script, is
-// not an error: Untraced says why. Errors begin with the path.
-func Open(path string) (*Program, error) {
-	p := &Program{Path: path}
+// not an error: Untraced says why. Names of a program that was stripped come from its separate debug file, if that is
+// installed. Errors begin with the path.
+func Open(path string) (*Program, error) { return OpenWith(path, symbol.Options{}) }
+
+// OpenWith is [Open] with a choice of where names come from. o.Path is set if it is empty.
+func OpenWith(path string, o symbol.Options) (*Program, error) {
+	p := &Program{Path: path, symbols: o}
 	m, err := mapped.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -49,15 +57,21 @@ func Open(path string) (*Program, error) {
 		return nil, err
 	}
 	p.mapped = m
-	if err := mapped.Guard(p.find); err != nil {
-		m.Close()
-		return nil, mapped.Named(path, err)
+	if err := p.find(); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return p, nil
 }
 
 // Close releases the file: nothing that refers to the program may be used any more.
-func (p *Program) Close() error { return p.mapped.Close() }
+func (p *Program) Close() error {
+	var err error
+	if p.table != nil {
+		err = p.table.Close()
+	}
+	return errors.Join(err, p.mapped.Close())
+}
 
 // find decides whether the program can be traced, and finds its sites.
 func (p *Program) find() error {
@@ -80,7 +94,15 @@ func (p *Program) find() error {
 	} else if !errors.Is(err, patch.ErrNotPatched) {
 		return err
 	}
-	if p.Sites, err = record.Find(f, record.Options{}); err != nil {
+	if p.symbols.Path == "" {
+		if p.symbols.Path, err = filepath.Abs(p.Path); err != nil {
+			p.symbols.Path = p.Path
+		}
+	}
+	if p.table, err = symbol.NewWith(f, p.symbols); err != nil {
+		return err
+	}
+	if p.Sites, err = record.Find(f, record.Options{Symbols: p.table}); err != nil {
 		return err
 	}
 	if p.traceable() {
@@ -116,22 +138,12 @@ func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
 	if o.Path == "" {
 		o.Path = p.Path
 	}
-	var plan *patch.Plan
-	err := mapped.Guard(func() (err error) {
-		plan, err = patch.New(p.File, p.Sites, o)
-		return err
-	})
+	plan, err := patch.New(p.File, p.Sites, o)
 	if err != nil {
-		return nil, mapped.Named(p.Path, err)
+		return nil, fmt.Errorf("%s: %w", p.Path, err)
 	}
 	return plan, nil
 }
-
-// Guard calls do, and returns its error. Programs are mapped, not read into memory, and anybody who may write to their
-// files can truncate them meanwhile: what touches a [Program], a plan of it or names from them panics or kills the
-// process then, unless it is done by Guard, which returns an error that names the file. The functions of this package
-// need no Guard around them. What do was changing is left half done.
-func Guard(do func() error) error { return mapped.Guard(do) }
 
 // interpreter is the path of the program's dynamic loader, "" if it has none.
 func (p *Program) interpreter() string {

@@ -22,6 +22,7 @@ import (
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -30,6 +31,9 @@ import (
 type Options struct {
 	// Plan says what to trace, and how. Run sets Target, Session, Policy and Path.
 	Plan patch.Options
+	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
+	// file if that is installed.
+	Symbols symbol.Options
 	// Dir is the trace directory; "": fentry.data. An existing trace is renamed to Dir with ".old" appended, unless
 	// it is still being written ([session.ErrRecording]).
 	Dir string
@@ -85,7 +89,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	p, err := Open(path)
+	p, err := OpenWith(path, o.Symbols)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +97,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 	return p.Run(ctx, cmd, o)
 }
 
-// [Run] is like the function Run, for a program that has been opened: cmd.Path is not used.
+// [Run] is like the function Run, for a program that has been opened: cmd.Path and o.Symbols are not used.
 func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 	r := run{p: p, o: o}
 	so := session.Options{
@@ -162,15 +166,7 @@ func (p *Program) emulator(given []string) ([]string, error) {
 	case given != nil:
 		return given, nil
 	}
-	var interpreter string
-	err := mapped.Guard(func() error {
-		interpreter = p.interpreter()
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	found, err := session.FindEmulator(p.File.Header.Machine, interpreter)
+	found, err := session.FindEmulator(p.File.Header.Machine, p.interpreter())
 	if err != nil {
 		return nil, &emulatorError{p.Path, err}
 	}
@@ -227,13 +223,9 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if r.o.Planned != nil {
 		r.o.Planned(r.main)
 	}
-	var m *patch.Memory
-	err = mapped.Guard(func() (err error) {
-		m, err = r.main.Memory()
-		return err
-	})
+	m, err := r.main.Memory()
 	if err != nil {
-		return nil, mapped.Named(r.p.Path, err)
+		return nil, fmt.Errorf("%s: %w", r.p.Path, err)
 	}
 	return m, nil
 }
@@ -243,22 +235,16 @@ func (r *run) copy(pool string, f *os.File) error {
 	if err := r.plan(patch.File, pool); err != nil {
 		return err
 	}
-	return mapped.Guard(func() error {
-		out, err := r.main.Output()
-		if err != nil {
-			return err
-		}
-		_, err = out.WriteTo(f)
+	out, err := r.main.Output()
+	if err != nil {
 		return err
-	})
+	}
+	_, err = out.WriteTo(f)
+	return err
 }
 
 // symbols writes the .sym file of an image.
 func (r *run) symbols(im session.Image, w io.Writer) error {
-	return mapped.Guard(func() error { return r.writeSymbols(im, w) })
-}
-
-func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	if r.main != nil && trace.ImageID(r.main.ImageID) == im.ID {
 		return names.Write(w, r.table())
 	}

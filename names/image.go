@@ -10,6 +10,7 @@ import (
 	"debug/elf"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"strings"
@@ -42,7 +43,7 @@ var (
 func Find(im Image) (*Table, error) {
 	var t *Table
 	err := im.eachFile(func(m *mapped.File, f *elfio.File) (err error) {
-		if t, err = From(f, im); err == nil {
+		if t, err = from(f, im, m.Path); err == nil {
 			m.Close()
 		}
 		return err
@@ -52,11 +53,18 @@ func Find(im Image) (*Table, error) {
 
 // From reads the functions of an image from a parsed file, which must be the image: one that fentry has patched, or
 // one linked with the tracer. The table does not refer to the file's memory.
-func From(f *elfio.File, im Image) (*Table, error) {
-	if im.Linked {
-		return fromLinked(f, im)
+func From(f *elfio.File, im Image) (*Table, error) { return from(f, im, "") }
+
+// from is From for a file at path; with a path, separate debug files are looked for.
+func from(f *elfio.File, im Image, path string) (*Table, error) {
+	o := symbol.Options{Path: path}
+	if path == "" {
+		o.DebugDirs = []string{}
 	}
-	return fromPatched(f, im)
+	if im.Linked {
+		return fromLinked(f, im, o)
+	}
+	return fromPatched(f, im, o)
 }
 
 // eachFile maps and parses the files the image can be, until use accepts one, to which that mapping belongs then.
@@ -71,16 +79,13 @@ func (im *Image) eachFile(use func(*mapped.File, *elfio.File) error) error {
 			if err != nil {
 				return err
 			}
-			err = mapped.Guard(func() error {
-				f, err := elfio.Parse(m.Data)
-				if err != nil {
-					return err
-				}
-				return use(m, f)
-			})
+			f, err := elfio.Parse(m.Data)
+			if err == nil {
+				err = use(m, f)
+			}
 			if err != nil {
 				m.Close()
-				return mapped.Named(path, err)
+				return fmt.Errorf("%s: %w", path, err)
 			}
 			return nil
 		}()
@@ -95,7 +100,7 @@ func (im *Image) eachFile(use func(*mapped.File, *elfio.File) error) error {
 }
 
 // fromPatched reads the table of sites that patching left in the file.
-func fromPatched(f *elfio.File, im Image) (*Table, error) {
+func fromPatched(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 	info, rows, err := sitetable.Read(f)
 	if errors.Is(err, sitetable.ErrNone) {
 		return nil, errors.New("not patched by fentry")
@@ -106,10 +111,11 @@ func fromPatched(f *elfio.File, im Image) (*Table, error) {
 	if info.Image != im.ID {
 		return nil, errPatchedAgain
 	}
-	tab, err := symbol.New(f)
+	tab, err := symbol.NewWith(f, o)
 	if err != nil {
 		return nil, err
 	}
+	defer tab.Close()
 	t := New(f)
 	t.Image, t.BuildID, t.Funcs = info.Image, bytes.Clone(info.BuildID), make([]Func, rows.Len())
 	for i := range t.Funcs {
@@ -123,14 +129,15 @@ func fromPatched(f *elfio.File, im Image) (*Table, error) {
 }
 
 // fromLinked reads the functions of a program that was linked with the tracer.
-func fromLinked(f *elfio.File, im Image) (*Table, error) {
+func fromLinked(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 	if !f.Is64() || linkedID(f) != im.ID {
 		return nil, errBuiltAgain
 	}
-	tab, err := symbol.New(f)
+	tab, err := symbol.NewWith(f, o)
 	if err != nil {
 		return nil, err
 	}
+	defer tab.Close()
 	t := New(f)
 	t.Image, t.Linked = im.ID, true
 	for _, p := range f.Progs {

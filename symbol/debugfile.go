@@ -22,6 +22,9 @@ type Options struct {
 	DebugDirs []string
 	// Path is the image's path, for .gnu_debuglink. Open sets it.
 	Path string
+	// Fetch returns the path of a debug file by its build-id; it is asked when DebugDirs have none. nil: there is
+	// nobody to ask. Package debuginfod has one.
+	Fetch func(buildID []byte) (path string, err error)
 }
 
 // DefaultDebugDir is where distributions install separate debug files.
@@ -33,14 +36,10 @@ func Open(path string, o Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	var f *elfio.File
-	err = mapped.Guard(func() (err error) {
-		f, err = elfio.Parse(m.Data)
-		return err
-	})
+	f, err := elfio.Parse(m.Data)
 	if err != nil {
 		m.Close()
-		return nil, mapped.Named(path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if o.Path == "" {
 		if o.Path, err = filepath.Abs(path); err != nil {
@@ -50,7 +49,7 @@ func Open(path string, o Options) (*Table, error) {
 	t, err := NewWith(f, o)
 	if err != nil {
 		m.Close()
-		return nil, mapped.Named(path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	t.maps = append(t.maps, m)
 	return t, nil
@@ -84,8 +83,25 @@ func (t *Table) debugFile() *elfio.File {
 				return
 			}
 		}
+		t.fetchDebug()
 	})
 	return t.debug
+}
+
+// fetchDebug asks for the debug file by Options.Fetch.
+func (t *Table) fetchDebug() {
+	id := t.f.BuildID()
+	if t.opts.Fetch == nil || len(id) < 2 {
+		return
+	}
+	path, err := t.opts.Fetch(id)
+	if err != nil {
+		return // names and lines are a convenience; who fetches says why there are none
+	}
+	if m, f := t.tryDebug(candidate{path: path}); f != nil {
+		t.maps = append(t.maps, m)
+		t.debug = f
+	}
 }
 
 // candidate is a place a debug file can be at, and what proves that it fits.
@@ -150,21 +166,14 @@ func (t *Table) tryDebug(c candidate) (*mapped.File, *elfio.File) {
 	if err != nil {
 		return nil, nil
 	}
-	var f *elfio.File
-	fits := false
-	err = mapped.Guard(func() (err error) {
-		if f, err = elfio.Parse(m.Data); err != nil {
-			return err
-		}
-		fits = hasDWARF(f) && f.Header.Machine == t.f.Header.Machine && f.Is64() == t.f.Is64()
-		if fits && c.byCRC {
-			fits = crc32.ChecksumIEEE(m.Data) == c.crc
-		} else if fits {
-			fits = bytes.Equal(f.BuildID(), t.f.BuildID())
-		}
-		return nil
-	})
-	if err != nil || !fits {
+	f, err := elfio.Parse(m.Data)
+	fits := err == nil && hasDWARF(f) && f.Header.Machine == t.f.Header.Machine && f.Is64() == t.f.Is64()
+	if fits && c.byCRC {
+		fits = crc32.ChecksumIEEE(m.Data) == c.crc
+	} else if fits {
+		fits = bytes.Equal(f.BuildID(), t.f.BuildID())
+	}
+	if !fits {
 		m.Close()
 		return nil, nil
 	}

@@ -6,8 +6,8 @@
 //		fmt.Println(symbol.Demangle(fn.Name, symbol.Simple))
 //	}
 //
-// Functions come from .symtab, .dynsym and the unwind tables, with one entry per address. Names are demangled on
-// demand, never all at once.
+// Functions come from .symtab, .dynsym and the unwind tables, with one entry per address. The .symtab of an image that
+// was stripped is that of its separate debug file (NewWith, Open). Names are demangled on demand, never all at once.
 //
 // # Security
 //

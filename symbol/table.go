@@ -12,7 +12,6 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/internal/mapped"
-	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // Func is a function of an image.
@@ -68,8 +67,7 @@ func New(f *elfio.File) (*Table, error) {
 // Line uses it.
 func NewWith(f *elfio.File, o Options) (*Table, error) {
 	t := &Table{f: f, opts: o}
-	if err := mapped.Guard(t.read); err != nil {
-		t.Close()
+	if err := t.read(); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -79,28 +77,25 @@ func (t *Table) read() (err error) {
 	f := t.f
 	// Both tables are large, and read beside each other.
 	var framesErr error
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	var frames *source
-	wait := parallel.Beside(func() {
+	wg.Go(func() {
 		if t.fdes, framesErr = ehframe.Read(f); framesErr == nil {
 			frames = t.frames()
 		}
 	})
-	defer wait()
 	if t.syms, err = f.Symbols(); err != nil {
 		return err
 	}
 	if len(t.syms) == 0 {
-		if d := t.debugFile(); d != nil && d != f {
-			if t.syms, err = d.Symbols(); err != nil {
-				t.syms = nil // names are a convenience: a damaged debug file takes nothing else away
-			}
-		}
+		t.syms = t.separateSymbols()
 	}
 	if t.dynsym, err = f.DynamicSymbols(); err != nil {
 		return err
 	}
 	named := [2]*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true)}
-	wait()
+	wg.Wait()
 	if framesErr != nil {
 		return framesErr
 	}
@@ -108,10 +103,21 @@ func (t *Table) read() (err error) {
 	return nil
 }
 
+// separateSymbols are the symbols of an image that was stripped, from its separate debug file. Names are a convenience:
+// where that file is damaged they are missing, and nothing else is.
+func (t *Table) separateSymbols() []elfio.Symbol {
+	if d := t.debugFile(); d != nil && d != t.f {
+		if syms, err := d.Symbols(); err == nil {
+			return syms
+		}
+	}
+	return nil
+}
+
 // Funcs returns all functions, sorted by address, one per address. The slice belongs to the table.
 func (t *Table) Funcs() []Func { return t.funcs }
 
-// Symbols returns the entries of .symtab as in the file. The slice belongs to the table.
+// Symbols returns the entries of .symtab as in the file, or in its separate debug file if it was stripped. The slice belongs to the table.
 func (t *Table) Symbols() []elfio.Symbol { return t.syms }
 
 // DynamicSymbols returns the entries of the dynamic symbol table; a relocation's symbol index i is entry i-1. The slice

@@ -107,7 +107,7 @@ func (c *nameCollector) add(path string) {
 		return
 	}
 	defer im.close()
-	sites, err := im.sites()
+	sites, err := im.sites(symbol.Options{})
 	if err != nil {
 		return
 	}

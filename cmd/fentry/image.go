@@ -6,12 +6,14 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // An image is a program's file, mapped and parsed.
 type image struct {
 	*elfio.File
-	file *mapped.File
+	file  *mapped.File
+	table *symbol.Table // nil until sites
 }
 
 // openImage opens the program at path. Errors begin with the path.
@@ -25,14 +27,22 @@ func openImage(path string) (*image, error) {
 		m.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &image{f, m}, nil
+	return &image{File: f, file: m}, nil
 }
 
-func (im *image) close() { im.file.Close() }
+func (im *image) close() {
+	if im.table != nil {
+		im.table.Close()
+	}
+	im.file.Close()
+}
 
-// sites finds the functions of the program and where they can be traced.
-func (im *image) sites() ([]record.Site, error) {
-	sites, err := record.Find(im.File, record.Options{})
+// sites finds the functions of the program and where they can be traced. They are valid until close.
+func (im *image) sites(o symbol.Options) (sites []record.Site, err error) {
+	o.Path = im.file.Path
+	if im.table, err = symbol.NewWith(im.File, o); err == nil {
+		sites, err = record.Find(im.File, record.Options{Symbols: im.table})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", im.file.Path, err)
 	}

@@ -111,7 +111,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		return false, err
 	}
 	defer im.close()
-	sites, err := im.sites()
+	sites, err := im.sites(a.symbols())
 	if err != nil {
 		return false, err
 	}

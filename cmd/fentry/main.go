@@ -8,12 +8,16 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
 )
 
+// collect makes the garbage collector wait longer.
+func collect() { debug.SetGCPercent(400) }
+
 func main() {
-	if status, ok := mcount.Main(os.Args, os.LookupEnv, os.Stdout, os.Stderr, largeObjects()); ok {
+	if status, ok := mcount.Main(os.Args, os.LookupEnv, os.Stdout, os.Stderr, collect); ok {
 		os.Exit(status)
 	}
 	os.Exit(run(mcountArgs(os.Args[1:]), &app{

@@ -19,6 +19,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // traceFlags are the options that say what is traced; record and patch share them.
@@ -169,15 +170,10 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		return c.write(a, path, func(w io.Writer) error {
-			if _, err := w.Write(orig); err != nil {
-				return err
-			}
-			return file.Changed()
-		})
+		return c.write(a, path, func(w io.Writer) error { _, err := w.Write(orig); return err })
 	}
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
-	p, orig, err := planFile(image, opts)
+	p, orig, err := planFile(image, opts, a.symbols())
 	if errors.Is(err, patch.ErrOverlay) {
 		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file",
 			path, err)
@@ -200,13 +196,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if &orig[0] != &image[0] {
 		source = "" // the original is in memory only
 	}
-	err = c.write(a, path, func(w io.Writer) error {
-		if err := writeOutput(w, source, out); err != nil {
-			return err
-		}
-		return file.Changed()
-	})
-	if err != nil {
+	if err := c.write(a, path, func(w io.Writer) error { return writeOutput(w, source, out) }); err != nil {
 		return err
 	}
 	a.notef("%s: %d of %d functions traced", path, p.Traced(), len(p.Functions))
@@ -214,8 +204,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 }
 
 // planFile plans the patched copy of an image. A patched image is planned as if
-// it had been undone before; orig is the image the plan is for.
-func planFile(image []byte, o patch.Options) (p *patch.Plan, orig []byte, err error) {
+// it had been undone before; orig is the image the plan is for. Names of a separate debug file stay mapped.
+func planFile(image []byte, o patch.Options, so symbol.Options) (p *patch.Plan, orig []byte, err error) {
 	f, err := elfio.Parse(image)
 	if err != nil {
 		return nil, nil, err
@@ -230,7 +220,12 @@ func planFile(image []byte, o patch.Options) (p *patch.Plan, orig []byte, err er
 	} else if !errors.Is(err, patch.ErrNotPatched) {
 		return nil, nil, err
 	}
-	sites, err := record.Find(f, record.Options{})
+	so.Path = o.Path
+	tab, err := symbol.NewWith(f, so)
+	if err != nil {
+		return nil, nil, err
+	}
+	sites, err := record.Find(f, record.Options{Symbols: tab})
 	if err != nil {
 		return nil, nil, err
 	}

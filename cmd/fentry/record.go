@@ -104,7 +104,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := fentry.Options{Plan: opts, Dir: c.out, NoPtrace: c.noPtrace}
+	o := fentry.Options{Plan: opts, Symbols: a.symbols(), Dir: c.out, NoPtrace: c.noPtrace}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
-	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
 // app is what the commands share: the standard streams, the environment and
@@ -25,8 +24,6 @@ type app struct {
 	verbose int
 	color   string // auto, always or never
 	noPager bool
-
-	out *output // that of the command, nil if it has opened none
 }
 
 // getenv returns an environment variable, "" when it is not set.
@@ -240,13 +237,7 @@ func run(args []string, a *app) int {
 	}
 	if err == nil {
 		root.SetArgs(args)
-		err = mapped.Guard(func() (err error) {
-			cmd, err = root.ExecuteC()
-			return err
-		})
-		if a.out != nil && !a.out.closed {
-			a.out.close(err) // a fault has ended the command: the pager still has the terminal
-		}
+		cmd, err = root.ExecuteC()
 	}
 	if err == nil {
 		return exitOK

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
+)
+
+// The functions of a stripped program have the names that a debuginfod server knows, in every command that takes names.
+func TestDebuginfod(t *testing.T) {
+	testtool.Need(t, "gcc", "objcopy", "strip")
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	src := `__attribute__((noinline)) static int apart(int x) { __asm__ volatile(""); return 3 * x; }
+int main(int argc, char **argv) { return apart(argc) - 3; }
+`
+	if err := os.WriteFile(at("prog.c"), []byte(src), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"gcc", "-g", "-O1", "-fpatchable-function-entry=5", "-Wl,--build-id", "-o", at("whole"), at("prog.c")},
+		{"objcopy", "--only-keep-debug", at("whole"), at("debug")},
+		{"strip", "-o", at("prog"), at("whole")},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	up := true
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !up {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		http.ServeFile(w, r, at("debug"))
+	}))
+	t.Cleanup(server.Close)
+	fentry := func(env string, args ...string) (stdout, stderr string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		status := run(args, &app{stdin: os.Stdin, stdout: &out, stderr: &errs, lookupEnv: func(name string) (string, bool) {
+			switch {
+			case name == "DEBUGINFOD_CACHE_PATH":
+				return at("cache"), true
+			case env != "" && name == "DEBUGINFOD_URLS":
+				return env, true
+			}
+			return "", false
+		}})
+		if status != 0 {
+			t.Fatalf("fentry %s: status %d\n%s", strings.Join(args, " "), status, errs.String())
+		}
+		return out.String(), errs.String()
+	}
+	if out, _ := fentry("", "list", at("prog")); strings.Contains(out, "apart") {
+		t.Fatalf("without a server the function has a name:\n%s", out)
+	}
+	up = false
+	out, errs := fentry(server.URL, "list", at("prog"))
+	if strings.Contains(out, "apart") || !strings.Contains(errs, "names can be missing: debuginfod "+server.URL+": status 503") {
+		t.Errorf("with a server that is down:\n%s%s", out, errs)
+	}
+	up = true
+	for _, args := range [][]string{{"list", "-F", "apart", at("prog")}, {"patch", "-F", "apart", "--plan", at("prog")}} {
+		if out, errs := fentry(server.URL, args...); !strings.Contains(out, "apart") || strings.Contains(errs, "missing") {
+			t.Errorf("fentry %s:\n%s%s", strings.Join(args, " "), out, errs)
+		}
+	}
+}
