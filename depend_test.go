@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"arch":               {"internal/format"},
 	"arch/amd64":         {"arch"},
 	"arch/arm64":         {"arch"},
-	"symbol":             {"elfio", "elfio/ehframe", "internal/bigslice", "internal/mapped"},
+	"symbol":             {"elfio", "elfio/ehframe", "internal/bigslice", "internal/mapped", "internal/parallel"},
 	"symbol/debuginfod":  {"elfio", "internal/mapped"},
 	"names":              {"elfio", "symbol", "internal/format", "internal/machine", "internal/mapped", "internal/sitetable"},
 	"record":             {"elfio", "arch", "arch/amd64", "arch/arm64", "record/code", "symbol", "internal/bigslice", "internal/parallel"},
@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"internal/format":     {},
 	"internal/machine":    {},
 	"internal/mapped":     {"internal/safefile"},
-	"internal/parallel":   {},
+	"internal/parallel":   {"internal/mapped"},
 	"internal/safefile":   {},
 	"internal/sitetable":  {"elfio"},
 

@@ -57,9 +57,9 @@ func OpenWith(path string, o symbol.Options) (*Program, error) {
 		return nil, err
 	}
 	p.mapped = m
-	if err := p.find(); err != nil {
+	if err := mapped.Guard(p.find); err != nil {
 		p.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, mapped.Named(path, err)
 	}
 	return p, nil
 }
@@ -138,12 +138,22 @@ func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
 	if o.Path == "" {
 		o.Path = p.Path
 	}
-	plan, err := patch.New(p.File, p.Sites, o)
+	var plan *patch.Plan
+	err := mapped.Guard(func() (err error) {
+		plan, err = patch.New(p.File, p.Sites, o)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Path, err)
+		return nil, mapped.Named(p.Path, err)
 	}
 	return plan, nil
 }
+
+// Guard calls do, and returns its error. Programs are mapped, not read into memory, and anybody who may write to their
+// files can truncate them meanwhile: what touches a [Program], a plan of it or names from them panics or kills the
+// process then, unless it is done by Guard, which returns an error that names the file. The functions of this package
+// need no Guard around them. What do was changing is left half done.
+func Guard(do func() error) error { return mapped.Guard(do) }
 
 // interpreter is the path of the program's dynamic loader, "" if it has none.
 func (p *Program) interpreter() string {

@@ -166,7 +166,15 @@ func (p *Program) emulator(given []string) ([]string, error) {
 	case given != nil:
 		return given, nil
 	}
-	found, err := session.FindEmulator(p.File.Header.Machine, p.interpreter())
+	var interpreter string
+	err := mapped.Guard(func() error {
+		interpreter = p.interpreter()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	found, err := session.FindEmulator(p.File.Header.Machine, interpreter)
 	if err != nil {
 		return nil, &emulatorError{p.Path, err}
 	}
@@ -223,9 +231,13 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if r.o.Planned != nil {
 		r.o.Planned(r.main)
 	}
-	m, err := r.main.Memory()
+	var m *patch.Memory
+	err = mapped.Guard(func() (err error) {
+		m, err = r.main.Memory()
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.p.Path, err)
+		return nil, mapped.Named(r.p.Path, err)
 	}
 	return m, nil
 }
@@ -235,16 +247,22 @@ func (r *run) copy(pool string, f *os.File) error {
 	if err := r.plan(patch.File, pool); err != nil {
 		return err
 	}
-	out, err := r.main.Output()
-	if err != nil {
+	return mapped.Guard(func() error {
+		out, err := r.main.Output()
+		if err != nil {
+			return err
+		}
+		_, err = out.WriteTo(f)
 		return err
-	}
-	_, err = out.WriteTo(f)
-	return err
+	})
 }
 
 // symbols writes the .sym file of an image.
 func (r *run) symbols(im session.Image, w io.Writer) error {
+	return mapped.Guard(func() error { return r.writeSymbols(im, w) })
+}
+
+func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	if r.main != nil && trace.ImageID(r.main.ImageID) == im.ID {
 		return names.Write(w, r.table())
 	}

@@ -10,7 +10,6 @@ import (
 	"debug/elf"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"strings"
@@ -79,13 +78,16 @@ func (im *Image) eachFile(use func(*mapped.File, *elfio.File) error) error {
 			if err != nil {
 				return err
 			}
-			f, err := elfio.Parse(m.Data)
-			if err == nil {
-				err = use(m, f)
-			}
+			err = mapped.Guard(func() error {
+				f, err := elfio.Parse(m.Data)
+				if err != nil {
+					return err
+				}
+				return use(m, f)
+			})
 			if err != nil {
 				m.Close()
-				return fmt.Errorf("%s: %w", path, err)
+				return mapped.Named(path, err)
 			}
 			return nil
 		}()

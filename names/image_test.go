@@ -13,6 +13,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cost"
+	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
@@ -212,4 +213,56 @@ func FuzzFrom(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A program that is truncated while its names or lines are read gives an error that names it.
+func TestTruncated(t *testing.T) {
+	p, out := patched(t)
+	path := write(t, "demo", out)
+	im := Image{ID: p.ImageID, Paths: []string{path}}
+	err := im.eachFile(func(_ *mapped.File, f *elfio.File) error {
+		if err := os.Truncate(path, 8192); err != nil {
+			t.Fatal(err)
+		}
+		_, err := From(f, im)
+		return err
+	})
+	if err == nil || err.Error() != path+": truncated to 8192 bytes while it was read" {
+		t.Error(err)
+	}
+
+	b, err := os.ReadFile("../symbol/testdata/lines.elf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, read := range []func(l *Lines, addr uint64) error{
+		func(l *Lines, addr uint64) error { _, _, err := l.At(addr); return err },
+		func(l *Lines, addr uint64) error { _, err := l.Frames(addr); return err },
+	} {
+		path = write(t, "lines", b)
+		l, err := FindLines(Image{Paths: []string{path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		f, err := elfio.Parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab, err := symbol.New(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			err := read(l, tab.Funcs()[0].Addr)
+			if err == nil || err.Error() != path+": truncated to 0 bytes while it was read" {
+				t.Error(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

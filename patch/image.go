@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/inject"
+	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // Files.
@@ -102,11 +102,10 @@ func (p *Plan) Output() (*elfio.Output, error) {
 	// The new build-id takes as long as all the rest, which does not need it but to
 	// copy it, where notes move.
 	id := make([]byte, len(p.BuildID))
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() { copy(id, p.newBuildID()) })
+	wait := parallel.Beside(func() { copy(id, p.newBuildID()) })
+	defer wait()
 	if strings.Contains(p.l.seg.Slot, "move") {
-		wg.Wait()
+		wait()
 	}
 	in, err := p.injection(id)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"slices"
-	"sync"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
@@ -16,6 +15,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/elfio/link"
 	"github.com/fentry-dev/fentry/internal/bigslice"
+	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/internal/sitetable"
 	"github.com/fentry-dev/fentry/stub"
 )
@@ -130,11 +130,11 @@ func (l *layout) layout() error {
 		return err
 	}
 	// What the windows had needs nothing of what follows.
-	var wg sync.WaitGroup
 	var mismatch error
-	wg.Go(func() { mismatch = l.keep() })
+	wait := parallel.Beside(func() { mismatch = l.keep() })
+	defer wait()
 	err = l.rest(rt)
-	wg.Wait()
+	wait()
 	if err = cmp.Or(err, mismatch); err != nil {
 		return err
 	}

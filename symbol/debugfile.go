@@ -36,10 +36,14 @@ func Open(path string, o Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := elfio.Parse(m.Data)
+	var f *elfio.File
+	err = mapped.Guard(func() (err error) {
+		f, err = elfio.Parse(m.Data)
+		return err
+	})
 	if err != nil {
 		m.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, mapped.Named(path, err)
 	}
 	if o.Path == "" {
 		if o.Path, err = filepath.Abs(path); err != nil {
@@ -49,7 +53,7 @@ func Open(path string, o Options) (*Table, error) {
 	t, err := NewWith(f, o)
 	if err != nil {
 		m.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, mapped.Named(path, err)
 	}
 	t.maps = append(t.maps, m)
 	return t, nil
@@ -166,14 +170,21 @@ func (t *Table) tryDebug(c candidate) (*mapped.File, *elfio.File) {
 	if err != nil {
 		return nil, nil
 	}
-	f, err := elfio.Parse(m.Data)
-	fits := err == nil && hasDWARF(f) && f.Header.Machine == t.f.Header.Machine && f.Is64() == t.f.Is64()
-	if fits && c.byCRC {
-		fits = crc32.ChecksumIEEE(m.Data) == c.crc
-	} else if fits {
-		fits = bytes.Equal(f.BuildID(), t.f.BuildID())
-	}
-	if !fits {
+	var f *elfio.File
+	fits := false
+	err = mapped.Guard(func() (err error) {
+		if f, err = elfio.Parse(m.Data); err != nil {
+			return err
+		}
+		fits = hasDWARF(f) && f.Header.Machine == t.f.Header.Machine && f.Is64() == t.f.Is64()
+		if fits && c.byCRC {
+			fits = crc32.ChecksumIEEE(m.Data) == c.crc
+		} else if fits {
+			fits = bytes.Equal(f.BuildID(), t.f.BuildID())
+		}
+		return nil
+	})
+	if err != nil || !fits {
 		m.Close()
 		return nil, nil
 	}

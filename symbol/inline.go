@@ -10,9 +10,10 @@ package symbol
 import (
 	"debug/dwarf"
 	"errors"
-	"fmt"
 	"sort"
 	"strings"
+
+	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
 // A Frame is a function active at an address.
@@ -31,8 +32,14 @@ func (t *Table) Frames(addr uint64) ([]Frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	fn, _ := t.Lookup(addr)
-	frames, err := t.lines.frames(addr, line)
+	var fn Func
+	var frames []Frame
+	err = mapped.Guard(func() error {
+		fn, _ = t.Lookup(addr)
+		fn.Name = strings.Clone(fn.Name)
+		frames, err = t.lines.frames(addr, line)
+		return err
+	})
 	if err != nil || len(frames) == 0 {
 		return []Frame{{Func: fn.Name, Line: line}}, err
 	}
@@ -72,7 +79,7 @@ func (x *lineIndex) frames(addr uint64, line Line) (frames []Frame, err error) {
 	// debug/dwarf does not promise to withstand malformed input.
 	defer func() {
 		if r := recover(); r != nil {
-			frames, err = nil, fmt.Errorf("malformed debug information: %v", r)
+			frames, err = nil, dwarfPanic("debug information", r)
 		}
 	}()
 	x.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
 // Line is a place in a program's source.
@@ -31,11 +32,15 @@ var ErrNoLines = errors.New("no line information")
 // information is read at the first call, the line table of a unit when one of its addresses is looked up; a limited
 // number is kept. Errors are ErrNoLines and those of malformed debug information; later calls return the same error.
 func (t *Table) Line(addr uint64) (l Line, ok bool, err error) {
-	t.lines.once.Do(func() { t.lines.err = t.lines.load(t) })
+	t.lines.once.Do(func() { t.lines.err = mapped.Guard(func() error { return t.lines.load(t) }) })
 	if t.lines.err != nil {
 		return Line{}, false, t.lines.err
 	}
-	return t.lines.find(addr)
+	err = mapped.Guard(func() (err error) {
+		l, ok, err = t.lines.find(addr)
+		return err
+	})
+	return l, ok, err
 }
 
 // lineIndex finds the line table an address is in.
@@ -87,12 +92,20 @@ func (x *lineIndex) load(t *Table) error {
 	return x.fill(f)
 }
 
+// dwarfPanic is the error of a panic in debug/dwarf, or of a file that has changed.
+func dwarfPanic(what string, r any) error {
+	if f := mapped.AsFault(r); f != nil {
+		return f
+	}
+	return fmt.Errorf("malformed %s: %v", what, r)
+}
+
 // fill reads what code each compilation unit has.
 func (x *lineIndex) fill(f *elfio.File) (err error) {
 	// debug/dwarf does not promise to withstand malformed input.
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("malformed debug information: %v", r)
+			err = dwarfPanic("debug information", r)
 		}
 	}()
 	data, info, line, err := loadDWARF(f)
@@ -195,7 +208,7 @@ func (x *lineIndex) read(off dwarf.Offset) (t *lineTable) {
 	t = &lineTable{}
 	defer func() {
 		if r := recover(); r != nil {
-			t = &lineTable{err: fmt.Errorf("malformed line table of the unit at %#x: %v", off, r)}
+			t = &lineTable{err: dwarfPanic(fmt.Sprintf("line table of the unit at %#x", off), r)}
 		}
 	}()
 	r := x.data.Reader()

@@ -12,6 +12,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // Func is a function of an image.
@@ -67,7 +68,8 @@ func New(f *elfio.File) (*Table, error) {
 // Line uses it.
 func NewWith(f *elfio.File, o Options) (*Table, error) {
 	t := &Table{f: f, opts: o}
-	if err := t.read(); err != nil {
+	if err := mapped.Guard(t.read); err != nil {
+		t.Close()
 		return nil, err
 	}
 	return t, nil
@@ -77,14 +79,13 @@ func (t *Table) read() (err error) {
 	f := t.f
 	// Both tables are large, and read beside each other.
 	var framesErr error
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	var frames *source
-	wg.Go(func() {
+	wait := parallel.Beside(func() {
 		if t.fdes, framesErr = ehframe.Read(f); framesErr == nil {
 			frames = t.frames()
 		}
 	})
+	defer wait()
 	if t.syms, err = f.Symbols(); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (t *Table) read() (err error) {
 		return err
 	}
 	named := [2]*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true)}
-	wg.Wait()
+	wait()
 	if framesErr != nil {
 		return framesErr
 	}

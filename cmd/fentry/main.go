@@ -8,16 +8,12 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
 )
 
-// collect makes the garbage collector wait longer.
-func collect() { debug.SetGCPercent(400) }
-
 func main() {
-	if status, ok := mcount.Main(os.Args, os.LookupEnv, os.Stdout, os.Stderr, collect); ok {
+	if status, ok := mcount.Main(os.Args, os.LookupEnv, os.Stdout, os.Stderr, largeObjects()); ok {
 		os.Exit(status)
 	}
 	os.Exit(run(mcountArgs(os.Args[1:]), &app{

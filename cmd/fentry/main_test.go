@@ -11,8 +11,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes "fentry" a command of the scripts: the test binary itself.
+// TestMain makes "fentry" a command of the scripts, and of tests that set FENTRY_TEST_MAIN: the test binary itself.
 func TestMain(m *testing.M) {
+	if os.Getenv("FENTRY_TEST_MAIN") != "" {
+		main()
+	}
 	testscript.Main(m, map[string]func(){"fentry": main})
 }
 

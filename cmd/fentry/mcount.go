@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/record/objects"
 )
@@ -131,7 +133,7 @@ func mcountArgs(args []string) []string {
 // run works on the files and prints what there is to say, in their order.
 func (c *mcountCmd) run(a *app, files []string) error {
 	c.Options.Objects.Nop = c.Options.Nop
-	c.Options.Calls, c.Collect = profilingCalls, collect
+	c.Options.Calls, c.ForLarge = profilingCalls, largeObjects()
 	c.Options.ReadOnly = c.list || c.check
 	switch {
 	case c.list:
@@ -144,6 +146,24 @@ func (c *mcountCmd) run(a *app, files []string) error {
 		err = &exitError{Code: exitFailed}
 	}
 	return err
+}
+
+// largeObjects is what serves many or large files.
+func largeObjects() *mcount.ForLarge {
+	return &mcount.ForLarge{
+		Collect: func() { debug.SetGCPercent(400) },
+		Map:     mapObject,
+		Guard:   mapped.Guard,
+	}
+}
+
+// mapObject maps an open file.
+func mapObject(fd int, path string) (b []byte, unmap func() error, err error) {
+	m, err := mapped.MapFD(fd, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.Data, m.Close, nil
 }
 
 // profilingCalls finds the calls that --nop turns into nops.

@@ -119,7 +119,12 @@ func checker(file string) *mcount.Report {
 			fmt.Fprintf(&t.Out, "%s: %s\n", objectName(file, member), b)
 			t.Bad = true
 		}
-		return nil
+		// These may be as they should, so the check has not failed.
+		notes, err := ob.Unknown()
+		for _, n := range notes {
+			fmt.Fprintf(&t.Out, "%s: note: %s\n", objectName(file, member), n)
+		}
+		return err
 	}
 	return t
 }

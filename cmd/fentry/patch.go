@@ -170,7 +170,12 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		return c.write(a, path, func(w io.Writer) error { _, err := w.Write(orig); return err })
+		return c.write(a, path, func(w io.Writer) error {
+			if _, err := w.Write(orig); err != nil {
+				return err
+			}
+			return file.Changed()
+		})
 	}
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
 	p, orig, err := planFile(image, opts, a.symbols())
@@ -196,7 +201,13 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if &orig[0] != &image[0] {
 		source = "" // the original is in memory only
 	}
-	if err := c.write(a, path, func(w io.Writer) error { return writeOutput(w, source, out) }); err != nil {
+	err = c.write(a, path, func(w io.Writer) error {
+		if err := writeOutput(w, source, out); err != nil {
+			return err
+		}
+		return file.Changed()
+	})
+	if err != nil {
 		return err
 	}
 	a.notef("%s: %d of %d functions traced", path, p.Traced(), len(p.Functions))

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
+	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
 // app is what the commands share: the standard streams, the environment and
@@ -24,6 +25,8 @@ type app struct {
 	verbose int
 	color   string // auto, always or never
 	noPager bool
+
+	out *output // that of the command, nil if it has opened none
 }
 
 // getenv returns an environment variable, "" when it is not set.
@@ -237,7 +240,13 @@ func run(args []string, a *app) int {
 	}
 	if err == nil {
 		root.SetArgs(args)
-		cmd, err = root.ExecuteC()
+		err = mapped.Guard(func() (err error) {
+			cmd, err = root.ExecuteC()
+			return err
+		})
+		if a.out != nil && !a.out.closed {
+			a.out.close(err) // a fault has ended the command: the pager still has the terminal
+		}
 	}
 	if err == nil {
 		return exitOK

@@ -60,11 +60,14 @@ type output struct {
 	paint paint
 	pager *exec.Cmd
 	pipe  io.Closer
+
+	closed bool
 }
 
 // open starts the output of a command. The caller must call close.
 func (a *app) open() (*output, error) {
 	o := &output{paint: paint(a.colors(a.stdout))}
+	a.out = o
 	if cmd := a.pagerCommand(); cmd != nil {
 		w, err := cmd.StdinPipe()
 		if err != nil {
@@ -84,6 +87,7 @@ func (a *app) open() (*output, error) {
 // close flushes and waits for the pager. err is what the command ended with;
 // a write to a pager that was left counts as success.
 func (o *output) close(err error) error {
+	o.closed = true
 	if ferr := o.Flush(); err == nil {
 		err = ferr
 	}

@@ -20,6 +20,7 @@ const (
 	archiveMagic  = "!<arch>\n"
 	thinMagic     = "!<thin>\n"
 	memberHeader  = 60
+	memberNameLen = 16
 	memberSizeAt  = 48
 	memberSizeLen = 10
 )
@@ -39,6 +40,11 @@ type Member struct {
 	Header uint64 // offset of its header
 	Off    uint64 // offset of its contents; in a thin archive, of what follows the header
 	Size   uint64 // size of its contents
+
+	// In a thin archive, a member can be one of another archive, which Name then names: Nested, and Inner is the offset
+	// of its header there.
+	Nested bool
+	Inner  uint64
 }
 
 // index is a symbol index: words of 4 or 8 bytes, some of which are offsets of member headers.
@@ -76,7 +82,7 @@ func Parse(b []byte) (*Archive, error) {
 			return nil, elfio.FormatErrorf("archive member header", at, "size %q is no number",
 				h[memberSizeAt:memberSizeAt+memberSizeLen])
 		}
-		name := strings.TrimRight(string(h[:16]), " ")
+		name := strings.TrimRight(string(h[:memberNameLen]), " ")
 		m := Member{Name: name, Header: at, Off: at + memberHeader, Size: size}
 		special := name == "/" || name == "//" || name == "/SYM64/" || strings.HasPrefix(name, "__.SYMDEF")
 		stored := size
@@ -110,7 +116,7 @@ func Parse(b []byte) (*Archive, error) {
 			m.Off, m.Size = m.Off+n, m.Size-n
 			special = strings.HasPrefix(m.Name, "__.SYMDEF")
 		case len(name) > 1 && name[0] == '/':
-			if m.Name, ok = longName(names, name[1:]); !ok {
+			if ok = m.long(names, name[1:]); !ok {
 				return nil, elfio.FormatErrorf("archive member header", m.Header, "name at %q of a table of %#x bytes", name[1:],
 					len(names))
 			}
@@ -130,19 +136,23 @@ func Parse(b []byte) (*Archive, error) {
 	return a, nil
 }
 
-// longName returns the name that at, a decimal number, stands for in the table of long names. With a second number it
-// is that of a member of an archive that is a member of a thin one: not a file, so it has no name.
-func longName(names []byte, at string) (string, bool) {
-	digits, _, nested := strings.Cut(at, ":")
+// long sets the name that at, a decimal number, stands for in the table of long names. With a second number behind a
+// colon it is that of an archive, and the second one says where in it the member is.
+func (m *Member) long(names []byte, at string) bool {
+	digits, inner, nested := strings.Cut(at, ":")
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || n >= uint64(len(names)) {
-		return "", false
+		return false
 	}
 	if nested {
-		return "", true
+		if m.Inner, err = strconv.ParseUint(inner, 10, 64); err != nil {
+			return false
+		}
+		m.Nested = true
 	}
 	long, _, _ := bytes.Cut(names[n:], []byte{'\n'})
-	return strings.TrimSuffix(string(long), "/"), true
+	m.Name = strings.TrimSuffix(string(long), "/")
+	return true
 }
 
 // gnuIndex reads an index of GNU: words of 4 bytes, or of 8 where it is named so.
@@ -202,6 +212,12 @@ type Contents interface {
 	io.WriterTo
 }
 
+// Inner is what a member is replaced with that is one of another archive: its header there may have moved.
+type Inner interface {
+	Contents
+	Inner() uint64
+}
+
 // Output is an archive with some members replaced.
 type Output struct {
 	a       *Archive
@@ -227,6 +243,13 @@ func (a *Archive) Replace(members map[int]Contents) (*Output, error) {
 		if len(size) != memberSizeLen {
 			return nil, elfio.FormatErrorf("archive member "+strconv.Quote(m.Name), m.Header,
 				"would be too large with %d bytes", c.Size())
+		}
+		if in, ok := c.(Inner); ok && m.Nested && in.Inner() != m.Inner {
+			name, err := a.nestedName(m, in.Inner())
+			if err != nil {
+				return nil, err
+			}
+			o.edits = append(o.edits, elfio.RawEdit{Off: m.Header, New: name})
 		}
 		o.edits = append(o.edits, elfio.RawEdit{Off: m.Header + memberSizeAt, New: []byte(size)})
 		if !a.Thin {
@@ -254,6 +277,17 @@ func (a *Archive) Replace(members map[int]Contents) (*Output, error) {
 	}
 	slices.SortFunc(o.edits, func(a, b elfio.RawEdit) int { return cmp.Compare(a.Off, b.Off) })
 	return o, nil
+}
+
+// nestedName is the name in the header of a nested member whose header in the other archive is at offset inner.
+func (a *Archive) nestedName(m Member, inner uint64) ([]byte, error) {
+	old := string(a.raw[m.Header : m.Header+memberNameLen])
+	name := fmt.Sprintf("%-*s", memberNameLen, fmt.Sprintf("%s:%d", old[:strings.IndexByte(old, ':')], inner))
+	if len(name) != memberNameLen {
+		return nil, elfio.FormatErrorf("archive member "+strconv.Quote(m.Name), m.Header,
+			"its offset %d in the other archive has too many digits", inner)
+	}
+	return []byte(name), nil
 }
 
 func even(n int64) int64 { return n + n&1 }

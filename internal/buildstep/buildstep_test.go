@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -375,6 +376,87 @@ func TestArchives(t *testing.T) {
 		}
 		if !bytes.Equal(get(t, lib), before) || !bytes.Equal(get(t, filepath.Join(dir, "a.o")), orig) {
 			t.Errorf("%q: strip does not give back the archive", thin)
+		}
+	}
+}
+
+// Archives inside thin archives, as GNU ar and llvm-ar make them.
+func TestArchivesInThinOnes(t *testing.T) {
+	orig := object(t)
+	for _, tool := range []string{"ar", "llvm-ar"} {
+		testtool.Need(t, tool)
+		dir := t.TempDir()
+		for _, n := range []string{"a.o", "b.o", "c.o"} {
+			put(t, filepath.Join(dir, n), orig)
+		}
+		for _, args := range []string{"rcs inner.a a.o b.o", "rcsT outer.a inner.a c.o"} {
+			cmd := exec.Command(tool, strings.Fields(args)...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		outer, inner := filepath.Join(dir, "outer.a"), filepath.Join(dir, "inner.a")
+		before := get(t, outer)
+		var seen []string
+		look := buildstep.Options{ReadOnly: true, Inspect: func(m string, _ *objects.Object, _ objects.Result) error {
+			seen = append(seen, m)
+			return nil
+		}}
+		if _, err := buildstep.File(outer, look); err != nil || !slices.Equal(seen, []string{"inner.a(a.o)", "inner.a(b.o)", "c.o"}) {
+			t.Errorf("%s: inspected %q, %v", tool, seen, err)
+		}
+		out, err := buildstep.File(outer, buildstep.Options{})
+		if err != nil || out.Recorded != 3 || !slices.Equal(out.Prereqs, []string{inner, filepath.Join(dir, "c.o")}) {
+			t.Fatalf("%s: %+v, %v", tool, out, err)
+		}
+		if tool == "ar" {
+			// Its members are found where the archive says they are.
+			src := put(t, filepath.Join(dir, "main.c"), []byte("int f(int); void __fentry__(void) {} int main(void) { return f(-1); }\n"))
+			if out, err := exec.Command("gcc", src, outer, "-o", filepath.Join(dir, "prog")).CombinedOutput(); err != nil {
+				t.Errorf("linking with the archive: %v: %s", err, out)
+			}
+		}
+		if out, err := buildstep.File(outer, buildstep.Options{}); err != nil || out.Changed {
+			t.Errorf("%s: second run: %+v, %v", tool, out, err)
+		}
+		if _, err := buildstep.File(outer, buildstep.Options{Strip: true}); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(get(t, outer), before) || !bytes.Equal(get(t, filepath.Join(dir, "c.o")), orig) {
+			t.Errorf("%s: strip does not give back the archive", tool)
+		}
+		if _, err := buildstep.File(inner, buildstep.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = buildstep.File(outer, buildstep.Options{})
+		if stale := err != nil && strings.Contains(err.Error(), "make this one again"); stale != (tool == "ar") {
+			t.Errorf("%s: the inner archive has changed: %v", tool, err)
+		}
+	}
+}
+
+// A thin archive that is its own member ends, by whatever name; a pipe for a member is not waited for.
+func TestThinArchiveTraps(t *testing.T) {
+	dir := t.TempDir()
+	lib := put(t, filepath.Join(dir, "l.a"), []byte("!<thin>\n"+fmt.Sprintf("%-48s%-10d`\n", "l.a/", 0)))
+	if _, err := buildstep.File(lib, buildstep.Options{}); err != nil {
+		t.Errorf("its own member: %v", err)
+	}
+	if err := os.Symlink(".", filepath.Join(dir, "d")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, lib, []byte("!<thin>\n"+fmt.Sprintf("%-48s%-10d`\n", "d/l.a/", 0)))
+	if _, err := buildstep.File(lib, buildstep.Options{}); err == nil || !strings.Contains(err.Error(), "nested") {
+		t.Errorf("its own member by ever longer names: %v", err)
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pipe/", "/0:68"} {
+		put(t, lib, []byte("!<thin>\n"+fmt.Sprintf("%-48s%-10d`\npipe/\n", "//", 6)+fmt.Sprintf("%-48s%-10d`\n", name, 0)))
+		if _, err := buildstep.File(lib, buildstep.Options{}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("a pipe as member %s: %v", name, err)
 		}
 	}
 }

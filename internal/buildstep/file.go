@@ -35,11 +35,18 @@ type Options struct {
 	Nop, Sort bool
 	Calls     func(*elfio.File) ([]objects.Call, error)
 
+	// Map maps a file that is too large to be read, and Guard turns a fault in it, when the file is truncated
+	// meanwhile, into an error. nil: all files are read.
+	Map   func(fd int, path string) (b []byte, unmap func() error, err error)
+	Guard func(func() error) error
+
 	KeepLinks bool // write a file with several hard links in place, so that all its names change
 	KeepTime  bool // keep the modification time
 	Sync      bool // flush to disk before the file is replaced; without, a power failure soon after may cost the contents
 
 	retired *retired
+	depth   int             // thin archives around the file
+	seen    map[string]bool // members of the outermost that have been worked on
 }
 
 // Outcome is what happened to a file.
@@ -55,8 +62,16 @@ type Outcome struct {
 
 // File works on one file. Errors name it.
 func File(path string, o Options) (Outcome, error) {
+	guard := o.Guard
+	if guard == nil {
+		guard = func(do func() error) error { return do() }
+	}
 	for try := 0; ; try++ {
-		out, err := once(path, o)
+		var out Outcome
+		err := guard(func() (err error) {
+			out, err = once(path, o)
+			return err
+		})
 		if errors.Is(err, errChanged) && try < 100 {
 			continue // another process has replaced the file meanwhile
 		}
@@ -94,7 +109,7 @@ func once(path string, o Options) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	b, err := in.Bytes()
+	b, err := in.bytes(o)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -234,7 +249,7 @@ type Input struct {
 	fd    int
 	stat  unix.Stat_t
 	b     []byte
-	unmap bool
+	unmap func() error // nil: b is not mapped
 
 	locked bool // no other process that asks for a lock works on the file
 
@@ -274,14 +289,15 @@ func Open(path string) (*Input, error) {
 }
 
 // Bytes returns the contents, which are valid until Close.
-func (in *Input) Bytes() ([]byte, error) {
+func (in *Input) Bytes() ([]byte, error) { return in.bytes(Options{}) }
+
+func (in *Input) bytes(o Options) ([]byte, error) {
 	if in.b != nil || in.stat.Size == 0 {
 		return in.b, nil
 	}
-	if in.stat.Size >= mapFrom {
-		b, err := unix.Mmap(in.fd, 0, int(in.stat.Size), unix.PROT_READ, unix.MAP_PRIVATE)
-		if err == nil {
-			in.b, in.unmap = b, true
+	if in.stat.Size >= mapFrom && o.Map != nil {
+		if b, unmap, err := o.Map(in.fd, in.path); err == nil {
+			in.b, in.unmap = b, unmap
 			return b, nil
 		}
 	}
@@ -305,9 +321,9 @@ func (in *Input) Bytes() ([]byte, error) {
 
 // Close releases the file.
 func (in *Input) Close() error {
-	if in.unmap {
-		unix.Munmap(in.b)
-		in.b, in.unmap = nil, false
+	if in.unmap != nil {
+		in.unmap()
+		in.b, in.unmap = nil, nil
 	}
 	if in.pooled != nil {
 		buffers.Put(in.pooled)

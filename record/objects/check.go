@@ -4,6 +4,8 @@ import (
 	"debug/elf"
 	"fmt"
 	"slices"
+
+	"github.com/fentry-dev/fentry/elfio"
 )
 
 // Check compares the tables of the object with its code and returns a line for each problem: an entry that names
@@ -115,4 +117,57 @@ func isNop(m elf.Machine, c *code, off uint64) bool {
 		return ok && string(b) == "\xc0\x04"
 	}
 	return false
+}
+
+// Unknown returns a line for each section with references to a profiling function that are not calls as far as is
+// known: code may take its address, and so may a compiler that calls in a way that is not known here. Nothing of it
+// is recorded.
+func (ob *Object) Unknown() ([]string, error) {
+	var out []string
+	for i := range ob.parts {
+		if p := &ob.parts[i]; len(p.taken) > 0 {
+			r := p.rel.At(int(p.taken[0]))
+			out = append(out, ob.unknown(p.rel.Target, len(p.taken), r))
+		}
+	}
+	if ob.marks == nil {
+		return out, nil
+	}
+	f := ob.f
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != elf.SHT_REL && s.Type != elf.SHT_RELA || s.Info == 0 || s.Info >= uint32(len(f.Sections)) {
+			continue
+		}
+		if d := &f.Sections[s.Info]; isCode(d) || d.Flags&elf.SHF_ALLOC == 0 || s.Size == 0 {
+			continue
+		}
+		t, err := f.RelocTable(i)
+		if err != nil {
+			return nil, err
+		}
+		if t.Symtab != ob.syms.Section {
+			continue
+		}
+		n, first := 0, 0
+		t.Scan(ob.marks, func(k int) {
+			if n == 0 {
+				first = k
+			}
+			n++
+		})
+		if n > 0 {
+			out = append(out, ob.unknown(t.Target, n, t.At(first)))
+		}
+	}
+	return out, nil
+}
+
+func (ob *Object) unknown(section, n int, first elfio.Reloc) string {
+	if n == 1 {
+		return fmt.Sprintf("%s: the reference to %s at %#x is no call that is known, and is not recorded", ob.label(section),
+			ob.syms.Name(int(first.Sym)), first.Off)
+	}
+	return fmt.Sprintf("%s: %d references to %s, the first at %#x, are no calls that are known, and are not recorded",
+		ob.label(section), n, ob.syms.Name(int(first.Sym)), first.Off)
 }

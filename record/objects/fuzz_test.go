@@ -74,6 +74,7 @@ func checkObject(t *testing.T, b []byte, o objects.Options) {
 	var res objects.Result
 	cost.Check(t, len(b), 2*perByte, func() {
 		ob.Check()
+		ob.Unknown()
 		for range ob.Sites() {
 		}
 		for range ob.Patchable() {

@@ -16,6 +16,8 @@ type machine struct {
 	exact bool   // the linker moves code: every site needs a symbol of its own
 	funcs bool   // function symbols can be a base; not where bit 0 of their value tells an instruction set
 
+	joined bool // several relocations may belong to one call
+
 	// inPlace: the addend is in the table's word although the relocations have room for it, where the linker does not look
 	// (howto.partial_inplace of BFD's elf32-sh.c).
 	inPlace bool
@@ -46,6 +48,9 @@ type hit struct {
 
 // start is the first byte of the site whose relocated place is off.
 func (h hit) start(off uint64) uint64 { return off - uint64(int64(int8(h.back))) }
+
+// at is the call instruction of the site whose relocated place is off.
+func (h hit) at(off uint64) uint64 { return off - uint64(int64(int8(h.call))) }
 
 // Form says how a site calls the profiling function.
 type Form uint8
@@ -129,7 +134,7 @@ func machineOf(f *elfio.File) (machine, error) {
 		m.abs, m.call = uint32(elf.R_SPARC_64), callSPARC
 	case elf.EM_MIPS:
 		m.abs, m.call = pick(uint32(elf.R_MIPS_32), uint32(elf.R_MIPS_64)), callMIPS
-		m.rela = f.Is64() || f.Header.Flags&efMIPSABI2 != 0
+		m.rela, m.joined = f.Is64() || f.Header.Flags&efMIPSABI2 != 0, true
 	case elf.EM_SH:
 		only(false)
 		m.abs, m.inPlace, m.call = rSHDir32, true, callSH

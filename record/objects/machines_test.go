@@ -56,6 +56,7 @@ var machineTests = []struct {
 	{"powerpc64-linux-gnu-gcc", "-pg", objects.FormCall, 4, false},
 	{"powerpc64le-linux-gnu-gcc", "-pg", objects.FormCall, 4, false},
 	{"powerpc64le-linux-gnu-gcc", "-mprofile-kernel -pg", objects.FormCall, 4, false},
+	{"powerpc64le-linux-gnu-gcc", "-mlongcall -pg", objects.FormRegister, 4, false},
 	{"s390x-linux-gnu-gcc", "-pg", objects.FormSaved, 18, false},
 	{"s390x-linux-gnu-gcc", "-pg -mfentry", objects.FormCall, 6, false},
 	{"sparc64-linux-gnu-gcc", "-pg", objects.FormCall, 4, false},
@@ -68,6 +69,16 @@ var machineTests = []struct {
 	{"mips64-linux-gnuabi64-gcc", "-mno-abicalls -fno-pic -pg", objects.FormCall, 4, false},
 	{"mips64el-linux-gnuabi64-gcc", "-pg", objects.FormGOT, 8, false},
 	{"mips64el-linux-gnuabi64-gcc", "-mabi=n32 -pg", objects.FormGOT, 8, false},
+	{"mips-linux-gnu-gcc", "-mlong-calls -pg", objects.FormGOT, 12, false},
+	{"mips-linux-gnu-gcc", "-mxgot -pg", objects.FormGOT, 16, false},
+	{"mips-linux-gnu-gcc", "-mmicromips -pg", objects.FormGOT, 8, false},
+	{"mips-linux-gnu-gcc", "-mmicromips -mno-abicalls -fno-pic -pg", objects.FormCall, 4, false},
+	{"mipsel-linux-gnu-gcc", "-mmicromips -mno-abicalls -fno-pic -mlong-calls -pg", objects.FormRegister, 12, false},
+	{"mips64-linux-gnuabi64-gcc", "-mxgot -pg", objects.FormGOT, 16, false},
+	{"mips64-linux-gnuabi64-gcc", "-mno-abicalls -fno-pic -mlong-calls -pg", objects.FormRegister, 32, false},
+	{"mips64-linux-gnuabi64-gcc", "-mno-abicalls -fno-pic -mlong-calls -msym32 -pg", objects.FormRegister, 16, false},
+	{"mips64-linux-gnuabi64-gcc", "-mno-abicalls -fno-pic -mlong-calls -mmicromips -pg", objects.FormRegister, 0, false},
+	{"mips64el-linux-gnuabi64-gcc", "-mno-abicalls -fno-pic -mlong-calls -pg", objects.FormRegister, 32, false},
 	{"sh4-linux-gnu-gcc", "-pg", objects.FormLiteral, 4, false},
 	{"riscv64-linux-gnu-gcc", "-pg", objects.FormCall, 8, false},
 	{"riscv64-linux-gnu-gcc", "-mno-relax -pg", objects.FormCall, 8, false},
@@ -159,5 +170,33 @@ func TestCompactRelocations(t *testing.T) {
 	if _, err := objects.Parse(b, objects.Options{}); err == nil || !strings.Contains(err.Error(), ".crel.text") ||
 		!strings.Contains(err.Error(), "compact relocations are not supported") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// What refers to a profiling function and is no call that is known is not recorded, and said: whether compilers call
+// so, as gcc does through a word of the table of contents with -mlongcall on big-endian Power, or code takes the
+// address.
+func TestUnknown(t *testing.T) {
+	const address = `extern void mcount(void); void *p(void) { return (void *)mcount; } int q(int x) { return x; }`
+	for _, tt := range []struct{ cc, src, flags, says string }{
+		{"gcc", address, "-pg -fno-pie", "(.text): the reference to mcount at 0x"},
+		{"powerpc64-linux-gnu-gcc", threeFunctions, "-pg -mlongcall", "(.toc): the reference to _mcount at 0x"},
+		{"gcc", threeFunctions, "-pg", ""},
+	} {
+		b := assemble(t, tt.cc, tt.src, append([]string{"-O2", "-ffreestanding"}, strings.Fields(tt.flags)...)...)
+		ob, err := objects.Parse(record(t, b, objects.Options{}), objects.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bad := ob.Check(); len(bad) > 0 {
+			t.Errorf("%s %s: check says %q", tt.cc, tt.flags, bad)
+		}
+		said, err := ob.Unknown()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := strings.Join(said, "\n"); tt.says == "" && all != "" || !strings.Contains(all, tt.says) {
+			t.Errorf("%s %s: %q, want %q", tt.cc, tt.flags, all, tt.says)
+		}
 	}
 }

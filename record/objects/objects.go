@@ -194,7 +194,7 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 		switch h, ok := ob.m.call(&c, r.Off, r.Type); {
 		case !ok:
 			p.taken = append(p.taken, uint32(i))
-		case h.form != formMore:
+		case h.form != formMore && !(ob.m.joined && p.again(r.Off, h)):
 			p.sites = append(p.sites, site{uint32(i), h})
 		}
 	})
@@ -206,6 +206,16 @@ func (ob *Object) scan(t *elfio.RelocTable) error {
 		ob.parts = ob.parts[:len(ob.parts)-1]
 	}
 	return nil
+}
+
+// again reports whether the call of h, whose relocation is at off, is that of the last site.
+func (p *part) again(off uint64, h hit) bool {
+	n := len(p.sites)
+	if n == 0 {
+		return false
+	}
+	last := &p.sites[n-1]
+	return h.at(off) == last.hit.at(p.rel.At(int(last.rel)).Off)
 }
 
 // code is for reading a section's instructions.
@@ -324,7 +334,7 @@ func (ob *Object) Sites() iter.Seq[Site] {
 				start := s.hit.start(r.Off)
 				if !yield(Site{
 					Section: p.rel.Target, Off: start, Len: int(s.hit.len),
-					Call: r.Off - uint64(int64(int8(s.hit.call))), Reloc: r.Off,
+					Call: s.hit.at(r.Off), Reloc: r.Off,
 					Form: s.hit.form, Callee: string(ob.syms.Name(int(r.Sym))), Listed: ob.recorded(p),
 					Tabled: ob.have.covers(p.rel.Target, start, uint64(s.hit.len)),
 				}) {

@@ -17,11 +17,36 @@ func callPPC(c *code, off uint64, typ uint32) (hit, bool) {
 	return hit{}, false
 }
 
-// callPPC64: R_PPC64_REL24_NOTOC (116) and R_PPC64_REL24_P9NOTOC (124) with -mcpu=power10.
+// Relocations of 64-bit Power that debug/elf lacks (Power Architecture 64-Bit ELF V2 ABI, "Relocation Types").
+const (
+	rPPC64PLT16Lo      = 29
+	rPPC64PLT16Hi      = 30
+	rPPC64PLT16Ha      = 31
+	rPPC64PLT16LoDS    = 60
+	rPPC64Rel24NoTOC   = 116
+	rPPC64PLTSeq       = 119
+	rPPC64PLTCall      = 120
+	rPPC64PLTSeqNoTOC  = 121
+	rPPC64PLTCallNoTOC = 122
+	rPPC64Rel24P9NoTOC = 124
+	rPPC64PLTPCRel34   = 134
+	rPPC64PLTPCRel34No = 135
+)
+
+// callPPC64: bl, with a relocation of its own with -mcpu=power10. With -mlongcall or -fno-plt the address is loaded
+// from the slot of the PLT, moved to the counter register and called by bctrl; compilers put other instructions between
+// these, so the site is the bctrl.
 func callPPC64(c *code, off uint64, typ uint32) (hit, bool) {
-	switch elf.R_PPC64(typ) {
-	case elf.R_PPC64_REL24, 116, 124:
+	switch typ {
+	case uint32(elf.R_PPC64_REL24), rPPC64Rel24NoTOC, rPPC64Rel24P9NoTOC:
 		return c.branchPPC(off)
+	case rPPC64PLTCall, rPPC64PLTCallNoTOC:
+		if w, ok := c.word32(off); ok && w == 0x4e800421 {
+			return hit{len: 4, form: FormRegister}, true
+		}
+	case rPPC64PLT16Lo, rPPC64PLT16Hi, rPPC64PLT16Ha, rPPC64PLT16LoDS, rPPC64PLTSeq, rPPC64PLTSeqNoTOC,
+		rPPC64PLTPCRel34, rPPC64PLTPCRel34No:
+		return hit{form: formMore}, true // a sequence that ends with R_PPC64_PLTCALL
 	}
 	return hit{}, false
 }

@@ -33,7 +33,10 @@ var (
 	dumpInsn   = regexp.MustCompile(`^ *([0-9a-f]+):\s+(.*)$`)
 	dumpReloc  = regexp.MustCompile(`^\s+([0-9a-f]+):\s+(R_\w+)\s+(\S+)$`)
 	dumpCallee = regexp.MustCompile(`^\.?(_*mcount|__fentry__|__gnu_mcount_nc)([+-]0x[0-9a-f]+)?$`)
-	dumpCall   = regexp.MustCompile(`^(call|bl|blx|jal|jalr|brasl|pcaddu18i|blx?eq|blx?ne)[qlw]?(\.\w)?\s`)
+	dumpJALR   = regexp.MustCompile(`^jalrs?\s`)
+	dumpLoads  = regexp.MustCompile(`^(d?addiu\s+(v1,v1|at,at|t9,t9|sp,sp)|d?addu\s+(v1|t9),|l[dw]\s+(v1,|t9,)|lui\s+at,|` +
+		`dsll(32)?\s+v1,|move\s+at,ra)`)
+	dumpCall = regexp.MustCompile(`^(call|bl|blx|jals?|brasl|pcaddu18i|blx?eq|blx?ne)[qlw]?(\.\w)?\s|^bctrl$`)
 )
 
 // objdumpOf is the disassembler that goes with a compiler.
@@ -65,13 +68,13 @@ func truth(t testing.TB, objdump, path string) []place {
 	var last []insn // of the section so far
 	add := func(at uint64) { places = append(places, place{section, at, fn, at - start}) }
 	saved := -1 // index of the s390x call whose next instruction decides
-	loads := map[uint64]bool{}
+	first := -1 // index of the MIPS instruction that begins to load the address
 	loaded, loadedAt := false, uint64(0)
 	for sc := bufio.NewScanner(bytes.NewReader(out)); sc.Scan(); {
 		line := sc.Text()
 		if rest, ok := strings.CutPrefix(line, "Disassembly of section "); ok {
 			section, last = strings.TrimSuffix(rest, ":"), nil
-			clear(loads)
+			first = -1
 			continue
 		}
 		if m := dumpHeader.FindStringSubmatch(line); m != nil {
@@ -86,18 +89,15 @@ func truth(t testing.TB, objdump, path string) []place {
 			off, _ := strconv.ParseUint(m[1], 16, 64)
 			in := last[len(last)-1]
 			switch m[2] {
-			// The call is the jalr; the load in front of it belongs to it.
-			case "R_MIPS_CALL16", "R_MIPS_GOT_DISP", "R_MIPS_GOT16":
-				loads[in.at] = true
-			case "R_MIPS_JALR":
-				if loads[in.at-4] {
-					add(in.at - 4)
-				} else {
-					add(in.at)
+			// The call is the next jalr; what loads the address belongs to it.
+			case "R_MIPS_CALL16", "R_MIPS_GOT_DISP", "R_MIPS_GOT16", "R_MIPS_HI16", "R_MIPS_LO16", "R_MIPS_HIGHEST",
+				"R_MIPS_HIGHER", "R_MIPS_CALL_HI16", "R_MIPS_CALL_LO16", "R_MIPS_GOT_HI16", "R_MIPS_GOT_LO16",
+				"R_MICROMIPS_CALL16", "R_MICROMIPS_GOT_DISP", "R_MICROMIPS_GOT16", "R_MICROMIPS_HI16", "R_MICROMIPS_LO16",
+				"R_MICROMIPS_HIGHEST", "R_MICROMIPS_HIGHER":
+				if first < 0 {
+					first = len(last) - 1
 				}
-			case "R_MIPS_HI16": // lui; the jalr follows some instructions later
-				add(in.at)
-			case "R_MIPS_LO16":
+			case "R_MIPS_JALR", "R_MICROMIPS_JALR":
 			case "R_SH_DIR32", "R_SH_GOT32":
 				add(off)
 			case "R_X86_64_64", "R_X86_64_PLTOFF64":
@@ -138,6 +138,15 @@ func truth(t testing.TB, objdump, path string) []place {
 				loaded = false
 			}
 			last = append(last, insn{at, m[2]})
+			if first >= 0 && dumpJALR.MatchString(m[2]) {
+				for k := first + 1; k < len(last)-1; k++ {
+					if !dumpLoads.MatchString(last[k].text) {
+						first = len(last) - 1
+					}
+				}
+				add(last[first].at)
+				first = -1
+			}
 			if saved >= 0 {
 				if m[2] == "lg\t%r14,8(%r15)" { // saved and restored around the call: all three are the site
 					places[saved].off -= 6

@@ -244,12 +244,14 @@ func check(path string, buildID []byte) error {
 		return err
 	}
 	defer m.Close()
-	f, err := elfio.Parse(m.Data)
-	if err != nil {
-		return fmt.Errorf("what was sent: %w", err)
-	}
-	if !bytes.Equal(f.BuildID(), buildID) {
-		return fmt.Errorf("what was sent has the build-id %x", f.BuildID())
-	}
-	return nil
+	return mapped.Guard(func() error {
+		f, err := elfio.Parse(m.Data)
+		if err != nil {
+			return fmt.Errorf("what was sent: %w", err)
+		}
+		if !bytes.Equal(f.BuildID(), buildID) {
+			return fmt.Errorf("what was sent has the build-id %x", f.BuildID())
+		}
+		return nil
+	})
 }

@@ -29,12 +29,12 @@ func init() {
 }
 
 // Main runs the whole command line if it is a usual one of fentry mcount, or recordmcount's. Everything else is left to
-// the command's own parser: help, mistakes, reports, defaults from the environment. With many or large files, collect
-// is called first, to make the garbage collector wait longer; without one, these are left to a later call, too.
+// the command's own parser: help, mistakes, reports, defaults from the environment. Many or large files are left to a
+// later call too, which has what only later packages can do for them.
 func Main(
-	args []string, env func(string) (string, bool), stdout, stderr io.Writer, collect func(),
+	args []string, env func(string) (string, bool), stdout, stderr io.Writer, large *ForLarge,
 ) (status int, ok bool) {
-	c := Command{Collect: collect}
+	c := Command{ForLarge: large}
 	if len(args) > 0 && filepath.Base(args[0]) == "recordmcount" {
 		return c.recordmcount(args[1:], stdout, stderr)
 	}
@@ -112,7 +112,7 @@ func (c *Command) recordmcount(args []string, stdout, stderr io.Writer) (status 
 
 // main runs the command as all the process does.
 func (c *Command) main(files []string, stdout, stderr io.Writer) (status int, ok bool) {
-	if c.Collect == nil && large(files) {
+	if c.ForLarge == nil && large(files) {
 		return 0, false
 	}
 	if ok, err := c.Run(files, stdout, stderr); !ok || err != nil {

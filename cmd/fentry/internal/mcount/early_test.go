@@ -66,7 +66,8 @@ func TestEarlyLarge(t *testing.T) {
 			if _, ok := Main(args, none, &stdout, &stderr, nil); ok != (size < collectSize) {
 				t.Errorf("%s, %d bytes: %v", name, size, ok)
 			}
-			if _, ok := Main(args, none, &stdout, &stderr, func() { called = true }); !ok || called != (size >= collectSize) {
+			late := &ForLarge{Collect: func() { called = true }}
+			if _, ok := Main(args, none, &stdout, &stderr, late); !ok || called != (size >= collectSize) {
 				t.Errorf("%s, %d bytes: %v, collect %v", name, size, ok, called)
 			}
 		}

@@ -23,12 +23,21 @@ type Command struct {
 	DepAuto            bool // write FILE.d
 	DepFile, DepTarget string
 
-	// Collect, when not nil, makes the garbage collector wait longer: what there is of an object is needed until it is
-	// written, and collecting every 4 MB finds little. It is called once if files are many or large.
-	Collect func()
+	// ForLarge, when not nil, is what serves many or large files.
+	ForLarge *ForLarge
 
 	// Report, when not nil, is what looks at file i instead of changing it.
 	Report func(i int) *Report
+}
+
+// ForLarge is what the packages that this one must not import (early.go) do for many or large files.
+type ForLarge struct {
+	// Collect makes the garbage collector wait longer: what there is of an object is needed until it is written, and
+	// collecting every 4 MB finds little. It is called once.
+	Collect func()
+	// Map and Guard are those of buildstep.Options.
+	Map   func(fd int, path string) (b []byte, unmap func() error, err error)
+	Guard func(func() error) error
 }
 
 // Report is what one file has to say on standard output.
@@ -61,8 +70,11 @@ func large(files []string) bool {
 // Run works on the files and prints what there is to say, in their order. ok is false when a file has failed, which has
 // been said then.
 func (c *Command) Run(files []string, stdout, stderr io.Writer) (ok bool, err error) {
-	if c.Collect != nil && large(files) {
-		c.Collect()
+	if c.ForLarge != nil {
+		c.Options.Map, c.Options.Guard = c.ForLarge.Map, c.ForLarge.Guard
+		if large(files) {
+			c.ForLarge.Collect()
+		}
 	}
 	work := make([]buildstep.Job, len(files))
 	reports := make([]*Report, len(files))
