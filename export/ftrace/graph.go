@@ -83,7 +83,11 @@ func (g *Graph) Event(ev *trace.Event) error {
 			return nil // its entry said everything
 		}
 		g.change(ev)
-		g.exit(ev)
+		if ev.Flags&trace.FlagResumed != 0 {
+			g.resumed(ev)
+		} else {
+			g.exit(ev)
+		}
 	case trace.Lost:
 		g.buf = appendLost(g.buf, g.cpu(ev.Task), ev.Count)
 	default:
@@ -320,6 +324,16 @@ func (g *Graph) exit(ev *trace.Event) {
 		b = append(b, " */"...)
 	}
 	g.buf = append(b, '\n')
+}
+
+// resumed writes the exit of a call that was taken for unwound. Its closing brace was written then, and a second one
+// would close a call further out.
+func (g *Graph) resumed(ev *trace.Event) {
+	b := g.duration(g.prologue(g.buf, ev), ev.Dur)
+	b = appendIndent(b, ev.Depth)
+	b = append(b, "/* "...)
+	b = g.name(b, g.t.Name(ev.Func), ev.Dur)
+	g.buf = append(b, " returns after all */\n"...)
 }
 
 func (g *Graph) note(ev *trace.Event) {

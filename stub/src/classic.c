@@ -158,11 +158,12 @@ static struct control *control(void)
 	return c;
 }
 
-/* have_stack makes the stack of slot current for an entry there; 0: there is no shadow. */
-static int have_stack(struct control *c, u64 slot)
+/* have_stack makes the stack of slot current for an entry there, which comes from a frame
+   with frame pointer fp; 0: there is no shadow for it. */
+static int have_stack(struct control *c, u64 slot, u64 fp)
 {
 	u32 from = c->cur;
-	if (!enter_stack(c, slot))
+	if (!go_to_stack(c, slot) || slot_taken(c, slot, fp))
 		return 0;
 	if (c->cur != from)
 		new_signal(c, slot);
@@ -175,13 +176,13 @@ static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 {
 	u64 ret = *parent;
 	if (ret == HANDLER) {
-		enter_stack(c, slot);
+		go_to_stack(c, slot);
 		pop_skipped(c, slot, counter());
 		replace_frame(c, slot, own((u32)*shadow_aux(slot) & ~FT_ID_EXIT), own(id));
 		*shadow_time(slot) = fp;
 		return;
 	}
-	if (!have_stack(c, slot)) {
+	if (!have_stack(c, slot, fp)) {
 		lose(c, 2);
 		return;
 	}
@@ -264,7 +265,7 @@ hidden int fentry_classic_hooked(u64 slot)
 {
 	struct sigset old = block();
 	struct control *c = traced_thread();
-	int ok = !c || enter_stack(c, slot); /* its shadow is mapped */
+	int ok = !c || go_to_stack(c, slot); /* its shadow is mapped */
 	unblock(old);
 	if (!ok || *shadow_ret(slot) == 0)
 		die(slot);
@@ -283,7 +284,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 		if (*shadow_time(slot) >> 48 != (fp >> 3 & 0xffff))
 			fp_failed(id);
 		if (c) {
-			enter_stack(c, slot);
+			go_to_stack(c, slot);
 			pop_skipped(c, slot, t);
 			unlink_frame(c, slot);
 			if (top_empty(c->top))
@@ -297,7 +298,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 	if (*shadow_time(slot) != fp)
 		fp_failed(id);
 	if (c) {
-		enter_stack(c, slot);
+		go_to_stack(c, slot);
 		pop_skipped(c, slot, t);
 		close_frame(c, slot, own(id), t);
 		if (top_empty(c->top))
@@ -313,7 +314,7 @@ static void hook_entry(struct control *c, u64 *parent, u64 slot, u64 selfpc, u64
 	u64 aux, time;
 	u32 depth = 1;
 	struct sigset old = block();
-	int ok = have_stack(c, slot), tail = *parent == HANDLER;
+	int ok = have_stack(c, slot, fp), tail = *parent == HANDLER;
 	if (!ok)
 		add(&overrun, 1);
 	if (ok && tail) {
@@ -345,7 +346,7 @@ static void hook_entry(struct control *c, u64 *parent, u64 slot, u64 selfpc, u64
 	if (!follow)
 		return;
 	old = block();
-	if (have_stack(c, slot)) {
+	if (have_stack(c, slot, fp)) {
 		u64 forced = c->stacks[c->cur].back && top_empty(c->top);
 		*shadow_ret(slot) = *parent;
 		*shadow_prev(slot) = c->top;

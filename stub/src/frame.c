@@ -209,6 +209,44 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 		record1(c, t, FT_REC_RESYNC, n);
 }
 
+/* go_to_stack makes the stack that slot is on the current one, as enter_stack does. When
+   the thread goes on elsewhere while calls are open on a signal's stack, and that is no
+   other handler's, a jump has left the handler: its calls end, and so do those of the
+   handlers that it interrupted. A coroutine that a handler resumes looks the same. Then
+   the handler's calls are taken for skipped until they return, as are those of coroutines
+   whose stacks lie close together. */
+hidden int go_to_stack(struct control *c, u64 slot)
+{
+	struct sigaltstack ss;
+	/* The limit is for handlers that interrupted each other on two stacks in turn. */
+	for (u32 n = 0; n < c->nstacks; n++) {
+		struct stack *s = &c->stacks[c->cur];
+		if (!s->back || slot - s->lo < s->hi - s->lo || (!n && on_signal_stack(slot, &ss)))
+			break;
+		pop_skipped(c, s->hi, counter());
+		leave_stack(c);
+	}
+	return enter_stack(c, slot);
+}
+
+/* slot_taken says whether a call would take the slot of one that is open and goes on. A
+   slot is a frame's own where a call writes its return address there. Where it does not,
+   the slot is known by the stack pointer alone, and a coroutine whose stack is an array at
+   the upper end of a function's frame begins with that function's. Its first call cannot
+   be recorded then. As a rule, a slot that is met again is that of a call which a jump has
+   left; but that call and this one come from a frame above them, and fp, the caller's frame
+   pointer, says where. It is 0 at the bottom of a stack, or left over from whoever has
+   switched stacks, below. */
+hidden int slot_taken(struct control *c, u64 slot, u64 fp)
+{
+	if (!SHARED_SLOTS || fp > slot || (fp && fp < c->lo))
+		return 0;
+	u64 top = c->top;
+	while (!top_empty(top) && top_slot(top) < slot)
+		top = previous(c, top_slot(top));
+	return !top_empty(top) && top_slot(top) == slot;
+}
+
 /* new_signal forgets what was open on a signal stack when a handler starts there
    anew: the handler before it was left by a jump. */
 hidden void new_signal(struct control *c, u64 slot)

@@ -9,6 +9,8 @@ hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f);
 hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t);
 hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f);
 hidden void pop_skipped(struct control *c, u64 slot, u64 t);
+hidden int slot_taken(struct control *c, u64 slot, u64 fp);
+hidden int go_to_stack(struct control *c, u64 slot);
 hidden void new_signal(struct control *c, u64 slot);
 
 #endif

@@ -8,7 +8,7 @@ hidden int fentry_join(void);
 hidden void fentry_leave(void);
 
 /* What guest-slow.S jumps through: the home's. */
-hidden int (*fentry_home_enter)(u64 slot, u32 id, struct image *m, u64 ret);
+hidden int (*fentry_home_enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 hidden u64 (*fentry_home_exit)(u64 slot, u32 id, struct image *m);
 hidden struct control *(*fentry_home_record)(void);
 

@@ -12,7 +12,7 @@ struct home {
 	u64 magic;
 	u32 version, size;
 	/* Slow paths, for fast paths that find something not in place: slow.c. */
-	int (*enter)(u64 slot, u32 id, struct image *m, u64 ret);
+	int (*enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 	u64 (*exit)(u64 slot, u32 id, struct image *m);
 	struct control *(*record)(void);
 	/* register_image returns 0 if the image cannot be traced: its switches stay off.

@@ -12,7 +12,7 @@
 #include "start.h"
 #include "sys.h"
 
-static int enter(u64 slot, struct function f, u64 ret)
+static int enter(u64 slot, struct function f, u64 ret, u64 fp)
 {
 	struct function old;
 	struct control *c = traced_thread();
@@ -20,13 +20,13 @@ static int enter(u64 slot, struct function f, u64 ret)
 		return ENTER_SKIP;
 	if (image_returns_to(ret, &old)) {
 		/* A tail call. */
-		enter_stack(c, slot);
+		go_to_stack(c, slot);
 		pop_skipped(c, slot, counter());
 		replace_frame(c, slot, old, f);
 		return ENTER_DONE;
 	}
 	u32 from = c->cur;
-	if (!enter_stack(c, slot)) {
+	if (!go_to_stack(c, slot) || slot_taken(c, slot, fp)) {
 		lose(c, 2);
 		return ENTER_SKIP;
 	}
@@ -47,11 +47,12 @@ static int enter(u64 slot, struct function f, u64 ret)
 }
 
 /* fentry_slow_enter deals with an entry of an image's function id that returns to ret
-   and has its shadow at slot's. It returns what the fast path is to do. */
-hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret)
+   and has its shadow at slot's. fp is the caller's frame pointer where SHARED_SLOTS. It
+   returns what the fast path is to do. */
+hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 {
 	struct sigset old = block();
-	int r = enter(slot, (struct function){ m, id }, ret);
+	int r = enter(slot, (struct function){ m, id }, ret, fp);
 	unblock(old);
 	return r;
 }
@@ -65,7 +66,7 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
 	u64 t = counter();
 	struct control *c = traced_thread();
 	if (c) {
-		enter_stack(c, slot);
+		go_to_stack(c, slot);
 		pop_skipped(c, slot, t);
 		close_frame(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, t);
 		if (top_empty(c->top))

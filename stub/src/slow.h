@@ -4,7 +4,7 @@
 #include "control.h"
 #include "image.h"
 
-hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret);
+hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m);
 hidden struct control *fentry_slow_record(void);
 

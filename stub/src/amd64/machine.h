@@ -94,6 +94,7 @@ static inline u64 counter_frequency(void) { return 0; }
 enum {
 	OWN_BASE = 0,      /* the program may use the control base itself, and new threads inherit it */
 	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
+	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
 	GUESTS = 1,        /* other images can register with the runtime of the first one */
 };
 

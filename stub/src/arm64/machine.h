@@ -90,6 +90,7 @@ static inline u64 *tls_word(u64 tp)
 enum {
 	OWN_BASE = 1, /* nobody else uses the control base, and it is 0 in new threads */
 	ADDRESS_BITS = 48,
+	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
 	GUESTS = 0, /* other images cannot use the control base, which is the executable's thread-local memory */
 	/* The control base of a block is its address and this. Where forks have to be
 	   noticed by the thread's id (thread.c), this is left out. */

@@ -329,16 +329,18 @@
 
 	/* The C functions are called through sve.S.
 
-	   Call fentry_slow_enter(slot, id, image, ret) and go to again, leave or skip. */
+	   Call fentry_slow_enter(slot, id, image, ret, caller's frame pointer) and go to again,
+	   leave or skip. */
 	.macro SLOW_ENTER where, again
 	LEA_SLOT \where, x0
 	.ifc \where, fp
 	SLOW 48
 	ldr	x3, [x29]
-	ldr	x3, [x3, #8]
+	ldp	x4, x3, [x3]
 	.else
 	SLOW 32
 	mov	x3, x16
+	ldr	x4, [x29]
 	.endif
 	mov	w1, w17
 	LOAD	x2, fentry_self
