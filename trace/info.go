@@ -178,19 +178,31 @@ func ParseInfo(b []byte) (*Info, error) {
 	return info, nil
 }
 
-// WriteInfo writes dir/info.json, atomically: a reader sees the old file or the
-// new one. The version is filled in.
-func WriteInfo(dir string, info *Info) error {
+// EncodeInfo returns the contents of an info.json. The version is filled in.
+func EncodeInfo(info *Info) ([]byte, error) {
 	v := *info
 	v.Version = format.Version
 	b, err := json.MarshalIndent(&v, "", "  ")
 	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}
+
+// WriteInfo writes dir/info.json, atomically: a reader sees the old file or the
+// new one. The version is filled in.
+func WriteInfo(dir string, info *Info) error {
+	b, err := EncodeInfo(info)
+	if err != nil {
 		return err
 	}
-	// A trace is no user's only copy of anything: it is not worth an fsync that
-	// can take longer than the traced program.
-	return atomicfile.Write(filepath.Join(dir, InfoFile), atomicfile.Options{NoSync: true}, func(w *os.File) error {
-		_, err := w.Write(append(b, '\n'))
+	d, err := safefile.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return atomicfile.WriteIn(d, InfoFile, atomicfile.Options{NoSync: true, Own: true}, func(w *os.File) error {
+		_, err := w.Write(b)
 		return err
 	})
 }

@@ -52,6 +52,8 @@ type Options struct {
 	// Own says that the contents are new, not made from those of the destination: the file becomes this user's. A
 	// destination of another user is no model for it, as that user could then read and change it.
 	Own bool
+	// Private says that a new file is for this user only (0600), whatever the umask.
+	Private bool
 	// Alone says that the caller keeps all others from replacing the file, by
 	// a lock. The name the new file has for a moment is then made of that of
 	// the destination, and what a killed process has left there is removed.
@@ -125,7 +127,7 @@ func replace(d *safefile.Dir, dest string, o Options, write func(w *os.File) err
 	if like >= 0 {
 		defer unix.Close(like)
 	}
-	w, name, err := create(d, dest, like < 0, o.Alone)
+	w, name, err := create(d, dest, like < 0 && !o.Private, o.Alone)
 	if err != nil {
 		return err
 	}

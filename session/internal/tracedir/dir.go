@@ -6,20 +6,30 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/trace"
 )
+
+// A trace is often made by root, in a directory that others can write: their working directory, or /tmp. What lies
+// there under the trace's name, or comes there while the trace is made, must not get anything overwritten, removed or
+// read by others. So
+//
+//   - everything happens below descriptors: of the directory that the trace is in, and of the trace itself, so that
+//     checks and what follows are about the same directory, whatever is renamed meanwhile;
+//   - the directory is one that this user has made, or an empty one that belongs to it; others cannot write in it (0700
+//     if it is new). A trace that is moved out of the way, or removed, belongs to this user, too;
+//   - files are new ones (O_EXCL), for this user only (0600), and symbolic links are never followed.
+//
+// The runtime does the same for programs that write their traces alone (stub/src/directory.c).
 
 var le = binary.LittleEndian
 
@@ -35,11 +45,15 @@ const Default = format.DirDefault
 type Dir struct {
 	Name   string // as it was given
 	Path   string // absolute
-	handle *os.File
 	Events *os.File
 
-	moved   bool   // an older directory was renamed to path.old
-	dropped string // what the older path.old is called until commit
+	parent *safefile.Dir
+	base   string        // name in parent
+	dir    *safefile.Dir // the directory itself
+	made   bool          // it is new
+
+	moved   bool   // an older directory was renamed to base.old
+	dropped string // what the older base.old is called until commit
 }
 
 // Create makes the directory and an empty events file, keeping an older
@@ -52,36 +66,51 @@ func Create(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	d := &Dir{Name: path, Path: abs}
+	d := &Dir{Name: path, Path: abs, base: filepath.Base(abs)}
+	parent := filepath.Dir(filepath.Clean(path))
+	if b := filepath.Base(path); b == "." || b == ".." {
+		parent = filepath.Dir(abs)
+	}
+	if d.parent, err = safefile.OpenDir(parent); err != nil {
+		return nil, PathError(err)
+	}
+	if err := d.create(); err != nil {
+		d.parent.Close()
+		return nil, PathError(err)
+	}
+	return d, nil
+}
+
+func (d *Dir) create() error {
 	unlock := d.lockParent()
 	defer unlock()
 	if err := d.rotate(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.Mkdir(abs, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		d.restore()
-		return nil, PathError(err)
+	var err error
+	if d.dir == nil {
+		if d.dir, err = d.parent.Mkdir(d.base); err != nil {
+			d.restore()
+			return err
+		}
+		d.made = true
 	}
-	d.handle, err = os.Open(abs)
-	if err == nil {
-		d.Events, err = os.OpenFile(filepath.Join(abs, trace.EventsFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-	}
-	if err != nil {
+	if d.Events, err = d.dir.Create(trace.EventsFile, os.O_RDWR); err != nil {
 		d.undo()
-		return nil, PathError(err)
+		return err
 	}
 	if unix.Flock(int(d.Events.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK {
 		d.undo()
-		return nil, &errRecording{d.Name}
+		return &errRecording{d.Name}
 	}
-	return d, nil
+	return nil
 }
 
 // lockParent keeps other sessions from making or moving directories in the same
 // place at the same time. Where that cannot be had (the parent cannot be read, or
 // something else holds the lock), it goes without.
 func (d *Dir) lockParent() (unlock func()) {
-	f, err := os.Open(filepath.Dir(d.Path))
+	f, err := d.parent.Reopen()
 	if err != nil {
 		return func() {}
 	}
@@ -103,8 +132,8 @@ func (e *errRecording) Error() string { return e.dir + " " + ErrRecording.Error(
 func (e *errRecording) Unwrap() error { return ErrRecording }
 
 // beingWritten tells whether something writes the trace in dir.
-func beingWritten(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, trace.EventsFile))
+func beingWritten(dir *safefile.Dir) bool {
+	f, err := dir.Open(trace.EventsFile)
 	if err != nil {
 		return false
 	}
@@ -122,7 +151,7 @@ func beingWritten(dir string) bool {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return false
 	}
-	path, err := filepath.EvalSymlinks(f.Name())
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		return false
 	}
@@ -132,15 +161,15 @@ func beingWritten(dir string) bool {
 // Where is the directory's name now: the one that was given if it is still right,
 // "" if the trace has been removed.
 func (d *Dir) Where() (name string, moved bool) {
-	var ev, now, at unix.Stat_t
-	if unix.Fstat(int(d.Events.Fd()), &ev) != nil || ev.Nlink == 0 ||
-		unix.Fstat(int(d.handle.Fd()), &now) != nil || now.Nlink == 0 {
+	var ev, at unix.Stat_t
+	now, err := d.dir.Stat()
+	if unix.Fstat(int(d.Events.Fd()), &ev) != nil || ev.Nlink == 0 || err != nil || now.Nlink == 0 {
 		return "", false
 	}
-	if unix.Stat(d.Path, &at) == nil && at.Dev == now.Dev && at.Ino == now.Ino {
+	if unix.Lstat(d.Path, &at) == nil && at.Dev == now.Dev && at.Ino == now.Ino {
 		return d.Name, false
 	}
-	path, err := os.Readlink(d.fdPath())
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", d.dir.Fd()))
 	if err != nil {
 		return "", false
 	}
@@ -154,203 +183,10 @@ func (d *Dir) Where() (name string, moved bool) {
 	return path, true
 }
 
-// named puts the name that the user knows into an error.
-func (d *Dir) named(err error) error {
-	if err == nil {
-		return nil
-	}
-	name, _ := d.Where()
-	if name == "" {
-		name = d.Name
-	}
-	return &namedError{strings.ReplaceAll(err.Error(), d.fdPath(), name), err}
-}
-
-type namedError struct {
-	text string
-	err  error
-}
-
-func (e *namedError) Error() string { return e.text }
-func (e *namedError) Unwrap() error { return e.err }
-
-// rotate moves a trace that is there out of the way.
-func (d *Dir) rotate() error {
-	names, err := TraceFiles(d.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		return nil // an empty directory is used as it is
-	}
-	if beingWritten(d.Path) {
-		return &errRecording{d.Name}
-	}
-	old := d.Path + ".old"
-	if _, err := TraceFiles(old); err == nil {
-		if beingWritten(old) {
-			return &errRecording{filepath.Clean(d.Name) + ".old"}
-		}
-		d.dropped = fmt.Sprintf("%s.%d", old, os.Getpid())
-		if err := os.Rename(old, d.dropped); err != nil {
-			d.dropped = ""
-			return PathError(err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Rename(d.Path, old); err != nil {
-		d.restore()
-		return PathError(err)
-	}
-	d.moved = true
-	return nil
-}
-
-// TraceFiles lists a directory that holds a trace and nothing else; for any
-// other it returns an error, because such a directory is never renamed or
-// removed.
-func TraceFiles(dir string) ([]string, error) {
-	fi, err := os.Lstat(dir)
-	if err != nil {
-		return nil, PathError(err)
-	}
-	if !fi.IsDir() {
-		return nil, fmt.Errorf("%s: exists and is not a trace directory", dir)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, PathError(err)
-	}
-	var names []string
-	for _, e := range entries {
-		if !format.IsTraceFile(e.Name()) || !e.Type().IsRegular() {
-			return nil, fmt.Errorf("%s: exists and holds %s, which is not part of a trace", dir, e.Name())
-		}
-		names = append(names, e.Name())
-	}
-	return names, nil
-}
-
-// removeTrace removes a trace directory, its known files only.
-func removeTrace(dir string) {
-	names, err := TraceFiles(dir)
-	if err != nil {
-		return
-	}
-	for _, n := range names {
-		os.Remove(filepath.Join(dir, n))
-	}
-	os.Remove(dir)
-}
-
-// Commit makes the rotation final: the program has started.
-func (d *Dir) Commit() {
-	if d.dropped != "" {
-		removeTrace(d.dropped)
-		d.dropped = ""
-	}
-	d.moved = false
-}
-
-// Rollback removes what was made and puts older traces back where they were.
-func (d *Dir) Rollback() {
-	unlock := d.lockParent()
-	defer unlock()
-	d.undo()
-}
-
-// undo is rollback for who has the parent's lock.
-func (d *Dir) undo() {
-	if d.Events != nil {
-		// Not what somebody else has put there since.
-		if name, moved := d.Where(); name != "" && !moved {
-			removeTrace(d.Path)
-		}
-		d.Events.Close()
-	} else {
-		os.Remove(d.Path) // if it is empty
-	}
-	if d.handle != nil {
-		d.handle.Close()
-	}
-	d.restore()
-}
-
-func (d *Dir) restore() {
-	old := d.Path + ".old"
-	if d.moved {
-		os.Rename(old, d.Path)
-		d.moved = false
-	}
-	if d.dropped != "" {
-		os.Rename(d.dropped, old)
-		d.dropped = ""
-	}
-}
-
-// fdPath is the directory's name that stays right when it is renamed.
-func (d *Dir) fdPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.handle.Fd()) }
-
-// WriteInfo replaces info.json. When the disk is full, the old one's place is
-// used again: how the program ended is worth more than doing it in one step.
-func (d *Dir) WriteInfo(info *trace.Info) error { return d.named(d.putInfo(info)) }
-
-func (d *Dir) putInfo(info *trace.Info) error {
-	err := trace.WriteInfo(d.fdPath(), info)
-	if err == nil || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
-		return err
-	}
-	tmp, terr := os.MkdirTemp("", "fentry-")
-	if terr != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	if trace.WriteInfo(tmp, info) != nil {
-		return err
-	}
-	b, terr := os.ReadFile(filepath.Join(tmp, trace.InfoFile))
-	if terr != nil {
-		return err
-	}
-	f, terr := os.OpenFile(filepath.Join(d.fdPath(), trace.InfoFile), os.O_WRONLY, 0)
-	if terr != nil {
-		return err
-	}
-	defer f.Close()
-	if fi, terr := f.Stat(); terr != nil || int64(len(b)) > roundUp(fi.Size()) {
-		return err // it would need more room than it has
-	}
-	if _, terr := f.WriteAt(b, 0); terr != nil {
-		return err
-	}
-	return f.Truncate(int64(len(b)))
-}
-
-// CreateChunks makes the empty file that the headers of chunks are copied to.
-func (d *Dir) CreateChunks() (*os.File, error) {
-	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL | os.O_APPEND
-	f, err := os.OpenFile(filepath.Join(d.fdPath(), trace.ChunksFile), flags, 0o666)
-	return f, d.named(err)
-}
-
-// roundUp is how much room a file of n bytes has.
-func roundUp(n int64) int64 {
-	page := int64(os.Getpagesize())
-	return (n + page - 1) &^ (page - 1)
-}
-
-// WriteSymbols replaces the .sym file of an image.
-func (d *Dir) WriteSymbols(id trace.ImageID, body func(io.Writer) error) error {
-	name := filepath.Join(d.fdPath(), id.String()+trace.SymExt)
-	return d.named(atomicfile.Write(name, atomicfile.Options{NoSync: true}, func(f *os.File) error { return body(f) }))
-}
-
+// Close closes the directory and its events file.
 func (d *Dir) Close() error {
-	d.handle.Close()
+	d.dir.Close()
+	d.parent.Close()
 	return d.Events.Close()
 }
 

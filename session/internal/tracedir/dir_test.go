@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/pool"
 	"github.com/fentry-dev/fentry/trace"
@@ -165,6 +166,16 @@ func TestRecordingDirectory(t *testing.T) {
 	}
 }
 
+func writing(t *testing.T, path string) bool {
+	t.Helper()
+	dir, err := safefile.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	return beingWritten(dir)
+}
+
 // A program that writes its trace alone maps the file as long as it runs.
 func TestMappedDirectory(t *testing.T) {
 	if path := os.Getenv("SESSION_TEST_MAP"); path != "" {
@@ -181,7 +192,7 @@ func TestMappedDirectory(t *testing.T) {
 	if err := os.WriteFile("d/events", head, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if beingWritten("d") {
+	if writing(t, "d") {
 		t.Error("nobody writes")
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestMappedDirectory$")
@@ -200,12 +211,12 @@ func TestMappedDirectory(t *testing.T) {
 	if _, err := out.Read(make([]byte, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if !beingWritten("d") {
+	if !writing(t, "d") {
 		t.Error("mapped, but not noticed")
 	}
 	in.Close()
 	cmd.Wait()
-	if beingWritten("d") {
+	if writing(t, "d") {
 		t.Error("nobody writes any more")
 	}
 }
