@@ -21,6 +21,7 @@ var mayStartGoroutines = map[string]string{
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",
 	"session/internal/tracee":          "waits for a process",
+	"symbol/debuginfod":                "ends a download that has stalled",
 }
 
 // TestGoroutines: only what is known to withstand a mapped file that is truncated starts goroutines.
