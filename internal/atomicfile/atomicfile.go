@@ -41,6 +41,8 @@ type Options struct {
 	// KeepLinks writes a destination that has several hard links in place
 	// (through the link count, not atomically), so that all its names keep
 	// showing one file. Without it the other names keep the old contents.
+	// An error leaves the old contents; a process that is killed meanwhile
+	// does not.
 	KeepLinks bool
 	// KeepTime gives the new file the modification time of Like.
 	KeepTime bool
@@ -146,7 +148,7 @@ func replace(d *safefile.Dir, dest string, o Options, write func(w *os.File) err
 		}
 	}
 	if o.KeepLinks && old != nil && old.Nlink > 1 {
-		return overwrite(d, dest, w)
+		return overwrite(d, dest, w, !o.NoSync)
 	}
 	if !o.NoSync {
 		if err := w.Sync(); err != nil {
@@ -225,26 +227,6 @@ func link(f *os.File, d *safefile.Dir, dest string, alone bool) (string, error) 
 		return "", &fs.PathError{Op: "link", Path: name, Err: err}
 	}
 	return name, nil
-}
-
-// overwrite copies src into the existing inode at dest.
-func overwrite(d *safefile.Dir, dest string, src *os.File) error {
-	out, err := d.OpenFile(dest, os.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if _, err := src.Seek(0, 0); err != nil {
-		return err
-	}
-	n, err := out.ReadFrom(src)
-	if err != nil {
-		return err
-	}
-	if err := out.Truncate(n); err != nil {
-		return err
-	}
-	return out.Close()
 }
 
 // copyMeta gives f the owner, mode, extended attributes and, if asked, the modification time of the open file like.

@@ -34,13 +34,16 @@ func TestMain(m *testing.M) {
 		case "links":
 			o.KeepLinks = true
 		}
-		if os.Getenv("BUILDSTEP_MODE") == "run" {
+		if mode := os.Getenv("BUILDSTEP_MODE"); mode == "run" || mode == "slots" {
 			var jobs []buildstep.Job
 			for _, f := range strings.Split(files, ":") {
 				jobs = append(jobs, buildstep.Job{Path: f})
 			}
-			status := 0
-			buildstep.Run(jobs, 1, func(_ int, _ buildstep.Outcome, err error) {
+			status, workers := 0, 1
+			if mode == "slots" { // busy for minutes, with several workers
+				jobs, workers = slices.Repeat(jobs, 1_000_000), 4
+			}
+			buildstep.Run(jobs, workers, func(_ int, _ buildstep.Outcome, err error) {
 				if err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					status = 1

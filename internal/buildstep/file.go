@@ -56,6 +56,7 @@ type Outcome struct {
 	Prereqs  []string // files that were read beside it: the members of a thin archive
 	Recorded int      // entries added
 	Nopped   int      // calls turned into nops
+	Note     string   // what is odd about a file in which there was nothing to change, "" if nothing
 	// Unrecorded names the sections with calls that are not recorded, in order, once an object.
 	Unrecorded []string
 }
@@ -176,9 +177,13 @@ func image(b []byte, o Options, out *Outcome) (io.WriterTo, error) {
 	}
 	var res objects.ImageResult
 	if o.Sort {
-		res, err = objects.SortImage(f)
+		if res, err = objects.SortImage(f); res.Sites == 0 {
+			out.Note = "it has no table " + objects.TableName
+		}
 	} else {
-		res, err = objects.NopImage(f, o.Calls)
+		if res, err = objects.NopImage(f, o.Calls); res.Sites == 0 {
+			out.Note = "no profiling calls are found in it"
+		}
 		out.Nopped = res.Changed
 	}
 	if err != nil || res.Output == nil {

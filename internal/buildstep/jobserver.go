@@ -4,17 +4,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // slots is a connection to the job server of GNU make (GNU make manual, "POSIX Jobserver Interaction"): a pipe with a
 // byte for every job that may run beside the one a recipe is allowed anyway. A nil slots has no limit.
+//
+// A byte that is not given back is a job less for the rest of the build, and when all are gone the build only crawls.
+// So a signal that ends the process gives back first what is held; only SIGKILL cannot be told.
 type slots struct {
 	r, w int
+
+	mu      sync.Mutex
+	held    []byte
+	signals chan os.Signal
 }
+
+// endings are the signals with which people, make and batch systems end a process.
+var endings = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
 // openSlots connects to the job server MAKEFLAGS names. Without one, and where make has closed its descriptors because
 // the recipe is not marked as recursive, there is no limit of make's.
@@ -32,7 +45,7 @@ func openSlots() *slots {
 			unix.Close(fd)
 			return nil
 		}
-		return &slots{fd, fd}
+		return newSlots(fd, fd)
 	}
 	rs, ws, ok := strings.Cut(auth, ",")
 	if !ok {
@@ -48,7 +61,7 @@ func openSlots() *slots {
 	if err != nil {
 		return nil
 	}
-	return &slots{fd, w}
+	return newSlots(fd, w)
 }
 
 func isPipe(fd int) bool {
@@ -68,11 +81,34 @@ func jobserverAuth(flags string) (auth string) {
 	return auth
 }
 
+// newSlots begins to watch for the signals. Those that are ignored, by nohup for example, stay so.
+func newSlots(r, w int) *slots {
+	s := &slots{r: r, w: w, signals: make(chan os.Signal, 1)}
+	for _, sig := range endings {
+		if !signal.Ignored(sig) {
+			signal.Notify(s.signals, sig)
+		}
+	}
+	go func() {
+		sig, ok := <-s.signals
+		if !ok {
+			return
+		}
+		s.mu.Lock() // for good: nothing is acquired any more
+		s.giveBack(len(s.held))
+		signal.Reset(sig)
+		unix.Kill(unix.Getpid(), sig.(unix.Signal))
+	}()
+	return s
+}
+
 // acquire takes a slot if one is free at the moment: waiting for one would only make the files wait.
 func (s *slots) acquire() (release func(), ok bool) {
 	if s == nil {
 		return func() {}, true
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var b [1]byte
 	for {
 		n, err := unix.Read(s.r, b[:])
@@ -82,26 +118,37 @@ func (s *slots) acquire() (release func(), ok bool) {
 		if n != 1 || err != nil {
 			return nil, false
 		}
-		return func() { s.release(b[:]) }, true
+		s.held = append(s.held, b[0])
+		return func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.giveBack(1)
+		}, true
 	}
 }
 
-// release gives a slot back. Losing one would make the whole build slower, so it is tried until it works.
-func (s *slots) release(b []byte) {
-	for {
-		_, err := unix.Write(s.w, b)
+// giveBack returns n of the bytes held. It is tried until it works.
+func (s *slots) giveBack(n int) {
+	for n > 0 {
+		k, err := unix.Write(s.w, s.held[len(s.held)-n:])
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
 			unix.Poll([]unix.PollFd{{Fd: int32(s.w), Events: unix.POLLOUT}}, -1)
-		default:
+		case err != nil:
 			return
+		}
+		if k > 0 {
+			s.held = slices.Delete(s.held, len(s.held)-n, len(s.held)-n+k)
+			n -= k
 		}
 	}
 }
 
 func (s *slots) close() {
 	if s != nil {
+		signal.Stop(s.signals)
+		close(s.signals)
 		unix.Close(s.r)
 	}
 }

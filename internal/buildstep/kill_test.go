@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -180,6 +182,58 @@ func archiveOf(t *testing.T, b []byte) []byte {
 	return get(t, filepath.Join(dir, "lib.a"))
 }
 
+// A run that a signal ends gives back the slots of make's that it has.
+func TestSlotsAreGivenBack(t *testing.T) {
+	dir := t.TempDir()
+	p := put(t, filepath.Join(dir, "x.o"), object(t))
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(fifo, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	const all = "abc"
+	if _, err := unix.Write(fd, []byte(all)); err != nil {
+		t.Fatal(err)
+	}
+	free := func() int {
+		n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
+		cmd := helper(t, "slots", p)
+		cmd.Env = append(cmd.Env, "MAKEFLAGS=--jobserver-auth=fifo:"+fifo)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for free() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cmd.Process.Signal(sig)
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != sig {
+			t.Fatalf("%v: %v", sig, err)
+		}
+		if n := free(); n != len(all) {
+			t.Fatalf("%v: %d of %d slots are left", sig, n, len(all))
+		}
+	}
+	b := make([]byte, 8)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Sort(b[:n]); string(b[:n]) != all {
+		t.Errorf("slots %q became %q", all, b[:n])
+	}
+}
+
 // A file system with less space than the new file needs, in a mount namespace of its own.
 func TestFullFileSystem(t *testing.T) {
 	orig := object(t)
@@ -213,6 +267,46 @@ ls -A`, dir, from, exe, filepath.Dir(from))
 		if msg := string(get(t, filepath.Join(filepath.Dir(from), "err"))); err != nil || string(out) != "status 1\nx.o\ny.o\n" || !strings.HasPrefix(msg, "x.o: ") || !strings.HasSuffix(msg, "no space left on device\n") {
 			t.Errorf("%s: %v, %q, message %q", mode, err, out, msg)
 		}
+	}
+}
+
+// A file that is written in place and grows beyond what the file system has stays as it was, whichever size is the
+// limit: for each, it is the old file or the new one.
+func TestFullInPlace(t *testing.T) {
+	orig := object(t)
+	unshare := []string{"unshare", "-m"}
+	if os.Getuid() != 0 {
+		unshare = []string{"unshare", "-r", "-m"}
+	}
+	if out, err := exec.Command(unshare[0], append(unshare[1:], "mount", "-t", "tmpfs", "none", t.TempDir())...).CombinedOutput(); err != nil {
+		t.Skipf("a tmpfs cannot be mounted: %v: %s", err, out)
+	}
+	tmp := t.TempDir()
+	from := put(t, filepath.Join(tmp, "x.o"), append(orig, make([]byte, 8192-len(orig)%4096)...))
+	to := put(t, filepath.Join(tmp, "to.o"), get(t, from))
+	if out, err := helper(t, "links", to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf(`set -e
+cd %[1]s
+mkdir m
+pages=$((($(stat -c %%s to.o) + 4095) / 4096))
+for n in $(seq $((pages - 1)) $((2 * pages + 1))); do
+	mount -t tmpfs -o size=$((4 * n))k none m
+	cp x.o m
+	ln m/x.o m/y.o
+	if BUILDSTEP_FILES=m/x.o BUILDSTEP_MODE=links %[2]s 2>>err; then cmp to.o m/x.o; echo new; else cmp x.o m/x.o; echo old; fi
+	cmp m/x.o m/y.o
+	umount m
+done`, tmp, exe)
+	out, err := exec.Command(unshare[0], append(unshare[1:], "sh", "-c", script)...).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "old\nold\n") || !strings.HasSuffix(string(out), "old\nnew\n") &&
+		!strings.HasSuffix(string(out), "old\nnew\nnew\n") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

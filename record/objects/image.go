@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -24,57 +25,69 @@ type Call struct {
 	Bytes []byte
 }
 
-// NopImage plans to turn the profiling calls of a linked image into nops. For x86-64 find returns them; for arm64
-// __mcount_loc lists them. find is a parameter because code that finds calls in images needs packages that start
-// slowly, which builds that only add tables do without.
+// NopImage plans to turn the profiling calls of a linked image into nops. find returns them; for arm64, those that
+// __mcount_loc lists are added, because a stripped image may not show them. find is a parameter because code that
+// finds calls in images needs packages that start slowly, which builds that only add tables do without.
 func NopImage(f *elfio.File, find func(*elfio.File) ([]Call, error)) (ImageResult, error) {
 	var res ImageResult
+	if m := f.Header.Machine; m != elf.EM_X86_64 && m != elf.EM_AARCH64 {
+		return res, fmt.Errorf("nops for linked images of machine %v are not supported", m)
+	}
+	calls, err := find(f)
+	if err != nil {
+		return res, err
+	}
+	if f.Header.Machine == elf.EM_AARCH64 {
+		listed, err := tabledCalls(f)
+		if err != nil {
+			return res, err
+		}
+		calls = append(calls, listed...)
+		slices.SortFunc(calls, func(a, b Call) int { return cmp.Compare(a.Addr, b.Addr) })
+		calls = slices.CompactFunc(calls, func(a, b Call) bool { return a.Addr == b.Addr })
+	}
 	var edits []elfio.RawEdit
-	switch f.Header.Machine {
-	case elf.EM_X86_64:
-		calls, err := find(f)
-		if err != nil {
-			return res, err
-		}
-		for _, c := range calls {
-			res.Sites++
-			off, ok := f.Offset(c.Addr)
-			if nop := nopsX64(uint8(min(len(c.Bytes), 255))); ok && nop != nil {
-				edits = append(edits, elfio.RawEdit{Off: off, New: nop})
+	for _, c := range calls {
+		res.Sites++
+		nop := nopsX64(uint8(min(len(c.Bytes), 255)))
+		if f.Header.Machine == elf.EM_AARCH64 {
+			nop = nil
+			if isBL(c.Bytes) {
+				nop = []byte{0x1f, 0x20, 0x03, 0xd5}
 			}
 		}
-	case elf.EM_AARCH64:
-		t, err := imageTables(f)
-		if err != nil {
-			return res, err
+		if off, ok := f.Offset(c.Addr); ok && nop != nil {
+			edits = append(edits, elfio.RawEdit{Off: off, New: nop})
 		}
-		for _, sec := range t {
-			for _, e := range sec.entries {
-				off, ok := f.Offset(e.value)
-				b, err := f.Bytes(e.value, 4)
-				if !ok || err != nil || e.value == 0 {
-					continue
-				}
-				if binary.LittleEndian.Uint32(b)>>26 == 0b100101 {
-					res.Sites++
-					edits = append(edits, elfio.RawEdit{Off: off, New: []byte{0x1f, 0x20, 0x03, 0xd5}})
-				}
-			}
-		}
-		slices.SortFunc(edits, func(a, b elfio.RawEdit) int { return int(int64(a.Off) - int64(b.Off)) })
-		edits = slices.CompactFunc(edits, func(a, b elfio.RawEdit) bool { return a.Off == b.Off })
-	default:
-		return res, fmt.Errorf("nops for linked images of machine %v are not supported", f.Header.Machine)
 	}
 	res.Changed = len(edits)
 	if len(edits) > 0 {
-		var err error
 		if res.Output, err = f.Rewrite(edits); err != nil {
 			return res, err
 		}
 	}
 	return res, nil
 }
+
+// tabledCalls returns the calls that entries of an arm64 image's tables name.
+func tabledCalls(f *elfio.File) ([]Call, error) {
+	t, err := imageTables(f)
+	if err != nil {
+		return nil, err
+	}
+	var calls []Call
+	for _, sec := range t {
+		for _, e := range sec.entries {
+			if b, err := f.Bytes(e.value, 4); err == nil && e.value != 0 && isBL(b) {
+				calls = append(calls, Call{Addr: e.value, Bytes: b})
+			}
+		}
+	}
+	return calls, nil
+}
+
+// isBL reports whether the four bytes are an arm64 bl.
+func isBL(b []byte) bool { return len(b) == 4 && binary.LittleEndian.Uint32(b)>>26 == 0b100101 }
 
 // imageTable is a table of a linked image.
 type imageTable struct {

@@ -124,6 +124,8 @@ func (c *Command) say(file string, out buildstep.Outcome, err error, stdout, std
 		fmt.Fprintf(stderr, "%s\n%s: failed\n", plain.OneLine(err.Error()), file)
 	case err != nil:
 		fmt.Fprintf(stderr, "fentry: %s\n", plain.OneLine(err.Error()))
+	case out.Note != "":
+		fmt.Fprintf(stderr, "fentry: %s: %s; nothing changed\n", plain.OneLine(file), out.Note)
 	case c.Classic && out.Tabled:
 		fmt.Fprintf(stderr, "warning: %s already exists: %s\n", objects.TableName, file)
 	}
