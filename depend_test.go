@@ -44,8 +44,9 @@ var mayImport = map[string][]string{
 	"session/internal/launch": {"arch", "patch", "internal/machine", "session/internal/tracee"},
 
 	"fentry": {"elfio", "internal/mapped", "names", "patch", "record", "session", "symbol", "trace"},
-	"cmd/fentry": {"fentry", "elfio", "export/ftrace", "export/ndjson", "names", "patch", "record", "record/objects",
-		"session", "stub", "symbol", "symbol/debuginfod", "trace", "internal/atomicfile", "internal/machine", "internal/mapped",
+	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export/ftrace", "export/ndjson", "names", "patch", "record",
+		"record/objects", "session", "stub", "symbol", "symbol/debuginfod", "trace", "internal/atomicfile",
+		"internal/machine", "internal/mapped",
 		"internal/safefile"},
 	"cmd/fentry/internal/mcount": {"cmd/fentry/internal/plain", "internal/buildstep", "record/objects"},
 	"cmd/fentry/internal/plain":  {},

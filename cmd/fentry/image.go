@@ -1,9 +1,12 @@
 package main
 
 import (
+	"debug/elf"
+	"errors"
 	"fmt"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ar"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
@@ -23,6 +26,12 @@ func openImage(path string) (*image, error) {
 		return nil, err
 	}
 	f, err := elfio.Parse(m.Data)
+	switch {
+	case ar.Is(m.Data):
+		err = errors.New("an archive, not a program; fentry mcount --list shows the sites of its members")
+	case err == nil && f.Header.Type == elf.ET_REL:
+		err = errors.New("an object file, not a program; fentry mcount --list shows its sites")
+	}
 	if err != nil {
 		m.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)

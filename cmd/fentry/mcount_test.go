@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -16,10 +20,7 @@ func TestRecordmcountName(t *testing.T) {
 	testtool.Need(t, "gcc")
 	dir := t.TempDir()
 	tool := filepath.Join(dir, "recordmcount")
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "fentry"), ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.Symlink("fentry", tool); err != nil {
+	if err := os.Symlink(fentryCommand(t), tool); err != nil {
 		t.Fatal(err)
 	}
 	const source = "int one(int x) { return x; }\n__attribute__((section(\".exit.text\"))) void bye(void) {}\n"
@@ -69,5 +70,82 @@ func TestRecordmcountName(t *testing.T) {
 	}
 	if b, err := os.ReadFile(obj); err != nil || !bytes.HasPrefix(b[len(orig):], []byte("\x00.symtab")) {
 		t.Errorf("the name table does not follow the original: recordmcount's layout (%v)", err)
+	}
+}
+
+// fentryCommand builds the command.
+func fentryCommand(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "fentry")
+	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return bin
+}
+
+// What --list and --check print of an object is not kept: they take few times the memory that the object has.
+func TestMcountListMemory(t *testing.T) {
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src, obj := filepath.Join(dir, "x.s"), filepath.Join(dir, "x.o")
+	var s bytes.Buffer
+	for i := range 40_000 {
+		fmt.Fprintf(&s, "f%d:\n\t.type f%[1]d, @function\n%s\tret\n", i, strings.Repeat("\tcall mcount\n", 8))
+	}
+	if err := os.WriteFile(src, s.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-c", src, "-o", obj).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	st, err := os.Stat(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := fentryCommand(t)
+	for _, mode := range []string{"--list", "--check"} {
+		cmd := exec.Command(bin, "mcount", mode, obj)
+		out, _ := cmd.Output()
+		if n := bytes.Count(out, []byte("\n")); n < 8*40_000 {
+			t.Errorf("%s: %d lines", mode, n)
+		}
+		peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+		if limit := 4*st.Size() + 40<<20; peak > limit {
+			t.Errorf("%s took %d MB for an object of %d MB", mode, peak>>20, st.Size()>>20)
+		}
+	}
+}
+
+// An entry of a table may name a section that is not there.
+func TestMcountListSection(t *testing.T) {
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src, obj := filepath.Join(dir, "x.c"), filepath.Join(dir, "x.o")
+	if err := os.WriteFile(src, []byte("int f(int x) { return x; }\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O1", "-fpatchable-function-entry=5", "-c", src, "-o", obj).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b, err := os.ReadFile(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	syms := f.Section(".symtab")
+	for at := syms.Offset; at < syms.Offset+syms.Size; at += 24 {
+		if b[at+6] == 1 { // st_shndx, of .text
+			b[at+7] = 0x80
+		}
+	}
+	if err := os.WriteFile(obj, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(fentryCommand(t), "mcount", "--list", obj).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("section 32769 of ")) {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
+	"io"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
 	"github.com/fentry-dev/fentry/record/objects"
@@ -20,61 +22,121 @@ type siteJSON struct {
 	Call     uint64 `json:"call"`
 	Form     string `json:"form"`
 	Function string `json:"function,omitempty"`
-	Delta    uint64 `json:"function_offset"`
+	Delta    int64  `json:"function_offset"`
 	Callee   string `json:"callee,omitempty"`
 	Recorded bool   `json:"recorded"`
 	Tabled   bool   `json:"tabled"`
 }
 
-// lister prints the sites of an object.
+// lister prints the sites of an object. There may be millions, so each is forgotten when it is printed; the widths of
+// columns are found by going through them twice.
 func lister(files []string, i int, asJSON bool) *mcount.Report {
-	file := files[i]
-	heading := len(files) > 1
 	t := new(mcount.Report)
 	t.Inspect = func(member string, ob *objects.Object, _ objects.Result) error {
 		fns, err := ob.Functions()
 		if err != nil {
 			return err
 		}
-		tw := tabwriter.NewWriter(&t.Out, 0, 8, 2, ' ', 0)
-		enc := json.NewEncoder(&t.Out)
-		if !asJSON {
-			if heading || member != "" {
-				fmt.Fprintf(&t.Out, "%s:\n", printable(objectName(file, member)))
-			}
-			fmt.Fprintln(tw, "SECTION\tOFFSET\tLENGTH\tFORM\tFUNCTION\tCALLEE\tTABLE")
+		l := siteList{ob: ob, fns: fns, file: files[i], member: member}
+		if asJSON {
+			enc := json.NewEncoder(t.Out)
+			return l.each(func(s objects.Site) error { return enc.Encode(l.json(s)) })
 		}
-		show := func(s objects.Site) error {
-			name, delta := fns.At(s.Section, s.Off)
-			section := ob.File().Sections[s.Section].Name
-			if asJSON {
-				return enc.Encode(siteJSON{
-					File: file, Member: member, Section: section, Index: s.Section, Offset: s.Off, Length: s.Len,
-					Call: s.Call, Form: s.Form.String(), Function: name, Delta: delta, Callee: s.Callee,
-					Recorded: s.Listed && s.Form != objects.FormAddress, Tabled: s.Tabled,
-				})
-			}
-			_, err := fmt.Fprintf(tw, "%s\t%#x\t%d\t%v\t%s\t%s\t%s\n",
-				printable(section), s.Off, s.Len, s.Form, orDash(function(name, delta)),
-				orDash(printable(s.Callee)), tableState(s))
-			return err
+		if len(files) > 1 || member != "" {
+			fmt.Fprintf(t.Out, "%s:\n", printable(objectName(files[i], member)))
 		}
-		for s := range ob.Sites() {
-			if err := show(s); err != nil {
-				return err
-			}
-		}
-		for s, err := range ob.Patchable() {
-			if err != nil {
-				return err
-			}
-			if err := show(s); err != nil {
-				return err
-			}
-		}
-		return tw.Flush()
+		return l.text(t.Out)
 	}
 	return t
+}
+
+// siteList is what --list prints of an object.
+type siteList struct {
+	ob           *objects.Object
+	fns          *objects.Functions
+	file, member string
+}
+
+// each calls show with all sites.
+func (l *siteList) each(show func(objects.Site) error) error {
+	for s := range l.ob.Sites() {
+		if err := show(s); err != nil {
+			return err
+		}
+	}
+	for s, err := range l.ob.Patchable() {
+		if err == nil {
+			err = show(s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// section is the name of the section a site is in; a table may name one that is not there.
+func (l *siteList) section(s objects.Site) string {
+	secs := l.ob.File().Sections
+	if s.Section < 0 || s.Section >= len(secs) {
+		return fmt.Sprintf("section %d of %d", s.Section, len(secs))
+	}
+	return secs[s.Section].Name
+}
+
+func (l *siteList) json(s objects.Site) siteJSON {
+	name, delta := l.fns.Of(s)
+	return siteJSON{
+		File: l.file, Member: l.member, Section: l.section(s), Index: s.Section, Offset: s.Off, Length: s.Len,
+		Call: s.Call, Form: s.Form.String(), Function: name, Delta: delta, Callee: s.Callee,
+		Recorded: s.Listed && s.Form != objects.FormAddress, Tabled: s.Tabled,
+	}
+}
+
+// siteColumns is the heading of the text form. The last column is not padded.
+var siteColumns = [...]string{"SECTION", "OFFSET", "LENGTH", "FORM", "FUNCTION", "CALLEE", "TABLE"}
+
+// text prints the sites as a table.
+func (l *siteList) text(w io.Writer) error {
+	var width [len(siteColumns) - 1]int
+	for i := range width {
+		width[i] = len(siteColumns[i])
+	}
+	if err := l.each(func(s objects.Site) error {
+		row := l.row(s)
+		for i := range width {
+			width[i] = max(width[i], utf8.RuneCountInString(row[i]))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	var line []byte
+	put := func(row [len(siteColumns)]string) error {
+		line = line[:0]
+		for i, cell := range row {
+			line = append(line, cell...)
+			if i < len(width) {
+				for range width[i] - utf8.RuneCountInString(cell) + 2 {
+					line = append(line, ' ')
+				}
+			}
+		}
+		_, err := w.Write(append(line, '\n'))
+		return err
+	}
+	if err := put(siteColumns); err != nil {
+		return err
+	}
+	return l.each(func(s objects.Site) error { return put(l.row(s)) })
+}
+
+func (l *siteList) row(s objects.Site) [len(siteColumns)]string {
+	name, delta := l.fns.Of(s)
+	return [...]string{
+		printable(l.section(s)), "0x" + strconv.FormatUint(s.Off, 16), strconv.Itoa(s.Len), s.Form.String(),
+		orDash(function(name, delta)), orDash(printable(s.Callee)), tableState(s),
+	}
 }
 
 // tableState says what becomes of a site.
@@ -90,9 +152,12 @@ func tableState(s objects.Site) string {
 	return "not recorded"
 }
 
-func function(name string, delta uint64) string {
+func function(name string, delta int64) string {
 	if name == "" || delta == 0 {
 		return printable(name)
+	}
+	if delta < 0 {
+		return fmt.Sprintf("%s-%#x", printable(name), -delta)
 	}
 	return fmt.Sprintf("%s+%#x", printable(name), delta)
 }
@@ -115,14 +180,14 @@ func objectName(file, member string) string {
 func checker(file string) *mcount.Report {
 	t := new(mcount.Report)
 	t.Inspect = func(member string, ob *objects.Object, _ objects.Result) error {
-		for _, b := range ob.Check() {
-			fmt.Fprintf(&t.Out, "%s: %s\n", objectName(file, member), b)
+		for b := range ob.Check() {
+			fmt.Fprintf(t.Out, "%s: %s\n", objectName(file, member), b)
 			t.Bad = true
 		}
 		// These may be as they should, so the check has not failed.
 		notes, err := ob.Unknown()
 		for _, n := range notes {
-			fmt.Fprintf(&t.Out, "%s: note: %s\n", objectName(file, member), n)
+			fmt.Fprintf(t.Out, "%s: note: %s\n", objectName(file, member), n)
 		}
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func record(t testing.TB, b []byte, o objects.Options) []byte {
 	if err != nil {
 		t.Fatalf("the object with its table: %v", err)
 	}
-	if bad := again.Check(); len(bad) > 0 {
+	if bad := slices.Collect(again.Check()); len(bad) > 0 {
 		t.Errorf("check: %q", bad)
 	}
 	if res, err := again.Output(); err != nil || res.Output != nil {

@@ -3,68 +3,74 @@ package objects
 import (
 	"debug/elf"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
 
-// Check compares the tables of the object with its code and returns a line for each problem: an entry that names
+// Check compares the tables of the object with its code and yields a line for each problem: an entry that names
 // neither a call nor nops, a second entry for the same place, a call without an entry. An object without calls and
 // without a table has none.
-func (ob *Object) Check() []string {
-	var bad []string
-	for i := range ob.parts {
-		p := &ob.parts[i]
-		if !ob.recorded(p) {
-			continue
-		}
-		starts := make(map[uint64]bool, len(p.sites))
-		for _, s := range p.sites {
-			starts[p.start(s)] = true
-		}
-		var entries []uint64
-		if ob.have != nil {
-			entries = ob.have.entries[p.rel.Target]
-		}
-		for k, e := range entries {
-			if k > 0 && entries[k-1] == e {
-				bad = append(bad, fmt.Sprintf("%s: two entries name %#x", ob.label(p.rel.Target), e))
+func (ob *Object) Check() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range ob.parts {
+			if p := &ob.parts[i]; ob.recorded(p) && !ob.checkPart(p, yield) {
+				return
 			}
 		}
-		for _, s := range p.sites {
-			start, n := p.start(s), uint64(s.hit.len)
-			k, exact := slices.BinarySearch(entries, start)
-			switch {
-			case exact:
-			case k < len(entries) && entries[k]-start < n:
-				bad = append(bad, fmt.Sprintf("%s: the entry %#x is inside the %v at %#x", ob.label(p.rel.Target), entries[k],
-					s.hit.form, start))
-			default:
-				bad = append(bad, fmt.Sprintf("%s: the %v at %#x has no entry", ob.label(p.rel.Target), s.hit.form, start))
+		if ob.have == nil {
+			return
+		}
+		for _, sec := range slices.Sorted(maps.Keys(ob.have.entries)) {
+			if !ob.checkEntries(sec, yield) {
+				return
 			}
 		}
 	}
-	if ob.have == nil {
-		return bad
-	}
-	sections := make([]int, 0, len(ob.have.entries))
-	for s := range ob.have.entries {
-		sections = append(sections, s)
-	}
-	slices.Sort(sections)
-	for _, sec := range sections {
-		bad = append(bad, ob.checkEntries(sec)...)
-	}
-	return bad
 }
 
-// checkEntries looks at every entry that names no call.
-func (ob *Object) checkEntries(sec int) (bad []string) {
+// checkPart looks for the entries of a part's calls. It reports whether to go on.
+func (ob *Object) checkPart(p *part, yield func(string) bool) bool {
+	var entries []uint64
+	if ob.have != nil {
+		entries = ob.have.entries[p.rel.Target]
+	}
+	for k, e := range entries {
+		if k > 0 && entries[k-1] == e &&
+			!yield(fmt.Sprintf("%s: two entries name %#x", ob.label(p.rel.Target), e)) {
+			return false
+		}
+	}
+	for _, s := range p.sites {
+		start, n := p.start(s), uint64(s.hit.len)
+		k, exact := slices.BinarySearch(entries, start)
+		said := ""
+		switch {
+		case exact:
+			continue
+		case k < len(entries) && entries[k]-start < n:
+			said = fmt.Sprintf("%s: the entry %#x is inside the %v at %#x", ob.label(p.rel.Target), entries[k],
+				s.hit.form, start)
+		default:
+			said = fmt.Sprintf("%s: the %v at %#x has no entry", ob.label(p.rel.Target), s.hit.form, start)
+		}
+		if !yield(said) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkEntries looks at every entry that names no call. It reports whether to go on.
+func (ob *Object) checkEntries(sec int, yield func(string) bool) bool {
+	n := len(ob.have.entries[sec])
 	if sec < 0 || sec >= len(ob.f.Sections) {
-		return []string{fmt.Sprintf("%d entries name section %d of %d", len(ob.have.entries[sec]), sec, len(ob.f.Sections))}
+		return yield(fmt.Sprintf("%d entries name section %d of %d", n, sec, len(ob.f.Sections)))
 	}
 	if !isCode(&ob.f.Sections[sec]) {
-		return []string{fmt.Sprintf("%d entries name %s, which is not code", len(ob.have.entries[sec]), ob.label(sec))}
+		return yield(fmt.Sprintf("%d entries name %s, which is not code", n, ob.label(sec)))
 	}
 	var calls []uint64 // pairs of start and end
 	for i := range ob.parts {
@@ -76,7 +82,7 @@ func (ob *Object) checkEntries(sec int) (bad []string) {
 	}
 	data, err := ob.f.SectionData(sec)
 	if err != nil {
-		return []string{err.Error()}
+		return yield(err.Error())
 	}
 	c := code{data, orderOf(ob.f), ob.f.Is64()}
 	slices.Sort(calls) // sites do not overlap, so pairs stay pairs
@@ -88,11 +94,12 @@ func (ob *Object) checkEntries(sec int) (bad []string) {
 		if exact && k%2 == 0 || !exact && k%2 == 1 {
 			continue // at a call, or inside one, which has been said above
 		}
-		if !isNop(ob.f.Header.Machine, &c, e) {
-			bad = append(bad, fmt.Sprintf("%s: the entry %#x names neither a call nor nops", ob.label(sec), e))
+		if !isNop(ob.f.Header.Machine, &c, e) &&
+			!yield(fmt.Sprintf("%s: the entry %#x names neither a call nor nops", ob.label(sec), e)) {
+			return false
 		}
 	}
-	return bad
+	return true
 }
 
 // isNop reports whether the place holds what a profiling call becomes when it is turned off.

@@ -73,7 +73,8 @@ func checkObject(t *testing.T, b []byte, o objects.Options) {
 	}
 	var res objects.Result
 	cost.Check(t, len(b), 2*perByte, func() {
-		ob.Check()
+		for range ob.Check() {
+		}
 		ob.Unknown()
 		for range ob.Sites() {
 		}
@@ -81,6 +82,11 @@ func checkObject(t *testing.T, b []byte, o objects.Options) {
 		}
 		if fns, err := ob.Functions(); err == nil {
 			fns.At(1, 0)
+			for s, err := range ob.Patchable() {
+				if err == nil {
+					fns.Of(s)
+				}
+			}
 		}
 		res, err = ob.Output()
 	})

@@ -82,7 +82,8 @@ func recordAny(b []byte, tabled bool) (msg string) {
 		if err != nil {
 			return ""
 		}
-		ob.Check()
+		for range ob.Check() {
+		}
 		for range ob.Sites() {
 		}
 		res, err := ob.Output()

@@ -133,8 +133,8 @@ func (l *linker) check(t *testing.T, form linkForm, gc, compat bool) {
 		objs = []string{at("both.o")}
 		if b := read(t, at("both.o")); len(entries(t, b)) == 0 {
 			t.Error("the table is lost in the object of both")
-		} else if ob, err := objects.Parse(b, objects.Options{}); err != nil || len(ob.Check()) > 0 {
-			t.Errorf("the object of both: %v, %q", err, ob.Check())
+		} else if ob, err := objects.Parse(b, objects.Options{}); err != nil || len(slices.Collect(ob.Check())) > 0 {
+			t.Errorf("the object of both: %v, %q", err, slices.Collect(ob.Check()))
 		}
 	}
 	if gc {

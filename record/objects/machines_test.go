@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,7 +189,7 @@ func TestUnknown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bad := ob.Check(); len(bad) > 0 {
+		if bad := slices.Collect(ob.Check()); len(bad) > 0 {
 			t.Errorf("%s %s: check says %q", tt.cc, tt.flags, bad)
 		}
 		said, err := ob.Unknown()

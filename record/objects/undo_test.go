@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func TestNopsOfObjectsWithATable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bad := ob.Check(); flag == "-g0" && len(bad) > 0 {
+			if bad := slices.Collect(ob.Check()); flag == "-g0" && len(bad) > 0 {
 				t.Errorf("%s %+v: check: %q", flag, o, bad)
 			}
 			if back, err := objects.Strip(nops); err != nil || !bytes.Equal(back, orig) {

@@ -3,7 +3,7 @@
 package mcount
 
 import (
-	"bytes"
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +26,8 @@ type Command struct {
 	// ForLarge, when not nil, is what serves many or large files.
 	ForLarge *ForLarge
 
-	// Report, when not nil, is what looks at file i instead of changing it.
+	// Report, when not nil, is what looks at file i instead of changing it. What it prints can be long and is not kept,
+	// so one file is looked at after another.
 	Report func(i int) *Report
 }
 
@@ -43,8 +44,8 @@ type ForLarge struct {
 // Report is what one file has to say on standard output.
 type Report struct {
 	Inspect func(member string, ob *objects.Object, res objects.Result) error
-	Out     bytes.Buffer
-	Bad     bool // a check has failed
+	Out     io.Writer // set by Run
+	Bad     bool      // a check has failed
 }
 
 // Where garbage is worth a thought. What is left by few files, none of them large, is less than the first collection
@@ -72,9 +73,14 @@ func large(files []string) bool {
 func (c *Command) Run(files []string, stdout, stderr io.Writer) (ok bool, err error) {
 	if c.ForLarge != nil {
 		c.Options.Map, c.Options.Guard = c.ForLarge.Map, c.ForLarge.Guard
-		if large(files) {
+		if large(files) && c.Report == nil { // what is printed is not kept
 			c.ForLarge.Collect()
 		}
+	}
+	jobs := c.Jobs
+	var text *bufio.Writer
+	if c.Report != nil {
+		text, jobs = bufio.NewWriterSize(stdout, 1<<16), 1
 	}
 	work := make([]buildstep.Job, len(files))
 	reports := make([]*Report, len(files))
@@ -83,17 +89,18 @@ func (c *Command) Run(files []string, stdout, stderr io.Writer) (ok bool, err er
 		if c.Report != nil {
 			reports[i] = c.Report(i)
 			work[i].Options.Inspect = reports[i].Inspect
+			reports[i].Out = text
 		}
 	}
 	var rules []buildstep.Rule
 	ok = true
 	var writeErr error
-	buildstep.Run(work, c.Jobs, func(i int, out buildstep.Outcome, err error) {
+	buildstep.Run(work, jobs, func(i int, out buildstep.Outcome, err error) {
 		if r := reports[i]; r != nil {
-			if writeErr == nil && r.Out.Len() > 0 {
-				_, writeErr = r.Out.WriteTo(stdout)
-			}
 			ok = ok && !r.Bad
+			if writeErr = text.Flush(); writeErr != nil {
+				return // who reads the output has gone
+			}
 		}
 		c.say(files[i], out, err, stdout, stderr)
 		if err != nil {
