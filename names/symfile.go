@@ -12,6 +12,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/fentry-dev/fentry/internal/format"
 )
@@ -68,61 +69,81 @@ func Write(w io.Writer, s *Table) error {
 	return bw.Flush()
 }
 
-// Read reads what [Write] writes. Unknown keys are skipped. Errors name the line.
+// Read reads what [Write] writes. Unknown keys are skipped. Errors name the line. [Load] reads the same to less memory.
 func Read(r io.Reader) (*Table, error) {
 	s := &Table{}
-	br := bufio.NewReaderSize(r, 64<<10)
+	err := readFuncs(bufio.NewReaderSize(r, 64<<10), s, func(_ []byte, f Func) error {
+		f.Kind, f.Name = strings.Clone(f.Kind), strings.Clone(f.Name)
+		s.Funcs = append(s.Funcs, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// readFuncs reads a .sym file: the header to s, functions one by one to fn. The line and the strings of the function
+// are good only during the call.
+func readFuncs(br *bufio.Reader, s *Table, fn func(line []byte, f Func) error) error {
 	var last uint32
+	var long []byte
 	for n := 1; ; n++ {
-		line, err := readLine(br)
+		line, err := readLine(br, &long)
 		if err == io.EOF {
-			return s, nil
+			return nil
+		}
+		if err == nil {
+			err = s.line(line, &last, fn)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+			return fmt.Errorf("line %d: %w", n, err)
 		}
-		if strings.HasPrefix(line, "#") {
-			if err := s.header(line); err != nil {
-				return nil, fmt.Errorf("line %d: %w", n, err)
-			}
-			continue
-		}
-		if line == "" {
-			continue
-		}
-		e, err := parseFunc(line)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		if e.ID < last || e.ID == last && e.ID != 0 {
-			return nil, fmt.Errorf("line %d: id %d after %d: ids must ascend", n, e.ID, last)
-		}
-		last = e.ID
-		s.Funcs = append(s.Funcs, e)
 	}
 }
 
-// readLine reads a line without its newline; io.EOF when there is none.
-func readLine(br *bufio.Reader) (string, error) {
-	var long []byte
+// line takes a line of a .sym file.
+func (s *Table) line(line []byte, last *uint32, fn func(line []byte, f Func) error) error {
+	if len(line) == 0 {
+		return nil
+	}
+	if line[0] == '#' {
+		return s.header(string(line))
+	}
+	e, err := parseFunc(unsafe.String(unsafe.SliceData(line), len(line)))
+	if err != nil {
+		return err
+	}
+	if e.ID < *last || e.ID == *last && e.ID != 0 {
+		return fmt.Errorf("id %d after %d: ids must ascend", e.ID, *last)
+	}
+	*last = e.ID
+	return fn(line, e)
+}
+
+// readLine reads a line without its newline, which is good until the next call; io.EOF when there is none. long is the
+// memory for lines that are longer than the reader's.
+func readLine(br *bufio.Reader, long *[]byte) ([]byte, error) {
+	*long = (*long)[:0]
 	for {
 		part, err := br.ReadSlice('\n')
 		switch {
-		case (err == nil || err == bufio.ErrBufferFull) && len(long)+len(part) > maxLine:
-			return "", fmt.Errorf("longer than %d bytes", maxLine)
+		case (err == nil || err == bufio.ErrBufferFull) && len(*long)+len(part) > maxLine:
+			return nil, fmt.Errorf("longer than %d bytes", maxLine)
 		case err == bufio.ErrBufferFull:
-			long = append(long, part...)
+			*long = append(*long, part...)
 			continue
-		case err == io.EOF && len(long)+len(part) > 0:
-			return "", errors.New("the file ends inside a line")
+		case err == io.EOF && len(*long)+len(part) > 0:
+			return nil, errors.New("the file ends inside a line")
 		case err != nil:
-			return "", err
+			return nil, err
 		}
 		part = part[:len(part)-1]
-		if long == nil {
-			return string(part), nil
+		if len(*long) == 0 {
+			return part, nil
 		}
-		return string(append(long, part...)), nil
+		*long = append(*long, part...)
+		return *long, nil
 	}
 }
 

@@ -3,7 +3,10 @@ package names
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,6 +124,9 @@ func TestReadErrors(t *testing.T) {
 		if _, err := Read(strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%.40q: %v, want %s", tt.text, err, tt.want)
 		}
+		if _, err := Load(strings.NewReader(tt.text), MaxSymFile); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%.40q: loaded: %v, want %s", tt.text, err, tt.want)
+		}
 	}
 	s, err := Read(strings.NewReader("# later: key\n#comment\n\n# path:\n1\t2\t3\t4\tk\t\n"))
 	if err != nil || len(s.Funcs) != 1 {
@@ -154,14 +160,87 @@ func FuzzRead(f *testing.F) {
 		if d := cmp.Diff(s, again); d != "" {
 			t.Fatal(d)
 		}
-		for i := range s.Funcs {
-			if e := &s.Funcs[i]; e.ID != 0 {
-				if got, ok := s.lookup(e.ID); !ok || got != e {
-					t.Fatalf("id %d not found", e.ID)
+		var sf *SymFile
+		// A block of 12 bytes for a line of 11, where each is in a piece of its own.
+		cost.Check(t, len(b), 16, func() { sf, err = Load(bytes.NewReader(b), MaxSymFile) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkSymFile(t, s, sf)
+	})
+}
+
+// checkSymFile compares what was read in two ways.
+func checkSymFile(t *testing.T, s *Table, sf *SymFile) {
+	t.Helper()
+	head := *s
+	head.Funcs = nil
+	if d := cmp.Diff(&head, &sf.Head); d != "" || sf.MaxID() != s.MaxID() {
+		t.Fatal(sf.MaxID(), d)
+	}
+	if d := cmp.Diff(slices.Collect(s.Traced()), slices.Collect(sf.Traced())); d != "" {
+		t.Fatal(d)
+	}
+	for i := range s.Funcs {
+		if e := &s.Funcs[i]; e.ID != 0 {
+			if got, ok := s.lookup(e.ID); !ok || got != e {
+				t.Fatalf("id %d not found", e.ID)
+			}
+			for _, id := range []uint32{e.ID - 1, e.ID, e.ID + 1} {
+				want, found := s.Func(id)
+				if got, ok := sf.Func(id); ok != found || got != want {
+					t.Fatalf("id %d: %+v, want %+v", id, got, want)
 				}
 			}
 		}
-	})
+	}
+}
+
+// Large tables are found by id, in blocks and pieces, with holes between ids.
+func TestSymFile(t *testing.T) {
+	s := &Table{Path: "/bin/prog", Funcs: []Func{{Addr: 1, Kind: "none", Name: "untraced"}}}
+	for i := range 30_000 {
+		name := fmt.Sprint("function_", i)
+		if i%5000 == 4999 {
+			name = strings.Repeat("long", 500_000)
+		}
+		s.Funcs = append(s.Funcs, Func{uint32(2*i + 1 + i/100), uint64(i) * 16, 16, uint64(i), "plain", name})
+	}
+	var b bytes.Buffer
+	if err := Write(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	sf, err := Load(bytes.NewReader(b.Bytes()), MaxSymFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSymFile(t, s, sf)
+	if _, err := Load(bytes.NewReader(b.Bytes()), sf.Size()-1); !errors.Is(err, ErrTooLong) {
+		t.Error(err)
+	}
+	if _, err := Load(bytes.NewReader(b.Bytes()), sf.Size()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A file of the shortest lines takes little more memory than it has bytes.
+func TestSymFileMemory(t *testing.T) {
+	var b bytes.Buffer
+	for i := range 400_000 {
+		fmt.Fprintf(&b, "%d\t0\t0\t0\t\t\n", i+1)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	sf, err := Load(&b, MaxSymFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got, size := int64(after.TotalAlloc-before.TotalAlloc), sf.Size(); got > size*3/2+4<<20 {
+		t.Errorf("%d bytes for a file of %d", got, size)
+	}
+	runtime.KeepAlive(sf)
 }
 
 func BenchmarkRead(b *testing.B) {

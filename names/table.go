@@ -1,6 +1,8 @@
 package names
 
 import (
+	"iter"
+	"slices"
 	"sort"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -62,12 +64,12 @@ func (t *Table) Func(id uint32) (f Func, ok bool) {
 	return Func{}, false
 }
 
-// Traced returns the functions that have ids; of a linked program, all.
-func (t *Table) Traced() []Func {
+// Traced yields the functions that have ids; of a linked program, all.
+func (t *Table) Traced() iter.Seq[Func] {
 	if t.Linked {
-		return t.Funcs
+		return slices.Values(t.Funcs)
 	}
-	return t.Funcs[t.untraced():]
+	return slices.Values(t.Funcs[t.untraced():])
 }
 
 // MaxID returns the largest id in the table, or 0 if functions are not numbered.

@@ -1,6 +1,9 @@
 package names
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // The function of an id is the one its call is in, wherever in the word the call begins.
 func TestLinked(t *testing.T) {
@@ -24,11 +27,11 @@ func TestLinked(t *testing.T) {
 func TestTraced(t *testing.T) {
 	funcs := []Func{{Name: "left"}, {Addr: 0x1200}, {ID: 1, Addr: 0x12ab}, {ID: 2, Name: "named", Addr: 0x1300}}
 	tab := &Table{Funcs: funcs}
-	got := tab.Traced()
+	got := slices.Collect(tab.Traced())
 	if len(got) != 2 || got[0].Display() != "func_12ab" || got[1].Display() != "named" {
 		t.Errorf("traced: %+v", got)
 	}
-	if got := (&Table{Funcs: funcs, Linked: true}).Traced(); len(got) != 4 {
+	if got := slices.Collect((&Table{Funcs: funcs, Linked: true}).Traced()); len(got) != 4 {
 		t.Errorf("traced, linked: %+v", got)
 	}
 }

@@ -28,8 +28,8 @@
 // # Security
 //
 // Every file of a trace may be truncated or damaged, by accident or on purpose. Whatever can be read is read, the
-// rest is reported in Trace.Problems; nothing panics, and memory is proportional to the number of chunks, tasks and
-// functions, not to what the files claim. Files that change while they are read give wrong events, but no crash: they
+// rest is reported in Trace.Problems; nothing panics, and memory is proportional to the number of chunks and tasks
+// and to the text of .sym files (of which 1 GiB is kept), not to what the files claim: holes in them cost nothing. Files that change while they are read give wrong events, but no crash: they
 // are not memory-mapped. Programs that a trace names are, while their symbols or lines are read; only regular files
 // are opened, and one is used only if it is the image that was traced. Options.Resolve can keep a reader from opening
 // any.

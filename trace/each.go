@@ -115,6 +115,11 @@ func (t *Trace) eachProfile(k *Task, buf []byte, fn func(k *Task, b []byte, imag
 		id := c.first
 		end := c.off + int64(c.size)
 		for off := c.off + ChunkHeaderSize; off+format.ProfileEntry <= end; {
+			if hole := (t.nextData(off, end) - off) / format.ProfileEntry; hole > 0 {
+				id += uint32(hole)
+				off += hole * format.ProfileEntry
+				continue
+			}
 			n, err := t.file.ReadAt(buf[:min(int64(len(buf)), end-off)], off)
 			if err != nil && !errors.Is(err, io.EOF) {
 				return err

@@ -167,7 +167,7 @@ type index struct {
 	first  uint64 // counter of the first event
 	tasks  map[taskKey]*Task
 	images map[ImageID]uint32
-	states []byte
+	states *slotStates // nil: a file without
 	ranges rangeLog
 }
 
@@ -198,10 +198,7 @@ func (t *Trace) readIndex() (*index, error) {
 	}
 	ix.pairs.add(ClockPair{h.Counter, h.Monotonic})
 	if h.Chunks != 0 {
-		ix.states = make([]byte, min(4*(h.Chunks+h.Small), max(0, t.size-format.StatesOff)))
-		if _, err := t.file.ReadAt(ix.states, format.StatesOff); err != nil && err != io.EOF {
-			return nil, err
-		}
+		ix.states = newSlotStates(t)
 	}
 	if err := ix.readRanges(); err != nil {
 		return nil, err
@@ -247,13 +244,18 @@ func (ix *index) slotsOf(size, from, n, first int64) error {
 	var head [ChunkHeaderSize]byte
 	var ch chunkHead
 	for i := int64(0); i < n; i++ {
+		if ix.states != nil {
+			used, err := ix.states.used(first + i)
+			if err != nil {
+				return err
+			}
+			if i = used - first; i >= n || used >= ix.states.n {
+				return nil
+			}
+		}
 		off := from + i*size
 		if off >= t.size {
 			return nil
-		}
-		if t.Header.Chunks != 0 && (int64(len(ix.states)) < 4*(first+i)+4 ||
-			binary.LittleEndian.Uint32(ix.states[4*(first+i):]) == format.StateFree) {
-			continue
 		}
 		n, err := t.file.ReadAt(head[:], off)
 		if err != nil && err != io.EOF {
@@ -261,7 +263,11 @@ func (ix *index) slotsOf(size, from, n, first int64) error {
 		}
 		clear(head[n:])
 		if binary.LittleEndian.Uint32(head[format.CMagic:]) == 0 {
-			continue // never used, or its task was killed before it wrote the header
+			// Never used, or its task was killed before it wrote the header.
+			if next := t.nextData(off, t.size); next-off >= size {
+				i += (next-off)/size - 1
+			}
+			continue
 		}
 		if n < len(head) {
 			t.problem(fmt.Errorf("offset %#x: chunk header cut off at the end of the file", off))
@@ -323,6 +329,7 @@ func (ix *index) resync(off int64) (int64, error) {
 	zero := true
 	var ch chunkHead
 	for at := off; at < t.size; at += int64(len(buf)) - ChunkHeaderSize {
+		at += (t.nextData(at, t.size) - at) &^ 7
 		n, err := t.file.ReadAt(buf, at)
 		if err != nil && err != io.EOF {
 			return 0, err
@@ -402,8 +409,12 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 }
 
 func (k *Task) comm(ch *chunkHead) {
-	if c := commString(ch.comm[:]); c != "" {
-		k.Comm = c
+	name := ch.comm[:]
+	if i := bytes.IndexByte(name, 0); i >= 0 {
+		name = name[:i]
+	}
+	if len(name) > 0 && string(name) != k.Comm {
+		k.Comm = commString(name)
 	}
 }
 

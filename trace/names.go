@@ -8,23 +8,30 @@ const (
 	namePageBits = 10
 )
 
-// A nameCache remembers the names of an image's functions: every event needs
-// one, and demangling is slow. Goroutines that race for an entry store equal
-// strings.
+// A nameCache remembers the functions of an image and their names: every event
+// needs one, demangling is slow, and the table is text (names.SymFile). Goroutines
+// that race for an entry store equal ones.
 type nameCache struct {
 	pages []atomic.Pointer[namePage]
 }
 
-type namePage [1 << namePageBits]atomic.Pointer[string]
+type namePage [1 << namePageBits]atomic.Pointer[knownFunc]
+
+// A knownFunc is a function with its name for people.
+type knownFunc struct {
+	name string
+	fn   Func
+}
 
 func newNameCache(sites int) nameCache {
 	return nameCache{pages: make([]atomic.Pointer[namePage], min(sites, maxCachedIDs)>>namePageBits+1)}
 }
 
-func (c *nameCache) get(t *Trace, id FuncID) string {
+// get returns what is known of a function, nil for an id beyond those that are remembered.
+func (c *nameCache) get(t *Trace, id FuncID) *knownFunc {
 	i := id.ID >> namePageBits
 	if int64(i) >= int64(len(c.pages)) {
-		return t.makeName(id)
+		return nil
 	}
 	page := c.pages[i].Load()
 	if page == nil {
@@ -33,9 +40,9 @@ func (c *nameCache) get(t *Trace, id FuncID) string {
 	}
 	p := page[id.ID&(1<<namePageBits-1)].Load()
 	if p == nil {
-		s := t.makeName(id)
-		p = &s
+		p = &knownFunc{fn: t.lookup(id)}
+		p.name = t.makeName(id, p.fn)
 		page[id.ID&(1<<namePageBits-1)].Store(p)
 	}
-	return *p
+	return p
 }

@@ -96,7 +96,7 @@ type follower struct {
 
 // newFollower returns a follower for a task that begins on the given stack.
 func newFollower(s sink, start, stack uint64) *follower {
-	return &follower{sink: s, cur: &callStack{num: stack}, t: start, now: start, stacks: map[uint64]*callStack{}}
+	return &follower{sink: s, cur: &callStack{num: stack}, t: start, now: start}
 }
 
 // step takes the next word of the task.
@@ -269,6 +269,9 @@ func (fl *follower) change(num uint64) {
 	fl.cur = next
 	if len(old.frames) == 0 {
 		return // an empty stack needs no memory
+	}
+	if fl.stacks == nil {
+		fl.stacks = map[uint64]*callStack{}
 	}
 	fl.stacks[old.num] = old
 	fl.open += len(old.frames)

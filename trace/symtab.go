@@ -33,13 +33,16 @@ func (t *Trace) loadSymbols(o Options) {
 	t.syms = make([]SymTable, len(t.Images))
 	t.cache = make([]nameCache, len(t.Images))
 	t.lines = make([]imageLines, len(t.Images))
+	room := int64(names.MaxSymFile) // for all images together
 	for i := range t.Images {
 		im := &t.Images[i]
-		tab, err := openSym(t.dir, im.ID.String()+SymExt)
+		tab, err := openSym(t.dir, im.ID.String()+SymExt, room)
 		switch {
 		case err == nil:
 			t.syms[i] = tab
-			im.merge(&Image{Path: tab.Path, BuildID: hex.EncodeToString(tab.BuildID), Machine: tab.Machine})
+			room -= tab.Size()
+			head := &tab.Head
+			im.merge(&Image{Path: head.Path, BuildID: hex.EncodeToString(head.BuildID), Machine: head.Machine})
 			if im.Sites == 0 {
 				im.Sites = int(tab.MaxID())
 			}
@@ -85,7 +88,7 @@ func (im *Image) label() string {
 	return im.ID.String()
 }
 
-func openSym(d *safefile.Dir, name string) (*names.Table, error) {
+func openSym(d *safefile.Dir, name string, room int64) (*names.SymFile, error) {
 	if d == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -94,7 +97,7 @@ func openSym(d *safefile.Dir, name string) (*names.Table, error) {
 		return nil, err
 	}
 	defer f.Close()
-	s, err := names.Read(f)
+	s, err := names.Load(f, room)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
@@ -118,8 +121,11 @@ func (t *Trace) Source(id FuncID) (file string, line int, err error) {
 	l := &t.lines[id.Image]
 	l.once.Do(func() {
 		im := t.Images[id.Image].file()
-		if tab, ok := t.syms[id.Image].(*names.Table); ok {
+		switch tab := t.syms[id.Image].(type) {
+		case *names.Table:
 			im.Entry = tab.Entry
+		case *names.SymFile:
+			im.Entry = tab.Head.Entry
 		}
 		l.lines, l.err = names.FindLines(im)
 	})

@@ -9,7 +9,6 @@ import (
 	"unicode"
 
 	"github.com/fentry-dev/fentry/internal/safefile"
-	"github.com/fentry-dev/fentry/names"
 )
 
 // Options are the options of [OpenWith]. The zero value is that of Open.
@@ -218,6 +217,16 @@ func (t *Trace) problem(err error) {
 
 // Func returns what is known about a function: the zero Func if its image has no symbols.
 func (t *Trace) Func(id FuncID) Func {
+	if int(id.Image) < len(t.cache) {
+		if k := t.cache[id.Image].get(t, id); k != nil {
+			return k.fn
+		}
+	}
+	return t.lookup(id)
+}
+
+// lookup asks the table of the function's image.
+func (t *Trace) lookup(id FuncID) Func {
 	if int(id.Image) >= len(t.syms) || t.syms[id.Image] == nil {
 		return Func{}
 	}
@@ -226,12 +235,12 @@ func (t *Trace) Func(id FuncID) Func {
 }
 
 // Functions yields the functions that the symbols of the trace's images list as traced, called or not. Images without
-// symbols, and tables of Options.Resolve that are not a [names.Table], have none.
+// symbols, and tables of Options.Resolve that cannot list theirs as a [names.Table] does, have none.
 func (t *Trace) Functions() iter.Seq[Func] {
 	return func(yield func(Func) bool) {
 		for _, tab := range t.syms {
-			if tab, ok := tab.(*names.Table); ok {
-				for _, f := range tab.Traced() {
+			if tab, ok := tab.(interface{ Traced() iter.Seq[Func] }); ok {
+				for f := range tab.Traced() {
 					if !yield(f) {
 						return
 					}
@@ -245,16 +254,18 @@ func (t *Trace) Functions() iter.Seq[Func] {
 // Display), "image:#id" if nothing is known.
 func (t *Trace) Name(id FuncID) string {
 	if int(id.Image) < len(t.cache) {
-		return t.cache[id.Image].get(t, id)
+		if k := t.cache[id.Image].get(t, id); k != nil {
+			return k.name
+		}
 	}
-	return t.makeName(id)
+	return t.makeName(id, t.lookup(id))
 }
 
-func (t *Trace) makeName(id FuncID) string {
+// makeName makes the name of a function of which f is known.
+func (t *Trace) makeName(id FuncID, f Func) string {
 	if id.ID == 0 {
 		return ""
 	}
-	f := t.Func(id)
 	switch {
 	case f.Name != "" && t.name != nil:
 		return t.name(f.Name)

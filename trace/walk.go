@@ -64,9 +64,25 @@ func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
 	return w.run(stop)
 }
 
-// windowFor keeps the windows of n tasks in about 64 MiB.
+// minWindow is the smallest window in bytes: more than any chunk's header.
+const minWindow = 512
+
+// windowFor keeps the windows of n tasks in about 64 MiB, as long as they are not too
+// small for that.
 func windowFor(n int) int {
-	return max(4<<10, min(windowSize, (64<<20/max(1, n))&^0xfff))
+	return max(minWindow, min(windowSize, (64<<20/max(1, n))&^(minWindow-1)))
+}
+
+// window returns how large a window of at most limit bytes the task can use. Half a
+// million tasks of one call each must not take a page each.
+func (k *Task) window(limit int) int {
+	n := minWindow
+	for i := range k.chunks {
+		if n = max(n, int(min(k.chunks[i].size, uint32(limit)))); n == limit {
+			break
+		}
+	}
+	return n
 }
 
 type pending struct {
@@ -142,10 +158,10 @@ func (w *walker) run(stop uint64) error {
 
 func (w *walker) begin(p pending) error {
 	var window []byte
-	if n := len(w.windows); n > 0 {
+	if n := len(w.windows); n > 0 && len(w.windows[n-1]) >= p.task.window(w.window) {
 		window, w.windows = w.windows[n-1], w.windows[:n-1]
 	} else {
-		window = make([]byte, w.window)
+		window = make([]byte, p.task.window(w.window))
 	}
 	c, err := newCursor(w.t, p.task, window, p.emit)
 	if err != nil || c == nil {
@@ -213,7 +229,9 @@ func (w *walker) down() {
 func (w *walker) pop() {
 	c := w.heap[0].c
 	w.byTask[c.task.Index] = nil
-	w.windows = append(w.windows, c.dec.buf)
+	if len(c.dec.buf) == w.window {
+		w.windows = append(w.windows, c.dec.buf)
+	}
 	n := len(w.heap) - 1
 	w.heap[0] = w.heap[n]
 	w.heap[n] = due{}

@@ -270,6 +270,9 @@ func (d *decoder) more() bool {
 // chunks are missing before the new one.
 func (d *decoder) fill() (gap, ok bool) {
 	for {
+		if n := len(d.win); n >= 8 && n == len(d.buf) && binary.LittleEndian.Uint64(d.win[n-8:]) == 0 {
+			d.off += (nextData(d.r, d.off, d.end) - d.off) &^ 7
+		}
 		if d.more() {
 			return false, true
 		}

@@ -124,14 +124,12 @@ func (c *nameCollector) addSymbols(path string) {
 		return
 	}
 	defer f.Close()
-	tab, err := names.Read(f)
+	tab, err := names.Load(f, names.MaxSymFile)
 	if err != nil {
 		return
 	}
-	for _, fn := range tab.Funcs {
-		if fn.ID != 0 {
-			c.name(fn.Display())
-		}
+	for fn := range tab.Traced() {
+		c.name(strings.Clone(fn.Display()))
 	}
 }
 

@@ -13,7 +13,11 @@ import (
 
 // TestMain makes "fentry" a command of the scripts, and of tests that set FENTRY_TEST_MAIN: the test binary itself.
 func TestMain(m *testing.M) {
-	if os.Getenv("FENTRY_TEST_MAIN") != "" {
+	switch os.Getenv("FENTRY_TEST_MAIN") {
+	case "":
+	case "peak":
+		os.Exit(peakMain())
+	default:
 		main()
 	}
 	testscript.Main(m, map[string]func(){"fentry": main})

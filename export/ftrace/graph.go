@@ -53,7 +53,26 @@ type Graph struct {
 // graphRow is what is remembered of a processor.
 type graphRow struct {
 	depth int
-	names [retfuncDepth]trace.FuncID
+	names []trace.FuncID // as many as it had levels, at most retfuncDepth: there can be a million of these
+}
+
+// at returns the name remembered of a level.
+func (r *graphRow) at(depth int) trace.FuncID {
+	if depth < len(r.names) {
+		return r.names[depth]
+	}
+	return trace.FuncID{}
+}
+
+// set remembers the name of a level.
+func (r *graphRow) set(depth int, fn trace.FuncID) {
+	if depth >= len(r.names) {
+		if fn == (trace.FuncID{}) {
+			return
+		}
+		r.names = append(r.names, make([]trace.FuncID, depth+1-len(r.names))...)
+	}
+	r.names[depth] = fn
 }
 
 // NewGraph returns a Graph that writes to w.
@@ -174,8 +193,8 @@ func appendTask(b []byte, k *trace.Task, comm string) []byte {
 // row returns what is remembered of the event's processor.
 func (g *Graph) row(k *trace.Task) *graphRow {
 	i := g.cpu(k)
-	for i >= len(g.rows) {
-		g.rows = append(g.rows, graphRow{})
+	if i >= len(g.rows) {
+		g.rows = append(g.rows, make([]graphRow, max(i+1, min(2*i, g.cpus()))-len(g.rows))...)
 	}
 	return &g.rows[i]
 }
@@ -267,9 +286,9 @@ func (g *Graph) entry(ev *trace.Event) {
 	}
 	if ev.Depth < retfuncDepth {
 		if leaf {
-			row.names[ev.Depth] = trace.FuncID{}
+			row.set(ev.Depth, trace.FuncID{})
 		} else {
-			row.names[ev.Depth] = ev.Func
+			row.set(ev.Depth, ev.Func)
 		}
 	}
 	b = appendIndent(b, ev.Depth)
@@ -300,8 +319,8 @@ func (g *Graph) exit(ev *trace.Event) {
 	row.depth = ev.Depth - 1
 	match := true
 	if ev.Depth < retfuncDepth {
-		match = row.names[ev.Depth] == ev.Func
-		row.names[ev.Depth] = trace.FuncID{}
+		match = row.at(ev.Depth) == ev.Func
+		row.set(ev.Depth, trace.FuncID{})
 	}
 	b := g.prologue(g.buf, ev)
 	if ev.Flags&trace.FlagNoEntry != 0 {

@@ -90,7 +90,9 @@ func (f *Filter) Event(ev *trace.Event) error {
 			f.push(k, ev)
 		}
 	}
-	return f.flush(false)
+	err := f.flush(false)
+	f.forget(ev.Task, k)
+	return err
 }
 
 // noted tells whether an event that is no call's is shown: outside of the roots
@@ -247,12 +249,14 @@ func (f *Filter) drop(it *item) {
 
 // compact removes dropped items from the queue and from the tasks' chains.
 func (f *Filter) compact() {
-	for _, k := range f.tasks {
-		k.last = nil
+	for _, it := range f.queue[f.head:] {
+		f.tasks[it.ev.Task].last = nil
 	}
+	var idle []*trace.Task
 	kept := f.queue[:0]
 	for _, it := range f.queue[f.head:] {
 		if it.dropped {
+			idle = append(idle, it.ev.Task)
 			f.reuse(it)
 			continue
 		}
@@ -264,8 +268,23 @@ func (f *Filter) compact() {
 		k.last = it
 		kept = append(kept, it)
 	}
+	for _, t := range idle {
+		if k := f.tasks[t]; k != nil {
+			f.forget(t, k)
+		}
+	}
 	clear(f.queue[len(kept):])
 	f.queue, f.head, f.gone = kept, 0, 0
+}
+
+// manyTasks is how many tasks are kept although nothing needs to be known of them: most go on.
+const manyTasks = 1024
+
+// forget drops a task that is in no call and has nothing in the queue, if there are many.
+func (f *Filter) forget(t *trace.Task, k *task) {
+	if len(f.tasks) > manyTasks && k.last == nil && len(k.stacks) == 1 && len(k.cur.frames) == 0 {
+		delete(f.tasks, t)
+	}
 }
 
 // flush passes on the events at the head of the queue about which everything is
@@ -288,6 +307,7 @@ func (f *Filter) flush(end bool) error {
 		it.left = true
 		if k := f.tasks[it.ev.Task]; k.last == it {
 			k.last = nil
+			f.forget(it.ev.Task, k)
 		}
 		if it.ev.Kind != trace.Entry || it.ended {
 			f.reuse(it)
