@@ -80,21 +80,24 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	if k.ParentPID != 0 {
 		fl.inherit(inherited, k.begin)
 	}
-	if len(k.children) == 0 {
+	var fk *forker
+	if len(k.children) > 0 {
+		fk = newForker(t, k)
+	}
+	if b, ok := s.(*blockBuilder); ok {
+		b.run(k, d, &w, more, fk, f)
+		return d.err
+	}
+	if fk == nil {
 		for ; more; more = d.next(&w) {
 			fl.step(&w)
 		}
 	} else {
-		fk := newForker(t, k)
 		for ; more; more = d.next(&w) {
-			for c := fk.next(w.t); c != nil; c = fk.next(w.t) {
-				f.give(c, fk.take(fl))
-			}
+			fk.give(fl, w.t, f)
 			fk.step(fl, &w)
 		}
-		for c := fk.next(^uint64(0)); c != nil; c = fk.next(^uint64(0)) {
-			f.give(c, fk.take(fl))
-		}
+		fk.give(fl, ^uint64(0), f)
 	}
 	fl.finish()
 	if d.err != nil {

@@ -76,6 +76,8 @@ const (
 	FlagResumed
 	// FlagEntryOnly: an Entry of the function tracer, which records no exits. Its Depth and Caller are unknown.
 	FlagEntryOnly
+	// FlagOpen: an Entry that lies before the window of a walk, see WalkOptions.Open.
+	FlagOpen
 )
 
 // An Event is something that happened in a task. Times are in nanoseconds.
@@ -112,6 +114,10 @@ type cursor struct {
 	leaf  bool // the call that is entered or left has no calls inside
 	forks *forker
 	paths map[*Task][]openCall // where it leaves what its children inherit
+
+	part   *part // of the task's blocks that is visited; nil: all, without the index
+	rest   int   // of the decoder's chunks where this run of blocks ends
+	jumped bool  // the newest step went on to another run of blocks
 }
 
 // newCursor returns a cursor before the first event; nil when the task has none.
@@ -189,7 +195,11 @@ func (c *cursor) step() bool {
 		}
 		return false
 	}
+	if len(c.dec.chunks) < c.rest {
+		return c.jump()
+	}
 	if c.nxt.code == wThreadEnd {
+		c.give(c.nxt.t)
 		c.fl.finish() // at the time of this event, not when the end was noticed
 	}
 	c.cur = c.nxt
@@ -302,6 +312,24 @@ func (c *cursor) enter(f *frame) {
 		}
 	}
 	c.event(Entry, flags, f.fn, len(c.fl.cur.frames)-1)
+}
+
+// openCalls emits the calls that are open on the current stack, as events that lie
+// before the window.
+func (c *cursor) openCalls(emit func(*Event) error) error {
+	ev := &c.ev
+	ev.Dur, ev.Self = 0, 0
+	ev.Kind, ev.Flags, ev.Count, ev.Stack = Entry, FlagOpen, 0, c.fl.cur.num
+	ev.Caller = FuncID{}
+	for i := range c.fl.cur.frames {
+		f := &c.fl.cur.frames[i]
+		ev.Time, ev.Func, ev.Depth = c.t.Clock.Time(f.start), f.fn, i
+		if err := emit(ev); err != nil {
+			return err
+		}
+		ev.Caller = f.fn
+	}
+	return nil
 }
 
 func (c *cursor) forget(*frame) {}

@@ -94,6 +94,16 @@ func (f *forker) next(t uint64) *Task {
 	return f.pending[0]
 }
 
+// give tells the children that begin until counter t what they inherit.
+func (f *forker) give(fl *follower, t uint64, to *forks) {
+	if f == nil {
+		return
+	}
+	for c := f.next(t); c != nil; c = f.next(t) {
+		to.give(c, f.take(fl))
+	}
+}
+
 // take returns what the next child inherits from a parent in the state fl.
 func (f *forker) take(fl *follower) []openCall {
 	f.pending = f.pending[1:]

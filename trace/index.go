@@ -186,6 +186,7 @@ func (t *Trace) readIndex() (*index, error) {
 	if t.Header, err = ParseHeader(page); err != nil {
 		return nil, err
 	}
+	t.identity = format.IdentityOf(page)
 	h := &t.Header
 	ix := &index{t: t, tasks: map[taskKey]*Task{}, images: map[ImageID]uint32{}}
 	if t.Info != nil {
@@ -206,7 +207,7 @@ func (t *Trace) readIndex() (*index, error) {
 	if h.Layout == LayoutPacked {
 		off := h.Size
 		if t.list != nil {
-			if off, err = ix.listed(t.list, format.IdentityOf(page)); err != nil {
+			if off, err = ix.listed(t.list, t.identity); err != nil {
 				return nil, err
 			}
 		}

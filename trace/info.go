@@ -20,6 +20,7 @@ const (
 	InfoFile   = format.FileInfo
 	EventsFile = format.FileEvents
 	ChunksFile = format.FileChunks
+	IndexFile  = format.FileIndex
 	SymExt     = format.FileSym // appended to an ImageID's text
 )
 

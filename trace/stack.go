@@ -20,6 +20,7 @@ const (
 	frameInherited frameFlags = 1 << iota // open in the parent when this task was forked
 	frameOutermost                        // no other activation of the function was open
 	frameSuspended                        // closed by a resync; was or is kept aside
+	frameSaved                            // was there when the state was saved, see stateSaver
 )
 
 // An ending says how a call ended.
@@ -59,7 +60,8 @@ type callStack struct {
 // A suspended frame waits for an exit that may still come.
 type suspendedFrame struct {
 	frame
-	end uint64 // when the resync closed it
+	end   uint64 // when the resync closed it
+	saved int32  // position, from 1 on, when the state was saved; 0: it was not there
 }
 
 const (
@@ -246,7 +248,7 @@ func (fl *follower) resync(n uint64) {
 		f.flags |= frameSuspended
 		fl.cur.frames = fl.cur.frames[:top]
 		fl.sink.suspend(&f)
-		fl.aside = append(fl.aside, suspendedFrame{f, fl.t})
+		fl.aside = append(fl.aside, suspendedFrame{frame: f, end: fl.t})
 	}
 }
 

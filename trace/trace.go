@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
@@ -52,17 +53,19 @@ type Trace struct {
 	// What could be read is available nevertheless.
 	Problems []error
 
-	file   io.ReaderAt   // events
-	list   io.Reader     // chunks, while the trace is opened; nil: there is none
-	dir    *safefile.Dir // while the trace is opened; nil: it is not read from a directory
-	size   int64
-	close  func() error
-	syms   []SymTable // by image
-	lines  []imageLines
-	flat   []bool // by image: its tracer records entries only
-	ranges idRanges
-	cache  []nameCache // names, by image
-	name   func(string) string
+	file     io.ReaderAt   // events
+	list     io.Reader     // chunks, while the trace is opened; nil: there is none
+	dir      *safefile.Dir // while the trace is opened; nil: it is not read from a directory
+	size     int64
+	identity format.Identity
+	close    func() error
+	syms     []SymTable // by image
+	lines    []imageLines
+	flat     []bool // by image: its tracer records entries only
+	ranges   idRanges
+	blocks   *blockIndex // the file index; nil: there is none
+	cache    []nameCache // names, by image
+	name     func(string) string
 
 	forked int // tasks that have a parent
 }
@@ -139,6 +142,9 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 		err = t.load(f, st.Size(), o)
 		t.list, t.dir = nil, nil
 		t.Ending = t.ending(f)
+		if err == nil && t.Ending != EndPending {
+			t.openIndex(d)
+		}
 	}
 	if err != nil {
 		f.Close()
@@ -202,7 +208,13 @@ func (t *Trace) setClock(ix *index, o Options) {
 }
 
 // Close closes the trace's files.
-func (t *Trace) Close() error { return errors.Join(t.close(), t.closeLines()) }
+func (t *Trace) Close() error {
+	err := errors.Join(t.close(), t.closeLines())
+	if t.blocks != nil && t.blocks.close != nil {
+		err = errors.Join(err, t.blocks.close())
+	}
+	return err
+}
 
 // maxProblems bounds the list for files that are nothing but damage.
 const maxProblems = 100

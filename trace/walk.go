@@ -12,6 +12,9 @@ type WalkOptions struct {
 	// that are open at From keep their depth and duration; those that are open
 	// at To do not end. To 0: the end of the trace.
 	From, To int64
+	// Open begins with an Entry, flagged FlagOpen, for each call that is open at From on the stack that its task is on,
+	// the tasks in order and of each the outermost call first. Its Time is that of the call's entry, before From.
+	Open bool
 }
 
 // Walk calls fn with every event, ordered by time; events of several tasks at the same time come in the order of
@@ -21,7 +24,7 @@ type WalkOptions struct {
 // returned.
 //
 // Memory does not depend on the trace's length: it holds a window of each task that is running at the time, and its
-// open calls.
+// open calls; with an index, of which only the parts that are needed are read, also those of the tasks to visit.
 func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
 	w := walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]openCall{}}
 	emit := fn
@@ -33,35 +36,50 @@ func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
 			return fn(ev)
 		}
 	}
+	if o.Open && o.From > 0 {
+		w.open, w.from = fn, o.From
+	}
 	visit := make([]bool, len(t.Tasks))
-	need := make([]bool, len(t.Tasks))
 	chosen := o.Tasks
 	if chosen == nil {
 		chosen = t.Tasks
 	}
 	for _, k := range chosen {
 		visit[k.Index] = true
-		// What a forked task had open is in its parents' events.
-		for p := k; p != nil && !need[p.Index]; p = p.Parent {
-			need[p.Index] = true
-		}
 	}
 	w.window = windowFor(len(chosen))
-	for _, k := range t.Tasks {
-		if !need[k.Index] || len(k.chunks) == 0 {
-			continue
-		}
-		p := pending{task: k}
-		if visit[k.Index] {
-			p.emit = emit
-		}
-		w.pending = append(w.pending, p)
+	if !w.planBlocks(o, visit, emit) {
+		w.planAll(visit, emit)
 	}
 	var stop uint64
 	if o.To > 0 {
 		stop = t.Clock.Counter(o.To) + 1<<16 // the emit hook has the last word
 	}
 	return w.run(stop)
+}
+
+// planAll has tasks read from their beginning, and their parents too: what a forked
+// task had open is in the parents' events.
+func (w *walker) planAll(visit []bool, emit func(*Event) error) {
+	t := w.t
+	need := make([]bool, len(t.Tasks))
+	for _, k := range t.Tasks {
+		if visit[k.Index] {
+			for p := k; p != nil && !need[p.Index]; p = p.Parent {
+				need[p.Index] = true
+			}
+		}
+	}
+	for _, k := range t.Tasks {
+		if !need[k.Index] || len(k.chunks) == 0 {
+			continue
+		}
+		p := pending{task: k, due: k.begin}
+		if visit[k.Index] {
+			p.emit = emit
+		}
+		w.pending = append(w.pending, p)
+	}
 }
 
 // minWindow is the smallest window in bytes: more than any chunk's header.
@@ -85,18 +103,23 @@ func (k *Task) window(limit int) int {
 	return n
 }
 
+// A pending task has not begun.
 type pending struct {
 	task *Task
+	due  uint64 // where its first word is in the order of time
 	emit func(*Event) error
+	part *part // of its blocks; nil: it is read from its beginning, without the index
 }
 
 // A walker merges the tasks' events by time.
 type walker struct {
 	t       *Trace
-	window  int       // its size
-	windows [][]byte  // of tasks that have ended
-	pending []pending // not yet begun, by time
-	heap    []due     // running tasks; the least is first
+	window  int                // its size
+	windows [][]byte           // of tasks that have ended
+	pending []pending          // not yet begun, by time
+	heap    []due              // running tasks; the least is first
+	open    func(*Event) error // gets the calls that are open at time from; nil: it has, or is not to
+	from    int64
 	byTask  []*cursor
 	paths   map[*Task][]openCall // what forked tasks that have not begun inherit
 }
@@ -110,18 +133,25 @@ type due struct {
 }
 
 func (w *walker) run(stop uint64) error {
+	from := w.t.Clock.Counter(w.from)
 	for {
 		// Begin the tasks whose first chunk is due.
-		for len(w.pending) > 0 && (len(w.heap) == 0 || w.pending[0].task.begin <= w.heap[0].t) {
-			if err := w.begin(w.pending[0]); err != nil {
+		for len(w.pending) > 0 && (len(w.heap) == 0 || w.pending[0].due <= w.heap[0].t) {
+			p := w.pending[0]
+			w.pending = w.pending[1:]
+			if err := w.begin(p); err != nil {
 				return err
 			}
-			w.pending = w.pending[1:]
 		}
 		if len(w.heap) == 0 {
 			return nil
 		}
 		top := &w.heap[0]
+		if w.open != nil && w.t.Clock.Time(top.t) >= w.from {
+			if err := w.openCalls(); err != nil {
+				return err
+			}
+		}
 		if stop != 0 && top.t > stop {
 			return nil
 		}
@@ -134,7 +164,10 @@ func (w *walker) run(stop uint64) error {
 			limit = min(limit, w.heap[2].t)
 		}
 		if len(w.pending) > 0 {
-			limit = min(limit, w.pending[0].task.begin)
+			limit = min(limit, w.pending[0].due)
+		}
+		if w.open != nil {
+			limit = min(limit, from-min(from, 4)) // Counter is the inverse of Time to within two ticks
 		}
 		if stop != 0 {
 			limit = min(limit, stop)
@@ -147,11 +180,14 @@ func (w *walker) run(stop uint64) error {
 		if c.err != nil {
 			return c.err
 		}
-		if !more {
+		if !more && !c.jumped {
 			w.pop()
 			continue
 		}
 		top.t = max(top.t, c.cur.t)
+		if c.jumped {
+			top.t, c.jumped = max(top.t, c.part.due), false
+		}
 		w.down()
 	}
 }
@@ -163,6 +199,14 @@ func (w *walker) begin(p pending) error {
 	} else {
 		window = make([]byte, p.task.window(w.window))
 	}
+	if p.part != nil {
+		c, err := newPartCursor(w.t, p.task, window, p.emit, p.part)
+		if err != nil {
+			return err
+		}
+		w.add(c, p.part.due)
+		return nil
+	}
 	c, err := newCursor(w.t, p.task, window, p.emit)
 	if err != nil || c == nil {
 		return err
@@ -170,7 +214,6 @@ func (w *walker) begin(p pending) error {
 	if len(p.task.children) > 0 {
 		c.forks, c.paths = newForker(w.t, p.task), w.paths
 	}
-	w.byTask[p.task.Index] = c
 	var inherited []openCall
 	if p.task.Parent != nil {
 		if pc := w.byTask[p.task.Parent.Index]; pc != nil {
@@ -182,8 +225,29 @@ func (w *walker) begin(p pending) error {
 	if p.task.ParentPID != 0 {
 		c.fl.inherit(inherited, p.task.begin)
 	}
-	w.heap = append(w.heap, due{c.cur.t, p.task.Index, c})
+	w.add(c, c.cur.t)
+	return nil
+}
+
+// add enters a task that has begun.
+func (w *walker) add(c *cursor, t uint64) {
+	w.byTask[c.task.Index] = c
+	w.heap = append(w.heap, due{t, c.task.Index, c})
 	w.up(len(w.heap) - 1)
+}
+
+// openCalls emits the calls that are open now.
+func (w *walker) openCalls() error {
+	emit := w.open
+	w.open = nil
+	for _, c := range w.byTask {
+		if c == nil || c.emit == nil || w.t.Clock.Time(c.task.begin) >= w.from {
+			continue // a forked task can begin inside calls, but not before it begins
+		}
+		if err := c.openCalls(emit); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -47,6 +47,7 @@ func (c *filterFlags) parse(cmd *cobra.Command) (s selection, err error) {
 	if s.walk.From, s.walk.To, err = parseTimes(c.time); err != nil {
 		return s, usagef(cmd, "--time %v", err)
 	}
+	s.walk.Open, s.calls.End = s.walk.From > 0, s.walk.To
 	if c.threshold != "" {
 		min, err := parseDuration(c.threshold)
 		if err != nil {
@@ -73,6 +74,19 @@ func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) 
 	s.calls.Match, s.calls.Roots = match, roots
 	s.named = []*record.Filter{named, rootsNamed}
 	return nil
+}
+
+// worthIndex is from how many bytes of chunks on an index is made: less is read in a
+// fraction of a second.
+const worthIndex = 64 << 20
+
+// prepare sees to it that a trace has an index if the selection can do with parts of it.
+func (s *selection) prepare(t *trace.Trace) error {
+	if s.walk.From <= 0 || t.Bytes < worthIndex {
+		return nil
+	}
+	_, err := t.MakeIndex(false)
+	return err
 }
 
 // all says that no call is left out.

@@ -219,6 +219,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			return w.Close()
 		}
 	}
+	if err := sel.prepare(t); err != nil {
+		return pathError(err)
+	}
 	p := a.progress("replay", t)
 	defer p.done()
 	if err := t.Walk(sel.walk, p.watch(emit)); err != nil {

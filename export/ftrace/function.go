@@ -51,7 +51,9 @@ func (f *Function) Event(ev *trace.Event) error {
 	}
 	switch ev.Kind {
 	case trace.Entry:
-		f.entry(ev)
+		if ev.Flags&trace.FlagOpen == 0 { // no call of this window
+			f.entry(ev)
+		}
 	case trace.Lost:
 		f.buf = appendLost(f.buf, f.cpu(ev.Task), ev.Count)
 	case trace.Mark:

@@ -1,6 +1,7 @@
 package ftrace
 
 import (
+	"bytes"
 	"io"
 	"strconv"
 
@@ -298,6 +299,11 @@ func (g *Graph) entry(ev *trace.Event) {
 	} else {
 		b = g.name(b, name, 0)
 		b = append(b, "() {"...)
+	}
+	if ev.Flags&trace.FlagOpen != 0 {
+		b = append(b, " /* open since "...)
+		b = append(b, bytes.TrimLeft(appendTime(nil, ev.Time), " ")...)
+		b = append(b, " */"...)
 	}
 	b = appendComment(b, g.opt.Comment, ev.Func)
 	g.buf = append(b, '\n')

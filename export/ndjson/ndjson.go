@@ -26,8 +26,8 @@
 //	text    a text, see below; absent if empty
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
-//	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only; absent
-//	        if empty
+//	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only, open;
+//	        absent if empty
 //
 // Calls are
 //
@@ -102,7 +102,7 @@ func New(w io.Writer, t *trace.Trace) *Writer {
 	}
 }
 
-var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed", "entry_only"}
+var flagNames = [...]string{"leaf", "tail", "no_entry", "inherited", "resumed", "entry_only", "open"}
 
 // Skipped returns the number of events left out because they are unknown: records of a later version, or damage.
 func (j *Writer) Skipped() uint64 { return j.skipped }

@@ -205,14 +205,64 @@ const (
 	XCrc    = 124 // u32
 )
 
+// The file index.
+const (
+	IndexMagic   = "FENTRYX1" // value of I_MAGIC
+	IndexVersion = 1          // value of I_VERSION
+	IndexHeader  = 64         // bytes
+	IndexTask    = 48         // size of an entry of its directory, bytes
+)
+
+// Fields of its header.
+const (
+	IMagic     = 0  // char[8]
+	IVersion   = 8  // u32
+	ITasks     = 12 // u32
+	IIdentity  = 16 // u8[24]
+	IChunksCrc = 40 // u32
+	ITasksCrc  = 44 // u32
+	ICrc       = 60 // u32
+)
+
+// Fields of an entry of its directory.
+const (
+	TFirst        = 0  // u64, ticks
+	TLast         = 8  // u64, ticks
+	TOffset       = 16 // u64, bytes
+	TStates       = 24 // u64, bytes
+	TFunctions    = 32 // u64, bytes
+	TStatesCrc    = 40 // u32
+	TFunctionsCrc = 44 // u32
+)
+
+// Flags of a block.
+const (
+	BlockNotes = 1 // events that are no call's
+	BlockLost  = 2 // a loss among them
+)
+
+// Flags of a difference of states.
+const (
+	StateHasLossy     = 1   // events were lost since the stack was last empty
+	StateHasTail      = 2   // the event before the block is an exit, and its first one an entry at the same time
+	StateHasLeaf      = 4   // the event before the block is an entry, and its first one the exit of that call
+	StateHasOver      = 8   // calls are open that are not followed, because there are too many
+	StateHasNumber    = 16  // the number of the next chunk is not that of the one before plus 1
+	StateHasComm      = 32  // the task has another name
+	StateHasInherited = 64  // the task has found out that it inherited other calls
+	StateHasAside     = 128 // other calls are aside
+)
+
 // Names in the file system.
 const (
-	DirDefault = "fentry.data" // trace directory if none is named
-	FileEvents = "events"
-	FileChunks = "chunks"
-	FileInfo   = "info.json"
-	FileSym    = ".sym"                              // behind 16 hex digits
-	Files      = "events\000chunks\000info.json\000" // all of them but those, NUL behind each
+	DirDefault   = "fentry.data" // trace directory if none is named
+	FileEvents   = "events"
+	FileChunks   = "chunks"
+	FileIndex    = "index"
+	FileNewIndex = "index.new"
+	FileInfo     = "info.json"
+	FileSym      = ".sym"                                                    // behind 16 hex digits
+	Files        = "events\000chunks\000index\000index.new\000info.json\000" // all of them but those, NUL behind each
 )
 
 // Configuration.

@@ -23,6 +23,8 @@ type TraceFile struct {
 var TraceFiles = []TraceFile{
 	{"EVENTS", "events", "what the tasks did; binary"},
 	{"CHUNKS", "chunks", "a copy of the headers of all chunks in `events`, which makes opening faster; binary"},
+	{"INDEX", "index", "where to begin reading `events` for a question, which makes answers faster; binary"},
+	{"NEW_INDEX", "index.new", "the file `index` while it is made"},
 	{"INFO", "info.json", "what the recorder knows: command, exit status, clock, images"},
 }
 

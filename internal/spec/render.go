@@ -100,6 +100,16 @@ func TraceGroups() []Group {
 		{"map chunks", []Const{{"MAP_ENTRY", strconv.Itoa(MapEntry), "bytes"}}},
 		offsets("fields of an entry of a map chunk", "M", Map),
 		offsets("fields of an entry of the file chunks, besides those of a chunk header", "X", Index),
+		{"the file index", []Const{
+			{"INDEX_MAGIC", strconv.Quote(IndexMagic), "value of I_MAGIC"},
+			{"INDEX_VERSION", strconv.Itoa(IndexVersion), "value of I_VERSION"},
+			{"INDEX_HEADER", strconv.Itoa(IndexHeader), "bytes"},
+			{"INDEX_TASK", strconv.Itoa(IndexTask), "size of an entry of its directory, bytes"},
+		}},
+		offsets("fields of its header", "I", IndexHead),
+		offsets("fields of an entry of its directory", "T", IndexEntry),
+		numbers("flags of a block", "BLOCK", BlockFlags),
+		numbers("flags of a difference of states", "STATE_HAS", StateFlags),
 	}
 }
 

@@ -173,3 +173,51 @@ var Index = []Field{
 	{"OFFSET", 96, "u64", "bytes", "offset of the chunk in `events`"},
 	{"CRC", 124, "u32", "", "CRC-32C, see below"},
 }
+
+// IndexMagic begins the file index; the sizes are in bytes.
+const (
+	IndexMagic   = "FENTRYX1"
+	IndexVersion = 1
+	IndexHeader  = 64
+	IndexTask    = 48
+)
+
+// IndexHead is the header of the file index.
+var IndexHead = []Field{
+	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYX1"`},
+	{"VERSION", 8, "u32", "", "version of this file, 1; a reader ignores a file of any other"},
+	{"TASKS", 12, "u32", "", "tasks, and entries of the directory"},
+	{"IDENTITY", 16, "u8[24]", "", "`COUNTER`, `MONOTONIC` and `REALTIME` of the header of `events`"},
+	{"CHUNKS_CRC", 40, "u32", "", "CRC-32C of what the index is made of, see below"},
+	{"TASKS_CRC", 44, "u32", "", "CRC-32C of the directory"},
+	{"CRC", 60, "u32", "", "CRC-32C of the 60 bytes before"},
+}
+
+// IndexEntry is an entry of the directory of the file index: a task.
+var IndexEntry = []Field{
+	{"FIRST", 0, "u64", "ticks", "the least counter of its events"},
+	{"LAST", 8, "u64", "ticks", "the greatest"},
+	{"OFFSET", 16, "u64", "bytes", "offset of its states in this file; its functions follow them"},
+	{"STATES", 24, "u64", "bytes", "size of its states"},
+	{"FUNCTIONS", 32, "u64", "bytes", "size of its functions"},
+	{"STATES_CRC", 40, "u32", "", "CRC-32C of its states"},
+	{"FUNCTIONS_CRC", 44, "u32", "", "CRC-32C of its functions"},
+}
+
+// BlockFlags say what is in a block besides calls.
+var BlockFlags = []Value{
+	{"NOTES", 1, "events that are no call's"},
+	{"LOST", 2, "a loss among them"},
+}
+
+// StateFlags say what a difference of states has.
+var StateFlags = []Value{
+	{"LOSSY", 1, "events were lost since the stack was last empty"},
+	{"TAIL", 2, "the event before the block is an exit, and its first one an entry at the same time"},
+	{"LEAF", 4, "the event before the block is an entry, and its first one the exit of that call"},
+	{"OVER", 8, "calls are open that are not followed, because there are too many"},
+	{"NUMBER", 16, "the number of the next chunk is not that of the one before plus 1"},
+	{"COMM", 32, "the task has another name"},
+	{"INHERITED", 64, "the task has found out that it inherited other calls"},
+	{"ASIDE", 128, "other calls are aside"},
+}

@@ -161,12 +161,52 @@
 #define FT_X_OFFSET                96           /* u64, bytes */
 #define FT_X_CRC                   124          /* u32 */
 
+/* the file index */
+#define FT_INDEX_MAGIC             0x31585952544e4546 /* the bytes FENTRYX1, value of I_MAGIC */
+#define FT_INDEX_VERSION           1            /* value of I_VERSION */
+#define FT_INDEX_HEADER            64           /* bytes */
+#define FT_INDEX_TASK              48           /* size of an entry of its directory, bytes */
+
+/* fields of its header */
+#define FT_I_MAGIC                 0            /* char[8] */
+#define FT_I_VERSION               8            /* u32 */
+#define FT_I_TASKS                 12           /* u32 */
+#define FT_I_IDENTITY              16           /* u8[24] */
+#define FT_I_CHUNKS_CRC            40           /* u32 */
+#define FT_I_TASKS_CRC             44           /* u32 */
+#define FT_I_CRC                   60           /* u32 */
+
+/* fields of an entry of its directory */
+#define FT_T_FIRST                 0            /* u64, ticks */
+#define FT_T_LAST                  8            /* u64, ticks */
+#define FT_T_OFFSET                16           /* u64, bytes */
+#define FT_T_STATES                24           /* u64, bytes */
+#define FT_T_FUNCTIONS             32           /* u64, bytes */
+#define FT_T_STATES_CRC            40           /* u32 */
+#define FT_T_FUNCTIONS_CRC         44           /* u32 */
+
+/* flags of a block */
+#define FT_BLOCK_NOTES             1            /* events that are no call's */
+#define FT_BLOCK_LOST              2            /* a loss among them */
+
+/* flags of a difference of states */
+#define FT_STATE_HAS_LOSSY         1            /* events were lost since the stack was last empty */
+#define FT_STATE_HAS_TAIL          2            /* the event before the block is an exit, and its first one an entry at the same time */
+#define FT_STATE_HAS_LEAF          4            /* the event before the block is an entry, and its first one the exit of that call */
+#define FT_STATE_HAS_OVER          8            /* calls are open that are not followed, because there are too many */
+#define FT_STATE_HAS_NUMBER        16           /* the number of the next chunk is not that of the one before plus 1 */
+#define FT_STATE_HAS_COMM          32           /* the task has another name */
+#define FT_STATE_HAS_INHERITED     64           /* the task has found out that it inherited other calls */
+#define FT_STATE_HAS_ASIDE         128          /* other calls are aside */
+
 /* names in the file system */
 #define FT_DIR_DEFAULT             "fentry.data" /* trace directory if none is named */
 #define FT_FILE_EVENTS             "events"
 #define FT_FILE_CHUNKS             "chunks"
+#define FT_FILE_INDEX              "index"
+#define FT_FILE_NEW_INDEX          "index.new"
 #define FT_FILE_INFO               "info.json"
 #define FT_FILE_SYM                ".sym" /* behind 16 hex digits */
-#define FT_FILES                   "events\000chunks\000info.json\000" /* all of them but those, NUL behind each */
+#define FT_FILES                   "events\000chunks\000index\000index.new\000info.json\000" /* all of them but those, NUL behind each */
 
 #endif

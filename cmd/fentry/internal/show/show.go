@@ -25,6 +25,9 @@ type Options struct {
 	Depth int
 	// Threshold is the shortest duration shown, in ns.
 	Threshold int64
+	// End is the time, in ns since the trace's start, at which what is to be shown ends; 0: that of the last event.
+	// Calls that are open then are shown if they have reached the threshold.
+	End int64
 }
 
 // lookahead bounds how many events are held back to learn that a call is a leaf.
@@ -78,7 +81,7 @@ func New(o Options, emit func(*trace.Event) error) *Filter {
 
 // Event takes the next event of the trace. The event may be reused afterwards.
 func (f *Filter) Event(ev *trace.Event) error {
-	f.now = ev.Time
+	f.now = max(f.now, ev.Time) // calls that are open at a window's start are older
 	k := f.task(ev)
 	switch ev.Kind {
 	case trace.Entry:
@@ -106,7 +109,16 @@ func (f *Filter) noted(k *task, ev *trace.Event) bool {
 }
 
 // Close passes on what was held back.
-func (f *Filter) Close() error { return f.flush(true) }
+func (f *Filter) Close() error {
+	f.now = max(f.now, f.o.End)
+	for _, it := range f.queue[f.head:] {
+		if it.open && !it.dropped && f.now-it.ev.Time < f.o.Threshold {
+			it.dropped = true
+			f.gone++
+		}
+	}
+	return f.flush(true)
+}
 
 func (f *Filter) task(ev *trace.Event) *task {
 	k := f.tasks[ev.Task]
@@ -157,7 +169,7 @@ func (f *Filter) enter(k *task, ev *trace.Event) {
 	if fr.shown {
 		it := f.push(k, ev)
 		it.ev.Depth = fr.depth
-		it.open = f.o.Threshold > 0 && ev.Flags&trace.FlagLeaf == 0
+		it.open = f.o.Threshold > 0 && ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) == 0
 		fr.item = it
 	}
 	s.frames = append(s.frames, fr)

@@ -1,0 +1,438 @@
+package trace
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"slices"
+	"sort"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// What a follower knows at the start of a block is stored as the difference to the
+// block before: a stack of which calls have ended and others begun since is how many
+// of its frames are left, and the new ones. Of the frames that are left, only the
+// innermost can have spent time; and whether a frame was there is a bit in it, so the
+// hot path of a follower, which entries and exits take, does nothing for all this.
+//
+// A follower that has decoded a block is in the state that the next one starts with.
+// Whoever leaves blocks out applies the differences of those, and never builds a state
+// from the beginning.
+
+// A blockState is what a block starts with besides its follower.
+type blockState struct {
+	number     uint32 // decoder.number
+	comm       string // name of the task
+	tail, leaf bool   // cursor.tail and cursor.leaf
+}
+
+// A savedStack is what the newest saved state has of a stack.
+type savedStack struct {
+	depth int
+	self  uint64 // of its innermost frame
+}
+
+// A stateSaver makes the differences of one follower.
+type stateSaver struct {
+	stacks    map[uint64]savedStack
+	aside     int // frames
+	now       uint64
+	comm      string
+	inherited []openCall
+}
+
+// newStateSaver returns a saver whose first difference is to a new follower with the
+// given inherited calls.
+func newStateSaver(fl *follower, comm string) *stateSaver {
+	s := &stateSaver{stacks: map[uint64]savedStack{}, now: fl.now, comm: comm, inherited: fl.inherited}
+	for i := range fl.cur.frames {
+		fl.cur.frames[i].flags |= frameSaved
+	}
+	s.stacks[fl.cur.num] = savedStack{len(fl.cur.frames), topSelf(fl.cur.frames)}
+	return s
+}
+
+func topSelf(fs []frame) uint64 {
+	if len(fs) == 0 {
+		return 0
+	}
+	return fs[len(fs)-1].self
+}
+
+// kept returns how many of the frames were there in the newest saved state.
+func kept(fs []frame) int {
+	if n := len(fs); n == 0 || fs[n-1].flags&frameSaved != 0 {
+		return n
+	}
+	return sort.Search(len(fs), func(i int) bool { return fs[i].flags&frameSaved == 0 })
+}
+
+// cost is about how many frames, or things of their size, a difference has now.
+func (s *stateSaver) cost(fl *follower) int {
+	n := len(s.stacks) + len(fl.stacks) + len(fl.cur.frames) - kept(fl.cur.frames)
+	for _, st := range fl.stacks {
+		n += len(st.frames) - kept(st.frames)
+	}
+	if len(fl.inherited) != len(s.inherited) {
+		n += len(fl.inherited)
+	}
+	return n + max(0, len(fl.aside)-s.aside)
+}
+
+func (st *callStack) changed(old savedStack, known bool) bool {
+	return !known || kept(st.frames) != old.depth || len(st.frames) != old.depth || topSelf(st.frames) != old.self
+}
+
+func sameCalls(a, b []openCall) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// save appends the difference between the state of fl and the one saved before. next
+// is the number that the decoder expected when it came to the block.
+func (s *stateSaver) save(b []byte, fl *follower, bs *blockState, home uint32) []byte {
+	var flags byte
+	set := func(f byte, is bool) {
+		if is {
+			flags |= f
+		}
+	}
+	runs, fresh := s.asideRuns(fl)
+	set(format.StateHasLossy, fl.lossy)
+	set(format.StateHasTail, bs.tail)
+	set(format.StateHasLeaf, bs.leaf)
+	set(format.StateHasOver, fl.over != 0)
+	set(format.StateHasNumber, bs.number != home)
+	set(format.StateHasComm, bs.comm != s.comm)
+	set(format.StateHasInherited, !sameCalls(fl.inherited, s.inherited))
+	set(format.StateHasAside, len(runs) != 1 || runs[0] != [2]int{0, s.aside} || fresh < len(fl.aside))
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, fl.now-s.now)
+	s.now = fl.now
+	b = binary.AppendUvarint(b, uint64(fl.credit))
+	if flags&format.StateHasOver != 0 {
+		b = binary.AppendUvarint(b, uint64(fl.over))
+	}
+	if flags&format.StateHasNumber != 0 {
+		b = binary.AppendUvarint(b, uint64(bs.number))
+	}
+	if flags&format.StateHasComm != 0 {
+		b = append(append(b, byte(len(bs.comm))), bs.comm...)
+		s.comm = bs.comm
+	}
+	if flags&format.StateHasInherited != 0 {
+		b = appendCalls(b, fl.inherited)
+		s.inherited = fl.inherited
+	}
+	if flags&format.StateHasAside != 0 {
+		b = s.appendAside(b, fl, runs, fresh)
+	}
+	return s.appendStacks(b, fl)
+}
+
+// asideRuns returns which of the frames that were aside are so still, as runs of
+// positions then, and where those begin that have been put aside since.
+func (s *stateSaver) asideRuns(fl *follower) (runs [][2]int, fresh int) {
+	as := fl.aside
+	fresh = sort.Search(len(as), func(i int) bool { return as[i].saved == 0 })
+	for i := 0; i < fresh; {
+		first := int(as[i].saved) - 1
+		n := sort.Search(fresh-i, func(j int) bool { return int(as[i+j].saved)-1 != first+j })
+		runs = append(runs, [2]int{first, n})
+		i += n
+	}
+	if fresh == 0 && s.aside == 0 {
+		runs = [][2]int{{0, 0}}
+	}
+	return runs, fresh
+}
+
+func (s *stateSaver) appendAside(b []byte, fl *follower, runs [][2]int, fresh int) []byte {
+	b = binary.AppendUvarint(b, uint64(len(runs)))
+	at := 0
+	for _, r := range runs {
+		b = binary.AppendUvarint(b, uint64(r[0]-at))
+		b = binary.AppendUvarint(b, uint64(r[1]))
+		at = r[0] + r[1]
+	}
+	b = binary.AppendUvarint(b, uint64(len(fl.aside)-fresh))
+	last := fl.now
+	for i := range fl.aside {
+		f := &fl.aside[i]
+		if i >= fresh {
+			b = appendFrame(b, &f.frame, last)
+			b = binary.AppendVarint(b, int64(f.end-f.start))
+			last = f.start
+		}
+		f.saved = int32(i) + 1
+	}
+	s.aside = len(fl.aside)
+	return b
+}
+
+func (s *stateSaver) appendStacks(b []byte, fl *follower) []byte {
+	b = binary.AppendUvarint(b, fl.cur.num)
+	var changed []*callStack
+	look := func(st *callStack) {
+		if old, ok := s.stacks[st.num]; st.changed(old, ok) {
+			changed = append(changed, st)
+		}
+	}
+	look(fl.cur)
+	for _, st := range fl.stacks {
+		look(st)
+	}
+	for num := range s.stacks {
+		if num != fl.cur.num && fl.stacks[num] == nil {
+			changed = append(changed, &callStack{num: num}) // empty by now
+		}
+	}
+	slices.SortFunc(changed, func(a, b *callStack) int {
+		if a.num < b.num {
+			return -1
+		}
+		return 1
+	})
+	b = binary.AppendUvarint(b, uint64(len(changed)))
+	for _, st := range changed {
+		keep := kept(st.frames)
+		b = binary.AppendUvarint(b, st.num)
+		b = binary.AppendUvarint(b, uint64(keep))
+		if keep > 0 {
+			b = binary.AppendUvarint(b, st.frames[keep-1].self)
+		}
+		b = binary.AppendUvarint(b, uint64(len(st.frames)-keep))
+		last := fl.now
+		for i := keep; i < len(st.frames); i++ {
+			f := &st.frames[i]
+			b = appendFrame(b, f, last)
+			last = f.start
+			f.flags |= frameSaved
+		}
+		if len(st.frames) == 0 && st.num != fl.cur.num {
+			delete(s.stacks, st.num)
+		} else {
+			s.stacks[st.num] = savedStack{len(st.frames), topSelf(st.frames)}
+		}
+	}
+	return b
+}
+
+// storedFlags are the flags of a frame that are not its sink's.
+const storedFlags = frameInherited | frameSuspended
+
+func appendFrame(b []byte, f *frame, last uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(f.fn.Image))
+	b = binary.AppendUvarint(b, uint64(f.fn.ID))
+	b = binary.AppendVarint(b, int64(f.start-last))
+	b = binary.AppendUvarint(b, f.self)
+	return append(b, byte(f.flags&storedFlags))
+}
+
+func appendCalls(b []byte, calls []openCall) []byte {
+	b = binary.AppendUvarint(b, uint64(len(calls)))
+	last := uint64(0)
+	for _, c := range calls {
+		b = binary.AppendUvarint(b, uint64(c.fn.Image))
+		b = binary.AppendUvarint(b, uint64(c.fn.ID))
+		b = binary.AppendVarint(b, int64(c.start-last))
+		last = c.start
+	}
+	return b
+}
+
+// minFrame and minCall are the least bytes that a frame and a call take, which bound
+// how many there can be in what is left of a section.
+const (
+	minFrame = 5
+	minCall  = 3
+)
+
+var errState = errors.New("a state is damaged")
+
+// A fields reads the numbers of a section. After what is not there everything is 0.
+type fields struct {
+	b   []byte
+	bad bool
+}
+
+func (p *fields) uint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.b, p.bad = nil, true
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *fields) int() int64 {
+	v, n := binary.Varint(p.b)
+	if n <= 0 {
+		p.b, p.bad = nil, true
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+// count is a number of things of the given least size that follow.
+func (p *fields) count(size int) int {
+	v := p.uint()
+	if v > uint64(len(p.b)/size) {
+		p.b, p.bad = nil, true
+		return 0
+	}
+	return int(v)
+}
+
+// bytes returns the next n bytes.
+func (p *fields) bytes(n uint64) []byte {
+	if n > uint64(len(p.b)) {
+		p.b, p.bad = nil, true
+		return nil
+	}
+	v := p.b[:n]
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *fields) byte() byte {
+	if v := p.bytes(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (p *fields) fn() FuncID {
+	image, id := p.uint(), p.uint()
+	p.bad = p.bad || bits.Len64(image|id) > 32
+	return FuncID{uint32(image), uint32(id)}
+}
+
+func (p *fields) frame(last uint64) (f frame) {
+	f.fn = p.fn()
+	f.start = last + uint64(p.int())
+	f.self = p.uint()
+	f.flags = frameFlags(p.byte()) & storedFlags
+	return f
+}
+
+func (p *fields) calls() []openCall {
+	calls := make([]openCall, p.count(minCall))
+	last := uint64(0)
+	for i := range calls {
+		fn := p.fn()
+		last += uint64(p.int())
+		calls[i] = openCall{fn, last}
+	}
+	return calls
+}
+
+// apply brings a follower, and what goes with it, from the state at the start of a
+// block to that of the next one. gone is told of calls that have ended: those of a
+// stack from a depth on. The state is of no use after an error.
+func (fl *follower) apply(b []byte, bs *blockState, gone func(stack uint64, depth int)) error {
+	p := fields{b: b}
+	flags := p.byte()
+	fl.lossy = flags&format.StateHasLossy != 0
+	bs.tail, bs.leaf = flags&format.StateHasTail != 0, flags&format.StateHasLeaf != 0
+	fl.now += p.uint()
+	fl.t = fl.now
+	credit := p.uint()
+	fl.over = 0
+	if flags&format.StateHasOver != 0 {
+		fl.over = int(min(p.uint(), 1<<62))
+	}
+	fl.credit = int(min(credit, 1<<62))
+	if flags&format.StateHasNumber != 0 {
+		bs.number = uint32(p.uint())
+	}
+	if flags&format.StateHasComm != 0 {
+		bs.comm = commString(p.bytes(uint64(p.byte())))
+	}
+	if flags&format.StateHasInherited != 0 {
+		fl.inherited = p.calls()
+	}
+	if flags&format.StateHasAside != 0 {
+		fl.applyAside(&p)
+	}
+	fl.applyStacks(&p, gone)
+	if p.bad || len(p.b) != 0 {
+		return errState
+	}
+	return nil
+}
+
+func (fl *follower) applyAside(p *fields) {
+	at, n := uint64(0), 0
+	for range p.count(2) {
+		from := at + p.uint()
+		size := p.uint()
+		if from < at || from > uint64(len(fl.aside)) || size > uint64(len(fl.aside))-from {
+			p.bad = true
+			return
+		}
+		at = from + size
+		n += copy(fl.aside[n:], fl.aside[from:at])
+	}
+	fl.aside = fl.aside[:n]
+	fresh := p.count(minFrame + 1)
+	if fresh > maxSuspended-n {
+		p.bad = true
+		return
+	}
+	last := fl.now
+	for range fresh {
+		f := p.frame(last)
+		last = f.start
+		fl.aside = append(fl.aside, suspendedFrame{frame: f, end: f.start + uint64(p.int())})
+	}
+}
+
+func (fl *follower) applyStacks(p *fields, gone func(stack uint64, depth int)) {
+	cur := p.uint()
+	total := fl.open + len(fl.cur.frames)
+	if fl.stacks == nil {
+		fl.stacks = map[uint64]*callStack{}
+	}
+	fl.stacks[fl.cur.num] = fl.cur
+	for range p.count(3) {
+		num, keep := p.uint(), p.uint()
+		st := fl.stacks[num]
+		if st == nil {
+			st = &callStack{num: num}
+			fl.stacks[num] = st
+		}
+		if keep > uint64(len(st.frames)) {
+			p.bad = true
+			return
+		}
+		total += int(keep) - len(st.frames)
+		if int(keep) < len(st.frames) {
+			gone(num, int(keep))
+		}
+		st.frames = st.frames[:keep]
+		if keep > 0 {
+			st.frames[keep-1].self = p.uint()
+		}
+		n := p.count(minFrame)
+		if total += n; total > maxOpen || len(fl.stacks) > maxStacks+1 {
+			p.bad = true
+			return
+		}
+		last := fl.now
+		for range n {
+			f := p.frame(last)
+			last = f.start
+			st.frames = append(st.frames, f)
+		}
+		if len(st.frames) == 0 {
+			delete(fl.stacks, num) // an empty stack needs no memory
+		}
+	}
+	fl.cur = fl.stacks[cur]
+	delete(fl.stacks, cur)
+	if fl.cur == nil {
+		fl.cur = &callStack{num: cur}
+	}
+	fl.open = total - len(fl.cur.frames)
+}
