@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -20,22 +21,30 @@ func (s *session) finish() {
 		s.finishProfile()
 		return
 	}
-	alone, lost := s.deserted(), uint64(0)
+	alone, losses := s.deserted(), losses{}
 	if s.pool.Mem != nil {
+		// Before programs that live on are told that the trace is over: what they do then
+		// is not lost.
+		losses = lossesOf(s.pool)
 		s.pool.Shut()
 		if !alone {
 			// Give them the time to see it, so that less is cut off in the middle.
 			time.Sleep(20 * time.Millisecond)
 		}
 		s.drain.Last(alone)
-		lost = s.pool.Word64(format.HLost).Load()
+		losses.counted(s.pool)
+	} else {
+		losses.say(0)
 	}
 	c := s.drain.Counts()
-	lost += c.Unwritten
-	// What no task tells of, for readers that have the file alone.
-	_, _ = s.dir.Events.WriteAt(le.AppendUint64(nil, lost), format.HLost)
-	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = c.Events, c.Chunks, c.Bad, c.Overwrote
-	s.res.Tasks, s.res.Processes, s.res.Lost = c.Tasks, c.Processes, c.Lost+lost
+	losses.add(c)
+	if losses.uncounted != 0 && !s.foreign() {
+		losses.to = clock.Read().Counter
+	}
+	losses.write(s.dir.Events)
+	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = c.Events, c.Chunks, c.Bad, losses.overwritten
+	s.res.Tasks, s.res.Processes, s.res.Lost = c.Tasks, c.Processes, c.Lost+losses.lost
+	s.res.Uncounted = losses.uncounted != 0
 	s.res.WriteError, s.res.Bytes = c.Err, c.Bytes
 }
 

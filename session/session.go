@@ -104,6 +104,7 @@ type Result struct {
 	Events    uint64 // events written to disk
 	Lost      uint64 // events lost, for any reason
 	Overwrote uint64 // events overwritten by newer ones (trace.PolicyOverwrite)
+	Uncounted bool   // more events were lost than Lost says, nobody knows how many; the trace says when
 	Chunks    uint64
 	BadChunks uint64 // invalid chunks, which were dropped
 	Bytes     int64  // size of the events file

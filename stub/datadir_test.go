@@ -132,8 +132,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("standard error %q, want %q", errs.String(), want)
 		}
 		ev := f.read(t, filepath.Join(dir, "data", "events"))
-		got := ev.calls["nest"] + ev.calls["leaf"] + ev.exits["nest"] + ev.exits["leaf"]
-		if all := 2 * (20000 + calls); got < 10000 || got+int(ev.lost) < all || got+int(ev.lost) > all+all/100 {
+		if got, all := ev.recorded(), 2*(20000+calls); got < 10000 || got+int(ev.lost) != all {
 			t.Errorf("%d events recorded, %d lost, %d happened", got, ev.lost, all)
 		}
 	})

@@ -103,6 +103,24 @@ func (p *pool) events(t *testing.T, f *fixture) *events {
 	return ev
 }
 
+// kept counts the entries and exits in what was drained, which may have gaps.
+func (p *pool) kept() int {
+	n := 0
+	for _, c := range p.chunks {
+		if binary.LittleEndian.Uint16(c[format.CKind:]) != format.KindEvents {
+			continue
+		}
+		for w := format.Contents(c[format.ChunkHeader:]); len(w) > 0; w = w[8:] {
+			if r, ok := format.ParseRecord(uint32(binary.LittleEndian.Uint64(w) >> 32)); ok {
+				w = w[8*r.Words:]
+			} else if binary.LittleEndian.Uint64(w) != 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // runWith runs the fixture and calls each repeatedly until it has ended.
 func (p *pool) runWith(t *testing.T, f *fixture, each func(), args ...string) (out, errs string) {
 	t.Helper()
@@ -134,6 +152,31 @@ func (p *pool) runWith(t *testing.T, f *fixture, each func(), args ...string) (o
 	}
 }
 
+// recorded is how many entries and exits there are in a trace.
+func (ev *events) recorded() int {
+	n := 0
+	for _, c := range []map[string]int{ev.calls, ev.exits} {
+		for _, k := range c {
+			n += k
+		}
+	}
+	return n
+}
+
+// made is how many events a run of the fixture made, by its own count.
+func made(t *testing.T, out string) int {
+	t.Helper()
+	var nest, leaf int
+	for line := range strings.Lines(out) {
+		fmt.Sscanf(line, "nest %d", &nest)
+		fmt.Sscanf(line, "leaf %d", &leaf)
+	}
+	if nest == 0 || leaf == 0 {
+		t.Fatalf("no counts in output %q", out)
+	}
+	return 2 * (nest + leaf)
+}
+
 func TestPool(t *testing.T) {
 	forEach(t, testPool)
 }
@@ -160,6 +203,9 @@ func testPool(t *testing.T, m *machine) {
 		expectCounts(t, out, ev)
 		if ev.lost != 0 || errs != "" || ev.open != 0 {
 			t.Errorf("%d lost, %d open, %q", ev.lost, ev.open, errs)
+		}
+		if ev.recorded() != made(t, out) {
+			t.Errorf("%d recorded, %d happened", ev.recorded(), made(t, out))
 		}
 		if len(ev.images) != 1 || ev.images[0]["nsites"] != fmt.Sprint(len(f.sites)) || ev.images[0]["path"] != f.path || ev.images[0]["mode"] != "function_graph" {
 			t.Errorf("image %v", ev.images)
@@ -194,22 +240,14 @@ func testPool(t *testing.T, m *machine) {
 		p.drain(2)
 		p.drain(1)
 		ev := p.events(t, f)
-		var nest, leaf int
-		for line := range strings.Lines(out) {
-			fmt.Sscanf(line, "nest %d", &nest)
-			fmt.Sscanf(line, "leaf %d", &leaf)
+		if ev.lost == 0 {
+			t.Errorf("nothing was lost of %d events", ev.recorded())
 		}
-		got := ev.calls["nest"] + ev.calls["leaf"] + ev.exits["nest"] + ev.exits["leaf"]
-		want := 2 * (nest + leaf)
-		if got == want || ev.lost == 0 {
-			t.Skipf("nothing was lost: %d events", got)
+		if want := made(t, out); ev.recorded()+int(ev.lost) != want {
+			t.Errorf("%d recorded, %d lost, %d happened", ev.recorded(), ev.lost, want)
 		}
-		// What is lost is counted to within what a slot that stays a hole costs.
-		if sum := got + int(ev.lost); sum < want || sum > want+want/100 {
-			t.Errorf("%d recorded, %d lost, %d happened", got, ev.lost, want)
-		}
-		if errs != "" {
-			t.Errorf("%q", errs)
+		if n := p.word(format.HUncounted).Load(); n != 0 || errs != "" {
+			t.Errorf("%d not counted, %q", n, errs)
 		}
 	})
 
@@ -218,9 +256,13 @@ func testPool(t *testing.T, m *machine) {
 		// mean.
 		p := newPool(t, 8, overwrite)
 		f := buildForPool(t, p)
-		p.runWith(t, f, func() { p.word(48).Add(1); time.Sleep(5 * time.Millisecond) }, "many", "300000")
+		out, _ := p.runWith(t, f, func() { p.word(48).Add(1); time.Sleep(5 * time.Millisecond) }, "many", "300000")
 		p.drain(2)
 		p.drain(1)
+		over := int(binary.LittleEndian.Uint64(p.mem[format.HOverwritten:]))
+		if kept := p.kept(); kept+over != made(t, out) || over == 0 {
+			t.Errorf("%d kept, %d overwritten, %d happened", kept, over, made(t, out))
+		}
 		events, last := 0, uint32(0)
 		kinds := map[uint16]int{}
 		for _, c := range p.chunks {
@@ -238,13 +280,45 @@ func testPool(t *testing.T, m *machine) {
 		}
 	})
 
+	t.Run("recorder stops", func(t *testing.T) {
+		// Once nobody has answered for some seconds, the program goes on, and what it does
+		// then is lost. When the recorder is back, so is the trace.
+		p := newPool(t, 8, block)
+		f := buildForPool(t, p)
+		back := time.Now().Add(6 * time.Second)
+		out, errs := p.runWith(t, f, func() {
+			time.Sleep(5 * time.Millisecond)
+			if time.Now().After(back) {
+				p.word(48).Add(1)
+				p.drain(2)
+			}
+		}, "for", "7")
+		p.drain(2)
+		p.drain(1)
+		ev := p.events(t, f)
+		if want := made(t, out); ev.recorded()+int(ev.lost) != want || ev.lost == 0 {
+			t.Errorf("%d recorded, %d lost, %d happened", ev.recorded(), ev.lost, want)
+		}
+		if len(p.chunks) < 20 {
+			t.Errorf("%d chunks: the trace did not go on", len(p.chunks))
+		}
+		want := "fentry: the recorder does not answer: until it does, events are lost, and counted\n"
+		if n := p.word(format.HUncounted).Load(); n != 0 || errs != want {
+			t.Errorf("%d not counted, %q", n, errs)
+		}
+	})
+
 	t.Run("recorder dies", func(t *testing.T) {
 		p := newPool(t, 8, block)
+		binary.LittleEndian.PutUint32(p.mem[format.HRecorder:], 1<<22) // more than the largest id there can be
 		f := buildForPool(t, p)
 		start := time.Now()
 		_, errs := p.runWith(t, f, func() { time.Sleep(10 * time.Millisecond) }, "many", "300000")
-		if !strings.HasPrefix(errs, "fentry: tracing stopped: the recorder does not answer") {
+		if errs != "fentry: tracing stopped: the recorder has died\n" {
 			t.Errorf("after %v: %q", time.Since(start), errs)
+		}
+		if p.word(format.HUncounted).Load() != 1 || binary.LittleEndian.Uint64(p.mem[format.HUncountedFrom:]) == 0 {
+			t.Error("the header does not say that events were lost that nobody counts")
 		}
 	})
 

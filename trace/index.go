@@ -29,10 +29,16 @@ type Header struct {
 	Monotonic  uint64 // ns at the same moment
 	Realtime   uint64 // ns at the same moment
 	CounterHz  uint64 // 0: not known
-	LostUnborn uint64 // events of tasks that never got a chunk
+	LostUnborn uint64 // lost events that no chunk tells of
 	Closed     bool   // recording has ended
 	Ranges     int64  // offset of the table of id ranges in the header, 0 if none
 	RangesRoom int64  // capacity of the table in entries
+
+	// Uncounted is not 0 if events were lost that nobody has counted, between two values of the counter. UncountedTo
+	// is 0 if the end is not known.
+	Uncounted                  uint32
+	UncountedFrom, UncountedTo uint64
+	Overwritten                uint64 // events given up for newer ones
 }
 
 // Bounds of chunk sizes.
@@ -71,6 +77,11 @@ func ParseHeader(b []byte) (Header, error) {
 		Closed:     u32(format.HClosed) != 0,
 		Ranges:     int64(u32(format.HRanges)),
 		RangesRoom: int64(u32(format.HRangesRoom)),
+
+		Uncounted:     u32(format.HUncounted),
+		UncountedFrom: u64(format.HUncountedFrom),
+		UncountedTo:   u64(format.HUncountedTo),
+		Overwritten:   u64(format.HOverwritten),
 	}
 	switch {
 	case h.Version != format.Version:

@@ -31,6 +31,10 @@ func AppendHeader(b []byte, h Header) []byte {
 	le.PutUint64(page[format.HCounterHZ:], h.CounterHz)
 	le.PutUint64(page[format.HLost:], h.LostUnborn)
 	le.PutUint32(page[format.HLayout:], uint32(h.Layout))
+	le.PutUint32(page[format.HUncounted:], h.Uncounted)
+	le.PutUint64(page[format.HUncountedFrom:], h.UncountedFrom)
+	le.PutUint64(page[format.HUncountedTo:], h.UncountedTo)
+	le.PutUint64(page[format.HOverwritten:], h.Overwritten)
 	if h.Closed {
 		le.PutUint32(page[format.HClosed:], 1)
 	}
@@ -238,7 +242,11 @@ func (k *TaskWriter) record(t uint64, typ uint8, payload ...uint64) {
 }
 
 // Lost writes that n events are missing.
-func (k *TaskWriter) Lost(t, n uint64) { k.lost += n; k.record(t, format.RecLost, n) }
+func (k *TaskWriter) Lost(t, n uint64) {
+	k.lost += n
+	k.record(t, format.RecLost, n)
+	binary.LittleEndian.PutUint64(k.buf[format.CLost:], k.lost)
+}
 
 // Resync writes that the n innermost calls ended without an exit.
 func (k *TaskWriter) Resync(t, n uint64) { k.record(t, format.RecResync, n) }

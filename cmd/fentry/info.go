@@ -70,29 +70,29 @@ func (c *infoCmd) run(a *app, cmd *cobra.Command, args []string) error {
 
 // infoTrace is info --json of a trace.
 type infoTrace struct {
-	Dir        string      `json:"dir"`
-	Writer     string      `json:"writer,omitempty"`
-	Command    []string    `json:"command,omitempty"`
-	Cwd        string      `json:"cwd,omitempty"`
-	Options    []string    `json:"options,omitempty"`
-	Tracer     string      `json:"tracer,omitempty"`
-	Start      *time.Time  `json:"start,omitempty"`
-	Duration   int64       `json:"duration_ns,omitempty"`
-	ExitStatus *int        `json:"exit_status,omitempty"`
-	Signal     int         `json:"signal,omitempty"`
-	Host       string      `json:"host,omitempty"`
-	Kernel     string      `json:"kernel,omitempty"`
-	Machine    string      `json:"machine,omitempty"`
-	CPU        string      `json:"cpu,omitempty"`
-	CPUs       int         `json:"cpus,omitempty"`
-	ClockHz    float64     `json:"clock_hz"`
-	ClockFrom  string      `json:"clock_source"`
-	Bytes      int64       `json:"bytes"`
-	Chunks     int         `json:"chunks"`
-	Events     uint64      `json:"events,omitempty"`
-	Lost       uint64      `json:"lost"`
-	Images     []infoImage `json:"images"`
-	Tasks      []infoTask  `json:"tasks"`
+	Dir        string     `json:"dir"`
+	Writer     string     `json:"writer,omitempty"`
+	Command    []string   `json:"command,omitempty"`
+	Cwd        string     `json:"cwd,omitempty"`
+	Options    []string   `json:"options,omitempty"`
+	Tracer     string     `json:"tracer,omitempty"`
+	Start      *time.Time `json:"start,omitempty"`
+	Duration   int64      `json:"duration_ns,omitempty"`
+	ExitStatus *int       `json:"exit_status,omitempty"`
+	Signal     int        `json:"signal,omitempty"`
+	Host       string     `json:"host,omitempty"`
+	Kernel     string     `json:"kernel,omitempty"`
+	Machine    string     `json:"machine,omitempty"`
+	CPU        string     `json:"cpu,omitempty"`
+	CPUs       int        `json:"cpus,omitempty"`
+	ClockHz    float64    `json:"clock_hz"`
+	ClockFrom  string     `json:"clock_source"`
+	Bytes      int64      `json:"bytes"`
+	Chunks     int        `json:"chunks"`
+	Events     uint64     `json:"events,omitempty"`
+	infoLosses
+	Images []infoImage `json:"images"`
+	Tasks  []infoTask  `json:"tasks"`
 }
 
 type infoImage struct {
@@ -116,7 +116,7 @@ type infoTask struct {
 func traceInfo(t *trace.Trace) *infoTrace {
 	in := &infoTrace{
 		Dir: t.Dir, ClockHz: t.Clock.Hz, ClockFrom: t.Clock.Source,
-		Bytes: t.Bytes, Chunks: t.Chunks, Lost: t.Lost, Images: []infoImage{}, Tasks: []infoTask{},
+		Bytes: t.Bytes, Chunks: t.Chunks, infoLosses: newInfoLosses(t), Images: []infoImage{}, Tasks: []infoTask{},
 	}
 	if i := t.Info; i != nil {
 		in.Writer, in.Command, in.Cwd, in.Options, in.Tracer = i.Writer, i.Command, i.Dir, i.Options, i.Tracer
@@ -176,7 +176,7 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	if in.Events > 0 {
 		f.field("events", grouped(in.Events))
 	}
-	f.field("lost", plural(in.Lost, "event", "events"))
+	f.field("lost", in.infoLosses.String())
 	var images table
 	for _, h := range []string{"IMAGE", "BUILD-ID", "FUNCTIONS", "PATH"} {
 		images.column(h, h == "FUNCTIONS")

@@ -19,6 +19,8 @@ import (
 // what FILE says, one thing a line:
 //
 //	command prog arg ...    what ran
+//	uncounted FROM TO      in this time, ns after the start, nobody counted what was lost; TO 0: it had no end
+//	overwritten N          policy overwrite: so many events
 //	task PID TID COMM       a thread; COMM may contain blanks
 //	TID NS > FUNCTION       an entry, NS ns after the start
 //	TID NS < FUNCTION       an exit
@@ -42,7 +44,20 @@ func writeTrace(dir, spec string) error {
 		return err
 	}
 	var events bytes.Buffer
-	w, err := trace.NewWriter(&events, trace.Header{Counter: start, Monotonic: 5_000_000_000, CounterHz: 1e9})
+	head := trace.Header{Counter: start, Monotonic: 5_000_000_000, CounterHz: 1e9}
+	for line := range strings.Lines(spec) {
+		var from, to uint64
+		if n, _ := fmt.Sscanf(line, "uncounted %d %d", &from, &to); n == 2 {
+			head.Uncounted, head.UncountedFrom = 1, start+from
+			if to != 0 {
+				head.UncountedTo = start + to
+			}
+		}
+		if n, _ := fmt.Sscanf(line, "overwritten %d", &head.Overwritten); n == 1 {
+			head.Policy = trace.PolicyOverwrite
+		}
+	}
+	w, err := trace.NewWriter(&events, head)
 	if err != nil {
 		return err
 	}
@@ -66,7 +81,7 @@ func writeTrace(dir, spec string) error {
 	for n, line := range strings.Split(strings.TrimSpace(spec), "\n") {
 		f := strings.Fields(line)
 		switch {
-		case len(f) == 0:
+		case len(f) == 0, f[0] == "uncounted", f[0] == "overwritten":
 			continue
 		case f[0] == "command":
 			info.Command = f[1:]

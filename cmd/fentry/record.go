@@ -198,7 +198,7 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	if r.BadChunks > 0 {
 		fmt.Fprintf(a.stderr, "fentry: %s left out\n", plural(r.BadChunks, "invalid chunk", "invalid chunks"))
 	}
-	if a.quiet && r.Lost == 0 {
+	if a.quiet && r.Lost == 0 && !r.Uncounted {
 		return
 	}
 	what := plural(r.Events, "event", "events")
@@ -209,8 +209,11 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 		what += ", " + plural(uint64(r.Processes), "process", "processes")
 	}
 	over := ""
+	if r.Uncounted {
+		over = " and more that nobody counted (fentry info)"
+	}
 	if r.Overwrote > 0 {
-		over = ", " + grouped(r.Overwrote) + " overwritten"
+		over += ", " + grouped(r.Overwrote) + " overwritten"
 	}
 	where := size(uint64(r.Bytes)) + " -> " + r.Dir
 	if r.Dir == "" {

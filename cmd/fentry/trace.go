@@ -124,39 +124,6 @@ func reportEnding(a *app, t *trace.Trace) {
 	}
 }
 
-// reportLost says what is missing from a trace, always: numbers that are silently
-// too small are worse than none.
-func reportLost(a *app, t *trace.Trace) {
-	gaps := 0
-	for _, k := range t.Tasks {
-		gaps += k.Gaps
-	}
-	lost := t.Lost
-	if t.Info != nil {
-		lost = max(lost, t.Info.Lost) // the recorder knows of more reasons
-	}
-	var what []string
-	if lost > 0 {
-		what = append(what, plural(lost, "event was lost", "events were lost"))
-	}
-	if gaps > 0 {
-		what = append(what, plural(uint64(gaps), "gap of unknown size", "gaps of unknown size"))
-	}
-	if len(what) > 0 {
-		fmt.Fprintf(a.stderr, "fentry: %s: %s; counts and times are too small%s\n",
-			t.Dir, strings.Join(what, ", "), lostHint(t))
-	}
-}
-
-// lostHint says what may help against losses. A program that writes its trace
-// itself has no buffer.
-func lostHint(t *trace.Trace) string {
-	if t.Header.Layout != trace.LayoutPacked {
-		return ""
-	}
-	return " (a larger buffer: record -b SIZE)"
-}
-
 // matcher returns a test of functions by name, nil when no pattern was given.
 func matcher(
 	cmd *cobra.Command, t *trace.Trace, filter, notrace []string,

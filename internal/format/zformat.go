@@ -44,6 +44,10 @@ const (
 	HRequestPID      = 148 // u32
 	HRequestArgument = 152 // u64
 	HRequestAnswer   = 160 // u32
+	HUncounted       = 164 // u32
+	HUncountedFrom   = 168 // u64, ticks
+	HUncountedTo     = 176 // u64, ticks
+	HOverwritten     = 184 // u64, events
 )
 
 // Values of H_POLICY.

@@ -39,7 +39,8 @@ var Header = []Field{
 	{"MONOTONIC", 80, "u64", "ns", "CLOCK_MONOTONIC at the same moment"},
 	{"REALTIME", 88, "u64", "ns", "CLOCK_REALTIME at the same moment"},
 	{"COUNTER_HZ", 96, "u64", "Hz", "frequency of the counter, 0 if not known; a program that knows it stores it here"},
-	{"LOST", 104, "u64", "events", "events lost by tasks that never got a chunk"},
+	{"LOST", 104, "u64", "events", "events lost that no chunk tells of: of tasks that got no chunk afterwards, or in " +
+		"chunks that the recorder could not write"},
 	{"LAYOUT", 112, "u32", "", "how chunks follow the header, see Layouts"},
 	{"RANGES", 116, "u32", "bytes", "offset of the table of id ranges, a multiple of 8 inside the header; 0 if " +
 		"there is none"},
@@ -55,6 +56,11 @@ var Header = []Field{
 	{"REQUEST_PID", 148, "u32", "", "process id of the requesting program"},
 	{"REQUEST_ARGUMENT", 152, "u64", "", "depends on the kind"},
 	{"REQUEST_ANSWER", 160, "u32", "", "the recorder's answer, see below"},
+	{"UNCOUNTED", 164, "u32", "", "if not 0, events were lost whose number is not known: how many tasks, processes " +
+		"or recorders have not counted theirs, see Losses"},
+	{"UNCOUNTED_FROM", 168, "u64", "ticks", "counter before the first of them"},
+	{"UNCOUNTED_TO", 176, "u64", "ticks", "counter after the last of them; 0: not known, the end of the program"},
+	{"OVERWRITTEN", 184, "u64", "events", "events given up for newer ones (policy `OVERWRITE`)"},
 }
 
 // Chunk is the header of a chunk.

@@ -79,9 +79,9 @@ static int take(struct control *c, struct chunk *k, u32 least)
 static void write_image(struct control *c)
 {
 	struct chunk k = { 0 };
-	if (!c || !take(c, &k, source.chunk_size))
+	if (!c || (!take(c, &k, source.chunk_size) && !take_chunk(c, &k, 0)))
 		return;
-	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + source.chunk_size - 512 };
+	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + k.size - 512 };
 	text(&o, "path=", 8);
 	text(&o, fentry_image.path, sizeof fentry_image.path);
 	end(&o);
@@ -108,11 +108,11 @@ static void write_image(struct control *c)
 	text(&o, tracer, 16);
 	end(&o);
 	text(&o, "exe=", 8);
-	i64 n = readlink("/proc/self/exe", o.p, 4096);
+	i64 n = readlink("/proc/self/exe", o.p, o.end - o.p);
 	if (!failed(n))
 		o.p += n;
 	end(&o);
-	o.end = (u8 *)k.base + source.chunk_size - 8;
+	o.end = (u8 *)k.base + k.size - 8;
 	text(&o, "cmdline=", 8);
 	from_file(&o, "/proc/self/cmdline", 0x1f);
 	end(&o);
@@ -162,6 +162,7 @@ hidden int announce(struct control *c)
 	write_image(c);
 	if (!announce_images(c) && source.kind != CLOSED) {
 		say("not traced: the recorder's buffer is full at the program's start", 0, 0, 0);
+		uncounted(1);
 		return 0;
 	}
 	record(c, counter(), FT_REC_START, 0, 0);

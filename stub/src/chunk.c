@@ -6,10 +6,15 @@
    therefore a chunk that is left is kept until two more have been (old), or, where the pool
    is short of chunks, only if it has a slot of zeros: one that is still to be written.
 
-   There is always a place to write, or fast paths would need one test more: where no chunk
-   is to be had, it is the scrap. What goes there is counted as lost before it happens, in
-   the file's header, and moves to the thread's own count with its next chunk, which says
-   between which events it was. A thread that ends in between is counted all the same. */
+   There is always a place to write, or fast paths would need one test more. Where no other
+   chunk is to be had, it is the end of the one that the thread has: the newest events there
+   are given up again and again, a lap, until a chunk is free. A LOST record in front of them
+   counts those of all laps, so at any moment what is recorded and what is counted as lost
+   are all events that happened, also if the thread is killed, as nobody but the reader has
+   to do anything then. Only a thread without any chunk writes to a place that is not part of
+   the trace, the scrap. It counts what has gone there whenever it comes to a slow path, in
+   the file's header, and moves that to its own count with its next chunk. If it never comes
+   again, some events were not counted, and meanwhile the header says so (UNCOUNTED). */
 #include "chunk.h"
 #include "configuration.h"
 #include "file.h"
@@ -18,12 +23,11 @@
 #include "source.h"
 #include "sys.h"
 
-/* Where events go that nobody will read: when no chunk can be had, the fast paths
-   still need somewhere to write. Shared by all threads. What fits is counted as
-   lost beforehand, because a thread may end before it comes here again, and little
-   fits at first. */
-enum { SCRAP = 512 };
-static u8 scrap[SCRAP] __attribute__((aligned(64)));
+/* Where events go that nobody will read, when a thread has no chunk. Shared by all threads. */
+enum { SCRAP = 64 }; /* words */
+static u64 scrap[SCRAP] __attribute__((aligned(64)));
+
+enum { LAP = 256 }; /* words at the end of a chunk that are given up for newer ones */
 
 /* lose counts n events of this task that are not recorded. */
 hidden void lose(struct control *c, u64 n)
@@ -70,15 +74,6 @@ hidden void hand_over(struct control *c, struct chunk *k)
 	k->base = 0;
 }
 
-/* seal_current writes how much of the current chunk is used. */
-static void seal_current(struct control *c)
-{
-	u64 used = c->next - c->chunk.base;
-	if (used > c->chunk.size)
-		used = c->chunk.size;
-	store((u32 *)(c->chunk.base + FT_C_SIZE), (u32)used);
-}
-
 /* take_chunk gets an empty chunk of at least so many bytes; 0: there is none to be had. */
 hidden int take_chunk(struct control *c, struct chunk *k, u32 least)
 {
@@ -89,32 +84,30 @@ hidden int take_chunk(struct control *c, struct chunk *k, u32 least)
 	return 0;
 }
 
-/* use_scrap lets n events go nowhere. */
-static void use_scrap(struct control *c, u32 n)
+/* use_scrap lets events go nowhere for a while. */
+static void use_scrap(struct control *c)
 {
-	u64 before = c->lost_before_chunk;
-	c->chunk.base = 0;
 	c->next = (u64)scrap;
-	c->end = (u64)scrap + 8 * n;
-	lose(c, n);
-	c->scrap = (u32)(c->lost_before_chunk - before);
+	c->end = (u64)(scrap + SCRAP - 8);
+	c->high = (u32)(counter() >> 32);
+	if (!c->scrap)
+		uncounted(1);
+	c->scrap = 1;
 }
 
-/* leave_scrap takes back what was counted and did not happen. It returns how much
-   fits next time. */
-static u32 leave_scrap(struct control *c)
+/* count_scrap counts what has gone to the scrap. */
+static void count_scrap(struct control *c)
 {
-	u32 n = c->scrap;
-	if (n == 0)
-		return 2;
-	u64 used = (c->next - (u64)scrap) / 8;
-	if (used < n) {
-		c->lost_before_chunk -= n - used;
-		if (source.header)
-			add(HEADER(u64, FT_H_LOST), -(n - used));
-	}
+	if (c->scrap)
+		lose(c, (c->next - (u64)scrap) / 8);
+}
+
+/* leave_scrap says that nothing goes there any more. */
+static void leave_scrap(struct control *c)
+{
+	if (c->scrap)
+		uncounted(-1);
 	c->scrap = 0;
-	return n < SCRAP / 16 ? 2 * n : n;
 }
 
 static void write_word(struct control *c, u64 w)
@@ -169,6 +162,8 @@ static void end_thread(struct control *c)
    recorder's, which notices by itself. */
 hidden void give_up_chunks(struct control *c)
 {
+	count_scrap(c);
+	leave_scrap(c);
 	if (source.kind == FILE) {
 		if (c->chunk.base) {
 			end_thread(c);
@@ -200,18 +195,9 @@ static void leave_current(struct control *c)
 	c->chunk.base = 0;
 }
 
-/* next_chunk leaves the current chunk and begins the next one, with room for some words
-   behind what it begins with. */
-static void next_chunk(struct control *c, u32 words)
+/* begin_chunk begins to write to a new chunk. */
+static void begin_chunk(struct control *c, struct chunk k)
 {
-	struct chunk k = { 0 };
-	leave_current(c);
-	u32 n = leave_scrap(c);
-	if (!take_chunk(c, &k, words > 8 ? FT_CHUNK_HEADER + 8 * (words + 8) : 0)) {
-		use_scrap(c, n);
-		c->high = (u32)(counter() >> 32);
-		return;
-	}
 	u64 comm[2] = { c->comm[0], c->comm[1] };
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
 	c->lost += c->lost_before_chunk;
@@ -221,6 +207,7 @@ static void next_chunk(struct control *c, u32 words)
 	c->chunk = k;
 	c->next = k.base + FT_CHUNK_HEADER;
 	c->limit = c->end = k.base + k.size - 8;
+	c->lap = 0;
 	if (c->number == 1)
 		c->end = k.base + FT_CHUNK_HEADER + 16 * 8;
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
@@ -231,6 +218,71 @@ static void next_chunk(struct control *c, u32 words)
 	}
 	if (c->number > 1 && (comm[0] != c->comm[0] || comm[1] != c->comm[1]))
 		write_record(c, t, FT_REC_COMM, c->comm, 2);
+}
+
+/* expendable returns from where on the current chunk is given up in a lap: from where the
+   lap before began, or where a word begins about LAP words before the end, but behind all
+   slots that a writer below a signal handler is still to write. n is how many events that
+   are. */
+static u64 expendable(struct control *c, u64 *n)
+{
+	u64 from = c->lap ? c->lap : c->chunk.base + FT_CHUNK_HEADER, words;
+	*n = 0;
+	for (u64 p = from; p < c->next; p += 8 * (1 + words)) {
+		u64 w = load((u64 *)p);
+		u32 id = (u32)(w >> 32);
+		int is_record = (id & FT_RECORD_MASK) == FT_RECORD_BASE;
+		words = is_record ? id & FT_RECORD_WORDS : 0;
+		if (w == 0 || (!c->lap && p <= c->limit - 8 * LAP)) {
+			from = w ? p : p + 8;
+			*n = 0;
+		}
+		*n += w != 0 && !is_record;
+	}
+	return from;
+}
+
+/* lap gives up the newest events of the current chunk and counts them, so that there is
+   room for newer ones. It returns 0 if the thread has no chunk, or none with room. The
+   record is open until the events are gone: who is killed in between leaves a loss of
+   unknown size, not a wrong number. */
+static int lap(struct control *c)
+{
+	u64 n, from, to = c->next, t = counter();
+	if (!c->chunk.base)
+		return 0;
+	from = expendable(c, &n);
+	if (from + 8 * LAP / 4 > c->limit)
+		return 0;
+	u64 count = n + (from == c->lap ? *(u64 *)(from + 8) : 0);
+	c->lap = c->next = from;
+	u64 *payload = begin_record(c, t, FT_REC_LOST, 1);
+	memset(payload, 0, to > (u64)payload ? to - (u64)payload : 0);
+	lose(c, n);
+	*payload = count;
+	end_record(payload);
+	write_record(c, t, FT_REC_SYNC, &t, 1);
+	write_record(c, t, FT_REC_STACK, &c->stack, 1);
+	c->high = (u32)(t >> 32);
+	return 1;
+}
+
+/* next_chunk goes on in another chunk, with room for some words behind what it begins
+   with, or where else there is room. */
+static void next_chunk(struct control *c, u32 words)
+{
+	struct chunk k = { 0 };
+	count_scrap(c);
+	if (take_chunk(c, &k, words > 8 ? FT_CHUNK_HEADER + 8 * (words + 8) : 0)) {
+		leave_scrap(c);
+		leave_current(c);
+		begin_chunk(c, k);
+		return;
+	}
+	if (lap(c))
+		return;
+	leave_current(c);
+	use_scrap(c);
 }
 
 /* check_name tells the trace the thread's name if that is a new one. Threads are

@@ -7,6 +7,7 @@
 #ifndef FENTRY_CONTROL_H
 #define FENTRY_CONTROL_H
 #include "types.h"
+#include "format.h"
 #include "layout.h"
 #include "machine.h"
 
@@ -38,10 +39,11 @@ struct control {
 	/* only slow paths from here on */
 	u64 key; /* counter at registration: tells tasks apart */
 	u32 ppid, ptid;
-	struct chunk chunk;  /* next and end lie in it; base 0: events go to the scrap */
+	struct chunk chunk;  /* next and end lie in it; base 0: events go nowhere, or to the scrap */
 	u64 limit;           /* last slot of it; end is nearer at first */
 	struct chunk old[2]; /* left, not yet handed over: a writer that a signal interrupted may still hold a slot */
-	u32 scrap;           /* events counted as lost that may go to the scrap */
+	u64 lap;             /* where in it events are given up for newer ones, 0: nowhere; see chunk.c */
+	u32 scrap;           /* events go to the scrap */
 	u32 number;          /* of chunks so far */
 	u32 cur;             /* index of the stack the thread is on */
 	u32 begun;           /* of stacks; 0: it is not known yet where the thread is */
@@ -60,6 +62,15 @@ struct control {
 	u32 busy; /* runs a callback of the program's */
 #endif
 };
+
+/* seal_current writes how much of the current chunk is used. */
+static inline void seal_current(struct control *c)
+{
+	u64 used = c->next - c->chunk.base;
+	if (used > c->chunk.size)
+		used = c->chunk.size;
+	store((u32 *)(c->chunk.base + FT_C_SIZE), (u32)used);
+}
 
 #ifdef FENTRY_CLASSIC
 enum { CALLBACKS = 1 }; /* threads need control blocks without a trace, too */

@@ -41,6 +41,10 @@
 #define FT_H_REQUEST_PID           148          /* u32 */
 #define FT_H_REQUEST_ARGUMENT      152          /* u64 */
 #define FT_H_REQUEST_ANSWER        160          /* u32 */
+#define FT_H_UNCOUNTED             164          /* u32 */
+#define FT_H_UNCOUNTED_FROM        168          /* u64, ticks */
+#define FT_H_UNCOUNTED_TO          176          /* u64, ticks */
+#define FT_H_OVERWRITTEN           184          /* u64, events */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */

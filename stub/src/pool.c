@@ -15,10 +15,16 @@
    free ones would be shorter to search, but a task that is killed in the middle of it
    takes the rest along.
 
-   Writers below a signal handler may hold a slot in a chunk that is full (held). */
+   Writers below a signal handler may hold a slot in a chunk that is full (held).
+
+   A recorder that does not answer for a while is dead, or it is stopped and will go on. A
+   dead one ends tracing. Of the other one the process remembers that it is silent: nobody
+   waits for it any more, and events are given up and counted (chunk.c) until its heartbeat
+   is another one. */
 #include "pool.h"
 #include "poolmap.h"
 #include "process.h"
+#include "say.h"
 #include "source.h"
 #include "sys.h"
 
@@ -33,6 +39,46 @@ enum { HOPE = 4 }; /* times in a row to wait when all chunks belong to tasks: so
 #define PATIENCE      5000000000UL /* ns without a heartbeat after which the recorder is taken for dead */
 
 static u32 search, search_small; /* where to look for a free chunk */
+
+#define ASK_AGAIN 1000000000UL /* ns between looks whether a silent recorder lives */
+
+/* A recorder that does not answer: its heartbeat then, and when it was looked for. */
+static struct { u32 is, beat; u64 asked; } silence;
+
+/* recorder_is_dead says so, as far as this process may know. A recorder whose parent has
+   not waited for it is dead, too. */
+static int recorder_is_dead(void)
+{
+	u32 pid = *HEADER(u32, FT_H_RECORDER);
+	struct process p;
+	return !thread_alive(pid, pid) || (read_process(pid, &p) && p.state == 'Z');
+}
+
+/* be_silent is what becomes of a recorder that has not moved its heartbeat. */
+static void be_silent(u32 beat)
+{
+	if (recorder_is_dead()) {
+		stop_tracing("the recorder has died", 0);
+		return;
+	}
+	silence.beat = beat;
+	store(&silence.asked, clock_ns(CLOCK_MONOTONIC_));
+	if (!swap(&silence.is, 1))
+		say("the recorder does not answer: until it does, events are lost, and counted", 0, 0, 0);
+}
+
+/* recorder_is_silent says whether there is no use in waiting for the recorder. */
+static int recorder_is_silent(void)
+{
+	if (!load(&silence.is))
+		return 0;
+	u64 now = clock_ns(CLOCK_MONOTONIC_);
+	if (load(HEADER(u32, FT_H_HEARTBEAT)) != silence.beat)
+		store(&silence.is, 0);
+	else if (now - load(&silence.asked) > ASK_AGAIN)
+		be_silent(silence.beat);
+	return load(&silence.is);
+}
 
 /* own makes a free chunk this thread's. */
 static int own(u32 i, u64 base, struct chunk *out)
@@ -104,6 +150,22 @@ static int claim(struct control *c, struct chunk *out, u32 least)
 	return fits && !small && tasks_own_most() && claim_small(out);
 }
 
+/* count_overwritten counts the events of a chunk that this thread has filled as given up. */
+static void count_overwritten(const u8 *h, u32 size)
+{
+	u32 used = *(u32 *)(h + FT_C_SIZE);
+	const u64 *p = (const u64 *)(h + FT_CHUNK_HEADER), *end = (const u64 *)(h + (used < size ? used : size));
+	u64 n = 0;
+	for (; p < end; p++) {
+		u32 id = (u32)(*p >> 32);
+		if ((id & FT_RECORD_MASK) == FT_RECORD_BASE)
+			p += id & FT_RECORD_WORDS;
+		else
+			n += *p != 0;
+	}
+	add(HEADER(u64, FT_H_OVERWRITTEN), n);
+}
+
 /* own_oldest takes the oldest chunk that this thread filled back, for the newest
    events to go to. The recorder, or for its sake nobody, may have it by now. */
 static int own_oldest(struct control *c, struct chunk *out, u32 least)
@@ -118,6 +180,7 @@ static int own_oldest(struct control *c, struct chunk *out, u32 least)
 			continue;
 		}
 		*out = (struct chunk){ (u64)h, i, pool_chunk_size(i) };
+		count_overwritten(h, out->size);
 		memset(h, 0, out->size);
 		return 1;
 	}
@@ -156,16 +219,25 @@ hidden void pool_full(struct control *c, struct chunk *k)
 	futex_wake(HEADER(u32, FT_H_FILLED), 1);
 }
 
-/* release_old hands over the oldest chunk that this thread holds back. It returns 0 when
-   there is none. */
-static int release_old(struct control *c)
+/* release hands over the oldest chunk that this thread holds back, or with all set, when
+   there is none, the current one. It returns 0 when there is nothing to hand over. */
+static int release(struct control *c, int all)
 {
-	struct chunk *k = c->old[1].base ? &c->old[1] : &c->old[0];
+	struct chunk *k = c->old[1].base ? &c->old[1] : c->old[0].base || !all ? &c->old[0] : &c->chunk;
 	if (!k->base)
 		return 0;
+	if (k == &c->chunk)
+		seal_current(c);
 	pool_full(c, k);
 	k->base = 0;
 	return 1;
+}
+
+/* last_resort is for a thread that has no chunk at all: a small one is enough to lose
+   events in that are counted. */
+static int last_resort(struct control *c, struct chunk *out, u32 least)
+{
+	return !c->chunk.base && pool.small && least <= pool.small_size && claim_small(out);
 }
 
 /* recorder_busy says whether the recorder has chunks that it will free. */
@@ -179,27 +251,54 @@ static int recorder_busy(void)
 	return 0;
 }
 
+/* A wait for a chunk. */
+struct wait {
+	u32 beat, freed; /* what the recorder counted when it was looked at last */
+	u32 idle;        /* times in a row that nothing was to be hoped for */
+	u64 silent;      /* ns asked to sleep since that heartbeat */
+	int again;       /* it is not the first sleep */
+};
+
+/* wait_a_while sleeps until the recorder has freed something after it had counted freed,
+   but not for long. It returns 0 when the recorder has been silent for too long. Only time
+   that the thread has asked to sleep counts, not what it was late to wake: on a machine
+   that is so busy, the recorder is late as well. */
+static int wait_a_while(struct wait *w, u32 freed)
+{
+	u64 slice = SLICE + SLICE_EACH * add(HEADER(u32, FT_H_WAITERS), 1);
+	if (slice > SLICE_LONGEST)
+		slice = SLICE_LONGEST;
+	u64 from = clock_ns(CLOCK_MONOTONIC_);
+	futex_wait(HEADER(u32, FT_H_FREED), freed, slice);
+	add(HEADER(u32, FT_H_WAITERS), -1);
+	u64 slept = clock_ns(CLOCK_MONOTONIC_) - from;
+	w->silent += slept < slice ? slept : slice;
+	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT));
+	if (!w->again || beat != w->beat) {
+		w->beat = beat;
+		w->silent = 0;
+	}
+	w->again = 1;
+	return w->silent < PATIENCE;
+}
+
 /* pool_chunk gets a free chunk of at least so many bytes, as the pool's policy says.
 
    With policy block, a thread waits as long as a chunk can be hoped for, and there are two
-   reasons to give up. Nobody is there to free one: no heartbeat. Only time that the thread
-   has asked to sleep counts for that, not what it was late to wake: on a machine that is so
-   busy, the recorder is late as well. Or there is nothing to free: all chunks are other
-   tasks', which may be idle with them for ever, and hold what this thread would have to
-   give them before they go on. One look does not say so, since others may just have been
-   faster. As long as the recorder frees chunks at all, tasks do hand some over, and one of
-   them will be this thread's. */
+   reasons to give up. Nobody is there to free one: no heartbeat. Or there is nothing to
+   free: all chunks are other tasks', which may be idle with them for ever, and hold what
+   this thread would have to give them before they go on; so it gives what it has first.
+   One look does not say so, since others may just have been faster. As long as the recorder
+   frees chunks at all, tasks do hand some over, and one of them will be this thread's. */
 hidden int pool_chunk(struct control *c, struct chunk *out, u32 least)
 {
-	u32 beat = load(HEADER(u32, FT_H_HEARTBEAT)), idle = 0, seen = load(HEADER(u32, FT_H_FREED));
-	u64 silent = 0; /* ns asked to sleep since that heartbeat */
-	int waited = 0;
+	struct wait w = { load(HEADER(u32, FT_H_HEARTBEAT)), load(HEADER(u32, FT_H_FREED)), 0, 0, 0 };
 	u32 policy = *HEADER(u32, FT_H_POLICY);
 	for (;;) {
-		if (load(HEADER(u32, FT_H_CLOSED))) {
+		if (load(HEADER(u32, FT_H_CLOSED)))
 			stop_tracing(0, 0);
+		if (load(&source.kind) != POOL)
 			return 0;
-		}
 		u32 freed = load(HEADER(u32, FT_H_FREED));
 		if (claim(c, out, least)) {
 			c->starved = 0;
@@ -207,35 +306,21 @@ hidden int pool_chunk(struct control *c, struct chunk *out, u32 least)
 		}
 		if (policy == FT_POLICY_OVERWRITE && own_oldest(c, out, least))
 			return 1;
-		if (policy == FT_POLICY_DROP)
-			return 0;
+		if (policy == FT_POLICY_DROP || recorder_is_silent())
+			return last_resort(c, out, least);
 		/* Chunks that this thread holds back are no use to anybody now, and with
 		   many threads they may be all there are. */
 		int busy = recorder_busy();
-		if ((waited || !busy) && release_old(c))
+		if ((w.again || !busy) && release(c, !busy))
 			continue;
-		if (busy || freed != seen)
-			idle = 0;
-		seen = freed;
-		if (!busy && (c->starved || idle++ == HOPE)) {
+		if (busy || freed != w.freed)
+			w.idle = 0;
+		w.freed = freed;
+		if (!busy && (c->starved || w.idle++ == HOPE)) {
 			c->starved = 1;
-			return 0;
+			return last_resort(c, out, least);
 		}
-		u64 slice = SLICE + SLICE_EACH * add(HEADER(u32, FT_H_WAITERS), 1);
-		if (slice > SLICE_LONGEST)
-			slice = SLICE_LONGEST;
-		u64 from = clock_ns(CLOCK_MONOTONIC_);
-		futex_wait(HEADER(u32, FT_H_FREED), freed, slice);
-		add(HEADER(u32, FT_H_WAITERS), -1);
-		u64 slept = clock_ns(CLOCK_MONOTONIC_) - from;
-		silent += slept < slice ? slept : slice;
-		if (!waited || load(HEADER(u32, FT_H_HEARTBEAT)) != beat) {
-			beat = load(HEADER(u32, FT_H_HEARTBEAT));
-			silent = 0;
-		} else if (silent >= PATIENCE) {
-			stop_tracing("the recorder does not answer", 0);
-			return 0;
-		}
-		waited = 1;
+		if (!wait_a_while(&w, freed))
+			be_silent(w.beat);
 	}
 }

@@ -35,6 +35,7 @@ hidden int read_process(u32 pid, struct process *p)
 	while (s > b && *s != ')')
 		s--;
 	p->pid = pid;
+	p->state = s[0] && s[1] ? s[2] : 0;
 	p->parent = 0;
 	p->start = 0;
 	for (u32 field = 2; *s; s++) {

@@ -7,6 +7,7 @@
 struct process {
 	u32 pid, parent;
 	u64 start; /* when it began, in clock ticks since the machine did */
+	char state; /* R: it runs, Z: it has ended, ... */
 };
 
 #define ANY_TIME (~(u64)0)

@@ -34,7 +34,7 @@ static int open_path(const char *path)
    knows its tasks by other numbers: it is not found. */
 static int find_recorder(void)
 {
-	struct process p = { 0, 0, 0 };
+	struct process p = { 0, 0, 0, 0 };
 	char path[48], target[64];
 	u32 next = getpid();
 	if (!own_proc())

@@ -4,6 +4,7 @@
    Fast paths do not look here: they go on in the chunk they have, and find out when it
    is full. So the end of tracing needs no other thread to be stopped. */
 #include "image.h"
+#include "machine.h"
 #include "say.h"
 #include "source.h"
 
@@ -22,8 +23,10 @@ hidden void stop_tracing(const char *why, i64 err)
 {
 	int was = images_arm(0);
 	source.kind = CLOSED;
-	if (was && why)
-		say("tracing stopped: ", why, 0, err);
+	if (!was || !why)
+		return;
+	uncounted(1);
+	say("tracing stopped: ", why, 0, err);
 }
 
 /* only_count goes on without a trace to write to: what is lost is counted. */
@@ -31,6 +34,16 @@ hidden void only_count(i64 err)
 {
 	if (swap(&source.kind, CLOSED) != CLOSED)
 		say("the trace ends here, what follows is lost", 0, 0, err);
+}
+
+/* uncounted says in the trace that from now on events are lost that nobody counts, in n
+   more places; or, with n below 0, that in so many they are counted now. */
+hidden void uncounted(i32 n)
+{
+	if (!source.header)
+		return;
+	cas(HEADER(u64, FT_H_UNCOUNTED_FROM), 0, counter());
+	add(HEADER(u32, FT_H_UNCOUNTED), (u32)n);
 }
 
 /* allocate_ids returns what is to be added to an image's local ids, 1 to count, for ids

@@ -11,6 +11,7 @@
 #include "image.h"
 #include "process.h"
 #include "profile.h"
+#include "source.h"
 #include "stack.h"
 #include "sys.h"
 #include "thread.h"
@@ -61,6 +62,18 @@ static int forked(struct control *c)
 	return c->owner && wipe_is_emulated() && c->pid != getpid() && (!c->libtid || *c->libtid != c->tid);
 }
 
+/* none is for a thread that has no block, and so cannot be traced: its call is counted
+   as lost. Without a stream of events, nobody counts. */
+static struct control *none(void)
+{
+	static u32 said;
+	if (fentry_config.mode != MODE_PROFILE && source.header)
+		add(HEADER(u64, FT_H_LOST), fentry_config.mode == MODE_FUNCTION ? 1 : 2);
+	else if (!swap(&said, 1))
+		uncounted(1);
+	return 0;
+}
+
 /* this_thread returns the running thread's block, which the thread gets when it
    comes here first. 0: this thread cannot be traced. Signals are blocked. */
 hidden struct control *this_thread(void)
@@ -81,7 +94,7 @@ hidden struct control *this_thread(void)
 				wipe_now();
 		}
 		else if (base != 0 && base != (u64)&fentry_null_cb && !share_base())
-			return 0; /* the program uses it */
+			return none(); /* the program uses it */
 	}
 	int shared = load(&fentry_blocks) != 0;
 	if (shared)
@@ -99,7 +112,8 @@ hidden struct control *this_thread(void)
 			return c;
 		}
 		/* A dead thread's. Another new thread may take it at the same time. */
-		return begin_task(take_block(c, pid, tid) ? c : free_block(pid, tid), pid, tid, owner);
+		c = begin_task(take_block(c, pid, tid) ? c : free_block(pid, tid), pid, tid, owner);
+		return c ? c : none();
 	}
 	tid = gettid();
 	pid = getpid();
@@ -109,7 +123,7 @@ hidden struct control *this_thread(void)
 		c->owner = owner; /* the thread has set its thread pointer */
 		c->libtid = OWN_BASE && wipe_is_emulated() ? libc_tid(tid) : 0;
 		find_twin((u64)c)->owner = owner;
-		return publish(c) ? c : 0;
+		return publish(c) ? c : none();
 	}
 	u32 ppid = 0, ptid = 0;
 	if (shared)
@@ -127,5 +141,5 @@ hidden struct control *this_thread(void)
 		c->ptid = ptid;
 		record1(c, c->key, FT_REC_FORK, (u64)ppid << 32 | ptid);
 	}
-	return c;
+	return c ? c : none();
 }

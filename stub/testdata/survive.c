@@ -254,6 +254,9 @@ int main(int argc, char **argv)
 		}
 	} else if (!strcmp(what, "many")) {
 		for (int i = 0; i < n; i++) nest(10);
+	} else if (!strcmp(what, "for")) { /* n seconds */
+		for (time_t end = time(0) + n; time(0) < end;)
+			for (int i = 0; i < 100; i++) nest(10);
 	} else return 2;
 #ifdef __x86_64__
 	if (getenv("SURVIVE_GS")) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/pool"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -63,6 +64,7 @@ type Counts struct {
 	Events    uint64 // written
 	Lost      uint64 // that tasks say they lost
 	Unwritten uint64 // that could not be written
+	Failed    uint64 // counter when tracing ended because of Err; 0: it did not
 	Overwrote uint64 // given up for newer ones
 	Chunks    uint64 // written
 	Bad       uint64 // chunks that made no sense
@@ -281,6 +283,8 @@ func (d *Drainer) write(batch []claim) {
 	first := d.w.err == nil
 	kept, err := d.w.append(d.vec)
 	if err != nil && first {
+		// From now on programs switch their tracing off: what they do then nobody counts.
+		d.stats.Failed = d.now(batch)
 		d.p.Shut()
 		d.OnWriteError(err)
 	}
@@ -291,6 +295,15 @@ func (d *Drainer) write(batch []claim) {
 		d.p.Release(c.chunk, c.used)
 	}
 	d.p.Announce(len(batch))
+}
+
+// now is the counter, or that of the newest chunk of a batch: an emulated machine's is
+// not known here.
+func (d *Drainer) now(batch []claim) uint64 {
+	if d.p.Word64(format.HCounter).Load() != 0 {
+		return clock.Read().Counter
+	}
+	return batch[len(batch)-1].head.Counter()
 }
 
 // count counts a chunk that was written, or could not be.
