@@ -39,11 +39,14 @@ type Program struct {
 // Open reads the program at path and finds its functions. A file in which nothing can be traced, such as a script, is
 // not an error: Untraced says why. Names of a program that was stripped come from its separate debug file, if that is
 // installed. Errors begin with the path.
-func Open(path string) (*Program, error) { return OpenWith(path, symbol.Options{}) }
+//
+// If compilers have prepared no function of the program for tracing, all are traced that can be without.
+func Open(path string) (*Program, error) { return OpenWith(path, symbol.Options{}, record.Options{}) }
 
-// OpenWith is [Open] with a choice of where names come from. o.Path is set if it is empty.
-func OpenWith(path string, o symbol.Options) (*Program, error) {
-	p := &Program{Path: path, symbols: o}
+// OpenWith is [Open] with a choice of where names come from, and of what is found. names.Path is set if it is empty, and
+// find.Symbols in any case.
+func OpenWith(path string, names symbol.Options, find record.Options) (*Program, error) {
+	p := &Program{Path: path, symbols: names}
 	m, err := mapped.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -57,7 +60,7 @@ func OpenWith(path string, o symbol.Options) (*Program, error) {
 		return nil, err
 	}
 	p.mapped = m
-	if err := mapped.Guard(p.find); err != nil {
+	if err := mapped.Guard(func() error { return p.find(find) }); err != nil {
 		p.Close()
 		return nil, mapped.Named(path, err)
 	}
@@ -74,7 +77,7 @@ func (p *Program) Close() error {
 }
 
 // find decides whether the program can be traced, and finds its sites.
-func (p *Program) find() error {
+func (p *Program) find(o record.Options) error {
 	if !bytes.HasPrefix(p.mapped.Data, []byte(elf.ELFMAG)) {
 		p.Untraced = "not an ELF program"
 		return nil
@@ -102,7 +105,8 @@ func (p *Program) find() error {
 	if p.table, err = symbol.NewWith(f, p.symbols); err != nil {
 		return err
 	}
-	if p.Sites, err = record.Find(f, record.Options{Symbols: p.table}); err != nil {
+	o.Symbols = p.table
+	if p.Sites, err = record.Find(f, o); err != nil {
 		return err
 	}
 	if p.traceable() {

@@ -21,6 +21,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
@@ -31,6 +32,9 @@ import (
 type Options struct {
 	// Plan says what to trace, and how. Run sets Target, Session, Policy and Path.
 	Plan patch.Options
+	// Plain says which functions that no compiler has prepared are traced. 0: all that can be if there are no others, and
+	// those that a pattern of Plan.Select names.
+	Plain record.Plain
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options
@@ -89,7 +93,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	p, err := OpenWith(path, o.Symbols)
+	p, err := OpenWith(path, o.Symbols, record.Options{Plain: o.Plain, Named: o.Plan.Select})
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -90,6 +91,7 @@ func (failing) Write([]byte) (int, error) { return 0, errFull }
 // A program in which nothing can be traced runs, and leaves no trace: one that is there stays.
 func TestRunNothing(t *testing.T) {
 	o := options(t)
+	o.Plain = record.PlainNone
 	for _, exists := range []bool{false, true} {
 		if exists {
 			if err := os.Mkdir(o.Dir, 0o700); err != nil {

@@ -193,7 +193,7 @@ func TestPIDNamespace(t *testing.T) {
 				t.Error("the recorder's trace was moved away")
 			}
 			inside := filepath.Join(t.TempDir(), "data")
-			argv = append(ns, fentry, "record", "-o", inside, "sh", "-c", "./second 9; exit $?")
+			argv = append(ns, fentry, "record", "--plain=no", "-o", inside, "sh", "-c", "./second 9; exit $?")
 			r = run(t, command{dir: filepath.Dir(prog), argv: argv, env: []string{"FIXTURE_COUNTS=" + p.counts()}})
 			sameBehaviour(t, want, r)
 			if len(ns) < 3 { // /proc is not the namespace's

@@ -16,9 +16,19 @@ import (
 type amd64Machine struct{}
 
 // place: jumps reach 2 GiB; what is out of their reach cannot be patched at all.
-func (amd64Machine) place(l *layout) error {
+func (m amd64Machine) place(l *layout) error {
 	l.addThunks()
-	return nil
+	return l.addDisplaced(m)
+}
+
+func (amd64Machine) displacedLen(s *record.Site) int { return amd64.DisplacedLen(s.Bytes[:s.Moved]) }
+
+func (amd64Machine) appendDisplaced(b []byte, s *record.Site, to uint64) ([]byte, error) {
+	return amd64.AppendDisplaced(b, s.Bytes[:s.Moved], s.Addr, to)
+}
+
+func (amd64Machine) displacedAt(s *record.Site, off int) (int, bool) {
+	return amd64.DisplacedAt(s.Bytes[:s.Moved], off)
 }
 
 func (amd64Machine) thunk(t *thunk, dst []byte) error {

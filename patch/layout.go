@@ -45,6 +45,9 @@ type layout struct {
 	edited    int // how many functions have windows
 	nameBytes int // of the names of all thunks, at most
 
+	displacer displacer // nil: the machine is none
+	displaced uint64    // where the instructions are that sites have displaced
+
 	runtime  runtime
 	runs     []arch.ThunkRun
 	routines [arch.ThunkMcountFunc + 1]enterExit
@@ -78,7 +81,7 @@ func (l *layout) route(i int) route {
 		}
 	}
 	fn := &l.p.Functions[i]
-	return route{to: l.thunk(fn.ID), body: fn.End()}
+	return route{to: l.thunk(fn.ID), body: l.body(fn)}
 }
 
 // thunk is the address of the thunk of an id.

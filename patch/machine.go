@@ -39,6 +39,16 @@ type machine interface {
 	facts() facts
 }
 
+// A displacer is a machine on which a function's own instructions can be its site.
+type displacer interface {
+	// displacedLen returns how many bytes appendDisplaced appends.
+	displacedLen(s *record.Site) int
+	// appendDisplaced appends what goes on at address to in place of the site's instructions, and then behind them.
+	appendDisplaced(dst []byte, s *record.Site, to uint64) ([]byte, error)
+	// displacedAt returns where in that the instruction begins that begins at an offset of the site; false: none does.
+	displacedAt(s *record.Site, off int) (int, bool)
+}
+
 // facts are what is to be known of a machine besides its code.
 type facts struct {
 	// option says how to compile a program so that it can be traced.

@@ -50,7 +50,7 @@ func newPlan(image []byte, o patch.Options) (*patch.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	sites, err := record.Find(f, record.Options{})
+	sites, err := record.Find(f, record.Options{Plain: record.PlainNone})
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func TestMismatchIsFoundBeforeAnythingIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sites, err := record.Find(f, record.Options{})
+	sites, err := record.Find(f, record.Options{Plain: record.PlainNone})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,10 @@ type Func struct {
 	ID     uint32 // 1-based index among the traced functions by address; 0 if not traced
 	Action Action
 
-	laid    Action // what the layout was made for
-	windows uint16 // how many windows it has
-	first   uint32 // index of the first one among those of all functions
+	displaced uint32 // where the instructions are that its site has displaced, behind layout.displaced
+	laid      Action // what the layout was made for
+	windows   uint16 // how many windows it has
+	first     uint32 // index of the first one among those of all functions
 }
 
 // Plan says what to do with one image. It is data: until it is applied, the Action of every function may be edited,
@@ -73,6 +74,15 @@ func (p *Plan) Thunk(fn *Func) uint64 {
 		return 0
 	}
 	return p.l.thunk(fn.ID)
+}
+
+// Moved returns where the instructions of a function that its site has displaced are, and how many bytes they take with
+// the jump back; 0 if the function is not traced or its site displaces none. As of the last [Plan.Build].
+func (p *Plan) Moved(fn *Func) (addr uint64, size int) {
+	if fn.ID == 0 || fn.Kind != record.KindPlain {
+		return 0, 0
+	}
+	return p.l.body(fn), p.l.displacer.displacedLen(fn.Site)
 }
 
 // New returns a plan, already built, that makes the image trace the sites selected by o. sites is the result of

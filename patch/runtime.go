@@ -199,5 +199,5 @@ func (l *layout) symbols() (out []inject.Symbol) {
 			})
 		}
 	}
-	return out
+	return l.displacedSymbols(out)
 }

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"iter"
@@ -52,12 +53,18 @@ func (l *layout) unwind() error {
 	var hdr []byte
 	at = l.align(8)
 	moved := ehframe.Moved{EhFrame: l.rx, DebugFrame: debug}
-	if l.callers(&moved, at) {
+	copied, err := l.callers(&moved, at)
+	if err != nil {
+		return err
+	}
+	if len(moved.Entries) > 0 {
 		l.rx, debug = moved.EhFrame, moved.DebugFrame
 		l.made(piece{name: ".fentry.frames", addr: at, align: 8, owner: nobody})
+	}
+	if copied {
 		hdr, err = ehframe.NewHeader(p.file, l.align(4), at, moved.Entries, extra)
 	} else {
-		hdr, err = ehframe.MergeHeader(p.file, l.align(4), extra)
+		hdr, err = ehframe.MergeHeader(p.file, l.align(4), append(extra, moved.Entries...))
 	}
 	if err != nil {
 		return err
@@ -100,18 +107,18 @@ func (p *Plan) unwinds() bool {
 	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return strings.HasPrefix(s.Name, "_Unwind_") })
 }
 
-// callers copies the image's unwind information, to the end of the read-execute
-// memory, at address at, and for debuggers to the end of .debug_frame, with the
-// rule that looks behind thunks. false: the image has none, or one that cannot be
-// copied; thunks then show in backtraces.
-func (l *layout) callers(to *ehframe.Moved, at uint64) bool {
+// callers copies the image's unwind information, to the end of the read-execute memory, at address at, and for debuggers
+// to the end of .debug_frame, with the rule that looks behind thunks, and adds the entries of displaced instructions.
+// false: only the latter, because no return address is hidden, or because the image has no unwind information, or one
+// that cannot be copied; thunks then show in backtraces.
+func (l *layout) callers(to *ehframe.Moved, at uint64) (bool, error) {
 	f := l.p.file
-	if !l.p.flavour().hides() {
-		return false
-	}
 	table, err := ehframe.Read(f)
 	if err != nil || table.Len() == 0 {
-		return false
+		return false, nil
+	}
+	if !l.p.flavour().hides() {
+		return false, l.appendFrames(to, at, l.displacedFrames(table, &err), &err, ehframe.Rules{})
 	}
 	fdes := table.All()
 	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool {
@@ -128,12 +135,31 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) bool {
 			}
 		}
 	}
+	empty := ehframe.Moved{EhFrame: to.EhFrame, DebugFrame: to.DebugFrame}
 	to.DebugFrame = bigslice.Grow(to.DebugFrame, table.CopySize())
 	to.Entries = bigslice.Make[ehframe.Entry](0, table.Len())
-	if err := to.Append(f, at, uint64(len(to.DebugFrame)), fdes, l.p.m.callers()); err != nil {
-		return false
+	all := func(yield func(*ehframe.FDE) bool) {
+		for d := range fdes {
+			if !yield(d) {
+				return
+			}
+		}
+		l.displacedFrames(table, &err)(yield)
 	}
-	return !registered || l.hide(fdes)
+	if bad := l.appendFrames(to, at, all, &err, l.p.m.callers()); bad != nil || registered && !l.hide(fdes) {
+		if l.displaced != 0 { // without them exceptions would end in the middle of functions
+			return false, cmp.Or(bad, fmt.Errorf("the image's unwind information cannot be copied"))
+		}
+		*to = empty
+		return false, nil
+	}
+	return true, nil
+}
+
+// appendFrames appends copies of entries. What yields them leaves its error in err.
+func (l *layout) appendFrames(to *ehframe.Moved, at uint64, fdes iter.Seq[*ehframe.FDE], err *error, r ehframe.Rules) error {
+	bad := to.Append(l.p.file, at, uint64(len(to.DebugFrame)), fdes, r)
+	return cmp.Or(*err, bad)
 }
 
 // hide makes the originals of copied FDEs cover no code, as what start-up code registers is looked at first.

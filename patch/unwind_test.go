@@ -57,27 +57,33 @@ func TestUnwindAtEveryInstruction(t *testing.T) {
 			if err := runfile.WriteFile(bin, out); err != nil {
 				t.Fatal(err)
 			}
-			got := step(t, c.on, bin)
-			inside := 0
-			for i, bt := range got {
-				// What the runtime has of its own is above the program's frames.
-				own := slices.IndexFunc(bt, func(f string) bool { return slices.Contains([]string{"leaf", "mid", "outer", "main"}, f) })
-				if own > 0 {
-					inside++
-				}
-				bt = bt[max(own, 0):]
-				if k := slices.Index(bt, "main"); k >= 0 {
-					bt = bt[:k+1] // the C library's frames can have names
-				}
-				whole := []string{"leaf", "mid", "outer", "main"}
-				if len(bt) == 0 || len(bt) > len(whole) || !slices.Equal(bt, whole[len(whole)-len(bt):]) {
-					t.Errorf("step %d: %v", i, got[i])
-				}
-			}
-			if inside == 0 {
-				t.Error("no step was inside a thunk or the runtime")
-			}
+			checkSteps(t, c.on, bin)
 		})
+	}
+}
+
+// checkSteps steps through a patched program, from the entry of leaf.
+func checkSteps(t *testing.T, on *target, bin string) {
+	t.Helper()
+	got := step(t, on, bin)
+	inside := 0
+	for i, bt := range got {
+		// What the runtime has of its own is above the program's frames.
+		own := slices.IndexFunc(bt, func(f string) bool { return slices.Contains([]string{"leaf", "mid", "outer", "main"}, f) })
+		if own > 0 {
+			inside++
+		}
+		bt = bt[max(own, 0):]
+		if k := slices.Index(bt, "main"); k >= 0 {
+			bt = bt[:k+1] // the C library's frames can have names
+		}
+		whole := []string{"leaf", "mid", "outer", "main"}
+		if len(bt) == 0 || len(bt) > len(whole) || !slices.Equal(bt, whole[len(whole)-len(bt):]) {
+			t.Errorf("step %d: %v", i, got[i])
+		}
+	}
+	if inside == 0 {
+		t.Error("no step was inside a thunk or the runtime")
 	}
 }
 

@@ -57,7 +57,12 @@ func open(t testing.TB, path string) *elfio.File {
 
 func find(t testing.TB, path string) []Site {
 	t.Helper()
-	sites, err := Find(open(t, path), Options{})
+	return findWith(t, path, Options{Plain: PlainNone})
+}
+
+func findWith(t testing.TB, path string, o Options) []Site {
+	t.Helper()
+	sites, err := Find(open(t, path), o)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}

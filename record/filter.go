@@ -56,6 +56,25 @@ func (f *Filter) Match(name string) bool {
 	return in && !out
 }
 
+// Names reports whether one of the patterns is the name of the function itself, and includes it.
+func (f *Filter) Names(name string) bool {
+	if f == nil || len(f.include.exact) == 0 {
+		return false
+	}
+	forms := nameForms{raw: name}
+	for k := 0; ; k++ {
+		form, ok := forms.get(k)
+		if !ok {
+			return false
+		}
+		for _, i := range f.include.exact[form] {
+			if !f.include.rules[i].negated {
+				return true
+			}
+		}
+	}
+}
+
 // MatchSite is like Match for s.Display(), which for a function without a symbol is its address.
 func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display()) }
 

@@ -22,6 +22,10 @@ type Options struct {
 	// Symbols are the functions of the image, if the caller has them already, for instance with the names of a
 	// separate debug file. nil: they are read from the image.
 	Symbols *symbol.Table
+	// Plain says which functions that no compiler has prepared are to be traced.
+	Plain Plain
+	// Named adds with PlainAuto those of them that a pattern names, whatever else can be traced.
+	Named *Filter
 	// XRayExits includes the exit sleds of xray_instr_map, as sites with the reason xray-exit.
 	XRayExits bool
 }
@@ -62,6 +66,9 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 	fd.jumps()
 	fd.functionsWithout()
 	sortSites(fd.sites)
+	if err := fd.plain(); err != nil {
+		return nil, fmt.Errorf("finding sites: %w", err)
+	}
 	return fd.sites, nil
 }
 

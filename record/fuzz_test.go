@@ -34,7 +34,7 @@ func FuzzFind(f *testing.F) {
 			return
 		}
 		var sites []Site
-		cost.Check(t, len(b), 256, func() { sites, err = Find(img, Options{XRayExits: true}) })
+		cost.Check(t, len(b), 256, func() { sites, err = Find(img, Options{XRayExits: true, Plain: PlainAll}) })
 		if err != nil {
 			return
 		}

@@ -107,10 +107,10 @@ func TestNames(t *testing.T) {
 		}
 		return n
 	}
-	if n := count(Options{}); n != 0 {
+	if n := count(Options{Plain: PlainNone}); n != 0 {
 		t.Errorf("%d sites of an unknown function", n)
 	}
-	if n := count(Options{Fentry: []string{"my_fentry_"}}); n != 7 {
+	if n := count(Options{Plain: PlainNone, Fentry: []string{"my_fentry_"}}); n != 7 {
 		t.Errorf("%d sites, want 7", n)
 	}
 }
@@ -210,7 +210,7 @@ func TestReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(src), " Reason = \""); n != len(seen) {
+	if n := strings.Count(string(src), " Reason = \"") + strings.Count(string(src), "= Reason(plain."); n != len(seen) {
 		t.Errorf("%d reason codes, %d explained", n, len(seen))
 	}
 }

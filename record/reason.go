@@ -1,5 +1,7 @@
 package record
 
+import "github.com/fentry-dev/fentry/record/plain"
+
 // Reason says why a function cannot be traced. Codes are stable: they appear in plans, in JSON and in scripts.
 type Reason string
 
@@ -30,6 +32,17 @@ const (
 	ReasonRuntime        Reason = "fentry-runtime"
 	ReasonXRayExit       Reason = "xray-exit"
 	ReasonPatched        Reason = "already-patched"
+
+	ReasonOnlyJumpedTo  = Reason(plain.OnlyJumpedTo)
+	ReasonGoImage       = Reason(plain.GoImage)
+	ReasonNoUnwindInfo  = Reason(plain.NoUnwindInfo)
+	ReasonUnusualUnwind = Reason(plain.UnusualUnwind)
+	ReasonReadsReturn   = Reason(plain.ReadsReturn)
+	ReasonFlagsLive     = Reason(plain.FlagsLive)
+	ReasonLoopAtEntry   = Reason(plain.LoopAtEntry)
+	ReasonCallAtEntry   = Reason(plain.CallAtEntry)
+	ReasonSystemCall    = Reason(plain.SystemCall)
+	ReasonUndecodable   = Reason(plain.Undecodable)
 )
 
 // ReasonText is a reason code with its explanation.
@@ -68,7 +81,9 @@ func Reasons() []ReasonText {
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry,
 			"Where the function begins cannot be proven: the image has neither symbols nor unwind tables for it."},
-		{ReasonJumpIntoSite, "A branch in the function goes to the middle of the site."},
+		{ReasonJumpIntoSite,
+			"A branch, a jump table or an unwinder goes to the middle of the site, or code before the function runs on into " +
+				"it."},
 		{ReasonUnexpected,
 			"A table lists the place, but the bytes there are neither the call, the nops nor the sled it should hold."},
 		{ReasonDuplicate, "The function has a better site; only one per function is used."},
@@ -87,6 +102,27 @@ func Reasons() []ReasonText {
 		{ReasonRuntime, "The function belongs to the runtime that fentry put into the image."},
 		{ReasonPatched, "fentry has already put its own jump there; undo the patch first."},
 		{ReasonXRayExit, "An exit sled; the entry sled of the same function is enough."},
+		{ReasonOnlyJumpedTo,
+			"Nothing calls it or has its address, and how it is jumped to shows a part of a function that the compiler has " +
+				"moved away; or that cannot be ruled out."},
+		{ReasonGoImage,
+			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others."},
+		{ReasonNoUnwindInfo,
+			"The function has no unwind information, so it cannot be known whether it uses its return address."},
+		{ReasonUnusualUnwind,
+			"Its unwind information is not that of a function that a call enters, is malformed, or changes in the middle of " +
+				"an instruction."},
+		{ReasonReadsReturn,
+			"The function reads or changes its return address, or returns with ret $n, which removes arguments."},
+		{ReasonFlagsLive, "The function may use flags that its caller has set, or its caller those that it leaves."},
+		{ReasonLoopAtEntry,
+			"A loop goes back to the function's first instruction while something is on the stack, or below it."},
+		{ReasonCallAtEntry,
+			"A call would have to move for which there is an exception handler, through which nothing may be thrown, or by " +
+				"which the function finds its own address."},
+		{ReasonSystemCall,
+			"A system call or a trap would have to move: the kernel and signal handlers look at where it is."},
+		{ReasonUndecodable, "Some of its bytes are no known instructions."},
 	}
 }
 

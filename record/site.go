@@ -15,6 +15,7 @@ type Site struct {
 
 	Addr   uint64 // first byte that may be overwritten; Func for a function without a site
 	Len    int    // size of the site in bytes, 0 for a function without a site
+	Moved  int    // of [KindPlain]: how many of the Len bytes are instructions, which have to go elsewhere
 	Kind   Kind   // what the compiler left at Addr
 	Ret    RetLoc // where the caller's return address is when execution reaches Addr
 	Frame  uint32 // on arm64, for RetFP: bytes from the frame pointer up to the caller's stack pointer at its call

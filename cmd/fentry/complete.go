@@ -11,6 +11,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -107,7 +108,7 @@ func (c *nameCollector) add(path string) {
 		return
 	}
 	defer im.close()
-	sites, err := im.sites(symbol.Options{})
+	sites, err := im.sites(symbol.Options{}, record.Options{})
 	if err != nil {
 		return
 	}

@@ -47,10 +47,11 @@ func (im *image) close() {
 }
 
 // sites finds the functions of the program and where they can be traced. They are valid until close.
-func (im *image) sites(o symbol.Options) (sites []record.Site, err error) {
+func (im *image) sites(o symbol.Options, find record.Options) (sites []record.Site, err error) {
 	o.Path = im.file.Path
 	if im.table, err = symbol.NewWith(im.File, o); err == nil {
-		sites, err = record.Find(im.File, record.Options{Symbols: im.table})
+		find.Symbols = im.table
+		sites, err = record.Find(im.File, find)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", im.file.Path, err)

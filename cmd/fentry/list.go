@@ -24,6 +24,7 @@ type listCmd struct {
 	filter   []string
 	notrace  []string
 	srcline  bool
+	plain    plainFlag
 	demangle demangleFlag
 }
 
@@ -37,11 +38,16 @@ of address. With -l it prints all functions, each with what the compiler left at
 its entry, or the reason why it cannot be traced. The exit status is 1 if patterns
 are given and select no function of any program.
 
-What can be traced is decided when the program is compiled: any of -pg,
--pg -mfentry, -fpatchable-function-entry=5 and clang's -fxray-instrument will do;
-on arm64, -fpatchable-function-entry=2, -pg and -fxray-instrument.`,
+Compilers prepare functions for tracing with any of -pg, -pg -mfentry,
+-fpatchable-function-entry=5 and clang's -fxray-instrument; on arm64, with
+-fpatchable-function-entry=2, -pg and -fxray-instrument. In a program for x86-64
+without such functions nearly all others can be traced: a function's first
+instructions are moved, if it can be proven that nothing notices. They are
+listed as plain; --plain lists them for any program. Parts of functions that
+compilers have moved away are not counted.`,
 		Example: `  fentry list ./prog                     names, one per line
   fentry list -l ./prog                  kind, address, size; reasons
+  fentry list /usr/bin/git               an installed program
   fentry list -F 'parse_*' ./prog        what would -F 'parse_*' trace?
   fentry list -l ./prog | grep no-site   what was compiled without -pg?
   fentry list --json -l ./prog | jq -r 'select(.reason) | .name'`,
@@ -53,6 +59,7 @@ on arm64, -fpatchable-function-entry=2, -pg and -fxray-instrument.`,
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
+	c.plain.add(cmd, "list")
 	c.demangle.add(cmd)
 	return cmd
 }
@@ -111,7 +118,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		return false, err
 	}
 	defer im.close()
-	sites, err := im.sites(a.symbols())
+	sites, err := im.sites(a.symbols(), record.Options{Plain: c.plain.Plain, Named: sel})
 	if err != nil {
 		return false, err
 	}
@@ -171,15 +178,18 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	return len(sites) > 0, nil
 }
 
-// summary counts the functions, and the reasons of those that cannot be traced,
-// most frequent first.
+// summary counts the functions, and the reasons of those that cannot be traced, most frequent first. Parts of functions
+// are counted apart.
 func summary(sites []record.Site) string {
 	n := map[record.Reason]uint64{}
 	for i := range sites {
 		n[sites[i].Reason]++
 	}
 	traceable := n[""]
-	delete(n, "")
+	parts := n[record.ReasonColdPart] + n[record.ReasonOnlyJumpedTo]
+	for _, r := range []record.Reason{"", record.ReasonColdPart, record.ReasonOnlyJumpedTo} {
+		delete(n, r)
+	}
 	reasons := make([]record.Reason, 0, len(n))
 	for r := range n {
 		reasons = append(reasons, r)
@@ -191,7 +201,11 @@ func summary(sites []record.Site) string {
 		return strings.Compare(string(a), string(b))
 	})
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of %s can be traced", grouped(traceable), plural(uint64(len(sites)), "function", "functions"))
+	functions := plural(uint64(len(sites))-parts, "function", "functions")
+	fmt.Fprintf(&b, "%s of %s can be traced", grouped(traceable), functions)
+	if parts > 0 {
+		fmt.Fprintf(&b, " (%s not counted)", plural(parts, "part of one", "parts of functions"))
+	}
 	for i, r := range reasons {
 		sep := ", "
 		if i == 0 {

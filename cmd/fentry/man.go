@@ -222,7 +222,7 @@ func manKinds() string {
 		{record.KindMcountCall, "A call of mcount behind the prologue (-pg)."},
 		{record.KindPatchable, "Nops (-fpatchable-function-entry=5, =2 on arm64): cost nothing while not traced."},
 		{record.KindXRay, "A sled of nops (clang -fxray-instrument)."},
-		{record.KindPlain, "The function's own first instructions."},
+		{record.KindPlain, "The function's own first instructions, which are moved."},
 	} {
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(k.kind.String()), roffProse(k.text))
 	}

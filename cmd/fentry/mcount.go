@@ -168,7 +168,7 @@ func mapObject(fd int, path string) (b []byte, unmap func() error, err error) {
 
 // profilingCalls finds the calls that --nop turns into nops.
 func profilingCalls(f *elfio.File) ([]objects.Call, error) {
-	sites, err := record.Find(f, record.Options{})
+	sites, err := record.Find(f, record.Options{Plain: record.PlainNone})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type traceFlags struct {
 	depth                  uint32
 	threshold              time.Duration
 	tracer                 string
+	plain                  plainFlag
 }
 
 func (t *traceFlags) add(cmd *cobra.Command) {
@@ -36,8 +37,26 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
+	t.plain.add(cmd, "trace")
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
+}
+
+// plainFlag is the value of --plain.
+type plainFlag struct{ record.Plain }
+
+func (p *plainFlag) Set(s string) (err error) {
+	p.Plain, err = record.ParsePlain(s)
+	return err
+}
+
+func (p *plainFlag) Type() string { return "WHEN" }
+
+// add adds --plain; verb is what happens to the functions.
+func (p *plainFlag) add(cmd *cobra.Command, verb string) {
+	f := cmd.Flags().VarPF(p, "plain", "", verb+" functions that no compiler has prepared, too, by moving their first "+
+		"instructions: all (as without `WHEN`), no, or auto (if there are no others)")
+	f.NoOptDefVal = record.PlainAll.String()
 }
 
 // options translates the flags.
@@ -178,7 +197,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		})
 	}
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
-	p, orig, err := planFile(image, opts, a.symbols())
+	find := record.Options{Plain: c.plain.Plain, Named: opts.Select}
+	p, orig, err := planFile(image, opts, a.symbols(), find)
 	if errors.Is(err, patch.ErrOverlay) {
 		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file",
 			path, err)
@@ -216,7 +236,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 
 // planFile plans the patched copy of an image. A patched image is planned as if
 // it had been undone before; orig is the image the plan is for. Names of a separate debug file stay mapped.
-func planFile(image []byte, o patch.Options, so symbol.Options) (p *patch.Plan, orig []byte, err error) {
+func planFile(image []byte, o patch.Options, so symbol.Options, find record.Options) (p *patch.Plan, orig []byte,
+	err error) {
 	f, err := elfio.Parse(image)
 	if err != nil {
 		return nil, nil, err
@@ -232,11 +253,10 @@ func planFile(image []byte, o patch.Options, so symbol.Options) (p *patch.Plan, 
 		return nil, nil, err
 	}
 	so.Path = o.Path
-	tab, err := symbol.NewWith(f, so)
-	if err != nil {
+	if find.Symbols, err = symbol.NewWith(f, so); err != nil {
 		return nil, nil, err
 	}
-	sites, err := record.Find(f, record.Options{Symbols: tab})
+	sites, err := record.Find(f, find)
 	if err != nil {
 		return nil, nil, err
 	}

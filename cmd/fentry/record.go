@@ -71,6 +71,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -G handle_request ./server    only what happens inside one function
   fentry record -t 10us ./prog                calls of at least 10us
   fentry record -D 3 ./prog                   three levels of nested calls
+  fentry record python3 script.py             an installed program: no compiler has prepared it
   fentry record -T profile ./prog             counts and times, no events: small
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
@@ -104,7 +105,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := fentry.Options{Plan: opts, Symbols: a.symbols(), Dir: c.out, NoPtrace: c.noPtrace}
+	o := fentry.Options{
+		Plan: opts, Plain: c.plain.Plain, Symbols: a.symbols(), Dir: c.out, NoPtrace: c.noPtrace,
+	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
 	}
@@ -182,7 +185,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
-	for _, name := range []string{"depth", "threshold", "tracer", "buffer", "policy", "no-ptrace", "emulator"} {
+	for _, name := range []string{"depth", "threshold", "tracer", "buffer", "policy", "no-ptrace", "emulator", "plain"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

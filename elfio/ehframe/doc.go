@@ -14,8 +14,13 @@
 //	hdr, err = ehframe.NewHeader(f, hdrAt, at, m.Entries, extra)
 //	edit, err := ehframe.Hide(f, d)
 //
-// Call frame instructions are opaque bytes here: they and the language-specific data that an entry refers to are for
-// the caller to decode.
+// Call frame instructions are copied as they are. What they say of the stack pointer and of the return address is read
+// row by row (rows.go), which is also how they are cut for a copy of a part of the code; of language-specific data, the
+// call sites and landing pads (lsda.go):
+//
+//	d, ok := ehframe.NewIndex(t).Find(pc)
+//	rows, err := d.AppendRows(nil)
+//	calls, n, err := d.AppendCallSites(f, nil, limit)
 //
 // # What is refused
 //

@@ -84,7 +84,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(manyLetters(), true, false, uint8(0))
 	f.Add(nestedCIEs(3000), true, false, uint8(0))
 	f.Fuzz(func(t *testing.T, b []byte, is64, big bool, extra uint8) {
-		x := fileOf(t, is64, big, nil)
+		x, lsda := fileOf(t, is64, big, nil), loaded(t, b)
 		var fdes *Table
 		var err error
 		cost.Check(t, len(b), elftest.PerByte, func() { fdes, err = Parse(x, b, 0x1000) })
@@ -99,6 +99,24 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%v", d)
 			}
 		}
+		// Rows and call sites are read, and rows cut, whatever they say.
+		var rows []Row
+		var calls []CallSite
+		budget := len(b)
+		index := NewIndex(fdes)
+		cost.Check(t, len(b), elftest.PerByte, func() {
+			for d := range fdes.All() {
+				rows, _ = d.AppendRows(rows[:0])
+				_, _ = d.AppendMoved(nil, d.Size/2, func(at uint64) (uint64, bool) { return at, true })
+				if _, ok := index.Find(d.PC); d.Size != 0 && !ok {
+					t.Errorf("%v is not found", d)
+				}
+				d.LSDA = 0x400078
+				var n int
+				calls, n, _ = d.AppendCallSites(lsda, calls[:0], budget)
+				budget -= n
+			}
+		})
 		// Added to some CIEs, taken up by some FDEs.
 		rules := Rules{}
 		if extra&1 != 0 {

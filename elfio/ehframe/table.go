@@ -17,7 +17,7 @@ import (
 // form (usualFDEs), which takes a few loads; what is not of that form goes through a reader that checks field by field.
 //
 // What an entry says of stack frames, row by row, and what its LSDA says of landing pads, is read from the Instructions
-// and LSDA of an FDE: readers of those belong beside this file.
+// and LSDA of an FDE: see rows.go and lsda.go.
 
 // Table holds the entries of .eh_frame in file order. It stores little more than their offsets: At decodes them. It
 // is safe for concurrent use.

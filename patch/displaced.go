@@ -1,0 +1,132 @@
+package patch
+
+import (
+	"debug/elf"
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/elfio/inject"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// Displaced instructions.
+//
+// A site of kind plain is a function's own first instructions. They go on in the added memory, one function's behind the
+// other's, each run followed by a jump back; that is what such a function's thunk takes for its body. Which instructions
+// can be displaced has been decided by who found the site.
+//
+// Unwinders find the same frames there as in the original. So every run has an entry of its own in the unwind tables:
+// that of the function, with the rows of the displaced instructions at the places where they are now. It belongs to the
+// same CIE, so the rule that looks behind thunks is added to both. It has no language-specific data: no displaced call
+// has a landing pad, and personality routines let exceptions pass where there are no such data. The original entries
+// stay whole, because at the jump to the thunk their first row is right, and nothing ever stops at the bytes behind it.
+
+// displaces reports whether the site of a traced function displaces its instructions.
+func displaces(fn *Func) bool { return fn.ID != 0 && fn.Kind == record.KindPlain }
+
+// body is where a thunk goes on, if the usual way is possible.
+func (l *layout) body(fn *Func) uint64 {
+	if displaces(fn) {
+		return l.displaced + uint64(fn.displaced)
+	}
+	return fn.End()
+}
+
+// addDisplaced lays out the instructions of all traced functions whose sites displace them.
+func (l *layout) addDisplaced(m displacer) error {
+	l.displacer = m
+	size := 0
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; displaces(fn) {
+			fn.displaced = uint32(size)
+			size += l.displacer.displacedLen(fn.Site)
+		}
+	}
+	if size == 0 {
+		return nil
+	}
+	if size > math.MaxUint32 {
+		return fmt.Errorf("displaced instructions of %d bytes", size)
+	}
+	l.displaced = l.add(piece{
+		name: ".fentry.displaced", code: true, size: uint64(size), align: 16, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			return dst[:size], l.p.overFunctions(func(from, to int) error { return l.writeDisplaced(dst[:size], from, to) })
+		},
+	})
+	return nil
+}
+
+// writeDisplaced writes those of some functions.
+func (l *layout) writeDisplaced(room []byte, from, to int) error {
+	for i := from; i < to; i++ {
+		fn := &l.p.Functions[i]
+		if !displaces(fn) {
+			continue
+		}
+		at, n := int(fn.displaced), l.displacer.displacedLen(fn.Site)
+		b, err := l.displacer.appendDisplaced(room[at:at:at+n], fn.Site, l.body(fn))
+		if err != nil {
+			return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
+		}
+		if len(b) != n {
+			return internalf("%s at %#x: %d displaced bytes in %d", fn.Name, fn.Addr, len(b), n)
+		}
+	}
+	return nil
+}
+
+// displacedSymbols appends names of displaced instructions: those of their functions, so that profilers and debuggers
+// count them as what they are.
+func (l *layout) displacedSymbols(out []inject.Symbol) []inject.Symbol {
+	if l.displaced == 0 || l.p.file.SectionIndex(".symtab") < 0 {
+		return out
+	}
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; displaces(fn) && fn.Name != "" {
+			out = append(out, inject.Symbol{
+				Name: fn.Name, Value: l.body(fn), Size: uint64(l.displacer.displacedLen(fn.Site)),
+				Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC),
+			})
+		}
+	}
+	return out
+}
+
+// displacedFrames yields the entries of displaced instructions. An error is left in err.
+func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe.FDE] {
+	return func(yield func(*ehframe.FDE) bool) {
+		if l.displaced == 0 {
+			return
+		}
+		index := ehframe.NewIndex(t)
+		var rows []byte
+		for i := range l.p.Functions {
+			fn := &l.p.Functions[i]
+			if !displaces(fn) {
+				continue
+			}
+			d, ok := index.Find(fn.Func)
+			if !ok {
+				*err = internalf("%s at %#x: its unwind information is gone", fn.Name, fn.Func)
+				return
+			}
+			lead := fn.Addr - d.PC // of rows before the site nothing is displaced
+			var bad error
+			rows, bad = d.AppendMoved(rows[:0], lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
+				to, ok := l.displacer.displacedAt(fn.Site, int(max(at, lead)-lead))
+				return uint64(to), ok
+			})
+			if bad != nil {
+				*err = fmt.Errorf("%s at %#x: %w", fn.Name, fn.Func, bad)
+				return
+			}
+			d.PC, d.Size, d.LSDA, d.Instructions = l.body(fn), uint64(l.displacer.displacedLen(fn.Site)), 0, rows
+			if !yield(&d) {
+				return
+			}
+		}
+	}
+}

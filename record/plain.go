@@ -1,0 +1,106 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/record/plain"
+)
+
+// Plain says whether functions that no compiler has prepared are to be traced, by moving their first instructions
+// elsewhere.
+type Plain uint8
+
+const (
+	PlainAuto Plain = iota // if nothing in the image can be traced otherwise
+	PlainAll               // in any case
+	PlainNone              // only what compilers have prepared is traced
+)
+
+var plainNames = [...]string{"auto", "all", "no"}
+
+func (p Plain) String() string {
+	if int(p) < len(plainNames) {
+		return plainNames[p]
+	}
+	return fmt.Sprintf("Plain(%d)", uint8(p))
+}
+
+// ParsePlain returns the value with a name.
+func ParsePlain(name string) (Plain, error) {
+	if i := slices.Index(plainNames[:], name); i >= 0 {
+		return Plain(i), nil
+	}
+	return 0, fmt.Errorf("%q is none of %s", name, strings.Join(plainNames[:], ", "))
+}
+
+// plain turns functions without a site into sites of their own first instructions. Package plain has the proof.
+func (fd *finder) plain() error {
+	if fd.o.Plain == PlainNone || !plain.Supported(fd.im.f) {
+		return nil
+	}
+	wanted := fd.wanted()
+	if !slices.ContainsFunc(fd.sites, func(s Site) bool { return wanted(&s) }) {
+		return nil
+	}
+	f, err := plain.New(fd.im.f, fd.im.code, fd.im.funcs.list, fd.im.addresses())
+	if err != nil {
+		return fmt.Errorf("functions without sites: %w", err)
+	}
+	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
+		own := fd.own()
+		for i := from; i < to; i++ {
+			s := &fd.sites[i]
+			if k := own.im.funcs.at(s.Func); k >= 0 && wanted(s) {
+				own.displaced(s, f.Entry(k))
+			}
+		}
+	})
+	return nil
+}
+
+// wanted tells the functions whose first instructions are to be their sites.
+func (fd *finder) wanted() func(*Site) bool {
+	prepared := slices.ContainsFunc(fd.sites, func(s Site) bool { return s.Traceable() })
+	if fd.o.Plain == PlainAuto && prepared {
+		return func(s *Site) bool { return s.Reason == ReasonNoSite && fd.o.Named.Names(s.Name) }
+	}
+	return func(s *Site) bool { return s.Reason == ReasonNoSite }
+}
+
+// displaced makes a function's first instructions its site, unless there is a reason against it.
+func (fd *finder) displaced(s *Site, e plain.Entry) {
+	site := *s
+	site.Addr, site.Len, site.Moved, site.Kind, site.Ret, site.Reason = e.Addr, e.Len, e.Moved, KindPlain, fd.m.atEntry(), ""
+	if e.Refusal != "" {
+		site.Addr = s.Addr
+	}
+	fd.complete(&site)
+	fd.exclude(&site)
+	if site.Reason == "" {
+		site.Reason = Reason(e.Refusal)
+	}
+	if s.Reason = site.Reason; s.Reason == "" {
+		*s = site
+	}
+}
+
+// addresses are those that dynamic relocations write.
+func (im *image) addresses() []uint64 {
+	var out []uint64
+	syms := im.tab.DynamicSymbols()
+	for i := range im.relocs {
+		r := &im.relocs[i]
+		switch r.Type {
+		case im.m.relocs.relative, im.m.relocs.irelative:
+			out = append(out, uint64(r.Addend))
+		case im.m.relocs.word:
+			if r.Sym != 0 && uint64(r.Sym) <= uint64(len(syms)) {
+				out = append(out, syms[r.Sym-1].Value+uint64(r.Addend))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+// Package plain finds where a function can be traced that no compiler has prepared for it: its own first instructions
+// are moved elsewhere, and a jump takes their place.
+//
+//	f, err := plain.New(image, text, funcs, refs)   // reads all code and all that can point into it
+//	for i := range funcs {
+//		e := f.Entry(i)
+//		if e.Refusal == "" {
+//			// e.Addr, e.Len: what may be overwritten; e.Moved: how much of it is instructions, which go elsewhere
+//		}
+//	}
+//
+// Soundness comes first. A function that cannot be proven safe is refused, with a code that says why. The proof takes
+// the whole image, because anything in it can jump into the middle of what would be overwritten. It stands on three
+// things that compilers keep to, and on nothing else: unwind tables are right about the stack pointer; every address of
+// code is in a relocation, an instruction, a jump table or, in images that cannot be moved, in an aligned word of data;
+// and a jump table consists of 32-bit distances from an address that an instruction names.
+//
+//   - marks.go: what is known about every byte of code
+//   - sweep.go: one decode of all code, function by function
+//   - pointers.go, tables.go: targets that no branch shows
+//   - unwind.go: where the stack pointer is
+//   - entry.go: the rules
+//
+// Not seen are tables of differences between labels, an extension of GNU C. They matter only if such a label is within
+// the first bytes of a function.
+//
+// # Machines
+//
+// x86-64. Images of other machines, and those of Go, have no entry that can be used.
+//
+// # Security
+//
+// New takes time and memory linear in the size of the image, whatever is in it. It does not promise that a hostile
+// image runs as before: its unwind tables may lie.
+package plain

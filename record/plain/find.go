@@ -1,0 +1,63 @@
+package plain
+
+import (
+	"debug/elf"
+	"sort"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/record/code"
+	"github.com/fentry-dev/fentry/symbol"
+)
+
+// Finder knows, of one image, all that the rules ask about.
+type Finder struct {
+	file  *elfio.File
+	text  *code.Text
+	m     code.Machine
+	funcs []symbol.Func
+	refs  []uint64
+	index *ehframe.Index
+
+	foreign bool // the image is not one whose functions can be displaced at all
+	fixed   bool // it cannot be moved: an address can be in any word, and in any operand
+
+	marks   marks
+	facts   []fact // by function
+	bases   []base
+	results []result
+	unread  map[uint64]bool               // entries of the unwind table, by address: their language-specific data makes no sense
+	early   map[uint64][]ehframe.CallSite // of entries: the first call sites
+}
+
+// New reads an image. funcs are all its functions, sorted by address, each once; refs the addresses that dynamic
+// relocations write.
+func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) (*Finder, error) {
+	t, err := ehframe.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	f := &Finder{
+		file: file, text: text, m: code.MachineOf(file.Header.Machine), funcs: funcs, refs: refs,
+		fixed: file.Header.Type == elf.ET_EXEC, foreign: isGo(file),
+	}
+	if f.foreign {
+		return f, nil
+	}
+	f.index = ehframe.NewIndex(t)
+	f.marks = newMarks(text)
+	f.sweep()
+	f.pointers()
+	f.landingPads(t)
+	f.jumpTables()
+	f.flagResults()
+	return f, nil
+}
+
+// Supported reports whether functions of the image's machine can be displaced.
+func Supported(file *elfio.File) bool { return file.Is64() && file.Header.Machine == elf.EM_X86_64 }
+
+// containing returns the index of the last function that begins at or before addr; -1: there is none.
+func (f *Finder) containing(addr uint64) int {
+	return sort.Search(len(f.funcs), func(i int) bool { return f.funcs[i].Addr > addr }) - 1
+}

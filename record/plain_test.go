@@ -1,0 +1,175 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestPlain looks at functions that no compiler has prepared: what is displaced, and why others are left alone. Each
+// rule has a function that it refuses, and most have one beside it that is no different otherwise and is not refused.
+func TestPlain(t *testing.T) {
+	start := fn("_start", "ud2") + ".p2align 4\n"
+	// stripped is a function that only unwind tables tell of.
+	stripped := func(body string) string { return ".p2align 4\n.cfi_startproc\n" + body + "\n.cfi_endproc\n" }
+	const frame = "push %rbp\n.cfi_def_cfa_offset 16\nmov %rsp,%rbp\n.cfi_def_cfa_register 6\n"
+	const unframe = "pop %rbp\n.cfi_def_cfa 7,8\n"
+	tests := []struct {
+		name, text string
+		args       string
+		want       string // "function: reason +offset length moved", one a line
+	}{
+		{name: "whole instructions", text: fn("f", "push %rbx\nmov %rdi,%rbx\nmov $1,%eax\nret"), want: "f:  +0 9 9"},
+		{name: "a landing pad stays", text: fn("f", "endbr64\nmov $1,%eax\nret"), want: "f:  +4 5 5"},
+		{name: "one more behind the first", text: fn("f", "mov $1,%al\nendbr64\nret"), want: "f: jump-into-site +0 0 0"},
+		{name: "the entry point", text: "", want: "_start: entry-point +0 0 0"},
+		{
+			name: "a short function, with padding and without",
+			text: fn("f", "xor %eax,%eax\nret") + ".p2align 4\n" + fn("g", "ret") + fn("h", "mov $1,%eax\nret"),
+			want: "f:  +0 14 3\ng: short-function +0 0 0\nh:  +0 5 5",
+		},
+		{
+			name: "padding inside the function",
+			text: fn("f", "jmp 2f\n.p2align 3\n1: dec %edi\n2: test %edi,%edi\njnz 1b\nret"),
+			want: "f:  +0 8 2",
+		},
+		{
+			name: "a branch into the window, and to its end",
+			text: fn("f", "mov %edi,%eax\n1: dec %edi\njnz 1b\nmov %edi,%eax\nret") + ".p2align 4\n" +
+				fn("g", "xchg %eax,%ecx\nmov %edi,%ecx\nmov %ecx,%eax\n1: dec %edi\njnz 1b\nret"),
+			want: "f: jump-into-site +0 0 0\ng:  +0 5 5",
+		},
+		{
+			name: "a branch of another function",
+			text: fn("f", "mov %edi,%eax\nf2: mov $1,%ecx\nret") + fn("g", "mov $1,%eax\njmp f2"),
+			want: "f: jump-into-site +0 0 0\ng:  +0 5 5",
+		},
+		{
+			name: "an address in data, and in an instruction",
+			text: fn("f", "mov %edi,%eax\nf2: mov $1,%ecx\nret") + fn("g", "mov %edi,%eax\ng2: mov $1,%ecx\nret") +
+				fn("h", "lea g2(%rip),%rax\nret") + ".data\n.balign 8\n.quad f2\n.text\n",
+			want: "f: jump-into-site +0 0 0\ng: jump-into-site +0 0 0\nh:  +0 7 7",
+		},
+		{
+			name: "an address in a relocation",
+			text: fn("f", "mov %edi,%eax\nf2: mov $1,%ecx\nret") + ".data\n.balign 8\n.quad f2\n.text\n",
+			args: "-static-pie",
+			want: "f: jump-into-site +0 0 0",
+		},
+		{
+			name: "a jump table",
+			text: fn("f", "mov %edi,%eax\nf2: mov $1,%ecx\nlea table(%rip),%rdx\nmovslq (%rdx,%rdi,4),%rax\nadd %rdx,%rax\njmp *%rax\n"+
+				"f3: xchg %eax,%ecx\nret") + fn("g", "lea table(%rip),%rax\nret") +
+				".section .rodata\n.balign 4\ntable: .long f3-table, f2-table\n.text\n",
+			want: "f: jump-into-site +0 0 0\ng:  +0 7 7",
+		},
+		{
+			name: "the return address is read, changed, popped; its address is taken; a fence",
+			text: fn("f", "mov (%rsp),%rax\nmov $1,%ecx\nret") +
+				fn("g", "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $1,%eax\nmov %rax,8(%rsp)\npop %rbx\n.cfi_adjust_cfa_offset -8\nret") +
+				fn("h", "pop %rax\nmov $1,%ecx\njmp *%rax") +
+				fn("i", frame+"mov 8(%rbp),%rax\n"+unframe+"ret") +
+				fn("j", "lea (%rsp),%rax\nmov $1,%ecx\nret") +
+				fn("k", "lock orq $0,(%rsp)\nret") +
+				fn("l", "mov $1,%eax\nret $8"),
+			want: "f: reads-return-address +0 0 0\ng: reads-return-address +0 0 0\nh: reads-return-address +0 0 0\n" +
+				"i: reads-return-address +0 0 0\nj:  +0 9 9\nk:  +0 6 6\nl: reads-return-address +0 0 0",
+		},
+		{
+			name: "flags that come in, flags that go out",
+			text: fn("f", "mov $1,%eax\nadc $0,%eax\nret") + fn("g", "mov $1,%eax\ninc %eax\nsetc %al\nret") +
+				fn("h", "mov $1,%eax\nadd $1,%eax\nsetc %al\nret") +
+				fn("out", "cmp $1,%edi\nmov $1,%eax\nret") + fn("i", "call out\nmov $2,%eax\njb 1f\n1: ret") +
+				fn("other", "mov $1,%eax\nret") + fn("j", "call other\n1: jb 2f\ntest %eax,%eax\njmp 1b\n2: ret"),
+			want: "f: flags-live +0 0 0\ng: flags-live +0 0 0\nh:  +0 5 5\nout: flags-live +0 0 0\ni:  +0 5 5\nother:  +0 5 5\nj:  +0 5 5",
+		},
+		{
+			name: "a loop to the first instruction: as it was called, with something pushed, with the red zone in use",
+			text: fn("f", "dec %edi\nmov $1,%eax\njnz f\nret") +
+				fn("g", "push %rbx\n.cfi_adjust_cfa_offset 8\ndec %edi\nmov $1,%eax\njnz g\npop %rbx\n.cfi_adjust_cfa_offset -8\nret") +
+				fn("h", "dec %edi\nmov %edi,-8(%rsp)\njnz h\nret"),
+			want: "f:  +0 7 7\ng: loop-at-entry +0 0 0\nh: loop-at-entry +0 0 0",
+		},
+		{
+			name: "calls: another function, the next instruction",
+			text: fn("f", "sub $8,%rsp\n.cfi_adjust_cfa_offset 8\ncall g\nadd $8,%rsp\n.cfi_adjust_cfa_offset -8\nret") +
+				fn("g", "mov $1,%eax\nret") + fn("h", "call 1f\n1: mov $1,%eax\nret"),
+			want: "f:  +0 9 9\ng:  +0 5 5\nh: call-at-entry +0 0 0",
+		},
+		{
+			name: "system calls and traps",
+			text: fn("f", "mov %edi,%eax\nsyscall\nret") + fn("g", "mov %edi,%eax\nint3\nmov $1,%eax\nret") + fn("h", "ud2\n.p2align 4"),
+			want: "f: system-call-at-entry +0 0 0\ng: system-call-at-entry +0 0 0\nh: system-call-at-entry +0 0 0",
+		},
+		{
+			name: "no instructions, here or later",
+			text: fn("f", ".byte 6\nmov $1,%eax\nret") + fn("g", "mov $1,%eax\n.byte 6\nret"),
+			want: "f: undecodable +0 0 0\ng: undecodable +0 0 0",
+		},
+		{
+			name: "unwind information: none, of a signal frame, of a frame that is there, in the middle of an instruction",
+			text: ".type f,@function\nf: mov $1,%eax\nret\n.size f,.-f\n" +
+				fn("g", ".cfi_signal_frame\nmov $1,%eax\nret") + fn("h", ".cfi_def_cfa_offset 16\nmov $1,%eax\nret") +
+				fn("i", ".byte 0xb8,1\n.cfi_adjust_cfa_offset 8\n.byte 0,0,0\nret") + fn("j", ".cfi_undefined rip\nmov $1,%eax\nret"),
+			want: "f: no-unwind-info +0 0 0\ng: unusual-unwind-info +0 0 0\nh: cold-part +0 0 0\n" +
+				"i: unusual-unwind-info +0 0 0\nj: unusual-unwind-info +0 0 0",
+		},
+		{
+			name: "code that runs on: as a tail call, and with something pushed",
+			text: fn("f", "mov $1,%eax") + fn("g", "mov $2,%eax\nret") +
+				fn("h", "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $1,%eax") + fn("i", "mov $2,%eax\nret"),
+			want: "f:  +0 5 5\ng:  +0 5 5\nh:  +0 6 6\ni: jump-into-site +0 0 0",
+		},
+		{
+			name: "only jumped to: aligned, not aligned, by a condition, jumping back, with the red zone in use",
+			text: fn("f", "mov $1,%eax\njmp a") + fn("g", "mov $1,%eax\njmp b") + fn("h", "mov $1,%eax\ntest %edi,%edi\njz c\nret") +
+				fn("i", "mov $1,%eax\njmp d\ni2: ret") + fn("j", "mov $1,%eax\njmp e") +
+				stripped("a: mov $2,%eax\nret\nnop") + ".cfi_startproc\nb: mov $3,%eax\nret\n.cfi_endproc\n" +
+				stripped("c: mov $4,%eax\nret") + stripped("d: mov $5,%eax\njmp i2") + stripped("e: mov $6,%eax\nmov -8(%rsp),%ecx\nret"),
+			want: "0x2:  +0 5 5\n0x3: only-jumped-to +0 0 0\n0x4: only-jumped-to +0 0 0\n0x5: only-jumped-to +0 0 0\n" +
+				"0x6: only-jumped-to +0 0 0",
+		},
+		{
+			name: "what Go has made",
+			text: fn("f", "mov $1,%eax\nret") + ".section .gopclntab,\"a\"\n.quad 0\n.text\n",
+			want: "f: go-image +0 0 0",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := []string{"-static", "-no-pie"}
+			if tt.args != "" {
+				args = strings.Fields(tt.args)
+			}
+			img := asm(t, ".text\n"+start+tt.text, args...)
+			names := map[string]bool{}
+			want := strings.Split(tt.want, "\n")
+			for _, w := range want {
+				name, _, _ := strings.Cut(w, ":")
+				names[name] = true
+			}
+			var got []string
+			for _, s := range findWith(t, img, Options{Plain: PlainAuto}) {
+				name := s.Name
+				if b := s.Bytes; name == "" && len(b) > 1 {
+					name = fmt.Sprintf("%#x", b[1])
+				} else if code, err := open(t, img).Bytes(s.Func, 2); name == "" && err == nil {
+					name = fmt.Sprintf("%#x", code[1])
+				}
+				if !names[name] {
+					continue
+				}
+				got = append(got, fmt.Sprintf("%s: %s +%d %d %d", name, s.Reason, s.Addr-s.Func, s.Len, s.Moved))
+				if s.Traceable() != (s.Kind == KindPlain) || s.Traceable() != (s.Ret == RetSP) {
+					t.Errorf("%s: kind %v, return address %v", name, s.Kind, s.Ret)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
