@@ -68,6 +68,14 @@ func (c *Clock) Time(counter uint64) int64 {
 	return c.Span(counter - c.Base)
 }
 
+// At returns the time of a reading of CLOCK_MONOTONIC, in nanoseconds since the trace's start; 0 if that is not known.
+func (c *Clock) At(monotonic uint64) int64 {
+	if c.Monotonic == 0 || monotonic > maxSpan {
+		return 0
+	}
+	return int64(monotonic) - c.Monotonic
+}
+
 // Counter is the inverse of Time, to within two ticks.
 func (c *Clock) Counter(ns int64) uint64 {
 	t := float64(ns) * c.Hz / 1e9

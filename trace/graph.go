@@ -119,13 +119,16 @@ func (t *Trace) Graph(o GraphOptions) (*Node, error) {
 
 // groups gives each task the index of the first task of its group.
 func groups(tasks []*Task, o GraphOptions) map[int]int {
-	type process struct{ pid, image int }
+	type process struct {
+		of    *Process
+		image int
+	}
 	first := map[process]int{}
 	group := map[int]int{}
 	for _, k := range tasks {
 		group[k.Index] = k.Index
 		if !o.PerTask {
-			p := process{k.PID, k.Image}
+			p := process{k.Process, k.Image}
 			if i, ok := first[p]; !ok || k.Index < i {
 				first[p] = k.Index
 			}
@@ -133,7 +136,7 @@ func groups(tasks []*Task, o GraphOptions) map[int]int {
 	}
 	if !o.PerTask {
 		for _, k := range tasks {
-			group[k.Index] = first[process{k.PID, k.Image}]
+			group[k.Index] = first[process{k.Process, k.Image}]
 		}
 	}
 	return group

@@ -50,6 +50,8 @@ func (im *Image) set(s string) error {
 		im.Exe = val
 	case "cmdline":
 		im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
+	case "ppid":
+		im.Parent, err = strconv.Atoi(val)
 	case "nsites":
 		var n uint64
 		if n, err = strconv.ParseUint(val, 0, 31); err == nil && n > format.IDMax {

@@ -180,6 +180,8 @@ type index struct {
 	images map[ImageID]uint32
 	states *slotStates // nil: a file without
 	ranges rangeLog
+
+	programs programLog
 }
 
 type taskKey struct {
@@ -400,6 +402,7 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 			t.problem(fmt.Errorf("offset %#x: %w", off, err))
 		}
 		t.Images[ref.image].merge(&im)
+		ix.programs.add(ch, ref.image, &im)
 		return nil
 	case ChunkProfile:
 		k := ix.task(ch, &ref)

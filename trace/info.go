@@ -59,7 +59,9 @@ type Info struct {
 
 	Clock  InfoClock `json:"clock"`
 	Images []Image   `json:"images,omitempty"`
-	Totals Totals    `json:"totals"`
+	// Processes are those that the recorder saw, by the time it first did.
+	Processes []InfoProcess `json:"processes,omitempty"`
+	Totals    Totals        `json:"totals"`
 	// Lost is the number of events that were lost, with every reason.
 	Lost uint64 `json:"lost"`
 }
@@ -85,6 +87,27 @@ type Totals struct {
 	Bytes     uint64 `json:"bytes,omitempty"`
 	Processes int    `json:"processes,omitempty"`
 	Tasks     int    `json:"tasks,omitempty"`
+}
+
+// An InfoProcess is what the recorder saw of a process. Times are CLOCK_MONOTONIC in ns.
+type InfoProcess struct {
+	PID    int    `json:"pid"`
+	Parent int    `json:"parent,omitempty"`
+	Seen   uint64 `json:"seen_monotonic_ns"` // when it was first seen
+	// Titles are what it called itself, other than its arguments, oldest first.
+	Titles []InfoTitle `json:"titles,omitempty"`
+	// Ended is when it was seen to have ended, 0 if it was not.
+	Ended      uint64 `json:"ended_monotonic_ns,omitempty"`
+	ExitStatus int    `json:"exit_status,omitempty"` // as in Info
+	Signal     int    `json:"signal,omitempty"`
+	// Source says how the status is known; "": it is not.
+	Source ExitSource `json:"exit_source,omitempty"`
+}
+
+// An InfoTitle is what a process called itself, and when that was seen first.
+type InfoTitle struct {
+	Monotonic uint64 `json:"monotonic_ns"`
+	Text      string `json:"text"`
 }
 
 // An ImageID names a program image in a trace. Its text is 16 hex digits.
@@ -123,7 +146,8 @@ type Image struct {
 	Bias    uint64   `json:"bias,omitempty"`
 	Exe     string   `json:"exe,omitempty"` // as /proc/self/exe
 	Command []string `json:"command,omitempty"`
-	Mode    string   `json:"mode,omitempty"` // tracer
+	Parent  int      `json:"parent,omitempty"` // process id of the parent of the process that wrote it
+	Mode    string   `json:"mode,omitempty"`   // tracer
 	// IDs says how functions are numbered: "" for a table of sites, or OffsetIDs.
 	IDs string `json:"ids,omitempty"`
 }

@@ -11,8 +11,8 @@ import (
 // ReportOptions say what [Trace.Report] counts. The zero value counts all tasks, with one row per function.
 type ReportOptions struct {
 	Tasks []*Task // nil: all
-	// PerTask makes a row for each function and task.
-	PerTask bool
+	// PerTask makes a row for each function and task, PerProcess for each function and process.
+	PerTask, PerProcess bool
 	// Workers is the number of tasks read in parallel; 0: one per processor.
 	Workers int
 }
@@ -22,7 +22,7 @@ type ReportOptions struct {
 type FuncStat struct {
 	Func FuncID
 	Name string
-	Task *Task // nil unless ReportOptions.PerTask
+	Task *Task // ReportOptions.PerTask: whose calls these are; PerProcess: the process's first task; else nil
 	// Calls is the number of entries.
 	Calls uint64
 	// Total is the time from entry to exit; of recursive calls only the outermost counts, so it never exceeds the
@@ -54,6 +54,7 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 	var mu sync.Mutex
 	var rows []FuncStat
 	total := newReport(t)
+	processes := map[*Process]*report{}
 	err := t.eachTask(tasks, o.Workers, func() taskSink {
 		return newReport(t)
 	}, func(s taskSink, k *Task) {
@@ -64,6 +65,14 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 			mu.Lock()
 			rows = append(rows, part...)
 			mu.Unlock()
+		} else if o.PerProcess {
+			mu.Lock()
+			if processes[k.Process] == nil {
+				processes[k.Process] = newReport(t)
+			}
+			processes[k.Process].merge(r)
+			mu.Unlock()
+			r.reset()
 		}
 	}, func(s taskSink) {
 		mu.Lock()
@@ -73,7 +82,13 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !o.PerTask {
+	switch {
+	case o.PerTask:
+	case o.PerProcess:
+		for p, r := range processes {
+			rows = append(rows, r.rows(p.Tasks[0])...)
+		}
+	default:
 		rows = total.rows(nil)
 	}
 	for i := range rows {

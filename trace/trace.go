@@ -42,6 +42,8 @@ type Trace struct {
 	// Tasks are the threads, by their first event. One whose process was
 	// replaced by exec, or whose id was used again, is another Task.
 	Tasks []*Task
+	// Processes are the processes of these tasks, by their first event.
+	Processes []*Process
 	// Chunks and Bytes count what events holds, headers of chunks included.
 	Chunks int
 	Bytes  int64
@@ -74,6 +76,7 @@ type Trace struct {
 type Task struct {
 	Index    int // position in Trace.Tasks
 	PID, TID int
+	Process  *Process
 	Comm     string // the latest name
 	// Key tells tasks with the same thread id apart.
 	Key uint64
@@ -177,6 +180,7 @@ func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
 	for _, k := range t.Tasks {
 		k.Start = t.Clock.Time(k.begin)
 	}
+	t.setProcesses(&ix.programs)
 	return nil
 }
 

@@ -117,9 +117,13 @@ func (w *Writer) write(b []byte) (int, error) {
 	return n, err
 }
 
-// WriteImage writes an image chunk.
-func (w *Writer) WriteImage(im Image) error {
-	b := appendChunkHeader(nil, ChunkImage, TaskID{Image: im.ID}, 0, 0, 0)
+// WriteImage writes an image chunk of no process.
+func (w *Writer) WriteImage(im Image) error { return w.WriteProgram(TaskID{}, 0, im) }
+
+// WriteProgram writes an image chunk: at a counter value, the process of the task id began to run the program im.
+func (w *Writer) WriteProgram(id TaskID, counter uint64, im Image) error {
+	id.Image = im.ID
+	b := appendChunkHeader(nil, ChunkImage, id, 0, counter, 0)
 	add := func(key, val string) {
 		if val != "" {
 			b = append(b, key...)
@@ -132,7 +136,14 @@ func (w *Writer) WriteImage(im Image) error {
 	add("build-id", im.BuildID)
 	add("bias", "0x"+strconv.FormatUint(im.Bias, 16))
 	add("exe", im.Exe)
-	add("cmdline", strings.Join(im.Command, "\x1f"))
+	if im.Parent != 0 {
+		add("ppid", strconv.Itoa(im.Parent))
+	}
+	args := strings.Join(im.Command, "\x1f")
+	if len(im.Command) > 0 {
+		args += "\x1f"
+	}
+	add("cmdline", args)
 	add("nsites", strconv.Itoa(im.Sites))
 	add("mode", im.Mode)
 	add("ids", im.IDs)

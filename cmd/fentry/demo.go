@@ -10,6 +10,8 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // demoProgram is a static program of musl, built by demo/build.sh from
@@ -110,7 +112,7 @@ func (d *demo) say(text string) {
 
 // typed is the command line as a user would write it.
 func (d *demo) typed(args []string) {
-	fmt.Fprintf(d.stdout, "%s\n", d.paint.with(sgrBold, "$ fentry "+quoted(args)))
+	fmt.Fprintf(d.stdout, "%s\n", d.paint.with(sgrBold, "$ fentry "+trace.QuoteArgs(args)))
 }
 
 func (d *demo) run(args ...string) {

@@ -146,6 +146,7 @@ type graphLine struct {
 	PID        int      `json:"pid,omitempty"`
 	TID        int      `json:"tid,omitempty"`
 	Comm       string   `json:"comm,omitempty"`
+	Command    string   `json:"command,omitempty"` // with --process
 	Calls      uint64   `json:"calls"`
 	Recursive  uint64   `json:"recursive"`
 	Total      int64    `json:"total_ns"`
@@ -202,6 +203,9 @@ func (w *graphWriter) group(n *trace.Node) error {
 	label := n.Task.String()
 	if w.c.process {
 		label = fmt.Sprintf("%s (process %d)", n.Task.Comm, n.Task.PID)
+		if s := commandOf(n.Task); s != "" {
+			label = fmt.Sprintf("process %d: %s", n.Task.PID, s)
+		}
 	}
 	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n",
 		"", durationCell(n.Total), "", percent(n.Total, w.total), w.out.paint.with(sgrBold, printable(label)))
@@ -219,6 +223,8 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 			l.PID, l.Comm = w.task.PID, w.task.Comm
 			if w.c.task {
 				l.TID = w.task.TID
+			} else {
+				l.Command = commandOf(w.task)
 			}
 		}
 		return w.enc.Encode(l)

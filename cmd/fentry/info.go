@@ -19,6 +19,7 @@ import (
 
 type infoCmd struct {
 	inputFlags
+	tree bool
 	json bool
 }
 
@@ -27,18 +28,21 @@ func newInfoCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info [options] [DIR|PROGRAM]",
 		Short: "print what is known about a trace or a patched program",
-		Long: `info prints how a trace was made, its threads and program images, its clock, its
-size and how much was lost. For a program, it prints what fentry patch has put
-into it.`,
+		Long: `info prints how a trace was made, its processes, threads and program images, its
+clock, its size and how much was lost. For a program, it prints what fentry patch
+has put into it.`,
 		Example: `  fentry info                 the trace in fentry.data
+  fentry info --tree          who started whom
   fentry info ./prog.traced   a patched program
   fentry info --json | jq .tasks`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
+	cmd.Flags().BoolVar(&c.tree, "tree", false, "print only the processes, as a tree")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
 	c.inputFlags.add(cmd)
 	cmd.Flags().Lookup("tid").Hidden = true
+	cmd.Flags().Lookup("pid").Hidden = true
 	cmd.Flags().Lookup("demangle").Hidden = true
 	cmd.ValidArgsFunction = nil
 	return cmd
@@ -60,9 +64,13 @@ func (c *infoCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	in := traceInfo(t)
-	if c.json {
+	switch {
+	case c.json:
 		err = writeJSON(out, in)
-	} else {
+	case c.tree:
+		tree := processTree{out, out.paint, t}
+		tree.write()
+	default:
 		in.write(out, out.paint)
 	}
 	return out.close(err)
@@ -91,8 +99,9 @@ type infoTrace struct {
 	Chunks     int        `json:"chunks"`
 	Events     uint64     `json:"events,omitempty"`
 	infoLosses
-	Images []infoImage `json:"images"`
-	Tasks  []infoTask  `json:"tasks"`
+	Images    []infoImage   `json:"images"`
+	Processes []infoProcess `json:"processes"`
+	Tasks     []infoTask    `json:"tasks"`
 }
 
 type infoImage struct {
@@ -117,6 +126,7 @@ func traceInfo(t *trace.Trace) *infoTrace {
 	in := &infoTrace{
 		Dir: t.Dir, ClockHz: t.Clock.Hz, ClockFrom: t.Clock.Source,
 		Bytes: t.Bytes, Chunks: t.Chunks, infoLosses: newInfoLosses(t), Images: []infoImage{}, Tasks: []infoTask{},
+		Processes: []infoProcess{},
 	}
 	if i := t.Info; i != nil {
 		in.Writer, in.Command, in.Cwd, in.Options, in.Tracer = i.Writer, i.Command, i.Dir, i.Options, i.Tracer
@@ -135,6 +145,9 @@ func traceInfo(t *trace.Trace) *infoTrace {
 			in.Tracer = im.Mode
 		}
 	}
+	for _, p := range t.Processes {
+		in.Processes = append(in.Processes, newInfoProcess(p))
+	}
 	for _, k := range t.Tasks {
 		in.Tasks = append(in.Tasks, infoTask{k.PID, k.TID, k.Comm, k.ParentTID, k.Start, k.Lost, k.Gaps})
 	}
@@ -145,9 +158,9 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	f := fieldWriter{w, p}
 	f.field("trace", in.Dir)
 	f.field("written by", in.Writer)
-	f.field("command", quoted(in.Command))
+	f.field("command", trace.QuoteArgs(in.Command))
 	f.field("in", in.Cwd)
-	f.field("options", quoted(in.Options))
+	f.field("options", trace.QuoteArgs(in.Options))
 	f.field("tracer", in.Tracer)
 	if in.Start != nil {
 		f.field("start", in.Start.Local().Format("2006-01-02 15:04:05.000 -0700"))
@@ -190,6 +203,10 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	}
 	fmt.Fprintln(w)
 	images.write(w, p)
+	if len(in.Processes) > 0 {
+		fmt.Fprintln(w)
+		writeProcesses(w, p, in.Processes)
+	}
 	var tasks table
 	for _, h := range []string{"PID", "TID", "START", "LOST", "THREAD"} {
 		tasks.column(h, h != "THREAD")
@@ -211,18 +228,6 @@ func (f fieldWriter) field(label, value string) {
 	if value != "" {
 		fmt.Fprintf(f.w, "%s %s\n", f.p.with(sgrBold, fmt.Sprintf("%-12s", label)), printable(value))
 	}
-}
-
-// quoted joins words the way they would be typed.
-func quoted(words []string) string {
-	out := make([]string, len(words))
-	for i, s := range words {
-		out[i] = s
-		if s == "" || strings.ContainsAny(s, " \t\n\"'\\$`*?[]<>|&;()!#~") {
-			out[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(out, " ")
 }
 
 // infoProgram is info --json of a program.

@@ -22,6 +22,10 @@ import (
 //	uncounted FROM TO      in this time, ns after the start, nobody counted what was lost; TO 0: it had no end
 //	overwritten N          policy overwrite: so many events
 //	task PID TID COMM       a thread; COMM may contain blanks
+//	child PID TID PPID COMM  a forked one
+//	program PID NS PPID ARG ...   the process begins to run a program
+//	title PID NS TEXT       the process was seen to have a title
+//	exit PID NS STATUS SOURCE     it was seen to have ended; -N: by signal N
 //	TID NS > FUNCTION       an entry, NS ns after the start
 //	TID NS < FUNCTION       an exit
 //	TID NS resync N         N frames were skipped
@@ -29,11 +33,35 @@ import (
 //	TID NS mark N [TEXT]
 //	TID NS comm NAME
 //	TID NS end
+//	TID NS start            a program starts
+//	TID NS fork             the first event of a forked one
 func maketrace(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: maketrace DIR FILE")
 	}
 	ts.Check(writeTrace(ts.MkAbs(args[0]), ts.ReadFile(args[1])))
+}
+
+// tellProcess notes what a recorder saw of a process.
+func tellProcess(info *trace.Info, what string, pid int, at uint64, words []string) {
+	var p *trace.InfoProcess
+	for i := range info.Processes {
+		if info.Processes[i].PID == pid {
+			p = &info.Processes[i]
+		}
+	}
+	if p == nil {
+		info.Processes = append(info.Processes, trace.InfoProcess{PID: pid, Seen: at})
+		p = &info.Processes[len(info.Processes)-1]
+	}
+	if what == "title" {
+		p.Titles = append(p.Titles, trace.InfoTitle{Monotonic: at, Text: strings.Join(words, " ")})
+		return
+	}
+	p.Ended, p.Source = at, trace.ExitSource(words[1])
+	if p.ExitStatus, _ = strconv.Atoi(words[0]); p.ExitStatus < 0 {
+		p.Signal, p.ExitStatus = -p.ExitStatus, -1
+	}
 }
 
 const testImage = trace.ImageID(0x1122334455667788)
@@ -86,6 +114,28 @@ func writeTrace(dir, spec string) error {
 		case f[0] == "command":
 			info.Command = f[1:]
 			continue
+		case f[0] == "program":
+			pid, _ := strconv.Atoi(f[1])
+			ns, _ := strconv.ParseUint(f[2], 10, 63)
+			im := trace.Image{ID: testImage, Command: f[4:]}
+			im.Parent, _ = strconv.Atoi(f[3])
+			if err := w.WriteProgram(trace.TaskID{PID: pid, TID: pid, Key: uint64(pid)}, start+ns, im); err != nil {
+				return err
+			}
+			continue
+		case f[0] == "title" || f[0] == "exit":
+			pid, _ := strconv.Atoi(f[1])
+			ns, _ := strconv.ParseUint(f[2], 10, 63)
+			tellProcess(&info, f[0], pid, 5_000_000_000+ns, f[3:])
+			continue
+		case f[0] == "child":
+			pid, _ := strconv.Atoi(f[1])
+			tid, _ := strconv.Atoi(f[2])
+			parent, _ := strconv.Atoi(f[3])
+			tasks[f[2]] = w.Task(trace.TaskID{PID: pid, TID: tid, Key: uint64(tid), Image: testImage,
+				Comm: strings.Join(f[4:], " "), ParentPID: parent, ParentTID: parent})
+			order = append(order, tasks[f[2]])
+			continue
 		case f[0] == "task":
 			pid, _ := strconv.Atoi(f[1])
 			tid, _ := strconv.Atoi(f[2])
@@ -121,6 +171,10 @@ func writeTrace(dir, spec string) error {
 			k.Comm(start+ns, f[3])
 		case "end":
 			k.End(start + ns)
+		case "start":
+			k.Start(start + ns)
+		case "fork":
+			k.Fork(start + ns)
 		default:
 			return fmt.Errorf("line %d: %s", n+1, line)
 		}

@@ -31,8 +31,8 @@ func newReplayCmd(a *app) *cobra.Command {
 columns of ftrace's function_graph tracer, as one line per call (--format
 function), or as JSON.
 
-The CPU column has the number of the thread; the heading says which thread has
-which number. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
+The CPU column has the number of the thread; a line before its first one says
+which thread that is, and which process with which arguments. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
 # 1 ms, * 10 ms, @ 100 ms, $ 1 s.`,
 		Example: `  fentry replay                          all of it, in a pager
   fentry replay -D 3                     three levels of calls
@@ -76,6 +76,7 @@ var displayFields = []displayField{
 	{"duration", "funcgraph-duration", func(d *display, on bool) { d.graph.NoDuration = !on }},
 	{"overhead", "funcgraph-overhead", func(d *display, on bool) { d.graph.NoOverhead = !on }},
 	{"proc", "funcgraph-proc", func(d *display, on bool) { d.graph.Proc = on }},
+	{"command", "", func(d *display, on bool) { d.graph.Command = on }},
 	{"abstime", "funcgraph-abstime", func(d *display, on bool) { d.graph.AbsTime = on }},
 	{"tail", "funcgraph-tail", func(d *display, on bool) { d.graph.Tail = on }},
 	{"irq-info", "irq-info", func(d *display, on bool) { d.function.NoIRQInfo = !on }},

@@ -20,6 +20,7 @@ type reportCmd struct {
 	notrace []string
 	top     int
 	task    bool
+	process bool
 	srcline bool
 	json    bool
 }
@@ -41,6 +42,7 @@ are those of all calls.`,
   fentry report -s calls -n 10         the ten functions called most often
   fentry report -s p99 -f calls,avg,p99,max
   fentry report --task                 for each thread
+  fentry report --process -F main      for each process, by its arguments
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
@@ -52,6 +54,7 @@ are those of all calls.`,
 	f.StringSliceVarP(&c.fields, "fields", "f", []string{"calls", "total", "self", "avg", "min", "max", "p99"},
 		"print `FIELD`[,FIELD...]: "+strings.Join(reportNames(), ", "))
 	f.IntVarP(&c.top, "top", "n", 0, "print only the first `N` lines; 0: all")
+	f.BoolVar(&c.process, "process", false, "print one line per function and process")
 	f.BoolVar(&c.task, "task", false, "print one line per function and thread")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
@@ -111,6 +114,9 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		}
 		fields = append(fields, f)
 	}
+	if c.process && c.task {
+		return usagef(cmd, "--process and --task are mutually exclusive")
+	}
 	if c.top < 0 {
 		return usagef(cmd, "--top %d: not a number of lines", c.top)
 	}
@@ -136,7 +142,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	rows, err := t.Report(trace.ReportOptions{Tasks: tasks, PerTask: c.task})
+	rows, err := t.Report(trace.ReportOptions{Tasks: tasks, PerTask: c.task, PerProcess: c.process})
 	if err != nil {
 		return pathError(err)
 	}
@@ -207,6 +213,10 @@ func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*rep
 	if c.task {
 		tab.column("THREAD", false)
 	}
+	if c.process {
+		tab.column("PID", true)
+		tab.column("COMMAND", false)
+	}
 	tab.column("FUNCTION", false)
 	if src != nil {
 		tab.column("SOURCE", false)
@@ -228,6 +238,9 @@ func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*rep
 		if c.task {
 			cells = append(cells, r.Task.String())
 		}
+		if c.process {
+			cells = append(cells, fmt.Sprint(r.Task.PID), short(commandLine(r.Task.Process), shortCommand))
+		}
 		cells = append(cells, r.Name)
 		if src != nil {
 			cells = append(cells, src.line(r.Func))
@@ -248,6 +261,7 @@ type reportLine struct {
 	PID        int     `json:"pid,omitempty"`
 	TID        int     `json:"tid,omitempty"`
 	Comm       string  `json:"comm,omitempty"`
+	Command    string  `json:"command,omitempty"` // with --process
 	Calls      uint64  `json:"calls"`
 	Total      int64   `json:"total_ns"`
 	Self       int64   `json:"self_ns"`
@@ -286,7 +300,12 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 			l.Image = t.Images[r.Func.Image].Path
 		}
 		if r.Task != nil {
-			l.PID, l.TID, l.Comm = r.Task.PID, r.Task.TID, r.Task.Comm
+			l.PID, l.Comm = r.Task.PID, r.Task.Comm
+			if c.process {
+				l.Command = commandLine(r.Task.Process)
+			} else {
+				l.TID = r.Task.TID
+			}
 		}
 		if r.NoEntry > 0 {
 			l.NoEntry = &r.NoEntry

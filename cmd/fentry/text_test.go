@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fentry-dev/fentry/trace"
+)
 
 func TestNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
@@ -30,7 +34,7 @@ func TestNumbers(t *testing.T) {
 		{percent(1, 0), "-"},
 		{oneLine("a\nb\r\nc\x1b[2J"), "a; b; c?[2J"},
 		{printable("a\x00\u009b\x7fä\t"), "a???ä?"},
-		{quoted([]string{"a", "", "b c", "it's"}), `a '' 'b c' 'it'\''s'`},
+		{trace.QuoteArgs([]string{"a", "", "b c", "it's"}), `a '' 'b c' 'it'\''s'`},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)

@@ -19,6 +19,7 @@ import (
 type inputFlags struct {
 	dir      string
 	tids     []int
+	pids     []int
 	demangle demangleFlag
 }
 
@@ -26,6 +27,7 @@ func (in *inputFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&in.dir, "input", "i", "", "read the trace in `DIR` (default $FENTRY_DATA or fentry.data)")
 	f.IntSliceVar(&in.tids, "tid", nil, "read only the threads `TID`[,TID...]")
+	f.IntSliceVar(&in.pids, "pid", nil, "read only the processes `PID`[,PID...]; with --tid, also these threads")
 	in.demangle.add(cmd)
 	cmd.ValidArgsFunction = func(
 		cmd *cobra.Command, args []string, toComplete string,
@@ -91,12 +93,23 @@ func (a *app) dataDir() string {
 	return session.DefaultDir
 }
 
-// tasks returns the tasks chosen with --tid; nil means all.
+// tasks returns the tasks chosen with --tid and --pid; nil means all.
 func (in *inputFlags) tasks(t *trace.Trace) ([]*trace.Task, error) {
-	if len(in.tids) == 0 {
+	if len(in.tids)+len(in.pids) == 0 {
 		return nil, nil
 	}
 	var ks []*trace.Task
+	for _, pid := range in.pids {
+		n := len(ks)
+		for _, p := range t.Processes {
+			if p.PID == pid {
+				ks = append(ks, p.Tasks...)
+			}
+		}
+		if len(ks) == n {
+			return nil, fmt.Errorf("%s: no process %d in this trace", t.Dir, pid)
+		}
+	}
 	for _, tid := range in.tids {
 		k := t.TaskByTID(tid)
 		if len(k) == 0 {
@@ -104,7 +117,8 @@ func (in *inputFlags) tasks(t *trace.Trace) ([]*trace.Task, error) {
 		}
 		ks = append(ks, k...)
 	}
-	return ks, nil
+	slices.SortFunc(ks, func(a, b *trace.Task) int { return a.Index - b.Index })
+	return slices.Compact(ks), nil
 }
 
 // reportEnding says that a trace has no end, always: so it looks like a shorter run.

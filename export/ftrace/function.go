@@ -50,6 +50,12 @@ func (f *Function) Event(ev *trace.Event) error {
 		return nil
 	}
 	switch ev.Kind {
+	case trace.Entry, trace.Lost, trace.Mark:
+		if !f.opt.NoHeader {
+			f.introduce(ev)
+		}
+	}
+	switch ev.Kind {
 	case trace.Entry:
 		if ev.Flags&trace.FlagOpen == 0 { // no call of this window
 			f.entry(ev)
@@ -86,7 +92,6 @@ func (f *Function) writeHeader() {
 		b = strconv.AppendInt(b, int64(f.cpus()), 10)
 		b = append(b, "\n#\n"...)
 	}
-	b = appendTasks(b, &f.output)
 	if f.opt.NoIRQInfo {
 		tgid, bar := "", ""
 		if f.opt.TGID {

@@ -67,9 +67,9 @@ func TestFunctionHeaders(t *testing.T) {
 	for _, o := range []FunctionOptions{{}, {TGID: true}, {NoIRQInfo: true}, {NoIRQInfo: true, TGID: true}} {
 		var legend, row string
 		for l := range strings.SplitSeq(functionText(t, tr, o), "\n") {
-			if strings.HasPrefix(l, "#") {
+			if strings.HasPrefix(l, "#  ") {
 				legend = l
-			} else if row == "" {
+			} else if !strings.HasPrefix(l, "#") && row == "" {
 				row = l
 			}
 		}

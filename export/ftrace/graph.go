@@ -16,6 +16,7 @@ type GraphOptions struct {
 	NoOverhead bool // no marks before long durations (nofuncgraph-overhead)
 	NoDuration bool // (nofuncgraph-duration)
 	Proc       bool // add a column with name and thread id (funcgraph-proc)
+	Command    bool // add a column with the process's arguments, or the title it has given itself
 	AbsTime    bool // add a column with the time (funcgraph-abstime)
 	Tail       bool // add the function's name after every closing brace (funcgraph-tail)
 	OneCPU     bool // all tasks in one column, changes of task shown by lines
@@ -45,7 +46,9 @@ type Graph struct {
 	opt    GraphOptions
 	digits int // of the CPU column
 	header bool
-	rows   []graphRow  // by CPU number
+	rows   []graphRow // by CPU number
+	proc   int        // width of a task in its column
+	cmds   commands
 	last   *trace.Task // in the column, with OneCPU
 	lastC  string
 	bar    []byte // "              |  "
@@ -80,6 +83,12 @@ func (r *graphRow) set(depth int, fn trace.FuncID) {
 func NewGraph(w io.Writer, t *trace.Trace, o GraphOptions) *Graph {
 	g := &Graph{output: newOutput(w, t, o.SinceStart, o.OneCPU), opt: o}
 	g.digits = len(strconv.Itoa(g.cpus() - 1))
+	g.proc = procWidth
+	if o.Proc || o.OneCPU {
+		for _, k := range t.Tasks {
+			g.proc = max(g.proc, len(k.Comm)+1+len(strconv.Itoa(k.TID)))
+		}
+	}
 	if !o.NoDuration {
 		g.bar = []byte("              |  ")
 	}
@@ -93,6 +102,9 @@ func (g *Graph) Event(ev *trace.Event) error {
 	}
 	if !g.known(ev) {
 		return nil
+	}
+	if !g.opt.NoHeader && g.shows(ev) {
+		g.introduce(ev)
 	}
 	switch ev.Kind {
 	case trace.Entry:
@@ -134,9 +146,8 @@ func (g *Graph) writeHeader() {
 		return
 	}
 	b := append(g.buf, "# tracer: function_graph\n#\n"...)
-	b = appendTasks(b, &g.output)
 	o := &g.opt
-	line := func(abs, cpu, proc, dur, end string) {
+	line := func(abs, cpu, proc, command, dur, end string) {
 		b = append(b, '#')
 		if o.AbsTime {
 			b = append(b, abs...)
@@ -146,49 +157,33 @@ func (g *Graph) writeHeader() {
 		}
 		if o.Proc {
 			b = append(b, proc...)
+			b = appendBlanks(b, g.proc-procWidth)
+		}
+		if o.Command {
+			b = append(b, command...)
+			b = appendBlanks(b, commandWidth+3-len(command))
 		}
 		if !o.NoDuration {
 			b = append(b, dur...)
 		}
 		b = append(b, end...)
 	}
-	line("     TIME       ", " CPU", "  TASK/PID       ", "  DURATION   ", "               FUNCTION CALLS\n")
-	line("      |         ", " |  ", "   |    |        ", "   |   |      ", "               |   |   |   |\n")
+	line("     TIME       ", " CPU", "  TASK/PID       ", "  COMMAND", "  DURATION   ", "               FUNCTION CALLS\n")
+	line("      |         ", " |  ", "   |    |        ", "     |", "   |   |      ", "               |   |   |   |\n")
 	g.buf = b
 }
 
-// maxListed is how many tasks the header names.
-const maxListed = 256
-
-// appendTasks appends which task has which number, when there is more than one.
-func appendTasks(b []byte, o *output) []byte {
-	if o.oneCPU || len(o.t.Tasks) < 2 {
-		return b
+// shows tells whether an event makes a line in its task's column.
+func (g *Graph) shows(ev *trace.Event) bool {
+	switch ev.Kind {
+	case trace.Entry:
+		return true
+	case trace.Exit, trace.Unwound, trace.Unfinished:
+		return ev.Flags&trace.FlagLeaf == 0
+	case trace.Lost:
+		return true
 	}
-	for i, k := range o.t.Tasks {
-		b = append(b, "# "...)
-		if i == maxListed {
-			b = append(b, "... "...)
-			b = strconv.AppendInt(b, int64(len(o.t.Tasks)), 10)
-			b = append(b, " tasks\n"...)
-			break
-		}
-		b = strconv.AppendInt(b, int64(i), 10)
-		b = append(b, ") "...)
-		b = appendTask(b, k, k.Comm)
-		if k.PID != k.TID {
-			b = append(b, " of process "...)
-			b = strconv.AppendInt(b, int64(k.PID), 10)
-		}
-		b = append(b, '\n')
-	}
-	return append(b, "#\n"...)
-}
-
-func appendTask(b []byte, k *trace.Task, comm string) []byte {
-	b = append(b, clean(comm)...)
-	b = append(b, '-')
-	return strconv.AppendInt(b, int64(k.TID), 10)
+	return !g.opt.NoNotes
 }
 
 // row returns what is remembered of the event's processor.
@@ -208,9 +203,9 @@ func (g *Graph) change(ev *trace.Event) {
 	if g.last != nil && g.last != ev.Task {
 		b := append(g.buf, " ------------------------------------------\n"...)
 		b = g.appendCPU(b, 0)
-		b = appendProc(b, g.last, g.lastC)
+		b = g.appendProc(b, g.last, g.lastC)
 		b = append(b, " => "...)
-		b = appendProc(b, ev.Task, ev.Comm)
+		b = g.appendProc(b, ev.Task, ev.Comm)
 		g.buf = append(b, "\n ------------------------------------------\n\n"...)
 	}
 	g.last, g.lastC = ev.Task, ev.Comm
@@ -225,25 +220,6 @@ func (g *Graph) appendCPU(b []byte, cpu int) []byte {
 	return append(b, ") "...)
 }
 
-// procWidth is the width of a task in its column, with its name cut to procComm.
-const (
-	procWidth = 14
-	procComm  = 7
-)
-
-func appendProc(b []byte, k *trace.Task, comm string) []byte {
-	comm = clean(comm)
-	comm = comm[:min(len(comm), procComm)]
-	var num [20]byte
-	tid := strconv.AppendInt(num[:0], int64(k.TID), 10)
-	pad := max(0, procWidth-len(comm)-1-len(tid))
-	b = appendBlanks(b, pad/2)
-	b = append(b, comm...)
-	b = append(b, '-')
-	b = append(b, tid...)
-	return appendBlanks(b, pad-pad/2)
-}
-
 // prologue appends the columns before the duration.
 func (g *Graph) prologue(b []byte, ev *trace.Event) []byte {
 	if g.opt.AbsTime {
@@ -254,7 +230,11 @@ func (g *Graph) prologue(b []byte, ev *trace.Event) []byte {
 		b = g.appendCPU(b, g.cpu(ev.Task))
 	}
 	if g.opt.Proc {
-		b = appendProc(b, ev.Task, ev.Comm)
+		b = g.appendProc(b, ev.Task, ev.Comm)
+		b = append(b, " | "...)
+	}
+	if g.opt.Command {
+		b = g.appendCommand(b, ev)
 		b = append(b, " | "...)
 	}
 	return b

@@ -181,12 +181,11 @@ func TestGraphTwoTasks(t *testing.T) {
 	check(t, graphText(t, twoTasks(t), GraphOptions{}), `
 # tracer: function_graph
 #
-# 0) worker-4711
-# 1) long-name-of-it-4712 of process 4711
-#
 # CPU  DURATION                  FUNCTION CALLS
 # |     |   |                     |   |   |   |
+# 0) worker-4711
  0)               |  main_loop() {
+# 1) long-name-of-it-4712 of process 4711
  1)               |  } /* read_block */
  0)               |    read_block() {
  1)               |  parse() {
@@ -217,27 +216,26 @@ func TestGraphOptions(t *testing.T) {
 	check(t, graphText(t, tr, GraphOptions{AbsTime: true, Proc: true, Tail: true, NoOverhead: true, NoNotes: true}), `
 # tracer: function_graph
 #
+#     TIME        CPU  TASK/PID               DURATION                  FUNCTION CALLS
+#      |          |     |    |                 |   |                     |   |   |   |
 # 0) worker-4711
+   12.000000 |   0)     worker-4711      |               |  main_loop() {
 # 1) long-name-of-it-4712 of process 4711
-#
-#     TIME        CPU  TASK/PID         DURATION                  FUNCTION CALLS
-#      |          |     |    |           |   |                     |   |   |   |
-   12.000000 |   0)  worker-4711   |               |  main_loop() {
-   12.000000 |   1)  long-na-4712  |               |  } /* read_block */
-   12.000001 |   0)  worker-4711   |               |    read_block() {
-   12.000001 |   1)  long-na-4712  |               |  parse() {
+   12.000000 |   1) long-name-of-it-4712 |               |  } /* read_block */
+   12.000001 |   0)     worker-4711      |               |    read_block() {
+   12.000001 |   1) long-name-of-it-4712 |               |  parse() {
 CPU:1 [LOST 7 EVENTS]
-   12.000001 |   1)  long-na-4712  |   0.100 us    |    read_block();
-   12.000002 |   1)  renamed-4712  |               |  main_loop() {
-   12.000002 |   1)  renamed-4712  |   0.000 us    |  } /* main_loop, unfinished */
-   12.000002 |   1)  renamed-4712  |   0.700 us    |  } /* parse, unfinished */
-   12.000012 |   0)  worker-4711   |   11.001 us   |    } /* read_block */
-   12.000012 |   0)  worker-4711   |   0.999 us    |    parse();
-   12.000014 |   0)  worker-4711   |               |    read_block() {
-   12.000015 |   0)  worker-4711   |               |      parse() {
-   12.000019 |   0)  worker-4711   |   4.000 us    |      } /* parse, unwound */
-   12.000019 |   0)  worker-4711   |   5.000 us    |    } /* read_block, unwound */
-   12.000153 |   0)  worker-4711   |   153.809 us  |  } /* main_loop */
+   12.000001 |   1) long-name-of-it-4712 |   0.100 us    |    read_block();
+   12.000002 |   1)     renamed-4712     |               |  main_loop() {
+   12.000002 |   1)     renamed-4712     |   0.000 us    |  } /* main_loop, unfinished */
+   12.000002 |   1)     renamed-4712     |   0.700 us    |  } /* parse, unfinished */
+   12.000012 |   0)     worker-4711      |   11.001 us   |    } /* read_block */
+   12.000012 |   0)     worker-4711      |   0.999 us    |    parse();
+   12.000014 |   0)     worker-4711      |               |    read_block() {
+   12.000015 |   0)     worker-4711      |               |      parse() {
+   12.000019 |   0)     worker-4711      |   4.000 us    |      } /* parse, unwound */
+   12.000019 |   0)     worker-4711      |   5.000 us    |    } /* read_block, unwound */
+   12.000153 |   0)     worker-4711      |   153.809 us  |  } /* main_loop */
 `)
 	check(t, graphText(t, tr, GraphOptions{AbsTime: true, SinceStart: true, NoCPU: true, NoDuration: true, NoNotes: true, NoHeader: true}), `
     0.000000 |  main_loop() {
@@ -261,6 +259,49 @@ CPU:1 [LOST 7 EVENTS]
 
 // TestGraphOneCPU shows the lines between tasks. The names at a depth are
 // remembered for the processor, whatever task it runs: f's is forgotten.
+// TestGraphCommand has the arguments and titles of processes: in the line before a
+// task's first one, where a program starts, and in a column, as they were then.
+func TestGraphCommand(t *testing.T) {
+	server := trace.TaskID{PID: 9, TID: 9, Key: 9, Image: testImage, Comm: "server"}
+	child := trace.TaskID{PID: 10, TID: 10, Key: 10, Image: testImage, Comm: "server", ParentPID: 9, ParentTID: 9}
+	tr := build(t, "f", func(w *trace.Writer) {
+		args := []string{"./server", "-c", "a file\x1b[2J"}
+		if err := w.WriteProgram(server, 900, trace.Image{ID: testImage, Command: args, Parent: 8}); err != nil {
+			t.Fatal(err)
+		}
+		k, c := w.Task(server), w.Task(child)
+		k.Start(1000)
+		k.Enter(1100, 1)
+		k.Exit(1900, 1)
+		k.Enter(1950, 1)
+		c.Fork(2000)
+		c.Enter(2100, 1)
+		c.Exit(2200, 1)
+		c.Enter(3000, 1)
+		c.Exit(3100, 1)
+		k.Flush()
+		c.Flush()
+	})
+	forked := tr.Tasks[1].Process
+	forked.Titles = []trace.Title{{Time: tr.Clock.Time(2900), Text: "server: a title that is too long for its column"}}
+	check(t, graphText(t, tr, GraphOptions{Command: true}), `
+# tracer: function_graph
+#
+# CPU  COMMAND                          DURATION                  FUNCTION CALLS
+# |       |                              |   |                     |   |   |   |
+# 0) server-9: ./server -c 'a file?[2J'
+ 0) ./server -c 'a file?[2J'       |               |  /* program starts: ./server -c 'a file?[2J' */
+ 0) ./server -c 'a file?[2J'       |   0.800 us    |  f();
+ 0) ./server -c 'a file?[2J'       |               |  f() {
+ 0) ./server -c 'a file?[2J'       |   0.000 us    |  } /* f, unfinished */
+# 1) server-10: ./server -c 'a file?[2J'
+ 1) ./server -c 'a file?[2J'       |               |  /* forked from 9 */
+ 1) ./server -c 'a file?[2J'       |   0.100 us    |    f();
+ 1) server: a title that is too... |   0.100 us    |    f();
+ 1) server: a title that is too... |   1.100 us    |  } /* f, unfinished */
+`)
+}
+
 func TestGraphOneCPU(t *testing.T) {
 	tr := build(t, "f g", func(w *trace.Writer) {
 		a, b := w.Task(worker), w.Task(trace.TaskID{PID: 9, TID: 1234567, Image: testImage, Comm: "b"})

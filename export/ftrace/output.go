@@ -20,6 +20,7 @@ type output struct {
 	err    error
 	base   int64 // added to times
 	oneCPU bool
+	named  []bool // by CPU number: the task's line has been written
 
 	skipped uint64 // events of unknown kinds
 }
@@ -95,6 +96,10 @@ func appendNote(b []byte, ev *trace.Event) []byte {
 		b = strconv.AppendUint(b, ev.Count&0xffffffff, 10)
 	case trace.Start:
 		b = append(b, "program starts"...)
+		if s := commandLine(ev.Task, ev.Time); s != "" {
+			b = append(b, ": "...)
+			b = append(b, s...)
+		}
 	case trace.Comm:
 		b = append(b, "name: "...)
 		b = append(b, clean(ev.Comm)...)
@@ -107,6 +112,28 @@ func appendNote(b []byte, ev *trace.Event) []byte {
 		b = append(b, ev.Text...)
 	}
 	return b
+}
+
+// maxCommand is how many characters of a command line are shown.
+const maxCommand = 200
+
+// commandLine is what a task's process was at a time, "" if that is not known.
+func commandLine(k *trace.Task, at int64) string {
+	if k.Process == nil {
+		return ""
+	}
+	return clip(clean(k.Process.CommandLine(at)), maxCommand)
+}
+
+// clip cuts s after n characters.
+func clip(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i] + "..."
+		}
+		n--
+	}
+	return s
 }
 
 // appendMark appends a mark's text, as the kernel prints what is written to

@@ -151,6 +151,8 @@ func (j *Writer) Event(ev *trace.Event) error {
 		b = text(b, ev)
 	case trace.Cut:
 		b = text(b, ev)
+	case trace.Start:
+		b = started(b, ev)
 	case trace.Fork:
 		b = append(b, `,"ppid":`...)
 		b = strconv.AppendUint(b, ev.Count>>32, 10)
@@ -170,6 +172,29 @@ func (j *Writer) Event(ev *trace.Event) error {
 	}
 	j.buf = append(b, "}\n"...)
 	return j.flush(false)
+}
+
+// started appends what program starts, and whose child the process is.
+func started(b []byte, ev *trace.Event) []byte {
+	p := ev.Task.Process
+	if p == nil {
+		return b
+	}
+	if p.ParentPID != 0 {
+		b = append(b, `,"ppid":`...)
+		b = strconv.AppendInt(b, int64(p.ParentPID), 10)
+	}
+	args, title := p.Command(ev.Time)
+	if title || args == nil {
+		return b
+	}
+	sep := byte('[')
+	b = append(b, `,"args":`...)
+	for _, a := range args {
+		b = appendString(append(b, sep), a)
+		sep = ','
+	}
+	return append(b, ']')
 }
 
 func text(b []byte, ev *trace.Event) []byte {

@@ -8,7 +8,10 @@ var ImageKeys = []Value{
 	{"build-id", 0, "GNU build-id in lower-case hex digits, or empty"},
 	{"bias", 0, "load address minus link address, hex with 0x"},
 	{"exe", 0, "target of /proc/self/exe"},
-	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f"},
+	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f: the arguments of the program that the " +
+		"process `PID` began to run at `COUNTER`"},
+	{"ppid", 0, "process id of the parent of the process `PID` at this time, decimal; 0 if it is in another PID " +
+		"namespace"},
 	{"nsites", 0, "number of ids, decimal: ids are 1 to this"},
 	{"mode", 0, "tracer: " + or(Tracers)},
 	{"ids", 0, "how functions are numbered. If absent, by their position in the program's table of sites, from 1. " +
@@ -64,8 +67,22 @@ var Info = []Member{
 	{"images[].bias", "number", "load address minus link address"},
 	{"images[].exe", "string", "as exe in an image chunk"},
 	{"images[].command", "array", "as cmdline in an image chunk"},
+	{"images[].parent", "number", "as ppid in an image chunk"},
 	{"images[].mode", "string", "as mode in an image chunk"},
 	{"images[].ids", "string", "as ids in an image chunk"},
+	{"processes", "array", "processes that the recorder saw, by the time it first did; not every one that is in the trace"},
+	{"processes[].pid", "number", "process id"},
+	{"processes[].parent", "number", "process id of its parent at that time, 0 if not known"},
+	{"processes[].seen_monotonic_ns", "number", "CLOCK_MONOTONIC when it was first seen"},
+	{"processes[].titles", "array", "what it called itself, other than its arguments, as seen in /proc/PID/cmdline now " +
+		"and then; oldest first"},
+	{"processes[].titles[].monotonic_ns", "number", "CLOCK_MONOTONIC when it was seen"},
+	{"processes[].titles[].text", "string", "NUL bytes are blanks"},
+	{"processes[].ended_monotonic_ns", "number", "CLOCK_MONOTONIC when it was seen to have ended"},
+	{"processes[].exit_status", "number", "its exit status, -1 if a signal ended it; means something only with a source"},
+	{"processes[].signal", "number", "number of the signal that ended it, 0 if none"},
+	{"processes[].exit_source", "string", "how the status is known: wait, the recorder was its parent; pidfd, " +
+		"PIDFD_GET_INFO; proc, /proc/PID/stat before its parent waited for it. Absent: it is not known"},
 	{"totals", "object", "what was recorded"},
 	{"totals.events", "number", "events written"},
 	{"totals.chunks", "number", "chunks written"},

@@ -50,8 +50,6 @@ static void from_file(struct text *o, const char *path, u8 sep)
 		o->p += n;
 	}
 	close(fd);
-	if (o->p > from && o->p[-1] == 0)
-		o->p--;
 	for (; from < o->p; from++)
 		if (*from == 0)
 			*from = sep;
@@ -93,6 +91,9 @@ static void write_image(struct control *c)
 	end(&o);
 	text(&o, "bias=0x", 8);
 	number(&o, fentry_own.bias, 16);
+	end(&o);
+	text(&o, "ppid=", 8);
+	number(&o, (u64)sys(SYS_getppid, 0, 0, 0, 0, 0, 0), 10);
 	end(&o);
 	text(&o, "nsites=", 8);
 	number(&o, fentry_image.sites, 10);

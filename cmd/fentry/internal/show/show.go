@@ -62,6 +62,7 @@ type task struct {
 	cur    *stack
 	num    uint64
 	last   *item // newest in the queue
+	seen   bool  // a call of it is shown, or held back until that is known
 }
 
 type stack struct{ frames []frame }
@@ -99,9 +100,19 @@ func (f *Filter) Event(ev *trace.Event) error {
 }
 
 // noted tells whether an event that is no call's is shown: outside of the roots
-// only that something is missing.
+// only that something is missing, and what is said of a task as a whole only if
+// one of its calls has been shown.
 func (f *Filter) noted(k *task, ev *trace.Event) bool {
-	if f.o.Roots == nil || ev.Kind == trace.Lost {
+	if ev.Kind == trace.Lost {
+		return true
+	}
+	switch ev.Kind {
+	case trace.Start, trace.Fork, trace.Comm, trace.ThreadEnd:
+		if !k.seen && (f.o.Match != nil || f.o.Threshold > 0) {
+			return false
+		}
+	}
+	if f.o.Roots == nil {
 		return true
 	}
 	n := len(k.cur.frames)
@@ -167,6 +178,7 @@ func (f *Filter) enter(k *task, ev *trace.Event) {
 		fr.shown = false
 	}
 	if fr.shown {
+		k.seen = true
 		it := f.push(k, ev)
 		it.ev.Depth = fr.depth
 		it.open = f.o.Threshold > 0 && ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) == 0
