@@ -37,8 +37,9 @@ var mayImport = map[string][]string{
 
 	"session":                 {"trace", "internal/format", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},
+	"session/internal/limits": {},
 	"session/internal/procfs": {},
-	"session/internal/pool":   {"trace", "internal/format", "session/internal/clock"},
+	"session/internal/pool":   {"trace", "internal/format", "session/internal/clock", "session/internal/limits"},
 	"session/internal/drain":  {"trace", "internal/format", "session/internal/clock", "session/internal/pool", "session/internal/procfs"},
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "internal/safefile",
 		"session/internal/procfs"},

@@ -12,6 +12,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/limits"
 	"github.com/fentry-dev/fentry/session/internal/pool"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
@@ -40,6 +41,24 @@ func (s *session) copyFrequency() {
 	}
 }
 
+// bufferSize is how large the pool is to be: as the user asked for, unless memory is
+// limited. Programs use all of it in turn, and whoever reaches the limit of a control group is
+// killed.
+func (s *session) bufferSize() int64 {
+	root := os.DirFS("/")
+	size, by := s.o.Buffer, limits.Limit{}
+	for _, l := range []limits.Limit{limits.Memory(root), limits.AddressSpace(root)} {
+		if l.Bytes/4 < size {
+			size, by = l.Bytes/4, l
+		}
+	}
+	if by.From == "" {
+		return size
+	}
+	s.logf("memory is limited to %d KiB (%s): the buffer has %d KiB, not %d", by.Bytes>>10, by.From, size>>10, s.o.Buffer>>10)
+	return size
+}
+
 // buffers makes what the program's runtime writes to and returns its path.
 func (s *session) buffers() (string, error) {
 	var head [format.HeaderSize]byte
@@ -66,7 +85,7 @@ func (s *session) buffers() (string, error) {
 		return path, nil
 	}
 	var err error
-	if s.pool, err = pool.New(s.o.Buffer, s.o.Policy, now, hz); err != nil {
+	if s.pool, err = pool.New(s.bufferSize(), s.o.Policy, now, hz); err != nil {
 		return "", err
 	}
 	var st unix.Stat_t

@@ -226,3 +226,25 @@ func TestUncounted(t *testing.T) {
 		check(t, r, "no space left")
 	})
 }
+
+// Where address space is limited, the recorder makes do with a smaller buffer, and the
+// program with the part of it that it can map; nothing is lost.
+func TestLimitedAddressSpace(t *testing.T) {
+	r := &recorderCmd{prefix: []string{"sh", "-c", "ulimit -v 900000; exec \"$@\"", "sh"}}
+	c := runCounted(t, r, nil, "calls", "3000000")
+	c.exact(t)
+	if c.res.Lost != 0 || !strings.Contains(c.stderr, "(ulimit -v): the buffer has") {
+		t.Errorf("%d lost: %s", c.res.Lost, c.stderr)
+	}
+	// The program alone: there is no room for more of the buffer than a few chunks.
+	_, prog := countingProgram(t)
+	r = &recorderCmd{}
+	script := "ulimit -v 16000; exec " + prog + " calls 3000000 " + filepath.Join(t.TempDir(), "when")
+	x := r.run(t, "sh", "-c", script)
+	if x.code != 0 {
+		t.Fatalf("status %d: %s", x.code, x.stderr)
+	}
+	if want := made(t, x.stdout); x.res.Events+x.res.Lost != want || x.res.Uncounted {
+		t.Errorf("%d events, %d lost, %d were made; uncounted: %t", x.res.Events, x.res.Lost, want, x.res.Uncounted)
+	}
+}

@@ -420,5 +420,15 @@ func testPool(t *testing.T, m *machine) {
 		if _, err := os.Stat(cmd.Dir + "/fentry.data"); err == nil {
 			t.Error("the program has started a trace of its own")
 		}
+		// Every request has a number of its own, whoever asks: an answer that comes too
+		// late must not be taken for one to the next request.
+		first := p.word(format.HRequest).Load()
+		if err := exec.Command("sh", "-c", strings.Join(f.command(t, "quiet").Args, " ")).Run(); err != nil {
+			t.Fatal(err)
+		}
+		const once = 1 << format.RequestShift
+		if w := p.word(format.HRequest).Load(); first != once|format.RequestFree || w != 2*once|format.RequestFree {
+			t.Errorf("the slot for requests is %#x after one request, %#x after two", first, w)
+		}
 	})
 }

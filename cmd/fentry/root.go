@@ -99,7 +99,7 @@ LD_PRELOAD.`,
 			if err := a.checkGlobals(); err != nil {
 				return &usageError{cmd, err}
 			}
-			return nil
+			return checkFiles(cmd.Name())
 		},
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

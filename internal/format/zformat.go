@@ -82,7 +82,7 @@ const (
 // The rest of H_REQUEST.
 const (
 	RequestMask  = 3 // of the state
-	RequestShift = 2 // of the thread id
+	RequestShift = 2 // of the number
 )
 
 // Values of H_REQUEST_KIND.

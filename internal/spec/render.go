@@ -68,7 +68,7 @@ func TraceGroups() []Group {
 		numbers("states in H_REQUEST", "REQUEST", RequestStates),
 		{"the rest of H_REQUEST", []Const{
 			{"REQUEST_MASK", "3", "of the state"},
-			{"REQUEST_SHIFT", "2", "of the thread id"},
+			{"REQUEST_SHIFT", "2", "of the number"},
 		}},
 		numbers("values of H_REQUEST_KIND", "ASK", Requests),
 		numbers("values of H_REQUEST_ANSWER", "ANSWER", Answers),

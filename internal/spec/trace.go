@@ -50,8 +50,8 @@ var Header = []Field{
 	{"SMALL_FREE", 132, "u32", "bytes", "offset in the header of a bitmap, one bit for each small chunk, 64 to a " +
 		"word; set: probably free"},
 	{"SCARCE", 136, "u32", "", "if not 0, tasks own most chunks of `CHUNK_SIZE` and have to take small ones"},
-	{"REQUEST", 140, "u32", "", "futex word, pool only: state of a request to the recorder; bits 2 and up: id of " +
-		"the requesting thread"},
+	{"REQUEST", 140, "u32", "", "futex word, pool only: state of a request to the recorder; bits 2 and up: " +
+		"number of the request, one more each time the slot is taken"},
 	{"REQUEST_KIND", 144, "u32", "", "what is requested, see below"},
 	{"REQUEST_PID", 148, "u32", "", "process id of the requesting program"},
 	{"REQUEST_ARGUMENT", 152, "u64", "", "depends on the kind"},

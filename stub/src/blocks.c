@@ -147,13 +147,15 @@ hidden int share_base(void)
 /* publish makes the fast paths find the block of the running thread. */
 hidden int publish(struct control *c)
 {
-	struct control **t = load(&fentry_blocks);
-	if (!t) {
-		if (failed(set_control_base(c, wipe_is_emulated())))
+	if (!load(&fentry_blocks)) {
+		if (!failed(set_control_base(c, wipe_is_emulated()))) {
+			store(&based, 1);
+			return 1;
+		}
+		if (!share_base()) /* a program can forbid itself to set it */
 			return 0;
-		store(&based, 1);
-		return 1;
 	}
+	struct control **t = load(&fentry_blocks);
 	store(&t[~c->owner >> BLOCKS_SHIFT & BLOCKS_MASK], c);
 	return 1;
 }

@@ -69,7 +69,7 @@
 
 /* the rest of H_REQUEST */
 #define FT_REQUEST_MASK            3            /* of the state */
-#define FT_REQUEST_SHIFT           2            /* of the thread id */
+#define FT_REQUEST_SHIFT           2            /* of the number */
 
 /* values of H_REQUEST_KIND */
 #define FT_ASK_NEW_IMAGE           1            /* open the file of the image that the process runs, whose id is the argument, so its symbols can be read later */

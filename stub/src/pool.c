@@ -119,7 +119,7 @@ static int claim_small(struct chunk *out)
 				continue;
 			u64 base = pool_address(i, 1);
 			if (!base)
-				return 0;
+				break; /* nor are those next to it */
 			if (!own(i, base, out))
 				continue;
 			clear_bits(&pool.free_small[w], 1UL << (k % 64));
@@ -240,12 +240,13 @@ static int last_resort(struct control *c, struct chunk *out, u32 least)
 	return !c->chunk.base && pool.small && least <= pool.small_size && claim_small(out);
 }
 
-/* recorder_busy says whether the recorder has chunks that it will free. */
+/* recorder_busy says whether the recorder has chunks that it will free, and that this
+   process can use. */
 static int recorder_busy(void)
 {
 	for (u32 i = 0; i < pool.full + pool.small; i++) {
 		u32 s = load(chunk_state(i));
-		if (s != FT_STATE_OWNED && (s != FT_STATE_FREE || i < pool.full))
+		if (s != FT_STATE_OWNED && (s != FT_STATE_FREE || i < pool.full) && pool_reachable(i))
 			return 1;
 	}
 	return 0;

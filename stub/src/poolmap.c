@@ -5,8 +5,10 @@
    there already (mremap with an old size of 0), because the descriptor is gone; that
    maps everything from the old mapping on and gives back what is before the piece. So
    that this is never much, a page is mapped every so often when the pool is opened, an
-   anchor. Emulators of user programs cannot do that: under one all of it is mapped at
-   the start.
+   anchor. Emulators of user programs cannot do that, and a program can be forbidden to
+   (seccomp): then all of it is mapped at the start. If there is no address space left, or
+   it is forbidden later, the process makes do with what it has: no piece that could not be
+   had is asked for again, and chunks in such pieces are nothing to wait for.
 
    Where pages are larger than the header, pieces begin within a page. */
 #include "pool.h"
@@ -30,6 +32,7 @@ static u64 piece;   /* bytes of a piece */
 static u64 *pieces; /* addresses, 0: not mapped */
 static u8 *touched; /* by chunk of full size: this process has its page tables */
 static u64 anchors[ANCHORS], spacing;
+static u32 refused; /* a piece could not be mapped */
 
 hidden u32 *chunk_state(u32 i) { return (u32 *)(source.header + FT_STATES_OFF) + i; }
 
@@ -68,6 +71,16 @@ static int header_fits(const u8 *head)
 			  header >= bits + ((u64)n + 63) / 64 * 8);
 }
 
+/* maps_again says whether mappings can be made from the one at m. */
+static int maps_again(i64 m)
+{
+	i64 r = wipe_is_emulated() ? -EINVAL_ : sys(SYS_mremap, m, 0, page_size, MREMAP_MAYMOVE_, 0, 0);
+	if (failed(r))
+		return 0;
+	sys(SYS_munmap, r, page_size, 0, 0, 0, 0);
+	return 1;
+}
+
 /* pool_open maps the header of the pool behind fd; head is the start of it. */
 hidden int pool_open(i64 fd, const u8 *head)
 {
@@ -79,7 +92,12 @@ hidden int pool_open(i64 fd, const u8 *head)
 	piece = PIECE * (u64)size;
 	all = (u64)count * size + (u64)small * small_size;
 	u64 n = all / piece + 1;
-	i64 m = sys(SYS_mmap, 0, header + (wipe_is_emulated() ? all : 0), PROT_RW, MAP_SHARED_, fd, 0);
+	i64 m = sys(SYS_mmap, 0, header, PROT_RW, MAP_SHARED_, fd, 0);
+	int whole = !failed(m) && !maps_again(m);
+	if (whole) {
+		sys(SYS_munmap, m, header, 0, 0, 0, 0);
+		m = sys(SYS_mmap, 0, header + all, PROT_RW, MAP_SHARED_, fd, 0);
+	}
 	pieces = map_private(count + 8 * n);
 	if (failed(m) || !pieces)
 		return 0;
@@ -93,9 +111,9 @@ hidden int pool_open(i64 fd, const u8 *head)
 	source.header = (u8 *)m;
 	source.header_size = header;
 	source.kind = POOL;
-	if (!wipe_is_emulated())
+	if (!whole)
 		set_anchors(fd);
-	for (u64 i = 0; wipe_is_emulated() && i < n; i++)
+	for (u64 i = 0; whole && i < n; i++)
 		pieces[i] = (u64)m + header + i * piece;
 	return 1;
 }
@@ -124,9 +142,11 @@ hidden u64 pool_address(u32 i, int may_map)
 {
 	u64 off = offset(i), begin = off / piece * piece;
 	u64 *p = &pieces[off / piece], base = load(p);
-	if (!base && may_map) {
+	if (!base && may_map && !load(&refused)) {
 		u64 size = all - begin < piece ? all - begin : piece;
 		base = map_piece(first + begin, size);
+		if (!base)
+			store(&refused, 1);
 		if (base && !cas(p, 0, base)) {
 			sys(SYS_munmap, base & -page_size, size + (base & (page_size - 1)), 0, 0, 0, 0);
 			base = load(p);
@@ -134,6 +154,9 @@ hidden u64 pool_address(u32 i, int may_map)
 	}
 	return base ? base + (off - begin) : 0;
 }
+
+/* pool_reachable says whether this process can write to chunk i, as far as is known. */
+hidden int pool_reachable(u32 i) { return !load(&refused) || pool_address(i, 0); }
 
 /* pool_populate gives this process the page tables of a chunk of full size before it
    writes there. A small one is a page or so, which the first write brings as well. */

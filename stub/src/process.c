@@ -10,6 +10,20 @@
 
 hidden u64 page_size = 0;
 
+hidden u32 proc_id(int thread)
+{
+	char target[64]; /* PID/task/TID */
+	i64 n = readlink("/proc/thread-self", target, sizeof target - 1);
+	u32 ids[2] = { 0, 0 }, k = 0;
+	for (i64 i = 0; !failed(n) && i < n; i++) {
+		if (target[i] >= '0' && target[i] <= '9')
+			ids[k] = ids[k] * 10 + (u32)(target[i] - '0');
+		else if (target[i] == '/')
+			k = 1;
+	}
+	return ids[thread];
+}
+
 /* read_process reads /proc/PID/task/PID/stat. */
 hidden int read_process(u32 pid, struct process *p)
 {

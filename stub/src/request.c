@@ -1,11 +1,13 @@
 /* Requests to the recorder, for whose answers the program waits: besides chunks, the
    only way from here to there.
 
-   There is one slot in the pool's header. One word holds the thread that owns it and the
-   state of the request. The word changes only by compare-and-swap from the value seen
-   there, so a thread that is stopped or killed at any point blocks the others only
-   briefly: the recorder frees a slot that has not moved for a while, and a thread that
-   comes back too late finds the word changed.
+   There is one slot in the pool's header. One word holds the number of the request and its
+   state. The word changes only by compare-and-swap from the value seen there, so a thread
+   that is stopped or killed at any point blocks the others only briefly: the recorder frees
+   a slot that has not moved for a while, and whoever comes back too late finds the word
+   changed. Every request has a number of its own. A thread's id in its place would be the
+   same again when a thread asks once more after its time was up, or for threads of two PID
+   namespaces: the recorder would then give one the answer to the other.
 
    The program never waits longer than the time limit, and continues without an answer:
    what it asks for makes the trace better, but nothing depends on it. Nothing here
@@ -43,22 +45,28 @@ hidden u32 request(u32 kind, u64 argument)
 {
 	if (source.kind != POOL)
 		return FT_ANSWER_NONE;
-	u32 *word = HEADER(u32, FT_H_REQUEST), mine = gettid() << FT_REQUEST_SHIFT, w;
+	u32 *word = HEADER(u32, FT_H_REQUEST), mine, w;
 	u64 deadline = clock_ns(CLOCK_MONOTONIC_) + LIMIT;
-	while ((w = load(word)) != FT_REQUEST_FREE || !cas(word, FT_REQUEST_FREE, mine | FT_REQUEST_TAKEN))
-		if (w != FT_REQUEST_FREE && !wait_change(word, w, deadline))
-			return FT_ANSWER_NONE;
+	for (;;) {
+		w = load(word);
+		mine = (w & ~(u32)FT_REQUEST_MASK) + (1U << FT_REQUEST_SHIFT);
+		if ((w & FT_REQUEST_MASK) != FT_REQUEST_FREE) {
+			if (!wait_change(word, w, deadline))
+				return FT_ANSWER_NONE;
+		} else if (cas(word, w, mine | FT_REQUEST_TAKEN))
+			break;
+	}
 	*HEADER(u32, FT_H_REQUEST_KIND) = kind;
 	*HEADER(u32, FT_H_REQUEST_PID) = getpid();
 	*HEADER(u64, FT_H_REQUEST_ARGUMENT) = argument;
 	if (!move(word, mine | FT_REQUEST_TAKEN, mine | FT_REQUEST_ASKED))
 		return FT_ANSWER_NONE;
 	while ((w = load(word)) == (mine | FT_REQUEST_ASKED))
-		if (!wait_change(word, w, deadline) && move(word, w, FT_REQUEST_FREE))
+		if (!wait_change(word, w, deadline) && move(word, w, mine | FT_REQUEST_FREE))
 			return FT_ANSWER_NONE;
 	if (w != (mine | FT_REQUEST_ANSWERED))
 		return FT_ANSWER_NONE;
 	u32 answer = *HEADER(u32, FT_H_REQUEST_ANSWER);
-	move(word, w, FT_REQUEST_FREE);
+	move(word, w, mine | FT_REQUEST_FREE);
 	return answer;
 }

@@ -33,8 +33,20 @@ static inline void *map_private(u64 size)
 	return failed(r) ? 0 : (void *)r;
 }
 
-static inline u32 getpid(void) { return (u32)sys(SYS_getpid, 0, 0, 0, 0, 0, 0); }
-static inline u32 gettid(void) { return (u32)sys(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+/* proc_id asks /proc for the process's id, or the thread's, where a program has forbidden
+   itself the system call (process.c). 0: it is not known. */
+hidden u32 proc_id(int thread);
+
+static inline u32 getpid(void)
+{
+	i64 r = sys(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	return failed(r) ? proc_id(0) : (u32)r;
+}
+static inline u32 gettid(void)
+{
+	i64 r = sys(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	return failed(r) ? proc_id(1) : (u32)r;
+}
 static inline void close(i64 fd) { sys(SYS_close, fd, 0, 0, 0, 0, 0); }
 
 /* Newer machines have only those with a directory's descriptor. */

@@ -117,6 +117,8 @@ hidden struct control *this_thread(void)
 	}
 	tid = gettid();
 	pid = getpid();
+	if (!tid || !pid)
+		return none();
 	if (OWN_BASE && !c && tid == pid)
 		c = leader_block(pid);
 	if (!shared && c && c->tid == tid && c->pid == pid) {

@@ -29,8 +29,10 @@ type Request struct {
 // Server answers the requests of traced programs. It runs in a goroutine of its own.
 //
 // The slot is in memory that every traced process can write, so the server relies on
-// nothing but that its own compare-and-swap of the slot's word succeeds or fails. It
-// never waits for a program: a slot that does not move is made free.
+// nothing but that its own compare-and-swap of the slot's word succeeds or fails. Each
+// request has a number in that word, so an answer that comes too late is not taken for
+// one to the next request. It never waits for a program: a slot that does not move is made
+// free, and keeps the number.
 type Server struct {
 	p      *pool.Pool
 	handle func(Request) (answer uint32)
@@ -59,8 +61,8 @@ func (s *Server) Run() {
 		}
 		if w != last {
 			last, since = w, time.Now()
-		} else if w != format.RequestFree && time.Since(since) >= stuck {
-			s.move(word, w, format.RequestFree)
+		} else if w&format.RequestMask != format.RequestFree && time.Since(since) >= stuck {
+			s.move(word, w, w&^format.RequestMask|format.RequestFree)
 			continue
 		}
 		pool.FutexWait(word, w, int64(stuck))

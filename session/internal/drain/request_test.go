@@ -43,12 +43,12 @@ func until(t *testing.T, p *pool.Pool, want uint32) {
 }
 
 // post puts a request into the slot, as a program does.
-func post(p *pool.Pool, tid, kind, pid uint32, argument uint64) {
+func post(p *pool.Pool, number, kind, pid uint32, argument uint64) {
 	p.Word(format.HRequestKind).Store(kind)
 	p.Word(format.HRequestPID).Store(pid)
 	p.Word64(format.HRequestArgument).Store(argument)
 	word := p.Word(format.HRequest)
-	word.Store(tid<<format.RequestShift | format.RequestAsked)
+	word.Store(number<<format.RequestShift | format.RequestAsked)
 	pool.FutexWake(word, 1)
 }
 
@@ -64,12 +64,12 @@ func TestServer(t *testing.T) {
 		t.Errorf("%+v, answer %d", r, p.Word(format.HRequestAnswer).Load())
 	}
 	// Who has asked was killed before it took the answer.
-	until(t, p, format.RequestFree)
+	until(t, p, 77<<format.RequestShift|format.RequestFree)
 	// Another one was killed while it wrote its request.
 	word := p.Word(format.HRequest)
 	word.Store(78<<format.RequestShift | format.RequestTaken)
 	pool.FutexWake(word, 1)
-	until(t, p, format.RequestFree)
+	until(t, p, 78<<format.RequestShift|format.RequestFree)
 }
 
 // An answer that comes too late does not go to the next one that asks.

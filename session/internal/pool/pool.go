@@ -14,6 +14,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/limits"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -102,10 +103,14 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	return p, nil
 }
 
-// smallChunks is how many small chunks there are beside n of full size: as many as
-// the limit of a file's size leaves room for, a multiple of bitsInWord.
+// smallChunks is how many small chunks there are beside n of full size: as many as the
+// limits of a file's size and of address space leave room for, a multiple of bitsInWord.
+// What else the recorder needs gets as much address space as they do.
 func smallChunks(n int64) int {
 	small := min(n*perFull, mostSmall)
+	if space := limits.AddressSpace(os.DirFS("/")).Bytes; space != limits.None {
+		small = min(small, max(0, (space-n*format.ChunkSize)/2/smallSize))
+	}
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &lim) == nil && lim.Cur < 1<<40 {
 		const header = format.StatesOff + mostSmall*5 + images*format.RangeEntry + 4096

@@ -1,0 +1,129 @@
+//go:build linux
+
+package limits
+
+import (
+	"bytes"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// None is no limit.
+const None = math.MaxInt64
+
+// A Limit is the most of something that the process can have.
+type Limit struct {
+	Bytes int64  // None if there is none
+	From  string // what says so, for people
+}
+
+// Memory is the least limit that control groups set for the memory of this process, of
+// either version. root is the file system.
+//
+// A process is in one group of each hierarchy (/proc/self/cgroup), which limits it, and so
+// do all groups above that one, as far as they are visible: /proc/self/mountinfo says where
+// hierarchies are, and which group is at the top there.
+func Memory(root fs.FS) Limit {
+	l := Limit{Bytes: None}
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return l
+	}
+	mounts, err := fs.ReadFile(root, "proc/self/mountinfo")
+	if err != nil {
+		return l
+	}
+	for _, h := range hierarchies(mounts) {
+		group, ok := strings.CutPrefix(groupIn(groups, h.controller), h.top)
+		if !ok {
+			continue
+		}
+		for dir := path.Join("/", group); ; dir = path.Dir(dir) {
+			file := path.Join(h.mount, dir, h.file)
+			if n, ok := readLimit(root, file); ok && n < l.Bytes {
+				l = Limit{n, file}
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return l
+}
+
+// hierarchy is a place where control groups that limit memory are mounted.
+type hierarchy struct {
+	mount, top string // where it is, and which group is there ("" for the root)
+	controller string // as in /proc/self/cgroup
+	file       string // with the limit
+}
+
+// hierarchies finds them. A line of mountinfo is
+//
+//	36 35 0:31 /top /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+func hierarchies(mounts []byte) (found []hierarchy) {
+	for line := range bytes.Lines(mounts) {
+		before, after, ok := strings.Cut(string(line), " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		if !ok || len(f) < 5 || len(g) < 3 {
+			continue
+		}
+		h := hierarchy{mount: f[4], top: strings.TrimSuffix(f[3], "/")}
+		switch {
+		case g[0] == "cgroup2":
+			h.file = "memory.max"
+		case g[0] == "cgroup" && strings.Contains(","+g[2]+",", ",memory,"):
+			h.controller, h.file = "memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		found = append(found, h)
+	}
+	return found
+}
+
+// groupIn finds the process's group in a hierarchy: a line is NUMBER:CONTROLLERS:GROUP.
+func groupIn(groups []byte, controller string) string {
+	for line := range bytes.Lines(groups) {
+		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
+		if len(f) == 3 && (f[1] == controller || controller != "" && strings.Contains(","+f[1]+",", ","+controller+",")) {
+			return f[2]
+		}
+	}
+	return ""
+}
+
+// readLimit reads a file of a control group; ok is false if it says that there is no limit.
+func readLimit(root fs.FS, file string) (n int64, ok bool) {
+	b, err := fs.ReadFile(root, strings.TrimPrefix(file, "/"))
+	if err != nil {
+		return 0, false
+	}
+	n, err = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// AddressSpace is how much more address space the process can have (ulimit -v).
+func AddressSpace(root fs.FS) Limit {
+	l := Limit{None, "ulimit -v"}
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &lim) != nil || lim.Cur > math.MaxInt64 {
+		return l
+	}
+	l.Bytes = int64(lim.Cur)
+	b, err := fs.ReadFile(root, "proc/self/statm") // the first field is pages of address space
+	if err != nil {
+		return l
+	}
+	if f := strings.Fields(string(b)); len(f) > 0 {
+		if pages, err := strconv.ParseInt(f[0], 10, 64); err == nil {
+			l.Bytes = max(0, l.Bytes-pages*int64(unix.Getpagesize()))
+		}
+	}
+	return l
+}
