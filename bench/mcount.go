@@ -185,8 +185,8 @@ func (b *bench) mcountInputs() ([]mcountInput, error) {
 	bigSize, bigName := one(big)
 	secsSize, secsName := one(secs)
 	return []mcountInput{
-		{fmt.Sprintf("%d objects, one process", small), many, all, 0, wanted{cpu: "0.7", wall: "0.6"}},
-		{fmt.Sprintf("%d objects, a process each", each), few, `ls | xargs -n 1 "$0" "$@"`, 0, wanted{cpu: "2"}},
+		{fmt.Sprintf("%d objects, one process", small), many, all, 0, wanted{cpu: "1.0"}},
+		{fmt.Sprintf("%d objects, a process each", each), few, `ls | xargs -n 1 "$0" "$@"`, 0, wanted{cpu: "2.5"}},
 		{bigName, big, all, bigSize, wanted{cpu: "1", rss: "2"}},
 		{fmt.Sprintf("%s, %d sections", secsName, sections), secs, all, secsSize, wanted{cpu: "0.05"}},
 	}, nil
@@ -264,7 +264,7 @@ func (b *bench) recordmcount() string {
 		return ""
 	}
 	out := filepath.Join(b.dir, "recordmcount")
-	if b.tool("gcc", "-O2", "-w", "-o", out, filepath.Join(cache, "recordmcount", "recordmcount.c")) != nil {
+	if b.tool("gcc", "-O2", "-w", "-o", out, filepath.Join(cache, "source", "linux-source-6.1", "scripts", "recordmcount.c")) != nil {
 		return ""
 	}
 	return out
