@@ -12,6 +12,8 @@ import (
 //
 //	[f3 0f 1e fa  endbr64] [f2  bnd] ff 25 disp32  jmp *slot(%rip)
 //	4c 8b 1d disp32  mov slot(%rip),%r11           (-z retpolineplt)
+//
+// mold's have, between endbr64 and the jump, 41 bb imm32, mov $index,%r11d.
 func (m amd64Machine) stubs(im *image, p *profiling) {
 	if len(p.slots) == 0 {
 		return
@@ -48,6 +50,10 @@ func (m amd64Machine) addStub(p *profiling, r *code.Region, at int, cl profClass
 	p.targets[r.Addr+uint64(at)] = cl
 	if at > 0 && r.Data[at-1] == 0xf2 {
 		at--
+		p.targets[r.Addr+uint64(at)] = cl
+	}
+	if at >= 6 && r.Data[at-6] == 0x41 && r.Data[at-5] == 0xbb {
+		at -= 6
 		p.targets[r.Addr+uint64(at)] = cl
 	}
 	if at >= code.PadLen && m.HasPad(r.Data[at-code.PadLen:]) {

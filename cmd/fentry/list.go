@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,13 +37,15 @@ of address. With -l it prints all functions, each with what the compiler left at
 its entry, or the reason why it cannot be traced. The exit status is 1 if patterns
 are given and select no function of any program.
 
-Compilers prepare functions for tracing with any of -pg, -pg -mfentry,
--fpatchable-function-entry=5 and clang's -fxray-instrument; on arm64, with
--fpatchable-function-entry=2, -pg and -fxray-instrument. In a program for x86-64
-without such functions nearly all others can be traced: a function's first
-instructions are moved, if it can be proven that nothing notices. They are
-listed as plain; --plain lists them for any program. Parts of functions that
-compilers have moved away are not counted.`,
+A compiler prepares the functions of a C program for tracing with
+-fpatchable-function-entry=5 (=2 on arm64), which costs nothing while the program
+is not traced. C++ needs clang for that; with g++, compile with -pg -mfentry (-pg
+on arm64) and link without -pg. docs/compiling.md has more. In a program for
+x86-64 without such functions nearly all others can be traced: a function's first
+instructions are moved, if it can be proven that nothing notices. They are listed
+as plain; --plain lists them for any program. Parts of functions that compilers
+have moved away are not counted. Programs in which nothing can be traced are told
+what applies to them.`,
 		Example: `  fentry list ./prog                     names, one per line
   fentry list -l ./prog                  kind, address, size; reasons
   fentry list /usr/bin/git               an installed program
@@ -169,11 +170,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	}
 	a.notef("%s: %s", path, summary(sites))
 	if len(sites) > 0 && sel == nil && !slices.ContainsFunc(sites, func(s record.Site) bool { return s.Traceable() }) {
-		how := "-pg -mfentry, or with -fpatchable-function-entry=5"
-		if im.Header.Machine == elf.EM_AARCH64 {
-			how = "-fpatchable-function-entry=2"
-		}
-		a.notef("compile with %s, which costs nothing while the program is not traced", how)
+		a.notef("%s", record.SourceOf(im.File).Advice(im.Header.Machine))
 	}
 	return len(sites) > 0, nil
 }
