@@ -159,7 +159,7 @@ func (b *blockBuilder) run(k *Task, d *decoder, w *word, more bool, fk *forker, 
 		first = b.words == 0 && len(b.blocks) == 1
 		b.step(w, d, fk, f)
 	}
-	fk.give(b.fl, ^uint64(0), f)
+	fk.give(b.fl, math.MaxUint64, f)
 	b.fl.finish()
 	b.close()
 }
@@ -347,7 +347,7 @@ func ticksOf(c uint16) uint64 {
 func (t *Trace) eachBlocks(sizes blockSizes, fn func(k *Task, first, last uint64, states, functions []byte) error) error {
 	var mu sync.Mutex
 	var failed error
-	err := t.eachTask(t.Tasks, 0, func() taskSink {
+	err := t.eachTask(nil, t.Tasks, 0, func() taskSink {
 		return &blockBuilder{t: t, sizes: sizes}
 	}, func(s taskSink, k *Task) {
 		b := s.(*blockBuilder)

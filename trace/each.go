@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -23,10 +24,11 @@ type taskSink interface {
 // done and merge run in the worker.
 //
 // A forked task needs to know what its parent had open. Parents come first in
-// order, so whoever waits for a parent waits for a task that is running or done.
-func (t *Trace) eachTask(tasks []*Task, n int, newSink func() taskSink,
+// order, so whoever waits for a parent waits for a task that is running or done. With
+// an index, nobody waits.
+func (t *Trace) eachTask(c *choice, tasks []*Task, n int, newSink func() taskSink,
 	done func(taskSink, *Task), merge func(taskSink)) error {
-	f := newForks(t, tasks)
+	f := newForks(t, c.tasks(tasks), c == nil || c.blocks == nil)
 	var next atomic.Int64
 	var g errgroup.Group
 	for range workers(n, len(f.order)) {
@@ -65,6 +67,15 @@ func (t *Trace) eachTask(tasks []*Task, n int, newSink func() taskSink,
 
 // runTask feeds a task's words to a sink.
 func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
+	chosen, _ := s.(*chosenSink)
+	if chosen != nil && chosen.blocks != nil {
+		d := t.newDecoder(k.chunks, window)
+		more, w, err := chosen.seek(k, d)
+		if err == nil && more {
+			chosen.run(d, &w, more, nil, nil)
+		}
+		return cmp.Or(err, d.err)
+	}
 	var inherited []openCall
 	if k.Parent != nil {
 		var ok bool
@@ -86,6 +97,10 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	}
 	if b, ok := s.(*blockBuilder); ok {
 		b.run(k, d, &w, more, fk, f)
+		return d.err
+	}
+	if chosen != nil {
+		chosen.run(d, &w, more, fk, f)
 		return d.err
 	}
 	if fk == nil {
@@ -177,12 +192,13 @@ type forks struct {
 	failed bool
 }
 
-func newForks(t *Trace, tasks []*Task) *forks {
+func newForks(t *Trace, tasks []*Task, parents bool) *forks {
 	f := &forks{chosen: make([]bool, len(t.Tasks)), paths: map[*Task][]openCall{}}
 	f.cond.L = &f.mu
 	need := make([]bool, len(t.Tasks))
 	for _, k := range tasks {
 		f.chosen[k.Index] = true
+		need[k.Index] = need[k.Index] || !parents
 		for p := k; p != nil && !need[p.Index]; p = p.Parent {
 			need[p.Index] = true
 		}

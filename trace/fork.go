@@ -104,6 +104,17 @@ func (f *forker) give(fl *follower, t uint64, to *forks) {
 	}
 }
 
+// abandon tells all other children that they inherit nothing: nobody wants to know.
+func (f *forker) abandon(to *forks) {
+	if f == nil {
+		return
+	}
+	for _, c := range f.pending {
+		to.give(c, nil)
+	}
+	f.pending = nil
+}
+
 // take returns what the next child inherits from a parent in the state fl.
 func (f *forker) take(fl *follower) []openCall {
 	f.pending = f.pending[1:]

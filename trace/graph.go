@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"slices"
 	"sync"
 )
@@ -21,6 +22,10 @@ type GraphOptions struct {
 	// be their parent.
 	MaxNodes int
 	Workers  int // tasks read in parallel; 0: one per processor
+	// From, To and Calls choose what counts, as in ReportOptions. Calls in one that does not count are made by the
+	// call around that.
+	From, To int64
+	Calls    Calls
 }
 
 // A Node is the merged calls of one call path. Times are in ns.
@@ -60,47 +65,31 @@ func (t *Trace) Graph(o GraphOptions) (*Node, error) {
 	if o.MaxNodes <= 0 {
 		o.MaxNodes = defaultMaxNodes
 	}
-	trees := map[int]*callTree{} // by group, the first task's index for order
-	var mu sync.Mutex
-	group := groups(tasks, o)
-	err := t.eachTask(tasks, o.Workers, func() taskSink {
-		return &grapher{t: t, o: &o, tree: newCallTree(&o)}
-	}, func(s taskSink, k *Task) {
-		g := s.(*grapher)
-		if !o.PerProcess && !o.PerTask {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		id := group[k.Index]
-		if have := trees[id]; have != nil {
-			have.merge(g.tree)
-		} else {
-			trees[id] = g.tree
-		}
-		g.tree = newCallTree(&o)
-	}, func(s taskSink) {
-		if o.PerProcess || o.PerTask {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if have := trees[0]; have != nil {
-			have.merge(s.(*grapher).tree)
-		} else {
-			trees[0] = s.(*grapher).tree
-		}
-	})
+	c := t.choose(o.From, o.To, o.Calls)
+	trees, err := t.callTrees(c, tasks, &o)
+	if errors.Is(err, errBlocks) {
+		c.blocks = nil
+		trees, err = t.callTrees(c, tasks, &o)
+	}
 	if err != nil {
 		return nil, err
 	}
+	root := t.joinTrees(trees, &o)
+	if c != nil {
+		root.prune()
+	}
+	return root, nil
+}
+
+// joinTrees makes the public tree.
+func (t *Trace) joinTrees(trees map[int]*callTree, o *GraphOptions) *Node {
 	if !o.PerProcess && !o.PerTask {
 		if trees[0] == nil {
-			return &Node{}, nil
+			return &Node{}
 		}
 		root := trees[0].node(t, 0)
 		root.sum()
-		return root, nil
+		return root
 	}
 	root := &Node{}
 	for i, k := range t.Tasks {
@@ -114,7 +103,49 @@ func (t *Trace) Graph(o GraphOptions) (*Node, error) {
 		root.Children = append(root.Children, n)
 		root.Total = addSat(root.Total, n.Total)
 	}
-	return root, nil
+	return root
+}
+
+// prune takes out calls of which nothing counts, and returns whether that is so of n.
+func (n *Node) prune() bool {
+	n.Children = slices.DeleteFunc(n.Children, (*Node).prune)
+	return len(n.Children) == 0 && n.Calls == 0 && n.Total == 0 && n.Self == 0
+}
+
+// callTrees returns the trees of all groups, each by the index of its first task; 0 if there is one for all.
+func (t *Trace) callTrees(c *choice, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
+	trees := map[int]*callTree{} // by group, the first task's index for order
+	var mu sync.Mutex
+	group := groups(tasks, *o)
+	err := t.eachTask(c, tasks, o.Workers, func() taskSink {
+		return c.chosen(t, &grapher{t: t, o: o, tree: newCallTree(o)})
+	}, func(s taskSink, k *Task) {
+		g := counting(s).(*grapher)
+		if !o.PerProcess && !o.PerTask {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		id := group[k.Index]
+		if have := trees[id]; have != nil {
+			have.merge(g.tree)
+		} else {
+			trees[id] = g.tree
+		}
+		g.tree = newCallTree(o)
+	}, func(s taskSink) {
+		if o.PerProcess || o.PerTask {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if have := trees[0]; have != nil {
+			have.merge(counting(s).(*grapher).tree)
+		} else {
+			trees[0] = counting(s).(*grapher).tree
+		}
+	})
+	return trees, err
 }
 
 // groups gives each task the index of the first task of its group.
@@ -316,6 +347,23 @@ func (g *grapher) forget(f *frame) {
 	n := &g.tree.nodes[f.ref]
 	n.active--
 	n.self = addSat(n.self, g.t.Clock.Span(f.self))
+}
+
+func (g *grapher) drop(f *frame) {
+	n := &g.tree.nodes[f.ref]
+	if f.flags&frameSuspended == 0 {
+		n.active--
+	}
+	if f.flags&frameInherited != 0 {
+		return
+	}
+	n.calls--
+	switch {
+	case f.ref == 0 || n.fn != f.fn:
+		n.folded--
+	case f.flags&frameOutermost == 0:
+		n.recursive--
+	}
 }
 
 func (g *grapher) suspend(f *frame) { g.tree.nodes[f.ref].active-- }

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"math"
 	"math/big"
 	"runtime"
@@ -13,6 +14,11 @@ type ReportOptions struct {
 	Tasks []*Task // nil: all
 	// PerTask makes a row for each function and task, PerProcess for each function and process.
 	PerTask, PerProcess bool
+	// From and To bound the time, as in WalkOptions. Of calls that reach out of it, the part inside counts; those that
+	// began before From do not count as calls.
+	From, To int64
+	// Calls are those that count.
+	Calls Calls
 	// Workers is the number of tasks read in parallel; 0: one per processor.
 	Workers int
 }
@@ -51,14 +57,37 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 	if tasks == nil {
 		tasks = t.Tasks
 	}
+	c := t.choose(o.From, o.To, o.Calls)
+	rows, err := t.countCalls(c, tasks, o)
+	if errors.Is(err, errBlocks) {
+		c.blocks = nil
+		rows, err = t.countCalls(c, tasks, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c != nil {
+		rows = slices.DeleteFunc(rows, func(s FuncStat) bool {
+			return s.Calls == 0 && s.NoEntry == 0 && s.Total <= 0 && s.Self <= 0
+		})
+	}
+	for i := range rows {
+		rows[i].Name = t.Name(rows[i].Func)
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows, nil
+}
+
+// countCalls returns the rows of a report without names, in no order.
+func (t *Trace) countCalls(c *choice, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
 	var mu sync.Mutex
 	var rows []FuncStat
 	total := newReport(t)
 	processes := map[*Process]*report{}
-	err := t.eachTask(tasks, o.Workers, func() taskSink {
-		return newReport(t)
+	err := t.eachTask(c, tasks, o.Workers, func() taskSink {
+		return c.chosen(t, newReport(t))
 	}, func(s taskSink, k *Task) {
-		r := s.(*report)
+		r := counting(s).(*report)
 		if o.PerTask {
 			part := r.rows(k)
 			r.reset()
@@ -76,14 +105,11 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 		}
 	}, func(s taskSink) {
 		mu.Lock()
-		total.merge(s.(*report))
+		total.merge(counting(s).(*report))
 		mu.Unlock()
 	})
-	if err != nil {
-		return nil, err
-	}
 	switch {
-	case o.PerTask:
+	case err != nil || o.PerTask:
 	case o.PerProcess:
 		for p, r := range processes {
 			rows = append(rows, r.rows(p.Tasks[0])...)
@@ -91,11 +117,7 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 	default:
 		rows = total.rows(nil)
 	}
-	for i := range rows {
-		rows[i].Name = t.Name(rows[i].Func)
-	}
-	slices.SortFunc(rows, compareRows)
-	return rows, nil
+	return rows, err
 }
 
 func compareRows(a, b FuncStat) int {
@@ -191,6 +213,16 @@ func (r *report) forget(f *frame) {
 	c := &r.cnts[f.ref]
 	c.active--
 	c.self = addSat(c.self, r.t.Clock.Span(f.self))
+}
+
+func (r *report) drop(f *frame) {
+	c := &r.cnts[f.ref]
+	if f.flags&frameSuspended == 0 {
+		c.active--
+	}
+	if f.flags&frameInherited == 0 {
+		c.calls--
+	}
 }
 
 func (r *report) suspend(f *frame) { r.cnts[f.ref].active-- }

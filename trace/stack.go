@@ -21,6 +21,9 @@ const (
 	frameOutermost                        // no other activation of the function was open
 	frameSuspended                        // closed by a resync; was or is kept aside
 	frameSaved                            // was there when the state was saved, see stateSaver
+	frameInside                           // of a call that was asked for, see chosenSink
+	frameHidden                           // not asked for
+	frameEarlier                          // began before the window that is asked for
 )
 
 // An ending says how a call ended.

@@ -89,6 +89,23 @@ func (s *selection) prepare(t *trace.Trace) error {
 	return err
 }
 
+// counted is which calls reports and graphs count.
+func (s *selection) counted() trace.Calls {
+	return trace.Calls{Match: s.calls.Match, Roots: s.calls.Roots, Threshold: s.calls.Threshold}
+}
+
+// check says what cannot be asked of a report of the trace.
+func (s *selection) check(t *trace.Trace) error {
+	nested := s.calls.Roots != nil || s.calls.Threshold > 0
+	switch tracer := tracerOf(t); {
+	case tracer == "profile" && (nested || s.walk.From > 0 || s.walk.To > 0):
+		return fmt.Errorf("%s: a profile has counts and times, but no single calls", t.Dir)
+	case tracer == "function" && nested:
+		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting and no durations", t.Dir)
+	}
+	return nil
+}
+
 // all says that no call is left out.
 func (s *selection) all() bool {
 	o := &s.calls

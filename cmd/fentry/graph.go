@@ -12,7 +12,7 @@ import (
 )
 
 type graphCmd struct {
-	inputFlags
+	filterFlags
 	depth    int
 	focus    string
 	min      float64
@@ -38,11 +38,13 @@ With --focus it prints one function with its callers and callees.`,
   fentry graph -D 3                 the first three levels
   fentry graph --min 1              only what took 1 % of the time or more
   fentry graph --focus parse_term   callers and callees of a function
-  fentry graph --task               a tree for each thread`,
+  fentry graph --task               a tree for each thread
+  fentry graph -G parse_term        what was called in that function
+  fentry graph --time 1s,2s -t 1ms  the long calls of one second`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
-	c.inputFlags.add(cmd)
+	c.filterFlags.add(cmd)
 	f := cmd.Flags()
 	f.IntVarP(&c.depth, "depth", "D", 0, "print only the first `N` levels; 0: all")
 	f.StringVar(&c.focus, "focus", "", "print callers and callees of the functions that match `PAT`")
@@ -64,7 +66,11 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	case c.process && c.task:
 		return usagef(cmd, "--process and --task are mutually exclusive")
 	case c.focus != "" && (c.process || c.task || c.unfolded || c.depth > 0):
-		return usagef(cmd, "--focus can be combined only with --min, --tid and --json")
+		return usagef(cmd, "--focus cannot be combined with --process, --task, --recursion and --depth")
+	}
+	sel, err := c.parse(cmd)
+	if err != nil {
+		return err
 	}
 	t, err := c.open(a, cmd, args)
 	if err != nil {
@@ -77,12 +83,15 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	case patch.Profile.String():
 		return fmt.Errorf("%s: a profile has counts and times, but no call paths; print them with: fentry report", t.Dir)
 	}
-	tasks, err := c.tasks(t)
-	if err != nil {
+	if err := c.resolve(cmd, t, &sel); err != nil {
 		return err
 	}
+	if err := sel.prepare(t); err != nil {
+		return pathError(err)
+	}
 	root, err := t.Graph(trace.GraphOptions{
-		Tasks: tasks, PerProcess: c.process, PerTask: c.task, KeepRecursion: c.unfolded || c.focus != "",
+		Tasks: sel.walk.Tasks, PerProcess: c.process, PerTask: c.task, KeepRecursion: c.unfolded || c.focus != "",
+		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(),
 	})
 	if err != nil {
 		return pathError(err)
@@ -121,6 +130,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		}
 	}
 	reportEmpty(a, t)
+	sel.warn(a, t)
 	reportLost(a, t)
 	return nil
 }

@@ -13,11 +13,9 @@ import (
 )
 
 type reportCmd struct {
-	inputFlags
+	filterFlags
 	sort    []string
 	fields  []string
-	filter  []string
-	notrace []string
 	top     int
 	task    bool
 	process bool
@@ -43,11 +41,13 @@ are those of all calls.`,
   fentry report -s p99 -f calls,avg,p99,max
   fentry report --task                 for each thread
   fentry report --process -F main      for each process, by its arguments
+  fentry report --time 1s,2s           of one second
+  fentry report -G parse_term          what was called in that function
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
-	c.inputFlags.add(cmd)
+	c.filterFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringSliceVarP(&c.sort, "sort", "s", []string{"total"},
 		"sort by `KEY`[,KEY...]: "+strings.Join(reportNames(), ", ")+", name; largest first")
@@ -58,7 +58,6 @@ are those of all calls.`,
 	f.BoolVar(&c.task, "task", false, "print one line per function and thread")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
-	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())
 	return cmd
@@ -120,11 +119,21 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if c.top < 0 {
 		return usagef(cmd, "--top %d: not a number of lines", c.top)
 	}
+	sel, err := c.parse(cmd)
+	if err != nil {
+		return err
+	}
 	t, err := c.open(a, cmd, args)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
+	if err := c.resolve(cmd, t, &sel); err != nil {
+		return err
+	}
+	if err := sel.check(t); err != nil {
+		return err
+	}
 	if tracerOf(t) == "function" {
 		// Without exits there are no durations.
 		if !cmd.Flags().Changed("fields") {
@@ -134,22 +143,22 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			less = func(a, b trace.FuncStat) int { return cmp.Compare(b.Calls, a.Calls) }
 		}
 	}
-	tasks, err := c.tasks(t)
-	if err != nil {
-		return err
+	if err := sel.prepare(t); err != nil {
+		return pathError(err)
 	}
-	match, filter, err := matcher(cmd, t, c.filter, c.notrace)
-	if err != nil {
-		return err
+	o := trace.ReportOptions{Tasks: sel.walk.Tasks, PerTask: c.task, PerProcess: c.process,
+		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(),
 	}
-	rows, err := t.Report(trace.ReportOptions{Tasks: tasks, PerTask: c.task, PerProcess: c.process})
+	// Functions are counted apart from each other, whichever are shown.
+	o.Calls.Match = nil
+	rows, err := t.Report(o)
 	if err != nil {
 		return pathError(err)
 	}
-	if match != nil {
+	if match := sel.calls.Match; match != nil {
 		rows = slices.DeleteFunc(rows, func(s trace.FuncStat) bool { return !match(s.Func) })
-		warnUnmatched(a, t, filter)
 	}
+	sel.warn(a, t)
 	slices.SortStableFunc(rows, less)
 	if c.top > 0 && len(rows) > c.top {
 		rows = rows[:c.top]

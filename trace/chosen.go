@@ -1,0 +1,293 @@
+package trace
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// Reports and graphs count calls as a follower tells of them. A chosenSink between the
+// two leaves out what is not asked for: what lies outside of a window of time, calls of
+// other functions, calls outside of certain functions, short calls. The sink behind it
+// knows nothing of that. A call that is left out is still on the follower's stack, so
+// nothing is decided twice or guessed: whether a call is inside of another, and how long
+// it took, is what it would be in the whole trace.
+//
+// Of calls that reach out of the window only the time inside counts. Those that were
+// open at its start count as no calls, as those that a forked task inherits; those open
+// at its end are unfinished.
+
+// Calls say which calls count. The zero value says all.
+type Calls struct {
+	// Match says whether calls of a function count; nil: all. The time in those left out is not their callers' own.
+	Match func(FuncID) bool
+	// Roots says in which functions calls must be made; those functions themselves count, too. nil: anywhere.
+	Roots func(FuncID) bool
+	// Threshold is the duration from which on a call counts, in ns.
+	Threshold int64
+}
+
+func (c *Calls) all() bool { return c.Match == nil && c.Roots == nil && c.Threshold <= 0 }
+
+// A choice is a window and calls. Counters are those of the first and the last event.
+type choice struct {
+	from, to uint64
+	calls    Calls
+	blocks   *blockIndex // that finds the window; nil: everything is read
+}
+
+// choose returns what options choose; nil: everything.
+func (t *Trace) choose(from, to int64, calls Calls) *choice {
+	if from <= 0 && to <= 0 && calls.all() {
+		return nil
+	}
+	c := &choice{to: math.MaxUint64, calls: calls}
+	if from > 0 {
+		c.from = t.Clock.Counter(from)
+		c.from -= min(c.from, 4) // the inverse of Time to within two ticks
+		for t.Clock.Time(c.from) < from && c.from < math.MaxUint64 {
+			c.from++
+		}
+		c.blocks = t.blocks
+	}
+	if to > 0 {
+		c.to = t.Clock.Counter(to)
+		c.to += min(math.MaxUint64-c.to, 4)
+		for t.Clock.Time(c.to) > to && c.to > 0 {
+			c.to--
+		}
+	}
+	return c
+}
+
+// tasks returns those of the tasks that can have something of the choice.
+func (c *choice) tasks(ks []*Task) []*Task {
+	if c == nil {
+		return ks
+	}
+	out := []*Task{}
+	for _, k := range ks {
+		if len(k.chunks) == 0 {
+			continue // a profile has no single calls
+		}
+		first, last := k.begin, uint64(math.MaxUint64)
+		if c.blocks != nil {
+			first, last = c.blocks.span(k)
+		}
+		if first <= c.to && last >= c.from {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// A countingSink is a sink behind a chosenSink.
+type countingSink interface {
+	taskSink
+	// drop takes back a call that was entered: it was too short.
+	drop(f *frame)
+}
+
+type chosenSink struct {
+	countingSink
+	*choice
+	t      *Trace
+	fl     *follower
+	before bool // the window has not begun
+}
+
+// chosen returns s, behind a chosenSink if there is a choice.
+func (c *choice) chosen(t *Trace, s countingSink) taskSink {
+	if c == nil {
+		return s
+	}
+	return &chosenSink{countingSink: s, choice: c, t: t}
+}
+
+// counting returns the sink that counts.
+func counting(s taskSink) taskSink {
+	if c, ok := s.(*chosenSink); ok {
+		return c.countingSink
+	}
+	return s
+}
+
+func (s *chosenSink) begin(fl *follower) {
+	s.fl, s.before = fl, s.from > 0
+	s.countingSink.begin(fl)
+}
+
+func (s *chosenSink) enter(f *frame) {
+	if s.before {
+		return
+	}
+	inside := s.calls.Roots == nil
+	f.ref = 0
+	if fs := s.fl.cur.frames; len(fs) > 1 {
+		around := &fs[len(fs)-2]
+		inside = inside || around.flags&frameInside != 0
+		f.ref = around.ref // if f is hidden; so that its calls are those of around
+	}
+	inside = inside || s.calls.Roots(f.fn)
+	if inside {
+		f.flags |= frameInside
+	}
+	if !inside || s.calls.Match != nil && !s.calls.Match(f.fn) {
+		f.flags |= frameHidden
+		return
+	}
+	s.as(f, s.countingSink.enter)
+}
+
+// as calls fn with a call that began before the window as one that is inherited.
+func (s *chosenSink) as(f *frame, fn func(*frame)) {
+	if f.flags&(frameEarlier|frameInherited) != frameEarlier {
+		fn(f)
+		return
+	}
+	f.flags |= frameInherited
+	fn(f)
+	f.flags &^= frameInherited
+}
+
+func (s *chosenSink) hides(f *frame) bool { return s.before || f.flags&frameHidden != 0 }
+
+func (s *chosenSink) suspend(f *frame) {
+	if !s.hides(f) {
+		s.countingSink.suspend(f)
+	}
+}
+
+func (s *chosenSink) forget(f *frame) {
+	if !s.hides(f) {
+		s.countingSink.forget(f)
+	}
+}
+
+func (s *chosenSink) leave(f *frame, end uint64, how ending) {
+	if s.hides(f) {
+		return
+	}
+	if s.calls.Threshold > 0 && s.t.Clock.Span(end-min(end, f.start)) < s.calls.Threshold {
+		s.as(f, s.countingSink.drop)
+		return
+	}
+	part := *f
+	part.start = max(part.start, s.from)
+	s.as(&part, func(f *frame) { s.countingSink.leave(f, end, how) })
+}
+
+func (s *chosenSink) call(fn FuncID) {
+	if !s.before && (s.calls.Roots == nil || s.calls.Roots(fn)) && (s.calls.Match == nil || s.calls.Match(fn)) {
+		s.countingSink.call(fn)
+	}
+}
+
+func (s *chosenSink) orphan(fn FuncID) {
+	if s.before {
+		return
+	}
+	inside := s.calls.Roots == nil || s.calls.Roots(fn)
+	if fs := s.fl.cur.frames; len(fs) > 0 {
+		inside = inside || fs[len(fs)-1].flags&frameInside != 0
+	}
+	if inside && (s.calls.Match == nil || s.calls.Match(fn)) {
+		s.countingSink.orphan(fn)
+	}
+}
+
+// open enters the calls that are open when the window begins.
+func (s *chosenSink) open() {
+	s.before = false
+	fl := s.fl
+	cur := fl.cur
+	enter := func(st *callStack) {
+		fs := st.frames
+		fl.cur = st
+		for i := range fs {
+			st.frames = fs[:i+1]
+			fs[i].self = 0
+			fs[i].flags |= frameEarlier
+			s.enter(&fs[i])
+		}
+	}
+	enter(cur)
+	for _, num := range slices.Sorted(maps.Keys(fl.stacks)) {
+		enter(fl.stacks[num])
+	}
+	for i := range fl.aside {
+		f := &fl.aside[i].frame
+		st := callStack{frames: []frame{*f}}
+		enter(&st)
+		*f = st.frames[0]
+		s.suspend(f)
+	}
+	fl.cur = cur
+	fl.now = max(fl.now, s.from)
+}
+
+// end ends the window, before the word w.
+func (s *chosenSink) end(w *word) {
+	if s.before {
+		s.open()
+	}
+	fl := s.fl
+	if n := len(fl.cur.frames); n > 0 && s.to > fl.now && w.code != wThreadEnd {
+		fl.cur.frames[n-1].self += s.to - fl.now
+		fl.now = s.to
+	}
+	fl.finish()
+}
+
+// run feeds the words of the window to the sink. The follower is at the word w.
+func (s *chosenSink) run(d *decoder, w *word, more bool, fk *forker, f *forks) {
+	for latest := uint64(0); more; more = d.next(w) {
+		latest = max(latest, w.t)
+		if s.before && w.t >= s.from {
+			s.open()
+		}
+		if w.t > s.to {
+			fk.give(s.fl, s.to, f)
+			s.end(w)
+			fk.abandon(f)
+			return
+		}
+		if fk == nil {
+			s.fl.step(w)
+			continue
+		}
+		fk.give(s.fl, latest, f)
+		fk.step(s.fl, w)
+	}
+	fk.give(s.fl, math.MaxUint64, f)
+	s.fl.finish()
+}
+
+// seek brings a follower and its decoder to the block in which the window begins. It
+// returns false if there is nothing of the window.
+func (s *chosenSink) seek(k *Task, d *decoder) (more bool, w word, err error) {
+	tb, err := s.blocks.states(k)
+	if err != nil || len(tb.blocks) == 0 {
+		return false, w, errBlocks
+	}
+	i := tb.from(s.from)
+	if i == len(tb.blocks) {
+		return false, w, nil
+	}
+	fl := newFollower(s, tb.blocks[0].due, k.Stack)
+	s.begin(fl)
+	if k.ParentPID != 0 {
+		fl.inherit(tb.inherited, k.begin)
+	}
+	var bs blockState
+	for j := 1; j <= i; j++ {
+		bs.number = k.chunks[tb.blocks[j].chunk-1].number + 1
+		if err := fl.apply(tb.blocks[j].state, &bs, func(uint64, int) {}); err != nil {
+			return false, w, errBlocks
+		}
+	}
+	if i > 0 {
+		d.chunks, d.number = k.chunks[tb.blocks[i].chunk:], bs.number
+	}
+	return d.next(&w), w, d.err
+}
