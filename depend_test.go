@@ -30,10 +30,10 @@ var mayImport = map[string][]string{
 	"record/objects": {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},
 	"stub":           {"internal/format"},
 	"patch": {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64",
-		"record", "record/code", "stub", "symbol", "internal/format", "internal/bigslice", "internal/parallel", "internal/sitetable"},
-	"trace":         {"names", "internal/format", "internal/atomicfile", "internal/safefile"},
-	"export/ftrace": {"trace"},
-	"export/ndjson": {"trace"},
+		"record", "record/code", "stub", "symbol", "internal/format", "internal/bigslice", "internal/parallel", "internal/sitetable", "internal/safetext"},
+	"trace":         {"names", "internal/format", "internal/atomicfile", "internal/safefile", "internal/safetext"},
+	"export/ftrace": {"trace", "internal/safetext"},
+	"export/ndjson": {"trace", "internal/safetext"},
 
 	"session":                 {"trace", "internal/format", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},
@@ -50,9 +50,8 @@ var mayImport = map[string][]string{
 	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export/ftrace", "export/ndjson", "names", "patch", "record",
 		"record/objects", "session", "stub", "symbol", "symbol/debuginfod", "trace", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
-		"internal/safefile"},
-	"cmd/fentry/internal/mcount": {"cmd/fentry/internal/plain", "internal/buildstep", "record/objects"},
-	"cmd/fentry/internal/plain":  {},
+		"internal/safefile", "internal/safetext"},
+	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},
 	"cmd/fentry/internal/show":   {"trace"},
 
 	"internal/atomicfile": {"internal/safefile"},
@@ -63,6 +62,7 @@ var mayImport = map[string][]string{
 	"internal/mapped":     {"internal/safefile"},
 	"internal/parallel":   {"internal/mapped"},
 	"internal/safefile":   {},
+	"internal/safetext":   {},
 	"internal/sitetable":  {"elfio"},
 
 	// Generators of sources and objects.

@@ -14,6 +14,7 @@ import (
 var mayStartGoroutines = map[string]string{
 	"internal/parallel/parallel.go":    "hands faults over to who waits",
 	"internal/buildstep/run.go":        "each file is worked on below a Guard (File)",
+	"internal/buildstep/jobserver.go":  "waits for signals",
 	"trace/each.go":                    "events are read, not mapped; names are copies",
 	"session/run.go":                   "waits for a process",
 	"session/exes.go":                  "opens a file",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -31,7 +32,7 @@ func (p *Plan) WriteText(w io.Writer) error {
 	fmt.Fprintf(b, "# trace    %d functions, %d other edits, %d functions left alone\n",
 		p.Traced(), len(edits)-p.Traced(), left)
 	for _, e := range edits {
-		name := orNone(symbol.Demangle(e.Func, symbol.Simple))
+		name := orNone(safetext.Line(symbol.Demangle(e.Func, symbol.Simple)))
 		fmt.Fprintf(b, "%#x  %-20x -> %-20x  %-5s  %s\n", e.Addr, e.Old, e.New, e.Reason, name)
 	}
 	return b.Flush()

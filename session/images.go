@@ -36,6 +36,9 @@ func (im Image) open() (*os.File, error) {
 	return safefile.Open(im.Path)
 }
 
+// maxImages is how many images a session takes notice of. Only a program that forges them has more.
+const maxImages = 1 << 16
+
 // sawImage hands an image that was not seen before to symbols: payload is what its
 // chunk says. What of that cannot be understood is left out; the symbols say it again.
 func (s *session) sawImage(id trace.ImageID, pid int, payload []byte) {
@@ -44,6 +47,10 @@ func (s *session) sawImage(id trace.ImageID, pid int, payload []byte) {
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
 	if s.images[im.ID] {
+		return
+	}
+	if len(s.images) >= maxImages {
+		s.logf("image %v has no symbols: there are %d others", im.ID, maxImages)
 		return
 	}
 	s.images[im.ID] = true

@@ -32,7 +32,7 @@ type session struct {
 	in    launch.Inherited
 	info  trace.Info
 
-	logMu sync.Mutex
+	log logger
 
 	workers  sync.WaitGroup // drain and heartbeat
 	stopBeat chan struct{}
@@ -55,19 +55,13 @@ type session struct {
 // An error means that the program did not run; it wraps [ErrNotFound], [ErrNotExecutable] or [ErrRecording] if that
 // is the reason. Later errors are in the result.
 func Run(ctx context.Context, o Options) (Result, error) {
-	s := &session{o: o, images: make(map[trace.ImageID]bool)}
+	s := &session{o: o, images: make(map[trace.ImageID]bool), log: logger{print: o.Logf}}
+	defer s.log.close()
 	s.imageOn = sync.NewCond(&s.imageMu)
 	return s.run(ctx)
 }
 
-func (s *session) logf(format string, args ...any) {
-	if s.o.Logf == nil {
-		return
-	}
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
-	s.o.Logf(format, args...)
-}
+func (s *session) logf(format string, args ...any) { s.log.logf(format, args...) }
 
 // defaults fills in the options that were left out.
 func (s *session) defaults() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/internal/safetext"
 )
 
 // Names of the files in a trace directory.
@@ -211,7 +212,7 @@ func EncodeInfo(info *Info) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(b, '\n'), nil
+	return append(safetext.JSON(b), '\n'), nil
 }
 
 // WriteInfo writes dir/info.json, atomically: a reader sees the old file or the

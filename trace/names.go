@@ -1,6 +1,10 @@
 package trace
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/fentry-dev/fentry/internal/safetext"
+)
 
 const (
 	// maxCachedIDs bounds a name cache when ids are damaged.
@@ -17,10 +21,11 @@ type nameCache struct {
 
 type namePage [1 << namePageBits]atomic.Pointer[knownFunc]
 
-// A knownFunc is a function with its name for people.
+// A knownFunc is a function with its names for people.
 type knownFunc struct {
-	name string
-	fn   Func
+	name  string
+	label string // the name as it is safe to print
+	fn    Func
 }
 
 func newNameCache(sites int) nameCache {
@@ -42,6 +47,7 @@ func (c *nameCache) get(t *Trace, id FuncID) *knownFunc {
 	if p == nil {
 		p = &knownFunc{fn: t.lookup(id)}
 		p.name = t.makeName(id, p.fn)
+		p.label = safetext.Line(p.name)
 		page[id.ID&(1<<namePageBits-1)].Store(p)
 	}
 	return p

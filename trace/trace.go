@@ -6,10 +6,10 @@ import (
 	"io"
 	"iter"
 	"strings"
-	"unicode"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/internal/safetext"
 )
 
 // Options are the options of [OpenWith]. The zero value is that of Open.
@@ -54,6 +54,8 @@ type Trace struct {
 	// Problems are the problems found while opening: a truncated tail, a damaged chunk, an image without symbols.
 	// What could be read is available nevertheless.
 	Problems []error
+	// Unlisted is the number of problems beyond those that are listed.
+	Unlisted int
 
 	file     io.ReaderAt   // events
 	list     io.Reader     // chunks, while the trace is opened; nil: there is none
@@ -226,8 +228,8 @@ const maxProblems = 100
 func (t *Trace) problem(err error) {
 	if len(t.Problems) < maxProblems {
 		t.Problems = append(t.Problems, err)
-	} else if len(t.Problems) == maxProblems {
-		t.Problems = append(t.Problems, errors.New("more problems, not listed"))
+	} else {
+		t.Unlisted++
 	}
 }
 
@@ -277,32 +279,38 @@ func (t *Trace) Name(id FuncID) string {
 	return t.makeName(id, t.lookup(id))
 }
 
+// Label returns [Trace.Name] as it is safe to print: a name can hold anything.
+func (t *Trace) Label(id FuncID) string {
+	if int(id.Image) < len(t.cache) {
+		if k := t.cache[id.Image].get(t, id); k != nil {
+			return k.label
+		}
+	}
+	return safetext.Line(t.Name(id))
+}
+
 // makeName makes the name of a function of which f is known.
 func (t *Trace) makeName(id FuncID, f Func) string {
 	if id.ID == 0 {
 		return ""
 	}
-	switch {
-	case f.Name != "" && t.name != nil:
-		return t.name(f.Name)
-	case f.Name != "":
-		return f.Name
-	case f.Addr != 0:
-		return f.Display()
+	name := f.Display()
+	if name == "" {
+		name = fmt.Sprintf("%s:#%d", t.imageName(id), id.ID)
+	} else if f.Name != "" && t.name != nil {
+		name = t.name(name)
 	}
-	image := "image"
-	if int(id.Image) < len(t.Images) {
-		if p := t.Images[id.Image].Path; p != "" {
-			// What programs and traces say of themselves must not control the terminal it is printed on.
-			image = strings.Map(func(r rune) rune {
-				if unicode.IsControl(r) {
-					return '?'
-				}
-				return r
-			}, p[strings.LastIndexByte(p, '/')+1:])
-		} else {
-			image = t.Images[id.Image].ID.String()
-		}
+	return name
+}
+
+// imageName is what a function's image is called.
+func (t *Trace) imageName(id FuncID) string {
+	if int(id.Image) >= len(t.Images) {
+		return "image"
 	}
-	return fmt.Sprintf("%s:#%d", image, id.ID)
+	im := &t.Images[id.Image]
+	if im.Path == "" {
+		return im.ID.String()
+	}
+	return im.Path[strings.LastIndexByte(im.Path, '/')+1:]
 }

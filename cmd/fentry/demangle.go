@@ -21,7 +21,7 @@ func (d *demangleFlag) add(cmd *cobra.Command) {
 	cmd.Flags().Var(d, "demangle", "show C++ and Rust names as `STYLE`: simple, full (with parameters) or no")
 }
 
-// name returns a raw symbol as it is shown.
+// name returns a raw symbol as it is shown; who prints it makes it safe.
 func (d *demangleFlag) name(raw string) string {
-	return printable(symbol.Demangle(raw, d.style))
+	return symbol.Demangle(raw, d.style)
 }

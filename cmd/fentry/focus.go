@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -137,13 +138,13 @@ func (c *graphCmd) writeFocus(out *output, fs []focused, total int64, src *sourc
 		fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading()))
 		for _, n := range f.callers {
 			if n.total >= least {
-				line(n, "", "  ┌─ "+n.name)
+				line(n, "", "  ┌─ "+printable(n.name))
 			}
 		}
-		line(f.neighbour, durationCell(f.self), out.paint.with(sgrBold, f.name))
+		line(f.neighbour, durationCell(f.self), out.paint.with(sgrBold, printable(f.name)))
 		for _, n := range f.callees {
 			if n.total >= least {
-				line(n, "", "  └─ "+n.name)
+				line(n, "", "  └─ "+printable(n.name))
 			}
 		}
 	}
@@ -151,7 +152,7 @@ func (c *graphCmd) writeFocus(out *output, fs []focused, total int64, src *sourc
 }
 
 func writeFocusJSON(out *output, fs []focused, src *sources) error {
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(safetext.JSONWriter(out))
 	enc.SetEscapeHTML(false)
 	for i := range fs {
 		f := &fs[i]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -117,7 +118,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	} else {
 		w := graphWriter{out: out, c: c, src: src, least: int64(c.min / 100 * float64(root.Total)), total: root.Total}
 		if c.json {
-			w.enc = json.NewEncoder(out)
+			w.enc = json.NewEncoder(safetext.JSONWriter(out))
 			w.enc.SetEscapeHTML(false)
 		} else {
 			fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading()))
@@ -251,7 +252,7 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 	}
 	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s%s%s\n",
 		grouped(n.Calls), durationCell(n.Total), durationCell(n.Self), percent(n.Total, w.total),
-		w.out.paint.with(sgrDim, prefix), n.Name, note)
+		w.out.paint.with(sgrDim, prefix), printable(n.Name), note)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
 )
@@ -158,7 +159,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 				if line != "" {
 					line = "  " + out.paint.with(sgrDim, line)
 				}
-				fmt.Fprintf(out, "%s%s\n", c.demangle.name(s.Display()), line)
+				fmt.Fprintf(out, "%s%s\n", printable(c.demangle.name(s.Display())), line)
 			}
 		}
 	}
@@ -259,7 +260,7 @@ type listedFunction struct {
 }
 
 func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(uint64) string) error {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(safetext.JSONWriter(w))
 	enc.SetEscapeHTML(false)
 	for i := range sites {
 		s := &sites[i]

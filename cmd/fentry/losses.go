@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/fentry-dev/fentry/trace"
@@ -12,7 +11,7 @@ import (
 func reportLost(a *app, t *trace.Trace) {
 	l := t.Losses()
 	if what := lostWords(&l, t.Header.Policy); len(what) > 0 {
-		fmt.Fprintf(a.stderr, "fentry: %s: %s; counts and times are too small%s\n",
+		a.sayf("fentry: %s: %s; counts and times are too small%s",
 			t.Dir, strings.Join(what, ", "), lostHint(t, &l))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -39,7 +40,7 @@ func lister(files []string, i int, asJSON bool) *mcount.Report {
 		}
 		l := siteList{ob: ob, fns: fns, file: files[i], member: member}
 		if asJSON {
-			enc := json.NewEncoder(t.Out)
+			enc := json.NewEncoder(safetext.JSONWriter(t.Out))
 			return l.each(func(s objects.Site) error { return enc.Encode(l.json(s)) })
 		}
 		if len(files) > 1 || member != "" {
@@ -181,13 +182,13 @@ func checker(file string) *mcount.Report {
 	t := new(mcount.Report)
 	t.Inspect = func(member string, ob *objects.Object, _ objects.Result) error {
 		for b := range ob.Check() {
-			fmt.Fprintf(t.Out, "%s: %s\n", objectName(file, member), b)
+			fmt.Fprintf(t.Out, "%s: %s\n", printable(objectName(file, member)), printable(b))
 			t.Bad = true
 		}
 		// These may be as they should, so the check has not failed.
 		notes, err := ob.Unknown()
 		for _, n := range notes {
-			fmt.Fprintf(t.Out, "%s: note: %s\n", objectName(file, member), n)
+			fmt.Fprintf(t.Out, "%s: note: %s\n", printable(objectName(file, member)), printable(n))
 		}
 		return err
 	}

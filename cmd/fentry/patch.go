@@ -17,6 +17,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
@@ -328,7 +329,7 @@ func writeJSON(w io.Writer, v any) error {
 		return err
 	}
 	var buf bytes.Buffer
-	if err := json.Indent(&buf, b, "", "  "); err != nil {
+	if err := json.Indent(&buf, safetext.JSON(b), "", "  "); err != nil {
 		return err
 	}
 	buf.WriteByte('\n')

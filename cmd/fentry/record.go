@@ -196,10 +196,10 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 // summary is one line in the manner of perf; lost events are always told.
 func (c *recordCmd) summary(a *app, r *session.Result) {
 	if a.quiet && r.WriteError != nil { // else it has been told
-		fmt.Fprintf(a.stderr, "fentry: %v\n", r.WriteError)
+		a.sayf("fentry: %v", r.WriteError)
 	}
 	if r.BadChunks > 0 {
-		fmt.Fprintf(a.stderr, "fentry: %s left out\n", plural(r.BadChunks, "invalid chunk", "invalid chunks"))
+		a.sayf("fentry: %s left out", plural(r.BadChunks, "invalid chunk", "invalid chunks"))
 	}
 	if a.quiet && r.Lost == 0 && !r.Uncounted {
 		return
@@ -222,7 +222,7 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	if r.Dir == "" {
 		where = "the trace is gone"
 	}
-	fmt.Fprintf(a.stderr, "[ fentry: %s, %s, %s lost%s, %s ]\n", what,
+	a.sayf("[ fentry: %s, %s, %s lost%s, %s ]", what,
 		plural(uint64(r.Tasks), "thread", "threads"), grouped(r.Lost), over, where)
 }
 
@@ -233,7 +233,7 @@ func reportNothing(a *app, dir string) {
 	if _, err := os.Stat(dir); err == nil {
 		what = fmt.Sprintf("nothing was traced; %s is still the trace of an earlier run", dir)
 	}
-	fmt.Fprintf(a.stderr, "fentry: %s\n", what)
+	a.sayf("fentry: %s", what)
 }
 
 // recordError gives an error the exit status that says whether it was the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -285,7 +286,7 @@ type reportLine struct {
 }
 
 func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat, src *sources) error {
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(safetext.JSONWriter(out))
 	enc.SetEscapeHTML(false)
 	known := func(v int64) *int64 {
 		if v < 0 {

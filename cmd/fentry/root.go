@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
 	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/safetext"
 )
 
 // app is what the commands share: the standard streams, the environment and
@@ -251,6 +251,10 @@ func run(args []string, a *app) int {
 	if err == nil {
 		return exitOK
 	}
+	var fault *mapped.Fault
+	if errors.As(err, &fault) {
+		err = fault // says which file, whatever was to be done with it
+	}
 	if cmd == nil {
 		cmd = root
 	}
@@ -284,11 +288,16 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 }
 
 // oneLine joins the lines of a message, because a message is one line.
-func oneLine(s string) string { return plain.OneLine(s) }
+func oneLine(s string) string { return safetext.Message(s) }
+
+// sayf prints a line on stderr that must not be missed.
+func (a *app) sayf(format string, args ...any) {
+	fmt.Fprintln(a.stderr, oneLine(fmt.Sprintf(format, args...)))
+}
 
 // notef prints a remark on stderr, unless the user wants none.
 func (a *app) notef(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintln(a.stderr, oneLine(fmt.Sprintf(format, args...)))
+		a.sayf(format, args...)
 	}
 }

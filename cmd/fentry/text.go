@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
+	"github.com/fentry-dev/fentry/internal/safetext"
 )
 
 // grouped prints a count with a comma every three digits.
@@ -96,7 +96,7 @@ func (d *durationFlag) Set(s string) error {
 }
 
 // printable replaces control characters.
-func printable(s string) string { return plain.Printable(s) }
+func printable(s string) string { return safetext.Line(s) }
 
 // table prints rows in aligned columns. Left columns are names, right ones
 // numbers; the last column is never padded.

@@ -63,11 +63,14 @@ func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Tr
 	reportEnding(a, t)
 	for i, p := range t.Problems {
 		if i == 3 && a.verbose == 0 {
-			more := plural(uint64(len(t.Problems)-i), "more problem", "more problems")
+			more := plural(uint64(len(t.Problems)-i+t.Unlisted), "more problem", "more problems")
 			a.notef("fentry: %s: %s, -v shows them", dir, more)
 			break
 		}
 		a.notef("fentry: %s: %s", dir, oneLine(p.Error()))
+	}
+	if t.Unlisted > 0 && a.verbose > 0 {
+		a.notef("fentry: %s: %s, not listed", dir, plural(uint64(t.Unlisted), "more problem", "more problems"))
 	}
 	return t, nil
 }
@@ -134,7 +137,7 @@ func reportEnding(a *app, t *trace.Trace) {
 		}
 	}
 	if what != "" {
-		fmt.Fprintf(a.stderr, "fentry: %s: %s\n", t.Dir, what)
+		a.sayf("fentry: %s: %s", t.Dir, what)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -122,7 +123,7 @@ const commWidth = 16
 
 // row appends the columns before the text.
 func (f *Function) row(b []byte, ev *trace.Event) []byte {
-	comm := clean(ev.Comm)
+	comm := safetext.Line(ev.Comm)
 	b = appendBlanks(b, commWidth-len(comm))
 	b = append(b, comm...)
 	b = append(b, '-')
@@ -178,7 +179,7 @@ func (f *Function) entry(ev *trace.Event) {
 // function that was entered is its site's; where in its caller the call was made
 // is not recorded, so a caller is shown without an offset of its own.
 func (f *Function) symbol(b []byte, id trace.FuncID, site bool) []byte {
-	b = append(b, f.t.Name(id)...)
+	b = append(b, f.t.Label(id)...)
 	if !f.opt.SymOffset && !f.opt.SymAddr {
 		return b
 	}

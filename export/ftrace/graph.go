@@ -255,7 +255,7 @@ func (g *Graph) duration(b []byte, ns int64) []byte {
 
 func (g *Graph) entry(ev *trace.Event) {
 	row := g.row(ev.Task)
-	name := g.t.Name(ev.Func)
+	name := g.t.Label(ev.Func)
 	b := g.prologue(g.buf, ev)
 	leaf := ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) != 0
 	if ev.Flags&trace.FlagLeaf != 0 {
@@ -319,7 +319,7 @@ func (g *Graph) exit(ev *trace.Event) {
 	b = append(b, '}')
 	if !match || g.opt.Tail || ev.Kind != trace.Exit {
 		b = append(b, " /* "...)
-		b = g.name(b, g.t.Name(ev.Func), ev.Dur)
+		b = g.name(b, g.t.Label(ev.Func), ev.Dur)
 		switch ev.Kind {
 		case trace.Unwound:
 			b = append(b, ", unwound"...)
@@ -337,7 +337,7 @@ func (g *Graph) resumed(ev *trace.Event) {
 	b := g.duration(g.prologue(g.buf, ev), ev.Dur)
 	b = appendIndent(b, ev.Depth)
 	b = append(b, "/* "...)
-	b = g.name(b, g.t.Name(ev.Func), ev.Dur)
+	b = g.name(b, g.t.Label(ev.Func), ev.Dur)
 	g.buf = append(b, " returns after all */\n"...)
 }
 

@@ -4,8 +4,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -102,7 +102,7 @@ func appendNote(b []byte, ev *trace.Event) []byte {
 		}
 	case trace.Comm:
 		b = append(b, "name: "...)
-		b = append(b, clean(ev.Comm)...)
+		b = append(b, safetext.Line(ev.Comm)...)
 	case trace.ThreadEnd:
 		b = append(b, "thread ends"...)
 	case trace.Mark:
@@ -122,7 +122,7 @@ func commandLine(k *trace.Task, at int64) string {
 	if k.Process == nil {
 		return ""
 	}
-	return clip(clean(k.Process.CommandLine(at)), maxCommand)
+	return clip(safetext.Line(k.Process.CommandLine(at)), maxCommand)
 }
 
 // clip cuts s after n characters.
@@ -144,24 +144,13 @@ func appendMark(b []byte, ev *trace.Event) []byte {
 		b = append(b, "mark "...)
 		return strconv.AppendUint(b, ev.Count, 10)
 	}
-	b = append(b, clean(strings.TrimSuffix(ev.Text, "\n"))...)
+	b = append(b, safetext.Line(strings.TrimSuffix(ev.Text, "\n"))...)
 	if ev.Count != 0 {
 		b = append(b, " ("...)
 		b = strconv.AppendUint(b, ev.Count, 10)
 		b = append(b, ')')
 	}
 	return b
-}
-
-// clean makes a thread's name, or a mark's text, safe to print: it is the program's,
-// and may hold anything.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }
 
 // appendComment appends what comment has to say of a function.
@@ -171,7 +160,7 @@ func appendComment(b []byte, comment func(trace.FuncID) string, id trace.FuncID)
 	}
 	if s := comment(id); s != "" {
 		b = append(b, " /* "...)
-		b = append(b, clean(s)...)
+		b = append(b, safetext.Line(s)...)
 		b = append(b, " */"...)
 	}
 	return b

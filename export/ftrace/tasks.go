@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -44,7 +45,7 @@ func (o *output) introduce(ev *trace.Event) {
 }
 
 func appendTask(b []byte, k *trace.Task, comm string) []byte {
-	b = append(b, clean(comm)...)
+	b = append(b, safetext.Line(comm)...)
 	b = append(b, '-')
 	return strconv.AppendInt(b, int64(k.TID), 10)
 }
@@ -54,7 +55,7 @@ func appendTask(b []byte, k *trace.Task, comm string) []byte {
 const procWidth = 14
 
 func (g *Graph) appendProc(b []byte, k *trace.Task, comm string) []byte {
-	comm = clean(comm)
+	comm = safetext.Line(comm)
 	var num [20]byte
 	tid := strconv.AppendInt(num[:0], int64(k.TID), 10)
 	pad := max(0, g.proc-len(comm)-1-len(tid))
@@ -81,7 +82,7 @@ func (g *Graph) appendCommand(b []byte, ev *trace.Event) []byte {
 	p := ev.Task.Process
 	if c := &g.cmds; c.of != p || c.cell == nil || ev.Time >= c.until {
 		c.of, c.until = p, nextChange(p, ev.Time)
-		s := clean(commandLine(ev.Task, ev.Time))
+		s := safetext.Line(commandLine(ev.Task, ev.Time))
 		if utf8.RuneCountInString(s) > commandWidth {
 			s = clip(s, commandWidth-3)
 		}

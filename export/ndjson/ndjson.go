@@ -56,8 +56,8 @@ package ndjson
 import (
 	"io"
 	"strconv"
-	"unicode/utf8"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -191,7 +191,7 @@ func started(b []byte, ev *trace.Event) []byte {
 	sep := byte('[')
 	b = append(b, `,"args":`...)
 	for _, a := range args {
-		b = appendString(append(b, sep), a)
+		b = safetext.AppendJSON(append(b, sep), a)
 		sep = ','
 	}
 	return append(b, ']')
@@ -201,7 +201,7 @@ func text(b []byte, ev *trace.Event) []byte {
 	if ev.Text == "" {
 		return b
 	}
-	return appendString(append(b, `,"text":`...), ev.Text)
+	return safetext.AppendJSON(append(b, `,"text":`...), ev.Text)
 }
 
 func times(b []byte, ev *trace.Event) []byte {
@@ -244,11 +244,11 @@ func (j *Writer) fn(m *memo, id trace.FuncID) *fn {
 
 func (j *Writer) newFn(id trace.FuncID) *fn {
 	f := new(fn)
-	f.name = string(appendString(nil, j.t.Name(id)))
+	f.name = string(safetext.AppendJSON(nil, j.t.Name(id)))
 	var b []byte
 	if int(id.Image) < len(j.t.Images) {
 		b = append(b, `,"image":`...)
-		b = appendString(b, j.t.Images[id.Image].Path)
+		b = safetext.AppendJSON(b, j.t.Images[id.Image].Path)
 	}
 	if s := j.t.Func(id); s.Addr != 0 {
 		b = append(b, `,"addr":"0x`...)
@@ -267,41 +267,11 @@ func (j *Writer) task(ev *trace.Event) string {
 		b = append(b, `,"tid":`...)
 		b = strconv.AppendInt(b, int64(ev.Task.TID), 10)
 		b = append(b, `,"comm":`...)
-		b = appendString(b, ev.Comm)
+		b = safetext.AppendJSON(b, ev.Comm)
 		b = append(b, `,"task":`...)
 		b = strconv.AppendInt(b, int64(ev.Task.Index), 10)
 		b = append(b, `,"depth":`...)
 		k.comm, k.text = ev.Comm, string(b)
 	}
 	return k.text
-}
-
-// appendString appends s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			switch {
-			case c == '"' || c == '\\':
-				b = append(b, '\\', c)
-			case c == '\n':
-				b = append(b, `\n`...)
-			case c == '\t':
-				b = append(b, `\t`...)
-			case c < ' ' || c == 0x7f:
-				b = append(b, `\u00`...)
-				b = append(b, hex[c>>4], hex[c&15])
-			default:
-				b = append(b, c)
-			}
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		b = utf8.AppendRune(b, r) // RuneError for a byte that is no UTF-8
-		i += n
-	}
-	return append(b, '"')
 }

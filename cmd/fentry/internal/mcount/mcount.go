@@ -8,8 +8,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/fentry-dev/fentry/cmd/fentry/internal/plain"
 	"github.com/fentry-dev/fentry/internal/buildstep"
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/record/objects"
 )
 
@@ -120,19 +120,19 @@ func (c *Command) say(file string, out buildstep.Outcome, err error, stdout, std
 	if c.Warn {
 		for _, s := range out.Unrecorded {
 			if c.Classic {
-				fmt.Fprintf(stdout, "Section %s has mcount callers being ignored\n", s)
+				fmt.Fprintf(stdout, "Section %s has mcount callers being ignored\n", safetext.Line(s))
 			} else {
-				fmt.Fprintf(stdout, "%s: section %s has profiling calls that are not recorded\n", file, s)
+				fmt.Fprintf(stdout, "%s: section %s has profiling calls that are not recorded\n", safetext.Line(file), safetext.Line(s))
 			}
 		}
 	}
 	switch {
 	case err != nil && c.Classic:
-		fmt.Fprintf(stderr, "%s\n%s: failed\n", plain.OneLine(err.Error()), file)
+		fmt.Fprintf(stderr, "%s\n%s: failed\n", safetext.Message(err.Error()), file)
 	case err != nil:
-		fmt.Fprintf(stderr, "fentry: %s\n", plain.OneLine(err.Error()))
+		fmt.Fprintf(stderr, "fentry: %s\n", safetext.Message(err.Error()))
 	case out.Note != "":
-		fmt.Fprintf(stderr, "fentry: %s: %s; nothing changed\n", plain.OneLine(file), out.Note)
+		fmt.Fprintf(stderr, "fentry: %s: %s; nothing changed\n", safetext.Message(file), out.Note)
 	case c.Classic && out.Tabled:
 		fmt.Fprintf(stderr, "warning: %s already exists: %s\n", objects.TableName, file)
 	}

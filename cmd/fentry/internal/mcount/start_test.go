@@ -12,7 +12,7 @@ import (
 const module = "github.com/fentry-dev/fentry/"
 
 // ours are the packages of this module that fentry mcount is made of, with those below them.
-var ours = []string{"arch", "cmd/fentry/internal/mcount", "cmd/fentry/internal/plain", "elfio", "internal", "record/objects"}
+var ours = []string{"arch", "cmd/fentry/internal/mcount", "elfio", "internal", "record/objects"}
 
 // bystanders are initialised before fentry mcount runs although it does not import them, and allocate memory then:
 // their path comes first and their imports are ready. Who is added to them has to do next to nothing when a program
