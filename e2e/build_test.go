@@ -19,6 +19,7 @@ type kind struct {
 	target          target
 	cpu             string   // what the emulator shall be; "": all it can
 	needs           []string // beside the compiler
+	plain           bool     // leaves no sites: functions' own first instructions are displaced
 }
 
 // A link is a way to link an executable.
@@ -51,6 +52,10 @@ var (
 		{name: "xray", compiler: "clang", cflags: []string{"-fxray-instrument", "-fxray-instruction-threshold=1"},
 			ldflags: []string{"-fxray-instrument"}, links: allLinks, needs: []string{testtool.XRayRuntime}},
 		{name: "musl", compiler: "musl-gcc", cflags: []string{"-fpatchable-function-entry=5"}, links: allLinks},
+		// no sites: functions' own first instructions
+		{name: "plain", compiler: "gcc", links: allLinks, plain: true},
+		{name: "plaincet", compiler: "gcc", cflags: []string{"-fcf-protection"}, links: allLinks, plain: true},
+		{name: "plainclang", compiler: "clang", links: allLinks, plain: true},
 	}
 	// On arm64 a site is one instruction, and -pg's is behind the prologue. clang has its XRay runtime for the machine it runs on only.
 	arm64Kinds = []kind{

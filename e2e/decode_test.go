@@ -306,8 +306,10 @@ func readSymbols(dir string, d *decoded) (map[uint64][]string, error) {
 			for len(names) <= id {
 				names = append(names, "")
 			}
-			names[id] = col[5]
-			d.traceable[col[5]] = true
+			if names[id] = col[5]; col[5] == "" {
+				names[id] = col[1] // its address
+			}
+			d.traceable[names[id]] = true
 		}
 		f.Close()
 		if sc.Err() != nil {
