@@ -142,6 +142,9 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		return s.res, err
 	}
 	defer st.Close()
+	if err := launch.TellManager(s.o.Env, st.PID); err != nil {
+		s.logf("%v", err)
+	}
 	s.work()
 	// Removing a large older trace takes its time.
 	var late sync.WaitGroup

@@ -88,6 +88,7 @@ func (l *Launcher) command(path string) (string, []string) {
 // own path: the emulator is stopped when it has opened the program, and gets the
 // copy in place of it.
 func (l *Launcher) emulated() (Started, error) {
+	l.warnService()
 	c, err := l.patchedCopy("under an emulator")
 	if err != nil {
 		return Started{}, err

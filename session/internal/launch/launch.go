@@ -100,7 +100,10 @@ func (l *Launcher) Launch() (Started, error) {
 
 // traced starts the program stopped, changes it, and lets it go.
 func (l *Launcher) traced() (Started, error) {
-	pid, err := l.fork(l.Path, l.Args, true)
+	start := *l
+	var room []string
+	start.Env, room = withRoom(l.Env)
+	pid, err := start.fork(l.Path, l.Args, true)
 	switch {
 	case errors.Is(err, unix.ENOEXEC):
 		return l.plain()
@@ -117,6 +120,11 @@ func (l *Launcher) traced() (Started, error) {
 		return Started{PID: pid, Ended: true, Status: status}, nil
 	}
 	s := Started{PID: pid, Injected: true}
+	for _, r := range room {
+		if err == nil {
+			err = t.ReplaceEnv(r, numbered(r, pid))
+		}
+	}
 	if err == nil {
 		err = t.CheckFile(l.File)
 	}
@@ -154,6 +162,7 @@ func (l *Launcher) traced() (Started, error) {
 
 // plain starts the program as it is.
 func (l *Launcher) plain() (Started, error) {
+	l.warnService()
 	path, argv := l.command(l.Path)
 	pid, err := l.fork(path, argv, false)
 	if errors.Is(err, unix.ENOEXEC) && len(l.Emulator) == 0 {
@@ -186,6 +195,7 @@ func (l *Launcher) patched() (Started, error) {
 		return Started{}, err
 	}
 	defer c.close()
+	l.warnService()
 	c.link(filepath.Base(l.Path))
 	pid, err := l.fork(c.exec, l.Args, false)
 	if err != nil {
