@@ -94,7 +94,11 @@ func (s *session) buffers() (string, error) {
 	}
 	shared := procfs.SharedFile{Inode: st.Ino, Path: "/memfd:" + pool.Name + " (deleted)"}
 	s.live = drain.NewLiveness(shared)
-	s.exes = newExes(shared)
+	if !s.foreign() { // else processes are the emulator's, and so are their arguments
+		s.processes = newProcesses()
+		s.live.OnProcess = s.processes.saw
+	}
+	s.exes = newExes(shared, s.processes.saw)
 	s.serve = drain.NewServer(s.pool, s.exes.handle)
 	pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
 	list, err := s.dir.CreateChunks()
@@ -119,6 +123,7 @@ func (s *session) buffers() (string, error) {
 // ready tells the runtime, and readers of the trace, who the first process is.
 func (s *session) ready(pid int) {
 	start := s.live.Start(pid)
+	s.processes.saw(pid)
 	if s.pool != nil {
 		s.pool.Word64(format.HLeaderStart).Store(start)
 		s.pool.Word(format.HLeader).Store(uint32(pid))

@@ -24,6 +24,7 @@ import (
 // out, by its build-id.
 type exes struct {
 	shared procfs.SharedFile
+	saw    func(pid int) // gets the process of each request
 
 	mu    sync.Mutex
 	files map[trace.ImageID]*os.File // nil: it has been used
@@ -36,8 +37,8 @@ const (
 	openLimit  = 80 * time.Millisecond // the program waits for a little longer
 )
 
-func newExes(shared procfs.SharedFile) *exes {
-	return &exes{shared: shared, files: make(map[trace.ImageID]*os.File)}
+func newExes(shared procfs.SharedFile, saw func(pid int)) *exes {
+	return &exes{shared: shared, saw: saw, files: make(map[trace.ImageID]*os.File)}
 }
 
 // handle answers a program's request.
@@ -45,6 +46,7 @@ func (e *exes) handle(r drain.Request) uint32 {
 	if r.Kind != format.AskNewImage {
 		return drain.Unsupported
 	}
+	e.saw(r.PID)
 	id := trace.ImageID(r.Argument)
 	e.mu.Lock()
 	_, known := e.files[id]

@@ -28,9 +28,11 @@ type session struct {
 	drain *drain.Drainer
 	serve *drain.Server
 	exes  *exes // nil: none are opened
-	live  *drain.Liveness
-	in    launch.Inherited
-	info  trace.Info
+
+	processes *processes // nil: nobody looks after them
+	live      *drain.Liveness
+	in        launch.Inherited
+	info      trace.Info
 
 	log logger
 
@@ -125,6 +127,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		defer s.pool.Close()
 		defer s.drain.Close()
 		defer s.exes.close()
+		defer s.processes.close()
 	}
 	l, err := s.launcher(path, emulator)
 	if err != nil {
@@ -146,6 +149,10 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		s.logf("%v", err)
 	}
 	s.work()
+	if s.processes != nil {
+		go s.processes.watch()
+		go s.processes.watchTitles()
+	}
 	// Removing a large older trace takes its time.
 	var late sync.WaitGroup
 	planned := l.Memory != nil || l.Copy != nil
@@ -167,6 +174,9 @@ func (s *session) run(ctx context.Context) (Result, error) {
 
 	s.rest()
 	s.finish()
+	if s.processes != nil {
+		s.info.Processes = s.processes.end(s.drain.PIDs(), st.PID, s.res.Status, s.res.Ended)
+	}
 	s.imageMu.Lock()
 	s.noMore = true
 	s.imageOn.Signal()
@@ -194,6 +204,9 @@ func (s *session) work() {
 	s.workers.Go(s.serve.Run)
 	stop := s.stopBeat
 	s.workers.Go(func() { s.beat(stop) })
+	if s.processes != nil {
+		s.workers.Go(func() { s.findProcesses(stop) })
+	}
 }
 
 // rest stops it; afterwards nobody else uses the pool.

@@ -213,13 +213,6 @@ func (t *Trace) setProcesses(log *programLog) {
 		}
 		p.Programs = append(p.Programs, Program{Time: at, Image: int(s.image), Args: s.args, Cut: s.cut})
 	}
-	for pid, rs := range records {
-		for n, r := range rs {
-			if p := found[life{pid, n}]; p != nil {
-				p.tell(t, r)
-			}
-		}
-	}
 	clear(newest)
 	for _, p := range t.Processes {
 		if q := newest[p.ParentPID]; q != nil && p.ParentPID != p.PID {
@@ -227,6 +220,28 @@ func (t *Trace) setProcesses(log *programLog) {
 			q.Children = append(q.Children, p)
 		}
 		newest[p.PID] = p
+	}
+	for _, p := range t.Processes { // parents first: their titles are inherited
+		id := lifeAt(p.PID, p.Start)
+		if id.number < len(records[p.PID]) {
+			p.tell(t, records[p.PID][id.number])
+		}
+	}
+	t.leaderEnded()
+}
+
+// leaderEnded takes how the program itself ended from where recorders always say it.
+func (t *Trace) leaderEnded() {
+	i := t.Info
+	if i == nil || i.Duration <= 0 || i.ExitStatus < 0 && i.Signal == 0 {
+		return
+	}
+	for _, p := range t.Processes {
+		if p.PID == i.PID && p.Exit == nil {
+			end := p.Start + int64(i.Duration)
+			p.Exit = &ProcessExit{Time: end, Status: i.ExitStatus, Signal: syscall.Signal(i.Signal), Source: ExitWaited}
+			return
+		}
 	}
 }
 
@@ -236,6 +251,11 @@ func (p *Process) tell(t *Trace, r *InfoProcess) {
 		p.ParentPID = r.Parent
 	}
 	for _, title := range r.Titles {
+		args, titled := p.Command(t.Clock.At(title.Monotonic))
+		if text := strings.TrimRight(strings.Join(args, " "), " "); text == title.Text ||
+			!titled && len(text) >= maxArgs/2 && strings.HasPrefix(title.Text, text) {
+			continue // what is known
+		}
 		p.Titles = append(p.Titles, Title{Time: t.Clock.At(title.Monotonic), Text: title.Text})
 	}
 	if r.Source != "" {

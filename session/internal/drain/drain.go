@@ -87,6 +87,15 @@ func (d *Drainer) Counts() Counts {
 	return c
 }
 
+// PIDs are the processes that recorded something. Run must have returned.
+func (d *Drainer) PIDs() map[int]bool {
+	pids := make(map[int]bool)
+	for id := range d.tasks {
+		pids[int(id.PID)] = true
+	}
+	return pids
+}
+
 // Fail ends the writing for good.
 func (d *Drainer) Fail(err error) { d.w.fail(err, nil, 0) }
 

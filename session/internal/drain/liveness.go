@@ -25,6 +25,9 @@ type Liveness struct {
 	leader procfs.Process
 	seen   map[int]seen // by id, processes that recorded something
 
+	// OnProcess, if not nil, gets each process that recorded something, when that is noticed first. It must not wait.
+	OnProcess func(pid int)
+
 	strange  bool      // ids can be other processes'
 	scanned  time.Time // when all processes were looked at
 	scanTook time.Duration
@@ -59,6 +62,9 @@ func (l *Liveness) saw(pid int) {
 	l.strange = l.strange || pid < l.leader.Pid
 	if p, ok := l.seen[pid]; !ok || p.gone {
 		l.look(pid)
+		if l.OnProcess != nil {
+			l.OnProcess(pid)
+		}
 	}
 }
 

@@ -236,5 +236,15 @@ func (p *Pool) Kind(i int) trace.ChunkKind {
 	return trace.ChunkKind(le.Uint16(p.Chunk(i)[format.CKind:]))
 }
 
+// PID is the process id that a chunk says, while its task may still write to it; 0: it is no chunk yet.
+func (p *Pool) PID(i int) int {
+	b := p.Chunk(i)
+	at := func(off int) uint32 { return (*atomic.Uint32)(unsafe.Pointer(&b[off])).Load() }
+	if at(format.CMagic) != format.ChunkMagic {
+		return 0
+	}
+	return int(at(format.CPID))
+}
+
 // Counter is the counter at a chunk's beginning.
 func (p *Pool) Counter(i int) uint64 { return le.Uint64(p.Chunk(i)[format.CCounter:]) }

@@ -13,8 +13,10 @@ import (
 
 // procStat is what a session needs of /proc/PID/stat (proc(5)).
 type procStat struct {
-	state byte
-	Start uint64 // clock ticks after boot
+	state    byte
+	Parent   int
+	Start    uint64 // clock ticks after boot
+	ExitCode int    // as of wait(2), of a process that nobody has waited for; 0 also if the reader may not know it
 }
 
 // Dead tells states of tasks that execute nothing any more.
@@ -34,7 +36,15 @@ func parseStat(b []byte) (procStat, error) {
 	}
 	s.state = f[0][0]
 	var err error
-	s.Start, err = strconv.ParseUint(string(f[19]), 10, 64) // field 22
+	if s.Start, err = strconv.ParseUint(string(f[19]), 10, 64); err != nil { // field 22
+		return s, err
+	}
+	if s.Parent, err = strconv.Atoi(string(f[1])); err != nil { // field 4
+		return s, err
+	}
+	if len(f) > 49 { // field 52, from Linux 3.5
+		s.ExitCode, err = strconv.Atoi(string(f[49]))
+	}
 	return s, err
 }
 
@@ -52,6 +62,30 @@ func ReadStat(path string) (procStat, error) {
 		return procStat{}, err
 	}
 	return parseStat(b[:n])
+}
+
+// SameUser tells whether a process is this one's user's and group's in every respect, or this is root: the kernel then
+// hides nothing of a process that has ended.
+func SameUser(pid int) bool {
+	if os.Geteuid() == 0 {
+		return true
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	return all(b, "\nUid:", os.Geteuid()) && all(b, "\nGid:", os.Getegid())
+}
+
+// all tells whether the real, effective, saved and file system's id in a line of a status file are id.
+func all(status []byte, key string, id int) bool {
+	_, rest, ok := bytes.Cut(status, []byte(key))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	ids := bytes.Fields(line)
+	for _, f := range ids {
+		ok = ok && string(f) == strconv.Itoa(id)
+	}
+	return ok && len(ids) == 4
 }
 
 // IgnoredBy is the set of signals a process ignores, from /proc/PID/status.
