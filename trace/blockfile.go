@@ -61,6 +61,13 @@ func (x *blockIndex) states(k *Task) (*taskBlocks, error) {
 	return tb, nil
 }
 
+// functions returns the functions of a task's blocks, for eachBounds.
+func (x *blockIndex) functions(k *Task) ([]byte, error) {
+	e, le := x.entry(k), binary.LittleEndian
+	off := le.Uint64(e[format.TOffset:]) + le.Uint64(e[format.TStates:])
+	return x.section(off, le.Uint64(e[format.TFunctions:]), le.Uint32(e[format.TFunctionsCrc:]))
+}
+
 // chunksCRC is a checksum of everything that blocks are made of but the events.
 func (t *Trace) chunksCRC() uint32 {
 	le := binary.LittleEndian

@@ -77,8 +77,8 @@ func parseStates(b []byte, n int) (*taskBlocks, error) {
 	return tb, nil
 }
 
-// eachBounds calls fn for each function of a task's n blocks, until it returns false.
-func eachBounds(b []byte, n int, fn func(block int, f FuncID, ticks uint64) bool) error {
+// eachBounds calls fn for each function of a task's n blocks.
+func eachBounds(b []byte, n int, fn func(block int, f FuncID, ticks uint64)) error {
 	p := fields{b: b}
 	for i := range n {
 		var f FuncID
@@ -92,9 +92,7 @@ func eachBounds(b []byte, n int, fn func(block int, f FuncID, ticks uint64) bool
 			if p.bad {
 				return errBlocks
 			}
-			if !fn(i, f, ticksOf(uint16(c[0])|uint16(c[1])<<8)) {
-				return nil
-			}
+			fn(i, f, ticksOf(uint16(c[0])|uint16(c[1])<<8))
 		}
 	}
 	if p.bad || len(p.b) != 0 {

@@ -399,7 +399,7 @@ func FuzzIndex(f *testing.F) {
 		tr.blocks = &blockIndex{r: bytes.NewReader(append(bytes.Clone(states), functions...)), tasks: tasks}
 		_ = tr.Walk(WalkOptions{From: max(1, from), Tasks: []*Task{k}, Open: true}, func(*Event) error { return nil })
 		if tb, err := tr.blocks.states(k); err == nil {
-			eachBounds(functions, len(tb.blocks), func(int, FuncID, uint64) bool { return true })
+			eachBounds(functions, len(tb.blocks), func(int, FuncID, uint64) {})
 		}
 	})
 }

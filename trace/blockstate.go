@@ -328,9 +328,10 @@ func (p *fields) calls() []openCall {
 }
 
 // apply brings a follower, and what goes with it, from the state at the start of a
-// block to that of the next one. gone is told of calls that have ended: those of a
-// stack from a depth on. The state is of no use after an error.
-func (fl *follower) apply(b []byte, bs *blockState, gone func(stack uint64, depth int)) error {
+// block to that of the next one. changed is told of each stack that has changed, and how
+// many of its calls are those that were open before. The state is of no use after an
+// error.
+func (fl *follower) apply(b []byte, bs *blockState, changed func(st *callStack, kept int)) error {
 	p := fields{b: b}
 	flags := p.byte()
 	fl.lossy = flags&format.StateHasLossy != 0
@@ -355,7 +356,7 @@ func (fl *follower) apply(b []byte, bs *blockState, gone func(stack uint64, dept
 	if flags&format.StateHasAside != 0 {
 		fl.applyAside(&p)
 	}
-	fl.applyStacks(&p, gone)
+	fl.applyStacks(&p, changed)
 	if p.bad || len(p.b) != 0 {
 		return errState
 	}
@@ -388,7 +389,7 @@ func (fl *follower) applyAside(p *fields) {
 	}
 }
 
-func (fl *follower) applyStacks(p *fields, gone func(stack uint64, depth int)) {
+func (fl *follower) applyStacks(p *fields, changed func(st *callStack, kept int)) {
 	cur := p.uint()
 	total := fl.open + len(fl.cur.frames)
 	if fl.stacks == nil {
@@ -407,9 +408,6 @@ func (fl *follower) applyStacks(p *fields, gone func(stack uint64, depth int)) {
 			return
 		}
 		total += int(keep) - len(st.frames)
-		if int(keep) < len(st.frames) {
-			gone(num, int(keep))
-		}
 		st.frames = st.frames[:keep]
 		if keep > 0 {
 			st.frames[keep-1].self = p.uint()
@@ -425,6 +423,7 @@ func (fl *follower) applyStacks(p *fields, gone func(stack uint64, depth int)) {
 			last = f.start
 			st.frames = append(st.frames, f)
 		}
+		changed(st, int(keep))
 		if len(st.frames) == 0 {
 			delete(fl.stacks, num) // an empty stack needs no memory
 		}

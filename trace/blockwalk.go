@@ -2,7 +2,11 @@ package trace
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A part is the blocks of a task that a walk visits, in runs of blocks that follow
@@ -17,7 +21,7 @@ type part struct {
 // It returns false if there is no index, or none that helps.
 func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error) bool {
 	t := w.t
-	if t.blocks == nil || o.From <= 0 {
+	if t.blocks == nil || o.From <= 0 && o.Calls.all() {
 		return false
 	}
 	from, to := t.counterBounds(o.From, o.To)
@@ -37,9 +41,18 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 		if i == len(tb.blocks) {
 			continue
 		}
-		pt := &part{taskBlocks: tb, runs: [][2]int{{i, len(tb.blocks)}}}
+		runs, err := w.runs(k, tb, i, to, o)
+		if err != nil {
+			w.pending = nil
+			return false
+		}
+		if len(runs) == 0 {
+			continue
+		}
+		i = runs[0][0]
+		pt := &part{taskBlocks: tb, runs: runs}
 		due := tb.blocks[i].due
-		if i > 0 {
+		if i > 0 && o.From > 0 {
 			due = min(due, from) // it has begun by then, whenever it goes on
 		}
 		w.pending = append(w.pending, pending{k, due, emit, pt})
@@ -48,10 +61,88 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 	return true
 }
 
+// runs returns the runs of a task's blocks, from block i on, in which there may be
+// events up to counter to that are asked for.
+func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) ([][2]int, error) {
+	if o.Calls.all() {
+		return [][2]int{{i, len(tb.blocks)}}, nil
+	}
+	wanted := make([]bool, len(tb.blocks))
+	wanted[i] = o.From > 0 // the calls that are open when the window begins
+	c := &o.Calls
+	for j := range tb.blocks {
+		f := tb.blocks[j].flags
+		wanted[j] = wanted[j] || f&format.BlockLost != 0 || f&format.BlockNotes != 0 && c.Roots == nil
+	}
+	b, err := w.t.blocks.functions(k)
+	if err != nil {
+		return nil, err
+	}
+	err = eachBounds(b, len(tb.blocks), func(j int, fn FuncID, ticks uint64) {
+		switch {
+		case wanted[j]:
+		case c.Roots != nil:
+			wanted[j] = c.Roots(fn)
+		default:
+			wanted[j] = (ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold) && (c.Match == nil || c.Match(fn))
+		}
+	})
+	if err == nil && c.Roots != nil {
+		err = w.insideRoots(k, tb, c.Roots, wanted)
+	}
+	var runs [][2]int
+	for j := i; j < len(wanted); j++ {
+		switch n := len(runs); {
+		case !wanted[j] || tb.blocks[j].lo > to:
+		case n > 0 && runs[n-1][1] == j:
+			runs[n-1][1]++
+		default:
+			runs = append(runs, [2]int{j, j + 1})
+		}
+	}
+	return runs, err
+}
+
+// insideRoots marks the blocks that begin inside of certain functions.
+func (w *walker) insideRoots(k *Task, tb *taskBlocks, roots func(FuncID) bool, wanted []bool) error {
+	var s orphans
+	fl := newFollower(&s, tb.blocks[0].due, k.Stack)
+	if k.ParentPID != 0 {
+		fl.inherit(tb.inherited, k.begin)
+	}
+	at := map[uint64]int{} // by stack, the depth of the outermost root
+	look := func(st *callStack, kept int) {
+		if d, ok := at[st.num]; ok && d < kept {
+			return
+		}
+		delete(at, st.num)
+		for i := kept; i < len(st.frames); i++ {
+			if roots(st.frames[i].fn) {
+				at[st.num] = i
+				return
+			}
+		}
+	}
+	look(fl.cur, 0)
+	var bs blockState
+	for j := range tb.blocks {
+		if j > 0 {
+			if err := fl.apply(tb.blocks[j].state, &bs, look); err != nil {
+				return err
+			}
+		}
+		wanted[j] = wanted[j] || len(at) > 0
+	}
+	return nil
+}
+
 // counterBounds returns counters outside of which no event has a time in the window.
 func (t *Trace) counterBounds(from, to int64) (first, last uint64) {
-	first, last = t.Clock.Counter(from), ^uint64(0)
-	first -= min(first, 4)
+	last = math.MaxUint64
+	if from > 0 {
+		first = t.Clock.Counter(from)
+		first -= min(first, 4)
+	}
 	if to > 0 {
 		last = t.Clock.Counter(to)
 		last += min(^last, 4)
@@ -70,7 +161,7 @@ func newPartCursor(t *Trace, k *Task, window []byte, emit func(*Event) error, p 
 	run := p.runs[0]
 	if run[0] > 0 {
 		bs := blockState{comm: p.comm}
-		if err := c.seek(&bs, 0, run[0], func(uint64, int) {}); err != nil {
+		if err := c.seek(&bs, 0, run[0], func(*callStack, int) {}); err != nil {
 			return nil, err
 		}
 		c.emit = emit
@@ -95,12 +186,12 @@ func (c *cursor) setRun(run [2]int) {
 
 // seek brings the cursor from the state at the start of block i to the first word of
 // the run that begins with block j, which is later.
-func (c *cursor) seek(bs *blockState, i, j int, gone func(stack uint64, depth int)) error {
+func (c *cursor) seek(bs *blockState, i, j int, changed func(st *callStack, kept int)) error {
 	p := c.part
 	for i++; i <= j; i++ {
 		blk := &p.blocks[i]
 		bs.number = c.task.chunks[blk.chunk-1].number + 1
-		if err := c.fl.apply(blk.state, bs, gone); err != nil {
+		if err := c.fl.apply(blk.state, bs, changed); err != nil {
 			return errBlocks
 		}
 	}
@@ -123,12 +214,44 @@ func (c *cursor) jump() bool {
 	p := c.part
 	at := p.runs[0][1] // the follower is at its start
 	p.runs = p.runs[1:]
+	least := map[uint64]int{} // by stack, how many calls are still open
 	if len(p.runs) == 0 {
+		least[c.fl.cur.num] = 0
+		for num := range c.fl.stacks {
+			least[num] = 0
+		}
+		c.skipped(least)
 		return false
 	}
 	bs := blockState{comm: c.ev.Comm}
-	if c.err = c.seek(&bs, at, p.runs[0][0], func(uint64, int) {}); c.err == nil {
+	t := c.fl.t
+	c.err = c.seek(&bs, at, p.runs[0][0], func(st *callStack, kept int) {
+		if d, ok := least[st.num]; !ok || kept < d {
+			least[st.num] = kept
+		}
+	})
+	if c.err == nil {
 		c.jumped = true
+		next := c.fl.t
+		c.fl.t = t
+		c.skipped(least)
+		c.fl.t = next
 	}
 	return false
+}
+
+// skipped emits which calls have ended in blocks that are not visited.
+func (c *cursor) skipped(least map[uint64]int) {
+	if c.emit == nil {
+		return
+	}
+	ev := c.ev
+	ev.Kind, ev.Time, ev.Flags, ev.Count = Skipped, c.t.Clock.Time(c.fl.t), 0, 0
+	ev.Func, ev.Caller, ev.Dur, ev.Self = FuncID{}, FuncID{}, 0, 0
+	for _, num := range slices.Sorted(maps.Keys(least)) {
+		ev.Stack, ev.Depth = num, least[num]
+		if c.err == nil {
+			c.err = c.emit(&ev)
+		}
+	}
 }

@@ -17,7 +17,8 @@ import (
 // open at its start count as no calls, as those that a forked task inherits; those open
 // at its end are unfinished.
 
-// Calls say which calls count. The zero value says all.
+// Calls say which calls count. The zero value says all. Its functions are called from several goroutines at once, but not
+// for every call.
 type Calls struct {
 	// Match says whether calls of a function count; nil: all. The time in those left out is not their callers' own.
 	Match func(FuncID) bool
@@ -94,6 +95,26 @@ type chosenSink struct {
 	t      *Trace
 	fl     *follower
 	before bool // the window has not begun
+	match  memory
+	roots  memory
+}
+
+// A memory remembers what a function says of functions.
+type memory struct {
+	fn  func(FuncID) bool
+	tab funcTable
+}
+
+func (m *memory) ask(fn FuncID) bool {
+	const yes, no = 1, 2
+	p := m.tab.slot(fn)
+	if *p == 0 {
+		*p = no
+		if m.fn(fn) {
+			*p = yes
+		}
+	}
+	return *p == yes
 }
 
 // chosen returns s, behind a chosenSink if there is a choice.
@@ -101,7 +122,7 @@ func (c *choice) chosen(t *Trace, s countingSink) taskSink {
 	if c == nil {
 		return s
 	}
-	return &chosenSink{countingSink: s, choice: c, t: t}
+	return &chosenSink{countingSink: s, choice: c, t: t, match: memory{fn: c.calls.Match}, roots: memory{fn: c.calls.Roots}}
 }
 
 // counting returns the sink that counts.
@@ -128,11 +149,11 @@ func (s *chosenSink) enter(f *frame) {
 		inside = inside || around.flags&frameInside != 0
 		f.ref = around.ref // if f is hidden; so that its calls are those of around
 	}
-	inside = inside || s.calls.Roots(f.fn)
+	inside = inside || s.roots.ask(f.fn)
 	if inside {
 		f.flags |= frameInside
 	}
-	if !inside || s.calls.Match != nil && !s.calls.Match(f.fn) {
+	if !inside || s.calls.Match != nil && !s.match.ask(f.fn) {
 		f.flags |= frameHidden
 		return
 	}
@@ -178,7 +199,7 @@ func (s *chosenSink) leave(f *frame, end uint64, how ending) {
 }
 
 func (s *chosenSink) call(fn FuncID) {
-	if !s.before && (s.calls.Roots == nil || s.calls.Roots(fn)) && (s.calls.Match == nil || s.calls.Match(fn)) {
+	if !s.before && (s.calls.Roots == nil || s.roots.ask(fn)) && (s.calls.Match == nil || s.match.ask(fn)) {
 		s.countingSink.call(fn)
 	}
 }
@@ -187,11 +208,11 @@ func (s *chosenSink) orphan(fn FuncID) {
 	if s.before {
 		return
 	}
-	inside := s.calls.Roots == nil || s.calls.Roots(fn)
+	inside := s.calls.Roots == nil || s.roots.ask(fn)
 	if fs := s.fl.cur.frames; len(fs) > 0 {
 		inside = inside || fs[len(fs)-1].flags&frameInside != 0
 	}
-	if inside && (s.calls.Match == nil || s.calls.Match(fn)) {
+	if inside && (s.calls.Match == nil || s.match.ask(fn)) {
 		s.countingSink.orphan(fn)
 	}
 }
@@ -282,7 +303,7 @@ func (s *chosenSink) seek(k *Task, d *decoder) (more bool, w word, err error) {
 	var bs blockState
 	for j := 1; j <= i; j++ {
 		bs.number = k.chunks[tb.blocks[j].chunk-1].number + 1
-		if err := fl.apply(tb.blocks[j].state, &bs, func(uint64, int) {}); err != nil {
+		if err := fl.apply(tb.blocks[j].state, &bs, func(*callStack, int) {}); err != nil {
 			return false, w, errBlocks
 		}
 	}

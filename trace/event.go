@@ -41,11 +41,14 @@ const (
 	// Unknown: a record of an unknown type, Count, written by a later version. Count 128: a word that is neither a
 	// call's nor a record's; the trace is damaged.
 	Unknown
+	// Skipped: events were left out that WalkOptions.Calls does not ask for. Of the calls that are open on the stack
+	// Stack, those from Depth on have ended meanwhile, and others may have begun.
+	Skipped
 )
 
 var kindNames = [...]string{
 	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
-	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut", Unknown: "unknown",
+	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut", Unknown: "unknown", Skipped: "skipped",
 }
 
 // String returns the name of the kind in lower case.

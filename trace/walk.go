@@ -15,6 +15,9 @@ type WalkOptions struct {
 	// Open begins with an Entry, flagged FlagOpen, for each call that is open at From on the stack that its task is on,
 	// the tasks in order and of each the outermost call first. Its Time is that of the call's entry, before From.
 	Open bool
+	// Calls are those that the caller will show, with all that is no call's. With an index, a walk leaves out events
+	// that cannot be among them, and says so with Skipped; others that are not among them still come.
+	Calls Calls
 }
 
 // Walk calls fn with every event, ordered by time; events of several tasks at the same time come in the order of

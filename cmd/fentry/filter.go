@@ -72,6 +72,7 @@ func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) 
 		return err
 	}
 	s.calls.Match, s.calls.Roots = match, roots
+	s.walk.Calls = s.counted()
 	s.named = []*record.Filter{named, rootsNamed}
 	return nil
 }
@@ -80,9 +81,12 @@ func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) 
 // fraction of a second.
 const worthIndex = 64 << 20
 
-// prepare sees to it that a trace has an index if the selection can do with parts of it.
-func (s *selection) prepare(t *trace.Trace) error {
-	if s.walk.From <= 0 || t.Bytes < worthIndex {
+// prepare sees to it that a trace has an index if the selection can do with parts of it:
+// a report with those of a window, a walk with those that have the calls.
+func (s *selection) prepare(t *trace.Trace, walk bool) error {
+	o := &s.walk.Calls
+	parts := s.walk.From > 0 || walk && (o.Match != nil || o.Roots != nil || o.Threshold > 0)
+	if !parts || t.Bytes < worthIndex {
 		return nil
 	}
 	_, err := t.MakeIndex(false)

@@ -144,7 +144,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			less = func(a, b trace.FuncStat) int { return cmp.Compare(b.Calls, a.Calls) }
 		}
 	}
-	if err := sel.prepare(t); err != nil {
+	if err := sel.prepare(t, false); err != nil {
 		return pathError(err)
 	}
 	o := trace.ReportOptions{Tasks: sel.walk.Tasks, PerTask: c.task, PerProcess: c.process,

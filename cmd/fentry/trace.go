@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -152,9 +153,12 @@ func matcher(
 	if err != nil {
 		return nil, nil, usagef(cmd, "%v", err)
 	}
-	// Events ask about the same few functions again and again.
+	// Events ask about the same few functions again and again, and reports from several goroutines.
+	var mu sync.Mutex
 	known := map[trace.FuncID]bool{}
 	return func(id trace.FuncID) bool {
+		mu.Lock()
+		defer mu.Unlock()
 		is, ok := known[id]
 		if !ok {
 			fn := t.Func(id)

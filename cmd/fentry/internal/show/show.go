@@ -40,6 +40,7 @@ type Filter struct {
 	queue []*item // oldest first, from head on
 	head  int
 	gone  int // dropped items in the queue
+	open  int // undecided ones: those that may yet be too short
 	tasks map[*trace.Task]*task
 	free  []*item
 	now   int64
@@ -67,12 +68,14 @@ type task struct {
 
 type stack struct{ frames []frame }
 
-// A frame is an open call. The zero frame is one whose entry was not seen.
+// A frame is an open call.
 type frame struct {
 	item   *item // nil when not shown
 	depth  int   // among shown calls
 	shown  bool
 	inside bool // in a root
+	// unknown: its entry was not seen. It is taken for one that is not shown.
+	unknown bool
 }
 
 // New returns a filter that passes what is shown to emit.
@@ -89,6 +92,8 @@ func (f *Filter) Event(ev *trace.Event) error {
 		f.enter(k, ev)
 	case trace.Exit, trace.Unwound, trace.Unfinished:
 		f.leave(k, ev)
+	case trace.Skipped:
+		f.skip(k.cur, ev.Depth)
 	default:
 		if f.noted(k, ev) {
 			f.push(k, ev)
@@ -124,6 +129,7 @@ func (f *Filter) Close() error {
 	f.now = max(f.now, f.o.End)
 	for _, it := range f.queue[f.head:] {
 		if it.open && !it.dropped && f.now-it.ev.Time < f.o.Threshold {
+			f.decided(it)
 			it.dropped = true
 			f.gone++
 		}
@@ -154,9 +160,31 @@ func (f *Filter) task(ev *trace.Event) *task {
 // to makes the stack hold exactly depth frames.
 func (s *stack) to(depth int) {
 	for len(s.frames) < depth {
-		s.frames = append(s.frames, frame{})
+		fr := frame{unknown: true}
+		if n := len(s.frames); n > 0 {
+			fr.depth, fr.inside = s.frames[n-1].inner(), s.frames[n-1].inside
+		}
+		s.frames = append(s.frames, fr)
 	}
 	s.frames = s.frames[:depth]
+}
+
+// inner is the depth of calls in the frame, among shown ones.
+func (fr *frame) inner() int {
+	if fr.shown {
+		return fr.depth + 1
+	}
+	return fr.depth
+}
+
+// skip takes the calls off a stack that have ended unseen: none of them was to be shown.
+func (f *Filter) skip(s *stack, depth int) {
+	for n := len(s.frames); n > depth; n-- {
+		if it := s.frames[n-1].item; it != nil && it.open && !it.left {
+			f.drop(it)
+		}
+		s.frames = s.frames[:n-1]
+	}
 }
 
 func (f *Filter) enter(k *task, ev *trace.Event) {
@@ -165,10 +193,7 @@ func (f *Filter) enter(k *task, ev *trace.Event) {
 	fr := frame{inside: f.o.Roots == nil}
 	if n := len(s.frames); n > 0 {
 		fr.inside = s.frames[n-1].inside || fr.inside
-		fr.depth = s.frames[n-1].depth
-		if s.frames[n-1].shown {
-			fr.depth++
-		}
+		fr.depth = s.frames[n-1].inner()
 	}
 	if !fr.inside {
 		fr.inside = f.o.Roots(ev.Func)
@@ -181,7 +206,10 @@ func (f *Filter) enter(k *task, ev *trace.Event) {
 		k.seen = true
 		it := f.push(k, ev)
 		it.ev.Depth = fr.depth
-		it.open = f.o.Threshold > 0 && ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) == 0
+		if f.o.Threshold > 0 && ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) == 0 {
+			it.open = true
+			f.open++
+		}
 		fr.item = it
 	}
 	s.frames = append(s.frames, fr)
@@ -193,7 +221,7 @@ func (f *Filter) leave(k *task, ev *trace.Event) {
 	known := ev.Flags&(trace.FlagNoEntry|trace.FlagResumed) == 0 && ev.Depth < len(s.frames)
 	if known {
 		fr = s.frames[ev.Depth]
-		known = fr != frame{}
+		known = !fr.unknown
 	}
 	s.to(ev.Depth)
 	if !known {
@@ -210,7 +238,8 @@ func (f *Filter) leave(k *task, ev *trace.Event) {
 			return
 		}
 	}
-	entry.open, entry.ended = false, true
+	f.decided(entry)
+	entry.ended = true
 	it := f.push(k, ev)
 	it.ev.Depth = fr.depth
 	if entry.left {
@@ -226,10 +255,7 @@ func (f *Filter) orphan(k *task, ev *trace.Event) {
 	depth, inside := 0, f.o.Roots == nil
 	if n := len(k.cur.frames); n > 0 {
 		top := k.cur.frames[n-1]
-		depth, inside = top.depth, inside || top.inside
-		if top.shown {
-			depth++
-		}
+		depth, inside = top.inner(), inside || top.inside
 	}
 	timed := ev.Flags&trace.FlagNoEntry == 0
 	if !inside && !f.o.Roots(ev.Func) ||
@@ -264,10 +290,19 @@ func (f *Filter) push(k *task, ev *trace.Event) *item {
 
 // drop takes an entry out. What was inside it has been dropped before.
 func (f *Filter) drop(it *item) {
+	f.decided(it)
 	it.dropped, it.ended = true, true
 	f.gone++
 	if f.gone > 64 && f.gone > (len(f.queue)-f.head)/2 {
 		f.compact()
+	}
+}
+
+// decided says that it is known whether an item is shown.
+func (f *Filter) decided(it *item) {
+	if it.open {
+		it.open = false
+		f.open--
 	}
 }
 
@@ -319,7 +354,7 @@ func (f *Filter) flush(end bool) error {
 		if it.dropped {
 			f.gone--
 		} else {
-			if it.ev.Kind == trace.Entry && !f.decide(it, end || len(f.queue)-f.head > lookahead, end) {
+			if it.ev.Kind == trace.Entry && !f.decide(it, end || len(f.queue)-f.head-f.gone-f.open > lookahead, end) {
 				break
 			}
 			if err := f.emit(&it.ev); err != nil {
@@ -361,7 +396,7 @@ func (f *Filter) decide(it *item, hurry, end bool) bool {
 		if !end && f.now-it.ev.Time < f.o.Threshold {
 			return false
 		}
-		it.open = false
+		f.decided(it)
 	}
 	n := it.next
 	for n != nil && n.dropped {
