@@ -25,6 +25,7 @@ var layers = []string{
 	"say",       // messages
 	"processor", // arm64: what it has
 	"process",   // this process and others
+	"owner",     // what files are, and whose
 	"wipe",      // memory that is zero in a forked child
 	"image",     // what is traced, and switched on and off
 	"source",    // where chunks come from, and the end of it

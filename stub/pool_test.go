@@ -36,13 +36,21 @@ const (
 
 func newPool(t *testing.T, n int, policy uint32) *pool {
 	t.Helper()
-	fd, err := unix.MemfdCreate("fentry-pool", unix.MFD_CLOEXEC)
+	return newSealedPool(t, n, policy, unix.F_SEAL_SHRINK)
+}
+
+func newSealedPool(t *testing.T, n int, policy uint32, seals int) *pool {
+	t.Helper()
+	fd, err := unix.MemfdCreate("fentry-pool", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Skip("memfd_create: ", err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
 	size := 4096 + n*chunkSize
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		t.Fatal(err)
 	}
 	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

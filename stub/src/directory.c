@@ -2,11 +2,19 @@
    aside when it is an old one. What is at its place and is none of ours stays as it is,
    whatever the environment says.
 
+   The place is often one where others can write, and the program root's. So all names are
+   looked up below descriptors, of the parent directory and of the trace's, and no symbolic
+   link is followed there; what is used, put aside or removed belongs to this process's
+   user; and what is made is for that user only (0700, 0600). The recorder does the same
+   (session/internal/tracedir).
+
    All of it happens while the parent directory is locked (flock), so programs that start
-   at the same time agree on whose trace it is. */
+   at the same time agree on whose trace it is. Anybody who can read the directory can hold
+   that lock, so it is not waited for long. */
 #include "configuration.h"
 #include "file.h"
 #include "machine.h"
+#include "owner.h"
 #include "process.h"
 #include "say.h"
 #include "source.h"
@@ -41,20 +49,16 @@ static i64 write_header(i64 fd)
 	return failed(r) ? r : r == RANGES_END ? 0 : -ENOSPC_;
 }
 
-/* What is at the place of a trace directory? */
-enum { MINE, OLD, EMPTY, FOREIGN };
-
-/* holds_trace says whether name is a trace file. */
-static int holds_trace(const char *name)
+/* A file system call below a directory. */
+static i64 make_dir(i64 dir, const char *name) { return sys(SYS_mkdirat, dir, name, 0700, 0, 0, 0); }
+static i64 unlink(i64 dir, const char *name, u32 flags) { return sys(SYS_unlinkat, dir, name, flags, 0, 0, 0); }
+static i64 open_dir(i64 dir, const char *name)
 {
-	u64 magic = 0;
-	i64 fd = open(name, O_NOFOLLOW_ | O_NONBLOCK_ | O_CLOEXEC_, 0);
-	if (failed(fd))
-		return 0;
-	sys(SYS_pread64, fd, &magic, sizeof magic, 0, 0, 0);
-	close(fd);
-	return magic == FT_FILE_MAGIC;
+	return open_at(dir, name, O_DIRECTORY_ | O_NOFOLLOW_, 0);
 }
+
+/* What is at the place of a trace directory? */
+enum { NOTHING, MINE, OLD, EMPTY, FOREIGN };
 
 /* entry returns the next name in a directory other than . and .., 0 at the end.
    buf has room for PATH bytes; n and at are its state, 0 at first. */
@@ -75,51 +79,6 @@ static const char *entry(i64 fd, char *buf, i64 *n, i64 *at)
 	}
 }
 
-/* look_at_old joins the trace that is there already if the process that began it
-   lives (MINE): an ancestor, or another program of the same pipeline. OLD is a trace
-   that may be put aside, EMPTY a directory made for one. Anything else is none of ours,
-   whatever the environment says, and stays as it is: FOREIGN. */
-static int look_at_old(const char *dir, char *buf)
-{
-	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
-	i64 n = 0, at = 0;
-	int is = FOREIGN, link = 0;
-	i64 fd = open(dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0);
-	if (failed(fd)) {
-		link = 1;
-		fd = open(dir, O_DIRECTORY_ | O_CLOEXEC_, 0);
-		if (failed(fd))
-			return FOREIGN;
-	}
-	if (!entry(fd, buf, &n, &at))
-		is = EMPTY;
-	close(fd);
-	if (is == EMPTY || !holds_trace(file_path))
-		return is;
-	fd = open(file_path, O_RDWR_ | O_CLOEXEC_, 0);
-	if (!failed(fd)) {
-		n = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
-		if (n == (i64)sizeof head && header_ok(head) &&
-		    *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
-		    process_alive(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) &&
-		    !failed(file_use(fd)))
-			is = MINE;
-		/* A recorder, which holds a lock, is writing it, whose pool is out of reach or
-		   not for this process. */
-		if (is != MINE) {
-			if (sys(SYS_flock, fd, 1 | 4 /* LOCK_SH | LOCK_NB */, 0, 0, 0, 0) == -11 /* EWOULDBLOCK */)
-				is = FOREIGN, link = 1;
-			else
-				sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
-		}
-		if (n == (i64)sizeof head && *(u32 *)(head + FT_H_RECORDER) && !*(u32 *)(head + FT_H_CLOSED) &&
-		    process_alive(*(u32 *)(head + FT_H_RECORDER), ANY_TIME))
-			is = FOREIGN, link = 1;
-		close(fd);
-	}
-	return is == MINE ? MINE : link ? FOREIGN : OLD;
-}
-
 /* ours says whether name is that of a file in a trace directory. */
 static int ours(const char *name)
 {
@@ -133,36 +92,175 @@ static int ours(const char *name)
 	return equal(name + ID, FT_FILE_SYM);
 }
 
-/* remove_trace removes an old trace. What is not ours stays, and with it the directory. */
-static void remove_trace(const char *dir, char *buf)
+/* contents says whether a directory is empty, or holds files of a trace and nothing else:
+   EMPTY, OLD or FOREIGN. */
+static int contents(i64 dir, char *buf)
 {
-	char *name = buf + PATH;
-	i64 n = 0, at = 0;
-	if (!join(name, PATH, dir, "/" FT_FILE_EVENTS, 0) || !holds_trace(name))
-		return;
-	i64 fd = open(dir, O_DIRECTORY_ | O_NOFOLLOW_ | O_CLOEXEC_, 0);
+	i64 n = 0, at = 0, fd = open_dir(dir, "."); /* with an offset of its own */
+	int is = EMPTY;
 	if (failed(fd))
-		return;
-	for (const char *e; (e = entry(fd, buf, &n, &at));)
-		if (ours(e) && join(name, PATH, dir, "/", e))
-			remove_file(name);
+		return FOREIGN;
+	for (const char *e; is != FOREIGN && (e = entry(fd, buf, &n, &at));)
+		is = ours(e) ? OLD : FOREIGN;
 	close(fd);
-	remove_dir(dir);
+	return failed(n) ? FOREIGN : is;
 }
 
-/* lock_parent keeps others from making or putting aside a trace in the directory
-   that name is in, until the descriptor it returns is closed. */
-static i64 lock_parent(const char *name, char *buf)
+/* holds says what is in a directory of this user's; any other is FOREIGN. */
+static int holds(i64 dir, char *buf)
 {
-	if (!join(buf, PATH, name, 0, 0))
-		return -1;
-	u64 n = length(buf);
-	while (n > 1 && buf[n - 1] != '/')
+	struct file_state s;
+	if (failed(file_state(dir, &s)) || !file_is_ours(&s))
+		return FOREIGN;
+	int is = contents(dir, buf);
+	if (is != EMPTY || !(s.mode & OTHERS_WRITE))
+		return is;
+	/* Others cannot put anything there from now on. */
+	return failed(sys(SYS_fchmod, dir, s.mode & 07755, 0, 0, 0, 0)) ? FOREIGN : contents(dir, buf);
+}
+
+/* live says whether the trace whose events file is fd is being written by somebody. */
+static int live(i64 fd, const u8 *head)
+{
+	u32 recorder = *(u32 *)(head + FT_H_RECORDER);
+	if (recorder && !*(u32 *)(head + FT_H_CLOSED) && process_alive(recorder, ANY_TIME))
+		return 1;
+	/* A recorder holds a lock, whose pool is out of reach or not for this process. */
+	if (sys(SYS_flock, fd, 1 | 4 /* LOCK_SH | LOCK_NB */, 0, 0, 0, 0) == -11 /* EWOULDBLOCK */)
+		return 1;
+	sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
+	return 0;
+}
+
+/* look_at says what the directory name is. The trace that is there is joined (MINE) if join
+   is set and the process that began it lives: an ancestor, or another program of the same
+   pipeline. OLD is a trace that may be put aside, EMPTY a directory made for one. Anything
+   else is none of ours, whatever the environment says, and stays as it is: FOREIGN. */
+static int look_at(i64 parent, const char *name, int join, char *buf)
+{
+	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
+	struct file_state s;
+	i64 dir = open_dir(parent, name);
+	if (failed(dir))
+		return dir == -ENOENT_ ? NOTHING : FOREIGN;
+	int is = holds(dir, buf);
+	i64 fd = is == OLD ? open_at(dir, FT_FILE_EVENTS, O_RDWR_ | O_NOFOLLOW_, 0) : -1;
+	if (is == OLD) {
+		is = FOREIGN;
+		if (!failed(fd) && !failed(file_state(fd, &s)) && file_is_ours(&s) && (s.mode & S_IFMT_) == S_IFREG_ &&
+		    sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head &&
+		    *(u64 *)(head + FT_H_MAGIC) == FT_FILE_MAGIC)
+			is = OLD;
+	}
+	if (is == OLD && join && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
+	    process_alive(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(file_use(fd, head)))
+		is = MINE;
+	if (is == OLD && live(fd, head))
+		is = FOREIGN;
+	if (!failed(fd))
+		close(fd);
+	close(dir);
+	return is;
+}
+
+/* remove_trace removes an old trace of this user's. */
+static void remove_trace(i64 parent, const char *name, char *buf)
+{
+	i64 n = 0, at = 0, dir = open_dir(parent, name);
+	struct file_state s;
+	if (failed(dir))
+		return;
+	if (!failed(file_state(dir, &s)) && file_is_ours(&s))
+		for (const char *e; (e = entry(dir, buf, &n, &at));)
+			if (ours(e))
+				unlink(dir, e, 0);
+	close(dir);
+	unlink(parent, name, AT_REMOVEDIR_);
+}
+
+/* lock_parent keeps others from making or putting aside a trace in a directory until the
+   descriptor it returns is closed. */
+static i64 lock_parent(i64 parent)
+{
+	enum { TRIES = 200 };
+	const u64 nap = 5000000; /* ns */
+	u32 never = 0;
+	i64 fd = open_at(parent, ".", O_DIRECTORY_, 0);
+	for (u32 i = 0; !failed(fd) && i < TRIES; i++) {
+		if (sys(SYS_flock, fd, 2 | 4 /* LOCK_EX | LOCK_NB */, 0, 0, 0, 0) != -11 /* EWOULDBLOCK */)
+			break;
+		futex_wait(&never, 0, nap);
+	}
+	return fd;
+}
+
+/* make_place makes the directory name for a trace, or finds an empty one. An older trace is
+   kept as old. It returns 0, MINE if a trace was joined, or an error: -EEXIST_ if there is
+   something that is none of ours. */
+static i64 make_place(i64 parent, const char *name, const char *old, char *buf)
+{
+	for (u32 tries = 0;; tries++) {
+		i64 r = make_dir(parent, name);
+		if (r != -EEXIST_ || tries == 2)
+			return r;
+		int is = look_at(parent, name, 1, buf);
+		if (is == EMPTY)
+			return 0;
+		if (is == MINE)
+			return MINE;
+		if (is == FOREIGN)
+			return -EEXIST_;
+		if (is == NOTHING)
+			continue;
+		int was = look_at(parent, old, 0, buf);
+		if (was == FOREIGN)
+			return -EEXIST_;
+		if (was != NOTHING)
+			remove_trace(parent, old, buf);
+		r = sys(SYS_renameat, parent, name, parent, old, 0, 0);
+		if (failed(r) && r != -ENOENT_)
+			return r;
+	}
+}
+
+/* begin starts a trace in the directory name. */
+static i64 begin(i64 parent, const char *name)
+{
+	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
+	struct file_state s;
+	i64 dir = open_dir(parent, name), fd = -1;
+	if (failed(dir))
+		return dir;
+	i64 r = file_state(dir, &s);
+	if (!failed(r) && (!file_is_ours(&s) || (s.mode & OTHERS_WRITE)))
+		r = -EEXIST_; /* another one, put there in the meantime */
+	if (!failed(r))
+		r = fd = open_at(dir, FT_FILE_EVENTS, O_RDWR_ | O_CREAT_ | O_EXCL_ | O_NOFOLLOW_, 0600);
+	close(dir);
+	if (failed(r))
+		return r;
+	r = write_header(fd);
+	if (!failed(r))
+		r = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
+	if (!failed(r))
+		r = file_use(fd, head);
+	close(fd);
+	return r;
+}
+
+/* split opens the directory that the path abs is in and points name to the rest. */
+static i64 split(char *abs, char **name)
+{
+	u64 n = length(abs);
+	while (n > 1 && abs[n - 1] == '/')
+		abs[--n] = 0;
+	while (n > 1 && abs[n - 1] != '/')
 		n--;
-	buf[n > 1 ? n - 1 : 1] = 0;
-	i64 fd = open(buf, O_DIRECTORY_ | O_CLOEXEC_, 0);
-	while (!failed(fd) && sys(SYS_flock, fd, 2 /* LOCK_EX */, 0, 0, 0, 0) == -EINTR_)
-		;
+	*name = abs + n;
+	char first = **name;
+	**name = 0; /* the path up to the slash */
+	i64 fd = open_at(AT_FDCWD_, abs, O_PATH_ | O_DIRECTORY_, 0);
+	**name = first;
 	return fd;
 }
 
@@ -171,60 +269,26 @@ static i64 lock_parent(const char *name, char *buf)
 hidden int file_create(const char *dir)
 {
 	file_path = map_private(PATH);
-	char *abs = map_private(4 * PATH), *old = abs + PATH, *buf = old + PATH;
-	i64 r = 0, fd, guard = -1;
-	int ok = 0;
+	char *abs = map_private(4 * PATH), *old = abs + PATH, *buf = old + PATH, *name;
+	i64 r = -36 /* ENAMETOOLONG */, guard, parent;
 	if (!file_path || !abs)
 		return 0;
-	if (dir[0] != '/') {
-		r = sys(SYS_getcwd, old, PATH, 0, 0, 0, 0);
-		if (failed(r) || !join(abs, PATH, old, "/", dir))
-			goto fail;
-	} else if (!join(abs, PATH, dir, 0, 0))
-		goto fail;
-	if (!join(old, PATH, abs, ".old", 0) || !join(file_path, PATH, abs, "/" FT_FILE_EVENTS, 0))
-		goto fail;
-	guard = lock_parent(abs, buf);
-	for (u32 tries = 0;; tries++) {
-		r = mkdir(abs, 0777);
-		if (r != -EEXIST_ || tries == 2)
-			break;
-		int is = look_at_old(abs, buf);
-		if (is == EMPTY) {
-			r = 0;
-			break;
-		}
-		if (is == MINE) {
-			ok = 1;
-			goto out;
-		}
-		if (is == FOREIGN) {
-			say("no trace: ", abs, " exists and is not a trace directory, or is being recorded", 0);
-			goto out;
-		}
-		remove_trace(old, buf);
-		r = rename(abs, old);
-		if (failed(r) && r != -ENOENT_)
-			break;
+	int fits = dir[0] == '/' ? join(abs, PATH, dir, 0, 0)
+				 : !failed(sys(SYS_getcwd, old, PATH, 0, 0, 0, 0)) && join(abs, PATH, old, "/", dir);
+	if (fits && !failed(parent = r = split(abs, &name))) {
+		guard = lock_parent(parent);
+		if (join(old, PATH, name, ".old", 0) && join(file_path, PATH, abs, "/" FT_FILE_EVENTS, 0))
+			r = make_place(parent, name, old, buf);
+		if (!r)
+			r = begin(parent, name);
+		if (!failed(guard))
+			close(guard);
+		close(parent);
 	}
-	if (failed(r))
-		goto fail;
-	fd = open(file_path, O_RDWR_ | O_CREAT_ | O_EXCL_ | O_CLOEXEC_, 0666);
-	if (failed(r = fd))
-		goto fail;
-	r = write_header(fd);
-	if (!failed(r))
-		r = file_use(fd);
-	close(fd);
-	if (failed(r))
-		goto fail;
-	ok = 1;
-	goto out;
-fail:
-	say("no trace: cannot write to ", abs[0] ? abs : dir, 0, r);
-out:
-	if (!failed(guard))
-		close(guard);
+	if (r == -EEXIST_)
+		say("no trace: ", abs, " or an older trace beside it is not this user's trace, or is being recorded", 0);
+	else if (failed(r))
+		say("no trace: cannot write to ", abs[0] ? abs : dir, 0, r);
 	sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);
-	return ok;
+	return !failed(r);
 }

@@ -9,6 +9,7 @@
    never as SIGBUS. */
 #include "configuration.h"
 #include "file.h"
+#include "owner.h"
 #include "process.h"
 #include "source.h"
 #include "sys.h"
@@ -39,12 +40,7 @@ static struct windows {
 
 hidden char *file_path; /* a buffer of PATH bytes */
 static u64 file_end, file_dev, file_ino; /* length as far as it is known; identity */
-
-/* struct stat of the kernel, x86-64; arm64's is shorter, and has these at the same places */
-struct stat { u64 dev, ino; u8 rest[128]; };
-enum { STAT_SIZE = 48 }; /* offset of st_size */
-
-static u64 stat_size(struct stat *st) { return *(u64 *)((u8 *)st + STAT_SIZE); }
+static u64 file_header;                  /* bytes before the first chunk */
 
 static void lock(u32 *l)
 {
@@ -61,13 +57,13 @@ static void unlock(u32 *l)
    whatever other processes do meanwhile. */
 hidden i64 file_extend(i64 fd, u64 size)
 {
-	struct stat st;
+	struct file_state st;
 	struct { u64 cur, max; } limit = { ~0UL, ~0UL };
-	i64 r = sys(SYS_fstat, fd, &st, 0, 0, 0, 0);
+	i64 r = file_state(fd, &st);
 	if (failed(r))
 		return r;
-	if (stat_size(&st) >= size) {
-		file_end = stat_size(&st);
+	if (st.size >= size) {
+		file_end = st.size;
 		return 0;
 	}
 	u64 to = (size + STEP - 1) / STEP * STEP;
@@ -80,8 +76,8 @@ hidden i64 file_extend(i64 fd, u64 size)
 	if (failed(r)) {
 		/* Not every file system can. The lock keeps others from shortening. */
 		sys(SYS_flock, fd, 2 /* LOCK_EX */, 0, 0, 0, 0);
-		r = sys(SYS_fstat, fd, &st, 0, 0, 0, 0);
-		if (!failed(r) && stat_size(&st) < size)
+		r = file_state(fd, &st);
+		if (!failed(r) && st.size < size)
 			r = sys(SYS_ftruncate, fd, to, 0, 0, 0, 0);
 		sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
 		if (failed(r))
@@ -94,11 +90,11 @@ hidden i64 file_extend(i64 fd, u64 size)
 /* reopen opens the file again. There may be another one by its name. */
 static i64 reopen(void)
 {
-	struct stat st;
-	i64 fd = open(file_path, O_RDWR_ | O_CLOEXEC_, 0);
+	struct file_state st;
+	i64 fd = open_at(AT_FDCWD_, file_path, O_RDWR_, 0);
 	if (failed(fd))
 		return fd;
-	if (failed(sys(SYS_fstat, fd, &st, 0, 0, 0, 0)) || st.dev != file_dev || st.ino != file_ino) {
+	if (failed(file_state(fd, &st)) || st.dev != file_dev || st.ino != file_ino) {
 		close(fd);
 		return -ENOENT_;
 	}
@@ -176,7 +172,7 @@ static void drop_windows(u32 keep)
 /* reserve takes size bytes of the file for this process and returns their offset. */
 static u64 reserve(u64 size)
 {
-	u64 *next = HEADER(u64, FT_H_NEXT), header = *HEADER(u32, FT_H_HEADER_SIZE), cs = source.chunk_size;
+	u64 *next = HEADER(u64, FT_H_NEXT), header = file_header, cs = source.chunk_size;
 	for (;;) {
 		u64 n = load(next), off = header + n * cs;
 		if (size >= LARGE && header % cs == 0)
@@ -285,28 +281,29 @@ static void first_window(i64 fd)
 	windows->count = FEW;
 }
 
-/* file_use starts writing to the file fd, whose name is in file_path. */
-hidden i64 file_use(i64 fd)
+/* file_use starts writing to the file fd, whose name is in file_path. head is a copy of the
+   start of its header, which has been found good: the file itself can change. */
+hidden i64 file_use(i64 fd, const u8 *head)
 {
-	struct stat st;
-	i64 r = sys(SYS_fstat, fd, &st, 0, 0, 0, 0);
+	struct file_state st;
+	u32 header = *(u32 *)(head + FT_H_HEADER_SIZE), size = header;
+	i64 r = file_state(fd, &st);
 	if (failed(r))
 		return r;
+	if (!file_is_safe(fd, &st) || header < 4096 || header % 4096 || header > st.size)
+		return -EINVAL_;
 	file_dev = st.dev;
 	file_ino = st.ino;
-	file_end = stat_size(&st);
-	u32 size = 0;
-	r = sys(SYS_pread64, fd, &size, sizeof size, FT_H_HEADER_SIZE, 0, 0);
-	if (failed(r))
-		return r;
-	if (size < 4096 || size > HEADER_ROOM)
+	file_end = st.size;
+	file_header = header;
+	if (size > HEADER_ROOM)
 		size = 4096;
 	r = sys(SYS_mmap, 0, size, PROT_RW, MAP_SHARED_, fd, 0);
 	if (failed(r))
 		return r;
 	source.header = (u8 *)r;
 	source.header_size = size;
-	source.chunk_size = *HEADER(u32, FT_H_CHUNK_SIZE);
+	source.chunk_size = *(u32 *)(head + FT_H_CHUNK_SIZE);
 	windows = map_private(sizeof *windows);
 	if (!windows)
 		return -ENOMEM_;
@@ -317,10 +314,10 @@ hidden i64 file_use(i64 fd)
 }
 
 /* file_join writes to a trace that exists. */
-hidden int file_join(i64 fd, const char *name)
+hidden int file_join(i64 fd, const u8 *head, const char *name)
 {
 	file_path = map_private(PATH);
 	if (!file_path || !join(file_path, PATH, name, 0, 0))
 		return 0;
-	return !failed(file_use(fd));
+	return !failed(file_use(fd, head));
 }

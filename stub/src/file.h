@@ -14,8 +14,8 @@ enum {
 
 /* file.c */
 extern hidden char *file_path;
-hidden i64 file_use(i64 fd);
-hidden int file_join(i64 fd, const char *path);
+hidden i64 file_use(i64 fd, const u8 *head);
+hidden int file_join(i64 fd, const u8 *head, const char *path);
 hidden i64 file_extend(i64 fd, u64 size);
 hidden int file_chunks(struct chunk *out, u32 n);
 hidden void file_done(struct chunk *k);

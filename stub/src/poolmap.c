@@ -11,6 +11,7 @@
    had is asked for again, and chunks in such pieces are nothing to wait for.
 
    Where pages are larger than the header, pieces begin within a page. */
+#include "owner.h"
 #include "pool.h"
 #include "poolmap.h"
 #include "process.h"
@@ -81,16 +82,20 @@ static int maps_again(i64 m)
 	return 1;
 }
 
-/* pool_open maps the header of the pool behind fd; head is the start of it. */
+/* pool_open maps the header of the pool behind fd. head is a copy of the start of it: the
+   pool itself can change under the hands of whoever shares it, but not become shorter. */
 hidden int pool_open(i64 fd, const u8 *head)
 {
 	u32 count = *(u32 *)(head + FT_H_CHUNKS), size = *(u32 *)(head + FT_H_CHUNK_SIZE);
 	u32 header = *(u32 *)(head + FT_H_HEADER_SIZE);
 	u32 small = *(u32 *)(head + FT_H_SMALL_CHUNKS), small_size = *(u32 *)(head + FT_H_SMALL_SIZE);
-	if (!header_fits(head))
+	struct file_state st;
+	if (!header_fits(head) || failed(file_state(fd, &st)) || !file_is_safe(fd, &st))
 		return 0;
 	piece = PIECE * (u64)size;
 	all = (u64)count * size + (u64)small * small_size;
+	if (st.size < header || st.size - header < all)
+		return 0;
 	u64 n = all / piece + 1;
 	i64 m = sys(SYS_mmap, 0, header, PROT_RW, MAP_SHARED_, fd, 0);
 	int whole = !failed(m) && !maps_again(m);

@@ -8,23 +8,31 @@
 #include "configuration.h"
 #include "file.h"
 #include "machine.h"
+#include "owner.h"
 #include "pool.h"
 #include "process.h"
+#include "say.h"
 #include "session.h"
 #include "source.h"
 #include "sys.h"
 #include "text.h"
 
-/* open_path opens a recorder's pool or trace file. */
+enum { NONE, OPEN, STRANGER };
+
+/* open_path opens a recorder's pool or trace file. STRANGER: it is not for this process's
+   user, or not safe to share. */
 static int open_path(const char *path)
 {
 	u8 head[FT_H_SCARCE + 4] __attribute__((aligned(8)));
-	i64 fd = open(path, O_RDWR_ | O_CLOEXEC_, 0);
+	struct file_state s;
+	i64 fd = open_at(AT_FDCWD_, path, O_RDWR_, 0);
 	if (failed(fd))
-		return 0;
-	int ok = 0;
-	if (sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head && header_ok(head))
-		ok = *(u32 *)(head + FT_H_CHUNKS) ? pool_open(fd, head) : file_join(fd, path);
+		return NONE;
+	int ok = NONE;
+	if (failed(file_state(fd, &s)) || !file_is_safe(fd, &s))
+		ok = STRANGER;
+	else if (sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head && header_ok(head))
+		ok = *(u32 *)(head + FT_H_CHUNKS) ? pool_open(fd, head) : file_join(fd, head, path);
 	close(fd);
 	return ok;
 }
@@ -49,8 +57,13 @@ static int find_recorder(void)
 		i64 n = readlink(path, target, sizeof target - 1);
 		if (!failed(n)) {
 			target[n] = 0;
-			if (starts_with(target, "/memfd:fentry-pool") && open_path(path))
-				return 1;
+			if (starts_with(target, "/memfd:fentry-pool")) {
+				int is = open_path(path);
+				if (is == OPEN)
+					return 1;
+				if (is == STRANGER)
+					say("the recorder at ", path, " belongs to another user, and is not joined", 0);
+			}
 		}
 		next = p.parent;
 	}
@@ -60,7 +73,7 @@ static int find_recorder(void)
 static int find_source(char **env)
 {
 	const struct config *f = &fentry_config;
-	if (f->session[0] && open_path(f->session))
+	if (f->session[0] && open_path(f->session) == OPEN)
 		return 1;
 	if (variable(env, "FENTRY_OFF="))
 		return 0;

@@ -11,7 +11,8 @@ enum {
 	PROT_READ_ = 1, PROT_RW = 3,
 	MAP_SHARED_ = 1, MAP_PRIVATE_ = 2, MAP_FIXED_ = 0x10, MAP_ANON = 0x20, MAP_GROWSDOWN_ = 0x100,
 	MAP_NORESERVE_ = 0x4000, MAP_FIXED_NOREPLACE_ = 0x100000,
-	O_RDWR_ = 2, O_CREAT_ = 0100, O_EXCL_ = 0200, O_NONBLOCK_ = 04000, O_CLOEXEC_ = 02000000,
+	O_RDWR_ = 2, O_CREAT_ = 0100, O_EXCL_ = 0200, O_NOCTTY_ = 0400, O_NONBLOCK_ = 04000, O_CLOEXEC_ = 02000000,
+	O_PATH_ = 010000000,
 	AT_FDCWD_ = -100, AT_REMOVEDIR_ = 0x200,
 	MADV_NOHUGEPAGE_ = 15, MADV_WIPEONFORK_ = 18, MADV_POPULATE_WRITE_ = 23,
 	CLOCK_REALTIME_ = 0, CLOCK_MONOTONIC_ = 1, PR_GET_NAME_ = 16, MREMAP_MAYMOVE_ = 1,
@@ -54,12 +55,11 @@ static inline i64 open(const char *path, u32 flags, u32 mode)
 {
 	return sys(SYS_openat, AT_FDCWD_, path, flags, mode, 0, 0);
 }
-static inline i64 mkdir(const char *path, u32 mode) { return sys(SYS_mkdirat, AT_FDCWD_, path, mode, 0, 0, 0); }
-static inline i64 remove_file(const char *path) { return sys(SYS_unlinkat, AT_FDCWD_, path, 0, 0, 0, 0); }
-static inline i64 remove_dir(const char *path) { return sys(SYS_unlinkat, AT_FDCWD_, path, AT_REMOVEDIR_, 0, 0, 0); }
-static inline i64 rename(const char *from, const char *to)
+/* open_at opens a name below a directory: a pipe there does not make the program wait, nor
+   does a terminal become its own. */
+static inline i64 open_at(i64 dir, const char *name, u32 flags, u32 mode)
 {
-	return sys(SYS_renameat, AT_FDCWD_, from, AT_FDCWD_, to, 0, 0);
+	return sys(SYS_openat, dir, name, flags | O_NONBLOCK_ | O_NOCTTY_ | O_CLOEXEC_, mode, 0, 0);
 }
 static inline i64 readlink(const char *path, void *b, u64 n)
 {
