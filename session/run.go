@@ -160,6 +160,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		late.Go(s.dir.Commit)
 	}
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
+	s.res.Way = st.Way
 	s.info.PID = st.PID
 	// A second pair, in case there will be no end: two give a frequency.
 	s.pairClocks()

@@ -115,9 +115,10 @@ type Result struct {
 	// Empty: the program ran untraced, and started no program that was traced. No trace is made, and an existing one
 	// stays where it is.
 	Empty      bool
-	Injected   bool  // the program was traced by ptrace at its exec stop
-	Copied     bool  // a patched copy was run
-	WriteError error // why writing the trace stopped early; nil if it did not
+	Injected   bool   // the program was traced by ptrace at its exec stop
+	Copied     bool   // a patched copy was run
+	Way        string // how the program was traced and why so, for people
+	WriteError error  // why writing the trace stopped early; nil if it did not
 
 	Duration time.Duration // from the program's start to its end
 	Setup    time.Duration // time the exec stop took

@@ -136,6 +136,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		held := res.Setup.Round(10 * time.Microsecond)
 		a.notef("fentry: %d functions traced, the program was held for %v", res.Traced, held)
 	}
+	if res.Way != "" && a.verbose > 0 {
+		a.notef("fentry: %s: traced %s", path, res.Way)
+	}
 	if res.Empty {
 		reportNothing(a, o.Dir)
 	} else {

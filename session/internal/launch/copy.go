@@ -15,15 +15,14 @@ import (
 
 // patchedCopy is a patched copy of a program, ready for execve.
 //
-// It has no name that could be left behind: it is an unnamed file in the
-// program's own directory, so that $ORIGIN in library paths stays right, or,
-// where that cannot be written, memory. execve gets a link of the program's name
+// It has no name that could be left behind: it is an unnamed file (unnamedFile). execve gets a link of the program's name
 // to it (link), because that becomes the name of the process; the link is removed
 // as soon as execve is done.
 type patchedCopy struct {
-	f    *os.File
-	exec string // path for execve
-	dir  string // of the link
+	f     *os.File
+	where string // what kind of file it is, for the user
+	exec  string // path for execve
+	dir   string // of the link
 }
 
 // newCopy has write fill in the copy.
@@ -35,7 +34,7 @@ func newCopy(path string, write func(*os.File) error) (c *patchedCopy, err error
 			c = nil
 		}
 	}()
-	if c.f, err = unnamedFile(path); err != nil {
+	if c.f, c.where, err = unnamedFile(path); err != nil {
 		return c, err
 	}
 	if err := write(c.f); err != nil {
@@ -90,29 +89,49 @@ func (c *patchedCopy) named(path string) (*patchedCopy, error) {
 	return n, nil
 }
 
-// unnamedFile makes a file without a name beside path, or in memory.
-func unnamedFile(path string) (*os.File, error) {
-	dir := filepath.Dir(path)
+// unnamedFile makes a file without a name that can be executed: beside path, so that $ORIGIN stays right; in memory;
+// or among temporary files. The first two can be impossible, because a directory is read-only or its file system is
+// mounted noexec, and because vm.memfd_noexec forbids memory that can be executed. where says which it is.
+func unnamedFile(path string) (f *os.File, where string, err error) {
+	if f, err = nameless(filepath.Dir(path)); err == nil {
+		return f, "a file without a name in " + filepath.Dir(path), nil
+	}
+	f, errMemory := memoryFile(filepath.Base(path))
+	if errMemory == nil {
+		return f, "memory, because " + err.Error(), nil
+	}
+	f, errTemp := nameless(os.TempDir())
+	if errTemp == nil {
+		return f, fmt.Sprintf("a file without a name in %s, because %v; %v", os.TempDir(), err, errMemory), nil
+	}
+	return nil, "", fmt.Errorf("%s: patched copy: there is no place for one: %w; %w; %w", path, err, errMemory, errTemp)
+}
+
+// nameless makes a file without a name in a directory.
+func nameless(dir string) (*os.File, error) {
 	// Not every file system that can have such a file allows to execute it.
 	var fs unix.Statfs_t
-	if unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOEXEC == 0 {
-		if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
-			return f, nil
-		}
+	if unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0 {
+		return nil, fmt.Errorf("%s is mounted noexec", dir)
 	}
-	name := filepath.Base(path)
+	return os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
+}
+
+// memoryFile makes a file in memory.
+func memoryFile(name string) (*os.File, error) {
 	// Kernels from 6.3 on want to be told that a memory file is for executing,
 	// older ones do not know the flag.
+	var err error
 	for _, flags := range []int{unix.MFD_CLOEXEC | unix.MFD_EXEC, unix.MFD_CLOEXEC} {
-		fd, err := unix.MemfdCreate(name, flags)
-		if err == nil {
+		var fd int
+		if fd, err = unix.MemfdCreate(name, flags); err == nil {
 			return os.NewFile(uintptr(fd), name), nil
 		}
 		if err != unix.EINVAL {
-			return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, err)
+			break
 		}
 	}
-	return nil, fmt.Errorf("%s: patched copy: memfd_create: %w", path, unix.EINVAL)
+	return nil, fmt.Errorf("memfd_create: %w", err)
 }
 
 // close removes the link. The copy itself lives as long as a process runs it.

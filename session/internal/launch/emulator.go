@@ -150,7 +150,7 @@ func (l *Launcher) substituted(c *patchedCopy) (Started, error) {
 		t.Kill()
 		return Started{}, err
 	}
-	return Started{PID: pid, Copied: true, Setup: time.Since(t0)}, nil
+	return Started{PID: pid, Copied: true, Way: "as a patched copy in " + c.where, Setup: time.Since(t0)}, nil
 }
 
 // emulatedCopy has the emulator run the copy by a path of its own. It must be
@@ -167,5 +167,5 @@ func (l *Launcher) emulatedCopy(c *patchedCopy) (Started, error) {
 		return Started{}, execError(path, err)
 	}
 	l.Ready(pid)
-	return Started{PID: pid, Copied: true, copy: named}, nil
+	return Started{PID: pid, Copied: true, Way: "as a patched copy in " + named.exec, copy: named}, nil
 }

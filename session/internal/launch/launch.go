@@ -54,6 +54,7 @@ type Started struct {
 	PID      int
 	Injected bool          // it was changed at its exec stop
 	Copied   bool          // it is a patched copy
+	Way      string        // how it is traced, for the user: "in its memory", or where the patched copy is
 	Setup    time.Duration // time the exec stop took
 	copy     *patchedCopy  // to be removed at the end; nil: none
 
@@ -119,7 +120,7 @@ func (l *Launcher) traced() (Started, error) {
 		l.Ready(pid)
 		return Started{PID: pid, Ended: true, Status: status}, nil
 	}
-	s := Started{PID: pid, Injected: true}
+	s := Started{PID: pid, Injected: true, Way: "in its memory"}
 	for _, r := range room {
 		if err == nil {
 			err = t.ReplaceEnv(r, numbered(r, pid))
@@ -135,7 +136,7 @@ func (l *Launcher) traced() (Started, error) {
 	if errors.Is(err, tracee.ErrNotPlanned) {
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		l.Logf("%s: runs as %s, which is not traced", l.Path, exe)
-		s.Injected = false
+		s.Injected, s.Way = false, ""
 		err = nil
 	}
 	if err == nil {
@@ -202,7 +203,7 @@ func (l *Launcher) patched() (Started, error) {
 		return Started{}, execError(l.Path, err)
 	}
 	l.Ready(pid)
-	return Started{PID: pid, Copied: true}, nil
+	return Started{PID: pid, Copied: true, Way: "as a patched copy in " + c.where}, nil
 }
 
 // fork starts a process with the inherited signal state. Stopped at its exec it
