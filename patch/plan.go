@@ -216,6 +216,19 @@ func isCall(k record.Kind) bool {
 	return k == record.KindFentryCall || k == record.KindMcountCall
 }
 
+// foreign is the reason why no function of the image can be traced, if it is that of the image.
+func (p *Plan) foreign() record.Reason {
+	for i := range p.Functions {
+		switch r := p.Functions[i].Reason; r {
+		case record.ReasonGoImage, record.ReasonStackWalker:
+			return r
+		case "":
+			return ""
+		}
+	}
+	return ""
+}
+
 func (p *Plan) nothingToTrace() error {
 	total, ok, signed, far := len(p.Functions), 0, 0, 0
 	for i := range p.Functions {
@@ -229,7 +242,9 @@ func (p *Plan) nothingToTrace() error {
 		}
 	}
 	option := p.m.facts().option
-	switch {
+	switch why := p.foreign(); {
+	case why != "":
+		return fmt.Errorf("%w: %s: %s", ErrNoSites, why, why.Text())
 	case far > 0:
 		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4",
 			ErrNoSites, far, record.ReasonOutOfReach)

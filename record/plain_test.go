@@ -135,6 +135,11 @@ func TestPlain(t *testing.T) {
 			text: fn("f", "mov $1,%eax\nret") + ".section .gopclntab,\"a\"\n.quad 0\n.text\n",
 			want: "f: go-image +0 0 0",
 		},
+		{
+			name: "with a runtime that looks up return addresses",
+			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"OCAMLRUNPARAM\"\n.text\n",
+			want: "f: stack-walker +0 0 0",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -35,6 +35,7 @@ const (
 
 	ReasonOnlyJumpedTo  = Reason(plain.OnlyJumpedTo)
 	ReasonGoImage       = Reason(plain.GoImage)
+	ReasonStackWalker   = Reason(plain.StackWalker)
 	ReasonNoUnwindInfo  = Reason(plain.NoUnwindInfo)
 	ReasonUnusualUnwind = Reason(plain.UnusualUnwind)
 	ReasonReadsReturn   = Reason(plain.ReadsReturn)
@@ -107,6 +108,9 @@ func Reasons() []ReasonText {
 				"moved away; or that cannot be ruled out."},
 		{ReasonGoImage,
 			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others."},
+		{ReasonStackWalker,
+			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, GraalVM's, " +
+				"Dart's or .NET's."},
 		{ReasonNoUnwindInfo,
 			"The function has no unwind information, so it cannot be known whether it uses its return address."},
 		{ReasonUnusualUnwind,

@@ -13,7 +13,7 @@ func seedCode(f *testing.F) {
 		"66 c7 f8 00 00", "48 b8 00 00 00 00 00 00 00 00", "67 a1 00 00 00 00", "c8 00 00 00", "66 0f 78 c0 01 02", "0f 0f c0 9e",
 		"c5 f8 77", "c4 e3 7d 19 05 00 00 00 00 01", "62 f3 7d 48 25 05 00 00 00 00 ff", "8f ea 78 10 c1 00 00 00 00", "8f c0",
 		"66 66 66 66 66 66 2e 0f 1f 84 00 00 00 00 00", "66 66 66 66 66 66 66 2e 0f 1f 84 00 00 00 00 00", "d5 00 90", "0f 20 c0",
-		"f0 48 0f b1 0d 00 00 00 00", "dd 05 00 00 00 00", "f6 05 00 00 00 00 01", "0f 38 f0 05 00 00 00 00", "0f 3a 0f 05 00 00 00 00 01",
+		"0f 20 00", "0f 23 3c 00", "f0 48 0f b1 0d 00 00 00 00", "dd 05 00 00 00 00", "f6 05 00 00 00 00 01", "0f 38 f0 05 00 00 00 00", "0f 3a 0f 05 00 00 00 00 01",
 	} {
 		f.Add(unhex(f, s), uint64(0x401000))
 	}
@@ -43,6 +43,12 @@ func FuzzDecode(f *testing.F) {
 		if in.Len < 1 || in.Len > maxLen || in.Len > len(code) {
 			t.Fatalf("% x: length %d", code, in.Len)
 		}
+		// What asks for operands reads within the instruction.
+		raw := code[:in.Len:in.Len]
+		in.Memory(raw)
+		in.Move(raw)
+		in.FlagUse(raw)
+		in.MayWrite(RSP)
 		if alone, err := Decode(code[:in.Len:in.Len]); err != nil || alone != in {
 			t.Fatalf("% x: %+v; alone %+v, %v", code, in, alone, err)
 		}

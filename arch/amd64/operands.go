@@ -42,6 +42,9 @@ func (in Inst) Memory(raw []byte) (MemOp, bool) {
 	if !in.HasModRM || mod == 3 || mod == 0 && rm == 5 || in.Prefix&(PrefixAddrSize|PrefixSeg) != 0 {
 		return MemOp{}, false
 	}
+	if in.Enc == Legacy && in.Map == 1 && in.Opcode >= 0x20 && in.Opcode <= 0x23 {
+		return MemOp{}, false // mov of control and debug registers: both operands are registers, whatever mod says
+	}
 	size := [3]int{0, 1, 4}[mod]
 	at := len(raw) - in.ImmLen - size
 	m := MemOp{Reg: int(in.ModRM>>3&7) | int(in.REX&4)<<1, Base: int(rm) | int(in.REX&1)<<3}

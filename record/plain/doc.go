@@ -20,13 +20,15 @@
 //   - pointers.go, tables.go: targets that no branch shows
 //   - unwind.go: where the stack pointer is
 //   - entry.go: the rules
+//   - foreign.go: images that are left alone
 //
 // Not seen are tables of differences between labels, an extension of GNU C. They matter only if such a label is within
 // the first bytes of a function.
 //
 // # Machines
 //
-// x86-64. Images of other machines, and those of Go, have no entry that can be used.
+// x86-64. Images of other machines have no entry that can be used, and neither have those of Go and of other languages
+// whose runtimes look up return addresses.
 //
 // # Security
 //

@@ -12,6 +12,7 @@ type Refusal string
 // Refusals. Package record explains them in words.
 const (
 	GoImage       Refusal = "go-image"
+	StackWalker   Refusal = "stack-walker"
 	OnlyJumpedTo  Refusal = "only-jumped-to"
 	NoUnwindInfo  Refusal = "no-unwind-info"
 	UnusualUnwind Refusal = "unusual-unwind-info"
@@ -35,8 +36,8 @@ type Entry struct {
 
 // Entry returns where function i can be displaced, or why it cannot. It may be called by several goroutines at once.
 func (f *Finder) Entry(i int) Entry {
-	if f.foreign {
-		return Entry{Refusal: GoImage}
+	if f.foreign != "" {
+		return Entry{Refusal: f.foreign}
 	}
 	fn := &f.funcs[i]
 	text := *f.text

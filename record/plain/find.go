@@ -19,8 +19,8 @@ type Finder struct {
 	refs  []uint64
 	index *ehframe.Index
 
-	foreign bool // the image is not one whose functions can be displaced at all
-	fixed   bool // it cannot be moved: an address can be in any word, and in any operand
+	foreign Refusal // why none of its functions can be displaced
+	fixed   bool    // it cannot be moved: an address can be in any word, and in any operand
 
 	marks   marks
 	facts   []fact // by function
@@ -39,9 +39,9 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 	}
 	f := &Finder{
 		file: file, text: text, m: code.MachineOf(file.Header.Machine), funcs: funcs, refs: refs,
-		fixed: file.Header.Type == elf.ET_EXEC, foreign: isGo(file),
+		fixed: file.Header.Type == elf.ET_EXEC, foreign: foreign(file),
 	}
-	if f.foreign {
+	if f.foreign != "" {
 		return f, nil
 	}
 	f.index = ehframe.NewIndex(t)

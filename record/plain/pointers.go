@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 
-	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/symbol"
 )
@@ -70,13 +69,3 @@ func (f *Finder) landingPads(t *ehframe.Table) {
 
 // beginning is more than is displaced: a landing pad and five bytes, the last of them that of an instruction.
 const beginning = 32
-
-// isGo reports whether an image is Go's: its runtime knows every function's frames and refuses others.
-func isGo(f *elfio.File) bool {
-	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"} {
-		if f.SectionIndex(name) >= 0 {
-			return true
-		}
-	}
-	return false
-}

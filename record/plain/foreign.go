@@ -1,0 +1,56 @@
+package plain
+
+import (
+	"bytes"
+	"debug/elf"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// Runtimes that know their callers.
+//
+// While a function is traced, its return address is that of a thunk. Unwind tables say where the real one is, and
+// whoever unwinds by them need not care. Some runtimes do not: for each call that compiled code makes they have a row in
+// a table of their own, found by the return address, which says where pointers are. Go stops at an address that it does
+// not know, and OCaml's and V8's collectors crash. It does not help to leave their own code alone, since what that calls
+// is found the same way.
+//
+// Such an image need not have symbols, but each of these runtimes has a text that no image without it has a use for. An
+// image that merely mentions one is refused as well, which costs its trace.
+
+// runtimes are texts in the data of images, and what they tell of.
+var runtimes = []struct {
+	text    string
+	refusal Refusal
+}{
+	{"\xff Go buildinf:", GoImage},
+	{"OCAMLRUNPARAM", StackWalker},       // a variable that OCaml's runtime reads
+	{"v8::ToLocalChecked", StackWalker},  // in a message of V8's
+	{"com.oracle.svm.core", StackWalker}, // names of classes in native images of GraalVM
+	{"Dart_Initialize", StackWalker},     // in a message of the Dart VM's
+	{"DOTNET_gcServer", StackWalker},     // .NET, compiled ahead of time or as one file
+}
+
+// foreign says why no function of an image can be displaced; "": there is no such reason.
+func foreign(f *elfio.File) Refusal {
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"} {
+		if f.SectionIndex(name) >= 0 {
+			return GoImage
+		}
+	}
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD || p.Filesz > uint64(len(f.Raw())) {
+			continue
+		}
+		b, err := f.Bytes(p.Vaddr, int(p.Filesz))
+		if err != nil {
+			continue
+		}
+		for _, r := range runtimes {
+			if bytes.Contains(b, []byte(r.text)) {
+				return r.refusal
+			}
+		}
+	}
+	return ""
+}
