@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -84,16 +85,19 @@ print(#table.concat(t, ","), n, (("abc"):rep(20):gsub("b%a", "%0%0")))
 	}
 	for _, tc := range []struct {
 		program corpus.Name
+		kind    string // default patchable
 		args    []string
 		stdin   string
 	}{
 		{program: corpus.Lua, args: []string{small}},
+		{program: corpus.Lua, kind: "plain", args: []string{small}},
 		{program: corpus.SQLite, args: []string{":memory:"}, stdin: corpus.SQLScript(1500)},
 		{program: corpus.Zstd, args: []string{"-q", "-7", "--single-thread", "-c"}, stdin: string(sampleData(50_000))},
 	} {
-		t.Run(string(tc.program), func(t *testing.T) {
+		kind := cmp.Or(tc.kind, "patchable")
+		t.Run(string(tc.program)+"-"+kind, func(t *testing.T) {
 			t.Parallel()
-			b := buildProgram(t, tc.program, kindNamed(t, "patchable"))
+			b := buildProgram(t, tc.program, kindNamed(t, kind))
 			out := filepath.Join(t.TempDir(), "callgrind.out")
 			under := run(t, command{dir: t.TempDir(), stdin: tc.stdin, argv: append([]string{"valgrind", "--tool=callgrind", "--compress-strings=yes",
 				"--callgrind-out-file=" + out, "-q", b.Program}, tc.args...)})

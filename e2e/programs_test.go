@@ -130,6 +130,9 @@ func testLua(t *testing.T, kinds []kind) {
 		if k.compiler == "musl-gcc" {
 			continue // which needs flags of its own for Lua's libraries
 		}
+		if k.plain && k.name != "plain" && !testtool.Wide() {
+			continue
+		}
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			k.target.need(t)
