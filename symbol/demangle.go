@@ -12,7 +12,7 @@ type Style uint8
 
 // The styles.
 const (
-	Simple Style = iota // name without parameters: ns::Foo::bar, <str as Trait>::f
+	Simple Style = iota // name without parameters, as its author wrote it: ns::Foo::bar, std::vector<int>::size
 	Full                // with parameters, template arguments and clones
 	No                  // the raw symbol
 )
@@ -68,11 +68,15 @@ func Demangle(name string, style Style) string {
 	if err != nil {
 		return name
 	}
+	if style == Simple && !isRust(name) {
+		return abbreviate(out)
+	}
 	return out
 }
 
 // DemangleForms returns the forms in which people know the name of a C++ or Rust function: the full signature, the
-// name without parameters, and the name without template arguments, too. It returns nil for other names.
+// name without parameters, spelled out and as [Simple] has it, and the name without template arguments, too. It
+// returns nil for other names.
 func DemangleForms(name string) []string {
 	name = BaseName(name)
 	if !Mangled(name) || len(name) > maxMangled {
@@ -93,8 +97,8 @@ func DemangleForms(name string) []string {
 	}
 	full := demangle.ASTToString(ast, limit)
 	ast = withoutParams(ast)
-	return distinct(full,
-		demangle.ASTToString(ast, limit, demangle.NoEnclosingParams),
+	plain := demangle.ASTToString(ast, limit, demangle.NoEnclosingParams)
+	return distinct(full, plain, abbreviate(plain),
 		demangle.ASTToString(ast, limit, demangle.NoEnclosingParams, demangle.NoTemplateParams))
 }
 

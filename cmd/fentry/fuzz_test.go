@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/binary"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +72,53 @@ func FuzzNumbers(f *testing.F) {
 			if _, to, err := parseTimes(s); err == nil && to == 0 {
 				t.Errorf("times %q have no end", s)
 			}
+		}
+	})
+}
+
+// FuzzPrograms: every command that reads an ELF file ends with an answer, whatever the file is.
+func FuzzPrograms(f *testing.F) {
+	files := []string{"demo/demo.elf", "testdata/section-index.elf"}
+	for i, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(i), uint32(0), uint64(0), false)
+		for _, at := range []uint32{16, 18, 32, 40, 54, 60, uint32(len(b)) - 64, uint32(len(b)) - 40} {
+			f.Add(uint8(i), at, uint64(0xffff), false)
+			f.Add(uint8(i), at, uint64(1)<<63, true)
+		}
+	}
+	lines := [][]string{
+		{"list"}, {"list", "-l"}, {"list", "--json"}, {"list", "--srcline"}, {"info"}, {"info", "--json"},
+		{"patch", "--plan"}, {"patch", "--plan", "--json"}, {"patch", "--verify"}, {"patch", "-o", "-"}, {"patch", "--undo", "-o", "-"},
+		{"mcount", "--list"}, {"mcount", "--list", "--json"}, {"mcount", "--check"},
+	}
+	f.Fuzz(func(t *testing.T, which uint8, at uint32, flip uint64, cut bool) {
+		b, err := os.ReadFile(files[int(which)%len(files)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := int(at) % (len(b) - 8)
+		binary.LittleEndian.PutUint64(b[w:], binary.LittleEndian.Uint64(b[w:])^flip)
+		if cut {
+			b = b[:w]
+		}
+		path := filepath.Join(t.TempDir(), "program")
+		if err := os.WriteFile(path, b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			args := append(line[:len(line):len(line)], path)
+			status, out, errs := inProcess(t, args...)
+			if status != 0 && errs == "" && out == "" {
+				t.Errorf("%q: status %d without a word", args, status)
+			}
+			if line[len(line)-1] != "-" {
+				checkSafe(t, args, "stdout", out)
+			}
+			checkSafe(t, args, "stderr", errs)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -252,8 +253,18 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 	}
 	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s%s%s\n",
 		grouped(n.Calls), durationCell(n.Total), durationCell(n.Self), percent(n.Total, w.total),
-		w.out.paint.with(sgrDim, prefix), printable(n.Name), note)
+		w.out.paint.with(sgrDim, prefix), w.name(n.Name, prefix), note)
 	return err
+}
+
+// name is a function's name behind a prefix, as much of its end as the terminal has room for.
+func (w *graphWriter) name(name, prefix string) string {
+	name = printable(name)
+	if w.out.width == 0 {
+		return name
+	}
+	const numbers = 3*(12+1) + 7 + 2
+	return keepEnd(name, max(narrowest, w.out.width-numbers-utf8.RuneCountInString(prefix)))
 }
 
 func percent(part, whole int64) string {

@@ -137,6 +137,7 @@ var replayFormats = []struct {
 	{"graph", func(out *output, t *trace.Trace, d display) eventWriter {
 		if out.paint {
 			d.graph.Color = durationColor
+			d.graph.ColorEnd = "\x1b[" + sgrYellow + "m"
 		}
 		return ftrace.NewGraph(out.Writer, t, d.graph)
 	}},

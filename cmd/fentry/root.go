@@ -279,12 +279,18 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 	var exit *exitError
 	if errors.As(err, &exit) {
 		if exit.Err != nil {
-			fmt.Fprintf(a.stderr, "fentry: %s\n", oneLine(exit.Err.Error()))
+			a.failed(exit.Err)
 		}
 		return exit.Code
 	}
-	fmt.Fprintf(a.stderr, "fentry: %s\n", oneLine(err.Error()))
+	a.failed(err)
 	return exitFailed
+}
+
+// failed prints what a command has failed with.
+func (a *app) failed(err error) {
+	p := paint(a.colors(a.stderr))
+	fmt.Fprintf(a.stderr, "%s %s\n", p.with(sgrRed, "fentry:"), oneLine(err.Error()))
 }
 
 // oneLine joins the lines of a message, because a message is one line.

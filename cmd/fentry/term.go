@@ -60,6 +60,7 @@ type output struct {
 	paint paint
 	pager *exec.Cmd
 	pipe  io.Closer
+	width int // of the terminal in columns; 0: no terminal, lines can be as long as they are
 
 	closed bool
 }
@@ -68,6 +69,11 @@ type output struct {
 func (a *app) open() (*output, error) {
 	o := &output{paint: paint(a.colors(a.stdout))}
 	a.out = o
+	if f, ok := a.stdout.(*os.File); ok && isTerminal(f) {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
+			o.width = w
+		}
+	}
 	if cmd := a.pagerCommand(); cmd != nil {
 		w, err := cmd.StdinPipe()
 		if err != nil {

@@ -130,9 +130,13 @@ func (t *table) write(w io.Writer, p paint) error {
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 		}
 	}
+	if o, ok := w.(*output); ok && o.width > 0 {
+		t.fit(width, o.width)
+	}
 	line := func(cells []string) string {
 		var b strings.Builder
 		for i, c := range cells {
+			c = keepEnd(c, width[i])
 			pad := width[i] - utf8.RuneCountInString(c)
 			if i > 0 {
 				b.WriteString("  ")
@@ -158,6 +162,51 @@ func (t *table) write(w io.Writer, p paint) error {
 		}
 	}
 	return nil
+}
+
+// narrowest is how many columns of a name are shown at least.
+const narrowest = 16
+
+// fit makes columns of names narrower, the widest first, until a line has room in a terminal's width; numbers are never
+// cut.
+func (t *table) fit(width []int, room int) {
+	over := 2*(len(width)-1) - room
+	for _, w := range width {
+		over += w
+	}
+	for over > 0 {
+		widest := -1
+		for i, w := range width {
+			if !t.right[i] && w > narrowest && (widest < 0 || w > width[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		next := narrowest // the width of the column that is the widest then
+		for i, w := range width {
+			if i != widest && !t.right[i] {
+				next = max(next, min(w, width[widest]-1))
+			}
+		}
+		cut := min(over, width[widest]-next)
+		width[widest] -= cut
+		over -= cut
+	}
+}
+
+// keepEnd cuts text to a number of columns. The end is kept: names differ there, while they share their namespaces.
+func keepEnd(s string, columns int) string {
+	n := utf8.RuneCountInString(s)
+	if n <= columns || columns < 1 {
+		return s
+	}
+	for skip := n - columns + 1; skip > 0; skip-- {
+		_, size := utf8.DecodeRuneInString(s)
+		s = s[size:]
+	}
+	return "…" + s
 }
 
 // durationCell is a duration for a column of a table: all units are two wide.

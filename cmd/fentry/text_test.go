@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"testing"
 
 	"github.com/fentry-dev/fentry/trace"
@@ -97,6 +99,46 @@ func TestSplitWords(t *testing.T) {
 			if got[i] != c.want[i] {
 				t.Errorf("%q: %q, want %q", c.text, got, c.want)
 			}
+		}
+	}
+}
+
+// Tables have room in a terminal: names are cut at their beginnings, the widest first, numbers never.
+func TestTableFits(t *testing.T) {
+	var tab table
+	tab.column("CALLS", true)
+	tab.column("THREAD", false)
+	tab.column("FUNCTION", false)
+	tab.row("1,234,567", "a thread of a program", "ns::Class<std::vector<int>>::a_method_with_a_long_name")
+	tab.row("1", "main", "ünï::code")
+	for width, want := range map[int]string{
+		0: "    CALLS  THREAD                 FUNCTION\n" +
+			"1,234,567  a thread of a program  ns::Class<std::vector<int>>::a_method_with_a_long_name\n" +
+			"        1  main                   ünï::code\n",
+		60: "    CALLS  THREAD                 FUNCTION\n" +
+			"1,234,567  a thread of a program  …a_method_with_a_long_name\n" +
+			"        1  main                   ünï::code\n",
+		20: "    CALLS  THREAD            FUNCTION\n" +
+			"1,234,567  …ad of a program  …ith_a_long_name\n" +
+			"        1  main              ünï::code\n",
+	} {
+		var b bytes.Buffer
+		out := &output{Writer: bufio.NewWriter(&b), width: width}
+		if err := tab.write(out, false); err != nil {
+			t.Fatal(err)
+		}
+		out.Flush()
+		if b.String() != want {
+			t.Errorf("width %d:\n%s\nwant\n%s", width, b.String(), want)
+		}
+	}
+	for _, c := range []struct {
+		s    string
+		n    int
+		want string
+	}{{"", 0, ""}, {"abc", 3, "abc"}, {"abc", 2, "…c"}, {"äöü", 2, "…ü"}, {"abc", 0, "abc"}} {
+		if got := keepEnd(c.s, c.n); got != c.want {
+			t.Errorf("%q to %d: %q, want %q", c.s, c.n, got, c.want)
 		}
 	}
 }

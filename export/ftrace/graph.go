@@ -26,6 +26,8 @@ type GraphOptions struct {
 	// Color, if not nil, returns the escape sequence before the name of a function with the given duration, "" for
 	// none; "\x1b[0m" ends it.
 	Color func(ns int64) string
+	// ColorEnd is the escape sequence before what says that a call was unwound or did not end; "": none.
+	ColorEnd string
 	// Comment, if not nil, returns what to write after a call as "/* ... */", such as its source line; "" for
 	// nothing.
 	Comment func(trace.FuncID) string
@@ -322,13 +324,24 @@ func (g *Graph) exit(ev *trace.Event) {
 		b = g.name(b, g.t.Label(ev.Func), ev.Dur)
 		switch ev.Kind {
 		case trace.Unwound:
-			b = append(b, ", unwound"...)
+			b = g.ending(b, "unwound")
 		case trace.Unfinished:
-			b = append(b, ", unfinished"...)
+			b = g.ending(b, "unfinished")
 		}
 		b = append(b, " */"...)
 	}
 	g.buf = append(b, '\n')
+}
+
+// ending appends how a call ended, if it did not return.
+func (g *Graph) ending(b []byte, how string) []byte {
+	b = append(b, ", "...)
+	if g.opt.ColorEnd == "" {
+		return append(b, how...)
+	}
+	b = append(b, g.opt.ColorEnd...)
+	b = append(b, how...)
+	return append(b, "\x1b[0m"...)
 }
 
 // resumed writes the exit of a call that was taken for unwound. Its closing brace was written then, and a second one

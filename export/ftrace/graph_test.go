@@ -476,6 +476,25 @@ func TestGraphColor(t *testing.T) {
 `)
 }
 
+// What did not return is coloured.
+func TestGraphColorEnd(t *testing.T) {
+	tr := build(t, "f g h", func(w *trace.Writer) {
+		k := w.Task(worker)
+		k.Enter(1000, 1)
+		k.Enter(2000, 2)
+		k.Enter(3000, 3)
+		k.Resync(4000, 1)
+		k.Exit(5000, 2)
+		k.Flush()
+	})
+	text := graphText(t, tr, GraphOptions{NoHeader: true, ColorEnd: "\x1b[33m"})
+	for _, want := range []string{"/* h, \x1b[33munwound\x1b[0m */", "/* f, \x1b[33munfinished\x1b[0m */"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
 // TestControlCharacters checks that names from the program cannot write to the
 // terminal.
 func TestControlCharacters(t *testing.T) {
