@@ -42,20 +42,23 @@ func (s *session) copyFrequency() {
 }
 
 // bufferSize is how large the pool is to be: as the user asked for, unless memory is
-// limited. Programs use all of it in turn, and whoever reaches the limit of a control group is
-// killed.
+// limited, or the size of files, of which the pool is one. Programs use all of it in turn,
+// and whoever reaches the limit of a control group is killed.
 func (s *session) bufferSize() int64 {
 	root := os.DirFS("/")
 	size, by := s.o.Buffer, limits.Limit{}
-	for _, l := range []limits.Limit{limits.Memory(root), limits.AddressSpace(root)} {
-		if l.Bytes/4 < size {
-			size, by = l.Bytes/4, l
+	use := func(l limits.Limit, part int64) {
+		if l.Bytes/part < size {
+			size, by = l.Bytes/part, l
 		}
 	}
+	use(limits.Memory(root), 4)
+	use(limits.AddressSpace(root), 4)
+	use(limits.FileSize(), 2)
 	if by.From == "" {
 		return size
 	}
-	s.logf("memory is limited to %d KiB (%s): the buffer has %d KiB, not %d", by.Bytes>>10, by.From, size>>10, s.o.Buffer>>10)
+	s.logf("limited to %d KiB by %s: the buffer has %d KiB, not %d", by.Bytes>>10, by.From, size>>10, s.o.Buffer>>10)
 	return size
 }
 

@@ -230,10 +230,10 @@ func TestUncounted(t *testing.T) {
 // Where address space is limited, the recorder makes do with a smaller buffer, and the
 // program with the part of it that it can map; nothing is lost.
 func TestLimitedAddressSpace(t *testing.T) {
-	r := &recorderCmd{prefix: []string{"sh", "-c", "ulimit -v 900000; exec \"$@\"", "sh"}}
+	r := &recorderCmd{Buffer: 8 << 30, prefix: []string{"sh", "-c", "ulimit -v 4000000; exec \"$@\"", "sh"}}
 	c := runCounted(t, r, nil, "calls", "3000000")
 	c.exact(t)
-	if c.res.Lost != 0 || !strings.Contains(c.stderr, "(ulimit -v): the buffer has") {
+	if c.res.Lost != 0 || !strings.Contains(c.stderr, "by ulimit -v: the buffer has") {
 		t.Errorf("%d lost: %s", c.res.Lost, c.stderr)
 	}
 	// The program alone: there is no room for more of the buffer than a few chunks.

@@ -37,6 +37,9 @@ func readLoaded(t *testing.T, tr *Trace, size int) {
 	if len(tr.Tasks) > size/ChunkHeaderSize || tr.Chunks > size/ChunkHeaderSize {
 		t.Errorf("%d tasks and %d chunks in %d bytes", len(tr.Tasks), tr.Chunks, size)
 	}
+	if u := tr.Losses().Uncounted; u != nil && (u.From < 0 || u.To < u.From) {
+		t.Errorf("events were lost from %d to %d", u.From, u.To)
+	}
 	entries, opened := uint64(0), map[*Task]int{}
 	events := 0
 	err := tr.Walk(WalkOptions{}, func(ev *Event) error {

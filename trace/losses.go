@@ -39,7 +39,7 @@ func (t *Trace) Losses() Losses {
 	if h.Uncounted != 0 {
 		l.Uncounted = &Interval{From: max(t.Clock.Time(h.UncountedFrom), 0), To: NoEnd}
 		if h.UncountedTo > h.UncountedFrom {
-			l.Uncounted.To = t.Clock.Time(h.UncountedTo)
+			l.Uncounted.To = max(t.Clock.Time(h.UncountedTo), l.Uncounted.From)
 		}
 	}
 	if t.Ending == EndMissing && h.Layout == LayoutPacked {

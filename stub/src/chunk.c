@@ -223,11 +223,12 @@ static void begin_chunk(struct control *c, struct chunk k)
 /* expendable returns from where on the current chunk is given up in a lap: from where the
    lap before began, or where a word begins about LAP words before the end, but behind all
    slots that a writer below a signal handler is still to write. n is how many events that
-   are. */
-static u64 expendable(struct control *c, u64 *n)
+   are; moved says that among them the thread went to another stack. */
+static u64 expendable(struct control *c, u64 *n, int *moved)
 {
 	u64 from = c->lap ? c->lap : c->chunk.base + FT_CHUNK_HEADER, words;
 	*n = 0;
+	*moved = 0;
 	for (u64 p = from; p < c->next; p += 8 * (1 + words)) {
 		u64 w = load((u64 *)p);
 		u32 id = (u32)(w >> 32);
@@ -236,8 +237,10 @@ static u64 expendable(struct control *c, u64 *n)
 		if (w == 0 || (!c->lap && p <= c->limit - 8 * LAP)) {
 			from = w ? p : p + 8;
 			*n = 0;
+			*moved = 0;
 		}
 		*n += w != 0 && !is_record;
+		*moved |= is_record && (id >> FT_RECORD_TYPE_SHIFT & FT_RECORD_TYPE_MASK) == FT_REC_STACK;
 	}
 	return from;
 }
@@ -249,9 +252,10 @@ static u64 expendable(struct control *c, u64 *n)
 static int lap(struct control *c)
 {
 	u64 n, from, to = c->next, t = counter();
+	int moved;
 	if (!c->chunk.base)
 		return 0;
-	from = expendable(c, &n);
+	from = expendable(c, &n, &moved);
 	if (from + 8 * LAP / 4 > c->limit)
 		return 0;
 	u64 count = n + (from == c->lap ? *(u64 *)(from + 8) : 0);
@@ -262,7 +266,8 @@ static int lap(struct control *c)
 	*payload = count;
 	end_record(payload);
 	write_record(c, t, FT_REC_SYNC, &t, 1);
-	write_record(c, t, FT_REC_STACK, &c->stack, 1);
+	if (moved)
+		write_record(c, t, FT_REC_STACK, &c->stack, 1);
 	c->high = (u32)(t >> 32);
 	return 1;
 }

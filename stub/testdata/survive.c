@@ -254,8 +254,8 @@ int main(int argc, char **argv)
 		}
 	} else if (!strcmp(what, "many")) {
 		for (int i = 0; i < n; i++) nest(10);
-	} else if (!strcmp(what, "for")) { /* n seconds */
-		for (time_t end = time(0) + n; time(0) < end;)
+	} else if (!strcmp(what, "until")) { /* there is a file */
+		while (access(argv[2], F_OK))
 			for (int i = 0; i < 100; i++) nest(10);
 	} else return 2;
 #ifdef __x86_64__

@@ -92,7 +92,9 @@ func FuzzPool(f *testing.F) {
 		}
 		defer tr.Close()
 		for _, err := range tr.Problems {
-			if s := err.Error(); !strings.Contains(s, "image chunk") && !strings.Contains(s, "no symbols") { // a mistake in what an image says of itself
+			// A mistake in what an image says of itself, or a kind of chunk that a later runtime may have.
+			s := err.Error()
+			if !strings.Contains(s, "image chunk") && !strings.Contains(s, "no symbols") && !strings.Contains(s, "not known and skipped") {
 				t.Error(err)
 			}
 		}

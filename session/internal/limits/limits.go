@@ -127,3 +127,13 @@ func AddressSpace(root fs.FS) Limit {
 	}
 	return l
 }
+
+// FileSize is the largest file that the process can make (ulimit -f).
+func FileSize() Limit {
+	l := Limit{None, "ulimit -f"}
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &lim) == nil && lim.Cur < math.MaxInt64 {
+		l.Bytes = int64(lim.Cur)
+	}
+	return l
+}

@@ -111,10 +111,9 @@ func smallChunks(n int64) int {
 	if space := limits.AddressSpace(os.DirFS("/")).Bytes; space != limits.None {
 		small = min(small, max(0, (space-n*format.ChunkSize)/2/smallSize))
 	}
-	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_FSIZE, &lim) == nil && lim.Cur < 1<<40 {
+	if most := limits.FileSize().Bytes; most != limits.None {
 		const header = format.StatesOff + mostSmall*5 + images*format.RangeEntry + 4096
-		small = min(small, max(0, (int64(lim.Cur)-header-n*(format.ChunkSize+4))/smallSize))
+		small = min(small, max(0, (most-header-n*(format.ChunkSize+4))/smallSize))
 	}
 	return int(small) &^ (bitsInWord - 1)
 }
