@@ -107,7 +107,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	so := session.Options{
 		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir,
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace, Emulator: o.Emulator,
-		Profile: o.Plan.Tracer == patch.Profile, Info: o.Info, Logf: o.Logf,
+		Profile: o.Plan.Tracer.ChunkSize() != 0, ChunkSize: o.Plan.Tracer.ChunkSize(), Info: o.Info, Logf: o.Logf,
 		Prepare: r.memory, Symbols: r.symbols,
 	}
 	so.Info.Tracer = o.Plan.Tracer.String()

@@ -13,6 +13,9 @@ const ThunkSize = 64
 // MaxThunkID is the largest id: larger ones are reserved in traces.
 const MaxThunkID = format.IDMax
 
+// CountEntry is the size in bytes of a function's entry in a thread's table of counts.
+const CountEntry = format.CountEntry
+
 // A ThunkKind says what a thunk does and how its site reaches it.
 type ThunkKind uint8
 
@@ -28,6 +31,13 @@ const (
 	ThunkMcount
 	// ThunkMcountFunc records the entry at such a site.
 	ThunkMcountFunc
+	// ThunkCount counts the entry in the thread's table. The site is before the prologue and jumps to the thunk.
+	ThunkCount
+	// ThunkMcountCount counts the entry at a site after the prologue.
+	ThunkMcountCount
+
+	// ThunkKinds is the number of kinds.
+	ThunkKinds
 )
 
 func (k ThunkKind) String() string {
@@ -40,6 +50,10 @@ func (k ThunkKind) String() string {
 		return "mcount"
 	case ThunkMcountFunc:
 		return "mcount-func"
+	case ThunkCount:
+		return "count"
+	case ThunkMcountCount:
+		return "mcount-count"
 	}
 	return fmt.Sprintf("ThunkKind(%d)", uint8(k))
 }
@@ -53,7 +67,7 @@ func CheckThunk(dst []byte, addr uint64, id uint32, kind ThunkKind) error {
 		return fmt.Errorf("thunk at %#x: not aligned to %d", addr, ThunkSize)
 	case id == 0 || id > MaxThunkID:
 		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", addr, id, MaxThunkID)
-	case kind > ThunkMcountFunc:
+	case kind >= ThunkKinds:
 		return fmt.Errorf("thunk at %#x: unknown kind %d", addr, uint8(kind))
 	}
 	return nil

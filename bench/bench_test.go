@@ -8,11 +8,11 @@ import (
 )
 
 func TestParseCall(t *testing.T) {
-	m, err := parseCall("call 19.8 18.0\nrdtsc 8.1 8.0\nrdtsc2 15.5 15.4\n")
+	m, err := parseCall("call 19.8 18.0\nrdtsc 8.1 8.0\nrdtsc2 15.5 15.4\ncycle 0.4 0.4\n")
 	if err != nil || m["call"] != 19.8 || m["rdtsc2"] != 15.5 {
 		t.Errorf("%v, %v", m, err)
 	}
-	for _, bad := range []string{"", "call x 1\n", "call 1 1\nrdtsc 1 1\n"} {
+	for _, bad := range []string{"", "call x 1\n", "call 1 1\nrdtsc 1 1\n", "call 1 1\nrdtsc 1 1\nrdtsc2 1 1\n"} {
 		if m, err := parseCall(bad); err == nil {
 			t.Errorf("%q: %v, want an error", bad, m)
 		}
@@ -32,6 +32,15 @@ func TestMiddle(t *testing.T) {
 	s := []sample{{wall: 3 * time.Second}, {wall: time.Second}, {wall: 2 * time.Second}}
 	if med, least := middle(s, wallOf); med != 2 || least != 1 {
 		t.Errorf("median %v, minimum %v; want 2 and 1", med, least)
+	}
+}
+
+func TestCyclesAbove(t *testing.T) {
+	round := func(call, cycle float64) map[string]float64 { return map[string]float64{"call": call, "cycle": cycle} }
+	// The second round ran at half the speed.
+	got := cyclesAbove([]map[string]float64{round(2, .5), round(4, 1)}, []map[string]float64{round(8, .5), round(16, 1), round(1, 1)})
+	if got != 12 {
+		t.Errorf("%v cycles, want 12", got)
 	}
 }
 

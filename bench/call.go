@@ -31,6 +31,7 @@ type callRun struct {
 	argv   []string
 	env    []string
 	limit  float64 // what the ratio may be; 0: no target
+	cycles float64 // what it may take above the untraced call, in cycles; 0: no target
 	reads  int     // timestamp reads it is compared with
 	role   int     // in the comparison of tracers
 	dearer int     // how many times dearer than the reference it shall be; 0: no target
@@ -124,6 +125,7 @@ func (b *bench) callRuns(data string) ([]*callRun, error) {
 	add("fentry record -T function", 1.5, 1, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
 	add("fentry record -T profile", 1.35, 2, nil,
 		b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
+	add("fentry record -T count", 0, 2, nil, b.fentry, "record", "-q", "-T", "count", "-o", data, sites).cycles = 8
 	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
 	if err != nil {
 		return nil, err
@@ -183,16 +185,22 @@ func parseCall(out string) (map[string]float64, error) {
 		}
 		m[f[0]] = med
 	}
-	if m["call"] == 0 || m["rdtsc2"] == 0 || m["rdtsc"] == 0 {
+	if m["call"] == 0 || m["rdtsc2"] == 0 || m["rdtsc"] == 0 || m["cycle"] == 0 {
 		return nil, fmt.Errorf("no measurements in %q", tail(out))
 	}
 	return m, nil
 }
 
 func printCalls(runs []*callRun) {
-	fmt.Println("Call and return of an empty function; timestamp reads measured in the same process")
+	fmt.Println("Call and return of an empty function; timestamp reads and cycles measured in the same process")
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "ns\t(min)\t1 rdtsc\t2 rdtsc\tratio\twanted\t\t")
+	fmt.Fprintln(w, "ns\t(min)\t1 rdtsc\t2 rdtsc\tratio\tcycles above\twanted\t\t")
+	var plain []map[string]float64
+	for _, r := range runs {
+		if r.role == untraced {
+			plain = r.median
+		}
+	}
 	for _, r := range runs {
 		if len(r.median) == 0 {
 			continue
@@ -208,7 +216,11 @@ func printCalls(runs []*callRun) {
 		if r.limit != 0 {
 			wanted = fmt.Sprintf("<= %.2f of %d rdtsc", r.limit, r.reads)
 		}
-		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t %s\t\n", call, least, one, two, call/base, wanted, r.name)
+		if r.cycles != 0 {
+			wanted = fmt.Sprintf("<= %.0f cycles", r.cycles)
+		}
+		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%s\t %s\t\n",
+			call, least, one, two, call/base, cyclesAbove(plain, r.median), wanted, r.name)
 	}
 	w.Flush()
 }
@@ -250,6 +262,19 @@ func printPeers(runs []*callRun) {
 	whole, _ := middleOf(ref.median, "call")
 	fmt.Printf("Two timestamp reads alone are %.0f %% of the reference's call: "+
 		"a tracer that reads the clock at entry and exit cannot be cheaper.\n", 100*two/whole)
+}
+
+// cyclesAbove is what a call takes above the untraced one, in cycles of the processor's clock; the rounds are
+// compared one by one, as far as both have them.
+func cyclesAbove(plain, run []map[string]float64) float64 {
+	var above []float64
+	for i := range min(len(plain), len(run)) {
+		above = append(above, run[i]["call"]/run[i]["cycle"]-plain[i]["call"]/plain[i]["cycle"])
+	}
+	if len(above) == 0 {
+		return 0
+	}
+	return median(above)
 }
 
 // A comparison is medians over rounds: of a call, of its net cost, and of the

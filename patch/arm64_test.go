@@ -34,7 +34,7 @@ __attribute__((patchable_function_entry(0))) void _start(void)
 `
 
 func TestGuardedPages(t *testing.T) {
-	for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile} {
+	for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile, patch.Count} {
 		t.Run(tracer.String(), func(t *testing.T) {
 			t.Parallel()
 			orig := read(t, onARM64.compile(t, "g.c", guarded, "-fpatchable-function-entry=2", "-mbranch-protection=standard",

@@ -25,11 +25,11 @@ type flavour interface {
 
 // cCode is the flavour of what C compilers make, in any language: the caller's return address is in one word, on the
 // stack or in a register, and stays there until the function returns; stacks do not move. The runtime keeps that word
-// in shadow memory and gives the function a thunk's, except with the tracer [Function], which only looks.
+// in shadow memory and gives the function a thunk's, except with the tracers [Function] and [Count], which only look.
 type cCode struct{ o *Options }
 
 // looks reports whether return addresses stay what they are.
-func (c cCode) looks() bool { return c.o.Tracer == Function }
+func (c cCode) looks() bool { return c.o.Tracer == Function || c.o.Tracer == Count }
 
 func (c cCode) check(f *elfio.File) error {
 	if c.looks() {
@@ -49,6 +49,10 @@ func (c cCode) refuses(s *record.Site) record.Reason {
 
 func (c cCode) thunk(s *record.Site) arch.ThunkKind {
 	switch behind := behindPrologue(s); {
+	case behind && c.o.Tracer == Count:
+		return arch.ThunkMcountCount
+	case c.o.Tracer == Count:
+		return arch.ThunkCount
 	case behind && c.looks():
 		return arch.ThunkMcountFunc
 	case behind:
@@ -71,16 +75,18 @@ func (c cCode) routines(k arch.ThunkKind) (enter, exit string) {
 		tracer = "func"
 	case o.Tracer == Profile:
 		tracer = "profile"
+	case o.Tracer == Count:
+		tracer = "count"
 	case o.selective():
 		tracer = "opt"
 	}
 	enter, exit = "fentry_"+tracer+"_enter", "fentry_"+tracer+"_exit"
 	switch k {
-	case arch.ThunkMcount, arch.ThunkMcountFunc:
+	case arch.ThunkMcount, arch.ThunkMcountFunc, arch.ThunkMcountCount:
 		enter = "fentry_mcount_" + tracer + "_enter"
 	}
 	switch k {
-	case arch.ThunkFunc, arch.ThunkMcountFunc:
+	case arch.ThunkFunc, arch.ThunkMcountFunc, arch.ThunkCount, arch.ThunkMcountCount:
 		exit = ""
 	}
 	return enter, exit

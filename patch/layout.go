@@ -50,7 +50,7 @@ type layout struct {
 
 	runtime  runtime
 	runs     []arch.ThunkRun
-	routines [arch.ThunkMcountFunc + 1]enterExit
+	routines [arch.ThunkKinds]enterExit
 
 	windows       []window // of all functions
 	before, after []byte   // their bytes

@@ -17,6 +17,7 @@ const (
 	FunctionGraph Tracer = format.ModeGraph    // entries and exits
 	Function      Tracer = format.ModeFunction // entries only
 	Profile       Tracer = format.ModeProfile  // counts and times per function, no stream of events
+	Count         Tracer = format.ModeCount    // counts per function, no times and no stream of events
 )
 
 // Tracers returns the names of all tracers, by their numbers.
@@ -27,6 +28,18 @@ func (t Tracer) String() string {
 		return names[t]
 	}
 	return fmt.Sprintf("Tracer(%d)", uint8(t))
+}
+
+// ChunkSize is the size in bytes of the chunks of a trace that the runtime writes to its file even under a recorder; 0:
+// the tracer has events, which the recorder writes.
+func (t Tracer) ChunkSize() int {
+	switch t {
+	case Profile:
+		return format.ChunkSize
+	case Count:
+		return format.CountChunkSize
+	}
+	return 0
 }
 
 // ParseTracer is the inverse of [Tracer.String].

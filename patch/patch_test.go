@@ -96,7 +96,7 @@ func run(t *testing.T, on *target, image []byte) (string, int, string) {
 func TestPatchedProgramsBehaveAndUndo(t *testing.T) {
 	for _, on := range targets {
 		for name, flags := range on.kinds {
-			for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile} {
+			for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile, patch.Count} {
 				t.Run(on.name+"/"+name+"/"+tracer.String(), func(t *testing.T) {
 					t.Parallel()
 					testPatched(t, on, flags, tracer)

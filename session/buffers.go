@@ -76,6 +76,7 @@ func (s *session) buffers() (string, error) {
 	if s.o.Profile {
 		// The runtime writes the file itself.
 		pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)
+		le.PutUint32(head[format.HChunkSize:], uint32(s.chunkSize()))
 		if _, err := s.dir.Events.WriteAt(head[:], 0); err != nil {
 			return "", tracedir.PathError(err)
 		}
@@ -121,6 +122,14 @@ func (s *session) buffers() (string, error) {
 		s.logf("%v: tracing stopped; what was recorded before is kept", err)
 	}
 	return s.pool.Path(), nil
+}
+
+// chunkSize is the chunk size of a file that the runtime writes itself.
+func (s *session) chunkSize() int {
+	if s.o.ChunkSize > 0 {
+		return s.o.ChunkSize
+	}
+	return format.ChunkSize
 }
 
 // ready tells the runtime, and readers of the trace, who the first process is.

@@ -62,7 +62,7 @@ func (s *session) finishProfile() {
 }
 
 func (s *session) readProfile() error {
-	f := s.dir.Events
+	f, chunk := s.dir.Events, int64(s.chunkSize())
 	// Processes that live on stop.
 	_, _ = f.WriteAt(le.AppendUint32(nil, 1), format.HClosed)
 	fi, err := f.Stat()
@@ -76,8 +76,8 @@ func (s *session) readProfile() error {
 	}
 	s.res.Lost = le.Uint64(head[format.HLost:])
 	used := fi.Size()
-	if n := le.Uint64(head[format.HNext:]); n < uint64(used)/format.ChunkSize {
-		used = format.HeaderSize + int64(n)*format.ChunkSize
+	if n := le.Uint64(head[format.HNext:]); n < uint64(used/chunk) {
+		used = format.HeaderSize + int64(n)*chunk
 	}
 	if used < fi.Size() && !s.live.MappedNow() {
 		if err := f.Truncate(used); err != nil {
@@ -88,8 +88,8 @@ func (s *session) readProfile() error {
 	type task struct{ pid, tid uint32 }
 	tasks := make(map[task]bool)
 	pids := make(map[uint32]bool)
-	b := make([]byte, format.ChunkSize)
-	for off := int64(format.HeaderSize); off < used; off += format.ChunkSize {
+	b := make([]byte, chunk)
+	for off := int64(format.HeaderSize); off < used; off += chunk {
 		n, err := f.ReadAt(b, off)
 		if n < format.ChunkHeader {
 			if err != nil && err != io.EOF {
@@ -108,8 +108,8 @@ func (s *session) readProfile() error {
 		if trace.ChunkKind(le.Uint16(b[format.CKind:])) == trace.ChunkImage {
 			s.sawImage(trace.ImageID(le.Uint64(b[format.CImage:])), int(pid), b[format.ChunkHeader:n])
 		}
-		if size := int64(le.Uint32(b[format.CSize:])); size > format.ChunkSize {
-			off += (size - 1) / format.ChunkSize * format.ChunkSize // it spans several
+		if size := int64(le.Uint32(b[format.CSize:])); size > chunk {
+			off += (size - 1) / chunk * chunk // it spans several
 		}
 	}
 	s.res.Tasks, s.res.Processes = len(tasks), len(pids)

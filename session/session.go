@@ -44,9 +44,11 @@ type Options struct {
 	Buffer int64
 	// Policy says what the program's runtime does if no chunk is free.
 	Policy trace.Policy
-	// Profile means that the runtime keeps counts and times instead of a stream of events. It maps the events file
+	// Profile means that the runtime keeps counts, and perhaps times, instead of a stream of events. It maps the events file
 	// itself, and there is no pool.
 	Profile bool
+	// ChunkSize is the chunk size of that file in bytes, a power of two; 0: that of other traces.
+	ChunkSize int
 	// NoPtrace runs a patched copy without trying ptrace.
 	NoPtrace bool
 

@@ -24,6 +24,7 @@ const (
 	ModeGraph    = format.ModeGraph    // function_graph: entries and exits
 	ModeFunction = format.ModeFunction // function: entries
 	ModeProfile  = format.ModeProfile  // counts and times of functions, no events
+	ModeCount    = format.ModeCount    // counts of functions, no times and no events
 )
 
 // Bits of Config.Flags.
@@ -36,7 +37,7 @@ const (
 // Config is the runtime's configuration for a process, common to all images: the contents of its symbol
 // fentry_config.
 type Config struct {
-	Mode      uint32 // ModeGraph, ModeFunction or ModeProfile; must agree with the routines the thunks call
+	Mode      uint32 // ModeGraph, ModeFunction, ModeProfile or ModeCount; must agree with the routines the thunks call
 	Flags     uint32 // FlagNoRecorder, FlagNoFile, FlagQuiet
 	Depth     uint32 // deeper calls are not recorded; 0: no limit
 	Policy    uint32 // what to do if there is no room for events: trace.Policy

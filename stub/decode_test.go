@@ -19,6 +19,7 @@ type events struct {
 	lost    uint64
 	depth   int // greatest
 	profile map[string]profile
+	byTask  map[task]map[string]int // of the tracer count
 	order   []task
 	maps    []mapped
 }
@@ -75,7 +76,7 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 	if len(b) < 4096 || string(b[:8]) != "FENTRYT1" || le.Uint32(b[8:]) != 2 {
 		return nil, fmt.Errorf("no trace")
 	}
-	ev := &events{tasks: map[task]*calls{}, calls: map[string]int{}, exits: map[string]int{}, codes: map[uint32]int{}, profile: map[string]profile{}}
+	ev := &events{tasks: map[task]*calls{}, calls: map[string]int{}, exits: map[string]int{}, codes: map[uint32]int{}, profile: map[string]profile{}, byTask: map[task]map[string]int{}}
 	ev.lost = le.Uint64(b[104:])
 	size := int(le.Uint32(b[16:]))
 	used := int(le.Uint64(b[32:]))
@@ -85,7 +86,7 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 		b      []byte
 	}
 	var chunks []chunk
-	var tables [][]byte
+	var tables, counts [][]byte
 	for i := 0; ; i++ {
 		off := int(le.Uint32(b[12:])) + i*size
 		if off+size > len(b) {
@@ -128,6 +129,9 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 		case 3:
 			tables = append(tables, b[off:off+end])
 			i += (int(le.Uint32(c[8:]))+size-1)/size - 1
+		case 5:
+			counts = append(counts, b[off:off+end])
+			i += (int(le.Uint32(c[8:]))+size-1)/size - 1
 		case 4:
 			for e := c[128:end]; len(e) > 0; e = e[40:] {
 				m := mapped{le.Uint32(e), le.Uint32(e[4:]), le.Uint64(e[8:]), le.Uint64(e[24:]), le.Uint64(e[32:])}
@@ -154,6 +158,21 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 			p.max = max(p.max, le.Uint64(e[24:]))
 			ev.profile[n] = p
 			ev.calls[n] = int(p.calls)
+		}
+	}
+	for _, c := range counts {
+		k := task{le.Uint32(c[12:]), le.Uint32(c[16:]), le.Uint64(c[48:])}
+		if ev.byTask[k] == nil {
+			ev.byTask[k] = map[string]int{}
+		}
+		for id := uint32(1); 128+8*int(id) < len(c); id++ {
+			n, err := name(le.Uint32(c[92:]) + id)
+			if err != nil {
+				return nil, err
+			}
+			calls := int(le.Uint64(c[128+8*id:]))
+			ev.calls[n] += calls
+			ev.byTask[k][n] += calls
 		}
 	}
 	for _, c := range chunks {

@@ -23,7 +23,7 @@
 //	thread                             the running thread, new or forked
 //	session, announce, start           finding a place for the trace, once a process
 //	slow, home                         where fast paths come to, and other images
-//	graph, func, opt, profile (.S)     the fast paths, which thunks call
+//	graph, func, opt, profile, count (.S)  the fast paths, which thunks call
 //
 // So the code that writes an event is never re-entered while it does so. Only the highest layer checks whether the
 // runtime has started.
@@ -69,7 +69,7 @@
 //
 //   - an image whose thunks call routines for another mode, or for other options (depth, threshold, graph roots), than
 //     the home was configured for;
-//   - every second image in profile mode: a thread's table of counts has an entry for each function of the home's
+//   - every second image in the modes profile and count: a thread's table of counts has an entry for each function of the home's
 //     image, found by local id, and its size is settled when the thread begins. The functions of another image have no
 //     entry in it, and choosing a table at each call would cost programs of one image what they do not need;
 //   - every second image on arm64: fast paths find the control block by a thread-local word of the executable, at a

@@ -39,7 +39,7 @@ type buildOptions struct {
 	config Config
 	cc     string   // gcc, the machine's, unless set
 	flags  []string // for the compiler
-	tracer string   // graph, func, profile, opt; graph unless set
+	tracer string   // graph, func, profile, count, opt; graph unless set
 	behind bool     // sites are behind the prologue
 	roots  []string // graph roots
 	skip   func(name string) bool
@@ -172,7 +172,7 @@ harness_switches: .zero %d
 		th := thunk{
 			addr: addr["harness_thunks"] + uint64(len(thunks))*thunkSize, switched: addr["harness_switches"] + uint64(len(thunks)),
 			enter: addr[enter], exit: addr["fentry_"+o.tracer+"_exit"], site: a, body: a + uint64(m.site), id: uint32(len(thunks) + 1),
-			function: o.tracer == "func", behind: o.behind,
+			function: o.tracer == "func", count: o.tracer == "count", behind: o.behind,
 		}
 		if th.enter == 0 {
 			t.Fatalf("no %s", enter)

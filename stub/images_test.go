@@ -47,6 +47,7 @@ func TestRanges(t *testing.T) {
 			{"depth", "opt", Config{Depth: 1 << 30}},
 			{"threshold", "opt", Config{Threshold: 1}},
 			{"profile", "profile", Config{Mode: ModeProfile}},
+			{"count", "count", Config{Mode: ModeCount}},
 		} {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
@@ -160,6 +161,7 @@ func TestGuestThatDoesNotFit(t *testing.T) {
 	}{
 		{"depth", Config{Depth: 5}, "opt", nil},
 		{"profile", Config{Mode: ModeProfile}, "profile", nil},
+		{"count", Config{Mode: ModeCount}, "count", nil},
 		{"no home", Config{}, "graph", []string{"FENTRY_OFF=1"}},
 	} {
 		t.Run(v.name, func(t *testing.T) {

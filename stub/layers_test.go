@@ -46,7 +46,7 @@ var layers = []string{
 	"slow",      // where the fast paths come to
 	"home",      // what other images are offered
 	"sve",       // arm64: what fast paths go through
-	"start.S", "func", "graph", "opt", "profile.S",
+	"start.S", "func", "graph", "opt", "profile.S", "count",
 }
 
 // guestLayers are those of the part for other images of a process.

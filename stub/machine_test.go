@@ -33,7 +33,7 @@ type machine struct {
 type thunk struct {
 	addr, switched, enter, exit, site, body uint64
 	id                                      uint32
-	function, behind                        bool
+	function, count, behind                 bool
 }
 
 var onAMD64 = &machine{
@@ -54,6 +54,10 @@ var onAMD64 = &machine{
 func (t thunk) amd64() amd64.Thunk {
 	th := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
 	switch {
+	case t.behind && t.count:
+		th.Kind = arch.ThunkMcountCount
+	case t.count:
+		th.Kind = arch.ThunkCount
 	case t.behind && t.function:
 		th.Kind = arch.ThunkMcountFunc
 	case t.behind:
@@ -92,6 +96,10 @@ const frameBehind = 32
 func (t thunk) arm64() arm64.Thunk {
 	th := arm64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
 	switch {
+	case t.behind && t.count:
+		th.Kind = arch.ThunkMcountCount
+	case t.count:
+		th.Kind = arch.ThunkCount
 	case t.behind && t.function:
 		th.Kind = arch.ThunkMcountFunc
 	case t.behind:

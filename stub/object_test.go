@@ -153,9 +153,9 @@ func TestObject(t *testing.T) {
 			have[s.Name] = s
 		}
 		want := []string{"fentry_start", "fentry_irel", "fentry_config", "fentry_image", "fentry_null_cb"}
-		for _, tracer := range []string{"graph", "func", "profile", "opt"} {
+		for _, tracer := range []string{"graph", "func", "profile", "count", "opt"} {
 			want = append(want, "fentry_"+tracer+"_enter", "fentry_mcount_"+tracer+"_enter")
-			if tracer != "func" {
+			if tracer != "func" && tracer != "count" {
 				want = append(want, "fentry_"+tracer+"_exit")
 			}
 		}
@@ -373,6 +373,13 @@ func testLayout(t *testing.T, m *machine) {
 	is("THUNK_RET + THUNK_RET_ID", bytes.Index(b, []byte{0x04, 0x03, 0x02, 0x81}))
 	is("THUNK_RET", bytes.Index(b, []byte{0x48, 0x8d, 0x64, 0x24, 0xf8}))
 	is("THUNK_BYPASS", 9+int(b[8]))
+	th.Kind = arch.ThunkCount
+	if err := th.Encode(b); err != nil {
+		t.Fatal(err)
+	}
+	table := bytes.Index(b, []byte{0x65, 0x48, 0x8b, 0x40}) // mov %gs:..(%rax), %rax
+	is("CB_TABLE", b[table+4])
+	is("CB_OWNER", 0)
 	compileLayout(t, m, src.String())
 }
 

@@ -13,6 +13,7 @@ var tracers = []struct {
 	{"graph", Config{}},
 	{"func", Config{Mode: ModeFunction}},
 	{"profile", Config{Mode: ModeProfile}},
+	{"count", Config{Mode: ModeCount}},
 	{"opt", Config{Depth: 1000}},
 }
 

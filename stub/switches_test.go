@@ -10,10 +10,10 @@ import (
 // bits say; the calls of it that are open are closed.
 func TestSwitches(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
-		for _, tracer := range []string{"graph", "func", "opt", "profile"} {
+		for _, tracer := range []string{"graph", "func", "opt", "profile", "count"} {
 			t.Run(tracer, func(t *testing.T) {
 				t.Parallel()
-				c := map[string]Config{"func": {Mode: ModeFunction}, "profile": {Mode: ModeProfile}, "opt": {Depth: 100}}[tracer]
+				c := map[string]Config{"func": {Mode: ModeFunction}, "profile": {Mode: ModeProfile}, "count": {Mode: ModeCount}, "opt": {Depth: 100}}[tracer]
 				f := buildFixture(t, "switches.c", buildOptions{on: m, tracer: tracer, config: c})
 				id := func(name string) string { return strconv.Itoa(slices.Index(f.sites, name) + 1) }
 				out, ev := f.run(t, id("outer"), id("leaf"))

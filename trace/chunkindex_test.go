@@ -55,7 +55,7 @@ func seeIndex(tr *Trace) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d chunks %d bytes %d lost %d unknown\n%+v\n%+v\n", tr.Chunks, tr.Bytes, tr.Lost, tr.Unknown, tr.Images, tr.Mappings)
 	for _, k := range tr.Tasks {
-		fmt.Fprintf(&s, "%v %d %d %d %d %d %v %v\n", k, k.PID, k.Start, k.Stack, k.Lost, k.Gaps, k.chunks, k.profiles)
+		fmt.Fprintf(&s, "%v %d %d %d %d %d %v %v %v\n", k, k.PID, k.Start, k.Stack, k.Lost, k.Gaps, k.chunks, k.profiles, k.counts)
 	}
 	return s.String()
 }

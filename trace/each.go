@@ -119,50 +119,52 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 		return d.err
 	}
 	if p, ok := s.(interface {
-		profile(k *Task, b []byte, image uint32, first uint32)
+		profile(b []byte, image uint32, first uint32)
+		count(b []byte, image uint32, first uint32)
 	}); ok {
-		return t.eachProfile(k, window, p.profile)
+		if err := t.eachEntry(k.profiles, format.ProfileEntry, window, p.profile); err != nil {
+			return err
+		}
+		return t.eachEntry(k.counts, format.CountEntry, window, p.count)
 	}
 	return nil
 }
 
-// eachProfile calls fn with parts of the task's profile chunks: whole entries,
-// the first of which belongs to id first. Image is the chunks'.
-func (t *Trace) eachProfile(k *Task, buf []byte, fn func(k *Task, b []byte, image, first uint32)) error {
-	for _, c := range k.profiles {
+// eachEntry calls fn with parts of a task's profile or count chunks: whole entries of
+// so many bytes, the first of which belongs to id first. Image is the chunks'.
+func (t *Trace) eachEntry(chunks []chunkRef, entry int, buf []byte, fn func(b []byte, image, first uint32)) error {
+	for _, c := range chunks {
 		id := c.first
 		end := c.off + int64(c.size)
-		for off := c.off + ChunkHeaderSize; off+format.ProfileEntry <= end; {
-			if hole := (t.nextData(off, end) - off) / format.ProfileEntry; hole > 0 {
+		for off := c.off + ChunkHeaderSize; off+int64(entry) <= end; {
+			if hole := (t.nextData(off, end) - off) / int64(entry); hole > 0 {
 				id += uint32(hole)
-				off += hole * format.ProfileEntry
+				off += hole * int64(entry)
 				continue
 			}
 			n, err := t.file.ReadAt(buf[:min(int64(len(buf)), end-off)], off)
 			if err != nil && !errors.Is(err, io.EOF) {
 				return err
 			}
-			n -= n % format.ProfileEntry
+			n -= n % entry
 			if n == 0 {
 				break
 			}
-			fn(k, buf[:n], c.image, id)
-			id += uint32(n / format.ProfileEntry)
+			fn(buf[:n], c.image, id)
+			id += uint32(n / entry)
 			off += int64(n)
 		}
 	}
 	return nil
 }
 
-// profile adds the entries of a profile chunk.
-func (r *report) profile(_ *Task, b []byte, image, first uint32) {
-	le := binary.LittleEndian
-	clock := &r.t.Clock
+// entries calls fn with the counter and the entry of each function that was called.
+func (r *report) entries(b []byte, entry int, image, first uint32, fn func(c *counter, calls uint64, b []byte)) {
 	var ids span
-	for ; len(b) >= format.ProfileEntry; b = b[format.ProfileEntry:] {
+	for ; len(b) >= entry; b = b[entry:] {
 		id := first
 		first++
-		calls := le.Uint64(b[format.PCalls:])
+		calls := binary.LittleEndian.Uint64(b)
 		if calls == 0 {
 			continue
 		}
@@ -172,6 +174,23 @@ func (r *report) profile(_ *Task, b []byte, image, first uint32) {
 			}
 		}
 		c, _ := r.counter(FuncID{ids.image, id - ids.base})
+		fn(c, calls, b)
+	}
+}
+
+// count adds the entries of a count chunk.
+func (r *report) count(b []byte, image, first uint32) {
+	r.entries(b, format.CountEntry, image, first, func(c *counter, calls uint64, _ []byte) {
+		c.flat = true
+		c.calls += calls
+	})
+}
+
+// profile adds the entries of a profile chunk.
+func (r *report) profile(b []byte, image, first uint32) {
+	le := binary.LittleEndian
+	clock := &r.t.Clock
+	r.entries(b, format.ProfileEntry, image, first, func(c *counter, calls uint64, b []byte) {
 		total := clock.Span(le.Uint64(b[format.PTotal:]))
 		c.profiled = true
 		c.calls += calls
@@ -179,7 +198,7 @@ func (r *report) profile(_ *Task, b []byte, image, first uint32) {
 		c.sum = addSat(c.sum, total)
 		c.self = addSat(c.self, clock.Span(le.Uint64(b[format.PSelf:])))
 		c.max = max(c.max, clock.Span(le.Uint64(b[format.PMax:])))
-	}
+	})
 }
 
 // forks hands what a task had open to the tasks forked from it.

@@ -16,6 +16,7 @@ const (
 	ChunkEvents  ChunkKind = format.KindEvents  // events of a task
 	ChunkImage   ChunkKind = format.KindImage   // what a program image is
 	ChunkProfile ChunkKind = format.KindProfile // counts and times per function, no stream of events
+	ChunkCount   ChunkKind = format.KindCount   // counts per function, no times
 	ChunkMap     ChunkKind = format.KindMap     // images loaded in a process
 )
 

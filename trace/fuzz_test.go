@@ -78,7 +78,7 @@ func readLoaded(t *testing.T, tr *Trace, size int) {
 	}
 	calls := uint64(0)
 	for _, k := range tr.Tasks {
-		if len(k.profiles) > 0 {
+		if len(k.profiles)+len(k.counts) > 0 {
 			return // counts of calls that no event stands for
 		}
 	}
@@ -133,6 +133,9 @@ func FuzzOpen(f *testing.F) {
 	p := slot(ChunkProfile, a, 0, false, 1, 100, 110, 120)
 	binary.LittleEndian.PutUint32(p[format.CSize:], 9000)
 	f.Add(append(append(bytes.Clone(header), p...), make([]byte, 8192)...))
+	n := bytes.Clone(p)
+	binary.LittleEndian.PutUint16(n[format.CKind:], uint16(ChunkCount))
+	f.Add(append(append(bytes.Clone(header), n...), make([]byte, 8192)...))
 	im := appendChunkHeader(nil, ChunkImage, TaskID{Image: 1}, 0, 0, 0)
 	f.Add(append(append(bytes.Clone(header), im...), "path=/x\x00nsites=9\x00mode=function\x00bias=zz\x00"...))
 	ranged := withRanges(Header{Layout: LayoutPacked}, [3]uint64{1, 1, 10}, [3]uint64{2, 11, 5}, [3]uint64{3, 14, 1 << 31}, [3]uint64{0, 20, 4}, [3]uint64{1, 30, 2})

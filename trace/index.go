@@ -122,7 +122,7 @@ type chunkRef struct {
 	size    uint32 // with the header, inside the file
 	number  uint32
 	image   uint32 // position in Trace.Images
-	first   uint32 // of a profile chunk: id of the first entry
+	first   uint32 // of a profile or count chunk: id of the first entry
 }
 
 // A chunkHead is a decoded chunk header.
@@ -377,7 +377,7 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	}
 	t.Chunks++
 	t.Bytes += int64(ch.size)
-	if ch.kind > ChunkMap {
+	if ch.kind > ChunkCount {
 		if t.Unknown++; t.Unknown == 1 {
 			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it",
 				off, ch.kind))
@@ -409,6 +409,11 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 		k.profiles = append(k.profiles, ref)
 		k.comm(ch)
 		return nil
+	case ChunkCount:
+		k := ix.task(ch, &ref)
+		k.counts = append(k.counts, ref)
+		k.comm(ch)
+		return nil
 	}
 	ix.pairs.add(ClockPair{ch.counter, ch.monotonic})
 	k := ix.task(ch, &ref)
@@ -437,7 +442,8 @@ func (k *Task) comm(ch *chunkHead) {
 // events back until long after: what the first chunk's header says is not it.
 func (ix *index) setBegin(k *Task, buf []byte) {
 	if len(k.chunks) == 0 {
-		k.begin = k.profiles[0].counter
+		tables := slices.Concat(k.profiles, k.counts)
+		k.begin = tables[0].counter
 		return
 	}
 	k.begin = k.chunks[0].counter

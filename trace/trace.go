@@ -100,6 +100,7 @@ type Task struct {
 	number   uint32 // of the first chunk there is
 	chunks   []chunkRef
 	profiles []chunkRef
+	counts   []chunkRef
 	children []*Task // forked ones, by Start
 }
 

@@ -320,6 +320,18 @@ func (k *TaskWriter) Profile(t uint64, first uint32, counts []ProfileCount) erro
 	return err
 }
 
+// Count writes a count chunk: calls[i] are those of the function with id first + i.
+func (k *TaskWriter) Count(t uint64, first uint32, calls []uint64) error {
+	b := appendChunkHeader(nil, ChunkCount, k.id, 0, t, 0)
+	binary.LittleEndian.PutUint32(b[format.CFirst:], first)
+	for _, n := range calls {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	binary.LittleEndian.PutUint32(b[format.CSize:], uint32(len(b)))
+	_, err := k.w.write(b)
+	return err
+}
+
 // Flush writes the chunk begun so far and returns the first error of any write of the Writer.
 func (k *TaskWriter) Flush() error {
 	if len(k.buf) > 0 && k.w.err == nil {

@@ -43,7 +43,9 @@ type step struct {
 }
 
 // behind reports whether sites for thunks of kind k are behind the prologue.
-func behind(k arch.ThunkKind) bool { return k == arch.ThunkMcount || k == arch.ThunkMcountFunc }
+func behind(k arch.ThunkKind) bool {
+	return k == arch.ThunkMcount || k == arch.ThunkMcountFunc || k == arch.ThunkMcountCount
+}
 
 // steps describes a thunk of a kind. At its first byte the CFA is a word above the
 // stack pointer, and the return address is in that word. Sites behind the prologue
@@ -61,6 +63,14 @@ func steps(k arch.ThunkKind) []step {
 		{thunkBypass, -1, -1},
 	}
 	switch k {
+	case arch.ThunkCount, arch.ThunkMcountCount:
+		return []step{
+			{1, 1, 0},               // rax pushed
+			{thunkCountJump, -1, 0}, // and popped
+			{thunkCountSlow, 1, 0},  // from between
+			{thunkCountCall, 1, 0},  // id pushed
+			{thunkCountBack, -1, 0}, // enter dropped it
+		}
 	case arch.ThunkGraph:
 		s = append(s, step{thunkPad, -1, 1}) // the return address is off the stack
 		return append(s, exit...)
@@ -123,8 +133,11 @@ func rules(k arch.ThunkKind) []byte {
 // whose address is in a jump of the thunk, and where hid pushes 1 what is in the slot.
 func returnBehind(k arch.ThunkKind, slot, hid []byte) []byte {
 	jump := byte(thunkCallEnd)
-	if k == arch.ThunkMcount {
+	switch k {
+	case arch.ThunkMcount:
 		jump = thunkBypass
+	case arch.ThunkMcountCount:
+		jump = thunkCountJump
 	}
 	body := []byte{
 		opBreg0 + regIP, 0, opConst1s, 0x100 - arch.ThunkSize, opAnd, opDup, opPlusU, jump + 1, opDerefSz, 4,

@@ -3,6 +3,7 @@ package amd64
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/fentry-dev/fentry/arch"
 )
@@ -23,6 +24,11 @@ import (
 // al has a count and r10 the static chain. So the id goes over the stack, pushed by an
 // instruction that needs no register; bit 31 of it says exit. Flags are dead at both ends,
 // which is why the switch can be tested, by one instruction with a memory operand.
+//
+// A thunk that counts does all by itself, because even the call of a routine would take longer: it
+// adds to the function's entry of the thread's table, whose address is in the control block. The
+// block is at the gs base if the first word there is the inverted thread pointer, which is at fs:0:
+// the sum of the two is then -1. So one register is enough, and it is 0 when it addresses the block.
 
 // A Thunk is the code between a traced site and the runtime. Addresses are those at which the code will run, or all
 // shifted from them by the same distance.
@@ -47,6 +53,17 @@ const (
 	thunkBehind  = 52 // ThunkMcount: drops the return address of the call at thunkPad+3
 )
 
+// Offsets of the parts of a thunk that counts.
+const (
+	thunkCountOut  = 44 // rax is popped
+	thunkCountJump = 45 // jmp body
+	thunkCountSlow = 50 // the thread's table has not been found
+	thunkCountCall = 55 // call enter
+	thunkCountBack = 60 // enter returns here
+
+	thunkTable = 72 // in the control block: address of the thread's table
+)
+
 // Encode writes the thunk's ThunkSize bytes to dst. It returns a *RangeError if a target cannot be reached, and an
 // error for an invalid id or address.
 func (t *Thunk) Encode(dst []byte) error {
@@ -55,16 +72,11 @@ func (t *Thunk) Encode(dst []byte) error {
 	}
 	b := (*[arch.ThunkSize]byte)(dst)
 	*b = thunkCode[t.Kind]
-	var err error
-	// put fills in the displacement of the instruction at offset at that ends at offset end.
-	put := func(name string, at, disp, end int, to uint64) {
-		next := t.Addr + uint64(end)
-		d := int64(to - next)
-		if d != int64(int32(d)) && err == nil {
-			err = fmt.Errorf("thunk %d: %w", t.ID, &RangeError{name, t.Addr + uint64(at), to, d, 32})
-		}
-		binary.LittleEndian.PutUint32(b[disp:], uint32(d))
+	if t.Kind == arch.ThunkCount || t.Kind == arch.ThunkMcountCount {
+		return t.encodeCount(b)
 	}
+	var err error
+	put := func(name string, at, disp, end int, to uint64) { t.reach(b, &err, name, at, disp, end, to) }
 	put("testb", 0, 2, 7, t.Switch)
 	binary.LittleEndian.PutUint32(b[10:], t.ID)
 	put("call", 14, 15, thunkCallEnd, t.Enter)
@@ -81,6 +93,28 @@ func (t *Thunk) Encode(dst []byte) error {
 	default:
 		put("jmp", thunkCallEnd, thunkCallEnd+1, thunkCallEnd+5, t.Body)
 	}
+	return err
+}
+
+// reach fills in the displacement of the instruction at offset at that ends at offset end. It keeps the first error.
+func (t *Thunk) reach(b *[arch.ThunkSize]byte, err *error, name string, at, disp, end int, to uint64) {
+	d := int64(to - (t.Addr + uint64(end)))
+	if d != int64(int32(d)) && *err == nil {
+		*err = fmt.Errorf("thunk %d: %w", t.ID, &RangeError{name, t.Addr + uint64(at), to, d, 32})
+	}
+	binary.LittleEndian.PutUint32(b[disp:], uint32(d))
+}
+
+func (t *Thunk) encodeCount(b *[arch.ThunkSize]byte) error {
+	if t.ID > math.MaxInt32/arch.CountEntry {
+		return fmt.Errorf("thunk %d: the table of counts is too large", t.ID)
+	}
+	var err error
+	t.reach(b, &err, "cmpb", 1, 3, 8, t.Switch)
+	binary.LittleEndian.PutUint32(b[thunkCountOut-4:], t.ID*arch.CountEntry)
+	t.reach(b, &err, "jmp", thunkCountJump, thunkCountJump+1, thunkCountJump+5, t.Body)
+	binary.LittleEndian.PutUint32(b[thunkCountSlow+1:], t.ID)
+	t.reach(b, &err, "call", thunkCountCall, thunkCountCall+1, thunkCountBack, t.Enter)
 	return err
 }
 
@@ -101,8 +135,10 @@ var thunkCode = [...][arch.ThunkSize]byte{
 		0xe9, 0, 0, 0, 0, // bypass: jmp body
 		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	},
-	arch.ThunkFunc:       thunkFuncCode,
-	arch.ThunkMcountFunc: thunkFuncCode,
+	arch.ThunkFunc:        thunkFuncCode,
+	arch.ThunkMcountFunc:  thunkFuncCode,
+	arch.ThunkCount:       thunkCountCode,
+	arch.ThunkMcountCount: thunkCountCode,
 	// The body's return leads to thunkRet, because enter has put that address into the
 	// frame. The call, of the instruction behind this code, is for the processor: it
 	// predicts returns by the calls it has seen.
@@ -133,4 +169,25 @@ var thunkFuncCode = [arch.ThunkSize]byte{
 	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+}
+
+// thunkCountCode is that of thunks that count. A switch of 1 is on; one above has to do with the slow path.
+var thunkCountCode = [arch.ThunkSize]byte{
+	0x50,                      // push %rax
+	0x80, 0x3d, 0, 0, 0, 0, 1, // cmpb $1, switch(%rip)
+	0x72, thunkCountOut - 10, // jb out
+	0x77, thunkCountSlow - 12, // ja slow
+	0x31, 0xc0, // xor %eax, %eax
+	0x65, 0x48, 0x8b, 0x00, // mov %gs:(%rax), %rax: the owner
+	0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, // add %fs:0, %rax
+	0x48, 0xff, 0xc0, // inc %rax
+	0x75, thunkCountSlow - 32, // jne slow
+	0x65, 0x48, 0x8b, 0x40, thunkTable, // mov %gs:table(%rax), %rax
+	0x48, 0xff, 0x80, 0, 0, 0, 0, // incq 8*id(%rax)
+	0x58,             // out: pop %rax
+	0xe9, 0, 0, 0, 0, // jmp body
+	0x68, 0, 0, 0, 0, // slow: push $id
+	0xe8, 0, 0, 0, 0, // call enter, which drops the id
+	0xeb, 0x100 + thunkCountOut - (thunkCountBack + 2), // jmp out
+	0xcc, 0xcc,
 }

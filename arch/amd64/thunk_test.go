@@ -54,6 +54,25 @@ jmp 0x404100
 jmp 0x401005
 lea 0x8(%rsp),%rsp
 jmp 0x40506f`},
+	{arch.ThunkCount,
+		"50 80 3d b8 4f 00 00 01 72 22 77 26 31 c0 65 48 8b 00 64 48 03 04 25 00 00 00 00 48 ff c0 75 12 " +
+			"65 48 8b 40 48 48 ff 80 a0 91 00 00 58 e9 93 bf ff ff 68 34 12 00 00 e8 84 ef ff ff eb ee cc cc",
+		`push %rax
+cmpb $0x1,0x4fb8(%rip) # 0x40a000
+jb 0x40506c
+ja 0x405072
+xor %eax,%eax
+mov %gs:(%rax),%rax
+add %fs:0x0,%rax
+inc %rax
+jne 0x405072
+mov %gs:0x48(%rax),%rax
+incq 0x91a0(%rax)
+pop %rax
+jmp 0x401005
+push $0x1234
+call 0x404000
+jmp 0x40506c`},
 	{arch.ThunkMcountFunc,
 		"f6 05 b9 4f 00 00 01 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
 		`testb $0x1,0x4fb9(%rip) # 0x40a000

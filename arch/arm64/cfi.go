@@ -129,7 +129,7 @@ func thunkRows(k arch.ThunkKind) []byte {
 		b = append(b, dwAdvance|thunkCall, dwRegister, regLR, 16)
 		b = append(b, dwAdvance|ThunkCallEnd-thunkCall, dwRestoreState)
 		b = append(b, dwAdvance|ThunkBypass-ThunkCallEnd)
-	case arch.ThunkFunc:
+	case arch.ThunkFunc, arch.ThunkCount:
 		b = append(shown[:len(shown):len(shown)], dwAdvance|thunkCall, dwRegister, regLR, 16)
 		return append(b, dwAdvance|thunkFunc-thunkCall, dwSameValue, regLR)
 	case arch.ThunkMcount:

@@ -44,6 +44,8 @@ import (
 //	exit                  w17 id, bit 31 set   sp S. Destroys x16, x17. It returns to the address
 //	                      in the shadow of S-8, with that in x30.
 //
+// ThunkCount is encoded as ThunkFunc, and ThunkMcountCount as ThunkMcountFunc: only enter differs.
+//
 // While enter of ThunkGraph and ThunkFunc runs, the thunk's unwind rows say that the caller's return address is in
 // x16: enter's own unwind rows must say where it keeps it.
 //
@@ -115,7 +117,7 @@ func (t *Thunk) Encode(dst []byte) error {
 		put(at, 0xd4200000) // brk #0: nothing may come here
 	}
 	bypass := uint32(ThunkBypass)
-	if t.Kind == arch.ThunkFunc {
+	if t.Kind == arch.ThunkFunc || t.Kind == arch.ThunkCount {
 		bypass = thunkFunc
 	}
 	if _, err = AppendAdrp(b[0:0:arch.ThunkSize], 16, t.Addr, t.Switch); err != nil { // adrp x16, switch
@@ -125,10 +127,10 @@ func (t *Thunk) Encode(dst []byte) error {
 	put(8, 0x36000010|(bypass-8)/InstLen<<5)         // tbz w16, #0, bypass
 	put(thunkID, movz(17, t.ID), movkHigh(17, t.ID>>16))
 	switch t.Kind {
-	case arch.ThunkGraph, arch.ThunkFunc:
+	case arch.ThunkGraph, arch.ThunkFunc, arch.ThunkCount:
 		put(thunkSave, movReg(16, 30))
 		branch(thunkCall, AppendCall, t.Enter)
-		if t.Kind == arch.ThunkFunc {
+		if t.Kind != arch.ThunkGraph {
 			put(ThunkCallEnd, movReg(30, 16))
 			branch(thunkFunc, AppendJump, t.Body)
 			break
@@ -140,7 +142,7 @@ func (t *Thunk) Encode(dst []byte) error {
 		put(thunkSave+InstLen, addImm(16, 16, t.Frame>>12)|1<<22) // lsl #12
 		branch(thunkJump, AppendJump, t.Enter)
 		put(ThunkBypass, WordRet)
-	case arch.ThunkMcountFunc:
+	case arch.ThunkMcountFunc, arch.ThunkMcountCount:
 		branch(thunkSave, AppendJump, t.Enter)
 		put(ThunkBypass, WordRet)
 	}

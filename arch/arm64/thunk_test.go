@@ -26,6 +26,7 @@ func TestThunk(t *testing.T) {
 		text string
 	}{
 		{arch.ThunkGraph, start + "tbz w16, #0, 0x500030; " + id + "mov x16, x30; bl 0x4ff000; bl 0x401008; " + exit + "b 0x401008; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkCount, start + "tbz w16, #0, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
 		{arch.ThunkFunc, start + "tbz w16, #0, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
 		{arch.ThunkMcount, start + "tbz w16, #0, 0x500030; " + id + "add x16, x29, #0x340; add x16, x16, #0x12, lsl #12; b 0x4ff000; " + exit + "ret; " + strings.Repeat(nobody, 3)},
 		{arch.ThunkMcountFunc, start + "tbz w16, #0, 0x500030; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 6) + "ret; " + strings.Repeat(nobody, 3)},
@@ -53,19 +54,19 @@ func TestThunkErrors(t *testing.T) {
 		{"not aligned", func(th *Thunk) { th.Addr += 32 }, nil},
 		{"id 0x0", func(th *Thunk) { th.ID = 0 }, nil},
 		{"id 0x7ffe0000", func(th *Thunk) { th.ID = arch.MaxThunkID + 1 }, nil},
-		{"unknown kind", func(th *Thunk) { th.Kind = 4 }, nil},
+		{"unknown kind", func(th *Thunk) { th.Kind = arch.ThunkKinds }, nil},
 		{"frame of 0x0", func(th *Thunk) { th.Frame = 0 }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"frame of 0x18", func(th *Thunk) { th.Frame = 24 }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"frame of 0x1000000", func(th *Thunk) { th.Frame = MaxThunkFrame }, []arch.ThunkKind{arch.ThunkMcount}},
-		{"bl at 0x500018 cannot reach 0x8500019", func(th *Thunk) { th.Enter = th.Addr + 24 + 1<<27 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc}},
+		{"bl at 0x500018 cannot reach 0x8500019", func(th *Thunk) { th.Enter = th.Addr + 24 + 1<<27 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc, arch.ThunkCount}},
 		{"cannot reach", func(th *Thunk) { th.Enter = 1 << 40 }, nil},
 		{"adrp at 0x500000 cannot reach", func(th *Thunk) { th.Switch = 1 << 40 }, nil},
 		{"bl at 0x50001c cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph}},
-		{"b at 0x500020 cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkFunc}},
+		{"b at 0x500020 cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkFunc, arch.ThunkCount}},
 		{"b at 0x500028 cannot reach", func(th *Thunk) { th.Exit = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount}},
 	} {
 		if tt.kinds == nil {
-			tt.kinds = []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc, arch.ThunkMcount, arch.ThunkMcountFunc}
+			tt.kinds = []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc, arch.ThunkMcount, arch.ThunkMcountFunc, arch.ThunkCount, arch.ThunkMcountCount}
 		}
 		for _, k := range tt.kinds {
 			th := someThunk(k)

@@ -1,6 +1,6 @@
 // Cost of call and return of an empty function, in rounds that alternate with one and two reads of the time stamp counter.
 //
-//	call ROUNDS CALLS  ->  one line "NAME median min" a measurement: call, rdtsc, rdtsc2, in ns a call
+//	call ROUNDS CALLS  ->  one line "NAME median min" a measurement: call, rdtsc, rdtsc2, in ns a call, and cycle, a cycle
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -79,6 +79,17 @@ static UNTRACED double two(long n)
 	sink = s;
 	return (now() - t) / (double)n;
 }
+// A cycle of the processor's clock as it is now: multiplications that wait for each other take three each.
+static UNTRACED double cycle(long n)
+{
+	enum { CHAIN = 16, LATENCY = 3 };
+	double t = now();
+	uint64_t x = 3;
+	for (long i = 0; i < n; i += CHAIN)
+		for (int k = 0; k < CHAIN; k++)
+			__asm__ volatile("imul %0, %0" : "+r"(x));
+	return (now() - t) / ((double)((n + CHAIN - 1) / CHAIN * CHAIN) * LATENCY);
+}
 static UNTRACED int ascending(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -93,7 +104,7 @@ UNTRACED int main(int argc, char **argv)
 {
 	int rounds = argc > 1 ? atoi(argv[1]) : 21;
 	long n = argc > 2 ? atol(argv[2]) : 200000;
-	double *c = calloc((size_t)rounds * 3, sizeof *c), *r1 = c + rounds, *r2 = r1 + rounds;
+	double *c = calloc((size_t)rounds * 4, sizeof *c), *r1 = c + rounds, *r2 = r1 + rounds, *hz = r2 + rounds;
 #ifdef XRAY_FDR
 	start_xray();
 #endif
@@ -102,9 +113,11 @@ UNTRACED int main(int argc, char **argv)
 		c[i] = calls(n);
 		r1[i] = one(n);
 		r2[i] = two(n);
+		hz[i] = cycle(n);
 	}
 	print("call", c, rounds);
 	print("rdtsc", r1, rounds);
 	print("rdtsc2", r2, rounds);
+	print("cycle", hz, rounds);
 	return 0;
 }

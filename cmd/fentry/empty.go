@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -14,7 +15,7 @@ var errCall = errors.New("a call")
 
 // hasCalls tells whether there is any call in a trace.
 func hasCalls(t *trace.Trace) bool {
-	if tracerOf(t) == "profile" {
+	if tabled(t) {
 		rows, err := t.Report(trace.ReportOptions{})
 		return err != nil || len(rows) > 0
 	}
@@ -26,6 +27,12 @@ func hasCalls(t *trace.Trace) bool {
 		return nil
 	})
 	return err != nil // another error has been told
+}
+
+// tabled tells whether a trace has tables of counts, and no single calls.
+func tabled(t *trace.Trace) bool {
+	k, err := patch.ParseTracer(tracerOf(t))
+	return err == nil && k.ChunkSize() != 0
 }
 
 // reportEmpty says why a trace has no calls, if it has none: an empty table looks

@@ -104,6 +104,8 @@ func (s *selection) check(t *trace.Trace) error {
 	switch tracer := tracerOf(t); {
 	case tracer == "profile" && (nested || s.walk.From > 0 || s.walk.To > 0):
 		return fmt.Errorf("%s: a profile has counts and times, but no single calls", t.Dir)
+	case tracer == "count" && (nested || s.walk.From > 0 || s.walk.To > 0):
+		return fmt.Errorf("%s: recorded with the count tracer: numbers of calls, no single calls", t.Dir)
 	case tracer == "function" && nested:
 		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting and no durations", t.Dir)
 	}

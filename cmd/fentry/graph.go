@@ -82,6 +82,9 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	switch tracerOf(t) {
 	case patch.Function.String():
 		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting", t.Dir)
+	case patch.Count.String():
+		return fmt.Errorf("%s: recorded with the count tracer: numbers of calls, no call paths; print them with: "+
+			"fentry report", t.Dir)
 	case patch.Profile.String():
 		return fmt.Errorf("%s: a profile has counts and times, but no call paths; print them with: fentry report", t.Dir)
 	}

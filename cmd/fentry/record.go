@@ -73,6 +73,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record python3 script.py             an installed program: no compiler has prepared it
   fentry record -T profile ./prog             counts and times, no events: small
+  fentry record -T count ./prog               counts only: next to no cost
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
@@ -208,8 +209,11 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 		return
 	}
 	what := plural(r.Events, "event", "events")
-	if c.tracer == patch.Profile.String() {
+	switch c.tracer {
+	case patch.Profile.String():
 		what = "profile"
+	case patch.Count.String():
+		what = "counts"
 	}
 	if r.Processes > 1 {
 		what += ", " + plural(uint64(r.Processes), "process", "processes")

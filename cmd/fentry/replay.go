@@ -190,6 +190,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	tracer := tracerOf(t)
 	switch {
+	case tracer == patch.Count.String():
+		return fmt.Errorf("%s: recorded with the count tracer: numbers of calls, no single calls; print them with: "+
+			"fentry report", t.Dir)
 	case tracer == patch.Profile.String():
 		return fmt.Errorf("%s: a profile has counts and times, but no single calls; print them with: fentry report", t.Dir)
 	case tracer == patch.Function.String() && c.format == "graph":

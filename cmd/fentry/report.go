@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -22,6 +23,7 @@ type reportCmd struct {
 	process bool
 	srcline bool
 	json    bool
+	never   bool
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -44,6 +46,7 @@ are those of all calls.`,
   fentry report --process -F main      for each process, by its arguments
   fentry report --time 1s,2s           of one second
   fentry report -G parse_term          what was called in that function
+  fentry report --never                the functions that were not called
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
@@ -58,6 +61,7 @@ are those of all calls.`,
 	f.BoolVar(&c.process, "process", false, "print one line per function and process")
 	f.BoolVar(&c.task, "task", false, "print one line per function and thread")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
+	f.BoolVar(&c.never, "never", false, "list the traced functions that were never called")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())
@@ -120,6 +124,13 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if c.top < 0 {
 		return usagef(cmd, "--top %d: not a number of lines", c.top)
 	}
+	if c.never {
+		for _, name := range []string{"task", "process", "tid", "graph", "threshold", "time", "fields", "sort"} {
+			if cmd.Flags().Changed(name) {
+				return usagef(cmd, "--never and --%s are mutually exclusive", name)
+			}
+		}
+	}
 	sel, err := c.parse(cmd)
 	if err != nil {
 		return err
@@ -135,8 +146,10 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err := sel.check(t); err != nil {
 		return err
 	}
-	if tracerOf(t) == "function" {
-		// Without exits there are no durations.
+	if tracer := tracerOf(t); tracer == patch.Function.String() || tracer == patch.Count.String() {
+		if c.timed(cmd) || tracer == patch.Count.String() && !c.never {
+			a.notef("fentry: %s: recorded with the %s tracer: there are no times", t.Dir, tracer)
+		}
 		if !cmd.Flags().Changed("fields") {
 			fields = []*reportField{findReportField("calls")}
 		}
@@ -155,6 +168,13 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	rows, err := t.Report(o)
 	if err != nil {
 		return pathError(err)
+	}
+	if c.never {
+		if rows, err = t.Never(rows); err != nil {
+			return fmt.Errorf("%s: %w", t.Dir, err)
+		}
+		fields = nil
+		less = func(trace.FuncStat, trace.FuncStat) int { return 0 }
 	}
 	if match := sel.calls.Match; match != nil {
 		rows = slices.DeleteFunc(rows, func(s trace.FuncStat) bool { return !match(s.Func) })
@@ -179,10 +199,31 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		err = c.writeTable(out, rows, fields, src)
 	}
 	if err == nil {
-		reportEmpty(a, t)
-		reportLost(a, t)
+		c.explain(a, t)
 	}
 	return err
+}
+
+// explain says what the table does not.
+func (c *reportCmd) explain(a *app, t *trace.Trace) {
+	if o := leavingOut(t); c.never && len(o) > 0 {
+		a.notef("fentry: %s: calls were left out by %s, so these functions may have been called", t.Dir, strings.Join(o, ", "))
+	}
+	if !c.never {
+		reportEmpty(a, t)
+	}
+	reportLost(a, t)
+}
+
+// timed tells whether the user asks for a time, as a column or to sort by.
+func (c *reportCmd) timed(cmd *cobra.Command) bool {
+	asked := func(flag string, names []string) bool {
+		return cmd.Flags().Changed(flag) && slices.ContainsFunc(names, func(name string) bool {
+			f := findReportField(name)
+			return f != nil && !f.count
+		})
+	}
+	return asked("fields", c.fields) || asked("sort", c.sort)
 }
 
 // order makes the comparison of the sort keys; ties are left in the order they
@@ -260,8 +301,8 @@ func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*rep
 	return tab.write(out, out.paint)
 }
 
-// reportLine is a line of report --json. Times are in nanoseconds; those that a
-// profile does not know are null.
+// reportLine is a line of report --json. Times are in nanoseconds; those that the tracer
+// did not measure are null.
 type reportLine struct {
 	Name       string  `json:"name"`
 	Symbol     string  `json:"symbol,omitempty"`
@@ -273,11 +314,11 @@ type reportLine struct {
 	Comm       string  `json:"comm,omitempty"`
 	Command    string  `json:"command,omitempty"` // with --process
 	Calls      uint64  `json:"calls"`
-	Total      int64   `json:"total_ns"`
-	Self       int64   `json:"self_ns"`
-	Avg        int64   `json:"avg_ns"`
+	Total      *int64  `json:"total_ns"`
+	Self       *int64  `json:"self_ns"`
+	Avg        *int64  `json:"avg_ns"`
 	Min        *int64  `json:"min_ns"`
-	Max        int64   `json:"max_ns"`
+	Max        *int64  `json:"max_ns"`
 	P99        *int64  `json:"p99_ns"`
 	StdDev     *int64  `json:"stddev_ns"`
 	Unwound    uint64  `json:"unwound"`
@@ -299,8 +340,8 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 		fn := t.Func(r.Func)
 		l := reportLine{
 			Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
-			Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg,
-			Min: known(r.Min), Max: r.Max, P99: known(r.P99), StdDev: known(int64(r.StdDev)),
+			Calls: r.Calls, Total: known(r.Total), Self: known(r.Self), Avg: known(r.Avg),
+			Min: known(r.Min), Max: known(r.Max), P99: known(r.P99), StdDev: known(int64(r.StdDev)),
 			Unwound: r.Unwound, Unfinished: r.Unfinished,
 		}
 		if fn.Addr != 0 {

@@ -132,6 +132,7 @@ const (
 	KindImage   = 2 // describes a program image, `key=value` strings
 	KindProfile = 3 // counts and times for each function, no stream of events
 	KindMap     = 4 // the images of a process, and their ids
+	KindCount   = 5 // counts for each function, no times and no stream of events
 )
 
 // Event words: counter's low half, id << 32, exit << 63.
@@ -174,6 +175,12 @@ const (
 	PTotal = 8  // u64, ticks
 	PSelf  = 16 // u64, ticks
 	PMax   = 24 // u64, ticks
+)
+
+// Count chunks.
+const (
+	CountEntry     = 8     // bytes: calls
+	CountChunkSize = 16384 // bytes
 )
 
 // Table of id ranges.
@@ -282,6 +289,7 @@ const (
 	ModeGraph    = 0 // function_graph: entries and exits
 	ModeFunction = 1 // function: entries
 	ModeProfile  = 2 // counts and times for each function, no events
+	ModeCount    = 3 // counts for each function, no times
 )
 
 // Bits of CONFIG_O_FLAGS.
@@ -293,7 +301,8 @@ const (
 
 // Bits of a function's switch.
 const (
-	SwitchOn = 1 // calls are traced; derived: the process is armed, and no other bit is set
+	SwitchOn   = 1 // calls are traced; derived: the process is armed, and no other bit but SLOW is set
+	SwitchSlow = 2 // calls are traced by the slow path: threads of the process cannot find their blocks otherwise
 )
 
 // The symbol fentry_config: what to do in the process.
@@ -350,5 +359,5 @@ const (
 
 // Tracers.
 const (
-	ModeNames = "function_graph\000function\000profile\000" // by the value of CONFIG_O_MODE, NUL behind each
+	ModeNames = "function_graph\000function\000profile\000count\000" // by the value of CONFIG_O_MODE, NUL behind each
 )

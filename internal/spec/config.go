@@ -45,7 +45,8 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 
 // Switches are the bits of the byte that a function's thunk tests. Zeroed memory is off.
 var Switches = []Value{
-	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit is set"},
+	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit but SLOW is set"},
+	{"SLOW", 2, "calls are traced by the slow path: threads of the process cannot find their blocks otherwise"},
 }
 
 // Modes are the tracers, which Tracers names.
@@ -53,6 +54,7 @@ var Modes = []Value{
 	{"GRAPH", 0, "function_graph: entries and exits"},
 	{"FUNCTION", 1, "function: entries"},
 	{"PROFILE", 2, "counts and times for each function, no events"},
+	{"COUNT", 3, "counts for each function, no times"},
 }
 
 // Flags are bits of the configuration's FLAGS.

@@ -47,6 +47,7 @@ func Markdown() string {
 		"{{states-off}}", fmt.Sprint(StatesOff),
 		"{{chunkheader}}", fmt.Sprint(ChunkHeader),
 		"{{profileentry}}", fmt.Sprint(ProfileEntry),
+		"{{countentry}}", fmt.Sprint(CountEntry),
 	)
 	return "<!-- " + Generated + " -->\n\n" + r.Replace(page)
 }

@@ -33,7 +33,7 @@ var SymFile = TraceFile{"SYM", ".sym",
 	"the functions of a program image, by id; the name is the image id as 16 lower-case hex digits"}
 
 // Tracers are the names of tracers, by their values in Modes.
-var Tracers = []string{"function_graph", "function", "profile"}
+var Tracers = []string{"function_graph", "function", "profile", "count"}
 
 // list is texts with a NUL behind each, as both languages write it. (Octal: in C, \x goes on for as long as there are
 // hex digits.)

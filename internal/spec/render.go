@@ -95,6 +95,10 @@ func TraceGroups() []Group {
 		types,
 		{"profile chunks", []Const{{"PROFILE_ENTRY", strconv.Itoa(ProfileEntry), "bytes"}}},
 		offsets("fields of an entry of a profile chunk", "P", Profile),
+		{"count chunks", []Const{
+			{"COUNT_ENTRY", strconv.Itoa(CountEntry), "bytes: calls"},
+			{"COUNT_CHUNK_SIZE", strconv.Itoa(CountChunkSize), "bytes"},
+		}},
 		{"table of id ranges", []Const{{"RANGE_ENTRY", strconv.Itoa(RangeEntry), "bytes"}}},
 		offsets("fields of an entry of the table of id ranges", "R", Range),
 		{"map chunks", []Const{{"MAP_ENTRY", strconv.Itoa(MapEntry), "bytes"}}},

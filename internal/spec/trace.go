@@ -83,7 +83,7 @@ var Chunk = []Field{
 	{"COMM", 64, "char[16]", "", "name of the thread, NUL-padded"},
 	{"PARENT_PID", 80, "u32", "", "process id of the task this one was forked from; 0: not forked"},
 	{"PARENT_TID", 84, "u32", "", "its thread id"},
-	{"FIRST", 92, "u32", "", "profile chunks: id of the first entry"},
+	{"FIRST", 92, "u32", "", "profile and count chunks: id of the first entry"},
 	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: the same as in " +
 		"the chunk before"},
 }
@@ -94,6 +94,7 @@ var Kinds = []Value{
 	{"IMAGE", 2, "describes a program image, `key=value` strings"},
 	{"PROFILE", 3, "counts and times for each function, no stream of events"},
 	{"MAP", 4, "the images of a process, and their ids"},
+	{"COUNT", 5, "counts for each function, no times and no stream of events"},
 }
 
 // Policies say what a writer does when no chunk is free.
@@ -150,6 +151,12 @@ var Profile = []Field{
 
 // ProfileEntry is the size of one entry of a profile chunk in bytes.
 const ProfileEntry = 32
+
+// CountChunkSize is the chunk size of a trace of counts: a thread's table takes a multiple of it.
+const CountChunkSize = 16 << 10
+
+// CountEntry is the size of one entry of a count chunk in bytes: a number of calls.
+const CountEntry = 8
 
 // Range is an entry of the header's table of id ranges.
 var Range = []Field{

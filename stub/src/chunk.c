@@ -146,7 +146,7 @@ static void write_record(struct control *c, u64 t, u32 type, const u64 *payload,
 }
 
 /* events says whether there is a stream of events at all. */
-static int events(void) { return fentry_config.mode != MODE_PROFILE; }
+static int events(void) { return !tables(); }
 
 /* end_thread says in the trace that a thread has ended by now, if there is room. */
 static void end_thread(struct control *c)

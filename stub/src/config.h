@@ -12,6 +12,7 @@
 #define MODE_GRAPH                 0            /* function_graph: entries and exits */
 #define MODE_FUNCTION              1            /* function: entries */
 #define MODE_PROFILE               2            /* counts and times for each function, no events */
+#define MODE_COUNT                 3            /* counts for each function, no times */
 
 /* bits of CONFIG_O_FLAGS */
 #define FLAG_NO_RECORDER           1            /* never look for a recorder */
@@ -19,7 +20,8 @@
 #define FLAG_QUIET                 4            /* no messages */
 
 /* bits of a function's switch */
-#define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit is set */
+#define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit but SLOW is set */
+#define SWITCH_SLOW                2            /* calls are traced by the slow path: threads of the process cannot find their blocks otherwise */
 
 /* the symbol fentry_config: what to do in the process */
 #define CONFIG_SIZE                1280         /* bytes */
@@ -62,7 +64,7 @@
 #define IMAGE_N_PATH               1024
 
 /* tracers */
-#define MODE_NAMES                 "function_graph\000function\000profile\000" /* by the value of CONFIG_O_MODE, NUL behind each */
+#define MODE_NAMES                 "function_graph\000function\000profile\000count\000" /* by the value of CONFIG_O_MODE, NUL behind each */
 
 #ifndef __ASSEMBLER__
 #include "types.h"

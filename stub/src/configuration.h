@@ -5,4 +5,7 @@
 
 extern hidden const struct config fentry_config;
 
+/* tables says whether threads have a table of counts, and write no events. */
+static inline int tables(void) { return fentry_config.mode == MODE_PROFILE || fentry_config.mode == MODE_COUNT; }
+
 #endif

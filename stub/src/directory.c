@@ -34,7 +34,7 @@ static i64 write_header(i64 fd)
 	*(u64 *)(b + FT_H_MAGIC) = FT_FILE_MAGIC;
 	*(u32 *)(b + FT_H_VERSION) = FT_VERSION;
 	*(u32 *)(b + FT_H_HEADER_SIZE) = HEADER_ROOM;
-	*(u32 *)(b + FT_H_CHUNK_SIZE) = FT_CHUNK_SIZE;
+	*(u32 *)(b + FT_H_CHUNK_SIZE) = fentry_config.mode == MODE_COUNT ? FT_COUNT_CHUNK_SIZE : FT_CHUNK_SIZE;
 	*(u32 *)(b + FT_H_POLICY) = fentry_config.policy;
 	*(u32 *)(b + FT_H_LAYOUT) = FT_LAYOUT_SLOTS;
 	*(u32 *)(b + FT_H_LEADER) = getpid();

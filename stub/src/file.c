@@ -258,7 +258,7 @@ static void first_window(i64 fd)
 {
 	enum { PIECE = 16 << 10 };
 	u64 size = FIRST;
-	if (source.chunk_size > size || fentry_config.mode == MODE_PROFILE || !alone())
+	if (source.chunk_size > size || tables() || !alone())
 		return; /* another thread might close the descriptor */
 	u8 *zero = map_private(PIECE);
 	if (!zero)

@@ -109,6 +109,7 @@
 #define FT_KIND_IMAGE              2            /* describes a program image, `key=value` strings */
 #define FT_KIND_PROFILE            3            /* counts and times for each function, no stream of events */
 #define FT_KIND_MAP                4            /* the images of a process, and their ids */
+#define FT_KIND_COUNT              5            /* counts for each function, no times and no stream of events */
 
 /* event words: counter's low half, id << 32, exit << 63 */
 #define FT_ID_EXIT                 0x80000000   /* the exit bit in the high half of an event word */
@@ -141,6 +142,10 @@
 #define FT_P_TOTAL                 8            /* u64, ticks */
 #define FT_P_SELF                  16           /* u64, ticks */
 #define FT_P_MAX                   24           /* u64, ticks */
+
+/* count chunks */
+#define FT_COUNT_ENTRY             8            /* bytes: calls */
+#define FT_COUNT_CHUNK_SIZE        16384        /* bytes */
 
 /* table of id ranges */
 #define FT_RANGE_ENTRY             16           /* bytes */

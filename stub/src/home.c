@@ -12,7 +12,7 @@
    nothing that the kernel places, comes there. If one has, it has no guests.
 
    Refused is an image whose thunks call routines for something else than this process is
-   traced for, and every image in profile mode: the tables of counts have an entry a
+   traced for, and every image where threads have tables of counts: those have an entry a
    function of the home's image (profile.c). A refused image's switches stay off, and it
    runs untraced. On arm64 there are no guests at all (machine.h). */
 #include "announce.h"
@@ -25,11 +25,11 @@
 #include "sys.h"
 
 /* fits says whether the thunks of an image call routines that do what this process is
-   traced for. The profile tracer's tables are the home's. */
+   traced for. Tables of counts are the home's. */
 static int fits(const struct image_info *info)
 {
 	return info->magic == IMAGE_MAGIC && info->version == IMAGE_VERSION && info->mode == fentry_config.mode &&
-	       info->mode != MODE_PROFILE && info->options == (u32)extra_shadow() && info->sites;
+	       !tables() && info->options == (u32)extra_shadow() && info->sites;
 }
 
 static struct image *register_image(const struct image_info *info, struct words *words)

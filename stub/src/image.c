@@ -8,7 +8,7 @@
    reading it. It is a page for every 511 images.
 
    A function has a byte that its thunk tests: bit 0 is derived, and says that its calls
-   are traced; others say why they are not. So zeroed memory is off, and tracing ends
+   are traced; others but SWITCH_SLOW say why they are not. So zeroed memory is off, and tracing ends
    with a store a function and no look at any thread. Frames that are open then are
    closed by their exits as ever. */
 #include "image.h"
@@ -56,20 +56,28 @@ static int change(struct image *m, int loaded)
    room for whole words. A bit that another thread changes meanwhile is kept. */
 static void set_switches(struct image *m, int on)
 {
-	static const u64 bits = SWITCH_ON * 0x0101010101010101;
+	static const u64 bits = SWITCH_ON * 0x0101010101010101, slow = SWITCH_SLOW * 0x0101010101010101;
 	u64 *w = (u64 *)m->switches;
 	for (u32 i = 0; w && i < m->sites; i += 8, w++) {
 		u64 was, now;
 		do {
 			was = load(w);
 			now = was & ~bits;
-			for (u32 k = 0; on && now && k < 64; k += 8)
-				if (!(now >> k & 0xff))
+			for (u32 k = 0; on && now & ~slow && k < 64; k += 8)
+				if (!(now >> k & 0xff & ~SWITCH_SLOW))
 					now |= (u64)SWITCH_ON << k;
-			if (on && !(was & ~bits))
-				now = bits;
+			if (on && !(was & ~(bits | slow)))
+				now = was | bits;
 		} while (was != now && !cas(w, was, now));
 	}
+}
+
+/* set_slow tells thunks that look at the control base themselves, those that count, to look
+   there no more. */
+static void set_slow(struct image *m)
+{
+	for (u32 i = 0; m->switches && i < m->sites; i++)
+		__atomic_fetch_or(&m->switches[i], SWITCH_SLOW, __ATOMIC_ACQ_REL);
 }
 
 /* room_for gets memory for an image: that of one that has gone and is back, if any, so
@@ -120,6 +128,8 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 		;
 	/* Whoever gave up the control base, or ended tracing, may not have seen the image. */
 	store(&words->blocks, load(&fentry_words.blocks));
+	if (words->blocks)
+		set_slow(m);
 	if (load(&fentry_armed))
 		set_switches(m, 1);
 	if (!load(&fentry_armed))
@@ -179,7 +189,9 @@ hidden int images_share_base(struct control **t)
 	if (!cas(&fentry_words.blocks, (struct control **)0, t))
 		return 0;
 	struct images *all = load(&images);
-	for (u64 i = 0; all && i < all->n; i++)
+	for (u64 i = 0; all && i < all->n; i++) {
 		store(&all->at[i]->words->blocks, t);
+		set_slow(all->at[i]);
+	}
 	return 1;
 }

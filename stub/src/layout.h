@@ -16,7 +16,7 @@
 #define CB_SHADOW          48 /* arm64: from a slot on the current stack to its shadow */
 #define CB_SHADOW_AUX      56 /* arm64: and to that with its times */
 #define CB_CHILD           64 /* profile: time spent in the callees of the innermost frame so far */
-#define CB_TABLE           72 /* profile: the thread's table */
+#define CB_TABLE           72 /* profile, count: the thread's table */
 #define CB_ACTIVE          80 /* profile: slots of the outermost open calls, by id */
 #define CB_SELF            88 /* address of the block */
 #define CB_LIBTID          96 /* the C library's copy of the thread id, see thread.c; 0: none */

@@ -9,6 +9,7 @@
 #include "image.h"
 #include "stack.h"
 #include "slow.h"
+#include "source.h"
 #include "start.h"
 #include "sys.h"
 
@@ -74,6 +75,21 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
 	}
 	unblock(old);
 	return ret;
+}
+
+/* fentry_slow_count counts a call of function id where the fast path has found neither that
+   the function is switched off nor the thread's table. */
+hidden void fentry_slow_count(u32 id)
+{
+	if (!(load(&fentry_own.switches[id - 1]) & SWITCH_ON))
+		return;
+	struct sigset old = block();
+	struct control *c = traced_thread();
+	if (c)
+		c->table[id]++;
+	else if (source.header && images_armed())
+		add(HEADER(u64, FT_H_LOST), 1);
+	unblock(old);
 }
 
 /* fentry_slow_record makes room for events, or tells of a new high half of the

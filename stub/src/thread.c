@@ -35,12 +35,9 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->id_base = fentry_own.base;
 	c->stack = stack_number();
 	c->high = (u32)(c->key >> 32);
-	if (table) { /* a dead thread's; never one of another process, those are wiped */
-		c->table = table;
-		c->active = active;
-		memset(active, 0, 8UL * (fentry_image.sites + 1UL));
-	}
-	if (fentry_config.mode == MODE_PROFILE && !profile_thread(c)) {
+	if (table) /* a dead thread's; never one of another process, those are wiped */
+		table_inherit(c, table, active);
+	if (tables() && !table_thread(c)) {
 		store(&c->tid, 0);
 		return 0;
 	}

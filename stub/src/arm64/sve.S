@@ -100,5 +100,6 @@ HIDDEN(\name)
 	KEEPING fentry_enter_keeping, fentry_slow_enter
 	KEEPING fentry_exit_keeping, fentry_slow_exit
 	KEEPING fentry_record_keeping, fentry_slow_record
+	KEEPING fentry_count_keeping, fentry_slow_count
 
 	.section .note.GNU-stack, "", %progbits
