@@ -174,20 +174,31 @@ func (t *Trace) openIndex(d *safefile.Dir) {
 	t.problem(fmt.Errorf("not used: %w", err))
 }
 
-// MakeIndex makes the file index of a trace that has none and whose recording has ended, if its directory is this user's
-// and can be written. It reads all events. With memory, an index that cannot be written is kept in memory. Walks and
+// IndexOptions say where [Trace.MakeIndex] keeps an index.
+type IndexOptions struct {
+	// File: in the trace's directory, if that is this user's alone and can be written.
+	File bool
+	// Memory: in memory, if not in a file.
+	Memory bool
+}
+
+// MakeIndex makes the index of a trace that has none and whose recording has ended. It reads all events. Walks and
 // reports of parts of the trace are faster with an index, and give the same. It must not run beside other methods. It
 // returns whether the trace has an index now; an error is that of reading the events.
-func (t *Trace) MakeIndex(memory bool) (ok bool, err error) {
+func (t *Trace) MakeIndex(o IndexOptions) (ok bool, err error) {
 	if t.blocks != nil {
 		return true, nil
 	}
 	if t.Ending == EndPending || t.Header.Layout != LayoutPacked {
 		return false, nil // chunks may still be added
 	}
-	f, commit := t.createIndex()
+	var f *os.File
+	var commit func(ok bool)
+	if o.File {
+		f, commit = t.createIndex()
+	}
 	if f == nil {
-		if !memory {
+		if !o.Memory {
 			return false, nil
 		}
 		var m memoryFile

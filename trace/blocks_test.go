@@ -267,7 +267,7 @@ func indexFiles(t testing.TB, seed uint64) (dir string, index []byte) {
 	t.Helper()
 	dir = eventsFile(t, wildTrace(t, seed))
 	tr := open(t, dir)
-	if ok, err := tr.MakeIndex(false); !ok || err != nil {
+	if ok, err := tr.MakeIndex(IndexOptions{File: true}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	index, err := os.ReadFile(filepath.Join(dir, IndexFile))
@@ -345,7 +345,7 @@ func TestMakeIndexRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr := open(t, dir)
-		if ok, err := tr.MakeIndex(false); ok || err != nil {
+		if ok, err := tr.MakeIndex(IndexOptions{File: true}); ok || err != nil {
 			t.Errorf("%s: made %v, %v", what, ok, err)
 		}
 		for _, name := range []string{IndexFile, "elsewhere"} {
@@ -353,7 +353,7 @@ func TestMakeIndexRefused(t *testing.T) {
 				t.Errorf("%s: %s is there", what, name)
 			}
 		}
-		if ok, err := tr.MakeIndex(true); !ok || err != nil {
+		if ok, err := tr.MakeIndex(IndexOptions{Memory: true}); !ok || err != nil {
 			t.Errorf("%s: in memory: %v, %v", what, ok, err)
 		}
 	}
@@ -362,7 +362,7 @@ func TestMakeIndexRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, format.FileNewIndex), []byte("left"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := open(t, dir).MakeIndex(false); !ok || err != nil {
+	if ok, err := open(t, dir).MakeIndex(IndexOptions{File: true}); !ok || err != nil {
 		t.Error(ok, err)
 	}
 }
@@ -414,7 +414,7 @@ func BenchmarkWindow(b *testing.B) {
 		}
 		for _, name := range []string{"without", "with"} {
 			if name == "with" {
-				if ok, err := tr.MakeIndex(false); !ok || err != nil {
+				if ok, err := tr.MakeIndex(IndexOptions{File: true}); !ok || err != nil {
 					b.Fatal(ok, err)
 				}
 			}

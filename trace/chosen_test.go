@@ -182,3 +182,45 @@ func seeSelf(t testing.TB, tr *Trace, o ReportOptions) map[uint32][2]int64 {
 	}
 	return m
 }
+
+// TestSlowest compares the longest calls with those of a list of all calls, with an
+// index and without.
+func TestSlowest(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 13))
+		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(200), 0})
+		for _, o := range randomWindows(rng, plain, 6) {
+			o.Calls = randomCalls(rng)
+			o.Calls.Roots, o.Open = nil, false
+			n := 1 + rng.IntN(30)
+			// All of them, sorted.
+			all := &slowList{n: 1 << 30, calls: &o.Calls}
+			walk := o
+			walk.Calls = Calls{}
+			if err := plain.Walk(walk, all.event); err != nil {
+				t.Fatal(err)
+			}
+			want := all.list[:min(n, len(all.list))]
+			for _, tr := range []*Trace{plain, indexed} {
+				o.Tasks = inTrace(tr, o.Tasks)
+				have, err := tr.Slowest(n, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seeCalls(want) != seeCalls(have) {
+					t.Fatalf("seed %d, %d of %+v: %s", seed, n, o, cmp.Diff(seeCalls(want), seeCalls(have)))
+				}
+			}
+		}
+	}
+}
+
+func seeCalls(calls []Call) string {
+	var s strings.Builder
+	for _, c := range calls {
+		fmt.Fprintf(&s, "%d ", c.Task.Index)
+		c.Task = nil
+		fmt.Fprintf(&s, "%+v\n", c)
+	}
+	return s.String()
+}

@@ -29,8 +29,24 @@ type WalkOptions struct {
 // Memory does not depend on the trace's length: it holds a window of each task that is running at the time, and its
 // open calls; with an index, of which only the parts that are needed are read, also those of the tasks to visit.
 func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
-	w := walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]openCall{}}
-	emit := fn
+	w, visit, emit, stop := t.newWalker(o, fn)
+	if !w.planBlocks(o, visit, emit) {
+		w.planAll(visit, emit)
+	}
+	return w.run(stop)
+}
+
+// emptyWalker returns a walker of n tasks.
+func (t *Trace) emptyWalker(n int) *walker {
+	return &walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]openCall{}, window: windowFor(n)}
+}
+
+// newWalker returns a walker without a plan, which tasks it is to visit, what gets their
+// events, and the counter at which it may stop, 0: at the end.
+func (t *Trace) newWalker(o WalkOptions, fn func(*Event) error) (
+	w *walker, visit []bool, emit func(*Event) error, stop uint64,
+) {
+	emit = fn
 	if o.From > 0 || o.To > 0 {
 		emit = func(ev *Event) error {
 			if ev.Time < o.From || o.To > 0 && ev.Time > o.To {
@@ -39,10 +55,7 @@ func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
 			return fn(ev)
 		}
 	}
-	if o.Open && o.From > 0 {
-		w.open, w.from = fn, o.From
-	}
-	visit := make([]bool, len(t.Tasks))
+	visit = make([]bool, len(t.Tasks))
 	chosen := o.Tasks
 	if chosen == nil {
 		chosen = t.Tasks
@@ -50,15 +63,14 @@ func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
 	for _, k := range chosen {
 		visit[k.Index] = true
 	}
-	w.window = windowFor(len(chosen))
-	if !w.planBlocks(o, visit, emit) {
-		w.planAll(visit, emit)
+	w = t.emptyWalker(len(chosen))
+	if o.Open && o.From > 0 {
+		w.open, w.from = fn, o.From
 	}
-	var stop uint64
 	if o.To > 0 {
 		stop = t.Clock.Counter(o.To) + 1<<16 // the emit hook has the last word
 	}
-	return w.run(stop)
+	return w, visit, emit, stop
 }
 
 // planAll has tasks read from their beginning, and their parents too: what a forked

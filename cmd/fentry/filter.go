@@ -89,7 +89,7 @@ func (s *selection) prepare(t *trace.Trace, walk bool) error {
 	if !parts || t.Bytes < worthIndex {
 		return nil
 	}
-	_, err := t.MakeIndex(false)
+	_, err := t.MakeIndex(trace.IndexOptions{File: true})
 	return err
 }
 

@@ -19,6 +19,7 @@ type replayCmd struct {
 	format  string
 	fields  []string
 	depth   int
+	slowest int
 	srcline bool
 }
 
@@ -32,7 +33,8 @@ columns of ftrace's function_graph tracer, as one line per call (--format
 function), or as JSON.
 
 The CPU column has the number of the thread; a line before its first one says
-which thread that is, and which process with which arguments. Marks before durations are ftrace's: + for more than 10 us, ! 100 us,
+which thread that is, and which process with which arguments. Marks before
+durations are ftrace's: + for more than 10 us, ! 100 us,
 # 1 ms, * 10 ms, @ 100 ms, $ 1 s.`,
 		Example: `  fentry replay                          all of it, in a pager
   fentry replay -D 3                     three levels of calls
@@ -41,6 +43,7 @@ which thread that is, and which process with which arguments. Marks before durat
   fentry replay -G parse_term            what happened inside that function
   fentry replay -f abstime,proc,tail     more columns
   fentry replay --time 1ms,2ms           one millisecond of it
+  fentry replay --slowest 3 -F 'parse_*' the longest calls, and what took long in them
   fentry replay --format json | jq -c 'select(.dur > 1000000)'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
@@ -51,6 +54,8 @@ which thread that is, and which process with which arguments. Marks before durat
 	f.StringSliceVarP(&c.fields, "fields", "f", nil,
 		"show `FIELD`[,FIELD...], or hide it with \"no\" in front: "+strings.Join(fieldNames(), ", "))
 	f.IntVarP(&c.depth, "depth", "D", 0, "show only the first `N` levels of nested calls; 0: all")
+	f.IntVar(&c.slowest, "slowest", 0, "show the `N` longest calls, each with what took long inside; "+
+		"-F says of which functions")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	registerFieldCompletion(cmd, "fields", fieldNames())
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -166,6 +171,9 @@ func (c *replayCmd) options(cmd *cobra.Command) (s selection, err error) {
 	if c.srcline && c.format == "json" {
 		return s, usagef(cmd, "--srcline requires the format graph or function")
 	}
+	if err := c.checkSlowest(cmd); err != nil {
+		return s, err
+	}
 	if s, err = c.parse(cmd); err != nil {
 		return s, err
 	}
@@ -212,6 +220,18 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer func() { err = out.close(err) }()
+	if c.slowest > 0 {
+		if tracer == patch.Function.String() {
+			return fmt.Errorf("%s: recorded with the function tracer: no durations", t.Dir)
+		}
+		if err := c.runSlowest(out, t, &sel, d); err != nil {
+			return err
+		}
+		sel.warn(a, t)
+		reportEmpty(a, t)
+		reportLost(a, t)
+		return nil
+	}
 	w := c.writer(out, t, d, tracer)
 	emit, end := w.Event, w.Close
 	if !sel.all() {

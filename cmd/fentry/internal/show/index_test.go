@@ -112,7 +112,7 @@ func TestFilterWithIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer indexed.Close()
-		if ok, err := indexed.MakeIndex(true); !ok || err != nil {
+		if ok, err := indexed.MakeIndex(trace.IndexOptions{Memory: true}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		for range 8 {
