@@ -6,7 +6,6 @@ package symbol
 
 import (
 	"bytes"
-	"fmt"
 	"hash/crc32"
 	"path/filepath"
 
@@ -115,16 +114,33 @@ type candidate struct {
 	crc   uint32
 }
 
-func (t *Table) debugCandidates() []candidate {
-	dirs := t.opts.DebugDirs
-	if dirs == nil {
-		dirs = []string{DefaultDebugDir}
+// debugDirs are the directories that hold separate debug files.
+func (t *Table) debugDirs() []string {
+	if t.opts.DebugDirs == nil {
+		return []string{DefaultDebugDir}
 	}
+	return t.opts.DebugDirs
+}
+
+// debugPath is the path of what debugFile returns, "" if it is not known.
+func (t *Table) debugPath() string {
+	if t.debug == t.f {
+		return t.opts.Path
+	}
+	for _, m := range t.maps {
+		if len(m.Data) > 0 && t.debug != nil && &m.Data[0] == &t.debug.Raw()[0] {
+			return m.Path
+		}
+	}
+	return ""
+}
+
+func (t *Table) debugCandidates() []candidate {
+	dirs := t.debugDirs()
 	var out []candidate
 	if id := t.f.BuildID(); len(id) > 1 {
-		name := fmt.Sprintf("%x/%x.debug", id[:1], id[1:])
 		for _, d := range dirs {
-			out = append(out, candidate{path: filepath.Join(d, ".build-id", name)})
+			out = append(out, candidate{path: filepath.Join(d, ".build-id", buildIDName(id))})
 		}
 	}
 	name, crc, ok := t.debugLink()

@@ -111,6 +111,7 @@ func (x *lineIndex) readFunctions(in *inlineIndex) error {
 	if err != nil || unit == nil {
 		return err
 	}
+	x.alt.resolve(unit)
 	if lr, err := x.data.LineReader(unit); err == nil && lr != nil {
 		in.files = lr.Files()
 	}
@@ -229,6 +230,8 @@ func (in *inlineIndex) caller(e *dwarf.Entry) (l Line) {
 // nameOf is the raw name of a function, which can be in the declaration that it refers to.
 func (x *lineIndex) nameOf(e *dwarf.Entry) string {
 	plain := ""
+	data := x.data
+	x.alt.resolve(e)
 	for range maxOrigins {
 		if s, ok := e.Val(dwarf.AttrLinkageName).(string); ok && s != "" {
 			return s
@@ -236,20 +239,14 @@ func (x *lineIndex) nameOf(e *dwarf.Entry) string {
 		if s, ok := e.Val(dwarf.AttrName).(string); ok && plain == "" {
 			plain = s
 		}
-		at, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
-		if !ok {
-			at, ok = e.Val(dwarf.AttrSpecification).(dwarf.Offset)
+		in, next := x.alt.entry(data, e, dwarf.AttrAbstractOrigin)
+		if next == nil {
+			in, next = x.alt.entry(data, e, dwarf.AttrSpecification)
 		}
-		if !ok {
+		if next == nil {
 			break
 		}
-		r := x.data.Reader()
-		r.Seek(at)
-		next, err := r.Next()
-		if err != nil || next == nil {
-			break
-		}
-		e = next
+		data, e = in, next
 	}
 	return plain
 }

@@ -49,6 +49,7 @@ type lineIndex struct {
 	err  error
 
 	data   *dwarf.Data
+	alt    *altDWARF   // what data refers to in another file; nil: nothing
 	line   []byte      // .debug_line
 	ranges []unitRange // sorted by lo
 
@@ -89,7 +90,11 @@ func (x *lineIndex) load(t *Table) error {
 	if f == nil {
 		return ErrNoLines
 	}
-	return x.fill(f)
+	if err := x.fill(f); err != nil {
+		return err
+	}
+	x.alt = loadAlt(t.altFile(f, t.debugPath()))
+	return nil
 }
 
 // dwarfPanic is the error of a panic in debug/dwarf, or of a file that has changed.
@@ -222,6 +227,7 @@ func (x *lineIndex) read(off dwarf.Offset) (t *lineTable) {
 			return &lineTable{err: fmt.Errorf("line table at %#x of .debug_line: %w", at, err)}
 		}
 	}
+	x.alt.resolve(e)
 	lr, err := x.data.LineReader(e)
 	if err != nil || lr == nil {
 		return &lineTable{err: err}
