@@ -2,11 +2,14 @@ package stub
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // TestTraceDirectory: what is at the place of the trace directory is used, put
@@ -136,6 +139,44 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%d events recorded, %d lost, %d happened", got, ev.lost, all)
 		}
 	})
+}
+
+// TestUncounted: where there is no room for the first chunk, or for a thread's table of
+// counts, the trace says that nobody has counted.
+func TestUncounted(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	for _, tt := range []struct {
+		name, size string
+		config     Config
+	}{
+		{"chunk", "size=80k", Config{}},
+		{"table", "size=80k", Config{Mode: ModeProfile}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := syscall.Mount("fentry-test", dir, "tmpfs", 0, tt.size); err != nil {
+				t.Skipf("needs to mount a small file system: %v", err)
+			}
+			t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+			f := buildFixture(t, "survive.c", buildOptions{on: onAMD64, config: tt.config})
+			cmd := f.command(t, "many", "2000")
+			cmd.Env = append(os.Environ(), "FENTRY_DATA="+filepath.Join(dir, "data"))
+			if out, err := cmd.Output(); err != nil || string(out) != "leaf 2000\nnest 22000\n" {
+				t.Errorf("%v, output %q", err, out)
+			}
+			b, err := os.ReadFile(filepath.Join(dir, "data", "events"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			le := binary.LittleEndian
+			n, from := le.Uint32(b[format.HUncounted:]), le.Uint64(b[format.HUncountedFrom:])
+			if n == 0 || from < le.Uint64(b[format.HCounter:]) {
+				t.Errorf("%d uncounted, from %d", n, from)
+			}
+		})
+	}
 }
 
 // oldTrace makes something that looks like a trace whose process is gone.

@@ -16,7 +16,7 @@
 //
 // docs/format.md describes the files. Names come from the .sym files in the directory or, if there are none, as in a
 // trace that a patched program wrote alone, from the program's file, which package names finds and reads, or from
-// Options.Resolve. [Trace.Source] returns places in the source.
+// Options.Resolve. [Trace.Source] returns places in the source. [Trace.Losses] says what is missing.
 //
 // # Layers
 //

@@ -45,13 +45,13 @@ func reportEmpty(a *app, t *trace.Trace) {
 	for i := range t.Images {
 		functions += t.Images[i].Sites
 	}
-	why := ""
+	why, lost := "", t.Lost > 0 || t.Header.Uncounted != 0
 	switch {
 	case t.Ending == trace.EndPending:
 		why = "none has been written yet"
 	case t.Ending == trace.EndMissing:
 		why = "they were still in memory when fentry was killed, if there were any"
-	case t.Lost > 0:
+	case lost:
 		why = "all events were lost"
 	case len(t.Images) == 0:
 		why = "no program that was traced has begun to run"
@@ -62,7 +62,7 @@ func reportEmpty(a *app, t *trace.Trace) {
 	default:
 		why = "no function that was traced was called"
 	}
-	if o := leavingOut(t); len(o) > 0 && t.Lost == 0 && t.Ending == trace.EndWritten {
+	if o := leavingOut(t); len(o) > 0 && !lost && t.Ending == trace.EndWritten {
 		why += ", or its calls were left out by " + strings.Join(o, ", ")
 	}
 	if t.Info != nil && t.Info.Signal != 0 {

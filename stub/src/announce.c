@@ -163,7 +163,6 @@ hidden int announce(struct control *c)
 	write_image(c);
 	if (!announce_images(c) && source.kind != CLOSED) {
 		say("not traced: the recorder's buffer is full at the program's start", 0, 0, 0);
-		uncounted(1);
 		return 0;
 	}
 	record(c, counter(), FT_REC_START, 0, 0);

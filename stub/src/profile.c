@@ -68,7 +68,7 @@ hidden int table_thread(struct control *c)
 		}
 	}
 	if (source.kind != FILE)
-		lose(c, 1); /* how much it will be is not known */
+		uncounted(1);
 	c->table = (u64 *)(k.base + FT_CHUNK_HEADER);
 	c->active = active;
 	return 1;

@@ -82,6 +82,8 @@ hidden void fentry_init(u64 *sp)
 		struct control *c = this_thread();
 		ok = c && announce(c);
 	}
+	if (started && !ok)
+		uncounted(1); /* none of its functions is switched on */
 	store(&state, ok || (CALLBACKS && started) ? READY : OFF);
 	if (ok)
 		images_arm(1);
