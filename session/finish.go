@@ -46,6 +46,7 @@ func (s *session) finish() {
 	s.res.Tasks, s.res.Processes, s.res.Lost = c.Tasks, c.Processes, c.Lost+losses.lost
 	s.res.Uncounted = losses.uncounted != 0
 	s.res.WriteError, s.res.Bytes = c.Err, c.Bytes
+	s.res.Overhead = s.overhead()
 }
 
 // nothing tells, at the end, that there is nothing to keep: no process was traced, and nothing went wrong.
@@ -114,4 +115,17 @@ func (s *session) readProfile() error {
 	}
 	s.res.Tasks, s.res.Processes = len(tasks), len(pids)
 	return nil
+}
+
+// besides is what an event costs beside reading the clock, in nanoseconds: a call and its return took 32 cycles at
+// 2 GHz with the clock replaced by a constant.
+const besides = 8
+
+// overhead estimates what tracing has cost.
+func (s *session) overhead() time.Duration {
+	if s.o.Profile || s.foreign() {
+		return 0
+	}
+	made := s.res.Events + s.res.Lost + s.res.Overwrote
+	return time.Duration(float64(made) * (clock.ReadCost() + besides))
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -45,5 +47,31 @@ func TestDemoProgram(t *testing.T) {
 	}
 	if got := demoOutput(t, fresh); got != string(want) {
 		t.Errorf("a fresh build printed\n%s\ndemo.out has\n%s", got, want)
+	}
+}
+
+// The program of info --machine is what its source says: a fresh build runs, and prints two numbers.
+func TestCostProgram(t *testing.T) {
+	testtool.Need(t, "gcc", "aarch64-linux-gnu-gcc", "qemu-aarch64")
+	dir := t.TempDir()
+	if out, err := exec.Command("machine/build.sh", dir).CombinedOutput(); err != nil {
+		t.Fatalf("build.sh: %v\n%s", err, out)
+	}
+	for _, from := range []string{"machine", dir} {
+		for name, run := range map[string][]string{"cost-amd64.elf": nil, "cost-arm64.elf": {"qemu-aarch64"}} {
+			path, err := filepath.Abs(filepath.Join(from, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if runtime.GOARCH == "arm64" {
+				run = map[string][]string{"cost-amd64.elf": {"qemu-x86_64"}}[name]
+			}
+			argv := append(run, path)
+			out, err := exec.Command(argv[0], argv[1:]...).Output()
+			var calls, reads int64
+			if _, scan := fmt.Sscanf(string(out), "%d %d\n", &calls, &reads); err != nil || scan != nil || calls <= 0 || reads <= 0 {
+				t.Errorf("%s: %v, %q", path, err, out)
+			}
+		}
 	}
 }

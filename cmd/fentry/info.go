@@ -19,8 +19,9 @@ import (
 
 type infoCmd struct {
 	inputFlags
-	tree bool
-	json bool
+	tree    bool
+	json    bool
+	machine bool
 }
 
 func newInfoCmd(a *app) *cobra.Command {
@@ -30,16 +31,19 @@ func newInfoCmd(a *app) *cobra.Command {
 		Short: "print what is known about a trace or a patched program",
 		Long: `info prints how a trace was made, its processes, threads and program images, its
 clock, its size and how much was lost. For a program, it prints what fentry patch
-has put into it.`,
+has put into it. With --machine, it measures for a moment what reading this
+machine's clock and tracing a call cost.`,
 		Example: `  fentry info                 the trace in fentry.data
   fentry info --tree          who started whom
   fentry info ./prog.traced   a patched program
+  fentry info --machine       what tracing costs here
   fentry info --json | jq .tasks`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	cmd.Flags().BoolVar(&c.tree, "tree", false, "print only the processes, as a tree")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&c.machine, "machine", false, "measure what reading the clock and tracing a call cost here")
 	c.inputFlags.add(cmd)
 	cmd.Flags().Lookup("tid").Hidden = true
 	cmd.Flags().Lookup("pid").Hidden = true
@@ -49,6 +53,16 @@ has put into it.`,
 }
 
 func (c *infoCmd) run(a *app, cmd *cobra.Command, args []string) error {
+	if c.machine {
+		if len(args) > 0 || c.dir != "" || c.tree {
+			return usagef(cmd, "--machine is about no trace")
+		}
+		out, err := a.open()
+		if err != nil {
+			return err
+		}
+		return out.close(infoMachine(out, c.json))
+	}
 	if len(args) == 1 && c.dir == "" {
 		if fi, err := os.Stat(args[0]); err == nil && !fi.IsDir() {
 			return c.program(a, args[0])

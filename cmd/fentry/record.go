@@ -72,7 +72,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -t 10us ./prog                calls of at least 10us
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record python3 script.py             an installed program: no compiler has prepared it
-  fentry record -T profile ./prog             counts and times, no events: small
+  fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
@@ -224,6 +224,9 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	}
 	if r.Overwrote > 0 {
 		over += ", " + grouped(r.Overwrote) + " overwritten"
+	}
+	if r.Overhead >= time.Millisecond {
+		over += fmt.Sprintf(", about %v of tracing", r.Overhead.Round(time.Millisecond))
 	}
 	where := size(uint64(r.Bytes)) + " -> " + r.Dir
 	if r.Dir == "" {

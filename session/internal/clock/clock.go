@@ -46,6 +46,20 @@ func clock(id int32) int64 {
 	return ts.Nano()
 }
 
+// ReadCost is the time that reading the counter takes, in nanoseconds: the least of several tries, a microsecond each.
+func ReadCost() float64 {
+	const reads, tries = 64, 16
+	best := int64(1 << 62)
+	for range tries {
+		from := clock(unix.CLOCK_MONOTONIC)
+		for range reads {
+			readCounter()
+		}
+		best = min(best, clock(unix.CLOCK_MONOTONIC)-from)
+	}
+	return float64(max(best, 1)) / reads
+}
+
 // Hz is the frequency of the counter as the machine says or as the kernel
 // knows it, 0 if neither tells. The kernel publishes the factors of its own clock in the page of a
 // perf event (struct perf_event_mmap_page): ns = ticks * time_mult >> time_shift.
