@@ -142,8 +142,8 @@ func (pt *processTree) write() {
 		children[p.ParentPID] = append(children[p.ParentPID], p)
 	}
 	for _, pid := range roots {
-		// The recorder is the parent of the program itself.
-		if kids := children[pid]; pid == 0 || len(kids) == 1 && pt.t.Info != nil && kids[0].PID == pt.t.Info.PID {
+		// The parent of the first process is the recorder, or a shell that nobody asks about.
+		if kids := children[pid]; pid == 0 || len(kids) == 1 && kids[0].Index == 0 {
 			for _, p := range kids {
 				pt.node(p, "", "")
 			}
