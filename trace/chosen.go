@@ -24,11 +24,19 @@ type Calls struct {
 	Match func(FuncID) bool
 	// Roots says in which functions calls must be made; those functions themselves count, too. nil: anywhere.
 	Roots func(FuncID) bool
+	// Without says which functions do not count, nor anything inside them; nil: none. Their time is not their
+	// callers' own.
+	Without func(FuncID) bool
+	// Nest counts a call that was reached by a tail call as inside the one that ended by jumping there, which then
+	// ends with it. Otherwise it is another call of the same caller.
+	Nest bool
 	// Threshold is the duration from which on a call counts, in ns.
 	Threshold int64
 }
 
-func (c *Calls) all() bool { return c.Match == nil && c.Roots == nil && c.Threshold <= 0 }
+func (c *Calls) all() bool {
+	return c.Match == nil && c.Roots == nil && c.Without == nil && !c.Nest && c.Threshold <= 0
+}
 
 // A choice is a window and calls. Counters are those of the first and the last event.
 type choice struct {
@@ -49,7 +57,9 @@ func (t *Trace) choose(from, to int64, calls Calls) *choice {
 		for t.Clock.Time(c.from) < from && c.from < math.MaxUint64 {
 			c.from++
 		}
-		c.blocks = t.blocks
+		if !calls.Nest { // whose states have no calls that jumped away
+			c.blocks = t.blocks
+		}
 	}
 	if to > 0 {
 		c.to = t.Clock.Counter(to)
@@ -97,6 +107,8 @@ type chosenSink struct {
 	before bool // the window has not begun
 	match  memory
 	roots  memory
+
+	without memory
 }
 
 // A memory remembers what a function says of functions.
@@ -122,7 +134,10 @@ func (c *choice) chosen(t *Trace, s countingSink) taskSink {
 	if c == nil {
 		return s
 	}
-	return &chosenSink{countingSink: s, choice: c, t: t, match: memory{fn: c.calls.Match}, roots: memory{fn: c.calls.Roots}}
+	return &chosenSink{
+		countingSink: s, choice: c, t: t, match: memory{fn: c.calls.Match}, roots: memory{fn: c.calls.Roots},
+		without: memory{fn: c.calls.Without},
+	}
 }
 
 // counting returns the sink that counts.
@@ -135,6 +150,7 @@ func counting(s taskSink) taskSink {
 
 func (s *chosenSink) begin(fl *follower) {
 	s.fl, s.before = fl, s.from > 0
+	fl.nest = s.calls.Nest
 	s.countingSink.begin(fl)
 }
 
@@ -148,12 +164,16 @@ func (s *chosenSink) enter(f *frame) {
 		around := &fs[len(fs)-2]
 		inside = inside || around.flags&frameInside != 0
 		f.ref = around.ref // if f is hidden; so that its calls are those of around
+		f.flags |= around.flags & frameOut
+	}
+	if s.calls.Without != nil && s.without.ask(f.fn) {
+		f.flags |= frameOut
 	}
 	inside = inside || s.roots.ask(f.fn)
 	if inside {
 		f.flags |= frameInside
 	}
-	if !inside || s.calls.Match != nil && !s.match.ask(f.fn) {
+	if !inside || f.flags&frameOut != 0 || s.calls.Match != nil && !s.match.ask(f.fn) {
 		f.flags |= frameHidden
 		return
 	}
@@ -199,17 +219,23 @@ func (s *chosenSink) leave(f *frame, end uint64, how ending) {
 }
 
 func (s *chosenSink) call(fn FuncID) {
+	if s.calls.Without != nil && s.without.ask(fn) {
+		return
+	}
 	if !s.before && (s.calls.Roots == nil || s.roots.ask(fn)) && (s.calls.Match == nil || s.match.ask(fn)) {
 		s.countingSink.call(fn)
 	}
 }
 
 func (s *chosenSink) orphan(fn FuncID) {
-	if s.before {
+	if s.before || s.calls.Without != nil && s.without.ask(fn) {
 		return
 	}
 	inside := s.calls.Roots == nil || s.roots.ask(fn)
 	if fs := s.fl.cur.frames; len(fs) > 0 {
+		if fs[len(fs)-1].flags&frameOut != 0 {
+			return
+		}
 		inside = inside || fs[len(fs)-1].flags&frameInside != 0
 	}
 	if inside && (s.calls.Match == nil || s.match.ask(fn)) {
@@ -269,18 +295,20 @@ func (s *chosenSink) run(d *decoder, w *word, more bool, fk *forker, f *forks) {
 		}
 		if w.t > s.to {
 			fk.give(s.fl, s.to, f)
+			s.fl.settle()
 			s.end(w)
 			fk.abandon(f)
 			return
 		}
 		if fk == nil {
-			s.fl.step(w)
+			s.fl.take(w)
 			continue
 		}
 		fk.give(s.fl, latest, f)
 		fk.step(s.fl, w)
 	}
 	fk.give(s.fl, math.MaxUint64, f)
+	s.fl.settle()
 	s.fl.finish()
 }
 

@@ -80,7 +80,7 @@ func (f *forker) step(fl *follower, w *word) {
 	for _, fw := range f.watches {
 		fw.before(fl, w)
 	}
-	fl.step(w)
+	fl.take(w)
 	for _, fw := range f.watches {
 		fw.after()
 	}

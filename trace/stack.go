@@ -14,7 +14,7 @@ type frame struct {
 	flags frameFlags
 }
 
-type frameFlags uint8
+type frameFlags uint16
 
 const (
 	frameInherited frameFlags = 1 << iota // open in the parent when this task was forked
@@ -24,6 +24,8 @@ const (
 	frameInside                           // of a call that was asked for, see chosenSink
 	frameHidden                           // not asked for
 	frameEarlier                          // began before the window that is asked for
+	frameOut                              // of or in a call that is left out with everything inside it
+	frameJumped                           // ended by a tail call, and is kept open until that call ends
 )
 
 // An ending says how a call ended.
@@ -93,6 +95,10 @@ type follower struct {
 	lossy  bool                  // events were lost since the stack was last empty
 	aside  []suspendedFrame      // oldest first
 	credit int                   // frames a search may look at
+
+	nest bool // calls that end by tail calls are kept open, see take
+	left bool // the newest word was the exit due: the next one tells whether it is a tail call's
+	due  word
 
 	// Of a forked task:
 	forked    uint64     // its first event, 0: not forked

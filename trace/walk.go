@@ -16,7 +16,8 @@ type WalkOptions struct {
 	// the tasks in order and of each the outermost call first. Its Time is that of the call's entry, before From.
 	Open bool
 	// Calls are those that the caller will show, with all that is no call's. With an index, a walk leaves out events
-	// that cannot be among them, and says so with Skipped; others that are not among them still come.
+	// that cannot be among them, and says so with Skipped; others that are not among them still come. With Without or
+	// Nest, which change what others mean, nothing is left out.
 	Calls Calls
 }
 
@@ -29,6 +30,9 @@ type WalkOptions struct {
 // Memory does not depend on the trace's length: it holds a window of each task that is running at the time, and its
 // open calls; with an index, of which only the parts that are needed are read, also those of the tasks to visit.
 func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
+	if o.Calls.Without != nil || o.Calls.Nest {
+		o.Calls = Calls{}
+	}
 	w, visit, emit, stop := t.newWalker(o, fn)
 	if !w.planBlocks(o, visit, emit) {
 		w.planAll(visit, emit)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ type filterFlags struct {
 	filter    []string
 	notrace   []string
 	roots     []string
+	without   []string
+	tails     string
 	threshold string
 	time      string
 }
@@ -30,10 +33,18 @@ func (c *filterFlags) add(cmd *cobra.Command) {
 	addPatternFlags(cmd, &c.filter, &c.notrace, "show")
 	f := cmd.Flags()
 	f.StringArrayVarP(&c.roots, "graph", "G", nil, "show only what happens in functions that match `PAT` (repeatable)")
+	f.StringArrayVar(&c.without, "graph-notrace", nil,
+		"leave out functions that match `PAT` with everything inside them (repeatable)")
+	f.StringVar(&c.tails, "tail-calls", "sibling", "show what a function ends by jumping to as its `PLACE`: "+
+		"sibling (another call of the same caller) or nest (a call inside the function)")
+	cmd.RegisterFlagCompletionFunc("tail-calls", cobra.FixedCompletions(tailCalls, cobra.ShellCompDirectiveNoFileComp))
 	f.StringVarP(&c.threshold, "threshold", "t", "", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	f.StringVar(&c.time, "time", "", "show only what lies between the times `START,STOP`, counted from the beginning; "+
 		"either may be empty")
 }
+
+// tailCalls are the values of --tail-calls.
+var tailCalls = []string{"sibling", "nest"}
 
 // A selection is what filterFlags chose.
 type selection struct {
@@ -48,6 +59,10 @@ func (c *filterFlags) parse(cmd *cobra.Command) (s selection, err error) {
 		return s, usagef(cmd, "--time %v", err)
 	}
 	s.walk.Open, s.calls.End = s.walk.From > 0, s.walk.To
+	if !slices.Contains(tailCalls, c.tails) {
+		return s, usagef(cmd, "--tail-calls: no place %q; there are %s", c.tails, strings.Join(tailCalls, ", "))
+	}
+	s.calls.Nest = c.tails == "nest"
 	if c.threshold != "" {
 		min, err := parseDuration(c.threshold)
 		if err != nil {
@@ -71,9 +86,13 @@ func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) 
 	if err != nil {
 		return err
 	}
-	s.calls.Match, s.calls.Roots = match, roots
+	without, withoutNamed, err := matcher(cmd, t, c.without, nil)
+	if err != nil {
+		return err
+	}
+	s.calls.Match, s.calls.Roots, s.calls.Without = match, roots, without
 	s.walk.Calls = s.counted()
-	s.named = []*record.Filter{named, rootsNamed}
+	s.named = []*record.Filter{named, rootsNamed, withoutNamed}
 	return nil
 }
 
@@ -95,12 +114,13 @@ func (s *selection) prepare(t *trace.Trace, walk bool) error {
 
 // counted is which calls reports and graphs count.
 func (s *selection) counted() trace.Calls {
-	return trace.Calls{Match: s.calls.Match, Roots: s.calls.Roots, Threshold: s.calls.Threshold}
+	o := &s.calls
+	return trace.Calls{Match: o.Match, Roots: o.Roots, Without: o.Without, Nest: o.Nest, Threshold: o.Threshold}
 }
 
 // check says what cannot be asked of a report of the trace.
 func (s *selection) check(t *trace.Trace) error {
-	nested := s.calls.Roots != nil || s.calls.Threshold > 0
+	nested := s.calls.Roots != nil || s.calls.Without != nil || s.calls.Nest || s.calls.Threshold > 0
 	switch tracer := tracerOf(t); {
 	case tracer == "profile" && (nested || s.walk.From > 0 || s.walk.To > 0):
 		return fmt.Errorf("%s: a profile has counts and times, but no single calls", t.Dir)
@@ -115,7 +135,7 @@ func (s *selection) check(t *trace.Trace) error {
 // all says that no call is left out.
 func (s *selection) all() bool {
 	o := &s.calls
-	return o.Match == nil && o.Roots == nil && o.Depth == 0 && o.Threshold == 0
+	return o.Match == nil && o.Roots == nil && o.Without == nil && !o.Nest && o.Depth == 0 && o.Threshold == 0
 }
 
 // warn names the patterns that fitted nothing.

@@ -21,6 +21,10 @@ type Options struct {
 	// Roots says in which functions the calls must be made; those functions
 	// themselves are shown as well. nil: anywhere.
 	Roots func(trace.FuncID) bool
+	// Without says which functions are left out with everything inside them; nil: none.
+	Without func(trace.FuncID) bool
+	// Nest shows a function that was reached by a tail call inside the one that jumped to it.
+	Nest bool
 	// Depth is how many levels of shown calls are shown; 0: all.
 	Depth int
 	// Threshold is the shortest duration shown, in ns.
@@ -37,6 +41,7 @@ const lookahead = 1 << 14
 type Filter struct {
 	o     Options
 	emit  func(*trace.Event) error
+	nest  *nester // nil: tail calls are side by side
 	queue []*item // oldest first, from head on
 	head  int
 	gone  int // dropped items in the queue
@@ -74,17 +79,29 @@ type frame struct {
 	depth  int   // among shown calls
 	shown  bool
 	inside bool // in a root
+	out    bool // in a call that is left out with everything inside it
 	// unknown: its entry was not seen. It is taken for one that is not shown.
 	unknown bool
 }
 
 // New returns a filter that passes what is shown to emit.
 func New(o Options, emit func(*trace.Event) error) *Filter {
-	return &Filter{o: o, emit: emit, tasks: map[*trace.Task]*task{}}
+	f := &Filter{o: o, emit: emit, tasks: map[*trace.Task]*task{}}
+	if o.Nest {
+		f.nest = &nester{emit: f.event, tasks: map[*trace.Task]map[uint64]*nestStack{}}
+	}
+	return f
 }
 
 // Event takes the next event of the trace. The event may be reused afterwards.
 func (f *Filter) Event(ev *trace.Event) error {
+	if f.nest != nil {
+		return f.nest.event(ev)
+	}
+	return f.event(ev)
+}
+
+func (f *Filter) event(ev *trace.Event) error {
 	f.now = max(f.now, ev.Time) // calls that are open at a window's start are older
 	k := f.task(ev)
 	switch ev.Kind {
@@ -113,14 +130,17 @@ func (f *Filter) noted(k *task, ev *trace.Event) bool {
 	}
 	switch ev.Kind {
 	case trace.Start, trace.Fork, trace.Comm, trace.ThreadEnd:
-		if !k.seen && (f.o.Match != nil || f.o.Threshold > 0) {
+		if !k.seen && (f.o.Match != nil || f.o.Without != nil || f.o.Threshold > 0) {
 			return false
 		}
+	}
+	n := len(k.cur.frames)
+	if n > 0 && k.cur.frames[n-1].out {
+		return false
 	}
 	if f.o.Roots == nil {
 		return true
 	}
-	n := len(k.cur.frames)
 	return n > 0 && k.cur.frames[n-1].inside
 }
 
@@ -193,12 +213,14 @@ func (f *Filter) enter(k *task, ev *trace.Event) {
 	fr := frame{inside: f.o.Roots == nil}
 	if n := len(s.frames); n > 0 {
 		fr.inside = s.frames[n-1].inside || fr.inside
+		fr.out = s.frames[n-1].out
 		fr.depth = s.frames[n-1].inner()
 	}
 	if !fr.inside {
 		fr.inside = f.o.Roots(ev.Func)
 	}
-	fr.shown = fr.inside && (f.o.Depth == 0 || fr.depth < f.o.Depth) && (f.o.Match == nil || f.o.Match(ev.Func))
+	fr.out = fr.out || f.o.Without != nil && f.o.Without(ev.Func)
+	fr.shown = fr.inside && !fr.out && (f.o.Depth == 0 || fr.depth < f.o.Depth) && (f.o.Match == nil || f.o.Match(ev.Func))
 	if fr.shown && ev.Flags&trace.FlagLeaf != 0 && ev.Dur < f.o.Threshold {
 		fr.shown = false
 	}
@@ -256,9 +278,13 @@ func (f *Filter) orphan(k *task, ev *trace.Event) {
 	if n := len(k.cur.frames); n > 0 {
 		top := k.cur.frames[n-1]
 		depth, inside = top.inner(), inside || top.inside
+		if top.out {
+			return
+		}
 	}
 	timed := ev.Flags&trace.FlagNoEntry == 0
 	if !inside && !f.o.Roots(ev.Func) ||
+		f.o.Without != nil && f.o.Without(ev.Func) ||
 		f.o.Depth != 0 && depth >= f.o.Depth ||
 		f.o.Match != nil && !f.o.Match(ev.Func) ||
 		timed && ev.Dur < f.o.Threshold {
