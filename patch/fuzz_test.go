@@ -11,6 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/cost"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 )
 
 // fuzzImages are images of both machines, the seeds of the targets here: freestanding ones, and what
@@ -85,7 +86,7 @@ func checkEdits(t *testing.T, f *elfio.File, edits []arch.Edit) {
 func FuzzNew(f *testing.F) {
 	images := fuzzImages(f)
 	for i := range images {
-		for _, options := range []uint8{0, 1, 2, 8, 64, 65} {
+		for _, options := range []uint8{0, 1, 2, 8, 64, 65, 128, 130, 192} {
 			f.Add(uint8(i), options, []byte{})
 		}
 		f.Add(uint8(i), uint8(0), []byte{0x40, 0, 0, 1})
@@ -101,7 +102,11 @@ func FuzzNew(f *testing.F) {
 		}
 		var p *patch.Plan
 		var err error
-		cost.Check(t, len(b)+added, perByte, func() { p, err = newPlan(b, o) })
+		plain := record.PlainNone
+		if options&128 != 0 {
+			plain = record.PlainAll
+		}
+		cost.Check(t, len(b)+added, perByte, func() { p, err = newPlanWith(b, o, plain) })
 		if err != nil {
 			return
 		}

@@ -22,15 +22,7 @@ import (
 // plainPlan is a plan for an image no function of which a compiler has prepared.
 func plainPlan(t testing.TB, image []byte, o patch.Options) *patch.Plan {
 	t.Helper()
-	f, err := elfio.Parse(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites, err := record.Find(f, record.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := patch.New(f, sites, o)
+	p, err := newPlanWith(image, o, record.PlainAuto)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,6 +70,7 @@ type funcJSON struct {
 	Site   string `json:"site,omitempty"`
 	Kind   string `json:"kind,omitempty"`
 	Thunk  string `json:"thunk,omitempty"`
+	Moved  string `json:"moved,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -105,6 +106,9 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		fj := funcJSON{
 			Name: f.Display(), Addr: hexAddr(f.Func), Action: f.Action.String(), ID: f.ID,
 			Thunk: hexAddr(p.Thunk(f)), Reason: string(f.Reason),
+		}
+		if at, _ := p.Moved(f); at != 0 {
+			fj.Moved = hexAddr(at)
 		}
 		if f.Len > 0 {
 			fj.Site, fj.Kind = hexAddr(f.Site.Addr), f.Kind.String()
