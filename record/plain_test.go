@@ -1,7 +1,9 @@
 package record
 
 import (
+	"debug/elf"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -176,5 +178,55 @@ func TestPlain(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		})
+	}
+}
+
+// TestCoverage holds docs/coverage.md to the programs of this machine: the share of their functions that can be traced, not
+// counting parts of functions, and a reason for each of the others.
+func TestCoverage(t *testing.T) {
+	seen := 0
+	for _, p := range []struct {
+		path  string
+		share float64
+	}{
+		{"/usr/bin/python3.11", .99},
+		{"/usr/bin/git", .998},
+		{"/usr/bin/perl", .998},
+		{"/usr/bin/bash", .998},
+		{"/usr/bin/gdb", .998},
+		{"/usr/lib/gcc/x86_64-linux-gnu/12/cc1", .998},
+	} {
+		if _, err := os.Stat(p.path); err != nil {
+			continue
+		}
+		f := open(t, p.path)
+		if f.Header.Machine != elf.EM_X86_64 {
+			continue
+		}
+		sites, err := Find(f, Options{})
+		if err != nil {
+			t.Fatalf("%s: %v", p.path, err)
+		}
+		traced, all := 0, 0
+		for i := range sites {
+			switch s := &sites[i]; {
+			case s.Reason == ReasonColdPart || s.Reason == ReasonOnlyJumpedTo:
+			case s.Traceable():
+				traced++
+				all++
+			default:
+				all++
+				if s.Reason == ReasonNoSite || s.Reason.Text() == "" {
+					t.Errorf("%s: %#x: no reason: %q", p.path, s.Func, s.Reason)
+				}
+			}
+		}
+		seen++
+		if share := float64(traced) / float64(all); share < p.share {
+			t.Errorf("%s: %d of %d functions, %.2f %%", p.path, traced, all, 100*share)
+		}
+	}
+	if seen == 0 {
+		t.Skip("none of the programs is installed")
 	}
 }
