@@ -153,6 +153,7 @@ func TestUncounted(t *testing.T) {
 	}{
 		{"chunk", "size=80k", Config{}},
 		{"table", "size=80k", Config{Mode: ModeProfile}},
+		{"counts", "size=80k", Config{Mode: ModeCount}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -64,7 +64,7 @@ static int forked(struct control *c)
 static struct control *none(void)
 {
 	static u32 said;
-	if (fentry_config.mode != MODE_PROFILE && source.header)
+	if (!tables() && source.header)
 		add(HEADER(u64, FT_H_LOST), fentry_config.mode == MODE_FUNCTION ? 1 : 2);
 	else if (!swap(&said, 1))
 		uncounted(1);
