@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"debug/elf"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,14 +20,16 @@ __attribute__((no_instrument_function)) int n(int x) { return g(x); }
 void *p(void) { extern void *table; return table; }
 `
 
-// What each compiler leaves at the four listed functions of threeFunctions: form and length of the site. Calls in
-// .exit.text become nops on the machines that have one.
-var machineTests = []struct {
+type machineTest struct {
 	cc, flags string
 	form      objects.Form
 	len       int
 	nop       bool
-}{
+}
+
+// What each compiler leaves at the four listed functions of threeFunctions: form and length of the site. Calls in
+// .exit.text become nops on the machines that have one.
+var machineTests = []machineTest{
 	{"gcc", "-fno-pie -pg", objects.FormCall, 5, true},
 	{"gcc", "-fno-pie -pg -mfentry", objects.FormCall, 5, true},
 	{"gcc", "-fPIE -pg -mfentry", objects.FormGOT, 6, true},
@@ -137,6 +140,34 @@ func TestMachines(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Every machine that objects may be of is among those of TestMachines, whose calls objdump confirms one by one, or has
+// a test of its own. TestAgainstRecordmcount does the same with thousands of objects when FENTRY_WIDE is set.
+func TestEveryMachine(t *testing.T) {
+	prefixes := map[elf.Machine]string{
+		elf.EM_X86_64: "gcc", elf.EM_386: "i686-", elf.EM_AARCH64: "aarch64-", elf.EM_ARM: "arm-", elf.EM_PPC: "powerpc-",
+		elf.EM_PPC64: "powerpc64", elf.EM_S390: "s390x-", elf.EM_SPARCV9: "sparc64-", elf.EM_MIPS: "mips", elf.EM_SH: "sh4-",
+		elf.EM_RISCV: "riscv64-", elf.EM_LOONGARCH: "clang-19",
+	}
+	known := 0
+	for m := range elf.Machine(0x200) {
+		for _, big := range []bool{false, true} {
+			_, err := objects.Parse(synthetic(m, big, true, []uint32{0, 0}, 1, "_mcount"), objects.Options{})
+			if err != nil {
+				continue // of machines with words of 32 bits only the error says that they are known
+			}
+			known++
+			if !slices.ContainsFunc(machineTests, func(tt machineTest) bool {
+				return prefixes[m] != "" && strings.HasPrefix(tt.cc, prefixes[m])
+			}) {
+				t.Errorf("%v has no row in TestMachines", m)
+			}
+		}
+	}
+	if known < 8 {
+		t.Errorf("only %d machines are known", known)
 	}
 }
 
