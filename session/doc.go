@@ -39,5 +39,6 @@
 // # Security
 //
 // Every traced process can write to the pool, so its contents are untrusted input. Invalid chunks are dropped and
-// counted.
+// counted. What they name is opened as internal/safefile does, the trace is made below the descriptor of a directory
+// that belongs to this user, and signals end a session whatever it waits for. SECURITY.md has all that is promised.
 package session

@@ -32,6 +32,7 @@ type recorderCmd struct {
 	Copy     string
 	Emulator []string
 	Result   string
+	Hang     string
 
 	prefix []string // command in front, such as a shell that changes something
 	blind  bool     // the events are not read back

@@ -89,6 +89,11 @@ func (s *session) symbols() {
 			im.exe = s.exes.take(im.ID)
 		}
 		err := s.dir.WriteSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
+		select {
+		case <-s.end.giveUp:
+			return
+		default:
+		}
 		if err != nil && !errors.Is(err, ErrNoSymbols) {
 			s.logf("%s: no symbols: %v", im.Path, err)
 		}

@@ -60,7 +60,7 @@ func (s *session) endInfo() {
 	i.Totals.Tasks = s.res.Tasks
 	i.Lost = s.res.Lost
 	if s.res.Dir == "" {
-		s.dir.Close()
+		s.closeDir()
 		s.failed(fmt.Errorf("%s: was removed while it was being recorded; the trace is gone", s.dir.Name))
 		return
 	}
@@ -71,9 +71,17 @@ func (s *session) endInfo() {
 	if _, err := s.dir.Events.WriteAt(le.AppendUint32(nil, 1), format.HClosed); err != nil {
 		s.failed(tracedir.PathError(err))
 	}
-	if err := s.dir.Close(); err != nil {
+	if err := s.closeDir(); err != nil {
 		s.failed(tracedir.PathError(err))
 	}
+}
+
+// closeDir closes the trace directory, unless something that has been given up may still write to it.
+func (s *session) closeDir() error {
+	if s.partial {
+		return nil
+	}
+	return s.dir.Close()
 }
 
 // whereDir finds the directory again: while it was written it can have been

@@ -4,6 +4,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,11 +46,15 @@ type session struct {
 	queue   []Image
 	noMore  bool
 
+	end     ending
+	partial bool // what should be in the trace has been given up, and may still be at work
+
 	res Result
 }
 
 // Run runs a program and returns when the session is over: when the program and all traced processes that it left
 // behind have ended, or at a second SIGINT or SIGTERM, or when ctx is done. Ending a session never ends a program.
+// Further signals leave out first symbols, then whatever the session still waits for ([ErrInterrupted]).
 //
 // While it runs, Run handles SIGINT, SIGQUIT, SIGTERM, SIGHUP and SIGXFSZ for the whole process. A process can have
 // only one session at a time.
@@ -58,9 +63,13 @@ type session struct {
 // is the reason. Later errors are in the result.
 func Run(ctx context.Context, o Options) (Result, error) {
 	s := &session{o: o, images: make(map[trace.ImageID]bool), log: logger{print: o.Logf}}
-	defer s.log.close()
 	s.imageOn = sync.NewCond(&s.imageMu)
-	return s.run(ctx)
+	s.end.giveUp, s.end.relay = make(chan struct{}), make(chan os.Signal, 16)
+	res, err := s.run(ctx)
+	if !errors.Is(err, ErrInterrupted) && !errors.Is(res.WriteError, ErrInterrupted) {
+		s.log.close() // else it may be what the session waits for
+	}
+	return res, err
 }
 
 func (s *session) logf(format string, args ...any) { s.log.logf(format, args...) }
@@ -123,15 +132,10 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		s.dir.Rollback()
 		return s.res, err
 	}
-	if s.pool != nil {
-		defer s.pool.Close()
-		defer s.drain.Close()
-		defer s.exes.close()
-		defer s.processes.close()
-	}
 	l, err := s.launcher(path, emulator)
 	if err != nil {
 		s.dir.Rollback()
+		s.close()
 		return s.res, err
 	}
 	signals, unwatch := watch(s.in)
@@ -139,11 +143,39 @@ func (s *session) run(ctx context.Context) (Result, error) {
 
 	s.beginInfo()
 	began := time.Now()
-	st, err := l.Launch()
+	st, err := s.launch(l, signals)
 	if err != nil {
 		s.dir.Rollback()
+		if !errors.Is(err, ErrInterrupted) {
+			s.close()
+		}
 		return s.res, err
 	}
+	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
+	s.res.Way = st.Way
+	left := s.res
+	planned := l.Memory != nil || l.Copy != nil
+	if sig := s.forced(signals, func() { s.record(ctx, st, began, planned) }); sig != 0 {
+		left.Signal, left.Dir, left.WriteError = sig, s.dir.Name, ErrInterrupted
+		return left, nil
+	}
+	return s.res, nil
+}
+
+// close gives back what the session has, but for its directory.
+func (s *session) close() {
+	if s.pool == nil {
+		return
+	}
+	s.processes.close()
+	s.exes.close()
+	s.drain.Close()
+	s.pool.Close()
+}
+
+// record does what is done while the program runs, and afterwards.
+func (s *session) record(ctx context.Context, st launch.Started, began time.Time, planned bool) {
+	defer s.close()
 	defer st.Close()
 	if err := launch.TellManager(s.o.Env, st.PID); err != nil {
 		s.logf("%v", err)
@@ -155,23 +187,19 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	}
 	// Removing a large older trace takes its time.
 	var late sync.WaitGroup
-	planned := l.Memory != nil || l.Copy != nil
 	if planned {
 		late.Go(s.dir.Commit)
 	}
-	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
-	s.res.Way = st.Way
 	s.info.PID = st.PID
 	// A second pair, in case there will be no end: two give a frequency.
 	s.pairClocks()
 	if err := s.dir.WriteInfo(&s.info); err != nil {
 		s.logf("%v", err)
 	}
+	late.Go(s.symbols)
 
-	var symbols sync.WaitGroup
-	symbols.Go(s.symbols)
-
-	s.wait(ctx, st, began, signals)
+	s.wait(ctx, st, began)
+	s.end.winding.Store(true)
 
 	s.rest()
 	s.finish()
@@ -182,17 +210,17 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.noMore = true
 	s.imageOn.Signal()
 	s.imageMu.Unlock()
-	symbols.Wait()
-	late.Wait()
+	if s.partial = !s.interruptible(late.Wait); s.partial {
+		s.logf("interrupted: symbols of the traced programs are left out")
+	}
 	if s.res.Empty = !planned && s.nothing(); s.res.Empty {
 		s.dir.Rollback()
-		return s.res, nil
+		return
 	}
 	if !planned {
 		s.dir.Commit() // a program that it started was traced
 	}
 	s.endInfo()
-	return s.res, nil
 }
 
 // work starts what runs beside the program.
@@ -267,7 +295,7 @@ func (s *session) beat(stop <-chan struct{}) {
 }
 
 // wait returns when the session is over.
-func (s *session) wait(ctx context.Context, st launch.Started, began time.Time, signals <-chan os.Signal) {
+func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) {
 	exited := make(chan syscall.WaitStatus, 1)
 	if st.Ended {
 		exited <- st.Status
@@ -294,7 +322,7 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time, 
 			}
 			interval = min(2*interval, 250*time.Millisecond)
 			poll = time.After(interval)
-		case sig := <-signals:
+		case sig := <-s.end.relay:
 			num := sig.(syscall.Signal)
 			forward, end := intr.got(num, num == syscall.SIGHUP && inForeground())
 			if forward {

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
@@ -33,6 +34,7 @@ type options struct {
 	Copy     string // file to give as patched copy
 	Emulator []string
 	Result   string
+	Hang     string // what never returns: "symbols", "log"
 }
 
 func main() {
@@ -55,7 +57,16 @@ func main() {
 		NoPtrace: o.NoPtrace, Emulator: o.Emulator, Profile: o.Profile,
 		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "recorder: "+format+"\n", args...) },
 	}
+	if o.Hang == "log" {
+		so.Logf = func(string, ...any) { fmt.Fprintln(os.Stderr, "hangs"); time.Sleep(time.Hour) }
+	}
 	so.Symbols = func(im session.Image, w io.Writer) error {
+		if o.Hang == "symbols" {
+			fmt.Fprintln(os.Stderr, "hangs")
+			for {
+				time.Sleep(time.Hour)
+			}
+		}
 		_, err := fmt.Fprintf(w, "# path: %s\n", im.Path)
 		return err
 	}
