@@ -61,6 +61,8 @@ type subprogram struct {
 type inlineIndex struct {
 	unit  dwarf.Offset
 	valid bool
+	data  *dwarf.Data  // of the tree: the file's own, or that of a unit of its own (split.go)
+	split *splitUnit   // nil: the file's own
 	funcs []subprogram // sorted by lo
 	files []*dwarf.LineFile
 }
@@ -89,7 +91,7 @@ func (x *lineIndex) frames(addr uint64, line Line) (frames []Frame, err error) {
 		return nil, nil
 	}
 	if off := x.ranges[i].off; !x.inline.valid || x.inline.unit != off {
-		x.inline = inlineIndex{unit: off}
+		x.inline = inlineIndex{unit: off, data: x.data}
 		if err := x.readFunctions(&x.inline); err != nil {
 			return nil, err
 		}
@@ -112,8 +114,23 @@ func (x *lineIndex) readFunctions(in *inlineIndex) error {
 		return err
 	}
 	x.alt.resolve(unit)
-	if lr, err := x.data.LineReader(unit); err == nil && lr != nil {
-		in.files = lr.Files()
+	if in.split = x.split(unit); in.split != nil {
+		if in.files, err = in.split.files(); err != nil {
+			return err
+		}
+	}
+	if in.files == nil {
+		if lr, err := x.data.LineReader(unit); err == nil && lr != nil {
+			in.files = lr.Files()
+		}
+	}
+	if in.split != nil {
+		in.data = in.split.data
+		r = in.data.Reader()
+		r.Seek(in.split.root)
+		if unit, err = r.Next(); err != nil || unit == nil {
+			return err
+		}
 	}
 	budget := x.size
 	for depth := 0; unit.Children; {
@@ -131,7 +148,7 @@ func (x *lineIndex) readFunctions(in *inlineIndex) error {
 			}
 			continue
 		case dwarf.TagSubprogram:
-			rs, err := x.data.Ranges(e)
+			rs, err := x.rangesOf(in, e)
 			if err != nil {
 				return err
 			}
@@ -159,9 +176,30 @@ func (x *lineIndex) readFunctions(in *inlineIndex) error {
 	return nil
 }
 
+// rangesOf returns the code of an entry. In a unit of its own, ranges can be relative to an address that only the
+// skeleton has: those that are none of the unit's are.
+func (x *lineIndex) rangesOf(in *inlineIndex, e *dwarf.Entry) ([][2]uint64, error) {
+	rs, err := in.data.Ranges(e)
+	if err != nil || in.split == nil || in.split.low == 0 {
+		return rs, err
+	}
+	for i, r := range rs {
+		if low := in.split.low; !x.inUnit(in.unit, r[0]) && x.inUnit(in.unit, r[0]+low) {
+			rs[i] = [2]uint64{r[0] + low, r[1] + low}
+		}
+	}
+	return rs, nil
+}
+
+// inUnit tells whether a unit has code at an address.
+func (x *lineIndex) inUnit(unit dwarf.Offset, addr uint64) bool {
+	i := sort.Search(len(x.ranges), func(i int) bool { return x.ranges[i].lo > addr }) - 1
+	return i >= 0 && addr < x.ranges[i].hi && x.ranges[i].off == unit
+}
+
 // inlined follows the inlined calls that contain an address from the function at off inwards.
 func (x *lineIndex) inlined(in *inlineIndex, off dwarf.Offset, addr uint64, line Line) ([]Frame, error) {
-	r := x.data.Reader()
+	r := in.data.Reader()
 	r.Seek(off)
 	fn, err := r.Next()
 	if err != nil || fn == nil {
@@ -183,7 +221,7 @@ func (x *lineIndex) inlined(in *inlineIndex, off dwarf.Offset, addr uint64, line
 			depth--
 			continue
 		case dwarf.TagInlinedSubroutine, dwarf.TagLexDwarfBlock:
-			rs, err := x.data.Ranges(e)
+			rs, err := x.rangesOf(in, e)
 			if err != nil {
 				return nil, err
 			}
@@ -211,7 +249,7 @@ func (x *lineIndex) inlined(in *inlineIndex, off dwarf.Offset, addr uint64, line
 	frames := make([]Frame, len(open))
 	for i := range open {
 		e := open[len(open)-1-i]
-		frames[i] = Frame{Func: x.nameOf(e), Line: line, Inlined: e.Tag == dwarf.TagInlinedSubroutine}
+		frames[i] = Frame{Func: x.nameOf(in.data, e), Line: line, Inlined: e.Tag == dwarf.TagInlinedSubroutine}
 		line = in.caller(e)
 	}
 	return frames, nil
@@ -228,9 +266,8 @@ func (in *inlineIndex) caller(e *dwarf.Entry) (l Line) {
 }
 
 // nameOf is the raw name of a function, which can be in the declaration that it refers to.
-func (x *lineIndex) nameOf(e *dwarf.Entry) string {
+func (x *lineIndex) nameOf(data *dwarf.Data, e *dwarf.Entry) string {
 	plain := ""
-	data := x.data
 	x.alt.resolve(e)
 	for range maxOrigins {
 		if s, ok := e.Val(dwarf.AttrLinkageName).(string); ok && s != "" {

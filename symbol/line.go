@@ -50,6 +50,9 @@ type lineIndex struct {
 
 	data   *dwarf.Data
 	alt    *altDWARF   // what data refers to in another file; nil: nothing
+	owner  *Table      // keeps the files that are opened for its units
+	info   []byte      // .debug_info
+	addr   []byte      // .debug_addr
 	line   []byte      // .debug_line
 	ranges []unitRange // sorted by lo
 
@@ -90,10 +93,15 @@ func (x *lineIndex) load(t *Table) error {
 	if f == nil {
 		return ErrNoLines
 	}
-	if err := x.fill(f); err != nil {
+	err := x.fill(f)
+	if err != nil {
 		return err
 	}
 	x.alt = loadAlt(t.altFile(f, t.debugPath()))
+	x.owner = t
+	if x.addr, err = debugSection(f, "addr"); err != nil {
+		x.addr = nil // lines need none
+	}
 	return nil
 }
 
@@ -120,7 +128,7 @@ func (x *lineIndex) fill(f *elfio.File) (err error) {
 	if data == nil {
 		return ErrNoLines
 	}
-	x.data, x.line, x.tables = data, line, make(map[dwarf.Offset]*lineTable)
+	x.data, x.info, x.line, x.tables = data, info, line, make(map[dwarf.Offset]*lineTable)
 	// Units can share lists of ranges, which a crafted file can use to make few bytes mean much.
 	x.size = len(info) + len(f.Raw())
 	budget := x.size
