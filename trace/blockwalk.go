@@ -15,6 +15,7 @@ type part struct {
 	*taskBlocks
 	runs [][2]int // the first block and the one behind the last, in order
 	due  uint64   // where the current run's first word is in the order of time
+	stop int      // the block behind the last one in the window
 }
 
 // planBlocks has those blocks of tasks read in which the events are that are asked for.
@@ -50,7 +51,10 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 			continue
 		}
 		i = runs[0][0]
-		pt := &part{taskBlocks: tb, runs: runs}
+		pt := &part{taskBlocks: tb, runs: runs, stop: len(tb.blocks)}
+		for pt.stop > runs[len(runs)-1][1] && tb.blocks[pt.stop-1].lo > to {
+			pt.stop--
+		}
 		due := tb.blocks[i].due
 		if i > 0 && o.From > 0 {
 			due = min(due, from) // it has begun by then, whenever it goes on
@@ -215,23 +219,32 @@ func (c *cursor) jump() bool {
 	at := p.runs[0][1] // the follower is at its start
 	p.runs = p.runs[1:]
 	least := map[uint64]int{} // by stack, how many calls are still open
-	if len(p.runs) == 0 {
-		least[c.fl.cur.num] = 0
-		for num := range c.fl.stacks {
-			least[num] = 0
-		}
-		c.skipped(least)
-		return false
-	}
-	bs := blockState{comm: c.ev.Comm}
-	t := c.fl.t
-	c.err = c.seek(&bs, at, p.runs[0][0], func(st *callStack, kept int) {
+	changed := func(st *callStack, kept int) {
 		if d, ok := least[st.num]; !ok || kept < d {
 			least[st.num] = kept
 		}
-	})
+	}
+	t := c.fl.t
+	switch {
+	case len(p.runs) > 0:
+		bs := blockState{comm: c.ev.Comm}
+		c.err = c.seek(&bs, at, p.runs[0][0], changed)
+		c.jumped = c.err == nil
+	case p.stop < len(p.blocks):
+		// What is open when the window ends is open for those who show it.
+		var bs blockState
+		for i := at + 1; i <= p.stop && c.err == nil; i++ {
+			if c.fl.apply(p.blocks[i].state, &bs, changed) != nil {
+				c.err = errBlocks
+			}
+		}
+	default:
+		changed(c.fl.cur, 0)
+		for _, st := range c.fl.stacks {
+			changed(st, 0)
+		}
+	}
 	if c.err == nil {
-		c.jumped = true
 		next := c.fl.t
 		c.fl.t = t
 		c.skipped(least)

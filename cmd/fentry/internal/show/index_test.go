@@ -37,6 +37,7 @@ func longTrace(t *testing.T, rng *rand.Rand) string {
 		now   uint64
 		stack uint64
 		calls map[uint64][]uint32
+		floor int // so many calls stay open, over several blocks
 	}
 	var players []*player
 	for i := range 1 + rng.IntN(3) {
@@ -50,10 +51,15 @@ func longTrace(t *testing.T, rng *rand.Rand) string {
 		p.now += 1 + rng.Uint64N(60)
 		cur := p.calls[p.stack]
 		r := rng.IntN(1_000_000)
+		if rng.IntN(50_000) == 0 {
+			p.floor = rng.IntN(8)
+		}
 		switch {
 		case r < 3:
 			p.k.Mark(p.now, 1, "m")
-		case odd && r < 4:
+		case r < 6:
+			p.k.Comm(p.now, fmt.Sprint("c", r))
+		case odd && r < 8:
 			p.k.Lost(p.now, 3)
 		case odd && r < 30 && len(cur) > 1:
 			n := 1 + rng.IntN(len(cur))
@@ -65,9 +71,9 @@ func longTrace(t *testing.T, rng *rand.Rand) string {
 		case odd && r < 34:
 			p.stack = rng.Uint64N(3)
 			p.k.Stack(p.now, p.stack)
-		case len(cur) == 0 || len(cur) < 15 && rng.IntN(40) < 21:
+		case len(cur) <= p.floor || len(cur) < 15 && rng.IntN(40) < 21:
 			fn := uint32(1 + rng.IntN(8))
-			if rng.IntN(20000) == 0 {
+			if rng.IntN(20000) == 0 || len(cur) < p.floor && rng.IntN(2) == 0 {
 				fn = uint32(9 + rng.IntN(8))
 			}
 			p.k.Enter(p.now, fn)
@@ -87,6 +93,7 @@ func longTrace(t *testing.T, rng *rand.Rand) string {
 		}
 	}
 	for _, p := range players {
+		p.k.End(p.now + 5)
 		err = errors.Join(err, p.k.Flush())
 	}
 	if err := errors.Join(err, bw.Flush()); err != nil {
@@ -99,7 +106,7 @@ func longTrace(t *testing.T, rng *rand.Rand) string {
 // an index and without.
 func TestFilterWithIndex(t *testing.T) {
 	visited, all := 0, 0
-	for seed := range uint64(12) {
+	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := longTrace(t, rng)
 		plain, err := trace.Open(dir)

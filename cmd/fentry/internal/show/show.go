@@ -68,7 +68,7 @@ type task struct {
 	cur    *stack
 	num    uint64
 	last   *item // newest in the queue
-	seen   bool  // a call of it is shown, or held back until that is known
+	seen   bool  // a call of it is shown for certain
 }
 
 type stack struct{ frames []frame }
@@ -130,7 +130,7 @@ func (f *Filter) noted(k *task, ev *trace.Event) bool {
 	}
 	switch ev.Kind {
 	case trace.Start, trace.Fork, trace.Comm, trace.ThreadEnd:
-		if !k.seen && (f.o.Match != nil || f.o.Without != nil || f.o.Threshold > 0) {
+		if (f.o.Match != nil || f.o.Without != nil || f.o.Threshold > 0) && !f.shows(k) {
 			return false
 		}
 	}
@@ -142,6 +142,22 @@ func (f *Filter) noted(k *task, ev *trace.Event) bool {
 		return true
 	}
 	return n > 0 && k.cur.frames[n-1].inside
+}
+
+// shows tells whether it is certain by now that a call of the task is shown: what is
+// not certain yet depends on calls that a walk with an index leaves out.
+func (f *Filter) shows(k *task) bool {
+	if k.seen {
+		return true
+	}
+	for _, s := range k.stacks {
+		for i := range s.frames {
+			if it := s.frames[i].item; it != nil && (!it.open || f.now-it.ev.Time >= f.o.Threshold) {
+				k.seen = true
+			}
+		}
+	}
+	return k.seen
 }
 
 // Close passes on what was held back.
@@ -225,13 +241,13 @@ func (f *Filter) enter(k *task, ev *trace.Event) {
 		fr.shown = false
 	}
 	if fr.shown {
-		k.seen = true
 		it := f.push(k, ev)
 		it.ev.Depth = fr.depth
 		if f.o.Threshold > 0 && ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) == 0 {
 			it.open = true
 			f.open++
 		}
+		k.seen = k.seen || !it.open
 		fr.item = it
 	}
 	s.frames = append(s.frames, fr)
@@ -261,7 +277,7 @@ func (f *Filter) leave(k *task, ev *trace.Event) {
 		}
 	}
 	f.decided(entry)
-	entry.ended = true
+	entry.ended, k.seen = true, true
 	it := f.push(k, ev)
 	it.ev.Depth = fr.depth
 	if entry.left {
@@ -290,6 +306,7 @@ func (f *Filter) orphan(k *task, ev *trace.Event) {
 		timed && ev.Dur < f.o.Threshold {
 		return
 	}
+	k.seen = true
 	it := f.push(k, ev)
 	it.ev.Depth = depth
 	it.ev.Flags &^= trace.FlagLeaf
