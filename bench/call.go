@@ -125,6 +125,7 @@ func (b *bench) callRuns(data string) ([]*callRun, error) {
 	add("fentry record -T function", 1.5, 1, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
 	add("fentry record -T profile", 1.35, 2, nil,
 		b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
+	add("fentry record --clock none", 0, 2, nil, b.fentry, "record", "-q", "--clock", "none", "-o", data, sites).cycles = 16
 	add("fentry record -T count", 0, 2, nil, b.fentry, "record", "-q", "-T", "count", "-o", data, sites).cycles = 8
 	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
 	if err != nil {

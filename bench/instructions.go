@@ -138,6 +138,7 @@ func (b *bench) instructions() error {
 		limit float64 // what the ratio may be; 0: no target
 	}{
 		{"function_graph", nil, wantedOfAMD64},
+		{"function_graph --clock none", []string{"--clock", "none"}, wantedOfAMD64},
 		{"function", []string{"--tracer", "function"}, wantedOfAMD64},
 		{"profile", []string{"--tracer", "profile"}, wantedOfAMD64},
 		{"function_graph --depth", []string{"--depth", "50"}, wantedOfAMD64},

@@ -79,6 +79,8 @@ func (c cCode) routines(k arch.ThunkKind) (enter, exit string) {
 		tracer = "count"
 	case o.selective():
 		tracer = "opt"
+	case o.NoClock:
+		tracer = "order"
 	}
 	enter, exit = "fentry_"+tracer+"_enter", "fentry_"+tracer+"_exit"
 	switch k {

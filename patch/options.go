@@ -75,6 +75,10 @@ type Options struct {
 	// Threshold is the duration below which calls leave no events; 0: all calls do.
 	Threshold time.Duration
 
+	// NoClock has events carry sequence numbers in place of times: a call costs a quarter, and the trace says what called
+	// what and in which order. Only for FunctionGraph without Roots, Depth and Threshold.
+	NoClock bool
+
 	// Keep leaves the profiling calls of functions that are not traced as they are. By default they become nops and
 	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.
 	Keep bool

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -112,6 +113,9 @@ func (p *Plan) Build() error {
 		return nil
 	}
 	p.made = false
+	if o := &p.Options; o.NoClock && (o.Tracer != FunctionGraph || o.selective()) {
+		return errors.New("without a clock there is the function_graph tracer only, and no roots, depth or threshold")
+	}
 	l := &layout{p: p}
 	p.l = l
 	err := p.check()

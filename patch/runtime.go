@@ -108,10 +108,13 @@ func (l *layout) config() (config, image []byte, err error) {
 		Mode: uint32(o.Tracer), Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold),
 		Session: o.Session, Dir: o.Dir,
 	}
+	if o.NoClock {
+		c.Flags |= stub.FlagNoClock
+	}
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
 		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
-		Mode: uint32(o.Tracer), Options: o.selective(),
+		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
 	}
 	if r.roots != 0 {
 		m.Roots = int64(r.roots - r.image)

@@ -32,13 +32,14 @@ const (
 	FlagNoRecorder = format.FlagNoRecorder // never look for a recorder among the ancestors
 	FlagNoFile     = format.FlagNoFile     // never start a trace directory
 	FlagQuiet      = format.FlagQuiet      // no messages on standard error
+	FlagNoClock    = format.FlagNoClock    // events have sequence numbers, no times; must agree with Image.NoClock
 )
 
 // Config is the runtime's configuration for a process, common to all images: the contents of its symbol
 // fentry_config.
 type Config struct {
 	Mode      uint32 // ModeGraph, ModeFunction, ModeProfile or ModeCount; must agree with the routines the thunks call
-	Flags     uint32 // FlagNoRecorder, FlagNoFile, FlagQuiet
+	Flags     uint32 // FlagNoRecorder, FlagNoFile, FlagQuiet, FlagNoClock
 	Depth     uint32 // deeper calls are not recorded; 0: no limit
 	Policy    uint32 // what to do if there is no room for events: trace.Policy
 	Threshold uint64 // ns; shorter calls are not recorded, 0: all are
@@ -56,6 +57,7 @@ type Image struct {
 	Switches int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
 	Mode     uint32 // tracer whose routines the thunks call, as in the process's Config
 	Options  bool   // the thunks call the routines for a depth, a threshold or roots
+	NoClock  bool   // the thunks call the routines that read no clock
 	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
 	BuildID  []byte // of the image before it was patched, up to 127 bytes
 	Path     string // of the image, up to 1023 bytes
@@ -100,9 +102,14 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
 	le.PutUint32(b[format.ImageOMode:], m.Mode)
+	var options uint32
 	if m.Options {
-		le.PutUint32(b[format.ImageOOptions:], 1)
+		options |= 1
 	}
+	if m.NoClock {
+		options |= 2
+	}
+	le.PutUint32(b[format.ImageOOptions:], options)
 	if len(m.BuildID) > format.ImageNBuildID {
 		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit",
 			len(m.BuildID), format.ImageNBuildID)

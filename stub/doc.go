@@ -23,7 +23,7 @@
 //	thread                             the running thread, new or forked
 //	session, announce, start           finding a place for the trace, once a process
 //	slow, home                         where fast paths come to, and other images
-//	graph, func, opt, profile, count (.S)  the fast paths, which thunks call
+//	graph, order, func, opt, profile, count (.S)  the fast paths, which thunks call
 //
 // So the code that writes an event is never re-entered while it does so. Only the highest layer checks whether the
 // runtime has started.

@@ -39,7 +39,7 @@ type buildOptions struct {
 	config Config
 	cc     string   // gcc, the machine's, unless set
 	flags  []string // for the compiler
-	tracer string   // graph, func, profile, count, opt; graph unless set
+	tracer string   // graph, order, func, profile, count, opt; graph unless set
 	behind bool     // sites are behind the prologue
 	roots  []string // graph roots
 	skip   func(name string) bool
@@ -196,7 +196,7 @@ harness_switches: .zero %d
 	info := addr["fentry_image"]
 	img := Image{
 		ID: 0x1234, Sites: uint32(len(thunks)), Address: info, Thunks: int64(addr["harness_thunks"] - info),
-		Switches: int64(addr["harness_switches"] - info), Path: bin, Mode: o.config.Mode, Options: o.tracer == "opt",
+		Switches: int64(addr["harness_switches"] - info), Path: bin, Mode: o.config.Mode, Options: o.tracer == "opt", NoClock: o.tracer == "order",
 	}
 	if o.guest {
 		img.ID = guestID

@@ -48,6 +48,7 @@ func TestRanges(t *testing.T) {
 			{"threshold", "opt", Config{Threshold: 1}},
 			{"profile", "profile", Config{Mode: ModeProfile}},
 			{"count", "count", Config{Mode: ModeCount}},
+			{"order", "order", Config{Flags: FlagNoClock}},
 		} {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
@@ -162,6 +163,7 @@ func TestGuestThatDoesNotFit(t *testing.T) {
 		{"depth", Config{Depth: 5}, "opt", nil},
 		{"profile", Config{Mode: ModeProfile}, "profile", nil},
 		{"count", Config{Mode: ModeCount}, "count", nil},
+		{"order", Config{Flags: FlagNoClock}, "order", nil},
 		{"no home", Config{}, "graph", []string{"FENTRY_OFF=1"}},
 	} {
 		t.Run(v.name, func(t *testing.T) {

@@ -46,11 +46,11 @@ var layers = []string{
 	"slow",      // where the fast paths come to
 	"home",      // what other images are offered
 	"sve",       // arm64: what fast paths go through
-	"start.S", "func", "graph", "opt", "profile.S", "count",
+	"start.S", "func", "graph", "order", "opt", "profile.S", "count",
 }
 
 // guestLayers are those of the part for other images of a process.
-var guestLayers = []string{"words", "config", "guest", "guest-slow", "func", "graph", "opt"}
+var guestLayers = []string{"words", "config", "guest", "guest-slow", "func", "graph", "order", "opt"}
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call
 // each other.

@@ -153,7 +153,7 @@ func TestObject(t *testing.T) {
 			have[s.Name] = s
 		}
 		want := []string{"fentry_start", "fentry_irel", "fentry_config", "fentry_image", "fentry_null_cb"}
-		for _, tracer := range []string{"graph", "func", "profile", "count", "opt"} {
+		for _, tracer := range []string{"graph", "order", "func", "profile", "count", "opt"} {
 			want = append(want, "fentry_"+tracer+"_enter", "fentry_mcount_"+tracer+"_enter")
 			if tracer != "func" && tracer != "count" {
 				want = append(want, "fentry_"+tracer+"_exit")

@@ -11,6 +11,7 @@ var tracers = []struct {
 	config Config
 }{
 	{"graph", Config{}},
+	{"order", Config{Flags: FlagNoClock}},
 	{"func", Config{Mode: ModeFunction}},
 	{"profile", Config{Mode: ModeProfile}},
 	{"count", Config{Mode: ModeCount}},

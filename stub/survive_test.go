@@ -22,6 +22,8 @@ func TestSurvive(t *testing.T) {
 	}{
 		{name: "graph", tracer: "graph"},
 		{name: "gs", tracer: "graph", gs: true},
+		{name: "order", tracer: "order", config: Config{Flags: FlagNoClock}},
+		{name: "order-gs", tracer: "order", config: Config{Flags: FlagNoClock}, gs: true, wide: true},
 		{name: "func", tracer: "func", config: Config{Mode: ModeFunction}},
 		{name: "func-gs", tracer: "func", config: Config{Mode: ModeFunction}, gs: true, wide: true},
 		{name: "profile", tracer: "profile", config: Config{Mode: ModeProfile}},
@@ -32,6 +34,7 @@ func TestSurvive(t *testing.T) {
 		{name: "depth-gs", tracer: "opt", config: Config{Depth: 1 << 30}, gs: true, wide: true},
 		{name: "arm64", tracer: "graph", on: onARM64, cpu: "cortex-a53"},
 		{name: "arm64-static", tracer: "graph", on: onARM64, cpu: testtool.NewARM64, flags: []string{"-static"}, wide: true},
+		{name: "arm64-order", tracer: "order", config: Config{Flags: FlagNoClock}, on: onARM64, cpu: "cortex-a53"},
 		{name: "arm64-profile", tracer: "profile", config: Config{Mode: ModeProfile}, on: onARM64, cpu: "cortex-a53"},
 		{name: "arm64-count", tracer: "count", config: Config{Mode: ModeCount}, on: onARM64, cpu: testtool.NewARM64},
 		{name: "arm64-depth", tracer: "opt", config: Config{Depth: 1 << 30}, on: onARM64, cpu: testtool.NewARM64},

@@ -62,6 +62,8 @@ func (im *Image) set(s string) error {
 		}
 	case "mode":
 		im.Mode = val
+	case "clock":
+		im.Clock = val
 	case "ids":
 		im.IDs = val
 	}
@@ -70,6 +72,9 @@ func (im *Image) set(s string) error {
 	}
 	return nil
 }
+
+// ClockNone is the Clock of an image whose events have sequence numbers in place of times.
+const ClockNone = "none"
 
 // merge takes from o what im does not know.
 func (im *Image) merge(o *Image) {
@@ -83,6 +88,7 @@ func (im *Image) merge(o *Image) {
 	pick(&im.Machine, o.Machine)
 	pick(&im.Exe, o.Exe)
 	pick(&im.Mode, o.Mode)
+	pick(&im.Clock, o.Clock)
 	pick(&im.IDs, o.IDs)
 	if im.Sites == 0 {
 		im.Sites = o.Sites

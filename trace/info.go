@@ -149,6 +149,7 @@ type Image struct {
 	Command []string `json:"command,omitempty"`
 	Parent  int      `json:"parent,omitempty"` // process id of the parent of the process that wrote it
 	Mode    string   `json:"mode,omitempty"`   // tracer
+	Clock   string   `json:"clock,omitempty"`  // ClockNone, or "": events have times
 	// IDs says how functions are numbered: "" for a table of sites, or OffsetIDs.
 	IDs string `json:"ids,omitempty"`
 }

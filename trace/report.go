@@ -317,8 +317,8 @@ func (r *report) rows(k *Task) []FuncStat {
 			}
 			s.Min, s.P99, s.StdDev, s.Hist = -1, -1, -1, nil
 		}
-		if c.flat && c.ended == 0 && !c.profiled {
-			s.Total, s.Sum, s.Self, s.Min, s.Avg, s.Max, s.P99, s.StdDev = -1, -1, -1, -1, -1, -1, -1, -1
+		if r.t.Clockless() || c.flat && c.ended == 0 && !c.profiled {
+			s.Total, s.Sum, s.Self, s.Min, s.Avg, s.Max, s.P99, s.StdDev, s.Hist = -1, -1, -1, -1, -1, -1, -1, -1, nil
 		}
 		rows = append(rows, s)
 	}

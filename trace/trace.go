@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -232,6 +233,12 @@ func (t *Trace) problem(err error) {
 	} else {
 		t.Unlisted++
 	}
+}
+
+// Clockless reports whether events of the trace have sequence numbers in place of times. Then all times and durations say
+// in which order events of a thread came, and those of threads only roughly.
+func (t *Trace) Clockless() bool {
+	return slices.ContainsFunc(t.Images, func(im Image) bool { return im.Clock == ClockNone })
 }
 
 // Func returns what is known about a function: the zero Func if its image has no symbols.

@@ -75,6 +75,9 @@ func (c *filterFlags) parse(cmd *cobra.Command) (s selection, err error) {
 
 // resolve looks up in the trace what the flags name.
 func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) (err error) {
+	if t.Clockless() && (c.threshold != "" || c.time != "") {
+		return fmt.Errorf("%s: recorded with --clock none: there are no times for --threshold and --time", t.Dir)
+	}
 	if s.walk.Tasks, err = c.tasks(t); err != nil {
 		return err
 	}

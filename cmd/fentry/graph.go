@@ -88,6 +88,9 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	case patch.Profile.String():
 		return fmt.Errorf("%s: a profile has counts and times, but no call paths; print them with: fentry report", t.Dir)
 	}
+	if t.Clockless() && (c.focus != "" || c.min > 0) {
+		return fmt.Errorf("%s: recorded with --clock none: there are no times for --focus and --min", t.Dir)
+	}
 	if err := c.resolve(cmd, t, &sel); err != nil {
 		return err
 	}
@@ -120,7 +123,12 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		}
 		warnUnmatched(a, t, filter)
 	} else {
-		w := graphWriter{out: out, c: c, src: src, least: int64(c.min / 100 * float64(root.Total)), total: root.Total}
+		w := graphWriter{
+			out: out, c: c, src: src, least: int64(c.min / 100 * float64(root.Total)), total: root.Total, untimed: t.Clockless(),
+		}
+		if w.untimed {
+			w.least = 0
+		}
 		if c.json {
 			w.enc = json.NewEncoder(safetext.JSONWriter(out))
 			w.enc.SetEscapeHTML(false)
@@ -150,9 +158,35 @@ type graphWriter struct {
 	total  int64
 	hidden uint64
 	task   *trace.Task // whose tree it is, nil: everybody's
+
+	untimed bool // times are sequence numbers
 }
 
-// graphLine is a line of graph --json. Times are in nanoseconds.
+// cell is a duration for people.
+func (w *graphWriter) cell(ns int64) string {
+	if w.untimed {
+		return "-"
+	}
+	return durationCell(ns)
+}
+
+// percent is a part of all time for people.
+func (w *graphWriter) percent(part int64) string {
+	if w.untimed {
+		return "-"
+	}
+	return percent(part, w.total)
+}
+
+// known is a time for programs, nil if there is none.
+func (w *graphWriter) known(ns int64) *int64 {
+	if w.untimed {
+		return nil
+	}
+	return &ns
+}
+
+// graphLine is a line of graph --json. Times are in nanoseconds, null if there are none.
 type graphLine struct {
 	Depth      int      `json:"depth"`
 	Name       string   `json:"name"`
@@ -164,8 +198,8 @@ type graphLine struct {
 	Command    string   `json:"command,omitempty"` // with --process
 	Calls      uint64   `json:"calls"`
 	Recursive  uint64   `json:"recursive"`
-	Total      int64    `json:"total_ns"`
-	Self       int64    `json:"self_ns"`
+	Total      *int64   `json:"total_ns"`
+	Self       *int64   `json:"self_ns"`
 	Unwound    uint64   `json:"unwound"`
 	Unfinished uint64   `json:"unfinished"`
 }
@@ -223,7 +257,7 @@ func (w *graphWriter) group(n *trace.Node) error {
 		}
 	}
 	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n",
-		"", durationCell(n.Total), "", percent(n.Total, w.total), w.out.paint.with(sgrBold, printable(label)))
+		"", w.cell(n.Total), "", w.percent(n.Total), w.out.paint.with(sgrBold, printable(label)))
 	return err
 }
 
@@ -232,7 +266,7 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 		l := graphLine{
 			Depth: depth, Name: n.Name, Source: w.src.line(n.Func), Path: append(path[:len(path):len(path)], n.Name),
 			Calls: n.Calls, Recursive: n.Recursive,
-			Total: n.Total, Self: n.Self, Unwound: n.Unwound, Unfinished: n.Unfinished,
+			Total: w.known(n.Total), Self: w.known(n.Self), Unwound: n.Unwound, Unfinished: n.Unfinished,
 		}
 		if w.task != nil {
 			l.PID, l.Comm = w.task.PID, w.task.Comm
@@ -255,7 +289,7 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 		note += w.out.paint.with(sgrDim, fmt.Sprintf("  (%s calls below not shown apart)", grouped(n.Folded)))
 	}
 	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s%s%s\n",
-		grouped(n.Calls), durationCell(n.Total), durationCell(n.Self), percent(n.Total, w.total),
+		grouped(n.Calls), w.cell(n.Total), w.cell(n.Self), w.percent(n.Total),
 		w.out.paint.with(sgrDim, prefix), w.name(n.Name, prefix), note)
 	return err
 }

@@ -109,6 +109,7 @@ type infoTrace struct {
 	CPUs       int        `json:"cpus,omitempty"`
 	ClockHz    float64    `json:"clock_hz"`
 	ClockFrom  string     `json:"clock_source"`
+	Clock      string     `json:"clock,omitempty"` // none: events are numbered
 	Bytes      int64      `json:"bytes"`
 	Chunks     int        `json:"chunks"`
 	Events     uint64     `json:"events,omitempty"`
@@ -141,6 +142,9 @@ func traceInfo(t *trace.Trace) *infoTrace {
 		Dir: t.Dir, ClockHz: t.Clock.Hz, ClockFrom: t.Clock.Source,
 		Bytes: t.Bytes, Chunks: t.Chunks, infoLosses: newInfoLosses(t), Images: []infoImage{}, Tasks: []infoTask{},
 		Processes: []infoProcess{},
+	}
+	if t.Clockless() {
+		in.Clock = trace.ClockNone
 	}
 	if i := t.Info; i != nil {
 		in.Writer, in.Command, in.Cwd, in.Options, in.Tracer = i.Writer, i.Command, i.Dir, i.Options, i.Tracer
@@ -198,7 +202,11 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 		host += fmt.Sprintf(", %d CPUs", in.CPUs)
 	}
 	f.field("host", strings.TrimPrefix(host, ", "))
-	f.field("clock", fmt.Sprintf("%.3f MHz (from %s)", in.ClockHz/1e6, in.ClockFrom))
+	if in.Clock == trace.ClockNone {
+		f.field("clock", "none: events are numbered")
+	} else {
+		f.field("clock", fmt.Sprintf("%.3f MHz (from %s)", in.ClockHz/1e6, in.ClockFrom))
+	}
 	f.field("size", fmt.Sprintf("%s in %s", size(uint64(in.Bytes)), plural(uint64(in.Chunks), "chunk", "chunks")))
 	if in.Events > 0 {
 		f.field("events", grouped(in.Events))

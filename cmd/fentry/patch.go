@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // traceFlags are the options that say what is traced; record and patch share them.
@@ -28,9 +30,12 @@ type traceFlags struct {
 	filter, notrace, graph []string
 	depth                  uint32
 	threshold              time.Duration
-	tracer                 string
+	tracer, clock          string
 	plain                  plainFlag
 }
+
+// clocks are the values of --clock, the default first.
+var clocks = []string{"counter", trace.ClockNone}
 
 func (t *traceFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -41,6 +46,8 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	t.plain.add(cmd, "trace")
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
+	f.StringVar(&t.clock, "clock", clocks[0],
+		"take the time of events from `CLOCK`: "+strings.Join(clocks, ", ")+" (nesting and order only)")
 }
 
 // plainFlag is the value of --plain.
@@ -69,6 +76,13 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	}
 	if o.Tracer != patch.FunctionGraph && (t.depth != 0 || t.threshold != 0 || len(t.graph) > 0) {
 		return o, usagef(cmd, "--depth, --threshold and --graph require the function_graph tracer")
+	}
+	if !slices.Contains(clocks, t.clock) {
+		return o, usagef(cmd, "--clock: no clock %q; there are %s", t.clock, strings.Join(clocks, ", "))
+	}
+	if o.NoClock = t.clock == trace.ClockNone; o.NoClock &&
+		(o.Tracer != patch.FunctionGraph || t.depth != 0 || t.threshold != 0 || len(t.graph) > 0) {
+		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold and --graph")
 	}
 	if len(t.filter)+len(t.notrace) > 0 {
 		if o.Select, err = record.NewFilter(t.filter, t.notrace); err != nil {

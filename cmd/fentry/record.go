@@ -74,6 +74,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record python3 script.py             an installed program: no compiler has prepared it
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
+  fentry record --clock none ./prog           nesting and order, no times
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
@@ -189,7 +190,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
-	for _, name := range []string{"depth", "threshold", "tracer", "buffer", "policy", "no-ptrace", "emulator", "plain"} {
+	for _, name := range []string{"depth", "threshold", "tracer", "clock", "buffer", "policy", "no-ptrace", "emulator", "plain"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}
@@ -225,7 +226,7 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	if r.Overwrote > 0 {
 		over += ", " + grouped(r.Overwrote) + " overwritten"
 	}
-	if r.Overhead >= time.Millisecond {
+	if r.Overhead >= time.Millisecond && c.clock != trace.ClockNone {
 		over += fmt.Sprintf(", about %v of tracing", r.Overhead.Round(time.Millisecond))
 	}
 	where := size(uint64(r.Bytes)) + " -> " + r.Dir

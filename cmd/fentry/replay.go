@@ -208,8 +208,13 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	var d display
 	d.function.NoParent = tracer == patch.Function.String() // nobody knows who was the caller
+	d.graph.NoDuration = t.Clockless()
 	if err := d.switchFields(c.fields); err != nil {
 		return &usageError{cmd, err}
+	}
+	if t.Clockless() && (!d.graph.NoDuration || d.graph.AbsTime || d.graph.SinceStart || c.format == "function") {
+		return fmt.Errorf("%s: recorded with --clock none: there are no times to show; --format graph and json show "+
+			"nesting and order", t.Dir)
 	}
 	if c.srcline {
 		src := newSources(a, t)

@@ -146,9 +146,9 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err := sel.check(t); err != nil {
 		return err
 	}
-	if tracer := tracerOf(t); tracer == patch.Function.String() || tracer == patch.Count.String() {
-		if c.timed(cmd) || tracer == patch.Count.String() && !c.never {
-			a.notef("fentry: %s: recorded with the %s tracer: there are no times", t.Dir, tracer)
+	if how := untimed(t); how != "" {
+		if c.timed(cmd) || tracerOf(t) != patch.Function.String() && !c.never {
+			a.notef("fentry: %s: recorded with %s: there are no times", t.Dir, how)
 		}
 		if !cmd.Flags().Changed("fields") {
 			fields = []*reportField{findReportField("calls")}
@@ -213,6 +213,18 @@ func (c *reportCmd) explain(a *app, t *trace.Trace) {
 		reportEmpty(a, t)
 	}
 	reportLost(a, t)
+}
+
+// untimed says what a trace without times was recorded with; "": there are times.
+func untimed(t *trace.Trace) string {
+	tracer := tracerOf(t)
+	switch {
+	case t.Clockless():
+		return "--clock none"
+	case tracer == patch.Function.String() || tracer == patch.Count.String():
+		return "the " + tracer + " tracer"
+	}
+	return ""
 }
 
 // timed tells whether the user asks for a time, as a column or to sort by.

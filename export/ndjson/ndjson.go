@@ -8,7 +8,7 @@
 //
 // The fields, in this order, are:
 //
-//	time    ns since the trace's start
+//	time    ns since the trace's start; without a clock, a number by which events are in order
 //	event   what it is, see below
 //	pid     process id
 //	tid     thread id
@@ -19,7 +19,7 @@
 //	image   path of the function's program image (calls only)
 //	addr    the function's address in the image, a string in hex (calls only, if known)
 //	caller  function of the innermost open call around it (calls only, if there is one)
-//	dur     ns from entry to exit (exit, unwound, unfinished; entry of a leaf)
+//	dur     ns from entry to exit (exit, unwound, unfinished; entry of a leaf), if there is a clock
 //	self    ns in the function itself (as dur)
 //	stack   number of the stack in the process, if it is not the one the task began on
 //	count   a number, see below
@@ -75,6 +75,7 @@ type Writer struct {
 	last, lastCaller memo
 	tasks            []task // by Task.Index
 	skipped          uint64
+	untimed          bool // there is no clock
 }
 
 type memo struct {
@@ -97,7 +98,7 @@ type fn struct {
 // New returns a Writer that writes to w.
 func New(w io.Writer, t *trace.Trace) *Writer {
 	return &Writer{
-		w: w, t: t, buf: make([]byte, 0, bufferSize+4096),
+		w: w, t: t, buf: make([]byte, 0, bufferSize+4096), untimed: t.Clockless(),
 		fns: map[trace.FuncID]*fn{}, tasks: make([]task, len(t.Tasks)),
 	}
 }
@@ -133,11 +134,11 @@ func (j *Writer) Event(ev *trace.Event) error {
 	switch ev.Kind {
 	case trace.Entry:
 		if ev.Flags&trace.FlagLeaf != 0 {
-			b = times(b, ev)
+			b = j.times(b, ev)
 		}
 	case trace.Exit, trace.Unwound, trace.Unfinished:
 		if ev.Flags&trace.FlagNoEntry == 0 {
-			b = times(b, ev)
+			b = j.times(b, ev)
 		}
 	}
 	if ev.Stack != ev.Task.Stack {
@@ -204,7 +205,10 @@ func text(b []byte, ev *trace.Event) []byte {
 	return safetext.AppendJSON(append(b, `,"text":`...), ev.Text)
 }
 
-func times(b []byte, ev *trace.Event) []byte {
+func (j *Writer) times(b []byte, ev *trace.Event) []byte {
+	if j.untimed {
+		return b
+	}
 	b = append(b, `,"dur":`...)
 	b = strconv.AppendInt(b, ev.Dur, 10)
 	b = append(b, `,"self":`...)

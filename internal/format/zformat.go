@@ -297,6 +297,7 @@ const (
 	FlagNoRecorder = 1 // never look for a recorder
 	FlagNoFile     = 2 // never start a trace directory of its own
 	FlagQuiet      = 4 // no messages
+	FlagNoClock    = 8 // events have sequence numbers in place of times
 )
 
 // Bits of a function's switch.

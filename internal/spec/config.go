@@ -37,7 +37,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"SWITCHES", 40, "i64", "bytes", "distance to the byte of id 1 that its thunk tests, see Switches; 0: none"},
 	{"ROOTS", 48, "i64", "bytes", "distance to a bitmap of graph roots by local id; 0: none"},
 	{"MODE", 56, "u32", "", "tracer whose routines the thunks call, see Modes"},
-	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold or roots"},
+	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold or roots; 2: those without a clock"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
@@ -62,4 +62,5 @@ var Flags = []Value{
 	{"NO_RECORDER", 1, "never look for a recorder"},
 	{"NO_FILE", 2, "never start a trace directory of its own"},
 	{"QUIET", 4, "no messages"},
+	{"NO_CLOCK", 8, "events have sequence numbers in place of times"},
 }

@@ -14,6 +14,8 @@ var ImageKeys = []Value{
 		"namespace"},
 	{"nsites", 0, "number of ids, decimal: ids are 1 to this"},
 	{"mode", 0, "tracer: " + or(Tracers)},
+	{"clock", 0, "`none`: counters in events are sequence numbers, 8 apart; a chunk begins at the processor's counter, or " +
+		"behind the task's chunk before. Else absent"},
 	{"ids", 0, "how functions are numbered. If absent, by their position in the program's table of sites, from 1. " +
 		"`offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is " +
 		"the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
@@ -69,6 +71,7 @@ var Info = []Member{
 	{"images[].command", "array", "as cmdline in an image chunk"},
 	{"images[].parent", "number", "as ppid in an image chunk"},
 	{"images[].mode", "string", "as mode in an image chunk"},
+	{"images[].clock", "string", "as clock in an image chunk"},
 	{"images[].ids", "string", "as ids in an image chunk"},
 	{"processes", "array", "processes that the recorder saw, by the time it first did; not every one that is in the trace"},
 	{"processes[].pid", "number", "process id"},

@@ -108,6 +108,10 @@ static void write_image(struct control *c)
 		tracer += length(tracer) + 1;
 	text(&o, tracer, 16);
 	end(&o);
+	if (clockless()) {
+		text(&o, "clock=none", 16);
+		end(&o);
+	}
 	text(&o, "exe=", 8);
 	i64 n = readlink("/proc/self/exe", o.p, o.end - o.p);
 	if (!failed(n))

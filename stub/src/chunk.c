@@ -43,6 +43,29 @@ hidden void lose(struct control *c, u64 n)
 	store((u64 *)(c->chunk.base + FT_C_LOST), c->lost);
 }
 
+/* Without a clock an event's time is a sequence number: how far its slot is in the chunk,
+   counted from where the chunk begins. So fast paths have it for an addition, a thread's
+   numbers are in order whatever signal handlers do, and the exit and the entry of a tail
+   call, which are reserved at once, have the same one. A chunk begins at the processor's
+   counter, or behind the chunk before: so threads are in order as far as their chunks do
+   not overlap. */
+
+/* sequence_at makes n, or a little more, the number of the slot at address a. The high half
+   of the numbers stays the same up to the chunk's end. */
+static void sequence_at(struct control *c, u64 n, u64 a)
+{
+	if ((u32)(n + source.chunk_size) < (u32)n)
+		n = (n | 0xffffffff) + 1;
+	c->first = n - (a - c->chunk.base);
+	c->order = (u32)(n - a);
+}
+
+/* when returns what stands for the time t in the next word. */
+static u64 when(struct control *c, u64 t)
+{
+	return clockless() && c->chunk.base ? c->first + (c->next - c->chunk.base) : t;
+}
+
 /* chunk_header makes memory at base a chunk of this task. The magic comes last. */
 hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
 {
@@ -51,9 +74,9 @@ hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
 	*(u32 *)(h + FT_C_PID) = c->pid;
 	*(u32 *)(h + FT_C_TID) = c->tid;
 	*(u32 *)(h + FT_C_NUMBER) = number;
-	u64 t = counter();
-	*(u64 *)(h + FT_C_COUNTER) = t;
-	*(u64 *)(h + FT_C_MONOTONIC) = clock_ns(CLOCK_MONOTONIC_);
+	int numbered = clockless() && kind == FT_KIND_EVENTS;
+	*(u64 *)(h + FT_C_COUNTER) = numbered ? c->first : counter();
+	*(u64 *)(h + FT_C_MONOTONIC) = numbered ? 0 : clock_ns(CLOCK_MONOTONIC_);
 	*(u64 *)(h + FT_C_IMAGE) = fentry_image.id;
 	*(u64 *)(h + FT_C_KEY) = c->key;
 	*(u64 *)(h + FT_C_LOST) = c->lost;
@@ -126,6 +149,7 @@ static u64 *begin_record(struct control *c, u64 t, u32 type, u32 n)
 	u64 *w = (u64 *)c->next;
 	if (c->chunk.base == 0)
 		return 0;
+	t = when(c, t);
 	c->next += 8 * (n + 1UL);
 	store(w, (u64)(FT_RECORD_BASE | FT_RECORD_OPEN | type << FT_RECORD_TYPE_SHIFT | n) << 32 | (u32)t);
 	fence();
@@ -151,7 +175,7 @@ static int events(void) { return !tables(); }
 /* end_thread says in the trace that a thread has ended by now, if there is room. */
 static void end_thread(struct control *c)
 {
-	u64 t = counter();
+	u64 t = when(c, counter());
 	if (!events() || c->next + 3 * 8 > c->chunk.base + c->chunk.size)
 		return;
 	write_record(c, t, FT_REC_SYNC, &t, 1);
@@ -203,8 +227,11 @@ static void begin_chunk(struct control *c, struct chunk k)
 	c->lost += c->lost_before_chunk;
 	if (c->lost_before_chunk)
 		add(HEADER(u64, FT_H_LOST), -c->lost_before_chunk);
-	chunk_header(c, k.base, FT_KIND_EVENTS, c->number++);
+	u64 behind = c->first ? c->first + c->chunk.size : 0, now = counter();
 	c->chunk = k;
+	if (clockless())
+		sequence_at(c, now > behind ? now : behind, k.base);
+	chunk_header(c, k.base, FT_KIND_EVENTS, c->number++);
 	c->next = k.base + FT_CHUNK_HEADER;
 	c->limit = c->end = k.base + k.size - 8;
 	c->lap = 0;
@@ -258,6 +285,8 @@ static int lap(struct control *c)
 	from = expendable(c, &n, &moved);
 	if (from + 8 * LAP / 4 > c->limit)
 		return 0;
+	if (clockless())
+		sequence_at(c, when(c, t), from);
 	u64 count = n + (from == c->lap ? *(u64 *)(from + 8) : 0);
 	c->lap = c->next = from;
 	u64 *payload = begin_record(c, t, FT_REC_LOST, 1);
@@ -265,6 +294,7 @@ static int lap(struct control *c)
 	lose(c, n);
 	*payload = count;
 	end_record(payload);
+	t = when(c, t);
 	write_record(c, t, FT_REC_SYNC, &t, 1);
 	if (moved)
 		write_record(c, t, FT_REC_STACK, &c->stack, 1);
@@ -318,7 +348,7 @@ static void room_at(struct control *c, u64 t, u32 words)
 		next_chunk(c, words);
 		break;
 	}
-	if ((u32)(t >> 32) != c->high) {
+	if ((u32)(t >> 32) != c->high && !clockless()) {
 		c->high = (u32)(t >> 32);
 		write_record(c, t, FT_REC_SYNC, &t, 1);
 	}
@@ -331,7 +361,7 @@ hidden void put(struct control *c, u64 t, u32 id)
 	if (!events())
 		return;
 	room_at(c, t, 1);
-	write_word(c, (u64)id << 32 | (u32)t);
+	write_word(c, (u64)id << 32 | (u32)when(c, t));
 }
 
 /* record writes a record with n words of payload. */

@@ -18,6 +18,7 @@
 #define FLAG_NO_RECORDER           1            /* never look for a recorder */
 #define FLAG_NO_FILE               2            /* never start a trace directory of its own */
 #define FLAG_QUIET                 4            /* no messages */
+#define FLAG_NO_CLOCK              8            /* events have sequence numbers in place of times */
 
 /* bits of a function's switch */
 #define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit but SLOW is set */
@@ -105,7 +106,7 @@ struct image_info {
 	i64 switches; /* bytes: distance to the byte of id 1 that its thunk tests, see Switches; 0: none */
 	i64 roots; /* bytes: distance to a bitmap of graph roots by local id; 0: none */
 	u32 mode; /* tracer whose routines the thunks call, see Modes */
-	u32 options; /* 1: those for a depth, a threshold or roots */
+	u32 options; /* 1: those for a depth, a threshold or roots; 2: those without a clock */
 	u8 pad64[64];
 	u8 idlen; /* bytes: length of the build-id */
 	u8 build_id[127]; /* build-id of the image before it was patched */

@@ -36,7 +36,9 @@ struct control {
 	struct control *self;
 	u32 *libtid;
 	u32 tid, pid;
+	u32 order;
 	/* only slow paths from here on */
+	u64 first; /* without a clock: the sequence number of the current chunk's first byte */
 	u64 key; /* counter at registration: tells tasks apart */
 	u32 ppid, ptid;
 	struct chunk chunk;  /* next and end lie in it; base 0: events go nowhere, or to the scrap */
@@ -92,6 +94,7 @@ at(control, active, CB_ACTIVE);
 at(control, self, CB_SELF);
 at(control, libtid, CB_LIBTID);
 at(control, tid, CB_TID);
+at(control, order, CB_ORDER);
 _Static_assert(sizeof(struct control) <= 4096, "control");
 
 #endif

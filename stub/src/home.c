@@ -29,7 +29,7 @@
 static int fits(const struct image_info *info)
 {
 	return info->magic == IMAGE_MAGIC && info->version == IMAGE_VERSION && info->mode == fentry_config.mode &&
-	       !tables() && info->options == (u32)extra_shadow() && info->sites;
+	       !tables() && info->options == ((u32)extra_shadow() | (u32)clockless() << 1) && info->sites;
 }
 
 static struct image *register_image(const struct image_info *info, struct words *words)

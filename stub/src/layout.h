@@ -21,6 +21,7 @@
 #define CB_SELF            88 /* address of the block */
 #define CB_LIBTID          96 /* the C library's copy of the thread id, see thread.c; 0: none */
 #define CB_TID             104 /* u32 */
+#define CB_ORDER           112 /* u32, without a clock: from a slot's address to its event's sequence number */
 
 /* struct words: what the fast paths of an image look at */
 #define W_BLOCKS           0  /* table of blocks by thread pointer; 0: they are at the control base */

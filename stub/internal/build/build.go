@@ -79,7 +79,7 @@ func Runtime(name string) bool {
 // Guest is what goes into other images of a process that has a runtime: fast paths.
 func Guest(name string) bool {
 	switch name {
-	case "config.S", "words.S", "graph.S", "func.S", "opt.S":
+	case "config.S", "words.S", "graph.S", "order.S", "func.S", "opt.S":
 		return true
 	}
 	return strings.HasPrefix(name, "guest")
@@ -92,7 +92,7 @@ const GuestDefine = "-DFENTRY_GUEST"
 // nothing of what thunks call.
 func Classic(name string) bool {
 	switch name {
-	case "home.c", "start.S", "graph.S", "func.S", "opt.S", "profile.S", "count.S":
+	case "home.c", "start.S", "graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S":
 		return false
 	}
 	return !strings.HasPrefix(name, "guest")

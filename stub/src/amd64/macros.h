@@ -112,8 +112,20 @@
 	popr	%rsi
 	.endm
 
-	/* Reserve n bytes at %rax for an event of now: %rdx is the counter's low half.
-	   Changes rcx. */
+	/* Reserve n bytes at %rax for an event of now: %rdx is the counter's low half, or the
+	   sequence number's. Changes rcx. */
+#ifdef NO_CLOCK
+	.macro RESERVE n, full, pre, suf
+10:	mov	\pre\()CB_NEXT\suf, %rax
+	cmp	\pre\()CB_END\suf, %rax
+	jae	\full
+	mov	%eax, %edx
+	add	\pre\()CB_ORDER\suf, %edx
+	lea	\n(%rax), %rcx
+	cmpxchg	%rcx, \pre\()CB_NEXT\suf
+	jne	10b
+	.endm
+#else
 	.macro RESERVE n, full, pre, suf
 10:	mov	\pre\()CB_NEXT\suf, %rcx
 	cmp	\pre\()CB_END\suf, %rcx
@@ -127,6 +139,7 @@
 	cmpxchg	%rcx, \pre\()CB_NEXT\suf
 	jne	10b
 	.endm
+#endif
 
 	/* Go to hashed if blocks are found by thread pointer, to slow unless the block
 	   is this thread's. What a program that uses gs has there is no inverted

@@ -259,10 +259,17 @@
 	ldp	x1, x2, [x0]
 	cmp	x1, x2
 	b.hs	\full
+#ifdef NO_CLOCK
+	ldr	w3, [x0, #W(CB_ORDER)]
+	add	w3, w3, w1
+	ldr	w2, [x0, #W(CB_ID_BASE)]
+	lsl	x2, x2, #32
+#else
 	mrs	x3, cntvct_el0
 	ldr	x2, [x0, #W(CB_HIGH)]
 	eor	x2, x2, x3, lsr #32
 	cbnz	w2, \full
+#endif
 	bfi	x3, x17, #32, #32
 	add	x3, x3, x2
 	ldxr	x2, [x0]
@@ -302,10 +309,17 @@
 	ldp	x0, x1, [x16]
 	cmp	x0, x1
 	b.hs	\full
+#ifdef NO_CLOCK
+	ldr	w30, [x16, #W(CB_ORDER)]
+	add	w30, w30, w0
+	ldr	w1, [x16, #W(CB_ID_BASE)]
+	lsl	x1, x1, #32
+#else
 	mrs	x30, cntvct_el0
 	ldr	x1, [x16, #W(CB_HIGH)]
 	eor	x1, x1, x30, lsr #32
 	cbnz	w1, \full
+#endif
 	bfi	x30, x17, #32, #32
 #ifndef FENTRY_CLASSIC
 	add	x30, x30, x1
