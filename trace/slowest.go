@@ -70,7 +70,8 @@ func (l *slowList) event(ev *Event) error {
 
 // Slowest returns the n longest calls that end in the walk's window, the longest first: of functions that o.Calls.Match
 // says, from o.Calls.Threshold on. A call that was unwound, and returned nevertheless, as those of coroutines do, is two
-// calls. There must be no o.Calls.Roots, Without or Nest. With an index, only those parts of the trace are read that can have one.
+// calls. There must be no o.Calls.Roots, Without or Nest. With an index, only those parts of the trace are read that
+// can have one.
 func (t *Trace) Slowest(n int, o WalkOptions) ([]Call, error) {
 	if o.Calls.Roots != nil || o.Calls.Without != nil || o.Calls.Nest {
 		return nil, errors.New("the slowest calls inside of functions are not known")
