@@ -20,6 +20,7 @@ func TestAdvice(t *testing.T) {
 	needFentry(t)
 	for _, tt := range []struct {
 		cxx, linkers string
+		prefix       string // of the linkers' commands
 		machine      elf.Machine
 		prepare      string // run on the objects
 		flags        string // "": what is recommended
@@ -28,12 +29,17 @@ func TestAdvice(t *testing.T) {
 		{cxx: "clang++", linkers: "bfd gold lld mold", machine: elf.EM_X86_64},
 		{cxx: "g++", linkers: "bfd gold lld mold", machine: elf.EM_X86_64, flags: "-fpatchable-function-entry=5",
 			prepare: "objcopy -R __patchable_function_entries -R .rela__patchable_function_entries"},
-		{cxx: "aarch64-linux-gnu-g++", linkers: "bfd gold", machine: elf.EM_AARCH64},
+		{cxx: "aarch64-linux-gnu-g++", linkers: "bfd gold", prefix: "aarch64-linux-gnu-", machine: elf.EM_AARCH64},
 	} {
 		name := strings.TrimSpace(tt.cxx + " " + tt.flags)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testtool.Need(t, tt.cxx)
+			testtool.Need(t, tt.cxx, "objcopy")
+			for _, ld := range strings.Fields(tt.linkers) {
+				if tool := tt.prefix + "ld." + ld; ld != "bfd" {
+					testtool.Need(t, tool)
+				}
+			}
 			dir := t.TempDir()
 			sh := func(command string) {
 				t.Helper()
