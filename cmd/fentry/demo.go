@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -69,7 +70,7 @@ func runDemo(a *app, dir string) error {
 		return pathError(err)
 	}
 	defer os.Chdir(back)
-	if err := os.WriteFile("demo", demoProgram, 0o777); err != nil {
+	if err := writeDemo(); err != nil {
 		return pathError(err)
 	}
 	d := demo{app: a, paint: paint(a.colors(a.stdout))}
@@ -175,4 +176,14 @@ func (d *demo) execute(a *app, args []string) {
 		}
 		d.err = err
 	}
+}
+
+// writeDemo puts the program into the working directory, whatever somebody else has put there under its name.
+func writeDemo() error {
+	return atomicfile.Write("demo", atomicfile.Options{Own: true, NoSync: true}, func(w *os.File) error {
+		if _, err := w.Write(demoProgram); err != nil {
+			return err
+		}
+		return w.Chmod(0o755)
+	})
 }

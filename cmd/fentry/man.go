@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -43,7 +44,11 @@ func newManCmd(a *app) *cobra.Command {
 					return fmt.Errorf("%s: %w", manName(c), err)
 				}
 				name := filepath.Join(args[0], manName(c)+".1")
-				if err := os.WriteFile(name, []byte(page.String()), 0o666); err != nil {
+				err := atomicfile.Write(name, atomicfile.Options{Own: true, NoSync: true}, func(w *os.File) error {
+					_, err := w.WriteString(page.String())
+					return err
+				})
+				if err != nil {
 					return pathError(err)
 				}
 			}
