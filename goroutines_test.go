@@ -16,12 +16,10 @@ var mayStartGoroutines = map[string]string{
 	"internal/buildstep/run.go":        "each file is worked on below a Guard (File)",
 	"internal/buildstep/jobserver.go":  "waits for signals",
 	"trace/each.go":                    "events are read, not mapped; names are copies",
-	"session/run.go":                   "waits for a process",
-	"session/exes.go":                  "opens a file",
+	"session":                          "maps no files; symbols are written below a Guard (Run)",
 	"streams.go":                       "copies the program's streams",
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",
-	"session/internal/tracee":          "waits for a process",
 	"symbol/debuginfod":                "ends a download that has stalled",
 }
 
