@@ -58,7 +58,7 @@ func (f *Filter) Match(name string) bool {
 
 // Names reports whether one of the patterns is the name of the function itself, and includes it.
 func (f *Filter) Names(name string) bool {
-	if f == nil || len(f.include.exact) == 0 {
+	if !f.hasNames() {
 		return false
 	}
 	forms := nameForms{raw: name}
@@ -74,6 +74,9 @@ func (f *Filter) Names(name string) bool {
 		}
 	}
 }
+
+// hasNames reports whether a pattern is a name.
+func (f *Filter) hasNames() bool { return f != nil && len(f.include.exact) > 0 }
 
 // MatchSite is like Match for s.Display(), which for a function without a symbol is its address.
 func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display()) }

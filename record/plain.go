@@ -42,7 +42,7 @@ func (fd *finder) plain() error {
 		return nil
 	}
 	wanted := fd.wanted()
-	if !slices.ContainsFunc(fd.sites, func(s Site) bool { return wanted(&s) }) {
+	if wanted == nil || !fd.hasSite(wanted) {
 		return nil
 	}
 	f, err := plain.New(fd.im.f, fd.im.code, fd.im.funcs.list, fd.im.addresses())
@@ -61,13 +61,25 @@ func (fd *finder) plain() error {
 	return nil
 }
 
-// wanted tells the functions whose first instructions are to be their sites.
+// wanted tells the functions whose first instructions are to be their sites; nil: none.
 func (fd *finder) wanted() func(*Site) bool {
-	prepared := slices.ContainsFunc(fd.sites, func(s Site) bool { return s.Traceable() })
-	if fd.o.Plain == PlainAuto && prepared {
+	switch {
+	case fd.o.Plain == PlainAll || !fd.hasSite((*Site).Traceable):
+		return func(s *Site) bool { return s.Reason == ReasonNoSite }
+	case fd.o.Named.hasNames():
 		return func(s *Site) bool { return s.Reason == ReasonNoSite && fd.o.Named.Names(s.Name) }
 	}
-	return func(s *Site) bool { return s.Reason == ReasonNoSite }
+	return nil
+}
+
+// hasSite reports whether one of the sites is such.
+func (fd *finder) hasSite(such func(*Site) bool) bool {
+	for i := range fd.sites {
+		if such(&fd.sites[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // displaced makes a function's first instructions its site, unless there is a reason against it.
