@@ -32,6 +32,7 @@ type decoded struct {
 	traceable      map[string]bool   // raw names of all functions with an id
 	untraced       map[string]string // functions no site could be found for: kind column of the .sym file
 	lost           int64
+	uncounted      int64 // tasks that have not counted all they lost
 	resyncFrames   int64
 	comms          map[string]bool
 	tasks          map[uint64]bool // pid<<32|tid
@@ -125,6 +126,7 @@ func decode(dir string, patched ...string) (*decoded, error) {
 		return nil, fmt.Errorf("no %s header in %d bytes: %v", traceMagic, info.Size(), err)
 	}
 	d.lost += int64(le.Uint64(head[104:]))
+	d.uncounted += int64(le.Uint32(head[164:]))
 	chunkSize, at, end := int64(le.Uint32(head[16:])), int64(le.Uint32(head[12:])), info.Size()
 	if chunkSize < chunkHeader || chunkSize > maxChunkSize {
 		return nil, fmt.Errorf("chunks of %d bytes", chunkSize)

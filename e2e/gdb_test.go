@@ -16,7 +16,7 @@ import (
 var (
 	gdbFrame = regexp.MustCompile(`(?m)^#\d+ +(?:0x[0-9a-f]+ in )?([^ (]+)`)
 	// frames of libc below main and below a thread's function, and the tracer's own
-	notOurs = regexp.MustCompile(`^(_start|__libc_start.*|_init|start_thread|thread_start|clone3?|__clone3?|fentry[:_].*|_?_?GI_.*|__pthread_kill.*|pthread_kill.*|raise|abort|\?\?)$`)
+	notOurs = regexp.MustCompile(`^(_start|__libc_start.*|_init|start_thread|thread_start|clone3?|__clone3?|fentry[:_].*|_?_?GI_.*|__pthread_kill.*|pthread_kill.*|raise|gsignal|abort|\?\?)$`)
 )
 
 // callers are the program's functions of one backtrace, innermost first.
