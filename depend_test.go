@@ -21,7 +21,6 @@ var mayImport = map[string][]string{
 	"arch/amd64":         {"arch"},
 	"arch/arm64":         {"arch"},
 	"symbol":             {"elfio", "elfio/ehframe", "internal/bigslice", "internal/mapped", "internal/parallel"},
-	"symbol/debuginfod":  {"elfio", "internal/mapped"},
 	"names":              {"elfio", "symbol", "internal/format", "internal/machine", "internal/mapped", "internal/sitetable"},
 	"record": {"elfio", "arch", "arch/amd64", "arch/arm64", "record/code", "record/plain", "symbol",
 		"internal/bigslice", "internal/parallel"},
@@ -48,7 +47,7 @@ var mayImport = map[string][]string{
 
 	"fentry": {"elfio", "internal/mapped", "names", "patch", "record", "session", "symbol", "trace"},
 	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export/ftrace", "export/ndjson", "names", "patch", "record",
-		"record/objects", "session", "stub", "symbol", "symbol/debuginfod", "trace", "internal/atomicfile",
+		"record/objects", "session", "stub", "symbol", "trace", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
 		"internal/safefile", "internal/safetext"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},

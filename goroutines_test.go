@@ -20,7 +20,6 @@ var mayStartGoroutines = map[string]string{
 	"streams.go":                       "copies the program's streams",
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",
-	"symbol/debuginfod":                "ends a download that has stalled",
 }
 
 // TestGoroutines: only what is known to withstand a mapped file that is truncated starts goroutines.

@@ -22,7 +22,7 @@ type Options struct {
 	// Path is the image's path, for .gnu_debuglink. Open sets it.
 	Path string
 	// Fetch returns the path of a debug file by its build-id; it is asked when DebugDirs have none. nil: there is
-	// nobody to ask. Package debuginfod has one.
+	// nobody to ask.
 	Fetch func(buildID []byte) (path string, err error)
 }
 

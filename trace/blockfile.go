@@ -16,7 +16,8 @@ import (
 	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is the table of CRC32C, made when it is first used: making it takes longer than starting some commands.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // A blockIndex is the file index, or what would be in it.
 type blockIndex struct {
@@ -31,7 +32,7 @@ func (x *blockIndex) section(off, size uint64, crc uint32) ([]byte, error) {
 	if _, err := x.r.ReadAt(b, int64(off)); err != nil && (err != io.EOF || size > 0) {
 		return nil, fmt.Errorf("%s: offset %#x: %w", IndexFile, off, err)
 	}
-	if crc32.Checksum(b, castagnoli) != crc {
+	if crc32.Checksum(b, castagnoli()) != crc {
 		return nil, fmt.Errorf("%s: offset %#x: %d bytes are damaged", IndexFile, off, size)
 	}
 	return b, nil
@@ -74,7 +75,7 @@ func (t *Trace) chunksCRC() uint32 {
 	crc := uint32(0)
 	var b []byte
 	flush := func() {
-		crc = crc32.Update(crc, castagnoli, b)
+		crc = crc32.Update(crc, castagnoli(), b)
 		b = b[:0]
 	}
 	for i := range t.Images {
@@ -110,8 +111,8 @@ func (t *Trace) indexHead(tasks []byte) []byte {
 	le.PutUint32(h[format.ITasks:], uint32(len(t.Tasks)))
 	copy(h[format.IIdentity:], t.identity[:])
 	le.PutUint32(h[format.IChunksCrc:], t.chunksCRC())
-	le.PutUint32(h[format.ITasksCrc:], crc32.Checksum(tasks, castagnoli))
-	le.PutUint32(h[format.ICrc:], crc32.Checksum(h[:format.ICrc], castagnoli))
+	le.PutUint32(h[format.ITasksCrc:], crc32.Checksum(tasks, castagnoli()))
+	le.PutUint32(h[format.ICrc:], crc32.Checksum(h[:format.ICrc], castagnoli()))
 	return h
 }
 
@@ -300,8 +301,8 @@ func (t *Trace) writeIndex(w io.WriterAt, sizes blockSizes) (int64, error) {
 		le.PutUint64(e[format.TOffset:], uint64(off))
 		le.PutUint64(e[format.TStates:], uint64(len(states)))
 		le.PutUint64(e[format.TFunctions:], uint64(len(functions)))
-		le.PutUint32(e[format.TStatesCrc:], crc32.Checksum(states, castagnoli))
-		le.PutUint32(e[format.TFunctionsCrc:], crc32.Checksum(functions, castagnoli))
+		le.PutUint32(e[format.TStatesCrc:], crc32.Checksum(states, castagnoli()))
+		le.PutUint32(e[format.TFunctionsCrc:], crc32.Checksum(functions, castagnoli()))
 		for _, b := range [][]byte{states, functions} {
 			if _, err := w.WriteAt(b, off); err != nil {
 				return errors.Join(errWrite, err)

@@ -1,76 +1,69 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
+	"os"
+	"os/exec"
 	"os/signal"
-	"time"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/symbol"
-	"github.com/fentry-dev/fentry/symbol/debuginfod"
 )
 
+// debuginfodFind is elfutils' client of debuginfod. It knows the protocol, the environment variables, the limits of time
+// and size, and the cache that all clients share, and only those who ask for it pay for it: an HTTP client in fentry
+// made each start of it, fentry mcount's too, a quarter slower.
+const debuginfodFind = "debuginfod-find"
+
 // symbols says where names and lines of programs come from: the files that are installed and, if the user names
-// servers in DEBUGINFOD_URLS, those. What servers do not give is a note, not an error. SIGINT ends the waiting for
-// them, not fentry.
+// debuginfod servers in DEBUGINFOD_URLS, those. What servers do not give is a note, not an error.
 func (a *app) symbols() symbol.Options {
-	client := debuginfod.FromEnv(a.lookupEnv)
-	if client == nil {
+	if strings.TrimSpace(a.getenv("DEBUGINFOD_URLS")) == "" {
 		return symbol.Options{}
 	}
 	return symbol.Options{Fetch: func(buildID []byte) (string, error) {
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
-		defer stop()
-		line := a.fetching(client)
-		path, err := client.Find(ctx, buildID)
-		line.done()
-		switch {
-		case errors.Is(err, context.Canceled):
-			a.notef("fentry: names are missing: the download of debug information was interrupted")
-		case err != nil && !errors.Is(err, debuginfod.ErrNotFound):
+		path, err := a.fetchDebug(buildID)
+		if err != nil && (a.verbose > 0 || !errors.Is(err, errNoDebug)) {
 			a.notef("fentry: names can be missing: %v", err)
 		}
 		return path, err
 	}}
 }
 
-// fetching shows the progress of downloads on a terminal, once they take a while.
-func (a *app) fetching(client *debuginfod.Client) *fetchLine {
-	l := &fetchLine{w: a.stderr, next: time.Now().Add(progressDelay)}
-	client.Progress = nil
+// errNoDebug says that no server has a file, as is usual for programs of one's own.
+var errNoDebug = errors.New("no debuginfod server has the debug information")
+
+// fetchDebug returns the path of the debug file with a build-id, in debuginfod's cache. SIGINT ends the waiting for it,
+// not fentry.
+func (a *app) fetchDebug(buildID []byte) (string, error) {
+	command, err := exec.LookPath(debuginfodFind)
+	if err != nil {
+		return "", errors.New("DEBUGINFOD_URLS is set, but " + debuginfodFind + " is missing (Debian: apt-get install debuginfod)")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
+	defer stop()
+	var said bytes.Buffer
+	find := exec.CommandContext(ctx, command, "debuginfo", hex.EncodeToString(buildID))
+	find.Stderr = &said
 	if !a.quiet && isTerminal(a.stderr) {
-		client.Progress = l.show
+		find.Stderr = a.stderr
+		find.Env = append(os.Environ(), "DEBUGINFOD_PROGRESS=1")
 	}
-	return l
-}
-
-// A fetchLine is one line on a terminal that says how much of a file has come.
-type fetchLine struct {
-	w     io.Writer
-	next  time.Time // when the line is written again
-	shown bool
-}
-
-func (l *fetchLine) show(server string, got, total int64) {
-	now := time.Now()
-	if now.Before(l.next) {
-		return
+	out, err := find.Output()
+	switch {
+	case err == nil:
+		return strings.TrimSuffix(string(out), "\n"), nil
+	case ctx.Err() != nil:
+		return "", errors.New("the download of debug information was interrupted")
+	case strings.Contains(said.String(), "No such file"): // what it makes of ENOENT
+		return "", errNoDebug
+	case said.Len() > 0:
+		return "", errors.New(debuginfodFind + ": " + strings.TrimSpace(said.String()))
 	}
-	l.next, l.shown = now.Add(progressEvery), true
-	of := ""
-	if total > 0 {
-		of = fmt.Sprintf(" of %.1f", float64(total)/1e6)
-	}
-	fmt.Fprintf(l.w, "\r%s\x1b[K", oneLine(fmt.Sprintf("debug information from %s: %.1f%s MB", server, float64(got)/1e6, of)))
-}
-
-// done takes the line away.
-func (l *fetchLine) done() {
-	if l.shown {
-		fmt.Fprint(l.w, "\r\x1b[K")
-	}
+	return "", errors.New(debuginfodFind + ": " + err.Error())
 }

@@ -15,7 +15,10 @@ import (
 
 // The functions of a stripped program have the names that a debuginfod server knows, in every command that takes names.
 func TestDebuginfod(t *testing.T) {
-	testtool.Need(t, "gcc", "objcopy", "strip")
+	testtool.Need(t, "gcc", "objcopy", "strip", debuginfodFind)
+	for _, name := range []string{"DEBUGINFOD_TIMEOUT", "DEBUGINFOD_MAXTIME", "DEBUGINFOD_MAXSIZE"} {
+		t.Setenv(name, "")
+	}
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	src := `__attribute__((noinline)) static int apart(int x) { __asm__ volatile(""); return 3 * x; }
@@ -33,28 +36,21 @@ int main(int argc, char **argv) { return apart(argc) - 3; }
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	up := true
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !up {
-			http.Error(w, "down", http.StatusServiceUnavailable)
-			return
-		}
 		http.ServeFile(w, r, at("debug"))
 	}))
 	t.Cleanup(server.Close)
-	fentry := func(env string, args ...string) (stdout, stderr string) {
+	none := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(none.Close)
+	down := httptest.NewServer(http.NotFoundHandler())
+	down.Close()
+	t.Setenv("LC_ALL", "C")
+	t.Setenv("DEBUGINFOD_CACHE_PATH", at("cache"))
+	fentry := func(servers string, args ...string) (stdout, stderr string) {
 		t.Helper()
+		t.Setenv("DEBUGINFOD_URLS", servers)
 		var out, errs bytes.Buffer
-		status := run(args, &app{stdin: os.Stdin, stdout: &out, stderr: &errs, lookupEnv: func(name string) (string, bool) {
-			switch {
-			case name == "DEBUGINFOD_CACHE_PATH":
-				return at("cache"), true
-			case env != "" && name == "DEBUGINFOD_URLS":
-				return env, true
-			}
-			return "", false
-		}})
-		if status != 0 {
+		if status := run(args, &app{stdin: os.Stdin, stdout: &out, stderr: &errs, lookupEnv: os.LookupEnv}); status != 0 {
 			t.Fatalf("fentry %s: status %d\n%s", strings.Join(args, " "), status, errs.String())
 		}
 		return out.String(), errs.String()
@@ -62,12 +58,17 @@ int main(int argc, char **argv) { return apart(argc) - 3; }
 	if out, _ := fentry("", "list", at("prog")); strings.Contains(out, "apart") {
 		t.Fatalf("without a server the function has a name:\n%s", out)
 	}
-	up = false
-	out, errs := fentry(server.URL, "list", at("prog"))
-	if strings.Contains(out, "apart") || !strings.Contains(errs, "names can be missing: debuginfod "+server.URL+": status 503") {
+	t.Setenv("DEBUGINFOD_CACHE_PATH", at("empty"))
+	out, errs := fentry(none.URL, "list", at("prog"))
+	if strings.Contains(out, "apart") || strings.Contains(errs, "missing") {
+		t.Errorf("with a server that knows nothing:\n%s%s", out, errs)
+	}
+	t.Setenv("DEBUGINFOD_CACHE_PATH", at("none"))
+	out, errs = fentry(down.URL, "list", at("prog"))
+	if strings.Contains(out, "apart") || !strings.Contains(errs, "names can be missing: debuginfod-find: ") {
 		t.Errorf("with a server that is down:\n%s%s", out, errs)
 	}
-	up = true
+	t.Setenv("DEBUGINFOD_CACHE_PATH", at("cache"))
 	for _, args := range [][]string{{"list", "-F", "apart", at("prog")}, {"patch", "-F", "apart", "--plan", at("prog")}} {
 		if out, errs := fentry(server.URL, args...); !strings.Contains(out, "apart") || strings.Contains(errs, "missing") {
 			t.Errorf("fentry %s:\n%s%s", strings.Join(args, " "), out, errs)

@@ -14,10 +14,11 @@ func IdentityOf(header []byte) (id Identity) {
 	return id
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is the table of CRC32C, made when it is first used: making it takes longer than starting some commands.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func (id *Identity) crc(entry []byte) uint32 {
-	return crc32.Update(crc32.Checksum(id[:], castagnoli), castagnoli, entry[:XCrc])
+	return crc32.Update(crc32.Checksum(id[:], castagnoli()), castagnoli(), entry[:XCrc])
 }
 
 // AppendIndex appends to b the entry of the file chunks for the chunk whose header

@@ -18,8 +18,8 @@ var ours = []string{"arch", "cmd/fentry/internal/mcount", "elfio", "internal", "
 // their path comes first and their imports are ready. Who is added to them has to do next to nothing when a program
 // starts; GODEBUG=inittrace=1 tells.
 var bystanders = []string{
-	"context", "crypto", "crypto/fips140", "crypto/internal/...", "crypto/rsa", "crypto/sha256", "crypto/x509/pkix",
-	"encoding/asn1", "encoding/base64", "encoding/json", "flag", "hash/crc32", "log", "math/big", "os/signal",
+	"context", "crypto", "crypto/fips140", "crypto/internal/...", "crypto/sha256", "encoding/base64", "encoding/json", "flag",
+	"hash/crc32", "math/big", "os/signal",
 	"github.com/ianlancetaylor/demangle",
 	module + "internal/sitetable",
 }
