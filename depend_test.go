@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	"internal/debs":            {},
 	"internal/runfile":         {},
 	"internal/testtool":        {},
-	"session/internal/fixture": {"arch", "patch", "internal/testtool"},
+	"session/internal/fixture": {"elfio", "arch", "patch", "record", "internal/runfile", "internal/testtool"},
 }
 
 func TestDependencies(t *testing.T) {

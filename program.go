@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -98,9 +97,7 @@ func (p *Program) find(o record.Options) error {
 		return err
 	}
 	if p.symbols.Path == "" {
-		if p.symbols.Path, err = filepath.Abs(p.Path); err != nil {
-			p.symbols.Path = p.Path
-		}
+		p.symbols.Path = p.Path
 	}
 	if p.table, err = symbol.NewWith(f, p.symbols); err != nil {
 		return err

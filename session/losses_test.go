@@ -15,10 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/internal/runfile"
-	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session/internal/fixture"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -63,29 +59,8 @@ func wait(t *testing.T, what string, is func() bool) {
 func countingProgram(t *testing.T) (plain, patched string) {
 	t.Helper()
 	plain = fixture.CC(t, "testdata/losses", "-fpatchable-function-entry=5")
-	b, err := os.ReadFile(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites, err := record.Find(f, record.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	patched = filepath.Join(t.TempDir(), "losses")
-	plan, err := patch.New(f, sites, patch.Options{Target: patch.File, Path: patched})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err = plan.Image(); err != nil {
-		t.Fatal(err)
-	}
-	if err := runfile.WriteFile(patched, b); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Patched(t, plain, patched)
 	return plain, patched
 }
 

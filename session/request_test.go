@@ -13,40 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/internal/runfile"
-	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/session/internal/fixture"
 )
-
-// patchedFile writes a patched program to path.
-func patchedFile(t *testing.T, path string) {
-	t.Helper()
-	b, err := os.ReadFile(fixture.CC(t, "testdata/crowd", "-fpatchable-function-entry=5"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites, err := record.Find(f, record.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := patch.New(f, sites, patch.Options{Target: patch.File, Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err = plan.Image(); err != nil {
-		t.Fatal(err)
-	}
-	if err := runfile.WriteFile(path, b); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // runShell runs a shell script in a session; symbols gets each image.
 func runShell(t *testing.T, script string, symbols func(session.Image, io.Writer) error) session.Result {
@@ -75,7 +44,7 @@ func runShell(t *testing.T, script string, symbols func(session.Image, io.Writer
 func TestImageOfShortProgram(t *testing.T) {
 	dir := t.TempDir()
 	prog := filepath.Join(dir, "prog")
-	patchedFile(t, prog)
+	fixture.Patched(t, fixture.CC(t, "testdata/crowd", "-fpatchable-function-entry=5"), prog)
 	want, err := os.ReadFile(prog)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +77,7 @@ func TestImageOfShortProgram(t *testing.T) {
 // Many processes ask at the same time, and all of them go on.
 func TestManyRequests(t *testing.T) {
 	prog := filepath.Join(t.TempDir(), "prog")
-	patchedFile(t, prog)
+	fixture.Patched(t, fixture.CC(t, "testdata/crowd", "-fpatchable-function-entry=5"), prog)
 	res := runShell(t, "for i in $(seq 60); do "+prog+" 1 5 & done; wait", nil)
 	if res.Processes != 60 || res.Events != 60*10 || res.Lost != 0 {
 		t.Errorf("%+v", res)
@@ -119,7 +88,7 @@ func TestManyRequests(t *testing.T) {
 func TestRequestStopped(t *testing.T) {
 	dir := t.TempDir()
 	prog := filepath.Join(dir, "prog")
-	patchedFile(t, prog)
+	fixture.Patched(t, fixture.CC(t, "testdata/crowd", "-fpatchable-function-entry=5"), prog)
 	recorder := fixture.Build(t, "recorder", "go", "build", "-o", filepath.Join(fixture.Dir, "recorder"), "./testdata/recorder")
 	options := filepath.Join(dir, "options")
 	if err := os.WriteFile(options, fmt.Appendf(nil, `{"Dir": %q}`, filepath.Join(dir, "data")), 0o666); err != nil {

@@ -47,20 +47,25 @@ func frameText(t *testing.T, path string, o Options) string {
 	return b.String()
 }
 
+// commandsIn returns what runs a command in a directory, which must succeed.
+func commandsIn(t *testing.T, dir string) func(name string, args ...string) {
+	return func(name string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s %q: %v: %s", name, args, err, out)
+		}
+	}
+}
+
 // TestAltFile: what dwz has moved to a common file, as for Debian's debug packages, is found there; without that file,
 // inlined functions have no names, and all else is as it was.
 func TestAltFile(t *testing.T) {
 	testtool.Need(t, "g++", "dwz", "strip", "objcopy")
 	for _, version := range []string{"4", "5"} {
 		dir := t.TempDir()
-		do := func(name string, args ...string) {
-			t.Helper()
-			cmd := exec.Command(name, args...)
-			cmd.Dir = dir
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%s %q: %v: %s", name, args, err, out)
-			}
-		}
+		do := commandsIn(t, dir)
 		for _, name := range []string{"a", "b"} {
 			src := altSource + "int " + name + "(int x) { return x + 1; }\n"
 			if err := os.WriteFile(filepath.Join(dir, name+".cc"), []byte(src), 0o644); err != nil {

@@ -45,9 +45,7 @@ func Open(path string, o Options) (*Table, error) {
 		return nil, mapped.Named(path, err)
 	}
 	if o.Path == "" {
-		if o.Path, err = filepath.Abs(path); err != nil {
-			o.Path = path
-		}
+		o.Path = path
 	}
 	t, err := NewWith(f, o)
 	if err != nil {
@@ -148,6 +146,9 @@ func (t *Table) debugCandidates() []candidate {
 		return out
 	}
 	dir := filepath.Dir(t.opts.Path)
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs // below DebugDirs as it is in the file system
+	}
 	places := []string{filepath.Join(dir, name), filepath.Join(dir, ".debug", name)}
 	for _, d := range dirs {
 		places = append(places, filepath.Join(d, dir, name))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,14 +18,7 @@ func TestSplit(t *testing.T) {
 		t.Run(compiler, func(t *testing.T) {
 			testtool.Need(t, compiler, "llvm-dwp")
 			dir := t.TempDir()
-			do := func(name string, args ...string) {
-				t.Helper()
-				cmd := exec.Command(name, args...)
-				cmd.Dir = dir
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Fatalf("%s %q: %v: %s", name, args, err, out)
-				}
-			}
+			do := commandsIn(t, dir)
 			for name, src := range map[string]string{"a.cc": altSource, "b.cc": "int more(int x) { return x + 1; }\n"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(src), 0o644); err != nil {
 					t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"os"
@@ -15,9 +14,6 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
 )
-
-// castagnoli is the table of CRC32C, made when it is first used: making it takes longer than starting some commands.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // A blockIndex is the file index, or what would be in it.
 type blockIndex struct {
@@ -32,7 +28,7 @@ func (x *blockIndex) section(off, size uint64, crc uint32) ([]byte, error) {
 	if _, err := x.r.ReadAt(b, int64(off)); err != nil && (err != io.EOF || size > 0) {
 		return nil, fmt.Errorf("%s: offset %#x: %w", IndexFile, off, err)
 	}
-	if crc32.Checksum(b, castagnoli()) != crc {
+	if format.CRC(0, b) != crc {
 		return nil, fmt.Errorf("%s: offset %#x: %d bytes are damaged", IndexFile, off, size)
 	}
 	return b, nil
@@ -75,7 +71,7 @@ func (t *Trace) chunksCRC() uint32 {
 	crc := uint32(0)
 	var b []byte
 	flush := func() {
-		crc = crc32.Update(crc, castagnoli(), b)
+		crc = format.CRC(crc, b)
 		b = b[:0]
 	}
 	for i := range t.Images {
@@ -111,8 +107,8 @@ func (t *Trace) indexHead(tasks []byte) []byte {
 	le.PutUint32(h[format.ITasks:], uint32(len(t.Tasks)))
 	copy(h[format.IIdentity:], t.identity[:])
 	le.PutUint32(h[format.IChunksCrc:], t.chunksCRC())
-	le.PutUint32(h[format.ITasksCrc:], crc32.Checksum(tasks, castagnoli()))
-	le.PutUint32(h[format.ICrc:], crc32.Checksum(h[:format.ICrc], castagnoli()))
+	le.PutUint32(h[format.ITasksCrc:], format.CRC(0, tasks))
+	le.PutUint32(h[format.ICrc:], format.CRC(0, h[:format.ICrc]))
 	return h
 }
 
@@ -301,8 +297,8 @@ func (t *Trace) writeIndex(w io.WriterAt, sizes blockSizes) (int64, error) {
 		le.PutUint64(e[format.TOffset:], uint64(off))
 		le.PutUint64(e[format.TStates:], uint64(len(states)))
 		le.PutUint64(e[format.TFunctions:], uint64(len(functions)))
-		le.PutUint32(e[format.TStatesCrc:], crc32.Checksum(states, castagnoli()))
-		le.PutUint32(e[format.TFunctionsCrc:], crc32.Checksum(functions, castagnoli()))
+		le.PutUint32(e[format.TStatesCrc:], format.CRC(0, states))
+		le.PutUint32(e[format.TFunctionsCrc:], format.CRC(0, functions))
 		for _, b := range [][]byte{states, functions} {
 			if _, err := w.WriteAt(b, off); err != nil {
 				return errors.Join(errWrite, err)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -392,8 +391,8 @@ func FuzzIndex(f *testing.F) {
 				e := tasks[i*format.IndexTask:]
 				binary.LittleEndian.PutUint64(e[format.TStates:], uint64(len(states)))
 				binary.LittleEndian.PutUint64(e[format.TFunctions:], uint64(len(functions)))
-				binary.LittleEndian.PutUint32(e[format.TStatesCrc:], crc32.Checksum(states, castagnoli()))
-				binary.LittleEndian.PutUint32(e[format.TFunctionsCrc:], crc32.Checksum(functions, castagnoli()))
+				binary.LittleEndian.PutUint32(e[format.TStatesCrc:], format.CRC(0, states))
+				binary.LittleEndian.PutUint32(e[format.TFunctionsCrc:], format.CRC(0, functions))
 			}
 		}
 		tr.blocks = &blockIndex{r: bytes.NewReader(append(bytes.Clone(states), functions...)), tasks: tasks}

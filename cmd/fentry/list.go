@@ -15,7 +15,6 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/record"
-	"github.com/fentry-dev/fentry/symbol"
 )
 
 type listCmd struct {
@@ -129,11 +128,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	}
 	source := func(uint64) string { return "" }
 	if c.srcline {
-		tab, err := symbol.NewWith(im.File, symbol.Options{Path: path})
-		if err != nil {
-			return false, fmt.Errorf("%s: %w", path, err)
-		}
-		defer tab.Close()
+		tab := im.table
 		if _, _, err := tab.Line(0); err != nil {
 			a.notef("fentry: no source lines: %s: %v", path, err)
 		} else {

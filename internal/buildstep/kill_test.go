@@ -234,9 +234,9 @@ func TestSlotsAreGivenBack(t *testing.T) {
 	}
 }
 
-// A file system with less space than the new file needs, in a mount namespace of its own.
-func TestFullFileSystem(t *testing.T) {
-	orig := object(t)
+// ownMounts returns the command that runs another one in a mount namespace of its own, where it can mount a tmpfs.
+func ownMounts(t *testing.T) []string {
+	t.Helper()
 	unshare := []string{"unshare", "-m"}
 	if os.Getuid() != 0 {
 		unshare = []string{"unshare", "-r", "-m"}
@@ -244,6 +244,13 @@ func TestFullFileSystem(t *testing.T) {
 	if out, err := exec.Command(unshare[0], append(unshare[1:], "mount", "-t", "tmpfs", "none", t.TempDir())...).CombinedOutput(); err != nil {
 		t.Skipf("a tmpfs cannot be mounted: %v: %s", err, out)
 	}
+	return unshare
+}
+
+// A file system with less space than the new file needs, in a mount namespace of its own.
+func TestFullFileSystem(t *testing.T) {
+	orig := object(t)
+	unshare := ownMounts(t)
 	from := put(t, filepath.Join(t.TempDir(), "x.o"), append(orig, make([]byte, 20000)...)) // more than fits twice
 	exe, err := os.Executable()
 	if err != nil {
@@ -274,13 +281,7 @@ ls -A`, dir, from, exe, filepath.Dir(from))
 // limit: for each, it is the old file or the new one.
 func TestFullInPlace(t *testing.T) {
 	orig := object(t)
-	unshare := []string{"unshare", "-m"}
-	if os.Getuid() != 0 {
-		unshare = []string{"unshare", "-r", "-m"}
-	}
-	if out, err := exec.Command(unshare[0], append(unshare[1:], "mount", "-t", "tmpfs", "none", t.TempDir())...).CombinedOutput(); err != nil {
-		t.Skipf("a tmpfs cannot be mounted: %v: %s", err, out)
-	}
+	unshare := ownMounts(t)
 	tmp := t.TempDir()
 	from := put(t, filepath.Join(tmp, "x.o"), append(orig, make([]byte, 8192-len(orig)%4096)...))
 	to := put(t, filepath.Join(tmp, "to.o"), get(t, from))

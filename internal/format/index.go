@@ -14,12 +14,11 @@ func IdentityOf(header []byte) (id Identity) {
 	return id
 }
 
-// castagnoli is the table of CRC32C, made when it is first used: making it takes longer than starting some commands.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+// CRC returns the CRC32C of what crc is that of, 0 at first, and of b behind it. The table is made when it is first
+// used: making it takes longer than starting some commands.
+func CRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), b) }
 
-func (id *Identity) crc(entry []byte) uint32 {
-	return crc32.Update(crc32.Checksum(id[:], castagnoli()), castagnoli(), entry[:XCrc])
-}
+func (id *Identity) crc(entry []byte) uint32 { return CRC(CRC(0, id[:]), entry[:XCrc]) }
 
 // AppendIndex appends to b the entry of the file chunks for the chunk whose header
 // begins head, at the given offset of events.
