@@ -35,6 +35,10 @@ type Options struct {
 	// Plain says which functions that no compiler has prepared are traced. 0: all that can be if there are no others, and
 	// those that a pattern of Plan.Select names.
 	Plain record.Plain
+	// Libraries are the shared libraries to be traced that are loaded before the program begins: names, with or without
+	// versions (libz, libz.so.1), or patterns of names such as libssl* or *, or of paths. nil: none. The same functions
+	// are chosen as in the program. Patched copies take their place, which are kept in the user's cache directory.
+	Libraries []string
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options
@@ -66,7 +70,12 @@ type Result struct {
 	// traces itself, and for one that ran untraced.
 	Traced int
 	// Untraced says why the program itself ran untraced; "" if it was traced.
-	Untraced  string
+	Untraced string
+	// Libraries are those that Options.Libraries has named and that were loaded, in that order, and UnmatchedLibraries
+	// the patterns that named none.
+	Libraries          []Library
+	UnmatchedLibraries []string
+
 	CopyError error // from copying the program's output to cmd.Stdout or cmd.Stderr; nil if all was copied
 }
 
@@ -129,6 +138,13 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if r.planned() {
 		so.PatchedCopy = r.copy
 	}
+	if r.libraries, err = newLibraries(p, &o); err != nil {
+		return nil, err
+	}
+	defer r.libraries.close()
+	if r.libraries != nil {
+		so.Library = r.libraries.open
+	}
 	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
 		return nil, err
 	}
@@ -159,6 +175,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if r.main != nil {
 		out.Traced = r.main.Traced()
 	}
+	out.Libraries, out.UnmatchedLibraries = r.libraries.results()
 	return out, nil
 }
 
@@ -206,6 +223,8 @@ type run struct {
 	p    *Program
 	o    Options
 	main *patch.Plan // the plan that was applied last; nil: untraced
+
+	libraries *libraries // nil: none are traced
 }
 
 // planned tells whether there is anything to plan.
@@ -229,6 +248,9 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		return nil, nil
 	}
 	err := r.plan(patch.Process, pool)
+	if errors.Is(err, patch.ErrNoSites) && r.libraries != nil {
+		return nil, nil // what was chosen is in libraries
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -269,6 +291,12 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	if r.main != nil && trace.ImageID(r.main.ImageID) == im.ID {
 		return names.Write(w, r.table())
+	}
+	if t, err := r.libraries.names(im.ID); t != nil || err != nil {
+		if err != nil {
+			return err
+		}
+		return names.Write(w, t)
 	}
 	if im.IDs != "" {
 		return session.ErrNoSymbols // numbers that need no table; readers look in the program

@@ -1,6 +1,7 @@
 package elfio
 
 import (
+	"bytes"
 	"debug/elf"
 	"slices"
 
@@ -27,6 +28,25 @@ func (f *File) Dynamic() ([]Dyn, error) {
 		}
 	}
 	return all, nil
+}
+
+// Soname returns the name that a shared library has given itself (DT_SONAME), "" if it has none.
+func (f *File) Soname() (string, error) {
+	d, err := f.dynamicInfo()
+	if err != nil || d == nil {
+		return "", err
+	}
+	e, ok := d.entries[elf.DT_SONAME]
+	if !ok || e.Val >= d.strsz {
+		return "", nil
+	}
+	const longest = 4096 // PATH_MAX
+	b, err := f.Bytes(d.strtab+e.Val, int(min(d.strsz-e.Val, longest)))
+	if err != nil {
+		return "", err
+	}
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return string(b), nil
 }
 
 // SpareDynamic returns the DT_NULL entries of the dynamic section that may be overwritten: all but the last.

@@ -31,6 +31,7 @@ type recorderCmd struct {
 	Memory   *patch.Memory
 	Copy     string
 	Emulator []string
+	Library  map[string]string
 	Result   string
 	Hang     string
 

@@ -101,13 +101,15 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	if s.o.PatchedCopy != nil {
 		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(pool, f) }
 	}
+	l.Library = s.o.Library
 	if s.o.Prepare == nil {
 		return l, nil
 	}
 	var err error
 	if l.Memory, err = s.o.Prepare(pool); err == nil && l.Memory != nil {
-		err = tracee.Check(l.Memory)
+		return l, tracee.Check(l.Memory)
 	}
+	l.Copy = nil // nothing is planned
 	return l, err
 }
 
@@ -300,7 +302,7 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) 
 	if st.Ended {
 		exited <- st.Status
 	} else {
-		go func() { exited <- waitFor(st.PID) }()
+		go func() { exited <- st.Wait() }()
 	}
 	var intr interrupts
 	var poll <-chan time.Time
@@ -336,20 +338,6 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) 
 			}
 		case <-ctx.Done():
 			return
-		}
-	}
-}
-
-// waitFor waits for the program to end.
-func waitFor(pid int) syscall.WaitStatus {
-	var ws syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(pid, &ws, 0, nil)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || ws.Exited() || ws.Signaled() {
-			return ws
 		}
 	}
 }

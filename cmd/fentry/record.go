@@ -38,6 +38,7 @@ type recordCmd struct {
 	policy   string
 	noPtrace bool
 	emulator string
+	library  []string
 }
 
 func newRecordCmd(a *app) *cobra.Command {
@@ -54,6 +55,12 @@ its own arguments and environment: it is stopped once, before its first
 instruction, while the tracer is put into its memory. Programs made by "fentry
 patch" that it starts are traced too. Recording ends when the program and the
 traced processes it leaves behind have ended; a second ^C ends it at once.
+
+With -L, shared libraries that are loaded before the program begins are traced,
+too. They are named with or without versions, libz or libz.so.1; a pattern with
+a slash is one of paths. Patched copies take their place; they are kept in
+$XDG_CACHE_HOME/fentry and can be deleted at any time. Libraries of other users
+are left alone, and so are all libraries of set-ID programs.
 
 A program for another machine runs under an emulator, which is detected
 automatically (qemu-aarch64, with the libraries of Debian's cross compilers or
@@ -72,6 +79,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -t 10us ./prog                calls of at least 10us
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record python3 script.py             an installed program: no compiler has prepared it
+  fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
   fentry record --clock none ./prog           nesting and order, no times
@@ -94,6 +102,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.StringVar(&c.policy, "policy", "block", "use `POLICY` when the disk is too slow: "+
 		"block (the program waits), drop (events are lost and counted) or overwrite (only the newest are kept)")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
+	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
+		"'libssl*', '*' (repeatable)")
 	f.StringVar(&c.emulator, "emulator", "", "run the program under `COMMAND`, split into words as by a shell "+
 		"(default for programs for another machine: qemu-aarch64 or qemu-x86_64)")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -108,7 +118,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o := fentry.Options{
-		Plan: opts, Plain: c.plain.Plain, Symbols: a.symbols(), Dir: c.out, NoPtrace: c.noPtrace,
+		Plan: opts, Plain: c.plain.Plain, Symbols: a.symbols(), Dir: c.out, NoPtrace: c.noPtrace, Libraries: c.library,
 	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
@@ -124,7 +134,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
 	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
-	o.Planned = func(*patch.Plan) { unmatched(a, opts) }
+	if len(c.library) == 0 {
+		o.Planned = func(*patch.Plan) { unmatched(a, opts) }
+	}
 	path, err := findRecorded(args[0])
 	if err != nil {
 		return recordError(err)
@@ -141,6 +153,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if res.Way != "" && a.verbose > 0 {
 		a.notef("fentry: %s: traced %s", path, res.Way)
 	}
+	c.libraries(a, res, opts)
 	if res.Empty {
 		reportNothing(a, o.Dir)
 	} else {
@@ -184,7 +197,7 @@ func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
 func (c *recordCmd) given(cmd *cobra.Command) []string {
 	var opts []string
 	fs := cmd.Flags()
-	for _, name := range []string{"filter", "notrace", "graph"} {
+	for _, name := range []string{"filter", "notrace", "graph", "library"} {
 		vals, _ := fs.GetStringArray(name)
 		for _, v := range vals {
 			opts = append(opts, "--"+name+"="+v)
@@ -196,6 +209,26 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	return opts
+}
+
+// libraries says what became of the libraries that were to be traced.
+func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
+	if len(c.library) == 0 {
+		return
+	}
+	kept := false
+	for _, l := range res.Libraries {
+		kept = kept || l.Kept
+		if l.Untraced == "" && a.verbose > 0 {
+			a.notef("fentry: %s: %s traced", l.Path, plural(uint64(l.Traced), "function", "functions"))
+		}
+	}
+	for _, p := range res.UnmatchedLibraries {
+		a.notef("fentry: warning: -L %s: no such library was loaded", p)
+	}
+	if !kept { // what patterns match is known only of libraries that were looked at
+		unmatched(a, o)
+	}
 }
 
 // summary is one line in the manner of perf; lost events are always told.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/memfile"
 )
 
 // patchedCopy is a patched copy of a program, ready for execve.
@@ -96,7 +98,7 @@ func unnamedFile(path string) (f *os.File, where string, err error) {
 	if f, err = nameless(filepath.Dir(path)); err == nil {
 		return f, "a file without a name in " + filepath.Dir(path), nil
 	}
-	f, errMemory := memoryFile(filepath.Base(path))
+	f, errMemory := memfile.New(filepath.Base(path))
 	if errMemory == nil {
 		return f, "memory, because " + err.Error(), nil
 	}
@@ -115,23 +117,6 @@ func nameless(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("%s is mounted noexec", dir)
 	}
 	return os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
-}
-
-// memoryFile makes a file in memory.
-func memoryFile(name string) (*os.File, error) {
-	// Kernels from 6.3 on want to be told that a memory file is for executing,
-	// older ones do not know the flag.
-	var err error
-	for _, flags := range []int{unix.MFD_CLOEXEC | unix.MFD_EXEC, unix.MFD_CLOEXEC} {
-		var fd int
-		if fd, err = unix.MemfdCreate(name, flags); err == nil {
-			return os.NewFile(uintptr(fd), name), nil
-		}
-		if err != unix.EINVAL {
-			break
-		}
-	}
-	return nil, fmt.Errorf("memfd_create: %w", err)
 }
 
 // close removes the link. The copy itself lives as long as a process runs it.

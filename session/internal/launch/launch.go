@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -35,6 +34,10 @@ type Launcher struct {
 	Memory *patch.Memory
 	// Copy writes a patched copy of the program; nil: there is none.
 	Copy func(*os.File) error
+	// Library is asked for each file that the program's dynamic loader opens, by the loader's name for it: what it
+	// returns takes the file's place, and must stay open. nil: the file stays, or libraries are left alone altogether.
+	// It is called on a goroutine of its own, before and after Launch has returned.
+	Library func(path string, f *os.File) *os.File
 	// NoPtrace runs the patched copy at once.
 	NoPtrace bool
 
@@ -57,6 +60,7 @@ type Started struct {
 	Way      string        // how it is traced, for the user: "in its memory", or where the patched copy is
 	Setup    time.Duration // time the exec stop took
 	copy     *patchedCopy  // to be removed at the end; nil: none
+	loading  *loading      // nil: it runs on its own
 
 	// Ended: the program died before its first instruction, with Status.
 	Ended  bool
@@ -70,65 +74,118 @@ func (s *Started) Close() {
 	}
 }
 
-// Launch starts the program. It locks the goroutine to its thread: ptrace and
-// the signal mask are the thread's.
-func (l *Launcher) Launch() (Started, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// launch starts the program on a thread that nothing else runs on.
+func (l *Launcher) launch() (started, error) {
+	var err error
+	var s Started
+	switch {
+	case l.Memory == nil && l.Library == nil:
+		s, err = l.plain()
+	case len(l.Emulator) > 0:
+		l.withoutLibraries("the program runs under an emulator")
+		if l.Memory == nil {
+			s, err = l.plain()
+		} else {
+			s, err = l.emulated()
+		}
+	case l.NoPtrace:
+		s, err = l.untouched("ptrace is not to be used")
+	case losesPrivileges(l.Path):
+		// Traced by ptrace it would not have them either, and be told so (AT_SECURE),
+		// at which the runtime keeps out.
+		if l.Memory != nil {
+			l.Logf("%s: running a patched copy, without the privileges of the file", l.Path)
+		}
+		s, err = l.untouched("it has the privileges of its file")
+	default:
+		held, err := l.traced()
+		var refused *tracee.RefusedError
+		if !errors.As(err, &refused) {
+			return held, err
+		}
+		if l.Memory != nil {
+			l.Logf("%s: cannot be traced in place (%v); running a patched copy", l.Path, refused)
+		}
+		s, err = l.untouched(refused.Error())
+		return started{Started: s}, err
+	}
+	return started{Started: s}, err
+}
+
+// untouched starts the program without ptrace: as a patched copy, or if nothing is planned for it, as it is.
+func (l *Launcher) untouched(why string) (Started, error) {
+	l.withoutLibraries(why)
 	if l.Memory == nil {
 		return l.plain()
 	}
-	if len(l.Emulator) > 0 {
-		return l.emulated()
-	}
-	if l.NoPtrace {
-		return l.patched()
-	}
-	if losesPrivileges(l.Path) {
-		// Traced by ptrace it would not have them either, and be told so (AT_SECURE),
-		// at which the runtime keeps out.
-		l.Logf("%s: running a patched copy, without the privileges of the file", l.Path)
-		return l.patched()
-	}
-	s, err := l.traced()
-	var inj *tracee.RefusedError
-	if errors.As(err, &inj) {
-		l.Logf("%s: cannot be traced in place (%v); running a patched copy", l.Path, inj)
-		return l.patched()
-	}
-	return s, err
+	return l.patched()
 }
 
-// traced starts the program stopped, changes it, and lets it go.
-func (l *Launcher) traced() (Started, error) {
+// traced starts the program stopped, changes it, and lets it go, unless its libraries are to be traced.
+func (l *Launcher) traced() (started, error) {
 	start := *l
 	var room []string
 	start.Env, room = withRoom(l.Env)
 	pid, err := start.fork(l.Path, l.Args, true)
 	switch {
 	case errors.Is(err, unix.ENOEXEC):
-		return l.plain()
+		s, err := l.plain()
+		return started{Started: s}, err
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
 		// Either ptrace or execve is refused; the copy will tell.
-		return Started{}, &tracee.RefusedError{Err: fmt.Errorf("ptrace: %w", err)}
+		return started{}, &tracee.RefusedError{Err: fmt.Errorf("ptrace: %w", err)}
 	case err != nil:
-		return Started{}, execError(l.Path, err)
+		return started{}, execError(l.Path, err)
 	}
 	t0 := time.Now()
 	t, status, ended, err := tracee.StopAtExec(pid)
 	if ended {
 		l.Ready(pid)
-		return Started{PID: pid, Ended: true, Status: status}, nil
+		return started{Started: Started{PID: pid, Ended: true, Status: status}}, nil
 	}
-	s := Started{PID: pid, Injected: true, Way: "in its memory"}
+	s := started{Started: Started{PID: pid}}
 	for _, r := range room {
 		if err == nil {
 			err = t.ReplaceEnv(r, numbered(r, pid))
 		}
 	}
 	if err == nil {
-		err = t.CheckFile(l.File)
+		s.Injected, err = l.inject(t, pid)
 	}
+	if s.Injected {
+		s.Way = "in its memory"
+	}
+	if err == nil {
+		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
+	}
+	if err == nil && l.Library != nil {
+		s.traced = t
+	} else if err == nil {
+		err = t.Detach()
+	}
+	var died *tracee.EndedError
+	if errors.As(err, &died) {
+		return started{Started: Started{PID: pid, Ended: true, Status: died.Status}}, nil
+	}
+	if err != nil {
+		t.Kill()
+		var bug *arch.Bug
+		if errors.As(err, &bug) && bug.Class == arch.Mismatch {
+			return started{}, fmt.Errorf("%s: changed since it was read: %w", l.Path, err)
+		}
+		return started{}, err
+	}
+	s.Setup = time.Since(t0)
+	return s, nil
+}
+
+// inject changes the program at its exec stop, if it is the one that was planned.
+func (l *Launcher) inject(t *tracee.Process, pid int) (bool, error) {
+	if l.Memory == nil {
+		l.Ready(pid)
+		return false, nil
+	}
+	err := t.CheckFile(l.File)
 	if err == nil {
 		l.Ready(pid) // the runtime may want to know
 		err = t.Inject(l.Memory)
@@ -136,29 +193,9 @@ func (l *Launcher) traced() (Started, error) {
 	if errors.Is(err, tracee.ErrNotPlanned) {
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		l.Logf("%s: runs as %s, which is not traced", l.Path, exe)
-		s.Injected, s.Way = false, ""
-		err = nil
+		return false, nil
 	}
-	if err == nil {
-		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
-	}
-	if err == nil {
-		err = t.Detach()
-	}
-	var died *tracee.EndedError
-	if errors.As(err, &died) {
-		return Started{PID: pid, Ended: true, Status: died.Status}, nil
-	}
-	if err != nil {
-		t.Kill()
-		var bug *arch.Bug
-		if errors.As(err, &bug) && bug.Class == arch.Mismatch {
-			return Started{}, fmt.Errorf("%s: changed since it was read: %w", l.Path, err)
-		}
-		return Started{}, err
-	}
-	s.Setup = time.Since(t0)
-	return s, nil
+	return err == nil, err
 }
 
 // plain starts the program as it is.

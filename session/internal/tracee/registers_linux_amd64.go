@@ -33,8 +33,8 @@ var breakpoint = []byte{0xcc}
 
 func (r *registers) stoppedAt(addr uint64) bool { return r.Rip == addr+uint64(len(breakpoint)) }
 
-// openCalls are the system calls that open a file by its path.
-var openCalls = []uint64{unix.SYS_OPEN, unix.SYS_OPENAT}
+// openCalls are the system calls that open a file by its path, and which of their arguments that is.
+var openCalls = map[uint64]int{unix.SYS_OPEN: 0, unix.SYS_OPENAT: 1}
 
 var syscallInsn = []byte{0x0f, 0x05}
 

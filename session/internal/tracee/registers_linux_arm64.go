@@ -39,8 +39,8 @@ var (
 
 func (r *registers) stoppedAt(addr uint64) bool { return r.Pc == addr }
 
-// openCalls are the system calls that open a file by its path.
-var openCalls = []uint64{unix.SYS_OPENAT}
+// openCalls are the system calls that open a file by its path, and which of their arguments that is.
+var openCalls = map[uint64]int{unix.SYS_OPENAT: 1}
 
 func (r *registers) setCall(nr uint64, a [6]uint64) {
 	r.Regs[8] = nr

@@ -26,7 +26,7 @@ func (r *registers) stoppedAt(uint64) bool     { return false }
 var (
 	breakpoint  []byte
 	syscallInsn []byte
-	openCalls   []uint64
+	openCalls   map[uint64]int
 )
 
 func (t *Process) registers() (*registers, error)  { return nil, errNoInjection }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 	"unsafe"
@@ -35,6 +34,13 @@ func (t *Process) Substitute(want os.FileInfo, path string) error {
 	if err := t.step(); err != nil {
 		return err
 	}
+	return t.replaceFD(fd, path)
+}
+
+// replaceFD makes a descriptor of the process, which is outside of any system call
+// and has signals blocked, one of the file at path. Whether it is closed at execve
+// stays as it is.
+func (t *Process) replaceFD(fd uint64, path string) error {
 	regs, err := t.registers()
 	if err != nil {
 		return &RefusedError{err}
@@ -55,7 +61,7 @@ func (t *Process) Substitute(want os.FileInfo, path string) error {
 		}
 		var r uint64
 		if r, err = t.syscall(nr, args...); err != nil {
-			err = &RefusedError{fmt.Errorf("%s in the emulator: %w", what, err)}
+			err = &RefusedError{fmt.Errorf("%s in the process: %w", what, err)}
 		}
 		return r
 	}
@@ -91,7 +97,7 @@ func (t *Process) untilOpen(want os.FileInfo) (fd uint64, err error) {
 		}
 		switch s.op {
 		case unix.PTRACE_SYSCALL_INFO_ENTRY:
-			opening = slices.Contains(openCalls, s.word)
+			_, opening = openCalls[s.word]
 		case unix.PTRACE_SYSCALL_INFO_EXIT:
 			if !opening || int64(s.word) < 0 {
 				continue
@@ -106,18 +112,21 @@ func (t *Process) untilOpen(want os.FileInfo) (fd uint64, err error) {
 
 // syscallStop is where a process that is stopped is with a system call.
 type syscallStop struct {
-	op   uint8  // PTRACE_SYSCALL_INFO_...
-	word uint64 // at the entry the call's number, at the exit its result
+	op   uint8     // PTRACE_SYSCALL_INFO_...
+	pc   uint64    // behind the instruction that has made the call
+	word uint64    // at the entry the call's number, at the exit its result
+	args [6]uint64 // at the entry
 }
 
 func (t *Process) syscallStop() (syscallStop, error) {
 	var info struct { // struct ptrace_syscall_info, of Linux 5.3
 		op    uint8
 		_     [3]uint8
-		_     uint32    // arch
-		_     [2]uint64 // instruction and stack pointer
+		_     uint32 // arch
+		pc    uint64
+		_     uint64 // stack pointer
 		word  uint64
-		_     [6]uint64
+		args  [6]uint64
 		extra uint64
 	}
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(t.pid),
@@ -125,5 +134,5 @@ func (t *Process) syscallStop() (syscallStop, error) {
 	if errno != 0 {
 		return syscallStop{}, &RefusedError{fmt.Errorf("PTRACE_GET_SYSCALL_INFO: %w", errno)}
 	}
-	return syscallStop{info.op, info.word}, nil
+	return syscallStop{info.op, info.pc, info.word, info.args}, nil
 }

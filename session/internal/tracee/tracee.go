@@ -15,6 +15,7 @@ var le = binary.LittleEndian
 
 // Requests that x/sys has no function for (linux/ptrace.h).
 const (
+	ptraceGetSigmask = 0x420a
 	ptraceSetSigmask = 0x420b
 )
 

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ type options struct {
 	Memory   *patch.Memory
 	Copy     string // file to give as patched copy
 	Emulator []string
+	Library  map[string]string // by the base name of a library, the file that takes its place
 	Result   string
 	Hang     string // what never returns: "symbols", "log"
 }
@@ -69,6 +71,9 @@ func main() {
 		}
 		_, err := fmt.Fprintf(w, "# path: %s\n", im.Path)
 		return err
+	}
+	if o.Library != nil {
+		so.Library = library(o.Library)
 	}
 	if o.Memory != nil {
 		so.Prepare = func(string) (*patch.Memory, error) { return o.Memory, nil }
@@ -107,6 +112,28 @@ func main() {
 		os.Exit(100 + int(res.Status.Signal()))
 	}
 	os.Exit(res.Status.ExitStatus())
+}
+
+// library gives libraries what the options say, and says so.
+func library(with map[string]string) func(string, *os.File) *os.File {
+	open := make(map[string]*os.File)
+	return func(path string, f *os.File) *os.File {
+		real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		if err != nil {
+			fail(err)
+		}
+		name := with[filepath.Base(real)]
+		if name == "" {
+			return nil
+		}
+		if open[name] == nil {
+			if open[name], err = os.Open(name); err != nil {
+				fail(err)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "%s -> %s\n", path, real)
+		return open[name]
+	}
 }
 
 func fail(err error) {

@@ -1,0 +1,307 @@
+//go:build linux
+
+package fentry
+
+// Shared libraries of a traced program.
+//
+// While the dynamic loader of a program does its work, session asks for each file that it opens what is to take its
+// place. A library that a pattern names is patched in whole, by the same plan as a program's file, and the patched copy
+// is kept in the cache of this user: it depends on nothing but the library, the options, and the fentry that has made
+// it, so the next run finds it there. Where there is no cache, copies are in memory.
+//
+// A copy is asked for by file, not by name: the loader can come to a file by several names, and finds out that it has
+// loaded it by comparing files.
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/cache"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/memfile"
+	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// A Library is a shared library that a pattern of [Options].Libraries names and that the program has loaded.
+type Library struct {
+	Path     string // of its file
+	Traced   int    // functions of it that are traced
+	Untraced string // why none is; "" if it is traced
+	Kept     bool   // the patched copy was made by an earlier run
+}
+
+// libraries patches the libraries of one run. Its methods are safe for concurrent use.
+type libraries struct {
+	patterns []libraryPattern
+	plan     patch.Options
+	find     record.Options
+	symbols  symbol.Options
+	logf     func(format string, args ...any)
+
+	mu    sync.Mutex
+	cache *cache.Cache // nil: none can be used
+	own   string       // what identifies this fentry
+	files map[fileID]*library
+	order []*library // as they were loaded
+	kept  bool       // something new is in the cache
+}
+
+// fileID identifies a file as the dynamic loader does.
+type fileID struct{ dev, ino uint64 }
+
+// library is a file that the loader has opened.
+type library struct {
+	Library
+	about  about
+	copied *os.File // nil: it is left alone
+}
+
+// about is what the cache keeps beside a patched copy.
+type about struct {
+	Image      uint64 // image id
+	Traced     int
+	Untraced   string // why there is no copy
+	Unselected bool   // that is because no pattern matches a function
+}
+
+// cacheKind is the kind of the cache's entries that are patched libraries.
+const cacheKind = "images"
+
+// newLibraries returns nil if no libraries are to be traced.
+func newLibraries(p *Program, o *Options) (*libraries, error) {
+	if len(o.Libraries) == 0 {
+		return nil, nil
+	}
+	if t := o.Plan.Tracer; t != patch.FunctionGraph && t != patch.Function {
+		return nil, fmt.Errorf("libraries: the tracer %s keeps tables for one image only; use function_graph or function", t)
+	}
+	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[fileID]*library)}
+	for _, pattern := range o.Libraries {
+		parsed, err := parseLibraryPattern(pattern)
+		if err != nil {
+			return nil, err
+		}
+		l.patterns = append(l.patterns, parsed)
+	}
+	if l.logf == nil {
+		l.logf = func(string, ...any) {}
+	}
+	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
+	l.find = record.Options{Plain: o.Plain, Named: o.Plan.Select}
+	var self unix.Stat_t
+	if err := unix.Stat("/proc/self/exe", &self); err == nil {
+		l.own = identity(&self)
+		if l.cache, err = cache.Open(); err != nil {
+			l.logf("patched libraries are not kept: %v", err)
+		}
+	}
+	return l, nil
+}
+
+// close gives back what the run has needed.
+func (l *libraries) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept {
+		if err := l.cache.Trim(cacheKind, cache.DefaultLimit); err != nil {
+			l.logf("%v", err)
+		}
+	}
+	l.cache.Close()
+	for _, lib := range l.order {
+		lib.copied.Close()
+	}
+}
+
+// results are the libraries that were loaded, and the patterns that none of them has matched.
+func (l *libraries) results() (libs []Library, unmatched []string) {
+	if l == nil {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lib := range l.order {
+		libs = append(libs, lib.Library)
+	}
+	for i := range l.patterns {
+		if !l.patterns[i].matched {
+			unmatched = append(unmatched, l.patterns[i].text)
+		}
+	}
+	return libs, unmatched
+}
+
+// open says what takes the place of a file that the loader has opened by the name given; nil: it stays.
+func (l *libraries) open(given string, f *os.File) *os.File {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f) {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := fileID{st.Dev, st.Ino}
+	lib, known := l.files[id]
+	if !known {
+		lib = l.first(given, f, &st)
+		l.files[id] = lib
+		if lib != nil {
+			l.order = append(l.order, lib)
+		}
+	}
+	if lib == nil {
+		return nil
+	}
+	return lib.copied
+}
+
+// first decides about a library that is opened for the first time; nil: it was not asked for.
+func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		path = given
+	}
+	if !l.named(given, path, f) {
+		return nil
+	}
+	lib := &library{Library: Library{Path: path}}
+	if err := l.patched(lib, f, st); err != nil {
+		lib.Untraced = err.Error()
+	}
+	lib.Traced = lib.about.Traced
+	if lib.Untraced == "" {
+		lib.Untraced = lib.about.Untraced
+	}
+	if lib.Untraced != "" && !lib.about.Unselected {
+		l.logf("%s: not traced: %s", path, lib.Untraced)
+	}
+	return lib
+}
+
+// named tells whether a pattern matches one of a library's names, and notes which ones do.
+func (l *libraries) named(given, path string, f *os.File) bool {
+	found := false
+	soname := sync.OnceValue(func() string { return soname(f) })
+	for i := range l.patterns {
+		if p := &l.patterns[i]; p.match(given) || p.match(path) || p.match(soname()) {
+			p.matched, found = true, true
+		}
+	}
+	return found
+}
+
+// identity says which version of a file it is.
+func identity(st *unix.Stat_t) string {
+	written, changed := st.Mtim, st.Ctim
+	return fmt.Sprintf("%x:%x:%d:%d.%d:%d.%d", st.Dev, st.Ino, st.Size, written.Sec, written.Nsec, changed.Sec, changed.Nsec)
+}
+
+// patched fills in the patched copy of a library.
+func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
+	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
+		return fmt.Errorf("it belongs to user %d", uid)
+	}
+	plan := l.plan
+	plan.Path = lib.Path
+	key := l.key(&plan, st)
+	var err error
+	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {
+		lib.Kept = true
+		return nil
+	}
+	return mapped.Guard(func() error {
+		im, err := planLibrary(f, lib.Path, l, &plan)
+		if err != nil {
+			return err
+		}
+		defer im.close()
+		lib.about = im.about
+		return l.keep(lib, key, im)
+	})
+}
+
+// key is what a library's copy depends on: the file, all options, and the fentry that makes it.
+func (l *libraries) key(plan *patch.Options, st *unix.Stat_t) string {
+	o := *plan
+	o.Select, o.Roots = nil, nil
+	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %v %q", o, l.find.Plain, l.symbols.DebugDirs),
+		plan.Select.Key(), plan.Roots.Key())
+}
+
+// keep puts a copy into the cache, or into memory if there is none.
+func (l *libraries) keep(lib *library, key string, im *libraryImage) error {
+	name := filepath.Base(lib.Path)
+	var write func(*os.File) error
+	if im.plan != nil {
+		write = im.write
+	}
+	if write == nil || l.cache.Executes() {
+		f, err := l.cache.Put(cacheKind, key, name, &lib.about, write)
+		if err == nil || write == nil {
+			lib.copied, l.kept = f, true
+			return nil
+		}
+		if l.cache != nil {
+			l.logf("%s: the patched copy is not kept: %v", lib.Path, err)
+		}
+	}
+	f, err := memfile.New(name)
+	if err != nil {
+		return fmt.Errorf("there is no place for a patched copy: %w", err)
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	lib.copied = f
+	return nil
+}
+
+// names returns the functions of a library by the id of its patched image; nil: it is none of these.
+func (l *libraries) names(id trace.ImageID) (*names.Table, error) {
+	if l == nil {
+		return nil, nil
+	}
+	l.mu.Lock()
+	i := slices.IndexFunc(l.order, func(lib *library) bool {
+		return lib.copied != nil && trace.ImageID(lib.about.Image) == id
+	})
+	var lib *library
+	if i >= 0 {
+		lib = l.order[i]
+	}
+	l.mu.Unlock()
+	if lib == nil {
+		return nil, nil
+	}
+	t, err := names.Find(names.Image{ID: uint64(id), Paths: []string{fmt.Sprintf("/proc/self/fd/%d", lib.copied.Fd())}})
+	if err != nil {
+		return nil, err
+	}
+	t.Path = lib.Path
+	// The library itself leads to its debug file, the copy does not.
+	original, err := symbol.Open(lib.Path, l.symbols)
+	if err != nil {
+		return t, nil
+	}
+	defer original.Close()
+	for i := range t.Funcs {
+		fn := &t.Funcs[i]
+		if named, ok := original.Lookup(fn.Addr); ok && named.Addr == fn.Addr && named.Name != "" {
+			fn.Name, fn.Size = strings.Clone(named.Name), named.Size
+		}
+	}
+	return t, nil
+}

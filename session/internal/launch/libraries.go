@@ -1,0 +1,119 @@
+//go:build linux
+
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
+)
+
+// A program whose libraries are traced, too, is not let go at its exec stop, but when it comes to its entry point: its
+// dynamic loader is given patched copies meanwhile (tracee.Load). That can take long, because constructors of libraries
+// run. So Launch returns at the exec stop as ever, and the thread that traces the program goes on by itself; nobody
+// else may wait for the program until it has.
+
+// loading is a program that is still traced.
+type loading struct {
+	done   chan struct{} // closed when it no longer is
+	ended  bool          // it has ended meanwhile, with status
+	status syscall.WaitStatus
+}
+
+// Wait waits for the program to end.
+func (s *Started) Wait() syscall.WaitStatus {
+	switch l := s.loading; {
+	case s.Ended:
+		return s.Status
+	case l != nil:
+		<-l.done
+		if l.ended {
+			return l.status
+		}
+	}
+	var ws syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(s.PID, &ws, 0, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || ws.Exited() || ws.Signaled() {
+			return ws
+		}
+	}
+}
+
+// started is how launch ends: with a program, and if it is still traced, with that too.
+type started struct {
+	Started
+	traced *tracee.Process
+}
+
+// Launch starts the program.
+func (l *Launcher) Launch() (Started, error) {
+	type result struct {
+		s   Started
+		err error
+	}
+	back := make(chan result, 1)
+	go func() {
+		// ptrace and the signal mask are the thread's.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		s, err := l.launch()
+		if s.traced == nil {
+			back <- result{s.Started, err}
+			return
+		}
+		at := &loading{done: make(chan struct{})}
+		s.Started.loading = at
+		back <- result{s.Started, err}
+		defer close(at.done)
+		l.load(s.traced, at)
+	}()
+	r := <-back
+	return r.s, r.err
+}
+
+// load lets the dynamic loader do its work, and then the program go.
+func (l *Launcher) load(t *tracee.Process, at *loading) {
+	err := t.Load(l.substitute)
+	var died *tracee.EndedError
+	if errors.As(err, &died) {
+		at.ended, at.status = true, died.Status
+		return
+	}
+	if err != nil {
+		l.Logf("%s: libraries are not traced: %v", l.Path, err)
+	}
+	if err := t.Detach(); err != nil {
+		l.Logf("%s: %v", l.Path, err)
+		t.Kill()
+	}
+}
+
+// substitute says what the program's loader is given in place of a file that it has opened; "": nothing.
+func (l *Launcher) substitute(o tracee.Opened) string {
+	f, err := safefile.Open(o.FD)
+	if err != nil {
+		return "" // no regular file
+	}
+	defer f.Close()
+	with := l.Library(o.Path, f)
+	if with == nil {
+		return ""
+	}
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), with.Fd())
+}
+
+// withoutLibraries says why libraries that were to be traced are not.
+func (l *Launcher) withoutLibraries(why string) {
+	if l.Library != nil {
+		l.Logf("%s: libraries are not traced: %s", l.Path, why)
+	}
+}

@@ -1,0 +1,299 @@
+//go:build linux
+
+package tracee
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Libraries that are loaded with a program.
+//
+// The dynamic loader opens a library once and does everything by the descriptor: it reads the headers, asks which file
+// it is, to find one that is loaded already by another path, and maps it. So a patched copy takes a library's place if
+// that descriptor is made one of the copy when the call that has opened it returns. The name that the loader keeps,
+// $ORIGIN, versions and dependencies are the library's; relocations, unwinders and debuggers know nothing else than the
+// copy, and no code is changed in memory. The same copy has to take the place of the same file each time, or the
+// loader would load it twice.
+//
+// From its exec stop on the process runs from system call to system call, to a breakpoint at the program's own entry
+// point: there the loader has done its work, and the tracer leaves. Only calls from the loader's code count, so that
+// what constructors of libraries read stays what it is. Constructors can do anything: they get their signals, may
+// fork, execute another program, end the process or take their time.
+//
+// Tried instead: changing libraries when they are mapped, where the loader tells debuggers (_dl_debug_state). Unwinders
+// have seen their tables by then, and code would have to be writable for a moment, which SELinux forbids.
+
+// Keys of the auxiliary vector (elf.h).
+const (
+	atBase   = 7
+	atSecure = 23
+)
+
+// ErrNoLoader: the process has no dynamic loader that could be watched.
+var ErrNoLoader = errors.New("it has no dynamic loader")
+
+// ErrPrivileged: the process has privileges that its user has not.
+var ErrPrivileged = errors.New("it has the privileges of its file")
+
+// ErrStopped: a signal has stopped the process while libraries were loaded.
+var ErrStopped = errors.New("it was stopped by a signal")
+
+// Opened is a file that the dynamic loader of a process has just opened.
+type Opened struct {
+	Path string // as the loader has named it
+	FD   string // a path that leads to the open file
+}
+
+// Load lets the process run from its exec stop to its entry point, or until it executes another program. give says
+// what takes the place of each file that the dynamic loader opens, by a path that leads to it from the process; "":
+// the file stays. When Load returns, the process is stopped and as it would be without.
+func (t *Process) Load(give func(Opened) string) (err error) {
+	l, err := t.loader()
+	if err != nil {
+		return err
+	}
+	// Else nothing tells a stop at a system call, or behind execve, from a signal.
+	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACEFORK
+	if err := unix.PtraceSetOptions(t.pid, options); err != nil {
+		return &RefusedError{fmt.Errorf("PTRACE_SETOPTIONS: %w", err)}
+	}
+	l.saved = make([]byte, len(breakpoint))
+	if err := t.ReadAt(l.saved, l.entry); err != nil {
+		return err
+	}
+	if err := t.WriteAt(breakpoint, l.entry); err != nil {
+		return err
+	}
+	end, err := l.run(give)
+	if end == executed || end == ended {
+		return err // the memory is another's, or gone
+	}
+	if werr := t.WriteAt(l.saved, l.entry); err == nil {
+		err = werr
+	}
+	return err
+}
+
+// loader is the dynamic loader of a process.
+type loader struct {
+	t        *Process
+	from, to uint64 // its image
+	entry    uint64 // of the program
+	saved    []byte // what is at the breakpoint there
+
+	opening bool   // it is in a system call that opens a file
+	path    uint64 // the address of the path
+}
+
+// loader finds the dynamic loader of a process that has not run yet.
+func (t *Process) loader() (*loader, error) {
+	regs, err := t.registers()
+	if err != nil {
+		return nil, &RefusedError{err}
+	}
+	aux, err := t.auxv(regs.sp())
+	if err != nil {
+		return nil, &RefusedError{err}
+	}
+	base, entry := aux[atBase].val, aux[atEntry].val
+	switch {
+	case aux[atSecure].val != 0:
+		return nil, ErrPrivileged
+	case base == 0 || entry == 0 || regs.pc() == entry:
+		return nil, ErrNoLoader
+	}
+	head := make([]byte, 64) // Elf64_Ehdr
+	if err := t.ReadAt(head, base); err != nil {
+		return nil, err
+	}
+	phoff, phentsize, phnum := le.Uint64(head[32:]), le.Uint16(head[54:]), le.Uint16(head[56:])
+	if !bytes.HasPrefix(head, []byte(elf.ELFMAG)) || phentsize != Phentsize {
+		return nil, &RefusedError{fmt.Errorf("at %#x, the interpreter's base, is no ELF header", base)}
+	}
+	progs := make([]byte, int(phnum)*Phentsize)
+	if err := t.ReadAt(progs, base+phoff); err != nil {
+		return nil, err
+	}
+	l := &loader{t: t, from: base, entry: entry}
+	for ; len(progs) > 0; progs = progs[Phentsize:] {
+		if elf.ProgType(le.Uint32(progs)) == elf.PT_LOAD {
+			l.to = max(l.to, base+le.Uint64(progs[16:])+le.Uint64(progs[40:])) // p_vaddr + p_memsz
+		}
+	}
+	return l, nil
+}
+
+// How the loader's part of a process's life ends.
+type loaderEnd int
+
+const (
+	entered  loaderEnd = iota // the program begins
+	executed                  // it is another program
+	ended                     // the process is gone
+	given                     // it goes on without being watched: the error says why
+)
+
+// run lets the process go from stop to stop.
+func (l *loader) run(give func(Opened) string) (loaderEnd, error) {
+	var signal syscall.Signal // to be delivered
+	for {
+		if err := unix.PtraceSyscall(l.t.pid, int(signal)); err != nil {
+			return given, &RefusedError{fmt.Errorf("PTRACE_SYSCALL: %w", err)}
+		}
+		ws, err := l.t.wait()
+		if err != nil {
+			return given, err
+		}
+		signal = 0
+		switch sig := ws.StopSignal(); {
+		case !ws.Stopped():
+			return ended, &EndedError{ws}
+		case sig == syscallTrap:
+			err = l.atCall(give)
+		case sig == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_EXEC:
+			return executed, nil
+		case sig == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_FORK:
+			err = l.forked()
+		case sig == syscall.SIGTRAP:
+			var there bool
+			if there, err = l.atEntry(); there {
+				return entered, err
+			}
+			signal = sig
+		case l.groupStop():
+			// Let go while stopped, it stays so until somebody continues it.
+			syscall.Kill(l.t.pid, syscall.SIGSTOP)
+			return given, ErrStopped
+		default:
+			signal = sig
+		}
+		if err != nil {
+			return given, err
+		}
+	}
+}
+
+// wait waits for the process's next stop.
+func (t *Process) wait() (ws syscall.WaitStatus, err error) {
+	for {
+		_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
+		if err == nil {
+			return ws, nil
+		}
+		if err != syscall.EINTR {
+			return ws, &RefusedError{fmt.Errorf("wait: %w", err)}
+		}
+	}
+}
+
+// forked lets a child go that a constructor has made. It has its own copy of the breakpoint, and may come to it.
+func (l *loader) forked() error {
+	pid, err := unix.PtraceGetEventMsg(l.t.pid)
+	if err != nil {
+		return &RefusedError{fmt.Errorf("PTRACE_GETEVENTMSG: %w", err)}
+	}
+	child := &Process{pid: int(pid)}
+	if ws, err := child.wait(); err != nil || !ws.Stopped() {
+		return err // it has been killed
+	}
+	if child.mem, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0); err != nil {
+		return &RefusedError{err}
+	}
+	if err := child.WriteAt(l.saved, l.entry); err != nil {
+		return err
+	}
+	return child.Detach()
+}
+
+// atEntry tells whether the process is at the breakpoint, and puts it back in front of it.
+func (l *loader) atEntry() (bool, error) {
+	regs, err := l.t.registers()
+	if err != nil {
+		return false, &RefusedError{err}
+	}
+	if !regs.stoppedAt(l.entry) {
+		return false, nil
+	}
+	regs.setPC(l.entry)
+	if err := l.t.setRegisters(regs); err != nil {
+		return true, &RefusedError{err}
+	}
+	return true, nil
+}
+
+// groupStop tells whether the process has been stopped by a signal, not for one that is to be delivered: then there is
+// none to be asked for.
+func (l *loader) groupStop() bool {
+	var info [128]byte // siginfo_t
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETSIGINFO, uintptr(l.t.pid), 0,
+		uintptr(unsafe.Pointer(&info)), 0, 0)
+	return errno == unix.EINVAL
+}
+
+// atCall looks at a system call that begins or ends.
+func (l *loader) atCall(give func(Opened) string) error {
+	s, err := l.t.syscallStop()
+	if err != nil {
+		return err
+	}
+	if s.op == unix.PTRACE_SYSCALL_INFO_ENTRY {
+		arg, opens := openCalls[s.word]
+		l.opening = opens && s.pc-l.from < l.to-l.from
+		l.path = s.args[arg]
+		return nil
+	}
+	if !l.opening || s.op != unix.PTRACE_SYSCALL_INFO_EXIT || int64(s.word) < 0 {
+		return nil
+	}
+	with := give(Opened{Path: l.t.text(l.path), FD: fmt.Sprintf("/proc/%d/fd/%d", l.t.pid, s.word)})
+	if with == "" {
+		return nil
+	}
+	return l.t.withoutSignals(func() error {
+		// Registers are the process's own only outside of a system call: on arm64 the stop itself uses one.
+		if err := l.t.step(); err != nil {
+			return err
+		}
+		return l.t.replaceFD(s.word, with)
+	})
+}
+
+// text reads a string of the process, the first bytes of a longer one; "" if there is none.
+func (t *Process) text(addr uint64) string {
+	b := make([]byte, unix.PathMax)
+	n, _ := t.mem.ReadAt(b, int64(addr)) // short where the memory behind it ends
+	s, _, _ := bytes.Cut(b[:n], []byte{0})
+	return string(s)
+}
+
+// withoutSignals does something with the process while all its signals are blocked that can be.
+func (t *Process) withoutSignals(do func() error) error {
+	var old uint64
+	all := ^uint64(0)
+	mask := func(request uintptr, set *uint64) error {
+		_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(t.pid), 8, uintptr(unsafe.Pointer(set)), 0, 0)
+		if errno != 0 {
+			return &RefusedError{fmt.Errorf("the process's signal mask: %w", errno)}
+		}
+		return nil
+	}
+	if err := mask(ptraceGetSigmask, &old); err != nil {
+		return err
+	}
+	if err := mask(ptraceSetSigmask, &all); err != nil {
+		return err
+	}
+	err := do()
+	if merr := mask(ptraceSetSigmask, &old); err == nil {
+		err = merr
+	}
+	return err
+}
