@@ -114,14 +114,14 @@ func (b *blockBuilder) ended(f *frame, end uint64) {
 	n := b.number32(f.fn)
 	ticks := end - min(end, f.start)
 	b.note(n, ticks)
-	if f.ref != b.now && f.flags&frameInherited == 0 {
+	if f.ref != b.now {
 		k := lateKey{f.ref, n}
 		b.late[k] = max(b.late[k], roundTicks(ticks))
 	}
 }
 
 func (b *blockBuilder) enter(f *frame)   { f.ref = b.now }
-func (b *blockBuilder) forget(*frame)    {}
+func (b *blockBuilder) forget(f *frame)  { b.call(f.fn) }
 func (b *blockBuilder) suspend(f *frame) { b.ended(f, b.fl.t) }
 func (b *blockBuilder) call(fn FuncID)   { b.note(b.number32(fn), math.MaxUint64) }
 func (b *blockBuilder) orphan(fn FuncID) { b.note(b.number32(fn), math.MaxUint64) }
@@ -347,7 +347,7 @@ func ticksOf(c uint16) uint64 {
 func (t *Trace) eachBlocks(sizes blockSizes, fn func(k *Task, first, last uint64, states, functions []byte) error) error {
 	var mu sync.Mutex
 	var failed error
-	err := t.eachTask(nil, t.Tasks, 0, func() taskSink {
+	err := t.eachTask(nil, nil, t.Tasks, 0, func() taskSink {
 		return &blockBuilder{t: t, sizes: sizes}
 	}, func(s taskSink, k *Task) {
 		b := s.(*blockBuilder)

@@ -22,7 +22,9 @@ type part struct {
 // It returns false if there is no index, or none that helps.
 func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error) bool {
 	t := w.t
-	if t.blocks == nil || o.From <= 0 && o.Calls.all() {
+	// Of a forked task the index has what is otherwise in its parents' events.
+	forked := func(k *Task) bool { return visit[k.Index] && k.Parent != nil && !visit[k.Parent.Index] }
+	if t.blocks == nil || o.From <= 0 && o.Calls.all() && !slices.ContainsFunc(t.Tasks, forked) {
 		return false
 	}
 	from, to := t.counterBounds(o.From, o.To)
@@ -72,28 +74,31 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 		return [][2]int{{i, len(tb.blocks)}}, nil
 	}
 	wanted := make([]bool, len(tb.blocks))
-	wanted[i] = o.From > 0 // the calls that are open when the window begins
+	shown := make([]bool, len(tb.blocks)) // inside of roots, if there are any
 	c := &o.Calls
 	for j := range tb.blocks {
 		f := tb.blocks[j].flags
-		wanted[j] = wanted[j] || f&format.BlockLost != 0 || f&format.BlockNotes != 0 && c.Roots == nil
+		wanted[j], shown[j] = f&format.BlockLost != 0, f&format.BlockNotes != 0
 	}
 	b, err := w.t.blocks.functions(k)
 	if err != nil {
 		return nil, err
 	}
 	err = eachBounds(b, len(tb.blocks), func(j int, fn FuncID, ticks uint64) {
-		switch {
-		case wanted[j]:
-		case c.Roots != nil:
+		if !shown[j] && (ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold) {
+			shown[j] = c.Match == nil || c.Match(fn)
+		}
+		if c.Roots != nil && !wanted[j] {
 			wanted[j] = c.Roots(fn)
-		default:
-			wanted[j] = (ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold) && (c.Match == nil || c.Match(fn))
 		}
 	})
 	if err == nil && c.Roots != nil {
-		err = w.insideRoots(k, tb, c.Roots, wanted)
+		err = w.insideRoots(k, tb, c.Roots, shown)
 	}
+	for j := range wanted {
+		wanted[j] = wanted[j] || shown[j]
+	}
+	wanted[i] = wanted[i] || o.From > 0 // the calls that are open when the window begins
 	var runs [][2]int
 	for j := i; j < len(wanted); j++ {
 		switch n := len(runs); {
@@ -107,8 +112,8 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 	return runs, err
 }
 
-// insideRoots marks the blocks that begin inside of certain functions.
-func (w *walker) insideRoots(k *Task, tb *taskBlocks, roots func(FuncID) bool, wanted []bool) error {
+// insideRoots takes back what is shown of blocks that do not begin inside of certain functions.
+func (w *walker) insideRoots(k *Task, tb *taskBlocks, roots func(FuncID) bool, shown []bool) error {
 	var s orphans
 	fl := newFollower(&s, tb.blocks[0].due, k.Stack)
 	if k.ParentPID != 0 {
@@ -131,11 +136,11 @@ func (w *walker) insideRoots(k *Task, tb *taskBlocks, roots func(FuncID) bool, w
 	var bs blockState
 	for j := range tb.blocks {
 		if j > 0 {
-			if err := fl.apply(tb.blocks[j].state, &bs, look); err != nil {
+			if err := fl.apply(tb.blocks[j].state, &bs, &stateWatch{changed: look}); err != nil {
 				return err
 			}
 		}
-		wanted[j] = wanted[j] || len(at) > 0
+		shown[j] = shown[j] && len(at) > 0
 	}
 	return nil
 }
@@ -165,7 +170,7 @@ func newPartCursor(t *Trace, k *Task, window []byte, emit func(*Event) error, p 
 	run := p.runs[0]
 	if run[0] > 0 {
 		bs := blockState{comm: p.comm}
-		if err := c.seek(&bs, 0, run[0], func(*callStack, int) {}); err != nil {
+		if err := c.seek(&bs, 0, run[0], &stateWatch{}); err != nil {
 			return nil, err
 		}
 		c.emit = emit
@@ -190,12 +195,12 @@ func (c *cursor) setRun(run [2]int) {
 
 // seek brings the cursor from the state at the start of block i to the first word of
 // the run that begins with block j, which is later.
-func (c *cursor) seek(bs *blockState, i, j int, changed func(st *callStack, kept int)) error {
+func (c *cursor) seek(bs *blockState, i, j int, watch *stateWatch) error {
 	p := c.part
 	for i++; i <= j; i++ {
 		blk := &p.blocks[i]
 		bs.number = c.task.chunks[blk.chunk-1].number + 1
-		if err := c.fl.apply(blk.state, bs, changed); err != nil {
+		if err := c.fl.apply(blk.state, bs, watch); err != nil {
 			return errBlocks
 		}
 	}
@@ -228,13 +233,13 @@ func (c *cursor) jump() bool {
 	switch {
 	case len(p.runs) > 0:
 		bs := blockState{comm: c.ev.Comm}
-		c.err = c.seek(&bs, at, p.runs[0][0], changed)
+		c.err = c.seek(&bs, at, p.runs[0][0], &stateWatch{changed: changed})
 		c.jumped = c.err == nil
 	case p.stop < len(p.blocks):
 		// What is open when the window ends is open for those who show it.
 		var bs blockState
 		for i := at + 1; i <= p.stop && c.err == nil; i++ {
-			if c.fl.apply(p.blocks[i].state, &bs, changed) != nil {
+			if c.fl.apply(p.blocks[i].state, &bs, &stateWatch{changed: changed}) != nil {
 				c.err = errBlocks
 			}
 		}

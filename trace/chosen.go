@@ -42,7 +42,6 @@ func (c *Calls) all() bool {
 type choice struct {
 	from, to uint64
 	calls    Calls
-	blocks   *blockIndex // that finds the window; nil: everything is read
 }
 
 // choose returns what options choose; nil: everything.
@@ -57,9 +56,6 @@ func (t *Trace) choose(from, to int64, calls Calls) *choice {
 		for t.Clock.Time(c.from) < from && c.from < math.MaxUint64 {
 			c.from++
 		}
-		if !calls.Nest { // whose states have no calls that jumped away
-			c.blocks = t.blocks
-		}
 	}
 	if to > 0 {
 		c.to = t.Clock.Counter(to)
@@ -71,8 +67,17 @@ func (t *Trace) choose(from, to int64, calls Calls) *choice {
 	return c
 }
 
+// indexFor returns the index if it helps to count what the choice, or else the tasks alone, leave: nil if they leave
+// everything, or calls that jumped away, which states do not have.
+func (t *Trace) indexFor(c *choice, tasks []*Task) *blockIndex {
+	if c == nil && tasks == nil || c != nil && c.calls.Nest {
+		return nil
+	}
+	return t.blocks
+}
+
 // tasks returns those of the tasks that can have something of the choice.
-func (c *choice) tasks(ks []*Task) []*Task {
+func (c *choice) tasks(ks []*Task, blocks *blockIndex) []*Task {
 	if c == nil {
 		return ks
 	}
@@ -82,8 +87,8 @@ func (c *choice) tasks(ks []*Task) []*Task {
 			continue // a profile has no single calls
 		}
 		first, last := k.begin, uint64(math.MaxUint64)
-		if c.blocks != nil {
-			first, last = c.blocks.span(k)
+		if blocks != nil {
+			first, last = blocks.span(k)
 		}
 		if first <= c.to && last >= c.from {
 			out = append(out, k)
@@ -109,6 +114,11 @@ type chosenSink struct {
 	roots  memory
 
 	without memory
+
+	// With an index, see chosenblocks.go:
+	blocks  *blockIndex
+	earlier map[stackPlace]uint64 // own times at the window's start of calls that are open then
+	fresh   freshFrames
 }
 
 // A memory remembers what a function says of functions.
@@ -130,13 +140,13 @@ func (m *memory) ask(fn FuncID) bool {
 }
 
 // chosen returns s, behind a chosenSink if there is a choice.
-func (c *choice) chosen(t *Trace, s countingSink) taskSink {
+func (c *choice) chosen(t *Trace, blocks *blockIndex, s countingSink) taskSink {
 	if c == nil {
 		return s
 	}
 	return &chosenSink{
 		countingSink: s, choice: c, t: t, match: memory{fn: c.calls.Match}, roots: memory{fn: c.calls.Roots},
-		without: memory{fn: c.calls.Without},
+		without: memory{fn: c.calls.Without}, blocks: blocks,
 	}
 }
 
@@ -149,7 +159,7 @@ func counting(s taskSink) taskSink {
 }
 
 func (s *chosenSink) begin(fl *follower) {
-	s.fl, s.before = fl, s.from > 0
+	s.fl, s.before, s.earlier = fl, s.from > 0, nil
 	fl.nest = s.calls.Nest
 	s.countingSink.begin(fl)
 }
@@ -253,6 +263,7 @@ func (s *chosenSink) open() {
 		fl.cur = st
 		for i := range fs {
 			st.frames = fs[:i+1]
+			s.setEarlier(st, &fs[i])
 			fs[i].self = 0
 			fs[i].flags |= frameEarlier
 			s.enter(&fs[i])
@@ -264,7 +275,7 @@ func (s *chosenSink) open() {
 	}
 	for i := range fl.aside {
 		f := &fl.aside[i].frame
-		st := callStack{frames: []frame{*f}}
+		st := callStack{num: noStack, frames: []frame{*f}}
 		enter(&st)
 		*f = st.frames[0]
 		s.suspend(f)
@@ -310,33 +321,4 @@ func (s *chosenSink) run(d *decoder, w *word, more bool, fk *forker, f *forks) {
 	fk.give(s.fl, math.MaxUint64, f)
 	s.fl.settle()
 	s.fl.finish()
-}
-
-// seek brings a follower and its decoder to the block in which the window begins. It
-// returns false if there is nothing of the window.
-func (s *chosenSink) seek(k *Task, d *decoder) (more bool, w word, err error) {
-	tb, err := s.blocks.states(k)
-	if err != nil || len(tb.blocks) == 0 {
-		return false, w, errBlocks
-	}
-	i := tb.from(s.from)
-	if i == len(tb.blocks) {
-		return false, w, nil
-	}
-	fl := newFollower(s, tb.blocks[0].due, k.Stack)
-	s.begin(fl)
-	if k.ParentPID != 0 {
-		fl.inherit(tb.inherited, k.begin)
-	}
-	var bs blockState
-	for j := 1; j <= i; j++ {
-		bs.number = k.chunks[tb.blocks[j].chunk-1].number + 1
-		if err := fl.apply(tb.blocks[j].state, &bs, func(*callStack, int) {}); err != nil {
-			return false, w, errBlocks
-		}
-	}
-	if i > 0 {
-		d.chunks, d.number = k.chunks[tb.blocks[i].chunk:], bs.number
-	}
-	return d.next(&w), w, d.err
 }

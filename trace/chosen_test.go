@@ -69,20 +69,27 @@ func randomCalls(rng *rand.Rand) (c Calls) {
 	if rng.IntN(2) == 0 {
 		c.Threshold = rng.Int64N(1 << rng.IntN(16))
 	}
+	if rng.IntN(4) == 0 {
+		c.Without = some()
+	}
+	c.Nest = rng.IntN(10) == 0
 	return c
 }
 
 // TestChosenWithIndex compares reports and graphs of random windows and calls: with an
 // index they are what they are without.
 func TestChosenWithIndex(t *testing.T) {
-	seeds := uint64(8)
+	seeds := uint64(10)
 	if testtool.Wide() {
 		seeds = 2000
 	}
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(500), rng.IntN(4)})
-		for _, o := range randomWindows(rng, plain, 8) {
+		for _, o := range randomWindows(rng, plain, 9) {
+			if rng.IntN(3) == 0 {
+				o.From, o.To = 0, 0
+			}
 			r := ReportOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: randomCalls(rng), PerTask: rng.IntN(2) == 0}
 			g := GraphOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: r.Calls, PerTask: rng.IntN(2) == 0, KeepRecursion: rng.IntN(2) == 0}
 			rows, tree := seeRows(t, plain, r), seeTree(t, plain, g)
@@ -191,7 +198,7 @@ func TestSlowest(t *testing.T) {
 		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(200), 0})
 		for _, o := range randomWindows(rng, plain, 6) {
 			o.Calls = randomCalls(rng)
-			o.Calls.Roots, o.Open = nil, false
+			o.Calls.Roots, o.Calls.Without, o.Calls.Nest, o.Open = nil, nil, false, false
 			n := 1 + rng.IntN(30)
 			// All of them, sorted.
 			all := &slowList{n: 1 << 30, calls: &o.Calls}

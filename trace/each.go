@@ -25,10 +25,10 @@ type taskSink interface {
 //
 // A forked task needs to know what its parent had open. Parents come first in
 // order, so whoever waits for a parent waits for a task that is running or done. With
-// an index, nobody waits.
-func (t *Trace) eachTask(c *choice, tasks []*Task, n int, newSink func() taskSink,
+// the index x, nobody waits: it has what they need.
+func (t *Trace) eachTask(c *choice, x *blockIndex, tasks []*Task, n int, newSink func() taskSink,
 	done func(taskSink, *Task), merge func(taskSink)) error {
-	f := newForks(t, c.tasks(tasks), c == nil || c.blocks == nil)
+	f := newForks(t, c.tasks(tasks, x), x)
 	var next atomic.Int64
 	var g errgroup.Group
 	for range workers(n, len(f.order)) {
@@ -70,17 +70,14 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	chosen, _ := s.(*chosenSink)
 	if chosen != nil && chosen.blocks != nil {
 		d := t.newDecoder(k.chunks, window)
-		more, w, err := chosen.seek(k, d)
-		if err == nil && more {
-			chosen.run(d, &w, more, nil, nil)
-		}
-		return cmp.Or(err, d.err)
+		return cmp.Or(chosen.runBlocks(k, d), d.err)
 	}
 	var inherited []openCall
 	if k.Parent != nil {
 		var ok bool
-		if inherited, ok = f.wait(k); !ok {
-			return nil // another worker has the error
+		var err error
+		if inherited, ok, err = f.inherited(k); !ok {
+			return err // nil: another worker has it
 		}
 	}
 	d := t.newDecoder(k.chunks, window)
@@ -92,7 +89,7 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 		fl.inherit(inherited, k.begin)
 	}
 	var fk *forker
-	if len(k.children) > 0 {
+	if len(k.children) > 0 && f.index == nil {
 		fk = newForker(t, k)
 	}
 	if b, ok := s.(*blockBuilder); ok {
@@ -203,6 +200,7 @@ func (r *report) profile(b []byte, image, first uint32) {
 
 // forks hands what a task had open to the tasks forked from it.
 type forks struct {
+	index  *blockIndex // that knows what tasks inherit; nil: their parents tell
 	order  []*Task
 	chosen []bool
 	mu     sync.Mutex
@@ -211,13 +209,13 @@ type forks struct {
 	failed bool
 }
 
-func newForks(t *Trace, tasks []*Task, parents bool) *forks {
-	f := &forks{chosen: make([]bool, len(t.Tasks)), paths: map[*Task][]openCall{}}
+func newForks(t *Trace, tasks []*Task, x *blockIndex) *forks {
+	f := &forks{index: x, chosen: make([]bool, len(t.Tasks)), paths: map[*Task][]openCall{}}
 	f.cond.L = &f.mu
 	need := make([]bool, len(t.Tasks))
 	for _, k := range tasks {
 		f.chosen[k.Index] = true
-		need[k.Index] = need[k.Index] || !parents
+		need[k.Index] = need[k.Index] || x != nil
 		for p := k; p != nil && !need[p.Index]; p = p.Parent {
 			need[p.Index] = true
 		}
@@ -238,17 +236,27 @@ func (f *forks) give(child *Task, path []openCall) {
 	f.cond.Broadcast()
 }
 
-// wait returns what the task's parent had open; ok is false when a worker failed.
-func (f *forks) wait(k *Task) (path []openCall, ok bool) {
+// inherited returns what the task's parent had open; ok is false when a worker failed.
+func (f *forks) inherited(k *Task) (path []openCall, ok bool, err error) {
+	if f.index != nil && len(k.chunks) > 0 {
+		tb, err := f.index.states(k)
+		if err != nil {
+			return nil, false, errBlocks
+		}
+		return tb.inherited, true, nil
+	}
+	if f.index != nil {
+		return nil, true, nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
 		if path, ok := f.paths[k]; ok {
 			delete(f.paths, k)
-			return path, true
+			return path, true, nil
 		}
 		if f.failed {
-			return nil, false
+			return nil, false, nil
 		}
 		f.cond.Wait()
 	}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -66,10 +67,9 @@ func (t *Trace) Graph(o GraphOptions) (*Node, error) {
 		o.MaxNodes = defaultMaxNodes
 	}
 	c := t.choose(o.From, o.To, o.Calls)
-	trees, err := t.callTrees(c, tasks, &o)
+	trees, err := t.callTrees(c, t.indexFor(c, o.Tasks), tasks, &o)
 	if errors.Is(err, errBlocks) {
-		c.blocks = nil
-		trees, err = t.callTrees(c, tasks, &o)
+		trees, err = t.callTrees(c, nil, tasks, &o)
 	}
 	if err != nil {
 		return nil, err
@@ -113,12 +113,12 @@ func (n *Node) prune() bool {
 }
 
 // callTrees returns the trees of all groups, each by the index of its first task; 0 if there is one for all.
-func (t *Trace) callTrees(c *choice, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
+func (t *Trace) callTrees(c *choice, x *blockIndex, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
 	trees := map[int]*callTree{} // by group, the first task's index for order
 	var mu sync.Mutex
 	group := groups(tasks, *o)
-	err := t.eachTask(c, tasks, o.Workers, func() taskSink {
-		return c.chosen(t, &grapher{t: t, o: o, tree: newCallTree(o)})
+	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
+		return c.chosen(t, x, &grapher{t: t, o: o, tree: newCallTree(o)})
 	}, func(s taskSink, k *Task) {
 		g := counting(s).(*grapher)
 		if !o.PerProcess && !o.PerTask {
@@ -294,7 +294,7 @@ func (c *callTree) node(t *Trace, root int32) *Node {
 			case a.Name > b.Name:
 				return 1
 			}
-			return 0
+			return cmp.Or(cmp.Compare(a.Func.Image, b.Func.Image), cmp.Compare(a.Func.ID, b.Func.ID))
 		})
 	}
 	return &nodes[root]

@@ -58,10 +58,9 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 		tasks = t.Tasks
 	}
 	c := t.choose(o.From, o.To, o.Calls)
-	rows, err := t.countCalls(c, tasks, o)
+	rows, err := t.countCalls(c, t.indexFor(c, o.Tasks), tasks, o)
 	if errors.Is(err, errBlocks) {
-		c.blocks = nil
-		rows, err = t.countCalls(c, tasks, o)
+		rows, err = t.countCalls(c, nil, tasks, o)
 	}
 	if err != nil {
 		return nil, err
@@ -79,13 +78,13 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 }
 
 // countCalls returns the rows of a report without names, in no order.
-func (t *Trace) countCalls(c *choice, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
+func (t *Trace) countCalls(c *choice, x *blockIndex, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
 	var mu sync.Mutex
 	var rows []FuncStat
 	total := newReport(t)
 	processes := map[*Process]*report{}
-	err := t.eachTask(c, tasks, o.Workers, func() taskSink {
-		return c.chosen(t, newReport(t))
+	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
+		return c.chosen(t, x, newReport(t))
 	}, func(s taskSink, k *Task) {
 		r := counting(s).(*report)
 		if o.PerTask {

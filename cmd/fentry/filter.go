@@ -103,11 +103,12 @@ func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) 
 // fraction of a second.
 const worthIndex = 64 << 20
 
-// prepare sees to it that a trace has an index if the selection can do with parts of it:
-// a report with those of a window, a walk with those that have the calls.
-func (s *selection) prepare(t *trace.Trace, walk bool) error {
+// prepare sees to it that a trace has an index if the selection can do with parts of it: those of a window, those that
+// have the calls, those of tasks that were forked from others.
+func (s *selection) prepare(t *trace.Trace) error {
 	o := &s.walk.Calls
-	parts := s.walk.From > 0 || walk && (o.Match != nil || o.Roots != nil || o.Threshold > 0)
+	parts := s.walk.From > 0 || o.Match != nil || o.Roots != nil || o.Threshold > 0 ||
+		slices.ContainsFunc(s.walk.Tasks, func(k *trace.Task) bool { return k.Parent != nil })
 	if !parts || t.Bytes < worthIndex {
 		return nil
 	}

@@ -94,7 +94,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err := c.resolve(cmd, t, &sel); err != nil {
 		return err
 	}
-	if err := sel.prepare(t, false); err != nil {
+	if err := sel.prepare(t); err != nil {
 		return pathError(err)
 	}
 	root, err := t.Graph(trace.GraphOptions{

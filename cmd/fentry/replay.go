@@ -249,7 +249,7 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			return w.Close()
 		}
 	}
-	if err := sel.prepare(t, true); err != nil {
+	if err := sel.prepare(t); err != nil {
 		return pathError(err)
 	}
 	p := a.progress("replay", t)

@@ -157,14 +157,16 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			less = func(a, b trace.FuncStat) int { return cmp.Compare(b.Calls, a.Calls) }
 		}
 	}
-	if err := sel.prepare(t, false); err != nil {
+	if err := sel.prepare(t); err != nil {
 		return pathError(err)
 	}
 	o := trace.ReportOptions{Tasks: sel.walk.Tasks, PerTask: c.task, PerProcess: c.process,
 		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(),
 	}
-	// Functions are counted apart from each other, whichever are shown.
-	o.Calls.Match = nil
+	if how := untimed(t); c.never || how != "" || tracerOf(t) == patch.Profile.String() {
+		// Tables have functions, not calls, which are counted apart from each other, whichever are shown.
+		o.Calls.Match = nil
+	}
 	rows, err := t.Report(o)
 	if err != nil {
 		return pathError(err)

@@ -132,7 +132,13 @@ func TestFilterWithIndex(t *testing.T) {
 				}
 				return func(fn trace.FuncID) bool { return set>>fn.ID&1 != 0 }
 			}
-			switch rng.IntN(4) {
+			switch rng.IntN(7) {
+			case 4:
+				o.Roots, o.Match = some(), func(fn trace.FuncID) bool { return fn.ID < 3 }
+			case 5:
+				o.Roots, o.Threshold = some(), 300_000+rng.Int64N(500_000)
+			case 6:
+				o.Match, o.Without, o.Nest = some(), some(), rng.IntN(2) == 0
 			case 0:
 				o.Match = some()
 			case 1:
@@ -151,7 +157,7 @@ func TestFilterWithIndex(t *testing.T) {
 				walk.To = walk.From + 1 + rng.Int64N(5_000_000)
 				walk.Open, o.End = true, walk.To
 			}
-			walk.Calls = trace.Calls{Match: o.Match, Roots: o.Roots, Threshold: o.Threshold}
+			walk.Calls = trace.Calls{Match: o.Match, Roots: o.Roots, Without: o.Without, Nest: o.Nest, Threshold: o.Threshold}
 			see := func(tr *trace.Trace) (string, int) {
 				var s strings.Builder
 				f := New(o, func(ev *trace.Event) error {

@@ -1,0 +1,119 @@
+package trace
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// What the sections of the index are made of: numbers, functions, calls and frames, as
+// they are appended and as they are read. A reader believes none of them: counts are
+// bounded by what is left of the section, and behind its end everything is 0.
+
+// storedFlags are the flags of a frame that are not its sink's.
+const storedFlags = frameInherited | frameSuspended
+
+func appendFrame(b []byte, f *frame, last uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(f.fn.Image))
+	b = binary.AppendUvarint(b, uint64(f.fn.ID))
+	b = binary.AppendVarint(b, int64(f.start-last))
+	b = binary.AppendUvarint(b, f.self)
+	return append(b, byte(f.flags&storedFlags))
+}
+
+func appendCalls(b []byte, calls []openCall) []byte {
+	b = binary.AppendUvarint(b, uint64(len(calls)))
+	last := uint64(0)
+	for _, c := range calls {
+		b = binary.AppendUvarint(b, uint64(c.fn.Image))
+		b = binary.AppendUvarint(b, uint64(c.fn.ID))
+		b = binary.AppendVarint(b, int64(c.start-last))
+		last = c.start
+	}
+	return b
+}
+
+// minFrame and minCall are the least bytes that a frame and a call take, which bound
+// how many there can be in what is left of a section.
+const (
+	minFrame = 5
+	minCall  = 3
+)
+
+// A fields reads the numbers of a section. After what is not there everything is 0.
+type fields struct {
+	b   []byte
+	bad bool
+}
+
+func (p *fields) uint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.b, p.bad = nil, true
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *fields) int() int64 {
+	v, n := binary.Varint(p.b)
+	if n <= 0 {
+		p.b, p.bad = nil, true
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+// count is a number of things of the given least size that follow.
+func (p *fields) count(size int) int {
+	v := p.uint()
+	if v > uint64(len(p.b)/size) {
+		p.b, p.bad = nil, true
+		return 0
+	}
+	return int(v)
+}
+
+// bytes returns the next n bytes.
+func (p *fields) bytes(n uint64) []byte {
+	if n > uint64(len(p.b)) {
+		p.b, p.bad = nil, true
+		return nil
+	}
+	v := p.b[:n]
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *fields) byte() byte {
+	if v := p.bytes(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (p *fields) fn() FuncID {
+	image, id := p.uint(), p.uint()
+	p.bad = p.bad || bits.Len64(image|id) > 32
+	return FuncID{uint32(image), uint32(id)}
+}
+
+func (p *fields) frame(last uint64) (f frame) {
+	f.fn = p.fn()
+	f.start = last + uint64(p.int())
+	f.self = p.uint()
+	f.flags = frameFlags(p.byte()) & storedFlags
+	return f
+}
+
+func (p *fields) calls() []openCall {
+	calls := make([]openCall, p.count(minCall))
+	last := uint64(0)
+	for i := range calls {
+		fn := p.fn()
+		last += uint64(p.int())
+		calls[i] = openCall{fn, last}
+	}
+	return calls
+}
