@@ -200,7 +200,7 @@ func waitForSave(t testing.TB, s *server) {
 // TestRedisUnits runs a part of Redis' own test suite against a server that profiles itself.
 func TestRedisUnits(t *testing.T) {
 	t.Parallel()
-	testtool.Need(t, "tclsh")
+	testtool.Need(t, "tclsh", "kill") // without kill the tests start servers and never stop one
 	b := buildProgram(t, corpus.Redis, kindNamed(t, "fentry"))
 	dir := t.TempDir()
 	for _, d := range []string{"tests", "utils"} {

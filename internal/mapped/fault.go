@@ -55,10 +55,12 @@ type mapping struct {
 }
 
 // mappings are those that exist, so that an address can be told to be a file's, and the last few that do not any more:
-// between a fault and the Guard that is told of it, deferred calls close files.
+// between a fault and the Guard that is told of it, deferred calls close files. Where no Guard is, nobody is told, and
+// closed ones are forgotten: their addresses are free for memory that is no file's.
 var mappings struct {
 	sync.Mutex
-	all []mapping
+	all    []mapping
+	guards int // calls of Guard that have not returned
 }
 
 const keptClosed = 16
@@ -80,6 +82,10 @@ func register(f *File) {
 func unregister(f *File) {
 	mappings.Lock()
 	defer mappings.Unlock()
+	if mappings.guards == 0 {
+		mappings.all = slices.DeleteFunc(mappings.all, func(m mapping) bool { return m.file == f })
+		return
+	}
 	closed, oldest := 0, -1
 	for i := range mappings.all {
 		m := &mappings.all[i]
@@ -92,6 +98,20 @@ func unregister(f *File) {
 	}
 	if closed > keptClosed {
 		mappings.all = slices.Delete(mappings.all, oldest, oldest+1)
+	}
+}
+
+func enter() {
+	mappings.Lock()
+	defer mappings.Unlock()
+	mappings.guards++
+}
+
+func leave() {
+	mappings.Lock()
+	defer mappings.Unlock()
+	if mappings.guards--; mappings.guards == 0 {
+		mappings.all = slices.DeleteFunc(mappings.all, func(m mapping) bool { return m.closed })
 	}
 }
 
@@ -141,6 +161,8 @@ func Named(path string, err error) error {
 // any more. What do was about to do is left half done: who calls Guard must not use what do has changed, except to
 // close files. Calls can be nested; the inner one returns the fault then.
 func Guard(do func() error) (err error) {
+	enter()
+	defer leave()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {

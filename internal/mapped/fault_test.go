@@ -116,26 +116,43 @@ func TestGuardOtherPanics(t *testing.T) {
 	}
 }
 
-// What is remembered of closed mappings is bounded, and gone where another file is mapped.
+// What is remembered of closed mappings is bounded, gone where another file is mapped, and gone when nobody can ask.
 func TestMappings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var open []*File
-	for range 100 {
-		f, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
+	remembered := func() int {
+		mappings.Lock()
+		defer mappings.Unlock()
+		return len(mappings.all)
+	}
+	before := remembered()
+	openAndClose := func() {
+		var open []*File
+		for range 100 {
+			f, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, f)
 		}
-		open = append(open, f)
+		for _, f := range open {
+			f.Close()
+		}
 	}
-	for _, f := range open {
-		f.Close()
+	Guard(func() error {
+		openAndClose()
+		if n := remembered() - before; n == 0 || n > keptClosed {
+			t.Errorf("%d mappings are remembered below Guard", n)
+		}
+		return nil
+	})
+	if n := remembered(); n != before {
+		t.Errorf("%d mappings are remembered that were closed below Guard", n-before)
 	}
-	mappings.Lock()
-	defer mappings.Unlock()
-	if n := len(mappings.all); n > keptClosed {
-		t.Errorf("%d mappings are remembered", n)
+	openAndClose()
+	if n := remembered(); n != before {
+		t.Errorf("%d mappings are remembered that were closed outside", n-before)
 	}
 }
