@@ -51,6 +51,12 @@ type Options struct {
 	Policy trace.Policy
 	// NoPtrace runs a patched copy without trying ptrace. Otherwise a copy is run only if ptrace is refused.
 	NoPtrace bool
+	// Overhead bounds what tracing adds to the time that the program's threads take without, as a part of it: functions
+	// are switched off that are called too often for what they tell, and the trace says which, and when. 0: to
+	// DefaultOverhead, but only in images with functions that no compiler has prepared for tracing, and only if no
+	// pattern of Plan.Select chooses functions. Less than 0: nothing is switched off, nor is it for profiles, without a
+	// clock, with trace.PolicyOverwrite and under an emulator.
+	Overhead float64
 	// Emulator is the command that runs programs of another machine. nil: it is detected automatically
 	// ([session.FindEmulator]).
 	Emulator []string
@@ -61,6 +67,21 @@ type Options struct {
 	Planned func(*patch.Plan)
 	// Logf receives messages for people, one line each without a newline; nil: they are discarded.
 	Logf func(format string, args ...any)
+}
+
+// DefaultOverhead is the bound of what tracing adds to a program of which somebody who wants to see what it does need
+// not know anything: half of the time that it takes without.
+const DefaultOverhead = 0.5
+
+// overhead is the bound of a session.
+func (o *Options) overhead() (limit float64, all bool) {
+	switch {
+	case o.Overhead != 0:
+		return o.Overhead, true
+	case o.Plan.Select.Chooses():
+		return 0, false
+	}
+	return DefaultOverhead, false
 }
 
 // A Result describes a run.
@@ -120,6 +141,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		Prepare: r.memory, Symbols: r.symbols,
 	}
 	so.Info.Tracer = o.Plan.Tracer.String()
+	so.Overhead, so.OverheadAll = o.overhead()
 	if cmd.SysProcAttr != nil {
 		return nil, fmt.Errorf("%s: SysProcAttr is not supported", p.Path)
 	}

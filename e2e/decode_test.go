@@ -84,9 +84,11 @@ const (
 	kindImage    = 2
 	kindProfile  = 3
 	kindMap      = 4
-	mapEntry     = 40
-	traceMagic   = "FENTRYT1"
-	maxChunkSize = 1 << 30
+
+	kindSwitchedOff = 6
+	mapEntry        = 40
+	traceMagic      = "FENTRYT1"
+	maxChunkSize    = 1 << 30
 )
 
 func decodeTrace(t testing.TB, dir string, patched ...string) *decoded {
@@ -169,7 +171,7 @@ func decode(dir string, patched ...string) (*decoded, error) {
 			for ; len(body) >= mapEntry; body = body[mapEntry:] {
 				d.first[le.Uint64(body[8:])] = int(le.Uint32(body))
 			}
-		case maps || kind == kindMap:
+		case maps || kind == kindMap || kind == kindSwitchedOff:
 		case kind == kindEvents:
 			d.tasks[uint64(pid)<<32|uint64(tid)] = true
 			d.pids[pid] = true

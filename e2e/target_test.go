@@ -65,11 +65,14 @@ func (k kind) command(argv ...string) []string {
 }
 
 // recordOptions are what fentry record has to be told of the machine: nothing, where it finds by itself what to do.
-func (k kind) recordOptions() []string {
-	if k.cpu == "" {
-		return nil
+func (k kind) recordOptions() (options []string) {
+	if k.plain { // all calls are to be there
+		options = append(options, "--overhead", "no")
 	}
-	return []string{"--emulator", strings.Join(k.emulation(), " ")}
+	if k.cpu != "" {
+		options = append(options, "--emulator", strings.Join(k.emulation(), " "))
+	}
+	return options
 }
 
 // The kernel starts programs of another machine only with binfmt_misc, which a test cannot rely on. So a program that is to be executed by

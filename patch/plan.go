@@ -220,6 +220,11 @@ func isCall(k record.Kind) bool {
 	return k == record.KindFentryCall || k == record.KindMcountCall
 }
 
+// plain tells whether functions are traced that no compiler has prepared.
+func (p *Plan) plain() bool {
+	return slices.ContainsFunc(p.Functions, func(f Func) bool { return f.Action == Trace && f.Kind == record.KindPlain })
+}
+
 // foreign is the reason why no function of the image can be traced, if it is that of the image.
 func (p *Plan) foreign() record.Reason {
 	for i := range p.Functions {

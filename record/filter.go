@@ -75,6 +75,9 @@ func (f *Filter) Names(name string) bool {
 	}
 }
 
+// Chooses reports whether patterns include functions, rather than leave some out of all.
+func (f *Filter) Chooses() bool { return f != nil && len(f.include.rules) > 0 }
+
 // hasNames reports whether a pattern is a name.
 func (f *Filter) hasNames() bool { return f != nil && len(f.include.exact) > 0 }
 

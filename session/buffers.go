@@ -118,6 +118,7 @@ func (s *session) buffers() (string, error) {
 	}
 	s.drain = drain.New(s.pool, w, s.o.Policy, s.live)
 	s.drain.OnImage = s.sawImage
+	s.adapt(now)
 	s.drain.OnWriteError = func(err error) {
 		s.logf("%v: tracing stopped; what was recorded before is kept", err)
 	}

@@ -45,7 +45,7 @@ func (s *session) finish() {
 	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = c.Events, c.Chunks, c.Bad, losses.overwritten
 	s.res.Tasks, s.res.Processes, s.res.Lost = c.Tasks, c.Processes, c.Lost+losses.lost
 	s.res.Uncounted = losses.uncounted != 0
-	s.res.WriteError, s.res.Bytes = c.Err, c.Bytes
+	s.res.WriteError, s.res.Bytes, s.res.SwitchedOff = c.Err, c.Bytes, c.SwitchedOff
 	s.res.Overhead = s.overhead()
 }
 
@@ -127,5 +127,8 @@ func (s *session) overhead() time.Duration {
 		return 0
 	}
 	made := s.res.Events + s.res.Lost + s.res.Overwrote
-	return time.Duration(float64(made) * (clock.ReadCost() + besides))
+	return time.Duration(float64(made) * eventCost())
 }
+
+// eventCost is what recording an event costs, in nanoseconds.
+func eventCost() float64 { return clock.ReadCost() + besides }

@@ -46,14 +46,14 @@ func (s *session) sawImage(id trace.ImageID, pid int, payload []byte) {
 	im := Image{Image: parsed, PID: pid}
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
-	if s.images[im.ID] {
+	if _, ok := s.images[im.ID]; ok {
 		return
 	}
 	if len(s.images) >= maxImages {
 		s.logf("image %v has no symbols: there are %d others", im.ID, maxImages)
 		return
 	}
-	s.images[im.ID] = true
+	s.images[im.ID] = im.Image
 	s.copyFrequency()
 	s.res.Images = append(s.res.Images, im.Image)
 	s.queue = append(s.queue, im)

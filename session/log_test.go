@@ -33,7 +33,7 @@ func TestMessages(t *testing.T) {
 // A program that forges images does not fill the recorder's memory with them.
 func TestForgedImages(t *testing.T) {
 	said := 0
-	s := &session{images: map[trace.ImageID]bool{}, log: logger{print: func(string, ...any) { said++ }}}
+	s := &session{images: map[trace.ImageID]trace.Image{}, log: logger{print: func(string, ...any) { said++ }}}
 	s.imageOn = sync.NewCond(&s.imageMu)
 	for i := range trace.ImageID(2 * maxImages) {
 		s.sawImage(i+1, 0, nil)

@@ -41,8 +41,8 @@ type session struct {
 	stopBeat chan struct{}
 
 	imageMu sync.Mutex
-	imageOn *sync.Cond // a new one, or no more
-	images  map[trace.ImageID]bool
+	imageOn *sync.Cond                    // a new one, or no more
+	images  map[trace.ImageID]trace.Image // that have announced themselves
 	queue   []Image
 	noMore  bool
 
@@ -62,7 +62,7 @@ type session struct {
 // An error means that the program did not run; it wraps [ErrNotFound], [ErrNotExecutable] or [ErrRecording] if that
 // is the reason. Later errors are in the result.
 func Run(ctx context.Context, o Options) (Result, error) {
-	s := &session{o: o, images: make(map[trace.ImageID]bool), log: logger{print: o.Logf}}
+	s := &session{o: o, images: make(map[trace.ImageID]trace.Image), log: logger{print: o.Logf}}
 	s.imageOn = sync.NewCond(&s.imageMu)
 	s.end.giveUp, s.end.relay = make(chan struct{}), make(chan os.Signal, 16)
 	res, err := s.run(ctx)

@@ -49,6 +49,13 @@ type Options struct {
 	Profile bool
 	// ChunkSize is the chunk size of that file in bytes, a power of two; 0: that of other traces.
 	ChunkSize int
+	// Overhead bounds what tracing adds to the time that the program's threads take without, by switching off functions
+	// that are called too often for what they tell: 0.5 adds half of it. 0: nothing is switched off. There is no bound
+	// for profiles, without a clock, with trace.PolicyOverwrite and under an emulator.
+	Overhead float64
+	// OverheadAll switches off functions of every image. Otherwise images whose functions compilers have prepared for
+	// tracing keep all: somebody has chosen them.
+	OverheadAll bool
 	// NoPtrace runs a patched copy without trying ptrace.
 	NoPtrace bool
 
@@ -112,13 +119,15 @@ type Result struct {
 	Lost      uint64 // events lost, for any reason
 	Overwrote uint64 // events overwritten by newer ones (trace.PolicyOverwrite)
 	Uncounted bool   // more events were lost than Lost says, nobody knows how many; the trace says when
-	Chunks    uint64
-	BadChunks uint64 // invalid chunks, which were dropped
-	Bytes     int64  // size of the events file
-	Tasks     int    // threads that recorded something
-	Processes int
-	Images    []trace.Image
-	Dir       string // final path of the trace directory; "" if it has been removed, or Empty
+	// SwitchedOff is how many functions were switched off ([Options].Overhead). The trace says which, and when.
+	SwitchedOff int
+	Chunks      uint64
+	BadChunks   uint64 // invalid chunks, which were dropped
+	Bytes       int64  // size of the events file
+	Tasks       int    // threads that recorded something
+	Processes   int
+	Images      []trace.Image
+	Dir         string // final path of the trace directory; "" if it has been removed, or Empty
 	// Empty: the program ran untraced, and started no program that was traced. No trace is made, and an existing one
 	// stays where it is.
 	Empty      bool

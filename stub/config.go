@@ -58,6 +58,7 @@ type Image struct {
 	Mode     uint32 // tracer whose routines the thunks call, as in the process's Config
 	Options  bool   // the thunks call the routines for a depth, a threshold or roots
 	NoClock  bool   // the thunks call the routines that read no clock
+	Plain    bool   // functions that no compiler has prepared for tracing are among those with ids
 	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
 	BuildID  []byte // of the image before it was patched, up to 127 bytes
 	Path     string // of the image, up to 1023 bytes
@@ -110,6 +111,9 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 		options |= 2
 	}
 	le.PutUint32(b[format.ImageOOptions:], options)
+	if m.Plain {
+		le.PutUint32(b[format.ImageOPlain:], 1)
+	}
 	if len(m.BuildID) > format.ImageNBuildID {
 		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit",
 			len(m.BuildID), format.ImageNBuildID)

@@ -29,6 +29,7 @@ var layers = []string{
 	"wipe",      // memory that is zero in a forked child
 	"image",     // what is traced, and switched on and off
 	"source",    // where chunks come from, and the end of it
+	"costly",    // functions that the recorder has switched off
 	"poolmap",   // ... a recorder's shared memory, as this process maps it
 	"pool",      // ... its chunks, taken and handed over
 	"request",   // ... what its recorder is asked for

@@ -193,6 +193,53 @@ func TestPool(t *testing.T) {
 	forEach(t, testPool)
 }
 
+// TestSwitchedOff: a process no longer records a function that the recorder has switched off, in any chunk that begins
+// afterwards; calls that are open end, other functions have all their calls, and a list that lies elsewhere is no list.
+func TestSwitchedOff(t *testing.T) {
+	const list, room = 2048, 16
+	forEach(t, func(t *testing.T, m *machine) {
+		for _, at := range []uint32{list, 4096, list + 4} {
+			t.Run(fmt.Sprint(at), func(t *testing.T) {
+				p := newPool(t, 16, 0)
+				p.word(format.HSwitchedOff).Store(at)
+				p.word(format.HSwitchedOffRoom).Store(room)
+				f := buildFixture(t, "survive.c", buildOptions{on: m, config: Config{Session: p.path()}})
+				nest := uint32(slices.Index(f.sites, "nest") + 1)
+				told := 0 // chunks drained until then, and what a task may have had besides
+				out, errs := p.runWith(t, f, func() {
+					p.word(48).Add(1)
+					n := p.drain(2)
+					if told == 0 && len(p.chunks) >= 4 {
+						p.word(list).Store(1 << 30) // nobody's
+						p.word(list + 4).Store(nest)
+						p.word(format.HSwitchedOffCount).Store(1 << 20)
+						told = len(p.chunks) + p.n
+					}
+					if n == 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}, "many", "100000")
+				p.drain(2)
+				p.drain(1)
+				ev := p.events(t, f)
+				if ev.open != 0 || ev.strays != 0 || ev.lost != 0 || errs != "" {
+					t.Errorf("%d calls left open, %d exits without entry, %d lost, %q", ev.open, ev.strays, ev.lost, errs)
+				}
+				if ev.calls["leaf"] != 100000 {
+					t.Errorf("%d calls of leaf", ev.calls["leaf"])
+				}
+				if at != list {
+					expectCounts(t, out, ev)
+					return
+				}
+				if n := ev.calls["nest"]; n == 0 || n > (told+1)*chunkSize/16 || told == 0 {
+					t.Errorf("%d calls of nest, in %d chunks", n, told)
+				}
+			})
+		}
+	})
+}
+
 func testPool(t *testing.T, m *machine) {
 	buildForPool := func(t *testing.T, p *pool) *fixture {
 		return buildFixture(t, "survive.c", buildOptions{on: m, config: Config{Session: p.path()}})

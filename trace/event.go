@@ -38,6 +38,9 @@ const (
 	// Cut: the task was killed while it wrote a record, of which only the type, Count, and the type's name, Text, are
 	// known.
 	Cut
+	// SwitchOff: the recorder switched the function Func off, which was called Count times a second, estimated: calls of
+	// it may be missing from here on, in all tasks. Only [Trace.WithSwitchedOff] makes these.
+	SwitchOff
 	// Unknown: a record of an unknown type, Count, written by a later version. Count 128: a word that is neither a
 	// call's nor a record's; the trace is damaged.
 	Unknown
@@ -48,7 +51,8 @@ const (
 
 var kindNames = [...]string{
 	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
-	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut", Unknown: "unknown", Skipped: "skipped",
+	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut",
+	SwitchOff: "switch_off", Unknown: "unknown", Skipped: "skipped",
 }
 
 // String returns the name of the kind in lower case.

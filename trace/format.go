@@ -18,6 +18,8 @@ const (
 	ChunkProfile ChunkKind = format.KindProfile // counts and times per function, no stream of events
 	ChunkCount   ChunkKind = format.KindCount   // counts per function, no times
 	ChunkMap     ChunkKind = format.KindMap     // images loaded in a process
+
+	ChunkSwitchedOff ChunkKind = format.KindSwitchedOff // functions that are not recorded any more
 )
 
 // A Policy says what a writer does when no chunk is free.

@@ -66,6 +66,8 @@ func (im *Image) set(s string) error {
 		im.Clock = val
 	case "ids":
 		im.IDs = val
+	case "plain":
+		im.Plain = val == "1"
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -90,6 +92,7 @@ func (im *Image) merge(o *Image) {
 	pick(&im.Mode, o.Mode)
 	pick(&im.Clock, o.Clock)
 	pick(&im.IDs, o.IDs)
+	im.Plain = im.Plain || o.Plain
 	if im.Sites == 0 {
 		im.Sites = o.Sites
 	}

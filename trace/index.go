@@ -180,6 +180,7 @@ type index struct {
 	images map[ImageID]uint32
 	states *slotStates // nil: a file without
 	ranges rangeLog
+	off    []switchedOff // functions that the recorder has switched off
 
 	programs programLog
 }
@@ -377,7 +378,7 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	}
 	t.Chunks++
 	t.Bytes += int64(ch.size)
-	if ch.kind > ChunkCount {
+	if ch.kind > ChunkSwitchedOff {
 		if t.Unknown++; t.Unknown == 1 {
 			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it",
 				off, ch.kind))
@@ -387,6 +388,9 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	ref := chunkRef{off: off, counter: ch.counter, size: ch.size, number: ch.number, first: ch.first}
 	if ch.kind == ChunkMap {
 		return ix.addMap(off, ch)
+	}
+	if ch.kind == ChunkSwitchedOff {
+		return ix.addSwitchedOff(off, ch)
 	}
 	ref.image = ix.image(ch.image)
 	switch ch.kind {

@@ -152,6 +152,8 @@ type Image struct {
 	Clock   string   `json:"clock,omitempty"`  // ClockNone, or "": events have times
 	// IDs says how functions are numbered: "" for a table of sites, or OffsetIDs.
 	IDs string `json:"ids,omitempty"`
+	// Plain says that functions are among those traced that no compiler has prepared for it.
+	Plain bool `json:"plain,omitempty"`
 }
 
 // ReadInfo reads dir/info.json. The error wraps fs.ErrNotExist if there is none.

@@ -40,6 +40,8 @@ type Trace struct {
 	Images []Image
 	// Mappings are the images that processes had loaded, by process and time, as far as the trace tells.
 	Mappings []Mapping
+	// SwitchedOff are the functions that the recorder has switched off, because recording them cost too much, by time.
+	SwitchedOff []SwitchedOff
 	// Tasks are the threads, by their first event. One whose process was
 	// replaced by exec, or whose id was used again, is another Task.
 	Tasks []*Task
@@ -68,8 +70,9 @@ type Trace struct {
 	lines    []imageLines
 	flat     []bool // by image: its tracer records entries only
 	ranges   idRanges
-	blocks   *blockIndex // the file index; nil: there is none
-	cache    []nameCache // names, by image
+	off      map[FuncID]int64 // when functions were switched off
+	blocks   *blockIndex      // the file index; nil: there is none
+	cache    []nameCache      // names, by image
 	name     func(string) string
 
 	forked int // tasks that have a parent
@@ -181,6 +184,7 @@ func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
 		t.flat[i] = mode == "function"
 	}
 	t.setMappings()
+	t.setSwitchedOff(ix.off)
 	for _, k := range t.Tasks {
 		k.Start = t.Clock.Time(k.begin)
 	}

@@ -174,6 +174,23 @@ func (w *Writer) WriteMap(pid int, counter uint64, images []MapEntry) error {
 	return err
 }
 
+// WriteSwitchedOff writes a chunk of functions that the recorder has switched off at the given counter value, by their
+// ids in events.
+func (w *Writer) WriteSwitchedOff(counter uint64, rate uint32, ids ...uint32) error {
+	b := appendChunkHeader(nil, ChunkSwitchedOff, TaskID{}, 0, counter, 0)
+	le := binary.LittleEndian
+	for _, id := range ids {
+		var e [format.SwitchedOffEntry]byte
+		le.PutUint32(e[format.OID:], id)
+		le.PutUint32(e[format.ORate:], rate)
+		le.PutUint64(e[format.OCounter:], counter)
+		b = append(b, e[:]...)
+	}
+	le.PutUint32(b[format.CSize:], uint32(len(b)))
+	_, err := w.write(b)
+	return err
+}
+
 func appendChunkHeader(b []byte, kind ChunkKind, id TaskID, number uint32, counter, monotonic uint64) []byte {
 	var h [ChunkHeaderSize]byte
 	le := binary.LittleEndian

@@ -114,6 +114,8 @@ type infoTrace struct {
 	Chunks     int        `json:"chunks"`
 	Events     uint64     `json:"events,omitempty"`
 	infoLosses
+	SwitchedOff []infoOff `json:"switched_off,omitempty"`
+
 	Images    []infoImage   `json:"images"`
 	Processes []infoProcess `json:"processes"`
 	Tasks     []infoTask    `json:"tasks"`
@@ -125,6 +127,14 @@ type infoImage struct {
 	BuildID string        `json:"build_id,omitempty"`
 	Sites   int           `json:"functions"`
 	linked  bool
+}
+
+// infoOff is a function that the recorder has switched off.
+type infoOff struct {
+	Name  string `json:"name"`
+	Image string `json:"image,omitempty"`
+	From  int64  `json:"from_ns"` // calls from then on may be missing
+	Rate  uint32 `json:"rate"`    // calls a second before, estimated
 }
 
 type infoTask struct {
@@ -165,6 +175,9 @@ func traceInfo(t *trace.Trace) *infoTrace {
 	}
 	for _, p := range t.Processes {
 		in.Processes = append(in.Processes, newInfoProcess(p))
+	}
+	for _, s := range t.SwitchedOff {
+		in.SwitchedOff = append(in.SwitchedOff, infoOff{t.Name(s.Func), t.Images[s.Func.Image].Path, s.From, s.Rate})
 	}
 	for _, k := range t.Tasks {
 		in.Tasks = append(in.Tasks, infoTask{k.PID, k.TID, k.Comm, k.ParentTID, k.Start, k.Lost, k.Gaps})
@@ -212,6 +225,9 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 		f.field("events", grouped(in.Events))
 	}
 	f.field("lost", in.infoLosses.String())
+	if n := uint64(len(in.SwitchedOff)); n > 0 {
+		f.field("switched off", plural(n, "function", "functions"))
+	}
 	var images table
 	for _, h := range []string{"IMAGE", "BUILD-ID", "FUNCTIONS", "PATH"} {
 		images.column(h, h == "FUNCTIONS")
@@ -238,6 +254,18 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	}
 	fmt.Fprintln(w)
 	tasks.write(w, p)
+	if len(in.SwitchedOff) == 0 {
+		return
+	}
+	var off table
+	for _, h := range []string{"OFF FROM", "CALLS/S", "FUNCTION"} {
+		off.column(h, h != "FUNCTION")
+	}
+	for _, s := range in.SwitchedOff {
+		off.row(durationCell(s.From), grouped(uint64(s.Rate)), s.Name)
+	}
+	fmt.Fprintln(w)
+	off.write(w, p)
 }
 
 // fieldWriter prints lines of a label and a value; empty values are left out.

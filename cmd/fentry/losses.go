@@ -14,6 +14,7 @@ func reportLost(a *app, t *trace.Trace) {
 		a.sayf("fentry: %s: %s; counts and times are too small%s",
 			t.Dir, strings.Join(what, ", "), lostHint(t, &l))
 	}
+	reportSwitchedOff(a, t)
 }
 
 // lostWords says what is missing from a trace, one kind of loss after another.

@@ -37,6 +37,7 @@ type recordCmd struct {
 	buffer   string
 	policy   string
 	noPtrace bool
+	overhead overheadFlag
 	emulator string
 	library  []string
 }
@@ -101,6 +102,9 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.StringVarP(&c.buffer, "buffer", "b", "64M", "buffer events on their way to disk in `SIZE` of memory, with K, M or G")
 	f.StringVar(&c.policy, "policy", "block", "use `POLICY` when the disk is too slow: "+
 		"block (the program waits), drop (events are lost and counted) or overwrite (only the newest are kept)")
+	f.Var(&c.overhead, "overhead", "let tracing add at most `PERCENT` to the time that the program takes without, by "+
+		"switching off functions that are called too often for what they tell; no: keep all (default: 50 for programs "+
+		"that no compiler has prepared, if no -F chooses functions; else no)")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*' (repeatable)")
@@ -122,6 +126,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
+	}
+	if o.Overhead, err = c.overhead.limit(cmd, &c.traceFlags); err != nil {
+		return err
 	}
 	if o.Policy, err = parsePolicy(c.policy); err != nil {
 		return usagef(cmd, "--policy: %v", err)
@@ -203,7 +210,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
-	for _, name := range []string{"depth", "threshold", "tracer", "clock", "buffer", "policy", "no-ptrace", "emulator", "plain"} {
+	for _, name := range []string{"depth", "threshold", "tracer", "clock", "buffer", "policy", "no-ptrace", "emulator", "plain", "overhead"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}
@@ -258,6 +265,9 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	}
 	if r.Overwrote > 0 {
 		over += ", " + grouped(r.Overwrote) + " overwritten"
+	}
+	if r.SwitchedOff > 0 {
+		over += ", " + plural(uint64(r.SwitchedOff), "function", "functions") + " switched off (fentry report says which)"
 	}
 	if r.Overhead >= time.Millisecond && c.clock != trace.ClockNone {
 		over += fmt.Sprintf(", about %v of tracing", r.Overhead.Round(time.Millisecond))

@@ -238,9 +238,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return nil
 	}
 	w := c.writer(out, t, d, tracer)
-	emit, end := w.Event, w.Close
+	emit, end := t.WithSwitchedOff(sel.walk.From, sel.calls.Match, w.Event), w.Close
 	if !sel.all() {
-		f := show.New(sel.calls, w.Event)
+		f := show.New(sel.calls, emit)
 		emit = f.Event
 		end = func() error {
 			if err := f.Close(); err != nil {

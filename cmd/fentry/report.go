@@ -37,7 +37,10 @@ how long single calls took.
 
 Only the outermost of recursive calls counts towards the total, so no total
 exceeds the time the threads ran. Average, minimum, maximum and 99th percentile
-are those of all calls.`,
+are those of all calls.
+
+If record switched functions off (--overhead), OFF FROM is the time from which
+calls of a function may be missing, and >= marks what is a lower bound.`,
 		Example: `  fentry report                        by total time
   fentry report -s self                where the time goes
   fentry report -s calls -n 10         the ten functions called most often
@@ -73,19 +76,20 @@ type reportField struct {
 	name  string
 	value func(*trace.FuncStat) int64 // for sorting; -1 when not known
 	count bool                        // a number, not a time
+	least bool                        // it only grows with more calls
 }
 
 var reportFields = []reportField{
-	{name: "calls", count: true, value: func(s *trace.FuncStat) int64 { return int64(s.Calls) }},
-	{name: "total", value: func(s *trace.FuncStat) int64 { return s.Total }},
-	{name: "self", value: func(s *trace.FuncStat) int64 { return s.Self }},
+	{name: "calls", count: true, least: true, value: func(s *trace.FuncStat) int64 { return int64(s.Calls) }},
+	{name: "total", least: true, value: func(s *trace.FuncStat) int64 { return s.Total }},
+	{name: "self", least: true, value: func(s *trace.FuncStat) int64 { return s.Self }},
 	{name: "avg", value: func(s *trace.FuncStat) int64 { return s.Avg }},
 	{name: "min", value: func(s *trace.FuncStat) int64 { return s.Min }},
 	{name: "max", value: func(s *trace.FuncStat) int64 { return s.Max }},
 	{name: "p99", value: func(s *trace.FuncStat) int64 { return s.P99 }},
 	{name: "stddev", value: func(s *trace.FuncStat) int64 { return int64(s.StdDev) }},
-	{name: "unwound", count: true, value: func(s *trace.FuncStat) int64 { return int64(s.Unwound) }},
-	{name: "unfinished", count: true, value: func(s *trace.FuncStat) int64 { return int64(s.Unfinished) }},
+	{name: "unwound", count: true, least: true, value: func(s *trace.FuncStat) int64 { return int64(s.Unwound) }},
+	{name: "unfinished", count: true, least: true, value: func(s *trace.FuncStat) int64 { return int64(s.Unfinished) }},
 }
 
 func reportNames() []string {
@@ -198,7 +202,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if c.json {
 		err = c.writeJSON(out, t, rows, src)
 	} else {
-		err = c.writeTable(out, rows, fields, src)
+		err = c.writeTable(out, t, rows, fields, src)
 	}
 	if err == nil {
 		c.explain(a, t)
@@ -270,10 +274,16 @@ func (c *reportCmd) order(cmd *cobra.Command) (func(a, b trace.FuncStat) int, er
 	}, nil
 }
 
-func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*reportField, src *sources) error {
+func (c *reportCmd) writeTable(
+	out *output, t *trace.Trace, rows []trace.FuncStat, fields []*reportField, src *sources,
+) error {
 	var tab table
+	off := len(t.SwitchedOff) > 0
 	for _, f := range fields {
 		tab.column(strings.ToUpper(f.name), true)
+	}
+	if off {
+		tab.column("OFF FROM", true)
 	}
 	if c.task {
 		tab.column("THREAD", false)
@@ -289,16 +299,27 @@ func (c *reportCmd) writeTable(out *output, rows []trace.FuncStat, fields []*rep
 	for i := range rows {
 		r := &rows[i]
 		var cells []string
+		from, least := t.OffFrom(r.Func)
 		for _, f := range fields {
 			v := f.value(r)
+			cell := durationCell(v)
 			switch {
 			case v < 0:
 				cells = append(cells, "-")
+				continue
 			case f.count:
-				cells = append(cells, grouped(uint64(v)))
-			default:
-				cells = append(cells, durationCell(v))
+				cell = grouped(uint64(v))
 			}
+			if least && f.least {
+				cell = ">=" + cell
+			}
+			cells = append(cells, cell)
+		}
+		switch {
+		case off && least && !t.Clockless():
+			cells = append(cells, durationCell(from))
+		case off:
+			cells = append(cells, "")
 		}
 		if c.task {
 			cells = append(cells, r.Task.String())
@@ -338,6 +359,7 @@ type reportLine struct {
 	Unwound    uint64  `json:"unwound"`
 	Unfinished uint64  `json:"unfinished"`
 	NoEntry    *uint64 `json:"no_entry,omitempty"`
+	OffFrom    *int64  `json:"off_from_ns,omitempty"` // the recorder switched the function off: there may be more calls
 }
 
 func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat, src *sources) error {
@@ -374,6 +396,9 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 		}
 		if r.NoEntry > 0 {
 			l.NoEntry = &r.NoEntry
+		}
+		if from, off := t.OffFrom(r.Func); off {
+			l.OffFrom = &from
 		}
 		if err := enc.Encode(l); err != nil {
 			return err

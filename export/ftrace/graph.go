@@ -361,6 +361,6 @@ func (g *Graph) note(ev *trace.Event) {
 		b = appendIndent(b, d+1)
 	}
 	b = append(b, "/* "...)
-	b = appendNote(b, ev)
+	b = g.appendNote(b, ev)
 	g.buf = append(b, " */\n"...)
 }

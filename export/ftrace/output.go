@@ -86,8 +86,14 @@ func appendLost(b []byte, cpu int, n uint64) []byte {
 
 // appendNote appends what an event that is no call says, as it stands in a
 // comment. It appends nothing for an event that says nothing to people.
-func appendNote(b []byte, ev *trace.Event) []byte {
+func (o *output) appendNote(b []byte, ev *trace.Event) []byte {
 	switch ev.Kind {
+	case trace.SwitchOff:
+		b = append(b, "switched off: "...)
+		b = append(b, o.t.Label(ev.Func)...)
+		b = append(b, ", about "...)
+		b = strconv.AppendUint(b, ev.Count, 10)
+		b = append(b, " calls a second"...)
 	case trace.Stack:
 		b = append(b, "stack "...)
 		b = strconv.AppendUint(b, ev.Count, 10)

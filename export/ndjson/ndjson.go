@@ -15,7 +15,7 @@
 //	comm    name of the thread at that time
 //	task    number of the task in the trace, from 0; thread ids can be reused
 //	depth   number of open calls around it
-//	func    name of the function (calls only)
+//	func    name of the function (calls and switch_off only)
 //	image   path of the function's program image (calls only)
 //	addr    the function's address in the image, a string in hex (calls only, if known)
 //	caller  function of the innermost open call around it (calls only, if there is one)
@@ -45,6 +45,8 @@
 //	comm        the thread has a new name, comm
 //	thread_end  the thread has ended by this time
 //	mark        the program set a mark: count and text are what it gave
+//	switch_off  func was switched off, to bound what tracing costs: calls of it from here on may be missing, in all
+//	            threads; count is how often a second it was called, estimated
 //	cut         the task was killed while it wrote something; text says what: sync, lost,
 //	            resync, stack, fork, start, comm, thread_end or mark
 //
@@ -146,7 +148,7 @@ func (j *Writer) Event(ev *trace.Event) error {
 		b = strconv.AppendUint(b, ev.Stack, 10)
 	}
 	switch ev.Kind {
-	case trace.Lost, trace.Stack, trace.Mark:
+	case trace.Lost, trace.Stack, trace.Mark, trace.SwitchOff:
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)
 		b = text(b, ev)

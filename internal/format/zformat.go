@@ -12,42 +12,45 @@ const (
 
 // Fields of the header page.
 const (
-	HMagic           = 0   // char[8]
-	HVersion         = 8   // u32
-	HHeaderSize      = 12  // u32, bytes
-	HChunkSize       = 16  // u32, bytes
-	HChunks          = 20  // u32
-	HPolicy          = 24  // u32
-	HRecorder        = 28  // u32
-	HNext            = 32  // u64, chunks
-	HFreed           = 40  // u32
-	HFilled          = 44  // u32
-	HHeartbeat       = 48  // u32
-	HClosed          = 52  // u32
-	HWaiters         = 56  // u32
-	HLeader          = 60  // u32
-	HLeaderStart     = 64  // u64, clock ticks
-	HCounter         = 72  // u64, ticks
-	HMonotonic       = 80  // u64, ns
-	HRealtime        = 88  // u64, ns
-	HCounterHZ       = 96  // u64, Hz
-	HLost            = 104 // u64, events
-	HLayout          = 112 // u32
-	HRanges          = 116 // u32, bytes
-	HRangesRoom      = 120 // u32
-	HSmallChunks     = 124 // u32
-	HSmallSize       = 128 // u32, bytes
-	HSmallFree       = 132 // u32, bytes
-	HScarce          = 136 // u32
-	HRequest         = 140 // u32
-	HRequestKind     = 144 // u32
-	HRequestPID      = 148 // u32
-	HRequestArgument = 152 // u64
-	HRequestAnswer   = 160 // u32
-	HUncounted       = 164 // u32
-	HUncountedFrom   = 168 // u64, ticks
-	HUncountedTo     = 176 // u64, ticks
-	HOverwritten     = 184 // u64, events
+	HMagic            = 0   // char[8]
+	HVersion          = 8   // u32
+	HHeaderSize       = 12  // u32, bytes
+	HChunkSize        = 16  // u32, bytes
+	HChunks           = 20  // u32
+	HPolicy           = 24  // u32
+	HRecorder         = 28  // u32
+	HNext             = 32  // u64, chunks
+	HFreed            = 40  // u32
+	HFilled           = 44  // u32
+	HHeartbeat        = 48  // u32
+	HClosed           = 52  // u32
+	HWaiters          = 56  // u32
+	HLeader           = 60  // u32
+	HLeaderStart      = 64  // u64, clock ticks
+	HCounter          = 72  // u64, ticks
+	HMonotonic        = 80  // u64, ns
+	HRealtime         = 88  // u64, ns
+	HCounterHZ        = 96  // u64, Hz
+	HLost             = 104 // u64, events
+	HLayout           = 112 // u32
+	HRanges           = 116 // u32, bytes
+	HRangesRoom       = 120 // u32
+	HSmallChunks      = 124 // u32
+	HSmallSize        = 128 // u32, bytes
+	HSmallFree        = 132 // u32, bytes
+	HScarce           = 136 // u32
+	HRequest          = 140 // u32
+	HRequestKind      = 144 // u32
+	HRequestPID       = 148 // u32
+	HRequestArgument  = 152 // u64
+	HRequestAnswer    = 160 // u32
+	HUncounted        = 164 // u32
+	HUncountedFrom    = 168 // u64, ticks
+	HUncountedTo      = 176 // u64, ticks
+	HOverwritten      = 184 // u64, events
+	HSwitchedOff      = 192 // u32, bytes
+	HSwitchedOffRoom  = 196 // u32
+	HSwitchedOffCount = 200 // u32
 )
 
 // Values of H_POLICY.
@@ -128,11 +131,12 @@ const (
 
 // Values of C_KIND.
 const (
-	KindEvents  = 1 // event words
-	KindImage   = 2 // describes a program image, `key=value` strings
-	KindProfile = 3 // counts and times for each function, no stream of events
-	KindMap     = 4 // the images of a process, and their ids
-	KindCount   = 5 // counts for each function, no times and no stream of events
+	KindEvents      = 1 // event words
+	KindImage       = 2 // describes a program image, `key=value` strings
+	KindProfile     = 3 // counts and times for each function, no stream of events
+	KindMap         = 4 // the images of a process, and their ids
+	KindCount       = 5 // counts for each function, no times and no stream of events
+	KindSwitchedOff = 6 // functions that are not recorded any more, because recording them costs too much
 )
 
 // Event words: counter's low half, id << 32, exit << 63.
@@ -208,6 +212,18 @@ const (
 	MBias     = 16 // u64
 	MLoaded   = 24 // u64, ticks
 	MUnloaded = 32 // u64, ticks
+)
+
+// Chunks of functions that are switched off.
+const (
+	SwitchedOffEntry = 16 // bytes
+)
+
+// Fields of an entry of a chunk of functions that are switched off.
+const (
+	OID      = 0 // u32
+	ORate    = 4 // u32, 1/s
+	OCounter = 8 // u64, ticks
 )
 
 // Fields of an entry of the file chunks, besides those of a chunk header.
@@ -302,8 +318,9 @@ const (
 
 // Bits of a function's switch.
 const (
-	SwitchOn   = 1 // calls are traced; derived: the process is armed, and no other bit but SLOW is set
-	SwitchSlow = 2 // calls are traced by the slow path: threads of the process cannot find their blocks otherwise
+	SwitchOn     = 1 // calls are traced; derived: the process is armed, and no other bit but SLOW is set
+	SwitchSlow   = 2 // calls are traced by the slow path: threads of the process cannot find their blocks otherwise
+	SwitchCostly = 4 // calls are not traced: the recorder has switched the function off, because recording it costs too much
 )
 
 // The symbol fentry_config: what to do in the process.
@@ -347,6 +364,7 @@ const (
 	ImageORoots    = 48  // i64, bytes
 	ImageOMode     = 56  // u32
 	ImageOOptions  = 60  // u32
+	ImageOPlain    = 64  // u32
 	ImageOIdlen    = 128 // u8, bytes
 	ImageOBuildID  = 129 // u8[127]
 	ImageOPath     = 256 // char[1024]

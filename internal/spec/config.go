@@ -38,6 +38,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"ROOTS", 48, "i64", "bytes", "distance to a bitmap of graph roots by local id; 0: none"},
 	{"MODE", 56, "u32", "", "tracer whose routines the thunks call, see Modes"},
 	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold or roots; 2: those without a clock"},
+	{"PLAIN", 64, "u32", "", "1: functions that no compiler has prepared for tracing are among those with ids"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
@@ -47,6 +48,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 var Switches = []Value{
 	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit but SLOW is set"},
 	{"SLOW", 2, "calls are traced by the slow path: threads of the process cannot find their blocks otherwise"},
+	{"COSTLY", 4, "calls are not traced: the recorder has switched the function off, because recording it costs too much"},
 }
 
 // Modes are the tracers, which Tracers names.

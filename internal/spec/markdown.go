@@ -37,6 +37,8 @@ func Markdown() string {
 		"{{indextask}}", fmt.Sprint(IndexTask),
 		"{{range}}", fields(Range),
 		"{{map}}", fields(Map),
+		"{{switchedoff}}", fields(SwitchedOff),
+		"{{switchedoffentry}}", fmt.Sprint(SwitchedOffEntry),
 		"{{rangeentry}}", fmt.Sprint(RangeEntry),
 		"{{mapentry}}", fmt.Sprint(MapEntry),
 		"{{symkeys}}", values(SymKeys, false),

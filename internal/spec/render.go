@@ -103,6 +103,8 @@ func TraceGroups() []Group {
 		offsets("fields of an entry of the table of id ranges", "R", Range),
 		{"map chunks", []Const{{"MAP_ENTRY", strconv.Itoa(MapEntry), "bytes"}}},
 		offsets("fields of an entry of a map chunk", "M", Map),
+		{"chunks of functions that are switched off", []Const{{"SWITCHED_OFF_ENTRY", strconv.Itoa(SwitchedOffEntry), "bytes"}}},
+		offsets("fields of an entry of a chunk of functions that are switched off", "O", SwitchedOff),
 		offsets("fields of an entry of the file chunks, besides those of a chunk header", "X", Index),
 		{"the file index", []Const{
 			{"INDEX_MAGIC", strconv.Quote(IndexMagic), "value of I_MAGIC"},

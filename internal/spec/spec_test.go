@@ -41,6 +41,7 @@ func TestTable(t *testing.T) {
 		Struct{Name: "index", Fields: append(slices.Clone(Chunk[:len(Chunk)-1]), Index...), Size: ChunkHeader},
 		Struct{Name: "range", Fields: Range, Size: RangeEntry},
 		Struct{Name: "map", Fields: Map, Size: MapEntry},
+		Struct{Name: "switched off", Fields: SwitchedOff, Size: SwitchedOffEntry},
 		Struct{Name: "profile", Fields: Profile, Size: ProfileEntry})
 	for _, s := range structs {
 		end := 0

@@ -19,6 +19,7 @@ var ImageKeys = []Value{
 	{"ids", 0, "how functions are numbered. If absent, by their position in the program's table of sites, from 1. " +
 		"`offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is " +
 		"the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
+	{"plain", 0, "`1`: functions that no compiler has prepared for tracing are among those with ids. Else absent"},
 }
 
 // SymKeys are the keys in the first lines of a .sym file.
@@ -73,6 +74,7 @@ var Info = []Member{
 	{"images[].mode", "string", "as mode in an image chunk"},
 	{"images[].clock", "string", "as clock in an image chunk"},
 	{"images[].ids", "string", "as ids in an image chunk"},
+	{"images[].plain", "boolean", "whether plain is 1 in an image chunk"},
 	{"processes", "array", "processes that the recorder saw, by the time it first did; not every one that is in the trace"},
 	{"processes[].pid", "number", "process id"},
 	{"processes[].parent", "number", "process id of its parent at that time, 0 if not known"},

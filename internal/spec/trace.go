@@ -61,6 +61,10 @@ var Header = []Field{
 	{"UNCOUNTED_FROM", 168, "u64", "ticks", "counter before the first of them"},
 	{"UNCOUNTED_TO", 176, "u64", "ticks", "counter after the last of them; 0: not known, the end of the program"},
 	{"OVERWRITTEN", 184, "u64", "events", "events given up for newer ones (policy `OVERWRITE`)"},
+	{"SWITCHED_OFF", 192, "u32", "bytes", "pool only: offset in the header of the list of functions that are switched " +
+		"off, a multiple of 8; 0: there is none"},
+	{"SWITCHED_OFF_ROOM", 196, "u32", "", "capacity of that list"},
+	{"SWITCHED_OFF_COUNT", 200, "u32", "", "how many it has; the recorder adds to it, and takes nothing away"},
 }
 
 // Chunk is the header of a chunk.
@@ -95,6 +99,7 @@ var Kinds = []Value{
 	{"PROFILE", 3, "counts and times for each function, no stream of events"},
 	{"MAP", 4, "the images of a process, and their ids"},
 	{"COUNT", 5, "counts for each function, no times and no stream of events"},
+	{"SWITCHED_OFF", 6, "functions that are not recorded any more, because recording them costs too much"},
 }
 
 // Policies say what a writer does when no chunk is free.
@@ -180,6 +185,16 @@ var Map = []Field{
 
 // MapEntry is the size of an entry of a map chunk in bytes.
 const MapEntry = 40
+
+// SwitchedOff is one entry of a chunk of functions that the recorder has switched off.
+var SwitchedOff = []Field{
+	{"ID", 0, "u32", "", "id of the function"},
+	{"RATE", 4, "u32", "1/s", "how often a second threads called it that called too much, estimated"},
+	{"COUNTER", 8, "u64", "ticks", "counter when it was switched off: calls from then on may be missing"},
+}
+
+// SwitchedOffEntry is the size of such an entry in bytes.
+const SwitchedOffEntry = 16
 
 // Index has the fields of an entry of the file chunks that the chunk's header does not have.
 var Index = []Field{

@@ -112,6 +112,10 @@ static void write_image(struct control *c)
 		text(&o, "clock=none", 16);
 		end(&o);
 	}
+	if (fentry_image.plain) {
+		text(&o, "plain=1", 16);
+		end(&o);
+	}
 	text(&o, "exe=", 8);
 	i64 n = readlink("/proc/self/exe", o.p, o.end - o.p);
 	if (!failed(n))

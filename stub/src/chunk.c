@@ -17,6 +17,7 @@
    again, some events were not counted, and meanwhile the header says so (UNCOUNTED). */
 #include "chunk.h"
 #include "configuration.h"
+#include "costly.h"
 #include "file.h"
 #include "image.h"
 #include "pool.h"
@@ -302,9 +303,9 @@ static int lap(struct control *c)
 	return 1;
 }
 
-/* next_chunk goes on in another chunk, with room for some words behind what it begins
-   with, or where else there is room. */
-static void next_chunk(struct control *c, u32 words)
+/* go_on goes on in another chunk, with room for some words behind what it begins with, or
+   where else there is room. */
+static void go_on(struct control *c, u32 words)
 {
 	struct chunk k = { 0 };
 	count_scrap(c);
@@ -318,6 +319,13 @@ static void next_chunk(struct control *c, u32 words)
 		return;
 	leave_current(c);
 	use_scrap(c);
+}
+
+/* next_chunk goes on in another chunk, and takes the time to look what the recorder wants. */
+static void next_chunk(struct control *c, u32 words)
+{
+	go_on(c, words);
+	follow_recorder();
 }
 
 /* check_name tells the trace the thread's name if that is a new one. Threads are

@@ -23,6 +23,7 @@
 /* bits of a function's switch */
 #define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit but SLOW is set */
 #define SWITCH_SLOW                2            /* calls are traced by the slow path: threads of the process cannot find their blocks otherwise */
+#define SWITCH_COSTLY              4            /* calls are not traced: the recorder has switched the function off, because recording it costs too much */
 
 /* the symbol fentry_config: what to do in the process */
 #define CONFIG_SIZE                1280         /* bytes */
@@ -56,6 +57,7 @@
 #define IMAGE_O_ROOTS              48           /* i64, bytes */
 #define IMAGE_O_MODE               56           /* u32 */
 #define IMAGE_O_OPTIONS            60           /* u32 */
+#define IMAGE_O_PLAIN              64           /* u32 */
 #define IMAGE_O_IDLEN              128          /* u8, bytes */
 #define IMAGE_O_BUILD_ID           129          /* u8[127] */
 #define IMAGE_O_PATH               256          /* char[1024] */
@@ -107,7 +109,8 @@ struct image_info {
 	i64 roots; /* bytes: distance to a bitmap of graph roots by local id; 0: none */
 	u32 mode; /* tracer whose routines the thunks call, see Modes */
 	u32 options; /* 1: those for a depth, a threshold or roots; 2: those without a clock */
-	u8 pad64[64];
+	u32 plain; /* 1: functions that no compiler has prepared for tracing are among those with ids */
+	u8 pad68[60];
 	u8 idlen; /* bytes: length of the build-id */
 	u8 build_id[127]; /* build-id of the image before it was patched */
 	char path[1024]; /* path of the image */
@@ -122,6 +125,7 @@ _Static_assert(offsetof(struct image_info, switches) == IMAGE_O_SWITCHES, "image
 _Static_assert(offsetof(struct image_info, roots) == IMAGE_O_ROOTS, "image_info.roots");
 _Static_assert(offsetof(struct image_info, mode) == IMAGE_O_MODE, "image_info.mode");
 _Static_assert(offsetof(struct image_info, options) == IMAGE_O_OPTIONS, "image_info.options");
+_Static_assert(offsetof(struct image_info, plain) == IMAGE_O_PLAIN, "image_info.plain");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");

@@ -45,6 +45,9 @@
 #define FT_H_UNCOUNTED_FROM        168          /* u64, ticks */
 #define FT_H_UNCOUNTED_TO          176          /* u64, ticks */
 #define FT_H_OVERWRITTEN           184          /* u64, events */
+#define FT_H_SWITCHED_OFF          192          /* u32, bytes */
+#define FT_H_SWITCHED_OFF_ROOM     196          /* u32 */
+#define FT_H_SWITCHED_OFF_COUNT    200          /* u32 */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */
@@ -110,6 +113,7 @@
 #define FT_KIND_PROFILE            3            /* counts and times for each function, no stream of events */
 #define FT_KIND_MAP                4            /* the images of a process, and their ids */
 #define FT_KIND_COUNT              5            /* counts for each function, no times and no stream of events */
+#define FT_KIND_SWITCHED_OFF       6            /* functions that are not recorded any more, because recording them costs too much */
 
 /* event words: counter's low half, id << 32, exit << 63 */
 #define FT_ID_EXIT                 0x80000000   /* the exit bit in the high half of an event word */
@@ -165,6 +169,14 @@
 #define FT_M_BIAS                  16           /* u64 */
 #define FT_M_LOADED                24           /* u64, ticks */
 #define FT_M_UNLOADED              32           /* u64, ticks */
+
+/* chunks of functions that are switched off */
+#define FT_SWITCHED_OFF_ENTRY      16           /* bytes */
+
+/* fields of an entry of a chunk of functions that are switched off */
+#define FT_O_ID                    0            /* u32 */
+#define FT_O_RATE                  4            /* u32, 1/s */
+#define FT_O_COUNTER               8            /* u64, ticks */
 
 /* fields of an entry of the file chunks, besides those of a chunk header */
 #define FT_X_OFFSET                96           /* u64, bytes */

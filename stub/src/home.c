@@ -17,6 +17,7 @@
    runs untraced. On arm64 there are no guests at all (machine.h). */
 #include "announce.h"
 #include "configuration.h"
+#include "costly.h"
 #include "home.h"
 #include "slow.h"
 #include "source.h"
@@ -45,6 +46,8 @@ static struct image *register_image(const struct image_info *info, struct words 
 			image_remove(m);
 			m = 0;
 		}
+		if (m)
+			follow_from_start();
 	}
 	unblock(old);
 	return m;

@@ -72,6 +72,21 @@ static void set_switches(struct image *m, int on)
 	}
 }
 
+/* images_switch_off switches a function off for good, by its id in the trace, because recording
+   it costs too much. Calls that are open end as ever. */
+hidden void images_switch_off(u32 id)
+{
+	struct images *t = load(&images);
+	for (u64 i = 0; t && i < t->n; i++) {
+		struct image *m = t->at[i];
+		u32 local = id - m->base - 1;
+		if (!m->switches || local >= m->sites)
+			continue;
+		__atomic_fetch_or(&m->switches[local], SWITCH_COSTLY, __ATOMIC_ACQ_REL);
+		clear_bits(&m->switches[local], (u8)SWITCH_ON);
+	}
+}
+
 /* set_slow tells thunks that look at the control base themselves, those that count, to look
    there no more. */
 static void set_slow(struct image *m)

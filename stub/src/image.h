@@ -59,5 +59,6 @@ hidden int image_returns_to(u64 ret, struct function *f);
 hidden int images_arm(int on);
 hidden int images_armed(void);
 hidden int images_share_base(struct control **t);
+hidden void images_switch_off(u32 id);
 
 #endif

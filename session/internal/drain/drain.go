@@ -31,6 +31,8 @@ type Drainer struct {
 	OnImage      func(id trace.ImageID, pid int, payload []byte)
 	OnWriteError func(error)
 
+	Adapt *Adapt // nil: nothing is switched off
+
 	stop   atomic.Bool
 	batch  []claim
 	held   []held               // oldest first
@@ -71,7 +73,9 @@ type Counts struct {
 	Bytes     int64  // size of the events file
 	Tasks     int    // threads that recorded something
 	Processes int
-	Err       error // the first error writing the file
+	// SwitchedOff is how many functions were, because recording them cost too much.
+	SwitchedOff int
+	Err         error // the first error writing the file
 }
 
 // Counts says what has been done. Run must have returned.
@@ -135,7 +139,11 @@ func (d *Drainer) Run() {
 	filled := d.p.Word(format.HFilled)
 	for !d.stop.Load() {
 		val := filled.Load()
+		if d.Adapt != nil {
+			d.Adapt.Meter.Tick(clock.Read())
+		}
 		n := d.round(false)
+		d.adapt()
 		took, wait := d.reclaim()
 		switch {
 		case n+took == 0:
@@ -245,7 +253,7 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 	used := pool.Seal(b)
 	c := claim{chunk: i, head: pool.HeaderOf(b, used), used: used}
 	kind := c.head.Kind()
-	if used == 0 || kind == 0 || kind > format.MaxKind {
+	if used == 0 || kind == 0 || kind > format.MaxKind || kind == trace.ChunkSwitchedOff {
 		d.stats.Bad++
 		d.p.Release(i, len(b))
 		d.p.Announce(1)
@@ -254,6 +262,9 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 	hole := -1
 	if kind == trace.ChunkEvents {
 		c.events, hole = pool.CountEvents(b[format.ChunkHeader:used])
+		if d.Adapt != nil {
+			d.Adapt.Meter.Chunk(c.head.Task(), c.head.Counter(), b[format.ChunkHeader:used], c.events)
+		}
 	}
 	id := c.head.Task()
 	d.tasks[id] = max(d.tasks[id], c.head.Lost())

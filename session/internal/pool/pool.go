@@ -48,6 +48,9 @@ const sizeSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 // the entries of the table of ranges.
 const images = 2048
 
+// switchedOff is how many functions can be switched off in a session.
+const switchedOff = 1 << 16
+
 // Pool is the shared memory the traced processes write to.
 //
 // Its chunks have numbers: first those of full size, then the small ones.
@@ -59,6 +62,9 @@ type Pool struct {
 
 	header int // bytes before the first chunk
 	bits   int // where the header says which small ones are free
+	ranges int // where it has the table of id ranges
+	off    int // where it lists the functions that are switched off
+	offs   int // and how many of them there are
 	alone  bool
 }
 
@@ -70,8 +76,9 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	}
 	p := &Pool{N: int(n), Small: smallChunks(n)}
 	p.bits = (format.StatesOff + 4*(p.N+p.Small) + 7) &^ 7
-	ranges := p.bits + p.Small/bitsInWord*8
-	p.header = (ranges + images*format.RangeEntry + 4095) &^ 4095
+	p.ranges = p.bits + p.Small/bitsInWord*8
+	p.off = p.ranges + images*format.RangeEntry
+	p.header = (p.off + switchedOff*4 + 4095) &^ 4095
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
@@ -95,8 +102,10 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	le.PutUint32(p.Mem[format.HSmallChunks:], uint32(p.Small))
 	le.PutUint32(p.Mem[format.HSmallSize:], smallSize)
 	le.PutUint32(p.Mem[format.HSmallFree:], uint32(p.bits))
-	le.PutUint32(p.Mem[format.HRanges:], uint32(ranges))
+	le.PutUint32(p.Mem[format.HRanges:], uint32(p.ranges))
 	le.PutUint32(p.Mem[format.HRangesRoom:], images)
+	le.PutUint32(p.Mem[format.HSwitchedOff:], uint32(p.off))
+	le.PutUint32(p.Mem[format.HSwitchedOffRoom:], switchedOff)
 	for i := range p.Small / bitsInWord {
 		p.free(i).Store(^uint64(0))
 	}
@@ -112,7 +121,7 @@ func smallChunks(n int64) int {
 		small = min(small, max(0, (space-n*format.ChunkSize)/2/smallSize))
 	}
 	if most := limits.FileSize().Bytes; most != limits.None {
-		const header = format.StatesOff + mostSmall*5 + images*format.RangeEntry + 4096
+		const header = format.StatesOff + mostSmall*5 + images*format.RangeEntry + switchedOff*4 + 4096
 		small = min(small, max(0, (most-header-n*(format.ChunkSize+4))/smallSize))
 	}
 	return int(small) &^ (bitsInWord - 1)

@@ -1,0 +1,105 @@
+//go:build linux
+
+package adapt
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// An Off is a function that is to be switched off.
+type Off struct {
+	ID   uint32
+	Rate uint32 // how often a second threads called it that are above the limit, estimated
+}
+
+// Of two functions that are called equally often, the one that does less by itself tells less, and its calls cost more of
+// the time it takes; of two that do the same, the one that is called more often brings more. So functions are taken by
+// their calls times their calls over the time they took by themselves, greatest first. Most calls are those of few
+// functions: in python 36 % of ten, 66 % of thirty and 89 % of a hundred among 1,700 (docs/rationale.md).
+
+const (
+	// aim is how far below the limit the calls that are left are to cost, as a part of it: other functions will be
+	// called more often, and what is off costs something, too.
+	aim = 0.7
+	// few is the part of the calls that were read from which on a function is worth to be switched off: what is called
+	// less costs little, and can be the very thing that is looked for.
+	few = 1.0 / 2048
+)
+
+// Decide returns what is to be switched off now, in the order of ids: nothing, as a rule. may tells whether a function
+// may be switched off at all.
+func (m *Meter) Decide(may func(id uint32) bool) []Off {
+	if m.now.Monotonic-m.from < int64(m.o.Window) {
+		return nil
+	}
+	var hot load
+	too := 0.0 // events above what is aimed at, of threads above the limit
+	for _, l := range m.tasks {
+		if m.excess(l, m.o.Limit) > 0 {
+			hot.events += l.events
+			hot.span += l.span
+			too += m.excess(l, aim*m.o.Limit)
+		}
+	}
+	var off []Off
+	if too > 0 {
+		off = m.choose(too/float64(hot.events), hot, may)
+	}
+	m.begin()
+	return off
+}
+
+// begin begins a window.
+func (m *Meter) begin() {
+	m.from = m.now.Monotonic
+	clear(m.tasks)
+	m.tallies.reset()
+	m.stride = max(1, m.hot*chunk/maxRead)
+	m.hot = 0
+}
+
+// Done says that programs have been told, at a counter, to switch functions off.
+func (m *Meter) Done(off []Off, counter uint64) {
+	for _, o := range off {
+		m.off[o.ID] = true
+	}
+	m.since = counter
+}
+
+// choose chooses functions with a part of all calls that were read; threads with the load hot are above the limit.
+func (m *Meter) choose(part float64, hot load, may func(uint32) bool) []Off {
+	type candidate struct {
+		id    uint32
+		calls uint64
+		score float64
+	}
+	all := uint64(0)
+	for _, id := range m.tallies.seen {
+		all += m.tallies.at(id).calls
+	}
+	least := max(2, uint64(float64(all)*few))
+	var cs []candidate
+	for _, id := range m.tallies.seen {
+		if t := m.tallies.at(id); t.calls >= least && !m.off[id] && may(id) {
+			calls := float64(t.calls)
+			cs = append(cs, candidate{id, t.calls, calls * calls / float64(max(t.self, 1))})
+		}
+	}
+	slices.SortFunc(cs, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id)) })
+	// From calls that were read to calls a second.
+	seconds := float64(hot.span) / m.ticks() / 1e9
+	rate := float64(hot.events) / float64(max(m.tallies.words, 1)) / max(seconds, 1e-9)
+	var off []Off
+	taken := uint64(0)
+	for _, c := range cs {
+		if float64(taken) >= part*float64(all) {
+			break
+		}
+		taken += c.calls
+		off = append(off, Off{c.id, uint32(min(float64(c.calls)*rate, math.MaxUint32))})
+	}
+	slices.SortFunc(off, func(a, b Off) int { return cmp.Compare(a.ID, b.ID) })
+	return off
+}

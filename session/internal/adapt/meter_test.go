@@ -1,0 +1,212 @@
+//go:build linux
+
+package adapt
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/pool"
+)
+
+// A program is a thread that records calls. A tick is a nanosecond.
+type program struct {
+	t     uint64
+	begin uint64
+	words []byte
+	n     uint64
+	off   map[uint32]bool
+}
+
+func (p *program) event(id uint32, after uint64) {
+	p.t += after
+	if p.off[id&^format.IDExit] {
+		return
+	}
+	p.words = le.AppendUint64(p.words, uint64(id)<<32|uint64(uint32(p.t)))
+	p.n++
+}
+
+// call records a call that takes so long by itself, before and after what is inside.
+func (p *program) call(id uint32, self uint64, inside func()) {
+	p.event(id, self/2)
+	if inside != nil {
+		inside()
+	}
+	p.event(id|format.IDExit, self/2)
+}
+
+// hand gives what was recorded to the meter.
+func (p *program) hand(m *Meter, thread uint32) {
+	m.Chunk(pool.Task{PID: thread, TID: thread}, p.begin, p.words, p.n)
+	p.begin, p.words, p.n = p.t, nil, 0
+}
+
+const (
+	outer = 1 + iota // calls the others
+	small            // is called most
+	long             // is called as often and takes long
+	rare             // is called once in a window
+)
+
+// work is what the program does in a window.
+func (p *program) work(m *Meter, thread uint32) {
+	for i := range 40 {
+		for range 200 {
+			p.call(outer, 400, func() {
+				for range 4 {
+					p.call(small, 40, nil)
+				}
+				p.call(long, 4000, nil)
+			})
+		}
+		if i == 20 {
+			p.call(rare, 10, nil)
+		}
+		p.hand(m, thread)
+	}
+}
+
+func reading(t uint64) clock.Reading { return clock.Reading{Counter: t, Monotonic: int64(t)} }
+
+func all(uint32) bool { return true }
+
+func ids(off []Off) []uint32 {
+	var ids []uint32
+	for _, o := range off {
+		ids = append(ids, o.ID)
+	}
+	return ids
+}
+
+// run lets a program run for some windows, and returns what was switched off in each.
+func run(m *Meter, p *program, windows int, may func(uint32) bool) (off [][]uint32) {
+	for range windows {
+		p.work(m, 7)
+		m.Tick(reading(p.t))
+		o := m.Decide(may)
+		for _, id := range ids(o) {
+			p.off[id] = true
+		}
+		m.Done(o, p.t)
+		off = append(off, ids(o))
+	}
+	return off
+}
+
+func start(limit float64) (*Meter, *program) {
+	p := &program{t: 1 << 40, begin: 1 << 40, off: make(map[uint32]bool)}
+	m := New(Options{Limit: limit, Event: 10}, reading(p.t-1000))
+	m.Tick(reading(p.t))
+	return m, p
+}
+
+// TestDecide: what is called most for what it does is switched off, nothing is once tracing costs less than the limit, and
+// what is called rarely never is.
+func TestDecide(t *testing.T) {
+	// A round of 4 calls of small, one of long and one of outer takes 4,560 ns, of which 120 are events: 2.7 % more.
+	for _, tt := range []struct {
+		limit float64
+		want  [][]uint32
+	}{
+		{0.5, [][]uint32{nil, nil}},
+		{0.03, [][]uint32{nil, nil}},
+		{0.02, [][]uint32{{small}, nil, nil}},
+		{0.003, [][]uint32{{outer, small, long}, nil, nil}},
+	} {
+		m, p := start(tt.limit)
+		if have := run(m, p, len(tt.want), all); !slices.EqualFunc(have, tt.want, slices.Equal) {
+			t.Errorf("limit %v: switched off %v, want %v", tt.limit, have, tt.want)
+		}
+	}
+	m, p := start(0.02)
+	if have := run(m, p, 1, func(id uint32) bool { return id != small }); slices.Contains(have[0], small) {
+		t.Errorf("switched off %v, of which %d may not be", have, small)
+	}
+}
+
+// TestDecideRate: how often a second a function was called is right within a tenth.
+func TestDecideRate(t *testing.T) {
+	m, p := start(0.02)
+	from := p.t
+	p.work(m, 7)
+	m.Tick(reading(p.t))
+	off := m.Decide(all)
+	calls := float64(40*200*4) / float64(p.t-from) * 1e9
+	if len(off) != 1 || float64(off[0].Rate) < 0.9*calls || float64(off[0].Rate) > 1.1*calls {
+		t.Errorf("%+v, want %.0f calls a second", off, calls)
+	}
+}
+
+// TestWaiting: threads that wait do not hide one that does not, and have nothing of their own switched off.
+func TestWaiting(t *testing.T) {
+	m, p := start(0.02)
+	waiting := &program{t: p.t, begin: p.t}
+	for i := range 100 {
+		waiting.call(9, 1<<20, nil)
+		waiting.hand(m, uint32(100+i))
+	}
+	p.work(m, 7)
+	m.Tick(reading(p.t))
+	if have := ids(m.Decide(all)); !slices.Equal(have, []uint32{small}) {
+		t.Errorf("switched off %v, want %v", have, []uint32{small})
+	}
+}
+
+// TestDone: chunks that began before programs were told show nothing new.
+func TestDone(t *testing.T) {
+	m, p := start(0.02)
+	p.work(m, 7)
+	m.Tick(reading(p.t))
+	off := m.Decide(all)
+	late := *p // has not heard of it
+	late.work(m, 8)
+	m.Done(off, late.t)
+	m.Tick(reading(late.t))
+	m.Decide(all)
+	again := *p
+	again.begin = p.t
+	again.work(m, 7)
+	m.Tick(reading(again.t + uint64(window)))
+	if have := m.Decide(all); len(off) != 1 || have != nil {
+		t.Errorf("switched off %v, and then %v by old chunks", off, have)
+	}
+}
+
+// TestWindow: nothing is decided before its end.
+func TestWindow(t *testing.T) {
+	m, p := start(0.02)
+	p.work(m, 7)
+	m.Tick(reading(1<<40 + uint64(window) - 2000))
+	if off := m.Decide(all); off != nil {
+		t.Errorf("switched off %v after %v", off, window-2*time.Microsecond)
+	}
+}
+
+// FuzzChunk: whatever programs hand over, deciding ends, and what is switched off was called.
+func FuzzChunk(f *testing.F) {
+	_, p := start(1)
+	p.call(outer, 10, func() { p.call(small, 2, nil); p.call(0x7fffffff, 1, nil) })
+	f.Add(p.words, uint64(1<<40), uint64(4))
+	f.Add(le.AppendUint64(nil, 0x7ffe17ff<<32), uint64(0), uint64(1<<63))
+	f.Fuzz(func(t *testing.T, words []byte, begin, events uint64) {
+		m := New(Options{Limit: 0.01, Event: 1e3}, reading(1))
+		m.Tick(reading(2))
+		for i := range uint32(3) {
+			m.Chunk(pool.Task{PID: i}, begin, words, events)
+		}
+		m.Tick(reading(2 + uint64(window)))
+		called := map[uint32]bool{}
+		for w := words; len(w) >= 8; w = w[1:] {
+			called[le.Uint32(w[4:])] = true
+		}
+		for _, o := range m.Decide(all) {
+			if !called[o.ID] {
+				t.Errorf("%d is switched off, and was not called", o.ID)
+			}
+		}
+	})
+}
