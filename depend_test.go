@@ -44,7 +44,8 @@ var mayImport = map[string][]string{
 		"session/internal/procfs"},
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "internal/safefile",
 		"session/internal/procfs"},
-	"session/internal/tracee": {"arch", "patch", "session/internal/procfs"},
+	"session/internal/switches": {"trace", "internal/format", "session/internal/clock"},
+	"session/internal/tracee":   {"arch", "patch", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/memfile", "internal/safefile",
 		"session/internal/tracee"},
 

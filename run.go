@@ -57,6 +57,9 @@ type Options struct {
 	// pattern of Plan.Select chooses functions. Less than 0: nothing is switched off, nor is it for profiles, without a
 	// clock, with trace.PolicyOverwrite and under an emulator.
 	Overhead float64
+	// NoSwitches does not record when threads were off a processor. Otherwise the function_graph tracer does, if it has a
+	// clock and the kernel tells (trace.Info.Switches).
+	NoSwitches bool
 	// Emulator is the command that runs programs of another machine. nil: it is detected automatically
 	// ([session.FindEmulator]).
 	Emulator []string
@@ -142,6 +145,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	}
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
+	so.Switches = !o.NoSwitches && o.Plan.Tracer == patch.FunctionGraph && !o.Plan.NoClock
 	if cmd.SysProcAttr != nil {
 		return nil, fmt.Errorf("%s: SysProcAttr is not supported", p.Path)
 	}

@@ -86,6 +86,8 @@ const (
 	kindMap      = 4
 
 	kindSwitchedOff = 6
+	kindSched       = 7
+	schedEntry      = 24
 	mapEntry        = 40
 	traceMagic      = "FENTRYT1"
 	maxChunkSize    = 1 << 30
@@ -187,6 +189,10 @@ func decode(dir string, patched ...string) (*decoded, error) {
 				break
 			}
 			err = d.profile(body, symbols[image], image)
+		case kind == kindSched:
+			if len(body)%schedEntry != 0 || le.Uint64(c[112:]) <= le.Uint64(c[24:]) {
+				err = fmt.Errorf("%d bytes of task switches from %d to %d", len(body), le.Uint64(c[24:]), le.Uint64(c[112:]))
+			}
 		default:
 			err = fmt.Errorf("chunk of kind %d", kind)
 		}

@@ -137,6 +137,7 @@ func (s *session) chunkSize() int {
 func (s *session) ready(pid int) {
 	start := s.live.Start(pid)
 	s.processes.saw(pid)
+	s.followSwitches(pid)
 	if s.pool != nil {
 		s.pool.Word64(format.HLeaderStart).Store(start)
 		s.pool.Word(format.HLeader).Store(uint32(pid))

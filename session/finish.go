@@ -21,6 +21,7 @@ func (s *session) finish() {
 		s.finishProfile()
 		return
 	}
+	s.stopSwitches()
 	alone, losses := s.deserted(), losses{}
 	if s.pool.Mem != nil {
 		// Before programs that live on are told that the trace is over: what they do then
@@ -43,6 +44,7 @@ func (s *session) finish() {
 	}
 	losses.write(s.dir.Events)
 	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = c.Events, c.Chunks, c.Bad, losses.overwritten
+	s.own = c.Own
 	s.res.Tasks, s.res.Processes, s.res.Lost = c.Tasks, c.Processes, c.Lost+losses.lost
 	s.res.Uncounted = losses.uncounted != 0
 	s.res.WriteError, s.res.Bytes, s.res.SwitchedOff = c.Err, c.Bytes, c.SwitchedOff

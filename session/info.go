@@ -54,7 +54,7 @@ func (s *session) endInfo() {
 	s.whereDir()
 	i.Images = s.res.Images
 	i.Totals.Events = s.res.Events
-	i.Totals.Chunks = s.res.Chunks
+	i.Totals.Chunks = s.res.Chunks + s.own
 	i.Totals.Bytes = uint64(s.res.Bytes)
 	i.Totals.Processes = s.res.Processes
 	i.Totals.Tasks = s.res.Tasks

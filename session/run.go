@@ -16,6 +16,7 @@ import (
 	"github.com/fentry-dev/fentry/session/internal/drain"
 	"github.com/fentry-dev/fentry/session/internal/launch"
 	"github.com/fentry-dev/fentry/session/internal/pool"
+	"github.com/fentry-dev/fentry/session/internal/switches"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
 	"github.com/fentry-dev/fentry/trace"
@@ -30,7 +31,9 @@ type session struct {
 	serve *drain.Server
 	exes  *exes // nil: none are opened
 
-	processes *processes // nil: nobody looks after them
+	processes *processes         // nil: nobody looks after them
+	switches  *switches.Recorder // nil: none are recorded
+	own       uint64             // chunks in the trace that are no program's
 	live      *drain.Liveness
 	in        launch.Inherited
 	info      trace.Info
@@ -169,6 +172,7 @@ func (s *session) close() {
 	if s.pool == nil {
 		return
 	}
+	s.stopSwitches()
 	s.processes.close()
 	s.exes.close()
 	s.drain.Close()

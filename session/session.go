@@ -56,6 +56,8 @@ type Options struct {
 	// OverheadAll switches off functions of every image. Otherwise images whose functions compilers have prepared for
 	// tracing keep all: somebody has chosen them.
 	OverheadAll bool
+	// Switches records when threads were off a processor, if the kernel tells: info.json says why if it does not.
+	Switches bool
 	// NoPtrace runs a patched copy without trying ptrace.
 	NoPtrace bool
 

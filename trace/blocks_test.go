@@ -133,6 +133,10 @@ func wildTrace(t testing.TB, seed uint64) []byte {
 	}
 	for _, p := range all {
 		p.k.Flush()
+		from := rng.Uint64N(p.now)
+		if err := w.WriteSched(p.k.id, from, p.now, randomOffs(rng, from, p.now)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return b.Bytes()
 }

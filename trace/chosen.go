@@ -160,7 +160,7 @@ func counting(s taskSink) taskSink {
 
 func (s *chosenSink) begin(fl *follower) {
 	s.fl, s.before, s.earlier = fl, s.from > 0, nil
-	fl.nest = s.calls.Nest
+	fl.nest, fl.begin = s.calls.Nest, s.from
 	s.countingSink.begin(fl)
 }
 

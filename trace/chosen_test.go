@@ -90,8 +90,8 @@ func TestChosenWithIndex(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				o.From, o.To = 0, 0
 			}
-			r := ReportOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: randomCalls(rng), PerTask: rng.IntN(2) == 0}
-			g := GraphOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: r.Calls, PerTask: rng.IntN(2) == 0, KeepRecursion: rng.IntN(2) == 0}
+			r := ReportOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: randomCalls(rng), PerTask: rng.IntN(2) == 0, Waits: true}
+			g := GraphOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: r.Calls, PerTask: rng.IntN(2) == 0, KeepRecursion: rng.IntN(2) == 0, Waits: true}
 			rows, tree := seeRows(t, plain, r), seeTree(t, plain, g)
 			r.Tasks, g.Tasks = inTrace(indexed, r.Tasks), inTrace(indexed, g.Tasks)
 			if have := seeRows(t, indexed, r); have != rows {

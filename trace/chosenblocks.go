@@ -65,8 +65,7 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 	if err != nil {
 		return errBlocks
 	}
-	fl := newFollower(s, tb.blocks[0].due, k.Stack)
-	s.begin(fl)
+	fl := s.t.follow(k, s, tb.blocks[0].due)
 	if k.ParentPID != 0 {
 		fl.inherit(tb.inherited, k.begin)
 	}

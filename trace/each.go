@@ -83,8 +83,7 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	d := t.newDecoder(k.chunks, window)
 	var w word
 	more := d.next(&w)
-	fl := newFollower(s, w.t, k.Stack)
-	s.begin(fl)
+	fl := t.follow(k, s, w.t)
 	if k.ParentPID != 0 {
 		fl.inherit(inherited, k.begin)
 	}
@@ -125,6 +124,16 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 		return t.eachEntry(k.counts, format.CountEntry, window, p.count)
 	}
 	return nil
+}
+
+// follow returns a follower for a task, whose first word is at counter start, and a sink that has begun.
+func (t *Trace) follow(k *Task, s taskSink, start uint64) *follower {
+	fl := newFollower(s, start, k.Stack)
+	if w, ok := counting(s).(interface{ asksForWaits() bool }); ok && w.asksForWaits() {
+		fl.waits = newWaits(t.file, k.sched)
+	}
+	s.begin(fl)
+	return fl
 }
 
 // eachEntry calls fn with parts of a task's profile or count chunks: whole entries of

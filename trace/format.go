@@ -18,6 +18,7 @@ const (
 	ChunkProfile ChunkKind = format.KindProfile // counts and times per function, no stream of events
 	ChunkCount   ChunkKind = format.KindCount   // counts per function, no times
 	ChunkMap     ChunkKind = format.KindMap     // images loaded in a process
+	ChunkSched   ChunkKind = format.KindSched   // when a thread was off a processor
 
 	ChunkSwitchedOff ChunkKind = format.KindSwitchedOff // functions that are not recorded any more
 )

@@ -27,6 +27,8 @@ type GraphOptions struct {
 	// call around that.
 	From, To int64
 	Calls    Calls
+	// Waits asks for CPU, Wait and Unknown.
+	Waits bool
 }
 
 // A Node is the merged calls of one call path. Times are in ns.
@@ -41,6 +43,8 @@ type Node struct {
 	// Total is the time from entry to exit of calls from outside the node.
 	Total int64
 	Self  int64 // time in the functions of the node, including those folded into it
+	// CPU, Wait and Unknown are parts of Total as in FuncStat.
+	CPU, Wait, Unknown int64
 	// Unwound and Unfinished calls as in FuncStat.
 	Unwound, Unfinished uint64
 	// Folded is the number of calls put here because of MaxDepth or MaxNodes. Their functions are not the node's.
@@ -116,9 +120,9 @@ func (n *Node) prune() bool {
 func (t *Trace) callTrees(c *choice, x *blockIndex, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
 	trees := map[int]*callTree{} // by group, the first task's index for order
 	var mu sync.Mutex
-	group := groups(tasks, *o)
+	group, waits := groups(tasks, *o), t.waitsWanted(o.Waits)
 	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
-		return c.chosen(t, x, &grapher{t: t, o: o, tree: newCallTree(o)})
+		return c.chosen(t, x, &grapher{t: t, o: o, tree: newCallTree(o, waits)})
 	}, func(s taskSink, k *Task) {
 		g := counting(s).(*grapher)
 		if !o.PerProcess && !o.PerTask {
@@ -132,7 +136,7 @@ func (t *Trace) callTrees(c *choice, x *blockIndex, tasks []*Task, o *GraphOptio
 		} else {
 			trees[id] = g.tree
 		}
-		g.tree = newCallTree(o)
+		g.tree = newCallTree(o, waits)
 	}, func(s taskSink) {
 		if o.PerProcess || o.PerTask {
 			return
@@ -179,6 +183,13 @@ func (n *Node) sum() {
 	for _, c := range n.Children {
 		n.Total = addSat(n.Total, c.Total)
 	}
+	if n.CPU < 0 {
+		return
+	}
+	n.CPU, n.Wait, n.Unknown = 0, 0, 0
+	for _, c := range n.Children {
+		n.CPU, n.Wait, n.Unknown = addSat(n.CPU, c.CPU), addSat(n.Wait, c.Wait), addSat(n.Unknown, c.Unknown)
+	}
 }
 
 // A callTree is a tree of call paths in one array.
@@ -186,6 +197,7 @@ type callTree struct {
 	o     *GraphOptions
 	nodes []treeNode
 	edges edgeTable
+	waits wants // treeNode.off
 }
 
 type treeNode struct {
@@ -203,10 +215,13 @@ type treeNode struct {
 	// The child last entered: most calls go where the one before went.
 	lastFn   FuncID
 	lastNode int32
+
+	off   offSpan // of total
+	marks offMarks
 }
 
-func newCallTree(o *GraphOptions) *callTree {
-	return &callTree{o: o, nodes: []treeNode{{parent: -1}}}
+func newCallTree(o *GraphOptions, w wants) *callTree {
+	return &callTree{o: o, waits: w, nodes: []treeNode{{parent: -1}}}
 }
 
 // child returns the node for a call of fn from node from. It is from itself or
@@ -262,6 +277,7 @@ func (c *callTree) merge(o *callTree) {
 		n.self = addSat(n.self, on.self)
 		if i == 0 || n.fn == on.fn {
 			n.total = addSat(n.total, on.total)
+			n.off.add(on.off)
 		} else {
 			n.folded += on.calls // the merged tree is full
 		}
@@ -277,6 +293,7 @@ func (c *callTree) node(t *Trace, root int32) *Node {
 			Func: n.fn, Name: t.Name(n.fn), Calls: n.calls, Recursive: n.recursive, Total: n.total, Self: n.self,
 			Unwound: n.unwound, Unfinished: n.unfinished, Folded: n.folded,
 		}
+		nodes[i].CPU, nodes[i].Wait, nodes[i].Unknown = n.off.parts(n.total, c.waits)
 		if i > 0 {
 			p := &nodes[n.parent]
 			p.Children = append(p.Children, &nodes[i])
@@ -310,6 +327,8 @@ type grapher struct {
 
 func (g *grapher) begin(fl *follower) { g.fl = fl }
 
+func (g *grapher) asksForWaits() bool { return g.tree.waits == allWaits }
+
 func (g *grapher) enter(f *frame) {
 	fs := g.fl.cur.frames
 	from := int32(0)
@@ -320,6 +339,9 @@ func (g *grapher) enter(f *frame) {
 	n := &g.tree.nodes[f.ref]
 	if n.active == 0 {
 		f.flags |= frameOutermost
+		if g.tree.waits == allWaits {
+			n.marks.mark(g.fl, f)
+		}
 	}
 	n.active++
 	if f.flags&frameInherited != 0 {
@@ -345,12 +367,21 @@ func (g *grapher) call(fn FuncID) {
 
 func (g *grapher) forget(f *frame) {
 	n := &g.tree.nodes[f.ref]
+	g.unmark(n, f)
 	n.active--
 	n.self = addSat(n.self, g.t.Clock.Span(f.self))
 }
 
+// unmark takes back what enter has noted for a call that is none, or does not count.
+func (g *grapher) unmark(n *treeNode, f *frame) {
+	if f.flags&frameOutermost != 0 && g.tree.waits == allWaits {
+		n.marks.take(g.fl, f)
+	}
+}
+
 func (g *grapher) drop(f *frame) {
 	n := &g.tree.nodes[f.ref]
+	g.unmark(n, f)
 	if f.flags&frameSuspended == 0 {
 		n.active--
 	}
@@ -373,8 +404,12 @@ func (g *grapher) leave(f *frame, end uint64, how ending) {
 	if f.flags&frameSuspended == 0 {
 		n.active--
 	}
-	if f.flags&frameOutermost != 0 && end > f.start {
-		n.total = addSat(n.total, g.t.Clock.Span(end-f.start))
+	if f.flags&frameOutermost != 0 {
+		dur := g.t.Clock.Span(end - min(end, f.start))
+		n.total = addSat(n.total, dur)
+		if g.tree.waits == allWaits {
+			n.off.add(n.marks.since(g.fl, f, end, dur, &g.t.Clock))
+		}
 	}
 	n.self = addSat(n.self, g.t.Clock.Span(f.self))
 	switch how {

@@ -140,6 +140,7 @@ type chunkHead struct {
 	ppid, ptid uint32
 	first      uint32
 	stack      uint64
+	until      uint64
 }
 
 // parseChunkHead decodes the header at the start of b. ok is false when b does
@@ -159,6 +160,7 @@ func parseChunkHead(b []byte, h *chunkHead) (ok bool) {
 	h.comm = [16]byte(b[format.CComm:])
 	h.ppid, h.ptid = le.Uint32(b[format.CParentPID:]), le.Uint32(b[format.CParentTID:])
 	h.first, h.stack = le.Uint32(b[format.CFirst:]), le.Uint64(b[format.CStack:])
+	h.until = le.Uint64(b[format.CUntil:])
 	return le.Uint32(b[format.CMagic:]) == format.ChunkMagic &&
 		h.kind >= 1 && h.kind <= format.MaxKind &&
 		(h.size == 0 || h.size >= ChunkHeaderSize) && h.size%8 == 0
@@ -179,6 +181,7 @@ type index struct {
 	tasks  map[taskKey]*Task
 	images map[ImageID]uint32
 	states *slotStates // nil: a file without
+	sched  map[threadID][]schedRef
 	ranges rangeLog
 	off    []switchedOff // functions that the recorder has switched off
 
@@ -378,7 +381,7 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	}
 	t.Chunks++
 	t.Bytes += int64(ch.size)
-	if ch.kind > ChunkSwitchedOff {
+	if ch.kind > ChunkSched {
 		if t.Unknown++; t.Unknown == 1 {
 			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it",
 				off, ch.kind))
@@ -386,10 +389,13 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 		return nil
 	}
 	ref := chunkRef{off: off, counter: ch.counter, size: ch.size, number: ch.number, first: ch.first}
-	if ch.kind == ChunkMap {
+	switch ch.kind {
+	case ChunkMap:
 		return ix.addMap(off, ch)
-	}
-	if ch.kind == ChunkSwitchedOff {
+	case ChunkSched:
+		ix.addSched(off, ch)
+		return nil
+	case ChunkSwitchedOff:
 		return ix.addSwitchedOff(off, ch)
 	}
 	ref.image = ix.image(ch.image)
@@ -522,6 +528,7 @@ func (ix *index) finish() {
 		}
 		return 0
 	})
+	ix.finishSched()
 	newest := map[[2]int]*Task{} // by id, of those that began before
 	for i, k := range t.Tasks {
 		k.Index = i

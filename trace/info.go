@@ -65,7 +65,20 @@ type Info struct {
 	Totals    Totals        `json:"totals"`
 	// Lost is the number of events that were lost, with every reason.
 	Lost uint64 `json:"lost"`
+	// Switches says how it is known when threads were off a processor; nil: the recorder did not ask.
+	Switches *InfoSwitches `json:"switches,omitempty"`
 }
+
+// InfoSwitches says how it is known when threads were off a processor.
+type InfoSwitches struct {
+	Source string `json:"source,omitempty"` // SwitchesPerf; "": it is not
+	Reason string `json:"reason,omitempty"` // why it is not
+	// Lost records of the kernel's leave times in which nothing is known of any thread.
+	Lost uint64 `json:"lost,omitempty"`
+}
+
+// SwitchesPerf is the source of task switches that the kernel's perf events tell of.
+const SwitchesPerf = "perf"
 
 // InfoClock ties the timestamp counter to CLOCK_MONOTONIC.
 type InfoClock struct {

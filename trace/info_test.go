@@ -19,7 +19,11 @@ func TestInfoTable(t *testing.T) {
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 			have = append(have, prefix+name)
-			switch ft := typ.Field(i).Type; {
+			ft := typ.Field(i).Type
+			if ft.Kind() == reflect.Pointer {
+				ft = ft.Elem()
+			}
+			switch {
 			case ft.Kind() == reflect.Struct && ft.PkgPath() == typ.PkgPath():
 				walk(ft, prefix+name+".")
 			case ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct:

@@ -19,6 +19,8 @@ type ReportOptions struct {
 	From, To int64
 	// Calls are those that count.
 	Calls Calls
+	// Waits asks for CPU, Wait and Unknown.
+	Waits bool
 	// Workers is the number of tasks read in parallel; 0: one per processor.
 	Workers int
 }
@@ -38,6 +40,9 @@ type FuncStat struct {
 	// average call.
 	Sum  int64
 	Self int64 // time in the function itself
+	// CPU, Wait and Unknown are parts of Total, and together all of it: time on a processor, time off it, and time of
+	// which it is not known which of both it was. -1: nothing is known at all; 0 unless ReportOptions.Waits.
+	CPU, Wait, Unknown int64
 	// Min, Avg, Max, StdDev and P99 are those of single calls.
 	Min, Avg, Max, P99 int64
 	StdDev             float64
@@ -81,10 +86,13 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 func (t *Trace) countCalls(c *choice, x *blockIndex, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
 	var mu sync.Mutex
 	var rows []FuncStat
-	total := newReport(t)
+	total, waits := newReport(t), t.waitsWanted(o.Waits)
+	total.waits = waits
 	processes := map[*Process]*report{}
 	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
-		return c.chosen(t, x, newReport(t))
+		r := newReport(t)
+		r.waits = waits
+		return c.chosen(t, x, r)
 	}, func(s taskSink, k *Task) {
 		r := counting(s).(*report)
 		if o.PerTask {
@@ -97,6 +105,7 @@ func (t *Trace) countCalls(c *choice, x *blockIndex, tasks []*Task, o ReportOpti
 			mu.Lock()
 			if processes[k.Process] == nil {
 				processes[k.Process] = newReport(t)
+				processes[k.Process].waits = waits
 			}
 			processes[k.Process].merge(r)
 			mu.Unlock()
@@ -161,6 +170,8 @@ type counter struct {
 	unwound    uint64
 	unfinished uint64
 	noEntry    uint64
+	off        offSpan // of total
+	marks      offMarks
 }
 
 // sqSum is a 128-bit sum of squares.
@@ -172,6 +183,8 @@ type report struct {
 	fl   *follower
 	tab  funcTable
 	cnts []counter
+
+	waits wants // counter.off
 }
 
 func newReport(t *Trace) *report { return &report{t: t} }
@@ -190,11 +203,16 @@ func (r *report) counter(fn FuncID) (*counter, int32) {
 
 func (r *report) begin(fl *follower) { r.fl = fl }
 
+func (r *report) asksForWaits() bool { return r.waits == allWaits }
+
 func (r *report) enter(f *frame) {
 	c, ref := r.counter(f.fn)
 	f.ref = ref
 	if c.active == 0 {
 		f.flags |= frameOutermost
+		if r.waits == allWaits {
+			c.marks.mark(r.fl, f)
+		}
 	}
 	c.active++
 	if f.flags&frameInherited == 0 {
@@ -210,12 +228,21 @@ func (r *report) call(fn FuncID) {
 
 func (r *report) forget(f *frame) {
 	c := &r.cnts[f.ref]
+	r.unmark(c, f)
 	c.active--
 	c.self = addSat(c.self, r.t.Clock.Span(f.self))
 }
 
+// unmark takes back what enter has noted for a call that is none, or does not count.
+func (r *report) unmark(c *counter, f *frame) {
+	if f.flags&frameOutermost != 0 && r.waits == allWaits {
+		c.marks.take(r.fl, f)
+	}
+}
+
 func (r *report) drop(f *frame) {
 	c := &r.cnts[f.ref]
+	r.unmark(c, f)
 	if f.flags&frameSuspended == 0 {
 		c.active--
 	}
@@ -238,6 +265,9 @@ func (r *report) leave(f *frame, end uint64, how ending) {
 	}
 	if f.flags&frameOutermost != 0 {
 		c.total = addSat(c.total, dur)
+		if r.waits == allWaits {
+			c.off.add(c.marks.since(r.fl, f, end, dur, clock))
+		}
 	}
 	c.self = addSat(c.self, clock.Span(f.self))
 	if f.flags&frameInherited != 0 {
@@ -280,6 +310,7 @@ func (r *report) merge(o *report) {
 		c.total = addSat(c.total, oc.total)
 		c.sum = addSat(c.sum, oc.sum)
 		c.self = addSat(c.self, oc.self)
+		c.off.add(oc.off)
 		c.min = min(c.min, oc.min)
 		c.max = max(c.max, oc.max)
 		c.sq.add(oc.sq)
@@ -301,6 +332,8 @@ func (r *report) rows(k *Task) []FuncStat {
 			Func: c.fn, Task: k, Calls: c.calls, Total: total, Sum: c.sum, Self: c.self,
 			Max: c.max, Unwound: c.unwound, Unfinished: c.unfinished, NoEntry: c.noEntry,
 		}
+		c.off.unknown += total - c.total
+		s.CPU, s.Wait, s.Unknown = c.off.parts(total, r.waits)
 		if c.ended > 0 {
 			s.Min = c.min
 			s.Avg = int64(uint64(c.sum) / c.ended)
@@ -315,6 +348,9 @@ func (r *report) rows(k *Task) []FuncStat {
 				s.Avg = int64(uint64(c.sum) / c.calls)
 			}
 			s.Min, s.P99, s.StdDev, s.Hist = -1, -1, -1, nil
+		}
+		if r.waits != noWaits && (c.profiled || c.flat && c.ended == 0) {
+			s.CPU, s.Wait, s.Unknown = -1, -1, -1
 		}
 		if r.t.Clockless() || c.flat && c.ended == 0 && !c.profiled {
 			s.Total, s.Sum, s.Self, s.Min, s.Avg, s.Max, s.P99, s.StdDev, s.Hist = -1, -1, -1, -1, -1, -1, -1, -1, nil

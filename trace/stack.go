@@ -96,6 +96,9 @@ type follower struct {
 	aside  []suspendedFrame      // oldest first
 	credit int                   // frames a search may look at
 
+	waits *waits // nil: nobody asks for how long the task was off a processor
+	begin uint64 // where what is counted begins
+
 	nest bool // calls that end by tail calls are kept open, see take
 	left bool // the newest word was the exit due: the next one tells whether it is a tail call's
 	due  word

@@ -105,7 +105,8 @@ type Task struct {
 	chunks   []chunkRef
 	profiles []chunkRef
 	counts   []chunkRef
-	children []*Task // forked ones, by Start
+	sched    []schedRef // when the thread was off a processor
+	children []*Task    // forked ones, by Start
 }
 
 // String returns "comm-tid".

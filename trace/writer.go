@@ -191,6 +191,31 @@ func (w *Writer) WriteSwitchedOff(counter uint64, rate uint32, ids ...uint32) er
 	return err
 }
 
+// An Off is a time in which a thread was off a processor, or, if Unknown, in which nothing is known of it.
+type Off struct {
+	From, To uint64 // counters
+	Unknown  bool
+}
+
+// WriteSched writes when the thread of a task was off a processor, from one counter to another.
+func (w *Writer) WriteSched(id TaskID, from, to uint64, off []Off) error {
+	b := appendChunkHeader(nil, ChunkSched, TaskID{PID: id.PID, TID: id.TID}, 0, from, 0)
+	le := binary.LittleEndian
+	le.PutUint64(b[format.CUntil:], to)
+	for _, o := range off {
+		var e [format.SchedEntry]byte
+		le.PutUint64(e[format.SFrom:], o.From)
+		le.PutUint64(e[format.STo:], o.To)
+		if o.Unknown {
+			le.PutUint32(e[format.SState:], format.SchedUnknown)
+		}
+		b = append(b, e[:]...)
+	}
+	le.PutUint32(b[format.CSize:], uint32(len(b)))
+	_, err := w.write(b)
+	return err
+}
+
 func appendChunkHeader(b []byte, kind ChunkKind, id TaskID, number uint32, counter, monotonic uint64) []byte {
 	var h [ChunkHeaderSize]byte
 	le := binary.LittleEndian

@@ -135,7 +135,7 @@ func (c *graphCmd) writeFocus(out *output, fs []focused, total int64, src *sourc
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading()))
+		fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading(false)))
 		for _, n := range f.callers {
 			if n.total >= least {
 				line(n, "", "  ┌─ "+printable(n.name))

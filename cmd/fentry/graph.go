@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -21,6 +20,7 @@ type graphCmd struct {
 	process  bool
 	task     bool
 	unfolded bool
+	wait     bool
 	srcline  bool
 	json     bool
 }
@@ -41,6 +41,7 @@ With --focus it prints one function with its callers and callees.`,
   fentry graph --min 1              only what took 1 % of the time or more
   fentry graph --focus parse_term   callers and callees of a function
   fentry graph --task               a tree for each thread
+  fentry graph --wait               who works and who waits
   fentry graph -G parse_term        what was called in that function
   fentry graph --time 1s,2s -t 1ms  the long calls of one second`,
 		Args: cobra.MaximumNArgs(1),
@@ -54,6 +55,7 @@ With --focus it prints one function with its callers and callees.`,
 	f.BoolVar(&c.process, "process", false, "print a tree for each process")
 	f.BoolVar(&c.task, "task", false, "print a tree for each thread")
 	f.BoolVar(&c.unfolded, "recursion", false, "show every level of recursion")
+	f.BoolVar(&c.wait, "wait", false, "also print the time on a processor and off it")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	f.BoolVar(&c.json, "json", false, "print one JSON object per line of the tree")
 	return cmd
@@ -67,8 +69,8 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return usagef(cmd, "--min %v: not a percentage", c.min)
 	case c.process && c.task:
 		return usagef(cmd, "--process and --task are mutually exclusive")
-	case c.focus != "" && (c.process || c.task || c.unfolded || c.depth > 0):
-		return usagef(cmd, "--focus cannot be combined with --process, --task, --recursion and --depth")
+	case c.focus != "" && (c.process || c.task || c.unfolded || c.depth > 0 || c.wait):
+		return usagef(cmd, "--focus cannot be combined with --process, --task, --recursion, --depth and --wait")
 	}
 	sel, err := c.parse(cmd)
 	if err != nil {
@@ -100,6 +102,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	root, err := t.Graph(trace.GraphOptions{
 		Tasks: sel.walk.Tasks, PerProcess: c.process, PerTask: c.task, KeepRecursion: c.unfolded || c.focus != "",
 		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(),
+		Waits: c.wait || c.json,
 	})
 	if err != nil {
 		return pathError(err)
@@ -133,7 +136,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			w.enc = json.NewEncoder(safetext.JSONWriter(out))
 			w.enc.SetEscapeHTML(false)
 		} else {
-			fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading()))
+			fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading(c.wait)))
 		}
 		if err := w.children(root, 0, nil, ""); err != nil {
 			return err
@@ -143,6 +146,9 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		}
 	}
 	reportEmpty(a, t)
+	if c.wait && !t.Clockless() {
+		explainWaits(a, t, root.Unknown > 0)
+	}
 	sel.warn(a, t)
 	reportLost(a, t)
 	return nil
@@ -178,9 +184,17 @@ func (w *graphWriter) percent(part int64) string {
 	return percent(part, w.total)
 }
 
+// parts are columns of the time on a processor and off it, if they are asked for.
+func (w *graphWriter) parts(n *trace.Node) string {
+	if !w.c.wait {
+		return ""
+	}
+	return fmt.Sprintf("%12s %12s ", partCell(n.CPU, n.Unknown, n.Total), partCell(n.Wait, n.Unknown, n.Total))
+}
+
 // known is a time for programs, nil if there is none.
 func (w *graphWriter) known(ns int64) *int64 {
-	if w.untimed {
+	if w.untimed || ns < 0 {
 		return nil
 	}
 	return &ns
@@ -200,6 +214,9 @@ type graphLine struct {
 	Recursive  uint64   `json:"recursive"`
 	Total      *int64   `json:"total_ns"`
 	Self       *int64   `json:"self_ns"`
+	CPU        *int64   `json:"cpu_ns"`
+	Wait       *int64   `json:"wait_ns"`
+	Unknown    *int64   `json:"unknown_ns"`
 	Unwound    uint64   `json:"unwound"`
 	Unfinished uint64   `json:"unfinished"`
 }
@@ -256,8 +273,8 @@ func (w *graphWriter) group(n *trace.Node) error {
 			label = fmt.Sprintf("process %d: %s", n.Task.PID, s)
 		}
 	}
-	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s\n",
-		"", w.cell(n.Total), "", w.percent(n.Total), w.out.paint.with(sgrBold, printable(label)))
+	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %s%7s  %s\n",
+		"", w.cell(n.Total), "", w.parts(n), w.percent(n.Total), w.out.paint.with(sgrBold, printable(label)))
 	return err
 }
 
@@ -266,7 +283,8 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 		l := graphLine{
 			Depth: depth, Name: n.Name, Source: w.src.line(n.Func), Path: append(path[:len(path):len(path)], n.Name),
 			Calls: n.Calls, Recursive: n.Recursive,
-			Total: w.known(n.Total), Self: w.known(n.Self), Unwound: n.Unwound, Unfinished: n.Unfinished,
+			Total: w.known(n.Total), Self: w.known(n.Self),
+			CPU: w.known(n.CPU), Wait: w.known(n.Wait), Unknown: w.known(n.Unknown), Unwound: n.Unwound, Unfinished: n.Unfinished,
 		}
 		if w.task != nil {
 			l.PID, l.Comm = w.task.PID, w.task.Comm
@@ -288,8 +306,8 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 	if n.Folded > 0 {
 		note += w.out.paint.with(sgrDim, fmt.Sprintf("  (%s calls below not shown apart)", grouped(n.Folded)))
 	}
-	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %7s  %s%s%s\n",
-		grouped(n.Calls), w.cell(n.Total), w.cell(n.Self), w.percent(n.Total),
+	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %s%7s  %s%s%s\n",
+		grouped(n.Calls), w.cell(n.Total), w.cell(n.Self), w.parts(n), w.percent(n.Total),
 		w.out.paint.with(sgrDim, prefix), w.name(n.Name, prefix), note)
 	return err
 }
@@ -300,7 +318,10 @@ func (w *graphWriter) name(name, prefix string) string {
 	if w.out.width == 0 {
 		return name
 	}
-	const numbers = 3*(12+1) + 7 + 2
+	numbers := 3*(12+1) + 7 + 2
+	if w.c.wait {
+		numbers += 2 * (12 + 1)
+	}
 	return keepEnd(name, max(narrowest, w.out.width-numbers-utf8.RuneCountInString(prefix)))
 }
 
@@ -312,6 +333,10 @@ func percent(part, whole int64) string {
 }
 
 // graphHeading is the heading of a tree, and of functions in focus.
-func graphHeading() string {
-	return strings.TrimRight(fmt.Sprintf("%12s %12s %12s %7s  %s", "CALLS", "TOTAL", "SELF", "TIME%", "FUNCTION"), " ")
+func graphHeading(wait bool) string {
+	parts := ""
+	if wait {
+		parts = fmt.Sprintf("%12s %12s ", "CPU", "WAIT")
+	}
+	return fmt.Sprintf("%12s %12s %12s %s%7s  %s", "CALLS", "TOTAL", "SELF", parts, "TIME%", "FUNCTION")
 }

@@ -110,6 +110,7 @@ type infoTrace struct {
 	ClockHz    float64    `json:"clock_hz"`
 	ClockFrom  string     `json:"clock_source"`
 	Clock      string     `json:"clock,omitempty"` // none: events are numbered
+	Switches   *infoWaits `json:"switches"`        // null: they would mean nothing
 	Bytes      int64      `json:"bytes"`
 	Chunks     int        `json:"chunks"`
 	Events     uint64     `json:"events,omitempty"`
@@ -156,6 +157,7 @@ func traceInfo(t *trace.Trace) *infoTrace {
 	if t.Clockless() {
 		in.Clock = trace.ClockNone
 	}
+	in.Switches = newInfoWaits(t)
 	if i := t.Info; i != nil {
 		in.Writer, in.Command, in.Cwd, in.Options, in.Tracer = i.Writer, i.Command, i.Dir, i.Options, i.Tracer
 		in.Duration, in.Signal, in.Events = int64(i.Duration), i.Signal, i.Totals.Events
@@ -228,6 +230,7 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	if n := uint64(len(in.SwitchedOff)); n > 0 {
 		f.field("switched off", plural(n, "function", "functions"))
 	}
+	f.field("cpu, wait", in.Switches.String())
 	var images table
 	for _, h := range []string{"IMAGE", "BUILD-ID", "FUNCTIONS", "PATH"} {
 		images.column(h, h == "FUNCTIONS")

@@ -26,6 +26,8 @@ import (
 //	program PID NS PPID ARG ...   the process begins to run a program
 //	title PID NS TEXT       the process was seen to have a title
 //	exit PID NS STATUS SOURCE     it was seen to have ended; -N: by signal N
+//	sched PID TID FROM TO [[?]FROM-TO ...]  the thread was off a processor; with ?: it is not known what it did
+//	switches REASON         no recorder saw that
 //	TID NS > FUNCTION       an entry, NS ns after the start
 //	TID NS < FUNCTION       an exit
 //	TID NS resync N         N frames were skipped
@@ -62,6 +64,26 @@ func tellProcess(info *trace.Info, what string, pid int, at uint64, words []stri
 	if p.ExitStatus, _ = strconv.Atoi(words[0]); p.ExitStatus < 0 {
 		p.Signal, p.ExitStatus = -p.ExitStatus, -1
 	}
+}
+
+// writeSched writes when a thread was off a processor.
+func writeSched(w *trace.Writer, start uint64, f []string) error {
+	var id trace.TaskID
+	var from, to uint64
+	if _, err := fmt.Sscan(strings.Join(f[:min(4, len(f))], " "), &id.PID, &id.TID, &from, &to); err != nil {
+		return err
+	}
+	var off []trace.Off
+	for _, s := range f[4:] {
+		var o trace.Off
+		s, o.Unknown = strings.CutPrefix(s, "?")
+		if _, err := fmt.Sscanf(s, "%d-%d", &o.From, &o.To); err != nil {
+			return err
+		}
+		o.From, o.To = o.From+start, o.To+start
+		off = append(off, o)
+	}
+	return w.WriteSched(id, start+from, start+to, off)
 }
 
 const testImage = trace.ImageID(0x1122334455667788)
@@ -122,6 +144,14 @@ func writeTrace(dir, spec string) error {
 			if err := w.WriteProgram(trace.TaskID{PID: pid, TID: pid, Key: uint64(pid)}, start+ns, im); err != nil {
 				return err
 			}
+			continue
+		case f[0] == "sched":
+			if err := writeSched(w, start, f[1:]); err != nil {
+				return err
+			}
+			continue
+		case f[0] == "switches":
+			info.Switches = &trace.InfoSwitches{Reason: strings.Join(f[1:], " ")}
 			continue
 		case f[0] == "title" || f[0] == "exit":
 			pid, _ := strconv.Atoi(f[1])

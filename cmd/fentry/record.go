@@ -40,6 +40,8 @@ type recordCmd struct {
 	overhead overheadFlag
 	emulator string
 	library  []string
+
+	noSwitches bool
 }
 
 func newRecordCmd(a *app) *cobra.Command {
@@ -105,6 +107,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.Var(&c.overhead, "overhead", "let tracing add at most `PERCENT` to the time that the program takes without, by "+
 		"switching off functions that are called too often for what they tell; no: keep all (default: 50 for programs "+
 		"that no compiler has prepared, if no -F chooses functions; else no)")
+	f.BoolVar(&c.noSwitches, "no-switches", false, "do not record when threads are off a processor (report -f cpu,wait)")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*' (repeatable)")
@@ -123,6 +126,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	o := fentry.Options{
 		Plan: opts, Plain: c.plain.Plain, Symbols: a.symbols(), Dir: c.out, NoPtrace: c.noPtrace, Libraries: c.library,
+		NoSwitches: c.noSwitches,
 	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
@@ -210,7 +214,8 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
-	for _, name := range []string{"depth", "threshold", "tracer", "clock", "buffer", "policy", "no-ptrace", "emulator", "plain", "overhead"} {
+	for _, name := range []string{"depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches", "no-ptrace",
+		"emulator", "plain", "overhead"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

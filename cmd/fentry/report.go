@@ -45,6 +45,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report -s self                where the time goes
   fentry report -s calls -n 10         the ten functions called most often
   fentry report -s p99 -f calls,avg,p99,max
+  fentry report -s wait -f calls,total,cpu,wait   who works and who waits
   fentry report --task                 for each thread
   fentry report --process -F main      for each process, by its arguments
   fentry report --time 1s,2s           of one second
@@ -77,12 +78,15 @@ type reportField struct {
 	value func(*trace.FuncStat) int64 // for sorting; -1 when not known
 	count bool                        // a number, not a time
 	least bool                        // it only grows with more calls
+	part  bool                        // a part of total, which can be known in part
 }
 
 var reportFields = []reportField{
 	{name: "calls", count: true, least: true, value: func(s *trace.FuncStat) int64 { return int64(s.Calls) }},
 	{name: "total", least: true, value: func(s *trace.FuncStat) int64 { return s.Total }},
 	{name: "self", least: true, value: func(s *trace.FuncStat) int64 { return s.Self }},
+	{name: "cpu", part: true, least: true, value: func(s *trace.FuncStat) int64 { return s.CPU }},
+	{name: "wait", part: true, least: true, value: func(s *trace.FuncStat) int64 { return s.Wait }},
 	{name: "avg", value: func(s *trace.FuncStat) int64 { return s.Avg }},
 	{name: "min", value: func(s *trace.FuncStat) int64 { return s.Min }},
 	{name: "max", value: func(s *trace.FuncStat) int64 { return s.Max }},
@@ -165,7 +169,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return pathError(err)
 	}
 	o := trace.ReportOptions{Tasks: sel.walk.Tasks, PerTask: c.task, PerProcess: c.process,
-		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(),
+		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(), Waits: c.json || c.asked("cpu", "wait"),
 	}
 	if how := untimed(t); c.never || how != "" || tracerOf(t) == patch.Profile.String() {
 		// Tables have functions, not calls, which are counted apart from each other, whichever are shown.
@@ -206,8 +210,18 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	if err == nil {
 		c.explain(a, t)
+		if c.asked("cpu", "wait") && untimed(t) == "" {
+			explainWaits(a, t, slices.ContainsFunc(rows, func(s trace.FuncStat) bool { return s.Unknown > 0 }))
+		}
 	}
 	return err
+}
+
+// asked tells whether one of the columns is to be shown, or to be sorted by.
+func (c *reportCmd) asked(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return slices.Contains(c.fields, name) || slices.Contains(c.sort, name)
+	})
 }
 
 // explain says what the table does not.
@@ -309,6 +323,11 @@ func (c *reportCmd) writeTable(
 				continue
 			case f.count:
 				cell = grouped(uint64(v))
+			case f.part && nothingKnown(r.Unknown, r.Total):
+				cells = append(cells, "-")
+				continue
+			case f.part && r.Unknown > 0 && !least:
+				cell = ">=" + cell
 			}
 			if least && f.least {
 				cell = ">=" + cell
@@ -351,6 +370,9 @@ type reportLine struct {
 	Calls      uint64  `json:"calls"`
 	Total      *int64  `json:"total_ns"`
 	Self       *int64  `json:"self_ns"`
+	CPU        *int64  `json:"cpu_ns"`     // with wait_ns and unknown_ns, all of total_ns
+	Wait       *int64  `json:"wait_ns"`    // off a processor
+	Unknown    *int64  `json:"unknown_ns"` // one of the two
 	Avg        *int64  `json:"avg_ns"`
 	Min        *int64  `json:"min_ns"`
 	Max        *int64  `json:"max_ns"`
@@ -377,6 +399,7 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 		l := reportLine{
 			Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
 			Calls: r.Calls, Total: known(r.Total), Self: known(r.Self), Avg: known(r.Avg),
+			CPU: known(r.CPU), Wait: known(r.Wait), Unknown: known(r.Unknown),
 			Min: known(r.Min), Max: known(r.Max), P99: known(r.P99), StdDev: known(int64(r.StdDev)),
 			Unwound: r.Unwound, Unfinished: r.Unfinished,
 		}

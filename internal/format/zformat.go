@@ -127,6 +127,7 @@ const (
 	CParentTID = 84  // u32
 	CFirst     = 92  // u32
 	CStack     = 104 // u64
+	CUntil     = 112 // u64, ticks
 )
 
 // Values of C_KIND.
@@ -137,6 +138,7 @@ const (
 	KindMap         = 4 // the images of a process, and their ids
 	KindCount       = 5 // counts for each function, no times and no stream of events
 	KindSwitchedOff = 6 // functions that are not recorded any more, because recording them costs too much
+	KindSched       = 7 // when a thread was off a processor; written by a recorder
 )
 
 // Event words: counter's low half, id << 32, exit << 63.
@@ -224,6 +226,25 @@ const (
 	OID      = 0 // u32
 	ORate    = 4 // u32, 1/s
 	OCounter = 8 // u64, ticks
+)
+
+// Sched chunks.
+const (
+	SchedEntry = 24 // bytes
+)
+
+// Fields of an entry of a sched chunk.
+const (
+	SFrom  = 0  // u64, ticks
+	STo    = 8  // u64, ticks
+	SState = 16 // u32
+)
+
+// Values of S_STATE.
+const (
+	SchedWaiting = 0 // it waits for something, and then for a processor
+	SchedReady   = 1 // it is new, or was interrupted, and only waits for a processor
+	SchedUnknown = 2 // not known: it may have been on a processor, too
 )
 
 // Fields of an entry of the file chunks, besides those of a chunk header.

@@ -105,6 +105,9 @@ func TraceGroups() []Group {
 		offsets("fields of an entry of a map chunk", "M", Map),
 		{"chunks of functions that are switched off", []Const{{"SWITCHED_OFF_ENTRY", strconv.Itoa(SwitchedOffEntry), "bytes"}}},
 		offsets("fields of an entry of a chunk of functions that are switched off", "O", SwitchedOff),
+		{"sched chunks", []Const{{"SCHED_ENTRY", strconv.Itoa(SchedEntry), "bytes"}}},
+		offsets("fields of an entry of a sched chunk", "S", Sched),
+		numbers("values of S_STATE", "SCHED", SchedStates),
 		offsets("fields of an entry of the file chunks, besides those of a chunk header", "X", Index),
 		{"the file index", []Const{
 			{"INDEX_MAGIC", strconv.Quote(IndexMagic), "value of I_MAGIC"},

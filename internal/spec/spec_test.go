@@ -35,13 +35,16 @@ func TestGenerated(t *testing.T) {
 // TestTable checks the table itself: fields do not overlap and lie where their
 // types may lie.
 func TestTable(t *testing.T) {
+	entry := append(slices.Clone(Chunk), Index...)
+	slices.SortFunc(entry, func(a, b Field) int { return a.Off - b.Off })
 	structs := append(slices.Clone(Configs),
 		Struct{Name: "header", Fields: Header, Size: StatesOff},
 		Struct{Name: "chunk", Fields: Chunk, Size: ChunkHeader},
-		Struct{Name: "index", Fields: append(slices.Clone(Chunk[:len(Chunk)-1]), Index...), Size: ChunkHeader},
+		Struct{Name: "index", Fields: entry, Size: ChunkHeader},
 		Struct{Name: "range", Fields: Range, Size: RangeEntry},
 		Struct{Name: "map", Fields: Map, Size: MapEntry},
 		Struct{Name: "switched off", Fields: SwitchedOff, Size: SwitchedOffEntry},
+		Struct{Name: "sched", Fields: Sched, Size: SchedEntry},
 		Struct{Name: "profile", Fields: Profile, Size: ProfileEntry})
 	for _, s := range structs {
 		end := 0

@@ -95,4 +95,8 @@ var Info = []Member{
 	{"totals.processes", "number", "processes seen"},
 	{"totals.tasks", "number", "threads seen"},
 	{"lost", "number", "events lost, for whatever reason"},
+	{"switches", "object", "how it is known when threads were off a processor; absent: the recorder did not ask"},
+	{"switches.source", "string", "perf: the kernel's record of task switches (PERF_RECORD_SWITCH); absent: it is not known"},
+	{"switches.reason", "string", "why it is not known"},
+	{"switches.lost", "number", "records that the kernel had no room for; in that time nothing is known of any thread"},
 }

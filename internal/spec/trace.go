@@ -90,6 +90,7 @@ var Chunk = []Field{
 	{"FIRST", 92, "u32", "", "profile and count chunks: id of the first entry"},
 	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: the same as in " +
 		"the chunk before"},
+	{"UNTIL", 112, "u64", "ticks", "sched chunks: counter until which the chunk tells of the task"},
 }
 
 // Kinds are the kinds of chunk.
@@ -100,6 +101,7 @@ var Kinds = []Value{
 	{"MAP", 4, "the images of a process, and their ids"},
 	{"COUNT", 5, "counts for each function, no times and no stream of events"},
 	{"SWITCHED_OFF", 6, "functions that are not recorded any more, because recording them costs too much"},
+	{"SCHED", 7, "when a thread was off a processor; written by a recorder"},
 }
 
 // Policies say what a writer does when no chunk is free.
@@ -195,6 +197,23 @@ var SwitchedOff = []Field{
 
 // SwitchedOffEntry is the size of such an entry in bytes.
 const SwitchedOffEntry = 16
+
+// Sched is one entry of a sched chunk.
+var Sched = []Field{
+	{"FROM", 0, "u64", "ticks", "counter when the thread left the processor"},
+	{"TO", 8, "u64", "ticks", "counter when it was on one again"},
+	{"STATE", 16, "u32", "", "what it did meanwhile, see below"},
+}
+
+// SchedEntry is the size of an entry of a sched chunk in bytes.
+const SchedEntry = 24
+
+// SchedStates say what a thread does that is not on a processor.
+var SchedStates = []Value{
+	{"WAITING", 0, "it waits for something, and then for a processor"},
+	{"READY", 1, "it is new, or was interrupted, and only waits for a processor"},
+	{"UNKNOWN", 2, "not known: it may have been on a processor, too"},
+}
 
 // Index has the fields of an entry of the file chunks that the chunk's header does not have.
 var Index = []Field{

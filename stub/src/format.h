@@ -106,6 +106,7 @@
 #define FT_C_PARENT_TID            84           /* u32 */
 #define FT_C_FIRST                 92           /* u32 */
 #define FT_C_STACK                 104          /* u64 */
+#define FT_C_UNTIL                 112          /* u64, ticks */
 
 /* values of C_KIND */
 #define FT_KIND_EVENTS             1            /* event words */
@@ -114,6 +115,7 @@
 #define FT_KIND_MAP                4            /* the images of a process, and their ids */
 #define FT_KIND_COUNT              5            /* counts for each function, no times and no stream of events */
 #define FT_KIND_SWITCHED_OFF       6            /* functions that are not recorded any more, because recording them costs too much */
+#define FT_KIND_SCHED              7            /* when a thread was off a processor; written by a recorder */
 
 /* event words: counter's low half, id << 32, exit << 63 */
 #define FT_ID_EXIT                 0x80000000   /* the exit bit in the high half of an event word */
@@ -177,6 +179,19 @@
 #define FT_O_ID                    0            /* u32 */
 #define FT_O_RATE                  4            /* u32, 1/s */
 #define FT_O_COUNTER               8            /* u64, ticks */
+
+/* sched chunks */
+#define FT_SCHED_ENTRY             24           /* bytes */
+
+/* fields of an entry of a sched chunk */
+#define FT_S_FROM                  0            /* u64, ticks */
+#define FT_S_TO                    8            /* u64, ticks */
+#define FT_S_STATE                 16           /* u32 */
+
+/* values of S_STATE */
+#define FT_SCHED_WAITING           0            /* it waits for something, and then for a processor */
+#define FT_SCHED_READY             1            /* it is new, or was interrupted, and only waits for a processor */
+#define FT_SCHED_UNKNOWN           2            /* not known: it may have been on a processor, too */
 
 /* fields of an entry of the file chunks, besides those of a chunk header */
 #define FT_X_OFFSET                96           /* u64, bytes */

@@ -28,8 +28,8 @@ func (d *Drainer) adapt() {
 	if off = off[:min(len(off), d.p.RoomOff())]; len(off) == 0 {
 		return
 	}
-	if _, err := d.w.append([]stored{switchedOff(off, clock.Read().Counter, d.stats.SwitchedOff)}); err != nil {
-		return // the next chunk that is to be written says it
+	if d.append([]stored{switchedOff(off, clock.Read().Counter, d.stats.SwitchedOff)}, nil) == 0 {
+		return
 	}
 	d.stats.Chunks++
 	d.stats.SwitchedOff += len(off)

@@ -30,6 +30,8 @@ type Drainer struct {
 	// OnImage gets what every image chunk says, OnWriteError the first error of w.
 	OnImage      func(id trace.ImageID, pid int, payload []byte)
 	OnWriteError func(error)
+	// Own, if not nil, returns chunks of the recorder's own that are to be written, of processes that want says yes to.
+	Own func(want func(pid uint32) bool) [][]byte
 
 	Adapt *Adapt // nil: nothing is switched off
 
@@ -50,6 +52,8 @@ type Drainer struct {
 
 	stats Counts
 	tasks map[pool.Task]uint64 // events they lost
+	pids  map[uint32]bool      // of tasks
+	owned time.Time            // when Own was asked
 }
 
 // claim is a chunk the drainer has to itself, as far as honest programs go. What decides
@@ -69,6 +73,7 @@ type Counts struct {
 	Failed    uint64 // counter when tracing ended because of Err; 0: it did not
 	Overwrote uint64 // given up for newer ones
 	Chunks    uint64 // written
+	Own       uint64 // chunks of the recorder's own written
 	Bad       uint64 // chunks that made no sense
 	Bytes     int64  // size of the events file
 	Tasks     int    // threads that recorded something
@@ -82,20 +87,18 @@ type Counts struct {
 func (d *Drainer) Counts() Counts {
 	c := d.stats
 	c.Bytes, c.Err, c.Tasks = d.w.size, d.w.err, len(d.tasks)
-	pids := make(map[uint32]bool)
-	for id, lost := range d.tasks {
+	for _, lost := range d.tasks {
 		c.Lost += lost
-		pids[id.PID] = true
 	}
-	c.Processes = len(pids)
+	c.Processes = len(d.pids)
 	return c
 }
 
 // PIDs are the processes that recorded something. Run must have returned.
 func (d *Drainer) PIDs() map[int]bool {
 	pids := make(map[int]bool)
-	for id := range d.tasks {
-		pids[int(id.PID)] = true
+	for pid := range d.pids {
+		pids[int(pid)] = true
 	}
 	return pids
 }
@@ -122,7 +125,7 @@ const IdleWait = 100 * time.Millisecond
 func New(p *pool.Pool, w *File, policy trace.Policy, live *Liveness) *Drainer {
 	d := &Drainer{
 		p: p, w: w, policy: policy, live: live,
-		tasks: make(map[pool.Task]uint64), newest: make(map[pool.Task]uint32),
+		tasks: make(map[pool.Task]uint64), pids: make(map[uint32]bool), newest: make(map[pool.Task]uint32),
 	}
 	// While events flow, the drainer sleeps for a time in which one task, at its
 	// fastest, fills a small part of the pool, and takes what has come since in
@@ -144,6 +147,7 @@ func (d *Drainer) Run() {
 		}
 		n := d.round(false)
 		d.adapt()
+		d.own(false)
 		took, wait := d.reclaim()
 		switch {
 		case n+took == 0:
@@ -253,7 +257,7 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 	used := pool.Seal(b)
 	c := claim{chunk: i, head: pool.HeaderOf(b, used), used: used}
 	kind := c.head.Kind()
-	if used == 0 || kind == 0 || kind > format.MaxKind || kind == trace.ChunkSwitchedOff {
+	if used == 0 || kind == 0 || kind > format.MaxKind || kind == trace.ChunkSwitchedOff || kind == trace.ChunkSched {
 		d.stats.Bad++
 		d.p.Release(i, len(b))
 		d.p.Announce(1)
@@ -266,17 +270,23 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 			d.Adapt.Meter.Chunk(c.head.Task(), c.head.Counter(), b[format.ChunkHeader:used], c.events)
 		}
 	}
-	id := c.head.Task()
-	d.tasks[id] = max(d.tasks[id], c.head.Lost())
-	d.live.saw(int(id.PID))
+	d.saw(&c.head)
+	d.live.saw(int(c.head.Task().PID))
 	if kind == trace.ChunkImage && d.OnImage != nil {
-		d.OnImage(c.head.Image(), int(id.PID), slices.Clone(b[format.ChunkHeader:used]))
+		d.OnImage(c.head.Image(), int(c.head.Task().PID), slices.Clone(b[format.ChunkHeader:used]))
 	}
 	if hole >= 0 && !d.final {
 		d.hold(c, format.ChunkHeader+hole)
 		return claim{}, false
 	}
 	return c, true
+}
+
+// saw notes whose chunk it is.
+func (d *Drainer) saw(h *pool.Header) {
+	id := h.Task()
+	d.tasks[id] = max(d.tasks[id], h.Lost())
+	d.pids[id.PID] = true
 }
 
 // flush writes the claimed chunks, oldest first, and frees them.
@@ -300,14 +310,7 @@ func (d *Drainer) write(batch []claim) {
 		c := &batch[i]
 		d.vec = append(d.vec, stored{c.head[:], d.p.Chunk(c.chunk)[format.ChunkHeader:c.used]})
 	}
-	first := d.w.err == nil
-	kept, err := d.w.append(d.vec)
-	if err != nil && first {
-		// From now on programs switch their tracing off: what they do then nobody counts.
-		d.stats.Failed = d.now(batch)
-		d.p.Shut()
-		d.OnWriteError(err)
-	}
+	kept := d.append(d.vec, batch)
 	for i, c := range batch {
 		d.count(c, i < kept)
 	}
@@ -315,6 +318,38 @@ func (d *Drainer) write(batch []claim) {
 		d.p.Release(c.chunk, c.used)
 	}
 	d.p.Announce(len(batch))
+}
+
+// append writes chunks, those of batch or the recorder's own, and returns how many are kept.
+func (d *Drainer) append(vec []stored, batch []claim) (kept int) {
+	first := d.w.err == nil
+	kept, err := d.w.append(vec)
+	if err != nil && first {
+		// From now on programs switch their tracing off: what they do then nobody counts.
+		d.stats.Failed = d.now(batch)
+		d.p.Shut()
+		d.OnWriteError(err)
+	}
+	return kept
+}
+
+// own writes chunks of the recorder's own, of processes that recorded something. When the newest events are to be kept,
+// they wait for the end.
+func (d *Drainer) own(last bool) {
+	if d.Own == nil || !last && (d.policy == trace.PolicyOverwrite || time.Since(d.owned) < IdleWait) {
+		return
+	}
+	d.owned = time.Now()
+	chunks := d.Own(func(pid uint32) bool { return d.pids[pid] })
+	for len(chunks) > 0 {
+		n := min(len(chunks), batchChunks)
+		d.vec = d.vec[:0]
+		for _, b := range chunks[:n] {
+			d.vec = append(d.vec, stored{b[:format.ChunkHeader], b[format.ChunkHeader:]})
+		}
+		d.stats.Own += uint64(d.append(d.vec, nil))
+		chunks = chunks[n:]
+	}
 }
 
 // now is the counter, or that of the newest chunk of a batch: an emulated machine's is

@@ -155,6 +155,7 @@ func (d *Drainer) Last(all bool) {
 	}
 	d.take(gone)
 	d.round(true)
+	defer d.own(true)
 	if all {
 		return
 	}
@@ -170,8 +171,7 @@ func (d *Drainer) Last(all bool) {
 		le.PutUint32(b[format.CSize:], 0)
 		if used := pool.Seal(b); used > format.ChunkHeader && le.Uint16(b[format.CKind:]) == uint16(trace.ChunkEvents) {
 			c := claim{chunk: len(copied), head: pool.HeaderOf(b, used), used: used}
-			id := c.head.Task()
-			d.tasks[id] = max(d.tasks[id], c.head.Lost())
+			d.saw(&c.head)
 			c.events, _ = pool.CountEvents(b[format.ChunkHeader:used])
 			copies = append(copies, c)
 			copied = append(copied, stored{b[:format.ChunkHeader], b[format.ChunkHeader:used]})

@@ -1,0 +1,171 @@
+package switches
+
+import (
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Records are followed thread by thread. Each must alternate between being on a processor and off it, so a record that
+// does not fit the one before shows that one between them is missing: what the thread did in that time is not known, and
+// is said to be so. Nothing is guessed. Where the kernel had no room for records, nobody can say whose are missing; then
+// nothing is known of any thread, until its next record.
+
+// chunkEntries is how many entries a chunk has at most: as much as other chunks.
+const chunkEntries = (format.ChunkSize - format.ChunkHeader) / format.SchedEntry
+
+// mostEntries bounds those of unfinished chunks of all threads.
+const mostEntries = 1 << 19
+
+// running is the state of a thread on a processor; others are format's.
+const running = ^uint32(0)
+
+// A thread is one that is followed. Times are counters.
+type thread struct {
+	pid, tid uint32
+	state    uint32 // since since
+	since    uint64
+	from     uint64 // where its unfinished chunk begins
+	entries  []byte
+	number   uint32 // of that chunk
+}
+
+// threads are the threads of a session.
+type threads struct {
+	live    map[uint32]*thread // by thread id
+	trust   uint64             // before that time records can be missing
+	entries int                // in unfinished chunks
+	lost    uint64             // records
+	done    func(chunk)        // gets finished chunks
+}
+
+// A chunk is what a trace has of a thread.
+type chunk struct {
+	pid   uint32
+	bytes []byte
+}
+
+// take takes the next record of all in the order of time, with times in ticks.
+func (ts *threads) take(r *record) {
+	k := ts.live[r.tid]
+	switch r.kind {
+	case lost:
+		ts.lost += r.count
+	case unknown:
+		ts.doubt(r.time, r.until)
+	case begins:
+		if k != nil {
+			ts.finish(k, k.since) // its end is missing
+		}
+		ts.add(r, format.SchedReady)
+	case ends:
+		if k != nil {
+			if k.state != running {
+				k.state = format.SchedUnknown
+			}
+			ts.finish(k, r.time)
+		}
+	default:
+		state := map[kind]uint32{out: format.SchedWaiting, yielded: format.SchedReady, in: running}[r.kind]
+		if k != nil && k.pid != r.pid { // another thread has the id
+			ts.finish(k, k.since)
+			k = nil
+		}
+		if k == nil {
+			ts.add(r, state)
+		} else {
+			ts.change(k, r.time, state)
+		}
+	}
+}
+
+// add begins to follow a thread.
+func (ts *threads) add(r *record, state uint32) {
+	if r.time < ts.trust {
+		state = format.SchedUnknown
+	}
+	ts.live[r.tid] = &thread{pid: r.pid, tid: r.tid, state: state, since: r.time, from: r.time}
+}
+
+// change takes a thread to another state.
+func (ts *threads) change(k *thread, now uint64, state uint32) {
+	if now < ts.trust && k.state == format.SchedUnknown {
+		return
+	}
+	was := k.state
+	if (was == running) == (state == running) {
+		was = format.SchedUnknown // a record between them is missing
+	}
+	ts.went(k, was, now)
+	k.state = state
+}
+
+// went notes what a thread did until now.
+func (ts *threads) went(k *thread, state uint32, now uint64) {
+	if now <= k.since {
+		return
+	}
+	if state != running {
+		k.entries = le.AppendUint64(k.entries, k.since)
+		k.entries = le.AppendUint64(k.entries, now)
+		k.entries = le.AppendUint64(k.entries, uint64(state))
+		ts.entries++
+	}
+	k.since = now
+	if len(k.entries) >= chunkEntries*format.SchedEntry {
+		ts.flush(k)
+	}
+	if ts.entries >= mostEntries {
+		for _, k := range ts.live {
+			ts.flush(k)
+		}
+	}
+}
+
+// doubt notes that records can be missing from from to until.
+func (ts *threads) doubt(from, until uint64) {
+	ts.trust = max(ts.trust, until)
+	for _, k := range ts.live {
+		if k.state != format.SchedUnknown {
+			ts.went(k, k.state, from)
+			k.state = format.SchedUnknown
+		}
+	}
+}
+
+// flush finishes a thread's chunk; the next one begins where it ends.
+func (ts *threads) flush(k *thread) {
+	if k.since > k.from {
+		ts.done(k.chunk())
+		k.number++
+	}
+	ts.entries -= len(k.entries) / format.SchedEntry
+	k.from, k.entries = k.since, nil
+}
+
+// finish ends a thread, of which something is known until until.
+func (ts *threads) finish(k *thread, until uint64) {
+	ts.went(k, k.state, until)
+	ts.flush(k)
+	delete(ts.live, k.tid)
+}
+
+// end ends all of them.
+func (ts *threads) end(now uint64) {
+	for _, k := range ts.live {
+		ts.finish(k, now)
+	}
+}
+
+// chunk is the thread's chunk as it is stored.
+func (k *thread) chunk() chunk {
+	b := make([]byte, format.ChunkHeader, format.ChunkHeader+len(k.entries))
+	le.PutUint32(b[format.CMagic:], format.ChunkMagic)
+	le.PutUint16(b[format.CKind:], uint16(trace.ChunkSched))
+	le.PutUint32(b[format.CSize:], uint32(cap(b)))
+	le.PutUint32(b[format.CPID:], k.pid)
+	le.PutUint32(b[format.CTID:], k.tid)
+	le.PutUint32(b[format.CNumber:], k.number)
+	le.PutUint64(b[format.CCounter:], k.from)
+	le.PutUint64(b[format.CUntil:], k.since)
+	return chunk{k.pid, append(b, k.entries...)}
+}

@@ -1,0 +1,36 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+
+	"github.com/fentry-dev/fentry/session/internal/switches"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// followSwitches begins to record when the threads of a process, and of what it starts, are off a processor. Where that
+// is not possible, the trace says why.
+func (s *session) followSwitches(pid int) {
+	if !s.o.Switches || s.pool == nil || s.switches != nil {
+		return
+	}
+	err := errors.New("the program runs under an emulator, which has the threads")
+	if !s.foreign() {
+		s.switches, err = switches.Follow(pid)
+	}
+	s.info.Switches = &trace.InfoSwitches{Source: trace.SwitchesPerf}
+	if err != nil {
+		s.info.Switches = &trace.InfoSwitches{Reason: err.Error()}
+		return
+	}
+	s.drain.Own = s.switches.Take
+}
+
+// stopSwitches ends that. What was recorded can still be taken.
+func (s *session) stopSwitches() {
+	if s.switches != nil {
+		s.info.Switches.Lost = s.switches.Stop()
+		s.switches = nil
+	}
+}

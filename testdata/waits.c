@@ -1,0 +1,65 @@
+/* Works and waits, so that both can be told apart: TestWaits has the times. */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CALLED __attribute__((noinline, noipa))
+#define LAST __asm__ volatile("") /* no tail call */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t together;
+
+CALLED void doze(void) { nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, 0); LAST; }
+
+/* Until it has used 50 ms of a processor, however long that takes. */
+CALLED void spin(void)
+{
+	struct timespec from, now;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	do
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < 50 * 1000 * 1000);
+	LAST;
+}
+
+CALLED void take(void) { pthread_mutex_lock(&lock); LAST; }
+
+CALLED void lazy(void)
+{
+	take();
+	doze();
+	pthread_mutex_unlock(&lock);
+}
+
+static void *run(void *p)
+{
+	pthread_barrier_wait(&together);
+	lazy();
+	return p;
+}
+
+CALLED void child(void)
+{
+	spin();
+	doze();
+	LAST;
+}
+
+CALLED int main(void)
+{
+	pthread_t t[3];
+	pthread_barrier_init(&together, 0, 3);
+	spin();
+	doze();
+	for (int i = 0; i < 3; i++)
+		pthread_create(t + i, 0, run, 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		child();
+		_exit(0);
+	}
+	return waitpid(pid, 0, 0) != pid;
+}
