@@ -79,7 +79,7 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options) (im *l
 		return im, err
 	}
 	find := l.find
-	find.Symbols = im.table
+	find.Symbols, find.Named = im.table, find.Named.In(path)
 	sites, err := record.Find(ef, find)
 	if err != nil {
 		return im, err

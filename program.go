@@ -102,7 +102,7 @@ func (p *Program) find(o record.Options) error {
 	if p.table, err = symbol.NewWith(f, p.symbols); err != nil {
 		return err
 	}
-	o.Symbols = p.table
+	o.Symbols, o.Named = p.table, o.Named.In(p.Path)
 	if p.Sites, err = record.Find(f, o); err != nil {
 		return err
 	}

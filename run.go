@@ -39,6 +39,9 @@ type Options struct {
 	// versions (libz, libz.so.1), or patterns of names such as libssl* or *, or of paths. nil: none. The same functions
 	// are chosen as in the program. Patched copies take their place, which are kept in the user's cache directory.
 	Libraries []string
+	// LibraryCalls adds calls of libraries' functions, which are named function@plt. So does a pattern of Plan.Select that
+	// ends with @plt.
+	LibraryCalls bool
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options
@@ -126,7 +129,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	p, err := OpenWith(path, o.Symbols, record.Options{Plain: o.Plain, Named: o.Plan.Select})
+	p, err := OpenWith(path, o.Symbols, record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Named: o.Plan.Select})
 	if err != nil {
 		return nil, err
 	}

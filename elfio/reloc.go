@@ -142,6 +142,18 @@ func (f *File) decodeRelr(out []Reloc, b []byte, what string, off uint64) ([]Rel
 	return out, nil
 }
 
+// IsSlot reports whether a dynamic relocation of a type makes a word hold the address of its symbol, for code that goes
+// through the word: R_*_JUMP_SLOT and R_*_GLOB_DAT (psABIs).
+func (f *File) IsSlot(typ uint32) bool {
+	switch f.Header.Machine {
+	case elf.EM_X86_64:
+		return typ == uint32(elf.R_X86_64_JMP_SLOT) || typ == uint32(elf.R_X86_64_GLOB_DAT)
+	case elf.EM_AARCH64:
+		return typ == uint32(elf.R_AARCH64_JUMP_SLOT) || typ == uint32(elf.R_AARCH64_GLOB_DAT)
+	}
+	return false
+}
+
 // RelativeType returns the machine's R_*_RELATIVE, the type of relocations that add the load address to a word, or 0
 // if it is not known. Values are from the psABIs; debug/elf lacks some.
 func (f *File) RelativeType() uint32 {

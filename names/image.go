@@ -12,6 +12,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -118,6 +119,10 @@ func fromPatched(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 		return nil, err
 	}
 	defer tab.Close()
+	imports, err := symbol.Imports(f)
+	if err != nil {
+		return nil, err
+	}
 	t := New(f)
 	t.Image, t.BuildID, t.Funcs = info.Image, bytes.Clone(info.BuildID), make([]Func, rows.Len())
 	for i := range t.Funcs {
@@ -125,6 +130,8 @@ func fromPatched(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 		t.Funcs[i] = Func{ID: uint32(i + 1), Addr: r.Func, Site: r.Site, Kind: "patched"}
 		if fn, ok := tab.Lookup(r.Func); ok && fn.Addr == r.Func {
 			t.Funcs[i].Name, t.Funcs[i].Size = strings.Clone(fn.Name), fn.Size
+		} else if k, ok := slices.BinarySearchFunc(imports, r.Func, symbol.Import.Compare); ok {
+			t.Funcs[i].Name = imports[k].CallName()
 		}
 	}
 	return t, nil

@@ -31,6 +31,14 @@ func (amd64Machine) displacedAt(s *record.Site, off int) (int, bool) {
 	return amd64.DisplacedAt(s.Bytes[:s.Moved], off)
 }
 
+// entryRows: the CIE of thunks has the row already.
+func (amd64Machine) entryRows(hides bool) []byte {
+	if hides {
+		return amd64.CallerRule()
+	}
+	return []byte{0} // DW_CFA_nop
+}
+
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	a := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind}
 	return a.Encode(dst)

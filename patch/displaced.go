@@ -22,13 +22,23 @@ import (
 // same CIE, so the rule that looks behind thunks is added to both. It has no language-specific data: no displaced call
 // has a landing pad, and personality routines let exceptions pass where there are no such data. The original entries
 // stay whole, because at the jump to the thunk their first row is right, and nothing ever stops at the bytes behind it.
+//
+// The jumps of stubs for calls of libraries are displaced likewise, but apart from the others: their frame is as callers
+// leave it from the first byte to the last, so one entry is right for all, and it is none of the image's own, which can
+// be an expression for the whole section of stubs, or missing.
 
 // displaces reports whether the site of a traced function displaces its instructions.
-func displaces(fn *Func) bool { return fn.ID != 0 && fn.Kind == record.KindPlain }
+func displaces(fn *Func) bool { return fn.ID != 0 && fn.Moved > 0 }
+
+// isStub reports whether what a traced function's site displaces is the jump of a linker's stub.
+func isStub(fn *Func) bool { return fn.ID != 0 && fn.Kind == record.KindStub }
 
 // body is where a thunk goes on, if the usual way is possible.
 func (l *layout) body(fn *Func) uint64 {
-	if displaces(fn) {
+	switch {
+	case isStub(fn):
+		return l.stubs + uint64(fn.displaced)
+	case displaces(fn):
 		return l.displaced + uint64(fn.displaced)
 	}
 	return fn.End()
@@ -37,33 +47,42 @@ func (l *layout) body(fn *Func) uint64 {
 // addDisplaced lays out the instructions of all traced functions whose sites displace them.
 func (l *layout) addDisplaced(m displacer) error {
 	l.displacer = m
-	size := 0
+	sizes := map[bool]int{} // of stubs, of others
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; displaces(fn) {
+			size := sizes[isStub(fn)]
 			fn.displaced = uint32(size)
-			size += l.displacer.displacedLen(fn.Site)
+			sizes[isStub(fn)] = size + l.displacer.displacedLen(fn.Site)
 		}
 	}
-	if size == 0 {
-		return nil
+	if sizes[false]+sizes[true] > math.MaxUint32 {
+		return fmt.Errorf("displaced instructions of %d bytes", sizes[false]+sizes[true])
 	}
-	if size > math.MaxUint32 {
-		return fmt.Errorf("displaced instructions of %d bytes", size)
-	}
-	l.displaced = l.add(piece{
-		name: ".fentry.displaced", code: true, size: uint64(size), align: 16, owner: nobody,
-		write: func(dst []byte) ([]byte, error) {
-			return dst[:size], l.p.overFunctions(func(from, to int) error { return l.writeDisplaced(dst[:size], from, to) })
-		},
-	})
+	l.displaced = l.addCopies(sizes[false], nil, func(fn *Func) bool { return displaces(fn) && !isStub(fn) })
+	l.stubs = l.addCopies(sizes[true], m.entryRows(l.p.flavour().hides()), isStub)
 	return nil
 }
 
+// addCopies adds the displaced instructions of some functions, of size bytes in all. It returns their address, 0 if there
+// are none.
+func (l *layout) addCopies(size int, rows []byte, of func(*Func) bool) uint64 {
+	if size == 0 {
+		return 0
+	}
+	return l.add(piece{
+		name: ".fentry.displaced", code: true, size: uint64(size), align: 16, owner: nobody, rows: rows,
+		write: func(dst []byte) ([]byte, error) {
+			dst = dst[:size]
+			return dst, l.p.overFunctions(func(from, to int) error { return l.writeDisplaced(dst, of, from, to) })
+		},
+	})
+}
+
 // writeDisplaced writes those of some functions.
-func (l *layout) writeDisplaced(room []byte, from, to int) error {
+func (l *layout) writeDisplaced(room []byte, of func(*Func) bool, from, to int) error {
 	for i := from; i < to; i++ {
 		fn := &l.p.Functions[i]
-		if !displaces(fn) {
+		if !of(fn) {
 			continue
 		}
 		at, n := int(fn.displaced), l.displacer.displacedLen(fn.Site)
@@ -81,7 +100,7 @@ func (l *layout) writeDisplaced(room []byte, from, to int) error {
 // displacedSymbols appends names of displaced instructions: those of their functions, so that profilers and debuggers
 // count them as what they are.
 func (l *layout) displacedSymbols(out []inject.Symbol) []inject.Symbol {
-	if l.displaced == 0 || l.p.file.SectionIndex(".symtab") < 0 {
+	if l.displaced+l.stubs == 0 || l.p.file.SectionIndex(".symtab") < 0 {
 		return out
 	}
 	for i := range l.p.Functions {
@@ -105,7 +124,7 @@ func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe
 		var rows []byte
 		for i := range l.p.Functions {
 			fn := &l.p.Functions[i]
-			if !displaces(fn) {
+			if !displaces(fn) || isStub(fn) {
 				continue
 			}
 			d, ok := index.Find(fn.Func)

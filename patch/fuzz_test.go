@@ -106,7 +106,9 @@ func FuzzNew(f *testing.F) {
 		if options&128 != 0 {
 			plain = record.PlainAll
 		}
-		cost.Check(t, len(b)+added, perByte, func() { p, err = newPlanWith(b, o, plain) })
+		cost.Check(t, len(b)+added, perByte, func() {
+			p, err = newPlanWith(b, o, record.Options{Plain: plain, LibraryCalls: plain == record.PlainAll})
+		})
 		if err != nil {
 			return
 		}

@@ -47,6 +47,7 @@ type layout struct {
 
 	displacer displacer // nil: the machine is none
 	displaced uint64    // where the instructions are that sites have displaced
+	stubs     uint64    // likewise, of stubs for calls of libraries
 
 	runtime  runtime
 	runs     []arch.ThunkRun
@@ -336,7 +337,11 @@ func (l *layout) siteTable() {
 	l.add(piece{
 		name: sitetable.SitesSection, size: sitetable.RowSize * uint64(l.traced), align: 8, owner: nobody,
 		part: func(fn *Func, _ route, dst []byte) (int, error) {
-			sitetable.Row{Func: fn.Func, Site: fn.Addr}.Put(dst)
+			row := sitetable.Row{Func: fn.Func, Site: fn.Addr}
+			if isStub(fn) {
+				row.Func = fn.Slot // by which readers find its name
+			}
+			row.Put(dst)
 			return sitetable.RowSize, nil
 		},
 	})
@@ -349,8 +354,9 @@ func (l *layout) roots() error {
 		return nil
 	}
 	var ids []uint32
+	roots := o.Roots.In(o.Path)
 	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; fn.ID != 0 && o.Roots.MatchSite(fn.Site) {
+		if fn := &l.p.Functions[i]; fn.ID != 0 && roots.MatchSite(fn.Site) {
 			ids = append(ids, fn.ID)
 		}
 	}

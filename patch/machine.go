@@ -47,6 +47,9 @@ type displacer interface {
 	appendDisplaced(dst []byte, s *record.Site, to uint64) ([]byte, error)
 	// displacedAt returns where in that the instruction begins that begins at an offset of the site; false: none does.
 	displacedAt(s *record.Site, off int) (int, bool)
+	// entryRows are the unwind rows of code at which the frame is as a function's callers leave it, for entries beside
+	// those of thunks. hides: see flavour.
+	entryRows(hides bool) []byte
 }
 
 // facts are what is to be known of a machine besides its code.

@@ -90,7 +90,7 @@ type Options struct {
 	Session string // path of the recorder's pool; "" in files
 	Dir     string // trace directory of a program that runs alone; "": fentry.data
 	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
-	Path    string // path of the image, for people; recorded in the trace
+	Path    string // path of the image, for people and for Select and Roots; recorded in the trace
 }
 
 // selective reports whether an option decides at run time which calls are recorded: frames then keep times and depths.

@@ -46,15 +46,15 @@ func plan(t testing.TB, image []byte, o patch.Options) *patch.Plan {
 }
 
 func newPlan(image []byte, o patch.Options) (*patch.Plan, error) {
-	return newPlanWith(image, o, record.PlainNone)
+	return newPlanWith(image, o, record.Options{Plain: record.PlainNone})
 }
 
-func newPlanWith(image []byte, o patch.Options, plain record.Plain) (*patch.Plan, error) {
+func newPlanWith(image []byte, o patch.Options, find record.Options) (*patch.Plan, error) {
 	f, err := elfio.Parse(image)
 	if err != nil {
 		return nil, err
 	}
-	sites, err := record.Find(f, record.Options{Plain: plain})
+	sites, err := record.Find(f, find)
 	if err != nil {
 		return nil, err
 	}

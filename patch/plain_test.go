@@ -20,9 +20,9 @@ import (
 )
 
 // plainPlan is a plan for an image no function of which a compiler has prepared.
-func plainPlan(t testing.TB, image []byte, o patch.Options) *patch.Plan {
+func plainPlan(t testing.TB, image []byte, o patch.Options, find record.Options) *patch.Plan {
 	t.Helper()
-	p, err := newPlanWith(image, o, record.PlainAuto)
+	p, err := newPlanWith(image, o, find)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func plainPlan(t testing.TB, image []byte, o patch.Options) *patch.Plan {
 
 // patchPlain patches a program, checks that the result is consistent and that undoing it gives the original, and writes
 // it to a file.
-func patchPlain(t testing.TB, image []byte, o patch.Options, to string) *patch.Plan {
+func patchPlain(t testing.TB, image []byte, o patch.Options, find record.Options, to string) *patch.Plan {
 	t.Helper()
-	p := plainPlan(t, image, o)
+	p := plainPlan(t, image, o, find)
 	out, err := p.Image()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestUnwindDisplaced(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			bin := onAMD64.compile(t, "n.c", nested, append([]string{"-g"}, c.flags...)...)
-			patchPlain(t, read(t, bin), c.o, bin)
+			patchPlain(t, read(t, bin), c.o, record.Options{}, bin)
 			checkSteps(t, onAMD64, bin)
 		})
 	}
@@ -86,7 +86,7 @@ func TestDisplacedRows(t *testing.T) {
 			continue
 		}
 		for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function} {
-			p := plainPlan(t, image, patch.Options{Tracer: tracer})
+			p := plainPlan(t, image, patch.Options{Tracer: tracer}, record.Options{})
 			out, err := p.Image()
 			if err != nil {
 				t.Fatalf("%s: %v", path, err)
@@ -210,10 +210,15 @@ func TestExceptionsDisplaced(t *testing.T) {
 			}
 			want := output(t, bin, dir)
 			for _, o := range []patch.Options{{}, {Tracer: patch.Function}} {
-				patched := filepath.Join(dir, "patched."+o.Tracer.String())
-				p := patchPlain(t, read(t, bin), o, patched)
-				if got := output(t, patched, dir); got != want {
-					t.Errorf("%v, %d functions:\n%s\nwant\n%s", o.Tracer, p.Traced(), got, want)
+				for _, find := range []record.Options{{}, {LibraryCalls: true}, {Plain: record.PlainNone, LibraryCalls: true}} {
+					if find.Plain == record.PlainNone && strings.Contains(flags, "-static") {
+						continue // there are no calls into libraries
+					}
+					patched := filepath.Join(dir, "patched")
+					p := patchPlain(t, read(t, bin), o, find, patched)
+					if got := output(t, patched, dir); got != want {
+						t.Errorf("%v, %v, %d functions:\n%s\nwant\n%s", o.Tracer, find, p.Traced(), got, want)
+					}
 				}
 			}
 		})

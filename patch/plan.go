@@ -80,7 +80,7 @@ func (p *Plan) Thunk(fn *Func) uint64 {
 // Moved returns where the instructions of a function that its site has displaced are, and how many bytes they take with
 // the jump back; 0 if the function is not traced or its site displaces none. As of the last [Plan.Build].
 func (p *Plan) Moved(fn *Func) (addr uint64, size int) {
-	if fn.ID == 0 || fn.Kind != record.KindPlain {
+	if !displaces(fn) {
 		return 0, 0
 	}
 	return p.l.body(fn), p.l.displacer.displacedLen(fn.Site)
@@ -189,13 +189,14 @@ func (p *Plan) hasTracer() bool {
 // choose decides what happens to every function.
 func (p *Plan) choose(sites []record.Site) {
 	p.Functions = bigslice.Make[Func](0, len(sites))
+	selected := p.Options.Select.In(p.Options.Path)
 	for i := range sites {
 		s := &sites[i]
 		fn := Func{Site: s}
 		switch reason := p.flavour().refuses(s); {
 		case reason != "":
 			fn.leave(reason)
-		case p.Options.Select == nil || p.Options.Select.MatchSite(s):
+		case selected == nil || selected.MatchSite(s):
 			fn.Action = Trace
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop

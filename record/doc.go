@@ -16,6 +16,9 @@
 // then from the calls themselves, resolved through the procedure linkage table, the global offset table and the
 // image's symbols. Function starts come from the symbol tables and the unwind tables, so stripped images work.
 //
+// Calls into libraries are sites of their own (Options.LibraryCalls): the jumps of the stubs that linkers make for them,
+// named function@plt.
+//
 // Every function known to the image appears once in the result. One that cannot be traced has a Reason.
 //
 // # What is refused

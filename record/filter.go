@@ -6,7 +6,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // Filter decides by name which functions are traced. A nil Filter matches all.
@@ -18,6 +21,8 @@ import (
 //	            character. [!a-e] and [^a-e] are characters outside the set, \ takes the next character as it is,
 //	            and a [ without its ] is an ordinary character
 //	/re/        a regular expression (RE2) that matches any part of the name; /re/i ignores case
+//	image:pattern  a function of an image only: see [MatchImage]. A :: does not separate, and neither does a colon in
+//	            brackets or behind a backslash: std::sort and f[abi:cxx11] are names of functions
 //	!pattern    takes away what the patterns before it have chosen
 //	@file       patterns from a file, one a line; empty lines and lines that begin with # are skipped
 //
@@ -25,9 +30,12 @@ import (
 // compilers' clones (.constprop.0, .isra.0, .part.0); and for C++ and Rust the demangled signature, the name without
 // its parameters, and that without template arguments.
 //
-// Match is safe for concurrent use.
+// Functions are asked about in an image ([Filter.In]); without one, only patterns without an image can match.
+//
+// Its methods are safe for concurrent use.
 type Filter struct {
 	include, exclude ruleSet
+	images           sync.Map // of paths, *Filter: see In
 }
 
 // NewFilter returns a filter made from patterns that include functions and patterns that exclude them again. If
@@ -42,6 +50,19 @@ func NewFilter(include, exclude []string) (*Filter, error) {
 	}
 	f.include.start = len(f.include.rules) == 0 || f.include.rules[0].negated
 	return f, nil
+}
+
+// In returns the filter for the functions of one image, known by its path: patterns for other images match nothing in it.
+// What it has matched is known to f.
+func (f *Filter) In(path string) *Filter {
+	if f == nil || !f.include.imaged && !f.exclude.imaged {
+		return f
+	}
+	in, ok := f.images.Load(path)
+	if !ok {
+		in, _ = f.images.LoadOrStore(path, &Filter{include: f.include.in(path), exclude: f.exclude.in(path)})
+	}
+	return in.(*Filter)
 }
 
 // Match reports whether the function with the given raw name is to be traced.
@@ -81,6 +102,19 @@ func (f *Filter) Chooses() bool { return f != nil && len(f.include.rules) > 0 }
 // hasNames reports whether a pattern is a name.
 func (f *Filter) hasNames() bool { return f != nil && len(f.include.exact) > 0 }
 
+// namesCalls reports whether a pattern that includes functions is for calls into libraries.
+func (f *Filter) namesCalls() bool {
+	if f == nil {
+		return false
+	}
+	for i := range f.include.rules {
+		if r := &f.include.rules[i]; !r.negated && strings.HasSuffix(r.matcher.text, symbol.CallSuffix) {
+			return true
+		}
+	}
+	return false
+}
+
 // MatchSite is like Match for s.Display(), which for a function without a symbol is its address.
 func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display()) }
 
@@ -110,11 +144,15 @@ type ruleSet struct {
 	// bare are the patterns when there are few and each is an identifier: a name that demangles to just that has it in it,
 	// as the manglings of C++ and Rust write identifiers out. Nil otherwise.
 	bare []string
+	// imaged: some of the rules are for certain images. They are in neither exact nor other but of a set that is for one
+	// of these.
+	imaged bool
 }
 
 type rule struct {
 	text    string
 	negated bool
+	image   string // pattern of the image, "" for all
 	matcher matcher
 	hit     atomic.Bool
 }
@@ -166,18 +204,42 @@ func (s *ruleSet) addOne(pattern, text string, depth int) error {
 	if body == "" {
 		return fmt.Errorf("pattern %q: empty", text)
 	}
+	image, body, err := cutImage(body)
+	if err != nil {
+		return fmt.Errorf("pattern %q: %w", text, err)
+	}
 	m, err := newMatcher(body)
 	if err != nil {
 		return fmt.Errorf("pattern %q: %w", text, err)
 	}
-	i := len(s.rules)
-	s.rules = append(s.rules, rule{text: text, negated: negated, matcher: m})
-	if m.class == classWhole {
+	s.rules = append(s.rules, rule{text: text, negated: negated, image: image, matcher: m})
+	if s.imaged = s.imaged || image != ""; image == "" {
+		s.use(len(s.rules) - 1)
+	}
+	return nil
+}
+
+// use makes rule i one of those that names are compared with.
+func (s *ruleSet) use(i int) {
+	if m := &s.rules[i].matcher; m.class == classWhole {
 		s.exact[m.text] = append(s.exact[m.text], i)
 	} else {
 		s.other = append(s.other, i)
 	}
-	return nil
+}
+
+// in returns the set for the functions of one image, which shares the rules and what they have matched.
+func (s *ruleSet) in(path string) ruleSet {
+	if !s.imaged {
+		return *s
+	}
+	out := ruleSet{start: s.start, rules: s.rules, exact: map[string][]int{}, bare: s.bare}
+	for i := range s.rules {
+		if im := s.rules[i].image; im == "" || MatchImage(im, path) {
+			out.use(i)
+		}
+	}
+	return out
 }
 
 func (s *ruleSet) addFile(file string, depth int) error {

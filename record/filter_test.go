@@ -240,3 +240,84 @@ func TestBareNames(t *testing.T) {
 		}
 	}
 }
+
+// TestImagePatterns: an image and a colon before a pattern restrict it to functions of that image.
+func TestImagePatterns(t *testing.T) {
+	const libz, prog = "/usr/lib/x86_64-linux-gnu/libz.so.1.2.13", "/usr/bin/prog"
+	for _, tt := range []struct {
+		pattern  string
+		name     string
+		libz, is bool // whether it matches there, and in prog
+	}{
+		{"libz.so.1.2.13:inflate", "inflate", true, false},
+		{"libz.so:inf*", "inflate", true, false},
+		{"libz.so.1:inflate", "inflate", true, false},
+		{"libz:inflate", "inflate", true, false},
+		{"libz:inflate", "deflate", false, false},
+		{"lib*:/^in/", "inflate", true, false},
+		{"lib:inflate", "inflate", false, false},
+		{"libz.s:inflate", "inflate", false, false},
+		{"*/libz.so.1.2.13:inflate", "inflate", true, false},
+		{"/usr/lib/*:inflate", "inflate", true, false},
+		{"prog:main", "main", false, true},
+		{"*:main", "main", true, true},
+		{"libz:ns::Foo::bar", "_ZN2ns3Foo3barEi", true, false},
+		{"ns::Foo::bar", "_ZN2ns3Foo3barEi", true, true},
+		{"::f", "::f", true, true},
+		{"libz:::f", "::f", true, false},
+		{`f\[abi:cxx11]`, "f[abi:cxx11]", true, true},
+		{"f[a:]", "f:", true, true},
+		{`a\:b`, "a:b", true, true},
+		{"/a:b/", "xa:b", true, true},
+		{"libz:strlen@plt", "strlen@plt", true, false},
+	} {
+		f, err := NewFilter([]string{tt.pattern}, nil)
+		if err != nil {
+			t.Errorf("%s: %v", tt.pattern, err)
+			continue
+		}
+		if in, is := f.In(libz).Match(tt.name), f.In(prog).Match(tt.name); in != tt.libz || is != tt.is {
+			t.Errorf("%s, %s: %v in the library, %v in the program", tt.pattern, tt.name, in, is)
+		}
+		image, _, _ := cutImage(tt.pattern)
+		if got := f.Match(tt.name); got != (image == "" && tt.libz) {
+			t.Errorf("%s, %s: %v without an image", tt.pattern, tt.name, got)
+		}
+		if un := len(f.Unmatched()) > 0; un == (tt.libz || tt.is) {
+			t.Errorf("%s, %s: unmatched %v", tt.pattern, tt.name, un)
+		}
+	}
+	for _, p := range []string{":f", "libz:", "!libz:", "libz:/(/"} {
+		if _, err := NewFilter([]string{p}, nil); err == nil {
+			t.Errorf("%s: no error", p)
+		}
+	}
+}
+
+// TestImageSets: patterns are tried in their order, in any image; names with an image do not imply anything for others.
+func TestImageSets(t *testing.T) {
+	f, err := NewFilter([]string{"*", "!libz:*", "libz.so:inflate"}, []string{"prog:secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		image, name string
+		want        bool
+	}{
+		{"/lib/libz.so.1", "deflate", false}, {"/lib/libz.so.1", "inflate", true}, {"/lib/libz.so.1", "secret", false},
+		{"prog", "deflate", true}, {"prog", "secret", false}, {"", "secret", true},
+	} {
+		if got := f.In(tt.image).Match(tt.name); got != tt.want {
+			t.Errorf("%s:%s: %v", tt.image, tt.name, got)
+		}
+	}
+	if f, err = NewFilter([]string{"libz:inflate"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if f.In("prog").Names("inflate") || !f.In("libz.so").Names("inflate") {
+		t.Error("the name of a library's function is one of the program's")
+	}
+	if again := f.In("libz.so"); again != f.In("libz.so") {
+		t.Error("In makes a filter each time")
+	}
+}

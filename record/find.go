@@ -26,6 +26,9 @@ type Options struct {
 	Plain Plain
 	// Named adds with PlainAuto those of them that a pattern names, whatever else can be traced.
 	Named *Filter
+	// LibraryCalls adds calls of other images' functions, which are named function@plt. So does a pattern of Named that
+	// ends with @plt.
+	LibraryCalls bool
 	// XRayExits includes the exit sleds of xray_instr_map, as sites with the reason xray-exit.
 	XRayExits bool
 }
@@ -67,6 +70,9 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 	fd.functionsWithout()
 	sortSites(fd.sites)
 	if err := fd.plain(); err != nil {
+		return nil, fmt.Errorf("finding sites: %w", err)
+	}
+	if err := fd.libraryCalls(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
 	return fd.sites, nil

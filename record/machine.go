@@ -56,6 +56,9 @@ type callFinder interface {
 	profilersIn(im *image, p *profiling)
 	// stubs finds what linkers put between calls and functions, and adds it to p.
 	stubs(im *image, p *profiling)
+	// jumpStubs returns what linkers have made for calls of other images' functions in a region that has nothing else, in
+	// the order of addresses.
+	jumpStubs(r *code.Region) []stub
 	// callAt recognises a call at the start of b.
 	callAt(p *profiling, b []byte, addr uint64) (call, bool)
 	// callsIn appends every place in a region that is a call of a profiling function, in any order. starts tells

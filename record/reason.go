@@ -32,6 +32,7 @@ const (
 	ReasonRuntime        Reason = "fentry-runtime"
 	ReasonXRayExit       Reason = "xray-exit"
 	ReasonPatched        Reason = "already-patched"
+	ReasonLooksAtCaller  Reason = "looks-at-caller"
 
 	ReasonOnlyJumpedTo  = Reason(plain.OnlyJumpedTo)
 	ReasonGoImage       = Reason(plain.GoImage)
@@ -90,7 +91,8 @@ func Reasons() []ReasonText {
 		{ReasonDuplicate, "The function has a better site; only one per function is used."},
 		{ReasonOtherCallee, "__mcount_loc lists a call that does not go to a profiling function."},
 		{ReasonNotExecutable, "The symbol or table entry lies outside executable, file-backed code."},
-		{ReasonEntryPoint, "The program starts here: there is no return address."},
+		{ReasonEntryPoint,
+			"The program starts here: there is no return address. Or this is the call that runs all of it (__libc_start_main)."},
 		{ReasonIfuncResolver,
 			"The function chooses an implementation while the image is being relocated, before a thread or its runtime " +
 				"exists."},
@@ -102,6 +104,9 @@ func Reasons() []ReasonText {
 		{ReasonProfiler, "This is the profiling function itself, or part of it."},
 		{ReasonRuntime, "The function belongs to the runtime that fentry put into the image."},
 		{ReasonPatched, "fentry has already put its own jump there; undo the patch first."},
+		{ReasonLooksAtCaller,
+			"The library's function finds out by its return address who calls it (dlopen, dlsym, dl_iterate_phdr, backtrace, " +
+				"_Unwind_*)."},
 		{ReasonXRayExit, "An exit sled; the entry sled of the same function is enough."},
 		{ReasonOnlyJumpedTo,
 			"Nothing calls it or has its address, and how it is jumped to shows a part of a function that the compiler has " +

@@ -15,10 +15,11 @@ type Site struct {
 
 	Addr   uint64 // first byte that may be overwritten; Func for a function without a site
 	Len    int    // size of the site in bytes, 0 for a function without a site
-	Moved  int    // of [KindPlain]: how many of the Len bytes are instructions, which have to go elsewhere
+	Moved  int    // of [KindPlain] and [KindStub]: how many of the Len bytes are instructions, which have to go elsewhere
 	Kind   Kind   // what the compiler left at Addr
 	Ret    RetLoc // where the caller's return address is when execution reaches Addr
 	Frame  uint32 // on arm64, for RetFP: bytes from the frame pointer up to the caller's stack pointer at its call
+	Slot   uint64 // of [KindStub]: address of the word that the call goes through
 	Bytes  []byte // the Len bytes at Addr in the file: a sub-slice of the image, read-only
 	Source string // the table, symbol table or scan the site came from: one of the Source constants
 	Reason Reason // "" if the site can be traced
@@ -51,9 +52,10 @@ const (
 	KindPatchable              // nops of -fpatchable-function-entry
 	KindXRay                   // entry sled of -fxray-instrument
 	KindPlain                  // the function's own first instructions
+	KindStub                   // the jump of a linker's stub for calls of a library's function
 )
 
-var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain"}
+var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain", "stub"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {

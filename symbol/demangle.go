@@ -54,8 +54,11 @@ func Mangled(name string) bool {
 }
 
 // Demangle returns the name of a C++ or Rust symbol as in its source, and other names unchanged. A version suffix
-// (@GLIBCXX_3.4) is removed first.
+// (@GLIBCXX_3.4) is removed first; [CallSuffix] stays.
 func Demangle(name string, style Style) string {
+	if callee, ok := strings.CutSuffix(name, CallSuffix); ok && callee != "" {
+		return Demangle(callee, style) + CallSuffix
+	}
 	name = BaseName(name)
 	if style == No || !Mangled(name) || len(name) > maxMangled {
 		return name
@@ -76,8 +79,15 @@ func Demangle(name string, style Style) string {
 
 // DemangleForms returns the forms in which people know the name of a C++ or Rust function: the full signature, the
 // name without parameters, spelled out and as [Simple] has it, and the name without template arguments, too. It
-// returns nil for other names.
+// returns nil for other names. Those of a call into a library end with [CallSuffix].
 func DemangleForms(name string) []string {
+	if callee, ok := strings.CutSuffix(name, CallSuffix); ok && callee != "" {
+		forms := DemangleForms(callee)
+		for i := range forms {
+			forms[i] += CallSuffix
+		}
+		return forms
+	}
 	name = BaseName(name)
 	if !Mangled(name) || len(name) > maxMangled {
 		return nil

@@ -269,16 +269,22 @@ func (t *Trace) lookup(id FuncID) Func {
 // symbols, and tables of Options.Resolve that cannot list theirs as a [names.Table] does, have none.
 func (t *Trace) Functions() iter.Seq[Func] {
 	return func(yield func(Func) bool) {
-		for _, tab := range t.syms {
-			if tab, ok := tab.(interface{ Traced() iter.Seq[Func] }); ok {
-				for f := range tab.Traced() {
-					if !yield(f) {
-						return
-					}
+		for i := range t.syms {
+			for f := range t.FunctionsOf(i) {
+				if !yield(f) {
+					return
 				}
 			}
 		}
 	}
+}
+
+// FunctionsOf is Functions for the image at a position in Trace.Images.
+func (t *Trace) FunctionsOf(image int) iter.Seq[Func] {
+	if tab, ok := t.syms[image].(interface{ Traced() iter.Seq[Func] }); ok {
+		return tab.Traced()
+	}
+	return func(func(Func) bool) {}
 }
 
 // Name returns a function's name for people: the result of Options.Name, func_ADDRESS if it has no symbol ([Func]'s

@@ -24,6 +24,7 @@ type listCmd struct {
 	notrace  []string
 	srcline  bool
 	plain    plainFlag
+	libcalls bool
 	demangle demangleFlag
 }
 
@@ -43,12 +44,14 @@ is not traced. C++ needs clang for that; with g++, compile with -pg -mfentry (-p
 on arm64) and link without -pg. docs/compiling.md has more. In a program for
 x86-64 without such functions nearly all others can be traced: a function's first
 instructions are moved, if it can be proven that nothing notices. They are listed
-as plain; --plain lists them for any program. Parts of functions that compilers
-have moved away are not counted. Programs in which nothing can be traced are told
+as plain; --plain lists them for any program. Calls of libraries' functions are
+listed with --libcalls, as strlen@plt. Parts of functions that compilers have
+moved away are not counted. Programs in which nothing can be traced are told
 what applies to them.`,
 		Example: `  fentry list ./prog                     names, one per line
   fentry list -l ./prog                  kind, address, size; reasons
   fentry list /usr/bin/git               an installed program
+  fentry list --libcalls ./prog          strlen@plt and other calls into libraries
   fentry list -F 'parse_*' ./prog        what would -F 'parse_*' trace?
   fentry list -l ./prog | grep no-site   what was compiled without -pg?
   fentry list --json -l ./prog | jq -r 'select(.reason) | .name'`,
@@ -61,6 +64,7 @@ what applies to them.`,
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
 	c.plain.add(cmd, "list")
+	addLibraryCalls(cmd, &c.libcalls, "list")
 	c.demangle.add(cmd)
 	return cmd
 }
@@ -119,7 +123,8 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		return false, err
 	}
 	defer im.close()
-	sites, err := im.sites(a.symbols(), record.Options{Plain: c.plain.Plain, Named: sel})
+	sel = sel.In(path)
+	sites, err := im.sites(a.symbols(), record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Named: sel})
 	if err != nil {
 		return false, err
 	}

@@ -32,6 +32,7 @@ type traceFlags struct {
 	threshold              time.Duration
 	tracer, clock          string
 	plain                  plainFlag
+	libcalls               bool
 }
 
 // clocks are the values of --clock, the default first.
@@ -44,6 +45,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	t.plain.add(cmd, "trace")
+	addLibraryCalls(cmd, &t.libcalls, "trace")
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
 	f.StringVar(&t.clock, "clock", clocks[0],
@@ -65,6 +67,12 @@ func (p *plainFlag) add(cmd *cobra.Command, verb string) {
 	f := cmd.Flags().VarPF(p, "plain", "", verb+" functions that no compiler has prepared, too, by moving their first "+
 		"instructions: all (as without `WHEN`), no, or auto (if there are no others)")
 	f.NoOptDefVal = record.PlainAll.String()
+}
+
+// addLibraryCalls adds --libcalls; verb is what happens to the calls.
+func addLibraryCalls(cmd *cobra.Command, to *bool, verb string) {
+	cmd.Flags().BoolVar(to, "libcalls", false,
+		verb+" calls of libraries' functions, too, as strlen@plt; a pattern that ends with @plt implies it")
 }
 
 // options translates the flags.
@@ -212,7 +220,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		})
 	}
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
-	find := record.Options{Plain: c.plain.Plain, Named: opts.Select}
+	find := record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Named: opts.Select.In(path)}
 	p, orig, err := planFile(image, opts, a.symbols(), find)
 	if errors.Is(err, patch.ErrOverlay) {
 		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file",

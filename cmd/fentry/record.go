@@ -83,6 +83,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record python3 script.py             an installed program: no compiler has prepared it
   fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
+  fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
   fentry record --clock none ./prog           nesting and order, no times
@@ -125,8 +126,8 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o := fentry.Options{
-		Plan: opts, Plain: c.plain.Plain, Symbols: a.symbols(), Dir: c.out, NoPtrace: c.noPtrace, Libraries: c.library,
-		NoSwitches: c.noSwitches,
+		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Libraries: c.library, Symbols: a.symbols(), Dir: c.out,
+		NoPtrace: c.noPtrace, NoSwitches: c.noSwitches,
 	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
@@ -215,7 +216,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches", "no-ptrace",
-		"emulator", "plain", "overhead"} {
+		"emulator", "plain", "libcalls", "overhead"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

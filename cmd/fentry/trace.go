@@ -162,7 +162,11 @@ func matcher(
 		is, ok := known[id]
 		if !ok {
 			fn := t.Func(id)
-			is = f.Match(fn.Display())
+			path := ""
+			if int(id.Image) < len(t.Images) {
+				path = t.Images[id.Image].Path
+			}
+			is = f.In(path).Match(fn.Display())
 			known[id] = is
 		}
 		return is
@@ -177,8 +181,11 @@ func warnUnmatched(a *app, t *trace.Trace, f *record.Filter) {
 	if len(uncalled) == 0 {
 		return
 	}
-	for fn := range t.Functions() {
-		f.Match(fn.Display())
+	for i := range t.Images {
+		in := f.In(t.Images[i].Path)
+		for fn := range t.FunctionsOf(i) {
+			in.Match(fn.Display())
+		}
 	}
 	unknown := f.Unmatched()
 	for _, p := range uncalled {

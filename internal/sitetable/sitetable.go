@@ -37,7 +37,8 @@ var le = binary.LittleEndian
 // ErrNone is returned by [Read] for an image without .fentry.info: nobody has patched it.
 var ErrNone = errors.New("no section " + InfoSection)
 
-// A Row is a traced function. Addresses are as in the file.
+// A Row is a traced function. Addresses are as in the file. That of another image's function, which calls come to by a
+// stub, is the address of the word that has it.
 type Row struct{ Func, Site uint64 }
 
 // Put writes the row to the first [RowSize] bytes of b.

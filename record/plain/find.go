@@ -39,7 +39,7 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 	}
 	f := &Finder{
 		file: file, text: text, m: code.MachineOf(file.Header.Machine), funcs: funcs, refs: refs,
-		fixed: file.Header.Type == elf.ET_EXEC, foreign: foreign(file),
+		fixed: file.Header.Type == elf.ET_EXEC, foreign: Foreign(file),
 	}
 	if f.foreign != "" {
 		return f, nil

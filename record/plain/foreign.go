@@ -31,8 +31,8 @@ var runtimes = []struct {
 	{"DOTNET_gcServer", StackWalker},     // .NET, compiled ahead of time or as one file
 }
 
-// foreign says why no function of an image can be displaced; "": there is no such reason.
-func foreign(f *elfio.File) Refusal {
+// Foreign says why no function of an image can be displaced, and no call of one intercepted; "": there is no such reason.
+func Foreign(f *elfio.File) Refusal {
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"} {
 		if f.SectionIndex(name) >= 0 {
 			return GoImage

@@ -1,0 +1,193 @@
+package record
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
+)
+
+const calling = `
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+jmp_buf env;
+int compare(const void *a, const void *b) { return *(const char *)a - *(const char *)b; }
+int main(int argc, char **argv)
+{
+	char *s = strdup(argv[0]);
+	qsort(s, strlen(s), 1, compare);
+	if (!setjmp(env) && argc > 9)
+		longjmp(env, 1);
+	if (argc > 8 && !vfork())
+		_exit(dlsym(RTLD_NEXT, "f") != 0);
+	puts(s);
+	exit((int)strlen(s) == 0);
+}
+`
+
+// stubLink is a way to link a program, which decides what its stubs look like.
+type stubLink struct{ name, tool, args string }
+
+var stubLinks = []stubLink{
+	{"lazy", "gcc", "-Wl,-z,lazy"},
+	{"now", "gcc", "-Wl,-z,now"},
+	{"lazy, no PIE", "gcc", "-Wl,-z,lazy -no-pie"},
+	{"IBT", "gcc", "-fcf-protection -Wl,-z,ibtplt,-z,lazy"},
+	{"IBT, bnd", "gcc", "-fcf-protection -Wl,-z,bndplt,-z,now"},
+	{"gold", "ld.gold", "-fuse-ld=gold"},
+	{"lld", "ld.lld", "-fuse-ld=lld"},
+	{"lld, now, no PIE", "ld.lld", "-fuse-ld=lld -Wl,-z,now -no-pie"},
+	{"mold", "ld.mold", "-fuse-ld=mold"},
+	{"musl", "musl-gcc", ""},
+}
+
+// link compiles the program that calls.
+func (l *stubLink) link(t *testing.T) string {
+	t.Helper()
+	testtool.Need(t, "gcc")
+	testtool.Need(t, l.tool)
+	cc := "gcc"
+	if l.tool == "musl-gcc" {
+		cc = l.tool
+	}
+	dir := t.TempDir()
+	src, out := filepath.Join(dir, "calling.c"), filepath.Join(dir, "calling")
+	if err := os.WriteFile(src, []byte(calling), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run(t, cc, append(strings.Fields(l.args), "-O1", "-fno-builtin", "-o", out, src, "-ldl")...)
+	run(t, "strip", out)
+	return out
+}
+
+// TestLibraryCalls compares the stubs of programs with objdump's names for them, for all linkers and forms of stubs, and
+// says which calls are left alone.
+func TestLibraryCalls(t *testing.T) {
+	testtool.Need(t, "objdump")
+	for _, l := range stubLinks {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			img := l.link(t)
+			var got []string
+			reasons := map[string]Reason{}
+			f := open(t, img)
+			for _, s := range findWith(t, img, Options{Plain: PlainNone, LibraryCalls: true}) {
+				if s.Kind != KindStub {
+					continue
+				}
+				reasons[s.Name] = s.Reason
+				got = append(got, s.Name+" "+strconv.FormatUint(s.Func, 16))
+				if b, err := f.Bytes(s.Addr, s.Len); err != nil || string(b) != string(s.Bytes) || s.Moved != s.Len || s.Ret != RetSP {
+					t.Errorf("%+v: %x, %v", s, b, err)
+				}
+			}
+			want := objdumpStubs(t, img)
+			if l.tool == "ld.mold" { // for whose stubs in .plt objdump has no names
+				want = append(want, moldStubs(t, img)...)
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("got\n%s\nobjdump\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			for name, reason := range map[string]Reason{
+				"strlen@plt": "", "qsort@plt": "", "exit@plt": "", "longjmp@plt": "",
+				"vfork@plt": ReasonReturnsTwice, "dlsym@plt": ReasonLooksAtCaller,
+			} {
+				if r, ok := reasons[name]; !ok || r != reason {
+					t.Errorf("%s: %v %q, want %q", name, ok, r, reason)
+				}
+			}
+			if reasons["_setjmp@plt"]+reasons["setjmp@plt"] != ReasonReturnsTwice {
+				t.Errorf("setjmp: %q", reasons["_setjmp@plt"]+reasons["setjmp@plt"])
+			}
+		})
+	}
+}
+
+var stubLabel = regexp.MustCompile(`(?m)^0*([0-9a-f]+) <([^>@]+)@plt>:$`)
+
+// objdumpStubs are objdump's names for stubs, except those of .plt that have others in .plt.sec.
+func objdumpStubs(t *testing.T, img string) (out []string) {
+	sections := run(t, "objdump", "-h", img)
+	for _, name := range []string{".plt", ".plt.got", ".plt.sec", ".plt.bnd"} {
+		if !strings.Contains(sections, " "+name+" ") || name == ".plt" && strings.Contains(sections, " .plt.sec ") {
+			continue
+		}
+		for _, m := range stubLabel.FindAllStringSubmatch(run(t, "objdump", "-d", "-j", name, img), -1) {
+			out = append(out, m[2]+"@plt "+m[1])
+		}
+	}
+	return out
+}
+
+// moldStubs are the stubs in mold's .plt: behind a header of 32 bytes, 16 bytes each, in the order of the relocations.
+func moldStubs(t *testing.T, img string) (out []string) {
+	f := open(t, img)
+	plt := f.Sections[f.SectionIndex(".plt")].Addr
+	for i, m := range regexp.MustCompile(`R_X86_64_JUMP_SLO.* (\S+) \+ 0`).FindAllStringSubmatch(run(t, "readelf", "-rW", img), -1) {
+		name, _, _ := strings.Cut(m[1], "@")
+		out = append(out, name+"@plt "+strconv.FormatUint(plt+32+16*uint64(i), 16))
+	}
+	return out
+}
+
+// TestLibraryCallsByName: a pattern for calls asks for them, others do not.
+func TestLibraryCallsByName(t *testing.T) {
+	img := stubLinks[0].link(t)
+	for pattern, want := range map[string]bool{
+		"strlen@plt": true, "*@plt": true, "str*@plt": true, "!*@plt": false, "strlen": false, "*": false,
+	} {
+		f, err := NewFilter([]string{pattern}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sites := findWith(t, img, Options{Named: f})
+		if got := slices.ContainsFunc(sites, func(s Site) bool { return s.Name == "strlen@plt" }); got != want {
+			t.Errorf("%s: %v, want %v", pattern, got, want)
+		}
+	}
+}
+
+// TestStubShapes: what is between a stub's first byte and its jump must be known, and only words of other images'
+// functions count.
+func TestStubShapes(t *testing.T) {
+	start := fn("_start", "ud2")
+	const plt = ".section .plt,\"ax\",@progbits\n.p2align 4\n"
+	for _, tt := range []struct {
+		name, text string
+		want       string
+	}{
+		{"plain", plt + "jmp *f@GOTPCREL(%rip)\n", "f@plt 0 6"},
+		{"with a landing pad and an index", plt + "endbr64\nmov $7,%r11d\njmp *f@GOTPCREL(%rip)\n", "f@plt 10 6"},
+		{"bnd", plt + "endbr64\nbnd jmp *f@GOTPCREL(%rip)\nnop\n", "f@plt 4 7"},
+		{"behind padding", plt + "ret\nint3\nnopl 8(%rax)\njmp *f@GOTPCREL(%rip)\n", "f@plt 0 6"},
+		{"something pushed", plt + "push %rax\njmp *f@GOTPCREL(%rip)\n", ""},
+		{"in a register", plt + "mov f@GOTPCREL(%rip),%rax\njmp *%rax\n", ""},
+		{"the image's own function", plt + "jmp *g@GOTPCREL(%rip)\n", ""},
+		{"a call", plt + "call *f@GOTPCREL(%rip)\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			img := asm(t, ".text\n"+start+fn("g", "ret")+".globl f\n.type f,@function\n"+tt.text, "-shared", "-Wl,-z,norelro")
+			got := ""
+			for _, s := range findWith(t, img, Options{LibraryCalls: true}) {
+				if s.Kind == KindStub {
+					got += s.Name + " " + strconv.FormatUint(s.Addr-s.Func, 10) + " " + strconv.Itoa(s.Len)
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
