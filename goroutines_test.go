@@ -16,7 +16,7 @@ var mayStartGoroutines = map[string]string{
 	"internal/buildstep/run.go":        "each file is worked on below a Guard (File)",
 	"internal/buildstep/jobserver.go":  "waits for signals",
 	"trace/each.go":                    "events are read, not mapped; names are copies",
-	"session":                          "maps no files; symbols are written below a Guard (Run)",
+	"session":                          "maps no files; symbols are written and libraries patched below a Guard (Run)",
 	"streams.go":                       "copies the program's streams",
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",

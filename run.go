@@ -35,7 +35,7 @@ type Options struct {
 	// Plain says which functions that no compiler has prepared are traced. 0: all that can be if there are no others, and
 	// those that a pattern of Plan.Select names.
 	Plain record.Plain
-	// Libraries are the shared libraries to be traced that are loaded before the program begins: names, with or without
+	// Libraries are the shared libraries to be traced, loaded with the program or later: names, with or without
 	// versions (libz, libz.so.1), or patterns of names such as libssl* or *, or of paths. nil: none. The same functions
 	// are chosen as in the program. Patched copies take their place, which are kept in the user's cache directory.
 	Libraries []string

@@ -29,6 +29,7 @@ type Memory struct {
 	PhdrAddr  uint64 // new AT_PHDR, inside RX
 	Phnum     int    // new AT_PHNUM
 	NullCB    uint64 // initial gs base of the first thread
+	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
 }
 
@@ -48,7 +49,7 @@ func (p *Plan) Memory() (*Memory, error) {
 	return &Memory{
 		RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
-		NullCB: null, Edits: l.allEdits(),
+		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: l.allEdits(),
 	}, nil
 }
 

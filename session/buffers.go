@@ -103,7 +103,10 @@ func (s *session) buffers() (string, error) {
 		s.live.OnProcess = s.processes.saw
 	}
 	s.exes = newExes(shared, s.processes.saw)
-	s.serve = drain.NewServer(s.pool, s.exes.handle)
+	if s.o.Library != nil {
+		s.later = newLater(shared, s.library)
+	}
+	s.serve = drain.NewServer(s.pool, s.request)
 	pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)
 	list, err := s.dir.CreateChunks()
 	if err != nil {

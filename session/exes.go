@@ -42,7 +42,7 @@ func newExes(shared procfs.SharedFile, saw func(pid int)) *exes {
 }
 
 // handle answers a program's request.
-func (e *exes) handle(r drain.Request) uint32 {
+func (e *exes) handle(r *drain.Request) uint32 {
 	if r.Kind != format.AskNewImage {
 		return drain.Unsupported
 	}

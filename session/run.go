@@ -29,7 +29,8 @@ type session struct {
 	pool  *pool.Pool // nil in profile mode
 	drain *drain.Drainer
 	serve *drain.Server
-	exes  *exes // nil: none are opened
+	exes  *exes  // nil: none are opened
+	later *later // nil: no libraries are to be traced
 
 	processes *processes         // nil: nobody looks after them
 	switches  *switches.Recorder // nil: none are recorded
@@ -42,6 +43,8 @@ type session struct {
 
 	workers  sync.WaitGroup // drain and heartbeat
 	stopBeat chan struct{}
+
+	libraryMu sync.Mutex // held while Options.Library is called
 
 	imageMu sync.Mutex
 	imageOn *sync.Cond                    // a new one, or no more
@@ -104,7 +107,9 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	if s.o.PatchedCopy != nil {
 		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(pool, f) }
 	}
-	l.Library = s.o.Library
+	if s.o.Library != nil {
+		l.Library = s.library
+	}
 	if s.o.Prepare == nil {
 		return l, nil
 	}

@@ -68,8 +68,8 @@ type Options struct {
 	// PatchedCopy writes a patched copy of the program to f. nil: there is none, and a program that cannot be traced
 	// by ptrace is not run.
 	PatchedCopy func(session string, f *os.File) error
-	// Library is asked for each file that the program's dynamic loader opens before the program begins, f, by the name
-	// that the loader has for it. What it returns takes the file's place, whatever f is: a patched copy of a library.
+	// Library is asked for each file that the program's dynamic loader opens, f, by the name that the loader has for it,
+	// or where that is not known, as of libraries that the running program loads, by its path. What it returns takes the file's place, whatever f is: a patched copy of a library.
 	// It must be the same for the same file, and stay open until Run returns. nil: the file stays, or libraries are left
 	// alone altogether. Library is not called concurrently.
 	Library func(path string, f *os.File) *os.File

@@ -33,6 +33,7 @@ var layers = []string{
 	"poolmap",   // ... a recorder's shared memory, as this process maps it
 	"pool",      // ... its chunks, taken and handed over
 	"request",   // ... what its recorder is asked for
+	"loader",    // ... what takes the place of a library
 	"file",      // ... a file of the program's own
 	"directory", // ... and the directory it is in
 	"chunk",     // events and what they are written to
@@ -47,7 +48,7 @@ var layers = []string{
 	"slow",      // where the fast paths come to
 	"home",      // what other images are offered
 	"sve",       // arm64: what fast paths go through
-	"start.S", "func", "graph", "order", "opt", "profile.S", "count",
+	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count",
 }
 
 // guestLayers are those of the part for other images of a process.

@@ -59,11 +59,11 @@ instruction, while the tracer is put into its memory. Programs made by "fentry
 patch" that it starts are traced too. Recording ends when the program and the
 traced processes it leaves behind have ended; a second ^C ends it at once.
 
-With -L, shared libraries that are loaded before the program begins are traced,
-too. They are named with or without versions, libz or libz.so.1; a pattern with
-a slash is one of paths. Patched copies take their place; they are kept in
-$XDG_CACHE_HOME/fentry and can be deleted at any time. Libraries of other users
-are left alone, and so are all libraries of set-ID programs.
+With -L, shared libraries are traced, too, whether they are loaded with the
+program or later. They are named with or without versions, libz or libz.so.1; a
+pattern with a slash is one of paths. Patched copies take their place; they are
+kept in $XDG_CACHE_HOME/fentry and can be deleted at any time. Libraries of other
+users are left alone, and so are all libraries of set-ID programs.
 
 A program for another machine runs under an emulator, which is detected
 automatically (qemu-aarch64, with the libraries of Debian's cross compilers or

@@ -91,6 +91,7 @@ const (
 // Values of H_REQUEST_KIND.
 const (
 	AskNewImage = 1 // open the file of the image that the process runs, whose id is the argument, so its symbols can be read later
+	AskLibrary  = 2 // say which file takes the place of one that the dynamic loader has just opened, as the descriptor that is the argument. With the answer `DONE` the argument is 0, the file stays, or a descriptor of the recorder and, in the high half, the low half of the inode of the file that it is
 )
 
 // Values of H_REQUEST_ANSWER.
@@ -99,6 +100,7 @@ const (
 	AnswerDone        = 1 // the request was carried out
 	AnswerUnsupported = 2 // the recorder does not know the kind
 	AnswerFailed      = 3 // the request failed
+	AnswerLater       = 4 // the recorder is at work: ask again in a moment
 )
 
 // Chunks.

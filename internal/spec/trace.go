@@ -131,6 +131,9 @@ var RequestStates = []Value{
 var Requests = []Value{
 	{"NEW_IMAGE", 1, "open the file of the image that the process runs, whose id is the argument, so its symbols can " +
 		"be read later"},
+	{"LIBRARY", 2, "say which file takes the place of one that the dynamic loader has just opened, as the descriptor that " +
+		"is the argument. With the answer `DONE` the argument is 0, the file stays, or a descriptor of the recorder " +
+		"and, in the high half, the low half of the inode of the file that it is"},
 }
 
 // Answers are the answers of a recorder.
@@ -139,6 +142,7 @@ var Answers = []Value{
 	{"DONE", 1, "the request was carried out"},
 	{"UNSUPPORTED", 2, "the recorder does not know the kind"},
 	{"FAILED", 3, "the request failed"},
+	{"LATER", 4, "the recorder is at work: ask again in a moment"},
 }
 
 // Layouts say how chunks follow the header.

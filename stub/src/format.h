@@ -76,12 +76,14 @@
 
 /* values of H_REQUEST_KIND */
 #define FT_ASK_NEW_IMAGE           1            /* open the file of the image that the process runs, whose id is the argument, so its symbols can be read later */
+#define FT_ASK_LIBRARY             2            /* say which file takes the place of one that the dynamic loader has just opened, as the descriptor that is the argument. With the answer `DONE` the argument is 0, the file stays, or a descriptor of the recorder and, in the high half, the low half of the inode of the file that it is */
 
 /* values of H_REQUEST_ANSWER */
 #define FT_ANSWER_NONE             0            /* no answer in time */
 #define FT_ANSWER_DONE             1            /* the request was carried out */
 #define FT_ANSWER_UNSUPPORTED      2            /* the recorder does not know the kind */
 #define FT_ANSWER_FAILED           3            /* the request failed */
+#define FT_ANSWER_LATER            4            /* the recorder is at work: ask again in a moment */
 
 /* chunks */
 #define FT_CHUNK_SIZE              65536        /* default, bytes, with the header */

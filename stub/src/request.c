@@ -40,9 +40,11 @@ static int move(u32 *word, u32 from, u32 to)
 	return 1;
 }
 
-/* request sends a request and returns the recorder's answer. */
-hidden u32 request(u32 kind, u64 argument)
+/* request_value sends a request and returns the recorder's answer, and the value that came
+   with it. */
+hidden u32 request_value(u32 kind, u64 argument, u64 *value)
 {
+	*value = 0;
 	if (source.kind != POOL)
 		return FT_ANSWER_NONE;
 	u32 *word = HEADER(u32, FT_H_REQUEST), mine, w;
@@ -67,6 +69,14 @@ hidden u32 request(u32 kind, u64 argument)
 	if (w != (mine | FT_REQUEST_ANSWERED))
 		return FT_ANSWER_NONE;
 	u32 answer = *HEADER(u32, FT_H_REQUEST_ANSWER);
+	*value = *HEADER(u64, FT_H_REQUEST_ARGUMENT);
 	move(word, w, mine | FT_REQUEST_FREE);
 	return answer;
+}
+
+/* request is request_value for those that have none. */
+hidden u32 request(u32 kind, u64 argument)
+{
+	u64 none;
+	return request_value(kind, argument, &none);
 }

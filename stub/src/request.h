@@ -4,5 +4,6 @@
 #include "types.h"
 
 hidden u32 request(u32 kind, u64 argument);
+hidden u32 request_value(u32 kind, u64 argument, u64 *value);
 
 #endif

@@ -16,6 +16,7 @@ const (
 	Done        = format.AnswerDone
 	Unsupported = format.AnswerUnsupported
 	Failed      = format.AnswerFailed
+	Later       = format.AnswerLater
 )
 
 // Request is what a program asks of the recorder, copied from the pool before it is
@@ -23,7 +24,7 @@ const (
 type Request struct {
 	Kind     uint32
 	PID      int
-	Argument uint64
+	Argument uint64 // what handle leaves here goes back with the answer
 }
 
 // Server answers the requests of traced programs. It runs in a goroutine of its own.
@@ -35,13 +36,13 @@ type Request struct {
 // free, and keeps the number.
 type Server struct {
 	p      *pool.Pool
-	handle func(Request) (answer uint32)
+	handle func(*Request) (answer uint32)
 	stop   atomic.Bool
 }
 
 // NewServer returns a server that answers what handle says. handle must not take long:
 // the program goes on without an answer after a tenth of a second.
-func NewServer(p *pool.Pool, handle func(Request) uint32) *Server {
+func NewServer(p *pool.Pool, handle func(*Request) uint32) *Server {
 	return &Server{p: p, handle: handle}
 }
 
@@ -80,7 +81,12 @@ func (s *Server) answer(word *atomic.Uint32, w uint32) {
 	if word.Load() != w {
 		return // it was given up while it was copied
 	}
-	s.p.Word(format.HRequestAnswer).Store(s.handle(r))
+	answer := s.handle(&r)
+	if word.Load() != w {
+		return // given up meanwhile; what is there now is another request
+	}
+	s.p.Word(format.HRequestAnswer).Store(answer)
+	s.p.Word64(format.HRequestArgument).Store(r.Argument)
 	s.move(word, w, w&^format.RequestMask|format.RequestAnswered)
 }
 

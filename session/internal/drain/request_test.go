@@ -14,7 +14,7 @@ import (
 )
 
 // newServer returns a running server of a small pool.
-func newServer(t testing.TB, handle func(Request) uint32) (*Server, *pool.Pool) {
+func newServer(t testing.TB, handle func(*Request) uint32) (*Server, *pool.Pool) {
 	t.Helper()
 	p, err := pool.New(0, trace.PolicyBlock, clock.Reading{}, 1)
 	if err != nil {
@@ -54,14 +54,18 @@ func post(p *pool.Pool, number, kind, pid uint32, argument uint64) {
 
 func TestServer(t *testing.T) {
 	got := make(chan Request, 1)
-	_, p := newServer(t, func(r Request) uint32 {
-		got <- r
+	_, p := newServer(t, func(r *Request) uint32 {
+		got <- *r
+		r.Argument = 1<<50 | 9
 		return Done
 	})
 	post(p, 77, 5, 1234, 1<<40)
 	until(t, p, 77<<format.RequestShift|format.RequestAnswered)
 	if r := <-got; r != (Request{5, 1234, 1 << 40}) || p.Word(format.HRequestAnswer).Load() != Done {
 		t.Errorf("%+v, answer %d", r, p.Word(format.HRequestAnswer).Load())
+	}
+	if v := p.Word64(format.HRequestArgument).Load(); v != 1<<50|9 {
+		t.Errorf("%#x goes back with the answer", v)
 	}
 	// Who has asked was killed before it took the answer.
 	until(t, p, 77<<format.RequestShift|format.RequestFree)
@@ -75,7 +79,7 @@ func TestServer(t *testing.T) {
 // An answer that comes too late does not go to the next one that asks.
 func TestServerLate(t *testing.T) {
 	hold := make(chan bool)
-	_, p := newServer(t, func(r Request) uint32 {
+	_, p := newServer(t, func(r *Request) uint32 {
 		if r.Kind == 1 {
 			<-hold
 			return Failed
@@ -105,9 +109,9 @@ func FuzzRequest(f *testing.F) {
 	f.Cleanup(p.Close)
 	f.Fuzz(func(t *testing.T, w, kind, pid uint32, argument uint64) {
 		calls := 0
-		s := NewServer(p, func(r Request) uint32 {
+		s := NewServer(p, func(r *Request) uint32 {
 			calls++
-			if r != (Request{kind, int(pid), argument}) {
+			if *r != (Request{kind, int(pid), argument}) {
 				t.Errorf("%+v", r)
 			}
 			return Unsupported

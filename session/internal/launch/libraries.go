@@ -74,15 +74,21 @@ func (l *Launcher) Launch() (Started, error) {
 		s.Started.loading = at
 		back <- result{s.Started, err}
 		defer close(at.done)
-		l.load(s.traced, at)
+		l.load(s, at)
 	}()
 	r := <-back
 	return r.s, r.err
 }
 
 // load lets the dynamic loader do its work, and then the program go.
-func (l *Launcher) load(t *tracee.Process, at *loading) {
-	err := t.Load(l.substitute)
+func (l *Launcher) load(s started, at *loading) {
+	t, m := s.traced, l.Memory
+	if !s.Injected {
+		m = nil
+	}
+	err := t.Load(m, l.substitute, func(err error) {
+		l.Logf("%s: libraries that it loads later are not traced: %v", l.Path, err)
+	})
 	var died *tracee.EndedError
 	if errors.As(err, &died) {
 		at.ended, at.status = true, died.Status

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/patch"
 )
 
 // Libraries that are loaded with a program.
@@ -54,11 +56,16 @@ type Opened struct {
 
 // Load lets the process run from its exec stop to its entry point, or until it executes another program. give says
 // what takes the place of each file that the dynamic loader opens, by a path that leads to it from the process; "":
-// the file stays. When Load returns, the process is stopped and as it would be without.
-func (t *Process) Load(give func(Opened) string) (err error) {
+// the file stays. When Load returns, the process is stopped and as it would be without. From then on the loader comes to
+// the runtime with what it opens, if the program was given one by m; unknown is told why it does not.
+func (t *Process) Load(m *patch.Memory, give func(Opened) string, unknown func(error)) (err error) {
 	l, err := t.loader()
 	if err != nil {
 		return err
+	}
+	enable, err := l.later(m)
+	if err != nil {
+		unknown(err)
 	}
 	// Else nothing tells a stop at a system call, or behind execve, from a signal.
 	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACEFORK
@@ -73,6 +80,9 @@ func (t *Process) Load(give func(Opened) string) (err error) {
 		return err
 	}
 	end, err := l.run(give)
+	if err == nil && end == entered && enable != nil {
+		err = enable()
+	}
 	if end == executed || end == ended {
 		return err // the memory is another's, or gone
 	}
@@ -86,11 +96,29 @@ func (t *Process) Load(give func(Opened) string) (err error) {
 type loader struct {
 	t        *Process
 	from, to uint64 // its image
+	code     []span // what of it is executed
 	entry    uint64 // of the program
 	saved    []byte // what is at the breakpoint there
 
 	opening bool   // it is in a system call that opens a file
 	path    uint64 // the address of the path
+}
+
+// span is a part of the loader.
+type span struct{ addr, size uint64 }
+
+// maxCode is more than any loader has.
+const maxCode = 16 << 20
+
+// later prepares the loader for libraries that the running program loads.
+func (l *loader) later(m *patch.Memory) (enable func() error, err error) {
+	switch {
+	case m == nil:
+		return nil, errors.New("the program itself is not traced")
+	case m.Loader == 0:
+		return nil, errors.New("the runtime has no routine for it on this machine")
+	}
+	return l.hook(m.Loader + l.entry - m.OrigEntry)
 }
 
 // loader finds the dynamic loader of a process that has not run yet.
@@ -124,8 +152,13 @@ func (t *Process) loader() (*loader, error) {
 	}
 	l := &loader{t: t, from: base, entry: entry}
 	for ; len(progs) > 0; progs = progs[Phentsize:] {
-		if elf.ProgType(le.Uint32(progs)) == elf.PT_LOAD {
-			l.to = max(l.to, base+le.Uint64(progs[16:])+le.Uint64(progs[40:])) // p_vaddr + p_memsz
+		if elf.ProgType(le.Uint32(progs)) != elf.PT_LOAD {
+			continue
+		}
+		addr, size := base+le.Uint64(progs[16:]), le.Uint64(progs[40:]) // p_vaddr, p_memsz
+		l.to = max(l.to, addr+size)
+		if elf.ProgFlag(le.Uint32(progs[4:]))&elf.PF_X != 0 && size <= maxCode {
+			l.code = append(l.code, span{addr, size})
 		}
 	}
 	return l, nil

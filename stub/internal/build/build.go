@@ -92,7 +92,7 @@ const GuestDefine = "-DFENTRY_GUEST"
 // nothing of what thunks call.
 func Classic(name string) bool {
 	switch name {
-	case "home.c", "start.S", "graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S":
+	case "home.c", "loader.c", "loader.S", "start.S", "graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S":
 		return false
 	}
 	return !strings.HasPrefix(name, "guest")

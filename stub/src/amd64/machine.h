@@ -23,7 +23,7 @@ enum {
 	SYS_fchmod = 91, SYS_geteuid = 107, SYS_getppid = 110, SYS_sigaltstack = 131, SYS_prctl = 157,
 	SYS_arch_prctl = 158, SYS_gettid = 186, SYS_futex = 202, SYS_getdents64 = 217, SYS_clock_gettime = 228,
 	SYS_tgkill = 234, SYS_openat = 257, SYS_mkdirat = 258, SYS_unlinkat = 263, SYS_renameat = 264,
-	SYS_readlinkat = 267, SYS_fallocate = 285, SYS_prlimit64 = 302,
+	SYS_readlinkat = 267, SYS_fallocate = 285, SYS_dup3 = 292, SYS_prlimit64 = 302,
 	O_DIRECTORY_ = 0200000, O_NOFOLLOW_ = 0400000,
 	STAT_MODE = 24, STAT_UID = 28, /* asm/stat.h */
 };

@@ -1,0 +1,123 @@
+//go:build linux
+
+package session
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+)
+
+// request answers a program's request.
+func (s *session) request(r *drain.Request) uint32 {
+	if r.Kind == format.AskLibrary && s.later != nil {
+		return s.later.handle(r)
+	}
+	return s.exes.handle(r)
+}
+
+// library asks Options.Library.
+func (s *session) library(path string, f *os.File) *os.File {
+	s.libraryMu.Lock()
+	defer s.libraryMu.Unlock()
+	return s.o.Library(path, f)
+}
+
+// later answers processes whose dynamic loader has opened a file after the program has begun (stub/src/amd64/loader.c).
+//
+// A copy can take long to make, and the file system that a file is on need not answer at all. So what a process asks
+// for is worked on in a goroutine of its own, which it is told to come back for; at most mostLater of them. What a
+// process says is a descriptor: it is only believed if the process maps the pool, and what it gets is a copy of the
+// file that it has opened, or nothing.
+type later struct {
+	shared procfs.SharedFile
+	give   func(path string, f *os.File) *os.File
+
+	mu   sync.Mutex
+	asks map[ask]chan *os.File // nil from it: the file stays
+}
+
+// ask is what identifies a question: a process asks again until it has an answer.
+type ask struct {
+	pid  int
+	fd   uint32
+	path string // of the file
+}
+
+const (
+	mostLater  = 64                    // questions that are worked on
+	laterLimit = 60 * time.Millisecond // the program waits for a little longer before it comes back
+	mostFD     = 1 << 30
+)
+
+func newLater(shared procfs.SharedFile, give func(string, *os.File) *os.File) *later {
+	return &later{shared: shared, give: give, asks: make(map[ask]chan *os.File)}
+}
+
+// handle answers a request for what takes the place of a descriptor.
+func (l *later) handle(r *drain.Request) uint32 {
+	if mapped, _ := l.shared.MappedBy(r.PID); !mapped || r.Argument > mostFD {
+		return drain.Failed
+	}
+	link := fmt.Sprintf("/proc/%d/fd/%d", r.PID, r.Argument)
+	path, err := os.Readlink(link)
+	if err != nil {
+		return drain.Failed
+	}
+	a := ask{r.PID, uint32(r.Argument), path}
+	c, ok := l.begin(a, link)
+	if !ok {
+		return drain.Failed
+	}
+	select {
+	case f := <-c:
+		l.mu.Lock()
+		delete(l.asks, a)
+		l.mu.Unlock()
+		r.Argument = descriptor(f)
+		return drain.Done
+	case <-time.After(laterLimit):
+		return drain.Later
+	}
+}
+
+// begin returns where the answer to a question comes from, and has it worked on if that has not begun.
+func (l *later) begin(a ask, link string) (c chan *os.File, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c = l.asks[a]; c != nil {
+		return c, true
+	}
+	if len(l.asks) >= mostLater {
+		return nil, false
+	}
+	c = make(chan *os.File, 1)
+	l.asks[a] = c
+	go func() {
+		f, err := safefile.Open(link)
+		if err != nil {
+			c <- nil
+			return
+		}
+		defer f.Close()
+		c <- l.give(a.path, f)
+	}()
+	return c, true
+}
+
+// descriptor is what a process is told of a file of this one: the descriptor, and the low half of the inode; 0 for nil.
+func descriptor(f *os.File) uint64 {
+	var st unix.Stat_t
+	if f == nil || unix.Fstat(int(f.Fd()), &st) != nil {
+		return 0
+	}
+	return uint64(f.Fd()) | st.Ino<<32
+}

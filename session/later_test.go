@@ -1,0 +1,139 @@
+//go:build linux && amd64
+
+package session
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/memfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+)
+
+// planned plans a program as a process, with a runtime that finds its recorder by itself.
+func planned(t *testing.T, path string) *patch.Memory {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elfio.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := patch.New(f, sites, patch.Options{Target: patch.Process, Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := plan.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// What a running program loads is given to it in the same way: once, by whatever path, also in a child.
+func TestLaterLibraries(t *testing.T) {
+	testtool.Need(t, "gcc")
+	l := buildLoads(t, "gcc")
+	program, link := filepath.Join(t.TempDir(), "later"), filepath.Join(t.TempDir(), "library.so")
+	argv := []string{"gcc", "-O2", "-fpatchable-function-entry=5", "-o", program, "testdata/later.c", "-ldl"}
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", argv, err, out)
+	}
+	if err := os.Symlink(l.library, link); err != nil {
+		t.Fatal(err)
+	}
+	r := recorderCmd{Memory: planned(t, program), Library: map[string]string{filepath.Base(l.library): l.other}}
+	x := r.run(t, program, l.library, link)
+	want := "answer 2, one\nmaps " + l.other + "\ncopies 1\nsum 200\nchild 2, none 0\n"
+	if x.code != 7 || x.stdout != want || strings.Contains(x.stderr, "recorder:") {
+		t.Errorf("status %d, %q, want %q: %s", x.code, x.stdout, want, x.stderr)
+	}
+}
+
+// A question is worked on as long as it takes, and asked again meanwhile; who does not map the pool gets nothing, and
+// nobody can make any number of goroutines wait.
+func TestLaterAsks(t *testing.T) {
+	memory, err := memfile.New("shared")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	if err := memory.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	b, err := unix.Mmap(int(memory.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	var st unix.Stat_t
+	if err := unix.Fstat(int(memory.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	shared := procfs.SharedFile{Inode: st.Ino, Path: "/memfd:shared (deleted)"}
+	path := filepath.Join(t.TempDir(), "library.so")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	proceed := make(chan bool)
+	l := newLater(shared, func(name string, f *os.File) *os.File {
+		<-proceed
+		if name != path {
+			return nil
+		}
+		return memory
+	})
+	request := func(pid int, fd uint64) (uint32, uint64) {
+		r := &drain.Request{Kind: format.AskLibrary, PID: pid, Argument: fd}
+		return l.handle(r), r.Argument
+	}
+	if a, _ := request(os.Getpid(), uint64(f.Fd())); a != drain.Later {
+		t.Errorf("answer %d while it is worked on", a)
+	}
+	close(proceed)
+	for {
+		a, with := request(os.Getpid(), uint64(f.Fd()))
+		if a == drain.Later {
+			continue
+		}
+		if want := uint64(memory.Fd()) | st.Ino<<32; a != drain.Done || with != want {
+			t.Errorf("answer %d, %#x, want %#x", a, with, want)
+		}
+		break
+	}
+	for what, r := range map[string][2]uint64{
+		"another process": {1, uint64(f.Fd())}, "no descriptor": {uint64(os.Getpid()), 1 << 20}, "nonsense": {uint64(os.Getpid()), 1 << 62},
+	} {
+		if a, _ := request(int(r[0]), r[1]); a != drain.Failed {
+			t.Errorf("%s: answer %d", what, a)
+		}
+	}
+	if len(l.asks) != 0 {
+		t.Errorf("%d questions are left", len(l.asks))
+	}
+	for i := range mostLater {
+		l.asks[ask{pid: i + 1}] = make(chan *os.File)
+	}
+	if a, _ := request(os.Getpid(), uint64(f.Fd())); a != drain.Failed {
+		t.Errorf("too many: answer %d", a)
+	}
+}
