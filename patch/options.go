@@ -68,6 +68,11 @@ type Options struct {
 
 	// Select chooses the functions to trace; nil: all.
 	Select *record.Filter
+	// Without is functions that are not traced whatever Select says; nil: none.
+	Without *record.LeftOut
+	// MinSize is the size in bytes below which functions are not traced, as if Select did not choose them. Those of
+	// unknown size are.
+	MinSize uint64
 	// Roots restricts recording to calls inside these functions; nil: no restriction.
 	Roots *record.Filter
 	// Depth is the maximum depth of nested traced calls to record; 0: unlimited.
@@ -91,6 +96,12 @@ type Options struct {
 	Dir     string // trace directory of a program that runs alone; "": fentry.data
 	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
 	Path    string // path of the image, for people and for Select and Roots; recorded in the trace
+}
+
+// leavesOut reports whether Without or MinSize leaves a function out, in an image with the given build-id in hex digits.
+func (o *Options) leavesOut(s *record.Site, buildID string) bool {
+	small := s.Size != 0 && s.Size < o.MinSize && s.Kind != record.KindStub
+	return small || o.Without.Has(buildID, o.Path, s.Func)
 }
 
 // selective reports whether an option decides at run time which calls are recorded: frames then keep times and depths.

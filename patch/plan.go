@@ -2,6 +2,7 @@ package patch
 
 import (
 	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,7 +43,7 @@ type Func struct {
 }
 
 // Plan says what to do with one image. It is data: until it is applied, the Action of every function may be edited,
-// and so may Options, except Select and Keep, which only [New] uses. Methods return results for the plan as it is
+// and so may Options, except Select, Without, MinSize and Keep, which only [New] uses. Methods return results for the plan as it is
 // when they are called ([Plan.Build]). Everything else is read-only.
 //
 // All addresses are link-time addresses of the image. A plan is not safe for concurrent use.
@@ -188,6 +189,7 @@ func (p *Plan) hasTracer() bool {
 
 // choose decides what happens to every function.
 func (p *Plan) choose(sites []record.Site) {
+	buildID := hex.EncodeToString(p.BuildID)
 	p.Functions = bigslice.Make[Func](0, len(sites))
 	selected := p.Options.Select.In(p.Options.Path)
 	for i := range sites {
@@ -196,7 +198,7 @@ func (p *Plan) choose(sites []record.Site) {
 		switch reason := p.flavour().refuses(s); {
 		case reason != "":
 			fn.leave(reason)
-		case selected == nil || selected.MatchSite(s):
+		case (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID):
 			fn.Action = Trace
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop

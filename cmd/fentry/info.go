@@ -22,6 +22,7 @@ type infoCmd struct {
 	tree    bool
 	json    bool
 	machine bool
+	off     bool
 }
 
 func newInfoCmd(a *app) *cobra.Command {
@@ -37,6 +38,8 @@ machine's clock and tracing a call cost.`,
   fentry info --tree          who started whom
   fentry info ./prog.traced   a patched program
   fentry info --machine       what tracing costs here
+  fentry info --switched-off > off; fentry record --overhead @off ./prog
+                              record again, without what cost too much
   fentry info --json | jq .tasks`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
@@ -44,6 +47,8 @@ machine's clock and tracing a call cost.`,
 	cmd.Flags().BoolVar(&c.tree, "tree", false, "print only the processes, as a tree")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
 	cmd.Flags().BoolVar(&c.machine, "machine", false, "measure what reading the clock and tracing a call cost here")
+	cmd.Flags().BoolVar(&c.off, "switched-off", false,
+		"list only the functions that record switched off, for record --overhead @FILE")
 	c.inputFlags.add(cmd)
 	cmd.Flags().Lookup("tid").Hidden = true
 	cmd.Flags().Lookup("pid").Hidden = true
@@ -76,6 +81,9 @@ func (c *infoCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	out, err := a.open()
 	if err != nil {
 		return err
+	}
+	if c.off {
+		return out.close(writeSwitchedOff(out, t))
 	}
 	in := traceInfo(t)
 	switch {

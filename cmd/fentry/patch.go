@@ -28,6 +28,7 @@ import (
 // traceFlags are the options that say what is traced; record and patch share them.
 type traceFlags struct {
 	filter, notrace, graph []string
+	minSize                uint64
 	depth                  uint32
 	threshold              time.Duration
 	tracer, clock          string
@@ -42,6 +43,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	addPatternFlags(cmd, &t.filter, &t.notrace, "trace")
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
+	f.Uint64VarP(&t.minSize, "min-size", "Z", 0, "leave out functions of fewer than `BYTES` bytes of code")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	t.plain.add(cmd, "trace")
@@ -102,7 +104,7 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 			return o, usagef(cmd, "%v", err)
 		}
 	}
-	o.Depth, o.Threshold = t.depth, t.threshold
+	o.Depth, o.Threshold, o.MinSize = t.depth, t.threshold, t.minSize
 	return o, nil
 }
 

@@ -84,6 +84,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record python3 script.py             an installed program: no compiler has prepared it
   fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
+  fentry record --overhead no perl script.pl  ... all of its calls, whatever that costs
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
   fentry record --clock none ./prog           nesting and order, no times
@@ -106,8 +107,9 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.StringVar(&c.policy, "policy", "block", "use `POLICY` when the disk is too slow: "+
 		"block (the program waits), drop (events are lost and counted) or overwrite (only the newest are kept)")
 	f.Var(&c.overhead, "overhead", "let tracing add at most `PERCENT` to the time that the program takes without, by "+
-		"switching off functions that are called too often for what they tell; no: keep all (default: 50 for programs "+
-		"that no compiler has prepared, if no -F chooses functions; else no)")
+		"switching off functions that are called too often for what they tell; no: keep all; @FILE: keep all but those "+
+		"that FILE lists, as info --switched-off writes it (default: 50 for programs that no compiler has prepared, if "+
+		"no -F chooses functions; else no)")
 	f.BoolVar(&c.noSwitches, "no-switches", false, "do not record when threads are off a processor (report -f cpu,wait)")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
@@ -135,6 +137,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if o.Overhead, err = c.overhead.limit(cmd, &c.traceFlags); err != nil {
 		return err
 	}
+	if o.Plan.Without, err = c.overhead.leftOut(); err != nil {
+		return recordError(err)
+	}
 	if o.Policy, err = parsePolicy(c.policy); err != nil {
 		return usagef(cmd, "--policy: %v", err)
 	}
@@ -147,7 +152,10 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
 	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
 	if len(c.library) == 0 {
-		o.Planned = func(*patch.Plan) { unmatched(a, opts) }
+		o.Planned = func(p *patch.Plan) {
+			unmatched(a, opts)
+			checkLeftOut(a, p, c.overhead.file)
+		}
 	}
 	path, err := findRecorded(args[0])
 	if err != nil {
@@ -215,8 +223,8 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
-	for _, name := range []string{"depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches", "no-ptrace",
-		"emulator", "plain", "libcalls", "overhead"} {
+	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches",
+		"no-ptrace", "emulator", "plain", "libcalls", "overhead"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}
