@@ -39,7 +39,7 @@ type decoded struct {
 	pids           map[uint32]bool
 	events, bytes  int64
 	images         int
-	first          map[uint64]int // an image's first id, from map chunks
+	first, last    map[uint64]int // an image's ids, from map chunks
 }
 
 // open is how many entries of the chosen functions have no exit.
@@ -105,7 +105,7 @@ func decodeTrace(t testing.TB, dir string, patched ...string) *decoded {
 // decode reads a trace. The names of programs that were patched on disk come from those files.
 func decode(dir string, patched ...string) (*decoded, error) {
 	d := &decoded{counts: map[uint64][][2]int64{}, entries: map[function]int64{}, exits: map[function]int64{}, untraced: map[string]string{}, traceable: map[string]bool{}, comms: map[string]bool{},
-		tasks: map[uint64]bool{}, pids: map[uint32]bool{}, first: map[uint64]int{}}
+		tasks: map[uint64]bool{}, pids: map[uint32]bool{}, first: map[uint64]int{}, last: map[uint64]int{}}
 	symbols, err := readSymbols(dir, d)
 	if err != nil {
 		return nil, err
@@ -172,6 +172,7 @@ func decode(dir string, patched ...string) (*decoded, error) {
 		case maps && kind == kindMap:
 			for ; len(body) >= mapEntry; body = body[mapEntry:] {
 				d.first[le.Uint64(body[8:])] = int(le.Uint32(body))
+				d.last[le.Uint64(body[8:])] = int(le.Uint32(body)) + int(le.Uint32(body[4:])) - 1
 			}
 		case maps || kind == kindMap || kind == kindSwitchedOff:
 		case kind == kindEvents:
@@ -180,7 +181,7 @@ func decode(dir string, patched ...string) (*decoded, error) {
 			d.comms[strings.TrimRight(string(c[64:80]), "\x00")] = true
 			key := le.Uint64(c[48:]) ^ uint64(tid)<<32
 			lostOf[key] = max(lostOf[key], int64(le.Uint64(c[56:])))
-			err = d.chunk(body, symbols[image], image)
+			err = d.chunk(body, symbols, image)
 		case kind == kindImage:
 			d.images++
 		case kind == kindProfile:
@@ -223,14 +224,22 @@ func decode(dir string, patched ...string) (*decoded, error) {
 	return d, nil
 }
 
-// chunk counts one chunk's events.
-func (d *decoded) chunk(b []byte, names []string, image uint64) error {
-	le := binary.LittleEndian
-	counts := d.counts[image]
-	if counts == nil {
-		counts = make([][2]int64, len(names))
-		d.counts[image] = counts
+// owner is the image that has an id; image, that of the chunk, if no other has it.
+func (d *decoded) owner(id int, image uint64) uint64 {
+	if id >= d.first[image] && id <= d.last[image] {
+		return image
 	}
+	for other, first := range d.first {
+		if id >= first && id <= d.last[other] {
+			return other
+		}
+	}
+	return image
+}
+
+// chunk counts one chunk's events, which are mostly of the image that its process began with.
+func (d *decoded) chunk(b []byte, symbols map[uint64][]string, home uint64) error {
+	le := binary.LittleEndian
 	for i := 0; i+8 <= len(b); i += 8 {
 		w := le.Uint64(b[i:])
 		if w == 0 {
@@ -252,12 +261,17 @@ func (d *decoded) chunk(b []byte, names []string, image uint64) error {
 			i += 8 * n
 			continue
 		}
+		image := d.owner(id, home)
+		names := symbols[image]
 		id -= d.first[image] - 1
 		if id < 1 || id >= len(names) || names[id] == "" {
 			return fmt.Errorf("word %d: id %d is no function of image %016x (%d known)", i/8, id, image, len(names))
 		}
 		d.events++
-		counts[id][w>>63]++
+		if d.counts[image] == nil {
+			d.counts[image] = make([][2]int64, len(names))
+		}
+		d.counts[image][id][w>>63]++
 	}
 	return nil
 }

@@ -39,7 +39,9 @@ type layout struct {
 
 	pieces []piece
 	routes map[int]route // of sites and thunks that do not go the usual ways, by function
-	orig   uint64        // where the runtime goes on to after it has started: the image's own entry point, or a way there
+	// orig is where the runtime goes on to after it has started: the image's own entry point or initialisation, or a way
+	// there.
+	orig uint64
 
 	traced    int // how many functions are traced
 	edited    int // how many functions have windows
@@ -100,6 +102,26 @@ func (l *layout) build() error {
 		return err
 	}
 	l.p.Entry = l.runtime.start
+	if l.library() {
+		l.p.Entry = l.p.OrigEntry
+	}
+	return nil
+}
+
+// library reports whether the plan is for the file of a shared object.
+func (l *layout) library() bool { return l.p.lib != nil && l.p.Options.Target == File }
+
+// original decides where the runtime goes on to after it has started.
+func (l *layout) original() error {
+	l.orig = l.p.OrigEntry
+	if l.library() {
+		if l.orig = l.p.lib.init; l.orig == 0 {
+			l.orig = l.base // nothing goes there
+		}
+	}
+	if l.orig == 0 {
+		return fmt.Errorf("no entry point: neither a program nor a shared object")
+	}
 	return nil
 }
 
@@ -118,10 +140,10 @@ func (l *layout) layout() error {
 	if l.traced == 0 {
 		return p.nothingToTrace()
 	}
-	if l.orig = p.OrigEntry; l.orig == 0 { // where the runtime that is added starts
-		return fmt.Errorf("no entry point: only executables can be patched")
-	}
 	if err := l.memory(rt); err != nil {
+		return err
+	}
+	if err := l.original(); err != nil {
 		return err
 	}
 	if err := p.m.place(l); err != nil {
@@ -164,7 +186,9 @@ func (l *layout) rest(rt *elfio.File) error {
 		return err
 	}
 	l.info()
-	l.early()
+	if err := l.early(); err != nil {
+		return err
+	}
 	if l.p.Options.Target == Process {
 		l.headers()
 	}

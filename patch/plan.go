@@ -55,10 +55,11 @@ type Plan struct {
 
 	// Results of Build.
 	ImageID uint64 // identity of (image, set of traced functions)
-	Entry   uint64 // new entry point
+	Entry   uint64 // new entry point; a shared object keeps its own
 
 	file *elfio.File
 	m    machine
+	lib  *library // nil: the image is a program
 	l    *layout
 	laid Options // what the layout was made for
 	made bool
@@ -98,7 +99,11 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	if t := f.Header.Type; t != elf.ET_EXEC && t != elf.ET_DYN {
 		return nil, fmt.Errorf("type %v: not a linked image", t)
 	}
-	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m, laid: o}
+	lib, err := readLibrary(f)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m, lib: lib, laid: o}
 	p.choose(sites)
 	if err := p.Build(); err != nil {
 		return nil, err
@@ -148,6 +153,9 @@ func (p *Plan) check() error {
 	edited := p.Options != p.laid
 	if off, n := p.file.Overlay(); n > 0 && p.Options.Target == File && !p.Options.Overlay {
 		return fmt.Errorf("%w: %d bytes at offset %#x", ErrOverlay, n, off)
+	}
+	if err := p.checkLibrary(); err != nil {
+		return err
 	}
 	fl := p.flavour()
 	if err := fl.check(p.file); err != nil {
@@ -232,7 +240,7 @@ func (p *Plan) plain() bool {
 func (p *Plan) foreign() record.Reason {
 	for i := range p.Functions {
 		switch r := p.Functions[i].Reason; r {
-		case record.ReasonGoImage, record.ReasonStackWalker:
+		case record.ReasonGoImage, record.ReasonStackWalker, record.ReasonLoader:
 			return r
 		case "":
 			return ""

@@ -114,7 +114,8 @@ func (l *layout) config() (config, image []byte, err error) {
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
 		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
-		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock, Plain: p.plain(),
+		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
+		Plain: p.plain(), Library: l.library(),
 	}
 	if r.roots != 0 {
 		m.Roots = int64(r.roots - r.image)
@@ -133,26 +134,20 @@ func (l *layout) config() (config, image []byte, err error) {
 // function calls the runtime. Other loaders (musl) refuse such relocations and
 // run constructors behind the entry point. A process is started with the runtime's
 // entry point before its loader runs, and needs none of this.
-func (l *layout) early() {
-	f := l.p.file
-	if l.p.Options.Target != File || !glibcLoader(f) {
-		return
+func (l *layout) early() error {
+	switch {
+	case l.p.Options.Target != File:
+	case l.library():
+		return l.startLibrary()
+	case glibcLoader(l.p.file):
+		irel, err := l.symbol("fentry_irel")
+		if err != nil {
+			return err
+		}
+		// If there is no room for it, the runtime starts at the entry point.
+		_ = l.extendDynamic(irel, nil)
 	}
-	irel, ok := l.runtime.syms["fentry_irel"]
-	if !ok {
-		return
-	}
-	at := l.align(8)
-	x, err := inject.ExtendDynamic(f, at, []inject.DynReloc{{
-		Off: l.relWord, Type: l.p.m.facts().irelative, Addend: int64(irel),
-	}})
-	if err != nil {
-		// No room for it: the runtime starts at the entry point.
-		return
-	}
-	l.rx = append(l.rx, x.Data...)
-	l.made(piece{name: "relocations", addr: at, align: 8, owner: nobody})
-	l.dynamic, l.moved = x.Edits, x.Moved
+	return nil
 }
 
 // glibcLoader tells whether glibc's dynamic loader starts the image.

@@ -27,7 +27,6 @@ const (
 	ReasonIfuncResolver  Reason = "ifunc-resolver"
 	ReasonReturnsTwice   Reason = "returns-twice"
 	ReasonSignalReturn   Reason = "signal-return"
-	ReasonLoader         Reason = "loader-internal"
 	ReasonProfiler       Reason = "profiler"
 	ReasonRuntime        Reason = "fentry-runtime"
 	ReasonXRayExit       Reason = "xray-exit"
@@ -35,6 +34,7 @@ const (
 	ReasonLooksAtCaller  Reason = "looks-at-caller"
 
 	ReasonOnlyJumpedTo  = Reason(plain.OnlyJumpedTo)
+	ReasonLoader        = Reason(plain.Loader)
 	ReasonGoImage       = Reason(plain.GoImage)
 	ReasonStackWalker   = Reason(plain.StackWalker)
 	ReasonNoUnwindInfo  = Reason(plain.NoUnwindInfo)
@@ -100,7 +100,8 @@ func Reasons() []ReasonText {
 			"setjmp, vfork, getcontext and their like return more than once through the same return address."},
 		{ReasonSignalReturn, "The kernel or unwinders recognise this function by its bytes (__restore_rt)."},
 		{ReasonLoader,
-			"The dynamic linker enters this function with registers that carry more than the calling convention says."},
+			"The dynamic linker enters this function with registers that carry more than the calling convention says, or it " +
+				"is the dynamic linker's own."},
 		{ReasonProfiler, "This is the profiling function itself, or part of it."},
 		{ReasonRuntime, "The function belongs to the runtime that fentry put into the image."},
 		{ReasonPatched, "fentry has already put its own jump there; undo the patch first."},

@@ -14,6 +14,13 @@ import (
 )
 
 func (im Image) open() (*os.File, error) {
+	if strings.HasPrefix(im.File, "/") {
+		// The path is the process's, whose root need not be this one.
+		if f, err := safefile.Open(fmt.Sprintf("/proc/%d/root%s", im.PID, im.File)); err == nil {
+			return f, nil
+		}
+		return safefile.Open(im.File)
+	}
 	if im.exe != nil {
 		if f, err := safefile.Open(fmt.Sprintf("/proc/self/fd/%d", im.exe.Fd())); err == nil {
 			return f, nil

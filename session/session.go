@@ -104,7 +104,8 @@ type Image struct {
 }
 
 // Open opens the image's file: through /proc while its process runs that file, which works even if the file has been
-// deleted or is in another mount namespace, else by its path. The caller must compare the build-id.
+// deleted or is in another mount namespace, else by its path. A shared object's is opened by the path that it was
+// loaded from. The caller must compare the image id or the build-id.
 func (im Image) Open() (*os.File, error) { return im.open() }
 
 // Result describes a session.

@@ -55,6 +55,7 @@ type Image struct {
 	Address  uint64 // of fentry_image as linked
 	Thunks   int64  // distance to the thunk of id 1
 	Switches int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
+	Library  bool   // the image is loaded into programs, from a file of its own
 	Mode     uint32 // tracer whose routines the thunks call, as in the process's Config
 	Options  bool   // the thunks call the routines for a depth, a threshold or roots
 	NoClock  bool   // the thunks call the routines that read no clock
@@ -113,6 +114,9 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOOptions:], options)
 	if m.Plain {
 		le.PutUint32(b[format.ImageOPlain:], 1)
+	}
+	if m.Library {
+		le.PutUint32(b[format.ImageOLibrary:], 1)
 	}
 	if len(m.BuildID) > format.ImageNBuildID {
 		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit",

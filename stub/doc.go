@@ -60,20 +60,24 @@
 //
 // # Several images
 //
-// A process has one runtime, the home. [GuestObject] is for other images of the process, such as shared objects: it
-// has fast paths, which work on the home's control blocks and whose slow paths are jumps to the home, whose structure
-// (src/home.h) is at a fixed address. Each image has a range of ids, which are unique in the trace, its switches, and
-// an entry in the table by which slow paths find a function from its thunk.
+// A process has one runtime, the home: that of the image that starts first. Others, which have the same object in them,
+// join it: their fast paths work on the home's control blocks, and their slow paths are the home's. How they find it is
+// in src/home.c. Each image has a range of ids, which are unique in the trace, its switches, and an entry in the table by
+// which slow paths find a function from its thunk. An image that has joined must stay loaded (DF_1_NODELETE).
 //
-// An image that is refused runs untraced: its switches stay off. Refused are
+// A program starts at fentry_start. A shared object starts where the dynamic loader calls it first: fentry_irel is the
+// resolver of a relocation R_X86_64_IRELATIVE; fentry_init_first, which goes on to fentry_orig_entry, or
+// fentry_init_only can be its DT_INIT.
+//
+// An image that is refused runs untraced, with a message: its switches stay off. Refused are
 //
 //   - an image whose thunks call routines for another mode, or for other options (depth, threshold, graph roots), than
 //     the home was configured for;
-//   - every second image in the modes profile and count: a thread's table of counts has an entry for each function of the home's
-//     image, found by local id, and its size is settled when the thread begins. The functions of another image have no
-//     entry in it, and choosing a table at each call would cost programs of one image what they do not need;
+//   - every second image in the modes profile and count: a thread's table of counts has an entry for each function of the
+//     home's image, found by local id, and its size is settled when the thread begins. The functions of another image have
+//     no entry in it, and choosing a table at each call would cost programs of one image what they do not need;
 //   - every second image on arm64: fast paths find the control block by a thread-local word of the executable, at a
-//     distance from the thread pointer that only the executable knows. So GuestObject has no object for arm64.
+//     distance from the thread pointer that only the executable knows. So shared objects cannot have the runtime there.
 //
 // If the address of the home's page is taken, the process has no guests either.
 //

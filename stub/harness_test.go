@@ -63,11 +63,7 @@ func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
 	const room = 400 // thunks
 	dir := t.TempDir()
 	obj := filepath.Join(dir, "runtime.o")
-	object := Object
-	if o.guest {
-		object = GuestObject
-	}
-	runtime, err := object(m.elf)
+	runtime, err := Object(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +88,14 @@ harness_roots: .zero %d
 harness_switches: .zero %d
 	.section .note.GNU-stack, "", %%progbits
 `, room*thunkSize, 128+room*128, room/8+8, SwitchesSize(room))
+	if o.guest {
+		code += `
+	.globl fentry_orig_entry, fentry_irel_ret
+	.set fentry_orig_entry, harness_thunks
+	.set fentry_irel_ret, harness_thunks
+	.hidden harness_thunks, harness_switches, fentry_orig_entry, fentry_irel_ret
+`
+	}
 	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,7 @@ harness_switches: .zero %d
 	if o.guest {
 		bin += ".so"
 		args = []string{"-O2", "-g", "-fPIC", "-shared", "-fcf-protection=none", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)),
-			"-o", bin, filepath.Join("testdata", src), area, obj}
+			"-o", bin, filepath.Join("testdata", src), area, obj, "-Wl,-z,nodelete"}
 	}
 	args = append(args, o.flags...)
 	if out, err := exec.Command(o.cc, args...).CombinedOutput(); err != nil {
@@ -199,7 +203,7 @@ harness_switches: .zero %d
 		Switches: int64(addr["harness_switches"] - info), Path: bin, Mode: o.config.Mode, Options: o.tracer == "opt", NoClock: o.tracer == "order",
 	}
 	if o.guest {
-		img.ID = guestID
+		img.ID, img.Library = guestID, true
 	}
 	if len(o.roots) > 0 {
 		bitmap := at(addr["harness_roots"])
@@ -210,13 +214,11 @@ harness_switches: .zero %d
 		}
 		img.Roots = int64(addr["harness_roots"] - info)
 	}
-	var b []byte
-	if !o.guest {
-		if b, err = o.config.MarshalBinary(); err != nil {
-			t.Fatal(err)
-		}
-		copy(at(addr["fentry_config"]), b)
+	b, err := o.config.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
 	}
+	copy(at(addr["fentry_config"]), b)
 	if b, err = img.MarshalBinary(); err != nil {
 		t.Fatal(err)
 	}

@@ -46,13 +46,10 @@ var layers = []string{
 	"announce",  // what readers are told of the image
 	"start",     // the start, and what must have been started
 	"slow",      // where the fast paths come to
-	"home",      // what other images are offered
+	"home",      // the first image of a process, and the others
 	"sve",       // arm64: what fast paths go through
 	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count",
 }
-
-// guestLayers are those of the part for other images of a process.
-var guestLayers = []string{"words", "config", "guest", "guest-slow", "func", "graph", "order", "opt"}
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call
 // each other.
@@ -62,9 +59,6 @@ func TestLayers(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
 		testtool.Need(t, m.target.CC)
 		testLayers(t, m, layers, build.Runtime)
-		if m.target.Guests {
-			testLayers(t, m, guestLayers, build.Guest, build.GuestDefine)
-		}
 		below := layers[:slices.Index(layers, "slow")]
 		testLayers(t, m, slices.Concat(below, []string{"slow", "sve", classic}), build.Classic,
 			append([]string{build.ClassicDefine}, m.target.Classic...)...)

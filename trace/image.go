@@ -48,6 +48,12 @@ func (im *Image) set(s string) error {
 		im.Bias, err = strconv.ParseUint(val, 0, 64)
 	case "exe":
 		im.Exe = val
+	case "file":
+		im.File = val
+	case "home":
+		var id uint64
+		id, err = strconv.ParseUint(val, 16, 64)
+		im.Home = ImageID(id)
 	case "cmdline":
 		im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
 	case "ppid":
@@ -89,6 +95,7 @@ func (im *Image) merge(o *Image) {
 	pick(&im.BuildID, o.BuildID)
 	pick(&im.Machine, o.Machine)
 	pick(&im.Exe, o.Exe)
+	pick(&im.File, o.File)
 	pick(&im.Mode, o.Mode)
 	pick(&im.Clock, o.Clock)
 	pick(&im.IDs, o.IDs)

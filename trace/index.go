@@ -412,7 +412,9 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 			t.problem(fmt.Errorf("offset %#x: %w", off, err))
 		}
 		t.Images[ref.image].merge(&im)
-		ix.programs.add(ch, ref.image, &im)
+		if im.Home == 0 {
+			ix.programs.add(ch, ref.image, &im)
+		}
 		return nil
 	case ChunkProfile:
 		k := ix.task(ch, &ref)

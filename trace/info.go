@@ -157,8 +157,13 @@ type Image struct {
 	Sites int `json:"sites,omitempty"`
 	// Bias is the load address minus the link address in the process that
 	// wrote it.
-	Bias    uint64   `json:"bias,omitempty"`
-	Exe     string   `json:"exe,omitempty"` // as /proc/self/exe
+	Bias uint64 `json:"bias,omitempty"`
+	Exe  string `json:"exe,omitempty"` // as /proc/self/exe
+	// File is the file that a shared object was loaded from, "" for a program.
+	File string `json:"file,omitempty"`
+	// Home is set in what ParseImage returns if the image was loaded by a process that was traced already: the image that
+	// this one joined.
+	Home    ImageID  `json:"-"`
 	Command []string `json:"command,omitempty"`
 	Parent  int      `json:"parent,omitempty"` // process id of the parent of the process that wrote it
 	Mode    string   `json:"mode,omitempty"`   // tracer

@@ -18,6 +18,9 @@ func TestInfoTable(t *testing.T) {
 	walk = func(typ reflect.Type, prefix string) {
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			have = append(have, prefix+name)
 			ft := typ.Field(i).Type
 			if ft.Kind() == reflect.Pointer {

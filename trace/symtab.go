@@ -76,9 +76,11 @@ func findSymbols(im Image) (SymTable, error) {
 
 // file says which file is the image's.
 func (im *Image) file() names.Image {
-	return names.Image{
-		ID: uint64(im.ID), BuildID: im.BuildID, Linked: im.IDs == OffsetIDs, Paths: []string{im.Path, im.Exe},
+	paths := []string{im.Path, im.Exe}
+	if im.File != "" {
+		paths = []string{im.File, im.Path}
 	}
+	return names.Image{ID: uint64(im.ID), BuildID: im.BuildID, Linked: im.IDs == OffsetIDs, Paths: paths}
 }
 
 func (im *Image) label() string {

@@ -120,7 +120,8 @@ func (w *Writer) write(b []byte) (int, error) {
 // WriteImage writes an image chunk of no process.
 func (w *Writer) WriteImage(im Image) error { return w.WriteProgram(TaskID{}, 0, im) }
 
-// WriteProgram writes an image chunk: at a counter value, the process of the task id began to run the program im.
+// WriteProgram writes an image chunk: at a counter value, the process of the task id began to run the program im or, if
+// im.Home is set, loaded it.
 func (w *Writer) WriteProgram(id TaskID, counter uint64, im Image) error {
 	id.Image = im.ID
 	b := appendChunkHeader(nil, ChunkImage, id, 0, counter, 0)
@@ -136,6 +137,10 @@ func (w *Writer) WriteProgram(id TaskID, counter uint64, im Image) error {
 	add("build-id", im.BuildID)
 	add("bias", "0x"+strconv.FormatUint(im.Bias, 16))
 	add("exe", im.Exe)
+	add("file", im.File)
+	if im.Home != 0 {
+		add("home", im.Home.String())
+	}
 	if im.Parent != 0 {
 		add("ppid", strconv.Itoa(im.Parent))
 	}

@@ -140,9 +140,14 @@ fentry, root, ptrace or a preloaded library. When run, it writes the directory
 fentry.data (or $FENTRY_DATA), which replay, report and graph read. With
 FENTRY_OFF=1 in its environment it runs untraced.
 
+PROGRAM can be a shared library, for x86-64: every program that loads the copy
+is traced in it.
+
 The original bytes are kept inside: --undo restores the file, byte for byte.`,
 		Example: `  fentry patch -o prog.traced prog && ./prog.traced && fentry replay
   fentry patch -F 'parse_*' -F '/^lex/' -o prog.traced prog   some functions only
+  fentry patch -o lib/libz.so.1 /usr/lib/x86_64-linux-gnu/libz.so.1 &&
+    LD_LIBRARY_PATH=lib prog                                  a library, in any program
   fentry patch --plan prog                                    show what would change
   fentry patch --verify prog.traced                           check a patched program
   fentry patch --undo -o prog prog.traced                     restore the original

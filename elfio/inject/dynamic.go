@@ -88,7 +88,7 @@ type dynExtender struct {
 	added map[string]uint32 // index of every symbol referred to
 }
 
-// set gives a dynamic entry a value, in a spare entry if the image lacks it.
+// set gives a dynamic entry a value, in a spare entry if the image lacks it, or in one that can be done without.
 func (x *dynExtender) set(tag elf.DynTag, v uint64) error {
 	c := x.f.c
 	if !c.Fits(v) {
@@ -101,7 +101,13 @@ func (x *dynExtender) set(tag elf.DynTag, v uint64) error {
 		return nil
 	}
 	if len(x.spare) == 0 {
-		return fmt.Errorf("no spare entry in the dynamic section for %v", tag)
+		// How many of the relocations are relative, and come first, only saves dynamic linkers a look at their types.
+		count, ok := x.d[elf.DT_RELACOUNT]
+		if !ok {
+			return fmt.Errorf("no spare entry in the dynamic section for %v", tag)
+		}
+		x.spare = []elfio.Dyn{count}
+		delete(x.d, elf.DT_RELACOUNT)
 	}
 	w := make([]byte, c.DynSize())
 	c.PutWord(w, uint64(tag))

@@ -388,6 +388,7 @@ const (
 	ImageOMode     = 56  // u32
 	ImageOOptions  = 60  // u32
 	ImageOPlain    = 64  // u32
+	ImageOLibrary  = 68  // u32
 	ImageOIdlen    = 128 // u8, bytes
 	ImageOBuildID  = 129 // u8[127]
 	ImageOPath     = 256 // char[1024]

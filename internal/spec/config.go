@@ -39,6 +39,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"MODE", 56, "u32", "", "tracer whose routines the thunks call, see Modes"},
 	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold or roots; 2: those without a clock"},
 	{"PLAIN", 64, "u32", "", "1: functions that no compiler has prepared for tracing are among those with ids"},
+	{"LIBRARY", 68, "u32", "", "1: the image is loaded into programs, from a file of its own"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},

@@ -4,10 +4,13 @@ package spec
 
 // ImageKeys are the keys of an image chunk.
 var ImageKeys = []Value{
-	{"path", 0, "the program as it was patched or started"},
+	{"path", 0, "the image as it was patched or started"},
 	{"build-id", 0, "GNU build-id in lower-case hex digits, or empty"},
 	{"bias", 0, "load address minus link address, hex with 0x"},
 	{"exe", 0, "target of /proc/self/exe"},
+	{"file", 0, "file that a shared object was loaded from, as in /proc/self/maps; else absent"},
+	{"home", 0, "image id, hex: the image has joined the one that the process began to be traced with. Then there are " +
+		"no `cmdline` and `ppid`, as the process has not begun to run a program"},
 	{"cmdline", 0, "/proc/self/cmdline with each NUL replaced by the byte 0x1f: the arguments of the program that the " +
 		"process `PID` began to run at `COUNTER`"},
 	{"ppid", 0, "process id of the parent of the process `PID` at this time, decimal; 0 if it is in another PID " +
@@ -69,6 +72,7 @@ var Info = []Member{
 	{"images[].sites", "number", "number of ids"},
 	{"images[].bias", "number", "load address minus link address"},
 	{"images[].exe", "string", "as exe in an image chunk"},
+	{"images[].file", "string", "as file in an image chunk"},
 	{"images[].command", "array", "as cmdline in an image chunk"},
 	{"images[].parent", "number", "as ppid in an image chunk"},
 	{"images[].mode", "string", "as mode in an image chunk"},

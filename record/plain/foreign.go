@@ -3,6 +3,7 @@ package plain
 import (
 	"bytes"
 	"debug/elf"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
@@ -33,6 +34,9 @@ var runtimes = []struct {
 
 // Foreign says why no function of an image can be displaced, and no call of one intercepted; "": there is no such reason.
 func Foreign(f *elfio.File) Refusal {
+	if isLoader(f) {
+		return Loader
+	}
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"} {
 		if f.SectionIndex(name) >= 0 {
 			return GoImage
@@ -53,4 +57,17 @@ func Foreign(f *elfio.File) Refusal {
 		}
 	}
 	return ""
+}
+
+// isLoader reports whether an image is a dynamic loader: it needs no other image, and has the function that code for
+// thread-local memory calls. Its functions run before anything is relocated, itself included.
+func isLoader(f *elfio.File) bool {
+	dyn, err := f.Dynamic()
+	if err != nil || dyn == nil || slices.ContainsFunc(dyn, func(d elfio.Dyn) bool { return d.Tag == elf.DT_NEEDED }) {
+		return false
+	}
+	syms, err := f.DynamicSymbols()
+	return err == nil && slices.ContainsFunc(syms, func(s elfio.Symbol) bool {
+		return s.Name == "__tls_get_addr" && s.Section != 0
+	})
 }

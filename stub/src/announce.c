@@ -1,12 +1,14 @@
-/* What readers are told of images. The program's own is described in a chunk of
-   key=value strings, by the first thread when tracing starts, before any event. Whenever
-   an image comes or goes, another chunk says which ones there are, and which ids they
-   have. That chunk is complete each time, so that readers need no other, and one that a
-   kill cuts off takes nothing along but the newest change. */
+/* What readers are told of images. Each is described in a chunk of key=value strings
+   before any of its events: the home's, with what the process runs, by the first thread
+   when tracing starts, others when they join. Whenever an image comes, another chunk says
+   which ones there are, and which ids they have. That chunk is complete each time, so that
+   readers need no other, and one that a kill cuts off takes nothing along but the newest
+   change. */
 #include "announce.h"
 #include "chunk.h"
 #include "configuration.h"
 #include "image.h"
+#include "process.h"
 #include "request.h"
 #include "say.h"
 #include "source.h"
@@ -73,61 +75,85 @@ static int take(struct control *c, struct chunk *k, u32 least)
 	}
 }
 
-/* write_image describes the program image in a chunk of its own. */
-static void write_image(struct control *c)
+/* pair writes a key with a value of at most max bytes. */
+static void pair(struct text *o, const char *key, const char *value, u64 max)
 {
-	struct chunk k = { 0 };
-	if (!c || (!take(c, &k, source.chunk_size) && !take_chunk(c, &k, 0)))
-		return;
-	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + k.size - 512 };
-	text(&o, "path=", 8);
-	text(&o, fentry_image.path, sizeof fentry_image.path);
-	end(&o);
-	text(&o, "build-id=", 16);
-	for (u32 i = 0; i < fentry_image.idlen && i < sizeof fentry_image.build_id; i++) {
-		number(&o, fentry_image.build_id[i] >> 4, 16);
-		number(&o, fentry_image.build_id[i] & 15, 16);
+	text(o, key, 16);
+	text(o, value, max);
+	end(o);
+}
+
+/* image_keys writes what is known of an image, the program's own or another one. */
+static void image_keys(struct text *o, const struct image_info *info, u64 bias)
+{
+	pair(o, "path=", info->path, sizeof info->path);
+	text(o, "build-id=", 16);
+	for (u32 i = 0; i < info->idlen && i < sizeof info->build_id; i++) {
+		number(o, info->build_id[i] >> 4, 16);
+		number(o, info->build_id[i] & 15, 16);
 	}
-	end(&o);
-	text(&o, "bias=0x", 8);
-	number(&o, fentry_own.bias, 16);
-	end(&o);
-	text(&o, "ppid=", 8);
-	number(&o, (u64)sys(SYS_getppid, 0, 0, 0, 0, 0, 0), 10);
-	end(&o);
-	text(&o, "nsites=", 8);
-	number(&o, fentry_image.sites, 10);
-	end(&o);
-#ifdef FENTRY_CLASSIC
-	text(&o, "ids=offset/4", 16);
-	end(&o);
-#endif
-	text(&o, "mode=", 8);
+	end(o);
+	text(o, "bias=0x", 8);
+	number(o, bias, 16);
+	end(o);
+	text(o, "nsites=", 8);
+	number(o, info->sites, 10);
+	end(o);
 	const char *tracer = MODE_NAMES;
 	for (u32 i = 0; i < fentry_config.mode && *tracer; i++)
 		tracer += length(tracer) + 1;
-	text(&o, tracer, 16);
-	end(&o);
-	if (clockless()) {
-		text(&o, "clock=none", 16);
-		end(&o);
+	pair(o, "mode=", tracer, 16);
+	if (clockless())
+		pair(o, "clock=", "none", 16);
+	if (info->plain)
+		pair(o, "plain=", "1", 16);
+	if (info->library) {
+		text(o, "file=", 8);
+		o->p += mapped_file((u64)info, (char *)o->p, (u64)(o->end - o->p));
+		end(o);
 	}
-	if (fentry_image.plain) {
-		text(&o, "plain=1", 16);
-		end(&o);
-	}
-	text(&o, "exe=", 8);
-	i64 n = readlink("/proc/self/exe", o.p, o.end - o.p);
+	text(o, "exe=", 8);
+	i64 n = readlink("/proc/self/exe", o->p, o->end - o->p);
 	if (!failed(n))
-		o.p += n;
-	end(&o);
-	o.end = (u8 *)k.base + k.size - 8;
-	text(&o, "cmdline=", 8);
-	from_file(&o, "/proc/self/cmdline", 0x1f);
-	end(&o);
+		o->p += n;
+	end(o);
+}
+
+/* program_keys writes what the process runs. */
+static void program_keys(struct text *o)
+{
+	text(o, "ppid=", 8);
+	number(o, (u64)sys(SYS_getppid, 0, 0, 0, 0, 0, 0), 10);
+	end(o);
+#ifdef FENTRY_CLASSIC
+	pair(o, "ids=", "offset/4", 16);
+#endif
+	o->end += 504;
+	text(o, "cmdline=", 8);
+	from_file(o, "/proc/self/cmdline", 0x1f);
+	end(o);
+}
+
+/* announce_image describes an image in a chunk of its own: this one with what the process
+   runs, or one that has joined it. */
+hidden void announce_image(struct control *c, const struct image_info *info, struct image *m)
+{
+	struct chunk k = { 0 };
+	if (!take(c, &k, source.chunk_size) && !take_chunk(c, &k, 0))
+		return;
+	/* Arguments may be cut off, but take no room from what comes before them. */
+	struct text o = { (u8 *)k.base + FT_CHUNK_HEADER, (u8 *)k.base + k.size - 512 };
+	image_keys(&o, info, m->bias);
+	if (info == &fentry_image) {
+		program_keys(&o);
+	} else {
+		text(&o, "home=", 8);
+		number(&o, fentry_image.id, 16);
+		end(&o);
+	}
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
 	*(u32 *)(k.base + FT_C_SIZE) = (u32)(((u64)o.p - k.base + 7) & -8UL);
-	chunk_header(c, k.base, FT_KIND_IMAGE, 0);
+	chunk_header(c, k.base, FT_KIND_IMAGE, info->id, 0);
 	hand_over(c, &k);
 }
 
@@ -150,11 +176,11 @@ hidden int announce_images(struct control *c)
 		*(u64 *)(at + FT_M_IMAGE) = m->id;
 		*(u64 *)(at + FT_M_BIAS) = m->bias;
 		*(u64 *)(at + FT_M_LOADED) = m->loaded;
-		*(u64 *)(at + FT_M_UNLOADED) = load(&m->unloaded);
+		*(u64 *)(at + FT_M_UNLOADED) = 0;
 		at += FT_MAP_ENTRY;
 	}
 	*(u32 *)(k.base + FT_C_SIZE) = (u32)(at - k.base);
-	chunk_header(c, k.base, FT_KIND_MAP, 0);
+	chunk_header(c, k.base, FT_KIND_MAP, fentry_image.id, 0);
 	hand_over(c, &k);
 	return 1;
 }
@@ -168,7 +194,7 @@ hidden int announce(struct control *c)
 	   another program may be gone before it looks for it. */
 	if (!fentry_config.session[0])
 		request(FT_ASK_NEW_IMAGE, fentry_image.id);
-	write_image(c);
+	announce_image(c, &fentry_image, &fentry_own);
 	if (!announce_images(c) && source.kind != CLOSED) {
 		say("not traced: the recorder's buffer is full at the program's start", 0, 0, 0);
 		return 0;

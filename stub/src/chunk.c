@@ -67,8 +67,9 @@ static u64 when(struct control *c, u64 t)
 	return clockless() && c->chunk.base ? c->first + (c->next - c->chunk.base) : t;
 }
 
-/* chunk_header makes memory at base a chunk of this task. The magic comes last. */
-hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
+/* chunk_header makes memory at base a chunk of this task, about an image. The magic comes
+   last. */
+hidden void chunk_header(struct control *c, u64 base, u32 kind, u64 image, u32 number)
 {
 	u8 *h = (u8 *)base;
 	*(unsigned short *)(h + FT_C_KIND) = (unsigned short)kind;
@@ -78,7 +79,7 @@ hidden void chunk_header(struct control *c, u64 base, u32 kind, u32 number)
 	int numbered = clockless() && kind == FT_KIND_EVENTS;
 	*(u64 *)(h + FT_C_COUNTER) = numbered ? c->first : counter();
 	*(u64 *)(h + FT_C_MONOTONIC) = numbered ? 0 : clock_ns(CLOCK_MONOTONIC_);
-	*(u64 *)(h + FT_C_IMAGE) = fentry_image.id;
+	*(u64 *)(h + FT_C_IMAGE) = image;
 	*(u64 *)(h + FT_C_KEY) = c->key;
 	*(u64 *)(h + FT_C_LOST) = c->lost;
 	memcpy(h + FT_C_COMM, c->comm, sizeof c->comm);
@@ -232,7 +233,7 @@ static void begin_chunk(struct control *c, struct chunk k)
 	c->chunk = k;
 	if (clockless())
 		sequence_at(c, now > behind ? now : behind, k.base);
-	chunk_header(c, k.base, FT_KIND_EVENTS, c->number++);
+	chunk_header(c, k.base, FT_KIND_EVENTS, fentry_image.id, c->number++);
 	c->next = k.base + FT_CHUNK_HEADER;
 	c->limit = c->end = k.base + k.size - 8;
 	c->lap = 0;

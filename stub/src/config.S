@@ -1,5 +1,5 @@
 /* What the patcher fills in: what is to be done in the process (fentry_config), and what
-   the image has that is traced (fentry_image). Guests have only the second, as their home
+   the image has that is traced (fentry_image). Guests use only the second, as their home
    decides what is done; the classic tracer fills in both at its start. It is assembly, so
    that no compiler takes the zeros here for what will be there. */
 #include "config.h"
@@ -26,9 +26,7 @@
 	STRUCTURE fentry_image, fentry_classic_image, IMAGE_SIZE
 #else
 	.section .rodata
-#ifndef FENTRY_GUEST
 	STRUCTURE fentry_config, fentry_config, CONFIG_SIZE
-#endif
 	STRUCTURE fentry_image, fentry_image, IMAGE_SIZE
 #endif
 	.section .note.GNU-stack, "", @progbits

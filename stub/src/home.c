@@ -1,15 +1,20 @@
 /* The home: the one runtime of a process, where several images are traced.
 
    Two runtimes in a process would each map the shadow of the same stacks, and the second
-   lose every call. So the first one that starts does all the work, and others, guests,
-   register their image: from then on their fast paths use the same control blocks, and
-   their slow paths are jumps to this one's.
+   lose every call. So the first one that starts is the home and does all the work. Others
+   are guests: they register their image, and from then on their fast paths use the home's
+   control blocks, and their slow paths are the home's. Guests have fast paths of their own,
+   as branches reach 2 GiB and libraries are farther apart. Which image is first depends on
+   the process: a file is patched before anybody knows, so each brings all of the runtime.
+   An executable that a recorder patches at its exec starts before the loader does; else
+   libraries are relocated before what uses them, and one of them is the home.
 
    A guest has to find the home without a name to look up, as no loader need know either
    of them, and without asking the thread, as a thread may have no block yet, or be a
-   forked child whose blocks are wiped. So a page at a fixed address says where the
-   home is, to be read only. Programs do not have that address: no stack's shadow, and
-   nothing that the kernel places, comes there. If one has, it has no guests.
+   forked child whose blocks are wiped. So a page at a fixed address says where the home
+   is, to be read only. Whoever gets the page is the home: the kernel gives it to one.
+   Programs do not have that address: no stack's shadow, and nothing that the kernel
+   places, comes there. If one has, its first image has no guests, and no other is traced.
 
    Refused is an image whose thunks call routines for something else than this process is
    traced for, and every image where threads have tables of counts: those have an entry a
@@ -19,71 +24,112 @@
 #include "configuration.h"
 #include "costly.h"
 #include "home.h"
+#include "say.h"
 #include "slow.h"
 #include "source.h"
 #include "stack.h"
 #include "start.h"
 #include "sys.h"
 
-/* fits says whether the thunks of an image call routines that do what this process is
-   traced for. Tables of counts are the home's. */
-static int fits(const struct image_info *info)
+/* misfit says why the thunks of an image do not suit what this process is traced for; 0:
+   they do. */
+static const char *misfit(const struct image_info *info)
 {
-	return info->magic == IMAGE_MAGIC && info->version == IMAGE_VERSION && info->mode == fentry_config.mode &&
-	       !tables() && info->options == ((u32)extra_shadow() | (u32)clockless() << 1) && info->sites;
+	if (info->magic != IMAGE_MAGIC || info->version != IMAGE_VERSION)
+		return "another version of fentry made it: ";
+	if (tables())
+		return "calls are counted in one image of a process only: ";
+	if (info->mode != fentry_config.mode || info->options != ((u32)extra_shadow() | (u32)clockless() << 1))
+		return "its tracer or options are others than those of the process: ";
+	return 0;
 }
 
-static struct image *register_image(const struct image_info *info, struct words *words)
+static void register_image(const struct image_info *info, struct words *words)
 {
-	struct image *m = 0;
 	struct sigset old = block();
 	struct control *c = traced_thread();
-	if (c && fits(info)) {
-		i64 ids = allocate_ids(info->id, info->sites);
-		if (ids >= 0)
-			m = image_add(info, words, (u32)ids);
-		if (m && !announce_images(c)) {
-			image_remove(m);
-			m = 0;
-		}
-		if (m)
+	const char *why = c ? misfit(info) : 0;
+	if (why)
+		say("an image is not traced, because ", why, info->path, 0);
+	i64 ids = c && !why && info->sites ? allocate_ids(info->id, info->sites) : -1;
+	struct image *m = ids >= 0 ? image_add(info, words, (u32)ids) : 0;
+	if (m) {
+		announce_image(c, info, m);
+		if (announce_images(c)) {
+			image_begin(m);
 			follow_from_start();
+		}
 	}
 	unblock(old);
-	return m;
 }
 
-static void unregister_image(struct image *m)
+/* claim maps the page that makes this image the home. It returns a system call's result. */
+static i64 claim(void)
 {
-	struct sigset old = block();
-	struct control *c = traced_thread();
-	image_remove(m);
-	if (c)
-		announce_images(c);
-	unblock(old);
+	i64 r = sys(SYS_mmap, HOME_PAGE, HOME_SIZE, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
+	if (!failed(r) && r != (i64)HOME_PAGE) { /* a kernel before 4.17, which takes the address for a hint */
+		sys(SYS_munmap, r, HOME_SIZE, 0, 0, 0, 0);
+		return -EEXIST_;
+	}
+	return r;
 }
 
 /* receive lets guests find this runtime. */
 static void receive(void)
 {
-	i64 r = sys(SYS_mmap, HOME_PAGE, HOME_SIZE, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
-	if (r != (i64)HOME_PAGE) {
-		if (!failed(r)) /* a kernel before 4.17, which takes the address for a hint */
-			sys(SYS_munmap, r, HOME_SIZE, 0, 0, 0, 0);
-		return;
-	}
 	*(struct home *)HOME_PAGE = (struct home){
 		.magic = HOME_MAGIC, .version = HOME_VERSION, .size = sizeof(struct home),
-		.enter = fentry_slow_enter, .exit = fentry_slow_exit, .record = fentry_slow_record,
-		.register_image = register_image, .unregister_image = unregister_image,
+		.register_image = register_image,
 	};
 	sys(SYS_mprotect, HOME_PAGE, HOME_SIZE, PROT_READ_, 0, 0, 0);
 }
 
-/* fentry_begin starts the runtime of a program: sp is as for fentry_init. */
+/* readable says whether there is memory at an address: the kernel reads the set before it
+   refuses the operation. */
+static int readable(u64 a) { return sys(SYS_rt_sigprocmask, -1, a, 0, 8, 0, 0) == -EINVAL_; }
+
+/* join registers this image with the home. It returns 0 where there is none. */
+static int join(void)
+{
+	const struct home *h = (const struct home *)HOME_PAGE;
+	if (!readable(HOME_PAGE) || h->magic != HOME_MAGIC)
+		return 0;
+	if (h->version == HOME_VERSION && h->size >= sizeof *h)
+		h->register_image(&fentry_image, &fentry_words);
+	else
+		say("an image is not traced, because another version of fentry traces its process: ", fentry_image.path, 0, 0);
+	return 1;
+}
+
+/* has_runtime says whether this thread has a block of another image, which could not become
+   the home. */
+static int has_runtime(void)
+{
+	u64 base = control_base();
+	return base && base % 4096 == 0 && readable(base) && *(u64 *)(base + CB_SELF) == base;
+}
+
+/* fentry_begin starts the runtime of an image, or joins the one that is there: sp is as for
+   fentry_init. The second time, at the entry point, it does nothing. */
 hidden void fentry_begin(u64 *sp)
 {
-	fentry_init(sp);
-	if (GUESTS && images_armed())
+	static u32 begun;
+	if (swap(&begun, 1))
+		return;
+	fentry_words.enter = fentry_slow_enter;
+	fentry_words.exit = fentry_slow_exit;
+	fentry_words.record = fentry_slow_record;
+	i64 r = GUESTS ? claim() : -EEXIST_;
+	if (r == (i64)HOME_PAGE) {
+		fentry_init(sp);
 		receive();
+	} else if (!GUESTS) {
+		fentry_init(sp);
+	} else if (!join()) {
+		if (has_runtime())
+			say("an image is not traced, because the process uses the address where images meet: ",
+			    fentry_image.path, 0, 0);
+		else
+			fentry_init(sp);
+	}
 }

@@ -3,9 +3,11 @@
 
    Fast paths know their own image only, by words at a fixed distance. Slow ones look an
    image up by the address of a thunk, in a table sorted by address, which is replaced as
-   a whole when an image comes or goes. So readers need no lock, a fork at any moment
-   leaves a table that is whole, and an old table is never unmapped: somebody may be
-   reading it. It is a page for every 511 images.
+   a whole when an image comes. So readers need no lock, a fork at any moment leaves a
+   table that is whole, and an old table is never unmapped: somebody may be reading it. It
+   is a page for every 511 images. Images do not go: a loader that unmaps one does not say
+   whether the process goes on, so those that it might unmap are marked to stay (package
+   patch).
 
    A function has a byte that its thunk tests: bit 0 is derived, and says that its calls
    are traced; others but SWITCH_SLOW say why they are not. So zeroed memory is off, and tracing ends
@@ -19,7 +21,7 @@ hidden struct image fentry_own;    /* the image of this runtime */
 static struct image *newest;
 hidden u32 fentry_armed; /* the classic tracer, which has no switches, looks here */
 
-/* The images that are loaded, by the addresses of their thunks. */
+/* The images by the addresses of their thunks. */
 static struct images {
 	u64 n;
 	struct image *at[];
@@ -27,9 +29,8 @@ static struct images {
 
 static u64 table_size(u64 n) { return sizeof(struct images) + n * sizeof(struct image *); }
 
-/* change adds an image to the table, or takes it out. It returns 0 where there is no
-   memory. */
-static int change(struct image *m, int loaded)
+/* enter_image adds an image to the table. It returns 0 where there is no memory. */
+static int enter_image(struct image *m)
 {
 	for (;;) {
 		struct images *old = load(&images), *t;
@@ -38,13 +39,11 @@ static int change(struct image *m, int loaded)
 		if (!t)
 			return 0;
 		for (u64 i = 0; i < n; i++)
-			if (old->at[i] != m && old->at[i]->thunks <= m->thunks)
+			if (old->at[i]->thunks <= m->thunks)
 				t->at[k++] = old->at[i];
-		if (loaded)
-			t->at[k++] = m;
-		for (u64 i = 0; i < n; i++)
-			if (old->at[i] != m && old->at[i]->thunks > m->thunks)
-				t->at[k++] = old->at[i];
+		t->at[k] = m;
+		while (k++ < n)
+			t->at[k] = old->at[k - 1];
 		t->n = k;
 		if (cas(&images, old, t))
 			return 1;
@@ -95,28 +94,13 @@ static void set_slow(struct image *m)
 		__atomic_fetch_or(&m->switches[i], SWITCH_SLOW, __ATOMIC_ACQ_REL);
 }
 
-/* room_for gets memory for an image: that of one that has gone and is back, if any, so
-   that a library that is loaded again and again takes none. */
-static struct image *room_for(u64 id)
-{
-	struct image *m;
-	if (!load(&newest))
-		return &fentry_own;
-	for (m = load(&newest); m; m = m->next) {
-		u64 gone = load(&m->unloaded);
-		if (m->id == id && gone && cas(&m->unloaded, gone, 0))
-			return m;
-	}
-	return map_private(sizeof *m);
-}
-
-/* image_add adds an image, whose ids begin behind base. Its functions are traced if
-   others are. words are what its fast paths look at, which are this home's own as far
-   as they are about the process. It returns 0 where there is no memory. */
+/* image_add adds an image, whose ids begin behind base. words are what its fast paths look
+   at, which are this home's own as far as they are about the process. Its functions are
+   not traced yet. It returns 0 where there is no memory. */
 hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base)
 {
 	u64 a = (u64)info;
-	struct image *m = room_for(info->id);
+	struct image *m = load(&newest) ? map_private(sizeof *m) : &fentry_own;
 	if (!m)
 		return 0;
 	m->id = info->id;
@@ -131,33 +115,26 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->roots = info->roots ? (u8 *)a + info->roots : 0;
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
+		fentry_words.enter, fentry_words.exit, fentry_words.record,
 	};
-	if (!change(m, 1)) {
-		m->unloaded = m->loaded;
+	if (!enter_image(m))
 		return 0;
-	}
-	int known = 0;
-	for (struct image *i = load(&newest); i; i = i->next)
-		known |= i == m;
-	while (!known && !cas(&newest, m->next = load(&newest), m))
+	while (!cas(&newest, m->next = load(&newest), m))
 		;
-	/* Whoever gave up the control base, or ended tracing, may not have seen the image. */
+	/* Whoever gave up the control base may not have seen the image. */
 	store(&words->blocks, load(&fentry_words.blocks));
 	if (words->blocks)
 		set_slow(m);
-	if (load(&fentry_armed))
-		set_switches(m, 1);
-	if (!load(&fentry_armed))
-		set_switches(m, 0);
 	return m;
 }
 
-/* image_remove is for an image that is about to be unmapped: none of its functions is
-   running, or will be called. */
-hidden void image_remove(struct image *m)
+/* image_begin traces the functions of an image that was added, if others are. */
+hidden void image_begin(struct image *m)
 {
-	change(m, 0);
-	store(&m->unloaded, counter());
+	if (load(&fentry_armed))
+		set_switches(m, 1);
+	if (!load(&fentry_armed)) /* whoever ended tracing may have been too early for it */
+		set_switches(m, 0);
 }
 
 /* images_first returns the image that registered last; the others are behind next. */

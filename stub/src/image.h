@@ -5,6 +5,7 @@
 #include "layout.h"
 
 struct control;
+struct image;
 
 /* What the fast paths of an image look at: words.S. */
 struct words {
@@ -14,6 +15,9 @@ struct words {
 	u64 threshold;
 	struct image *self;
 	u32 depth, id_base;
+	int (*enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
+	u64 (*exit)(u64 slot, u32 id, struct image *m);
+	struct control *(*record)(void);
 };
 
 at(words, blocks, W_BLOCKS);
@@ -24,16 +28,18 @@ at(words, threshold, W_THRESHOLD);
 at(words, self, W_SELF);
 at(words, depth, W_DEPTH);
 at(words, id_base, W_ID_BASE);
+at(words, enter, W_ENTER);
+at(words, exit, W_EXIT);
+at(words, record, W_RECORD);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
-/* An image. It is the home's, and stays when the image goes. */
+/* An image. The structure is the home's. */
 struct image {
 	struct image *next; /* of all there ever were, newest first */
 	u64 id;
 	u32 sites, base;    /* ids in the trace are local ids, 1 to sites, plus base */
 	u64 bias;           /* load address minus link address */
 	u64 loaded;         /* counter when it registered */
-	u64 unloaded;       /* counter when it went, 0: it is there */
 	struct words *words;
 	u64 thunks, size;   /* address of the first thunk, bytes of all; 0: there are none */
 	u8 *switches;       /* by local id, from 1 */
@@ -53,7 +59,7 @@ extern hidden struct words fentry_words;
 extern hidden struct image fentry_own;
 
 hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base);
-hidden void image_remove(struct image *m);
+hidden void image_begin(struct image *m);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
 hidden int images_arm(int on);

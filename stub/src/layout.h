@@ -32,7 +32,10 @@
 #define W_SELF             40 /* the image, for slow paths */
 #define W_DEPTH            48 /* u32: greatest depth of calls that are recorded */
 #define W_ID_BASE          52 /* u32: ids in the trace are local ids plus this */
-#define W_SIZE             56
+#define W_ENTER            56 /* slow paths, which are the home's: slow.c */
+#define W_EXIT             64
+#define W_RECORD           72
+#define W_SIZE             80
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12

@@ -146,6 +146,77 @@ hidden char **environment(void)
 	return env;
 }
 
+/* hex reads a hexadecimal number, and goes behind it. */
+static u64 hex(const char **s)
+{
+	u64 v = 0;
+	for (;; (*s)++) {
+		u32 c = (u8)**s;
+		if (c - '0' < 10)
+			v = v << 4 | (c - '0');
+		else if (c - 'a' < 6)
+			v = v << 4 | (c - 'a' + 10);
+		else
+			return v;
+	}
+}
+
+/* mapping copies the path from a line of /proc/self/maps that is about an address. It
+   returns its length; 0: the line is about another one, or does not fit. */
+static u64 mapping(const char *line, u64 addr, char *path, u64 room)
+{
+	u64 from = hex(&line), n = 0;
+	line++;
+	if (addr < from || addr >= hex(&line))
+		return 0;
+	for (u32 field = 0; field < 4; field++) { /* access, offset, device, inode */
+		while (*line == ' ')
+			line++;
+		while (*line != ' ' && *line)
+			line++;
+	}
+	while (*line == ' ')
+		line++;
+	for (; line[n]; n++) {
+		if (n == room)
+			return 0;
+		path[n] = line[n];
+	}
+	return n;
+}
+
+/* mapped_file finds the path of the file that is mapped at an address. It returns its
+   length; 0: there is none, or it does not fit into room. No NUL follows. */
+hidden u64 mapped_file(u64 addr, char *path, u64 room)
+{
+	enum { ROOM = 16 << 10 }; /* for the longest line, of a path and 80 bytes */
+	char *b = map_private(ROOM);
+	u64 have = 0, n = 0;
+	i64 fd = b ? open("/proc/self/maps", O_CLOEXEC_, 0) : -1;
+	while (!n && !failed(fd)) {
+		i64 r = sys(SYS_read, fd, b + have, ROOM - have, 0, 0, 0);
+		if (failed(r) || r == 0)
+			break;
+		have += (u64)r;
+		u64 line = 0;
+		for (u64 i = 0; i < have && !n; i++) {
+			if (b[i] != '\n')
+				continue;
+			b[i] = 0;
+			n = mapping(b + line, addr, path, room);
+			line = i + 1;
+		}
+		have -= line;
+		for (u64 i = 0; i < have; i++)
+			b[i] = b[line + i];
+	}
+	if (!failed(fd))
+		close(fd);
+	if (b)
+		sys(SYS_munmap, b, ROOM, 0, 0, 0, 0);
+	return n;
+}
+
 /* variable finds an environment variable; name ends in "=". */
 hidden const char *variable(char **env, const char *name)
 {

@@ -21,6 +21,7 @@ hidden u64 start_time(void);
 hidden int own_proc(void);
 hidden int alone(void);
 hidden char **environment(void);
+hidden u64 mapped_file(u64 addr, char *path, u64 room);
 hidden const char *variable(char **env, const char *name);
 hidden int privileged(u64 *auxv);
 

@@ -58,7 +58,7 @@ hidden int table_thread(struct control *c)
 		store((u32 *)(k.base + FT_C_SIZE), (u32)size);
 		sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
 		*(u32 *)(k.base + FT_C_FIRST) = fentry_own.base;
-		chunk_header(c, k.base, counts() ? FT_KIND_COUNT : FT_KIND_PROFILE, 0);
+		chunk_header(c, k.base, counts() ? FT_KIND_COUNT : FT_KIND_PROFILE, fentry_image.id, 0);
 	} else {
 		k.base = (u64)map_private(size);
 		if (!k.base) {

@@ -27,4 +27,7 @@ fentry_words:
 	WORD	fentry_self, W_SELF, 8
 	WORD	fentry_depth, W_DEPTH, 4
 	WORD	fentry_id_base, W_ID_BASE, 4
+	WORD	fentry_home_enter, W_ENTER, 8
+	WORD	fentry_home_exit, W_EXIT, 8
+	WORD	fentry_home_record, W_RECORD, 8
 	.section .note.GNU-stack, "", @progbits

@@ -1,14 +1,17 @@
 /* A shared object that is traced as a guest: guest-home.c loads it. */
 #define NI __attribute__((noinline, noipa))
 
-extern int fentry_join(void) __attribute__((visibility("hidden")));
-extern void fentry_leave(void) __attribute__((visibility("hidden")));
+extern void fentry_begin(unsigned long *) __attribute__((visibility("hidden")));
+extern unsigned char harness_switches[] __attribute__((visibility("hidden")));
 
 typedef long tail(long n, void *other);
 long n_g_leaf, n_g_sum, n_g_tail, joined;
 
-__attribute__((constructor)) static void load(void) { joined = fentry_join(); }
-__attribute__((destructor)) static void unload(void) { fentry_leave(); }
+__attribute__((constructor)) static void load(void)
+{
+	fentry_begin(0);
+	joined = harness_switches[0] & 1;
+}
 
 NI static long g_leaf(long x)
 {

@@ -17,13 +17,12 @@ type Target struct {
 	CC      string // compiler; its prefix is the other tools'
 	Args    []string
 	Classic []string // more of them, for the classic tracer
-	Guests  bool     // images other than the executable can be traced
 }
 
 // AMD64 is x86-64.
 var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{
 	"-m64", "-mgeneral-regs-only", "-fcf-protection=none",
-}, Guests: true}
+}}
 
 // ARM64 is AArch64, little-endian, any of its processors: no instruction that the
 // first ones did not have, and none that lands or signs, because nothing comes to
@@ -70,23 +69,8 @@ func Sources(src string, t Target, match func(name string) bool) ([]string, erro
 	return files, nil
 }
 
-// Runtime is what goes into patched programs: everything but the classic tracer, and
-// guests' part.
-func Runtime(name string) bool {
-	return !strings.HasPrefix(name, "classic") && !strings.HasPrefix(name, "guest")
-}
-
-// Guest is what goes into other images of a process that has a runtime: fast paths.
-func Guest(name string) bool {
-	switch name {
-	case "config.S", "words.S", "graph.S", "order.S", "func.S", "opt.S":
-		return true
-	}
-	return strings.HasPrefix(name, "guest")
-}
-
-// GuestDefine is given to the compiler for Guest.
-const GuestDefine = "-DFENTRY_GUEST"
+// Runtime is what goes into patched images: everything but the classic tracer.
+func Runtime(name string) bool { return !strings.HasPrefix(name, "classic") }
 
 // Classic is the runtime with the classic tracer, which programs are linked with:
 // nothing of what thunks call.
@@ -95,7 +79,7 @@ func Classic(name string) bool {
 	case "home.c", "loader.c", "loader.S", "start.S", "graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S":
 		return false
 	}
-	return !strings.HasPrefix(name, "guest")
+	return true
 }
 
 // ClassicDefine is given to the compiler for Classic.
@@ -122,15 +106,6 @@ func Library(t Target, src, out string, match func(name string) bool, define ...
 // ClassicLibrary makes the object of the classic tracer.
 func ClassicLibrary(t Target, src, out string) error {
 	return Library(t, src, out, Classic, append([]string{ClassicDefine}, t.Classic...)...)
-}
-
-// GuestObject makes the object of guests.
-func GuestObject(t Target, src, out string) error {
-	files, err := Sources(src, t, Guest)
-	if err != nil {
-		return err
-	}
-	return Object(t, src, out, files, GuestDefine)
 }
 
 // Object compiles the files and links them into one relocatable object at out.

@@ -25,11 +25,6 @@ func run() error {
 		if err := build.Object(t, "src", t.Name+".o", files); err != nil {
 			return err
 		}
-		if t.Guests {
-			if err := build.GuestObject(t, "src", t.Name+"-guest.o"); err != nil {
-				return err
-			}
-		}
 		v, err := build.Version(t)
 		if err != nil {
 			return err

@@ -97,7 +97,7 @@ enum {
 	OWN_BASE = 0,      /* the program may use the control base itself, and new threads inherit it */
 	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
-	GUESTS = 1,        /* other images can register with the runtime of the first one */
+	GUESTS = 1,        /* other images can join the runtime of the first one */
 };
 
 /* Where guests find the home: below all that linkers give a program (0x200000 and up) and

@@ -250,7 +250,9 @@
 	.cfi_restore_state
 	.endm
 
-	/* Call fentry_slow_enter(slot, id, image, ret) and go to again, leave or skip. */
+	/* Slow paths are the home's (home.c), which may be another image.
+
+	   Call fentry_slow_enter(slot, id, image, ret) and go to again, leave or skip. */
 	.macro SLOW_ENTER where, again, x=0
 	.if \x
 	popr	%r11
@@ -265,7 +267,7 @@
 	mov	64+32(%rbp), %esi
 	mov	fentry_self(%rip), %rdx
 	mov	(%rdi), %rcx
-	call	fentry_slow_enter
+	call	*fentry_home_enter(%rip)
 	ENDSLOW 40
 	cmp	$ENTER_SKIP, %eax
 	jb	\again
@@ -289,7 +291,7 @@
 	/* Make room for events, then go to again; leave when that cannot be. */
 	.macro SLOW_RECORD where, again, x=0
 	SLOW 40+\x
-	call	fentry_slow_record
+	call	*fentry_home_record(%rip)
 	ENDSLOW 40+\x
 	GOT_BLOCK \again, \x
 	LEAVE_ENTER \where, \x
@@ -327,7 +329,7 @@
 	lea	64+32(%rbp), %rdi
 	mov	64+24(%rbp), %esi
 	mov	fentry_self(%rip), %rdx
-	call	fentry_slow_exit
+	call	*fentry_home_exit(%rip)
 	ENDSLOW 41
 	mov	%rax, 32(%rsp)
 	LEAVE_EXIT
@@ -338,7 +340,7 @@
 
 	.macro SLOW_RECORD_EXIT again, x=0
 	SLOW 41+\x
-	call	fentry_slow_record
+	call	*fentry_home_record(%rip)
 	ENDSLOW 41+\x
 	GOT_BLOCK \again, \x
 	.endm

@@ -1,5 +1,6 @@
 /* Where a patched program starts: instead of its entry point, and before that, where the
-   dynamic loader can be made to come here (start.c).
+   dynamic loader can be made to come here (start.c). A shared object, which has no entry
+   point, starts by a relocation, or else where its own initialisation begins (DT_INIT).
 
    The kernel leaves a stack and no caller. What the registers hold is the program's, as the
    ABI gives rdx a meaning and says nothing of the others: all are put back before the jump
@@ -61,5 +62,42 @@ fentry_irel:
 	ret
 	.cfi_endproc
 	.size fentry_irel, . - fentry_irel
+
+	/* The initialisation of a shared object, before its constructors: glibc hands them
+	   the program's arguments and environment. fentry_init_first goes on to what the
+	   object has, fentry_init_only is for one that has nothing. */
+	.macro INIT name
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	push	%rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbp, -16
+	mov	%rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	push	%rdi
+	push	%rsi
+	push	%rdx
+	and	$-16, %rsp
+	xor	%edi, %edi
+	call	fentry_begin
+	mov	-8(%rbp), %rdi
+	mov	-16(%rbp), %rsi
+	mov	-24(%rbp), %rdx
+	leave
+	.cfi_def_cfa %rsp, 8
+	.cfi_restore %rbp
+	.endm
+	.macro ENDINIT name
+	.cfi_endproc
+	.size \name, . - \name
+	.endm
+
+	INIT fentry_init_first
+	jmp	fentry_orig_entry
+	ENDINIT fentry_init_first
+	INIT fentry_init_only
+	ret
+	ENDINIT fentry_init_only
 
 	.section .note.GNU-stack, "", @progbits
