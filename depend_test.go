@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"names":              {"elfio", "symbol", "internal/format", "internal/machine", "internal/mapped", "internal/sitetable"},
 	"record": {"elfio", "arch", "arch/amd64", "arch/arm64", "record/code", "record/plain", "symbol",
 		"internal/bigslice", "internal/parallel"},
-	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "record/code", "symbol", "internal/parallel"},
+	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "arch/arm64", "record/code", "symbol", "internal/parallel"},
 	"record/code":    {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
 	"record/objects": {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},
 	"stub":           {"internal/format"},

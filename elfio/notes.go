@@ -125,3 +125,34 @@ func (f *File) BuildIDEdit(id []byte) (RawEdit, error) {
 	}
 	return RawEdit{Off: n.DescOff, New: id}, nil
 }
+
+// Guarded reports whether loaders guard the image's code on AArch64: indirect branches have to go to landing pads
+// (GNU_PROPERTY_AARCH64_FEATURE_1_BTI; ELF for the Arm 64-bit Architecture, "Program property"). If its notes cannot be
+// read, it is believed to be so.
+func (f *File) Guarded() bool {
+	const feature1, bti = 0xc0000000, 1
+	if f.Header.Machine != elf.EM_AARCH64 {
+		return false
+	}
+	notes, err := f.Notes()
+	if err != nil {
+		return true
+	}
+	o := f.Order()
+	for _, n := range notes {
+		if n.Name != "GNU" || n.Type != NTGNUProperty {
+			continue
+		}
+		for d := n.Desc; len(d) >= 8; {
+			size := uint64(o.Uint32(d[4:]))
+			if size > uint64(len(d)-8) {
+				break
+			}
+			if o.Uint32(d) == feature1 && size >= 4 && o.Uint32(d[8:])&bti != 0 {
+				return true
+			}
+			d = d[min(8+(size+7)&^7, uint64(len(d))):]
+		}
+	}
+	return false
+}

@@ -23,7 +23,11 @@ func (m amd64Machine) place(l *layout) error {
 
 func (amd64Machine) displacedLen(s *record.Site) int { return amd64.DisplacedLen(s.Bytes[:s.Moved]) }
 
-func (amd64Machine) appendDisplaced(b []byte, s *record.Site, to uint64) ([]byte, error) {
+func (amd64Machine) displacedBody(*record.Site) int { return 0 }
+
+func (amd64Machine) displacedRows(*record.Site, *ehframe.CIE) ([]byte, int) { return nil, 0 }
+
+func (amd64Machine) appendDisplaced(b []byte, _ *elfio.File, s *record.Site, to, _ uint64) ([]byte, error) {
 	return amd64.AppendDisplaced(b, s.Bytes[:s.Moved], s.Addr, to)
 }
 

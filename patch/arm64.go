@@ -67,7 +67,7 @@ func (arm64Machine) appendSite(b []byte, s *record.Site, r route) (_ []byte, err
 
 func (arm64Machine) appendNops(b []byte, n int) []byte { return arm64.AppendNops(b, n) }
 
-// thunkOf decodes b, bl, or a veneer, and follows veneers.
+// thunkOf decodes b, bl, or a veneer, and follows veneers, and what authenticates a signed return address.
 func (arm64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	b, err := f.Bytes(site, arm64.InstLen)
 	if err != nil {
@@ -89,6 +89,12 @@ func (arm64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	}
 	landing, ok := arm64.VeneerTarget(b, to)
 	if !ok {
+		if arm64.DecodeWord(le.Uint32(b)).Op == arm64.Aut {
+			if in, err = arm64.Decode(b[arm64.InstLen:]); err != nil || in.Op != arm64.Jmp {
+				return 0, fmt.Errorf("no branch behind %08x at %#x", le.Uint32(b), to)
+			}
+			to = in.Target(to + arm64.InstLen)
+		}
 		return to, nil
 	}
 	if b, err = f.Bytes(landing+arm64.InstLen, arm64.JumpLen); err != nil {

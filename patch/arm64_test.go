@@ -3,6 +3,7 @@ package patch_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,41 +36,44 @@ __attribute__((patchable_function_entry(0))) void _start(void)
 
 func TestGuardedPages(t *testing.T) {
 	for _, tracer := range []patch.Tracer{patch.FunctionGraph, patch.Function, patch.Profile, patch.Count} {
-		t.Run(tracer.String(), func(t *testing.T) {
-			t.Parallel()
-			orig := read(t, onARM64.compile(t, "g.c", guarded, "-fpatchable-function-entry=2", "-mbranch-protection=standard",
-				"-nostdlib", "-static", "-no-pie", "-fno-pie", "-Wl,-z,force-bti"))
-			// Without its landing pads the program dies: the pages are guarded.
-			f, err := elfio.Parse(orig)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sites, err := record.Find(f, record.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			broken := bytes.Clone(orig)
-			for _, s := range sites {
-				if s.Name == "mid" {
-					off, _ := f.Offset(s.Func)
-					copy(broken[off:], "\x1f\x20\x03\xd5")
-				}
-			}
-			if _, status, _ := run(t, onARM64, broken); status == 18 {
-				t.Fatal("the pages are not guarded")
-			}
-			out, err := plan(t, orig, patch.Options{Tracer: tracer}).Image()
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, status, dir := run(t, onARM64, out)
-			if status != 18 {
-				t.Errorf("status %d, want 18", status)
-			}
-			if n := eventBytes(t, dir); n == 0 {
-				t.Error("no events")
-			}
-		})
+		for name, flag := range map[string]string{"patchable": "-fpatchable-function-entry=2", "plain": "-DPLAIN"} {
+			t.Run(name+"/"+tracer.String(), func(t *testing.T) { testGuarded(t, tracer, flag) })
+		}
+	}
+}
+
+func testGuarded(t *testing.T, tracer patch.Tracer, flag string) {
+	t.Parallel()
+	orig := read(t, onARM64.compile(t, "g.c", guarded, flag, "-mbranch-protection=standard",
+		"-nostdlib", "-static", "-no-pie", "-fno-pie", "-Wl,-z,force-bti"))
+	// Without its landing pads the program dies: the pages are guarded.
+	f, err := elfio.Parse(orig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := record.Find(f, record.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := bytes.Clone(orig)
+	for _, s := range sites {
+		if s.Name == "mid" {
+			off, _ := f.Offset(s.Func)
+			copy(broken[off:], "\x1f\x20\x03\xd5")
+		}
+	}
+	if _, status, _ := run(t, onARM64, broken); status == 18 {
+		t.Fatal("the pages are not guarded")
+	}
+	file := filepath.Join(t.TempDir(), "g")
+	p := patchPlain(t, orig, patch.Options{Tracer: tracer}, record.Options{}, file)
+	_, status, dir := run(t, onARM64, read(t, file))
+	if status != 18 {
+		t.Errorf("status %d, want 18", status)
+	}
+	calls := callsOf(t, dir, p)
+	if want := map[string]uint64{"mid": 2, "leaf": 2}; !maps.Equal(calls, want) {
+		t.Errorf("calls %v, want %v", calls, want)
 	}
 }
 

@@ -30,8 +30,12 @@ import (
 
 // place adds thunks and veneers.
 func (m arm64Machine) place(l *layout) error {
+	m.leaveFar(l)
 	detours := m.detours(l)
 	l.addThunks()
+	if err := l.addDisplaced(m); err != nil {
+		return err
+	}
 	for i := range detours {
 		m.addVeneers(l, &detours[i])
 	}
@@ -82,6 +86,40 @@ func (arm64Machine) addVeneers(l *layout, d *detour) {
 	l.routes[d.fn] = r
 }
 
+// leaveFar leaves functions alone whose first instructions cannot be displaced as far as the added memory is away: there
+// is no room for veneers in them. Where the others are displaced to is not known yet, but that it is behind the thunks,
+// at most so many bytes.
+func (m arm64Machine) leaveFar(l *layout) {
+	size, end := 0, l.thunk(uint32(l.traced)+1)+maxAlign
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; displaces(fn) {
+			size += m.displacedLen(fn.Site)
+		}
+	}
+	last, left := end+uint64(size), false
+	for i := range l.p.Functions {
+		fn := &l.p.Functions[i]
+		if !displaces(fn) {
+			continue
+		}
+		in, err := arm64.Decode(fn.Bytes)
+		to := fn.End()
+		if in.Op == arm64.Call || in.PCRel == arm64.PCRelBranch {
+			to = min(to, in.Target(fn.Addr))
+		}
+		if err != nil || !arm64.Reaches(fn.Addr, last) || !arm64.Reaches(last, to) {
+			fn.leave(record.ReasonOutOfReach)
+			left = true
+		}
+	}
+	if left {
+		l.number()
+	}
+}
+
+// maxAlign is more than alignment puts between thunks and displaced instructions.
+const maxAlign = 64
+
 // A detour is what a site out of reach needs.
 type detour struct {
 	fn      int    // index of the function
@@ -97,7 +135,7 @@ func (m arm64Machine) detours(l *layout) []detour {
 	if len(far) == 0 {
 		return nil
 	}
-	guarded := hasBTI(p.file)
+	guarded := p.file.Guarded()
 	var islands []uint64
 	if m.needIslands(p, far) {
 		islands = findIslands(p)
@@ -140,7 +178,7 @@ func (m arm64Machine) detours(l *layout) []detour {
 func (arm64Machine) farSites(l *layout) (far []int) {
 	for i := range l.p.Functions {
 		fn := &l.p.Functions[i]
-		if fn.ID == 0 {
+		if fn.ID == 0 || displaces(fn) {
 			continue
 		}
 		t := l.thunk(fn.ID)
@@ -217,30 +255,4 @@ func isLanding(f *elfio.File, addr uint64) bool {
 	}
 	op := arm64.DecodeWord(le.Uint32(b)).Op
 	return op == arm64.Bti || op == arm64.PacSP
-}
-
-// hasBTI reports whether loaders guard the image's pages (GNU_PROPERTY_AARCH64_FEATURE_1_BTI;
-// ELF for the Arm 64-bit Architecture, "Program property").
-func hasBTI(f *elfio.File) bool {
-	const feature1, bti = 0xc0000000, 1
-	notes, err := f.Notes()
-	if err != nil {
-		return true // what is not known is believed to be so
-	}
-	for _, n := range notes {
-		if n.Name != "GNU" || n.Type != elfio.NTGNUProperty {
-			continue
-		}
-		for d := n.Desc; len(d) >= 8; {
-			size := uint64(le.Uint32(d[4:]))
-			if size > uint64(len(d)-8) {
-				break
-			}
-			if le.Uint32(d) == feature1 && size >= 4 && le.Uint32(d[8:])&bti != 0 {
-				return true
-			}
-			d = d[min(8+(size+7)&^7, uint64(len(d))):]
-		}
-	}
-	return false
 }

@@ -35,13 +35,18 @@ func isStub(fn *Func) bool { return fn.ID != 0 && fn.Kind == record.KindStub }
 
 // body is where a thunk goes on, if the usual way is possible.
 func (l *layout) body(fn *Func) uint64 {
-	switch {
-	case isStub(fn):
-		return l.stubs + uint64(fn.displaced)
-	case displaces(fn):
-		return l.displaced + uint64(fn.displaced)
+	if displaces(fn) {
+		return l.displacedTo(fn) + uint64(l.displacer.displacedBody(fn.Site))
 	}
 	return fn.End()
+}
+
+// displacedTo is where the displaced instructions of a function are, with what leads from its site to its thunk.
+func (l *layout) displacedTo(fn *Func) uint64 {
+	if isStub(fn) {
+		return l.stubs + uint64(fn.displaced)
+	}
+	return l.displaced + uint64(fn.displaced)
 }
 
 // addDisplaced lays out the instructions of all traced functions whose sites displace them.
@@ -86,7 +91,7 @@ func (l *layout) writeDisplaced(room []byte, of func(*Func) bool, from, to int) 
 			continue
 		}
 		at, n := int(fn.displaced), l.displacer.displacedLen(fn.Site)
-		b, err := l.displacer.appendDisplaced(room[at:at:at+n], fn.Site, l.body(fn))
+		b, err := l.displacer.appendDisplaced(room[at:at:at+n], l.p.file, fn.Site, l.displacedTo(fn), l.thunk(fn.ID))
 		if err != nil {
 			return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
 		}
@@ -106,7 +111,7 @@ func (l *layout) displacedSymbols(out []inject.Symbol) []inject.Symbol {
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; displaces(fn) && fn.Name != "" {
 			out = append(out, inject.Symbol{
-				Name: fn.Name, Value: l.body(fn), Size: uint64(l.displacer.displacedLen(fn.Site)),
+				Name: fn.Name, Value: l.displacedTo(fn), Size: uint64(l.displacer.displacedLen(fn.Site)),
 				Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC),
 			})
 		}
@@ -133,16 +138,17 @@ func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe
 				return
 			}
 			lead := fn.Addr - d.PC // of rows before the site nothing is displaced
+			first, gone := l.displacer.displacedRows(fn.Site, d.CIE)
 			var bad error
-			rows, bad = d.AppendMoved(rows[:0], lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
+			rows, bad = d.AppendMoved(append(rows[:0], first...), lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
 				to, ok := l.displacer.displacedAt(fn.Site, int(max(at, lead)-lead))
-				return uint64(to), ok
+				return uint64(to - gone), ok
 			})
 			if bad != nil {
 				*err = fmt.Errorf("%s at %#x: %w", fn.Name, fn.Func, bad)
 				return
 			}
-			d.PC, d.Size, d.LSDA, d.Instructions = l.body(fn), uint64(l.displacer.displacedLen(fn.Site)), 0, rows
+			d.PC, d.Size, d.LSDA, d.Instructions = l.displacedTo(fn), uint64(l.displacer.displacedLen(fn.Site)), 0, rows
 			if !yield(&d) {
 				return
 			}

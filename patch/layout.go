@@ -84,7 +84,11 @@ func (l *layout) route(i int) route {
 		}
 	}
 	fn := &l.p.Functions[i]
-	return route{to: l.thunk(fn.ID), body: l.body(fn)}
+	r := route{to: l.thunk(fn.ID), body: l.body(fn)}
+	if displaces(fn) && l.displacer.displacedBody(fn.Site) > 0 {
+		r.to = l.displacedTo(fn)
+	}
+	return r
 }
 
 // thunk is the address of the thunk of an id.

@@ -43,10 +43,17 @@ type machine interface {
 type displacer interface {
 	// displacedLen returns how many bytes appendDisplaced appends.
 	displacedLen(s *record.Site) int
-	// appendDisplaced appends what goes on at address to in place of the site's instructions, and then behind them.
-	appendDisplaced(dst []byte, s *record.Site, to uint64) ([]byte, error)
+	// displacedBody returns at which of them the function begins. What comes before it leads from the site to the thunk;
+	// if nothing does, the site leads there itself.
+	displacedBody(s *record.Site) int
+	// appendDisplaced appends what goes on at address to in place of the instructions of an image's site, and then behind
+	// them.
+	appendDisplaced(dst []byte, f *elfio.File, s *record.Site, to, thunk uint64) ([]byte, error)
 	// displacedAt returns where in that the instruction begins that begins at an offset of the site; false: none does.
 	displacedAt(s *record.Site, off int) (int, bool)
+	// displacedRows returns the call frame instructions of what comes before the function, for an FDE of a CIE, and up to
+	// which byte they have gone on.
+	displacedRows(s *record.Site, c *ehframe.CIE) ([]byte, int)
 	// entryRows are the unwind rows of code at which the frame is as a function's callers leave it, for entries beside
 	// those of thunks. hides: see flavour.
 	entryRows(hides bool) []byte

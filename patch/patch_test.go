@@ -19,7 +19,6 @@ import (
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
-	"github.com/fentry-dev/fentry/trace"
 )
 
 const source = `
@@ -126,20 +125,7 @@ func testPatched(t *testing.T, on *target, flags []string, tracer patch.Tracer) 
 	if got != want || st != status {
 		t.Errorf("patched: %q, status %d; original: %q, status %d", got, st, want, status)
 	}
-	counts := map[string]uint64{}
-	tr, err := trace.Open(filepath.Join(dir, "fentry.data"))
-	if err != nil {
-		t.Fatalf("no trace: %v", err)
-	}
-	defer tr.Close()
-	rows, err := tr.Report(trace.ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	byID := names(p)
-	for _, r := range rows {
-		counts[byID[r.Func.ID]] = r.Calls
-	}
+	counts := callsOf(t, dir, p)
 	if want := map[string]uint64{"main": 1, "mid": 2, "leaf": 2}; !maps.Equal(counts, want) {
 		t.Errorf("calls %v, want %v", counts, want)
 	}

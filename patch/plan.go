@@ -85,7 +85,7 @@ func (p *Plan) Moved(fn *Func) (addr uint64, size int) {
 	if !displaces(fn) {
 		return 0, 0
 	}
-	return p.l.body(fn), p.l.displacer.displacedLen(fn.Site)
+	return p.l.displacedTo(fn), p.l.displacer.displacedLen(fn.Site)
 }
 
 // New returns a plan, already built, that makes the image trace the sites selected by o. sites is the result of

@@ -54,11 +54,15 @@ func (arm64Machine) listed(_ *image, a uint64) uint64 { return a }
 // would then have the same shadow.
 func (arm64Machine) refuse(im *image, s *Site) Reason {
 	const prologue = 8 // instructions
-	end := s.End() + prologue*arm64.InstLen
+	from := s.End()
+	if s.Kind == KindPlain {
+		from = s.Addr // the site is instructions
+	}
+	end := from + prologue*arm64.InstLen
 	if i := im.funcs.at(s.Func); i >= 0 {
 		end = min(end, im.funcs.extent(i, im.code))
 	}
-	for b := im.code.Range(s.End(), end); len(b) >= arm64.InstLen; b = b[arm64.InstLen:] {
+	for b := im.code.Range(from, end); len(b) >= arm64.InstLen; b = b[arm64.InstLen:] {
 		if binary.LittleEndian.Uint32(b) == 0xf800865e {
 			return ReasonShadowStack
 		}

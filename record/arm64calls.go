@@ -135,6 +135,3 @@ func (m arm64Machine) callsIn(p *profiling, r *code.Region, _ func(uint64) bool,
 	}
 	return out
 }
-
-// jumpStubs: a stub's jump needs x16, which the instructions before it have computed, and a thunk does not keep it.
-func (arm64Machine) jumpStubs(*code.Region) []stub { return nil }

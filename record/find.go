@@ -187,7 +187,7 @@ func (fd *finder) exclude(s *Site) {
 		s.Reason = ReasonProfiler
 	case special(s.Name) != "":
 		s.Reason = special(s.Name)
-	case s.Ret == fd.m.atEntry():
+	case s.Ret == fd.m.atEntry() || s.Ret == RetSignedLR:
 		s.Reason = fd.m.refuse(fd.im, s)
 	}
 }

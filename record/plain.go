@@ -86,6 +86,9 @@ func (fd *finder) hasSite(such func(*Site) bool) bool {
 func (fd *finder) displaced(s *Site, e plain.Entry) {
 	site := *s
 	site.Addr, site.Len, site.Moved, site.Kind, site.Ret, site.Reason = e.Addr, e.Len, e.Moved, KindPlain, fd.m.atEntry(), ""
+	if e.Signed {
+		site.Ret = RetSignedLR
+	}
 	if e.Refusal != "" {
 		site.Addr = s.Addr
 	}

@@ -25,7 +25,7 @@ const (
 	ReasonNotExecutable  Reason = "not-executable"
 	ReasonEntryPoint     Reason = "entry-point"
 	ReasonIfuncResolver  Reason = "ifunc-resolver"
-	ReasonReturnsTwice   Reason = "returns-twice"
+	ReasonReturnsTwice          = Reason(plain.ReturnsTwice)
 	ReasonSignalReturn   Reason = "signal-return"
 	ReasonProfiler       Reason = "profiler"
 	ReasonRuntime        Reason = "fentry-runtime"
@@ -45,6 +45,7 @@ const (
 	ReasonCallAtEntry   = Reason(plain.CallAtEntry)
 	ReasonSystemCall    = Reason(plain.SystemCall)
 	ReasonUndecodable   = Reason(plain.Undecodable)
+	ReasonExclusive     = Reason(plain.Exclusive)
 )
 
 // ReasonText is a reason code with its explanation.
@@ -124,7 +125,9 @@ func Reasons() []ReasonText {
 				"an instruction."},
 		{ReasonReadsReturn,
 			"The function reads or changes its return address, or returns with ret $n, which removes arguments."},
-		{ReasonFlagsLive, "The function may use flags that its caller has set, or its caller those that it leaves."},
+		{ReasonFlagsLive,
+			"The function may use flags that its caller has set, or its caller those that it leaves; on arm64 also what is in " +
+				"x16 and x17."},
 		{ReasonLoopAtEntry,
 			"A loop goes back to the function's first instruction while something is on the stack, or below it."},
 		{ReasonCallAtEntry,
@@ -133,6 +136,8 @@ func Reasons() []ReasonText {
 		{ReasonSystemCall,
 			"A system call or a trap would have to move: the kernel and signal handlers look at where it is."},
 		{ReasonUndecodable, "Some of its bytes are no known instructions."},
+		{ReasonExclusive,
+			"It begins with an exclusive load or store (ldxr, stxr), which have to stay side by side."},
 	}
 }
 

@@ -83,14 +83,15 @@ type RetLoc uint8
 
 // Places of a return address.
 const (
-	RetNone   RetLoc = iota // there is no site
-	RetSP                   // at 0(%rsp): nothing has been pushed yet
-	RetFP                   // at 8(%rbp), 8(x29): the frame pointer has been set up
-	RetLR                   // in x30: nothing has been saved yet
-	RetSigned               // at 8(x29), signed by the function (pac-ret): it must not be replaced
+	RetNone     RetLoc = iota // there is no site
+	RetSP                     // at 0(%rsp): nothing has been pushed yet
+	RetFP                     // at 8(%rbp), 8(x29): the frame pointer has been set up
+	RetLR                     // in x30: nothing has been saved yet
+	RetSigned                 // at 8(x29), signed by the function (pac-ret): it must not be replaced
+	RetSignedLR               // in x30, signed by the function's first instruction
 )
 
-var retNames = [...]string{"none", "sp", "fp", "lr", "fp-signed"}
+var retNames = [...]string{"none", "sp", "fp", "lr", "fp-signed", "lr-signed"}
 
 func (r RetLoc) String() string {
 	if int(r) < len(retNames) {

@@ -166,3 +166,9 @@ func ThunkRunFrames(base uint64, runs []arch.ThunkRun, s Shadow) *arch.Frames {
 // VeneerRows returns the call frame instructions of veneers and landings, to be added to the result of ThunkFrames:
 // everything is as it was at the branch to them.
 func VeneerRows() []byte { return shown }
+
+// AuthenticatedRows returns the call frame instructions of code that begins with autiasp: the return address is signed,
+// and behind that instruction it is not. align is the CIE's code alignment, which divides InstLen.
+func AuthenticatedRows(align uint64) []byte {
+	return []byte{dwNegateRA, dwAdvance | byte(InstLen/max(align, 1)), dwNegateRA}
+}

@@ -13,6 +13,7 @@ const (
 	WordBtiJ    = 0xd503249f // bti j
 	WordBtiJC   = 0xd50324df // bti jc
 	WordPaciasp = 0xd503233f // paciasp
+	WordAutiasp = 0xd50323bf // autiasp
 	WordRet     = 0xd65f03c0 // ret
 	WordRetX9   = 0xd65f0120 // ret x9
 	WordMovX9LR = 0xaa1e03e9 // mov x9, x30

@@ -41,13 +41,13 @@ are given and select no function of any program.
 A compiler prepares the functions of a C program for tracing with
 -fpatchable-function-entry=5 (=2 on arm64), which costs nothing while the program
 is not traced. C++ needs clang for that; with g++, compile with -pg -mfentry (-pg
-on arm64) and link without -pg. docs/compiling.md has more. In a program for
-x86-64 without such functions nearly all others can be traced: a function's first
-instructions are moved, if it can be proven that nothing notices. They are listed
-as plain; --plain lists them for any program. Calls of libraries' functions are
-listed with --libcalls, as strlen@plt. Parts of functions that compilers have
-moved away are not counted. Programs in which nothing can be traced are told
-what applies to them.`,
+on arm64) and link without -pg. docs/compiling.md has more. In a program without
+such functions nearly all others can be traced: a function's first instructions
+are moved, if it can be proven that nothing notices. They are listed as plain;
+--plain lists them for any program. Calls of libraries' functions are listed with
+--libcalls, as strlen@plt. Parts of functions that compilers have moved away are
+not counted. Programs in which nothing can be traced are told what applies to
+them.`,
 		Example: `  fentry list ./prog                     names, one per line
   fentry list -l ./prog                  kind, address, size; reasons
   fentry list /usr/bin/git               an installed program

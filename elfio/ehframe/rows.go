@@ -22,6 +22,10 @@ type Row struct {
 	Reg   int    // DWARF number of the register that the CFA is relative to, or RegExpr
 	Off   int64  // CFA minus that register
 	Moved bool   // the return address is not where the CIE's instructions say
+	Saved bool   // it is in memory, at a constant distance from the CFA
+	Ret   int64  // that distance
+	// Signed says, on AArch64, that the function has signed it (DW_CFA_AARCH64_negate_ra_state).
+	Signed bool
 }
 
 // RegExpr is the Reg of a row whose CFA is an expression.
@@ -150,13 +154,18 @@ func (s *state) step(in instruction) bool {
 		s.row.At = at
 	case cfaRestore, cfaRestoreExt:
 		if in.a == s.cie.RetReg {
-			s.row.Moved = s.first.Moved
+			s.row.Moved, s.row.Saved, s.row.Ret = false, s.first.Saved, s.first.Ret
 		}
-	case cfaOffset, cfaOffsetExt, cfaOffsetSf, cfaUndefined, cfaSameValue, cfaRegister, cfaExpression, cfaValOffset,
-		cfaValOffSf, cfaValExpr, cfaGNUNegOff:
-		s.row.Moved = s.row.Moved || in.a == s.cie.RetReg
+	case cfaOffset, cfaOffsetExt, cfaOffsetSf:
+		if in.a == s.cie.RetReg {
+			s.row.Moved, s.row.Saved, s.row.Ret = true, true, int64(in.b*data)
+		}
+	case cfaUndefined, cfaSameValue, cfaRegister, cfaExpression, cfaValOffset, cfaValOffSf, cfaValExpr, cfaGNUNegOff:
+		if in.a == s.cie.RetReg {
+			s.row.Moved, s.row.Saved, s.row.Ret = true, false, 0
+		}
 	case cfaNegateRA:
-		s.row.Moved = true
+		s.row.Signed = !s.row.Signed
 	}
 	return true
 }

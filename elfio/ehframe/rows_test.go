@@ -31,7 +31,9 @@ func TestRows(t *testing.T) {
 		{"far", append(long(cfaAdvance4, 0x800), cfaDefOff, 24), "0:7+8 2048:7+24"},
 		{"expression", []byte{cfaAdvance | 2, cfaDefExpr, 2, 0x77, 8, cfaNop}, "0:7+8 2:expression"},
 		{"signed", []byte{cfaDefCFASf, 6, 0x7e, cfaAdvance | 1, cfaDefOffSf, 0x7d}, "0:6+16 1:6+24"},
-		{"return address elsewhere", []byte{cfaAdvance | 1, cfaOffset | 16, 3, cfaAdvance | 1, cfaRestore | 16}, "0:7+8 1:7+8 moved 2:7+8"},
+		{"return address elsewhere", []byte{cfaAdvance | 1, cfaOffset | 16, 3, cfaAdvance | 1, cfaRestore | 16}, "0:7+8 1:7+8 moved to -24 2:7+8"},
+		{"return address signed", []byte{cfaAdvance | 4, cfaNegateRA, cfaRemember, cfaAdvance | 4, cfaNegateRA, cfaAdvance | 4, cfaRestoreAll},
+			"0:7+8 4:7+8 signed 8:7+8 12:7+8 signed"},
 		{"no return address", []byte{cfaUndefined, 16}, "0:7+8 moved"},
 		{"other registers", []byte{cfaRegister, 3, 12, cfaSameValue, 3, cfaExpression, 6, 1, 0x96, cfaValExpr, 6, 0, cfaGNUArgs, 16,
 			cfaOffsetExt, 3, 2, cfaOffsetSf, 3, 2, cfaValOffset, 3, 1, cfaValOffSf, 3, 1, cfaGNUNegOff, 3, 1, cfaRestoreExt, 3}, "0:7+8"},
@@ -67,6 +69,12 @@ func rowsText(rows []Row) string {
 		}
 		if r.Moved {
 			s += " moved"
+			if r.Saved {
+				s += fmt.Sprintf(" to %d", r.Ret)
+			}
+		}
+		if r.Signed {
+			s += " signed"
 		}
 		out = append(out, s)
 	}

@@ -21,14 +21,15 @@
 //   - unwind.go: where the stack pointer is
 //   - entry.go: the rules
 //   - foreign.go: images that are left alone
+//   - machine.go: what the rules have to know of an instruction set; amd64*.go and arm64*.go mirror each other
 //
 // Not seen are tables of differences between labels, an extension of GNU C. They matter only if such a label is within
 // the first bytes of a function.
 //
 // # Machines
 //
-// x86-64. Images of other machines have no entry that can be used, and neither have those of Go and of other languages
-// whose runtimes look up return addresses.
+// x86-64, and AArch64, little-endian. Images of Go and of other languages whose runtimes look up return addresses have no
+// entry that can be used.
 //
 // # Security
 //

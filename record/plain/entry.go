@@ -1,10 +1,6 @@
 package plain
 
-import (
-	"github.com/fentry-dev/fentry/arch/amd64"
-	"github.com/fentry-dev/fentry/elfio/ehframe"
-	"github.com/fentry-dev/fentry/record/code"
-)
+import "github.com/fentry-dev/fentry/elfio/ehframe"
 
 // Refusal says why a function cannot be traced by moving its first instructions. Codes are stable.
 type Refusal string
@@ -25,6 +21,8 @@ const (
 	SystemCall    Refusal = "system-call-at-entry"
 	Undecodable   Refusal = "undecodable"
 	Short         Refusal = "short-function"
+	ReturnsTwice  Refusal = "returns-twice"
+	Exclusive     Refusal = "exclusive-at-entry"
 )
 
 // Entry is where a function's first instructions can be displaced.
@@ -32,6 +30,7 @@ type Entry struct {
 	Addr    uint64 // first byte to be overwritten: behind a landing pad
 	Len     int    // bytes to be overwritten: whole instructions, and padding behind a short function
 	Moved   int    // how many of them are the function's instructions
+	Signed  bool   // on arm64: there, the function has signed its return address
 	Refusal Refusal
 }
 
@@ -44,18 +43,16 @@ func (f *Finder) Entry(i int) Entry {
 	text := *f.text
 	e := entry{f: f, i: i, start: fn.Addr, end: f.end(i)}
 	b := text.Range(fn.Addr, f.limit(i))
-	if len(b) >= code.PadLen && f.m.HasPad(b) {
-		e.at = e.start + code.PadLen
-	} else {
-		e.at = e.start
-	}
-	e.code = b[e.at-e.start:]
+	var lead int
+	lead, e.signed = f.m.begin(f, b)
+	e.at = e.start + uint64(lead)
+	e.code = b[lead:]
 	for _, judge := range [...]func() Refusal{e.function, e.unwinding, e.window, e.around} {
 		if r := judge(); r != "" {
 			return Entry{Refusal: r}
 		}
 	}
-	return Entry{Addr: e.at, Len: e.n, Moved: e.moved}
+	return Entry{Addr: e.at, Len: e.n, Moved: e.moved, Signed: e.signed}
 }
 
 // entry is one function while it is judged.
@@ -66,15 +63,19 @@ type entry struct {
 	code           []byte // from at to the next function
 	fde            ehframe.FDE
 	rows           []ehframe.Row
+	signed         bool // the return address is signed at at
 	n, moved       int
 }
+
+// own is the function's code from at.
+func (e *entry) own() []byte { return e.code[:e.end-min(e.at, e.end)] }
 
 // function judges what is known about the whole of it.
 func (e *entry) function() Refusal {
 	f := e.f
 	facts, marks := f.facts[e.i], f.marks.get(e.start)
 	switch {
-	case f.funcs[e.i].Name == "" && marks&(called|pointed) == 0 && e.looksPart(facts, marks):
+	case f.funcs[e.i].Name == "" && marks&(called|pointed) == 0 && f.m.part(e, facts, marks):
 		return OnlyJumpedTo
 	case marks&landingPad != 0 || f.marks.get(e.at)&landingPad != 0 || facts&ranInto != 0:
 		return JumpInto
@@ -82,44 +83,14 @@ func (e *entry) function() Refusal {
 		return Undecodable
 	case facts&usesCaller != 0:
 		return ReadsReturn
+	case facts&forks != 0:
+		return ReturnsTwice
 	case facts&loopsFramed != 0 || facts&loopsAtEntry != 0 && facts&redZone != 0:
 		return LoopAtEntry
-	case facts&flagsResult != 0 || e.flagsLive():
+	case facts&flagsResult != 0 || f.m.live(e):
 		return FlagsLive
 	}
 	return ""
-}
-
-// looksPart judges a function without a name that only jumps enter: it can be one that is only tail-called, or a part
-// of another that compilers have moved away. A hook is for functions only; and in a part of a function that calls
-// nothing, the memory below the stack pointer can be in use, which a hook overwrites. Parts are reached by conditional
-// branches or by jump tables, jump back, or are not aligned; and if there is doubt, a part is what it is taken for.
-func (e *entry) looksPart(facts fact, marks mark) bool {
-	return marks&(otherBranch|tableEntry) != 0 || facts&leaves != 0 || e.start%functionAlign != 0 ||
-		facts&redZone != 0 && facts&calls == 0
-}
-
-// functionAlign is what compilers align functions to, unless they are to be small.
-const functionAlign = 16
-
-// flagsLive reports whether the function may use the flags that its caller leaves.
-func (e *entry) flagsLive() bool {
-	need := amd64.AllFlags
-	for b := e.code[:e.end-min(e.at, e.end)]; len(b) > 0; {
-		in, err := amd64.Decode(b)
-		if err != nil {
-			return false
-		}
-		reads, kills := in.FlagUse(b[:in.Len])
-		if reads&need != 0 {
-			return true
-		}
-		if need &^= kills; need == 0 || in.Op != amd64.Other && in.Op != amd64.Push && in.Op != amd64.Pop && in.Op != amd64.Nop {
-			return false
-		}
-		b = b[in.Len:]
-	}
-	return false
 }
 
 // unwinding judges what unwinders know.
@@ -129,7 +100,7 @@ func (e *entry) unwinding() Refusal {
 		return NoUnwindInfo
 	}
 	d, c := &e.fde, e.fde.CIE
-	if c.Signal || !amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) || e.f.unread[d.PC] {
+	if c.Signal || !e.f.m.startsAtEntry(c) || e.f.unread[d.PC] {
 		return UnusualUnwind
 	}
 	var err error
@@ -140,63 +111,18 @@ func (e *entry) unwinding() Refusal {
 	for first+1 < len(e.rows) && e.rows[first+1].At <= e.at-d.PC {
 		first++
 	}
-	if !atEntry(&e.rows[first]) {
+	row := e.rows[first]
+	if row.Signed != e.signed {
+		return UnusualUnwind
+	}
+	if row.Signed = false; !e.f.m.atEntry(&row) {
 		return UnusualUnwind
 	}
 	return ""
 }
 
 // window decides how much is displaced.
-func (e *entry) window() Refusal {
-	own := e.code[:e.end-min(e.at, e.end)]
-	ends := false
-	for e.n < amd64.JumpLen && !ends {
-		if e.n >= len(own) {
-			return Short
-		}
-		in, err := amd64.Decode(own[e.n:])
-		if err == amd64.ErrTruncated {
-			return Short
-		}
-		if err != nil {
-			return Undecodable
-		}
-		if r := e.instruction(in, e.at+uint64(e.n)); r != "" {
-			return r
-		}
-		ends = in.Op.EndsBlock()
-		e.n += in.Len
-	}
-	e.moved = e.n
-	for e.n < amd64.JumpLen { // padding, behind the function or in it: no target, as around sees
-		in, err := amd64.Decode(e.code[min(e.n, len(e.code)):])
-		if err != nil || in.Op != amd64.Nop && in.Op != amd64.Int3 {
-			return Short
-		}
-		e.n += in.Len
-	}
-	return ""
-}
-
-// instruction judges one that is to be displaced.
-func (e *entry) instruction(in amd64.Inst, pc uint64) Refusal {
-	switch in.Op {
-	case amd64.Call:
-		if t := in.Target(pc); t >= e.start && t < e.end { // to find out its own address
-			return CallAtEntry
-		}
-		return e.call(pc + uint64(in.Len))
-	case amd64.CallInd:
-		return e.call(pc + uint64(in.Len))
-	case amd64.CallFar, amd64.JmpFar:
-		return CallAtEntry
-	case amd64.Syscall, amd64.Sysret, amd64.Int, amd64.Int3, amd64.Iret, amd64.RetFar, amd64.Xbegin, amd64.Hlt, amd64.Ud:
-		return SystemCall
-	case amd64.Endbr64:
-		return JumpInto // something may
-	}
-	return ""
-}
+func (e *entry) window() Refusal { return e.f.m.window(e) }
 
 // call judges a call by its return address: the copy has no landing pads, and an exception passes it. So there must be
 // none, and the call must not be one through which nothing may be thrown.
@@ -224,7 +150,7 @@ func (e *entry) around() Refusal {
 	}
 	for i := range e.rows {
 		if r := &e.rows[i]; r.At > lead && r.At <= lead+uint64(e.moved) {
-			if _, ok := amd64.DisplacedAt(e.code[:e.moved], int(r.At-lead)); !ok {
+			if !e.f.m.begins(e.code[:e.moved], int(r.At-lead)) {
 				return UnusualUnwind
 			}
 		}

@@ -14,13 +14,14 @@ import (
 type Finder struct {
 	file  *elfio.File
 	text  *code.Text
-	m     code.Machine
+	m     machine
 	funcs []symbol.Func
 	refs  []uint64
 	index *ehframe.Index
 
 	foreign Refusal // why none of its functions can be displaced
 	fixed   bool    // it cannot be moved: an address can be in any word, and in any operand
+	guarded bool    // indirect branches have to go to landing pads
 
 	marks   marks
 	facts   []fact // by function
@@ -38,12 +39,13 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 		return nil, err
 	}
 	f := &Finder{
-		file: file, text: text, m: code.MachineOf(file.Header.Machine), funcs: funcs, refs: refs,
+		file: file, text: text, m: machineOf(file), funcs: funcs, refs: refs,
 		fixed: file.Header.Type == elf.ET_EXEC, foreign: Foreign(file),
 	}
 	if f.foreign != "" {
 		return f, nil
 	}
+	f.guarded = file.Guarded()
 	f.index = ehframe.NewIndex(t)
 	f.marks = newMarks(text)
 	f.sweep()
@@ -55,7 +57,7 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 }
 
 // Supported reports whether functions of the image's machine can be displaced.
-func Supported(file *elfio.File) bool { return file.Is64() && file.Header.Machine == elf.EM_X86_64 }
+func Supported(file *elfio.File) bool { return machineOf(file) != nil }
 
 // containing returns the index of the last function that begins at or before addr; -1: there is none.
 func (f *Finder) containing(addr uint64) int {

@@ -1,12 +1,9 @@
 package plain
 
 import (
-	"encoding/binary"
 	"sync"
 
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/internal/parallel"
-	"github.com/fentry-dev/fentry/record/code"
 )
 
 // The sweep.
@@ -40,6 +37,7 @@ const (
 	loopsFramed                   // likewise, while something is on the stack
 	flagsResult                   // a caller uses the flags that it leaves
 	ranInto                       // the code before it runs on into it
+	forks                         // makes a process or thread that returns, too, and shares memory
 )
 
 // note is what a unit has found out about an address that is not its own.
@@ -128,8 +126,9 @@ func (f *Finder) sweep() {
 	var notes []note
 	parallel.Ranges(len(units), perTask, func(from, to int) {
 		d := decoder{f: f}
+		sw := f.m.sweeper()
 		for i := from; i < to; i++ {
-			d.unit(&units[i])
+			d.unit(&units[i], sw)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -170,7 +169,7 @@ func (f *Finder) flagResults() {
 	}
 }
 
-// decoder decodes units, one after another.
+// decoder is what a sweeper tells what it finds, unit by unit.
 type decoder struct {
 	f       *Finder
 	notes   []note
@@ -179,65 +178,28 @@ type decoder struct {
 
 	u      *unit
 	own    []mark // of the unit
-	hasPad bool   // it begins with a landing pad
 	frames frames
 	facts  fact
-
-	// Behind a call, until its flags are certainly gone.
-	callee, ret uint64
-	flags       amd64.Flags
 }
 
 // unit decodes one.
-func (d *decoder) unit(u *unit) {
+func (d *decoder) unit(u *unit, sw sweeper) {
 	r := &d.f.text.Regions[u.region]
-	b := r.Data[u.lo-r.Addr : u.hi-r.Addr]
-	d.u, d.own, d.facts, d.flags = u, d.f.marks.of[u.region][u.lo-r.Addr:], 0, 0
-	d.frames.found, d.hasPad = false, d.f.m.HasPad(b)
-	if u.fn >= 0 {
+	d.u, d.own, d.facts = u, d.f.marks.of[u.region][u.lo-r.Addr:u.hi-r.Addr], 0
+	if d.frames.found = false; u.fn >= 0 {
 		d.frames.open(d.f.index, u.lo)
 	}
-	var last amd64.Inst
-	lastAt := 0
-	for at := 0; at < len(b); {
-		in, err := amd64.Decode(b[at:])
-		if err != nil {
-			d.facts |= undecodable
-			at++
-			last = amd64.Inst{}
-			continue
-		}
-		d.own[at] |= instruction
-		d.inst(in, b[at:at+in.Len], u.lo+uint64(at))
-		if in.Op != amd64.Nop && in.Op != amd64.Int3 {
-			last, lastAt = in, at
-		}
-		at += in.Len
-	}
-	if runsOn(last) && u.fn >= 0 {
-		d.runOn(u.lo + uint64(lastAt))
-	}
+	sw.unit(d, r.Data[u.lo-r.Addr:u.hi-r.Addr])
 	if u.fn >= 0 {
 		d.f.facts[u.fn] |= d.facts
 	}
 }
 
-// runsOn reports whether the code behind the last instruction of a function is reached from it. A call at the end is one
-// that does not return.
-func runsOn(in amd64.Inst) bool {
-	switch in.Op {
-	case amd64.Call, amd64.CallInd, amd64.Int, amd64.Int3:
-		return false
-	}
-	return in.Len > 0 && !in.Op.EndsBlock()
-}
-
-// runOn notes that a function's last instruction, at pc, goes on to the code behind it. If nothing is on the stack, that
-// is a tail call.
-func (d *decoder) runOn(pc uint64) {
-	r := &d.f.text.Regions[d.u.region]
-	n := note{addr: d.u.hi + uint64(amd64.IsNops(r.Data[d.u.hi-r.Addr:])), from: int32(d.u.fn)}
-	if row, known := d.frames.at(pc); known && atEntry(row) {
+// runOn notes that a function's last instruction, at pc, goes on to the code behind it, beyond padding. If nothing is on
+// the stack, that is a tail call.
+func (d *decoder) runOn(pc uint64, padding int) {
+	n := note{addr: d.u.hi + uint64(padding), from: int32(d.u.fn)}
+	if row, known := d.frames.at(pc); known && d.f.m.atEntry(row) {
 		n.mark = tailJump
 	} else {
 		n.mark, n.fact = otherBranch, ranInto
@@ -245,98 +207,38 @@ func (d *decoder) runOn(pc uint64) {
 	d.notes = append(d.notes, n)
 }
 
-// inst takes what one instruction tells.
-func (d *decoder) inst(in amd64.Inst, raw []byte, pc uint64) {
-	row, known := d.frames.at(pc)
-	if known && usesReturn(in, raw, row) {
-		d.facts |= usesCaller
-	}
-	if belowStack(in, raw) {
-		d.facts |= redZone
-	}
-	if d.flags != 0 {
-		d.afterCall(in, raw, pc)
-	}
-	switch in.Op {
-	case amd64.JmpInd:
-		if in.PCRel == amd64.PCRelNone {
-			d.facts |= dispatches
-		}
-	case amd64.Ret:
-		if in.ImmLen > 0 {
-			d.facts |= usesCaller
-		}
-	case amd64.Call, amd64.CallInd:
-		d.facts |= calls
-	}
-	switch in.PCRel {
-	case amd64.PCRelBranch:
-		d.branch(in, pc, known && atEntry(row))
-	case amd64.PCRelMem:
-		t := in.Target(pc)
-		if lea(in) {
-			d.bases = append(d.bases, base{t, d.u.lo, d.u.hi, int32(d.u.fn)})
-		}
-		if t >= d.f.marks.lo && t < d.f.marks.hi {
-			d.notes = append(d.notes, note{addr: t, mark: pointed})
-		}
-	default:
-		if d.f.fixed {
-			d.constant(in, raw)
-		}
-	}
+// behind is the code behind the unit.
+func (d *decoder) behind() []byte {
+	r := &d.f.text.Regions[d.u.region]
+	return r.Data[d.u.hi-r.Addr:]
 }
 
-func lea(in amd64.Inst) bool { return in.Map == 0 && in.Enc == amd64.Legacy && in.Opcode == 0x8d }
-
-// afterCall watches whether the flags that a function leaves are used.
-func (d *decoder) afterCall(in amd64.Inst, raw []byte, pc uint64) {
-	reads, kills := in.FlagUse(raw)
-	if reads&d.flags != 0 {
-		d.results = append(d.results, result{d.callee, d.ret, pc})
-		d.flags = 0
-		return
-	}
-	if d.flags &^= kills; in.Op != amd64.Other && in.Op != amd64.Pop && in.Op != amd64.Push && in.Op != amd64.Nop {
-		d.flags = 0
-	}
-}
-
-// branch marks where a branch goes. entry: the frame is as callers leave it.
-func (d *decoder) branch(in amd64.Inst, pc uint64, entry bool) {
-	t := in.Target(pc)
+// branch marks where a branch goes that is no call; always: it is always taken. entry: the frame is as callers leave it.
+// lead is the length of what stays at the unit's beginning.
+func (d *decoder) branch(to uint64, always, entry bool, lead int) {
 	switch {
-	case in.Op == amd64.Call:
-		d.callee, d.ret, d.flags = t, pc+uint64(in.Len), amd64.AllFlags
-		d.notes = append(d.notes, note{addr: t, mark: called})
-	case t >= d.u.lo && t < d.u.hi:
-		d.own[t-d.u.lo] |= ownBranch
-		if t == d.u.lo || t == d.u.lo+code.PadLen && d.hasPad {
+	case to >= d.u.lo && to < d.u.hi:
+		d.own[to-d.u.lo] |= ownBranch
+		if to == d.u.lo || to == d.u.lo+uint64(lead) {
 			if d.facts |= loopsAtEntry; !entry {
 				d.facts |= loopsFramed
 			}
 		}
 	default:
 		m := otherBranch
-		if in.Op == amd64.Jmp {
+		if always {
 			m = tailJump
 		}
-		d.notes = append(d.notes, note{addr: t, mark: m, in: entered, from: int32(d.u.fn)})
+		d.notes = append(d.notes, note{addr: to, mark: m, in: entered, from: int32(d.u.fn)})
 	}
 }
 
-// constant takes an immediate operand for an address. In images that cannot be moved it can be one.
-func (d *decoder) constant(in amd64.Inst, raw []byte) {
-	var v uint64
-	switch in.ImmLen {
-	case 4:
-		v = uint64(binary.LittleEndian.Uint32(raw[len(raw)-4:]))
-	case 8:
-		v = binary.LittleEndian.Uint64(raw[len(raw)-8:])
-	default:
-		return
-	}
-	if v >= d.f.marks.lo && v < d.f.marks.hi {
-		d.notes = append(d.notes, note{addr: v, mark: pointed})
+// called notes a direct call.
+func (d *decoder) called(to uint64) { d.notes = append(d.notes, note{addr: to, mark: called}) }
+
+// names notes an address that an instruction has, if it is one of code.
+func (d *decoder) names(addr uint64) {
+	if addr >= d.f.marks.lo && addr < d.f.marks.hi {
+		d.notes = append(d.notes, note{addr: addr, mark: pointed})
 	}
 }

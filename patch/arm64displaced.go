@@ -1,0 +1,99 @@
+package patch
+
+import (
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// Functions that sign their return address.
+//
+// With -mbranch-protection=standard a function that calls others begins with paciasp, which is its landing pad, too, and
+// so has to stay where it is. At the site behind it the return address is signed already, with the stack pointer, and
+// the function checks that in the end: a thunk's address in its place would not pass. So the signature is taken back
+// before the thunk, and made anew, of what the thunk leaves in x30, where the function goes on:
+//
+//	site:      b displaced
+//	displaced: autiasp; b thunk
+//	body:      paciasp; the instruction that the site had; b behind the site
+//
+// Unwinders have to know where the return address is signed: from the site's row to behind autiasp, and again from
+// behind paciasp. The alternative, to overwrite paciasp by bti c and the site behind it at once, would leave the row of
+// the original wrong at the site.
+
+// Sizes of what a signing function needs, in bytes.
+const (
+	signedLead = 2 * arm64.InstLen          // autiasp; b thunk
+	signedBody = signedLead + arm64.InstLen // paciasp
+)
+
+// signing returns what signs the return address in front of a site, and what authenticates it.
+func signing(f *elfio.File, site uint64) (sign, authenticate uint32, err error) {
+	b, err := f.Bytes(site-arm64.InstLen, arm64.InstLen)
+	if err != nil {
+		return 0, 0, err
+	}
+	if sign = le.Uint32(b); arm64.DecodeWord(sign).Op != arm64.PacSP {
+		return 0, 0, fmt.Errorf("%08x before %#x does not sign the return address", sign, site)
+	}
+	return sign, sign | arm64.WordAutiasp&^arm64.WordPaciasp, nil
+}
+
+func (arm64Machine) displacedLen(s *record.Site) int {
+	n := arm64.DisplacedLen(s.Bytes[:s.Moved])
+	if s.Ret == record.RetSignedLR {
+		n += signedBody
+	}
+	return n
+}
+
+func (arm64Machine) displacedBody(s *record.Site) int {
+	if s.Ret == record.RetSignedLR {
+		return signedLead
+	}
+	return 0
+}
+
+func (arm64Machine) displacedAt(s *record.Site, off int) (int, bool) {
+	n, ok := arm64.DisplacedAt(s.Bytes[:s.Moved], off)
+	if s.Ret == record.RetSignedLR {
+		n += signedBody
+	}
+	return n, ok
+}
+
+func (arm64Machine) appendDisplaced(b []byte, f *elfio.File, s *record.Site, to, thunk uint64) ([]byte, error) {
+	if s.Ret == record.RetSignedLR {
+		sign, authenticate, err := signing(f, s.Addr)
+		if err != nil {
+			return nil, err
+		}
+		b = le.AppendUint32(b, authenticate)
+		if b, err = arm64.AppendJump(b, to+arm64.InstLen, thunk); err != nil {
+			return nil, err
+		}
+		b = le.AppendUint32(b, sign)
+		to += signedBody
+	}
+	return arm64.AppendDisplaced(b, s.Bytes[:s.Moved], s.Addr, to)
+}
+
+// entryRows: those of veneers, with the rule that looks behind thunks.
+func (arm64Machine) entryRows(hides bool) []byte {
+	rows := arm64.VeneerRows()
+	if hides {
+		rows = append(rows[:len(rows):len(rows)], arm64.CallerRule(arm64.AnyShadow)...)
+	}
+	return rows
+}
+
+// displacedRows: signed, and no longer signed behind autiasp.
+func (arm64Machine) displacedRows(s *record.Site, c *ehframe.CIE) ([]byte, int) {
+	if s.Ret != record.RetSignedLR {
+		return nil, 0
+	}
+	return arm64.AuthenticatedRows(c.CodeAlign), arm64.InstLen
+}

@@ -1,0 +1,127 @@
+package plain
+
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/record/code"
+)
+
+// amd64Sweep decodes units of x86-64.
+type amd64Sweep struct {
+	code code.Machine
+	lead int // of the unit: a landing pad
+
+	// Behind a call, until its flags are certainly gone.
+	callee, ret uint64
+	flags       amd64.Flags
+}
+
+func (s *amd64Sweep) unit(d *decoder, b []byte) {
+	s.flags = 0
+	if s.lead = 0; s.code.HasPad(b) {
+		s.lead = code.PadLen
+	}
+	u := d.u
+	var last amd64.Inst
+	lastAt := 0
+	for at := 0; at < len(b); {
+		in, err := amd64.Decode(b[at:])
+		if err != nil {
+			d.facts |= undecodable
+			at++
+			last = amd64.Inst{}
+			continue
+		}
+		d.own[at] |= instruction
+		s.inst(d, in, b[at:at+in.Len], u.lo+uint64(at))
+		if in.Op != amd64.Nop && in.Op != amd64.Int3 {
+			last, lastAt = in, at
+		}
+		at += in.Len
+	}
+	if amd64RunsOn(last) && u.fn >= 0 {
+		d.runOn(u.lo+uint64(lastAt), amd64.IsNops(d.behind()))
+	}
+}
+
+// amd64RunsOn reports whether the code behind the last instruction of a function is reached from it. A call at the end is
+// one that does not return.
+func amd64RunsOn(in amd64.Inst) bool {
+	switch in.Op {
+	case amd64.Call, amd64.CallInd, amd64.Int, amd64.Int3:
+		return false
+	}
+	return in.Len > 0 && !in.Op.EndsBlock()
+}
+
+// inst takes what one instruction tells.
+func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
+	row, known := d.frames.at(pc)
+	if known && usesReturn(in, raw, row) {
+		d.facts |= usesCaller
+	}
+	if belowStack(in, raw) {
+		d.facts |= redZone
+	}
+	if s.flags != 0 {
+		s.afterCall(d, in, raw, pc)
+	}
+	switch in.Op {
+	case amd64.JmpInd:
+		if in.PCRel == amd64.PCRelNone {
+			d.facts |= dispatches
+		}
+	case amd64.Ret:
+		if in.ImmLen > 0 {
+			d.facts |= usesCaller
+		}
+	case amd64.Call, amd64.CallInd:
+		d.facts |= calls
+	}
+	switch in.PCRel {
+	case amd64.PCRelBranch:
+		t := in.Target(pc)
+		if in.Op == amd64.Call {
+			s.callee, s.ret, s.flags = t, pc+uint64(in.Len), amd64.AllFlags
+			d.called(t)
+			break
+		}
+		d.branch(t, in.Op == amd64.Jmp, known && amd64Machine{}.atEntry(row), s.lead)
+	case amd64.PCRelMem:
+		t := in.Target(pc)
+		if lea(in) {
+			d.bases = append(d.bases, base{t, d.u.lo, d.u.hi, int32(d.u.fn)})
+		}
+		d.names(t)
+	default:
+		if d.f.fixed {
+			constant(d, in, raw)
+		}
+	}
+}
+
+func lea(in amd64.Inst) bool { return in.Map == 0 && in.Enc == amd64.Legacy && in.Opcode == 0x8d }
+
+// afterCall watches whether the flags that a function leaves are used.
+func (s *amd64Sweep) afterCall(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
+	reads, kills := in.FlagUse(raw)
+	if reads&s.flags != 0 {
+		d.results = append(d.results, result{s.callee, s.ret, pc})
+		s.flags = 0
+		return
+	}
+	if s.flags &^= kills; in.Op != amd64.Other && in.Op != amd64.Pop && in.Op != amd64.Push && in.Op != amd64.Nop {
+		s.flags = 0
+	}
+}
+
+// constant takes an immediate operand for an address. In images that cannot be moved it can be one.
+func constant(d *decoder, in amd64.Inst, raw []byte) {
+	switch in.ImmLen {
+	case 4:
+		d.names(uint64(binary.LittleEndian.Uint32(raw[len(raw)-4:])))
+	case 8:
+		d.names(binary.LittleEndian.Uint64(raw[len(raw)-8:]))
+	}
+}

@@ -1,0 +1,307 @@
+package plain
+
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+)
+
+// Where the return address is used.
+//
+// A function finds it in x30, and saves it if it calls others. Unwind rows say where; those of clang, unless they are to
+// be right at every instruction, only from the end of the prologue on, and say nothing of epilogues. So it is followed
+// whether x30 can still hold it, instruction by instruction. Branches carry that ahead; where one carries it back, or a
+// jump table may, to code that was taken not to have it, the function is refused if that code reads x30. Compilers use
+// x30 for other values, but rarely there.
+//
+// Where the place is in which it is saved is known as a distance from the CFA, so the stack pointer and the frame
+// pointer have to be, too. The row tells of one of them; the other is followed through the prologue.
+
+// arm64Sweep decodes units of AArch64.
+type arm64Sweep struct {
+	lead int
+	held []bool // by instruction: a branch goes there while x30 holds the return address
+	was  []bool // x30 held it there
+
+	holds   bool // x30 may hold the return address
+	doubt   bool // it may where it was taken not to
+	others  bool // x30 has been read where it was taken not to
+	slot    int64
+	hasSlot bool // the return address is saved at slot from the CFA
+
+	sp, deep, fp     int64 // CFA minus the stack pointer, and at most; minus the frame pointer
+	spKnown, fpKnown bool
+	told, dynamic    bool // rows have told sp; it has been set to what only the program knows
+
+	pages [31]uint64 // what adrp has left in registers
+	known uint32     // in which ones
+	x8    uint32     // the constant in x8
+
+	// Behind a call, until nothing that it has left in scratch can be used.
+	callee, ret uint64
+	need        uint64
+}
+
+func (s *arm64Sweep) unit(d *decoder, b []byte) {
+	n := len(b) / arm64.InstLen
+	s.start(d, b, n)
+	var last arm64.Inst
+	lastAt := 0
+	for i := range n {
+		at := i * arm64.InstLen
+		in := arm64.DecodeWord(binary.LittleEndian.Uint32(b[at:]))
+		d.own[at] |= instruction
+		s.holds = s.holds || s.held[i]
+		s.was[i] = s.holds
+		s.inst(d, in, d.u.lo+uint64(at))
+		if in.Op.EndsBlock() { // behind an epilogue, perhaps
+			s.holds, s.sp, s.spKnown = false, max(s.sp, s.deep), !s.dynamic
+		}
+		if in.Op != arm64.Nop && in.Word != 0 {
+			last, lastAt = in, at
+		}
+	}
+	if s.doubt && s.others {
+		d.facts |= usesCaller
+	}
+	if arm64RunsOn(last) && d.u.fn >= 0 {
+		d.runOn(d.u.lo+uint64(lastAt), arm64.IsNops(d.behind()))
+	}
+}
+
+// start begins a unit of n instructions.
+func (s *arm64Sweep) start(d *decoder, b []byte, n int) {
+	held, was := grown(s.held, n), grown(s.was, n)
+	*s = arm64Sweep{held: held, was: was, holds: true, spKnown: true, x8: ^uint32(0)}
+	s.lead, _ = arm64Machine{}.begin(d.f, b)
+	if d.frames.found {
+		for i := range d.frames.rows {
+			if r := &d.frames.rows[i]; r.Saved {
+				s.slot, s.hasSlot = r.Ret, true
+				break
+			}
+		}
+	}
+}
+
+// grown returns n values, all false, in the room of b if there is enough.
+func grown(b []bool, n int) []bool {
+	if cap(b) < n {
+		return make([]bool, n, 2*n)
+	}
+	b = b[:n]
+	clear(b)
+	return b
+}
+
+// arm64RunsOn reports whether the code behind the last instruction of a function is reached from it. A call at the end is
+// one that does not return.
+func arm64RunsOn(in arm64.Inst) bool {
+	switch in.Op {
+	case arm64.Call, arm64.CallInd, arm64.Brk:
+		return false
+	}
+	return in.Len > 0 && !in.Op.EndsBlock()
+}
+
+// inst takes what one instruction tells.
+func (s *arm64Sweep) inst(d *decoder, in arm64.Inst, pc uint64) {
+	row, known := d.frames.at(pc)
+	if known {
+		s.frame(d, in, pc, row)
+	}
+	if s.need != 0 {
+		s.afterCall(d, in, pc)
+	}
+	switch in.Op {
+	case arm64.Call:
+		t := in.Target(pc)
+		s.callee, s.ret, s.need = t, pc+arm64.InstLen, scratch
+		d.facts |= calls
+		d.called(t)
+		s.holds = false
+	case arm64.CallInd:
+		d.facts |= calls
+		s.holds = false
+	case arm64.JmpInd:
+		d.facts |= dispatches
+		s.doubt = s.doubt || s.holds
+	case arm64.Jmp, arm64.Jcc, arm64.Cbz, arm64.Tbz, arm64.Cb:
+		t := in.Target(pc)
+		d.branch(t, in.Op == arm64.Jmp, known && arm64Machine{}.atEntry(row), s.lead)
+		if s.holds && t >= d.u.lo && t < d.u.hi {
+			i := (t - d.u.lo) / arm64.InstLen
+			s.held[i] = true
+			s.doubt = s.doubt || t <= pc && !s.was[i]
+		}
+	case arm64.Syscall:
+		if s.holds && (s.x8 == sysClone || s.x8 == sysClone3) {
+			d.facts |= forks
+		}
+	}
+	s.address(d, in, pc)
+}
+
+// System calls that return twice (asm-generic/unistd.h). A function that makes them without having saved its return
+// address is vfork, or starts a thread; fork, whose child has memory of its own, saves it.
+const (
+	sysClone  = 220
+	sysClone3 = 435
+)
+
+// frame judges what an instruction does with the return address, and follows it and the frame.
+func (s *arm64Sweep) frame(d *decoder, in arm64.Inst, pc uint64, row *ehframe.Row) {
+	const x30 = 1 << 30
+	s.follow(row)
+	var room [2]byte
+	a, ok := arm64.AccessOf(in.Word, &room)
+	stored := false // x30 goes to the place where it belongs
+	if ok {
+		stored = s.access(d, &a)
+	}
+	if arm64.Reads(in.Word)&x30 != 0 && !stored {
+		switch {
+		case !s.holds && row.Moved:
+			s.others = true
+		case !s.handsOver(d, in, pc):
+			d.facts |= usesCaller
+		}
+	}
+	if s.writes(in, &a, ok) {
+		s.holds = ok && !a.Store && s.hasSlot && s.isSlot(&a, 30)
+	}
+	s.prologue(in, &a, ok)
+}
+
+// handsOver reports whether an instruction moves the return address to another register, where unwinders look for it
+// from there on.
+func (s *arm64Sweep) handsOver(d *decoder, in arm64.Inst, pc uint64) bool {
+	if in.Word&^31 != 0xaa1e03e0 { // mov xd, x30
+		return false
+	}
+	row, known := d.frames.at(pc + arm64.InstLen)
+	return known && row.Moved && !row.Saved
+}
+
+// writes reports whether an instruction certainly replaces x30.
+func (s *arm64Sweep) writes(in arm64.Inst, a *arm64.Access, access bool) bool {
+	if access {
+		if !a.Store {
+			for _, r := range a.Regs {
+				if r == 30 {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	op := in.Word >> 25 & 15
+	return in.Word&31 == 30 && (op>>1 == 4 || op&7 == 5)
+}
+
+// follow takes what a row says of the stack pointer and the frame pointer.
+func (s *arm64Sweep) follow(row *ehframe.Row) {
+	switch {
+	case row.Reg == dwarfX29:
+		s.fp, s.fpKnown = row.Off, true
+	case row.Reg == dwarfSP && (row.At > 0 || s.told):
+		s.sp, s.spKnown, s.told = row.Off, true, true
+	}
+}
+
+// prologue follows the stack pointer to where rows tell of it, and takes note of the frame pointer.
+func (s *arm64Sweep) prologue(in arm64.Inst, a *arm64.Access, access bool) {
+	w := in.Word
+	imm := int64(w>>10&0xfff) << (w >> 22 & 1 * 12)
+	switch {
+	case access && a.Base == 31:
+		s.sp -= a.Index
+	case w&0xff8003ff == 0xd10003ff: // sub sp, sp, #n
+		s.sp += imm
+	case w&0xff8003ff == 0x910003ff: // add sp, sp, #n
+		s.sp -= imm
+	case w&0xff8003ff == 0x910003fd: // add x29, sp, #n
+		s.fp, s.fpKnown = s.sp-imm, s.spKnown
+	case w&0xff8003ff == 0x910003bf || w&0xff8003ff == 0xd10003bf: // add, sub sp, x29, #n
+		if s.sp = s.fp + imm; w>>30&1 == 0 {
+			s.sp = s.fp - imm
+		}
+		s.spKnown = s.fpKnown
+	case in.PCRel == arm64.PCRelNone && arm64.Writes(w)>>31 == 1:
+		s.spKnown, s.dynamic = false, true
+	}
+	if s.spKnown {
+		s.deep = max(s.deep, s.sp)
+	}
+}
+
+// place returns how far from the CFA an access begins.
+func (s *arm64Sweep) place(a *arm64.Access) (int64, bool) {
+	switch {
+	case a.Base == 31:
+		return a.Disp - s.sp, s.spKnown
+	case a.Base == 29 && s.fpKnown:
+		return a.Disp - s.fp, true
+	}
+	return 0, false
+}
+
+// isSlot reports whether register r of an access is the one that goes to, or comes from, the place of the return address.
+func (s *arm64Sweep) isSlot(a *arm64.Access, r byte) bool {
+	at, ok := s.place(a)
+	for i := range a.Regs {
+		if ok && a.Regs[i] == r && at+int64(i)*int64(a.Size) == s.slot {
+			return true
+		}
+	}
+	return false
+}
+
+// access judges a load or store. It reports whether x30 goes to its place.
+func (s *arm64Sweep) access(d *decoder, a *arm64.Access) bool {
+	at, ok := s.place(a)
+	if !ok || !s.hasSlot {
+		return false
+	}
+	for i, r := range a.Regs {
+		from := at + int64(i)*int64(a.Size)
+		if from >= s.slot+8 || from+int64(a.Size) <= s.slot {
+			continue
+		}
+		if r == 30 && from == s.slot && (s.holds || !a.Store) {
+			return a.Store
+		}
+		d.facts |= usesCaller
+	}
+	return false
+}
+
+// afterCall watches whether what a function leaves in scratch is used.
+func (s *arm64Sweep) afterCall(d *decoder, in arm64.Inst, pc uint64) {
+	reads, kills := needs(in.Word)
+	if reads&s.need != 0 {
+		d.results = append(d.results, result{s.callee, s.ret, pc})
+		s.need = 0
+		return
+	}
+	if s.need &^= kills; in.PCRel == arm64.PCRelBranch || in.Op.EndsBlock() || in.Op == arm64.CallInd {
+		s.need = 0
+	}
+}
+
+// address notes the addresses that instructions compute: adr; adrp and add. It also knows the constant in x8.
+func (s *arm64Sweep) address(d *decoder, in arm64.Inst, pc uint64) {
+	w := in.Word
+	rd, rn := w&31, w>>5&31
+	switch {
+	case in.Op == arm64.Adr:
+		d.names(in.Target(pc))
+	case in.Op == arm64.Adrp && rd < 31:
+		s.pages[rd], s.known = in.Target(pc), s.known|1<<rd
+	case w&0xffc00000 == 0x91000000 && rn < 31 && s.known>>rn&1 == 1: // add xd, xn, #lo12
+		d.names(s.pages[rn] + uint64(w>>10&0xfff))
+	case w&0x7fe0001f == 0x52800008: // mov x8, #n
+		s.x8 = w >> 5 & 0xffff
+	}
+}

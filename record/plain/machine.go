@@ -1,0 +1,51 @@
+package plain
+
+import (
+	"debug/elf"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+)
+
+// machine is what the proof has to know of an instruction set. amd64*.go and arm64*.go have the same files.
+type machine interface {
+	// sweeper decodes units, one after another, for one goroutine.
+	sweeper() sweeper
+
+	// startsAtEntry reports whether a CIE is that of functions that a call enters.
+	startsAtEntry(c *ehframe.CIE) bool
+	// atEntry reports whether the frame is as callers leave it, and so is the return address.
+	atEntry(r *ehframe.Row) bool
+	// begin returns how many bytes at a function's beginning stay where they are, because something may look for them
+	// there; signed: they have signed the return address.
+	begin(f *Finder, b []byte) (n int, signed bool)
+
+	// part reports whether a function without a name that only jumps enter can be a part of another one.
+	part(e *entry, facts fact, marks mark) bool
+	// live reports whether the function may use what its caller leaves in flags, or in registers that thunks change.
+	live(e *entry) bool
+	// window decides how much is displaced.
+	window(e *entry) Refusal
+	// begins reports whether an instruction begins at an offset of code, or behind it.
+	begins(code []byte, off int) bool
+}
+
+// sweeper is what decodes units.
+type sweeper interface {
+	// unit decodes the code of d's unit. It marks what it knows of that, and notes what it finds out about others.
+	unit(d *decoder, code []byte)
+}
+
+// machineOf returns the machine of an image, nil for one that is not supported.
+func machineOf(f *elfio.File) machine {
+	if !f.Is64() || elf.Data(f.Header.Ident[elf.EI_DATA]) != elf.ELFDATA2LSB {
+		return nil
+	}
+	switch f.Header.Machine {
+	case elf.EM_X86_64:
+		return amd64Machine{}
+	case elf.EM_AARCH64:
+		return arm64Machine{}
+	}
+	return nil
+}
