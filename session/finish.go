@@ -4,6 +4,7 @@ package session
 
 import (
 	"io"
+	"slices"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -128,8 +129,14 @@ func (s *session) overhead() time.Duration {
 	if s.o.Profile || s.foreign() {
 		return 0
 	}
-	made := s.res.Events + s.res.Lost + s.res.Overwrote
-	return time.Duration(float64(made) * eventCost())
+	s.imageMu.Lock()
+	clockless := slices.ContainsFunc(s.res.Images, func(im trace.Image) bool { return im.Clock == trace.ClockNone })
+	s.imageMu.Unlock()
+	each := eventCost()
+	if clockless { // it holds for a whole trace (Trace.Clockless)
+		each = besides
+	}
+	return time.Duration(float64(s.res.Events+s.res.Lost+s.res.Overwrote) * each)
 }
 
 // eventCost is what recording an event costs, in nanoseconds.

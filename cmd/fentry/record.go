@@ -283,7 +283,7 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	if r.SwitchedOff > 0 {
 		over += ", " + plural(uint64(r.SwitchedOff), "function", "functions") + " switched off (fentry report says which)"
 	}
-	if r.Overhead >= time.Millisecond && c.clock != trace.ClockNone {
+	if r.Overhead >= time.Millisecond {
 		over += fmt.Sprintf(", about %v of tracing", r.Overhead.Round(time.Millisecond))
 	}
 	where := size(uint64(r.Bytes)) + " -> " + r.Dir
