@@ -3,11 +3,17 @@ package stub
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
 )
@@ -31,6 +37,19 @@ func TestTraceDirectory(t *testing.T) {
 			}
 			return oldTrace(d)
 		}, kept},
+		{"never begun", func(d string) error { return notBegun(d, 0) }, trace},
+		{"without a header", func(d string) error {
+			if err := notBegun(d+".old", 1<<20); err != nil {
+				return err
+			}
+			return notBegun(d, 1<<20)
+		}, trace},
+		{"somebody's empty file", func(d string) error {
+			if err := notBegun(d, 0); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(d, "letter"), []byte("mine"), 0o600)
+		}, refused},
 		{"file", func(d string) error { return os.WriteFile(d, []byte("mine"), 0o600) }, refused},
 		{"fifo", func(d string) error { return syscall.Mkfifo(d, 0o600) }, refused},
 		{"foreign directory", func(d string) error {
@@ -107,6 +126,90 @@ func TestTraceDirectory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// notBegun makes what a program leaves that is killed before it has written the header of its trace.
+func notBegun(dir string, size int64) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(dir, "events"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}
+
+// TestLockedDirectory: without the lock of its directory an older trace is left where it is. Whoever has the lock may be
+// putting it aside, and what the one has kept the other would remove.
+func TestLockedDirectory(t *testing.T) {
+	t.Parallel()
+	f := buildFixture(t, "survive.c", buildOptions{})
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, d := range []string{dir, dir + ".old"} {
+		if err := oldTrace(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parent, err := os.Open(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer parent.Close()
+	if err := unix.Flock(int(parent.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	before := listing(t, filepath.Dir(dir))
+	cmd := f.command(t, "calls")
+	cmd.Env = append(os.Environ(), "FENTRY_DATA="+dir)
+	want := "fentry: no trace: an older one is at " + dir + ", and another process keeps its directory locked\n"
+	if s := survives(t, cmd); s != want {
+		t.Errorf("standard error %q", s)
+	}
+	if after := listing(t, filepath.Dir(dir)); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+}
+
+// TestManyStarts: programs that start at the same time, some of which are killed at once, leave a trace that can be
+// read, and an older one beside it.
+func TestManyStarts(t *testing.T) {
+	t.Parallel()
+	f := buildFixture(t, "survive.c", buildOptions{})
+	dir := filepath.Join(t.TempDir(), "data")
+	start := func() *exec.Cmd {
+		cmd := f.command(t, "calls")
+		cmd.Env = append(os.Environ(), "FENTRY_DATA="+dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	for round := range 20 {
+		var group []*exec.Cmd
+		for range 8 {
+			group = append(group, start())
+		}
+		for i, cmd := range group {
+			if i%2 == 1 {
+				time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
+				cmd.Process.Kill()
+			}
+		}
+		for _, cmd := range group {
+			cmd.Wait()
+		}
+		for range 2 { // so that there is an older one, whatever became of those before
+			if err := start().Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, d := range []string{dir, dir + ".old"} {
+			if ev := f.read(t, filepath.Join(d, "events")); ev.calls["nest"] < 4 {
+				t.Fatalf("round %d: %s: calls %v", round, d, ev.calls)
+			}
+		}
 	}
 }
 

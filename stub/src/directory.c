@@ -10,7 +10,12 @@
 
    All of it happens while the parent directory is locked (flock), so programs that start
    at the same time agree on whose trace it is. Anybody who can read the directory can hold
-   that lock, so it is not waited for long. */
+   that lock, so it is not waited for long; without it a new trace is made and a live one
+   joined, and nothing else is touched.
+
+   A program can be killed at any moment. What is left then is a trace, or an empty
+   directory, or one with an events file that has no header: the next program goes on from
+   there. */
 #include "configuration.h"
 #include "file.h"
 #include "machine.h"
@@ -58,7 +63,7 @@ static i64 open_dir(i64 dir, const char *name)
 }
 
 /* What is at the place of a trace directory? */
-enum { NOTHING, MINE, OLD, EMPTY, FOREIGN };
+enum { NOTHING, MINE, OLD, LEFT, EMPTY, FOREIGN };
 
 /* entry returns the next name in a directory other than . and .., 0 at the end.
    buf has room for PATH bytes; n and at are its state, 0 at first. */
@@ -119,43 +124,59 @@ static int holds(i64 dir, char *buf)
 	return failed(sys(SYS_fchmod, dir, s.mode & 07755, 0, 0, 0, 0)) ? FOREIGN : contents(dir, buf);
 }
 
+/* locked says whether somebody holds the lock of the events file fd: a recorder, as long as it
+   records, or who is about to write the header. */
+static int locked(i64 fd)
+{
+	if (sys(SYS_flock, fd, LOCK_SH_ | LOCK_NB_, 0, 0, 0, 0) == -EWOULDBLOCK_)
+		return 1;
+	sys(SYS_flock, fd, LOCK_UN_, 0, 0, 0, 0);
+	return 0;
+}
+
 /* live says whether the trace whose events file is fd is being written by somebody. */
 static int live(i64 fd, const u8 *head)
 {
 	u32 recorder = *(u32 *)(head + FT_H_RECORDER);
-	if (recorder && !*(u32 *)(head + FT_H_CLOSED) && process_alive(recorder, ANY_TIME))
-		return 1;
-	/* A recorder holds a lock, whose pool is out of reach or not for this process. */
-	if (sys(SYS_flock, fd, 1 | 4 /* LOCK_SH | LOCK_NB */, 0, 0, 0, 0) == -11 /* EWOULDBLOCK */)
-		return 1;
-	sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
-	return 0;
+	return (recorder && !*(u32 *)(head + FT_H_CLOSED) && process_alive(recorder, ANY_TIME)) || locked(fd);
+}
+
+/* begun_by says what the events file fd is, in a directory that holds files of a trace and
+   nothing else: OLD, or LEFT by a start that was killed before it had written the header.
+   It reads size bytes of the header. */
+static int begun_by(i64 fd, u8 *head, u64 size)
+{
+	struct file_state s;
+	if (failed(fd) || failed(file_state(fd, &s)) || !file_is_ours(&s) || (s.mode & S_IFMT_) != S_IFREG_)
+		return FOREIGN;
+	i64 n = sys(SYS_pread64, fd, head, size, 0, 0, 0);
+	if (n == (i64)size && *(u64 *)(head + FT_H_MAGIC) == FT_FILE_MAGIC)
+		return OLD;
+	for (i64 i = 0; i < n; i++)
+		if (head[i])
+			return FOREIGN;
+	return failed(n) ? FOREIGN : LEFT;
 }
 
 /* look_at says what the directory name is. The trace that is there is joined (MINE) if join
    is set and the process that began it lives: an ancestor, or another program of the same
-   pipeline. OLD is a trace that may be put aside, EMPTY a directory made for one. Anything
-   else is none of ours, whatever the environment says, and stays as it is: FOREIGN. */
+   pipeline. OLD is a trace that may be put aside, LEFT one that
+   was never begun, EMPTY a directory made for one. Anything else is none of ours, whatever
+   the environment says, and stays as it is: FOREIGN. */
 static int look_at(i64 parent, const char *name, int join, char *buf)
 {
 	u8 head[FT_H_LAYOUT + 4] __attribute__((aligned(8)));
-	struct file_state s;
 	i64 dir = open_dir(parent, name);
 	if (failed(dir))
 		return dir == -ENOENT_ ? NOTHING : FOREIGN;
 	int is = holds(dir, buf);
 	i64 fd = is == OLD ? open_at(dir, FT_FILE_EVENTS, O_RDWR_ | O_NOFOLLOW_, 0) : -1;
-	if (is == OLD) {
-		is = FOREIGN;
-		if (!failed(fd) && !failed(file_state(fd, &s)) && file_is_ours(&s) && (s.mode & S_IFMT_) == S_IFREG_ &&
-		    sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head &&
-		    *(u64 *)(head + FT_H_MAGIC) == FT_FILE_MAGIC)
-			is = OLD;
-	}
+	if (is == OLD)
+		is = begun_by(fd, head, sizeof head);
 	if (is == OLD && join && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
 	    process_alive(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(file_use(fd, head)))
 		is = MINE;
-	if (is == OLD && live(fd, head))
+	if ((is == OLD && live(fd, head)) || (is == LEFT && locked(fd)))
 		is = FOREIGN;
 	if (!failed(fd))
 		close(fd);
@@ -163,41 +184,49 @@ static int look_at(i64 parent, const char *name, int join, char *buf)
 	return is;
 }
 
-/* remove_trace removes an old trace of this user's. */
+/* remove_trace removes an old trace of this user's. The events go last: what is left if this
+   process is killed meanwhile still is a trace. */
 static void remove_trace(i64 parent, const char *name, char *buf)
 {
 	i64 n = 0, at = 0, dir = open_dir(parent, name);
 	struct file_state s;
 	if (failed(dir))
 		return;
-	if (!failed(file_state(dir, &s)) && file_is_ours(&s))
+	if (!failed(file_state(dir, &s)) && file_is_ours(&s)) {
 		for (const char *e; (e = entry(dir, buf, &n, &at));)
-			if (ours(e))
+			if (ours(e) && !equal(e, FT_FILE_EVENTS))
 				unlink(dir, e, 0);
+		unlink(dir, FT_FILE_EVENTS, 0);
+	}
 	close(dir);
 	unlink(parent, name, AT_REMOVEDIR_);
 }
 
 /* lock_parent keeps others from making or putting aside a trace in a directory until the
-   descriptor it returns is closed. */
-static i64 lock_parent(i64 parent)
+   descriptor it returns is closed. had says whether it does: not, if somebody else does not
+   let go of the lock. Where there can be no lock, nobody has it. */
+static i64 lock_parent(i64 parent, int *had)
 {
-	enum { TRIES = 200 };
+	enum { TRIES = 400 };
 	const u64 nap = 5000000; /* ns */
 	u32 never = 0;
-	i64 fd = open_at(parent, ".", O_DIRECTORY_, 0);
+	i64 r = 0, fd = open_at(parent, ".", O_DIRECTORY_, 0);
 	for (u32 i = 0; !failed(fd) && i < TRIES; i++) {
-		if (sys(SYS_flock, fd, 2 | 4 /* LOCK_EX | LOCK_NB */, 0, 0, 0, 0) != -11 /* EWOULDBLOCK */)
+		r = sys(SYS_flock, fd, LOCK_EX_ | LOCK_NB_, 0, 0, 0, 0);
+		if (r != -EWOULDBLOCK_)
 			break;
 		futex_wait(&never, 0, nap);
 	}
+	*had = r != -EWOULDBLOCK_;
 	return fd;
 }
 
 /* make_place makes the directory name for a trace, or finds an empty one. An older trace is
-   kept as old. It returns 0, MINE if a trace was joined, or an error: -EEXIST_ if there is
-   something that is none of ours. */
-static i64 make_place(i64 parent, const char *name, const char *old, char *buf)
+   kept as old; without the parent's lock (had) it is left alone, because who has the lock may
+   be putting it aside, too, and what one of them has just kept the other would remove. It
+   returns 0, MINE if a trace was joined, or an error: -EEXIST_ if there is something that is
+   none of ours, -EWOULDBLOCK_ without the lock. */
+static i64 make_place(i64 parent, const char *name, const char *old, int had, char *buf)
 {
 	for (u32 tries = 0;; tries++) {
 		i64 r = make_dir(parent, name);
@@ -212,6 +241,12 @@ static i64 make_place(i64 parent, const char *name, const char *old, char *buf)
 			return -EEXIST_;
 		if (is == NOTHING)
 			continue;
+		if (!had)
+			return -EWOULDBLOCK_;
+		if (is == LEFT) {
+			remove_trace(parent, name, buf);
+			continue;
+		}
 		int was = look_at(parent, old, 0, buf);
 		if (was == FOREIGN)
 			return -EEXIST_;
@@ -239,6 +274,7 @@ static i64 begin(i64 parent, const char *name)
 	close(dir);
 	if (failed(r))
 		return r;
+	sys(SYS_flock, fd, LOCK_EX_ | LOCK_NB_, 0, 0, 0, 0); /* it is not one that somebody has left */
 	r = write_header(fd);
 	if (!failed(r))
 		r = sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0);
@@ -271,14 +307,15 @@ hidden int file_create(const char *dir)
 	file_path = map_private(PATH);
 	char *abs = map_private(4 * PATH), *old = abs + PATH, *buf = old + PATH, *name;
 	i64 r = -36 /* ENAMETOOLONG */, guard, parent;
+	int had;
 	if (!file_path || !abs)
 		return 0;
 	int fits = dir[0] == '/' ? join(abs, PATH, dir, 0, 0)
 				 : !failed(sys(SYS_getcwd, old, PATH, 0, 0, 0, 0)) && join(abs, PATH, old, "/", dir);
 	if (fits && !failed(parent = r = split(abs, &name))) {
-		guard = lock_parent(parent);
+		guard = lock_parent(parent, &had);
 		if (join(old, PATH, name, ".old", 0) && join(file_path, PATH, abs, "/" FT_FILE_EVENTS, 0))
-			r = make_place(parent, name, old, buf);
+			r = make_place(parent, name, old, had, buf);
 		if (!r)
 			r = begin(parent, name);
 		if (!failed(guard))
@@ -287,6 +324,8 @@ hidden int file_create(const char *dir)
 	}
 	if (r == -EEXIST_)
 		say("no trace: ", abs, " or an older trace beside it is not this user's trace, or is being recorded", 0);
+	else if (r == -EWOULDBLOCK_)
+		say("no trace: an older one is at ", abs, ", and another process keeps its directory locked", 0);
 	else if (failed(r))
 		say("no trace: cannot write to ", abs[0] ? abs : dir, 0, r);
 	sys(SYS_munmap, abs, 4 * PATH, 0, 0, 0, 0);

@@ -75,11 +75,11 @@ hidden i64 file_extend(i64 fd, u64 size)
 	r = sys(SYS_fallocate, fd, 0, to - 4096, 4096, 0, 0);
 	if (failed(r)) {
 		/* Not every file system can. The lock keeps others from shortening. */
-		sys(SYS_flock, fd, 2 /* LOCK_EX */, 0, 0, 0, 0);
+		sys(SYS_flock, fd, LOCK_EX_, 0, 0, 0, 0);
 		r = file_state(fd, &st);
 		if (!failed(r) && st.size < size)
 			r = sys(SYS_ftruncate, fd, to, 0, 0, 0, 0);
-		sys(SYS_flock, fd, 8 /* LOCK_UN */, 0, 0, 0, 0);
+		sys(SYS_flock, fd, LOCK_UN_, 0, 0, 0, 0);
 		if (failed(r))
 			return r;
 	}

@@ -82,9 +82,9 @@ func Create(path string) (*Dir, error) {
 }
 
 func (d *Dir) create() error {
-	unlock := d.lockParent()
+	unlock, had := d.lockParent()
 	defer unlock()
-	if err := d.rotate(); err != nil {
+	if err := d.rotate(had); err != nil {
 		return err
 	}
 	var err error
@@ -106,20 +106,19 @@ func (d *Dir) create() error {
 	return nil
 }
 
-// lockParent keeps other sessions from making or moving directories in the same
-// place at the same time. Where that cannot be had (the parent cannot be read, or
-// something else holds the lock), it goes without.
-func (d *Dir) lockParent() (unlock func()) {
+// lockParent keeps others from making or moving directories in the same place at the same time. had tells whether it
+// does: not, if somebody else does not let go of the lock. Where there can be none, because the directory cannot be
+// read, nobody has it.
+func (d *Dir) lockParent() (unlock func(), had bool) {
 	f, err := d.parent.Reopen()
 	if err != nil {
-		return func() {}
+		return func() {}, true
 	}
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != unix.EWOULDBLOCK {
-			break
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		if had = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != unix.EWOULDBLOCK; had || time.Now().After(deadline) {
+			return func() { f.Close() }, had
 		}
 	}
-	return func() { f.Close() }
 }
 
 // ErrRecording: the trace directory is still being written, by another session or

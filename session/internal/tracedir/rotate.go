@@ -17,8 +17,9 @@ import (
 // mostFiles is how many files a trace has at most: more images than have ids, and the others.
 const mostFiles = 1 << 16
 
-// rotate moves a trace that is there out of the way. An empty directory is taken as it is.
-func (d *Dir) rotate() error {
+// rotate moves a trace that is there out of the way. An empty directory is taken as it is. Without the parent's lock
+// (had) nothing is moved: who has it may be doing the same, and one would move what the other has just made.
+func (d *Dir) rotate(had bool) error {
 	cur, files, err := d.existing(d.base)
 	if err != nil || cur == nil {
 		return err
@@ -29,6 +30,9 @@ func (d *Dir) rotate() error {
 	defer cur.Close()
 	if beingWritten(cur) {
 		return &errRecording{d.Name}
+	}
+	if !had {
+		return fmt.Errorf("%s: an older trace, and another process keeps its directory locked", d.Name)
 	}
 	old, _, err := d.existing(d.base + ".old")
 	if err != nil {
@@ -142,7 +146,7 @@ func (d *Dir) Commit() {
 
 // Rollback removes what was made and puts older traces back where they were.
 func (d *Dir) Rollback() {
-	unlock := d.lockParent()
+	unlock, _ := d.lockParent()
 	defer unlock()
 	d.undo()
 	d.parent.Close()
