@@ -102,7 +102,7 @@ func (s *session) buffers() (string, error) {
 		s.processes = newProcesses()
 		s.live.OnProcess = s.processes.saw
 	}
-	s.exes = newExes(shared, s.processes.saw)
+	s.exes = newExes(shared, s.live.Host, s.processes.saw)
 	if s.o.Library != nil {
 		s.later = newLater(shared, s.library)
 	}
@@ -139,7 +139,7 @@ func (s *session) chunkSize() int {
 // ready tells the runtime, and readers of the trace, who the first process is.
 func (s *session) ready(pid int) {
 	start := s.live.Start(pid)
-	s.processes.saw(pid)
+	s.processes.saw(pid, pid)
 	s.followSwitches(pid)
 	if s.pool != nil {
 		s.pool.Word64(format.HLeaderStart).Store(start)

@@ -24,7 +24,8 @@ import (
 // out, by its build-id.
 type exes struct {
 	shared procfs.SharedFile
-	saw    func(pid int) // gets the process of each request
+	host   func(pid int) (host int, ok bool) // the id that a process has here
+	saw    func(pid, host int)               // gets the process of each request
 
 	mu    sync.Mutex
 	files map[trace.ImageID]*os.File // nil: it has been used
@@ -37,8 +38,8 @@ const (
 	openLimit  = 80 * time.Millisecond // the program waits for a little longer
 )
 
-func newExes(shared procfs.SharedFile, saw func(pid int)) *exes {
-	return &exes{shared: shared, saw: saw, files: make(map[trace.ImageID]*os.File)}
+func newExes(shared procfs.SharedFile, host func(pid int) (int, bool), saw func(pid, host int)) *exes {
+	return &exes{shared: shared, host: host, saw: saw, files: make(map[trace.ImageID]*os.File)}
 }
 
 // handle answers a program's request.
@@ -46,7 +47,11 @@ func (e *exes) handle(r *drain.Request) uint32 {
 	if r.Kind != format.AskNewImage {
 		return drain.Unsupported
 	}
-	e.saw(r.PID)
+	pid, ok := e.host(r.PID)
+	if !ok {
+		return drain.Failed
+	}
+	e.saw(r.PID, pid)
 	id := trace.ImageID(r.Argument)
 	e.mu.Lock()
 	_, known := e.files[id]
@@ -65,7 +70,7 @@ func (e *exes) handle(r *drain.Request) uint32 {
 	// any number of threads wait.
 	opened := make(chan *os.File, 1)
 	go func() {
-		f, err := e.openExe(r.PID)
+		f, err := e.openExe(pid)
 		if err != nil {
 			f = nil
 		}

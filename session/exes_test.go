@@ -14,7 +14,7 @@ import (
 // TestExesInTurn: only files that are open count against the limit, so a session of many
 // programs keeps the file of each; what programs ask for beyond reason is not remembered.
 func TestExesInTurn(t *testing.T) {
-	e := newExes(procfs.SharedFile{}, func(int) {})
+	e := newExes(procfs.SharedFile{}, nil, nil)
 	keep := func(id trace.ImageID) {
 		t.Helper()
 		f, err := os.Open(os.DevNull)
@@ -41,7 +41,7 @@ func TestExesInTurn(t *testing.T) {
 		t.Errorf("%d files are open", e.open)
 	}
 	e.close()
-	e = newExes(procfs.SharedFile{}, func(int) {})
+	e = newExes(procfs.SharedFile{}, nil, nil)
 	for id := range trace.ImageID(mostImages) {
 		e.files[id] = nil
 	}

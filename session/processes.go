@@ -33,6 +33,7 @@ import (
 type processes struct {
 	mu   sync.Mutex
 	list []*process       // by the time they were first seen
+	last map[int]*process // by id, the last one seen, which may have ended
 	live map[int]*process // by id, those of list that have not ended
 	fds  int
 	room int // for descriptors
@@ -43,10 +44,11 @@ type processes struct {
 }
 
 type process struct {
-	trace.InfoProcess
-	start uint64 // /proc/PID/stat
-	fd    int    // -1: none
-	title string
+	trace.InfoProcess        // PID as the process sees it
+	host              int    // its id here: another one if it is in a PID namespace
+	start             uint64 // /proc/PID/stat
+	fd                int    // -1: none
+	title             string
 }
 
 const (
@@ -63,7 +65,7 @@ func newProcesses() *processes {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	return &processes{
-		live: make(map[int]*process), stop: make(chan struct{}), done: make(chan struct{}),
+		last: make(map[int]*process), live: make(map[int]*process), stop: make(chan struct{}), done: make(chan struct{}),
 		room: int(min(limit.Cur/4, mostPidfds)), // others need some, too
 	}
 }
@@ -75,36 +77,51 @@ func monotonic() uint64 {
 	return uint64(ts.Nano())
 }
 
-// saw notes a process that says it is traced, or recorded something. It does not wait for the process.
-func (ps *processes) saw(pid int) {
+// saw notes a process that says it is traced, or recorded something: by the id it sees, and the one it has here. It does
+// not wait for the process.
+func (ps *processes) saw(pid, host int) {
 	if ps == nil {
 		return
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	st, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+	st, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", host))
 	if err != nil {
 		return
 	}
+	// One that has ended, and for which nobody has waited, is still there: it is not another one.
+	if old := ps.last[pid]; old != nil && old.host == host && old.start == st.Start {
+		return
+	}
 	if old := ps.live[pid]; old != nil {
-		if old.start == st.Start {
-			return
-		}
 		ps.ended(old)
+		if old.host != host {
+			old.Ended = 0 // it is in another PID namespace, and is not looked after any longer
+		}
 	}
 	if len(ps.list) >= mostProcesses {
 		return
 	}
-	p := &process{start: st.Start, fd: -1}
-	p.PID, p.Parent, p.Seen = pid, st.Parent, monotonic()
+	p := &process{start: st.Start, host: host, fd: -1}
+	p.PID, p.Parent, p.Seen = pid, ps.name(st.Parent), monotonic()
 	if ps.fds < ps.room {
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		if fd, err := unix.PidfdOpen(host, 0); err == nil {
 			p.fd = fd
 			ps.fds++
 		}
 	}
 	ps.list = append(ps.list, p)
-	ps.live[pid] = p
+	ps.last[pid], ps.live[pid] = p, p
+}
+
+// name is what the process that has an id here calls itself. The caller has the lock.
+func (ps *processes) name(host int) int {
+	for pid, p := range ps.live {
+		if p.host == host {
+			return pid
+		}
+	}
+	return host
 }
 
 // findProcesses looks who owns chunks: a forked child announces nothing, and may have ended when its first chunk is
@@ -118,8 +135,11 @@ func (s *session) findProcesses(stop <-chan struct{}) {
 			}
 			if pid := s.pool.PID(i); pid != 0 && pid != last {
 				last = pid
-				if !s.processes.knows(pid) {
-					s.processes.saw(pid)
+				if s.processes.knows(pid) {
+					continue
+				}
+				if host, ok := s.live.Host(pid); ok {
+					s.processes.saw(pid, host)
 				}
 			}
 		}
@@ -186,7 +206,7 @@ func (ps *processes) watchTitles() {
 			if p == nil {
 				break
 			}
-			text := readCommandLine(p.PID)
+			text := readCommandLine(p.host)
 			ps.mu.Lock()
 			if ps.live[p.PID] == p { // else it can be another process's
 				p.called(text)
@@ -245,7 +265,7 @@ func (ps *processes) ended(p *process) {
 	}
 	if p.fd >= 0 {
 		// What /proc knows goes when the parent has waited, and what the descriptor knows comes then.
-		status, ok := zombieStatus(p.PID, p.start)
+		status, ok := zombieStatus(p.host, p.start)
 		if ok {
 			p.tell(status, trace.ExitProc)
 		} else if status, ok = pidfdStatus(p.fd); ok {

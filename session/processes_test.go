@@ -42,8 +42,8 @@ func TestProcessExits(t *testing.T) {
 			}
 			pid := cmd.Process.Pid
 			ps := newProcesses()
-			ps.saw(pid)
-			ps.saw(pid)
+			ps.saw(pid, pid)
+			ps.saw(pid, pid)
 			if !waited {
 				go ps.watch()
 			}
@@ -79,6 +79,26 @@ func TestProcessExits(t *testing.T) {
 	}
 }
 
+// A process that has ended is still seen, by the chunks that it has left: it is no second one without a status.
+func TestProcessSeenAfterItsEnd(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "exit 7")
+	ps := newProcesses()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	ps.saw(pid, pid)
+	go ps.watch()
+	until(t, "the end of sh", func() bool { return !ps.knows(pid) })
+	ps.saw(pid, pid) // a zombie
+	_ = cmd.Wait()
+	got := ps.end(map[int]bool{pid: true}, pid, syscall.WaitStatus(7<<8), true)
+	ps.close()
+	if len(got) != 1 || got[0].ExitStatus != 7 || got[0].Source != trace.ExitWaited {
+		t.Errorf("%+v", got)
+	}
+}
+
 // kernelTells reports whether the kernel is 6.15 or later.
 func kernelTells(t *testing.T) bool {
 	var u unix.Utsname
@@ -105,8 +125,8 @@ func TestProcessTitles(t *testing.T) {
 	}()
 	pid := cmd.Process.Pid
 	ps := newProcesses()
-	ps.saw(pid)
-	ps.saw(1)
+	ps.saw(pid, pid)
+	ps.saw(1, 1)
 	go ps.watch()
 	go ps.watchTitles()
 	p := ps.list[0]

@@ -31,6 +31,7 @@ type session struct {
 	serve *drain.Server
 	exes  *exes  // nil: none are opened
 	later *later // nil: no libraries are to be traced
+	door  door
 
 	processes *processes         // nil: nobody looks after them
 	switches  *switches.Recorder // nil: none are recorded
@@ -152,9 +153,11 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	defer unwatch()
 
 	s.beginInfo()
+	s.openDoor()
 	began := time.Now()
 	st, err := s.launch(l, signals)
 	if err != nil {
+		s.closeDoor()
 		s.dir.Rollback()
 		if !errors.Is(err, ErrInterrupted) {
 			s.close()
@@ -211,6 +214,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 
 	s.wait(ctx, st, began)
 	s.end.winding.Store(true)
+	s.closeDoor()
 
 	s.rest()
 	s.finish()

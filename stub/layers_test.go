@@ -35,7 +35,8 @@ var layers = []string{
 	"request",   // ... what its recorder is asked for
 	"loader",    // ... what takes the place of a library
 	"file",      // ... a file of the program's own
-	"directory", // ... and the directory it is in
+	"recorder",  // ... a recorder that is found in a directory
+	"directory", // ... and the directory of that file
 	"chunk",     // events and what they are written to
 	"profile",   // tables of counts
 	"blocks",    // the threads' control blocks

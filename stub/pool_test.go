@@ -387,6 +387,25 @@ func testPool(t *testing.T, m *machine) {
 		}
 	})
 
+	t.Run("recorder elsewhere", func(t *testing.T) {
+		// In another PID namespace its id says nothing: as long as it is silent, events are lost and counted.
+		p := newPool(t, 8, block)
+		binary.LittleEndian.PutUint32(p.mem[format.HRecorder:], 1<<22)
+		binary.LittleEndian.PutUint64(p.mem[format.HRecorderNs:], 1)
+		f := buildForPool(t, p)
+		out, errs := p.runWith(t, f, func() { time.Sleep(10 * time.Millisecond) }, "many", "300000")
+		p.drain(2)
+		p.drain(1)
+		ev := p.events(t, f)
+		if want := made(t, out); ev.recorded()+int(ev.lost) != want || ev.lost == 0 {
+			t.Errorf("%d recorded, %d lost, %d happened", ev.recorded(), ev.lost, want)
+		}
+		want := "fentry: the recorder does not answer: until it does, events are lost, and counted\n"
+		if n := p.word(format.HUncounted).Load(); n != 0 || errs != want {
+			t.Errorf("%d not counted, %q", n, errs)
+		}
+	})
+
 	t.Run("others are faster", func(t *testing.T) {
 		// Whenever the program looks, all chunks are other tasks'. While the recorder frees
 		// any, it waits for one; when it does not, tasks may be idle with all of them, and the

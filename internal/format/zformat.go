@@ -51,6 +51,7 @@ const (
 	HSwitchedOff      = 192 // u32, bytes
 	HSwitchedOffRoom  = 196 // u32
 	HSwitchedOffCount = 200 // u32
+	HRecorderNs       = 208 // u64
 )
 
 // Values of H_POLICY.
@@ -311,8 +312,9 @@ const (
 	FileIndex    = "index"
 	FileNewIndex = "index.new"
 	FileInfo     = "info.json"
-	FileSym      = ".sym"                                                    // behind 16 hex digits
-	Files        = "events\000chunks\000index\000index.new\000info.json\000" // all of them but those, NUL behind each
+	FileSocket   = "socket"
+	FileSym      = ".sym"                                                              // behind 16 hex digits
+	Files        = "events\000chunks\000index\000index.new\000info.json\000socket\000" // all of them but those, NUL behind each
 )
 
 // Configuration.

@@ -26,6 +26,8 @@ var TraceFiles = []TraceFile{
 	{"INDEX", "index", "where to begin reading `events` for a question, which makes answers faster; binary"},
 	{"NEW_INDEX", "index.new", "the file `index` while it is made"},
 	{"INFO", "info.json", "what the recorder knows: command, exit status, clock, images"},
+	{"SOCKET", "socket", "where programs ask their recorder for its memory that cannot see it in /proc, while it records; " +
+		"a socket"},
 }
 
 // SymFile is the kind of file of which there is one for each image.

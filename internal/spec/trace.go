@@ -65,6 +65,8 @@ var Header = []Field{
 		"off, a multiple of 8; 0: there is none"},
 	{"SWITCHED_OFF_ROOM", 196, "u32", "", "capacity of that list"},
 	{"SWITCHED_OFF_COUNT", 200, "u32", "", "how many it has; the recorder adds to it, and takes nothing away"},
+	{"RECORDER_NS", 208, "u64", "", "PID namespace that the recorder's process id is of, as the number in " +
+		"/proc/PID/ns/pid; 0: not known. Elsewhere only `HEARTBEAT` tells whether it lives"},
 }
 
 // Chunk is the header of a chunk.

@@ -21,6 +21,7 @@
 #include "machine.h"
 #include "owner.h"
 #include "process.h"
+#include "recorder.h"
 #include "say.h"
 #include "source.h"
 #include "sys.h"
@@ -160,7 +161,7 @@ static int begun_by(i64 fd, u8 *head, u64 size)
 
 /* look_at says what the directory name is. The trace that is there is joined (MINE) if join
    is set and the process that began it lives: an ancestor, or another program of the same
-   pipeline. OLD is a trace that may be put aside, LEFT one that
+   pipeline; or if its recorder answers. OLD is a trace that may be put aside, LEFT one that
    was never begun, EMPTY a directory made for one. Anything else is none of ours, whatever
    the environment says, and stays as it is: FOREIGN. */
 static int look_at(i64 parent, const char *name, int join, char *buf)
@@ -175,6 +176,9 @@ static int look_at(i64 parent, const char *name, int join, char *buf)
 		is = begun_by(fd, head, sizeof head);
 	if (is == OLD && join && header_ok(head) && *(u32 *)(head + FT_H_CHUNKS) == 0 && !*(u32 *)(head + FT_H_RECORDER) &&
 	    process_alive(*(u32 *)(head + FT_H_LEADER), *(u64 *)(head + FT_H_LEADER_START)) && !failed(file_use(fd, head)))
+		is = MINE;
+	if (is == OLD && join && *(u32 *)(head + FT_H_RECORDER) && !(fentry_config.flags & FLAG_NO_RECORDER) &&
+	    recorder_join(dir))
 		is = MINE;
 	if ((is == OLD && live(fd, head)) || (is == LEFT && locked(fd)))
 		is = FOREIGN;

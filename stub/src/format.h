@@ -48,6 +48,7 @@
 #define FT_H_SWITCHED_OFF          192          /* u32, bytes */
 #define FT_H_SWITCHED_OFF_ROOM     196          /* u32 */
 #define FT_H_SWITCHED_OFF_COUNT    200          /* u32 */
+#define FT_H_RECORDER_NS           208          /* u64 */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */
@@ -244,7 +245,8 @@
 #define FT_FILE_INDEX              "index"
 #define FT_FILE_NEW_INDEX          "index.new"
 #define FT_FILE_INFO               "info.json"
+#define FT_FILE_SOCKET             "socket"
 #define FT_FILE_SYM                ".sym" /* behind 16 hex digits */
-#define FT_FILES                   "events\000chunks\000index\000index.new\000info.json\000" /* all of them but those, NUL behind each */
+#define FT_FILES                   "events\000chunks\000index\000index.new\000info.json\000socket\000" /* all of them but those, NUL behind each */
 
 #endif

@@ -46,11 +46,15 @@ static u32 search, search_small; /* where to look for a free chunk */
 static struct { u32 is, beat; u64 asked; } silence;
 
 /* recorder_is_dead says so, as far as this process may know. A recorder whose parent has
-   not waited for it is dead, too. */
+   not waited for it is dead, too. In another PID namespace its id is another process's, or
+   nobody's: one that is silent may always come back. */
 static int recorder_is_dead(void)
 {
 	u32 pid = *HEADER(u32, FT_H_RECORDER);
+	u64 ns = *HEADER(u64, FT_H_RECORDER_NS);
 	struct process p;
+	if (ns && ns != pid_namespace())
+		return 0;
 	return !thread_alive(pid, pid) || (read_process(pid, &p) && p.state == 'Z');
 }
 

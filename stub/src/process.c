@@ -104,6 +104,19 @@ hidden int own_proc(void)
 	return starts_with(target, number) && target[length(number)] == 0;
 }
 
+/* pid_namespace is the number of the namespace that this process's id is of, 0 where that
+   cannot be known. */
+hidden u64 pid_namespace(void)
+{
+	char target[40]; /* pid:[NUMBER] */
+	u64 number = 0;
+	i64 n = readlink("/proc/self/ns/pid", target, sizeof target - 1);
+	for (i64 i = 0; !failed(n) && i < n; i++)
+		if (target[i] >= '0' && target[i] <= '9')
+			number = number * 10 + (u64)(target[i] - '0');
+	return number;
+}
+
 /* alone says whether this is the only thread: others would have no control block. */
 hidden int alone(void)
 {

@@ -19,6 +19,7 @@ hidden int process_alive(u32 pid, u64 start);
 hidden int thread_alive(u32 pid, u32 tid);
 hidden u64 start_time(void);
 hidden int own_proc(void);
+hidden u64 pid_namespace(void);
 hidden int alone(void);
 hidden char **environment(void);
 hidden u64 mapped_file(u64 addr, char *path, u64 room);

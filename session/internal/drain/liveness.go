@@ -4,6 +4,7 @@ package drain
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,20 +14,24 @@ import (
 // Liveness knows which traced processes live.
 //
 // Processes name themselves by the ids they see. In a PID namespace of their own
-// these belong to other processes here, or to none. Such a namespace begins with
-// process 1, and ids count upwards: as long as no id below the program's own has
-// been seen, ids are taken for what they say. From then on only a process that
-// was seen to map the pool under its id is trusted to be gone when its id is;
-// for others every process that maps the pool is looked at.
+// these belong to other processes here, or to none. Those that asked for the pool are
+// known by both ids (Join). Others are children of these, or of a program that has made
+// the namespace itself. Such a namespace begins with process 1, and ids count upwards: as
+// long as nobody has asked from one, and no id below the program's own has been seen, ids
+// are taken for what they say. From then on only a process that was seen to map the pool
+// under its id is asked for by its id; for others every process that maps the pool, or may
+// do so, is looked at.
 type Liveness struct {
 	shared procfs.SharedFile
 
 	mu     sync.Mutex
 	leader procfs.Process
-	seen   map[int]seen // by id, processes that recorded something
+	seen   map[int]seen             // by id, processes that recorded something
+	joined map[int][]procfs.Process // by the id that they see, processes of PID namespaces
 
-	// OnProcess, if not nil, gets each process that recorded something, when that is noticed first. It must not wait.
-	OnProcess func(pid int)
+	// OnProcess, if not nil, gets each process that recorded something, by the id it sees and the one it has here, when
+	// that is noticed first. It must not wait.
+	OnProcess func(pid, host int)
 
 	strange  bool      // ids can be other processes'
 	scanned  time.Time // when all processes were looked at
@@ -40,7 +45,7 @@ type seen struct {
 }
 
 func NewLiveness(shared procfs.SharedFile) *Liveness {
-	return &Liveness{shared: shared, seen: make(map[int]seen)}
+	return &Liveness{shared: shared, seen: make(map[int]seen), joined: make(map[int][]procfs.Process)}
 }
 
 // Start tells which process is the first. It returns when that began.
@@ -62,10 +67,48 @@ func (l *Liveness) saw(pid int) {
 	l.strange = l.strange || pid < l.leader.Pid
 	if p, ok := l.seen[pid]; !ok || p.gone {
 		l.look(pid)
-		if l.OnProcess != nil {
-			l.OnProcess(pid)
+		if host, ok := l.host(pid); ok && l.OnProcess != nil {
+			l.OnProcess(pid, host)
 		}
 	}
+}
+
+// Join notes that the process host has asked for the pool, and that its own id is inner.
+func (l *Liveness) Join(inner, host int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if inner == host {
+		return
+	}
+	l.strange = true
+	if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", host)); err == nil {
+		l.joined[inner] = append(l.livingJoined(inner), procfs.Process{Pid: host, Inner: inner, Start: s.Start})
+	}
+}
+
+// livingJoined are those of the processes which asked for the pool and see themselves as inner that live.
+func (l *Liveness) livingJoined(inner int) []procfs.Process {
+	ps := slices.DeleteFunc(l.joined[inner], func(p procfs.Process) bool { return !procfs.ProcessAlive(p.Pid, p.Start) })
+	if len(ps) == 0 {
+		delete(l.joined, inner)
+	} else {
+		l.joined[inner] = ps
+	}
+	return ps
+}
+
+// Host is the id that a traced process has here which names itself by pid. ok is false if that is not known.
+func (l *Liveness) Host(pid int) (host int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.host(pid)
+}
+
+func (l *Liveness) host(pid int) (int, bool) {
+	if ps := l.joined[pid]; len(ps) > 0 {
+		return ps[len(ps)-1].Pid, true
+	}
+	return pid, !l.strange || l.known(pid)
 }
 
 // known tells whether a process has been seen to map the pool under its id.
@@ -105,11 +148,10 @@ func (l *Liveness) dead(owners []owner) []owner {
 	}
 	for _, o := range owners {
 		switch {
-		case !procfs.TaskDead(o.pid, o.tid):
-		case !l.strange || l.known(o.pid):
-			gone = append(gone, o)
-		default:
+		case l.strange && (len(l.joined[o.pid]) > 0 || !l.known(o.pid)):
 			strange = append(strange, o)
+		case procfs.TaskDead(o.pid, o.tid):
+			gone = append(gone, o)
 		}
 	}
 	// Looking at all processes takes milliseconds; at most a tenth of the time
@@ -119,16 +161,16 @@ func (l *Liveness) dead(owners []owner) []owner {
 	}
 	begin := time.Now()
 	mapped := make(map[int]bool)
-	for _, p := range l.shared.Mappers(l.leader.Start) {
+	for _, p := range l.shared.MayMap(l.leader.Start) {
 		mapped[p.Inner] = true
 	}
-	l.scanned = time.Now()
-	l.scanTook = l.scanned.Sub(begin)
 	for _, o := range strange {
-		if !mapped[o.pid] {
+		if !mapped[o.pid] && len(l.livingJoined(o.pid)) == 0 {
 			gone = append(gone, o)
 		}
 	}
+	l.scanned = time.Now()
+	l.scanTook = l.scanned.Sub(begin)
 	return gone
 }
 

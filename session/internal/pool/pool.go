@@ -99,6 +99,7 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	}
 	p.FD = wellKnownFD(fd)
 	PutHeader(p.Mem, p.N, p.header, policy, trace.LayoutSlots, os.Getpid(), now, hz)
+	le.PutUint64(p.Mem[format.HRecorderNs:], pidNamespace())
 	le.PutUint32(p.Mem[format.HSmallChunks:], uint32(p.Small))
 	le.PutUint32(p.Mem[format.HSmallSize:], smallSize)
 	le.PutUint32(p.Mem[format.HSmallFree:], uint32(p.bits))
@@ -110,6 +111,18 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 		p.free(i).Store(^uint64(0))
 	}
 	return p, nil
+}
+
+// pidNamespace is the number of this process's PID namespace, 0 if it is not known.
+func pidNamespace() (number uint64) {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscanf(link, "pid:[%d]", &number); err != nil {
+		return 0
+	}
+	return number
 }
 
 // smallChunks is how many small chunks there are beside n of full size: as many as the

@@ -178,7 +178,12 @@ func isESRCH(err error) bool {
 }
 
 // Mappers finds every process that maps the file and began at or after start.
-func (f SharedFile) Mappers(start uint64) []Process {
+func (f SharedFile) Mappers(start uint64) []Process { return f.mappers(start, false) }
+
+// MayMap also finds those of which that cannot be seen.
+func (f SharedFile) MayMap(start uint64) []Process { return f.mappers(start, true) }
+
+func (f SharedFile) mappers(start uint64, unseen bool) []Process {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -199,8 +204,9 @@ func (f SharedFile) Mappers(start uint64) []Process {
 		if err != nil || s.Start < start {
 			continue
 		}
-		if mapped, _ := f.MappedBy(pid); mapped {
-			found = append(found, Process{Pid: pid, Inner: innermostPID(pid), Start: s.Start})
+		if mapped, known := f.MappedBy(pid); mapped || unseen && !known {
+			inner, _ := InnerPID(pid)
+			found = append(found, Process{Pid: pid, Inner: inner, Start: s.Start})
 		}
 	}
 	return found
@@ -213,23 +219,39 @@ type Process struct {
 	Start uint64
 }
 
-// innermostPID is the last of the ids in the NSpid line of /proc/PID/status.
-func innermostPID(pid int) int {
+// InnerPID is a process's id as it sees it itself, and whether it is in a PID namespace below this one: the last of the
+// ids in the NSpid line of /proc/PID/status.
+func InnerPID(pid int) (inner int, below bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return pid
+		return pid, false
 	}
 	_, rest, ok := bytes.Cut(b, []byte("\nNSpid:"))
 	if !ok {
-		return pid
+		return pid, false
 	}
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	ids := bytes.Fields(line)
-	if len(ids) == 0 {
-		return pid
+	if len(ids) < 2 {
+		return pid, false
 	}
 	if n, err := strconv.Atoi(string(ids[len(ids)-1])); err == nil {
-		return n
+		return n, true
 	}
-	return pid
+	return pid, false
+}
+
+// Descends tells whether a process is an ancestor of another one.
+func Descends(pid, ancestor int) bool {
+	for range 1024 {
+		s, err := ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || s.Parent == 0 {
+			return false
+		}
+		if s.Parent == ancestor {
+			return true
+		}
+		pid = s.Parent
+	}
+	return false
 }

@@ -75,8 +75,8 @@ func TestOwnState(t *testing.T) {
 	if !ProcessAlive(os.Getpid(), mustStat(t).Start) {
 		t.Error("not alive")
 	}
-	if innermostPID(os.Getpid()) != os.Getpid() {
-		t.Errorf("innermost id %d of %d", innermostPID(os.Getpid()), os.Getpid())
+	if inner, _ := InnerPID(os.Getpid()); inner != os.Getpid() {
+		t.Errorf("innermost id %d of %d", inner, os.Getpid())
 	}
 	f := SharedFile{1, "/no such file"}
 	for _, p := range f.Mappers(0) {

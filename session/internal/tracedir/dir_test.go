@@ -236,3 +236,50 @@ func mapUntilEOF(t *testing.T, path string) {
 	io.Copy(io.Discard, os.Stdin)
 	unix.Munmap(mem)
 }
+
+// TestLocked: while somebody keeps the directory locked, a trace is made where there is none, and an older one stays
+// where it is. A socket that a killed recorder has left is part of its trace.
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	parent, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer parent.Close()
+	if err := unix.Flock(int(parent.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "d")
+	d, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := d.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	d.Commit()
+	d.Close()
+	before := shape(t, root)
+	if _, err := Create(path); err == nil || !strings.Contains(err.Error(), "keeps its directory locked") {
+		t.Errorf("an older trace, and a locked directory: %v", err)
+	}
+	if after := shape(t, root); !slices.Equal(after, before) {
+		t.Errorf("%q, before %q", after, before)
+	}
+	parent.Close()
+	if d, err = Create(path); err != nil {
+		t.Fatal(err)
+	}
+	d.Commit()
+	if _, err := os.Lstat(filepath.Join(root, "d.old", format.FileSocket)); err != nil {
+		t.Error(err)
+	}
+	d.removeTrace("d.old")
+	d.Close()
+	if _, err := os.Lstat(path + ".old"); err == nil {
+		t.Error("an older trace with a socket is not removed")
+	}
+}

@@ -114,7 +114,8 @@ func traceFiles(dir *safefile.Dir) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if !format.IsTraceFile(e.Name()) || !e.Type().IsRegular() {
+		socket := e.Name() == format.FileSocket && e.Type() == fs.ModeSocket // of a recorder that was killed
+		if !format.IsTraceFile(e.Name()) || !e.Type().IsRegular() && !socket {
 			return nil, fmt.Errorf("%s: exists and holds %s, which is not part of a trace", dir.Name(), e.Name())
 		}
 		names = append(names, e.Name())

@@ -19,7 +19,8 @@
 enum {
 	SYS_read = 0, SYS_write = 1, SYS_close = 3, SYS_fstat = 5, SYS_mmap = 9, SYS_mprotect = 10, SYS_munmap = 11,
 	SYS_rt_sigprocmask = 14, SYS_pread64 = 17, SYS_pwrite64 = 18, SYS_sched_yield = 24, SYS_mremap = 25,
-	SYS_madvise = 28, SYS_getpid = 39, SYS_fcntl = 72, SYS_flock = 73, SYS_ftruncate = 77, SYS_getcwd = 79,
+	SYS_madvise = 28, SYS_getpid = 39, SYS_socket = 41, SYS_connect = 42, SYS_recvmsg = 47, SYS_setsockopt = 54,
+	SYS_fcntl = 72, SYS_flock = 73, SYS_ftruncate = 77, SYS_getcwd = 79,
 	SYS_fchmod = 91, SYS_geteuid = 107, SYS_getppid = 110, SYS_sigaltstack = 131, SYS_prctl = 157,
 	SYS_arch_prctl = 158, SYS_gettid = 186, SYS_futex = 202, SYS_getdents64 = 217, SYS_clock_gettime = 228,
 	SYS_tgkill = 234, SYS_openat = 257, SYS_mkdirat = 258, SYS_unlinkat = 263, SYS_renameat = 264,

@@ -25,6 +25,7 @@ enum {
 	SYS_read = 63, SYS_write = 64, SYS_pread64 = 67, SYS_pwrite64 = 68, SYS_readlinkat = 78, SYS_fstat = 80,
 	SYS_futex = 98, SYS_clock_gettime = 113, SYS_sched_yield = 124, SYS_tgkill = 131, SYS_sigaltstack = 132,
 	SYS_rt_sigprocmask = 135, SYS_prctl = 167, SYS_getpid = 172, SYS_getppid = 173, SYS_geteuid = 175, SYS_gettid = 178,
+	SYS_socket = 198, SYS_connect = 203, SYS_setsockopt = 208, SYS_recvmsg = 212,
 	SYS_munmap = 215, SYS_mremap = 216, SYS_mmap = 222, SYS_mprotect = 226, SYS_madvise = 233, SYS_prlimit64 = 261,
 	O_DIRECTORY_ = 040000, O_NOFOLLOW_ = 0100000, /* asm/fcntl.h */
 	STAT_MODE = 16, STAT_UID = 24, /* asm-generic/stat.h */
