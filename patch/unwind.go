@@ -16,10 +16,10 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 )
 
-// What unwinders have to know. Thunks, veneers and runtime get entries of their own. The image's entries are
-// copied with a rule that finds a traced function's real caller: backtraces and exceptions see the same
-// functions as in the original. A sorted table over all of them is what makes unwinders use the copies;
-// debuggers get the same once more, as .debug_frame.
+// What unwinders have to know. Thunks, veneers and runtime get entries of their own. The image's entries get a rule that
+// finds a traced function's real caller, most of them in their place (package ehframe, extend.go): backtraces and
+// exceptions see the same functions as in the original. A sorted table over all of them is what unwinders use; what is
+// not in the image's own section debuggers get once more, as .debug_frame, because they read sections by name.
 
 // unwind lays out the unwind information.
 func (l *layout) unwind() error {
@@ -61,8 +61,8 @@ func (l *layout) unwind() error {
 		l.rx, debug = moved.EhFrame, moved.DebugFrame
 		l.made(piece{name: ".fentry.frames", addr: at, align: 8, owner: nobody})
 	}
-	if copied {
-		hdr, err = ehframe.NewHeader(p.file, l.align(4), at, moved.Entries, extra)
+	if copied != nil {
+		hdr, err = copied.header(p.file, l.align(4), moved.Entries, extra)
 	} else {
 		hdr, err = ehframe.MergeHeader(p.file, l.align(4), append(extra, moved.Entries...))
 	}
@@ -107,20 +107,56 @@ func (p *Plan) unwinds() bool {
 	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return strings.HasPrefix(s.Name, "_Unwind_") })
 }
 
-// callers copies the image's unwind information, to the end of the read-execute memory, at address at, and for debuggers
-// to the end of .debug_frame, with the rule that looks behind thunks, and adds the entries of displaced instructions.
-// false: only the latter, because no return address is hidden, or because the image has no unwind information, or one
-// that cannot be copied; thunks then show in backtraces.
-func (l *layout) callers(to *ehframe.Moved, at uint64) (bool, error) {
+// ruled is an image's unwind information once the rule that looks behind thunks has been added to it.
+type ruled struct {
+	at    uint64          // address of it, or of its copy
+	stays []ehframe.Entry // entries that are still where they were
+}
+
+// header is the search table, with the entries that have been copied and others.
+func (r *ruled) header(f *elfio.File, at uint64, copied, others []ehframe.Entry) ([]byte, error) {
+	if len(r.stays) == 0 {
+		return ehframe.NewHeader(f, at, r.at, copied, others)
+	}
+	return ehframe.NewHeader(f, at, r.at, r.stays, append(others, copied...))
+}
+
+// extend adds a rule to the image's unwind information in its place, and returns what of it stays there, by entry; nil:
+// that cannot be done.
+func (l *layout) extend(table *ehframe.Table, rules ehframe.Rules) *ehframe.Extension {
+	if rules.FDE != nil { // each entry changes
+		return nil
+	}
+	x := table.Extend(rules.CIE)
+	for _, e := range x.Edits {
+		// What is loaded counts, the section header may say something else.
+		if off, ok := l.p.file.Offset(e.Addr); !ok || off != e.Off {
+			return nil
+		}
+	}
+	for _, e := range x.Edits {
+		l.tables = append(l.tables, arch.Edit{Addr: e.Addr, Old: bytes.Clone(e.Old), New: e.New, Reason: "unwind"})
+	}
+	return x
+}
+
+// callers adds the rule that looks behind thunks to the image's unwind information: in its place as far as there is
+// room, and else to copies, at the end of the read-execute memory, at address at, and for debuggers at the end of
+// .debug_frame. It appends the entries of displaced instructions to both. nil: only the latter, because no return address
+// is hidden, or because the image has no unwind information, or one that cannot be copied; thunks then show in
+// backtraces.
+func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 	f := l.p.file
 	table, err := ehframe.Read(f)
 	if err != nil || table.Len() == 0 {
-		return false, nil
+		return nil, nil
 	}
 	if !l.p.flavour().hides() {
-		return false, l.appendFrames(to, at, l.displacedFrames(table, &err), &err, ehframe.Rules{})
+		return nil, l.appendFrames(to, at, l.displacedFrames(table, &err), &err, ehframe.Rules{})
 	}
+	rules := l.p.m.callers()
 	fdes := table.All()
+	out := &ruled{at: at}
 	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool {
 		return pr.Type == elf.PT_GNU_EH_FRAME && pr.Filesz > 0
 	})
@@ -134,10 +170,14 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (bool, error) {
 				}
 			}
 		}
+	} else if x := l.extend(table, rules); x != nil {
+		fdes, out.at = out.apart(table, x), table.Addr()
 	}
 	empty := ehframe.Moved{EhFrame: to.EhFrame, DebugFrame: to.DebugFrame}
-	to.DebugFrame = bigslice.Grow(to.DebugFrame, table.CopySize())
-	to.Entries = bigslice.Make[ehframe.Entry](0, table.Len())
+	if len(out.stays) == 0 {
+		to.DebugFrame = bigslice.Grow(to.DebugFrame, table.CopySize())
+		to.Entries = bigslice.Make[ehframe.Entry](0, table.Len())
+	}
 	all := func(yield func(*ehframe.FDE) bool) {
 		for d := range fdes {
 			if !yield(d) {
@@ -146,14 +186,35 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (bool, error) {
 		}
 		l.displacedFrames(table, &err)(yield)
 	}
-	if bad := l.appendFrames(to, at, all, &err, l.p.m.callers()); bad != nil || registered && !l.hide(fdes) {
+	if bad := l.appendFrames(to, at, all, &err, rules); bad != nil || registered && !l.hide(fdes) {
 		if l.displaced != 0 { // without them exceptions would end in the middle of functions
-			return false, cmp.Or(bad, fmt.Errorf("the image's unwind information cannot be copied"))
+			return nil, cmp.Or(bad, fmt.Errorf("the image's unwind information cannot be copied"))
 		}
-		*to = empty
-		return false, nil
+		*to, l.tables = empty, nil
+		return nil, nil
 	}
-	return true, nil
+	return out, nil
+}
+
+// apart keeps the entries that stay where they are, and returns the others.
+func (r *ruled) apart(table *ehframe.Table, x *ehframe.Extension) iter.Seq[*ehframe.FDE] {
+	r.stays = bigslice.Make[ehframe.Entry](0, table.Len())
+	var others []int
+	for i := range table.Len() {
+		if x.Stays(i) {
+			d := table.At(i)
+			r.stays = append(r.stays, ehframe.Entry{PC: d.PC, FDE: d.Addr})
+		} else {
+			others = append(others, i)
+		}
+	}
+	return func(yield func(*ehframe.FDE) bool) {
+		for _, i := range others {
+			if d := table.At(i); !yield(&d) {
+				return
+			}
+		}
+	}
 }
 
 // appendFrames appends copies of entries. What yields them leaves its error in err.

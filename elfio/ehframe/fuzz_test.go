@@ -117,6 +117,7 @@ func FuzzParse(f *testing.F) {
 				budget -= n
 			}
 		})
+		checkExtended(t, x, fdes, func(c *CIE) []byte { return bytes.Repeat([]byte{cfaRemember}, int(extra)*int(c.Off%3)) })
 		// Added to some CIEs, taken up by some FDEs.
 		rules := Rules{}
 		if extra&1 != 0 {

@@ -259,14 +259,17 @@ func (d *FDE) AppendMoved(dst []byte, end uint64, place func(at uint64) (uint64,
 	return dst, nil
 }
 
-// appendAdvance appends what goes on by delta units of code; copies are short.
+// appendAdvance appends what goes on by delta units of code. Copies are short, but entries can say otherwise.
 func appendAdvance(dst []byte, delta uint64) []byte {
 	for delta > 0 {
-		n := min(delta, 0xff)
-		if n <= 0x3f {
+		n := min(delta, 0xffffffff)
+		switch {
+		case n <= 0x3f:
 			dst = append(dst, cfaAdvance|byte(n))
-		} else {
+		case n <= 0xff:
 			dst = append(dst, cfaAdvance1, byte(n))
+		default:
+			dst = append(dst, cfaAdvance4, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
 		}
 		delta -= n
 	}
