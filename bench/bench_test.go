@@ -19,6 +19,18 @@ func TestParseCall(t *testing.T) {
 	}
 }
 
+func TestParseOff(t *testing.T) {
+	m, err := parseOff("call 1.593 1.535\n")
+	if err != nil || m["call"] != 1.593 {
+		t.Errorf("%v, %v", m, err)
+	}
+	for _, bad := range []string{"", "call 1\n", "call x 1\n", "fall 1 1\n"} {
+		if m, err := parseOff(bad); err == nil {
+			t.Errorf("%q: %v, want an error", bad, m)
+		}
+	}
+}
+
 func TestParseCalls(t *testing.T) {
 	if n, err := parseCalls(`{"name":"a","calls":3}` + "\n" + `{"name":"b","calls":4}` + "\n"); n != 14 || err != nil {
 		t.Errorf("%d events, %v; want 14", n, err)

@@ -127,6 +127,9 @@ func (b *bench) callRuns(data string) ([]*callRun, error) {
 		b.fentry, "record", "-q", "-T", "profile", "-o", data, sites).role = compared
 	add("fentry record --clock none", 0, 2, nil, b.fentry, "record", "-q", "--clock", "none", "-o", data, sites).cycles = 16
 	add("fentry record -T count", 0, 2, nil, b.fentry, "record", "-q", "-T", "count", "-o", data, sites).cycles = 8
+	add("fentry record, plain entry", 1.35, 2, nil,
+		b.fentry, "record", "-q", "--overhead", "no", "-o", data, plain).role = compared
+	add("fentry record, switched off meanwhile", 0, 2, nil, b.fentry, "record", "-q", "--overhead", "1", "-o", data, plain)
 	mfentry, err := build("mfentry", "gcc", "-pg", "-mfentry")
 	if err != nil {
 		return nil, err

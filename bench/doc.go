@@ -13,7 +13,9 @@
 //	          tracers against each other, whole and net (traced less untraced)
 //	instructions
 //	          what tracing adds to a call on amd64 (callgrind) and arm64 (qemu), exactly
+//	off       a call of one of 1 to 50,000 functions that are patched and switched off
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
+//	installed python and perl as they are installed, with all functions and with record's default bound
 //	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information,
 //	          and the program FENTRY_BENCH_PROGRAM names
 //	read      report and replay of a large trace

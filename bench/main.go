@@ -29,14 +29,16 @@ var tables = []struct {
 }{
 	{"call", (*bench).call},
 	{"instructions", (*bench).instructions},
+	{"off", (*bench).off},
 	{"programs", (*bench).programs},
+	{"installed", (*bench).installed},
 	{"patch", (*bench).patch},
 	{"read", (*bench).read},
 	{"mcount", (*bench).mcount},
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, instructions, programs, patch, read, mcount")
+	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, programs, installed, patch, read, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")
