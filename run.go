@@ -361,6 +361,9 @@ func (r *run) table() *names.Table {
 		t.Funcs = append(t.Funcs, names.Func{
 			ID: fn.ID, Addr: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
 		})
+		for _, name := range fn.Aliases {
+			t.Alias(fn.Func, name)
+		}
 	}
 	return t
 }

@@ -130,6 +130,7 @@ func fromPatched(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 		t.Funcs[i] = Func{ID: uint32(i + 1), Addr: r.Func, Site: r.Site, Kind: "patched"}
 		if fn, ok := tab.Lookup(r.Func); ok && fn.Addr == r.Func {
 			t.Funcs[i].Name, t.Funcs[i].Size = strings.Clone(fn.Name), fn.Size
+			t.aliases(tab, &fn)
 		} else if k, ok := slices.BinarySearchFunc(imports, r.Func, symbol.Import.Compare); ok {
 			t.Funcs[i].Name = imports[k].CallName()
 		}
@@ -156,8 +157,19 @@ func fromLinked(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 	}
 	for _, fn := range tab.Funcs() {
 		t.Funcs = append(t.Funcs, Func{Name: strings.Clone(fn.Name), Addr: fn.Addr, Size: fn.Size, Kind: "linked"})
+		t.aliases(tab, &fn)
 	}
 	return t, nil
+}
+
+// aliases copies the other names of a function.
+func (t *Table) aliases(tab *symbol.Table, fn *symbol.Func) {
+	if !fn.Aliased {
+		return
+	}
+	for _, n := range tab.Aliases(fn.Addr) {
+		t.Alias(fn.Addr, strings.Clone(n))
+	}
 }
 
 // linkedID is the image id of a program that was linked with the tracer: FNV-1a of what does not change when it is

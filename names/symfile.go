@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -26,7 +28,7 @@ const maxLine = 4 << 20
 //	id TAB function TAB size TAB site TAB kind TAB name
 //
 // with hexadecimal addresses and size. Functions with id 0, which are not traced, keep their order; any other id may
-// appear only once.
+// appear only once. Aliases come first, as functions of kind "alias" that are not traced, at the address of theirs.
 func Write(w io.Writer, s *Table) error {
 	if s.Linked {
 		return errors.New("ids that are distances have no .sym file")
@@ -42,7 +44,13 @@ func Write(w io.Writer, s *Table) error {
 	fmt.Fprintf(bw, "# image: %016x\n", s.Image)
 	fmt.Fprintf(bw, "# machine: %s\n", escape(s.Machine))
 	fmt.Fprintf(bw, "# entry: %x\n", s.Entry)
-	var line []byte
+	for _, addr := range slices.Sorted(maps.Keys(s.Aliases)) {
+		for _, name := range s.Aliases[addr] {
+			if err := writeFunc(bw, &Func{Addr: addr, Site: addr, Kind: kindAlias, Name: name}); err != nil {
+				return err
+			}
+		}
+	}
 	for i := range entries {
 		e := &entries[i]
 		if e.ID > format.IDMax {
@@ -51,29 +59,46 @@ func Write(w io.Writer, s *Table) error {
 		if e.ID != 0 && i > 0 && entries[i-1].ID == e.ID {
 			return fmt.Errorf("functions at %#x and %#x have the same id %d", entries[i-1].Addr, e.Addr, e.ID)
 		}
-		line = strconv.AppendUint(line[:0], uint64(e.ID), 10)
-		for _, v := range [...]uint64{e.Addr, e.Size, e.Site} {
-			line = append(line, '\t')
-			line = strconv.AppendUint(line, v, 16)
+		if err := writeFunc(bw, e); err != nil {
+			return err
 		}
-		line = append(line, '\t')
-		line = append(line, escape(e.Kind)...)
-		line = append(line, '\t')
-		line = append(line, escape(e.Name)...)
-		line = append(line, '\n')
-		if len(line) > maxLine {
-			return fmt.Errorf("function at %#x: a name of %d bytes is too long for a .sym file", e.Addr, len(e.Name))
-		}
-		bw.Write(line)
 	}
 	return bw.Flush()
 }
+
+// writeFunc writes a function's line.
+func writeFunc(bw *bufio.Writer, e *Func) error {
+	line := strconv.AppendUint(bw.AvailableBuffer(), uint64(e.ID), 10)
+	for _, v := range [...]uint64{e.Addr, e.Size, e.Site} {
+		line = append(line, '\t')
+		line = strconv.AppendUint(line, v, 16)
+	}
+	line = append(line, '\t')
+	line = append(line, escape(e.Kind)...)
+	line = append(line, '\t')
+	line = append(line, escape(e.Name)...)
+	line = append(line, '\n')
+	if len(line) > maxLine {
+		return fmt.Errorf("function at %#x: a name of %d bytes is too long for a .sym file", e.Addr, len(e.Name))
+	}
+	_, err := bw.Write(line)
+	return err
+}
+
+// kindAlias is the kind of a line that has another name of the function at an address.
+const kindAlias = "alias"
+
+func (f *Func) isAlias() bool { return f.ID == 0 && f.Kind == kindAlias }
 
 // Read reads what [Write] writes. Unknown keys are skipped. Errors name the line. [Load] reads the same to less memory.
 func Read(r io.Reader) (*Table, error) {
 	s := &Table{}
 	err := readFuncs(bufio.NewReaderSize(r, 64<<10), s, func(_ []byte, f Func) error {
 		f.Kind, f.Name = strings.Clone(f.Kind), strings.Clone(f.Name)
+		if f.isAlias() {
+			s.Alias(f.Addr, f.Name)
+			return nil
+		}
 		s.Funcs = append(s.Funcs, f)
 		return nil
 	})

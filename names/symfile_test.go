@@ -27,6 +27,7 @@ func sample() *Table {
 			{3, 0x401400, 0x7f, 0x401400, "patchable", "tab\there, back\\slash, \xff\xfe, é"},
 			{9, 0xffffffff81000000, 1, 0xffffffff81000000, "xray", "high"},
 		},
+		Aliases: map[uint64][]string{0x401300: {"_ZN3Foo3bazEi", "two\nlines"}},
 	}
 }
 
@@ -36,6 +37,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "# path: /opt/a program/of\\x0amine\n# build-id: abcd01\n# image: 0000000000001234\n# machine: x86_64\n# entry: 401000\n" +
+		"0\t401300\t0\t401300\talias\t_ZN3Foo3bazEi\n0\t401300\t0\t401300\talias\ttwo\\x0alines\n" +
 		"0\t401000\t22\t401000\tnone\t_start\n" +
 		"0\t401100\t0\t401100\tnone\t\n" +
 		"1\t401200\t10\t401204\tfentry-call\tmain\n" +

@@ -55,11 +55,15 @@ func Load(r io.Reader, limit int64) (*SymFile, error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	limit = min(limit, MaxSymFile)
 	err := readFuncs(br, &s.Head, func(line []byte, f Func) error {
-		if f.ID == 0 {
+		if f.ID == 0 && !f.isAlias() {
 			return nil
 		}
 		if s.size += int64(len(line)) + 1; s.size > limit {
 			return fmt.Errorf("%w: more than %d bytes", ErrTooLong, limit)
+		}
+		if f.isAlias() {
+			s.Head.Alias(f.Addr, strings.Clone(f.Name))
+			return nil
 		}
 		s.add(line, f.ID)
 		return nil
@@ -137,6 +141,9 @@ func (s *SymFile) Traced() iter.Seq[Func] {
 		}
 	}
 }
+
+// AliasesOf returns the other names of a function.
+func (s *SymFile) AliasesOf(f *Func) []string { return s.Head.AliasesOf(f) }
 
 // MaxID returns the largest id, 0 if there is none.
 func (s *SymFile) MaxID() uint32 { return s.last }

@@ -36,6 +36,9 @@ type Table struct {
 	Machine string // as in EM_X86_64, in lower case without the prefix: x86_64
 	Entry   uint64 // e_entry of the image, as in the file
 	Funcs   []Func // sorted by id; of a linked program, by address
+	// Aliases are the other names of functions, by address: linkers fold functions with identical code. nil: none has
+	// any.
+	Aliases map[uint64][]string
 
 	// Linked is set for a program linked with the tracer. Its functions are not numbered: the runtime makes an id
 	// from the place of the function's call of the tracer, its distance from the ELF header at Base in words of 4
@@ -63,6 +66,17 @@ func (t *Table) Func(id uint32) (f Func, ok bool) {
 	}
 	return Func{}, false
 }
+
+// Alias notes another name of the function at addr.
+func (t *Table) Alias(addr uint64, name string) {
+	if t.Aliases == nil {
+		t.Aliases = make(map[uint64][]string)
+	}
+	t.Aliases[addr] = append(t.Aliases[addr], name)
+}
+
+// AliasesOf returns the other names of a function.
+func (t *Table) AliasesOf(f *Func) []string { return t.Aliases[f.Addr] }
 
 // Traced yields the functions that have ids; of a linked program, all.
 func (t *Table) Traced() iter.Seq[Func] {

@@ -65,15 +65,19 @@ func (f *Filter) In(path string) *Filter {
 	return in.(*Filter)
 }
 
-// Match reports whether the function with the given raw name is to be traced.
-func (f *Filter) Match(name string) bool {
+// Match reports whether the function with the given raw name, and perhaps others, is to be traced: a pattern that fits
+// one of its names fits the function.
+func (f *Filter) Match(name string, aliases ...string) bool {
 	if f == nil || len(f.include.rules)+len(f.exclude.rules) == 0 {
 		return true
 	}
-	forms := nameForms{raw: name}
-	in := f.include.match(&forms)
+	names := append(make([]nameForms, 0, 4), nameForms{raw: name})
+	for _, a := range aliases {
+		names = append(names, nameForms{raw: a})
+	}
+	in := f.include.match(names)
 	// Both are asked always, so that Unmatched knows which patterns fit nothing at all.
-	out := f.exclude.match(&forms)
+	out := f.exclude.match(names)
 	return in && !out
 }
 
@@ -115,8 +119,8 @@ func (f *Filter) namesCalls() bool {
 	return false
 }
 
-// MatchSite is like Match for s.Display(), which for a function without a symbol is its address.
-func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display()) }
+// MatchSite is like Match for s.Display(), which for a function without a symbol is its address, and s.Aliases.
+func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display(), s.Aliases...) }
 
 // Unmatched returns the patterns, as they were given, that have matched no name so far. Patterns from a file are
 // followed by " (FILE:LINE)".
@@ -268,11 +272,24 @@ func (s *ruleSet) addFile(file string, depth int) error {
 	return nil
 }
 
-func (s *ruleSet) match(forms *nameForms) bool {
-	if len(s.rules) == 0 {
+// match decides by the names of a function.
+func (s *ruleSet) match(names []nameForms) bool {
+	best := -1
+	for i := range names {
+		best = max(best, s.last(&names[i]))
+	}
+	if best < 0 {
 		return s.start
 	}
+	return !s.rules[best].negated
+}
+
+// last returns the last rule that fits a name, or -1 if none does.
+func (s *ruleSet) last(forms *nameForms) int {
 	best := -1
+	if len(s.rules) == 0 {
+		return best
+	}
 	hit := func(i int) {
 		// A store only when it changes something: the flags are shared between goroutines.
 		if !s.rules[i].hit.Load() {
@@ -298,8 +315,5 @@ func (s *ruleSet) match(forms *nameForms) bool {
 			}
 		}
 	}
-	if best < 0 {
-		return s.start
-	}
-	return !s.rules[best].negated
+	return best
 }

@@ -150,7 +150,7 @@ func (fd *finder) add(s Site) {
 func (fd *finder) complete(s *Site) {
 	if i := fd.im.funcs.at(s.Func); i >= 0 {
 		fn := &fd.im.funcs.list[i]
-		s.Name, s.Size = fn.Name, fn.Size
+		s.Name, s.Size, s.Aliases = fn.Name, fn.Size, fd.im.aliases(fn)
 		if s.Source == SourceScan {
 			s.Source = fn.Source
 		}
@@ -185,15 +185,23 @@ func (fd *finder) exclude(s *Site) {
 		s.Reason = ReasonRuntime
 	case fd.prof.entries[s.Func] != profNone:
 		s.Reason = ReasonProfiler
-	case special(s.Name) != "":
-		s.Reason = special(s.Name)
+	case special(s) != "":
+		s.Reason = special(s)
 	case s.Ret == fd.m.atEntry() || s.Ret == RetSignedLR:
 		s.Reason = fd.m.refuse(fd.im, s)
 	}
 }
 
-// special names functions whose first instructions are part of a contract, wherever they come from.
-func special(name string) Reason {
+// special tells functions whose first instructions are part of a contract, wherever they come from, by their names.
+func special(s *Site) Reason {
+	r := contract(s.Name)
+	for i := 0; r == "" && i < len(s.Aliases); i++ {
+		r = contract(s.Aliases[i])
+	}
+	return r
+}
+
+func contract(name string) Reason {
 	switch name {
 	case "setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "___setjmp", "vfork", "__vfork", "__libc_vfork",
 		"getcontext", "__getcontext", "swapcontext", "__swapcontext":
@@ -219,7 +227,10 @@ func (fd *finder) functionsWithout() {
 		if next < found && fd.sites[next].Func == fn.Addr {
 			continue
 		}
-		s := Site{Func: fn.Addr, Size: fn.Size, Name: fn.Name, Addr: fn.Addr, Source: fn.Source, Reason: ReasonNoSite}
+		s := Site{
+			Func: fn.Addr, Size: fn.Size, Name: fn.Name, Aliases: fd.im.aliases(fn),
+			Addr: fn.Addr, Source: fn.Source, Reason: ReasonNoSite,
+		}
 		switch r := fd.im.code.Region(fn.Addr); {
 		case r == nil:
 			s.Reason = ReasonNotExecutable

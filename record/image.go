@@ -71,6 +71,14 @@ func load(f *elfio.File, tab *symbol.Table) (*image, error) {
 	return im, m.starts(im)
 }
 
+// aliases are the other names of a function.
+func (im *image) aliases(fn *symbol.Func) []string {
+	if !fn.Aliased {
+		return nil
+	}
+	return im.tab.Aliases(fn.Addr)
+}
+
 // isResolver reports whether a function is called while relocations are applied, to choose an implementation.
 func (im *image) isResolver(addr uint64) bool {
 	if _, ok := slices.BinarySearch(im.resolvers, addr); ok {

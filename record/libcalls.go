@@ -73,7 +73,7 @@ func (fd *finder) libraryCalls() error {
 
 // callReason says why calls of a library's function are left alone; "": they are not.
 func callReason(name string) Reason {
-	if r := special(name); r != "" {
+	if r := contract(name); r != "" {
 		return r
 	}
 	switch name {

@@ -67,9 +67,14 @@ func (fd *finder) wanted() func(*Site) bool {
 	case fd.o.Plain == PlainAll || !fd.hasSite((*Site).Traceable):
 		return func(s *Site) bool { return s.Reason == ReasonNoSite }
 	case fd.o.Named.hasNames():
-		return func(s *Site) bool { return s.Reason == ReasonNoSite && fd.o.Named.Names(s.Name) }
+		return func(s *Site) bool { return s.Reason == ReasonNoSite && fd.named(s) }
 	}
 	return nil
+}
+
+// named reports whether a pattern is one of the function's names.
+func (fd *finder) named(s *Site) bool {
+	return fd.o.Named.Names(s.Name) || slices.ContainsFunc(s.Aliases, fd.o.Named.Names)
 }
 
 // hasSite reports whether one of the sites is such.

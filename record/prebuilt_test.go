@@ -195,11 +195,11 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"setjmp", "__restore_rt", "__morestack"} {
-		if r := special(name); r == "" || !seen[r] {
+		if r := contract(name); r == "" || !seen[r] {
 			t.Errorf("%s: %q is not explained", name, r)
 		}
 	}
-	if r := special("main"); r != "" {
+	if r := contract("main"); r != "" {
 		t.Errorf("main: %s", r)
 	}
 	if Reason("").Text() != "" || Reason("x").Text() != "" {

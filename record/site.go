@@ -12,6 +12,9 @@ type Site struct {
 	Func uint64 // address of the function
 	Size uint64 // size of the function in bytes, 0 if unknown
 	Name string // raw symbol name without a version suffix, "" if the image has none
+	// Aliases are the other names of the function, sorted; nil: none. Identical functions that a linker has folded are
+	// one function with several names. The slice is read-only.
+	Aliases []string
 
 	Addr   uint64 // first byte that may be overwritten; Func for a function without a site
 	Len    int    // size of the site in bytes, 0 for a function without a site

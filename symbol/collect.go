@@ -54,6 +54,9 @@ func (t *Table) collect(named [2]*source, frames *source) {
 		if n[0]+n[1] > 1 || n[2] > 1 {
 			slices.SortFunc(group, compareFuncs)
 		}
+		if n[0]+n[1] > 1 {
+			group[0].Aliased = t.others.add(group)
+		}
 		for i := range group {
 			fn := &group[i]
 			if n := len(out); n > 0 && fn.rank == rankNone && out[n-1].describedBy(fn) {

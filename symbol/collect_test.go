@@ -46,6 +46,20 @@ func plainCollect(t *Table) []Func {
 	return out
 }
 
+// otherNames are a function's aliases.
+func otherNames(t *Table, fn *Func) []string {
+	var names []string
+	for _, s := range []*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true)} {
+		for _, k := range s.keys {
+			if other := s.at(k.i); other.Addr == fn.Addr && other.Name != fn.Name {
+				names = append(names, other.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func TestCollect(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for round := range 300 {
@@ -75,6 +89,13 @@ func TestCollect(t *testing.T) {
 		tab.fdes = fdes
 		want := plainCollect(tab)
 		tab.collect([2]*source{symbols(tab.syms, SourceSymtab, false), symbols(tab.dynsym, SourceDynsym, true)}, tab.frames())
+		for i := range want {
+			others := otherNames(tab, &want[i])
+			want[i].Aliased = len(others) > 0
+			if got := tab.Aliases(want[i].Addr); !slices.Equal(got, others) {
+				t.Fatalf("round %d: aliases of %+v: %q, want %q", round, want[i], got, others)
+			}
+		}
 		if d := cmp.Diff(want, tab.funcs, cmp.AllowUnexported(Func{}), cmpopts.EquateEmpty()); d != "" {
 			t.Fatalf("round %d:\n%s", round, d)
 		}

@@ -22,6 +22,8 @@ type Func struct {
 	Source     string // the table the name, or the address, comes from: .symtab, .dynsym or .eh_frame
 	// Ifunc says that a symbol of type STT_GNU_IFUNC has this address: the function is the symbol's resolver.
 	Ifunc bool
+	// Aliased says that the function has more names (Table.Aliases).
+	Aliased bool
 	// Part says that, according to the unwind table, a stack frame is already set up at the first byte: this is a
 	// part of another function that the compiler has split off, entered by jumps.
 	Part bool
@@ -47,6 +49,7 @@ type Table struct {
 	dynsym []elfio.Symbol
 	fdes   unwindTable
 	funcs  []Func
+	others aliases
 
 	opts      Options
 	debugOnce sync.Once
@@ -124,6 +127,10 @@ func (t *Table) Symbols() []elfio.Symbol { return t.syms }
 // DynamicSymbols returns the entries of the dynamic symbol table; a relocation's symbol index i is entry i-1. The slice
 // belongs to the table.
 func (t *Table) DynamicSymbols() []elfio.Symbol { return t.dynsym }
+
+// Aliases returns the other names of the function at addr, sorted: linkers fold functions with identical code, compilers
+// give constructors two names, and libraries keep old ones. The slice belongs to the table.
+func (t *Table) Aliases(addr uint64) []string { return t.others.at(addr) }
 
 // Lookup returns the function that contains addr, an address as in the file (without the load bias). A function of
 // unknown size extends to the next one, at most to the end of its section.

@@ -23,6 +23,18 @@ type SymTable interface {
 	Func(id uint32) (f Func, ok bool)
 }
 
+// Aliases returns the other names of a function of the image at a position in Trace.Images, nil if it has none: linkers
+// fold functions with identical code.
+func (t *Trace) Aliases(image int, f Func) []string {
+	if image >= len(t.syms) {
+		return nil
+	}
+	if tab, ok := t.syms[image].(interface{ AliasesOf(*Func) []string }); ok {
+		return tab.AliasesOf(&f)
+	}
+	return nil
+}
+
 // loadSymbols finds each image's functions: the directory's .sym file, or what
 // Options.Resolve has.
 func (t *Trace) loadSymbols(o Options) {

@@ -221,6 +221,10 @@ func (c *listCmd) writeLong(out *output, sites []record.Site, source func(uint64
 	t.column("SIZE", true)
 	t.column("FUNCTION", false)
 	t.column("REASON", false)
+	aliases := slices.ContainsFunc(sites, func(s record.Site) bool { return len(s.Aliases) > 0 })
+	if aliases {
+		t.column("ALIASES", false)
+	}
 	if c.srcline {
 		t.column("SOURCE", false)
 	}
@@ -235,6 +239,9 @@ func (c *listCmd) writeLong(out *output, sites []record.Site, source func(uint64
 			size = grouped(s.Size)
 		}
 		cells := []string{kind, fmt.Sprintf("%#x", s.Func), size, c.demangle.name(s.Display()), string(s.Reason)}
+		if aliases {
+			cells = append(cells, c.aliases(s))
+		}
 		if c.srcline {
 			cells = append(cells, source(s.Func))
 		}
@@ -243,20 +250,39 @@ func (c *listCmd) writeLong(out *output, sites []record.Site, source func(uint64
 	return t.write(out, out.paint)
 }
 
+// aliases are a function's other names as they are shown: those that look like another one, as two constructors do, once.
+func (c *listCmd) aliases(s *record.Site) string {
+	shown := c.demangle.name(s.Display())
+	var names []string
+	for _, a := range s.Aliases {
+		if n := c.demangle.name(a); n != shown && !slices.Contains(names, n) && len(names) < mostAliases {
+			names = append(names, n)
+		}
+	}
+	if more := len(s.Aliases) - mostAliases; len(names) == mostAliases && more > 0 {
+		names = append(names, fmt.Sprintf("(%d more)", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// mostAliases are shown in a line; --json has all.
+const mostAliases = 16
+
 // listedFunction is a line of list --json.
 type listedFunction struct {
-	Name      string `json:"name"`
-	Demangled string `json:"demangled,omitempty"`
-	Address   string `json:"address"`
-	Size      uint64 `json:"size"`
-	Traceable bool   `json:"traceable"`
-	Kind      string `json:"kind"`
-	Site      string `json:"site,omitempty"`
-	SiteSize  int    `json:"site_size,omitempty"`
-	Return    string `json:"return,omitempty"`
-	Table     string `json:"table,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-	Source    string `json:"source,omitempty"`
+	Name      string   `json:"name"`
+	Demangled string   `json:"demangled,omitempty"`
+	Aliases   []string `json:"aliases,omitempty"`
+	Address   string   `json:"address"`
+	Size      uint64   `json:"size"`
+	Traceable bool     `json:"traceable"`
+	Kind      string   `json:"kind"`
+	Site      string   `json:"site,omitempty"`
+	SiteSize  int      `json:"site_size,omitempty"`
+	Return    string   `json:"return,omitempty"`
+	Table     string   `json:"table,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	Source    string   `json:"source,omitempty"`
 }
 
 func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(uint64) string) error {
@@ -269,6 +295,7 @@ func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(ui
 		}
 		l := listedFunction{
 			Name:      s.Display(),
+			Aliases:   s.Aliases,
 			Address:   fmt.Sprintf("%#x", s.Func),
 			Size:      s.Size,
 			Traceable: s.Traceable(),

@@ -166,7 +166,7 @@ func matcher(
 			if int(id.Image) < len(t.Images) {
 				path = t.Images[id.Image].Path
 			}
-			is = f.In(path).Match(fn.Display())
+			is = f.In(path).Match(fn.Display(), t.Aliases(int(id.Image), fn)...)
 			known[id] = is
 		}
 		return is
@@ -184,7 +184,7 @@ func warnUnmatched(a *app, t *trace.Trace, f *record.Filter) {
 	for i := range t.Images {
 		in := f.In(t.Images[i].Path)
 		for fn := range t.FunctionsOf(i) {
-			in.Match(fn.Display())
+			in.Match(fn.Display(), t.Aliases(i, fn)...)
 		}
 	}
 	unknown := f.Unmatched()
