@@ -67,6 +67,16 @@ func TestLaterLibraries(t *testing.T) {
 	}
 }
 
+// A program that is traced gets its first libraries in the same way as one that is not.
+func TestTracedLoads(t *testing.T) {
+	l := buildLoads(t, "gcc", "-fpatchable-function-entry=5")
+	r := recorderCmd{Memory: planned(t, l.program), Library: map[string]string{filepath.Base(l.library): l.other}}
+	x := r.run(t, l.program, "arg")
+	if x.code != 7 || !strings.HasPrefix(x.stdout, "- answer 2 ") || !x.res.Injected || strings.Contains(x.stderr, "recorder:") {
+		t.Errorf("status %d, %q, %+v: %s", x.code, x.stdout, x.res, x.stderr)
+	}
+}
+
 // A question is worked on as long as it takes, and asked again meanwhile; who does not map the pool gets nothing, and
 // nobody can make any number of goroutines wait.
 func TestLaterAsks(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 // loads is a program with a library that it finds beside it, and another library that is to take its place.
 type loads struct{ program, library, other string }
 
-func buildLoads(t *testing.T, cc string) loads {
+func buildLoads(t *testing.T, cc string, flags ...string) loads {
 	t.Helper()
 	testtool.Need(t, cc)
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func buildLoads(t *testing.T, cc string) loads {
 		{cc, "-O2", "-shared", "-fPIC", "-DANSWER=1", "-Wl,-soname,library.so.1", "-o", l.library, "testdata/library.c"},
 		{cc, "-O2", "-shared", "-fPIC", "-DANSWER=2", "-Wl,-soname,library.so.1", "-o", l.other, "testdata/library.c"},
 		{"ln", "-s", filepath.Base(l.library), link},
-		{cc, "-O2", "-o", l.program, "testdata/loads.c", link, "-Wl,-rpath,$ORIGIN"},
+		append([]string{cc, "-O2", "-o", l.program, "testdata/loads.c", link, "-Wl,-rpath,$ORIGIN"}, flags...),
 	} {
 		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", argv, err, out)

@@ -97,6 +97,7 @@ type loader struct {
 	t        *Process
 	from, to uint64 // its image
 	code     []span // what of it is executed
+	stubs    span   // where system calls of it are made that were moved
 	entry    uint64 // of the program
 	saved    []byte // what is at the breakpoint there
 
@@ -279,7 +280,7 @@ func (l *loader) atCall(give func(Opened) string) error {
 	}
 	if s.op == unix.PTRACE_SYSCALL_INFO_ENTRY {
 		arg, opens := openCalls[s.word]
-		l.opening = opens && s.pc-l.from < l.to-l.from
+		l.opening = opens && (s.pc-l.from < l.to-l.from || s.pc-l.stubs.addr < l.stubs.size)
 		l.path = s.args[arg]
 		return nil
 	}

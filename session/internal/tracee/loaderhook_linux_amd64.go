@@ -57,10 +57,12 @@ func (l *loader) hook(routine uint64) (enable func() error, err error) {
 	if len(sites) == 0 {
 		return nil, errors.New("its dynamic loader opens files in an unknown way")
 	}
-	page, err := l.page(pageUp(uint64(len(sites) * stubSize)))
+	size := pageUp(uint64(len(sites) * stubSize))
+	page, err := l.page(size)
 	if err != nil {
 		return nil, err
 	}
+	l.stubs = span{page, size}
 	var stubs []byte
 	var edits []arch.Edit
 	for i, site := range sites {
