@@ -25,10 +25,12 @@ import (
 // copy, and no code is changed in memory. The same copy has to take the place of the same file each time, or the
 // loader would load it twice.
 //
-// From its exec stop on the process runs from system call to system call, to a breakpoint at the program's own entry
-// point: there the loader has done its work, and the tracer leaves. Only calls from the loader's code count, so that
-// what constructors of libraries read stays what it is. Constructors can do anything: they get their signals, may
-// fork, execute another program, end the process or take their time.
+// From its exec stop on the process runs to a breakpoint at the program's own entry point: there the loader has done its
+// work, and the tracer leaves. On the way it stops where the loader has opened a file, at breakpoints if its code is
+// known (loaderhook_linux_amd64.go), else at all system calls, of which there are thirty for each library. Only calls
+// from the loader's code count, so that what constructors of libraries read stays what it is. Constructors can do
+// anything: they get their signals, may fork, execute another program, end the process or take their time. Threads of
+// theirs are not traced, and would die of a breakpoint, so from the first one on there is only that at the entry point.
 //
 // Tried instead: changing libraries when they are mapped, where the loader tells debuggers (_dl_debug_state). Unwinders
 // have seen their tables by then, and code would have to be writable for a moment, which SELinux forbids.
@@ -63,12 +65,16 @@ func (t *Process) Load(m *patch.Memory, give func(Opened) string, unknown func(e
 	if err != nil {
 		return err
 	}
-	enable, err := l.later(m)
+	routine, err := l.later(m)
+	if herr := l.hook(); herr != nil {
+		routine, err = 0, herr
+	}
 	if err != nil {
 		unknown(err)
 	}
 	// Else nothing tells a stop at a system call, or behind execve, from a signal.
-	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACEFORK
+	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEEXEC |
+		unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACECLONE
 	if err := unix.PtraceSetOptions(t.pid, options); err != nil {
 		return &RefusedError{fmt.Errorf("PTRACE_SETOPTIONS: %w", err)}
 	}
@@ -80,11 +86,14 @@ func (t *Process) Load(m *patch.Memory, give func(Opened) string, unknown func(e
 		return err
 	}
 	end, err := l.run(give)
-	if err == nil && end == entered && enable != nil {
-		err = enable()
-	}
 	if end == executed || end == ended {
 		return err // the memory is another's, or gone
+	}
+	if err != nil {
+		routine = 0
+	}
+	if werr := l.aim(t, routine); err == nil {
+		err = werr
 	}
 	if werr := t.WriteAt(l.saved, l.entry); err == nil {
 		err = werr
@@ -98,6 +107,7 @@ type loader struct {
 	from, to uint64 // its image
 	code     []span // what of it is executed
 	stubs    span   // where system calls of it are made that were moved
+	armed    bool   // there are breakpoints in these
 	entry    uint64 // of the program
 	saved    []byte // what is at the breakpoint there
 
@@ -111,15 +121,15 @@ type span struct{ addr, size uint64 }
 // maxCode is more than any loader has.
 const maxCode = 16 << 20
 
-// later prepares the loader for libraries that the running program loads.
-func (l *loader) later(m *patch.Memory) (enable func() error, err error) {
+// later returns the runtime's routine for libraries that the running program loads.
+func (l *loader) later(m *patch.Memory) (routine uint64, err error) {
 	switch {
 	case m == nil:
-		return nil, errors.New("the program itself is not traced")
+		return 0, errors.New("the program itself is not traced")
 	case m.Loader == 0:
-		return nil, errors.New("the runtime has no routine for it on this machine")
+		return 0, errors.New("the runtime has no routine for it on this machine")
 	}
-	return l.hook(m.Loader + l.entry - m.OrigEntry)
+	return m.Loader + l.entry - m.OrigEntry, nil
 }
 
 // loader finds the dynamic loader of a process that has not run yet.
@@ -169,7 +179,8 @@ func (t *Process) loader() (*loader, error) {
 type loaderEnd int
 
 const (
-	entered  loaderEnd = iota // the program begins
+	loads    loaderEnd = iota // not yet
+	entered                   // the program begins
 	executed                  // it is another program
 	ended                     // the process is gone
 	given                     // it goes on without being watched: the error says why
@@ -179,8 +190,12 @@ const (
 func (l *loader) run(give func(Opened) string) (loaderEnd, error) {
 	var signal syscall.Signal // to be delivered
 	for {
-		if err := unix.PtraceSyscall(l.t.pid, int(signal)); err != nil {
-			return given, &RefusedError{fmt.Errorf("PTRACE_SYSCALL: %w", err)}
+		resume := unix.PtraceSyscall
+		if l.armed {
+			resume = unix.PtraceCont
+		}
+		if err := resume(l.t.pid, int(signal)); err != nil {
+			return given, &RefusedError{fmt.Errorf("ptrace: %w", err)}
 		}
 		ws, err := l.t.wait()
 		if err != nil {
@@ -196,12 +211,15 @@ func (l *loader) run(give func(Opened) string) (loaderEnd, error) {
 			return executed, nil
 		case sig == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_FORK:
 			err = l.forked()
+		case sig == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_CLONE:
+			err = l.cloned()
 		case sig == syscall.SIGTRAP:
-			var there bool
-			if there, err = l.atEntry(); there {
+			var end loaderEnd
+			if end, err = l.atBreakpoint(give); end == entered {
 				return entered, err
+			} else if end == given {
+				signal = sig // not ours
 			}
-			signal = sig
 		case l.groupStop():
 			// Let go while stopped, it stays so until somebody continues it.
 			syscall.Kill(l.t.pid, syscall.SIGSTOP)
@@ -244,23 +262,57 @@ func (l *loader) forked() error {
 	if err := child.WriteAt(l.saved, l.entry); err != nil {
 		return err
 	}
+	if err := l.aim(child, 0); err != nil {
+		return err
+	}
 	return child.Detach()
 }
 
-// atEntry tells whether the process is at the breakpoint, and puts it back in front of it.
-func (l *loader) atEntry() (bool, error) {
+// cloned lets a thread go that a constructor has made, when there are no breakpoints any more that it may come to.
+func (l *loader) cloned() error {
+	tid, err := unix.PtraceGetEventMsg(l.t.pid)
+	if err != nil {
+		return &RefusedError{fmt.Errorf("PTRACE_GETEVENTMSG: %w", err)}
+	}
+	if err := l.aim(l.t, 0); err != nil {
+		return err
+	}
+	l.armed = false
+	thread := &Process{pid: int(tid)}
+	if ws, err := thread.wait(); err != nil || !ws.Stopped() {
+		return err
+	}
+	return thread.Detach()
+}
+
+// atBreakpoint does what is to be done at a breakpoint. At the entry point it puts the process back in front of it.
+// What it returns is given for a stop at another place.
+func (l *loader) atBreakpoint(give func(Opened) string) (loaderEnd, error) {
 	regs, err := l.t.registers()
 	if err != nil {
-		return false, &RefusedError{err}
+		return given, &RefusedError{err}
+	}
+	if fd, path, ok := l.opened(regs); ok {
+		return loads, l.replace(fd, path, give)
 	}
 	if !regs.stoppedAt(l.entry) {
-		return false, nil
+		return given, nil
 	}
 	regs.setPC(l.entry)
 	if err := l.t.setRegisters(regs); err != nil {
-		return true, &RefusedError{err}
+		return entered, &RefusedError{err}
 	}
-	return true, nil
+	return entered, nil
+}
+
+// replace asks what takes the place of a file that has been opened by the name at path. The process is outside of any
+// system call.
+func (l *loader) replace(fd, path uint64, give func(Opened) string) error {
+	with := give(Opened{Path: l.t.text(path), FD: fmt.Sprintf("/proc/%d/fd/%d", l.t.pid, fd)})
+	if with == "" {
+		return nil
+	}
+	return l.t.withoutSignals(func() error { return l.t.replaceFD(fd, with) })
 }
 
 // groupStop tells whether the process has been stopped by a signal, not for one that is to be delivered: then there is
@@ -287,17 +339,11 @@ func (l *loader) atCall(give func(Opened) string) error {
 	if !l.opening || s.op != unix.PTRACE_SYSCALL_INFO_EXIT || int64(s.word) < 0 {
 		return nil
 	}
-	with := give(Opened{Path: l.t.text(l.path), FD: fmt.Sprintf("/proc/%d/fd/%d", l.t.pid, s.word)})
-	if with == "" {
-		return nil
+	// Registers are the process's own only outside of a system call: on arm64 the stop itself uses one.
+	if err := l.t.withoutSignals(l.t.step); err != nil {
+		return err
 	}
-	return l.t.withoutSignals(func() error {
-		// Registers are the process's own only outside of a system call: on arm64 the stop itself uses one.
-		if err := l.t.step(); err != nil {
-			return err
-		}
-		return l.t.replaceFD(s.word, with)
-	})
+	return l.replace(s.word, l.path, give)
 }
 
 // text reads a string of the process, the first bytes of a longer one; "" if there is none.

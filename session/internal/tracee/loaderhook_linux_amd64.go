@@ -11,11 +11,11 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// Libraries that the program loads later.
+// Where glibc's loader opens files.
 //
-// Nobody traces the process then, so the runtime in it asks the recorder (stub/src/amd64/loader.c). It has to come to
-// know that the loader has opened a file: the loader's code is changed at the exec stop, before it runs. It opens files
-// by a handful of functions, in each of which glibc has
+// Somebody has to come to know that the loader has opened a file: this process until the program begins, and the runtime
+// in the program for what that loads later, when nobody traces it (stub/src/amd64/loader.c). So the loader's code is
+// changed at the exec stop, before it runs. It opens files by a handful of functions, in each of which glibc has
 //
 //	b8 01 01 00 00        mov  $0x101, %eax   (openat)
 //	...                   moves of arguments
@@ -24,16 +24,19 @@ import (
 //	77 xx                 ja   ...
 //
 // The last two but one become a jump to a stub of the same instructions, in a page of its own below the loader, as the
-// runtime is farther away than a jump reaches. The stub goes on to the runtime if the call has succeeded, but only
-// when the program begins: before, this process substitutes files itself, which needs no answer in time.
+// runtime is farther away than a jump reaches. If the call has succeeded the stub goes on to where its slot says: to a
+// breakpoint in the stub itself; when the program begins, to the runtime; or, if there is nothing to be done, back.
 //
 // The recorder must not change code that something else jumps into: where any bytes of the loader could be a branch to
 // the middle of the eight, they are left alone, and so are loaders that do not look like this (musl's is also the C
 // library, so that all that the program opens would come by).
 
+// A stub, and offsets in it.
 const (
 	stubSize = 64
-	stubSlot = 32 // of a stub: the address that it goes on to
+	stubBack = 23 // where it goes back to the loader
+	stubTrap = 28 // a breakpoint in front of that
+	stubSlot = 32 // the address that it goes on to
 )
 
 var (
@@ -41,28 +44,26 @@ var (
 	callAndCheck = []byte{0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff} // syscall; cmp $-4096, %rax
 )
 
-// hook changes the loader's code so that it comes to the routine of the runtime when it has opened a file. enable has to
-// be called for that to begin.
-func (l *loader) hook(routine uint64) (enable func() error, err error) {
+// hook changes the loader's code so that it comes to a breakpoint when it has opened a file.
+func (l *loader) hook() error {
 	var sites []uint64
 	for _, s := range l.code {
 		b := make([]byte, s.size)
 		if err := l.t.ReadAt(b, s.addr); err != nil {
-			return nil, err
+			return err
 		}
 		for _, at := range findOpens(b) {
 			sites = append(sites, s.addr+uint64(at))
 		}
 	}
 	if len(sites) == 0 {
-		return nil, errors.New("its dynamic loader opens files in an unknown way")
+		return errors.New("its dynamic loader opens files in an unknown way")
 	}
 	size := pageUp(uint64(len(sites) * stubSize))
 	page, err := l.page(size)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l.stubs = span{page, size}
 	var stubs []byte
 	var edits []arch.Edit
 	for i, site := range sites {
@@ -72,38 +73,48 @@ func (l *loader) hook(routine uint64) (enable func() error, err error) {
 		edits = append(edits, arch.Edit{Addr: site, Old: callAndCheck, New: jmp})
 	}
 	if err := l.t.WriteAt(stubs, page); err != nil {
-		return nil, err
+		return err
 	}
 	if err := arch.Compare(l.t, PageSize, arch.All(edits)); err != nil {
-		return nil, err
+		return err
 	}
 	if err := arch.Write(l.t, PageSize, edits); err != nil {
-		return nil, err
+		return err
 	}
-	return func() error {
-		for i := range sites {
-			if err := l.t.WriteAt(le.AppendUint64(nil, routine), page+uint64(i*stubSize)+stubSlot); err != nil {
-				return err
-			}
+	l.stubs, l.armed = span{page, uint64(len(stubs))}, true
+	return nil
+}
+
+// aim has the stubs of a process, which are where this one's are, go on to a routine; 0: back to the loader.
+func (l *loader) aim(t *Process, routine uint64) error {
+	for at := l.stubs.addr; at < l.stubs.addr+l.stubs.size; at += stubSize {
+		to := routine
+		if to == 0 {
+			to = at + stubBack
 		}
-		return nil
-	}, nil
+		if err := t.WriteAt(le.AppendUint64(nil, to), at+stubSlot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// opened tells whether the process is at the breakpoint of a stub: it has opened a file then, by the name at path.
+func (l *loader) opened(regs *registers) (fd, path uint64, ok bool) {
+	at := regs.Rip - uint64(len(breakpoint)) - l.stubs.addr
+	return regs.Rax, regs.Rsi, at < l.stubs.size && at%stubSize == stubTrap
 }
 
 // openStub is the code at addr for a system call that was at site.
 func openStub(addr, site uint64) []byte {
-	const (
-		back = 23 // where it goes on if the call has failed, or nothing is to be done
-		slot = stubSlot
-	)
 	next := site + uint64(len(callAndCheck))
 	b := slices.Clone(callAndCheck)
-	b = append(b, 0x77, back-10)                                             // ja back
+	b = append(b, 0x77, stubBack-10)                                         // ja back
 	b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), uint32(next-(addr+17))) // lea next(%rip), %r11
-	b = le.AppendUint32(append(b, 0xff, 0x25), slot-23)                      // jmp *slot(%rip)
-	b = le.AppendUint32(append(b, 0xe9), uint32(next-(addr+back+5)))         // back: jmp next
-	b = append(b, bytes.Repeat([]byte{0xcc}, slot-len(b))...)                // int3
-	b = le.AppendUint64(b, addr+back)                                        // slot
+	b = le.AppendUint32(append(b, 0xff, 0x25), stubSlot-stubBack)            // jmp *slot(%rip)
+	b = le.AppendUint32(append(b, 0xe9), uint32(next-(addr+stubTrap)))       // back: jmp next
+	b = append(b, 0xcc, 0xeb, 0x100-8, 0xcc)                                 // trap: int3; jmp back; int3
+	b = le.AppendUint64(b, addr+stubTrap)                                    // slot
 	return append(b, make([]byte, stubSize-len(b))...)
 }
 

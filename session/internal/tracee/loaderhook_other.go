@@ -7,7 +7,9 @@ import (
 	"runtime"
 )
 
-// hook: the runtime has no routine for this machine.
-func (l *loader) hook(uint64) (enable func() error, err error) {
-	return nil, errors.New("not on " + runtime.GOARCH + " yet")
-}
+// hook: what this machine's loaders look like is not known.
+func (l *loader) hook() error { return errors.New("not on " + runtime.GOARCH + " yet") }
+
+func (l *loader) aim(*Process, uint64) error { return nil }
+
+func (l *loader) opened(*registers) (fd, path uint64, ok bool) { return 0, 0, false }

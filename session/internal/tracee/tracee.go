@@ -85,7 +85,9 @@ func (t *Process) CheckFile(want os.FileInfo) error {
 
 // Detach lets the process go.
 func (t *Process) Detach() error {
-	t.mem.Close()
+	if t.mem != nil {
+		t.mem.Close()
+	}
 	if err := unix.PtraceDetach(t.pid); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("PTRACE_DETACH: %w", err)
 	}
