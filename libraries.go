@@ -235,9 +235,9 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 // key is what a library's copy depends on: the file, all options, and the fentry that makes it.
 func (l *libraries) key(plan *patch.Options, st *unix.Stat_t) string {
 	o := *plan
-	o.Select, o.Roots, o.Without = nil, nil, nil
+	o.Select, o.Roots, o.Hide, o.Without = nil, nil, nil, nil
 	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %v %q", o, l.find.Plain, l.symbols.DebugDirs),
-		plan.Select.Key(), plan.Roots.Key(), plan.Without.Key())
+		plan.Select.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key())
 }
 
 // keep puts a copy into the cache, or into memory if there is none.

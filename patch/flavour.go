@@ -16,8 +16,9 @@ type flavour interface {
 	refuses(s *record.Site) record.Reason
 	// thunk is the kind of thunk that serves a site.
 	thunk(s *record.Site) arch.ThunkKind
-	// routines are the runtime's, by name, that thunks of a kind call. exit is "" for those that have none.
-	routines(k arch.ThunkKind) (enter, exit string)
+	// routines are the runtime's, by name, that thunks of a kind call. exit is "" for those that have none. hidden: of
+	// functions that are left out with all inside them.
+	routines(k arch.ThunkKind, hidden bool) (enter, exit string)
 	// hides reports whether return addresses are not where unwinders look for them while a function is traced: then
 	// the image's unwind information has to say where they are.
 	hides() bool
@@ -68,9 +69,11 @@ func behindPrologue(s *record.Site) bool {
 	return s.Ret == record.RetFP || s.Ret == record.RetSigned
 }
 
-func (c cCode) routines(k arch.ThunkKind) (enter, exit string) {
+func (c cCode) routines(k arch.ThunkKind, hidden bool) (enter, exit string) {
 	tracer := "graph"
 	switch o := c.o; {
+	case hidden:
+		tracer = "hide"
 	case o.Tracer == Function:
 		tracer = "func"
 	case o.Tracer == Profile:

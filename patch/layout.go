@@ -54,6 +54,8 @@ type layout struct {
 	runtime  runtime
 	runs     []arch.ThunkRun
 	routines [arch.ThunkKinds]enterExit
+	hiding   [arch.ThunkKinds]enterExit // of functions in hidden
+	hidden   []byte                     // bitmap, by id, of functions that are left out with all inside them; nil: none
 
 	windows       []window // of all functions
 	before, after []byte   // their bytes
@@ -186,6 +188,9 @@ func (l *layout) rest(rt *elfio.File) error {
 	if err := l.roots(); err != nil {
 		return err
 	}
+	if l.hidden != nil {
+		l.runtime.hidden = l.bitmap(".fentry.without", l.hidden)
+	}
 	if err := l.unwind(); err != nil {
 		return err
 	}
@@ -306,7 +311,10 @@ func (l *layout) addThunks() {
 // same functions.
 func (l *layout) callees() (err error) {
 	p := l.p
-	fl := p.flavour()
+	fl, hides := p.flavour(), p.Options.hidden()
+	if p.Options.Hide != nil && p.Options.Tracer == FunctionGraph {
+		l.hidden = make([]byte, l.bitmapSize())
+	}
 	h := l.identity()
 	var sites [64 * 8]byte
 	n := 0
@@ -317,7 +325,13 @@ func (l *layout) callees() (err error) {
 		}
 		k := fl.thunk(fn.Site)
 		if l.routines[k].enter == 0 {
-			if l.routines[k], err = l.routinesOf(k); err != nil {
+			if l.routines[k], err = l.routinesOf(k, false); err != nil {
+				return err
+			}
+		}
+		if hides(fn.Site) {
+			l.hidden[fn.ID/8] |= 1 << (fn.ID % 8)
+			if l.hiding[k], err = l.routinesOf(k, true); err != nil {
 				return err
 			}
 		}
@@ -391,18 +405,20 @@ func (l *layout) roots() error {
 	if len(ids) == 0 {
 		return fmt.Errorf("%w: no traced function is a graph root", ErrNoSites)
 	}
-	size := uint64(l.traced+1+63) / 64 * 8
-	l.runtime.roots = l.add(piece{
-		name: ".fentry.roots", size: size, align: 8, owner: nobody,
-		write: func(dst []byte) ([]byte, error) {
-			b := dst[:size]
-			for _, id := range ids {
-				b[id/8] |= 1 << (id % 8)
-			}
-			return b, nil
-		},
-	})
+	bits := make([]byte, l.bitmapSize())
+	for _, id := range ids {
+		bits[id/8] |= 1 << (id % 8)
+	}
+	l.runtime.roots = l.bitmap(".fentry.roots", bits)
 	return nil
+}
+
+// bitmapSize is the size of a bitmap indexed by site id.
+func (l *layout) bitmapSize() int { return (l.traced + 1 + 63) / 64 * 8 }
+
+// bitmap lays out one.
+func (l *layout) bitmap(name string, bits []byte) (addr uint64) {
+	return l.add(piece{name: name, size: uint64(len(bits)), align: 8, owner: nobody, ready: bits})
 }
 
 // info lays out what the image was before.

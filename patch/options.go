@@ -75,13 +75,17 @@ type Options struct {
 	MinSize uint64
 	// Roots restricts recording to calls inside these functions; nil: no restriction.
 	Roots *record.Filter
+	// Hide leaves out calls of these functions with everything inside them; nil: none. They are traced, so that their
+	// calls are noticed, even if Select does not choose them.
+	Hide *record.Filter
 	// Depth is the maximum depth of nested traced calls to record; 0: unlimited.
 	Depth uint32
 	// Threshold is the duration below which calls leave no events; 0: all calls do.
 	Threshold time.Duration
 
 	// NoClock has events carry sequence numbers in place of times: a call costs a quarter, and the trace says what called
-	// what and in which order. Only for FunctionGraph without Roots, Depth and Threshold.
+	// what and in which order. Only for FunctionGraph without Roots, Hide, Depth and
+	// Threshold.
 	NoClock bool
 
 	// Keep leaves the profiling calls of functions that are not traced as they are. By default they become nops and
@@ -95,7 +99,7 @@ type Options struct {
 	Session string // path of the recorder's pool; "" in files
 	Dir     string // trace directory of a program that runs alone; "": fentry.data
 	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
-	Path    string // path of the image, for people and for Select and Roots; recorded in the trace
+	Path    string // path of the image, for people and for patterns; recorded in the trace
 }
 
 // leavesOut reports whether Without or MinSize leaves a function out, in an image with the given build-id in hex digits.
@@ -105,4 +109,14 @@ func (o *Options) leavesOut(s *record.Site, buildID string) bool {
 }
 
 // selective reports whether an option decides at run time which calls are recorded: frames then keep times and depths.
-func (o *Options) selective() bool { return o.Depth != 0 || o.Threshold != 0 || o.Roots != nil }
+func (o *Options) selective() bool {
+	return o.Depth != 0 || o.Threshold != 0 || o.Roots != nil || o.Hide != nil
+}
+
+// hidden returns what says whether calls of a function are left out with everything inside them.
+func (o *Options) hidden() func(s *record.Site) bool {
+	if o.Hide == nil || o.Tracer != FunctionGraph {
+		return func(*record.Site) bool { return false }
+	}
+	return o.Hide.In(o.Path).MatchSite
+}

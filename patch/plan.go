@@ -120,7 +120,7 @@ func (p *Plan) Build() error {
 	}
 	p.made = false
 	if o := &p.Options; o.NoClock && (o.Tracer != FunctionGraph || o.selective()) {
-		return errors.New("without a clock there is the function_graph tracer only, and no roots, depth or threshold")
+		return errors.New("without a clock there is the function_graph tracer only, and no roots, functions left out, depth or threshold")
 	}
 	l := &layout{p: p}
 	p.l = l
@@ -199,14 +199,14 @@ func (p *Plan) hasTracer() bool {
 func (p *Plan) choose(sites []record.Site) {
 	buildID := hex.EncodeToString(p.BuildID)
 	p.Functions = bigslice.Make[Func](0, len(sites))
-	selected := p.Options.Select.In(p.Options.Path)
+	selected, hides := p.Options.Select.In(p.Options.Path), p.Options.hidden()
 	for i := range sites {
 		s := &sites[i]
 		fn := Func{Site: s}
 		switch reason := p.flavour().refuses(s); {
 		case reason != "":
 			fn.leave(reason)
-		case (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID):
+		case (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s):
 			fn.Action = Trace
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop

@@ -22,6 +22,7 @@ type runtime struct {
 	config uint64 // what the process is told
 	image  uint64 // what the image is told
 	roots  uint64 // bitmap of graph roots, 0 for none
+	hidden uint64 // bitmap of functions that are left out with all inside them, 0 for none
 
 	syms    map[string]uint64
 	defined []link.Symbol
@@ -93,8 +94,8 @@ func (l *layout) symbol(name string) (uint64, error) {
 type enterExit struct{ enter, exit uint64 }
 
 // routinesOf finds the routines of thunks of kind k.
-func (l *layout) routinesOf(k arch.ThunkKind) (r enterExit, err error) {
-	enter, exit := l.p.flavour().routines(k)
+func (l *layout) routinesOf(k arch.ThunkKind, hidden bool) (r enterExit, err error) {
+	enter, exit := l.p.flavour().routines(k, hidden)
 	if r.enter, err = l.symbol(enter); err == nil && exit != "" {
 		r.exit, err = l.symbol(exit)
 	}
@@ -119,6 +120,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	}
 	if r.roots != 0 {
 		m.Roots = int64(r.roots - r.image)
+	}
+	if r.hidden != 0 {
+		m.Without = int64(r.hidden - r.image)
 	}
 	if config, err = c.MarshalBinary(); err != nil {
 		return nil, nil, err

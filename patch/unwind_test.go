@@ -13,6 +13,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 )
 
 const nested = `
@@ -28,6 +29,10 @@ int main(int argc, char **argv) { printf("%d\n", outer(argc)); return 0; }
 // unwinder finds the functions that called it, in their order, and nothing else.
 func TestUnwindAtEveryInstruction(t *testing.T) {
 	fentry, patchable, arm := []string{"-pg", "-mfentry"}, []string{"-fpatchable-function-entry=5"}, []string{"-fpatchable-function-entry=2"}
+	leaf, err := record.NewFilter([]string{"leaf"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name  string
 		on    *target
@@ -36,6 +41,8 @@ func TestUnwindAtEveryInstruction(t *testing.T) {
 	}{
 		{"graph", onAMD64, fentry, patch.Options{}},
 		{"options", onAMD64, fentry, patch.Options{Depth: 100, Threshold: time.Nanosecond}},
+		{"hidden", onAMD64, fentry, patch.Options{Hide: leaf}},
+		{"hidden mcount", onAMD64, []string{"-pg"}, patch.Options{Hide: leaf}},
 		{"profile", onAMD64, patchable, patch.Options{Tracer: patch.Profile}},
 		{"count", onAMD64, patchable, patch.Options{Tracer: patch.Count}},
 		{"function", onAMD64, patchable, patch.Options{Tracer: patch.Function}},
@@ -43,6 +50,8 @@ func TestUnwindAtEveryInstruction(t *testing.T) {
 		{"mcount", onAMD64, []string{"-pg"}, patch.Options{}},
 		{"graph", onARM64, arm, patch.Options{}},
 		{"options", onARM64, arm, patch.Options{Depth: 100, Threshold: time.Nanosecond}},
+		{"hidden", onARM64, arm, patch.Options{Hide: leaf}},
+		{"hidden mcount", onARM64, []string{"-pg"}, patch.Options{Hide: leaf}},
 		{"profile", onARM64, arm, patch.Options{Tracer: patch.Profile}},
 		{"count", onARM64, arm, patch.Options{Tracer: patch.Count}},
 		{"function", onARM64, arm, patch.Options{Tracer: patch.Function}},

@@ -57,10 +57,11 @@ type Image struct {
 	Switches int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
 	Library  bool   // the image is loaded into programs, from a file of its own
 	Mode     uint32 // tracer whose routines the thunks call, as in the process's Config
-	Options  bool   // the thunks call the routines for a depth, a threshold or roots
+	Options  bool   // the thunks call the routines for a depth, a threshold, roots or functions that are left out
 	NoClock  bool   // the thunks call the routines that read no clock
 	Plain    bool   // functions that no compiler has prepared for tracing are among those with ids
 	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
+	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
 	BuildID  []byte // of the image before it was patched, up to 127 bytes
 	Path     string // of the image, up to 1023 bytes
 }
@@ -103,6 +104,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOThunks:], uint64(m.Thunks))
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
+	le.PutUint64(b[format.ImageOWithout:], uint64(m.Without))
 	le.PutUint32(b[format.ImageOMode:], m.Mode)
 	var options uint32
 	if m.Options {

@@ -42,6 +42,7 @@ type buildOptions struct {
 	tracer string   // graph, order, func, profile, count, opt; graph unless set
 	behind bool     // sites are behind the prologue
 	roots  []string // graph roots
+	hidden []string // left out with all inside them
 	skip   func(name string) bool
 	guest  bool // a shared object, to be loaded by a fixture
 }
@@ -75,17 +76,19 @@ func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
 	.section .fentry.thunks, "ax", %%progbits
 	.balign 64
 	.globl harness_thunks
-harness_thunks: .zero %d
+harness_thunks: .zero %[1]d
 	.section .fentry.frames, "a", %%progbits
 	.balign 8
 	.globl harness_frames
-harness_frames: .zero %d
+harness_frames: .zero %[2]d
 	.globl harness_roots
-harness_roots: .zero %d
+harness_roots: .zero %[3]d
+	.globl harness_hidden
+harness_hidden: .zero %[3]d
 	.bss
 	.balign 8
 	.globl harness_switches
-harness_switches: .zero %d
+harness_switches: .zero %[4]d
 	.section .note.GNU-stack, "", %%progbits
 `, room*thunkSize, 128+room*128, room/8+8, SwitchesSize(room))
 	if o.guest {
@@ -178,6 +181,9 @@ harness_switches: .zero %d
 			enter: addr[enter], exit: addr["fentry_"+o.tracer+"_exit"], site: a, body: a + uint64(m.site), id: uint32(len(thunks) + 1),
 			function: o.tracer == "func", count: o.tracer == "count", behind: o.behind,
 		}
+		if slices.Contains(o.hidden, n) {
+			th.enter, th.exit = addr[strings.Replace(enter, "opt", "hide", 1)], addr["fentry_hide_exit"]
+		}
 		if th.enter == 0 {
 			t.Fatalf("no %s", enter)
 		}
@@ -205,15 +211,19 @@ harness_switches: .zero %d
 	if o.guest {
 		img.ID, img.Library = guestID, true
 	}
-	if len(o.roots) > 0 {
-		bitmap := at(addr["harness_roots"])
+	bitmap := func(names []string, symbol string) (distance int64) {
+		if len(names) == 0 {
+			return 0
+		}
+		b := at(addr[symbol])
 		for i, n := range f.sites {
-			if slices.Contains(o.roots, n) {
-				bitmap[(i+1)/8] |= 1 << ((i + 1) % 8)
+			if slices.Contains(names, n) {
+				b[(i+1)/8] |= 1 << ((i + 1) % 8)
 			}
 		}
-		img.Roots = int64(addr["harness_roots"] - info)
+		return int64(addr[symbol] - info)
 	}
+	img.Roots, img.Without = bitmap(o.roots, "harness_roots"), bitmap(o.hidden, "harness_hidden")
 	b, err := o.config.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -76,3 +76,59 @@ func testOptions(t *testing.T, m *machine) {
 		}
 	})
 }
+
+// TestHidden: functions that are left out leave nothing in the trace, nor does anything inside them, however they end.
+func TestHidden(t *testing.T) {
+	forEach(t, testHidden)
+}
+
+func testHidden(t *testing.T, m *machine) {
+	all := map[string]int{"all_quick": 260, "quick": 300, "outside": 10, "root": 10, "quick_jumper": 60}
+	but := func(changes map[string]int) map[string]int {
+		want := maps.Clone(all)
+		maps.Copy(want, changes)
+		maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
+		return want
+	}
+	for _, tt := range []struct {
+		name, run string
+		config    Config
+		hidden    []string
+		roots     []string
+		want      map[string]int
+	}{
+		{"nothing", "calls", Config{Depth: 1 << 31}, []string{"nobody"}, nil, all},
+		{"leaf", "calls", Config{}, []string{"quick"}, nil, but(map[string]int{"quick": 0})},
+		{"inner", "calls", Config{}, []string{"root"}, nil, but(map[string]int{"root": 0, "all_quick": 230, "quick": 260})},
+		{"recursive", "calls", Config{}, []string{"all_quick"}, nil, but(map[string]int{"all_quick": 0, "quick": 40})},
+		{"one in another", "calls", Config{}, []string{"outside", "root", "quick"}, nil,
+			map[string]int{"all_quick": 230, "quick_jumper": 60}},
+		{"left by longjmp", "calls", Config{}, []string{"quick_jumper"}, nil, but(map[string]int{"quick_jumper": 0})},
+		{"and depth", "calls", Config{Depth: 2}, []string{"root"}, nil,
+			map[string]int{"all_quick": 40, "quick": 50, "outside": 10, "quick_jumper": 20}},
+		{"too deep itself", "calls", Config{Depth: 1}, []string{"root"}, nil,
+			map[string]int{"all_quick": 20, "quick": 10, "outside": 10, "quick_jumper": 10}},
+		{"a root", "calls", Config{}, []string{"root"}, []string{"root"}, map[string]int{}},
+		{"around a root", "calls", Config{}, []string{"outside"}, []string{"root", "quick_jumper"}, map[string]int{"quick_jumper": 60}},
+		{"in a root", "calls", Config{}, []string{"all_quick"}, []string{"root"}, map[string]int{"root": 10, "quick": 10}},
+		{"jumps away", "tails", Config{}, []string{"even"}, nil, map[string]int{"chain": 1000, "quick": 1000}},
+		{"is jumped to", "tails", Config{}, []string{"odd"}, nil, map[string]int{"chain": 1000, "even": 1000, "quick": 1000}},
+		{"jumps away, short", "tails", Config{Threshold: 1e9}, []string{"even"}, nil, map[string]int{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := buildFixture(t, "options.c", buildOptions{on: m, tracer: "opt", config: tt.config, roots: tt.roots, hidden: tt.hidden})
+			out, ev := f.run(t, tt.run)
+			if out != "done\n" || !maps.Equal(ev.calls, tt.want) || ev.strays != 0 || ev.open != 0 {
+				t.Errorf("%q: calls %v, want %v; %d exits without entry, %d open", out, ev.calls, tt.want, ev.strays, ev.open)
+			}
+		})
+	}
+	t.Run("long ones", func(t *testing.T) {
+		f := buildFixture(t, "options.c", buildOptions{on: m, tracer: "opt", config: Config{Threshold: 2e6}, hidden: []string{"slow_child", "jumper"}})
+		_, ev := f.run(t, "times")
+		if ev.calls["slow_child"]+ev.calls["slow_leaf"]+ev.calls["jumper"] != 0 || ev.calls["sum_slow"] != 1 || ev.calls["tail_target"] != 1 ||
+			ev.strays != 0 || ev.open != 0 {
+			t.Errorf("calls %v, %d strays, %d open", ev.calls, ev.strays, ev.open)
+		}
+	})
+}

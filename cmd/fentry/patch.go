@@ -29,6 +29,7 @@ import (
 type traceFlags struct {
 	filter, notrace, graph []string
 	minSize                uint64
+	without                []string
 	depth                  uint32
 	threshold              time.Duration
 	tracer, clock          string
@@ -44,6 +45,8 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	addPatternFlags(cmd, &t.filter, &t.notrace, "trace")
 	f.StringArrayVarP(&t.graph, "graph", "G", nil, "record only inside functions that match `PAT` (repeatable)")
 	f.Uint64VarP(&t.minSize, "min-size", "Z", 0, "leave out functions of fewer than `BYTES` bytes of code")
+	f.StringArrayVar(&t.without, "graph-notrace", nil, "leave out functions that match `PAT`, and everything inside them "+
+		"(repeatable)")
 	f.Uint32VarP(&t.depth, "depth", "D", 0, "record only the first `N` levels of nested calls; 0: all")
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	t.plain.add(cmd, "trace")
@@ -84,15 +87,16 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if o.Tracer, err = patch.ParseTracer(t.tracer); err != nil {
 		return o, usagef(cmd, "--tracer: %v", err)
 	}
-	if o.Tracer != patch.FunctionGraph && (t.depth != 0 || t.threshold != 0 || len(t.graph) > 0) {
-		return o, usagef(cmd, "--depth, --threshold and --graph require the function_graph tracer")
+	selective := t.depth != 0 || t.threshold != 0 || len(t.graph)+len(t.without) > 0
+	if o.Tracer != patch.FunctionGraph && selective {
+		return o, usagef(cmd, "--depth, --threshold, --graph and --graph-notrace require the function_graph tracer")
 	}
 	if !slices.Contains(clocks, t.clock) {
 		return o, usagef(cmd, "--clock: no clock %q; there are %s", t.clock, strings.Join(clocks, ", "))
 	}
-	if o.NoClock = t.clock == trace.ClockNone; o.NoClock &&
-		(o.Tracer != patch.FunctionGraph || t.depth != 0 || t.threshold != 0 || len(t.graph) > 0) {
-		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold and --graph")
+	if o.NoClock = t.clock == trace.ClockNone; o.NoClock && (o.Tracer != patch.FunctionGraph || selective) {
+		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold, --graph and "+
+			"--graph-notrace")
 	}
 	if len(t.filter)+len(t.notrace) > 0 {
 		if o.Select, err = record.NewFilter(t.filter, t.notrace); err != nil {
@@ -104,13 +108,18 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 			return o, usagef(cmd, "%v", err)
 		}
 	}
+	if len(t.without) > 0 {
+		if o.Hide, err = record.NewFilter(t.without, nil); err != nil {
+			return o, usagef(cmd, "%v", err)
+		}
+	}
 	o.Depth, o.Threshold, o.MinSize = t.depth, t.threshold, t.minSize
 	return o, nil
 }
 
 // unmatched tells which patterns selected nothing.
 func unmatched(a *app, o patch.Options) {
-	for _, f := range []*record.Filter{o.Select, o.Roots} {
+	for _, f := range []*record.Filter{o.Select, o.Roots, o.Hide} {
 		if f == nil {
 			continue
 		}

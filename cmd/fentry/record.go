@@ -79,6 +79,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
 		Example: `  fentry record ./prog input.txt              then: fentry replay, fentry report
   fentry record -F 'parse_*' ./prog           some functions only
   fentry record -G handle_request ./server    only what happens inside one function
+  fentry record --graph-notrace log_message ./prog   nothing of that function, nor inside it
   fentry record -t 10us ./prog                calls of at least 10us
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record python3 script.py             an installed program: no compiler has prepared it
@@ -217,7 +218,7 @@ func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
 func (c *recordCmd) given(cmd *cobra.Command) []string {
 	var opts []string
 	fs := cmd.Flags()
-	for _, name := range []string{"filter", "notrace", "graph", "library"} {
+	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library"} {
 		vals, _ := fs.GetStringArray(name)
 		for _, v := range vals {
 			opts = append(opts, "--"+name+"="+v)

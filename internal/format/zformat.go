@@ -391,6 +391,7 @@ const (
 	ImageOOptions  = 60  // u32
 	ImageOPlain    = 64  // u32
 	ImageOLibrary  = 68  // u32
+	ImageOWithout  = 72  // i64, bytes
 	ImageOIdlen    = 128 // u8, bytes
 	ImageOBuildID  = 129 // u8[127]
 	ImageOPath     = 256 // char[1024]

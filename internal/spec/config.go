@@ -37,9 +37,11 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"SWITCHES", 40, "i64", "bytes", "distance to the byte of id 1 that its thunk tests, see Switches; 0: none"},
 	{"ROOTS", 48, "i64", "bytes", "distance to a bitmap of graph roots by local id; 0: none"},
 	{"MODE", 56, "u32", "", "tracer whose routines the thunks call, see Modes"},
-	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold or roots; 2: those without a clock"},
+	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold, roots or functions left out; 2: those without a clock"},
 	{"PLAIN", 64, "u32", "", "1: functions that no compiler has prepared for tracing are among those with ids"},
 	{"LIBRARY", 68, "u32", "", "1: the image is loaded into programs, from a file of its own"},
+	{"WITHOUT", 72, "i64", "bytes", "distance to a bitmap, by local id, of functions that are left out with all inside them; " +
+		"0: none"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},

@@ -59,6 +59,7 @@
 #define IMAGE_O_OPTIONS            60           /* u32 */
 #define IMAGE_O_PLAIN              64           /* u32 */
 #define IMAGE_O_LIBRARY            68           /* u32 */
+#define IMAGE_O_WITHOUT            72           /* i64, bytes */
 #define IMAGE_O_IDLEN              128          /* u8, bytes */
 #define IMAGE_O_BUILD_ID           129          /* u8[127] */
 #define IMAGE_O_PATH               256          /* char[1024] */
@@ -109,10 +110,11 @@ struct image_info {
 	i64 switches; /* bytes: distance to the byte of id 1 that its thunk tests, see Switches; 0: none */
 	i64 roots; /* bytes: distance to a bitmap of graph roots by local id; 0: none */
 	u32 mode; /* tracer whose routines the thunks call, see Modes */
-	u32 options; /* 1: those for a depth, a threshold or roots; 2: those without a clock */
+	u32 options; /* 1: those for a depth, a threshold, roots or functions left out; 2: those without a clock */
 	u32 plain; /* 1: functions that no compiler has prepared for tracing are among those with ids */
 	u32 library; /* 1: the image is loaded into programs, from a file of its own */
-	u8 pad72[56];
+	i64 without; /* bytes: distance to a bitmap, by local id, of functions that are left out with all inside them; 0: none */
+	u8 pad80[48];
 	u8 idlen; /* bytes: length of the build-id */
 	u8 build_id[127]; /* build-id of the image before it was patched */
 	char path[1024]; /* path of the image */
@@ -129,6 +131,7 @@ _Static_assert(offsetof(struct image_info, mode) == IMAGE_O_MODE, "image_info.mo
 _Static_assert(offsetof(struct image_info, options) == IMAGE_O_OPTIONS, "image_info.options");
 _Static_assert(offsetof(struct image_info, plain) == IMAGE_O_PLAIN, "image_info.plain");
 _Static_assert(offsetof(struct image_info, library) == IMAGE_O_LIBRARY, "image_info.library");
+_Static_assert(offsetof(struct image_info, without) == IMAGE_O_WITHOUT, "image_info.without");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");

@@ -3,8 +3,13 @@
    The shadow of a frame's slot has its return address and the slot before it in the
    chain. In the profile tracer it has besides the time of the entry and the time
    spent so far in the callees of the frame it was called from; with a depth limit,
-   a threshold or graph roots the time of the entry, and a word
-   depth << 32 | FT_ID_EXIT if the entry is in the trace | id. */
+   a threshold, graph roots or functions that are left out the time of the entry, and a
+   word depth << 32 | FT_ID_EXIT if the entry is in the trace | id.
+
+   A function that is left out with all inside it has a frame, so that its return is
+   noticed, but leaves no event. Its depth is DEPTH_HIDDEN, so that the fast paths skip
+   what it calls as they skip what is too deep: nobody else has to look whether a call is
+   inside one. What it ends by jumping to takes its frame and stays hidden. */
 #include "chunk.h"
 #include "configuration.h"
 #include "frame.h"
@@ -26,7 +31,7 @@ static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shad
 hidden void frames_init(u64 hz)
 {
 	const struct config *f = &fentry_config;
-	fentry_words.depth = f->depth ? f->depth : ~0U;
+	fentry_words.depth = f->depth && f->depth < DEPTH_HIDDEN ? f->depth : DEPTH_HIDDEN - 1;
 	if (f->threshold) {
 		/* hz is below 2^40; thresholds up to years do not overflow */
 		fentry_words.threshold = f->threshold / 1000000000UL * hz + f->threshold % 1000000000UL * hz / 1000000000UL;
@@ -45,11 +50,12 @@ static u32 id_in_shadow(u64 slot)
 	return TRACE_IDS ? id : id + fentry_own.base;
 }
 
-static int is_root(struct function f)
-{
-	const u8 *roots = f.image->roots;
-	return !roots || roots[f.id / 8] >> f.id % 8 & 1;
-}
+static int is_in(const u8 *bitmap, struct function f) { return bitmap[f.id / 8] >> f.id % 8 & 1; }
+static int is_root(struct function f) { return !f.image->roots || is_in(f.image->roots, f); }
+static int is_left_out(struct function f) { return f.image->without && is_in(f.image->without, f); }
+
+/* is_hidden says whether the frame at slot leaves no events, in graph mode with options. */
+static int is_hidden(u64 slot) { return *shadow_aux(slot) >> 32 == DEPTH_HIDDEN; }
 
 /* write_held writes the entries of the frame at slot and those it was called from
    that the threshold held back. The outermost comes first, so the chain is turned
@@ -107,9 +113,11 @@ static void begin_call(struct control *c, u64 slot, struct function f, u32 depth
 		return;
 	}
 	if (options()) {
+		if (is_left_out(f))
+			depth = DEPTH_HIDDEN;
 		*shadow_time(slot) = t;
 		*shadow_aux(slot) = (u64)depth << 32 | shadow_id(f);
-		if (fentry_words.threshold)
+		if (fentry_words.threshold || depth == DEPTH_HIDDEN)
 			return;
 		*shadow_aux(slot) |= FT_ID_EXIT;
 	}
@@ -124,7 +132,7 @@ hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f)
 	if (options()) {
 		if (!top_empty(c->top))
 			depth += (u32)(*shadow_aux(top_slot(c->top)) >> 32);
-		else if (!is_root(f))
+		else if (!is_root(f) && !is_left_out(f))
 			return 0;
 		if (depth > fentry_words.depth)
 			return 0;
@@ -146,7 +154,7 @@ static u64 end_call(struct control *c, u64 slot, struct function f, u64 t)
 	if (fentry_config.mode == MODE_PROFILE)
 		return profile_end(c, slot, f, t);
 	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT)) {
-		if (!fentry_words.threshold || t - *shadow_time(slot) < fentry_words.threshold)
+		if (!fentry_words.threshold || is_hidden(slot) || t - *shadow_time(slot) < fentry_words.threshold)
 			return 0;
 		write_held(c, slot);
 	}
@@ -193,7 +201,7 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 	while (!top_empty(top) && top_slot(top) < slot) {
 		u64 s = top_slot(top);
 		/* The innermost call that lasted long enough: all around it did, too. */
-		if (!looked && t - *shadow_time(s) >= fentry_words.threshold) {
+		if (!looked && !is_hidden(s) && t - *shadow_time(s) >= fentry_words.threshold) {
 			write_held(c, top);
 			looked = 1;
 		}

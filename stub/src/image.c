@@ -113,6 +113,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->size = info->thunks ? (u64)info->sites * THUNK_SIZE : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
 	m->roots = info->roots ? (u8 *)a + info->roots : 0;
+	m->without = info->without ? (u8 *)a + info->without : 0;
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record,

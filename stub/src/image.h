@@ -44,6 +44,7 @@ struct image {
 	u64 thunks, size;   /* address of the first thunk, bytes of all; 0: there are none */
 	u8 *switches;       /* by local id, from 1 */
 	const u8 *roots;    /* bitmap of graph roots by local id, 0: every function is one */
+	const u8 *without;  /* of functions that are left out with all inside them, 0: none */
 };
 
 /* A traced function. */

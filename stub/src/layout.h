@@ -30,7 +30,7 @@
 #define W_ROOTS            24 /* bitmap of graph roots by local id, 0: every function is one */
 #define W_THRESHOLD        32 /* ticks: shorter calls are not recorded; 0: all are */
 #define W_SELF             40 /* the image, for slow paths */
-#define W_DEPTH            48 /* u32: greatest depth of calls that are recorded */
+#define W_DEPTH            48 /* u32: greatest depth of calls that are recorded, below DEPTH_HIDDEN */
 #define W_ID_BASE          52 /* u32: ids in the trace are local ids plus this */
 #define W_ENTER            56 /* slow paths, which are the home's: slow.c */
 #define W_EXIT             64
@@ -44,6 +44,9 @@
 /* tags in CB_TOP and in the shadow's previous-top words */
 #define TOP_EMPTY          6  /* no frame is open on this stack */
 #define TOP_FORCED         7  /* slot minus 1: leaving this frame takes the slow path */
+
+/* depth of a call that is left out with all inside it: what is inside is deeper than any limit */
+#define DEPTH_HIDDEN       0x80000000
 
 /* what a slow entry tells the fast path */
 #define ENTER_RETRY        0 /* everything is in place: try again */

@@ -76,7 +76,8 @@ static int map_at(u64 a)
 /* extra_shadow says whether frames have times and depths in their shadow. */
 hidden int extra_shadow(void)
 {
-	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots;
+	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots ||
+	       fentry_own.without;
 }
 
 static int map_piece(u64 a)

@@ -1,12 +1,14 @@
-/* The function_graph tracer's fast paths with a limit of depth, a threshold or
-   graph roots.
+/* The function_graph tracer's fast paths with a limit of depth, a threshold, graph
+   roots, or functions that are left out with all inside them.
 
    A frame's shadow has its function's id, whether its entry is in the trace, and
    its depth; and, with a threshold, the time of its entry. An entry that the
    threshold holds back is written when the call, or one inside it, has lasted that
-   long: in C, as is everything else that is rare. */
-#include "macros.h"
+   long: in C, as is everything else that is rare.
 
+   Functions that are left out have routines of their own, so nobody pays for asking
+   whether a function is one. Their frames are deeper than any limit (frame.c). */
+#include "macros.h"
 
 	.macro OPT_ENTRY name, where
 	BEGIN_ENTER \name, \where
@@ -72,7 +74,7 @@
 	REPLACE_RET \where, x17
 	LEAVE_ENTER \where
 41:	LOAD	x1, fentry_threshold
-	cbz	x1, 7f
+	cbz	x1, 44f
 	ldr	x3, [x2]
 	add	x1, x1, x3
 	mrs	x3, cntvct_el0
@@ -80,6 +82,12 @@
 	b.hs	7f
 	str	x3, [x2]
 	str	w17, [x2, #8]
+	REPLACE_RET \where, x17
+	LEAVE_ENTER \where
+
+	/* The function was left out, and so is what it jumps to. */
+44:	ldr	w1, [x2, #12]
+	tbz	w1, #31, 7f
 	REPLACE_RET \where, x17
 	LEAVE_ENTER \where
 
@@ -100,6 +108,42 @@
 62:	SLOW_RECORD \where, 2b
 81:	RETRY 31b
 82:	RETRY 2b
+9:	FIND_BLOCK_X0 2b
+7:	SLOW_ENTER \where, 1b
+	END \name
+	.endm
+
+	.macro HIDE_ENTRY name, where
+	BEGIN_ENTER \name, \where
+1:	GET_BLOCK x0, 9f
+2:	LOAD_RET \where
+	CHECK_TAIL 4f
+3:	CHECK_STACK \where, 7f
+	tst	x1, #7
+	b.ne	5f
+	SHADOW_TIMES x2, x1, x0
+	ldr	w2, [x2, #12]
+	adrp	x3, fentry_depth
+	ldr	w3, [x3, #:lo12:fentry_depth]
+	cmp	w2, w3
+	b.hs	6f			/* what is inside is too deep anyway */
+30:	LEA_SLOT \where, x3
+	ldr	x2, [x0, #W(CB_SHADOW)]
+	add	x2, x3, x2
+	stp	x1, x16, [x2]
+	SHADOW_TIMES x2, x3, x0
+	mov	x1, #DEPTH_HIDDEN << 32
+	str	x1, [x2, #8]
+	str	x3, [x0, #W(CB_TOP)]
+	REPLACE_RET \where, x17
+	LEAVE_ENTER \where
+4:	IS_TAIL 3b
+	b	7f
+5:	and	x3, x1, #7
+	cmp	x3, #TOP_EMPTY
+	b.eq	30b
+	b	7f
+6:	SKIP_ENTER \where
 9:	FIND_BLOCK_X0 2b
 7:	SLOW_ENTER \where, 1b
 	END \name
@@ -128,6 +172,8 @@
 	LOAD	x0, fentry_threshold
 	cmp	x30, x0
 	b.lo	2b
+	ldr	w0, [x1, #12]
+	tbnz	w0, #31, 2b		/* hidden */
 	b	6f
 8:	RETRY_EXIT 3b
 9:	FIND_BLOCK x16, 1b
@@ -135,5 +181,19 @@
 5:	SLOW_RECORD_EXIT 3b
 6:	SLOW_EXIT
 	END fentry_opt_exit
+
+	HIDE_ENTRY fentry_hide_enter, sp
+	HIDE_ENTRY fentry_mcount_hide_enter, fp
+
+	BEGIN_EXIT fentry_hide_exit
+	GET_BLOCK x16, 9f
+1:	ldr	x0, [x16, #W(CB_TOP)]
+	cmp	sp, x0
+	b.ne	6f
+	UNLINK
+	LEAVE_EXIT
+9:	FIND_BLOCK x16, 1b
+6:	SLOW_EXIT
+	END fentry_hide_exit
 
 	.section .note.GNU-stack, "", %progbits
