@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -366,6 +367,9 @@ func readPatched(path string, out map[uint64][]string, d *decoded) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	symbols, err := e.Symbols()
+	if errors.Is(err, elf.ErrNoSymbols) { // stripped
+		symbols, err = e.DynamicSymbols()
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -377,8 +381,10 @@ func readPatched(path string, out map[uint64][]string, d *decoded) error {
 	}
 	names := make([]string, len(in.Sites)+1)
 	for i, s := range in.Sites {
-		names[i+1] = at[s.Func]
-		d.traceable[at[s.Func]] = true
+		if names[i+1] = at[s.Func]; names[i+1] == "" {
+			names[i+1] = strconv.FormatUint(s.Func, 16)
+		}
+		d.traceable[names[i+1]] = true
 	}
 	out[in.ImageID] = names
 	return nil

@@ -23,6 +23,7 @@ type invocation struct {
 	stdin string
 	files map[string]string // put into the directory before
 	name  string            // what the program sees as its own, "" for what it is started by
+	env   []string          // besides what all have
 
 	timeout time.Duration // default 2 minutes
 }
@@ -142,6 +143,7 @@ func (in *invocation) run(t *testing.T, path string, words ...string) *result {
 	}
 	c := command{dir: dir, stdin: in.stdin, timeout: cmp.Or(in.timeout, 2*time.Minute),
 		env: []string{"HOME=" + dir, "LC_ALL=C", "TZ=UTC", "GIT_COMMITTER_DATE=2001-02-03T04:05:06Z", "GIT_AUTHOR_DATE=2001-02-03T04:05:06Z"}}
+	c.env = append(c.env, in.env...)
 	c.argv = append(append(words, path), in.argv[1:]...)
 	if len(words) == 0 {
 		c.argv0 = in.name
@@ -198,20 +200,7 @@ func TestInstalledWide(t *testing.T) {
 		t.Skip("programs without sites are traced on x86-64")
 	}
 	needFentry(t)
-	var files []string
-	seen := map[string]bool{}
-	for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/lib/git-core"} {
-		list, _ := os.ReadDir(dir)
-		for _, e := range list {
-			if file := programFile(filepath.Join(dir, e.Name())); file != "" && !seen[file] && !slices.Contains(notAlone, e.Name()) {
-				seen[file] = true
-				files = append(files, file)
-			}
-		}
-	}
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
-	files = files[:min(len(files), 400)]
-	for _, file := range files {
+	for _, file := range systemPrograms(400) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			if out := run(t, command{argv: []string{fentry, "list", file}}); strings.TrimSpace(out.stdout) == "" {
@@ -229,6 +218,23 @@ func TestInstalledWide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// systemPrograms are some of the programs that are installed, always the same ones.
+func systemPrograms(n int) []string {
+	var files []string
+	seen := map[string]bool{}
+	for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/lib/git-core"} {
+		list, _ := os.ReadDir(dir)
+		for _, e := range list {
+			if file := programFile(filepath.Join(dir, e.Name())); file != "" && !seen[file] && !slices.Contains(notAlone, e.Name()) {
+				seen[file] = true
+				files = append(files, file)
+			}
+		}
+	}
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	return files[:min(len(files), n)]
 }
 
 // notAlone change the machine, or wait for somebody, when they are started alone.
