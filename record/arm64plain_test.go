@@ -90,6 +90,11 @@ func TestPlainARM64(t *testing.T) {
 				"k: returns-twice +0 lr\nl:  +0 lr",
 		},
 		{
+			name: "a word that looks like an address in the middle of the instruction",
+			text: afn("f", other) + ".data\n.balign 8\n.quad f+1, f+4\n.text\n",
+			want: "f:  +0 lr",
+		},
+		{
 			name: "unwind information: none, of a signal frame, of a frame that is there",
 			text: ".type f,%function\nf: mov x0, x1\nret\n.size f,.-f\n" + afn("g", ".cfi_signal_frame\n"+other) +
 				afn("h", ".cfi_def_cfa_offset 16\n"+other) + afn("i", ".cfi_undefined 30\n"+other),

@@ -64,3 +64,20 @@ func TestDebianARM64(t *testing.T) {
 		t.Errorf("%d images", images)
 	}
 }
+
+// TestCoverageARM64 holds docs/coverage.md to Debian's programs for arm64.
+func TestCoverageARM64(t *testing.T) {
+	for _, p := range []struct {
+		pkg, path string
+		share     float64
+	}{
+		{"bash", "bin/bash", .999},
+		{"cpp-12", "usr/lib/gcc/aarch64-linux-gnu/12/cc1", .999},
+		{"git", "usr/bin/git", .999},
+		{"perl-base", "usr/bin/perl", .999},
+		{"python3.11-minimal", "usr/bin/python3.11", .999},
+	} {
+		path := filepath.Join(debs.ARM64(t, p.pkg), p.path)
+		checkShare(t, p.path, findWith(t, path, Options{}), p.share)
+	}
+}

@@ -36,27 +36,45 @@ int main(int argc, char **argv)
 `
 
 // stubLink is a way to link a program, which decides what its stubs look like.
-type stubLink struct{ name, tool, args string }
+type stubLink struct {
+	name, tool, args string
+	on               *target // nil: x86-64
+}
+
+// machine is what the program is for.
+func (l *stubLink) machine() *target {
+	if l.on == nil {
+		return onAMD64
+	}
+	return l.on
+}
 
 var stubLinks = []stubLink{
-	{"lazy", "gcc", "-Wl,-z,lazy"},
-	{"now", "gcc", "-Wl,-z,now"},
-	{"lazy, no PIE", "gcc", "-Wl,-z,lazy -no-pie"},
-	{"IBT", "gcc", "-fcf-protection -Wl,-z,ibtplt,-z,lazy"},
-	{"IBT, bnd", "gcc", "-fcf-protection -Wl,-z,bndplt,-z,now"},
-	{"gold", "ld.gold", "-fuse-ld=gold"},
-	{"lld", "ld.lld", "-fuse-ld=lld"},
-	{"lld, now, no PIE", "ld.lld", "-fuse-ld=lld -Wl,-z,now -no-pie"},
-	{"mold", "ld.mold", "-fuse-ld=mold"},
-	{"musl", "musl-gcc", ""},
+	{name: "lazy", tool: "gcc", args: "-Wl,-z,lazy"},
+	{name: "now", tool: "gcc", args: "-Wl,-z,now"},
+	{name: "lazy, no PIE", tool: "gcc", args: "-Wl,-z,lazy -no-pie"},
+	{name: "IBT", tool: "gcc", args: "-fcf-protection -Wl,-z,ibtplt,-z,lazy"},
+	{name: "IBT, bnd", tool: "gcc", args: "-fcf-protection -Wl,-z,bndplt,-z,now"},
+	{name: "gold", tool: "ld.gold", args: "-fuse-ld=gold"},
+	{name: "lld", tool: "ld.lld", args: "-fuse-ld=lld"},
+	{name: "lld, now, no PIE", tool: "ld.lld", args: "-fuse-ld=lld -Wl,-z,now -no-pie"},
+	{name: "mold", tool: "ld.mold", args: "-fuse-ld=mold"},
+	{name: "musl", tool: "musl-gcc"},
+	{name: "arm64, lazy", args: "-Wl,-z,lazy", on: onARM64},
+	{name: "arm64, now", args: "-Wl,-z,now", on: onARM64},
+	{name: "arm64, no PIE", args: "-Wl,-z,lazy -no-pie", on: onARM64},
+	{name: "arm64, BTI", args: "-mbranch-protection=bti -Wl,-z,force-bti", on: onARM64},
+	{name: "arm64, PAC", args: "-Wl,-z,pac-plt", on: onARM64},
 }
 
 // link compiles the program that calls.
 func (l *stubLink) link(t *testing.T) string {
 	t.Helper()
-	testtool.Need(t, "gcc")
-	testtool.Need(t, l.tool)
-	cc := "gcc"
+	cc := l.machine().cc("gcc")[0]
+	testtool.Need(t, cc)
+	if l.tool != "" {
+		testtool.Need(t, l.tool)
+	}
 	if l.tool == "musl-gcc" {
 		cc = l.tool
 	}
@@ -66,7 +84,7 @@ func (l *stubLink) link(t *testing.T) string {
 		t.Fatal(err)
 	}
 	run(t, cc, append(strings.Fields(l.args), "-O1", "-fno-builtin", "-o", out, src, "-ldl")...)
-	run(t, "strip", out)
+	run(t, l.machine().binutils+"strip", out)
 	return out
 }
 
@@ -87,11 +105,11 @@ func TestLibraryCalls(t *testing.T) {
 				}
 				reasons[s.Name] = s.Reason
 				got = append(got, s.Name+" "+strconv.FormatUint(s.Func, 16))
-				if b, err := f.Bytes(s.Addr, s.Len); err != nil || string(b) != string(s.Bytes) || s.Moved != s.Len || s.Ret != RetSP {
+				if b, err := f.Bytes(s.Addr, s.Len); err != nil || string(b) != string(s.Bytes) || s.Moved != s.Len || s.Ret != l.machine().ret {
 					t.Errorf("%+v: %x, %v", s, b, err)
 				}
 			}
-			want := objdumpStubs(t, img)
+			want := objdumpStubs(t, l.machine(), img)
 			if l.tool == "ld.mold" { // for whose stubs in .plt objdump has no names
 				want = append(want, moldStubs(t, img)...)
 			}
@@ -118,13 +136,14 @@ func TestLibraryCalls(t *testing.T) {
 var stubLabel = regexp.MustCompile(`(?m)^0*([0-9a-f]+) <([^>@]+)@plt>:$`)
 
 // objdumpStubs are objdump's names for stubs, except those of .plt that have others in .plt.sec.
-func objdumpStubs(t *testing.T, img string) (out []string) {
-	sections := run(t, "objdump", "-h", img)
+func objdumpStubs(t *testing.T, on *target, img string) (out []string) {
+	objdump := on.binutils + "objdump"
+	sections := run(t, objdump, "-h", img)
 	for _, name := range []string{".plt", ".plt.got", ".plt.sec", ".plt.bnd"} {
 		if !strings.Contains(sections, " "+name+" ") || name == ".plt" && strings.Contains(sections, " .plt.sec ") {
 			continue
 		}
-		for _, m := range stubLabel.FindAllStringSubmatch(run(t, "objdump", "-d", "-j", name, img), -1) {
+		for _, m := range stubLabel.FindAllStringSubmatch(run(t, objdump, "-d", "-j", name, img), -1) {
 			out = append(out, m[2]+"@plt "+m[1])
 		}
 	}

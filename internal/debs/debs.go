@@ -89,3 +89,36 @@ func ARM64(t testing.TB, pkg string) string {
 	}
 	return dir
 }
+
+// Root returns a directory with the files of Debian packages for arm64 as if they were installed there: symbolic links
+// to them, for an emulator that looks there before it looks at this machine (qemu-aarch64 -L).
+func Root(t testing.TB, packages ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, pkg := range packages {
+		dir := ARM64(t, pkg)
+		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(dir, path)
+			if err != nil {
+				return err
+			}
+			to := filepath.Join(root, rel)
+			switch {
+			case d.IsDir():
+				return os.MkdirAll(to, 0o755)
+			case d.Type()&os.ModeSymlink != 0:
+				if path, err = os.Readlink(path); err != nil {
+					return err
+				}
+			}
+			return os.Symlink(path, to)
+		})
+		if err != nil {
+			t.Fatalf("package %s: %v", pkg, err)
+		}
+	}
+	return root
+}

@@ -20,6 +20,8 @@ const (
 
 func (amd64Machine) sweeper() sweeper { return &amd64Sweep{code: code.MachineOf(elf.EM_X86_64)} }
 
+func (amd64Machine) align() uint64 { return 1 }
+
 func (amd64Machine) startsAtEntry(c *ehframe.CIE) bool {
 	return amd64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions)
 }

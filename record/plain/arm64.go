@@ -27,6 +27,8 @@ const (
 
 func (arm64Machine) sweeper() sweeper { return new(arm64Sweep) }
 
+func (arm64Machine) align() uint64 { return arm64.InstLen }
+
 func (arm64Machine) startsAtEntry(c *ehframe.CIE) bool {
 	return arm64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions)
 }

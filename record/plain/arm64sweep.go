@@ -11,9 +11,10 @@ import (
 //
 // A function finds it in x30, and saves it if it calls others. Unwind rows say where; those of clang, unless they are to
 // be right at every instruction, only from the end of the prologue on, and say nothing of epilogues. So it is followed
-// whether x30 can still hold it, instruction by instruction. Branches carry that ahead; where one carries it back, or a
-// jump table may, to code that was taken not to have it, the function is refused if that code reads x30. Compilers use
-// x30 for other values, but rarely there.
+// whether x30 can still hold it, instruction by instruction. Branches carry that ahead. Where one carries it back to code
+// that was taken not to have it, and x30 is read in such code, the function is gone through again, until nothing changes.
+// Where jump tables lead is not known: a function that uses one while x30 holds its return address, and reads x30 where
+// it was taken not to, is refused. Compilers use x30 for other values, but rarely there.
 //
 // Where the place is in which it is saved is known as a distance from the CFA, so the stack pointer and the frame
 // pointer have to be, too. The row tells of one of them; the other is followed through the prologue.
@@ -21,14 +22,14 @@ import (
 // arm64Sweep decodes units of AArch64.
 type arm64Sweep struct {
 	lead int
-	held []bool // by instruction: a branch goes there while x30 holds the return address
-	was  []bool // x30 held it there
+	seen []seen // by instruction
 
-	holds   bool // x30 may hold the return address
-	doubt   bool // it may where it was taken not to
-	others  bool // x30 has been read where it was taken not to
-	slot    int64
-	hasSlot bool // the return address is saved at slot from the CFA
+	holds    bool // x30 may hold the return address
+	doubt    bool // it may where it was taken not to
+	indirect bool // likewise, where a jump table leads
+	others   bool // x30 has been read where it was taken not to
+	slot     int64
+	hasSlot  bool // the return address is saved at slot from the CFA
 
 	sp, deep, fp     int64 // CFA minus the stack pointer, and at most; minus the frame pointer
 	spKnown, fpKnown bool
@@ -43,6 +44,17 @@ type arm64Sweep struct {
 	need        uint64
 }
 
+// seen is what is known of an instruction.
+type seen struct {
+	held   bool  // a branch goes there while x30 holds the return address
+	was    bool  // x30 held it there
+	reads  bool  // it reads x30, which it must not if that holds the return address
+	writes bool  // it replaces x30
+	sets   bool  // by the return address
+	ends   bool  // the next instruction is not reached from it
+	to     int32 // where it branches to, plus one; 0: nowhere
+}
+
 func (s *arm64Sweep) unit(d *decoder, b []byte) {
 	n := len(b) / arm64.InstLen
 	s.start(d, b, n)
@@ -52,17 +64,18 @@ func (s *arm64Sweep) unit(d *decoder, b []byte) {
 		at := i * arm64.InstLen
 		in := arm64.DecodeWord(binary.LittleEndian.Uint32(b[at:]))
 		d.own[at] |= instruction
-		s.holds = s.holds || s.held[i]
-		s.was[i] = s.holds
+		s.holds = s.holds || s.seen[i].held
+		s.seen[i].was = s.holds
 		s.inst(d, in, d.u.lo+uint64(at))
 		if in.Op.EndsBlock() { // behind an epilogue, perhaps
-			s.holds, s.sp, s.spKnown = false, max(s.sp, s.deep), !s.dynamic
+			s.holds, s.sp, s.spKnown = s.indirect, max(s.sp, s.deep), !s.dynamic
+			s.seen[i].ends = true
 		}
 		if in.Op != arm64.Nop && in.Word != 0 {
 			last, lastAt = in, at
 		}
 	}
-	if s.doubt && s.others {
+	if s.others && (s.indirect || s.doubt && s.again()) {
 		d.facts |= usesCaller
 	}
 	if arm64RunsOn(last) && d.u.fn >= 0 {
@@ -72,8 +85,13 @@ func (s *arm64Sweep) unit(d *decoder, b []byte) {
 
 // start begins a unit of n instructions.
 func (s *arm64Sweep) start(d *decoder, b []byte, n int) {
-	held, was := grown(s.held, n), grown(s.was, n)
-	*s = arm64Sweep{held: held, was: was, holds: true, spKnown: true, x8: ^uint32(0)}
+	list := s.seen
+	if cap(list) < n {
+		list = make([]seen, n, 2*n)
+	}
+	list = list[:n]
+	clear(list)
+	*s = arm64Sweep{seen: list, holds: true, spKnown: true, x8: ^uint32(0)}
 	s.lead, _ = arm64Machine{}.begin(d.f, b)
 	if d.frames.found {
 		for i := range d.frames.rows {
@@ -85,15 +103,34 @@ func (s *arm64Sweep) start(d *decoder, b []byte, n int) {
 	}
 }
 
-// grown returns n values, all false, in the room of b if there is enough.
-func grown(b []bool, n int) []bool {
-	if cap(b) < n {
-		return make([]bool, n, 2*n)
+// again goes through the unit until it is certain where x30 can hold the return address, and reports whether it is read
+// there, or whether that takes too long to find out.
+func (s *arm64Sweep) again() bool {
+	for range maxAgain {
+		changed, holds := false, true
+		for i := range s.seen {
+			n := &s.seen[i]
+			if holds = holds || n.held; holds && n.reads {
+				return true
+			}
+			if n.to > 0 && holds && !s.seen[n.to-1].held {
+				s.seen[n.to-1].held = true
+				changed = changed || int(n.to-1) <= i
+			}
+			if n.writes {
+				holds = n.sets
+			}
+			holds = holds && !n.ends
+		}
+		if !changed {
+			return false
+		}
 	}
-	b = b[:n]
-	clear(b)
-	return b
+	return true
 }
+
+// maxAgain is more than loops are nested.
+const maxAgain = 20
 
 // arm64RunsOn reports whether the code behind the last instruction of a function is reached from it. A call at the end is
 // one that does not return.
@@ -108,8 +145,9 @@ func arm64RunsOn(in arm64.Inst) bool {
 // inst takes what one instruction tells.
 func (s *arm64Sweep) inst(d *decoder, in arm64.Inst, pc uint64) {
 	row, known := d.frames.at(pc)
+	n := &s.seen[(pc-d.u.lo)/arm64.InstLen]
 	if known {
-		s.frame(d, in, pc, row)
+		s.frame(d, in, pc, row, n)
 	}
 	if s.need != 0 {
 		s.afterCall(d, in, pc)
@@ -120,20 +158,22 @@ func (s *arm64Sweep) inst(d *decoder, in arm64.Inst, pc uint64) {
 		s.callee, s.ret, s.need = t, pc+arm64.InstLen, scratch
 		d.facts |= calls
 		d.called(t)
-		s.holds = false
+		s.holds, n.writes, n.sets = false, true, false
 	case arm64.CallInd:
 		d.facts |= calls
-		s.holds = false
+		s.holds, n.writes, n.sets = false, true, false
 	case arm64.JmpInd:
 		d.facts |= dispatches
-		s.doubt = s.doubt || s.holds
+		// If it has not been saved, rows say so where this leads to as well.
+		s.indirect = s.indirect || s.holds && !(known && !row.Moved)
 	case arm64.Jmp, arm64.Jcc, arm64.Cbz, arm64.Tbz, arm64.Cb:
 		t := in.Target(pc)
 		d.branch(t, in.Op == arm64.Jmp, known && arm64Machine{}.atEntry(row), s.lead)
-		if s.holds && t >= d.u.lo && t < d.u.hi {
+		if t >= d.u.lo && t-d.u.lo < uint64(len(s.seen)*arm64.InstLen) {
 			i := (t - d.u.lo) / arm64.InstLen
-			s.held[i] = true
-			s.doubt = s.doubt || t <= pc && !s.was[i]
+			n.to = int32(i + 1)
+			s.seen[i].held = s.seen[i].held || s.holds
+			s.doubt = s.doubt || s.holds && t <= pc && !s.seen[i].was
 		}
 	case arm64.Syscall:
 		if s.holds && (s.x8 == sysClone || s.x8 == sysClone3) {
@@ -151,9 +191,12 @@ const (
 )
 
 // frame judges what an instruction does with the return address, and follows it and the frame.
-func (s *arm64Sweep) frame(d *decoder, in arm64.Inst, pc uint64, row *ehframe.Row) {
+func (s *arm64Sweep) frame(d *decoder, in arm64.Inst, pc uint64, row *ehframe.Row, n *seen) {
 	const x30 = 1 << 30
 	s.follow(row)
+	if !row.Moved { // whatever came before, such as a call that does not return
+		s.holds, n.was, n.held = true, true, true
+	}
 	var room [2]byte
 	a, ok := arm64.AccessOf(in.Word, &room)
 	stored := false // x30 goes to the place where it belongs
@@ -163,13 +206,14 @@ func (s *arm64Sweep) frame(d *decoder, in arm64.Inst, pc uint64, row *ehframe.Ro
 	if arm64.Reads(in.Word)&x30 != 0 && !stored {
 		switch {
 		case !s.holds && row.Moved:
-			s.others = true
+			s.others, n.reads = true, true
 		case !s.handsOver(d, in, pc):
 			d.facts |= usesCaller
 		}
 	}
 	if s.writes(in, &a, ok) {
 		s.holds = ok && !a.Store && s.hasSlot && s.isSlot(&a, 30)
+		n.writes, n.sets = true, s.holds
 	}
 	s.prologue(in, &a, ok)
 }
@@ -196,8 +240,10 @@ func (s *arm64Sweep) writes(in arm64.Inst, a *arm64.Access, access bool) bool {
 		}
 		return false
 	}
-	op := in.Word >> 25 & 15
-	return in.Word&31 == 30 && (op>>1 == 4 || op&7 == 5)
+	w := in.Word
+	op := w >> 25 & 15
+	indexed := w&0x3f200c00 == 0x38200800 && w>>22&3 != 0 // loads with a register as the index
+	return w&31 == 30 && (op>>1 == 4 || op&7 == 5 || indexed)
 }
 
 // follow takes what a row says of the stack pointer and the frame pointer.

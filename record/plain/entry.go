@@ -141,7 +141,7 @@ func (e *entry) call(ret uint64) Refusal {
 // around judges what is in the window, and its rows.
 func (e *entry) around() Refusal {
 	end := e.at + uint64(e.n)
-	if e.f.marks.any(e.at+1, end)&anyTarget != 0 {
+	if e.f.marks.any(e.at+e.f.m.align(), end)&anyTarget != 0 {
 		return JumpInto
 	}
 	lead := e.at - e.fde.PC

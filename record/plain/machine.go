@@ -12,6 +12,8 @@ type machine interface {
 	// sweeper decodes units, one after another, for one goroutine.
 	sweeper() sweeper
 
+	// align is what addresses of instructions are multiples of: nothing else is one.
+	align() uint64
 	// startsAtEntry reports whether a CIE is that of functions that a call enters.
 	startsAtEntry(c *ehframe.CIE) bool
 	// atEntry reports whether the frame is as callers leave it, and so is the return address.
