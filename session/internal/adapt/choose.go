@@ -4,8 +4,11 @@ package adapt
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
+
+	"github.com/fentry-dev/fentry/session/internal/pool"
 )
 
 // An Off is a function that is to be switched off.
@@ -36,16 +39,17 @@ func (m *Meter) Decide(may func(id uint32) bool) []Off {
 	}
 	var hot load
 	too := 0.0 // events above what is aimed at, of threads above the limit
-	for _, l := range m.tasks {
-		if m.excess(l, m.o.Limit) > 0 {
-			hot.events += l.events
-			hot.span += l.span
-			too += m.excess(l, aim*m.o.Limit)
+	for _, t := range m.tasks {
+		all := t.past
+		all.add(t.window)
+		if m.excess(t.window, m.o.Limit) > 0 && m.excess(all, m.o.Limit) > 0 {
+			hot.add(t.window)
+			too += m.excess(t.window, aim*m.o.Limit)
 		}
 	}
 	var off []Off
 	if too > 0 {
-		off = m.choose(too/float64(hot.events), hot, may)
+		off = m.choose(too/hot.events, hot, may)
 	}
 	m.begin()
 	return off
@@ -54,7 +58,7 @@ func (m *Meter) Decide(may func(id uint32) bool) []Off {
 // begin begins a window.
 func (m *Meter) begin() {
 	m.from = m.now.Monotonic
-	clear(m.tasks)
+	maps.DeleteFunc(m.tasks, func(_ pool.Task, t *thread) bool { return !t.pass() })
 	m.tallies.reset()
 	m.stride = max(1, m.hot*chunk/maxRead)
 	m.hot = 0
@@ -89,8 +93,8 @@ func (m *Meter) choose(part float64, hot load, may func(uint32) bool) []Off {
 	}
 	slices.SortFunc(cs, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id)) })
 	// From calls that were read to calls a second.
-	seconds := float64(hot.span) / m.ticks() / 1e9
-	rate := float64(hot.events) / float64(max(m.tallies.words, 1)) / max(seconds, 1e-9)
+	seconds := hot.span / m.ticks() / 1e9
+	rate := hot.events / float64(max(m.tallies.words, 1)) / max(seconds, 1e-9)
 	var off []Off
 	taken := uint64(0)
 	for _, c := range cs {

@@ -16,8 +16,12 @@ import (
 // makes few events, so its chunks cover a long time and cost next to nothing.
 //
 // Measured is in windows, long enough to average over many calls and short enough that a program that runs for a tenth
-// of a second is helped. Threads are looked at one by one: one that waits must not hide one that does not. Only of
-// threads above the limit some chunks are read, which functions they call and what those do by themselves (sample.go);
+// of a second is helped. Threads are looked at one by one: one that waits must not hide one that does not. A thread that
+// was cheap for a while may cost more for as long: what counts besides the window is an average that forgets a tenth of
+// the past in each. So short bursts lose nothing, and over a tenth of a second the limit holds. What a chunk can add to
+// that average is bounded (most): on a busy machine a thread loses the processor in the middle of a chunk, which says
+// nothing about its costs. Only of threads above it
+// some chunks are read, which functions they call and what those do by themselves (sample.go);
 // and only as many functions as it takes to come below the limit are switched off (choose.go).
 //
 // A decision takes effect with the next chunk of each thread (stub/src/costly.c). Chunks that began before it would show
@@ -39,7 +43,7 @@ type Options struct {
 // window is the default of Options.Window.
 const window = 10 * time.Millisecond
 
-// maxTasks bounds how many threads a window tells apart; more are left out of it.
+// maxTasks bounds how many threads are told apart; more are left out.
 const maxTasks = 1 << 16
 
 // A Meter watches what programs record. It is not safe for concurrent use.
@@ -50,17 +54,35 @@ type Meter struct {
 	from  int64  // CLOCK_MONOTONIC when the window began
 	since uint64 // counter when functions were last switched off
 
-	tasks   map[pool.Task]load
+	tasks   map[pool.Task]*thread
 	tallies tallies
 	hot     int             // chunks of the window that cost more than the limit
 	stride  int             // one in so many of them is read
 	off     map[uint32]bool // all so far
 }
 
-// load is what a thread did in a window.
+// load is what a thread did in some time.
 type load struct {
-	span   uint64 // ticks
-	events uint64
+	span   float64 // ticks
+	events float64
+}
+
+func (l *load) add(o load) { l.span, l.events = l.span+o.span, l.events+o.events }
+
+// thread is what is known of one.
+type thread struct {
+	window load
+	past   load // before the window, the longer ago the less of it
+}
+
+// keep is the part of the past that is kept from window to window.
+const keep = 0.9
+
+// pass begins a window. It returns false if the thread has done nothing for so long that it need not be known.
+func (t *thread) pass() bool {
+	t.past.add(t.window)
+	t.past.span, t.past.events, t.window = keep*t.past.span, keep*t.past.events, load{}
+	return t.past.events >= 1
 }
 
 // New returns a meter that begins at a reading of the clock.
@@ -68,7 +90,7 @@ func New(o Options, now clock.Reading) *Meter {
 	if o.Window == 0 {
 		o.Window = window
 	}
-	return &Meter{o: o, start: now, now: now, from: now.Monotonic, tasks: make(map[pool.Task]load), stride: 1, off: make(map[uint32]bool)}
+	return &Meter{o: o, start: now, now: now, from: now.Monotonic, tasks: make(map[pool.Task]*thread), stride: 1, off: make(map[uint32]bool)}
 }
 
 // Tick tells the time. It is to be called before chunks are taken.
@@ -89,15 +111,18 @@ func (m *Meter) Chunk(task pool.Task, begin uint64, words []byte, events uint64)
 	}
 	// A chunk that takes longer than the counter's low half goes round looks shorter: once in some thousand cases so
 	// short that it counts, and then in one window.
-	span := uint64(last - uint32(begin))
-	l, known := m.tasks[task]
-	if !known && len(m.tasks) >= maxTasks {
-		return
+	l := load{float64(last - uint32(begin)), float64(events)}
+	l.span = min(l.span, (1+most/m.o.Limit)*m.cost(l))
+	t := m.tasks[task]
+	if t == nil {
+		if len(m.tasks) >= maxTasks {
+			return
+		}
+		t = new(thread)
+		m.tasks[task] = t
 	}
-	l.span += span
-	l.events += events
-	m.tasks[task] = l
-	if m.excess(load{span, events}, m.o.Limit) <= 0 {
+	t.window.add(l)
+	if m.excess(l, m.o.Limit) <= 0 {
 		return
 	}
 	if m.hot++; m.hot%m.stride == 0 && m.tallies.words < maxRead {
@@ -114,12 +139,16 @@ func (m *Meter) ticks() float64 {
 	return float64(m.now.Counter-m.start.Counter) / float64(ns)
 }
 
+// most is how many times cheaper than the limit a chunk may count as.
+const most = 4
+
+// cost is what recording a load's events took, in ticks.
+func (m *Meter) cost(l load) float64 { return l.events * m.o.Event * m.ticks() }
+
 // excess returns how many events a load has above those that keep tracing at a part of the time that the thread
 // takes without.
 func (m *Meter) excess(l load, limit float64) float64 {
-	event := m.o.Event * m.ticks()
-	all := float64(l.events) * event
 	// What an event costs is an estimate, which can be above what there is.
-	without := max(float64(l.span)-all, float64(l.span)/8)
-	return float64(l.events) - limit*without/event
+	without := max(l.span-m.cost(l), l.span/8)
+	return l.events - limit*without/(m.o.Event*m.ticks())
 }

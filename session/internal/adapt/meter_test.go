@@ -156,6 +156,54 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// TestBurst: a thread that was cheap until now may cost too much for a moment, and not for long.
+func TestBurst(t *testing.T) {
+	m, p := start(0.02)
+	for range 4000 {
+		for range 200 {
+			p.call(long, 2000, nil) // half of what it may
+		}
+		p.hand(m, 7)
+		m.Tick(reading(p.t))
+		if off := m.Decide(all); off != nil {
+			t.Fatalf("switched off %v of a thread that is cheap", off)
+		}
+	}
+	have := run(m, p, 20, all)
+	first := slices.IndexFunc(have, func(ids []uint32) bool { return ids != nil })
+	if first < 1 || first > 10 || !slices.Equal(have[first], []uint32{small}) {
+		t.Errorf("switched off %v, want nothing first, and %d soon", have, small)
+	}
+	for range 2000 {
+		m.Tick(reading(m.now.Counter + 2*uint64(window)))
+		m.Decide(all)
+	}
+	if len(m.tasks) != 0 {
+		t.Errorf("%d threads are known that do nothing", len(m.tasks))
+	}
+}
+
+// TestPreempted: a thread that loses the processor now and then is no cheaper for that.
+func TestPreempted(t *testing.T) {
+	m, p := start(0.02)
+	for i := range 40 {
+		for range 200 {
+			for range 4 {
+				p.call(small, 40, nil)
+			}
+		}
+		if i < 4 {
+			p.t += 5_000_000
+		}
+		p.call(outer, 40, nil)
+		p.hand(m, 7)
+	}
+	m.Tick(reading(p.t))
+	if have := ids(m.Decide(all)); !slices.Equal(have, []uint32{small}) {
+		t.Errorf("switched off %v, want %d", have, small)
+	}
+}
+
 // TestDone: chunks that began before programs were told show nothing new.
 func TestDone(t *testing.T) {
 	m, p := start(0.02)

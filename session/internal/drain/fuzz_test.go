@@ -10,6 +10,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/cost"
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/adapt"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/pool"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -44,6 +45,10 @@ func FuzzPool(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(p.Close)
+	// The events below are of functions of an image.
+	p.Word64(int(p.Word(format.HRanges).Load()) + format.RImage).Store(7)
+	p.Word(int(p.Word(format.HRanges).Load()) + format.RFirst).Store(1)
+	p.Word(int(p.Word(format.HRanges).Load()) + format.RCount).Store(1 << 20)
 	dir := f.TempDir()
 	file, err := os.Create(filepath.Join(dir, trace.EventsFile))
 	if err != nil {
@@ -81,8 +86,13 @@ func FuzzPool(f *testing.F) {
 		images := 0
 		d.OnImage = func(trace.ImageID, int, []byte) { images++ }
 		d.OnWriteError = func(err error) { t.Error(err) }
+		m := adapt.New(adapt.Options{Limit: 1e-9, Event: 1e6, Window: 1}, clock.Reading{Counter: 1, Monotonic: 1})
+		m.Tick(clock.Reading{Counter: 2, Monotonic: 1e9})
+		d.Adapt = &Adapt{Meter: m, May: func(trace.ImageID) bool { return true }}
+		list := p.RoomOff()
 		cost.Check(t, chunks*format.ChunkSize, 20, func() {
 			d.round(false)
+			d.adapt()
 			d.reclaim()
 			d.Last(policy&4 != 0)
 		})
@@ -97,6 +107,9 @@ func FuzzPool(f *testing.F) {
 			if !strings.Contains(s, "image chunk") && !strings.Contains(s, "no symbols") && !strings.Contains(s, "not known and skipped") {
 				t.Error(err)
 			}
+		}
+		if n := list - p.RoomOff(); n != d.stats.SwitchedOff || len(tr.SwitchedOff) > n {
+			t.Errorf("%d functions are switched off, %d listed, %d read", d.stats.SwitchedOff, n, len(tr.SwitchedOff))
 		}
 		if uint64(tr.Chunks) != d.stats.Chunks || tr.Bytes != w.size-format.HeaderSize {
 			t.Errorf("%d chunks of %d bytes are written, %d of %d read", d.stats.Chunks, w.size-format.HeaderSize, tr.Chunks, tr.Bytes)
