@@ -26,8 +26,8 @@ type stateWatch struct {
 
 // apply brings a follower, and what goes with it, from the state at the start of a
 // block to that of the next one. The state is of no use after an error.
-func (fl *follower) apply(b []byte, bs *blockState, watch *stateWatch) error {
-	p := fields{b: b}
+func (fl *follower) apply(b []byte, images []uint32, bs *blockState, watch *stateWatch) error {
+	p := fields{b: b, images: images}
 	flags := p.byte()
 	fl.lossy = flags&format.StateHasLossy != 0
 	bs.tail, bs.leaf = flags&format.StateHasTail != 0, flags&format.StateHasLeaf != 0

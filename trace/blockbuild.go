@@ -1,12 +1,7 @@
 package trace
 
 import (
-	"cmp"
-	"encoding/binary"
 	"math"
-	"math/bits"
-	"slices"
-	"sync"
 
 	"github.com/fentry-dev/fentry/internal/format"
 )
@@ -28,10 +23,10 @@ const (
 	blockWorth = 16
 )
 
-// blockSizes are minBlock and blockWorth; tests have others.
-type blockSizes struct{ least, worth int }
+// blockSizes are minBlock, blockWorth and segmentBlocks; tests have others.
+type blockSizes struct{ least, worth, segment int }
 
-var usualBlocks = blockSizes{minBlock, blockWorth}
+var usualBlocks = blockSizes{minBlock, blockWorth, segmentBlocks}
 
 // A callBound is the longest call of a function in a block, or more.
 type callBound struct {
@@ -39,23 +34,31 @@ type callBound struct {
 	max uint16
 }
 
-// A newBlock is a block that is being made.
+// A newBlock is a block that is being made, or was and is not in a segment yet.
 type newBlock struct {
-	chunk       int // first one
+	chunk       int // first one, among all of the task
 	due         uint64
 	lo, hi      uint64
 	flags       byte
-	state       []byte
-	first, size int // of blockBuilder.bounds
+	next        []byte // difference of the state behind it
+	first, size int    // of blockBuilder.bounds
 }
 
 // blockBuilder is the sink that makes the blocks of one task after another.
 type blockBuilder struct {
-	t         *Trace
-	sizes     blockSizes
-	fl        *follower
-	task      *Task
-	inherited []openCall
+	sizes blockSizes
+	numbering
+	out  func(k *Task, s *newSegment) error
+	done *blockIndex // what there is already of tasks to go on with; nil: nothing
+	err  error       // of out
+	fl   *follower
+
+	task   *Task
+	chunks []chunkRef // of the task, from chunk0 on; the decoder has the rest of them
+	chunk0 int
+	crc    uint32 // of the chunks until crcTo
+	crcTo  int
+	later  bool // the task has a segment
 
 	tab  funcTable
 	fns  []builderFunc
@@ -67,12 +70,16 @@ type blockBuilder struct {
 	bounds []callBound
 	late   map[lateKey]uint16
 	saver  *stateSaver
-	comm0  string // the task's name at first
-	comm   string
-	number uint32 // of the chunk that would follow
-	latest uint64
-	words  int // since the block began
-	last   word
+
+	inherited []openCall // at the task's begin
+	comm0     string     // the task's name at first
+	comm      string
+	number    uint32 // of the chunk that would follow
+	latest    uint64
+	words     int // since the block began
+	left      int // chunks that the decoder had at the newest word
+	last      word
+	foreign   bool // there was a word that is nothing: the ranges of ids may not be known yet
 }
 
 // A builderFunc is what is known of a function in the newest block that had it.
@@ -86,6 +93,10 @@ type builderFunc struct {
 type lateKey struct {
 	block int32
 	fn    int32
+}
+
+func newBlockBuilder(sizes blockSizes, n numbering, out func(*Task, *newSegment) error) *blockBuilder {
+	return &blockBuilder{sizes: sizes, numbering: n, out: out}
 }
 
 func (b *blockBuilder) begin(fl *follower) { b.fl = fl }
@@ -133,35 +144,67 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 }
 
 // run makes the blocks of a task whose follower is at its first word.
-func (b *blockBuilder) run(k *Task, d *decoder, w *word, more bool, fk *forker, f *forks) {
-	b.task, b.late, b.inherited = k, map[lateKey]uint16{}, b.fl.inherited
+func (b *blockBuilder) run(k *Task, d *decoder, w *word, more bool, fk *forker, f *forks) error {
+	b.setTask(k, k.chunks)
+	if more {
+		b.start(d, w)
+	}
+	for ; more && b.err == nil; more = d.next(w) {
+		b.take(d, w, fk, f)
+	}
+	fk.give(b.fl, math.MaxUint64, f)
+	b.finish()
+	return b.err
+}
+
+// setTask begins with a task. The follower has what it inherited.
+func (b *blockBuilder) setTask(k *Task, chunks []chunkRef) {
+	b.task, b.chunks, b.chunk0, b.crc, b.crcTo, b.later = k, chunks, 0, 0, 0, false
+	b.late, b.inherited, b.comm0, b.foreign = map[lateKey]uint16{}, b.fl.inherited, "", false
 	b.blocks, b.bounds, b.seen = b.blocks[:0], b.bounds[:0], b.seen[:0]
 	b.now++
 	b.base = b.now
 	for i := range b.fl.cur.frames {
 		b.fl.cur.frames[i].ref = b.now // inherited ones
 	}
-	if !more {
-		return
-	}
+}
+
+// start begins the first block, with w.
+func (b *blockBuilder) start(d *decoder, w *word) {
 	b.comm = commString(d.comm[:])
 	d.commIsNew = false
 	b.comm0 = b.comm
-	b.saver = newStateSaver(b.fl, b.comm)
+	b.saver = newStateSaver(b.fl, b.comm, b.numbering)
 	b.latest, b.number, b.words = w.t, d.number, 0
 	b.blocks = append(b.blocks, newBlock{due: w.t, lo: w.t, hi: w.t})
-	left := len(d.chunks)
-	for first := true; more; more = d.next(w) {
-		if len(d.chunks) != left {
-			b.chunk(d, w, first)
-			left = len(d.chunks)
-		}
-		first = b.words == 0 && len(b.blocks) == 1
-		b.step(w, d, fk, f)
+	b.left = len(d.chunks)
+}
+
+// at is the position of the chunk that the decoder is in.
+func (b *blockBuilder) at(d *decoder) int { return b.chunk0 + len(b.chunks) - len(d.chunks) - 1 }
+
+// take takes a word. If the task forks, fk follows it, and f is told what its children inherit.
+func (b *blockBuilder) take(d *decoder, w *word, fk *forker, f *forks) {
+	if len(d.chunks) != b.left {
+		b.chunk(d, w)
+		b.left = len(d.chunks)
 	}
-	fk.give(b.fl, math.MaxUint64, f)
+	b.step(w, d, fk, f)
+}
+
+// finish ends the task.
+func (b *blockBuilder) finish() {
 	b.fl.finish()
-	b.close()
+	if len(b.blocks) > 0 {
+		b.close()
+	}
+	for _, n := range b.seen { // what ends here was open behind the last block of an index that there was
+		if k := (lateKey{b.now - 1, n}); k.block >= b.base {
+			b.late[k] = max(b.late[k], roundTicks(b.fns[n].max))
+		}
+	}
+	b.seen = b.seen[:0]
+	b.flush(true)
 }
 
 func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
@@ -180,6 +223,9 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	case wEntry, wExit, wCall, wResync:
 	case wGap, wLost:
 		blk.flags |= format.BlockLost | format.BlockNotes
+	case wUnknown:
+		b.foreign = b.foreign || w.arg == noRecord
+		blk.flags |= format.BlockNotes
 	case wComm:
 		b.comm = d.note(w.arg).text
 		fallthrough
@@ -189,7 +235,7 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 }
 
 // chunk is called when w is the first word of a chunk.
-func (b *blockBuilder) chunk(d *decoder, w *word, start bool) {
+func (b *blockBuilder) chunk(d *decoder, w *word) {
 	number := b.number
 	b.number = d.number
 	if d.commIsNew {
@@ -197,7 +243,7 @@ func (b *blockBuilder) chunk(d *decoder, w *word, start bool) {
 		d.commIsNew = false
 		if name := commString(d.comm[:]); name != b.comm {
 			b.comm = name
-			if !start {
+			if b.words > 1 || b.now != b.base {
 				b.blocks[len(b.blocks)-1].flags |= format.BlockNotes
 			}
 		}
@@ -217,15 +263,17 @@ func (b *blockBuilder) chunk(d *decoder, w *word, start bool) {
 	if n := len(fl.cur.frames); n > 0 && fl.cur.frames[n-1].flags&frameInherited != 0 {
 		bs.leaf = false
 	}
-	at := len(b.task.chunks) - len(d.chunks) - 1
+	at := b.at(d)
+	blk := &b.blocks[len(b.blocks)-1]
+	blk.next = b.saver.save(nil, fl, &bs, b.chunks[at-1-b.chunk0].number+1)
 	due := max(b.latest, w.t)
 	lo := min(fl.now, w.t)
-	b.blocks = append(b.blocks, newBlock{
-		chunk: at, due: due, lo: lo, hi: lo,
-		state: b.saver.save(nil, fl, &bs, b.task.chunks[at-1].number+1),
-	})
+	b.blocks = append(b.blocks, newBlock{chunk: at, due: due, lo: lo, hi: lo})
 	b.words = 0
 	b.now++
+	if len(b.blocks) > b.sizes.segment || len(blk.next) > segmentBytes {
+		b.flush(false)
+	}
 }
 
 // close ends the newest block.
@@ -237,129 +285,4 @@ func (b *blockBuilder) close() {
 		b.bounds = append(b.bounds, callBound{n, roundTicks(b.fns[n].max)})
 	}
 	b.seen = b.seen[:0]
-}
-
-// states returns the task's states, as they are in the file.
-func (b *blockBuilder) states(inherited []openCall) []byte {
-	out := appendCalls(nil, inherited)
-	out = append(append(out, byte(len(b.comm0))), b.comm0...)
-	out = binary.AppendUvarint(out, uint64(len(b.blocks)))
-	due := uint64(0)
-	for i := range b.blocks {
-		blk := &b.blocks[i]
-		end := len(b.task.chunks)
-		if i+1 < len(b.blocks) {
-			end = b.blocks[i+1].chunk
-		}
-		out = binary.AppendUvarint(out, uint64(end-blk.chunk))
-		out = binary.AppendUvarint(out, blk.due-due)
-		out = binary.AppendVarint(out, int64(blk.lo-blk.due))
-		out = binary.AppendUvarint(out, blk.hi-blk.lo)
-		out = append(out, blk.flags)
-		out = binary.AppendUvarint(out, uint64(len(blk.state)))
-		out = append(out, blk.state...)
-		due = blk.due
-	}
-	return out
-}
-
-// functions returns the functions of the task's blocks, as they are in the file.
-func (b *blockBuilder) functions() []byte {
-	type lateBound struct {
-		block int32
-		callBound
-	}
-	var late []lateBound
-	for k, ticks := range b.late {
-		late = append(late, lateBound{k.block - b.base, callBound{k.fn, ticks}})
-	}
-	slices.SortFunc(late, func(a, b lateBound) int { return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(a.fn, b.fn)) })
-	var out []byte
-	var list []callBound
-	for i := range b.blocks {
-		blk := &b.blocks[i]
-		list = append(list[:0], b.bounds[blk.first:blk.first+blk.size]...)
-		for ; len(late) > 0 && int(late[0].block) == i; late = late[1:] {
-			list = append(list, late[0].callBound)
-		}
-		out = b.appendBounds(out, list)
-	}
-	return out
-}
-
-// appendBounds appends the functions of a block.
-func (b *blockBuilder) appendBounds(out []byte, list []callBound) []byte {
-	slices.SortFunc(list, func(x, y callBound) int {
-		fx, fy := b.fns[x.fn].fn, b.fns[y.fn].fn
-		return cmp.Or(cmp.Compare(fx.Image, fy.Image), cmp.Compare(fx.ID, fy.ID), cmp.Compare(y.max, x.max))
-	})
-	list = slices.CompactFunc(list, func(x, y callBound) bool { return x.fn == y.fn }) // the first is the longest
-	out = binary.AppendUvarint(out, uint64(len(list)))
-	var last FuncID
-	for _, c := range list {
-		fn := b.fns[c.fn].fn
-		if fn.Image == last.Image && fn.ID > last.ID {
-			out = binary.AppendUvarint(out, uint64(fn.ID-last.ID)<<1)
-		} else {
-			out = binary.AppendUvarint(append(out, 1), uint64(fn.Image))
-			out = binary.AppendUvarint(out, uint64(fn.ID))
-		}
-		out = binary.LittleEndian.AppendUint16(out, c.max)
-		last = fn
-	}
-	return out
-}
-
-// anyTicks is a bound that says nothing.
-const anyTicks = math.MaxUint16
-
-// roundTicks stores a number in 16 bits, rounded up by less than 0.1 %.
-func roundTicks(v uint64) uint16 {
-	if v == math.MaxUint64 {
-		return anyTicks
-	}
-	if v < 1024 {
-		return uint16(v)
-	}
-	e := bits.Len64(v) - 11
-	m := v >> e
-	if v&(1<<e-1) != 0 {
-		m++
-	}
-	return uint16(e+1)<<10 + uint16(m-1024) // 2048 carries into the exponent
-}
-
-// ticksOf is the inverse of roundTicks.
-func ticksOf(c uint16) uint64 {
-	e := uint(c >> 10)
-	m := uint64(c & 1023)
-	switch {
-	case e == 0:
-		return m
-	case bits.Len64(1024+m)+int(e)-1 > 64:
-		return math.MaxUint64
-	}
-	return (1024 + m) << (e - 1)
-}
-
-// eachBlocks makes the blocks of all tasks, and calls
-// fn with what is in the file of each, in no order, from several goroutines at once.
-func (t *Trace) eachBlocks(sizes blockSizes, fn func(k *Task, first, last uint64, states, functions []byte) error) error {
-	var mu sync.Mutex
-	var failed error
-	err := t.eachTask(nil, nil, t.Tasks, 0, func() taskSink {
-		return &blockBuilder{t: t, sizes: sizes}
-	}, func(s taskSink, k *Task) {
-		b := s.(*blockBuilder)
-		first, last := uint64(math.MaxUint64), uint64(0)
-		for i := range b.blocks {
-			first, last = min(first, b.blocks[i].lo), max(last, b.blocks[i].hi)
-		}
-		if err := fn(k, first, last, b.states(b.inherited), b.functions()); err != nil {
-			mu.Lock()
-			failed = err
-			mu.Unlock()
-		}
-	}, func(taskSink) {})
-	return cmp.Or(err, failed)
 }

@@ -12,20 +12,26 @@ import (
 // storedFlags are the flags of a frame that are not its sink's.
 const storedFlags = frameInherited | frameSuspended
 
-func appendFrame(b []byte, f *frame, last uint64) []byte {
-	b = binary.AppendUvarint(b, uint64(f.fn.Image))
-	b = binary.AppendUvarint(b, uint64(f.fn.ID))
+// A numbering is what the index calls the first of Trace.Images; the others follow it.
+type numbering uint32
+
+func (n numbering) appendFn(b []byte, fn FuncID) []byte {
+	b = binary.AppendUvarint(b, uint64(fn.Image)+uint64(n))
+	return binary.AppendUvarint(b, uint64(fn.ID))
+}
+
+func (n numbering) appendFrame(b []byte, f *frame, last uint64) []byte {
+	b = n.appendFn(b, f.fn)
 	b = binary.AppendVarint(b, int64(f.start-last))
 	b = binary.AppendUvarint(b, f.self)
 	return append(b, byte(f.flags&storedFlags))
 }
 
-func appendCalls(b []byte, calls []openCall) []byte {
+func (n numbering) appendCalls(b []byte, calls []openCall) []byte {
 	b = binary.AppendUvarint(b, uint64(len(calls)))
 	last := uint64(0)
 	for _, c := range calls {
-		b = binary.AppendUvarint(b, uint64(c.fn.Image))
-		b = binary.AppendUvarint(b, uint64(c.fn.ID))
+		b = n.appendFn(b, c.fn)
 		b = binary.AppendVarint(b, int64(c.start-last))
 		last = c.start
 	}
@@ -41,8 +47,9 @@ const (
 
 // A fields reads the numbers of a section. After what is not there everything is 0.
 type fields struct {
-	b   []byte
-	bad bool
+	b      []byte
+	images []uint32 // the positions in Trace.Images of the images that the index numbers
+	bad    bool
 }
 
 func (p *fields) uint() uint64 {
@@ -95,8 +102,11 @@ func (p *fields) byte() byte {
 
 func (p *fields) fn() FuncID {
 	image, id := p.uint(), p.uint()
-	p.bad = p.bad || bits.Len64(image|id) > 32
-	return FuncID{uint32(image), uint32(id)}
+	if image >= uint64(len(p.images)) || bits.Len64(id) > 32 {
+		p.bad = true
+		return FuncID{}
+	}
+	return FuncID{p.images[image], uint32(id)}
 }
 
 func (p *fields) frame(last uint64) (f frame) {

@@ -2,145 +2,32 @@ package trace
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
-// A blockIndex is the file index, or what would be in it.
-type blockIndex struct {
-	r     io.ReaderAt
-	tasks []byte // the directory
-	close func() error
+// The file index, as it is read. Its segments are of tasks in any order; only their
+// headers are read when a trace is opened. Of each task those count that are made of the
+// chunks that it has. A recorder may have been stopped, or killed, before it had come to
+// the end, and a file that programs write themselves may have grown.
+
+// A segmentReader reads an index through a window.
+type segmentReader struct {
+	io.ReaderAt
+	size int64
 }
 
-// section returns a part of the index. It is checked, but is no more trusted for that.
-func (x *blockIndex) section(off, size uint64, crc uint32) ([]byte, error) {
-	b := make([]byte, size)
-	if _, err := x.r.ReadAt(b, int64(off)); err != nil && (err != io.EOF || size > 0) {
-		return nil, fmt.Errorf("%s: offset %#x: %w", IndexFile, off, err)
+func (r segmentReader) read(b []byte, off int64) error {
+	if off > r.size-int64(len(b)) {
+		return fmt.Errorf("%s: offset %#x: %d bytes are not in the file of %d", IndexFile, off, len(b), r.size)
 	}
-	if format.CRC(0, b) != crc {
-		return nil, fmt.Errorf("%s: offset %#x: %d bytes are damaged", IndexFile, off, size)
+	if n, err := r.ReadAt(b, off); n < len(b) {
+		return fmt.Errorf("%s: offset %#x: %w", IndexFile, off, noEOF(err))
 	}
-	return b, nil
-}
-
-func (x *blockIndex) entry(k *Task) []byte {
-	return x.tasks[k.Index*format.IndexTask : (k.Index+1)*format.IndexTask]
-}
-
-// span returns the least and the greatest counter of a task's events.
-func (x *blockIndex) span(k *Task) (first, last uint64) {
-	e := x.entry(k)
-	return binary.LittleEndian.Uint64(e[format.TFirst:]), binary.LittleEndian.Uint64(e[format.TLast:])
-}
-
-// states returns the blocks of a task.
-func (x *blockIndex) states(k *Task) (*taskBlocks, error) {
-	e, le := x.entry(k), binary.LittleEndian
-	b, err := x.section(le.Uint64(e[format.TOffset:]), le.Uint64(e[format.TStates:]), le.Uint32(e[format.TStatesCrc:]))
-	if err != nil {
-		return nil, err
-	}
-	tb, err := parseStates(b, len(k.chunks))
-	if err != nil {
-		return nil, fmt.Errorf("%s: task %d: %w", IndexFile, k.TID, err)
-	}
-	return tb, nil
-}
-
-// functions returns the functions of a task's blocks, for eachBounds.
-func (x *blockIndex) functions(k *Task) ([]byte, error) {
-	e, le := x.entry(k), binary.LittleEndian
-	off := le.Uint64(e[format.TOffset:]) + le.Uint64(e[format.TStates:])
-	return x.section(off, le.Uint64(e[format.TFunctions:]), le.Uint32(e[format.TFunctionsCrc:]))
-}
-
-// chunksCRC is a checksum of everything that blocks are made of but the events.
-func (t *Trace) chunksCRC() uint32 {
-	le := binary.LittleEndian
-	crc := uint32(0)
-	var b []byte
-	flush := func() {
-		crc = format.CRC(crc, b)
-		b = b[:0]
-	}
-	for i := range t.Images {
-		b = le.AppendUint64(b, uint64(t.Images[i].ID))
-		entries := uint64(0)
-		if t.flat[i] {
-			entries = 1
-		}
-		b = le.AppendUint64(b, entries)
-	}
-	for _, k := range t.Tasks {
-		for i := range k.chunks {
-			c := &k.chunks[i]
-			b = le.AppendUint64(b, uint64(c.off))
-			b = le.AppendUint64(b, c.counter)
-			b = le.AppendUint32(b, c.size)
-			if b = le.AppendUint32(b, c.number); len(b) > 1<<16 {
-				flush()
-			}
-		}
-		b = le.AppendUint64(b, uint64(len(k.chunks)))
-	}
-	flush()
-	return crc
-}
-
-// indexHead returns the header of the index of the trace.
-func (t *Trace) indexHead(tasks []byte) []byte {
-	le := binary.LittleEndian
-	h := make([]byte, format.IndexHeader)
-	copy(h[format.IMagic:], format.IndexMagic)
-	le.PutUint32(h[format.IVersion:], format.IndexVersion)
-	le.PutUint32(h[format.ITasks:], uint32(len(t.Tasks)))
-	copy(h[format.IIdentity:], t.identity[:])
-	le.PutUint32(h[format.IChunksCrc:], t.chunksCRC())
-	le.PutUint32(h[format.ITasksCrc:], format.CRC(0, tasks))
-	le.PutUint32(h[format.ICrc:], format.CRC(0, h[:format.ICrc]))
-	return h
-}
-
-// useIndex takes the index that r has, size bytes, if it is one of this trace.
-func (t *Trace) useIndex(r io.ReaderAt, size int64) error {
-	head := make([]byte, format.IndexHeader)
-	if _, err := r.ReadAt(head, 0); err != nil {
-		return fmt.Errorf("%s: %w", IndexFile, noEOF(err))
-	}
-	n := int64(len(t.Tasks)) * format.IndexTask
-	if size < format.IndexHeader+n {
-		return fmt.Errorf("%s: %d bytes are too few for %d tasks", IndexFile, size, len(t.Tasks))
-	}
-	tasks := make([]byte, n)
-	if _, err := r.ReadAt(tasks, format.IndexHeader); n > 0 && err != nil {
-		return fmt.Errorf("%s: %w", IndexFile, noEOF(err))
-	}
-	if string(head) != string(t.indexHead(tasks)) {
-		return fmt.Errorf("%s: it is another trace's or another version's, or damaged", IndexFile)
-	}
-	x := &blockIndex{r: r, tasks: tasks}
-	room := uint64(size) // of all sections: none is read for two tasks
-	for _, k := range t.Tasks {
-		e, le := x.entry(k), binary.LittleEndian
-		off, states, functions := le.Uint64(e[format.TOffset:]), le.Uint64(e[format.TStates:]), le.Uint64(e[format.TFunctions:])
-		if off > uint64(size) || states > room || functions > room-states || states+functions > uint64(size)-off {
-			return fmt.Errorf("%s: task %d: %d bytes at offset %#x are not in the file of %d",
-				IndexFile, k.TID, states+functions, off, size)
-		}
-		room -= states + functions
-	}
-	t.blocks = x
 	return nil
 }
 
@@ -149,6 +36,222 @@ func noEOF(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// crc adds a chunk to a checksum of what an index is made of.
+func (c *chunkRef) crc(crc uint32) uint32 {
+	var b [24]byte
+	le := binary.LittleEndian
+	le.PutUint64(b[:], uint64(c.off))
+	le.PutUint64(b[8:], c.counter)
+	le.PutUint32(b[16:], c.size)
+	le.PutUint32(b[20:], c.number)
+	return format.CRC(crc, b[:])
+}
+
+// unsealedCRC adds the contents of the task's chunks that may still grow.
+func (t *Trace) unsealedCRC(k *Task, crc uint32) (uint32, error) {
+	var buf []byte
+	for _, c := range k.unsealed {
+		end := c.off + int64(c.size)
+		for off := t.nextData(c.off+ChunkHeaderSize, end); off < end; {
+			if buf == nil {
+				buf = make([]byte, windowSize)
+			}
+			n, err := t.file.ReadAt(buf[:min(int64(len(buf)), end-off)], off)
+			if n == 0 && err != nil && err != io.EOF {
+				return 0, err
+			}
+			if n == 0 {
+				break
+			}
+			crc = format.CRC(crc, buf[:n])
+			off = t.nextData(off+int64(n), end)
+		}
+	}
+	return crc, nil
+}
+
+// indexHead returns the header of an index of the trace.
+func indexHead(id format.Identity) []byte {
+	le := binary.LittleEndian
+	h := make([]byte, format.IndexHeader)
+	copy(h[format.IMagic:], format.IndexMagic)
+	le.PutUint32(h[format.IVersion:], format.IndexVersion)
+	copy(h[format.IIdentity:], id[:])
+	le.PutUint32(h[format.ICrc:], format.CRC(0, h[:format.ICrc]))
+	return h
+}
+
+// head returns the segment's header.
+func (s *segment) head(kind uint32, task taskKey, id format.Identity) []byte {
+	le := binary.LittleEndian
+	h := make([]byte, format.SegmentSize)
+	le.PutUint32(h[format.GMagic:], format.SegmentMagic)
+	le.PutUint32(h[format.GKind:], kind)
+	le.PutUint32(h[format.GPID:], task.pid)
+	le.PutUint32(h[format.GTID:], task.tid)
+	le.PutUint64(h[format.GKey:], task.key)
+	le.PutUint64(h[format.GFirst:], s.first)
+	le.PutUint64(h[format.GLast:], s.last)
+	le.PutUint32(h[format.GChunks:], s.chunks)
+	le.PutUint32(h[format.GChunksCrc:], s.chunksCRC)
+	le.PutUint32(h[format.GStates:], s.states)
+	le.PutUint32(h[format.GFunctions:], s.functions)
+	le.PutUint32(h[format.GStatesCrc:], s.statesCRC)
+	le.PutUint32(h[format.GFunctionsCrc:], s.functionsCRC)
+	if s.end {
+		le.PutUint32(h[format.GEnd:], 1)
+	}
+	le.PutUint32(h[format.GCrc:], format.CRC(format.CRC(0, id[:]), h[:format.GCrc]))
+	return h
+}
+
+// parseSegment reads the header of a segment at the given offset. ok is false if it is none.
+func parseSegment(h []byte, off int64, id format.Identity) (s segment, kind uint32, task taskKey, ok bool) {
+	le := binary.LittleEndian
+	if le.Uint32(h[format.GMagic:]) != format.SegmentMagic ||
+		le.Uint32(h[format.GCrc:]) != format.CRC(format.CRC(0, id[:]), h[:format.GCrc]) {
+		return s, 0, task, false
+	}
+	s = segment{
+		off: off + format.SegmentSize, first: le.Uint64(h[format.GFirst:]), last: le.Uint64(h[format.GLast:]),
+		chunks: le.Uint32(h[format.GChunks:]), chunksCRC: le.Uint32(h[format.GChunksCrc:]),
+		states: le.Uint32(h[format.GStates:]), functions: le.Uint32(h[format.GFunctions:]),
+		statesCRC: le.Uint32(h[format.GStatesCrc:]), functionsCRC: le.Uint32(h[format.GFunctionsCrc:]),
+		end: le.Uint32(h[format.GEnd:]) != 0,
+	}
+	task = taskKey{le.Uint32(h[format.GPID:]), le.Uint32(h[format.GTID:]), le.Uint64(h[format.GKey:])}
+	return s, le.Uint32(h[format.GKind:]), task, true
+}
+
+func (s *segment) size() int64 { return format.SegmentSize + int64(s.states) + int64(s.functions) }
+
+// headWindow is how much is read at a time to look for headers.
+const headWindow = 16 << 10
+
+// readBlocks reads which segments an index has. whole is true if they are of all the trace.
+func (t *Trace) readBlocks(r io.ReaderAt, size int64) (x *blockIndex, whole bool, err error) {
+	x = &blockIndex{r: segmentReader{r, size}, tasks: make([][]segment, len(t.Tasks))}
+	head := make([]byte, format.IndexHeader)
+	if err := x.r.read(head, 0); err != nil {
+		return nil, false, err
+	}
+	if string(head) != string(indexHead(t.identity)) {
+		return nil, false, fmt.Errorf("%s: it is another trace's or another version's, or damaged", IndexFile)
+	}
+	tasks := make(map[taskKey]int32, len(t.Tasks))
+	for _, k := range t.Tasks {
+		tasks[k.taskKey()] = int32(k.Index)
+	}
+	var ranges []idRange
+	var window []byte // of the file, from offset from on
+	buf, from := make([]byte, headWindow), int64(0)
+	for off := int64(format.IndexHeader); size-off >= format.SegmentSize; {
+		if off-from > int64(len(window)-format.SegmentSize) || window == nil {
+			from, window = off, buf[:min(int64(len(buf)), size-off)]
+			if err := x.r.read(window, from); err != nil {
+				return nil, false, err
+			}
+		}
+		s, kind, task, ok := parseSegment(window[off-from:][:format.SegmentSize], off, t.identity)
+		if !ok || s.size() > size-off {
+			break
+		}
+		off += s.size()
+		if i, there := tasks[task]; kind == format.SegmentBlocks && there {
+			x.tasks[i] = append(x.tasks[i], s)
+		} else if kind == format.SegmentImages {
+			if ranges, err = x.addImages(t, &s, ranges); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	if len(ranges) == 0 && len(t.ranges) > 0 && len(x.images) > 0 {
+		return nil, false, fmt.Errorf("%s: it was made without the trace's ranges of ids", IndexFile)
+	}
+	whole, err = x.fit(t)
+	return x, whole, err
+}
+
+func (k *Task) taskKey() taskKey { return taskKey{uint32(k.PID), uint32(k.TID), k.Key} }
+
+// indexedImage is the size of an image in a segment of them.
+const indexedImage = 9
+
+// addImages reads a segment of images, and adds its ranges.
+func (x *blockIndex) addImages(t *Trace, s *segment, ranges []idRange) ([]idRange, error) {
+	b, err := x.section(s.off, s.states, s.statesCRC)
+	if err != nil {
+		return nil, err
+	}
+	bad := fmt.Errorf("%s: offset %#x: images or ranges of ids that the trace does not have", IndexFile, s.off)
+	there := map[ImageID]uint32{}
+	for i := range t.Images {
+		there[t.Images[i].ID] = uint32(i)
+	}
+	p := fields{b: b}
+	for range p.count(indexedImage) {
+		im := p.bytes(indexedImage)
+		if im == nil {
+			return nil, bad
+		}
+		i, ok := there[ImageID(binary.LittleEndian.Uint64(im))]
+		if !ok || t.flat[i] != (im[8] == 1) {
+			return nil, bad
+		}
+		x.images, x.listed = append(x.images, i), append(x.listed, im...)
+	}
+	have := map[idRange]bool{}
+	for _, r := range t.ranges {
+		have[r] = true
+	}
+	for range p.count(3) {
+		first, n, image := p.uint(), p.uint(), p.uint()
+		if image >= uint64(len(x.images)) || first+n > 1<<32 {
+			return nil, bad
+		}
+		r := idRange{uint32(first), uint32(first + n - 1), x.images[image]}
+		if !have[r] {
+			return nil, bad
+		}
+		ranges = append(ranges, r)
+	}
+	if p.bad || len(p.b) != 0 {
+		return nil, bad
+	}
+	return ranges, nil
+}
+
+// fit drops what is not of the chunks that the tasks have. whole is true if all of them have all of theirs.
+func (x *blockIndex) fit(t *Trace) (whole bool, err error) {
+	whole = true
+	for _, k := range t.Tasks {
+		crc, at, ended := uint32(0), 0, len(k.chunks) == 0
+		ss := x.tasks[k.Index]
+		n := 0
+		for n < len(ss) && !ended && int64(ss[n].chunks) <= int64(len(k.chunks)-at) {
+			s := &ss[n]
+			for i := range s.chunks {
+				crc = k.chunks[at+int(i)].crc(crc)
+			}
+			at += int(s.chunks)
+			sum := crc
+			if s.end {
+				if sum, err = t.unsealedCRC(k, crc); err != nil {
+					return false, err
+				}
+			}
+			if sum != s.chunksCRC || s.end && at != len(k.chunks) {
+				break
+			}
+			ended = s.end
+			n++
+		}
+		x.tasks[k.Index] = ss[:n:n]
+		whole = whole && ended
+	}
+	return whole, nil
 }
 
 // openIndex uses the file index of the directory, if it is there.
@@ -160,181 +263,19 @@ func (t *Trace) openIndex(d *safefile.Dir) {
 	if err == nil {
 		var st os.FileInfo
 		if st, err = f.Stat(); err == nil {
-			err = t.useIndex(f, st.Size())
-		}
-		if err == nil {
-			t.blocks.close = f.Close
-			return
+			var x *blockIndex
+			var whole bool
+			if x, whole, err = t.readBlocks(f, st.Size()); err == nil {
+				x.close = f.Close
+				if whole {
+					t.blocks = x
+				} else {
+					t.part = x // only MakeIndex can do with it
+				}
+				return
+			}
 		}
 		f.Close()
 	}
 	t.problem(fmt.Errorf("not used: %w", err))
-}
-
-// IndexOptions say where [Trace.MakeIndex] keeps an index.
-type IndexOptions struct {
-	// File: in the trace's directory, if that is this user's alone and can be written.
-	File bool
-	// Memory: in memory, if not in a file.
-	Memory bool
-}
-
-// MakeIndex makes the index of a trace that has none and whose recording has ended. It reads all events. Walks and
-// reports of parts of the trace are faster with an index, and give the same. It must not run beside other methods. It
-// returns whether the trace has an index now; an error is that of reading the events.
-func (t *Trace) MakeIndex(o IndexOptions) (ok bool, err error) {
-	if t.blocks != nil {
-		return true, nil
-	}
-	if t.Ending == EndPending || t.Header.Layout != LayoutPacked {
-		return false, nil // chunks may still be added
-	}
-	var f *os.File
-	var commit func(ok bool)
-	if o.File {
-		f, commit = t.createIndex()
-	}
-	if f == nil {
-		if !o.Memory {
-			return false, nil
-		}
-		var m memoryFile
-		size, err := t.writeIndex(&m, usualBlocks)
-		if err == nil {
-			err = t.useIndex(&m, size)
-		}
-		return err == nil, err
-	}
-	size, err := t.writeIndex(f, usualBlocks)
-	if err == nil {
-		if err = t.useIndex(f, size); err == nil {
-			t.blocks.close = f.Close
-		}
-	}
-	commit(err == nil)
-	if errors.Is(err, errWrite) {
-		return false, nil // a full disk is no reason not to show the trace
-	}
-	return err == nil, err
-}
-
-// createIndex makes the file that is to become the index; nil: it cannot be made.
-// commit gives it its name, or removes it.
-func (t *Trace) createIndex() (f *os.File, commit func(ok bool)) {
-	d, err := safefile.OpenDir(t.Dir)
-	if err != nil {
-		return nil, nil
-	}
-	if d.Ours() != nil || !t.sameEvents(d) {
-		d.Close()
-		return nil, nil
-	}
-	f, err = d.Create(format.FileNewIndex, os.O_RDWR)
-	if errors.Is(err, os.ErrExist) {
-		f, err = d.OpenFile(format.FileNewIndex, os.O_RDWR) // somebody makes it, or was killed then
-	}
-	if err == nil {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err == nil {
-		err = f.Truncate(0)
-	}
-	if err != nil {
-		if f != nil {
-			f.Close()
-		}
-		d.Close()
-		return nil, nil
-	}
-	return f, func(ok bool) {
-		if !ok || d.Rename(format.FileNewIndex, IndexFile) != nil {
-			_ = d.Remove(format.FileNewIndex)
-		}
-		if !ok {
-			f.Close()
-		}
-		d.Close()
-	}
-}
-
-// sameEvents says that the events in a directory are those of the trace.
-func (t *Trace) sameEvents(d *safefile.Dir) bool {
-	f, ok := t.file.(*os.File)
-	if !ok {
-		return false
-	}
-	st, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	there, err := d.Lstat(EventsFile)
-	have, ok := st.Sys().(*unix.Stat_t)
-	if !ok {
-		var mine unix.Stat_t
-		if unix.Fstat(int(f.Fd()), &mine) != nil {
-			return false
-		}
-		have = &mine
-	}
-	return err == nil && there.Dev == have.Dev && there.Ino == have.Ino
-}
-
-// errWrite is an error of writing the index.
-var errWrite = errors.New("the index cannot be written")
-
-// writeIndex makes the index and returns its size.
-func (t *Trace) writeIndex(w io.WriterAt, sizes blockSizes) (int64, error) {
-	le := binary.LittleEndian
-	tasks := make([]byte, len(t.Tasks)*format.IndexTask)
-	off := int64(format.IndexHeader + len(tasks))
-	var mu sync.Mutex
-	err := t.eachBlocks(sizes, func(k *Task, first, last uint64, states, functions []byte) error {
-		mu.Lock()
-		defer mu.Unlock()
-		e := tasks[k.Index*format.IndexTask:]
-		le.PutUint64(e[format.TFirst:], first)
-		le.PutUint64(e[format.TLast:], last)
-		le.PutUint64(e[format.TOffset:], uint64(off))
-		le.PutUint64(e[format.TStates:], uint64(len(states)))
-		le.PutUint64(e[format.TFunctions:], uint64(len(functions)))
-		le.PutUint32(e[format.TStatesCrc:], format.CRC(0, states))
-		le.PutUint32(e[format.TFunctionsCrc:], format.CRC(0, functions))
-		for _, b := range [][]byte{states, functions} {
-			if _, err := w.WriteAt(b, off); err != nil {
-				return errors.Join(errWrite, err)
-			}
-			off += int64(len(b))
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	for i, b := range [][]byte{t.indexHead(tasks), tasks} {
-		if _, err := w.WriteAt(b, int64(i)*format.IndexHeader); err != nil {
-			return 0, errors.Join(errWrite, err)
-		}
-	}
-	return off, nil
-}
-
-// A memoryFile is an index in memory.
-type memoryFile struct{ b []byte }
-
-func (m *memoryFile) WriteAt(b []byte, off int64) (int, error) {
-	if end := off + int64(len(b)); end > int64(len(m.b)) {
-		m.b = append(m.b, make([]byte, end-int64(len(m.b)))...)
-	}
-	return copy(m.b[off:], b), nil
-}
-
-func (m *memoryFile) ReadAt(b []byte, off int64) (int, error) {
-	if off > int64(len(m.b)) || off > math.MaxInt64-int64(len(b)) {
-		return 0, io.EOF
-	}
-	n := copy(b, m.b[off:])
-	if n < len(b) {
-		return n, io.EOF
-	}
-	return n, nil
 }

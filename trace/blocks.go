@@ -1,9 +1,13 @@
 package trace
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // The file index says where in a trace to read. A trace of a billion calls takes
@@ -14,9 +18,9 @@ import (
 // index has
 //
 //   - when its events happened,
-//   - the state of the task's follower at its start, as the difference to the block
-//     before (blockstate.go): so decoding can begin with any block and goes on exactly
-//     as if it had begun with the first,
+//   - how the state of the task's follower at its end differs from that at its start
+//     (blockstate.go): so decoding can begin with any block and goes on exactly as if it
+//     had begun with the first,
 //   - for each function a bound of the longest of its calls that begin or end in it.
 //
 // That a reader begins with the state it would have had is the invariant that all rests
@@ -25,8 +29,13 @@ import (
 // the open calls, but not what a follower needs besides to match exits (calls aside,
 // credits, losses), so that a window in coroutines or after losses came out different.
 //
+// The file is made of segments, some blocks of a task each, so that it can be made while
+// events come: what is in it is never changed. It is whole if every task has a last one;
+// else a reader goes on where it ends (blockresume.go). The state behind a segment's
+// last block is in the segment, and is all that this takes.
+//
 // The file is for speed only. It has checksums, and they cover everything that it was
-// made of but the events themselves; a file that does not fit is not used. A file that
+// made of but the events themselves; what does not fit is not used. A file that
 // lies shows wrong events, as a trace that lies does; it costs no more memory than its
 // own size, and decoding stops where blocks do not fit together.
 
@@ -42,44 +51,75 @@ type block struct {
 
 // taskBlocks are the blocks of a task.
 type taskBlocks struct {
+	task      *Task
+	images    []uint32 // see fields
 	inherited []openCall
 	comm      string // the task's name at first
 	blocks    []block
+	segments  []int // how many blocks each has
+
+	chunks int    // of all blocks
+	next   []byte // difference of the state behind the last block
 }
 
 // errBlocks is for an index whose checksums are right and whose contents are not.
 var errBlocks = errors.New("the file " + IndexFile + " does not fit the events; remove it, and it is made anew")
 
-// parseStates reads the states of a task that has n chunks.
-func parseStates(b []byte, n int) (*taskBlocks, error) {
-	p := fields{b: b}
-	tb := &taskBlocks{inherited: p.calls(), comm: commString(p.bytes(uint64(p.byte())))}
-	tb.blocks = make([]block, p.count(7))
-	at, due := 0, uint64(0)
-	for i := range tb.blocks {
-		blk := &tb.blocks[i]
-		chunks := p.uint()
-		if chunks == 0 || chunks > uint64(n-at) {
-			return nil, fmt.Errorf("block %d has %d chunks of %d", i, chunks, n-at)
+// minBlockSize is the least size of a block in the states of a segment.
+const minBlockSize = 6
+
+// parse adds the blocks of the task's next segment, which is of so many chunks.
+func (tb *taskBlocks) parse(b []byte, chunks int) error {
+	p := fields{b: b, images: tb.images}
+	if len(tb.segments) == 0 {
+		tb.inherited, tb.comm = p.calls(), commString(p.bytes(uint64(p.byte())))
+	}
+	n := p.count(minBlockSize)
+	due := uint64(0)
+	end := tb.chunks + chunks
+	for i := range n {
+		own := p.uint()
+		if own == 0 || own > uint64(end-tb.chunks) {
+			return fmt.Errorf("block %d has %d chunks of %d", i, own, end-tb.chunks)
 		}
-		blk.chunk = at
-		at += int(chunks)
+		blk := block{chunk: tb.chunks, state: tb.next}
+		tb.chunks += int(own)
 		due += p.uint()
 		blk.due = due
 		blk.lo = due + uint64(p.int())
 		blk.hi = blk.lo + p.uint()
 		blk.flags = p.byte()
-		blk.state = p.bytes(p.uint())
+		tb.next = p.bytes(p.uint())
+		tb.blocks = append(tb.blocks, blk)
 	}
-	if p.bad || len(p.b) != 0 || at != n && len(tb.blocks) > 0 {
-		return nil, errors.New("the states are damaged")
+	if p.bad || len(p.b) != 0 || n > 0 && tb.chunks != end {
+		return errors.New("the states are damaged")
 	}
-	return tb, nil
+	tb.chunks = end
+	tb.segments = append(tb.segments, n)
+	return nil
 }
 
-// eachBounds calls fn for each function of a task's n blocks.
-func eachBounds(b []byte, n int, fn func(block int, f FuncID, ticks uint64)) error {
-	p := fields{b: b}
+// apply brings a follower from the start of the block before to that of block i. There is one behind the last, too.
+func (tb *taskBlocks) apply(fl *follower, i int, bs *blockState, watch *stateWatch) error {
+	state, chunk := tb.next, tb.chunks
+	if i < len(tb.blocks) {
+		state, chunk = tb.blocks[i].state, tb.blocks[i].chunk
+	}
+	bs.number = tb.task.chunks[chunk-1].number + 1
+	return fl.apply(state, tb.images, bs, watch)
+}
+
+// eachBounds calls fn for functions of a segment's n blocks, the first of which is the task's block first. A
+// function can come several times for a block, with different bounds.
+func eachBounds(b []byte, images []uint32, first, n int, fn func(block int, f FuncID, ticks uint64)) error {
+	p := fields{b: b, images: images}
+	ticks := func() uint64 {
+		if c := p.bytes(2); c != nil {
+			return ticksOf(binary.LittleEndian.Uint16(c))
+		}
+		return math.MaxUint64
+	}
 	for i := range n {
 		var f FuncID
 		for range p.count(3) {
@@ -88,12 +128,19 @@ func eachBounds(b []byte, n int, fn func(block int, f FuncID, ticks uint64)) err
 			} else {
 				f.ID += uint32(v >> 1)
 			}
-			c := p.bytes(2)
+			t := ticks()
 			if p.bad {
 				return errBlocks
 			}
-			fn(i, f, ticksOf(uint16(c[0])|uint16(c[1])<<8))
+			fn(first+i, f, t)
 		}
+	}
+	for range p.count(5) {
+		i, f, t := p.uint(), p.fn(), ticks()
+		if p.bad || i >= uint64(first+n) {
+			return errBlocks
+		}
+		fn(int(i), f, t)
 	}
 	if p.bad || len(p.b) != 0 {
 		return errBlocks
@@ -107,9 +154,87 @@ func (tb *taskBlocks) from(t uint64) int {
 }
 
 // end returns the position of the chunk after a block.
-func (tb *taskBlocks) end(i int, k *Task) int {
+func (tb *taskBlocks) end(i int) int {
 	if i+1 < len(tb.blocks) {
 		return tb.blocks[i+1].chunk
 	}
-	return len(k.chunks)
+	return tb.chunks
+}
+
+// A blockIndex is the file index, or what would be in it.
+type blockIndex struct {
+	r      segmentReader
+	images []uint32    // see fields
+	listed []byte      // these images, as they are in the file
+	tasks  [][]segment // by Task.Index
+	close  func() error
+}
+
+// A segment is where some blocks of a task are, after those of the segment before.
+type segment struct {
+	off                     int64  // of the states; the functions follow them
+	first, last             uint64 // counters
+	chunks                  uint32
+	states, functions       uint32 // bytes
+	statesCRC, functionsCRC uint32
+	chunksCRC               uint32
+	end                     bool // the task has no more chunks
+}
+
+// section returns a part of the index. It is checked, but is no more trusted for that.
+func (x *blockIndex) section(off int64, size, crc uint32) ([]byte, error) {
+	b := make([]byte, size)
+	if err := x.r.read(b, off); err != nil {
+		return nil, err
+	}
+	if format.CRC(0, b) != crc {
+		return nil, fmt.Errorf("%s: offset %#x: %d bytes are damaged", IndexFile, off, size)
+	}
+	return b, nil
+}
+
+// span returns the least and the greatest counter of a task's events.
+func (x *blockIndex) span(k *Task) (first, last uint64) {
+	first = math.MaxUint64
+	for i := range x.tasks[k.Index] {
+		s := &x.tasks[k.Index][i]
+		first, last = min(first, s.first), max(last, s.last)
+	}
+	return first, last
+}
+
+// states returns the blocks of a task.
+func (x *blockIndex) states(k *Task) (*taskBlocks, error) {
+	tb := &taskBlocks{task: k, images: x.images}
+	for i := range x.tasks[k.Index] {
+		s := &x.tasks[k.Index][i]
+		b, err := x.section(s.off, s.states, s.statesCRC)
+		if err == nil && int64(tb.chunks)+int64(s.chunks) > int64(len(k.chunks)) {
+			err = errBlocks
+		}
+		if err == nil {
+			err = tb.parse(b, int(s.chunks))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: task %d: %w", IndexFile, k.TID, err)
+		}
+	}
+	return tb, nil
+}
+
+// eachBounds calls fn for the functions of a task's blocks, in no order and some several times.
+func (x *blockIndex) eachBounds(tb *taskBlocks, fn func(block int, f FuncID, ticks uint64)) error {
+	first := 0
+	for i, n := range tb.segments {
+		s := &x.tasks[tb.task.Index][i]
+		b, err := x.section(s.off+int64(s.states), s.functions, s.functionsCRC)
+		if err != nil {
+			return err
+		}
+		if err := eachBounds(b, x.images, first, n, fn); err != nil {
+			return err
+		}
+		first += n
+	}
+	return nil
 }

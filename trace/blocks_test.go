@@ -145,18 +145,14 @@ func wildTrace(t testing.TB, seed uint64) []byte {
 // given sizes.
 func withBlocks(t testing.TB, events []byte, sizes blockSizes) (plain, indexed *Trace) {
 	t.Helper()
-	var m memoryFile
 	for _, tr := range []**Trace{&plain, &indexed} {
 		*tr = &Trace{}
 		if err := (*tr).load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
 			t.Fatal(err)
 		}
 	}
-	size, err := plain.writeIndex(&m, sizes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := indexed.useIndex(&m, size); err != nil {
+	var err error
+	if indexed.blocks, err = indexed.writeIndex(&memoryFile{}, sizes); err != nil {
 		t.Fatal(err)
 	}
 	return plain, indexed
@@ -234,7 +230,7 @@ func TestBlocksWalk(t *testing.T) {
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		events := wildTrace(t, seed)
-		for _, sizes := range []blockSizes{{2, 0}, {200 + rng.IntN(1000), rng.IntN(8)}} {
+		for _, sizes := range []blockSizes{{2, 0, 3}, {200 + rng.IntN(1000), rng.IntN(8), 1 + rng.IntN(9)}} {
 			plain, indexed := withBlocks(t, events, sizes)
 			for _, o := range randomWindows(rng, plain, 12) {
 				want := seeWalk(plain, o)
@@ -270,7 +266,7 @@ func indexFiles(t testing.TB, seed uint64) (dir string, index []byte) {
 	t.Helper()
 	dir = eventsFile(t, wildTrace(t, seed))
 	tr := open(t, dir)
-	if ok, err := tr.MakeIndex(IndexOptions{File: true}); !ok || err != nil {
+	if ok, err := tr.MakeIndex(IndexOptions{File: true, Block: 300}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	index, err := os.ReadFile(filepath.Join(dir, IndexFile))
@@ -296,39 +292,206 @@ func TestIndexFile(t *testing.T) {
 	for _, o := range shown {
 		want = append(want, seeWalk(plain, o))
 	}
-	same := func(what string, b []byte, used bool) {
+	const ignored, part, whole = "ignored", "part", "whole"
+	same := func(what string, b []byte, how string) {
 		t.Helper()
 		if err := os.WriteFile(path, b, 0o666); err != nil {
 			t.Fatal(err)
 		}
 		tr := open(t, dir)
-		if used != (tr.blocks != nil) || used == strings.Contains(fmt.Sprint(tr.Problems), "index") {
-			t.Errorf("%s: used %v, %v", what, tr.blocks != nil, tr.Problems)
+		defer tr.Close()
+		have := ignored
+		switch {
+		case tr.blocks != nil:
+			have = whole
+		case tr.part != nil:
+			have = part
 		}
-		for i, o := range shown {
-			o.Tasks = inTrace(tr, o.Tasks)
-			if have := seeWalk(tr, o); have != want[i] {
-				t.Errorf("%s: %s", what, cmp.Diff(want[i], have))
+		if have != how || (have == ignored) != strings.Contains(fmt.Sprint(tr.Problems), "index") {
+			t.Errorf("%s: %s, want %s; %v", what, have, how, tr.Problems)
+		}
+		see := func() {
+			t.Helper()
+			for i, o := range shown {
+				o.Tasks = inTrace(tr, o.Tasks)
+				if have := seeWalk(tr, o); have != want[i] {
+					t.Errorf("%s: %s", what, cmp.Diff(want[i], have))
+				}
+			}
+		}
+		see()
+		if ok, err := tr.MakeIndex(IndexOptions{Memory: true}); !ok || err != nil {
+			t.Errorf("%s: not made whole: %v, %v", what, ok, err)
+		}
+		see()
+	}
+	same("whole", index, whole)
+	heads := segmentHeads(index)
+	for _, n := range []int{0, 1, 63, 64, heads[1], heads[1] + 71, heads[len(heads)-1] + 1, len(index) - 1} {
+		how := part
+		if n < format.IndexHeader {
+			how = ignored
+		}
+		same(fmt.Sprint("cut at ", n), index[:n], how)
+	}
+	same("with more behind it", append(bytes.Clone(index), "more"...), whole)
+	for range 5 {
+		flip := func(i int, how string) {
+			b := bytes.Clone(index)
+			b[i] ^= 1 << rng.IntN(8)
+			same(fmt.Sprint("bit of byte ", i), b, how)
+		}
+		flip(rng.IntN(format.IndexHeader), ignored)
+		n := rng.IntN(len(heads)-1) + 1
+		flip(heads[n]+rng.IntN(format.SegmentSize), part)
+		if at := heads[n] + format.SegmentSize; at < len(index) {
+			flip(at, whole) // noticed when it is read
+		}
+	}
+	flipped := bytes.Clone(index)
+	flipped[heads[0]+format.SegmentSize+2] ^= 1
+	same("another image", flipped, ignored)
+	_, other := indexFiles(t, 4)
+	copy(other, index[:format.IndexHeader])
+	same("another trace's", other, part)
+}
+
+// TestIndexOfSlots: a trace that its programs wrote alone has an index, too, which is not used for what they write later.
+func TestIndexOfSlots(t *testing.T) {
+	dir := slotsTrace(t, 3000)
+	tr := open(t, dir)
+	if ok, err := tr.MakeIndex(IndexOptions{File: true, Block: 100}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	tr.Close()
+	calls := Calls{Threshold: 1}
+	rows := func(tr *Trace) string { return seeRows(t, tr, ReportOptions{From: 100, Calls: calls}) }
+	tr = open(t, dir)
+	if tr.blocks == nil {
+		t.Error("the index is not used")
+	}
+	with := rows(tr)
+	tr.blocks = nil
+	if plain := rows(tr); with != plain {
+		t.Error(cmp.Diff(plain, with))
+	}
+	tr.Close()
+	// An event more in a chunk that is not sealed, then more chunks.
+	path := filepath.Join(dir, EventsFile)
+	for _, grown := range [][]byte{slotsEvents(3001), slotsEvents(5000)} {
+		if err := os.WriteFile(path, grown, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tr = open(t, dir)
+		if tr.blocks != nil {
+			t.Fatal("an index of less is used")
+		}
+		plain := rows(tr)
+		if ok, err := tr.MakeIndex(IndexOptions{Memory: true}); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		if have := rows(tr); have != plain {
+			t.Error(cmp.Diff(plain, have))
+		}
+		tr.Close()
+	}
+}
+
+// slotsTrace is a trace of so many calls in a file that its program wrote itself.
+func slotsTrace(t *testing.T, calls int) string { return eventsFile(t, slotsEvents(calls)) }
+
+func slotsEvents(calls int) []byte {
+	le := binary.LittleEndian
+	b := make([]byte, format.HeaderSize)
+	copy(b, format.FileMagic)
+	le.PutUint32(b[format.HVersion:], format.Version)
+	le.PutUint32(b[format.HHeaderSize:], format.HeaderSize)
+	le.PutUint32(b[format.HChunkSize:], minChunkSize)
+	le.PutUint64(b[format.HCounter:], 1000)
+	le.PutUint64(b[format.HCounterHZ:], 1e9)
+	const room = (minChunkSize - format.ChunkHeader) / 16 // calls in a chunk
+	for i := range calls {
+		if i%room == 0 {
+			h := make([]byte, format.ChunkHeader)
+			le.PutUint32(h[format.CMagic:], format.ChunkMagic)
+			le.PutUint16(h[format.CKind:], uint16(ChunkEvents))
+			le.PutUint32(h[format.CPID:], 7)
+			le.PutUint32(h[format.CTID:], 7)
+			le.PutUint32(h[format.CNumber:], uint32(i/room))
+			le.PutUint64(h[format.CCounter:], uint64(1000+10*i))
+			le.PutUint64(h[format.CImage:], uint64(testImage))
+			b = append(b[:format.HeaderSize+i/room*minChunkSize], h...)
+		}
+		b = le.AppendUint64(b, uint64(1000+10*i)|uint64(1+i%5)<<32)
+		b = le.AppendUint64(b, uint64(1000+10*i+i%7)|uint64(1+i%5)<<32|1<<63)
+		if i%room == room-1 {
+			b = append(b, make([]byte, minChunkSize)...)[:format.HeaderSize+(i/room+1)*minChunkSize]
+		}
+	}
+	n := (len(b) - format.HeaderSize + minChunkSize - 1) / minChunkSize
+	return append(b, make([]byte, minChunkSize)...)[:format.HeaderSize+n*minChunkSize]
+}
+
+// segmentHeads are where the segments of an index begin.
+func segmentHeads(index []byte) (at []int) {
+	for off := format.IndexHeader; off < len(index); {
+		at = append(at, off)
+		off += format.SegmentSize + int(binary.LittleEndian.Uint32(index[off+format.GStates:])) +
+			int(binary.LittleEndian.Uint32(index[off+format.GFunctions:]))
+	}
+	return at
+}
+
+// TestIndexGoesOn: an index that ends anywhere is made whole from there, and shows what one shows that was made at once.
+func TestIndexGoesOn(t *testing.T) {
+	seeds := uint64(4)
+	if testtool.Wide() {
+		seeds = 500
+	}
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 17))
+		events := wildTrace(t, seed)
+		sizes := blockSizes{50 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(6)}
+		plain, _ := withBlocks(t, events, sizes)
+		var m memoryFile
+		size, err := plain.writeBlocks(&m, sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heads := append(segmentHeads(m.b[:size]), int(size))
+		for range 3 {
+			indexed := &Trace{}
+			if err := indexed.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
+				t.Fatal(err)
+			}
+			cut := m.b[:heads[rng.IntN(len(heads))]+rng.IntN(100)%int(size)]
+			cut = cut[:min(len(cut), int(size))]
+			x, _, err := indexed.readBlocks(bytes.NewReader(cut), int64(len(cut)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			indexed.part = x
+			sizes.least, sizes.segment = 50+rng.IntN(300), 1+rng.IntN(6) // another writer's
+			if indexed.blocks, err = indexed.writeIndex(&memoryFile{}, sizes); err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range randomWindows(rng, plain, 4) {
+				o.Calls = randomCalls(rng)
+				r := ReportOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: o.Calls}
+				rows := seeRows(t, plain, r)
+				r.Tasks = inTrace(indexed, r.Tasks)
+				if have := seeRows(t, indexed, r); have != rows {
+					t.Fatalf("seed %d, %d of %d bytes, %+v: %s", seed, len(cut), size, r, cmp.Diff(rows, have))
+				}
+				o.Calls = Calls{}
+				walk := seeWalk(plain, o)
+				o.Tasks = inTrace(indexed, o.Tasks)
+				if have := seeWalk(indexed, o); have != walk {
+					t.Fatalf("seed %d, %d of %d bytes, %+v: %s", seed, len(cut), size, o, cmp.Diff(walk, have))
+				}
 			}
 		}
 	}
-	same("whole", index, true)
-	heads := format.IndexHeader + len(plain.Tasks)*format.IndexTask
-	for _, n := range []int{0, 1, 63, 64, heads - 1, heads, len(index) - 1} {
-		same(fmt.Sprint("cut at ", n), index[:n], false)
-	}
-	for range 20 {
-		b := bytes.Clone(index)
-		i := rng.IntN(heads)
-		b[i] ^= 1 << rng.IntN(8)
-		same(fmt.Sprint("bit of byte ", i), b, false)
-		b = bytes.Clone(index)
-		i = heads + rng.IntN(len(b)-heads)
-		b[i] ^= 1 << rng.IntN(8)
-		same(fmt.Sprint("bit of byte ", i), b, true) // noticed when it is read
-	}
-	_, other := indexFiles(t, 4)
-	same("another trace's", other, false)
 }
 
 // TestMakeIndexRefused: where an index must not be made, there is none, and where
@@ -374,35 +537,92 @@ func TestMakeIndexRefused(t *testing.T) {
 // checksums, so that nothing but the readers' own checks stands in their way.
 func FuzzIndex(f *testing.F) {
 	events := wildTrace(f, 1)
-	_, indexed := withBlocks(f, events, blockSizes{100, 0})
-	for _, k := range indexed.Tasks[:min(2, len(indexed.Tasks))] {
-		e := indexed.blocks.entry(k)
-		off, n := binary.LittleEndian.Uint64(e[format.TOffset:]), binary.LittleEndian.Uint64(e[format.TStates:])
-		m := binary.LittleEndian.Uint64(e[format.TFunctions:])
-		b := indexed.blocks.r.(*memoryFile).b[off:]
-		f.Add(b[:n], b[n:n+m], uint16(k.Index), int64(5000))
+	_, indexed := withBlocks(f, events, blockSizes{100, 0, 4})
+	section := func(off int64, n uint32) []byte {
+		b := make([]byte, n)
+		if err := indexed.blocks.r.read(b, off); err != nil {
+			f.Fatal(err)
+		}
+		return b
 	}
-	f.Fuzz(func(t *testing.T, states, functions []byte, task uint16, from int64) {
+	for _, ss := range indexed.blocks.tasks[:min(2, len(indexed.Tasks))] {
+		for i := range ss[:min(3, len(ss))] {
+			s := &ss[i]
+			f.Add(section(s.off, s.states), section(s.off+int64(s.states), s.functions), uint16(0), s.chunks, int64(5000))
+		}
+	}
+	f.Fuzz(func(t *testing.T, states, functions []byte, task uint16, chunks uint32, from int64) {
 		tr := &Trace{}
 		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
 			t.Fatal(err)
 		}
 		k := tr.Tasks[int(task)%len(tr.Tasks)]
-		tasks := make([]byte, len(tr.Tasks)*format.IndexTask)
-		for i := range tr.Tasks {
-			binary.LittleEndian.PutUint64(tasks[i*format.IndexTask+format.TLast:], math.MaxUint64)
-			if i == k.Index {
-				e := tasks[i*format.IndexTask:]
-				binary.LittleEndian.PutUint64(e[format.TStates:], uint64(len(states)))
-				binary.LittleEndian.PutUint64(e[format.TFunctions:], uint64(len(functions)))
-				binary.LittleEndian.PutUint32(e[format.TStatesCrc:], format.CRC(0, states))
-				binary.LittleEndian.PutUint32(e[format.TFunctionsCrc:], format.CRC(0, functions))
+		b := append(bytes.Clone(states), functions...)
+		s := segment{
+			last: math.MaxUint64, chunks: chunks, states: uint32(len(states)), functions: uint32(len(functions)),
+			statesCRC: format.CRC(0, states), functionsCRC: format.CRC(0, functions), end: true,
+		}
+		for i := range k.chunks[:min(int64(len(k.chunks)), int64(chunks))] {
+			s.chunksCRC = k.chunks[i].crc(s.chunksCRC)
+		}
+		x := &blockIndex{
+			r: segmentReader{bytes.NewReader(b), int64(len(b))}, images: []uint32{0},
+			listed: append(binary.LittleEndian.AppendUint64(nil, uint64(tr.Images[0].ID)), 0), tasks: make([][]segment, len(tr.Tasks)),
+		}
+		x.tasks[k.Index] = []segment{s}
+		tr.blocks = x
+		o := WalkOptions{From: max(1, from), Tasks: []*Task{k}, Open: true, Calls: Calls{Threshold: from & 1023}}
+		_ = tr.Walk(o, func(*Event) error { return nil })
+		if _, err := tr.Report(ReportOptions{From: o.From, Tasks: o.Tasks, Calls: o.Calls}); err != nil {
+			t.Error(err)
+		}
+		// What is not whole is gone on with, or made anew.
+		x.tasks[k.Index][0].end = false
+		tr.blocks, tr.part = nil, x
+		if _, err := tr.writeIndex(&memoryFile{}, usualBlocks); err != nil && int64(chunks) <= int64(len(k.chunks)) {
+			t.Error(err)
+		}
+	})
+}
+
+// FuzzIndexFile reads any bytes as the segments of an index.
+func FuzzIndexFile(f *testing.F) {
+	events := wildTrace(f, 1)
+	plain, _ := withBlocks(f, events, blockSizes{100, 0, 4})
+	var m memoryFile
+	size, err := plain.writeBlocks(&m, blockSizes{200, 0, 2})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(m.b[format.IndexHeader:size], true)
+	f.Add(m.b[format.IndexHeader:size/2], false)
+	f.Fuzz(func(t *testing.T, segments []byte, seal bool) {
+		tr := &Trace{}
+		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
+			t.Fatal(err)
+		}
+		b := append(bytes.Clone(m.b[:format.IndexHeader]), segments...)
+		for off := format.IndexHeader; seal && off+format.SegmentSize <= len(b); { // headers with right checksums
+			h := b[off : off+format.SegmentSize]
+			binary.LittleEndian.PutUint32(h[format.GMagic:], format.SegmentMagic)
+			binary.LittleEndian.PutUint32(h[format.GCrc:], format.CRC(format.CRC(0, tr.identity[:]), h[:format.GCrc]))
+			off += format.SegmentSize + int(binary.LittleEndian.Uint32(h[format.GStates:])&0xffff) +
+				int(binary.LittleEndian.Uint32(h[format.GFunctions:])&0xffff)
+		}
+		x, whole, err := tr.readBlocks(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		if whole {
+			tr.blocks = x
+		} else {
+			tr.part = x
+			if tr.blocks, err = tr.writeIndex(&memoryFile{}, usualBlocks); err != nil {
+				t.Fatal(err)
 			}
 		}
-		tr.blocks = &blockIndex{r: bytes.NewReader(append(bytes.Clone(states), functions...)), tasks: tasks}
-		_ = tr.Walk(WalkOptions{From: max(1, from), Tasks: []*Task{k}, Open: true}, func(*Event) error { return nil })
-		if tb, err := tr.blocks.states(k); err == nil {
-			eachBounds(functions, len(tb.blocks), func(int, FuncID, uint64) {})
+		if _, err := tr.Report(ReportOptions{From: 1000, Calls: Calls{Threshold: 100}}); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -437,7 +657,7 @@ func BenchmarkWindow(b *testing.B) {
 func BenchmarkMakeIndex(b *testing.B) {
 	benchTraces(b, func(b *testing.B, t *Trace) {
 		var m memoryFile
-		if _, err := t.writeIndex(&m, usualBlocks); err != nil {
+		if _, err := t.writeBlocks(&m, usualBlocks); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(len(m.b))/10e6, "B/event")

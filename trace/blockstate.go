@@ -31,6 +31,7 @@ type savedStack struct {
 
 // A stateSaver makes the differences of one follower.
 type stateSaver struct {
+	numbering
 	stacks    map[uint64]savedStack
 	aside     int // frames
 	now       uint64
@@ -38,15 +39,27 @@ type stateSaver struct {
 	inherited []openCall
 }
 
-// newStateSaver returns a saver whose first difference is to a new follower with the
-// given inherited calls.
-func newStateSaver(fl *follower, comm string) *stateSaver {
-	s := &stateSaver{stacks: map[uint64]savedStack{}, now: fl.now, comm: comm, inherited: fl.inherited}
-	for i := range fl.cur.frames {
-		fl.cur.frames[i].flags |= frameSaved
+// newStateSaver returns a saver whose first difference is to the state that the follower has now.
+func newStateSaver(fl *follower, comm string, n numbering) *stateSaver {
+	s := &stateSaver{
+		numbering: n, stacks: map[uint64]savedStack{}, aside: len(fl.aside), now: fl.now, comm: comm, inherited: fl.inherited,
 	}
-	s.stacks[fl.cur.num] = savedStack{len(fl.cur.frames), topSelf(fl.cur.frames)}
+	s.known(fl.cur)
+	for _, st := range fl.stacks {
+		s.known(st)
+	}
+	for i := range fl.aside {
+		fl.aside[i].saved = int32(i) + 1
+	}
 	return s
+}
+
+// known notes a stack that is saved as it is.
+func (s *stateSaver) known(st *callStack) {
+	for i := range st.frames {
+		st.frames[i].flags |= frameSaved
+	}
+	s.stacks[st.num] = savedStack{len(st.frames), topSelf(st.frames)}
 }
 
 func topSelf(fs []frame) uint64 {
@@ -115,7 +128,7 @@ func (s *stateSaver) save(b []byte, fl *follower, bs *blockState, home uint32) [
 		s.comm = bs.comm
 	}
 	if flags&format.StateHasInherited != 0 {
-		b = appendCalls(b, fl.inherited)
+		b = s.appendCalls(b, fl.inherited)
 		s.inherited = fl.inherited
 	}
 	if flags&format.StateHasAside != 0 {
@@ -154,7 +167,7 @@ func (s *stateSaver) appendAside(b []byte, fl *follower, runs [][2]int, fresh in
 	for i := range fl.aside {
 		f := &fl.aside[i]
 		if i >= fresh {
-			b = appendFrame(b, &f.frame, last)
+			b = s.appendFrame(b, &f.frame, last)
 			b = binary.AppendVarint(b, int64(f.end-f.start))
 			last = f.start
 		}
@@ -199,7 +212,7 @@ func (s *stateSaver) appendStacks(b []byte, fl *follower) []byte {
 		last := fl.now
 		for i := keep; i < len(st.frames); i++ {
 			f := &st.frames[i]
-			b = appendFrame(b, f, last)
+			b = s.appendFrame(b, f, last)
 			last = f.start
 			f.flags |= frameSaved
 		}

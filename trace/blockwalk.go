@@ -80,11 +80,7 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 		f := tb.blocks[j].flags
 		wanted[j], shown[j] = f&format.BlockLost != 0, f&format.BlockNotes != 0
 	}
-	b, err := w.t.blocks.functions(k)
-	if err != nil {
-		return nil, err
-	}
-	err = eachBounds(b, len(tb.blocks), func(j int, fn FuncID, ticks uint64) {
+	err := w.t.blocks.eachBounds(tb, func(j int, fn FuncID, ticks uint64) {
 		if !shown[j] && (ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold) {
 			shown[j] = c.Match == nil || c.Match(fn)
 		}
@@ -136,7 +132,7 @@ func (w *walker) insideRoots(k *Task, tb *taskBlocks, roots func(FuncID) bool, s
 	var bs blockState
 	for j := range tb.blocks {
 		if j > 0 {
-			if err := fl.apply(tb.blocks[j].state, &bs, &stateWatch{changed: look}); err != nil {
+			if err := tb.apply(fl, j, &bs, &stateWatch{changed: look}); err != nil {
 				return err
 			}
 		}
@@ -189,7 +185,7 @@ func newPartCursor(t *Trace, k *Task, window []byte, emit func(*Event) error, p 
 
 // setRun says where the run of blocks ends.
 func (c *cursor) setRun(run [2]int) {
-	c.rest = len(c.task.chunks) - c.part.end(run[1]-1, c.task)
+	c.rest = len(c.task.chunks) - c.part.end(run[1]-1)
 	c.part.due = c.part.blocks[run[0]].due
 }
 
@@ -198,9 +194,7 @@ func (c *cursor) setRun(run [2]int) {
 func (c *cursor) seek(bs *blockState, i, j int, watch *stateWatch) error {
 	p := c.part
 	for i++; i <= j; i++ {
-		blk := &p.blocks[i]
-		bs.number = c.task.chunks[blk.chunk-1].number + 1
-		if err := c.fl.apply(blk.state, bs, watch); err != nil {
+		if err := p.apply(c.fl, i, bs, watch); err != nil {
 			return errBlocks
 		}
 	}
@@ -239,7 +233,7 @@ func (c *cursor) jump() bool {
 		// What is open when the window ends is open for those who show it.
 		var bs blockState
 		for i := at + 1; i <= p.stop && c.err == nil; i++ {
-			if c.fl.apply(p.blocks[i].state, &bs, &stateWatch{changed: changed}) != nil {
+			if p.apply(c.fl, i, &bs, &stateWatch{changed: changed}) != nil {
 				c.err = errBlocks
 			}
 		}

@@ -73,8 +73,8 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 	var bs blockState
 	for i := range tb.blocks {
 		if i > 0 && !wanted[i-1] {
-			bs.number, s.fresh = k.chunks[tb.blocks[i].chunk-1].number+1, freshFrames{}
-			if fl.apply(tb.blocks[i].state, &bs, watch) != nil {
+			s.fresh = freshFrames{}
+			if tb.apply(fl, i, &bs, watch) != nil {
 				return errBlocks
 			}
 			d.number = bs.number
@@ -86,7 +86,7 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 		if !wanted[i] {
 			continue
 		}
-		d.chunks = k.chunks[tb.blocks[i].chunk:tb.end(i, k)]
+		d.chunks = k.chunks[tb.blocks[i].chunk:tb.end(i)]
 		d.win, d.at, d.off, d.end = nil, 0, 0, 0
 		if s.feed(d) {
 			return nil
@@ -130,12 +130,8 @@ func (s *chosenSink) wanted(k *Task, tb *taskBlocks, first int) ([]bool, error) 
 		}
 		return wanted, nil
 	}
-	b, err := s.blocks.functions(k)
-	if err != nil {
-		return nil, err
-	}
 	functions := make([][]FuncID, len(tb.blocks)) // of each block, if roots are asked for
-	err = eachBounds(b, len(tb.blocks), func(i int, fn FuncID, ticks uint64) {
+	err := s.blocks.eachBounds(tb, func(i int, fn FuncID, ticks uint64) {
 		if !wanted[i] && (c.Match == nil || s.match.ask(fn)) {
 			wanted[i] = ticks == math.MaxUint64 || s.t.Clock.Span(ticks) >= c.Threshold
 		}
@@ -192,7 +188,7 @@ func (s *chosenSink) insideRoots(k *Task, tb *taskBlocks, functions [][]FuncID, 
 	for i := range tb.blocks {
 		if i > 0 {
 			fresh = nil
-			if err := fl.apply(tb.blocks[i].state, &bs, watch); err != nil {
+			if err := tb.apply(fl, i, &bs, watch); err != nil {
 				return err
 			}
 			if rooted { // what was put aside in the block before can have been inside

@@ -72,6 +72,10 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 		d := t.newDecoder(k.chunks, window)
 		return cmp.Or(chosen.runBlocks(k, d), d.err)
 	}
+	b, building := s.(*blockBuilder)
+	if building && b.done != nil && len(b.done.tasks[k.Index]) > 0 && f.chosen[k.Index] {
+		return b.resume(k, t.newDecoder(k.chunks, window))
+	}
 	var inherited []openCall
 	if k.Parent != nil {
 		var ok bool
@@ -91,9 +95,11 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	if len(k.children) > 0 && f.index == nil {
 		fk = newForker(t, k)
 	}
-	if b, ok := s.(*blockBuilder); ok {
-		b.run(k, d, &w, more, fk, f)
-		return d.err
+	if building {
+		if !f.chosen[k.Index] {
+			b.out = nil // only its children are wanted
+		}
+		return cmp.Or(b.run(k, d, &w, more, fk, f), d.err)
 	}
 	if chosen != nil {
 		chosen.run(d, &w, more, fk, f)

@@ -141,6 +141,7 @@ type chunkHead struct {
 	first      uint32
 	stack      uint64
 	until      uint64
+	unsealed   bool // its size is that of its slot
 }
 
 // parseChunkHead decodes the header at the start of b. ok is false when b does
@@ -297,7 +298,7 @@ func (ix *index) slotsOf(size, from, n, first int64) error {
 			continue
 		}
 		slots := int64(1)
-		if ch.size == 0 {
+		if ch.unsealed = ch.size == 0; ch.unsealed {
 			ch.size = uint32(size)
 		} else if ch.kind != ChunkEvents && ch.kind != ChunkImage {
 			slots = (int64(ch.size) + size - 1) / size
@@ -430,6 +431,9 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 	ix.pairs.add(ClockPair{ch.counter, ch.monotonic})
 	k := ix.task(ch, &ref)
 	k.chunks = append(k.chunks, ref)
+	if ch.unsealed {
+		k.unsealed = append(k.unsealed, ref)
+	}
 	if ch.number < k.number {
 		k.number, k.Stack = ch.number, ch.stack
 	}

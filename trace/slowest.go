@@ -128,18 +128,14 @@ func (t *Trace) slowestByBlocks(l *slowList, o WalkOptions) error {
 		if err != nil {
 			return errBlocks
 		}
-		b, err := t.blocks.functions(k)
-		if err != nil {
-			return errBlocks
-		}
 		parts[k.Index] = tb
 		most := make([]uint64, len(tb.blocks))
-		if err := eachBounds(b, len(most), func(i int, fn FuncID, ticks uint64) {
+		if err := t.blocks.eachBounds(tb, func(i int, fn FuncID, ticks uint64) {
 			if ticks > most[i] && (o.Calls.Match == nil || o.Calls.Match(fn)) {
 				most[i] = ticks
 			}
 		}); err != nil {
-			return err
+			return errBlocks
 		}
 		for i, ticks := range most {
 			if blk := &tb.blocks[i]; blk.hi >= from && blk.lo <= to && t.Clock.Span(ticks) >= o.Calls.Threshold {

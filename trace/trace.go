@@ -72,6 +72,7 @@ type Trace struct {
 	ranges   idRanges
 	off      map[FuncID]int64 // when functions were switched off
 	blocks   *blockIndex      // the file index; nil: there is none
+	part     *blockIndex      // one that is not whole
 	cache    []nameCache      // names, by image
 	name     func(string) string
 
@@ -103,6 +104,7 @@ type Task struct {
 	begin    uint64 // counter of the first event
 	number   uint32 // of the first chunk there is
 	chunks   []chunkRef
+	unsealed []chunkRef // of chunks, those that may still grow
 	profiles []chunkRef
 	counts   []chunkRef
 	sched    []schedRef // when the thread was off a processor
@@ -223,6 +225,7 @@ func (t *Trace) setClock(ix *index, o Options) {
 // Close closes the trace's files.
 func (t *Trace) Close() error {
 	err := errors.Join(t.close(), t.closeLines())
+	t.closePart()
 	if t.blocks != nil && t.blocks.close != nil {
 		err = errors.Join(err, t.blocks.close())
 	}

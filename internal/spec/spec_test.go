@@ -41,6 +41,8 @@ func TestTable(t *testing.T) {
 		Struct{Name: "header", Fields: Header, Size: StatesOff},
 		Struct{Name: "chunk", Fields: Chunk, Size: ChunkHeader},
 		Struct{Name: "index", Fields: entry, Size: ChunkHeader},
+		Struct{Name: "index header", Fields: IndexHead, Size: IndexHeader},
+		Struct{Name: "segment", Fields: Segment, Size: SegmentSize},
 		Struct{Name: "range", Fields: Range, Size: RangeEntry},
 		Struct{Name: "map", Fields: Map, Size: MapEntry},
 		Struct{Name: "switched off", Fields: SwitchedOff, Size: SwitchedOffEntry},

@@ -230,31 +230,43 @@ var Index = []Field{
 // IndexMagic begins the file index; the sizes are in bytes.
 const (
 	IndexMagic   = "FENTRYX1"
-	IndexVersion = 1
+	IndexVersion = 2
 	IndexHeader  = 64
-	IndexTask    = 48
+	SegmentMagic = 0x47455358
+	SegmentSize  = 72
 )
 
 // IndexHead is the header of the file index.
 var IndexHead = []Field{
 	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYX1"`},
-	{"VERSION", 8, "u32", "", "version of this file, 1; a reader ignores a file of any other"},
-	{"TASKS", 12, "u32", "", "tasks, and entries of the directory"},
+	{"VERSION", 8, "u32", "", "version of this file, 2; a reader ignores a file of any other"},
 	{"IDENTITY", 16, "u8[24]", "", "`COUNTER`, `MONOTONIC` and `REALTIME` of the header of `events`"},
-	{"CHUNKS_CRC", 40, "u32", "", "CRC-32C of what the index is made of, see below"},
-	{"TASKS_CRC", 44, "u32", "", "CRC-32C of the directory"},
 	{"CRC", 60, "u32", "", "CRC-32C of the 60 bytes before"},
 }
 
-// IndexEntry is an entry of the directory of the file index: a task.
-var IndexEntry = []Field{
-	{"FIRST", 0, "u64", "ticks", "the least counter of its events"},
-	{"LAST", 8, "u64", "ticks", "the greatest"},
-	{"OFFSET", 16, "u64", "bytes", "offset of its states in this file; its functions follow them"},
-	{"STATES", 24, "u64", "bytes", "size of its states"},
-	{"FUNCTIONS", 32, "u64", "bytes", "size of its functions"},
-	{"STATES_CRC", 40, "u32", "", "CRC-32C of its states"},
-	{"FUNCTIONS_CRC", 44, "u32", "", "CRC-32C of its functions"},
+// Segment is the header of a segment of the file index.
+var Segment = []Field{
+	{"MAGIC", 0, "u32", "", `0x47455358, the bytes "XSEG"`},
+	{"KIND", 4, "u32", "", "what the segment has"},
+	{"PID", 8, "u32", "", "the task: as in the headers of its chunks"},
+	{"TID", 12, "u32", "", ""},
+	{"KEY", 16, "u64", "ticks", ""},
+	{"FIRST", 24, "u64", "ticks", "the least counter of its events in the segment"},
+	{"LAST", 32, "u64", "ticks", "the greatest"},
+	{"CHUNKS", 40, "u32", "", "how many chunks the segment is of"},
+	{"CHUNKS_CRC", 44, "u32", "", "CRC-32C of what the task's segments are made of up to this one, see below"},
+	{"STATES", 48, "u32", "bytes", "size of the states, which follow the header"},
+	{"FUNCTIONS", 52, "u32", "bytes", "size of the functions, which follow the states"},
+	{"STATES_CRC", 56, "u32", "", "CRC-32C of the states"},
+	{"FUNCTIONS_CRC", 60, "u32", "", "CRC-32C of the functions"},
+	{"END", 64, "u32", "", "1: the task has no more chunks"},
+	{"CRC", 68, "u32", "", "CRC-32C of 24 bytes, the identity as in the file's header, and the 68 bytes before"},
+}
+
+// SegmentKinds are the kinds of segments.
+var SegmentKinds = []Value{
+	{"BLOCKS", 1, "blocks of a task; its segments are in order, and those of tasks are mixed"},
+	{"IMAGES", 2, "images and ranges of ids; the states are a list of them, see below, and all else is 0"},
 }
 
 // BlockFlags say what is in a block besides calls.
