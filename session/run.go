@@ -195,6 +195,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 		s.logf("%v", err)
 	}
 	s.work()
+	index := s.index()
 	if s.processes != nil {
 		go s.processes.watch()
 		go s.processes.watchTitles()
@@ -218,6 +219,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 
 	s.rest()
 	s.finish()
+	index.end()
 	if s.processes != nil {
 		s.info.Processes = s.processes.end(s.drain.PIDs(), st.PID, s.res.Status, s.res.Ended)
 	}
@@ -228,6 +230,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	if s.partial = !s.interruptible(late.Wait); s.partial {
 		s.logf("interrupted: symbols of the traced programs are left out")
 	}
+	s.interruptible(index.wait)
 	if s.res.Empty = !planned && s.nothing(); s.res.Empty {
 		s.dir.Rollback()
 		return

@@ -15,6 +15,9 @@ import (
 	"github.com/fentry-dev/fentry/internal/safefile"
 )
 
+// WorthIndex is from how many bytes of events on an index is worth making: less is read in a fraction of a second.
+const WorthIndex = 64 << 20
+
 // IndexOptions say where [Trace.MakeIndex] keeps an index.
 type IndexOptions struct {
 	// File: in the trace's directory, if that is this user's alone and can be written.

@@ -102,6 +102,9 @@ func wildTrace(t testing.TB, seed uint64) []byte {
 		t.Fatal(err)
 	}
 	w.WriteImage(Image{ID: testImage, Path: "/bin/prog", Sites: 20})
+	if seed%2 == 1 {
+		w.WriteMap(1, 1000, []MapEntry{{First: 1, Count: 20, Image: testImage}})
+	}
 	var all []*wildTask
 	add := func(parent *wildTask, now uint64) {
 		id := TaskID{PID: 1 + len(all)/2, TID: 1 + len(all), Key: uint64(len(all)), Image: testImage, Comm: fmt.Sprint("c", rng.IntN(3))}
@@ -351,7 +354,7 @@ func TestIndexFile(t *testing.T) {
 	flipped := bytes.Clone(index)
 	flipped[heads[0]+format.SegmentSize+2] ^= 1
 	same("another image", flipped, ignored)
-	_, other := indexFiles(t, 4)
+	_, other := indexFiles(t, 5)
 	copy(other, index[:format.IndexHeader])
 	same("another trace's", other, part)
 }

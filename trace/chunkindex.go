@@ -36,33 +36,38 @@ func (t *Trace) openChunks(d *safefile.Dir) *os.File {
 // listed enters the chunks that the file chunks has, and returns where the first one
 // is that it does not have.
 func (ix *index) listed(r io.Reader, id format.Identity) (end int64, err error) {
+	end, _, err = ix.list(bufio.NewReaderSize(r, 1<<20), id, ix.t.Header.Size, ix.add)
+	return end, err
+}
+
+// list gives the n chunks that r lists, the first of which is at off, to add, and returns
+// where the next one is.
+func (ix *index) list(r io.Reader, id format.Identity, off int64, add func(int64, *chunkHead) error) (end int64, n int, err error) {
 	t := ix.t
-	br := bufio.NewReaderSize(r, 1<<20)
 	var e [ChunkHeaderSize]byte
 	var ch chunkHead
-	off := t.Header.Size
-	for n := 0; ; n++ {
-		if _, err := io.ReadFull(br, e[:]); err != nil {
+	for ; ; n++ {
+		if _, err := io.ReadFull(r, e[:]); err != nil {
 			if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.problem(fmt.Errorf("%s: %w", ChunksFile, err))
 			}
-			return off, nil // its recorder was killed, or is about to write more
+			return off, n, nil // its recorder was killed, or is about to write more
 		}
 		at, ok := format.IndexOffset(id, e[:])
 		switch {
 		case !ok:
 			t.problem(fmt.Errorf("%s: entry %d is damaged or another trace's; searching %s for the rest",
 				ChunksFile, n, EventsFile))
-			return off, nil
+			return off, n, nil
 		case at != uint64(off) || !parseChunkHead(e[:], &ch) || ch.size == 0:
 			t.problem(fmt.Errorf("%s: entry %d is not of the chunk at offset %#x; searching %s for the rest",
 				ChunksFile, n, off, EventsFile))
-			return off, nil
+			return off, n, nil
 		case off+int64(ch.size) > t.size:
-			return off, nil // events was cut off
+			return off, n, nil // events was cut off
 		}
-		if err := ix.add(off, &ch); err != nil {
-			return 0, err
+		if err := add(off, &ch); err != nil {
+			return 0, n, err
 		}
 		off += int64(ch.size)
 	}

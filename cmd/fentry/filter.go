@@ -99,17 +99,13 @@ func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) 
 	return nil
 }
 
-// worthIndex is from how many bytes of chunks on an index is made: less is read in a
-// fraction of a second.
-const worthIndex = 64 << 20
-
 // prepare sees to it that a trace has an index if the selection can do with parts of it: those of a window, those that
 // have the calls, those of tasks that were forked from others.
 func (s *selection) prepare(t *trace.Trace) error {
 	o := &s.walk.Calls
 	parts := s.walk.From > 0 || o.Match != nil || o.Roots != nil || o.Threshold > 0 ||
 		slices.ContainsFunc(s.walk.Tasks, func(k *trace.Task) bool { return k.Parent != nil })
-	if !parts || t.Bytes < worthIndex {
+	if !parts || t.Bytes < trace.WorthIndex {
 		return nil
 	}
 	_, err := t.MakeIndex(trace.IndexOptions{File: true})

@@ -38,7 +38,7 @@ func (c *replayCmd) checkSlowest(cmd *cobra.Command) error {
 
 // runSlowest prints the longest calls.
 func (c *replayCmd) runSlowest(out *output, t *trace.Trace, sel *selection, d display) error {
-	if _, err := t.MakeIndex(trace.IndexOptions{File: t.Bytes >= worthIndex, Memory: true}); err != nil {
+	if _, err := t.MakeIndex(trace.IndexOptions{File: t.Bytes >= trace.WorthIndex, Memory: true}); err != nil {
 		return pathError(err)
 	}
 	sel.walk.Open = false

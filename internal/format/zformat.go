@@ -259,31 +259,43 @@ const (
 // The file index.
 const (
 	IndexMagic   = "FENTRYX1" // value of I_MAGIC
-	IndexVersion = 1          // value of I_VERSION
+	IndexVersion = 2          // value of I_VERSION
 	IndexHeader  = 64         // bytes
-	IndexTask    = 48         // size of an entry of its directory, bytes
+	SegmentMagic = 0x47455358 // value of G_MAGIC
+	SegmentSize  = 72         // size of the header of a segment, bytes
 )
 
 // Fields of its header.
 const (
-	IMagic     = 0  // char[8]
-	IVersion   = 8  // u32
-	ITasks     = 12 // u32
-	IIdentity  = 16 // u8[24]
-	IChunksCrc = 40 // u32
-	ITasksCrc  = 44 // u32
-	ICrc       = 60 // u32
+	IMagic    = 0  // char[8]
+	IVersion  = 8  // u32
+	IIdentity = 16 // u8[24]
+	ICrc      = 60 // u32
 )
 
-// Fields of an entry of its directory.
+// Fields of the header of a segment.
 const (
-	TFirst        = 0  // u64, ticks
-	TLast         = 8  // u64, ticks
-	TOffset       = 16 // u64, bytes
-	TStates       = 24 // u64, bytes
-	TFunctions    = 32 // u64, bytes
-	TStatesCrc    = 40 // u32
-	TFunctionsCrc = 44 // u32
+	GMagic        = 0  // u32
+	GKind         = 4  // u32
+	GPID          = 8  // u32
+	GTID          = 12 // u32
+	GKey          = 16 // u64, ticks
+	GFirst        = 24 // u64, ticks
+	GLast         = 32 // u64, ticks
+	GChunks       = 40 // u32
+	GChunksCrc    = 44 // u32
+	GStates       = 48 // u32, bytes
+	GFunctions    = 52 // u32, bytes
+	GStatesCrc    = 56 // u32
+	GFunctionsCrc = 60 // u32
+	GEnd          = 64 // u32
+	GCrc          = 68 // u32
+)
+
+// Values of G_KIND.
+const (
+	SegmentBlocks = 1 // blocks of a task; its segments are in order, and those of tasks are mixed
+	SegmentImages = 2 // images and ranges of ids; the states are a list of them, see below, and all else is 0
 )
 
 // Flags of a block.

@@ -202,27 +202,37 @@
 
 /* the file index */
 #define FT_INDEX_MAGIC             0x31585952544e4546 /* the bytes FENTRYX1, value of I_MAGIC */
-#define FT_INDEX_VERSION           1            /* value of I_VERSION */
+#define FT_INDEX_VERSION           2            /* value of I_VERSION */
 #define FT_INDEX_HEADER            64           /* bytes */
-#define FT_INDEX_TASK              48           /* size of an entry of its directory, bytes */
+#define FT_SEGMENT_MAGIC           0x47455358   /* value of G_MAGIC */
+#define FT_SEGMENT_SIZE            72           /* size of the header of a segment, bytes */
 
 /* fields of its header */
 #define FT_I_MAGIC                 0            /* char[8] */
 #define FT_I_VERSION               8            /* u32 */
-#define FT_I_TASKS                 12           /* u32 */
 #define FT_I_IDENTITY              16           /* u8[24] */
-#define FT_I_CHUNKS_CRC            40           /* u32 */
-#define FT_I_TASKS_CRC             44           /* u32 */
 #define FT_I_CRC                   60           /* u32 */
 
-/* fields of an entry of its directory */
-#define FT_T_FIRST                 0            /* u64, ticks */
-#define FT_T_LAST                  8            /* u64, ticks */
-#define FT_T_OFFSET                16           /* u64, bytes */
-#define FT_T_STATES                24           /* u64, bytes */
-#define FT_T_FUNCTIONS             32           /* u64, bytes */
-#define FT_T_STATES_CRC            40           /* u32 */
-#define FT_T_FUNCTIONS_CRC         44           /* u32 */
+/* fields of the header of a segment */
+#define FT_G_MAGIC                 0            /* u32 */
+#define FT_G_KIND                  4            /* u32 */
+#define FT_G_PID                   8            /* u32 */
+#define FT_G_TID                   12           /* u32 */
+#define FT_G_KEY                   16           /* u64, ticks */
+#define FT_G_FIRST                 24           /* u64, ticks */
+#define FT_G_LAST                  32           /* u64, ticks */
+#define FT_G_CHUNKS                40           /* u32 */
+#define FT_G_CHUNKS_CRC            44           /* u32 */
+#define FT_G_STATES                48           /* u32, bytes */
+#define FT_G_FUNCTIONS             52           /* u32, bytes */
+#define FT_G_STATES_CRC            56           /* u32 */
+#define FT_G_FUNCTIONS_CRC         60           /* u32 */
+#define FT_G_END                   64           /* u32 */
+#define FT_G_CRC                   68           /* u32 */
+
+/* values of G_KIND */
+#define FT_SEGMENT_BLOCKS          1            /* blocks of a task; its segments are in order, and those of tasks are mixed */
+#define FT_SEGMENT_IMAGES          2            /* images and ranges of ids; the states are a list of them, see below, and all else is 0 */
 
 /* flags of a block */
 #define FT_BLOCK_NOTES             1            /* events that are no call's */

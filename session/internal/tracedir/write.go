@@ -66,6 +66,21 @@ func (d *Dir) CreateChunks() (*os.File, error) {
 	return f, d.named(err)
 }
 
+// CreateIndex makes the empty file index, and opens those that it is made of.
+func (d *Dir) CreateIndex() (events, chunks, index *os.File, err error) {
+	if events, err = d.dir.Open(trace.EventsFile); err != nil {
+		return nil, nil, nil, d.named(err)
+	}
+	if chunks, err = d.dir.Open(trace.ChunksFile); err == nil {
+		if index, err = d.dir.Create(trace.IndexFile, os.O_RDWR); err == nil {
+			return events, chunks, index, nil
+		}
+		chunks.Close()
+	}
+	events.Close()
+	return nil, nil, nil, d.named(err)
+}
+
 // WriteSymbols replaces the .sym file of an image.
 func (d *Dir) WriteSymbols(id trace.ImageID, body func(io.Writer) error) error {
 	return d.named(atomicfile.WriteIn(d.dir, id.String()+trace.SymExt, own,
