@@ -97,7 +97,7 @@ func newLibraries(p *Program, o *Options) (*libraries, error) {
 		l.logf = func(string, ...any) {}
 	}
 	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
-	l.find = record.Options{Plain: o.Plain, Named: o.Plan.Select}
+	l.find = record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Named: o.Plan.Select}
 	var self unix.Stat_t
 	if err := unix.Stat("/proc/self/exe", &self); err == nil {
 		l.own = identity(&self)
@@ -236,7 +236,9 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 func (l *libraries) key(plan *patch.Options, st *unix.Stat_t) string {
 	o := *plan
 	o.Select, o.Roots, o.Hide, o.Without = nil, nil, nil, nil
-	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %v %q", o, l.find.Plain, l.symbols.DebugDirs),
+	find := l.find
+	find.Named = nil
+	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, l.symbols.DebugDirs),
 		plan.Select.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key())
 }
 

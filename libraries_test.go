@@ -102,6 +102,7 @@ func TestLibraryKept(t *testing.T) {
 		"tracer":    {Plan: patch.Options{Tracer: patch.Function}},
 		"threshold": {Plan: patch.Options{Threshold: 1000}},
 		"plain":     {Plain: record.PlainAll},
+		"calls":     {LibraryCalls: true},
 		"policy":    {Policy: 1},
 	} {
 		if x := load(t, path, o); x.lib.Kept || x.path == first.path || name == "filter" && x.lib.Traced != 1 {

@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
+)
+
+// TestRecordLibraries traces installed programs with all of their libraries, those that they load later too, and compares
+// with the untraced run. Nearly all programs have libc.so.6, whose functions are then in the trace.
+func TestRecordLibraries(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("programs without sites are traced on x86-64")
+	}
+	needFentry(t)
+	cache := "XDG_CACHE_HOME=" + t.TempDir()
+	for _, in := range installed() {
+		t.Run(in.argv[0], func(t *testing.T) {
+			t.Parallel()
+			file := programFile(in.argv[0])
+			if file == "" {
+				t.Skip("not installed")
+			}
+			in.name = file
+			want := in.run(t, file)
+			data := filepath.Join(t.TempDir(), "data")
+			// The first time copies are made, the second time they are there.
+			for range 2 {
+				got := in.run(t, file, "env", cache, fentry, "record", "-q", "-L", "*", "-o", data)
+				sameBehaviour(t, want, got)
+				if strings.Contains(got.stderr, "libraries") {
+					t.Errorf("%s", got.stderr)
+				}
+			}
+			if d, err := decode(data); err != nil {
+				t.Errorf("trace: %v", err)
+			} else if d.events == 0 || d.lost != 0 {
+				t.Errorf("%d events, %d lost", d.events, d.lost)
+			}
+			info := run(t, command{argv: []string{fentry, "info", "-i", data}})
+			if !strings.Contains(info.stdout, "libc.so.6\n") {
+				t.Errorf("no libc.so.6:\n%s%s", info.stdout, info.stderr)
+			}
+		})
+	}
+}
+
+// TestRecordLater counts the calls of a library that is loaded, called and unloaded again and again, in threads and a
+// child, and throws exceptions through the C++ library into the program.
+func TestRecordLater(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("programs without sites are traced on x86-64")
+	}
+	testtool.Need(t, "g++")
+	needFentry(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := runfile.WriteFile(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	lib := write("lib.cc", `#include <stdexcept>
+#include <string>
+static int begun;
+__attribute__((noinline)) int one(int i) { asm volatile(""); return i + 1; }
+__attribute__((constructor, noinline)) void begin() { begun = one(0); }
+extern "C" __attribute__((noinline)) int work(int i)
+{
+	if (i % 4 == 3)
+		throw std::runtime_error(std::to_string(i) + " is refused");
+	return one(i) + begun + std::stoi("1");
+}
+`)
+	program := write("program.cc", `#include <dlfcn.h>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+#include <sys/wait.h>
+static std::atomic<int> sum, refused;
+static void use(const char *path, int n)
+{
+	for (int i = 0; i < n; i++) {
+		void *h = dlopen(path, RTLD_NOW);
+		auto work = (int (*)(int))dlsym(h, "work");
+		try { sum += work(i); } catch (std::exception &e) { refused++; }
+		dlclose(h);
+	}
+}
+int main(int, char **argv)
+{
+	use(argv[1], 40);
+	std::vector<std::thread> ts;
+	for (int t = 0; t < 4; t++)
+		ts.emplace_back(use, argv[1], 20);
+	for (auto &t : ts)
+		t.join();
+	fflush(stdout);
+	pid_t pid = fork();
+	if (!pid) {
+		use(argv[1], 8);
+		_exit(refused);
+	}
+	int status;
+	waitpid(pid, &status, 0);
+	printf("%d %d %d\n", sum.load(), refused.load(), WEXITSTATUS(status));
+	return 0;
+}
+`)
+	so, exe := filepath.Join(dir, "libwork.so.3"), filepath.Join(dir, "program")
+	for _, argv := range [][]string{
+		{"g++", "-O2", "-shared", "-fPIC", "-o", so, lib}, {"g++", "-O2", "-o", exe, program, "-pthread"},
+	} {
+		if r := run(t, command{argv: argv}); r.status != "exit 0" && r.err != nil {
+			t.Fatalf("%v: %s", argv, r.stderr)
+		}
+	}
+	want := run(t, command{argv: []string{exe, so}})
+	data := filepath.Join(dir, "data")
+	for _, which := range []string{"libwork", "*"} {
+		got := run(t, command{argv: []string{fentry, "record", "-q", "--overhead", "no", "-L", which, "-o", data, exe, so},
+			env: []string{"XDG_CACHE_HOME=" + dir}})
+		sameBehaviour(t, want, got)
+		report := run(t, command{argv: []string{fentry, "report", "-i", data, "-f", "calls", "-F", "libwork*:work", "-s", "name"}})
+		if calls := strings.Join(strings.Fields(report.stdout), " "); calls != "CALLS FUNCTION 128 work" {
+			t.Errorf("-L %s: %q, %s", which, calls, report.stderr)
+		}
+	}
+}
