@@ -333,14 +333,15 @@ func (d *Drainer) append(vec []stored, batch []claim) (kept int) {
 	return kept
 }
 
-// own writes chunks of the recorder's own, of processes that recorded something. When the newest events are to be kept,
+// own writes chunks of the recorder's own, of processes that recorded something: those have the ids that they see
+// themselves, which in a PID namespace can be those of others here. When the newest events are to be kept,
 // they wait for the end.
 func (d *Drainer) own(last bool) {
 	if d.Own == nil || !last && (d.policy == trace.PolicyOverwrite || time.Since(d.owned) < IdleWait) {
 		return
 	}
 	d.owned = time.Now()
-	chunks := d.Own(func(pid uint32) bool { return d.pids[pid] })
+	chunks := d.Own(func(pid uint32) bool { return d.pids[pid] && d.live.trusted(int(pid)) })
 	for len(chunks) > 0 {
 		n := min(len(chunks), batchChunks)
 		d.vec = d.vec[:0]

@@ -116,6 +116,14 @@ func (l *Liveness) known(pid int) bool {
 	return l.seen[pid].start != 0 || l.look(pid)
 }
 
+// trusted tells whether the process here under an id is the one that recorded something under it, as far as can be
+// known. A process that has gone before anybody looked is not, once ids can be other processes'.
+func (l *Liveness) trusted(pid int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.strange || l.known(pid)
+}
+
 // look looks whether a process maps the pool under its id.
 func (l *Liveness) look(pid int) bool {
 	old := l.seen[pid]
