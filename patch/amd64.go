@@ -27,8 +27,8 @@ func (amd64Machine) displacedBody(*record.Site) int { return 0 }
 
 func (amd64Machine) displacedRows(*record.Site, *ehframe.CIE) ([]byte, int) { return nil, 0 }
 
-func (amd64Machine) appendDisplaced(b []byte, _ *elfio.File, s *record.Site, to, _ uint64) ([]byte, error) {
-	return amd64.AppendDisplaced(b, s.Bytes[:s.Moved], s.Addr, to)
+func (amd64Machine) appendDisplaced(b []byte, _ *elfio.File, fn *Func, to, _ uint64) ([]byte, error) {
+	return amd64.AppendDisplaced(b, fn.Bytes[:fn.Moved], fn.Addr, to)
 }
 
 func (amd64Machine) displacedAt(s *record.Site, off int) (int, bool) {

@@ -65,9 +65,9 @@ func (arm64Machine) displacedAt(s *record.Site, off int) (int, bool) {
 	return n, ok
 }
 
-func (arm64Machine) appendDisplaced(b []byte, f *elfio.File, s *record.Site, to, thunk uint64) ([]byte, error) {
-	if s.Ret == record.RetSignedLR {
-		sign, authenticate, err := signing(f, s.Addr)
+func (arm64Machine) appendDisplaced(b []byte, f *elfio.File, fn *Func, to, thunk uint64) ([]byte, error) {
+	if fn.Ret == record.RetSignedLR {
+		sign, authenticate, err := signing(f, fn.Addr)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +78,11 @@ func (arm64Machine) appendDisplaced(b []byte, f *elfio.File, s *record.Site, to,
 		b = le.AppendUint32(b, sign)
 		to += signedBody
 	}
-	return arm64.AppendDisplaced(b, s.Bytes[:s.Moved], s.Addr, to)
+	back := fn.End()
+	if fn.back != 0 {
+		back = fn.back
+	}
+	return arm64.AppendDisplaced(b, fn.Bytes[:fn.Moved], fn.Addr, to, back)
 }
 
 // entryRows: those of veneers, with the rule that looks behind thunks.

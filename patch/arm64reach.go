@@ -27,10 +27,13 @@ import (
 // that does not return, where no branch goes to. Where there is none, the function
 // is left alone: record.ReasonOutOfReach. Functions compiled with
 // -fpatchable-function-entry=4 (or 3, in pages that are not guarded) need none.
+//
+// A displaced instruction is beside the thunks, and its branch back goes to a veneer.
+// In guarded pages there is no landing pad behind the site, so such functions are left
+// alone there.
 
 // place adds thunks and veneers.
 func (m arm64Machine) place(l *layout) error {
-	m.leaveFar(l)
 	detours := m.detours(l)
 	l.addThunks()
 	if err := l.addDisplaced(m); err != nil {
@@ -66,6 +69,9 @@ func veneer(at, to uint64, owner int) piece {
 // addVeneers adds what a site out of reach has beside the thunks, and sets its route.
 func (arm64Machine) addVeneers(l *layout, d *detour) {
 	fn := &l.p.Functions[d.fn]
+	if displaces(fn) {
+		fn.back = l.add(veneer(l.end(), d.body, d.fn))
+	}
 	r := l.route(d.fn)
 	at, thunk := l.end(), r.to
 	d.landing = l.add(piece{
@@ -73,7 +79,7 @@ func (arm64Machine) addVeneers(l *layout, d *detour) {
 		rows:  arm64.VeneerRows(),
 		write: func(dst []byte) ([]byte, error) { return arm64.AppendLanding(dst, at, thunk) },
 	})
-	if fn.Ret == record.RetLR {
+	if fn.Ret == record.RetLR && !displaces(fn) {
 		r.body = l.add(veneer(l.end(), d.body, d.fn))
 	}
 	r.pad = d.body != fn.End()
@@ -86,39 +92,33 @@ func (arm64Machine) addVeneers(l *layout, d *detour) {
 	l.routes[d.fn] = r
 }
 
-// leaveFar leaves functions alone whose first instructions cannot be displaced as far as the added memory is away: there
-// is no room for veneers in them. Where the others are displaced to is not known yet, but that it is behind the thunks,
-// at most so many bytes.
-func (m arm64Machine) leaveFar(l *layout) {
-	size, end := 0, l.thunk(uint32(l.traced)+1)+maxAlign
+// displacedEnd is an address behind everything that sites displace, before it is laid out: it stands behind the thunks.
+func (m arm64Machine) displacedEnd(l *layout) uint64 {
+	end := l.thunk(uint32(l.traced)+1) + maxAlign
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; displaces(fn) {
-			size += m.displacedLen(fn.Site)
+			end += uint64(m.displacedLen(fn.Site))
 		}
 	}
-	last, left := end+uint64(size), false
-	for i := range l.p.Functions {
-		fn := &l.p.Functions[i]
-		if !displaces(fn) {
-			continue
-		}
-		in, err := arm64.Decode(fn.Bytes)
-		to := fn.End()
-		if in.Op == arm64.Call || in.PCRel == arm64.PCRelBranch {
-			to = min(to, in.Target(fn.Addr))
-		}
-		if err != nil || !arm64.Reaches(fn.Addr, last) || !arm64.Reaches(last, to) {
-			fn.leave(record.ReasonOutOfReach)
-			left = true
-		}
-	}
-	if left {
-		l.number()
-	}
+	return end
 }
 
 // maxAlign is more than alignment puts between thunks and displaced instructions.
 const maxAlign = 64
+
+// canReturn reports whether a function that is out of reach can be entered by a veneer behind its displaced instruction,
+// which must not have put anything into the veneer's register; and whether that reaches what it branches to.
+func (arm64Machine) canReturn(fn *Func, guarded bool, end uint64) bool {
+	const x16 = 1 << 16
+	in, err := arm64.Decode(fn.Bytes)
+	switch {
+	case err != nil || guarded || arm64.Writes(in.Word)&x16 != 0 || in.Op == arm64.Call || in.Op == arm64.CallInd:
+		return false
+	case in.PCRel == arm64.PCRelBranch:
+		return arm64.Reaches(end, in.Target(fn.Addr))
+	}
+	return true
+}
 
 // A detour is what a site out of reach needs.
 type detour struct {
@@ -131,7 +131,8 @@ type detour struct {
 // detours decides how sites out of reach get to their thunks. It leaves those alone that cannot.
 func (m arm64Machine) detours(l *layout) []detour {
 	p := l.p
-	far := m.farSites(l)
+	end := m.displacedEnd(l)
+	far := m.farSites(l, end)
 	if len(far) == 0 {
 		return nil
 	}
@@ -147,6 +148,10 @@ func (m arm64Machine) detours(l *layout) []detour {
 		behind := fn.Ret != record.RetLR
 		// Where there is room, a landing pad takes the site's last word.
 		room := fn.Len
+		if displaces(fn) && !m.canReturn(fn, guarded, end) {
+			fn.leave(record.ReasonOutOfReach)
+			continue
+		}
 		pad := room >= arm64.VeneerLen+arm64.InstLen || room >= 2*arm64.InstLen && (guarded || room < arm64.VeneerLen)
 		if !behind && pad {
 			d.body -= arm64.InstLen
@@ -175,15 +180,19 @@ func (m arm64Machine) detours(l *layout) []detour {
 // farSites returns the indices of the traced functions that are out of their
 // thunk's reach. If some of them are left alone, the thunks of others come nearer,
 // never out of reach.
-func (arm64Machine) farSites(l *layout) (far []int) {
+func (arm64Machine) farSites(l *layout, end uint64) (far []int) {
 	for i := range l.p.Functions {
 		fn := &l.p.Functions[i]
-		if fn.ID == 0 || displaces(fn) {
+		if fn.ID == 0 {
 			continue
 		}
 		t := l.thunk(fn.ID)
 		ok := arm64.Reaches(fn.Addr, t)
-		if fn.Ret == record.RetLR { // the thunk goes on to the body from places in it
+		if displaces(fn) {
+			in := arm64.DecodeWord(le.Uint32(fn.Bytes))
+			ok = arm64.Reaches(fn.Addr, end) && arm64.Reaches(end, fn.End()) &&
+				(in.PCRel != arm64.PCRelBranch || arm64.Reaches(end, in.Target(fn.Addr)))
+		} else if fn.Ret == record.RetLR { // the thunk goes on to the body from places in it
 			ok = ok && arm64.Reaches(t+arm64.ThunkCallEnd, fn.End()) && arm64.Reaches(t+arm64.ThunkBypass, fn.End())
 		}
 		if !ok {

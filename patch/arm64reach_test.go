@@ -3,6 +3,7 @@ package patch_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -60,16 +61,20 @@ func TestOutOfReach(t *testing.T) {
 		{"patchable-4-profile", []string{"-fpatchable-function-entry=4"}, patch.Profile, true},
 		{"signed-static", []string{"-fpatchable-function-entry=4", "-mbranch-protection=standard", "-static"}, patch.FunctionGraph, true},
 		{"mcount", []string{"-pg"}, patch.FunctionGraph, false},
+		{"plain", nil, patch.FunctionGraph, false},
+		{"plain-profile", []string{"-no-pie", "-fno-pie"}, patch.Profile, false},
+		{"plain-static", []string{"-static"}, patch.Count, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			orig := read(t, onARM64.compile(t, "p.c", largeSource(140<<20, 4, 4), tt.flags...))
-			p := plan(t, orig, patch.Options{Tracer: tt.tracer})
+			p := plainPlan(t, orig, patch.Options{Tracer: tt.tracer}, record.Options{})
 			want := map[string]uint64{}
 			calls := map[string]uint64{"main": 1, "f1": 40, "f2": 10, "f3": 10, "f4": 10, "f5": 10}
 			left := 0
 			for _, f := range p.Functions {
-				switch {
+				switch _, ok := calls[f.Name]; {
+				case !ok: // the start files', the C library's
 				case f.ID != 0:
 					want[f.Name] = calls[f.Name]
 				case f.Reason == record.ReasonOutOfReach:
@@ -80,7 +85,7 @@ func TestOutOfReach(t *testing.T) {
 				t.Errorf("traced: %v, out of reach: %d", want, left)
 			}
 			for _, f := range p.Functions {
-				if f.ID != 0 && arm64.Reaches(f.Addr, p.Thunk(&f)) {
+				if f.ID != 0 && calls[f.Name] > 0 && arm64.Reaches(f.Addr, p.Thunk(&f)) {
 					t.Fatalf("%s is not out of reach", f.Name)
 				}
 			}
@@ -104,7 +109,7 @@ func TestOutOfReach(t *testing.T) {
 			}
 			byID := names(p)
 			for _, r := range rows {
-				if name := byID[r.Func.ID]; r.Calls != want[name] {
+				if name := byID[r.Func.ID]; calls[name] > 0 && r.Calls != want[name] {
 					t.Errorf("%s: %d calls, want %d", name, r.Calls, want[name])
 				}
 				delete(want, byID[r.Func.ID])
@@ -119,6 +124,15 @@ func TestOutOfReach(t *testing.T) {
 				t.Errorf("undo did not give the original back (%v)", err)
 			}
 		})
+	}
+}
+
+// TestNoWayBack: if nothing is left to trace because all of it is out of reach, that is what is said.
+func TestNoWayBack(t *testing.T) {
+	orig := read(t, onARM64.compile(t, "p.c", largeSource(140<<20, 4, 4), "-O1", "-no-pie", "-fno-pie"))
+	_, err := newPlanWith(orig, patch.Options{}, record.Options{})
+	if !errors.Is(err, patch.ErrNoSites) || !strings.Contains(err.Error(), string(record.ReasonOutOfReach)) {
+		t.Errorf("error %v, want ErrNoSites and the reason", err)
 	}
 }
 

@@ -56,7 +56,7 @@ func (l *layout) addDisplaced(m displacer) error {
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; displaces(fn) {
 			size := sizes[isStub(fn)]
-			fn.displaced = uint32(size)
+			fn.displaced, fn.back = uint32(size), 0
 			sizes[isStub(fn)] = size + l.displacer.displacedLen(fn.Site)
 		}
 	}
@@ -91,7 +91,7 @@ func (l *layout) writeDisplaced(room []byte, of func(*Func) bool, from, to int) 
 			continue
 		}
 		at, n := int(fn.displaced), l.displacer.displacedLen(fn.Site)
-		b, err := l.displacer.appendDisplaced(room[at:at:at+n], l.p.file, fn.Site, l.displacedTo(fn), l.thunk(fn.ID))
+		b, err := l.displacer.appendDisplaced(room[at:at:at+n], l.p.file, fn, l.displacedTo(fn), l.thunk(fn.ID))
 		if err != nil {
 			return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
 		}

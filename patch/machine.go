@@ -48,7 +48,7 @@ type displacer interface {
 	displacedBody(s *record.Site) int
 	// appendDisplaced appends what goes on at address to in place of the instructions of an image's site, and then behind
 	// them.
-	appendDisplaced(dst []byte, f *elfio.File, s *record.Site, to, thunk uint64) ([]byte, error)
+	appendDisplaced(dst []byte, f *elfio.File, fn *Func, to, thunk uint64) ([]byte, error)
 	// displacedAt returns where in that the instruction begins that begins at an offset of the site; false: none does.
 	displacedAt(s *record.Site, off int) (int, bool)
 	// displacedRows returns the call frame instructions of what comes before the function, for an FDE of a CIE, and up to

@@ -37,6 +37,7 @@ type Func struct {
 	Action Action
 
 	displaced uint32 // where the instructions are that its site has displaced, behind layout.displaced
+	back      uint64 // from where they go back to behind the site, if that is out of their reach
 	laid      Action // what the layout was made for
 	windows   uint16 // how many windows it has
 	first     uint32 // index of the first one among those of all functions
@@ -263,11 +264,11 @@ func (p *Plan) nothingToTrace() error {
 	}
 	option := p.m.facts().option
 	switch why := p.foreign(); {
-	case why != "":
-		return fmt.Errorf("%w: %s: %s", ErrNoSites, why, why.Text())
 	case far > 0:
 		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4",
 			ErrNoSites, far, record.ReasonOutOfReach)
+	case why != "":
+		return fmt.Errorf("%w: %s: %s", ErrNoSites, why, why.Text())
 	case ok == 0 && signed > 0:
 		return fmt.Errorf("%w: tracing %d of %d functions %w; compile with %s",
 			ErrNoSites, signed, total, ErrFunctionOnly, option)

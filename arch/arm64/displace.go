@@ -49,8 +49,9 @@ func continues(src []byte) bool {
 }
 
 // AppendDisplaced appends a copy, for address to, of the whole instructions in src, which lie at address at, followed by
-// a branch to what is behind them if they go on to that. It may change x16. Errors are those of [Relocate].
-func AppendDisplaced(dst, src []byte, at, to uint64) ([]byte, error) {
+// a branch to back if they go on to what is behind them: to there, or to what leads there. It may change x16. Errors are
+// those of [Relocate].
+func AppendDisplaced(dst, src []byte, at, to, back uint64) ([]byte, error) {
 	if len(src)%InstLen != 0 || len(src) == 0 {
 		return dst, fmt.Errorf("%d bytes to be displaced at %#x are no whole instructions", len(src), at)
 	}
@@ -76,7 +77,7 @@ func AppendDisplaced(dst, src []byte, at, to uint64) ([]byte, error) {
 	if !continues(src) {
 		return dst, nil
 	}
-	out, err := AppendJump(dst, to+uint64(len(dst)-start), at+uint64(len(src)))
+	out, err := AppendJump(dst, to+uint64(len(dst)-start), back)
 	if err != nil {
 		return dst[:start], err
 	}

@@ -34,7 +34,7 @@ func TestDisplaced(t *testing.T) {
 		{0xd61f0200, "br x16"},
 	} {
 		src := code(tt.word)
-		got, err := AppendDisplaced([]byte{0xaa}, src, at, to)
+		got, err := AppendDisplaced([]byte{0xaa}, src, at, to, at+uint64(len(src)))
 		if err != nil || got[0] != 0xaa {
 			t.Errorf("%s: %v", tt.moved, err)
 			continue
@@ -49,7 +49,7 @@ func TestDisplaced(t *testing.T) {
 		}
 	}
 	for _, src := range [][]byte{{1, 2, 3}, {}, code(0xdac1a3fe)} {
-		if got, err := AppendDisplaced([]byte{1}, src, at, to); err == nil || len(got) != 1 {
+		if got, err := AppendDisplaced([]byte{1}, src, at, to, at+uint64(len(src))); err == nil || len(got) != 1 {
 			t.Errorf("% x: % x, %v", src, got, err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestDisplaced(t *testing.T) {
 		}
 	}
 	b := bytes.Repeat([]byte{1}, 3)
-	if got, err := AppendDisplaced(b, code(0x94000004), at, at+1<<30); err == nil || len(got) != 3 {
+	if got, err := AppendDisplaced(b, code(0x94000004), at, at+1<<30, at+4); err == nil || len(got) != 3 {
 		t.Errorf("out of reach: % x, %v", got, err)
 	}
 }
@@ -192,7 +192,7 @@ func displaceAll(t *testing.T, exe string, n int) {
 		lo, hi := at[fmt.Sprintf("orig_%d", i)], at[fmt.Sprintf("end_%d", i)]
 		src := image[text.Offset+lo-text.Addr:][:hi-lo]
 		to := moved.Addr + uint64(len(area))
-		if area, err = AppendDisplaced(area, src, lo, to); err != nil {
+		if area, err = AppendDisplaced(area, src, lo, to, hi); err != nil {
 			t.Fatalf("sequence %d, % x: %v", i, src, err)
 		}
 		if got := moved.Addr + uint64(len(area)) - to; got != uint64(DisplacedLen(src)) {
