@@ -69,6 +69,7 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 	fd.jumps()
 	fd.functionsWithout()
 	sortSites(fd.sites)
+	fd.bolt()
 	if err := fd.plain(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}

@@ -32,6 +32,7 @@ const (
 	ReasonXRayExit       Reason = "xray-exit"
 	ReasonPatched        Reason = "already-patched"
 	ReasonLooksAtCaller  Reason = "looks-at-caller"
+	ReasonMovedByBOLT    Reason = "moved-by-bolt"
 
 	ReasonOnlyJumpedTo  = Reason(plain.OnlyJumpedTo)
 	ReasonLoader        = Reason(plain.Loader)
@@ -106,6 +107,8 @@ func Reasons() []ReasonText {
 		{ReasonProfiler, "This is the profiling function itself, or part of it."},
 		{ReasonRuntime, "The function belongs to the runtime that fentry put into the image."},
 		{ReasonPatched, "fentry has already put its own jump there; undo the patch first."},
+		{ReasonMovedByBOLT,
+			"BOLT has written the function anew elsewhere in the image; this is what it was before, and is not executed."},
 		{ReasonLooksAtCaller,
 			"The library's function finds out by its return address who calls it (dlopen, dlsym, dl_iterate_phdr, backtrace, " +
 				"_Unwind_*)."},
