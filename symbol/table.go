@@ -107,13 +107,16 @@ func (t *Table) read() (err error) {
 	return nil
 }
 
-// separateSymbols are the symbols of an image that was stripped, from its separate debug file. Names are a convenience:
-// where that file is damaged they are missing, and nothing else is.
+// separateSymbols are the symbols of an image that was stripped, from its separate debug file or .gnu_debugdata. Names
+// are a convenience: where these are damaged they are missing, and nothing else is.
 func (t *Table) separateSymbols() []elfio.Symbol {
 	if d := t.debugFile(); d != nil && d != t.f {
-		if syms, err := d.Symbols(); err == nil {
+		if syms, err := d.Symbols(); err == nil && len(syms) > 0 {
 			return syms
 		}
+	}
+	if syms, err := miniSymbols(t.f); err == nil {
+		return syms
 	}
 	return nil
 }
