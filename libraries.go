@@ -47,6 +47,7 @@ type libraries struct {
 	find     record.Options
 	symbols  symbol.Options
 	logf     func(format string, args ...any)
+	prepares func(library string)
 
 	mu    sync.Mutex
 	cache *cache.Cache // nil: none can be used
@@ -95,6 +96,9 @@ func newLibraries(p *Program, o *Options) (*libraries, error) {
 	}
 	if l.logf == nil {
 		l.logf = func(string, ...any) {}
+	}
+	if l.prepares = o.Preparing; l.prepares == nil {
+		l.prepares = func(string) {}
 	}
 	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
 	l.find = record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Named: o.Plan.Select}
@@ -221,6 +225,8 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 		lib.Kept = true
 		return nil
 	}
+	l.prepares(lib.Path)
+	defer l.prepares("")
 	return mapped.Guard(func() error {
 		im, err := planLibrary(f, lib.Path, l, &plan)
 		if err != nil {

@@ -71,6 +71,9 @@ type Options struct {
 	Info trace.Info
 	// Planned, if not nil, is called with the plan before the program runs.
 	Planned func(*patch.Plan)
+	// Preparing, if not nil, is called with the path of a library before what can be traced in it is looked for, and with
+	// "" when that is done: it can take seconds, and the program waits.
+	Preparing func(library string)
 	// Logf receives messages for people, one line each without a newline; nil: they are discarded.
 	Logf func(format string, args ...any)
 }

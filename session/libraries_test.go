@@ -3,6 +3,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -141,6 +142,33 @@ func TestLibraryStopped(t *testing.T) {
 	}
 	if !strings.HasPrefix(out.String(), "stop answer 2 ") || !strings.Contains(errb.String(), "it was stopped by a signal") {
 		t.Errorf("%q, %q", out.String(), errb.String())
+	}
+}
+
+// A program with the privileges of its file is left alone with all of its libraries.
+func TestLibrariesPrivileged(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a program of another user")
+	}
+	const nobody = 65534
+	l := buildLoads(t, "gcc")
+	for dir := filepath.Dir(l.program); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chown(l.program, nobody, nobody), os.Chmod(l.program, 0o755|os.ModeSetuid)); err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(l.program, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
+		t.Skip("the temporary directory is mounted nosuid")
+	}
+	r := recorderCmd{Library: map[string]string{filepath.Base(l.library): l.other}}
+	x := r.run(t, l.program, "arg")
+	// $ORIGIN does not count for such a program: it may not find its library.
+	if strings.Contains(x.stdout, "answer 2") || !strings.Contains(x.stderr, "libraries are not traced: it has the privileges of its file") {
+		t.Errorf("status %d, %q: %s", x.code, x.stdout, x.stderr)
 	}
 }
 

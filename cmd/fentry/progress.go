@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -74,5 +76,21 @@ func (p *progress) show(at int64, now time.Time) {
 func (p *progress) done() {
 	if p != nil && p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// preparing returns what shows on a terminal which library the program waits for, nil if nothing is to be shown.
+func (a *app) preparing() func(library string) {
+	if a.quiet || !isTerminal(a.stderr) {
+		return nil
+	}
+	n := 0
+	return func(library string) {
+		if library == "" {
+			fmt.Fprint(a.stderr, "\r\x1b[K")
+			return
+		}
+		n++
+		fmt.Fprintf(a.stderr, "\rpreparing library %d: %s\x1b[K", n, safetext.Line(filepath.Base(library)))
 	}
 }

@@ -151,6 +151,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
+	o.Preparing = a.preparing()
 	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
 	if len(c.library) == 0 {
 		o.Planned = func(p *patch.Plan) {
