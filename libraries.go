@@ -17,11 +17,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cache"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/memfile"
@@ -64,7 +64,8 @@ type fileID struct{ dev, ino uint64 }
 type library struct {
 	Library
 	about  about
-	copied *os.File // nil: it is left alone
+	info   os.FileInfo // of the library itself
+	copied *os.File    // nil: it is left alone
 }
 
 // about is what the cache keeps beside a patched copy.
@@ -181,6 +182,9 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 		return nil
 	}
 	lib := &library{Library: Library{Path: path}}
+	if lib.info, err = f.Stat(); err != nil {
+		return nil
+	}
 	if err := l.patched(lib, f, st); err != nil {
 		lib.Untraced = err.Error()
 	}
@@ -294,22 +298,46 @@ func (l *libraries) names(id trace.ImageID) (*names.Table, error) {
 	if lib == nil {
 		return nil, nil
 	}
-	t, err := names.Find(names.Image{ID: uint64(id), Paths: []string{fmt.Sprintf("/proc/self/fd/%d", lib.copied.Fd())}})
+	im := names.Image{ID: uint64(id), Paths: []string{fmt.Sprintf("/proc/self/fd/%d", lib.copied.Fd())}}
+	t, err := l.originalNames(lib, im)
+	if err != nil { // it has been replaced since
+		if t, err = names.Find(im); err != nil {
+			return nil, err
+		}
+	}
+	t.Path = lib.Path
+	return t, nil
+}
+
+// originalNames names the functions of a library by its file, which leads to its debug file as the copy does not.
+func (l *libraries) originalNames(lib *library, im names.Image) (*names.Table, error) {
+	m, err := mapped.Open(lib.Path)
 	if err != nil {
 		return nil, err
 	}
-	t.Path = lib.Path
-	// The library itself leads to its debug file, the copy does not.
-	original, err := symbol.Open(lib.Path, l.symbols)
+	defer m.Close()
+	if !os.SameFile(m.Info, lib.info) || !m.Info.ModTime().Equal(lib.info.ModTime()) {
+		return nil, fmt.Errorf("%s: changed since it was loaded", lib.Path)
+	}
+	original, err := elfio.Parse(m.Data)
 	if err != nil {
-		return t, nil
+		return nil, err
 	}
-	defer original.Close()
-	for i := range t.Funcs {
-		fn := &t.Funcs[i]
-		if named, ok := original.Lookup(fn.Addr); ok && named.Addr == fn.Addr && named.Name != "" {
-			fn.Name, fn.Size = strings.Clone(named.Name), named.Size
-		}
+	o := l.symbols
+	o.Path = lib.Path
+	tab, err := symbol.NewWith(original, o)
+	if err != nil {
+		return nil, err
 	}
-	return t, nil
+	defer tab.Close()
+	c, err := mapped.MapFD(int(lib.copied.Fd()), lib.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	f, err := elfio.Parse(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	return names.FromNamed(f, im, tab)
 }

@@ -4,6 +4,7 @@ package fentry
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // someLibrary compiles something that the loader could be given as a library.
@@ -177,5 +179,45 @@ func TestLibraryLeftAlone(t *testing.T) {
 		if x.contents != nil || tt.log == "" && x.log != "" || !strings.Contains(x.log, tt.log) {
 			t.Errorf("%s: %+v: %q", tt.name, x.lib, x.log)
 		}
+	}
+}
+
+// Functions of a copy have the names that the library's own file leads to, or those in the copy if that is another file.
+func TestLibraryNames(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path := someLibrary(t)
+	l, err := newLibraries(nil, &Options{Libraries: []string{"libx"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if l.open(path, f) == nil {
+		t.Fatal("left alone")
+	}
+	for _, replaced := range []bool{false, true} {
+		if replaced {
+			if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte("another"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tab, err := l.names(trace.ImageID(l.order[0].about.Image))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for fn := range tab.Traced() {
+			found = found || fn.Name == "visible" && fn.Size > 0
+		}
+		if !found || tab.Path != path {
+			t.Errorf("replaced %t: %+v", replaced, tab)
+		}
+	}
+	if tab, err := l.names(1); tab != nil || err != nil {
+		t.Errorf("%v, %v", tab, err)
 	}
 }

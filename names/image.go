@@ -104,21 +104,41 @@ func (im *Image) eachFile(use func(*mapped.File, *elfio.File) error) error {
 
 // fromPatched reads the table of sites that patching left in the file.
 func fromPatched(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
-	info, rows, err := sitetable.Read(f)
-	if errors.Is(err, sitetable.ErrNone) {
-		return nil, errors.New("not patched by fentry")
-	}
-	if err != nil {
+	if err := isPatched(f, im); err != nil {
 		return nil, err
-	}
-	if info.Image != im.ID {
-		return nil, errPatchedAgain
 	}
 	tab, err := symbol.NewWith(f, o)
 	if err != nil {
 		return nil, err
 	}
 	defer tab.Close()
+	return FromNamed(f, im, tab)
+}
+
+// isPatched returns an error unless patching has left the image's id in the file.
+func isPatched(f *elfio.File, im Image) error {
+	info, _, err := sitetable.Read(f)
+	switch {
+	case errors.Is(err, sitetable.ErrNone):
+		return errors.New("not patched by fentry")
+	case err != nil:
+		return err
+	case info.Image != im.ID:
+		return errPatchedAgain
+	}
+	return nil
+}
+
+// FromNamed is [From] for a file that fentry has patched, with names from tab: that of the same image before it was
+// patched, which leads to a debug file as the patched one may not. The table does not refer to tab.
+func FromNamed(f *elfio.File, im Image, tab *symbol.Table) (*Table, error) {
+	if err := isPatched(f, im); err != nil {
+		return nil, err
+	}
+	info, rows, err := sitetable.Read(f)
+	if err != nil {
+		return nil, err
+	}
 	imports, err := symbol.Imports(f)
 	if err != nil {
 		return nil, err
