@@ -20,7 +20,7 @@ type shared struct {
 }
 
 // buildShared compiles testdata/library: libused.so, plugin.so and the program.
-func buildShared(t *testing.T, cc string, flags ...string) *shared {
+func buildShared(t *testing.T, cc string, plugin []string, flags ...string) *shared {
 	t.Helper()
 	testtool.Need(t, cc)
 	s := &shared{dir: t.TempDir(), patched: t.TempDir()}
@@ -31,7 +31,7 @@ func buildShared(t *testing.T, cc string, flags ...string) *shared {
 		run(t, command{argv: append(argv, flags...)}).mustSucceed(t)
 	}
 	compile("libused.so", "used.c", "-fPIC", "-shared", "-Wl,-soname,libused.so")
-	compile("plugin.so", "plugin.c", "-fPIC", "-shared")
+	compile("plugin.so", "plugin.c", append([]string{"-fPIC", "-shared"}, plugin...)...)
 	compile("user", "user.c", "-rdynamic", "-L"+s.dir, "-lused", "-ldl")
 	return s
 }
@@ -80,14 +80,16 @@ func TestLibraries(t *testing.T) {
 	needFentry(t)
 	for _, b := range []struct {
 		name, cc string
+		plugin   []string // flags for the plugin
 		flags    []string
 	}{
-		{"glibc", "gcc", nil},
-		{"lld", "clang", []string{"-fuse-ld=lld"}},
-		{"now", "gcc", []string{"-Wl,-z,now", "-fcf-protection"}},
-		{"musl", "musl-gcc", nil},
+		{"glibc", "gcc", nil, nil},
+		{"lld", "clang", nil, []string{"-fuse-ld=lld"}},
+		{"now", "gcc", []string{"-nostdlib"}, []string{"-Wl,-z,now", "-fcf-protection"}}, // the plugin says nothing of its loader
+		{"init", "gcc", []string{"-nodefaultlibs"}, nil},                                 // ... and has an initialisation
+		{"musl", "musl-gcc", nil, nil},
 	} {
-		s := buildShared(t, b.cc, b.flags...)
+		s := buildShared(t, b.cc, b.plugin, b.flags...)
 		used, plug := s.patch(t, "libused.so"), s.patch(t, "plugin.so")
 		program := s.patch(t, "user")
 		want := run(t, command{dir: t.TempDir(), argv: []string{s.program, filepath.Join(s.dir, "plugin.so")},
@@ -151,7 +153,7 @@ func TestLibraryFile(t *testing.T) {
 		t.Skip("shared objects are traced on x86-64")
 	}
 	needFentry(t)
-	s := buildShared(t, "gcc")
+	s := buildShared(t, "gcc", nil)
 	patched := s.patch(t, "libused.so")
 	run(t, command{argv: []string{fentry, "patch", "--verify", patched}}).mustSucceed(t)
 	if out := run(t, command{argv: []string{fentry, "info", patched}}).mustSucceed(t).stdout; !strings.Contains(out, "functions") {

@@ -165,3 +165,33 @@ func TestLibraryCounts(t *testing.T) {
 		})
 	}
 }
+
+// TestThroughLibraries: exceptions, cancellation, backtraces and signals pass through frames of patched libraries, whose
+// unwinders are patched, too.
+func TestThroughLibraries(t *testing.T) {
+	dir, _ := patchLibraries(t, []string{"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"})
+	for _, name := range []string{"exceptions", "cothrow", "terminate", "backtrace", "cancel", "signals", "threads", "jumps", "coroutines", "fork", "vfork"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := loadFixture(t, name)
+			if m := f.missing(); m != "" {
+				t.Skip(m)
+			}
+			p := build(t, f, config{kind: kindNamed(t, "plain"), link: links[0], opt: "-O2"})
+			for _, args := range f.runs() {
+				want := p.untraced(t, args)
+				data := filepath.Join(t.TempDir(), "data")
+				got := run(t, command{dir: p.dir, argv: append([]string{"./" + name}, args...), stdin: f.stdin(),
+					env: []string{"FIXTURE_COUNTS=" + p.counts(), "LD_LIBRARY_PATH=" + dir, "FENTRY_DATA=" + data}})
+				p.show(t, p.dir, got)
+				if err := os.Remove(p.counts()); err != nil {
+					t.Error(err)
+				}
+				sameBehaviour(t, want, got)
+				if out := run(t, command{argv: []string{fentry, "info", data}}).mustSucceed(t).stdout; !strings.Contains(out, "libc.so.6") {
+					t.Errorf("libc is not among the images\n%s", out)
+				}
+			}
+		})
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/internal/bigslice"
+	"github.com/fentry-dev/fentry/record"
 )
 
 // What unwinders have to know. Thunks, veneers and runtime get entries of their own. The image's entries get a rule that
@@ -154,7 +155,7 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 	if !l.p.flavour().hides() {
 		return nil, l.appendFrames(to, at, l.displacedFrames(table, &err), &err, ehframe.Rules{})
 	}
-	rules := l.p.m.callers()
+	rules, readers := l.p.m.callers(), l.readers()
 	fdes := table.All()
 	out := &ruled{at: at}
 	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool {
@@ -171,8 +172,9 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 			}
 		}
 	} else if x := l.extend(table, rules); x != nil {
-		fdes, out.at = out.apart(table, x), table.Addr()
+		fdes, out.at = out.apart(table, func(i int, pc uint64) bool { return x.Stays(i) && !readers[pc] }), table.Addr()
 	}
+	exceptReaders(&rules, readers)
 	empty := ehframe.Moved{EhFrame: to.EhFrame, DebugFrame: to.DebugFrame}
 	if len(out.stays) == 0 {
 		to.DebugFrame = bigslice.Grow(to.DebugFrame, table.CopySize())
@@ -196,13 +198,39 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 	return out, nil
 }
 
+// readers are the functions that read their return address. Unwinders do, to begin with their own caller: the rows that
+// they have for it must agree with what they have read. That is a thunk's address if a traced function has jumped to them,
+// as libc's do to those of libgcc_s, and then the rows of thunks say the rest.
+func (l *layout) readers() map[uint64]bool {
+	out := map[uint64]bool{}
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.Reason == record.ReasonReadsReturn {
+			out[fn.Func] = true
+		}
+	}
+	return out
+}
+
+// exceptReaders leaves the entries of some functions as they are.
+func exceptReaders(r *ehframe.Rules, readers map[uint64]bool) {
+	change := r.FDE
+	r.FDE = func(d *ehframe.FDE) ([]byte, bool) {
+		switch {
+		case readers[d.PC]:
+			return nil, false
+		case change == nil:
+			return d.Instructions, true
+		}
+		return change(d)
+	}
+}
+
 // apart keeps the entries that stay where they are, and returns the others.
-func (r *ruled) apart(table *ehframe.Table, x *ehframe.Extension) iter.Seq[*ehframe.FDE] {
+func (r *ruled) apart(table *ehframe.Table, stays func(i int, pc uint64) bool) iter.Seq[*ehframe.FDE] {
 	r.stays = bigslice.Make[ehframe.Entry](0, table.Len())
 	var others []int
 	for i := range table.Len() {
-		if x.Stays(i) {
-			d := table.At(i)
+		if d := table.At(i); stays(i, d.PC) {
 			r.stays = append(r.stays, ehframe.Entry{PC: d.PC, FDE: d.Addr})
 		} else {
 			others = append(others, i)

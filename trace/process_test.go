@@ -133,3 +133,34 @@ func TestManyArguments(t *testing.T) {
 		t.Errorf("%d bytes of arguments are kept", sum)
 	}
 }
+
+// An image that joins a process is no program that it runs; its names come from the file that it was loaded from.
+func TestJoinedImage(t *testing.T) {
+	const start = 1 << 40
+	tr := processTrace(t, nil, func(w *Writer) {
+		id := TaskID{PID: 10, TID: 10, Key: 1, Image: 7}
+		for i, im := range []Image{
+			{ID: 7, Path: "/bin/prog", Exe: "/bin/prog", Command: []string{"prog", "-x"}},
+			{ID: 9, Path: "/usr/lib/libz.so.1", Exe: "/bin/prog", File: "/tmp/libz.so.1", Home: 7},
+		} {
+			if err := w.WriteProgram(id, start+uint64(i), im); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k := w.Task(id)
+		k.Start(start)
+		k.Enter(start+10, 1)
+		if err := k.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if p := tr.Processes; len(p) != 1 || len(p[0].Programs) != 1 || p[0].CommandLine(1<<30) != "prog -x" {
+		t.Fatalf("processes %+v", p)
+	}
+	if len(tr.Images) != 2 || tr.Images[1].File != "/tmp/libz.so.1" || tr.Images[1].Home != 0 {
+		t.Fatalf("images %+v", tr.Images)
+	}
+	if d := cmp.Diff([]string{"/tmp/libz.so.1", "/usr/lib/libz.so.1"}, tr.Images[1].file().Paths); d != "" {
+		t.Error(d)
+	}
+}
