@@ -193,7 +193,7 @@ func TestPreempted(t *testing.T) {
 			}
 		}
 		if i < 4 {
-			p.t += 5_000_000
+			p.t += 50_000_000
 		}
 		p.call(outer, 40, nil)
 		p.hand(m, 7)
