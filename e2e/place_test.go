@@ -41,6 +41,9 @@ func TestPlaces(t *testing.T) {
 			if !strings.Contains(r.stderr, tt.says) {
 				t.Errorf("stderr %q, want %q in it", r.stderr, tt.says)
 			}
+			if why := "; not in place, because ptrace is not to be used"; tt.options != "" && !strings.Contains(r.stderr, why) {
+				t.Errorf("stderr %q, want %q in it", r.stderr, why)
+			}
 			if calls := report(t, filepath.Join(dir, "data")); len(calls) != 2 {
 				t.Errorf("calls %+v", calls)
 			}

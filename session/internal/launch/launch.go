@@ -118,7 +118,7 @@ func (l *Launcher) untouched(why string) (Started, error) {
 	if l.Memory == nil {
 		return l.plain()
 	}
-	return l.patched()
+	return l.patched(why)
 }
 
 // traced starts the program stopped, changes it, and lets it go, unless its libraries are to be traced.
@@ -226,8 +226,8 @@ func (l *Launcher) patchedCopy(where string) (*patchedCopy, error) {
 	return newCopy(l.Path, l.Copy)
 }
 
-// patched starts a patched copy.
-func (l *Launcher) patched() (Started, error) {
+// patched starts a patched copy; why says why the program is not changed in its memory.
+func (l *Launcher) patched(why string) (Started, error) {
 	c, err := l.patchedCopy("without ptrace")
 	if err != nil {
 		return Started{}, err
@@ -240,7 +240,8 @@ func (l *Launcher) patched() (Started, error) {
 		return Started{}, execError(l.Path, err)
 	}
 	l.Ready(pid)
-	return Started{PID: pid, Copied: true, Way: "as a patched copy in " + c.where}, nil
+	way := fmt.Sprintf("as a patched copy in %s; not in place, because %s", c.where, why)
+	return Started{PID: pid, Copied: true, Way: way}, nil
 }
 
 // fork starts a process with the inherited signal state. Stopped at its exec it
