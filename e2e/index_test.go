@@ -64,7 +64,7 @@ func TestIndex(t *testing.T) {
 }
 
 // unread is what is said of patterns and the calls that were read, which are others with an index.
-var unread = regexp.MustCompile(`(?m)^fentry: warning: pattern .* matches functions that were traced, but none of the calls read\n`)
+var unread = regexp.MustCompile(`(?m)^fentry: warning: pattern .* matches functions that were traced, but none of the .*\n`)
 
 // checkIndex compares answers for the trace in dir.
 func checkIndex(t *testing.T, dir string, seed uint64) {
@@ -93,7 +93,8 @@ func checkIndex(t *testing.T, dir string, seed uint64) {
 	for range n {
 		args := q.next()
 		ask := func(dir string) *result {
-			r := run(t, command{argv: append([]string{fentry}, args...), dir: filepath.Dir(dir), env: []string{"FENTRY_DATA=data"}})
+			argv := append([]string{fentry}, args...)
+			r := run(t, command{argv: argv, dir: filepath.Dir(dir), env: []string{"FENTRY_DATA=data"}})
 			if r.err != nil {
 				t.Fatal(r.err)
 			}

@@ -25,7 +25,8 @@ func TestIndexing(t *testing.T) {
 		}
 		d.Commit()
 		defer d.Close()
-		w, err := trace.NewWriter(d.Events, trace.Header{Counter: 1000, CounterHz: 1e9, Layout: trace.LayoutPacked, Closed: true})
+		head := trace.Header{Counter: 1000, CounterHz: 1e9, Layout: trace.LayoutPacked, Closed: true}
+		w, err := trace.NewWriter(d.Events, head)
 		if err != nil {
 			t.Fatal(err)
 		}

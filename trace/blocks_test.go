@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,130 +18,6 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
-
-// A wildTask does everything that a task can do, and some things that none does.
-type wildTask struct {
-	k     *TaskWriter
-	rng   *rand.Rand
-	now   uint64
-	stack uint64
-	calls map[uint64][]uint32 // by stack
-	deep  bool
-	coro  uint64 // number of stacks it changes between
-}
-
-func (p *wildTask) step(lossy bool) {
-	r := p.rng
-	p.now += r.Uint64N(40)
-	if r.IntN(300) == 0 {
-		p.now += r.Uint64N(1 << 33)
-	}
-	cur := p.calls[p.stack]
-	fn := func() uint32 { return uint32(1 + r.IntN(20)) }
-	most := 12
-	if p.deep {
-		most = 3000
-	}
-	switch n := r.IntN(1000); {
-	case n < 880 && (len(cur) == 0 || len(cur) < most && r.IntN(40) < 21):
-		f := fn()
-		p.k.Enter(p.now, f)
-		p.calls[p.stack] = append(cur, f)
-	case n < 880:
-		f := cur[len(cur)-1]
-		p.k.Exit(p.now, f)
-		p.calls[p.stack] = cur[:len(cur)-1]
-		if r.IntN(6) == 0 { // a tail call
-			f = fn()
-			p.k.Enter(p.now, f)
-			p.calls[p.stack] = append(cur[:len(cur)-1], f)
-		}
-	case n < 900:
-		p.k.Mark(p.now, p.now, "m")
-	case n < 930 && len(cur) > 0: // aside: for ever, or until an exit
-		n := 1 + r.IntN(min(4, len(cur)))
-		p.k.Resync(p.now, uint64(n))
-		if r.IntN(2) == 0 {
-			p.now++
-			p.k.Exit(p.now, cur[len(cur)-1-r.IntN(n)])
-		}
-		p.calls[p.stack] = cur[:len(cur)-n]
-	case n < 965 && p.coro > 0:
-		p.stack = r.Uint64N(p.coro + 1)
-		p.k.Stack(p.now, p.stack)
-	case n < 972:
-		p.k.Comm(p.now, fmt.Sprint("c", r.IntN(3)))
-	case n < 975 && len(cur) > 2: // an exit further out, without a word
-		n := 1 + r.IntN(2)
-		p.k.Exit(p.now, cur[len(cur)-1-n])
-		p.calls[p.stack] = cur[:len(cur)-1-n]
-	case n < 978:
-		p.k.Exit(p.now, fn()) // of whatever
-	case n < 981 && lossy:
-		p.k.Lost(p.now, r.Uint64N(9))
-	case n < 984 && lossy:
-		p.k.Flush()
-		p.k.number += r.Uint32N(3)
-	case n < 987:
-		p.k.Enter(p.now-min(p.now-1, r.Uint64N(300)), fn()) // held back: an older time; nobody expects its exit
-	case n < 989:
-		p.k.End(p.now + r.Uint64N(2000))
-		clear(p.calls)
-	case n < 991:
-		p.k.Flush() // a short chunk
-	}
-}
-
-// wildTrace is a trace of several wild tasks; some are forked from others.
-func wildTrace(t testing.TB, seed uint64) []byte {
-	rng := rand.New(rand.NewPCG(seed, 3))
-	var b bytes.Buffer
-	w, err := NewWriter(&b, Header{Counter: 1000, Monotonic: 9, Realtime: 8, CounterHz: 1e9, ChunkSize: minChunkSize})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.WriteImage(Image{ID: testImage, Path: "/bin/prog", Sites: 20})
-	if seed%2 == 1 {
-		w.WriteMap(1, 1000, []MapEntry{{First: 1, Count: 20, Image: testImage}})
-	}
-	var all []*wildTask
-	add := func(parent *wildTask, now uint64) {
-		id := TaskID{PID: 1 + len(all)/2, TID: 1 + len(all), Key: uint64(len(all)), Image: testImage, Comm: fmt.Sprint("c", rng.IntN(3))}
-		p := &wildTask{rng: rng, now: now, calls: map[uint64][]uint32{}, deep: rng.IntN(4) == 0}
-		if rng.IntN(2) == 0 {
-			p.coro = 1 + rng.Uint64N(6)
-		}
-		if parent != nil {
-			id.ParentPID, id.ParentTID = parent.k.id.PID, parent.k.id.TID
-			p.calls[parent.stack] = slices.Clone(parent.calls[parent.stack])
-			p.stack = parent.stack
-		}
-		id.Stack = p.stack
-		p.k = w.Task(id)
-		all = append(all, p)
-	}
-	for range 1 + rng.IntN(3) {
-		add(nil, 1000+rng.Uint64N(2000))
-	}
-	lossy := rng.IntN(2) == 0
-	for range 300 {
-		p := all[rng.IntN(len(all))]
-		for range rng.IntN(80) {
-			p.step(lossy)
-		}
-		if rng.IntN(40) == 0 && len(all) < 8 {
-			add(p, p.now+rng.Uint64N(30))
-		}
-	}
-	for _, p := range all {
-		p.k.Flush()
-		from := rng.Uint64N(p.now)
-		if err := w.WriteSched(p.k.id, from, p.now, randomOffs(rng, from, p.now)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return b.Bytes()
-}
 
 // withBlocks opens the trace twice: without an index, and with one of blocks of the
 // given sizes.
@@ -359,7 +234,8 @@ func TestIndexFile(t *testing.T) {
 	same("another trace's", other, part)
 }
 
-// TestIndexOfSlots: a trace that its programs wrote alone has an index, too, which is not used for what they write later.
+// TestIndexOfSlots: a trace that its programs wrote alone has an index, too, which is not used for what they write
+// later.
 func TestIndexOfSlots(t *testing.T) {
 	dir := slotsTrace(t, 3000)
 	tr := open(t, dir)
@@ -445,7 +321,8 @@ func segmentHeads(index []byte) (at []int) {
 	return at
 }
 
-// TestIndexGoesOn: an index that ends anywhere is made whole from there, and shows what one shows that was made at once.
+// TestIndexGoesOn: an index that ends anywhere is made whole from there, and shows what one shows that was made at
+// once.
 func TestIndexGoesOn(t *testing.T) {
 	seeds := uint64(4)
 	if testtool.Wide() {
@@ -534,100 +411,6 @@ func TestMakeIndexRefused(t *testing.T) {
 	if ok, err := open(t, dir).MakeIndex(IndexOptions{File: true}); !ok || err != nil {
 		t.Error(ok, err)
 	}
-}
-
-// FuzzIndex reads any bytes as the states and functions of a task: with right
-// checksums, so that nothing but the readers' own checks stands in their way.
-func FuzzIndex(f *testing.F) {
-	events := wildTrace(f, 1)
-	_, indexed := withBlocks(f, events, blockSizes{100, 0, 4})
-	section := func(off int64, n uint32) []byte {
-		b := make([]byte, n)
-		if err := indexed.blocks.r.read(b, off); err != nil {
-			f.Fatal(err)
-		}
-		return b
-	}
-	for _, ss := range indexed.blocks.tasks[:min(2, len(indexed.Tasks))] {
-		for i := range ss[:min(3, len(ss))] {
-			s := &ss[i]
-			f.Add(section(s.off, s.states), section(s.off+int64(s.states), s.functions), uint16(0), s.chunks, int64(5000))
-		}
-	}
-	f.Fuzz(func(t *testing.T, states, functions []byte, task uint16, chunks uint32, from int64) {
-		tr := &Trace{}
-		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
-			t.Fatal(err)
-		}
-		k := tr.Tasks[int(task)%len(tr.Tasks)]
-		b := append(bytes.Clone(states), functions...)
-		s := segment{
-			last: math.MaxUint64, chunks: chunks, states: uint32(len(states)), functions: uint32(len(functions)),
-			statesCRC: format.CRC(0, states), functionsCRC: format.CRC(0, functions), end: true,
-		}
-		for i := range k.chunks[:min(int64(len(k.chunks)), int64(chunks))] {
-			s.chunksCRC = k.chunks[i].crc(s.chunksCRC)
-		}
-		x := &blockIndex{
-			r: segmentReader{bytes.NewReader(b), int64(len(b))}, images: []uint32{0},
-			listed: append(binary.LittleEndian.AppendUint64(nil, uint64(tr.Images[0].ID)), 0), tasks: make([][]segment, len(tr.Tasks)),
-		}
-		x.tasks[k.Index] = []segment{s}
-		tr.blocks = x
-		o := WalkOptions{From: max(1, from), Tasks: []*Task{k}, Open: true, Calls: Calls{Threshold: from & 1023}}
-		_ = tr.Walk(o, func(*Event) error { return nil })
-		if _, err := tr.Report(ReportOptions{From: o.From, Tasks: o.Tasks, Calls: o.Calls}); err != nil {
-			t.Error(err)
-		}
-		// What is not whole is gone on with, or made anew.
-		x.tasks[k.Index][0].end = false
-		tr.blocks, tr.part = nil, x
-		if _, err := tr.writeIndex(&memoryFile{}, usualBlocks); err != nil && int64(chunks) <= int64(len(k.chunks)) {
-			t.Error(err)
-		}
-	})
-}
-
-// FuzzIndexFile reads any bytes as the segments of an index.
-func FuzzIndexFile(f *testing.F) {
-	events := wildTrace(f, 1)
-	plain, _ := withBlocks(f, events, blockSizes{100, 0, 4})
-	var m memoryFile
-	size, err := plain.writeBlocks(&m, blockSizes{200, 0, 2})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(m.b[format.IndexHeader:size], true)
-	f.Add(m.b[format.IndexHeader:size/2], false)
-	f.Fuzz(func(t *testing.T, segments []byte, seal bool) {
-		tr := &Trace{}
-		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
-			t.Fatal(err)
-		}
-		b := append(bytes.Clone(m.b[:format.IndexHeader]), segments...)
-		for off := format.IndexHeader; seal && off+format.SegmentSize <= len(b); { // headers with right checksums
-			h := b[off : off+format.SegmentSize]
-			binary.LittleEndian.PutUint32(h[format.GMagic:], format.SegmentMagic)
-			binary.LittleEndian.PutUint32(h[format.GCrc:], format.CRC(format.CRC(0, tr.identity[:]), h[:format.GCrc]))
-			off += format.SegmentSize + int(binary.LittleEndian.Uint32(h[format.GStates:])&0xffff) +
-				int(binary.LittleEndian.Uint32(h[format.GFunctions:])&0xffff)
-		}
-		x, whole, err := tr.readBlocks(bytes.NewReader(b), int64(len(b)))
-		if err != nil {
-			return
-		}
-		if whole {
-			tr.blocks = x
-		} else {
-			tr.part = x
-			if tr.blocks, err = tr.writeIndex(&memoryFile{}, usualBlocks); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := tr.Report(ReportOptions{From: 1000, Calls: Calls{Threshold: 100}}); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // BenchmarkWindow shows 100 us of ten million events, with an index and without.

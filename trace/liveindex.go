@@ -68,8 +68,8 @@ type liveTask struct {
 	refused bool
 }
 
-// NewIndexMaker returns a maker that follows events and chunks, and writes to file, which is empty. The header of events
-// is there already.
+// NewIndexMaker returns a maker that follows events and chunks, and writes to file, which is empty. The header of
+// events is there already.
 func NewIndexMaker(events, chunks *os.File, file io.WriterAt) (*IndexMaker, error) {
 	page := make([]byte, format.HeaderSize)
 	if _, err := events.ReadAt(page, 0); err != nil {
@@ -84,7 +84,8 @@ func NewIndexMaker(events, chunks *os.File, file io.WriterAt) (*IndexMaker, erro
 		return nil, errors.New("a file that programs write themselves is not followed")
 	}
 	m := &IndexMaker{
-		t: t, ix: &index{t: t, tasks: map[taskKey]*Task{}, images: map[ImageID]uint32{}}, list: chunks, off: t.Header.Size, sizes: usualBlocks,
+		t: t, ix: &index{t: t, tasks: map[taskKey]*Task{}, images: map[ImageID]uint32{}},
+		list: chunks, off: t.Header.Size, sizes: usualBlocks,
 		tasks: map[taskKey]*liveTask{}, ranges: map[idRange]bool{}, window: make([]byte, windowSize),
 	}
 	if m.w, err = newIndexWriter(file, t.identity); err != nil {
@@ -93,8 +94,8 @@ func NewIndexMaker(events, chunks *os.File, file io.WriterAt) (*IndexMaker, erro
 	return m, nil
 }
 
-// Step follows a chunk or two, less than a millisecond's work, and returns false if there are none at the moment. An error
-// is the end: the index stays as it is.
+// Step follows a chunk or two, less than a millisecond's work, and returns false if there are none at the moment. An
+// error is the end: the index stays as it is.
 func (m *IndexMaker) Step() (more bool, err error) {
 	if len(m.ready) == 0 && m.err == nil {
 		m.err = m.read()

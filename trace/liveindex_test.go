@@ -114,9 +114,10 @@ func TestIndexMaker(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.sizes = blockSizes{50 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(6)}
+		part := []int{3, 100}[rng.IntN(2)]
 		killed, slow := rng.IntN(3) == 0, rng.IntN(3) == 0
 		for events, list := 0, 0; list < len(g.list); {
-			events = min(len(g.events), max(events, int(m.t.Header.Size))+rng.IntN(len(g.events)/3))
+			events = min(len(g.events), max(events, int(m.t.Header.Size))+rng.IntN(len(g.events)/part))
 			for list < len(g.list) && len(g.list[list:]) >= ChunkHeaderSize {
 				if end := listedEnd(g.list[list:]); end > events {
 					break
@@ -174,6 +175,10 @@ func (g *growingTrace) compare(t *testing.T, rng *rand.Rand) (whole int) {
 	switch {
 	case indexed.blocks != nil:
 		whole = 1
+		tb, err := indexed.blocks.states(indexed.Tasks[0])
+		if err != nil || len(tb.blocks) < 5 {
+			t.Errorf("%d blocks are too few, %v", len(tb.blocks), err)
+		}
 	case indexed.part == nil:
 		t.Errorf("what the recorder has written is not used: %v", indexed.Problems)
 	}

@@ -1,0 +1,104 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// FuzzIndex reads any bytes as the states and functions of a task: with right
+// checksums, so that nothing but the readers' own checks stands in their way.
+func FuzzIndex(f *testing.F) {
+	events := wildTurns(f, 1, 15)
+	_, indexed := withBlocks(f, events, blockSizes{30, 0, 4})
+	section := func(off int64, n uint32) []byte {
+		b := make([]byte, n)
+		if err := indexed.blocks.r.read(b, off); err != nil {
+			f.Fatal(err)
+		}
+		return b
+	}
+	for _, ss := range indexed.blocks.tasks[:min(2, len(indexed.Tasks))] {
+		for i := range ss[:min(3, len(ss))] {
+			s := &ss[i]
+			f.Add(section(s.off, s.states), section(s.off+int64(s.states), s.functions), uint16(0), s.chunks, int64(5000))
+		}
+	}
+	f.Fuzz(func(t *testing.T, states, functions []byte, task uint16, chunks uint32, from int64) {
+		tr := &Trace{}
+		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
+			t.Fatal(err)
+		}
+		k := tr.Tasks[int(task)%len(tr.Tasks)]
+		b := append(bytes.Clone(states), functions...)
+		s := segment{
+			last: math.MaxUint64, chunks: chunks, states: uint32(len(states)), functions: uint32(len(functions)),
+			statesCRC: format.CRC(0, states), functionsCRC: format.CRC(0, functions), end: true,
+		}
+		for i := range k.chunks[:min(int64(len(k.chunks)), int64(chunks))] {
+			s.chunksCRC = k.chunks[i].crc(s.chunksCRC)
+		}
+		x := &blockIndex{
+			r: segmentReader{bytes.NewReader(b), int64(len(b))}, images: []uint32{0},
+			listed: append(binary.LittleEndian.AppendUint64(nil, uint64(tr.Images[0].ID)), 0), tasks: make([][]segment, len(tr.Tasks)),
+		}
+		x.tasks[k.Index] = []segment{s}
+		tr.blocks = x
+		o := WalkOptions{From: max(1, from), Tasks: []*Task{k}, Open: true, Calls: Calls{Threshold: from & 1023}}
+		_ = tr.Walk(o, func(*Event) error { return nil })
+		if _, err := tr.Report(ReportOptions{From: o.From, Tasks: o.Tasks, Calls: o.Calls}); err != nil {
+			t.Error(err)
+		}
+		// What is not whole is gone on with, or made anew.
+		x.tasks[k.Index][0].end = false
+		tr.blocks, tr.part = nil, x
+		if _, err := tr.writeIndex(&memoryFile{}, usualBlocks); err != nil && int64(chunks) <= int64(len(k.chunks)) {
+			t.Error(err)
+		}
+	})
+}
+
+// FuzzIndexFile reads any bytes as the segments of an index.
+func FuzzIndexFile(f *testing.F) {
+	events := wildTurns(f, 1, 15)
+	plain, _ := withBlocks(f, events, blockSizes{30, 0, 4})
+	var m memoryFile
+	size, err := plain.writeBlocks(&m, blockSizes{30, 0, 2})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(m.b[format.IndexHeader:size], true)
+	f.Add(m.b[format.IndexHeader:size/2], false)
+	f.Fuzz(func(t *testing.T, segments []byte, seal bool) {
+		tr := &Trace{}
+		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
+			t.Fatal(err)
+		}
+		b := append(bytes.Clone(m.b[:format.IndexHeader]), segments...)
+		for off := format.IndexHeader; seal && off+format.SegmentSize <= len(b); { // headers with right checksums
+			h := b[off : off+format.SegmentSize]
+			binary.LittleEndian.PutUint32(h[format.GMagic:], format.SegmentMagic)
+			binary.LittleEndian.PutUint32(h[format.GCrc:], format.CRC(format.CRC(0, tr.identity[:]), h[:format.GCrc]))
+			off += format.SegmentSize + int(binary.LittleEndian.Uint32(h[format.GStates:])&0xffff) +
+				int(binary.LittleEndian.Uint32(h[format.GFunctions:])&0xffff)
+		}
+		x, whole, err := tr.readBlocks(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		if whole {
+			tr.blocks = x
+		} else {
+			tr.part = x
+			if tr.blocks, err = tr.writeIndex(&memoryFile{}, usualBlocks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := tr.Report(ReportOptions{From: 1000, Calls: Calls{Threshold: 100}}); err != nil {
+			t.Error(err)
+		}
+	})
+}
