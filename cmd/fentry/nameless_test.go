@@ -82,7 +82,11 @@ func TestNameless(t *testing.T) {
 			traced += f.Name
 		}
 	}
-	if traced != one || len(plan.Edits) != 1 || plan.Edits[0].Func != one {
+	edited := ""
+	for _, e := range plan.Edits {
+		edited += e.Func // "" for one of the image's unwind information
+	}
+	if traced != one || edited != one {
 		t.Errorf("patch --plan --json: traces %q, edits %+v", traced, plan.Edits)
 	}
 
