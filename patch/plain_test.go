@@ -295,7 +295,8 @@ func TestExceptionsDisplaced(t *testing.T) {
 	for _, on := range targets {
 		builds := []string{"-O0", "-O1", "-O2 -fcf-protection", "-O3", "-Os -no-pie", "-O2 -static", "-O2 -static-pie -s"}
 		if on == onARM64 {
-			builds = append(builds, "-mbranch-protection=standard", "-O0 -mbranch-protection=standard")
+			builds = append(builds, "-mbranch-protection=standard", "-O0 -mbranch-protection=standard", "clang -O0", "clang -Oz",
+				"clang -O3 -mbranch-protection=standard")
 			builds[2] = "-O2 -mbranch-protection=bti"
 		} else if runtime.GOARCH != "amd64" {
 			continue

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -49,12 +50,20 @@ var onARM64 = &target{
 
 var targets = []*target{onAMD64, onARM64}
 
-// compile builds a source, C or C++ by its name, and returns the program's name.
+// compile builds a source, C or C++ by its name, and returns the program's name. If the first flag is clang, that is the
+// compiler.
 func (on *target) compile(t testing.TB, name, text string, flags ...string) string {
 	t.Helper()
 	cc := on.prefix + "gcc"
 	if filepath.Ext(name) == ".cpp" {
 		cc = on.prefix + "g++"
+	}
+	if len(flags) > 0 && flags[0] == "clang" {
+		testtool.Need(t, cc) // whose linker and libraries it takes
+		flags = append([]string{"--target=" + strings.TrimSuffix(on.prefix, "-")}, flags[1:]...)
+		if cc = "clang"; filepath.Ext(name) == ".cpp" {
+			cc = "clang++"
+		}
 	}
 	cc = testtool.Path(t, cc)
 	dir := t.TempDir()
