@@ -53,7 +53,8 @@ func Open() (*Cache, error) {
 
 // OpenIn is [Open] for the directory fentry in base.
 func OpenIn(base string) (*Cache, error) {
-	if err := os.MkdirAll(base, 0o700); err != nil {
+	// Not the directories above: without a home directory there is no cache, and none is made.
+	if err := os.Mkdir(base, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	above, err := safefile.OpenDir(base)

@@ -149,6 +149,31 @@ func TestDistrust(t *testing.T) {
 	}
 }
 
+// The directory of all caches is made, but not a home directory for it.
+func TestNoHome(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "none")
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("HOME", home)
+	if c, err := Open(); err == nil {
+		c.Close()
+		t.Error("opened")
+	}
+	if _, err := os.Stat(home); err == nil {
+		t.Error("a home directory was made")
+	}
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if st, err := os.Stat(filepath.Join(home, ".cache/fentry")); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", st, err)
+	}
+}
+
 // In another user's directory nothing is made, but a cache of this user's can be there.
 func TestForeignBase(t *testing.T) {
 	base := t.TempDir()
