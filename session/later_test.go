@@ -3,11 +3,13 @@
 package session
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,6 +66,57 @@ func TestLaterLibraries(t *testing.T) {
 	want := "answer 2, one\nmaps " + l.other + "\ncopies 1\nsum 200\nchild 2, none 0\n"
 	if x.code != 7 || x.stdout != want || strings.Contains(x.stderr, "recorder:") {
 		t.Errorf("status %d, %q, want %q: %s", x.code, x.stdout, want, x.stderr)
+	}
+}
+
+// A recorder that does not answer holds the program up for a moment only, and a message says what is not traced.
+func TestLaterSilence(t *testing.T) {
+	testtool.Need(t, "gcc")
+	l := buildLoads(t, "gcc")
+	program := filepath.Join(t.TempDir(), "later")
+	argv := []string{"gcc", "-O2", "-fpatchable-function-entry=5", "-o", program, "testdata/later.c", "-ldl"}
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", argv, err, out)
+	}
+	r := recorderCmd{Memory: planned(t, program), Library: map[string]string{filepath.Base(l.library): l.other}}
+	cmd := r.command(t, program, l.library, l.library, "wait")
+	var errb strings.Builder
+	cmd.Stderr = &errb
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outp, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
+	defer limit.Stop()
+	out := bufio.NewScanner(outp)
+	if !out.Scan() || out.Text() != "ready" {
+		t.Fatalf("%q, %s", out.Text(), errb.String())
+	}
+	unix.Kill(cmd.Process.Pid, unix.SIGSTOP)
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for out.Scan() {
+		if lines = append(lines, out.Text()); strings.HasPrefix(out.Text(), "child") {
+			break
+		}
+	}
+	unix.Kill(cmd.Process.Pid, unix.SIGCONT)
+	err = cmd.Wait()
+	got, want := strings.Join(lines, "\n"), "answer 1, one\nmaps "+l.library+"\ncopies 1\nsum 100\nchild 1, none 0"
+	if cmd.ProcessState.ExitCode() != 7 || got != want {
+		t.Errorf("%v: %q, want %q: %s", err, got, want, errb.String())
+	}
+	if n := strings.Count(errb.String(), "not traced: the recorder does not answer"); n < 1 {
+		t.Errorf("%q", errb.String())
 	}
 }
 

@@ -13,12 +13,13 @@
    here calls libc. Whatever goes wrong, the program has the file that it has opened. */
 #include "format.h"
 #include "request.h"
+#include "say.h"
 #include "source.h"
 #include "sys.h"
 
 #define PATIENCE 10000000000UL /* ns: for a copy to be made */
 #define NAP 2000000UL          /* ns: between questions */
-#define MISSES 3               /* unanswered questions in a row until none is asked any more */
+#define MISSES 10              /* unanswered questions in a row until none is asked any more */
 
 static char *text(char *p, const char *s)
 {
@@ -71,6 +72,8 @@ hidden void fentry_loader_opened(i64 fd)
 	       clock_ns(CLOCK_MONOTONIC_) < until)
 		futex_wait(&word, 0, NAP);
 	store(&misses, answer == FT_ANSWER_NONE ? load(&misses) + 1 : 0);
+	if (load(&misses) == MISSES)
+		say("libraries that are loaded from now on are not traced: the recorder does not answer", 0, 0, 0);
 	if (answer == FT_ANSWER_DONE && with)
 		replace(fd, with);
 	unblock(old);
