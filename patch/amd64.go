@@ -21,18 +21,43 @@ func (m amd64Machine) place(l *layout) error {
 	return l.addDisplaced(m)
 }
 
-func (amd64Machine) displacedLen(s *record.Site) int { return amd64.DisplacedLen(s.Bytes[:s.Moved]) }
+func (amd64Machine) displacedLen(s *record.Site) int {
+	if s.Kind == record.KindLibCall {
+		return amd64.JumpGOTLen
+	}
+	return amd64.DisplacedLen(s.Bytes[:s.Moved])
+}
 
 func (amd64Machine) displacedBody(*record.Site) int { return 0 }
 
 func (amd64Machine) displacedRows(*record.Site, *ehframe.CIE) ([]byte, int) { return nil, 0 }
 
 func (amd64Machine) appendDisplaced(b []byte, _ *elfio.File, fn *Func, to, _ uint64) ([]byte, error) {
+	if fn.Kind == record.KindLibCall {
+		return amd64.AppendJumpGOT(b, to, fn.Slot)
+	}
 	return amd64.AppendDisplaced(b, fn.Bytes[:fn.Moved], fn.Addr, to)
 }
 
 func (amd64Machine) displacedAt(s *record.Site, off int) (int, bool) {
 	return amd64.DisplacedAt(s.Bytes[:s.Moved], off)
+}
+
+// wordCall decodes ff 15 disp32, call *slot(%rip), and ff 25 disp32, jmp *slot(%rip).
+func (amd64Machine) wordCall(b []byte, at uint64) (uint64, bool) {
+	if len(b) < wordCallLen || b[0] != 0xff || b[1] != 0x15 && b[1] != 0x25 {
+		return 0, false
+	}
+	return at + wordCallLen + uint64(int64(int32(le.Uint32(b[2:])))), true
+}
+
+// appendWordCall: the call has a prefix that does nothing, so its return address stays what it was.
+func (amd64Machine) appendWordCall(dst, old []byte, at, to uint64) ([]byte, error) {
+	if old[1] == 0x15 {
+		return amd64.AppendCallAddr32(dst, at, to)
+	}
+	dst, err := amd64.AppendJump(dst, at, to)
+	return amd64.AppendNops(dst, wordCallLen-amd64.JumpLen), err
 }
 
 // entryRows: the CIE of thunks has the row already.
@@ -72,9 +97,12 @@ func (amd64Machine) appendSite(b []byte, s *record.Site, r route) (_ []byte, err
 
 func (amd64Machine) appendNops(b []byte, n int) []byte { return amd64.AppendNops(b, n) }
 
-// thunkOf decodes e9 rel32.
+// thunkOf decodes e9 rel32, and 67 e8 rel32.
 func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	b, err := f.Bytes(site, amd64.JumpLen)
+	if err == nil && b[0] == 0x67 {
+		b, err = f.Bytes(site, wordCallLen)
+	}
 	if err != nil {
 		return 0, err
 	}

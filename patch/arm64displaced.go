@@ -101,3 +101,10 @@ func (arm64Machine) displacedRows(s *record.Site, c *ehframe.CIE) ([]byte, int) 
 	}
 	return arm64.AuthenticatedRows(c.CodeAlign), arm64.InstLen
 }
+
+// wordCall: there are none.
+func (arm64Machine) wordCall([]byte, uint64) (uint64, bool) { return 0, false }
+
+func (arm64Machine) appendWordCall(dst, _ []byte, at, _ uint64) ([]byte, error) {
+	return dst, internalf("a call through a word at %#x", at)
+}

@@ -25,13 +25,14 @@ import (
 //
 // The jumps of stubs for calls of libraries are displaced likewise, but apart from the others: their frame is as callers
 // leave it from the first byte to the last, so one entry is right for all, and it is none of the image's own, which can
-// be an expression for the whole section of stubs, or missing.
+// be an expression for the whole section of stubs, or missing. A function that is called without a stub (calls.go) has
+// such a jump all the same, for its thunk.
 
 // displaces reports whether the site of a traced function displaces its instructions.
-func displaces(fn *Func) bool { return fn.ID != 0 && fn.Moved > 0 }
+func displaces(fn *Func) bool { return fn.ID != 0 && (fn.Moved > 0 || isLibCall(fn)) }
 
 // isStub reports whether what a traced function's site displaces is the jump of a linker's stub.
-func isStub(fn *Func) bool { return fn.ID != 0 && fn.Kind == record.KindStub }
+func isLibCall(fn *Func) bool { return fn.ID != 0 && fn.Kind == record.KindLibCall }
 
 // body is where a thunk goes on, if the usual way is possible.
 func (l *layout) body(fn *Func) uint64 {
@@ -43,7 +44,7 @@ func (l *layout) body(fn *Func) uint64 {
 
 // displacedTo is where the displaced instructions of a function are, with what leads from its site to its thunk.
 func (l *layout) displacedTo(fn *Func) uint64 {
-	if isStub(fn) {
+	if isLibCall(fn) {
 		return l.stubs + uint64(fn.displaced)
 	}
 	return l.displaced + uint64(fn.displaced)
@@ -55,16 +56,16 @@ func (l *layout) addDisplaced(m displacer) error {
 	sizes := map[bool]int{} // of stubs, of others
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; displaces(fn) {
-			size := sizes[isStub(fn)]
+			size := sizes[isLibCall(fn)]
 			fn.displaced, fn.back = uint32(size), 0
-			sizes[isStub(fn)] = size + l.displacer.displacedLen(fn.Site)
+			sizes[isLibCall(fn)] = size + l.displacer.displacedLen(fn.Site)
 		}
 	}
 	if sizes[false]+sizes[true] > math.MaxUint32 {
 		return fmt.Errorf("displaced instructions of %d bytes", sizes[false]+sizes[true])
 	}
-	l.displaced = l.addCopies(sizes[false], nil, func(fn *Func) bool { return displaces(fn) && !isStub(fn) })
-	l.stubs = l.addCopies(sizes[true], m.entryRows(l.p.flavour().hides()), isStub)
+	l.displaced = l.addCopies(sizes[false], nil, func(fn *Func) bool { return displaces(fn) && !isLibCall(fn) })
+	l.stubs = l.addCopies(sizes[true], m.entryRows(l.p.flavour().hides()), isLibCall)
 	return nil
 }
 
@@ -98,6 +99,9 @@ func (l *layout) writeDisplaced(room []byte, of func(*Func) bool, from, to int) 
 		if len(b) != n {
 			return internalf("%s at %#x: %d displaced bytes in %d", fn.Name, fn.Addr, len(b), n)
 		}
+		if err := l.writeCopiedCalls(i, b); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -129,7 +133,7 @@ func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe
 		var rows []byte
 		for i := range l.p.Functions {
 			fn := &l.p.Functions[i]
-			if !displaces(fn) || isStub(fn) {
+			if !displaces(fn) || isLibCall(fn) {
 				continue
 			}
 			d, ok := index.Find(fn.Func)

@@ -65,7 +65,7 @@ func (l *layout) fileEdits() []elfio.RawEdit {
 
 // unchanged compares the image with what it was when it was planned.
 func (p *Plan) unchanged() error {
-	if len(p.l.routes) > 0 { // islands are not in the order of functions
+	if p.l.scattered {
 		return arch.Compare(&segment{f: p.file}, 0, arch.All(p.l.allEdits()))
 	}
 	if err := arch.Compare(&segment{f: p.file}, 0, arch.All(p.l.tables)); err != nil {

@@ -51,6 +51,10 @@ type layout struct {
 	displaced uint64    // where the instructions are that sites have displaced
 	stubs     uint64    // likewise, of stubs for calls of libraries
 
+	copied    map[int][]copiedCall // calls of libraries among displaced instructions, by function
+	firstCall map[uint32]uint64    // where the first call of a library's function is rewritten, by id
+	scattered bool                 // there are windows that are not in the order of functions
+
 	runtime  runtime
 	runs     []arch.ThunkRun
 	routines [arch.ThunkKinds]enterExit
@@ -380,8 +384,11 @@ func (l *layout) siteTable() {
 		name: sitetable.SitesSection, size: sitetable.RowSize * uint64(l.traced), align: 8, owner: nobody,
 		part: func(fn *Func, _ route, dst []byte) (int, error) {
 			row := sitetable.Row{Func: fn.Func, Site: fn.Addr}
-			if isStub(fn) {
+			if isLibCall(fn) {
 				row.Func = fn.Slot // by which readers find its name
+			}
+			if isLibCall(fn) && fn.Len == 0 {
+				row.Site = l.firstCall[fn.ID]
 			}
 			row.Put(dst)
 			return sitetable.RowSize, nil

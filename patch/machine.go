@@ -57,6 +57,11 @@ type displacer interface {
 	// entryRows are the unwind rows of code at which the frame is as a function's callers leave it, for entries beside
 	// those of thunks. hides: see flavour.
 	entryRows(hides bool) []byte
+	// wordCall returns the address of the word that a call at the beginning of b, at address at, goes through, or a jump.
+	wordCall(b []byte, at uint64) (slot uint64, ok bool)
+	// appendWordCall appends what goes to address to in place of a call through a word at the beginning of old, or of a
+	// jump, at address at: as many bytes.
+	appendWordCall(dst, old []byte, at, to uint64) ([]byte, error)
 }
 
 // facts are what is to be known of a machine besides its code.

@@ -104,7 +104,7 @@ type Options struct {
 
 // leavesOut reports whether Without or MinSize leaves a function out, in an image with the given build-id in hex digits.
 func (o *Options) leavesOut(s *record.Site, buildID string) bool {
-	small := s.Size != 0 && s.Size < o.MinSize && s.Kind != record.KindStub
+	small := s.Size != 0 && s.Size < o.MinSize && s.Kind != record.KindLibCall
 	return small || o.Without.Has(buildID, o.Path, s.Func)
 }
 

@@ -31,9 +31,10 @@ const (
 	ToThunk   Purpose = 1 << iota // "trace": a site leads to its thunk
 	ToNop                         // "nop": a profiling call becomes nops
 	ToLanding                     // "veneer": nops become the way to a thunk that is out of reach
+	ToCall                        // "call": a call through a word becomes one of a thunk
 )
 
-var purposeNames = [...]string{"trace", "nop", "veneer"}
+var purposeNames = [...]string{"trace", "nop", "veneer", "call"}
 
 func (p Purpose) String() string {
 	if p&(p-1) == 0 && p != 0 && bits.TrailingZeros8(uint8(p)) < len(purposeNames) {
@@ -120,6 +121,7 @@ func (l *layout) cut() error {
 			islands[pc.owner] = append(islands[pc.owner], pc)
 		}
 	}
+	calls := l.calls()
 	l.windows = bigslice.Make[window](0, l.edited+len(l.pieces))
 	var apart []window // not in the order of functions
 	end, at := uint64(0), 0
@@ -137,15 +139,20 @@ func (l *layout) cut() error {
 		if fn.Len > math.MaxUint16 {
 			return fmt.Errorf("%s: site %#x has %d bytes", fn.Display(), fn.Addr, fn.Len)
 		}
-		own = append(own[:0], window{addr: fn.Addr, n: uint16(fn.Len), purpose: ToThunk})
-		if fn.Action == Nop {
-			own[0].purpose = ToNop
+		own = own[:0]
+		if fn.Len > 0 {
+			own = append(own, window{addr: fn.Addr, n: uint16(fn.Len), purpose: ToThunk})
+			if fn.Action == Nop {
+				own[0].purpose = ToNop
+			}
 		}
-		if len(islands) > 0 {
+		if len(islands)+len(calls) > 0 {
+			site := len(own)
 			for _, pc := range islands[i] {
 				own = append(own, window{addr: pc.addr, n: uint16(pc.size), purpose: ToLanding})
 			}
-			apart = append(apart, own[1:]...)
+			own = append(own, calls[i]...)
+			apart = append(apart, own[site:]...)
 		}
 		for _, w := range sorted(own) {
 			w.at = uint32(at)
@@ -157,6 +164,7 @@ func (l *layout) cut() error {
 	if uint64(at) > math.MaxUint32 {
 		return fmt.Errorf("sites of %d bytes", at)
 	}
+	l.scattered = len(apart) > 0
 	l.before, l.after = bigslice.Make[byte](at, at), bigslice.Make[byte](at, at)
 	return l.apart(sorted(apart))
 }
@@ -239,7 +247,11 @@ func (l *layout) keep() error {
 				if err != nil {
 					return fmt.Errorf("%s: site %#x: %w", fn.Display(), w.addr, err)
 				}
-				if w.purpose != ToLanding && string(old) != string(fn.Bytes) {
+				if w.purpose == ToCall {
+					if err := l.checkCall(fn, w, old); err != nil {
+						return err
+					}
+				} else if w.purpose != ToLanding && string(old) != string(fn.Bytes) {
 					e := arch.Edit{Addr: w.addr, Old: fn.Bytes, Func: fn.Display()}
 					return e.Bug(arch.Mismatch, bytes.Clone(old), nil)
 				}

@@ -110,6 +110,8 @@ func (l *layout) writeSite(fn *Func, r route) error {
 			b, err = l.p.m.appendSite(b, fn.Site, r)
 		case ToNop:
 			b = l.p.m.appendNops(b, int(w.n))
+		case ToCall:
+			b, err = l.displacer.appendWordCall(b, l.before[w.at:], w.addr, r.to)
 		default:
 			continue // a piece
 		}

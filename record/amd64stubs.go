@@ -1,6 +1,9 @@
 package record
 
 import (
+	"bytes"
+	"encoding/binary"
+
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/record/code"
 )
@@ -41,3 +44,26 @@ func (amd64Machine) jumpStubs(r *code.Region) (out []stub) {
 
 // isIndex recognises mov $imm32, %r11d.
 func isIndex(b []byte) bool { return len(b) == 6 && b[0] == 0x41 && b[1] == 0xbb }
+
+// wordCalls finds what code compiled with -fno-plt has in place of calls of stubs:
+//
+//	ff 15 disp32  call *slot(%rip)
+//	ff 25 disp32  jmp *slot(%rip)
+func (amd64Machine) wordCalls(r *code.Region, known func(uint64) bool) (out []wordCall) {
+	for at := 0; at+amd64.CallGOTLen <= len(r.Data); at++ {
+		k := bytes.IndexByte(r.Data[at:len(r.Data)-amd64.CallGOTLen+1], 0xff)
+		if k < 0 {
+			break
+		}
+		at += k
+		b := r.Data[at : at+amd64.CallGOTLen]
+		if b[1] != 0x15 && b[1] != 0x25 {
+			continue
+		}
+		end := r.Addr + uint64(at) + amd64.CallGOTLen
+		if slot := end + uint64(int64(int32(binary.LittleEndian.Uint32(b[2:])))); known(slot) {
+			out = append(out, wordCall{r.Addr + uint64(at), len(b), slot, b[1] == 0x25})
+		}
+	}
+	return out
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/record/code"
+	"github.com/fentry-dev/fentry/record/plain"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -128,6 +129,7 @@ type finder struct {
 	listed []uint64 // addresses of instructions a table has named, sorted
 	gaps   gaps
 	walk   prologues
+	swept  *plain.Finder // nil until it is needed
 }
 
 // piece is how many sites a goroutine is given at once.

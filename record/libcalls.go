@@ -19,6 +19,10 @@ import (
 // What the stub jumps to, a relocation of the word tells, so names are there in stripped programs, too. Functions that
 // return twice or look at their callers are known by name only: their code is in another image, and can be another one
 // each time.
+//
+// Code that was compiled with -fno-plt has no stubs: it calls through the word, and tail calls jump through it. There the
+// calls themselves are rewritten, all of a function to one thunk. They have six bytes, and a call of six bytes takes
+// their place (an addr32 prefix, as linkers do when they relax such calls), so the return address is the same.
 
 // stub is what a linker makes for calls of one function of another image.
 type stub struct {
@@ -26,6 +30,14 @@ type stub struct {
 	jump  uint64 // its jump through the word, behind a landing pad or the number of the relocation
 	n     int    // bytes of the jump
 	slot  uint64 // address of the word
+}
+
+// wordCall is a call through a word of the image, or, as a tail call, a jump.
+type wordCall struct {
+	addr uint64
+	n    int
+	slot uint64
+	tail bool
 }
 
 // libraryCalls adds the sites of calls into libraries, if they are asked for.
@@ -41,34 +53,64 @@ func (fd *finder) libraryCalls() error {
 	for _, m := range imports {
 		names[m.Slot] = m.Name
 	}
+	calls, err := fd.wordCalls(names)
+	if err != nil {
+		return err
+	}
 	foreign := Reason(plain.Foreign(fd.im.f))
+	add := func(s Site) {
+		name := names[s.Slot]
+		s.Name, s.Kind, s.Ret, s.Calls, s.Reason = name+symbol.CallSuffix, KindLibCall, fd.m.atEntry(), calls[s.Slot], foreign
+		if s.Reason == "" {
+			s.Reason = callReason(name)
+		}
+		if fd.prof.slots[s.Slot] != profNone {
+			s.Reason = ReasonProfiler
+		}
+		delete(calls, s.Slot) // of several stubs, the first one has them
+		fd.sites = append(fd.sites, s)
+	}
 	for i := range fd.im.code.Regions {
 		r := &fd.im.code.Regions[i]
 		if !symbol.IsStubSection(r.Name) {
 			continue
 		}
 		for _, st := range fd.m.jumpStubs(r) {
-			name := names[st.slot]
-			if name == "" || fd.im.funcs.at(st.start) >= 0 {
+			if names[st.slot] == "" || fd.im.funcs.at(st.start) >= 0 {
 				continue
 			}
-			s := Site{
-				Func: st.start, Size: st.jump + uint64(st.n) - st.start, Name: name + symbol.CallSuffix, Addr: st.jump,
-				Len: st.n, Moved: st.n, Kind: KindStub, Ret: fd.m.atEntry(), Slot: st.slot, Source: r.Name,
-				Bytes:  r.Data[st.jump-r.Addr:][:st.n:st.n],
-				Reason: foreign,
-			}
-			if s.Reason == "" {
-				s.Reason = callReason(name)
-			}
-			if fd.prof.slots[st.slot] != profNone {
-				s.Reason = ReasonProfiler
-			}
-			fd.sites = append(fd.sites, s)
+			add(Site{
+				Func: st.start, Size: st.jump + uint64(st.n) - st.start, Addr: st.jump, Len: st.n, Moved: st.n, Slot: st.slot,
+				Source: r.Name, Bytes: r.Data[st.jump-r.Addr:][:st.n:st.n],
+			})
 		}
+	}
+	for slot := range calls {
+		add(Site{Func: slot, Addr: slot, Slot: slot, Source: SourceScan})
 	}
 	sortSites(fd.sites)
 	return nil
+}
+
+// wordCalls are the calls through words of known functions, by word.
+func (fd *finder) wordCalls(names map[uint64]string) (map[uint64][]uint64, error) {
+	out := map[uint64][]uint64{}
+	for i := range fd.im.code.Regions {
+		r := &fd.im.code.Regions[i]
+		if symbol.IsStubSection(r.Name) || !r.Exact {
+			continue
+		}
+		for _, c := range fd.m.wordCalls(r, func(slot uint64) bool { return names[slot] != "" }) {
+			f, err := fd.sweep()
+			if err != nil {
+				return nil, err
+			}
+			if f.Call(c.addr, c.n, c.tail) {
+				out[c.slot] = append(out[c.slot], c.addr)
+			}
+		}
+	}
+	return out, nil
 }
 
 // callReason says why calls of a library's function are left alone; "": they are not.

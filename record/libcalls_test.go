@@ -1,6 +1,7 @@
 package record
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -100,7 +101,7 @@ func TestLibraryCalls(t *testing.T) {
 			reasons := map[string]Reason{}
 			f := open(t, img)
 			for _, s := range findWith(t, img, Options{Plain: PlainNone, LibraryCalls: true}) {
-				if s.Kind != KindStub {
+				if s.Kind != KindLibCall || s.Len == 0 { // the start-up code calls __libc_start_main without a stub
 					continue
 				}
 				reasons[s.Name] = s.Reason
@@ -161,6 +162,38 @@ func moldStubs(t *testing.T, img string) (out []string) {
 	return out
 }
 
+// TestCallsWithoutStubs compares the calls in a program compiled with -fno-plt with objdump's.
+func TestCallsWithoutStubs(t *testing.T) {
+	testtool.Need(t, "objdump")
+	for _, args := range []string{"-fno-plt", "-fno-plt -no-pie -fcf-protection", "-fno-plt -O2", "-fno-plt -Wl,-z,lazy"} {
+		l := stubLink{name: args, tool: "gcc", args: args}
+		img := l.link(t)
+		got := map[uint64]string{}
+		for _, s := range findWith(t, img, Options{LibraryCalls: true}) {
+			for _, c := range s.Calls {
+				got[c] = strings.TrimSuffix(s.Name, "@plt")
+			}
+		}
+		want := map[uint64]string{}
+		names := map[string]string{} // of words
+		slot := regexp.MustCompile(`(?m)^0*([0-9a-f]+) .*(?:GLOB_DAT|JUMP_SLO).* (\w+)(?:@\S+)? \+ 0$`)
+		for _, m := range slot.FindAllStringSubmatch(run(t, "readelf", "-rW", img), -1) {
+			names[m[1]] = m[2]
+		}
+		call := regexp.MustCompile(`(?m)^ +([0-9a-f]+):.*(?:call|jmp) +\*0x[0-9a-f]+\(%rip\) +# (?:0x)?([0-9a-f]+)`)
+		for _, m := range call.FindAllStringSubmatch(run(t, "objdump", "-dw", "-j", ".text", img), -1) {
+			addr, err := strconv.ParseUint(m[1], 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[addr] = names[m[2]]
+		}
+		if len(want) < 8 || !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", args, got, want)
+		}
+	}
+}
+
 // TestLibraryCallsByName: a pattern for calls asks for them, others do not.
 func TestLibraryCallsByName(t *testing.T) {
 	img := stubLinks[0].link(t)
@@ -200,7 +233,7 @@ func TestStubShapes(t *testing.T) {
 			img := asm(t, ".text\n"+start+fn("g", "ret")+".globl f\n.type f,@function\n"+tt.text, "-shared", "-Wl,-z,norelro")
 			got := ""
 			for _, s := range findWith(t, img, Options{LibraryCalls: true}) {
-				if s.Kind == KindStub {
+				if s.Kind == KindLibCall {
 					got += s.Name + " " + strconv.FormatUint(s.Addr-s.Func, 10) + " " + strconv.Itoa(s.Len)
 				}
 			}

@@ -59,6 +59,9 @@ type callFinder interface {
 	// jumpStubs returns what linkers have made for calls of other images' functions in a region that has nothing else, in
 	// the order of addresses.
 	jumpStubs(r *code.Region) []stub
+	// wordCalls returns what may be calls, and jumps, through words of the image in a region, in the order of addresses.
+	// known tells the words that count. Bytes that look like it can be parts of other instructions.
+	wordCalls(r *code.Region, known func(slot uint64) bool) []wordCall
 	// callAt recognises a call at the start of b.
 	callAt(p *profiling, b []byte, addr uint64) (call, bool)
 	// callsIn appends every place in a region that is a call of a profiling function, in any order. starts tells

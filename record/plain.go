@@ -45,9 +45,9 @@ func (fd *finder) plain() error {
 	if wanted == nil || !fd.hasSite(wanted) {
 		return nil
 	}
-	f, err := plain.New(fd.im.f, fd.im.code, fd.im.funcs.list, fd.im.addresses())
+	f, err := fd.sweep()
 	if err != nil {
-		return fmt.Errorf("functions without sites: %w", err)
+		return err
 	}
 	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
 		own := fd.own()
@@ -59,6 +59,16 @@ func (fd *finder) plain() error {
 		}
 	})
 	return nil
+}
+
+// sweep is what is known of all code, which is decoded the first time that it is asked for.
+func (fd *finder) sweep() (f *plain.Finder, err error) {
+	if fd.swept == nil {
+		if fd.swept, err = plain.New(fd.im.f, fd.im.code, fd.im.funcs.list, fd.im.addresses()); err != nil {
+			return nil, fmt.Errorf("functions without sites: %w", err)
+		}
+	}
+	return fd.swept, nil
 }
 
 // wanted tells the functions whose first instructions are to be their sites; nil: none.

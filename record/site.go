@@ -16,13 +16,19 @@ type Site struct {
 	// one function with several names. The slice is read-only.
 	Aliases []string
 
-	Addr   uint64 // first byte that may be overwritten; Func for a function without a site
-	Len    int    // size of the site in bytes, 0 for a function without a site
-	Moved  int    // of [KindPlain] and [KindStub]: how many of the Len bytes are instructions, which have to go elsewhere
-	Kind   Kind   // what the compiler left at Addr
-	Ret    RetLoc // where the caller's return address is when execution reaches Addr
-	Frame  uint32 // on arm64, for RetFP: bytes from the frame pointer up to the caller's stack pointer at its call
-	Slot   uint64 // of [KindStub]: address of the word that the call goes through
+	Addr  uint64 // first byte that may be overwritten; Func for a function without a site
+	Len   int    // size of the site in bytes, 0 for a function without a site
+	Moved int    // of [KindPlain] and [KindLibCall]: how many of the Len bytes are instructions, which have to go elsewhere
+	Kind  Kind   // what the compiler left at Addr
+	Ret   RetLoc // where the caller's return address is when execution reaches Addr
+	Frame uint32 // on arm64, for RetFP: bytes from the frame pointer up to the caller's stack pointer at its call
+
+	// Of KindLibCall: the address of the word that calls go through, and the calls and jumps in code that was compiled
+	// without stubs, in ascending order. A function that has only these has no bytes of its own: Func and Addr are Slot,
+	// and Len is 0.
+	Slot  uint64
+	Calls []uint64
+
 	Bytes  []byte // the Len bytes at Addr in the file: a sub-slice of the image, read-only
 	Source string // the table, symbol table or scan the site came from: one of the Source constants
 	Reason Reason // "" if the site can be traced
@@ -55,10 +61,10 @@ const (
 	KindPatchable              // nops of -fpatchable-function-entry
 	KindXRay                   // entry sled of -fxray-instrument
 	KindPlain                  // the function's own first instructions
-	KindStub                   // the jump of a linker's stub for calls of a library's function
+	KindLibCall                // calls of a library's function: the jump of the linker's stub, or the calls themselves
 )
 
-var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain", "stub"}
+var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain", "libcall"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {

@@ -228,7 +228,7 @@ func manKinds() string {
 		{record.KindPatchable, "Nops (-fpatchable-function-entry=5, =2 on arm64): cost nothing while not traced."},
 		{record.KindXRay, "A sled of nops (clang -fxray-instrument)."},
 		{record.KindPlain, "The function's own first instructions, which are moved."},
-		{record.KindStub, "The linker's stub for calls of a library's function (--libcalls)."},
+		{record.KindLibCall, "Calls of a library's function, by the linker's stub or directly (--libcalls)."},
 	} {
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(k.kind.String()), roffProse(k.text))
 	}

@@ -38,7 +38,7 @@ func run(path, pattern, out string) error {
 			kinds[p.Sites[i].Kind]++
 		}
 	}
-	for k := record.KindFentryCall; k <= record.KindStub; k++ {
+	for k := record.KindFentryCall; k <= record.KindLibCall; k++ {
 		if kinds[k] > 0 {
 			fmt.Printf("%-14s %d\n", k, kinds[k])
 		}

@@ -59,6 +59,25 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 // Supported reports whether functions of the image's machine can be displaced.
 func Supported(file *elfio.File) bool { return machineOf(file) != nil }
 
+// Call reports whether an instruction of n bytes at an address, which the bytes there look like, is one for certain: all
+// code has been decoded, and nothing goes into the middle of it. A tail call, a jump, must besides have its frame as a
+// function's callers leave it.
+func (f *Finder) Call(addr uint64, n int, tail bool) bool {
+	if f.foreign != "" || f.marks.get(addr)&instruction == 0 ||
+		f.marks.any(addr+1, addr+uint64(n))&(instruction|anyTarget) != 0 {
+		return false
+	}
+	if !tail {
+		return true
+	}
+	var fr frames
+	if fr.open(f.index, addr); !fr.found {
+		return false
+	}
+	row, known := fr.at(addr)
+	return known && f.m.atEntry(row)
+}
+
 // containing returns the index of the last function that begins at or before addr; -1: there is none.
 func (f *Finder) containing(addr uint64) int {
 	return sort.Search(len(f.funcs), func(i int) bool { return f.funcs[i].Addr > addr }) - 1
