@@ -31,7 +31,7 @@ import (
 // displaces reports whether the site of a traced function displaces its instructions.
 func displaces(fn *Func) bool { return fn.ID != 0 && (fn.Moved > 0 || isLibCall(fn)) }
 
-// isStub reports whether what a traced function's site displaces is the jump of a linker's stub.
+// isLibCall reports whether a traced function is one of another image, of which calls are traced.
 func isLibCall(fn *Func) bool { return fn.ID != 0 && fn.Kind == record.KindLibCall }
 
 // body is where a thunk goes on, if the usual way is possible.

@@ -257,12 +257,7 @@ func (l *layout) memory(rt *elfio.File) error {
 		l.addZeroed(zeroed)
 		return nil
 	}
-	start, end := ^uint64(0), uint64(0)
-	for _, pr := range f.Progs {
-		if pr.Type == elf.PT_LOAD {
-			start, end = min(start, pr.Vaddr), max(end, pr.Vaddr+pr.Memsz)
-		}
-	}
+	start, end := l.extent()
 	l.rw = alignUp(end+l.p.m.facts().processGap(end-start), 1<<16)
 	l.base = alignUp(l.rw+size, 1<<16)
 	l.addZeroed(zeroed)
@@ -270,6 +265,17 @@ func (l *layout) memory(rt *elfio.File) error {
 		l.ptTLS, l.tls, err = inject.ExtendTLS(f, tls, tlsAlign, l.rw)
 	}
 	return err
+}
+
+// extent returns the addresses between which the image is loaded.
+func (l *layout) extent() (start, end uint64) {
+	start = ^uint64(0)
+	for _, pr := range l.p.file.Progs {
+		if pr.Type == elf.PT_LOAD {
+			start, end = min(start, pr.Vaddr), max(end, pr.Vaddr+pr.Memsz)
+		}
+	}
+	return start, end
 }
 
 // addZeroed adds pieces of the read-write memory, whose addresses count from its beginning.
@@ -372,11 +378,12 @@ func (l *layout) identity() hash.Hash {
 
 // siteTable lays out the table of sites, by which readers find the functions of ids.
 func (l *layout) siteTable() {
+	base, _ := l.extent()
 	l.add(piece{
 		name: sitetable.SitesSection, size: sitetable.SitesHeader, align: 8, owner: nobody,
 		write: func(dst []byte) ([]byte, error) {
 			b := dst[:sitetable.SitesHeader]
-			sitetable.PutHeader(b, l.traced)
+			sitetable.PutHeader(b, l.traced, base)
 			return b, nil
 		},
 	})
@@ -390,8 +397,7 @@ func (l *layout) siteTable() {
 			if isLibCall(fn) && fn.Len == 0 {
 				row.Site = l.firstCall[fn.ID]
 			}
-			row.Put(dst)
-			return sitetable.RowSize, nil
+			return sitetable.RowSize, row.Put(dst, base)
 		},
 	})
 }

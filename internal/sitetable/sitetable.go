@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
@@ -21,10 +22,11 @@ const (
 )
 
 const (
-	// .fentry.sites: the magic, the number of rows (8 bytes), and a row for every id, from 1.
-	sitesMagic  = "FSITES1\x00"
-	SitesHeader = 16 // bytes in front of the rows
-	RowSize     = 16 // bytes of a row: the addresses of the function and of its site, 8 bytes each
+	// .fentry.sites: the magic, the number of rows, an address that those in rows count from (8 bytes each), and a row for
+	// every id, from 1. Branches reach less than 4 bytes count, and a large program has hundreds of thousands of rows.
+	sitesMagic  = "FSITES2\x00"
+	SitesHeader = 24 // bytes in front of the rows
+	RowSize     = 8  // bytes of a row: how far the function is behind that address, and its site, 4 bytes each
 
 	// .fentry.info: the magic, the image id (8 bytes), the tracer, the number of rows and the length of the original
 	// build-id (4 bytes each), and that build-id.
@@ -41,21 +43,31 @@ var ErrNone = errors.New("no section " + InfoSection)
 // stub, is the address of the word that has it.
 type Row struct{ Func, Site uint64 }
 
-// Put writes the row to the first [RowSize] bytes of b.
-func (r Row) Put(b []byte) {
+// Put writes the row to the first [RowSize] bytes of b, for a table whose addresses count from base. It returns an error
+// if they are below, or 4 GiB and more behind it.
+func (r Row) Put(b []byte, base uint64) error {
+	fn, site := r.Func-base, r.Site-base
+	if fn > math.MaxUint32 || site > math.MaxUint32 {
+		return fmt.Errorf("function at %#x, site at %#x: out of reach from %#x", r.Func, r.Site, base)
+	}
 	_ = b[RowSize-1]
-	le.PutUint64(b, r.Func)
-	le.PutUint64(b[8:], r.Site)
+	le.PutUint32(b, uint32(fn))
+	le.PutUint32(b[4:], uint32(site))
+	return nil
 }
 
 // PutHeader writes what is in front of n rows to the first [SitesHeader] bytes of b.
-func PutHeader(b []byte, n int) {
+func PutHeader(b []byte, n int, base uint64) {
 	copy(b, sitesMagic)
 	le.PutUint64(b[8:], uint64(n))
+	le.PutUint64(b[16:], base)
 }
 
 // Rows are the rows of a table in the file's own memory.
-type Rows struct{ b []byte }
+type Rows struct {
+	base uint64
+	b    []byte
+}
 
 // ParseRows reads the contents of .fentry.sites.
 func ParseRows(b []byte) (Rows, error) {
@@ -66,7 +78,7 @@ func ParseRows(b []byte) (Rows, error) {
 	if uint64(len(b)-SitesHeader)/RowSize < n {
 		return Rows{}, fmt.Errorf("section %s: %d bytes for %d sites", SitesSection, len(b), n)
 	}
-	return Rows{b[SitesHeader:][:n*RowSize]}, nil
+	return Rows{le.Uint64(b[16:]), b[SitesHeader:][:n*RowSize]}, nil
 }
 
 // Len is the number of rows; ids are 1 to Len.
@@ -75,7 +87,7 @@ func (r Rows) Len() int { return len(r.b) / RowSize }
 // At returns row i, which is that of id i+1.
 func (r Rows) At(i int) Row {
 	b := r.b[i*RowSize:][:RowSize]
-	return Row{le.Uint64(b), le.Uint64(b[8:])}
+	return Row{r.base + uint64(le.Uint32(b)), r.base + uint64(le.Uint32(b[4:]))}
 }
 
 // Info is what .fentry.info says.

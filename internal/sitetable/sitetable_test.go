@@ -11,21 +11,38 @@ import (
 )
 
 // table is the contents of .fentry.sites.
-func table(rows ...Row) []byte {
+func table(base uint64, rows ...Row) []byte {
 	b := make([]byte, SitesHeader+RowSize*len(rows))
-	PutHeader(b, len(rows))
+	PutHeader(b, len(rows), base)
 	for i, r := range rows {
-		r.Put(b[SitesHeader+RowSize*i:])
+		if err := r.Put(b[SitesHeader+RowSize*i:], base); err != nil {
+			panic(err)
+		}
 	}
 	return b
 }
 
+// Rows reach 4 GiB.
+func TestReach(t *testing.T) {
+	const base = 1 << 40
+	var b [RowSize]byte
+	for _, r := range []Row{{base - 1, base}, {base, base - 1}, {base + 1<<32, base}, {base, base + 1<<32}} {
+		if r.Put(b[:], base) == nil {
+			t.Errorf("%#x is written", r)
+		}
+	}
+	last := Row{base, base + 1<<32 - 1}
+	rows, err := ParseRows(table(base, last))
+	if err != nil || rows.At(0) != last {
+		t.Errorf("%#x, want %#x: %v", rows.At(0), last, err)
+	}
+}
+
 // The bytes are a format: files that were patched earlier have them.
 func TestBytes(t *testing.T) {
-	got := table(Row{0x401000, 0x401004}, Row{1 << 63, 2})
-	want := "FSITES1\x00" + "\x02\x00\x00\x00\x00\x00\x00\x00" +
-		"\x00\x10\x40\x00\x00\x00\x00\x00" + "\x04\x10\x40\x00\x00\x00\x00\x00" +
-		"\x00\x00\x00\x00\x00\x00\x00\x80" + "\x02\x00\x00\x00\x00\x00\x00\x00"
+	got := table(0x400000, Row{0x401000, 0x401004}, Row{0x1003fffff, 0x400002})
+	want := "FSITES2\x00" + "\x02\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x40\x00\x00\x00\x00\x00" +
+		"\x00\x10\x00\x00" + "\x04\x10\x00\x00" + "\xff\xff\xff\xff" + "\x02\x00\x00\x00"
 	if d := cmp.Diff(want, string(got)); d != "" {
 		t.Error(d)
 	}
@@ -37,15 +54,15 @@ func TestBytes(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	good := table(Row{1, 2}, Row{3, 4})
+	good := table(0, Row{1, 2}, Row{3, 4})
 	for _, c := range []struct {
 		b    []byte
 		want string
 	}{
 		{nil, "not a table"},
-		{good[:15], "not a table"},
-		{bytes.Replace(good, []byte("FSITES1"), []byte("FSITES2"), 1), "not a table"},
-		{good[:len(good)-1], "47 bytes for 2 sites"},
+		{good[:23], "not a table"},
+		{bytes.Replace(good, []byte("FSITES2"), []byte("FSITES1"), 1), "not a table"},
+		{good[:len(good)-1], "39 bytes for 2 sites"},
 		{append(append([]byte(sitesMagic), bytes.Repeat([]byte{0xff}, 8)...), good...), "for 18446744073709551615 sites"},
 	} {
 		if _, err := ParseRows(c.b); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -62,8 +79,8 @@ func TestRefused(t *testing.T) {
 
 // FuzzParse: what is read is written back, and costs no more than it is long.
 func FuzzParse(f *testing.F) {
-	f.Add(table(), (&Info{}).Append(nil))
-	f.Add(table(Row{1, 2}, Row{3, 4}), (&Info{Image: 7, Sites: 2, BuildID: []byte{1, 2}}).Append(nil))
+	f.Add(table(0), (&Info{}).Append(nil))
+	f.Add(table(0, Row{1, 2}, Row{3, 4}), (&Info{Image: 7, Sites: 2, BuildID: []byte{1, 2}}).Append(nil))
 	f.Fuzz(func(t *testing.T, sites, info []byte) {
 		cost.Check(t, len(sites)+len(info), 1, func() {
 			rows, err := ParseRows(sites)
@@ -79,7 +96,7 @@ func FuzzParse(f *testing.F) {
 			for i := range all {
 				all[i] = rows.At(i)
 			}
-			if b := table(all...); !bytes.HasPrefix(sites, b) {
+			if b := table(rows.base, all...); !bytes.HasPrefix(sites, b) {
 				t.Errorf("read %x, written %x", sites, b)
 			}
 		}
