@@ -19,8 +19,8 @@ var ours = []string{"arch", "cmd/fentry/internal/mcount", "elfio", "internal", "
 // starts; GODEBUG=inittrace=1 tells.
 var bystanders = []string{
 	"context", "crypto", "crypto/fips140", "crypto/internal/...", "crypto/sha256", "encoding/base64", "encoding/json", "flag",
-	"hash/crc32", "math/big", "os/signal",
-	"github.com/ianlancetaylor/demangle",
+	"hash/crc32", "hash/crc64", "math/big", "os/signal",
+	"github.com/ianlancetaylor/demangle", "github.com/ulikunitz/xz/lzma",
 	module + "internal/sitetable",
 }
 
