@@ -100,6 +100,9 @@ func TestLaterSilence(t *testing.T) {
 		t.Fatalf("%q, %s", out.Text(), errb.String())
 	}
 	unix.Kill(cmd.Process.Pid, unix.SIGSTOP)
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WSTOPPED, nil); err != nil { // all of its threads
+		t.Fatal(err)
+	}
 	if _, err := in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
