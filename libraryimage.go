@@ -9,13 +9,10 @@ import (
 	"debug/elf"
 	"errors"
 	"os"
-	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
-	"github.com/fentry-dev/fentry/symbol"
 )
 
 // isLibrary tells whether a file can be a shared library for this machine.
@@ -46,50 +43,33 @@ func soname(f *os.File) (name string) {
 
 // libraryImage is a library that is being patched.
 type libraryImage struct {
-	about about
-	file  *mapped.File
-	table *symbol.Table
-	plan  *patch.Plan // nil: nothing in it can be traced
+	about   about
+	program *Program
+	plan    *patch.Plan // nil: nothing in it can be traced
 }
 
 // planLibrary plans a library. What it returns refers to the mapped file.
 func planLibrary(f *os.File, path string, l *libraries, o *patch.Options) (im *libraryImage, err error) {
-	im = new(libraryImage)
-	defer func() {
-		if err != nil {
-			im.close()
-		}
-	}()
-	if im.file, err = mapped.MapFD(int(f.Fd()), path); err != nil {
-		return im, err
-	}
-	ef, err := elfio.Parse(im.file.Data)
+	m, err := mapped.MapFD(int(f.Fd()), path)
 	if err != nil {
-		return im, err
+		return nil, err
 	}
-	if _, err := patch.Inspect(ef); err == nil {
+	p := &Program{Path: path, symbols: l.symbols, mapped: m}
+	p.symbols.Path = path
+	im = &libraryImage{program: p}
+	if err := p.find(l.find); err != nil {
+		im.close()
+		return nil, err
+	}
+	if p.Patched {
 		im.about.Untraced = "it is patched already, and traces itself"
 		return im, nil
-	} else if !errors.Is(err, patch.ErrNotPatched) {
-		return im, err
 	}
-	names := l.symbols
-	names.Path = path
-	if im.table, err = symbol.NewWith(ef, names); err != nil {
-		return im, err
-	}
-	find := l.find
-	find.Symbols, find.Named = im.table, find.Named.In(path)
-	sites, err := record.Find(ef, find)
-	if err != nil {
-		return im, err
-	}
-	plan, err := patch.New(ef, sites, *o)
+	plan, err := patch.New(p.File, p.Sites, *o)
 	if err != nil {
 		// It will not be otherwise the next time.
 		im.about.Untraced = err.Error()
-		im.about.Unselected = errors.Is(err, patch.ErrNoSites) &&
-			slices.ContainsFunc(sites, func(s record.Site) bool { return s.Traceable() })
+		im.about.Unselected = errors.Is(err, patch.ErrNoSites) && p.traceable()
 		return im, nil
 	}
 	im.plan, im.about.Image, im.about.Traced = plan, plan.ImageID, plan.Traced()
@@ -103,14 +83,9 @@ func (im *libraryImage) write(f *os.File) error {
 		_, err = out.WriteTo(f)
 	}
 	if err == nil {
-		err = im.file.Changed()
+		err = im.program.mapped.Changed()
 	}
 	return err
 }
 
-func (im *libraryImage) close() {
-	if im.table != nil {
-		im.table.Close()
-	}
-	im.file.Close()
-}
+func (im *libraryImage) close() { im.program.Close() }
