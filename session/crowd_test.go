@@ -5,14 +5,11 @@ package session_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/session/internal/fixture"
 )
@@ -48,28 +45,12 @@ func TestCrowd(t *testing.T) {
 // runTraced runs a program traced in every function that can be.
 func runTraced(t *testing.T, path string, buffer int64, args ...string) session.Result {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites, err := record.Find(f, record.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	res, err := session.Run(ctx, session.Options{
 		Path: path, Args: append([]string{path}, args...), Dir: filepath.Join(t.TempDir(), "data"), Buffer: buffer,
 		Prepare: func(pool string) (*patch.Memory, error) {
-			plan, err := patch.New(f, sites, patch.Options{Target: patch.Process, Session: pool, Path: path})
-			if err != nil {
-				return nil, err
-			}
-			return plan.Memory()
+			return fixture.Memory(t, path, pool), nil
 		},
 		Logf: func(format string, args ...any) { t.Errorf(format, args...) },
 	})

@@ -13,41 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/memfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
-	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
-
-// planned plans a program as a process, with a runtime that finds its recorder by itself.
-func planned(t *testing.T, path string) *patch.Memory {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites, err := record.Find(f, record.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := patch.New(f, sites, patch.Options{Target: patch.Process, Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := plan.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 // What a running program loads is given to it in the same way: once, by whatever path, also in a child.
 func TestLaterLibraries(t *testing.T) {
@@ -61,7 +33,7 @@ func TestLaterLibraries(t *testing.T) {
 	if err := os.Symlink(l.library, link); err != nil {
 		t.Fatal(err)
 	}
-	r := recorderCmd{Memory: planned(t, program), Library: map[string]string{filepath.Base(l.library): l.other}}
+	r := recorderCmd{Memory: fixture.Memory(t, program, ""), Library: map[string]string{filepath.Base(l.library): l.other}}
 	x := r.run(t, program, l.library, link)
 	want := "answer 2, one\nmaps " + l.other + "\ncopies 1\nsum 200\nchild 2, none 0\n"
 	if x.code != 7 || x.stdout != want || strings.Contains(x.stderr, "recorder:") {
@@ -78,7 +50,7 @@ func TestLaterSilence(t *testing.T) {
 	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", argv, err, out)
 	}
-	r := recorderCmd{Memory: planned(t, program), Library: map[string]string{filepath.Base(l.library): l.other}}
+	r := recorderCmd{Memory: fixture.Memory(t, program, ""), Library: map[string]string{filepath.Base(l.library): l.other}}
 	cmd := r.command(t, program, l.library, l.library, "wait")
 	var errb strings.Builder
 	cmd.Stderr = &errb
@@ -126,7 +98,7 @@ func TestLaterSilence(t *testing.T) {
 // A program that is traced gets its first libraries in the same way as one that is not.
 func TestTracedLoads(t *testing.T) {
 	l := buildLoads(t, "gcc", "-fpatchable-function-entry=5")
-	r := recorderCmd{Memory: planned(t, l.program), Library: map[string]string{filepath.Base(l.library): l.other}}
+	r := recorderCmd{Memory: fixture.Memory(t, l.program, ""), Library: map[string]string{filepath.Base(l.library): l.other}}
 	x := r.run(t, l.program, "arg")
 	if x.code != 7 || !strings.HasPrefix(x.stdout, "- answer 2 ") || !x.res.Injected || strings.Contains(x.stderr, "recorder:") {
 		t.Errorf("status %d, %q, %+v: %s", x.code, x.stdout, x.res, x.stderr)
