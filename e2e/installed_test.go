@@ -90,6 +90,16 @@ git grep -c fox && git blame -s f | wc -l && git rev-list --count HEAD && git gc
 	}
 }
 
+// needProgram is [programFile] of a program without which the test is skipped.
+func needProgram(t *testing.T, name string) string {
+	t.Helper()
+	file := programFile(name)
+	if file == "" {
+		t.Skip("not installed")
+	}
+	return file
+}
+
 // programFile is the ELF file of a program of the system, "" if there is none that is for this machine.
 func programFile(name string) string {
 	path, err := exec.LookPath(name)
@@ -123,10 +133,7 @@ func TestInstalled(t *testing.T) {
 	for _, in := range installed() {
 		t.Run(in.argv[0], func(t *testing.T) {
 			t.Parallel()
-			file := programFile(in.argv[0])
-			if file == "" {
-				t.Skip("not installed")
-			}
+			file := needProgram(t, in.argv[0])
 			in.compare(t, file, true)
 		})
 	}

@@ -21,10 +21,7 @@ func TestInstalledLibraryCalls(t *testing.T) {
 	for _, in := range installed() {
 		t.Run(in.argv[0], func(t *testing.T) {
 			t.Parallel()
-			file := programFile(in.argv[0])
-			if file == "" {
-				t.Skip("not installed")
-			}
+			file := needProgram(t, in.argv[0])
 			in.name = file
 			want := in.run(t, file)
 			data := filepath.Join(t.TempDir(), "data")
@@ -90,10 +87,7 @@ func TestLibraryCallCounts(t *testing.T) {
 	} {
 		t.Run(in.argv[0], func(t *testing.T) {
 			t.Parallel()
-			file := programFile(in.argv[0])
-			if file == "" {
-				t.Skip("not installed")
-			}
+			file := needProgram(t, in.argv[0])
 			in.name = file
 			data := filepath.Join(t.TempDir(), "data")
 			sameBehaviour(t, in.run(t, file), in.run(t, file, fentry, "record", "-q", "--overhead", "no", "-F", "*@plt", "-o", data))

@@ -21,10 +21,7 @@ func TestRecordLibraries(t *testing.T) {
 	for _, in := range installed() {
 		t.Run(in.argv[0], func(t *testing.T) {
 			t.Parallel()
-			file := programFile(in.argv[0])
-			if file == "" {
-				t.Skip("not installed")
-			}
+			file := needProgram(t, in.argv[0])
 			in.name = file
 			want := in.run(t, file)
 			data := filepath.Join(t.TempDir(), "data")

@@ -86,10 +86,7 @@ func TestSystemLibraries(t *testing.T) {
 		}
 		t.Run(in.argv[0], func(t *testing.T) {
 			t.Parallel()
-			file := programFile(in.argv[0])
-			if file == "" {
-				t.Skip("not installed")
-			}
+			file := needProgram(t, in.argv[0])
 			if n := in.underLibraries(t, file, dir, patched, true); n == 0 {
 				t.Error("no events")
 			}

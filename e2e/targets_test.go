@@ -40,10 +40,7 @@ func TestBranchTargets(t *testing.T) {
 		}
 		t.Run(in.argv[0], func(t *testing.T) {
 			t.Parallel()
-			file := programFile(in.argv[0])
-			if file == "" {
-				t.Skip("not installed")
-			}
+			file := needProgram(t, in.argv[0])
 			inside, windows := middles(t, file)
 			entered, begun := 0, 0
 			for pc := range in.translated(t, file) {
