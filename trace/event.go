@@ -38,6 +38,13 @@ const (
 	// Cut: the task was killed while it wrote a record, of which only the type, Count, and the type's name, Text, are
 	// known.
 	Cut
+	// SysEnter: a system call begins, Event.Sys.
+	SysEnter
+	// SysExit: the innermost system call that has begun ends, Event.Sys. A task can begin with one: the end of the call
+	// that created it.
+	SysExit
+	// SignalDelivered: a handler of the signal Event.Signal is called.
+	SignalDelivered
 	// SwitchOff: the recorder switched the function Func off, which was called Count times a second, estimated: calls of
 	// it may be missing from here on, in all tasks. Only [Trace.WithSwitchedOff] makes these.
 	SwitchOff
@@ -52,6 +59,7 @@ const (
 var kindNames = [...]string{
 	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
 	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut",
+	SysEnter: "sys_enter", SysExit: "sys_exit", SignalDelivered: "signal",
 	SwitchOff: "switch_off", Unknown: "unknown", Skipped: "skipped",
 }
 
@@ -101,6 +109,8 @@ type Event struct {
 	Depth  int
 	Stack  uint64 // number of the stack the task is on, unique in the process; Task.Stack is the first
 	Text   string // Mark: bytes as the program gave them; Cut
+	Sys    *Syscall
+	Signal *Signal
 	Kind   Kind
 	Flags  Flags
 }
@@ -234,6 +244,14 @@ func (c *cursor) noteWord(w *word) {
 		c.ev.Text = n.text
 		c.note(Mark, n.value)
 		c.ev.Text = ""
+	case wSysEnter:
+		c.noteSyscall(SysEnter, w)
+	case wSysExit:
+		c.noteSyscall(SysExit, w)
+	case wSignal:
+		c.ev.Signal = c.dec.note(w.arg).signal
+		c.note(SignalDelivered, c.ev.Signal.Number)
+		c.ev.Signal = nil
 	case wCut:
 		c.ev.Text = recordName(w.arg)
 		c.note(Cut, w.arg)
@@ -243,9 +261,19 @@ func (c *cursor) noteWord(w *word) {
 	}
 }
 
+func (c *cursor) noteSyscall(kind Kind, w *word) {
+	c.ev.Sys = c.dec.note(w.arg).sys
+	c.note(kind, c.ev.Sys.Value)
+	c.ev.Sys = nil
+}
+
 // recordName is the name of a type of record, "" when it is not known.
 func recordName(typ uint64) string {
 	switch typ {
+	case format.RecData:
+		return "data"
+	case format.RecSignal:
+		return "signal"
 	case format.RecSync:
 		return "sync"
 	case format.RecLost:

@@ -160,7 +160,9 @@ func FuzzChunk(f *testing.F) {
 		entry(1, 1), entry(2, 2), record(3, format.RecResync, 1), 2, record(4, format.RecStack, 1), 1, entry(5, 1), exitOf(6, 2), record(7, format.RecStack, 1), 0, exitOf(8, 1),
 		record(8, format.RecFork, 1), 1<<32 | 1, record(8, format.RecStart, 0), record(8, format.RecMark, 3), 5, 0x4142, 1, record(8, 1, 2), 7, 8,
 		opened(record(8, format.RecMark, 2)), 0, 0, 0x7fff0003 << 32, entry(8, format.IDMax), record(9, format.RecSync, 0),
-		record(9, format.RecSync, 1), 1 << 40, record(9, format.RecLost, 1), 4, record(10, format.RecComm, 2), 0x41, 0x42, record(11, format.RecThreadEnd, 0), entry(12, 5), record(13, 3, 255), 0,
+		record(9, format.RecSync, 1), 1 << 40, record(9, format.RecLost, 1), 4, record(10, format.RecComm, 2), 0x41, 0x42, record(11, format.RecThreadEnd, 0), entry(12, 5),
+		record(12, format.RecSys, 3), 257, 0x7000, 5, record(12, format.RecData, 4), 8<<32 | 4<<16, 0x7000, 0x42, 0x43, sysExit(record(12, format.RecSys, 1)), 7,
+		record(12, format.RecSignal, 4), 11, 0, 0, 1, opened(record(12, format.RecSys, 1)), 0, record(12, format.RecData, 9), 1, 1, record(13, 3, 255), 0,
 	} {
 		words = binary.LittleEndian.AppendUint64(words, w)
 	}
@@ -186,6 +188,7 @@ func FuzzChunk(f *testing.F) {
 // FuzzWriter: what is written is read, whatever was written.
 func FuzzWriter(f *testing.F) {
 	f.Add([]byte("\x00\x01\x05\x00\x02\x05\x01\x02\x09\x01\x01\x01\x03\x07\x01\x04\x08\x02\x07\x00\x00"), uint64(1000), uint32(1))
+	f.Add([]byte("\x0d\x01\x05\x1d\x02\x05\x00\x02\x09\x0d\x09\x01\x07\x01\x04\x0d\x02\x07\x00\x00"), uint64(1000), uint32(1))
 	f.Add([]byte("\x10\x01\xff\x20\x02\xff\x11\x01\xff\x05\x40\x07\x06\x40\x07\x07\x40\x07"), uint64(1)<<32-100, uint32(1)<<20)
 	f.Fuzz(func(t *testing.T, script []byte, start uint64, scale uint32) {
 		start &= 1<<60 - 1
@@ -223,6 +226,10 @@ func FuzzWriter(f *testing.F) {
 				k[i].Exit(now, id)
 			case 2:
 				k[i].Mark(now, now, string(script[:len(script)%70]))
+				marks[i] = append(marks[i], now)
+			case 13:
+				text := script[:len(script)%300]
+				k[i].SysEnter(now, now, make([]uint64, id%7), Data{Arg: 1, Asked: uint32(len(text)), Bytes: text})
 				marks[i] = append(marks[i], now)
 			case 3:
 				k[i].Lost(now, uint64(id))
@@ -264,7 +271,7 @@ func FuzzWriter(f *testing.F) {
 			switch ev.Kind {
 			case Entry:
 				readCalls = append(readCalls, call{i, uint64(ev.Time), ev.Func.ID})
-			case Mark:
+			case Mark, SysEnter:
 				readMarks[i] = append(readMarks[i], ev.Count)
 			case Lost:
 				readLost[i] = append(readLost[i], ev.Count)

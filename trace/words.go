@@ -32,6 +32,9 @@ const (
 	wThreadEnd //
 	wComm      // decoder.note(arg) has the name
 	wMark      // decoder.note(arg) has the mark
+	wSysEnter  // decoder.note(arg) has what is known of the system call
+	wSysExit   // the same
+	wSignal    // decoder.note(arg) has the signal
 	wCut       // a record of type arg is not whole
 	wUnknown   // a record of type arg, which nobody knows; noRecord: a word that is none
 )
@@ -48,8 +51,10 @@ var recordCodes = [format.RecordTypeMask + 1]uint8{
 
 // A note is what a record has that does not fit into a word.
 type note struct {
-	value uint64
-	text  string
+	value  uint64
+	text   string
+	sys    *Syscall
+	signal *Signal
 }
 
 // windowSize is how much of a chunk is in memory at a time.
@@ -188,6 +193,15 @@ func (d *decoder) record(w *word, id uint32) bool {
 	}
 	code := recordCodes[r.Type]
 	switch {
+	case r.Type == format.RecSys:
+		n := note{sys: &Syscall{Open: true}}
+		if !r.Open {
+			n.sys = d.syscall(&left, take)
+		}
+		if w.code = wSysEnter; r.Exit {
+			w.code = wSysExit
+		}
+		w.arg = d.keep(n)
 	case r.Open:
 		w.code = wCut
 	case code != 0:
@@ -208,6 +222,8 @@ func (d *decoder) record(w *word, id uint32) bool {
 		}
 		n.text = string(bytes.TrimRight(text, "\x00"))
 		w.code, w.arg = wMark, d.keep(n)
+	case r.Type == format.RecSignal:
+		w.code, w.arg = wSignal, d.keep(note{signal: signal(take)})
 	default:
 		w.code = wUnknown
 	}

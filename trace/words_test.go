@@ -31,6 +31,15 @@ func decode(start uint64, window int, words ...uint64) string {
 		case wComm, wMark:
 			n := d.note(w.arg)
 			fmt.Fprintf(&s, "%#x:%s(%d %q) ", w.t, codeNames[w.code], n.value, n.text)
+		case wSysEnter, wSysExit:
+			c := *d.note(w.arg).sys
+			fmt.Fprintf(&s, "%#x:%s(%d %#x %t", w.t, codeNames[w.code], int64(c.Value), c.Args, c.Open)
+			for _, m := range c.Data {
+				fmt.Fprintf(&s, " %d@%#x %d/%d %q", m.Arg, m.Address, m.Flags, m.Asked, m.Bytes)
+			}
+			s.WriteString(") ")
+		case wSignal:
+			fmt.Fprintf(&s, "%#x:signal%+v ", w.t, *d.note(w.arg).signal)
 		default:
 			fmt.Fprintf(&s, "%#x:%s(%d) ", w.t, codeNames[w.code], w.arg)
 		}
@@ -40,7 +49,7 @@ func decode(start uint64, window int, words ...uint64) string {
 
 var codeNames = map[uint8]string{
 	wLost: "lost", wResync: "resync", wStack: "stack", wFork: "fork", wStart: "start", wThreadEnd: "end",
-	wComm: "comm", wMark: "mark", wCut: "cut", wUnknown: "unknown",
+	wComm: "comm", wMark: "mark", wSysEnter: "sys", wSysExit: "ret", wCut: "cut", wUnknown: "unknown",
 }
 
 func entry(low uint32, id uint64) uint64  { return id<<32 | uint64(low) }
@@ -85,9 +94,9 @@ func TestDecode(t *testing.T) {
 			`0x11:comm(0 "A") 0x12:mark(0 "") 0x13+1`},
 		{"more payload than known", 0x10, []uint64{record(0x11, format.RecStack, 3), 2, entry(1, 1), entry(1, 1), record(0x12, format.RecThreadEnd, 1), 5<<32 | 1, entry(0x13, 1)},
 			"0x11:stack(2) 0x12:end(21474836481) 0x13+1"},
-		{"unknown", 0x10, []uint64{record(0x11, 1, 2), entry(1, 5), exitOf(2, 5), record(0x12, 127, 0), record(0x13, 0, 1), record(1, format.RecStack, 9), entry(0x14, 1)},
-			"0x11:unknown(1) 0x12:unknown(127) 0x13:unknown(0) 0x14+1"},
-		{"unknown, longer than the chunk", 0x10, []uint64{entry(0x11, 1), record(0x12, 1, 255), entry(1, 5)}, "0x11+1 0x12:unknown(1)"},
+		{"unknown", 0x10, []uint64{record(0x11, 3, 2), entry(1, 5), exitOf(2, 5), record(0x12, 127, 0), record(0x13, 0, 1), record(1, format.RecStack, 9), entry(0x14, 1)},
+			"0x11:unknown(3) 0x12:unknown(127) 0x13:unknown(0) 0x14+1"},
+		{"unknown, longer than the chunk", 0x10, []uint64{entry(0x11, 1), record(0x12, 3, 255), entry(1, 5)}, "0x11+1 0x12:unknown(3)"},
 		{"open", 0x10, []uint64{opened(record(0x11, format.RecStack, 1)), 0, opened(record(0x12, format.RecMark, 3)), 7, 0x41, 0, opened(record(0x13, 99, 1)), 5<<32 | 1, entry(0x14, 1)},
 			"0x11:cut(19) 0x12:cut(24) 0x13:cut(99) 0x14+1"},
 		{"open, nothing behind", 0x10, []uint64{entry(0x11, 1), opened(record(0x12, format.RecMark, 200))}, "0x11+1 0x12:cut(24)"},

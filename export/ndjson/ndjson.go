@@ -24,6 +24,8 @@
 //	stack   number of the stack in the process, if it is not the one the task began on
 //	count   a number, see below
 //	text    a text, see below; absent if empty
+//	words   arguments of a system call, an array of strings in hex (sys_enter)
+//	result  result of a system call (sys_exit)
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
 //	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only, open;
@@ -45,10 +47,13 @@
 //	comm        the thread has a new name, comm
 //	thread_end  the thread has ended by this time
 //	mark        the program set a mark: count and text are what it gave
+//	sys_enter   a system call begins: count is its number; count and words are absent if they are unknown
+//	sys_exit    the innermost system call that has begun ends; result is absent if it is unknown
+//	signal      a handler of signal count is called
 //	switch_off  func was switched off, to bound what tracing costs: calls of it from here on may be missing, in all
 //	            threads; count is how often a second it was called, estimated
 //	cut         the task was killed while it wrote something; text says what: sync, lost,
-//	            resync, stack, fork, start, comm, thread_end or mark
+//	            resync, stack, fork, start, comm, thread_end, mark, data or signal
 //
 // Records of a later version are left out; [Writer.Skipped] counts them.
 //
@@ -152,6 +157,11 @@ func (j *Writer) Event(ev *trace.Event) error {
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)
 		b = text(b, ev)
+	case trace.SysEnter, trace.SysExit:
+		b = syscall(b, ev)
+	case trace.SignalDelivered:
+		b = append(b, `,"count":`...)
+		b = strconv.AppendUint(b, ev.Count, 10)
 	case trace.Cut:
 		b = text(b, ev)
 	case trace.Start:
@@ -175,6 +185,27 @@ func (j *Writer) Event(ev *trace.Event) error {
 	}
 	j.buf = append(b, "}\n"...)
 	return j.flush(false)
+}
+
+// syscall appends the number and the arguments of a system call that begins, or the result of one that ends.
+func syscall(b []byte, ev *trace.Event) []byte {
+	switch {
+	case ev.Sys.Open:
+		return b
+	case ev.Kind == trace.SysExit:
+		return strconv.AppendInt(append(b, `,"result":`...), int64(ev.Sys.Value), 10)
+	}
+	b = append(b, `,"count":`...)
+	b = strconv.AppendUint(b, ev.Sys.Value, 10)
+	b = append(b, `,"words":[`...)
+	for i, a := range ev.Sys.Args {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `"0x`...)
+		b = append(strconv.AppendUint(b, a, 16), '"')
+	}
+	return append(b, ']')
 }
 
 // started appends what program starts, and whose child the process is.

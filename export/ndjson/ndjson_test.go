@@ -73,6 +73,9 @@ func TestLines(t *testing.T) {
 		k.Exit(1008, 2)
 		k.Mark(1009, 1<<63, "")
 		k.Mark(1009, 7, "half\n\"done\"\xff")
+		k.SysEnter(1009, 1, []uint64{2, 0x7000})
+		k.Signal(1009, trace.Signal{Number: 11})
+		k.SysExit(1009, ^uint64(1))
 		k.Comm(1010, "q")
 		k.Lost(1011, 3)
 		k.Stack(1012, 4)
@@ -103,6 +106,9 @@ func TestLines(t *testing.T) {
 		`{"time":8,"event":"exit",` + p + `,"depth":1,` + g + `,"caller":"f","dur":3,"self":1,"flags":["resumed"]}`,
 		`{"time":9,"event":"mark",` + p + `,"depth":1,"count":9223372036854775808}`,
 		`{"time":9,"event":"mark",` + p + `,"depth":1,"count":7,"text":"half\n\"done\"` + "\ufffd" + `"}`,
+		`{"time":9,"event":"sys_enter",` + p + `,"depth":1,"count":1,"words":["0x2","0x7000"]}`,
+		`{"time":9,"event":"signal",` + p + `,"depth":1,"count":11}`,
+		`{"time":9,"event":"sys_exit",` + p + `,"depth":1,"result":-2}`,
 		`{"time":10,"event":"comm",` + q + `,"depth":1}`,
 		`{"time":11,"event":"lost",` + q + `,"depth":1,"count":3}`,
 		`{"time":12,"event":"stack",` + q + `,"depth":0,"stack":4,"count":4}`,

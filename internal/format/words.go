@@ -7,6 +7,7 @@ type Record struct {
 	Type  uint8
 	Words int // of payload
 	Open  bool
+	Exit  bool // bit 63, which has a meaning for some types
 }
 
 // ParseRecord takes the id of a word apart. ok is false when it is no record's.
@@ -15,6 +16,7 @@ func ParseRecord(id uint32) (r Record, ok bool) {
 		Type:  uint8(id >> RecordTypeShift & RecordTypeMask),
 		Words: int(id & RecordWords),
 		Open:  id&RecordOpen != 0,
+		Exit:  id&IDExit != 0,
 	}, id&RecordMask == RecordBase
 }
 
@@ -23,6 +25,9 @@ func (r Record) ID() uint32 {
 	id := RecordBase | uint32(r.Type)<<RecordTypeShift | uint32(r.Words)
 	if r.Open {
 		id |= RecordOpen
+	}
+	if r.Exit {
+		id |= IDExit
 	}
 	return id
 }

@@ -6,12 +6,13 @@ import (
 )
 
 func TestRecord(t *testing.T) {
-	for _, r := range []Record{{}, {Type: 1}, {Type: 127, Words: 255, Open: true}, {Type: RecMark, Words: 3}} {
+	for _, r := range []Record{{}, {Type: 1}, {Type: 127, Words: 255, Open: true}, {Type: RecMark, Words: 3},
+		{Type: RecSys, Words: 1, Exit: true}, {Type: RecSys, Words: 7, Open: true, Exit: true}} {
 		id := r.ID()
 		if have, ok := ParseRecord(id); !ok || have != r {
 			t.Errorf("%+v is read back as %+v, %v", r, have, ok)
 		}
-		if id <= IDMax || id >= 0x7fff0000 {
+		if id := id &^ IDExit; id <= IDMax || id >= 0x7fff0000 {
 			t.Errorf("%+v has id %#x", r, id)
 		}
 	}

@@ -162,6 +162,9 @@ const (
 
 // Types of records.
 const (
+	RecSys       = 1
+	RecData      = 2
+	RecSignal    = 6
 	RecSync      = 16
 	RecLost      = 17
 	RecResync    = 18
@@ -171,6 +174,13 @@ const (
 	RecComm      = 22
 	RecThreadEnd = 23
 	RecMark      = 24
+)
+
+// Flags of REC_DATA.
+const (
+	DataCut        = 1 // there was more than LENGTH bytes
+	DataUnreadable = 2 // not all of it could be read: what there is ends where the memory did
+	DataString     = 4 // the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set
 )
 
 // Profile chunks.

@@ -26,6 +26,7 @@ func Markdown() string {
 		"{{chunk}}", fields(Chunk),
 		"{{kinds}}", values(Kinds, true),
 		"{{records}}", records(),
+		"{{dataflags}}", values(DataFlags, true),
 		"{{image}}", values(ImageKeys, false),
 		"{{profile}}", fields(Profile),
 		"{{index}}", fields(Index),

@@ -26,7 +26,7 @@ const (
 type Record struct {
 	Name    string
 	Type    uint32
-	Payload []Field // the last one can be "text": bytes up to the record's end
+	Payload []Field // the last one can be "text" or "words": what there is up to the record's end
 	Doc     string
 }
 
@@ -34,16 +34,30 @@ type Record struct {
 func (r *Record) Words() int {
 	n := 0
 	for _, f := range r.Payload {
-		if f.Type != "text" {
+		if f.Type != "text" && f.Type != "words" {
 			n += f.Size()
 		}
 	}
 	return n / 8
 }
 
-// Records are the types of record. Those below 16 are reserved for system calls,
-// arguments and backtraces; type 2 will mean data that continue the record before.
+// Records are the types of record. Those below 16 are for system calls, signals, arguments and
+// backtraces, as far as they are not taken yet.
 var Records = []Record{
+	{"SYS", 1, []Field{{"VALUE", 0, "u64", "", "the number of the call or, with bit 63 of the header set, its result"},
+		{"ARGUMENTS", 8, "words", "", "the arguments, six at most (absent with a result)"}},
+		"A system call begins, or ends. An end belongs to the innermost system call of the task that has begun and has " +
+			"not ended; a task can begin with one, the end of the call that created it."},
+	{"DATA", 2, []Field{{"INDEX", 0, "u8", "", "which argument, from 0; 255: the result"},
+		{"KIND", 1, "u8", "", "0, others are reserved"}, {"FLAGS", 2, "u16", "", "below"},
+		{"LENGTH", 4, "u32", "bytes", "how many were asked for"}, {"ADDRESS", 8, "u64", "", "where they were"},
+		{"BYTES", 16, "text", "", "as many as were read, zero-padded to whole words"}},
+		"Memory that an argument of the system call points to, directly or through other such memory, which ADDRESS tells. " +
+			"It directly follows the call's begin or end, in the same chunk, or another DATA of the same. What does not fit " +
+			"into one goes on in the next, with the same INDEX and a higher ADDRESS."},
+	{"SIGNAL", 6, []Field{{"SIGNO", 0, "u64", "", "the signal"}, {"CODE", 8, "i64", "", "`si_code`, if it is known"},
+		{"ADDRESS", 16, "u64", "", "`si_addr`, if it is known"}, {"PC", 24, "u64", "", "where the thread was interrupted"}},
+		"A signal is delivered to a handler that is called now. What follows can lie inside a system call that has begun."},
 	{"SYNC", 16, []Field{{"COUNTER", 0, "u64", "ticks", "the full counter"}},
 		"Gives the high half of the counter. Written before the first event whose high half is not that of the event " +
 			"before it (or of the chunk header)."},

@@ -93,6 +93,7 @@ func TraceGroups() []Group {
 			{"RECORD_WORDS", hex(RecordWords), "most payload words, and where in the id their number is"},
 		}},
 		types,
+		numbers("flags of REC_DATA", "DATA", DataFlags),
 		{"profile chunks", []Const{{"PROFILE_ENTRY", strconv.Itoa(ProfileEntry), "bytes"}}},
 		offsets("fields of an entry of a profile chunk", "P", Profile),
 		{"count chunks", []Const{

@@ -286,3 +286,10 @@ var StateFlags = []Value{
 	{"INHERITED", 64, "the task has found out that it inherited other calls"},
 	{"ASIDE", 128, "other calls are aside"},
 }
+
+// DataFlags are the flags of a DATA record.
+var DataFlags = []Value{
+	{"CUT", 1, "there was more than LENGTH bytes"},
+	{"UNREADABLE", 2, "not all of it could be read: what there is ends where the memory did"},
+	{"STRING", 4, "the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set"},
+}

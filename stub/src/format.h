@@ -133,6 +133,9 @@
 #define FT_RECORD_WORDS            0xff         /* most payload words, and where in the id their number is */
 
 /* types of records */
+#define FT_REC_SYS                 1
+#define FT_REC_DATA                2
+#define FT_REC_SIGNAL              6
 #define FT_REC_SYNC                16
 #define FT_REC_LOST                17
 #define FT_REC_RESYNC              18
@@ -142,6 +145,11 @@
 #define FT_REC_COMM                22
 #define FT_REC_THREAD_END          23
 #define FT_REC_MARK                24
+
+/* flags of REC_DATA */
+#define FT_DATA_CUT                1            /* there was more than LENGTH bytes */
+#define FT_DATA_UNREADABLE         2            /* not all of it could be read: what there is ends where the memory did */
+#define FT_DATA_STRING             4            /* the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set */
 
 /* profile chunks */
 #define FT_PROFILE_ENTRY           32           /* bytes */

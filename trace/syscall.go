@@ -1,0 +1,157 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// A Syscall is what the beginning or the end of a system call says. Numbers are those of the machine that the task's
+// image is made for.
+type Syscall struct {
+	// Value is the call's number at its beginning, its result (a negative errno if it failed) at its end.
+	Value uint64
+	Args  []uint64 // at its beginning: as many as the call has, or 6
+	Data  []Data   // what memory held that arguments point to
+	// Open: the record was not finished, when the task was killed or the trace was read. Nothing else is known.
+	Open bool
+}
+
+// Data is memory that an argument of a system call points to.
+type Data struct {
+	Arg     int       // which argument, from 0; ResultData: the result
+	Flags   DataFlags //
+	Asked   uint32    // how many bytes were asked for
+	Address uint64    // in the program
+	Bytes   []byte    // what was read
+}
+
+// ResultData in Data.Arg is a system call's result.
+const ResultData = 255
+
+// DataFlags say what is not in a Data.
+type DataFlags uint16
+
+// Flags of Data.
+const (
+	DataCut        DataFlags = format.DataCut        // there was more than was asked for
+	DataUnreadable DataFlags = format.DataUnreadable // the memory behind Bytes could not be read
+	DataString     DataFlags = format.DataString     // Bytes end before a NUL, unless other flags say that none was seen
+)
+
+// A Signal is what is known of a signal that is delivered to a handler.
+type Signal struct {
+	Number  uint64
+	Code    int64  // si_code, 0 if unknown
+	Address uint64 // si_addr, 0 if unknown
+	PC      uint64 // where the thread was interrupted
+}
+
+// maxData bounds the bytes of memory that are kept of one end of a system call.
+const maxData = 1 << 16
+
+// syscall decodes the payload of a record SYS, and the records DATA behind it. left is how many words the payload has
+// yet.
+func (d *decoder) syscall(left *int, take func() uint64) *Syscall {
+	s := &Syscall{Value: take()}
+	for *left > 0 && len(s.Args) < 6 {
+		s.Args = append(s.Args, take())
+	}
+	for *left > 0 && d.skip(left) {
+	}
+	for room := maxData; room > 0; {
+		n, ok := d.dataNext()
+		if !ok {
+			break
+		}
+		head, address := d.payload(), d.payload()
+		room -= 8 * n
+		s.Data = append(s.Data, newData(head, address, d.bytes(n-2)))
+	}
+	return s
+}
+
+// bytes returns the next n words of the chunk, or those that there are.
+func (d *decoder) bytes(n int) []byte {
+	var b []byte
+	for n > 0 && (d.at+8 <= len(d.win) || d.more()) {
+		k := min(n, (len(d.win)-d.at)/8)
+		b = append(b, d.win[d.at:d.at+8*k]...)
+		d.at += 8 * k
+		n -= k
+	}
+	return b
+}
+
+// newData makes sense of a record DATA: bytes is its payload behind the first two words.
+func newData(head, address uint64, b []byte) Data {
+	c := Data{Arg: int(uint8(head)), Flags: DataFlags(head >> 16), Asked: uint32(head >> 32), Address: address}
+	if c.Flags&DataString != 0 {
+		b, _, _ = bytes.Cut(b, []byte{0})
+	}
+	c.Bytes = b[:min(uint64(len(b)), uint64(c.Asked))]
+	return c
+}
+
+// dataNext takes the next word if it is the header of a whole record DATA, and returns how many words follow, 2 at
+// least.
+func (d *decoder) dataNext() (words int, ok bool) {
+	if d.at+8 > len(d.win) && !d.more() {
+		return 0, false
+	}
+	r, ok := format.ParseRecord(uint32(binary.LittleEndian.Uint64(d.win[d.at:]) >> 32))
+	if !ok || r.Type != format.RecData || r.Open || r.Words < 2 {
+		return 0, false
+	}
+	d.at += 8
+	return r.Words, true
+}
+
+// signal decodes the payload of a record SIGNAL.
+func signal(take func() uint64) *Signal {
+	return &Signal{Number: take(), Code: int64(take()), Address: take(), PC: take()}
+}
+
+// SysEnter writes the beginning of a system call, with what memory holds that arguments point to.
+func (k *TaskWriter) SysEnter(t, nr uint64, args []uint64, data ...Data) {
+	k.sys(t, false, append([]uint64{nr}, args...), data)
+}
+
+// SysExit writes the end of a system call.
+func (k *TaskWriter) SysExit(t, result uint64, data ...Data) { k.sys(t, true, []uint64{result}, data) }
+
+// Signal writes that a signal is delivered to a handler.
+func (k *TaskWriter) Signal(t uint64, s Signal) {
+	k.record(t, format.RecSignal, s.Number, uint64(s.Code), s.Address, s.PC)
+}
+
+// sys writes a record SYS and its DATA, all in one chunk. Bytes that do not fit into a record are dropped.
+func (k *TaskWriter) sys(t uint64, exit bool, payload []uint64, data []Data) {
+	words := len(payload)
+	for i := range data {
+		words += 1 + dataWords(&data[i])
+	}
+	k.room(t, 1+words)
+	put := func(typ uint8, exit bool, payload ...uint64) {
+		k.word(uint32(t), format.Record{Type: typ, Words: len(payload), Exit: exit}.ID())
+		for _, p := range payload {
+			k.buf = binary.LittleEndian.AppendUint64(k.buf, p)
+		}
+	}
+	put(format.RecSys, exit, payload...)
+	for i := range data {
+		c := &data[i]
+		p := append(make([]uint64, 0, dataWords(c)),
+			uint64(uint8(c.Arg))|uint64(c.Flags)<<16|uint64(c.Asked)<<32, c.Address)
+		for b := c.Bytes; len(p) < cap(p); {
+			var w [8]byte
+			b = b[copy(w[:], b):]
+			p = append(p, binary.LittleEndian.Uint64(w[:]))
+		}
+		put(format.RecData, false, p...)
+	}
+}
+
+// dataWords is how many words the payload of a record DATA has.
+func dataWords(c *Data) int { return min(2+(len(c.Bytes)+7)/8, format.RecordWords) }

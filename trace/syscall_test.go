@@ -1,0 +1,108 @@
+package trace
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// sysExit makes the header of a SYS one of an end.
+func sysExit(head uint64) uint64 { return head | 1<<63 }
+
+// data is a record DATA of one argument.
+func data(low uint32, arg, flags, asked, address uint64, text ...uint64) []uint64 {
+	return append([]uint64{record(low, format.RecData, 2+len(text)), arg | flags<<16 | asked<<32, address}, text...)
+}
+
+// TestDecodeSyscalls has beginnings and ends of system calls, with memory and without, and signals.
+func TestDecodeSyscalls(t *testing.T) {
+	enter := []uint64{record(0x11, format.RecSys, 3), 257, 0xffffff9c, 0x7000}
+	leave := []uint64{sysExit(record(0x12, format.RecSys, 1)), ^uint64(1)}
+	const in, out = "0x11:sys(257 [0xffffff9c 0x7000] false", "0x12:ret(-2 [] false"
+	for _, c := range []struct {
+		name  string
+		words []uint64
+		want  string
+	}{
+		{"plain", slices.Concat(enter, leave), in + ") " + out + ")"},
+		{"no arguments", []uint64{record(0x11, format.RecSys, 1), 39, entry(0x13, 1)}, "0x11:sys(39 [] false) 0x13+1"},
+		{"more arguments than there are", append([]uint64{record(0x11, format.RecSys, 9)}, 1, 2, 3, 4, 5, 6, 7, 8, 9),
+			"0x11:sys(1 [0x2 0x3 0x4 0x5 0x6 0x7] false)"},
+		{"nothing at all", []uint64{record(0x11, format.RecSys, 0), entry(0x13, 1)}, "0x11:sys(0 [] false) 0x13+1"},
+		{"memory", slices.Concat(enter, data(0x11, 1, format.DataString, 32, 0x7000, 0x646362612f, 0x9999),
+			data(0x11, 2, format.DataCut, 12, 0x8000, 0x4242424242424242, 0x4343434343434343), leave),
+			in + ` 1@0x7000 4/32 "/abcd" 2@0x8000 1/12 "BBBBBBBBCCCC") ` + out + ")"},
+		{"memory at the end", slices.Concat(enter, leave, data(0x12, 255, format.DataUnreadable, 8, 0x7000), enter[:2]),
+			in + ") " + out + ` 255@0x7000 2/8 "") 0x11:sys(257 [0x0 0x0] false)`},
+		{"memory of nothing", slices.Concat(data(0x11, 1, 0, 8, 0x7000, 1), leave), "0x11:unknown(2) " + out + ")"},
+		{"less memory than its header", slices.Concat(enter, []uint64{record(0x11, format.RecData, 1), 5}, leave),
+			in + ") 0x11:unknown(2) " + out + ")"},
+		{"memory cut", slices.Concat(enter, []uint64{opened(record(0x11, format.RecData, 2)), 0, 0}, leave),
+			in + ") 0x11:cut(2) " + out + ")"},
+		{"open", slices.Concat([]uint64{opened(record(0x11, format.RecSys, 2)), 1, 2}, data(0x11, 1, 0, 8, 0x7000, 1)),
+			"0x11:sys(0 [] true) 0x11:unknown(2)"},
+		{"end open", []uint64{opened(sysExit(record(0x12, format.RecSys, 1))), 0}, "0x12:ret(0 [] true)"},
+		{"memory ends with the chunk", slices.Concat(enter, data(0x11, 1, 0, 32, 0x7000, 0x41)[:3]),
+			in + ` 1@0x7000 0/32 "")`},
+		{"signal", []uint64{record(0x14, format.RecSignal, 4), 11, ^uint64(0), 0x10, 0x401000},
+			"0x14:signal{Number:11 Code:-1 Address:16 PC:4198400}"},
+	} {
+		for _, window := range []int{4096, 136, 8 * 17} {
+			if have := decode(0x10, window, c.words...); have != c.want {
+				t.Errorf("%s, window of %d:\nhave %s\nwant %s", c.name, window, have, c.want)
+			}
+		}
+	}
+}
+
+// TestSyscallEvents: what a writer is given comes back as events, and calls around it are what they were.
+func TestSyscallEvents(t *testing.T) {
+	path := Data{Arg: 1, Flags: DataString, Asked: 32, Address: 0x7000, Bytes: []byte("/etc/passwd")}
+	long := Data{Arg: 1, Asked: 300, Address: 0x8000, Bytes: bytes.Repeat([]byte("x"), 300)}
+	dir := build(t, func(w *Writer) {
+		k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage})
+		k.Enter(100, 1)
+		k.SysEnter(101, 257, []uint64{5, 0x7000, 0}, path, long)
+		k.Signal(102, Signal{Number: 11, Code: -6, Address: 8, PC: 9})
+		k.Enter(103, 2)
+		k.Exit(104, 2)
+		k.SysExit(105, ^uint64(1), path)
+		k.Exit(106, 1)
+		k.SysEnter(107, 39, nil)
+		if err := k.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	tr := open(t, dir)
+	var have []string
+	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		s := fmt.Sprintf("%v%d", ev.Kind, ev.Depth)
+		if ev.Sys != nil {
+			s += fmt.Sprintf(" %d %d %d", int64(ev.Sys.Value), ev.Sys.Args, len(ev.Sys.Data))
+			for _, d := range ev.Sys.Data {
+				want := path
+				if d.Address == 0x8000 {
+					want = long
+				}
+				if diff := cmp.Diff(want, d); diff != "" {
+					t.Error(diff)
+				}
+			}
+		}
+		if ev.Signal != nil {
+			s += fmt.Sprintf(" %d", *ev.Signal)
+		}
+		have = append(have, s)
+		return nil
+	})
+	want := []string{"entry0", "sys_enter1 257 [5 28672 0] 2", "signal1 {11 -6 8 9}", "entry1", "exit1",
+		"sys_exit1 -2 [] 1", "exit0", "sys_enter0 39 [] 0"}
+	if diff := cmp.Diff(want, have); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
