@@ -24,7 +24,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cache"
 	"github.com/fentry-dev/fentry/internal/mapped"
-	"github.com/fentry-dev/fentry/internal/memfile"
+	"github.com/fentry-dev/fentry/internal/places"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -48,6 +48,7 @@ type libraries struct {
 	symbols  symbol.Options
 	logf     func(format string, args ...any)
 	prepares func(library string)
+	places   *places.Probe // for copies that are not in the cache
 
 	mu    sync.Mutex
 	cache *cache.Cache // nil: none can be used
@@ -88,6 +89,7 @@ func newLibraries(p *Program, o *Options) (*libraries, error) {
 		return nil, fmt.Errorf("libraries: the tracer %s keeps tables for one image only; use function_graph or function", t)
 	}
 	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[fileID]*library)}
+	l.places = places.Of(os.TempDir())
 	for _, pattern := range o.Libraries {
 		parsed, err := parseLibraryPattern(pattern)
 		if err != nil {
@@ -252,7 +254,7 @@ func (l *libraries) key(plan *patch.Options, st *unix.Stat_t) string {
 		plan.Select.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key())
 }
 
-// keep puts a copy into the cache, or into memory if there is none.
+// keep puts a copy into the cache, or if there is none into memory, or among temporary files.
 func (l *libraries) keep(lib *library, key string, im *libraryImage) error {
 	name := filepath.Base(lib.Path)
 	var write func(*os.File) error
@@ -269,9 +271,9 @@ func (l *libraries) keep(lib *library, key string, im *libraryImage) error {
 			l.logf("%s: the patched copy is not kept: %v", lib.Path, err)
 		}
 	}
-	f, err := memfile.New(name)
+	f, _, err := l.places.File(name, places.Memory, places.Temporary)
 	if err != nil {
-		return fmt.Errorf("there is no place for a patched copy: %w", err)
+		return err
 	}
 	if err := write(f); err != nil {
 		f.Close()

@@ -23,6 +23,7 @@ type machineCost struct {
 	Read   float64 `json:"clock_read_ns"`
 	Call   float64 `json:"untraced_call_ns"`
 	Traced float64 `json:"traced_call_ns"` // what tracing adds
+	Way    string  `json:"way"`            // how the program was traced, and why so
 }
 
 // measureMachine runs the program, several times because others use the processors, too; the least counts.
@@ -36,7 +37,7 @@ func measureMachine() (c machineCost, err error) {
 	if err := os.WriteFile(prog, costProgram, 0o700); err != nil {
 		return c, pathError(err)
 	}
-	call, traced, read := math.Inf(1), math.Inf(1), math.Inf(1)
+	call, traced, read, way := math.Inf(1), math.Inf(1), math.Inf(1), ""
 	for range 3 {
 		for _, into := range []*float64{&call, &traced} {
 			var out bytes.Buffer
@@ -44,7 +45,11 @@ func measureMachine() (c machineCost, err error) {
 			if into == &call {
 				err = cmd.Run()
 			} else {
-				_, err = fentry.Run(context.Background(), cmd, fentry.Options{Dir: filepath.Join(dir, "data")})
+				var res *fentry.Result
+				res, err = fentry.Run(context.Background(), cmd, fentry.Options{Dir: filepath.Join(dir, "data")})
+				if err == nil {
+					way = res.Way
+				}
 			}
 			if err != nil {
 				return c, fmt.Errorf("measuring: %w", err)
@@ -56,7 +61,7 @@ func measureMachine() (c machineCost, err error) {
 			*into, read = min(*into, calls/1e6), min(read, reads/1e6)
 		}
 	}
-	return machineCost{Read: read, Call: call, Traced: max(traced-call, 0)}, nil
+	return machineCost{Read: read, Call: call, Traced: max(traced-call, 0), Way: way}, nil
 }
 
 // infoMachine prints what this machine's clock and a traced call cost.
@@ -69,6 +74,6 @@ func infoMachine(w io.Writer, asJSON bool) error {
 		return json.NewEncoder(w).Encode(c)
 	}
 	_, err = fmt.Fprintf(w, "reading the clock  %.1f ns\ntracing a call     %.1f ns: %.1f clock reads, of which a call and its "+
-		"return are 2\n", c.Read, c.Traced, c.Traced/c.Read)
+		"return are 2\na program is traced  %s\n", c.Read, c.Traced, c.Traced/c.Read, c.Way)
 	return err
 }

@@ -10,16 +10,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/fentry-dev/fentry/internal/memfile"
+	"github.com/fentry-dev/fentry/internal/places"
 )
 
 // patchedCopy is a patched copy of a program, ready for execve.
 //
-// It has no name that could be left behind: it is an unnamed file (unnamedFile). execve gets a link of the program's name
-// to it (link), because that becomes the name of the process; the link is removed
-// as soon as execve is done.
+// It is a file without a name, which could be left behind, where there is a place for one (package places). execve gets
+// a link of the program's name to it (link), because that becomes the name of the process; the link is removed as soon
+// as execve is done.
 type patchedCopy struct {
 	f     *os.File
 	where string // what kind of file it is, for the user
@@ -27,8 +25,8 @@ type patchedCopy struct {
 	dir   string // of the link
 }
 
-// newCopy has write fill in the copy.
-func newCopy(path string, write func(*os.File) error) (c *patchedCopy, err error) {
+// newCopy has write fill in the copy of the file at path.
+func newCopy(path string, at *places.Probe, write func(*os.File) error) (c *patchedCopy, err error) {
 	c = new(patchedCopy)
 	defer func() {
 		if err != nil {
@@ -36,8 +34,8 @@ func newCopy(path string, write func(*os.File) error) (c *patchedCopy, err error
 			c = nil
 		}
 	}()
-	if c.f, c.where, err = unnamedFile(path); err != nil {
-		return c, err
+	if c.f, c.where, err = at.File(filepath.Base(path), places.Beside, places.Memory, places.Temporary); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := write(c.f); err != nil {
 		return c, fmt.Errorf("%s: patched copy: %w", path, err)
@@ -89,34 +87,6 @@ func (c *patchedCopy) named(path string) (*patchedCopy, error) {
 		return nil, fmt.Errorf("%s: patched copy: %w", path, err)
 	}
 	return n, nil
-}
-
-// unnamedFile makes a file without a name that can be executed: beside path, so that $ORIGIN stays right; in memory;
-// or among temporary files. The first two can be impossible, because a directory is read-only or its file system is
-// mounted noexec, and because vm.memfd_noexec forbids memory that can be executed. where says which it is.
-func unnamedFile(path string) (f *os.File, where string, err error) {
-	if f, err = nameless(filepath.Dir(path)); err == nil {
-		return f, "a file without a name in " + filepath.Dir(path), nil
-	}
-	f, errMemory := memfile.New(filepath.Base(path))
-	if errMemory == nil {
-		return f, "memory, because " + err.Error(), nil
-	}
-	f, errTemp := nameless(os.TempDir())
-	if errTemp == nil {
-		return f, fmt.Sprintf("a file without a name in %s, because %v; %v", os.TempDir(), err, errMemory), nil
-	}
-	return nil, "", fmt.Errorf("%s: patched copy: there is no place for one: %w; %w; %w", path, err, errMemory, errTemp)
-}
-
-// nameless makes a file without a name in a directory.
-func nameless(dir string) (*os.File, error) {
-	// Not every file system that can have such a file allows to execute it.
-	var fs unix.Statfs_t
-	if unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0 {
-		return nil, fmt.Errorf("%s is mounted noexec", dir)
-	}
-	return os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
 }
 
 // close removes the link. The copy itself lives as long as a process runs it.

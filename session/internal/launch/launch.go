@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/places"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
 )
@@ -45,6 +46,8 @@ type Launcher struct {
 	Emulator     []string
 	EmulatorPath string // file of Emulator[0]
 
+	places *places.Probe // where a patched copy can be
+
 	// Logf gets messages for the user.
 	Logf func(format string, args ...any)
 	// Ready is called when execve has succeeded and, if the program can be held
@@ -72,53 +75,6 @@ func (s *Started) Close() {
 	if s.copy != nil {
 		s.copy.remove()
 	}
-}
-
-// launch starts the program on a thread that nothing else runs on.
-func (l *Launcher) launch() (started, error) {
-	var err error
-	var s Started
-	switch {
-	case l.Memory == nil && l.Library == nil:
-		s, err = l.plain()
-	case len(l.Emulator) > 0:
-		l.withoutLibraries("the program runs under an emulator")
-		if l.Memory == nil {
-			s, err = l.plain()
-		} else {
-			s, err = l.emulated()
-		}
-	case l.NoPtrace:
-		s, err = l.untouched("ptrace is not to be used")
-	case losesPrivileges(l.Path):
-		// Traced by ptrace it would not have them either, and be told so (AT_SECURE),
-		// at which the runtime keeps out.
-		if l.Memory != nil {
-			l.Logf("%s: running a patched copy, without the privileges of the file", l.Path)
-		}
-		s, err = l.untouched("it has the privileges of its file")
-	default:
-		held, err := l.traced()
-		var refused *tracee.RefusedError
-		if !errors.As(err, &refused) {
-			return held, err
-		}
-		if l.Memory != nil {
-			l.Logf("%s: cannot be traced in place (%v); running a patched copy", l.Path, refused)
-		}
-		s, err = l.untouched(refused.Error())
-		return started{Started: s}, err
-	}
-	return started{Started: s}, err
-}
-
-// untouched starts the program without ptrace: as a patched copy, or if nothing is planned for it, as it is.
-func (l *Launcher) untouched(why string) (Started, error) {
-	l.withoutLibraries(why)
-	if l.Memory == nil {
-		return l.plain()
-	}
-	return l.patched(why)
 }
 
 // traced starts the program stopped, changes it, and lets it go, unless its libraries are to be traced.
@@ -223,11 +179,14 @@ func (l *Launcher) patchedCopy(where string) (*patchedCopy, error) {
 	if l.Copy == nil {
 		return nil, fmt.Errorf("%s: cannot be traced %s", l.Path, where)
 	}
-	return newCopy(l.Path, l.Copy)
+	if l.places == nil {
+		l.places = places.Of(filepath.Dir(l.Path))
+	}
+	return newCopy(l.Path, l.places, l.Copy)
 }
 
 // patched starts a patched copy; why says why the program is not changed in its memory.
-func (l *Launcher) patched(why string) (Started, error) {
+func (l *Launcher) patched(why error) (Started, error) {
 	c, err := l.patchedCopy("without ptrace")
 	if err != nil {
 		return Started{}, err
@@ -240,7 +199,7 @@ func (l *Launcher) patched(why string) (Started, error) {
 		return Started{}, execError(l.Path, err)
 	}
 	l.Ready(pid)
-	way := fmt.Sprintf("as a patched copy in %s; not in place, because %s", c.where, why)
+	way := fmt.Sprintf("as a patched copy in %s; not in place, because %v", c.where, why)
 	return Started{PID: pid, Copied: true, Way: way}, nil
 }
 
@@ -274,35 +233,4 @@ func (l *Launcher) fork(path string, args []string, stopped bool) (int, error) {
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Ptrace: stopped},
 	})
-}
-
-// losesPrivileges tells whether a program would gain privileges from its file,
-// but not while this process traces it (execve(2): no set-ID while traced by a
-// process without CAP_SYS_PTRACE).
-func losesPrivileges(path string) bool {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || HasCapability(unix.CAP_SYS_PTRACE) {
-		return false
-	}
-	if nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && nnp == 1 {
-		return false
-	}
-	switch {
-	case st.Mode&unix.S_ISUID != 0 && int(st.Uid) != os.Geteuid():
-		return true
-	case st.Mode&unix.S_ISGID != 0 && st.Mode&unix.S_IXGRP != 0 && int(st.Gid) != os.Getegid():
-		return true
-	}
-	n, err := unix.Getxattr(path, "security.capability", nil)
-	return err == nil && n > 0
-}
-
-// HasCapability tells whether this process has an effective capability.
-func HasCapability(c uint) bool {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if unix.Capget(&hdr, &data[0]) != nil {
-		return false
-	}
-	return data[c/32].Effective&(1<<(c%32)) != 0
 }

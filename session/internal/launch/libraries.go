@@ -116,10 +116,3 @@ func (l *Launcher) substitute(o tracee.Opened) string {
 	}
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), with.Fd())
 }
-
-// withoutLibraries says why libraries that were to be traced are not.
-func (l *Launcher) withoutLibraries(why string) {
-	if l.Library != nil {
-		l.Logf("%s: libraries are not traced: %s", l.Path, why)
-	}
-}
