@@ -87,6 +87,15 @@ func TestPlain(t *testing.T) {
 			want: "f: flags-live +0 0 0\ng: flags-live +0 0 0\nh:  +0 5 5\nout: flags-live +0 0 0\ni:  +0 5 5\nother:  +0 5 5\nj:  +0 5 5",
 		},
 		{
+			name: "flags of what compilers do inline: comparing short texts, wide shifts, floating-point numbers",
+			text: fn("f", "mov $4,%ecx\nmov %rdi,%rax\nlea 1(%rip),%rdi\nrepz cmpsb\nseta %al\nret") +
+				fn("g", "mov $0,%ecx\nmov %rdi,%rax\nlea 1(%rip),%rdi\nrepz cmpsb\nseta %al\nret") +
+				fn("h", "mov $4,%ecx\nmov %eax,%ecx\nlea 1(%rip),%rdi\nrepz cmpsb\nseta %al\nret") +
+				fn("i", "mov %rdi,%rax\nshr $32,%rax\nsetne %al\nret") + fn("j", "fldz\nfldz\nfucomip %st(1)\nsetnp %al\nret") +
+				fn("out", "mov $1,%eax\nret") + fn("k", "mov $4,%ecx\ncall out\nrepz cmpsb\nseta %al\nret"),
+			want: "f:  +0 5 5\ng: flags-live +0 0 0\nh: flags-live +0 0 0\ni:  +0 7 7\nj:  +0 6 6\nk:  +0 5 5\nout: flags-live +0 0 0",
+		},
+		{
 			name: "a loop to the first instruction: as it was called, with something pushed, with the red zone in use",
 			text: fn("f", "dec %edi\nmov $1,%eax\njnz f\nret") +
 				fn("g", "push %rbx\n.cfi_adjust_cfa_offset 8\ndec %edi\nmov $1,%eax\njnz g\npop %rbx\n.cfi_adjust_cfa_offset -8\nret") +
@@ -100,9 +109,9 @@ func TestPlain(t *testing.T) {
 			want: "f:  +0 9 9\ng:  +0 5 5\nh: call-at-entry +0 0 0",
 		},
 		{
-			name: "system calls and traps",
-			text: fn("f", "mov %edi,%eax\nsyscall\nret") + fn("g", "mov %edi,%eax\nint3\nmov $1,%eax\nret") + fn("h", "ud2\n.p2align 4"),
-			want: "f: system-call-at-entry +0 0 0\ng: system-call-at-entry +0 0 0\nh: system-call-at-entry +0 0 0",
+			name: "system calls and traps, and where the compiler knows that nothing comes",
+			text: fn("f", "mov %edi,%eax\nsyscall\nret") + fn("g", "mov %edi,%eax\nint3\nmov $1,%eax\nret") + fn("h", "ud2\nnopl 0(%rax)"),
+			want: "f: system-call-at-entry +0 0 0\ng: system-call-at-entry +0 0 0\nh:  +0 5 2",
 		},
 		{
 			name: "no instructions, here or later",

@@ -4,7 +4,9 @@ package amd64
 //
 // The calling convention says that no function gets or returns anything in flags, and compilers keep to it; code
 // written by hand need not. Whoever puts code at a function's ends, which changes flags, has to see whether they matter.
-// Two groups suffice: increments and bit tests change one and leave the other.
+// Two groups suffice: increments and bit tests change one and leave the other. A flag that an instruction leaves in an
+// undefined state is gone, too. Comparisons of floating-point numbers set three flags of the six, on some processors; no
+// code looks at the others behind one.
 
 // Flags is a set of groups of status flags.
 type Flags uint8
@@ -25,20 +27,50 @@ func (in Inst) FlagUse(raw []byte) (reads, kills Flags) {
 	case in.Op == Loop:
 		return FlagOthers, 0
 	case in.Enc != Legacy:
-		return 0, 0
+		return 0, vectorFlags(in)
 	case in.Map == 0:
-		if in.Opcode == 0xc0 || in.Opcode == 0xc1 { // shifts by a constant: with none of it nothing changes
-			if ext := in.ModRM >> 3 & 7; raw[len(raw)-1]&0x1f != 0 && ext >= 4 {
+		if in.Opcode == 0xc0 || in.Opcode == 0xc1 {
+			if in.ModRM>>3&7 >= 4 && in.shifts(raw) {
 				return 0, AllFlags
 			}
 		}
 		return oneByteFlags(in.Opcode, in.ModRM)
+	case in.Map == 1 && (in.Opcode == 0xa4 || in.Opcode == 0xac) && in.shifts(raw): // shld, shrd
+		return 0, AllFlags
 	case in.Map == 1:
 		return twoByteFlags(in.Opcode, in.ModRM, in.Prefix)
 	case in.Map == 2 && in.Opcode == 0xf6: // adcx, adox
 		return AllFlags, 0
+	case in.Map == 2 && in.Opcode == 0x17, // ptest
+		in.Map == 3 && in.Opcode >= 0x60 && in.Opcode <= 0x63: // pcmpestrm and its kin
+		return 0, AllFlags
 	}
 	return 0, 0
+}
+
+// shifts reports whether the constant that a shift has is a distance, and not none, by which nothing changes.
+func (in Inst) shifts(raw []byte) bool {
+	mask := byte(0x1f)
+	if in.REX&8 != 0 {
+		mask = 0x3f
+	}
+	return raw[len(raw)-1]&mask != 0
+}
+
+// vectorFlags is what is gone behind an instruction with a VEX or EVEX prefix. None reads flags.
+func vectorFlags(in Inst) (kills Flags) {
+	switch {
+	case in.Enc != VEX && in.Enc != EVEX:
+	case in.Map == 1 && (in.Opcode == 0x2e || in.Opcode == 0x2f): // vucomis, vcomis
+		return AllFlags
+	case in.Enc != VEX:
+	case in.Map == 1 && (in.Opcode == 0x98 || in.Opcode == 0x99), // kortest, ktest
+		in.Map == 2 && (in.Opcode == 0x0e || in.Opcode == 0x0f || in.Opcode == 0x17), // vtestps, vtestpd, vptest
+		in.Map == 2 && (in.Opcode == 0xf2 || in.Opcode == 0xf3),                      // andn; blsr, blsmsk, blsi
+		in.Map == 3 && in.Opcode >= 0x60 && in.Opcode <= 0x63:                        // vpcmpestrm and its kin
+		return AllFlags
+	}
+	return 0
 }
 
 // condition is what condition code cc depends on: b, ae on the carry, be and a on both, the others on others.
@@ -86,9 +118,12 @@ func oneByteFlags(op, modrm byte) (reads, kills Flags) {
 		if ext < 2 {
 			return 0, FlagOthers
 		}
-	case op == 0xda, op == 0xdb: // fcmov
-		if modrm >= 0xc0 && modrm < 0xe0 {
+	case op == 0xda, op == 0xdb, op == 0xdf:
+		switch {
+		case op != 0xdf && modrm >= 0xc0 && modrm < 0xe0: // fcmov
 			return AllFlags, 0
+		case op != 0xda && modrm >= 0xe8 && modrm < 0xf8: // fucomi, fcomi, fucomip, fcomip
+			return 0, AllFlags
 		}
 	}
 	return 0, 0
@@ -110,7 +145,7 @@ func twoByteFlags(op, modrm byte, p Prefix) (reads, kills Flags) {
 		return 0, AllFlags
 	case op == 0xaf, op == 0xb0, op == 0xb1, op == 0xc0, op == 0xc1: // imul, cmpxchg, xadd
 		return 0, AllFlags
-	case op == 0xb8 && p&PrefixRep != 0: // popcnt
+	case op == 0xb8 && p&PrefixRep != 0, op == 0xbc, op == 0xbd: // popcnt; bsf, bsr, tzcnt, lzcnt
 		return 0, AllFlags
 	case op == 0xa3, op == 0xab, op == 0xb3, op == 0xbb, op == 0xba: // bt and its kin
 		return 0, FlagCarry

@@ -50,26 +50,6 @@ func (amd64Machine) part(e *entry, facts fact, marks mark) bool {
 // functionAlign is what compilers align functions to, unless they are to be small.
 const functionAlign = 16
 
-// live is for flags.
-func (amd64Machine) live(e *entry) bool {
-	need := amd64.AllFlags
-	for b := e.own(); len(b) > 0; {
-		in, err := amd64.Decode(b)
-		if err != nil {
-			return false
-		}
-		reads, kills := in.FlagUse(b[:in.Len])
-		if reads&need != 0 {
-			return true
-		}
-		if need &^= kills; need == 0 || in.Op != amd64.Other && in.Op != amd64.Push && in.Op != amd64.Pop && in.Op != amd64.Nop {
-			return false
-		}
-		b = b[in.Len:]
-	}
-	return false
-}
-
 // window takes whole instructions, five bytes at least, and padding behind a short function.
 func (amd64Machine) window(e *entry) Refusal {
 	own := e.own()
@@ -114,7 +94,7 @@ func amd64Instruction(e *entry, in amd64.Inst, pc uint64) Refusal {
 		return e.call(pc + uint64(in.Len))
 	case amd64.CallFar, amd64.JmpFar:
 		return CallAtEntry
-	case amd64.Syscall, amd64.Sysret, amd64.Int, amd64.Int3, amd64.Iret, amd64.RetFar, amd64.Xbegin, amd64.Hlt, amd64.Ud:
+	case amd64.Syscall, amd64.Sysret, amd64.Int, amd64.Int3, amd64.Iret, amd64.RetFar, amd64.Xbegin, amd64.Hlt:
 		return SystemCall
 	case amd64.Endbr64:
 		return JumpInto // something may
@@ -153,13 +133,12 @@ func belowStack(in amd64.Inst, raw []byte) bool {
 
 // stackOperand is an operand in memory at a register plus a constant, which the instruction uses.
 func stackOperand(in amd64.Inst, raw []byte) (amd64.MemOp, bool) {
-	legacy := in.Enc == amd64.Legacy && in.Map == 0
 	switch {
 	case !in.HasModRM || in.ModRM>>6 == 3 || in.Op == amd64.Nop:
 		return amd64.MemOp{}, false
-	case legacy && in.Opcode == 0x8d: // lea
+	case lea(in):
 		return amd64.MemOp{}, false
-	case legacy && in.Prefix&amd64.PrefixLock != 0 && in.Opcode == 0x83 && raw[len(raw)-1] == 0: // lock or $0
+	case legacy(in) && in.Prefix&amd64.PrefixLock != 0 && in.Opcode == 0x83 && raw[len(raw)-1] == 0: // lock or $0
 		return amd64.MemOp{}, false
 	}
 	return in.Memory(raw)

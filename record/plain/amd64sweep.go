@@ -14,11 +14,11 @@ type amd64Sweep struct {
 
 	// Behind a call, until its flags are certainly gone.
 	callee, ret uint64
-	flags       amd64.Flags
+	flags       flow
 }
 
 func (s *amd64Sweep) unit(d *decoder, b []byte) {
-	s.flags = 0
+	s.flags = flow{}
 	if s.lead = 0; s.code.HasPad(b) {
 		s.lead = code.PadLen
 	}
@@ -64,8 +64,8 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	if belowStack(in, raw) {
 		d.facts |= redZone
 	}
-	if s.flags != 0 {
-		s.afterCall(d, in, raw, pc)
+	if s.flags.need != 0 && s.flags.step(in, raw) {
+		d.results = append(d.results, result{s.callee, s.ret, pc})
 	}
 	switch in.Op {
 	case amd64.JmpInd:
@@ -83,7 +83,7 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	case amd64.PCRelBranch:
 		t := in.Target(pc)
 		if in.Op == amd64.Call {
-			s.callee, s.ret, s.flags = t, pc+uint64(in.Len), amd64.AllFlags
+			s.callee, s.ret, s.flags = t, pc+uint64(in.Len), flow{need: amd64.AllFlags}
 			d.called(t)
 			break
 		}
@@ -101,20 +101,7 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	}
 }
 
-func lea(in amd64.Inst) bool { return in.Map == 0 && in.Enc == amd64.Legacy && in.Opcode == 0x8d }
-
-// afterCall watches whether the flags that a function leaves are used.
-func (s *amd64Sweep) afterCall(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
-	reads, kills := in.FlagUse(raw)
-	if reads&s.flags != 0 {
-		d.results = append(d.results, result{s.callee, s.ret, pc})
-		s.flags = 0
-		return
-	}
-	if s.flags &^= kills; in.Op != amd64.Other && in.Op != amd64.Pop && in.Op != amd64.Push && in.Op != amd64.Nop {
-		s.flags = 0
-	}
-}
+func lea(in amd64.Inst) bool { return legacy(in) && in.Opcode == 0x8d }
 
 // constant takes an immediate operand for an address. In images that cannot be moved it can be one.
 func constant(d *decoder, in amd64.Inst, raw []byte) {

@@ -21,7 +21,8 @@
 //   - unwind.go: where the stack pointer is
 //   - entry.go: the rules
 //   - foreign.go: images that are left alone
-//   - machine.go: what the rules have to know of an instruction set; amd64*.go and arm64*.go mirror each other
+//   - machine.go: what the rules have to know of an instruction set; amd64*.go and arm64*.go mirror each other, but for
+//     flags (amd64flags.go)
 //
 // Not seen are tables of differences between labels, an extension of GNU C. They matter only if such a label is within
 // the first bytes of a function.
