@@ -234,17 +234,20 @@ func systemPrograms(n int) []string {
 	for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/lib/git-core"} {
 		list, _ := os.ReadDir(dir)
 		for _, e := range list {
-			if file := programFile(filepath.Join(dir, e.Name())); file != "" && !seen[file] && !slices.Contains(notAlone, e.Name()) {
-				seen[file] = true
-				files = append(files, file)
+			file := programFile(filepath.Join(dir, e.Name()))
+			if file == "" || seen[file] || slices.Contains(notAlone, e.Name()) || slices.Contains(notAlone, filepath.Base(file)) {
+				continue
 			}
+			seen[file] = true
+			files = append(files, file)
 		}
 	}
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	return files[:min(len(files), n)]
 }
 
-// notAlone change the machine, or wait for somebody, when they are started alone.
+// notAlone change the machine, or wait for somebody, when they are started alone. A file is one of them by any of its names:
+// pidof is a link to killall5, which ends all that runs.
 var notAlone = strings.Fields(`reboot shutdown halt poweroff init telinit login su sulogin runuser agetty getty kill killall
 	killall5 pkill passwd chsh chfn newgrp dd wipefs swapon swapoff losetup mount umount chroot unshare top vi vim.basic less
 	more watch script sleep yes fdisk cfdisk sfdisk hwclock rtcwake apt dpkg logger wall sshd ssh-agent gpg-agent dirmngr

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -41,6 +42,42 @@ func TestRecordLibraries(t *testing.T) {
 			info := run(t, command{argv: []string{fentry, "info", "-i", data}})
 			if !strings.Contains(info.stdout, "libc.so.6\n") {
 				t.Errorf("no libc.so.6:\n%s%s", info.stdout, info.stderr)
+			}
+		})
+	}
+}
+
+// TestRecordLibrariesWide compares what programs of the system say of themselves untraced with what they say when they
+// are traced with all of their libraries. Part of them are run by -run TestRecordLibrariesWide/^a.
+func TestRecordLibrariesWide(t *testing.T) {
+	if !testtool.Wide() {
+		t.Skip("FENTRY_WIDE is not 1")
+	}
+	if runtime.GOARCH != "amd64" {
+		t.Skip("programs without sites are traced on x86-64")
+	}
+	needFentry(t)
+	cache := "XDG_CACHE_HOME=" + t.TempDir()
+	for _, file := range systemPrograms(1000) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			same := 0
+			for _, args := range [][]string{{"--version"}, {"--help"}, {}} {
+				in := invocation{argv: append([]string{file}, args...), name: file, timeout: 20 * time.Second}
+				want, again := in.run(t, file), in.run(t, file)
+				if want.stdout != again.stdout || want.stderr != again.stderr || want.status != again.status || want.err != nil {
+					continue
+				}
+				same++
+				data := filepath.Join(t.TempDir(), "data")
+				sameBehaviour(t, want, in.run(t, file, "env", cache, fentry, "record", "-q", "-L", "*", "-o", data))
+				if d, err := decode(data); err == nil && d.lost != 0 {
+					t.Errorf("%q: %d events lost", args, d.lost)
+				}
+			}
+			t.Logf("%d invocations compared", same)
+			if same == 0 {
+				t.Skip("its runs differ untraced")
 			}
 		})
 	}
