@@ -17,10 +17,11 @@ import (
 // other's, each run followed by a jump back; that is what such a function's thunk takes for its body. Which instructions
 // can be displaced has been decided by who found the site.
 //
-// Unwinders find the same frames there as in the original. So every run has an entry of its own in the unwind tables:
-// that of the function, with the rows of the displaced instructions at the places where they are now. It belongs to the
-// same CIE, so the rule that looks behind thunks is added to both. It has no language-specific data: no displaced call
-// has a landing pad, and personality routines let exceptions pass where there are no such data. The original entries
+// Unwinders find the same frames there as in the original. So what is displaced has entries of its own in the unwind
+// tables, with the rows of the displaced instructions at the places where they are now; one entry serves a run of
+// functions (ehframe/run.go). It belongs to a CIE of the image's, so the rule that looks behind thunks is added to both.
+// It has no language-specific data: no displaced call has a landing pad, and personality routines let exceptions pass
+// where there are no such data, as unwinders do where there is no such routine. The original entries
 // stay whole, because at the jump to the thunk their first row is right, and nothing ever stops at the bytes behind it.
 //
 // The jumps of stubs for calls of libraries are displaced likewise, but apart from the others: their frame is as callers
@@ -123,14 +124,15 @@ func (l *layout) displacedSymbols(out []inject.Symbol) []inject.Symbol {
 	return out
 }
 
-// displacedFrames yields the entries of displaced instructions. An error is left in err.
+// displacedFrames yields the entries of displaced instructions, which runs of functions share. An error is left in err.
 func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe.FDE] {
 	return func(yield func(*ehframe.FDE) bool) {
 		if l.displaced == 0 {
 			return
 		}
-		index := ehframe.NewIndex(t)
+		index, plainest := ehframe.NewIndex(t), t.Plainest()
 		var rows []byte
+		var run ehframe.Run
 		for i := range l.p.Functions {
 			fn := &l.p.Functions[i]
 			if !displaces(fn) || isLibCall(fn) {
@@ -141,21 +143,34 @@ func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe
 				*err = internalf("%s at %#x: its unwind information is gone", fn.Name, fn.Func)
 				return
 			}
-			lead := fn.Addr - d.PC // of rows before the site nothing is displaced
-			first, gone := l.displacer.displacedRows(fn.Site, d.CIE)
-			var bad error
-			rows, bad = d.AppendMoved(append(rows[:0], first...), lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
-				to, ok := l.displacer.displacedAt(fn.Site, int(max(at, lead)-lead))
-				return uint64(to - gone), ok
-			})
-			if bad != nil {
-				*err = fmt.Errorf("%s at %#x: %w", fn.Name, fn.Func, bad)
+			if rows, *err = l.displacedRows(rows[:0], fn, &d); *err != nil {
 				return
 			}
-			d.PC, d.Size, d.LSDA, d.Instructions = l.displacedTo(fn), uint64(l.displacer.displacedLen(fn.Site)), 0, rows
-			if !yield(&d) {
-				return
+			at, size := l.displacedTo(fn), uint64(l.displacer.displacedLen(fn.Site))
+			if c := plainest[d.CIE]; !run.Add(c, at, size, rows) {
+				if !yield(&run.FDE) {
+					return
+				}
+				run.Reset()
+				run.Add(c, at, size, rows)
 			}
 		}
+		if run.Size > 0 {
+			yield(&run.FDE)
+		}
 	}
+}
+
+// displacedRows appends the rows of the displaced instructions of a function whose entry is d.
+func (l *layout) displacedRows(dst []byte, fn *Func, d *ehframe.FDE) ([]byte, error) {
+	lead := fn.Addr - d.PC // of rows before the site nothing is displaced
+	first, gone := l.displacer.displacedRows(fn.Site, d.CIE)
+	dst, err := d.AppendMoved(append(dst, first...), lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
+		to, ok := l.displacer.displacedAt(fn.Site, int(max(at, lead)-lead))
+		return uint64(to - gone), ok
+	})
+	if err != nil {
+		return dst, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Func, err)
+	}
+	return dst, nil
 }

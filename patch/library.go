@@ -127,7 +127,9 @@ func (l *layout) extendDynamic(resolver uint64, entries []elfio.Dyn) error {
 	at := alignUp(l.end(), 8)
 	var relocs []inject.DynReloc
 	if resolver != 0 {
-		relocs = []inject.DynReloc{{Off: l.relWord, Type: l.p.m.facts().irelative, Addend: int64(resolver)}}
+		relocs = []inject.DynReloc{
+			{Off: l.relWord, Type: l.p.m.facts().irelative, Irelative: true, Addend: int64(resolver)},
+		}
 	}
 	x, err := inject.ExtendDynamic(l.p.file, at, relocs, entries...)
 	if err != nil {

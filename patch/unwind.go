@@ -12,7 +12,6 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
-	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -72,8 +71,9 @@ func (l *layout) unwind() error {
 	}
 	at = l.add(piece{name: ".fentry.eh_frame_hdr", size: uint64(len(hdr)), align: 4, owner: nobody, ready: hdr})
 	l.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
-	l.sections = append(l.sections,
-		inject.Section{Name: ".debug_frame", Type: elf.SHT_PROGBITS, Data: debug, Size: uint64(len(debug)), Align: 8})
+	if l.p.Options.Target == File {
+		l.sections = append(l.sections, debugFrame(debug))
+	}
 	return nil
 }
 

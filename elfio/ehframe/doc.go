@@ -16,11 +16,12 @@
 //
 // Call frame instructions are copied as they are. What they say of the stack pointer and of the return address is read
 // row by row (rows.go), which is also how they are cut for a copy of a part of the code; of language-specific data, the
-// call sites and landing pads (lsda.go):
+// call sites and landing pads (lsda.go). Pieces of code that lie one behind another share an entry (run.go):
 //
 //	d, ok := ehframe.NewIndex(t).Find(pc)
 //	rows, err := d.AppendRows(nil)
 //	calls, n, err := d.AppendCallSites(f, nil, limit)
+//	joined := run.Add(d.CIE, pc, size, code)        // run.FDE describes all that has been added
 //
 // # What is refused
 //

@@ -18,9 +18,12 @@ import (
 
 // DynReloc is a dynamic relocation to add to an image.
 type DynReloc struct {
-	Off    uint64 // address relocated
-	Type   uint32 // machine's relocation type, such as R_X86_64_IRELATIVE
-	Addend int64
+	Off  uint64 // address relocated
+	Type uint32 // machine's relocation type, such as R_X86_64_IRELATIVE
+	// Irelative says that this is the machine's relocation of that name. Those may be among the relocations of the PLT,
+	// too, where only they and jump slots may be.
+	Irelative bool
+	Addend    int64
 	// Symbol is the symbol it refers to, "" if none. A symbol that the image's dynamic symbol table lacks is added as
 	// a weak reference without a version.
 	Symbol string
@@ -225,10 +228,25 @@ func (x *dynExtender) symbols(relocs []DynReloc) error {
 	return nil
 }
 
-// relocs copies and extends DT_RELA.
+// A relocTable is one of the two tables of relocations with addends, by the entries of the dynamic section.
+type relocTable struct{ start, size, other elf.DynTag }
+
+// relocTable chooses the table that is to have more relocations: DT_RELA, or the PLT's, which is smaller in programs that
+// can be loaded anywhere, and is applied behind it. Indices of its entries are in the PLT, and stay.
+func (x *dynExtender) relocTable(relocs []DynReloc) (t relocTable, otherValue uint64) {
+	d := x.d
+	all := !slices.ContainsFunc(relocs, func(r DynReloc) bool { return !r.Irelative })
+	if n := d.value(elf.DT_PLTRELSZ); all && n > 0 && n < d.value(elf.DT_RELASZ) {
+		return relocTable{elf.DT_JMPREL, elf.DT_PLTRELSZ, elf.DT_PLTREL}, uint64(elf.DT_RELA)
+	}
+	return relocTable{elf.DT_RELA, elf.DT_RELASZ, elf.DT_RELAENT}, x.f.c.RelaSize()
+}
+
+// relocs copies and extends a table of relocations.
 func (x *dynExtender) relocs(relocs []DynReloc) error {
 	f, c, d := x.f, x.f.c, x.d
-	old, err := x.table("DT_RELA", d.value(elf.DT_RELA), d.value(elf.DT_RELASZ))
+	t, other := x.relocTable(relocs)
+	old, err := x.table(t.start.String(), d.value(t.start), d.value(t.size))
 	if err != nil {
 		return err
 	}
@@ -251,12 +269,12 @@ func (x *dynExtender) relocs(relocs []DynReloc) error {
 	at := x.put(old, extra)
 	size := uint64(len(old) + len(extra))
 	if len(old) > 0 {
-		x.moved(elf.SHT_RELA, d.value(elf.DT_RELA), at, size)
+		x.moved(elf.SHT_RELA, d.value(t.start), at, size)
 	}
 	for _, e := range []struct {
 		tag elf.DynTag
 		v   uint64
-	}{{elf.DT_RELA, at}, {elf.DT_RELASZ, size}, {elf.DT_RELAENT, c.RelaSize()}} {
+	}{{t.start, at}, {t.size, size}, {t.other, other}} {
 		if cur, ok := d[e.tag]; ok && cur.Val == e.v {
 			continue
 		}

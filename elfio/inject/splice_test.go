@@ -225,7 +225,7 @@ func splice(t testing.TB, raw []byte, symbolsFrom *elfio.File, dynamic, irel boo
 	}
 	if irel {
 		relocs = append(relocs, DynReloc{Off: linked.Symbols["scratch"], Type: uint32(elf.R_X86_64_IRELATIVE),
-			Addend: int64(linked.Symbols["resolver"])})
+			Irelative: true, Addend: int64(linked.Symbols["resolver"])})
 	}
 	if relocs != nil {
 		x, err := ExtendDynamic(f, room(8), relocs)
