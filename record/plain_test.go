@@ -151,6 +151,11 @@ func TestPlain(t *testing.T) {
 			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"OCAMLRUNPARAM\"\n.text\n",
 			want: "f: stack-walker +0 0 0",
 		},
+		{
+			name: "with HotSpot, which walks stacks from return addresses",
+			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"gHotSpotVMStructs\"\n.text\n",
+			want: "f: stack-walker +0 0 0",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -119,8 +119,8 @@ func Reasons() []ReasonText {
 		{ReasonGoImage,
 			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others."},
 		{ReasonStackWalker,
-			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, GraalVM's, " +
-				"Dart's or .NET's."},
+			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, HotSpot's, " +
+				"GraalVM's, Dart's or .NET's."},
 		{ReasonNoUnwindInfo,
 			"The function has no unwind information, so it cannot be known whether it uses its return address."},
 		{ReasonUnusualUnwind,

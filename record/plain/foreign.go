@@ -13,8 +13,8 @@ import (
 // While a function is traced, its return address is that of a thunk. Unwind tables say where the real one is, and
 // whoever unwinds by them need not care. Some runtimes do not: for each call that compiled code makes they have a row in
 // a table of their own, found by the return address, which says where pointers are. Go stops at an address that it does
-// not know, and OCaml's and V8's collectors crash. It does not help to leave their own code alone, since what that calls
-// is found the same way.
+// not know, and OCaml's and V8's collectors crash. HotSpot walks the stack of Java code from the return address of the function
+// that this has called. It does not help to leave their own code alone, since what that calls is found the same way.
 //
 // Such an image need not have symbols, but each of these runtimes has a text that no image without it has a use for. An
 // image that merely mentions one is refused as well, which costs its trace.
@@ -27,6 +27,7 @@ var runtimes = []struct {
 	{"\xff Go buildinf:", GoImage},
 	{"OCAMLRUNPARAM", StackWalker},       // a variable that OCaml's runtime reads
 	{"v8::ToLocalChecked", StackWalker},  // in a message of V8's
+	{"gHotSpotVMStructs", StackWalker},   // a symbol that HotSpot has for debuggers
 	{"com.oracle.svm.core", StackWalker}, // names of classes in native images of GraalVM
 	{"Dart_Initialize", StackWalker},     // in a message of the Dart VM's
 	{"DOTNET_gcServer", StackWalker},     // .NET, compiled ahead of time or as one file
