@@ -15,10 +15,26 @@ import (
 // amd64Machine is x86-64.
 type amd64Machine struct{}
 
-// place: jumps reach 2 GiB; what is out of their reach cannot be patched at all.
+// place: jumps reach 2 GiB; what is out of their reach cannot be patched at all. Short jumps go to padding, where the jump
+// to the thunk is.
 func (m amd64Machine) place(l *layout) error {
 	l.addThunks()
-	return l.addDisplaced(m)
+	if err := l.addDisplaced(m); err != nil {
+		return err
+	}
+	rows := m.entryRows(l.p.flavour().hides())
+	for i := range l.p.Functions {
+		fn := &l.p.Functions[i]
+		if fn.ID == 0 || fn.Via == 0 {
+			continue
+		}
+		at, thunk := fn.Via, l.thunk(fn.ID)
+		l.pieces = append(l.pieces, piece{
+			addr: at, name: ".fentry.veneers", code: true, size: amd64.JumpLen, align: 1, owner: i, rows: rows,
+			write: func(dst []byte) ([]byte, error) { return amd64.AppendJump(dst, at, thunk) },
+		})
+	}
+	return nil
 }
 
 func (amd64Machine) displacedLen(s *record.Site) int {
@@ -89,7 +105,12 @@ func (amd64Machine) callers() ehframe.Rules {
 // appendSite appends a jump.
 func (amd64Machine) appendSite(b []byte, s *record.Site, r route) (_ []byte, err error) {
 	start := len(b)
-	if b, err = amd64.AppendJump(b, s.Addr, r.to); err != nil {
+	if s.Via != 0 {
+		b, err = amd64.AppendJumpShort(b, s.Addr, s.Via)
+	} else {
+		b, err = amd64.AppendJump(b, s.Addr, r.to)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return amd64.AppendNops(b, s.Len-(len(b)-start)), nil
@@ -97,13 +118,17 @@ func (amd64Machine) appendSite(b []byte, s *record.Site, r route) (_ []byte, err
 
 func (amd64Machine) appendNops(b []byte, n int) []byte { return amd64.AppendNops(b, n) }
 
-// thunkOf decodes e9 rel32, and 67 e8 rel32.
+// thunkOf decodes e9 rel32, and 67 e8 rel32. It follows eb rel8.
 func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
-	b, err := f.Bytes(site, amd64.JumpLen)
-	if err == nil && b[0] == 0x67 {
-		b, err = f.Bytes(site, wordCallLen)
+	b, err := f.Bytes(site, amd64.JumpShortLen)
+	if err == nil && b[0] == 0xeb {
+		site += amd64.JumpShortLen + uint64(int64(int8(b[1])))
 	}
-	if err != nil {
+	n := amd64.JumpLen
+	if err == nil && b[0] == 0x67 {
+		n = wordCallLen
+	}
+	if b, err = f.Bytes(site, n); err != nil {
 		return 0, err
 	}
 	in, err := amd64.Decode(b)

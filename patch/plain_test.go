@@ -206,11 +206,17 @@ func compareRows(t *testing.T, path string, p *patch.Plan, before, after []byte)
 	return n
 }
 
-// framesOf are the entries that patching has added to an image.
+// framesOf are the entries that patching has added to an image, for its own code.
 func framesOf(t *testing.T, image []byte) *ehframe.Index {
 	t.Helper()
+	return framesIn(t, image, ".fentry.frames")
+}
+
+// framesIn are the entries in a section of an image.
+func framesIn(t *testing.T, image []byte, section string) *ehframe.Index {
+	t.Helper()
 	f := parse(t, image)
-	i := f.SectionIndex(".fentry.frames")
+	i := f.SectionIndex(section)
 	if i < 0 {
 		t.Fatal("no unwind information")
 	}

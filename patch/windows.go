@@ -30,7 +30,7 @@ type Purpose uint8
 const (
 	ToThunk   Purpose = 1 << iota // "trace": a site leads to its thunk
 	ToNop                         // "nop": a profiling call becomes nops
-	ToLanding                     // "veneer": nops become the way to a thunk that is out of reach
+	ToLanding                     // "veneer": nops become the way to a thunk that the site's branch does not reach
 	ToCall                        // "call": a call through a word becomes one of a thunk
 )
 

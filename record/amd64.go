@@ -34,6 +34,10 @@ func (amd64Machine) starts(*image) error { return nil }
 
 func (amd64Machine) jump(c *code.Text, addr uint64) (uint64, bool) {
 	b := c.From(addr)
+	if len(b) >= 2 && b[0] == 0xeb { // jmp rel8, to padding near by
+		addr += 2 + uint64(int64(int8(b[1])))
+		b = c.From(addr)
+	}
 	if len(b) < amd64SiteSize || b[0] != 0xe9 {
 		return 0, false
 	}

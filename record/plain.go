@@ -2,8 +2,10 @@ package record
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/record/plain"
@@ -49,16 +51,51 @@ func (fd *finder) plain() error {
 	if err != nil {
 		return err
 	}
+	var mu sync.Mutex
+	brief := map[int]plain.Entry{} // by site
 	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
 		own := fd.own()
 		for i := from; i < to; i++ {
 			s := &fd.sites[i]
-			if k := own.im.funcs.at(s.Func); k >= 0 && wanted(s) {
-				own.displaced(s, f.Entry(k))
+			k := own.im.funcs.at(s.Func)
+			if k < 0 || !wanted(s) {
+				continue
+			}
+			e := f.Entry(k)
+			own.displaced(s, e, 0)
+			if e.Brief && s.Reason == Reason(e.Refusal) {
+				mu.Lock()
+				brief[i] = e
+				mu.Unlock()
 			}
 		}
 	})
+	fd.detours(f, brief)
 	return nil
+}
+
+// detours gives sites that have room for a short jump only the padding that it goes to, in the order of their addresses.
+func (fd *finder) detours(f *plain.Finder, brief map[int]plain.Entry) {
+	if len(brief) == 0 {
+		return
+	}
+	places := slices.Sorted(maps.Keys(brief))
+	pads := f.Pads(func(yield func(lo, hi uint64) bool) {
+		for i := range fd.sites {
+			s := &fd.sites[i]
+			if e, ok := brief[i]; ok && !yield(e.Addr, e.Addr+uint64(e.Len)) || s.Len > 0 && !yield(s.Addr, s.End()) {
+				return
+			}
+		}
+	})
+	for _, i := range places {
+		e := brief[i]
+		if via := pads.Take(e); via != 0 {
+			e.Refusal = ""
+			fd.sites[i].Reason = ReasonNoSite
+			fd.displaced(&fd.sites[i], e, via)
+		}
+	}
 }
 
 // sweep is what is known of all code, which is decoded the first time that it is asked for.
@@ -97,15 +134,16 @@ func (fd *finder) hasSite(such func(*Site) bool) bool {
 	return false
 }
 
-// displaced makes a function's first instructions its site, unless there is a reason against it.
-func (fd *finder) displaced(s *Site, e plain.Entry) {
+// displaced makes a function's first instructions its site, unless there is a reason against it. via: see [Site].
+func (fd *finder) displaced(s *Site, e plain.Entry, via uint64) {
 	site := *s
 	site.Addr, site.Len, site.Moved, site.Kind, site.Ret, site.Reason = e.Addr, e.Len, e.Moved, KindPlain, fd.m.atEntry(), ""
+	site.Via = via
 	if e.Signed {
 		site.Ret = RetSignedLR
 	}
 	if e.Refusal != "" {
-		site.Addr = s.Addr
+		site.Addr, site.Len, site.Moved = s.Addr, 0, 0
 	}
 	fd.complete(&site)
 	fd.exclude(&site)

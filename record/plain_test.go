@@ -12,11 +12,12 @@ import (
 // TestPlain looks at functions that no compiler has prepared: what is displaced, and why others are left alone. Each
 // rule has a function that it refuses, and most have one beside it that is no different otherwise and is not refused.
 func TestPlain(t *testing.T) {
-	start := fn("_start", "ud2") + ".p2align 4\n"
+	start := fn("_start", "ud2\n.p2align 4")
 	// stripped is a function that only unwind tables tell of.
 	stripped := func(body string) string { return ".p2align 4\n.cfi_startproc\n" + body + "\n.cfi_endproc\n" }
 	const frame = "push %rbp\n.cfi_def_cfa_offset 16\nmov %rsp,%rbp\n.cfi_def_cfa_register 6\n"
 	const unframe = "pop %rbp\n.cfi_def_cfa 7,8\n"
+	const loop = "mov %edi,%eax\n1: dec %edi\njnz 1b\nret"
 	tests := []struct {
 		name, text string
 		args       string
@@ -40,7 +41,22 @@ func TestPlain(t *testing.T) {
 			name: "a branch into the window, and to its end",
 			text: fn("f", "mov %edi,%eax\n1: dec %edi\njnz 1b\nmov %edi,%eax\nret") + ".p2align 4\n" +
 				fn("g", "xchg %eax,%ecx\nmov %edi,%ecx\nmov %ecx,%eax\n1: dec %edi\njnz 1b\nret"),
-			want: "f: jump-into-site +0 0 0\ng:  +0 5 5",
+			want: "f:  +0 2 2 by +9\ng:  +0 5 5",
+		},
+		{
+			name: "a short jump, to padding behind the function, before it, and behind another one that calls exit",
+			text: fn("f", loop) + ".skip 5,0xcc\n" + fn("g", loop) + fn("exit", "mov $1,%eax\ncall f") + ".skip 11,0x90\n" +
+				fn("h", loop) + fn("i", loop),
+			want: "f:  +0 2 2 by +7\ng:  +0 2 2 by +18\nh:  +0 2 2 by -5\ni: jump-into-site +0 0 0",
+		},
+		{
+			name: "no short jump: into the middle of its instructions; padding that code runs on into, that something " +
+				"points to, that is another site's, that is too far away",
+			text: fn("f", "xchg %eax,%ecx\n1: dec %edi\njnz 1b\nret") + fn("g", loop+"\nmov $1,%eax") + ".skip 8,0x90\n" +
+				fn("h", "mov $1,%eax\nret") + ".skip 3,0x90\npad: .skip 4,0x90\n" + fn("i", "lea pad(%rip),%rax\nret") +
+				fn("j", "ret") + ".skip 4,0xcc\n" + fn("k", "lea f(%rip),%rax\nret\n.skip 130,0x90") + ".skip 5,0x90\n" +
+				fn("l", "mov $1,%eax\nret"),
+			want: "f: jump-into-site +0 0 0\ng: jump-into-site +0 0 0\nh:  +0 5 5\ni:  +0 7 7\nj:  +0 5 1\nk:  +0 7 7",
 		},
 		{
 			name: "a branch of another function",
@@ -181,7 +197,11 @@ func TestPlain(t *testing.T) {
 				if !names[name] {
 					continue
 				}
-				got = append(got, fmt.Sprintf("%s: %s +%d %d %d", name, s.Reason, s.Addr-s.Func, s.Len, s.Moved))
+				line := fmt.Sprintf("%s: %s +%d %d %d", name, s.Reason, s.Addr-s.Func, s.Len, s.Moved)
+				if s.Via != 0 {
+					line += fmt.Sprintf(" by %+d", int64(s.Via-s.Func))
+				}
+				got = append(got, line)
 				if s.Traceable() != (s.Kind == KindPlain) || s.Traceable() != (s.Ret == RetSP) {
 					t.Errorf("%s: kind %v, return address %v", name, s.Kind, s.Ret)
 				}

@@ -65,7 +65,8 @@ func Reasons() []ReasonText {
 		{ReasonColdPart,
 			"This is a part of another function that the compiler moved away (.cold), as its name or unwind table shows; " +
 				"only jumps enter it."},
-		{ReasonShortFunction, "The function ends before there is room for a jump."},
+		{ReasonShortFunction,
+			"The function ends before there is room for a jump, and for a short one there is no padding near by, where it could go."},
 		{ReasonShortSite,
 			"Too few bytes are free at the entry for a jump: -fpatchable-function-entry=N,M requires N-M >= 5 on x86-64, " +
 				">= 1 on arm64."},

@@ -18,6 +18,7 @@ type Site struct {
 
 	Addr  uint64 // first byte that may be overwritten; Func for a function without a site
 	Len   int    // size of the site in bytes, 0 for a function without a site
+	Via   uint64 // of [KindPlain]: padding that the jump to the thunk takes, as Len is enough for a short one only; 0: none
 	Moved int    // of [KindPlain] and [KindLibCall]: how many of the Len bytes are instructions, which have to go elsewhere
 	Kind  Kind   // what the compiler left at Addr
 	Ret   RetLoc // where the caller's return address is when execution reaches Addr

@@ -50,11 +50,13 @@ func (amd64Machine) part(e *entry, facts fact, marks mark) bool {
 // functionAlign is what compilers align functions to, unless they are to be small.
 const functionAlign = 16
 
-// window takes whole instructions, five bytes at least, and padding behind a short function.
+func (amd64Machine) jumps() []int { return []int{amd64.JumpLen, amd64.JumpShortLen} }
+
+// window takes whole instructions, as many as a jump needs at least, and padding behind a short function.
 func (amd64Machine) window(e *entry) Refusal {
 	own := e.own()
 	ends := false
-	for e.n < amd64.JumpLen && !ends {
+	for e.n < e.jump && !ends {
 		if e.n >= len(own) {
 			return Short
 		}
@@ -72,7 +74,7 @@ func (amd64Machine) window(e *entry) Refusal {
 		e.n += in.Len
 	}
 	e.moved = e.n
-	for e.n < amd64.JumpLen { // padding, behind the function or in it: no target, as around sees
+	for e.n < e.jump { // padding, behind the function or in it: no target, as around sees
 		in, err := amd64.Decode(e.code[min(e.n, len(e.code)):])
 		if err != nil || in.Op != amd64.Nop && in.Op != amd64.Int3 {
 			return Short

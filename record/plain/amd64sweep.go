@@ -40,6 +40,12 @@ func (s *amd64Sweep) unit(d *decoder, b []byte) {
 		}
 		at += in.Len
 	}
+	switch {
+	case last.Len > 0 && (last.Op == amd64.Call || last.Op == amd64.CallInd):
+		d.facts |= endsInCall
+	case last.Len == 0 || !last.Op.EndsBlock():
+		d.facts |= open
+	}
 	if amd64RunsOn(last) && u.fn >= 0 {
 		d.runOn(u.lo+uint64(lastAt), amd64.IsNops(d.behind()))
 	}

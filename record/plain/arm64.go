@@ -144,6 +144,8 @@ func (e *entry) scratchDead() bool {
 	return true
 }
 
+func (arm64Machine) jumps() []int { return []int{arm64.InstLen} }
+
 // window takes one instruction.
 func (arm64Machine) window(e *entry) Refusal {
 	in, err := arm64.Decode(e.own())

@@ -20,6 +20,7 @@
 //   - pointers.go, tables.go: targets that no branch shows
 //   - unwind.go: where the stack pointer is
 //   - entry.go: the rules
+//   - amd64pads.go: where jumps go that are too short for a thunk
 //   - foreign.go: images that are left alone
 //   - machine.go: what the rules have to know of an instruction set; amd64*.go and arm64*.go mirror each other, but for
 //     flags (amd64flags.go)

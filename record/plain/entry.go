@@ -1,6 +1,10 @@
 package plain
 
-import "github.com/fentry-dev/fentry/elfio/ehframe"
+import (
+	"cmp"
+
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+)
 
 // Refusal says why a function cannot be traced by moving its first instructions. Codes are stable.
 type Refusal string
@@ -32,6 +36,9 @@ type Entry struct {
 	Moved   int    // how many of them are the function's instructions
 	Signed  bool   // on arm64: there, the function has signed its return address
 	Refusal Refusal
+	// Brief: Refusal is for a jump to a thunk. The other fields are those of a short jump, to padding near by, if there is
+	// some (see Pads).
+	Brief bool
 }
 
 // Entry returns where function i can be displaced, or why it cannot. It may be called by several goroutines at once.
@@ -47,12 +54,22 @@ func (f *Finder) Entry(i int) Entry {
 	lead, e.signed = f.m.begin(f, b)
 	e.at = e.start + uint64(lead)
 	e.code = b[lead:]
-	for _, judge := range [...]func() Refusal{e.function, e.unwinding, e.window, e.around} {
+	for _, judge := range [...]func() Refusal{e.function, e.unwinding} {
 		if r := judge(); r != "" {
 			return Entry{Refusal: r}
 		}
 	}
-	return Entry{Addr: e.at, Len: e.n, Moved: e.moved, Signed: e.signed}
+	var first Refusal
+	for k, n := range f.m.jumps() {
+		r := e.site(n)
+		if r == "" {
+			return Entry{Addr: e.at, Len: e.n, Moved: e.moved, Signed: e.signed, Refusal: first, Brief: k > 0}
+		}
+		if first = cmp.Or(first, r); r != Short && r != JumpInto {
+			break
+		}
+	}
+	return Entry{Refusal: first}
 }
 
 // entry is one function while it is judged.
@@ -64,6 +81,7 @@ type entry struct {
 	fde            ehframe.FDE
 	rows           []ehframe.Row
 	signed         bool // the return address is signed at at
+	jump           int  // bytes of what takes the place of instructions
 	n, moved       int
 }
 
@@ -121,8 +139,14 @@ func (e *entry) unwinding() Refusal {
 	return ""
 }
 
-// window decides how much is displaced.
-func (e *entry) window() Refusal { return e.f.m.window(e) }
+// site decides how much is displaced by a jump of so many bytes, and judges that.
+func (e *entry) site(jump int) Refusal {
+	e.jump, e.n, e.moved = jump, 0, 0
+	if r := e.f.m.window(e); r != "" {
+		return r
+	}
+	return e.around()
+}
 
 // call judges a call by its return address: the copy has no landing pads, and an exception passes it. So there must be
 // none, and the call must not be one through which nothing may be thrown.

@@ -26,7 +26,10 @@ type machine interface {
 	part(e *entry, facts fact, marks mark) bool
 	// live reports whether the function may use what its caller leaves in flags, or in registers that thunks change.
 	live(e *entry) bool
-	// window decides how much is displaced.
+	// jumps are the lengths of what can take the place of instructions. The first is that of a jump to a thunk, the others
+	// are jumps to one near by.
+	jumps() []int
+	// window decides how much is displaced, by a jump of e.jump bytes.
 	window(e *entry) Refusal
 	// begins reports whether an instruction begins at an offset of code, or behind it.
 	begins(code []byte, off int) bool

@@ -37,6 +37,8 @@ const (
 	loopsFramed                   // likewise, while something is on the stack
 	flagsResult                   // a caller uses the flags that it leaves
 	ranInto                       // the code before it runs on into it
+	open                          // what is behind its last instruction may be reached
+	endsInCall                    // its last instruction is a call, which does not return
 	forks                         // makes a process or thread that returns, too, and shares memory
 )
 
