@@ -71,10 +71,14 @@ var mayImport = map[string][]string{
 	"internal/safefile":   {},
 	"internal/safetext":   {},
 	"internal/sitetable":  {"elfio"},
+	"internal/syscalls":   {},
 
 	// Generators of sources and objects.
-	"internal/spec":          {},
-	"internal/spec/gen":      {"internal/spec"},
+	"internal/spec":                       {},
+	"internal/spec/gen":                   {"internal/spec"},
+	"internal/syscalls/internal/mktables": {"internal/syscalls/internal/tables"},
+	"internal/syscalls/internal/tables":   {},
+
 	"stub/internal/build":    {},
 	"stub/internal/mkobject": {"stub/internal/build"},
 
