@@ -49,6 +49,7 @@ type libraries struct {
 	logf     func(format string, args ...any)
 	prepares func(library string)
 	places   *places.Probe // for copies that are not in the cache
+	syscalls bool          // system calls are recorded in libraries that no pattern names, too
 
 	mu    sync.Mutex
 	cache *cache.Cache // nil: none can be used
@@ -67,6 +68,7 @@ type library struct {
 	about  about
 	info   os.FileInfo // of the library itself
 	copied *os.File    // nil: it is left alone
+	silent bool        // no pattern names it: it is patched for its system calls only
 }
 
 // about is what the cache keeps beside a patched copy.
@@ -82,7 +84,7 @@ const cacheKind = "images"
 
 // newLibraries returns nil if no libraries are to be traced.
 func newLibraries(p *Program, o *Options) (*libraries, error) {
-	if len(o.Libraries) == 0 {
+	if len(o.Libraries) == 0 && !(o.Syscalls && p.loads()) {
 		return nil, nil
 	}
 	if t := o.Plan.Tracer; t != patch.FunctionGraph && t != patch.Function {
@@ -104,7 +106,7 @@ func newLibraries(p *Program, o *Options) (*libraries, error) {
 		l.prepares = func(string) {}
 	}
 	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
-	l.find = record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Named: o.Plan.Select}
+	l.find, l.syscalls = o.find(), o.Syscalls
 	var self unix.Stat_t
 	if err := unix.Stat("/proc/self/exe", &self); err == nil {
 		l.own = identity(&self)
@@ -141,7 +143,9 @@ func (l *libraries) results() (libs []Library, unmatched []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, lib := range l.order {
-		libs = append(libs, lib.Library)
+		if !lib.silent {
+			libs = append(libs, lib.Library)
+		}
 	}
 	for i := range l.patterns {
 		if !l.patterns[i].matched {
@@ -180,10 +184,11 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 	if err != nil {
 		path = given
 	}
-	if !l.named(given, path, f) {
+	named := l.named(given, path, f)
+	if !named && !l.syscalls {
 		return nil
 	}
-	lib := &library{Library: Library{Path: path}}
+	lib := &library{Library: Library{Path: path}, silent: !named}
 	if lib.info, err = f.Stat(); err != nil {
 		return nil
 	}
@@ -194,7 +199,7 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 	if lib.Untraced == "" {
 		lib.Untraced = lib.about.Untraced
 	}
-	if lib.Untraced != "" && !lib.about.Unselected {
+	if lib.Untraced != "" && !lib.about.Unselected && !lib.silent {
 		l.logf("%s: not traced: %s", path, lib.Untraced)
 	}
 	return lib
@@ -223,9 +228,12 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
 		return fmt.Errorf("it belongs to user %d", uid)
 	}
-	plan := l.plan
+	plan, find := l.plan, l.find
 	plan.Path = lib.Path
-	key := l.key(&plan, st)
+	if lib.silent {
+		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named = true, record.PlainNone, false, nil
+	}
+	key := l.key(&plan, find, st)
 	var err error
 	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {
 		lib.Kept = true
@@ -234,7 +242,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	l.prepares(lib.Path)
 	defer l.prepares("")
 	return mapped.Guard(func() error {
-		im, err := planLibrary(f, lib.Path, l, &plan)
+		im, err := planLibrary(f, lib.Path, l, &plan, find)
 		if err != nil {
 			return err
 		}
@@ -245,10 +253,9 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 }
 
 // key is what a library's copy depends on: the file, all options, and the fentry that makes it.
-func (l *libraries) key(plan *patch.Options, st *unix.Stat_t) string {
+func (l *libraries) key(plan *patch.Options, find record.Options, st *unix.Stat_t) string {
 	o := *plan
 	o.Select, o.Roots, o.Hide, o.Without = nil, nil, nil, nil
-	find := l.find
 	find.Named = nil
 	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, l.symbols.DebugDirs),
 		plan.Select.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key())

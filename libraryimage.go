@@ -13,6 +13,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 )
 
 // isLibrary tells whether a file can be a shared library for this machine.
@@ -49,7 +50,7 @@ type libraryImage struct {
 }
 
 // planLibrary plans a library. What it returns refers to the mapped file.
-func planLibrary(f *os.File, path string, l *libraries, o *patch.Options) (im *libraryImage, err error) {
+func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find record.Options) (im *libraryImage, err error) {
 	m, err := mapped.MapFD(int(f.Fd()), path)
 	if err != nil {
 		return nil, err
@@ -57,13 +58,16 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options) (im *l
 	p := &Program{Path: path, symbols: l.symbols, mapped: m}
 	p.symbols.Path = path
 	im = &libraryImage{program: p}
-	if err := p.find(l.find); err != nil {
+	if err := p.find(find); err != nil {
 		im.close()
 		return nil, err
 	}
 	if p.Patched {
 		im.about.Untraced = "it is patched already, and traces itself"
 		return im, nil
+	}
+	if p.Syscalls != nil {
+		o.Syscalls = &p.Syscalls
 	}
 	plan, err := patch.New(p.File, p.Sites, *o)
 	if err != nil {

@@ -25,6 +25,8 @@ type Program struct {
 	// Sites are its functions, each with the place where it can be traced or the reason why it cannot. Programs that
 	// fentry has patched have none: they trace themselves.
 	Sites []record.Site
+	// Syscalls are its system calls, if they were asked for.
+	Syscalls []record.Syscall
 	// Patched says that the program traces itself.
 	Patched bool
 	// Untraced says why nothing in the program can be traced; "" if something can or the program traces itself.
@@ -106,7 +108,15 @@ func (p *Program) find(o record.Options) error {
 	if p.Sites, err = record.Find(f, o); err != nil {
 		return err
 	}
-	if p.traceable() {
+	if o.Syscalls {
+		if p.Syscalls, err = record.Syscalls(f, p.table); err != nil {
+			return err
+		}
+		if p.Syscalls == nil {
+			p.Syscalls = []record.Syscall{} // none, but asked for
+		}
+	}
+	if p.traceable() || o.Syscalls {
 		return nil
 	}
 	functions := "functions"
@@ -139,6 +149,9 @@ func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
 	if o.Path == "" {
 		o.Path = p.Path
 	}
+	if p.Syscalls != nil {
+		o.Syscalls = &p.Syscalls
+	}
 	var plan *patch.Plan
 	err := mapped.Guard(func() (err error) {
 		plan, err = patch.New(p.File, p.Sites, o)
@@ -155,6 +168,15 @@ func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
 // process then, unless it is done by Guard, which returns an error that names the file. The functions of this package
 // need no Guard around them. What do was changing is left half done.
 func Guard(do func() error) error { return mapped.Guard(do) }
+
+// loads reports whether a dynamic loader loads libraries of the program.
+func (p *Program) loads() (yes bool) {
+	_ = mapped.Guard(func() error {
+		yes = p.File != nil && p.interpreter() != ""
+		return nil
+	})
+	return yes
+}
 
 // interpreter is the path of the program's dynamic loader, "" if it has none.
 func (p *Program) interpreter() string {

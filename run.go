@@ -42,6 +42,9 @@ type Options struct {
 	// LibraryCalls adds calls of libraries' functions, which are named function@plt. So does a pattern of Plan.Select that
 	// ends with @plt.
 	LibraryCalls bool
+	// Syscalls records the program's system calls, and those of its libraries, which are patched for that whatever
+	// Libraries says. Only for the tracers function_graph and function, without a threshold.
+	Syscalls bool
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options
@@ -76,6 +79,11 @@ type Options struct {
 	Preparing func(library string)
 	// Logf receives messages for people, one line each without a newline; nil: they are discarded.
 	Logf func(format string, args ...any)
+}
+
+// find is what is looked for in images.
+func (o *Options) find() record.Options {
+	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: o.Syscalls, Named: o.Plan.Select}
 }
 
 // DefaultOverhead is the bound of what tracing adds to a program of which somebody who wants to see what it does need
@@ -132,7 +140,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	p, err := OpenWith(path, o.Symbols, record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Named: o.Plan.Select})
+	p, err := OpenWith(path, o.Symbols, o.find())
 	if err != nil {
 		return nil, err
 	}

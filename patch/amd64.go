@@ -59,6 +59,26 @@ func (amd64Machine) displacedAt(s *record.Site, off int) (int, bool) {
 	return amd64.DisplacedAt(s.Bytes[:s.Moved], off)
 }
 
+func amd64Syscall(s *Syscall, code []byte) amd64.SyscallCopy {
+	return amd64.SyscallCopy{Code: code, At: s.Move.Addr, Call: int(s.Addr - s.Move.Addr)}
+}
+
+func (amd64Machine) syscallLen(s *Syscall, code []byte) int {
+	c := amd64Syscall(s, code)
+	return c.Len()
+}
+
+func (amd64Machine) syscallPlace(s *Syscall, code []byte, off int) (int, bool) {
+	c := amd64Syscall(s, code)
+	return c.Place(off)
+}
+
+func (amd64Machine) appendSyscall(dst []byte, s *Syscall, code []byte, to uint64, r enterExit) ([]byte, error) {
+	c := amd64Syscall(s, code)
+	c.Enter, c.Exit = r.enter, r.exit
+	return c.Append(dst, to)
+}
+
 // wordCall decodes ff 15 disp32, call *slot(%rip), and ff 25 disp32, jmp *slot(%rip).
 func (amd64Machine) wordCall(b []byte, at uint64) (uint64, bool) {
 	if len(b) < wordCallLen || b[0] != 0xff || b[1] != 0x15 && b[1] != 0x25 {

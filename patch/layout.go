@@ -50,6 +50,7 @@ type layout struct {
 	displacer displacer // nil: the machine is none
 	displaced uint64    // where the instructions are that sites have displaced
 	stubs     uint64    // likewise, of stubs for calls of libraries
+	syscalls  uint64    // where system calls are that have been moved; 0: none have
 
 	copied    map[int][]copiedCall // calls of libraries among displaced instructions, by function
 	firstCall map[uint32]uint64    // where the first call of a library's function is rewritten, by id
@@ -148,7 +149,9 @@ func (l *layout) layout() error {
 	}
 	l.number()
 	if l.traced == 0 {
-		return p.nothingToTrace()
+		if err := p.nothingToTrace(); err != nil {
+			return err
+		}
 	}
 	if err := l.memory(rt); err != nil {
 		return err
@@ -160,7 +163,12 @@ func (l *layout) layout() error {
 		return err
 	}
 	if l.traced == 0 {
-		return p.nothingToTrace()
+		if err := p.nothingToTrace(); err != nil {
+			return err
+		}
+	}
+	if err := l.addSyscalls(); err != nil {
+		return err
 	}
 	if err := l.cut(); err != nil {
 		return err
@@ -198,6 +206,11 @@ func (l *layout) rest(rt *elfio.File) error {
 	if err := l.unwind(); err != nil {
 		return err
 	}
+	edits, err := l.syscallEdits()
+	if err != nil {
+		return err
+	}
+	l.tables = append(l.tables, edits...)
 	l.info()
 	if err := l.early(); err != nil {
 		return err

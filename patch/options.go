@@ -68,6 +68,8 @@ type Options struct {
 
 	// Select chooses the functions to trace; nil: all.
 	Select *record.Filter
+	// NoFunctions leaves out all functions, whatever Select says: only system calls are recorded.
+	NoFunctions bool
 	// Without is functions that are not traced whatever Select says; nil: none.
 	Without *record.LeftOut
 	// MinSize is the size in bytes below which functions are not traced, as if Select did not choose them. Those of
@@ -87,6 +89,10 @@ type Options struct {
 	// what and in which order. Only for FunctionGraph without Roots, Hide, Depth and
 	// Threshold.
 	NoClock bool
+
+	// Syscalls are the image's system calls, as [record.Syscalls] finds them, which are recorded if the tracer has events;
+	// nil: none. With them a plan need not trace any function.
+	Syscalls *[]record.Syscall
 
 	// Keep leaves the profiling calls of functions that are not traced as they are. By default they become nops and
 	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.

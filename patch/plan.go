@@ -50,9 +50,10 @@ type Func struct {
 // All addresses are link-time addresses of the image. A plan is not safe for concurrent use.
 type Plan struct {
 	Options   Options
-	Functions []Func // of the whole image, by address
-	BuildID   []byte // build-id of the original image; nil when it has none
-	OrigEntry uint64 // entry point of the original image
+	Functions []Func    // of the whole image, by address
+	Syscalls  []Syscall // of the whole image, by address, if Options.Syscalls has them
+	BuildID   []byte    // build-id of the original image; nil when it has none
+	OrigEntry uint64    // entry point of the original image
 
 	// Results of Build.
 	ImageID uint64 // identity of (image, set of traced functions)
@@ -106,6 +107,9 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 	}
 	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m, lib: lib, laid: o}
 	p.choose(sites)
+	if o.Syscalls != nil {
+		p.chooseSyscalls(*o.Syscalls)
+	}
 	if err := p.Build(); err != nil {
 		return nil, err
 	}
@@ -207,7 +211,7 @@ func (p *Plan) choose(sites []record.Site) {
 		switch reason := p.flavour().refuses(s); {
 		case reason != "":
 			fn.leave(reason)
-		case (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s):
+		case !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s):
 			fn.Action = Trace
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop
@@ -251,6 +255,9 @@ func (p *Plan) foreign() record.Reason {
 }
 
 func (p *Plan) nothingToTrace() error {
+	if p.recordsSyscalls() || p.Options.Syscalls != nil && p.Options.Target == Process {
+		return nil // the loader's and the libraries' system calls need a runtime
+	}
 	total, ok, signed, far := len(p.Functions), 0, 0, 0
 	for i := range p.Functions {
 		switch p.Functions[i].Reason {

@@ -201,5 +201,5 @@ func (l *layout) symbols() (out []inject.Symbol) {
 			})
 		}
 	}
-	return l.displacedSymbols(out)
+	return l.syscallSymbols(l.displacedSymbols(out))
 }

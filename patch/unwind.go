@@ -153,7 +153,7 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 		return nil, nil
 	}
 	if !l.p.flavour().hides() {
-		return nil, l.appendFrames(to, at, l.displacedFrames(table, &err), &err, ehframe.Rules{})
+		return nil, l.appendFrames(to, at, l.copiedFrames(table, &err), &err, ehframe.Rules{})
 	}
 	rules, readers := l.p.m.callers(), l.readers()
 	fdes := table.All()
@@ -186,7 +186,7 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 				return
 			}
 		}
-		l.displacedFrames(table, &err)(yield)
+		l.copiedFrames(table, &err)(yield)
 	}
 	if bad := l.appendFrames(to, at, all, &err, rules); bad != nil || registered && !l.hide(fdes) {
 		if l.displaced != 0 { // without them exceptions would end in the middle of functions
@@ -196,6 +196,17 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 		return nil, nil
 	}
 	return out, nil
+}
+
+// copiedFrames yields the entries of all instructions that have been moved. An error is left in err.
+func (l *layout) copiedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe.FDE] {
+	return func(yield func(*ehframe.FDE) bool) {
+		more := true
+		each := func(d *ehframe.FDE) bool { more = yield(d); return more }
+		if l.displacedFrames(t, err)(each); more && *err == nil {
+			l.syscallFrames(t, err)(each)
+		}
+	}
 }
 
 // readers are the functions that read their return address. Unwinders do, to begin with their own caller: the rows that

@@ -63,7 +63,7 @@ func (l *layout) writeFunctions(parts []*piece) error {
 	rooms := make([][]byte, len(parts))
 	each := make([]int, len(parts))
 	for k, pc := range parts {
-		rooms[k], each[k] = l.in(pc), int(pc.size)/l.traced
+		rooms[k], each[k] = l.in(pc), int(pc.size)/max(l.traced, 1)
 	}
 	tasks := (len(p.Functions) + perTask - 1) / perTask
 	used := make([]uint64, tasks*len(parts))

@@ -30,6 +30,8 @@ type Options struct {
 	// LibraryCalls adds calls of other images' functions, which are named function@plt. So does a pattern of Named that
 	// ends with @plt.
 	LibraryCalls bool
+	// Syscalls is whether the image's system calls are asked for as well, see [Syscalls]; Find has only functions.
+	Syscalls bool
 	// XRayExits includes the exit sleds of xray_instr_map, as sites with the reason xray-exit.
 	XRayExits bool
 }

@@ -47,9 +47,10 @@ var layers = []string{
 	"announce",  // what readers are told of the image
 	"start",     // the start, and what must have been started
 	"slow",      // where the fast paths come to
+	"syscall",   // ... those of system calls
 	"home",      // the first image of a process, and the others
 	"sve",       // arm64: what fast paths go through
-	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count",
+	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "syscall.S", "sysorder",
 }
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call

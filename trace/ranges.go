@@ -128,11 +128,14 @@ func (ix *index) parts(off, end, entry int64, fn func(b []byte) bool) error {
 // addRange enters a range, and returns the position of its image.
 func (ix *index) addRange(first, count uint32, id ImageID) (image uint32) {
 	image = ix.image(id)
+	if count == 0 { // of which only system calls are recorded
+		return image
+	}
 	r := idRange{first, first + count - 1, image}
 	if ix.ranges.seen[r] {
 		return image
 	}
-	if first == 0 || count == 0 || count > format.IDMax || r.last > format.IDMax {
+	if first == 0 || count > format.IDMax || r.last > format.IDMax {
 		ix.t.problem(fmt.Errorf("image %v: %d ids from %#x on, but there are none above %#x", id, count, first, format.IDMax))
 		return image
 	}

@@ -35,6 +35,7 @@ type traceFlags struct {
 	tracer, clock          string
 	plain                  plainFlag
 	libcalls               bool
+	syscalls               string
 }
 
 // clocks are the values of --clock, the default first.
@@ -51,6 +52,9 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	t.plain.add(cmd, "trace")
 	addLibraryCalls(cmd, &t.libcalls, "trace")
+	f.StringVar(&t.syscalls, "syscalls", "no", "record system calls: all (as without `WHICH`) or no; with -F none, no "+
+		"function is traced")
+	f.Lookup("syscalls").NoOptDefVal = "all"
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
 	f.StringVar(&t.clock, "clock", clocks[0],
@@ -98,7 +102,10 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold, --graph and "+
 			"--graph-notrace")
 	}
-	if len(t.filter)+len(t.notrace) > 0 {
+	if err := t.checkSyscalls(cmd, &o); err != nil {
+		return o, err
+	}
+	if len(t.filter)+len(t.notrace) > 0 && !o.NoFunctions {
 		if o.Select, err = record.NewFilter(t.filter, t.notrace); err != nil {
 			return o, usagef(cmd, "%v", err)
 		}
@@ -115,6 +122,20 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	}
 	o.Depth, o.Threshold, o.MinSize = t.depth, t.threshold, t.minSize
 	return o, nil
+}
+
+// checkSyscalls checks what --syscalls requires. With -F none no function is traced.
+func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
+	switch {
+	case t.syscalls != "all" && t.syscalls != "no":
+		return usagef(cmd, "--syscalls: %q is none of all, no", t.syscalls)
+	case t.syscalls == "no":
+		return nil
+	case o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function || t.threshold != 0:
+		return usagef(cmd, "--syscalls requires the tracer function_graph or function, without --threshold")
+	}
+	o.NoFunctions = len(t.filter) == 1 && t.filter[0] == "none" && len(t.notrace) == 0
+	return nil
 }
 
 // unmatched tells which patterns selected nothing.
@@ -236,7 +257,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		})
 	}
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
-	find := record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Named: opts.Select.In(path)}
+	find := record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls == "all",
+		Named: opts.Select.In(path)}
 	p, orig, err := planFile(image, opts, a.symbols(), find)
 	if errors.Is(err, patch.ErrOverlay) {
 		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file",
@@ -294,6 +316,13 @@ func planFile(image []byte, o patch.Options, so symbol.Options, find record.Opti
 	so.Path = o.Path
 	if find.Symbols, err = symbol.NewWith(f, so); err != nil {
 		return nil, nil, err
+	}
+	if find.Syscalls {
+		calls, err := record.Syscalls(f, find.Symbols)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Syscalls = &calls
 	}
 	sites, err := record.Find(f, find)
 	if err != nil {

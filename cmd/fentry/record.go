@@ -85,6 +85,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record python3 script.py             an installed program: no compiler has prepared it
   fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
+  fentry record --syscalls ./prog             system calls inside the functions that make them
+  fentry record --syscalls -F none ls         system calls only, as strace shows
   fentry record --overhead no perl script.pl  ... all of its calls, whatever that costs
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
@@ -129,7 +131,8 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o := fentry.Options{
-		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Libraries: c.library, Symbols: a.symbols(), Dir: c.out,
+		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls == "all",
+		Libraries: c.library, Symbols: a.symbols(), Dir: c.out,
 		NoPtrace: c.noPtrace, NoSwitches: c.noSwitches,
 	}
 	if o.Dir == "" {
@@ -226,7 +229,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches",
-		"no-ptrace", "emulator", "plain", "libcalls", "overhead"} {
+		"no-ptrace", "emulator", "plain", "libcalls", "syscalls", "overhead"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

@@ -184,7 +184,7 @@ const RangeEntry = 16
 // Map is one entry of a map chunk.
 var Map = []Field{
 	{"FIRST", 0, "u32", "", "the image's first id"},
-	{"COUNT", 4, "u32", "", "its number of ids"},
+	{"COUNT", 4, "u32", "", "its number of ids; 0: none of its functions is traced, only system calls are"},
 	{"IMAGE", 8, "u64", "", "image id"},
 	{"BIAS", 16, "u64", "", "load address minus link address in this process"},
 	{"LOADED", 24, "u64", "ticks", "counter when the image registered"},

@@ -20,6 +20,7 @@ type Finder struct {
 	index *ehframe.Index
 
 	foreign Refusal // why none of its functions can be displaced
+	decoded bool    // all code has been
 	fixed   bool    // it cannot be moved: an address can be in any word, and in any operand
 	guarded bool    // indirect branches have to go to landing pads
 
@@ -42,18 +43,38 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 		file: file, text: text, m: machineOf(file), funcs: funcs, refs: refs,
 		fixed: file.Header.Type == elf.ET_EXEC, foreign: Foreign(file),
 	}
-	if f.foreign != "" {
-		return f, nil
+	if f.foreign == "" {
+		f.decode(t)
 	}
-	f.guarded = file.Guarded()
+	return f, nil
+}
+
+// NewSyscalls reads an image for its system calls only, which have no reason to stay that is the whole image's, but that
+// goroutines have little room on their stacks.
+func NewSyscalls(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) (*Finder, error) {
+	f, err := New(file, text, funcs, refs)
+	if err != nil || f.decoded || f.foreign == GoImage {
+		return f, err
+	}
+	t, err := ehframe.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	f.decode(t)
+	return f, nil
+}
+
+// decode decodes all code, and finds out what the rules ask about.
+func (f *Finder) decode(t *ehframe.Table) {
+	f.decoded = true
+	f.guarded = f.file.Guarded()
 	f.index = ehframe.NewIndex(t)
-	f.marks = newMarks(text)
+	f.marks = newMarks(f.text)
 	f.sweep()
 	f.pointers()
 	f.landingPads(t)
 	f.jumpTables()
 	f.flagResults()
-	return f, nil
 }
 
 // Supported reports whether functions of the image's machine can be displaced.

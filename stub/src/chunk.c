@@ -109,11 +109,28 @@ hidden int take_chunk(struct control *c, struct chunk *k, u32 least)
 	return 0;
 }
 
+/* set_end says up to where fast paths may write: the last slot that is not to be used. The
+   beginning of a system call needs more than one, and has the slow path while a child runs in
+   the thread's place. */
+static void set_end(struct control *c, u64 end)
+{
+	c->end = end;
+	c->sys_end = c->vforks ? 0 : end + 16 - SYSCALL_RECORD;
+}
+
+/* room_ends has the fast paths look at what has changed. */
+hidden void room_ends(struct control *c)
+{
+	if (c->chunk.base)
+		set_end(c, c->end);
+}
+
 /* use_scrap lets events go nowhere for a while. */
 static void use_scrap(struct control *c)
 {
 	c->next = (u64)scrap;
 	c->end = (u64)(scrap + SCRAP - 8);
+	c->sys_end = 0;
 	c->high = (u32)(counter() >> 32);
 	if (!c->scrap)
 		uncounted(1);
@@ -146,7 +163,7 @@ static void write_word(struct control *c, u64 w)
    header comes first and says that the record is open, so that no reader takes the
    payload for events; end_record writes it again when the payload is there. Records are
    not events: they do not go to the scrap. */
-static u64 *begin_record(struct control *c, u64 t, u32 type, u32 n)
+hidden u64 *begin_record(struct control *c, u64 t, u32 type, u32 n)
 {
 	u64 *w = (u64 *)c->next;
 	if (c->chunk.base == 0)
@@ -158,7 +175,7 @@ static u64 *begin_record(struct control *c, u64 t, u32 type, u32 n)
 	return w + 1;
 }
 
-static void end_record(u64 *payload) { store(payload - 1, payload[-1] & ~((u64)FT_RECORD_OPEN << 32)); }
+hidden void end_record(u64 *payload) { store(payload - 1, payload[-1] & ~((u64)FT_RECORD_OPEN << 32)); }
 
 /* write_record writes a record with n words of payload, for which there is room. */
 static void write_record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n)
@@ -200,7 +217,7 @@ hidden void give_up_chunks(struct control *c)
 		hand_over(c, &c->chunk);
 	}
 	c->chunk.base = c->old[0].base = c->old[1].base = 0;
-	c->next = c->end = 0;
+	c->next = c->end = c->sys_end = 0;
 }
 
 /* leave_current keeps the current chunk for a while, for writers that a signal handler
@@ -235,10 +252,9 @@ static void begin_chunk(struct control *c, struct chunk k)
 		sequence_at(c, now > behind ? now : behind, k.base);
 	chunk_header(c, k.base, FT_KIND_EVENTS, fentry_image.id, c->number++);
 	c->next = k.base + FT_CHUNK_HEADER;
-	c->limit = c->end = k.base + k.size - 8;
+	c->limit = k.base + k.size - 8;
 	c->lap = 0;
-	if (c->number == 1)
-		c->end = k.base + FT_CHUNK_HEADER + 16 * 8;
+	set_end(c, c->number == 1 ? k.base + FT_CHUNK_HEADER + 16 * 8 : c->limit);
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
 	c->high = (u32)(t >> 32);
 	if (c->lost_before_chunk) {
@@ -268,8 +284,9 @@ static u64 expendable(struct control *c, u64 *n, int *moved)
 			*n = 0;
 			*moved = 0;
 		}
-		*n += w != 0 && !is_record;
-		*moved |= is_record && (id >> FT_RECORD_TYPE_SHIFT & FT_RECORD_TYPE_MASK) == FT_REC_STACK;
+		u32 type = is_record ? id >> FT_RECORD_TYPE_SHIFT & FT_RECORD_TYPE_MASK : 0;
+		*n += w != 0 && (!is_record || type == FT_REC_SYS);
+		*moved |= type == FT_REC_STACK;
 	}
 	return from;
 }
@@ -338,9 +355,8 @@ static int check_name(struct control *c)
 	if (c->chunk.base == 0 || c->end == c->limit)
 		return 0;
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
-	c->end = c->chunk.base + 8 * (c->end - c->chunk.base);
-	if (c->end > c->limit)
-		c->end = c->limit;
+	u64 end = c->chunk.base + 8 * (c->end - c->chunk.base);
+	set_end(c, end < c->limit ? end : c->limit);
 	if (comm[0] != c->comm[0] || comm[1] != c->comm[1]) {
 		memcpy((u8 *)c->chunk.base + FT_C_COMM, c->comm, sizeof c->comm);
 		write_record(c, counter(), FT_REC_COMM, c->comm, 2);
@@ -384,6 +400,19 @@ hidden void record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n
 
 /* record1 writes a record with one word of payload. */
 hidden void record1(struct control *c, u64 t, u32 type, u64 word) { record(c, t, type, &word, 1); }
+
+/* begin_syscall begins the record of a system call's beginning or end at counter t, with n words
+   of payload, for which there is room, and some behind them. 0: it is lost. */
+hidden u64 *begin_syscall(struct control *c, u64 t, int exit, u32 n, u32 behind)
+{
+	room_at(c, t, 1 + n + behind);
+	u64 *w = c->next + 8 * (n + behind) > c->limit ? 0 : begin_record(c, t, FT_REC_SYS, n);
+	if (!w)
+		lose(c, 1);
+	else if (exit)
+		w[-1] |= (u64)FT_ID_EXIT << 32;
+	return w;
+}
 
 /* write_mark writes a mark with n bytes of text, as many as fit into a record. The memory
    behind them is zero. */

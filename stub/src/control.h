@@ -19,6 +19,12 @@ struct stack {
 	u64 used;   /* when the task last came here, in switches */
 };
 
+/* A system call that has begun, and at whose end there is something to do. */
+struct open_call {
+	u64 sp;  /* of the program, which tells it apart from those of handlers inside it */
+	u64 nr;
+};
+
 struct chunk {
 	u64 base;  /* address, 0: none */
 	u32 index; /* in the pool, or of the window it is in */
@@ -37,6 +43,8 @@ struct control {
 	u32 *libtid;
 	u32 tid, pid;
 	u32 order;
+	u32 sys_open; /* how many of open_calls are taken */
+	u64 sys_end;
 	/* only slow paths from here on */
 	u64 first; /* without a clock: the sequence number of the current chunk's first byte */
 	u64 key; /* counter at registration: tells tasks apart */
@@ -60,6 +68,9 @@ struct control {
 	struct stack *stacks; /* those the thread was seen on; at first few */
 	u32 nstacks;          /* room for */
 	struct stack few[24];
+	struct open_call open_calls[4];
+	struct control *vforked; /* block of the child that runs on this thread's stack, see syscall.c */
+	u32 vforks;              /* system calls open that make such a child */
 #ifdef FENTRY_CLASSIC
 	u32 busy; /* runs a callback of the program's */
 #endif
@@ -95,6 +106,8 @@ at(control, self, CB_SELF);
 at(control, libtid, CB_LIBTID);
 at(control, tid, CB_TID);
 at(control, order, CB_ORDER);
+at(control, sys_open, CB_SYS_OPEN);
+at(control, sys_end, CB_SYS_END);
 _Static_assert(sizeof(struct control) <= 4096, "control");
 
 #endif

@@ -30,6 +30,7 @@
 #include "stack.h"
 #include "start.h"
 #include "sys.h"
+#include "syscall.h"
 
 /* misfit says why the thunks of an image do not suit what this process is traced for; 0:
    they do. */
@@ -51,7 +52,7 @@ static void register_image(const struct image_info *info, struct words *words)
 	const char *why = c ? misfit(info) : 0;
 	if (why)
 		say("an image is not traced, because ", why, info->path, 0);
-	i64 ids = c && !why && info->sites ? allocate_ids(info->id, info->sites) : -1;
+	i64 ids = c && !why ? allocate_ids(info->id, info->sites) : -1;
 	struct image *m = ids >= 0 ? image_add(info, words, (u32)ids) : 0;
 	if (m) {
 		announce_image(c, info, m);
@@ -119,6 +120,7 @@ hidden void fentry_begin(u64 *sp)
 	fentry_words.enter = fentry_slow_enter;
 	fentry_words.exit = fentry_slow_exit;
 	fentry_words.record = fentry_slow_record;
+	images_syscalls(fentry_slow_syscall);
 	i64 r = GUESTS ? claim() : -EEXIST_;
 	if (r == (i64)HOME_PAGE) {
 		fentry_init(sp);

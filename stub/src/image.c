@@ -19,6 +19,7 @@
 
 hidden struct image fentry_own;    /* the image of this runtime */
 static struct image *newest;
+static void (*home_syscall)(struct sysregs *r, int exit);
 hidden u32 fentry_armed; /* the classic tracer, which has no switches, looks here */
 
 /* The images by the addresses of their thunks. */
@@ -55,6 +56,7 @@ static int enter_image(struct image *m)
    room for whole words. A bit that another thread changes meanwhile is kept. */
 static void set_switches(struct image *m, int on)
 {
+	store(&m->words->syscall, on ? home_syscall : 0);
 	static const u64 bits = SWITCH_ON * 0x0101010101010101, slow = SWITCH_SLOW * 0x0101010101010101;
 	u64 *w = (u64 *)m->switches;
 	for (u32 i = 0; w && i < m->sites; i += 8, w++) {
@@ -116,7 +118,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->without = info->without ? (u8 *)a + info->without : 0;
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
-		fentry_words.enter, fentry_words.exit, fentry_words.record,
+		fentry_words.enter, fentry_words.exit, fentry_words.record, 0,
 	};
 	if (!enter_image(m))
 		return 0;
@@ -162,6 +164,9 @@ hidden int image_returns_to(u64 ret, struct function *f)
 	f->id = (u32)((ret - f->image->thunks) / THUNK_SIZE) + 1;
 	return 1;
 }
+
+/* images_syscalls says what the slow path of system calls is. */
+hidden void images_syscalls(void (*slow)(struct sysregs *r, int exit)) { home_syscall = slow; }
 
 hidden int images_armed(void) { return load(&fentry_armed) != 0; }
 

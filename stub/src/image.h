@@ -6,6 +6,7 @@
 
 struct control;
 struct image;
+struct sysregs;
 
 /* What the fast paths of an image look at: words.S. */
 struct words {
@@ -18,6 +19,7 @@ struct words {
 	int (*enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 	u64 (*exit)(u64 slot, u32 id, struct image *m);
 	struct control *(*record)(void);
+	void (*syscall)(struct sysregs *r, int exit);
 };
 
 at(words, blocks, W_BLOCKS);
@@ -31,6 +33,7 @@ at(words, id_base, W_ID_BASE);
 at(words, enter, W_ENTER);
 at(words, exit, W_EXIT);
 at(words, record, W_RECORD);
+at(words, syscall, W_SYSCALL);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
 /* An image. The structure is the home's. */
@@ -65,6 +68,7 @@ hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
 hidden int images_arm(int on);
 hidden int images_armed(void);
+hidden void images_syscalls(void (*slow)(struct sysregs *r, int exit));
 hidden int images_share_base(struct control **t);
 hidden void images_switch_off(u32 id);
 

@@ -22,6 +22,8 @@
 #define CB_LIBTID          96 /* the C library's copy of the thread id, see thread.c; 0: none */
 #define CB_TID             104 /* u32 */
 #define CB_ORDER           112 /* u32, without a clock: from a slot's address to its event's sequence number */
+#define CB_SYS_OPEN        116 /* u32: system calls whose ends are for the slow path */
+#define CB_SYS_END         120 /* as CB_END, for the record of a system call */
 
 /* struct words: what the fast paths of an image look at */
 #define W_BLOCKS           0  /* table of blocks by thread pointer; 0: they are at the control base */
@@ -35,11 +37,18 @@
 #define W_ENTER            56 /* slow paths, which are the home's: slow.c */
 #define W_EXIT             64
 #define W_RECORD           72
-#define W_SIZE             80
+#define W_SYSCALL          80 /* the same of system calls; 0: they are not traced */
+#define W_SIZE             88
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12
 #define BLOCKS_MASK        0xffff
+
+/* numbers of system calls that the table of what is to be done with them has */
+#define SYSCALLS           512
+
+/* bytes that the beginning of a system call takes */
+#define SYSCALL_RECORD     64
 
 /* tags in CB_TOP and in the shadow's previous-top words */
 #define TOP_EMPTY          6  /* no frame is open on this stack */

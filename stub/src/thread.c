@@ -17,7 +17,8 @@
 #include "thread.h"
 #include "wipe.h"
 
-/* begin_task makes a block that is this thread's by its tid, 0: none, work for it. */
+/* begin_task makes a block that is this thread's by its tid, 0: none, work for it. Without an owner,
+   fast paths do not find it. */
 static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner)
 {
 	if (!c)
@@ -45,7 +46,7 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	w->tid = tid;
 	w->owner = owner;
 	c->owner = owner;
-	if (publish(c))
+	if (!owner || publish(c))
 		return c;
 	c->owner = 0;
 	store(&c->tid, 0);
@@ -141,4 +142,18 @@ hidden struct control *this_thread(void)
 		record1(c, c->key, FT_REC_FORK, (u64)ppid << 32 | ptid);
 	}
 	return c ? c : none();
+}
+
+/* child_block returns a new block for a child that runs in the place of the thread of another one,
+   0: there is none. */
+hidden struct control *child_block(struct control *parent, u32 tid)
+{
+	u32 pid = getpid();
+	struct control *c = begin_task(free_block(pid, tid), pid, tid, 0);
+	if (!c)
+		return 0;
+	c->ppid = parent->pid;
+	c->ptid = parent->tid;
+	record1(c, c->key, FT_REC_FORK, (u64)c->ppid << 32 | c->ptid);
+	return c;
 }

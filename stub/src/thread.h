@@ -4,5 +4,6 @@
 #include "control.h"
 
 hidden struct control *this_thread(void);
+hidden struct control *child_block(struct control *parent, u32 tid);
 
 #endif

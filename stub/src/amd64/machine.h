@@ -25,6 +25,7 @@ enum {
 	SYS_arch_prctl = 158, SYS_gettid = 186, SYS_futex = 202, SYS_getdents64 = 217, SYS_clock_gettime = 228,
 	SYS_tgkill = 234, SYS_openat = 257, SYS_mkdirat = 258, SYS_unlinkat = 263, SYS_renameat = 264,
 	SYS_readlinkat = 267, SYS_fallocate = 285, SYS_dup3 = 292, SYS_prlimit64 = 302,
+	SYS_process_vm_readv = 310,
 	O_DIRECTORY_ = 0200000, O_NOFOLLOW_ = 0400000,
 	STAT_MODE = 24, STAT_UID = 28, /* asm/stat.h */
 };
@@ -100,6 +101,27 @@ enum {
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
 	GUESTS = 1,        /* other images can join the runtime of the first one */
 };
+
+/* Registers at a system call, as syscall.S has saved them: the program's stack pointer is behind
+   the red zone that follows. ax is the number, or the result. */
+struct sysregs { u64 pad, bp, r11, r10, r9, r8, di, si, back, dx, ax; };
+enum { RED_ZONE = 128 };
+
+static inline u64 syscall_value(const struct sysregs *r) { return r->ax; }
+static inline u64 syscall_sp(const struct sysregs *r) { return (u64)(r + 1) + RED_ZONE; }
+static inline void syscall_arguments(const struct sysregs *r, u64 *a)
+{
+	a[0] = r->di, a[1] = r->si, a[2] = r->dx, a[3] = r->r10, a[4] = r->r8, a[5] = r->r9;
+}
+
+/* What the runtime does about some system calls. */
+enum { NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_ARCH_PRCTL = 158 };
+
+#define MACHINE_CALLS(what) [NR_VFORK] = what, [NR_ARCH_PRCTL] = what,
+static inline int is_vfork(u64 nr) { return nr == NR_VFORK; }
+
+/* takes_base says whether a system call gives the control base to the program. */
+static inline int takes_base(u64 nr, const u64 *a) { return nr == NR_ARCH_PRCTL && (u32)a[0] == ARCH_SET_GS; }
 
 /* Where guests find the home: below all that linkers give a program (0x200000 and up) and
    above vm.mmap_min_addr, where the kernel puts nothing unasked. Sanitizers keep their own

@@ -113,11 +113,11 @@
 	.endm
 
 	/* Reserve n bytes at %rax for an event of now: %rdx is the counter's low half, or the
-	   sequence number's. Changes rcx. */
+	   sequence number's. Changes rcx. end is the block's word that says up to where there is room. */
 #ifdef NO_CLOCK
-	.macro RESERVE n, full, pre, suf
+	.macro RESERVE n, full, pre, suf, end=CB_END
 10:	mov	\pre\()CB_NEXT\suf, %rax
-	cmp	\pre\()CB_END\suf, %rax
+	cmp	\pre\()\end\suf, %rax
 	jae	\full
 	mov	%eax, %edx
 	add	\pre\()CB_ORDER\suf, %edx
@@ -126,9 +126,9 @@
 	jne	10b
 	.endm
 #else
-	.macro RESERVE n, full, pre, suf
+	.macro RESERVE n, full, pre, suf, end=CB_END
 10:	mov	\pre\()CB_NEXT\suf, %rcx
-	cmp	\pre\()CB_END\suf, %rcx
+	cmp	\pre\()\end\suf, %rcx
 	jae	\full
 	rdtsc
 	cmp	%edx, \pre\()CB_HIGH\suf

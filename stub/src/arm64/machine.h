@@ -27,6 +27,7 @@ enum {
 	SYS_rt_sigprocmask = 135, SYS_prctl = 167, SYS_getpid = 172, SYS_getppid = 173, SYS_geteuid = 175, SYS_gettid = 178,
 	SYS_socket = 198, SYS_connect = 203, SYS_setsockopt = 208, SYS_recvmsg = 212,
 	SYS_munmap = 215, SYS_mremap = 216, SYS_mmap = 222, SYS_mprotect = 226, SYS_madvise = 233, SYS_prlimit64 = 261,
+	SYS_process_vm_readv = 270,
 	O_DIRECTORY_ = 040000, O_NOFOLLOW_ = 0100000, /* asm/fcntl.h */
 	STAT_MODE = 16, STAT_UID = 24, /* asm-generic/stat.h */
 };
@@ -62,6 +63,27 @@ static inline u64 counter_frequency(void)
 	__asm__ volatile("mrs %0, cntfrq_el0" : "=r"(v));
 	return v & 0xffffffff;
 }
+
+/* Registers at a system call: x0 to x8, the number or at its end the result in x0, and the stack
+   pointer. */
+struct sysregs { u64 x[9], value, sp; };
+
+static inline u64 syscall_value(const struct sysregs *r) { return r->value; }
+static inline u64 syscall_sp(const struct sysregs *r) { return r->sp; }
+static inline void syscall_arguments(const struct sysregs *r, u64 *a)
+{
+	for (u32 i = 0; i < 6; i++)
+		a[i] = r->x[i];
+}
+
+/* What the runtime does about some system calls. */
+enum { NR_CLONE = 220, NR_CLONE3 = 435 };
+
+#define MACHINE_CALLS(what)
+static inline int is_vfork(u64 nr) { (void)nr; return 0; }
+
+/* takes_base says whether a system call gives the control base to the program: none does. */
+static inline int takes_base(u64 nr, const u64 *a) { (void)nr, (void)a; return 0; }
 
 /* auxiliary looks at what the kernel says in the auxiliary vector about the machine. */
 extern __attribute__((visibility("hidden"))) u32 fentry_sve;

@@ -1,0 +1,56 @@
+package record
+
+import (
+	"fmt"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record/plain"
+	"github.com/fentry-dev/fentry/symbol"
+)
+
+// Syscall is an instruction of an image that calls the kernel.
+type Syscall struct {
+	Addr   uint64 // of the instruction
+	Func   uint64 // address of its function
+	Name   string // of the function, "" if the image has none
+	Number int    // of the system call, if the instructions in front of it tell; else -1
+	// Moves are the ways to move it with its surroundings, in the order of preference; nil: there is none.
+	Moves  []Move
+	Reason Reason // why there is none
+}
+
+// Move is a run of bytes that a jump can take the place of, because what is there can be moved.
+type Move struct {
+	Addr uint64
+	Len  int // of the bytes that are free then
+	Code int // how many of them are instructions; the others are padding
+}
+
+// End is the address behind the bytes.
+func (m *Move) End() uint64 { return m.Addr + uint64(m.Len) }
+
+// Syscalls returns the system calls of a linked image, sorted by address. There are none if its machine's cannot be
+// moved. symbols may be nil. Errors name the malformed part of the file.
+func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
+	if !plain.Supported(f) {
+		return nil, nil
+	}
+	im, err := load(f, symbols)
+	if err != nil {
+		return nil, fmt.Errorf("finding system calls: %w", err)
+	}
+	finder, err := plain.NewSyscalls(f, im.code, im.funcs.list, im.addresses())
+	if err != nil {
+		return nil, fmt.Errorf("finding system calls: %w", err)
+	}
+	var out []Syscall
+	for _, c := range finder.Syscalls() {
+		fn := &im.funcs.list[c.Func]
+		s := Syscall{Addr: c.Addr, Func: fn.Addr, Name: fn.Name, Number: c.Number, Reason: Reason(c.Refusal)}
+		for _, p := range c.Spans {
+			s.Moves = append(s.Moves, Move{p.Lo, int(p.Hi - p.Lo), int(p.Moved - p.Lo)})
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}

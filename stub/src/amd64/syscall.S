@@ -1,0 +1,136 @@
+/* System calls: where the thunks of moved syscall instructions come from and go back to.
+
+   A thunk comes here twice, in front of the instruction and behind it, by a jump with the way back
+   in rcx. The instruction overwrites rcx and r11 with its own address and the flags, so these two
+   are dead on both sides of it, and all else has to be what it was: rax has the number, or the
+   result; rdi, rsi, rdx, r10, r8 and r9 have the arguments, which the kernel leaves alone and the
+   program may count on. Above all the stack pointer: a child made by clone begins on another stack
+   at the instruction behind, one made by vfork on the same. So what is saved here lies below the 128
+   bytes under the stack pointer that leaf functions may use (psABI 3.2.2), and is gone again before
+   the instruction. Flags are dead at a site that can be moved (record/plain).
+
+   Nothing is kept from the one end to the other: who reads the trace finds out what belongs
+   together. A signal can come between any two instructions, as in the other fast paths
+   (macros.h): its events lie behind what was reserved, never inside. A record is reserved as a
+   whole, and is open until all of it is there. */
+#include "macros.h"
+
+#define RED_ZONE 128
+#define SAVED (RED_ZONE + 24)
+
+#define HEADER_OF(words, exit) \
+	((FT_RECORD_BASE | FT_RECORD_OPEN | FT_REC_SYS << FT_RECORD_TYPE_SHIFT | (words) | (exit)) & 0xffffffff)
+#define OPEN_BIT 47
+
+	.macro BEGIN_SYSCALL name
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 0
+	.cfi_register %rip, %rcx
+	cmpq	$0, fentry_home_syscall(%rip)
+	je	20f
+	lea	-RED_ZONE(%rsp), %rsp
+	.cfi_adjust_cfa_offset RED_ZONE
+	SAVE3			/* 0 way back, 8 rdx, 16 rax */
+	.cfi_offset %rip, -SAVED
+	.endm
+
+	.macro LEAVE_SYSCALL
+	.cfi_remember_state
+	popr	%rcx
+	.cfi_register %rip, %rcx
+	popr	%rdx
+	popr	%rax
+	lea	RED_ZONE(%rsp), %rsp
+	.cfi_adjust_cfa_offset -RED_ZONE
+	notrack jmp *%rcx
+	.cfi_restore_state
+	.endm
+
+	/* The slow path: fentry_slow_syscall(registers, exit). */
+	.macro END_SYSCALL name, exit
+8:	SLOW SAVED
+	mov	%rbp, %rdi
+	mov	$\exit, %esi
+	call	*fentry_home_syscall(%rip)
+	ENDSLOW SAVED
+	LEAVE_SYSCALL
+20:	.cfi_def_cfa %rsp, 0
+	.cfi_register %rip, %rcx
+	notrack jmp *%rcx
+	END \name
+	.endm
+
+	/* %r11 is to be this thread's block. */
+	.macro HASHED_BLOCK slow
+	mov	%fs:0, %rcx
+	mov	fentry_blocks(%rip), %r11
+	mov	%rcx, %rdx
+	shr	$BLOCKS_SHIFT, %rdx
+	and	$BLOCKS_MASK, %edx
+	mov	(%r11, %rdx, 8), %r11
+	not	%rcx
+	test	%r11, %r11
+	jz	\slow
+	cmp	%rcx, CB_OWNER(%r11)
+	jne	\slow
+	.endm
+
+	/* The header of a record at rax, open; rcx is what closes it. */
+	.macro OPEN_RECORD words, exit
+	mov	$HEADER_OF(\words, \exit), %ecx
+	shl	$32, %rcx
+	or	%rdx, %rcx
+	mov	%rcx, (%rax)
+	btr	$OPEN_BIT, %rcx
+	.endm
+
+	.macro SYSCALL_ENTER pre, suf
+	RESERVE 64, 8f, \pre, \suf, CB_SYS_END
+	OPEN_RECORD 7, 0
+	mov	16(%rsp), %rdx
+	mov	%rdx, 8(%rax)
+	mov	%rdi, 16(%rax)
+	mov	%rsi, 24(%rax)
+	mov	8(%rsp), %rdx
+	mov	%rdx, 32(%rax)
+	mov	%r10, 40(%rax)
+	mov	%r8, 48(%rax)
+	mov	%r9, 56(%rax)
+	mov	%rcx, (%rax)
+	LEAVE_SYSCALL
+	.endm
+
+	.macro SYSCALL_EXIT pre, suf
+	cmpl	$0, \pre\()CB_SYS_OPEN\suf
+	jne	8f
+	RESERVE 16, 8f, \pre, \suf, CB_SYS_END
+	OPEN_RECORD 1, FT_ID_EXIT
+	mov	16(%rsp), %rdx
+	mov	%rdx, 8(%rax)
+	mov	%rcx, (%rax)
+	LEAVE_SYSCALL
+	.endm
+
+	.text
+	BEGIN_SYSCALL fentry_syscall_enter
+	cmp	$SYSCALLS - 1, %rax
+	ja	1f
+	lea	fentry_syscalls(%rip), %rcx
+	cmpb	$0, (%rcx, %rax)
+	jne	8f
+1:	CHECK_OWNER 8f, 9f
+	SYSCALL_ENTER %gs:
+9:	HASHED_BLOCK 8f
+	SYSCALL_ENTER , (%r11)
+	END_SYSCALL fentry_syscall_enter, 0
+
+	BEGIN_SYSCALL fentry_syscall_exit
+	CHECK_OWNER 8f, 9f
+	SYSCALL_EXIT %gs:
+9:	HASHED_BLOCK 8f
+	SYSCALL_EXIT , (%r11)
+	END_SYSCALL fentry_syscall_exit, 1
+
+	.section .note.GNU-stack, "", @progbits

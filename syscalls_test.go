@@ -1,0 +1,203 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// caller makes system calls that nothing else in it makes, in all the ways that matter: from functions, threads,
+// handlers inside others, forked children, and children that run in their parent's place.
+const caller = `
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+static volatile sig_atomic_t alarms;
+static int fds[2];
+__attribute__((noinline)) void handler(int sig) { getppid(); if (++alarms == 3) write(fds[1], "x", 1); }
+__attribute__((noinline)) int outer(int n) { for (int i = 0; i < n; i++) getpgid(0); return n; }
+static void *thread(void *arg) { for (int i = 0; i < 50; i++) sched_yield(); return arg; }
+int main(int argc, char **argv)
+{
+	if (syscall(SYS_getuid) != getuid() || getpriority(99, 99) != -1 || errno != EINVAL)
+		return 1;
+	outer(3);
+	pthread_t t[4];
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], 0, thread, 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], 0);
+
+	/* one read, which three signals interrupt */
+	char c;
+	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_RESTART };
+	struct itimerval every = { { 0, 3000 }, { 0, 3000 } }, never = { 0 };
+	if (pipe(fds) || sigaction(SIGALRM, &sa, 0))
+		return 2;
+	setitimer(ITIMER_REAL, &every, 0);
+	if (read(fds[0], &c, 1) != 1 || alarms < 3)
+		return 3;
+	setitimer(ITIMER_REAL, &never, 0);
+
+	pid_t p = fork();
+	if (p == 0) {
+		getsid(0);
+		_exit(5);
+	}
+	int status;
+	waitpid(p, &status, 0);
+	if (WEXITSTATUS(status) != 5)
+		return 4;
+	char *args[] = { "true", 0 };
+	if ((p = vfork()) == 0) {
+		execv("/bin/true", args);
+		_exit(1);
+	}
+	waitpid(p, &status, 0);
+	if (status || posix_spawn(&p, "/bin/true", 0, 0, args, environ))
+		return 6;
+	waitpid(p, &status, 0);
+	return status;
+}
+`
+
+// Numbers of the system calls that are counted (asm/unistd_64.h).
+var counted = map[uint64]string{
+	0: "read", 24: "sched_yield", 56: "clone", 57: "fork", 58: "vfork", 59: "execve", 61: "wait4", 102: "getuid",
+	110: "getppid", 121: "getpgid", 124: "getsid", 140: "getpriority", 231: "exit_group", 435: "clone3",
+}
+
+// TestSyscallsOfProgram records the system calls of a static and of a dynamic program.
+func TestSyscallsOfProgram(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("system calls are moved on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src := filepath.Join(dir, "caller.c")
+	if err := os.WriteFile(src, []byte(caller), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{"-static", "-static-pie", "-rdynamic"} {
+		prog := filepath.Join(dir, "caller"+link)
+		if out, err := exec.Command("gcc", "-O1", link, "-o", prog, src).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, o := range []patch.Options{{}, {NoFunctions: true}, {NoClock: true}} {
+			t.Run(fmt.Sprintf("%s/functions %t, clock %t", link, !o.NoFunctions, !o.NoClock), func(t *testing.T) {
+				opts := options(t)
+				opts.Syscalls, opts.Plan, opts.Overhead = true, o, -1
+				res, err := fentry.Run(context.Background(), exec.Command(prog), opts)
+				if err != nil || res.Status.ExitStatus() != 0 || res.Lost != 0 {
+					t.Fatalf("%+v, %v", res, err)
+				}
+				testSyscalls(t, opts.Dir, !o.NoFunctions)
+			})
+		}
+	}
+}
+
+// testSyscalls checks what the program above has done, with its functions or without.
+func testSyscalls(t *testing.T, dir string, functions bool) {
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	have, inside := map[string]int{}, map[string]int{}
+	open := map[*trace.Task][]uint64{}
+	first := map[*trace.Task]bool{}
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		switch ev.Kind {
+		case trace.SysEnter:
+			name := counted[ev.Count]
+			have[name]++
+			if name != "" && ev.Caller.ID != 0 {
+				for i := len(open[ev.Task]); i > 0; i-- {
+					name += " in " + counted[open[ev.Task][i-1]]
+				}
+				inside[name+" by "+tr.Name(ev.Caller)]++
+			}
+			open[ev.Task] = append(open[ev.Task], ev.Count)
+		case trace.SysExit:
+			n := len(open[ev.Task])
+			switch {
+			case n > 0:
+				open[ev.Task] = open[ev.Task][:n-1]
+			case first[ev.Task] || ev.Sys.Value != 0:
+				t.Errorf("task %v: a system call ends with %d that has not begun", ev.Task, int64(ev.Sys.Value))
+			}
+			first[ev.Task] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(have, "")
+	if n := have["getppid"]; n < 3 || n > 20 {
+		t.Errorf("%d calls of getppid", n)
+	}
+	if have["read"] < 1 {
+		t.Error("no read")
+	}
+	delete(have, "getppid") // as many as there were alarms
+	delete(have, "read")    // the dynamic loader reads, too
+	want := map[string]int{
+		"sched_yield": 200, "execve": 2, "wait4": 3, "getuid": 2, "getpgid": 3, "getsid": 1, "getpriority": 1,
+		"exit_group": 2, "clone": have["clone"], "clone3": have["clone3"], "fork": have["fork"], "vfork": have["vfork"],
+	}
+	for name, n := range want {
+		if n == 0 {
+			delete(want, name)
+		}
+	}
+	if have["clone"]+have["clone3"]+have["fork"]+have["vfork"] != 7 {
+		t.Errorf("children: %v", have)
+	}
+	if d := cmp.Diff(want, have); d != "" {
+		t.Error(d)
+	}
+	for task, calls := range open {
+		for _, nr := range calls {
+			if name := counted[nr]; name != "exit_group" && name != "execve" && nr != 60 {
+				t.Errorf("task %v: %s (%d) did not end", task, name, nr)
+			}
+		}
+	}
+	if !functions {
+		return
+	}
+	nested := 0
+	for what, n := range inside {
+		if strings.HasPrefix(what, "getppid in read by ") {
+			nested += n
+		}
+	}
+	if nested < 3 {
+		t.Errorf("handlers are not inside what they have interrupted: %v", inside)
+	}
+}
