@@ -305,7 +305,36 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if err != nil {
 		return nil, mapped.Named(r.p.Path, err)
 	}
+	if r.o.Syscalls && m.SyscallEnter != 0 {
+		if m.LoaderCalls, err = r.p.loaderCalls(); err != nil && r.o.Logf != nil {
+			r.o.Logf("%s: system calls of its dynamic loader are not recorded: %v", r.p.Path, err)
+		}
+	}
 	return m, nil
+}
+
+// loaderCalls are the system calls of the program's dynamic loader; nil: it has none.
+func (p *Program) loaderCalls() (calls *patch.LoaderCalls, err error) {
+	if !p.loads() {
+		return nil, nil
+	}
+	var path string
+	if err := mapped.Guard(func() error { path = p.interpreter(); return nil }); err != nil {
+		return nil, err
+	}
+	loader, err := OpenWith(path, symbol.Options{}, record.Options{Plain: record.PlainNone, Syscalls: true})
+	if err != nil {
+		return nil, err
+	}
+	defer loader.Close()
+	if loader.File == nil || loader.Syscalls == nil {
+		return nil, fmt.Errorf("%s: %s", loader.Path, loader.Untraced)
+	}
+	err = mapped.Guard(func() error {
+		calls, err = patch.NewLoaderCalls(loader.File, loader.Syscalls)
+		return err
+	})
+	return calls, err
 }
 
 // copy writes a patched copy of the program.

@@ -4,12 +4,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // blocked is stopped by a signal while it waits in the kernel, on a thread, too.
@@ -89,4 +92,127 @@ func TestDebuggerSyscalls(t *testing.T) {
 			t.Errorf("%v: gdb has stepped to\n%s", options, clip(have[3]))
 		}
 	}
+}
+
+// TestSyscallCounts compares the system calls of installed programs, number by number, with strace's.
+func TestSyscallCounts(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("system calls are moved on x86-64")
+	}
+	testtool.Need(t, "strace", "gcc", "musl-gcc")
+	needFentry(t)
+	dir := t.TempDir()
+	src := filepath.Join(dir, "a.c")
+	text := "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { FILE *f = fopen(\"/etc/passwd\", \"r\"); puts(f ? \"yes\" : \"no\"); return system(\"exit 3\") != 0x300; }\n"
+	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	build := func(cc, link, out string) string {
+		out = filepath.Join(dir, out)
+		if text, err := exec.Command(cc, "-O1", link, "-o", out, src).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		return out
+	}
+	numbers := syscallNumbers(t)
+	for _, argv := range [][]string{
+		{build("gcc", "-static", "glibc-static")}, {build("gcc", "-rdynamic", "glibc")},
+		{build("musl-gcc", "-static", "musl-static")},
+		{"ls", "-l", "/"}, {"tar", "cf", "/dev/null", "/etc/apt"}, {"git", "--version"}, {"perl", "-e", "print `echo 1`"},
+		{"/usr/bin/python3", "-S", "-c", "import json"}, {"gcc", "-c", src, "-o", filepath.Join(dir, "a.o")},
+	} {
+		t.Run(filepath.Base(argv[0]), func(t *testing.T) {
+			path, err := exec.LookPath(argv[0])
+			if err != nil {
+				t.Skipf("%s is not installed", argv[0])
+			}
+			argv[0] = path
+			data := filepath.Join(t.TempDir(), "data")
+			r := run(t, command{dir: dir, argv: append([]string{fentry, "record", "--syscalls", "-F", "none", "-o", data}, argv...)})
+			r.mustSucceed(t)
+			have := recordedSyscalls(t, data, numbers)
+			want := straced(t, dir, argv)
+			want["execve"]-- // the first one, by which the program begins
+			for name := range want {
+				more := 0
+				switch name {
+				case "mmap", "mprotect": // a patched library has one segment more
+					more = 4
+				case "futex", "brk": // these depend on addresses and on when threads run
+					more = 8
+				}
+				if d := have[name] - want[name]; d != 0 && (d < -more || d > more || name != "futex" && name != "brk" && d < 0) {
+					t.Errorf("%s: %d, strace has %d", name, have[name], want[name])
+				}
+			}
+			for name := range have {
+				if want[name] == 0 && have[name] > 0 && name != "execve" {
+					t.Errorf("%s: %d, strace has none", name, have[name])
+				}
+			}
+		})
+	}
+}
+
+// syscallNumbers are the names of system calls by their numbers, from the kernel's header.
+func syscallNumbers(t *testing.T) map[uint64]string {
+	t.Helper()
+	text, err := exec.Command("gcc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", os.DevNull).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[uint64]string{}
+	for _, m := range regexp.MustCompile(`(?m)^#define __NR_(\w+) (\d+)$`).FindAllStringSubmatch(string(text), -1) {
+		n, err := strconv.ParseUint(m[2], 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[n] = m[1]
+	}
+	return out
+}
+
+// recordedSyscalls are the system calls in a trace, by name.
+func recordedSyscalls(t *testing.T, dir string, numbers map[uint64]string) map[string]int {
+	t.Helper()
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	out := map[string]int{}
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.SysEnter {
+			out[numbers[ev.Sys.Value]]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// straced are the system calls of a command and of the children that it forks, by name, up to where these execute
+// another program.
+func straced(t *testing.T, dir string, argv []string) map[string]int {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "strace")
+	run(t, command{dir: dir, argv: append([]string{"strace", "-f", "-qq", "-o", log}, argv...)}).mustSucceed(t)
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, gone, first := map[string]int{}, map[string]bool{}, true
+	for _, m := range regexp.MustCompile(`(?m)^(\d+) +(?:(\w+)\(|<\.\.\. (\w+) resumed>)(.*)$`).FindAllStringSubmatch(string(b), -1) {
+		pid, executed := m[1], strings.HasSuffix(m[4], " = 0")
+		if !gone[pid] && m[2] != "" && m[2] != "rt_sigreturn" && m[2] != "restart_syscall" {
+			out[m[2]]++
+		}
+		if executed && (m[2] == "execve" || m[3] == "execve") && !first {
+			gone[pid] = true
+		}
+		first = false
+	}
+	return out
 }

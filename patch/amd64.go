@@ -73,6 +73,11 @@ func (amd64Machine) syscallPlace(s *Syscall, code []byte, off int) (int, bool) {
 	return c.Place(off)
 }
 
+// appendFarJump appends ff 25 2, jmp *2(%rip), two nops, and the word.
+func (amd64Machine) appendFarJump(dst []byte, to uint64) []byte {
+	return le.AppendUint64(append(dst, 0xff, 0x25, 2, 0, 0, 0, 0x90, 0x90), to)
+}
+
 func (amd64Machine) appendSyscall(dst []byte, s *Syscall, code []byte, to uint64, r enterExit) ([]byte, error) {
 	c := amd64Syscall(s, code)
 	c.Enter, c.Exit = r.enter, r.exit

@@ -31,6 +31,10 @@ type Memory struct {
 	NullCB    uint64 // initial gs base of the first thread
 	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
+
+	// LoaderCalls are the dynamic loader's system calls, set by who applies the plan; nil: they are not recorded.
+	LoaderCalls               *LoaderCalls
+	SyscallEnter, SyscallExit uint64 // the runtime's routines for system calls; 0: it has none on this machine
 }
 
 // Memory returns the plan as memory contents. Options.Target must be [Process].
@@ -46,10 +50,12 @@ func (p *Plan) Memory() (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
+	enter, exit := l.syscallRoutines()
 	return &Memory{
 		RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
 		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: l.allEdits(),
+		SyscallEnter: l.runtime.syms[enter], SyscallExit: l.runtime.syms[exit],
 	}, nil
 }
 

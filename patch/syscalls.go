@@ -41,6 +41,8 @@ type syscallMachine interface {
 	syscallLen(s *Syscall, code []byte) int
 	// appendSyscall appends, for address to, what goes on in place of the instructions of a window.
 	appendSyscall(dst []byte, s *Syscall, code []byte, to uint64, r enterExit) ([]byte, error)
+	// appendFarJump appends 16 bytes that go to an address from anywhere.
+	appendFarJump(dst []byte, to uint64) []byte
 	// syscallPlace returns where in that the instruction begins that begins at an offset of the window.
 	syscallPlace(s *Syscall, code []byte, off int) (int, bool)
 }
@@ -127,18 +129,23 @@ func (l *layout) addSyscalls() error {
 	return nil
 }
 
+// syscallRoutines are the runtime's routines that copies go to, by name.
+func (l *layout) syscallRoutines() (enter, exit string) {
+	if l.p.Options.NoClock {
+		return "fentry_order_syscall_enter", "fentry_order_syscall_exit"
+	}
+	return "fentry_syscall_enter", "fentry_syscall_exit"
+}
+
 // appendSyscalls appends all copies.
 func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
-	name := "fentry_"
-	if l.p.Options.NoClock {
-		name = "fentry_order_"
-	}
 	var r enterExit
 	var err error
-	if r.enter, err = l.symbol(name + "syscall_enter"); err != nil {
+	enter, exit := l.syscallRoutines()
+	if r.enter, err = l.symbol(enter); err != nil {
 		return nil, err
 	}
-	if r.exit, err = l.symbol(name + "syscall_exit"); err != nil {
+	if r.exit, err = l.symbol(exit); err != nil {
 		return nil, err
 	}
 	for i := range l.p.Syscalls {

@@ -88,6 +88,8 @@ func (l *Launcher) load(s started, at *loading) {
 	}
 	err := t.Load(m, l.substitute, func(err error) {
 		l.Logf("%s: libraries that it loads later are not traced: %v", l.Path, err)
+	}, func(err error) {
+		l.Logf("%s: system calls of its dynamic loader are not recorded: %v", l.Path, err)
 	})
 	var died *tracee.EndedError
 	if errors.As(err, &died) {

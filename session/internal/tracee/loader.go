@@ -59,11 +59,15 @@ type Opened struct {
 // Load lets the process run from its exec stop to its entry point, or until it executes another program. give says
 // what takes the place of each file that the dynamic loader opens, by a path that leads to it from the process; "":
 // the file stays. When Load returns, the process is stopped and as it would be without. From then on the loader comes to
-// the runtime with what it opens, if the program was given one by m; unknown is told why it does not.
-func (t *Process) Load(m *patch.Memory, give func(Opened) string, unknown func(error)) (err error) {
+// the runtime with what it opens, if the program was given one by m; unknown is told why it does not, and unknownCalls why its own system calls are not
+// recorded.
+func (t *Process) Load(m *patch.Memory, give func(Opened) string, unknown, unknownCalls func(error)) (err error) {
 	l, err := t.loader()
 	if err != nil {
 		return err
+	}
+	if err := l.prepareCalls(m); err != nil {
+		unknownCalls(err)
 	}
 	routine, err := l.later(m)
 	if herr := l.hook(); herr != nil {
@@ -71,6 +75,9 @@ func (t *Process) Load(m *patch.Memory, give func(Opened) string, unknown func(e
 	}
 	if err != nil {
 		unknown(err)
+	}
+	if err := l.moveCalls(m); err != nil {
+		unknownCalls(err)
 	}
 	// Else nothing tells a stop at a system call, or behind execve, from a signal.
 	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEEXEC |
@@ -106,6 +113,9 @@ type loader struct {
 	t        *Process
 	from, to uint64 // its image
 	code     []span // what of it is executed
+	calls    span   // where its own system calls are made if they are recorded
+	ways     ways   // to the runtime, from there
+	hooked   []span // what of its code hook has changed
 	stubs    span   // where system calls of it are made that were moved
 	armed    bool   // there are breakpoints in these
 	entry    uint64 // of the program
@@ -332,7 +342,7 @@ func (l *loader) atCall(give func(Opened) string) error {
 	}
 	if s.op == unix.PTRACE_SYSCALL_INFO_ENTRY {
 		arg, opens := openCalls[s.word]
-		l.opening = opens && (s.pc-l.from < l.to-l.from || s.pc-l.stubs.addr < l.stubs.size)
+		l.opening = opens && (s.pc-l.from < l.to-l.from || s.pc-l.stubs.addr < l.stubs.size || s.pc-l.calls.addr < l.calls.size)
 		l.path = s.args[arg]
 		return nil
 	}

@@ -3,10 +3,7 @@ package tracee
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
 )
@@ -34,9 +31,10 @@ import (
 // A stub, and offsets in it.
 const (
 	stubSize = 64
-	stubBack = 23 // where it goes back to the loader
-	stubTrap = 28 // a breakpoint in front of that
-	stubSlot = 32 // the address that it goes on to
+	stubCall = 12 // the system call
+	stubBack = 47 // where it goes back to the loader
+	stubTrap = 52 // a breakpoint in front of that
+	stubSlot = 56 // the address that it goes on to
 )
 
 var (
@@ -68,9 +66,17 @@ func (l *loader) hook() error {
 	var edits []arch.Edit
 	for i, site := range sites {
 		at := page + uint64(i*stubSize)
-		stubs = append(stubs, openStub(at, site)...)
+		stubs = append(stubs, openStub(at, site, l.ways)...)
 		jmp := append(le.AppendUint32([]byte{0xe9}, uint32(at-(site+5))), 0x0f, 0x1f, 0x00) // jmp stub; nopl (%rax)
 		edits = append(edits, arch.Edit{Addr: site, Old: callAndCheck, New: jmp})
+	}
+	defer func() {
+		if !l.armed {
+			l.hooked = nil
+		}
+	}()
+	for _, e := range edits {
+		l.hooked = append(l.hooked, span{e.Addr, uint64(len(e.Old))})
 	}
 	if err := l.t.WriteAt(stubs, page); err != nil {
 		return err
@@ -105,30 +111,28 @@ func (l *loader) opened(regs *registers) (fd, path uint64, ok bool) {
 	return regs.Rax, regs.Rsi, at < l.stubs.size && at%stubSize == stubTrap
 }
 
-// openStub is the code at addr for a system call that was at site.
-func openStub(addr, site uint64) []byte {
+// openStub is the code at addr for a system call that was at site, which is recorded if there are ways to the runtime.
+func openStub(addr, site uint64, w ways) []byte {
 	next := site + uint64(len(callAndCheck))
-	b := slices.Clone(callAndCheck)
-	b = append(b, 0x77, stubBack-10)                                         // ja back
-	b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), uint32(next-(addr+17))) // lea next(%rip), %r11
+	b := appendWay(nil, addr, w.enter)
+	b = append(b, callAndCheck[:2]...) // syscall
+	b = appendWay(b, addr+uint64(len(b)), w.exit)
+	b = append(b, callAndCheck[2:]...)                                       // cmp $-4096, %rax
+	b = append(b, 0x77, stubBack-34)                                         // ja back
+	b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), uint32(next-(addr+41))) // lea next(%rip), %r11
 	b = le.AppendUint32(append(b, 0xff, 0x25), stubSlot-stubBack)            // jmp *slot(%rip)
 	b = le.AppendUint32(append(b, 0xe9), uint32(next-(addr+stubTrap)))       // back: jmp next
 	b = append(b, 0xcc, 0xeb, 0x100-8, 0xcc)                                 // trap: int3; jmp back; int3
-	b = le.AppendUint64(b, addr+stubTrap)                                    // slot
-	return append(b, make([]byte, stubSize-len(b))...)
+	return le.AppendUint64(b, addr+stubTrap)                                 // slot
 }
 
-// page maps memory close to the loader, below it, where branches reach it.
-func (l *loader) page(size uint64) (uint64, error) {
-	const tries, step = 64, 1 << 20
-	var err error
-	for i := range uint64(tries) {
-		at := l.from - (i+1)*step
-		if err = l.t.mmap(at, size, unix.PROT_READ|unix.PROT_EXEC); err == nil {
-			return at, nil
-		}
+// appendWay appends 12 bytes that go to the runtime and come back behind them, or nothing but nops: code at addr.
+func appendWay(b []byte, addr, to uint64) []byte {
+	if to == 0 {
+		return append(b, 0xeb, stubCall-2, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc) // jmp .+12
 	}
-	return 0, fmt.Errorf("no memory close to its dynamic loader: %w", err)
+	b = append(b, 0x48, 0x8d, 0x0d, 5, 0, 0, 0)                         // lea 5(%rip), %rcx
+	return le.AppendUint32(append(b, 0xe9), uint32(to-(addr+stubCall))) // jmp to
 }
 
 // findOpens returns where in code files are opened, by the offset of callAndCheck, as far as nothing can branch into it.
