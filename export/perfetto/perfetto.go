@@ -1,0 +1,247 @@
+// Package perfetto writes a trace as Perfetto does, in protocol buffers: what ui.perfetto.dev and trace_processor read.
+//
+// The output is a message perfetto.protos.Trace: a stream of packets. Processes, threads and other stacks that threads
+// ran on are tracks; a call is the beginning and the end of a slice; names are interned, each written once.
+// Times are CLOCK_MONOTONIC, if the trace has it; else they count from its start.
+package perfetto
+
+import (
+	"bufio"
+	"io"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/fentry-dev/fentry/export"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Numbers of fields and values, from protos/perfetto/trace in Perfetto's sources: trace.proto, trace_packet.proto,
+// interned_data/interned_data.proto and track_event/{track_event,track_descriptor,process_descriptor,
+// thread_descriptor}.proto.
+const (
+	tracePacket = 1
+
+	packetTimestamp       = 8
+	packetTrustedSequence = 10
+	packetTrackEvent      = 11
+	packetInternedData    = 12
+	packetSequenceFlags   = 13
+	packetTrackDescriptor = 60
+
+	sequenceCleared = 1 // SEQ_INCREMENTAL_STATE_CLEARED
+	sequenceNeeds   = 2 // SEQ_NEEDS_INCREMENTAL_STATE
+
+	internedEventNames = 2
+	eventNameIID       = 1
+	eventNameName      = 2
+
+	trackEventType    = 9
+	trackEventNameIID = 10
+	trackEventTrack   = 11
+	trackEventName    = 23
+
+	sliceBegin = 1
+	sliceEnd   = 2
+	instant    = 3
+
+	trackUUID       = 1
+	trackName       = 2
+	trackProcess    = 3
+	trackThread     = 4
+	trackParentUUID = 5
+
+	processPID     = 1
+	processCmdline = 2
+	processName    = 6
+
+	threadPID  = 1
+	threadTID  = 2
+	threadName = 5
+)
+
+// sequence is the number of the only sequence of packets that there is.
+const sequence = 1
+
+// Write writes the trace.
+func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
+	p := &writer{
+		w: bufio.NewWriterSize(w, 64<<10), t: s.Trace, sum: &sum, base: s.Trace.Clock.Monotonic,
+		processes: map[*trace.Process]uint64{}, threads: map[*trace.Task]uint64{},
+	}
+	p.names.Make = func(trace.FuncID) uint64 { p.known++; return p.known }
+	spans := &export.Spans{W: p, Sum: &sum}
+	if err := s.Walk(s.Tasks, spans.Event); err != nil {
+		return sum, err
+	}
+	if err := spans.Close(); err != nil {
+		return sum, err
+	}
+	return sum, p.w.Flush()
+}
+
+type writer struct {
+	w     *bufio.Writer
+	t     *trace.Trace
+	sum   *export.Summary
+	base  int64
+	names export.Cache[uint64] // interning ids, from 1
+	known uint64               // the newest of them
+	// Tracks have numbers in the order in which they are written, from 1.
+	tracks    []uint64 // by Track.Index
+	processes map[*trace.Process]uint64
+	threads   map[*trace.Task]uint64
+	uuids     uint64
+	begun     bool
+	buf, msg  []byte
+}
+
+// Begin is that of export.SpanWriter.
+func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
+	track, err := p.track(k)
+	if err != nil {
+		return err
+	}
+	before := p.known
+	iid := p.names.Get(fn)
+	b := p.start(at)
+	if p.known != before {
+		name := protowire.AppendTag(nil, eventNameIID, protowire.VarintType)
+		name = protowire.AppendVarint(name, iid)
+		name = str(name, eventNameName, p.t.Name(fn))
+		b = message(b, packetInternedData, message(nil, internedEventNames, name))
+	}
+	ev := number(p.msg[:0], trackEventType, sliceBegin)
+	ev = number(ev, trackEventTrack, track)
+	p.msg = number(ev, trackEventNameIID, iid)
+	return p.packet(message(b, packetTrackEvent, p.msg))
+}
+
+// End is that of export.SpanWriter.
+func (p *writer) End(k *export.Track, at int64, _ trace.FuncID) error {
+	track, err := p.track(k)
+	if err != nil {
+		return err
+	}
+	ev := number(p.msg[:0], trackEventType, sliceEnd)
+	p.msg = number(ev, trackEventTrack, track)
+	return p.packet(message(p.start(at), packetTrackEvent, p.msg))
+}
+
+// Note is that of export.SpanWriter.
+func (p *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
+	var name string
+	switch ev.Kind {
+	case trace.Entry:
+		name = p.t.Name(ev.Func)
+	default:
+		var ok bool
+		if name, ok = export.NoteText(ev); !ok {
+			p.sum.LeaveEvent(ev)
+			return nil
+		}
+	}
+	track, err := p.track(k)
+	if err != nil {
+		return err
+	}
+	msg := number(p.msg[:0], trackEventType, instant)
+	msg = number(msg, trackEventTrack, track)
+	p.msg = str(msg, trackEventName, name)
+	return p.packet(message(p.start(at), packetTrackEvent, p.msg))
+}
+
+// start begins a packet of an event.
+func (p *writer) start(at int64) []byte {
+	b := number(p.buf[:0], packetTimestamp, uint64(p.base+at))
+	b = number(b, packetTrustedSequence, sequence)
+	if !p.begun {
+		p.begun = true
+		return number(b, packetSequenceFlags, sequenceCleared|sequenceNeeds)
+	}
+	return number(b, packetSequenceFlags, sequenceNeeds)
+}
+
+func (p *writer) packet(b []byte) error {
+	p.buf = b
+	var head [16]byte
+	h := protowire.AppendTag(head[:0], tracePacket, protowire.BytesType)
+	if _, err := p.w.Write(protowire.AppendVarint(h, uint64(len(b)))); err != nil {
+		return err
+	}
+	_, err := p.w.Write(b)
+	return err
+}
+
+// track returns the number of a track, and describes it if it is new.
+func (p *writer) track(k *export.Track) (uint64, error) {
+	for k.Index >= len(p.tracks) {
+		p.tracks = append(p.tracks, 0)
+	}
+	uuid := &p.tracks[k.Index]
+	if *uuid != 0 {
+		return *uuid, nil
+	}
+	thread := p.threads[k.Task]
+	if thread == 0 {
+		process, err := p.process(k.Task)
+		if err != nil {
+			return 0, err
+		}
+		d := number(nil, threadPID, uint64(k.Task.PID))
+		d = number(d, threadTID, uint64(k.Task.TID))
+		if thread, err = p.describe(message(nil, trackThread, str(d, threadName, k.Task.Comm)), process); err != nil {
+			return 0, err
+		}
+		p.threads[k.Task] = thread
+	}
+	if k.Main() {
+		*uuid = thread
+		return thread, nil
+	}
+	var err error
+	*uuid, err = p.describe(str(nil, trackName, k.Name()), thread)
+	return *uuid, err
+}
+
+func (p *writer) process(k *trace.Task) (uint64, error) {
+	if uuid := p.processes[k.Process]; uuid != 0 {
+		return uuid, nil
+	}
+	d := number(nil, processPID, uint64(k.PID))
+	if k.Process != nil {
+		args, title := k.Process.Command(k.Process.Start)
+		if title {
+			args = nil
+		}
+		for _, a := range args {
+			d = str(d, processCmdline, a)
+		}
+	}
+	uuid, err := p.describe(message(nil, trackProcess, str(d, processName, k.Comm)), 0)
+	p.processes[k.Process] = uuid
+	return uuid, err
+}
+
+// describe writes a track's packet: what it is, below which other one.
+func (p *writer) describe(what []byte, parent uint64) (uint64, error) {
+	p.uuids++
+	d := number(nil, trackUUID, p.uuids)
+	if parent != 0 {
+		d = number(d, trackParentUUID, parent)
+	}
+	b := number(p.buf[:0], packetTrustedSequence, sequence)
+	return p.uuids, p.packet(message(b, packetTrackDescriptor, append(d, what...)))
+}
+
+func number(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func message(b []byte, field protowire.Number, m []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+}
+
+func str(b []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), strings.ToValidUTF8(s, "\ufffd"))
+}

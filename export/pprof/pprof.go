@@ -1,0 +1,242 @@
+// Package pprof writes a trace as a profile for go tool pprof and what else reads its format: two sample types, calls and
+// time in ns, for each call path. Functions have the place in the source where they begin, if there is debug
+// information; images are mappings with their build ids. In a trace of several processes, samples have labels pid and
+// comm.
+//
+// The output is compressed with gzip, as the format asks for.
+package pprof
+
+import (
+	"compress/gzip"
+	"io"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/fentry-dev/fentry/export"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Numbers of fields, from proto/profile.proto in pprof's sources.
+const (
+	profileSampleType        = 1
+	profileSample            = 2
+	profileMapping           = 3
+	profileLocation          = 4
+	profileFunction          = 5
+	profileString            = 6
+	profileTimeNanos         = 9
+	profileDurationNanos     = 10
+	profileDefaultSampleType = 14
+
+	valueTypeType = 1
+	valueTypeUnit = 2
+
+	sampleLocation = 1
+	sampleValue    = 2
+	sampleLabel    = 3
+
+	labelKey    = 1
+	labelString = 2
+	labelNumber = 3
+
+	mappingID           = 1
+	mappingStart        = 2
+	mappingLimit        = 3
+	mappingFile         = 5
+	mappingBuildID      = 6
+	mappingHasFunctions = 7
+	mappingHasFilenames = 8
+	mappingHasLines     = 9
+
+	locationID      = 1
+	locationMapping = 2
+	locationAddress = 3
+	locationLine    = 4
+
+	lineFunction = 1
+	lineLine     = 2
+
+	functionID         = 1
+	functionName       = 2
+	functionSystemName = 3
+	functionFile       = 4
+	functionStartLine  = 5
+)
+
+// Write writes the profile.
+func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
+	several := len(s.Trace.Processes) > 1
+	root, err := s.Graph(trace.GraphOptions{PerProcess: several, KeepRecursion: true})
+	if err != nil {
+		return sum, err
+	}
+	z := gzip.NewWriter(w)
+	p := &writer{w: z, t: s.Trace, sum: &sum, strings: map[string]uint64{"": 0}, order: []string{""}}
+	p.locations.Make = p.location
+	p.images = make([]image, len(s.Trace.Images))
+	p.values()
+	for _, n := range root.Children {
+		if several && n.Task != nil {
+			labels := message(nil, sampleLabel, number(number(nil, labelKey, p.string("pid")), labelNumber, uint64(n.Task.PID)))
+			labels = message(labels, sampleLabel,
+				number(number(nil, labelKey, p.string("comm")), labelString, p.string(n.Task.Comm)))
+			for _, c := range n.Children {
+				p.samples(c, nil, labels)
+			}
+			continue
+		}
+		p.samples(n, nil, nil)
+	}
+	p.mappings()
+	p.times()
+	for _, s := range p.order {
+		p.write(message(nil, profileString, []byte(strings.ToValidUTF8(s, "\ufffd"))))
+	}
+	if p.err == nil {
+		p.err = z.Close()
+	}
+	return sum, p.err
+}
+
+type writer struct {
+	w         io.Writer
+	t         *trace.Trace
+	sum       *export.Summary
+	strings   map[string]uint64
+	order     []string
+	locations export.Cache[uint64]
+	newest    uint64 // id of the newest location, which is that of its function too
+	images    []image
+	untimed   bool
+	buf       []byte
+	err       error
+}
+
+// image is what is known of a mapping: the addresses in it that occur, and whether there are lines.
+type image struct {
+	used      bool
+	low, high uint64
+	lines     bool
+	noLines   bool // an attempt to read them failed
+}
+
+func (p *writer) write(b []byte) {
+	if p.err == nil {
+		_, p.err = p.w.Write(b)
+	}
+}
+
+// values writes what the values of samples mean. Without a clock there are only calls.
+func (p *writer) values() {
+	calls := number(number(nil, valueTypeType, p.string("calls")), valueTypeUnit, p.string("count"))
+	p.write(message(nil, profileSampleType, calls))
+	if p.untimed = p.t.Clockless(); p.untimed {
+		return
+	}
+	time := number(number(nil, valueTypeType, p.string("time")), valueTypeUnit, p.string("nanoseconds"))
+	p.write(message(nil, profileSampleType, time))
+	p.write(number(nil, profileDefaultSampleType, p.string("time")))
+}
+
+// samples writes the samples of a path and of those below it. path has the locations around it, outermost first.
+func (p *writer) samples(n *trace.Node, path []uint64, labels []byte) {
+	path = append(path, p.locations.Get(n.Func))
+	p.sum.Calls += n.Calls
+	p.sum.Leave("paths beyond the limits of the tree, folded into shorter ones: calls", n.Folded)
+	if n.Calls > 0 || n.Self > 0 {
+		var ids, values []byte
+		for i := len(path) - 1; i >= 0; i-- {
+			ids = protowire.AppendVarint(ids, path[i])
+		}
+		values = protowire.AppendVarint(values, n.Calls)
+		if !p.untimed {
+			values = protowire.AppendVarint(values, uint64(n.Self))
+		}
+		sample := message(message(p.buf[:0], sampleLocation, ids), sampleValue, values)
+		p.buf = append(sample, labels...)
+		p.write(message(nil, profileSample, p.buf))
+	}
+	for _, c := range n.Children {
+		p.samples(c, path, labels)
+	}
+}
+
+// location writes the location and the function of a function, and returns their id.
+func (p *writer) location(id trace.FuncID) uint64 {
+	p.newest++
+	fn, name := p.t.Func(id), p.t.Name(id)
+	var file string
+	var line int
+	var addr, mapping uint64
+	if int(id.Image) < len(p.images) {
+		im := &p.images[id.Image]
+		mapping, addr = uint64(id.Image)+1, fn.Addr+p.t.Images[id.Image].Bias
+		if !im.used {
+			im.used, im.low, im.high = true, addr, addr
+		}
+		im.low, im.high = min(im.low, addr), max(im.high, addr+fn.Size)
+		if !im.noLines {
+			var err error
+			file, line, err = p.t.Source(id)
+			im.noLines, im.lines = err != nil, im.lines || file != ""
+		}
+	}
+	system := fn.Name
+	if system == "" {
+		system = name
+	}
+	f := number(number(nil, functionID, p.newest), functionName, p.string(name))
+	f = number(f, functionSystemName, p.string(system))
+	f = number(number(f, functionFile, p.string(file)), functionStartLine, uint64(line))
+	p.write(message(nil, profileFunction, f))
+	l := number(number(nil, locationID, p.newest), locationMapping, mapping)
+	l = number(l, locationAddress, addr)
+	l = message(l, locationLine, number(number(nil, lineFunction, p.newest), lineLine, uint64(line)))
+	p.write(message(nil, profileLocation, l))
+	return p.newest
+}
+
+// mappings writes the images of which functions occur.
+func (p *writer) mappings() {
+	for i, im := range p.images {
+		if !im.used {
+			continue
+		}
+		of := &p.t.Images[i]
+		m := number(number(nil, mappingID, uint64(i)+1), mappingStart, im.low)
+		m = number(number(m, mappingLimit, im.high+1), mappingFile, p.string(of.Path))
+		m = number(number(m, mappingBuildID, p.string(of.BuildID)), mappingHasFunctions, 1)
+		if im.lines {
+			m = number(number(m, mappingHasFilenames, 1), mappingHasLines, 1)
+		}
+		p.write(message(nil, profileMapping, m))
+	}
+}
+
+func (p *writer) times() {
+	if p.t.Clock.Realtime > 0 {
+		p.write(number(nil, profileTimeNanos, uint64(p.t.Clock.Realtime)))
+	}
+	if p.t.Info != nil && p.t.Info.Duration > 0 {
+		p.write(number(nil, profileDurationNanos, uint64(p.t.Info.Duration)))
+	}
+}
+
+// string returns the number of a string in the table.
+func (p *writer) string(s string) uint64 {
+	n, ok := p.strings[s]
+	if !ok {
+		n = uint64(len(p.order))
+		p.strings[s], p.order = n, append(p.order, s)
+	}
+	return n
+}
+
+func number(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func message(b []byte, field protowire.Number, m []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+}
