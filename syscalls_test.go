@@ -201,3 +201,130 @@ func testSyscalls(t *testing.T, dir string, functions bool) {
 		t.Errorf("handlers are not inside what they have interrupted: %v", inside)
 	}
 }
+
+// pointing makes system calls whose arguments point to memory of all kinds, by descriptors that nothing else uses.
+const pointing = `
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+int main(void)
+{
+	char *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), b[100];
+	struct timespec t = { 0, 12345 };
+	struct sockaddr_un a = { AF_UNIX, "/none" };
+	struct pollfd q = { .fd = 700, .events = POLLIN };
+	int fds[2];
+	struct stat st;
+	munmap(p + 4096, 4096);
+	syscall(SYS_openat, 700, "some/path", 0);
+	syscall(SYS_openat, 700, 8, 0);                                   /* no pointer */
+	syscall(SYS_openat, 700, p + 8192 - 4, 0);                        /* nothing there */
+	syscall(SYS_openat, 700, strcpy(p + 4096 - 4, "end"), 0);         /* ends with its page */
+	syscall(SYS_openat, 700, memcpy(p + 4096 - 4, "open", 4), 0);     /* does not */
+	memset(p, 'x', 4000);
+	syscall(SYS_openat, 700, p, 0);
+	syscall(SYS_pipe, fds);
+	syscall(SYS_write, fds[1], "0123456789012345678901234567890123456789", 40);
+	syscall(SYS_read, fds[0], b, 5);
+	syscall(SYS_read, 700, b, 5);
+	syscall(SYS_connect, 700, &a, 8);
+	syscall(SYS_poll, &q, 1, 0);
+	syscall(SYS_poll, &q, 1u << 31, 0);
+	syscall(SYS_fstat, fds[0], &st);
+	struct iovec v[2] = { { "first", 5 }, { "and a second that is longer than what is shown", 46 } };
+	char *args[] = { "program", "argument", 0 }, *none[] = { 0 };
+	syscall(SYS_writev, fds[1], v, 2);
+	syscall(SYS_execve, "/no/program", args, none);
+	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &t, 0);
+	return 0;
+}
+`
+
+// TestSyscallData: what arguments point to is recorded, as far as there is memory, and never more than that.
+func TestSyscallData(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("system calls are moved on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src, prog := filepath.Join(dir, "pointing.c"), filepath.Join(dir, "pointing")
+	if err := os.WriteFile(src, []byte(pointing), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O1", "-w", "-static", "-o", prog, src).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	opts := options(t)
+	opts.Syscalls, opts.Plan = true, patch.Options{NoFunctions: true}
+	res, err := fentry.Run(context.Background(), exec.Command(prog), opts)
+	if err != nil || res.Status.ExitStatus() != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	tr, err := trace.Open(opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	var have []string
+	var nr uint64
+	begun := false
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Sys == nil {
+			return nil
+		}
+		if ev.Kind == trace.SysEnter {
+			nr = ev.Sys.Value
+			begun = begun || nr == 257 && ev.Sys.Args[0] == 700
+		}
+		if !begun || nr == 231 {
+			return nil
+		}
+		line := fmt.Sprintf("%v %d:", ev.Kind, nr)
+		for _, d := range ev.Sys.Data {
+			text := fmt.Sprintf("%q", d.Bytes)
+			pointers := nr == 20 && d.Asked == 32 && d.Flags == 0 || nr == 59 && d.Asked == 128
+			if len(d.Bytes) > 40 || pointers {
+				text = fmt.Sprintf("%d bytes", len(d.Bytes))
+			}
+			line += fmt.Sprintf(" %d %d/%d %s", d.Arg, d.Flags, d.Asked, text)
+		}
+		have = append(have, line)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const cut, unreadable, str = trace.DataCut, trace.DataUnreadable, trace.DataString
+	want := []string{
+		fmt.Sprintf(`sys_enter 257: 1 %d/1016 "some/path"`, str), "sys_exit 257:",
+		"sys_enter 257:", "sys_exit 257:",
+		fmt.Sprintf(`sys_enter 257: 1 %d/1016 ""`, str|unreadable), "sys_exit 257:",
+		fmt.Sprintf(`sys_enter 257: 1 %d/1016 "end"`, str), "sys_exit 257:",
+		fmt.Sprintf(`sys_enter 257: 1 %d/1016 "open"`, str|unreadable), "sys_exit 257:",
+		fmt.Sprintf(`sys_enter 257: 1 %d/1016 1016 bytes`, str|cut), "sys_exit 257:",
+		"sys_enter 22:", `sys_exit 22: 0 0/8 "\x03\x00\x00\x00\x04\x00\x00\x00"`,
+		fmt.Sprintf(`sys_enter 1: 1 %d/32 "01234567890123456789012345678901"`, cut), "sys_exit 1:",
+		"sys_enter 0:", `sys_exit 0: 1 0/5 "01234"`,
+		"sys_enter 0:", "sys_exit 0:",
+		`sys_enter 42: 1 0/8 "\x01\x00/none\x00"`, "sys_exit 42:",
+		`sys_enter 7: 0 0/8 "\xbc\x02\x00\x00\x01\x00\x00\x00"`, `sys_exit 7: 0 0/8 "\xbc\x02\x00\x00\x01\x00 \x00"`,
+		fmt.Sprintf(`sys_enter 7: 0 %d/256 256 bytes`, cut), "sys_exit 7:",
+		"sys_enter 5:", "sys_exit 5: 1 0/144 144 bytes",
+		fmt.Sprintf(`sys_enter 20: 1 0/32 32 bytes 1 0/5 "first" 1 %d/32 "and a second that is longer than"`, cut), "sys_exit 20:",
+		fmt.Sprintf(`sys_enter 59: 0 %d/1016 "/no/program" 1 0/128 128 bytes 1 %d/33 "program" 1 %d/33 "argument" 2 0/128 128 bytes`,
+			str, str, str), "sys_exit 59:",
+		`sys_enter 230: 2 0/16 "\x00\x00\x00\x00\x00\x00\x00\x0090\x00\x00\x00\x00\x00\x00"`, "sys_exit 230:",
+	}
+	if d := cmp.Diff(want, have); d != "" {
+		t.Error(d)
+	}
+}

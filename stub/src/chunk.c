@@ -177,6 +177,14 @@ hidden u64 *begin_record(struct control *c, u64 t, u32 type, u32 n)
 
 hidden void end_record(u64 *payload) { store(payload - 1, payload[-1] & ~((u64)FT_RECORD_OPEN << 32)); }
 
+/* cut_record ends a record that has become shorter, the newest one of this thread, which no signal can
+   interrupt. The memory behind it is zero. */
+hidden void cut_record(struct control *c, u64 *payload, u32 n)
+{
+	c->next = (u64)(payload + n);
+	store(payload - 1, (payload[-1] & ~((u64)(FT_RECORD_OPEN | FT_RECORD_WORDS) << 32)) | (u64)n << 32);
+}
+
 /* write_record writes a record with n words of payload, for which there is room. */
 static void write_record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n)
 {

@@ -7,6 +7,10 @@
    system calls of the block come here, where the kernel tells who is who, and the child's go to a block of
    its own. Its functions, which are few before it executes a program, stay in the parent's trace.
 
+   What arguments point to is the program's, and can be anything: memory that is not there, or that
+   another thread is unmapping. So the kernel reads it, process_vm_readv of the process itself, which
+   says how far it got, and never raises a signal. It reads straight into the record.
+
    A program that asks for the control base gets it: blocks are found by thread pointer from then on. */
 #include "blocks.h"
 #include "chunk.h"
@@ -17,9 +21,7 @@
 #include "syscall.h"
 #include "thread.h"
 
-const u8 fentry_syscalls[SYSCALLS] = {
-	[NR_CLONE] = CALL_FORKS, [NR_CLONE3] = CALL_FORKS, MACHINE_CALLS(CALL_FORKS)
-};
+#include "calls.h"
 
 enum { CLONE_VM = 0x100, CLONE_VFORK = 0x4000 };
 
@@ -65,6 +67,14 @@ static int recall(struct control *c, u64 sp, u64 *nr)
 	return 0;
 }
 
+/* forget drops what was noted of system calls that a handler has left by longjmp: the stack is where
+   they were, or above. What makes children stays, as their parent waits. */
+static void forget(struct control *c, u64 sp)
+{
+	while (c->sys_open && !c->vforks && c->open_calls[c->sys_open - 1].sp <= sp)
+		c->sys_open--;
+}
+
 /* acting is the block of whoever runs: the thread that it belongs to, or a child in its place. */
 static struct control *acting(struct control *c)
 {
@@ -78,21 +88,152 @@ static struct control *acting(struct control *c)
 	return c->vforked;
 }
 
+/* How many vectors or pointers are followed, and how many bytes of what each points to. */
+enum { MOST_VECTORS = 8, MOST_POINTERS = 16, MOST_TEXT = 33 };
+
+/* read_program reads n bytes of the program's memory, and returns how many there are. Two parts, because
+   the kernel reads none of a part of which it cannot read all. */
+static u64 read_program(void *to, u64 at, u64 n)
+{
+	u64 page = -at & 4095, first = page && page < n ? page : n;
+	u64 local[2] = { (u64)to, n }, from[4] = { at, first, at + first, n - first };
+	i64 got = n ? sys(SYS_process_vm_readv, getpid(), local, 1, from, first == n ? 1 : 2, 0) : 0;
+	return failed(got) ? 0 : (u64)got;
+}
+
+/* count_of is how many elements a part has. */
+static u64 count_of(const struct part *p, const u64 *a, i64 result)
+{
+	u32 n = 0;
+	switch (p->count) {
+	case ARGUMENT:
+		return a[p->by];
+	case BEHIND:
+		return read_program(&n, a[p->by], sizeof n) == sizeof n ? n : 0;
+	case RESULT:
+		return (u64)result;
+	}
+	return 1;
+}
+
+/* capture writes n bytes at an address, of want that there are, behind a system call's record, for which there is room.
+   It returns the payload's bytes, and in have how many were read. */
+static const u8 *capture(struct control *c, u64 t, int text, u32 arg, u64 at, u64 n, u64 want, u64 *have)
+{
+	u64 words = (n + 7) / 8;
+	u64 *w = begin_record(c, t, FT_REC_DATA, (u32)(2 + words));
+	*have = 0;
+	if (!w)
+		return 0;
+	u8 *b = (u8 *)(w + 2);
+	u64 got = read_program(b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
+	if (text) {
+		u64 k = 0;
+		while (k < got && b[k])
+			k++;
+		flags = FT_DATA_STRING | (k < got ? 0 : flags ? flags : FT_DATA_CUT);
+		got = k;
+	}
+	memset(b + got, 0, 8 * words - got);
+	w[0] = arg | flags << 16 | n << 32;
+	w[1] = at;
+	cut_record(c, w, (u32)(2 + (got + 7) / 8));
+	*have = got;
+	return b;
+}
+
+/* extent is how many bytes of a part there are, and how many of them are captured at most; with vectors and pointers
+   those of their array. */
+static u64 extent(const struct part *p, const u64 *a, i64 result, u64 *most)
+{
+	u64 size = p->size, limit = p->limit, n = count_of(p, a, result);
+	switch (p->form) {
+	case STRING:
+		return *most = limit;
+	case VECTORS:
+		size = 16;
+		limit = MOST_VECTORS * size;
+		break;
+	case POINTERS:
+		size = 8;
+		return *most = MOST_POINTERS * size;
+	}
+	*most = limit / size * size;
+	return n > *most / size ? *most + 1 : n * size;
+}
+
+/* nested captures what the vectors or pointers in an array point to. */
+static void nested(struct control *c, u64 t, const struct part *p, const u8 *array, u64 bytes)
+{
+	u64 copy[2 * MOST_VECTORS > MOST_POINTERS ? 2 * MOST_VECTORS : MOST_POINTERS], none;
+	memcpy(copy, array, bytes);
+	for (u64 i = 0; i < bytes / 8; i++) {
+		if (p->form == POINTERS && !copy[i])
+			return;
+		if (p->form == POINTERS)
+			capture(c, t, 1, p->arg, copy[i], MOST_TEXT, MOST_TEXT, &none);
+		else if (i % 2 == 0 && i + 1 < bytes / 8 && copy[i + 1])
+			capture(c, t, 0, p->arg, copy[i], copy[i + 1] < MOST_TEXT ? copy[i + 1] : MOST_TEXT - 1, copy[i + 1], &none);
+	}
+}
+
+/* captures captures what is due at one end of a system call, or with c 0 returns how many words that takes at
+   most. */
+static u32 captures(struct control *c, u64 t, const struct plan *plan, int exit, const u64 *a, i64 result)
+{
+	enum { TEXT_WORDS = 3 + (MOST_TEXT + 7) / 8 };
+	u32 words = 0;
+	for (u32 i = 0; i < lengthof(plan->part) && plan->part[i].form; i++) {
+		const struct part *p = &plan->part[i];
+		if (p->form == CHILD || p->exit != exit || a[p->arg] < 4096)
+			continue;
+		u64 most, have, want = extent(p, a, result, &most), n = want < most ? want : most;
+		words += (u32)(3 + (n + 7) / 8);
+		if (p->form >= VECTORS)
+			words += (u32)(n / (p->form == VECTORS ? 16 : 8)) * TEXT_WORDS;
+		if (!c)
+			continue;
+		const u8 *b = capture(c, t, p->form == STRING, p->arg, a[p->arg], n, want, &have);
+		if (p->form >= VECTORS && b)
+			nested(c, t, p, b, have);
+	}
+	return words;
+}
+
+/* has_end says whether a plan has a part when the call has ended. */
+static int has_end(const struct plan *plan)
+{
+	for (u32 i = 0; i < lengthof(plan->part); i++)
+		if (plan->part[i].exit)
+			return 1;
+	return 0;
+}
+
+static const struct plan *plan_of(u64 nr) { return &plans[nr < SYSCALLS ? fentry_syscalls[nr] : 0]; }
+
+/* makes_child says whether a system call is one that can run a child in this thread's place. */
+static int makes_child(const struct plan *plan) { return plan->part[0].form == CHILD; }
+
 static void begins(struct control *c, const struct sysregs *r, u64 t)
 {
 	u64 nr = syscall_value(r), a[6];
+	const struct plan *p = plan_of(nr);
 	syscall_arguments(r, a);
 	if (takes_base(nr, a))
 		share_base();
-	u64 *w = begin_syscall(c, t, 0, 7, 0);
+	forget(c, syscall_sp(r));
+	u64 *w = begin_syscall(c, t, 0, 7, captures(0, t, p, 0, a, 0));
 	if (w) {
 		w[0] = nr;
 		for (u32 i = 0; i < 6; i++)
 			w[1 + i] = a[i];
 		end_record(w);
+		captures(c, t, p, 0, a, 0);
 	}
-	if (nr < SYSCALLS && fentry_syscalls[nr] & CALL_FORKS && takes_place(nr, a)) {
+	int forks = makes_child(p) && takes_place(nr, a);
+	if (forks || has_end(p))
 		remember(c, syscall_sp(r), nr);
+	if (forks) {
 		c->vforks++;
 		room_ends(c);
 	}
@@ -100,16 +241,20 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 
 static void ends(struct control *c, const struct sysregs *r, u64 t)
 {
-	u64 nr;
-	if (recall(c, syscall_sp(r), &nr)) {
+	u64 nr = SYSCALLS, a[6];
+	syscall_arguments(r, a);
+	if (recall(c, syscall_sp(r), &nr) && makes_child(plan_of(nr))) {
 		c->vforks = 0;
 		c->vforked = 0;
 		room_ends(c);
 	}
-	u64 *w = begin_syscall(c, t, 1, 1, 0);
+	i64 result = (i64)syscall_value(r);
+	const struct plan *p = plan_of(failed(result) ? SYSCALLS : nr);
+	u64 *w = begin_syscall(c, t, 1, 1, captures(0, t, p, 1, a, result));
 	if (w) {
-		w[0] = syscall_value(r);
+		w[0] = (u64)result;
 		end_record(w);
+		captures(c, t, p, 1, a, result);
 	}
 }
 

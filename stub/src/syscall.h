@@ -6,11 +6,21 @@
 
 struct sysregs;
 
-/* What is to be done with a system call, by its number. The fast path records those for which there
-   is nothing. */
-enum {
-	CALL_FORKS = 1,    /* it can make a child that runs in this thread's place, or take the control base */
+/* What is to be done with a system call, in up to four parts. The tables are generated (calls.h). */
+enum form { NOTHING, CHILD, STRING, BYTES, VECTORS, POINTERS };
+enum count { ONE, ARGUMENT, BEHIND, RESULT };
+struct plan {
+	struct part {
+		u8 form;
+		u8 arg;         /* which argument points to it */
+		u8 count, by;   /* how many there are: one, or what argument by says, or points to, or the result */
+		u8 exit;        /* when the call has ended */
+		unsigned short size;  /* bytes of one */
+		unsigned short limit; /* bytes of all, at most */
+	} part[4];
 };
+
+/* Which plan a system call has, by its number. The fast path records those that have none. */
 extern hidden const u8 fentry_syscalls[SYSCALLS];
 
 hidden void fentry_slow_syscall(struct sysregs *r, int exit);

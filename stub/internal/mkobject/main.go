@@ -18,6 +18,9 @@ func main() {
 
 func run() error {
 	for _, t := range build.Targets {
+		if err := writeCalls(t.Name); err != nil {
+			return err
+		}
 		files, err := build.Sources("src", t, build.Runtime)
 		if err != nil {
 			return err

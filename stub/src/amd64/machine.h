@@ -117,7 +117,6 @@ static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 /* What the runtime does about some system calls. */
 enum { NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_ARCH_PRCTL = 158 };
 
-#define MACHINE_CALLS(what) [NR_VFORK] = what, [NR_ARCH_PRCTL] = what,
 static inline int is_vfork(u64 nr) { return nr == NR_VFORK; }
 
 /* takes_base says whether a system call gives the control base to the program. */

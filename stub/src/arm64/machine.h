@@ -79,7 +79,6 @@ static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 /* What the runtime does about some system calls. */
 enum { NR_CLONE = 220, NR_CLONE3 = 435 };
 
-#define MACHINE_CALLS(what)
 static inline int is_vfork(u64 nr) { (void)nr; return 0; }
 
 /* takes_base says whether a system call gives the control base to the program: none does. */
