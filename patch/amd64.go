@@ -127,6 +127,9 @@ func (amd64Machine) callers() ehframe.Rules {
 	}}
 }
 
+// reviser: the return address never moves.
+func (amd64Machine) reviser() ehframe.Reviser { return nil }
+
 // appendSite appends a jump.
 func (amd64Machine) appendSite(b []byte, s *record.Site, r route) (_ []byte, err error) {
 	start := len(b)

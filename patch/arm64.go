@@ -7,7 +7,6 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -24,24 +23,6 @@ func (arm64Machine) thunk(t *thunk, dst []byte) error {
 
 func (arm64Machine) frames(base uint64, runs []arch.ThunkRun) *arch.Frames {
 	return arm64.ThunkRunFrames(base, runs, arm64.AnyShadow)
-}
-
-// callers: the description of a function that signs its return address stays as it
-// is, and backtraces have the thunk's frame between that function and its caller.
-func (arm64Machine) callers() ehframe.Rules {
-	rules := arm64.Callers{Shadow: arm64.AnyShadow}
-	return ehframe.Rules{
-		CIE: func(c *ehframe.CIE) []byte {
-			if c.Signal || !arm64.StartsAtEntry(c.RetReg, c.CodeAlign, c.DataAlign, c.Instructions) {
-				return nil
-			}
-			return rules.Rule()
-		},
-		FDE: func(d *ehframe.FDE) ([]byte, bool) {
-			b, err := rules.Rows(d.Instructions, d.CIE.DataAlign)
-			return b, err == nil
-		},
-	}
 }
 
 // appendSite appends b, behind a prologue bl; or a veneer.

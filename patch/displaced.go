@@ -125,7 +125,7 @@ func (l *layout) displacedSymbols(out []inject.Symbol) []inject.Symbol {
 }
 
 // displacedFrames yields the entries of displaced instructions, which runs of functions share. An error is left in err.
-func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe.FDE] {
+func (l *layout) displacedFrames(t *ehframe.Table, v *ehframe.Variants, err *error) iter.Seq[*ehframe.FDE] {
 	return func(yield func(*ehframe.FDE) bool) {
 		if l.displaced == 0 {
 			return
@@ -147,7 +147,11 @@ func (l *layout) displacedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe
 				return
 			}
 			at, size := l.displacedTo(fn), uint64(l.displacer.displacedLen(fn.Site))
-			if c := plainest[d.CIE]; !run.Add(c, at, size, rows) {
+			c := plainest[d.CIE]
+			if o := v.Leading(c); o != nil && fn.Ret != record.RetSignedLR {
+				c = o // nothing has been saved that has been in a register
+			}
+			if !run.Add(c, at, size, rows) {
 				if !yield(&run.FDE) {
 					return
 				}

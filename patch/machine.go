@@ -35,6 +35,8 @@ type machine interface {
 	// callers are the changes of an image's own unwind information that make
 	// unwinders find a traced function's caller.
 	callers() ehframe.Rules
+	// reviser does the same by CIEs alone, for most entries; nil: callers' CIEs do.
+	reviser() ehframe.Reviser
 
 	facts() facts
 }

@@ -122,13 +122,60 @@ func (r *ruled) header(f *elfio.File, at uint64, copied, others []ehframe.Entry)
 	return ehframe.NewHeader(f, at, r.at, r.stays, append(others, copied...))
 }
 
-// extend adds a rule to the image's unwind information in its place, and returns what of it stays there, by entry; nil:
-// that cannot be done.
-func (l *layout) extend(table *ehframe.Table, rules ehframe.Rules) *ehframe.Extension {
-	if rules.FDE != nil { // each entry changes
+// variants are the CIEs of a machine that has variants of them; nil: each entry has to change. Unwinders must not have
+// them for their own functions. A plan for plain functions knows which these are; other programs have none if they use
+// the library's.
+func (l *layout) variants() *ehframe.Variants {
+	by := l.p.m.reviser()
+	if by == nil || !l.p.plain() && !needs(l.p.file, "libgcc_s.so.1") {
 		return nil
 	}
-	x := table.Extend(rules.CIE)
+	return ehframe.NewVariants(by)
+}
+
+// needs reports whether an image needs a library.
+func needs(f *elfio.File, library string) bool {
+	dyn, err := f.Dynamic()
+	if err != nil {
+		return false
+	}
+	var names []byte
+	if i := slices.IndexFunc(dyn, func(d elfio.Dyn) bool { return d.Tag == elf.DT_STRTAB }); i >= 0 {
+		names, _ = f.From(dyn[i].Val)
+	}
+	return slices.ContainsFunc(dyn, func(d elfio.Dyn) bool {
+		return d.Tag == elf.DT_NEEDED && d.Val < uint64(len(names)) && bytes.HasPrefix(names[d.Val:], []byte(library+"\x00"))
+	})
+}
+
+// yieldVariants yields what stands for an entry in copies.
+func yieldVariants(d *ehframe.FDE, v *ehframe.Variants, readers map[uint64]bool, yield func(*ehframe.FDE) bool) bool {
+	if v == nil || readers[d.PC] {
+		return yield(d)
+	}
+	parts := v.Split(d)
+	for i := range parts {
+		if !yield(&parts[i]) {
+			return false
+		}
+	}
+	return len(parts) > 0 || yield(d)
+}
+
+// extend adds a rule to the image's unwind information in its place, and returns what of it stays there, by entry; nil:
+// that cannot be done.
+func (l *layout) extend(
+	table *ehframe.Table, rules ehframe.Rules, variants *ehframe.Variants, readers map[uint64]bool,
+) *ehframe.Extension {
+	var x *ehframe.Extension
+	switch {
+	case variants != nil:
+		x = table.Revise(variants, func(pc uint64) bool { return readers[pc] })
+	case rules.FDE == nil:
+		x = table.Extend(rules.CIE)
+	default: // each entry changes
+		return nil
+	}
 	for _, e := range x.Edits {
 		// What is loaded counts, the section header may say something else.
 		if off, ok := l.p.file.Offset(e.Addr); !ok || off != e.Off {
@@ -153,9 +200,9 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 		return nil, nil
 	}
 	if !l.p.flavour().hides() {
-		return nil, l.appendFrames(to, at, l.copiedFrames(table, &err), &err, ehframe.Rules{})
+		return nil, l.appendFrames(to, at, l.copiedFrames(table, nil, &err), &err, ehframe.Rules{})
 	}
-	rules, readers := l.p.m.callers(), l.readers()
+	rules, readers, variants := l.p.m.callers(), l.readers(), l.variants()
 	fdes := table.All()
 	out := &ruled{at: at}
 	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool {
@@ -171,8 +218,8 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 				}
 			}
 		}
-	} else if x := l.extend(table, rules); x != nil {
-		fdes, out.at = out.apart(table, func(i int, pc uint64) bool { return x.Stays(i) && !readers[pc] }), table.Addr()
+	} else if x := l.extend(table, rules, variants, readers); x != nil {
+		fdes, out.at = out.apart(table, x, readers, variants != nil), table.Addr()
 	}
 	exceptReaders(&rules, readers)
 	empty := ehframe.Moved{EhFrame: to.EhFrame, DebugFrame: to.DebugFrame}
@@ -182,11 +229,11 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 	}
 	all := func(yield func(*ehframe.FDE) bool) {
 		for d := range fdes {
-			if !yield(d) {
+			if !yieldVariants(d, variants, readers, yield) {
 				return
 			}
 		}
-		l.copiedFrames(table, &err)(yield)
+		l.copiedFrames(table, variants, &err)(yield)
 	}
 	if bad := l.appendFrames(to, at, all, &err, rules); bad != nil || registered && !l.hide(fdes) {
 		if l.displaced != 0 { // without them exceptions would end in the middle of functions
@@ -199,11 +246,11 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 }
 
 // copiedFrames yields the entries of all instructions that have been moved. An error is left in err.
-func (l *layout) copiedFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe.FDE] {
+func (l *layout) copiedFrames(t *ehframe.Table, v *ehframe.Variants, err *error) iter.Seq[*ehframe.FDE] {
 	return func(yield func(*ehframe.FDE) bool) {
 		more := true
 		each := func(d *ehframe.FDE) bool { more = yield(d); return more }
-		if l.displacedFrames(t, err)(each); more && *err == nil {
+		if l.displacedFrames(t, v, err)(each); more && *err == nil {
 			l.syscallFrames(t, err)(each)
 		}
 	}
@@ -236,18 +283,25 @@ func exceptReaders(r *ehframe.Rules, readers map[uint64]bool) {
 	}
 }
 
-// apart keeps the entries that stay where they are, and returns the others.
-func (r *ruled) apart(table *ehframe.Table, stays func(i int, pc uint64) bool) iter.Seq[*ehframe.FDE] {
+// apart keeps the entries that stay where they are, and returns the others. Readers stay if their CIEs do.
+func (r *ruled) apart(
+	table *ehframe.Table, x *ehframe.Extension, readers map[uint64]bool, sameCIEs bool,
+) iter.Seq[*ehframe.FDE] {
 	r.stays = bigslice.Make[ehframe.Entry](0, table.Len())
 	var others []int
 	for i := range table.Len() {
-		if d := table.At(i); stays(i, d.PC) {
-			r.stays = append(r.stays, ehframe.Entry{PC: d.PC, FDE: d.Addr})
+		if d := table.At(i); x.Stays(i) && (sameCIEs || !readers[d.PC]) {
+			r.stays = append(r.stays, x.Entry(&d, i))
 		} else {
 			others = append(others, i)
 		}
 	}
 	return func(yield func(*ehframe.FDE) bool) {
+		for i := range x.Leads {
+			if !yield(&x.Leads[i]) {
+				return
+			}
+		}
 		for _, i := range others {
 			if d := table.At(i); !yield(&d) {
 				return

@@ -119,30 +119,53 @@ func cfaExpr(s Shadow) []byte {
 // in x30. They are those of a thunk's start.
 var shown = []byte{dwDefCFA, regSP, 0, dwSameValue, regLR, dwSameValue, regSP}
 
-// thunkRows are the call frame instructions of a thunk of one kind. The initial state
-// is hidden, which is long. The code alignment is 1: the row of a return address
-// has to begin before it, because unwinders look it up as the end of a call.
-func thunkRows(k arch.ThunkKind) []byte {
-	b := append([]byte{dwRemember}, shown...)
-	switch k {
-	case arch.ThunkGraph:
-		b = append(b, dwAdvance|thunkCall, dwRegister, regLR, 16)
-		b = append(b, dwAdvance|ThunkCallEnd-thunkCall, dwRestoreState)
-		b = append(b, dwAdvance|ThunkBypass-ThunkCallEnd)
-	case arch.ThunkFunc, arch.ThunkCount:
-		b = append(shown[:len(shown):len(shown)], dwAdvance|thunkCall, dwRegister, regLR, 16)
-		return append(b, dwAdvance|thunkFunc-thunkCall, dwSameValue, regLR)
-	case arch.ThunkMcount:
-		b = append(b, dwAdvance|thunkJump+1, dwRestoreState)
-		b = append(b, dwAdvance|ThunkBypass-(thunkJump+1))
-	default:
-		return shown
+// even is shown behind hidden: that the stack pointer is the CFA without its lowest bit is right here, too.
+var even = shown[:5]
+
+// thunkRun is how many thunks one entry describes at most: unwinders read it from its beginning.
+const thunkRun = 64
+
+// thunkRows are the call frame instructions of n thunks of one kind. The initial state is hidden, which is long; so it is
+// remembered for each thunk, and brought back where the return address is hidden. The code alignment is 1: the row of a
+// return address has to begin before it, because unwinders look it up as the end of a call.
+func thunkRows(k arch.ThunkKind, n int) []byte {
+	var b []byte
+	hides := k == arch.ThunkGraph || k == arch.ThunkMcount
+	if hides {
+		b = append(b, dwRemember)
 	}
-	return append(b, shown...)
+	b = append(b, shown...)
+	if hides {
+		b = b[:1+len(even)]
+	}
+	behind := byte(0) // from the last row of one thunk to the next one
+	for i := range n {
+		switch k {
+		case arch.ThunkGraph:
+			b = append(b, dwAdvance|behind+thunkCall, dwRegister, regLR, 16)
+			b = append(b, dwAdvance|ThunkCallEnd-thunkCall, dwRestoreState)
+			behind = ThunkCallEnd
+		case arch.ThunkMcount:
+			b = append(b, dwAdvance|behind+thunkJump+1, dwRestoreState)
+			behind = thunkJump + 1
+		case arch.ThunkFunc, arch.ThunkCount:
+			b = append(b, dwAdvance|behind+thunkCall, dwRegister, regLR, 16)
+			b = append(b, dwAdvance|thunkFunc-thunkCall, dwSameValue, regLR)
+			behind = arch.ThunkSize - thunkFunc
+		}
+		if hides {
+			if i < n-1 {
+				b = append(b, dwRemember)
+			}
+			b = append(append(b, dwAdvance|ThunkBypass-behind), even...)
+			behind = arch.ThunkSize - ThunkBypass
+		}
+	}
+	return b
 }
 
 // ThunkFrames returns the unwind information of thunks, sorted by address, for
-// .eh_frame at address base: an FDE for each.
+// .eh_frame at address base: an FDE for up to thunkRun of one kind that stand one behind another.
 func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
 	var runs []arch.ThunkRun
 	for i := range thunks {
@@ -155,9 +178,9 @@ func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
 func ThunkRunFrames(base uint64, runs []arch.ThunkRun, s Shadow) *arch.Frames {
 	f := arch.NewFrames(base, regLR, hidden(s))
 	for _, r := range runs {
-		rows := thunkRows(r.Kind)
-		for i := range r.N {
-			f.Add(r.Addr+uint64(i)*arch.ThunkSize, arch.ThunkSize, rows)
+		for i := 0; i < r.N; i += thunkRun {
+			n := min(thunkRun, r.N-i)
+			f.Add(r.Addr+uint64(i)*arch.ThunkSize, uint64(n)*arch.ThunkSize, thunkRows(r.Kind, n))
 		}
 	}
 	return f

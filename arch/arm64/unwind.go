@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"github.com/fentry-dev/fentry/arch"
 )
 
 // Callers makes unwinders see a traced function's real caller. While a function is traced, its return address is that
@@ -176,26 +174,17 @@ func (c Callers) rule(b []byte, st lrState) []byte {
 		e = binary.AppendUvarint(e, uint64(st.off))
 		e = append(e, opDup, opDeref)
 	}
-	e = append(e, opDup, opConst1u, arch.ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
-	e = binary.LittleEndian.AppendUint32(e, lowestCode)
-	e = append(e, opGt, opAnd, opLit0, opEq, opBra)
-	first := len(e)
-	e = append(e, 0, 0, opDup, opPlusUconst, thunkMarkAt-InstLen-ThunkRet, opDeref, opConst1u, 32, opShr, opConst4u)
-	e = binary.LittleEndian.AppendUint32(e, thunkMark)
-	e = append(e, opNe, opBra)
-	second := len(e)
-	e = append(e, 0, 0, opDrop)
+	then := []byte{opDrop}
 	if saved {
-		e = append(e, opDrop)
+		then = append(then, opDrop)
 	}
-	e = append(append(e, opLit0+8, opMinus), c.Shadow.expr()...)
+	then = append(append(then, opLit0+8, opMinus), c.Shadow.expr()...)
 	if saved {
-		e = append(e, opDup) // for the drop below
+		then = append(then, opDup) // for the drop below
 	} else {
-		e = append(e, opDeref)
+		then = append(then, opDeref)
 	}
-	binary.LittleEndian.PutUint16(e[first:], uint16(len(e)-first-2))
-	binary.LittleEndian.PutUint16(e[second:], uint16(len(e)-second-2))
+	e = appendThunkTest(e, then)
 	// Where it is saved, the rule says where, as compilers do: libgcc aborts when it is linked into the program and its
 	// own functions have rules that give values.
 	op := byte(dwValExpr)

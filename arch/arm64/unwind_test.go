@@ -312,6 +312,25 @@ func TestCallerRows(t *testing.T) {
 	}
 }
 
+// An entry describes a bounded number of thunks, and all of them are described.
+func TestThunkRuns(t *testing.T) {
+	for k := arch.ThunkGraph; k < arch.ThunkKinds; k++ {
+		fr := ThunkRunFrames(0x700000, []arch.ThunkRun{{Addr: 0x500000, N: 2*thunkRun + 3, Kind: k}}, AnyShadow)
+		pc, left := uint64(0x500000), 2*thunkRun+3
+		for _, p := range fr.FDEs {
+			n := min(left, thunkRun)
+			size := binary.LittleEndian.Uint32(fr.EhFrame[p.Addr-0x700000+12:])
+			if p.PC != pc || size != uint32(n)*arch.ThunkSize {
+				t.Errorf("%v: %d bytes at %#x, want %d thunks at %#x", k, size, p.PC, n, pc)
+			}
+			pc, left = pc+uint64(n)*arch.ThunkSize, left-n
+		}
+		if left != 0 {
+			t.Errorf("%v: %d thunks are not described", k, left)
+		}
+	}
+}
+
 // readelf's reading of the thunks' rows.
 func TestThunkFrames(t *testing.T) {
 	readelf := testtool.Path(t, "aarch64-linux-gnu-readelf")
@@ -336,11 +355,12 @@ func TestThunkFrames(t *testing.T) {
 		}
 	}
 	const shownRow = "DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_same_value: r30 (x30); DW_CFA_same_value: r31 (sp)"
+	const even = "DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_same_value: r30 (x30)"
 	const entryRow = "DW_CFA_register: r30 (x30) in r16 (x16); "
 	want := []string{
-		"DW_CFA_remember_state; " + shownRow + "; DW_CFA_advance_loc: 24 to 500018; " + entryRow + "DW_CFA_advance_loc: 4 to 50001c; DW_CFA_restore_state; DW_CFA_advance_loc: 20 to 500030; " + shownRow,
+		"DW_CFA_remember_state; " + even + "; DW_CFA_advance_loc: 24 to 500018; " + entryRow + "DW_CFA_advance_loc: 4 to 50001c; DW_CFA_restore_state; DW_CFA_advance_loc: 20 to 500030; " + even,
 		shownRow + "; DW_CFA_advance_loc: 24 to 500058; " + entryRow + "DW_CFA_advance_loc: 8 to 500060; DW_CFA_same_value: r30 (x30)",
-		"DW_CFA_remember_state; " + shownRow + "; DW_CFA_advance_loc: 29 to 50009d; DW_CFA_restore_state; DW_CFA_advance_loc: 19 to 5000b0; " + shownRow,
+		"DW_CFA_remember_state; " + even + "; DW_CFA_advance_loc: 29 to 50009d; DW_CFA_restore_state; DW_CFA_advance_loc: 19 to 5000b0; " + even,
 		shownRow,
 	}
 	dir := t.TempDir()

@@ -17,7 +17,9 @@ import "github.com/fentry-dev/fentry/elfio/internal/raw"
 // An Extension says how instructions are added to the CIEs of a table in their place.
 type Extension struct {
 	Edits []Edit // sorted by address
+	Leads []FDE  // code that entries which stay no longer describe (revise.go), by address
 	stays []bool // by index of the entry
+	leads []uint64
 }
 
 // Edit replaces bytes of unwind data in place. Old and New have the same length.
@@ -29,6 +31,14 @@ type Edit struct {
 // Stays reports whether entry i of the table is right where it is once the edits have been made. Others may have been
 // overwritten, and have to be copied.
 func (x *Extension) Stays(i int) bool { return x.stays[i] }
+
+// Entry is the row of the search table for entry i of the table, which stays.
+func (x *Extension) Entry(d *FDE, i int) Entry {
+	if x.leads == nil {
+		return Entry{d.PC, d.Addr}
+	}
+	return Entry{d.PC + x.leads[i], d.Addr}
+}
 
 // Extend adds what rule returns for a CIE to its instructions, as [Rules].CIE does in copies, where there is room. Only
 // images whose unwinders use a search table may be changed so.

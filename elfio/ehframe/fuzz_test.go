@@ -118,6 +118,8 @@ func FuzzParse(f *testing.F) {
 			}
 		})
 		checkExtended(t, x, fdes, func(c *CIE) []byte { return bytes.Repeat([]byte{cfaRemember}, int(extra)*int(c.Off%3)) })
+		cost.Check(t, len(b), elftest.PerByte, func() { fdes.Revise(NewVariants(byRows{true}), func(uint64) bool { return false }) })
+		checkRevised(t, fdes, byRows{extra&1 != 0}, func(pc uint64) bool { return pc&uint64(extra) == 4 })
 		// Added to some CIEs, taken up by some FDEs.
 		rules := Rules{}
 		if extra&1 != 0 {

@@ -1,0 +1,64 @@
+package arm64
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// Descriptions of functions that stay as they are.
+//
+// On this machine the return address moves: it is in x30 at first, and then wherever the function saves it, which its
+// frame description says again and again. A rule that looks behind thunks has to be added at each of these places, to
+// each function's description (Rows), and then all of them are new and larger.
+//
+// But a description need not be asked for x30. Its CIE names the column of the return address, and it can be another one:
+// that of the pc, 32 in the ABI's numbering, which no function's description mentions. A rule for it in the CIE alone
+// gives the return address, and what the function says of x30 stays what it is, without a meaning for unwinders. The rule
+// has to know where the function keeps the address. Compilers save x30 at the same distance from the CFA throughout a
+// function, and where the CFA is the stack pointer, at its beginning and at its end, it is in x30. So there is one CIE
+// for each such distance, a dozen in a program, and one for functions that never save it. What is left is the code
+// between the reservation of a frame and the saving of x30, a few instructions of some functions: there the address is
+// still in x30, and that code has a description of its own.
+//
+// gdb (since 10), libgcc and LLVM's unwinder take the pc from that column. libgcc must not do so for its own functions,
+// because it aborts where its registers have values in place of addresses: those are left as they are.
+
+// PCColumn is the column of the pc (AADWARF64, 4.1).
+const PCColumn = 32
+
+// StackPointer is the column of the stack pointer.
+const StackPointer = regSP
+
+// InRegister is the distance that stands for a return address that is never saved.
+const InRegister = 0
+
+// ColumnRule returns the call frame instructions that add a rule for PCColumn to a CIE for which StartsAtEntry: of
+// functions that save x30 at distance off from the CFA, which is negative, or never (InRegister).
+func (c Callers) ColumnRule(off int64) []byte {
+	var e []byte // the CFA is on the stack; on top of it comes the return address
+	if off == InRegister {
+		e = append(e, opBreg0+regLR, 0)
+	} else {
+		saved := append(binary.AppendUvarint([]byte{opDup, opConstu}, uint64(-off)), opMinus, opDeref)
+		e = append(e, opDup, opBreg0+regSP, 0, opEq, opBra, byte(len(saved)+3), 0)
+		e = append(append(e, saved...), opSkip, 2, 0, opBreg0+regLR, 0)
+	}
+	shadow := slices.Concat([]byte{opDrop, opLit0 + 8, opMinus}, c.Shadow.expr(), []byte{opDeref})
+	e = appendThunkTest(e, shadow)
+	b := []byte{dwValExpr, PCColumn}
+	return append(binary.AppendUvarint(b, uint64(len(e))), e...)
+}
+
+// appendThunkTest appends what executes then if the address on the top of the stack is one that a thunk's body returns
+// to. It reads the code there, but only of addresses that could be a thunk's.
+func appendThunkTest(e, then []byte) []byte {
+	test := []byte{opDup, opPlusUconst, thunkMarkAt - InstLen - ThunkRet, opDeref, opConst1u, 32, opShr, opConst4u}
+	test = append(binary.LittleEndian.AppendUint32(test, thunkMark), opNe, opBra)
+	test = binary.LittleEndian.AppendUint16(test, uint16(len(then)))
+	e = append(e, opDup, opConst1u, arch.ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
+	e = append(binary.LittleEndian.AppendUint32(e, lowestCode), opGt, opAnd, opLit0, opEq, opBra)
+	e = binary.LittleEndian.AppendUint16(e, uint16(len(test)+len(then)))
+	return append(append(e, test...), then...)
+}
