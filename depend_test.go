@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names", "patch", "record",
 		"record/objects", "session", "stub", "symbol", "trace", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
-		"internal/safefile", "internal/safetext"},
+		"internal/safefile", "internal/safetext", "internal/syscalls"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},
 	"cmd/fentry/internal/show":   {"trace"},
 
@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"internal/syscalls/internal/tables":   {},
 
 	"stub/internal/build":    {},
-	"stub/internal/mkobject": {"stub/internal/build", "internal/syscalls"},
+	"stub/internal/mkobject": {"stub/internal/build", "internal/format", "internal/syscalls"},
 
 	// Programs that show or measure, and all of it together.
 	".ci/summary":            {},

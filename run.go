@@ -306,7 +306,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		return nil, mapped.Named(r.p.Path, err)
 	}
 	if r.o.Syscalls && m.SyscallEnter != 0 {
-		if m.LoaderCalls, err = r.p.loaderCalls(); err != nil && r.o.Logf != nil {
+		if m.LoaderCalls, err = r.p.loaderCalls(r.o.Plan.Only); err != nil && r.o.Logf != nil {
 			r.o.Logf("%s: system calls of its dynamic loader are not recorded: %v", r.p.Path, err)
 		}
 	}
@@ -314,7 +314,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 }
 
 // loaderCalls are the system calls of the program's dynamic loader; nil: it has none.
-func (p *Program) loaderCalls() (calls *patch.LoaderCalls, err error) {
+func (p *Program) loaderCalls(only patch.SyscallSet) (calls *patch.LoaderCalls, err error) {
 	if !p.loads() {
 		return nil, nil
 	}
@@ -331,7 +331,7 @@ func (p *Program) loaderCalls() (calls *patch.LoaderCalls, err error) {
 		return nil, fmt.Errorf("%s: %s", loader.Path, loader.Untraced)
 	}
 	err = mapped.Guard(func() error {
-		calls, err = patch.NewLoaderCalls(loader.File, loader.Syscalls)
+		calls, err = patch.NewLoaderCalls(loader.File, loader.Syscalls, only)
 		return err
 	})
 	return calls, err

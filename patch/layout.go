@@ -50,6 +50,7 @@ type layout struct {
 	displacer displacer // nil: the machine is none
 	displaced uint64    // where the instructions are that sites have displaced
 	stubs     uint64    // likewise, of stubs for calls of libraries
+	filter    uint64    // a bitmap of the system calls that are recorded, by number; not set if all are
 	syscalls  uint64    // where system calls are that have been moved; 0: none have
 
 	copied    map[int][]copiedCall // calls of libraries among displaced instructions, by function

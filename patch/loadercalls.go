@@ -32,12 +32,13 @@ type loaderCall struct {
 const (
 	LoaderEnter = 0
 	LoaderExit  = 16
-	loaderCode  = 32
+	loaderSome  = 32
+	loaderCode  = 48
 )
 
 // NewLoaderCalls returns the system calls of a dynamic loader's image, as [record.Syscalls] has found them; nil if none
 // can be moved.
-func NewLoaderCalls(f *elfio.File, found []record.Syscall) (*LoaderCalls, error) {
+func NewLoaderCalls(f *elfio.File, found []record.Syscall, only SyscallSet) (*LoaderCalls, error) {
 	m, err := machineFor(f)
 	if err != nil {
 		return nil, err
@@ -48,12 +49,15 @@ func NewLoaderCalls(f *elfio.File, found []record.Syscall) (*LoaderCalls, error)
 	}
 	c, end := &LoaderCalls{m: m}, uint64(0)
 	for i := range found {
+		if !only.chosen(&found[i]) {
+			continue
+		}
 		for _, move := range found[i].Moves {
 			if move.Addr < end {
 				continue
 			}
 			end = move.End()
-			s := loaderCall{Syscall: Syscall{Syscall: &record.Syscall{Addr: found[i].Addr}, Move: move, copied: uint32(c.size)}}
+			s := loaderCall{Syscall: Syscall{Syscall: &record.Syscall{Addr: found[i].Addr, Number: found[i].Number}, Move: move, copied: uint32(c.size)}}
 			old, err := f.Bytes(move.Addr, move.Len)
 			if err != nil {
 				return nil, fmt.Errorf("system call at %#x: %w", s.Addr, err)
@@ -77,19 +81,26 @@ func NewLoaderCalls(f *elfio.File, found []record.Syscall) (*LoaderCalls, error)
 func (c *LoaderCalls) Size() uint64 { return loaderCode + uint64(c.size) }
 
 // Build returns what is to be at address at, in reach of a loader whose load bias is given, and the changes of the loader
-// that lead there. enter and exit are the addresses of the runtime's routines. What taken reports on stays as it is.
-func (c *LoaderCalls) Build(at, bias, enter, exit uint64, taken func(lo, hi uint64) bool) ([]byte, []arch.Edit, error) {
+// that lead there. m says what the runtime's routines are, in an image with the load bias home. What taken reports on stays as it is.
+func (c *LoaderCalls) Build(at, bias uint64, m *Memory, home uint64, taken func(lo, hi uint64) bool) ([]byte, []arch.Edit, error) {
 	sm := c.m.(syscallMachine)
-	code := append(sm.appendFarJump(nil, enter), sm.appendFarJump(nil, exit)...)
-	r := enterExit{at + LoaderEnter, at + LoaderExit}
+	var code []byte
+	for _, routine := range []uint64{m.SyscallEnter, m.SyscallExit, m.SyscallSome} {
+		code = sm.appendFarJump(code, home+routine)
+	}
+	page := at
 	var edits []arch.Edit
 	for i := range c.calls {
 		s := c.calls[i].Syscall
 		move := s.Move
 		move.Addr += bias
-		at, to := move.Addr, at+uint64(len(code))
-		moved := record.Syscall{Addr: s.Addr + bias}
+		at, to := move.Addr, page+uint64(len(code))
+		moved := record.Syscall{Addr: s.Addr + bias, Number: s.Number}
 		s.Syscall, s.Move = &moved, move
+		r := enterExit{page + LoaderEnter, page + LoaderExit}
+		if s.Number < 0 {
+			r.enter = page + loaderSome
+		}
 		var err error
 		if code, err = sm.appendSyscall(code, &s, c.calls[i].old[:move.Code], to, r); err != nil {
 			return nil, nil, fmt.Errorf("system call at %#x of the dynamic loader: %w", s.Addr, err)

@@ -60,6 +60,28 @@ const (
 	Process
 )
 
+// SyscallSet is a set of system calls by number. The zero value is that of all of them, those that have no name yet
+// included.
+type SyscallSet [format.SyscallNumbers / 64]uint64
+
+// Add adds a system call; one with a number that is too large is never in a set.
+func (s *SyscallSet) Add(number uint64) {
+	if number < format.SyscallNumbers {
+		s[number/64] |= 1 << (number % 64)
+	}
+}
+
+// All reports whether all system calls are in the set.
+func (s *SyscallSet) All() bool { return *s == SyscallSet{} }
+
+// Has reports whether a system call is in the set.
+func (s *SyscallSet) Has(number uint64) bool {
+	return s.All() || number < format.SyscallNumbers && s[number/64]>>(number%64)&1 != 0
+}
+
+// chosen reports whether a system call may be recorded: its number, if it is known, is in the set.
+func (s *SyscallSet) chosen(c *record.Syscall) bool { return c.Number < 0 || s.Has(uint64(c.Number)) }
+
 // Options of [New]. The zero value plans a file that traces every traceable
 // function with the function_graph tracer.
 type Options struct {
@@ -93,6 +115,9 @@ type Options struct {
 	// Syscalls are the image's system calls, as [record.Syscalls] finds them, which are recorded if the tracer has events;
 	// nil: none. With them a plan need not trace any function.
 	Syscalls *[]record.Syscall
+
+	// Only is the system calls that are recorded; the zero value: all.
+	Only SyscallSet
 
 	// Keep leaves the profiling calls of functions that are not traced as they are. By default they become nops and
 	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.

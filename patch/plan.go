@@ -255,7 +255,7 @@ func (p *Plan) foreign() record.Reason {
 }
 
 func (p *Plan) nothingToTrace() error {
-	if p.recordsSyscalls() || p.Options.Syscalls != nil && p.Options.Target == Process {
+	if p.recordsSyscalls() || p.servesLoader() {
 		return nil // the loader's and the libraries' system calls need a runtime
 	}
 	total, ok, signed, far := len(p.Functions), 0, 0, 0

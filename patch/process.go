@@ -33,8 +33,10 @@ type Memory struct {
 	Edits     []arch.Edit
 
 	// LoaderCalls are the dynamic loader's system calls, set by who applies the plan; nil: they are not recorded.
-	LoaderCalls               *LoaderCalls
-	SyscallEnter, SyscallExit uint64 // the runtime's routines for system calls; 0: it has none on this machine
+	LoaderCalls *LoaderCalls
+	// The runtime's routines for system calls, before those that are recorded, those that may be, and behind them; 0: it
+	// has none on this machine.
+	SyscallEnter, SyscallSome, SyscallExit uint64
 }
 
 // Memory returns the plan as memory contents. Options.Target must be [Process].
@@ -50,12 +52,15 @@ func (p *Plan) Memory() (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	enter, exit := l.syscallRoutines()
+	enter, some, exit := l.syscallRoutines()
+	if p.Options.Only.All() {
+		some = enter
+	}
 	return &Memory{
 		RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
 		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: l.allEdits(),
-		SyscallEnter: l.runtime.syms[enter], SyscallExit: l.runtime.syms[exit],
+		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],
 	}, nil
 }
 

@@ -39,9 +39,10 @@ func (l *layout) link(rt *elfio.File) error {
 	x, err := link.Object(rt, link.Options{
 		RX: at, RW: l.rw, TLS: l.tls,
 		Symbols: map[string]uint64{
-			"fentry_orig_entry":  l.orig,
-			"fentry_irel_ret":    at,
-			"fentry_first_thunk": l.base,
+			"fentry_orig_entry":     l.orig,
+			"fentry_irel_ret":       at,
+			"fentry_first_thunk":    l.base,
+			"fentry_syscall_filter": l.filter,
 		},
 	})
 	if err != nil {

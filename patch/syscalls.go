@@ -58,6 +58,9 @@ func (p *Plan) chooseSyscalls(found []record.Syscall) {
 		for next < len(p.Functions) && p.Functions[next].End()+maxMove < s.Addr {
 			next++
 		}
+		if !p.Options.Only.chosen(s.Syscall) {
+			continue
+		}
 		for _, m := range s.Moves {
 			if m.Addr >= end && !p.touchesSite(m, next) {
 				s.Move, end = m, m.End()
@@ -90,6 +93,9 @@ func (p *Plan) recordsSyscalls() bool {
 	return slices.ContainsFunc(p.Syscalls, func(s Syscall) bool { return s.Moved() })
 }
 
+// servesLoader reports whether the dynamic loader's system calls come to the runtime of the plan.
+func (p *Plan) servesLoader() bool { return p.Options.Syscalls != nil && p.Options.Target == Process }
+
 // syscallCode is the code that a system call's window moves.
 func (l *layout) syscallCode(s *Syscall) ([]byte, error) {
 	b, err := l.p.file.Bytes(s.Move.Addr, s.Move.Len)
@@ -102,8 +108,11 @@ func (l *layout) syscallCode(s *Syscall) ([]byte, error) {
 // addSyscalls lays out the copies.
 func (l *layout) addSyscalls() error {
 	m, ok := l.p.m.(syscallMachine)
-	if !ok || !l.p.recordsSyscalls() {
+	if !ok || !l.p.recordsSyscalls() && !l.p.servesLoader() {
 		return nil
+	}
+	if !l.p.Options.Only.All() {
+		l.filter = l.addFilter()
 	}
 	size := 0
 	for i := range l.p.Syscalls {
@@ -122,6 +131,9 @@ func (l *layout) addSyscalls() error {
 		s.copied = uint32(size)
 		size += n
 	}
+	if size == 0 {
+		return nil // the filter is the loader's
+	}
 	l.syscalls = l.add(piece{
 		name: ".fentry.syscalls", code: true, size: uint64(size), align: 16, owner: nobody,
 		write: func(dst []byte) ([]byte, error) { return l.appendSyscalls(dst, m) },
@@ -129,21 +141,36 @@ func (l *layout) addSyscalls() error {
 	return nil
 }
 
-// syscallRoutines are the runtime's routines that copies go to, by name.
-func (l *layout) syscallRoutines() (enter, exit string) {
-	if l.p.Options.NoClock {
-		return "fentry_order_syscall_enter", "fentry_order_syscall_exit"
+// addFilter lays out the bitmap of the system calls that are recorded.
+func (l *layout) addFilter() uint64 {
+	var b []byte
+	for _, w := range l.p.Options.Only {
+		b = le.AppendUint64(b, w)
 	}
-	return "fentry_syscall_enter", "fentry_syscall_exit"
+	return l.add(piece{name: ".fentry.filter", size: uint64(len(b)), align: 8, owner: nobody, ready: b})
+}
+
+// syscallRoutines are the runtime's routines that copies go to, by name.
+func (l *layout) syscallRoutines() (enter, some, exit string) {
+	if l.p.Options.NoClock {
+		return "fentry_order_syscall_enter", "fentry_order_some_syscall_enter", "fentry_order_syscall_exit"
+	}
+	return "fentry_syscall_enter", "fentry_some_syscall_enter", "fentry_syscall_exit"
 }
 
 // appendSyscalls appends all copies.
 func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
 	var r enterExit
-	var err error
-	enter, exit := l.syscallRoutines()
-	if r.enter, err = l.symbol(enter); err != nil {
+	enter, some, exit := l.syscallRoutines()
+	all, err := l.symbol(enter)
+	if err != nil {
 		return nil, err
+	}
+	chosen := all // where the number is not known, and only some are recorded
+	if !l.p.Options.Only.All() {
+		if chosen, err = l.symbol(some); err != nil {
+			return nil, err
+		}
 	}
 	if r.exit, err = l.symbol(exit); err != nil {
 		return nil, err
@@ -156,6 +183,9 @@ func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
 		code, err := l.syscallCode(s)
 		if err != nil {
 			return nil, err
+		}
+		if r.enter = all; s.Number < 0 {
+			r.enter = chosen
 		}
 		if dst, err = m.appendSyscall(dst, s, code, l.syscalls+uint64(s.copied), r); err != nil {
 			return nil, fmt.Errorf("system call at %#x: %w", s.Addr, err)

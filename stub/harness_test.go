@@ -104,7 +104,8 @@ harness_switches: .zero %[4]d
 	}
 	bin := filepath.Join(dir, strings.TrimSuffix(src, filepath.Ext(src)))
 	args := []string{"-O2", "-g", "-no-pie", "-fno-pie", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)), "-pthread", "-o", bin, filepath.Join("testdata", src), area, obj,
-		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_irel_ret=_start", "-Wl,--defsym,fentry_first_thunk=harness_thunks"}
+		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_irel_ret=_start", "-Wl,--defsym,fentry_first_thunk=harness_thunks",
+		"-Wl,--defsym,fentry_syscall_filter=harness_thunks"}
 	if o.guest {
 		bin += ".so"
 		args = []string{"-O2", "-g", "-fPIC", "-shared", "-fcf-protection=none", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)),

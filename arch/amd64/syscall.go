@@ -12,7 +12,10 @@ import "fmt"
 //	lea 1f(%rip), %rcx; jmp enter
 //	1: syscall
 //	lea 2f(%rip), %rcx; jmp exit
+//	syscall
 //	2: the instructions behind it, and a jump to what follows
+//
+// A call that is not recorded is made at the second instruction: enter comes back 14 bytes further on.
 //
 // rcx and r11 are the only registers that a system call overwrites, so neither is needed in front of it or behind it.
 // The stack pointer and all else stay what they are. A system call that a signal interrupts is begun again by the kernel
@@ -56,7 +59,7 @@ func (s *SyscallCopy) Place(off int) (int, bool) {
 		return 0, false
 	}
 	if off > s.Call {
-		n += 2 * syscallExtra
+		n += 2*syscallExtra + syscallLen
 	}
 	return n, true
 }
@@ -68,8 +71,8 @@ func (s *SyscallCopy) Append(dst []byte, to uint64) ([]byte, error) {
 	}
 	start := len(dst)
 	here := func() uint64 { return to + uint64(len(dst)-start) }
-	leave := func(routine uint64) error {
-		dst = append(dst, 0x48, 0x8d, 0x0d, JumpLen, 0, 0, 0) // lea 5(%rip), %rcx
+	leave := func(routine uint64, skip int) error {
+		dst = append(dst, 0x48, 0x8d, 0x0d, byte(JumpLen+skip), 0, 0, 0) // lea 5+skip(%rip), %rcx
 		var err error
 		dst, err = AppendJump(dst, here(), routine)
 		return err
@@ -80,7 +83,7 @@ func (s *SyscallCopy) Append(dst []byte, to uint64) ([]byte, error) {
 			return dst[:start], fmt.Errorf("instruction at %#x: %w", s.At+uint64(o), err)
 		}
 		if o == s.Call {
-			err = leave(s.Enter)
+			err = leave(s.Enter, 0)
 		}
 		if err == nil && isBareRet(in) {
 			dst = append(dst, 0xf3) // repz ret
@@ -89,7 +92,8 @@ func (s *SyscallCopy) Append(dst []byte, to uint64) ([]byte, error) {
 			dst, err = Relocate(dst, in, s.Code[o:], s.At+uint64(o), here())
 		}
 		if err == nil && o == s.Call {
-			err = leave(s.Exit)
+			err = leave(s.Exit, syscallLen)
+			dst = append(dst, 0x0f, 0x05) // syscall
 		}
 		if err != nil {
 			return dst[:start], err

@@ -18,16 +18,16 @@ func TestSyscallCopy(t *testing.T) {
 	}{
 		// mov $39,%eax; syscall; ret
 		{"in front and behind", "b827000000 0f05 c3", 5,
-			"b827000000 488d0d05000000 e9ef0f0000 0f05 488d0d05000000 e9e1100000 f3c3",
-			map[int]int{0: 0, 5: 5, 7: 31, 8: 33}},
+			"b827000000 488d0d05000000 e9ef0f0000 0f05 488d0d07000000 e9e1100000 0f05 f3c3",
+			map[int]int{0: 0, 5: 5, 7: 33, 8: 35}},
 		// syscall; cmp $-4095,%rax
 		{"behind only", "0f05 483d01f0ffff", 0,
-			"488d0d05000000 e9f40f0000 0f05 488d0d05000000 e9e6100000 483d01f0ffff e9e3efffff",
-			map[int]int{0: 0, 2: 26, 8: 32}},
+			"488d0d05000000 e9f40f0000 0f05 488d0d07000000 e9e6100000 0f05 483d01f0ffff e9e1efffff",
+			map[int]int{0: 0, 2: 28, 8: 34}},
 		// syscall; test %eax,%eax; js .+0x10
 		{"a branch becomes long", "0f05 85c0 780e", 0,
-			"488d0d05000000 e9f40f0000 0f05 488d0d05000000 e9e6100000 85c0 0f88f2efffff e9dfefffff",
-			map[int]int{0: 0, 2: 26, 4: 28, 6: 34}},
+			"488d0d05000000 e9f40f0000 0f05 488d0d07000000 e9e6100000 0f05 85c0 0f88f0efffff e9ddefffff",
+			map[int]int{0: 0, 2: 28, 4: 30, 6: 36}},
 		{"no system call there", "b827000000 0f05", 0, "", nil},
 		{"in the middle of an instruction", "b80f050000 90", 1, "", nil},
 		{"cut off", "0f05 48", 0, "", nil},

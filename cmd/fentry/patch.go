@@ -19,6 +19,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/internal/syscalls"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
@@ -52,8 +53,8 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	t.plain.add(cmd, "trace")
 	addLibraryCalls(cmd, &t.libcalls, "trace")
-	f.StringVar(&t.syscalls, "syscalls", "no", "record system calls: all (as without `WHICH`) or no; with -F none, no "+
-		"function is traced")
+	f.StringVar(&t.syscalls, "syscalls", "no", "record system calls: all (as without `WHICH`), no, or a list of names, "+
+		"strace's classes such as %file, /regular expressions/ and !negations; with -F none, no function is traced")
 	f.Lookup("syscalls").NoOptDefVal = "all"
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
@@ -127,12 +128,25 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 // checkSyscalls checks what --syscalls requires. With -F none no function is traced.
 func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
 	switch {
-	case t.syscalls != "all" && t.syscalls != "no":
-		return usagef(cmd, "--syscalls: %q is none of all, no", t.syscalls)
 	case t.syscalls == "no":
 		return nil
 	case o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function || t.threshold != 0:
 		return usagef(cmd, "--syscalls requires the tracer function_graph or function, without --threshold")
+	}
+	filter, err := syscalls.ParseFilter(t.syscalls)
+	if err != nil {
+		return usagef(cmd, "--syscalls: %v", err)
+	}
+	if t.syscalls != "all" {
+		const machine = syscalls.AMD64 // the only one whose system calls are moved
+		for _, c := range machine.Calls() {
+			if filter.Match(machine, uint64(c.Number)) {
+				o.Only.Add(uint64(c.Number))
+			}
+		}
+		if o.Only.All() {
+			return usagef(cmd, "--syscalls: %q leaves no system call", t.syscalls)
+		}
 	}
 	o.NoFunctions = len(t.filter) == 1 && t.filter[0] == "none" && len(t.notrace) == 0
 	return nil
@@ -257,7 +271,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 		})
 	}
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
-	find := record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls == "all",
+	find := record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls != "no",
 		Named: opts.Select.In(path)}
 	p, orig, err := planFile(image, opts, a.symbols(), find)
 	if errors.Is(err, patch.ErrOverlay) {

@@ -87,6 +87,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
   fentry record --syscalls ./prog             system calls inside the functions that make them
   fentry record --syscalls -F none ls         system calls only, as strace shows
+  fentry record --syscalls=%file,futex ./prog   some of them
   fentry record --overhead no perl script.pl  ... all of its calls, whatever that costs
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
@@ -131,7 +132,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o := fentry.Options{
-		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls == "all",
+		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls != "no",
 		Libraries: c.library, Symbols: a.symbols(), Dir: c.out,
 		NoPtrace: c.noPtrace, NoSwitches: c.noSwitches,
 	}

@@ -341,10 +341,11 @@ const (
 
 // Configuration.
 const (
-	ConfigMagic   = "FENTRYCF" // value of CONFIG_O_MAGIC
-	ConfigVersion = 1          // value of CONFIG_O_VERSION
-	ImageMagic    = "FENTRYIM" // value of IMAGE_O_MAGIC
-	ImageVersion  = 1          // value of IMAGE_O_VERSION
+	ConfigMagic    = "FENTRYCF" // value of CONFIG_O_MAGIC
+	ConfigVersion  = 1          // value of CONFIG_O_VERSION
+	ImageMagic     = "FENTRYIM" // value of IMAGE_O_MAGIC
+	SyscallNumbers = 512        // those of system calls that the runtime knows
+	ImageVersion   = 1          // value of IMAGE_O_VERSION
 )
 
 // Values of CONFIG_O_MODE.

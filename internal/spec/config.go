@@ -62,6 +62,10 @@ var Modes = []Value{
 	{"COUNT", 3, "counts for each function, no times"},
 }
 
+// SyscallNumbers is how many system calls the runtime knows by number: larger ones it records like any other, with what
+// is in registers.
+const SyscallNumbers = 512
+
 // Flags are bits of the configuration's FLAGS.
 var Flags = []Value{
 	{"NO_RECORDER", 1, "never look for a recorder"},

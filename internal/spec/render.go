@@ -132,6 +132,7 @@ func ConfigGroups() []Group {
 			{"CONFIG_MAGIC", strconv.Quote(ConfigMagic), "value of CONFIG_O_MAGIC"},
 			{"CONFIG_VERSION", strconv.Itoa(ConfigVersion), "value of CONFIG_O_VERSION"},
 			{"IMAGE_MAGIC", strconv.Quote(ImageMagic), "value of IMAGE_O_MAGIC"},
+			{"SYSCALL_NUMBERS", strconv.Itoa(SyscallNumbers), "those of system calls that the runtime knows"},
 			{"IMAGE_VERSION", strconv.Itoa(ImageVersion), "value of IMAGE_O_VERSION"},
 		}},
 		numbers("values of CONFIG_O_MODE", "MODE", Modes),

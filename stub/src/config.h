@@ -6,6 +6,7 @@
 #define CONFIG_MAGIC               0x46435952544e4546 /* the bytes FENTRYCF, value of CONFIG_O_MAGIC */
 #define CONFIG_VERSION             1            /* value of CONFIG_O_VERSION */
 #define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
+#define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
 #define IMAGE_VERSION              1            /* value of IMAGE_O_VERSION */
 
 /* values of CONFIG_O_MODE */

@@ -44,9 +44,6 @@
 #define BLOCKS_SHIFT       12
 #define BLOCKS_MASK        0xffff
 
-/* numbers of system calls that the table of what is to be done with them has */
-#define SYSCALLS           512
-
 /* bytes that the beginning of a system call takes */
 #define SYSCALL_RECORD     64
 

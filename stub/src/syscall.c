@@ -209,7 +209,7 @@ static int has_end(const struct plan *plan)
 	return 0;
 }
 
-static const struct plan *plan_of(u64 nr) { return &plans[nr < SYSCALLS ? fentry_syscalls[nr] : 0]; }
+static const struct plan *plan_of(u64 nr) { return &plans[nr < SYSCALL_NUMBERS ? fentry_syscalls[nr] : 0]; }
 
 /* makes_child says whether a system call is one that can run a child in this thread's place. */
 static int makes_child(const struct plan *plan) { return plan->part[0].form == CHILD; }
@@ -241,7 +241,7 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 
 static void ends(struct control *c, const struct sysregs *r, u64 t)
 {
-	u64 nr = SYSCALLS, a[6];
+	u64 nr = SYSCALL_NUMBERS, a[6];
 	syscall_arguments(r, a);
 	if (recall(c, syscall_sp(r), &nr) && makes_child(plan_of(nr))) {
 		c->vforks = 0;
@@ -249,7 +249,7 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 		room_ends(c);
 	}
 	i64 result = (i64)syscall_value(r);
-	const struct plan *p = plan_of(failed(result) ? SYSCALLS : nr);
+	const struct plan *p = plan_of(failed(result) ? SYSCALL_NUMBERS : nr);
 	u64 *w = begin_syscall(c, t, 1, 1, captures(0, t, p, 1, a, result));
 	if (w) {
 		w[0] = (u64)result;

@@ -21,7 +21,7 @@ struct plan {
 };
 
 /* Which plan a system call has, by its number. The fast path records those that have none. */
-extern hidden const u8 fentry_syscalls[SYSCALLS];
+extern hidden const u8 fentry_syscalls[SYSCALL_NUMBERS];
 
 hidden void fentry_slow_syscall(struct sysregs *r, int exit);
 

@@ -38,7 +38,7 @@ func (l *loader) moveCalls(m *patch.Memory) error {
 		return nil
 	}
 	bias := l.entry - m.OrigEntry
-	code, edits, err := m.LoaderCalls.Build(l.calls.addr, l.from, bias+m.SyscallEnter, bias+m.SyscallExit, l.hooks)
+	code, edits, err := m.LoaderCalls.Build(l.calls.addr, l.from, m, bias, l.hooks)
 	if err == nil {
 		err = l.t.WriteAt(code, l.calls.addr)
 	}

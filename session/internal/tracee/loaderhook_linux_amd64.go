@@ -30,11 +30,11 @@ import (
 
 // A stub, and offsets in it.
 const (
-	stubSize = 64
+	stubSize = 72
 	stubCall = 12 // the system call
-	stubBack = 47 // where it goes back to the loader
-	stubTrap = 52 // a breakpoint in front of that
-	stubSlot = 56 // the address that it goes on to
+	stubBack = 49 // where it goes back to the loader
+	stubTrap = 54 // a breakpoint in front of that
+	stubSlot = 64 // the address that it goes on to
 )
 
 var (
@@ -114,24 +114,26 @@ func (l *loader) opened(regs *registers) (fd, path uint64, ok bool) {
 // openStub is the code at addr for a system call that was at site, which is recorded if there are ways to the runtime.
 func openStub(addr, site uint64, w ways) []byte {
 	next := site + uint64(len(callAndCheck))
-	b := appendWay(nil, addr, w.enter)
+	b := appendWay(nil, addr, w.enter, 0)
 	b = append(b, callAndCheck[:2]...) // syscall
-	b = appendWay(b, addr+uint64(len(b)), w.exit)
+	b = appendWay(b, addr+uint64(len(b)), w.exit, 2)
+	b = append(b, callAndCheck[:2]...)                                       // syscall, of a call that is not recorded
 	b = append(b, callAndCheck[2:]...)                                       // cmp $-4096, %rax
-	b = append(b, 0x77, stubBack-34)                                         // ja back
-	b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), uint32(next-(addr+41))) // lea next(%rip), %r11
+	b = append(b, 0x77, stubBack-36)                                         // ja back
+	b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), uint32(next-(addr+43))) // lea next(%rip), %r11
 	b = le.AppendUint32(append(b, 0xff, 0x25), stubSlot-stubBack)            // jmp *slot(%rip)
 	b = le.AppendUint32(append(b, 0xe9), uint32(next-(addr+stubTrap)))       // back: jmp next
 	b = append(b, 0xcc, 0xeb, 0x100-8, 0xcc)                                 // trap: int3; jmp back; int3
-	return le.AppendUint64(b, addr+stubTrap)                                 // slot
+	b = append(b, make([]byte, stubSlot-len(b))...)
+	return le.AppendUint64(b, addr+stubTrap) // slot
 }
 
-// appendWay appends 12 bytes that go to the runtime and come back behind them, or nothing but nops: code at addr.
-func appendWay(b []byte, addr, to uint64) []byte {
+// appendWay appends 12 bytes that go to the runtime and come back so many bytes behind them, or go there: code at addr.
+func appendWay(b []byte, addr, to uint64, behind byte) []byte {
 	if to == 0 {
-		return append(b, 0xeb, stubCall-2, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc) // jmp .+12
+		return append(b, 0xeb, stubCall-2+behind, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc) // jmp
 	}
-	b = append(b, 0x48, 0x8d, 0x0d, 5, 0, 0, 0)                         // lea 5(%rip), %rcx
+	b = append(b, 0x48, 0x8d, 0x0d, 5+behind, 0, 0, 0)                  // lea 5+behind(%rip), %rcx
 	return le.AppendUint32(append(b, 0xe9), uint32(to-(addr+stubCall))) // jmp to
 }
 

@@ -22,6 +22,9 @@
 	((FT_RECORD_BASE | FT_RECORD_OPEN | FT_REC_SYS << FT_RECORD_TYPE_SHIFT | (words) | (exit)) & 0xffffffff)
 #define OPEN_BIT 47
 
+/* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
+#define UNRECORDED 14
+
 	.macro BEGIN_SYSCALL name
 HIDDEN(\name)
 \name:
@@ -58,6 +61,25 @@ HIDDEN(\name)
 	LEAVE_SYSCALL
 20:	.cfi_def_cfa %rsp, 0
 	.cfi_register %rip, %rcx
+	.if \exit == 0
+	lea	UNRECORDED(%rcx), %rcx
+	.endif
+	notrack jmp *%rcx
+	END \name
+	.endm
+
+	/* A system call whose number is known only now, where some are recorded. */
+	.macro SOME name, all
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 0
+	.cfi_register %rip, %rcx
+	cmp	$SYSCALL_NUMBERS - 1, %rax
+	ja	1f
+	bt	%rax, fentry_syscall_filter(%rip)
+	jc	\all
+1:	lea	UNRECORDED(%rcx), %rcx
 	notrack jmp *%rcx
 	END \name
 	.endm
@@ -115,7 +137,7 @@ HIDDEN(\name)
 
 	.text
 	BEGIN_SYSCALL fentry_syscall_enter
-	cmp	$SYSCALLS - 1, %rax
+	cmp	$SYSCALL_NUMBERS - 1, %rax
 	ja	1f
 	lea	fentry_syscalls(%rip), %rcx
 	cmpb	$0, (%rcx, %rax)
@@ -125,6 +147,8 @@ HIDDEN(\name)
 9:	HASHED_BLOCK 8f
 	SYSCALL_ENTER , (%r11)
 	END_SYSCALL fentry_syscall_enter, 0
+
+	SOME fentry_some_syscall_enter, fentry_syscall_enter
 
 	BEGIN_SYSCALL fentry_syscall_exit
 	CHECK_OWNER 8f, 9f
