@@ -23,15 +23,16 @@ const (
 	blockWorth = 16
 )
 
-// blockSizes are minBlock, blockWorth and segmentBlocks; tests have others.
-type blockSizes struct{ least, worth, segment int }
+// blockSizes are minBlock, blockWorth, segmentBlocks and runRoom; tests have others.
+type blockSizes struct{ least, worth, segment, room int }
 
-var usualBlocks = blockSizes{minBlock, blockWorth, segmentBlocks}
+var usualBlocks = blockSizes{minBlock, blockWorth, segmentBlocks, runRoom}
 
-// A callBound is the longest call of a function in a block, or more.
+// A callBound is the longest call of a function in a block, or more: of all that begin or end in it, and of those that
+// do both.
 type callBound struct {
-	fn  int32 // number in blockBuilder.fns
-	max uint16
+	fn          int32 // number in blockBuilder.fns
+	max, inside uint16
 }
 
 // A newBlock is a block that is being made, or was and is not in a segment yet.
@@ -42,6 +43,7 @@ type newBlock struct {
 	flags       byte
 	next        []byte // difference of the state behind it
 	first, size int    // of blockBuilder.bounds
+	calls       int    // how many of blockBuilder.ended are of it and the blocks before
 }
 
 // blockBuilder is the sink that makes the blocks of one task after another.
@@ -65,11 +67,15 @@ type blockBuilder struct {
 	seen []int32 // of fns, in the block
 	now  int32   // number of the block among all of the builder
 
-	base   int32 // that of the task's first block
-	blocks []newBlock
-	bounds []callBound
-	late   map[lateKey]uint16
-	saver  *stateSaver
+	base    int32 // that of the task's first block
+	blocks  []newBlock
+	pending int // bytes of their states
+	bounds  []callBound
+	ended   []endedCall // calls from before the block they ended in
+	late    map[lateKey]uint16
+	saver   *stateSaver
+
+	runSums
 
 	inherited []openCall // at the task's begin
 	comm0     string     // the task's name at first
@@ -82,11 +88,16 @@ type blockBuilder struct {
 	foreign   bool // there was a word that is nothing: the ranges of ids may not be known yet
 }
 
-// A builderFunc is what is known of a function in the newest block that had it.
+// A builderFunc is what is known of a function in the newest block, and the newest run, that had it.
 type builderFunc struct {
-	fn    FuncID
-	block int32
-	max   uint64
+	fn     FuncID
+	block  int32
+	run    int32
+	active int32  // open calls, as a report counts them
+	max    uint64 // bound of the block
+	inside uint64 // of calls that begin and end in it
+	sums   sums   // of the run
+	hist   Histogram
 }
 
 // A lateKey is a function in a block that was over when a call ended that began in it.
@@ -110,38 +121,99 @@ func (b *blockBuilder) number32(fn FuncID) int32 {
 	return *p - 1
 }
 
-// note notes a call of that many ticks in the current block.
-func (b *blockBuilder) note(n int32, ticks uint64) {
+// note returns the function with that number, which has something in the current block.
+func (b *blockBuilder) note(n int32) *builderFunc {
 	f := &b.fns[n]
 	if f.block != b.now {
-		f.block, f.max = b.now, 0
+		f.block, f.max, f.inside = b.now, 0, 0
 		b.seen = append(b.seen, n)
+		if f.run != b.runNumber {
+			f.run, f.sums = b.runNumber, sums{min: math.MaxUint64}
+			clear(f.hist.counts)
+			b.inRun = append(b.inRun, n)
+		}
 	}
-	f.max = max(f.max, ticks)
+	return f
 }
 
-// ended notes a call that ends, or seems to, at counter end.
-func (b *blockBuilder) ended(f *frame, end uint64) {
-	n := b.number32(f.fn)
-	ticks := end - min(end, f.start)
-	b.note(n, ticks)
-	if f.ref != b.now {
+// function returns the number of a frame's function.
+func (b *blockBuilder) function(f *frame) int32 {
+	if f.flags&frameSaved != 0 {
+		return b.number32(f.fn) // the ref is the block that it began in
+	}
+	return f.ref
+}
+
+// until notes that a call ends, or seems to, after so many ticks.
+func (b *blockBuilder) until(n int32, f *frame, ticks uint64) *builderFunc {
+	bf := b.note(n)
+	bf.max = max(bf.max, ticks)
+	if f.flags&frameSaved != 0 {
 		k := lateKey{f.ref, n}
 		b.late[k] = max(b.late[k], roundTicks(ticks))
 	}
+	return bf
 }
 
-func (b *blockBuilder) enter(f *frame)   { f.ref = b.now }
-func (b *blockBuilder) forget(f *frame)  { b.call(f.fn) }
-func (b *blockBuilder) suspend(f *frame) { b.ended(f, b.fl.t) }
-func (b *blockBuilder) call(fn FuncID)   { b.note(b.number32(fn), math.MaxUint64) }
-func (b *blockBuilder) orphan(fn FuncID) { b.note(b.number32(fn), math.MaxUint64) }
+func (b *blockBuilder) enter(f *frame) {
+	f.ref = b.number32(f.fn)
+	bf := &b.fns[f.ref]
+	if bf.active == 0 {
+		f.flags |= frameOuter
+	}
+	bf.active++
+}
+
+func (b *blockBuilder) suspend(f *frame) {
+	b.until(b.function(f), f, b.fl.t-min(b.fl.t, f.start)).active--
+}
 
 func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
+	n, dur := b.function(f), end-min(end, f.start)
+	bf := b.note(n)
+	if f.flags&frameSuspended == 0 {
+		bf.active--
+	}
 	if f.flags&frameSuspended == 0 || how == endExit {
-		b.ended(f, b.fl.t)
+		b.until(n, f, dur) // of others that is known since they were put aside
+	}
+	if f.flags&frameSaved != 0 {
+		b.crossed(n, f, end, how)
+		return
+	}
+	bf.inside = max(bf.inside, dur)
+	bf.sums.end(f, dur, f.flags&frameOuter != 0, how)
+	if f.flags&frameInherited == 0 {
+		bf.sums.calls++
+		b.duration(&bf.hist, dur)
 	}
 }
+
+func (b *blockBuilder) forget(f *frame) {
+	n := b.function(f)
+	bf := b.any(n)
+	bf.active--
+	if f.flags&frameSaved != 0 {
+		b.crossed(n, f, b.fl.t, endForgotten)
+		return
+	}
+	bf.sums.self = addTicks(bf.sums.self, f.self)
+}
+
+// any notes something of a function that no bound tells of.
+func (b *blockBuilder) any(n int32) *builderFunc {
+	bf := b.note(n)
+	bf.max, bf.inside = math.MaxUint64, math.MaxUint64
+	return bf
+}
+
+func (b *blockBuilder) call(fn FuncID) {
+	s := &b.any(b.number32(fn)).sums
+	s.calls++
+	s.flat = true
+}
+
+func (b *blockBuilder) orphan(fn FuncID) { b.any(b.number32(fn)).sums.noEntry++ }
 
 // run makes the blocks of a task whose follower is at its first word.
 func (b *blockBuilder) run(k *Task, d *decoder, w *word, more bool, fk *forker, f *forks) error {
@@ -161,11 +233,14 @@ func (b *blockBuilder) run(k *Task, d *decoder, w *word, more bool, fk *forker, 
 func (b *blockBuilder) setTask(k *Task, chunks []chunkRef) {
 	b.task, b.chunks, b.chunk0, b.crc, b.crcTo, b.later = k, chunks, 0, 0, 0, false
 	b.late, b.inherited, b.comm0, b.foreign = map[lateKey]uint16{}, b.fl.inherited, "", false
-	b.blocks, b.bounds, b.seen = b.blocks[:0], b.bounds[:0], b.seen[:0]
+	b.blocks, b.bounds, b.seen, b.ended = b.blocks[:0], b.bounds[:0], b.seen[:0], b.ended[:0]
+	b.pending = 0
+	b.resetRun()
 	b.now++
 	b.base = b.now
-	for i := range b.fl.cur.frames {
-		b.fl.cur.frames[i].ref = b.now // inherited ones
+	for i := range b.fl.cur.frames { // inherited ones
+		b.fl.cur.frames[i].ref = b.now
+		b.fl.cur.frames[i].flags |= frameSaved
 	}
 }
 
@@ -197,6 +272,7 @@ func (b *blockBuilder) finish() {
 	b.fl.finish()
 	if len(b.blocks) > 0 {
 		b.close()
+		b.closeRun(true, true)
 	}
 	for _, n := range b.seen { // what ends here was open behind the last block of an index that there was
 		if k := (lateKey{b.now - 1, n}); k.block >= b.base {
@@ -212,6 +288,7 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	blk.lo, blk.hi = min(blk.lo, w.t), max(blk.hi, w.t)
 	b.latest = max(b.latest, w.t)
 	b.words++
+	b.runWords++
 	b.last = *w
 	if fk != nil {
 		fk.give(b.fl, b.latest, f)
@@ -265,13 +342,17 @@ func (b *blockBuilder) chunk(d *decoder, w *word) {
 	}
 	at := b.at(d)
 	blk := &b.blocks[len(b.blocks)-1]
+	b.saver.block = b.now
 	blk.next = b.saver.save(nil, fl, &bs, b.chunks[at-1-b.chunk0].number+1)
+	b.pending += len(blk.next)
+	full := func(n int) bool { return len(b.blocks) >= n*b.sizes.segment || b.pending > n*segmentBytes }
+	flush := b.closeRun(full(runSegments), false) && full(1)
 	due := max(b.latest, w.t)
 	lo := min(fl.now, w.t)
 	b.blocks = append(b.blocks, newBlock{chunk: at, due: due, lo: lo, hi: lo})
 	b.words = 0
 	b.now++
-	if len(b.blocks) > b.sizes.segment || len(blk.next) > segmentBytes {
+	if flush {
 		b.flush(false)
 	}
 }
@@ -282,7 +363,15 @@ func (b *blockBuilder) close() {
 	blk.hi = max(blk.hi, b.latest)
 	blk.first, blk.size = len(b.bounds), len(b.seen)
 	for _, n := range b.seen {
-		b.bounds = append(b.bounds, callBound{n, roundTicks(b.fns[n].max)})
+		b.bounds = append(b.bounds, callBound{n, roundTicks(b.fns[n].max), roundTicks(b.fns[n].inside)})
 	}
 	b.seen = b.seen[:0]
+	from := 0
+	if n := len(b.blocks) - 2; n >= 0 {
+		from = b.blocks[n].calls
+	}
+	blk.calls = len(b.ended)
+	if b.alike(b.ended[from:]) {
+		blk.flags |= format.BlockAlike
+	}
 }

@@ -1,7 +1,9 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/binary"
+	"math"
 	"math/bits"
 )
 
@@ -10,7 +12,7 @@ import (
 // bounded by what is left of the section, and behind its end everything is 0.
 
 // storedFlags are the flags of a frame that are not its sink's.
-const storedFlags = frameInherited | frameSuspended
+const storedFlags = frameInherited | frameSuspended | frameOuter
 
 // A numbering is what the index calls the first of Trace.Images; the others follow it.
 type numbering uint32
@@ -18,6 +20,22 @@ type numbering uint32
 func (n numbering) appendFn(b []byte, fn FuncID) []byte {
 	b = binary.AppendUvarint(b, uint64(fn.Image)+uint64(n))
 	return binary.AppendUvarint(b, uint64(fn.ID))
+}
+
+// noFunc comes before the first function of a list.
+var noFunc = FuncID{Image: math.MaxUint32}
+
+func (f FuncID) compare(g FuncID) int {
+	return cmp.Or(cmp.Compare(f.Image, g.Image), cmp.Compare(f.ID, g.ID))
+}
+
+// appendNext appends the function that follows another one in a sorted list, and in the lowest bits of its number what
+// is in flags, which has bit 0 free and is below 1<<bits.
+func (n numbering) appendNext(b []byte, fn, last FuncID, flags uint64, bits int) []byte {
+	if fn.Image == last.Image && fn.ID > last.ID {
+		return binary.AppendUvarint(b, uint64(fn.ID-last.ID)<<bits|flags)
+	}
+	return n.appendFn(binary.AppendUvarint(b, 1|flags), fn)
 }
 
 func (n numbering) appendFrame(b []byte, f *frame, last uint64) []byte {
@@ -107,6 +125,17 @@ func (p *fields) fn() FuncID {
 		return FuncID{}
 	}
 	return FuncID{p.images[image], uint32(id)}
+}
+
+// next makes fn the function that follows it in a sorted list, and returns the flags beside it.
+func (p *fields) next(fn *FuncID, bits int) (flags uint64) {
+	v := p.uint()
+	if v&1 != 0 {
+		*fn = p.fn()
+	} else {
+		fn.ID += uint32(v >> bits)
+	}
+	return v & (1<<bits - 2)
 }
 
 func (p *fields) frame(last uint64) (f frame) {

@@ -100,6 +100,10 @@ func (s *segment) head(kind uint32, task taskKey, id format.Identity) []byte {
 	le.PutUint32(h[format.GFunctions:], s.functions)
 	le.PutUint32(h[format.GStatesCrc:], s.statesCRC)
 	le.PutUint32(h[format.GFunctionsCrc:], s.functionsCRC)
+	le.PutUint32(h[format.GLists:], s.lists)
+	le.PutUint32(h[format.GSums:], s.sums)
+	le.PutUint32(h[format.GListsCrc:], s.listsCRC)
+	le.PutUint32(h[format.GSumsCrc:], s.sumsCRC)
 	if s.end {
 		le.PutUint32(h[format.GEnd:], 1)
 	}
@@ -119,13 +123,20 @@ func parseSegment(h []byte, off int64, id format.Identity) (s segment, kind uint
 		chunks: le.Uint32(h[format.GChunks:]), chunksCRC: le.Uint32(h[format.GChunksCrc:]),
 		states: le.Uint32(h[format.GStates:]), functions: le.Uint32(h[format.GFunctions:]),
 		statesCRC: le.Uint32(h[format.GStatesCrc:]), functionsCRC: le.Uint32(h[format.GFunctionsCrc:]),
+		lists: le.Uint32(h[format.GLists:]), sums: le.Uint32(h[format.GSums:]),
+		listsCRC: le.Uint32(h[format.GListsCrc:]), sumsCRC: le.Uint32(h[format.GSumsCrc:]),
 		end: le.Uint32(h[format.GEnd:]) != 0,
 	}
 	task = taskKey{le.Uint32(h[format.GPID:]), le.Uint32(h[format.GTID:]), le.Uint64(h[format.GKey:])}
 	return s, le.Uint32(h[format.GKind:]), task, true
 }
 
-func (s *segment) size() int64 { return format.SegmentSize + int64(s.states) + int64(s.functions) }
+func (s *segment) size() int64 { return format.SegmentSize + s.sections() }
+
+// sections is the size of what follows the header.
+func (s *segment) sections() int64 {
+	return int64(s.states) + int64(s.functions) + int64(s.lists) + int64(s.sums)
+}
 
 // headWindow is how much is read at a time to look for headers.
 const headWindow = 16 << 10

@@ -24,6 +24,8 @@ type IndexOptions struct {
 	File bool
 	// Memory: in memory, if not in a file.
 	Memory bool
+	// Begun: only if the recorder has begun one, and it can be made whole.
+	Begun bool
 	// Block is the least number of events of a block, 0: 32768. Less makes a larger index that finds more exactly.
 	Block int
 }
@@ -38,6 +40,9 @@ func (t *Trace) MakeIndex(o IndexOptions) (ok bool, err error) {
 	}
 	if t.Ending == EndPending || t.Header.Chunks != 0 {
 		return false, nil // chunks may still be added
+	}
+	if o.Begun && t.part == nil {
+		return false, nil
 	}
 	sizes := usualBlocks
 	if o.Block > 0 {
@@ -171,12 +176,17 @@ func (w *indexWriter) write(parts ...[]byte) error {
 
 // segment appends blocks of a task.
 func (w *indexWriter) segment(task taskKey, s *newSegment) error {
-	s.states, s.functions = uint32(len(s.statesOf)), uint32(len(s.functionsOf))
-	s.statesCRC, s.functionsCRC = format.CRC(0, s.statesOf), format.CRC(0, s.functionsOf)
-	if int64(len(s.statesOf)) > math.MaxUint32 || int64(len(s.functionsOf)) > math.MaxUint32 {
-		return errWrite
+	sections := [][]byte{s.statesOf, s.functionsOf, s.listsOf, s.sumsOf}
+	for _, b := range sections {
+		if int64(len(b)) > math.MaxUint32 {
+			return errWrite
+		}
 	}
-	return w.write(s.head(format.SegmentBlocks, task, w.id), s.statesOf, s.functionsOf)
+	s.states, s.functions = uint32(len(s.statesOf)), uint32(len(s.functionsOf))
+	s.lists, s.sums = uint32(len(s.listsOf)), uint32(len(s.sumsOf))
+	s.statesCRC, s.functionsCRC = format.CRC(0, s.statesOf), format.CRC(0, s.functionsOf)
+	s.listsCRC, s.sumsCRC = format.CRC(0, s.listsOf), format.CRC(0, s.sumsOf)
+	return w.write(append([][]byte{s.head(format.SegmentBlocks, task, w.id)}, sections...)...)
 }
 
 // images appends images, of which those before first are in the file already, and ranges of ids.
@@ -330,7 +340,7 @@ func (w *indexWriter) copyImages(x *blockIndex) error {
 // copySegment writes a segment that an index has. Its sections are not read again: what is damaged in them is noticed
 // when they are used.
 func (w *indexWriter) copySegment(x *blockIndex, k *Task, s *segment) error {
-	b := make([]byte, int64(s.states)+int64(s.functions))
+	b := make([]byte, s.sections())
 	if err := x.r.read(b, s.off); err != nil {
 		return errBlocks
 	}

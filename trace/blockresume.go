@@ -21,6 +21,11 @@ func (b *blockBuilder) resume(k *Task, d *decoder) error {
 	if err := b.skip(tb, &bs); err != nil {
 		return err
 	}
+	b.written = len(tb.blocks)
+	b.opened(b.fl.cur)
+	for _, st := range b.fl.stacks {
+		b.opened(st)
+	}
 	b.comm, b.number, b.latest = bs.comm, bs.number, tb.blocks[len(tb.blocks)-1].hi
 	b.saver = newStateSaver(b.fl, b.comm, b.numbering)
 	d.chunks, d.number = k.chunks[tb.chunks:], bs.number
@@ -38,6 +43,13 @@ func (b *blockBuilder) resume(k *Task, d *decoder) error {
 		b.finish()
 	}
 	return cmp.Or(b.err, d.err)
+}
+
+// opened counts the calls of a stack as open.
+func (b *blockBuilder) opened(st *callStack) {
+	for i := range st.frames {
+		b.fns[b.number32(st.frames[i].fn)].active++
+	}
 }
 
 // skip brings the follower behind the task's blocks.

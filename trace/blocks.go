@@ -110,9 +110,10 @@ func (tb *taskBlocks) apply(fl *follower, i int, bs *blockState, watch *stateWat
 	return fl.apply(state, tb.images, bs, watch)
 }
 
-// eachBounds calls fn for functions of a segment's n blocks, the first of which is the task's block first. A
-// function can come several times for a block, with different bounds.
-func eachBounds(b []byte, images []uint32, first, n int, fn func(block int, f FuncID, ticks uint64)) error {
+// eachBounds calls fn for functions of a segment's n blocks, the first of which is the task's block first, with a bound
+// of all calls that begin or end in the block, and one of those that do both. A function can come several times for a
+// block, with different bounds.
+func eachBounds(b []byte, images []uint32, first, n int, fn func(block int, f FuncID, ticks, inside uint64)) error {
 	p := fields{b: b, images: images}
 	ticks := func() uint64 {
 		if c := p.bytes(2); c != nil {
@@ -123,16 +124,16 @@ func eachBounds(b []byte, images []uint32, first, n int, fn func(block int, f Fu
 	for i := range n {
 		var f FuncID
 		for range p.count(3) {
-			if v := p.uint(); v == 1 {
-				f = p.fn()
-			} else {
-				f.ID += uint32(v >> 1)
+			two := p.next(&f, 2)
+			inside := ticks()
+			t := inside
+			if two != 0 {
+				t = ticks()
 			}
-			t := ticks()
 			if p.bad {
 				return errBlocks
 			}
-			fn(first+i, f, t)
+			fn(first+i, f, t, inside)
 		}
 	}
 	for range p.count(5) {
@@ -140,7 +141,7 @@ func eachBounds(b []byte, images []uint32, first, n int, fn func(block int, f Fu
 		if p.bad || i >= uint64(first+n) {
 			return errBlocks
 		}
-		fn(int(i), f, t)
+		fn(int(i), f, t, 0)
 	}
 	if p.bad || len(p.b) != 0 {
 		return errBlocks
@@ -172,11 +173,13 @@ type blockIndex struct {
 
 // A segment is where some blocks of a task are, after those of the segment before.
 type segment struct {
-	off                     int64  // of the states; the functions follow them
+	off                     int64  // of the states; functions, lists and sums follow them
 	first, last             uint64 // counters
 	chunks                  uint32
 	states, functions       uint32 // bytes
+	lists, sums             uint32
 	statesCRC, functionsCRC uint32
+	listsCRC, sumsCRC       uint32
 	chunksCRC               uint32
 	end                     bool // the task has no more chunks
 }
@@ -223,7 +226,7 @@ func (x *blockIndex) states(k *Task) (*taskBlocks, error) {
 }
 
 // eachBounds calls fn for the functions of a task's blocks, in no order and some several times.
-func (x *blockIndex) eachBounds(tb *taskBlocks, fn func(block int, f FuncID, ticks uint64)) error {
+func (x *blockIndex) eachBounds(tb *taskBlocks, fn func(block int, f FuncID, ticks, inside uint64)) error {
 	first := 0
 	for i, n := range tb.segments {
 		s := &x.tasks[tb.task.Index][i]

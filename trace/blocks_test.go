@@ -108,7 +108,7 @@ func TestBlocksWalk(t *testing.T) {
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		events := wildTrace(t, seed)
-		for _, sizes := range []blockSizes{{2, 0, 3}, {200 + rng.IntN(1000), rng.IntN(8), 1 + rng.IntN(9)}} {
+		for _, sizes := range []blockSizes{{2, 0, 3, 1 << 20}, {200 + rng.IntN(1000), rng.IntN(8), 1 + rng.IntN(9), 1 << 20}} {
 			plain, indexed := withBlocks(t, events, sizes)
 			for _, o := range randomWindows(rng, plain, 12) {
 				want := seeWalk(plain, o)
@@ -315,8 +315,11 @@ func slotsEvents(calls int) []byte {
 func segmentHeads(index []byte) (at []int) {
 	for off := format.IndexHeader; off < len(index); {
 		at = append(at, off)
-		off += format.SegmentSize + int(binary.LittleEndian.Uint32(index[off+format.GStates:])) +
-			int(binary.LittleEndian.Uint32(index[off+format.GFunctions:]))
+		size := format.SegmentSize
+		for _, field := range []int{format.GStates, format.GFunctions, format.GLists, format.GSums} {
+			size += int(binary.LittleEndian.Uint32(index[off+field:]))
+		}
+		off += size
 	}
 	return at
 }
@@ -331,7 +334,7 @@ func TestIndexGoesOn(t *testing.T) {
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 17))
 		events := wildTrace(t, seed)
-		sizes := blockSizes{50 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(6)}
+		sizes := blockSizes{50 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(6), 1 << 20}
 		plain, _ := withBlocks(t, events, sizes)
 		var m memoryFile
 		size, err := plain.writeBlocks(&m, sizes)

@@ -13,25 +13,26 @@ import (
 // longer than all others, is in the segment of the time when it is learned.
 
 const (
-	// segmentBlocks is how many blocks a segment has at most: what a recorder loses
-	// of an index when it is killed, and 72 bytes are nothing beside them.
+	// segmentBlocks is after how many blocks a segment ends, with the run of sums that they are in: what a recorder
+	// loses of an index when it is killed, and 88 bytes are nothing beside them.
 	segmentBlocks = 64
-	// segmentBytes is the size of a state that ends a segment.
+	// segmentBytes is how many bytes of states end a segment.
 	segmentBytes = 1 << 20
 )
 
 // A newSegment is a segment to be written.
 type newSegment struct {
 	segment
-	statesOf, functionsOf []byte
+	statesOf, functionsOf, listsOf, sumsOf []byte
 }
 
 // flush gives the blocks that are whole away; with end, the task has no more.
 func (b *blockBuilder) flush(end bool) {
 	whole, chunkEnd := b.blocks, b.chunk0+len(b.chunks)
 	if !end {
-		n := len(b.blocks) - 1
-		if n <= 0 {
+		// A run that is not whole is left out: the newest block has a part in its sums.
+		n := b.closed
+		if n == 0 {
 			return
 		}
 		whole, chunkEnd = b.blocks[:n], b.blocks[n].chunk
@@ -45,9 +46,12 @@ func (b *blockBuilder) flush(end bool) {
 	}
 	s.chunksCRC, b.crcTo = b.crc, chunkEnd
 	s.statesOf, s.functionsOf = b.states(whole, chunkEnd), b.functions(whole)
+	s.listsOf, s.sumsOf = b.lists(whole), slices.Clone(b.runs)
 	b.later = true
+	b.written += len(whole)
 	b.blocks = b.blocks[:copy(b.blocks, b.blocks[len(whole):])]
-	b.bounds = b.bounds[:0]
+	b.bounds, b.ended, b.runs, b.closed = b.bounds[:0], b.ended[:0], b.runs[:0], 0
+	b.pending = 0
 	clear(b.late)
 	if b.out != nil && b.err == nil {
 		b.err = b.out(b.task, &s)
@@ -88,7 +92,9 @@ func (b *blockBuilder) functions(blocks []newBlock) (out []byte) {
 	}
 	late := make([]lateKey, 0, len(b.late))
 	for k := range b.late {
-		late = append(late, k)
+		if int(k.block-b.base) < b.written+len(blocks) {
+			late = append(late, k)
+		}
 	}
 	slices.SortFunc(late, func(a, b lateKey) int { return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(a.fn, b.fn)) })
 	out = binary.AppendUvarint(out, uint64(len(late)))
@@ -102,24 +108,25 @@ func (b *blockBuilder) functions(blocks []newBlock) (out []byte) {
 
 // appendBounds appends the functions of a block.
 func (b *blockBuilder) appendBounds(out []byte, list []callBound) []byte {
-	slices.SortFunc(list, func(x, y callBound) int {
-		fx, fy := b.fns[x.fn].fn, b.fns[y.fn].fn
-		return cmp.Or(cmp.Compare(fx.Image, fy.Image), cmp.Compare(fx.ID, fy.ID))
-	})
+	slices.SortFunc(list, func(x, y callBound) int { return b.fns[x.fn].fn.compare(b.fns[y.fn].fn) })
 	out = binary.AppendUvarint(out, uint64(len(list)))
-	last := FuncID{Image: math.MaxUint32}
+	last := noFunc
 	for _, c := range list {
 		fn := b.fns[c.fn].fn
-		if fn.Image == last.Image && fn.ID > last.ID {
-			out = binary.AppendUvarint(out, uint64(fn.ID-last.ID)<<1)
+		if c.inside == c.max {
+			out = b.appendNext(out, fn, last, 0, 2)
 		} else {
-			out = b.appendFn(append(out, 1), fn)
+			out = b.appendNext(out, fn, last, twoBounds, 2)
+			out = binary.LittleEndian.AppendUint16(out, c.inside)
 		}
 		out = binary.LittleEndian.AppendUint16(out, c.max)
 		last = fn
 	}
 	return out
 }
+
+// twoBounds says that a bound of calls inside of the block comes before that of all.
+const twoBounds = 2
 
 // anyTicks is a bound that says nothing.
 const anyTicks = math.MaxUint16

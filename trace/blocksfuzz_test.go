@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// FuzzIndex reads any bytes as the states and functions of a task: with right
+// FuzzIndex reads any bytes as the sections of a task's segment: with right
 // checksums, so that nothing but the readers' own checks stands in their way.
 func FuzzIndex(f *testing.F) {
 	events := wildTurns(f, 1, 15)
-	_, indexed := withBlocks(f, events, blockSizes{30, 0, 4})
+	_, indexed := withBlocks(f, events, blockSizes{30, 0, 4, 1 << 20})
 	section := func(off int64, n uint32) []byte {
 		b := make([]byte, n)
 		if err := indexed.blocks.r.read(b, off); err != nil {
@@ -24,19 +25,23 @@ func FuzzIndex(f *testing.F) {
 	for _, ss := range indexed.blocks.tasks[:min(2, len(indexed.Tasks))] {
 		for i := range ss[:min(3, len(ss))] {
 			s := &ss[i]
-			f.Add(section(s.off, s.states), section(s.off+int64(s.states), s.functions), uint16(0), s.chunks, int64(5000))
+			functions, lists := s.off+int64(s.states), s.off+int64(s.states)+int64(s.functions)
+			f.Add(section(s.off, s.states), section(functions, s.functions), section(lists, s.lists),
+				section(lists+int64(s.lists), s.sums), uint16(0), s.chunks, int64(5000))
 		}
 	}
-	f.Fuzz(func(t *testing.T, states, functions []byte, task uint16, chunks uint32, from int64) {
+	f.Fuzz(func(t *testing.T, states, functions, lists, sums []byte, task uint16, chunks uint32, from int64) {
 		tr := &Trace{}
 		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
 			t.Fatal(err)
 		}
 		k := tr.Tasks[int(task)%len(tr.Tasks)]
-		b := append(bytes.Clone(states), functions...)
+		b := slices.Concat(states, functions, lists, sums)
 		s := segment{
 			last: math.MaxUint64, chunks: chunks, states: uint32(len(states)), functions: uint32(len(functions)),
-			statesCRC: format.CRC(0, states), functionsCRC: format.CRC(0, functions), end: true,
+			lists: uint32(len(lists)), sums: uint32(len(sums)),
+			statesCRC: format.CRC(0, states), functionsCRC: format.CRC(0, functions),
+			listsCRC: format.CRC(0, lists), sumsCRC: format.CRC(0, sums), end: true,
 		}
 		for i := range k.chunks[:min(int64(len(k.chunks)), int64(chunks))] {
 			s.chunksCRC = k.chunks[i].crc(s.chunksCRC)
@@ -52,6 +57,11 @@ func FuzzIndex(f *testing.F) {
 		if _, err := tr.Report(ReportOptions{From: o.From, Tasks: o.Tasks, Calls: o.Calls}); err != nil {
 			t.Error(err)
 		}
+		for _, from := range []int64{0, from} {
+			if _, err := tr.Report(ReportOptions{From: from, Tasks: o.Tasks}); err != nil {
+				t.Error(err)
+			}
+		}
 		// What is not whole is gone on with, or made anew.
 		x.tasks[k.Index][0].end = false
 		tr.blocks, tr.part = nil, x
@@ -64,9 +74,9 @@ func FuzzIndex(f *testing.F) {
 // FuzzIndexFile reads any bytes as the segments of an index.
 func FuzzIndexFile(f *testing.F) {
 	events := wildTurns(f, 1, 15)
-	plain, _ := withBlocks(f, events, blockSizes{30, 0, 4})
+	plain, _ := withBlocks(f, events, blockSizes{30, 0, 4, 1 << 20})
 	var m memoryFile
-	size, err := plain.writeBlocks(&m, blockSizes{30, 0, 2})
+	size, err := plain.writeBlocks(&m, blockSizes{30, 0, 2, 1 << 20})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -82,8 +92,10 @@ func FuzzIndexFile(f *testing.F) {
 			h := b[off : off+format.SegmentSize]
 			binary.LittleEndian.PutUint32(h[format.GMagic:], format.SegmentMagic)
 			binary.LittleEndian.PutUint32(h[format.GCrc:], format.CRC(format.CRC(0, tr.identity[:]), h[:format.GCrc]))
-			off += format.SegmentSize + int(binary.LittleEndian.Uint32(h[format.GStates:])&0xffff) +
-				int(binary.LittleEndian.Uint32(h[format.GFunctions:])&0xffff)
+			off += format.SegmentSize
+			for _, field := range []int{format.GStates, format.GFunctions, format.GLists, format.GSums} {
+				off += int(binary.LittleEndian.Uint32(h[field:]) & 0xffff)
+			}
 		}
 		x, whole, err := tr.readBlocks(bytes.NewReader(b), int64(len(b)))
 		if err != nil {

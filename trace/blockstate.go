@@ -37,6 +37,7 @@ type stateSaver struct {
 	now       uint64
 	comm      string
 	inherited []openCall
+	block     int32 // what frames that are saved have as their ref
 }
 
 // newStateSaver returns a saver whose first difference is to the state that the follower has now.
@@ -50,6 +51,7 @@ func newStateSaver(fl *follower, comm string, n numbering) *stateSaver {
 	}
 	for i := range fl.aside {
 		fl.aside[i].saved = int32(i) + 1
+		fl.aside[i].flags |= frameSaved
 	}
 	return s
 }
@@ -60,6 +62,14 @@ func (s *stateSaver) known(st *callStack) {
 		st.frames[i].flags |= frameSaved
 	}
 	s.stacks[st.num] = savedStack{len(st.frames), topSelf(st.frames)}
+}
+
+// take notes that a frame is in the saved state.
+func (s *stateSaver) take(f *frame) {
+	if f.flags&frameSaved == 0 {
+		f.flags |= frameSaved
+		f.ref = s.block
+	}
 }
 
 func topSelf(fs []frame) uint64 {
@@ -170,6 +180,7 @@ func (s *stateSaver) appendAside(b []byte, fl *follower, runs [][2]int, fresh in
 			b = s.appendFrame(b, &f.frame, last)
 			b = binary.AppendVarint(b, int64(f.end-f.start))
 			last = f.start
+			s.take(&f.frame)
 		}
 		f.saved = int32(i) + 1
 	}
@@ -214,7 +225,7 @@ func (s *stateSaver) appendStacks(b []byte, fl *follower) []byte {
 			f := &st.frames[i]
 			b = s.appendFrame(b, f, last)
 			last = f.start
-			f.flags |= frameSaved
+			s.take(f)
 		}
 		if len(st.frames) == 0 && st.num != fl.cur.num {
 			delete(s.stacks, st.num)

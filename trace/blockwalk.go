@@ -80,7 +80,7 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 		f := tb.blocks[j].flags
 		wanted[j], shown[j] = f&format.BlockLost != 0, f&format.BlockNotes != 0
 	}
-	err := w.t.blocks.eachBounds(tb, func(j int, fn FuncID, ticks uint64) {
+	err := w.t.blocks.eachBounds(tb, func(j int, fn FuncID, ticks, _ uint64) {
 		if !shown[j] && (ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold) {
 			shown[j] = c.Match == nil || c.Match(fn)
 		}

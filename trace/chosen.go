@@ -42,6 +42,12 @@ func (c *Calls) all() bool {
 type choice struct {
 	from, to uint64
 	calls    Calls
+	whole    bool // everything is chosen
+}
+
+// summable says that what the choice leaves can be counted by sums.
+func (c *choice) summable() bool {
+	return c == nil || c.calls.Roots == nil && c.calls.Without == nil && !c.calls.Nest
 }
 
 // choose returns what options choose; nil: everything.
@@ -78,7 +84,7 @@ func (t *Trace) indexFor(c *choice, tasks []*Task) *blockIndex {
 
 // tasks returns those of the tasks that can have something of the choice.
 func (c *choice) tasks(ks []*Task, blocks *blockIndex) []*Task {
-	if c == nil {
+	if c == nil || c.whole {
 		return ks
 	}
 	out := []*Task{}
@@ -119,6 +125,8 @@ type chosenSink struct {
 	blocks  *blockIndex
 	earlier map[stackPlace]uint64 // own times at the window's start of calls that are open then
 	fresh   freshFrames
+	tb      *taskBlocks
+	sums    *blockSums // what is counted without decoding, see chosensums.go; nil: nothing
 }
 
 // A memory remembers what a function says of functions.
@@ -253,17 +261,18 @@ func (s *chosenSink) orphan(fn FuncID) {
 	}
 }
 
-// open enters the calls that are open when the window begins.
-func (s *chosenSink) open() {
+// open enters the calls that are open when the window begins, before the word w.
+func (s *chosenSink) open(w *word) {
 	s.before = false
 	fl := s.fl
 	cur := fl.cur
+	goesOn := w.code != wThreadEnd // else they have ended by the word before
 	enter := func(st *callStack) {
 		fs := st.frames
 		fl.cur = st
 		for i := range fs {
 			st.frames = fs[:i+1]
-			s.setEarlier(st, &fs[i])
+			s.setEarlier(st, &fs[i], goesOn && st == cur && i == len(fs)-1)
 			fs[i].self = 0
 			fs[i].flags |= frameEarlier
 			s.enter(&fs[i])
@@ -281,13 +290,15 @@ func (s *chosenSink) open() {
 		s.suspend(f)
 	}
 	fl.cur = cur
-	fl.now = max(fl.now, s.from)
+	if goesOn {
+		fl.now = max(fl.now, s.from)
+	}
 }
 
 // end ends the window, before the word w.
 func (s *chosenSink) end(w *word) {
 	if s.before {
-		s.open()
+		s.open(w)
 	}
 	fl := s.fl
 	if n := len(fl.cur.frames); n > 0 && s.to > fl.now && w.code != wThreadEnd {
@@ -302,7 +313,7 @@ func (s *chosenSink) run(d *decoder, w *word, more bool, fk *forker, f *forks) {
 	for latest := uint64(0); more; more = d.next(w) {
 		latest = max(latest, w.t)
 		if s.before && w.t >= s.from {
-			s.open()
+			s.open(w)
 		}
 		if w.t > s.to {
 			fk.give(s.fl, s.to, f)

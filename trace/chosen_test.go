@@ -85,7 +85,7 @@ func TestChosenWithIndex(t *testing.T) {
 	}
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 11))
-		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(500), rng.IntN(4), 4})
+		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(500), rng.IntN(4), 4, 1 << 20})
 		for _, o := range randomWindows(rng, plain, 9) {
 			if rng.IntN(3) == 0 {
 				o.From, o.To = 0, 0
@@ -195,7 +195,7 @@ func seeSelf(t testing.TB, tr *Trace, o ReportOptions) map[uint32][2]int64 {
 func TestSlowest(t *testing.T) {
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 13))
-		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(200), 0, 4})
+		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(200), 0, 4, 1 << 20})
 		for _, o := range randomWindows(rng, plain, 6) {
 			o.Calls = randomCalls(rng)
 			o.Calls.Roots, o.Calls.Without, o.Calls.Nest, o.Open = nil, nil, false, false

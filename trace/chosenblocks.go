@@ -1,8 +1,12 @@
 package trace
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sort"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // With an index, a chosenSink gets the words of those blocks only that can have something
@@ -33,15 +37,20 @@ type stackPlace struct {
 // noStack is the number of no stack: those with the highest bit are reserved.
 const noStack = math.MaxUint64
 
-// setEarlier notes the own time of a call that is open when the window begins: the top of st.
-func (s *chosenSink) setEarlier(st *callStack, f *frame) {
-	if s.blocks == nil || f.self == 0 || st.num == noStack {
+// setEarlier notes the own time of a call that is open when the window begins: the top of st. current is set if the
+// task is in it, so that the time since its newest event is its own, too.
+func (s *chosenSink) setEarlier(st *callStack, f *frame, current bool) {
+	self := f.self
+	if current && s.from > s.fl.now {
+		self += s.from - s.fl.now
+	}
+	if s.blocks == nil || self == 0 || st.num == noStack {
 		return
 	}
 	if s.earlier == nil {
 		s.earlier = map[stackPlace]uint64{}
 	}
-	s.earlier[stackPlace{st.num, len(st.frames) - 1}] = f.self
+	s.earlier[stackPlace{st.num, len(st.frames) - 1}] = self
 }
 
 // since makes the own time of a frame, which is that since its entry, that in the window.
@@ -54,16 +63,27 @@ func (s *chosenSink) since(f *frame, place stackPlace) {
 // runBlocks feeds the words of a task to the sink, as far as they are needed.
 func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 	tb, err := s.blocks.states(k)
-	if err != nil || len(tb.blocks) == 0 {
+	if err != nil {
 		return errBlocks
+	}
+	if len(tb.blocks) == 0 { // no events at all
+		fl := s.t.follow(k, s, 0)
+		if k.ParentPID != 0 && s.from <= 0 {
+			fl.inherit(tb.inherited, k.begin)
+		}
+		fl.finish()
+		return nil
 	}
 	first := tb.from(s.from)
 	if first == len(tb.blocks) {
 		return nil
 	}
-	wanted, err := s.wanted(k, tb, first)
+	wanted, last, err := s.wanted(k, tb, first)
 	if err != nil {
 		return errBlocks
+	}
+	if s.sums != nil {
+		s.sums.begin(s.blocks, tb)
 	}
 	fl := s.t.follow(k, s, tb.blocks[0].due)
 	if k.ParentPID != 0 {
@@ -73,8 +93,7 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 	var bs blockState
 	for i := range tb.blocks {
 		if i > 0 && !wanted[i-1] {
-			s.fresh = freshFrames{}
-			if tb.apply(fl, i, &bs, watch) != nil {
+			if s.leaveOut(fl, i, &bs, watch) != nil {
 				return errBlocks
 			}
 			d.number = bs.number
@@ -82,6 +101,11 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 		// Where the window has begun and nothing has happened in it, the follower's time is not the states'.
 		if !s.before && fl.now <= s.from && s.from > 0 {
 			wanted[i] = true
+		}
+		if s.sums != nil && i >= first {
+			if err := s.addRun(i, first, last, wanted); err != nil {
+				return errBlocks
+			}
 		}
 		if !wanted[i] {
 			continue
@@ -95,12 +119,25 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 			return d.err
 		}
 	}
-	if !wanted[len(wanted)-1] {
-		s.rest()
-		return nil
+	if n := len(wanted); !wanted[n-1] {
+		return s.rest(fl, &bs, watch)
 	}
 	fl.finish()
 	return nil
+}
+
+// leaveOut brings the follower to the start of block i, or behind the last one, without decoding the block before.
+func (s *chosenSink) leaveOut(fl *follower, i int, bs *blockState, watch *stateWatch) error {
+	s.fresh = freshFrames{}
+	if s.sums != nil && !s.before {
+		if err := s.sums.list(i - 1); err != nil {
+			return err
+		}
+	}
+	if err := s.tb.apply(fl, i, bs, watch); err != nil {
+		return err
+	}
+	return s.putAside()
 }
 
 // feed takes the words of the decoder's chunks. It returns true if the window has ended.
@@ -108,7 +145,7 @@ func (s *chosenSink) feed(d *decoder) (over bool) {
 	var w word
 	for d.next(&w) {
 		if s.before && w.t >= s.from {
-			s.open()
+			s.open(&w)
 		}
 		if w.t > s.to {
 			s.end(&w)
@@ -119,19 +156,22 @@ func (s *chosenSink) feed(d *decoder) (over bool) {
 	return false
 }
 
-// wanted says which of a task's blocks from first on, in which the window begins, are visited.
-func (s *chosenSink) wanted(k *Task, tb *taskBlocks, first int) ([]bool, error) {
-	wanted := make([]bool, len(tb.blocks))
-	last := sort.Search(len(tb.blocks), func(i int) bool { return tb.blocks[i].hi > s.to })
+// wanted says which of a task's blocks from first on, in which the window begins, are visited, and in which it ends.
+func (s *chosenSink) wanted(k *Task, tb *taskBlocks, first int) (wanted []bool, last int, err error) {
+	s.tb, wanted = tb, make([]bool, len(tb.blocks))
+	last = sort.Search(len(tb.blocks), func(i int) bool { return tb.blocks[i].hi > s.to })
 	c := &s.calls
 	if c.Match == nil && c.Roots == nil && c.Threshold <= 0 {
 		for i := first; i < len(wanted); i++ {
 			wanted[i] = true
 		}
-		return wanted, nil
+		return wanted, last, nil
 	}
 	functions := make([][]FuncID, len(tb.blocks)) // of each block, if roots are asked for
-	err := s.blocks.eachBounds(tb, func(i int, fn FuncID, ticks uint64) {
+	err = s.blocks.eachBounds(tb, func(i int, fn FuncID, ticks, inside uint64) {
+		if s.sums != nil {
+			ticks = inside // the others are listed
+		}
 		if !wanted[i] && (c.Match == nil || s.match.ask(fn)) {
 			wanted[i] = ticks == math.MaxUint64 || s.t.Clock.Span(ticks) >= c.Threshold
 		}
@@ -142,12 +182,15 @@ func (s *chosenSink) wanted(k *Task, tb *taskBlocks, first int) ([]bool, error) 
 	if err == nil && c.Roots != nil {
 		err = s.insideRoots(k, tb, functions, wanted)
 	}
+	for i := first; s.sums != nil && i < len(wanted); i++ {
+		wanted[i] = wanted[i] || tb.blocks[i].flags&format.BlockAlike != 0
+	}
 	clear(wanted[:first])
 	wanted[first] = wanted[first] || s.from > 0 // the calls that are open when the window begins
 	if last < len(wanted) {
 		wanted[last] = true // and those open at its end
 	}
-	return wanted, err
+	return wanted, last, err
 }
 
 // insideRoots takes back what lies in blocks without roots.
@@ -254,9 +297,13 @@ func (s *chosenSink) cut(st *callStack, keep int) {
 			continue
 		}
 		if g := s.fresh.take(f); g != nil {
-			g.ref, g.flags = f.ref, f.flags|frameSuspended
+			g.ref, g.flags = f.ref, f.flags|frameSuspended|frameTaken
 			s.since(&g.frame, stackPlace{st.num, i})
 			s.suspend(&g.frame)
+			continue
+		}
+		if s.sums != nil {
+			s.ended(f, stackPlace{st.num, i})
 			continue
 		}
 		s.as(f, s.countingSink.drop)
@@ -276,28 +323,49 @@ func (s *chosenSink) changed(st *callStack, keep int) {
 	for i := keep; i < len(fs); i++ {
 		st.frames = fs[:i+1]
 		s.enter(&fs[i])
+		s.stated(&fs[i])
 	}
 	st.frames, s.fl.cur = fs, cur
 }
 
 // lost takes a call that was aside and is no longer.
 func (s *chosenSink) lost(f *suspendedFrame) {
-	if !s.before {
+	switch {
+	case s.before:
+	case s.sums != nil && f.flags&frameHidden == 0:
+		s.ended(&f.frame, stackPlace{noStack, 0})
+	default:
 		s.leave(&f.frame, f.end, endUnwound)
 	}
 }
 
-// rest takes what is open before blocks at the end of the task that are left out.
-func (s *chosenSink) rest() {
+// rest takes what is open before the last block, which is left out.
+func (s *chosenSink) rest(fl *follower, bs *blockState, watch *stateWatch) error {
 	if s.before {
-		return
+		return nil
+	}
+	if len(s.tb.next) > 0 { // there is a state behind it
+		if err := s.leaveOut(fl, len(s.tb.blocks), bs, watch); err != nil {
+			return errBlocks
+		}
+		fl.finish()
+		return nil
 	}
 	s.fresh = freshFrames{}
+	if s.sums != nil {
+		if err := s.sums.list(len(s.tb.blocks) - 1); err != nil {
+			return errBlocks
+		}
+	}
 	s.cut(s.fl.cur, 0)
-	for _, st := range s.fl.stacks {
-		s.cut(st, 0)
+	for _, num := range slices.Sorted(maps.Keys(s.fl.stacks)) {
+		s.cut(s.fl.stacks[num], 0)
 	}
 	for i := range s.fl.aside {
 		s.lost(&s.fl.aside[i])
 	}
+	if s.sums != nil {
+		return s.sums.err
+	}
+	return nil
 }

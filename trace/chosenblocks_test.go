@@ -43,7 +43,7 @@ func TestChosenBlocksRead(t *testing.T) {
 	if err := k.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	plain, indexed := withBlocks(t, b.Bytes(), blockSizes{1000, 0, 4})
+	plain, indexed := withBlocks(t, b.Bytes(), blockSizes{1000, 0, 4, 1 << 20})
 	is := func(id uint32) func(FuncID) bool { return func(fn FuncID) bool { return fn.ID == id } }
 	for what, calls := range map[string]Calls{
 		"a function":            {Match: is(rare)},

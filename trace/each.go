@@ -69,8 +69,15 @@ func (t *Trace) eachTask(c *choice, x *blockIndex, tasks []*Task, n int, newSink
 func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	chosen, _ := s.(*chosenSink)
 	if chosen != nil && chosen.blocks != nil {
-		d := t.newDecoder(k.chunks, window)
-		return cmp.Or(chosen.runBlocks(k, d), d.err)
+		if len(k.chunks) > 0 || !chosen.whole {
+			d := t.newDecoder(k.chunks, window)
+			if err := cmp.Or(chosen.runBlocks(k, d), d.err); err != nil || !chosen.whole {
+				return err
+			}
+		} else {
+			t.follow(k, s, 0).finish()
+		}
+		return t.eachTable(k, chosen.countingSink, window)
 	}
 	b, building := s.(*blockBuilder)
 	if building && b.done != nil && len(b.done.tasks[k.Index]) > 0 && f.chosen[k.Index] {
@@ -120,6 +127,11 @@ func (t *Trace) runTask(k *Task, s taskSink, f *forks, window []byte) error {
 	if d.err != nil {
 		return d.err
 	}
+	return t.eachTable(k, s, window)
+}
+
+// eachTable feeds a task's profiles and counts to a sink that wants them.
+func (t *Trace) eachTable(k *Task, s sink, window []byte) error {
 	if p, ok := s.(interface {
 		profile(b []byte, image uint32, first uint32)
 		count(b []byte, image uint32, first uint32)
@@ -201,15 +213,14 @@ func (r *report) count(b []byte, image, first uint32) {
 // profile adds the entries of a profile chunk.
 func (r *report) profile(b []byte, image, first uint32) {
 	le := binary.LittleEndian
-	clock := &r.t.Clock
 	r.entries(b, format.ProfileEntry, image, first, func(c *counter, calls uint64, b []byte) {
-		total := clock.Span(le.Uint64(b[format.PTotal:]))
+		total := le.Uint64(b[format.PTotal:])
 		c.profiled = true
 		c.calls += calls
-		c.total = addSat(c.total, total)
-		c.sum = addSat(c.sum, total)
-		c.self = addSat(c.self, clock.Span(le.Uint64(b[format.PSelf:])))
-		c.max = max(c.max, clock.Span(le.Uint64(b[format.PMax:])))
+		c.total = addTicks(c.total, total)
+		c.sum = addTicks(c.sum, total)
+		c.self = addTicks(c.self, le.Uint64(b[format.PSelf:]))
+		c.max = max(c.max, le.Uint64(b[format.PMax:]))
 	})
 }
 

@@ -1,7 +1,5 @@
 package trace
 
-import "math/bits"
-
 // A funcTable maps functions to small numbers; 0 means none yet. Ids are dense,
 // so that arrays serve; what damaged events name goes to a map.
 type funcTable struct {
@@ -46,15 +44,4 @@ func (t *funcTable) find(fn FuncID) *int32 {
 	}
 	t.ids, t.image = ids, fn.Image
 	return &ids[fn.ID]
-}
-
-func (q *sqSum) addSquare(v uint64) {
-	hi, lo := bits.Mul64(v, v)
-	q.add(sqSum{hi, lo})
-}
-
-func (q *sqSum) add(o sqSum) {
-	var carry uint64
-	q.lo, carry = bits.Add64(q.lo, o.lo, 0)
-	q.hi, _ = bits.Add64(q.hi, o.hi, carry)
 }

@@ -210,13 +210,13 @@ type treeNode struct {
 	folded     uint64
 	unwound    uint64
 	unfinished uint64
-	total      int64
-	self       int64
+	total      uint64 // ticks, as all times here
+	self       uint64
 	// The child last entered: most calls go where the one before went.
 	lastFn   FuncID
 	lastNode int32
 
-	off   offSpan // of total
+	off   offTime // of total
 	marks offMarks
 }
 
@@ -274,9 +274,9 @@ func (c *callTree) merge(o *callTree) {
 		n.folded += on.folded
 		n.unwound += on.unwound
 		n.unfinished += on.unfinished
-		n.self = addSat(n.self, on.self)
+		n.self = addTicks(n.self, on.self)
 		if i == 0 || n.fn == on.fn {
-			n.total = addSat(n.total, on.total)
+			n.total = addTicks(n.total, on.total)
 			n.off.add(on.off)
 		} else {
 			n.folded += on.calls // the merged tree is full
@@ -290,10 +290,11 @@ func (c *callTree) node(t *Trace, root int32) *Node {
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		nodes[i] = Node{
-			Func: n.fn, Name: t.Name(n.fn), Calls: n.calls, Recursive: n.recursive, Total: n.total, Self: n.self,
+			Func: n.fn, Name: t.Name(n.fn), Calls: n.calls, Recursive: n.recursive,
+			Total: t.Clock.Span(n.total), Self: t.Clock.Span(n.self),
 			Unwound: n.unwound, Unfinished: n.unfinished, Folded: n.folded,
 		}
-		nodes[i].CPU, nodes[i].Wait, nodes[i].Unknown = n.off.parts(n.total, c.waits)
+		nodes[i].CPU, nodes[i].Wait, nodes[i].Unknown = n.off.parts(nodes[i].Total, &t.Clock, c.waits)
 		if i > 0 {
 			p := &nodes[n.parent]
 			p.Children = append(p.Children, &nodes[i])
@@ -369,7 +370,7 @@ func (g *grapher) forget(f *frame) {
 	n := &g.tree.nodes[f.ref]
 	g.unmark(n, f)
 	n.active--
-	n.self = addSat(n.self, g.t.Clock.Span(f.self))
+	n.self = addTicks(n.self, f.self)
 }
 
 // unmark takes back what enter has noted for a call that is none, or does not count.
@@ -405,13 +406,13 @@ func (g *grapher) leave(f *frame, end uint64, how ending) {
 		n.active--
 	}
 	if f.flags&frameOutermost != 0 {
-		dur := g.t.Clock.Span(end - min(end, f.start))
-		n.total = addSat(n.total, dur)
+		dur := end - min(end, f.start)
+		n.total = addTicks(n.total, dur)
 		if g.tree.waits == allWaits {
-			n.off.add(n.marks.since(g.fl, f, end, dur, &g.t.Clock))
+			n.off.add(n.marks.since(g.fl, f, end, dur))
 		}
 	}
-	n.self = addSat(n.self, g.t.Clock.Span(f.self))
+	n.self = addTicks(n.self, f.self)
 	switch how {
 	case endUnwound:
 		n.unwound++

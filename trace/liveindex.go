@@ -27,6 +27,8 @@ const (
 	// liveTable entries.
 	liveTasks = 128
 	liveTable = 4 << 20
+	// liveRoom is runRoom of the first task; the n-th has the n-th part of it.
+	liveRoom = 2 << 20
 	// liveIdle is after how many chunks of others a task makes room for another.
 	liveIdle = 4096
 	// liveFrames is how many calls a task may have open.
@@ -240,7 +242,9 @@ func (m *IndexMaker) begin(key taskKey, ch *chunkHead) *liveTask {
 	}
 	k := &liveTask{key: key, late: map[uint32]chunkRef{}}
 	task := &Task{PID: int(ch.pid), TID: int(ch.tid), Key: ch.key, Stack: ch.stack}
-	k.b = newBlockBuilder(m.sizes, 0, func(_ *Task, s *newSegment) error { return m.w.segment(key, s) })
+	sizes := m.sizes
+	sizes.room = min(sizes.room, liveRoom/(1+len(m.tasks)))
+	k.b = newBlockBuilder(sizes, 0, func(_ *Task, s *newSegment) error { return m.w.segment(key, s) })
 	k.d = m.t.newDecoder(nil, m.window)
 	k.b.task = task
 	m.tasks[key] = k

@@ -113,7 +113,7 @@ func TestIndexMaker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.sizes = blockSizes{50 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(6)}
+		m.sizes = blockSizes{50 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(6), 1 << 20}
 		part := []int{3, 100}[rng.IntN(2)]
 		killed, slow := rng.IntN(3) == 0, rng.IntN(3) == 0
 		for events, list := 0, 0; list < len(g.list); {

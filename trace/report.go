@@ -63,9 +63,9 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 		tasks = t.Tasks
 	}
 	c := t.choose(o.From, o.To, o.Calls)
-	rows, err := t.countCalls(c, t.indexFor(c, o.Tasks), tasks, o)
+	rows, err := t.countWithIndex(c, tasks, o)
 	if errors.Is(err, errBlocks) {
-		rows, err = t.countCalls(c, nil, tasks, o)
+		rows, err = t.countCalls(c, nil, false, tasks, o)
 	}
 	if err != nil {
 		return nil, err
@@ -82,8 +82,20 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 	return rows, nil
 }
 
-// countCalls returns the rows of a report without names, in no order.
-func (t *Trace) countCalls(c *choice, x *blockIndex, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
+// countWithIndex is countCalls with the index, as far as there is one and it helps.
+func (t *Trace) countWithIndex(c *choice, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
+	// When threads were off a processor is not in the sums.
+	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits) == allWaits {
+		return t.countCalls(c, t.indexFor(c, o.Tasks), false, tasks, o)
+	}
+	if c == nil {
+		c = &choice{to: math.MaxUint64, whole: true}
+	}
+	return t.countCalls(c, t.blocks, true, tasks, o)
+}
+
+// countCalls returns the rows of a report without names, in no order: with the index x, if it is not nil, and its sums.
+func (t *Trace) countCalls(c *choice, x *blockIndex, sums bool, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
 	var mu sync.Mutex
 	var rows []FuncStat
 	total, waits := newReport(t), t.waitsWanted(o.Waits)
@@ -92,7 +104,11 @@ func (t *Trace) countCalls(c *choice, x *blockIndex, tasks []*Task, o ReportOpti
 	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
 		r := newReport(t)
 		r.waits = waits
-		return c.chosen(t, x, r)
+		s := c.chosen(t, x, r)
+		if sums {
+			s.(*chosenSink).sums = new(blockSums)
+		}
+		return s
 	}, func(s taskSink, k *Task) {
 		r := counting(s).(*report)
 		if o.PerTask {
@@ -152,30 +168,16 @@ func compareRows(a, b FuncStat) int {
 	return 0
 }
 
-// A counter holds the counts of one function. Times are in ns. What every call
-// touches comes first, in two cache lines.
+// A counter holds the counts of one function, in ticks. What every call touches comes first.
 type counter struct {
-	active     int32 // open calls in the current task
-	profiled   bool  // counts of the profile tracer are among them
-	flat       bool  // calls without durations are among them
-	calls      uint64
-	ended      uint64 // calls whose duration is counted
-	total      int64
-	sum        int64
-	self       int64
-	min, max   int64
-	sq         sqSum
-	hist       Histogram
-	fn         FuncID
-	unwound    uint64
-	unfinished uint64
-	noEntry    uint64
-	off        offSpan // of total
-	marks      offMarks
+	active   int32 // open calls in the current task
+	profiled bool  // counts of the profile tracer are among them
+	sums
+	hist  Histogram // of ticks
+	fn    FuncID
+	off   offTime // of total
+	marks offMarks
 }
-
-// sqSum is a 128-bit sum of squares.
-type sqSum struct{ hi, lo uint64 }
 
 // report is the sink that counts.
 type report struct {
@@ -195,7 +197,7 @@ func (r *report) reset() { r.tab, r.cnts = funcTable{}, nil }
 func (r *report) counter(fn FuncID) (*counter, int32) {
 	p := r.tab.slot(fn)
 	if *p == 0 {
-		r.cnts = append(r.cnts, counter{fn: fn, min: math.MaxInt64})
+		r.cnts = append(r.cnts, counter{fn: fn, sums: sums{min: math.MaxUint64}})
 		*p = int32(len(r.cnts))
 	}
 	return &r.cnts[*p-1], *p - 1
@@ -230,7 +232,7 @@ func (r *report) forget(f *frame) {
 	c := &r.cnts[f.ref]
 	r.unmark(c, f)
 	c.active--
-	c.self = addSat(c.self, r.t.Clock.Span(f.self))
+	c.self = addTicks(c.self, f.self)
 }
 
 // unmark takes back what enter has noted for a call that is none, or does not count.
@@ -258,32 +260,17 @@ func (r *report) leave(f *frame, end uint64, how ending) {
 	if f.flags&frameSuspended == 0 {
 		c.active--
 	}
-	clock := &r.t.Clock
-	var dur int64
+	var dur uint64
 	if end > f.start {
-		dur = clock.Span(end - f.start)
+		dur = end - f.start
 	}
-	if f.flags&frameOutermost != 0 {
-		c.total = addSat(c.total, dur)
-		if r.waits == allWaits {
-			c.off.add(c.marks.since(r.fl, f, end, dur, clock))
-		}
+	outermost := f.flags&frameOutermost != 0
+	c.end(f, dur, outermost, how)
+	if f.flags&frameInherited == 0 {
+		c.hist.Add(int64(min(dur, math.MaxInt64)))
 	}
-	c.self = addSat(c.self, clock.Span(f.self))
-	if f.flags&frameInherited != 0 {
-		return // the call is the parent's; only the time is this task's
-	}
-	c.sum = addSat(c.sum, dur)
-	c.ended++
-	c.min = min(c.min, dur)
-	c.max = max(c.max, dur)
-	c.sq.addSquare(uint64(dur))
-	c.hist.Add(dur)
-	switch how {
-	case endUnwound:
-		c.unwound++
-	case endUnfinished:
-		c.unfinished++
+	if outermost && r.waits == allWaits {
+		c.off.add(c.marks.since(r.fl, f, end, dur))
 	}
 }
 
@@ -304,48 +291,37 @@ func (r *report) merge(o *report) {
 		oc := &o.cnts[i]
 		c, _ := r.counter(oc.fn)
 		c.profiled = c.profiled || oc.profiled
-		c.flat = c.flat || oc.flat
-		c.calls += oc.calls
-		c.ended += oc.ended
-		c.total = addSat(c.total, oc.total)
-		c.sum = addSat(c.sum, oc.sum)
-		c.self = addSat(c.self, oc.self)
+		c.merge(&oc.sums)
 		c.off.add(oc.off)
-		c.min = min(c.min, oc.min)
-		c.max = max(c.max, oc.max)
-		c.sq.add(oc.sq)
-		c.unwound += oc.unwound
-		c.unfinished += oc.unfinished
-		c.noEntry += oc.noEntry
 		c.hist.Merge(&oc.hist)
 	}
 }
 
 func (r *report) rows(k *Task) []FuncStat {
 	rows := make([]FuncStat, 0, len(r.cnts))
+	clock := &r.t.Clock
 	for i := range r.cnts {
 		c := &r.cnts[i]
 		// A coroutine's call can seem to be inside another one of the function, on a stack close by, and outlive
 		// it. What it did by itself then belongs to no outermost call.
 		total := max(c.total, c.self)
 		s := FuncStat{
-			Func: c.fn, Task: k, Calls: c.calls, Total: total, Sum: c.sum, Self: c.self,
-			Max: c.max, Unwound: c.unwound, Unfinished: c.unfinished, NoEntry: c.noEntry,
+			Func: c.fn, Task: k, Calls: c.calls, Total: clock.Span(total), Sum: clock.Span(c.sum), Self: clock.Span(c.self),
+			Max: clock.Span(c.max), Unwound: c.unwound, Unfinished: c.unfinished, NoEntry: c.noEntry,
 		}
 		c.off.unknown += total - c.total
-		s.CPU, s.Wait, s.Unknown = c.off.parts(total, r.waits)
+		s.CPU, s.Wait, s.Unknown = c.off.parts(s.Total, clock, r.waits)
 		if c.ended > 0 {
-			s.Min = c.min
-			s.Avg = int64(uint64(c.sum) / c.ended)
-			s.StdDev = c.sq.stdDev(c.sum, c.ended)
-			s.P99 = c.hist.Quantile(0.99)
-			s.Hist = &c.hist
+			s.Min = clock.Span(c.min)
+			s.Avg = int64(uint64(s.Sum) / c.ended)
+			s.StdDev = c.sq.stdDev(c.sum, c.ended) * 1e9 / clock.Hz
 			// The bucket's middle can lie beyond the longest call.
-			s.P99 = min(max(s.P99, s.Min), s.Max)
+			s.P99 = min(max(clock.Span(uint64(c.hist.Quantile(0.99))), s.Min), s.Max)
+			s.Hist = c.hist.spans(clock)
 		}
 		if c.profiled {
 			if c.calls > 0 {
-				s.Avg = int64(uint64(c.sum) / c.calls)
+				s.Avg = int64(uint64(s.Sum) / c.calls)
 			}
 			s.Min, s.P99, s.StdDev, s.Hist = -1, -1, -1, nil
 		}
@@ -361,7 +337,7 @@ func (r *report) rows(k *Task) []FuncStat {
 }
 
 // stdDev is the standard deviation of n values with the given sum.
-func (q sqSum) stdDev(sum int64, n uint64) float64 {
+func (q sqSum) stdDev(sum, n uint64) float64 {
 	if n < 2 {
 		return 0
 	}
@@ -369,7 +345,7 @@ func (q sqSum) stdDev(sum int64, n uint64) float64 {
 	sq := new(big.Int).SetUint64(q.hi)
 	sq.Lsh(sq, 64).Add(sq, new(big.Int).SetUint64(q.lo))
 	bn := new(big.Int).SetUint64(n)
-	s := big.NewInt(sum)
+	s := new(big.Int).SetUint64(sum)
 	v := sq.Mul(sq, bn).Sub(sq, s.Mul(s, s))
 	if v.Sign() <= 0 {
 		return 0

@@ -130,7 +130,7 @@ func (t *Trace) slowestByBlocks(l *slowList, o WalkOptions) error {
 		}
 		parts[k.Index] = tb
 		most := make([]uint64, len(tb.blocks))
-		if err := t.blocks.eachBounds(tb, func(i int, fn FuncID, ticks uint64) {
+		if err := t.blocks.eachBounds(tb, func(i int, fn FuncID, ticks, _ uint64) {
 			if ticks > most[i] && (o.Calls.Match == nil || o.Calls.Match(fn)) {
 				most[i] = ticks
 			}

@@ -18,13 +18,15 @@ type frameFlags uint16
 
 const (
 	frameInherited frameFlags = 1 << iota // open in the parent when this task was forked
-	frameOutermost                        // no other activation of the function was open
+	frameOutermost                        // no other activation of the function was open; the sink's own
 	frameSuspended                        // closed by a resync; was or is kept aside
 	frameSaved                            // was there when the state was saved, see stateSaver
+	frameOuter                            // no other activation of the function was open in all of the task, see blockBuilder
 	frameInside                           // of a call that was asked for, see chosenSink
 	frameHidden                           // not asked for
 	frameEarlier                          // began before the window that is asked for
 	frameOut                              // of or in a call that is left out with everything inside it
+	frameTaken                            // was on a stack before it was put aside, see chosenSink.putAside
 	frameJumped                           // ended by a tail call, and is kept open until that call ends
 )
 

@@ -84,11 +84,8 @@ func (t *Trace) Waiting() Waiting {
 // offTime is how long a thread has been off a processor up to a moment, and for how long nobody knows, in ticks.
 type offTime struct{ wait, unknown uint64 }
 
-// offSpan is the same of calls, in ns.
-type offSpan struct{ wait, unknown int64 }
-
-func (s *offSpan) add(o offSpan) {
-	s.wait, s.unknown = addSat(s.wait, o.wait), addSat(s.unknown, o.unknown)
+func (s *offTime) add(o offTime) {
+	s.wait, s.unknown = addTicks(s.wait, o.wait), addTicks(s.unknown, o.unknown)
 }
 
 // wants says whether the time of threads off a processor is asked for.
@@ -111,16 +108,16 @@ func (t *Trace) waitsWanted(asked bool) wants {
 	return allWaits
 }
 
-// parts divides a total.
-func (s *offSpan) parts(total int64, w wants) (cpu, wait, unknown int64) {
+// parts divides a total, in ns.
+func (s *offTime) parts(total int64, clock *Clock, w wants) (cpu, wait, unknown int64) {
 	switch w {
 	case noWaits:
 		return 0, 0, 0
 	case waitsGone:
 		return -1, -1, -1
 	}
-	wait = min(s.wait, total)
-	unknown = min(s.unknown, total-wait)
+	wait = min(clock.Span(s.wait), total)
+	unknown = min(clock.Span(s.unknown), total-wait)
 	return total - wait - unknown, wait, unknown
 }
 
@@ -154,13 +151,13 @@ func (m *offMarks) take(fl *follower, f *frame) offTime {
 
 // since takes back the mark of a call that ends at counter end, and returns the part of its duration that the task was
 // off a processor.
-func (m *offMarks) since(fl *follower, f *frame, end uint64, dur int64, clock *Clock) (s offSpan) {
+func (m *offMarks) since(fl *follower, f *frame, end, dur uint64) (s offTime) {
 	from, to := m.take(fl, f), fl.waits.at(end)
 	if to.wait > from.wait {
-		s.wait = min(clock.Span(to.wait-from.wait), dur)
+		s.wait = min(to.wait-from.wait, dur)
 	}
 	if to.unknown > from.unknown {
-		s.unknown = min(clock.Span(to.unknown-from.unknown), dur-s.wait)
+		s.unknown = min(to.unknown-from.unknown, dur-s.wait)
 	}
 	return s
 }

@@ -116,13 +116,14 @@ func checkWaits(t *testing.T, what string, tr *Trace, truth []interval, offs [][
 	}
 	var check func(n *Node)
 	check = func(n *Node) {
-		var sum offSpan
+		var wait, unknown int64
 		for _, k := range n.Children {
 			check(k)
-			sum.add(offSpan{k.Wait, k.Unknown})
+			wait, unknown = wait+k.Wait, unknown+k.Unknown
 		}
-		if n.CPU+n.Wait+n.Unknown != n.Total || n.CPU < 0 || sum.wait > n.Wait || sum.unknown > n.Unknown {
-			t.Fatalf("%s: graph: %s: %d, %d, %d of %d, inside %+v", what, n.Name, n.CPU, n.Wait, n.Unknown, n.Total, sum)
+		if n.CPU+n.Wait+n.Unknown != n.Total || n.CPU < 0 || wait > n.Wait || unknown > n.Unknown {
+			t.Fatalf("%s: graph: %s: %d, %d, %d of %d, inside %d, %d", what, n.Name, n.CPU, n.Wait,
+				n.Unknown, n.Total, wait, unknown)
 		}
 	}
 	check(root)

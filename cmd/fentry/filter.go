@@ -51,6 +51,8 @@ type selection struct {
 	walk  trace.WalkOptions
 	calls show.Options
 	named []*record.Filter // the patterns in calls
+
+	counts bool // single calls are not asked for
 }
 
 // parse translates the flags that need no trace.
@@ -100,15 +102,16 @@ func (c *filterFlags) resolve(cmd *cobra.Command, t *trace.Trace, s *selection) 
 }
 
 // prepare sees to it that a trace has an index if the selection can do with parts of it: those of a window, those that
-// have the calls, those of tasks that were forked from others.
+// have the calls, those of tasks that were forked from others. Who counts calls can do without them, too, but only an
+// index that is there, or nearly so, is worth it.
 func (s *selection) prepare(t *trace.Trace) error {
 	o := &s.walk.Calls
 	parts := s.walk.From > 0 || o.Match != nil || o.Roots != nil || o.Threshold > 0 ||
 		slices.ContainsFunc(s.walk.Tasks, func(k *trace.Task) bool { return k.Parent != nil })
-	if !parts || t.Bytes < trace.WorthIndex {
+	if !parts && !s.counts || t.Bytes < trace.WorthIndex {
 		return nil
 	}
-	_, err := t.MakeIndex(trace.IndexOptions{File: true})
+	_, err := t.MakeIndex(trace.IndexOptions{File: true, Begun: !parts})
 	return err
 }
 

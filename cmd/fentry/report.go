@@ -165,6 +165,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			less = func(a, b trace.FuncStat) int { return cmp.Compare(b.Calls, a.Calls) }
 		}
 	}
+	sel.counts = true
 	if err := sel.prepare(t); err != nil {
 		return pathError(err)
 	}

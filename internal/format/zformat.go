@@ -269,10 +269,10 @@ const (
 // The file index.
 const (
 	IndexMagic   = "FENTRYX1" // value of I_MAGIC
-	IndexVersion = 2          // value of I_VERSION
+	IndexVersion = 3          // value of I_VERSION
 	IndexHeader  = 64         // bytes
 	SegmentMagic = 0x47455358 // value of G_MAGIC
-	SegmentSize  = 72         // size of the header of a segment, bytes
+	SegmentSize  = 88         // size of the header of a segment, bytes
 )
 
 // Fields of its header.
@@ -298,8 +298,12 @@ const (
 	GFunctions    = 52 // u32, bytes
 	GStatesCrc    = 56 // u32
 	GFunctionsCrc = 60 // u32
-	GEnd          = 64 // u32
-	GCrc          = 68 // u32
+	GLists        = 64 // u32, bytes
+	GSums         = 68 // u32, bytes
+	GListsCrc     = 72 // u32
+	GSumsCrc      = 76 // u32
+	GEnd          = 80 // u32
+	GCrc          = 84 // u32
 )
 
 // Values of G_KIND.
@@ -312,6 +316,7 @@ const (
 const (
 	BlockNotes = 1 // events that are no call's
 	BlockLost  = 2 // a loss among them
+	BlockAlike = 4 // calls of the same function and entry that end in it or are put aside: it must be decoded to tell which
 )
 
 // Flags of a difference of states.

@@ -230,16 +230,16 @@ var Index = []Field{
 // IndexMagic begins the file index; the sizes are in bytes.
 const (
 	IndexMagic   = "FENTRYX1"
-	IndexVersion = 2
+	IndexVersion = 3
 	IndexHeader  = 64
 	SegmentMagic = 0x47455358
-	SegmentSize  = 72
+	SegmentSize  = 88
 )
 
 // IndexHead is the header of the file index.
 var IndexHead = []Field{
 	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYX1"`},
-	{"VERSION", 8, "u32", "", "version of this file, 2; a reader ignores a file of any other"},
+	{"VERSION", 8, "u32", "", "version of this file, 3; a reader ignores a file of any other"},
 	{"IDENTITY", 16, "u8[24]", "", "`COUNTER`, `MONOTONIC` and `REALTIME` of the header of `events`"},
 	{"CRC", 60, "u32", "", "CRC-32C of the 60 bytes before"},
 }
@@ -259,8 +259,12 @@ var Segment = []Field{
 	{"FUNCTIONS", 52, "u32", "bytes", "size of the functions, which follow the states"},
 	{"STATES_CRC", 56, "u32", "", "CRC-32C of the states"},
 	{"FUNCTIONS_CRC", 60, "u32", "", "CRC-32C of the functions"},
-	{"END", 64, "u32", "", "1: the task has no more chunks"},
-	{"CRC", 68, "u32", "", "CRC-32C of 24 bytes, the identity as in the file's header, and the 68 bytes before"},
+	{"LISTS", 64, "u32", "bytes", "size of the lists, which follow the functions"},
+	{"SUMS", 68, "u32", "bytes", "size of the sums, which follow the lists"},
+	{"LISTS_CRC", 72, "u32", "", "CRC-32C of the lists"},
+	{"SUMS_CRC", 76, "u32", "", "CRC-32C of the sums"},
+	{"END", 80, "u32", "", "1: the task has no more chunks"},
+	{"CRC", 84, "u32", "", "CRC-32C of 24 bytes, the identity as in the file's header, and the 84 bytes before"},
 }
 
 // SegmentKinds are the kinds of segments.
@@ -273,6 +277,7 @@ var SegmentKinds = []Value{
 var BlockFlags = []Value{
 	{"NOTES", 1, "events that are no call's"},
 	{"LOST", 2, "a loss among them"},
+	{"ALIKE", 4, "calls of the same function and entry that end in it or are put aside: it must be decoded to tell which"},
 }
 
 // StateFlags say what a difference of states has.

@@ -210,10 +210,10 @@
 
 /* the file index */
 #define FT_INDEX_MAGIC             0x31585952544e4546 /* the bytes FENTRYX1, value of I_MAGIC */
-#define FT_INDEX_VERSION           2            /* value of I_VERSION */
+#define FT_INDEX_VERSION           3            /* value of I_VERSION */
 #define FT_INDEX_HEADER            64           /* bytes */
 #define FT_SEGMENT_MAGIC           0x47455358   /* value of G_MAGIC */
-#define FT_SEGMENT_SIZE            72           /* size of the header of a segment, bytes */
+#define FT_SEGMENT_SIZE            88           /* size of the header of a segment, bytes */
 
 /* fields of its header */
 #define FT_I_MAGIC                 0            /* char[8] */
@@ -235,8 +235,12 @@
 #define FT_G_FUNCTIONS             52           /* u32, bytes */
 #define FT_G_STATES_CRC            56           /* u32 */
 #define FT_G_FUNCTIONS_CRC         60           /* u32 */
-#define FT_G_END                   64           /* u32 */
-#define FT_G_CRC                   68           /* u32 */
+#define FT_G_LISTS                 64           /* u32, bytes */
+#define FT_G_SUMS                  68           /* u32, bytes */
+#define FT_G_LISTS_CRC             72           /* u32 */
+#define FT_G_SUMS_CRC              76           /* u32 */
+#define FT_G_END                   80           /* u32 */
+#define FT_G_CRC                   84           /* u32 */
 
 /* values of G_KIND */
 #define FT_SEGMENT_BLOCKS          1            /* blocks of a task; its segments are in order, and those of tasks are mixed */
@@ -245,6 +249,7 @@
 /* flags of a block */
 #define FT_BLOCK_NOTES             1            /* events that are no call's */
 #define FT_BLOCK_LOST              2            /* a loss among them */
+#define FT_BLOCK_ALIKE             4            /* calls of the same function and entry that end in it or are put aside: it must be decoded to tell which */
 
 /* flags of a difference of states */
 #define FT_STATE_HAS_LOSSY         1            /* events were lost since the stack was last empty */

@@ -1,0 +1,311 @@
+package trace
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"sort"
+)
+
+// What a report adds up is in the index, too, so that it need not decode what it counts as
+// a whole. There are two kinds of calls:
+//
+//   - Those that begin and end in one block are added up for each function, over a run of
+//     some blocks that follow each other.
+//   - Those that were open at a block's start and end in it are listed, with the block. They
+//     are few: what was open is in the states, and a block is as long as its state is worth.
+//
+// So whatever a window begins or ends with, each call is counted once, and as a reader
+// counts it that has decoded everything: sums of whole runs, calls of the lists as they end,
+// and calls decoded in the runs that are asked for in part.
+//
+// A run ends with a block, when it has runWorth events for each byte that its sums take.
+// Most of that are histograms: a program of thousands of functions that take now this long
+// and now that makes runs of millions of events. Where that does not help, or takes too much
+// memory, a run has no sums, and its blocks are decoded. Sums for each block would take ten
+// times the room, and what they would save is decoding a few blocks at a window's two ends.
+
+const (
+	// runWorth is how many events justify a byte of sums, endWorth at a task's end.
+	runWorth, endWorth = 8, 1
+	// A function's sums take about sumBytes, and each bucket of its histogram bucketBytes.
+	sumBytes, bucketBytes = 28, 3
+	// endBytes is what sums may take at a task's end in any case.
+	endBytes = 4 << 10
+	// runSegments is how many segments a run can be as long as.
+	runSegments = 8
+	// runRoom is how many counters of 4 bytes the histograms of a builder have.
+	runRoom = 8 << 20
+)
+
+// endForgotten is the ending of an inherited call that turned out not to be one.
+const endForgotten ending = endUnfinished + 1
+
+// endTaken is that of a call that a reader of a list has taken.
+const endTaken = endForgotten + 1
+
+// runSums are the sums of the run that is being made, and those that were.
+type runSums struct {
+	runNumber int32
+	runWords  int
+	inRun     []int32 // of blockBuilder.fns
+	buckets   int     // that are not empty, in all of their histograms
+	room      int     // for more counters in histograms
+	noRoom    bool    // it was not enough: the run is without sums
+	closed    int     // how many of blockBuilder.blocks are in runs that are whole
+	runs      []byte  // these, as they are in the file
+	written   int     // blocks of the task in segments
+}
+
+// resetRun begins with a task.
+func (b *blockBuilder) resetRun() {
+	b.newRun()
+	b.closed, b.runs, b.written = 0, b.runs[:0], 0
+}
+
+func (b *blockBuilder) newRun() {
+	if b.room <= 0 {
+		for i := range b.fns {
+			b.fns[i].hist = Histogram{}
+		}
+		b.room = b.sizes.room
+	}
+	b.runNumber++
+	b.runWords, b.inRun, b.buckets, b.noRoom = 0, b.inRun[:0], 0, false
+}
+
+// duration counts a call of so many ticks.
+func (b *blockBuilder) duration(h *Histogram, ticks uint64) {
+	i := bucket(min(ticks, math.MaxInt64)) - int(h.first)<<histSubBits
+	if uint(i) >= uint(len(h.counts)) {
+		if b.room <= 0 {
+			b.noRoom = true
+			return
+		}
+		had := len(h.counts)
+		i = h.grow(i)
+		b.room -= len(h.counts) - had
+	}
+	if h.counts[i] == 0 {
+		b.buckets++
+	}
+	h.counts[i]++
+}
+
+// closeRun ends the run with the newest block if it is worth it. If it must end, it may be without sums. It returns
+// whether it has ended.
+func (b *blockBuilder) closeRun(must, end bool) bool {
+	worth := runWorth
+	if end {
+		worth = endWorth
+	}
+	size := sumBytes*len(b.inRun) + bucketBytes*b.buckets
+	with := !b.noRoom && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
+	if !with && !must && !b.noRoom {
+		return false
+	}
+	var body []byte
+	if with {
+		body = b.appendSums(nil)
+	}
+	b.runs = binary.AppendUvarint(b.runs, uint64(len(b.blocks)-b.closed))
+	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(body))), body...)
+	b.closed = len(b.blocks)
+	b.newRun()
+	return true
+}
+
+// appendSums appends the sums of the functions in the run.
+func (b *blockBuilder) appendSums(out []byte) []byte {
+	slices.SortFunc(b.inRun, func(x, y int32) int { return b.fns[x].fn.compare(b.fns[y].fn) })
+	out = binary.AppendUvarint(out, uint64(len(b.inRun)))
+	last := noFunc
+	for _, n := range b.inRun {
+		f := &b.fns[n]
+		out = b.appendNext(out, f.fn, last, 0, 1)
+		last = f.fn
+		out = f.sums.append(out)
+		buckets := 0
+		f.hist.each(func(int, uint64) { buckets++ })
+		out = binary.AppendUvarint(out, uint64(buckets))
+		at := 0
+		f.hist.each(func(bucket int, n uint64) {
+			out = binary.AppendUvarint(out, uint64(bucket-at))
+			out = binary.AppendUvarint(out, n)
+			at = bucket
+		})
+	}
+	return out
+}
+
+// append appends what sums have.
+func (s *sums) append(b []byte) []byte {
+	least, longer := s.min, s.max-s.min
+	if s.ended == 0 {
+		least, longer = 0, 0
+	}
+	flat := uint64(0)
+	if s.flat {
+		flat = 1
+	}
+	b = binary.AppendUvarint(b, s.calls)
+	b = binary.AppendUvarint(b, s.calls-s.ended)
+	b = binary.AppendUvarint(b, s.sum)
+	b = binary.AppendVarint(b, int64(s.sum-s.total))
+	for _, v := range []uint64{s.self, least, longer, s.sq.hi, s.sq.lo, s.unwound, s.unfinished, s.noEntry, flat} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+// sums is the inverse of sums.append.
+func (p *fields) sums() (s sums) {
+	s.calls = p.uint()
+	s.ended = s.calls - p.uint()
+	s.sum = p.uint()
+	s.total = s.sum - uint64(p.int())
+	s.self, s.min = p.uint(), p.uint()
+	s.max = s.min + p.uint()
+	s.sq.hi, s.sq.lo = p.uint(), p.uint()
+	s.unwound, s.unfinished, s.noEntry = p.uint(), p.uint(), p.uint()
+	s.flat = p.uint() != 0
+	if s.ended == 0 {
+		s.min, s.max = math.MaxUint64, 0
+	}
+	return s
+}
+
+// minSums is the least size of a function's sums with its histogram.
+const minSums = 15
+
+// addTo adds sums to a report, of functions that match.
+func (r *sumRun) addTo(rep *report, images []uint32, match *memory) error {
+	p := fields{b: r.body, images: images}
+	var fn FuncID
+	for range p.count(minSums) {
+		p.next(&fn, 1)
+		s := p.sums()
+		var c *counter
+		if match.fn == nil || match.ask(fn) {
+			c, _ = rep.counter(fn)
+			c.merge(&s)
+		}
+		at := uint64(0)
+		for range p.count(2) {
+			at += p.uint()
+			n := p.uint()
+			if at >= histOctaves<<histSubBits {
+				p.bad = true
+				return errBlocks
+			}
+			if c != nil {
+				c.hist.addBucket(int(at), n)
+			}
+		}
+		if p.bad {
+			return errBlocks
+		}
+	}
+	if p.bad || len(p.b) != 0 {
+		return errBlocks
+	}
+	return nil
+}
+
+// An endedCall is a call that was open when the block began that it ended in.
+type endedCall struct {
+	openCall
+	end, self uint64
+	how       ending
+}
+
+// crossed notes such a call.
+func (b *blockBuilder) crossed(n int32, f *frame, end uint64, how ending) {
+	b.ended = append(b.ended, endedCall{openCall{b.fns[n].fn, f.start}, end, f.self, how})
+}
+
+// alike says that two of the calls that have ended in a block, or were put aside in it, have the same function and
+// entry: a reader cannot tell which of them did what. It happens where clocks are coarse, and with inherited calls.
+func (b *blockBuilder) alike(ended []endedCall) bool {
+	aside := b.fl.aside
+	aside = aside[sort.Search(len(aside), func(i int) bool { return aside[i].saved == 0 }):]
+	if len(ended)+len(aside) < 2 {
+		return false
+	}
+	seen := make(map[openCall]bool, len(ended)+len(aside))
+	for i := range ended {
+		seen[ended[i].openCall] = true
+	}
+	for i := range aside {
+		seen[openCall{aside[i].fn, aside[i].start}] = true
+	}
+	return len(seen) < len(ended)+len(aside)
+}
+
+// lists returns the lists of blocks, as they are in the file.
+func (b *blockBuilder) lists(blocks []newBlock) (out []byte) {
+	from := 0
+	for i := range blocks {
+		blk := &blocks[i]
+		out = binary.AppendUvarint(out, uint64(blk.calls-from))
+		start, end := blk.due, blk.due
+		for _, c := range b.ended[from:blk.calls] {
+			out = b.appendFn(out, c.fn)
+			out = binary.AppendVarint(out, int64(c.start-start))
+			out = binary.AppendVarint(out, int64(c.end-end))
+			out = binary.AppendUvarint(out, c.self)
+			out = append(out, byte(c.how))
+			start, end = c.start, c.end
+		}
+		from = blk.calls
+	}
+	return out
+}
+
+// minEnded is the least size of a call in the lists.
+const minEnded = 6
+
+// parseLists returns the lists of a segment's blocks.
+func parseLists(b []byte, images []uint32, blocks []block) ([][]endedCall, error) {
+	p := fields{b: b, images: images}
+	lists := make([][]endedCall, len(blocks))
+	for i := range blocks {
+		start, end := blocks[i].due, blocks[i].due
+		lists[i] = make([]endedCall, p.count(minEnded))
+		for j := range lists[i] {
+			c := &lists[i][j]
+			c.fn = p.fn()
+			start += uint64(p.int())
+			end += uint64(p.int())
+			c.start, c.end, c.self, c.how = start, end, p.uint(), ending(p.byte())
+			p.bad = p.bad || c.how > endForgotten
+		}
+	}
+	if p.bad || len(p.b) != 0 {
+		return nil, errBlocks
+	}
+	return lists, nil
+}
+
+// A sumRun is a run of blocks with their sums.
+type sumRun struct {
+	first, n int // blocks of the task
+	body     []byte
+}
+
+// parseRuns returns the runs of a segment of n blocks, the first of which is the task's block first.
+func parseRuns(b []byte, first, n int) (runs []sumRun, err error) {
+	p := fields{b: b}
+	for end := first + n; first < end; {
+		own := p.uint()
+		if own == 0 || own > uint64(end-first) {
+			return nil, errBlocks
+		}
+		runs = append(runs, sumRun{first, int(own), p.bytes(p.uint())})
+		first += int(own)
+	}
+	if p.bad || len(p.b) != 0 {
+		return nil, errBlocks
+	}
+	return runs, nil
+}

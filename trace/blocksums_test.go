@@ -1,0 +1,77 @@
+package trace
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
+)
+
+// seeAll is a report in text, with all durations.
+func seeAll(t testing.TB, tr *Trace, o ReportOptions) string {
+	t.Helper()
+	rows, err := tr.Report(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := ""
+	for _, r := range rows {
+		durations := ""
+		if r.Hist != nil {
+			r.Hist.each(func(b int, n uint64) { durations += fmt.Sprintf(" %d:%d", b, n) })
+		}
+		task := -1
+		if r.Task != nil {
+			task = r.Task.Index
+		}
+		r.Hist, r.Task = nil, nil
+		s += fmt.Sprintf("%d %+v%s\n", task, r, durations)
+	}
+	return s
+}
+
+// TestSums compares reports of random windows, functions and thresholds: with the sums of an index they are what they
+// are without it, and the sums are used.
+func TestSums(t *testing.T) {
+	seeds := uint64(12)
+	if testtool.Wide() {
+		seeds = 3000
+	}
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 21))
+		sizes := blockSizes{2 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(9), 1 << (8 + rng.IntN(12))}
+		plain, indexed := withBlocks(t, wildTrace(t, seed), sizes)
+		for _, o := range randomWindows(rng, plain, 12) {
+			r := ReportOptions{From: o.From, To: o.To, Tasks: o.Tasks, Calls: randomCalls(rng)}
+			r.Calls.Roots, r.Calls.Without, r.Calls.Nest = nil, nil, false
+			if rng.IntN(3) == 0 {
+				r.From, r.To = 0, 0
+			}
+			if rng.IntN(2) == 0 {
+				r.Calls = Calls{}
+			}
+			r.PerTask, r.PerProcess = rng.IntN(3) == 0, rng.IntN(3) == 0
+			want := seeAll(t, plain, r)
+			tasks := r.Tasks
+			if r.Tasks = inTrace(indexed, tasks); r.Tasks == nil {
+				tasks = plain.Tasks
+				if len(indexed.Tasks) != len(tasks) {
+					t.Fatal("not the same tasks")
+				}
+			}
+			if have := seeAll(t, indexed, r); have != want {
+				t.Fatalf("seed %d, %+v, %+v: %s", seed, sizes, r, cmp.Diff(want, have))
+			}
+			c := indexed.choose(r.From, r.To, r.Calls)
+			if r.Tasks == nil {
+				r.Tasks = indexed.Tasks
+			}
+			if _, err := indexed.countWithIndex(c, r.Tasks, r); err != nil {
+				t.Fatalf("seed %d, %+v, %+v: the index was not used: %v", seed, sizes, r, err)
+			}
+		}
+	}
+}
