@@ -13,6 +13,7 @@ type events struct {
 	exits   map[string]int
 	open    int            // calls without an exit, all tasks
 	strays  int            // exits without an entry
+	holes   int            // slots that are zero, before others
 	codes   map[uint32]int // records by type
 	marks   []string       // payloads
 	images  []map[string]string
@@ -202,12 +203,15 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 				ev.lost += lost - k.lost
 				k.lost = lost
 			}
+			zeros := 0 // behind the last word
 			for w := c.b[128:]; len(w) > 0; {
 				v := le.Uint64(w)
 				w = w[8:]
 				if v == 0 {
+					zeros++
 					continue
 				}
+				ev.holes, zeros = ev.holes+zeros, 0
 				id := uint32(v>>32) & 0x7fffffff
 				exit := v>>63 != 0
 				if id>>16 == 0x7ffe {

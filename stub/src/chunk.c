@@ -24,9 +24,7 @@
 #include "source.h"
 #include "sys.h"
 
-/* Where events go that nobody will read, when a thread has no chunk. Shared by all threads. */
-enum { SCRAP = 64 }; /* words */
-static u64 scrap[SCRAP] __attribute__((aligned(64)));
+hidden u64 scrap[SCRAP] __attribute__((aligned(64)));
 
 enum { LAP = 256 }; /* words at the end of a chunk that are given up for newer ones */
 
@@ -334,6 +332,9 @@ static int lap(struct control *c)
 static void go_on(struct control *c, u32 words)
 {
 	struct chunk k = { 0 };
+	u64 end = c->chunk.base + c->chunk.size;
+	if (c->chunk.base && c->next > end)
+		c->next = end; /* settle.c */
 	count_scrap(c);
 	if (take_chunk(c, &k, words > 8 ? FT_CHUNK_HEADER + 8 * (words + 8) : 0)) {
 		leave_scrap(c);

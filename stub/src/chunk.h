@@ -4,6 +4,10 @@
 #include "control.h"
 #include "format.h"
 
+/* Where events go that nobody will read, when a thread has no chunk. Shared by all threads. */
+enum { SCRAP = 64 }; /* words */
+extern hidden u64 scrap[SCRAP];
+
 hidden int take_chunk(struct control *c, struct chunk *k, u32 least);
 hidden void hand_over(struct control *c, struct chunk *k);
 hidden void chunk_header(struct control *c, u64 base, u32 kind, u64 image, u32 number);

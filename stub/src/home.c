@@ -121,6 +121,8 @@ hidden void fentry_begin(u64 *sp)
 	fentry_words.exit = fentry_slow_exit;
 	fentry_words.record = fentry_slow_record;
 	images_syscalls(fentry_slow_syscall);
+	if (SETTLES)
+		fentry_words.settle = fentry_slow_settle;
 	i64 r = GUESTS ? claim() : -EEXIST_;
 	if (r == (i64)HOME_PAGE) {
 		fentry_init(sp);

@@ -118,7 +118,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->without = info->without ? (u8 *)a + info->without : 0;
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
-		fentry_words.enter, fentry_words.exit, fentry_words.record, 0,
+		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle,
 	};
 	if (!enter_image(m))
 		return 0;

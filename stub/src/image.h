@@ -8,6 +8,10 @@ struct control;
 struct image;
 struct sysregs;
 
+/* What a fast path has reserved: the address of the first slot, 0 for none, and the low half
+   of the sequence number there. */
+struct reserved { u64 slot, number; };
+
 /* What the fast paths of an image look at: words.S. */
 struct words {
 	struct control **blocks;
@@ -20,6 +24,7 @@ struct words {
 	u64 (*exit)(u64 slot, u32 id, struct image *m);
 	struct control *(*record)(void);
 	void (*syscall)(struct sysregs *r, int exit);
+	struct reserved (*settle)(u64 seen, u64 n);
 };
 
 at(words, blocks, W_BLOCKS);
@@ -34,6 +39,7 @@ at(words, enter, W_ENTER);
 at(words, exit, W_EXIT);
 at(words, record, W_RECORD);
 at(words, syscall, W_SYSCALL);
+at(words, settle, W_SETTLE);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
 /* An image. The structure is the home's. */

@@ -38,7 +38,8 @@
 #define W_EXIT             64
 #define W_RECORD           72
 #define W_SYSCALL          80 /* the same of system calls; 0: they are not traced */
-#define W_SIZE             88
+#define W_SETTLE           88
+#define W_SIZE             96
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12

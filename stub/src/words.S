@@ -31,4 +31,5 @@ fentry_words:
 	WORD	fentry_home_exit, W_EXIT, 8
 	WORD	fentry_home_record, W_RECORD, 8
 	WORD	fentry_home_syscall, W_SYSCALL, 8
+	WORD	fentry_home_settle, W_SETTLE, 8
 	.section .note.GNU-stack, "", @progbits

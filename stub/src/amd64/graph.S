@@ -17,8 +17,8 @@
 	LEA_SLOT \where, %rax, \x
 	mov	%rcx, (%rdx)
 	mov	%rax, \pre\()CB_TOP\suf
-3:	RESERVE 8, 5f, \pre, \suf
-	WRITE 32+\x(%rsp), (%rax)
+3:	RESERVE_CALL 8, 5f, \pre, \suf, 51f
+31:	WRITE 32+\x(%rsp), (%rax)
 	LEAVE_ENTER \where, \x
 	/* A tail call: S is a live frame's slot, and the function whose body came here
 	   by a jump has ended. Its shadow stays, so a loop of tail calls takes no space. */
@@ -26,14 +26,16 @@
 	LEA_SLOT \where, %rdx, \x
 	cmp	%rdx, \pre\()CB_TOP\suf
 	jne	7f
-	RESERVE 16, 6f, \pre, \suf
-	LOAD_RET \where, %rcx, \x
+	RESERVE_CALL 16, 6f, \pre, \suf, 61f
+41:	LOAD_RET \where, %rcx, \x
 	WRITE THUNK_RET_ID(%rcx), (%rax)
 	WRITE 32+\x(%rsp), 8(%rax)
 	LEAVE_ENTER \where, \x
 5:	SLOW_RECORD \where, 3b, \x
 6:	SLOW_RECORD \where, 0b, \x
 7:	SLOW_ENTER \where, \again, \x
+51:	SETTLE 8, 40+\x, 3b, 31b
+61:	SETTLE 16, 40+\x, 0b, 41b
 	.endm
 
 	.macro GRAPH_ENTRY name, where
@@ -50,12 +52,13 @@
 	lea	32+\x(%rsp), %rcx
 	cmp	%rcx, \pre\()CB_TOP\suf
 	jne	6f
-3:	RESERVE 8, 5f, \pre, \suf
-	WRITE 24+\x(%rsp), (%rax)
+3:	RESERVE_CALL 8, 5f, \pre, \suf, 51f
+31:	WRITE 24+\x(%rsp), (%rax)
 	UNLINK \pre, \suf, \x
 	LEAVE_EXIT \x
 5:	SLOW_RECORD_EXIT 3b, \x
 6:	SLOW_EXIT \x
+51:	SETTLE 8, 41+\x, 3b, 31b
 	.endm
 
 	.text

@@ -46,6 +46,10 @@
        then, a handler was there in between, and all is done again. So a thread's
        events are in the order of their times. xadd would cost the same, but leaves
        slots that are never written when a handler comes before it;
+     - where no clock is read, a compare and exchange is what takes longest: the next call's
+       waits for this one's. So there a slot is reserved by an addition between two looks
+       at the next slot. If they differ by more than was added, a handler was there,
+       and it takes another look to find which slot is reserved (settle.c);
      - a slot that is reserved and zero is one that is still to be written. */
 #include "layout.h"
 #include "format.h"
@@ -125,6 +129,33 @@
 	cmpxchg	%rcx, \pre\()CB_NEXT\suf
 	jne	10b
 	.endm
+
+	/* The same for a call or return, which must be quick. Where a handler comes meanwhile,
+	   go to settle. */
+	.macro RESERVE_CALL n, full, pre, suf, settle
+	mov	\pre\()CB_NEXT\suf, %rax
+	cmp	\pre\()CB_END\suf, %rax
+	jae	\full
+	mov	%eax, %edx
+	add	\pre\()CB_ORDER\suf, %edx
+	addq	$\n, \pre\()CB_NEXT\suf
+	lea	\n(%rax), %rcx
+	cmp	%rcx, \pre\()CB_NEXT\suf
+	jne	\settle
+	.endm
+
+	/* A handler came while RESERVE_CALL reserved n bytes: go to reserved with what that
+	   would have found, or to again. off: as for SLOW. */
+	.macro SETTLE n, off, again, reserved
+	SLOW	\off
+	mov	%rax, %rdi
+	mov	$\n, %esi
+	call	*fentry_home_settle(%rip)
+	ENDSLOW	\off
+	test	%rax, %rax
+	jz	\again
+	jmp	\reserved
+	.endm
 #else
 	.macro RESERVE n, full, pre, suf, end=CB_END
 10:	mov	\pre\()CB_NEXT\suf, %rcx
@@ -138,6 +169,11 @@
 	add	$\n, %rcx
 	cmpxchg	%rcx, \pre\()CB_NEXT\suf
 	jne	10b
+	.endm
+	.macro RESERVE_CALL n, full, pre, suf, settle
+	RESERVE \n, \full, \pre, \suf
+	.endm
+	.macro SETTLE n, off, again, reserved
 	.endm
 #endif
 

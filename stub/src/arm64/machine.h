@@ -115,6 +115,7 @@ enum {
 	ADDRESS_BITS = 48,
 	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
 	GUESTS = 0, /* other images cannot use the control base, which is the executable's thread-local memory */
+	SETTLES = 0,
 	/* The control base of a block is its address and this. Where forks have to be
 	   noticed by the thread's id (thread.c), this is left out. */
 	UNCHECKED = 8,
