@@ -328,3 +328,95 @@ func TestSyscallData(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// forbidding forbids itself system calls that only the tracer makes, or gives itself a gs base, and goes on.
+const forbidding = `
+#define _GNU_SOURCE
+#include <asm/prctl.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void *thread(void *arg) { getpgid(0); return arg; }
+int main(int argc, char **argv)
+{
+	static unsigned long block[64] = { 4711 };
+	unsigned long word = 4711;
+	pthread_t t;
+	getpgid(0);
+	if (!strcmp(argv[1], "filter")) {
+		struct sock_filter f[] = {
+			BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+			BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		};
+		struct sock_fprog p = { 4, f };
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p))
+			return 1;
+	} else if (!strcmp(argv[1], "strict")) {
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
+		write(1, "strict\n", 7);
+		syscall(SYS_exit, 0);
+	} else if (syscall(SYS_arch_prctl, ARCH_SET_GS, block)) {
+		return 2;
+	}
+	pthread_create(&t, 0, thread, 0);
+	pthread_join(t, 0);
+	close(open("/etc/passwd", O_RDONLY));
+	getpgid(0);
+	if (!strcmp(argv[1], "gs"))
+		__asm__ volatile("mov %%gs:0, %0" : "=r"(word));
+	return word != 4711;
+}
+`
+
+// TestSyscallsForbidden: programs that filter their system calls, or use the register that the tracer uses, do what they
+// do untraced, and their system calls are recorded as far as they allow it.
+func TestSyscallsForbidden(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("system calls are moved on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src, prog := filepath.Join(dir, "forbidding.c"), filepath.Join(dir, "forbidding")
+	if err := os.WriteFile(src, []byte(forbidding), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O1", "-static", "-o", prog, src).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for what, want := range map[string]int{"filter": 3, "gs": 3, "strict": 1} {
+		for _, functions := range []bool{true, false} {
+			if what == "strict" && functions {
+				continue // which need more than such a program may do, without system calls as well
+			}
+			opts := options(t)
+			opts.Syscalls, opts.Plan.NoFunctions, opts.Overhead = true, !functions, -1
+			res, err := fentry.Run(context.Background(), exec.Command(prog, what), opts)
+			if err != nil || res.Status.ExitStatus() != 0 {
+				t.Errorf("%s: %+v, %v", what, res, err)
+				continue
+			}
+			tr, err := trace.Open(opts.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := 0
+			err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+				if ev.Kind == trace.SysEnter && ev.Count == 121 {
+					calls++
+				}
+				return nil
+			})
+			tr.Close()
+			if calls != want || err != nil {
+				t.Errorf("%s, functions %t: %d calls of getpgid, want %d, %v", what, functions, calls, want, err)
+			}
+		}
+	}
+}

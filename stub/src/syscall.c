@@ -11,6 +11,9 @@
    another thread is unmapping. So the kernel reads it, process_vm_readv of the process itself, which
    says how far it got, and never raises a signal. It reads straight into the record.
 
+   A program that filters its system calls may end when the runtime makes one that it does not make
+   itself: from then on nothing is captured.
+
    A program that asks for the control base gets it: blocks are found by thread pointer from then on. */
 #include "blocks.h"
 #include "chunk.h"
@@ -25,12 +28,29 @@
 
 enum { CLONE_VM = 0x100, CLONE_VFORK = 0x4000 };
 
+/* The process has filtered its system calls. */
+static u32 filtered;
+
+/* watch_filters looks whether a system call installs a filter. In strict mode, where even the mask of signals is
+   not to be touched, tracing ends. */
+static void watch_filters(u64 nr, const u64 *a)
+{
+	enum { PR_SET_SECCOMP_ = 22, STRICT = 1, SECCOMP_SET_MODE_STRICT_ = 0, SECCOMP_SET_MODE_FILTER_ = 1 };
+	if (nr == NR_PRCTL ? a[0] != PR_SET_SECCOMP_ : nr != NR_SECCOMP || a[0] > SECCOMP_SET_MODE_FILTER_)
+		return;
+	store(&filtered, 1);
+	if (nr == NR_PRCTL ? a[1] == STRICT : a[0] == SECCOMP_SET_MODE_STRICT_)
+		images_arm(0);
+}
+
 /* flags_of returns the flags of a clone3, which are the first word of its argument, or 0. The memory
    is the program's, and need not be there. */
 static u64 flags_of(u64 at)
 {
 	u64 flags = 0;
 	u64 to[2] = { (u64)&flags, 8 }, from[2] = { at, 8 };
+	if (load(&filtered)) /* the kernel reads the set before it refuses the operation, and no filter minds */
+		return sys(SYS_rt_sigprocmask, -1, at, 0, 8, 0, 0) == -EINVAL_ ? *(u64 *)at : 0;
 	return sys(SYS_process_vm_readv, getpid(), to, 1, from, 1, 0) == 8 ? flags : 0;
 }
 
@@ -183,9 +203,11 @@ static u32 captures(struct control *c, u64 t, const struct plan *plan, int exit,
 {
 	enum { TEXT_WORDS = 3 + (MOST_TEXT + 7) / 8 };
 	u32 words = 0;
+	if (load(&filtered))
+		return 0;
 	for (u32 i = 0; i < lengthof(plan->part) && plan->part[i].form; i++) {
 		const struct part *p = &plan->part[i];
-		if (p->form == CHILD || p->exit != exit || a[p->arg] < 4096)
+		if (p->form == SPECIAL || p->exit != exit || a[p->arg] < 4096)
 			continue;
 		u64 most, have, want = extent(p, a, result, &most), n = want < most ? want : most;
 		words += (u32)(3 + (n + 7) / 8);
@@ -211,8 +233,8 @@ static int has_end(const struct plan *plan)
 
 static const struct plan *plan_of(u64 nr) { return &plans[nr < SYSCALL_NUMBERS ? fentry_syscalls[nr] : 0]; }
 
-/* makes_child says whether a system call is one that can run a child in this thread's place. */
-static int makes_child(const struct plan *plan) { return plan->part[0].form == CHILD; }
+/* is_special says whether the runtime has to do something about a system call. */
+static int is_special(const struct plan *plan) { return plan->part[0].form == SPECIAL; }
 
 static void begins(struct control *c, const struct sysregs *r, u64 t)
 {
@@ -221,6 +243,7 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 	syscall_arguments(r, a);
 	if (takes_base(nr, a))
 		share_base();
+	watch_filters(nr, a);
 	forget(c, syscall_sp(r));
 	u64 *w = begin_syscall(c, t, 0, 7, captures(0, t, p, 0, a, 0));
 	if (w) {
@@ -230,7 +253,7 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		end_record(w);
 		captures(c, t, p, 0, a, 0);
 	}
-	int forks = makes_child(p) && takes_place(nr, a);
+	int forks = is_special(p) && takes_place(nr, a);
 	if (forks || has_end(p))
 		remember(c, syscall_sp(r), nr);
 	if (forks) {
@@ -243,7 +266,7 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 {
 	u64 nr = SYSCALL_NUMBERS, a[6];
 	syscall_arguments(r, a);
-	if (recall(c, syscall_sp(r), &nr) && makes_child(plan_of(nr))) {
+	if (recall(c, syscall_sp(r), &nr) && is_special(plan_of(nr))) {
 		c->vforks = 0;
 		c->vforked = 0;
 		room_ends(c);

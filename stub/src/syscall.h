@@ -7,7 +7,7 @@
 struct sysregs;
 
 /* What is to be done with a system call, in up to four parts. The tables are generated (calls.h). */
-enum form { NOTHING, CHILD, STRING, BYTES, VECTORS, POINTERS };
+enum form { NOTHING, SPECIAL, STRING, BYTES, VECTORS, POINTERS };
 enum count { ONE, ARGUMENT, BEHIND, RESULT };
 struct plan {
 	struct part {

@@ -83,7 +83,7 @@ func EndThread(b []byte, counter uint64) {
 }
 
 // CountEvents counts entries and exits: words that are neither holes nor records
-// with their payload. hole is the offset of the first slot
+// with their payload, and the begins and ends of system calls. hole is the offset of the first slot
 // that is reserved and not written, -1: there is none. Nearly all words are events,
 // so eight at a time are looked at for one that is not.
 func CountEvents(b []byte) (n uint64, hole int) {
@@ -128,8 +128,11 @@ func countEvent(b []byte) (n uint64, rest []byte) {
 	}
 	if r, ok := format.ParseRecord(uint32(w >> 32)); ok {
 		b = b[min(8*r.Words, len(b)):]
+		if r.Type == format.RecSys {
+			n = 1
+		}
 	}
-	return 0, b
+	return n, b
 }
 
 // AtomicMagic reads a chunk's magic, which its task writes after the rest of the

@@ -19,8 +19,9 @@ const (
 	mostPath = 1016
 )
 
-// children are the calls that can make a child in the thread's place, or take the control base.
-var children = []string{"clone", "clone3", "vfork", "arch_prctl"}
+// special are the calls that the runtime has to do something about: they can make a child in the thread's place, take
+// the control base, or forbid the process system calls.
+var special = []string{"clone", "clone3", "vfork", "arch_prctl", "prctl", "seccomp"}
 
 // writeCalls writes the table of a machine.
 func writeCalls(name string) error {
@@ -32,8 +33,8 @@ func writeCalls(name string) error {
 			continue
 		}
 		var what []string
-		if slices.Contains(children, c.Name) {
-			what = append(what, "{ CHILD, 0, 0, 0, 0, 0, 0 }")
+		if slices.Contains(special, c.Name) {
+			what = append(what, "{ SPECIAL, 0, 0, 0, 0, 0, 0 }")
 		}
 		for _, x := range c.Captures() {
 			if w := capture(&x); w != "" && len(what) < mostOf {

@@ -116,7 +116,7 @@ static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 }
 
 /* What the runtime does about some system calls. */
-enum { NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_ARCH_PRCTL = 158 };
+enum { NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_PRCTL = 157, NR_ARCH_PRCTL = 158, NR_SECCOMP = 317 };
 
 static inline int is_vfork(u64 nr) { return nr == NR_VFORK; }
 

@@ -77,7 +77,7 @@ static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 }
 
 /* What the runtime does about some system calls. */
-enum { NR_CLONE = 220, NR_CLONE3 = 435 };
+enum { NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435 };
 
 static inline int is_vfork(u64 nr) { (void)nr; return 0; }
 
