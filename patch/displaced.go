@@ -20,9 +20,10 @@ import (
 // Unwinders find the same frames there as in the original. So what is displaced has entries of its own in the unwind
 // tables, with the rows of the displaced instructions at the places where they are now; one entry serves a run of
 // functions (ehframe/run.go). It belongs to a CIE of the image's, so the rule that looks behind thunks is added to both.
-// It has no language-specific data: no displaced call has a landing pad, and personality routines let exceptions pass
-// where there are no such data, as unwinders do where there is no such routine. The original entries
-// stay whole, because at the jump to the thunk their first row is right, and nothing ever stops at the bytes behind it.
+// It has no language-specific data: personality routines let exceptions pass where there are none, as unwinders do where
+// there is no such routine. Displaced calls that have a landing pad are in entries of their own (handlers.go). The
+// original entries stay whole, because at the jump to the thunk their first row is right, and nothing ever stops at the
+// bytes behind it.
 //
 // The jumps of stubs for calls of libraries are displaced likewise, but apart from the others: their frame is as callers
 // leave it from the first byte to the last, so one entry is right for all, and it is none of the image's own, which can
@@ -147,9 +148,23 @@ func (l *layout) displacedFrames(t *ehframe.Table, v *ehframe.Variants, err *err
 				return
 			}
 			at, size := l.displacedTo(fn), uint64(l.displacer.displacedLen(fn.Site))
-			c := plainest[d.CIE]
+			c, lsda := plainest[d.CIE], l.lsda[fn.ID]
+			if lsda != 0 {
+				c = d.CIE
+			}
 			if o := v.Leading(c); o != nil && fn.Ret != record.RetSignedLR {
 				c = o // nothing has been saved that has been in a register
+			}
+			if lsda != 0 { // nothing else shares its entry
+				if run.Size > 0 && !yield(&run.FDE) {
+					return
+				}
+				run.Reset()
+				d.PC, d.Size, d.LSDA, d.CIE, d.Instructions = at, size, lsda, c, rows
+				if !yield(&d) {
+					return
+				}
+				continue
 			}
 			if !run.Add(c, at, size, rows) {
 				if !yield(&run.FDE) {

@@ -53,6 +53,8 @@ type layout struct {
 	filter    uint64    // a bitmap of the system calls that are recorded, by number; not set if all are
 	syscalls  uint64    // where system calls are that have been moved; 0: none have
 
+	lsda map[uint32]uint64 // tables of handlers for displaced calls, by id
+
 	copied    map[int][]copiedCall // calls of libraries among displaced instructions, by function
 	firstCall map[uint32]uint64    // where the first call of a library's function is rewritten, by id
 	scattered bool                 // there are windows that are not in the order of functions

@@ -188,7 +188,7 @@ func compareRows(t *testing.T, path string, p *patch.Plan, before, after []byte)
 		}
 		a, ok := was.Find(fn.Func)
 		b, ok2 := is.Find(at)
-		if !ok || !ok2 || b.PC > at || b.PC+b.Size < at+uint64(size) || b.LSDA != 0 {
+		if !ok || !ok2 || b.PC > at || b.PC+b.Size < at+uint64(size) || (b.LSDA != 0) != fn.Catches {
 			t.Fatalf("%s: %#x: %v, displaced %v", path, fn.Func, a, b)
 		}
 		for off := 0; off <= fn.Moved; off++ {

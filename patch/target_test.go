@@ -60,7 +60,9 @@ func (on *target) compile(t testing.TB, name, text string, flags ...string) stri
 	}
 	if len(flags) > 0 && flags[0] == "clang" {
 		testtool.Need(t, cc) // whose linker and libraries it takes
-		flags = append([]string{"--target=" + strings.TrimSuffix(on.prefix, "-")}, flags[1:]...)
+		if flags = flags[1:]; on.prefix != "" {
+			flags = append([]string{"--target=" + strings.TrimSuffix(on.prefix, "-")}, flags...)
+		}
 		if cc = "clang"; filepath.Ext(name) == ".cpp" {
 			cc = "clang++"
 		}

@@ -31,6 +31,9 @@ func (l *layout) unwind() error {
 		}
 		return nil
 	}
+	if err := l.handlers(); err != nil {
+		return err
+	}
 	at := l.align(8)
 	frames := p.m.frames(at, l.runs)
 	l.addRows(frames)

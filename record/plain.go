@@ -138,7 +138,7 @@ func (fd *finder) hasSite(such func(*Site) bool) bool {
 func (fd *finder) displaced(s *Site, e plain.Entry, via uint64) {
 	site := *s
 	site.Addr, site.Len, site.Moved, site.Kind, site.Ret, site.Reason = e.Addr, e.Len, e.Moved, KindPlain, fd.m.atEntry(), ""
-	site.Via = via
+	site.Via, site.Catches = via, e.Catches
 	if e.Signed {
 		site.Ret = RetSignedLR
 	}

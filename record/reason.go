@@ -135,8 +135,8 @@ func Reasons() []ReasonText {
 		{ReasonLoopAtEntry,
 			"A loop goes back to the function's first instruction while something is on the stack, or below it."},
 		{ReasonCallAtEntry,
-			"A call would have to move for which there is an exception handler, through which nothing may be thrown, or by " +
-				"which the function finds its own address."},
+			"A call would have to move by which the function finds its own address, or whose exception handlers are in tables " +
+				"that cannot be read."},
 		{ReasonSystemCall,
 			"A system call or a trap would have to move: the kernel and signal handlers look at where it is."},
 		{ReasonUndecodable, "Some of its bytes are no known instructions."},

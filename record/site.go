@@ -20,6 +20,10 @@ type Site struct {
 	Len   int    // size of the site in bytes, 0 for a function without a site
 	Via   uint64 // of [KindPlain]: padding that the jump to the thunk takes, as Len is enough for a short one only; 0: none
 	Moved int    // of [KindPlain] and [KindLibCall]: how many of the Len bytes are instructions, which have to go elsewhere
+	// Catches: of [KindPlain]: among the instructions that move is a call for which there is a handler, or through which
+	// nothing may be thrown.
+	Catches bool
+
 	Kind  Kind   // what the compiler left at Addr
 	Ret   RetLoc // where the caller's return address is when execution reaches Addr
 	Frame uint32 // on arm64, for RetFP: bytes from the frame pointer up to the caller's stack pointer at its call

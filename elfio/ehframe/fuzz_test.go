@@ -65,6 +65,32 @@ func fileOf(t *testing.T, is64, big bool, b []byte) *elfio.File {
 	return f
 }
 
+// checkMovedLSDA makes copies of language-specific data, at its own address: they have the same rows, as far as those
+// cover anything.
+func checkMovedLSDA(t *testing.T, f *elfio.File, fdes *Table, fixed bool) {
+	t.Helper()
+	n := 0
+	for d := range fdes.All() {
+		if n++; n > 16 {
+			return
+		}
+		d.LSDA = 0x400078
+		moved, err := d.AppendMovedLSDA(nil, f, d.LSDA, 0, d.Size, fixed, func(at uint64) (uint64, bool) { return at, true })
+		if err != nil {
+			continue
+		}
+		want, _, _ := d.AppendCallSites(f, nil, maxLSDA)
+		got, _, err := d.AppendCallSites(loaded(t, moved), nil, maxLSDA)
+		if err != nil {
+			t.Fatalf("copied as % x: %v", moved, err)
+		}
+		want = slices.DeleteFunc(want, func(c CallSite) bool { return c.Lo == c.Hi })
+		if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
+			t.Errorf("copied as % x, with rows %x for %x", moved, got, want)
+		}
+	}
+}
+
 // FuzzParse: unwind data from anywhere is refused, or can be moved, and says the same then.
 func FuzzParse(f *testing.F) {
 	for _, image := range elftest.Images(f) {
@@ -117,6 +143,7 @@ func FuzzParse(f *testing.F) {
 				budget -= n
 			}
 		})
+		checkMovedLSDA(t, lsda, fdes, extra > 1)
 		checkExtended(t, x, fdes, func(c *CIE) []byte { return bytes.Repeat([]byte{cfaRemember}, int(extra)*int(c.Off%3)) })
 		cost.Check(t, len(b), elftest.PerByte, func() { fdes.Revise(NewVariants(byRows{true}), func(uint64) bool { return false }) })
 		checkRevised(t, fdes, byRows{extra&1 != 0}, func(pc uint64) bool { return pc&uint64(extra) == 4 })

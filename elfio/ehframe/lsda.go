@@ -1,9 +1,6 @@
 package ehframe
 
-import (
-	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/elfio/internal/raw"
-)
+import "github.com/fentry-dev/fentry/elfio"
 
 // Language-specific data.
 //
@@ -19,45 +16,18 @@ type CallSite struct{ Lo, Hi, Pad uint64 }
 // AppendCallSites appends the call sites of an entry that has language-specific data. It reads at most limit bytes and
 // returns how many it has read: entries can share their data, so whoever reads those of all of them has to bound the sum.
 func (d *FDE) AppendCallSites(f *elfio.File, dst []CallSite, limit int) ([]CallSite, int, error) {
-	bad := func(format string, args ...any) ([]CallSite, int, error) {
-		return dst, limit, elfio.FormatErrorf("language-specific data", d.LSDA, format, args...)
+	s, err := d.readLSDA(f, limit)
+	if err != nil {
+		return dst, limit, err
 	}
-	data, _ := f.From(d.LSDA)
-	if data == nil {
-		return bad("of %v: no loaded segment has file contents there", d)
-	}
-	if len(data) > limit {
-		data = data[:limit]
-	}
-	r := pointerReader{c: raw.CodecOf(f.Raw()), b: data, addr: d.LSDA}
-	pads := d.PC
-	if enc := r.u8(); enc != encOmit {
-		pads = r.pointer(enc)
-	}
-	if enc := r.u8(); enc != encOmit {
-		r.uleb() // distance to the types
-	}
-	enc := r.u8()
-	switch enc {
-	case encULEB, encUdata2, encUdata4, encUdata8, encSdata2, encSdata4, encSdata8:
-	default:
-		return bad("of %v: call sites with encoding %#x", d, enc)
-	}
-	rows := r
-	rows.b = r.take(r.uleb())
-	if r.bad {
-		return bad("of %v: it does not fit into %d bytes", d, len(data))
-	}
-	for len(rows.b) > 0 {
-		lo, size, pad := rows.pointer(enc), rows.pointer(enc), rows.pointer(enc)
-		rows.uleb() // what it does there
-		if rows.bad || lo > d.Size || size > d.Size-lo {
-			return bad("of %v: a call site ends behind its %d bytes of code, or is cut off", d, d.Size)
+	for {
+		c, ok, err := s.next()
+		if err != nil {
+			return dst, limit, err
 		}
-		if pad != 0 {
-			pad += pads
+		if !ok {
+			return dst, s.consumed, nil
 		}
-		dst = append(dst, CallSite{d.PC + lo, d.PC + lo + size, pad})
+		dst = append(dst, c.CallSite)
 	}
-	return dst, len(data) - len(r.b), nil
 }

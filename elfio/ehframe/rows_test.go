@@ -2,6 +2,7 @@ package ehframe
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -282,6 +283,70 @@ func TestCallSites(t *testing.T) {
 		}
 		if text != tt.want || n != len(tt.data) {
 			t.Errorf("%s: %s, %d of %d bytes; want %s", tt.name, text, n, len(tt.data), tt.want)
+		}
+	}
+}
+
+// TestMovedLSDA copies what gcc 12 has made of
+//
+//	void f() throw(int, std::exception) { try { g(); } catch (long) { } catch (...) { } }
+//
+// with the call at 4 in the middle of what has moved, and its return address at 9.
+func TestMovedLSDA(t *testing.T) {
+	le := binary.LittleEndian
+	table := []byte{encOmit, encPCRel | encSdata4 | 0x80, 0, encULEB, 8,
+		4, 5, 0x20, 5, // call at 4: long, or anything, or none of the list
+		0x28, 5, 0, 0,
+		0x7f, 0, // actions: 1: filter -1
+		0, 0x7d, // 3: clean up, and then what is at 1
+		1, 1, 2, 0x7b, // 5: filter 1, then 7: filter 2, then 3
+	}
+	for _, v := range []uint32{0x3000, 0, 0x2000} { // types 3, 2, 1
+		at := uint32(0x400078 + len(table))
+		if v != 0 {
+			v -= at
+		}
+		table = le.AppendUint32(table, v)
+	}
+	table[2] = byte(len(table) - 3)
+	table = append(table, 1, 3, 0)
+	f := loaded(t, table)
+	d := FDE{PC: 0x1000, Size: 0x40, LSDA: 0x400078}
+	const to = 0x500000
+	moved, err := d.AppendMovedLSDA(nil, f, to, 4, 9, false, func(off uint64) (uint64, bool) { return 2 * off, off == 4 || off == 9 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []byte{encPCRel | encSdata4, 0, 0, 0, 0, encPCRel | encSdata4 | 0x80, 0, encULEB, 4, 8, 10, 0x20, 1,
+		1, 1, 2, 1, 0, 1, 0x7f, 0} // one action behind the other
+	le.PutUint32(want[1:], uint32(d.PC-(to+1)))
+	want[6] = byte(len(want) - 7 + 12)
+	for _, v := range []uint64{0x3000, 0, 0x2000} {
+		if v != 0 {
+			v -= to + uint64(len(want))
+		}
+		want = le.AppendUint32(want, uint32(v))
+	}
+	want = append(want, 1, 3, 0)
+	if !bytes.Equal(moved, want) {
+		t.Errorf("got\n% x\nwant\n% x", moved, want)
+	}
+	for _, bad := range []struct {
+		at   int
+		with byte
+		want string
+	}{
+		{1, 0x30, "types with encoding 0x30"},
+		{1, encUdata4, "types with encoding 0x3"}, // nothing relocates such
+		{1, encOmit, "call sites with encoding"},
+		{20, 0x7d, "end nowhere"}, // to the one before
+		{5, 3, "in the middle of an instruction"},
+	} {
+		b := bytes.Clone(table)
+		b[bad.at] = bad.with
+		_, err := d.AppendMovedLSDA(nil, loaded(t, b), to, 4, 9, false, func(off uint64) (uint64, bool) { return off, off == 4 || off == 9 })
+		if err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("byte %d %#x: %v, want %s", bad.at, bad.with, err, bad.want)
 		}
 	}
 }

@@ -91,9 +91,9 @@ func amd64Instruction(e *entry, in amd64.Inst, pc uint64) Refusal {
 		if t := in.Target(pc); t >= e.start && t < e.end { // to find out its own address
 			return CallAtEntry
 		}
-		return e.call(pc + uint64(in.Len))
+		e.call(pc + uint64(in.Len))
 	case amd64.CallInd:
-		return e.call(pc + uint64(in.Len))
+		e.call(pc + uint64(in.Len))
 	case amd64.CallFar, amd64.JmpFar:
 		return CallAtEntry
 	case amd64.Syscall, amd64.Sysret, amd64.Int, amd64.Int3, amd64.Iret, amd64.RetFar, amd64.Xbegin, amd64.Hlt:

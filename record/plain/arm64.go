@@ -157,13 +157,9 @@ func (arm64Machine) window(e *entry) Refusal {
 		if t := in.Target(e.at); t >= e.start && t < e.end { // to find out its own address
 			return CallAtEntry
 		}
-		if r := e.call(e.at + arm64.InstLen); r != "" {
-			return r
-		}
+		e.call(e.at + arm64.InstLen)
 	case arm64.CallInd:
-		if r := e.call(e.at + arm64.InstLen); r != "" {
-			return r
-		}
+		e.call(e.at + arm64.InstLen)
 	case arm64.Syscall, arm64.Trap, arm64.Brk, arm64.Hlt, arm64.Udf, arm64.Eret:
 		return SystemCall
 	case arm64.LoadEx, arm64.StoreEx, arm64.Clrex:

@@ -34,6 +34,7 @@ type Entry struct {
 	Addr    uint64 // first byte to be overwritten: behind a landing pad
 	Len     int    // bytes to be overwritten: whole instructions, and padding behind a short function
 	Moved   int    // how many of them are the function's instructions
+	Catches bool   // a call moves for which there is a handler, or through which nothing may be thrown
 	Signed  bool   // on arm64: there, the function has signed its return address
 	Refusal Refusal
 	// Brief: Refusal is for a jump to a thunk. The other fields are those of a short jump, to padding near by, if there is
@@ -63,7 +64,9 @@ func (f *Finder) Entry(i int) Entry {
 	for k, n := range f.m.jumps() {
 		r := e.site(n)
 		if r == "" {
-			return Entry{Addr: e.at, Len: e.n, Moved: e.moved, Signed: e.signed, Refusal: first, Brief: k > 0}
+			return Entry{
+				Addr: e.at, Len: e.n, Moved: e.moved, Catches: e.catches, Signed: e.signed, Refusal: first, Brief: k > 0,
+			}
 		}
 		if first = cmp.Or(first, r); r != Short && r != JumpInto {
 			break
@@ -83,6 +86,7 @@ type entry struct {
 	signed         bool // the return address is signed at at
 	jump           int  // bytes of what takes the place of instructions
 	n, moved       int
+	catches        bool // the copy needs language-specific data
 }
 
 // own is the function's code from at.
@@ -141,25 +145,36 @@ func (e *entry) unwinding() Refusal {
 
 // site decides how much is displaced by a jump of so many bytes, and judges that.
 func (e *entry) site(jump int) Refusal {
-	e.jump, e.n, e.moved = jump, 0, 0
+	e.jump, e.n, e.moved, e.catches = jump, 0, 0, false
 	if r := e.f.m.window(e); r != "" {
 		return r
 	}
 	return e.around()
 }
 
-// call judges a call by its return address: the copy has no landing pads, and an exception passes it. So there must be
-// none, and the call must not be one through which nothing may be thrown.
-func (e *entry) call(ret uint64) Refusal {
+// call notes what a call, by its return address, needs: exceptions pass the copy of one that is known to have no landing
+// pad. The copies of others, and of those through which nothing may be thrown, have language-specific data of their own.
+func (e *entry) call(ret uint64) {
 	if e.fde.LSDA == 0 {
-		return ""
+		return
 	}
 	for _, c := range e.f.early[e.fde.PC] {
 		if ret-1 >= c.Lo && ret-1 < c.Hi && c.Pad == 0 {
-			return ""
+			return
 		}
 	}
-	return CallAtEntry
+	e.catches = true
+}
+
+// caught judges whether language-specific data for the moved calls can be made.
+func (e *entry) caught() Refusal {
+	lead := e.at - e.fde.PC
+	_, err := e.fde.AppendMovedLSDA(nil, e.f.file, e.fde.LSDA, lead, lead+uint64(e.moved), e.f.fixed,
+		func(off uint64) (uint64, bool) { return off, e.f.m.begins(e.code[:e.moved], int(off-lead)) })
+	if err != nil {
+		return CallAtEntry
+	}
+	return ""
 }
 
 // around judges what is in the window, and its rows.
@@ -178,6 +193,9 @@ func (e *entry) around() Refusal {
 				return UnusualUnwind
 			}
 		}
+	}
+	if e.catches {
+		return e.caught()
 	}
 	return ""
 }
