@@ -61,6 +61,28 @@ func TestIndex(t *testing.T) {
 			checkIndex(t, data, uint64(i))
 		}
 	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		k := kindNamed(t, "fentry")
+		b := buildProgram(t, corpus.SQLite, k)
+		data := filepath.Join(t.TempDir(), "data")
+		j := job{kind: k, program: b.Program, args: []string{":memory:"}, stdin: corpus.SQLScript(1000)}
+		if r := runJob(t, j, byRecord, data); r.err != nil { // the script has errors
+			t.Fatal(r.err)
+		}
+		checkIndex(t, data, 3)
+	})
+	// Its subshells are forked inside of dozens of calls.
+	t.Run("bash", func(t *testing.T) {
+		t.Parallel()
+		needFentry(t)
+		data := filepath.Join(t.TempDir(), "data")
+		const script = "f() { for i in {1..200}; do echo $((i * $1)); done; }; " +
+			"for i in 1 2 3 4 5 6; do (f $i; (f 2) | while read x; do :; done); f 1; done"
+		argv := []string{fentry, "record", "-o", data, "--overhead", "no", needProgram(t, "bash"), "-c", script}
+		run(t, command{dir: filepath.Dir(data), argv: argv}).mustSucceed(t)
+		checkIndex(t, data, 4)
+	})
 }
 
 // unread is what is said of patterns and the calls that were read, which are others with an index.
