@@ -29,9 +29,12 @@ type Program struct {
 	Syscalls []record.Syscall
 	// Patched says that the program traces itself.
 	Patched bool
+	// Kept says that Sites are those of an earlier run, which have been kept.
+	Kept bool
 	// Untraced says why nothing in the program can be traced; "" if something can or the program traces itself.
 	Untraced string
 
+	keeps   bool // Sites are kept
 	symbols symbol.Options
 	table   *symbol.Table // of the functions' names, nil unless there are Sites
 	mapped  *mapped.File  // nil: cannot be read, or empty
@@ -47,7 +50,12 @@ func Open(path string) (*Program, error) { return OpenWith(path, symbol.Options{
 // OpenWith is [Open] with a choice of where names come from, and of what is found. names.Path is set if it is empty, and
 // find.Symbols in any case.
 func OpenWith(path string, names symbol.Options, find record.Options) (*Program, error) {
-	p := &Program{Path: path, symbols: names}
+	return open(path, names, find, false)
+}
+
+// open is OpenWith for a program whose sites are kept, if keeps says so.
+func open(path string, names symbol.Options, find record.Options, keeps bool) (*Program, error) {
+	p := &Program{Path: path, symbols: names, keeps: keeps}
 	m, err := mapped.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -105,7 +113,7 @@ func (p *Program) find(o record.Options) error {
 		return err
 	}
 	o.Symbols, o.Named = p.table, o.Named.In(p.Path)
-	if p.Sites, err = record.Find(f, o); err != nil {
+	if p.Sites, err = p.findSites(f, o); err != nil {
 		return err
 	}
 	if o.Syscalls {

@@ -140,11 +140,14 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	p, err := OpenWith(path, o.Symbols, o.find())
+	p, err := open(path, o.Symbols, o.find(), true)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
+	if p.Kept && o.Logf != nil {
+		o.Logf("%s: its functions are those that an earlier run has found", path)
+	}
 	return p.Run(ctx, cmd, o)
 }
 

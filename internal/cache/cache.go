@@ -208,6 +208,21 @@ func (c *Cache) Put(kind, key, name string, about any, write func(*os.File) erro
 	return nil, err
 }
 
+// Drop removes an entry whose contents turned out to be of no use.
+func (c *Cache) Drop(kind, key string) {
+	if c == nil {
+		return
+	}
+	k, err := open(c.root, kind, false)
+	if err != nil {
+		return
+	}
+	defer k.Close()
+	if e, err := open(k, key, false); err == nil {
+		remove(k, e, key)
+	}
+}
+
 // fill makes the files of an entry.
 func fill(e *safefile.Dir, name string, about any, write func(*os.File) error) (*os.File, error) {
 	raw, err := json.Marshal(about)

@@ -1,0 +1,87 @@
+//go:build linux
+
+package fentry
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
+)
+
+// What an earlier run has found is used as long as nothing has changed: the file, the options, the entry of the cache.
+func TestKeptSites(t *testing.T) {
+	cache, dir := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	source, path := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
+	if err := os.WriteFile(source, []byte("#include <stdio.h>\nint main(void) { return puts(\"\") < 0; }\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(testtool.Path(t, "gcc"), "-static", "-o", path, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	find := func(step string, o record.Options, kept bool) {
+		t.Helper()
+		p, err := open(path, symbol.Options{}, o, true)
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		defer p.Close()
+		if p.Kept != kept {
+			t.Errorf("%s: kept: %v", step, p.Kept)
+		}
+		fresh, err := record.Find(p.File, record.Options{Plain: o.Plain})
+		if err != nil || len(fresh) < 500 || !reflect.DeepEqual(p.Sites, fresh) {
+			t.Errorf("%s: %d sites, want %d (%v)", step, len(p.Sites), len(fresh), err)
+		}
+	}
+	entry := func() string {
+		t.Helper()
+		list, err := filepath.Glob(filepath.Join(cache, "fentry", sitesKind, "*", "sites"))
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%d entries: %v", len(list), err)
+		}
+		return list[0]
+	}
+	find("first", record.Options{}, false)
+	find("second", record.Options{}, true)
+	kept, err := os.ReadFile(entry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string][]byte{
+		"damaged": append([]byte{kept[0] ^ 1}, kept[1:]...), "cut off": kept[:len(kept)/2], "empty": nil,
+	} {
+		if err := os.WriteFile(entry(), bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		find(name, record.Options{}, false)
+		find(name+", again", record.Options{}, true)
+	}
+	find("other options", record.Options{Plain: record.PlainNone}, false)
+
+	// The contents and the time of writing are the same, but somebody may have put other contents there meanwhile.
+	image, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, image, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, st.ModTime(), st.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	find("written again", record.Options{}, false)
+
+	t.Setenv("XDG_CACHE_HOME", source) // no directory
+	find("without a cache", record.Options{}, false)
+}
