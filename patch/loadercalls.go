@@ -57,7 +57,8 @@ func NewLoaderCalls(f *elfio.File, found []record.Syscall, only SyscallSet) (*Lo
 				continue
 			}
 			end = move.End()
-			s := loaderCall{Syscall: Syscall{Syscall: &record.Syscall{Addr: found[i].Addr, Number: found[i].Number}, Move: move, copied: uint32(c.size)}}
+			call := record.Syscall{Addr: found[i].Addr, Number: found[i].Number}
+			s := loaderCall{Syscall: Syscall{Syscall: &call, Move: move}}
 			old, err := f.Bytes(move.Addr, move.Len)
 			if err != nil {
 				return nil, fmt.Errorf("system call at %#x: %w", s.Addr, err)
@@ -80,9 +81,11 @@ func NewLoaderCalls(f *elfio.File, found []record.Syscall, only SyscallSet) (*Lo
 // Size returns how many bytes [LoaderCalls.Build] makes.
 func (c *LoaderCalls) Size() uint64 { return loaderCode + uint64(c.size) }
 
-// Build returns what is to be at address at, in reach of a loader whose load bias is given, and the changes of the loader
-// that lead there. m says what the runtime's routines are, in an image with the load bias home. What taken reports on stays as it is.
-func (c *LoaderCalls) Build(at, bias uint64, m *Memory, home uint64, taken func(lo, hi uint64) bool) ([]byte, []arch.Edit, error) {
+// Build returns what is to be at address at, in reach of a loader whose load bias is given, and the changes of the
+// loader that lead there. m says what the runtime's routines are, in an image with the load bias home. What taken
+// reports on stays as it is.
+func (c *LoaderCalls) Build(at, bias uint64, m *Memory, home uint64, taken func(lo, hi uint64) bool) ([]byte,
+	[]arch.Edit, error) {
 	sm := c.m.(syscallMachine)
 	var code []byte
 	for _, routine := range []uint64{m.SyscallEnter, m.SyscallExit, m.SyscallSome} {

@@ -16,13 +16,14 @@ import (
 //
 // The instruction that calls the kernel moves, with its surroundings, to a place where the runtime is told before and
 // after (package amd64). So a window belongs to a system call and not to a function: functions that are not traced have
-// them, and a plan can have nothing else. They have no ids and no thunks, as the number of a system call says what it is.
+// them, and a plan can have nothing else. They have no ids and no thunks, as the number of a system call says what it
+// is.
 //
 // A window must not touch the site of a function that is traced, or one that could be: what a plan does with functions
 // may be edited. Of the ways to move a system call there is nearly always one that keeps away from them.
 //
-// A thread that waits in the kernel waits in the copy. So each copy has an entry of its own in the unwind tables, with the
-// rows of the original; where that has none, as behind the instruction of clone, there is none.
+// A thread that waits in the kernel waits in the copy. So each copy has an entry of its own in the unwind tables, with
+// the rows of the original; where that has none, as behind the instruction of clone, there is none.
 
 // Syscall is a system call of the image and what the plan does with it.
 type Syscall struct {
@@ -49,7 +50,8 @@ type syscallMachine interface {
 
 // chooseSyscalls decides how each system call is moved.
 func (p *Plan) chooseSyscalls(found []record.Syscall) {
-	if _, ok := p.m.(syscallMachine); !ok || len(found) == 0 || p.Options.Tracer != FunctionGraph && p.Options.Tracer != Function {
+	_, ok := p.m.(syscallMachine)
+	if t := p.Options.Tracer; !ok || len(found) == 0 || t != FunctionGraph && t != Function {
 		return
 	}
 	end, next := uint64(0), 0

@@ -1,6 +1,9 @@
 package amd64
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Displaced system calls.
 //
@@ -18,8 +21,8 @@ import "fmt"
 // A call that is not recorded is made at the second instruction: enter comes back 14 bytes further on.
 //
 // rcx and r11 are the only registers that a system call overwrites, so neither is needed in front of it or behind it.
-// The stack pointer and all else stay what they are. A system call that a signal interrupts is begun again by the kernel
-// at the instruction itself, so it is recorded once.
+// The stack pointer and all else stay what they are. A system call that a signal interrupts is begun again by the
+// kernel at the instruction itself, so it is recorded once.
 
 // A SyscallCopy makes the copy of a run of instructions with a system call among them.
 type SyscallCopy struct {
@@ -39,7 +42,7 @@ const (
 // Len returns how many bytes [SyscallCopy.Append] appends, wherever they go; 0 if the code is not what it should be.
 func (s *SyscallCopy) Len() int {
 	n, ok := s.Place(len(s.Code))
-	if !ok || n == 0 || s.Call < 0 || s.Call+syscallLen > len(s.Code) || string(s.Code[s.Call:s.Call+syscallLen]) != "\x0f\x05" {
+	if !ok || n == 0 || s.Call < 0 || !bytes.HasPrefix(s.Code[s.Call:], []byte{0x0f, 0x05}) {
 		return 0
 	}
 	if continues(s.Code) {
@@ -48,8 +51,8 @@ func (s *SyscallCopy) Len() int {
 	return n
 }
 
-// Place returns where in the copy that begins which begins at an offset of the code: of the system call, what leads up to
-// it. It returns false if no instruction begins there.
+// Place returns where in the copy that begins which begins at an offset of the code: of the system call, what leads up
+// to it. It returns false if no instruction begins there.
 func (s *SyscallCopy) Place(off int) (int, bool) {
 	n, ok := DisplacedAt(s.Code, off)
 	if !ok {

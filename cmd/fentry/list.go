@@ -25,6 +25,7 @@ type listCmd struct {
 	srcline  bool
 	plain    plainFlag
 	libcalls bool
+	syscalls bool
 	demangle demangleFlag
 }
 
@@ -47,11 +48,21 @@ are moved, if it can be proven that nothing notices. They are listed as plain;
 --plain lists them for any program. Calls of libraries' functions are listed with
 --libcalls, as strlen@plt. Parts of functions that compilers have moved away are
 not counted. Programs in which nothing can be traced are told what applies to
-them.`,
+them.
+
+With --syscalls it lists the places where the image itself calls the kernel; most
+programs leave that to the C library. A call stays where it is, and is not
+recorded, if control does not provably come to it (not-reached), if it is between
+two labels that something compares with the program counter (address-taken), if it
+returns from a signal handler (signal-return) or unmaps its own stack
+(stack-gone), if it is inside the range of an exception's handler
+(exception-handler) or leaves flags to what follows (flags-live), or if something
+jumps to what would have to move with it (jump-into-site).`,
 		Example: `  fentry list ./prog                     names, one per line
   fentry list -l ./prog                  kind, address, size; reasons
   fentry list /usr/bin/git               an installed program
   fentry list --libcalls ./prog          strlen@plt and other calls into libraries
+  fentry list --syscalls -l ./prog       system calls: where, and which are not recorded
   fentry list -F 'parse_*' ./prog        what would -F 'parse_*' trace?
   fentry list -l ./prog | grep no-site   what was compiled without -pg?
   fentry list --json -l ./prog | jq -r 'select(.reason) | .name'`,
@@ -65,6 +76,8 @@ them.`,
 	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
 	c.plain.add(cmd, "list")
 	addLibraryCalls(cmd, &c.libcalls, "list")
+	f.BoolVar(&c.syscalls, "syscalls", false,
+		"list the system calls instead, with -l also those that are not recorded, and why")
 	c.demangle.add(cmd)
 	return cmd
 }
@@ -89,6 +102,9 @@ func (c *listCmd) run(a *app, cmd *cobra.Command, paths []string) (err error) {
 		return err
 	}
 	defer func() { err = out.close(err) }()
+	if c.syscalls && (sel != nil || c.srcline) {
+		return usagef(cmd, "--syscalls does not go with -F, -N and --srcline")
+	}
 	matched := false
 	for i, path := range paths {
 		if len(paths) > 1 && !c.json {
@@ -96,6 +112,15 @@ func (c *listCmd) run(a *app, cmd *cobra.Command, paths []string) (err error) {
 				fmt.Fprintln(out)
 			}
 			fmt.Fprintf(out, "%s\n", out.paint.with(sgrBold, printable(path)+":"))
+		}
+		if c.syscalls {
+			if path, err = findProgram(path); err == nil {
+				err = c.listSyscalls(a, out, path)
+			}
+			if err != nil {
+				return err
+			}
+			continue
 		}
 		found, err := c.listFile(a, out, path, sel)
 		if err != nil {

@@ -3,7 +3,6 @@ package plain
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
 )
@@ -345,5 +344,9 @@ func (w *amd64Walk) span(lo, call int) (Span, Refusal) {
 
 // movesWithSyscall reports whether an instruction does elsewhere what it does where it is.
 func movesWithSyscall(in amd64.Inst) bool {
-	return slices.Contains([]amd64.Op{amd64.Other, amd64.Push, amd64.Pop, amd64.Nop, amd64.Jmp, amd64.Jcc, amd64.Ret, amd64.Leave}, in.Op)
+	switch in.Op {
+	case amd64.Other, amd64.Push, amd64.Pop, amd64.Nop, amd64.Jmp, amd64.Jcc, amd64.Ret, amd64.Leave:
+		return true
+	}
+	return false
 }

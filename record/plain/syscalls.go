@@ -16,8 +16,8 @@ import (
 // operands and among data, and the sweep takes some of them for it; so it has to be reached from its function's first
 // byte, along the ways that control goes, without one byte that cannot be decoded. And some code cares where it is: a
 // thread that is cancelled while a signal handler finds its program counter between two labels (musl, glibc 2.41), or
-// the code that returns from handlers, which unwinders know by its bytes. What such code is, is recognised by its labels,
-// whose addresses something must have.
+// the code that returns from handlers, which unwinders know by its bytes. What such code is, is recognised by its
+// labels, whose addresses something must have.
 //
 // There are several ways to choose a window. The first one here has the instruction itself at its beginning, because
 // it keeps away from functions' entries, which have windows of their own.

@@ -14,8 +14,8 @@ import (
 // The loader's own system calls. They are recorded by the runtime in the program, where that has been put at the exec
 // stop, before the loader has run.
 
-// ways are the addresses, close to the loader, by which its code gets to the runtime's routines for system calls; 0: they
-// are not recorded.
+// ways are the addresses, close to the loader, by which its code gets to the runtime's routines for system calls; 0:
+// they are not recorded.
 type ways struct{ enter, exit uint64 }
 
 // prepareCalls maps memory for the loader's system calls.
