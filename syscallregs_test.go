@@ -158,3 +158,48 @@ func TestSyscallsKeep(t *testing.T) {
 		}
 	}
 }
+
+// many makes many system calls of both paths.
+const many = `
+#include <unistd.h>
+int main(void)
+{
+	for (int i = 0; i < 60000; i++) {
+		getpgid(0);
+		if (i % 10 == 0)
+			write(-1, "hello", 5);
+	}
+	return 0;
+}
+`
+
+// TestSyscallsLost: of system calls, what is in the trace and what is counted as lost or overwritten is what was made.
+func TestSyscallsLost(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("system calls are moved on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src, prog := filepath.Join(dir, "many.c"), filepath.Join(dir, "many")
+	if err := os.WriteFile(src, []byte(many), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O1", "-w", "-static", "-o", prog, src).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	total := uint64(0)
+	for _, policy := range []trace.Policy{trace.PolicyBlock, trace.PolicyDrop, trace.PolicyOverwrite} {
+		opts := options(t)
+		opts.Syscalls, opts.Plan.NoFunctions, opts.Policy, opts.Buffer = true, true, policy, 1<<20
+		res, err := fentry.Run(context.Background(), exec.Command(prog), opts)
+		if err != nil || res.Status.ExitStatus() != 0 || res.Uncounted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		if policy == trace.PolicyBlock {
+			total = res.Events
+		}
+		if n := res.Events + res.Lost + res.Overwrote; n != total || total < 2*66000 {
+			t.Errorf("policy %v: %d events, %d lost, %d overwritten: %d, want %d", policy, res.Events, res.Lost, res.Overwrote, n, total)
+		}
+	}
+}

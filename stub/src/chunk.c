@@ -290,9 +290,8 @@ static u64 expendable(struct control *c, u64 *n, int *moved)
 			*n = 0;
 			*moved = 0;
 		}
-		u32 type = is_record ? id >> FT_RECORD_TYPE_SHIFT & FT_RECORD_TYPE_MASK : 0;
-		*n += w != 0 && (!is_record || type == FT_REC_SYS);
-		*moved |= type == FT_REC_STACK;
+		*n += is_event(w);
+		*moved |= is_record && (id >> FT_RECORD_TYPE_SHIFT & FT_RECORD_TYPE_MASK) == FT_REC_STACK;
 	}
 	return from;
 }

@@ -76,6 +76,15 @@ struct control {
 #endif
 };
 
+/* is_event says whether a word is what losses count: an entry, an exit, or the begin or end of a system
+   call. */
+static inline int is_event(u64 w)
+{
+	u32 id = (u32)(w >> 32);
+	return w != 0 && ((id & FT_RECORD_MASK) != FT_RECORD_BASE ||
+			  (id >> FT_RECORD_TYPE_SHIFT & FT_RECORD_TYPE_MASK) == FT_REC_SYS);
+}
+
 /* seal_current writes how much of the current chunk is used. */
 static inline void seal_current(struct control *c)
 {

@@ -162,10 +162,9 @@ static void count_overwritten(const u8 *h, u32 size)
 	u64 n = 0;
 	for (; p < end; p++) {
 		u32 id = (u32)(*p >> 32);
+		n += is_event(*p);
 		if ((id & FT_RECORD_MASK) == FT_RECORD_BASE)
 			p += id & FT_RECORD_WORDS;
-		else
-			n += *p != 0;
 	}
 	add(HEADER(u64, FT_H_OVERWRITTEN), n);
 }

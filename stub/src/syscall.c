@@ -111,25 +111,25 @@ static struct control *acting(struct control *c)
 /* How many vectors or pointers are followed, and how many bytes of what each points to. */
 enum { MOST_VECTORS = 8, MOST_POINTERS = 16, MOST_TEXT = 33 };
 
-/* read_program reads n bytes of the program's memory, and returns how many there are. Two parts, because
+/* read_program reads n bytes of the program's memory, which is process pid's, and returns how many there are. Two parts, because
    the kernel reads none of a part of which it cannot read all. */
-static u64 read_program(void *to, u64 at, u64 n)
+static u64 read_program(u32 pid, void *to, u64 at, u64 n)
 {
 	u64 page = -at & 4095, first = page && page < n ? page : n;
 	u64 local[2] = { (u64)to, n }, from[4] = { at, first, at + first, n - first };
-	i64 got = n ? sys(SYS_process_vm_readv, getpid(), local, 1, from, first == n ? 1 : 2, 0) : 0;
+	i64 got = n ? sys(SYS_process_vm_readv, pid, local, 1, from, first == n ? 1 : 2, 0) : 0;
 	return failed(got) ? 0 : (u64)got;
 }
 
 /* count_of is how many elements a part has. */
-static u64 count_of(const struct part *p, const u64 *a, i64 result)
+static u64 count_of(u32 pid, const struct part *p, const u64 *a, i64 result)
 {
 	u32 n = 0;
 	switch (p->count) {
 	case ARGUMENT:
 		return a[p->by];
 	case BEHIND:
-		return read_program(&n, a[p->by], sizeof n) == sizeof n ? n : 0;
+		return read_program(pid, &n, a[p->by], sizeof n) == sizeof n ? n : 0;
 	case RESULT:
 		return (u64)result;
 	}
@@ -146,7 +146,7 @@ static const u8 *capture(struct control *c, u64 t, int text, u32 arg, u64 at, u6
 	if (!w)
 		return 0;
 	u8 *b = (u8 *)(w + 2);
-	u64 got = read_program(b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
+	u64 got = read_program(c->pid, b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
 	if (text) {
 		u64 k = 0;
 		while (k < got && b[k])
@@ -164,9 +164,9 @@ static const u8 *capture(struct control *c, u64 t, int text, u32 arg, u64 at, u6
 
 /* extent is how many bytes of a part there are, and how many of them are captured at most; with vectors and pointers
    those of their array. */
-static u64 extent(const struct part *p, const u64 *a, i64 result, u64 *most)
+static u64 extent(u32 pid, const struct part *p, const u64 *a, i64 result, u64 *most)
 {
-	u64 size = p->size, limit = p->limit, n = count_of(p, a, result);
+	u64 size = p->size, limit = p->limit, n = count_of(pid, p, a, result);
 	switch (p->form) {
 	case STRING:
 		return *most = limit;
@@ -197,9 +197,9 @@ static void nested(struct control *c, u64 t, const struct part *p, const u8 *arr
 	}
 }
 
-/* captures captures what is due at one end of a system call, or with c 0 returns how many words that takes at
-   most. */
-static u32 captures(struct control *c, u64 t, const struct plan *plan, int exit, const u64 *a, i64 result)
+/* captures captures what is due at one end of a system call, or without write returns how many words that
+   takes at most. */
+static u32 captures(struct control *c, int write, u64 t, const struct plan *plan, int exit, const u64 *a, i64 result)
 {
 	enum { TEXT_WORDS = 3 + (MOST_TEXT + 7) / 8 };
 	u32 words = 0;
@@ -209,11 +209,11 @@ static u32 captures(struct control *c, u64 t, const struct plan *plan, int exit,
 		const struct part *p = &plan->part[i];
 		if (p->form == SPECIAL || p->exit != exit || a[p->arg] < 4096)
 			continue;
-		u64 most, have, want = extent(p, a, result, &most), n = want < most ? want : most;
+		u64 most, have, want = extent(c->pid, p, a, result, &most), n = want < most ? want : most;
 		words += (u32)(3 + (n + 7) / 8);
 		if (p->form >= VECTORS)
 			words += (u32)(n / (p->form == VECTORS ? 16 : 8)) * TEXT_WORDS;
-		if (!c)
+		if (!write)
 			continue;
 		const u8 *b = capture(c, t, p->form == STRING, p->arg, a[p->arg], n, want, &have);
 		if (p->form >= VECTORS && b)
@@ -245,13 +245,13 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		share_base();
 	watch_filters(nr, a);
 	forget(c, syscall_sp(r));
-	u64 *w = begin_syscall(c, t, 0, 7, captures(0, t, p, 0, a, 0));
+	u64 *w = begin_syscall(c, t, 0, 7, captures(c, 0, t, p, 0, a, 0));
 	if (w) {
 		w[0] = nr;
 		for (u32 i = 0; i < 6; i++)
 			w[1 + i] = a[i];
 		end_record(w);
-		captures(c, t, p, 0, a, 0);
+		captures(c, 1, t, p, 0, a, 0);
 	}
 	int forks = is_special(p) && takes_place(nr, a);
 	if (forks || has_end(p))
@@ -273,11 +273,11 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 	}
 	i64 result = (i64)syscall_value(r);
 	const struct plan *p = plan_of(failed(result) ? SYSCALL_NUMBERS : nr);
-	u64 *w = begin_syscall(c, t, 1, 1, captures(0, t, p, 1, a, result));
+	u64 *w = begin_syscall(c, t, 1, 1, captures(c, 0, t, p, 1, a, result));
 	if (w) {
 		w[0] = (u64)result;
 		end_record(w);
-		captures(c, t, p, 1, a, result);
+		captures(c, 1, t, p, 1, a, result);
 	}
 }
 
