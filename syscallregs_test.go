@@ -203,3 +203,59 @@ func TestSyscallsLost(t *testing.T) {
 		}
 	}
 }
+
+// vforking has more children in its place than the runtime has room for at once.
+const vforking = `
+#define _GNU_SOURCE
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void)
+{
+	for (int i = 0; i < 3000; i++) {
+		pid_t p = vfork();
+		if (!p) {
+			getpgid(0);
+			_exit(0);
+		}
+		waitpid(p, 0, 0);
+	}
+	return 0;
+}
+`
+
+// TestSyscallsVfork: children that run in their parent's place give back what they have had.
+func TestSyscallsVfork(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("system calls are moved on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src, prog := filepath.Join(dir, "vforking.c"), filepath.Join(dir, "vforking")
+	if err := os.WriteFile(src, []byte(vforking), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O1", "-w", "-static", "-o", prog, src).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	opts := options(t)
+	opts.Syscalls, opts.Plan.NoFunctions = true, true
+	res, err := fentry.Run(context.Background(), exec.Command(prog), opts)
+	if err != nil || res.Status.ExitStatus() != 0 || res.Lost != 0 || res.Tasks != 3001 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	tr, err := trace.Open(opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	calls := map[uint64]int{}
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.SysEnter {
+			calls[ev.Count]++
+		}
+		return nil
+	})
+	if err != nil || calls[121] != 3000 || calls[58] != 3000 || calls[61] != 3000 {
+		t.Errorf("%v, %v", calls, err)
+	}
+}

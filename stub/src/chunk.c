@@ -226,6 +226,19 @@ hidden void give_up_chunks(struct control *c)
 	c->next = c->end = c->sys_end = 0;
 }
 
+/* end_chunks hands over all that a thread has, which writes no more. */
+hidden void end_chunks(struct control *c)
+{
+	count_scrap(c);
+	leave_scrap(c);
+	if (c->chunk.base)
+		seal_current(c);
+	hand_over(c, &c->old[1]);
+	hand_over(c, &c->old[0]);
+	hand_over(c, &c->chunk);
+	c->next = c->end = c->sys_end = 0;
+}
+
 /* leave_current keeps the current chunk for a while, for writers that a signal handler
    has interrupted before they wrote to their slots, or hands it over at once. */
 static void leave_current(struct control *c)

@@ -12,6 +12,7 @@ hidden int take_chunk(struct control *c, struct chunk *k, u32 least);
 hidden void hand_over(struct control *c, struct chunk *k);
 hidden void chunk_header(struct control *c, u64 base, u32 kind, u64 image, u32 number);
 hidden void give_up_chunks(struct control *c);
+hidden void end_chunks(struct control *c);
 hidden void lose(struct control *c, u64 n);
 hidden void room(struct control *c, u32 words);
 hidden void put(struct control *c, u64 t, u32 id);

@@ -69,7 +69,7 @@ struct control {
 	u32 nstacks;          /* room for */
 	struct stack few[24];
 	struct open_call open_calls[4];
-	struct control *vforked; /* block of the child that runs on this thread's stack, see syscall.c */
+	struct control *vforked; /* block of the child that runs on this thread's stack, or has last; see syscall.c */
 	u32 vforks;              /* system calls open that make such a child */
 #ifdef FENTRY_CLASSIC
 	u32 busy; /* runs a callback of the program's */

@@ -267,8 +267,9 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 	u64 nr = SYSCALL_NUMBERS, a[6];
 	syscall_arguments(r, a);
 	if (recall(c, syscall_sp(r), &nr) && is_special(plan_of(nr))) {
+		if (c->vforked) /* it has ended, or is another program */
+			end_chunks(c->vforked);
 		c->vforks = 0;
-		c->vforked = 0;
 		room_ends(c);
 	}
 	i64 result = (i64)syscall_value(r);

@@ -144,12 +144,19 @@ hidden struct control *this_thread(void)
 	return c ? c : none();
 }
 
-/* child_block returns a new block for a child that runs in the place of the thread of another one,
-   0: there is none. */
+/* child_block returns a block for a child that runs in the place of the thread of another one: the one that
+   the last such child had. 0: there is none. */
 hidden struct control *child_block(struct control *parent, u32 tid)
 {
 	u32 pid = getpid();
-	struct control *c = begin_task(free_block(pid, tid), pid, tid, 0);
+	struct control *c = parent->vforked;
+	if (c) {
+		end_chunks(c);
+		store(&c->tid, tid);
+	} else {
+		c = free_block(pid, tid);
+	}
+	c = begin_task(c, pid, tid, 0);
 	if (!c)
 		return 0;
 	c->ppid = parent->pid;
