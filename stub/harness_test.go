@@ -93,10 +93,11 @@ harness_switches: .zero %[4]d
 `, room*thunkSize, 128+room*128, room/8+8, SwitchesSize(room))
 	if o.guest {
 		code += `
-	.globl fentry_orig_entry, fentry_irel_ret
+	.globl fentry_orig_entry, fentry_irel_ret, fentry_syscall_filter
 	.set fentry_orig_entry, harness_thunks
 	.set fentry_irel_ret, harness_thunks
-	.hidden harness_thunks, harness_switches, fentry_orig_entry, fentry_irel_ret
+	.set fentry_syscall_filter, harness_thunks
+	.hidden harness_thunks, harness_switches, fentry_orig_entry, fentry_irel_ret, fentry_syscall_filter
 `
 	}
 	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
