@@ -5,12 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // A shared is a program with libraries, in a directory where it finds them, and in another one where they are patched.
@@ -20,15 +18,16 @@ type shared struct {
 }
 
 // buildShared compiles testdata/library: libused.so, plugin.so and the program.
-func buildShared(t *testing.T, cc string, plugin []string, flags ...string) *shared {
+func buildShared(t *testing.T, tg target, cc string, plugin []string, flags ...string) *shared {
 	t.Helper()
-	testtool.Need(t, cc)
+	compiler := tg.compiler(t, cc)
 	s := &shared{dir: t.TempDir(), patched: t.TempDir()}
 	s.program = filepath.Join(s.dir, "user")
 	compile := func(out, src string, args ...string) {
 		t.Helper()
-		argv := append([]string{cc, "-O2", "-pthread", "-o", filepath.Join(s.dir, out), filepath.Join("testdata/library", src)}, args...)
-		run(t, command{argv: append(argv, flags...)}).mustSucceed(t)
+		argv := slices.Concat(compiler, []string{"-O2", "-pthread", "-o", filepath.Join(s.dir, out),
+			filepath.Join("testdata/library", src)}, args, flags)
+		run(t, command{argv: argv}).mustSucceed(t)
 	}
 	compile("libused.so", "used.c", "-fPIC", "-shared", "-Wl,-soname,libused.so")
 	compile("plugin.so", "plugin.c", append([]string{"-fPIC", "-shared"}, plugin...)...)
@@ -74,26 +73,30 @@ func reported(t *testing.T, data string) map[string]int64 {
 // TestLibraries: a program and its libraries, patched on disk or recorded, are traced by one runtime, whichever of them
 // starts first: all calls are in one trace with their names, and the program behaves as before.
 func TestLibraries(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("shared objects are traced on x86-64")
-	}
 	needFentry(t)
 	for _, b := range []struct {
-		name, cc string
-		plugin   []string // flags for the plugin
-		flags    []string
+		name   string
+		target target
+		cc     string
+		plugin []string // flags for the plugin
+		flags  []string
 	}{
-		{"glibc", "gcc", nil, nil},
-		{"lld", "clang", nil, []string{"-fuse-ld=lld"}},
-		{"now", "gcc", []string{"-nostdlib"}, []string{"-Wl,-z,now", "-fcf-protection"}}, // the plugin says nothing of its loader
-		{"init", "gcc", []string{"-nodefaultlibs"}, nil},                                 // ... and has an initialisation
-		{"musl", "musl-gcc", nil, nil},
+		{"glibc", target{}, "gcc", nil, nil},
+		{"lld", target{}, "clang", nil, []string{"-fuse-ld=lld"}},
+		// The plugin says nothing of its loader, and has an initialisation or none.
+		{"now", target{}, "gcc", []string{"-nostdlib"}, []string{"-Wl,-z,now", "-fcf-protection"}},
+		{"init", target{}, "gcc", []string{"-nodefaultlibs"}, nil},
+		{"musl", target{}, "musl-gcc", nil, nil},
+		{"arm64", arm64, "gcc", nil, nil},
+		{"arm64-guarded", arm64, "gcc", []string{"-nostdlib", "-Wl,-z,force-bti"}, []string{"-Wl,-z,now", "-mbranch-protection=standard", "-mno-outline-atomics"}},
 	} {
-		s := buildShared(t, b.cc, b.plugin, b.flags...)
+		b.target.need(t)
+		s := buildShared(t, b.target, b.cc, b.plugin, b.flags...)
 		used, plug := s.patch(t, "libused.so"), s.patch(t, "plugin.so")
 		program := s.patch(t, "user")
-		want := run(t, command{dir: t.TempDir(), argv: []string{s.program, filepath.Join(s.dir, "plugin.so")},
-			argv0: "user", env: []string{"LD_LIBRARY_PATH=" + s.dir}}).mustSucceed(t)
+		emulator := b.target.emulator
+		want := run(t, command{dir: t.TempDir(), argv: slices.Concat(emulator, []string{s.program, filepath.Join(s.dir, "plugin.so")}),
+			env: []string{"LD_LIBRARY_PATH=" + s.dir}}).mustSucceed(t)
 		for _, w := range []struct {
 			name    string
 			images  string // whose functions are traced
@@ -108,12 +111,17 @@ func TestLibraries(t *testing.T) {
 			{name: "record-patched", images: "mlp", program: program, record: []string{"--overhead=no"}},
 			{name: "record-untraced", images: "lp", program: s.program, record: []string{"--plain=no", "--overhead=no"}},
 		} {
+			if w.gs && len(emulator) > 0 {
+				continue // nobody else uses the control base there
+			}
 			t.Run(b.name+"-"+w.name, func(t *testing.T) {
 				t.Parallel()
 				data := filepath.Join(t.TempDir(), "data")
 				c := command{dir: t.TempDir(), env: []string{"LD_LIBRARY_PATH=" + s.patched, "FENTRY_DATA=" + data}}
 				if w.record != nil {
 					c.argv = append(append([]string{fentry, "record", "-o", data}, w.record...), "--")
+				} else {
+					c.argv = slices.Clone(emulator)
 				}
 				c.argv = append(c.argv, w.program, plug)
 				if w.gs {
@@ -149,11 +157,14 @@ func TestLibraries(t *testing.T) {
 
 // A patched library is verified, listed and undone as programs are.
 func TestLibraryFile(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("shared objects are traced on x86-64")
-	}
 	needFentry(t)
-	s := buildShared(t, "gcc", nil)
+	for _, tg := range []target{{}, arm64} {
+		t.Run(tg.name(), func(t *testing.T) { testLibraryFile(t, tg) })
+	}
+}
+
+func testLibraryFile(t *testing.T, tg target) {
+	s := buildShared(t, tg, "gcc", nil)
 	patched := s.patch(t, "libused.so")
 	run(t, command{argv: []string{fentry, "patch", "--verify", patched}}).mustSucceed(t)
 	if out := run(t, command{argv: []string{fentry, "info", patched}}).mustSucceed(t).stdout; !strings.Contains(out, "functions") {

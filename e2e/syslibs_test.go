@@ -20,26 +20,34 @@ var systemLibraries = []string{
 	"libpython3.11.so.1.0",
 }
 
-// librariesOf is where Debian has the libraries of this machine.
+// librariesOf is where Debian has the libraries of this machine, and of arm64 those of its cross compilers.
 const librariesOf = "/usr/lib/x86_64-linux-gnu"
 
+func (tg target) libraries() string {
+	if tg.triple == "" {
+		return librariesOf
+	}
+	return "/usr/" + tg.triple + "/lib"
+}
+
 // patchLibraries patches those that are installed into a directory.
-func patchLibraries(t *testing.T, names []string) (dir string, patched []string) {
+func patchLibraries(t *testing.T, tg target, names []string) (dir string, patched []string) {
 	t.Helper()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("shared objects are traced on x86-64")
+	if tg.triple == "" && runtime.GOARCH != "amd64" {
+		t.Skip("the libraries of x86-64 are not here")
 	}
 	needFentry(t)
+	from := tg.libraries()
 	dir = t.TempDir()
 	for _, name := range names {
-		if _, err := os.Stat(filepath.Join(librariesOf, name)); err == nil {
+		if _, err := os.Stat(filepath.Join(from, name)); err == nil {
 			out := filepath.Join(dir, name)
-			patchFile(t, filepath.Join(librariesOf, name), out, nil)
+			patchFile(t, filepath.Join(from, name), out, nil)
 			patched = append(patched, out)
 		}
 	}
 	if len(patched) == 0 {
-		t.Skip("no library is installed in " + librariesOf)
+		t.Skip("no library is installed in " + from)
 	}
 	return dir, patched
 }
@@ -78,7 +86,7 @@ func (in *invocation) underLibraries(t *testing.T, file, dir string, patched []s
 // TestSystemLibraries runs programs that nobody has patched with patched libraries: all of a process's are traced by one
 // of them, and the program behaves as before.
 func TestSystemLibraries(t *testing.T) {
-	dir, patched := patchLibraries(t, systemLibraries)
+	dir, patched := patchLibraries(t, target{}, systemLibraries)
 	few := []string{"python3.11", "perl", "bash", "git", "cc1plus", "sqlite3", "xz", "make"}
 	for _, in := range installed() {
 		if !testtool.Wide() && !slices.Contains(few, in.argv[0]) {
@@ -99,7 +107,7 @@ func TestSystemLibrariesWide(t *testing.T) {
 	if !testtool.Wide() {
 		t.Skip("FENTRY_WIDE is not 1")
 	}
-	dir, patched := patchLibraries(t, systemLibraries)
+	dir, patched := patchLibraries(t, target{}, systemLibraries)
 	for _, file := range systemPrograms(400) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +124,7 @@ func TestSystemLibrariesWide(t *testing.T) {
 func TestLibraryCounts(t *testing.T) {
 	testtool.Need(t, "gcc")
 	testtool.Need(t, "valgrind")
-	dir, patched := patchLibraries(t, []string{"libz.so.1"})
+	dir, patched := patchLibraries(t, target{}, []string{"libz.so.1"})
 	program := filepath.Join(t.TempDir(), "deflates")
 	run(t, command{argv: []string{"gcc", "-O2", "-o", program, "testdata/library/deflates.c",
 		filepath.Join(librariesOf, "libz.so.1")}}).mustSucceed(t)
@@ -166,29 +174,40 @@ func TestLibraryCounts(t *testing.T) {
 // TestThroughLibraries: exceptions, cancellation, backtraces and signals pass through frames of patched libraries, whose
 // unwinders are patched, too.
 func TestThroughLibraries(t *testing.T) {
-	dir, _ := patchLibraries(t, []string{"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"})
-	for _, name := range []string{"exceptions", "cothrow", "terminate", "backtrace", "cancel", "signals", "threads", "jumps", "coroutines", "fork", "vfork"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := loadFixture(t, name)
-			if m := f.missing(); m != "" {
-				t.Skip(m)
-			}
-			p := build(t, f, config{kind: kindNamed(t, "plain"), link: links[0], opt: "-O2"})
-			for _, args := range f.runs() {
-				want := p.untraced(t, args)
-				data := filepath.Join(t.TempDir(), "data")
-				got := run(t, command{dir: p.dir, argv: append([]string{"./" + name}, args...), stdin: f.stdin(),
-					env: []string{"FIXTURE_COUNTS=" + p.counts(), "LD_LIBRARY_PATH=" + dir, "FENTRY_DATA=" + data}})
-				p.show(t, p.dir, got)
-				if err := os.Remove(p.counts()); err != nil {
-					t.Error(err)
+	for _, k := range []kind{kindNamed(t, "plain"), {name: "arm64-plain", compiler: "gcc", plain: true, target: arm64}} {
+		k.target.need(t)
+		dir, _ := patchLibraries(t, k.target, []string{"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6"})
+		for _, name := range []string{"exceptions", "cothrow", "terminate", "backtrace", "cancel", "signals", "threads", "jumps", "coroutines", "fork", "vfork"} {
+			t.Run(k.target.name()+"-"+name, func(t *testing.T) {
+				t.Parallel()
+				f := loadFixture(t, name)
+				if m := f.missing(); m != "" {
+					t.Skip(m)
 				}
-				sameBehaviour(t, want, got)
-				if out := run(t, command{argv: []string{fentry, "info", data}}).mustSucceed(t).stdout; !strings.Contains(out, "libc.so.6") {
-					t.Errorf("libc is not among the images\n%s", out)
-				}
-			}
-		})
+				testThroughLibraries(t, f, k, dir)
+			})
+		}
+	}
+}
+
+func testThroughLibraries(t *testing.T, f *fixture, k kind, dir string) {
+	c := config{kind: k, link: links[0], opt: "-O2"}
+	if !f.supports(c) {
+		return
+	}
+	p := build(t, f, c)
+	for _, args := range f.runs() {
+		want := p.untraced(t, args)
+		data := filepath.Join(t.TempDir(), "data")
+		got := run(t, command{dir: p.dir, argv: k.command(append([]string{"./" + f.name}, args...)...), stdin: f.stdin(),
+			env: []string{"FIXTURE_COUNTS=" + p.counts(), "LD_LIBRARY_PATH=" + dir, "FENTRY_DATA=" + data}})
+		p.show(t, p.dir, got)
+		if err := os.Remove(p.counts()); err != nil {
+			t.Error(err)
+		}
+		sameBehaviour(t, want, got)
+		if out := run(t, command{argv: []string{fentry, "info", data}}).mustSucceed(t).stdout; !strings.Contains(out, "libc.so.6") {
+			t.Errorf("libc is not among the images\n%s", out)
+		}
 	}
 }

@@ -173,6 +173,5 @@ func (amd64Machine) facts() facts {
 		option:     "-pg -mfentry or -fpatchable-function-entry=5",
 		irelative:  uint32(elf.R_X86_64_IRELATIVE),
 		processGap: func(uint64) uint64 { return 1 << 30 },
-		libraries:  true,
 	}
 }

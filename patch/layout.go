@@ -142,7 +142,11 @@ func (l *layout) original() error {
 // layout decides. What it adds stands in this order, so every address is known before it is needed.
 func (l *layout) layout() error {
 	p := l.p
-	obj, err := stub.Object(p.file.Header.Machine)
+	runtime := stub.Object
+	if l.library() {
+		runtime = stub.SharedObject
+	}
+	obj, err := runtime(p.file.Header.Machine)
 	if err != nil {
 		return err
 	}

@@ -78,15 +78,6 @@ func (l *library) loadedBy(name string) {
 	}
 }
 
-// checkLibrary returns an error for a shared object that cannot have the runtime.
-func (p *Plan) checkLibrary() error {
-	if p.lib != nil && p.Options.Target == File && !p.m.facts().libraries {
-		return fmt.Errorf("%w: a shared object for %v cannot be traced, because a thread's state is in memory that only "+
-			"the executable can reserve", ErrNoSites, p.file.Header.Machine)
-	}
-	return nil
-}
-
 // startLibrary makes the dynamic loader start the runtime of a shared object, and keep the object.
 func (l *layout) startLibrary() error {
 	lib := l.p.lib

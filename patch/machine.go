@@ -75,8 +75,6 @@ type facts struct {
 	// processGap is the distance between the end of an image of so many bytes and
 	// the memory added to a process at its exec stop.
 	processGap func(size uint64) uint64
-	// libraries says whether shared objects can have the runtime.
-	libraries bool
 }
 
 // A thunk is the code between a traced site and the runtime.

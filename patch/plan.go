@@ -159,9 +159,6 @@ func (p *Plan) check() error {
 	if off, n := p.file.Overlay(); n > 0 && p.Options.Target == File && !p.Options.Overlay {
 		return fmt.Errorf("%w: %d bytes at offset %#x", ErrOverlay, n, off)
 	}
-	if err := p.checkLibrary(); err != nil {
-		return err
-	}
 	fl := p.flavour()
 	if err := fl.check(p.file); err != nil {
 		return err

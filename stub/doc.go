@@ -52,7 +52,8 @@
 // pointer. If a program turns out to use gs itself, or had threads before the runtime started, blocks are from then
 // on looked up in a table by thread pointer, and gs is left alone. On arm64 a word of thread-local memory, .tbss of
 // the object, points to the block: whoever links the object into an executable makes room for it at the end of PT_TLS
-// (link.Options.TLS). In a new thread it is 0. So shared objects cannot contain the runtime on arm64.
+// (link.Options.TLS). In a new thread it is 0. Shared objects have another runtime there ([SharedObject]), which looks
+// blocks up in the table.
 //
 // Each function has a byte, which its thunk tests: if bit 0 is set, its calls are traced. The runtime sets it for all
 // functions once it has started, and clears it when tracing ends; in memory that is still zero, everything is off.
@@ -66,7 +67,7 @@
 // which slow paths find a function from its thunk. An image that has joined must stay loaded (DF_1_NODELETE).
 //
 // A program starts at fentry_start. A shared object starts where the dynamic loader calls it first: fentry_irel is the
-// resolver of a relocation R_X86_64_IRELATIVE; fentry_init_first, which goes on to fentry_orig_entry, or
+// resolver of a relocation of type IRELATIVE; fentry_init_first, which goes on to fentry_orig_entry, or
 // fentry_init_only can be its DT_INIT.
 //
 // An image that is refused runs untraced, with a message: its switches stay off. Refused are
@@ -75,9 +76,7 @@
 //     the home was configured for;
 //   - every second image in the modes profile and count: a thread's table of counts has an entry for each function of the
 //     home's image, found by local id, and its size is settled when the thread begins. The functions of another image have
-//     no entry in it, and choosing a table at each call would cost programs of one image what they do not need;
-//   - every second image on arm64: fast paths find the control block by a thread-local word of the executable, at a
-//     distance from the thread pointer that only the executable knows. So shared objects cannot have the runtime there.
+//     no entry in it, and choosing a table at each call would cost programs of one image what they do not need.
 //
 // If the address of the home's page is taken, the process has no guests either.
 //

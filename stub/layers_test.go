@@ -49,8 +49,8 @@ var layers = []string{
 	"slow",      // where the fast paths come to
 	"syscall",   // ... those of system calls
 	"settle",    // ... and which slots are theirs if a signal came meanwhile
-	"home",      // the first image of a process, and the others
 	"sve",       // arm64: what fast paths go through
+	"home",      // the first image of a process, and the others
 	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "syscall.S", "sysorder",
 }
 

@@ -23,6 +23,7 @@ type machine struct {
 	site   int // bytes of a site, all of them nops
 	nop    []byte
 	regs   string // test of registers
+	shared bool   // what shared objects get
 	// thunk writes the thunk of a site to dst, and returns what the site becomes.
 	thunk func(dst []byte, t thunk) (site []byte, err error)
 	// frames are the unwind rows of thunks for address base.

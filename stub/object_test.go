@@ -21,9 +21,22 @@ import (
 
 var machines = []*machine{onAMD64, onARM64}
 
+// onARM64Shared stands for the runtime of shared objects: it is another one.
+var onARM64Shared = &machine{name: "arm64-shared", elf: elf.EM_AARCH64, target: build.ARM64, shared: true}
+
+// forEachObject runs a test for every runtime.
+func forEachObject(t *testing.T, f func(t *testing.T, m *machine)) {
+	forEach(t, f)
+	t.Run(onARM64Shared.name, func(t *testing.T) { f(t, onARM64Shared) })
+}
+
 func object(t *testing.T, m *machine) (*elf.File, []byte) {
 	t.Helper()
-	b, err := Object(m.elf)
+	get := Object
+	if m.shared {
+		get = SharedObject
+	}
+	b, err := get(m.elf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +104,10 @@ func testPromises(t *testing.T, m *machine, f *elf.File) {
 		for ; len(b) >= 24; b = b[24:] {
 			code := uint32(f.ByteOrder.Uint64(b[8:]))
 			name := elf.R_X86_64(code).String()
-			if m == onARM64 {
+			if m.elf == elf.EM_AARCH64 {
 				name = elf.R_AARCH64(code).String()
 			}
-			if m == onARM64 && lacking[code] != "" {
+			if m.elf == elf.EM_AARCH64 && lacking[code] != "" {
 				name = lacking[code]
 			}
 			if !relative[name] {
@@ -109,14 +122,14 @@ func testPromises(t *testing.T, m *machine, f *elf.File) {
 
 // The object can be linked at any address into any program: what it promises.
 func TestObject(t *testing.T) {
-	forEach(t, func(t *testing.T, m *machine) {
+	forEachObject(t, func(t *testing.T, m *machine) {
 		f, _ := object(t, m)
 		testPromises(t, m, f)
 		syms, err := f.Symbols()
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := map[string]bool{"": true, "fentry_orig_entry": true, "fentry_irel_ret": true, "fentry_first_thunk": m == onARM64, "fentry_syscall_filter": m == onAMD64}
+		given := map[string]bool{"": true, "fentry_orig_entry": true, "fentry_irel_ret": true, "fentry_first_thunk": m != onAMD64, "fentry_syscall_filter": m == onAMD64}
 		have := map[string]elf.Symbol{}
 		for _, s := range syms {
 			if s.Section == elf.SHN_UNDEF && !given[s.Name] {
@@ -128,7 +141,7 @@ func TestObject(t *testing.T) {
 			have[s.Name] = s
 		}
 		want := []string{"fentry_start", "fentry_irel", "fentry_config", "fentry_image", "fentry_null_cb"}
-		if m == onAMD64 {
+		if m != onARM64 {
 			want = append(want, "fentry_init_first", "fentry_init_only")
 		}
 		for _, tracer := range []string{"graph", "order", "func", "profile", "count", "opt"} {
@@ -154,10 +167,10 @@ func TestObject(t *testing.T) {
 // The runtime never touches vector or x87 registers, which hold the traced
 // program's arguments and results; nor does it use what would be a call of a libc.
 // On arm64 nothing is reached but by direct branches, calls and returns, as there
-// are no landing pads, x18 is not written but by the start, which restores it, and
-// there is no instruction of later processors.
+// are no landing pads but at what other images call, by x16; x18 is not written but
+// by the start, which restores it, and there is no instruction of later processors.
 func TestObjectInstructions(t *testing.T) {
-	forEach(t, func(t *testing.T, m *machine) {
+	forEachObject(t, func(t *testing.T, m *machine) {
 		tool := strings.TrimSuffix(m.target.CC, "gcc") + "objdump"
 		testtool.Need(t, tool)
 		_, b := object(t, m)
@@ -167,7 +180,7 @@ func TestObjectInstructions(t *testing.T) {
 		}
 		args := []string{"-d", "--no-show-raw-insn", name}
 		bad := []*regexp.Regexp{
-			regexp.MustCompile(`\s(x18|w18), |\t(br|blr|bra|isb|mrs\t.*, (?:nzcv|fpcr))`),
+			regexp.MustCompile(`\s(x18|w18), |\t(blr?\tx(?:[02-9]|1(?:\b|[0-57-9]))|bra|isb|mrs\t.*, (?:nzcv|fpcr))`),
 			regexp.MustCompile(`\t[^<]*\b[vqdshbzp]\d+\b|\t(pac|aut|reta|cas|swp|ldadd|stadd|ldset|ldclr|svc\t#0x[1-9])`),
 		}
 		if m == onAMD64 {
@@ -181,12 +194,17 @@ func TestObjectInstructions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, in := 0, ""
+		n, in, begins := 0, "", false
 		for line := range strings.Lines(string(out)) {
 			n++
 			if _, f, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(line), ">:"), " <"); ok && strings.HasSuffix(strings.TrimSpace(line), ">:") {
-				in = f
+				in, begins = f, true
+				continue
 			}
+			if lands := strings.Contains(line, "bti\tc"); begins && landing[in] && m != onAMD64 && !lands {
+				t.Errorf("%s does not begin with a landing pad: %s", in, line)
+			}
+			begins = false
 			line = target.ReplaceAllString(line, "")
 			if !keepers[in] && (bad[0].MatchString(line) || bad[1].MatchString(line)) {
 				t.Errorf("%s: %s", in, line)
@@ -197,6 +215,9 @@ func TestObjectInstructions(t *testing.T) {
 		}
 	})
 }
+
+// landing are the routines that other images call.
+var landing = map[string]bool{"fentry_enter_keeping": true, "fentry_exit_keeping": true, "fentry_record_keeping": true, "register_image": true}
 
 // keepers are the routines that keep registers which others must not touch.
 var keepers = map[string]bool{"fentry_start": true, "fentry_sve_save": true, "fentry_sve_restore": true}
@@ -209,7 +230,13 @@ var target = regexp.MustCompile(`[0-9a-f]+ <[^>]*>`)
 // notice to software developers, 843419). Linkers change such code; elfio does not.
 // If the test finds some, a nop in front of it moves it out of the way.
 func TestErratum843419(t *testing.T) {
-	f, _ := object(t, onARM64)
+	for _, m := range []*machine{onARM64, onARM64Shared} {
+		t.Run(m.name, func(t *testing.T) { testErratum843419(t, m) })
+	}
+}
+
+func testErratum843419(t *testing.T, m *machine) {
+	f, _ := object(t, m)
 	s := f.Section(".text")
 	if s.Addralign != 4096 {
 		t.Fatalf("code is aligned to %d", s.Addralign)
@@ -244,13 +271,13 @@ func TestErratum843419(t *testing.T) {
 
 // The embedded object is what the sources give, where the same compiler is at hand.
 func TestObjectIsUpToDate(t *testing.T) {
-	forEach(t, func(t *testing.T, m *machine) {
+	forEachObject(t, func(t *testing.T, m *machine) {
 		testtool.Need(t, m.target.CC)
 		v, err := build.Version(m.target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := os.ReadFile(m.name + ".o.txt")
+		made, err := os.ReadFile(m.target.Name + ".o.txt")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +289,11 @@ func TestObjectIsUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), "new.o")
-		if err := build.Object(m.target, "src", out, files); err != nil {
+		var define []string
+		if m.shared {
+			define = []string{build.SharedDefine}
+		}
+		if err := build.Object(m.target, "src", out, files, define...); err != nil {
 			t.Fatal(err)
 		}
 		_, b := object(t, m)

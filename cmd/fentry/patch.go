@@ -184,8 +184,8 @@ fentry, root, ptrace or a preloaded library. When run, it writes the directory
 fentry.data (or $FENTRY_DATA), which replay, report and graph read. With
 FENTRY_OFF=1 in its environment it runs untraced.
 
-PROGRAM can be a shared library, for x86-64: every program that loads the copy
-is traced in it.
+PROGRAM can be a shared library: every program that loads the copy is traced in
+it.
 
 The original bytes are kept inside: --undo restores the file, byte for byte.`,
 		Example: `  fentry patch -o prog.traced prog && ./prog.traced && fentry replay

@@ -5,7 +5,8 @@
    not, and so comes here. Where the program uses that register itself, or threads
    were there before the runtime, blocks are found by the thread pointer, in a table,
    which is a cache: an entry may be another thread's. Where the control base is
-   thread-local memory of ours (arm64), there is 0 in a new thread.
+   thread-local memory of ours (arm64), there is 0 in a new thread; only the executable has
+   that, so if there are other images, blocks are in the table as well.
 
    Arenas are wiped in a forked child; the last page of each is not and tells the
    child whose child it is.
@@ -129,11 +130,10 @@ hidden struct control *free_block(u32 pid, u32 tid)
 	return 0;
 }
 
-/* share_base gives up the control base for good. */
+/* share_base makes the table of blocks by thread pointer. Where the control base is not the
+   runtime's own, it is given up for good; else those look into the table who cannot use it. */
 hidden int share_base(void)
 {
-	if (OWN_BASE)
-		return 0;
 	if (load(&fentry_blocks))
 		return 1;
 	struct control **t = map_private((BLOCKS_MASK + 1) * sizeof *t);
@@ -147,17 +147,38 @@ hidden int share_base(void)
 /* publish makes the fast paths find the block of the running thread. */
 hidden int publish(struct control *c)
 {
-	if (!load(&fentry_blocks)) {
+	if (has_base() || !load(&fentry_blocks)) {
 		if (!failed(set_control_base(c, wipe_is_emulated()))) {
 			store(&based, 1);
-			return 1;
-		}
-		if (!share_base()) /* a program can forbid itself to set it */
+			if (!load(&fentry_blocks))
+				return 1;
+		} else if (!share_base()) { /* a program can forbid itself to set it */
 			return 0;
+		}
 	}
+	if (!c->libtid)
+		c->libtid = libc_tid(c->tid);
 	struct control **t = load(&fentry_blocks);
-	store(&t[~c->owner >> BLOCKS_SHIFT & BLOCKS_MASK], c);
+	store(&t[blocks_index(~c->owner)], c);
 	return 1;
+}
+
+/* table_block returns what the table has for a thread pointer: a block, whoever's, or 0. */
+hidden struct control *table_block(u64 owner)
+{
+	struct control **t = load(&fentry_blocks);
+	return t ? load(&t[blocks_index(~owner)]) : 0;
+}
+
+/* blocks_base tells all blocks where the ids of the image begin that finds them by the control
+   base, when it joins. */
+hidden void blocks_base(u32 base)
+{
+	for (u32 i = 0; i < ARENAS; i++) {
+		u8 *a = load(&arenas[i]);
+		for (u32 k = 0; a && k < BLOCKS; k++)
+			store(&block_at(a, k)->id_base, base);
+	}
 }
 
 /* find_block searches the block of the thread with a thread pointer: of one that
@@ -165,7 +186,7 @@ hidden int publish(struct control *c)
    the one that forked. A child made by vfork finds its parent's. */
 hidden struct control *find_block(u64 owner, int forked)
 {
-	struct control **t = load(&fentry_blocks), *c = t ? load(&t[~owner >> BLOCKS_SHIFT & BLOCKS_MASK]) : 0;
+	struct control *c = table_block(owner);
 	if (c && !forked && c->owner == owner)
 		return c;
 	for (u32 i = 0; i < ARENAS; i++) {

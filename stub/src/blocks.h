@@ -20,5 +20,7 @@ hidden struct control *find_block(u64 owner, int forked);
 hidden struct control *leader_block(u32 pid);
 hidden int share_base(void);
 hidden int publish(struct control *c);
+hidden struct control *table_block(u64 owner);
+hidden void blocks_base(u32 base);
 
 #endif

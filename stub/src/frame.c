@@ -40,15 +40,8 @@ hidden void frames_init(u64 hz)
 	}
 }
 
-/* The id in a frame's shadow is the trace's where the frame may be another image's than
-   this runtime's, else the image's own, which takes the fast path fewer instructions. */
-enum { TRACE_IDS = GUESTS || CALLBACKS };
-static u32 shadow_id(struct function f) { return TRACE_IDS ? trace_id(f) : f.id; }
-static u32 id_in_shadow(u64 slot)
-{
-	u32 id = (u32)*shadow_aux(slot) & ~FT_ID_EXIT;
-	return TRACE_IDS ? id : id + fentry_own.base;
-}
+/* The id in a frame's shadow is the trace's, as the frame may be any image's. */
+static u32 id_in_shadow(u64 slot) { return (u32)*shadow_aux(slot) & ~FT_ID_EXIT; }
 
 static int is_in(const u8 *bitmap, struct function f) { return bitmap[f.id / 8] >> f.id % 8 & 1; }
 static int is_root(struct function f) { return !f.image->roots || is_in(f.image->roots, f); }
@@ -116,7 +109,7 @@ static void begin_call(struct control *c, u64 slot, struct function f, u32 depth
 		if (is_left_out(f))
 			depth = DEPTH_HIDDEN;
 		*shadow_time(slot) = t;
-		*shadow_aux(slot) = (u64)depth << 32 | shadow_id(f);
+		*shadow_aux(slot) = (u64)depth << 32 | trace_id(f);
 		if (fentry_words.threshold || depth == DEPTH_HIDDEN)
 			return;
 		*shadow_aux(slot) |= FT_ID_EXIT;

@@ -19,8 +19,9 @@
    Refused is an image whose thunks call routines for something else than this process is
    traced for, and every image where threads have tables of counts: those have an entry a
    function of the home's image (profile.c). A refused image's switches stay off, and it
-   runs untraced. On arm64 there are no guests at all (machine.h). */
+   runs untraced. */
 #include "announce.h"
+#include "blocks.h"
 #include "configuration.h"
 #include "costly.h"
 #include "home.h"
@@ -45,16 +46,30 @@ static const char *misfit(const struct image_info *info)
 	return 0;
 }
 
-static void register_image(const struct image_info *info, struct words *words)
+/* findable sees to it that the fast paths of an image can find blocks: by a word of its own, or
+   else by the table, where the control base is not for it. */
+static int findable(const struct words *words)
+{
+	if (words->word)
+		return !has_base();
+	return !OWN_BASE || share_base();
+}
+
+static LANDS void register_image(const struct image_info *info, struct words *words)
 {
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	const char *why = c ? misfit(info) : 0;
 	if (why)
 		say("an image is not traced, because ", why, info->path, 0);
-	i64 ids = c && !why ? allocate_ids(info->id, info->sites) : -1;
+	i64 ids = c && !why && findable(words) ? allocate_ids(info->id, info->sites) : -1;
 	struct image *m = ids >= 0 ? image_add(info, words, (u32)ids) : 0;
 	if (m) {
+		if (words->word) {
+			blocks_base(m->base);
+			set_word(words->word);
+			publish(c);
+		}
 		announce_image(c, info, m);
 		if (announce_images(c)) {
 			image_begin(m);
@@ -78,10 +93,11 @@ static i64 claim(void)
 /* receive lets guests find this runtime. */
 static void receive(void)
 {
-	*(struct home *)HOME_PAGE = (struct home){
-		.magic = HOME_MAGIC, .version = HOME_VERSION, .size = sizeof(struct home),
-		.register_image = register_image,
-	};
+	struct home *h = (struct home *)HOME_PAGE;
+	h->version = HOME_VERSION;
+	h->size = sizeof *h;
+	h->register_image = register_image;
+	store(&h->magic, HOME_MAGIC);
 	sys(SYS_mprotect, HOME_PAGE, HOME_SIZE, PROT_READ_, 0, 0, 0);
 }
 
@@ -106,6 +122,8 @@ static int join(void)
    the home. */
 static int has_runtime(void)
 {
+	if (OWN_BASE)
+		return !has_base(); /* the executable's would be found by its word alone */
 	u64 base = control_base();
 	return base && base % 4096 == 0 && readable(base) && *(u64 *)(base + CB_SELF) == base;
 }
@@ -117,18 +135,16 @@ hidden void fentry_begin(u64 *sp)
 	static u32 begun;
 	if (swap(&begun, 1))
 		return;
-	fentry_words.enter = fentry_slow_enter;
-	fentry_words.exit = fentry_slow_exit;
-	fentry_words.record = fentry_slow_record;
+	fentry_words.enter = fentry_home_enter_routine;
+	fentry_words.exit = fentry_home_exit_routine;
+	fentry_words.record = fentry_home_record_routine;
+	fentry_words.word = own_word();
 	images_syscalls(fentry_slow_syscall);
 	if (SETTLES)
 		fentry_words.settle = fentry_slow_settle;
-	i64 r = GUESTS ? claim() : -EEXIST_;
-	if (r == (i64)HOME_PAGE) {
+	if (claim() == (i64)HOME_PAGE) {
 		fentry_init(sp);
 		receive();
-	} else if (!GUESTS) {
-		fentry_init(sp);
 	} else if (!join()) {
 		if (has_runtime())
 			say("an image is not traced, because the process uses the address where images meet: ",

@@ -20,6 +20,7 @@
 hidden struct image fentry_own;    /* the image of this runtime */
 static struct image *newest;
 static void (*home_syscall)(struct sysregs *r, int exit);
+static u32 executable; /* base of the image that fast paths find blocks for by the control base */
 hidden u32 fentry_armed; /* the classic tracer, which has no switches, looks here */
 
 /* The images by the addresses of their thunks. */
@@ -118,8 +119,10 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->without = info->without ? (u8 *)a + info->without : 0;
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
-		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle,
+		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle, words->word,
 	};
+	if (!info->library)
+		store(&executable, base);
 	if (!enter_image(m))
 		return 0;
 	while (!cas(&newest, m->next = load(&newest), m))
@@ -139,6 +142,9 @@ hidden void image_begin(struct image *m)
 	if (!load(&fentry_armed)) /* whoever ended tracing may have been too early for it */
 		set_switches(m, 0);
 }
+
+/* images_base is where the ids of the executable begin, as CB_ID_BASE has it. */
+hidden u32 images_base(void) { return load(&executable); }
 
 /* images_first returns the image that registered last; the others are behind next. */
 hidden struct image *images_first(void) { return load(&newest); }

@@ -25,6 +25,7 @@ struct words {
 	struct control *(*record)(void);
 	void (*syscall)(struct sysregs *r, int exit);
 	struct reserved (*settle)(u64 seen, u64 n);
+	u64 word; /* filled in by the image itself */
 };
 
 at(words, blocks, W_BLOCKS);
@@ -40,6 +41,7 @@ at(words, exit, W_EXIT);
 at(words, record, W_RECORD);
 at(words, syscall, W_SYSCALL);
 at(words, settle, W_SETTLE);
+at(words, word, W_WORD);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
 /* An image. The structure is the home's. */
@@ -70,6 +72,7 @@ extern hidden struct image fentry_own;
 
 hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base);
 hidden void image_begin(struct image *m);
+hidden u32 images_base(void);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
 hidden int images_arm(int on);

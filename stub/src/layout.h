@@ -39,10 +39,12 @@
 #define W_RECORD           72
 #define W_SYSCALL          80 /* the same of system calls; 0: they are not traced */
 #define W_SETTLE           88
-#define W_SIZE             96
+#define W_WORD             96 /* arm64: distance from the thread pointer to the executable's word; 0 in others */
+#define W_SIZE             104
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12
+#define BLOCKS_FOLD        11 /* arm64: bits from here above BLOCKS_SHIFT count, too */
 #define BLOCKS_MASK        0xffff
 
 /* bytes that the beginning of a system call takes */

@@ -10,4 +10,9 @@ hidden void fentry_slow_count(u32 id);
 hidden struct control *fentry_slow_record(void);
 hidden struct reserved fentry_slow_settle(u64 seen, u64 n);
 
+/* The same for all images of a process, as machine.h has it. */
+hidden int fentry_home_enter_routine(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
+hidden u64 fentry_home_exit_routine(u64 slot, u32 id, struct image *m);
+hidden struct control *fentry_home_record_routine(void);
+
 #endif

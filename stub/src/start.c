@@ -61,6 +61,8 @@ static int start(u64 *sp)
 	/* Threads that are there already have not inherited a control base of ours. */
 	if (!OWN_BASE && base != (u64)&fentry_null_cb && (base != 0 || !alone()) && !share_base())
 		return 0;
+	if (OWN_BASE && !has_base() && !share_base())
+		return 0;
 	frames_init(fentry_config.threshold ? counter_hz() : 0);
 	early_thread(fentry_first_thread);
 	i64 ids = allocate_ids(fentry_image.id, fentry_image.sites);

@@ -33,7 +33,7 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->nstacks = lengthof(c->few);
 	c->libtid = OWN_BASE && wipe_is_emulated() ? libc_tid(tid) : 0;
 	c->key = counter();
-	c->id_base = fentry_own.base;
+	c->id_base = images_base();
 	c->stack = stack_number();
 	c->high = (u32)(c->key >> 32);
 	if (table) /* a dead thread's; never one of another process, those are wiped */
@@ -84,25 +84,27 @@ hidden struct control *this_thread(void)
 	/* Asking the kernel for the control base is what a program may have forbidden itself by now. */
 	if (!OWN_BASE && load(&based) && !load(&fentry_blocks) && (c = own_block()))
 		return c;
-	if (!load(&fentry_blocks)) {
+	if (has_base() || !load(&fentry_blocks)) {
 		base = control_base();
-		if (find_twin(base)) {
+		if (find_twin(base))
 			c = (struct control *)base;
-			if (OWN_BASE && forked(c))
-				wipe_now();
-		}
-		else if (base != 0 && base != (u64)&fentry_null_cb && !share_base())
+		else if (base != 0 && base != (u64)&fentry_null_cb && (OWN_BASE || !share_base()))
 			return none(); /* the program uses it */
 	}
-	int shared = load(&fentry_blocks) != 0;
+	int shared = !has_base() && load(&fentry_blocks);
 	if (shared)
 		c = find_block(owner, 0);
+	if (OWN_BASE && c && forked(c))
+		wipe_now();
 	u32 tid = 0, pid = 0;
 	if (c && c->owner == owner) {
 		/* By the control base the block is this thread's, or its parent's that waits
 		   for vfork's child. A thread pointer may have been another thread's before. */
-		if (!shared)
+		if (!shared) {
+			if (OWN_BASE)
+				publish(c); /* it may have gone from the table */
 			return c;
+		}
 		tid = gettid();
 		pid = getpid();
 		if (c->tid == tid || c->pid != pid || thread_alive(pid, c->tid)) {
@@ -117,8 +119,14 @@ hidden struct control *this_thread(void)
 	pid = getpid();
 	if (!tid || !pid)
 		return none();
-	if (OWN_BASE && !c && tid == pid)
-		c = leader_block(pid);
+	if (has_base() && !c) {
+		/* Who began before the executable joined is in the table. */
+		struct control *t = table_block(owner);
+		if (t && t->tid == tid && t->pid == pid)
+			c = t;
+		else if (tid == pid)
+			c = leader_block(pid);
+	}
 	if (!shared && c && c->tid == tid && c->pid == pid) {
 		c->owner = owner; /* the thread has set its thread pointer */
 		c->libtid = OWN_BASE && wipe_is_emulated() ? libc_tid(tid) : 0;

@@ -67,11 +67,13 @@ int main(int argc, char **argv)
 		FUNCTIONS(X)
 #undef X
 	};
-	static long mine[512];
+	static long mine[512] __attribute__((unused));
 	pthread_t t[3];
 	void *r;
+#ifdef SYS_arch_prctl
 	if (argc > 2 && strcmp(argv[2], "gs") == 0) /* blocks are then found by the thread pointer */
 		syscall(SYS_arch_prctl, 0x1001 /* ARCH_SET_GS */, mine);
+#endif
 	printf("early %ld\n", l_waited());
 	printf("sum %ld %ld\n", l_sum(1000, 0), l_sum(100, m_leaf));
 	printf("tail %ld %ld\n", m_tail(100001, (void *)l_tail), l_tail(7, (void *)m_tail));

@@ -17,7 +17,11 @@ type Target struct {
 	CC      string // compiler; its prefix is the other tools'
 	Args    []string
 	Classic []string // more of them, for the classic tracer
+	Shared  bool     // shared objects need a runtime of their own: compiled with SharedDefine
 }
+
+// SharedDefine is given to the compiler for the runtime of shared objects, where that is another one.
+const SharedDefine = "-DFENTRY_SHARED"
 
 // AMD64 is x86-64.
 var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{
@@ -31,7 +35,7 @@ var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{
 // their protection away.
 var ARM64 = Target{Name: "arm64", CC: "aarch64-linux-gnu-gcc", Args: []string{
 	"-march=armv8-a", "-mgeneral-regs-only", "-mbranch-protection=none", "-mno-outline-atomics", "-ffixed-x18",
-}, Classic: []string{"-mbranch-protection=bti"}}
+}, Classic: []string{"-mbranch-protection=bti"}, Shared: true}
 
 // Targets are all machines.
 var Targets = []Target{AMD64, ARM64}

@@ -28,6 +28,11 @@ func run() error {
 		if err := build.Object(t, "src", t.Name+".o", files); err != nil {
 			return err
 		}
+		if t.Shared {
+			if err := build.Object(t, "src", t.Name+"-shared.o", files, build.SharedDefine); err != nil {
+				return err
+			}
+		}
 		v, err := build.Version(t)
 		if err != nil {
 			return err

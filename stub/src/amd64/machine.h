@@ -99,7 +99,6 @@ enum {
 	OWN_BASE = 0,      /* the program may use the control base itself, and new threads inherit it */
 	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
-	GUESTS = 1,        /* other images can join the runtime of the first one */
 	SETTLES = 1,       /* without a clock, slots are reserved by an addition: settle.c */
 };
 
@@ -128,6 +127,19 @@ static inline int takes_base(u64 nr, const u64 *a) { return nr == NR_ARCH_PRCTL 
    memory elsewhere and refuse to run if something lies in it; they leave these addresses to
    the program. */
 #define HOME_PAGE 0x1f0000UL
+
+/* No image has a word of its own for the control base. */
+static inline int has_base(void) { return 0; }
+static inline void set_word(u64 distance) { (void)distance; }
+static inline u64 own_word(void) { return 0; }
+
+/* blocks_index is a thread's place in fentry_blocks. */
+static inline u64 blocks_index(u64 tp) { return tp >> BLOCKS_SHIFT & BLOCKS_MASK; }
+
+#define LANDS /* nothing: what is called by address need not be a landing pad */
+#define fentry_home_enter_routine  fentry_slow_enter
+#define fentry_home_exit_routine   fentry_slow_exit
+#define fentry_home_record_routine fentry_slow_record
 
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */
 enum { SHADOW_WINDOWS = 4, SHADOW_FEW = 2 };

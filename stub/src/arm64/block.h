@@ -6,7 +6,7 @@
 /* own_block returns the block at the control base if it is this thread's; else 0. */
 static inline struct control *own_block(void)
 {
-	u64 tp = thread_pointer(), base = tp ? *tls_word(tp) : 0;
+	u64 tp = thread_pointer(), base = tp && has_base() ? *tls_word(tp) : 0;
 	struct control *c = (struct control *)(base & ~(u64)UNCHECKED);
 	if (!c || c->owner != ~tp || (!(base & UNCHECKED) && (!c->libtid || *c->libtid != c->tid)))
 		return 0;

@@ -2,10 +2,16 @@
    answers the same questions.
 
    There is no second thread register that a program may set on every processor, so the control base is a
-   word of thread-local memory, which the image gets behind its own (tls.S). Nobody else has
+   word of thread-local memory, which the executable gets behind its own (tls.S). Nobody else has
    that word, and a new thread has 0 there, so no owner is compared; but only the executable
    has such memory at a distance from the thread pointer that is known when it is linked.
-   Other images would have to call the loader for theirs, so they cannot be traced (GUESTS 0).
+
+   Shared objects would have to call the loader for theirs, so their runtime, which is compiled
+   with FENTRY_SHARED, finds blocks by the thread pointer (blocks.c), and compares owner and
+   thread id: a new thread often has the thread pointer of one that has ended. That is 12
+   instructions more a call. Room in static thread-local memory, which loaders have for a few
+   libraries, would cost 1 and run out in programs that load many. An executable that joins
+   the runtime of a shared object says where its word is, and is found by it as before.
 
    Address spaces have 48 bits or fewer, as the kernel was configured, and code cannot tell
    which: what is flipped in an address to get to its shadow depends on the address (thunk.h).
@@ -102,19 +108,41 @@ static inline u64 thread_pointer(void)
 	return v;
 }
 
-/* tls_word is where a thread with a thread pointer has its control base: fentry_tls,
-   in the executable's thread-local memory. */
+/* tls_word is where a thread with a thread pointer has its control base: fentry_tls, in the
+   executable's thread-local memory. has_base says whether there is one, set_word that an
+   executable has joined, whose word is at a distance from the thread pointer. */
+#ifdef FENTRY_SHARED
+extern __attribute__((visibility("hidden"))) u64 fentry_word;
+static inline u64 *tls_word(u64 tp) { return (u64 *)(tp + load(&fentry_word)); }
+static inline int has_base(void) { return load(&fentry_word) != 0; }
+static inline void set_word(u64 distance) { store(&fentry_word, distance); }
+static inline u64 own_word(void) { return 0; }
+#else
 static inline u64 *tls_word(u64 tp)
 {
 	__asm__("add %0, %0, #:tprel_hi12:fentry_tls, lsl #12\n\tadd %0, %0, #:tprel_lo12_nc:fentry_tls" : "+r"(tp));
 	return (u64 *)tp;
 }
+static inline int has_base(void) { return 1; }
+static inline void set_word(u64 distance) { (void)distance; }
+static inline u64 own_word(void) { return (u64)tls_word(0); }
+#endif
+
+/* blocks_index is a thread's place in fentry_blocks. Thread pointers are as far apart as
+   stacks, most of them 8 MiB. */
+static inline u64 blocks_index(u64 tp) { return (tp ^ tp >> BLOCKS_FOLD) >> BLOCKS_SHIFT & BLOCKS_MASK; }
+
+/* What other images call has to be a landing pad, as pages of an image that is guarded can be
+   (BTI). Their slow paths keep SVE's registers: sve.S. */
+#define LANDS __attribute__((target("branch-protection=bti")))
+#define fentry_home_enter_routine  fentry_enter_keeping
+#define fentry_home_exit_routine   fentry_exit_keeping
+#define fentry_home_record_routine fentry_record_keeping
 
 enum {
 	OWN_BASE = 1, /* nobody else uses the control base, and it is 0 in new threads */
 	ADDRESS_BITS = 48,
 	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
-	GUESTS = 0, /* other images cannot use the control base, which is the executable's thread-local memory */
 	SETTLES = 0,
 	/* The control base of a block is its address and this. Where forks have to be
 	   noticed by the thread's id (thread.c), this is left out. */
@@ -125,7 +153,7 @@ _Static_assert(CB_NEXT == UNCHECKED, "ldxr has no offset");
 static inline u64 control_base(void)
 {
 	u64 tp = thread_pointer();
-	return tp ? *tls_word(tp) & ~(u64)UNCHECKED : 0;
+	return tp && has_base() ? *tls_word(tp) & ~(u64)UNCHECKED : 0;
 }
 
 static inline i64 set_control_base(void *p, int checked)
@@ -140,7 +168,7 @@ extern __attribute__((visibility("hidden"))) u64 fentry_first_thread[8];
    base is in room. */
 static inline void early_thread(u64 *room)
 {
-	if (!thread_pointer())
+	if (!thread_pointer() && has_base())
 		__asm__ volatile("msr tpidr_el0, %0" :: "r"((u64)room - (u64)tls_word(0)));
 }
 
@@ -151,7 +179,7 @@ static inline void early_thread(u64 *room)
 static inline u32 *libc_tid(u32 tid)
 {
 	u64 tp = thread_pointer() & -8UL;
-	if (tls_word(tp) == fentry_first_thread)
+	if (has_base() && tls_word(tp) == fentry_first_thread)
 		return 0; /* early_thread's */
 	for (u64 d = 8; d <= 2400; d += 8)
 		if (*(u32 *)(tp - d) == tid && *(u64 *)(tp - d - 16) > 65536)
@@ -165,7 +193,8 @@ static inline void relax(void) { __asm__ volatile("yield"); }
 static inline u64 shadow_bit(u64 a) { return 1UL << (a >> SHADOW_SPLIT ? SHADOW_HIGH : SHADOW_LOW); }
 static inline u64 shadow_bits(u64 a) { return shadow_bit(a) | shadow_bit(a) >> 1; }
 
-#define HOME_PAGE 0UL /* nobody looks there */
+/* Where guests find the home: see amd64/machine.h. Linkers begin at 0x400000 here. */
+#define HOME_PAGE 0x1f0000UL
 
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */
 enum { SHADOW_WINDOWS = 2, SHADOW_FEW = 1 };

@@ -20,6 +20,8 @@
    that word, and a new thread has 0 there. A forked child has its copy of the word
    and a block that is zero, with which every fast path fails. Where a child's block
    is not zero (thread.c), the base has UNCHECKED's bit clear, and FIND_BLOCK looks.
+   In a shared object, whose runtime is compiled with FENTRY_SHARED, the block is found
+   in a table by the thread pointer. That is in GET_BLOCK.
 
    Flags are dead at a function's entry and exit (AAPCS64, 6.1.1). They are not saved.
 
@@ -148,6 +150,52 @@
 	.endif
 	.endm
 
+#ifdef FENTRY_SHARED
+	/* x\cb is to be this thread's block and UNCHECKED, or to other. The table's entry may be
+	   another thread's, and the block one that had this thread pointer before, which the
+	   C library's copy of the thread id shows. Changes x\a and x\b. */
+	.macro TABLE_BLOCK cb, a, b, other
+	mrs	x\cb, tpidr_el0
+	LOAD	x\a, fentry_blocks
+	eor	x\b, x\cb, x\cb, lsr #BLOCKS_FOLD
+	ubfx	x\b, x\b, #BLOCKS_SHIFT, #16	/* BLOCKS_MASK */
+	mvn	x\cb, x\cb
+	ldr	x\a, [x\a, x\b, lsl #3]
+	cbz	x\a, \other
+	ldr	x\b, [x\a, #CB_OWNER]
+	cmp	x\b, x\cb
+	b.ne	\other
+	add	x\cb, x\a, #8
+	ldr	x\b, [x\a, #CB_LIBTID]
+	cbz	x\b, 99f
+	ldr	w\b, [x\b]
+	ldr	w\a, [x\a, #CB_TID]
+	cmp	w\a, w\b
+	b.ne	\other
+99:
+	.endm
+	.macro GET_BLOCK cb, other
+	.ifc \cb, x16
+	TABLE_BLOCK 16, 0, 1, \other
+	.else
+	TABLE_BLOCK 0, 1, 2, \other
+	.endif
+	.endm
+	.macro FIND_BLOCK cb, again
+	.endm
+	.macro FIND_BLOCK_X0 again
+	.endm
+
+	/* w\reg is to be where the image's ids begin. */
+	.macro ID_BASE reg, cb
+	adrp	x\reg, fentry_id_base
+	ldr	w\reg, [x\reg, #:lo12:fentry_id_base]
+	.endm
+#else
+	.macro ID_BASE reg, cb
+	ldr	w\reg, [\cb, #W(CB_ID_BASE)]
+	.endm
+
 	/* \cb is to be this thread's block and UNCHECKED; to other if that is not so
 	   at once. */
 	.macro GET_BLOCK cb, other
@@ -186,6 +234,7 @@
 	b	\again
 99:
 	.endm
+#endif
 
 	.macro LEA_SLOT where, reg
 	.ifc \where, fp
@@ -262,7 +311,14 @@
 #ifdef NO_CLOCK
 	ldr	w3, [x0, #W(CB_ORDER)]
 	add	w3, w3, w1
-	ldr	w2, [x0, #W(CB_ID_BASE)]
+	ID_BASE	2, x0
+	lsl	x2, x2, #32
+#elif defined FENTRY_SHARED
+	mrs	x3, cntvct_el0
+	ldr	w2, [x0, #W(CB_HIGH)]
+	eor	x2, x2, x3, lsr #32
+	cbnz	x2, \full
+	ID_BASE	2, x0
 	lsl	x2, x2, #32
 #else
 	mrs	x3, cntvct_el0
@@ -282,7 +338,7 @@
 	/* w17 is to be the local id again. */
 	.macro LOCAL_ID
 	lsr	x17, x3, #32
-	ldr	w2, [x0, #W(CB_ID_BASE)]
+	ID_BASE	2, x0
 	sub	w17, w17, w2
 	.endm
 	.macro RETRY again
@@ -295,7 +351,7 @@
 	.macro OLD_EXIT
 	LOAD	x2, fentry_thunks
 	sub	x2, x16, x2
-	ldr	w17, [x0, #W(CB_ID_BASE)]
+	ID_BASE	17, x0
 	add	x2, x17, x2, lsr #6	/* THUNK_SIZE */
 	add	x2, x2, #1
 	orr	x2, x2, #FT_ID_EXIT
@@ -312,7 +368,14 @@
 #ifdef NO_CLOCK
 	ldr	w30, [x16, #W(CB_ORDER)]
 	add	w30, w30, w0
-	ldr	w1, [x16, #W(CB_ID_BASE)]
+	ID_BASE	1, x16
+	lsl	x1, x1, #32
+#elif defined FENTRY_SHARED
+	mrs	x30, cntvct_el0
+	ldr	w1, [x16, #W(CB_HIGH)]
+	eor	x1, x1, x30, lsr #32
+	cbnz	x1, \full
+	ID_BASE	1, x16
 	lsl	x1, x1, #32
 #else
 	mrs	x30, cntvct_el0
@@ -334,16 +397,20 @@
 	.macro RETRY_EXIT again
 	lsr	x17, x30, #32
 #ifndef FENTRY_CLASSIC
-	ldr	w1, [x16, #W(CB_ID_BASE)]
+	ID_BASE	1, x16
 	sub	w17, w17, w1
 #endif
 	b	\again
 	.endm
 
 
-	/* The C functions are called through sve.S.
+	/* Slow paths are the home's (home.c), which may be another image. */
+	.macro CALL_HOME routine
+	LOAD	x16, \routine
+	blr	x16
+	.endm
 
-	   Call fentry_slow_enter(slot, id, image, ret, caller's frame pointer) and go to again,
+	/* Call fentry_slow_enter(slot, id, image, ret, caller's frame pointer) and go to again,
 	   leave or skip. */
 	.macro SLOW_ENTER where, again
 	LEA_SLOT \where, x0
@@ -358,7 +425,7 @@
 	.endif
 	mov	w1, w17
 	LOAD	x2, fentry_self
-	bl	fentry_enter_keeping
+	CALL_HOME fentry_home_enter
 	.ifc \where, fp
 	ENDSLOW 48
 	.else
@@ -376,11 +443,11 @@
 	.macro SLOW_RECORD where, again
 	.ifc \where, fp
 	SLOW 48
-	bl	fentry_record_keeping
+	CALL_HOME fentry_home_record
 	ENDSLOW 48
 	.else
 	SLOW 32
-	bl	fentry_record_keeping
+	CALL_HOME fentry_home_record
 	ENDSLOW 32
 	.endif
 	add	x1, x0, #8
@@ -396,7 +463,7 @@
 	mov	w1, w17
 	SLOW 17
 	LOAD	x2, fentry_self
-	bl	fentry_exit_keeping
+	CALL_HOME fentry_home_exit
 	ENDSLOW 17
 	mov	x30, x0
 	LEAVE_EXIT
@@ -404,7 +471,7 @@
 
 	.macro SLOW_RECORD_EXIT again
 	SLOW 17
-	bl	fentry_record_keeping
+	CALL_HOME fentry_home_record
 	ENDSLOW 17
 	add	x16, x0, #8
 	cbnz	x0, \again

@@ -28,13 +28,16 @@
 	cmp	w2, w3
 	b.hi	6f
 30:	orr	x2, x17, x2, lsl #32
+	ID_BASE	17, x0
+	add	x2, x2, x17		/* whoever writes a held entry may be another image */
 	LEA_SLOT \where, x3
 	SHADOW_TIMES x17, x3, x0
 	str	x2, [x17, #8]
 	ldr	x17, [x0, #W(CB_SHADOW)]
 	add	x17, x3, x17
 	stp	x1, x16, [x17]
-	mov	w17, w2
+	ID_BASE	17, x0
+	sub	w17, w2, w17
 	str	x3, [x0, #W(CB_TOP)]
 	REPLACE_RET \where, x17
 	LOAD	x1, fentry_threshold
@@ -81,7 +84,9 @@
 	cmp	x3, x1
 	b.hs	7f
 	str	x3, [x2]
-	str	w17, [x2, #8]
+	ID_BASE	1, x0
+	add	w1, w1, w17
+	str	w1, [x2, #8]
 	REPLACE_RET \where, x17
 	LEAVE_ENTER \where
 

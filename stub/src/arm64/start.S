@@ -1,5 +1,6 @@
 /* Where a patched program starts: instead of its entry point, and before that, where the
-   dynamic loader can be made to come here (start.c).
+   dynamic loader can be made to come here (start.c). A shared object starts by a relocation,
+   or else where its own initialisation begins (DT_INIT).
 
    The kernel leaves a stack and no caller. What the registers hold is the program's, as
    libcs expect x0 to be the loader's and nothing is said of the others: all are put back
@@ -66,5 +67,43 @@ fentry_irel:
 	ret
 	.cfi_endproc
 	.size fentry_irel, . - fentry_irel
+
+#ifdef FENTRY_SHARED
+	/* The initialisation of a shared object, before its constructors: glibc hands them
+	   the program's arguments and environment. fentry_init_first goes on to what the
+	   object has, fentry_init_only is for one that has nothing. */
+	.macro INIT name
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	hint	#34		/* bti c */
+	stp	x29, x30, [sp, #-48]!
+	.cfi_def_cfa_offset 48
+	.cfi_offset x29, -48
+	.cfi_offset x30, -40
+	mov	x29, sp
+	stp	x0, x1, [sp, #16]
+	str	x2, [sp, #32]
+	mov	x0, #0
+	bl	fentry_begin
+	ldp	x0, x1, [sp, #16]
+	ldr	x2, [sp, #32]
+	ldp	x29, x30, [sp], #48
+	.cfi_def_cfa_offset 0
+	.cfi_restore x29
+	.cfi_restore x30
+	.endm
+	.macro ENDINIT name
+	.cfi_endproc
+	.size \name, . - \name
+	.endm
+
+	INIT fentry_init_first
+	b	fentry_orig_entry
+	ENDINIT fentry_init_first
+	INIT fentry_init_only
+	ret
+	ENDINIT fentry_init_only
+#endif
 
 	.section .note.GNU-stack, "", %progbits

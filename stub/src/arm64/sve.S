@@ -5,7 +5,8 @@
    the processor has these, what a system call takes away is put on the stack before,
    and back after. ZA is kept by Linux.
 
-   These are the routines that the fast paths call in place of the C functions. */
+   These are the routines that the fast paths call in place of the C functions, those of
+   other images by their addresses. */
 #include "macros.h"
 	.arch_extension sve
 
@@ -76,6 +77,7 @@ fentry_sve_restore:
 HIDDEN(\name)
 \name:
 	.cfi_startproc
+	hint	#34		/* bti c */
 	adrp	x9, fentry_sve
 	ldr	w9, [x9, #:lo12:fentry_sve]
 	cbnz	w9, 1f
