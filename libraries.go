@@ -229,7 +229,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 		return fmt.Errorf("it belongs to user %d", uid)
 	}
 	plan, find := l.plan, l.find
-	plan.Path = lib.Path
+	plan.Path, plan.Copy = lib.Path, true
 	if lib.silent {
 		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named = true, record.PlainNone, false, nil
 	}

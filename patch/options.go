@@ -119,6 +119,10 @@ type Options struct {
 	// Only is the system calls that are recorded; the zero value: all.
 	Only SyscallSet
 
+	// Copy is for shared objects whose patched file stands in for another one while they are recorded: the recorder knows
+	// their names by the plan's ImageID, so the runtime need not find out which file it is in.
+	Copy bool
+
 	// Keep leaves the profiling calls of functions that are not traced as they are. By default they become nops and
 	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.
 	Keep bool

@@ -39,7 +39,8 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"MODE", 56, "u32", "", "tracer whose routines the thunks call, see Modes"},
 	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold, roots or functions left out; 2: those without a clock"},
 	{"PLAIN", 64, "u32", "", "1: functions that no compiler has prepared for tracing are among those with ids"},
-	{"LIBRARY", 68, "u32", "", "1: the image is loaded into programs, from a file of its own"},
+	{"LIBRARY", 68, "u32", "", "1: the image is loaded into programs, from a file of its own; 2: from a copy whose recorder knows " +
+		"it by its id"},
 	{"WITHOUT", 72, "i64", "bytes", "distance to a bitmap, by local id, of functions that are left out with all inside them; " +
 		"0: none"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},

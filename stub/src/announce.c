@@ -107,7 +107,7 @@ static void image_keys(struct text *o, const struct image_info *info, u64 bias)
 		pair(o, "clock=", "none", 16);
 	if (info->plain)
 		pair(o, "plain=", "1", 16);
-	if (info->library) {
+	if (info->library == 1) { /* else whoever has made the copy needs no path, and finding it takes long */
 		text(o, "file=", 8);
 		o->p += mapped_file((u64)info, (char *)o->p, (u64)(o->end - o->p));
 		end(o);

@@ -113,7 +113,7 @@ struct image_info {
 	u32 mode; /* tracer whose routines the thunks call, see Modes */
 	u32 options; /* 1: those for a depth, a threshold, roots or functions left out; 2: those without a clock */
 	u32 plain; /* 1: functions that no compiler has prepared for tracing are among those with ids */
-	u32 library; /* 1: the image is loaded into programs, from a file of its own */
+	u32 library; /* 1: the image is loaded into programs, from a file of its own; 2: from a copy whose recorder knows it by its id */
 	i64 without; /* bytes: distance to a bitmap, by local id, of functions that are left out with all inside them; 0: none */
 	u8 pad80[48];
 	u8 idlen; /* bytes: length of the build-id */
