@@ -252,6 +252,9 @@ func (b *blockBuilder) start(d *decoder, w *word) {
 	b.saver = newStateSaver(b.fl, b.comm, b.numbering)
 	b.latest, b.number, b.words = w.t, d.number, 0
 	b.blocks = append(b.blocks, newBlock{due: w.t, lo: w.t, hi: w.t})
+	if len(b.fl.inherited) == 0 {
+		b.blocks[len(b.blocks)-1].flags = format.BlockPlain
+	}
 	b.left = len(d.chunks)
 }
 
@@ -297,9 +300,15 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 		b.fl.step(w)
 	}
 	switch w.code {
-	case wEntry, wExit, wCall, wResync:
+	case wEntry, wExit, wCall:
+	case wResync:
+		blk.flags &^= format.BlockPlain
 	case wGap, wLost:
 		blk.flags |= format.BlockLost | format.BlockNotes
+		blk.flags &^= format.BlockPlain
+	case wStack, wCut, wThreadEnd:
+		blk.flags |= format.BlockNotes
+		blk.flags &^= format.BlockPlain
 	case wUnknown:
 		b.foreign = b.foreign || w.arg == noRecord
 		blk.flags |= format.BlockNotes
@@ -349,7 +358,7 @@ func (b *blockBuilder) chunk(d *decoder, w *word) {
 	flush := b.closeRun(full(runSegments), false) && full(1)
 	due := max(b.latest, w.t)
 	lo := min(fl.now, w.t)
-	b.blocks = append(b.blocks, newBlock{chunk: at, due: due, lo: lo, hi: lo})
+	b.blocks = append(b.blocks, newBlock{chunk: at, due: due, lo: lo, hi: lo, flags: format.BlockPlain})
 	b.words = 0
 	b.now++
 	if flush {

@@ -1,6 +1,10 @@
 package trace
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
 
 // A task of which an index has some blocks is gone on with from the state behind them.
 // Besides that state, a builder knows in which block each open call began: where
@@ -33,7 +37,7 @@ func (b *blockBuilder) resume(k *Task, d *decoder) error {
 	more := d.next(&w)
 	if more {
 		lo := min(b.fl.now, w.t)
-		b.blocks = append(b.blocks, newBlock{chunk: tb.chunks, due: max(b.latest, w.t), lo: lo, hi: lo})
+		b.blocks = append(b.blocks, newBlock{chunk: tb.chunks, due: max(b.latest, w.t), lo: lo, hi: lo, flags: format.BlockPlain})
 		b.number, b.words, b.left, d.commIsNew = d.number, 0, len(d.chunks), false
 	}
 	for ; more && b.err == nil; more = d.next(&w) {

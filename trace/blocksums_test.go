@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -33,7 +34,7 @@ func seeAll(t testing.TB, tr *Trace, o ReportOptions) string {
 	return s
 }
 
-// TestSums compares reports of random windows, functions and thresholds: with the sums of an index they are what they
+// TestSums compares reports and graphs of random windows, functions and thresholds: with the sums of an index they are what they
 // are without it, and the sums are used.
 func TestSums(t *testing.T) {
 	seeds := uint64(12)
@@ -55,6 +56,12 @@ func TestSums(t *testing.T) {
 			}
 			r.PerTask, r.PerProcess = rng.IntN(3) == 0, rng.IntN(3) == 0
 			want := seeAll(t, plain, r)
+			g := GraphOptions{From: r.From, To: r.To, Tasks: r.Tasks, Calls: r.Calls, KeepRecursion: rng.IntN(2) == 0}
+			tree := seeTree(t, plain, g)
+			g.Tasks = inTrace(indexed, g.Tasks)
+			if have := seeTree(t, indexed, g); have != tree {
+				t.Fatalf("seed %d, %+v, %+v: %s", seed, sizes, g, cmp.Diff(tree, have))
+			}
 			tasks := r.Tasks
 			if r.Tasks = inTrace(indexed, tasks); r.Tasks == nil {
 				tasks = plain.Tasks
@@ -73,5 +80,45 @@ func TestSums(t *testing.T) {
 				t.Fatalf("seed %d, %+v, %+v: the index was not used: %v", seed, sizes, r, err)
 			}
 		}
+	}
+}
+
+// TestListsRead: long calls that cross the borders of blocks are counted without decoding anything.
+func TestListsRead(t *testing.T) {
+	const long, short = 20, 21
+	var b bytes.Buffer
+	w, err := NewWriter(&b, Header{Counter: 1000, CounterHz: 1e9, ChunkSize: minChunkSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, now := w.Task(TaskID{PID: 1, TID: 1, Image: testImage}), uint64(1000)
+	for i := range 100 {
+		k.Enter(now, uint32(1+i%3))
+		k.Enter(now, long)
+		for range 2000 {
+			k.Enter(now, short)
+			k.Exit(now+1, short)
+			now += 2
+		}
+		k.Exit(now, long)
+		k.Exit(now+1, uint32(1+i%3))
+		now += 5
+	}
+	if err := k.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	plain, indexed := withBlocks(t, b.Bytes(), blockSizes{1000, 0, 4, 1 << 20})
+	r, g := ReportOptions{Calls: Calls{Threshold: 1000}}, GraphOptions{Calls: Calls{Threshold: 1000}}
+	rows, tree := seeAll(t, plain, r), seeTree(t, plain, g)
+	reads := &countedReads{r: indexed.file}
+	indexed.file = reads
+	if have := seeAll(t, indexed, r); have != rows || rows == "" {
+		t.Error(cmp.Diff(rows, have))
+	}
+	if have := seeTree(t, indexed, g); have != tree {
+		t.Error(cmp.Diff(tree, have))
+	}
+	if reads.bytes > b.Len()/100 {
+		t.Errorf("%d bytes were read of %d", reads.bytes, b.Len())
 	}
 }

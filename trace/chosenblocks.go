@@ -78,12 +78,12 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 	if first == len(tb.blocks) {
 		return nil
 	}
+	if s.sums != nil {
+		s.sums.begin(s.blocks, tb)
+	}
 	wanted, last, err := s.wanted(k, tb, first)
 	if err != nil {
 		return errBlocks
-	}
-	if s.sums != nil {
-		s.sums.begin(s.blocks, tb)
 	}
 	fl := s.t.follow(k, s, tb.blocks[0].due)
 	if k.ParentPID != 0 {
@@ -169,7 +169,7 @@ func (s *chosenSink) wanted(k *Task, tb *taskBlocks, first int) (wanted []bool, 
 	}
 	functions := make([][]FuncID, len(tb.blocks)) // of each block, if roots are asked for
 	err = s.blocks.eachBounds(tb, func(i int, fn FuncID, ticks, inside uint64) {
-		if s.sums != nil {
+		if s.sums.tells(i) {
 			ticks = inside // the others are listed
 		}
 		if !wanted[i] && (c.Match == nil || s.match.ask(fn)) {

@@ -13,12 +13,17 @@ import "github.com/fentry-dev/fentry/internal/format"
 // decoded the block before. Whether a call was outermost when it began depends on calls that
 // have ended since, maybe on other stacks, so it is not found out again: the states say it.
 // Of the calls that are open when a window begins the sink decides it itself, with an index
-// and without.
+// and without. A graph asks the same of call paths, of which the states say nothing. There the
+// lists serve in blocks of one stack, where calls come and go in the order of the stack.
 
 // A blockSums reads the lists and sums of a task.
 type blockSums struct {
 	x  *blockIndex
 	tb *taskBlocks
+
+	// paths: calls are counted by their paths, of which there are no sums, only lists. Where stacks have taken turns,
+	// states do not tell which calls were outermost of their path.
+	paths bool
 
 	segment  int // of which lists and runs are; -1: none
 	first, n int // its blocks
@@ -35,7 +40,14 @@ type blockSums struct {
 // shortList is how many calls are looked through one by one.
 const shortList = 16
 
-func (q *blockSums) begin(x *blockIndex, tb *taskBlocks) { *q = blockSums{x: x, tb: tb, segment: -1} }
+func (q *blockSums) begin(x *blockIndex, tb *taskBlocks) {
+	*q = blockSums{x: x, tb: tb, paths: q.paths, segment: -1}
+}
+
+// tells says that lists tell enough of the calls that cross a block's borders.
+func (q *blockSums) tells(block int) bool {
+	return q != nil && (!q.paths || q.tb.blocks[block].flags&format.BlockPlain != 0)
+}
 
 // load reads the segment that has a block.
 func (q *blockSums) load(block int) error {
@@ -105,7 +117,7 @@ func (q *blockSums) take(c openCall) *endedCall {
 // addRun adds the sums of the run that begins with block i, if all of it counts. Otherwise its blocks are decoded.
 func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 	q := s.sums
-	if i < q.over || s.calls.Threshold > 0 {
+	if i < q.over || s.calls.Threshold > 0 || q.paths {
 		return nil
 	}
 	if err := q.load(i); err != nil {
@@ -157,7 +169,7 @@ func (s *chosenSink) ended(f *frame, place stackPlace) {
 
 // stated gives a call that has begun in a block that is left out what the state says of it.
 func (s *chosenSink) stated(f *frame) {
-	if s.sums == nil || f.flags&frameHidden != 0 {
+	if s.sums == nil || s.sums.paths || f.flags&frameHidden != 0 {
 		return
 	}
 	f.flags &^= frameOutermost
@@ -178,6 +190,9 @@ func (s *chosenSink) putAside() error {
 		if f.flags&frameTaken != 0 {
 			f.flags &^= frameTaken
 			continue
+		}
+		if s.sums.paths {
+			continue // it stays hidden: all that begin in such a block are too short
 		}
 		f.flags &^= frameHidden
 		st := callStack{num: noStack, frames: []frame{*f}}

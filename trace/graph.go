@@ -122,7 +122,11 @@ func (t *Trace) callTrees(c *choice, x *blockIndex, tasks []*Task, o *GraphOptio
 	var mu sync.Mutex
 	group, waits := groups(tasks, *o), t.waitsWanted(o.Waits)
 	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
-		return c.chosen(t, x, &grapher{t: t, o: o, tree: newCallTree(o, waits)})
+		s := c.chosen(t, x, &grapher{t: t, o: o, tree: newCallTree(o, waits)})
+		if x != nil && c != nil && c.summable() && c.calls.Threshold > 0 {
+			s.(*chosenSink).sums = &blockSums{paths: true}
+		}
+		return s
 	}, func(s taskSink, k *Task) {
 		g := counting(s).(*grapher)
 		if !o.PerProcess && !o.PerTask {

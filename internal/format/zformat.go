@@ -317,6 +317,7 @@ const (
 	BlockNotes = 1 // events that are no call's
 	BlockLost  = 2 // a loss among them
 	BlockAlike = 4 // calls of the same function and entry that end in it or are put aside: it must be decoded to tell which
+	BlockPlain = 8 // calls have come and gone on one stack only, and none were put aside or lost
 )
 
 // Flags of a difference of states.

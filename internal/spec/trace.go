@@ -278,6 +278,7 @@ var BlockFlags = []Value{
 	{"NOTES", 1, "events that are no call's"},
 	{"LOST", 2, "a loss among them"},
 	{"ALIKE", 4, "calls of the same function and entry that end in it or are put aside: it must be decoded to tell which"},
+	{"PLAIN", 8, "calls have come and gone on one stack only, and none were put aside or lost"},
 }
 
 // StateFlags say what a difference of states has.

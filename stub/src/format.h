@@ -250,6 +250,7 @@
 #define FT_BLOCK_NOTES             1            /* events that are no call's */
 #define FT_BLOCK_LOST              2            /* a loss among them */
 #define FT_BLOCK_ALIKE             4            /* calls of the same function and entry that end in it or are put aside: it must be decoded to tell which */
+#define FT_BLOCK_PLAIN             8            /* calls have come and gone on one stack only, and none were put aside or lost */
 
 /* flags of a difference of states */
 #define FT_STATE_HAS_LOSSY         1            /* events were lost since the stack was last empty */
