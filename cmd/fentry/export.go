@@ -136,7 +136,11 @@ func (c *exportCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if written > 0 {
 		what += ", " + size(written)
 	}
-	a.notef("[ fentry: %s -> %s ]", what, printable(c.out))
+	to := printable(c.out)
+	if c.out == "-" {
+		to = "standard output"
+	}
+	a.notef("[ fentry: %s -> %s ]", what, to)
 	return nil
 }
 

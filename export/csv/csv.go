@@ -1,7 +1,8 @@
-// Package csv writes the calls of a trace as comma-separated values (RFC 4180), a line each, in the order in which they
-// end, below a line with the names of the columns:
+// Package csv writes the calls of a trace as comma-separated values, a line each, in the order in which they end, below
+// a line with the names of the columns. Values are quoted as RFC 4180 says; lines end in LF.
 //
-//	start     ns since the trace's start; of a trace without a clock, a number by which calls are in order
+//	start     ns since the trace's start, that of the call's end if its beginning is not in the trace; of a trace
+//	          without a clock, a number by which calls are in order
 //	dur       ns from entry to exit; empty if unknown
 //	self      ns in the function itself; empty if unknown
 //	pid, tid  process and thread
