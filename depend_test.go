@@ -30,9 +30,10 @@ var mayImport = map[string][]string{
 	"stub":           {"internal/format"},
 	"patch": {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64",
 		"record", "record/code", "stub", "symbol", "internal/format", "internal/bigslice", "internal/parallel", "internal/sitetable", "internal/safetext"},
-	"trace":         {"names", "internal/format", "internal/atomicfile", "internal/safefile", "internal/safetext"},
-	"export/ftrace": {"trace", "internal/safetext"},
-	"export/ndjson": {"trace", "internal/safetext"},
+	"trace": {"names", "internal/format", "internal/atomicfile", "internal/safefile", "internal/safetext",
+		"internal/syscalls"},
+	"export/ftrace": {"trace", "internal/safetext", "internal/syscalls"},
+	"export/ndjson": {"trace", "internal/safetext", "internal/syscalls"},
 
 	"export":            {"trace"},
 	"export/callgrind":  {"export", "trace", "internal/safetext"},

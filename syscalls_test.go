@@ -131,18 +131,20 @@ func testSyscalls(t *testing.T, dir string, functions bool) {
 	open := map[*trace.Task][]uint64{}
 	first := map[*trace.Task]bool{}
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
-		switch ev.Kind {
-		case trace.SysEnter:
-			name := counted[ev.Count]
+		number, known := ev.Func.Syscall()
+		switch {
+		case ev.Func.Image != trace.SyscallImage:
+		case ev.Kind == trace.Entry && known:
+			name := counted[number]
 			have[name]++
-			if name != "" && ev.Caller.ID != 0 {
+			if name != "" && ev.Caller.ID != 0 && ev.Caller.Image != trace.SyscallImage {
 				for i := len(open[ev.Task]); i > 0; i-- {
 					name += " in " + counted[open[ev.Task][i-1]]
 				}
 				inside[name+" by "+tr.Name(ev.Caller)]++
 			}
-			open[ev.Task] = append(open[ev.Task], ev.Count)
-		case trace.SysExit:
+			open[ev.Task] = append(open[ev.Task], number)
+		case ev.Kind == trace.Exit && ev.Flags&trace.FlagInherited == 0:
 			n := len(open[ev.Task])
 			switch {
 			case n > 0:
@@ -281,14 +283,15 @@ func TestSyscallData(t *testing.T) {
 		if ev.Sys == nil {
 			return nil
 		}
-		if ev.Kind == trace.SysEnter {
-			nr = ev.Sys.Value
+		kind := "sys_exit"
+		if ev.Kind == trace.Entry {
+			kind, nr = "sys_enter", ev.Sys.Value
 			begun = begun || nr == 257 && ev.Sys.Args[0] == 700
 		}
 		if !begun || nr == 231 {
 			return nil
 		}
-		line := fmt.Sprintf("%v %d:", ev.Kind, nr)
+		line := fmt.Sprintf("%s %d:", kind, nr)
 		for _, d := range ev.Sys.Data {
 			text := fmt.Sprintf("%q", d.Bytes)
 			pointers := nr == 20 && d.Asked == 32 && d.Flags == 0 || nr == 59 && d.Asked == 128
@@ -408,7 +411,7 @@ func TestSyscallsForbidden(t *testing.T) {
 			}
 			calls := 0
 			err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
-				if ev.Kind == trace.SysEnter && ev.Count == 121 {
+				if ev.Kind == trace.Entry && ev.Func == trace.SyscallFunc(121) {
 					calls++
 				}
 				return nil

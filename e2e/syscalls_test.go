@@ -182,8 +182,8 @@ func recordedSyscalls(t *testing.T, dir string, numbers map[uint64]string) map[s
 	defer tr.Close()
 	out := map[string]int{}
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
-		if ev.Kind == trace.SysEnter {
-			out[numbers[ev.Sys.Value]]++
+		if number, ok := ev.Func.Syscall(); ok && ev.Kind == trace.Entry {
+			out[numbers[number]]++
 		}
 		return nil
 	})

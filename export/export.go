@@ -90,7 +90,6 @@ var left = map[trace.Kind]string{
 	trace.Unknown:   "records of unknown types",
 	trace.SwitchOff: "notes of functions that were switched off",
 
-	trace.SysEnter:        "system calls",
 	trace.SignalDelivered: "signals",
 }
 

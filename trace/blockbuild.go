@@ -300,8 +300,8 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 		b.fl.step(w)
 	}
 	switch w.code {
-	case wEntry, wExit, wCall:
-	case wResync:
+	case wEntry, wExit, wCall, wSysEnter:
+	case wResync, wSysExit: // which may end calls that have no exit
 		blk.flags &^= format.BlockPlain
 	case wGap, wLost:
 		blk.flags |= format.BlockLost | format.BlockNotes
@@ -345,7 +345,7 @@ func (b *blockBuilder) chunk(d *decoder, w *word) {
 	fl, last := b.fl, &b.last
 	bs := blockState{number: number, comm: b.comm}
 	bs.tail = last.code == wExit && w.code == wEntry && w.t == last.t
-	bs.leaf = last.code == wEntry && w.code == wExit && w.fn == last.fn
+	bs.leaf = last.code == wEntry && w.code == wExit && w.fn == last.fn || last.code == wSysEnter && w.code == wSysExit
 	if n := len(fl.cur.frames); n > 0 && fl.cur.frames[n-1].flags&frameInherited != 0 {
 		bs.leaf = false
 	}

@@ -18,7 +18,11 @@ const storedFlags = frameInherited | frameSuspended | frameOuter
 type numbering uint32
 
 func (n numbering) appendFn(b []byte, fn FuncID) []byte {
-	b = binary.AppendUvarint(b, uint64(fn.Image)+uint64(n))
+	image := uint64(fn.Image)
+	if image != SyscallImage { // which has that number in every index
+		image += uint64(n)
+	}
+	b = binary.AppendUvarint(b, image)
 	return binary.AppendUvarint(b, uint64(fn.ID))
 }
 
@@ -120,6 +124,9 @@ func (p *fields) byte() byte {
 
 func (p *fields) fn() FuncID {
 	image, id := p.uint(), p.uint()
+	if image == SyscallImage && bits.Len64(id) <= 32 {
+		return FuncID{SyscallImage, uint32(id)}
+	}
 	if image >= uint64(len(p.images)) || bits.Len64(id) > 32 {
 		p.bad = true
 		return FuncID{}

@@ -41,8 +41,12 @@ func seeWalk(tr *Trace, o WalkOptions) string {
 	var s strings.Builder
 	err := tr.Walk(o, func(ev *Event) error {
 		e := *ev
-		e.Task = nil
-		fmt.Fprintf(&s, "%d %v %+v\n", ev.Task.Index, ev.Kind, e)
+		e.Task, e.Sys = nil, nil
+		fmt.Fprintf(&s, "%d %v %+v", ev.Task.Index, ev.Kind, e)
+		for sys := ev.Sys; sys != nil; sys = sys.End {
+			fmt.Fprintf(&s, " sys %d %x %v", sys.Value, sys.Args, sys.Open)
+		}
+		s.WriteByte('\n')
 		return nil
 	})
 	if err != nil {

@@ -41,8 +41,11 @@ const (
 // endForgotten is the ending of an inherited call that turned out not to be one.
 const endForgotten ending = endUnfinished + 1
 
+// endFailed is that of a system call with an error: an exit.
+const endFailed = endForgotten + 1
+
 // endTaken is that of a call that a reader of a list has taken.
-const endTaken = endForgotten + 1
+const endTaken = endFailed + 1
 
 // runSums are the sums of the run that is being made, and those that were.
 type runSums struct {
@@ -144,9 +147,9 @@ func (s *sums) append(b []byte) []byte {
 	if s.ended == 0 {
 		least, longer = 0, 0
 	}
-	flat := uint64(0)
+	flat := s.errors << 1
 	if s.flat {
-		flat = 1
+		flat |= 1
 	}
 	b = binary.AppendUvarint(b, s.calls)
 	b = binary.AppendUvarint(b, s.calls-s.ended)
@@ -168,7 +171,8 @@ func (p *fields) sums() (s sums) {
 	s.max = s.min + p.uint()
 	s.sq.hi, s.sq.lo = p.uint(), p.uint()
 	s.unwound, s.unfinished, s.noEntry = p.uint(), p.uint(), p.uint()
-	s.flat = p.uint() != 0
+	flat := p.uint()
+	s.errors, s.flat = flat>>1, flat&1 != 0
 	if s.ended == 0 {
 		s.min, s.max = math.MaxUint64, 0
 	}
@@ -278,7 +282,7 @@ func parseLists(b []byte, images []uint32, blocks []block) ([][]endedCall, error
 			start += uint64(p.int())
 			end += uint64(p.int())
 			c.start, c.end, c.self, c.how = start, end, p.uint(), ending(p.byte())
-			p.bad = p.bad || c.how > endForgotten
+			p.bad = p.bad || c.how > endFailed
 		}
 	}
 	if p.bad || len(p.b) != 0 {

@@ -11,7 +11,8 @@ type Kind uint8
 
 // Kinds of event.
 const (
-	// Entry: a function was called. Depth is the number of open calls around it.
+	// Entry: a function was called, or a system call, which is a call of one of the functions of SyscallImage. Depth is
+	// the number of open calls around it.
 	Entry Kind = iota + 1
 	// Exit: a call ended. Dur and Self are set, Depth is that of its entry.
 	Exit
@@ -38,11 +39,6 @@ const (
 	// Cut: the task was killed while it wrote a record, of which only the type, Count, and the type's name, Text, are
 	// known.
 	Cut
-	// SysEnter: a system call begins, Event.Sys.
-	SysEnter
-	// SysExit: the innermost system call that has begun ends, Event.Sys. A task can begin with one: the end of the call
-	// that created it.
-	SysExit
 	// SignalDelivered: a handler of the signal Event.Signal is called.
 	SignalDelivered
 	// SwitchOff: the recorder switched the function Func off, which was called Count times a second, estimated: calls of
@@ -59,8 +55,8 @@ const (
 var kindNames = [...]string{
 	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
 	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut",
-	SysEnter: "sys_enter", SysExit: "sys_exit", SignalDelivered: "signal",
-	SwitchOff: "switch_off", Unknown: "unknown", Skipped: "skipped",
+	SignalDelivered: "signal",
+	SwitchOff:       "switch_off", Unknown: "unknown", Skipped: "skipped",
 }
 
 // String returns the name of the kind in lower case.
@@ -109,6 +105,7 @@ type Event struct {
 	Depth  int
 	Stack  uint64 // number of the stack the task is on, unique in the process; Task.Stack is the first
 	Text   string // Mark: bytes as the program gave them; Cut
+	// Sys is what a system call's beginning or end says, or both in the Entry of a leaf; nil if there is nothing.
 	Sys    *Syscall
 	Signal *Signal
 	Kind   Kind
@@ -185,6 +182,16 @@ func (c *cursor) step() bool {
 		c.tail = c.more && c.nxt.code == wEntry && c.nxt.t == w.t
 		c.follow(w)
 		c.leaf = false
+	case wSysEnter:
+		c.leaf, c.tail = c.more && c.nxt.code == wSysExit, false
+		c.follow(w)
+	case wSysExit:
+		c.tail = false
+		if c.fl.openSyscall() < 0 {
+			c.sysOrphan(w)
+		}
+		c.follow(w)
+		c.leaf = false
 	case wThreadEnd:
 		c.follow(w)
 		c.fl.t = w.t
@@ -244,10 +251,6 @@ func (c *cursor) noteWord(w *word) {
 		c.ev.Text = n.text
 		c.note(Mark, n.value)
 		c.ev.Text = ""
-	case wSysEnter:
-		c.noteSyscall(SysEnter, w)
-	case wSysExit:
-		c.noteSyscall(SysExit, w)
 	case wSignal:
 		c.ev.Signal = c.dec.note(w.arg).signal
 		c.note(SignalDelivered, c.ev.Signal.Number)
@@ -261,10 +264,30 @@ func (c *cursor) noteWord(w *word) {
 	}
 }
 
-func (c *cursor) noteSyscall(kind Kind, w *word) {
+// sysOrphan emits the end of a system call whose beginning is not in the task.
+func (c *cursor) sysOrphan(w *word) {
+	if c.emit == nil || c.err != nil {
+		return
+	}
+	c.fl.t = w.t
+	c.ev.Dur, c.ev.Self = 0, 0
 	c.ev.Sys = c.dec.note(w.arg).sys
-	c.note(kind, c.ev.Sys.Value)
+	c.event(Exit, FlagNoEntry, unknownSyscall, len(c.fl.cur.frames))
 	c.ev.Sys = nil
+}
+
+// sysOf returns what is said of a system call at the word that is due, with its end if that follows directly.
+func (c *cursor) sysOf(f *frame, code uint8) *Syscall {
+	if f.fn.Image != SyscallImage || c.cur.code != code {
+		return nil
+	}
+	s := c.dec.note(c.cur.arg).sys
+	if code == wSysEnter && c.leaf {
+		whole := *s
+		whole.End = c.dec.note(c.nxt.arg).sys
+		return &whole
+	}
+	return s
 }
 
 // recordName is the name of a type of record, "" when it is not known.
@@ -346,7 +369,9 @@ func (c *cursor) enter(f *frame) {
 			ev.Self = ev.Dur
 		}
 	}
+	ev.Sys = c.sysOf(f, wSysEnter)
 	c.event(Entry, flags, f.fn, len(c.fl.cur.frames)-1)
+	ev.Sys = nil
 }
 
 // openCalls emits the calls that are open on the current stack, as events that lie
@@ -382,7 +407,7 @@ func (c *cursor) leave(f *frame, _ uint64, how ending) {
 	switch {
 	case how == endExit && f.flags&frameSuspended != 0:
 		c.left(f, Exit, FlagResumed)
-	case how == endExit:
+	case how == endExit, how == endFailed:
 		c.left(f, Exit, 0)
 	case f.flags&frameSuspended != 0:
 		// Its Unwound event was emitted when it was suspended.
@@ -413,7 +438,11 @@ func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 	if f.flags&frameInherited != 0 {
 		flags |= FlagInherited
 	}
+	if kind == Exit {
+		ev.Sys = c.sysOf(f, wSysExit)
+	}
 	c.event(kind, flags, f.fn, len(c.fl.cur.frames))
+	ev.Sys = nil
 }
 
 func (c *cursor) orphan(fn FuncID) {

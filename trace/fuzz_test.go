@@ -270,8 +270,12 @@ func FuzzWriter(f *testing.F) {
 			i := int(ev.Task.TID) - 1
 			switch ev.Kind {
 			case Entry:
+				if ev.Sys != nil {
+					readMarks[i] = append(readMarks[i], ev.Sys.Value)
+					break
+				}
 				readCalls = append(readCalls, call{i, uint64(ev.Time), ev.Func.ID})
-			case Mark, SysEnter:
+			case Mark:
 				readMarks[i] = append(readMarks[i], ev.Count)
 			case Lost:
 				readLost[i] = append(readLost[i], ev.Count)

@@ -51,6 +51,8 @@ type FuncStat struct {
 	Unwound, Unfinished uint64
 	// NoEntry is the number of exits whose entry is not in the trace; they are not counted as calls.
 	NoEntry uint64
+	// Errors is the number of system calls that ended with an error.
+	Errors uint64
 	// Hist holds the calls' durations, nil if they are unknown.
 	Hist *Histogram
 }
@@ -308,6 +310,7 @@ func (r *report) rows(k *Task) []FuncStat {
 		s := FuncStat{
 			Func: c.fn, Task: k, Calls: c.calls, Total: clock.Span(total), Sum: clock.Span(c.sum), Self: clock.Span(c.self),
 			Max: clock.Span(c.max), Unwound: c.unwound, Unfinished: c.unfinished, NoEntry: c.noEntry,
+			Errors: c.errors,
 		}
 		c.off.unknown += total - c.total
 		s.CPU, s.Wait, s.Unknown = c.off.parts(s.Total, clock, r.waits)

@@ -232,6 +232,10 @@ func (fl *follower) other(w *word) {
 		}
 	case wLost, wCut:
 		fl.lossy = true
+	case wSysEnter:
+		fl.push(w.fn, 0)
+	case wSysExit:
+		fl.sysExit(w.fn.ID != 0)
 	case wResync:
 		fl.resync(w.arg)
 	case wStack:
@@ -241,7 +245,41 @@ func (fl *follower) other(w *word) {
 	}
 }
 
-// resync puts the n innermost frames aside.
+// openSyscall returns the position of the innermost open system call on the current stack, -1 if there is none. Calls
+// inside it are a signal's handlers, so there are few.
+func (fl *follower) openSyscall() int {
+	fs := fl.cur.frames
+	for i := len(fs) - 1; i >= max(0, len(fs)-searchFree); i-- {
+		if fs[i].fn.Image == SyscallImage {
+			return i
+		}
+	}
+	return -1
+}
+
+// sysExit ends the innermost open system call. Handlers that are still open inside it have been left without an exit.
+// Where there is none, the task begins with the end of the call that made it, or events are missing: nothing ends.
+func (fl *follower) sysExit(failed bool) {
+	if fl.over > 0 {
+		fl.over--
+		return
+	}
+	i := fl.openSyscall()
+	if i < 0 {
+		return
+	}
+	fl.drop(i+1, endUnwound)
+	f := &fl.cur.frames[i]
+	fl.cur.frames = fl.cur.frames[:i]
+	how := endExit
+	if failed {
+		how = endFailed
+	}
+	fl.sink.leave(f, fl.t, how)
+}
+
+// resync puts the n innermost frames aside. The runtime counts functions only: system calls among them, which a handler
+// has left, and which cannot come back, are over.
 func (fl *follower) resync(n uint64) {
 	if fl.over > 0 {
 		skip := min(uint64(fl.over), n)
@@ -259,6 +297,11 @@ func (fl *follower) resync(n uint64) {
 		}
 		top := len(fl.cur.frames) - 1
 		f := fl.cur.frames[top]
+		if f.fn.Image == SyscallImage {
+			fl.drop(top, endUnwound)
+			n++
+			continue
+		}
 		f.flags |= frameSuspended
 		fl.cur.frames = fl.cur.frames[:top]
 		fl.sink.suspend(&f)

@@ -24,7 +24,8 @@ type sums struct {
 
 	unfinished uint64
 	noEntry    uint64
-	flat       bool // calls without durations are among them
+	errors     uint64 // system calls that failed
+	flat       bool   // calls without durations are among them
 }
 
 // end takes a call's end, after so many ticks.
@@ -45,6 +46,8 @@ func (s *sums) end(f *frame, dur uint64, outermost bool, how ending) {
 		s.unwound++
 	case endUnfinished:
 		s.unfinished++
+	case endFailed:
+		s.errors++
 	}
 }
 
@@ -59,6 +62,7 @@ func (s *sums) merge(o *sums) {
 	s.unwound += o.unwound
 	s.unfinished += o.unfinished
 	s.noEntry += o.noEntry
+	s.errors += o.errors
 	s.flat = s.flat || o.flat
 }
 

@@ -3,8 +3,10 @@ package trace
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/syscalls"
 )
 
 // A Syscall is what the beginning or the end of a system call says. Numbers are those of the machine that the task's
@@ -16,6 +18,109 @@ type Syscall struct {
 	Data  []Data   // what memory held that arguments point to
 	// Open: the record was not finished, when the task was killed or the trace was read. Nothing else is known.
 	Open bool
+	// End is the end of the call in the Entry of a leaf: there is nothing between the two.
+	End *Syscall
+}
+
+// SyscallImage is the Image of FuncIDs that are system calls. A call is a frame like a function's, so it has its place
+// among the calls around it and its handlers theirs inside it, and whatever counts or chooses calls of functions does
+// so with system calls. It is no position in Trace.Images: there is no file.
+const SyscallImage = 1<<32 - 1
+
+// SyscallName is what SyscallImage is called where images have paths: in patterns such as sys:open*.
+const SyscallName = "sys"
+
+// unknownSyscall is a system call of which only the end, or that there was one, is known.
+var unknownSyscall = FuncID{SyscallImage, 1<<32 - 1}
+
+// SyscallFunc returns the FuncID of a system call by its number.
+func SyscallFunc(number uint64) FuncID {
+	return FuncID{SyscallImage, uint32(min(number, uint64(unknownSyscall.ID)-2)) + 1}
+}
+
+func syscallFunc(s *Syscall) FuncID {
+	if s.Open {
+		return unknownSyscall
+	}
+	return SyscallFunc(s.Value)
+}
+
+// Syscall returns the number of a system call; false if it is not known, or if id is a function's.
+func (id FuncID) Syscall() (number uint64, ok bool) {
+	return uint64(id.ID) - 1, id.Image == SyscallImage && id != unknownSyscall && id.ID != 0
+}
+
+// Machine returns the instruction set whose system calls those of the trace are.
+func (t *Trace) Machine() syscalls.Machine {
+	if t.Info != nil && t.Info.Machine != "" {
+		return syscalls.MachineOf(t.Info.Machine)
+	}
+	for i := range t.Images {
+		if m := t.Images[i].Machine; m != "" {
+			return syscalls.MachineOf(m)
+		}
+	}
+	return syscalls.AMD64
+}
+
+// syscallName returns sys_ and the name of a system call, as the kernel's functions and ftrace's events are called.
+func (t *Trace) syscallName(id FuncID) string {
+	number, ok := id.Syscall()
+	switch {
+	case !ok:
+		return "sys_?"
+	case t.Machine().Call(number) == nil:
+		return fmt.Sprintf("sys_%#x", number)
+	}
+	return "sys_" + t.Machine().Name(number)
+}
+
+// Made returns the system call that an event is the beginning or the end of. An end has the result, but no arguments.
+func (t *Trace) Made(ev *Event) *syscalls.Made {
+	m := &syscalls.Made{Machine: t.Machine(), NoArgs: true, TaskName: t.TaskName}
+	number, known := ev.Func.Syscall()
+	m.Number, m.Unknown = number, !known
+	s := ev.Sys
+	if s == nil {
+		return m
+	}
+	end := s
+	if ev.Kind == Entry {
+		m.NoArgs = s.Open
+		copy(m.Args[:], s.Args)
+		m.In = dataMemory(s.Data)
+		end = s.End
+	}
+	if end != nil && !end.Open {
+		m.Ended, m.Result, m.Out = true, end.Value, dataMemory(end.Data)
+	}
+	return m
+}
+
+// dataMemory is what the records DATA of one end of a call have.
+func dataMemory(data []Data) syscalls.Memory {
+	if len(data) == 0 {
+		return nil
+	}
+	m := make(syscalls.Memory, len(data))
+	for i := range data {
+		d := &data[i]
+		m[i] = syscalls.Span{Address: d.Address, Bytes: d.Bytes,
+			NUL: d.Flags&DataString != 0 && d.Flags&(DataCut|DataUnreadable) == 0}
+	}
+	return m
+}
+
+// TaskName returns the latest name of a task of the trace by its thread id, or of one that the recorder has seen without
+// an event of its own; "" if there was none.
+func (t *Trace) TaskName(tid int) string {
+	t.namesOnce.Do(func() {
+		t.taskNames = map[int]string{}
+		for _, k := range t.Tasks {
+			t.taskNames[k.TID] = k.Comm
+		}
+	})
+	return t.taskNames[tid]
 }
 
 // Data is memory that an argument of a system call points to.

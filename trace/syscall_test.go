@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,9 +101,72 @@ func TestSyscallEvents(t *testing.T) {
 		have = append(have, s)
 		return nil
 	})
-	want := []string{"entry0", "sys_enter1 257 [5 28672 0] 2", "signal1 {11 -6 8 9}", "entry1", "exit1",
-		"sys_exit1 -2 [] 1", "exit0", "sys_enter0 39 [] 0"}
+	want := []string{"entry0", "entry1 257 [5 28672 0] 2", "signal2 {11 -6 8 9}", "entry2", "exit2",
+		"exit1 -2 [] 1", "exit0", "entry0 39 [] 0", "unfinished0"}
 	if diff := cmp.Diff(want, have); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// TestSyscallCalls: system calls are calls among the others, whatever leaves them.
+func TestSyscallCalls(t *testing.T) {
+	dir := build(t, func(w *Writer) {
+		k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage, Comm: "main"})
+		k.SysExit(99, 0) // of the call that made the task
+		k.Enter(100, 1)
+		k.SysEnter(110, 0, []uint64{3})
+		k.SysExit(120, 1) // a leaf
+		k.SysEnter(130, 0, []uint64{4})
+		k.Enter(140, 2) // a handler, which returns
+		k.SysEnter(142, 39, nil)
+		k.SysExit(144, 7)
+		k.Exit(150, 2)
+		k.SysExit(160, ^uint64(3))
+		k.SysEnter(170, 0, []uint64{5})
+		k.Enter(180, 2)
+		k.Resync(190, 2) // which leaves both it and what it interrupted
+		k.SysEnter(200, 0, []uint64{6})
+		k.Exit(210, 1) // of a function around it: its end is lost
+		k.SysEnter(220, 231, []uint64{0})
+		if err := k.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	tr := open(t, dir)
+	var have []string
+	if err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		s := fmt.Sprintf("%v%d %s", ev.Kind, ev.Depth, tr.Name(ev.Func))
+		if ev.Flags&FlagLeaf != 0 && ev.Kind == Entry {
+			s += fmt.Sprintf(" leaf %d", ev.Dur)
+			if ev.Sys != nil {
+				s += fmt.Sprintf(" = %d", int64(ev.Sys.End.Value))
+			}
+		}
+		have = append(have, s)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"exit0 sys_?", "entry0 f1", "entry1 sys_read leaf 10 = 1", "exit1 sys_read", "entry1 sys_read", "entry2 f2",
+		"entry3 sys_getpid leaf 2 = 7", "exit3 sys_getpid", "exit2 f2", "exit1 sys_read", "entry1 sys_read", "entry2 f2",
+		"unwound2 f2", "unwound1 sys_read", "unwound0 f1", "entry0 sys_read", "exit1 f1", "entry1 sys_exit_group",
+		"unfinished1 sys_exit_group", "unfinished0 sys_read"}
+	for i := range want { // f1 and f2 have names of their own
+		want[i] = strings.NewReplacer("f1", tr.Name(FuncID{0, 1}), "f2", tr.Name(FuncID{0, 2})).Replace(want[i])
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Error(diff)
+	}
+	rows, err := tr.Report(ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if r.Func == SyscallFunc(0) && (r.Calls != 4 || r.Errors != 1 || r.Unwound != 1 || r.Unfinished != 1) {
+			t.Errorf("read: %d calls, %d errors, %d unwound, %d unfinished", r.Calls, r.Errors, r.Unwound, r.Unfinished)
+		}
+		if r.Func == unknownSyscall {
+			t.Error("the end of a call that was not seen is a row")
+		}
 	}
 }

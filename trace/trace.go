@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
@@ -60,21 +61,24 @@ type Trace struct {
 	// Unlisted is the number of problems beyond those that are listed.
 	Unlisted int
 
-	file     io.ReaderAt   // events
-	list     io.Reader     // chunks, while the trace is opened; nil: there is none
-	dir      *safefile.Dir // while the trace is opened; nil: it is not read from a directory
-	size     int64
-	identity format.Identity
-	close    func() error
-	syms     []SymTable // by image
-	lines    []imageLines
-	flat     []bool // by image: its tracer records entries only
-	ranges   idRanges
-	off      map[FuncID]int64 // when functions were switched off
-	blocks   *blockIndex      // the file index; nil: there is none
-	part     *blockIndex      // one that is not whole
-	cache    []nameCache      // names, by image
-	name     func(string) string
+	file      io.ReaderAt   // events
+	list      io.Reader     // chunks, while the trace is opened; nil: there is none
+	dir       *safefile.Dir // while the trace is opened; nil: it is not read from a directory
+	size      int64
+	identity  format.Identity
+	close     func() error
+	syms      []SymTable // by image
+	lines     []imageLines
+	flat      []bool // by image: its tracer records entries only
+	ranges    idRanges
+	off       map[FuncID]int64 // when functions were switched off
+	blocks    *blockIndex      // the file index; nil: there is none
+	part      *blockIndex      // one that is not whole
+	namesOnce sync.Once
+	taskNames map[int]string // by thread id
+
+	cache []nameCache // names, by image
+	name  func(string) string
 
 	forked int // tasks that have a parent
 }
@@ -261,6 +265,9 @@ func (t *Trace) Func(id FuncID) Func {
 
 // lookup asks the table of the function's image.
 func (t *Trace) lookup(id FuncID) Func {
+	if id.Image == SyscallImage && id.ID != 0 {
+		return Func{Name: t.syscallName(id)}
+	}
 	if int(id.Image) >= len(t.syms) || t.syms[id.Image] == nil {
 		return Func{}
 	}

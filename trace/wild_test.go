@@ -50,8 +50,15 @@ func (p *wildTask) step(lossy bool) {
 			p.k.Enter(p.now, f)
 			p.calls[p.stack] = append(cur[:len(cur)-1], f)
 		}
-	case n < 900:
+	case n < 890:
 		p.k.Mark(p.now, p.now, "m")
+	case n < 895:
+		p.k.SysEnter(p.now, r.Uint64N(4), []uint64{p.now})
+		if r.IntN(3) > 0 {
+			p.k.SysExit(p.now+r.Uint64N(2), uint64(r.IntN(3)-1))
+		}
+	case n < 900:
+		p.k.SysExit(p.now, p.now) // of one that handlers have interrupted, or of none
 	case n < 930 && len(cur) > 0: // aside: for ever, or until an exit
 		n := 1 + r.IntN(min(4, len(cur)))
 		p.k.Resync(p.now, uint64(n))

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/syscalls"
 )
 
 // A word is one decoded event of a task: what the file says, without meaning.
@@ -33,7 +34,7 @@ const (
 	wComm      // decoder.note(arg) has the name
 	wMark      // decoder.note(arg) has the mark
 	wSysEnter  // decoder.note(arg) has what is known of the system call
-	wSysExit   // the same
+	wSysExit   // the same; fn.ID is its error, 0: none
 	wSignal    // decoder.note(arg) has the signal
 	wCut       // a record of type arg is not whole
 	wUnknown   // a record of type arg, which nobody knows; noRecord: a word that is none
@@ -198,8 +199,8 @@ func (d *decoder) record(w *word, id uint32) bool {
 		if !r.Open {
 			n.sys = d.syscall(&left, take)
 		}
-		if w.code = wSysEnter; r.Exit {
-			w.code = wSysExit
+		if w.code, w.fn = wSysEnter, syscallFunc(n.sys); r.Exit {
+			w.code, w.fn = wSysExit, FuncID{ID: uint32(syscalls.Errno(n.sys.Value))}
 		}
 		w.arg = d.keep(n)
 	case r.Open:

@@ -21,7 +21,7 @@ func hasCalls(t *trace.Trace) bool {
 	}
 	err := t.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
 		switch ev.Kind {
-		case trace.Entry, trace.Exit, trace.Unwound, trace.Unfinished, trace.SysEnter, trace.SysExit:
+		case trace.Entry, trace.Exit, trace.Unwound, trace.Unfinished:
 			return errCall
 		}
 		return nil

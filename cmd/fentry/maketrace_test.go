@@ -34,6 +34,9 @@ import (
 //	TID NS lost N
 //	TID NS mark N [TEXT]
 //	TID NS comm NAME
+//	TID NS sys NUMBER [ARG ...]  a system call, of amd64; "TEXT" is a pointer to it
+//	TID NS ret RESULT
+//	TID NS signal N
 //	TID NS end
 //	TID NS start            a program starts
 //	TID NS fork             the first event of a forked one
@@ -84,6 +87,23 @@ func writeSched(w *trace.Writer, start uint64, f []string) error {
 		off = append(off, o)
 	}
 	return w.WriteSched(id, start+from, start+to, off)
+}
+
+// sysArgs are the arguments of a system call: numbers, and strings with what is there.
+func sysArgs(words []string) (args []uint64, data []trace.Data, err error) {
+	for i, w := range words {
+		v, err := strconv.ParseInt(w, 0, 64)
+		if s, text := strings.CutPrefix(w, `"`); text {
+			s = strings.TrimSuffix(s, `"`)
+			v, err = int64(0x7000+0x1000*i), nil
+			data = append(data, trace.Data{Arg: i, Flags: trace.DataString, Asked: uint32(len(s)), Address: uint64(v), Bytes: []byte(s)})
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, uint64(v))
+	}
+	return args, data, nil
 }
 
 const testImage = trace.ImageID(0x1122334455667788)
@@ -199,6 +219,20 @@ func writeTrace(dir, spec string) error {
 			k.Mark(start+ns, num, strings.Join(f[min(4, len(f)):], " "))
 		case "comm":
 			k.Comm(start+ns, f[3])
+		case "sys":
+			args, data, err := sysArgs(f[4:])
+			if err != nil {
+				return fmt.Errorf("line %d: %w", n+1, err)
+			}
+			k.SysEnter(start+ns, num, args, data...)
+		case "ret":
+			result, err := strconv.ParseInt(f[3], 0, 64)
+			if err != nil {
+				return fmt.Errorf("line %d: %w", n+1, err)
+			}
+			k.SysExit(start+ns, uint64(result))
+		case "signal":
+			k.Signal(start+ns, trace.Signal{Number: num})
 		case "end":
 			k.End(start + ns)
 		case "start":

@@ -24,6 +24,7 @@ type reportCmd struct {
 	srcline bool
 	json    bool
 	never   bool
+	sys     bool
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -51,6 +52,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report --time 1s,2s           of one second
   fentry report -G parse_term          what was called in that function
   fentry report --never                the functions that were not called
+  fentry report --syscalls             which system calls were made, as strace -c
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
@@ -66,6 +68,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
 	f.BoolVar(&c.task, "task", false, "print one line per function and thread")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	f.BoolVar(&c.never, "never", false, "list the traced functions that were never called")
+	f.BoolVar(&c.sys, "syscalls", false, "print strace's table of system calls: time, calls, errors")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())
@@ -139,6 +142,13 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			}
 		}
 	}
+	if c.sys {
+		for _, name := range []string{"never", "task", "process", "fields", "sort", "srcline"} {
+			if cmd.Flags().Changed(name) {
+				return usagef(cmd, "--syscalls and --%s are mutually exclusive", name)
+			}
+		}
+	}
 	sel, err := c.parse(cmd)
 	if err != nil {
 		return err
@@ -191,8 +201,10 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		rows = slices.DeleteFunc(rows, func(s trace.FuncStat) bool { return !match(s.Func) })
 	}
 	sel.warn(a, t)
-	slices.SortStableFunc(rows, less)
-	if c.top > 0 && len(rows) > c.top {
+	if slices.SortStableFunc(rows, less); c.sys {
+		rows = onlySyscalls(rows)
+	}
+	if c.top > 0 && len(rows) > c.top && (!c.sys || c.json) {
 		rows = rows[:c.top]
 	}
 	var src *sources
@@ -206,6 +218,8 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	defer func() { err = out.close(err) }()
 	if c.json {
 		err = c.writeJSON(out, t, rows, src)
+	} else if c.sys {
+		err = writeSyscalls(out, t, rows, c.top)
 	} else {
 		err = c.writeTable(out, t, rows, fields, src)
 	}
@@ -382,6 +396,7 @@ type reportLine struct {
 	Unwound    uint64  `json:"unwound"`
 	Unfinished uint64  `json:"unfinished"`
 	NoEntry    *uint64 `json:"no_entry,omitempty"`
+	Errors     *uint64 `json:"errors,omitempty"`      // of system calls
 	OffFrom    *int64  `json:"off_from_ns,omitempty"` // the recorder switched the function off: there may be more calls
 }
 
@@ -420,6 +435,9 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 		}
 		if r.NoEntry > 0 {
 			l.NoEntry = &r.NoEntry
+		}
+		if r.Func.Image == trace.SyscallImage {
+			l.Errors = &r.Errors
 		}
 		if from, off := t.OffFrom(r.Func); off {
 			l.OffFrom = &from

@@ -162,11 +162,13 @@ func matcher(
 		is, ok := known[id]
 		if !ok {
 			fn := t.Func(id)
-			path := ""
+			path, aliases := "", t.Aliases(int(id.Image), fn)
 			if int(id.Image) < len(t.Images) {
 				path = t.Images[id.Image].Path
+			} else if id.Image == trace.SyscallImage {
+				path, aliases = trace.SyscallName, []string{strings.TrimPrefix(fn.Name, "sys_")}
 			}
-			is = f.In(path).Match(fn.Display(), t.Aliases(int(id.Image), fn)...)
+			is = f.In(path).Match(fn.Display(), aliases...)
 			known[id] = is
 		}
 		return is

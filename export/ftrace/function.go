@@ -58,8 +58,16 @@ func (f *Function) Event(ev *trace.Event) error {
 	}
 	switch ev.Kind {
 	case trace.Entry:
-		if ev.Flags&trace.FlagOpen == 0 { // no call of this window
+		switch {
+		case ev.Flags&trace.FlagOpen != 0: // no call of this window
+		case ev.Func.Image == trace.SyscallImage:
+			f.syscall(ev)
+		default:
 			f.entry(ev)
+		}
+	case trace.Exit:
+		if ev.Sys != nil && !ev.Sys.Open {
+			f.syscall(ev)
 		}
 	case trace.Lost:
 		f.buf = appendLost(f.buf, f.cpu(ev.Task), ev.Count)

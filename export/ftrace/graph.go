@@ -116,8 +116,13 @@ func (g *Graph) Event(ev *trace.Event) error {
 		if ev.Flags&trace.FlagLeaf != 0 {
 			return nil // its entry said everything
 		}
+		if ev.Kind == trace.Unfinished && ev.Func.Image == trace.SyscallImage && g.noReturn(ev) {
+			return nil
+		}
 		g.change(ev)
-		if ev.Flags&trace.FlagResumed != 0 {
+		if ev.Flags&trace.FlagNoEntry != 0 && ev.Func.Image == trace.SyscallImage {
+			g.syscallOrphan(ev)
+		} else if ev.Flags&trace.FlagResumed != 0 {
 			g.resumed(ev)
 		} else {
 			g.exit(ev)
@@ -275,7 +280,9 @@ func (g *Graph) entry(ev *trace.Event) {
 		}
 	}
 	b = appendIndent(b, ev.Depth)
-	if leaf {
+	if ev.Func.Image == trace.SyscallImage {
+		b = g.syscallText(b, ev, leaf)
+	} else if leaf {
 		b = g.name(b, name, ev.Dur)
 		b = append(b, "();"...)
 	} else {
@@ -319,6 +326,9 @@ func (g *Graph) exit(ev *trace.Event) {
 	}
 	b = appendIndent(b, ev.Depth)
 	b = append(b, '}')
+	if ev.Sys != nil {
+		b = g.t.Made(ev).AppendResult(append(b, " = "...))
+	}
 	if !match || g.opt.Tail || ev.Kind != trace.Exit {
 		b = append(b, " /* "...)
 		b = g.name(b, g.t.Label(ev.Func), ev.Dur)

@@ -113,38 +113,13 @@ func (o *output) appendNote(b []byte, ev *trace.Event) []byte {
 		b = append(b, "thread ends"...)
 	case trace.Mark:
 		b = appendMark(b, ev)
-	case trace.SysEnter, trace.SysExit:
-		b = appendSyscall(b, ev)
 	case trace.SignalDelivered:
-		b = strconv.AppendUint(append(b, "signal "...), ev.Count, 10)
+		b = append(append(b, "signal "...), o.t.Machine().SignalName(ev.Count)...)
 	case trace.Cut:
 		b = append(b, "killed while it wrote this: "...)
 		b = append(b, ev.Text...)
 	}
 	return b
-}
-
-// appendSyscall appends the beginning or the end of a system call.
-func appendSyscall(b []byte, ev *trace.Event) []byte {
-	s := ev.Sys
-	switch {
-	case ev.Kind == trace.SysExit && s.Open:
-		return append(b, "= ?"...)
-	case ev.Kind == trace.SysExit:
-		return strconv.AppendInt(append(b, "= "...), int64(s.Value), 10)
-	case s.Open:
-		return append(b, "syscall ?"...)
-	}
-	b = strconv.AppendUint(append(b, "syscall "...), s.Value, 10)
-	sep := "("
-	for _, a := range s.Args {
-		b = strconv.AppendUint(append(append(b, sep...), "0x"...), a, 16)
-		sep = ", "
-	}
-	if len(s.Args) == 0 {
-		b = append(b, '(')
-	}
-	return append(b, ')')
 }
 
 // maxCommand is how many characters of a command line are shown.

@@ -15,7 +15,7 @@
 //	comm    name of the thread at that time
 //	task    number of the task in the trace, from 0; thread ids can be reused
 //	depth   number of open calls around it
-//	func    name of the function (calls and switch_off only)
+//	func    name of the function or system call (calls and switch_off only)
 //	image   path of the function's program image (calls only)
 //	addr    the function's address in the image, a string in hex (calls only, if known)
 //	caller  function of the innermost open call around it (calls only, if there is one)
@@ -25,7 +25,9 @@
 //	count   a number, see below
 //	text    a text, see below; absent if empty
 //	words   arguments of a system call, an array of strings in hex (sys_enter)
-//	result  result of a system call (sys_exit)
+//	args    the same by their names: numbers, strings, constants by name, structures as strace shows them (sys_enter)
+//	result  result of a system call (sys_exit; sys_enter of a leaf)
+//	errno   name of the error if it is one, such as ENOENT
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
 //	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only, open;
@@ -47,8 +49,9 @@
 //	comm        the thread has a new name, comm
 //	thread_end  the thread has ended by this time
 //	mark        the program set a mark: count and text are what it gave
-//	sys_enter   a system call begins: count is its number; count and words are absent if they are unknown
-//	sys_exit    the innermost system call that has begun ends; result is absent if it is unknown
+//	sys_enter   a system call begins: func is sys_ and its name, count its number, text what strace would show; what is
+//	            unknown is absent. The one of a leaf has its result, too
+//	sys_exit    it ended
 //	signal      a handler of signal count is called
 //	switch_off  func was switched off, to bound what tracing costs: calls of it from here on may be missing, in all
 //	            threads; count is how often a second it was called, estimated
@@ -65,6 +68,7 @@ import (
 	"strconv"
 
 	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/internal/syscalls"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -124,7 +128,7 @@ func (j *Writer) Event(ev *trace.Event) error {
 	b := append(j.buf, `{"time":`...)
 	b = strconv.AppendInt(b, ev.Time, 10)
 	b = append(b, `,"event":"`...)
-	b = append(b, ev.Kind.String()...)
+	b = append(b, kindName(ev)...)
 	b = append(b, '"')
 	b = append(b, j.task(ev)...)
 	b = strconv.AppendInt(b, int64(ev.Depth), 10)
@@ -157,8 +161,10 @@ func (j *Writer) Event(ev *trace.Event) error {
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)
 		b = text(b, ev)
-	case trace.SysEnter, trace.SysExit:
-		b = syscall(b, ev)
+	case trace.Entry, trace.Exit:
+		if ev.Sys != nil {
+			b = j.syscall(b, ev)
+		}
 	case trace.SignalDelivered:
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)
@@ -187,25 +193,69 @@ func (j *Writer) Event(ev *trace.Event) error {
 	return j.flush(false)
 }
 
-// syscall appends the number and the arguments of a system call that begins, or the result of one that ends.
-func syscall(b []byte, ev *trace.Event) []byte {
-	switch {
-	case ev.Sys.Open:
-		return b
-	case ev.Kind == trace.SysExit:
-		return strconv.AppendInt(append(b, `,"result":`...), int64(ev.Sys.Value), 10)
-	}
-	b = append(b, `,"count":`...)
-	b = strconv.AppendUint(b, ev.Sys.Value, 10)
-	b = append(b, `,"words":[`...)
-	for i, a := range ev.Sys.Args {
-		if i > 0 {
-			b = append(b, ',')
+// kindName is the name of an event: system calls have their own.
+func kindName(ev *trace.Event) string {
+	if ev.Func.Image == trace.SyscallImage {
+		switch ev.Kind {
+		case trace.Entry:
+			return "sys_enter"
+		case trace.Exit:
+			return "sys_exit"
 		}
-		b = append(b, `"0x`...)
-		b = append(strconv.AppendUint(b, a, 16), '"')
 	}
-	return append(b, ']')
+	return ev.Kind.String()
+}
+
+// syscall appends what is known of a system call that begins or ends. A leaf has both.
+func (j *Writer) syscall(b []byte, ev *trace.Event) []byte {
+	s, m := ev.Sys, j.t.Made(ev)
+	if ev.Kind == trace.Entry && !s.Open {
+		b = append(b, `,"count":`...)
+		b = strconv.AppendUint(b, s.Value, 10)
+		b = append(b, `,"words":[`...)
+		for i, a := range s.Args {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, `"0x`...)
+			b = append(strconv.AppendUint(b, a, 16), '"')
+		}
+		b = append(b, ']')
+		b = values(b, m)
+		b = safetext.AppendJSON(append(b, `,"text":`...), m.Text())
+	}
+	if m.Ended {
+		b = append(b, `,"result":`...)
+		b = strconv.AppendInt(b, int64(m.Result), 10)
+		if e := syscalls.ErrnoName(syscalls.Errno(m.Result)); e != "" {
+			b = safetext.AppendJSON(append(b, `,"errno":`...), e)
+		}
+	}
+	return b
+}
+
+// values appends the arguments of a system call by their names.
+func values(b []byte, m *syscalls.Made) []byte {
+	list := m.Values()
+	if len(list) == 0 {
+		return b
+	}
+	sep := byte('{')
+	b = append(b, `,"args":`...)
+	for i := range list {
+		v := &list[i]
+		b = append(safetext.AppendJSON(append(b, sep), v.Name), ':')
+		sep = ','
+		switch v.Kind {
+		case syscalls.ValueNumber:
+			b = strconv.AppendInt(b, v.Number, 10)
+		case syscalls.ValueBytes:
+			b = safetext.AppendJSON(b, string(v.Bytes))
+		default:
+			b = safetext.AppendJSON(b, v.Text)
+		}
+	}
+	return append(b, '}')
 }
 
 // started appends what program starts, and whose child the process is.

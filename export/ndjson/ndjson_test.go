@@ -106,9 +106,10 @@ func TestLines(t *testing.T) {
 		`{"time":8,"event":"exit",` + p + `,"depth":1,` + g + `,"caller":"f","dur":3,"self":1,"flags":["resumed"]}`,
 		`{"time":9,"event":"mark",` + p + `,"depth":1,"count":9223372036854775808}`,
 		`{"time":9,"event":"mark",` + p + `,"depth":1,"count":7,"text":"half\n\"done\"` + "\ufffd" + `"}`,
-		`{"time":9,"event":"sys_enter",` + p + `,"depth":1,"count":1,"words":["0x2","0x7000"]}`,
-		`{"time":9,"event":"signal",` + p + `,"depth":1,"count":11}`,
-		`{"time":9,"event":"sys_exit",` + p + `,"depth":1,"result":-2}`,
+		`{"time":9,"event":"sys_enter",` + p + `,"depth":1,"func":"sys_write","caller":"f","count":1,"words":["0x2","0x7000"],` +
+			`"args":{"fd":2,"buf":"","count":0},"text":"write(2, \"\", 0)"}`,
+		`{"time":9,"event":"signal",` + p + `,"depth":2,"count":11}`,
+		`{"time":9,"event":"sys_exit",` + p + `,"depth":1,"func":"sys_write","caller":"f","dur":0,"self":0,"result":-2,"errno":"ENOENT"}`,
 		`{"time":10,"event":"comm",` + q + `,"depth":1}`,
 		`{"time":11,"event":"lost",` + q + `,"depth":1,"count":3}`,
 		`{"time":12,"event":"stack",` + q + `,"depth":0,"stack":4,"count":4}`,

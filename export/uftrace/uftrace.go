@@ -114,6 +114,11 @@ type writer struct {
 
 // Begin is that of export.SpanWriter.
 func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
+	if fn.Image == trace.SyscallImage { // there is no file that could have its symbol
+		p.sum.Calls--
+		p.sum.Leave("system calls", 1)
+		return nil
+	}
 	d := p.track(k, at)
 	d.depth++
 	if d.depth > maxStack {
@@ -127,6 +132,9 @@ func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 
 // End is that of export.SpanWriter.
 func (p *writer) End(k *export.Track, at int64, fn trace.FuncID) error {
+	if fn.Image == trace.SyscallImage {
+		return nil
+	}
 	d := p.track(k, at)
 	d.depth--
 	if d.depth >= maxStack {

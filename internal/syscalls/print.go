@@ -19,6 +19,8 @@ type Made struct {
 	In, Out Memory
 	// Unknown says that the number and the arguments are not known either: only that a call was made.
 	Unknown bool
+	// NoArgs says that the arguments are not known.
+	NoArgs bool
 	// TaskName, if not nil, returns the name of a task, "" if it is not known. Tasks in arguments and results get theirs
 	// behind their numbers: 4711 <worker>.
 	TaskName func(tid int) string
@@ -83,8 +85,11 @@ func Line(c *Made) string {
 
 // appendCall appends the call without its result.
 func (c *Made) appendCall(b []byte) []byte {
-	if c.Unknown {
+	switch {
+	case c.Unknown:
 		return append(b, "syscall_?(...)"...)
+	case c.NoArgs:
+		return append(append(b, c.Machine.Name(c.Number)...), "(...)"...)
 	}
 	p := printer{Made: c, call: c.Machine.Call(c.Number), b: b}
 	p.b = append(append(p.b, c.Machine.Name(c.Number)...), '(')

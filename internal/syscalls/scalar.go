@@ -170,6 +170,13 @@ func (p *printer) signal(v uint64) {
 	}
 }
 
+// SignalName returns the name of a signal, such as SIGTERM or SIGRT_1.
+func (m Machine) SignalName(number uint64) string {
+	p := printer{Made: &Made{Machine: m}}
+	p.signal(number)
+	return string(p.b)
+}
+
 func (p *printer) keyring(v uint64) {
 	if int32(v) >= 0 {
 		p.int(int64(int32(v)))

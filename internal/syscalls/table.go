@@ -146,6 +146,9 @@ func (m Machine) Call(number uint64) *Call {
 // Named returns the system call with a name, nil if there is none.
 func (m Machine) Named(name string) *Call { return tables[m]().byName[name] }
 
+// NoReturn tells whether a call never ends: exit and exit_group.
+func (c *Call) NoReturn() bool { return c.result == "none" }
+
 // Calls returns all system calls, by number.
 func (m Machine) Calls() []*Call {
 	return slices.DeleteFunc(slices.Clone(tables[m]().byNumber), func(c *Call) bool { return c == nil })

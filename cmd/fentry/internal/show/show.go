@@ -455,6 +455,11 @@ func (f *Filter) decide(it *item, hurry, end bool) bool {
 			it.ev.Flags |= trace.FlagLeaf
 			n.ev.Flags |= trace.FlagLeaf
 			it.ev.Dur, it.ev.Self = n.ev.Dur, n.ev.Self
+			if it.ev.Sys != nil && it.ev.Sys.End == nil {
+				whole := *it.ev.Sys
+				whole.End = n.ev.Sys
+				it.ev.Sys = &whole
+			}
 			return true
 		}
 	case n.open && !hurry && f.now-n.ev.Time < f.o.Threshold:
