@@ -55,6 +55,9 @@ type Options struct {
 	Buffer int64
 	// Policy says what to do while the buffer is full; 0: the program waits.
 	Policy trace.Policy
+	// NoInherit leaves programs alone that traced ones execute, unless fentry has patched them. Otherwise they are traced
+	// like the program itself, where ptrace can be used and the trace holds events, not counts.
+	NoInherit bool
 	// NoPtrace runs a patched copy without trying ptrace. Otherwise a copy is run only if ptrace is refused.
 	NoPtrace bool
 	// Overhead bounds what tracing adds to the time that the program's threads take without, as a part of it: functions
@@ -114,6 +117,9 @@ type Result struct {
 	Libraries          []Library
 	UnmatchedLibraries []string
 
+	// Executed are the programs that traced ones have executed, sorted by path.
+	Executed []Executed
+
 	CopyError error // from copying the program's output to cmd.Stdout or cmd.Stderr; nil if all was copied
 }
 
@@ -172,9 +178,6 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 			return nil, err
 		}
 	}
-	if p.Untraced != "" && o.Logf != nil {
-		o.Logf("%s runs untraced: %s", p.Path, p.Untraced)
-	}
 	if p.mapped != nil {
 		so.File = p.mapped.Info
 	}
@@ -190,6 +193,16 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	}
 	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
 		return nil, err
+	}
+	if len(so.Emulator) == 0 && !o.NoPtrace {
+		r.executed = newExecuted(&o)
+	}
+	defer r.executed.close()
+	if p.Untraced != "" && o.Logf != nil && (r.executed == nil || p.File != nil) { // else it is said of what runs a script
+		o.Logf("%s runs untraced: %s", p.Path, p.Untraced)
+	}
+	if r.executed != nil {
+		so.Follow = &session.Follow{Plan: r.executed.memory, Left: r.executed.leave}
 	}
 	r.o.Plan.Policy, r.o.Plan.Path = uint32(o.Policy), p.Path
 	streams, err := openStreams(cmd)
@@ -219,6 +232,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		out.Traced = r.main.Traced()
 	}
 	out.Libraries, out.UnmatchedLibraries = r.libraries.results()
+	out.Executed = r.executed.results()
 	return out, nil
 }
 
@@ -268,6 +282,7 @@ type run struct {
 	main *patch.Plan // the plan that was applied last; nil: untraced
 
 	libraries *libraries // nil: none are traced
+	executed  *executed  // nil: programs that it executes are left alone
 }
 
 // planned tells whether there is anything to plan.
@@ -287,12 +302,15 @@ func (r *run) plan(t patch.Target, pool string) error {
 
 // memory is what is put into the program at its exec stop.
 func (r *run) memory(pool string) (*patch.Memory, error) {
+	if r.executed != nil {
+		r.executed.pool = pool
+	}
 	if !r.planned() {
 		return nil, nil
 	}
 	err := r.plan(patch.Process, pool)
-	if errors.Is(err, patch.ErrNoSites) && r.libraries != nil {
-		return nil, nil // what was chosen is in libraries
+	if errors.Is(err, patch.ErrNoSites) && (r.libraries != nil || r.executed != nil && r.o.Plan.Select.ChoosesImages()) {
+		return nil, nil // what was chosen is in other images
 	}
 	if err != nil {
 		return nil, err
@@ -362,7 +380,10 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 
 func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	if r.main != nil && trace.ImageID(r.main.ImageID) == im.ID {
-		return names.Write(w, r.table())
+		return names.Write(w, planTable(r.p, r.main))
+	}
+	if t := r.executed.names(im.ID); t != nil {
+		return names.Write(w, t)
 	}
 	if t, err := r.libraries.names(im.ID); t != nil || err != nil {
 		if err != nil {
@@ -395,12 +416,12 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	return names.Write(w, tab)
 }
 
-// table is the functions of the program by its plan.
-func (r *run) table() *names.Table {
-	t := names.New(r.p.File)
-	t.Path, t.BuildID, t.Image = r.p.Path, r.main.BuildID, r.main.ImageID
-	for i := range r.main.Functions {
-		fn := &r.main.Functions[i]
+// planTable is the functions of a program by its plan.
+func planTable(p *Program, plan *patch.Plan) *names.Table {
+	t := names.New(p.File)
+	t.Path, t.BuildID, t.Image = p.Path, plan.BuildID, plan.ImageID
+	for i := range plan.Functions {
+		fn := &plan.Functions[i]
 		t.Funcs = append(t.Funcs, names.Func{
 			ID: fn.ID, Addr: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
 		})

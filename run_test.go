@@ -224,6 +224,7 @@ func TestRunUntraced(t *testing.T) {
 		}
 		var said string
 		o := options(t)
+		o.NoInherit = true
 		o.Logf = func(format string, args ...any) { said += strings.TrimSpace(format) }
 		res, err := p.Run(context.Background(), exec.Command(path), o)
 		if err != nil || res.Status.ExitStatus() != want.status || res.Traced != 0 || !strings.Contains(said, "runs untraced") {

@@ -127,6 +127,10 @@ type Options struct {
 	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.
 	Keep bool
 
+	// Bare makes a plan for a process even if no function is to be traced: it carries the runtime alone, which follows what
+	// the process executes.
+	Bare bool
+
 	// Overlay allows data after what the file's headers describe. Additions follow them, so a program that looks for
 	// them from the end of its file (a self-extracting archive) will not find them.
 	Overlay bool

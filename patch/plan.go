@@ -251,9 +251,16 @@ func (p *Plan) foreign() record.Reason {
 	return ""
 }
 
+// bare reports whether a plan is made without a function to trace: not for images that have no use for the runtime, as
+// it cannot follow what they execute.
+func (p *Plan) bare() bool {
+	why := p.foreign()
+	return p.Options.Bare && p.Options.Target == Process && why != record.ReasonGoImage && why != record.ReasonLoader
+}
+
 func (p *Plan) nothingToTrace() error {
-	if p.recordsSyscalls() || p.servesLoader() {
-		return nil // the loader's and the libraries' system calls need a runtime
+	if p.recordsSyscalls() || p.servesLoader() || p.bare() {
+		return nil // what is not the program's own needs a runtime
 	}
 	total, ok, signed, far := len(p.Functions), 0, 0, 0
 	for i := range p.Functions {

@@ -103,6 +103,9 @@ func (f *Filter) Names(name string) bool {
 // Chooses reports whether patterns include functions, rather than leave some out of all.
 func (f *Filter) Chooses() bool { return f != nil && len(f.include.rules) > 0 }
 
+// ChoosesImages reports whether a pattern is for functions of some images only.
+func (f *Filter) ChoosesImages() bool { return f != nil && f.include.imaged }
+
 // hasNames reports whether a pattern is a name.
 func (f *Filter) hasNames() bool { return f != nil && len(f.include.exact) > 0 }
 

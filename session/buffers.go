@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,11 @@ import (
 // foreign tells whether the program runs on a machine whose counter is not this
 // one's: it is left to the program's runtime to tell how it goes.
 func (s *session) foreign() bool { return len(s.o.Emulator) > 0 }
+
+// follows tells whether programs that traced ones execute are to be traced.
+func (s *session) follows() bool {
+	return CanFollow() && s.o.Follow != nil && !s.o.Profile && !s.o.NoPtrace && !s.foreign()
+}
 
 // pairClocks notes how the counter goes.
 func (s *session) pairClocks() {
@@ -105,6 +111,12 @@ func (s *session) buffers() (string, error) {
 	s.exes = newExes(shared, s.live.Host, s.processes.saw)
 	if s.o.Library != nil {
 		s.later = newLater(shared, s.library)
+	}
+	if s.follows() {
+		s.follow = &follower{
+			o: s.o.Follow, shared: shared, host: s.live.Host, logf: s.logf,
+			reaped: func(pid int, status syscall.WaitStatus) { s.started.Load().Reaped(pid, status) },
+		}
 	}
 	s.serve = drain.NewServer(s.pool, s.request)
 	pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)

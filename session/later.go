@@ -18,8 +18,15 @@ import (
 
 // request answers a program's request.
 func (s *session) request(r *drain.Request) uint32 {
-	if r.Kind == format.AskLibrary && s.later != nil {
-		return s.later.handle(r)
+	switch r.Kind {
+	case format.AskLibrary:
+		if s.later != nil {
+			return s.later.handle(r)
+		}
+	case format.AskPlace, format.AskFollow, format.AskExec:
+		if s.follow != nil {
+			return s.follow.handle(r)
+		}
 	}
 	return s.exes.handle(r)
 }

@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/drain"
 	"github.com/fentry-dev/fentry/session/internal/launch"
 	"github.com/fentry-dev/fentry/session/internal/pool"
@@ -24,14 +26,16 @@ import (
 
 // session is one run.
 type session struct {
-	o     Options
-	dir   *tracedir.Dir
-	pool  *pool.Pool // nil in profile mode
-	drain *drain.Drainer
-	serve *drain.Server
-	exes  *exes  // nil: none are opened
-	later *later // nil: no libraries are to be traced
-	door  door
+	o       Options
+	dir     *tracedir.Dir
+	pool    *pool.Pool // nil in profile mode
+	drain   *drain.Drainer
+	serve   *drain.Server
+	exes    *exes     // nil: none are opened
+	later   *later    // nil: no libraries are to be traced
+	follow  *follower // nil: executed programs are left alone
+	started atomic.Pointer[launch.Started]
+	door    door
 
 	processes *processes         // nil: nobody looks after them
 	switches  *switches.Recorder // nil: none are recorded
@@ -111,6 +115,10 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	if s.o.Library != nil {
 		l.Library = s.library
 	}
+	if s.follow != nil {
+		l.Other = func(pid int) *patch.Memory { return s.follow.plan(pid, s.o.Path) }
+		l.Again = true
+	}
 	if s.o.Prepare == nil {
 		return l, nil
 	}
@@ -166,6 +174,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	}
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
 	s.res.Way = st.Way
+	s.started.Store(&st)
 	left := s.res
 	planned := l.Memory != nil || l.Copy != nil
 	if sig := s.forced(signals, func() { s.record(ctx, st, began, planned) }); sig != 0 {
@@ -215,7 +224,9 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 
 	s.wait(ctx, st, began)
 	s.end.winding.Store(true)
+	s.follow.end()
 	s.closeDoor()
+	s.interruptible(s.follow.wait)
 
 	s.rest()
 	s.finish()
@@ -270,8 +281,12 @@ func (s *session) rest() {
 
 // over tells, when the program has ended, whether no traced process is left.
 func (s *session) over() bool {
-	if s.live.Left() {
+	begun, busy := s.follow.state()
+	if busy || s.live.Left() {
 		return false
+	}
+	if now, busy := s.follow.state(); busy || now != begun {
+		return false // what was looked at may have been between two programs
 	}
 	if s.pool == nil {
 		return !s.live.MappedNow()

@@ -49,7 +49,7 @@ func documentedCalls(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?s)must allow those that the tracer needs now and then: (.*?)\.`).FindSubmatch(b)
+	m := regexp.MustCompile(`(?s)must allow those that the tracer needs now and then:\s+(.*?)\.`).FindSubmatch(b)
 	if m == nil {
 		t.Fatal("the README does not say which system calls a program must allow")
 	}

@@ -73,6 +73,9 @@ type Options struct {
 	// It must be the same for the same file, and stay open until Run returns. nil: the file stays, or libraries are left
 	// alone altogether. Library is not called concurrently.
 	Library func(path string, f *os.File) *os.File
+	// Follow says what becomes of programs that the program, or one that it has started, executes. nil: they are traced
+	// only if they trace themselves.
+	Follow *Follow
 	// Symbols writes the .sym file of an image in the trace. It is called once per image, never concurrently. nil: no
 	// files are written.
 	Symbols func(im Image, w io.Writer) error

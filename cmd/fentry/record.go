@@ -42,6 +42,7 @@ type recordCmd struct {
 	library  []string
 
 	noSwitches bool
+	noInherit  bool
 }
 
 func newRecordCmd(a *app) *cobra.Command {
@@ -55,9 +56,12 @@ kept as fentry.data.old; if it is still being recorded, record refuses to run.
 
 The program's file is not changed, and the program runs from its own path with
 its own arguments and environment: it is stopped once, before its first
-instruction, while the tracer is put into its memory. Programs made by "fentry
-patch" that it starts are traced too. Recording ends when the program and the
-traced processes it leaves behind have ended; a second ^C ends it at once.
+instruction, while the tracer is put into its memory. Programs that it executes
+are traced in the same way, all of a build, a script or a test run, unless
+--no-inherit is given; -v says which ones were, and why others were not. Only
+those made by "fentry patch" are traced in any case. Recording ends when the
+program and the traced processes it leaves behind have ended; a second ^C ends
+it at once.
 
 With -L, shared libraries are traced, too, whether they are loaded with the
 program or later. They are named with or without versions, libz or libz.so.1; a
@@ -84,6 +88,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -t 10us ./prog                calls of at least 10us
   fentry record -D 3 ./prog                   three levels of nested calls
   fentry record python3 script.py             an installed program: no compiler has prepared it
+  fentry record -F 'cc1:parse_*' make         make and what it executes; functions of cc1 only
+  fentry record --no-inherit make             make alone
   fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
   fentry record --syscalls ./prog             system calls inside the functions that make them
@@ -116,6 +122,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
 		"that FILE lists, as info --switched-off writes it (default: 50 for programs that no compiler has prepared, if "+
 		"no -F chooses functions; else no)")
 	f.BoolVar(&c.noSwitches, "no-switches", false, "do not record when threads are off a processor (report -f cpu,wait)")
+	f.BoolVar(&c.noInherit, "no-inherit", false, "leave programs alone that the program executes")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*' (repeatable)")
@@ -135,7 +142,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	o := fentry.Options{
 		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls != "no",
 		Libraries: c.library, Symbols: a.symbols(), Dir: c.out,
-		NoPtrace: c.noPtrace, NoSwitches: c.noSwitches,
+		NoPtrace: c.noPtrace, NoSwitches: c.noSwitches, NoInherit: c.noInherit,
 	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
@@ -160,7 +167,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
 	if len(c.library) == 0 {
 		o.Planned = func(p *patch.Plan) {
-			unmatched(a, opts)
+			if !opts.Select.ChoosesImages() {
+				unmatched(a, opts)
+			}
 			checkLeftOut(a, p, c.overhead.file)
 		}
 	}
@@ -173,14 +182,15 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return recordError(pathError(err))
 	}
-	if res.Injected && a.verbose > 0 {
+	if res.Injected && res.Traced > 0 && a.verbose > 0 {
 		held := res.Setup.Round(10 * time.Microsecond)
 		a.notef("fentry: %d functions traced, the program was held for %v", res.Traced, held)
 	}
-	if res.Way != "" && a.verbose > 0 {
+	if res.Way != "" && res.Traced > 0 && a.verbose > 0 {
 		a.notef("fentry: %s: traced %s", path, res.Way)
 	}
 	c.libraries(a, res, opts)
+	c.executed(a, res, opts)
 	if res.Empty {
 		reportNothing(a, o.Dir)
 	} else {
@@ -231,7 +241,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches",
-		"no-ptrace", "emulator", "plain", "libcalls", "syscalls", "overhead"} {
+		"no-inherit", "no-ptrace", "emulator", "plain", "libcalls", "syscalls", "overhead"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}
@@ -256,6 +266,28 @@ func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
 	}
 	if !kept { // what patterns match is known only of libraries that were looked at
 		unmatched(a, o)
+	}
+}
+
+// executed says what became of the programs that traced ones have executed.
+func (c *recordCmd) executed(a *app, res *fentry.Result, o patch.Options) {
+	if len(c.library) == 0 && o.Select.ChoosesImages() {
+		unmatched(a, o)
+	}
+	if a.verbose == 0 {
+		return
+	}
+	for _, x := range res.Executed {
+		times := ""
+		if x.Times > 1 {
+			times = fmt.Sprintf(", executed %d times", x.Times)
+		}
+		switch {
+		case x.Untraced != "":
+			a.notef("fentry: %s: not traced%s: %s", x.Path, times, x.Untraced)
+		case x.Traced > 0:
+			a.notef("fentry: %s: %s traced%s", x.Path, plural(uint64(x.Traced), "function", "functions"), times)
+		}
 	}
 }
 

@@ -73,4 +73,5 @@ var Flags = []Value{
 	{"NO_FILE", 2, "never start a trace directory of its own"},
 	{"QUIET", 4, "no messages"},
 	{"NO_CLOCK", 8, "events have sequence numbers in place of times"},
+	{"FOLLOW", 16, "nothing of the program is traced, only what it executes: it is not in the trace"},
 }

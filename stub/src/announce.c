@@ -185,10 +185,13 @@ hidden int announce_images(struct control *c)
 	return 1;
 }
 
-/* announce writes what readers need to know of this image. It returns 0 when there is
-   nowhere to write to. */
+/* announce writes what readers need to know of this image: nothing, if this runtime is only
+   there for what the program executes. It returns 0 when there is nowhere to write
+   to. */
 hidden int announce(struct control *c)
 {
+	if (fentry_config.flags & FLAG_FOLLOW)
+		return 1;
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
 	/* A recorder whose pool the configuration names has made the plan itself. The file of
 	   another program may be gone before it looks for it. */

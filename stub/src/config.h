@@ -20,6 +20,7 @@
 #define FLAG_NO_FILE               2            /* never start a trace directory of its own */
 #define FLAG_QUIET                 4            /* no messages */
 #define FLAG_NO_CLOCK              8            /* events have sequence numbers in place of times */
+#define FLAG_FOLLOW                16           /* nothing of the program is traced, only what it executes: it is not in the trace */
 
 /* bits of a function's switch */
 #define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit but SLOW is set */

@@ -24,6 +24,7 @@
 #include "blocks.h"
 #include "configuration.h"
 #include "costly.h"
+#include "exec.h"
 #include "home.h"
 #include "say.h"
 #include "slow.h"
@@ -128,13 +129,8 @@ static int has_runtime(void)
 	return base && base % 4096 == 0 && readable(base) && *(u64 *)(base + CB_SELF) == base;
 }
 
-/* fentry_begin starts the runtime of an image, or joins the one that is there: sp is as for
-   fentry_init. The second time, at the entry point, it does nothing. */
-hidden void fentry_begin(u64 *sp)
+static void begin(u64 *sp)
 {
-	static u32 begun;
-	if (swap(&begun, 1))
-		return;
 	fentry_words.enter = fentry_home_enter_routine;
 	fentry_words.exit = fentry_home_exit_routine;
 	fentry_words.record = fentry_home_record_routine;
@@ -152,4 +148,16 @@ hidden void fentry_begin(u64 *sp)
 		else
 			fentry_init(sp);
 	}
+}
+
+/* fentry_begin starts the runtime of an image, or joins the one that is there: sp is as for
+   fentry_init. The second time, at the entry point, it has started. */
+hidden void fentry_begin(u64 *sp)
+{
+	static u32 begun;
+	int again = swap(&begun, 1) != 0;
+	if (!again)
+		begin(sp);
+	if (FOLLOWS)
+		follow_programs(sp, again || !fentry_config.session[0]);
 }

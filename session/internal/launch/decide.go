@@ -28,9 +28,13 @@ const (
 type facts struct {
 	planned   bool  // there is something to put into the program
 	libraries bool  // its libraries are to be traced
+	others    bool  // another program that it turns out to be is to be traced, such as a script's interpreter
 	emulator  bool  // the kernel does not run it
 	hold      error // why it cannot be held at its exec stop; nil: it can, as far as is known
 }
+
+// held tells whether there is anything to be done at the exec stop.
+func (f facts) held() bool { return f.planned || f.libraries || f.others }
 
 // Reasons that are known before it is tried.
 var (
@@ -41,15 +45,15 @@ var (
 
 // ask finds out what is known before the program is started.
 func (l *Launcher) ask() facts {
-	f := facts{planned: l.Memory != nil, libraries: l.Library != nil, emulator: len(l.Emulator) > 0}
+	f := facts{planned: l.Memory != nil, libraries: l.Library != nil, others: l.Other != nil, emulator: len(l.Emulator) > 0}
 	switch {
-	case !f.planned && !f.libraries:
+	case !f.held():
 		// It is not to be held.
 	case f.emulator:
 		f.hold = errEmulated
 	case l.NoPtrace:
 		f.hold = errNotWanted
-	case losesPrivileges(l.Path):
+	case LosesPrivileges(l.Path):
 		// Traced by ptrace it would not have them either, and be told so (AT_SECURE), at which the runtime keeps out.
 		f.hold = errPrivileges
 	}
@@ -61,9 +65,9 @@ var table = []struct {
 	way  way
 	fits func(facts) bool
 }{
-	{asItIs, func(f facts) bool { return !f.planned && !f.libraries }},
+	{asItIs, func(f facts) bool { return !f.held() }},
 	{inPlace, func(f facts) bool { return f.hold == nil }},
-	{asItIs, func(f facts) bool { return !f.planned }}, // libraries are traced of a held program only
+	{asItIs, func(f facts) bool { return !f.planned }}, // all else needs a held program
 	{underEmulator, func(f facts) bool { return f.emulator }},
 	{asCopy, func(facts) bool { return true }},
 }

@@ -23,6 +23,8 @@ func TestDecide(t *testing.T) {
 		{"libraries only", facts{libraries: true}, inPlace},
 		{"both", facts{planned: true, libraries: true}, inPlace},
 		{"libraries only, refused", facts{libraries: true, hold: refused}, asItIs},
+		{"another program", facts{others: true}, inPlace},
+		{"another program, refused", facts{others: true, hold: refused}, asItIs},
 		{"libraries only, emulated", facts{libraries: true, emulator: true, hold: errEmulated}, asItIs},
 		{"emulated", facts{planned: true, emulator: true, hold: errEmulated}, underEmulator},
 		{"not wanted", facts{planned: true, hold: errNotWanted}, asCopy},
@@ -47,6 +49,7 @@ func TestAsk(t *testing.T) {
 	}{
 		{"nothing to do", Launcher{NoPtrace: true, Emulator: []string{"emulator"}}, nil},
 		{"held", Launcher{Path: "/bin/true", Memory: memory}, nil},
+		{"a script", Launcher{Path: "/bin/true", Other: func(int) *patch.Memory { return nil }}, nil},
 		{"not wanted", Launcher{Path: "/bin/true", Memory: memory, NoPtrace: true}, errNotWanted},
 		{"emulated", Launcher{Path: "/bin/true", Memory: memory, NoPtrace: true, Emulator: []string{"emulator"}}, errEmulated},
 	} {

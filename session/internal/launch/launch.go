@@ -39,6 +39,11 @@ type Launcher struct {
 	// returns takes the file's place, and must stay open. nil: the file stays, or libraries are left alone altogether.
 	// It is called on a goroutine of its own, before and after Launch has returned.
 	Library func(path string, f *os.File) *os.File
+	// Other is asked for what is put into the program if Memory is nil, or if another file runs: a script's interpreter, or
+	// what has replaced the program meanwhile. nil: nothing.
+	Other func(pid int) *patch.Memory
+	// Again starts the runtime once more when the program begins, with its libraries loaded.
+	Again bool
 	// NoPtrace runs the patched copy at once.
 	NoPtrace bool
 
@@ -64,6 +69,7 @@ type Started struct {
 	Setup    time.Duration // time the exec stop took
 	copy     *patchedCopy  // to be removed at the end; nil: none
 	loading  *loading      // nil: it runs on its own
+	reaped   chan syscall.WaitStatus
 
 	// Ended: the program died before its first instruction, with Status.
 	Ended  bool
@@ -84,6 +90,9 @@ func (l *Launcher) traced() (started, error) {
 	start.Env, room = withRoom(l.Env)
 	pid, err := start.fork(l.Path, l.Args, true)
 	switch {
+	case errors.Is(err, unix.ENOEXEC) && l.Other != nil:
+		shell := l.throughShell()
+		return shell.traced()
 	case errors.Is(err, unix.ENOEXEC):
 		s, err := l.plain()
 		return started{Started: s}, err
@@ -135,23 +144,38 @@ func (l *Launcher) traced() (started, error) {
 	return s, nil
 }
 
-// inject changes the program at its exec stop, if it is the one that was planned.
+// inject changes the program at its exec stop, if it is the one that was planned, or another one for which there is a
+// plan.
 func (l *Launcher) inject(t *tracee.Process, pid int) (bool, error) {
-	if l.Memory == nil {
-		l.Ready(pid)
-		return false, nil
+	err := tracee.ErrNotPlanned
+	if l.Memory != nil {
+		err = t.CheckFile(l.File)
 	}
-	err := t.CheckFile(l.File)
+	l.Ready(pid) // the runtime may want to know
 	if err == nil {
-		l.Ready(pid) // the runtime may want to know
-		err = t.Inject(l.Memory)
+		err = t.Inject(l.Memory, l.Again)
 	}
-	if errors.Is(err, tracee.ErrNotPlanned) {
+	if !errors.Is(err, tracee.ErrNotPlanned) {
+		return err == nil, err
+	}
+	if l.Other != nil {
+		if m := l.Other(pid); m != nil {
+			err := t.Inject(m, l.Again)
+			return err == nil, err
+		}
+	} else if l.Memory != nil {
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		l.Logf("%s: runs as %s, which is not traced", l.Path, exe)
-		return false, nil
 	}
-	return err == nil, err
+	return false, nil
+}
+
+// throughShell is how execvp starts a script that does not name its interpreter.
+func (l *Launcher) throughShell() *Launcher {
+	shell := *l
+	shell.Path, shell.Memory = "/bin/sh", nil
+	shell.Args = append([]string{shell.Path, l.Path}, l.Args[min(1, len(l.Args)):]...)
+	return &shell
 }
 
 // plain starts the program as it is.
@@ -160,12 +184,11 @@ func (l *Launcher) plain() (Started, error) {
 	path, argv := l.command(l.Path)
 	pid, err := l.fork(path, argv, false)
 	if errors.Is(err, unix.ENOEXEC) && len(l.Emulator) == 0 {
-		// As execvp does with a script that does not name its interpreter.
-		args := append([]string{"/bin/sh", l.Path}, l.Args[min(1, len(l.Args)):]...)
+		shell := l.throughShell()
 		if l.Memory != nil {
 			l.Logf("%s: is a script, which is not traced", l.Path)
 		}
-		pid, err = l.fork(args[0], args, false)
+		pid, err = shell.fork(shell.Path, shell.Args, false)
 	}
 	if err != nil {
 		return Started{}, execError(path, err)

@@ -25,29 +25,6 @@ type loading struct {
 	status syscall.WaitStatus
 }
 
-// Wait waits for the program to end.
-func (s *Started) Wait() syscall.WaitStatus {
-	switch l := s.loading; {
-	case s.Ended:
-		return s.Status
-	case l != nil:
-		<-l.done
-		if l.ended {
-			return l.status
-		}
-	}
-	var ws syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(s.PID, &ws, 0, nil)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || ws.Exited() || ws.Signaled() {
-			return ws
-		}
-	}
-}
-
 // started is how launch ends: with a program, and if it is still traced, with that too.
 type started struct {
 	Started
@@ -66,6 +43,7 @@ func (l *Launcher) Launch() (Started, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		s, err := l.launch()
+		s.reaped = make(chan syscall.WaitStatus, 1)
 		if s.traced == nil {
 			back <- result{s.Started, err}
 			return

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// losesPrivileges tells whether a program would gain privileges from its file,
+// LosesPrivileges tells whether a program would gain privileges from its file,
 // but not while this process traces it (execve(2): no set-ID while traced by a
 // process without CAP_SYS_PTRACE).
-func losesPrivileges(path string) bool {
+func LosesPrivileges(path string) bool {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || HasCapability(unix.CAP_SYS_PTRACE) {
 		return false

@@ -27,8 +27,9 @@ const (
 // ErrNotPlanned: the process does not run the file that was planned.
 var ErrNotPlanned = errors.New("not the file that was planned")
 
-// Inject writes the plan's memory into the process.
-func (t *Process) Inject(m *patch.Memory) error {
+// Inject writes the plan's memory into the process. again: the runtime is to be started once more when the program
+// begins, with its libraries loaded.
+func (t *Process) Inject(m *patch.Memory, again bool) error {
 	regs, err := t.registers()
 	if err != nil {
 		return &RefusedError{err}
@@ -59,6 +60,7 @@ func (t *Process) Inject(m *patch.Memory) error {
 	if err := arch.Write(image, PageSize, m.Edits); err != nil {
 		return err
 	}
+	t.changed = true
 	set := func(key, val uint64) error {
 		e, ok := aux[key]
 		if !ok {
@@ -90,7 +92,12 @@ func (t *Process) Inject(m *patch.Memory) error {
 	}
 	// Constructors of libraries run, and call back, before the interpreter goes
 	// to AT_ENTRY. So the runtime is started now, and the interpreter after it.
-	return t.runStart(regs, bias+m.Entry, entry.val)
+	if err := t.runStart(regs, bias+m.Entry, entry.val); err != nil || !again {
+		return err
+	}
+	// The kernel keeps a copy of the vector, which is what debuggers read, and the runtime puts back what it was.
+	t.entry = entry.val
+	return set(atEntry, bias+m.Entry)
 }
 
 // readable refuses images with code that can be executed but not read, as the added

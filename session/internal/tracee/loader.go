@@ -153,6 +153,9 @@ func (t *Process) loader() (*loader, error) {
 		return nil, &RefusedError{err}
 	}
 	base, entry := aux[atBase].val, aux[atEntry].val
+	if t.entry != 0 {
+		entry = t.entry
+	}
 	switch {
 	case aux[atSecure].val != 0:
 		return nil, ErrPrivileged

@@ -35,7 +35,7 @@ func TestPoke(t *testing.T) {
 	if tr.mem, err = os.Open(fmt.Sprintf("/proc/%d/mem", pid)); err != nil {
 		t.Fatal(err)
 	}
-	if err := tr.Inject(m); err != nil || !tr.poke {
+	if err := tr.Inject(m, false); err != nil || !tr.poke {
 		tr.Kill()
 		t.Fatalf("poked %t: %v", tr.poke, err)
 	}

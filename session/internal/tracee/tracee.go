@@ -33,8 +33,12 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Process is a process in its exec stop. All methods must be called from the
 // thread that started it: ptrace knows tracers by thread.
 type Process struct {
-	pid int
-	mem *os.File // /proc/PID/mem
+	pid   int
+	group int      // of a seized thread: its process
+	entry uint64   // of the program, if the auxiliary vector no longer says so
+	mem   *os.File // /proc/PID/mem
+	// changed: what the program was is not all there any more.
+	changed bool
 	// poke: /proc/PID/mem does not write to read-only memory here
 	// (proc_mem.force_override), ptrace must.
 	poke bool
@@ -82,6 +86,9 @@ func (t *Process) CheckFile(want os.FileInfo) error {
 	}
 	return nil
 }
+
+// Changed tells whether the program is no longer what it was.
+func (t *Process) Changed() bool { return t.changed }
 
 // Detach lets the process go.
 func (t *Process) Detach() error {

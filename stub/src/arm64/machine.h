@@ -144,6 +144,7 @@ enum {
 	ADDRESS_BITS = 48,
 	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
 	SETTLES = 0,
+	FOLLOWS = 0, /* programs that this one executes are left alone */
 	/* The control base of a block is its address and this. Where forks have to be
 	   noticed by the thread's id (thread.c), this is left out. */
 	UNCHECKED = 8,

@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
+)
+
+// executes compiles the program that executes itself. name is what it is called.
+func executes(t *testing.T, compiler string, flags ...string) (dir, prog string) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("programs that are executed are followed on x86-64")
+	}
+	needFentry(t)
+	testtool.Need(t, compiler)
+	dir = t.TempDir()
+	prog = filepath.Join(dir, "executes")
+	args := append([]string{"-O1", "-fpatchable-function-entry=5", "-o", prog, "testdata/executes.c", "-lpthread"}, flags...)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", compiler, err, out)
+	}
+	return dir, prog
+}
+
+// children is how many programs began, by the trace.
+func children(t *testing.T, data string) int {
+	t.Helper()
+	n := 0
+	for _, row := range report(t, data) {
+		if row.Name == "child" {
+			n += int(row.Calls)
+		}
+	}
+	return n
+}
+
+// TestExecutes follows a program in every way of executing another one: all behave as untraced, nobody traces them when
+// they have begun, and all are in the trace, each with its arguments.
+func TestExecutes(t *testing.T) {
+	for _, tt := range []struct {
+		name, compiler string
+		flags          []string
+		want           int // programs that call child
+	}{
+		{"glibc", "gcc", nil, 12},
+		{"glibc static", "gcc", []string{"-static"}, 12},
+		{"musl", "musl-gcc", nil, 10},
+		{"musl static", "musl-gcc", []string{"-static"}, 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, prog := executes(t, tt.compiler, tt.flags...)
+			path := []string{"PATH=" + dir + ":/usr/bin:/bin"}
+			data := filepath.Join(dir, "data")
+			want := run(t, command{argv: []string{prog}, env: path})
+			got := run(t, command{argv: []string{fentry, "record", "-o", data, prog}, env: path})
+			got.stderr = withoutSummary(got.stderr)
+			sameBehaviour(t, want, got)
+			if n := children(t, data); n != tt.want {
+				t.Errorf("%d programs called child, want %d", n, tt.want)
+			}
+			info := run(t, command{argv: []string{fentry, "info", "-i", data}})
+			for _, way := range []string{"execv 3", "vfork 3", "execvp 3", "posix_spawnp 3", "last 9"} {
+				if !strings.Contains(info.stdout, " child "+way+"\n") {
+					t.Errorf("no process has the arguments %q:\n%s%s", way, info.stdout, info.stderr)
+				}
+			}
+		})
+	}
+}
+
+// TestExecutesStorm executes many programs, one after the other, while a timer interrupts, and loses none.
+func TestExecutesStorm(t *testing.T) {
+	n := 200
+	if os.Getenv("FENTRY_WIDE") == "1" {
+		n = 1000
+	}
+	dir, prog := executes(t, "gcc")
+	data := filepath.Join(dir, "data")
+	r := run(t, command{argv: []string{fentry, "record", "-o", data, prog, "storm", fmt.Sprint(n)}})
+	r.mustSucceed(t)
+	if !strings.Contains(r.stdout, "0 failed, interrupted 1\n") || strings.Count(r.stdout, "storm:") != n {
+		t.Errorf("stdout %s, stderr %s", clip(r.stdout), r.stderr)
+	}
+	if got := children(t, data); got != n {
+		t.Errorf("%d programs called child, want %d", got, n)
+	}
+}
+
+// TestExecutesAlone: a recorder that is killed, or stopped, while programs that it traces execute others keeps none of
+// them from doing so.
+func TestExecutesAlone(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		t.Run(sig.String(), func(t *testing.T) {
+			dir, prog := executes(t, "gcc")
+			cmd := exec.Command(fentry, "record", "-o", filepath.Join(dir, "data"), prog, "slow", "5")
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pipe, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pipe.Close()
+			cmd.Stdout = w
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}()
+			out := bufio.NewReader(pipe)
+			if line, err := out.ReadString('\n'); line != "ready\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			if sig == syscall.SIGKILL {
+				_, _ = cmd.Process.Wait()
+			}
+			if _, err := io.WriteString(in, "\n"); err != nil {
+				t.Fatal(err)
+			}
+			stuck := time.AfterFunc(hangs, func() { pipe.Close() })
+			var rest string
+			for err == nil && !strings.HasSuffix(rest, "done\n") {
+				var line string
+				line, err = out.ReadString('\n')
+				rest += line
+			}
+			if !stuck.Stop() || err != nil || strings.Count(rest, "slow:") != 5 {
+				t.Errorf("%q, %v", rest, err)
+			}
+		})
+	}
+}
+
+// TestExecutesScript: a script's interpreter is traced, and so is what it executes; with --no-inherit nothing is that was
+// not prepared, and patterns choose programs.
+func TestExecutesScript(t *testing.T) {
+	dir, prog := executes(t, "gcc")
+	for name, text := range map[string]string{"script": "#!/bin/sh\n", "nameless": ""} {
+		text += prog + " child one 0\n" + prog + " child two 0\nexit 5\n"
+		if err := runfile.WriteFile(filepath.Join(dir, name), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		argv []string
+		want int
+		says string // "": no program that was executed is named
+	}{
+		{"script", []string{"./script"}, 2, "functions traced, executed 2 times"},
+		{"script without an interpreter", []string{"./nameless"}, 2, "functions traced, executed 2 times"},
+		{"shell", []string{"sh", "script"}, 2, "functions traced, executed 2 times"},
+		{"patterns", []string{"-F", "executes:child", "sh", "script"}, 2, "executes: 1 function traced, executed 2 times"},
+		{"another program's pattern", []string{"-F", "other:child", "sh", "script"}, 0, "traceable functions is selected"},
+		{"only that", []string{"--no-inherit", "sh", "script"}, 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			data := filepath.Join(t.TempDir(), "data")
+			argv := append([]string{fentry, "record", "-v", "-o", data}, tt.argv...)
+			r := run(t, command{dir: dir, argv: argv})
+			if r.status != "exit 5" || strings.Count(r.stdout, "\n") != 2 {
+				t.Errorf("%s: %s%s", r.status, r.stdout, r.stderr)
+			}
+			if got := strings.Contains(r.stderr, "/executes: "); got != (tt.says != "") || !strings.Contains(r.stderr, tt.says) {
+				t.Errorf("stderr %s, want %q in it", r.stderr, tt.says)
+			}
+			if tt.want == 0 && tt.says != "" {
+				return // no trace
+			}
+			if n := children(t, data); n != tt.want {
+				t.Errorf("%d programs called child, want %d", n, tt.want)
+			}
+		})
+	}
+}
+
+// TestExecutesPrivileged: a set-ID program keeps the privileges of its file, and is not traced.
+func TestExecutesPrivileged(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a program of another user")
+	}
+	const nobody = 65534
+	dir, prog := executes(t, "gcc")
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := filepath.Join(dir, "other")
+	b, err := os.ReadFile(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runfile.WriteFile(other, b); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(other, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(other, 0o755|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, command{argv: []string{prog, "user", other}}); r.stdout != fmt.Sprintln(nobody) {
+		t.Skipf("set-ID programs do not work here: %q", r.stdout) // mounted nosuid
+	}
+	r := run(t, command{argv: []string{fentry, "record", "-v", "-o", filepath.Join(dir, "data"), prog, "user", other}})
+	if r.stdout != fmt.Sprintln(nobody) || !strings.Contains(r.stderr, "other: not traced: it has the privileges of its file") {
+		t.Errorf("%q: %s", r.stdout, r.stderr)
+	}
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package fentry
+
+// Programs that traced ones execute.
+//
+// A session asks for what is put into each of them when it begins, and the answer is the same plan as for the program
+// itself, with the same options, made once for each file: make executes the same compiler a thousand times. A program in
+// which nothing is chosen, as with -F 'cc1:*' in make, still has to say what it executes, so it gets the runtime alone.
+// Programs that fentry has patched trace themselves, and those that cannot be traced are left alone: what these execute
+// is not followed.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// An Executed is a program that a traced one has executed.
+type Executed struct {
+	Path     string
+	Times    int    // how often it was executed by a traced program
+	Traced   int    // functions of it that are traced
+	Untraced string // why none is; "" if some are or it traces itself
+}
+
+// executed plans programs. Its methods are safe for concurrent use.
+type executed struct {
+	options patch.Options
+	find    record.Options
+	symbols symbol.Options
+	pool    string // set before the first program runs
+
+	mu    sync.Mutex
+	files map[string]*executedFile // by identity, and the path, which patterns are about
+	order []*executedFile
+	left  map[string]*Executed // programs that could not be looked at, by path and reason
+}
+
+// executedFile is the file of a program.
+type executedFile struct {
+	made    sync.Once
+	about   Executed
+	program *Program
+	plan    *patch.Plan
+	memory  *patch.Memory // nil: it runs as it is
+}
+
+// newExecuted returns nil if programs are not to be followed.
+func newExecuted(o *Options) *executed {
+	if o.NoInherit || !session.CanFollow() || o.Plan.Tracer.ChunkSize() != 0 {
+		return nil
+	}
+	e := &executed{
+		options: o.Plan, symbols: o.Symbols, files: make(map[string]*executedFile), left: make(map[string]*Executed),
+		find: o.find(),
+	}
+	e.symbols.Path = ""
+	e.options.Target, e.options.Policy = patch.Process, uint32(o.Policy)
+	return e
+}
+
+// mostLeft bounds how many programs are remembered that could not be looked at.
+const mostLeft = 1000
+
+// leave notes a program that is left alone.
+func (e *executed) leave(path string, why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := fmt.Sprintf("%q %v", path, why)
+	x := e.left[key]
+	if x == nil && len(e.left) < mostLeft {
+		x = &Executed{Path: path, Untraced: why.Error()}
+		e.left[key] = x
+	}
+	if x != nil {
+		x.Times++
+	}
+}
+
+// memory is what is put into a program that begins.
+func (e *executed) memory(path string, exe *os.File) *patch.Memory {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(exe.Fd()), &st); err != nil {
+		e.leave(path, err)
+		return nil
+	}
+	e.mu.Lock()
+	id := identity(&st) + " " + path
+	x := e.files[id]
+	if x == nil {
+		x = &executedFile{about: Executed{Path: path}}
+		e.files[id] = x
+		e.order = append(e.order, x)
+	}
+	x.about.Times++
+	e.mu.Unlock()
+	x.made.Do(func() {
+		p, plan, memory, err := e.make(path, exe)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		x.program, x.plan, x.memory = p, plan, memory
+		if plan != nil {
+			x.about.Traced = plan.Traced()
+		}
+		if err != nil {
+			x.about.Untraced = err.Error()
+		}
+	})
+	return x.memory
+}
+
+// make plans a program. There can be a plan even if there is an error: nothing in it is traced then.
+func (e *executed) make(path string, exe *os.File) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
+	m, err := mapped.MapFD(int(exe.Fd()), path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p = &Program{Path: path, symbols: e.symbols, mapped: m}
+	err = mapped.Guard(func() (err error) {
+		if err := p.find(e.find); err != nil {
+			return err
+		}
+		if p.Patched {
+			return nil
+		}
+		if p.File == nil || !p.File.Is64() {
+			return errors.New(p.Untraced)
+		}
+		var why error
+		if plan, why = e.plan(p); plan == nil {
+			return why
+		}
+		if memory, err = plan.Memory(); err != nil {
+			return err
+		}
+		return why
+	})
+	return p, plan, memory, err
+}
+
+// plan plans a program of which the sites are known. It returns a plan and an error if nothing in it is traced.
+func (e *executed) plan(p *Program) (*patch.Plan, error) {
+	o := e.options
+	o.Session, o.Path = e.pool, p.Path
+	if p.Syscalls != nil {
+		o.Syscalls = &p.Syscalls
+	}
+	plan, err := patch.New(p.File, p.Sites, o)
+	if !errors.Is(err, patch.ErrNoSites) {
+		return plan, err
+	}
+	if p.Untraced != "" {
+		err = errors.New(p.Untraced)
+	}
+	bare, errBare := patch.New(p.File, p.Sites, bareOptions(o))
+	if errBare != nil {
+		return nil, err
+	}
+	return bare, err
+}
+
+// bareOptions are those of a plan that traces nothing.
+func bareOptions(o patch.Options) patch.Options {
+	o.Select, _ = record.NewFilter(nil, []string{"*"})
+	o.Roots, o.Hide, o.Syscalls, o.Keep, o.Bare = nil, nil, nil, true, true
+	return o
+}
+
+// names returns the functions of a program by the id of its image; nil: it is none of these.
+func (e *executed) names(id trace.ImageID) *names.Table {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, x := range e.order {
+		if x.plan != nil && trace.ImageID(x.plan.ImageID) == id {
+			return planTable(x.program, x.plan)
+		}
+	}
+	return nil
+}
+
+// results are the programs that were executed, by path.
+func (e *executed) results() []Executed {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Executed
+	for _, x := range e.order {
+		all = append(all, x.about)
+	}
+	for _, x := range e.left {
+		all = append(all, *x)
+	}
+	slices.SortFunc(all, func(a, b Executed) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Untraced, b.Untraced))
+	})
+	return all
+}
+
+// close gives back what the run has needed.
+func (e *executed) close() {
+	if e == nil {
+		return
+	}
+	for _, x := range e.order {
+		if x.program != nil {
+			x.program.Close()
+		}
+	}
+}

@@ -1,0 +1,271 @@
+//go:build linux
+
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/launch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
+)
+
+// CanFollow reports whether programs that traced ones execute can be traced on this machine.
+func CanFollow() bool { return tracee.Follows }
+
+// Follow says what becomes of programs that a traced program executes, and that do not trace themselves.
+type Follow struct {
+	// Plan returns what is put into a program at its exec stop: path is the one by which it was executed, or that of its
+	// file, which for a script is its interpreter's. nil: it runs untraced. Plan is called from several goroutines at once; the
+	// processes wait for it.
+	Plan func(path string, exe *os.File) *patch.Memory
+	// Left is told of programs that are not asked for, because they cannot be traced, and why. It can be called from
+	// several goroutines at once.
+	Left func(path string, why error)
+}
+
+// follower traces programs that traced ones execute: a thread asks before it does, and is traced from then until the
+// program begins (tracee.Execute). What a process says is believed only if it maps the pool, and what is traced then is
+// that process and nothing else. Between two such moments nobody is traced, and what a recorder that dies leaves behind
+// goes on.
+type follower struct {
+	o      *Follow
+	shared procfs.SharedFile
+	host   func(pid int) (host int, ok bool) // the id that a process has here
+	reaped func(pid int, status syscall.WaitStatus)
+	logf   func(format string, args ...any)
+	hooks  tracee.ExecHooks
+
+	mu    sync.Mutex
+	begun uint64 // how many programs were followed
+	busy  int    // how many are being
+	over  bool   // no more are
+	idle  sync.WaitGroup
+}
+
+// handle answers a program's request.
+func (f *follower) handle(r *drain.Request) uint32 {
+	pid, ok := f.host(r.PID)
+	if mapped, _ := f.shared.MappedBy(pid); !ok || !mapped || pid != r.PID {
+		return drain.Failed // ids of threads would be others, too
+	}
+	var err error
+	switch r.Kind {
+	case format.AskPlace:
+		r.Argument, err = f.hooks.Place(pid)
+	case format.AskFollow:
+		err = f.hooks.Follow(pid, r.Argument)
+	default:
+		return f.executes(pid, r.Argument)
+	}
+	if err != nil {
+		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		f.o.Left(exe, fmt.Errorf("programs that it executes are not followed: %w", err))
+		return drain.Failed
+	}
+	return drain.Done
+}
+
+// executes begins to trace a thread that says, at an address in its memory, what it is about to execute.
+func (f *follower) executes(pid int, addr uint64) uint32 {
+	call, err := tracee.ReadExecCall(pid, addr)
+	if err != nil {
+		return drain.Failed
+	}
+	if fi, err := os.Stat(call.File(pid)); err == nil && !fi.Mode().IsRegular() {
+		return drain.Failed // so does the call
+	}
+	if err := privileged(pid, call.File(pid), 0); err != nil {
+		f.o.Left(call.Path, err)
+		return drain.Failed
+	}
+	f.mu.Lock()
+	over := f.over
+	if !over {
+		f.busy++
+		f.begun++
+		f.idle.Add(1)
+	}
+	f.mu.Unlock()
+	if over {
+		return drain.Failed
+	}
+	held := make(chan error)
+	go f.follow(pid, &call, held)
+	if err := <-held; err != nil {
+		f.o.Left(call.Path, err)
+		return drain.Failed
+	}
+	return drain.Done
+}
+
+// mostInterpreters is more than the kernel allows: scripts whose interpreters are scripts.
+const mostInterpreters = 6
+
+var (
+	errPrivileges = errors.New("it has the privileges of its file, and would lose them")
+	errUnknown    = errors.New("whether it has privileges of its file is not known")
+)
+
+// privileged returns why a program must not be traced: it would not get the privileges of its file, or of its
+// interpreter's. A program that does not exist or is none has none.
+func privileged(pid int, file string, depth int) error {
+	if launch.LosesPrivileges(file) {
+		return errPrivileges
+	}
+	f, err := safefile.Open(file)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return nil // it can be executed all the same; a script could not be read by its interpreter
+	case err != nil || depth > mostInterpreters:
+		return errUnknown
+	}
+	defer f.Close()
+	line, err := bufio.NewReaderSize(f, 256).Peek(256) // BINPRM_BUF_SIZE
+	if len(line) == 0 && err != nil || !bytes.HasPrefix(line, []byte("#!")) {
+		return nil
+	}
+	line, _, _ = bytes.Cut(line[2:], []byte("\n"))
+	words := strings.Fields(string(line))
+	if len(words) == 0 {
+		return nil
+	}
+	interpreter := fmt.Sprintf("/proc/%d/root%s", pid, words[0])
+	if !filepath.IsAbs(words[0]) {
+		interpreter = fmt.Sprintf("/proc/%d/cwd/%s", pid, words[0])
+	}
+	return privileged(pid, interpreter, depth+1)
+}
+
+// follow traces a thread until it has executed a program, and puts into that what is planned for it. held gets nil when
+// the thread is traced, or the reason why it cannot be.
+func (f *follower) follow(pid int, call *tracee.ExecCall, held chan<- error) {
+	// ptrace knows tracers by thread. The thread ends with the goroutine.
+	runtime.LockOSThread()
+	defer f.done()
+	t, err := tracee.Seize(pid, call.TID)
+	var died *tracee.EndedError
+	held <- err
+	if err == nil {
+		err = t.Execute()
+	}
+	if errors.As(err, &died) {
+		f.reaped(pid, died.Status)
+		return
+	}
+	if t == nil {
+		return
+	}
+	if err == nil {
+		err = f.begins(t, pid, call.Path)
+	}
+	switch {
+	case err == nil, errors.Is(err, tracee.ErrNotExecuted):
+	case errors.As(err, &died):
+		f.reaped(pid, died.Status)
+		return
+	default:
+		f.o.Left(call.Path, err)
+	}
+	if err := t.Detach(); err != nil {
+		f.logf("%s: %v", call.Path, err)
+	}
+}
+
+// begins puts the tracer into a program that has just been executed.
+func (f *follower) begins(t *tracee.Process, pid int, path string) error {
+	m := f.plan(pid, path)
+	if m == nil {
+		return nil
+	}
+	err := t.InjectExecuted(m)
+	var died *tracee.EndedError
+	if err != nil && !errors.As(err, &died) && t.Changed() {
+		t.Kill()
+		return fmt.Errorf("it was ended, because it could not be changed as a whole: %w", err)
+	}
+	return err
+}
+
+// plan asks for what is put into the program that a process runs, which was executed by a path; nil: nothing.
+func (f *follower) plan(pid int, path string) *patch.Memory {
+	link := fmt.Sprintf("/proc/%d/exe", pid)
+	name, err := os.Readlink(link)
+	if err != nil {
+		return nil
+	}
+	exe, err := safefile.Open(link)
+	if err != nil {
+		f.o.Left(name, errors.New("it cannot be read"))
+		return nil
+	}
+	defer exe.Close()
+	if isFile(path, exe) {
+		name = path // as people know it: as, not x86_64-linux-gnu-as
+	}
+	m := f.o.Plan(name, exe)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return nil
+	}
+	return m
+}
+
+// isFile tells whether an absolute path leads to an open file here.
+func isFile(path string, f *os.File) bool {
+	there, err := os.Stat(path)
+	if err != nil || !strings.HasPrefix(path, "/") {
+		return false
+	}
+	fi, err := f.Stat()
+	return err == nil && os.SameFile(there, fi)
+}
+
+// done notes that one less is being followed.
+func (f *follower) done() {
+	f.mu.Lock()
+	f.busy--
+	f.mu.Unlock()
+	f.idle.Done()
+}
+
+// state tells how many programs were followed so far, and whether one is being: a process that executes one does not map
+// the pool for a moment.
+func (f *follower) state() (begun uint64, busy bool) {
+	if f == nil {
+		return 0, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun, f.busy > 0
+}
+
+// end follows no more programs. Those that are being followed are waited for by wait.
+func (f *follower) end() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	f.over = true
+	f.mu.Unlock()
+}
+
+func (f *follower) wait() {
+	if f != nil {
+		f.idle.Wait()
+	}
+}

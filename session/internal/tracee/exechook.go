@@ -1,0 +1,309 @@
+//go:build linux
+
+package tracee
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// Where programs execute others.
+//
+// All of it goes by few instructions of the C library, those of execve and execveat, or of the program itself if that is
+// static. When they are loaded, a process that is traced asks to have them changed, so that it comes to its runtime
+// first. Nothing stops it for that: it waits for the answer, and no other thread runs, or it is left alone. Code is
+// written through /proc/PID/mem, as at an exec stop.
+
+// ExecHooks changes processes. What was found in a file is remembered.
+type ExecHooks struct {
+	mu    sync.Mutex
+	found map[string][]execSite
+}
+
+// execSite is an instruction that loads the number of a system call which executes a program, with the call behind it.
+type execSite struct {
+	at uint64 // its address, or how far it is behind the beginning of a mapping
+	nr uint32
+}
+
+// mapping is a line of /proc/PID/maps.
+type mapping struct {
+	lo, hi uint64
+	perms  string
+	key    string // of the file: device and inode, and where in it the mapping begins
+	path   string
+}
+
+// mostMaps bounds how much is read of /proc/PID/maps.
+const mostMaps = 4 << 20
+
+// parseMaps parses the contents of a maps file (proc_pid_maps(5)).
+func parseMaps(b []byte) []mapping {
+	var ms []mapping
+	for line := range bytes.Lines(b) {
+		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), " ", 6)
+		if len(f) < 5 {
+			continue
+		}
+		from, to, _ := strings.Cut(f[0], "-")
+		lo, errLo := strconv.ParseUint(from, 16, 64)
+		hi, errHi := strconv.ParseUint(to, 16, 64)
+		if errLo != nil || errHi != nil || lo >= hi {
+			continue
+		}
+		m := mapping{lo: lo, hi: hi, perms: f[1], key: strings.Join(f[2:5], " ")}
+		if len(f) == 6 {
+			m.path = strings.TrimLeft(f[5], " ")
+		}
+		ms = append(ms, m)
+	}
+	return ms
+}
+
+// isLibc tells whether a file is a C library, by its name: glibc's, musl's or bionic's, or a copy in memory of one.
+func isLibc(file string) bool {
+	base := strings.TrimPrefix(path.Base(file), "memfd:")
+	for _, prefix := range []string{"libc.so", "libc-2.", "ld-musl-", "libc.musl-"} {
+		if strings.HasPrefix(base, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// codeOf returns the mappings of the code by which a process executes programs. That of a static program can have been
+// moved to where the tracer is.
+func codeOf(ms []mapping, exe string) []mapping {
+	var libc, own []mapping
+	for _, m := range ms {
+		switch {
+		case m.perms != "r-xp":
+		case isLibc(m.path):
+			libc = append(libc, m)
+		case m.path == exe || m.path == "":
+			own = append(own, m)
+		}
+	}
+	if libc == nil {
+		return own
+	}
+	return libc
+}
+
+// process is one that is looked at and changed without being traced.
+type process struct {
+	Process
+	maps []mapping
+	code []mapping
+}
+
+func openProcess(pid int) (*process, error) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil, err
+	}
+	if len(tasks) != 1 {
+		return nil, errors.New("it has several threads already")
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := readAtMost(f, mostMaps)
+	if err != nil {
+		return nil, err
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return nil, err
+	}
+	p := &process{Process: Process{pid: pid}, maps: parseMaps(b)}
+	p.code = codeOf(p.maps, exe)
+	p.mem, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+	return p, err
+}
+
+// readAtMost reads a file of a process, up to n bytes.
+func readAtMost(f *os.File, n int) (b []byte, err error) {
+	for part := make([]byte, 64<<10); len(b) < n; {
+		k, err := f.Read(part)
+		b = append(b, part[:k]...)
+		if k == 0 || err != nil {
+			break
+		}
+	}
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%s: empty", f.Name())
+	}
+	return b, nil
+}
+
+// sites returns where the process executes programs.
+func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.found == nil {
+		h.found = make(map[string][]execSite)
+	}
+	for _, m := range p.code {
+		if m.hi-m.lo > maxCode {
+			continue
+		}
+		found, ok := h.found[m.key]
+		if !ok {
+			b := make([]byte, m.hi-m.lo)
+			if n, err := p.mem.ReadAt(b, int64(m.lo)); err != nil {
+				b = b[:n] // the file is shorter than the mapping
+			}
+			found = findExecs(b, func(b []byte, far int64) error { return p.ReadAt(b, m.lo+uint64(far)) })
+			if m.path != "" {
+				h.found[m.key] = found
+			}
+		}
+		for _, s := range found {
+			if s.at < m.hi-m.lo {
+				sites = append(sites, execSite{m.lo + s.at, s.nr})
+			}
+		}
+	}
+	slices.SortFunc(sites, func(a, b execSite) int { return cmp.Compare(a.at, b.at) })
+	if len(sites) == 0 {
+		return nil, errors.New("where it executes programs is not known")
+	}
+	return sites, nil
+}
+
+// Place returns where a process is to map the page that Follow needs.
+func (h *ExecHooks) Place(pid int) (uint64, error) {
+	p, err := openProcess(pid)
+	if err != nil {
+		return 0, err
+	}
+	defer p.mem.Close()
+	sites, err := h.sites(p)
+	if err != nil {
+		return 0, err
+	}
+	at, ok := gap(p.maps, sites[0].at)
+	if !ok {
+		return 0, errors.New("no memory close to where it executes programs")
+	}
+	return at, nil
+}
+
+// gap returns the address of a page that is not mapped, close to an address and below it, with some room on both sides:
+// the heap and stacks of threads grow.
+func gap(ms []mapping, addr uint64) (uint64, bool) {
+	const reach, room = 1 << 30, 1 << 20
+	hi := addr
+	for i := len(ms) - 1; i >= 0; i-- {
+		m := ms[i]
+		if m.lo >= addr || m.hi > hi {
+			hi = min(hi, m.lo)
+			continue
+		}
+		if hi-m.hi >= 2*room+PageSize && addr-(hi-room-PageSize) < reach {
+			return (hi - room - PageSize) &^ (PageSize - 1), true
+		}
+		hi = m.lo
+	}
+	const lowest = 0x20000 // above vm.mmap_min_addr
+	if hi >= lowest+room+PageSize && addr-(hi-room-PageSize) < reach {
+		return (hi - room - PageSize) &^ (PageSize - 1), true
+	}
+	return 0, false
+}
+
+// Follow has a process come to its runtime before it executes a program: at addr there are, in its memory, the address of
+// the routine, and that of the page that it has mapped.
+func (h *ExecHooks) Follow(pid int, addr uint64) error {
+	p, err := openProcess(pid)
+	if err != nil {
+		return err
+	}
+	defer p.mem.Close()
+	var b [16]byte
+	if err := p.ReadAt(b[:], addr); err != nil {
+		return err
+	}
+	routine, page := le.Uint64(b[:]), le.Uint64(b[8:])
+	if !p.isPage(page) {
+		return fmt.Errorf("at %#x there is no page of its own", page)
+	}
+	sites, err := h.sites(p)
+	if err != nil {
+		return err
+	}
+	stubs, edits := execStubs(page, routine, sites)
+	if err := p.WriteAt(stubs, page); err != nil {
+		return err
+	}
+	if err := arch.Compare(p, PageSize, arch.All(edits)); err != nil {
+		return err
+	}
+	return arch.Write(p, PageSize, edits)
+}
+
+// isPage tells whether an address is that of a page of code which is nothing else's.
+func (p *process) isPage(addr uint64) bool {
+	for _, m := range p.maps {
+		if m.lo == addr {
+			return m.hi-m.lo == PageSize && m.perms == "r-xp" && m.path == ""
+		}
+	}
+	return false
+}
+
+// ExecCall is what a thread is about to execute.
+type ExecCall struct {
+	Path  string
+	Dir   int // descriptor that Path is below; atCwd: the working directory
+	Flags uint32
+	TID   int
+}
+
+const atCwd = -100 // AT_FDCWD
+
+// ReadExecCall reads what a process says it is about to execute, at an address in its memory.
+func ReadExecCall(pid int, addr uint64) (c ExecCall, err error) {
+	p := Process{pid: pid}
+	if p.mem, err = os.Open(fmt.Sprintf("/proc/%d/mem", pid)); err != nil {
+		return c, err
+	}
+	defer p.mem.Close()
+	var b [20]byte // struct exec_call of stub/src/amd64/exec.c
+	if err := p.ReadAt(b[:], addr); err != nil {
+		return c, err
+	}
+	c = ExecCall{p.text(le.Uint64(b[:])), int(int32(le.Uint32(b[8:]))), le.Uint32(b[12:]), int(le.Uint32(b[16:]))}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, c.TID)); err != nil {
+		return c, err
+	}
+	return c, nil
+}
+
+// File is a path here that leads to what is executed.
+func (c *ExecCall) File(pid int) string {
+	dir := fmt.Sprintf("/proc/%d/cwd", pid)
+	if c.Dir != atCwd {
+		dir = fmt.Sprintf("/proc/%d/fd/%d", pid, c.Dir)
+	}
+	switch {
+	case strings.HasPrefix(c.Path, "/"):
+		return fmt.Sprintf("/proc/%d/root%s", pid, c.Path)
+	case c.Path == "":
+		return dir
+	}
+	return dir + "/" + c.Path
+}

@@ -1,0 +1,98 @@
+package tracee
+
+import (
+	"bytes"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// The instructions by which programs are executed are, in glibc, musl and all that is compiled from C,
+//
+//	b8 3b 00 00 00        mov  $59, %eax    (execve; 322, execveat)
+//	0f 05                 syscall
+//	48 ..                 cmp  $-4096, %rax; mov %rax, %rdi; ...
+//
+// Eight bytes of which seven are fixed are nothing else, nor the inside of anything else: as a constant of eight bytes
+// they would be the address of nothing, and no instruction has more constants than that. The first instruction becomes a
+// jump to a stub, which says where to go on, and which number to load; a branch to the call behind it is as before. In a
+// patched copy of a library the function may be a traced one: then the call is somewhere else, and a jump leads there. Or
+// the call is one that is recorded: then it is behind a jump to the runtime, and an instruction that says where to come
+// back.
+
+// Follows: the runtime of this machine asks before it executes a program.
+const Follows = true
+
+const execStubSize = 32
+
+var execNumbers = []uint32{59, 322}
+
+// findExecs returns where programs are executed in code. at reads from the memory that it lies in, far behind the code's
+// beginning or before it.
+func findExecs(code []byte, at func(b []byte, far int64) error) (sites []execSite) {
+	for _, nr := range execNumbers {
+		load := le.AppendUint32([]byte{0xb8}, nr)
+		for from := 0; ; {
+			i := bytes.Index(code[from:], load)
+			if i < 0 {
+				break
+			}
+			i += from
+			from = i + 1
+			if i > 0 && code[i-1]&0xf1 == 0x41 {
+				continue // mov $nr, %r8d
+			}
+			if calls(code[i+len(load):]) || leadsToCall(code, i+len(load), at) {
+				sites = append(sites, execSite{uint64(i), nr})
+			}
+		}
+	}
+	return sites
+}
+
+var (
+	callInsn = []byte{0x0f, 0x05}                               // syscall
+	wayBack  = []byte{0x48, 0x8d, 0x0d, 0x05, 0x00, 0x00, 0x00} // lea 5(%rip), %rcx: behind a jump
+)
+
+// calls tells whether code begins with a system call, or with one that is recorded.
+func calls(code []byte) bool {
+	if recorded := len(wayBack) + jumpLen; bytes.HasPrefix(code, wayBack) && len(code) > recorded && code[len(wayBack)] == jumpOp {
+		return bytes.HasPrefix(code[recorded:], callInsn)
+	}
+	return bytes.HasPrefix(code, callInsn) && len(code) > len(callInsn) && code[len(callInsn)] == 0x48
+}
+
+const (
+	jumpOp  = 0xe9 // jmp
+	jumpLen = 5
+)
+
+// leadsToCall tells whether there is a jump at an offset that leads to a system call.
+func leadsToCall(code []byte, i int, at func([]byte, int64) error) bool {
+	if i+jumpLen > len(code) || code[i] != jumpOp {
+		return false
+	}
+	there := make([]byte, len(wayBack)+jumpLen+len(callInsn))
+	return at(there, int64(i)+jumpLen+int64(int32(le.Uint32(code[i+1:])))) == nil && calls(there)
+}
+
+// execStubs returns what is to be on the page at an address, and the jumps that lead there.
+func execStubs(page, routine uint64, sites []execSite) (stubs []byte, edits []arch.Edit) {
+	for _, s := range sites {
+		at := page + uint64(len(stubs))
+		if uint64(len(stubs)+execStubSize) > PageSize || s.at-at > 1<<31-1<<20 {
+			continue // farther than a jump reaches
+		}
+		old := le.AppendUint32([]byte{0xb8}, s.nr)
+		back := s.at + uint64(len(old))
+		b := append([]byte(nil), old...)                                       // mov $nr, %eax
+		b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), uint32(back-(at+12))) // lea back(%rip), %r11
+		b = le.AppendUint32(append(b, 0xff, 0x25), 6)                          // jmp *24(%rip)
+		b = append(b, make([]byte, execStubSize-8-len(b))...)                  // up to 24
+		b = le.AppendUint64(b, routine)                                        // where to
+		jmp := le.AppendUint32([]byte{0xe9}, uint32(at-back))                  // jmp stub
+		stubs = append(stubs, b...)
+		edits = append(edits, arch.Edit{Addr: s.at, Old: old, New: jmp})
+	}
+	return stubs, edits
+}

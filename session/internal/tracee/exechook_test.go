@@ -1,0 +1,99 @@
+//go:build linux
+
+package tracee
+
+import (
+	"slices"
+	"testing"
+)
+
+const someMaps = `555500000000-555500001000 r--p 00000000 fe:00 100                        /usr/bin/prog
+555500001000-555500003000 r-xp 00001000 fe:00 100                        /usr/bin/prog
+555500010000-555500020000 r-xp 00000000 00:00 0 
+7f0000000000-7f0000028000 r--p 00000000 fe:00 200                        /usr/lib/x86_64-linux-gnu/libc.so.6
+7f0000028000-7f0000180000 r-xp 00028000 fe:00 200                        /usr/lib/x86_64-linux-gnu/libc.so.6
+7f0000400000-7f0000500000 r-xp 00001000 fe:00 300                        /opt/with blanks/libx.so (deleted)
+7ffff0000000-7ffff0001000 r-xp 00000000 00:00 0                          [vdso]
+`
+
+func TestParseMaps(t *testing.T) {
+	ms := parseMaps([]byte(someMaps + "nonsense\n1-0 r-xp 0 0 0\n"))
+	if len(ms) != 7 {
+		t.Fatalf("%d mappings: %+v", len(ms), ms)
+	}
+	want := mapping{0x7f0000400000, 0x7f0000500000, "r-xp", "00001000 fe:00 300", "/opt/with blanks/libx.so (deleted)"}
+	if ms[5] != want {
+		t.Errorf("%+v, want %+v", ms[5], want)
+	}
+	if got := codeOf(ms, "/usr/bin/prog"); !slices.Equal(got, ms[4:5]) {
+		t.Errorf("with a C library: %+v", got)
+	}
+	if got := codeOf(slices.Delete(slices.Clone(ms), 3, 5), "/usr/bin/prog"); !slices.Equal(got, ms[1:3]) {
+		t.Errorf("without: %+v", got)
+	}
+}
+
+func TestIsLibc(t *testing.T) {
+	for file, want := range map[string]bool{
+		"/lib/x86_64-linux-gnu/libc.so.6": true, "/lib/libc-2.31.so": true, "/lib/ld-musl-x86_64.so.1": true,
+		"/lib/libc.musl-x86_64.so.1": true, "/memfd:libc.so.6 (deleted)": true,
+		"/lib/libcrypto.so.3": false, "/lib/libcap.so.2": false, "/usr/bin/libc": false, "[vdso]": false, "": false,
+	} {
+		if got := isLibc(file); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
+// A page is found below the code, as close as it goes, with room on both sides.
+func TestGap(t *testing.T) {
+	const room = 1 << 20
+	at := func(lo, hi uint64) mapping { return mapping{lo: lo, hi: hi} }
+	for _, tt := range []struct {
+		name string
+		ms   []mapping
+		addr uint64
+		want uint64 // 0: none
+	}{
+		{"below", []mapping{at(0x10000000, 0x10001000), at(0x40000000, 0x40010000)}, 0x40000100, 0x40000000 - room - PageSize},
+		{"no room in between", []mapping{at(0x30000000, 0x30001000), at(0x3ff00000, 0x40000000), at(0x40000000, 0x40010000)},
+			0x40000100, 0x3ff00000 - room - PageSize},
+		{"above does not matter", []mapping{at(0x40000000, 0x40010000), at(0x40020000, 0x40030000)}, 0x40000100, 0x40000000 - room - PageSize},
+		{"lowest", []mapping{at(0x400000, 0x500000)}, 0x401000, 0x400000 - room - PageSize},
+		{"too low", []mapping{at(0x100000, 0x500000)}, 0x101000, 0},
+		{"too far", []mapping{at(0x10000, 0x100000000), at(0x100000000, 0x100010000)}, 0x100000100, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, ok := gap(tt.ms, tt.addr); got != tt.want || ok != (tt.want != 0) {
+				t.Errorf("%#x, %v, want %#x", got, ok, tt.want)
+			}
+		})
+	}
+}
+
+func TestExecCallFile(t *testing.T) {
+	for _, tt := range []struct {
+		call ExecCall
+		want string
+	}{
+		{ExecCall{Path: "/bin/ls", Dir: atCwd}, "/proc/7/root/bin/ls"},
+		{ExecCall{Path: "ls", Dir: atCwd}, "/proc/7/cwd/ls"},
+		{ExecCall{Path: "ls", Dir: 5}, "/proc/7/fd/5/ls"},
+		{ExecCall{Dir: 5}, "/proc/7/fd/5"},
+	} {
+		if got := tt.call.File(7); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.call, got, tt.want)
+		}
+	}
+}
+
+func FuzzParseMaps(f *testing.F) {
+	f.Add([]byte(someMaps))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, m := range parseMaps(b) {
+			if m.lo >= m.hi {
+				t.Errorf("%+v", m)
+			}
+		}
+	})
+}

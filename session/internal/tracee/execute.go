@@ -1,0 +1,165 @@
+//go:build linux
+
+package tracee
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/patch"
+)
+
+// A program that a process executes which nobody traces.
+//
+// The thread that is about to make the call asks (stub/src/amd64/exec.c). It is seized and held while it waits for the
+// answer, and goes on from system call to system call until it has executed the program: the call begins, there is the
+// event, and the call ends, at which the registers are the new program's for good. A call that fails ends without the
+// event; then, or if the thread does something else, nothing has happened that it could notice. Up to that event a
+// tracer that dies leaves a process that goes on; a signal that comes meanwhile is delivered.
+
+// ErrNotExecuted: the call has failed, or was not made.
+var ErrNotExecuted = errors.New("no program was executed")
+
+// Seize makes the calling thread the tracer of a thread, and holds that. Both are system threads; the caller must stay
+// on its one until Detach.
+func Seize(pid, tid int) (*Process, error) {
+	const options = unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESYSGOOD
+	request := func(what string, nr, data uintptr) error {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, nr, uintptr(tid), 0, data, 0, 0); errno != 0 {
+			return &RefusedError{fmt.Errorf("%s: %w", what, errno)}
+		}
+		return nil
+	}
+	if err := request("PTRACE_SEIZE", unix.PTRACE_SEIZE, options); err != nil {
+		return nil, err
+	}
+	t := &Process{pid: tid, group: pid}
+	if err := request("PTRACE_INTERRUPT", unix.PTRACE_INTERRUPT, 0); err != nil {
+		return nil, err // it has ended
+	}
+	for {
+		ws, err := t.waitAny()
+		if err != nil {
+			return nil, err
+		}
+		if !ws.Stopped() {
+			return nil, &EndedError{ws}
+		}
+		if ws.TrapCause() == unix.PTRACE_EVENT_STOP || groupStopped(ws) {
+			return t, nil
+		}
+		// A signal was quicker.
+		if err := unix.PtraceCont(t.pid, int(ws.StopSignal())); err != nil {
+			return nil, &RefusedError{fmt.Errorf("ptrace: %w", err)}
+		}
+	}
+}
+
+// groupStopped tells whether a seized thread has been stopped together with its process.
+func groupStopped(ws syscall.WaitStatus) bool {
+	return ws>>16 == unix.PTRACE_EVENT_STOP && ws.StopSignal() != syscall.SIGTRAP
+}
+
+// waitAny waits for a stop of the thread, which has the id of its process when it has executed a program.
+func (t *Process) waitAny() (ws syscall.WaitStatus, err error) {
+	if t.pid == t.group {
+		return t.wait()
+	}
+	// The kernel lets nobody wait for either of two ids.
+	for {
+		for _, id := range []int{t.pid, t.group} {
+			got, err := syscall.Wait4(id, &ws, syscall.WALL|syscall.WNOHANG, nil)
+			if got == id && err == nil {
+				t.pid = id
+				return ws, nil
+			}
+			if err == syscall.ECHILD && id == t.group && !threadThere(t.pid) {
+				return ws, &RefusedError{fmt.Errorf("wait: %w", err)}
+			}
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func threadThere(tid int) bool { return syscall.Kill(tid, 0) != syscall.ESRCH }
+
+// mostCalls is more system calls than there are between the question and the program, even if a signal is handled.
+const mostCalls = 64
+
+// Execute lets a seized process go on until it has executed the program. Its error is ErrNotExecuted if it has not, and
+// can be let go.
+func (t *Process) Execute() error {
+	executes, executed := false, false
+	for signal, calls := syscall.Signal(0), 0; calls < 2*mostCalls; {
+		if err := unix.PtraceSyscall(t.pid, int(signal)); err != nil {
+			return &RefusedError{fmt.Errorf("ptrace: %w", err)}
+		}
+		ws, err := t.waitAny()
+		if err != nil {
+			return err
+		}
+		signal = 0
+		switch {
+		case !ws.Stopped():
+			return &EndedError{ws}
+		case ws.StopSignal() == syscallTrap:
+			calls++
+			s, err := t.syscallStop()
+			if err != nil {
+				return err
+			}
+			switch {
+			case s.op == unix.PTRACE_SYSCALL_INFO_ENTRY:
+				executes = s.word == unix.SYS_EXECVE || s.word == unix.SYS_EXECVEAT
+			case executed:
+				return t.begun()
+			case executes:
+				return ErrNotExecuted // it has failed
+			}
+		case ws.StopSignal() == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_EXEC:
+			executed = true
+		case groupStopped(ws):
+			return ErrNotExecuted // it stays stopped, and executes the program some other time
+		case ws>>16 == unix.PTRACE_EVENT_STOP:
+		default:
+			signal = ws.StopSignal()
+		}
+	}
+	return ErrNotExecuted
+}
+
+// begun prepares a process that has just executed a program.
+func (t *Process) begun() (err error) {
+	t.mem, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", t.pid), os.O_RDWR, 0)
+	if err != nil {
+		return &RefusedError{err}
+	}
+	regs, err := t.registers()
+	if err != nil {
+		return &RefusedError{err}
+	}
+	aux, err := t.auxv(regs.sp())
+	if err != nil {
+		return &RefusedError{err}
+	}
+	if aux[atSecure].val != 0 {
+		return &RefusedError{ErrPrivileged}
+	}
+	return nil
+}
+
+// InjectExecuted writes the plan's memory into a process that Execute has left at the beginning of the program. If the
+// error is one of type RefusedError, the program has not been changed in any way that it could notice.
+func (t *Process) InjectExecuted(m *patch.Memory) error {
+	// A half-made image must not run, whatever happens to this process.
+	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD
+	if err := unix.PtraceSetOptions(t.pid, options); err != nil {
+		return &RefusedError{fmt.Errorf("PTRACE_SETOPTIONS: %w", err)}
+	}
+	return t.withoutSignals(func() error { return t.Inject(m, true) })
+}
