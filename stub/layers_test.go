@@ -50,9 +50,11 @@ var layers = []string{
 	"syscall",   // ... those of system calls
 	"settle",    // ... and which slots are theirs if a signal came meanwhile
 	"sve",       // arm64: what fast paths go through
-	"exec",      // what the program executes
+	"exec",      // what the program is about to execute
+	"exec.S",    // ... how it comes there
+	"follow",    // ... and what makes it
 	"home",      // the first image of a process, and the others
-	"start.S", "loader.S", "exec.S", "func", "graph", "order", "opt", "profile.S", "count", "syscall.S", "sysorder",
+	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "syscall.S", "sysorder",
 }
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call

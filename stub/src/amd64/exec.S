@@ -1,4 +1,4 @@
-/* Where the process comes before it executes another program (exec.c).
+/* Where the process comes before it executes another program (exec.c, follow.c).
 
    What it comes from is an instruction that loads the number of execve or execveat, with
    the system call behind it: eax has the number and r11 where to go on. The call changes

@@ -100,7 +100,7 @@ enum {
 	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
 	SETTLES = 1,       /* without a clock, slots are reserved by an addition: settle.c */
-	FOLLOWS = 1,       /* programs that this one executes can be traced: exec.c */
+	FOLLOWS = 1,       /* programs that this one executes can be traced: follow.c */
 };
 
 /* Registers at a system call, as syscall.S has saved them: the program's stack pointer is behind

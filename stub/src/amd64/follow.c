@@ -1,0 +1,74 @@
+/* Programs that this one executes.
+
+   The recorder puts the tracer into a program at its exec stop, which only a tracer of the
+   process (ptrace) sees. It must not stay one: strace and gdb could not be used, and each
+   signal would take the way through it. So the program says when it is about to execute
+   another one, the recorder traces it from there to behind its exec stop, and leaves.
+
+   Libraries make that system call, so they have to come here: when they are all loaded, at
+   the program's entry point, the recorder is asked to put jumps in the place of the
+   instructions that load the call's number. It knows where they are, and its way of writing
+   to code makes none writable here, for a moment, as some systems forbid. What they jump to
+   has to be near them, so it is a page of this process, and what is on it the recorder's. */
+#include "exec.h"
+#include "process.h"
+#include "request.h"
+#include "source.h"
+#include "sys.h"
+
+enum { AT_BASE_ = 7, AT_ENTRY_ = 9, PROT_CODE = 5 };
+
+/* What the recorder reads: where jumps are to lead, by which page. */
+struct exec_hook { u64 routine, page; };
+
+extern hidden char fentry_exec[], fentry_orig_entry[];
+
+/* auxiliary_vector finds it behind the environment. */
+static u64 *auxiliary_vector(u64 *sp)
+{
+	u64 *p = sp + 1 + sp[0] + 1;
+	while (*p)
+		p++;
+	return p + 1;
+}
+
+/* restore_entry puts back what leads here, as the program may look at it: it is where this
+   runtime starts. */
+static void restore_entry(u64 *aux)
+{
+	for (; aux[0]; aux += 2)
+		if (aux[0] == AT_ENTRY_)
+			aux[1] = (u64)fentry_orig_entry;
+}
+
+static int loaded_by_loader(u64 *aux)
+{
+	for (; aux[0]; aux += 2)
+		if (aux[0] == AT_BASE_)
+			return aux[1] != 0;
+	return 0;
+}
+
+/* follow_programs asks the recorder to trace what this program executes. again: it is the
+   second time that the runtime starts, so this is the entry point. The first time it is too
+   early if a dynamic loader is still to come. */
+hidden void follow_programs(u64 *sp, int again)
+{
+	if (!sp)
+		return;
+	u64 *aux = auxiliary_vector(sp);
+	if (again)
+		restore_entry(aux);
+	else if (loaded_by_loader(aux))
+		return;
+	if (source.kind != POOL)
+		return;
+	struct exec_hook hook = { (u64)fentry_exec, 0 };
+	if (request_value(FT_ASK_PLACE, 0, &hook.page) != FT_ANSWER_DONE)
+		return;
+	i64 r = sys(SYS_mmap, hook.page, page_size, PROT_CODE, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
+	if (failed(r))
+		return;
+	if ((u64)r != hook.page || request(FT_ASK_FOLLOW, (u64)&hook) != FT_ANSWER_DONE)
+		sys(SYS_munmap, r, page_size, 0, 0, 0, 0);
+}
