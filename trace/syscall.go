@@ -93,8 +93,29 @@ func (t *Trace) Made(ev *Event) *syscalls.Made {
 	}
 	if end != nil && !end.Open {
 		m.Ended, m.Result, m.Out = true, end.Value, dataMemory(end.Data)
+		t.nameChild(m, ev.Comm)
 	}
 	return m
+}
+
+// nameChild gives the task that a system call has made, and that was gone before it had an event of its own, the name
+// that every task begins with: that of the one that made it.
+func (t *Trace) nameChild(m *syscalls.Made, parent string) {
+	switch m.Machine.Name(m.Number) {
+	case "clone", "clone3", "fork", "vfork":
+	default:
+		return
+	}
+	child := int(m.Result)
+	if m.Unknown || child <= 0 || t.TaskName(child) != "" {
+		return
+	}
+	m.TaskName = func(tid int) string {
+		if tid == child {
+			return parent
+		}
+		return t.TaskName(tid)
+	}
 }
 
 // dataMemory is what the records DATA of one end of a call have.

@@ -126,47 +126,48 @@ func (c *Call) captures(i int) []Capture {
 	return []Capture{t, after}
 }
 
-// conditional are the captures of calls whose arguments depend on others.
+// conditional are the captures of calls whose arguments depend on others. Where several of them could be told apart by
+// size, the largest is read for all: a few bytes too many cost less than a capture more.
 var conditional = map[string][]Capture{
 	"fcntl": {
-		{Arg: 2, Form: Bytes, Size: 32, Limit: 32, When: 1, Mask: 0xffffffff, Values: []uint64{5, 6, 7, 36, 37, 38}},
-		{Arg: 2, Form: Bytes, Size: 32, Limit: 32, When: 1, Mask: 0xffffffff, Values: []uint64{5, 36}, AtExit: true},
-		{Arg: 2, Form: Bytes, Size: 8, Limit: 8, When: 1, Mask: 0xffffffff, Values: []uint64{15}},
-		{Arg: 2, Form: Bytes, Size: 8, Limit: 8, When: 1, Mask: 0xffffffff, Values: []uint64{16}, AtExit: true},
+		when(1, 0xffffffff, fGetLK, fSetLK, fSetLKW, fSetOwnEx, fOFDGetLK, fOFDSetLK, fOFDSetLKW).bytes(2, 32, false),
+		when(1, 0xffffffff, fGetLK, fGetOwnEx, fOFDGetLK).bytes(2, 32, true),
 	},
 	"ioctl": {
-		{Arg: 2, Form: Bytes, Size: 36, Limit: 36, When: 1, Mask: 0xffffffff, Values: []uint64{0x5402, 0x5403, 0x5404}},
-		{Arg: 2, Form: Bytes, Size: 36, Limit: 36, When: 1, Mask: 0xffffffff, Values: []uint64{0x5401}, AtExit: true},
-		{Arg: 2, Form: Bytes, Size: 8, Limit: 8, When: 1, Mask: 0xffffffff, Values: []uint64{0x5414}},
-		{Arg: 2, Form: Bytes, Size: 8, Limit: 8, When: 1, Mask: 0xffffffff, Values: []uint64{0x5413}, AtExit: true},
-		{Arg: 2, Form: Bytes, Size: 4, Limit: 4, When: 1, Mask: 0xffffffff, Values: ioctlGivesInt},
-		{Arg: 2, Form: Bytes, Size: 4, Limit: 4, When: 1, Mask: 0xffffffff, Values: ioctlFillsInt, AtExit: true},
+		when(1, 0xffffffff, append([]uint64{tcSets, tcSetsW, tcSetsF, tiocSWinsz}, ioctlGivesInt...)...).bytes(2, 36, false),
+		when(1, 0xffffffff, append([]uint64{tcGets, tiocGWinsz}, ioctlFillsInt...)...).bytes(2, 36, true),
 	},
 	"prctl": {
-		{Arg: 1, Form: String, Limit: 16, When: 0, Mask: 0xffffffff, Values: []uint64{15}},
-		{Arg: 1, Form: String, Limit: 16, When: 0, Mask: 0xffffffff, Values: []uint64{16}, AtExit: true},
-		{Arg: 1, Form: Bytes, Size: 4, Limit: 4, When: 0, Mask: 0xffffffff, Values: prctlFillsInt, AtExit: true},
+		when(0, 0xffffffff, prSetName).text(1, 16, false),
+		when(0, 0xffffffff, prGetName).text(1, 16, true),
+		when(0, 0xffffffff, prGetPDeathSig, prGetChildSubreaper, prGetTSC).bytes(1, 4, true),
 	},
-	"futex": {
-		{Arg: 3, Form: Bytes, Size: 16, Limit: 16, When: 1, Mask: 0x7f, Values: []uint64{0, 6, 9, 11, 13}},
-	},
+	"futex": {when(1, 0x7f, futexWait, futexLockPI, futexWaitBitset, futexWaitRequeuePI, futexLockPI2).bytes(3, 16, false)},
 	"clone": {
-		{Arg: 2, Form: Bytes, Size: 4, Limit: 4, AtExit: true, When: 0, Mask: 0x00100000, Values: []uint64{0x00100000}},
-		{Arg: 2, Form: Bytes, Size: 4, Limit: 4, AtExit: true, When: 0, Mask: 0x00001000, Values: []uint64{0x00001000}},
+		when(0, cloneParentTID, cloneParentTID).bytes(2, 4, true),
+		when(0, clonePIDFD, clonePIDFD).bytes(2, 4, true),
 	},
-	"sendmmsg": {
-		{Arg: 1, Form: Bytes, Size: 64, Limit: 64 * MaxElements, Count: CountResult, AtExit: true},
-	},
-	"ppoll": {
-		{Arg: 2, Form: Bytes, Size: 16, Limit: 16, AtExit: true},
-	},
-	"arch_prctl": {
-		{Arg: 1, Form: Bytes, Size: 8, Limit: 8, AtExit: true, When: 0, Mask: 0xffffffff, Values: []uint64{0x1003, 0x1004}},
-	},
-	"seccomp": {
-		{Arg: 2, Form: Bytes, Size: 16, Limit: 16, When: 0, Mask: 0xffffffff, Values: []uint64{1}},
-		{Arg: 2, Form: Bytes, Size: 4, Limit: 4, When: 0, Mask: 0xffffffff, Values: []uint64{2}},
-	},
+	"sendmmsg":   {{Arg: 1, Form: Bytes, Size: 64, Limit: 64 * MaxElements, Count: CountResult, AtExit: true}},
+	"ppoll":      {{Arg: 2, Form: Bytes, Size: 16, Limit: 16, AtExit: true}},
+	"arch_prctl": {when(0, 0xffffffff, archGetFS, archGetGS).bytes(1, 8, true)},
+	"seccomp":    {when(0, 0xffffffff, 1, 2).bytes(2, 16, false)},
+}
+
+// when begins a capture that is for calls whose argument has one of some values.
+func when(arg int, mask uint64, values ...uint64) Capture {
+	return Capture{When: arg, Mask: mask, Values: values}
+}
+
+// bytes makes it one of n bytes.
+func (c Capture) bytes(arg, n int, atExit bool) Capture {
+	c.Arg, c.Form, c.Size, c.Limit, c.AtExit = arg, Bytes, n, n, atExit
+	return c
+}
+
+// text makes it one of a string.
+func (c Capture) text(arg, limit int, atExit bool) Capture {
+	c.Arg, c.Form, c.Limit, c.AtExit = arg, String, limit, atExit
+	return c
 }
 
 var (
@@ -174,6 +175,4 @@ var (
 	ioctlGivesInt = []uint64{0x5421, 0x5452, 0x5410, 0x40045431}
 	// FIONREAD, TIOCOUTQ, TIOCGPGRP, TIOCGSID, TIOCGPTN
 	ioctlFillsInt = []uint64{0x541b, 0x5411, 0x540f, 0x5429, 0x80045430}
-	// PR_GET_PDEATHSIG, PR_GET_CHILD_SUBREAPER, PR_GET_TSC
-	prctlFillsInt = []uint64{2, 37, 25}
 )

@@ -121,6 +121,9 @@ func (p *printer) wakeOp(v uint32) {
 	p.hex(uint64(v & 0xfff))
 }
 
+// Flags of clone that say what the third argument is.
+const cloneParentTID, clonePIDFD = 0x100000, 0x1000
+
 // cloneFlags appends all arguments of clone, by their names and as its flags say. The last two have changed places on
 // arm64.
 func cloneFlags(p *printer, _ int) bool {
@@ -143,8 +146,8 @@ func cloneFlags(p *printer, _ int) bool {
 	} else if flags == 0 {
 		p.str("0")
 	}
-	const parentTID, pidFD, setTLS, childTID = 0x100000, 0x1000, 0x80000, 0x1000000 | 0x200000
-	if flags&(parentTID|pidFD) != 0 {
+	const setTLS, childTID = 0x80000, 0x1000000 | 0x200000
+	if flags&(cloneParentTID|clonePIDFD) != 0 {
 		p.str(", parent_tid=")
 		if b, ok := p.Out.read(parent, 4); ok && p.Ended && !p.failed() {
 			p.bracketed(func() { p.int(int64(int32(le32(b)))) })

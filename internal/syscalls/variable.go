@@ -208,10 +208,13 @@ func waitidPID(p *printer, i int) bool {
 	return true
 }
 
+// Operations of arch_prctl whose result is in memory.
+const archGetFS, archGetGS = 0x1003, 0x1004
+
 func archValue(p *printer, i int) bool {
 	p.sep(i)
 	switch p.Args[0] {
-	case 0x1003, 0x1004:
+	case archGetFS, archGetGS:
 		if b, ok := p.Out.read(p.Args[i], 8); ok && !p.failed() {
 			p.bracketed(func() { p.hex(le64(b)) })
 			return true

@@ -419,6 +419,15 @@ hidden void record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n
 	write_record(c, t, type, payload, n);
 }
 
+/* read_name tells the trace from when on the thread has another name. */
+hidden void read_name(struct control *c)
+{
+	u64 comm[2] = { c->comm[0], c->comm[1] };
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	if (comm[0] != c->comm[0] || comm[1] != c->comm[1])
+		record(c, counter(), FT_REC_COMM, c->comm, 2);
+}
+
 /* record1 writes a record with one word of payload. */
 hidden void record1(struct control *c, u64 t, u32 type, u64 word) { record(c, t, type, &word, 1); }
 

@@ -22,6 +22,7 @@ hidden u64 *begin_record(struct control *c, u64 t, u32 type, u32 n);
 hidden void end_record(u64 *payload);
 hidden void cut_record(struct control *c, u64 *payload, u32 n);
 hidden u64 *begin_syscall(struct control *c, u64 t, int exit, u32 n, u32 behind);
+hidden void read_name(struct control *c);
 hidden void room_ends(struct control *c);
 hidden void write_mark(struct control *c, u64 value, const char *text, u32 n);
 

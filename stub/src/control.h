@@ -70,6 +70,8 @@ struct control {
 	struct stack few[24];
 	struct open_call open_calls[4];
 	struct control *vforked; /* block of the child that runs on this thread's stack, or has last; see syscall.c */
+	u32 names;               /* that of syscall.c when comm was read */
+	u32 naming;              /* descriptor of another thread's name, plus 1; 0: none */
 	u32 vforks;              /* system calls open that make such a child */
 #ifdef FENTRY_CLASSIC
 	u32 busy; /* runs a callback of the program's */

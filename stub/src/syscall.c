@@ -14,6 +14,10 @@
    A program that filters its system calls may end when the runtime makes one that it does not make
    itself: from then on nothing is captured.
 
+   Names of threads change by prctl, or by a write to /proc/self/task/TID/comm, which is how the C library names
+   another thread. After the first the thread reads its own name again; after the second all threads do,
+   each with its next system call that comes here. What is written before that has the name of before.
+
    A program that asks for the control base gets it: blocks are found by thread pointer from then on. */
 #include "blocks.h"
 #include "chunk.h"
@@ -197,6 +201,16 @@ static void nested(struct control *c, u64 t, const struct part *p, const u8 *arr
 	}
 }
 
+/* due says whether a part is for a call with these arguments. */
+static int due(const struct part *p, const u64 *a)
+{
+	const u32 *v = case_values + p->values;
+	for (u32 i = 0; i < p->n; i++)
+		if ((a[p->when] & v[0]) == v[1 + i])
+			return 1;
+	return p->n == 0;
+}
+
 /* captures captures what is due at one end of a system call, or without write returns how many words that
    takes at most. */
 static u32 captures(struct control *c, int write, u64 t, const struct plan *plan, int exit, const u64 *a, i64 result)
@@ -207,7 +221,7 @@ static u32 captures(struct control *c, int write, u64 t, const struct plan *plan
 		return 0;
 	for (u32 i = 0; i < lengthof(plan->part) && plan->part[i].form; i++) {
 		const struct part *p = &plan->part[i];
-		if (p->form == SPECIAL || p->exit != exit || a[p->arg] < 4096)
+		if (p->form == SPECIAL || p->exit != exit || a[p->arg] < 4096 || !due(p, a))
 			continue;
 		u64 most, have, want = extent(c->pid, p, a, result, &most), n = want < most ? want : most;
 		words += (u32)(3 + (n + 7) / 8);
@@ -236,6 +250,56 @@ static const struct plan *plan_of(u64 nr) { return &plans[nr < SYSCALL_NUMBERS ?
 /* is_special says whether the runtime has to do something about a system call. */
 static int is_special(const struct plan *plan) { return plan->part[0].form == SPECIAL; }
 
+/* makes_child says whether a system call can make a child that runs in this thread's place. */
+static int makes_child(u64 nr) { return nr == NR_CLONE || nr == NR_CLONE3 || is_vfork(nr); }
+
+/* names counts how often the program has named another thread. */
+static u32 names;
+
+/* opens_name says whether an openat is of the name of a thread, to write it. */
+static int opens_name(u32 pid, u64 nr, const u64 *a)
+{
+	enum { ACCESS_MODE = 3 };
+	char path[48];
+	if (nr != SYS_openat || !(a[2] & ACCESS_MODE) || load(&filtered))
+		return 0;
+	u64 n = read_program(pid, path, a[1], sizeof path), i = 0;
+	while (i < n && path[i])
+		i++;
+	static const char end[] = "/comm";
+	return i < n && i >= sizeof end && memcmp(path + i + 1 - sizeof end, end, sizeof end) == 0;
+}
+
+/* gives_name says whether a system call can change the name of another thread, or opens where that is done. */
+static int gives_name(struct control *c, u64 nr, const u64 *a)
+{
+	return (nr == SYS_write && c->naming && (u32)a[0] + 1 == c->naming) || opens_name(c->pid, nr, a);
+}
+
+/* named notes what a system call that has ended does to names. */
+static void named(struct control *c, u64 nr, const u64 *a, i64 result)
+{
+	enum { PR_SET_NAME = 15 };
+	if (nr == SYS_openat && opens_name(c->pid, nr, a)) {
+		c->naming = (u32)result + 1;
+	} else if (nr == SYS_write && c->naming && (u32)a[0] + 1 == c->naming) {
+		c->naming = 0;
+		add(&names, 1);
+	} else if (nr == SYS_prctl && a[0] == PR_SET_NAME && !load(&filtered)) {
+		read_name(c);
+	}
+}
+
+/* follow_names reads the thread's name again if another one may have changed it. */
+static void follow_names(struct control *c)
+{
+	u32 now = load(&names);
+	if (c->names == now || load(&filtered))
+		return;
+	c->names = now;
+	read_name(c);
+}
+
 static void begins(struct control *c, const struct sysregs *r, u64 t)
 {
 	u64 nr = syscall_value(r), a[6];
@@ -245,6 +309,7 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		share_base();
 	watch_filters(nr, a);
 	forget(c, syscall_sp(r));
+	follow_names(c);
 	u64 *w = begin_syscall(c, t, 0, 7, captures(c, 0, t, p, 0, a, 0));
 	if (w) {
 		w[0] = nr;
@@ -254,7 +319,7 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		captures(c, 1, t, p, 0, a, 0);
 	}
 	int forks = is_special(p) && takes_place(nr, a);
-	if (forks || has_end(p))
+	if (forks || has_end(p) || gives_name(c, nr, a))
 		remember(c, syscall_sp(r), nr);
 	if (forks) {
 		c->vforks++;
@@ -266,7 +331,8 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 {
 	u64 nr = SYSCALL_NUMBERS, a[6];
 	syscall_arguments(r, a);
-	if (recall(c, syscall_sp(r), &nr) && is_special(plan_of(nr))) {
+	int known = recall(c, syscall_sp(r), &nr);
+	if (known && makes_child(nr)) {
 		if (c->vforked) /* it has ended, or is another program */
 			end_chunks(c->vforked);
 		c->vforks = 0;
@@ -280,6 +346,8 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 		end_record(w);
 		captures(c, 1, t, p, 1, a, result);
 	}
+	if (known && !failed(result))
+		named(c, nr, a, result);
 }
 
 /* fentry_slow_syscall records that a system call begins or ends. */

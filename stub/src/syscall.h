@@ -17,6 +17,7 @@ struct plan {
 		u8 exit;        /* when the call has ended */
 		unsigned short size;  /* bytes of one */
 		unsigned short limit; /* bytes of all, at most */
+		u8 when, values, n;   /* n of case_values from values on: argument when has to be one of them, under the first */
 	} part[4];
 };
 

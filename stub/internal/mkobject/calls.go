@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/syscalls"
@@ -19,6 +20,8 @@ const (
 	mostPath = 1016
 )
 
+// A futex is what threads do most, so it stays on the fast path, and its timeout is an address.
+
 // special are the calls that the runtime has to do something about: they can make a child in the thread's place, take
 // the control base, or forbid the process system calls.
 var special = []string{"clone", "clone3", "vfork", "arch_prctl", "prctl", "seccomp"}
@@ -28,16 +31,17 @@ func writeCalls(name string) error {
 	m := syscalls.MachineOf(name)
 	var index [format.SyscallNumbers]int
 	plans := []string{"{ { 0 } }"}
+	var values []string
 	for _, c := range m.Calls() {
 		if c.Number >= format.SyscallNumbers {
 			continue
 		}
 		var what []string
 		if slices.Contains(special, c.Name) {
-			what = append(what, "{ SPECIAL, 0, 0, 0, 0, 0, 0 }")
+			what = append(what, "{ SPECIAL, 0, 0, 0, 0, 0, 0, 0, 0, 0 }")
 		}
 		for _, x := range c.Captures() {
-			if w := capture(&x); w != "" && len(what) < mostOf {
+			if w := capture(&x, &values); w != "" && c.Name != "futex" && len(what) < mostOf {
 				what = append(what, w)
 			}
 		}
@@ -68,7 +72,8 @@ func writeCalls(name string) error {
 			fmt.Fprintf(&b, "\t[%d] = %d,\n", nr, i)
 		}
 	}
-	b.WriteString("};\n\nstatic const struct plan plans[] = {\n")
+	fmt.Fprintf(&b, "};\n\nstatic const u32 case_values[] = { %s };\n", strings.Join(values, ", "))
+	b.WriteString("\nstatic const struct plan plans[] = {\n")
 	for _, p := range plans {
 		fmt.Fprintf(&b, "\t{ %s },\n", p)
 	}
@@ -76,8 +81,8 @@ func writeCalls(name string) error {
 	return os.WriteFile(filepath.Join("src", name, "calls.h"), b.Bytes(), 0o644)
 }
 
-// capture is one in C; "": the runtime does not capture such.
-func capture(c *syscalls.Capture) string {
+// capture is one in C; "": the runtime does not capture such. Its cases are appended to values.
+func capture(c *syscalls.Capture, values *[]string) string {
 	form, limit := "", c.Limit
 	switch c.Form {
 	case syscalls.String:
@@ -89,8 +94,18 @@ func capture(c *syscalls.Capture) string {
 	case syscalls.Pointers:
 		form = "POINTERS"
 	}
-	if form == "" || len(c.Values) > 0 {
+	if form == "" {
 		return ""
+	}
+	first := 0
+	if len(c.Values) > 0 {
+		if first = len(*values); first > 255 {
+			panic("case_values has more than an index can say")
+		}
+		*values = append(*values, fmt.Sprintf("%#x", c.Mask))
+		for _, v := range c.Values {
+			*values = append(*values, fmt.Sprintf("%#x", v))
+		}
 	}
 	count := [...]string{
 		syscalls.CountOne: "ONE", syscalls.CountArg: "ARGUMENT", syscalls.CountBehind: "BEHIND",
@@ -100,5 +115,6 @@ func capture(c *syscalls.Capture) string {
 	if c.AtExit {
 		exit = 1
 	}
-	return fmt.Sprintf("{ %s, %d, %s, %d, %d, %d, %d }", form, c.Arg, count, c.CountArg, exit, max(c.Size, 1), limit)
+	return fmt.Sprintf("{ %s, %d, %s, %d, %d, %d, %d, %d, %d, %d }", form, c.Arg, count, c.CountArg, exit,
+		max(c.Size, 1), limit, c.When, first, len(c.Values))
 }
