@@ -27,7 +27,7 @@ func executes(t *testing.T, compiler string, flags ...string) (dir, prog string)
 	testtool.Need(t, compiler)
 	dir = t.TempDir()
 	prog = filepath.Join(dir, "executes")
-	args := append([]string{"-O1", "-fpatchable-function-entry=5", "-o", prog, "testdata/executes.c", "-lpthread"}, flags...)
+	args := append([]string{"-O1", "-fpatchable-function-entry=5", "-o", prog, "testdata/following/executes.c", "-lpthread"}, flags...)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", compiler, err, out)
 	}

@@ -8,20 +8,21 @@ import (
 	"testing"
 )
 
-// fentry is the built command.
-var fentry string
+// fentry is the built command, cache where it keeps what it can find again.
+var fentry, cache string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		if fentry = os.Getenv("FENTRY_BIN"); fentry != "" { // an installed one
-			return m.Run()
-		}
 		dir, err := os.MkdirTemp("", "fentry-e2e-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		defer os.RemoveAll(dir)
+		cache = filepath.Join(dir, "cache")
+		if fentry = os.Getenv("FENTRY_BIN"); fentry != "" { // an installed one
+			return m.Run()
+		}
 		fentry = filepath.Join(dir, "fentry")
 		build := exec.Command("go", "build", "-o", fentry, "../cmd/fentry")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr

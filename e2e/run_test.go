@@ -102,7 +102,7 @@ func (o *output) Write(b []byte) (int, error) {
 
 // baseEnv is the same small environment for every run, traced or not.
 func baseEnv() []string {
-	env := []string{"LC_ALL=C.UTF-8", "TZ=UTC"}
+	env := []string{"LC_ALL=C.UTF-8", "TZ=UTC", "XDG_CACHE_HOME=" + cache}
 	for _, k := range []string{"PATH", "HOME", "TMPDIR"} {
 		if v, ok := os.LookupEnv(k); ok {
 			env = append(env, k+"="+v)

@@ -83,7 +83,7 @@ func (p *program) trace(t testing.TB, w way, args []string, options ...string) *
 				files = append(files, c)
 			}
 		}
-		record := []string{fentry, "record", "-o", data}
+		record := []string{fentry, "record", "--no-inherit", "-o", data} // others that they execute have no counters
 		if w == byCopy {
 			record = append(record, "--no-ptrace")
 		}

@@ -27,7 +27,7 @@ var errKept = errors.New("not a list of sites")
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // leastKept is fewer bytes than any site takes.
-const leastKept = 14
+const leastKept = 15
 
 // AppendSites appends sites of an image in the form that [ReadSites] reads.
 func AppendSites(b []byte, sites []Site) []byte {
@@ -68,10 +68,18 @@ func AppendSites(b []byte, sites []Site) []byte {
 			b = binary.AppendVarint(b, int64(c-at))
 			at = c
 		}
+		b = append(b, flag(s.Catches))
 		word(s.Source)
 		word(string(s.Reason))
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+}
+
+func flag(is bool) byte {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func appendText(b []byte, s string) []byte {
@@ -125,6 +133,13 @@ func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 				at += uint64(r.signed())
 				s.Calls[i] = at
 			}
+		}
+		switch r.byte() {
+		case 0:
+		case 1:
+			s.Catches = true
+		default:
+			r.bad = true
 		}
 		s.Source, s.Reason = word(), Reason(word())
 		if r.bad {

@@ -24,6 +24,8 @@ func filled(t testing.TB, f *elfio.File) Site {
 			x.SetUint(n)
 		case reflect.Int:
 			x.SetInt(int64(n))
+		case reflect.Bool:
+			x.SetBool(true)
 		case reflect.String:
 			x.SetString(v.Type().Field(i).Name)
 		default:

@@ -533,9 +533,10 @@ func testPool(t *testing.T, m *machine) {
 		if err := exec.Command("sh", "-c", strings.Join(f.command(t, "quiet").Args, " ")).Run(); err != nil {
 			t.Fatal(err)
 		}
-		const once = 1 << format.RequestShift
-		if w := p.word(format.HRequest).Load(); first != once|format.RequestFree || w != 2*once|format.RequestFree {
-			t.Errorf("the slot for requests is %#x after one request, %#x after two", first, w)
+		// A program joins the recorder; on amd64 it also asks for what it executes to be followed.
+		each, state := first>>format.RequestShift, first&format.RequestMask
+		if w := p.word(format.HRequest).Load(); each == 0 || each > 2 || state != format.RequestFree || w != 2*first {
+			t.Errorf("the slot for requests is %#x after one program, %#x after two", first, w)
 		}
 	})
 }

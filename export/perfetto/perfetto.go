@@ -8,11 +8,9 @@ package perfetto
 import (
 	"bufio"
 	"io"
-	"strings"
-
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/fentry-dev/fentry/export"
+	"github.com/fentry-dev/fentry/internal/protobuf"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -106,15 +104,14 @@ func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 	iid := p.names.Get(fn)
 	b := p.start(at)
 	if p.known != before {
-		name := protowire.AppendTag(nil, eventNameIID, protowire.VarintType)
-		name = protowire.AppendVarint(name, iid)
-		name = str(name, eventNameName, p.t.Name(fn))
-		b = message(b, packetInternedData, message(nil, internedEventNames, name))
+		name := protobuf.AppendNumber(nil, eventNameIID, iid)
+		name = protobuf.AppendString(name, eventNameName, p.t.Name(fn))
+		b = protobuf.AppendMessage(b, packetInternedData, protobuf.AppendMessage(nil, internedEventNames, name))
 	}
-	ev := number(p.msg[:0], trackEventType, sliceBegin)
-	ev = number(ev, trackEventTrack, track)
-	p.msg = number(ev, trackEventNameIID, iid)
-	return p.packet(message(b, packetTrackEvent, p.msg))
+	ev := protobuf.AppendNumber(p.msg[:0], trackEventType, sliceBegin)
+	ev = protobuf.AppendNumber(ev, trackEventTrack, track)
+	p.msg = protobuf.AppendNumber(ev, trackEventNameIID, iid)
+	return p.packet(protobuf.AppendMessage(b, packetTrackEvent, p.msg))
 }
 
 // End is that of export.SpanWriter.
@@ -123,9 +120,9 @@ func (p *writer) End(k *export.Track, at int64, _ trace.FuncID) error {
 	if err != nil {
 		return err
 	}
-	ev := number(p.msg[:0], trackEventType, sliceEnd)
-	p.msg = number(ev, trackEventTrack, track)
-	return p.packet(message(p.start(at), packetTrackEvent, p.msg))
+	ev := protobuf.AppendNumber(p.msg[:0], trackEventType, sliceEnd)
+	p.msg = protobuf.AppendNumber(ev, trackEventTrack, track)
+	return p.packet(protobuf.AppendMessage(p.start(at), packetTrackEvent, p.msg))
 }
 
 // Note is that of export.SpanWriter.
@@ -145,28 +142,27 @@ func (p *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 	if err != nil {
 		return err
 	}
-	msg := number(p.msg[:0], trackEventType, instant)
-	msg = number(msg, trackEventTrack, track)
-	p.msg = str(msg, trackEventName, name)
-	return p.packet(message(p.start(at), packetTrackEvent, p.msg))
+	msg := protobuf.AppendNumber(p.msg[:0], trackEventType, instant)
+	msg = protobuf.AppendNumber(msg, trackEventTrack, track)
+	p.msg = protobuf.AppendString(msg, trackEventName, name)
+	return p.packet(protobuf.AppendMessage(p.start(at), packetTrackEvent, p.msg))
 }
 
 // start begins a packet of an event.
 func (p *writer) start(at int64) []byte {
-	b := number(p.buf[:0], packetTimestamp, uint64(p.base+at))
-	b = number(b, packetTrustedSequence, sequence)
+	b := protobuf.AppendNumber(p.buf[:0], packetTimestamp, uint64(p.base+at))
+	b = protobuf.AppendNumber(b, packetTrustedSequence, sequence)
 	if !p.begun {
 		p.begun = true
-		return number(b, packetSequenceFlags, sequenceCleared|sequenceNeeds)
+		return protobuf.AppendNumber(b, packetSequenceFlags, sequenceCleared|sequenceNeeds)
 	}
-	return number(b, packetSequenceFlags, sequenceNeeds)
+	return protobuf.AppendNumber(b, packetSequenceFlags, sequenceNeeds)
 }
 
 func (p *writer) packet(b []byte) error {
 	p.buf = b
 	var head [16]byte
-	h := protowire.AppendTag(head[:0], tracePacket, protowire.BytesType)
-	if _, err := p.w.Write(protowire.AppendVarint(h, uint64(len(b)))); err != nil {
+	if _, err := p.w.Write(protobuf.AppendHead(head[:0], tracePacket, len(b))); err != nil {
 		return err
 	}
 	_, err := p.w.Write(b)
@@ -188,9 +184,9 @@ func (p *writer) track(k *export.Track) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		d := number(nil, threadPID, uint64(k.Task.PID))
-		d = number(d, threadTID, uint64(k.Task.TID))
-		if thread, err = p.describe(message(nil, trackThread, str(d, threadName, k.Task.Comm)), process); err != nil {
+		d := protobuf.AppendNumber(nil, threadPID, uint64(k.Task.PID))
+		d = protobuf.AppendNumber(d, threadTID, uint64(k.Task.TID))
+		if thread, err = p.describe(protobuf.AppendMessage(nil, trackThread, protobuf.AppendString(d, threadName, k.Task.Comm)), process); err != nil {
 			return 0, err
 		}
 		p.threads[k.Task] = thread
@@ -200,7 +196,7 @@ func (p *writer) track(k *export.Track) (uint64, error) {
 		return thread, nil
 	}
 	var err error
-	*uuid, err = p.describe(str(nil, trackName, k.Name()), thread)
+	*uuid, err = p.describe(protobuf.AppendString(nil, trackName, k.Name()), thread)
 	return *uuid, err
 }
 
@@ -208,17 +204,17 @@ func (p *writer) process(k *trace.Task) (uint64, error) {
 	if uuid := p.processes[k.Process]; uuid != 0 {
 		return uuid, nil
 	}
-	d := number(nil, processPID, uint64(k.PID))
+	d := protobuf.AppendNumber(nil, processPID, uint64(k.PID))
 	if k.Process != nil {
 		args, title := k.Process.Command(k.Process.Start)
 		if title {
 			args = nil
 		}
 		for _, a := range args {
-			d = str(d, processCmdline, a)
+			d = protobuf.AppendString(d, processCmdline, a)
 		}
 	}
-	uuid, err := p.describe(message(nil, trackProcess, str(d, processName, k.Comm)), 0)
+	uuid, err := p.describe(protobuf.AppendMessage(nil, trackProcess, protobuf.AppendString(d, processName, k.Comm)), 0)
 	p.processes[k.Process] = uuid
 	return uuid, err
 }
@@ -226,22 +222,10 @@ func (p *writer) process(k *trace.Task) (uint64, error) {
 // describe writes a track's packet: what it is, below which other one.
 func (p *writer) describe(what []byte, parent uint64) (uint64, error) {
 	p.uuids++
-	d := number(nil, trackUUID, p.uuids)
+	d := protobuf.AppendNumber(nil, trackUUID, p.uuids)
 	if parent != 0 {
-		d = number(d, trackParentUUID, parent)
+		d = protobuf.AppendNumber(d, trackParentUUID, parent)
 	}
-	b := number(p.buf[:0], packetTrustedSequence, sequence)
-	return p.uuids, p.packet(message(b, packetTrackDescriptor, append(d, what...)))
-}
-
-func number(b []byte, field protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
-}
-
-func message(b []byte, field protowire.Number, m []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
-}
-
-func str(b []byte, field protowire.Number, s string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), strings.ToValidUTF8(s, "\ufffd"))
+	b := protobuf.AppendNumber(p.buf[:0], packetTrustedSequence, sequence)
+	return p.uuids, p.packet(protobuf.AppendMessage(b, packetTrackDescriptor, append(d, what...)))
 }

@@ -9,11 +9,9 @@ package pprof
 import (
 	"compress/gzip"
 	"io"
-	"strings"
-
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/fentry-dev/fentry/export"
+	"github.com/fentry-dev/fentry/internal/protobuf"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -78,9 +76,9 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 	p.values()
 	for _, n := range root.Children {
 		if several && n.Task != nil {
-			labels := message(nil, sampleLabel, number(number(nil, labelKey, p.string("pid")), labelNumber, uint64(n.Task.PID)))
-			labels = message(labels, sampleLabel,
-				number(number(nil, labelKey, p.string("comm")), labelString, p.string(n.Task.Comm)))
+			labels := protobuf.AppendMessage(nil, sampleLabel, protobuf.AppendNumber(protobuf.AppendNumber(nil, labelKey, p.string("pid")), labelNumber, uint64(n.Task.PID)))
+			labels = protobuf.AppendMessage(labels, sampleLabel,
+				protobuf.AppendNumber(protobuf.AppendNumber(nil, labelKey, p.string("comm")), labelString, p.string(n.Task.Comm)))
 			for _, c := range n.Children {
 				p.samples(c, nil, labels)
 			}
@@ -91,7 +89,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 	p.mappings()
 	p.times()
 	for _, s := range p.order {
-		p.write(message(nil, profileString, []byte(strings.ToValidUTF8(s, "\ufffd"))))
+		p.write(protobuf.AppendString(nil, profileString, s))
 	}
 	if p.err == nil {
 		p.err = z.Close()
@@ -129,14 +127,14 @@ func (p *writer) write(b []byte) {
 
 // values writes what the values of samples mean. Without a clock there are only calls.
 func (p *writer) values() {
-	calls := number(number(nil, valueTypeType, p.string("calls")), valueTypeUnit, p.string("count"))
-	p.write(message(nil, profileSampleType, calls))
+	calls := protobuf.AppendNumber(protobuf.AppendNumber(nil, valueTypeType, p.string("calls")), valueTypeUnit, p.string("count"))
+	p.write(protobuf.AppendMessage(nil, profileSampleType, calls))
 	if p.untimed = p.t.Clockless(); p.untimed {
 		return
 	}
-	time := number(number(nil, valueTypeType, p.string("time")), valueTypeUnit, p.string("nanoseconds"))
-	p.write(message(nil, profileSampleType, time))
-	p.write(number(nil, profileDefaultSampleType, p.string("time")))
+	time := protobuf.AppendNumber(protobuf.AppendNumber(nil, valueTypeType, p.string("time")), valueTypeUnit, p.string("nanoseconds"))
+	p.write(protobuf.AppendMessage(nil, profileSampleType, time))
+	p.write(protobuf.AppendNumber(nil, profileDefaultSampleType, p.string("time")))
 }
 
 // samples writes the samples of a path and of those below it. path has the locations around it, outermost first.
@@ -147,15 +145,15 @@ func (p *writer) samples(n *trace.Node, path []uint64, labels []byte) {
 	if n.Calls > 0 || n.Self > 0 {
 		var ids, values []byte
 		for i := len(path) - 1; i >= 0; i-- {
-			ids = protowire.AppendVarint(ids, path[i])
+			ids = protobuf.AppendVarint(ids, path[i])
 		}
-		values = protowire.AppendVarint(values, n.Calls)
+		values = protobuf.AppendVarint(values, n.Calls)
 		if !p.untimed {
-			values = protowire.AppendVarint(values, uint64(n.Self))
+			values = protobuf.AppendVarint(values, uint64(n.Self))
 		}
-		sample := message(message(p.buf[:0], sampleLocation, ids), sampleValue, values)
+		sample := protobuf.AppendMessage(protobuf.AppendMessage(p.buf[:0], sampleLocation, ids), sampleValue, values)
 		p.buf = append(sample, labels...)
-		p.write(message(nil, profileSample, p.buf))
+		p.write(protobuf.AppendMessage(nil, profileSample, p.buf))
 	}
 	for _, c := range n.Children {
 		p.samples(c, path, labels)
@@ -186,14 +184,14 @@ func (p *writer) location(id trace.FuncID) uint64 {
 	if system == "" {
 		system = name
 	}
-	f := number(number(nil, functionID, p.newest), functionName, p.string(name))
-	f = number(f, functionSystemName, p.string(system))
-	f = number(number(f, functionFile, p.string(file)), functionStartLine, uint64(line))
-	p.write(message(nil, profileFunction, f))
-	l := number(number(nil, locationID, p.newest), locationMapping, mapping)
-	l = number(l, locationAddress, addr)
-	l = message(l, locationLine, number(number(nil, lineFunction, p.newest), lineLine, uint64(line)))
-	p.write(message(nil, profileLocation, l))
+	f := protobuf.AppendNumber(protobuf.AppendNumber(nil, functionID, p.newest), functionName, p.string(name))
+	f = protobuf.AppendNumber(f, functionSystemName, p.string(system))
+	f = protobuf.AppendNumber(protobuf.AppendNumber(f, functionFile, p.string(file)), functionStartLine, uint64(line))
+	p.write(protobuf.AppendMessage(nil, profileFunction, f))
+	l := protobuf.AppendNumber(protobuf.AppendNumber(nil, locationID, p.newest), locationMapping, mapping)
+	l = protobuf.AppendNumber(l, locationAddress, addr)
+	l = protobuf.AppendMessage(l, locationLine, protobuf.AppendNumber(protobuf.AppendNumber(nil, lineFunction, p.newest), lineLine, uint64(line)))
+	p.write(protobuf.AppendMessage(nil, profileLocation, l))
 	return p.newest
 }
 
@@ -204,22 +202,22 @@ func (p *writer) mappings() {
 			continue
 		}
 		of := &p.t.Images[i]
-		m := number(number(nil, mappingID, uint64(i)+1), mappingStart, im.low)
-		m = number(number(m, mappingLimit, im.high+1), mappingFile, p.string(of.Path))
-		m = number(number(m, mappingBuildID, p.string(of.BuildID)), mappingHasFunctions, 1)
+		m := protobuf.AppendNumber(protobuf.AppendNumber(nil, mappingID, uint64(i)+1), mappingStart, im.low)
+		m = protobuf.AppendNumber(protobuf.AppendNumber(m, mappingLimit, im.high+1), mappingFile, p.string(of.Path))
+		m = protobuf.AppendNumber(protobuf.AppendNumber(m, mappingBuildID, p.string(of.BuildID)), mappingHasFunctions, 1)
 		if im.lines {
-			m = number(number(m, mappingHasFilenames, 1), mappingHasLines, 1)
+			m = protobuf.AppendNumber(protobuf.AppendNumber(m, mappingHasFilenames, 1), mappingHasLines, 1)
 		}
-		p.write(message(nil, profileMapping, m))
+		p.write(protobuf.AppendMessage(nil, profileMapping, m))
 	}
 }
 
 func (p *writer) times() {
 	if p.t.Clock.Realtime > 0 {
-		p.write(number(nil, profileTimeNanos, uint64(p.t.Clock.Realtime)))
+		p.write(protobuf.AppendNumber(nil, profileTimeNanos, uint64(p.t.Clock.Realtime)))
 	}
 	if p.t.Info != nil && p.t.Info.Duration > 0 {
-		p.write(number(nil, profileDurationNanos, uint64(p.t.Info.Duration)))
+		p.write(protobuf.AppendNumber(nil, profileDurationNanos, uint64(p.t.Info.Duration)))
 	}
 }
 
@@ -231,12 +229,4 @@ func (p *writer) string(s string) uint64 {
 		p.strings[s], p.order = n, append(p.order, s)
 	}
 	return n
-}
-
-func number(b []byte, field protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
-}
-
-func message(b []byte, field protowire.Number, m []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }
