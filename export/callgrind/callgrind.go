@@ -17,11 +17,11 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// The format has a cost for each pair of caller and callee, and readers get a function's inclusive cost by adding up those
-// of the pairs in which it is called. So recursion would be counted again and again: fib(20) would take 13 times as long
-// as the program. Here the time of a call counts only if its function is not open around it already, as in a report; the
-// pairs of inner calls have numbers of calls only. What nothing traced has called is called by "(start)", so that
-// the time of a function that also begins threads is complete.
+// The format has a cost for each pair of caller and callee, and readers get a function's inclusive cost by adding up
+// those of the pairs in which it is called. So recursion would be counted again and again, at each of its levels. Here
+// the time of a call counts only if its function is not open around it already, as in a report; the pairs of inner
+// calls have numbers of calls only. What nothing traced has called is called by "(start)", so that the time of a
+// function that also begins threads is complete.
 
 // Write writes the profile.
 func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
@@ -132,8 +132,8 @@ func compare(a, b trace.FuncID) int {
 	return cmp.Or(cmp.Compare(a.Image, b.Image), cmp.Compare(a.ID, b.ID))
 }
 
-// place writes the object, file and name of a function, with a "c" in front for one that is called, and returns its line,
-// 0 if that is unknown.
+// place writes the object, file and name of a function, with a "c" in front for one that is called, and returns its
+// line, 0 if that is unknown.
 func (p *writer) place(prefix string, fn trace.FuncID) int {
 	if fn.ID == 0 {
 		fmt.Fprintf(p.w, "ob=%s\nfl=%s\nfn=%s\n", p.name("ob", "???"), p.name("fl", "???"), p.name("fn", "(start)"))

@@ -3,8 +3,9 @@
 //
 //	main;calculate;parse_expression 4520
 //
-// Times are in ns; of a trace that has none, it is the number of calls. In a trace of several processes, paths begin with
-// the name and the number of the process. In names, ";" becomes ":", and characters that would control a terminal are replaced.
+// Times are in ns; of a trace that has none, it is the number of calls. In a trace of several processes, paths begin
+// with the name and the number of the process. In names, ";" becomes ":", and characters that would control a terminal
+// are replaced.
 package folded
 
 import (

@@ -130,8 +130,8 @@ func askTraceCmd(t *testing.T, file string) map[string]sums {
 			t.Errorf("%s: %d calls, %d in raw fields", name, got[name].Calls, s.Calls)
 		}
 	}
-	if out := output(t, "trace-cmd", "report", "-F", "funcgraph_entry: depth == 0", "-i", file); strings.Contains(out, "   |    ") ||
-		!strings.Contains(out, "funcgraph_entry") {
+	out := output(t, "trace-cmd", "report", "-F", "funcgraph_entry: depth == 0", "-i", file)
+	if strings.Contains(out, "|    ") || !strings.Contains(out, "|  ") {
 		t.Errorf("a filter by depth gives:\n%.2000s", out)
 	}
 	return timed
@@ -209,7 +209,8 @@ func askCallgrindAnnotate(t *testing.T, file string) map[string]sums {
 	row := regexp.MustCompile(`(?m)^\s*([0-9,]+) \([ 0-9.]+%\)\s+\S+:(\S+) `)
 	table := func(args ...string) map[string]int64 {
 		all := map[string]int64{}
-		for _, m := range row.FindAllStringSubmatch(output(t, "callgrind_annotate", append(args, "--threshold=100", file)...), -1) {
+		out := output(t, "callgrind_annotate", append(args, "--threshold=100", file)...)
+		for _, m := range row.FindAllStringSubmatch(out, -1) {
 			n, err := strconv.ParseInt(strings.ReplaceAll(m[1], ",", ""), 10, 64)
 			if err != nil {
 				t.Fatal(err)
