@@ -134,14 +134,16 @@ func TestSyscallCounts(t *testing.T) {
 			want := straced(t, dir, argv)
 			want["execve"]-- // the first one, by which the program begins
 			for name := range want {
-				more := 0
+				less, more := 0, 0
 				switch name {
 				case "mmap", "mprotect": // a patched library has one segment more
 					more = 4
 				case "futex", "brk": // these depend on addresses and on when threads run
-					more = 8
+					less, more = 8, 8
+				case "getrandom": // mkstemp asks again for one in 23 of the numbers that it gets
+					less, more = 2, 2
 				}
-				if d := have[name] - want[name]; d != 0 && (d < -more || d > more || name != "futex" && name != "brk" && d < 0) {
+				if d := have[name] - want[name]; d < -less || d > more {
 					t.Errorf("%s: %d, strace has %d", name, have[name], want[name])
 				}
 			}
