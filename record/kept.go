@@ -24,7 +24,8 @@ import (
 // errKept is returned for what AppendSites has not made.
 var errKept = errors.New("not a list of sites")
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// checksum is that at the end. The table is made when it is first wanted, not when a program that imports this starts.
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 // leastKept is fewer bytes than any site takes.
 const leastKept = 15
@@ -72,7 +73,7 @@ func AppendSites(b []byte, sites []Site) []byte {
 		word(s.Source)
 		word(string(s.Reason))
 	}
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(b, checksum(b[start:]))
 }
 
 func flag(is bool) byte {
@@ -91,7 +92,7 @@ func appendText(b []byte, s string) []byte {
 // for this image.
 func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 	n := len(b) - crc32.Size
-	if n < 0 || crc32.Checksum(b[:n], castagnoli) != binary.LittleEndian.Uint32(b[n:]) {
+	if n < 0 || checksum(b[:n]) != binary.LittleEndian.Uint32(b[n:]) {
 		return nil, errKept
 	}
 	r := keptReader{b: string(b[:n])}

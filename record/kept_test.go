@@ -137,7 +137,7 @@ func FuzzReadSites(f *testing.F) {
 	f.Add(seed[:len(seed)-crc32.Size])
 	f.Add(append([]byte{2, 0}, bytes.Repeat([]byte("0"), 49)...)) // a name of as many bytes as there are with its length
 	f.Fuzz(func(t *testing.T, b []byte) {
-		b = binary.LittleEndian.AppendUint32(bytes.Clone(b), crc32.Checksum(b, castagnoli))
+		b = binary.LittleEndian.AppendUint32(bytes.Clone(b), checksum(b))
 		var sites []Site
 		var err error
 		cost.Check(t, len(b), 64, func() { sites, err = ReadSites(image, b) })

@@ -1,6 +1,9 @@
 package syscalls
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // What a call's arguments point to has to be read while the call is made: what the program gives when it begins, what
 // the kernel fills in when it ends. A recorder reads what the captures say and knows nothing else of a call; readers
@@ -71,7 +74,7 @@ func (c *Call) Captures() []Capture {
 	for i := range c.Args {
 		list = append(list, c.captures(i)...)
 	}
-	return append(list, conditional[c.Name]...)
+	return append(list, conditional()[c.Name]...)
 }
 
 // captures returns those of an argument by its kind.
@@ -105,7 +108,7 @@ func (c *Call) captures(i int) []Capture {
 			t.Limit = MaxPath
 		}
 	default:
-		st, ok := structures[s.kind]
+		st, ok := structures()[s.kind]
 		if !ok {
 			return nil
 		}
@@ -128,30 +131,32 @@ func (c *Call) captures(i int) []Capture {
 
 // conditional are the captures of calls whose arguments depend on others. Where several of them could be told apart by
 // size, the largest is read for all: a few bytes too many cost less than a capture more.
-var conditional = map[string][]Capture{
-	"fcntl": {
-		when(1, 0xffffffff, fGetLK, fSetLK, fSetLKW, fSetOwnEx, fOFDGetLK, fOFDSetLK, fOFDSetLKW).bytes(2, 32, false),
-		when(1, 0xffffffff, fGetLK, fGetOwnEx, fOFDGetLK).bytes(2, 32, true),
-	},
-	"ioctl": {
-		when(1, 0xffffffff, append([]uint64{tcSets, tcSetsW, tcSetsF, tiocSWinsz}, ioctlGivesInt...)...).bytes(2, 36, false),
-		when(1, 0xffffffff, append([]uint64{tcGets, tiocGWinsz}, ioctlFillsInt...)...).bytes(2, 36, true),
-	},
-	"prctl": {
-		when(0, 0xffffffff, prSetName).text(1, 16, false),
-		when(0, 0xffffffff, prGetName).text(1, 16, true),
-		when(0, 0xffffffff, prGetPDeathSig, prGetChildSubreaper, prGetTSC).bytes(1, 4, true),
-	},
-	"futex": {when(1, 0x7f, futexWait, futexLockPI, futexWaitBitset, futexWaitRequeuePI, futexLockPI2).bytes(3, 16, false)},
-	"clone": {
-		when(0, cloneParentTID, cloneParentTID).bytes(2, 4, true),
-		when(0, clonePIDFD, clonePIDFD).bytes(2, 4, true),
-	},
-	"sendmmsg":   {{Arg: 1, Form: Bytes, Size: 64, Limit: 64 * MaxElements, Count: CountResult, AtExit: true}},
-	"ppoll":      {{Arg: 2, Form: Bytes, Size: 16, Limit: 16, AtExit: true}},
-	"arch_prctl": {when(0, 0xffffffff, archGetFS, archGetGS).bytes(1, 8, true)},
-	"seccomp":    {when(0, 0xffffffff, 1, 2).bytes(2, 16, false)},
-}
+var conditional = sync.OnceValue(func() map[string][]Capture {
+	return map[string][]Capture{
+		"fcntl": {
+			when(1, 0xffffffff, fGetLK, fSetLK, fSetLKW, fSetOwnEx, fOFDGetLK, fOFDSetLK, fOFDSetLKW).bytes(2, 32, false),
+			when(1, 0xffffffff, fGetLK, fGetOwnEx, fOFDGetLK).bytes(2, 32, true),
+		},
+		"ioctl": {
+			when(1, 0xffffffff, append([]uint64{tcSets, tcSetsW, tcSetsF, tiocSWinsz}, ioctlGivesInt...)...).bytes(2, 36, false),
+			when(1, 0xffffffff, append([]uint64{tcGets, tiocGWinsz}, ioctlFillsInt...)...).bytes(2, 36, true),
+		},
+		"prctl": {
+			when(0, 0xffffffff, prSetName).text(1, 16, false),
+			when(0, 0xffffffff, prGetName).text(1, 16, true),
+			when(0, 0xffffffff, prGetPDeathSig, prGetChildSubreaper, prGetTSC).bytes(1, 4, true),
+		},
+		"futex": {when(1, 0x7f, futexWait, futexLockPI, futexWaitBitset, futexWaitRequeuePI, futexLockPI2).bytes(3, 16, false)},
+		"clone": {
+			when(0, cloneParentTID, cloneParentTID).bytes(2, 4, true),
+			when(0, clonePIDFD, clonePIDFD).bytes(2, 4, true),
+		},
+		"sendmmsg":   {{Arg: 1, Form: Bytes, Size: 64, Limit: 64 * MaxElements, Count: CountResult, AtExit: true}},
+		"ppoll":      {{Arg: 2, Form: Bytes, Size: 16, Limit: 16, AtExit: true}},
+		"arch_prctl": {when(0, 0xffffffff, archGetFS, archGetGS).bytes(1, 8, true)},
+		"seccomp":    {when(0, 0xffffffff, 1, 2).bytes(2, 16, false)},
+	}
+})
 
 // when begins a capture that is for calls whose argument has one of some values.
 func when(arg int, mask uint64, values ...uint64) Capture {

@@ -3,6 +3,7 @@ package syscalls
 import (
 	"encoding/binary"
 	"strconv"
+	"sync"
 )
 
 // What arguments point to. A structure is so many bytes on each machine, and a function that shows them; what is made
@@ -21,116 +22,120 @@ type structure struct {
 
 func same(size int) [machines]int { return [machines]int{size, size} }
 
-// structures are filled in by init: what shows some of them looks others up.
-var structures map[string]structure
+// structures are set by init, because what shows some of them looks others up, and made when the first is wanted.
+var structures func() map[string]structure
 
 func init() {
-	structures = map[string]structure{
-		"int":       {size: same(4), show: func(p *printer, b []byte) { p.int(int64(int32(le32(b)))) }},
-		"uint":      {size: same(4), show: (*printer).uintWord},
-		"intword":   {size: same(4), show: (*printer).intWord},
-		"uintword":  {size: same(4), show: (*printer).uintWord},
-		"socklen":   {size: same(4), show: (*printer).sockLen},
-		"ulong":     {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.uint(le64(b)) }) }},
-		"long":      {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.int(int64(le64(b))) }) }},
-		"xword":     {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.hex(le64(b)) }) }},
-		"ptrword":   {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.address(le64(b)) }) }},
-		"timerid":   {size: same(4), show: (*printer).intWord},
-		"off":       {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.int(int64(le64(b))) }) }},
-		"off_in":    {size: same(8), show: (*printer).sendOffset},
-		"pipefd":    {size: same(8), show: (*printer).pipeFDs},
-		"mempolicy": {size: same(4), show: (*printer).memPolicy},
+	structures = sync.OnceValue(func() map[string]structure {
+		return map[string]structure{
+			"int":       {size: same(4), show: func(p *printer, b []byte) { p.int(int64(int32(le32(b)))) }},
+			"uint":      {size: same(4), show: (*printer).uintWord},
+			"intword":   {size: same(4), show: (*printer).intWord},
+			"uintword":  {size: same(4), show: (*printer).uintWord},
+			"socklen":   {size: same(4), show: (*printer).sockLen},
+			"ulong":     {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.uint(le64(b)) }) }},
+			"long":      {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.int(int64(le64(b))) }) }},
+			"xword":     {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.hex(le64(b)) }) }},
+			"ptrword":   {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.address(le64(b)) }) }},
+			"timerid":   {size: same(4), show: (*printer).intWord},
+			"off":       {size: same(8), show: func(p *printer, b []byte) { p.bracketed(func() { p.int(int64(le64(b))) }) }},
+			"off_in":    {size: same(8), show: (*printer).sendOffset},
+			"pipefd":    {size: same(8), show: (*printer).pipeFDs},
+			"mempolicy": {size: same(4), show: (*printer).memPolicy},
 
-		"timespec":   {size: same(16), show: (*printer).timespec},
-		"timeval":    {size: same(16), show: (*printer).timeval},
-		"timeval2":   {size: same(32), show: (*printer).timevals},
-		"utimens":    {size: same(32), show: (*printer).utimens},
-		"utimbuf":    {size: same(16), show: (*printer).utimbuf},
-		"timezone":   {size: same(8), show: (*printer).timezone},
-		"itimerval":  {size: same(32), show: (*printer).itimerval},
-		"itimerspec": {size: same(32), show: (*printer).itimerspec},
-		"timex":      {size: same(208), show: (*printer).timex},
-		"tms":        {size: same(32), show: (*printer).tms},
+			"timespec":   {size: same(16), show: (*printer).timespec},
+			"timeval":    {size: same(16), show: (*printer).timeval},
+			"timeval2":   {size: same(32), show: (*printer).timevals},
+			"utimens":    {size: same(32), show: (*printer).utimens},
+			"utimbuf":    {size: same(16), show: (*printer).utimbuf},
+			"timezone":   {size: same(8), show: (*printer).timezone},
+			"itimerval":  {size: same(32), show: (*printer).itimerval},
+			"itimerspec": {size: same(32), show: (*printer).itimerspec},
+			"timex":      {size: same(208), show: (*printer).timex},
+			"tms":        {size: same(32), show: (*printer).tms},
 
-		"stat":            {size: [machines]int{144, 128}, show: (*printer).stat},
-		"statx":           {size: same(256), show: (*printer).statx},
-		"statfs":          {size: same(120), show: (*printer).statfs},
-		"open_how":        {size: same(24), show: (*printer).openHow},
-		"cachestat":       {size: same(40), show: (*printer).cachestat},
-		"cachestat_range": {size: same(16), show: (*printer).cachestatRange},
-		"utsname":         {size: same(390), show: (*printer).utsname},
-		"sysinfo":         {size: same(112), show: (*printer).sysinfo},
-		"pollfd":          {size: same(8), show: (*printer).pollfd},
-		"epoll_event":     {size: [machines]int{12, 16}, show: (*printer).epollEvent},
-		"fdset":           {size: same(1), limit: 128, show: nil},
-		"dirents":         {size: same(1), limit: 2048, show: nil},
-		"dirents64":       {size: same(1), limit: 2048, show: nil},
+			"stat":            {size: [machines]int{144, 128}, show: (*printer).stat},
+			"statx":           {size: same(256), show: (*printer).statx},
+			"statfs":          {size: same(120), show: (*printer).statfs},
+			"open_how":        {size: same(24), show: (*printer).openHow},
+			"cachestat":       {size: same(40), show: (*printer).cachestat},
+			"cachestat_range": {size: same(16), show: (*printer).cachestatRange},
+			"utsname":         {size: same(390), show: (*printer).utsname},
+			"sysinfo":         {size: same(112), show: (*printer).sysinfo},
+			"pollfd":          {size: same(8), show: (*printer).pollfd},
+			"epoll_event":     {size: [machines]int{12, 16}, show: (*printer).epollEvent},
+			"fdset":           {size: same(1), limit: 128, show: nil},
+			"dirents":         {size: same(1), limit: 2048, show: nil},
+			"dirents64":       {size: same(1), limit: 2048, show: nil},
 
-		"sockaddr": {size: same(1), limit: 128, show: nil},
-		"sockopt":  {size: same(1), limit: 64, show: nil},
+			"sockaddr": {size: same(1), limit: 128, show: nil},
+			"sockopt":  {size: same(1), limit: 64, show: nil},
 
-		"sigset":      {size: same(1), limit: 8, show: nil},
-		"sigset_pair": {size: same(16), show: (*printer).sigsetPair},
-		"sigaction":   {size: same(32), show: (*printer).sigaction},
-		"siginfo":     {size: same(128), show: (*printer).siginfo},
-		"stack":       {size: same(24), show: (*printer).stackT},
-		"sigevent":    {size: same(64), show: (*printer).sigevent},
+			"sigset":      {size: same(1), limit: 8, show: nil},
+			"sigset_pair": {size: same(16), show: (*printer).sigsetPair},
+			"sigaction":   {size: same(32), show: (*printer).sigaction},
+			"siginfo":     {size: same(128), show: (*printer).siginfo},
+			"stack":       {size: same(24), show: (*printer).stackT},
+			"sigevent":    {size: same(64), show: (*printer).sigevent},
 
-		"clone_args":  {size: same(1), limit: 88, show: nil},
-		"wstatus":     {size: same(4), show: (*printer).waitStatus},
-		"rusage":      {size: same(144), show: (*printer).rusage},
-		"rlimit":      {size: same(16), show: (*printer).rlimit},
-		"sched_param": {size: same(4), show: (*printer).intWord},
-		"sched_attr":  {size: same(1), limit: 56, show: nil},
-		"cpuset":      {size: same(1), limit: 128, show: nil},
-		"nodemask":    {size: same(1), limit: 0, show: nil},
-		"cap_header":  {size: same(8), show: (*printer).capHeader},
-		"cap_data":    {size: same(24), show: (*printer).capData},
-		"uids":        {size: same(4), show: func(p *printer, b []byte) { p.uid(uint64(le32(b))) }},
-		"futex_waitv": {size: same(24), show: (*printer).futexWaitv},
-		"sembuf":      {size: same(6), show: (*printer).sembuf},
-		"mq_attr":     {size: same(64), show: (*printer).mqAttr},
-		"mincore":     {size: same(1), limit: 1, show: nil},
-	}
+			"clone_args":  {size: same(1), limit: 88, show: nil},
+			"wstatus":     {size: same(4), show: (*printer).waitStatus},
+			"rusage":      {size: same(144), show: (*printer).rusage},
+			"rlimit":      {size: same(16), show: (*printer).rlimit},
+			"sched_param": {size: same(4), show: (*printer).intWord},
+			"sched_attr":  {size: same(1), limit: 56, show: nil},
+			"cpuset":      {size: same(1), limit: 128, show: nil},
+			"nodemask":    {size: same(1), limit: 0, show: nil},
+			"cap_header":  {size: same(8), show: (*printer).capHeader},
+			"cap_data":    {size: same(24), show: (*printer).capData},
+			"uids":        {size: same(4), show: func(p *printer, b []byte) { p.uid(uint64(le32(b))) }},
+			"futex_waitv": {size: same(24), show: (*printer).futexWaitv},
+			"sembuf":      {size: same(6), show: (*printer).sembuf},
+			"mq_attr":     {size: same(64), show: (*printer).mqAttr},
+			"mincore":     {size: same(1), limit: 1, show: nil},
+		}
+	})
 }
 
 // whole are kinds that are shown by functions of their own: they are not one structure, or an array of one.
-var whole map[string]func(p *printer, s *spec, v uint64)
+var whole func() map[string]func(p *printer, s *spec, v uint64)
 
 func init() {
-	whole = map[string]func(p *printer, s *spec, v uint64){
-		"path":       func(p *printer, s *spec, v uint64) { p.text(v, 0) },
-		"str":        func(p *printer, s *spec, v uint64) { p.text(v, MaxText) },
-		"mount_data": func(p *printer, s *spec, v uint64) { p.text(v, MaxText) },
-		"cwd":        func(p *printer, s *spec, v uint64) { p.text(v, 0) },
-		"buf":        func(p *printer, s *spec, v uint64) { p.data(v, p.elements(s)) },
-		"argv":       (*printer).strings,
-		"iovec":      (*printer).iovecs,
-		"iovec_bare": (*printer).bareVectors,
-		"msghdr":     func(p *printer, s *spec, v uint64) { p.msghdr(v, int(int64(p.Result)), s.sign == '>') },
-		"mmsghdr":    (*printer).mmsghdrs,
-		"sockaddr":   (*printer).sockaddrArg,
-		"sockopt":    (*printer).sockopt,
-		"sigset":     (*printer).sigsetArg,
-		"fdset":      (*printer).fdset,
-		"dirents":    (*printer).dirents,
-		"dirents64":  (*printer).dirents,
-		"clone_args": (*printer).cloneArgs,
-		"sched_attr": (*printer).schedAttr,
-		"cpuset":     (*printer).cpuset,
-		"nodemask":   func(p *printer, s *spec, v uint64) { p.address(v) },
-		"msgbuf":     (*printer).msgbuf,
-		"mincore":    func(p *printer, s *spec, v uint64) { p.address(v) },
-	}
+	whole = sync.OnceValue(func() map[string]func(p *printer, s *spec, v uint64) {
+		return map[string]func(p *printer, s *spec, v uint64){
+			"path":       func(p *printer, s *spec, v uint64) { p.text(v, 0) },
+			"str":        func(p *printer, s *spec, v uint64) { p.text(v, MaxText) },
+			"mount_data": func(p *printer, s *spec, v uint64) { p.text(v, MaxText) },
+			"cwd":        func(p *printer, s *spec, v uint64) { p.text(v, 0) },
+			"buf":        func(p *printer, s *spec, v uint64) { p.data(v, p.elements(s)) },
+			"argv":       (*printer).strings,
+			"iovec":      (*printer).iovecs,
+			"iovec_bare": (*printer).bareVectors,
+			"msghdr":     func(p *printer, s *spec, v uint64) { p.msghdr(v, int(int64(p.Result)), s.sign == '>') },
+			"mmsghdr":    (*printer).mmsghdrs,
+			"sockaddr":   (*printer).sockaddrArg,
+			"sockopt":    (*printer).sockopt,
+			"sigset":     (*printer).sigsetArg,
+			"fdset":      (*printer).fdset,
+			"dirents":    (*printer).dirents,
+			"dirents64":  (*printer).dirents,
+			"clone_args": (*printer).cloneArgs,
+			"sched_attr": (*printer).schedAttr,
+			"cpuset":     (*printer).cpuset,
+			"nodemask":   func(p *printer, s *spec, v uint64) { p.address(v) },
+			"msgbuf":     (*printer).msgbuf,
+			"mincore":    func(p *printer, s *spec, v uint64) { p.address(v) },
+		}
+	})
 }
 
 // pointer appends what an argument points to.
 func (p *printer) pointer(s *spec, v uint64) {
-	if fn := whole[s.kind]; fn != nil {
+	if fn := whole()[s.kind]; fn != nil {
 		fn(p, s, v)
 		return
 	}
-	st, ok := structures[s.kind]
+	st, ok := structures()[s.kind]
 	if !ok || st.show == nil {
 		p.address(v)
 		return
@@ -298,31 +303,29 @@ func (p *printer) changed(before, after int64, known bool) {
 	p.b = append(p.b, ']')
 }
 
-// sockLen appends the length of an address or option, as it was and is.
-func (p *printer) sockLen(b []byte) {
+// wasAndIs returns n bytes that the argument points to, as they were, b if that is not recorded, and as they are. known
+// says whether those are recorded.
+func (p *printer) wasAndIs(b []byte, n int) (before, after []byte, known bool) {
 	i := p.index()
-	before, ok := p.In.read(p.Args[i], 4)
+	before, ok := p.In.read(p.Args[i], n)
 	if !ok {
 		before = b
 	}
-	after, known := p.Out.read(p.Args[i], 4)
-	if !known {
+	if after, known = p.Out.read(p.Args[i], n); !known {
 		after = before
 	}
+	return before, after, known
+}
+
+// sockLen appends the length of an address or option, as it was and is.
+func (p *printer) sockLen(b []byte) {
+	before, after, known := p.wasAndIs(b, 4)
 	p.changed(int64(int32(le32(before))), int64(int32(le32(after))), known && !p.failed())
 }
 
 // sendOffset appends sendfile's position, as it was and is.
 func (p *printer) sendOffset(b []byte) {
-	i := p.index()
-	before, ok := p.In.read(p.Args[i], 8)
-	if !ok {
-		before = b
-	}
-	after, known := p.Out.read(p.Args[i], 8)
-	if !known {
-		after = before
-	}
+	before, after, known := p.wasAndIs(b, 8)
 	p.str("[")
 	p.int(int64(le64(before)))
 	p.str("]")

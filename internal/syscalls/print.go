@@ -160,7 +160,7 @@ func (p *printer) argument(i int) bool {
 	case "more":
 		return false
 	}
-	if fn := variable[s.kind]; fn != nil {
+	if fn := variable()[s.kind]; fn != nil {
 		return fn(p, i)
 	}
 	p.sep(i)

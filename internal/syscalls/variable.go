@@ -1,38 +1,42 @@
 package syscalls
 
+import "sync"
+
 // Arguments that mean what others say, or are there only if others say so. Each function appends an argument with what
 // is in front of it, and returns false if it was the last.
 
-var variable map[string]func(p *printer, i int) bool
+var variable func() map[string]func(p *printer, i int) bool
 
 func init() {
-	variable = map[string]func(p *printer, i int) bool{
-		"mode_create":    modeCreate,
-		"mknod_dev":      mknodDevice,
-		"fcntl_arg":      fcntlArg,
-		"ioctl_cmd":      ioctlCommand,
-		"ioctl_arg":      ioctlArg,
-		"prctl":          prctlArgs,
-		"futex_op":       futexOp,
-		"futex_val":      futexValue,
-		"futex":          futexRest,
-		"clone":          cloneFlags,
-		"sock_type":      sockType,
-		"sock_proto":     sockProto,
-		"sockopt_name":   sockoptName,
-		"arch_value":     archValue,
-		"mremap_addr":    mremapAddress,
-		"membarrier_cpu": membarrierCPU,
-		"seccomp_flags":  seccompFlags,
-		"seccomp_arg":    seccompArg,
-		"sem_arg":        plainAddress,
-		"msg_buf":        plainAddress,
-		"shm_buf":        plainAddress,
-		"waitid_pid":     waitidPID,
-		"syslog":         syslogType,
-		"syslog_buf":     syslogBuffer,
-		"reboot_arg":     rebootArg,
-	}
+	variable = sync.OnceValue(func() map[string]func(p *printer, i int) bool {
+		return map[string]func(p *printer, i int) bool{
+			"mode_create":    modeCreate,
+			"mknod_dev":      mknodDevice,
+			"fcntl_arg":      fcntlArg,
+			"ioctl_cmd":      ioctlCommand,
+			"ioctl_arg":      ioctlArg,
+			"prctl":          prctlArgs,
+			"futex_op":       futexOp,
+			"futex_val":      futexValue,
+			"futex":          futexRest,
+			"clone":          cloneFlags,
+			"sock_type":      sockType,
+			"sock_proto":     sockProto,
+			"sockopt_name":   sockoptName,
+			"arch_value":     archValue,
+			"mremap_addr":    mremapAddress,
+			"membarrier_cpu": membarrierCPU,
+			"seccomp_flags":  seccompFlags,
+			"seccomp_arg":    seccompArg,
+			"sem_arg":        plainAddress,
+			"msg_buf":        plainAddress,
+			"shm_buf":        plainAddress,
+			"waitid_pid":     waitidPID,
+			"syslog":         syslogType,
+			"syslog_buf":     syslogBuffer,
+			"reboot_arg":     rebootArg,
+		}
+	})
 }
 
 // modeCreate is there if a file may be created.
