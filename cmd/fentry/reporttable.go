@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+func (c *reportCmd) writeTable(
+	out *output, t *trace.Trace, rows []trace.FuncStat, fields []*reportField, src *sources,
+) error {
+	var tab table
+	off := len(t.SwitchedOff) > 0
+	for _, f := range fields {
+		tab.column(strings.ToUpper(f.name), true)
+	}
+	if off {
+		tab.column("OFF FROM", true)
+	}
+	if c.task {
+		tab.column("THREAD", false)
+	}
+	if c.process {
+		tab.column("PID", true)
+		tab.column("COMMAND", false)
+	}
+	tab.column("FUNCTION", false)
+	if src != nil {
+		tab.column("SOURCE", false)
+	}
+	for i := range rows {
+		r := &rows[i]
+		var cells []string
+		from, least := t.OffFrom(r.Func)
+		for _, f := range fields {
+			v := f.value(r)
+			cell := durationCell(v)
+			switch {
+			case v < 0:
+				cells = append(cells, "-")
+				continue
+			case f.count:
+				cell = grouped(uint64(v))
+			case f.part && nothingKnown(r.Unknown, r.Total):
+				cells = append(cells, "-")
+				continue
+			case f.part && r.Unknown > 0 && !least:
+				cell = ">=" + cell
+			}
+			if least && f.least {
+				cell = ">=" + cell
+			}
+			cells = append(cells, cell)
+		}
+		switch {
+		case off && least && !t.Clockless():
+			cells = append(cells, durationCell(from))
+		case off:
+			cells = append(cells, "")
+		}
+		if c.task {
+			cells = append(cells, r.Task.String())
+		}
+		if c.process {
+			cells = append(cells, fmt.Sprint(r.Task.PID), short(commandLine(r.Task.Process), shortCommand))
+		}
+		cells = append(cells, r.Name)
+		if src != nil {
+			cells = append(cells, src.line(r.Func))
+		}
+		tab.row(cells...)
+	}
+	return tab.write(out, out.paint)
+}
+
+// reportLine is a line of report --json. Times are in nanoseconds; those that the tracer
+// did not measure are null.
+type reportLine struct {
+	Name       string  `json:"name"`
+	Symbol     string  `json:"symbol,omitempty"`
+	Address    string  `json:"address,omitempty"`
+	Image      string  `json:"image,omitempty"`
+	Source     string  `json:"source,omitempty"`
+	PID        int     `json:"pid,omitempty"`
+	TID        int     `json:"tid,omitempty"`
+	Comm       string  `json:"comm,omitempty"`
+	Command    string  `json:"command,omitempty"` // with --process
+	Calls      uint64  `json:"calls"`
+	Total      *int64  `json:"total_ns"`
+	Self       *int64  `json:"self_ns"`
+	CPU        *int64  `json:"cpu_ns"`     // with wait_ns and unknown_ns, all of total_ns
+	Wait       *int64  `json:"wait_ns"`    // off a processor
+	Unknown    *int64  `json:"unknown_ns"` // one of the two
+	Avg        *int64  `json:"avg_ns"`
+	Min        *int64  `json:"min_ns"`
+	Max        *int64  `json:"max_ns"`
+	P99        *int64  `json:"p99_ns"`
+	StdDev     *int64  `json:"stddev_ns"`
+	Unwound    uint64  `json:"unwound"`
+	Unfinished uint64  `json:"unfinished"`
+	NoEntry    *uint64 `json:"no_entry,omitempty"`
+	Errors     *uint64 `json:"errors,omitempty"`      // of system calls
+	OffFrom    *int64  `json:"off_from_ns,omitempty"` // the recorder switched the function off: there may be more calls
+}
+
+func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat, src *sources) error {
+	enc := json.NewEncoder(safetext.JSONWriter(out))
+	enc.SetEscapeHTML(false)
+	known := func(v int64) *int64 {
+		if v < 0 {
+			return nil
+		}
+		return &v
+	}
+	for i := range rows {
+		r := &rows[i]
+		fn := t.Func(r.Func)
+		l := reportLine{
+			Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
+			Calls: r.Calls, Total: known(r.Total), Self: known(r.Self), Avg: known(r.Avg),
+			CPU: known(r.CPU), Wait: known(r.Wait), Unknown: known(r.Unknown),
+			Min: known(r.Min), Max: known(r.Max), P99: known(r.P99), StdDev: known(int64(r.StdDev)),
+			Unwound: r.Unwound, Unfinished: r.Unfinished,
+		}
+		if fn.Addr != 0 {
+			l.Address = fmt.Sprintf("%#x", fn.Addr)
+		}
+		if int(r.Func.Image) < len(t.Images) {
+			l.Image = t.Images[r.Func.Image].Path
+		}
+		if r.Task != nil {
+			l.PID, l.Comm = r.Task.PID, r.Task.Comm
+			if c.process {
+				l.Command = commandLine(r.Task.Process)
+			} else {
+				l.TID = r.Task.TID
+			}
+		}
+		if r.NoEntry > 0 {
+			l.NoEntry = &r.NoEntry
+		}
+		if r.Func.Image == trace.SyscallImage {
+			l.Errors = &r.Errors
+		}
+		if from, off := t.OffFrom(r.Func); off {
+			l.OffFrom = &from
+		}
+		if err := enc.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
