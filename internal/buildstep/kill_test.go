@@ -48,14 +48,18 @@ type syscallInfo struct {
 	args   [6]uint64
 }
 
-// entered returns the number of the system call a stopped thread is about to make, or is in.
-func entered(t *testing.T, tid int) uint64 {
+// enteredFileCall reports whether a stopped thread is about to make, or is in, a system call of fileCalls. A thread of
+// which a stop was reported may be gone by now: another one that still ran ended the process (exit_group) or was
+// killed. Its end is reported next; until then ptrace says ESRCH.
+func enteredFileCall(t *testing.T, tid int) bool {
 	t.Helper()
 	var info syscallInfo
-	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0); e != 0 {
+	_, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info),
+		uintptr(unsafe.Pointer(&info)), 0, 0)
+	if e != 0 && e != unix.ESRCH {
 		t.Fatalf("PTRACE_GET_SYSCALL_INFO: %v", e)
 	}
-	return info.nr
+	return e == 0 && fileCalls[info.nr]
 }
 
 // killAt runs the command and kills it when it enters its n-th system call of those that have to do with files. It
@@ -99,7 +103,7 @@ func killAt(t *testing.T, cmd *exec.Cmd, n int) bool {
 			}
 			return true
 		case ws.Stopped() && ws.StopSignal() == unix.SIGTRAP|0x80:
-			if inside[tid] = !inside[tid]; inside[tid] && fileCalls[entered(t, tid)] {
+			if inside[tid] = !inside[tid]; inside[tid] && enteredFileCall(t, tid) {
 				if n--; n == 0 {
 					killed = true
 					unix.Kill(pid, unix.SIGKILL)
