@@ -174,3 +174,15 @@ func (h *Histogram) Quantile(q float64) int64 {
 	}
 	return 0
 }
+
+// Each calls fn with the buckets that are not empty, in order: n durations are at least low and at most high, in ns.
+func (h *Histogram) Each(fn func(low, high int64, n uint64)) {
+	h.each(func(b int, n uint64) {
+		low, high := int64(b), int64(b)
+		if o, sub := b>>histSubBits, uint64(b&(histSub-1)); o > 0 {
+			first := (histSub + sub) << (o - 1)
+			low, high = int64(min(first, math.MaxInt64)), int64(min(first+1<<(o-1)-1, math.MaxInt64))
+		}
+		fn(low, high, n)
+	})
+}

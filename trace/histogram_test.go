@@ -87,3 +87,37 @@ func TestBucketOverflow(t *testing.T) {
 		t.Errorf("smallest %d, want 5", q)
 	}
 }
+
+// TestEach: the ranges are those of the buckets, and all values are in them.
+func TestEach(t *testing.T) {
+	var h Histogram
+	values := []int64{0, 1, 63, 64, 65, 127, 128, 129, 1000, 1001, 1 << 40, 1<<40 + 1, math.MaxInt64}
+	for _, v := range values {
+		h.Add(v)
+	}
+	var all uint64
+	last := int64(-1)
+	h.Each(func(low, high int64, n uint64) {
+		if low <= last || high < low {
+			t.Errorf("%d to %d behind %d", low, high, last)
+		}
+		last = high
+		if bucket(uint64(low)) != bucket(uint64(high)) || high < math.MaxInt64 && bucket(uint64(high)+1) != bucket(uint64(high))+1 ||
+			low > 0 && bucket(uint64(low)-1) != bucket(uint64(low))-1 {
+			t.Errorf("%d to %d is not a bucket", low, high)
+		}
+		var want uint64
+		for _, v := range values {
+			if low <= v && v <= high {
+				want++
+			}
+		}
+		if n != want {
+			t.Errorf("%d to %d: %d, want %d", low, high, n, want)
+		}
+		all += n
+	})
+	if all != uint64(len(values)) {
+		t.Errorf("%d of %d values", all, len(values))
+	}
+}

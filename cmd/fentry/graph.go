@@ -23,6 +23,7 @@ type graphCmd struct {
 	wait     bool
 	srcline  bool
 	json     bool
+	diff     string
 }
 
 func newGraphCmd(a *app) *cobra.Command {
@@ -41,6 +42,7 @@ With --focus it prints one function with its callers and callees.`,
   fentry graph --min 1              only what took 1 % of the time or more
   fentry graph --focus parse_term   callers and callees of a function
   fentry graph --task               a tree for each thread
+  fentry graph --diff old.data --min 1   which call paths changed by 1 % of the time
   fentry graph --wait               who works and who waits
   fentry graph -G parse_term        what was called in that function
   fentry graph --time 1s,2s -t 1ms  the long calls of one second`,
@@ -57,6 +59,7 @@ With --focus it prints one function with its callers and callees.`,
 	f.BoolVar(&c.unfolded, "recursion", false, "show every level of recursion")
 	f.BoolVar(&c.wait, "wait", false, "also print the time on a processor and off it")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
+	diffFlag(cmd, &c.diff)
 	f.BoolVar(&c.json, "json", false, "print one JSON object per line of the tree")
 	return cmd
 }
@@ -72,6 +75,13 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	case c.focus != "" && (c.process || c.task || c.unfolded || c.depth > 0 || c.wait):
 		return usagef(cmd, "--focus cannot be combined with --process, --task, --recursion, --depth and --wait")
 	}
+	if c.diff != "" {
+		for _, name := range []string{"focus", "process", "task", "recursion", "wait", "srcline", "tid", "pid"} {
+			if cmd.Flags().Changed(name) {
+				return usagef(cmd, "--diff and --%s are mutually exclusive", name)
+			}
+		}
+	}
 	sel, err := c.parse(cmd)
 	if err != nil {
 		return err
@@ -81,23 +91,46 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer t.Close()
-	switch tracerOf(t) {
-	case patch.Function.String():
-		return fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting", t.Dir)
-	case patch.Count.String():
-		return fmt.Errorf("%s: recorded with the count tracer: numbers of calls, no call paths; print them with: "+
-			"fentry report", t.Dir)
-	case patch.Profile.String():
-		return fmt.Errorf("%s: a profile has counts and times, but no call paths; print them with: fentry report", t.Dir)
-	}
-	if t.Clockless() && (c.focus != "" || c.min > 0) {
-		return fmt.Errorf("%s: recorded with --clock none: there are no times for --focus and --min", t.Dir)
-	}
-	if err := c.resolve(cmd, t, &sel); err != nil {
+	root, err := c.tree(cmd, t, &sel)
+	if err != nil {
 		return err
 	}
+	if c.diff != "" {
+		err = c.writeDiff(a, cmd, t, root)
+	} else {
+		err = c.write(a, cmd, t, root)
+	}
+	if err != nil {
+		return err
+	}
+	reportEmpty(a, t)
+	if c.wait && !t.Clockless() {
+		explainWaits(a, t, root.Unknown > 0)
+	}
+	sel.warn(a, t)
+	reportLost(a, t)
+	return nil
+}
+
+// tree merges the calls that the selection chose.
+func (c *graphCmd) tree(cmd *cobra.Command, t *trace.Trace, sel *selection) (*trace.Node, error) {
+	switch tracerOf(t) {
+	case patch.Function.String():
+		return nil, fmt.Errorf("%s: recorded with the function tracer: only entries, no nesting", t.Dir)
+	case patch.Count.String():
+		return nil, fmt.Errorf("%s: recorded with the count tracer: numbers of calls, no call paths; print them with: "+
+			"fentry report", t.Dir)
+	case patch.Profile.String():
+		return nil, fmt.Errorf("%s: a profile has counts and times, but no call paths; print them with: fentry report", t.Dir)
+	}
+	if t.Clockless() && (c.focus != "" || c.min > 0 || c.diff != "") {
+		return nil, fmt.Errorf("%s: recorded with --clock none: there are no times for --focus, --min and --diff", t.Dir)
+	}
+	if err := c.resolve(cmd, t, sel); err != nil {
+		return nil, err
+	}
 	if err := sel.prepare(t); err != nil {
-		return pathError(err)
+		return nil, pathError(err)
 	}
 	root, err := t.Graph(trace.GraphOptions{
 		Tasks: sel.walk.Tasks, PerProcess: c.process, PerTask: c.task, KeepRecursion: c.unfolded || c.focus != "",
@@ -105,8 +138,13 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		Waits: c.wait || c.json,
 	})
 	if err != nil {
-		return pathError(err)
+		return nil, pathError(err)
 	}
+	return root, nil
+}
+
+// write prints the tree, or the functions in focus.
+func (c *graphCmd) write(a *app, cmd *cobra.Command, t *trace.Trace, root *trace.Node) (err error) {
 	var src *sources
 	if c.srcline {
 		src = newSources(a, t)
@@ -145,12 +183,6 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			a.notef("%s below --min %v not shown", plural(w.hidden, "line", "lines"), c.min)
 		}
 	}
-	reportEmpty(a, t)
-	if c.wait && !t.Clockless() {
-		explainWaits(a, t, root.Unknown > 0)
-	}
-	sel.warn(a, t)
-	reportLost(a, t)
 	return nil
 }
 
@@ -240,13 +272,7 @@ func (w *graphWriter) children(n *trace.Node, depth int, path []string, indent s
 			}
 			continue
 		}
-		branch, below := "├─ ", "│  "
-		if i == len(shown)-1 {
-			branch, below = "└─ ", "   "
-		}
-		if depth == 0 {
-			branch, below = "", ""
-		}
+		branch, below := branches(i == len(shown)-1, depth)
 		if err := w.line(k, depth, path, indent+branch); err != nil {
 			return err
 		}
@@ -258,6 +284,17 @@ func (w *graphWriter) children(n *trace.Node, depth int, path []string, indent s
 		}
 	}
 	return nil
+}
+
+// branches are what draws a tree: in front of a node, and in front of those below it.
+func branches(last bool, depth int) (here, below string) {
+	switch {
+	case depth == 0:
+		return "", ""
+	case last:
+		return "└─ ", "   "
+	}
+	return "├─ ", "│  "
 }
 
 // group prints the heading of a process or thread.

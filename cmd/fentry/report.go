@@ -22,6 +22,10 @@ type reportCmd struct {
 	json    bool
 	never   bool
 	sys     bool
+
+	diff      string
+	histogram string
+	hdr       bool
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -49,6 +53,8 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report --time 1s,2s           of one second
   fentry report -G parse_term          what was called in that function
   fentry report --never                the functions that were not called
+  fentry report --diff old.data        what takes more time than in an older trace, what less
+  fentry report --histogram parse_term how long its calls took
   fentry report --syscalls             which system calls were made, as strace -c
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
 		Args: cobra.MaximumNArgs(1),
@@ -66,6 +72,9 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	f.BoolVar(&c.never, "never", false, "list the traced functions that were never called")
 	f.BoolVar(&c.sys, "syscalls", false, "print strace's table of system calls: time, calls, errors")
+	diffFlag(cmd, &c.diff)
+	f.StringVar(&c.histogram, "histogram", "", "print how long the calls of each function took that matches `PAT`, by powers of two")
+	f.BoolVar(&c.hdr, "hdr", false, "with --histogram: print percentiles as HdrHistogram's tools read them (.hgrm)")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())
@@ -92,6 +101,12 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	rows, err := c.count(a, cmd, t, &sel, &shown)
 	if err != nil {
 		return err
+	}
+	switch {
+	case c.diff != "":
+		return c.writeDiff(a, cmd, t, rows, &shown)
+	case c.histogram != "":
+		return c.writeHistograms(a, cmd, t, rows, shown.less)
 	}
 	if slices.SortStableFunc(rows, shown.less); c.sys {
 		rows = onlySyscalls(rows)
@@ -138,7 +153,14 @@ func (c *reportCmd) check(cmd *cobra.Command) error {
 	case c.top < 0:
 		return usagef(cmd, "--top %d: not a number of lines", c.top)
 	case c.never:
-		return exclusive("never", "task", "process", "tid", "graph", "threshold", "time", "fields", "sort")
+		return exclusive("never", "task", "process", "tid", "graph", "threshold", "time", "fields", "sort", "diff",
+			"histogram")
+	case c.diff != "":
+		return exclusive("diff", "histogram", "task", "process", "tid", "pid", "syscalls", "srcline")
+	case c.histogram != "":
+		return exclusive("histogram", "task", "process", "fields", "syscalls", "srcline")
+	case c.hdr:
+		return usagef(cmd, "--hdr is for --histogram PAT")
 	case c.sys:
 		return exclusive("syscalls", "never", "task", "process", "fields", "sort", "srcline")
 	}

@@ -53,13 +53,22 @@ func findReportField(name string) *reportField {
 // A reportView is what a report shows of each function, and in which order.
 type reportView struct {
 	fields []*reportField
+	keys   []*reportField // nil: the name
 	less   func(a, b trace.FuncStat) int
 }
 
 // shown looks up what the flags ask for.
 func (c *reportCmd) shown(cmd *cobra.Command) (v reportView, err error) {
-	if v.less, err = c.order(cmd); err != nil {
-		return v, err
+	for _, name := range c.sort {
+		f := findReportField(name)
+		if f == nil && name != "name" {
+			return v, usagef(cmd, "--sort: no key %q; there are %s, name", name, strings.Join(reportNames(), ", "))
+		}
+		v.keys = append(v.keys, f)
+	}
+	v.less = byKeys(v.keys)
+	if c.diff != "" && !cmd.Flags().Changed("fields") {
+		c.fields = []string{"total", "calls"} // three columns of numbers each
 	}
 	for _, name := range c.fields {
 		f := findReportField(name)
@@ -77,38 +86,27 @@ func (v *reportView) untimed(cmd *cobra.Command) {
 		v.fields = []*reportField{findReportField("calls")}
 	}
 	if !cmd.Flags().Changed("sort") {
-		v.less = func(a, b trace.FuncStat) int { return cmp.Compare(b.Calls, a.Calls) }
+		v.keys = []*reportField{findReportField("calls")}
+		v.less = byKeys(v.keys)
 	}
 }
 
-// order makes the comparison of the sort keys; ties are left in the order they
-// have, by total time.
-func (c *reportCmd) order(cmd *cobra.Command) (func(a, b trace.FuncStat) int, error) {
-	var keys []*reportField
-	for _, name := range c.sort {
-		f := findReportField(name)
-		if f == nil && name != "name" {
-			return nil, usagef(cmd, "--sort: no key %q; there are %s, name", name, strings.Join(reportNames(), ", "))
-		}
-		keys = append(keys, f)
-	}
+// byKeys compares by the values of keys, largest first. Ties are left in the order they have, by total time.
+func byKeys(keys []*reportField) func(a, b trace.FuncStat) int {
 	return func(a, b trace.FuncStat) int {
 		for _, k := range keys {
+			d := 0
 			if k == nil {
-				if d := strings.Compare(a.Name, b.Name); d != 0 {
-					return d
-				}
-				continue
+				d = strings.Compare(a.Name, b.Name)
+			} else {
+				d = cmp.Compare(k.value(&b), k.value(&a))
 			}
-			if va, vb := k.value(&a), k.value(&b); va != vb {
-				if va > vb {
-					return -1
-				}
-				return 1
+			if d != 0 {
+				return d
 			}
 		}
 		return 0
-	}, nil
+	}
 }
 
 // registerFieldCompletion completes comma-separated lists of names.

@@ -9,6 +9,22 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
+// cell prints a column of a row; least says that the function was switched off for a time.
+func (f *reportField) cell(r *trace.FuncStat, least bool) string {
+	v := f.value(r)
+	if v < 0 || f.part && nothingKnown(r.Unknown, r.Total) {
+		return "-"
+	}
+	cell := durationCell(v)
+	if f.count {
+		cell = grouped(uint64(v))
+	}
+	if least && f.least || f.part && r.Unknown > 0 {
+		return ">=" + cell
+	}
+	return cell
+}
+
 func (c *reportCmd) writeTable(
 	out *output, t *trace.Trace, rows []trace.FuncStat, fields []*reportField, src *sources,
 ) error {
@@ -36,24 +52,7 @@ func (c *reportCmd) writeTable(
 		var cells []string
 		from, least := t.OffFrom(r.Func)
 		for _, f := range fields {
-			v := f.value(r)
-			cell := durationCell(v)
-			switch {
-			case v < 0:
-				cells = append(cells, "-")
-				continue
-			case f.count:
-				cell = grouped(uint64(v))
-			case f.part && nothingKnown(r.Unknown, r.Total):
-				cells = append(cells, "-")
-				continue
-			case f.part && r.Unknown > 0 && !least:
-				cell = ">=" + cell
-			}
-			if least && f.least {
-				cell = ">=" + cell
-			}
-			cells = append(cells, cell)
+			cells = append(cells, f.cell(r, least))
 		}
 		switch {
 		case off && least && !t.Clockless():
@@ -109,48 +108,52 @@ type reportLine struct {
 func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat, src *sources) error {
 	enc := json.NewEncoder(safetext.JSONWriter(out))
 	enc.SetEscapeHTML(false)
+	for i := range rows {
+		if err := enc.Encode(c.line(t, &rows[i], src)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line is a row for programs.
+func (c *reportCmd) line(t *trace.Trace, r *trace.FuncStat, src *sources) reportLine {
 	known := func(v int64) *int64 {
 		if v < 0 {
 			return nil
 		}
 		return &v
 	}
-	for i := range rows {
-		r := &rows[i]
-		fn := t.Func(r.Func)
-		l := reportLine{
-			Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
-			Calls: r.Calls, Total: known(r.Total), Self: known(r.Self), Avg: known(r.Avg),
-			CPU: known(r.CPU), Wait: known(r.Wait), Unknown: known(r.Unknown),
-			Min: known(r.Min), Max: known(r.Max), P99: known(r.P99), StdDev: known(int64(r.StdDev)),
-			Unwound: r.Unwound, Unfinished: r.Unfinished,
-		}
-		if fn.Addr != 0 {
-			l.Address = fmt.Sprintf("%#x", fn.Addr)
-		}
-		if int(r.Func.Image) < len(t.Images) {
-			l.Image = t.Images[r.Func.Image].Path
-		}
-		if r.Task != nil {
-			l.PID, l.Comm = r.Task.PID, r.Task.Comm
-			if c.process {
-				l.Command = commandLine(r.Task.Process)
-			} else {
-				l.TID = r.Task.TID
-			}
-		}
-		if r.NoEntry > 0 {
-			l.NoEntry = &r.NoEntry
-		}
-		if r.Func.Image == trace.SyscallImage {
-			l.Errors = &r.Errors
-		}
-		if from, off := t.OffFrom(r.Func); off {
-			l.OffFrom = &from
-		}
-		if err := enc.Encode(l); err != nil {
-			return err
+	fn := t.Func(r.Func)
+	l := reportLine{
+		Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
+		Calls: r.Calls, Total: known(r.Total), Self: known(r.Self), Avg: known(r.Avg),
+		CPU: known(r.CPU), Wait: known(r.Wait), Unknown: known(r.Unknown),
+		Min: known(r.Min), Max: known(r.Max), P99: known(r.P99), StdDev: known(int64(r.StdDev)),
+		Unwound: r.Unwound, Unfinished: r.Unfinished,
+	}
+	if fn.Addr != 0 {
+		l.Address = fmt.Sprintf("%#x", fn.Addr)
+	}
+	if int(r.Func.Image) < len(t.Images) {
+		l.Image = t.Images[r.Func.Image].Path
+	}
+	if r.Task != nil {
+		l.PID, l.Comm = r.Task.PID, r.Task.Comm
+		if c.process {
+			l.Command = commandLine(r.Task.Process)
+		} else {
+			l.TID = r.Task.TID
 		}
 	}
-	return nil
+	if r.NoEntry > 0 {
+		l.NoEntry = &r.NoEntry
+	}
+	if r.Func.Image == trace.SyscallImage {
+		l.Errors = &r.Errors
+	}
+	if from, off := t.OffFrom(r.Func); off {
+		l.OffFrom = &from
+	}
+	return l
 }
