@@ -79,6 +79,7 @@ func TestClients(t *testing.T) {
 		{"pprof", []string{"go"}, askPprof},
 		{"callgrind", []string{"callgrind_annotate"}, askCallgrindAnnotate},
 		{"perfetto", []string{"protoc"}, askProtoc},
+		{"ctf", []string{"babeltrace2"}, askBabeltrace},
 		{"csv", []string{"/usr/bin/python3"}, askPython},
 	} {
 		t.Run(c.format, func(t *testing.T) {
@@ -272,6 +273,33 @@ func askProtoc(t *testing.T, file string) map[string]sums {
 	return got
 }
 
+// askBabeltrace reads what it prints of each event.
+func askBabeltrace(t *testing.T, dir string) map[string]sums {
+	line := regexp.MustCompile(`^\[(\d+)\.(\d{9})\] .* func_(entry|exit): \{ .*vtid = (\d+), stack = (\d+).* \}, ` +
+		`\{ func = \( "(\w+)" : container = \d+ \) \}$`)
+	got, stacks := map[string]sums{}, map[string]*stack{}
+	for l := range strings.Lines(output(t, "babeltrace2", "--clock-seconds", dir)) {
+		m := line.FindStringSubmatch(strings.TrimSpace(l))
+		if m == nil {
+			t.Fatalf("babeltrace2 prints %q", l)
+		}
+		at, err := strconv.ParseInt(m[1]+m[2], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		track := m[4] + "/" + m[5]
+		if stacks[track] == nil {
+			stacks[track] = &stack{}
+		}
+		if m[3] == "entry" {
+			stacks[track].begin(m[6], at)
+		} else {
+			stacks[track].end(t, at, got)
+		}
+	}
+	return got
+}
+
 func askPython(t *testing.T, file string) map[string]sums {
 	out := output(t, "/usr/bin/python3", "-c", `
 import csv, collections, json, sys
@@ -290,4 +318,30 @@ print(json.dumps(rows))
 		got[name] = sums{r[0], r[1]}
 	}
 	return got
+}
+
+// TestBabeltraceNotes: labels with any text, marks, and lost events, of which babeltrace2 itself warns.
+func TestBabeltraceNotes(t *testing.T) {
+	testtool.Need(t, "babeltrace2")
+	cmd := exec.Command("babeltrace2", "--clock-seconds", exported(t, sample.Small(t), "ctf"))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	for _, want := range []string{
+		`func_entry: { vpid = 7, vtid = 7, stack = 9, procname = "prog" }, { func = ( "g;\"h\"" : container = `,
+		`mark: { vpid = 7, vtid = 7, stack = 0, procname = "prog" }, { text = "half`,
+		`[1700000000.000001000] (+0.000000990) func_entry: { vpid = 7, vtid = 9, stack = 0, procname = "worker \"1\"" }`,
+	} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no line has %s", want)
+		}
+	}
+	if !strings.Contains(stderr.String(), "Tracer discarded 5 events") {
+		t.Errorf("no warning of lost events, but: %s", stderr.String())
+	}
+	if t.Failed() {
+		t.Log(stdout.String())
+	}
 }

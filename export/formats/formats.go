@@ -10,6 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/export/callgrind"
 	"github.com/fentry-dev/fentry/export/chrome"
 	"github.com/fentry-dev/fentry/export/csv"
+	"github.com/fentry-dev/fentry/export/ctf"
 	"github.com/fentry-dev/fentry/export/folded"
 	"github.com/fentry-dev/fentry/export/perfetto"
 	"github.com/fentry-dev/fentry/export/pprof"
@@ -69,6 +70,10 @@ var All = []Format{
 	{
 		Name: "callgrind", Suffixes: []string{".callgrind"}, Readers: "callgrind_annotate, KCachegrind",
 		Merged: true, Write: callgrind.Write,
+	},
+	{
+		Name: "ctf", Suffixes: []string{".ctf"}, Readers: "babeltrace2, Trace Compass (a directory)",
+		Binary: true, PerEvent: 13, WriteDir: ctf.Write,
 	},
 	{
 		Name: "csv", Suffixes: []string{".csv"}, Readers: "spreadsheets, DuckDB, SQLite",
