@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"arch/arm64":         {"arch"},
 	"symbol":             {"elfio", "elfio/ehframe", "internal/bigslice", "internal/mapped", "internal/parallel"},
 	"names":              {"elfio", "symbol", "internal/format", "internal/machine", "internal/mapped", "internal/sitetable"},
+	"arguments":          {"internal/safetext"},
 	"record": {"elfio", "arch", "arch/amd64", "arch/arm64", "record/code", "record/plain", "symbol",
 		"internal/bigslice", "internal/parallel"},
 	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "arch/arm64", "record/code", "symbol", "internal/parallel"},

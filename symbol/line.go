@@ -43,6 +43,16 @@ func (t *Table) Line(addr uint64) (l Line, ok bool, err error) {
 	return l, ok, err
 }
 
+// DWARF returns the debug information of the image, which is good until Close. Errors are those of Line. Nothing of it
+// has been checked but the headers of its units: debug/dwarf can panic over the rest, and reads a file that may be
+// truncated meanwhile.
+func (t *Table) DWARF() (*dwarf.Data, error) {
+	if _, _, err := t.Line(0); err != nil {
+		return nil, err
+	}
+	return t.lines.data, nil
+}
+
 // lineIndex finds the line table an address is in.
 type lineIndex struct {
 	once sync.Once

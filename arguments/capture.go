@@ -1,0 +1,313 @@
+package arguments
+
+import (
+	"fmt"
+	"slices"
+)
+
+// What is captured of a call is a list of words, from registers and the stack, and behind it pieces of memory to which
+// some of them point. An operation makes one of either; who runs them writes the words to one record and each piece of
+// memory to a record of its own, which says which word has led there. So a reader needs to know nothing of the
+// operations: a Value says which words it has.
+
+// An Op is one thing to capture.
+type Op struct {
+	Code Code
+	// From is the register, the word of the stack, or for what is memory the captured word that points to it.
+	From uint8
+	// N is how many bytes of memory are captured at most.
+	N uint16
+}
+
+// A Code says what an Op captures.
+type Code uint8
+
+// Codes of operations. Those up to OpX87 are words, which come first.
+const (
+	OpGeneral      Code = iota + 1 // a general register: a word
+	OpFloat                        // the low half of a floating-point register: a word
+	OpVector                       // all of one: two words
+	OpStack                        // a word of the stack, counted from the first that can be an argument
+	OpX87                          // the top of the x87's stack: two words
+	OpNothing                      // a word of zeros
+	OpBytes                        // N bytes
+	OpString                       // text up to a NUL
+	OpSpan                         // bytes whose length is in the word behind the address
+	OpSpanBefore                   // ... in the word before it
+	OpSpanAt                       // From points to an address and a length
+	OpSpanAtBefore                 // ... to a length and an address
+)
+
+// Limits of what is captured of one end of a call.
+const (
+	MaxOps   = 32
+	MaxWords = 64
+	maxBytes = 64 // of one value in memory
+	maxText  = 64
+)
+
+// A Capture is what is captured of the calls of a function, and how it is shown.
+type Capture struct {
+	Entry []Op `json:"-"` // at the beginning
+	Exit  []Op `json:"-"` // at the end
+
+	Params []Value `json:"p,omitempty"`
+	Result *Value  `json:"r,omitempty"`
+}
+
+// A Value is an argument or a result.
+type Value struct {
+	Name   string `json:"n,omitempty"`
+	Type   *Type  `json:"t"`
+	Format string `json:"f,omitempty"` // as in an Item
+	Word   int    `json:"w,omitempty"` // the first of its words
+	Words  int    `json:"c,omitempty"` // how many; 0: nothing is known
+	Stride int    `json:"s,omitempty"` // how many bytes of each word it has, if not 8
+	// Indirect: its word is where it is.
+	Indirect bool `json:"i,omitempty"`
+	// More: a variadic function's, of which only the words are known.
+	More bool `json:"m,omitempty"`
+}
+
+// program collects operations.
+type program struct {
+	words  []Op
+	memory []Op
+	n      int // words that are captured
+	full   bool
+}
+
+func (p *program) ops() []Op { return slices.Concat(p.words, p.memory) }
+
+// take makes a value of what is at a location.
+func (p *program) take(name string, t *Type, l location, format string) Value {
+	v := Value{Name: name, Type: t, Word: p.n, Indirect: l.indirect, Format: format}
+	if l.unknown || p.full {
+		return v
+	}
+	before := *p
+	for _, pc := range l.pieces {
+		p.piece(pc)
+	}
+	if len(l.pieces) > 1 && l.pieces[0].at == inFloat && l.pieces[0].bytes < 8 {
+		v.Stride = l.pieces[0].bytes
+	}
+	v.Words = p.n - v.Word
+	p.follow(&v)
+	if len(p.words)+len(p.memory) > MaxOps || p.n > MaxWords {
+		*p = before
+		p.full = true
+		v.Words = 0
+	}
+	return v
+}
+
+func (p *program) piece(pc piece) {
+	op := Op{From: uint8(pc.n)}
+	n := 1
+	switch pc.at {
+	case inGeneral:
+		op.Code = OpGeneral
+	case inFloat:
+		op.Code = OpFloat
+		if pc.bytes > 8 {
+			op.Code, n = OpVector, 2
+		}
+	case onStack:
+		op.Code = OpStack
+	case inX87:
+		op.Code, n = OpX87, 2
+	case nowhere:
+		op.Code = OpNothing
+	}
+	p.words = append(p.words, op)
+	p.n += n
+}
+
+// follow adds the memory that a value is in, or points to.
+func (p *program) follow(v *Value) {
+	if v.Words == 0 {
+		return
+	}
+	at, t := uint8(v.Word), v.Type
+	add := func(c Code, n int) { p.memory = append(p.memory, Op{c, at, uint16(n)}) }
+	spanAt := func(t *Type) {
+		if t.Swapped {
+			add(OpSpanAtBefore, maxText)
+		} else {
+			add(OpSpanAt, maxText)
+		}
+	}
+	switch {
+	case v.Indirect && (t.Kind == Span || t.Kind == Text):
+		spanAt(t)
+	case v.Indirect:
+		add(OpBytes, min(t.Size, maxBytes))
+	case t.Kind == String:
+		add(OpString, maxText)
+	case t.Kind == Span && t.Swapped:
+		at++
+		add(OpSpanBefore, maxText)
+	case t.Kind == Span:
+		add(OpSpan, maxText)
+	case t.Elem != nil && (t.Kind == Pointer || t.Kind == Reference):
+		if t.Elem.Kind == Span || t.Elem.Kind == Text {
+			spanAt(t.Elem)
+		} else {
+			add(OpBytes, min(t.Elem.Size, maxBytes))
+		}
+	}
+}
+
+// What says which ends of calls are captured.
+type What uint8
+
+// Ends of calls.
+const (
+	Entries What = 1 << iota
+	Exits
+)
+
+// Plan says what is captured of a function's calls. f is nil if nothing is known of it: then specs say all there is to
+// say. The result is nil if there is nothing to capture. Errors are those of items that do not fit the function or the
+// machine.
+func Plan(f *Func, m Machine, what What, items []Item) (*Capture, error) {
+	c := &Capture{}
+	var entry, exit program
+	if len(items) > 0 {
+		if err := c.planItems(f, m, items, &entry, &exit); err != nil {
+			return nil, err
+		}
+	} else if f != nil {
+		if what&Entries != 0 {
+			c.planParams(f, m, &entry)
+		}
+		if what&Exits != 0 && f.Result != nil {
+			l := unknownLocation()
+			if f.Why == "" {
+				l = m.callOf(f.Result).result(f.Result)
+			}
+			v := exit.take("", f.Result, l, "")
+			c.Result = &v
+		}
+	}
+	if c.Params == nil && c.Result == nil {
+		return nil, nil
+	}
+	c.Entry, c.Exit = entry.ops(), exit.ops()
+	return c, nil
+}
+
+// planParams plans all parameters of a function.
+func (c *Capture) planParams(f *Func, m Machine, entry *program) {
+	c.Params = []Value{}
+	lost := f.Why != ""
+	call := m.callOf(f.Result)
+	for _, p := range f.Params {
+		l := unknownLocation()
+		if !lost {
+			l = call.argument(p.Type)
+			lost = l.unknown
+		}
+		c.Params = append(c.Params, entry.take(p.Name, p.Type, l, ""))
+	}
+	if f.Variadic && !lost {
+		l := location{}
+		for range maxMore {
+			next := call.argument(&Type{Kind: Uint, Size: 8})
+			l.pieces = append(l.pieces, next.pieces...)
+		}
+		v := entry.take("", &Type{Kind: Array, Elem: &Type{Kind: Uint, Size: 8}, Count: maxMore, Size: 8 * maxMore}, l, "x")
+		v.More = true
+		c.Params = append(c.Params, v)
+	}
+}
+
+// maxMore is how many words are captured of what a variadic function is called with.
+const maxMore = 4
+
+func (c *Capture) planItems(f *Func, m Machine, items []Item, entry, exit *program) error {
+	for i := range items {
+		it := &items[i]
+		format := ""
+		if it.Format != 0 {
+			format = string(it.Format)
+		}
+		t := it.typ()
+		if it.kind == itemResult {
+			if it.Format == 0 && f != nil && f.Result != nil {
+				t = f.Result
+			}
+			v := exit.take("", t, m.callOf(nil).result(t), format)
+			c.Result = &v
+			continue
+		}
+		l, err := it.location(m)
+		if it.kind == itemParam {
+			var p *Param
+			p, l, err = f.param(m, it.Name)
+			if err == nil && it.Format == 0 {
+				t = p.Type
+			} else if err == nil && it.Bits == 0 && p.Type.Size <= 8 && it.Format != 'c' && it.Format != 's' && it.Format != 'S' {
+				t.Size = p.Type.Size
+			}
+		}
+		if err != nil {
+			return err
+		}
+		c.Params = append(c.Params, entry.take(it.Name, t, l, format))
+	}
+	return nil
+}
+
+// param finds a parameter by its name, and where it is.
+func (f *Func) param(m Machine, name string) (*Param, location, error) {
+	if f == nil {
+		return nil, location{}, fmt.Errorf("no debug information says where %q is", name)
+	}
+	call, lost := m.callOf(f.Result), f.Why != ""
+	for i := range f.Params {
+		p := &f.Params[i]
+		l := unknownLocation()
+		if !lost {
+			l = call.argument(p.Type)
+			lost = l.unknown
+		}
+		if p.Name == name {
+			return p, l, nil
+		}
+	}
+	return nil, location{}, fmt.Errorf("%s has no parameter %q", f.Name, name)
+}
+
+// location is where an item says that its value is.
+func (it *Item) location(m Machine) (location, error) {
+	call := m.callOf(nil)
+	word, float := &Type{Kind: Uint, Size: 8}, &Type{Kind: Float, Size: 8}
+	one := func(p piece) (location, error) { return location{pieces: []piece{p}}, nil }
+	switch it.kind {
+	case itemInteger, itemFloat:
+		t := word
+		if it.kind == itemFloat {
+			if t = float; it.Bits == 80 && m == AMD64 {
+				t = it.typ()
+			}
+		}
+		for range it.n {
+			call.argument(t)
+		}
+		return call.argument(t), nil
+	case itemStack:
+		return one(piece{onStack, it.n, 8})
+	case itemRegister, itemVector:
+		if Machine(it.n>>8) != m {
+			return location{}, fmt.Errorf("%s is a register of another machine", it.Name)
+		}
+		at := inGeneral
+		if it.kind == itemVector {
+			at = inFloat
+		}
+		return one(piece{at, it.n & 0xff, 8})
+	}
+	return location{}, nil
+}

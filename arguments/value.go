@@ -1,0 +1,446 @@
+package arguments
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+
+	"github.com/fentry-dev/fentry/internal/safetext"
+)
+
+// Values as people and programs see them. The same bytes are shown as text, in the manner of C, and as JSON: numbers,
+// strings, objects for structs; addresses as text, since JSON's numbers are not exact. What is unknown is <unknown>, or
+// null; what could not be read is its address in <>.
+
+// Memory is what was captured of the program's memory at one end of a call.
+type Memory []Region
+
+// A Region is a piece of Memory.
+type Region struct {
+	Address    uint64
+	Bytes      []byte
+	Text       bool // Bytes end before a NUL, unless one of the following says that none was seen
+	Cut        bool // there is more
+	Unreadable bool // there is more, which could not be read
+}
+
+// at finds what was captured at an address.
+func (m Memory) at(address uint64) *Region {
+	for i := range m {
+		if m[i].Address == address {
+			return &m[i]
+		}
+	}
+	return nil
+}
+
+// AppendArguments appends the arguments of a call as C has them, without parentheses.
+func (c *Capture) AppendArguments(b []byte, words []uint64, m Memory) []byte {
+	for i := range c.Params {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = c.Params[i].AppendText(b, words, m)
+	}
+	return b
+}
+
+// AppendText appends a value as C has it.
+func (v *Value) AppendText(b []byte, words []uint64, m Memory) []byte {
+	s := shower{b: b, m: m, format: v.Format}
+	s.show(v, words)
+	return s.b
+}
+
+// AppendJSON appends a value as JSON.
+func (v *Value) AppendJSON(b []byte, words []uint64, m Memory) []byte {
+	s := shower{b: b, m: m, format: v.Format, json: true}
+	s.show(v, words)
+	return s.b
+}
+
+// AppendObject appends the arguments of a call as a JSON object: by their names, or as arg1, arg2 and so on.
+func (c *Capture) AppendObject(b []byte, words []uint64, m Memory) []byte {
+	b = append(b, '{')
+	for i := range c.Params {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = safetext.AppendJSON(b, c.ParamName(i))
+		b = c.Params[i].AppendJSON(append(b, ':'), words, m)
+	}
+	return append(b, '}')
+}
+
+// ParamName is what a parameter is called: its name, or arg and its number from 1.
+func (c *Capture) ParamName(i int) string {
+	if n := c.Params[i].Name; n != "" {
+		return n
+	}
+	return "arg" + strconv.Itoa(i+1)
+}
+
+// bytes returns a value's own bytes, false if they were not captured.
+func (v *Value) bytes(words []uint64) ([]byte, bool) {
+	if v.Words <= 0 || v.Word < 0 || v.Words > MaxWords || v.Word+v.Words > len(words) {
+		return nil, v.Type != nil && v.Type.Size == 0 && v.Type.Kind != Unknown
+	}
+	stride := 8
+	if v.Stride > 0 && v.Stride < 8 {
+		stride = v.Stride
+	}
+	var b []byte
+	for _, w := range words[v.Word : v.Word+v.Words] {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], w)
+		b = append(b, word[:stride]...)
+	}
+	return b, true
+}
+
+type shower struct {
+	b      []byte
+	m      Memory
+	json   bool
+	format string
+	room   int // how many values of arrays and structs are shown yet
+}
+
+func (s *shower) str(text string) { s.b = append(s.b, text...) }
+
+// name appends a word that stands for a value.
+func (s *shower) name(text string) {
+	if s.json {
+		s.b = safetext.AppendJSON(s.b, text)
+	} else {
+		s.str(safetext.Line(text))
+	}
+}
+
+func (s *shower) unknown() {
+	if s.json {
+		s.str("null")
+	} else {
+		s.str("<unknown>")
+	}
+}
+
+// unreadable appends an address of which nothing could be read.
+func (s *shower) unreadable(address uint64) {
+	if address == 0 {
+		s.null()
+		return
+	}
+	s.name("<" + hex(address) + ">")
+}
+
+func (s *shower) null() {
+	if s.json {
+		s.str("null")
+	} else {
+		s.str("NULL")
+	}
+}
+
+func hex(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
+
+func (s *shower) show(v *Value, words []uint64) {
+	const shown = 32
+	s.room = shown
+	b, ok := v.bytes(words)
+	if !ok || v.Type == nil {
+		s.unknown()
+		return
+	}
+	if !v.Indirect {
+		if v.More {
+			s.more(b)
+			return
+		}
+		s.value(v.Type, b, 0)
+		return
+	}
+	if len(b) < 8 {
+		s.unknown()
+		return
+	}
+	address := binary.LittleEndian.Uint64(b)
+	if v.Type.Kind == Span || v.Type.Kind == Text {
+		s.spanAt(v.Type, address)
+		return
+	}
+	s.at(v.Type, address)
+}
+
+// at appends the value at an address.
+func (s *shower) at(t *Type, address uint64) {
+	r := s.m.at(address)
+	if r == nil || len(r.Bytes) < t.Size && r.Unreadable {
+		s.unreadable(address)
+		return
+	}
+	s.value(t, r.Bytes, 0)
+}
+
+// spanAt appends the text to which an address and a length at an address lead.
+func (s *shower) spanAt(t *Type, address uint64) {
+	r := s.m.at(address)
+	if r == nil || len(r.Bytes) < 16 {
+		s.unreadable(address)
+		return
+	}
+	s.span(t, r.Bytes)
+}
+
+// span appends the text of an address and a length.
+func (s *shower) span(t *Type, b []byte) {
+	if len(b) < 16 {
+		s.unknown()
+		return
+	}
+	address, n := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	if t.Swapped {
+		address, n = n, address
+	}
+	if n == 0 {
+		s.text(nil, false)
+		return
+	}
+	r := s.m.at(address)
+	if r == nil || len(r.Bytes) == 0 {
+		s.unreadable(address)
+		return
+	}
+	s.text(r.Bytes[:min(uint64(len(r.Bytes)), n)], uint64(len(r.Bytes)) < n)
+}
+
+// more appends words of a variadic function: nobody knows which of them were passed.
+func (s *shower) more(b []byte) {
+	if !s.json {
+		s.str("...")
+		return
+	}
+	s.str("[")
+	for i := 0; i+8 <= len(b); i += 8 {
+		if i > 0 {
+			s.str(",")
+		}
+		s.name(hex(binary.LittleEndian.Uint64(b[i:])))
+	}
+	s.str("]")
+}
+
+// text appends bytes as a string.
+func (s *shower) text(b []byte, cut bool) {
+	if s.json {
+		s.b = safetext.AppendJSON(s.b, string(b))
+		return
+	}
+	s.b = AppendQuoted(s.b, b, '"')
+	if cut {
+		s.str("...")
+	}
+}
+
+// value appends a value of a type that begins with b.
+func (s *shower) value(t *Type, b []byte, depth int) {
+	s.room--
+	if t == nil || depth > maxNesting || len(b) < t.Size && !t.aggregate() && t.Kind != Array {
+		s.unknown()
+		return
+	}
+	switch t.Kind {
+	case Bool:
+		if len(b) > 0 {
+			s.str(strconv.FormatBool(b[0] != 0))
+		} else {
+			s.unknown()
+		}
+	case Char, Int, Uint, Enum:
+		if u, ok := unsigned(b, t.Size); ok {
+			s.integer(t, u)
+		} else {
+			s.wide(t, b)
+		}
+	case Float, LongDouble, Complex:
+		s.floats(t, b)
+	case Pointer, Reference, String:
+		s.pointer(t, b, depth)
+	case Span:
+		s.span(t, b)
+	case Struct, Union:
+		s.members(t, b, depth)
+	case Array, Vector:
+		s.elements(t, b, depth)
+	default:
+		s.unknown()
+	}
+}
+
+// unsigned reads a number of up to 8 bytes.
+func unsigned(b []byte, size int) (uint64, bool) {
+	var w [8]byte
+	if size < 1 || size > 8 || len(b) < size {
+		return 0, false
+	}
+	copy(w[:], b[:size])
+	return binary.LittleEndian.Uint64(w[:]), true
+}
+
+// wide appends a number of 16 bytes.
+func (s *shower) wide(t *Type, b []byte) {
+	if t.Size != 16 || len(b) < 16 {
+		s.unknown()
+		return
+	}
+	low, high := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	if high == 0 {
+		s.str(strconv.FormatUint(low, 10))
+		return
+	}
+	if t.Kind == Int && high == math.MaxUint64 && low>>63 != 0 {
+		s.str(strconv.FormatInt(int64(low), 10))
+		return
+	}
+	digits := strconv.FormatUint(low, 16)
+	for len(digits) < 16 {
+		digits = "0" + digits
+	}
+	s.name(hex(high) + digits)
+}
+
+// integer appends a number as the format, or else its type, says.
+func (s *shower) integer(t *Type, u uint64) {
+	shift := 64 - 8*t.Size
+	i := int64(u<<shift) >> shift
+	switch s.format {
+	case "x":
+		s.name(hex(u))
+		return
+	case "o":
+		s.name("0" + strconv.FormatUint(u, 8))
+		return
+	case "d":
+		s.str(strconv.FormatInt(i, 10))
+		return
+	case "u":
+		s.str(strconv.FormatUint(u, 10))
+		return
+	case "i":
+		const small = 100000
+		if i >= small || i <= -small {
+			s.name(hex(u))
+			return
+		}
+	}
+	switch {
+	case t.Kind == Char && t.Size == 1:
+		if s.json {
+			s.b = safetext.AppendJSON(s.b, string(rune(byte(u))))
+		} else {
+			s.b = AppendQuoted(s.b, []byte{byte(u)}, '\'')
+		}
+	case t.Kind == Enum:
+		s.enum(t, i)
+	case t.Kind == Uint:
+		s.str(strconv.FormatUint(u, 10))
+	default:
+		s.str(strconv.FormatInt(i, 10))
+	}
+}
+
+func (s *shower) floats(t *Type, b []byte) {
+	if t.Kind == Complex {
+		half := &Type{Kind: Float, Size: t.Size / 2}
+		if t.Size == 32 {
+			half.Kind = LongDouble
+		}
+		if t.Size/2 > len(b) {
+			s.unknown()
+			return
+		}
+		re, ok := float(half, b)
+		im, ok2 := float(half, b[t.Size/2:])
+		if !ok || !ok2 {
+			s.unknown()
+			return
+		}
+		text := strconv.FormatFloat(re, 'g', -1, precision(half))
+		if im >= 0 || math.IsNaN(im) {
+			text += "+"
+		}
+		s.name(text + strconv.FormatFloat(im, 'g', -1, precision(half)) + "i")
+		return
+	}
+	f, ok := float(t, b)
+	if !ok {
+		s.unknown()
+		return
+	}
+	if s.json && (math.IsNaN(f) || math.IsInf(f, 0)) {
+		s.name(strconv.FormatFloat(f, 'g', -1, 64))
+		return
+	}
+	s.b = strconv.AppendFloat(s.b, f, 'g', -1, precision(t))
+}
+
+// precision is how many bits a number is shown with.
+func precision(t *Type) int {
+	if t.Size <= 4 {
+		return 32
+	}
+	return 64
+}
+
+// float reads a number; what does not fit into a float64 is rounded.
+func float(t *Type, b []byte) (float64, bool) {
+	if len(b) < t.Size {
+		return 0, false
+	}
+	switch {
+	case t.Kind == LongDouble && t.Size >= 10:
+		m, e := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint16(b[8:])
+		sign := 1.0
+		if e>>15 != 0 {
+			sign = -1
+		}
+		switch e &= 0x7fff; {
+		case e == 0x7fff && m<<1 == 0:
+			return math.Inf(int(sign)), true
+		case e == 0x7fff:
+			return math.NaN(), true
+		}
+		return sign * math.Ldexp(float64(m), int(e)-16383-63), true
+	case t.Size == 8:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b)), true
+	case t.Size == 4:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), true
+	case t.Size == 2:
+		h := binary.LittleEndian.Uint16(b)
+		return scaled(uint64(h>>15), int(h>>10&0x1f), 0x1f, 15, float64(h&0x3ff)/(1<<10)), true
+	case t.Size == 16:
+		low, high := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+		fraction := float64(high&(1<<48-1))/(1<<48) + float64(low)/(1<<48)/(1<<32)/(1<<32)
+		return scaled(high>>63, int(high>>48&0x7fff), 0x7fff, 16383, fraction), true
+	}
+	return 0, false
+}
+
+// scaled makes a number of the parts of an IEEE 754 one.
+func scaled(sign uint64, e, top, bias int, fraction float64) float64 {
+	var f float64
+	switch {
+	case e == top && fraction == 0:
+		f = math.Inf(1)
+	case e == top:
+		f = math.NaN()
+	case e == 0:
+		f = math.Ldexp(fraction, 1-bias)
+	default:
+		f = math.Ldexp(1+fraction, e-bias)
+	}
+	if sign != 0 {
+		f = -f
+	}
+	return f
+}
