@@ -108,6 +108,18 @@ func NoteText(ev *trace.Event) (text string, ok bool) {
 	return "", false
 }
 
+// Note is the name of an event that is shown as an instant: the function of a call that has no end, or NoteText. ok is
+// false for others, which are left out.
+func (s *Summary) Note(t *trace.Trace, ev *trace.Event) (name string, ok bool) {
+	if ev.Kind == trace.Entry {
+		return t.Name(ev.Func), true
+	}
+	if name, ok = NoteText(ev); !ok {
+		s.LeaveEvent(ev)
+	}
+	return name, ok
+}
+
 // maxCached bounds what a Cache keeps when a damaged trace has functions without end.
 const maxCached = 1 << 20
 

@@ -57,6 +57,9 @@ type Spans struct {
 	newest *Track
 }
 
+// Resumed names, in a Summary, the returns of coroutines' calls whose first end was that they were unwound.
+const Resumed = "returns of calls that had been unwound"
+
 // Event takes the next event.
 func (s *Spans) Event(ev *trace.Event) error {
 	k := s.track(ev)
@@ -86,7 +89,7 @@ func (s *Spans) Event(ev *trace.Event) error {
 func (s *Spans) end(k *Track, at int64, ev *trace.Event) error {
 	switch {
 	case ev.Flags&trace.FlagResumed != 0:
-		s.Sum.Leave("returns of calls that had been unwound", 1)
+		s.Sum.Leave(Resumed, 1)
 		return nil
 	case ev.Flags&trace.FlagInherited != 0:
 		s.Sum.Leave("ends, in forked children, of calls that the parent began", 1)

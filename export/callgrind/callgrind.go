@@ -69,8 +69,7 @@ func (c *collector) row(fn trace.FuncID) *row {
 // add adds a path and those below it, and returns the time in them.
 func (c *collector) add(n *trace.Node) int64 {
 	r := c.row(n.Func)
-	c.sum.Calls += n.Calls
-	c.sum.Leave("paths beyond the limits of the tree, folded into shorter ones: calls", n.Folded)
+	c.sum.Count(n)
 	time := n.Self
 	if c.untimed {
 		time = int64(n.Calls)

@@ -91,18 +91,12 @@ func (c *writer) End(k *export.Track, at int64, fn trace.FuncID) error {
 
 // Note is that of export.SpanWriter.
 func (c *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
-	var name string
-	switch ev.Kind {
-	case trace.Entry:
-		name = c.t.Name(ev.Func)
-	case trace.Comm:
+	if ev.Kind == trace.Comm {
 		return c.name(k, ev.Comm)
-	default:
-		var ok bool
-		if name, ok = export.NoteText(ev); !ok {
-			c.sum.LeaveEvent(ev)
-			return nil
-		}
+	}
+	name, ok := c.sum.Note(c.t, ev)
+	if !ok {
+		return nil
 	}
 	if err := c.release(c.of(k)); err != nil {
 		return err

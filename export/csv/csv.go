@@ -56,7 +56,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 		case trace.Exit, trace.Unwound, trace.Unfinished:
 			switch {
 			case ev.Flags&trace.FlagResumed != 0:
-				sum.Leave("returns of calls that had been unwound", 1)
+				sum.Leave(export.Resumed, 1)
 				return nil
 			case ev.Flags&trace.FlagNoEntry == 0:
 				start -= ev.Dur

@@ -21,21 +21,18 @@ import (
 
 // Write writes the paths of s.
 func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
-	several := len(s.Trace.Processes) > 1
-	root, err := s.Graph(trace.GraphOptions{PerProcess: several, KeepRecursion: true})
+	roots, err := s.Roots()
 	if err != nil {
 		return sum, err
 	}
 	b := bufio.NewWriterSize(w, 64<<10)
 	f := folder{w: b, s: s, sum: &sum, untimed: s.Trace.Clockless()}
-	for _, n := range root.Children {
-		if several && n.Task != nil {
-			for _, c := range n.Children {
-				f.write(c, name(fmt.Sprintf("%s-%d", n.Task.Comm, n.Task.PID))+";")
-			}
-			continue
+	for _, r := range roots {
+		process := ""
+		if r.Task != nil {
+			process = name(fmt.Sprintf("%s-%d", r.Task.Comm, r.Task.PID)) + ";"
 		}
-		f.write(n, "")
+		f.write(r.Node, process)
 	}
 	return sum, b.Flush()
 }
@@ -49,8 +46,7 @@ type folder struct {
 
 func (f *folder) write(n *trace.Node, path string) {
 	path += name(f.s.Trace.Name(n.Func))
-	f.sum.Calls += n.Calls
-	f.sum.Leave("paths beyond the limits of the tree, folded into shorter ones: calls", n.Folded)
+	f.sum.Count(n)
 	value := n.Self
 	if f.untimed {
 		value = int64(n.Calls)

@@ -127,16 +127,9 @@ func (p *writer) End(k *export.Track, at int64, _ trace.FuncID) error {
 
 // Note is that of export.SpanWriter.
 func (p *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
-	var name string
-	switch ev.Kind {
-	case trace.Entry:
-		name = p.t.Name(ev.Func)
-	default:
-		var ok bool
-		if name, ok = export.NoteText(ev); !ok {
-			p.sum.LeaveEvent(ev)
-			return nil
-		}
+	name, ok := p.sum.Note(p.t, ev)
+	if !ok {
+		return nil
 	}
 	track, err := p.track(k)
 	if err != nil {

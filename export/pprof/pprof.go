@@ -64,8 +64,7 @@ const (
 
 // Write writes the profile.
 func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
-	several := len(s.Trace.Processes) > 1
-	root, err := s.Graph(trace.GraphOptions{PerProcess: several, KeepRecursion: true})
+	roots, err := s.Roots()
 	if err != nil {
 		return sum, err
 	}
@@ -74,17 +73,8 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 	p.locations.Make = p.location
 	p.images = make([]image, len(s.Trace.Images))
 	p.values()
-	for _, n := range root.Children {
-		if several && n.Task != nil {
-			labels := protobuf.AppendMessage(nil, sampleLabel, protobuf.AppendNumber(protobuf.AppendNumber(nil, labelKey, p.string("pid")), labelNumber, uint64(n.Task.PID)))
-			labels = protobuf.AppendMessage(labels, sampleLabel,
-				protobuf.AppendNumber(protobuf.AppendNumber(nil, labelKey, p.string("comm")), labelString, p.string(n.Task.Comm)))
-			for _, c := range n.Children {
-				p.samples(c, nil, labels)
-			}
-			continue
-		}
-		p.samples(n, nil, nil)
+	for _, r := range roots {
+		p.samples(r.Node, nil, p.labels(r.Task))
 	}
 	p.mappings()
 	p.times()
@@ -137,11 +127,22 @@ func (p *writer) values() {
 	p.write(protobuf.AppendNumber(nil, profileDefaultSampleType, p.string("time")))
 }
 
+// labels returns what samples of a task's process have in addition, nothing if there is only one process.
+func (p *writer) labels(k *trace.Task) []byte {
+	if k == nil {
+		return nil
+	}
+	pid := protobuf.AppendNumber(nil, labelKey, p.string("pid"))
+	pid = protobuf.AppendNumber(pid, labelNumber, uint64(k.PID))
+	comm := protobuf.AppendNumber(nil, labelKey, p.string("comm"))
+	comm = protobuf.AppendNumber(comm, labelString, p.string(k.Comm))
+	return protobuf.AppendMessage(protobuf.AppendMessage(nil, sampleLabel, pid), sampleLabel, comm)
+}
+
 // samples writes the samples of a path and of those below it. path has the locations around it, outermost first.
 func (p *writer) samples(n *trace.Node, path []uint64, labels []byte) {
 	path = append(path, p.locations.Get(n.Func))
-	p.sum.Calls += n.Calls
-	p.sum.Leave("paths beyond the limits of the tree, folded into shorter ones: calls", n.Folded)
+	p.sum.Count(n)
 	if n.Calls > 0 || n.Self > 0 {
 		var ids, values []byte
 		for i := len(path) - 1; i >= 0; i-- {

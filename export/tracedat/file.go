@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -88,25 +87,19 @@ const optionTraceClock = 4
 func (p *writer) write(w *bufio.Writer) error {
 	head := p.head6()
 	// The list of the places of the pages, and the pages themselves, are the rest.
-	size := len(head) + len("flyrecord\x00") + 16*len(p.buffers)
+	size := len(head) + len("flyrecord\x00") + 16*len(p.pages.buffers)
 	offset := int64(size+pageSize-1) / pageSize * pageSize
 	fill := int(offset) - size
 	head = append(head, "flyrecord\x00"...)
-	for _, b := range p.buffers {
+	for _, b := range p.pages.buffers {
 		head = binary.LittleEndian.AppendUint64(head, uint64(offset))
-		head = binary.LittleEndian.AppendUint64(head, uint64(len(b.pages))*pageSize)
-		offset += int64(len(b.pages)) * pageSize
+		head = binary.LittleEndian.AppendUint64(head, uint64(b.full)*pageSize)
+		offset += int64(b.full) * pageSize
 	}
 	w.Write(append(head, make([]byte, fill)...))
-	page := make([]byte, pageSize)
-	for _, b := range p.buffers {
-		for _, n := range b.pages {
-			if _, err := io.ReadFull(io.NewSectionReader(p.spool, n*pageSize, pageSize), page); err != nil {
-				return err
-			}
-			if _, err := w.Write(page); err != nil {
-				return err
-			}
+	for _, b := range p.pages.buffers {
+		if err := p.pages.write(w, b); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -149,7 +142,7 @@ func (p *writer) head6() []byte {
 	text(4, p.symbols.kallsyms())
 	text(4, "") // formats of trace_printk
 	text(8, p.symbols.commands())
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.buffers)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.pages.buffers)))
 	b = append(b, "options  \x00"...)
 	b = binary.LittleEndian.AppendUint16(b, optionTraceClock)
 	text(4, "local global [mono]\n\x00")

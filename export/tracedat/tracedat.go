@@ -18,75 +18,42 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// The file has all pages of one processor behind each other, and their places in front. The trace has the events of all
-// threads by time. So the pages go to a spool in the order in which they fill, and from there to the file, processor by
-// processor; what is kept in memory is one page of each, and the numbers of the others.
-
 // Write writes the trace. spool is an empty file for as much as is written; it is the caller's to remove.
 func Write(w io.Writer, s *export.Source, spool Spool) (sum export.Summary, err error) {
-	p := &writer{
-		t: s.Trace, sum: &sum, base: s.Trace.Clock.Monotonic,
-		spool: spool, out: bufio.NewWriterSize(spool, 64<<10), symbols: newSymbols(s.Trace),
+	err = newWriter(s, &sum, spool).writeAll(w, s)
+	return sum, err
+}
+
+func newWriter(s *export.Source, sum *export.Summary, spool Spool) *writer {
+	return &writer{
+		t: s.Trace, sum: sum, base: s.Trace.Clock.Monotonic, pages: newPages(spool), symbols: newSymbols(s.Trace),
 	}
-	spans := &export.Spans{W: p, Sum: &sum}
+}
+
+func (p *writer) writeAll(w io.Writer, s *export.Source) error {
+	spans := &export.Spans{W: p, Sum: p.sum}
 	if err := s.Walk(s.Tasks, spans.Event); err != nil {
-		return sum, err
+		return err
 	}
 	if err := spans.Close(); err != nil {
-		return sum, err
+		return err
 	}
-	for _, b := range p.buffers {
-		if b.used > 0 {
-			if err := p.flush(b); err != nil {
-				return sum, err
-			}
-		}
-	}
-	if err := p.out.Flush(); err != nil {
-		return sum, err
+	if err := p.pages.end(); err != nil {
+		return err
 	}
 	b := bufio.NewWriterSize(w, 64<<10)
 	if err := p.write(b); err != nil {
-		return sum, err
+		return err
 	}
-	return sum, b.Flush()
-}
-
-// A Spool is where pages wait.
-type Spool interface {
-	io.Writer
-	io.ReaderAt
-}
-
-const (
-	pageSize = 4096
-	pageHead = 16 // timestamp, and size of the data
-	pageData = pageSize - pageHead
-
-	// Types of events in a page that are not their lengths in words, and the bits of their times.
-	typeTimeExtend = 30
-	deltaBits      = 27
-	maxWords       = 28
-)
-
-// A buffer is the pages of a processor.
-type buffer struct {
-	page  [pageSize]byte
-	used  int     // bytes of data in page
-	start int64   // time of the page
-	last  int64   // of its newest event
-	pages []int64 // numbers of the full ones in the spool
-	tid   int
+	return b.Flush()
 }
 
 type writer struct {
 	t       *trace.Trace
 	sum     *export.Summary
 	base    int64
-	spool   Spool
-	out     *bufio.Writer
-	count   int64 // pages in the spool
-	buffers []*buffer
+	pages   *pages
+	byTrack []*buffer // by Track.Index; nil: it has no events
 	symbols *symbols
 	calls   [][]int64 // by Track.Index: when the open calls began
 	event   []byte
@@ -156,59 +123,18 @@ func (p *writer) head(id uint16, b *buffer) []byte {
 }
 
 func (p *writer) buffer(k *export.Track) *buffer {
-	for k.Index >= len(p.buffers) {
-		p.buffers = append(p.buffers, nil)
+	for k.Index >= len(p.byTrack) {
+		p.byTrack = append(p.byTrack, nil)
 		p.calls = append(p.calls, nil)
 	}
-	if p.buffers[k.Index] == nil {
-		p.buffers[k.Index] = &buffer{tid: k.Task.TID}
+	if p.byTrack[k.Index] == nil {
+		p.byTrack[k.Index] = p.pages.buffer(k.Task.TID)
 		p.symbols.task(k.Task)
 	}
-	return p.buffers[k.Index]
+	return p.byTrack[k.Index]
 }
 
-// add adds an event to a buffer.
 func (p *writer) add(b *buffer, at int64, ev []byte) error {
 	p.event = ev
-	need := 4 + len(ev)
-	if b.used > 0 && at-b.last >= 1<<deltaBits {
-		need += 8
-	}
-	if b.used+need > pageData {
-		if err := p.flush(b); err != nil {
-			return err
-		}
-	}
-	if b.used == 0 {
-		b.start, b.last = at, at
-	}
-	delta := uint64(at - b.last)
-	if delta >= 1<<deltaBits {
-		b.word(uint32(delta)<<5 | typeTimeExtend)
-		b.word(uint32(delta >> deltaBits))
-		delta = 0
-	}
-	b.word(uint32(delta)<<5 | uint32(len(ev)/4))
-	b.used += copy(b.page[pageHead+b.used:], ev)
-	b.last = at
-	return nil
-}
-
-func (b *buffer) word(v uint32) {
-	binary.LittleEndian.PutUint32(b.page[pageHead+b.used:], v)
-	b.used += 4
-}
-
-// flush moves the page of a buffer to the spool.
-func (p *writer) flush(b *buffer) error {
-	binary.LittleEndian.PutUint64(b.page[0:], uint64(p.base+b.start))
-	binary.LittleEndian.PutUint64(b.page[8:], uint64(b.used))
-	clear(b.page[pageHead+b.used:])
-	if _, err := p.out.Write(b.page[:]); err != nil {
-		return err
-	}
-	b.pages = append(b.pages, p.count)
-	p.count++
-	b.used = 0
-	return nil
+	return p.pages.add(b, p.base+at, ev)
 }

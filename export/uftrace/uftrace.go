@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fentry-dev/fentry/export"
@@ -227,12 +228,18 @@ func (p *writer) writeTasks() error {
 		ns := p.base + at
 		return fmt.Sprintf("timestamp=%d.%09d", ns/1e9, ns%1e9)
 	}
+	first := map[int]*trace.Process{} // of those that had a number, the first with a task
+	for _, q := range p.t.Processes {
+		if first[q.PID] == nil && len(q.Tasks) > 0 {
+			first[q.PID] = q
+		}
+	}
 	var lines []line
 	seen := map[int]bool{}
 	for _, d := range p.threads {
 		if !seen[d.pid] {
 			seen[d.pid] = true
-			name, start := p.program(d.pid)
+			name, start := p.program(first[d.pid])
 			start = min(start, d.start)
 			lines = append(lines, line{start, fmt.Sprintf("SESS %s pid=%d sid=%s exename=\"%s\"", stamp(start), d.pid, session,
 				strings.ReplaceAll(safetext.Line(name), `"`, "'"))})
@@ -254,17 +261,15 @@ func (p *writer) writeTasks() error {
 	return p.file("task.txt", &b)
 }
 
-// program returns what a process ran, and since when.
-func (p *writer) program(pid int) (name string, start int64) {
-	for _, q := range p.t.Processes {
-		if q.PID == pid && len(q.Tasks) > 0 {
-			if i := q.Tasks[0].Image; i < len(p.t.Images) {
-				return p.t.Images[i].Path, q.Start
-			}
-			return q.Tasks[0].Comm, q.Start
-		}
+// program returns what a process ran, and since when; of none, nothing.
+func (p *writer) program(q *trace.Process) (name string, start int64) {
+	if q == nil {
+		return "", 0
 	}
-	return "", 0
+	if i := q.Tasks[0].Image; i < len(p.t.Images) {
+		return p.t.Images[i].Path, q.Start
+	}
+	return q.Tasks[0].Comm, q.Start
 }
 
 // paths are the paths of the images as the map and the files with symbols have them, which must be the same, absolute,
@@ -364,9 +369,11 @@ func (p *writer) writeInfo() error {
 		command = safetext.Line(trace.QuoteArgs(p.t.Info.Command))
 	}
 	var tids []string
+	told := map[int]bool{}
 	for _, d := range p.threads {
-		if tid := fmt.Sprint(d.tid); !slices.Contains(tids, tid) {
-			tids = append(tids, tid)
+		if !told[d.tid] {
+			told[d.tid] = true
+			tids = append(tids, strconv.Itoa(d.tid))
 		}
 	}
 	fmt.Fprintf(&b, "exename:%s\ncmdline:%s\ntaskinfo:lines=2\ntaskinfo:nr_tid=%d\ntaskinfo:tids=%s\n", exe, command, len(tids),
