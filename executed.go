@@ -176,7 +176,7 @@ func (e *executed) plan(p *Program) (*patch.Plan, error) {
 // bareOptions are those of a plan that traces nothing.
 func bareOptions(o patch.Options) patch.Options {
 	o.Select, _ = record.NewFilter(nil, []string{"*"})
-	o.Roots, o.Hide, o.Syscalls, o.Keep, o.Bare = nil, nil, nil, true, true
+	o.Roots, o.Hide, o.Actions, o.Syscalls, o.Keep, o.Bare = nil, nil, nil, nil, true, true
 	return o
 }
 

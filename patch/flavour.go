@@ -16,13 +16,23 @@ type flavour interface {
 	refuses(s *record.Site) record.Reason
 	// thunk is the kind of thunk that serves a site.
 	thunk(s *record.Site) arch.ThunkKind
-	// routines are the runtime's, by name, that thunks of a kind call. exit is "" for those that have none. hidden: of
-	// functions that are left out with all inside them.
-	routines(k arch.ThunkKind, hidden bool) (enter, exit string)
+	// routines are the runtime's, by name, that thunks of a kind call. exit is "" for those that have none.
+	routines(k arch.ThunkKind, r role) (enter, exit string)
 	// hides reports whether return addresses are not where unwinders look for them while a function is traced: then
 	// the image's unwind information has to say where they are.
 	hides() bool
 }
+
+// A role is what a function is to the runtime.
+type role uint8
+
+const (
+	usual      role = iota
+	hiding          // it is left out with all inside it
+	actingOnly      // something is done when it is called
+	actingExit      // and when it returns
+	roles
+)
 
 // cCode is the flavour of what C compilers make, in any language: the caller's return address is in one word, on the
 // stack or in a register, and stays there until the function returns; stacks do not move. The runtime keeps that word
@@ -69,10 +79,10 @@ func behindPrologue(s *record.Site) bool {
 	return s.Ret == record.RetFP || s.Ret == record.RetSigned
 }
 
-func (c cCode) routines(k arch.ThunkKind, hidden bool) (enter, exit string) {
+func (c cCode) routines(k arch.ThunkKind, r role) (enter, exit string) {
 	tracer := "graph"
 	switch o := c.o; {
-	case hidden:
+	case r == hiding:
 		tracer = "hide"
 	case o.Tracer == Function:
 		tracer = "func"
@@ -85,7 +95,17 @@ func (c cCode) routines(k arch.ThunkKind, hidden bool) (enter, exit string) {
 	case o.NoClock:
 		tracer = "order"
 	}
-	enter, exit = "fentry_"+tracer+"_enter", "fentry_"+tracer+"_exit"
+	exit = "fentry_" + tracer + "_exit"
+	if r == actingExit {
+		exit = "fentry_act_exit"
+	}
+	if r >= actingOnly {
+		tracer = "act"
+		if c.o.Tracer == Function {
+			tracer = "actfunc"
+		}
+	}
+	enter = "fentry_" + tracer + "_enter"
 	switch k {
 	case arch.ThunkMcount, arch.ThunkMcountFunc, arch.ThunkMcountCount:
 		enter = "fentry_mcount_" + tracer + "_enter"

@@ -61,9 +61,10 @@ type layout struct {
 
 	runtime  runtime
 	runs     []arch.ThunkRun
-	routines [arch.ThunkKinds]enterExit
-	hiding   [arch.ThunkKinds]enterExit // of functions in hidden
-	hidden   []byte                     // bitmap, by id, of functions that are left out with all inside them; nil: none
+	routines [roles][arch.ThunkKinds]enterExit
+	acting   []acting // functions that have actions, in the order of Plan.Functions
+	counts   uint64   // zeroed memory for what actions count
+	hidden   []byte   // bitmap, by id, of functions that are left out with all inside them; nil: none
 
 	windows       []window // of all functions
 	before, after []byte   // their bytes
@@ -210,6 +211,7 @@ func (l *layout) rest(rt *elfio.File) error {
 	if l.hidden != nil {
 		l.runtime.hidden = l.bitmap(".fentry.without", l.hidden)
 	}
+	l.actions()
 	if err := l.unwind(); err != nil {
 		return err
 	}
@@ -256,6 +258,9 @@ func (l *layout) memory(rt *elfio.File) error {
 		{name: "the runtime's memory", size: size, align: align},
 		{name: "relocated word", size: 8, align: 8},
 		{name: "switches", size: stub.SwitchesSize(l.traced), align: 1}, // fewer may be traced in the end
+	}
+	if n := l.findActing(); n > 0 {
+		zeroed = append(zeroed, piece{name: "counts of actions", size: uint64(n) * stub.ActionCountSize, align: 8})
 	}
 	size = 0
 	for i := range zeroed {
@@ -305,8 +310,11 @@ func (l *layout) addZeroed(pieces []piece) {
 		pc.zero, pc.owner, pc.align, pc.used = true, nobody, max(pc.align, 1), pc.size
 		l.pieces = append(l.pieces, pc)
 	}
-	last := l.pieces[len(l.pieces)-2:]
-	l.relWord, l.switches = last[0].addr, last[1].addr
+	added := l.pieces[len(l.pieces)-len(pieces):]
+	l.relWord, l.switches = added[1].addr, added[2].addr
+	if len(added) > 3 {
+		l.counts = added[3].addr
+	}
 }
 
 func alignUp(v, a uint64) uint64 { return (v + a - 1) &^ (a - 1) }
@@ -354,14 +362,12 @@ func (l *layout) callees() (err error) {
 			continue
 		}
 		k := fl.thunk(fn.Site)
-		if l.routines[k].enter == 0 {
-			if l.routines[k], err = l.routinesOf(k, false); err != nil {
-				return err
-			}
-		}
 		if hides(fn.Site) {
 			l.hidden[fn.ID/8] |= 1 << (fn.ID % 8)
-			if l.hiding[k], err = l.routinesOf(k, true); err != nil {
+		}
+		fn.role = l.role(i)
+		if r := &l.routines[fn.role][k]; r.enter == 0 {
+			if *r, err = l.routinesOf(k, fn.role); err != nil {
 				return err
 			}
 		}
@@ -377,6 +383,20 @@ func (l *layout) callees() (err error) {
 		p.ImageID = 1 // 0 means "no image" in a trace
 	}
 	return nil
+}
+
+// role is that of the traced function at a place in Plan.Functions.
+func (l *layout) role(i int) role {
+	id := l.p.Functions[i].ID
+	switch a := l.actingAt(i); {
+	case a != nil && a.exit && l.p.flavour().hides():
+		return actingExit
+	case a != nil:
+		return actingOnly
+	case l.hidden != nil && l.hidden[id/8]>>(id%8)&1 != 0:
+		return hiding
+	}
+	return usual
 }
 
 // identity is a hash that has what identifies the image: its build-id, or without one its code.

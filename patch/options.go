@@ -102,6 +102,8 @@ type Options struct {
 	// Hide leaves out calls of these functions with everything inside them; nil: none. They are traced, so that their
 	// calls are noticed, even if Select does not choose them.
 	Hide *record.Filter
+	// Actions are what is done at calls of some functions beside recording them; nil: nothing. Not for Profile and Count.
+	Actions *Actions
 	// Depth is the maximum depth of nested traced calls to record; 0: unlimited.
 	Depth uint32
 	// Threshold is the duration below which calls leave no events; 0: all calls do.
@@ -149,7 +151,7 @@ func (o *Options) leavesOut(s *record.Site, buildID string) bool {
 
 // selective reports whether an option decides at run time which calls are recorded: frames then keep times and depths.
 func (o *Options) selective() bool {
-	return o.Depth != 0 || o.Threshold != 0 || o.Roots != nil || o.Hide != nil
+	return o.Depth != 0 || o.Threshold != 0 || o.Roots != nil || o.Hide != nil || o.Actions.selective()
 }
 
 // hidden returns what says whether calls of a function are left out with everything inside them.

@@ -36,6 +36,9 @@ type Func struct {
 	ID     uint32 // 1-based index among the traced functions by address; 0 if not traced
 	Action Action
 
+	quiet bool // it is traced for its actions alone, and its calls are not recorded
+	role  role // what it is to the runtime, if it is traced
+
 	displaced uint32 // where the instructions are that its site has displaced, behind layout.displaced
 	back      uint64 // from where they go back to behind the site, if that is out of their reach
 	laid      Action // what the layout was made for
@@ -127,6 +130,9 @@ func (p *Plan) Build() error {
 	if o := &p.Options; o.NoClock && (o.Tracer != FunctionGraph || o.selective()) {
 		return errors.New("without a clock there is the function_graph tracer only, and no roots, functions left out, depth or threshold")
 	}
+	if err := p.Options.checkActions(); err != nil {
+		return err
+	}
 	l := &layout{p: p}
 	p.l = l
 	err := p.check()
@@ -202,6 +208,7 @@ func (p *Plan) choose(sites []record.Site) {
 	buildID := hex.EncodeToString(p.BuildID)
 	p.Functions = bigslice.Make[Func](0, len(sites))
 	selected, hides := p.Options.Select.In(p.Options.Path), p.Options.hidden()
+	acts := p.Options.Actions.of(p.Options.Path)
 	for i := range sites {
 		s := &sites[i]
 		fn := Func{Site: s}
@@ -210,12 +217,22 @@ func (p *Plan) choose(sites []record.Site) {
 			fn.leave(reason)
 		case !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s):
 			fn.Action = Trace
+		case p.acts(&fn, acts(s)):
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop
 		}
 		fn.laid = fn.Action
 		p.Functions = append(p.Functions, fn)
 	}
+}
+
+// acts traces a function that is not selected for its actions. It returns false if there are none.
+func (p *Plan) acts(fn *Func, acts []Act) bool {
+	if len(acts) == 0 {
+		return false
+	}
+	fn.Action, fn.quiet = Trace, quiet(acts)
+	return true
 }
 
 // leave leaves a function alone that was to be traced.

@@ -24,6 +24,9 @@ type runtime struct {
 	roots  uint64 // bitmap of graph roots, 0 for none
 	hidden uint64 // bitmap of functions that are left out with all inside them, 0 for none
 
+	actions  uint64 // table of actions, 0 for none
+	nActions int    // its length
+
 	syms    map[string]uint64
 	defined []link.Symbol
 	frames  *ehframe.Table // its unwind information
@@ -95,8 +98,8 @@ func (l *layout) symbol(name string) (uint64, error) {
 type enterExit struct{ enter, exit uint64 }
 
 // routinesOf finds the routines of thunks of kind k.
-func (l *layout) routinesOf(k arch.ThunkKind, hidden bool) (r enterExit, err error) {
-	enter, exit := l.p.flavour().routines(k, hidden)
+func (l *layout) routinesOf(k arch.ThunkKind, as role) (r enterExit, err error) {
+	enter, exit := l.p.flavour().routines(k, as)
 	if r.enter, err = l.symbol(enter); err == nil && exit != "" {
 		r.exit, err = l.symbol(exit)
 	}
@@ -127,6 +130,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	}
 	if r.hidden != 0 {
 		m.Without = int64(r.hidden - r.image)
+	}
+	if r.actions != 0 {
+		m.Actions, m.Counts, m.NActions = int64(r.actions-r.image), int64(l.counts-r.image), r.nActions
 	}
 	if config, err = c.MarshalBinary(); err != nil {
 		return nil, nil, err

@@ -128,12 +128,8 @@ func (l *layout) writeSite(fn *Func, r route) error {
 // writeThunk writes the thunk of a function.
 func (l *layout) writeThunk(fn *Func, r route, dst []byte) (int, error) {
 	k := l.p.flavour().thunk(fn.Site)
-	routines := &l.routines
-	if l.hidden != nil && l.hidden[fn.ID/8]>>(fn.ID%8)&1 != 0 {
-		routines = &l.hiding
-	}
 	return arch.ThunkSize, l.p.m.thunk(&thunk{
-		addr: l.thunk(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: routines[k],
+		addr: l.thunk(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[fn.role][k],
 		body: r.body, id: fn.ID, frame: fn.Frame, kind: k,
 	}, dst)
 }

@@ -64,6 +64,9 @@ type Image struct {
 	Plain    bool   // functions that no compiler has prepared for tracing are among those with ids
 	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
+	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
+	Counts   int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
+	NActions int    // how many actions there are
 	BuildID  []byte // of the image before it was patched, up to 127 bytes
 	Path     string // of the image, up to 1023 bytes
 }
@@ -107,6 +110,9 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
 	le.PutUint64(b[format.ImageOWithout:], uint64(m.Without))
+	le.PutUint64(b[format.ImageOActions:], uint64(m.Actions))
+	le.PutUint64(b[format.ImageOCounts:], uint64(m.Counts))
+	le.PutUint32(b[format.ImageOActionsCount:], uint32(m.NActions))
 	le.PutUint32(b[format.ImageOMode:], m.Mode)
 	var options uint32
 	if m.Options {

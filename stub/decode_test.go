@@ -247,7 +247,7 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 						k.stack = arg
 					case 20:
 						k.parent = arg
-					case 17, 21, 22, 23, 24:
+					case 17, 21, 22, 23, 24, 25:
 					default:
 						return nil, fmt.Errorf("record of type %d", code)
 					}

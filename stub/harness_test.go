@@ -37,13 +37,15 @@ const thunkSize = arch.ThunkSize
 type buildOptions struct {
 	on     *machine // amd64 unless set
 	config Config
-	cc     string   // gcc, the machine's, unless set
-	flags  []string // for the compiler
-	tracer string   // graph, order, func, profile, count, opt; graph unless set
-	behind bool     // sites are behind the prologue
-	roots  []string // graph roots
-	hidden []string // left out with all inside them
+	cc     string              // gcc, the machine's, unless set
+	flags  []string            // for the compiler
+	tracer string              // graph, order, func, profile, count, opt; graph unless set
+	behind bool                // sites are behind the prologue
+	roots  []string            // graph roots
+	hidden []string            // left out with all inside them
+	acts   map[string][]Action // by function, whose id is not set
 	skip   func(name string) bool
+	leaves bool // functions that have actions return by way of the slow path, too
 	guest  bool // a shared object, to be loaded by a fixture
 }
 
@@ -85,10 +87,15 @@ harness_frames: .zero %[2]d
 harness_roots: .zero %[3]d
 	.globl harness_hidden
 harness_hidden: .zero %[3]d
+	.balign 8
+	.globl harness_actions
+harness_actions: .zero 1024
 	.bss
 	.balign 8
 	.globl harness_switches
 harness_switches: .zero %[4]d
+	.globl harness_counts
+harness_counts: .zero 256
 	.section .note.GNU-stack, "", %%progbits
 `, room*thunkSize, 128+room*128, room/8+8, SwitchesSize(room))
 	if o.guest {
@@ -173,6 +180,7 @@ harness_switches: .zero %[4]d
 		enter = "fentry_mcount_" + o.tracer + "_enter"
 	}
 	var thunks []thunk
+	var actions []Action
 	for _, a := range sites {
 		n := name(a)
 		if o.skip != nil && o.skip(n) {
@@ -185,6 +193,16 @@ harness_switches: .zero %[4]d
 		}
 		if slices.Contains(o.hidden, n) {
 			th.enter, th.exit = addr[strings.Replace(enter, "opt", "hide", 1)], addr["fentry_hide_exit"]
+		}
+		if acts := o.acts[n]; acts != nil {
+			th.enter = addr[acting(enter, o.tracer)]
+			for _, a := range acts {
+				a.ID = th.id
+				actions = append(actions, a)
+				if a.Kind.AtExit() || o.leaves {
+					th.exit = addr["fentry_act_exit"]
+				}
+			}
 		}
 		if th.enter == 0 {
 			t.Fatalf("no %s", enter)
@@ -209,6 +227,10 @@ harness_switches: .zero %[4]d
 	img := Image{
 		ID: 0x1234, Sites: uint32(len(thunks)), Address: info, Thunks: int64(addr["harness_thunks"] - info),
 		Switches: int64(addr["harness_switches"] - info), Path: bin, Mode: o.config.Mode, Options: o.tracer == "opt", NoClock: o.tracer == "order",
+	}
+	if len(actions) > 0 {
+		img.Actions, img.Counts = int64(addr["harness_actions"]-info), int64(addr["harness_counts"]-info)
+		img.NActions = copy(at(addr["harness_actions"])[:1024], AppendActions(nil, actions)) / ActionSize
 	}
 	if o.guest {
 		img.ID, img.Library = guestID, true
@@ -239,4 +261,13 @@ harness_switches: .zero %[4]d
 		t.Fatal(err)
 	}
 	return f
+}
+
+// acting is the name of the enter routine of functions that have actions.
+func acting(enter, tracer string) string {
+	act := "act"
+	if tracer == "func" {
+		act = "actfunc"
+	}
+	return strings.Replace(enter, "_"+tracer+"_", "_"+act+"_", 1)
 }

@@ -47,6 +47,7 @@ var layers = []string{
 	"announce",  // what readers are told of the image
 	"start",     // the start, and what must have been started
 	"slow",      // where the fast paths come to
+	"act",       // ... those of functions at whose calls more is done
 	"syscall",   // ... those of system calls
 	"settle",    // ... and which slots are theirs if a signal came meanwhile
 	"sve",       // arm64: what fast paths go through
@@ -54,7 +55,7 @@ var layers = []string{
 	"exec.S",    // ... how it comes there
 	"follow",    // ... and what makes it
 	"home",      // the first image of a process, and the others
-	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "syscall.S", "sysorder",
+	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "act.S", "syscall.S", "sysorder",
 }
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call

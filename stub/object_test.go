@@ -206,6 +206,9 @@ func TestObjectInstructions(t *testing.T) {
 			}
 			begins = false
 			line = target.ReplaceAllString(line, "")
+			if strings.Contains(in, "_act") && storesVector.MatchString(line) {
+				continue // which they show to C, and do not change
+			}
 			if !keepers[in] && (bad[0].MatchString(line) || bad[1].MatchString(line)) {
 				t.Errorf("%s: %s", in, line)
 			}
@@ -217,9 +220,13 @@ func TestObjectInstructions(t *testing.T) {
 }
 
 // landing are the routines that other images call.
-var landing = map[string]bool{"fentry_enter_keeping": true, "fentry_exit_keeping": true, "fentry_record_keeping": true, "register_image": true}
+var landing = map[string]bool{"fentry_enter_keeping": true, "fentry_exit_keeping": true, "fentry_record_keeping": true, "fentry_act_keeping": true,
+	"fentry_act_exit_keeping": true, "register_image": true}
 
 // keepers are the routines that keep registers which others must not touch.
+// storesVector are the instructions that copy a vector register to the stack.
+var storesVector = regexp.MustCompile(`\tmovups %xmm\d,(0x\d0)?\(%rsp\)|\tstp\tq\d, q\d, \[sp`)
+
 var keepers = map[string]bool{"fentry_start": true, "fentry_sve_save": true, "fentry_sve_restore": true}
 
 var target = regexp.MustCompile(`[0-9a-f]+ <[^>]*>`)

@@ -1,6 +1,7 @@
 package stub
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,22 @@ func testRegisters(t *testing.T, m *machine) {
 			}
 		}
 		for _, behind := range []bool{false, true} {
+			if tr.name != "profile" && tr.name != "count" {
+				t.Run(fmt.Sprintf("%s-acting-%v", tr.name, behind), func(t *testing.T) {
+					t.Parallel()
+					flags := []string{m.regs}
+					if behind {
+						flags = append(flags, "-DBEHIND_PROLOGUE")
+					}
+					f := buildFixture(t, "regs.c", buildOptions{on: m, tracer: tr.name, config: tr.config, flags: flags, behind: behind,
+						acts: map[string][]Action{"body": {{Kind: ActStackTrace, Words: 3}}}, leaves: true})
+					out, ev := f.run(t)
+					expectCounts(t, out, ev)
+					if ev.codes[25] != ev.calls["body"] {
+						t.Errorf("%d actions, %d calls", ev.codes[25], ev.calls["body"])
+					}
+				})
+			}
 			name := tr.name
 			flags := []string{m.regs}
 			if behind {

@@ -177,6 +177,7 @@ const (
 	RecComm      = 22
 	RecThreadEnd = 23
 	RecMark      = 24
+	RecTrigger   = 25
 )
 
 // Flags of REC_DATA.
@@ -184,6 +185,14 @@ const (
 	DataCut        = 1 // there was more than LENGTH bytes
 	DataUnreadable = 2 // not all of it could be read: what there is ends where the memory did
 	DataString     = 4 // the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set
+)
+
+// Values of REC_TRIGGER's WHAT.
+const (
+	TriggerOn         = 1 // tracing goes on
+	TriggerOff        = 2 // tracing pauses: calls that begin from now on are not recorded; those that are open end as ever
+	TriggerFinish     = 3 // the recording ends
+	TriggerStacktrace = 4 // the calls that are open now, the function's own included, were asked for
 )
 
 // Profile chunks.
@@ -376,9 +385,20 @@ const (
 
 // Bits of a function's switch.
 const (
-	SwitchOn     = 1 // calls are traced; derived: the process is armed, and no other bit but SLOW is set
+	SwitchOn     = 1 // calls are traced; derived: the process is armed, and no other bit but SLOW and ACTS is set
 	SwitchSlow   = 2 // calls are traced by the slow path: threads of the process cannot find their blocks otherwise
 	SwitchCostly = 4 // calls are not traced: the recorder has switched the function off, because recording it costs too much
+	SwitchActs   = 8 // the function has actions: it stays on while tracing pauses
+)
+
+// Values of ACTION_O_KIND.
+const (
+	ActQuiet      = 1 // the function's calls are not recorded: it is there for its other actions
+	ActTraceon    = 2 // tracing goes on, in all threads of the process, with this call
+	ActTraceoff   = 3 // tracing pauses, in all threads of the process, before this call
+	ActFinish     = 4 // the recording of all processes ends before this call
+	ActStacktrace = 5 // the trace says that the calls which are open now are wanted
+	ActDepth      = 6 // VALUE levels of calls are recorded from here on, this one included
 )
 
 // The symbol fentry_config: what to do in the process.
@@ -412,22 +432,25 @@ const (
 
 // Fields of image_info.
 const (
-	ImageOMagic    = 0   // u64
-	ImageOVersion  = 8   // u32
-	ImageOSites    = 12  // u32
-	ImageOID       = 16  // u64
-	ImageOAddress  = 24  // u64
-	ImageOThunks   = 32  // i64, bytes
-	ImageOSwitches = 40  // i64, bytes
-	ImageORoots    = 48  // i64, bytes
-	ImageOMode     = 56  // u32
-	ImageOOptions  = 60  // u32
-	ImageOPlain    = 64  // u32
-	ImageOLibrary  = 68  // u32
-	ImageOWithout  = 72  // i64, bytes
-	ImageOIdlen    = 128 // u8, bytes
-	ImageOBuildID  = 129 // u8[127]
-	ImageOPath     = 256 // char[1024]
+	ImageOMagic        = 0   // u64
+	ImageOVersion      = 8   // u32
+	ImageOSites        = 12  // u32
+	ImageOID           = 16  // u64
+	ImageOAddress      = 24  // u64
+	ImageOThunks       = 32  // i64, bytes
+	ImageOSwitches     = 40  // i64, bytes
+	ImageORoots        = 48  // i64, bytes
+	ImageOMode         = 56  // u32
+	ImageOOptions      = 60  // u32
+	ImageOPlain        = 64  // u32
+	ImageOLibrary      = 68  // u32
+	ImageOWithout      = 72  // i64, bytes
+	ImageOActions      = 80  // i64, bytes
+	ImageOCounts       = 88  // i64, bytes
+	ImageOActionsCount = 96  // u32
+	ImageOIdlen        = 128 // u8, bytes
+	ImageOBuildID      = 129 // u8[127]
+	ImageOPath         = 256 // char[1024]
 )
 
 // Sizes of arrays in image_info, bytes.
@@ -435,6 +458,23 @@ const (
 	ImageNBuildID = 127
 	ImageNPath    = 1024
 )
+
+// An entry of an image's table of actions.
+const (
+	ActionSize = 24 // bytes
+)
+
+// Fields of action.
+const (
+	ActionOID    = 0  // u32
+	ActionOKind  = 4  // u16
+	ActionOWords = 6  // u16
+	ActionOValue = 8  // u64
+	ActionOLimit = 16 // u32
+)
+
+// Sizes of arrays in action, bytes.
+const ()
 
 // Tracers.
 const (

@@ -1,8 +1,8 @@
 package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
-// of the runtime's object.
-var Configs = []Struct{Config, Image}
+// of the runtime's object, and what Image points to.
+var Configs = []Struct{Config, Image, Action}
 
 // Magic numbers and versions of the two.
 const (
@@ -43,16 +43,39 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 		"it by its id"},
 	{"WITHOUT", 72, "i64", "bytes", "distance to a bitmap, by local id, of functions that are left out with all inside them; " +
 		"0: none"},
+	{"ACTIONS", 80, "i64", "bytes", "distance to a table of actions, sorted by local id, see Action; 0: none"},
+	{"COUNTS", 88, "i64", "bytes", "distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit"},
+	{"ACTIONS_COUNT", 96, "u32", "", "length of the table"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
 }}
 
+// Action is one thing that is done at calls of a function beside recording them.
+var Action = Struct{"action", "ACTION", 24, "an entry of an image's table of actions", []Field{
+	{"ID", 0, "u32", "", "local id of the function; it can have several, which are done in their order here"},
+	{"KIND", 4, "u16", "", "see Actions"},
+	{"WORDS", 6, "u16", "", "most words of the records that it writes behind a call's entry, with their headers"},
+	{"VALUE", 8, "u64", "", "what the kind says"},
+	{"LIMIT", 16, "u32", "", "how often it is done in a process; 0: always"},
+}}
+
+// Actions are what can be done.
+var Actions = []Value{
+	{"QUIET", 1, "the function's calls are not recorded: it is there for its other actions"},
+	{"TRACEON", 2, "tracing goes on, in all threads of the process, with this call"},
+	{"TRACEOFF", 3, "tracing pauses, in all threads of the process, before this call"},
+	{"FINISH", 4, "the recording of all processes ends before this call"},
+	{"STACKTRACE", 5, "the trace says that the calls which are open now are wanted"},
+	{"DEPTH", 6, "VALUE levels of calls are recorded from here on, this one included"},
+}
+
 // Switches are the bits of the byte that a function's thunk tests. Zeroed memory is off.
 var Switches = []Value{
-	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit but SLOW is set"},
+	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit but SLOW and ACTS is set"},
 	{"SLOW", 2, "calls are traced by the slow path: threads of the process cannot find their blocks otherwise"},
 	{"COSTLY", 4, "calls are not traced: the recorder has switched the function off, because recording it costs too much"},
+	{"ACTS", 8, "the function has actions: it stays on while tracing pauses"},
 }
 
 // Modes are the tracers, which Tracers names.

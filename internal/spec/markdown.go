@@ -27,6 +27,7 @@ func Markdown() string {
 		"{{kinds}}", values(Kinds, true),
 		"{{records}}", records(),
 		"{{dataflags}}", values(DataFlags, true),
+		"{{triggers}}", values(Triggers, true),
 		"{{image}}", values(ImageKeys, false),
 		"{{profile}}", fields(Profile),
 		"{{index}}", fields(Index),

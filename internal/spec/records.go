@@ -80,4 +80,6 @@ var Records = []Record{
 	{"MARK", 24, []Field{{"VALUE", 0, "u64", "", "the user's number"}, {"TEXT", 8, "text", "", "the user's text, " +
 		"NUL-padded to whole words"}},
 		"A mark set by the program."},
+	{"TRIGGER", 25, []Field{{"WHAT", 0, "u64", "", "below"}, {"FUNCTION", 8, "u64", "", "id of the function that is called"}},
+		"Something was done because a function is called. What is said of tracing holds for all threads of the process."},
 }

@@ -94,6 +94,7 @@ func TraceGroups() []Group {
 		}},
 		types,
 		numbers("flags of REC_DATA", "DATA", DataFlags),
+		numbers("values of REC_TRIGGER's WHAT", "TRIGGER", Triggers),
 		{"profile chunks", []Const{{"PROFILE_ENTRY", strconv.Itoa(ProfileEntry), "bytes"}}},
 		offsets("fields of an entry of a profile chunk", "P", Profile),
 		{"count chunks", []Const{
@@ -138,6 +139,7 @@ func ConfigGroups() []Group {
 		numbers("values of CONFIG_O_MODE", "MODE", Modes),
 		numbers("bits of CONFIG_O_FLAGS", "FLAG", Flags),
 		numbers("bits of a function's switch", "SWITCH", Switches),
+		numbers("values of ACTION_O_KIND", "ACT", Actions),
 	}
 	for _, s := range Configs {
 		size := Const{s.Prefix + "_SIZE", strconv.Itoa(s.Size), "bytes"}

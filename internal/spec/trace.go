@@ -305,3 +305,11 @@ var DataFlags = []Value{
 	{"UNREADABLE", 2, "not all of it could be read: what there is ends where the memory did"},
 	{"STRING", 4, "the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set"},
 }
+
+// Triggers are values of TRIGGER's WHAT.
+var Triggers = []Value{
+	{"ON", 1, "tracing goes on"},
+	{"OFF", 2, "tracing pauses: calls that begin from now on are not recorded; those that are open end as ever"},
+	{"FINISH", 3, "the recording ends"},
+	{"STACKTRACE", 4, "the calls that are open now, the function's own included, were asked for"},
+}

@@ -178,7 +178,7 @@ static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 	if (ret == HANDLER) {
 		go_to_stack(c, slot);
 		pop_skipped(c, slot, counter());
-		replace_frame(c, slot, own((u32)*shadow_aux(slot) & ~FT_ID_EXIT), own(id));
+		replace_frame(c, slot, own((u32)*shadow_aux(slot) & ~FT_ID_EXIT), own(id), counter());
 		*shadow_time(slot) = fp;
 		return;
 	}
@@ -187,7 +187,7 @@ static void enter(struct control *c, u64 *parent, u64 slot, u32 id, u64 fp)
 		return;
 	}
 	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || fentry_blocks);
-	if (open_frame(c, slot, ret, own(id))) {
+	if (open_frame(c, slot, ret, own(id), counter())) {
 		*shadow_time(slot) = fp;
 		*parent = HANDLER;
 	} else if (bottom) {

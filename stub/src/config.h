@@ -23,9 +23,18 @@
 #define FLAG_FOLLOW                16           /* nothing of the program is traced, only what it executes: it is not in the trace */
 
 /* bits of a function's switch */
-#define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit but SLOW is set */
+#define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit but SLOW and ACTS is set */
 #define SWITCH_SLOW                2            /* calls are traced by the slow path: threads of the process cannot find their blocks otherwise */
 #define SWITCH_COSTLY              4            /* calls are not traced: the recorder has switched the function off, because recording it costs too much */
+#define SWITCH_ACTS                8            /* the function has actions: it stays on while tracing pauses */
+
+/* values of ACTION_O_KIND */
+#define ACT_QUIET                  1            /* the function's calls are not recorded: it is there for its other actions */
+#define ACT_TRACEON                2            /* tracing goes on, in all threads of the process, with this call */
+#define ACT_TRACEOFF               3            /* tracing pauses, in all threads of the process, before this call */
+#define ACT_FINISH                 4            /* the recording of all processes ends before this call */
+#define ACT_STACKTRACE             5            /* the trace says that the calls which are open now are wanted */
+#define ACT_DEPTH                  6            /* VALUE levels of calls are recorded from here on, this one included */
 
 /* the symbol fentry_config: what to do in the process */
 #define CONFIG_SIZE                1280         /* bytes */
@@ -62,6 +71,9 @@
 #define IMAGE_O_PLAIN              64           /* u32 */
 #define IMAGE_O_LIBRARY            68           /* u32 */
 #define IMAGE_O_WITHOUT            72           /* i64, bytes */
+#define IMAGE_O_ACTIONS            80           /* i64, bytes */
+#define IMAGE_O_COUNTS             88           /* i64, bytes */
+#define IMAGE_O_ACTIONS_COUNT      96           /* u32 */
 #define IMAGE_O_IDLEN              128          /* u8, bytes */
 #define IMAGE_O_BUILD_ID           129          /* u8[127] */
 #define IMAGE_O_PATH               256          /* char[1024] */
@@ -69,6 +81,18 @@
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           127
 #define IMAGE_N_PATH               1024
+
+/* an entry of an image's table of actions */
+#define ACTION_SIZE                24           /* bytes */
+
+/* fields of action */
+#define ACTION_O_ID                0            /* u32 */
+#define ACTION_O_KIND              4            /* u16 */
+#define ACTION_O_WORDS             6            /* u16 */
+#define ACTION_O_VALUE             8            /* u64 */
+#define ACTION_O_LIMIT             16           /* u32 */
+
+/* sizes of arrays in action, bytes */
 
 /* tracers */
 #define MODE_NAMES                 "function_graph\000function\000profile\000count\000" /* by the value of CONFIG_O_MODE, NUL behind each */
@@ -116,7 +140,10 @@ struct image_info {
 	u32 plain; /* 1: functions that no compiler has prepared for tracing are among those with ids */
 	u32 library; /* 1: the image is loaded into programs, from a file of its own; 2: from a copy whose recorder knows it by its id */
 	i64 without; /* bytes: distance to a bitmap, by local id, of functions that are left out with all inside them; 0: none */
-	u8 pad80[48];
+	i64 actions; /* bytes: distance to a table of actions, sorted by local id, see Action; 0: none */
+	i64 counts; /* bytes: distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit */
+	u32 actions_count; /* length of the table */
+	u8 pad100[28];
 	u8 idlen; /* bytes: length of the build-id */
 	u8 build_id[127]; /* build-id of the image before it was patched */
 	char path[1024]; /* path of the image */
@@ -134,10 +161,29 @@ _Static_assert(offsetof(struct image_info, options) == IMAGE_O_OPTIONS, "image_i
 _Static_assert(offsetof(struct image_info, plain) == IMAGE_O_PLAIN, "image_info.plain");
 _Static_assert(offsetof(struct image_info, library) == IMAGE_O_LIBRARY, "image_info.library");
 _Static_assert(offsetof(struct image_info, without) == IMAGE_O_WITHOUT, "image_info.without");
+_Static_assert(offsetof(struct image_info, actions) == IMAGE_O_ACTIONS, "image_info.actions");
+_Static_assert(offsetof(struct image_info, counts) == IMAGE_O_COUNTS, "image_info.counts");
+_Static_assert(offsetof(struct image_info, actions_count) == IMAGE_O_ACTIONS_COUNT, "image_info.actions_count");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
+
+/* an entry of an image's table of actions */
+struct action {
+	u32 id; /* local id of the function; it can have several, which are done in their order here */
+	u16 kind; /* see Actions */
+	u16 words; /* most words of the records that it writes behind a call's entry, with their headers */
+	u64 value; /* what the kind says */
+	u32 limit; /* how often it is done in a process; 0: always */
+	u8 pad20[4];
+};
+_Static_assert(offsetof(struct action, id) == ACTION_O_ID, "action.id");
+_Static_assert(offsetof(struct action, kind) == ACTION_O_KIND, "action.kind");
+_Static_assert(offsetof(struct action, words) == ACTION_O_WORDS, "action.words");
+_Static_assert(offsetof(struct action, value) == ACTION_O_VALUE, "action.value");
+_Static_assert(offsetof(struct action, limit) == ACTION_O_LIMIT, "action.limit");
+_Static_assert(sizeof(struct action) == ACTION_SIZE, "action");
 
 #endif
 #endif

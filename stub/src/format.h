@@ -148,11 +148,18 @@
 #define FT_REC_COMM                22
 #define FT_REC_THREAD_END          23
 #define FT_REC_MARK                24
+#define FT_REC_TRIGGER             25
 
 /* flags of REC_DATA */
 #define FT_DATA_CUT                1            /* there was more than LENGTH bytes */
 #define FT_DATA_UNREADABLE         2            /* not all of it could be read: what there is ends where the memory did */
 #define FT_DATA_STRING             4            /* the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set */
+
+/* values of REC_TRIGGER's WHAT */
+#define FT_TRIGGER_ON              1            /* tracing goes on */
+#define FT_TRIGGER_OFF             2            /* tracing pauses: calls that begin from now on are not recorded; those that are open end as ever */
+#define FT_TRIGGER_FINISH          3            /* the recording ends */
+#define FT_TRIGGER_STACKTRACE      4            /* the calls that are open now, the function's own included, were asked for */
 
 /* profile chunks */
 #define FT_PROFILE_ENTRY           32           /* bytes */

@@ -117,9 +117,9 @@ static void begin_call(struct control *c, u64 slot, struct function f, u32 depth
 	put(c, t, trace_id(f));
 }
 
-/* open_frame opens a frame on the current stack. It returns 0 when the call is not
-   to be recorded. */
-hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f)
+/* open_frame opens a frame on the current stack at counter t. It returns 0 when the call is
+   not to be recorded. */
+hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f, u64 t)
 {
 	u32 depth = 1;
 	if (options()) {
@@ -136,7 +136,7 @@ hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f)
 		*shadow_aux(slot) = c->child;
 	/* On a signal's stack, the first frame is to be left on the slow path. */
 	c->top = c->stacks[c->cur].back && top_empty(c->top) ? slot - 8 + TOP_FORCED : slot;
-	begin_call(c, slot, f, depth, counter());
+	begin_call(c, slot, f, depth, t);
 	return 1;
 }
 
@@ -168,11 +168,11 @@ hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t)
 		c->top = previous(c, slot);
 }
 
-/* replace_frame records a tail call: the call of old at slot ends, and one of f begins
+/* replace_frame records a tail call at counter t: the call of old at slot ends, and one of f begins
    there. */
-hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f)
+hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f, u64 t)
 {
-	u64 t = counter(), d = end_call(c, slot, old, t);
+	u64 d = end_call(c, slot, old, t);
 	if (fentry_config.mode == MODE_PROFILE)
 		*shadow_aux(slot) += d;
 	/* That shadow exists only where something is kept in it. */

@@ -5,9 +5,9 @@
 #include "image.h"
 
 hidden void frames_init(u64 hz);
-hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f);
+hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f, u64 t);
 hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t);
-hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f);
+hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f, u64 t);
 hidden void pop_skipped(struct control *c, u64 slot, u64 t);
 hidden int slot_taken(struct control *c, u64 slot, u64 fp);
 hidden int go_to_stack(struct control *c, u64 slot);

@@ -20,6 +20,7 @@
    traced for, and every image where threads have tables of counts: those have an entry a
    function of the home's image (profile.c). A refused image's switches stay off, and it
    runs untraced. */
+#include "act.h"
 #include "announce.h"
 #include "blocks.h"
 #include "configuration.h"
@@ -134,6 +135,8 @@ static void begin(u64 *sp)
 	fentry_words.enter = fentry_home_enter_routine;
 	fentry_words.exit = fentry_home_exit_routine;
 	fentry_words.record = fentry_home_record_routine;
+	fentry_words.act = fentry_home_act_routine;
+	fentry_words.act_exit = fentry_home_act_exit_routine;
 	fentry_words.word = own_word();
 	images_syscalls(fentry_slow_syscall);
 	if (SETTLES)

@@ -10,9 +10,10 @@
    patch).
 
    A function has a byte that its thunk tests: bit 0 is derived, and says that its calls
-   are traced; others but SWITCH_SLOW say why they are not. So zeroed memory is off, and tracing ends
-   with a store a function and no look at any thread. Frames that are open then are
-   closed by their exits as ever. */
+   are traced; others but SWITCH_SLOW and SWITCH_ACTS say why they are not. So zeroed memory is off,
+   and tracing ends with a store a function and no look at any thread. Frames that are open then
+   are closed by their exits as ever. While tracing pauses, functions that have actions are on
+   (act.c): one of them may make it go on. */
 #include "image.h"
 #include "sys.h"
 #include "text.h"
@@ -21,7 +22,8 @@ hidden struct image fentry_own;    /* the image of this runtime */
 static struct image *newest;
 static void (*home_syscall)(struct sysregs *r, int exit);
 static u32 executable; /* base of the image that fast paths find blocks for by the control base */
-hidden u32 fentry_armed; /* the classic tracer, which has no switches, looks here */
+enum { OFF, ON, PAUSED };
+hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switches and no pauses, looks here */
 
 /* The images by the addresses of their thunks. */
 static struct images {
@@ -55,23 +57,40 @@ static int enter_image(struct image *m)
 
 /* set_switches derives bit 0 of all of an image's switches: eight at a time, as there is
    room for whole words. A bit that another thread changes meanwhile is kept. */
-static void set_switches(struct image *m, int on)
+static void set_switches(struct image *m, u32 armed)
 {
-	store(&m->words->syscall, on ? home_syscall : 0);
-	static const u64 bits = SWITCH_ON * 0x0101010101010101, slow = SWITCH_SLOW * 0x0101010101010101;
+	enum { HARMLESS = SWITCH_SLOW | SWITCH_ACTS };
+	static const u64 ones = 0x0101010101010101, bits = SWITCH_ON * ones;
 	u64 *w = (u64 *)m->switches;
+	store(&m->words->syscall, armed == ON ? home_syscall : 0);
 	for (u32 i = 0; w && i < m->sites; i += 8, w++) {
 		u64 was, now;
 		do {
 			was = load(w);
 			now = was & ~bits;
-			for (u32 k = 0; on && now & ~slow && k < 64; k += 8)
-				if (!(now >> k & 0xff & ~SWITCH_SLOW))
-					now |= (u64)SWITCH_ON << k;
-			if (on && !(was & ~(bits | slow)))
-				now = was | bits;
+			if (armed == ON && !(now & ~(HARMLESS * ones)))
+				now |= bits;
+			else
+				for (u32 k = 0; armed != OFF && now && k < 64; k += 8)
+					if (!(now >> k & 0xff & ~HARMLESS) && (armed == ON || now >> k & SWITCH_ACTS))
+						now |= (u64)SWITCH_ON << k;
 		} while (was != now && !cas(w, was, now));
 	}
+}
+
+/* follow_armed sets the switches of all images, or of m if it is not 0. Threads may arm and disarm at
+   once, so it goes on until what it has set is what is wanted: then whoever changes that comes later. */
+static void follow_armed(struct image *m)
+{
+	u32 armed;
+	do {
+		struct images *t = load(&images);
+		armed = load(&fentry_armed);
+		for (u64 i = 0; !m && t && i < t->n; i++)
+			set_switches(t->at[i], armed);
+		if (m)
+			set_switches(m, armed);
+	} while (armed != load(&fentry_armed));
 }
 
 /* images_switch_off switches a function off for good, by its id in the trace, because recording
@@ -117,9 +136,17 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
 	m->roots = info->roots ? (u8 *)a + info->roots : 0;
 	m->without = info->without ? (u8 *)a + info->without : 0;
+	if (info->actions) {
+		m->actions = (const struct action *)(a + (u64)info->actions);
+		m->nactions = info->actions_count;
+		m->counts = (u32 *)(a + (u64)info->counts);
+	}
+	for (u32 i = 0; m->switches && i < m->nactions; i++)
+		m->switches[m->actions[i].id - 1] |= SWITCH_ACTS;
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle, words->word,
+		fentry_words.act, fentry_words.act_exit,
 	};
 	if (!info->library)
 		store(&executable, base);
@@ -137,10 +164,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 /* image_begin traces the functions of an image that was added, if others are. */
 hidden void image_begin(struct image *m)
 {
-	if (load(&fentry_armed))
-		set_switches(m, 1);
-	if (!load(&fentry_armed)) /* whoever ended tracing may have been too early for it */
-		set_switches(m, 0);
+	follow_armed(m); /* whoever ends tracing may be too early for it */
 }
 
 /* images_base is where the ids of the executable begin, as CB_ID_BASE has it. */
@@ -174,16 +198,25 @@ hidden int image_returns_to(u64 ret, struct function *f)
 /* images_syscalls says what the slow path of system calls is. */
 hidden void images_syscalls(void (*slow)(struct sysregs *r, int exit)) { home_syscall = slow; }
 
-hidden int images_armed(void) { return load(&fentry_armed) != 0; }
+hidden int images_armed(void) { return load(&fentry_armed) == ON; }
+
+hidden int images_paused(void) { return load(&fentry_armed) == PAUSED; }
 
 /* images_arm begins tracing in all images, or ends it. It returns how it was. */
 hidden int images_arm(int on)
 {
-	int was = swap(&fentry_armed, (u32)on) != 0;
-	struct images *t = load(&images);
-	for (u64 i = 0; t && i < t->n; i++)
-		set_switches(t->at[i], on);
+	int was = swap(&fentry_armed, on ? ON : OFF) != OFF;
+	follow_armed(0);
 	return was;
+}
+
+/* images_pause has tracing pause in all images, or go on. It returns 0 if that changes nothing. */
+hidden int images_pause(int pause)
+{
+	if (!cas(&fentry_armed, pause ? ON : PAUSED, pause ? PAUSED : ON))
+		return 0;
+	follow_armed(0);
+	return 1;
 }
 
 /* images_share_base gives up the control base, for good and in all images: blocks are in

@@ -7,6 +7,7 @@
 struct control;
 struct image;
 struct sysregs;
+struct callregs;
 
 /* What a fast path has reserved: the address of the first slot, 0 for none, and the low half
    of the sequence number there. */
@@ -26,6 +27,8 @@ struct words {
 	void (*syscall)(struct sysregs *r, int exit);
 	struct reserved (*settle)(u64 seen, u64 n);
 	u64 word; /* filled in by the image itself */
+	int (*act)(u64 slot, u32 id, struct image *m, struct callregs *r);
+	u64 (*act_exit)(u64 slot, u32 id, struct image *m, struct callregs *r);
 };
 
 at(words, blocks, W_BLOCKS);
@@ -42,6 +45,8 @@ at(words, record, W_RECORD);
 at(words, syscall, W_SYSCALL);
 at(words, settle, W_SETTLE);
 at(words, word, W_WORD);
+at(words, act, W_ACT);
+at(words, act_exit, W_ACT_EXIT);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
 /* An image. The structure is the home's. */
@@ -56,6 +61,9 @@ struct image {
 	u8 *switches;       /* by local id, from 1 */
 	const u8 *roots;    /* bitmap of graph roots by local id, 0: every function is one */
 	const u8 *without;  /* of functions that are left out with all inside them, 0: none */
+	const struct action *actions; /* of its functions, by local id */
+	u32 nactions;
+	u32 *counts;        /* how often each was done, if that is limited */
 };
 
 /* A traced function. */
@@ -77,6 +85,8 @@ hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
 hidden int images_arm(int on);
 hidden int images_armed(void);
+hidden int images_paused(void);
+hidden int images_pause(int pause);
 hidden void images_syscalls(void (*slow)(struct sysregs *r, int exit));
 hidden int images_share_base(struct control **t);
 hidden void images_switch_off(u32 id);

@@ -40,7 +40,9 @@
 #define W_SYSCALL          80 /* the same of system calls; 0: they are not traced */
 #define W_SETTLE           88
 #define W_WORD             96 /* arm64: distance from the thread pointer to the executable's word; 0 in others */
-#define W_SIZE             104
+#define W_ACT              104 /* slow paths of functions with actions: act.c */
+#define W_ACT_EXIT         112
+#define W_SIZE             120
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12

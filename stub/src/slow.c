@@ -13,17 +13,20 @@
 #include "start.h"
 #include "sys.h"
 
-static int enter(u64 slot, struct function f, u64 ret, u64 fp)
+/* enter_call records that f is called. Without t, it leaves that to the fast path where it can;
+   else it sets t to the counter then. */
+hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u64 fp, u64 *t)
 {
 	struct function old;
-	struct control *c = traced_thread();
-	if (!c)
-		return ENTER_SKIP;
+	u64 now;
 	if (image_returns_to(ret, &old)) {
 		/* A tail call. */
 		go_to_stack(c, slot);
 		pop_skipped(c, slot, counter());
-		replace_frame(c, slot, old, f);
+		now = counter();
+		replace_frame(c, slot, old, f, now);
+		if (t)
+			*t = now;
 		return ENTER_DONE;
 	}
 	u32 from = c->cur;
@@ -38,9 +41,12 @@ static int enter(u64 slot, struct function f, u64 ret, u64 fp)
 	   interrupted may be one of our fast paths, which relies on finding its own
 	   stack current again. So this frame is opened here and left on the slow path. */
 	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || fentry_blocks);
-	if (!bottom && (c->top & 7) != TOP_FORCED)
+	if (!t && !bottom && (c->top & 7) != TOP_FORCED)
 		return ENTER_RETRY;
-	if (open_frame(c, slot, ret, f))
+	now = counter();
+	if (t)
+		*t = now;
+	if (open_frame(c, slot, ret, f, now))
 		return ENTER_DONE;
 	if (bottom)
 		leave_stack(c);
@@ -53,9 +59,20 @@ static int enter(u64 slot, struct function f, u64 ret, u64 fp)
 hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 {
 	struct sigset old = block();
-	int r = enter(slot, (struct function){ m, id }, ret, fp);
+	struct control *c = traced_thread();
+	int r = c ? enter_call(c, slot, (struct function){ m, id }, ret, fp, 0) : ENTER_SKIP;
 	unblock(old);
 	return r;
+}
+
+/* exit_call records that the call of f at slot ends at counter t. */
+hidden void exit_call(struct control *c, u64 slot, struct function f, u64 t)
+{
+	go_to_stack(c, slot);
+	pop_skipped(c, slot, t);
+	close_frame(c, slot, f, t);
+	if (top_empty(c->top))
+		leave_stack(c);
 }
 
 /* fentry_slow_exit records an exit of an image's function id, and returns where the
@@ -66,13 +83,8 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
 	struct sigset old = block();
 	u64 t = counter();
 	struct control *c = traced_thread();
-	if (c) {
-		go_to_stack(c, slot);
-		pop_skipped(c, slot, t);
-		close_frame(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, t);
-		if (top_empty(c->top))
-			leave_stack(c);
-	}
+	if (c)
+		exit_call(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, t);
 	unblock(old);
 	return ret;
 }

@@ -77,7 +77,7 @@ static int map_at(u64 a)
 hidden int extra_shadow(void)
 {
 	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots ||
-	       fentry_own.without;
+	       fentry_own.without || fentry_image.options & 1; /* of actions, in any image */
 }
 
 static int map_piece(u64 a)

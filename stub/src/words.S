@@ -32,4 +32,6 @@ fentry_words:
 	WORD	fentry_home_record, W_RECORD, 8
 	WORD	fentry_home_syscall, W_SYSCALL, 8
 	WORD	fentry_home_settle, W_SETTLE, 8
+	WORD	fentry_home_act, W_ACT, 8
+	WORD	fentry_home_act_exit, W_ACT_EXIT, 8
 	.section .note.GNU-stack, "", @progbits

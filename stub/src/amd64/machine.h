@@ -115,6 +115,17 @@ static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 	a[0] = r->di, a[1] = r->si, a[2] = r->dx, a[3] = r->r10, a[4] = r->r8, a[5] = r->r9;
 }
 
+/* Registers at a call's entry or exit, as act.S and SLOW (macros.h) have saved them: vectors are xmm0 to xmm7. */
+struct callregs {
+	u64 vector[8][2], bx, r12, r13, r14, r15;
+	struct { u64 pad, bp, r11, r10, r9, r8, di, si, cx, dx, ax; } *saved;
+};
+_Static_assert(sizeof(struct callregs) == CALLREGS_SIZE, "act.S");
+
+/* call_return is where the function returns to, and call_frame the caller's frame pointer. */
+static inline u64 call_return(const struct callregs *r, u64 slot) { (void)r; return *(u64 *)slot; }
+static inline u64 call_frame(const struct callregs *r) { return r->saved->bp; }
+
 /* What the runtime does about some system calls. */
 enum { NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_PRCTL = 157, NR_ARCH_PRCTL = 158, NR_SECCOMP = 317 };
 
@@ -141,6 +152,8 @@ static inline u64 blocks_index(u64 tp) { return tp >> BLOCKS_SHIFT & BLOCKS_MASK
 #define fentry_home_enter_routine  fentry_slow_enter
 #define fentry_home_exit_routine   fentry_slow_exit
 #define fentry_home_record_routine fentry_slow_record
+#define fentry_home_act_routine      fentry_slow_act
+#define fentry_home_act_exit_routine fentry_slow_act_exit
 
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */
 enum { SHADOW_WINDOWS = 4, SHADOW_FEW = 2 };

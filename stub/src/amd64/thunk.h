@@ -16,4 +16,7 @@
 /* time:  bit SHADOW_PREV alone;  child time, depth: bit SHADOW_AUX alone */
 #define SHADOW_AUX         44
 
+/* bytes of struct callregs (machine.h) */
+#define CALLREGS_SIZE      176
+
 #endif

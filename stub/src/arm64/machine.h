@@ -82,6 +82,20 @@ static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 		a[i] = r->x[i];
 }
 
+/* Registers at a call's entry or exit, as act.S and SLOW (macros.h) have saved them; vectors are v0 to v7. x0 to x3
+   are behind what SLOW has saved: its x2 and x3 are the fast path's. */
+struct callregs {
+	u64 vector[8][2], x19[10];
+	struct { u64 x29, x30, fast[2], x4[14], x0[4]; } *saved;
+	u64 ret;   /* where the function returns to */
+	u64 frame; /* the caller's frame pointer */
+	u64 pad;
+};
+_Static_assert(sizeof(struct callregs) == CALLREGS_SIZE, "act.S");
+
+static inline u64 call_return(const struct callregs *r, u64 slot) { (void)slot; return r->ret; }
+static inline u64 call_frame(const struct callregs *r) { return r->frame; }
+
 /* What the runtime does about some system calls. */
 enum { NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435 };
 
@@ -138,6 +152,8 @@ static inline u64 blocks_index(u64 tp) { return (tp ^ tp >> BLOCKS_FOLD) >> BLOC
 #define fentry_home_enter_routine  fentry_enter_keeping
 #define fentry_home_exit_routine   fentry_exit_keeping
 #define fentry_home_record_routine fentry_record_keeping
+#define fentry_home_act_routine      fentry_act_keeping
+#define fentry_home_act_exit_routine fentry_act_exit_keeping
 
 enum {
 	OWN_BASE = 1, /* nobody else uses the control base, and it is 0 in new threads */

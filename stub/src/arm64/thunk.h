@@ -34,6 +34,9 @@
 #define SVE_REGISTERS      0
 #define SVE_STREAMING      1 /* SME */
 
+/* bytes of struct callregs (machine.h) */
+#define CALLREGS_SIZE      240
+
 #ifdef __ASSEMBLER__
 #include "note.h"
 #endif

@@ -1,0 +1,56 @@
+package stub
+
+import "github.com/fentry-dev/fentry/internal/format"
+
+// An Action is something that the runtime does at calls of a function beside recording them. Its thunk must call the
+// routines fentry_act_enter or fentry_mcount_act_enter, with the function tracer fentry_actfunc_enter or
+// fentry_mcount_actfunc_enter.
+type Action struct {
+	ID    uint32 // of the function
+	Kind  ActionKind
+	Words int    // most words that it writes behind the entry, headers of records included
+	Value uint64 // what the kind says
+	Limit uint32 // how often it is done in a process; 0: always
+}
+
+// ActionKind is what is done.
+type ActionKind uint16
+
+// What can be done, as the trace format's table explains it.
+const (
+	ActQuiet      ActionKind = format.ActQuiet      // the function's calls are not recorded
+	ActTraceOn    ActionKind = format.ActTraceon    // tracing goes on with this call
+	ActTraceOff   ActionKind = format.ActTraceoff   // tracing pauses before this call
+	ActFinish     ActionKind = format.ActFinish     // the recording ends before this call
+	ActStackTrace ActionKind = format.ActStacktrace // the calls that are open are wanted
+	ActDepth      ActionKind = format.ActDepth      // so many levels are recorded from here on
+)
+
+// Selective reports whether images with such actions need the thunks of [Image].Options.
+func (k ActionKind) Selective() bool { return k == ActDepth }
+
+// Records reports whether calls of functions with such actions are recorded even if nothing else asks for them.
+func (k ActionKind) Records() bool { return k == ActDepth }
+
+// AtExit reports whether functions with such actions need the exit routine fentry_act_exit.
+func (k ActionKind) AtExit() bool { return false }
+
+// Sizes in bytes of an entry of the table of actions, and of the zeroed memory that each one needs.
+const (
+	ActionSize      = format.ActionSize
+	ActionCountSize = 4
+)
+
+// AppendActions appends the table of an image's actions, which must be sorted by ID.
+func AppendActions(b []byte, actions []Action) []byte {
+	for _, a := range actions {
+		e := make([]byte, ActionSize)
+		le.PutUint32(e[format.ActionOID:], a.ID)
+		le.PutUint16(e[format.ActionOKind:], uint16(a.Kind))
+		le.PutUint16(e[format.ActionOWords:], uint16(a.Words))
+		le.PutUint64(e[format.ActionOValue:], a.Value)
+		le.PutUint32(e[format.ActionOLimit:], a.Limit)
+		b = append(b, e...)
+	}
+	return b
+}

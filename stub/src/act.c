@@ -1,0 +1,171 @@
+/* What is done at calls of some functions beside recording them: actions.
+
+   Which functions have some is known when an image is patched. Their thunks call a routine that
+   comes straight here (act.S), so no other call pays for asking, and one that has actions is as slow
+   as any slow path. The image has a table of them, sorted by function (struct action). An
+   action that is limited has a word of zeroed memory where it is counted, by compare and exchange: of
+   threads that come at once as many do it as are to.
+
+   What is written behind a call's entry has the entry's counter, and lies in the same chunk, since
+   there is room for all of it before the entry is written.
+
+   While tracing pauses, functions with actions are still on. They come here, are not recorded, and
+   may make tracing go on. What is recorded between traceon and traceoff includes the first of
+   the two calls and not the second. Calls that were open when it paused end as ever, so they
+   have a duration; those that began meanwhile end without one. */
+#include "act.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "frame.h"
+#include "slow.h"
+#include "source.h"
+#include "stack.h"
+#include "start.h"
+#include "sys.h"
+
+/* actions_of returns the first action of a function, and how many it has. */
+static const struct action *actions_of(struct function f, u32 *n)
+{
+	const struct action *a = f.image->actions;
+	u32 lo = 0, hi = f.image->nactions;
+	while (lo < hi) {
+		u32 mid = lo + (hi - lo) / 2;
+		if (a[mid].id < f.id)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (hi = lo; hi < f.image->nactions && a[hi].id == f.id;)
+		hi++;
+	*n = hi - lo;
+	return a + lo;
+}
+
+/* due says whether an action is to be done once more, and counts it. */
+static int due(const struct image *m, const struct action *a)
+{
+	u32 *n = m->counts + (a - m->actions), was;
+	do {
+		was = load(n);
+		if (a->limit && was >= a->limit)
+			return 0;
+	} while (a->limit && !cas(n, was, was + 1));
+	return 1;
+}
+
+/* undue takes back that an action was counted, as it has changed nothing. */
+static void undue(const struct image *m, const struct action *a)
+{
+	if (a->limit)
+		add(m->counts + (a - m->actions), (u32)-1);
+}
+
+static void trigger(struct control *c, u64 t, u64 what, struct function f)
+{
+	u64 payload[2] = { what, trace_id(f) };
+	record(c, t, FT_REC_TRIGGER, payload, lengthof(payload));
+}
+
+/* finish ends the recording: here now, in other processes of the recorder when they look. */
+static void finish(struct control *c, struct function f)
+{
+	trigger(c, counter(), FT_TRIGGER_FINISH, f);
+	if (source.kind == POOL)
+		store(HEADER(u32, FT_H_CLOSED), 1);
+	images_arm(0);
+}
+
+/* pause has tracing pause, or go on. Only what changes something counts. */
+static void pause(struct control *c, struct function f, const struct action *a)
+{
+	int off = a->kind == ACT_TRACEOFF;
+	if (images_paused() == off || !due(f.image, a))
+		return;
+	if (!images_pause(off)) {
+		undue(f.image, a);
+		return;
+	}
+	trigger(c, counter(), off ? FT_TRIGGER_OFF : FT_TRIGGER_ON, f);
+}
+
+/* before does what comes before a call is recorded, and says whether it is to be. */
+static int before(struct control *c, struct function f, const struct action *a, u32 n)
+{
+	int quiet = 0;
+	for (u32 i = 0; i < n; i++) {
+		switch (a[i].kind) {
+		case ACT_QUIET:
+			quiet = 1;
+			break;
+		case ACT_TRACEON:
+		case ACT_TRACEOFF:
+			pause(c, f, a + i);
+			break;
+		case ACT_FINISH:
+			if (due(f.image, a + i))
+				finish(c, f);
+		}
+	}
+	return images_armed() && !quiet;
+}
+
+/* limit_depth has so many levels of calls be recorded from the call at slot on, itself included, or fewer where there
+   is a limit already: it makes the call as deep as if there were only so many levels below the limit. */
+static void limit_depth(u64 slot, u64 levels)
+{
+	u64 most = fentry_words.depth, depth = *shadow_aux(slot) >> 32;
+	if (levels < most && depth < most - levels + 1)
+		*shadow_aux(slot) = (u32)*shadow_aux(slot) | (most - levels + 1) << 32;
+}
+
+/* behind does what comes behind a call's entry, which was recorded at t. */
+static void behind(struct control *c, u64 slot, u64 t, struct function f, const struct action *a, u32 n)
+{
+	for (u32 i = 0; i < n; i++) {
+		switch (a[i].kind) {
+		case ACT_DEPTH:
+			if (fentry_config.mode == MODE_GRAPH && due(f.image, a + i))
+				limit_depth(slot, a[i].value);
+			break;
+		case ACT_STACKTRACE:
+			if (due(f.image, a + i))
+				trigger(c, t, FT_TRIGGER_STACKTRACE, f);
+		}
+	}
+}
+
+static int act(struct control *c, u64 slot, struct function f, struct callregs *r)
+{
+	u32 n, words = 1;
+	const struct action *a = actions_of(f, &n);
+	u64 t;
+	if (!before(c, f, a, n))
+		return ENTER_SKIP;
+	for (u32 i = 0; i < n; i++)
+		words += a[i].words;
+	room(c, words);
+	if (fentry_config.mode == MODE_FUNCTION)
+		put(c, t = counter(), trace_id(f));
+	else if (enter_call(c, slot, f, call_return(r, slot), call_frame(r), &t) != ENTER_DONE)
+		return ENTER_SKIP;
+	behind(c, slot, t, f, a, n);
+	return ENTER_DONE;
+}
+
+/* fentry_slow_act deals with a call of an image's function id, whose return address has its shadow at slot's. r is the
+   caller's registers. It returns what the thunk is to do. */
+hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r)
+{
+	struct sigset old = block();
+	struct control *c = traced_thread();
+	int result = c ? act(c, slot, (struct function){ m, id }, r) : ENTER_SKIP;
+	unblock(old);
+	return result;
+}
+
+/* fentry_slow_act_exit is fentry_slow_exit for functions at whose returns something is done. */
+hidden u64 fentry_slow_act_exit(u64 slot, u32 id, struct image *m, struct callregs *r)
+{
+	(void)r;
+	return fentry_slow_exit(slot, id, m);
+}
