@@ -327,7 +327,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		return nil, mapped.Named(r.p.Path, err)
 	}
 	if r.o.Syscalls && m.SyscallEnter != 0 {
-		if m.LoaderCalls, err = r.p.loaderCalls(r.o.Plan.Only); err != nil && r.o.Logf != nil {
+		if m.LoaderCalls, err = r.p.loaderCalls(r.o.Plan.Only.Of(r.p.File.Header.Machine)); err != nil && r.o.Logf != nil {
 			r.o.Logf("%s: system calls of its dynamic loader are not recorded: %v", r.p.Path, err)
 		}
 	}

@@ -68,10 +68,16 @@ func (amd64Machine) syscallLen(s *Syscall, code []byte) int {
 	return c.Len()
 }
 
-func (amd64Machine) syscallPlace(s *Syscall, code []byte, off int) (int, bool) {
-	c := amd64Syscall(s, code)
-	return c.Place(off)
+// syscallRows: those of the original's instructions, where they are.
+func (amd64Machine) syscallRows(dst []byte, d *ehframe.FDE, s *Syscall, code []byte) ([]byte, error) {
+	c, lead := amd64Syscall(s, code), s.Move.Addr-d.PC
+	return d.AppendMoved(dst, lead+uint64(s.Move.Code), func(at uint64) (uint64, bool) {
+		to, ok := c.Place(int(max(at, lead) - lead))
+		return uint64(to), ok
+	})
 }
+
+func (amd64Machine) syscallReaches(_, _ uint64) bool { return true }
 
 // appendFarJump appends ff 25 2, jmp *2(%rip), two nops, and the word.
 func (amd64Machine) appendFarJump(dst []byte, to uint64) []byte {

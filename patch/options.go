@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"debug/elf"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,6 +65,35 @@ const (
 // included.
 type SyscallSet [format.SyscallNumbers / 64]uint64
 
+// SyscallSets has a set for each machine, as their numbers differ. Of a machine that has none all system calls are in it.
+type SyscallSets [2]struct {
+	machine elf.Machine
+	set     SyscallSet
+}
+
+// Set sets the set of a machine. There is room for those whose programs are traced.
+func (s *SyscallSets) Set(m elf.Machine, set SyscallSet) {
+	for i := range s {
+		if s[i].machine == m || s[i].machine == elf.EM_NONE {
+			s[i].machine, s[i].set = m, set
+			return
+		}
+	}
+}
+
+// Of returns the set of a machine.
+func (s *SyscallSets) Of(m elf.Machine) SyscallSet {
+	for i := range s {
+		if s[i].machine == m {
+			return s[i].set
+		}
+	}
+	return SyscallSet{}
+}
+
+// NoSyscall is a number that no machine has given to a system call, for sets that would be empty.
+const NoSyscall = format.SyscallNumbers - 1
+
 // Add adds a system call; one with a number that is too large is never in a set.
 func (s *SyscallSet) Add(number uint64) {
 	if number < format.SyscallNumbers {
@@ -119,7 +149,7 @@ type Options struct {
 	Syscalls *[]record.Syscall
 
 	// Only is the system calls that are recorded; the zero value: all.
-	Only SyscallSet
+	Only SyscallSets
 
 	// Copy is for shared objects whose patched file stands in for another one while they are recorded: the recorder knows
 	// their names by the plan's ImageID, so the runtime need not find out which file it is in.

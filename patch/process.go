@@ -53,7 +53,7 @@ func (p *Plan) Memory() (*Memory, error) {
 		return nil, err
 	}
 	enter, some, exit := l.syscallRoutines()
-	if p.Options.Only.All() {
+	if only := p.onlySyscalls(); only.All() {
 		some = enter
 	}
 	return &Memory{

@@ -44,8 +44,10 @@ type syscallMachine interface {
 	appendSyscall(dst []byte, s *Syscall, code []byte, to uint64, r enterExit) ([]byte, error)
 	// appendFarJump appends 16 bytes that go to an address from anywhere.
 	appendFarJump(dst []byte, to uint64) []byte
-	// syscallPlace returns where in that the instruction begins that begins at an offset of the window.
-	syscallPlace(s *Syscall, code []byte, off int) (int, bool)
+	// syscallRows appends the call frame instructions of that, with the rows that an entry has for the window.
+	syscallRows(dst []byte, d *ehframe.FDE, s *Syscall, code []byte) ([]byte, error)
+	// syscallReaches reports whether a jump gets from a window to an address, and back.
+	syscallReaches(from, to uint64) bool
 }
 
 // chooseSyscalls decides how each system call is moved.
@@ -54,13 +56,13 @@ func (p *Plan) chooseSyscalls(found []record.Syscall) {
 	if t := p.Options.Tracer; !ok || len(found) == 0 || t != FunctionGraph && t != Function {
 		return
 	}
-	end, next := uint64(0), 0
+	end, next, only := uint64(0), 0, p.onlySyscalls()
 	for i := range found {
 		s := Syscall{Syscall: &found[i]}
 		for next < len(p.Functions) && p.Functions[next].End()+maxMove < s.Addr {
 			next++
 		}
-		if !p.Options.Only.chosen(s.Syscall) {
+		if !only.chosen(s.Syscall) {
 			continue
 		}
 		for _, m := range s.Moves {
@@ -90,6 +92,9 @@ func (p *Plan) touchesSite(m record.Move, from int) bool {
 	return false
 }
 
+// onlySyscalls is the set of those that are recorded.
+func (p *Plan) onlySyscalls() SyscallSet { return p.Options.Only.Of(p.file.Header.Machine) }
+
 // recordsSyscalls reports whether any system call is recorded.
 func (p *Plan) recordsSyscalls() bool {
 	return slices.ContainsFunc(p.Syscalls, func(s Syscall) bool { return s.Moved() })
@@ -98,43 +103,55 @@ func (p *Plan) recordsSyscalls() bool {
 // servesLoader reports whether the dynamic loader's system calls come to the runtime of the plan.
 func (p *Plan) servesLoader() bool { return p.Options.Syscalls != nil && p.Options.Target == Process }
 
-// syscallCode is the code that a system call's window moves.
-func (l *layout) syscallCode(s *Syscall) ([]byte, error) {
-	b, err := l.p.file.Bytes(s.Move.Addr, s.Move.Len)
-	if err != nil {
-		return nil, fmt.Errorf("system call at %#x: %w", s.Addr, err)
+// movedSyscalls yields the system calls that move, each with the bytes of its window, of which the first s.Move.Code are
+// instructions. An error is left in err.
+func (l *layout) movedSyscalls(err *error) iter.Seq2[*Syscall, []byte] {
+	return func(yield func(*Syscall, []byte) bool) {
+		for i := range l.p.Syscalls {
+			s := &l.p.Syscalls[i]
+			if !s.Moved() {
+				continue
+			}
+			var b []byte
+			if b, *err = l.p.file.Bytes(s.Move.Addr, s.Move.Len); *err == nil && !yield(s, b) {
+				return
+			}
+			if *err != nil {
+				*err = fmt.Errorf("system call at %#x: %w", s.Addr, *err)
+				return
+			}
+		}
 	}
-	return b[:s.Move.Code], nil
 }
 
+// syscallAt is where the copy of a system call is.
+func (l *layout) syscallAt(s *Syscall) uint64 { return l.syscalls + uint64(s.copied) }
+
 // addSyscalls lays out the copies.
-func (l *layout) addSyscalls() error {
+func (l *layout) addSyscalls() (err error) {
 	m, ok := l.p.m.(syscallMachine)
 	if !ok || !l.p.recordsSyscalls() && !l.p.servesLoader() {
 		return nil
 	}
-	if !l.p.Options.Only.All() {
-		l.filter = l.addFilter()
+	if only := l.p.onlySyscalls(); !only.All() {
+		l.filter = l.addFilter(only)
 	}
-	size := 0
-	for i := range l.p.Syscalls {
-		s := &l.p.Syscalls[i]
-		if !s.Moved() {
+	size, at := 0, l.end()
+	for s, b := range l.movedSyscalls(&err) {
+		n := m.syscallLen(s, b[:s.Move.Code])
+		if n == 0 {
+			err = internalf("it is not where it was")
 			continue
 		}
-		code, err := l.syscallCode(s)
-		if err != nil {
-			return err
-		}
-		n := m.syscallLen(s, code)
-		if n == 0 {
-			return internalf("system call at %#x: it is not where it was", s.Addr)
+		if !m.syscallReaches(s.Move.Addr, at+uint64(size+n)+maxAlign) {
+			s.Move = record.Move{}
+			continue
 		}
 		s.copied = uint32(size)
 		size += n
 	}
-	if size == 0 {
-		return nil // the filter is the loader's
+	if err != nil || size == 0 {
+		return err // the filter is the loader's
 	}
 	l.syscalls = l.add(piece{
 		name: ".fentry.syscalls", code: true, size: uint64(size), align: 16, owner: nobody,
@@ -144,9 +161,9 @@ func (l *layout) addSyscalls() error {
 }
 
 // addFilter lays out the bitmap of the system calls that are recorded.
-func (l *layout) addFilter() uint64 {
+func (l *layout) addFilter(only SyscallSet) uint64 {
 	var b []byte
-	for _, w := range l.p.Options.Only {
+	for _, w := range only {
 		b = le.AppendUint64(b, w)
 	}
 	return l.add(piece{name: ".fentry.filter", size: uint64(len(b)), align: 8, owner: nobody, ready: b})
@@ -169,7 +186,7 @@ func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
 		return nil, err
 	}
 	chosen := all // where the number is not known, and only some are recorded
-	if !l.p.Options.Only.All() {
+	if only := l.p.onlySyscalls(); !only.All() {
 		if chosen, err = l.symbol(some); err != nil {
 			return nil, err
 		}
@@ -177,45 +194,26 @@ func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
 	if r.exit, err = l.symbol(exit); err != nil {
 		return nil, err
 	}
-	for i := range l.p.Syscalls {
-		s := &l.p.Syscalls[i]
-		if !s.Moved() {
-			continue
-		}
-		code, err := l.syscallCode(s)
-		if err != nil {
-			return nil, err
-		}
+	for s, b := range l.movedSyscalls(&err) {
 		if r.enter = all; s.Number < 0 {
 			r.enter = chosen
 		}
-		if dst, err = m.appendSyscall(dst, s, code, l.syscalls+uint64(s.copied), r); err != nil {
-			return nil, fmt.Errorf("system call at %#x: %w", s.Addr, err)
-		}
+		dst, err = m.appendSyscall(dst, s, b[:s.Move.Code], l.syscallAt(s), r)
 	}
-	return dst, nil
+	return dst, err
 }
 
 // syscallEdits are the windows of system calls.
-func (l *layout) syscallEdits() ([]arch.Edit, error) {
-	var out []arch.Edit
-	for i := range l.p.Syscalls {
-		s := &l.p.Syscalls[i]
-		if !s.Moved() {
-			continue
-		}
-		old, err := l.p.file.Bytes(s.Move.Addr, s.Move.Len)
-		if err != nil {
-			return nil, fmt.Errorf("system call at %#x: %w", s.Addr, err)
-		}
+func (l *layout) syscallEdits() (out []arch.Edit, err error) {
+	for s, old := range l.movedSyscalls(&err) {
 		at := record.Site{Addr: s.Move.Addr, Len: s.Move.Len}
-		b, err := l.p.m.appendSite(nil, &at, route{to: l.syscalls + uint64(s.copied)})
-		if err != nil {
-			return nil, fmt.Errorf("system call at %#x: %w", s.Addr, err)
+		var b []byte
+		if b, err = l.p.m.appendSite(nil, &at, route{to: l.syscallAt(s)}); err != nil {
+			continue
 		}
 		out = append(out, arch.Edit{Addr: s.Move.Addr, Old: slices.Clone(old), New: b, Func: s.Name, Reason: "syscall"})
 	}
-	return out, nil
+	return out, err
 }
 
 // syscallFrames yields the unwind entries of the copies. An error is left in err.
@@ -227,30 +225,16 @@ func (l *layout) syscallFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe.F
 		}
 		index := ehframe.NewIndex(t)
 		var rows []byte
-		for i := range l.p.Syscalls {
-			s := &l.p.Syscalls[i]
-			if !s.Moved() {
-				continue
-			}
+		for s, b := range l.movedSyscalls(err) {
 			d, found := index.Find(s.Move.Addr)
 			if !found {
 				continue
 			}
-			var code []byte
-			if code, *err = l.syscallCode(s); *err != nil {
-				return
+			code := b[:s.Move.Code]
+			if rows, *err = m.syscallRows(rows[:0], &d, s, code); *err != nil {
+				continue
 			}
-			lead := s.Move.Addr - d.PC
-			var bad error
-			rows, bad = d.AppendMoved(rows[:0], lead+uint64(s.Move.Code), func(at uint64) (uint64, bool) {
-				to, ok := m.syscallPlace(s, code, int(max(at, lead)-lead))
-				return uint64(to), ok
-			})
-			if bad != nil {
-				*err = fmt.Errorf("system call at %#x: %w", s.Addr, bad)
-				return
-			}
-			d.PC, d.Size, d.LSDA, d.Instructions = l.syscalls+uint64(s.copied), uint64(m.syscallLen(s, code)), 0, rows
+			d.PC, d.Size, d.LSDA, d.Instructions = l.syscallAt(s), uint64(m.syscallLen(s, code)), 0, rows
 			if !yield(&d) {
 				return
 			}
@@ -264,17 +248,15 @@ func (l *layout) syscallSymbols(out []inject.Symbol) []inject.Symbol {
 	if !ok || l.syscalls == 0 || l.p.file.SectionIndex(".symtab") < 0 {
 		return out
 	}
-	for i := range l.p.Syscalls {
-		s := &l.p.Syscalls[i]
-		if !s.Moved() || s.Name == "" {
+	var err error // the copies have been made of the same bytes
+	for s, b := range l.movedSyscalls(&err) {
+		if s.Name == "" {
 			continue
 		}
-		if code, err := l.syscallCode(s); err == nil {
-			out = append(out, inject.Symbol{
-				Name: s.Name, Value: l.syscalls + uint64(s.copied), Size: uint64(m.syscallLen(s, code)),
-				Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC),
-			})
-		}
+		out = append(out, inject.Symbol{
+			Name: s.Name, Value: l.syscallAt(s), Size: uint64(m.syscallLen(s, b[:s.Move.Code])),
+			Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC),
+		})
 	}
 	return out
 }

@@ -42,6 +42,8 @@ func (im *Image) set(s string) error {
 	switch key {
 	case "path":
 		im.Path = val
+	case "machine":
+		im.Machine = val
 	case "build-id":
 		im.BuildID = val
 	case "bias":

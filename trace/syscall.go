@@ -52,13 +52,13 @@ func (id FuncID) Syscall() (number uint64, ok bool) {
 
 // Machine returns the instruction set whose system calls those of the trace are.
 func (t *Trace) Machine() syscalls.Machine {
-	if t.Info != nil && t.Info.Machine != "" {
-		return syscalls.MachineOf(t.Info.Machine)
-	}
-	for i := range t.Images {
+	for i := range t.Images { // a recorder's machine need not be the one that an emulator makes
 		if m := t.Images[i].Machine; m != "" {
 			return syscalls.MachineOf(m)
 		}
+	}
+	if t.Info != nil && t.Info.Machine != "" {
+		return syscalls.MachineOf(t.Info.Machine)
 	}
 	return syscalls.AMD64
 }

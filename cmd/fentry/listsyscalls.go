@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/internal/syscalls"
 	"github.com/fentry-dev/fentry/record"
@@ -40,7 +41,7 @@ func (c *listCmd) listSyscalls(a *app, out *output, path string) error {
 	}
 	enc := json.NewEncoder(safetext.JSONWriter(out.Writer))
 	enc.SetEscapeHTML(false)
-	traceable := uint64(0)
+	traceable, names := uint64(0), syscalls.MachineOf(machine.Name(im.Header.Machine))
 	for i := range calls {
 		s := &calls[i]
 		if s.Reason == "" {
@@ -55,7 +56,7 @@ func (c *listCmd) listSyscalls(a *app, out *output, path string) error {
 			l.Function = symbol.NameAt(s.Func)
 		}
 		if s.Number >= 0 {
-			l.Number, l.Name = &s.Number, syscalls.AMD64.Name(uint64(s.Number))
+			l.Number, l.Name = &s.Number, names.Name(uint64(s.Number))
 		}
 		if c.json {
 			if err := enc.Encode(l); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/internal/syscalls"
@@ -138,13 +139,21 @@ func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
 		return usagef(cmd, "--syscalls: %v", err)
 	}
 	if t.syscalls != "all" {
-		const machine = syscalls.AMD64 // the only one whose system calls are moved
-		for _, c := range machine.Calls() {
-			if filter.Match(machine, uint64(c.Number)) {
-				o.Only.Add(uint64(c.Number))
+		some := false
+		for _, m := range machine.All {
+			var set patch.SyscallSet
+			calls := syscalls.MachineOf(m.Go)
+			for _, c := range calls.Calls() {
+				if filter.Match(calls, uint64(c.Number)) {
+					set.Add(uint64(c.Number))
+				}
 			}
+			if some = some || !set.All(); set.All() {
+				set.Add(patch.NoSyscall)
+			}
+			o.Only.Set(m.ELF, set)
 		}
-		if o.Only.All() {
+		if !some {
 			return usagef(cmd, "--syscalls: %q leaves no system call", t.syscalls)
 		}
 	}

@@ -7,6 +7,7 @@ var ImageKeys = []Value{
 	{"path", 0, "the image as it was patched or started"},
 	{"build-id", 0, "GNU build-id in lower-case hex digits, or empty"},
 	{"bias", 0, "load address minus link address, hex with 0x"},
+	{"machine", 0, "the image's, which numbers system calls: the end of its EM_ constant in lower case, such as x86_64"},
 	{"exe", 0, "target of /proc/self/exe"},
 	{"file", 0, "file that a shared object was loaded from, as in /proc/self/maps; else absent"},
 	{"home", 0, "image id, hex: the image has joined the one that the process began to be traced with. Then there are " +

@@ -12,11 +12,10 @@ var syscallOp = []byte{0x0f, 0x05}
 
 func (amd64Machine) mayCall(b []byte) bool { return bytes.Contains(b, syscallOp) }
 
-// syscalls follows control through a function. If it gets to a byte that is no instruction, or into the middle of one,
-// nothing in the function is what it seems.
 func (amd64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
-	w := &amd64Walk{f: f, i: i, start: f.funcs[i].Addr, b: b, seen: make([]bool, len(b))}
-	sound := w.walk()
+	w := &amd64Walk{walk: newWalk(f, i, b), i: i}
+	w.next = w.decode
+	sound := w.walk.walk()
 	var out []Syscall
 	for at := 0; at < len(b); {
 		k := bytes.Index(b[at:], syscallOp)
@@ -40,64 +39,17 @@ func (amd64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
 
 // amd64Walk is the walk through a function.
 type amd64Walk struct {
-	f     *Finder
-	i     int
-	start uint64
-	b     []byte
-	seen  []bool // where an instruction begins that has been reached
-	todo  []int
+	walk
+	i int
 }
 
-// walk reports whether all that is reached is instructions. What comes from outside, or from a table, begins in
-// the middle.
-func (w *amd64Walk) walk() bool {
-	w.todo = append(w.todo[:0], 0)
-	for at := range w.b {
-		const outside = otherBranch | tailJump | called | landingPad | tableEntry
-		if w.f.marks.get(w.start+uint64(at))&outside != 0 {
-			w.todo = append(w.todo, at)
-		}
+func (w *amd64Walk) decode(at int) (step, bool) {
+	in, err := amd64.Decode(w.b[at:])
+	s := step{n: in.Len, ends: in.Op.EndsBlock()}
+	if in.PCRel == amd64.PCRelBranch && in.Op != amd64.Call {
+		s.to = in.Target(w.start + uint64(at))
 	}
-	for len(w.todo) > 0 {
-		at := w.todo[len(w.todo)-1]
-		w.todo = w.todo[:len(w.todo)-1]
-		if !w.path(at) {
-			return false
-		}
-	}
-	end := 0
-	for at, s := range w.seen {
-		if !s {
-			continue
-		}
-		in, err := amd64.Decode(w.b[at:])
-		if err != nil || at < end {
-			return false
-		}
-		end = at + in.Len
-	}
-	return true
-}
-
-// path follows control from an instruction on, until it ends or is where it has been.
-func (w *amd64Walk) path(at int) bool {
-	for at < len(w.b) && !w.seen[at] {
-		in, err := amd64.Decode(w.b[at:])
-		if err != nil {
-			return false
-		}
-		w.seen[at] = true
-		if in.PCRel == amd64.PCRelBranch && in.Op != amd64.Call {
-			if t := in.Target(w.start+uint64(at)) - w.start; t < uint64(len(w.b)) {
-				w.todo = append(w.todo, int(t))
-			}
-		}
-		if in.Op.EndsBlock() {
-			return true
-		}
-		at += in.Len
-	}
-	return true
+	return s, err == nil
 }
 
 // inst is the instruction at an offset, which has been decoded before.

@@ -93,6 +93,7 @@ static void image_keys(struct text *o, const struct image_info *info, u64 bias)
 		number(o, info->build_id[i] & 15, 16);
 	}
 	end(o);
+	pair(o, "machine=", MACHINE, 16);
 	text(o, "bias=0x", 8);
 	number(o, bias, 16);
 	end(o);

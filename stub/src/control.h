@@ -23,6 +23,7 @@ struct stack {
 struct open_call {
 	u64 sp;  /* of the program, which tells it apart from those of handlers inside it */
 	u64 nr;
+	u64 first; /* argument, whose register can have the result at the end */
 };
 
 struct chunk {

@@ -47,44 +47,27 @@ static void watch_filters(u64 nr, const u64 *a)
 		images_arm(0);
 }
 
-/* flags_of returns the flags of a clone3, which are the first word of its argument, or 0. The memory
-   is the program's, and need not be there. */
-static u64 flags_of(u64 at)
-{
-	u64 flags = 0;
-	u64 to[2] = { (u64)&flags, 8 }, from[2] = { at, 8 };
-	if (load(&filtered)) /* the kernel reads the set before it refuses the operation, and no filter minds */
-		return sys(SYS_rt_sigprocmask, -1, at, 0, 8, 0, 0) == -EINVAL_ ? *(u64 *)at : 0;
-	return sys(SYS_process_vm_readv, getpid(), to, 1, from, 1, 0) == 8 ? flags : 0;
-}
-
-/* takes_place says whether a system call makes a child that runs in this thread's place. */
-static int takes_place(u64 nr, const u64 *a)
-{
-	u64 flags = nr == NR_CLONE ? a[0] : nr == NR_CLONE3 ? flags_of(a[0]) : is_vfork(nr) ? CLONE_VM | CLONE_VFORK : 0;
-	return (flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK);
-}
-
 /* remember notes a system call that has something to do at its end. Of more than there is room for,
    the oldest are forgotten: nobody ends them, since a handler has left them. */
-static void remember(struct control *c, u64 sp, u64 nr)
+static void remember(struct control *c, u64 sp, u64 nr, u64 first)
 {
 	if (c->sys_open == lengthof(c->open_calls)) {
 		for (u32 i = 1; i < c->sys_open; i++)
 			c->open_calls[i - 1] = c->open_calls[i];
 		c->sys_open--;
 	}
-	c->open_calls[c->sys_open++] = (struct open_call){ sp, nr };
+	c->open_calls[c->sys_open++] = (struct open_call){ sp, nr, first };
 }
 
-/* recall takes what was noted of the system call that ends with the stack at sp, and all that began
-   inside it. It returns 0 if nothing was. */
-static int recall(struct control *c, u64 sp, u64 *nr)
+/* recall takes what was noted of the system call that ends with the stack at sp, its number and first argument,
+   and all that began inside it. It returns 0 if nothing was. */
+static int recall(struct control *c, u64 sp, u64 *nr, u64 *first)
 {
 	for (u32 i = c->sys_open; i-- > 0;) {
 		if (c->open_calls[i].sp != sp)
 			continue;
 		*nr = c->open_calls[i].nr;
+		*first = c->open_calls[i].first;
 		c->sys_open = i;
 		return 1;
 	}
@@ -115,14 +98,59 @@ static struct control *acting(struct control *c)
 /* How many vectors or pointers are followed, and how many bytes of what each points to. */
 enum { MOST_VECTORS = 8, MOST_POINTERS = 16, MOST_TEXT = 33 };
 
+/* Nothing reads for this process: an emulator does not know how, or a container forbids it. */
+static u32 unread;
+
+/* read_pages reads where nothing else does. That there is memory the kernel tells for each page (home.c), and nothing
+   tells whether it goes away meanwhile. */
+static u64 read_pages(void *to, u64 at, u64 n)
+{
+	u64 got = 0;
+	while (got < n) {
+		u64 a = at + got, k = 4096 - a % 4096;
+		if (sys(SYS_rt_sigprocmask, -1, a & -8UL, 0, 8, 0, 0) != -EINVAL_)
+			break;
+		if (k > n - got)
+			k = n - got;
+		memcpy((u8 *)to + got, (void *)a, k);
+		got += k;
+	}
+	return got;
+}
+
 /* read_program reads n bytes of the program's memory, which is process pid's, and returns how many there are. Two parts, because
    the kernel reads none of a part of which it cannot read all. */
 static u64 read_program(u32 pid, void *to, u64 at, u64 n)
 {
 	u64 page = -at & 4095, first = page && page < n ? page : n;
 	u64 local[2] = { (u64)to, n }, from[4] = { at, first, at + first, n - first };
-	i64 got = n ? sys(SYS_process_vm_readv, pid, local, 1, from, first == n ? 1 : 2, 0) : 0;
+	if (n == 0)
+		return 0;
+	if (load(&unread))
+		return read_pages(to, at, n);
+	i64 got = sys(SYS_process_vm_readv, pid, local, 1, from, first == n ? 1 : 2, 0);
+	if (got == -ENOSYS_ || got == -EPERM_) {
+		store(&unread, 1);
+		return read_pages(to, at, n);
+	}
 	return failed(got) ? 0 : (u64)got;
+}
+
+/* flags_of returns the flags of a clone3, which are the first word of its argument, or 0. The memory
+   is the program's, and need not be there. */
+static u64 flags_of(u64 at)
+{
+	u64 flags = 0;
+	if (load(&filtered)) /* the kernel reads the set before it refuses the operation, and no filter minds */
+		return sys(SYS_rt_sigprocmask, -1, at, 0, 8, 0, 0) == -EINVAL_ ? *(u64 *)at : 0;
+	return read_program(getpid(), &flags, at, 8) == 8 ? flags : 0;
+}
+
+/* takes_place says whether a system call makes a child that runs in this thread's place. */
+static int takes_place(u64 nr, const u64 *a)
+{
+	u64 flags = nr == NR_CLONE ? a[0] : nr == NR_CLONE3 ? flags_of(a[0]) : is_vfork(nr) ? CLONE_VM | CLONE_VFORK : 0;
+	return (flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK);
 }
 
 /* count_of is how many elements a part has. */
@@ -302,7 +330,7 @@ static void follow_names(struct control *c)
 
 static void begins(struct control *c, const struct sysregs *r, u64 t)
 {
-	u64 nr = syscall_value(r), a[6];
+	u64 nr = syscall_number(r), a[6];
 	const struct plan *p = plan_of(nr);
 	syscall_arguments(r, a);
 	if (takes_base(nr, a))
@@ -320,7 +348,7 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 	}
 	int forks = is_special(p) && takes_place(nr, a);
 	if (forks || has_end(p) || gives_name(c, nr, a))
-		remember(c, syscall_sp(r), nr);
+		remember(c, syscall_sp(r), nr, a[0]);
 	if (forks) {
 		c->vforks++;
 		room_ends(c);
@@ -331,14 +359,14 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 {
 	u64 nr = SYSCALL_NUMBERS, a[6];
 	syscall_arguments(r, a);
-	int known = recall(c, syscall_sp(r), &nr);
+	int known = recall(c, syscall_sp(r), &nr, &a[0]);
 	if (known && makes_child(nr)) {
 		if (c->vforked) /* it has ended, or is another program */
 			end_chunks(c->vforked);
 		c->vforks = 0;
 		room_ends(c);
 	}
-	i64 result = (i64)syscall_value(r);
+	i64 result = (i64)syscall_result(r);
 	const struct plan *p = plan_of(failed(result) ? SYSCALL_NUMBERS : nr);
 	u64 *w = begin_syscall(c, t, 1, 1, captures(c, 0, t, p, 1, a, result));
 	if (w) {
@@ -351,7 +379,7 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 }
 
 /* fentry_slow_syscall records that a system call begins or ends. */
-hidden void fentry_slow_syscall(struct sysregs *r, int exit)
+hidden LANDS void fentry_slow_syscall(struct sysregs *r, int exit)
 {
 	struct sigset old = block();
 	u64 t = counter();

@@ -15,6 +15,8 @@
 #include "types.h"
 #include "layout.h"
 
+#define MACHINE "x86_64" /* in the trace */
+
 /* asm/unistd_64.h */
 enum {
 	SYS_read = 0, SYS_write = 1, SYS_close = 3, SYS_fstat = 5, SYS_mmap = 9, SYS_mprotect = 10, SYS_munmap = 11,
@@ -108,7 +110,8 @@ enum {
 struct sysregs { u64 pad, bp, r11, r10, r9, r8, di, si, back, dx, ax; };
 enum { RED_ZONE = 128 };
 
-static inline u64 syscall_value(const struct sysregs *r) { return r->ax; }
+static inline u64 syscall_number(const struct sysregs *r) { return r->ax; }
+static inline u64 syscall_result(const struct sysregs *r) { return r->ax; }
 static inline u64 syscall_sp(const struct sysregs *r) { return (u64)(r + 1) + RED_ZONE; }
 static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 {

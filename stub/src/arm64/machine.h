@@ -24,6 +24,8 @@
 #include "types.h"
 #include "layout.h"
 
+#define MACHINE "aarch64" /* in the trace */
+
 /* asm-generic/unistd.h */
 enum {
 	SYS_getcwd = 17, SYS_fcntl = 25, SYS_flock = 32, SYS_mkdirat = 34, SYS_unlinkat = 35, SYS_renameat = 38,
@@ -70,16 +72,17 @@ static inline u64 counter_frequency(void)
 	return v & 0xffffffff;
 }
 
-/* Registers at a system call: x0 to x8, the number or at its end the result in x0, and the stack
-   pointer. */
-struct sysregs { u64 x[9], value, sp; };
+/* Registers at a system call, as syscall.S and the copy have saved them: the program's stack pointer is
+   behind them. The result takes the place of the first argument. */
+struct sysregs { u64 fp, back, scratch[2], x4[14], x0[4], flags, pad, x16, x30; };
 
-static inline u64 syscall_value(const struct sysregs *r) { return r->value; }
-static inline u64 syscall_sp(const struct sysregs *r) { return r->sp; }
+static inline u64 syscall_number(const struct sysregs *r) { return r->x4[4]; }
+static inline u64 syscall_result(const struct sysregs *r) { return r->x0[0]; }
+static inline u64 syscall_sp(const struct sysregs *r) { return (u64)(r + 1); }
 static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 {
 	for (u32 i = 0; i < 6; i++)
-		a[i] = r->x[i];
+		a[i] = i < 4 ? r->x0[i] : r->x4[i - 4];
 }
 
 /* Registers at a call's entry or exit, as act.S and SLOW (macros.h) have saved them; vectors are v0 to v7. x0 to x3

@@ -1,0 +1,44 @@
+package patch
+
+import (
+	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+)
+
+func (arm64Machine) syscallLen(*Syscall, []byte) int { return arm64.SyscallLen }
+
+func (arm64Machine) appendSyscall(dst []byte, s *Syscall, _ []byte, to uint64, r enterExit) ([]byte, error) {
+	c := arm64.SyscallCopy{At: s.Addr, Enter: r.enter, Exit: r.exit}
+	return c.Append(dst, to)
+}
+
+func (arm64Machine) appendFarJump(dst []byte, to uint64) []byte { return arm64.AppendFarJump(dst, to) }
+
+// syscallReaches: branches reach 128 MiB, and no register is free for more.
+func (arm64Machine) syscallReaches(from, to uint64) bool {
+	return arm64.Reaches(from, to) && arm64.Reaches(to, from)
+}
+
+// syscallRows: the one that the original has at the instruction, and those of the copy's two pushed words.
+func (arm64Machine) syscallRows(dst []byte, d *ehframe.FDE, s *Syscall, _ []byte) ([]byte, error) {
+	at := s.Addr - d.PC
+	rows, err := d.AppendRows(nil)
+	if err != nil {
+		return dst, err
+	}
+	dst, err = d.AppendMoved(dst, at, func(uint64) (uint64, bool) { return 0, true })
+	if err != nil {
+		return dst, err
+	}
+	row := &rows[0]
+	for i := range rows {
+		if rows[i].At <= at {
+			row = &rows[i]
+		}
+	}
+	cfa := int64(-1)
+	if row.Reg == arm64.StackPointer {
+		cfa = row.Off
+	}
+	return arm64.SyscallRows(dst, cfa, row.Moved, d.CIE.CodeAlign), nil
+}

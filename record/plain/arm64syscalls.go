@@ -1,0 +1,149 @@
+package plain
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch/arm64"
+)
+
+// A branch takes the place of the instruction alone, so whatever goes to it goes to its copy, and nothing else moves. What
+// is left of the rules is where it must not move at all.
+
+// svcOp is the instruction.
+var svcOp = binary.LittleEndian.AppendUint32(nil, arm64.WordSvc)
+
+func (arm64Machine) mayCall(b []byte) bool { return bytes.Contains(b, svcOp) }
+
+func (arm64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
+	w := &arm64Walk{walk: newWalk(f, i, b)}
+	w.next = w.decode
+	sound := w.walk.walk()
+	var out []Syscall
+	for at := 0; at+arm64.InstLen <= len(b); at += arm64.InstLen {
+		if !bytes.HasPrefix(b[at:], svcOp) {
+			continue
+		}
+		s := Syscall{Addr: w.start + uint64(at), Func: i, Number: Unknown}
+		if sound && w.seen[at] {
+			w.judge(&s)
+		} else {
+			s.Refusal = Unreached
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// arm64Walk is the walk through a function.
+type arm64Walk struct{ walk }
+
+func (w *arm64Walk) inst(at int) (arm64.Inst, bool) {
+	if at < 0 || at+arm64.InstLen > len(w.b) || at%arm64.InstLen != 0 {
+		return arm64.Inst{}, false
+	}
+	return arm64.DecodeWord(binary.LittleEndian.Uint32(w.b[at:])), true
+}
+
+func (w *arm64Walk) decode(at int) (step, bool) {
+	in, ok := w.inst(at)
+	s := step{n: arm64.InstLen, ends: in.Op.EndsBlock()}
+	switch in.PCRel {
+	case arm64.PCRelBranch:
+		if in.Op != arm64.Call {
+			s.to = in.Target(w.start + uint64(at))
+		}
+	case arm64.PCRelMem:
+		s.to, s.isData = in.Target(w.start+uint64(at)), true
+	}
+	return s, ok
+}
+
+// Numbers of system calls that must not move (asm-generic/unistd.h).
+const (
+	arm64Sigreturn = 139
+	arm64Munmap    = 215
+	arm64Exit      = 93
+)
+
+// judge decides whether a system call can move.
+func (w *arm64Walk) judge(s *Syscall) {
+	at := int(s.Addr - w.start)
+	s.Number = w.number(at)
+	end := s.Addr + arm64.InstLen
+	d, found := w.f.index.Find(s.Addr)
+	switch {
+	case s.Number == arm64Sigreturn:
+		s.Refusal = SignalReturn
+	case w.unmaps(at, s.Number):
+		s.Refusal = StackGone
+	case w.label(s.Addr), w.label(end):
+		s.Refusal = AddressTaken
+	case w.f.handled(s.Addr, end):
+		s.Refusal = HandlerAround
+	case found && (w.f.unread[d.PC] || w.changes(s.Addr)):
+		s.Refusal = UnusualUnwind
+	default:
+		s.Spans = []Span{{s.Addr, end, end}}
+	}
+}
+
+// label reports whether something has an address that is not that of a function: the end of a range, perhaps.
+func (w *arm64Walk) label(at uint64) bool {
+	k := w.f.containing(at)
+	return w.f.marks.get(at)&pointed != 0 && (k < 0 || w.f.funcs[k].Addr != at)
+}
+
+// changes reports whether what unwinders know of the frame at a system call cannot be said of its copy: it is not known,
+// or is another behind the instruction.
+func (w *arm64Walk) changes(at uint64) bool {
+	var fr frames
+	if fr.open(w.f.index, at); !fr.found {
+		return true
+	}
+	row, known := fr.at(at)
+	if !known || row.Reg < 0 || row.Reg == dwarfSP && row.Off < 0 {
+		return true
+	}
+	behind, known := fr.at(at + arm64.InstLen)
+	return known && fr.fde.PC+behind.At > at
+}
+
+// number is the system call's, if the instructions in front of it tell, between which nothing comes.
+func (w *arm64Walk) number(at int) int {
+	const most = 16
+	for range most {
+		if w.f.marks.get(w.start+uint64(at))&anyTarget != 0 {
+			return Unknown
+		}
+		at -= arm64.InstLen
+		in, ok := w.inst(at)
+		switch {
+		case !ok || !w.seen[at] || in.Op.EndsBlock() || in.Op == arm64.Call || in.Op == arm64.CallInd:
+			return Unknown
+		case in.Word&0x7fe0001f == 0x52800008: // mov x8, #n
+			return int(in.Word >> 5 & 0xffff)
+		case in.PCRel == arm64.PCRelNone && arm64.Writes(in.Word)>>8&1 != 0:
+			return Unknown
+		}
+	}
+	return Unknown
+}
+
+// unmaps reports whether a system call is one of two in a row that unmap a thread's stack and end it: nothing can be
+// on the stack between them.
+func (w *arm64Walk) unmaps(at, number int) bool {
+	const near = 4 * arm64.InstLen
+	other := arm64Exit
+	if number == arm64Exit {
+		other = arm64Munmap
+	} else if number != arm64Munmap {
+		return false
+	}
+	for k := max(0, at-near); k <= min(len(w.b)-arm64.InstLen, at+near); k += arm64.InstLen {
+		if k != at && w.seen[k] && bytes.HasPrefix(w.b[k:], svcOp) && w.number(k) == other {
+			return true
+		}
+	}
+	return false
+}

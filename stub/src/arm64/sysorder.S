@@ -1,0 +1,6 @@
+/* System calls without a clock: sequence numbers in place of times (chunk.c). */
+#define NO_CLOCK
+#define fentry_syscall_enter fentry_order_syscall_enter
+#define fentry_some_syscall_enter fentry_order_some_syscall_enter
+#define fentry_syscall_exit fentry_order_syscall_exit
+#include "syscall.S"
