@@ -27,8 +27,8 @@ const maxLine = 4 << 20
 //
 //	id TAB function TAB size TAB site TAB kind TAB name
 //
-// with hexadecimal addresses and size. Functions with id 0, which are not traced, keep their order; any other id may
-// appear only once. Aliases come first, as functions of kind "alias" that are not traced, at the address of theirs.
+// with hexadecimal addresses and size. A key capture has the id of a function, a blank and what is captured of its
+// calls. Functions with id 0, which are not traced, keep their order; any other id may appear only once. Aliases come first, as functions of kind "alias" that are not traced, at the address of theirs.
 func Write(w io.Writer, s *Table) error {
 	if s.Linked {
 		return errors.New("ids that are distances have no .sym file")
@@ -44,6 +44,11 @@ func Write(w io.Writer, s *Table) error {
 	fmt.Fprintf(bw, "# image: %016x\n", s.Image)
 	fmt.Fprintf(bw, "# machine: %s\n", escape(s.Machine))
 	fmt.Fprintf(bw, "# entry: %x\n", s.Entry)
+	for _, id := range slices.Sorted(maps.Keys(s.Captures)) {
+		if _, err := fmt.Fprintf(bw, "# capture: %d %s\n", id, escape(s.Captures[id])); err != nil {
+			return err
+		}
+	}
 	for _, addr := range slices.Sorted(maps.Keys(s.Aliases)) {
 		for _, name := range s.Aliases[addr] {
 			if err := writeFunc(bw, &Func{Addr: addr, Site: addr, Kind: kindAlias, Name: name}); err != nil {
@@ -111,7 +116,7 @@ func Read(r io.Reader) (*Table, error) {
 // readFuncs reads a .sym file: the header to s, functions one by one to fn. The line and the strings of the function
 // are good only during the call.
 func readFuncs(br *bufio.Reader, s *Table, fn func(line []byte, f Func) error) error {
-	var last uint32
+	var at position
 	var long []byte
 	for n := 1; ; n++ {
 		line, err := readLine(br, &long)
@@ -119,7 +124,7 @@ func readFuncs(br *bufio.Reader, s *Table, fn func(line []byte, f Func) error) e
 			return nil
 		}
 		if err == nil {
-			err = s.line(line, &last, fn)
+			err = s.line(line, &at, fn)
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
@@ -127,22 +132,28 @@ func readFuncs(br *bufio.Reader, s *Table, fn func(line []byte, f Func) error) e
 	}
 }
 
+// position is what the lines so far matter for those to come.
+type position struct {
+	id       uint32 // of the newest function
+	captured int    // bytes about what is captured
+}
+
 // line takes a line of a .sym file.
-func (s *Table) line(line []byte, last *uint32, fn func(line []byte, f Func) error) error {
+func (s *Table) line(line []byte, at *position, fn func(line []byte, f Func) error) error {
 	if len(line) == 0 {
 		return nil
 	}
 	if line[0] == '#' {
-		return s.header(string(line))
+		return s.header(string(line), at)
 	}
 	e, err := parseFunc(unsafe.String(unsafe.SliceData(line), len(line)))
 	if err != nil {
 		return err
 	}
-	if e.ID < *last || e.ID == *last && e.ID != 0 {
-		return fmt.Errorf("id %d after %d: ids must ascend", e.ID, *last)
+	if e.ID < at.id || e.ID == at.id && e.ID != 0 {
+		return fmt.Errorf("id %d after %d: ids must ascend", e.ID, at.id)
 	}
-	*last = e.ID
+	at.id = e.ID
 	return fn(line, e)
 }
 
@@ -172,7 +183,7 @@ func readLine(br *bufio.Reader, long *[]byte) ([]byte, error) {
 	}
 }
 
-func (s *Table) header(line string) error {
+func (s *Table) header(line string, at *position) error {
 	key, value, ok := strings.Cut(strings.TrimPrefix(line, "# "), ": ")
 	if !ok {
 		key, value = strings.TrimSuffix(key, ":"), ""
@@ -192,10 +203,35 @@ func (s *Table) header(line string) error {
 		s.Machine, err = unescape(value)
 	case "entry":
 		s.Entry, err = strconv.ParseUint(value, 16, 64)
+	case "capture":
+		err = s.capture(value, at)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
+	return nil
+}
+
+// maxCaptures bounds the text about what is captured in bytes.
+const maxCaptures = 64 << 20
+
+// capture takes what is captured of a function's calls.
+func (s *Table) capture(value string, at *position) error {
+	number, text, _ := strings.Cut(value, " ")
+	id, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || id == 0 || id > format.IDMax {
+		return fmt.Errorf("bad id %q", clip(number))
+	}
+	if text, err = unescape(text); err != nil {
+		return err
+	}
+	if at.captured += len(text) + 64; at.captured > maxCaptures {
+		return fmt.Errorf("more than %d bytes", maxCaptures)
+	}
+	if s.Captures == nil {
+		s.Captures = make(map[uint32]string)
+	}
+	s.Captures[uint32(id)] = text
 	return nil
 }
 

@@ -27,7 +27,8 @@ func sample() *Table {
 			{3, 0x401400, 0x7f, 0x401400, "patchable", "tab\there, back\\slash, \xff\xfe, é"},
 			{9, 0xffffffff81000000, 1, 0xffffffff81000000, "xray", "high"},
 		},
-		Aliases: map[uint64][]string{0x401300: {"_ZN3Foo3bazEi", "two\nlines"}},
+		Aliases:  map[uint64][]string{0x401300: {"_ZN3Foo3bazEi", "two\nlines"}},
+		Captures: map[uint32]string{2: `{"n":"a\tb"}`, 9: ""},
 	}
 }
 
@@ -37,6 +38,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "# path: /opt/a program/of\\x0amine\n# build-id: abcd01\n# image: 0000000000001234\n# machine: x86_64\n# entry: 401000\n" +
+		"# capture: 2 {\"n\":\"a\\x5ctb\"}\n# capture: 9 \n" +
 		"0\t401300\t0\t401300\talias\t_ZN3Foo3bazEi\n0\t401300\t0\t401300\talias\ttwo\\x0alines\n" +
 		"0\t401000\t22\t401000\tnone\t_start\n" +
 		"0\t401100\t0\t401100\tnone\t\n" +
@@ -120,6 +122,7 @@ func TestReadErrors(t *testing.T) {
 		{"1\t2\t3\t4\tk\tn\n1\t2\t3\t4\tk\tn\n", "line 2: id 1 after 1"},
 		{"2\t2\t3\t4\tk\tn\n0\t2\t3\t4\tk\tn\n", "line 2: id 0 after 2"},
 		{"# image: xyz\n", "line 1: image"},
+		{"# capture: 0 {}\n", "line 1: capture: bad id"},
 		{"# build-id: abc\n", "line 1: build-id"},
 		{"1\t2\t3\t4\tk\t" + strings.Repeat("n", maxLine) + "\n", "line 1: longer than"},
 	} {

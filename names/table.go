@@ -40,6 +40,9 @@ type Table struct {
 	// any.
 	Aliases map[uint64][]string
 
+	// Captures say what is captured of calls of functions, by id, as package arguments writes it in JSON. nil: nothing.
+	Captures map[uint32]string
+
 	// Linked is set for a program linked with the tracer. Its functions are not numbered: the runtime makes an id
 	// from the place of the function's call of the tracer, its distance from the ELF header at Base in words of 4
 	// bytes, plus 1 (trace.OffsetIDs).

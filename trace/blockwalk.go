@@ -172,10 +172,9 @@ func newPartCursor(t *Trace, k *Task, window []byte, emit func(*Event) error, p 
 		c.emit = emit
 		return c, nil
 	}
-	if !c.dec.next(&c.cur) {
+	if !c.begin() {
 		return nil, cmp.Or(c.dec.err, errBlocks)
 	}
-	c.more = c.dec.next(&c.nxt)
 	c.ev.Comm = commString(c.dec.comm[:])
 	c.dec.commIsNew = false
 	c.emit = emit
@@ -201,11 +200,10 @@ func (c *cursor) seek(bs *blockState, i, j int, watch *stateWatch) error {
 	d := c.dec
 	d.chunks, d.win, d.at, d.off, d.end = c.task.chunks[p.blocks[j].chunk:], nil, 0, 0, 0
 	d.number = bs.number
-	if !d.next(&c.cur) {
+	if !c.begin() {
 		return cmp.Or(d.err, errBlocks)
 	}
 	c.ev.Comm, d.commIsNew = bs.comm, false
-	c.more = d.next(&c.nxt)
 	c.tail, c.leaf = bs.tail, bs.leaf
 	c.setRun(p.runs[0])
 	return nil

@@ -106,21 +106,27 @@ type Event struct {
 	Stack  uint64 // number of the stack the task is on, unique in the process; Task.Stack is the first
 	Text   string // Mark: bytes as the program gave them; Cut
 	// Sys is what a system call's beginning or end says, or both in the Entry of a leaf; nil if there is nothing.
-	Sys    *Syscall
-	Signal *Signal
-	Kind   Kind
-	Flags  Flags
+	Sys *Syscall
+	// Args is what was captured of a function's arguments, in an Entry, Result of its result, in an Exit and in the Entry
+	// of a leaf; nil: nothing.
+	Args, Result *Captured
+	Signal       *Signal
+	Kind         Kind
+	Flags        Flags
 }
 
 // A cursor turns the words of one task into events.
 type cursor struct {
-	t     *Trace
-	task  *Task
-	dec   *decoder
-	fl    *follower
-	cur   word // the word that is due
-	nxt   word // the one behind it
-	more  bool // nxt is there
+	t    *Trace
+	task *Task
+	dec  *decoder
+	fl   *follower
+	cur  word // the word that is due
+	nxt  word // the one behind it
+	more bool // nxt is there
+
+	captured, nextCaptured *Captured // of cur and nxt, if they are an entry or exit
+
 	ev    Event
 	emit  func(*Event) error // nil: only keep the stack up to date
 	err   error
@@ -137,15 +143,38 @@ type cursor struct {
 // newCursor returns a cursor before the first event; nil when the task has none.
 func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*cursor, error) {
 	c := &cursor{t: t, task: k, dec: t.newDecoder(k.chunks, window), emit: emit}
-	if !c.dec.next(&c.cur) {
+	if !c.begin() {
 		return nil, c.dec.err
 	}
-	c.more = c.dec.next(&c.nxt)
 	c.fl = newFollower(c, c.cur.t, k.Stack)
 	c.ev.Task = k
 	c.ev.Comm = commString(c.dec.comm[:])
 	c.dec.commIsNew = false
 	return c, nil
+}
+
+// begin reads the first two words from where the decoder is.
+func (c *cursor) begin() bool {
+	if !c.dec.next(&c.cur) {
+		return false
+	}
+	c.captured = nil
+	if c.t.captures {
+		c.captured = c.dec.captured(&c.cur)
+	}
+	c.lookAhead()
+	return true
+}
+
+// lookAhead reads the word behind the one that is due.
+func (c *cursor) lookAhead() {
+	c.more = c.dec.next(&c.nxt)
+	if c.t.captures {
+		c.nextCaptured = nil
+		if c.more {
+			c.nextCaptured = c.dec.captured(&c.nxt)
+		}
+	}
 }
 
 // give leaves what the children that begin until counter t inherit in c.paths.
@@ -226,8 +255,8 @@ func (c *cursor) step() bool {
 		c.give(c.nxt.t)
 		c.fl.finish() // at the time of this event, not when the end was noticed
 	}
-	c.cur = c.nxt
-	c.more = c.dec.next(&c.nxt)
+	c.cur, c.captured = c.nxt, c.nextCaptured
+	c.lookAhead()
 	return c.err == nil
 }
 
@@ -295,6 +324,8 @@ func recordName(typ uint64) string {
 	switch typ {
 	case format.RecData:
 		return "data"
+	case format.RecArgs:
+		return "args"
 	case format.RecSignal:
 		return "signal"
 	case format.RecSync:
@@ -370,8 +401,14 @@ func (c *cursor) enter(f *frame) {
 		}
 	}
 	ev.Sys = c.sysOf(f, wSysEnter)
+	if c.t.captures && c.cur.code == wEntry {
+		ev.Args = c.captured
+		if c.leaf {
+			ev.Result = c.nextCaptured
+		}
+	}
 	c.event(Entry, flags, f.fn, len(c.fl.cur.frames)-1)
-	ev.Sys = nil
+	ev.Sys, ev.Args, ev.Result = nil, nil, nil
 }
 
 // openCalls emits the calls that are open on the current stack, as events that lie
@@ -397,7 +434,9 @@ func (c *cursor) forget(*frame) {}
 func (c *cursor) call(fn FuncID) {
 	if c.emit != nil && c.err == nil {
 		c.ev.Dur, c.ev.Self = 0, 0
+		c.ev.Args = c.captured
 		c.event(Entry, FlagEntryOnly, fn, len(c.fl.cur.frames))
+		c.ev.Args = nil
 	}
 }
 
@@ -440,9 +479,12 @@ func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 	}
 	if kind == Exit {
 		ev.Sys = c.sysOf(f, wSysExit)
+		if c.t.captures && c.cur.code == wExit {
+			ev.Result = c.captured
+		}
 	}
 	c.event(kind, flags, f.fn, len(c.fl.cur.frames))
-	ev.Sys = nil
+	ev.Sys, ev.Result = nil, nil
 }
 
 func (c *cursor) orphan(fn FuncID) {

@@ -3,6 +3,7 @@ package trace
 import (
 	"sync/atomic"
 
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/internal/safetext"
 )
 
@@ -26,6 +27,8 @@ type knownFunc struct {
 	name  string
 	label string // the name as it is safe to print
 	fn    Func
+
+	capture *arguments.Capture // nil: nothing is captured
 }
 
 func newNameCache(sites int) nameCache {
@@ -48,6 +51,7 @@ func (c *nameCache) get(t *Trace, id FuncID) *knownFunc {
 		p = &knownFunc{fn: t.lookup(id)}
 		p.name = t.makeName(id, p.fn)
 		p.label = safetext.Line(p.name)
+		p.capture = t.newCapture(id)
 		page[id.ID&(1<<namePageBits-1)].Store(p)
 	}
 	return p

@@ -72,6 +72,7 @@ func (t *Trace) loadSymbols(o Options) {
 		// Without symbols names are made at once, and a range of billions of ids is 16 bytes of the file.
 		if t.syms[i] != nil {
 			t.cache[i] = newNameCache(im.Sites)
+			t.captures = t.captures || len(capturesOf(t.syms[i])) > 0
 		}
 	}
 }

@@ -144,9 +144,9 @@ func (t *Trace) TaskName(tid int) string {
 	return t.taskNames[tid]
 }
 
-// Data is memory that an argument of a system call points to.
+// Data is memory that an argument points to.
 type Data struct {
-	Arg     int       // which argument, from 0; ResultData: the result
+	Arg     int       // which argument, or word of a [Captured], from 0; ResultData: a system call's result
 	Flags   DataFlags //
 	Asked   uint32    // how many bytes were asked for
 	Address uint64    // in the program
@@ -186,16 +186,26 @@ func (d *decoder) syscall(left *int, take func() uint64) *Syscall {
 	}
 	for *left > 0 && d.skip(left) {
 	}
+	d.data(&s.Data)
+	return s
+}
+
+// data decodes the records DATA that come now, up to a limit, to out if that is not nil.
+func (d *decoder) data(out *[]Data) {
 	for room := maxData; room > 0; {
 		n, ok := d.dataNext()
 		if !ok {
-			break
+			return
+		}
+		room -= 8 * n
+		if out == nil {
+			for n > 0 && d.skip(&n) {
+			}
+			continue
 		}
 		head, address := d.payload(), d.payload()
-		room -= 8 * n
-		s.Data = append(s.Data, newData(head, address, d.bytes(n-2)))
+		*out = append(*out, newData(head, address, d.bytes(n-2)))
 	}
-	return s
 }
 
 // bytes returns the next n words of the chunk, or those that there are.
@@ -252,20 +262,30 @@ func (k *TaskWriter) Signal(t uint64, s Signal) {
 	k.record(t, format.RecSignal, s.Number, uint64(s.Code), s.Address, s.PC)
 }
 
-// sys writes a record SYS and its DATA, all in one chunk. Bytes that do not fit into a record are dropped.
+// sys writes a record SYS and its DATA, all in one chunk.
 func (k *TaskWriter) sys(t uint64, exit bool, payload []uint64, data []Data) {
+	k.room(t, 1+dataRoom(payload, data))
+	k.withData(t, format.RecSys, exit, payload, data)
+}
+
+// dataRoom is how many words the payload of a record and the DATA behind it take.
+func dataRoom(payload []uint64, data []Data) int {
 	words := len(payload)
 	for i := range data {
 		words += 1 + dataWords(&data[i])
 	}
-	k.room(t, 1+words)
+	return words
+}
+
+// withData writes a record and its DATA, for which there is room. Bytes that do not fit into a record are dropped.
+func (k *TaskWriter) withData(t uint64, typ uint8, exit bool, payload []uint64, data []Data) {
 	put := func(typ uint8, exit bool, payload ...uint64) {
 		k.word(uint32(t), format.Record{Type: typ, Words: len(payload), Exit: exit}.ID())
 		for _, p := range payload {
 			k.buf = binary.LittleEndian.AppendUint64(k.buf, p)
 		}
 	}
-	put(format.RecSys, exit, payload...)
+	put(typ, exit, payload...)
 	for i := range data {
 		c := &data[i]
 		p := append(make([]uint64, 0, dataWords(c)),

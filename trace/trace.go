@@ -69,6 +69,7 @@ type Trace struct {
 	close     func() error
 	syms      []SymTable // by image
 	lines     []imageLines
+	captures  bool   // functions have captures
 	flat      []bool // by image: its tracer records entries only
 	ranges    idRanges
 	off       map[FuncID]int64 // when functions were switched off

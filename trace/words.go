@@ -223,6 +223,9 @@ func (d *decoder) record(w *word, id uint32) bool {
 		}
 		n.text = string(bytes.TrimRight(text, "\x00"))
 		w.code, w.arg = wMark, d.keep(n)
+	case r.Type == format.RecArgs:
+		d.skip(&left)
+		d.data(nil) // of a call that nobody has asked for
 	case r.Type == format.RecSignal:
 		w.code, w.arg = wSignal, d.keep(note{signal: signal(take)})
 	default:

@@ -171,6 +171,9 @@ func (f *Function) entry(ev *trace.Event) {
 	}
 	b = f.row(b, ev)
 	b = f.symbol(b, ev.Func, true)
+	if ev.Args != nil {
+		b = f.arguments(b, ev)
+	}
 	if !f.opt.NoParent && ev.Flags&trace.FlagEntryOnly == 0 {
 		b = append(b, " <-"...)
 		if ev.Caller.ID == 0 {

@@ -284,10 +284,10 @@ func (g *Graph) entry(ev *trace.Event) {
 		b = g.syscallText(b, ev, leaf)
 	} else if leaf {
 		b = g.name(b, name, ev.Dur)
-		b = append(b, "();"...)
+		b = append(g.result(g.arguments(b, ev), ev), ';')
 	} else {
 		b = g.name(b, name, 0)
-		b = append(b, "() {"...)
+		b = append(g.arguments(b, ev), " {"...)
 	}
 	if ev.Flags&trace.FlagOpen != 0 {
 		b = append(b, " /* open since "...)
@@ -329,6 +329,7 @@ func (g *Graph) exit(ev *trace.Event) {
 	if ev.Sys != nil {
 		b = g.t.Made(ev).AppendResult(append(b, " = "...))
 	}
+	b = g.result(b, ev)
 	if !match || g.opt.Tail || ev.Kind != trace.Exit {
 		b = append(b, " /* "...)
 		b = g.name(b, g.t.Label(ev.Func), ev.Dur)

@@ -25,8 +25,11 @@
 //	count   a number, see below
 //	text    a text, see below; absent if empty
 //	words   arguments of a system call, an array of strings in hex (sys_enter)
-//	args    the same by their names: numbers, strings, constants by name, structures as strace shows them (sys_enter)
-//	result  result of a system call (sys_exit; sys_enter of a leaf)
+//	args    the same by their names: numbers, strings, constants by name, structures as strace shows them (sys_enter);
+//	        what was captured of a function's arguments, by their names or as arg1, arg2 (entry): numbers, strings,
+//	        enumerators by name, objects, arrays; addresses and other numbers in hex are strings; null: unknown, or NULL
+//	result  result of a system call (sys_exit; sys_enter of a leaf), or what was captured of a function's (exit; entry of a
+//	        leaf)
 //	errno   name of the error if it is one, such as ENOENT
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
@@ -165,6 +168,9 @@ func (j *Writer) Event(ev *trace.Event) error {
 		if ev.Sys != nil {
 			b = j.syscall(b, ev)
 		}
+		if ev.Args != nil || ev.Result != nil {
+			b = j.captured(b, ev)
+		}
 	case trace.SignalDelivered:
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)
@@ -230,6 +236,21 @@ func (j *Writer) syscall(b []byte, ev *trace.Event) []byte {
 		if e := syscalls.ErrnoName(syscalls.Errno(m.Result)); e != "" {
 			b = safetext.AppendJSON(append(b, `,"errno":`...), e)
 		}
+	}
+	return b
+}
+
+// captured appends what is known of a function's arguments and result. A leaf has both.
+func (j *Writer) captured(b []byte, ev *trace.Event) []byte {
+	c := j.t.Capture(ev.Func)
+	if c == nil {
+		return b
+	}
+	if a := ev.Args; a != nil && !a.Open && len(c.Params) > 0 {
+		b = c.AppendObject(append(b, `,"args":`...), a.Words, a.Memory())
+	}
+	if r := ev.Result; r != nil && !r.Open && c.Result != nil {
+		b = c.Result.AppendJSON(append(b, `,"result":`...), r.Words, r.Memory())
 	}
 	return b
 }

@@ -167,6 +167,7 @@ const (
 const (
 	RecSys       = 1
 	RecData      = 2
+	RecArgs      = 3
 	RecSignal    = 6
 	RecSync      = 16
 	RecLost      = 17

@@ -48,13 +48,17 @@ var Records = []Record{
 		{"ARGUMENTS", 8, "words", "", "the arguments, six at most (absent with a result)"}},
 		"A system call begins, or ends. An end belongs to the innermost system call of the task that has begun and has " +
 			"not ended; a task can begin with one, the end of the call that created it."},
-	{"DATA", 2, []Field{{"INDEX", 0, "u8", "", "which argument, from 0; 255: the result"},
+	{"DATA", 2, []Field{{"INDEX", 0, "u8", "", "which argument, or which word of an ARGS, from 0; 255: the result of a system call"},
 		{"KIND", 1, "u8", "", "0, others are reserved"}, {"FLAGS", 2, "u16", "", "below"},
 		{"LENGTH", 4, "u32", "bytes", "how many were asked for"}, {"ADDRESS", 8, "u64", "", "where they were"},
 		{"BYTES", 16, "text", "", "as many as were read, zero-padded to whole words"}},
-		"Memory that an argument of the system call points to, directly or through other such memory, which ADDRESS tells. " +
-			"It directly follows the call's begin or end, in the same chunk, or another DATA of the same. What does not fit " +
+		"Memory that an argument of the call points to, directly or through other such memory, which ADDRESS tells. " +
+			"It directly follows the SYS or ARGS record, in the same chunk, or another DATA of the same. What does not fit " +
 			"into one goes on in the next, with the same INDEX and a higher ADDRESS."},
+	{"ARGS", 3, []Field{{"WORDS", 0, "words", "", "words that were captured, as the symbol file says (`# capture`)"}},
+		"What is captured of a call's arguments, or with bit 63 of the header set of its result. It directly follows the " +
+			"call's entry or exit, in the same chunk. Memory to which its words point follows in DATA, whose INDEX is that " +
+			"of the word."},
 	{"SIGNAL", 6, []Field{{"SIGNO", 0, "u64", "", "the signal"}, {"CODE", 8, "i64", "", "`si_code`, if it is known"},
 		{"ADDRESS", 16, "u64", "", "`si_addr`, if it is known"}, {"PC", 24, "u64", "", "where the thread was interrupted"}},
 		"A signal is delivered to a handler that is called now. What follows can lie inside a system call that has begun."},

@@ -138,6 +138,7 @@
 /* types of records */
 #define FT_REC_SYS                 1
 #define FT_REC_DATA                2
+#define FT_REC_ARGS                3
 #define FT_REC_SIGNAL              6
 #define FT_REC_SYNC                16
 #define FT_REC_LOST                17

@@ -460,6 +460,7 @@ func (f *Filter) decide(it *item, hurry, end bool) bool {
 				whole.End = n.ev.Sys
 				it.ev.Sys = &whole
 			}
+			it.ev.Result = n.ev.Result
 			return true
 		}
 	case n.open && !hurry && f.now-n.ev.Time < f.o.Threshold:

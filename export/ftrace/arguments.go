@@ -1,0 +1,31 @@
+package ftrace
+
+import "github.com/fentry-dev/fentry/trace"
+
+// Arguments and results of functions, where they were captured, stand where C has them: f("abc", 3) = 7.
+
+// arguments appends what was captured of a call's arguments, between parentheses.
+func (o *output) arguments(b []byte, ev *trace.Event) []byte {
+	b = append(b, '(')
+	if c := o.t.Capture(ev.Func); c != nil && ev.Args != nil {
+		if ev.Args.Open {
+			b = append(b, '?')
+		} else {
+			b = c.AppendArguments(b, ev.Args.Words, ev.Args.Memory())
+		}
+	}
+	return append(b, ')')
+}
+
+// result appends what was captured of a call's result.
+func (o *output) result(b []byte, ev *trace.Event) []byte {
+	c := o.t.Capture(ev.Func)
+	if c == nil || c.Result == nil || ev.Result == nil {
+		return b
+	}
+	b = append(b, " = "...)
+	if ev.Result.Open {
+		return append(b, '?')
+	}
+	return c.Result.AppendText(b, ev.Result.Words, ev.Result.Memory())
+}
