@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,17 +21,8 @@ import (
 // someLibrary compiles something that the loader could be given as a library.
 func someLibrary(t *testing.T) string {
 	t.Helper()
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src, path := filepath.Join(dir, "x.c"), filepath.Join(dir, "libx.so.1.2")
 	text := "int visible(int i) { return i + 1; }\nint main(void) { return visible(41); }\n"
-	if err := os.WriteFile(src, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-pie", "-fPIE", "-fpatchable-function-entry=5", "-o", path, src).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
+	return testtool.Compile(t, "libx.so.1.2", text, "-pie", "-fPIE", "-fpatchable-function-entry=5")
 }
 
 // loaded is what the loader gets for a file in a run.

@@ -5,9 +5,7 @@ package fentry_test
 import (
 	"bytes"
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -95,15 +93,7 @@ func TestSyscallsKeep(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src, prog := filepath.Join(dir, "keeping.c"), filepath.Join(dir, "keeping")
-	if err := os.WriteFile(src, []byte(keeping), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O1", "-static", "-o", prog, src).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	prog := testtool.Compile(t, "keeping", keeping, "-O1", "-static")
 	for _, o := range []patch.Options{{NoFunctions: true}, {}, {NoClock: true}} {
 		opts := options(t)
 		opts.Syscalls, opts.Plan, opts.Overhead = true, o, -1
@@ -180,15 +170,7 @@ func TestSyscallsLost(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src, prog := filepath.Join(dir, "many.c"), filepath.Join(dir, "many")
-	if err := os.WriteFile(src, []byte(many), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O1", "-w", "-static", "-o", prog, src).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	prog := testtool.Compile(t, "many", many, "-O1", "-w", "-static")
 	total := uint64(0)
 	for _, policy := range []trace.Policy{trace.PolicyBlock, trace.PolicyDrop, trace.PolicyOverwrite} {
 		opts := options(t)
@@ -230,15 +212,7 @@ func TestSyscallsVfork(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src, prog := filepath.Join(dir, "vforking.c"), filepath.Join(dir, "vforking")
-	if err := os.WriteFile(src, []byte(vforking), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O1", "-w", "-static", "-o", prog, src).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	prog := testtool.Compile(t, "vforking", vforking, "-O1", "-w", "-static")
 	opts := options(t)
 	opts.Syscalls, opts.Plan.NoFunctions = true, true
 	res, err := fentry.Run(context.Background(), exec.Command(prog), opts)

@@ -5,9 +5,7 @@ package fentry_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -95,17 +93,8 @@ func TestSyscallsOfProgram(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src := filepath.Join(dir, "caller.c")
-	if err := os.WriteFile(src, []byte(caller), 0o666); err != nil {
-		t.Fatal(err)
-	}
 	for _, link := range []string{"-static", "-static-pie", "-rdynamic"} {
-		prog := filepath.Join(dir, "caller"+link)
-		if out, err := exec.Command("gcc", "-O1", link, "-o", prog, src).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		prog := testtool.Compile(t, "caller", caller, "-O1", link)
 		for _, o := range []patch.Options{{}, {NoFunctions: true}, {NoClock: true}} {
 			t.Run(fmt.Sprintf("%s/functions %t, clock %t", link, !o.NoFunctions, !o.NoClock), func(t *testing.T) {
 				opts := options(t)
@@ -256,15 +245,7 @@ func TestSyscallData(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src, prog := filepath.Join(dir, "pointing.c"), filepath.Join(dir, "pointing")
-	if err := os.WriteFile(src, []byte(pointing), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O1", "-w", "-static", "-o", prog, src).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	prog := testtool.Compile(t, "pointing", pointing, "-O1", "-w", "-static")
 	opts := options(t)
 	opts.Syscalls, opts.Plan = true, patch.Options{NoFunctions: true}
 	res, err := fentry.Run(context.Background(), exec.Command(prog), opts)
@@ -384,15 +365,7 @@ func TestSyscallsForbidden(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src, prog := filepath.Join(dir, "forbidding.c"), filepath.Join(dir, "forbidding")
-	if err := os.WriteFile(src, []byte(forbidding), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O1", "-static", "-o", prog, src).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	prog := testtool.Compile(t, "forbidding", forbidding, "-O1", "-static")
 	for what, want := range map[string]int{"filter": 3, "gs": 3, "strict": 1} {
 		for _, functions := range []bool{true, false} {
 			if what == "strict" && functions {

@@ -4,9 +4,7 @@ package fentry_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -98,15 +96,7 @@ func TestTaskNames(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	src, prog := filepath.Join(dir, "named.c"), filepath.Join(dir, "named")
-	if err := os.WriteFile(src, []byte(named), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O1", "-w", "-static", "-pthread", "-o", prog, src).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	prog := testtool.Compile(t, "named", named, "-O1", "-w", "-static", "-pthread")
 	opts := options(t)
 	opts.Syscalls, opts.Plan = true, patch.Options{NoFunctions: true}
 	res, err := fentry.Run(context.Background(), exec.Command(prog), opts)

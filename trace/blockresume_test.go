@@ -12,12 +12,7 @@ import (
 // the longest that began in its block, is known only then, and a walk of long calls has to visit that block.
 func TestIndexGoesOnAside(t *testing.T) {
 	const long, short = 20, 21
-	var b bytes.Buffer
-	w, err := NewWriter(&b, Header{Counter: 1000, CounterHz: 1e9, ChunkSize: minChunkSize})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, now := w.Task(TaskID{PID: 1, TID: 1, Image: testImage}), uint64(1000)
+	k, now, written := oneTask(t)
 	blocks := func() {
 		for range 2000 {
 			k.Enter(now, short)
@@ -34,9 +29,6 @@ func TestIndexGoesOnAside(t *testing.T) {
 	k.Exit(now+1_000_000, long)
 	now += 1_000_001
 	blocks()
-	if err := k.Flush(); err != nil {
-		t.Fatal(err)
-	}
 	// What is shown of the long call.
 	seen := func(tr *Trace) (s string) {
 		o := WalkOptions{Calls: Calls{Match: func(fn FuncID) bool { return fn.ID == long }, Threshold: 500_000}}
@@ -52,7 +44,7 @@ func TestIndexGoesOnAside(t *testing.T) {
 		return s
 	}
 	sizes := blockSizes{500, 0, 1, 1 << 20}
-	plain, indexed := withBlocks(t, b.Bytes(), sizes)
+	plain, indexed := withBlocks(t, written(), sizes)
 	var m memoryFile
 	size, err := plain.writeBlocks(&m, sizes)
 	if err != nil {

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	"io"
 	"testing"
 )
@@ -20,12 +19,7 @@ func (c *countedReads) ReadAt(b []byte, off int64) (int, error) {
 // TestChosenBlocksRead: with an index, what counts is a part of a trace is found without reading the rest.
 func TestChosenBlocksRead(t *testing.T) {
 	const root, rare = 20, 21
-	var b bytes.Buffer
-	w, err := NewWriter(&b, Header{Counter: 1000, CounterHz: 1e9, ChunkSize: minChunkSize})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, now := w.Task(TaskID{PID: 1, TID: 1, Image: testImage}), uint64(1000)
+	k, now, written := oneTask(t)
 	for i := range 200_000 {
 		now += 10
 		fn := uint32(1 + i%7)
@@ -40,10 +34,8 @@ func TestChosenBlocksRead(t *testing.T) {
 		now += 10
 		k.Exit(now, fn)
 	}
-	if err := k.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	plain, indexed := withBlocks(t, b.Bytes(), blockSizes{1000, 0, 4, 1 << 20})
+	events := written()
+	plain, indexed := withBlocks(t, events, blockSizes{1000, 0, 4, 1 << 20})
 	is := func(id uint32) func(FuncID) bool { return func(fn FuncID) bool { return fn.ID == id } }
 	for what, calls := range map[string]Calls{
 		"a function":            {Match: is(rare)},
@@ -61,8 +53,8 @@ func TestChosenBlocksRead(t *testing.T) {
 		if have := seeTree(t, indexed, g); have != tree {
 			t.Errorf("%s: %s, want %s", what, have, tree)
 		}
-		if reads.bytes > b.Len()/50 {
-			t.Errorf("%s: %d bytes were read of %d", what, reads.bytes, b.Len())
+		if reads.bytes > len(events)/50 {
+			t.Errorf("%s: %d bytes were read of %d", what, reads.bytes, len(events))
 		}
 		indexed.file = reads.r
 	}

@@ -5,45 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fentry-dev/fentry/export/internal/sample"
 	"github.com/fentry-dev/fentry/trace"
 )
 
-const testImage = trace.ImageID(0xabcd)
+const testImage = sample.Image
 
 func build(t testing.TB, names []string, fn func(w *trace.Writer)) *trace.Trace {
 	t.Helper()
-	dir := t.TempDir()
-	var b bytes.Buffer
-	w, err := trace.NewWriter(&b, trace.Header{Counter: 1000, CounterHz: 1e9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.WriteImage(trace.Image{ID: testImage, Path: "/bin/a \"b\""}); err != nil {
-		t.Fatal(err)
-	}
-	fn(w)
-	var sym strings.Builder
-	for i, n := range names {
-		fmt.Fprintf(&sym, "%d\t%x\t20\t%x\tplain\t%s\n", i+1, 0x401000+64*i, 0x401000+64*i, n)
-	}
-	for name, data := range map[string][]byte{trace.EventsFile: b.Bytes(), testImage.String() + trace.SymExt: []byte(sym.String())} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tr, err := trace.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tr.Close() })
-	return tr
+	h := trace.Header{Counter: 1000, CounterHz: 1e9}
+	return sample.BuildOf(t, h, trace.Image{ID: testImage, Path: `/bin/a "b"`}, names, fn)
 }
 
 func textOf(t testing.TB, tr *trace.Trace) string {

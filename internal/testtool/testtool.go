@@ -105,5 +105,18 @@ func Output(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
+// Compile has gcc compile a program in C, and returns its path, which ends in name. It skips the test if gcc is missing.
+func Compile(t testing.TB, name, text string, args ...string) string {
+	t.Helper()
+	gcc := Path(t, "gcc")
+	dir := t.TempDir()
+	src, prog := filepath.Join(dir, "program.c"), filepath.Join(dir, name)
+	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	Output(t, gcc, append(args, "-o", prog, src)...)
+	return prog
+}
+
 // Wide says whether a test shall look at whole matrices and at everything that is installed: make wide.
 func Wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }

@@ -20,13 +20,20 @@ const Image = trace.ImageID(0xabcd)
 // tick is a nanosecond.
 func Build(t testing.TB, names []string, fn func(w *trace.Writer)) *trace.Trace {
 	t.Helper()
+	h := trace.Header{Counter: 1000, Monotonic: 5e9, Realtime: 17e17, CounterHz: 1e9, Closed: true}
+	return BuildOf(t, h, trace.Image{ID: Image, Path: "/bin/prog", BuildID: "beef", Sites: len(names)}, names, fn)
+}
+
+// BuildOf is Build with another header, or another program image of the same id.
+func BuildOf(t testing.TB, h trace.Header, im trace.Image, names []string, fn func(w *trace.Writer)) *trace.Trace {
+	t.Helper()
 	dir := t.TempDir()
 	var b bytes.Buffer
-	w, err := trace.NewWriter(&b, trace.Header{Counter: 1000, Monotonic: 5e9, Realtime: 17e17, CounterHz: 1e9, Closed: true})
+	w, err := trace.NewWriter(&b, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteImage(trace.Image{ID: Image, Path: "/bin/prog", BuildID: "beef", Sites: len(names)}); err != nil {
+	if err := w.WriteImage(im); err != nil {
 		t.Fatal(err)
 	}
 	fn(w)
