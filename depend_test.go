@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names", "patch", "record",
 		"record/objects", "session", "stub", "symbol", "trace", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
-		"internal/safefile", "internal/safetext", "internal/syscalls"},
+		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},
 	"cmd/fentry/internal/show":   {"trace"},
 
@@ -90,6 +90,7 @@ var mayImport = map[string][]string{
 	"internal/safetext":   {},
 	"internal/sitetable":  {"elfio"},
 	"internal/syscalls":   {},
+	"internal/triggers":   {},
 
 	// Generators of sources and objects.
 	"internal/spec":                       {},

@@ -91,6 +91,7 @@ var left = map[trace.Kind]string{
 	trace.SwitchOff: "notes of functions that were switched off",
 
 	trace.SignalDelivered: "signals",
+	trace.Trigger:         "notes of triggers",
 }
 
 // NoteText is the text of an event that is shown as an instant: a mark, lost events. ok is false for others.

@@ -41,6 +41,9 @@ const (
 	Cut
 	// SignalDelivered: a handler of the signal Event.Signal is called.
 	SignalDelivered
+	// Trigger: something was done because Func is called, Count says what: see the constants that begin with
+	// Trigger. Depth is the number of open calls.
+	Trigger
 	// SwitchOff: the recorder switched the function Func off, which was called Count times a second, estimated: calls of
 	// it may be missing from here on, in all tasks. Only [Trace.WithSwitchedOff] makes these.
 	SwitchOff
@@ -55,8 +58,8 @@ const (
 var kindNames = [...]string{
 	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
 	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut",
-	SignalDelivered: "signal",
-	SwitchOff:       "switch_off", Unknown: "unknown", Skipped: "skipped",
+	SignalDelivered: "signal", Trigger: "trigger",
+	SwitchOff: "switch_off", Unknown: "unknown", Skipped: "skipped",
 }
 
 // String returns the name of the kind in lower case.
@@ -111,8 +114,11 @@ type Event struct {
 	// of a leaf; nil: nothing.
 	Args, Result *Captured
 	Signal       *Signal
-	Kind         Kind
-	Flags        Flags
+	// Chain is the functions of the open calls, the innermost first: of a Trigger with TriggerStackTrace. It is only good
+	// during the call.
+	Chain []FuncID
+	Kind  Kind
+	Flags Flags
 }
 
 // A cursor turns the words of one task into events.
@@ -284,6 +290,8 @@ func (c *cursor) noteWord(w *word) {
 		c.ev.Signal = c.dec.note(w.arg).signal
 		c.note(SignalDelivered, c.ev.Signal.Number)
 		c.ev.Signal = nil
+	case wTrigger:
+		c.trigger(w)
 	case wCut:
 		c.ev.Text = recordName(w.arg)
 		c.note(Cut, w.arg)
@@ -346,6 +354,8 @@ func recordName(typ uint64) string {
 		return "thread_end"
 	case format.RecMark:
 		return "mark"
+	case format.RecTrigger:
+		return "trigger"
 	}
 	return ""
 }

@@ -36,6 +36,7 @@ const (
 	wSysEnter  // decoder.note(arg) has what is known of the system call
 	wSysExit   // the same; fn.ID is its error, 0: none
 	wSignal    // decoder.note(arg) has the signal
+	wTrigger   // decoder.note(arg) has what was done; fn is whose call did it
 	wCut       // a record of type arg is not whole
 	wUnknown   // a record of type arg, which nobody knows; noRecord: a word that is none
 )
@@ -226,6 +227,12 @@ func (d *decoder) record(w *word, id uint32) bool {
 	case r.Type == format.RecArgs:
 		d.skip(&left)
 		d.data(nil) // of a call that nobody has asked for
+	case r.Type == format.RecTrigger:
+		n := note{value: take()}
+		if id := uint32(take()); id-d.span.lo < d.span.n || d.resolve(id) {
+			w.fn = FuncID{d.span.image, id - d.span.base}
+		}
+		w.code, w.arg = wTrigger, d.keep(n)
 	case r.Type == format.RecSignal:
 		w.code, w.arg = wSignal, d.keep(note{signal: signal(take)})
 	default:

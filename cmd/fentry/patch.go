@@ -38,6 +38,7 @@ type traceFlags struct {
 	plain                  plainFlag
 	libcalls               bool
 	syscalls               string
+	triggers               []string
 }
 
 // clocks are the values of --clock, the default first.
@@ -57,6 +58,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.StringVar(&t.syscalls, "syscalls", "no", "record system calls: all (as without `WHICH`), no, or a list of names, "+
 		"strace's classes such as %file, /regular expressions/ and !negations; with -F none, no function is traced")
 	f.Lookup("syscalls").NoOptDefVal = "all"
+	addTriggers(cmd, &t.triggers)
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
 	f.StringVar(&t.clock, "clock", clocks[0],
@@ -93,16 +95,22 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if o.Tracer, err = patch.ParseTracer(t.tracer); err != nil {
 		return o, usagef(cmd, "--tracer: %v", err)
 	}
-	selective := t.depth != 0 || t.threshold != 0 || len(t.graph)+len(t.without) > 0
+	if o.Actions, err = triggerActions(cmd, t.triggers); err != nil {
+		return o, err
+	}
+	if o.Actions != nil && o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function {
+		return o, usagef(cmd, "--trigger requires the tracer function_graph or function: there are no events with %s", o.Tracer)
+	}
+	selective := t.depth != 0 || t.threshold != 0 || len(t.graph)+len(t.without) > 0 || limitsDepth(o.Actions)
 	if o.Tracer != patch.FunctionGraph && selective {
-		return o, usagef(cmd, "--depth, --threshold, --graph and --graph-notrace require the function_graph tracer")
+		return o, usagef(cmd, "--depth, --threshold, --graph, --graph-notrace and triggers with depth= require the function_graph tracer")
 	}
 	if !slices.Contains(clocks, t.clock) {
 		return o, usagef(cmd, "--clock: no clock %q; there are %s", t.clock, strings.Join(clocks, ", "))
 	}
 	if o.NoClock = t.clock == trace.ClockNone; o.NoClock && (o.Tracer != patch.FunctionGraph || selective) {
-		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold, --graph and "+
-			"--graph-notrace")
+		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold, --graph, "+
+			"--graph-notrace and triggers with depth=")
 	}
 	if err := t.checkSyscalls(cmd, &o); err != nil {
 		return o, err
@@ -163,7 +171,13 @@ func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
 
 // unmatched tells which patterns selected nothing.
 func unmatched(a *app, o patch.Options) {
-	for _, f := range []*record.Filter{o.Select, o.Roots, o.Hide} {
+	filters := []*record.Filter{o.Select, o.Roots, o.Hide}
+	if o.Actions != nil {
+		for _, r := range o.Actions.Rules {
+			filters = append(filters, r.Functions)
+		}
+	}
+	for _, f := range filters {
 		if f == nil {
 			continue
 		}

@@ -95,6 +95,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --syscalls ./prog             system calls inside the functions that make them
   fentry record --syscalls -F none ls         system calls only, as strace shows
   fentry record --syscalls=%file,futex ./prog   some of them
+  fentry record --trigger 'commit@traceoff,stacktrace:3' --trigger begin@traceon ./prog   only between two functions
   fentry record --overhead no perl script.pl  ... all of its calls, whatever that costs
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
@@ -234,7 +235,7 @@ func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
 func (c *recordCmd) given(cmd *cobra.Command) []string {
 	var opts []string
 	fs := cmd.Flags()
-	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library"} {
+	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger"} {
 		vals, _ := fs.GetStringArray(name)
 		for _, v := range vals {
 			opts = append(opts, "--"+name+"="+v)

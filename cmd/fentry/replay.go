@@ -142,6 +142,7 @@ var replayFormats = []struct {
 	{"graph", func(out *output, t *trace.Trace, d display) eventWriter {
 		if out.paint {
 			d.graph.Color = durationColor
+			d.graph.FuncColor = triggerColors(t)
 			d.graph.ColorEnd = "\x1b[" + sgrYellow + "m"
 		}
 		return ftrace.NewGraph(out.Writer, t, d.graph)

@@ -51,7 +51,7 @@ func (f *Function) Event(ev *trace.Event) error {
 		return nil
 	}
 	switch ev.Kind {
-	case trace.Entry, trace.Lost, trace.Mark:
+	case trace.Entry, trace.Lost, trace.Mark, trace.Trigger:
 		if !f.opt.NoHeader {
 			f.introduce(ev)
 		}
@@ -73,6 +73,9 @@ func (f *Function) Event(ev *trace.Event) error {
 		f.buf = appendLost(f.buf, f.cpu(ev.Task), ev.Count)
 	case trace.Mark:
 		f.mark(ev)
+	case trace.Trigger:
+		b := append(f.row(f.buf, ev), "/* "...)
+		f.buf = append(f.appendTrigger(b, ev), " */\n"...)
 	}
 	return f.flush(false)
 }

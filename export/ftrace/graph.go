@@ -26,6 +26,9 @@ type GraphOptions struct {
 	// Color, if not nil, returns the escape sequence before the name of a function with the given duration, "" for
 	// none; "\x1b[0m" ends it.
 	Color func(ns int64) string
+	// FuncColor, if not nil, returns the escape sequence before the name of a function whatever its duration, "" for
+	// that of Color.
+	FuncColor func(trace.FuncID) string
 	// ColorEnd is the escape sequence before what says that a call was unwound or did not end; "": none.
 	ColorEnd string
 	// Comment, if not nil, returns what to write after a call as "/* ... */", such as its source line; "" for
@@ -262,7 +265,6 @@ func (g *Graph) duration(b []byte, ns int64) []byte {
 
 func (g *Graph) entry(ev *trace.Event) {
 	row := g.row(ev.Task)
-	name := g.t.Label(ev.Func)
 	b := g.prologue(g.buf, ev)
 	leaf := ev.Flags&(trace.FlagLeaf|trace.FlagEntryOnly) != 0
 	if ev.Flags&trace.FlagLeaf != 0 {
@@ -283,10 +285,10 @@ func (g *Graph) entry(ev *trace.Event) {
 	if ev.Func.Image == trace.SyscallImage {
 		b = g.syscallText(b, ev, leaf)
 	} else if leaf {
-		b = g.name(b, name, ev.Dur)
+		b = g.name(b, ev.Func, ev.Dur)
 		b = append(g.result(g.arguments(b, ev), ev), ';')
 	} else {
-		b = g.name(b, name, 0)
+		b = g.name(b, ev.Func, 0)
 		b = append(g.arguments(b, ev), " {"...)
 	}
 	if ev.Flags&trace.FlagOpen != 0 {
@@ -298,15 +300,20 @@ func (g *Graph) entry(ev *trace.Event) {
 	g.buf = append(b, '\n')
 }
 
-func (g *Graph) name(b []byte, name string, ns int64) []byte {
-	if g.opt.Color != nil {
-		if c := g.opt.Color(ns); c != "" {
-			b = append(b, c...)
-			b = append(b, name...)
-			return append(b, "\x1b[0m"...)
-		}
+// name appends the name of a function whose call took ns.
+func (g *Graph) name(b []byte, id trace.FuncID, ns int64) []byte {
+	color := ""
+	if g.opt.FuncColor != nil {
+		color = g.opt.FuncColor(id)
 	}
-	return append(b, name...)
+	if color == "" && g.opt.Color != nil {
+		color = g.opt.Color(ns)
+	}
+	if color == "" {
+		return append(b, g.t.Label(id)...)
+	}
+	b = append(append(b, color...), g.t.Label(id)...)
+	return append(b, "\x1b[0m"...)
 }
 
 func (g *Graph) exit(ev *trace.Event) {
@@ -332,7 +339,7 @@ func (g *Graph) exit(ev *trace.Event) {
 	b = g.result(b, ev)
 	if !match || g.opt.Tail || ev.Kind != trace.Exit {
 		b = append(b, " /* "...)
-		b = g.name(b, g.t.Label(ev.Func), ev.Dur)
+		b = g.name(b, ev.Func, ev.Dur)
 		switch ev.Kind {
 		case trace.Unwound:
 			b = g.ending(b, "unwound")
@@ -361,7 +368,7 @@ func (g *Graph) resumed(ev *trace.Event) {
 	b := g.duration(g.prologue(g.buf, ev), ev.Dur)
 	b = appendIndent(b, ev.Depth)
 	b = append(b, "/* "...)
-	b = g.name(b, g.t.Label(ev.Func), ev.Dur)
+	b = g.name(b, ev.Func, ev.Dur)
 	g.buf = append(b, " returns after all */\n"...)
 }
 

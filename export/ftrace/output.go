@@ -113,6 +113,8 @@ func (o *output) appendNote(b []byte, ev *trace.Event) []byte {
 		b = append(b, "thread ends"...)
 	case trace.Mark:
 		b = appendMark(b, ev)
+	case trace.Trigger:
+		b = o.appendTrigger(b, ev)
 	case trace.SignalDelivered:
 		b = append(append(b, "signal "...), o.t.Machine().SignalName(ev.Count)...)
 	case trace.Cut:
@@ -120,6 +122,33 @@ func (o *output) appendNote(b []byte, ev *trace.Event) []byte {
 		b = append(b, ev.Text...)
 	}
 	return b
+}
+
+// appendTrigger appends what was done because a function is called.
+func (o *output) appendTrigger(b []byte, ev *trace.Event) []byte {
+	switch ev.Count {
+	case trace.TriggerOn:
+		b = append(b, "tracing on"...)
+	case trace.TriggerOff:
+		b = append(b, "tracing off"...)
+	case trace.TriggerFinish:
+		b = append(b, "recording ends"...)
+	case trace.TriggerStackTrace:
+		b = append(b, "stack trace: "...)
+		for i, id := range ev.Chain {
+			if i > 0 {
+				b = append(b, " <- "...)
+			}
+			b = append(b, o.t.Label(id)...)
+		}
+		if len(ev.Chain) > 0 {
+			return b
+		}
+		return append(b, o.t.Label(ev.Func)...) // nobody knows who has called it
+	default:
+		b = append(b, trace.TriggerName(ev.Count)...)
+	}
+	return append(append(b, ": "...), o.t.Label(ev.Func)...)
 }
 
 // maxCommand is how many characters of a command line are shown.

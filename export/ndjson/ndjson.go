@@ -15,7 +15,7 @@
 //	comm    name of the thread at that time
 //	task    number of the task in the trace, from 0; thread ids can be reused
 //	depth   number of open calls around it
-//	func    name of the function or system call (calls and switch_off only)
+//	func    name of the function or system call (calls, switch_off and trigger only)
 //	image   path of the function's program image (calls only)
 //	addr    the function's address in the image, a string in hex (calls only, if known)
 //	caller  function of the innermost open call around it (calls only, if there is one)
@@ -33,6 +33,8 @@
 //	errno   name of the error if it is one, such as ENOENT
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
+//	action  what was done (trigger)
+//	chain   array of the functions that are open, the innermost first (trigger with stacktrace)
 //	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only, open;
 //	        absent if empty
 //
@@ -55,6 +57,8 @@
 //	sys_enter   a system call begins: func is sys_ and its name, count its number, text what strace would show; what is
 //	            unknown is absent. The one of a leaf has its result, too
 //	sys_exit    it ended
+//	trigger     something was done because func is called: traceon, traceoff (calls that begin between them are missing, in
+//	            all threads), finish, stacktrace
 //	signal      a handler of signal count is called
 //	switch_off  func was switched off, to bound what tracing costs: calls of it from here on may be missing, in all
 //	            threads; count is how often a second it was called, estimated
@@ -170,6 +174,16 @@ func (j *Writer) Event(ev *trace.Event) error {
 		}
 		if ev.Args != nil || ev.Result != nil {
 			b = j.captured(b, ev)
+		}
+	case trace.Trigger:
+		b = safetext.AppendJSON(append(b, `,"action":`...), trace.TriggerName(ev.Count))
+		sep := `,"chain":[`
+		for _, id := range ev.Chain {
+			b = append(append(b, sep...), j.fn(&j.lastCaller, id).name...)
+			sep = ","
+		}
+		if len(ev.Chain) > 0 {
+			b = append(b, ']')
 		}
 	case trace.SignalDelivered:
 		b = append(b, `,"count":`...)

@@ -94,14 +94,14 @@ static void follow_armed(struct image *m)
 }
 
 /* images_switch_off switches a function off for good, by its id in the trace, because recording
-   it costs too much. Calls that are open end as ever. */
+   it costs too much. Calls that are open end as ever. What functions have actions for goes on. */
 hidden void images_switch_off(u32 id)
 {
 	struct images *t = load(&images);
 	for (u64 i = 0; t && i < t->n; i++) {
 		struct image *m = t->at[i];
 		u32 local = id - m->base - 1;
-		if (!m->switches || local >= m->sites)
+		if (!m->switches || local >= m->sites || m->switches[local] & SWITCH_ACTS)
 			continue;
 		__atomic_fetch_or(&m->switches[local], SWITCH_COSTLY, __ATOMIC_ACQ_REL);
 		clear_bits(&m->switches[local], (u8)SWITCH_ON);

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/internal/triggers"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/stub"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// addTriggers adds --trigger.
+func addTriggers(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVar(to, "trigger", nil, "do something at calls of functions: `FUNC@ACTION`[:COUNT][,ACTION...], "+
+		"FUNC as for -F, ACTION one of "+strings.Join(triggers.Forms(), ", ")+" (repeatable)")
+}
+
+// triggerKinds are the runtime's names of actions. Each but DEPTH writes one record, a header and two words.
+var triggerKinds = map[triggers.Kind]stub.ActionKind{
+	triggers.TraceOn: stub.ActTraceOn, triggers.TraceOff: stub.ActTraceOff, triggers.StackTrace: stub.ActStackTrace,
+	triggers.Depth: stub.ActDepth, triggers.Finish: stub.ActFinish,
+}
+
+const triggerWords = 3
+
+// triggerActions are what the runtime is to do for triggers; nil: nothing.
+func triggerActions(cmd *cobra.Command, specs []string) (*patch.Actions, error) {
+	var actions patch.Actions
+	for _, s := range specs {
+		t, err := triggers.Parse(s)
+		if err != nil {
+			return nil, usagef(cmd, "--trigger: %v", err)
+		}
+		rule := patch.ActRule{}
+		if rule.Functions, err = record.NewFilter([]string{t.Functions}, nil); err != nil {
+			return nil, usagef(cmd, "--trigger: %v", err)
+		}
+		for _, a := range t.Actions {
+			if kind, ok := triggerKinds[a.Kind]; ok {
+				rule.Acts = append(rule.Acts, patch.Act{Kind: kind, Words: triggerWords, Value: a.Value, Limit: a.Limit})
+			}
+		}
+		if rule.Acts != nil {
+			actions.Rules = append(actions.Rules, rule)
+		}
+	}
+	if actions.Rules == nil {
+		return nil, nil
+	}
+	return &actions, nil
+}
+
+// limitsDepth reports whether a trigger of the command line decides which calls are recorded.
+func limitsDepth(a *patch.Actions) bool {
+	return a != nil && slices.ContainsFunc(a.Rules, func(r patch.ActRule) bool {
+		return slices.ContainsFunc(r.Acts, func(x patch.Act) bool { return x.Kind.Selective() })
+	})
+}
+
+// triggerColors returns the escape sequences in front of the names of functions, as the triggers say that a trace was
+// recorded with; nil: there are none.
+func triggerColors(t *trace.Trace) func(trace.FuncID) string {
+	if t.Info == nil {
+		return nil
+	}
+	type colored struct {
+		match  func(trace.FuncID) bool
+		number uint64
+	}
+	var all []colored
+	for _, o := range t.Info.Options {
+		spec, ok := strings.CutPrefix(o, "--trigger=")
+		if !ok {
+			continue
+		}
+		tr, err := triggers.Parse(spec)
+		if err != nil {
+			continue // a later version's
+		}
+		for _, a := range tr.Actions {
+			if a.Kind != triggers.Color {
+				continue
+			}
+			if match, _, err := matcher(nil, t, []string{tr.Functions}, nil); err == nil {
+				all = append(all, colored{match, a.Value})
+			}
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return func(id trace.FuncID) string {
+		for i := len(all) - 1; i >= 0; i-- {
+			if all[i].match(id) {
+				return fmt.Sprintf("\x1b[%dm", all[i].number)
+			}
+		}
+		return ""
+	}
+}

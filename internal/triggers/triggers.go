@@ -1,0 +1,128 @@
+// Package triggers reads what is to be done at calls of functions as users write it: FUNCTION@ACTION, as uftrace has it,
+// with ftrace's names of actions and its counts.
+//
+// A trigger is FUNCTIONS@ACTION[:COUNT][,ACTION[:COUNT]...], split at the last @: names of functions can have one, too.
+// It knows nothing about functions or about how actions are done.
+package triggers
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Kind is what is done.
+type Kind string
+
+// What can be done.
+const (
+	TraceOn    Kind = "traceon"    // tracing goes on with this call
+	TraceOff   Kind = "traceoff"   // tracing pauses before this call
+	StackTrace Kind = "stacktrace" // the trace shows the calls that are open
+	Depth      Kind = "depth"      // so many levels are recorded, this call included
+	Finish     Kind = "finish"     // the recording ends
+	Color      Kind = "color"      // the function is shown in a color
+)
+
+// aliases are other names: uftrace's.
+var aliases = map[string]Kind{
+	"trace_on": TraceOn, "trace-on": TraceOn, "trace_off": TraceOff, "trace-off": TraceOff, "backtrace": StackTrace,
+}
+
+// colors are the values of Color, by their numbers in the escape sequences of terminals less firstColor (ECMA-48,
+// 8.3.117).
+var colors = []string{"black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"}
+
+const firstColor = 30
+
+// An Action is one thing that is done.
+type Action struct {
+	Kind  Kind
+	Value uint64 // levels; the number of the color for terminals (ECMA-48, 8.3.117)
+	Limit uint32 // how often; 0: always
+}
+
+// A Trigger says what is done at calls of some functions.
+type Trigger struct {
+	Functions string // a pattern of package record
+	Actions   []Action
+}
+
+// Forms returns how actions are written, for people.
+func Forms() []string {
+	return []string{"traceon", "traceoff", "stacktrace", "depth=N", "finish", "color=NAME"}
+}
+
+// Parse reads a trigger. Errors name the position, counted in bytes from 1.
+func Parse(s string) (*Trigger, error) {
+	at := strings.LastIndexByte(s, '@')
+	switch {
+	case at < 0:
+		return nil, position(s, len(s), "no action: a trigger is FUNCTION@ACTION")
+	case at == 0:
+		return nil, position(s, 0, "no function: a trigger is FUNCTION@ACTION")
+	}
+	t := &Trigger{Functions: s[:at]}
+	for at++; ; {
+		word, _, more := strings.Cut(s[at:], ",")
+		a, bad, err := action(word)
+		if err != "" {
+			return nil, position(s, at+bad, err)
+		}
+		if slices.ContainsFunc(t.Actions, func(b Action) bool { return a.Kind == b.Kind }) {
+			return nil, position(s, at, fmt.Sprintf("%s is there twice", a.Kind))
+		}
+		t.Actions = append(t.Actions, a)
+		if at += len(word) + 1; !more {
+			return t, nil
+		}
+	}
+}
+
+func position(s string, at int, why string) error {
+	return fmt.Errorf("%q, position %d: %s", s, at+1, why)
+}
+
+// action reads ACTION[:COUNT]. err is "" or what is wrong, at offset bad.
+func action(s string) (a Action, bad int, err string) {
+	word, count, counted := strings.Cut(s, ":")
+	name, value, valued := strings.Cut(word, "=")
+	a.Kind = Kind(name)
+	if k, ok := aliases[name]; ok {
+		a.Kind = k
+	}
+	behind := len(name) + 1 // where the value is
+	switch a.Kind {
+	case TraceOn, TraceOff, StackTrace, Finish:
+		if valued {
+			return a, len(name), fmt.Sprintf("%s has no value", name)
+		}
+	case Depth:
+		n, e := strconv.ParseUint(value, 10, 31)
+		if e != nil || n == 0 {
+			return a, behind, fmt.Sprintf("%s=%s: not a number of levels", name, value)
+		}
+		a.Value = n
+	case Color:
+		i := slices.Index(colors, value)
+		if i < 0 {
+			return a, behind, fmt.Sprintf("no color %q; there are %s", value, strings.Join(colors, ", "))
+		}
+		a.Value = uint64(firstColor + i)
+	default:
+		return a, 0, fmt.Sprintf("no action %q; there are %s", name, strings.Join(Forms(), ", "))
+	}
+	if !counted {
+		return a, 0, ""
+	}
+	n, e := strconv.ParseUint(count, 10, 32)
+	switch {
+	case a.Kind == Finish || a.Kind == Color:
+		return a, len(word), fmt.Sprintf("%s has no count", a.Kind)
+	case e != nil || n == 0:
+		return a, len(word) + 1, fmt.Sprintf("%q is not how often it is to be done", count)
+	}
+	a.Limit = uint32(n)
+	return a, 0, ""
+}
