@@ -66,10 +66,12 @@ var mayImport = map[string][]string{
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 
+	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped"},
+
 	"fentry": {"elfio", "internal/cache", "internal/mapped", "internal/places", "names", "patch", "record", "session", "symbol",
 		"trace"},
 	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names", "patch", "record",
-		"record/objects", "session", "stub", "symbol", "trace", "internal/atomicfile",
+		"record/objects", "session", "stacks", "stub", "symbol", "trace", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
 		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},

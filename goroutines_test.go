@@ -18,6 +18,7 @@ var mayStartGoroutines = map[string]string{
 	"trace/each.go":                    "events are read, not mapped; names are copies",
 	"session":                          "maps no files; symbols are written and libraries patched below a Guard (Run)",
 	"streams.go":                       "copies the program's streams",
+	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",
 }

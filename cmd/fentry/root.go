@@ -151,6 +151,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{groupRun, newGraphCmd(a)},
 		{groupRun, newExportCmd(a)},
 		{groupRun, newInfoCmd(a)},
+		{groupRun, newStacksCmd(a)},
 		{groupBinary, newListCmd(a)},
 		{groupBinary, newPatchCmd(a)},
 		{groupBinary, newMcountCmd(a)},

@@ -23,6 +23,12 @@
 //	calls, n, err := d.AppendCallSites(f, nil, limit)
 //	joined := run.Add(d.CIE, pc, size, code)        // run.FDE describes all that has been added
 //
+// Whoever walks the stack of a process reads entries from its memory, and whole rows:
+//
+//	d, ok, err := ehframe.Search(mem, header, pc)   // by the search table
+//	row, err := d.FrameAt(pc)                       // where the caller's registers are
+//	v, err := ehframe.Eval(row.CFA.Expr, m, false, 0)
+//
 // # What is refused
 //
 // Relocatable objects, whose ranges are still in relocations; unknown versions and augmentations; pointers relative

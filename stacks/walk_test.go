@@ -1,0 +1,119 @@
+//go:build linux
+
+package stacks
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+)
+
+// made is a stack that a test has made: rows by address, and memory.
+type made struct {
+	rows  map[uint64][]byte // call frame instructions
+	words map[uint64]uint64
+}
+
+func (m *made) entry(pc uint64) (ehframe.FDE, bool) {
+	code, ok := m.rows[pc&^0xfff]
+	cie := &ehframe.CIE{CodeAlign: 1, DataAlign: -8, RetReg: 16, Instructions: []byte{0x0c, 7, 8, 0x90, 1}}
+	return ehframe.FDE{PC: pc &^ 0xfff, Size: 0x1000, CIE: cie, Instructions: code}, ok
+}
+
+func (m *made) read(addr uint64, _ int) (uint64, error) {
+	v, ok := m.words[addr]
+	if !ok {
+		return 0, errors.New("not mapped")
+	}
+	return v, nil
+}
+
+func (m *made) near(a, b uint64) bool { return a>>16 == b>>16 }
+
+// TestEnds has a stack for every way to end. Register 6 is rbp, 7 rsp, 3 rbx, 16 the return address.
+func TestEnds(t *testing.T) {
+	def := func(reg, off byte) []byte { return []byte{0x0c, reg, off} }
+	words := func(w ...uint64) map[uint64]uint64 { // return addresses from 0x10000 on, each in a frame of 16 bytes
+		out := map[uint64]uint64{}
+		for i, v := range w {
+			out[0x10000+uint64(16*i)+8] = v
+		}
+		return out
+	}
+	frame := def(7, 16)
+	for _, tt := range []struct {
+		name string
+		m    made
+		n    int
+		end  string
+	}{
+		{"undefined return address", made{map[uint64][]byte{0x1000: frame, 0x2000: {0x07, 16}}, words(0x2004)}, 2, EndOutermost},
+		{"return address 0", made{map[uint64][]byte{0x1000: frame}, words(0)}, 1, EndOutermost},
+		{"no entry", made{map[uint64][]byte{0x1000: frame}, words(0x3004)}, 2, EndNoTable},
+		{"malformed entry", made{map[uint64][]byte{0x1000: {0x3f}}, nil}, 1, EndNoTable},
+		{"rbp is not known", made{map[uint64][]byte{0x1000: frame, 0x2000: def(6, 16)}, words(0x2004)}, 2, EndUndefined + "rbp"},
+		// A frame has saved rbp, so the next one can need it.
+		{"rbp is saved", made{map[uint64][]byte{0x1000: append(def(7, 16), 0x86, 2), 0x2000: def(6, 16), 0x3000: {0x07, 16}},
+			map[uint64]uint64{0x10008: 0x2004, 0x10000: 0x10040, 0x10048: 0x3004}}, 3, EndOutermost},
+		// A register that calls can change is not the caller's.
+		{"volatile", made{map[uint64][]byte{0x1000: frame, 0x2000: def(0, 8)}, words(0x2004)}, 2, EndUndefined + "rax"},
+		{"below", made{map[uint64][]byte{0x1000: {0x0c, 7, 0, 0x13, 1}}, nil}, 1, EndBadCFA},
+		{"another mapping", made{map[uint64][]byte{0x1000: {0x0c, 7, 0x80, 0x80, 0x08}}, nil}, 1, EndBadCFA},
+		{"memory is not there", made{map[uint64][]byte{0x1000: frame}, nil}, 1, EndBadCFA},
+		{"the same frame", made{map[uint64][]byte{0x1000: def(7, 0)},
+			map[uint64]uint64{0xfff8: 0x1000}}, 1, EndBadCFA},
+		{"malformed expression", made{map[uint64][]byte{0x1000: {0x0f, 1, 0xff}}, nil}, 1, EndNoTable},
+	} {
+		w := walker{m: &x86_64, s: &tt.m, r: registers{pc: 0x1000}}
+		w.r.set(7, 0x10000)
+		frames, end := w.walk()
+		if len(frames) != tt.n || end != tt.end {
+			t.Errorf("%s: %d frames, %s; want %d, %s", tt.name, len(frames), end, tt.n, tt.end)
+		}
+	}
+}
+
+// endless is a stack without an end.
+type endless struct{ made }
+
+func (e *endless) read(uint64, int) (uint64, error) { return 0x1004, nil }
+func (e *endless) near(uint64, uint64) bool         { return true }
+
+func TestDepth(t *testing.T) {
+	e := &endless{made{rows: map[uint64][]byte{0x1000: {0x0c, 7, 16}}}}
+	w := walker{m: &x86_64, s: e, r: registers{pc: 0x1000}}
+	w.r.set(7, 0x10000)
+	if frames, end := w.walk(); len(frames) != MaxFrames || end != EndDepth {
+		t.Errorf("%d frames, %s", len(frames), end)
+	}
+}
+
+func FuzzWalk(f *testing.F) {
+	f.Add([]byte{0x0c, 7, 16}, []byte{4, 0x10, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{0x0f, 3, 0x77, 8, 0x2f}, []byte{})
+	f.Fuzz(func(t *testing.T, code, memory []byte) {
+		m := &made{rows: map[uint64][]byte{0x1000: code}, words: map[uint64]uint64{}}
+		for at := uint64(0xfff0); len(memory) >= 8; at, memory = at+8, memory[8:] {
+			m.words[at] = binary.LittleEndian.Uint64(memory)
+		}
+		w := walker{m: &x86_64, s: m, r: registers{pc: 0x1000}}
+		w.r.set(7, 0x10000)
+		frames, end := w.walk()
+		if len(frames) == 0 || end == "" {
+			t.Errorf("%d frames, end %q", len(frames), end)
+		}
+	})
+}
+
+func FuzzMaps(f *testing.F) {
+	f.Add([]byte("55d0c0a00000-55d0c0a01000 r-xp 00001000 08:01 1234   /usr/bin/a b\n7ff0-7fff rw-p 00000000 00:00 0 \n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, m := range parseMaps(text) {
+			if m.lo >= m.hi {
+				t.Errorf("%#x-%#x", m.lo, m.hi)
+			}
+		}
+	})
+}
