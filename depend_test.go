@@ -49,7 +49,8 @@ var mayImport = map[string][]string{
 	"export/uftrace":    {"export", "trace", "internal/safetext"},
 	"export/formats": {"export", "export/callgrind", "export/chrome", "export/csv", "export/ctf", "export/folded",
 		"export/perfetto", "export/pprof", "export/speedscope", "export/tracedat", "export/uftrace"},
-	"export/internal/sample": {"trace"},
+
+	"view": {"trace", "internal/mapped", "internal/safetext"},
 
 	"session":                 {"trace", "internal/format", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},
@@ -71,7 +72,7 @@ var mayImport = map[string][]string{
 	"fentry": {"elfio", "internal/cache", "internal/mapped", "internal/places", "names", "patch", "record", "session", "symbol",
 		"trace"},
 	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names", "patch", "record",
-		"record/objects", "session", "stacks", "stub", "symbol", "trace", "internal/atomicfile",
+		"record/objects", "session", "stacks", "stub", "symbol", "trace", "view", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
 		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},
@@ -116,6 +117,7 @@ var mayImport = map[string][]string{
 	"internal/cost":            {},
 	"internal/debs":            {},
 	"internal/runfile":         {},
+	"internal/sample":          {"trace"},
 	"internal/testtool":        {},
 	"session/internal/fixture": {"elfio", "arch", "patch", "record", "internal/runfile", "internal/testtool"},
 }

@@ -17,6 +17,7 @@ var mayStartGoroutines = map[string]string{
 	"internal/buildstep/jobserver.go":  "waits for signals",
 	"trace/each.go":                    "events are read, not mapped; names are copies",
 	"session":                          "maps no files; symbols are written and libraries patched below a Guard (Run)",
+	"cmd/fentry/view.go":               "waits; what net/http starts answers below a Guard (package view)",
 	"streams.go":                       "copies the program's streams",
 	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
 	"internal/cost/cost.go":            "is part of tests",

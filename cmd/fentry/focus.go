@@ -3,108 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
-
-// A neighbour is a function with its calls and time as caller or callee of the
-// function in focus.
-type neighbour struct {
-	fn    trace.FuncID
-	name  string
-	calls uint64
-	total int64
-}
-
-// A focused function with those around it.
-type focused struct {
-	neighbour
-	self             int64
-	callers, callees []neighbour
-}
-
-// focus collects callers and callees of all functions that match, from a tree
-// in which recursion is not folded. The result is sorted by total time.
-func focus(root *trace.Node, match func(trace.FuncID) bool) []focused {
-	type sums struct {
-		focused
-		callers, callees map[trace.FuncID]*neighbour
-	}
-	found := map[trace.FuncID]*sums{}
-	open := map[trace.FuncID]int{}
-	add := func(m map[trace.FuncID]*neighbour, fn trace.FuncID, name string, calls uint64, total int64) {
-		n := m[fn]
-		if n == nil {
-			n = &neighbour{fn: fn, name: name}
-			m[fn] = n
-		}
-		n.calls += calls
-		n.total += total
-	}
-	var visit func(n, parent *trace.Node)
-	visit = func(n, parent *trace.Node) {
-		called := n.Func != trace.FuncID{}
-		if called && match(n.Func) {
-			s := found[n.Func]
-			if s == nil {
-				s = &sums{callers: map[trace.FuncID]*neighbour{}, callees: map[trace.FuncID]*neighbour{}}
-				s.fn, s.name = n.Func, n.Name
-				found[n.Func] = s
-			}
-			s.calls += n.Calls
-			s.self += n.Self
-			if open[n.Func] == 0 {
-				s.total += n.Total // of a recursion, only the outermost
-			}
-			caller, name := trace.FuncID{}, "(no traced caller)"
-			if parent != nil && parent.Func != (trace.FuncID{}) {
-				caller, name = parent.Func, parent.Name
-			}
-			add(s.callers, caller, name, n.Calls, n.Total)
-			for _, k := range n.Children {
-				add(s.callees, k.Func, k.Name, k.Calls, k.Total)
-			}
-		}
-		if called {
-			open[n.Func]++
-		}
-		for _, k := range n.Children {
-			visit(k, n)
-		}
-		if called {
-			open[n.Func]--
-		}
-	}
-	visit(root, nil)
-	sorted := func(m map[trace.FuncID]*neighbour) []neighbour {
-		var list []neighbour
-		for _, n := range m {
-			list = append(list, *n)
-		}
-		slices.SortFunc(list, compareNeighbours)
-		return list
-	}
-	var out []focused
-	for _, s := range found {
-		s.focused.callers, s.focused.callees = sorted(s.callers), sorted(s.callees)
-		out = append(out, s.focused)
-	}
-	slices.SortFunc(out, func(a, b focused) int { return compareNeighbours(a.neighbour, b.neighbour) })
-	return out
-}
-
-func compareNeighbours(a, b neighbour) int {
-	switch {
-	case a.total > b.total:
-		return -1
-	case a.total < b.total:
-		return 1
-	}
-	return strings.Compare(a.name, b.name)
-}
 
 // focusLine is a line of graph --focus --json: relation is function, caller or
 // callee; of is the function in focus. Times are in nanoseconds.
@@ -118,17 +20,17 @@ type focusLine struct {
 	Self     *int64 `json:"self_ns,omitempty"`
 }
 
-func (c *graphCmd) writeFocus(out *output, fs []focused, total int64, src *sources) error {
+func (c *graphCmd) writeFocus(out *output, fs []trace.Focused, total int64, src *sources) error {
 	if c.json {
 		return writeFocusJSON(out, fs, src)
 	}
 	least := int64(c.min / 100 * float64(total))
-	line := func(n neighbour, self, label string) {
-		if l := src.line(n.fn); l != "" {
+	line := func(n trace.Neighbour, self, label string) {
+		if l := src.line(n.Func); l != "" {
 			label += out.paint.with(sgrDim, "  "+l)
 		}
 		fmt.Fprintf(out, "%12s %12s %12s %7s  %s\n",
-			grouped(n.calls), durationCell(n.total), self, percent(n.total, total), label)
+			grouped(n.Calls), durationCell(n.Total), self, percent(n.Total, total), label)
 	}
 	for i := range fs {
 		f := &fs[i]
@@ -136,42 +38,42 @@ func (c *graphCmd) writeFocus(out *output, fs []focused, total int64, src *sourc
 			fmt.Fprintln(out)
 		}
 		fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading(false)))
-		for _, n := range f.callers {
-			if n.total >= least {
-				line(n, "", "  ┌─ "+printable(n.name))
+		for _, n := range f.Callers {
+			if n.Total >= least {
+				line(n, "", "  ┌─ "+printable(n.Name))
 			}
 		}
-		line(f.neighbour, durationCell(f.self), out.paint.with(sgrBold, printable(f.name)))
-		for _, n := range f.callees {
-			if n.total >= least {
-				line(n, "", "  └─ "+printable(n.name))
+		line(f.Neighbour, durationCell(f.Self), out.paint.with(sgrBold, printable(f.Name)))
+		for _, n := range f.Callees {
+			if n.Total >= least {
+				line(n, "", "  └─ "+printable(n.Name))
 			}
 		}
 	}
 	return out.Flush()
 }
 
-func writeFocusJSON(out *output, fs []focused, src *sources) error {
+func writeFocusJSON(out *output, fs []trace.Focused, src *sources) error {
 	enc := json.NewEncoder(safetext.JSONWriter(out))
 	enc.SetEscapeHTML(false)
 	for i := range fs {
 		f := &fs[i]
 		lines := []focusLine{{
-			Relation: "function", Of: f.name, Name: f.name, Source: src.line(f.fn),
-			Calls: f.calls, Total: f.total, Self: &f.self,
+			Relation: "function", Of: f.Name, Name: f.Name, Source: src.line(f.Func),
+			Calls: f.Calls, Total: f.Total, Self: &f.Self,
 		}}
-		for _, n := range f.callers {
-			name := n.name
-			if n.fn == (trace.FuncID{}) {
+		for _, n := range f.Callers {
+			name := n.Name
+			if n.Func == (trace.FuncID{}) {
 				name = ""
 			}
 			lines = append(lines, focusLine{
-				Relation: "caller", Of: f.name, Name: name, Source: src.line(n.fn), Calls: n.calls, Total: n.total,
+				Relation: "caller", Of: f.Name, Name: name, Source: src.line(n.Func), Calls: n.Calls, Total: n.Total,
 			})
 		}
-		for _, n := range f.callees {
+		for _, n := range f.Callees {
 			lines = append(lines, focusLine{
-				Relation: "callee", Of: f.name, Name: n.name, Source: src.line(n.fn), Calls: n.calls, Total: n.total,
+				Relation: "callee", Of: f.Name, Name: n.Name, Source: src.line(n.Func), Calls: n.Calls, Total: n.Total,
 			})
 		}
 		for _, l := range lines {

@@ -159,7 +159,7 @@ func (c *graphCmd) write(a *app, cmd *cobra.Command, t *trace.Trace, root *trace
 		if err != nil {
 			return err
 		}
-		if err := c.writeFocus(out, focus(root, match), root.Total, src); err != nil {
+		if err := c.writeFocus(out, root.Focus(match), root.Total, src); err != nil {
 			return err
 		}
 		warnUnmatched(a, t, filter)

@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"maketrace": maketrace,
+			"serveview": serveview,
 			"status":    status,
 		},
 		UpdateScripts: os.Getenv("FENTRY_UPDATE") != "",

@@ -149,6 +149,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{groupRun, newReplayCmd(a)},
 		{groupRun, newReportCmd(a)},
 		{groupRun, newGraphCmd(a)},
+		{groupRun, newViewCmd(a)},
 		{groupRun, newExportCmd(a)},
 		{groupRun, newInfoCmd(a)},
 		{groupRun, newStacksCmd(a)},

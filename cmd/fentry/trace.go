@@ -30,14 +30,15 @@ func (in *inputFlags) add(cmd *cobra.Command) {
 	f.IntSliceVar(&in.tids, "tid", nil, "read only the threads `TID`[,TID...]")
 	f.IntSliceVar(&in.pids, "pid", nil, "read only the processes `PID`[,PID...]; with --tid, also these threads")
 	in.demangle.add(cmd)
-	cmd.ValidArgsFunction = func(
-		cmd *cobra.Command, args []string, toComplete string,
-	) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return nil, cobra.ShellCompDirectiveFilterDirs
+	cmd.ValidArgsFunction = completeTraceDir
+}
+
+// completeTraceDir completes the operand of commands that read a trace.
+func completeTraceDir(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
 // open opens the trace and says on stderr what is wrong with it.

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry/export"
-	"github.com/fentry-dev/fentry/export/internal/sample"
+	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/trace"
 )

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/fentry-dev/fentry/export"
-	"github.com/fentry-dev/fentry/export/internal/sample"
+	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/trace"
 )
 

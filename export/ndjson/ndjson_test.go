@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fentry-dev/fentry/export/internal/sample"
+	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/trace"
 )
 

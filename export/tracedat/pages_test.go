@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/export"
-	"github.com/fentry-dev/fentry/export/internal/sample"
+	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/trace"
 )
 

@@ -1,4 +1,4 @@
-// Package sample makes traces for the tests of exporters.
+// Package sample makes traces for the tests of what reads them.
 package sample
 
 import (
@@ -104,6 +104,9 @@ func Random(t testing.TB, rng *rand.Rand, events int) *trace.Trace {
 			var open []uint32
 			for range events {
 				now += rng.Uint64N(3000)
+				if rng.IntN(100) == 0 {
+					k.Flush() // a short chunk
+				}
 				switch n := len(open); {
 				case n > 0 && rng.IntN(200) == 0:
 					cut := 1 + rng.IntN(n)

@@ -1,0 +1,107 @@
+package view
+
+import (
+	"container/list"
+	"context"
+	"encoding/json"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/safetext"
+)
+
+// A page asks again and again for what it has asked for, and a hasty hand on the wheel for more than anybody waits for.
+// Answers are kept as the text that is sent, the ones used last up to a number of bytes; who asks for what is being made
+// gets the same; and no more than two are made at once, so that one request that takes long leaves room for tiles, and
+// twenty do not take the machine. Requests whose page has gone away leave the queue.
+
+const (
+	keptBytes  = 64 << 20
+	sideBySide = 2
+)
+
+// answers keeps answers.
+type answers struct {
+	flights singleflight.Group
+	makers  chan struct{}
+
+	mu    sync.Mutex
+	bytes int
+	used  *list.List // of *answer, the newest first
+	byKey map[string]*list.Element
+}
+
+// An answer is what was sent for a key.
+type answer struct {
+	key  string
+	text []byte
+}
+
+func newAnswers() *answers {
+	return &answers{makers: make(chan struct{}, sideBySide), used: list.New(), byKey: map[string]*list.Element{}}
+}
+
+// get returns the answer for a key, made with fn if there is none. It must not be changed.
+func (a *answers) get(ctx context.Context, key string, fn func() (any, error)) ([]byte, error) {
+	if b := a.kept(key); b != nil {
+		return b, nil
+	}
+	select {
+	case a.makers <- struct{}{}:
+		defer func() { <-a.makers }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	b, err, _ := a.flights.Do(key, func() (any, error) {
+		if b := a.kept(key); b != nil {
+			return b, nil
+		}
+		var text []byte
+		if err := mapped.Guard(func() error { // programs are mapped while their lines are read
+			value, err := fn()
+			if err != nil {
+				return err
+			}
+			text, err = json.Marshal(value)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		text = safetext.JSON(text)
+		a.keep(key, text)
+		return text, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.([]byte), nil
+}
+
+func (a *answers) kept(key string) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := a.byKey[key]
+	if e == nil {
+		return nil
+	}
+	a.used.MoveToFront(e)
+	return e.Value.(*answer).text
+}
+
+func (a *answers) keep(key string, text []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byKey[key] != nil || len(text) > keptBytes {
+		return
+	}
+	a.byKey[key] = a.used.PushFront(&answer{key, text})
+	a.bytes += len(text)
+	for a.bytes > keptBytes {
+		e := a.used.Back()
+		old := a.used.Remove(e).(*answer)
+		delete(a.byKey, old.key)
+		a.bytes -= len(old.text)
+	}
+}

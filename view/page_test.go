@@ -1,0 +1,272 @@
+package view
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/sample"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// servePage serves a trace, and returns the page's address.
+func servePage(t *testing.T, tr *trace.Trace) string {
+	t.Helper()
+	v := newViewer(t, tr)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(v, l.Addr())
+	h := &http.Server{Handler: s}
+	go h.Serve(l)
+	t.Cleanup(func() { h.Close() })
+	return s.URL()
+}
+
+// requests is a trace of two threads that handle requests, one of which takes much longer than all others, and a third
+// that has one call.
+func requests(t *testing.T) *trace.Trace {
+	names := []string{"serve", "handle", "parse", "answer", "log_line", "idle"}
+	return sample.Build(t, names, func(w *trace.Writer) {
+		rng := rand.New(rand.NewPCG(2, 9))
+		for i := range 2 {
+			k := w.Task(trace.TaskID{PID: 7, TID: 7 + i, Image: sample.Image, Comm: fmt.Sprint("worker-", i)})
+			now := uint64(1000)
+			k.Enter(now, 1)
+			for n := range 400 {
+				now += 100 + rng.Uint64N(400)
+				k.Enter(now, 2)
+				for _, fn := range []uint32{3, 4} {
+					now += 10 + rng.Uint64N(50)
+					k.Enter(now, fn)
+					if fn == 4 {
+						k.Enter(now+5, 5)
+						k.Exit(now+15, 5)
+					}
+					now += 20 + rng.Uint64N(3000)
+					if n == 300 && i == 1 && fn == 4 {
+						now += 400_000
+					}
+					k.Exit(now, fn)
+				}
+				now += 10
+				k.Exit(now, 2)
+				if n == 100 {
+					k.Mark(now, 1, "a hundred")
+				}
+			}
+			k.Exit(now+100, 1)
+			k.Flush()
+		}
+		k := w.Task(trace.TaskID{PID: 8, TID: 8, Image: sample.Image, Comm: "other"})
+		k.Enter(1000, 6)
+		k.Exit(900_000, 6)
+		k.Flush()
+	})
+}
+
+// state is what the page's address says, by name.
+func (b *browser) fragment() url.Values {
+	b.t.Helper()
+	b.eval("new Promise(r => setTimeout(r, 200))", nil) // it is written when nothing has changed for a while
+	var hash string
+	b.eval("location.hash.slice(1)", &hash)
+	values, err := url.ParseQuery(hash)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return values
+}
+
+// visible is the time that the page shows.
+func (b *browser) visible() (from, to int64) {
+	b.t.Helper()
+	if _, err := fmt.Sscanf(b.fragment().Get("view"), "%d,%d", &from, &to); err != nil {
+		b.t.Fatal(err)
+	}
+	return from, to
+}
+
+// still waits until a movement has ended.
+func (b *browser) still() {
+	b.t.Helper()
+	b.eval("new Promise(r => setTimeout(r, 350))", nil)
+	b.settle()
+}
+
+// TestPage does what people do: look, zoom, search, select, follow a link.
+func TestPage(t *testing.T) {
+	tr := requests(t)
+	address := servePage(t, tr)
+	b := newBrowser(t)
+	b.open(address)
+	if s := b.text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "800") {
+		t.Errorf("the table of functions shows\n%s", s)
+	}
+	first, last := b.visible()
+	b.screenshot("open")
+
+	// Zoom and pan.
+	b.mouse("move", 700, 200)
+	b.key("w")
+	b.still()
+	from, to := b.visible()
+	if to-from >= last-first || from <= first {
+		t.Errorf("w: from %d..%d to %d..%d", first, last, from, to)
+	}
+	b.key("d")
+	b.still()
+	if f, _ := b.visible(); f <= from {
+		t.Errorf("d: %d, not behind %d", f, from)
+	}
+	b.key("a")
+	b.key("s")
+	b.still()
+
+	// Search.
+	b.key("/")
+	b.typeText("answer")
+	b.key("Enter")
+	b.still()
+	if got := b.fragment(); !strings.HasSuffix(got.Get("call"), ",answer") || got.Get("search") != "answer" {
+		t.Errorf("searching has found %v", got)
+	}
+	one := b.fragment().Get("call")
+	b.key("Enter")
+	b.still()
+	if two := b.fragment().Get("call"); two == one {
+		t.Error("the next match is the same")
+	}
+	b.screenshot("search")
+	b.eval("document.getElementById('query').value = ''; document.getElementById('query').dispatchEvent(new Event('input'))", nil)
+	b.key("Escape") // back to the timeline
+	b.key("Escape") // nothing is selected
+
+	// The slowest calls, and where they are.
+	b.key("3")
+	b.settle()
+	b.click("#body tbody tr:nth-child(4) .link") // behind serve, serve and idle
+	b.still()
+	call := b.fragment()
+	if s := call.Get("call"); !strings.HasSuffix(s, ",handle") || !strings.HasPrefix(s, "1,1,") {
+		t.Errorf("the slowest call is %s", s)
+	}
+	b.screenshot("slowest")
+	b.key("5")
+	b.settle()
+	if s := b.text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "serve") || !strings.Contains(s, "worker-1 8") {
+		t.Errorf("the call is\n%s", s)
+	}
+
+	// A function with those around it.
+	b.key("4")
+	b.settle()
+	if s := b.text("#body"); !strings.Contains(s, "Called by") || !strings.Contains(s, "serve") || !strings.Contains(s, "parse") {
+		t.Errorf("around handle there are\n%s", s)
+	}
+	b.key("Escape")
+
+	// A part of the time of one task, as a flame graph.
+	b.key("0")
+	b.still()
+	b.mouse("drag", 500, 110, 600, 115, 800, 112)
+	b.settle()
+	b.key("2")
+	b.settle()
+	part := b.fragment()
+	if part.Get("range") == "" || part.Get("task") != "0" || part.Get("tab") != "flames" {
+		t.Errorf("a part is selected: %v", part)
+	}
+	b.screenshot("flames")
+
+	// The address restores all of it.
+	var link string
+	b.eval("location.href", &link)
+	b.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+	b.open(link)
+	again := b.fragment()
+	for name := range part {
+		if again.Get(name) != part.Get(name) {
+			t.Errorf("%s is %q behind the link, was %q", name, again.Get(name), part.Get(name))
+		}
+	}
+	if s := b.text("#chips"); s == "" {
+		t.Error("the link has lost the selected time")
+	}
+
+	b.click("#theme")
+	b.key("1")
+	b.settle()
+	b.screenshot("dark")
+	if list := b.complaints(); len(list) > 0 {
+		t.Errorf("the page complains:\n%s", strings.Join(list, "\n"))
+	}
+	for _, u := range b.asked() {
+		if !strings.HasPrefix(u, address) && u != "about:blank" {
+			t.Errorf("the page asks for %s", u)
+		}
+	}
+}
+
+// TestHostileNames: names of functions, tasks, programs and marks, and addresses, are text, whatever they look like.
+func TestHostileNames(t *testing.T) {
+	const bad = `<img src=x onerror="window.hit=1"><script>window.hit=2</script>'"&lt;` + "`${window.hit=3}`"
+	names := []string{bad, "javascript:window.hit=4", "\u202egnp.exe\x1b]0;x\a", "__proto__", "constructor", `"}],"k":[{"`}
+	tr := sample.Build(t, names, func(w *trace.Writer) {
+		w.WriteImage(trace.Image{ID: sample.Image, Path: bad, Exe: bad, Command: []string{bad}})
+		k := w.Task(trace.TaskID{PID: 7, TID: 7, Image: sample.Image, Comm: "<b onclick=x>"})
+		k.Mark(1000, 1, bad)
+		for n := range uint64(300) {
+			now := 1000 + 100*n
+			for i := range uint64(6) {
+				k.Enter(now+i, uint32(1+i))
+			}
+			for i := range uint64(6) {
+				k.Exit(now+50+i, uint32(6-i))
+			}
+		}
+		k.Flush()
+	})
+	address := servePage(t, tr)
+	b := newBrowser(t)
+	for _, fragment := range []string{
+		"", "#tab=around&fn=0.1," + url.QueryEscape(bad), "#tab=call&call=0,0,0,55,0.1," + url.QueryEscape(bad),
+		"#tab=" + url.QueryEscape(bad) + "&view=" + url.QueryEscape(bad) + "&task=__proto__&search=" + url.QueryEscape(bad),
+		"#tab=flames&view=0,500,0&range=1,1e308", "#tab=slowest&view=NaN,Infinity", "#view=-1e300,1e300,-5&range=-1,5&call=9,9,9,9,9",
+	} {
+		b.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+		b.open(address + fragment)
+		for x := 200.0; x < pageWidth; x += 97 { // what is shown beside the pointer
+			b.mouse("move", x, 62+x/12)
+		}
+		b.key("2")
+		b.settle()
+		b.key("n")
+		b.still()
+		var seen struct {
+			Hit   any
+			Alien int
+		}
+		b.eval(`({Hit: window.hit ?? null, Alien: document.querySelectorAll("img, b[onclick], iframe, object, a[href]").length +
+			document.scripts.length - 1})`, &seen)
+		if seen.Hit != nil || seen.Alien != 0 {
+			t.Errorf("%s: a name has become more than text: %+v", fragment, seen)
+		}
+	}
+	b.screenshot("hostile")
+	if list := b.complaints(); len(list) > 0 {
+		t.Errorf("the page complains:\n%s", strings.Join(list, "\n"))
+	}
+	if !strings.Contains(b.text("#panel"), "onerror") {
+		b.key("1")
+		b.settle()
+		if s := b.text("#body"); !strings.Contains(s, "<img src=x onerror=") {
+			t.Errorf("names are not shown as they are:\n%s", s)
+		}
+	}
+}

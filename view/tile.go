@@ -1,0 +1,387 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// A timeline is drawn from tiles: 512 units of time of one task, a unit being a power of two of nanoseconds. A page takes
+// the power whose unit is at most as wide as a column of the screen. So what it has drawn serves again when it pans, and
+// what others have asked for when it comes back; and a tile can say at most so much, however much happened in it.
+//
+// Calls as long as a unit are told one by one. Shorter ones are merged, by row and unit: how many, from when to when, and
+// which function took most. Where they come from depends on how much of the index's blocks is in a tile:
+//
+//   - few blocks: they are decoded. Nothing is missing.
+//   - many: what crosses the borders of blocks comes from the outline; of the blocks, those are decoded that are so long
+//     that a call inside could be seen well. What is missing is shorter than four units, and samples of it are there: the
+//     calls that were open at the borders.
+//
+// So a tile costs the decoding of at most 128 blocks or so, whatever it spans; most cost much less.
+
+const (
+	tileUnits  = 512
+	tileLevels = 45  // the unit of the last one is five hours, its tile a hundred days
+	maxRows    = 256 // calls that are deeper are counted, not told
+	maxLanes   = 32  // stacks of a task
+	maxBoxes   = 40_000
+
+	fewBlocks = 128 // are decoded whatever their length
+	wellSeen  = 4   // units
+	maxNotes  = 512
+	noteBytes = 200
+)
+
+// A Tile is what happened in a task in tileUnits units of time.
+type Tile struct {
+	Start int64  `json:"start"` // in ns since the trace's start
+	Unit  int64  `json:"unit"`  // ns
+	Funcs []Func `json:"funcs"`
+	Boxes []Box  `json:"boxes"`
+	Notes []Note `json:"notes"`
+	// Rows is the number of rows of each lane as far as the tile knows: lanes are the stacks of the task, by appearance.
+	Rows []int `json:"rows"`
+	// Deeper calls than maxRows there are, or rows that did not fit: the page says so.
+	Deeper int `json:"deeper,omitempty"`
+}
+
+// A Box is a call, or several short ones of the same row.
+type Box struct {
+	Lane, Row  int
+	Start, End int64 // in ns since the trace's start; a call can reach out of the tile
+	Func       int   // position in Tile.Funcs; of several calls, the one that took most time
+	Calls      int   // 0: some, of which only samples are known
+	Kind       trace.Kind
+}
+
+// MarshalJSON writes a box as an array: there are thousands.
+func (b Box) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "[%d,%d,%d,%d,%d,%d,%d]", b.Lane, b.Row, b.Start, b.End-b.Start, b.Func, b.Calls, b.Kind), nil
+}
+
+// A Note is something that happened and is no call: a mark, a signal, lost events.
+type Note struct {
+	Time int64  `json:"time"`
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
+
+// Tile returns a tile of a task. level is the power of two of its unit.
+func (v *Viewer) Tile(task, level int, index int64) (*Tile, error) {
+	k := v.t.Tasks[task]
+	o, err := v.outline(k)
+	if err != nil {
+		return nil, err
+	}
+	unit := int64(1) << level
+	b := &tileBuilder{
+		v: v, task: k, unit: unit, from: index * unit * tileUnits, to: (index + 1) * unit * tileUnits,
+		funcs: funcNumbers{v: v}, rows: map[place]*row{}, lanes: map[uint64]int{},
+	}
+	b.lane(k.Stack)
+	if o == nil {
+		err = b.decode(0, 0, true)
+	} else {
+		err = b.fromOutline(o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.tile(), nil
+}
+
+// A place is where calls are drawn.
+type place struct{ lane, row int }
+
+// A row has the calls of one place.
+type row struct {
+	long  []Box
+	cells *[tileUnits]cell
+}
+
+// A cell is the short calls that begin in one unit.
+type cell struct {
+	calls  int
+	lo, hi int64
+	most   int64
+	fn     trace.FuncID
+}
+
+// A call is one that is drawn.
+type call struct {
+	fn         trace.FuncID
+	start, end int64
+	stack      uint64
+	depth      int
+	kind       trace.Kind
+}
+
+// A callKey is what tells a call from others of the task.
+type callKey struct {
+	fn    trace.FuncID
+	start int64
+	stack uint64
+	depth int
+}
+
+type tileBuilder struct {
+	v        *Viewer
+	task     *trace.Task
+	unit     int64
+	from, to int64 // of the tile
+	funcs    funcNumbers
+	rows     map[place]*row
+	lanes    map[uint64]int // by stack
+	depths   []int          // rows of each lane
+	known    map[callKey]bool
+	notes    []Note
+	noted    int64 // the unit of the last note
+	deeper   int
+}
+
+// lane returns the lane of a stack; -1: there are too many.
+func (b *tileBuilder) lane(stack uint64) int {
+	i, ok := b.lanes[stack]
+	if !ok {
+		if len(b.lanes) == maxLanes {
+			return -1
+		}
+		i = len(b.lanes)
+		b.lanes[stack] = i
+		b.depths = append(b.depths, 0)
+	}
+	return i
+}
+
+// fromOutline fills the tile from the outline, and from those blocks that are worth decoding.
+func (b *tileBuilder) fromOutline(o *trace.Outline) error {
+	for i := range o.Calls { // all stacks, so that lanes are the same in every tile
+		b.lane(o.Calls[i].Stack)
+	}
+	b.known = map[callKey]bool{}
+	for i := range o.Calls {
+		c := &o.Calls[i]
+		if c.Func == (trace.FuncID{}) || c.Start >= b.to || c.End < b.from {
+			continue
+		}
+		one := call{c.Func, c.Start, c.End, c.Stack, int(c.Depth), c.Kind}
+		b.known[one.key()] = true
+		b.add(&one)
+	}
+	first, last := len(o.Borders), 0
+	for i := range len(o.Borders) - 1 {
+		if at := &o.Borders[i]; at.Time < b.to && max(at.Last, o.Borders[i+1].Time) >= b.from {
+			first, last = min(first, i), i+1
+		}
+	}
+	if last-first <= fewBlocks {
+		if first < last {
+			return b.decode(o.Borders[first].Time, o.Borders[last-1].Last, false)
+		}
+		return nil
+	}
+	const gap = 4 // blocks between two runs that are decoded with them: going to a run costs more
+	for i := first; i < last; {
+		if !b.longBlock(o, i) {
+			i++
+			continue
+		}
+		end := i + 1
+		for j := end; j < min(last, end+gap); j++ {
+			if b.longBlock(o, j) {
+				end = j + 1
+			}
+		}
+		until := o.Borders[i].Last
+		for j := i; j < end; j++ {
+			until = max(until, o.Borders[j].Last)
+		}
+		if err := b.decode(o.Borders[i].Time, until, false); err != nil {
+			return err
+		}
+		i = end
+	}
+	return nil
+}
+
+// longBlock tells whether calls inside of a block can be seen well.
+func (b *tileBuilder) longBlock(o *trace.Outline, i int) bool {
+	return o.Borders[i+1].Time-o.Borders[i].Time >= wellSeen*b.unit
+}
+
+// decode adds what the events from one time to another tell: calls that begin and end there, unless they are known, and
+// notes. all: the trace has no index; all calls in it are wanted, whenever they end.
+func (b *tileBuilder) decode(from, to int64, all bool) error {
+	open := map[uint64][]int64{} // by stack, when the calls began; -1: before
+	return b.v.t.Walk(trace.WalkOptions{Tasks: []*trace.Task{b.task}, From: from, To: to}, func(ev *trace.Event) error {
+		st := open[ev.Stack]
+		switch ev.Kind {
+		case trace.Entry:
+			if ev.Flags&trace.FlagEntryOnly != 0 {
+				b.add(&call{ev.Func, ev.Time, ev.Time, ev.Stack, 0, ev.Kind})
+				return nil
+			}
+			for len(st) < ev.Depth && len(st) < maxRows {
+				st = append(st, -1)
+			}
+			if ev.Depth < maxRows {
+				st = append(st[:ev.Depth], ev.Time)
+			}
+			open[ev.Stack] = st
+			return nil
+		case trace.Exit, trace.Unwound, trace.Unfinished:
+			if ev.Flags&(trace.FlagNoEntry|trace.FlagResumed) != 0 {
+				return nil
+			}
+			start := int64(-1)
+			if ev.Depth < len(st) {
+				start = st[ev.Depth]
+				open[ev.Stack] = st[:ev.Depth]
+			}
+			if start < 0 {
+				if !all && (ev.Flags&trace.FlagInherited == 0 || from > b.task.Start) {
+					return nil // it crosses a border: the outline has it
+				}
+				start = ev.Time - ev.Dur
+			}
+			c := call{ev.Func, start, ev.Time, ev.Stack, ev.Depth, ev.Kind}
+			if !b.known[c.key()] {
+				b.add(&c)
+			}
+			return nil
+		}
+		b.note(ev)
+		return nil
+	})
+}
+
+func (c *call) key() callKey { return callKey{c.fn, c.start, c.stack, c.depth} }
+
+// add draws a call.
+func (b *tileBuilder) add(c *call) {
+	long := c.end-c.start >= b.unit
+	if c.start >= b.to || c.end < b.from || !long && c.start < b.from {
+		return
+	}
+	lane := b.lane(c.stack)
+	if lane < 0 || c.depth >= maxRows {
+		b.deeper++
+		return
+	}
+	b.depths[lane] = max(b.depths[lane], c.depth+1)
+	at := place{lane, c.depth}
+	r := b.rows[at]
+	if r == nil {
+		r = &row{}
+		b.rows[at] = r
+	}
+	if long {
+		r.long = append(r.long, Box{lane, c.depth, c.start, c.end, b.funcs.of(c.fn), 1, c.kind})
+		return
+	}
+	if r.cells == nil {
+		r.cells = new([tileUnits]cell)
+	}
+	e := &r.cells[(c.start-b.from)/b.unit]
+	if e.calls == 0 {
+		e.lo, e.most = math.MaxInt64, -1
+	}
+	e.calls++
+	e.lo, e.hi = min(e.lo, c.start), max(e.hi, c.end)
+	if d := c.end - c.start; d > e.most {
+		e.most, e.fn = d, c.fn
+	}
+}
+
+// note takes what is no call, one of each unit.
+func (b *tileBuilder) note(ev *trace.Event) {
+	if ev.Time < b.from || ev.Time >= b.to || len(b.notes) >= maxNotes || ev.Kind == trace.Stack || ev.Kind == trace.Skipped {
+		return
+	}
+	unit := (ev.Time-b.from)/b.unit + 1
+	if unit == b.noted {
+		return
+	}
+	b.noted = unit
+	text := ev.Text
+	switch ev.Kind {
+	case trace.Lost:
+		text = fmt.Sprintf("%d events are missing", ev.Count)
+		if ev.Count == 0 {
+			text = "events are missing"
+		}
+	case trace.Comm:
+		text = ev.Comm
+	case trace.SignalDelivered:
+		if ev.Signal != nil {
+			text = fmt.Sprint(ev.Signal.Number)
+		}
+	case trace.Mark:
+		text = fmt.Sprintf("%d %s", ev.Count, ev.Text)
+	}
+	if len(text) > noteBytes {
+		text = text[:noteBytes] + "..."
+	}
+	b.notes = append(b.notes, Note{ev.Time, ev.Kind.String(), safetext.Line(text)})
+}
+
+// tile makes the tile.
+func (b *tileBuilder) tile() *Tile {
+	t := &Tile{Start: b.from, Unit: b.unit, Rows: b.depths, Notes: b.notes, Boxes: []Box{}, Deeper: b.deeper}
+	if t.Notes == nil {
+		t.Notes = []Note{}
+	}
+	for depth := range maxRows {
+		for lane := range b.depths {
+			r := b.rows[place{lane, depth}]
+			if r == nil {
+				continue
+			}
+			if len(t.Boxes) > maxBoxes {
+				t.Deeper++
+				continue
+			}
+			t.Boxes = append(t.Boxes, r.long...)
+			if r.cells != nil {
+				t.Boxes = b.merge(t.Boxes, place{lane, depth}, r.cells)
+			}
+		}
+	}
+	sortBoxes(t.Boxes)
+	t.Funcs = b.funcs.list
+	if t.Funcs == nil {
+		t.Funcs = []Func{}
+	}
+	return t
+}
+
+// merge appends the short calls of a row: those of neighbouring units together if it is the same function that took most
+// of both.
+func (b *tileBuilder) merge(boxes []Box, at place, cells *[tileUnits]cell) []Box {
+	var now *cell
+	put := func() {
+		if now != nil {
+			boxes = append(boxes, Box{at.lane, at.row, now.lo, now.hi, b.funcs.of(now.fn), now.calls, trace.Exit})
+		}
+	}
+	for i := range cells {
+		e := &cells[i]
+		switch {
+		case e.calls == 0:
+		case now != nil && now.fn == e.fn && e.lo-now.hi < b.unit:
+			now.calls += e.calls
+			now.hi = max(now.hi, e.hi)
+		default:
+			put()
+			now = e
+		}
+	}
+	put()
+	return boxes
+}
+
+var _ json.Marshaler = Box{}

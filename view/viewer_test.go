@@ -1,0 +1,269 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/sample"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// testFunc is the id of a function of the traces of package sample.
+func testFunc(n uint32) trace.FuncID { return trace.FuncID{ID: n} }
+
+func newViewer(t testing.TB, tr *trace.Trace) *Viewer {
+	t.Helper()
+	v, err := New(tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// everything is the scope of a whole trace.
+func everything(v *Viewer) Scope { return Scope{To: v.end + 1, Task: -1, Process: -1} }
+
+// TestTiles compares the tiles of random traces with their events, at every zoom: each call that is as long as a unit is in
+// each tile that it reaches into, as it is; all others are counted in the one that they begin in; and there are no more
+// boxes than units.
+func TestTiles(t *testing.T) {
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		tr := sample.Random(t, rng, 4000)
+		if seed%2 == 0 { // blocks of all sizes, so that tiles have few and many of them
+			if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 1 << rng.IntN(9)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := newViewer(t, tr)
+		calls := make([][]call, len(tr.Tasks))
+		if err := tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+			switch ev.Kind {
+			case trace.Exit, trace.Unwound, trace.Unfinished:
+				calls[ev.Task.Index] = append(calls[ev.Task.Index],
+					call{ev.Func, ev.Time - ev.Dur, ev.Time, ev.Stack, ev.Depth, ev.Kind})
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for level := range 24 {
+			unit := int64(1) << level
+			width := unit * tileUnits
+			for index := range min(v.end/width+1, 6) {
+				for task := range tr.Tasks {
+					tile, err := v.Tile(task, level, index)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d := compareTile(v, tile, calls[task], level); d != "" {
+						t.Fatalf("seed %d, task %d, level %d, tile %d: %s", seed, task, level, index, d)
+					}
+				}
+			}
+		}
+	}
+}
+
+// compareTile says how a tile differs from a task's calls.
+func compareTile(v *Viewer, tile *Tile, calls []call, level int) string {
+	type key struct {
+		row   int
+		start int64
+		end   int64
+		fn    string
+		kind  trace.Kind
+	}
+	long, short := map[key]int{}, map[int]int{} // by row
+	perRow := map[int]int{}
+	for _, b := range tile.Boxes {
+		perRow[b.Row]++
+		if b.End-b.Start >= tile.Unit && b.Calls == 1 {
+			long[key{b.Row, b.Start, b.End, tile.Funcs[b.Func].ID, b.Kind}]++
+		} else {
+			short[b.Row] += b.Calls
+		}
+	}
+	from, to := tile.Start, tile.Start+tile.Unit*tileUnits
+	for _, c := range calls {
+		switch {
+		case c.start >= to || c.end < from:
+		case c.end-c.start >= tile.Unit:
+			k := key{c.depth, c.start, c.end, FuncKey(c.fn), c.kind}
+			if long[k]--; long[k] < 0 {
+				return fmt.Sprintf("call %+v is missing", k)
+			}
+		case c.start >= from:
+			short[c.depth]--
+		}
+	}
+	for k, n := range long {
+		if n > 0 {
+			return fmt.Sprintf("there is no call %+v", k)
+		}
+	}
+	for row, n := range short {
+		if n != 0 {
+			return fmt.Sprintf("row %d has %d short calls too many", row, n)
+		}
+	}
+	for row, n := range perRow {
+		if n > 2*tileUnits+2 {
+			return fmt.Sprintf("row %d has %d boxes", row, n)
+		}
+	}
+	return ""
+}
+
+// TestTilesFromOutline: where a tile has more blocks than are decoded, calls that can be seen well are all there, and none
+// that there is not.
+func TestTilesFromOutline(t *testing.T) {
+	tr := sample.Random(t, rand.New(rand.NewPCG(3, 4)), 200_000)
+	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 16}); err != nil {
+		t.Fatal(err)
+	}
+	v := newViewer(t, tr)
+	type key struct {
+		fn         string
+		start, end int64
+		row        int
+	}
+	for task, k := range tr.Tasks {
+		o, err := v.outline(k)
+		if err != nil || o == nil {
+			t.Fatal("no outline", err)
+		}
+		if len(o.Borders) < 2*fewBlocks {
+			t.Fatalf("an outline of %d borders is of no use here", len(o.Borders))
+		}
+		calls := map[key]bool{}
+		tr.Walk(trace.WalkOptions{Tasks: []*trace.Task{k}}, func(ev *trace.Event) error {
+			if ev.Kind == trace.Exit || ev.Kind == trace.Unwound || ev.Kind == trace.Unfinished {
+				calls[key{FuncKey(ev.Func), ev.Time - ev.Dur, ev.Time, ev.Depth}] = true
+			}
+			return nil
+		})
+		decoded := false
+		for level := 14; level < 28; level++ {
+			tile, err := v.Tile(task, level, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[key]bool{}
+			for _, b := range tile.Boxes {
+				if b.Calls == 1 && b.End-b.Start >= tile.Unit {
+					c := key{tile.Funcs[b.Func].ID, b.Start, b.End, b.Row}
+					seen[c] = true
+					if !calls[c] {
+						t.Fatalf("level %d: there is no call %+v", level, c)
+					}
+				}
+			}
+			for c := range calls {
+				if c.end-c.start >= wellSeen*tile.Unit && c.start < tile.Start+tile.Unit*tileUnits && !seen[c] {
+					t.Fatalf("level %d: call %+v is missing", level, c)
+				}
+			}
+			decoded = decoded || len(seen) > 0
+		}
+		if !decoded {
+			t.Error("no call was seen")
+		}
+	}
+}
+
+// TestOneOfEverything reads answers of a small trace.
+func TestOneOfEverything(t *testing.T) {
+	v := newViewer(t, sample.Small(t))
+	a := v.About()
+	if len(a.Tasks) != 3 || a.Tasks[0].Name != "prog" || a.End < 6000 || len(a.Notes) == 0 {
+		t.Errorf("%+v", a)
+	}
+	tile, err := v.Tile(0, 4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tile.Rows) != 2 { // the second stack is a lane of its own
+		t.Errorf("%d lanes", len(tile.Rows))
+	}
+	kinds := map[string]bool{}
+	for _, n := range tile.Notes {
+		kinds[n.Kind] = true
+	}
+	if !kinds["mark"] || !kinds["lost"] {
+		t.Errorf("notes: %+v", tile.Notes)
+	}
+	table, err := v.Functions(everything(v))
+	if err != nil || len(table.Rows) != 3 {
+		t.Errorf("%+v %v", table, err)
+	}
+	s := everything(v)
+	s.Func = testFunc(2)
+	around, err := v.Around(s)
+	if err != nil || around.Name != "fib" || len(around.Callers) != 2 || len(around.Callees) == 0 {
+		t.Errorf("%+v %v", around, err)
+	}
+	slow, err := v.Slowest(s, 2)
+	if err != nil || len(slow) != 2 || slow[0].Name != "fib" || slow[0].Dur < slow[1].Dur {
+		t.Errorf("%+v %v", slow, err)
+	}
+	s.Task = slow[1].Task
+	s.From, s.To = slow[1].Start, slow[1].Start
+	d, err := v.Detail(s, slow[1].Row)
+	if err != nil || d.Dur != slow[1].Dur || d.Self != slow[1].Self || len(d.Stack) != slow[1].Row {
+		t.Errorf("%+v %v, want %+v", d, err, slow[1])
+	}
+	flames, err := v.Flames(everything(v))
+	if err != nil || len(flames.Root.Children) == 0 {
+		t.Errorf("%+v %v", flames, err)
+	}
+	text, err := json.Marshal(flames)
+	if err != nil || len(text) == 0 {
+		t.Error(err)
+	}
+}
+
+// TestFind jumps through all calls of functions, forwards and backwards, with an index and without.
+func TestFind(t *testing.T) {
+	tr := sample.Random(t, rand.New(rand.NewPCG(8, 8)), 3000)
+	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 64}); err != nil {
+		t.Fatal(err)
+	}
+	v := newViewer(t, tr)
+	want := map[int64]bool{}
+	tr.Walk(trace.WalkOptions{Tasks: tr.Tasks[:1]}, func(ev *trace.Event) error {
+		if ev.Kind == trace.Entry && v.t.Name(ev.Func) == "main" && ev.Time > 0 {
+			want[ev.Time] = true
+		}
+		return nil
+	})
+	for _, back := range []bool{false, true} {
+		s := everything(v)
+		s.Task = 0
+		n := 0
+		last := int64(-1)
+		for {
+			c, err := v.Find(context.Background(), s, "MAI", back)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c == nil {
+				break
+			}
+			if n++; !want[c.Start] || n > len(want) || last >= 0 && (c.Start < last) != back {
+				t.Fatalf("call %d is %+v, behind %d", n, c, last)
+			}
+			if last = c.Start; back {
+				s.To = last
+			} else {
+				s.From = last
+			}
+		}
+		if n != len(want) || n < 10 {
+			t.Errorf("backwards %v: %d calls, want %d", back, n, len(want))
+		}
+	}
+}

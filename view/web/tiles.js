@@ -1,0 +1,76 @@
+// The tiles that timelines are drawn from: 512 units of a power of two of nanoseconds of a task each. What is on the
+// screen and not there yet is asked for, a few at a time; the newest wishes first, since older ones may have scrolled
+// away. Those used last are kept.
+
+import * as api from "./api.js";
+
+const kept = 1500, sideBySide = 4;
+const tiles = new Map(); // by key: {tile}, {error} or {waiting}
+let wanted = [], running = 0, arrived = () => {}, rows = new Map();
+
+export function onArrival(fn) { arrived = fn; }
+
+const keyOf = (task, level, index) => `${task}/${level}/${index}`;
+
+// levelFor returns the level whose unit is at most the time of a column.
+export function levelFor(nsPerPixel, levels) {
+  return Math.max(0, Math.min(levels - 1, Math.floor(Math.log2(nsPerPixel))));
+}
+
+export const width = (level) => 512 * 2 ** level;
+
+// peek returns a tile if it is there.
+export function peek(task, level, index) {
+  const key = keyOf(task, level, index), have = tiles.get(key);
+  if (!have || !have.tile) return null;
+  tiles.delete(key); // the last ones are the newest
+  tiles.set(key, have);
+  return have.tile;
+}
+
+// want says which tiles the screen needs now, the most important first.
+export function want(list) {
+  wanted = list.filter(([task, level, index]) => !tiles.has(keyOf(task, level, index)));
+  next();
+}
+
+export const waiting = () => running + wanted.length;
+
+// rowsOf returns how many rows each lane of a task has, as far as tiles have told.
+export function rowsOf(task) { return rows.get(task) || [1]; }
+
+function next() {
+  while (running < sideBySide && wanted.length > 0) {
+    const [task, level, index] = wanted.shift();
+    const key = keyOf(task, level, index);
+    if (tiles.has(key)) continue;
+    tiles.set(key, { waiting: true });
+    running++;
+    api.tile(task, level, index).then((tile) => {
+      tiles.set(key, { tile });
+      note(task, tile);
+      trim();
+    }, (error) => {
+      tiles.set(key, { error });
+      setTimeout(() => tiles.delete(key), 5000); // and then try again
+    }).finally(() => {
+      running--;
+      arrived();
+      next();
+    });
+  }
+}
+
+function note(task, tile) {
+  const old = rows.get(task) || [1];
+  const now = old.slice();
+  tile.rows.forEach((n, lane) => { now[lane] = Math.max(now[lane] || 0, n); });
+  rows.set(task, now);
+}
+
+function trim() {
+  for (const [key, value] of tiles) {
+    if (tiles.size <= kept) return;
+    if (value.tile) tiles.delete(key);
+  }
+}
