@@ -44,10 +44,11 @@ type executed struct {
 	symbols symbol.Options
 	pool    string // set before the first program runs
 
-	mu    sync.Mutex
-	files map[string]*executedFile // by identity, and the path, which patterns are about
-	order []*executedFile
-	left  map[string]*Executed // programs that could not be looked at, by path and reason
+	mu      sync.Mutex
+	loaders map[string]*patch.LoaderCalls // of dynamic loaders, by path
+	files   map[string]*executedFile      // by identity, and the path, which patterns are about
+	order   []*executedFile
+	left    map[string]*Executed // programs that could not be looked at, by path and reason
 }
 
 // executedFile is the file of a program.
@@ -66,7 +67,8 @@ func newExecuted(o *Options) *executed {
 	}
 	e := &executed{
 		options: o.Plan, symbols: o.Symbols, files: make(map[string]*executedFile), left: make(map[string]*Executed),
-		find: o.find(),
+		loaders: make(map[string]*patch.LoaderCalls),
+		find:    o.find(),
 	}
 	e.symbols.Path = ""
 	e.options.Target, e.options.Policy = patch.Process, uint32(o.Policy)
@@ -147,6 +149,9 @@ func (e *executed) make(path string, exe *os.File) (p *Program, plan *patch.Plan
 		if memory, err = plan.Memory(); err != nil {
 			return err
 		}
+		if e.find.Syscalls && memory.SyscallEnter != 0 {
+			memory.LoaderCalls = e.loaderCalls(p)
+		}
 		return why
 	})
 	return p, plan, memory, err
@@ -171,6 +176,22 @@ func (e *executed) plan(p *Program) (*patch.Plan, error) {
 		return nil, err
 	}
 	return bare, err
+}
+
+// loaderCalls are the system calls of a program's dynamic loader, which most programs share; nil: they are not recorded.
+func (e *executed) loaderCalls(p *Program) *patch.LoaderCalls {
+	if !p.loads() {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	path := p.interpreter()
+	calls, known := e.loaders[path]
+	if !known {
+		calls, _ = p.loaderCalls(e.options.Only.Of(p.File.Header.Machine)) // it is said of the program itself
+		e.loaders[path] = calls
+	}
+	return calls
 }
 
 // bareOptions are those of a plan that traces nothing.

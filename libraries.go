@@ -51,12 +51,13 @@ type libraries struct {
 	places   *places.Probe // for copies that are not in the cache
 	syscalls bool          // system calls are recorded in libraries that no pattern names, too
 
-	mu    sync.Mutex
-	cache *cache.Cache // nil: none can be used
-	own   string       // what identifies this fentry
-	files map[fileID]*library
-	order []*library // as they were loaded
-	kept  bool       // something new is in the cache
+	mu     sync.Mutex
+	opened sync.Once    // cache and own are set
+	cache  *cache.Cache // nil: none can be used
+	own    string       // what identifies this fentry
+	files  map[fileID]*library
+	order  []*library // as they were loaded
+	kept   bool       // something new is in the cache
 }
 
 // fileID identifies a file as the dynamic loader does.
@@ -82,9 +83,9 @@ type about struct {
 // cacheKind is the kind of the cache's entries that are patched libraries.
 const cacheKind = "images"
 
-// newLibraries returns nil if no libraries are to be traced.
-func newLibraries(p *Program, o *Options) (*libraries, error) {
-	if len(o.Libraries) == 0 && !(o.Syscalls && p.loads()) {
+// newLibraries returns nil if no libraries are to be traced. follows: those of programs that the program executes are, too.
+func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
+	if len(o.Libraries) == 0 && !(o.Syscalls && (p.loads() || follows)) {
 		return nil, nil
 	}
 	if t := o.Plan.Tracer; t != patch.FunctionGraph && t != patch.Function {
@@ -107,14 +108,20 @@ func newLibraries(p *Program, o *Options) (*libraries, error) {
 	}
 	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
 	l.find, l.syscalls = o.find(), o.Syscalls
-	var self unix.Stat_t
-	if err := unix.Stat("/proc/self/exe", &self); err == nil {
-		l.own = identity(&self)
-		if l.cache, err = cache.Open(); err != nil {
-			l.logf("patched libraries are not kept: %v", err)
-		}
-	}
 	return l, nil
+}
+
+// openCache is called once, when there is a library to be patched.
+func (l *libraries) openCache() {
+	var self unix.Stat_t
+	if err := unix.Stat("/proc/self/exe", &self); err != nil {
+		return
+	}
+	l.own = identity(&self)
+	var err error
+	if l.cache, err = cache.Open(); err != nil {
+		l.logf("patched libraries are not kept: %v", err)
+	}
 }
 
 // close gives back what the run has needed.
@@ -228,6 +235,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
 		return fmt.Errorf("it belongs to user %d", uid)
 	}
+	l.opened.Do(l.openCache)
 	plan, find := l.plan, l.find
 	plan.Path, plan.Copy = lib.Path, true
 	if lib.silent {

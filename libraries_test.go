@@ -40,7 +40,7 @@ func load(t *testing.T, path string, o Options) loaded {
 	if o.Libraries == nil {
 		o.Libraries = []string{"libx"}
 	}
-	l, err := newLibraries(nil, &o)
+	l, err := newLibraries(nil, &o, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestLibraryLeftAlone(t *testing.T) {
 func TestLibraryNames(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	path := someLibrary(t)
-	l, err := newLibraries(nil, &Options{Libraries: []string{"libx"}})
+	l, err := newLibraries(nil, &Options{Libraries: []string{"libx"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

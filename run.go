@@ -184,13 +184,6 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if r.planned() {
 		so.PatchedCopy = r.copy
 	}
-	if r.libraries, err = newLibraries(p, &o); err != nil {
-		return nil, err
-	}
-	defer r.libraries.close()
-	if r.libraries != nil {
-		so.Library = r.libraries.open
-	}
 	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
 		return nil, err
 	}
@@ -198,6 +191,13 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		r.executed = newExecuted(&o)
 	}
 	defer r.executed.close()
+	if r.libraries, err = newLibraries(p, &o, r.executed != nil); err != nil {
+		return nil, err
+	}
+	defer r.libraries.close()
+	if r.libraries != nil {
+		so.Library, so.NoLoader = r.libraries.open, len(o.Libraries) == 0 && p.File != nil && !p.loads()
+	}
 	if p.Untraced != "" && o.Logf != nil && (r.executed == nil || p.File != nil) { // else it is said of what runs a script
 		o.Logf("%s runs untraced: %s", p.Path, p.Untraced)
 	}

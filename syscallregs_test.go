@@ -97,6 +97,7 @@ func TestSyscallsKeep(t *testing.T) {
 	for _, o := range []patch.Options{{NoFunctions: true}, {}, {NoClock: true}} {
 		opts := options(t)
 		opts.Syscalls, opts.Plan, opts.Overhead = true, o, -1
+		opts.NoInherit = true
 		var out bytes.Buffer
 		cmd := exec.Command(prog)
 		cmd.Stdout = &out

@@ -99,6 +99,7 @@ func TestSyscallsOfProgram(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/functions %t, clock %t", link, !o.NoFunctions, !o.NoClock), func(t *testing.T) {
 				opts := options(t)
 				opts.Syscalls, opts.Plan, opts.Overhead = true, o, -1
+				opts.NoInherit = true
 				res, err := fentry.Run(context.Background(), exec.Command(prog), opts)
 				if err != nil || res.Status.ExitStatus() != 0 || res.Lost != 0 {
 					t.Fatalf("%+v, %v", res, err)

@@ -115,7 +115,8 @@ func (s *session) buffers() (string, error) {
 	if s.follows() {
 		s.follow = &follower{
 			o: s.o.Follow, shared: shared, host: s.live.Host, logf: s.logf,
-			reaped: func(pid int, status syscall.WaitStatus) { s.started.Load().Reaped(pid, status) },
+			library: s.giveLibrary(),
+			reaped:  func(pid int, status syscall.WaitStatus) { s.started.Load().Reaped(pid, status) },
 		}
 	}
 	s.serve = drain.NewServer(s.pool, s.request)

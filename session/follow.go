@@ -48,11 +48,14 @@ type follower struct {
 	reaped func(pid int, status syscall.WaitStatus)
 	logf   func(format string, args ...any)
 	hooks  tracee.ExecHooks
+	// library is Options.Library; nil: programs keep their libraries.
+	library func(path string, f *os.File) *os.File
 
 	mu    sync.Mutex
 	begun uint64 // how many programs were followed
 	busy  int    // how many are being
 	over  bool   // no more are
+	said  map[string]bool
 	idle  sync.WaitGroup
 }
 
@@ -197,7 +200,45 @@ func (f *follower) begins(t *tracee.Process, pid int, path string) error {
 		t.Kill()
 		return fmt.Errorf("it was ended, because it could not be changed as a whole: %w", err)
 	}
+	if err == nil && f.library != nil {
+		err = f.load(t, m, path)
+	}
 	return err
+}
+
+// load gives the program's dynamic loader patched libraries, until the program begins.
+func (f *follower) load(t *tracee.Process, m *patch.Memory, path string) error {
+	unknown := func(what string) func(error) {
+		return func(err error) { f.sayOnce("%s: %s: %v", path, what, err) }
+	}
+	err := t.Load(m, launch.Substitute(f.library), unknown("libraries that it loads later are not traced"),
+		unknown("system calls of its dynamic loader are not recorded"))
+	var died *tracee.EndedError
+	switch {
+	case errors.As(err, &died):
+		return err
+	case err != nil && !errors.Is(err, tracee.ErrNoLoader):
+		f.sayOnce("%s: libraries that it loads from then on are not traced: %v", path, err)
+	}
+	return nil
+}
+
+// mostSaid is more messages than anybody reads.
+const mostSaid = 1000
+
+// sayOnce tells people something that can happen to a program each time that it is executed.
+func (f *follower) sayOnce(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	f.mu.Lock()
+	known := f.said[text] || len(f.said) >= mostSaid
+	if f.said == nil {
+		f.said = make(map[string]bool)
+	}
+	f.said[text] = true
+	f.mu.Unlock()
+	if !known {
+		f.logf("%s", text)
+	}
 }
 
 // plan asks for what is put into the program that a process runs, which was executed by a path; nil: nothing.

@@ -31,6 +31,14 @@ func (s *session) request(r *drain.Request) uint32 {
 	return s.exes.handle(r)
 }
 
+// giveLibrary is library; nil if libraries are left alone.
+func (s *session) giveLibrary() func(string, *os.File) *os.File {
+	if s.o.Library == nil {
+		return nil
+	}
+	return s.library
+}
+
 // library asks Options.Library.
 func (s *session) library(path string, f *os.File) *os.File {
 	s.libraryMu.Lock()

@@ -112,8 +112,8 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	if s.o.PatchedCopy != nil {
 		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(pool, f) }
 	}
-	if s.o.Library != nil {
-		l.Library = s.library
+	if !s.o.NoLoader {
+		l.Library = s.giveLibrary()
 	}
 	if s.follow != nil {
 		l.Other = func(pid int) *patch.Memory { return s.follow.plan(pid, s.o.Path) }

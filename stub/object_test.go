@@ -224,7 +224,8 @@ func TestObjectInstructions(t *testing.T) {
 
 // landing are the routines that other images call.
 var landing = map[string]bool{"fentry_enter_keeping": true, "fentry_exit_keeping": true, "fentry_record_keeping": true, "fentry_act_keeping": true,
-	"fentry_act_exit_keeping": true, "register_image": true}
+	"fentry_act_exit_keeping": true, "register_image": true,
+	"fentry_slow_syscall": true, "fentry_syscall_enter": true, "fentry_some_syscall_enter": true, "fentry_syscall_exit": true}
 
 // keepers are the routines that keep registers which others must not touch.
 // storesVector are the instructions that copy a vector register to the stack.

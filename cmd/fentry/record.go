@@ -64,11 +64,12 @@ program and the traced processes it leaves behind have ended; a second ^C ends
 it at once.
 
 With -L, shared libraries are traced, too, whether they are loaded with the
-program or later. They are named with or without versions, libz or libz.so.1; a
-pattern with a slash is one of paths. Patched copies take their place. Libraries
-of other users are left alone, and so are all libraries of set-ID programs.
-Patched copies and lists of programs' functions are kept in $XDG_CACHE_HOME/fentry
-and can be deleted at any time.
+program or later, and those of programs that it executes. They are named with
+or without versions, libz or libz.so.1; a pattern with a slash is one of
+paths. Patched copies take their place. Libraries of other users are left
+alone, and so are all libraries of set-ID programs. Patched copies and lists
+of programs' functions are kept in $XDG_CACHE_HOME/fentry and can be deleted
+at any time.
 
 A program for another machine runs under an emulator, which is detected
 automatically (qemu-aarch64, with the libraries of Debian's cross compilers or

@@ -186,6 +186,18 @@ hidden int announce_images(struct control *c)
 	return 1;
 }
 
+/* announce_joined writes what announce has kept back, when an image has joined this one of which something is
+   recorded. */
+hidden void announce_joined(struct control *c)
+{
+	static u32 joined;
+	if (!(fentry_config.flags & FLAG_FOLLOW) || swap(&joined, 1))
+		return;
+	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	announce_image(c, &fentry_image, &fentry_own);
+	record(c, counter(), FT_REC_START, 0, 0);
+}
+
 /* announce writes what readers need to know of this image: nothing, if this runtime is only
    there for what the program executes. It returns 0 when there is nowhere to write
    to. */

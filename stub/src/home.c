@@ -72,6 +72,7 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 			set_word(words->word);
 			publish(c);
 		}
+		announce_joined(c);
 		announce_image(c, info, m);
 		if (announce_images(c)) {
 			image_begin(m);

@@ -115,9 +115,9 @@ func (l *Launcher) traced() (started, error) {
 		}
 	}
 	if err == nil {
-		s.Injected, err = l.inject(t, pid)
+		s.memory, err = l.inject(t, pid)
 	}
-	if s.Injected {
+	if s.Injected = s.memory != nil; s.Injected {
 		s.Way = "in its memory"
 	}
 	if err == nil {
@@ -145,29 +145,32 @@ func (l *Launcher) traced() (started, error) {
 }
 
 // inject changes the program at its exec stop, if it is the one that was planned, or another one for which there is a
-// plan.
-func (l *Launcher) inject(t *tracee.Process, pid int) (bool, error) {
-	err := tracee.ErrNotPlanned
-	if l.Memory != nil {
+// plan. It returns what it has put into it, nil if nothing.
+func (l *Launcher) inject(t *tracee.Process, pid int) (*patch.Memory, error) {
+	m, err := l.Memory, tracee.ErrNotPlanned
+	if m != nil {
 		err = t.CheckFile(l.File)
 	}
 	l.Ready(pid) // the runtime may want to know
 	if err == nil {
-		err = t.Inject(l.Memory, l.Again)
+		err = t.Inject(m, l.Again)
 	}
-	if !errors.Is(err, tracee.ErrNotPlanned) {
-		return err == nil, err
-	}
-	if l.Other != nil {
-		if m := l.Other(pid); m != nil {
-			err := t.Inject(m, l.Again)
-			return err == nil, err
+	if errors.Is(err, tracee.ErrNotPlanned) {
+		if err = nil; l.Other == nil {
+			if m != nil {
+				exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+				l.Logf("%s: runs as %s, which is not traced", l.Path, exe)
+			}
+			return nil, nil
 		}
-	} else if l.Memory != nil {
-		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		l.Logf("%s: runs as %s, which is not traced", l.Path, exe)
+		if m = l.Other(pid); m != nil {
+			err = t.Inject(m, l.Again)
+		}
 	}
-	return false, nil
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // throughShell is how execvp starts a script that does not name its interpreter.

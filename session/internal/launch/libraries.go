@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
 )
 
@@ -29,6 +30,7 @@ type loading struct {
 type started struct {
 	Started
 	traced *tracee.Process
+	memory *patch.Memory // what was put into it; nil: nothing
 }
 
 // Launch starts the program.
@@ -60,11 +62,8 @@ func (l *Launcher) Launch() (Started, error) {
 
 // load lets the dynamic loader do its work, and then the program go.
 func (l *Launcher) load(s started, at *loading) {
-	t, m := s.traced, l.Memory
-	if !s.Injected {
-		m = nil
-	}
-	err := t.Load(m, l.substitute, func(err error) {
+	t := s.traced
+	err := t.Load(s.memory, Substitute(l.Library), func(err error) {
 		l.Logf("%s: libraries that it loads later are not traced: %v", l.Path, err)
 	}, func(err error) {
 		l.Logf("%s: system calls of its dynamic loader are not recorded: %v", l.Path, err)
@@ -83,16 +82,19 @@ func (l *Launcher) load(s started, at *loading) {
 	}
 }
 
-// substitute says what the program's loader is given in place of a file that it has opened; "": nothing.
-func (l *Launcher) substitute(o tracee.Opened) string {
-	f, err := safefile.Open(o.FD)
-	if err != nil {
-		return "" // no regular file
+// Substitute returns what says what a program's loader is given in place of a file that it has opened, as library does:
+// see [Launcher].
+func Substitute(library func(path string, f *os.File) *os.File) func(tracee.Opened) string {
+	return func(o tracee.Opened) string {
+		f, err := safefile.Open(o.FD)
+		if err != nil {
+			return "" // no regular file
+		}
+		defer f.Close()
+		with := library(o.Path, f)
+		if with == nil {
+			return ""
+		}
+		return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), with.Fd())
 	}
-	defer f.Close()
-	with := l.Library(o.Path, f)
-	if with == nil {
-		return ""
-	}
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), with.Fd())
 }

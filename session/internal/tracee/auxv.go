@@ -10,6 +10,19 @@ import (
 // auxEntry is a value of the auxiliary vector and where it is.
 type auxEntry struct{ val, addr uint64 }
 
+// start returns what a process has that has not run yet: its registers and its auxiliary vector.
+func (t *Process) start() (*registers, map[uint64]auxEntry, error) {
+	regs, err := t.registers()
+	if err != nil {
+		return nil, nil, &RefusedError{err}
+	}
+	aux, err := t.auxv(regs.sp())
+	if err != nil {
+		return nil, nil, &RefusedError{err}
+	}
+	return regs, aux, nil
+}
+
 // auxv reads the auxiliary vector from the stack of a process that has not run
 // yet: argc, argv, NULL, envp, NULL, auxv.
 func (t *Process) auxv(sp uint64) (map[uint64]auxEntry, error) {

@@ -62,7 +62,7 @@ func Seize(pid, tid int) (*Process, error) {
 
 // groupStopped tells whether a seized thread has been stopped together with its process.
 func groupStopped(ws syscall.WaitStatus) bool {
-	return ws>>16 == unix.PTRACE_EVENT_STOP && ws.StopSignal() != syscall.SIGTRAP
+	return ws.Stopped() && ws>>16 == unix.PTRACE_EVENT_STOP && ws.StopSignal() != syscall.SIGTRAP
 }
 
 // waitAny waits for a stop of the thread, which has the id of its process when it has executed a program.
@@ -139,13 +139,9 @@ func (t *Process) begun() (err error) {
 	if err != nil {
 		return &RefusedError{err}
 	}
-	regs, err := t.registers()
+	_, aux, err := t.start()
 	if err != nil {
-		return &RefusedError{err}
-	}
-	aux, err := t.auxv(regs.sp())
-	if err != nil {
-		return &RefusedError{err}
+		return err
 	}
 	if aux[atSecure].val != 0 {
 		return &RefusedError{ErrPrivileged}

@@ -30,13 +30,9 @@ var ErrNotPlanned = errors.New("not the file that was planned")
 // Inject writes the plan's memory into the process. again: the runtime is to be started once more when the program
 // begins, with its libraries loaded.
 func (t *Process) Inject(m *patch.Memory, again bool) error {
-	regs, err := t.registers()
+	regs, aux, err := t.start()
 	if err != nil {
-		return &RefusedError{err}
-	}
-	aux, err := t.auxv(regs.sp())
-	if err != nil {
-		return &RefusedError{err}
+		return err
 	}
 	entry, ok := aux[atEntry]
 	if !ok {

@@ -144,13 +144,9 @@ func (l *loader) later(m *patch.Memory) (routine uint64, err error) {
 
 // loader finds the dynamic loader of a process that has not run yet.
 func (t *Process) loader() (*loader, error) {
-	regs, err := t.registers()
+	regs, aux, err := t.start()
 	if err != nil {
-		return nil, &RefusedError{err}
-	}
-	aux, err := t.auxv(regs.sp())
-	if err != nil {
-		return nil, &RefusedError{err}
+		return nil, err
 	}
 	base, entry := aux[atBase].val, aux[atEntry].val
 	if t.entry != 0 {
@@ -220,6 +216,9 @@ func (l *loader) run(give func(Opened) string) (loaderEnd, error) {
 			return ended, &EndedError{ws}
 		case sig == syscallTrap:
 			err = l.atCall(give)
+		case groupStopped(ws):
+			return given, ErrStopped // a seized process stays stopped
+		case ws>>16 == unix.PTRACE_EVENT_STOP: // and is told when it is continued
 		case sig == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_EXEC:
 			return executed, nil
 		case sig == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_FORK:
