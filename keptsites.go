@@ -16,6 +16,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -57,6 +58,9 @@ func (p *Program) findSites(f *elfio.File, o record.Options) ([]record.Site, err
 	sites, err := record.Find(f, o)
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(sites, func(s record.Site) bool { return s.Moves != nil }) {
+		return sites, nil // Go's, which are found more quickly than they are read
 	}
 	// If they cannot be kept they are found again the next time.
 	kept, err := c.Put(sitesKind, key, "sites", none, func(w *os.File) error {

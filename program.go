@@ -131,6 +131,10 @@ func (p *Program) find(o record.Options) error {
 	if len(p.Sites) == 1 {
 		functions = "function"
 	}
+	if why := record.GoRefusal(f); why != "" {
+		p.Untraced = why
+		return nil
+	}
 	p.Untraced = fmt.Sprintf("none of its %d %s can be traced; fentry list -l says why", len(p.Sites), functions)
 	return nil
 }

@@ -14,6 +14,10 @@ type flavour interface {
 	check(f *elfio.File) error
 	// refuses says why a site that record has found cannot be traced: its own reason, or one more; "": it can.
 	refuses(s *record.Site) record.Reason
+	// hasThunks reports whether sites lead to thunks; else thunk and routines are not asked.
+	hasThunks() bool
+	// place adds what sites lead to, see machine.
+	place(l *layout) error
 	// thunk is the kind of thunk that serves a site.
 	thunk(s *record.Site) arch.ThunkKind
 	// routines are the runtime's, by name, that thunks of a kind call. exit is "" for those that have none.
@@ -116,5 +120,9 @@ func (c cCode) routines(k arch.ThunkKind, r role) (enter, exit string) {
 	}
 	return enter, exit
 }
+
+func (cCode) hasThunks() bool { return true }
+
+func (cCode) place(l *layout) error { return l.p.m.place(l) }
 
 func (c cCode) hides() bool { return !c.looks() }

@@ -26,8 +26,10 @@ func (p *Plan) injection(id []byte) (inject.Injection, error) {
 	l := p.l
 	in := inject.Injection{
 		Layout: l.seg, RX: l.rx, RWSize: l.rwSize, Entry: p.Entry, EhFrameHdr: l.ehFrameHdr,
-		Sections: l.sections, SymbolRuns: []inject.SymbolRun{p.thunkSymbols()}, Symbols: l.symbols(), Moved: l.moved,
-		Edits: l.fileEdits(),
+		Sections: l.sections, Symbols: l.symbols(), Moved: l.moved, Edits: l.fileEdits(),
+	}
+	if p.flavour().hasThunks() {
+		in.SymbolRuns = []inject.SymbolRun{p.thunkSymbols()}
 	}
 	if err := p.unchanged(); err != nil {
 		return inject.Injection{}, err

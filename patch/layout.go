@@ -59,6 +59,9 @@ type layout struct {
 	firstCall map[uint32]uint64    // where the first call of a library's function is rewritten, by id
 	scattered bool                 // there are windows that are not in the order of functions
 
+	goCodes   []*goCode          // of Go's functions
+	goWindows map[int][]goWindow // by function
+
 	runtime  runtime
 	runs     []arch.ThunkRun
 	routines [roles][arch.ThunkKinds]enterExit
@@ -167,7 +170,7 @@ func (l *layout) layout() error {
 	if err := l.original(); err != nil {
 		return err
 	}
-	if err := p.m.place(l); err != nil {
+	if err := p.flavour().place(l); err != nil {
 		return err
 	}
 	if l.traced == 0 {
@@ -361,6 +364,14 @@ func (l *layout) callees() (err error) {
 		if fn.ID == 0 {
 			continue
 		}
+		le.PutUint64(sites[n:], fn.Addr)
+		if n += 8; n == len(sites) {
+			h.Write(sites[:])
+			n = 0
+		}
+		if !fl.hasThunks() {
+			continue
+		}
 		k := fl.thunk(fn.Site)
 		if hides(fn.Site) {
 			l.hidden[fn.ID/8] |= 1 << (fn.ID % 8)
@@ -372,11 +383,6 @@ func (l *layout) callees() (err error) {
 			}
 		}
 		l.runs = arch.AppendThunkRun(l.runs, l.thunk(fn.ID), k)
-		le.PutUint64(sites[n:], fn.Addr)
-		if n += 8; n == len(sites) {
-			h.Write(sites[:])
-			n = 0
-		}
 	}
 	h.Write(sites[:n])
 	if p.ImageID = le.Uint64(h.Sum(nil)); p.ImageID == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/record/golang"
 )
 
 // Action says what a plan does with a function.
@@ -65,13 +66,20 @@ type Plan struct {
 	file *elfio.File
 	m    machine
 	lib  *library // nil: the image is a program
-	l    *layout
-	laid Options // what the layout was made for
-	made bool
+
+	golang *golang.Image // nil: its functions are not Go's
+	l      *layout
+	laid   Options // what the layout was made for
+	made   bool
 }
 
 // flavour is that of the image's code.
-func (p *Plan) flavour() flavour { return cCode{&p.Options} }
+func (p *Plan) flavour() flavour {
+	if p.golang != nil {
+		return goFlavour{cCode{&p.Options}, p.golang}
+	}
+	return cCode{&p.Options}
+}
 
 // Traced returns the number of traced functions, as of the last [Plan.Build].
 func (p *Plan) Traced() int { return p.l.traced }
@@ -109,6 +117,9 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{Options: o, BuildID: f.BuildID(), OrigEntry: f.Header.Entry, file: f, m: m, lib: lib, laid: o}
+	if p.golang, err = goImage(f, sites); err != nil {
+		return nil, err
+	}
 	p.choose(sites)
 	if o.Syscalls != nil {
 		p.chooseSyscalls(*o.Syscalls)
@@ -252,7 +263,9 @@ func isCall(k record.Kind) bool {
 
 // plain tells whether functions are traced that no compiler has prepared.
 func (p *Plan) plain() bool {
-	return slices.ContainsFunc(p.Functions, func(f Func) bool { return f.Action == Trace && f.Kind == record.KindPlain })
+	return slices.ContainsFunc(p.Functions, func(f Func) bool {
+		return f.Action == Trace && (f.Kind == record.KindPlain || f.Kind == record.KindGo)
+	})
 }
 
 // foreign is the reason why no function of the image can be traced, if it is that of the image.

@@ -80,7 +80,7 @@ func (l *layout) headers() {
 	hasHdr, hasTLS := has(elf.PT_GNU_EH_FRAME), has(elf.PT_TLS)
 	// What they are of is known at the end.
 	progs = slices.Insert(progs, last+1, elfio.Prog{Type: elf.PT_LOAD}, elfio.Prog{Type: elf.PT_LOAD})
-	if !hasHdr {
+	if !hasHdr && l.ehFrameHdr[1] > 0 {
 		progs = append(progs, elfio.Prog{Type: elf.PT_GNU_EH_FRAME, Flags: elf.PF_R, Align: 4})
 	}
 	if !hasTLS && l.ptTLS.Type == elf.PT_TLS {

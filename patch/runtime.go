@@ -125,6 +125,9 @@ func (l *layout) config() (config, image []byte, err error) {
 		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
 		Plain: p.plain(), Library: l.library(), Copy: o.Copy,
 	}
+	if !p.flavour().hasThunks() {
+		m.Thunks, m.GoID = 0, p.golang.Version.GoID
+	}
 	if r.roots != 0 {
 		m.Roots = int64(r.roots - r.image)
 	}
@@ -211,5 +214,5 @@ func (l *layout) symbols() (out []inject.Symbol) {
 			})
 		}
 	}
-	return l.syscallSymbols(l.displacedSymbols(out))
+	return l.goSymbols(l.syscallSymbols(l.displacedSymbols(out)))
 }

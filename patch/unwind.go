@@ -24,6 +24,9 @@ import (
 // unwind lays out the unwind information.
 func (l *layout) unwind() error {
 	p := l.p
+	if !p.flavour().hasThunks() {
+		return nil // nobody unwinds by these tables, and return addresses are what they were
+	}
 	if p.Options.Target == File && !l.seg.EhFrame {
 		if p.unwinds() {
 			return fmt.Errorf("no room in the program header table for unwind information: " +

@@ -32,9 +32,10 @@ const (
 	ToNop                         // "nop": a profiling call becomes nops
 	ToLanding                     // "veneer": nops become the way to a thunk that the site's branch does not reach
 	ToCall                        // "call": a call through a word becomes one of a thunk
+	ToMoved                       // "move": instructions of a Go function have gone elsewhere
 )
 
-var purposeNames = [...]string{"trace", "nop", "veneer", "call"}
+var purposeNames = [...]string{"trace", "nop", "veneer", "call", "move"}
 
 func (p Purpose) String() string {
 	if p&(p-1) == 0 && p != 0 && bits.TrailingZeros8(uint8(p)) < len(purposeNames) {
@@ -146,12 +147,15 @@ func (l *layout) cut() error {
 				own[0].purpose = ToNop
 			}
 		}
-		if len(islands)+len(calls) > 0 {
+		if len(islands)+len(calls)+len(l.goWindows) > 0 {
 			site := len(own)
 			for _, pc := range islands[i] {
 				own = append(own, window{addr: pc.addr, n: uint16(pc.size), purpose: ToLanding})
 			}
 			own = append(own, calls[i]...)
+			for _, w := range l.goWindows[i] {
+				own = append(own, window{addr: w.addr, n: uint16(len(w.new)), purpose: ToMoved})
+			}
 			apart = append(apart, own[site:]...)
 		}
 		for _, w := range sorted(own) {
@@ -251,7 +255,7 @@ func (l *layout) keep() error {
 					if err := l.checkCall(fn, w, old); err != nil {
 						return err
 					}
-				} else if w.purpose != ToLanding && string(old) != string(fn.Bytes) {
+				} else if w.purpose&(ToLanding|ToMoved) == 0 && string(old) != string(fn.Bytes) {
 					e := arch.Edit{Addr: w.addr, Old: fn.Bytes, Func: fn.Display()}
 					return e.Bug(arch.Mismatch, bytes.Clone(old), nil)
 				}

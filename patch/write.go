@@ -78,7 +78,7 @@ func (l *layout) writeFunctions(parts []*piece) error {
 			if fn.ID != 0 {
 				r = l.route(i)
 			}
-			if err := l.writeSite(fn, r); err != nil {
+			if err := l.writeSite(i, r); err != nil {
 				return err
 			}
 			if fn.ID == 0 {
@@ -101,8 +101,9 @@ func (l *layout) writeFunctions(parts []*piece) error {
 	return err
 }
 
-// writeSite writes the new bytes of a function's site: what leads to its thunk, or nops.
-func (l *layout) writeSite(fn *Func, r route) error {
+// writeSite writes the new bytes of the i-th function's site: what leads to its thunk, or nops.
+func (l *layout) writeSite(i int, r route) error {
+	fn := &l.p.Functions[i]
 	for _, w := range l.windowsOf(fn) {
 		b, err := l.after[w.at:w.at:w.at+uint32(w.n)], error(nil)
 		switch w.purpose {
@@ -110,6 +111,8 @@ func (l *layout) writeSite(fn *Func, r route) error {
 			b, err = l.p.m.appendSite(b, fn.Site, r)
 		case ToNop:
 			b = l.p.m.appendNops(b, int(w.n))
+		case ToMoved:
+			b = append(b, l.goNew(i, &w)...)
 		case ToCall:
 			b, err = l.displacer.appendWordCall(b, l.before[w.at:], w.addr, r.to)
 		default:

@@ -32,6 +32,8 @@ type Options struct {
 	LibraryCalls bool
 	// Syscalls is whether the image's system calls are asked for as well, see [Syscalls]; Find has only functions.
 	Syscalls bool
+	// GoRuntime includes the functions of Go's runtime itself.
+	GoRuntime bool
 	// XRayExits includes the exit sleds of xray_instr_map, as sites with the reason xray-exit.
 	XRayExits bool
 }
@@ -54,6 +56,9 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 		}
 	}
 	fd := &finder{im: im, m: im.m, o: o, prof: findProfiling(im, names), gaps: gaps{im: im}}
+	if done, err := fd.goSites(); done || err != nil {
+		return fd.sites, err
+	}
 	fd.walk = im.m.prologues(im.code)
 	fd.sites = bigslice.Make[Site](0, len(im.funcs.list)+16)
 	if err := fd.tables(); err != nil {

@@ -210,7 +210,8 @@ func TestReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(src), " Reason = \"") + strings.Count(string(src), "= Reason(plain."); n != len(seen) {
+	if n := strings.Count(string(src), " Reason = \"") + strings.Count(string(src), "= Reason(plain.") +
+		strings.Count(string(src), "= Reason(golang."); n != len(seen) {
 		t.Errorf("%d reason codes, %d explained", n, len(seen))
 	}
 }

@@ -1,6 +1,9 @@
 package record
 
-import "github.com/fentry-dev/fentry/record/plain"
+import (
+	"github.com/fentry-dev/fentry/record/golang"
+	"github.com/fentry-dev/fentry/record/plain"
+)
 
 // Reason says why a function cannot be traced. Codes are stable: they appear in plans, in JSON and in scripts.
 type Reason string
@@ -47,6 +50,15 @@ const (
 	ReasonSystemCall    = Reason(plain.SystemCall)
 	ReasonUndecodable   = Reason(plain.Undecodable)
 	ReasonExclusive     = Reason(plain.Exclusive)
+
+	ReasonGoAssembly = Reason(golang.Assembly)
+	ReasonGoRuntime  = Reason(golang.Runtime)
+	ReasonGoExternal = Reason(golang.External)
+	ReasonGoWrapper  = Reason(golang.Wrapper)
+	ReasonGoMeasured = Reason(golang.Measured)
+	ReasonGoNoRoom   = Reason(golang.NoRoom)
+	ReasonGoCondExit = Reason(golang.ConditionalExit)
+	ReasonGoScratch  = Reason(golang.ScratchExit)
 )
 
 // ReasonText is a reason code with its explanation.
@@ -118,7 +130,8 @@ func Reasons() []ReasonText {
 			"Nothing calls it or has its address, and how it is jumped to shows a part of a function that the compiler has " +
 				"moved away; or that cannot be ruled out."},
 		{ReasonGoImage,
-			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others."},
+			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others. Static programs for " +
+				"x86-64 that Go 1.21 to 1.26 have linked are traced (record/golang)."},
 		{ReasonStackWalker,
 			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, HotSpot's, " +
 				"GraalVM's, Dart's or .NET's."},
@@ -142,6 +155,18 @@ func Reasons() []ReasonText {
 		{ReasonUndecodable, "Some of its bytes are no known instructions."},
 		{ReasonExclusive,
 			"It begins with an exclusive load or store (ldxr, stxr), which have to stay side by side."},
+		{ReasonGoAssembly, "A Go program's function in assembly, which may use registers as it likes."},
+		{ReasonGoRuntime,
+			"The function is of Go's runtime, or the linker has made it."},
+		{ReasonGoExternal, "A function that Go's compiler has not made: C's, or a mark between sections of code."},
+		{ReasonGoWrapper,
+			"Go's linker has put this function between assembly and a function of the same name, which is traced."},
+		{ReasonGoMeasured, "The program computes a checksum of this code (crypto/internal/fips140)."},
+		{ReasonGoNoRoom,
+			"One of the function's ends has no room for a jump, nor is there any near by at which Go's runtime sees no " +
+				"difference."},
+		{ReasonGoCondExit, "The function ends by a conditional jump to another one."},
+		{ReasonGoScratch, "The function ends by a jump through a register that recording needs."},
 	}
 }
 

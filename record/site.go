@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 
+	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -33,6 +34,9 @@ type Site struct {
 	// and Len is 0.
 	Slot  uint64
 	Calls []uint64
+
+	// Of KindGo: all that is rewritten of the function, which is in several places. Addr is Func, and Len is 0.
+	Moves *golang.Moves
 
 	Bytes  []byte // the Len bytes at Addr in the file: a sub-slice of the image, read-only
 	Source string // the table, symbol table or scan the site came from: one of the Source constants
@@ -67,9 +71,10 @@ const (
 	KindXRay                   // entry sled of -fxray-instrument
 	KindPlain                  // the function's own first instructions
 	KindLibCall                // calls of a library's function: the jump of the linker's stub, or the calls themselves
+	KindGo                     // a function of Go's: the check for room on the stack, and all of its ends
 )
 
-var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain", "libcall"}
+var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain", "libcall", "go"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
@@ -136,5 +141,6 @@ const (
 	SourceSymtab    = ".symtab"
 	SourceDynsym    = ".dynsym"
 	SourceEhFrame   = ".eh_frame"
+	SourcePclntab   = ".gopclntab"
 	SourceScan      = "scan" // a call of the profiling function at an entry that no table knows
 )

@@ -63,6 +63,7 @@ type Image struct {
 	NoClock  bool   // the thunks call the routines that read no clock
 	Plain    bool   // functions that no compiler has prepared for tracing are among those with ids
 	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
+	GoID     uint32 // of a Go program: where in runtime.g the goroutine's number is; 0: the image is none
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
 	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
 	Counts   int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
@@ -122,6 +123,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 		options |= 2
 	}
 	le.PutUint32(b[format.ImageOOptions:], options)
+	le.PutUint32(b[format.ImageOGoroutine:], m.GoID)
 	if m.Plain {
 		le.PutUint32(b[format.ImageOPlain:], 1)
 	}

@@ -22,7 +22,7 @@
 //	blocks, stack, frame               control blocks, stacks, open calls
 //	thread                             the running thread, new or forked
 //	session, announce, start           finding a place for the trace, once a process
-//	slow, home                         where fast paths come to, and other images
+//	slow, goroutine, home              where fast paths come to, and other images
 //	graph, order, func, opt, profile, count (.S)  the fast paths, which thunks call
 //
 // So the code that writes an event is never re-entered while it does so. Only the highest layer checks whether the

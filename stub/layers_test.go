@@ -49,13 +49,14 @@ var layers = []string{
 	"slow",      // where the fast paths come to
 	"act",       // ... those of functions at whose calls more is done
 	"syscall",   // ... those of system calls
+	"goroutine", // ... events of Go's functions
 	"settle",    // ... and which slots are theirs if a signal came meanwhile
 	"sve",       // arm64: what fast paths go through
 	"exec",      // what the program is about to execute
 	"exec.S",    // ... how it comes there
 	"follow",    // ... and what makes it
 	"home",      // the first image of a process, and the others
-	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "act.S", "syscall.S", "sysorder",
+	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "act.S", "syscall.S", "sysorder", "goroutine.S",
 }
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call

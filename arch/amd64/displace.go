@@ -18,7 +18,7 @@ import "fmt"
 // src does not consist of whole instructions.
 func DisplacedLen(src []byte) int {
 	n, ok := DisplacedAt(src, len(src))
-	if ok && n > 0 && continues(src) {
+	if ok && n > 0 && Continues(src) {
 		n += JumpLen
 	}
 	return n
@@ -43,8 +43,8 @@ func DisplacedAt(src []byte, off int) (int, bool) {
 
 func isBareRet(in Inst) bool { return in.Op == Ret && in.Len == 1 }
 
-// continues reports whether the instruction behind the last one of src can be reached from it.
-func continues(src []byte) bool {
+// Continues reports whether the instruction behind the last one of src can be reached from it.
+func Continues(src []byte) bool {
 	var last Inst
 	for len(src) > 0 {
 		in, err := Decode(src)
@@ -74,7 +74,7 @@ func AppendDisplaced(dst, src []byte, at, to uint64) ([]byte, error) {
 		}
 		o += in.Len
 	}
-	if !continues(src) {
+	if !Continues(src) {
 		return dst, nil
 	}
 	out, err := AppendJump(dst, to+uint64(len(dst)-start), at+uint64(len(src)))

@@ -45,7 +45,7 @@ func (s *SyscallCopy) Len() int {
 	if !ok || n == 0 || s.Call < 0 || !bytes.HasPrefix(s.Code[s.Call:], []byte{0x0f, 0x05}) {
 		return 0
 	}
-	if continues(s.Code) {
+	if Continues(s.Code) {
 		n += JumpLen
 	}
 	return n
@@ -103,7 +103,7 @@ func (s *SyscallCopy) Append(dst []byte, to uint64) ([]byte, error) {
 		}
 		o += in.Len
 	}
-	if !continues(s.Code) {
+	if !Continues(s.Code) {
 		return dst, nil
 	}
 	out, err := AppendJump(dst, here(), s.At+uint64(len(s.Code)))

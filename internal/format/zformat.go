@@ -160,7 +160,8 @@ const (
 	RecordOpen      = 0x8000     // bit of the id: the payload is still to be written
 	RecordTypeShift = 8          // of the id
 	RecordTypeMask  = 0x7f
-	RecordWords     = 0xff // most payload words, and where in the id their number is
+	GoroutineStack  = 0x8000000000000000 // bit of the numbers of goroutines' stacks
+	RecordWords     = 0xff               // most payload words, and where in the id their number is
 )
 
 // Types of records.
@@ -449,6 +450,7 @@ const (
 	ImageOActions      = 80  // i64, bytes
 	ImageOCounts       = 88  // i64, bytes
 	ImageOActionsCount = 96  // u32
+	ImageOGoroutine    = 112 // u32, bytes
 	ImageOIdlen        = 128 // u8, bytes
 	ImageOBuildID      = 129 // u8[127]
 	ImageOPath         = 256 // char[1024]

@@ -20,6 +20,8 @@ const (
 	RecordTypeShift = 8          // in the id
 	RecordTypeMask  = 0x7f
 	RecordWords     = 0xff // most payload words
+
+	GoroutineStack = 1 << 63 // bit of the numbers of goroutines' stacks
 )
 
 // A Record is a type of record.
@@ -70,7 +72,7 @@ var Records = []Record{
 	{"RESYNC", 18, []Field{{"COUNT", 0, "u64", "frames", "how many"}},
 		"The innermost open frames of the current stack ended without an exit of their own: longjmp, an exception. " +
 			"A frame closed this way can still exit later (a coroutine was left and resumed)."},
-	{"STACK", 19, []Field{{"STACK", 0, "u64", "", "number of the stack, unique in the process"}},
+	{"STACK", 19, []Field{{"STACK", 0, "u64", "", "number of the stack, unique in the process; with bit 63 set, the others are a goroutine's"}},
 		"The task now runs on another stack: a coroutine, a signal handler on a stack of its own."},
 	{"FORK", 20, []Field{{"PARENT", 0, "u64", "", "process id << 32 | thread id of the parent"}},
 		"First event of a forked child: the frames that were open in the parent are open here too."},

@@ -90,6 +90,7 @@ func TraceGroups() []Group {
 			{"RECORD_OPEN", hex(RecordOpen), "bit of the id: the payload is still to be written"},
 			{"RECORD_TYPE_SHIFT", strconv.Itoa(RecordTypeShift), "of the id"},
 			{"RECORD_TYPE_MASK", hex(RecordTypeMask), ""},
+			{"GOROUTINE_STACK", hex(uint64(GoroutineStack)), "bit of the numbers of goroutines' stacks"},
 			{"RECORD_WORDS", hex(RecordWords), "most payload words, and where in the id their number is"},
 		}},
 		types,

@@ -23,6 +23,8 @@ var ImageKeys = []Value{
 	{"ids", 0, "how functions are numbered. If absent, by their position in the program's table of sites, from 1. " +
 		"`offset/4`: the program was linked with the tracer, and an id is (A - B) / 4 + 1, rounded down, where A is " +
 		"the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
+	{"stacks", 0, "`goroutines`: the program is Go's. Its calls are on stacks of goroutines, which go from thread to " +
+		"thread, so that a call can end in another task than it began. Else absent"},
 	{"plain", 0, "`1`: functions that no compiler has prepared for tracing are among those with ids. Else absent"},
 }
 

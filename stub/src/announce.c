@@ -106,6 +106,8 @@ static void image_keys(struct text *o, const struct image_info *info, u64 bias)
 	pair(o, "mode=", tracer, 16);
 	if (clockless())
 		pair(o, "clock=", "none", 16);
+	if (info->goroutine)
+		pair(o, "stacks=", "goroutines", 16);
 	if (info->plain)
 		pair(o, "plain=", "1", 16);
 	if (info->library == 1) { /* else whoever has made the copy needs no path, and finding it takes long */

@@ -46,7 +46,9 @@ struct control {
 	u32 order;
 	u32 sys_open; /* how many of open_calls are taken */
 	u64 sys_end;
+	u64 goroutine;
 	/* only slow paths from here on */
+	u64 own_stack; /* Go's programs: number of the thread's own stack, once a goroutine has been on it */
 	u64 first; /* without a clock: the sequence number of the current chunk's first byte */
 	u64 key; /* counter at registration: tells tasks apart */
 	u32 ppid, ptid;
@@ -120,6 +122,7 @@ at(control, tid, CB_TID);
 at(control, order, CB_ORDER);
 at(control, sys_open, CB_SYS_OPEN);
 at(control, sys_end, CB_SYS_END);
+at(control, goroutine, CB_GOROUTINE);
 _Static_assert(sizeof(struct control) <= 4096, "control");
 
 #endif

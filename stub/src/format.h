@@ -133,6 +133,7 @@
 #define FT_RECORD_OPEN             0x8000       /* bit of the id: the payload is still to be written */
 #define FT_RECORD_TYPE_SHIFT       8            /* of the id */
 #define FT_RECORD_TYPE_MASK        0x7f
+#define FT_GOROUTINE_STACK         0x8000000000000000 /* bit of the numbers of goroutines' stacks */
 #define FT_RECORD_WORDS            0xff         /* most payload words, and where in the id their number is */
 
 /* types of records */

@@ -24,6 +24,7 @@
 #define CB_ORDER           112 /* u32, without a clock: from a slot's address to its event's sequence number */
 #define CB_SYS_OPEN        116 /* u32: system calls whose ends are for the slow path */
 #define CB_SYS_END         120 /* as CB_END, for the record of a system call */
+#define CB_GOROUTINE       128 /* Go's programs: number of the goroutine that the newest event is of */
 
 /* struct words: what the fast paths of an image look at */
 #define W_BLOCKS           0  /* table of blocks by thread pointer; 0: they are at the control base */

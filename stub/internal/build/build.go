@@ -81,7 +81,7 @@ func Runtime(name string) bool { return !strings.HasPrefix(name, "classic") }
 func Classic(name string) bool {
 	switch name {
 	case "act.c", "act.S", "home.c", "settle.c", "exec.c", "exec.S", "follow.c", "loader.c", "loader.S", "start.S", "graph.S", "order.S",
-		"func.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S":
+		"func.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S", "goroutine.c", "goroutine.S":
 		return false
 	}
 	return true

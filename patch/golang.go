@@ -1,0 +1,162 @@
+package patch
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/record/golang"
+)
+
+// Go's functions.
+//
+// They have no thunks: an event is recorded in place, at the entry and at each end (arch/amd64, goevent.go), and
+// instructions that stood where jumps are now follow. So a function's windows are many, and what they lead to has a length
+// of its own. It is all code of one more module of the program's runtime (gomodule.go).
+
+// goFlavour is the flavour of code that Go's toolchain has made: stacks move, so return addresses stay what they are, and
+// the program's runtime knows all of its code.
+type goFlavour struct {
+	cCode
+	im *golang.Image
+}
+
+// goImage reads the tables of a Go program that has sites; nil: it is none.
+func goImage(f *elfio.File, sites []record.Site) (*golang.Image, error) {
+	if !slices.ContainsFunc(sites, func(s record.Site) bool { return s.Kind == record.KindGo }) {
+		return nil, nil
+	}
+	return golang.Read(f)
+}
+
+// ErrGoTracer is returned for what cannot be done with functions of a Go program.
+var ErrGoTracer = errors.New("functions of Go programs are traced by function_graph, with a clock, and without a depth, " +
+	"a threshold, roots or functions left out with all inside them")
+
+func (g goFlavour) check(*elfio.File) error {
+	if g.o.Tracer != FunctionGraph || g.o.selective() || g.o.NoClock {
+		return ErrGoTracer
+	}
+	return nil
+}
+
+func (goFlavour) refuses(s *record.Site) record.Reason { return s.Reason }
+func (goFlavour) hasThunks() bool                      { return false }
+func (goFlavour) hides() bool                          { return false }
+
+func (g goFlavour) place(l *layout) error { return l.placeGo(g.im) }
+
+// A goWindow is what is rewritten of a function where it was.
+type goWindow struct {
+	addr uint64
+	new  []byte
+}
+
+// placeGo lays out the code of all traced functions, and the module that it is.
+func (l *layout) placeGo(im *golang.Image) error {
+	var codes []*goCode
+	size := 0
+	l.goWindows = map[int][]goWindow{}
+	base := l.align(goAlign)
+	for i := range l.p.Functions {
+		fn := &l.p.Functions[i]
+		if fn.ID == 0 || fn.Moves == nil {
+			continue
+		}
+		f := im.Func(fn.Func)
+		if f == nil {
+			return internalf("%s at %#x: not in the table of functions", fn.Display(), fn.Func)
+		}
+		code, err := im.Code(f)
+		if err != nil {
+			return err
+		}
+		c, err := layGo(code, f, fn.Moves, fn.ID)
+		if err == nil {
+			err = c.addPhantoms(im)
+		}
+		if err != nil {
+			return fmt.Errorf("%s at %#x: %w", fn.Display(), fn.Func, err)
+		}
+		c.at = base + uint64(size)
+		size += c.size + c.phantoms.n()
+		if l.goWindows[i], err = c.windows(code); err != nil {
+			return err
+		}
+		codes = append(codes, c)
+	}
+	if len(codes) == 0 {
+		return nil
+	}
+	l.goCodes = codes
+	l.add(piece{
+		name: ".fentry.moved", code: true, size: uint64(size), align: goAlign, owner: nobody,
+		write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
+	})
+	m := &goModule{im: im, codes: codes}
+	at := l.align(goAlign)
+	table, err := m.encode(at)
+	if err != nil {
+		return err
+	}
+	l.add(piece{name: ".fentry.gomodule", size: uint64(len(table)), align: goAlign, owner: nobody, ready: table})
+	next := im.ModuleData + uint64(im.Version.Next)
+	l.tables = append(l.tables, arch.Edit{
+		Addr: next, Old: make([]byte, 8), New: le.AppendUint64(nil, at), Func: "runtime.firstmoduledata", Reason: "module",
+	})
+	return nil
+}
+
+// goAlign is the alignment of what is added to a Go program.
+const goAlign = 64
+
+// appendGo appends all functions' code.
+func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
+	r := goRoutines{switches: l.switches, goID: im.Version.GoID}
+	var err error
+	if r.slow, err = l.symbol("fentry_go_slow"); err != nil {
+		return nil, err
+	}
+	if r.idBase, err = l.symbol("fentry_id_base"); err != nil {
+		return nil, err
+	}
+	for _, c := range l.goCodes {
+		code, err := im.Code(c.f)
+		if err != nil {
+			return nil, err
+		}
+		if dst, err = c.appendGo(dst, code, &r); err != nil {
+			return nil, err
+		}
+	}
+	return dst, nil
+}
+
+// goSymbols appends names of the functions' added code: their own.
+func (l *layout) goSymbols(out []inject.Symbol) []inject.Symbol {
+	if l.p.file.SectionIndex(".symtab") < 0 {
+		return out
+	}
+	for _, c := range l.goCodes {
+		out = append(out, inject.Symbol{
+			Name: c.f.Name, Value: c.at, Size: uint64(c.size), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC),
+		})
+	}
+	return out
+}
+
+// goNew is what a window of a Go function is rewritten with.
+func (l *layout) goNew(i int, w *window) []byte {
+	for _, g := range l.goWindows[i] {
+		if g.addr == w.addr {
+			return bytes.Clone(g.new)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package golang
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// build builds a static program for x86-64.
+func build(t testing.TB, args ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "program")
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, args)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	return out
+}
+
+func parse(t testing.TB, path string) *elfio.File {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elfio.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestCoverage: of the functions outside of the runtime that the compiler has made, nearly all can be traced, in real
+// programs. Those of the installed toolchain are taken where they are static programs for x86-64.
+func TestCoverage(t *testing.T) {
+	paths := []string{build(t, "cmd/gofmt"), build(t, "-ldflags=-s -w", "cmd/gofmt")}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOARCH == "amd64" {
+		dir := strings.TrimSpace(string(root))
+		paths = append(paths, filepath.Join(dir, "bin/go"), filepath.Join(dir, "pkg/tool/linux_amd64/compile"))
+	}
+	for i, path := range paths {
+		if _, err := os.Stat(path); i >= 2 && err != nil {
+			continue
+		}
+		im, err := Read(parse(t, path))
+		if refused := new(Refusal); i >= 2 && errors.As(err, &refused) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		why := map[Reason]int{}
+		for k := range im.Funcs {
+			m, r := im.Site(&im.Funcs[k], Options{})
+			why[r]++
+			if r == "" {
+				checkMoves(t, im, &im.Funcs[k], &m)
+			}
+		}
+		compiled := len(im.Funcs) - why[Runtime] - why[Assembly] - why[External] - why[Measured] - why[Wrapper]
+		if share := float64(why[""]) / float64(compiled); share < 0.997 || why[""] < 1000 {
+			t.Errorf("%s: %.2f %% of %d functions: %v", path, 100*share, compiled, why)
+		}
+	}
+}
+
+// checkMoves holds the plan for a function against its code: every end has an event, the entry has one, nothing is
+// rewritten twice, and nothing that must stay moves.
+func checkMoves(t *testing.T, im *Image, f *Func, m *Moves) {
+	t.Helper()
+	b, r := im.body(f)
+	if r != "" {
+		t.Fatalf("%s: %s", f.Name, r)
+	}
+	events, entries := map[uint64]bool{}, 0
+	last := uint64(0)
+	for i := range m.Runs {
+		run := &m.Runs[i]
+		if run.Addr < last {
+			t.Errorf("%s: run at %#x begins in the one before", f.Name, run.Addr)
+		}
+		last = run.Addr + uint64(run.Len)
+		for _, e := range run.Events {
+			if e.Exit {
+				events[run.Addr+uint64(e.At)] = true
+			} else {
+				entries++
+			}
+		}
+	}
+	if entries != 1 {
+		t.Errorf("%s: %d entries are recorded", f.Name, entries)
+	}
+	for i := range b.ins {
+		x := &b.ins[i]
+		if x.exit != events[x.pc] {
+			t.Errorf("%s: end at %#x: recorded is %v", f.Name, x.pc, events[x.pc])
+		}
+		k := slices.IndexFunc(m.Runs, func(r Run) bool { return r.Addr <= x.pc && x.pc < r.Addr+uint64(r.Len) })
+		if k >= 0 && (isCall(x.Op) || x.fixed && x.pc != m.Runs[k].Addr) {
+			t.Errorf("%s: the instruction at %#x moves", f.Name, x.pc)
+		}
+	}
+}
+
+// TestPackage finds the packages of functions.
+func TestPackage(t *testing.T) {
+	for name, want := range map[string]string{
+		"main.main": "main", "net/http.(*conn).serve": "net/http", "net/http.(*conn).serve.func1": "net/http",
+		"gopkg.in/yaml%2ev3.Unmarshal": "gopkg.in/yaml.v3", "slices.Sort[go.shape.[]a/b.T,a/b.T]": "slices",
+		"type:.eq.main.t": "type:", "go:buildid": "go:", "memeqbody": "", "a/b": "",
+	} {
+		if got := Package(name); got != want {
+			t.Errorf("%s: package %q, want %q", name, got, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"main.Map[go.shape.int]": "main.Map[...]", "main.F[go.shape.[]uint8].func1": "main.F[...].func1", "main.main": "main.main",
+	} {
+		if got := PrintedName(name); got != want {
+			t.Errorf("%s is printed %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestRefused: what is not traced says why.
+func TestRefused(t *testing.T) {
+	f := parse(t, build(t, "../../testdata/gostress"))
+	for want, change := range map[string]func(*elfio.File){
+		"position-independent":  func(f *elfio.File) { f.Header.Type = elf.ET_DYN },
+		"linked dynamically":    func(f *elfio.File) { f.Progs[0].Type = elf.PT_INTERP },
+		"only those for x86-64": func(f *elfio.File) { f.Header.Machine = elf.EM_AARCH64 },
+	} {
+		changed := *f
+		changed.Progs = slices.Clone(f.Progs)
+		change(&changed)
+		_, err := Read(&changed)
+		if refused := new(Refusal); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	for _, name := range []string{"go1.20.1", "go1.99", "devel go1.27-0123456", "gccgo", ""} {
+		if _, err := versionOf(name); err == nil {
+			t.Errorf("version %q is known", name)
+		}
+	}
+}
+
+// TestDamaged reads images whose tables have been changed: an error, or other functions, but nothing worse.
+func TestDamaged(t *testing.T) {
+	f := parse(t, build(t, "../../testdata/gostress"))
+	s := &f.Sections[pclnSection(f)]
+	orig := slices.Clone(f.Raw()[s.Off:][:s.Size])
+	for i := range 100 {
+		b := slices.Clone(f.Raw())
+		at := int(s.Off) + i*8%int(s.Size)
+		if i >= 72/8 { // behind the header
+			at = int(s.Off) + (i*7919*16)%int(s.Size-8)
+		}
+		binary.LittleEndian.PutUint64(b[at:], uint64(i)*0x9e3779b97f4a7c15)
+		damaged, err := elfio.Parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		im, err := Read(damaged)
+		if err != nil {
+			continue
+		}
+		for k := range im.Funcs {
+			im.Site(&im.Funcs[k], Options{})
+		}
+	}
+	if !slices.Equal(orig, f.Raw()[s.Off:][:s.Size]) {
+		t.Error("the image has been written to")
+	}
+}

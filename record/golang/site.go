@@ -1,0 +1,148 @@
+package golang
+
+import "strings"
+
+// Reason says why a function is not traced.
+type Reason string
+
+// The reasons. Package record explains them.
+const (
+	Assembly        Reason = "go-assembly"
+	Runtime         Reason = "go-runtime"
+	External        Reason = "go-external"
+	Wrapper         Reason = "go-abi-wrapper"
+	Measured        Reason = "go-measured"
+	NoRoom          Reason = "go-no-room"
+	ConditionalExit Reason = "go-conditional-exit"
+	ScratchExit     Reason = "go-scratch-exit"
+	LoopAtEntry     Reason = "loop-at-entry"
+	Undecodable     Reason = "undecodable"
+)
+
+// Moves are how a function is traced: the instructions that go elsewhere, and branches of those that stay.
+type Moves struct {
+	Runs     []Run // by address
+	Branches []Branch
+}
+
+// A Run is whole instructions that go elsewhere.
+type Run struct {
+	Addr   uint64
+	Len    int    // bytes of the instructions
+	Room   int    // bytes that may be rewritten: Len, or with padding 5
+	Via    uint64 // where there is no room for a long jump: place for it, in another run; 0: there is, or nothing comes here
+	Events []Event
+}
+
+// An Event is recorded before the instruction at an offset of its run, or behind all.
+type Event struct {
+	At   int
+	Exit bool
+}
+
+// A Branch is rewritten to go where an instruction is now that has moved.
+type Branch struct {
+	Addr uint64
+	Len  int
+	To   uint64 // where the instruction was
+	Via  uint64 // of a short branch: place for a long jump
+}
+
+// Options say which functions are looked at.
+type Options struct {
+	Runtime bool // the runtime's own, too
+}
+
+// Site returns how a function is traced, or why it is not.
+func (im *Image) Site(f *Func, o Options) (Moves, Reason) {
+	if r := f.reason(o); r != "" {
+		return Moves{}, r
+	}
+	b, r := im.body(f)
+	if r != "" {
+		return Moves{}, r
+	}
+	if b.isWrapper() {
+		return Moves{}, Wrapper
+	}
+	return b.moves()
+}
+
+// reason is that of a function as a whole.
+func (f *Func) reason(o Options) Reason {
+	switch {
+	case f.isAsm():
+		return Assembly
+	case le.Uint32(f.rec[RecPCSP:]) == 0:
+		return External
+	case isMeasured(f.Name):
+		return Measured
+	case !o.Runtime && IsRuntime(f.Name):
+		return Runtime
+	}
+	return ""
+}
+
+// isMeasured tells the functions whose code the program itself computes a checksum of (FIPS 140).
+func isMeasured(name string) bool { return strings.HasPrefix(name, "crypto/internal/fips140/") }
+
+// IsRuntime reports whether a function is the runtime's own, or was made by the linker: what it does is no part of what
+// a program says that it does.
+func IsRuntime(name string) bool {
+	switch p := Package(name); p {
+	case "", "runtime", "internal/abi", "internal/bytealg", "internal/chacha8rand", "internal/cpu", "internal/goarch",
+		"internal/goos", "internal/race", "internal/msan", "internal/asan", "type:", "go:":
+		return true
+	default:
+		return strings.HasPrefix(p, "runtime/internal/") || strings.HasPrefix(p, "internal/runtime/")
+	}
+}
+
+// Package returns the package that a function belongs to, by its name: net/http for net/http.(*conn).serve. Functions
+// that the linker has made are those of type: and go:, others without a package of "".
+func Package(name string) string {
+	for _, p := range []string{"type:", "go:"} {
+		if strings.HasPrefix(name, p) {
+			return p
+		}
+	}
+	path, _, _ := strings.Cut(name, "[") // type arguments have paths of their own
+	slash := strings.LastIndexByte(path, '/') + 1
+	dot := strings.IndexByte(path[slash:], '.')
+	if dot < 0 {
+		return ""
+	}
+	return unescape(path[:slash+dot])
+}
+
+// PrintedName returns a function's name as Go prints it: what the types of a generic function's instance have in common
+// (go.shape) is left out, so Map[go.shape.int] is Map[...].
+func PrintedName(name string) string {
+	i, j := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
+	if i < 0 || j <= i {
+		return name
+	}
+	return name[:i] + "[...]" + name[j+1:]
+}
+
+// unescape undoes what the linker does with characters that its names must not have: %2e is a dot.
+func unescape(path string) string {
+	if !strings.Contains(path, "%") {
+		return path
+	}
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		if path[i] == '%' && i+2 < len(path) {
+			hi, lo := strings.IndexByte(hex, path[i+1]), strings.IndexByte(hex, path[i+2])
+			if hi >= 0 && lo >= 0 {
+				b.WriteByte(byte(hi<<4 | lo))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(path[i])
+	}
+	return b.String()
+}
+
+const hex = "0123456789abcdef"
