@@ -135,7 +135,7 @@ const maxCallers = 256
 func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 	d := &Detail{Func: v.function(s.Func), Dur: -1, Self: -1, Stack: []Caller{}}
 	d.Image, d.Source = v.source(s.Func)
-	stacks, sys := map[uint64][]Caller{}, s.Func.Image == trace.SyscallImage
+	stacks := map[uint64][]Caller{}
 	begun, stack := false, uint64(0)
 	begin := trace.WalkOptions{Tasks: v.tasks(&s), From: s.From, To: max(s.From, 1), Open: true}
 	if err := v.t.Walk(begin, func(ev *trace.Event) error {
@@ -145,9 +145,7 @@ func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 		st := stacks[ev.Stack]
 		if ev.Depth == depth && ev.Func == s.Func && ev.Time == s.From && !begun {
 			begun, stack = true, ev.Stack
-			if sys {
-				d.Text = safetext.Line(v.t.Made(ev).Text())
-			}
+			d.Text = v.callText(ev)
 			for i := min(len(st), depth) - 1; i >= 0 && len(d.Stack) < maxCallers; i-- {
 				d.Stack = append(d.Stack, st[i])
 			}
@@ -162,9 +160,7 @@ func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 		if ev.Kind != trace.Exit {
 			d.Ended = ev.Kind.String()
 		}
-		if sys {
-			d.Text += v.result(ev)
-		}
+		d.Text += v.resultText(ev)
 	})
 	return d, err
 }
@@ -207,9 +203,35 @@ func (v *Viewer) ending(s *Scope, depth int, stack uint64, fn func(ev *trace.Eve
 	return err
 }
 
-// result is what a system call returned.
-func (v *Viewer) result(ev *trace.Event) string {
-	return safetext.Line(string(v.t.Made(ev).AppendResult([]byte(" = "))))
+// callText is a call with what is known of its arguments: a system call as strace shows it, and functions whose arguments
+// were captured; "" if nothing is known.
+func (v *Viewer) callText(ev *trace.Event) string {
+	if ev.Func.Image == trace.SyscallImage {
+		return safetext.Line(v.t.Made(ev).Text())
+	}
+	c := v.t.Capture(ev.Func)
+	if c == nil || ev.Args == nil {
+		return ""
+	}
+	b := append([]byte(v.t.Name(ev.Func)), '(')
+	if ev.Args.Open {
+		b = append(b, '?')
+	} else {
+		b = c.AppendArguments(b, ev.Args.Words, ev.Args.Memory())
+	}
+	return safetext.Line(string(append(b, ')')))
+}
+
+// resultText is what is known of what a call returned.
+func (v *Viewer) resultText(ev *trace.Event) string {
+	if ev.Func.Image == trace.SyscallImage {
+		return safetext.Line(string(v.t.Made(ev).AppendResult([]byte(" = "))))
+	}
+	c := v.t.Capture(ev.Func)
+	if c == nil || c.Result == nil || ev.Result == nil || ev.Result.Open {
+		return ""
+	}
+	return safetext.Line(string(c.Result.AppendText([]byte(" = "), ev.Result.Words, ev.Result.Memory())))
 }
 
 // source returns a function's program or library, and its line.

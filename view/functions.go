@@ -86,10 +86,18 @@ type Flames struct {
 	Funcs []Func `json:"funcs"`
 	Root  *Flame `json:"root"`
 	Less  int    `json:"less"` // nodes that are left out
+	// Samples is how many stacks it is made of; 0: every call was counted.
+	Samples int `json:"samples,omitempty"`
 }
 
-// Flames returns the flame graph of a scope, with Scope.Func of what happens in that function.
-func (v *Viewer) Flames(s Scope) (*Flames, error) {
+// Flames returns the flame graph of a scope, with Scope.Func of what happens in that function. quick: it may be made of
+// samples.
+func (v *Viewer) Flames(s Scope, quick bool) (*Flames, error) {
+	if quick {
+		if out, err := v.sampled(&s); out != nil || err != nil {
+			return out, err
+		}
+	}
 	from, to := v.window(&s)
 	root, err := v.t.Graph(trace.GraphOptions{
 		Tasks: v.tasks(&s), From: from, To: to, Calls: s.inside(), MaxDepth: flameRows,

@@ -270,3 +270,84 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 }
+
+// TestAccessible: text has enough contrast in both themes, on the colours of functions too; everything can be reached by
+// keys and has a name; and nothing moves for those who want no motion.
+func TestAccessible(t *testing.T) {
+	address := servePage(t, requests(t))
+	b := newBrowser(t)
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-reduced-motion", "value": "reduce"}}}, nil)
+	for _, theme := range []string{"light", "dark"} {
+		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
+			{"name": "prefers-reduced-motion", "value": "reduce"}, {"name": "prefers-color-scheme", "value": theme},
+		}}, nil)
+		b.open(address)
+		var low []string
+		b.eval(`(async () => {
+			const colors = await import(location.pathname + "colors.js");
+			const g = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+			const light = (color, on) => {
+				g.fillStyle = on || "#000";
+				g.fillRect(0, 0, 1, 1);
+				g.fillStyle = color;
+				g.fillRect(0, 0, 1, 1);
+				const [r, gr, bl] = [...g.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+					.map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+				return 0.2126 * r + 0.7152 * gr + 0.0722 * bl;
+			};
+			const contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((x, y) => y - x); return (x + 0.05) / (y + 0.05); };
+			const low = [];
+			const check = (what, a, b) => { if (contrast(a, b) < 4.5) low.push(what + " " + contrast(a, b).toFixed(2)); };
+			const c = colors.color;
+			for (const ground of ["ground", "raised"]) for (const text of ["text", "faint", "accent", "warn"]) check(text + " on " + ground, c(text), c(ground));
+			for (let i = 0; i < 500; i++) check("function " + i, c("box-text"), colors.ofFunction({ id: "9." + i, name: "function" + i }));
+			check("system call", c("box-text"), colors.ofFunction({ id: "8.1", name: "sys_read", sys: true }));
+			return low;
+		})()`, &low)
+		if len(low) > 0 {
+			t.Errorf("%s: contrast is too low: %s", theme, strings.Join(low, ", "))
+		}
+		var nameless []string
+		b.eval(`[...document.querySelectorAll("button, input, select, canvas, [role], [tabindex]")]
+			.filter((e) => !(e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.innerText?.trim() || e.labels?.length || e.id === "status" || e.id === "search"))
+			.map((e) => e.outerHTML.slice(0, 100))`, &nameless)
+		if len(nameless) > 0 {
+			t.Errorf("%s: without a name: %s", theme, strings.Join(nameless, "\n"))
+		}
+	}
+	// At once: the frame behind the key has it all.
+	from, _ := b.visible()
+	b.key("d")
+	var frames int
+	b.eval(`new Promise(async (done) => {
+		const { state } = await import(location.pathname + "state.js");
+		const first = state.from;
+		let n = 0;
+		const look = () => { if (state.from !== first) n++; if (++look.times < 12) requestAnimationFrame(look); else done(n); };
+		look.times = 0;
+		look();
+	})`, &frames)
+	if to, _ := b.visible(); to <= from || frames != 0 {
+		t.Errorf("d moved from %d to %d, with %d more frames", from, to, frames)
+	}
+	// By keys alone: a call, the one inside of it, its page.
+	b.eval("document.getElementById('tracks').focus()", nil)
+	b.key("/")
+	b.typeText("handle")
+	b.key("Enter")
+	b.still()
+	b.key("Escape")
+	b.key("ArrowDown")
+	b.settle()
+	if s := b.fragment().Get("call"); !strings.HasSuffix(s, ",parse") {
+		t.Errorf("inside of handle there is %q", s)
+	}
+	if s := b.text("#status"); !strings.Contains(s, "parse") {
+		t.Errorf("what is selected is not said: %q", s)
+	}
+	b.key("f")
+	b.still()
+	if from, to := b.visible(); to-from > 10_000 {
+		t.Errorf("f shows %d ns", to-from)
+	}
+}

@@ -112,16 +112,18 @@ func (s *Server) routes(root string) {
 			task := p.integer("task", 0, int64(len(v.t.Tasks)-1))
 			level := p.integer("level", 0, tileLevels-1)
 			index := p.integer("tile", 0, v.end/(tileUnits<<level))
+			quick := p.flag("quick")
 			if err := p.done(); err != nil {
 				return nil, err
 			}
-			return v.Tile(int(task), int(level), index)
+			return v.Tile(int(task), int(level), index, quick)
 		},
 		"functions": func(_ *http.Request, p *params) (any, error) {
 			return withScope(p, v, v.Functions)
 		},
 		"flames": func(_ *http.Request, p *params) (any, error) {
-			return withScope(p, v, v.Flames)
+			quick := p.flag("quick")
+			return withScope(p, v, func(s Scope) (*Flames, error) { return v.Flames(s, quick) })
 		},
 		"around": func(_ *http.Request, p *params) (any, error) {
 			p.need("fn")
@@ -132,11 +134,11 @@ func (s *Server) routes(root string) {
 			return withScope(p, v, func(s Scope) ([]Call, error) { return v.Slowest(s, int(n)) })
 		},
 		"find": func(r *http.Request, p *params) (any, error) {
-			text, back := p.text("text"), p.integer("back", 0, 1)
+			text, back := p.text("text"), p.flag("back")
 			if text == "" {
 				p.need("fn")
 			}
-			return withScope(p, v, func(s Scope) (*Call, error) { return v.Find(r.Context(), s, text, back == 1) })
+			return withScope(p, v, func(s Scope) (*Call, error) { return v.Find(r.Context(), s, text, back) })
 		},
 		"call": func(_ *http.Request, p *params) (any, error) {
 			row := p.integer("row", 0, maxRows)
@@ -245,6 +247,9 @@ func (p *params) integer(name string, least, most int64) int64 {
 	}
 	return n
 }
+
+// flag returns a parameter that is 0 or 1, or not there.
+func (p *params) flag(name string) bool { return p.values.Has(name) && p.integer(name, 0, 1) == 1 }
 
 // scope returns the scope that the parameters from, to, task, process and fn describe: all of them but from and to can be
 // left out.

@@ -21,7 +21,9 @@ import (
 //     that a call inside could be seen well. What is missing is shorter than four units, and samples of it are there: the
 //     calls that were open at the borders.
 //
-// So a tile costs the decoding of at most 128 blocks or so, whatever it spans; most cost much less.
+// So a tile costs the decoding of at most 128 blocks or so, whatever it spans; most cost much less. That is still a
+// tenth of a second, and a hand on the wheel is faster. So a page first asks for what can be had at once, which is the
+// outline alone where there is more than a little to decode, and then for the rest.
 
 const (
 	tileUnits  = 512
@@ -31,6 +33,7 @@ const (
 	maxBoxes   = 40_000
 
 	fewBlocks = 128 // are decoded whatever their length
+	atOnce    = 8   // are decoded before anything is answered
 	wellSeen  = 4   // units
 	maxNotes  = 512
 	noteBytes = 200
@@ -47,6 +50,8 @@ type Tile struct {
 	Rows []int `json:"rows"`
 	// Deeper calls than maxRows there are, or rows that did not fit: the page says so.
 	Deeper int `json:"deeper,omitempty"`
+	// Partial: it has what could be had at once.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // A Box is a call, or several short ones of the same row.
@@ -70,8 +75,8 @@ type Note struct {
 	Text string `json:"text"`
 }
 
-// Tile returns a tile of a task. level is the power of two of its unit.
-func (v *Viewer) Tile(task, level int, index int64) (*Tile, error) {
+// Tile returns a tile of a task. level is the power of two of its unit. quick: it may be partial.
+func (v *Viewer) Tile(task, level int, index int64, quick bool) (*Tile, error) {
 	k := v.t.Tasks[task]
 	o, err := v.outline(k)
 	if err != nil {
@@ -80,7 +85,7 @@ func (v *Viewer) Tile(task, level int, index int64) (*Tile, error) {
 	unit := int64(1) << level
 	b := &tileBuilder{
 		v: v, task: k, unit: unit, from: index * unit * tileUnits, to: (index + 1) * unit * tileUnits,
-		funcs: funcNumbers{v: v}, rows: map[place]*row{}, lanes: map[uint64]int{},
+		funcs: funcNumbers{v: v}, rows: map[place]*row{}, lanes: map[uint64]int{}, quick: quick,
 	}
 	b.lane(k.Stack)
 	if o == nil {
@@ -141,6 +146,8 @@ type tileBuilder struct {
 	notes    []Note
 	noted    int64 // the unit of the last note
 	deeper   int
+
+	quick, partial bool
 }
 
 // lane returns the lane of a stack; -1: there are too many.
@@ -178,11 +185,33 @@ func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 			first, last = min(first, i), i+1
 		}
 	}
-	if last-first <= fewBlocks {
-		if first < last {
-			return b.decode(o.Borders[first].Time, o.Borders[last-1].Last, false)
-		}
+	runs := b.worthDecoding(o, first, last)
+	blocks := 0
+	for _, r := range runs {
+		blocks += r[1] - r[0]
+	}
+	if b.partial = b.quick && blocks > atOnce; b.partial {
 		return nil
+	}
+	for _, r := range runs {
+		until := int64(0)
+		for i := r[0]; i < r[1]; i++ {
+			until = max(until, o.Borders[i].Last)
+		}
+		if err := b.decode(o.Borders[r[0]].Time, until, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// worthDecoding returns those of the blocks from first to last that are to be decoded, as runs.
+func (b *tileBuilder) worthDecoding(o *trace.Outline, first, last int) (runs [][2]int) {
+	if first >= last {
+		return nil
+	}
+	if last-first <= fewBlocks {
+		return [][2]int{{first, last}}
 	}
 	const gap = 4 // blocks between two runs that are decoded with them: going to a run costs more
 	for i := first; i < last; {
@@ -196,16 +225,10 @@ func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 				end = j + 1
 			}
 		}
-		until := o.Borders[i].Last
-		for j := i; j < end; j++ {
-			until = max(until, o.Borders[j].Last)
-		}
-		if err := b.decode(o.Borders[i].Time, until, false); err != nil {
-			return err
-		}
+		runs = append(runs, [2]int{i, end})
 		i = end
 	}
-	return nil
+	return runs
 }
 
 // longBlock tells whether calls inside of a block can be seen well.
@@ -316,6 +339,8 @@ func (b *tileBuilder) note(ev *trace.Event) {
 		}
 	case trace.Comm:
 		text = ev.Comm
+	case trace.Trigger:
+		text = trace.TriggerName(ev.Count) + " " + b.v.t.Name(ev.Func)
 	case trace.SignalDelivered:
 		if ev.Signal != nil {
 			text = fmt.Sprint(ev.Signal.Number)
@@ -331,7 +356,7 @@ func (b *tileBuilder) note(ev *trace.Event) {
 
 // tile makes the tile.
 func (b *tileBuilder) tile() *Tile {
-	t := &Tile{Start: b.from, Unit: b.unit, Rows: b.depths, Notes: b.notes, Boxes: []Box{}, Deeper: b.deeper}
+	t := &Tile{Start: b.from, Unit: b.unit, Rows: b.depths, Notes: b.notes, Boxes: []Box{}, Deeper: b.deeper, Partial: b.partial}
 	if t.Notes == nil {
 		t.Notes = []Note{}
 	}

@@ -55,7 +55,7 @@ func TestTiles(t *testing.T) {
 			width := unit * tileUnits
 			for index := range min(v.end/width+1, 6) {
 				for task := range tr.Tasks {
-					tile, err := v.Tile(task, level, index)
+					tile, err := v.Tile(task, level, index, false)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -148,7 +148,7 @@ func TestTilesFromOutline(t *testing.T) {
 		})
 		decoded := false
 		for level := 14; level < 28; level++ {
-			tile, err := v.Tile(task, level, 0)
+			tile, err := v.Tile(task, level, 0, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,6 +175,77 @@ func TestTilesFromOutline(t *testing.T) {
 	}
 }
 
+// TestAtOnce: what is answered before everything is decoded or counted has nothing that is not so, and says that there is
+// more.
+func TestAtOnce(t *testing.T) {
+	tr := sample.Random(t, rand.New(rand.NewPCG(3, 4)), 200_000)
+	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 16}); err != nil {
+		t.Fatal(err)
+	}
+	v := newViewer(t, tr)
+	partial := 0
+	for level := 10; level < 28; level++ {
+		quick, err := v.Tile(0, level, 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := v.Tile(0, level, 0, false)
+		if err != nil || whole.Partial {
+			t.Fatal("not whole", err)
+		}
+		if quick.Partial {
+			partial++
+		} else if len(quick.Boxes) != len(whole.Boxes) {
+			t.Errorf("level %d: %d boxes, and not partial; there are %d", level, len(quick.Boxes), len(whole.Boxes))
+		}
+		type key struct {
+			row        int
+			start, end int64
+			name       string
+		}
+		calls := map[key]bool{}
+		for _, b := range whole.Boxes {
+			calls[key{b.Row, b.Start, b.End, whole.Funcs[b.Func].Name}] = true
+		}
+		for _, b := range quick.Boxes {
+			if b.Calls == 1 && b.End-b.Start >= quick.Unit && !calls[key{b.Row, b.Start, b.End, quick.Funcs[b.Func].Name}] {
+				t.Fatalf("level %d: there is no call %+v", level, b)
+			}
+		}
+	}
+	if partial == 0 {
+		t.Error("no tile was partial")
+	}
+
+	s := everything(v)
+	quick, err := v.Flames(s, true)
+	if err != nil || quick.Samples < 100 {
+		t.Fatalf("%d samples, %v", quick.Samples, err)
+	}
+	whole, err := v.Flames(s, false)
+	if err != nil || whole.Samples != 0 {
+		t.Fatal("still samples", err)
+	}
+	share := func(f *Flames) map[string]float64 {
+		shares := map[string]float64{}
+		for _, k := range f.Root.Children {
+			shares[f.Funcs[k.Func].Name] = float64(k.Total) / float64(f.Root.Total)
+		}
+		return shares
+	}
+	have := share(quick)
+	for name, want := range share(whole) {
+		if got := have[name]; want > 0.05 && (got < 0.6*want || got > 1.6*want) {
+			t.Errorf("%s: %.3f of the time by samples, %.3f by counting", name, got, want)
+		}
+	}
+	s.Func = testFunc(4)
+	only, err := v.Flames(s, true)
+	if err != nil || len(only.Root.Children) != 1 || only.Funcs[only.Root.Children[0].Func].ID != FuncKey(s.Func) {
+		t.Errorf("inside of a function there are %d paths, %v", len(only.Root.Children), err)
+	}
+}
+
 // TestOneOfEverything reads answers of a small trace.
 func TestOneOfEverything(t *testing.T) {
 	v := newViewer(t, sample.Small(t))
@@ -182,7 +253,7 @@ func TestOneOfEverything(t *testing.T) {
 	if len(a.Tasks) != 3 || a.Tasks[0].Name != "prog" || a.End < 6000 || len(a.Notes) == 0 {
 		t.Errorf("%+v", a)
 	}
-	tile, err := v.Tile(0, 4, 0)
+	tile, err := v.Tile(0, 4, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +287,7 @@ func TestOneOfEverything(t *testing.T) {
 	if err != nil || d.Dur != slow[1].Dur || d.Self != slow[1].Self || len(d.Stack) != slow[1].Row {
 		t.Errorf("%+v %v, want %+v", d, err, slow[1])
 	}
-	flames, err := v.Flames(everything(v))
+	flames, err := v.Flames(everything(v), false)
 	if err != nil || len(flames.Root.Children) == 0 {
 		t.Errorf("%+v %v", flames, err)
 	}

@@ -1,7 +1,5 @@
 // Questions to the server. The page's own address has the token; nothing else is ever asked.
 
-export const units = { tile: 512 };
-
 async function get(name, values, signal) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(values)) {
@@ -13,9 +11,9 @@ async function get(name, values, signal) {
 }
 
 export const about = () => get("about", {});
-export const tile = (task, level, index, signal) => get("tile", { task, level, tile: index }, signal);
+export const tile = (task, level, index, quick) => get("tile", { task, level, tile: index, quick: quick ? 1 : undefined });
 export const functions = (scope, signal) => get("functions", scope, signal);
-export const flames = (scope, signal) => get("flames", scope, signal);
+export const flames = (scope, quick, signal) => get("flames", { ...scope, quick: quick ? 1 : undefined }, signal);
 export const around = (scope, signal) => get("around", scope, signal);
 export const slowest = (scope, n, signal) => get("slowest", { ...scope, n }, signal);
 export const find = (scope, text, back, signal) => get("find", { ...scope, text, back: back ? 1 : 0 }, signal);

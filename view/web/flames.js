@@ -7,8 +7,9 @@ import { state } from "./state.js";
 
 const rowHeight = 19;
 
-// draw shows a flame graph in a canvas inside of element; choose gets the function of a box that is clicked.
-export function show(element, data, tip, choose) {
+// show shows a flame graph in a canvas inside of element, zoomed to a path of names if there is such a one; choose gets
+// the function of a box that is clicked twice.
+export function show(element, data, path, tip, choose) {
   const canvas = document.createElement("canvas");
   canvas.id = "flames";
   canvas.tabIndex = 0;
@@ -21,6 +22,7 @@ export function show(element, data, tip, choose) {
   const link = (n) => (n.k || []).forEach((k) => { parents.set(k, n); link(k); });
   link(data.root);
   const name = (n) => n.f < 0 ? "all" : data.funcs[n.f].name;
+  for (const step of path || []) zoomed = (zoomed.k || []).find((n) => name(n) === step) || zoomed;
 
   function draw() {
     const path = [];
@@ -76,7 +78,7 @@ export function show(element, data, tip, choose) {
   canvas.addEventListener("pointermove", (ev) => {
     const hit = at(ev);
     tip(ev, hit && [name(hit.n), `${duration(hit.n.t)} total, ${percent(hit.n.t, data.root.t)} %`,
-      `${duration(hit.n.s)} self, ${grouped(hit.n.n)} calls`]);
+      `${duration(hit.n.s)} self` + (data.samples ? "" : `, ${grouped(hit.n.n)} calls`), "Click: its part; twice: the function"]);
   });
   canvas.addEventListener("pointerleave", (ev) => tip(ev, null));
   canvas.addEventListener("click", (ev) => {
@@ -100,5 +102,10 @@ export function show(element, data, tip, choose) {
   });
   new ResizeObserver(() => { if (canvas.isConnected) draw(); }).observe(element);
   draw();
-  return draw;
+  const names = () => {
+    const list = [];
+    for (let n = zoomed; n && n.f >= 0; n = parents.get(n)) list.unshift(name(n));
+    return list;
+  };
+  return { draw, path: names };
 }

@@ -8,7 +8,7 @@ import { duration, grouped, moment, percent } from "./format.js";
 
 export const tabs = ["functions", "flames", "slowest", "around", "call"];
 const sortedBy = { functions: { by: 3, up: false }, callers: { by: 2, up: false }, callees: { by: 2, up: false } };
-let asked = null, shownFor = "", goTo = () => {}, tip = () => {}, redrawFlames = null;
+let asked = null, shownFor = "", goTo = () => {}, tip = () => {}, shownFlames = null;
 
 export function setup(actions) {
   goTo = actions.goTo;
@@ -73,7 +73,7 @@ const centre = () => state.fn || state.call;
 const shows = {
   functions: { ask: (signal) => api.functions(scope(), signal), show: showFunctions, needs: () => [scope(), state.query, state.fn] },
   flames: {
-    ask: (signal) => api.flames({ ...scope(), fn: state.fn && state.fn.id }, signal), show: showFlames,
+    ask: (signal, quick) => api.flames({ ...scope(), fn: state.fn && state.fn.id }, quick, signal), show: showFlames,
     needs: () => [scope(), state.fn, state.query],
   },
   slowest: {
@@ -103,11 +103,16 @@ async function load() {
   try {
     const question = state.tab + JSON.stringify(
       state.tab === "call" ? state.call : [scope(), state.tab === "functions" ? null : state.tab === "around" ? centre() : state.fn]);
-    const data = question === cached.key ? cached.data : await what.ask(mine.signal);
+    let data = question === cached.key ? cached.data : await what.ask(mine.signal, true);
     if (mine.signal.aborted) return;
-    cached = { key: question, data };
-    redrawFlames = null;
+    shownFlames = null;
     what.show(body, data);
+    if (data && data.samples) { // of which there is more to know
+      data = await what.ask(mine.signal, false);
+      if (mine.signal.aborted) return;
+      what.show(body, data, shownFlames && shownFlames.path());
+    }
+    cached = { key: question, data };
   } catch (error) {
     if (mine.signal.aborted) return;
     shownFor = "";
@@ -123,7 +128,7 @@ async function load() {
 }
 
 // retheme draws again what does not follow the style sheet.
-export function retheme() { if (redrawFlames) redrawFlames(); }
+export function retheme() { if (shownFlames) shownFlames.draw(); }
 
 const focusOn = (fn, tab) => change({ fn: { id: fn.id, name: fn.name }, ...(tab ? { tab } : {}) });
 
@@ -144,12 +149,15 @@ function showFunctions(body, data) {
   ], rows, sortedBy.functions, (r) => state.fn && state.fn.id === r.id, data.more ? `${data.more} functions of less time are not listed` : ""));
 }
 
-function showFlames(body, data) {
+function showFlames(body, data, path) {
   if (!data.root.k) {
     body.replaceChildren(make("p", {}, "Nothing was called there."));
     return;
   }
-  redrawFlames = flames.show(body, data, tip, (fn) => focusOn(fn, "around"));
+  shownFlames = flames.show(body, data, path, tip, (fn) => focusOn(fn, "around"));
+  body.dataset.samples = String(data.samples || 0);
+  if (data.samples) byId("status").textContent = `From ${grouped(data.samples)} samples; counting all calls\u2026`;
+  else if (path) byId("status").textContent = "All calls are counted.";
 }
 
 const taskName = (i) => `${state.about.tasks[i].name} ${state.about.tasks[i].tid}`;
@@ -197,7 +205,7 @@ function showCall(body, d) {
     goTo({ task: c.task, row: c.row - 1 - i, start: k.start, dur: -1, id: k.id, name: k.name });
   }))));
   body.replaceChildren(make("div", { class: "facts" }, facts([
-    ["Function", d.name], ["System call", d.text], ["Begins at", moment(c.start)], ["Duration", duration(c.dur)],
+    ["Function", d.name], ["Call", d.text], ["Begins at", moment(c.start)], ["Duration", duration(c.dur)],
     ["Self", d.self >= 0 ? duration(d.self) : ""], ["Ended", d.ended], ["Task", taskName(c.task)], ["Source", d.source], ["Image", d.image],
   ]), make("p", {}, make("button", { type: "button", on: { click: () => focusOn(d, "around") } }, "Callers and callees"), " ",
     make("button", { type: "button", on: { click: () => focusOn(d, "slowest") } }, "Slowest calls of it"), " ",

@@ -1,6 +1,6 @@
 // The tiles that timelines are drawn from: 512 units of a power of two of nanoseconds of a task each. What is on the
 // screen and not there yet is asked for, a few at a time; the newest wishes first, since older ones may have scrolled
-// away. Those used last are kept.
+// away: first what the server has at once, then, of tiles that it had in part, the rest. Those used last are kept.
 
 import * as api from "./api.js";
 
@@ -30,7 +30,9 @@ export function peek(task, level, index) {
 
 // want says which tiles the screen needs now, the most important first.
 export function want(list) {
-  wanted = list.filter(([task, level, index]) => !tiles.has(keyOf(task, level, index)));
+  const have = (key) => tiles.get(keyOf(...key));
+  const partly = list.filter((key) => have(key) && have(key).tile && have(key).tile.partial && !have(key).asked);
+  wanted = [...list.filter((key) => !have(key)), ...partly];
   next();
 }
 
@@ -42,11 +44,11 @@ export function rowsOf(task) { return rows.get(task) || [1]; }
 function next() {
   while (running < sideBySide && wanted.length > 0) {
     const [task, level, index] = wanted.shift();
-    const key = keyOf(task, level, index);
-    if (tiles.has(key)) continue;
-    tiles.set(key, { waiting: true });
+    const key = keyOf(task, level, index), old = tiles.get(key);
+    if (old && (!old.tile || !old.tile.partial || old.asked)) continue;
+    tiles.set(key, old ? { tile: old.tile, asked: true } : { waiting: true });
     running++;
-    api.tile(task, level, index).then((tile) => {
+    api.tile(task, level, index, !old).then((tile) => {
       tiles.set(key, { tile });
       note(task, tile);
       trim();

@@ -177,6 +177,7 @@ function drawTiles(part, y, task, wanted) {
   for (let i = Math.max(0, Math.floor(Math.max(state.from, task.start) / width)); i <= last; i++) {
     const tile = tiles.peek(part.task, level, i);
     if (tile) {
+      if (tile.partial) wanted.push([part.task, level, i]);
       drawTile(part, y, tile, before, null);
       before = true;
       continue;
