@@ -331,7 +331,9 @@ func TestMachineArm64(t *testing.T) {
 			tries = append(tries, m.addFixture(t, build(t, f, c), fmt.Sprintf("p%d-%s", len(tries), name))...)
 		}
 	}
+	calls := m.addSyscalls(t)
 	outcomes := m.run(t, kernel, 40*time.Minute)
+	calls.check(t, m, outcomes)
 	for _, tr := range tries {
 		if tr.patched >= len(outcomes) {
 			break // the machine did not get so far, which has been reported
