@@ -144,3 +144,55 @@ func TestTaskNames(t *testing.T) {
 		t.Errorf("%d tasks are results", made)
 	}
 }
+
+// TestUntracedTaskNames: tasks in arguments and results have the names that only the recorder can have seen, those of
+// programs that nobody traces.
+func TestUntracedTaskNames(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("system calls are moved on x86-64")
+	}
+	prog := testtool.Compile(t, "waits", `
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void)
+{
+	pid_t p = fork();
+	if (!p) {
+		execl("/bin/sleep", "sleep", "1", (char *)0);
+		_exit(1);
+	}
+	usleep(700000);
+	kill(p, 0);
+	return waitpid(p, 0, 0) != p;
+}
+`, "-O1", "-static")
+	opts := options(t)
+	opts.Syscalls, opts.Plan, opts.NoInherit = true, patch.Options{NoFunctions: true}, true
+	res, err := fentry.Run(context.Background(), exec.Command(prog), opts)
+	if err != nil || res.Status.ExitStatus() != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	tr, err := trace.Open(opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	seen := 0
+	if err := tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind != trace.Entry || ev.Sys == nil {
+			return nil
+		}
+		m := tr.Made(ev)
+		if name := tr.Name(ev.Func); name != "sys_kill" && name != "sys_wait4" {
+			return nil
+		}
+		if text := m.Text(); !strings.Contains(text, " <sleep>, ") {
+			t.Errorf("%s", text)
+		}
+		seen++
+		return nil
+	}); err != nil || seen != 2 {
+		t.Errorf("%d calls, %v", seen, err)
+	}
+}

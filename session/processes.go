@@ -39,6 +39,8 @@ type processes struct {
 	room int // for descriptors
 	turn int // whose title is to be read next, a position in list
 
+	tasks seenTasks
+
 	stop chan struct{}
 	done chan struct{} // nobody waits for ends any more
 }

@@ -208,6 +208,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	if s.processes != nil {
 		go s.processes.watch()
 		go s.processes.watchTitles()
+		go s.processes.watchTasks()
 	}
 	// Removing a large older trace takes its time.
 	var late sync.WaitGroup
@@ -233,6 +234,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	index.end()
 	if s.processes != nil {
 		s.info.Processes = s.processes.end(s.drain.PIDs(), st.PID, s.res.Status, s.res.Ended)
+		s.info.Tasks = s.processes.named()
 	}
 	s.imageMu.Lock()
 	s.noMore = true

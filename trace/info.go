@@ -62,7 +62,9 @@ type Info struct {
 	Images []Image   `json:"images,omitempty"`
 	// Processes are those that the recorder saw, by the time it first did.
 	Processes []InfoProcess `json:"processes,omitempty"`
-	Totals    Totals        `json:"totals"`
+	// Tasks are those that the recorder saw, by when it saw their names, whether they recorded anything or not.
+	Tasks  []InfoTask `json:"tasks,omitempty"`
+	Totals Totals     `json:"totals"`
 	// Lost is the number of events that were lost, with every reason.
 	Lost uint64 `json:"lost"`
 	// Switches says how it is known when threads were off a processor; nil: the recorder did not ask.
@@ -116,6 +118,15 @@ type InfoProcess struct {
 	Signal     int    `json:"signal,omitempty"`
 	// Source says how the status is known; "": it is not.
 	Source ExitSource `json:"exit_source,omitempty"`
+}
+
+// An InfoTask is the last name that the recorder saw of a task.
+type InfoTask struct {
+	TID   int    `json:"tid"`
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start_ticks"` // field 22 of /proc/PID/stat
+	Name  string `json:"name"`
+	Seen  uint64 `json:"seen_monotonic_ns"` // when the task was first seen with that name
 }
 
 // An InfoTitle is what a process called itself, and when that was seen first.

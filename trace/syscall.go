@@ -137,8 +137,22 @@ func dataMemory(data []Data) syscalls.Memory {
 func (t *Trace) TaskName(tid int) string {
 	t.namesOnce.Do(func() {
 		t.taskNames = map[int]string{}
+		written := map[int]uint64{} // the counter when the task's name was
 		for _, k := range t.Tasks {
 			t.taskNames[k.TID] = k.Comm
+			if n := len(k.chunks); n > 0 {
+				written[k.TID] = k.chunks[n-1].counter
+			}
+		}
+		if t.Info == nil {
+			return
+		}
+		for i := range t.Info.Tasks { // of what a task has executed since, nothing need be in the trace
+			k := &t.Info.Tasks[i]
+			counter, known := written[k.TID]
+			if !known || t.Clock.At(k.Seen) > t.Clock.Time(counter) {
+				t.taskNames[k.TID] = k.Name
+			}
 		}
 	})
 	return t.taskNames[tid]

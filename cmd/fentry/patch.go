@@ -139,8 +139,11 @@ func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
 	switch {
 	case t.syscalls == "no":
 		return nil
-	case o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function || t.threshold != 0:
-		return usagef(cmd, "--syscalls requires the tracer function_graph or function, without --threshold")
+	case o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function:
+		return usagef(cmd, "--syscalls requires the tracer function_graph or function: %s writes no events", o.Tracer)
+	case t.threshold != 0:
+		return usagef(cmd, "--syscalls does not go with --threshold, which writes a call when it has lasted that long: "+
+			"system calls inside it would come first. replay, report and graph have -t, too")
 	}
 	filter, err := syscalls.ParseFilter(t.syscalls)
 	if err != nil {

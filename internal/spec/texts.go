@@ -95,6 +95,12 @@ var Info = []Member{
 	{"processes[].signal", "number", "number of the signal that ended it, 0 if none"},
 	{"processes[].exit_source", "string", "how the status is known: wait, the recorder was its parent; pidfd, " +
 		"PIDFD_GET_INFO; proc, /proc/PID/stat before its parent waited for it. Absent: it is not known"},
+	{"tasks", "array", "tasks that the recorder saw, by when it saw their names, whether they recorded anything or not"},
+	{"tasks[].tid", "number", "thread id"},
+	{"tasks[].pid", "number", "process id"},
+	{"tasks[].start_ticks", "number", "when it began, clock ticks after boot, field 22 of /proc/PID/stat"},
+	{"tasks[].name", "string", "the last name that was seen"},
+	{"tasks[].seen_monotonic_ns", "number", "CLOCK_MONOTONIC when the task was first seen with it"},
 	{"totals", "object", "what was recorded"},
 	{"totals.events", "number", "events written"},
 	{"totals.chunks", "number", "chunks written"},

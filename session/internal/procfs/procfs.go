@@ -13,6 +13,7 @@ import (
 
 // procStat is what a session needs of /proc/PID/stat (proc(5)).
 type procStat struct {
+	Name     string // of the task
 	state    byte
 	Parent   int
 	Start    uint64 // clock ticks after boot
@@ -29,6 +30,9 @@ func parseStat(b []byte) (procStat, error) {
 	at := bytes.LastIndexByte(b, ')')
 	if at < 0 {
 		return s, fmt.Errorf("stat: no program name")
+	}
+	if from := bytes.IndexByte(b[:at], '('); from >= 0 {
+		s.Name = string(b[from+1 : at])
 	}
 	f := bytes.Fields(b[at+1:])
 	if len(f) < 20 || len(f[0]) != 1 {
