@@ -162,14 +162,17 @@ func (b *blockBuilder) enter(f *frame) {
 		f.flags |= frameOuter
 	}
 	bf.active++
+	b.paths.enter(f.fn, len(b.fl.cur.frames)-1)
 }
 
 func (b *blockBuilder) suspend(f *frame) {
+	b.paths.state = pathsNone
 	b.until(b.function(f), f, b.fl.t-min(b.fl.t, f.start)).active--
 }
 
 func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	n, dur := b.function(f), end-min(end, f.start)
+	b.paths.leave(f, len(b.fl.cur.frames), dur, how)
 	bf := b.note(n)
 	if f.flags&frameSuspended == 0 {
 		bf.active--
@@ -190,6 +193,7 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 }
 
 func (b *blockBuilder) forget(f *frame) {
+	b.paths.state = pathsNone
 	n := b.function(f)
 	bf := b.any(n)
 	bf.active--
@@ -211,6 +215,7 @@ func (b *blockBuilder) call(fn FuncID) {
 	s := &b.any(b.number32(fn)).sums
 	s.calls++
 	s.flat = true
+	b.paths.call(fn)
 }
 
 func (b *blockBuilder) orphan(fn FuncID) { b.any(b.number32(fn)).sums.noEntry++ }
@@ -293,6 +298,9 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	b.words++
 	b.runWords++
 	b.last = *w
+	if b.paths.state == pathsFresh {
+		b.paths.begin(b.fl)
+	}
 	if fk != nil {
 		fk.give(b.fl, b.latest, f)
 		fk.step(b.fl, w)
@@ -304,9 +312,11 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	case wResync, wSysExit: // which may end calls that have no exit
 		blk.flags &^= format.BlockPlain
 	case wGap, wLost:
+		b.paths.state = pathsNone
 		blk.flags |= format.BlockLost | format.BlockNotes
 		blk.flags &^= format.BlockPlain
 	case wStack, wCut, wThreadEnd:
+		b.paths.state = pathsNone
 		blk.flags |= format.BlockNotes
 		blk.flags &^= format.BlockPlain
 	case wUnknown:

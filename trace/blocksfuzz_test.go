@@ -61,6 +61,9 @@ func FuzzIndex(f *testing.F) {
 			if _, err := tr.Report(ReportOptions{From: from, Tasks: o.Tasks}); err != nil {
 				t.Error(err)
 			}
+			if _, err := tr.Graph(GraphOptions{From: from, Tasks: o.Tasks}); err != nil {
+				t.Error(err)
+			}
 		}
 		// What is not whole is gone on with, or made anew.
 		x.tasks[k.Index][0].end = false

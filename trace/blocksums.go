@@ -58,6 +58,7 @@ type runSums struct {
 	closed    int     // how many of blockBuilder.blocks are in runs that are whole
 	runs      []byte  // these, as they are in the file
 	written   int     // blocks of the task in segments
+	paths     runPaths
 }
 
 // resetRun begins with a task.
@@ -75,6 +76,7 @@ func (b *blockBuilder) newRun() {
 	}
 	b.runNumber++
 	b.runWords, b.inRun, b.buckets, b.noRoom = 0, b.inRun[:0], 0, false
+	b.paths.reset()
 }
 
 // duration counts a call of so many ticks.
@@ -102,17 +104,24 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	if end {
 		worth = endWorth
 	}
+	fits := func(size int) bool {
+		return !b.noRoom && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
+	}
 	size := sumBytes*len(b.inRun) + bucketBytes*b.buckets
-	with := !b.noRoom && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
-	if !with && !must && !b.noRoom {
+	all := fits(size + b.paths.size())
+	if !all && !must && !b.noRoom {
 		return false
 	}
-	var body []byte
-	if with {
+	var body, paths []byte
+	if fits(size) {
 		body = b.appendSums(nil)
+	}
+	if all {
+		paths = b.paths.append(b.numbering, nil)
 	}
 	b.runs = binary.AppendUvarint(b.runs, uint64(len(b.blocks)-b.closed))
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(body))), body...)
+	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(paths))), paths...)
 	b.closed = len(b.blocks)
 	b.newRun()
 	return true
@@ -293,8 +302,9 @@ func parseLists(b []byte, images []uint32, blocks []block) ([][]endedCall, error
 
 // A sumRun is a run of blocks with their sums.
 type sumRun struct {
-	first, n int // blocks of the task
-	body     []byte
+	first, n int    // blocks of the task
+	body     []byte // sums for each function; empty: none
+	paths    []byte // for each path
 }
 
 // parseRuns returns the runs of a segment of n blocks, the first of which is the task's block first.
@@ -305,7 +315,7 @@ func parseRuns(b []byte, first, n int) (runs []sumRun, err error) {
 		if own == 0 || own > uint64(end-first) {
 			return nil, errBlocks
 		}
-		runs = append(runs, sumRun{first, int(own), p.bytes(p.uint())})
+		runs = append(runs, sumRun{first, int(own), p.bytes(p.uint()), p.bytes(p.uint())})
 		first += int(own)
 	}
 	if p.bad || len(p.b) != 0 {

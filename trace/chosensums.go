@@ -117,7 +117,7 @@ func (q *blockSums) take(c openCall) *endedCall {
 // addRun adds the sums of the run that begins with block i, if all of it counts. Otherwise its blocks are decoded.
 func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 	q := s.sums
-	if i < q.over || s.calls.Threshold > 0 || q.paths {
+	if i < q.over || s.calls.Threshold > 0 {
 		return nil
 	}
 	if err := q.load(i); err != nil {
@@ -130,7 +130,7 @@ func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 			continue
 		}
 		q.over = end
-		if len(r.body) == 0 {
+		if !q.paths && len(r.body) == 0 || q.paths && len(r.paths) == 0 {
 			return nil
 		}
 		for k := i; k < end; k++ {
@@ -144,6 +144,9 @@ func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 			return nil
 		}
 		clear(wanted[i:end])
+		if q.paths {
+			return counting(s).(*grapher).addPaths(r.paths, q.x.images, &s.match)
+		}
 		return r.addTo(counting(s).(*report), q.x.images, &s.match)
 	}
 	return errBlocks

@@ -3,6 +3,7 @@ package trace
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 )
@@ -71,9 +72,9 @@ func (t *Trace) Graph(o GraphOptions) (*Node, error) {
 		o.MaxNodes = defaultMaxNodes
 	}
 	c := t.choose(o.From, o.To, o.Calls)
-	trees, err := t.callTrees(c, t.indexFor(c, o.Tasks), tasks, &o)
+	trees, err := t.callTreesWithIndex(c, tasks, &o)
 	if errors.Is(err, errBlocks) {
-		trees, err = t.callTrees(c, nil, tasks, &o)
+		trees, err = t.callTrees(c, nil, false, tasks, &o)
 	}
 	if err != nil {
 		return nil, err
@@ -116,14 +117,33 @@ func (n *Node) prune() bool {
 	return len(n.Children) == 0 && n.Calls == 0 && n.Total == 0 && n.Self == 0
 }
 
-// callTrees returns the trees of all groups, each by the index of its first task; 0 if there is one for all.
-func (t *Trace) callTrees(c *choice, x *blockIndex, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
+// callTreesWithIndex is callTrees with the index, as far as there is one and it helps.
+func (t *Trace) callTreesWithIndex(c *choice, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
+	// When threads were off a processor is not in the sums.
+	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits) == allWaits {
+		return t.callTrees(c, t.indexFor(c, o.Tasks), false, tasks, o)
+	}
+	if c == nil {
+		// Leaving out blocks makes decoding the others twice as dear.
+		if !t.blocks.mostPaths(tasks) {
+			return t.callTrees(nil, t.indexFor(nil, o.Tasks), false, tasks, o)
+		}
+		c = &choice{to: math.MaxUint64, whole: true}
+	}
+	return t.callTrees(c, t.blocks, true, tasks, o)
+}
+
+// callTrees returns the trees of all groups, each by the index of its first task; 0 if there is one for all. With the
+// index x, if it is not nil, and its sums.
+func (t *Trace) callTrees(
+	c *choice, x *blockIndex, sums bool, tasks []*Task, o *GraphOptions,
+) (map[int]*callTree, error) {
 	trees := map[int]*callTree{} // by group, the first task's index for order
 	var mu sync.Mutex
 	group, waits := groups(tasks, *o), t.waitsWanted(o.Waits)
 	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
 		s := c.chosen(t, x, &grapher{t: t, o: o, tree: newCallTree(o, waits)})
-		if x != nil && c != nil && c.summable() && c.calls.Threshold > 0 {
+		if sums {
 			s.(*chosenSink).sums = &blockSums{paths: true}
 		}
 		return s
@@ -153,6 +173,12 @@ func (t *Trace) callTrees(c *choice, x *blockIndex, tasks []*Task, o *GraphOptio
 			trees[0] = counting(s).(*grapher).tree
 		}
 	})
+	for _, tree := range trees {
+		// Which paths there was room for depends on the order in which they came, short ones with them.
+		if sums && tree.full && (tree.summed || c.calls.Threshold > 0) && err == nil {
+			err = errBlocks
+		}
+	}
 	return trees, err
 }
 
@@ -202,6 +228,9 @@ type callTree struct {
 	nodes []treeNode
 	edges edgeTable
 	waits wants // treeNode.off
+
+	full   bool // a call was folded because of MaxNodes
+	summed bool // some calls are from the index's sums
 }
 
 type treeNode struct {
@@ -256,7 +285,7 @@ func (c *callTree) newChild(from int32, fn FuncID) int32 {
 			}
 		}
 	}
-	if int(c.nodes[from].depth) >= c.o.MaxDepth || len(c.nodes) > c.o.MaxNodes {
+	if c.full = c.full || len(c.nodes) > c.o.MaxNodes; c.full || int(c.nodes[from].depth) >= c.o.MaxDepth {
 		return from
 	}
 	c.nodes = append(c.nodes, treeNode{fn: fn, parent: from, depth: c.nodes[from].depth + 1})
@@ -265,6 +294,7 @@ func (c *callTree) newChild(from int32, fn FuncID) int32 {
 
 // merge adds the counts of o.
 func (c *callTree) merge(o *callTree) {
+	c.full, c.summed = c.full || o.full, c.summed || o.summed
 	to := make([]int32, len(o.nodes))
 	for i := range o.nodes {
 		on := &o.nodes[i]
