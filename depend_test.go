@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"arch/arm64":         {"arch"},
 	"symbol":             {"elfio", "elfio/ehframe", "internal/bigslice", "internal/mapped", "internal/parallel"},
 	"names":              {"elfio", "symbol", "internal/format", "internal/machine", "internal/mapped", "internal/sitetable"},
-	"arguments":          {"internal/safetext"},
+	"arguments":          {"internal/format", "internal/safetext"},
 	"record": {"elfio", "arch", "arch/amd64", "arch/arm64", "record/code", "record/golang", "record/plain", "symbol",
 		"internal/bigslice", "internal/parallel"},
 	"record/golang":  {"elfio", "arch/amd64"},
@@ -70,10 +70,10 @@ var mayImport = map[string][]string{
 
 	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped"},
 
-	"fentry": {"elfio", "internal/cache", "internal/mapped", "internal/places", "names", "patch", "record", "session", "symbol",
-		"trace"},
-	"cmd/fentry": {"fentry", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names", "patch", "record",
-		"record/objects", "session", "stacks", "stub", "symbol", "trace", "view", "internal/atomicfile",
+	"fentry": {"arguments", "elfio", "internal/cache", "internal/machine", "internal/mapped", "internal/places", "names", "patch",
+		"record", "session", "stub", "symbol", "trace"},
+	"cmd/fentry": {"fentry", "arguments", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names",
+		"patch", "record", "record/objects", "session", "stacks", "stub", "symbol", "trace", "view", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
 		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},

@@ -39,6 +39,8 @@ type Executed struct {
 
 // executed plans programs. Its methods are safe for concurrent use.
 type executed struct {
+	capturing *capturing // set before the first
+
 	options patch.Options
 	find    record.Options
 	symbols symbol.Options
@@ -163,6 +165,9 @@ func (e *executed) plan(p *Program) (*patch.Plan, error) {
 	o.Session, o.Path = e.pool, p.Path
 	if p.Syscalls != nil {
 		o.Syscalls = &p.Syscalls
+	}
+	if err := e.capturing.plan(p, &o); err != nil {
+		return nil, err
 	}
 	plan, err := patch.New(p.File, p.Sites, o)
 	if !errors.Is(err, patch.ErrNoSites) {

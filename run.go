@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/names"
@@ -45,6 +46,11 @@ type Options struct {
 	// Syscalls records the program's system calls, and those of its libraries, which are patched for that whatever
 	// Libraries says. Only for the tracers function_graph and function, without a threshold.
 	Syscalls bool
+	// Arguments and Results say of which functions arguments and results are captured, and which; AutoArguments captures
+	// those of all functions that are traced and have debug information. Only of the program and of programs that it
+	// executes, and not with Profile, Count or a threshold. Functions that Plan.Select does not choose are traced as well.
+	Arguments, Results []arguments.Spec
+	AutoArguments      bool
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options
@@ -166,13 +172,16 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		Profile: o.Plan.Tracer.ChunkSize() != 0, ChunkSize: o.Plan.Tracer.ChunkSize(), Info: o.Info, Logf: o.Logf,
 		Prepare: r.memory, Symbols: r.symbols,
 	}
+	var err error
+	if r.capturing, err = newCapturing(&o); err != nil {
+		return nil, err
+	}
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
 	so.Switches = !o.NoSwitches && o.Plan.Tracer == patch.FunctionGraph && !o.Plan.NoClock
 	if cmd.SysProcAttr != nil {
 		return nil, fmt.Errorf("%s: SysProcAttr is not supported", p.Path)
 	}
-	var err error
 	if cmd.Dir != "" {
 		if so.Path, err = filepath.Abs(p.Path); err != nil {
 			return nil, err
@@ -189,6 +198,9 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	}
 	if len(so.Emulator) == 0 && !o.NoPtrace {
 		r.executed = newExecuted(&o)
+		if r.executed != nil {
+			r.executed.capturing = r.capturing
+		}
 	}
 	defer r.executed.close()
 	if r.libraries, err = newLibraries(p, &o, r.executed != nil); err != nil {
@@ -283,6 +295,7 @@ type run struct {
 
 	libraries *libraries // nil: none are traced
 	executed  *executed  // nil: programs that it executes are left alone
+	capturing *capturing
 }
 
 // planned tells whether there is anything to plan.
@@ -292,6 +305,9 @@ func (r *run) planned() bool { return r.p.File != nil && r.p.Untraced == "" && !
 func (r *run) plan(t patch.Target, pool string) error {
 	o := r.o.Plan
 	o.Target, o.Session = t, pool
+	if err := mapped.Guard(func() error { return r.capturing.plan(r.p, &o) }); err != nil {
+		return mapped.Named(r.p.Path, err)
+	}
 	plan, err := r.p.Plan(o)
 	if err != nil {
 		return err
@@ -420,6 +436,7 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 func planTable(p *Program, plan *patch.Plan) *names.Table {
 	t := names.New(p.File)
 	t.Path, t.BuildID, t.Image = p.Path, plan.BuildID, plan.ImageID
+	t.Captures = p.captures.texts(plan)
 	for i := range plan.Functions {
 		fn := &plan.Functions[i]
 		t.Funcs = append(t.Funcs, names.Func{

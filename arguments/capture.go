@@ -1,8 +1,12 @@
 package arguments
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // What is captured of a call is a list of words, from registers and the stack, and behind it pieces of memory to which
@@ -22,20 +26,20 @@ type Op struct {
 // A Code says what an Op captures.
 type Code uint8
 
-// Codes of operations. Those up to OpX87 are words, which come first.
+// Codes of operations. Those up to OpNothing are words, which come first.
 const (
-	OpGeneral      Code = iota + 1 // a general register: a word
-	OpFloat                        // the low half of a floating-point register: a word
-	OpVector                       // all of one: two words
-	OpStack                        // a word of the stack, counted from the first that can be an argument
-	OpX87                          // the top of the x87's stack: two words
-	OpNothing                      // a word of zeros
-	OpBytes                        // N bytes
-	OpString                       // text up to a NUL
-	OpSpan                         // bytes whose length is in the word behind the address
-	OpSpanBefore                   // ... in the word before it
-	OpSpanAt                       // From points to an address and a length
-	OpSpanAtBefore                 // ... to a length and an address
+	OpGeneral      Code = format.OpGeneral      // a general register: a word
+	OpFloat        Code = format.OpFloat        // the low half of a floating-point register: a word
+	OpVector       Code = format.OpVector       // all of one: two words
+	OpStack        Code = format.OpStack        // a word of the stack, counted from the first that can be an argument
+	OpX87          Code = format.OpX87          // the top of the x87's stack: two words
+	OpNothing      Code = format.OpNothing      // a word of zeros
+	OpBytes        Code = format.OpBytes        // N bytes
+	OpString       Code = format.OpString       // text up to a NUL
+	OpSpan         Code = format.OpSpan         // bytes whose length is in the word behind the address
+	OpSpanBefore   Code = format.OpSpanBefore   // ... in the word before it
+	OpSpanAt       Code = format.OpSpanAt       // From points to an address and a length
+	OpSpanAtBefore Code = format.OpSpanAtBefore // ... to a length and an address
 )
 
 // Limits of what is captured of one end of a call.
@@ -45,6 +49,28 @@ const (
 	maxBytes = 64 // of one value in memory
 	maxText  = 64
 )
+
+// Encode returns operations as the runtime reads them, and how many words of the trace they take at most, headers of
+// records included.
+func Encode(ops []Op) (b []byte, most int) {
+	words := 0
+	b = make([]byte, format.CaptureSize)
+	for _, op := range ops {
+		switch {
+		case op.Code == OpVector || op.Code == OpX87:
+			words += 2
+		case op.Code <= OpNothing:
+			words++
+		default:
+			const pair = 1 + 2 + 2 // a record DATA of an address and a length
+			most += pair + 1 + 2 + (int(op.N)+7)/8
+		}
+		b = binary.LittleEndian.AppendUint16(append(b, byte(op.Code), op.From), op.N)
+	}
+	binary.LittleEndian.PutUint16(b[format.CaptureOOps:], uint16(len(ops)))
+	binary.LittleEndian.PutUint16(b[format.CaptureOWords:], uint16(words))
+	return b, most + 1 + words
+}
 
 // A Capture is what is captured of the calls of a function, and how it is shown.
 type Capture struct {
@@ -174,22 +200,19 @@ const (
 func Plan(f *Func, m Machine, what What, items []Item) (*Capture, error) {
 	c := &Capture{}
 	var entry, exit program
-	if len(items) > 0 {
-		if err := c.planItems(f, m, items, &entry, &exit); err != nil {
-			return nil, err
+	if err := c.planItems(f, m, what, items, &entry, &exit); err != nil {
+		return nil, err
+	}
+	if f != nil && what&Entries != 0 && c.Params == nil {
+		c.planParams(f, m, &entry)
+	}
+	if f != nil && what&Exits != 0 && f.Result != nil && c.Result == nil {
+		l := unknownLocation()
+		if f.Why == "" {
+			l = m.callOf(f.Result).result(f.Result)
 		}
-	} else if f != nil {
-		if what&Entries != 0 {
-			c.planParams(f, m, &entry)
-		}
-		if what&Exits != 0 && f.Result != nil {
-			l := unknownLocation()
-			if f.Why == "" {
-				l = m.callOf(f.Result).result(f.Result)
-			}
-			v := exit.take("", f.Result, l, "")
-			c.Result = &v
-		}
+		v := exit.take("", f.Result, l, "")
+		c.Result = &v
 	}
 	if c.Params == nil && c.Result == nil {
 		return nil, nil
@@ -226,9 +249,31 @@ func (c *Capture) planParams(f *Func, m Machine, entry *program) {
 // maxMore is how many words are captured of what a variadic function is called with.
 const maxMore = 4
 
-func (c *Capture) planItems(f *Func, m Machine, items []Item, entry, exit *program) error {
+// Words are items for all registers that integers are passed in, or for the result: all there is to show of a function of
+// which nothing is known.
+func Words(what What) (items []Item) {
+	if what&Entries != 0 {
+		for i := range generalNames[AMD64] {
+			items = append(items, Item{Name: "arg" + strconv.Itoa(i+1), Format: 'x', kind: itemInteger, n: i})
+		}
+	}
+	if what&Exits != 0 {
+		items = append(items, Item{Name: "retval", Format: 'x', kind: itemResult})
+	}
+	return items
+}
+
+// planItems plans what a user has asked for, as far as it is at an end of calls that is captured.
+func (c *Capture) planItems(f *Func, m Machine, what What, items []Item, entry, exit *program) error {
 	for i := range items {
 		it := &items[i]
+		end := Entries
+		if it.kind == itemResult {
+			end = Exits
+		}
+		if what&end == 0 {
+			continue
+		}
 		format := ""
 		if it.Format != 0 {
 			format = string(it.Format)

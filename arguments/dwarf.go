@@ -14,13 +14,13 @@ import (
 // Functions returns the parameters and results of the functions that begin at the given addresses, as far as debug
 // information has them. name gives a function's symbol, which tells clones. Errors are those of malformed debug
 // information.
-func Functions(d *dwarf.Data, addrs map[uint64]bool, name func(addr uint64) string) (fs map[uint64]*Func, err error) {
+func Functions(d *dwarf.Data, m Machine, addrs map[uint64]bool, name func(addr uint64) string) (fs map[uint64]*Func, err error) {
 	defer func() { // debug/dwarf does not promise to have no panics
 		if r := recover(); r != nil {
 			err = fmt.Errorf("debug information: %v", r)
 		}
 	}()
-	x := &reader{d: d, types: map[typeKey]*Type{}, out: map[uint64]*Func{}, wanted: addrs, name: name}
+	x := &reader{d: d, machine: m, types: map[typeKey]*Type{}, out: map[uint64]*Func{}, wanted: addrs, name: name}
 	r := d.Reader()
 	for len(x.out) < len(addrs) {
 		e, err := r.Next()
@@ -43,12 +43,13 @@ type typeKey struct {
 }
 
 type reader struct {
-	d      *dwarf.Data
-	types  map[typeKey]*Type
-	out    map[uint64]*Func
-	wanted map[uint64]bool
-	name   func(uint64) string
-	rust   bool // the unit's language
+	d       *dwarf.Data
+	machine Machine
+	types   map[typeKey]*Type
+	out     map[uint64]*Func
+	wanted  map[uint64]bool
+	name    func(uint64) string
+	rust    bool // the unit's language
 }
 
 // DWARF languages whose calling convention is not C's.
@@ -265,7 +266,7 @@ func (x *reader) newType(r *dwarf.Reader, e *dwarf.Entry, deep bool, depth int) 
 	name, _ := e.Val(dwarf.AttrName).(string)
 	switch e.Tag {
 	case dwarf.TagBaseType:
-		return baseType(e, name), nil
+		return x.baseType(e, name), nil
 	case dwarf.TagTypedef, dwarf.TagConstType, dwarf.TagVolatileType, dwarf.TagRestrictType, tagAtomicType:
 		return x.of(e, deep, depth)
 	case dwarf.TagUnspecifiedType: // nullptr_t
@@ -292,7 +293,7 @@ func (x *reader) newType(r *dwarf.Reader, e *dwarf.Entry, deep bool, depth int) 
 // tagAtomicType is missing in debug/dwarf.
 const tagAtomicType dwarf.Tag = 0x47
 
-func baseType(e *dwarf.Entry, name string) *Type {
+func (x *reader) baseType(e *dwarf.Entry, name string) *Type {
 	t := &Type{Name: name, Size: size(e)}
 	encoding, _ := e.Val(dwarf.AttrEncoding).(int64)
 	switch encoding { // DWARF 5, 7.8
@@ -310,7 +311,7 @@ func baseType(e *dwarf.Entry, name string) *Type {
 		t.Kind = Complex
 	case 0x04:
 		t.Kind = Float
-		if t.Size == 16 && (name == "long double" || name == "_Float64x") {
+		if x.machine == AMD64 && t.Size == 16 && (name == "long double" || name == "_Float64x") {
 			t.Kind = LongDouble
 		}
 	}

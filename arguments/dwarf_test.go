@@ -102,7 +102,7 @@ func functionsOf(t *testing.T, program string) map[uint64]*arguments.Func {
 	for _, fn := range tab.Funcs() {
 		addrs[fn.Addr], names[fn.Addr] = true, fn.Name
 	}
-	fs, err := arguments.Functions(d, addrs, func(a uint64) string { return names[a] })
+	fs, err := arguments.Functions(d, arguments.AMD64, addrs, func(a uint64) string { return names[a] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func typeText(t *arguments.Type) string {
 // TestFunctionsMalformed: debug information that is not gives an error, not a panic.
 func TestFunctionsMalformed(t *testing.T) {
 	for _, d := range []*dwarf.Data{{}} {
-		if fs, err := arguments.Functions(d, map[uint64]bool{1: true}, func(uint64) string { return "" }); err == nil && len(fs) > 0 {
+		if fs, err := arguments.Functions(d, arguments.AMD64, map[uint64]bool{1: true}, func(uint64) string { return "" }); err == nil && len(fs) > 0 {
 			t.Errorf("%v", fs)
 		}
 	}

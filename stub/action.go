@@ -24,16 +24,18 @@ const (
 	ActFinish     ActionKind = format.ActFinish     // the recording ends before this call
 	ActStackTrace ActionKind = format.ActStacktrace // the calls that are open are wanted
 	ActDepth      ActionKind = format.ActDepth      // so many levels are recorded from here on
+	ActArgs       ActionKind = format.ActArgs       // arguments are captured
+	ActResult     ActionKind = format.ActResult     // the result is captured
 )
 
 // Selective reports whether images with such actions need the thunks of [Image].Options.
 func (k ActionKind) Selective() bool { return k == ActDepth }
 
 // Records reports whether calls of functions with such actions are recorded even if nothing else asks for them.
-func (k ActionKind) Records() bool { return k == ActDepth }
+func (k ActionKind) Records() bool { return k == ActDepth || k == ActArgs || k == ActResult }
 
 // AtExit reports whether functions with such actions need the exit routine fentry_act_exit.
-func (k ActionKind) AtExit() bool { return false }
+func (k ActionKind) AtExit() bool { return k == ActResult }
 
 // Sizes in bytes of an entry of the table of actions, and of the zeroed memory that each one needs.
 const (

@@ -47,6 +47,8 @@ var layers = []string{
 	"announce",  // what readers are told of the image
 	"start",     // the start, and what must have been started
 	"slow",      // where the fast paths come to
+	"memory",    // ... and what arguments point to
+	"capture",   // ... which functions' calls are captured with
 	"act",       // ... those of functions at whose calls more is done
 	"syscall",   // ... those of system calls
 	"goroutine", // ... events of Go's functions

@@ -164,6 +164,9 @@ func TestObject(t *testing.T) {
 	})
 }
 
+// topOfX87 is how a result of type long double is looked at.
+var topOfX87 = regexp.MustCompile(`\tf(stp|ld)t\s`)
+
 // The runtime never touches vector or x87 registers, which hold the traced
 // program's arguments and results; nor does it use what would be a call of a libc.
 // On arm64 nothing is reached but by direct branches, calls and returns, as there
@@ -208,6 +211,9 @@ func TestObjectInstructions(t *testing.T) {
 			line = target.ReplaceAllString(line, "")
 			if strings.Contains(in, "_act") && storesVector.MatchString(line) {
 				continue // which they show to C, and do not change
+			}
+			if in == "capture_call" && topOfX87.MatchString(line) {
+				continue // of results, which stay there
 			}
 			if strings.Contains(in, "_syscall_") { // nothing but these keeps flags
 				line = strings.Replace(line, ", nzcv", "", 1)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -40,6 +41,10 @@ type recordCmd struct {
 	overhead overheadFlag
 	emulator string
 	library  []string
+
+	arguments []string
+	results   []string
+	args      string
 
 	noSwitches bool
 	noInherit  bool
@@ -97,6 +102,9 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --syscalls -F none ls         system calls only, as strace shows
   fentry record --syscalls=%file,futex ./prog   some of them
   fentry record --trigger 'commit@traceoff,stacktrace:3' --trigger begin@traceon ./prog   only between two functions
+  fentry record -A 'parse_*' -R 'parse_*' ./prog   arguments and results by their types
+  fentry record -A 'f@arg1/s,arg2/x' ./prog   ... as you say, without debug information
+  fentry record --args=auto ./prog            ... of all functions
   fentry record --overhead no perl script.pl  ... all of its calls, whatever that costs
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
@@ -128,6 +136,12 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*' (repeatable)")
+	f.StringArrayVarP(&c.arguments, "argument", "A", nil, "record the arguments of functions that match a pattern, all or "+
+		"some: `SPEC` is PAT or PAT@arg1/s,fparg1,stack3,%rdi/x32,name (repeatable)")
+	f.StringArrayVarP(&c.results, "retval", "R", nil, "record the results of functions that match `SPEC`: PAT or "+
+		"PAT@retval/x (repeatable)")
+	f.StringVar(&c.args, "args", argsNo, "record the arguments and results of functions: `WHICH` is auto, all that have debug "+
+		"information, or no, those of -A and -R")
 	f.StringVar(&c.emulator, "emulator", "", "run the program under `COMMAND`, split into words as by a shell "+
 		"(default for programs for another machine: qemu-aarch64 or qemu-x86_64)")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -148,6 +162,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
+	}
+	if err := c.captures(cmd, &o); err != nil {
+		return err
 	}
 	if o.Overhead, err = c.overhead.limit(cmd, &c.traceFlags); err != nil {
 		return err
@@ -208,6 +225,38 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// Values of --args, the default first.
+const (
+	argsNo   = "no"
+	argsAuto = "auto"
+)
+
+// captures sets which arguments and results are recorded.
+func (c *recordCmd) captures(cmd *cobra.Command, o *fentry.Options) error {
+	if c.args != argsNo && c.args != argsAuto {
+		return usagef(cmd, "--args: %q is neither %s nor %s", c.args, argsAuto, argsNo)
+	}
+	o.AutoArguments = c.args == argsAuto
+	for _, g := range []struct {
+		flag  string
+		given []string
+		out   *[]arguments.Spec
+	}{{"argument", c.arguments, &o.Arguments}, {"retval", c.results, &o.Results}} {
+		for _, text := range g.given {
+			s, err := arguments.ParseSpec(text)
+			if err != nil {
+				return usagef(cmd, "--%s: %v", g.flag, err)
+			}
+			*g.out = append(*g.out, s)
+		}
+	}
+	if t := o.Plan.Tracer; (o.AutoArguments || len(o.Arguments)+len(o.Results) > 0) &&
+		(t != patch.FunctionGraph && t != patch.Function || o.Plan.Threshold != 0) {
+		return usagef(cmd, "--argument, --retval and --args require the tracer function_graph or function, without --threshold")
+	}
+	return nil
+}
+
 // findRecorded finds the program to run, as a shell does.
 func findRecorded(name string) (string, error) {
 	path, err := session.LookPath(name)
@@ -236,14 +285,14 @@ func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
 func (c *recordCmd) given(cmd *cobra.Command) []string {
 	var opts []string
 	fs := cmd.Flags()
-	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger"} {
+	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger", "argument", "retval"} {
 		vals, _ := fs.GetStringArray(name)
 		for _, v := range vals {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches",
-		"no-inherit", "no-ptrace", "emulator", "plain", "libcalls", "syscalls", "overhead"} {
+		"no-inherit", "no-ptrace", "args", "emulator", "plain", "libcalls", "syscalls", "overhead"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

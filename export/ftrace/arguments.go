@@ -20,10 +20,13 @@ func (o *output) arguments(b []byte, ev *trace.Event) []byte {
 // result appends what was captured of a call's result.
 func (o *output) result(b []byte, ev *trace.Event) []byte {
 	c := o.t.Capture(ev.Func)
-	if c == nil || c.Result == nil || ev.Result == nil {
+	if c == nil || c.Result == nil || ev.Result == nil && c.Result.Words > 0 || ev.Kind != trace.Entry && ev.Kind != trace.Exit {
 		return b
 	}
 	b = append(b, " = "...)
+	if ev.Result == nil { // nothing can be
+		return c.Result.AppendText(b, nil, nil)
+	}
 	if ev.Result.Open {
 		return append(b, '?')
 	}

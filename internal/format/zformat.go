@@ -395,12 +395,30 @@ const (
 
 // Values of ACTION_O_KIND.
 const (
-	ActQuiet      = 1 // the function's calls are not recorded: it is there for its other actions
-	ActTraceon    = 2 // tracing goes on, in all threads of the process, with this call
-	ActTraceoff   = 3 // tracing pauses, in all threads of the process, before this call
-	ActFinish     = 4 // the recording of all processes ends before this call
-	ActStacktrace = 5 // the trace says that the calls which are open now are wanted
-	ActDepth      = 6 // VALUE levels of calls are recorded from here on, this one included
+	ActQuiet      = 1  // the function's calls are not recorded: it is there for its other actions
+	ActTraceon    = 2  // tracing goes on, in all threads of the process, with this call
+	ActTraceoff   = 3  // tracing pauses, in all threads of the process, before this call
+	ActFinish     = 4  // the recording of all processes ends before this call
+	ActStacktrace = 5  // the trace says that the calls which are open now are wanted
+	ActDepth      = 6  // VALUE levels of calls are recorded from here on, this one included
+	ActArgs       = 16 // words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture
+	ActResult     = 17 // the same behind its exit
+)
+
+// Values of CAPTURE_OP_O_CODE.
+const (
+	OpGeneral      = 1  // a general register that arguments, or at an exit results, are in: a word
+	OpFloat        = 2  // the low half of such a vector register: a word
+	OpVector       = 3  // its low 128 bits: two words
+	OpStack        = 4  // a word of the stack, counted from the first that a caller can pass an argument in
+	OpX87          = 5  // x86-64: the top of the x87's stack: two words
+	OpNothing      = 6  // a word of zeros
+	OpBytes        = 7  // memory
+	OpString       = 8  // memory up to a NUL
+	OpSpan         = 9  // as many bytes as the word behind FROM says
+	OpSpanBefore   = 10 // as many as the word before FROM says
+	OpSpanAt       = 11 // what is there is an address and a length, and both this and the bytes there are captured
+	OpSpanAtBefore = 12 // the same with the length before the address
 )
 
 // The symbol fentry_config: what to do in the process.
@@ -477,6 +495,35 @@ const (
 )
 
 // Sizes of arrays in action, bytes.
+const ()
+
+// What is captured of one end of a call; OPS operations follow.
+const (
+	CaptureSize = 4 // bytes
+)
+
+// Fields of capture.
+const (
+	CaptureOOps   = 0 // u16
+	CaptureOWords = 2 // u16
+)
+
+// Sizes of arrays in capture, bytes.
+const ()
+
+// An operation of a capture.
+const (
+	CaptureOpSize = 4 // bytes
+)
+
+// Fields of capture_op.
+const (
+	CaptureOpOCode = 0 // u8
+	CaptureOpOFrom = 1 // u8
+	CaptureOpOMost = 2 // u16, bytes
+)
+
+// Sizes of arrays in capture_op, bytes.
 const ()
 
 // Tracers.

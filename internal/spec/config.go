@@ -2,7 +2,7 @@ package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object, and what Image points to.
-var Configs = []Struct{Config, Image, Action}
+var Configs = []Struct{Config, Image, Action, Capture, CaptureOp}
 
 // Magic numbers and versions of the two.
 const (
@@ -69,6 +69,37 @@ var Actions = []Value{
 	{"FINISH", 4, "the recording of all processes ends before this call"},
 	{"STACKTRACE", 5, "the trace says that the calls which are open now are wanted"},
 	{"DEPTH", 6, "VALUE levels of calls are recorded from here on, this one included"},
+	{"ARGS", 16, "words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture"},
+	{"RESULT", 17, "the same behind its exit"},
+}
+
+// Capture says what is captured of one end of a call: operations follow it, those for words first.
+var Capture = Struct{"capture", "CAPTURE", 4, "what is captured of one end of a call; OPS operations follow", []Field{
+	{"OPS", 0, "u16", "", "how many"},
+	{"WORDS", 2, "u16", "", "how many words they capture, those of the record ARGS"},
+}}
+
+// CaptureOp is an operation of a Capture.
+var CaptureOp = Struct{"capture_op", "CAPTURE_OP", 4, "an operation of a capture", []Field{
+	{"CODE", 0, "u8", "", "see CaptureCodes"},
+	{"FROM", 1, "u8", "", "which register, or word of the stack, or the captured word that says where memory is"},
+	{"MOST", 2, "u16", "bytes", "how much memory is captured at most"},
+}}
+
+// CaptureCodes are the codes of operations: of words up to NOTHING, of memory behind it.
+var CaptureCodes = []Value{
+	{"GENERAL", 1, "a general register that arguments, or at an exit results, are in: a word"},
+	{"FLOAT", 2, "the low half of such a vector register: a word"},
+	{"VECTOR", 3, "its low 128 bits: two words"},
+	{"STACK", 4, "a word of the stack, counted from the first that a caller can pass an argument in"},
+	{"X87", 5, "x86-64: the top of the x87's stack: two words"},
+	{"NOTHING", 6, "a word of zeros"},
+	{"BYTES", 7, "memory"},
+	{"STRING", 8, "memory up to a NUL"},
+	{"SPAN", 9, "as many bytes as the word behind FROM says"},
+	{"SPAN_BEFORE", 10, "as many as the word before FROM says"},
+	{"SPAN_AT", 11, "what is there is an address and a length, and both this and the bytes there are captured"},
+	{"SPAN_AT_BEFORE", 12, "the same with the length before the address"},
 }
 
 // Switches are the bits of the byte that a function's thunk tests. Zeroed memory is off.

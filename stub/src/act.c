@@ -14,6 +14,7 @@
    the two calls and not the second. Calls that were open when it paused end as ever, so they
    have a duration; those that began meanwhile end without one. */
 #include "act.h"
+#include "capture.h"
 #include "chunk.h"
 #include "configuration.h"
 #include "frame.h"
@@ -118,11 +119,21 @@ static void limit_depth(u64 slot, u64 levels)
 		*shadow_aux(slot) = (u32)*shadow_aux(slot) | (most - levels + 1) << 32;
 }
 
+/* captures captures what an action says of one end of a call. */
+static void captures(struct control *c, u64 slot, u64 t, struct function f, const struct callregs *r, const struct action *a)
+{
+	if (due(f.image, a))
+		capture_call(c, t, f, a->kind == ACT_RESULT, slot, r, (const struct capture *)(f.image->at + a->value));
+}
+
 /* behind does what comes behind a call's entry, which was recorded at t. */
-static void behind(struct control *c, u64 slot, u64 t, struct function f, const struct action *a, u32 n)
+static void behind(struct control *c, u64 slot, u64 t, struct function f, const struct callregs *r, const struct action *a, u32 n)
 {
 	for (u32 i = 0; i < n; i++) {
 		switch (a[i].kind) {
+		case ACT_ARGS:
+			captures(c, slot, t, f, r, a + i);
+			break;
 		case ACT_DEPTH:
 			if (fentry_config.mode == MODE_GRAPH && due(f.image, a + i))
 				limit_depth(slot, a[i].value);
@@ -148,7 +159,7 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
 		put(c, t = counter(), trace_id(f));
 	else if (enter_call(c, slot, f, call_return(r, slot), call_frame(r), &t) != ENTER_DONE)
 		return ENTER_SKIP;
-	behind(c, slot, t, f, a, n);
+	behind(c, slot, t, f, r, a, n);
 	return ENTER_DONE;
 }
 
@@ -163,9 +174,30 @@ hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r
 	return result;
 }
 
+/* leave records that the call of f at slot ends, and does what comes behind that. */
+static void leave(struct control *c, u64 slot, struct function f, const struct callregs *r)
+{
+	u32 n, words = 1;
+	const struct action *a = actions_of(f, &n);
+	u64 t = counter();
+	for (u32 i = 0; i < n; i++)
+		words += a[i].words;
+	room(c, words);
+	close_call(c, slot, f, t);
+	for (u32 i = 0; i < n; i++)
+		if (a[i].kind == ACT_RESULT)
+			captures(c, slot, t, f, r, a + i);
+	left_call(c);
+}
+
 /* fentry_slow_act_exit is fentry_slow_exit for functions at whose returns something is done. */
 hidden u64 fentry_slow_act_exit(u64 slot, u32 id, struct image *m, struct callregs *r)
 {
-	(void)r;
-	return fentry_slow_exit(slot, id, m);
+	u64 ret = *shadow_ret(slot);
+	struct sigset old = block();
+	struct control *c = traced_thread();
+	if (c)
+		leave(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, r);
+	unblock(old);
+	return ret;
 }

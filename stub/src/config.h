@@ -35,6 +35,22 @@
 #define ACT_FINISH                 4            /* the recording of all processes ends before this call */
 #define ACT_STACKTRACE             5            /* the trace says that the calls which are open now are wanted */
 #define ACT_DEPTH                  6            /* VALUE levels of calls are recorded from here on, this one included */
+#define ACT_ARGS                   16           /* words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture */
+#define ACT_RESULT                 17           /* the same behind its exit */
+
+/* values of CAPTURE_OP_O_CODE */
+#define OP_GENERAL                 1            /* a general register that arguments, or at an exit results, are in: a word */
+#define OP_FLOAT                   2            /* the low half of such a vector register: a word */
+#define OP_VECTOR                  3            /* its low 128 bits: two words */
+#define OP_STACK                   4            /* a word of the stack, counted from the first that a caller can pass an argument in */
+#define OP_X87                     5            /* x86-64: the top of the x87's stack: two words */
+#define OP_NOTHING                 6            /* a word of zeros */
+#define OP_BYTES                   7            /* memory */
+#define OP_STRING                  8            /* memory up to a NUL */
+#define OP_SPAN                    9            /* as many bytes as the word behind FROM says */
+#define OP_SPAN_BEFORE             10           /* as many as the word before FROM says */
+#define OP_SPAN_AT                 11           /* what is there is an address and a length, and both this and the bytes there are captured */
+#define OP_SPAN_AT_BEFORE          12           /* the same with the length before the address */
 
 /* the symbol fentry_config: what to do in the process */
 #define CONFIG_SIZE                1280         /* bytes */
@@ -94,6 +110,25 @@
 #define ACTION_O_LIMIT             16           /* u32 */
 
 /* sizes of arrays in action, bytes */
+
+/* what is captured of one end of a call; OPS operations follow */
+#define CAPTURE_SIZE               4            /* bytes */
+
+/* fields of capture */
+#define CAPTURE_O_OPS              0            /* u16 */
+#define CAPTURE_O_WORDS            2            /* u16 */
+
+/* sizes of arrays in capture, bytes */
+
+/* an operation of a capture */
+#define CAPTURE_OP_SIZE            4            /* bytes */
+
+/* fields of capture_op */
+#define CAPTURE_OP_O_CODE          0            /* u8 */
+#define CAPTURE_OP_O_FROM          1            /* u8 */
+#define CAPTURE_OP_O_MOST          2            /* u16, bytes */
+
+/* sizes of arrays in capture_op, bytes */
 
 /* tracers */
 #define MODE_NAMES                 "function_graph\000function\000profile\000count\000" /* by the value of CONFIG_O_MODE, NUL behind each */
@@ -188,6 +223,26 @@ _Static_assert(offsetof(struct action, words) == ACTION_O_WORDS, "action.words")
 _Static_assert(offsetof(struct action, value) == ACTION_O_VALUE, "action.value");
 _Static_assert(offsetof(struct action, limit) == ACTION_O_LIMIT, "action.limit");
 _Static_assert(sizeof(struct action) == ACTION_SIZE, "action");
+
+/* what is captured of one end of a call; OPS operations follow */
+struct capture {
+	u16 ops; /* how many */
+	u16 words; /* how many words they capture, those of the record ARGS */
+};
+_Static_assert(offsetof(struct capture, ops) == CAPTURE_O_OPS, "capture.ops");
+_Static_assert(offsetof(struct capture, words) == CAPTURE_O_WORDS, "capture.words");
+_Static_assert(sizeof(struct capture) == CAPTURE_SIZE, "capture");
+
+/* an operation of a capture */
+struct capture_op {
+	u8 code; /* see CaptureCodes */
+	u8 from; /* which register, or word of the stack, or the captured word that says where memory is */
+	u16 most; /* bytes: how much memory is captured at most */
+};
+_Static_assert(offsetof(struct capture_op, code) == CAPTURE_OP_O_CODE, "capture_op.code");
+_Static_assert(offsetof(struct capture_op, from) == CAPTURE_OP_O_FROM, "capture_op.from");
+_Static_assert(offsetof(struct capture_op, most) == CAPTURE_OP_O_MOST, "capture_op.most");
+_Static_assert(sizeof(struct capture_op) == CAPTURE_OP_SIZE, "capture_op");
 
 #endif
 #endif

@@ -131,6 +131,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->bias = a - info->address;
 	m->loaded = counter();
 	m->words = words;
+	m->at = a;
 	m->thunks = info->thunks ? a + (u64)info->thunks : 0;
 	m->size = info->thunks ? (u64)info->sites * THUNK_SIZE : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;

@@ -64,6 +64,7 @@ struct image {
 	const struct action *actions; /* of its functions, by local id */
 	u32 nactions;
 	u32 *counts;        /* how often each was done, if that is limited */
+	u64 at;             /* address of its image_info: values of some actions are distances from there */
 };
 
 /* A traced function. */

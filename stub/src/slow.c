@@ -65,12 +65,17 @@ hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 	return r;
 }
 
-/* exit_call records that the call of f at slot ends at counter t. */
-hidden void exit_call(struct control *c, u64 slot, struct function f, u64 t)
+/* close_call records that the call of f at slot ends at counter t; left_call is to follow. */
+hidden void close_call(struct control *c, u64 slot, struct function f, u64 t)
 {
 	go_to_stack(c, slot);
 	pop_skipped(c, slot, t);
 	close_frame(c, slot, f, t);
+}
+
+/* left_call leaves the stack whose last call has ended. */
+hidden void left_call(struct control *c)
+{
 	if (top_empty(c->top))
 		leave_stack(c);
 }
@@ -83,8 +88,10 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
 	struct sigset old = block();
 	u64 t = counter();
 	struct control *c = traced_thread();
-	if (c)
-		exit_call(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, t);
+	if (c) {
+		close_call(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, t);
+		left_call(c);
+	}
 	unblock(old);
 	return ret;
 }

@@ -7,9 +7,7 @@
    system calls of the block come here, where the kernel tells who is who, and the child's go to a block of
    its own. Its functions, which are few before it executes a program, stay in the parent's trace.
 
-   What arguments point to is the program's, and can be anything: memory that is not there, or that
-   another thread is unmapping. So the kernel reads it, process_vm_readv of the process itself, which
-   says how far it got, and never raises a signal. It reads straight into the record.
+   What arguments point to is read as memory.c says.
 
    A program that filters its system calls may end when the runtime makes one that it does not make
    itself: from then on nothing is captured.
@@ -23,6 +21,7 @@
 #include "chunk.h"
 #include "image.h"
 #include "machine.h"
+#include "memory.h"
 #include "start.h"
 #include "sys.h"
 #include "syscall.h"
@@ -98,44 +97,6 @@ static struct control *acting(struct control *c)
 /* How many vectors or pointers are followed, and how many bytes of what each points to. */
 enum { MOST_VECTORS = 8, MOST_POINTERS = 16, MOST_TEXT = 33 };
 
-/* Nothing reads for this process: an emulator does not know how, or a container forbids it. */
-static u32 unread;
-
-/* read_pages reads where nothing else does. That there is memory the kernel tells for each page (home.c), and nothing
-   tells whether it goes away meanwhile. */
-static u64 read_pages(void *to, u64 at, u64 n)
-{
-	u64 got = 0;
-	while (got < n) {
-		u64 a = at + got, k = 4096 - a % 4096;
-		if (sys(SYS_rt_sigprocmask, -1, a & -8UL, 0, 8, 0, 0) != -EINVAL_)
-			break;
-		if (k > n - got)
-			k = n - got;
-		memcpy((u8 *)to + got, (void *)a, k);
-		got += k;
-	}
-	return got;
-}
-
-/* read_program reads n bytes of the program's memory, which is process pid's, and returns how many there are. Two parts, because
-   the kernel reads none of a part of which it cannot read all. */
-static u64 read_program(u32 pid, void *to, u64 at, u64 n)
-{
-	u64 page = -at & 4095, first = page && page < n ? page : n;
-	u64 local[2] = { (u64)to, n }, from[4] = { at, first, at + first, n - first };
-	if (n == 0)
-		return 0;
-	if (load(&unread))
-		return read_pages(to, at, n);
-	i64 got = sys(SYS_process_vm_readv, pid, local, 1, from, first == n ? 1 : 2, 0);
-	if (got == -ENOSYS_ || got == -EPERM_) {
-		store(&unread, 1);
-		return read_pages(to, at, n);
-	}
-	return failed(got) ? 0 : (u64)got;
-}
-
 /* flags_of returns the flags of a clone3, which are the first word of its argument, or 0. The memory
    is the program's, and need not be there. */
 static u64 flags_of(u64 at)
@@ -168,32 +129,6 @@ static u64 count_of(u32 pid, const struct part *p, const u64 *a, i64 result)
 	return 1;
 }
 
-/* capture writes n bytes at an address, of want that there are, behind a system call's record, for which there is room.
-   It returns the payload's bytes, and in have how many were read. */
-static const u8 *capture(struct control *c, u64 t, int text, u32 arg, u64 at, u64 n, u64 want, u64 *have)
-{
-	u64 words = (n + 7) / 8;
-	u64 *w = begin_record(c, t, FT_REC_DATA, (u32)(2 + words));
-	*have = 0;
-	if (!w)
-		return 0;
-	u8 *b = (u8 *)(w + 2);
-	u64 got = read_program(c->pid, b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
-	if (text) {
-		u64 k = 0;
-		while (k < got && b[k])
-			k++;
-		flags = FT_DATA_STRING | (k < got ? 0 : flags ? flags : FT_DATA_CUT);
-		got = k;
-	}
-	memset(b + got, 0, 8 * words - got);
-	w[0] = arg | flags << 16 | n << 32;
-	w[1] = at;
-	cut_record(c, w, (u32)(2 + (got + 7) / 8));
-	*have = got;
-	return b;
-}
-
 /* extent is how many bytes of a part there are, and how many of them are captured at most; with vectors and pointers
    those of their array. */
 static u64 extent(u32 pid, const struct part *p, const u64 *a, i64 result, u64 *most)
@@ -223,9 +158,9 @@ static void nested(struct control *c, u64 t, const struct part *p, const u8 *arr
 		if (p->form == POINTERS && !copy[i])
 			return;
 		if (p->form == POINTERS)
-			capture(c, t, 1, p->arg, copy[i], MOST_TEXT, MOST_TEXT, &none);
+			write_data(c, t, 1, p->arg, copy[i], MOST_TEXT, MOST_TEXT, &none);
 		else if (i % 2 == 0 && i + 1 < bytes / 8 && copy[i + 1])
-			capture(c, t, 0, p->arg, copy[i], copy[i + 1] < MOST_TEXT ? copy[i + 1] : MOST_TEXT - 1, copy[i + 1], &none);
+			write_data(c, t, 0, p->arg, copy[i], copy[i + 1] < MOST_TEXT ? copy[i + 1] : MOST_TEXT - 1, copy[i + 1], &none);
 	}
 }
 
@@ -257,7 +192,7 @@ static u32 captures(struct control *c, int write, u64 t, const struct plan *plan
 			words += (u32)(n / (p->form == VECTORS ? 16 : 8)) * TEXT_WORDS;
 		if (!write)
 			continue;
-		const u8 *b = capture(c, t, p->form == STRING, p->arg, a[p->arg], n, want, &have);
+		const u8 *b = write_data(c, t, p->form == STRING, p->arg, a[p->arg], n, want, &have);
 		if (p->form >= VECTORS && b)
 			nested(c, t, p, b, have);
 	}

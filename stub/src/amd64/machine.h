@@ -129,6 +129,24 @@ _Static_assert(sizeof(struct callregs) == CALLREGS_SIZE, "act.S");
 static inline u64 call_return(const struct callregs *r, u64 slot) { (void)r; return *(u64 *)slot; }
 static inline u64 call_frame(const struct callregs *r) { return r->saved->bp; }
 
+/* call_argument and call_result are the nth register that arguments or results are in. */
+static inline u64 call_argument(const struct callregs *r, u32 n)
+{
+	u64 a[] = { r->saved->di, r->saved->si, r->saved->dx, r->saved->cx, r->saved->r8, r->saved->r9 };
+	return n < lengthof(a) ? a[n] : 0;
+}
+static inline u64 call_result(const struct callregs *r, u32 n) { return n ? r->saved->dx : r->saved->ax; }
+
+/* call_stack is where the arguments begin that are on the stack, behind the return address. */
+static inline u64 call_stack(u64 slot) { return slot + 8; }
+
+/* call_x87 reads the top of the x87's stack, which has a result of type long double, to two words. */
+static inline void call_x87(u64 *w)
+{
+	w[1] = 0;
+	__asm__ volatile("fstpt %0; fldt %0" : "=m"(*(u8 (*)[10])w));
+}
+
 /* What the runtime does about some system calls. */
 enum { NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_PRCTL = 157, NR_ARCH_PRCTL = 158, NR_SECCOMP = 317 };
 

@@ -99,6 +99,19 @@ _Static_assert(sizeof(struct callregs) == CALLREGS_SIZE, "act.S");
 static inline u64 call_return(const struct callregs *r, u64 slot) { (void)slot; return r->ret; }
 static inline u64 call_frame(const struct callregs *r) { return r->frame; }
 
+/* call_argument is the nth register that arguments are in, and the first ones results. */
+static inline u64 call_argument(const struct callregs *r, u32 n)
+{
+	return n < 4 ? r->saved->x0[n] : n < 8 ? r->saved->x4[n - 4] : 0;
+}
+static inline u64 call_result(const struct callregs *r, u32 n) { return call_argument(r, n); }
+
+/* call_stack is where the arguments begin that are on the stack: at the caller's stack pointer, as the slot of a site
+   before the prologue is 16 bytes below it. */
+static inline u64 call_stack(u64 slot) { return slot + 16; }
+
+static inline void call_x87(u64 *w) { w[0] = w[1] = 0; }
+
 /* What the runtime does about some system calls. */
 enum { NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435 };
 

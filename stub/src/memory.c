@@ -1,0 +1,81 @@
+/* The program's memory, to which arguments point.
+
+   It can be anything: memory that is not there, or that another thread is unmapping. So the kernel reads it,
+   process_vm_readv of the process itself, which says how far it got, and never raises a signal. It reads
+   straight into the record. */
+#include "chunk.h"
+#include "memory.h"
+#include "sys.h"
+
+/* Nothing reads for this process: an emulator does not know how, a container forbids it, or a filter of its own may end
+   the process for asking. */
+static u32 unread;
+
+/* read_pages reads where nothing else does. That there is memory the kernel tells for each page (home.c), and nothing
+   tells whether it goes away meanwhile. */
+static u64 read_pages(void *to, u64 at, u64 n)
+{
+	u64 got = 0;
+	while (got < n) {
+		u64 a = at + got, k = 4096 - a % 4096;
+		if (sys(SYS_rt_sigprocmask, -1, a & -8UL, 0, 8, 0, 0) != -EINVAL_)
+			break;
+		if (k > n - got)
+			k = n - got;
+		memcpy((u8 *)to + got, (void *)a, k);
+		got += k;
+	}
+	return got;
+}
+
+/* read_program reads n bytes of the program's memory, which is process pid's, and returns how many there are. Two parts,
+   because the kernel reads none of a part of which it cannot read all. */
+hidden u64 read_program(u32 pid, void *to, u64 at, u64 n)
+{
+	u64 page = -at & 4095, first = page && page < n ? page : n;
+	u64 local[2] = { (u64)to, n }, from[4] = { at, first, at + first, n - first };
+	if (n == 0)
+		return 0;
+	if (load(&unread))
+		return read_pages(to, at, n);
+	i64 got = sys(SYS_process_vm_readv, pid, local, 1, from, first == n ? 1 : 2, 0);
+	if (got == -ENOSYS_ || got == -EPERM_) {
+		store(&unread, 1);
+		return read_pages(to, at, n);
+	}
+	return failed(got) ? 0 : (u64)got;
+}
+
+/* check_filter looks whether the process filters its system calls: no filter minds what the other way asks. */
+hidden void check_filter(void)
+{
+	enum { PR_GET_SECCOMP_ = 21 };
+	if (!load(&unread) && sys(SYS_prctl, PR_GET_SECCOMP_, 0, 0, 0, 0, 0) != 0)
+		store(&unread, 1);
+}
+
+/* write_data writes n bytes at an address, of want that there are, behind the record of a call, for which there is room.
+   It returns the payload's bytes, and in have how many were read. */
+hidden const u8 *write_data(struct control *c, u64 t, int text, u32 arg, u64 at, u64 n, u64 want, u64 *have)
+{
+	u64 words = (n + 7) / 8;
+	u64 *w = begin_record(c, t, FT_REC_DATA, (u32)(2 + words));
+	*have = 0;
+	if (!w)
+		return 0;
+	u8 *b = (u8 *)(w + 2);
+	u64 got = read_program(c->pid, b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
+	if (text) {
+		u64 k = 0;
+		while (k < got && b[k])
+			k++;
+		flags = FT_DATA_STRING | (k < got ? 0 : flags ? flags : FT_DATA_CUT);
+		got = k;
+	}
+	memset(b + got, 0, 8 * words - got);
+	w[0] = arg | flags << 16 | n << 32;
+	w[1] = at;
+	cut_record(c, w, (u32)(2 + (got + 7) / 8));
+	*have = got;
+	return b;
+}
