@@ -119,6 +119,7 @@ var mayImport = map[string][]string{
 	"internal/debs":            {},
 	"internal/runfile":         {},
 	"internal/sample":          {"trace"},
+	"internal/testbrowser":     {"internal/testtool"},
 	"internal/testtool":        {},
 	"session/internal/fixture": {"elfio", "arch", "patch", "record", "internal/runfile", "internal/testtool"},
 }

@@ -20,6 +20,7 @@ var mayStartGoroutines = map[string]string{
 	"cmd/fentry/view.go":               "waits; what net/http starts answers below a Guard (package view)",
 	"streams.go":                       "copies the program's streams",
 	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
+	"internal/testbrowser":             "is part of tests",
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",
 }

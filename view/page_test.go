@@ -10,8 +10,34 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/sample"
+	"github.com/fentry-dev/fentry/internal/testbrowser"
 	"github.com/fentry-dev/fentry/trace"
 )
+
+// A pageBrowser looks at the page.
+type pageBrowser struct {
+	*testbrowser.Browser
+	t *testing.T
+}
+
+func newBrowser(t *testing.T) pageBrowser { return pageBrowser{testbrowser.New(t), t} }
+
+// open shows an address and waits until the page is there with all that is visible.
+func (b pageBrowser) open(url string) {
+	b.t.Helper()
+	b.Open(url)
+	b.Wait("document.querySelector('html[data-ready=yes]')")
+	b.settle()
+}
+
+// settle waits until nothing is on its way.
+func (b pageBrowser) settle() {
+	b.t.Helper()
+	b.Eval("new Promise(r => setTimeout(r, 200))", nil)
+	b.Wait("document.getElementById('tracks').dataset.waiting === '0' && " +
+		"document.getElementById('body').getAttribute('aria-busy') !== 'true'")
+	b.Eval("new Promise(r => setTimeout(() => requestAnimationFrame(() => setTimeout(r, 0)), 150))", nil)
+}
 
 // servePage serves a trace, and returns the page's address.
 func servePage(t *testing.T, tr *trace.Trace) string {
@@ -70,12 +96,12 @@ func requests(t *testing.T) *trace.Trace {
 	})
 }
 
-// state is what the page's address says, by name.
-func (b *browser) fragment() url.Values {
+// fragment is what the page's address says, by name.
+func (b pageBrowser) fragment() url.Values {
 	b.t.Helper()
-	b.eval("new Promise(r => setTimeout(r, 200))", nil) // it is written when nothing has changed for a while
+	b.Eval("new Promise(r => setTimeout(r, 200))", nil) // it is written when nothing has changed for a while
 	var hash string
-	b.eval("location.hash.slice(1)", &hash)
+	b.Eval("location.hash.slice(1)", &hash)
 	values, err := url.ParseQuery(hash)
 	if err != nil {
 		b.t.Fatal(err)
@@ -84,7 +110,7 @@ func (b *browser) fragment() url.Values {
 }
 
 // visible is the time that the page shows.
-func (b *browser) visible() (from, to int64) {
+func (b pageBrowser) visible() (from, to int64) {
 	b.t.Helper()
 	if _, err := fmt.Sscanf(b.fragment().Get("view"), "%d,%d", &from, &to); err != nil {
 		b.t.Fatal(err)
@@ -93,9 +119,9 @@ func (b *browser) visible() (from, to int64) {
 }
 
 // still waits until a movement has ended.
-func (b *browser) still() {
+func (b pageBrowser) still() {
 	b.t.Helper()
-	b.eval("new Promise(r => setTimeout(r, 350))", nil)
+	b.Eval("new Promise(r => setTimeout(r, 350))", nil)
 	b.settle()
 }
 
@@ -105,89 +131,89 @@ func TestPage(t *testing.T) {
 	address := servePage(t, tr)
 	b := newBrowser(t)
 	b.open(address)
-	if s := b.text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "800") {
+	if s := b.Text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "800") {
 		t.Errorf("the table of functions shows\n%s", s)
 	}
 	first, last := b.visible()
-	b.screenshot("open")
+	b.Screenshot("open")
 
 	// Zoom and pan.
-	b.mouse("move", 700, 200)
-	b.key("w")
+	b.Mouse("move", 700, 200)
+	b.Key("w")
 	b.still()
 	from, to := b.visible()
 	if to-from >= last-first || from <= first {
 		t.Errorf("w: from %d..%d to %d..%d", first, last, from, to)
 	}
-	b.key("d")
+	b.Key("d")
 	b.still()
 	if f, _ := b.visible(); f <= from {
 		t.Errorf("d: %d, not behind %d", f, from)
 	}
-	b.key("a")
-	b.key("s")
+	b.Key("a")
+	b.Key("s")
 	b.still()
 
 	// Search.
-	b.key("/")
-	b.typeText("answer")
-	b.key("Enter")
+	b.Key("/")
+	b.Type("answer")
+	b.Key("Enter")
 	b.still()
 	if got := b.fragment(); !strings.HasSuffix(got.Get("call"), ",answer") || got.Get("search") != "answer" {
 		t.Errorf("searching has found %v", got)
 	}
 	one := b.fragment().Get("call")
-	b.key("Enter")
+	b.Key("Enter")
 	b.still()
 	if two := b.fragment().Get("call"); two == one {
 		t.Error("the next match is the same")
 	}
-	b.screenshot("search")
-	b.eval("document.getElementById('query').value = ''; document.getElementById('query').dispatchEvent(new Event('input'))", nil)
-	b.key("Escape") // back to the timeline
-	b.key("Escape") // nothing is selected
+	b.Screenshot("search")
+	b.Eval("document.getElementById('query').value = ''; document.getElementById('query').dispatchEvent(new Event('input'))", nil)
+	b.Key("Escape") // back to the timeline
+	b.Key("Escape") // nothing is selected
 
 	// The slowest calls, and where they are.
-	b.key("3")
+	b.Key("3")
 	b.settle()
-	b.click("#body tbody tr:nth-child(4) .link") // behind serve, serve and idle
+	b.Click("#body tbody tr:nth-child(4) .link") // behind serve, serve and idle
 	b.still()
 	call := b.fragment()
 	if s := call.Get("call"); !strings.HasSuffix(s, ",handle") || !strings.HasPrefix(s, "1,1,") {
 		t.Errorf("the slowest call is %s", s)
 	}
-	b.screenshot("slowest")
-	b.key("5")
+	b.Screenshot("slowest")
+	b.Key("5")
 	b.settle()
-	if s := b.text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "serve") || !strings.Contains(s, "worker-1 8") {
+	if s := b.Text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "serve") || !strings.Contains(s, "worker-1 8") {
 		t.Errorf("the call is\n%s", s)
 	}
 
 	// A function with those around it.
-	b.key("4")
+	b.Key("4")
 	b.settle()
-	if s := b.text("#body"); !strings.Contains(s, "Called by") || !strings.Contains(s, "serve") || !strings.Contains(s, "parse") {
+	if s := b.Text("#body"); !strings.Contains(s, "Called by") || !strings.Contains(s, "serve") || !strings.Contains(s, "parse") {
 		t.Errorf("around handle there are\n%s", s)
 	}
-	b.key("Escape")
+	b.Key("Escape")
 
 	// A part of the time of one task, as a flame graph.
-	b.key("0")
+	b.Key("0")
 	b.still()
-	b.mouse("drag", 500, 110, 600, 115, 800, 112)
+	b.Mouse("drag", 500, 110, 600, 115, 800, 112)
 	b.settle()
-	b.key("2")
+	b.Key("2")
 	b.settle()
 	part := b.fragment()
 	if part.Get("range") == "" || part.Get("task") != "0" || part.Get("tab") != "flames" {
 		t.Errorf("a part is selected: %v", part)
 	}
-	b.screenshot("flames")
+	b.Screenshot("flames")
 
 	// The address restores all of it.
 	var link string
-	b.eval("location.href", &link)
-	b.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+	b.Eval("location.href", &link)
+	b.Open("about:blank")
 	b.open(link)
 	again := b.fragment()
 	for name := range part {
@@ -195,18 +221,18 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s is %q behind the link, was %q", name, again.Get(name), part.Get(name))
 		}
 	}
-	if s := b.text("#chips"); s == "" {
+	if s := b.Text("#chips"); s == "" {
 		t.Error("the link has lost the selected time")
 	}
 
-	b.click("#theme")
-	b.key("1")
+	b.Click("#theme")
+	b.Key("1")
 	b.settle()
-	b.screenshot("dark")
-	if list := b.complaints(); len(list) > 0 {
+	b.Screenshot("dark")
+	if list := b.Complaints(); len(list) > 0 {
 		t.Errorf("the page complains:\n%s", strings.Join(list, "\n"))
 	}
-	for _, u := range b.asked() {
+	for _, u := range b.Asked() {
 		if !strings.HasPrefix(u, address) && u != "about:blank" {
 			t.Errorf("the page asks for %s", u)
 		}
@@ -239,33 +265,33 @@ func TestHostileNames(t *testing.T) {
 		"#tab=" + url.QueryEscape(bad) + "&view=" + url.QueryEscape(bad) + "&task=__proto__&search=" + url.QueryEscape(bad),
 		"#tab=flames&view=0,500,0&range=1,1e308", "#tab=slowest&view=NaN,Infinity", "#view=-1e300,1e300,-5&range=-1,5&call=9,9,9,9,9",
 	} {
-		b.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+		b.Open("about:blank")
 		b.open(address + fragment)
-		for x := 200.0; x < pageWidth; x += 97 { // what is shown beside the pointer
-			b.mouse("move", x, 62+x/12)
+		for x := 200.0; x < testbrowser.Width; x += 97 { // what is shown beside the pointer
+			b.Mouse("move", x, 62+x/12)
 		}
-		b.key("2")
+		b.Key("2")
 		b.settle()
-		b.key("n")
+		b.Key("n")
 		b.still()
 		var seen struct {
 			Hit   any
 			Alien int
 		}
-		b.eval(`({Hit: window.hit ?? null, Alien: document.querySelectorAll("img, b[onclick], iframe, object, a[href]").length +
+		b.Eval(`({Hit: window.hit ?? null, Alien: document.querySelectorAll("img, b[onclick], iframe, object, a[href]").length +
 			document.scripts.length - 1})`, &seen)
 		if seen.Hit != nil || seen.Alien != 0 {
 			t.Errorf("%s: a name has become more than text: %+v", fragment, seen)
 		}
 	}
-	b.screenshot("hostile")
-	if list := b.complaints(); len(list) > 0 {
+	b.Screenshot("hostile")
+	if list := b.Complaints(); len(list) > 0 {
 		t.Errorf("the page complains:\n%s", strings.Join(list, "\n"))
 	}
-	if !strings.Contains(b.text("#panel"), "onerror") {
-		b.key("1")
+	if !strings.Contains(b.Text("#panel"), "onerror") {
+		b.Key("1")
 		b.settle()
-		if s := b.text("#body"); !strings.Contains(s, "<img src=x onerror=") {
+		if s := b.Text("#body"); !strings.Contains(s, "<img src=x onerror=") {
 			t.Errorf("names are not shown as they are:\n%s", s)
 		}
 	}
@@ -276,14 +302,14 @@ func TestHostileNames(t *testing.T) {
 func TestAccessible(t *testing.T) {
 	address := servePage(t, requests(t))
 	b := newBrowser(t)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-reduced-motion", "value": "reduce"}}}, nil)
+	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-reduced-motion", "value": "reduce"}}}, nil)
 	for _, theme := range []string{"light", "dark"} {
-		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
+		b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
 			{"name": "prefers-reduced-motion", "value": "reduce"}, {"name": "prefers-color-scheme", "value": theme},
 		}}, nil)
 		b.open(address)
 		var low []string
-		b.eval(`(async () => {
+		b.Eval(`(async () => {
 			const colors = await import(location.pathname + "colors.js");
 			const g = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
 			const light = (color, on) => {
@@ -308,7 +334,7 @@ func TestAccessible(t *testing.T) {
 			t.Errorf("%s: contrast is too low: %s", theme, strings.Join(low, ", "))
 		}
 		var nameless []string
-		b.eval(`[...document.querySelectorAll("button, input, select, canvas, [role], [tabindex]")]
+		b.Eval(`[...document.querySelectorAll("button, input, select, canvas, [role], [tabindex]")]
 			.filter((e) => !(e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.innerText?.trim() || e.labels?.length || e.id === "status" || e.id === "search"))
 			.map((e) => e.outerHTML.slice(0, 100))`, &nameless)
 		if len(nameless) > 0 {
@@ -317,9 +343,9 @@ func TestAccessible(t *testing.T) {
 	}
 	// At once: the frame behind the key has it all.
 	from, _ := b.visible()
-	b.key("d")
+	b.Key("d")
 	var frames int
-	b.eval(`new Promise(async (done) => {
+	b.Eval(`new Promise(async (done) => {
 		const { state } = await import(location.pathname + "state.js");
 		const first = state.from;
 		let n = 0;
@@ -331,21 +357,21 @@ func TestAccessible(t *testing.T) {
 		t.Errorf("d moved from %d to %d, with %d more frames", from, to, frames)
 	}
 	// By keys alone: a call, the one inside of it, its page.
-	b.eval("document.getElementById('tracks').focus()", nil)
-	b.key("/")
-	b.typeText("handle")
-	b.key("Enter")
+	b.Eval("document.getElementById('tracks').focus()", nil)
+	b.Key("/")
+	b.Type("handle")
+	b.Key("Enter")
 	b.still()
-	b.key("Escape")
-	b.key("ArrowDown")
+	b.Key("Escape")
+	b.Key("ArrowDown")
 	b.settle()
 	if s := b.fragment().Get("call"); !strings.HasSuffix(s, ",parse") {
 		t.Errorf("inside of handle there is %q", s)
 	}
-	if s := b.text("#status"); !strings.Contains(s, "parse") {
+	if s := b.Text("#status"); !strings.Contains(s, "parse") {
 		t.Errorf("what is selected is not said: %q", s)
 	}
-	b.key("f")
+	b.Key("f")
 	b.still()
 	if from, to := b.visible(); to-from > 10_000 {
 		t.Errorf("f shows %d ns", to-from)

@@ -81,6 +81,7 @@ func TestClients(t *testing.T) {
 		{"perfetto", []string{"protoc"}, askProtoc},
 		{"ctf", []string{"babeltrace2"}, askBabeltrace},
 		{"csv", []string{"/usr/bin/python3"}, askPython},
+		{"chrome", []string{"chromium"}, askCatapult},
 	} {
 		t.Run(c.format, func(t *testing.T) {
 			t.Parallel()

@@ -1,4 +1,6 @@
-package view
+// Package testbrowser drives a browser in tests of what browsers show: it does what a person does, and sees what a person
+// sees.
+package testbrowser
 
 import (
 	"bufio"
@@ -17,10 +19,10 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
-// A browser is a headless Chromium, driven by the DevTools protocol over a pipe: JSON messages that end with a zero byte,
+// A Browser is a headless Chromium, driven by the DevTools protocol over a pipe: JSON messages that end with a zero byte,
 // in on descriptor 3 and out on 4. It needs no port, and no library.
-type browser struct {
-	t       *testing.T
+type Browser struct {
+	t       testing.TB
 	in      *os.File
 	session string
 
@@ -42,14 +44,17 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
+// The size of the page in pixels.
 const (
-	pageWidth  = 1400
-	pageHeight = 900
-	patience   = 60 * time.Second // of a loaded machine
+	Width  = 1400
+	Height = 900
 )
 
-// newBrowser starts a browser with one empty page.
-func newBrowser(t *testing.T) *browser {
+// patience is that with a loaded machine.
+const patience = 60 * time.Second
+
+// New starts a browser with one empty page.
+func New(t testing.TB) *Browser {
 	t.Helper()
 	path := testtool.Path(t, "chromium")
 	toR, toW, err := os.Pipe()
@@ -74,7 +79,7 @@ func newBrowser(t *testing.T) *browser {
 	}
 	toR.Close()
 	fromW.Close()
-	b := &browser{t: t, in: toW, answers: map[int]chan message{}, closed: make(chan struct{})}
+	b := &Browser{t: t, in: toW, answers: map[int]chan message{}, closed: make(chan struct{})}
 	go b.read(fromR)
 	t.Cleanup(func() {
 		b.send("Browser.close", nil)
@@ -93,22 +98,22 @@ func newBrowser(t *testing.T) *browser {
 	var target struct {
 		ID string `json:"targetId"`
 	}
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct {
 		Session string `json:"sessionId"`
 	}
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &attached)
+	b.Call("Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &attached)
 	b.session = attached.Session
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.call(domain+".enable", nil, nil)
+		b.Call(domain+".enable", nil, nil)
 	}
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{
-		"width": pageWidth, "height": pageHeight, "deviceScaleFactor": 1, "mobile": false,
+	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": Width, "height": Height, "deviceScaleFactor": 1, "mobile": false,
 	}, nil)
 	return b
 }
 
-func (b *browser) read(r *os.File) {
+func (b *Browser) read(r *os.File) {
 	defer close(b.closed)
 	in := bufio.NewReaderSize(r, 1<<20)
 	for {
@@ -130,7 +135,7 @@ func (b *browser) read(r *os.File) {
 	}
 }
 
-func (b *browser) send(method string, params any) chan message {
+func (b *Browser) send(method string, params any) chan message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last++
@@ -151,8 +156,8 @@ func (b *browser) send(method string, params any) chan message {
 	return answer
 }
 
-// call sends a command and waits for its result.
-func (b *browser) call(method string, params, result any) {
+// Call sends a command and waits for its result.
+func (b *Browser) Call(method string, params, result any) {
 	b.t.Helper()
 	select {
 	case m := <-b.send(method, params):
@@ -171,8 +176,8 @@ func (b *browser) call(method string, params, result any) {
 	}
 }
 
-// eval returns the value of an expression in the page, as JSON has it.
-func (b *browser) eval(expression string, result any) {
+// Eval returns the value of an expression in the page, as JSON has it.
+func (b *Browser) Eval(expression string, result any) {
 	b.t.Helper()
 	var r struct {
 		Result struct {
@@ -185,7 +190,7 @@ func (b *browser) eval(expression string, result any) {
 			} `json:"exception"`
 		} `json:"exceptionDetails"`
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	b.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
 	if r.Exception != nil {
 		b.t.Fatalf("%s: %s %s", expression, r.Exception.Text, r.Exception.Exception.Description)
 	}
@@ -196,42 +201,31 @@ func (b *browser) eval(expression string, result any) {
 	}
 }
 
-// wait waits until an expression is true.
-func (b *browser) wait(expression string) {
+// Wait waits until an expression is true.
+func (b *Browser) Wait(expression string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		var is bool
-		b.eval("Boolean("+expression+")", &is)
+		b.Eval("Boolean("+expression+")", &is)
 		if is {
 			return
 		}
 		if time.Now().After(end) {
 			var status string
-			b.eval("document.body.innerText", &status)
+			b.Eval("document.body.innerText", &status)
 			b.t.Fatalf("%s does not become true; the page says:\n%s", expression, status)
 		}
 	}
 }
 
-// open shows an address and waits until the page is there with all that is visible.
-func (b *browser) open(url string) {
+// Open shows an address.
+func (b *Browser) Open(url string) {
 	b.t.Helper()
-	b.call("Page.navigate", map[string]any{"url": url}, nil)
-	b.wait("document.querySelector('html[data-ready=yes]')")
-	b.settle()
+	b.Call("Page.navigate", map[string]any{"url": url}, nil)
 }
 
-// settle waits until nothing is on its way.
-func (b *browser) settle() {
-	b.t.Helper()
-	b.eval("new Promise(r => setTimeout(r, 200))", nil)
-	b.wait("document.getElementById('tracks').dataset.waiting === '0' && " +
-		"document.getElementById('body').getAttribute('aria-busy') !== 'true'")
-	b.eval("new Promise(r => setTimeout(() => requestAnimationFrame(() => setTimeout(r, 0)), 150))", nil)
-}
-
-// key presses a key: a character, or a name such as Enter or ArrowDown.
-func (b *browser) key(key string) {
+// Key presses a key: a character, or a name such as Enter or ArrowDown.
+func (b *Browser) Key(key string) {
 	b.t.Helper()
 	down := map[string]any{"type": "keyDown", "key": key}
 	switch {
@@ -242,20 +236,21 @@ func (b *browser) key(key string) {
 	case key == "Escape":
 		down["windowsVirtualKeyCode"] = 27
 	}
-	b.call("Input.dispatchKeyEvent", down, nil)
-	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key}, nil)
+	b.Call("Input.dispatchKeyEvent", down, nil)
+	b.Call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key}, nil)
 }
 
-func (b *browser) typeText(text string) {
+// Type types a text into what has the focus.
+func (b *Browser) Type(text string) {
 	b.t.Helper()
-	b.call("Input.insertText", map[string]any{"text": text}, nil)
+	b.Call("Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// mouse moves the mouse to the first place, and with more of them drags to the others.
-func (b *browser) mouse(kind string, x, y float64, more ...float64) {
+// Mouse moves the mouse to the first place, and with more of them drags to the others.
+func (b *Browser) Mouse(kind string, x, y float64, more ...float64) {
 	b.t.Helper()
 	one := func(what string, x, y float64, buttons int) {
-		b.call("Input.dispatchMouseEvent", map[string]any{
+		b.Call("Input.dispatchMouseEvent", map[string]any{
 			"type": what, "x": x, "y": y, "button": "left", "buttons": buttons, "clickCount": 1,
 		}, nil)
 	}
@@ -271,29 +266,29 @@ func (b *browser) mouse(kind string, x, y float64, more ...float64) {
 	one("mouseReleased", x, y, 0)
 }
 
-// click clicks the middle of an element.
-func (b *browser) click(selector string) {
+// Click clicks the middle of an element.
+func (b *Browser) Click(selector string) {
 	b.t.Helper()
 	var at struct{ X, Y float64 }
-	b.eval(fmt.Sprintf("(() => { const r = document.querySelector(%q).getBoundingClientRect(); "+
+	b.Eval(fmt.Sprintf("(() => { const r = document.querySelector(%q).getBoundingClientRect(); "+
 		"return {x: r.x + r.width / 2, y: r.y + r.height / 2} })()", selector), &at)
-	b.mouse("click", at.X, at.Y)
+	b.Mouse("click", at.X, at.Y)
 }
 
-// text returns the visible text of an element.
-func (b *browser) text(selector string) (s string) {
+// Text returns the visible text of an element.
+func (b *Browser) Text(selector string) (s string) {
 	b.t.Helper()
-	b.eval(fmt.Sprintf("document.querySelector(%q).innerText", selector), &s)
+	b.Eval(fmt.Sprintf("document.querySelector(%q).innerText", selector), &s)
 	return s
 }
 
-// screenshot keeps a picture of the page where FENTRY_SCREENSHOTS says, and returns it.
-func (b *browser) screenshot(name string) []byte {
+// Screenshot keeps a picture of the page where FENTRY_SCREENSHOTS says, and returns it.
+func (b *Browser) Screenshot(name string) []byte {
 	b.t.Helper()
 	var r struct {
 		Data string `json:"data"`
 	}
-	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &r)
+	b.Call("Page.captureScreenshot", map[string]any{"format": "png"}, &r)
 	png, err := base64.StdEncoding.DecodeString(r.Data)
 	if err != nil {
 		b.t.Fatal(err)
@@ -306,9 +301,9 @@ func (b *browser) screenshot(name string) []byte {
 	return png
 }
 
-// complaints are what the page, or the browser on its behalf, has complained of: errors of scripts, violations of its
+// Complaints are what the page, or the browser on its behalf, has complained of: errors of scripts, violations of its
 // policy, answers that are errors.
-func (b *browser) complaints() (list []string) {
+func (b *Browser) Complaints() (list []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.events {
@@ -322,8 +317,8 @@ func (b *browser) complaints() (list []string) {
 	return list
 }
 
-// asked are the addresses that the page has asked for.
-func (b *browser) asked() (list []string) {
+// Asked are the addresses that the page has asked for.
+func (b *Browser) Asked() (list []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.events {
