@@ -61,6 +61,8 @@ type Options struct {
 	Buffer int64
 	// Policy says what to do while the buffer is full; 0: the program waits.
 	Policy trace.Policy
+	// Flight makes the run a flight recorder, which needs trace.PolicyOverwrite; nil: it is none.
+	Flight *session.Flight
 	// NoInherit leaves programs alone that traced ones execute, unless fentry has patched them. Otherwise they are traced
 	// like the program itself, where ptrace can be used and the trace holds events, not counts.
 	NoInherit bool
@@ -168,7 +170,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	r := run{p: p, o: o}
 	so := session.Options{
 		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir,
-		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, NoPtrace: o.NoPtrace, Emulator: o.Emulator,
+		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, NoPtrace: o.NoPtrace, Emulator: o.Emulator,
 		Profile: o.Plan.Tracer.ChunkSize() != 0, ChunkSize: o.Plan.Tracer.ChunkSize(), Info: o.Info, Logf: o.Logf,
 		Prepare: r.memory, Symbols: r.symbols,
 	}

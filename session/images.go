@@ -90,12 +90,14 @@ func (s *session) symbols() {
 			return
 		}
 		if s.o.Symbols == nil {
+			s.named.Add(1)
 			continue
 		}
 		if !s.foreign() { // else it is the emulator's
 			im.exe = s.exes.take(im.ID)
 		}
 		err := s.dir.WriteSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
+		s.named.Add(1)
 		select {
 		case <-s.end.giveUp:
 			return

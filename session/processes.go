@@ -328,7 +328,6 @@ func (ps *processes) end(recorded map[int]bool, leader int, status syscall.WaitS
 	<-ps.done
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var out []trace.InfoProcess
 	for _, p := range ps.list {
 		if ps.live[p.PID] == p && p.fd >= 0 && readable(p.fd) {
 			ps.ended(p)
@@ -340,8 +339,23 @@ func (ps *processes) end(recorded map[int]bool, leader int, status syscall.WaitS
 			p.tell(status, trace.ExitWaited)
 			over = false // a later one has the id again
 		}
+	}
+	return ps.those(recorded)
+}
+
+// now returns what is known of the processes that have recorded something.
+func (ps *processes) now(recorded map[int]bool) []trace.InfoProcess {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.those(recorded)
+}
+
+func (ps *processes) those(recorded map[int]bool) (out []trace.InfoProcess) {
+	for _, p := range ps.list {
 		if recorded[p.PID] {
 			out = append(out, p.InfoProcess)
+			last := &out[len(out)-1]
+			last.Titles = slices.Clone(last.Titles)
 		}
 	}
 	return out

@@ -56,6 +56,9 @@ type session struct {
 	images  map[trace.ImageID]trace.Image // that have announced themselves
 	queue   []Image
 	noMore  bool
+	named   atomic.Int64 // images whose symbols are written, or have none
+
+	flight *flight // nil: it is none
 
 	end     ending
 	partial bool // what should be in the trace has been given up, and may still be at work
@@ -95,6 +98,9 @@ func (s *session) defaults() error {
 	}
 	if s.o.Buffer == 0 {
 		s.o.Buffer = DefaultBuffer
+	}
+	if s.o.Flight != nil && (s.o.Policy != trace.PolicyOverwrite || s.o.Profile) {
+		return errors.New("a flight recorder keeps the newest events: it needs PolicyOverwrite, and a tracer of events")
 	}
 	if s.o.WorkDir != "" && !filepath.IsAbs(s.o.Path) {
 		return fmt.Errorf("%s: a relative path to be run in %s", s.o.Path, s.o.WorkDir)
@@ -212,7 +218,8 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	}
 	// Removing a large older trace takes its time.
 	var late sync.WaitGroup
-	if planned {
+	kept := planned && !s.conditional()
+	if kept {
 		late.Go(s.dir.Commit)
 	}
 	s.info.PID = st.PID
@@ -222,6 +229,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 		s.logf("%v", err)
 	}
 	late.Go(s.symbols)
+	s.startFlight()
 
 	s.wait(ctx, st, began)
 	s.end.winding.Store(true)
@@ -231,6 +239,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 
 	s.rest()
 	s.finish()
+	s.endFlight()
 	index.end()
 	if s.processes != nil {
 		s.info.Processes = s.processes.end(s.drain.PIDs(), st.PID, s.res.Status, s.res.Ended)
@@ -244,12 +253,14 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 		s.logf("interrupted: symbols of the traced programs are left out")
 	}
 	s.interruptible(index.wait)
-	if s.res.Empty = !planned && s.nothing(); s.res.Empty {
+	s.res.Empty = !planned && s.nothing()
+	s.res.Unwanted = !s.res.Empty && s.conditional() && s.res.Ended && !s.o.Flight.Keep(s.res.Status)
+	if s.res.Empty || s.res.Unwanted {
 		s.dir.Rollback()
 		return
 	}
-	if !planned {
-		s.dir.Commit() // a program that it started was traced
+	if !kept {
+		s.dir.Commit() // a program that it started was traced, or it is to be kept after all
 	}
 	s.endInfo()
 }

@@ -44,6 +44,8 @@ type Options struct {
 	Buffer int64
 	// Policy says what the program's runtime does if no chunk is free.
 	Policy trace.Policy
+	// Flight makes the session a flight recorder; nil: it is none.
+	Flight *Flight
 	// Profile means that the runtime keeps counts, and perhaps times, instead of a stream of events. It maps the events file
 	// itself, and there is no pool.
 	Profile bool
@@ -138,7 +140,10 @@ type Result struct {
 	Dir         string // final path of the trace directory; "" if it has been removed, or Empty
 	// Empty: the program ran untraced, and started no program that was traced. No trace is made, and an existing one
 	// stays where it is.
-	Empty      bool
+	Empty bool
+	// Unwanted: what there was when the program had ended was not to be kept ([Flight]).Keep. No trace is made.
+	Unwanted   bool
+	Dumps      []Dump // what a flight recorder wrote meanwhile, and could not write
 	Injected   bool   // the program was traced by ptrace at its exec stop
 	Copied     bool   // a patched copy was run
 	Way        string // how the program was traced and why so, for people

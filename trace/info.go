@@ -67,8 +67,19 @@ type Info struct {
 	Totals Totals     `json:"totals"`
 	// Lost is the number of events that were lost, with every reason.
 	Lost uint64 `json:"lost"`
+	// Dump says why the trace was written while the program ran; nil: it was written at the end.
+	Dump *InfoDump `json:"dump,omitempty"`
 	// Switches says how it is known when threads were off a processor; nil: the recorder did not ask.
 	Switches *InfoSwitches `json:"switches,omitempty"`
+}
+
+// InfoDump is what a flight recorder says of a trace that it wrote while the program ran.
+type InfoDump struct {
+	Cause string `json:"cause"`
+	// Asked is how much of the time before was asked for; 0: all that there was.
+	Asked time.Duration `json:"asked_ns,omitempty"`
+	// Whole is the time before it of which nothing is missing; 0: all, since the recording began.
+	Whole time.Duration `json:"whole_ns,omitempty"`
 }
 
 // InfoSwitches says how it is known when threads were off a processor.

@@ -110,18 +110,21 @@ type infoTrace struct {
 	Duration   int64      `json:"duration_ns,omitempty"`
 	ExitStatus *int       `json:"exit_status,omitempty"`
 	Signal     int        `json:"signal,omitempty"`
-	Host       string     `json:"host,omitempty"`
-	Kernel     string     `json:"kernel,omitempty"`
-	Machine    string     `json:"machine,omitempty"`
-	CPU        string     `json:"cpu,omitempty"`
-	CPUs       int        `json:"cpus,omitempty"`
-	ClockHz    float64    `json:"clock_hz"`
-	ClockFrom  string     `json:"clock_source"`
-	Clock      string     `json:"clock,omitempty"` // none: events are numbered
-	Switches   *infoWaits `json:"switches"`        // null: they would mean nothing
-	Bytes      int64      `json:"bytes"`
-	Chunks     int        `json:"chunks"`
-	Events     uint64     `json:"events,omitempty"`
+
+	Dump *trace.InfoDump `json:"dump,omitempty"` // a flight recorder wrote it while the program ran
+
+	Host      string     `json:"host,omitempty"`
+	Kernel    string     `json:"kernel,omitempty"`
+	Machine   string     `json:"machine,omitempty"`
+	CPU       string     `json:"cpu,omitempty"`
+	CPUs      int        `json:"cpus,omitempty"`
+	ClockHz   float64    `json:"clock_hz"`
+	ClockFrom string     `json:"clock_source"`
+	Clock     string     `json:"clock,omitempty"` // none: events are numbered
+	Switches  *infoWaits `json:"switches"`        // null: they would mean nothing
+	Bytes     int64      `json:"bytes"`
+	Chunks    int        `json:"chunks"`
+	Events    uint64     `json:"events,omitempty"`
 	infoLosses
 	SwitchedOff []infoOff `json:"switched_off,omitempty"`
 
@@ -169,6 +172,7 @@ func traceInfo(t *trace.Trace) *infoTrace {
 	if i := t.Info; i != nil {
 		in.Writer, in.Command, in.Cwd, in.Options, in.Tracer = i.Writer, i.Command, i.Dir, i.Options, i.Tracer
 		in.Duration, in.Signal, in.Events = int64(i.Duration), i.Signal, i.Totals.Events
+		in.Dump = i.Dump
 		in.Host, in.Kernel, in.Machine, in.CPU, in.CPUs = i.Host, i.Kernel, i.Machine, i.CPU, i.CPUs
 		if !i.Start.IsZero() {
 			in.Start = &i.Start
@@ -212,6 +216,8 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	switch {
 	case in.Signal != 0:
 		f.field("ended by", fmt.Sprintf("signal %d (%s)", in.Signal, syscall.Signal(in.Signal)))
+	case in.Dump != nil:
+		f.field("written", dumpText(in.Dump))
 	case in.ExitStatus != nil:
 		f.field("exit status", fmt.Sprint(*in.ExitStatus))
 	}

@@ -37,6 +37,7 @@ type recordCmd struct {
 	out      string
 	buffer   string
 	policy   string
+	flight   flightFlags
 	noPtrace bool
 	overhead overheadFlag
 	emulator string
@@ -81,6 +82,11 @@ automatically (qemu-aarch64, with the libraries of Debian's cross compilers or
 those below $QEMU_LD_PREFIX). The emulator is given a copy of the program with
 the tracer in it.
 
+With --flight, fentry is a flight recorder: tracing costs the same, and the
+newest events stay in memory. They are written when the program has ended, or
+only if it ended as --dump-on says; and to DIR.1, DIR.2 and so on each time
+fentry gets the signal SIGUSR2, while the program goes on.
+
 Options go before PROGRAM: everything after it belongs to the program. The exit
 status is the program's; a signal that kills it kills fentry too. If the program
 could not be run, the status is 127 if it was not found, 126 if it is not
@@ -111,6 +117,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --clock none ./prog           nesting and order, no times
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
+  fentry record --flight 64M --dump-on signal --dump-on exit!=0 ./server   ... if it ends badly; pkill -USR2 fentry: now
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -127,6 +134,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.StringVarP(&c.buffer, "buffer", "b", "64M", "buffer events on their way to disk in `SIZE` of memory, with K, M or G")
 	f.StringVar(&c.policy, "policy", "block", "use `POLICY` when the disk is too slow: "+
 		"block (the program waits), drop (events are lost and counted) or overwrite (only the newest are kept)")
+	c.flight.add(cmd)
 	f.Var(&c.overhead, "overhead", "let tracing add at most `PERCENT` to the time that the program takes without, by "+
 		"switching off functions that are called too often for what they tell; no: keep all; @FILE: keep all but those "+
 		"that FILE lists, as info --switched-off writes it (default: 50 for programs that no compiler has prepared, if "+
@@ -178,6 +186,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if o.Buffer, err = parseSize(c.buffer); err != nil {
 		return usagef(cmd, "--buffer: %v", err)
 	}
+	if err := c.flight.apply(cmd, &o); err != nil {
+		return err
+	}
 	if o.Emulator, err = c.emulatorWords(cmd); err != nil {
 		return err
 	}
@@ -210,9 +221,12 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	c.libraries(a, res, opts)
 	c.executed(a, res, opts)
-	if res.Empty {
+	switch {
+	case res.Empty:
 		reportNothing(a, o.Dir)
-	} else {
+	case res.Unwanted:
+		reportUnwanted(a, &res.Result, c.flight.on)
+	default:
 		c.summary(a, &res.Result)
 	}
 	if res.Ended {
@@ -285,14 +299,15 @@ func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
 func (c *recordCmd) given(cmd *cobra.Command) []string {
 	var opts []string
 	fs := cmd.Flags()
-	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger", "argument", "retval"} {
+	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger", "argument",
+		"retval", "dump-on"} {
 		vals, _ := fs.GetStringArray(name)
 		for _, v := range vals {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches",
-		"no-inherit", "no-ptrace", "args", "emulator", "plain", "libcalls", "syscalls", "overhead"} {
+		"no-inherit", "no-ptrace", "args", "emulator", "plain", "libcalls", "syscalls", "overhead", "flight"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,12 @@ type Drainer struct {
 
 	Adapt *Adapt // nil: nothing is switched off
 
-	stop   atomic.Bool
+	stop    atomic.Bool
+	mu      sync.Mutex
+	running bool // guarded by mu
+
+	asks   chan func()   // for the goroutine that drains
+	over   chan struct{} // closed when it does not any more
 	batch  []claim
 	held   []held               // oldest first
 	newest map[pool.Task]uint32 // number of the newest chunk of a task in a round
@@ -64,6 +70,8 @@ type claim struct {
 	used   int // bytes, header included
 	events uint64
 }
+
+func (c *claim) number() uint32 { return le.Uint32(c.head[format.CNumber:]) }
 
 // Counts is what a drainer has done.
 type Counts struct {
@@ -106,8 +114,19 @@ func (d *Drainer) PIDs() map[int]bool {
 // Fail ends the writing for good.
 func (d *Drainer) Fail(err error) { d.w.fail(err, nil, 0) }
 
-// Close ends the list of chunks. The events file is its maker's.
-func (d *Drainer) Close() { d.w.close() }
+// Close ends the list of chunks, and Do. The events file is its maker's. Run must have returned.
+func (d *Drainer) Close() {
+	d.End()
+	d.w.close()
+}
+
+// End ends Do: Run has returned, and is not called again.
+func (d *Drainer) End() {
+	if !d.final {
+		d.final = true
+		close(d.over)
+	}
+}
 
 // batchBytes is how much is written at once: large enough for the file system to
 // use large folios, small enough to be in the second-level cache when it is
@@ -126,6 +145,7 @@ func New(p *pool.Pool, w *File, policy trace.Policy, live *Liveness) *Drainer {
 	d := &Drainer{
 		p: p, w: w, policy: policy, live: live,
 		tasks: make(map[pool.Task]uint64), pids: make(map[uint32]bool), newest: make(map[pool.Task]uint32),
+		asks: make(chan func(), 1), over: make(chan struct{}),
 	}
 	// While events flow, the drainer sleeps for a time in which one task, at its
 	// fastest, fills a small part of the pool, and takes what has come since in
@@ -139,9 +159,16 @@ func New(p *pool.Pool, w *File, policy trace.Policy, live *Liveness) *Drainer {
 
 // Run drains until Stop.
 func (d *Drainer) Run() {
+	d.run(true)
+	defer d.run(false)
 	filled := d.p.Word(format.HFilled)
 	for !d.stop.Load() {
 		val := filled.Load()
+		select {
+		case f := <-d.asks:
+			f()
+		default:
+		}
 		if d.Adapt != nil {
 			d.Adapt.Meter.Tick(clock.Read())
 		}
@@ -187,6 +214,9 @@ func (d *Drainer) round(all bool) int {
 			newest, ok := d.newest[pool.TaskOf(b)]
 			return ok && le.Uint32(b[format.CNumber:]) < newest
 		})
+	}
+	if d.policy == trace.PolicyOverwrite {
+		d.leaveOld()
 	}
 	d.flush()
 	if keep {

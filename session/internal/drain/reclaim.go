@@ -57,6 +57,32 @@ func (d *Drainer) makeRoomAmong(from, to, free int) (freed int) {
 	return freed
 }
 
+// leaveOld takes chunks of events out of the batch, which holds all there are, behind which chunks of their task have
+// been used again: a task's first chunk is a small one, which nobody has needed since. Of the calls that are open at its
+// end nobody knows how they went on, so it would only mislead.
+func (d *Drainer) leaveOld() {
+	slices.SortStableFunc(d.batch, func(a, b claim) int { return cmp.Compare(b.number(), a.number()) })
+	oldest := make(map[pool.Task]uint32) // that is kept
+	freed := 0
+	d.batch = slices.DeleteFunc(d.batch, func(c claim) bool {
+		if c.head.Kind() != trace.ChunkEvents {
+			return false
+		}
+		id := c.head.Task()
+		if next, ok := oldest[id]; ok && c.number()+1 != next {
+			d.stats.Overwrote += c.events
+			d.p.Release(c.chunk, c.used)
+			freed++
+			return true
+		}
+		oldest[id] = c.number()
+		return false
+	})
+	if freed > 0 {
+		d.p.Announce(freed)
+	}
+}
+
 // askAtOnce is how many tasks are asked at a time whether they live. With tens of
 // thousands, asking all of them takes longer than chunks take to fill.
 const askAtOnce = 1024
@@ -148,7 +174,7 @@ func (d *Drainer) endThreads(gone []owner) {
 // Last drains everything when no traced process is left, or none records any
 // more: full chunks, and what there is in owned ones.
 func (d *Drainer) Last(all bool) {
-	d.final = true
+	d.End()
 	gone, _ := d.owners(0, math.MaxInt)
 	if !all {
 		gone = d.live.dead(gone)
@@ -167,8 +193,7 @@ func (d *Drainer) Last(all bool) {
 		if d.p.State(i).Load() != format.StateOwned || pool.AtomicMagic(d.p.Chunk(i)) != format.ChunkMagic {
 			continue
 		}
-		b := slices.Clone(d.p.Chunk(i))
-		le.PutUint32(b[format.CSize:], 0)
+		b := pool.Written(d.p.Chunk(i))
 		if used := pool.Seal(b); used > format.ChunkHeader && le.Uint16(b[format.CKind:]) == uint16(trace.ChunkEvents) {
 			c := claim{chunk: len(copied), head: pool.HeaderOf(b, used), used: used}
 			d.saw(&c.head)

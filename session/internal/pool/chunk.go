@@ -82,6 +82,33 @@ func EndThread(b []byte, counter uint64) {
 	le.PutUint64(b[at+16:], head(format.Record{Type: format.RecThreadEnd}))
 }
 
+// Written copies a chunk that its task is writing to, as far as it is whole: up to the first slot that is not written
+// or record that is open. The words are read one after the other, because the task goes on: if one were read before
+// another that is in front of it, the copy could have the first and not the second.
+func Written(b []byte) []byte {
+	out := make([]byte, format.ChunkHeader, len(b))
+	copy(out, b)
+	word := func(at int) uint64 { return (*atomic.Uint64)(unsafe.Pointer(&b[at])).Load() }
+	for at := format.ChunkHeader; at+8 <= len(b); {
+		w := word(at)
+		words := 1
+		if r, ok := format.ParseRecord(uint32(w >> 32)); ok {
+			if words += r.Words; r.Open || at+8*words > len(b) {
+				break
+			}
+		} else if w == 0 {
+			break
+		}
+		out = le.AppendUint64(out, w)
+		for i := 1; i < words; i++ {
+			out = le.AppendUint64(out, word(at+8*i))
+		}
+		at += 8 * words
+	}
+	le.PutUint32(out[format.CSize:], uint32(len(out)))
+	return out
+}
+
 // CountEvents counts entries and exits: words that are neither holes nor records
 // with their payload, and the begins and ends of system calls. hole is the offset of the first slot
 // that is reserved and not written, -1: there is none. Nearly all words are events,

@@ -87,6 +87,19 @@ func (d *Dir) WriteSymbols(id trace.ImageID, body func(io.Writer) error) error {
 		func(f *os.File) error { return body(f) }))
 }
 
+// CopyFile copies a file of another trace.
+func (d *Dir) CopyFile(from *Dir, name string) error {
+	in, err := from.dir.Open(name)
+	if err != nil {
+		return from.named(err)
+	}
+	defer in.Close()
+	return d.named(atomicfile.WriteIn(d.dir, name, own, func(f *os.File) error {
+		_, err := io.Copy(f, in)
+		return err
+	}))
+}
+
 // named puts the name that the directory has now into an error, in front.
 func (d *Dir) named(err error) error {
 	if err == nil {

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// flightFlags make record a flight recorder.
+type flightFlags struct {
+	size string
+	on   []string
+}
+
+// endings are the values of --dump-on, and which ends of a program they mean.
+var endings = []struct {
+	name  string
+	means func(syscall.WaitStatus) bool
+}{
+	{"exit", func(syscall.WaitStatus) bool { return true }},
+	{"exit!=0", func(s syscall.WaitStatus) bool { return s.Exited() && s.ExitStatus() != 0 }},
+	{"signal", syscall.WaitStatus.Signaled},
+}
+
+func endingNames() []string {
+	var names []string
+	for _, e := range endings {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+func (c *flightFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.size, "flight", "", "keep the newest `SIZE` of events in memory and write them when the program has "+
+		"ended, or, while it runs, to DIR.1, DIR.2 ... when fentry gets SIGUSR2")
+	f.StringArrayVar(&c.on, "dump-on", nil, "with --flight: write what there is at the end only for a `CAUSE`: "+
+		strings.Join(endingNames(), ", ")+" (repeatable)")
+	cmd.RegisterFlagCompletionFunc("dump-on", cobra.FixedCompletions(endingNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// apply sets what the flags say.
+func (c *flightFlags) apply(cmd *cobra.Command, o *fentry.Options) (err error) {
+	if c.size == "" {
+		if len(c.on) > 0 {
+			return usagef(cmd, "--dump-on is for --flight SIZE")
+		}
+		return nil
+	}
+	for _, name := range []string{"policy", "buffer"} {
+		if cmd.Flags().Changed(name) {
+			return usagef(cmd, "--flight and --%s are mutually exclusive", name)
+		}
+	}
+	if o.Plan.Tracer.ChunkSize() != 0 {
+		return usagef(cmd, "--flight: the %v tracer records no events", o.Plan.Tracer)
+	}
+	if o.Buffer, err = parseSize(c.size); err != nil {
+		return usagef(cmd, "--flight: %v", err)
+	}
+	o.Policy, o.Flight = trace.PolicyOverwrite, &session.Flight{}
+	if len(c.on) == 0 {
+		return nil
+	}
+	var causes []func(syscall.WaitStatus) bool
+	for _, name := range c.on {
+		found := false
+		for _, e := range endings {
+			if found = e.name == name; found {
+				causes = append(causes, e.means)
+				break
+			}
+		}
+		if !found {
+			return usagef(cmd, "--dump-on: no cause %q; there are %s", name, strings.Join(endingNames(), ", "))
+		}
+	}
+	o.Flight.Keep = func(s syscall.WaitStatus) bool {
+		return slices.ContainsFunc(causes, func(means func(syscall.WaitStatus) bool) bool { return means(s) })
+	}
+	return nil
+}
+
+// reportUnwanted says why a flight recorder wrote no trace at the end.
+func reportUnwanted(a *app, r *session.Result, on []string) {
+	a.sayf("[ fentry: %s, not written: the program ended with status %d (--dump-on %s) ]",
+		plural(r.Events, "event", "events"), r.Status.ExitStatus(), strings.Join(on, ", "))
+}
+
+// dumpText is what info says of a dump.
+func dumpText(d *trace.InfoDump) string {
+	s := "while the program ran, for " + d.Cause
+	if d.Asked > 0 {
+		s += fmt.Sprintf(", the last %v", d.Asked)
+	}
+	if d.Whole > 0 {
+		s += fmt.Sprintf("; whole for the last %v", d.Whole)
+	}
+	return s
+}

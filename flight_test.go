@@ -1,0 +1,193 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// flightProgram has three threads that always do the same, and a fourth that sleeps in a call, until its input ends.
+// Then it ends as its argument says. It says when all have done something.
+const flightProgram = `
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static volatile int over;
+__attribute__((noinline)) void leaf(void) { __asm__ volatile(""); }
+__attribute__((noinline)) void inner(void) { leaf(); leaf(); __asm__ volatile(""); }
+__attribute__((noinline)) void step(void) { inner(); leaf(); __asm__ volatile(""); }
+__attribute__((noinline)) void doze(void) { while (!over) usleep(1000); }
+
+static volatile long done[3];
+static void *work(void *arg) { while (!over) { step(); ++*(volatile long *)arg; } return arg; }
+static void *idle(void *arg) { doze(); return arg; }
+
+int main(int argc, char **argv)
+{
+	pthread_t t[4];
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], 0, i < 3 ? work : idle, i < 3 ? (void *)&done[i] : 0);
+	while (done[0] < 10000 || done[1] < 10000 || done[2] < 10000)
+		usleep(1000);
+	puts("ready");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+	over = 1;
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], 0);
+	if (argc > 1 && atoi(argv[1]) < 0)
+		raise(-atoi(argv[1]));
+	return argc > 1 ? atoi(argv[1]) : 0;
+}
+`
+
+// ask asks for a dump and returns it.
+func ask(t *testing.T, dumps chan<- session.DumpRequest, cause string, last time.Duration) session.Dump {
+	t.Helper()
+	done := make(chan session.Dump, 1)
+	dumps <- session.DumpRequest{Cause: cause, Last: last, Done: done}
+	select {
+	case d := <-done:
+		if d.Err != nil {
+			t.Fatal(d.Err)
+		}
+		return d
+	case <-time.After(time.Minute):
+		t.Fatal("no dump")
+	}
+	panic("not reached")
+}
+
+// checkWhole checks that the threads of a dump, from their first event on, did what the program does, without a gap.
+func checkWhole(t *testing.T, dir string) (steps int, first map[int]int64) {
+	t.Helper()
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if len(tr.Problems) > 0 || tr.Unknown > 0 || tr.Info == nil || uint64(tr.Chunks) != tr.Info.Totals.Chunks {
+		t.Errorf("%s: %v, %d chunks unknown, %d in all, info %+v", dir, tr.Problems, tr.Unknown, tr.Chunks, tr.Info)
+	}
+	const period = "step inner leaf /leaf leaf /leaf /inner leaf /leaf /step"
+	first = map[int]int64{}
+	var did strings.Builder
+	for _, k := range tr.Tasks {
+		did.Reset()
+		err := tr.Walk(trace.WalkOptions{Tasks: []*trace.Task{k}}, func(ev *trace.Event) error {
+			name := tr.Name(ev.Func)
+			if ev.Kind != trace.Entry && ev.Kind != trace.Exit || !strings.Contains(period, name) {
+				if ev.Kind == trace.Unwound {
+					t.Errorf("%s: %v of %s", dir, ev.Kind, name)
+				}
+				return nil
+			}
+			if did.Len() == 0 {
+				first[k.TID] = ev.Time
+			}
+			if ev.Kind == trace.Exit {
+				did.WriteByte('/')
+			}
+			did.WriteString(name + " ")
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Fields(did.String())
+		if k.Gaps > 1 || len(words) == 0 { // a gap in front of the oldest that there was
+			if k.Gaps > 1 {
+				t.Errorf("%s: thread %d has %d gaps", dir, k.TID, k.Gaps)
+			}
+			continue
+		}
+		at, all := 0, strings.Fields(period)
+		if i := slices.Index(words, "step"); i >= 0 {
+			at = (len(all) - i%len(all)) % len(all)
+		}
+		for i, w := range words {
+			if w != all[(at+i)%len(all)] {
+				t.Errorf("%s: thread %d: %s, want %s, at %d of %d", dir, k.TID, w, all[(at+i)%len(all)], i, len(words))
+				break
+			}
+			if w == "/step" {
+				steps++
+			}
+		}
+	}
+	return steps, first
+}
+
+// TestFlight: dumps of a program that goes on are whole, as far as they say, and it is kept at the end what was asked
+// for.
+func TestFlight(t *testing.T) {
+	program := testtool.Compile(t, "flight", flightProgram, "-O2", "-pthread", "-fpatchable-function-entry=5")
+	for _, tt := range []struct {
+		name, argument string
+		keep           bool
+	}{
+		{"ends well", "0", false}, {"fails", "3", true}, {"is killed", "-9", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dumps := make(chan session.DumpRequest)
+			o := options(t)
+			o.Policy, o.Buffer = trace.PolicyOverwrite, 4<<20
+			o.Flight = &session.Flight{Dumps: dumps, Keep: func(s syscall.WaitStatus) bool { return s != 0 }}
+			in, w := io.Pipe()
+			ready, stdout := io.Pipe()
+			cmd := exec.Command(program, tt.argument)
+			cmd.Stdin, cmd.Stdout = in, stdout
+			type result struct {
+				res *fentry.Result
+				err error
+			}
+			ended := make(chan result, 1)
+			go func() {
+				res, err := fentry.Run(context.Background(), cmd, o)
+				ended <- result{res, err}
+			}()
+			if _, err := ready.Read(make([]byte, 6)); err != nil {
+				t.Fatal(err)
+			}
+			for i, last := range []time.Duration{0, time.Microsecond, 0} {
+				d := ask(t, dumps, "test", last)
+				if want := o.Dir + "." + string(rune('1'+i)); d.Dir != want || d.Events == 0 || d.Asked != last {
+					t.Errorf("%+v, want %s", d, want)
+				}
+				steps, _ := checkWhole(t, d.Dir)
+				if last == 0 && steps < 1000 {
+					t.Errorf("%s: %d calls of step", d.Dir, steps)
+				}
+			}
+			w.Close()
+			r := <-ended
+			if r.res == nil || len(r.res.Dumps) != 3 || r.res.Unwanted == tt.keep || r.res.WriteError != nil {
+				t.Fatalf("%+v, %v", r.res, r.err)
+			}
+			old, err := trace.Open(o.Dir)
+			if (err == nil) != tt.keep {
+				t.Fatalf("%s: %v", o.Dir, err)
+			}
+			if tt.keep {
+				old.Close()
+				checkWhole(t, o.Dir)
+			}
+		})
+	}
+}
