@@ -83,7 +83,7 @@ func (c *Capture) ParamName(i int) string {
 // bytes returns a value's own bytes, false if they were not captured.
 func (v *Value) bytes(words []uint64) ([]byte, bool) {
 	if v.Words <= 0 || v.Word < 0 || v.Words > MaxWords || v.Word+v.Words > len(words) {
-		return nil, v.Type != nil && v.Type.Size == 0 && v.Type.Kind != Unknown
+		return nil, v.Type != nil && (v.Type.Size == 0 || v.Type.Empty) && v.Type.Kind != Unknown
 	}
 	stride := 8
 	if v.Stride > 0 && v.Stride < 8 {

@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,5 +130,45 @@ unfinished g
 unfinished f`
 	if got := capturedText(t, tr); got != want {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestReportValues: calls are counted by an argument, or by the result, also where they are nested.
+func TestReportValues(t *testing.T) {
+	tr := capturedTrace(t, func(k *TaskWriter) {
+		k.EnterWith(1000, 1, []uint64{0, 3})
+		k.EnterWith(1010, 1, []uint64{0, 4})
+		k.ExitWith(1020, 1, []uint64{1})
+		k.EnterWith(1030, 1, []uint64{0, 3})
+		k.ExitWith(1040, 1, []uint64{2})
+		k.ExitWith(1050, 1, []uint64{1})
+		k.Enter(1060, 1) // of which nothing was captured
+		k.Exit(1070, 1)
+		k.EnterWith(1080, 1, []uint64{0, 9}) // which does not end
+	})
+	text := func(o ValueOptions) string {
+		rows, err := tr.ReportValues(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, r := range rows {
+			out = append(out, fmt.Sprintf("%s %s: %d calls, %d, %d to %d", tr.Label(r.Func), r.Value, r.Calls, r.Sum, r.Min, r.Max))
+		}
+		return strings.Join(out, "\n")
+	}
+	for _, c := range []struct {
+		o    ValueOptions
+		want string
+	}{
+		{ValueOptions{Name: "n"}, "f 3: 2 calls, 60, 10 to 50\nf 4: 1 calls, 10, 10 to 10\nf 9: 1 calls, 0, 0 to 0"},
+		{ValueOptions{Name: "arg2", When: func(ev *Event) bool { return ev.Args.Words[1] == 4 }}, "f 4: 1 calls, 10, 10 to 10"},
+		{ValueOptions{Name: ResultName}, "f 1: 2 calls, 60, 10 to 50\nf 2: 1 calls, 10, 10 to 10"},
+		{ValueOptions{Name: "none"}, ""},
+		{ValueOptions{Name: "n", Match: func(id FuncID) bool { return id.ID == 2 }}, ""},
+	} {
+		if got := text(c.o); got != c.want {
+			t.Errorf("%+v:\n%s", c.o, got)
+		}
 	}
 }

@@ -138,7 +138,7 @@ func (s *selection) check(t *trace.Trace) error {
 // all says that no call is left out.
 func (s *selection) all() bool {
 	o := &s.calls
-	return o.Match == nil && o.Roots == nil && o.Without == nil && !o.Nest && o.Depth == 0 && o.Threshold == 0
+	return o.When == nil && o.Match == nil && o.Roots == nil && o.Without == nil && !o.Nest && o.Depth == 0 && o.Threshold == 0
 }
 
 // warn names the patterns that fitted nothing.

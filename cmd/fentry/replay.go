@@ -15,6 +15,7 @@ import (
 )
 
 type replayCmd struct {
+	conditions []string
 	filterFlags
 	format  string
 	fields  []string
@@ -43,12 +44,14 @@ durations are ftrace's: + for more than 10 us, ! 100 us,
   fentry replay -G parse_term            what happened inside that function
   fentry replay -f abstime,proc,tail     more columns
   fentry replay --time 1ms,2ms           one millisecond of it
+  fentry replay --if 'path ~ /etc/*'     calls with such an argument (record -A)
   fentry replay --slowest 3 -F 'parse_*' the longest calls, and what took long in them
   fentry replay --format json | jq -c 'select(.dur > 1000000)'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	c.filterFlags.add(cmd)
+	conditionFlag(cmd, &c.conditions)
 	f := cmd.Flags()
 	f.StringVar(&c.format, "format", "", "print as `FORMAT`: "+strings.Join(formatNames(), ", ")+" (default: as recorded)")
 	f.StringSliceVarP(&c.fields, "fields", "f", nil,
@@ -195,6 +198,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	defer t.Close()
 	if err := c.resolve(cmd, t, &sel); err != nil {
+		return err
+	}
+	if sel.calls.When, err = when(cmd, t, c.conditions); err != nil {
 		return err
 	}
 	tracer := tracerOf(t)

@@ -26,6 +26,9 @@ type reportCmd struct {
 	diff      string
 	histogram string
 	hdr       bool
+
+	group      string
+	conditions []string
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -55,6 +58,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report --never                the functions that were not called
   fentry report --diff old.data        what takes more time than in an older trace, what less
   fentry report --histogram parse_term how long its calls took
+  fentry report -g handle@arg1         by what handle was called with (record -A handle)
   fentry report --syscalls             which system calls were made, as strace -c
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
 		Args: cobra.MaximumNArgs(1),
@@ -75,6 +79,9 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
 	diffFlag(cmd, &c.diff)
 	f.StringVar(&c.histogram, "histogram", "", "print how long the calls of each function took that matches `PAT`, by powers of two")
 	f.BoolVar(&c.hdr, "hdr", false, "with --histogram: print percentiles as HdrHistogram's tools read them (.hgrm)")
+	f.StringVarP(&c.group, "group-by", "g", "", "print one line for each value of an argument or result that was recorded: "+
+		"`FUNC@NAME`, FUNC@arg1 or FUNC@retval")
+	conditionFlag(cmd, &c.conditions)
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())
@@ -98,6 +105,9 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer t.Close()
+	if c.group != "" {
+		return c.groups(a, cmd, t, &sel)
+	}
 	rows, err := c.count(a, cmd, t, &sel, &shown)
 	if err != nil {
 		return err
@@ -146,6 +156,9 @@ func (c *reportCmd) check(cmd *cobra.Command) error {
 			}
 		}
 		return nil
+	}
+	if err := c.checkGroups(cmd); err != nil {
+		return err
 	}
 	switch {
 	case c.process && c.task:

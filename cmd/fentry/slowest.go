@@ -28,6 +28,8 @@ func (c *replayCmd) checkSlowest(cmd *cobra.Command) error {
 		return usagef(cmd, "--slowest %d: not a number of calls", c.slowest)
 	case len(c.roots) > 0:
 		return usagef(cmd, "--slowest cannot be combined with --graph")
+	case len(c.conditions) > 0:
+		return usagef(cmd, "--slowest cannot be combined with --if")
 	case len(c.without) > 0 || c.tails != tailCalls[0]:
 		return usagef(cmd, "--slowest cannot be combined with --graph-notrace or --tail-calls nest")
 	case c.format == "function":

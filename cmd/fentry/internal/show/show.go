@@ -18,6 +18,8 @@ import "github.com/fentry-dev/fentry/trace"
 type Options struct {
 	// Match says whether calls of a function are shown; nil: all.
 	Match func(trace.FuncID) bool
+	// When says whether a call is shown, by its Entry; nil: all.
+	When func(*trace.Event) bool
 	// Roots says in which functions the calls must be made; those functions
 	// themselves are shown as well. nil: anywhere.
 	Roots func(trace.FuncID) bool
@@ -130,7 +132,7 @@ func (f *Filter) noted(k *task, ev *trace.Event) bool {
 	}
 	switch ev.Kind {
 	case trace.Start, trace.Fork, trace.Comm, trace.ThreadEnd:
-		if (f.o.Match != nil || f.o.Without != nil || f.o.Threshold > 0) && !f.shows(k) {
+		if (f.o.Match != nil || f.o.When != nil || f.o.Without != nil || f.o.Threshold > 0) && !f.shows(k) {
 			return false
 		}
 	}
@@ -236,7 +238,8 @@ func (f *Filter) enter(k *task, ev *trace.Event) {
 		fr.inside = f.o.Roots(ev.Func)
 	}
 	fr.out = fr.out || f.o.Without != nil && f.o.Without(ev.Func)
-	fr.shown = fr.inside && !fr.out && (f.o.Depth == 0 || fr.depth < f.o.Depth) && (f.o.Match == nil || f.o.Match(ev.Func))
+	fr.shown = fr.inside && !fr.out && (f.o.Depth == 0 || fr.depth < f.o.Depth) && (f.o.Match == nil || f.o.Match(ev.Func)) &&
+		(f.o.When == nil || f.o.When(ev))
 	if fr.shown && ev.Flags&trace.FlagLeaf != 0 && ev.Dur < f.o.Threshold {
 		fr.shown = false
 	}

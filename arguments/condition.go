@@ -1,0 +1,163 @@
+package arguments
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Condition compares an argument with a constant: arg1 > 100, path ~ /etc/*, mode == READ|WRITE.
+type Condition struct {
+	Name  string // a parameter's name, or argN
+	op    string
+	value string
+	glob  *regexp.Regexp // with ~ and !~
+	exact *big.Float     // value, if it is a number
+}
+
+// operators are those of conditions, longer ones first.
+var operators = []string{"!~", "==", "!=", ">=", "<=", "~", "=", ">", "<"}
+
+// ParseCondition parses a Condition. ~ and !~ take a glob of * and ?, which covers all of a string.
+func ParseCondition(s string) (Condition, error) {
+	i := strings.IndexAny(s, "!=<>~")
+	if i < 0 {
+		return Condition{}, fmt.Errorf("%q compares nothing: want NAME and one of %s and a value", s, strings.Join(operators, " "))
+	}
+	c := Condition{Name: strings.TrimSpace(s[:i])}
+	for _, op := range operators {
+		if rest, ok := strings.CutPrefix(s[i:], op); ok && c.op == "" {
+			c.op, c.value = op, strings.TrimSpace(rest)
+		}
+	}
+	if c.op == "" || !isName(c.Name) || c.value == "" {
+		return Condition{}, fmt.Errorf("%q is not NAME, one of %s, and a value", s, strings.Join(operators, " "))
+	}
+	if len(c.value) >= 2 && c.value[0] == '"' {
+		text, err := strconv.Unquote(c.value)
+		if err != nil {
+			return Condition{}, fmt.Errorf("%q: %s is not a string", s, c.value)
+		}
+		c.value = text
+	} else if c.value == "NULL" {
+		c.exact = new(big.Float)
+	} else if n, err := strconv.ParseInt(c.value, 0, 64); err == nil {
+		c.exact = new(big.Float).SetInt64(n)
+	} else if n, err := strconv.ParseUint(c.value, 0, 64); err == nil {
+		c.exact = new(big.Float).SetUint64(n)
+	} else if f, err := strconv.ParseFloat(c.value, 64); err == nil && f-f == 0 {
+		c.exact = big.NewFloat(f)
+	}
+	switch c.op {
+	case "~", "!~":
+		r := strings.NewReplacer(`\*`, ".*", `\?`, ".")
+		var err error
+		if c.glob, err = regexp.Compile("(?s)^" + r.Replace(regexp.QuoteMeta(c.value)) + "$"); err != nil {
+			return Condition{}, fmt.Errorf("%q: %w", s, err)
+		}
+	case "<", ">", "<=", ">=":
+		if c.exact == nil {
+			return Condition{}, fmt.Errorf("%q: %s is not a number", s, c.value)
+		}
+	}
+	return c, nil
+}
+
+// Param returns a captured parameter by its name, or as argN by its place; nil: there is none.
+func (c *Capture) Param(name string) *Value {
+	for i := range c.Params {
+		if c.Params[i].Name == name {
+			return &c.Params[i]
+		}
+	}
+	digits, ok := strings.CutPrefix(name, "arg")
+	if n, err := strconv.Atoi(digits); ok && err == nil && n >= 1 && n <= len(c.Params) {
+		return &c.Params[n-1]
+	}
+	return nil
+}
+
+// Holds reports whether the condition is true of a call. It is false if the argument is not known.
+func (cond *Condition) Holds(c *Capture, words []uint64, m Memory) bool {
+	v := c.Param(cond.Name)
+	if v == nil {
+		return false
+	}
+	text, known := v.plain(words, m)
+	if !known {
+		return false
+	}
+	if cond.glob != nil {
+		return cond.glob.MatchString(text) == (cond.op == "~")
+	}
+	if n := v.number(words); n != nil && cond.exact != nil {
+		switch d := n.Cmp(cond.exact); cond.op {
+		case "=", "==":
+			return d == 0
+		case "!=":
+			return d != 0
+		case "<":
+			return d < 0
+		case "<=":
+			return d <= 0
+		case ">":
+			return d > 0
+		default:
+			return d >= 0
+		}
+	}
+	switch cond.op {
+	case "=", "==":
+		return text == cond.value
+	case "!=":
+		return text != cond.value
+	}
+	return false
+}
+
+// plain is what a value is compared as: text without quotes, others as they are shown.
+func (v *Value) plain(words []uint64, m Memory) (text string, known bool) {
+	b := v.AppendJSON(nil, words, m)
+	if len(b) > 0 && b[0] == '"' {
+		err := json.Unmarshal(b, &text)
+		return text, err == nil
+	}
+	return string(b), string(b) != "null" || v.number(words) != nil
+}
+
+// number is a value as a number; nil: it is none.
+func (v *Value) number(words []uint64) *big.Float {
+	b, ok := v.bytes(words)
+	if !ok || v.Type == nil || v.Indirect {
+		return nil
+	}
+	switch t := v.Type; t.Kind {
+	case Float, LongDouble:
+		if f, ok := float(t, b); ok && f-f == 0 {
+			return big.NewFloat(f)
+		}
+	case Bool, Char, Int, Uint, Enum, Pointer, Reference, String:
+		u, ok := unsigned(b, t.Size)
+		switch {
+		case !ok:
+		case t.Kind == Int || t.Kind == Enum:
+			shift := 64 - 8*t.Size
+			return new(big.Float).SetInt64(int64(u<<shift) >> shift)
+		default:
+			return new(big.Float).SetUint64(u)
+		}
+		if ok := len(b) >= 16 && t.Size == 16; ok {
+			high := new(big.Int).SetUint64(binary.LittleEndian.Uint64(b[8:]))
+			if t.Kind == Int {
+				high.SetInt64(int64(binary.LittleEndian.Uint64(b[8:])))
+			}
+			n := high.Add(high.Lsh(high, 64), new(big.Int).SetUint64(binary.LittleEndian.Uint64(b)))
+			return new(big.Float).SetInt(n)
+		}
+	}
+	return nil
+}
