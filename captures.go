@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/internal/machine"
@@ -66,6 +67,7 @@ type wish struct {
 	named bool // somebody has asked for this function
 	// behind is where the function begins to some compilers (gcc for arm64): behind the nops that are there to be patched.
 	behind uint64
+	call   string // the function's name if it is a library's, of which the program has a stub
 }
 
 // wishes returns what is to be captured of the functions of a program, by address. Behind a prologue registers may have
@@ -105,6 +107,9 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 		}
 		if w.what != 0 {
 			w.behind = s.End()
+			if s.Kind == record.KindLibCall {
+				w.call, _ = strings.CutSuffix(s.Name, symbol.CallSuffix)
+			}
 			out[s.Func] = &w
 		}
 	}
@@ -142,7 +147,7 @@ func (c *capturing) plan(p *Program, o *patch.Options) error {
 	acts := make(map[uint64][]patch.Act)
 	for addr, w := range wishes {
 		items := w.items
-		f := cmp.Or(known[addr], known[w.behind])
+		f := cmp.Or(known[addr], known[w.behind], arguments.Library(w.call))
 		if f == nil && len(items) == 0 && w.named {
 			items = arguments.Words(w.what)
 		}

@@ -232,7 +232,7 @@ func (c *Capture) planParams(f *Func, m Machine, entry *program) {
 			l = call.argument(p.Type)
 			lost = l.unknown
 		}
-		c.Params = append(c.Params, entry.take(p.Name, p.Type, l, ""))
+		c.Params = append(c.Params, entry.take(p.Name, p.Type, l, p.Format))
 	}
 	if f.Variadic && !lost {
 		l := location{}

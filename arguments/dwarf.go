@@ -166,7 +166,7 @@ func (x *reader) param(f *Func, e *dwarf.Entry) error {
 	if x.rust {
 		t = rustPassed(t)
 	}
-	f.Params = append(f.Params, Param{x.text(e, dwarf.AttrName), t})
+	f.Params = append(f.Params, Param{Name: x.text(e, dwarf.AttrName), Type: t})
 	return nil
 }
 

@@ -78,7 +78,7 @@ func FuzzParseSpec(f *testing.F) {
 			return
 		}
 		for _, m := range []Machine{AMD64, ARM64} {
-			fn := &Func{Params: []Param{{"x", tView}, {"y", tX87}}, Result: tString}
+			fn := &Func{Params: []Param{{Name: "x", Type: tView}, {Name: "y", Type: tX87}}, Result: tString}
 			c, err := Plan(fn, m, Entries|Exits, s.Items)
 			if err != nil || c == nil {
 				continue

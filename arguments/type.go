@@ -135,6 +135,7 @@ type Func struct {
 
 // A Param is a parameter.
 type Param struct {
-	Name string
-	Type *Type
+	Name   string
+	Type   *Type
+	Format string // as in an Item; "": as its type says
 }

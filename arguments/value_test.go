@@ -96,7 +96,8 @@ func unquoted(t *testing.T, s string) string {
 // FuzzCapture: whatever a trace says was captured, and how it is to be shown, each value is a line of safe text, and
 // JSON.
 func FuzzCapture(f *testing.F) {
-	c, err := Plan(&Func{Params: []Param{{"s", &Type{Kind: String, Size: 8}}, {"v", tView}, {"b", structOf(tLong, tX87)}, {"q", tQuad}},
+	c, err := Plan(&Func{Params: []Param{
+		{Name: "s", Type: &Type{Kind: String, Size: 8}}, {Name: "v", Type: tView}, {Name: "b", Type: structOf(tLong, tX87)}, {Name: "q", Type: tQuad}},
 		Result: tString, Variadic: true}, AMD64, Entries|Exits, nil)
 	if err != nil {
 		f.Fatal(err)

@@ -111,6 +111,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -A 'parse_*' -R 'parse_*' ./prog   arguments and results by their types
   fentry record -A 'f@arg1/s,arg2/x' ./prog   ... as you say, without debug information
   fentry record --args=auto ./prog            ... of all functions
+  fentry record -F '*@plt' --args=auto ls     calls of the C library with arguments, as ltrace shows
   fentry record --overhead no perl script.pl  ... all of its calls, whatever that costs
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
