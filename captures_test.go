@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -211,22 +213,29 @@ func recordCaptured(t *testing.T, source, ext string, cc []string) (calls []stri
 		t.Fatal(err)
 	}
 	defer tr.Close()
+	open := map[int]int{} // calls by depth
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
 		c := tr.Capture(ev.Func)
-		if ev.Kind != trace.Entry || c == nil {
+		if c == nil {
 			return nil
 		}
-		s := tr.Label(ev.Func) + "("
-		if ev.Args != nil {
-			s += string(c.AppendArguments(nil, ev.Args.Words, ev.Args.Memory()))
+		switch ev.Kind {
+		case trace.Entry:
+			s := symbol.Demangle(tr.Label(ev.Func), symbol.Simple) + "("
+			if ev.Args != nil {
+				s += string(c.AppendArguments(nil, ev.Args.Words, ev.Args.Memory()))
+			}
+			open[ev.Depth] = len(calls)
+			calls = append(calls, s+")")
+		case trace.Exit:
+			s := " = <unknown>"
+			if ev.Result != nil {
+				s = " = " + string(c.Result.AppendText(nil, ev.Result.Words, ev.Result.Memory()))
+			} else if c.Result.Words > 0 {
+				s = ""
+			}
+			calls[open[ev.Depth]] += s
 		}
-		s += ")"
-		if ev.Result != nil && c.Result != nil {
-			s += " = " + string(c.Result.AppendText(nil, ev.Result.Words, ev.Result.Memory()))
-		} else if c.Result.Words == 0 {
-			s += " = <unknown>"
-		}
-		calls = append(calls, s)
 		return nil
 	})
 	if err != nil {
@@ -291,5 +300,70 @@ int main(void)
 		if !strings.HasPrefix(c, "f_race(<0x") && !strings.HasPrefix(c, `f_race("") = 1`) {
 			t.Fatal(c)
 		}
+	}
+}
+
+// TestArgumentsCXX: what only C++ has: strings, views, references, classes that are passed by reference, empty ones, enum
+// classes, methods.
+func TestArgumentsCXX(t *testing.T) {
+	const source = `
+#include <string>
+#include <string_view>
+struct base { int a; };
+struct derived : base { int b; };
+struct owner { int p; owner(int n) : p(n) {} owner(const owner &o) : p(o.p) {} ~owner() {} };
+struct none {};
+enum class kind : unsigned char { ONE = 1, TWO };
+std::string f_text(const std::string &a, std::string b, std::string_view c) { return a + b + std::string(c); }
+std::string_view f_view(int i) { return i ? "abc" : ""; }
+const std::string &f_ref(const std::string &a) { return a; }
+int f_classes(derived d, owner o, none x, kind k, const int &r, int &&q) { return d.a + d.b + o.p + (int)k + r + q; }
+int f_variadic(const char *f, ...) { return *f; }
+int f_names(bool b, wchar_t w, char16_t c, std::nullptr_t p, int (*fn)(int)) { return b + w + c + (p == fn); }
+struct widget { int id; int method(int n) const; };
+int widget::method(int n) const { return id + n; }
+int f_self(const widget &w) { return w.id; }
+#define VIA(f) ([] { static auto volatile via = f; return via; }())
+int main(int argc, char **argv)
+{
+	std::string text(100, 'x');
+	derived d; d.a = 1; d.b = 2;
+	int one = 1;
+	VIA(f_text)("short", text, "view");
+	VIA(f_view)(1);
+	VIA(f_ref)(text);
+	VIA(f_classes)(d, owner(9), none(), kind::TWO, one, 5);
+	VIA(f_variadic)("%d", 1);
+	VIA(f_names)(true, L'w', u'c', nullptr, nullptr);
+	VIA(f_self)(widget{7});
+	return 0;
+}
+`
+	long := `"` + strings.Repeat("x", 64) + `"...`
+	want := []string{
+		`f_text("short", ` + long + `, "view") = "short` + strings.Repeat("x", 59) + `"...`,
+		`f_view(1) = "abc"`,
+		`f_ref(` + long + `) = ` + long,
+		`f_classes({base={a=1}, b=2}, {p=9}, {}, TWO, 1, 5) = 20`,
+		`f_variadic("%d", ...) = 37`,
+		`f_names(true, 119, 99, NULL, NULL) = 220`,
+		`f_self({id=7}) = 7`,
+	}
+	for _, cc := range [][]string{
+		{"g++", "-O0", "-pg", "-mfentry"}, {"clang++", "-O2", "-pg", "-mfentry"},
+		{"aarch64-linux-gnu-g++", "-O1", "-fpatchable-function-entry=2"},
+	} {
+		t.Run(cc[0], func(t *testing.T) {
+			arm := strings.HasPrefix(cc[0], "aarch64")
+			testtool.Need(t, cc[0])
+			if arm != (runtime.GOARCH == "arm64") {
+				testtool.Need(t, map[bool]string{true: "qemu-aarch64", false: "qemu-x86_64"}[arm])
+			}
+			lines := slices.Clone(want)
+			if arm {
+				lines[0] = strings.SplitAfter(lines[0], " = ")[0] + "<unknown>"
+			}
+			compareCaptured(t, source, "cc", append(cc, "-g", "-std=c++17"), lines)
+		})
 	}
 }
