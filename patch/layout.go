@@ -425,7 +425,7 @@ func (l *layout) identity() hash.Hash {
 // siteTable lays out the table of sites, by which readers find the functions of ids.
 func (l *layout) siteTable() {
 	base, _ := l.extent()
-	l.add(piece{
+	l.runtime.table = l.add(piece{
 		name: sitetable.SitesSection, size: sitetable.SitesHeader, align: 8, owner: nobody,
 		write: func(dst []byte) ([]byte, error) {
 			b := dst[:sitetable.SitesHeader]

@@ -24,6 +24,7 @@ type runtime struct {
 	roots  uint64 // bitmap of graph roots, 0 for none
 	hidden uint64 // bitmap of functions that are left out with all inside them, 0 for none
 
+	table    uint64 // .fentry.sites
 	actions  uint64 // table of actions, 0 for none
 	nActions int    // its length
 
@@ -133,6 +134,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	}
 	if r.hidden != 0 {
 		m.Without = int64(r.hidden - r.image)
+	}
+	if r.table != 0 {
+		m.Table = int64(r.table - r.image)
 	}
 	if r.actions != 0 {
 		m.Actions, m.Counts, m.NActions = int64(r.actions-r.image), int64(l.counts-r.image), r.nActions

@@ -50,6 +50,9 @@ var layers = []string{
 	"memory",    // ... and what arguments point to
 	"capture",   // ... which functions' calls are captured with
 	"act",       // ... those of functions at whose calls more is done
+	"signal",    // ... signals that come to traced handlers
+	"signal.S",  // ... where the kernel calls these
+	"sigaction", // ... and how that comes about
 	"syscall",   // ... those of system calls
 	"goroutine", // ... events of Go's functions
 	"settle",    // ... and which slots are theirs if a signal came meanwhile

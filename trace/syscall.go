@@ -186,6 +186,8 @@ type Signal struct {
 	Code    int64  // si_code, 0 if unknown
 	Address uint64 // si_addr, 0 if unknown
 	PC      uint64 // where the thread was interrupted
+	Handler FuncID // whose call is the next; the zero FuncID if it is not traced
+	Blocked uint64 // the signals that were blocked where the thread was interrupted, bit 0 for signal 1
 }
 
 // maxData bounds the bytes of memory that are kept of one end of a system call.
@@ -259,8 +261,13 @@ func (d *decoder) dataNext() (words int, ok bool) {
 }
 
 // signal decodes the payload of a record SIGNAL.
-func signal(take func() uint64) *Signal {
-	return &Signal{Number: take(), Code: int64(take()), Address: take(), PC: take()}
+func (d *decoder) signal(take func() uint64) *Signal {
+	s := &Signal{Number: take(), Code: int64(take()), Address: take(), PC: take()}
+	if id := uint32(take()); id-d.span.lo < d.span.n || d.resolve(id) {
+		s.Handler = FuncID{d.span.image, id - d.span.base}
+	}
+	s.Blocked = take()
+	return s
 }
 
 // SysEnter writes the beginning of a system call, with what memory holds that arguments point to.
@@ -271,9 +278,9 @@ func (k *TaskWriter) SysEnter(t, nr uint64, args []uint64, data ...Data) {
 // SysExit writes the end of a system call.
 func (k *TaskWriter) SysExit(t, result uint64, data ...Data) { k.sys(t, true, []uint64{result}, data) }
 
-// Signal writes that a signal is delivered to a handler.
+// Signal writes that a signal is delivered to a handler, whose id is that of Enter.
 func (k *TaskWriter) Signal(t uint64, s Signal) {
-	k.record(t, format.RecSignal, s.Number, uint64(s.Code), s.Address, s.PC)
+	k.record(t, format.RecSignal, s.Number, uint64(s.Code), s.Address, s.PC, uint64(s.Handler.ID), s.Blocked)
 }
 
 // sys writes a record SYS and its DATA, all in one chunk.

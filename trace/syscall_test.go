@@ -51,7 +51,7 @@ func TestDecodeSyscalls(t *testing.T) {
 		{"memory ends with the chunk", slices.Concat(enter, data(0x11, 1, 0, 32, 0x7000, 0x41)[:3]),
 			in + ` 1@0x7000 0/32 "")`},
 		{"signal", []uint64{record(0x14, format.RecSignal, 4), 11, ^uint64(0), 0x10, 0x401000},
-			"0x14:signal{Number:11 Code:-1 Address:16 PC:4198400}"},
+			"0x14:signal{Number:11 Code:-1 Address:16 PC:4198400 Handler:{Image:0 ID:0} Blocked:0}"},
 	} {
 		for _, window := range []int{4096, 136, 8 * 17} {
 			if have := decode(0x10, window, c.words...); have != c.want {
@@ -69,7 +69,7 @@ func TestSyscallEvents(t *testing.T) {
 		k := w.Task(TaskID{PID: 7, TID: 7, Image: testImage})
 		k.Enter(100, 1)
 		k.SysEnter(101, 257, []uint64{5, 0x7000, 0}, path, long)
-		k.Signal(102, Signal{Number: 11, Code: -6, Address: 8, PC: 9})
+		k.Signal(102, Signal{Number: 11, Code: -6, Address: 8, PC: 9, Handler: FuncID{ID: 2}, Blocked: 5})
 		k.Enter(103, 2)
 		k.Exit(104, 2)
 		k.SysExit(105, ^uint64(1), path)
@@ -101,7 +101,7 @@ func TestSyscallEvents(t *testing.T) {
 		have = append(have, s)
 		return nil
 	})
-	want := []string{"entry0", "entry1 257 [5 28672 0] 2", "signal2 {11 -6 8 9}", "entry2", "exit2",
+	want := []string{"entry0", "entry1 257 [5 28672 0] 2", "signal2 {11 -6 8 9 {0 2} 5}", "entry2", "exit2",
 		"exit1 -2 [] 1", "exit0", "entry0 39 [] 0", "unfinished0"}
 	if diff := cmp.Diff(want, have); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)

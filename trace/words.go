@@ -234,7 +234,7 @@ func (d *decoder) record(w *word, id uint32) bool {
 		}
 		w.code, w.arg = wTrigger, d.keep(n)
 	case r.Type == format.RecSignal:
-		w.code, w.arg = wSignal, d.keep(note{signal: signal(take)})
+		w.code, w.arg = wSignal, d.keep(note{signal: d.signal(take)})
 	default:
 		w.code = wUnknown
 	}

@@ -33,6 +33,12 @@
 //	errno   name of the error if it is one, such as ENOENT
 //	ppid    process id of the parent (fork)
 //	ptid    thread id of the parent (fork)
+//	signal  name of the signal (signal, as all of the next five)
+//	code    si_code
+//	address si_addr of a fault; of a signal that a process has sent, its id and user
+//	pc      where the thread was interrupted
+//	blocked the signals that were blocked there, bit 0 for signal 1
+//	handler the function that is called, if it is traced
 //	action  what was done (trigger)
 //	chain   array of the functions that are open, the innermost first (trigger with stacktrace)
 //	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only, open;
@@ -188,6 +194,7 @@ func (j *Writer) Event(ev *trace.Event) error {
 	case trace.SignalDelivered:
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)
+		b = j.signal(b, ev.Signal)
 	case trace.Cut:
 		b = text(b, ev)
 	case trace.Start:
@@ -211,6 +218,23 @@ func (j *Writer) Event(ev *trace.Event) error {
 	}
 	j.buf = append(b, "}\n"...)
 	return j.flush(false)
+}
+
+// signal appends what is known of a signal.
+func (j *Writer) signal(b []byte, s *trace.Signal) []byte {
+	b = safetext.AppendJSON(append(b, `,"signal":`...), j.t.Machine().SignalName(s.Number))
+	b = strconv.AppendInt(append(b, `,"code":`...), s.Code, 10)
+	for _, f := range []struct {
+		name  string
+		value uint64
+	}{{"address", s.Address}, {"pc", s.PC}, {"blocked", s.Blocked}} {
+		b = append(append(append(b, `,"`...), f.name...), `":"0x`...)
+		b = append(strconv.AppendUint(b, f.value, 16), '"')
+	}
+	if s.Handler.ID != 0 {
+		b = append(append(b, `,"handler":`...), j.fn(&j.lastCaller, s.Handler).name...)
+	}
+	return b
 }
 
 // kindName is the name of an event: system calls have their own.

@@ -84,7 +84,7 @@ func TestLines(t *testing.T) {
 		`{"time":9,"event":"mark",` + p + `,"depth":1,"count":7,"text":"half\n\"done\"` + "\ufffd" + `"}`,
 		`{"time":9,"event":"sys_enter",` + p + `,"depth":1,"func":"sys_write","caller":"f","count":1,"words":["0x2","0x7000"],` +
 			`"args":{"fd":2,"buf":"","count":0},"text":"write(2, \"\", 0)"}`,
-		`{"time":9,"event":"signal",` + p + `,"depth":2,"count":11}`,
+		`{"time":9,"event":"signal",` + p + `,"depth":2,"count":11,"signal":"SIGSEGV","code":0,"address":"0x0","pc":"0x0","blocked":"0x0"}`,
 		`{"time":9,"event":"sys_exit",` + p + `,"depth":1,"func":"sys_write","caller":"f","dur":0,"self":0,"result":-2,"errno":"ENOENT"}`,
 		`{"time":10,"event":"comm",` + q + `,"depth":1}`,
 		`{"time":11,"event":"lost",` + q + `,"depth":1,"count":3}`,

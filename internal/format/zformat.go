@@ -468,6 +468,7 @@ const (
 	ImageOActions      = 80  // i64, bytes
 	ImageOCounts       = 88  // i64, bytes
 	ImageOActionsCount = 96  // u32
+	ImageOTable        = 104 // i64, bytes
 	ImageOGoroutine    = 112 // u32, bytes
 	ImageOIdlen        = 128 // u8, bytes
 	ImageOBuildID      = 129 // u8[127]

@@ -46,6 +46,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"ACTIONS", 80, "i64", "bytes", "distance to a table of actions, sorted by local id, see Action; 0: none"},
 	{"COUNTS", 88, "i64", "bytes", "distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit"},
 	{"ACTIONS_COUNT", 96, "u32", "", "length of the table"},
+	{"TABLE", 104, "i64", "bytes", "distance to the section .fentry.sites, which has its functions' addresses; 0: none"},
 	{"GOROUTINE", 112, "u32", "bytes", "Go's programs: where in runtime.g the goroutine's number is; 0: the image is none"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},

@@ -62,8 +62,11 @@ var Records = []Record{
 			"call's entry or exit, in the same chunk. Memory to which its words point follows in DATA, whose INDEX is that " +
 			"of the word."},
 	{"SIGNAL", 6, []Field{{"SIGNO", 0, "u64", "", "the signal"}, {"CODE", 8, "i64", "", "`si_code`, if it is known"},
-		{"ADDRESS", 16, "u64", "", "`si_addr`, if it is known"}, {"PC", 24, "u64", "", "where the thread was interrupted"}},
-		"A signal is delivered to a handler that is called now. What follows can lie inside a system call that has begun."},
+		{"ADDRESS", 16, "u64", "", "`si_addr`, if it is known"}, {"PC", 24, "u64", "", "where the thread was interrupted"},
+		{"HANDLER", 32, "u64", "", "id of the function that is called, whose entry is the next one; 0: it is not traced"},
+		{"BLOCKED", 40, "u64", "", "the signals that were blocked where the thread was interrupted, a bit each from 0 for signal 1"}},
+		"A signal is delivered to a handler that is called now. What follows can lie inside a system call that has begun. " +
+			"The handler has ended when its call has."},
 	{"SYNC", 16, []Field{{"COUNTER", 0, "u64", "ticks", "the full counter"}},
 		"Gives the high half of the counter. Written before the first event whose high half is not that of the event " +
 			"before it (or of the chunk header)."},

@@ -90,6 +90,7 @@
 #define IMAGE_O_ACTIONS            80           /* i64, bytes */
 #define IMAGE_O_COUNTS             88           /* i64, bytes */
 #define IMAGE_O_ACTIONS_COUNT      96           /* u32 */
+#define IMAGE_O_TABLE              104          /* i64, bytes */
 #define IMAGE_O_GOROUTINE          112          /* u32, bytes */
 #define IMAGE_O_IDLEN              128          /* u8, bytes */
 #define IMAGE_O_BUILD_ID           129          /* u8[127] */
@@ -179,7 +180,8 @@ struct image_info {
 	i64 actions; /* bytes: distance to a table of actions, sorted by local id, see Action; 0: none */
 	i64 counts; /* bytes: distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit */
 	u32 actions_count; /* length of the table */
-	u8 pad100[12];
+	u8 pad100[4];
+	i64 table; /* bytes: distance to the section .fentry.sites, which has its functions' addresses; 0: none */
 	u32 goroutine; /* bytes: Go's programs: where in runtime.g the goroutine's number is; 0: the image is none */
 	u8 pad116[12];
 	u8 idlen; /* bytes: length of the build-id */
@@ -202,6 +204,7 @@ _Static_assert(offsetof(struct image_info, without) == IMAGE_O_WITHOUT, "image_i
 _Static_assert(offsetof(struct image_info, actions) == IMAGE_O_ACTIONS, "image_info.actions");
 _Static_assert(offsetof(struct image_info, counts) == IMAGE_O_COUNTS, "image_info.counts");
 _Static_assert(offsetof(struct image_info, actions_count) == IMAGE_O_ACTIONS_COUNT, "image_info.actions_count");
+_Static_assert(offsetof(struct image_info, table) == IMAGE_O_TABLE, "image_info.table");
 _Static_assert(offsetof(struct image_info, goroutine) == IMAGE_O_GOROUTINE, "image_info.goroutine");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");

@@ -137,6 +137,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
 	m->roots = info->roots ? (u8 *)a + info->roots : 0;
 	m->without = info->without ? (u8 *)a + info->without : 0;
+	m->table = info->table ? (u8 *)a + info->table : 0;
 	if (info->actions) {
 		m->actions = (const struct action *)(a + (u64)info->actions);
 		m->nactions = info->actions_count;
@@ -194,6 +195,33 @@ hidden int image_returns_to(u64 ret, struct function *f)
 	f->image = t->at[lo - 1];
 	f->id = (u32)((ret - f->image->thunks) / THUNK_SIZE) + 1;
 	return 1;
+}
+
+/* image_function finds the function that begins at an address, if it is traced. Rows are in the order of sites,
+   of which a function has one at its beginning or behind. */
+hidden int image_function(u64 addr, struct function *f)
+{
+	enum { BASE = 16, ROWS = 24, ROW = 8 };
+	struct images *t = load(&images);
+	for (u64 i = 0; t && i < t->n; i++) {
+		const struct image *m = t->at[i];
+		u64 from = addr - m->bias - (m->table ? *(const u64 *)(m->table + BASE) : 0);
+		if (!m->table || from >> 32)
+			continue;
+		u32 lo = 0, hi = m->sites; /* the first one whose site is there or behind */
+		while (lo < hi) {
+			u32 mid = lo + (hi - lo) / 2;
+			if (*(const u32 *)(m->table + ROWS + (u64)mid * ROW + 4) < from)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		if (lo == m->sites || *(const u32 *)(m->table + ROWS + (u64)lo * ROW) != from)
+			continue;
+		*f = (struct function){ t->at[i], lo + 1 };
+		return 1;
+	}
+	return 0;
 }
 
 /* images_syscalls says what the slow path of system calls is. */

@@ -60,6 +60,7 @@ struct image {
 	u64 thunks, size;   /* address of the first thunk, bytes of all; 0: there are none */
 	u8 *switches;       /* by local id, from 1 */
 	const u8 *roots;    /* bitmap of graph roots by local id, 0: every function is one */
+	const u8 *table;    /* of its functions' addresses, by local id, as package sitetable has it; 0: none */
 	const u8 *without;  /* of functions that are left out with all inside them, 0: none */
 	const struct action *actions; /* of its functions, by local id */
 	u32 nactions;
@@ -84,6 +85,7 @@ hidden void image_begin(struct image *m);
 hidden u32 images_base(void);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
+hidden int image_function(u64 addr, struct function *f);
 hidden int images_arm(int on);
 hidden int images_armed(void);
 hidden int images_paused(void);

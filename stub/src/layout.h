@@ -53,6 +53,10 @@
 /* bytes that the beginning of a system call takes */
 #define SYSCALL_RECORD     64
 
+/* stubs that the kernel calls in place of traced handlers: signal.c */
+#define SIGNAL_STUBS       64
+#define SIGNAL_STUB_SIZE   16
+
 /* tags in CB_TOP and in the shadow's previous-top words */
 #define TOP_EMPTY          6  /* no frame is open on this stack */
 #define TOP_FORCED         7  /* slot minus 1: leaving this frame takes the slow path */

@@ -22,6 +22,7 @@
 #include "image.h"
 #include "machine.h"
 #include "memory.h"
+#include "signal.h"
 #include "start.h"
 #include "sys.h"
 #include "syscall.h"
@@ -281,6 +282,8 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		end_record(w);
 		captures(c, 1, t, p, 0, a, 0);
 	}
+	if (nr == NR_SIGACTION && !load(&filtered))
+		sigaction_begins(a);
 	int forks = is_special(p) && takes_place(nr, a);
 	if (forks || has_end(p) || gives_name(c, nr, a))
 		remember(c, syscall_sp(r), nr, a[0]);
@@ -302,6 +305,8 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 		room_ends(c);
 	}
 	i64 result = (i64)syscall_result(r);
+	if (nr == NR_SIGACTION && !load(&filtered))
+		sigaction_ends(a, result);
 	const struct plan *p = plan_of(failed(result) ? SYSCALL_NUMBERS : nr);
 	u64 *w = begin_syscall(c, t, 1, 1, captures(c, 0, t, p, 1, a, result));
 	if (w) {

@@ -147,8 +147,20 @@ static inline void call_x87(u64 *w)
 	__asm__ volatile("fstpt %0; fldt %0" : "=m"(*(u8 (*)[10])w));
 }
 
+/* Where in a signal's context the program counter and the blocked signals are (asm/ucontext.h, asm/sigcontext.h). */
+enum { CONTEXT_PC = 168, CONTEXT_MASK = 296, CONTEXT_TRAP = 200, CONTEXT_CR2 = 216, PAGE_FAULT = 14,
+       BUS_ERROR = 7, SEGMENTATION_FAULT = 11 };
+
+/* context_fault is the address whose access has raised a signal, 0: no access has, or it is not known. */
+static inline u64 context_fault(u64 signal, const void *context)
+{
+	int fault = (signal == BUS_ERROR || signal == SEGMENTATION_FAULT) &&
+		    *(const u64 *)(context + CONTEXT_TRAP) == PAGE_FAULT;
+	return fault ? *(const u64 *)(context + CONTEXT_CR2) : 0;
+}
+
 /* What the runtime does about some system calls. */
-enum { NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_PRCTL = 157, NR_ARCH_PRCTL = 158, NR_SECCOMP = 317 };
+enum { NR_SIGACTION = 13, NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_PRCTL = 157, NR_ARCH_PRCTL = 158, NR_SECCOMP = 317 };
 
 static inline int is_vfork(u64 nr) { return nr == NR_VFORK; }
 

@@ -112,8 +112,17 @@ static inline u64 call_stack(u64 slot) { return slot + 16; }
 
 static inline void call_x87(u64 *w) { w[0] = w[1] = 0; }
 
+/* Where in a signal's context the program counter and the blocked signals are (asm/ucontext.h, asm/sigcontext.h). */
+enum { CONTEXT_PC = 440, CONTEXT_MASK = 40, CONTEXT_FAULT = 176, BUS_ERROR = 7, SEGMENTATION_FAULT = 11 };
+
+/* context_fault is the address whose access has raised a signal, 0: no access has, or it is not known. */
+static inline u64 context_fault(u64 signal, const void *context)
+{
+	return signal == BUS_ERROR || signal == SEGMENTATION_FAULT ? *(const u64 *)(context + CONTEXT_FAULT) : 0;
+}
+
 /* What the runtime does about some system calls. */
-enum { NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435 };
+enum { NR_SIGACTION = 134, NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435 };
 
 static inline int is_vfork(u64 nr) { (void)nr; return 0; }
 
