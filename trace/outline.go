@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"errors"
 	"maps"
 	"slices"
 )
@@ -52,25 +51,24 @@ func (t *Trace) Span(k *Task) (first, last int64, ok bool) {
 }
 
 // Outline returns the outline of a task to a depth: calls with that many around them, or more, are not in it. It is nil
-// if the trace has no index, or none that fits.
-func (t *Trace) Outline(k *Task, depth int) (*Outline, error) {
+// if the trace has no index, or one that is damaged or does not fit.
+func (t *Trace) Outline(k *Task, depth int) *Outline {
 	if t.blocks == nil || len(k.chunks) == 0 {
-		return nil, nil
+		return nil
 	}
 	tb, err := t.blocks.states(k)
 	if err != nil || len(tb.blocks) == 0 {
-		return nil, err
+		return nil
 	}
 	b := outliner{t: t, depth: depth, o: &Outline{Task: k}, fl: newFollower(&orphans{}, tb.blocks[0].due, k.Stack)}
 	if k.ParentPID != 0 {
 		b.fl.inherit(tb.inherited, k.begin)
 	}
 	b.ends.begin(t.blocks, tb)
-	err = b.run(tb)
-	if errors.Is(err, errBlocks) {
-		return nil, nil
+	if b.run(tb) != nil {
+		return nil
 	}
-	return b.o, err
+	return b.o
 }
 
 // An outliner makes an outline.

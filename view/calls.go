@@ -168,10 +168,7 @@ func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 // ending calls fn with the end of the call that Detail describes. If it ends in another block of the index than it begins
 // in, the outline knows when.
 func (v *Viewer) ending(s *Scope, depth int, stack uint64, fn func(ev *trace.Event)) error {
-	o, err := v.outline(v.t.Tasks[s.Task])
-	if err != nil {
-		return err
-	}
+	o := v.outline(v.t.Tasks[s.Task])
 	from, to := s.From, int64(0)
 	if o != nil {
 		for i := range o.Calls {
@@ -186,7 +183,7 @@ func (v *Viewer) ending(s *Scope, depth int, stack uint64, fn func(ev *trace.Eve
 			}
 		}
 	}
-	err = v.t.Walk(trace.WalkOptions{Tasks: v.tasks(s), From: from, To: to}, func(ev *trace.Event) error {
+	err := v.t.Walk(trace.WalkOptions{Tasks: v.tasks(s), From: from, To: to}, func(ev *trace.Event) error {
 		switch ev.Kind {
 		case trace.Exit, trace.Unwound, trace.Unfinished:
 			off := ev.Time - ev.Dur - s.From // times and durations are rounded, each by itself

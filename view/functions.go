@@ -94,8 +94,8 @@ type Flames struct {
 // samples.
 func (v *Viewer) Flames(s Scope, quick bool) (*Flames, error) {
 	if quick {
-		if out, err := v.sampled(&s); out != nil || err != nil {
-			return out, err
+		if out := v.sampled(&s); out != nil {
+			return out, nil
 		}
 	}
 	from, to := v.window(&s)

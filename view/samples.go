@@ -16,7 +16,7 @@ const fewSamples = 32
 
 // sampled returns the flame graph that outlines tell of a scope; nil if there is no outline, or so little to count that it
 // can be counted at once.
-func (v *Viewer) sampled(s *Scope) (*Flames, error) {
+func (v *Viewer) sampled(s *Scope) *Flames {
 	tasks := v.tasks(s)
 	if tasks == nil {
 		tasks = v.t.Tasks
@@ -28,9 +28,9 @@ func (v *Viewer) sampled(s *Scope) (*Flames, error) {
 		if v.ends[k.Index] < s.From || k.Start > s.To {
 			continue
 		}
-		o, err := v.outline(k)
+		o := v.outline(k)
 		if o == nil {
-			return nil, err
+			return nil
 		}
 		for i := range len(o.Borders) - 1 {
 			from, to := max(o.Borders[i].Time, s.From), min(o.Borders[i+1].Time, s.To)
@@ -56,11 +56,11 @@ func (v *Viewer) sampled(s *Scope) (*Flames, error) {
 		}
 	}
 	if out.Samples <= fewSamples {
-		return nil, nil
+		return nil
 	}
 	out.Root.order()
 	out.Funcs = funcs.list
-	return out, nil
+	return out
 }
 
 // sample adds a time that was spent in a stack of calls. below has the children of each node. Calls that are recursive are

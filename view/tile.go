@@ -78,16 +78,14 @@ type Note struct {
 // Tile returns a tile of a task. level is the power of two of its unit. quick: it may be partial.
 func (v *Viewer) Tile(task, level int, index int64, quick bool) (*Tile, error) {
 	k := v.t.Tasks[task]
-	o, err := v.outline(k)
-	if err != nil {
-		return nil, err
-	}
+	o := v.outline(k)
 	unit := int64(1) << level
 	b := &tileBuilder{
 		v: v, task: k, unit: unit, from: index * unit * tileUnits, to: (index + 1) * unit * tileUnits,
 		funcs: funcNumbers{v: v}, rows: map[place]*row{}, lanes: map[uint64]int{}, quick: quick,
 	}
 	b.lane(k.Stack)
+	var err error
 	if o == nil {
 		err = b.decode(0, 0, true)
 	} else {
@@ -377,11 +375,22 @@ func (b *tileBuilder) tile() *Tile {
 		}
 	}
 	sortBoxes(t.Boxes)
-	t.Funcs = b.funcs.list
-	if t.Funcs == nil {
-		t.Funcs = []Func{}
-	}
+	t.number(b.funcs.list)
 	return t
+}
+
+// number gives functions numbers in the order of the boxes, so that a tile does not tell how it came about.
+func (t *Tile) number(list []Func) {
+	t.Funcs = make([]Func, 0, len(list))
+	numbers := make([]int, len(list)) // 0: none yet
+	for i := range t.Boxes {
+		n := &numbers[t.Boxes[i].Func]
+		if *n == 0 {
+			t.Funcs = append(t.Funcs, list[t.Boxes[i].Func])
+			*n = len(t.Funcs)
+		}
+		t.Boxes[i].Func = *n - 1
+	}
 }
 
 // merge appends the short calls of a row: those of neighbouring units together if it is the same function that took most

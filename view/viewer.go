@@ -24,7 +24,6 @@ type Viewer struct {
 type outline struct {
 	once sync.Once
 	o    *trace.Outline
-	err  error
 }
 
 // New returns a Viewer of an open trace, which has to stay open. It makes the trace's index if there is none, which can
@@ -59,10 +58,10 @@ func New(t *trace.Trace) (*Viewer, error) {
 }
 
 // outline returns a task's outline; nil: there is no index that has one.
-func (v *Viewer) outline(k *trace.Task) (*trace.Outline, error) {
+func (v *Viewer) outline(k *trace.Task) *trace.Outline {
 	l := &v.outlines[k.Index]
-	l.once.Do(func() { l.o, l.err = v.t.Outline(k, maxRows) })
-	return l.o, l.err
+	l.once.Do(func() { l.o = v.t.Outline(k, maxRows) })
+	return l.o
 }
 
 // About is what the page shows of a trace as a whole. Times are in ns since the trace's start.
@@ -229,6 +228,7 @@ func (v *Viewer) matchName(text string) func(trace.FuncID) bool {
 // sortBoxes orders boxes by place and time.
 func sortBoxes(boxes []Box) {
 	slices.SortFunc(boxes, func(a, b Box) int {
-		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Start, b.Start))
+		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Start, b.Start),
+			cmp.Compare(a.End, b.End))
 	})
 }

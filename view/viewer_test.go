@@ -4,8 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/trace"
@@ -132,9 +138,9 @@ func TestTilesFromOutline(t *testing.T) {
 		row        int
 	}
 	for task, k := range tr.Tasks {
-		o, err := v.outline(k)
-		if err != nil || o == nil {
-			t.Fatal("no outline", err)
+		o := v.outline(k)
+		if o == nil {
+			t.Fatal("no outline")
 		}
 		if len(o.Borders) < 2*fewBlocks {
 			t.Fatalf("an outline of %d borders is of no use here", len(o.Borders))
@@ -172,6 +178,51 @@ func TestTilesFromOutline(t *testing.T) {
 		if !decoded {
 			t.Error("no call was seen")
 		}
+	}
+}
+
+// TestDamagedIndex: with an index of which bytes are wrong, tiles, flame graphs and calls are what they are without one.
+func TestDamagedIndex(t *testing.T) {
+	tr := sample.Random(t, rand.New(rand.NewPCG(5, 4)), 20_000)
+	answers := func(tr *trace.Trace) string {
+		v := newViewer(t, tr)
+		s := NewServer(v, testAddr)
+		all := ""
+		for _, path := range []string{
+			"about", "tile?task=0&level=0&tile=0", "tile?task=0&level=9&tile=1", "tile?task=0&level=17&tile=0",
+			"flames?from=1000&to=900000", "functions?from=1000&to=900000", "slowest?n=9&from=0&to=900000",
+		} {
+			w := ask(s, "api/"+path, nil)
+			all += fmt.Sprint(path, w.Code, w.Body)
+		}
+		return all
+	}
+	if ok, err := tr.MakeIndex(trace.IndexOptions{File: true, Block: 512}); !ok || err != nil {
+		t.Fatal("no index", err)
+	}
+	want := answers(tr)
+	name := filepath.Join(tr.Dir, trace.IndexFile)
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		b := slices.Clone(whole)
+		for range 1 + rng.IntN(20) {
+			b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+		}
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		damaged, err := trace.Open(tr.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := answers(damaged); have != want {
+			t.Errorf("seed %d: answers differ with a damaged index: %s", seed, cmp.Diff(want, have))
+		}
+		damaged.Close()
 	}
 }
 
@@ -294,6 +345,45 @@ func TestOneOfEverything(t *testing.T) {
 	text, err := json.Marshal(flames)
 	if err != nil || len(text) == 0 {
 		t.Error(err)
+	}
+}
+
+// TestWhatCallsSay: system calls read as strace shows them, also those in which other calls are.
+func TestWhatCallsSay(t *testing.T) {
+	v := newViewer(t, sample.Build(t, []string{"main", "handler"}, func(w *trace.Writer) {
+		k := w.Task(trace.TaskID{PID: 7, TID: 7, Image: sample.Image, Comm: "prog"})
+		k.Enter(2000, 1)
+		k.SysEnter(2100, 3, []uint64{5})
+		k.SysExit(2150, 0)
+		k.SysEnter(2200, 3, []uint64{9})
+		k.Enter(2210, 2)
+		k.Exit(2220, 2)
+		k.SysExit(2300, ^uint64(8))
+		k.Exit(9000, 1)
+		k.Flush()
+	}))
+	s := everything(v)
+	calls, err := v.Slowest(s, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]bool{}
+	for _, c := range calls {
+		if !c.Sys {
+			continue
+		}
+		one := Scope{From: c.Start, To: c.Start + c.Dur, Task: c.Task, Process: -1, Func: trace.FuncID{Image: trace.SyscallImage}}
+		if _, err := fmt.Sscanf(c.ID, "4294967295.%d", &one.Func.ID); err != nil {
+			t.Fatal(err)
+		}
+		d, err := v.Detail(one, c.Row)
+		if err != nil || d.Dur != c.Dur || len(d.Stack) != 1 || d.Stack[0].Name != "main" {
+			t.Errorf("%+v %v, want %+v", d, err, c)
+		}
+		said[d.Text] = true
+	}
+	if want := map[string]bool{"close(5) = 0": true, "close(9) = -1 EBADF (Bad file descriptor)": true}; !maps.Equal(said, want) {
+		t.Errorf("%v, want %v", said, want)
 	}
 }
 

@@ -107,5 +107,8 @@ export function restore() {
   values.top = view && view[2] > 0 ? view[2] : 0;
   change(values);
   if (view && view[1] > view[0]) show(view[0], view[1]);
-  else show(about.begin, about.end);
+  else {
+    const margin = (about.end - about.begin) * 0.01;
+    show(about.begin - margin, about.end + margin);
+  }
 }

@@ -6,7 +6,8 @@ import * as api from "./api.js";
 
 const kept = 1500, sideBySide = 4;
 const tiles = new Map(); // by key: {tile}, {error} or {waiting}
-let wanted = [], running = 0, arrived = () => {}, rows = new Map();
+let wanted = [], running = 0, arrived = () => {};
+const rows = new Map(), cut = new Set(); // what tiles have told of tasks
 
 export function onArrival(fn) { arrived = fn; }
 
@@ -35,6 +36,9 @@ export function want(list) {
   wanted = [...list.filter((key) => !have(key)), ...partly];
   next();
 }
+
+// isCut tells whether a task has calls that are too deep to be drawn.
+export const isCut = (task) => cut.has(task);
 
 export const waiting = () => running + wanted.length;
 
@@ -68,6 +72,7 @@ function note(task, tile) {
   const now = old.slice();
   tile.rows.forEach((n, lane) => { now[lane] = Math.max(now[lane] || 0, n); });
   rows.set(task, now);
+  if (tile.deeper) cut.add(task);
 }
 
 function trim() {
