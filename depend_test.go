@@ -39,11 +39,11 @@ var mayImport = map[string][]string{
 
 	"export":            {"trace"},
 	"export/callgrind":  {"export", "trace", "internal/safetext"},
-	"export/chrome":     {"export", "trace", "internal/safetext"},
+	"export/chrome":     {"arguments", "export", "trace", "internal/safetext"},
 	"export/csv":        {"export", "trace", "internal/safetext"},
 	"export/ctf":        {"export", "trace", "internal/safetext"},
 	"export/folded":     {"export", "trace", "internal/safetext"},
-	"export/perfetto":   {"export", "trace", "internal/protobuf"},
+	"export/perfetto":   {"arguments", "export", "trace", "internal/protobuf"},
 	"export/pprof":      {"export", "trace", "internal/protobuf"},
 	"export/speedscope": {"export", "trace", "internal/safetext"},
 	"export/tracedat":   {"export", "trace", "internal/safetext"},

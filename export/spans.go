@@ -17,6 +17,8 @@ type Track struct {
 	Task  *trace.Task
 	Stack uint64 // number of the stack in the process
 	Index int    // from 0, in the order tracks appear
+	// Event is the event of the call that Begin or End is called for; nil if the end follows from another one.
+	Event *trace.Event
 	open  []span
 	last  int64 // time of the newest span's begin or end
 }
@@ -51,6 +53,8 @@ type SpanWriter interface {
 type Spans struct {
 	W   SpanWriter
 	Sum *Summary // what is left out is counted here, as are calls
+	// Values says that W writes arguments and results, which it finds in Track.Event.
+	Values bool
 
 	tracks []*Track
 	tasks  map[*trace.Task]map[uint64]*Track
@@ -65,6 +69,9 @@ func (s *Spans) Event(ev *trace.Event) error {
 	k := s.track(ev)
 	at := max(ev.Time, k.last)
 	k.last = at
+	if !s.Values && (ev.Args != nil || ev.Result != nil && ev.Kind == trace.Exit) {
+		s.Sum.Leave("arguments and results", 1)
+	}
 	switch ev.Kind {
 	case trace.Entry:
 		if ev.Flags&trace.FlagEntryOnly != 0 {
@@ -76,7 +83,10 @@ func (s *Spans) Event(ev *trace.Event) error {
 		}
 		k.open = append(k.open, span{ev.Func, ev.Depth})
 		s.Sum.Calls++
-		return s.W.Begin(k, at, ev.Func)
+		k.Event = ev
+		err := s.W.Begin(k, at, ev.Func)
+		k.Event = nil
+		return err
 	case trace.Exit, trace.Unwound, trace.Unfinished:
 		return s.end(k, at, ev)
 	case trace.Skipped:
@@ -102,7 +112,10 @@ func (s *Spans) end(k *Track, at int64, ev *trace.Event) error {
 		s.Sum.Leave("returns of calls whose beginning is not in the trace", 1)
 		return nil
 	}
-	return s.cut(k, at, ev.Depth)
+	k.Event = ev
+	err := s.cut(k, at, ev.Depth)
+	k.Event = nil
+	return err
 }
 
 // cut ends the open calls of a track from a depth on.

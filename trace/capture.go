@@ -43,6 +43,23 @@ func (t *Trace) Capture(id FuncID) *arguments.Capture {
 	return nil
 }
 
+// EachValue calls f with the arguments that were captured with an Entry and their names, and with the result that was
+// captured with an Exit, which is called [ResultName].
+func (t *Trace) EachValue(ev *Event, f func(name string, v *arguments.Value, of *Captured)) {
+	c := t.Capture(ev.Func)
+	if c == nil {
+		return
+	}
+	if of := ev.Args; of != nil && !of.Open {
+		for i := range c.Params {
+			f(c.ParamName(i), &c.Params[i], of)
+		}
+	}
+	if of := ev.Result; of != nil && !of.Open && c.Result != nil && ev.Kind == Exit {
+		f(ResultName, c.Result, of)
+	}
+}
+
 // capturesOf returns what a symbol table says of captures; nil: nothing.
 func capturesOf(s SymTable) map[uint32]string {
 	switch tab := s.(type) {

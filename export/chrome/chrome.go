@@ -14,6 +14,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
@@ -30,7 +31,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 	c := &writer{w: bufio.NewWriterSize(w, 64<<10), t: s.Trace, sum: &sum, rows: map[row]bool{}}
 	c.names.Make = func(id trace.FuncID) []byte { return safetext.AppendJSON(nil, s.Trace.Name(id)) }
 	c.w.WriteString(`{"displayTimeUnit":"ns","traceEvents":[`)
-	spans := &export.Spans{W: c, Sum: &sum}
+	spans := &export.Spans{W: c, Sum: &sum, Values: true}
 	if err := s.Walk(s.Tasks, spans.Event); err != nil {
 		return sum, err
 	}
@@ -51,9 +52,10 @@ type row struct{ pid, tid int }
 
 // A held event is the newest Begin of a track: an End that follows makes it one event.
 type held struct {
-	k  *export.Track
-	at int64
-	fn trace.FuncID
+	k      *export.Track
+	at     int64
+	fn     trace.FuncID
+	values []byte // its arguments, as values has them
 }
 
 type writer struct {
@@ -73,20 +75,44 @@ func (c *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 	if err := c.release(h); err != nil {
 		return err
 	}
-	h.k, h.at, h.fn = k, at, fn
+	h.k, h.at, h.fn, h.values = k, at, fn, c.values(h.values[:0], k.Event)
 	return nil
+}
+
+// values appends what was captured at an end of a call: members of a JSON object.
+func (c *writer) values(b []byte, ev *trace.Event) []byte {
+	if ev == nil {
+		return b
+	}
+	c.t.EachValue(ev, func(name string, v *arguments.Value, of *trace.Captured) {
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		b = v.AppendJSON(append(safetext.AppendJSON(b, name), ':'), of.Words, of.Memory())
+	})
+	return b
+}
+
+// withValues appends the args of an event, if there are any.
+func withValues(b, values []byte) []byte {
+	if len(values) == 0 {
+		return b
+	}
+	b = append(b, `,"args":{`...)
+	return append(append(b, values...), '}')
 }
 
 // End is that of export.SpanWriter.
 func (c *writer) End(k *export.Track, at int64, fn trace.FuncID) error {
 	h := c.of(k)
 	if h.k == nil {
-		return c.close(c.event('E', k, at))
+		return c.close(withValues(c.event('E', k, at), c.values(nil, k.Event)))
 	}
+	values := c.values(h.values, k.Event)
 	b := append(c.event('X', k, h.at), `,"dur":`...)
 	b = append(micros(b, at-h.at), `,"name":`...)
 	h.k = nil
-	return c.close(append(b, c.names.Get(fn)...))
+	return c.close(withValues(append(b, c.names.Get(fn)...), values))
 }
 
 // Note is that of export.SpanWriter.
@@ -119,7 +145,7 @@ func (c *writer) release(h *held) error {
 	}
 	b := append(c.event('B', h.k, h.at), `,"name":`...)
 	h.k = nil
-	return c.close(append(b, c.names.Get(h.fn)...))
+	return c.close(withValues(append(b, c.names.Get(h.fn)...), h.values))
 }
 
 func rowOf(k *export.Track) row {

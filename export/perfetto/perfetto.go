@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"io"
 
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/protobuf"
 	"github.com/fentry-dev/fentry/trace"
@@ -16,7 +17,7 @@ import (
 
 // Numbers of fields and values, from protos/perfetto/trace in Perfetto's sources: trace.proto, trace_packet.proto,
 // interned_data/interned_data.proto and track_event/{track_event,track_descriptor,process_descriptor,
-// thread_descriptor}.proto.
+// thread_descriptor,debug_annotation}.proto.
 const (
 	tracePacket = 1
 
@@ -34,10 +35,14 @@ const (
 	eventNameIID       = 1
 	eventNameName      = 2
 
-	trackEventType    = 9
-	trackEventNameIID = 10
-	trackEventTrack   = 11
-	trackEventName    = 23
+	trackEventAnnotation = 4
+	trackEventType       = 9
+	trackEventNameIID    = 10
+	trackEventTrack      = 11
+	trackEventName       = 23
+
+	annotationText = 6
+	annotationName = 10
 
 	sliceBegin = 1
 	sliceEnd   = 2
@@ -68,7 +73,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 		processes: map[*trace.Process]uint64{}, threads: map[*trace.Task]uint64{},
 	}
 	p.names.Make = func(trace.FuncID) uint64 { p.known++; return p.known }
-	spans := &export.Spans{W: p, Sum: &sum}
+	spans := &export.Spans{W: p, Sum: &sum, Values: true}
 	if err := s.Walk(s.Tasks, spans.Event); err != nil {
 		return sum, err
 	}
@@ -110,7 +115,7 @@ func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 	}
 	ev := protobuf.AppendNumber(p.msg[:0], trackEventType, sliceBegin)
 	ev = protobuf.AppendNumber(ev, trackEventTrack, track)
-	p.msg = protobuf.AppendNumber(ev, trackEventNameIID, iid)
+	p.msg = p.values(protobuf.AppendNumber(ev, trackEventNameIID, iid), k.Event)
 	return p.packet(protobuf.AppendMessage(b, packetTrackEvent, p.msg))
 }
 
@@ -121,8 +126,21 @@ func (p *writer) End(k *export.Track, at int64, _ trace.FuncID) error {
 		return err
 	}
 	ev := protobuf.AppendNumber(p.msg[:0], trackEventType, sliceEnd)
-	p.msg = protobuf.AppendNumber(ev, trackEventTrack, track)
+	p.msg = p.values(protobuf.AppendNumber(ev, trackEventTrack, track), k.Event)
 	return p.packet(protobuf.AppendMessage(p.start(at), packetTrackEvent, p.msg))
+}
+
+// values appends what was captured at an end of a call, as annotations.
+func (p *writer) values(b []byte, ev *trace.Event) []byte {
+	if ev == nil {
+		return b
+	}
+	p.t.EachValue(ev, func(name string, v *arguments.Value, of *trace.Captured) {
+		a := protobuf.AppendString(nil, annotationName, name)
+		a = protobuf.AppendString(a, annotationText, string(v.AppendText(nil, of.Words, of.Memory())))
+		b = protobuf.AppendMessage(b, trackEventAnnotation, a)
+	})
+	return b
 }
 
 // Note is that of export.SpanWriter.
