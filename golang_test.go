@@ -53,10 +53,24 @@ func recorded(t *testing.T, dir string, of map[string]int64) map[string]int64 {
 		t.Fatal(err)
 	}
 	counts := map[string]int64{}
+	total := map[string]int64{}
 	for _, r := range rows {
+		total[r.Name] = r.Total
 		if _, ok := of[r.Name]; ok {
 			counts[r.Name] += int64(r.Calls)
 		}
+	}
+	// The goroutine goes from thread to thread inside these calls.
+	if total["main.round"] == 0 || total["main.round"] > total["main.main"] {
+		t.Errorf("main.main takes %d ns, and what it calls %d", total["main.main"], total["main.round"])
+	}
+	for _, k := range tr.Tasks {
+		if k.Goroutine == 0 && k.TID < 1 {
+			t.Errorf("a task that is neither a thread nor a goroutine: %+v", k)
+		}
+	}
+	if len(tr.Goroutines(1)) != 1 {
+		t.Error("goroutine 1 is no task")
 	}
 	return counts
 }

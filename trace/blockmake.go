@@ -38,8 +38,8 @@ func (t *Trace) MakeIndex(o IndexOptions) (ok bool, err error) {
 	if t.blocks != nil {
 		return true, nil
 	}
-	if t.Ending == EndPending || t.Header.Chunks != 0 {
-		return false, nil // chunks may still be added
+	if t.Ending == EndPending || t.Header.Chunks != 0 || t.hasGoroutines() {
+		return false, nil // chunks may still be added, or are parts
 	}
 	if o.Begun && t.part == nil {
 		return false, nil

@@ -155,6 +155,9 @@ func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*curs
 	c.fl = newFollower(c, c.cur.t, k.Stack)
 	c.ev.Task = k
 	c.ev.Comm = commString(c.dec.comm[:])
+	if k.Goroutine != 0 {
+		c.ev.Comm = k.Comm // parts of chunks have no name
+	}
 	c.dec.commIsNew = false
 	return c, nil
 }

@@ -72,6 +72,8 @@ func (im *Image) set(s string) error {
 		im.Mode = val
 	case "clock":
 		im.Clock = val
+	case "stacks":
+		im.Stacks = val
 	case "ids":
 		im.IDs = val
 	case "plain":
@@ -101,6 +103,7 @@ func (im *Image) merge(o *Image) {
 	pick(&im.Mode, o.Mode)
 	pick(&im.Clock, o.Clock)
 	pick(&im.IDs, o.IDs)
+	pick(&im.Stacks, o.Stacks)
 	im.Plain = im.Plain || o.Plain
 	if im.Sites == 0 {
 		im.Sites = o.Sites

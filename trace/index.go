@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ type chunkRef struct {
 	size    uint32 // with the header, inside the file
 	number  uint32
 	image   uint32 // position in Trace.Images
-	first   uint32 // of a profile or count chunk: id of the first entry
+	first   uint32 // of a profile or count chunk: id of the first entry; of events: partOfChunk, or 0
 }
 
 // A chunkHead is a decoded chunk header.
@@ -132,8 +133,7 @@ func (t *Trace) readIndex() (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	ix.finish()
-	return ix, nil
+	return ix, ix.finish()
 }
 
 // slots walks over a file whose chunks lie in slots.
@@ -391,22 +391,22 @@ func (ix *index) task(ch *chunkHead, ref *chunkRef) *Task {
 	return k
 }
 
+// sortChunks puts a task's chunks in their order.
+func sortChunks(chunks []chunkRef) {
+	slices.SortStableFunc(chunks, func(a, b chunkRef) int { return cmp.Compare(a.number, b.number) })
+}
+
 // finish orders the chunks of each task, then the tasks, and finds parents.
-func (ix *index) finish() {
+func (ix *index) finish() error {
 	t := ix.t
 	ix.finishRanges()
 	t.Lost = t.Header.LostUnborn
+	if err := ix.splitGoroutines(); err != nil {
+		return err
+	}
 	buf := make([]byte, ChunkHeaderSize+256)
 	for _, k := range t.Tasks {
-		slices.SortStableFunc(k.chunks, func(a, b chunkRef) int {
-			switch {
-			case a.number < b.number:
-				return -1
-			case a.number > b.number:
-				return 1
-			}
-			return 0
-		})
+		sortChunks(k.chunks)
 		next := uint32(0)
 		for _, c := range k.chunks {
 			if c.number > next {
@@ -440,6 +440,9 @@ func (ix *index) finish() {
 				t.forked++
 			}
 		}
-		newest[[2]int{k.PID, k.TID}] = k
+		if k.Goroutine == 0 {
+			newest[[2]int{k.PID, k.TID}] = k
+		}
 	}
+	return nil
 }

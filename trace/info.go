@@ -190,6 +190,7 @@ type Image struct {
 	Parent  int      `json:"parent,omitempty"` // process id of the parent of the process that wrote it
 	Mode    string   `json:"mode,omitempty"`   // tracer
 	Clock   string   `json:"clock,omitempty"`  // ClockNone, or "": events have times
+	Stacks  string   `json:"stacks,omitempty"` // StacksGoroutines, or "": threads' and coroutines'
 	// IDs says how functions are numbered: "" for a table of sites, or OffsetIDs.
 	IDs string `json:"ids,omitempty"`
 	// Plain says that functions are among those traced that no compiler has prepared for it.

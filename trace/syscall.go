@@ -139,6 +139,9 @@ func (t *Trace) TaskName(tid int) string {
 		t.taskNames = map[int]string{}
 		written := map[int]uint64{} // the counter when the task's name was
 		for _, k := range t.Tasks {
+			if k.Goroutine != 0 {
+				continue
+			}
 			t.taskNames[k.TID] = k.Comm
 			if n := len(k.chunks); n > 0 {
 				written[k.TID] = k.chunks[n-1].counter

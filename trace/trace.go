@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -84,12 +85,13 @@ type Trace struct {
 	forked int // tasks that have a parent
 }
 
-// A Task is a thread of the trace.
+// A Task is a thread of the trace or, of a Go program, a goroutine.
 type Task struct {
-	Index    int // position in Trace.Tasks
-	PID, TID int
-	Process  *Process
-	Comm     string // the latest name
+	Index     int // position in Trace.Tasks
+	PID, TID  int
+	Goroutine uint64 // number of the goroutine, which TID is, too; 0: the task is a thread
+	Process   *Process
+	Comm      string // the latest name
 	// Key tells tasks with the same thread id apart.
 	Key uint64
 	// Parent is the task this one was forked from, nil if it was not forked or the parent is unknown.
@@ -116,8 +118,16 @@ type Task struct {
 	children []*Task    // forked ones, by Start
 }
 
-// String returns "comm-tid".
-func (k *Task) String() string { return fmt.Sprintf("%s-%d", k.Comm, k.TID) }
+// String returns "comm-tid"; of a goroutine "comm-gN".
+func (k *Task) String() string { return k.Comm + "-" + k.Number() }
+
+// Number returns the thread's id, or g and the goroutine's number.
+func (k *Task) Number() string {
+	if k.Goroutine != 0 {
+		return fmt.Sprintf("g%d", k.Goroutine)
+	}
+	return strconv.Itoa(k.TID)
+}
 
 // Open opens the trace in directory dir.
 func Open(dir string) (*Trace, error) { return OpenWith(dir, Options{}) }
@@ -160,7 +170,7 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 		err = t.load(f, st.Size(), o)
 		t.list, t.dir = nil, nil
 		t.Ending = t.ending(f)
-		if err == nil && t.Ending != EndPending {
+		if err == nil && t.Ending != EndPending && !t.hasGoroutines() {
 			t.openIndex(d)
 		}
 	}

@@ -51,6 +51,9 @@ func (ix *index) finishSched() {
 		}
 	}
 	for _, k := range ix.t.Tasks {
+		if k.Goroutine != 0 {
+			continue // which threads it was on, and when, is not known well enough
+		}
 		k.sched = ix.sched[threadID{uint32(k.PID), uint32(k.TID)}]
 	}
 }

@@ -327,7 +327,7 @@ func (w *walker) pop() {
 func (t *Trace) TaskByTID(tid int) []*Task {
 	ks := []*Task{}
 	for _, k := range t.Tasks {
-		if k.TID == tid {
+		if k.TID == tid && k.Goroutine == 0 {
 			ks = append(ks, k)
 		}
 	}

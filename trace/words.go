@@ -309,6 +309,12 @@ func (d *decoder) fill() (gap, ok bool) {
 		c := d.chunks[0]
 		d.chunks = d.chunks[1:]
 		d.off, d.end = c.off, c.off+int64(c.size)
+		if c.first == partOfChunk {
+			d.begin(&c)
+			gap = c.number > d.number
+			d.number = c.number + 1
+			return gap, true
+		}
 		if c.size < ChunkHeaderSize || !d.more() || len(d.win) < ChunkHeaderSize {
 			d.win, d.at, d.off = nil, 0, d.end
 			continue
@@ -323,12 +329,17 @@ func (d *decoder) fill() (gap, ok bool) {
 		}
 		d.stack = binary.LittleEndian.Uint64(d.win[format.CStack:])
 		d.at = ChunkHeaderSize
-		if c.image != d.home {
-			d.home, d.span, d.before = c.image, span{}, span{}
-		}
-		d.high, d.last = c.counter&^0xffffffff, c.counter
+		d.begin(&c)
 		gap = c.number > d.number
 		d.number = c.number + 1
 		return gap, true
 	}
+}
+
+// begin makes a chunk's counter and image those that count.
+func (d *decoder) begin(c *chunkRef) {
+	if c.image != d.home {
+		d.home, d.span, d.before = c.image, span{}, span{}
+	}
+	d.high, d.last = c.counter&^0xffffffff, c.counter
 }

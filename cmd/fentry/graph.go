@@ -76,7 +76,7 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 		return usagef(cmd, "--focus cannot be combined with --process, --task, --recursion, --depth and --wait")
 	}
 	if c.diff != "" {
-		for _, name := range []string{"focus", "process", "task", "recursion", "wait", "srcline", "tid", "pid"} {
+		for _, name := range []string{"focus", "process", "task", "recursion", "wait", "srcline", "tid", "pid", "goroutine"} {
 			if cmd.Flags().Changed(name) {
 				return usagef(cmd, "--diff and --%s are mutually exclusive", name)
 			}

@@ -51,6 +51,7 @@ machine's clock and tracing a call cost.`,
 		"list only the functions that record switched off, for record --overhead @FILE")
 	c.inputFlags.add(cmd)
 	cmd.Flags().Lookup("tid").Hidden = true
+	cmd.Flags().Lookup("goroutine").Hidden = true
 	cmd.Flags().Lookup("pid").Hidden = true
 	cmd.Flags().Lookup("demangle").Hidden = true
 	cmd.ValidArgsFunction = nil
@@ -152,6 +153,7 @@ type infoOff struct {
 type infoTask struct {
 	PID    int    `json:"pid"`
 	TID    int    `json:"tid"`
+	number string // as people read it
 	Comm   string `json:"comm"`
 	Parent int    `json:"parent_tid,omitempty"`
 	Start  int64  `json:"start_ns"`
@@ -194,7 +196,7 @@ func traceInfo(t *trace.Trace) *infoTrace {
 		in.SwitchedOff = append(in.SwitchedOff, infoOff{t.Name(s.Func), t.Images[s.Func.Image].Path, s.From, s.Rate})
 	}
 	for _, k := range t.Tasks {
-		in.Tasks = append(in.Tasks, infoTask{k.PID, k.TID, k.Comm, k.ParentTID, k.Start, k.Lost, k.Gaps})
+		in.Tasks = append(in.Tasks, infoTask{k.PID, k.TID, k.Number(), k.Comm, k.ParentTID, k.Start, k.Lost, k.Gaps})
 	}
 	return in
 }
@@ -267,7 +269,7 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 		tasks.column(h, h != "THREAD")
 	}
 	for _, k := range in.Tasks {
-		tasks.row(fmt.Sprint(k.PID), fmt.Sprint(k.TID), durationCell(k.Start), grouped(k.Lost), k.Comm)
+		tasks.row(fmt.Sprint(k.PID), k.number, durationCell(k.Start), grouped(k.Lost), k.Comm)
 	}
 	fmt.Fprintln(w)
 	tasks.write(w, p)

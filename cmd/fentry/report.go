@@ -166,10 +166,10 @@ func (c *reportCmd) check(cmd *cobra.Command) error {
 	case c.top < 0:
 		return usagef(cmd, "--top %d: not a number of lines", c.top)
 	case c.never:
-		return exclusive("never", "task", "process", "tid", "graph", "threshold", "time", "fields", "sort", "diff",
+		return exclusive("never", "task", "process", "tid", "goroutine", "graph", "threshold", "time", "fields", "sort", "diff",
 			"histogram")
 	case c.diff != "":
-		return exclusive("diff", "histogram", "task", "process", "tid", "pid", "syscalls", "srcline")
+		return exclusive("diff", "histogram", "task", "process", "tid", "pid", "goroutine", "syscalls", "srcline")
 	case c.histogram != "":
 		return exclusive("histogram", "task", "process", "fields", "syscalls", "srcline")
 	case c.hdr:

@@ -21,6 +21,7 @@ type inputFlags struct {
 	dir      string
 	tids     []int
 	pids     []int
+	gs       []uint
 	demangle demangleFlag
 }
 
@@ -28,6 +29,7 @@ func (in *inputFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&in.dir, "input", "i", "", "read the trace in `DIR` (default $FENTRY_DATA or fentry.data)")
 	f.IntSliceVar(&in.tids, "tid", nil, "read only the threads `TID`[,TID...]")
+	f.UintSliceVar(&in.gs, "goroutine", nil, "read only the goroutines `N`[,N...] of Go programs")
 	f.IntSliceVar(&in.pids, "pid", nil, "read only the processes `PID`[,PID...]; with --tid, also these threads")
 	in.demangle.add(cmd)
 	cmd.ValidArgsFunction = completeTraceDir
@@ -98,9 +100,9 @@ func (a *app) dataDir() string {
 	return session.DefaultDir
 }
 
-// tasks returns the tasks chosen with --tid and --pid; nil means all.
+// tasks returns the tasks chosen with --tid, --pid and --goroutine; nil means all.
 func (in *inputFlags) tasks(t *trace.Trace) ([]*trace.Task, error) {
-	if len(in.tids)+len(in.pids) == 0 {
+	if len(in.tids)+len(in.pids)+len(in.gs) == 0 {
 		return nil, nil
 	}
 	var ks []*trace.Task
@@ -119,6 +121,13 @@ func (in *inputFlags) tasks(t *trace.Trace) ([]*trace.Task, error) {
 		k := t.TaskByTID(tid)
 		if len(k) == 0 {
 			return nil, fmt.Errorf("%s: no thread %d in this trace", t.Dir, tid)
+		}
+		ks = append(ks, k...)
+	}
+	for _, number := range in.gs {
+		k := t.Goroutines(uint64(number))
+		if len(k) == 0 {
+			return nil, fmt.Errorf("%s: no goroutine %d in this trace", t.Dir, number)
 		}
 		ks = append(ks, k...)
 	}

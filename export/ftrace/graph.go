@@ -91,7 +91,7 @@ func NewGraph(w io.Writer, t *trace.Trace, o GraphOptions) *Graph {
 	g.proc = procWidth
 	if o.Proc || o.OneCPU {
 		for _, k := range t.Tasks {
-			g.proc = max(g.proc, len(k.Comm)+1+len(strconv.Itoa(k.TID)))
+			g.proc = max(g.proc, len(k.Comm)+1+len(k.Number()))
 		}
 	}
 	if !o.NoDuration {

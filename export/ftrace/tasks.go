@@ -47,7 +47,7 @@ func (o *output) introduce(ev *trace.Event) {
 func appendTask(b []byte, k *trace.Task, comm string) []byte {
 	b = append(b, safetext.Line(comm)...)
 	b = append(b, '-')
-	return strconv.AppendInt(b, int64(k.TID), 10)
+	return append(b, k.Number()...)
 }
 
 // procWidth is the width of a task in its column in the kernel, which cuts names to 7
@@ -56,8 +56,7 @@ const procWidth = 14
 
 func (g *Graph) appendProc(b []byte, k *trace.Task, comm string) []byte {
 	comm = safetext.Line(comm)
-	var num [20]byte
-	tid := strconv.AppendInt(num[:0], int64(k.TID), 10)
+	tid := k.Number()
 	pad := max(0, g.proc-len(comm)-1-len(tid))
 	b = appendBlanks(b, pad/2)
 	b = append(b, comm...)

@@ -1,0 +1,122 @@
+package trace
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// goTrace writes a trace of a Go program, by two threads.
+func goTrace(t *testing.T, fn func(a, b *TaskWriter)) *Trace {
+	t.Helper()
+	var buf bytes.Buffer
+	w, err := NewWriter(&buf, Header{Counter: 1000, CounterHz: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := appendChunkHeader(nil, ChunkImage, TaskID{PID: 1, TID: 1, Image: testImage}, 0, 1000, 0)
+	im = append(im, "path=/x\x00nsites=9\x00stacks=goroutines\x00"...)
+	if _, err := w.WriteChunk(append(im, make([]byte, -len(im)&7)...)); err != nil {
+		t.Fatal(err)
+	}
+	a, b := w.Task(TaskID{PID: 1, TID: 1, Image: testImage}), w.Task(TaskID{PID: 1, TID: 2, Image: testImage})
+	fn(a, b)
+	for _, k := range []*TaskWriter{a, b} {
+		if err := k.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return open(t, eventsFile(t, buf.Bytes()))
+}
+
+// TestGoroutines follows a goroutine from thread to thread: its calls, and those inside, are as if there was only one.
+// The first thread gets it back without having recorded anything else meanwhile, and so without a record of it.
+func TestGoroutines(t *testing.T) {
+	const g = format.GoroutineStack
+	tr := goTrace(t, func(a, b *TaskWriter) {
+		a.Enter(1001, 9) // on the thread's own stack
+		a.Exit(1002, 9)
+		a.Stack(1010, g|7)
+		a.Enter(1011, 1)
+		a.Enter(1012, 2)
+		b.Stack(1020, g|8)
+		b.Enter(1021, 3)
+		b.Exit(1022, 3)
+		b.Stack(1030, g|7)
+		b.Exit(1031, 2)
+		b.Enter(1032, 4)
+		a.Exit(1041, 4)
+		a.Enter(1042, 5)
+		a.Exit(1043, 5)
+		a.Exit(1044, 1)
+		a.End(1050)
+		b.Stack(1060, g|8)
+		b.Enter(1061, 6)
+		b.Exit(1063, 6)
+		b.End(1070)
+	})
+	var got []string
+	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		if ev.Kind == Exit {
+			got = append(got, fmt.Sprintf("%s %d depth %d: %d", ev.Task.Number(), ev.Func.ID, ev.Depth, ev.Dur))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"1 9 depth 0: 1", "g8 3 depth 0: 1", "g7 2 depth 1: 19", "g7 4 depth 1: 9", "g7 5 depth 1: 1", "g7 1 depth 0: 33",
+		"g8 6 depth 0: 2",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("ends of calls (-want +got):\n%s", d)
+	}
+	if k := tr.Goroutines(7); len(k) != 1 || k[0].Goroutine != 7 || k[0].PID != 1 {
+		t.Errorf("goroutine 7: %v", k)
+	}
+	if k := tr.TaskByTID(7); len(k) != 0 {
+		t.Errorf("a goroutine is taken for a thread: %v", k)
+	}
+	if ok, err := tr.MakeIndex(IndexOptions{}); ok || err != nil {
+		t.Errorf("an index has been made: %v, %v", ok, err)
+	}
+}
+
+// TestGoroutinesMany changes between goroutines at every event, over several chunks of two threads.
+func TestGoroutinesMany(t *testing.T) {
+	const n, events = 500, 40000
+	tr := goTrace(t, func(a, b *TaskWriter) {
+		for i := range uint64(events) {
+			k := a
+			if i%3 == 0 {
+				k = b
+			}
+			at := 1000 + 10*i
+			k.Stack(at, format.GoroutineStack|(i%n+1))
+			if i/n%2 == 0 {
+				k.Enter(at+1, uint32(i%7+1))
+			} else {
+				k.Exit(at+1, uint32((i-n)%7+1))
+			}
+		}
+	})
+	rows, err := tr.Report(ReportOptions{PerTask: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := uint64(0)
+	for _, r := range rows {
+		calls += r.Calls
+		if r.Min != 10*n || r.Max != 10*n {
+			t.Fatalf("%v: a call took %d to %d, want %d", r.Task, r.Min, r.Max, 10*n)
+		}
+	}
+	if calls != events/2 || len(tr.Tasks) != n {
+		t.Errorf("%d calls of %d goroutines, want %d of %d", calls, len(tr.Tasks), events/2, n)
+	}
+}
