@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "internal/safefile",
 		"session/internal/procfs"},
 	"session/internal/switches": {"trace", "internal/format", "session/internal/clock"},
-	"session/internal/tracee":   {"arch", "patch", "session/internal/procfs"},
+	"session/internal/tracee":   {"arch", "internal/format", "patch", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/elfio"
@@ -74,6 +75,9 @@ type Options struct {
 	// pattern of Plan.Select chooses functions. Less than 0: nothing is switched off, nor is it for profiles, without a
 	// clock, with trace.PolicyOverwrite and under an emulator.
 	Overhead float64
+	// For ends the recording so long after the program has begun, or since processes are attached to; it goes on. 0: the
+	// recording ends with the program.
+	For time.Duration
 	// NoSwitches does not record when threads were off a processor. Otherwise the function_graph tracer does, if it has a
 	// clock and the kernel tells (trace.Info.Switches).
 	NoSwitches bool
@@ -169,7 +173,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 	r := run{p: p, o: o}
 	so := session.Options{
-		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir,
+		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir, For: o.For,
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, NoPtrace: o.NoPtrace, Emulator: o.Emulator,
 		Profile: o.Plan.Tracer.ChunkSize() != 0, ChunkSize: o.Plan.Tracer.ChunkSize(), Info: o.Info, Logf: o.Logf,
 		Prepare: r.memory, Symbols: r.symbols,

@@ -44,6 +44,19 @@ func (amd64Machine) displacedLen(s *record.Site) int {
 	return amd64.DisplacedLen(s.Bytes[:s.Moved])
 }
 
+func (amd64Machine) calls(code []byte) bool {
+	for len(code) > 0 {
+		in, err := amd64.Decode(code)
+		if err != nil || in.Op == amd64.Call || in.Op == amd64.CallInd || in.Op == amd64.CallFar {
+			return true
+		}
+		code = code[in.Len:]
+	}
+	return false
+}
+
+func (amd64Machine) shadow() (back, flipped uint64) { return amd64.ThunkReturn, 1 << amd64.ShadowBit }
+
 func (amd64Machine) displacedBody(*record.Site) int { return 0 }
 
 func (amd64Machine) displacedRows(*record.Site, *ehframe.CIE) ([]byte, int) { return nil, 0 }

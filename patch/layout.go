@@ -158,6 +158,11 @@ func (l *layout) layout() error {
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
+	if p.Options.Running {
+		if err := l.leaveCalls(); err != nil {
+			return err
+		}
+	}
 	l.number()
 	if l.traced == 0 {
 		if err := p.nothingToTrace(); err != nil {

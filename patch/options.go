@@ -159,6 +159,9 @@ type Options struct {
 	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.
 	Keep bool
 
+	// Running makes a plan for a process that runs already ([Memory].Running).
+	Running bool
+
 	// Bare makes a plan for a process even if no function is to be traced: it carries the runtime alone, which follows what
 	// the process executes.
 	Bare bool

@@ -32,6 +32,9 @@ type Memory struct {
 	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
 
+	// Running is how the plan gets into a process that runs; nil: it is for one at its exec stop.
+	Running *Running
+
 	// LoaderCalls are the dynamic loader's system calls, set by who applies the plan; nil: they are not recorded.
 	LoaderCalls *LoaderCalls
 	// The runtime's routines for system calls, before those that are recorded, those that may be, and behind them; 0: it
@@ -56,8 +59,14 @@ func (p *Plan) Memory() (*Memory, error) {
 	if only := p.onlySyscalls(); only.All() {
 		some = enter
 	}
+	var running *Running
+	if p.Options.Running {
+		if running, err = l.running(); err != nil {
+			return nil, err
+		}
+	}
 	return &Memory{
-		RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
+		Running: running, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
 		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: l.allEdits(),
 		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],

@@ -120,6 +120,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	if l.traced == 0 && p.bare() {
 		c.Flags |= stub.FlagFollow
 	}
+	if o.Running {
+		c.Flags |= stub.FlagNoRecorder | stub.FlagNoFile // it is this session's or nobody's
+	}
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
 		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),

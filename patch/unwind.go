@@ -21,6 +21,9 @@ import (
 // exceptions see the same functions as in the original. A sorted table over all of them is what unwinders use; what is
 // not in the image's own section debuggers get once more, as .debug_frame, because they read sections by name.
 
+// thunkFrames is the piece that the added unwind information begins with.
+const thunkFrames = ".fentry.thunk_frames"
+
 // unwind lays out the unwind information.
 func (l *layout) unwind() error {
 	p := l.p
@@ -41,7 +44,7 @@ func (l *layout) unwind() error {
 	frames := p.m.frames(at, l.runs)
 	l.addRows(frames)
 	own := frames.EhFrame
-	l.add(piece{name: ".fentry.thunk_frames", size: uint64(len(own)), align: 8, owner: nobody, ready: own})
+	l.add(piece{name: thunkFrames, size: uint64(len(own)), align: 8, owner: nobody, ready: own})
 	debug := frames.DebugFrame
 	r := &l.runtime
 	extra := make([]ehframe.Entry, 0, len(frames.FDEs)+r.frames.Len())
@@ -77,6 +80,11 @@ func (l *layout) unwind() error {
 	}
 	at = l.add(piece{name: ".fentry.eh_frame_hdr", size: uint64(len(hdr)), align: 4, owner: nobody, ready: hdr})
 	l.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
+	if l.p.Options.Running && l.p.flavour().hides() {
+		if err := l.redirect(hdr, at); err != nil {
+			return err
+		}
+	}
 	if l.p.Options.Target == File {
 		l.sections = append(l.sections, debugFrame(debug))
 	}
@@ -189,7 +197,7 @@ func (l *layout) extend(
 		}
 	}
 	for _, e := range x.Edits {
-		l.tables = append(l.tables, arch.Edit{Addr: e.Addr, Old: bytes.Clone(e.Old), New: e.New, Reason: "unwind"})
+		l.tables = append(l.tables, arch.Edit{Addr: e.Addr, Old: bytes.Clone(e.Old), New: e.New, Reason: ReasonUnwind})
 	}
 	return x
 }
@@ -224,6 +232,8 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 				}
 			}
 		}
+	} else if l.p.Options.Running {
+		// Nothing is changed in its place.
 	} else if x := l.extend(table, rules, variants, readers); x != nil {
 		fdes, out.at = out.apart(table, x, readers, variants != nil), table.Addr()
 	}
@@ -241,7 +251,7 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 		}
 		l.copiedFrames(table, variants, &err)(yield)
 	}
-	if bad := l.appendFrames(to, at, all, &err, rules); bad != nil || registered && !l.hide(fdes) {
+	if bad := l.appendFrames(to, at, all, &err, rules); bad != nil || registered && !l.p.Options.Running && !l.hide(fdes) {
 		if l.displaced != 0 { // without them exceptions would end in the middle of functions
 			return nil, cmp.Or(bad, fmt.Errorf("the image's unwind information cannot be copied"))
 		}
@@ -334,7 +344,7 @@ func (l *layout) hide(fdes iter.Seq[*ehframe.FDE]) bool {
 			return false
 		}
 		l.tables = append(l.tables, arch.Edit{
-			Addr: addr, Old: bytes.Clone(f.Raw()[e.Off : e.Off+uint64(len(e.New))]), New: e.New, Reason: "unwind",
+			Addr: addr, Old: bytes.Clone(f.Raw()[e.Off : e.Off+uint64(len(e.New))]), New: e.New, Reason: ReasonUnwind,
 		})
 	}
 	return true

@@ -301,6 +301,9 @@ func (s *segment) ReadAt(p []byte, addr uint64) error {
 	return err
 }
 
+// ReasonUnwind is the Reason of edits of unwind tables.
+const ReasonUnwind = "unwind"
+
 // Edits returns all changes to loaded memory, sorted by address. Their Reason is that of a [Purpose], or "unwind" for
 // an entry of an unwind table.
 func (p *Plan) Edits() ([]arch.Edit, error) {

@@ -19,6 +19,7 @@ const (
 	ReasonSignedReturn   Reason = "signed-return"
 	ReasonShadowStack    Reason = "shadow-call-stack"
 	ReasonOutOfReach     Reason = "out-of-reach"
+	ReasonCallMoves      Reason = "call-moves"
 	ReasonNotAtEntry     Reason = "not-at-entry"
 	ReasonUnknownEntry   Reason = "unknown-entry"
 	ReasonJumpIntoSite   Reason = "jump-into-site"
@@ -95,6 +96,9 @@ func Reasons() []ReasonText {
 		{ReasonOutOfReach,
 			"What is added to the image is more than 128 MiB away, which branches of arm64 do not reach, and there is no " +
 				"room for a veneer near the function: -fpatchable-function-entry=4 makes room."},
+		{ReasonCallMoves,
+			"Only in a program that runs already (record -p): the function begins with a call, which would have to be moved, " +
+				"and exceptions could not pass where it is then."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry,
 			"Where the function begins cannot be proven: the image has neither symbols nor unwind tables for it."},

@@ -108,6 +108,9 @@ func (s *session) buffers() (string, error) {
 		s.processes = newProcesses()
 		s.live.OnProcess = s.processes.saw
 	}
+	if s.o.Attach != nil {
+		s.attached = &attached{shared: shared}
+	}
 	s.exes = newExes(shared, s.live.Host, s.processes.saw)
 	if s.o.Library != nil {
 		s.later = newLater(shared, s.library)

@@ -15,7 +15,7 @@ import (
 
 // finish drains what is left.
 func (s *session) finish() {
-	if !s.res.Ended {
+	if s.res.Duration == 0 {
 		s.res.Duration = time.Since(s.info.Start)
 	}
 	if s.pool == nil {

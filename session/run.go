@@ -26,16 +26,19 @@ import (
 
 // session is one run.
 type session struct {
-	o       Options
-	dir     *tracedir.Dir
-	pool    *pool.Pool // nil in profile mode
-	drain   *drain.Drainer
-	serve   *drain.Server
-	exes    *exes     // nil: none are opened
-	later   *later    // nil: no libraries are to be traced
-	follow  *follower // nil: executed programs are left alone
-	started atomic.Pointer[launch.Started]
-	door    door
+	o      Options
+	dir    *tracedir.Dir
+	pool   *pool.Pool // nil in profile mode
+	drain  *drain.Drainer
+	serve  *drain.Server
+	exes   *exes     // nil: none are opened
+	later  *later    // nil: no libraries are to be traced
+	follow *follower // nil: executed programs are left alone
+
+	control  control
+	attached *attached // nil: a program was started
+	started  atomic.Pointer[launch.Started]
+	door     door
 
 	processes *processes         // nil: nobody looks after them
 	switches  *switches.Recorder // nil: none are recorded
@@ -169,7 +172,10 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.beginInfo()
 	s.openDoor()
 	began := time.Now()
-	st, err := s.launch(l, signals)
+	st, err := s.begin(l, signals)
+	if err == nil {
+		s.openControl(s.pids(&st))
+	}
 	if err != nil {
 		s.closeDoor()
 		s.dir.Rollback()
@@ -182,12 +188,20 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.res.Way = st.Way
 	s.started.Store(&st)
 	left := s.res
-	planned := l.Memory != nil || l.Copy != nil
+	planned := l.Memory != nil || l.Copy != nil || s.attached != nil
 	if sig := s.forced(signals, func() { s.record(ctx, st, began, planned) }); sig != 0 {
 		left.Signal, left.Dir, left.WriteError = sig, s.dir.Name, ErrInterrupted
 		return left, nil
 	}
 	return s.res, nil
+}
+
+// begin starts the program, or attaches to those that run.
+func (s *session) begin(l *launch.Launcher, signals <-chan os.Signal) (launch.Started, error) {
+	if s.attached == nil {
+		return s.launch(l, signals)
+	}
+	return s.attach()
 }
 
 // close gives back what the session has, but for its directory.
@@ -206,8 +220,10 @@ func (s *session) close() {
 func (s *session) record(ctx context.Context, st launch.Started, began time.Time, planned bool) {
 	defer s.close()
 	defer st.Close()
-	if err := launch.TellManager(s.o.Env, st.PID); err != nil {
-		s.logf("%v", err)
+	if s.attached == nil {
+		if err := launch.TellManager(s.o.Env, st.PID); err != nil {
+			s.logf("%v", err)
+		}
 	}
 	s.work()
 	index := s.index()
@@ -235,6 +251,8 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	s.end.winding.Store(true)
 	s.follow.end()
 	s.closeDoor()
+	s.closeControl() // nobody switches what is being taken out
+	s.interruptible(s.detach)
 	s.interruptible(s.follow.wait)
 
 	s.rest()
@@ -343,18 +361,27 @@ func (s *session) beat(stop <-chan struct{}) {
 // wait returns when the session is over.
 func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) {
 	exited := make(chan syscall.WaitStatus, 1)
-	if st.Ended {
+	switch {
+	case st.Ended:
 		exited <- st.Status
-	} else {
+	case s.attached != nil:
+		go func() { s.attached.wait(); exited <- 0 }()
+	default:
 		go func() { exited <- st.Wait() }()
 	}
-	var intr interrupts
+	intr := interrupts{attached: s.attached != nil}
 	var poll <-chan time.Time
 	interval, told := time.Millisecond, false
+	var limit <-chan time.Time
+	if s.o.For > 0 {
+		limit = time.After(s.o.For)
+	}
 	for {
 		select {
 		case status := <-exited:
-			s.res.Status, s.res.Ended = status, true
+			if s.attached == nil { // else it is not this process's to know
+				s.res.Status, s.res.Ended = status, true
+			}
 			s.res.Duration = time.Since(began)
 			intr.leaderGone = true
 			poll = time.After(0)
@@ -380,6 +407,10 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) 
 				}
 				return
 			}
+		case <-limit:
+			return
+		case <-s.control.detach:
+			return
 		case <-ctx.Done():
 			return
 		}

@@ -63,6 +63,13 @@ type Options struct {
 	// NoPtrace runs a patched copy without trying ptrace.
 	NoPtrace bool
 
+	// Attach records processes that run already, in place of a program: Path, Args and Env are then theirs, for messages and
+	// the trace, and Library, Follow and PatchedCopy are not used. nil: a program is started.
+	Attach *Attach
+
+	// For ends the session so long after the program has begun, or the processes of Attach are recorded; 0: nothing does.
+	For time.Duration
+
 	// Prepare returns what to write into the program. session is the path of the pool (in profile mode, of the events
 	// file) for the runtime's configuration. If Prepare is nil or returns a nil Memory, the program runs untraced,
 	// but programs it starts may be traced ([Result].Empty says that none was).
@@ -150,7 +157,8 @@ type Result struct {
 	WriteError error  // why writing the trace stopped early; nil if it did not
 
 	Duration time.Duration // from the program's start to its end
-	Setup    time.Duration // time the exec stop took
+	Setup    time.Duration // time the exec stop took, or for which a process was stopped to attach to it
+	Held     time.Duration // the longest time for which a process was stopped to detach from it
 	// Overhead is an estimate of the processor time that tracing cost the program: the events made, times what reading
 	// the clock takes on this machine and what else is done for an event. 0 if it cannot be told, as for profiles.
 	Overhead time.Duration

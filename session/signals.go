@@ -46,6 +46,7 @@ func inForeground() bool {
 type interrupts struct {
 	count      int  // signals that asked to end
 	leaderGone bool // the program has ended, others are waited for
+	attached   bool // the program was there before, and goes on
 }
 
 // got says what to do about a signal: pass it on to the program, end the
@@ -55,7 +56,7 @@ func (i *interrupts) got(s syscall.Signal, foreground bool) (forward, end bool) 
 		return false, false
 	}
 	i.count++
-	if i.leaderGone || i.count > 1 {
+	if i.leaderGone || i.attached || i.count > 1 {
 		return false, true
 	}
 	switch s {

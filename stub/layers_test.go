@@ -61,6 +61,8 @@ var layers = []string{
 	"exec.S",    // ... how it comes there
 	"follow",    // ... and what makes it
 	"home",      // the first image of a process, and the others
+	"attach",    // what a recorder has a running process do
+	"attach.S",  // ... how it comes there
 	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "act.S", "syscall.S", "sysorder", "goroutine.S",
 }
 

@@ -53,6 +53,9 @@ const (
 	thunkBehind  = 52 // ThunkMcount: drops the return address of the call at thunkPad+3
 )
 
+// ThunkReturn is where in a thunk the body returns to.
+const ThunkReturn = thunkRet
+
 // Offsets of the parts of a thunk that counts.
 const (
 	thunkCountOut  = 44 // rax is popped

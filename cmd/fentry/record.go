@@ -49,12 +49,15 @@ type recordCmd struct {
 
 	noSwitches bool
 	noInherit  bool
+
+	attach  []string
+	forTime time.Duration
 }
 
 func newRecordCmd(a *app) *cobra.Command {
 	var c recordCmd
 	cmd := &cobra.Command{
-		Use:   "record [options] [--] PROGRAM [args...]",
+		Use:   "record [options] {[--] PROGRAM [args...] | -p PROCESS}",
 		Short: "run a program traced",
 		Long: `record runs a program, traces its functions and writes the trace to the
 directory fentry.data, which replay, report and graph read. An existing trace is
@@ -86,6 +89,13 @@ With --flight, fentry is a flight recorder: tracing costs the same, and the
 newest events stay in memory. They are written when the program has ended, or
 only if it ended as --dump-on says; and to DIR.1, DIR.2 and so on each time
 fentry gets the signal SIGUSR2, while the program goes on.
+
+With -p, processes are recorded that run already, and the children that they fork.
+They are stopped for a few milliseconds, at the beginning and at the end, when
+all is put back; in between they run on. ^C ends the recording, and so does --for.
+Programs that they execute, libraries and system calls are not recorded, nor are
+the few functions that begin with a call. Processes of other users, and those
+that a debugger traces, are left alone.
 
 Options go before PROGRAM: everything after it belongs to the program. The exit
 status is the program's; a signal that kills it kills fentry too. If the program
@@ -119,9 +129,14 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
   fentry record --flight 64M --dump-on signal --dump-on exit!=0 ./server   ... if it ends badly; pkill -USR2 fentry: now
+  fentry record -p 1234 --for 5s              a process that runs, for five seconds
+  fentry record -p redis-server -F 'aof*'     by name; until ^C
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(c.attach) > 0 && len(args) > 0 {
+				return usagef(cmd, "-p records processes that run, not %s", args[0])
+			}
+			if len(args) == 0 && len(c.attach) == 0 {
 				return usagef(cmd, "no program given")
 			}
 			return nil
@@ -142,6 +157,9 @@ the end, fentry says so, and an existing trace stays where it is.`,
 		"no -F chooses functions; else no)")
 	f.BoolVar(&c.noSwitches, "no-switches", false, "do not record when threads are off a processor (report -f cpu,wait)")
 	f.BoolVar(&c.noInherit, "no-inherit", false, "leave programs alone that the program executes")
+	f.StringArrayVarP(&c.attach, "pid", "p", nil, "record `PROCESS`, which runs already: its id, several with commas, or "+
+		"the name of a program (repeatable)")
+	f.DurationVar(&c.forTime, "for", 0, "end the recording after `TIME`, such as 5s; the program goes on")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*' (repeatable)")
@@ -167,7 +185,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	o := fentry.Options{
 		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls != "no",
 		Libraries: c.library, Symbols: a.symbols(), Dir: c.out,
-		NoPtrace: c.noPtrace, NoSwitches: c.noSwitches, NoInherit: c.noInherit,
+		For: c.forTime, NoPtrace: c.noPtrace, NoSwitches: c.noSwitches, NoInherit: c.noInherit,
 	}
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
@@ -203,6 +221,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 			}
 			checkLeftOut(a, p, c.overhead.file)
 		}
+	}
+	if len(c.attach) > 0 {
+		return c.runAttached(a, o)
 	}
 	path, err := findRecorded(args[0])
 	if err != nil {
@@ -308,7 +329,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches",
-		"no-inherit", "no-ptrace", "args", "emulator", "plain", "libcalls", "syscalls", "overhead", "flight"} {
+		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "overhead", "flight"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

@@ -146,6 +146,8 @@ func (a *app) addCommands(root *cobra.Command) {
 		cmd   *cobra.Command
 	}{
 		{groupRun, newRecordCmd(a)},
+		{groupRun, newControlCmd(a)},
+		{groupRun, newDetachCmd(a)},
 		{groupRun, newReplayCmd(a)},
 		{groupRun, newReportCmd(a)},
 		{groupRun, newGraphCmd(a)},

@@ -214,3 +214,19 @@ hidden struct control *leader_block(u32 pid)
 	}
 	return 0;
 }
+
+/* blocks_leave unmaps all blocks, and what belongs to them. No thread finds one any more. */
+hidden void blocks_leave(void)
+{
+	if (fentry_blocks)
+		sys(SYS_munmap, fentry_blocks, (BLOCKS_MASK + 1) * sizeof *fentry_blocks, 0, 0, 0, 0);
+	for (u32 i = 0; i < ARENAS && arenas[i]; i++) {
+		for (u32 k = 0; k < BLOCKS; k++) {
+			struct control *c = block_at(arenas[i], k);
+			if (c->stacks && c->stacks != c->few)
+				sys(SYS_munmap, c->stacks, c->nstacks * sizeof *c->stacks, 0, 0, 0, 0);
+		}
+		sys(SYS_munmap, arenas[i], (BLOCKS + 1) * BLOCK, 0, 0, 0, 0);
+		arenas[i] = 0;
+	}
+}

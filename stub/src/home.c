@@ -131,7 +131,8 @@ static int has_runtime(void)
 	return base && base % 4096 == 0 && readable(base) && *(u64 *)(base + CB_SELF) == base;
 }
 
-static void begin(u64 *sp)
+/* home_begin starts the runtime of an image, or joins the one that is there. */
+hidden void home_begin(u64 *sp)
 {
 	fentry_words.enter = fentry_home_enter_routine;
 	fentry_words.exit = fentry_home_exit_routine;
@@ -161,7 +162,15 @@ hidden void fentry_begin(u64 *sp)
 	static u32 begun;
 	int again = swap(&begun, 1) != 0;
 	if (!again)
-		begin(sp);
+		home_begin(sp);
 	if (FOLLOWS)
 		follow_programs(sp, again || !fentry_config.session[0]);
+}
+
+/* home_leave gives the page back that made this image the home. */
+hidden void home_leave(void)
+{
+	const struct home *h = (const struct home *)HOME_PAGE;
+	if (readable(HOME_PAGE) && h->magic == HOME_MAGIC && h->register_image == register_image)
+		sys(SYS_munmap, HOME_PAGE, HOME_SIZE, 0, 0, 0, 0);
 }

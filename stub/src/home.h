@@ -17,5 +17,7 @@ struct home {
 };
 
 hidden void fentry_begin(u64 *sp);
+hidden void home_begin(u64 *sp);
+hidden void home_leave(void);
 
 #endif

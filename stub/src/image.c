@@ -261,3 +261,13 @@ hidden int images_share_base(struct control **t)
 	}
 	return 1;
 }
+
+/* images_leave forgets the only image, and unmaps the table. */
+hidden void images_leave(void)
+{
+	struct images *t = load(&images);
+	if (t)
+		sys(SYS_munmap, t, table_size(t->n), 0, 0, 0, 0);
+	images = 0;
+	newest = 0;
+}

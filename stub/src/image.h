@@ -93,5 +93,6 @@ hidden int images_pause(int pause);
 hidden void images_syscalls(void (*slow)(struct sysregs *r, int exit));
 hidden int images_share_base(struct control **t);
 hidden void images_switch_off(u32 id);
+hidden void images_leave(void);
 
 #endif

@@ -173,3 +173,25 @@ hidden void pool_populate(u32 i, u64 base)
 	sys(SYS_madvise, base - before, source.chunk_size + before, MADV_POPULATE_WRITE_, 0, 0, 0);
 	touched[i] = 1;
 }
+
+/* pool_leave unmaps the pool. */
+hidden void pool_leave(void)
+{
+	if (!pieces)
+		return;
+	u64 n = all / piece + 1;
+	int whole = !anchors[0];
+	for (u64 i = 0; !whole && i < n; i++) {
+		u64 begin = i * piece, size = all - begin < piece ? all - begin : piece, before = pieces[i] & (page_size - 1);
+		if (pieces[i])
+			sys(SYS_munmap, pieces[i] - before, size + before, 0, 0, 0, 0);
+	}
+	for (u32 k = 1; k < ANCHORS; k++)
+		if (anchors[k])
+			sys(SYS_munmap, anchors[k], page_size, 0, 0, 0, 0);
+	sys(SYS_munmap, pieces, pool.full + 8 * n, 0, 0, 0, 0);
+	sys(SYS_munmap, source.header, whole ? first + all : first, 0, 0, 0, 0);
+	pieces = 0;
+	source.header = 0;
+	source.kind = CLOSED;
+}

@@ -347,3 +347,49 @@ hidden void leave_stack(struct control *c)
 	if (back != 0)
 		switch_to(c, back - 1);
 }
+
+/* next_piece returns the first stack address from a on whose shadow is mapped; -1: there is
+   none. */
+static u64 next_piece(u64 a)
+{
+	while (a < 1UL << ADDRESS_BITS) {
+		u8 *l2 = load(&pieces[a >> L1_SHIFT]);
+		if (l2 && load(&l2[a / PIECE % L2_PIECES]) == P_MAPPED)
+			return a;
+		a = l2 ? a + PIECE : ((a >> L1_SHIFT) + 1) << L1_SHIFT;
+	}
+	return -1UL;
+}
+
+/* stacks_areas tells on which areas stacks were seen, at most room of them, and returns how many
+   there are. */
+hidden u64 stacks_areas(struct area *to, u64 room)
+{
+	u64 n = 0, last = 0;
+	for (u64 a = next_piece(0); a != -1UL; a = next_piece(a + PIECE)) {
+		if (n && a == last) {
+			last += PIECE;
+			if (n <= room)
+				to[n - 1].to = last;
+			continue;
+		}
+		last = a + PIECE;
+		if (n < room)
+			to[n] = (struct area){ a, last };
+		n++;
+	}
+	return n;
+}
+
+/* stacks_leave unmaps the shadow of all stacks. */
+hidden void stacks_leave(void)
+{
+	u32 n = extra_shadow() ? SHADOW_WINDOWS : SHADOW_FEW;
+	for (u64 a = next_piece(0); a != -1UL; a = next_piece(a + PIECE))
+		for (u32 i = 0; i < n; i++)
+			sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
+	for (u32 i = 0; i < lengthof(pieces); i++)
+		if (pieces[i])
+			sys(SYS_munmap, pieces[i], L2_PIECES, 0, 0, 0, 0);
+	memset(pieces, 0, sizeof pieces);
+}

@@ -1,6 +1,7 @@
 /* The stacks a thread runs on, and the shadow of their return addresses. */
 #ifndef FENTRY_STACK_H
 #define FENTRY_STACK_H
+#include "attach.h"
 #include "blocks.h"
 
 struct sigaltstack { u64 sp; i32 flags; u64 size; };
@@ -11,6 +12,8 @@ hidden int enter_stack(struct control *c, u64 slot);
 hidden void leave_stack(struct control *c);
 hidden int on_signal_stack(u64 slot, struct sigaltstack *ss);
 hidden int extra_shadow(void);
+hidden u64 stacks_areas(struct area *to, u64 room);
+hidden void stacks_leave(void);
 
 static inline u64 top_slot(u64 top) { return (top & 7) == TOP_FORCED ? top + 1 : top; }
 /* empty_top is the top of a stack that ends at hi. Where blocks are found by thread

@@ -84,6 +84,8 @@ func Classic(name string) bool {
 		"exec.S", "follow.c", "loader.c", "loader.S", "start.S", "graph.S", "order.S", "func.S", "opt.S", "profile.S",
 		"count.S", "syscall.c", "syscall.S", "sysorder.S", "goroutine.c", "goroutine.S":
 		return false
+	case "attach.c", "attach.S":
+		return false
 	}
 	return true
 }

@@ -1,0 +1,138 @@
+//go:build linux
+
+package fentry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// ErrAttach is wrapped by errors about what cannot be asked for of a program that runs already.
+var ErrAttach = errors.New("cannot be had of a process that runs already")
+
+// attachable returns an error for options that only programs can have that are started.
+func (o *Options) attachable() error {
+	for what, asked := range map[string]bool{
+		"-A": len(o.Arguments) > 0, "-R": len(o.Results) > 0, "--args": o.AutoArguments,
+		"--flight": o.Flight != nil, "-L": len(o.Libraries) > 0, "--syscalls": o.Syscalls, "--no-ptrace": o.NoPtrace, "--emulator": len(o.Emulator) > 0,
+		"-T " + o.Plan.Tracer.String(): o.Plan.Tracer.ChunkSize() != 0,
+	} {
+		if asked {
+			return fmt.Errorf("%s %w", what, ErrAttach)
+		}
+	}
+	return nil
+}
+
+// Attach records processes that run already, and the children that they fork from then on, until all of them have ended
+// or ctx is done. Then what it has put into them is taken out again, and they go on. Of several processes those are left
+// out that cannot be recorded, with a message to Logf.
+//
+// Programs that they execute are not recorded, nor are libraries and system calls: such options are an error that wraps
+// ErrAttach. An error means that no process was recorded, and that none was changed. Later errors are in the result.
+func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
+	if len(pids) == 0 {
+		return nil, errors.New("no process to attach to")
+	}
+	if err := o.attachable(); err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		if err := session.CheckAttach(pid); err != nil && len(pids) == 1 {
+			return nil, fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	follow := o
+	follow.NoInherit = false
+	a := newExecuted(&follow)
+	if a == nil {
+		return nil, fmt.Errorf("processes that run: %w", ErrAttach)
+	}
+	defer a.close()
+	a.options.Running, a.options.Keep = true, true
+	so := session.Options{
+		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
+		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Info: o.Info, Logf: o.Logf, For: o.For,
+		Attach:  &session.Attach{PIDs: pids, Plan: a.attach, Match: a.match},
+		Symbols: (&run{o: o, executed: a}).symbols,
+		Prepare: func(pool string) (*patch.Memory, error) {
+			a.pool = pool
+			return nil, nil
+		},
+	}
+	so.WorkDir, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pids[0]))
+	if so.WorkDir != "" {
+		so.Path = "/proc" // it is not used, and must be absolute
+	}
+	so.Info.Tracer = o.Plan.Tracer.String()
+	so.Overhead, so.OverheadAll = o.overhead()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	out := &Result{}
+	var err error
+	if out.Result, err = session.Run(ctx, so); err != nil {
+		return nil, err
+	}
+	out.Executed = a.results()
+	for _, x := range out.Executed {
+		out.Traced += x.Traced
+	}
+	return out, nil
+}
+
+// attach is what is put into a process that runs a program.
+func (e *executed) attach(path string, exe *os.File) (*patch.Memory, error) {
+	m := e.memory(path, exe)
+	for _, x := range e.results() {
+		if x.Path == path && x.Untraced != "" {
+			return nil, fmt.Errorf("%s: %s", path, x.Untraced)
+		}
+	}
+	if m == nil {
+		return nil, fmt.Errorf("%s: traces itself", path)
+	}
+	return m, nil
+}
+
+// commandLine is the arguments of a process.
+func commandLine(pid int) []string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(b) == 0 {
+		return []string{fmt.Sprintf("process %d", pid)}
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+}
+
+// match returns which functions of an image that is recorded a pattern matches, by local id.
+func (e *executed) match(image trace.ImageID, pattern string) (ids []uint32, err error) {
+	f, err := record.NewFilter([]string{pattern}, nil)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, x := range e.order {
+		if x.plan == nil || trace.ImageID(x.plan.ImageID) != image {
+			continue
+		}
+		in := f.In(x.program.Path)
+		for i := range x.plan.Functions {
+			if fn := &x.plan.Functions[i]; fn.ID != 0 && in.MatchSite(fn.Site) {
+				ids = append(ids, fn.ID)
+			}
+		}
+	}
+	return ids, nil
+}

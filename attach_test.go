@@ -1,0 +1,318 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// A running is a program that a test attaches to.
+type running struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out bytes.Buffer
+}
+
+// buildAttached compiles testdata/attach.cpp, or skips the test where nothing can be attached to.
+func buildAttached(t *testing.T, flags ...string) string {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("processes are attached to on x86-64")
+	}
+	testtool.Need(t, "g++")
+	program := filepath.Join(t.TempDir(), "attached")
+	args := append([]string{"-O2", "-pthread", "-o", program, "testdata/attach.cpp"}, flags...)
+	if out, err := exec.Command("g++", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// start starts a program that runs until its standard input ends.
+func start(t *testing.T, program string, args ...string) *running {
+	t.Helper()
+	r := &running{cmd: exec.Command(program, args...)}
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
+	var err error
+	if r.in, err = r.cmd.StdinPipe(); err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if r.cmd.ProcessState == nil {
+			r.cmd.Process.Kill()
+			r.cmd.Wait()
+		}
+	})
+	time.Sleep(50 * time.Millisecond)
+	return r
+}
+
+// end ends it, which is to end with a status and an output.
+func (r *running) end(t *testing.T, status int, output string) {
+	t.Helper()
+	r.in.Close()
+	err := r.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := r.cmd.ProcessState.ExitCode(); got != status || r.out.String() != output {
+		t.Errorf("the program ended with %v, %q", r.cmd.ProcessState, r.out.String())
+	}
+}
+
+// attach records a process for a while, and returns what was counted, by function.
+func attach(t *testing.T, pid int, o fentry.Options, long time.Duration) map[string]uint64 {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = filepath.Join(t.TempDir(), "fentry.data")
+	}
+	o.Logf, o.Policy, o.Overhead = t.Logf, trace.PolicyDrop, -1
+	o.For = long
+	res, err := fentry.Attach(context.Background(), []int{pid}, o)
+	if err != nil && strings.Contains(err.Error(), "not permitted") {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Events == 0 || res.Traced == 0 || res.Ended || res.WriteError != nil || res.BadChunks != 0 {
+		t.Fatalf("%+v", res)
+	}
+	t.Logf("stopped for %v and %v", res.Setup, res.Held)
+	tr, err := trace.Open(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if len(tr.Problems) > 0 {
+		t.Error(tr.Problems)
+	}
+	rows, err := tr.Report(trace.ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]uint64{}
+	for _, s := range rows {
+		calls[s.Name] += s.Calls
+	}
+	return calls
+}
+
+// state is what a process has: its mappings, its descriptors, and how much of it is in memory, in KiB.
+func state(t *testing.T, pid int) (maps string, fds, resident int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := regexp.MustCompile(`VmRSS:\s*(\d+)`).FindSubmatch(status); m != nil {
+		fmt.Sscan(string(m[1]), &resident)
+	}
+	return string(b), len(files), resident
+}
+
+// A process that is attached to and detached from again and again has the same memory and descriptors as before, and goes
+// on as if nothing had been.
+func TestAttachAgain(t *testing.T) {
+	for name, flags := range map[string][]string{"position independent": {"-pie"}, "fixed": {"-no-pie"}, "prepared": {
+		"-fpatchable-function-entry=5"}} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, buildAttached(t, flags...), "one")
+			before, files, _ := state(t, r.cmd.Process.Pid)
+			var second int
+			dir := filepath.Join(t.TempDir(), "fentry.data")
+			for i := range 20 {
+				calls := attach(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond)
+				if calls["_Z3suml"] == 0 {
+					t.Errorf("sum was not recorded: %v", calls)
+				}
+				maps, fds, resident := state(t, r.cmd.Process.Pid)
+				if i == 1 {
+					second = resident
+				}
+				if maps != before || fds != files || i > 1 && resident > second+64 {
+					t.Fatalf("after %d times: %d descriptors, %d KiB, after the second %d\n%s\n%s", i+1, fds, resident, second,
+						before, maps)
+				}
+			}
+			r.end(t, 7, "right\n")
+		})
+	}
+}
+
+// Threads that throw, begin and end, wait, take signals and fork do not notice that they are being recorded, nor when that
+// begins or ends.
+func TestAttachBusy(t *testing.T) {
+	r := start(t, buildAttached(t))
+	for range 5 {
+		calls := attach(t, r.cmd.Process.Pid, fentry.Options{}, 150*time.Millisecond)
+		if calls["_Z3suml"] == 0 || calls["_Z4leafi"] == 0 || calls["_Z7handledi"] == 0 {
+			t.Errorf("%v", calls)
+		}
+	}
+	r.end(t, 7, "right\n")
+}
+
+// What is left alone is so undisturbed, with a reason; options that cannot be had are refused.
+func TestAttachRefused(t *testing.T) {
+	r := start(t, buildAttached(t), "one")
+	pid := r.cmd.Process.Pid
+	refused := func(pid int, o fentry.Options, want string) {
+		t.Helper()
+		o.Dir, o.Logf = filepath.Join(t.TempDir(), "fentry.data"), t.Logf
+		if _, err := fentry.Attach(context.Background(), []int{pid}, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+		if _, err := os.Stat(o.Dir); err == nil {
+			t.Errorf("%s: there is a trace", want)
+		}
+	}
+	refused(os.Getpid(), fentry.Options{}, "it is this one")
+	refused(1<<30, fentry.Options{}, "no such process")
+	refused(pid, fentry.Options{Libraries: []string{"*"}}, "-L cannot be had of a process that runs already")
+	refused(pid, fentry.Options{Plan: patch.Options{Tracer: patch.Count}}, "-T count")
+	none, err := record.NewFilter([]string{"nothing_is_called_that"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(pid, fentry.Options{Plan: patch.Options{Select: none}}, "none of the")
+	if status, err := os.ReadFile("/proc/2/status"); err == nil && bytes.Contains(status, []byte("kthreadd")) {
+		refused(2, fentry.Options{}, "a thread of the kernel")
+	}
+	before, _, _ := state(t, pid)
+	if strace := exec.Command("strace", "-q", "-o", os.DevNull, "-p", fmt.Sprint(pid)); testtool.Have(t, "strace") {
+		if err := strace.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for traced := false; !traced; time.Sleep(time.Millisecond) {
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			traced = !bytes.Contains(status, []byte("\nTracerPid:\t0\n"))
+		}
+		refused(pid, fentry.Options{}, fmt.Sprintf("process %d (strace) traces it", strace.Process.Pid))
+		strace.Process.Signal(os.Interrupt)
+		strace.Wait()
+	}
+	if maps, _, _ := state(t, pid); maps != before {
+		t.Errorf("it has changed\n%s\n%s", before, maps)
+	}
+	r.end(t, 7, "right\n")
+}
+
+// What is recorded can be changed while it is: by whole commands, whose errors say where they are.
+func TestControl(t *testing.T) {
+	r := start(t, buildAttached(t), "one")
+	pid := r.cmd.Process.Pid
+	if err := session.Control(pid, "tracing_on = 0"); !errors.Is(err, session.ErrNotRecorded) {
+		t.Errorf("of a process that is not recorded: %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	ended := make(chan *fentry.Result, 1)
+	go func() {
+		res, err := fentry.Attach(context.Background(), []int{pid}, fentry.Options{Dir: dir, Logf: t.Logf, Policy: trace.PolicyDrop,
+			Overhead: -1})
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- res
+	}()
+	control := func(command string) error {
+		err := session.Control(pid, command)
+		for deadline := time.Now().Add(10 * time.Second); errors.Is(err, session.ErrNotRecorded); err = session.Control(pid, command) {
+			if time.Now().After(deadline) || len(ended) > 0 {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return err
+	}
+	for _, command := range []string{"tracing_on = 1", "set_ftrace_filter -= *sum*", "set_ftrace_filter += _Z3suml,_ZL4spinv",
+		"tracing_on = 0"} {
+		if err := control(command); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+	}
+	for command, column := range map[string]int{
+		"": 1, "nonsense": 1, "detach now": 8, "tracing_on": 11, "tracing_on += 1": 12, "tracing_on = 2": 14, "tracing_on = 1 0": 16,
+		"set_ftrace_filter": 18, "set_ftrace_filter == a": 19, "set_ftrace_filter = _Z3suml, nobody_is_called_that": 30,
+	} {
+		var wrong *session.ControlError
+		if err := control(command); !errors.As(err, &wrong) || wrong.Column != column || wrong.Why == "" {
+			t.Errorf("%q: %+v; want column %d", command, err, column)
+		}
+	}
+	// What is refused changes nothing; for a while nothing is recorded, then the function that is always called.
+	const off = 100 * time.Millisecond
+	for _, command := range []string{"set_ftrace_filter = _Z3suml nobody_is_called_that", "tracing_on = 1 2"} {
+		if err := control(command); err == nil {
+			t.Errorf("%s: no error", command)
+		}
+	}
+	time.Sleep(off)
+	for _, command := range []string{"set_ftrace_filter = _ZL4spinv", "tracing_on = 1"} {
+		if err := control(command); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+	}
+	time.Sleep(off)
+	if err := control("set_ftrace_filter += _Z3suml"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	if err := control("detach"); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-ended; res == nil || res.Ended || res.Events == 0 {
+		t.Fatalf("%+v", res)
+	}
+	r.end(t, 7, "right\n")
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	last, longest, calls := int64(-1), int64(0), 0
+	err = tr.Walk(trace.WalkOptions{}, func(e *trace.Event) error {
+		if e.Kind == trace.Entry && tr.Name(e.Func) == "_Z3suml" {
+			if last >= 0 {
+				longest = max(longest, e.Time-last)
+			}
+			last = e.Time
+			calls++
+		}
+		return nil
+	})
+	if err != nil || calls == 0 || time.Duration(longest) < 2*off {
+		t.Errorf("%d calls, none for %v at most: %v", calls, time.Duration(longest), err)
+	}
+}

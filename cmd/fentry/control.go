@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry/session"
+)
+
+func newControlCmd(*app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "control PID COMMAND",
+		Short: "change what is recorded of a process while it runs",
+		Long: `control tells the recorder of a process what to record from now on. PID is the
+process that is recorded, and COMMAND is one of these, with the names that tracefs has
+for them:
+
+  set_ftrace_filter = PAT...    record only functions whose names match
+  set_ftrace_filter += PAT...   these, too
+  set_ftrace_filter -= PAT...   these no more
+  tracing_on = 0                record nothing; 1: what the filter chooses
+  detach                        end the recording; the program goes on
+
+Patterns are those of record -F, with blanks or commas in between. Functions that
+the recording has not chosen at its beginning stay left out. A command is followed as
+a whole or not at all; an error says which part of it was not understood. Nobody is
+stopped. Filters are for processes that were attached to (record -p). Only the
+recorder's user and root may use this.`,
+		Example: `  fentry control 1234 'set_ftrace_filter = parse_* read_*'
+  fentry control 1234 tracing_on = 0`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usagef(cmd, "a process and a command")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runControl(cmd, args[0], strings.Join(args[1:], " "))
+		},
+	}
+}
+
+func newDetachCmd(*app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "detach PID",
+		Short: "end the recording of a process",
+		Long: `detach ends the recording of a process, as ^C does where it was started, and
+returns when the recorder has been told. A process that was attached to (record -p) is put
+back to what it was, and goes on.`,
+		Example: `  fentry detach 1234`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef(cmd, "one process")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runControl(cmd, args[0], "detach") },
+	}
+}
+
+// runControl sends a command, and shows where in it an error is.
+func runControl(cmd *cobra.Command, process, command string) error {
+	pid, err := strconv.Atoi(process)
+	if err != nil || pid <= 0 {
+		return usagef(cmd, "%s is no process id", process)
+	}
+	err = session.Control(pid, command)
+	var wrong *session.ControlError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("%s\n        %s^ %s", command, strings.Repeat(" ", max(wrong.Column-1, 0)), wrong.Why)
+	}
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	return nil
+}

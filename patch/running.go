@@ -1,0 +1,125 @@
+package patch
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/record"
+)
+
+// Processes that run already.
+//
+// At its exec stop nobody knows anything of an image. In a process that runs, unwinders know where its search table is,
+// and can be in the middle of an entry; they remember neither what the table nor what an entry says. So nothing is
+// changed in .eh_frame: all entries are copied, and the table's are led to the copies in their place, four bytes each.
+// Nothing new can be in the table, as it does not become longer, so unwinders know neither thunks nor displaced
+// instructions. They never look for a thunk, because the rule that finds a caller behind one is in the function's own
+// entry; but they would look for a call that has been displaced. Functions with such a call at the beginning are left
+// alone.
+
+// A caller is a machine that finds calls among instructions.
+type caller interface {
+	// calls reports whether one of a run of instructions is a call.
+	calls(code []byte) bool
+	// shadow returns what [Running] says of return addresses.
+	shadow() (back, flipped uint64)
+}
+
+// ErrRunning is wrapped by errors about images that can be traced from their start, but not once they run.
+var ErrRunning = errors.New("cannot be traced while it runs")
+
+// leaveCalls leaves functions alone that would displace a call.
+func (l *layout) leaveCalls() error {
+	m, ok := l.p.m.(caller)
+	if !ok {
+		return fmt.Errorf("%w: not on this machine", ErrRunning)
+	}
+	if l.p.golang != nil {
+		return fmt.Errorf("%w: a Go program, whose stacks move", ErrRunning)
+	}
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.Action == Trace && fn.Moved > 0 && m.calls(fn.Bytes[:fn.Moved]) {
+			fn.leave(record.ReasonCallMoves)
+		}
+	}
+	return nil
+}
+
+// redirect leads the entries of the image's own search table to copies: hdr is the one over all, at an address.
+func (l *layout) redirect(hdr []byte, at uint64) error {
+	addr, before, after, err := ehframe.Redirect(l.p.file, hdr, at)
+	switch {
+	case errors.Is(err, ehframe.ErrNoHeader) && l.p.unwinds():
+		return fmt.Errorf("%w: its unwind information has no search table; -T function needs none", ErrRunning)
+	case errors.Is(err, ehframe.ErrNoHeader):
+		return nil // nobody unwinds
+	case err != nil:
+		return err
+	}
+	l.tables = append(l.tables, arch.Edit{Addr: addr, Old: before, New: after, Reason: ReasonUnwind})
+	return nil
+}
+
+// Running is what it takes to put a plan into a process that runs, and out again. Addresses are as those of [Memory].
+type Running struct {
+	Image    uint64 // Plan.ImageID
+	Remote   uint64 // where a thread begins that is to call a routine
+	Attach   uint64 // the routine that starts the runtime
+	Areas    uint64 // ... that tells where stacks are
+	Leave    uint64 // ... that unmaps what the runtime has mapped
+	Armed    uint64 // a word of 4 bytes, not 0 while the process is traced
+	Switches uint64 // the functions' switches
+	Unwind   uint64 // where in RX the unwind information begins
+	Traced   int    // how many functions are traced
+	Return   uint64 // where in a thunk, of which there is one for each at the beginning of RX, the function returns to
+	Shadow   uint64 // the bits that differ in the addresses of a return address and of its shadow
+
+	inCopy func(addr uint64) (uint64, bool)
+}
+
+// InCopy returns where a thread goes on that is in the middle of a site, at an address of the image. It returns false if
+// that is not known.
+func (r *Running) InCopy(addr uint64) (uint64, bool) { return r.inCopy(addr) }
+
+// running finds that.
+func (l *layout) running() (*Running, error) {
+	m, ok := l.p.m.(caller)
+	if !ok {
+		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
+	}
+	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, inCopy: l.inCopy}
+	for i := range l.pieces {
+		if pc := &l.pieces[i]; pc.name == thunkFrames {
+			r.Unwind = pc.addr
+		}
+	}
+	r.Return, r.Shadow = m.shadow()
+	for name, to := range map[string]*uint64{
+		"fentry_remote": &r.Remote, "fentry_attach": &r.Attach, "fentry_areas": &r.Areas, "fentry_leave": &r.Leave,
+		"fentry_armed": &r.Armed,
+	} {
+		var err error
+		if *to, err = l.symbol(name); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// inCopy: the same instruction of the copy, or, of a site that is nops, what comes behind them.
+func (l *layout) inCopy(addr uint64) (uint64, bool) {
+	all := l.p.Functions
+	i := sort.Search(len(all), func(i int) bool { return all[i].Addr >= addr }) - 1
+	if i < 0 || all[i].ID == 0 || addr >= all[i].End() {
+		return 0, false
+	}
+	fn := &all[i]
+	if displaces(fn) {
+		to, ok := l.displacer.displacedAt(fn.Site, int(addr-fn.Addr))
+		return l.displacedTo(fn) + uint64(to), ok
+	}
+	return fn.End(), !isCall(fn.Kind)
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/launch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Attach says which processes are recorded that run already, and what is put into them.
+type Attach struct {
+	// PIDs are the processes. If there is one, it is an error if it cannot be recorded; of several those are left out that
+	// cannot, with a message, unless no one can.
+	PIDs []int
+	// Plan returns what is put into the process whose program is exe, at a path: made for a process that runs
+	// (patch.Options.Running).
+	Plan func(path string, exe *os.File) (*patch.Memory, error)
+	// Match returns which functions of an image that Plan has planned a pattern matches, by local id: the session is asked to
+	// switch them while it runs ([Control]).
+	Match func(image trace.ImageID, pattern string) ([]uint32, error)
+}
+
+// CheckAttach returns an error for a process that cannot be attached to, as far as that can be known without touching
+// it.
+func CheckAttach(pid int) error { return tracee.CheckAttach(pid) }
+
+// attached are the processes of a session that has attached to some. What it has put into them is in their children,
+// too, that they fork: at the end it is taken out of every process that maps the pool.
+type attached struct {
+	shared procfs.SharedFile
+	all    []*attachedProcess
+}
+
+type attachedProcess struct {
+	pid, fd int // fd: of the process, -1: the kernel has no such descriptors
+	at      *tracee.Attachment
+}
+
+// attach attaches to all processes.
+func (s *session) attach() (st launch.Started, err error) {
+	for _, pid := range s.o.Attach.PIDs {
+		p, err := s.attachTo(pid)
+		switch {
+		case err == nil:
+			s.attached.all = append(s.attached.all, p)
+			st.Setup = max(st.Setup, p.at.Stopped)
+		case len(s.o.Attach.PIDs) == 1:
+			return st, fmt.Errorf("process %d: %w", pid, err)
+		default:
+			s.logf("process %d is not recorded: %v", pid, err)
+		}
+	}
+	if len(s.attached.all) == 0 {
+		return st, errors.New("none of these processes can be recorded")
+	}
+	st.PID, st.Injected, st.Way = s.attached.all[0].pid, true, "in its memory, from now on"
+	return st, nil
+}
+
+// attachTo attaches to one process.
+func (s *session) attachTo(pid int) (*attachedProcess, error) {
+	if err := tracee.CheckAttach(pid); err != nil {
+		return nil, err
+	}
+	link := fmt.Sprintf("/proc/%d/exe", pid)
+	path, err := os.Readlink(link)
+	if err != nil {
+		return nil, err
+	}
+	exe, err := safefile.Open(link)
+	if err != nil {
+		return nil, err
+	}
+	defer exe.Close()
+	p := &attachedProcess{pid: pid}
+	if p.fd, err = unix.PidfdOpen(pid, 0); err != nil {
+		p.fd = -1
+	}
+	m, err := s.o.Attach.Plan(strings.TrimSuffix(path, " (deleted)"), exe)
+	if err == nil {
+		s.ready(pid) // the runtime may want to know
+		p.at, err = tracee.Attach(pid, m)
+	}
+	if err != nil {
+		if p.fd >= 0 {
+			unix.Close(p.fd)
+		}
+		return nil, err
+	}
+	return p, nil
+}
+
+// wait returns when all of them have ended.
+func (a *attached) wait() {
+	for _, p := range a.all {
+		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
+		for p.fd >= 0 {
+			if n, err := unix.Poll(fds, -1); n > 0 || err != unix.EINTR {
+				break
+			}
+		}
+		for p.fd < 0 && unix.Kill(p.pid, 0) != unix.ESRCH {
+			time.Sleep(findTick)
+		}
+	}
+}
+
+// detach takes out of all processes what was put into them: events that they make meanwhile are still collected.
+func (s *session) detach() {
+	if s.attached == nil {
+		return
+	}
+	failed := map[int]bool{}
+	for {
+		var left []procfs.Process
+		for _, p := range s.attached.shared.Mappers(0) {
+			if !failed[p.Pid] {
+				left = append(left, p)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+		for _, p := range left {
+			if err := s.detachFrom(p.Pid); err != nil {
+				failed[p.Pid] = true
+				s.logf("process %d: %v", p.Pid, err)
+			}
+		}
+	}
+	for _, p := range s.attached.all {
+		if p.fd >= 0 {
+			unix.Close(p.fd)
+		}
+	}
+}
+
+// detachFrom takes what is there out of a process: it is one that was attached to, or descends from it.
+func (s *session) detachFrom(pid int) error {
+	p := s.attached.of(pid)
+	if p == nil {
+		return errors.New("its parent is not known any more: the tracer stays in it, and does nothing")
+	}
+	held, err := p.at.Detach(pid)
+	s.res.Held = max(s.res.Held, held)
+	return err
+}
+
+// of returns the process that was attached to from which another one descends; nil: that is not known.
+func (a *attached) of(pid int) *attachedProcess {
+	for _, p := range a.all {
+		if p.pid == pid || len(a.all) == 1 || procfs.Descends(pid, p.pid) {
+			return p
+		}
+	}
+	return nil
+}
+
+// pids are the processes that the session began with.
+func (s *session) pids(st *launch.Started) []int {
+	if s.attached == nil {
+		return []int{st.PID}
+	}
+	var pids []int
+	for _, p := range s.attached.all {
+		pids = append(pids, p.pid)
+	}
+	return pids
+}

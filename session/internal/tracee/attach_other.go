@@ -1,0 +1,40 @@
+//go:build linux && !amd64
+
+package tracee
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/fentry-dev/fentry/patch"
+)
+
+// Attachment is a plan in a process that runs.
+type Attachment struct {
+	Stopped time.Duration // the longest time for which its threads were stopped
+	Busy    int           // functions left alone because a thread was at their beginning
+}
+
+// ErrStays: what was added to a process is still there.
+var ErrStays = errors.New("its code stays in the process")
+
+var errNoAttach = errors.New("not on " + runtime.GOARCH + " yet")
+
+// CheckAttach returns an error for a process that cannot be attached to.
+func CheckAttach(int) error { return errNoAttach }
+
+// Attach puts a plan into a process that runs.
+func Attach(int, *patch.Memory) (*Attachment, error) { return nil, errNoAttach }
+
+// Detach takes it out again.
+func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
+
+// ImageID is the image id of the plan.
+func (a *Attachment) ImageID() uint64 { return 0 }
+
+// Traced is how many functions the plan traces.
+func (a *Attachment) Traced() int { return 0 }
+
+// Switch switches functions of the process.
+func (a *Attachment) Switch(int, func(id uint32) bool) error { return errNoAttach }

@@ -1,0 +1,326 @@
+package tracee
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/patch"
+)
+
+// Detaching from a process that goes on.
+//
+// With all threads stopped the sites get their old bytes back, and every return address that leads to a thunk becomes
+// what the thunk's shadow says. Those are on the threads' stacks, and on others that the runtime has seen: coroutines'.
+// Words that nobody reads any more are changed like all others. From then on nothing new comes to what was added, but a
+// thread can still be there: in a thunk, in the runtime, waiting for room for its events; or a handler has interrupted it
+// there, as the kernel's frame on its stack says. Such threads are let go and looked at again. Other words that point
+// there mean nothing: frames have holes, in which what thunks have pushed stays for as long as the frames do.
+//
+// Once nobody is there, no return address can lead to a thunk any more, and the unwind tables become what they were. An
+// unwinder may still be reading entries that were added, or return addresses in a shadow, which its registers say, or its
+// stack; that is waited for, too, but not for ever, as the same words may be left there. Then all is unmapped: what the
+// runtime has mapped by the runtime itself, and then the runtime.
+//
+// What stays, if that takes too long, is harmless: nobody comes there any more, and who is there comes out.
+
+// ErrStays: what was added to a process is still there, but nothing leads there any more.
+var ErrStays = errors.New("threads of it are still in the tracer: its code stays in the process, switched off")
+
+const (
+	leaveTries = 200
+	leavePause = time.Millisecond
+	// unwindTries is for how many a word of a stack counts that points to unwind information: some were forgotten there.
+	unwindTries = 100
+	mostAreas   = remoteRoomSize / 16
+)
+
+// Detach takes the plan out of the process, or out of a child that it has forked since, and returns how long that was
+// stopped at most. It can be called for several processes, one after the other. The error is ErrStays if part of it stays.
+func (a *Attachment) Detach(pid int) (time.Duration, error) {
+	ts, err := openThreads(pid)
+	if err != nil {
+		return 0, err
+	}
+	defer ts.close()
+	ms, err := ts.maps()
+	if err != nil {
+		return 0, err
+	}
+	if !a.in(ms) {
+		return 0, nil // it runs another program by now
+	}
+	d := &detaching{a: a, ts: ts, ms: ms}
+	for range leaveTries {
+		if err = ts.within(false, d.try); err != nil || d.gone {
+			return ts.longest, err
+		}
+		time.Sleep(leavePause)
+		if d.ms, err = ts.maps(); err != nil {
+			return ts.longest, err
+		}
+	}
+	return ts.longest, errors.Join(ErrStays, ts.within(false, func() error {
+		return ts.calling(d.ms, func(r *remote) error { return r.unmapStack(d.stack) })
+	}))
+}
+
+// in tells whether the plan is in a process.
+func (a *Attachment) in(ms []mapping) bool {
+	for _, m := range ms {
+		if m.lo <= a.bias+a.m.RXAddr && a.bias+a.m.RXAddr < m.hi {
+			return true
+		}
+	}
+	return false
+}
+
+// detaching is a plan on its way out of a process.
+type detaching struct {
+	a     *Attachment
+	ts    *threads
+	ms    []mapping
+	stack remoteStack
+	areas []area
+	tries int
+
+	restored bool // the image is as it was
+	gone     bool
+}
+
+// try takes the plan out, as far as no thread stands against it.
+func (d *detaching) try() error {
+	d.tries++
+	a, ts := d.a, d.ts
+	if err := a.restoreSites(ts); err != nil {
+		return err
+	}
+	return ts.calling(d.ms, func(r *remote) (err error) {
+		if d.stack.lo == 0 {
+			if d.stack, err = r.mapStack(); err != nil {
+				return err
+			}
+			if err := d.findAreas(r); err != nil {
+				return err
+			}
+		}
+		for _, s := range d.areas {
+			err := ts.memory().words(s.at, s.at+s.size, func(at, v uint64) { d.lead(at, v) })
+			if err != nil {
+				continue // nobody has that stack any more
+			}
+		}
+		inside, reading := false, false
+		for _, t := range ts.all {
+			inside = inside || d.occupied(t)
+			err := t.liveStack(d.ms, func(at, v uint64) {
+				switch {
+				case a.inside(v) && !d.lead(at, v):
+					inside = inside || d.interrupted(at)
+					reading = reading || v >= a.bias+a.m.Running.Unwind
+				case d.isShadow(v):
+					reading = true
+				}
+			})
+			if err != nil {
+				return err
+			}
+			reading = reading || d.reads(t)
+		}
+		if inside {
+			return nil
+		}
+		if err := a.restore(a.image(ts), isLate); err != nil {
+			return err
+		}
+		if reading && d.tries < unwindTries || !d.restored {
+			d.restored = true
+			return nil
+		}
+		d.gone, err = a.leave(ts, r, d.stack)
+		return err
+	})
+}
+
+// restoreSites switches everything off and gives the image's code its bytes back, if that has not been done.
+func (a *Attachment) restoreSites(ts *threads) error {
+	mem := a.image(ts)
+	if len(a.edits) == 0 {
+		return nil
+	}
+	if err := mem.WriteAt(make([]byte, 4), a.m.Running.Armed); err != nil {
+		return err
+	}
+	if err := mem.WriteAt(make([]byte, a.m.Running.Traced), a.m.Running.Switches); err != nil {
+		return err
+	}
+	return a.restore(mem, func(e *arch.Edit) bool { return !isLate(e) })
+}
+
+// isTable tells edits of unwind tables.
+func isTable(e *arch.Edit) bool { return e.Reason == patch.ReasonUnwind }
+
+// isLate tells edits that stay until nobody can come to a thunk any more: those of unwind tables, and jumps that lead from a
+// site to its thunk, where a thread can be.
+func isLate(e *arch.Edit) bool {
+	return isTable(e) || strings.Contains(e.Reason, patch.ToLanding.String())
+}
+
+// restore gives the image bytes back. Those that it has already stay.
+func (a *Attachment) restore(mem arch.Memory, which func(*arch.Edit) bool) error {
+	back := make([]arch.Edit, 0, len(a.edits))
+	for _, e := range a.edits {
+		if which(&e) {
+			e.Old, e.New = e.New, e.Old
+			back = append(back, e)
+		}
+	}
+	if len(back) == 0 {
+		return nil
+	}
+	now := make([]byte, len(back[0].New))
+	if err := mem.ReadAt(now, back[0].Addr); err != nil || bytes.Equal(now, back[0].New) {
+		return err
+	}
+	return arch.Apply(mem, PageSize, back)
+}
+
+// findAreas asks the runtime where stacks are.
+func (d *detaching) findAreas(r *remote) error {
+	run := d.a.m.Running
+	room := d.stack.lo + remoteRoom
+	n, err := r.run(d.stack, d.a.bias+run.Remote, d.a.bias+run.Areas, d.stack.hi-PageSize, room, mostAreas)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, min(n, mostAreas)*16)
+	if err := r.t.ReadAt(b, room); err != nil {
+		return err
+	}
+	for ; len(b) > 0; b = b[16:] {
+		at := le.Uint64(b)
+		// What of it is mapped is a stack, and perhaps its neighbours.
+		for i := sort.Search(len(d.ms), func(i int) bool { return d.ms[i].hi > at }); i < len(d.ms) && d.ms[i].lo < le.Uint64(b[8:]); i++ {
+			if m := d.ms[i]; len(m.perms) > 1 && m.perms[:2] == "rw" {
+				lo, hi := max(at, m.lo), min(le.Uint64(b[8:]), m.hi)
+				d.areas = append(d.areas, area{lo, hi - lo})
+			}
+		}
+	}
+	return nil
+}
+
+// inside tells whether an address is in what was added.
+func (a *Attachment) inside(v uint64) bool {
+	for _, m := range a.mapped {
+		if v-m.at < m.size {
+			return true
+		}
+	}
+	return false
+}
+
+// occupied tells whether a thread is inside of what was added, or on the way there.
+func (d *detaching) occupied(t *thread) bool {
+	a, pc := d.a, t.regs.pc()
+	if a.inside(pc) {
+		return true
+	}
+	i := sort.Search(len(a.edits), func(i int) bool { return a.edits[i].Addr > pc-a.bias }) - 1
+	return i >= 0 && isLate(&a.edits[i]) && pc-a.bias < a.edits[i].Addr+uint64(len(a.edits[i].Old))
+}
+
+// reads tells whether a thread has an address in a register of what was added, or of a shadow.
+func (d *detaching) reads(t *thread) bool {
+	r := t.regs
+	for _, v := range [...]uint64{
+		r.Rax, r.Rbx, r.Rcx, r.Rdx, r.Rsi, r.Rdi, r.Rbp, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15,
+	} {
+		if d.a.inside(v) || d.isShadow(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// isShadow tells whether an address is in the shadow of a stack.
+func (d *detaching) isShadow(v uint64) bool {
+	v ^= d.a.m.Running.Shadow
+	for _, s := range d.areas {
+		if v-s.at < s.size {
+			return true
+		}
+	}
+	return false
+}
+
+// lead puts a return address back that is in the word at an address, if v, which is there, leads to a thunk. It
+// reports whether nothing is left that leads there.
+func (d *detaching) lead(at, v uint64) bool {
+	a, run := d.a, d.a.m.Running
+	off := v - (a.bias + a.m.RXAddr)
+	if off >= uint64(run.Traced)*arch.ThunkSize || off%arch.ThunkSize != run.Return {
+		return false
+	}
+	b := make([]byte, 8)
+	if d.interrupted(at) || d.ts.memory().ReadAt(b, at^run.Shadow) != nil {
+		return false
+	}
+	if to := le.Uint64(b); to == 0 || a.inside(to) {
+		return false
+	}
+	return d.ts.memory().WriteAt(b, at) == nil
+}
+
+// interrupted tells whether the word at an address is not a return address but the program counter of a thread that a
+// signal handler has interrupted, in the kernel's frame.
+func (d *detaching) interrupted(at uint64) bool {
+	const (
+		pc     = 8 + 40 + 16*8 // of struct rt_sigframe: pretcode, uc up to its registers, and 16 of these
+		length = 9
+	)
+	frame, mem := make([]byte, 8), d.ts.memory()
+	if mem.ReadAt(frame, at-pc) != nil {
+		return false
+	}
+	code := make([]byte, length)
+	// mov $__NR_rt_sigreturn, %rax; syscall: all restorers are that, as unwinders know them by it
+	return mem.ReadAt(code, le.Uint64(frame)) == nil &&
+		bytes.Equal(code, []byte{0x48, 0xc7, 0xc0, unix.SYS_RT_SIGRETURN, 0, 0, 0, 0x0f, 0x05})
+}
+
+// leave has the runtime unmap what it has mapped, and then unmaps it. It returns false if the runtime must stay.
+func (a *Attachment) leave(ts *threads, r *remote, stack remoteStack) (bool, error) {
+	const self = 88 // CB_SELF of stub/src/layout.h
+	word := make([]byte, 8)
+	var ours []*thread
+	for _, t := range ts.all {
+		if gs := t.regs.Gs_base; gs != 0 && t.ReadAt(word, gs+self) == nil && le.Uint64(word) == gs {
+			ours = append(ours, t)
+		}
+	}
+	if err := a.restore(a.image(ts), isLate); err != nil {
+		return false, err
+	}
+	run := a.m.Running
+	left, err := r.run(stack, a.bias+run.Remote, a.bias+run.Leave, stack.hi-PageSize)
+	if err != nil || left == 0 {
+		return false, err
+	}
+	for _, t := range ours {
+		t.regs.Gs_base, t.changed = 0, true
+	}
+	if err := a.unmapMemory(r); err != nil {
+		return false, err
+	}
+	if err := r.unmapStack(stack); err != nil {
+		return false, fmt.Errorf("unmap: %w", err)
+	}
+	return true, nil
+}

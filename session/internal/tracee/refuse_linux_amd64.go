@@ -1,0 +1,95 @@
+package tracee
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+)
+
+// Refusals: what is left undisturbed, and why, in words.
+
+// statusField returns a field of a status file, "" if there is none.
+func statusField(dir, key string) string {
+	b, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return ""
+	}
+	_, rest, ok := bytes.Cut(b, []byte("\n"+key+":"))
+	if !ok {
+		return ""
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return strings.TrimSpace(string(line))
+}
+
+// endedThread tells whether a thread executes nothing any more.
+func endedThread(pid, tid int) bool {
+	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
+	return err != nil || s.Dead()
+}
+
+// seizeError says why a thread cannot be traced.
+func seizeError(pid, tid int, errno syscall.Errno) error {
+	if err := tracedBy(fmt.Sprintf("/proc/%d/task/%d", pid, tid)); err != nil {
+		return err
+	}
+	if errno != syscall.EPERM {
+		return fmt.Errorf("PTRACE_SEIZE: %w", errno)
+	}
+	if uid := strings.Fields(statusField(fmt.Sprintf("/proc/%d", pid), "Uid")); len(uid) > 1 && os.Geteuid() != 0 &&
+		uid[1] != strconv.Itoa(os.Geteuid()) {
+		return errors.New("it is another user's")
+	}
+	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && !bytes.HasPrefix(scope, []byte("0")) {
+		return fmt.Errorf("not permitted: kernel.yama.ptrace_scope is %s, which lets only root, or a process's parents, trace it",
+			bytes.TrimSpace(scope))
+	}
+	return errors.New("not permitted (ptrace(2))")
+}
+
+// tracedBy returns an error for a thread that somebody traces.
+func tracedBy(dir string) error {
+	tracer, err := strconv.Atoi(statusField(dir, "TracerPid"))
+	if err != nil || tracer == 0 {
+		return nil
+	}
+	if tracer == os.Getpid() {
+		return errBusy // an earlier try that ends
+	}
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tracer))
+	return fmt.Errorf("process %d (%s) traces it: only one can", tracer, bytes.TrimSpace(name))
+}
+
+// CheckAttach returns an error for a process that cannot be attached to, as far as that can be known without
+// touching it.
+func CheckAttach(pid int) error {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	s, err := procfs.ReadStat(dir + "/stat")
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return errors.New("there is no such process")
+	case err != nil:
+		return err
+	case pid == os.Getpid():
+		return errors.New("it is this one")
+	case statusField(dir, "Kthread") == "1" || pid == 2 || s.Parent == 2:
+		return errors.New("it is a thread of the kernel")
+	}
+	if tgid := statusField(dir, "Tgid"); tgid != "" && tgid != strconv.Itoa(pid) {
+		return fmt.Errorf("it is a thread of process %s", tgid)
+	}
+	if err := tracedBy(dir); err != nil {
+		return err
+	}
+	_, err = liveThread(pid)
+	if err == errEnded && !s.Dead() {
+		return seizeError(pid, pid, syscall.EPERM)
+	}
+	return err
+}

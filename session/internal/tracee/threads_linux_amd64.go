@@ -1,0 +1,285 @@
+package tracee
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// All threads of a process, stopped.
+//
+// Threads are seized one by one, while the others run and make more of them; only a thread that runs can. So the list is
+// read again until it has nobody new. A thread that is stopped so goes on as if nothing had been: a system call that it
+// waits in is made again by the kernel, but for some that tell the program of a signal that has not come
+// (restartable). The parent of a child of vfork does not stop before that executes a program or ends; nobody is held for
+// as long as that takes, all are let go instead, and it is tried again.
+
+// thread is a thread that has stopped.
+type thread struct {
+	Process
+	regs    *registers
+	changed bool // regs are to be written back
+}
+
+// threads are all of a process.
+type threads struct {
+	pid     int
+	dir     string // of a live one in /proc: the first one can have ended
+	mem     *os.File
+	all     []*thread
+	options uintptr
+	since   time.Time
+	longest time.Duration // for which all were stopped
+}
+
+// errBusy: a thread did not stop.
+var errBusy = errors.New("a thread of it does not stop: it waits for a child of vfork, or for a device")
+
+const (
+	stopPatience = 100 * time.Millisecond // for all threads to stop
+	stopTries    = 50
+	stopPause    = 20 * time.Millisecond // between two tries
+)
+
+// liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
+func liveThread(pid int) (string, error) {
+	first := fmt.Sprintf("/proc/%d/task/%d", pid, pid)
+	if b, err := os.ReadFile(first + "/auxv"); err == nil && len(b) > 0 {
+		return first, nil
+	}
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return "", errEnded
+	}
+	for _, task := range tasks {
+		dir := fmt.Sprintf("/proc/%d/task/%s", pid, task.Name())
+		if b, err := os.ReadFile(dir + "/auxv"); err == nil && len(b) > 0 {
+			return dir, nil
+		}
+	}
+	return "", errEnded
+}
+
+// errEnded: the process is gone.
+var errEnded = errors.New("it has ended")
+
+// openThreads prepares to stop a process.
+func openThreads(pid int) (*threads, error) {
+	dir, err := liveThread(pid)
+	if err != nil {
+		return nil, err
+	}
+	ts := &threads{pid: pid, dir: dir, options: unix.PTRACE_O_TRACESYSGOOD}
+	if ts.mem, err = os.OpenFile(dir+"/mem", os.O_RDWR, 0); err != nil {
+		return nil, err
+	}
+	if seccomp(dir) {
+		ts.options |= unix.PTRACE_O_SUSPEND_SECCOMP
+	}
+	return ts, nil
+}
+
+// seccomp tells whether a thread's system calls are filtered.
+func seccomp(dir string) bool {
+	b, _ := os.ReadFile(dir + "/status")
+	return bytes.Contains(b, []byte("\nSeccomp:\t2"))
+}
+
+// memory reads and writes the process's memory, whether it is stopped or not.
+func (ts *threads) memory() *Process { return &Process{pid: ts.pid, mem: ts.mem} }
+
+func (ts *threads) close() { ts.mem.Close() }
+
+// stop stops the threads: all, or the first that stops. The caller must be on a thread of its own.
+func (ts *threads) stop(one bool) error {
+	ts.since, ts.all = time.Now(), nil
+	seen := map[int]bool{}
+	deadline := ts.since.Add(stopPatience)
+	for {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", ts.pid))
+		if err != nil {
+			return errEnded
+		}
+		var seized []int
+		for _, e := range entries {
+			tid, err := strconv.Atoi(e.Name())
+			if err != nil || seen[tid] || one && len(seized) > 0 {
+				continue
+			}
+			seen[tid] = true
+			ok, err := ts.seize(tid)
+			if err != nil {
+				return err
+			}
+			if ok {
+				seized = append(seized, tid)
+			}
+		}
+		for _, tid := range seized {
+			if err := ts.await(tid, deadline); err != nil {
+				return err
+			}
+		}
+		if len(seized) == 0 || one && len(ts.all) > 0 {
+			break
+		}
+	}
+	if len(ts.all) == 0 {
+		return errEnded
+	}
+	return nil
+}
+
+// seize begins to trace a thread, and asks it to stop. ok is false for one that has ended.
+func (ts *threads) seize(tid int) (ok bool, err error) {
+	request := func(nr, data uintptr) syscall.Errno {
+		_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, nr, uintptr(tid), 0, data, 0, 0)
+		return errno
+	}
+	errno := request(unix.PTRACE_SEIZE, ts.options)
+	if errno == unix.EPERM && ts.options&unix.PTRACE_O_SUSPEND_SECCOMP != 0 && seccomp("/proc/thread-self") {
+		ts.options &^= unix.PTRACE_O_SUSPEND_SECCOMP // what filters it filters this process
+		errno = request(unix.PTRACE_SEIZE, ts.options)
+	}
+	if errno == 0 {
+		errno = request(unix.PTRACE_INTERRUPT, 0)
+	}
+	switch errno {
+	case 0:
+		return true, nil
+	case unix.ESRCH:
+		return false, nil
+	}
+	if endedThread(ts.pid, tid) {
+		return false, nil
+	}
+	return false, seizeError(ts.pid, tid, errno)
+}
+
+// await waits for a seized thread to stop.
+func (ts *threads) await(tid int, deadline time.Time) error {
+	t := &thread{Process: Process{pid: tid, mem: ts.mem}}
+	switch err := t.awaitStop(deadline); {
+	case errors.Is(err, errEnded):
+		return nil
+	case err != nil:
+		return err
+	}
+	var err error
+	if t.regs, err = t.registers(); errors.Is(err, unix.ESRCH) {
+		return nil // killed
+	} else if err != nil {
+		return err
+	}
+	ts.all = append(ts.all, t)
+	return nil
+}
+
+// awaitStop waits for the stop that PTRACE_INTERRUPT has asked for. Signals that were quicker are delivered.
+func (t *Process) awaitStop(deadline time.Time) error {
+	for looks := 0; ; looks++ {
+		var ws syscall.WaitStatus
+		got, err := syscall.Wait4(t.pid, &ws, syscall.WALL|syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return errEnded
+		case got == 0:
+			if time.Now().After(deadline) {
+				return errBusy
+			}
+			rest(looks)
+		case !ws.Stopped():
+			return errEnded
+		case ws>>16 == unix.PTRACE_EVENT_STOP:
+			return nil
+		default:
+			signal := int(ws.StopSignal())
+			if ws>>8 == syscall.WaitStatus(syscallTrap) || ws>>16 != 0 {
+				signal = 0
+			}
+			if err := unix.PtraceCont(t.pid, signal); err != nil {
+				return errEnded
+			}
+		}
+	}
+}
+
+// rest lets others run for a moment: a look costs less than a sleep, at first.
+func rest(looks int) {
+	if looks < 20 {
+		runtime.Gosched()
+		return
+	}
+	_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+}
+
+// letGo lets all threads go on, and returns how long they were stopped.
+func (ts *threads) letGo() time.Duration {
+	for _, t := range ts.all {
+		if t.restart() || t.changed {
+			_ = t.setRegisters(t.regs)
+		}
+		_ = unix.PtraceDetach(t.pid)
+	}
+	ts.all = nil
+	return time.Since(ts.since)
+}
+
+// restartable are system calls that say EINTR when they are interrupted, even if no signal is handled.
+var restartable = []uint64{
+	unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP,
+	unix.SYS_RT_SIGTIMEDWAIT, unix.SYS_IO_GETEVENTS, unix.SYS_IO_PGETEVENTS, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
+	unix.SYS_RECVMMSG, unix.SYS_READ, unix.SYS_READV, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_WRITE,
+	unix.SYS_WRITEV, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT,
+}
+
+// restart has a system call made again that would say EINTR because of the stop: the kernel does so at ERESTARTNOHAND,
+// unless a signal is handled. It reports whether registers have changed.
+func (t *thread) restart() bool {
+	const restartNoHand = 514
+	if int64(t.regs.Orig_rax) < 0 || int64(t.regs.Rax) != -int64(unix.EINTR) ||
+		!slices.Contains(restartable, t.regs.Orig_rax) {
+		return false
+	}
+	t.regs.Rax = ^uint64(restartNoHand - 1)
+	return true
+}
+
+// critical tells whether a thread is in a restartable sequence (rseq(2)): a call made in its name would end that, and the
+// kernel would not know when it goes on there.
+func (t *thread) critical() bool {
+	const getConfiguration = 0x420f
+	var c struct {
+		addr                   uint64
+		size, sign, flags, pad uint32
+	}
+	n, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, getConfiguration, uintptr(t.pid), unsafe.Sizeof(c),
+		uintptr(unsafe.Pointer(&c)), 0, 0)
+	if errno != 0 || n == 0 || c.addr == 0 {
+		return false // before Linux 5.13 nobody tells
+	}
+	const section = 8 // of struct rseq: rseq_cs
+	b := make([]byte, 8)
+	return t.ReadAt(b, c.addr+section) != nil || le.Uint64(b) != 0
+}
+
+// onThread calls a function on a system thread of its own, which ends then: whatever is still traced is let go.
+func onThread(do func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		do()
+	}()
+	<-done
+}
