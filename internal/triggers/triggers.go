@@ -25,9 +25,17 @@ const (
 	Color      Kind = "color"      // the function is shown in a color
 )
 
-// aliases are other names: uftrace's.
-var aliases = map[string]Kind{
-	"trace_on": TraceOn, "trace-on": TraceOn, "trace_off": TraceOff, "trace-off": TraceOff, "backtrace": StackTrace,
+// kindOf is the kind of a name. There are other names: uftrace's.
+func kindOf(name string) Kind {
+	switch name {
+	case "trace_on", "trace-on":
+		return TraceOn
+	case "trace_off", "trace-off":
+		return TraceOff
+	case "backtrace":
+		return StackTrace
+	}
+	return Kind(name)
 }
 
 // colors are the values of Color, by their numbers in the escape sequences of terminals less firstColor (ECMA-48,
@@ -88,10 +96,7 @@ func position(s string, at int, why string) error {
 func action(s string) (a Action, bad int, err string) {
 	word, count, counted := strings.Cut(s, ":")
 	name, value, valued := strings.Cut(word, "=")
-	a.Kind = Kind(name)
-	if k, ok := aliases[name]; ok {
-		a.Kind = k
-	}
+	a.Kind = kindOf(name)
 	behind := len(name) + 1 // where the value is
 	switch a.Kind {
 	case TraceOn, TraceOff, StackTrace, Finish:

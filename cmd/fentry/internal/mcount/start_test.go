@@ -20,6 +20,7 @@ var ours = []string{"arch", "cmd/fentry/internal/mcount", "elfio", "internal", "
 var bystanders = []string{
 	"context", "crypto", "crypto/fips140", "crypto/internal/...", "crypto/sha256", "encoding/base64", "encoding/json", "flag",
 	"hash/crc32", "hash/crc64", "math/big", "os/signal",
+	"crypto/rsa", "crypto/x509/pkix", "encoding/asn1", "log", "mime", // net/http's
 	"github.com/ianlancetaylor/demangle", "github.com/ulikunitz/xz/lzma",
 	module + "internal/sitetable",
 }
