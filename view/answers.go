@@ -14,8 +14,9 @@ import (
 
 // A page asks again and again for what it has asked for, and a hasty hand on the wheel for more than anybody waits for.
 // Answers are kept as the text that is sent, the ones used last up to a number of bytes; who asks for what is being made
-// gets the same; and no more than two are made at once, so that one request that takes long leaves room for tiles, and
-// twenty do not take the machine. Requests whose page has gone away leave the queue.
+// gets the same; and no more than two are made at once, so that twenty do not take the machine. What counts calls of a long
+// time can take seconds, and goes on when nobody waits for it any more, so it has a queue of its own: the timeline does not
+// wait for it. Requests whose page has gone away leave the queues.
 
 const (
 	keptBytes  = 64 << 20
@@ -24,14 +25,17 @@ const (
 
 // answers keeps answers.
 type answers struct {
-	flights singleflight.Group
-	makers  chan struct{}
+	flights      singleflight.Group
+	short, count queue
 
 	mu    sync.Mutex
 	bytes int
 	used  *list.List // of *answer, the newest first
 	byKey map[string]*list.Element
 }
+
+// A queue lets sideBySide in at once.
+type queue chan struct{}
 
 // An answer is what was sent for a key.
 type answer struct {
@@ -40,17 +44,19 @@ type answer struct {
 }
 
 func newAnswers() *answers {
-	return &answers{makers: make(chan struct{}, sideBySide), used: list.New(), byKey: map[string]*list.Element{}}
+	return &answers{
+		short: make(queue, sideBySide), count: make(queue, sideBySide), used: list.New(), byKey: map[string]*list.Element{},
+	}
 }
 
-// get returns the answer for a key, made with fn if there is none. It must not be changed.
-func (a *answers) get(ctx context.Context, key string, fn func() (any, error)) ([]byte, error) {
+// get returns the answer for a key, made with fn in a turn of the queue if there is none. It must not be changed.
+func (a *answers) get(ctx context.Context, q queue, key string, fn func() (any, error)) ([]byte, error) {
 	if b := a.kept(key); b != nil {
 		return b, nil
 	}
 	select {
-	case a.makers <- struct{}{}:
-		defer func() { <-a.makers }()
+	case q <- struct{}{}:
+		defer func() { <-q }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

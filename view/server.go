@@ -168,7 +168,11 @@ func (s *Server) answer(
 	p, err := newParams(r.URL.RawQuery)
 	if err == nil {
 		var text []byte
-		text, err = s.v.answers.get(r.Context(), name+"?"+p.values.Encode(), func() (any, error) {
+		queue := s.v.answers.count
+		if name == "about" || name == "tile" || name == "call" {
+			queue = s.v.answers.short
+		}
+		text, err = s.v.answers.get(r.Context(), queue, name+"?"+p.values.Encode(), func() (any, error) {
 			return ask(r, p)
 		})
 		if err == nil {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"net"
@@ -95,6 +96,31 @@ func TestBadRequests(t *testing.T) {
 	// A function that the trace does not have was not called.
 	if w := ask(s, "api/flames?from=0&to=9000&fn=4000000000.4000000000", nil); w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestQueues: tiles do not wait for what counts, and who has gone away does not wait at all.
+func TestQueues(t *testing.T) {
+	v := newViewer(t, sample.Small(t))
+	s := NewServer(v, testAddr)
+	for range sideBySide {
+		v.answers.count <- struct{}{} // somebody counts
+	}
+	for _, path := range []string{"api/about", "api/tile?task=0&level=3&tile=0", "api/call?task=0&row=1&fn=0.2&from=1020&to=2050"} {
+		if w := ask(s, path, nil); w.Code != 200 {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, s.URL()+"api/flames?from=0&to=9000", nil).WithContext(ctx))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("who has gone away gets %d", w.Code)
+	}
+	<-v.answers.count
+	if w := ask(s, "api/flames?from=0&to=9000", nil); w.Code != 200 {
+		t.Errorf("behind that, %d", w.Code)
 	}
 }
 

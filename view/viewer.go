@@ -34,14 +34,12 @@ func New(t *trace.Trace) (*Viewer, error) {
 	}
 	v := &Viewer{t: t, ends: make([]int64, len(t.Tasks)), outlines: make([]outline, len(t.Tasks)), answers: newAnswers()}
 	var unknown []*trace.Task
-	from := int64(0)
 	for i, k := range t.Tasks {
 		_, last, ok := t.Span(k)
 		v.ends[i] = last
 		if !ok {
 			unknown = append(unknown, k)
 		}
-		from = max(from, last)
 	}
 	if len(unknown) > 0 { // such as of a trace that is being written: it is not large, or not to be hurried
 		if err := t.Walk(trace.WalkOptions{Tasks: unknown}, func(ev *trace.Event) error {
