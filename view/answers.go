@@ -12,11 +12,11 @@ import (
 	"github.com/fentry-dev/fentry/internal/safetext"
 )
 
-// A page asks again and again for what it has asked for, and a hasty hand on the wheel for more than anybody waits for.
-// Answers are kept as the text that is sent, the ones used last up to a number of bytes; who asks for what is being made
-// gets the same; and no more than two are made at once, so that twenty do not take the machine. What counts calls of a long
-// time can take seconds, and goes on when nobody waits for it any more, so it has a queue of its own: the timeline does not
-// wait for it. Requests whose page has gone away leave the queues.
+// A page asks again and again for what it has asked for, and a hasty hand on the wheel for more than anybody waits
+// for. Answers are kept as the text that is sent, the ones used last up to a number of bytes; who asks for what is
+// being made gets the same; and no more than two are made at once, so that twenty do not take the machine. What
+// counts calls of a long time can take seconds, and goes on when nobody waits for it any more, so it has a queue of
+// its own: the timeline does not wait for it. Requests whose page has gone away leave the queues.
 
 const (
 	keptBytes  = 64 << 20

@@ -28,7 +28,8 @@ const maxSlowest = 1000
 // Slowest returns the n longest calls that end in a scope, the longest first.
 func (v *Viewer) Slowest(s Scope, n int) ([]Call, error) {
 	from, to := v.window(&s)
-	list, err := v.t.Slowest(min(n, maxSlowest), trace.WalkOptions{Tasks: v.tasks(&s), From: from, To: to, Calls: s.only()})
+	list, err := v.t.Slowest(min(n, maxSlowest), trace.WalkOptions{Tasks: v.tasks(&s), From: from, To: to,
+		Calls: s.only()})
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +49,8 @@ func (v *Viewer) Slowest(s Scope, n int) ([]Call, error) {
 // errFound ends a walk that has found what was looked for.
 var errFound = errors.New("found")
 
-// firstStep is how far a search backwards looks at first, in ns. Each step is eight times the one before, so that all of
-// them are little more than the last one.
+// firstStep is how far a search backwards looks at first, in ns. Each step is eight times the one before, so that all
+// of them are little more than the last one.
 const firstStep = 1 << 20
 
 // Find returns the first call that begins behind Scope.From, or, backwards, the last one before Scope.To, of Scope.Func
@@ -130,8 +131,8 @@ type Caller struct {
 // maxCallers bounds Detail.Stack.
 const maxCallers = 256
 
-// Detail returns what is known of the call of a task that began at Scope.From. It is found by its row, which is its depth,
-// and its function.
+// Detail returns what is known of the call of a task that began at Scope.From. It is found by its row, which is its
+// depth, and its function.
 func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 	d := &Detail{Func: v.function(s.Func), Dur: -1, Self: -1, Stack: []Caller{}}
 	d.Image, d.Source = v.source(s.Func)
@@ -165,8 +166,8 @@ func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 	return d, err
 }
 
-// ending calls fn with the end of the call that Detail describes. If it ends in another block of the index than it begins
-// in, the outline knows when.
+// ending calls fn with the end of the call that Detail describes. If it ends in another block of the index than it
+// begins in, the outline knows when.
 func (v *Viewer) ending(s *Scope, depth int, stack uint64, fn func(ev *trace.Event)) error {
 	o := v.outline(v.t.Tasks[s.Task])
 	from, to := s.From, int64(0)
@@ -200,8 +201,8 @@ func (v *Viewer) ending(s *Scope, depth int, stack uint64, fn func(ev *trace.Eve
 	return err
 }
 
-// callText is a call with what is known of its arguments: a system call as strace shows it, and functions whose arguments
-// were captured; "" if nothing is known.
+// callText is a call with what is known of its arguments: a system call as strace shows it, and functions whose
+// arguments were captured; "" if nothing is known.
 func (v *Viewer) callText(ev *trace.Event) string {
 	if ev.Func.Image == trace.SyscallImage {
 		return safetext.Line(v.t.Made(ev).Text())

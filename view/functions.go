@@ -43,7 +43,8 @@ func (v *Viewer) Functions(s Scope) (*Table, error) {
 			break
 		}
 		t.Rows = append(t.Rows, TableRow{
-			Func: v.function(r.Func), Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg, Min: r.Min, Max: r.Max, P99: r.P99,
+			Func: v.function(r.Func), Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg, Min: r.Min, Max: r.Max,
+			P99:     r.P99,
 			Unwound: r.Unwound, Unfinished: r.Unfinished, Errors: r.Errors,
 		})
 	}

@@ -169,7 +169,8 @@ func TestPage(t *testing.T) {
 		t.Error("the next match is the same")
 	}
 	b.Screenshot("search")
-	b.Eval("document.getElementById('query').value = ''; document.getElementById('query').dispatchEvent(new Event('input'))", nil)
+	b.Eval("const query = document.getElementById('query'); query.value = ''; query.dispatchEvent(new Event('input'))",
+		nil)
 	b.Key("Escape") // back to the timeline
 	b.Key("Escape") // nothing is selected
 
@@ -185,14 +186,16 @@ func TestPage(t *testing.T) {
 	b.Screenshot("slowest")
 	b.Key("5")
 	b.settle()
-	if s := b.Text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "serve") || !strings.Contains(s, "worker-1 8") {
+	if s := b.Text("#body"); !strings.Contains(s, "handle") || !strings.Contains(s, "serve") ||
+		!strings.Contains(s, "worker-1 8") {
 		t.Errorf("the call is\n%s", s)
 	}
 
 	// A function with those around it.
 	b.Key("4")
 	b.settle()
-	if s := b.Text("#body"); !strings.Contains(s, "Called by") || !strings.Contains(s, "serve") || !strings.Contains(s, "parse") {
+	if s := b.Text("#body"); !strings.Contains(s, "Called by") || !strings.Contains(s, "serve") ||
+		!strings.Contains(s, "parse") {
 		t.Errorf("around handle there are\n%s", s)
 	}
 	b.Key("Escape")
@@ -263,7 +266,8 @@ func TestHostileNames(t *testing.T) {
 	for _, fragment := range []string{
 		"", "#tab=around&fn=0.1," + url.QueryEscape(bad), "#tab=call&call=0,0,0,55,0.1," + url.QueryEscape(bad),
 		"#tab=" + url.QueryEscape(bad) + "&view=" + url.QueryEscape(bad) + "&task=__proto__&search=" + url.QueryEscape(bad),
-		"#tab=flames&view=0,500,0&range=1,1e308", "#tab=slowest&view=NaN,Infinity", "#view=-1e300,1e300,-5&range=-1,5&call=9,9,9,9,9",
+		"#tab=flames&view=0,500,0&range=1,1e308", "#tab=slowest&view=NaN,Infinity",
+		"#view=-1e300,1e300,-5&range=-1,5&call=9,9,9,9,9",
 	} {
 		b.Open("about:blank")
 		b.open(address + fragment)
@@ -278,8 +282,9 @@ func TestHostileNames(t *testing.T) {
 			Hit   any
 			Alien int
 		}
-		b.Eval(`({Hit: window.hit ?? null, Alien: document.querySelectorAll("img, b[onclick], iframe, object, a[href]").length +
-			document.scripts.length - 1})`, &seen)
+		b.Eval(`({Hit: window.hit ?? null, 
+			Alien: document.querySelectorAll("img, b[onclick], iframe, object, a[href]").length +
+				document.scripts.length - 1})`, &seen)
 		if seen.Hit != nil || seen.Alien != 0 {
 			t.Errorf("%s: a name has become more than text: %+v", fragment, seen)
 		}
@@ -297,12 +302,11 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestAccessible: text has enough contrast in both themes, on the colours of functions too; everything can be reached by
-// keys and has a name; and nothing moves for those who want no motion.
+// TestAccessible: text has enough contrast in both themes, on the colours of functions too; everything can be reached
+// by keys and has a name; and nothing moves for those who want no motion.
 func TestAccessible(t *testing.T) {
 	address := servePage(t, requests(t))
 	b := newBrowser(t)
-	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-reduced-motion", "value": "reduce"}}}, nil)
 	for _, theme := range []string{"light", "dark"} {
 		b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
 			{"name": "prefers-reduced-motion", "value": "reduce"}, {"name": "prefers-color-scheme", "value": theme},
@@ -321,12 +325,16 @@ func TestAccessible(t *testing.T) {
 					.map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
 				return 0.2126 * r + 0.7152 * gr + 0.0722 * bl;
 			};
-			const contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((x, y) => y - x); return (x + 0.05) / (y + 0.05); };
+			const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
 			const low = [];
 			const check = (what, a, b) => { if (contrast(a, b) < 4.5) low.push(what + " " + contrast(a, b).toFixed(2)); };
 			const c = colors.color;
-			for (const ground of ["ground", "raised"]) for (const text of ["text", "faint", "accent", "warn"]) check(text + " on " + ground, c(text), c(ground));
-			for (let i = 0; i < 500; i++) check("function " + i, c("box-text"), colors.ofFunction({ id: "9." + i, name: "function" + i }));
+			for (const ground of ["ground", "raised"]) {
+				for (const text of ["text", "faint", "accent", "warn"]) check(text + " on " + ground, c(text), c(ground));
+			}
+			for (let i = 0; i < 500; i++) {
+				check("function " + i, c("box-text"), colors.ofFunction({ id: "9." + i, name: "function" + i }));
+			}
 			check("system call", c("box-text"), colors.ofFunction({ id: "8.1", name: "sys_read", sys: true }));
 			return low;
 		})()`, &low)
@@ -335,7 +343,8 @@ func TestAccessible(t *testing.T) {
 		}
 		var nameless []string
 		b.Eval(`[...document.querySelectorAll("button, input, select, canvas, [role], [tabindex]")]
-			.filter((e) => !(e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.innerText?.trim() || e.labels?.length || e.id === "status" || e.id === "search"))
+			.filter((e) => !(e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.innerText?.trim() ||
+				e.labels?.length || e.id === "status" || e.id === "search"))
 			.map((e) => e.outerHTML.slice(0, 100))`, &nameless)
 		if len(nameless) > 0 {
 			t.Errorf("%s: without a name: %s", theme, strings.Join(nameless, "\n"))
@@ -349,7 +358,11 @@ func TestAccessible(t *testing.T) {
 		const { state } = await import(location.pathname + "state.js");
 		const first = state.from;
 		let n = 0;
-		const look = () => { if (state.from !== first) n++; if (++look.times < 12) requestAnimationFrame(look); else done(n); };
+		const look = () => {
+			if (state.from !== first) n++;
+			if (++look.times < 12) requestAnimationFrame(look);
+			else done(n);
+		};
 		look.times = 0;
 		look();
 	})`, &frames)

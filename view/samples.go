@@ -14,8 +14,8 @@ import (
 // fewSamples is how many blocks are counted before anything is answered.
 const fewSamples = 32
 
-// sampled returns the flame graph that outlines tell of a scope; nil if there is no outline, or so little to count that it
-// can be counted at once.
+// sampled returns the flame graph that outlines tell of a scope; nil if there is no outline, or so little to count
+// that it can be counted at once.
 func (v *Viewer) sampled(s *Scope) *Flames {
 	tasks := v.tasks(s)
 	if tasks == nil {
@@ -63,8 +63,8 @@ func (v *Viewer) sampled(s *Scope) *Flames {
 	return out
 }
 
-// sample adds a time that was spent in a stack of calls. below has the children of each node. Calls that are recursive are
-// in the first one, as everywhere.
+// sample adds a time that was spent in a stack of calls. below has the children of each node. Calls that are
+// recursive are in the first one, as everywhere.
 func (f *Flame) sample(stack []trace.FuncID, ns int64, below map[*Flame]map[trace.FuncID]*Flame, funcs *funcNumbers) {
 	f.Total += ns
 	path := map[trace.FuncID]*Flame{}

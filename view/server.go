@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// The trace is this user's alone, and a browser is full of others' pages. What is served goes to whoever knows the token:
-// the page's own address. The other checks are for when somebody does, or need not:
+// The trace is this user's alone, and a browser is full of others' pages. What is served goes to whoever knows the
+// token: the page's own address. The other checks are for when somebody does, or need not:
 //
 //   - a name that resolves to 127.0.0.1 makes a stranger's page the same origin as this server (DNS rebinding). Such
 //     requests name their own host, so only this server's address is taken for one.
-//   - requests from pages of other origins say so (Origin, Sec-Fetch-Site), and are refused; nothing allows them to read
-//     answers (no Access-Control-Allow-Origin, Cross-Origin-Resource-Policy).
-//   - the page may load what is below its own address only, runs no script but its own files and makes no HTML of text,
-//     so a name from a trace is never more than text. It may not be shown in another page's frame.
+//   - requests from pages of other origins say so (Origin, Sec-Fetch-Site), and are refused; nothing allows them to
+//     read answers (no Access-Control-Allow-Origin, Cross-Origin-Resource-Policy).
+//   - the page may load what is below its own address only, runs no script but its own files and makes no HTML of
+//     text, so a name from a trace is never more than text. It may not be shown in another page's frame.
 //   - the address, with the token, goes nowhere as a referrer.
 
 //go:embed web
@@ -255,8 +255,8 @@ func (p *params) integer(name string, least, most int64) int64 {
 // flag returns a parameter that is 0 or 1, or not there.
 func (p *params) flag(name string) bool { return p.values.Has(name) && p.integer(name, 0, 1) == 1 }
 
-// scope returns the scope that the parameters from, to, task, process and fn describe: all of them but from and to can be
-// left out.
+// scope returns the scope that the parameters from, to, task, process and fn describe: all of them but from and to
+// can be left out.
 func (p *params) scope(v *Viewer) Scope {
 	s := Scope{Task: -1, Process: -1}
 	s.From = p.integer("from", 0, v.end+1)

@@ -44,7 +44,8 @@ func TestServer(t *testing.T) {
 			t.Errorf("%s: another answer the second time", path)
 		}
 	}
-	for path, kind := range map[string]string{"": "text/html", "main.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"} {
+	for path, kind := range map[string]string{"": "text/html", "main.js": "text/javascript", "style.css": "text/css",
+		"icon.svg": "image/svg+xml"} {
 		if w := ask(s, path, nil); w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) {
 			t.Errorf("%q: %d, %s", path, w.Code, w.Header().Get("Content-Type"))
 		}
@@ -106,7 +107,8 @@ func TestQueues(t *testing.T) {
 	for range sideBySide {
 		v.answers.count <- struct{}{} // somebody counts
 	}
-	for _, path := range []string{"api/about", "api/tile?task=0&level=3&tile=0", "api/call?task=0&row=1&fn=0.2&from=1020&to=2050"} {
+	for _, path := range []string{"api/about", "api/tile?task=0&level=3&tile=0",
+		"api/call?task=0&row=1&fn=0.2&from=1020&to=2050"} {
 		if w := ask(s, path, nil); w.Code != 200 {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -207,7 +209,8 @@ func TestFiles(t *testing.T) {
 		}
 		size += len(b)
 		text := strings.ReplaceAll(string(b), `xmlns="http://www.w3.org/2000/svg"`, "")
-		for _, never := range []string{"http:", "https:", "//cdn", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write",
+		for _, never := range []string{"http:", "https:", "//cdn", "innerHTML", "outerHTML", "insertAdjacentHTML",
+			"document.write",
 			"eval(", "new Function", " onclick=", " style=", "<script>", "localStorage", "@import", "url("} {
 			if strings.Contains(text, never) {
 				t.Errorf("%s has %s", e.Name(), never)
@@ -227,8 +230,10 @@ func TestFiles(t *testing.T) {
 // FuzzQuery asks with any parameters: an answer is JSON or an error that says so, never a panic.
 func FuzzQuery(f *testing.F) {
 	for _, q := range []string{
-		"tile?task=0&level=3&tile=2", "functions?from=0&to=900&task=1", "flames?from=5&to=900&fn=0.2", "around?from=0&to=9&fn=0.1",
-		"slowest?n=3&from=0&to=99999", "find?from=10&to=5000&text=i&back=1", "call?task=0&row=1&fn=0.2&from=1020&to=1020", "about",
+		"tile?task=0&level=3&tile=2", "functions?from=0&to=900&task=1", "flames?from=5&to=900&fn=0.2",
+		"around?from=0&to=9&fn=0.1",
+		"slowest?n=3&from=0&to=99999", "find?from=10&to=5000&text=i&back=1", "call?task=0&row=1&fn=0.2&from=1020&to=1020",
+		"about",
 		"call?task=0&row=0&fn=4294967295.3&from=0&to=0", "tile?task=2&level=44&tile=0",
 	} {
 		f.Add(q)

@@ -9,21 +9,22 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// A timeline is drawn from tiles: 512 units of time of one task, a unit being a power of two of nanoseconds. A page takes
-// the power whose unit is at most as wide as a column of the screen. So what it has drawn serves again when it pans, and
-// what others have asked for when it comes back; and a tile can say at most so much, however much happened in it.
+// A timeline is drawn from tiles: 512 units of time of one task, a unit being a power of two of nanoseconds. A page
+// takes the power whose unit is at most as wide as a column of the screen. So what it has drawn serves again when it
+// pans, and what others have asked for when it comes back; and a tile can say at most so much, however much happened
+// in it.
 //
-// Calls as long as a unit are told one by one. Shorter ones are merged, by row and unit: how many, from when to when, and
-// which function took most. Where they come from depends on how much of the index's blocks is in a tile:
+// Calls as long as a unit are told one by one. Shorter ones are merged, by row and unit: how many, from when to when,
+// and which function took most. Where they come from depends on how much of the index's blocks is in a tile:
 //
 //   - few blocks: they are decoded. Nothing is missing.
-//   - many: what crosses the borders of blocks comes from the outline; of the blocks, those are decoded that are so long
-//     that a call inside could be seen well. What is missing is shorter than four units, and samples of it are there: the
-//     calls that were open at the borders.
+//   - many: what crosses the borders of blocks comes from the outline; of the blocks, those are decoded that are so
+//     long that a call inside could be seen well. What is missing is shorter than four units, and samples of it are
+//     there: the calls that were open at the borders.
 //
 // So a tile costs the decoding of at most 128 blocks or so, whatever it spans; most cost much less. That is still a
-// tenth of a second, and a hand on the wheel is faster. So a page first asks for what can be had at once, which is the
-// outline alone where there is more than a little to decode, and then for the rest.
+// tenth of a second, and a hand on the wheel is faster. So a page first asks for what can be had at once, which is
+// the outline alone where there is more than a little to decode, and then for the rest.
 
 const (
 	tileUnits  = 512
@@ -320,7 +321,8 @@ func (b *tileBuilder) add(c *call) {
 
 // note takes what is no call, one of each unit.
 func (b *tileBuilder) note(ev *trace.Event) {
-	if ev.Time < b.from || ev.Time >= b.to || len(b.notes) >= maxNotes || ev.Kind == trace.Stack || ev.Kind == trace.Skipped {
+	if ev.Time < b.from || ev.Time >= b.to || len(b.notes) >= maxNotes || ev.Kind == trace.Stack ||
+		ev.Kind == trace.Skipped {
 		return
 	}
 	unit := (ev.Time-b.from)/b.unit + 1
@@ -354,7 +356,8 @@ func (b *tileBuilder) note(ev *trace.Event) {
 
 // tile makes the tile.
 func (b *tileBuilder) tile() *Tile {
-	t := &Tile{Start: b.from, Unit: b.unit, Rows: b.depths, Notes: b.notes, Boxes: []Box{}, Deeper: b.deeper, Partial: b.partial}
+	t := &Tile{Start: b.from, Unit: b.unit, Rows: b.depths, Notes: b.notes, Boxes: []Box{}, Deeper: b.deeper}
+	t.Partial = b.partial
 	if t.Notes == nil {
 		t.Notes = []Note{}
 	}
@@ -393,8 +396,8 @@ func (t *Tile) number(list []Func) {
 	}
 }
 
-// merge appends the short calls of a row: those of neighbouring units together if it is the same function that took most
-// of both.
+// merge appends the short calls of a row: those of neighbouring units together if it is the same function that took
+// most of both.
 func (b *tileBuilder) merge(boxes []Box, at place, cells *[tileUnits]cell) []Box {
 	var now *cell
 	put := func() {

@@ -100,7 +100,8 @@ type AboutTask struct {
 func (v *Viewer) About() *About {
 	t := v.t
 	a := &About{
-		Dir: safetext.Line(t.Dir), Start: t.Clock.Realtime, End: v.end, Clockless: t.Clockless(), Lost: t.Lost, Notes: []string{},
+		Dir: safetext.Line(t.Dir), Start: t.Clock.Realtime, End: v.end, Clockless: t.Clockless(), Lost: t.Lost,
+		Notes:     []string{},
 		Processes: []AboutProcess{}, Tasks: []AboutTask{}, Units: tileUnits, Levels: tileLevels,
 	}
 	if t.Info != nil {

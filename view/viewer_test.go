@@ -32,9 +32,9 @@ func newViewer(t testing.TB, tr *trace.Trace) *Viewer {
 // everything is the scope of a whole trace.
 func everything(v *Viewer) Scope { return Scope{To: v.end + 1, Task: -1, Process: -1} }
 
-// TestTiles compares the tiles of random traces with their events, at every zoom: each call that is as long as a unit is in
-// each tile that it reaches into, as it is; all others are counted in the one that they begin in; and there are no more
-// boxes than units.
+// TestTiles compares the tiles of random traces with their events, at every zoom: each call that is as long as a unit
+// is in each tile that it reaches into, as it is; all others are counted in the one that they begin in; and there are
+// no more boxes than units.
 func TestTiles(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -124,8 +124,8 @@ func compareTile(v *Viewer, tile *Tile, calls []call, level int) string {
 	return ""
 }
 
-// TestTilesFromOutline: where a tile has more blocks than are decoded, calls that can be seen well are all there, and none
-// that there is not.
+// TestTilesFromOutline: where a tile has more blocks than are decoded, calls that can be seen well are all there, and
+// none that there is not.
 func TestTilesFromOutline(t *testing.T) {
 	tr := sample.Random(t, rand.New(rand.NewPCG(3, 4)), 200_000)
 	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 16}); err != nil {
@@ -181,7 +181,8 @@ func TestTilesFromOutline(t *testing.T) {
 	}
 }
 
-// TestDamagedIndex: with an index of which bytes are wrong, tiles, flame graphs and calls are what they are without one.
+// TestDamagedIndex: with an index of which bytes are wrong, tiles, flame graphs and calls are what they are without
+// one.
 func TestDamagedIndex(t *testing.T) {
 	tr := sample.Random(t, rand.New(rand.NewPCG(5, 4)), 20_000)
 	answers := func(tr *trace.Trace) string {
@@ -226,8 +227,8 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
-// TestAtOnce: what is answered before everything is decoded or counted has nothing that is not so, and says that there is
-// more.
+// TestAtOnce: what is answered before everything is decoded or counted has nothing that is not so, and says that
+// there is more.
 func TestAtOnce(t *testing.T) {
 	tr := sample.Random(t, rand.New(rand.NewPCG(3, 4)), 200_000)
 	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 16}); err != nil {
@@ -372,7 +373,8 @@ func TestWhatCallsSay(t *testing.T) {
 		if !c.Sys {
 			continue
 		}
-		one := Scope{From: c.Start, To: c.Start + c.Dur, Task: c.Task, Process: -1, Func: trace.FuncID{Image: trace.SyscallImage}}
+		one := Scope{From: c.Start, To: c.Start + c.Dur, Task: c.Task, Process: -1,
+			Func: trace.FuncID{Image: trace.SyscallImage}}
 		if _, err := fmt.Sscanf(c.ID, "4294967295.%d", &one.Func.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +384,8 @@ func TestWhatCallsSay(t *testing.T) {
 		}
 		said[d.Text] = true
 	}
-	if want := map[string]bool{"close(5) = 0": true, "close(9) = -1 EBADF (Bad file descriptor)": true}; !maps.Equal(said, want) {
+	want := map[string]bool{"close(5) = 0": true, "close(9) = -1 EBADF (Bad file descriptor)": true}
+	if !maps.Equal(said, want) {
 		t.Errorf("%v, want %v", said, want)
 	}
 }

@@ -1,5 +1,5 @@
-// Package testbrowser drives a browser in tests of what browsers show: it does what a person does, and sees what a person
-// sees.
+// Package testbrowser drives a browser in tests of what browsers show: it does what a person does, and sees what a
+// person sees.
 package testbrowser
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
-// A Browser is a headless Chromium, driven by the DevTools protocol over a pipe: JSON messages that end with a zero byte,
-// in on descriptor 3 and out on 4. It needs no port, and no library.
+// A Browser is a headless Chromium, driven by the DevTools protocol over a pipe: JSON messages that end with a zero
+// byte, in on descriptor 3 and out on 4. It needs no port, and no library.
 type Browser struct {
 	t       testing.TB
 	in      *os.File
@@ -69,7 +69,8 @@ func New(t testing.TB) *Browser {
 	// Without a sandbox: as root, and in containers, there is none, and the only page it sees is ours.
 	cmd := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
 		"--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--mute-audio", "--user-data-dir="+filepath.Join(dir, "profile"), "about:blank")
+		"--disable-component-update", "--disable-sync", "--mute-audio", "--user-data-dir="+filepath.Join(dir, "profile"),
+		"about:blank")
 	cmd.ExtraFiles = []*os.File{toR, fromW}
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
 	var stderr bytes.Buffer

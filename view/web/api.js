@@ -11,7 +11,8 @@ async function get(name, values, signal) {
 }
 
 export const about = () => get("about", {});
-export const tile = (task, level, index, quick) => get("tile", { task, level, tile: index, quick: quick ? 1 : undefined });
+export const tile = (task, level, index, quick) => get("tile",
+  { task, level, tile: index, quick: quick ? 1 : undefined });
 export const functions = (scope, signal) => get("functions", scope, signal);
 export const flames = (scope, quick, signal) => get("flames", { ...scope, quick: quick ? 1 : undefined }, signal);
 export const around = (scope, signal) => get("around", scope, signal);

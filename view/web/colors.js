@@ -7,7 +7,8 @@ const made = new Map();
 export function readTheme() {
   const style = getComputedStyle(document.documentElement);
   theme = { dark: document.documentElement.dataset.theme === "dark" };
-  for (const name of ["ground", "raised", "line", "text", "faint", "accent", "select", "range", "match", "grid", "warn", "box-text"]) {
+  for (const name of ["ground", "raised", "line", "text", "faint", "accent", "select", "range", "match", "grid",
+    "warn", "box-text"]) {
     theme[name] = style.getPropertyValue("--" + name).trim();
   }
   made.clear();

@@ -15,9 +15,11 @@ export function make(name, properties = {}, ...children) {
 export const byId = (id) => document.getElementById(id);
 
 // link is a button that reads like a link.
-export const link = (text, title, fn) => make("button", { class: "link", type: "button", title, on: { click: fn } }, text);
+export const link = (text, title, fn) => make("button", { class: "link", type: "button", title, on: { click: fn } },
+  text);
 
-// table makes a table of columns {title, name?, value(row), cell(row)}, sorted by the column sorted.by, at first the most.
+// table makes a table of columns {title, name?, value(row), cell(row)}, sorted by the column sorted.by, at first the
+// most.
 export function table(columns, rows, sorted, chosen, more) {
   let shown = 200;
   const head = make("tr"), body = make("tbody"), element = make("table", {}, make("thead", {}, head), body);
@@ -43,7 +45,8 @@ export function table(columns, rows, sorted, chosen, more) {
       }
       return th;
     }));
-    body.replaceChildren(...rows.slice(0, shown).map((row) => make("tr", { class: chosen && chosen(row) ? "chosen" : "" },
+    body.replaceChildren(...rows.slice(0, shown).map((row) => make("tr",
+      { class: chosen && chosen(row) ? "chosen" : "" },
       ...columns.map((c) => make("td", { class: c.name ? "name" : "" }, c.cell(row))))));
     if (rows.length > shown || more) {
       const rest = rows.length - shown;

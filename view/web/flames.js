@@ -1,5 +1,5 @@
-// A flame graph, the outermost calls on top: each box is a call path, as wide as its part of the time. A click makes a box
-// the whole width.
+// A flame graph, the outermost calls on top: each box is a call path, as wide as its part of the time. A click makes
+// a box the whole width.
 
 import { color, ofFunction } from "./colors.js";
 import { duration, grouped, percent } from "./format.js";
@@ -78,7 +78,8 @@ export function show(element, data, path, tip, choose) {
   canvas.addEventListener("pointermove", (ev) => {
     const hit = at(ev);
     tip(ev, hit && [name(hit.n), `${duration(hit.n.t)} total, ${percent(hit.n.t, data.root.t)} %`,
-      `${duration(hit.n.s)} self` + (data.samples ? "" : `, ${grouped(hit.n.n)} calls`), "Click: its part; twice: the function"]);
+      `${duration(hit.n.s)} self` + (data.samples ? "" : `, ${grouped(hit.n.n)} calls`),
+        "Click: its part; twice: the function"]);
   });
   canvas.addEventListener("pointerleave", (ev) => tip(ev, null));
   canvas.addEventListener("click", (ev) => {
@@ -97,7 +98,8 @@ export function show(element, data, path, tip, choose) {
     ev.preventDefault();
     ev.stopPropagation();
     zoomed = to;
-    canvas.setAttribute("aria-label", `${name(to)}: ${duration(to.t)} total, ${duration(to.s)} self, ${grouped(to.n)} calls`);
+    const text = `${name(to)}: ${duration(to.t)} total, ${duration(to.s)} self, ${grouped(to.n)} calls`;
+    canvas.setAttribute("aria-label", text);
     draw();
   });
   new ResizeObserver(() => { if (canvas.isConnected) draw(); }).observe(element);

@@ -44,7 +44,8 @@ function tipOf(hit) {
   return [
     several ? `${grouped(hit.calls)} or more short calls, mostly of ${hit.fn.name}` : hit.fn.name,
     `${duration(hit.dur)}${several ? " together" : ""}`, `at ${moment(hit.start)}, depth ${hit.row + 1}`,
-    several ? "Zoom in to see them" : { 3: "unwound: it did not return", 4: "unfinished: it was open at the end" }[hit.kind],
+    several ? "Zoom in to see them"
+      : { 3: "unwound: it did not return", 4: "unfinished: it was open at the end" }[hit.kind],
   ];
 }
 
@@ -69,7 +70,8 @@ function moveTo(from, to) {
 
 function zoomBy(factor) {
   const x = pointerX === null ? undefined : pointerX;
-  const at = timeline.timeAt(x === undefined ? timeline.gutter + timeline.plotWidth() / 2 : Math.max(timeline.gutter, x));
+  const at = timeline.timeAt(x === undefined ? timeline.gutter + timeline.plotWidth() / 2
+    : Math.max(timeline.gutter, x));
   moveTo(at - (at - state.from) * factor, at + (state.to - at) * factor);
 }
 
@@ -107,7 +109,8 @@ async function goTo(call, keepZoom) {
   }
   change({ call: c });
   const width = state.to - state.from, wide = c.dur / width * timeline.plotWidth();
-  if (keepZoom && wide >= 3 && wide <= timeline.plotWidth()) moveTo(c.start + c.dur / 2 - width / 2, c.start + c.dur / 2 + width / 2);
+  const middle = c.start + c.dur / 2;
+  if (keepZoom && wide >= 3 && wide <= timeline.plotWidth()) moveTo(middle - width / 2, middle + width / 2);
   else zoomTo(c.start - c.dur * 0.4, c.start + c.dur * 1.4);
   timeline.reveal(c.task, c.row);
   describe(c);
@@ -124,7 +127,8 @@ async function jump(back) {
   const mine = searching = new AbortController();
   const { task, process } = scope(), c = state.call, end = state.about.end + 1;
   // From the selected call on, or else from where the screen begins or ends; once more around if there is none.
-  const asks = back ? [[0, c ? c.start : Math.ceil(state.to)], [0, end]] : [[c ? c.start : Math.floor(state.from), end], [0, end]];
+  const asks = back ? [[0, c ? c.start : Math.ceil(state.to)], [0, end]]
+    : [[c ? c.start : Math.floor(state.from), end], [0, end]];
   const ask = ([from, to]) => api.find({
     task, process, from: Math.max(0, Math.min(from, end)), to: Math.max(0, to), fn: text ? undefined : state.fn.id,
   }, text, back, mine.signal);
@@ -157,13 +161,15 @@ function setupPointer(canvas) {
     const [x] = place(ev);
     const size = ev.deltaMode === 1 ? 30 : 1;
     if (ev.ctrlKey || ev.metaKey) timeline.zoom(Math.exp(Math.max(-1, Math.min(1, ev.deltaY * size / 240))), x);
-    else if (ev.shiftKey || Math.abs(ev.deltaX) > Math.abs(ev.deltaY)) timeline.pan((ev.deltaX || ev.deltaY) * size / timeline.plotWidth());
-    else change({ top: Math.max(0, state.top + ev.deltaY * size) });
+    else if (ev.shiftKey || Math.abs(ev.deltaX) > Math.abs(ev.deltaY)) {
+      timeline.pan((ev.deltaX || ev.deltaY) * size / timeline.plotWidth());
+    } else change({ top: Math.max(0, state.top + ev.deltaY * size) });
   }, { passive: false });
   canvas.addEventListener("pointerdown", (ev) => {
     if (ev.button > 1) return;
     const [x, y] = place(ev);
-    pressed = { x, y, pan: ev.shiftKey || ev.button === 1, from: state.from, to: state.to, top: state.top, moved: false };
+    pressed = { x, y, pan: ev.shiftKey || ev.button === 1, from: state.from, to: state.to, top: state.top,
+      moved: false };
     canvas.setPointerCapture(ev.pointerId);
   });
   canvas.addEventListener("pointermove", (ev) => {
@@ -173,7 +179,8 @@ function setupPointer(canvas) {
       const hit = timeline.hitAt(x, y);
       tip(ev, tipOf(hit));
       canvas.style.cursor = hit ? "pointer" : x < timeline.gutter ? "default" : "crosshair";
-      byId("clock").textContent = x >= timeline.gutter ? moment(Math.max(0, timeline.timeAt(x)), timeline.nsPerPixel()) : "";
+      byId("clock").textContent = x >= timeline.gutter
+        ? moment(Math.max(0, timeline.timeAt(x)), timeline.nsPerPixel()) : "";
       return;
     }
     if (Math.abs(x - pressed.x) + Math.abs(y - pressed.y) > 4) pressed.moved = true;
@@ -226,7 +233,9 @@ function setupPointer(canvas) {
 
 function setupDivider() {
   const divider = byId("divider"), body = byId("panel");
-  const set = (h) => { body.style.height = Math.max(60, Math.min(h, document.documentElement.clientHeight - 200)) + "px"; };
+  const set = (h) => {
+    body.style.height = Math.max(60, Math.min(h, document.documentElement.clientHeight - 200)) + "px";
+  };
   divider.addEventListener("pointerdown", (ev) => {
     divider.setPointerCapture(ev.pointerId);
     const begin = body.offsetHeight + ev.clientY;
@@ -265,7 +274,8 @@ const keys = {
     if (state.call) zoomTo(state.call.start, state.call.start + state.call.dur);
     else if (state.range) zoomTo(state.range.from, state.range.to);
   },
-  0: () => zoomTo(state.about.begin, state.about.end), v: () => change({ range: { from: Math.max(0, state.from), to: state.to } }),
+  0: () => zoomTo(state.about.begin, state.about.end),
+  v: () => change({ range: { from: Math.max(0, state.from), to: state.to } }),
   "/": () => { byId("query").focus(); byId("query").select(); },
   n: () => jump(false), N: () => jump(true),
   "?": () => byId("help").showModal(),
@@ -324,7 +334,9 @@ async function start() {
   const about = await api.about();
   setClockless(about.clockless);
   document.title = `${about.command || about.dir} \u2013 fentry`;
-  byId("what").textContent = byId("what").title = `${about.command || ""}  (${about.dir}, ${duration(about.end)}, ${grouped(about.tasks.length)} task${about.tasks.length === 1 ? "" : "s"})`;
+  const tasks = `${grouped(about.tasks.length)} task${about.tasks.length === 1 ? "" : "s"}`;
+  const what = `${about.command || ""}  (${about.dir}, ${duration(about.end)}, ${tasks})`;
+  byId("what").textContent = byId("what").title = what;
   byId("notes").textContent = byId("notes").title = about.notes.join(" ");
   state.about = about;
   panel.fillTasks();

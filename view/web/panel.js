@@ -37,10 +37,13 @@ export function setup(actions) {
 export function fillTasks() {
   const about = state.about, most = 2000;
   const options = [make("option", { value: "all" }, "all tasks")];
+  const add = (value, text) => options.push(make("option", { value }, text));
   if (about.processes.length > 1) {
-    about.processes.slice(0, most).forEach((p, i) => options.push(make("option", { value: `process ${i}` }, `process ${p.pid} ${(p.command || "").slice(0, 60)}`)));
+    about.processes.slice(0, most).forEach((p, i) => {
+      add(`process ${i}`, `process ${p.pid} ${(p.command || "").slice(0, 60)}`);
+    });
   }
-  about.tasks.slice(0, most).forEach((k, i) => options.push(make("option", { value: `task ${i}` }, `task ${k.name} ${k.tid}`)));
+  about.tasks.slice(0, most).forEach((k, i) => add(`task ${i}`, `task ${k.name} ${k.tid}`));
   byId("whose").replaceChildren(...options);
 }
 
@@ -56,11 +59,13 @@ export function update() {
     tab.tabIndex = is ? 0 : -1;
     if (is) byId("body").setAttribute("aria-labelledby", tab.id);
   }
-  byId("whose").value = state.task >= 0 ? `task ${state.task}` : state.process >= 0 ? `process ${state.process}` : "all";
+  byId("whose").value = state.task >= 0 ? `task ${state.task}` : state.process >= 0 ? `process ${state.process}`
+    : "all";
   const chips = [];
   if (state.range) {
     const step = (state.range.to - state.range.from) / 100;
-    chips.push(chip(`${moment(state.range.from, step)}, ${duration(state.range.to - state.range.from)}`, () => change({ range: null })));
+    chips.push(chip(`${moment(state.range.from, step)}, ${duration(state.range.to - state.range.from)}`,
+      () => change({ range: null })));
   }
   if (state.fn) chips.push(chip(state.fn.name, () => change({ fn: null })));
   byId("chips").replaceChildren(...chips);
@@ -71,7 +76,8 @@ export function update() {
 const centre = () => state.fn || state.call;
 
 const shows = {
-  functions: { ask: (signal) => api.functions(scope(), signal), show: showFunctions, needs: () => [scope(), state.query, state.fn] },
+  functions: { ask: (signal) => api.functions(scope(), signal), show: showFunctions,
+    needs: () => [scope(), state.query, state.fn] },
   flames: {
     ask: (signal, quick) => api.flames({ ...scope(), fn: state.fn && state.fn.id }, quick, signal), show: showFlames,
     needs: () => [scope(), state.fn, state.query],
@@ -84,7 +90,8 @@ const shows = {
     ask: (signal) => centre() ? api.around({ ...scope(), fn: centre().id }, signal) : null, show: showAround,
     needs: () => [scope(), centre()],
   },
-  call: { ask: (signal) => state.call ? api.call(state.call, signal) : null, show: showCall, needs: () => [state.call] },
+  call: { ask: (signal) => state.call ? api.call(state.call, signal) : null, show: showCall,
+    needs: () => [state.call] },
 };
 
 let cached = { key: "", data: null };
@@ -101,8 +108,9 @@ async function load() {
   body.setAttribute("aria-busy", "true");
   const slow = setTimeout(() => { byId("status").textContent = "Counting\u2026"; }, 400);
   try {
-    const question = state.tab + JSON.stringify(
-      state.tab === "call" ? state.call : [scope(), state.tab === "functions" ? null : state.tab === "around" ? centre() : state.fn]);
+    const question = state.tab + JSON.stringify([scope(), {
+      functions: null, flames: state.fn, slowest: state.fn, around: centre(), call: state.call,
+    }[state.tab]]);
     let data = question === cached.key ? cached.data : await what.ask(mine.signal, true);
     if (mine.signal.aborted) return;
     shownFlames = null;
@@ -137,16 +145,20 @@ function showFunctions(body, data) {
   const rows = data.rows.filter((r) => !query || r.name.toLowerCase().includes(query));
   const all = data.rows.reduce((sum, r) => sum + Math.max(0, r.self), 0);
   if (rows.length === 0) {
-    body.replaceChildren(make("p", {}, query ? "No function that was called there has that in its name." : "Nothing was called there."));
+    body.replaceChildren(make("p", {}, query ? "No function that was called there has that in its name."
+      : "Nothing was called there."));
     return;
   }
   const number = (title, key, show = duration) => ({ title, value: (r) => r[key], cell: (r) => show(r[key]) });
   body.replaceChildren(table([
-    { title: "Function", name: true, value: (r) => r.name, cell: (r) => link(r.name, r.name, () => focusOn(r, "around")) },
+    { title: "Function", name: true, value: (r) => r.name,
+      cell: (r) => link(r.name, r.name, () => focusOn(r, "around")) },
     number("Calls", "calls", grouped),
     { title: "Self %", value: (r) => r.self, cell: (r) => percent(r.self, all) },
-    number("Total", "total"), number("Self", "self"), number("Average", "avg"), number("Min", "min"), number("P99", "p99"), number("Max", "max"),
-  ], rows, sortedBy.functions, (r) => state.fn && state.fn.id === r.id, data.more ? `${data.more} functions of less time are not listed` : ""));
+    number("Total", "total"), number("Self", "self"), number("Average", "avg"), number("Min", "min"),
+    number("P99", "p99"), number("Max", "max"),
+  ], rows, sortedBy.functions, (r) => state.fn && state.fn.id === r.id, data.more
+    ? `${data.more} functions of less time are not listed` : ""));
 }
 
 function showFlames(body, data, path) {
@@ -174,7 +186,8 @@ function showSlowest(body, calls) {
     { title: "Call", name: true, cell: (c) => link(c.name, "Show it on the timeline", () => goTo(c)) },
     { title: "Task", cell: (c) => taskName(c.task) },
     { title: "Ended", cell: (c) => c.ended || "" },
-  ], calls, { by: -1 }, (c) => state.call && state.call.start === c.start && state.call.id === c.id && state.call.row === c.row));
+  ], calls, { by: -1 }, (c) => state.call && state.call.start === c.start && state.call.id === c.id &&
+    state.call.row === c.row));
 }
 
 function showAround(body, a) {
@@ -183,17 +196,22 @@ function showAround(body, a) {
     return;
   }
   const side = (title, rows, sorted) => make("div", {}, make("h3", {}, title), rows.length ? table([
-    { title: "Function", name: true, value: (r) => r.name, cell: (r) => r.id === "0.0" || !r.id ? r.name : link(r.name, r.name, () => focusOn(r)) },
+    { title: "Function", name: true, value: (r) => r.name,
+      cell: (r) => r.id ? link(r.name, r.name, () => focusOn(r)) : r.name },
     { title: "Calls", value: (r) => r.calls, cell: (r) => grouped(r.calls) },
     { title: "Total", value: (r) => r.total, cell: (r) => duration(r.total) },
   ], rows, sorted) : make("p", {}, "none"));
   body.replaceChildren(make("div", { class: "facts" }, facts([
     ["Function", a.name], ["Source", a.source], ["Image", a.image], ["Calls", grouped(a.calls)],
     ["Total", duration(a.total)], ["Self", duration(a.self)],
-  ])), make("div", { class: "columns" }, side("Called by", a.callers, sortedBy.callers), side("Calls", a.callees, sortedBy.callees)));
+  ])), make("div", { class: "columns" }, side("Called by", a.callers, sortedBy.callers),
+    side("Calls", a.callees, sortedBy.callees)));
 }
 
-const facts = (list) => make("dl", {}, ...list.filter(([, value]) => value).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+const facts = (list) => make("dl", {}, ...list.filter(([, value]) => value)
+  .flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+
+const button = (text, fn) => make("button", { type: "button", on: { click: fn } }, text);
 
 function showCall(body, d) {
   const c = state.call;
@@ -204,12 +222,13 @@ function showCall(body, d) {
   const stack = make("ol", {}, ...d.callers.map((k, i) => make("li", {}, link(k.name, "Select this call", () => {
     goTo({ task: c.task, row: c.row - 1 - i, start: k.start, dur: -1, id: k.id, name: k.name });
   }))));
+  const alone = { range: { from: c.start, to: c.start + c.dur }, task: c.task, fn: null, tab: "flames" };
   body.replaceChildren(make("div", { class: "facts" }, facts([
     ["Function", d.name], ["Call", d.text], ["Begins at", moment(c.start)], ["Duration", duration(c.dur)],
-    ["Self", d.self >= 0 ? duration(d.self) : ""], ["Ended", d.ended], ["Task", taskName(c.task)], ["Source", d.source], ["Image", d.image],
-  ]), make("p", {}, make("button", { type: "button", on: { click: () => focusOn(d, "around") } }, "Callers and callees"), " ",
-    make("button", { type: "button", on: { click: () => focusOn(d, "slowest") } }, "Slowest calls of it"), " ",
-    make("button", { type: "button", on: { click: () => change({ range: { from: c.start, to: c.start + c.dur }, task: c.task, fn: null, tab: "flames" }) } },
-      "Flame graph of this call")),
+    ["Self", d.self >= 0 ? duration(d.self) : ""], ["Ended", d.ended], ["Task", taskName(c.task)],
+    ["Source", d.source], ["Image", d.image],
+  ]), make("p", {}, button("Callers and callees", () => focusOn(d, "around")), " ",
+    button("Slowest calls of it", () => focusOn(d, "slowest")), " ",
+    button("Flame graph of this call", () => change(alone))),
   d.callers.length ? make("h3", {}, "Called by") : null, stack));
 }

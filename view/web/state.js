@@ -1,5 +1,5 @@
-// What is seen is one object, and a fragment of the address: who opens the address sees the same. Whoever changes it says
-// so with change(), and everybody who draws listens.
+// What is seen is one object, and a fragment of the address: who opens the address sees the same. Whoever changes it
+// says so with change(), and everybody who draws listens.
 
 export const state = {
   about: null,
@@ -82,7 +82,8 @@ const isID = (text) => /^\d+\.\d+$/.test(text);
 // restore takes what the address says. It may be anything.
 export function restore() {
   const f = new URLSearchParams(location.hash.slice(1));
-  const about = state.about, values = { range: null, task: -1, process: -1, fn: null, call: null, query: "", tab: "functions" };
+  const about = state.about;
+  const values = { range: null, task: -1, process: -1, fn: null, call: null, query: "", tab: "functions" };
   const range = numbers(f.get("range"), 2);
   if (range && range[1] > range[0] && range[0] >= 0 && range[0] <= about.end) {
     values.range = { from: range[0], to: Math.min(range[1], about.end + 1) };
@@ -96,10 +97,9 @@ export function restore() {
   const fn = f.get("fn");
   if (fn && isID(fn.split(",")[0])) values.fn = { id: fn.split(",")[0], name: after(fn, 1) };
   const call = numbers(f.get("call"), 4);
-  if (call && about.tasks[call[0]] && isID(f.get("call").split(",")[4] || "")) {
-    values.call = {
-      task: call[0], row: call[1], start: call[2], dur: call[3], id: f.get("call").split(",")[4], name: after(f.get("call"), 5),
-    };
+  const id = call && f.get("call").split(",")[4] || "";
+  if (call && about.tasks[call[0]] && isID(id)) {
+    values.call = { task: call[0], row: call[1], start: call[2], dur: call[3], id, name: after(f.get("call"), 5) };
   }
   values.query = (f.get("search") || "").slice(0, 200);
   if (["functions", "flames", "slowest", "around", "call"].includes(f.get("tab"))) values.tab = f.get("tab");

@@ -1,5 +1,5 @@
-// The timeline: a ruler, and below it a track for each task, with a row for each depth of calls. Only what is visible is
-// drawn, and only what is visible is asked for. While a tile is on its way, those of other zooms stand in for it.
+// The timeline: a ruler, and below it a track for each task, with a row for each depth of calls. Only what is visible
+// is drawn, and only what is visible is asked for. While a tile is on its way, those of other zooms stand in for it.
 
 import { state, change, show } from "./state.js";
 import { color, ofFunction } from "./colors.js";
@@ -110,7 +110,9 @@ function drawGrid() {
   }
   step = Math.max(1, step);
   g.fillStyle = color("grid");
-  for (let t = Math.ceil(state.from / step) * step; t < state.to; t += step) g.fillRect(Math.round(xOf(t)), ruler, 1, cssHeight);
+  for (let t = Math.ceil(state.from / step) * step; t < state.to; t += step) {
+    g.fillRect(Math.round(xOf(t)), ruler, 1, cssHeight);
+  }
   return step;
 }
 
@@ -139,7 +141,8 @@ function drawProcess(part, y) {
   g.fillStyle = color("raised");
   g.fillRect(0, y, cssWidth, part.h);
   g.fillStyle = color("text");
-  label(`process ${p.pid}  ${p.command || ""}${p.exit && p.exit !== "0" ? `  ended with ${p.exit}` : ""}`, 10, y + part.h / 2, cssWidth - 20);
+  const ended = p.exit && p.exit !== "0" ? `  ended with ${p.exit}` : "";
+  label(`process ${p.pid}  ${p.command || ""}${ended}`, 10, y + part.h / 2, cssWidth - 20);
 }
 
 function drawTask(part, y, wanted) {
@@ -157,7 +160,9 @@ function drawTask(part, y, wanted) {
   for (const [lane, at] of part.lanes.entries()) {
     if (lane > 0 && tiles.rowsOf(part.task)[lane]) label("  another stack", 16, y + at + rowHeight / 2, gutter - 26);
   }
-  if (tiles.isCut(part.task) && part.h > 3 * heading) label("deeper calls are not drawn", 10, y + part.h - 10, gutter - 18);
+  if (tiles.isCut(part.task) && part.h > 3 * heading) {
+    label("deeper calls are not drawn", 10, y + part.h - 10, gutter - 18);
+  }
   g.save();
   g.beginPath();
   g.rect(gutter, ruler, cssWidth - gutter, cssHeight);
@@ -227,7 +232,8 @@ function drawTile(part, y, tile, before, clip) {
     if (at === undefined) continue;
     const by = y + at + row * rowHeight;
     if (by > cssHeight || by + rowHeight < ruler) continue;
-    drawBox(part, tile.funcs[fn], gutter + (start - state.from) * scale, by, dur * scale, { lane, row, start, dur, calls, kind });
+    drawBox(part, tile.funcs[fn], gutter + (start - state.from) * scale, by, dur * scale,
+      { lane, row, start, dur, calls, kind });
   }
   for (const note of tile.notes) drawNote(part, y, note);
   if (clip) g.restore();
@@ -270,7 +276,8 @@ function drawNote(part, y, note) {
 
 // drawOver draws the selection.
 function drawOver() {
-  const range = drag.from !== null ? { from: Math.min(drag.from, drag.to), to: Math.max(drag.from, drag.to) } : state.range;
+  const range = drag.from !== null ? { from: Math.min(drag.from, drag.to), to: Math.max(drag.from, drag.to) }
+    : state.range;
   if (range) {
     const x0 = Math.max(gutter, xOf(range.from)), x1 = Math.min(cssWidth + 2, xOf(range.to));
     if (x1 >= gutter && x0 <= cssWidth) {
@@ -287,7 +294,8 @@ function drawOver() {
   if (!hit) return;
   g.strokeStyle = color("select");
   g.lineWidth = 2.5;
-  g.strokeRect(Math.max(hit.x, gutter) + 1, hit.y + 1, Math.max(2, hit.x + hit.w - Math.max(hit.x, gutter) - 2), rowHeight - 3);
+  const left = Math.max(hit.x, gutter);
+  g.strokeRect(left + 1, hit.y + 1, Math.max(2, hit.x + hit.w - left - 2), rowHeight - 3);
 }
 
 export const same = (b, c) =>
