@@ -5,6 +5,7 @@ package fentry_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -168,5 +170,35 @@ func TestGoCompiler(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(dir, "traced"))
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the object differs (%v)", err)
+	}
+}
+
+// TestGoOptions: what cannot be done with a Go program is refused with a sentence, and not left out in silence.
+func TestGoOptions(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	dir := t.TempDir()
+	prog := filepath.Join(dir, "gostress")
+	build := exec.Command("go", "build", "-o", prog, "./testdata/gostress")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p, err := fentry.Open(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for name, o := range map[string]patch.Options{
+		"count": {Tracer: patch.Count}, "function": {Tracer: patch.Function}, "clock": {NoClock: true}, "depth": {Depth: 3},
+		"actions": {Actions: &patch.Actions{}},
+	} {
+		if _, err := p.Plan(o); !errors.Is(err, patch.ErrGoTracer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if plan, err := p.Plan(patch.Options{}); err != nil || plan.Traced() < 300 {
+		t.Errorf("%v", err)
 	}
 }

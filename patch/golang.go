@@ -37,10 +37,10 @@ func goImage(f *elfio.File, sites []record.Site) (*golang.Image, error) {
 
 // ErrGoTracer is returned for what cannot be done with functions of a Go program.
 var ErrGoTracer = errors.New("functions of Go programs are traced by function_graph, with a clock, and without a depth, " +
-	"a threshold, roots or functions left out with all inside them")
+	"a threshold, roots, functions left out with all inside them, or actions")
 
 func (g goFlavour) check(*elfio.File) error {
-	if g.o.Tracer != FunctionGraph || g.o.selective() || g.o.NoClock {
+	if g.o.Tracer != FunctionGraph || g.o.selective() || g.o.NoClock || g.o.Actions != nil {
 		return ErrGoTracer
 	}
 	return nil
