@@ -20,10 +20,12 @@
 
 enum { PIECE_SHIFT = 17, PIECE = 1 << PIECE_SHIFT, WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
 
-/* What is known of every piece of the address space, a byte each, in two levels. One that
-   a thread is mapping right now says in which process: a child forked meanwhile has the
-   byte, but nobody who will ever change it. Children that share their parent's memory
-   (vfork) run under its name here, as they use its control blocks. */
+/* What is known of every piece of the address space, a byte each, in two levels. The first
+   one is part of every patched program: 16 KB. What the second one has of 64 GB is mapped at
+   once, and locked in a program that locks its memory: 512 KB. A piece that a thread is
+   mapping right now says in which process: a child forked meanwhile has the byte, but nobody
+   who will ever change it. Children that share their parent's memory (vfork) run under its
+   name here, as they use its control blocks. */
 enum { P_UNKNOWN, P_MAPPED, P_REFUSED, P_BUSY, P_LAST = 255 };
 static u8 busy_in(u32 pid) { return (u8)(P_BUSY + pid % (P_LAST - P_BUSY + 1)); }
 
@@ -34,7 +36,7 @@ static u8 busy_in(u32 pid) { return (u8)(P_BUSY + pid % (P_LAST - P_BUSY + 1)); 
 #define PIECE_LONGEST 30000000000UL /* ns */
 #define PIECE_NAP     1000000UL     /* ns between looks */
 enum { PIECE_YIELDS = 100 }; /* looks before the first nap */
-enum { L1_SHIFT = 34, L2_PIECES = 1 << (L1_SHIFT - PIECE_SHIFT) };
+enum { L1_SHIFT = 36, L2_PIECES = 1 << (L1_SHIFT - PIECE_SHIFT) };
 static u8 *pieces[1 << (ADDRESS_BITS - L1_SHIFT)];
 
 static u8 *piece_state(u64 a)
