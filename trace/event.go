@@ -114,6 +114,8 @@ type Event struct {
 	// of a leaf; nil: nothing.
 	Args, Result *Captured
 	Signal       *Signal
+	// Signals is what is known of the thread's signals at this time, behind WithSignalState.
+	Signals SignalState
 	// Chain is the functions of the open calls, the innermost first: of a Trigger with TriggerStackTrace. It is only good
 	// during the call.
 	Chain []FuncID

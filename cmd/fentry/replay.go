@@ -36,7 +36,15 @@ function), or as JSON.
 The CPU column has the number of the thread; a line before its first one says
 which thread that is, and which process with which arguments. Marks before
 durations are ftrace's: + for more than 10 us, ! 100 us,
-# 1 ms, * 10 ms, @ 100 ms, $ 1 s.`,
+# 1 ms, * 10 ms, @ 100 ms, $ 1 s.
+
+The field irq-info, which --format function has by default, is five characters
+as ftrace's: d if signals are blocked (by rt_sigprocmask, recorded with
+record --syscalls, or where a handler interrupted the thread); f in a forked
+child; h in a handler of a signal that was recorded, H in one on an alternate
+stack, s on another stack without a handler; how many handlers lie one in the
+other. What was so before the trace, or the part of it that is shown, is not
+known.`,
 		Example: `  fentry replay                          all of it, in a pager
   fentry replay -D 3                     three levels of calls
   fentry replay -t 100us                 calls of at least 100 us
@@ -87,7 +95,7 @@ var displayFields = []displayField{
 	{"command", "", func(d *display, on bool) { d.graph.Command = on }},
 	{"abstime", "funcgraph-abstime", func(d *display, on bool) { d.graph.AbsTime = on }},
 	{"tail", "funcgraph-tail", func(d *display, on bool) { d.graph.Tail = on }},
-	{"irq-info", "irq-info", func(d *display, on bool) { d.function.NoIRQInfo = !on }},
+	{"irq-info", "irq-info", func(d *display, on bool) { d.function.NoIRQInfo, d.graph.State = !on, on }},
 	{"tgid", "record-tgid", func(d *display, on bool) { d.function.TGID = on }},
 	{"parent", "print-parent", func(d *display, on bool) { d.function.NoParent = !on }},
 	{"sym-offset", "sym-offset", func(d *display, on bool) { d.function.SymOffset = on }},
@@ -256,6 +264,9 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			return w.Close()
 		}
 	}
+	if c.showsState(w, &d) {
+		emit = t.WithSignalState(emit)
+	}
 	if err := sel.prepare(t); err != nil {
 		return pathError(err)
 	}
@@ -275,6 +286,17 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	reportLost(a, t)
 	return nil
+}
+
+// showsState reports whether the state of threads' signals is shown.
+func (c *replayCmd) showsState(w eventWriter, d *display) bool {
+	switch w.(type) {
+	case *ftrace.Graph:
+		return d.graph.State
+	case *ftrace.Function:
+		return !d.function.NoIRQInfo
+	}
+	return true
 }
 
 func (c *replayCmd) writer(out *output, t *trace.Trace, d display, tracer string) eventWriter {

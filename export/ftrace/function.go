@@ -151,11 +151,7 @@ func (f *Function) row(b []byte, ev *trace.Event) []byte {
 	b = appendPadded(b, uint64(f.cpu(ev.Task)), 3, '0')
 	b = append(b, "] "...)
 	if !f.opt.NoIRQInfo {
-		if ev.Stack != ev.Task.Stack {
-			b = append(b, "..h.. "...)
-		} else {
-			b = append(b, "..... "...)
-		}
+		b = append(appendState(b, ev), ' ')
 	}
 	b = appendTime(b, f.base+ev.Time)
 	return append(b, ": "...)

@@ -109,7 +109,7 @@ CPU:1 [LOST 7 EVENTS]
           worker-4711    [000] .....    12.000002: tracing_mark_write: mark 42
           worker-4711    [000] .....    12.000002: tracing_mark_write: half?done
           worker-4711    [000] .....    12.000002: tracing_mark_write: x (7)
-         renamed-4712    [001] ..h..    12.000002: main_loop <-0
+         renamed-4712    [001] ..s..    12.000002: main_loop <-0
           worker-4711    [000] .....    12.000012: parse <-main_loop
           worker-4711    [000] .....    12.000014: read_block <-main_loop
           worker-4711    [000] .....    12.000015: parse <-read_block

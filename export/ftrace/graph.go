@@ -17,6 +17,7 @@ type GraphOptions struct {
 	NoDuration bool // (nofuncgraph-duration)
 	Proc       bool // add a column with name and thread id (funcgraph-proc)
 	Command    bool // add a column with the process's arguments, or the title it has given itself
+	State      bool // add a column with the thread's signals (latency-format)
 	AbsTime    bool // add a column with the time (funcgraph-abstime)
 	Tail       bool // add the function's name after every closing brace (funcgraph-tail)
 	OneCPU     bool // all tasks in one column, changes of task shown by lines
@@ -157,7 +158,7 @@ func (g *Graph) writeHeader() {
 	}
 	b := append(g.buf, "# tracer: function_graph\n#\n"...)
 	o := &g.opt
-	line := func(abs, cpu, proc, command, dur, end string) {
+	line := func(abs, cpu, proc, command, state, dur, end string) {
 		b = append(b, '#')
 		if o.AbsTime {
 			b = append(b, abs...)
@@ -173,13 +174,16 @@ func (g *Graph) writeHeader() {
 			b = append(b, command...)
 			b = appendBlanks(b, commandWidth+3-len(command))
 		}
+		if o.State {
+			b = append(b, state...)
+		}
 		if !o.NoDuration {
 			b = append(b, dur...)
 		}
 		b = append(b, end...)
 	}
-	line("     TIME       ", " CPU", "  TASK/PID       ", "  COMMAND", "  DURATION   ", "               FUNCTION CALLS\n")
-	line("      |         ", " |  ", "   |    |        ", "     |", "   |   |      ", "               |   |   |   |\n")
+	line("     TIME       ", " CPU", "  TASK/PID       ", "  COMMAND", "  STATE  ", "  DURATION   ", "               FUNCTION CALLS\n")
+	line("      |         ", " |  ", "   |    |        ", "     |", "    |    ", "   |   |      ", "               |   |   |   |\n")
 	g.buf = b
 }
 
@@ -246,6 +250,9 @@ func (g *Graph) prologue(b []byte, ev *trace.Event) []byte {
 	if g.opt.Command {
 		b = g.appendCommand(b, ev)
 		b = append(b, " | "...)
+	}
+	if g.opt.State {
+		b = append(appendState(append(b, ' '), ev), " | "...)
 	}
 	return b
 }

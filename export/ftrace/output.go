@@ -151,6 +151,32 @@ func (o *output) appendTrigger(b []byte, ev *trace.Event) []byte {
 	return append(append(b, ": "...), o.t.Label(ev.Func)...)
 }
 
+// appendState appends the five characters that the kernel has for interrupts and preemption, with their meaning for
+// threads: d, signals are blocked; f, in a forked child; h, in a signal's handler, H, in one on another stack than what it
+// has interrupted, s, on another stack without one; how many handlers lie one in the other; nothing.
+func appendState(b []byte, ev *trace.Event) []byte {
+	state := [...]byte{'.', '.', '.', '.', '.'}
+	s := &ev.Signals
+	if s.Blocked != 0 {
+		state[0] = 'd'
+	}
+	if ev.Task.Parent != nil {
+		state[1] = 'f'
+	}
+	switch {
+	case s.Handlers > 0 && s.OtherStack:
+		state[2] = 'H'
+	case s.Handlers > 0:
+		state[2] = 'h'
+	case ev.Stack != ev.Task.Stack:
+		state[2] = 's'
+	}
+	if s.Handlers > 0 {
+		state[3] = "0123456789"[min(s.Handlers, 9)]
+	}
+	return append(b, state[:]...)
+}
+
 // maxCommand is how many characters of a command line are shown.
 const maxCommand = 200
 

@@ -41,6 +41,9 @@
 //	handler the function that is called, if it is traced
 //	action  what was done (trigger)
 //	chain   array of the functions that are open, the innermost first (trigger with stacktrace)
+//	signals what is known of the thread's signals, absent if there is nothing: handlers, how many are running, one inside the
+//	        other; other_stack, the innermost is on another stack than what it has interrupted; blocked, which signals are,
+//	        bit 0 for signal 1, but for those that are because they are handled
 //	flags   array of leaf, tail, no_entry, inherited, resumed, entry_only, open;
 //	        absent if empty
 //
@@ -205,6 +208,9 @@ func (j *Writer) Event(ev *trace.Event) error {
 		b = append(b, `,"ptid":`...)
 		b = strconv.AppendUint(b, ev.Count&0xffffffff, 10)
 	}
+	if ev.Signals != (trace.SignalState{}) {
+		b = signals(b, &ev.Signals)
+	}
 	if ev.Flags != 0 {
 		sep := `,"flags":["`
 		for i, s := range flagNames {
@@ -218,6 +224,14 @@ func (j *Writer) Event(ev *trace.Event) error {
 	}
 	j.buf = append(b, "}\n"...)
 	return j.flush(false)
+}
+
+// signals appends what is known of a thread's signals.
+func signals(b []byte, s *trace.SignalState) []byte {
+	b = strconv.AppendInt(append(b, `,"signals":{"handlers":`...), int64(s.Handlers), 10)
+	b = strconv.AppendBool(append(b, `,"other_stack":`...), s.OtherStack)
+	b = append(strconv.AppendUint(append(b, `,"blocked":"0x`...), s.Blocked, 16), '"')
+	return append(b, '}')
 }
 
 // signal appends what is known of a signal.
