@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,7 +51,14 @@ func buildAttached(t *testing.T, flags ...string) string {
 // start starts a program that runs until its standard input ends.
 func start(t *testing.T, program string, args ...string) *running {
 	t.Helper()
+	return startAs(t, nil, program, args...)
+}
+
+// startAs starts it with attributes.
+func startAs(t *testing.T, attributes *syscall.SysProcAttr, program string, args ...string) *running {
+	t.Helper()
 	r := &running{cmd: exec.Command(program, args...)}
+	r.cmd.SysProcAttr = attributes
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err == nil {
@@ -182,6 +190,37 @@ func TestAttachBusy(t *testing.T) {
 		}
 	}
 	r.end(t, 7, "right\n")
+}
+
+// Root records processes of other users, and of other PID namespaces: the buffer is handed to them.
+func TestAttachOthers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may attach to processes of other users")
+	}
+	program := buildAttached(t)
+	for dir := filepath.Dir(program); strings.HasPrefix(filepath.Base(dir), "Test") || filepath.Base(dir) == "001"; {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Dir(dir)
+	}
+	const nobody = 65534
+	for name, attributes := range map[string]*syscall.SysProcAttr{
+		"user":      {Credential: &syscall.Credential{Uid: nobody, Gid: nobody}},
+		"namespace": {Cloneflags: syscall.CLONE_NEWPID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := startAs(t, attributes, program, "one")
+			before, files, _ := state(t, r.cmd.Process.Pid)
+			if calls := attach(t, r.cmd.Process.Pid, fentry.Options{}, 50*time.Millisecond); calls["_Z3suml"] == 0 {
+				t.Errorf("%v", calls)
+			}
+			if maps, fds, _ := state(t, r.cmd.Process.Pid); maps != before || fds != files {
+				t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+			}
+			r.end(t, 7, "right\n")
+		})
+	}
 }
 
 // What is left alone is so undisturbed, with a reason; options that cannot be had are refused.

@@ -91,7 +91,10 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 	m, err := s.o.Attach.Plan(strings.TrimSuffix(path, " (deleted)"), exe)
 	if err == nil {
 		s.ready(pid) // the runtime may want to know
-		p.at, err = tracee.Attach(pid, m)
+		if inner, below := procfs.InnerPID(pid); below {
+			s.live.Join(inner, pid)
+		}
+		p.at, err = tracee.Attach(pid, m, s.pool.FD)
 	}
 	if err != nil {
 		if p.fd >= 0 {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -38,8 +39,8 @@ type Attachment struct {
 // mostStack bounds how much of a stack is looked at.
 const mostStack = 16 << 20
 
-// Attach puts a plan into a process. An error says what stands against it; the process has not been changed then.
-func Attach(pid int, m *patch.Memory) (*Attachment, error) {
+// Attach puts a plan into a process. pool is a descriptor of the recorder's pool. An error says what stands against it; the process has not been changed then.
+func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
 	if m.Running == nil {
 		return nil, errors.New("a plan for a process at its start")
 	}
@@ -87,7 +88,7 @@ func Attach(pid int, m *patch.Memory) (*Attachment, error) {
 		err = a.ownPages(ts)
 	}
 	if err == nil {
-		err = ts.within(false, func() error { return a.start(ts, ms, stack, aux) })
+		err = ts.within(false, func() error { return a.start(ts, ms, stack, aux, pool) })
 	}
 	if err != nil {
 		if uerr := a.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, errEnded) {
@@ -233,7 +234,7 @@ func (a *Attachment) ownPages(ts *threads) error {
 }
 
 // start starts the runtime and writes the sites, while all threads are stopped.
-func (a *Attachment) start(ts *threads, ms []mapping, stack remoteStack, aux []byte) error {
+func (a *Attachment) start(ts *threads, ms []mapping, stack remoteStack, aux []byte, pool int) error {
 	edits, err := a.notBusy(ts, ms)
 	if err != nil {
 		return err
@@ -248,15 +249,27 @@ func (a *Attachment) start(ts *threads, ms []mapping, stack remoteStack, aux []b
 			return err
 		}
 		run := a.m.Running
+		fd, err := r.hand(ts.pid, pool, stack.lo+remoteRoom)
+		if err != nil {
+			return err
+		}
+		path := make([]byte, format.ConfigNSession)
+		copy(path, fmt.Sprintf("/proc/self/fd/%d", fd))
+		if err := r.t.WriteAt(path, a.bias+run.Session); err != nil {
+			return err
+		}
 		traced, err := r.run(stack, a.bias+run.Remote, a.bias+run.Attach, top, top)
 		if err != nil {
 			return err
 		}
-		if traced == 0 {
-			return errors.New("the runtime cannot open the recorder's buffer in it: it is another user's, or in a container")
-		}
 		if err := r.keepThread(); err != nil {
 			return err
+		}
+		if _, err := r.call(unix.SYS_CLOSE, fd); err != nil {
+			return err
+		}
+		if traced == 0 {
+			return errors.New("the runtime cannot open the recorder's buffer in it")
 		}
 		if err := arch.Write(a.image(ts), PageSize, edits); err != nil {
 			return err

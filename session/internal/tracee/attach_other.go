@@ -25,7 +25,7 @@ var errNoAttach = errors.New("not on " + runtime.GOARCH + " yet")
 func CheckAttach(int) error { return errNoAttach }
 
 // Attach puts a plan into a process that runs.
-func Attach(int, *patch.Memory) (*Attachment, error) { return nil, errNoAttach }
+func Attach(int, *patch.Memory, int) (*Attachment, error) { return nil, errNoAttach }
 
 // Detach takes it out again.
 func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
