@@ -65,12 +65,13 @@ kept as fentry.data.old; if it is still being recorded, record refuses to run.
 
 The program's file is not changed, and the program runs from its own path with
 its own arguments and environment: it is stopped once, before its first
-instruction, while the tracer is put into its memory. Programs that it executes
-are traced in the same way, all of a build, a script or a test run, unless
---no-inherit is given; -v says which ones were, and why others were not. Only
-those made by "fentry patch" are traced in any case. Recording ends when the
-program and the traced processes it leaves behind have ended; a second ^C ends
-it at once.
+instruction, while the tracer is put into its memory. Programs that it
+executes are traced in the same way, all of a build, a script or a test run,
+unless --no-inherit is given; -v says which ones were, and why others were
+not. What runs in another PID namespace, as in a container, is not followed.
+Only those made by "fentry patch" are traced in any case. Recording ends when
+the program and the traced processes it leaves behind have ended; a second ^C
+ends it at once.
 
 With -L, shared libraries are traced, too, whether they are loaded with the
 program or later, and those of programs that it executes. They are named with
@@ -160,7 +161,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.StringArrayVarP(&c.attach, "pid", "p", nil, "record `PROCESS`, which runs already: its id, several with commas, or "+
 		"the name of a program (repeatable)")
 	f.DurationVar(&c.forTime, "for", 0, "end the recording after `TIME`, such as 5s; the program goes on")
-	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory")
+	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory; "+
+		"programs that it executes are not traced")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*' (repeatable)")
 	f.StringArrayVarP(&c.arguments, "argument", "A", nil, "record the arguments of functions that match a pattern, all or "+
