@@ -13,7 +13,7 @@ var syscallOp = []byte{0x0f, 0x05}
 func (amd64Machine) mayCall(b []byte) bool { return bytes.Contains(b, syscallOp) }
 
 func (amd64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
-	w := &amd64Walk{walk: newWalk(f, i, b), i: i}
+	w := &amd64Walk{newWalk(f, i, b)}
 	w.next = w.decode
 	sound := w.walk.walk()
 	var out []Syscall
@@ -24,13 +24,7 @@ func (amd64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
 		}
 		at += k
 		if f.marks.get(w.start+uint64(at))&instruction != 0 || w.seen[at] {
-			s := Syscall{Addr: w.start + uint64(at), Func: i, Number: Unknown}
-			if sound && w.seen[at] {
-				w.judge(&s)
-			} else {
-				s.Refusal = Unreached
-			}
-			out = append(out, s)
+			out = append(out, w.syscall(at, sound, w.judge))
 		}
 		at += len(syscallOp)
 	}
@@ -38,10 +32,7 @@ func (amd64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
 }
 
 // amd64Walk is the walk through a function.
-type amd64Walk struct {
-	walk
-	i int
-}
+type amd64Walk struct{ walk }
 
 func (w *amd64Walk) decode(at int) (step, bool) {
 	in, err := amd64.Decode(w.b[at:])

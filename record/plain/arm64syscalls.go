@@ -16,21 +16,14 @@ var svcOp = binary.LittleEndian.AppendUint32(nil, arm64.WordSvc)
 func (arm64Machine) mayCall(b []byte) bool { return bytes.Contains(b, svcOp) }
 
 func (arm64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
-	w := &arm64Walk{walk: newWalk(f, i, b)}
+	w := &arm64Walk{newWalk(f, i, b)}
 	w.next = w.decode
 	sound := w.walk.walk()
 	var out []Syscall
 	for at := 0; at+arm64.InstLen <= len(b); at += arm64.InstLen {
-		if !bytes.HasPrefix(b[at:], svcOp) {
-			continue
+		if bytes.HasPrefix(b[at:], svcOp) {
+			out = append(out, w.syscall(at, sound, w.judge))
 		}
-		s := Syscall{Addr: w.start + uint64(at), Func: i, Number: Unknown}
-		if sound && w.seen[at] {
-			w.judge(&s)
-		} else {
-			s.Refusal = Unreached
-		}
-		out = append(out, s)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ package plain
 // code. If it gets to a byte that is no instruction, or into the middle of one, nothing in the function is what it seems.
 type walk struct {
 	f     *Finder
+	i     int // of the function
 	start uint64
 	b     []byte
 	seen  []bool // where an instruction begins that has been reached
@@ -20,7 +21,17 @@ type step struct {
 }
 
 func newWalk(f *Finder, i int, b []byte) walk {
-	return walk{f: f, start: f.funcs[i].Addr, b: b, seen: make([]bool, len(b))}
+	return walk{f: f, i: i, start: f.funcs[i].Addr, b: b, seen: make([]bool, len(b))}
+}
+
+// syscall is the system call at an offset, which judge decides about if the walk was sound and has come there.
+func (w *walk) syscall(at int, sound bool, judge func(*Syscall)) Syscall {
+	s := Syscall{Addr: w.start + uint64(at), Func: w.i, Number: Unknown, Refusal: Unreached}
+	if sound && w.seen[at] {
+		s.Refusal = ""
+		judge(&s)
+	}
+	return s
 }
 
 // walk reports whether all that is reached is instructions. What comes from outside, or from a table, begins in
