@@ -5,14 +5,14 @@ package fentry
 // Arguments and results.
 //
 // What is captured of which function is decided for each program when it is planned, because that is when its functions
-// are known: types come from its debug information, which is read only if somebody asks for arguments, and then only the
-// functions that are meant. The plan gets operations as actions, readers get values by the symbol file.
+// are known: types come from its debug information, which is read only if somebody asks for arguments, and then only
+// the functions that are meant. The plan gets operations as actions, readers get values by the symbol file.
 
 import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/arguments"
@@ -42,20 +42,25 @@ type captures map[uint64]*arguments.Capture
 
 func newCapturing(o *Options) (*capturing, error) {
 	c := &capturing{auto: o.AutoArguments, logf: o.Logf}
-	for what, specs := range map[arguments.What][]arguments.Spec{arguments.Entries: o.Arguments, arguments.Exits: o.Results} {
-		for _, s := range specs {
-			f, err := record.NewFilter([]string{s.Pattern}, nil)
-			if err != nil {
-				return nil, err
-			}
-			c.rules = append(c.rules, captureRule{f, s.Items, what})
+	for i, s := range slices.Concat(o.Arguments, o.Results) {
+		f, err := record.NewFilter([]string{s.Pattern}, nil)
+		if err != nil {
+			return nil, err
 		}
+		what := s.What()
+		if what == 0 && i < len(o.Arguments) {
+			what = arguments.Entries
+		} else if what == 0 {
+			what = arguments.Exits
+		}
+		c.rules = append(c.rules, captureRule{f, s.Items, what})
 	}
 	if !c.auto && len(c.rules) == 0 {
 		return nil, nil
 	}
 	if o.Plan.Tracer != patch.FunctionGraph && o.Plan.Tracer != patch.Function || o.Plan.Threshold != 0 {
-		return nil, errors.New("arguments and results are captured by the tracers function_graph and function, without a threshold")
+		return nil, errors.New("arguments and results are captured by the tracers function_graph and function, " +
+			"without a threshold")
 	}
 	return c, nil
 }
@@ -127,22 +132,19 @@ func (c *capturing) say(format string, args ...any) {
 }
 
 // plan decides what is captured in a program, and adds that to the options of its plan.
-func (c *capturing) plan(p *Program, o *patch.Options) error {
+func (c *capturing) plan(p *Program, o *patch.Options) {
 	if c == nil || p.File == nil {
-		return nil
+		return
 	}
 	m, ok := arguments.MachineOf(machine.Name(p.File.Header.Machine))
 	if !ok {
-		return nil
+		return
 	}
 	wishes := c.wishes(p, o)
 	if len(wishes) == 0 {
-		return nil
+		return
 	}
-	known, err := c.types(p, m, wishes)
-	if err != nil {
-		return err
-	}
+	known := c.types(p, m, wishes)
 	p.captures = make(captures)
 	acts := make(map[uint64][]patch.Act)
 	for addr, w := range wishes {
@@ -165,9 +167,9 @@ func (c *capturing) plan(p *Program, o *patch.Options) error {
 	if o.Actions != nil {
 		rules.Rules = append(rules.Rules, o.Actions.Rules...)
 	}
-	rules.Rules = append(rules.Rules, patch.ActRule{Of: func(s *record.Site) []patch.Act { return acts[s.Func] }, Key: p.Path})
+	of := func(s *record.Site) []patch.Act { return acts[s.Func] }
+	rules.Rules = append(rules.Rules, patch.ActRule{Of: of, Key: p.Path})
 	o.Actions = &rules
-	return nil
 }
 
 // captureActs are the actions that capture something.
@@ -183,24 +185,29 @@ func captureActs(c *arguments.Capture) (acts []patch.Act) {
 	return acts
 }
 
-// types reads what debug information says of functions.
-func (c *capturing) types(p *Program, m arguments.Machine, wishes map[uint64]*wish) (map[uint64]*arguments.Func, error) {
+// types reads what debug information says of functions. Without it, or with what cannot be read, programs are traced
+// all the same.
+func (c *capturing) types(p *Program, m arguments.Machine, wishes map[uint64]*wish) map[uint64]*arguments.Func {
 	d, err := p.table.DWARF()
 	if errors.Is(err, symbol.ErrNoLines) {
 		c.say("%s has no debug information: types of arguments are not known", p.Path)
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("types of arguments: %w", err)
+		return nil
 	}
 	addrs := make(map[uint64]bool, len(wishes))
 	for a, w := range wishes {
 		addrs[a], addrs[w.behind] = true, true
 	}
-	return arguments.Functions(d, m, addrs, func(addr uint64) string {
-		fn, _ := p.table.Lookup(addr)
-		return fn.Name
-	})
+	var known map[uint64]*arguments.Func
+	if err == nil {
+		known, err = arguments.Functions(d, m, addrs, func(addr uint64) string {
+			fn, _ := p.table.Lookup(addr)
+			return fn.Name
+		})
+	}
+	if err != nil {
+		c.say("%s: types of arguments are not known: %v", p.Path, err)
+	}
+	return known
 }
 
 // texts are the captures of a plan's functions, by id, as symbol files have them.

@@ -303,6 +303,43 @@ int main(void)
 	}
 }
 
+// TestArgumentsFiltered: a program that ends when somebody makes a system call that it has forbidden is not asked to read
+// its own memory.
+func TestArgumentsFiltered(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the filter is for x86-64")
+	}
+	testtool.Need(t, "gcc")
+	const source = `
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+int f_before(const char *s) { return s[0]; }
+int f_after(const char *s) { return s != 0; }
+int (*volatile before)(const char *) = f_before, (*volatile after)(const char *) = f_after;
+int main(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof filter / sizeof filter[0], filter };
+	before("before");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return 1;
+	after("after");
+	after((char *)16);
+	return 0;
+}
+`
+	want := []string{`f_before("before") = 98`, `f_after("after") = 1`, `f_after(<0x10>) = 1`}
+	compareCaptured(t, source, "c", []string{"gcc", "-O1", "-g", "-pg", "-mfentry"}, want)
+}
+
 // TestArgumentsCXX: what only C++ has: strings, views, references, classes that are passed by reference, empty ones, enum
 // classes, methods.
 func TestArgumentsCXX(t *testing.T) {

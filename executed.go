@@ -166,9 +166,7 @@ func (e *executed) plan(p *Program) (*patch.Plan, error) {
 	if p.Syscalls != nil {
 		o.Syscalls = &p.Syscalls
 	}
-	if err := e.capturing.plan(p, &o); err != nil {
-		return nil, err
-	}
+	e.capturing.plan(p, &o)
 	plan, err := patch.New(p.File, p.Sites, o)
 	if !errors.Is(err, patch.ErrNoSites) {
 		return plan, err

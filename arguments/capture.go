@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fentry-dev/fentry/internal/format"
 )
@@ -249,8 +250,8 @@ func (c *Capture) planParams(f *Func, m Machine, entry *program) {
 // maxMore is how many words are captured of what a variadic function is called with.
 const maxMore = 4
 
-// Words are items for all registers that integers are passed in, or for the result: all there is to show of a function of
-// which nothing is known.
+// Words are items for all registers that integers are passed in, or for the result: all there is to show of a function
+// of which nothing is known.
 func Words(what What) (items []Item) {
 	if what&Entries != 0 {
 		for i := range generalNames[AMD64] {
@@ -267,11 +268,7 @@ func Words(what What) (items []Item) {
 func (c *Capture) planItems(f *Func, m Machine, what What, items []Item, entry, exit *program) error {
 	for i := range items {
 		it := &items[i]
-		end := Entries
-		if it.kind == itemResult {
-			end = Exits
-		}
-		if what&end == 0 {
+		if what&it.end() == 0 {
 			continue
 		}
 		format := ""
@@ -293,7 +290,7 @@ func (c *Capture) planItems(f *Func, m Machine, what What, items []Item, entry, 
 			p, l, err = f.param(m, it.Name)
 			if err == nil && it.Format == 0 {
 				t = p.Type
-			} else if err == nil && it.Bits == 0 && p.Type.Size <= 8 && it.Format != 'c' && it.Format != 's' && it.Format != 'S' {
+			} else if err == nil && it.Bits == 0 && p.Type.Size <= 8 && strings.IndexByte("csS", it.Format) < 0 {
 				t.Size = p.Type.Size
 			}
 		}

@@ -1,8 +1,8 @@
 package arguments
 
 // Where arguments are. A calling convention hands out registers and the stack's words in the order of the parameters,
-// so one parameter of which the type is unknown makes all behind it unknown, too. Both conventions are written down here
-// as answers to one question: which registers, or which words of the stack, hold the bytes of the next argument.
+// so one parameter of which the type is unknown makes all behind it unknown, too. Both conventions are written down
+// here as answers to one question: which registers, or words of the stack, hold the bytes of the next argument.
 
 // A Machine is an instruction set with its calling convention.
 type Machine uint8

@@ -26,7 +26,8 @@ var operators = []string{"!~", "==", "!=", ">=", "<=", "~", "=", ">", "<"}
 func ParseCondition(s string) (Condition, error) {
 	i := strings.IndexAny(s, "!=<>~")
 	if i < 0 {
-		return Condition{}, fmt.Errorf("%q compares nothing: want NAME and one of %s and a value", s, strings.Join(operators, " "))
+		return Condition{}, fmt.Errorf("%q compares nothing: want NAME, one of %s, and a value", s,
+			strings.Join(operators, " "))
 	}
 	c := Condition{Name: strings.TrimSpace(s[:i])}
 	for _, op := range operators {

@@ -15,11 +15,27 @@ import (
 //	retval         the result
 //	NAME           a parameter of the function, by the name that debug information has for it
 //
-// with /FORMAT behind it: d, u, x, o, i (decimal if it is small), c, s (text), S (std::string), p or f, and how many bits
-// there are: i32, u8, f64; and, as uftrace has it, with %REGISTER or %stack+N, which say where the argument is.
+// with /FORMAT behind it: d, u, x, o, i (decimal if it is small), c, s (text), S (std::string), p or f, and how many
+// bits there are: i32, u8, f64; and, as uftrace has it, with %REGISTER or %stack+N, which say where the argument is.
 type Spec struct {
 	Pattern string // of functions
 	Items   []Item // empty: all parameters, or the result
+}
+
+// What returns the ends of calls at which its items are; 0: it has none.
+func (s *Spec) What() (what What) {
+	for i := range s.Items {
+		what |= s.Items[i].end()
+	}
+	return what
+}
+
+// end is where an item is captured.
+func (it *Item) end() What {
+	if it.kind == itemResult {
+		return Exits
+	}
+	return Entries
 }
 
 // An Item is one value of a Spec.

@@ -26,7 +26,8 @@ type Field struct {
 	Name   string `json:"n,omitempty"`
 	Type   *Type  `json:"t"`
 	Offset int    `json:"o,omitempty"` // in bytes
-	// Of a bit field: the first bit from the struct's beginning, counted from the lowest, and how many; Bits 0: it is none.
+	// Of a bit field: the first bit from the struct's beginning, counted from the lowest, and how many; Bits 0: it is
+	// none.
 	Bit, Bits int `json:",omitempty"`
 }
 
@@ -65,8 +66,8 @@ const (
 	Text
 )
 
-var kindNames = [...]string{"unknown", "void", "bool", "char", "int", "uint", "float", "longdouble", "complex", "pointer",
-	"reference", "enum", "struct", "union", "array", "vector", "string", "span", "text"}
+var kindNames = [...]string{"unknown", "void", "bool", "char", "int", "uint", "float", "longdouble", "complex",
+	"pointer", "reference", "enum", "struct", "union", "array", "vector", "string", "span", "text"}
 
 // String returns the kind's name.
 func (k Kind) String() string {

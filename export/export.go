@@ -81,6 +81,13 @@ func (s *Summary) LeaveEvent(ev *trace.Event) {
 	}
 }
 
+// LeaveValues is Leave for what was captured at the end of a call that an event is.
+func (s *Summary) LeaveValues(ev *trace.Event) {
+	if ev.Args != nil || ev.Result != nil && ev.Kind == trace.Exit {
+		s.Leave("arguments and results", 1)
+	}
+}
+
 // left names the events that are no calls'. What is missing says nothing about what happened, so it is absent here:
 // starts, ends and names of threads are in the formats' own way, and changes of stack make tracks.
 var left = map[trace.Kind]string{

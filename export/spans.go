@@ -69,8 +69,8 @@ func (s *Spans) Event(ev *trace.Event) error {
 	k := s.track(ev)
 	at := max(ev.Time, k.last)
 	k.last = at
-	if !s.Values && (ev.Args != nil || ev.Result != nil && ev.Kind == trace.Exit) {
-		s.Sum.Leave("arguments and results", 1)
+	if !s.Values {
+		s.Sum.LeaveValues(ev)
 	}
 	switch ev.Kind {
 	case trace.Entry:

@@ -1,8 +1,8 @@
 package trace
 
-// What calls were made with. A function's arguments follow its entry in a record of words, and what they point to in others; the
-// .sym file says what the words are (package arguments). Functions without captures have no such records, and traces
-// without captures are read without looking for any.
+// What calls were made with. A function's arguments follow its entry in a record of words, and what they point to in
+// others; the .sym file says what the words are (package arguments). Functions without captures have no such records,
+// and traces without captures are read without looking for any.
 
 import (
 	"encoding/binary"

@@ -1,7 +1,7 @@
 package trace
 
-// Calls by what they were made with. A report counts functions and can take its numbers from the index; values are in the events
-// alone, so this walks over all of them, and remembers for each open call which group it is in.
+// Calls by what they were made with. A report counts functions and can take its numbers from the index; values are in
+// the events alone, so this walks over all of them, and remembers for each open call which group it is in.
 
 import (
 	"cmp"

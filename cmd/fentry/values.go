@@ -104,7 +104,8 @@ func (c *reportCmd) writeGroups(out *output, t *trace.Trace, rows []trace.ValueS
 			b = safetext.AppendJSON(append(b, `,"value":`...), r.Value)
 			b = strconv.AppendUint(append(b, `,"calls":`...), r.Calls, 10)
 			if timed {
-				b = fmt.Appendf(b, `,"total":%d,"avg":%d,"min":%d,"max":%d`, r.Sum, r.Sum/int64(max(1, r.Calls)), max(0, r.Min), r.Max)
+				avg := r.Sum / int64(max(1, r.Calls))
+				b = fmt.Appendf(b, `,"total":%d,"avg":%d,"min":%d,"max":%d`, r.Sum, avg, max(0, r.Min), r.Max)
 			}
 			if _, err := out.Write(append(b, "}\n"...)); err != nil {
 				return err

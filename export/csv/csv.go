@@ -48,6 +48,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 	}
 	err = s.Walk(s.Tasks, func(ev *trace.Event) error {
 		start, dur, self := ev.Time, "", ""
+		sum.LeaveValues(ev)
 		switch ev.Kind {
 		case trace.Entry:
 			if ev.Flags&trace.FlagEntryOnly == 0 {

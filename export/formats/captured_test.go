@@ -37,7 +37,7 @@ func TestCaptured(t *testing.T) {
 				`"ph":"X"`, `"name":"f","args":{"s":"\u003c0x10\u003e","n":3,"retval":8}}`}
 		case "perfetto":
 			inside = []string{"n", "-1", "NULL", "<0x10>", "retval", "8"}
-		case "ctf", "speedscope", "tracedat", "uftrace":
+		case "csv", "ctf", "speedscope", "tracedat", "uftrace":
 			if left != want {
 				t.Errorf("%s: %d left out, want %d", f.Name, left, want)
 			}
