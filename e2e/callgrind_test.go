@@ -102,7 +102,7 @@ print(#table.concat(t, ","), n, (("abc"):rep(20):gsub("b%a", "%0%0")))
 			under := run(t, command{dir: t.TempDir(), stdin: tc.stdin, argv: append([]string{"valgrind", "--tool=callgrind", "--compress-strings=yes",
 				"--callgrind-out-file=" + out, "-q", b.Program}, tc.args...)})
 			data := filepath.Join(t.TempDir(), "data")
-			traced := runJob(t, job{program: b.Program, args: tc.args, stdin: tc.stdin}, byRecord, data)
+			traced := runJob(t, job{kind: kindNamed(t, kind), program: b.Program, args: tc.args, stdin: tc.stdin}, byRecord, data)
 			if under.stdout != traced.stdout || under.status != traced.status {
 				t.Fatalf("under callgrind the program does something else: %s, traced %s\n%s\n%s", under.status, traced.status, clip(under.stderr), clip(traced.stderr))
 			}
