@@ -99,6 +99,7 @@ var left = map[trace.Kind]string{
 
 	trace.SignalDelivered: "signals",
 	trace.Trigger:         "notes of triggers",
+	trace.Stacktrace:      "backtraces",
 }
 
 // NoteText is the text of an event that is shown as an instant: a mark, lost events. ok is false for others.

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"debug/elf"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,8 +60,13 @@ func (a *Actions) of(path string) func(*record.Site) []Act {
 
 // selective reports whether an action decides at run time which calls are recorded.
 func (a *Actions) selective() bool {
+	return a.has(stub.ActionKind.Selective)
+}
+
+// has reports whether there is an action of such a kind.
+func (a *Actions) has(is func(stub.ActionKind) bool) bool {
 	return a != nil && slices.ContainsFunc(a.Rules, func(r ActRule) bool {
-		return slices.ContainsFunc(r.Acts, func(x Act) bool { return x.Kind.Selective() })
+		return slices.ContainsFunc(r.Acts, func(x Act) bool { return is(x.Kind) })
 	})
 }
 
@@ -82,10 +88,12 @@ func quiet(acts []Act) bool {
 	return !slices.ContainsFunc(acts, func(a Act) bool { return a.Kind.Records() })
 }
 
-// checkActions returns an error for actions that a tracer cannot have.
-func (o *Options) checkActions() error {
+// checkActions returns an error for actions that a tracer, or a machine's runtime, cannot have.
+func (o *Options) checkActions(m elf.Machine) error {
 	switch {
 	case o.Actions == nil:
+	case m != elf.EM_X86_64 && o.Actions.has(stub.ActionKind.Walks):
+		return fmt.Errorf("whole stacks cannot be recorded on %s", strings.ToLower(strings.TrimPrefix(m.String(), "EM_")))
 	case o.Tracer == Profile || o.Tracer == Count:
 		return fmt.Errorf("the tracer %s has no events, and so no actions at calls", o.Tracer)
 	case o.Tracer == Function && o.Actions.selective():

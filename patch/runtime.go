@@ -141,6 +141,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	if r.table != 0 {
 		m.Table = int64(r.table - r.image)
 	}
+	if l.ehFrameHdr[0] != 0 {
+		m.Unwind = int64(l.ehFrameHdr[0] - r.image)
+	}
 	if r.actions != 0 {
 		m.Actions, m.Counts, m.NActions = int64(r.actions-r.image), int64(l.counts-r.image), r.nActions
 	}

@@ -26,6 +26,7 @@ const (
 	ActDepth      ActionKind = format.ActDepth      // so many levels are recorded from here on
 	ActArgs       ActionKind = format.ActArgs       // arguments are captured
 	ActResult     ActionKind = format.ActResult     // the result is captured
+	ActStack      ActionKind = format.ActStack      // the stack is walked by unwind tables; x86-64 only
 )
 
 // Selective reports whether images with such actions need the thunks of [Image].Options.
@@ -33,6 +34,9 @@ func (k ActionKind) Selective() bool { return k == ActDepth }
 
 // Records reports whether calls of functions with such actions are recorded even if nothing else asks for them.
 func (k ActionKind) Records() bool { return k == ActDepth || k == ActArgs || k == ActResult }
+
+// Walks reports whether the runtime has to walk stacks, which it can on x86-64.
+func (k ActionKind) Walks() bool { return k == ActStack }
 
 // AtExit reports whether functions with such actions need the exit routine fentry_act_exit.
 func (k ActionKind) AtExit() bool { return k == ActResult }

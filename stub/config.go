@@ -65,6 +65,7 @@ type Image struct {
 	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
 	GoID     uint32 // of a Go program: where in runtime.g the goroutine's number is; 0: the image is none
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
+	Unwind   int64  // distance to a search table of unwind information; 0: that of the program headers
 	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
 	Table    int64  // distance to the section .fentry.sites; 0: none
 	Counts   int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
@@ -112,6 +113,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
 	le.PutUint64(b[format.ImageOWithout:], uint64(m.Without))
+	le.PutUint64(b[format.ImageOUnwind:], uint64(m.Unwind))
 	le.PutUint64(b[format.ImageOActions:], uint64(m.Actions))
 	le.PutUint64(b[format.ImageOTable:], uint64(m.Table))
 	le.PutUint64(b[format.ImageOCounts:], uint64(m.Counts))

@@ -49,6 +49,9 @@ var layers = []string{
 	"slow",      // where the fast paths come to
 	"memory",    // ... and what arguments point to
 	"capture",   // ... which functions' calls are captured with
+	"cfi",       // unwind information
+	"walk",      // stacks that are walked
+	"backtrace", // ... and recorded
 	"act",       // ... those of functions at whose calls more is done
 	"signal",    // ... signals that come to traced handlers
 	"signal.S",  // ... where the kernel calls these

@@ -44,6 +44,8 @@ const (
 	// Trigger: something was done because Func is called, Count says what: see the constants that begin with
 	// Trigger. Depth is the number of open calls.
 	Trigger
+	// Stacktrace: the stack was walked because Func is called; Backtrace has it.
+	Stacktrace
 	// SwitchOff: the recorder switched the function Func off, which was called Count times a second, estimated: calls of
 	// it may be missing from here on, in all tasks. Only [Trace.WithSwitchedOff] makes these.
 	SwitchOff
@@ -58,7 +60,7 @@ const (
 var kindNames = [...]string{
 	Entry: "entry", Exit: "exit", Unwound: "unwound", Unfinished: "unfinished", Lost: "lost", Stack: "stack",
 	Fork: "fork", Start: "start", Comm: "comm", ThreadEnd: "thread_end", Mark: "mark", Cut: "cut",
-	SignalDelivered: "signal", Trigger: "trigger",
+	SignalDelivered: "signal", Trigger: "trigger", Stacktrace: "backtrace",
 	SwitchOff: "switch_off", Unknown: "unknown", Skipped: "skipped",
 }
 
@@ -119,6 +121,9 @@ type Event struct {
 	// Chain is the functions of the open calls, the innermost first: of a Trigger with TriggerStackTrace. It is only good
 	// during the call.
 	Chain []FuncID
+	// Backtrace is the stack, of a Stacktrace.
+	Backtrace *Backtrace
+
 	Kind  Kind
 	Flags Flags
 }
@@ -297,6 +302,8 @@ func (c *cursor) noteWord(w *word) {
 		c.ev.Signal = nil
 	case wTrigger:
 		c.trigger(w)
+	case wBacktrace:
+		c.backtrace(w)
 	case wCut:
 		c.ev.Text = recordName(w.arg)
 		c.note(Cut, w.arg)
@@ -361,6 +368,12 @@ func recordName(typ uint64) string {
 		return "mark"
 	case format.RecTrigger:
 		return "trigger"
+	case format.RecBacktrace:
+		return "backtrace"
+	case format.RecFrames:
+		return "frames"
+	case format.RecMaps:
+		return "maps"
 	}
 	return ""
 }

@@ -62,22 +62,24 @@ type Trace struct {
 	// Unlisted is the number of problems beyond those that are listed.
 	Unlisted int
 
-	file      io.ReaderAt   // events
-	list      io.Reader     // chunks, while the trace is opened; nil: there is none
-	dir       *safefile.Dir // while the trace is opened; nil: it is not read from a directory
-	size      int64
-	identity  format.Identity
-	close     func() error
-	syms      []SymTable // by image
-	lines     []imageLines
-	captures  bool   // functions have captures
-	flat      []bool // by image: its tracer records entries only
-	ranges    idRanges
-	off       map[FuncID]int64 // when functions were switched off
-	blocks    *blockIndex      // the file index; nil: there is none
-	part      *blockIndex      // one that is not whole
-	namesOnce sync.Once
-	taskNames map[int]string // by thread id
+	file     io.ReaderAt   // events
+	list     io.Reader     // chunks, while the trace is opened; nil: there is none
+	dir      *safefile.Dir // while the trace is opened; nil: it is not read from a directory
+	size     int64
+	identity format.Identity
+	close    func() error
+	syms     []SymTable // by image
+	lines    []imageLines
+
+	frameNames frameNames
+	captures   bool   // functions have captures
+	flat       []bool // by image: its tracer records entries only
+	ranges     idRanges
+	off        map[FuncID]int64 // when functions were switched off
+	blocks     *blockIndex      // the file index; nil: there is none
+	part       *blockIndex      // one that is not whole
+	namesOnce  sync.Once
+	taskNames  map[int]string // by thread id
 
 	cache []nameCache // names, by image
 	name  func(string) string
@@ -239,7 +241,7 @@ func (t *Trace) setClock(ix *index, o Options) {
 
 // Close closes the trace's files.
 func (t *Trace) Close() error {
-	err := errors.Join(t.close(), t.closeLines())
+	err := errors.Join(t.close(), t.closeLines(), t.closeFrames())
 	t.closePart()
 	if t.blocks != nil && t.blocks.close != nil {
 		err = errors.Join(err, t.blocks.close())

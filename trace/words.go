@@ -37,6 +37,7 @@ const (
 	wSysExit   // the same; fn.ID is its error, 0: none
 	wSignal    // decoder.note(arg) has the signal
 	wTrigger   // decoder.note(arg) has what was done; fn is whose call did it
+	wBacktrace // decoder.note(arg) has the stack; fn is whose call asked for it
 	wCut       // a record of type arg is not whole
 	wUnknown   // a record of type arg, which nobody knows; noRecord: a word that is none
 )
@@ -57,6 +58,7 @@ type note struct {
 	text   string
 	sys    *Syscall
 	signal *Signal
+	stack  *Backtrace
 }
 
 // windowSize is how much of a chunk is in memory at a time.
@@ -83,7 +85,8 @@ type decoder struct {
 	high      uint64 // high half of the counter
 	last      uint64 // counter of the newest event
 	comm      [16]byte
-	commIsNew bool    // comm changed with the chunk
+	commIsNew bool // comm changed with the chunk
+	stacks    stackNodes
 	notes     [2]note // of the newest words that have one
 	nnotes    uint64
 	err       error
@@ -233,6 +236,18 @@ func (d *decoder) record(w *word, id uint32) bool {
 			w.fn = FuncID{d.span.image, id - d.span.base}
 		}
 		w.code, w.arg = wTrigger, d.keep(n)
+	case r.Type == format.RecFrames:
+		w.arg = 0
+		d.frames(&left, take)
+	case r.Type == format.RecMaps:
+		w.arg = 0
+		d.mapped(&left, take)
+	case r.Type == format.RecBacktrace:
+		n := note{stack: d.backtrace(take())}
+		if id := uint32(take()); id-d.span.lo < d.span.n || d.resolve(id) {
+			w.fn = FuncID{d.span.image, id - d.span.base}
+		}
+		w.code, w.arg = wBacktrace, d.keep(n)
 	case r.Type == format.RecSignal:
 		w.code, w.arg = wSignal, d.keep(note{signal: d.signal(take)})
 	default:
@@ -328,6 +343,7 @@ func (d *decoder) fill() (gap, ok bool) {
 			d.comm, d.commIsNew = comm, true
 		}
 		d.stack = binary.LittleEndian.Uint64(d.win[format.CStack:])
+		d.stacks = stackNodes{}
 		d.at = ChunkHeaderSize
 		d.begin(&c)
 		gap = c.number > d.number

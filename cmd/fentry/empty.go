@@ -79,7 +79,7 @@ func leavingOut(t *trace.Trace) (options []string) {
 	}
 	for _, o := range t.Info.Options {
 		name, _, _ := strings.Cut(o, "=")
-		if slices.Contains([]string{"--graph", "--graph-notrace", "--depth", "--threshold", "--trigger"}, name) {
+		if slices.Contains([]string{"--graph", "--graph-notrace", "--depth", "--threshold", "--trigger", "--stack"}, name) {
 			options = append(options, o)
 		}
 	}

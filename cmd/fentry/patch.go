@@ -38,7 +38,7 @@ type traceFlags struct {
 	plain                  plainFlag
 	libcalls               bool
 	syscalls               string
-	triggers               []string
+	triggers, stacks       []string
 }
 
 // clocks are the values of --clock, the default first.
@@ -59,6 +59,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 		"strace's classes such as %file, /regular expressions/ and !negations; with -F none, no function is traced")
 	f.Lookup("syscalls").NoOptDefVal = "all"
 	addTriggers(cmd, &t.triggers)
+	addStack(cmd, &t.stacks)
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
 	f.StringVar(&t.clock, "clock", clocks[0],
@@ -98,8 +99,11 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if o.Actions, err = triggerActions(cmd, t.triggers); err != nil {
 		return o, err
 	}
+	if o.Actions, err = addStacks(cmd, o.Actions, t.stacks); err != nil {
+		return o, err
+	}
 	if o.Actions != nil && o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function {
-		return o, usagef(cmd, "--trigger requires the tracer function_graph or function: there are no events with %s", o.Tracer)
+		return o, usagef(cmd, "--trigger and --stack require the tracer function_graph or function: there are no events with %s", o.Tracer)
 	}
 	selective := t.depth != 0 || t.threshold != 0 || len(t.graph)+len(t.without) > 0 || limitsDepth(o.Actions)
 	if o.Tracer != patch.FunctionGraph && selective {

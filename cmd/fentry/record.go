@@ -115,6 +115,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --no-inherit make             make alone
   fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
+  fentry record --stack 'malloc@plt' ./prog   who calls malloc: the whole stack, traced or not
   fentry record --syscalls ./prog             system calls inside the functions that make them
   fentry record --syscalls -F none ls         system calls only, as strace shows
   fentry record --syscalls=%file,futex ./prog   some of them
@@ -324,7 +325,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 	var opts []string
 	fs := cmd.Flags()
 	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger", "argument",
-		"retval", "dump-on"} {
+		"retval", "dump-on", "stack"} {
 		vals, _ := fs.GetStringArray(name)
 		for _, v := range vals {
 			opts = append(opts, "--"+name+"="+v)

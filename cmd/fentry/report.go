@@ -29,6 +29,7 @@ type reportCmd struct {
 
 	group      string
 	conditions []string
+	stacks     string
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -59,6 +60,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report --diff old.data        what takes more time than in an older trace, what less
   fentry report --histogram parse_term how long its calls took
   fentry report -g handle@arg1         by what handle was called with (record -A handle)
+  fentry report --stacks malloc@plt | flamegraph.pl   who calls it, through whom
   fentry report --syscalls             which system calls were made, as strace -c
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
 		Args: cobra.MaximumNArgs(1),
@@ -82,6 +84,8 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
 	f.StringVarP(&c.group, "group-by", "g", "", "print one line for each value of an argument or result that was recorded: "+
 		"`FUNC@NAME`, FUNC@arg1 or FUNC@retval")
 	conditionFlag(cmd, &c.conditions)
+	f.StringVar(&c.stacks, "stacks", "", "print who calls the functions that match `PAT`, by the stacks that record --stack took: "+
+		"one folded line for each, with the number of calls")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())
@@ -107,6 +111,9 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	defer t.Close()
 	if c.group != "" {
 		return c.groups(a, cmd, t, &sel)
+	}
+	if c.stacks != "" {
+		return c.runStacks(a, cmd, t, &sel)
 	}
 	rows, err := c.count(a, cmd, t, &sel, &shown)
 	if err != nil {
@@ -168,6 +175,9 @@ func (c *reportCmd) check(cmd *cobra.Command) error {
 	case c.never:
 		return exclusive("never", "task", "process", "tid", "goroutine", "graph", "threshold", "time", "fields", "sort", "diff",
 			"histogram")
+	case c.stacks != "":
+		return exclusive("stacks", "never", "task", "process", "fields", "sort", "srcline", "syscalls", "diff", "histogram", "filter",
+			"notrace", "graph", "graph-notrace", "threshold")
 	case c.diff != "":
 		return exclusive("diff", "histogram", "task", "process", "tid", "pid", "goroutine", "syscalls", "srcline")
 	case c.histogram != "":

@@ -73,6 +73,8 @@ func (f *Function) Event(ev *trace.Event) error {
 		f.buf = appendLost(f.buf, f.cpu(ev.Task), ev.Count)
 	case trace.Mark:
 		f.mark(ev)
+	case trace.Stacktrace:
+		f.backtrace(ev)
 	case trace.Trigger:
 		b := append(f.row(f.buf, ev), "/* "...)
 		f.buf = append(f.appendTrigger(b, ev), " */\n"...)
@@ -213,6 +215,21 @@ func (f *Function) symbol(b []byte, id trace.FuncID, site bool) []byte {
 		b = append(b, '>')
 	}
 	return b
+}
+
+// backtrace writes a stack as the kernel does, from the function that asked for it outwards.
+func (f *Function) backtrace(ev *trace.Event) {
+	b := append(f.row(f.buf, ev), "<stack trace>\n => "...)
+	b = append(append(b, f.t.Label(ev.Func)...), '\n')
+	for _, frame := range ev.Backtrace.Frames {
+		for _, label := range f.t.FrameLabels(frame) {
+			b = append(append(append(b, " => "...), label...), '\n')
+		}
+	}
+	if ev.Backtrace.End != "outermost" {
+		b = append(append(append(b, " => ("...), ev.Backtrace.End...), ")\n"...)
+	}
+	f.buf = b
 }
 
 // mark writes a mark as the kernel prints what is written to trace_marker.

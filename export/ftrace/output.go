@@ -115,6 +115,8 @@ func (o *output) appendNote(b []byte, ev *trace.Event) []byte {
 		b = appendMark(b, ev)
 	case trace.Trigger:
 		b = o.appendTrigger(b, ev)
+	case trace.Stacktrace:
+		b = o.appendBacktrace(b, ev)
 	case trace.SignalDelivered:
 		b = append(append(b, "signal "...), o.t.Machine().SignalName(ev.Count)...)
 	case trace.Cut:
@@ -175,6 +177,20 @@ func appendState(b []byte, ev *trace.Event) []byte {
 		state[3] = "0123456789"[min(s.Handlers, 9)]
 	}
 	return append(b, state[:]...)
+}
+
+// appendBacktrace appends a stack in one line, from the function that asked for it outwards.
+func (o *output) appendBacktrace(b []byte, ev *trace.Event) []byte {
+	b = append(append(b, "stack trace: "...), o.t.Label(ev.Func)...)
+	for _, f := range ev.Backtrace.Frames {
+		for _, label := range o.t.FrameLabels(f) {
+			b = append(append(b, " <- "...), label...)
+		}
+	}
+	if ev.Backtrace.End != "outermost" {
+		b = append(append(append(b, " ("...), ev.Backtrace.End...), ')')
+	}
+	return b
 }
 
 // maxCommand is how many characters of a command line are shown.

@@ -194,6 +194,17 @@ func (j *Writer) Event(ev *trace.Event) error {
 		if len(ev.Chain) > 0 {
 			b = append(b, ']')
 		}
+	case trace.Stacktrace:
+		b = append(b, `,"frames":[`...)
+		for i, f := range ev.Backtrace.Frames {
+			for k, label := range j.t.FrameLabels(f) {
+				if i+k > 0 {
+					b = append(b, ',')
+				}
+				b = safetext.AppendJSON(b, label)
+			}
+		}
+		b = safetext.AppendJSON(append(b, `],"end":`...), ev.Backtrace.End)
 	case trace.SignalDelivered:
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)

@@ -169,7 +169,10 @@ const (
 	RecSys       = 1
 	RecData      = 2
 	RecArgs      = 3
+	RecBacktrace = 4
+	RecFrames    = 5
 	RecSignal    = 6
+	RecMaps      = 7
 	RecSync      = 16
 	RecLost      = 17
 	RecResync    = 18
@@ -187,6 +190,20 @@ const (
 	DataCut        = 1 // there was more than LENGTH bytes
 	DataUnreadable = 2 // not all of it could be read: what there is ends where the memory did
 	DataString     = 4 // the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set
+)
+
+// Values of REC_BACKTRACE's END.
+const (
+	EndOutermost = 1 // the last frame is the thread's first
+	EndNoTable   = 2 // there are no unwind tables for its code, or what they say is not understood
+	EndBadCfa    = 3 // by the tables the next frame would be where it cannot be
+	EndDepth     = 4 // there are more frames than are followed
+	EndUndefined = 5 // the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7
+)
+
+// Values of REC_BACKTRACE's MODE.
+const (
+	StackFull = 2 // from the registers of a call, through handlers of signals and traced functions
 )
 
 // Values of REC_TRIGGER's WHAT.
@@ -401,6 +418,7 @@ const (
 	ActFinish     = 4  // the recording of all processes ends before this call
 	ActStacktrace = 5  // the trace says that the calls which are open now are wanted
 	ActDepth      = 6  // VALUE levels of calls are recorded from here on, this one included
+	ActStack      = 8  // the stack is walked, from the function's caller to the thread's first frame
 	ActArgs       = 16 // words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture
 	ActResult     = 17 // the same behind its exit
 )
@@ -470,6 +488,7 @@ const (
 	ImageOActionsCount = 96  // u32
 	ImageOTable        = 104 // i64, bytes
 	ImageOGoroutine    = 112 // u32, bytes
+	ImageOUnwind       = 120 // i64, bytes
 	ImageOIdlen        = 128 // u8, bytes
 	ImageOBuildID      = 129 // u8[127]
 	ImageOPath         = 256 // char[1024]

@@ -48,6 +48,8 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"ACTIONS_COUNT", 96, "u32", "", "length of the table"},
 	{"TABLE", 104, "i64", "bytes", "distance to the section .fentry.sites, which has its functions' addresses; 0: none"},
 	{"GOROUTINE", 112, "u32", "bytes", "Go's programs: where in runtime.g the goroutine's number is; 0: the image is none"},
+	{"UNWIND", 120, "i64", "bytes", "distance to a search table (.eh_frame_hdr) of the image's unwind information; 0: that of its " +
+		"program headers"},
 	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
@@ -70,6 +72,7 @@ var Actions = []Value{
 	{"FINISH", 4, "the recording of all processes ends before this call"},
 	{"STACKTRACE", 5, "the trace says that the calls which are open now are wanted"},
 	{"DEPTH", 6, "VALUE levels of calls are recorded from here on, this one included"},
+	{"STACK", 8, "the stack is walked, from the function's caller to the thread's first frame"},
 	{"ARGS", 16, "words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture"},
 	{"RESULT", 17, "the same behind its exit"},
 }

@@ -27,6 +27,8 @@ func Markdown() string {
 		"{{kinds}}", values(Kinds, true),
 		"{{records}}", records(),
 		"{{dataflags}}", values(DataFlags, true),
+		"{{ends}}", values(Ends, true),
+		"{{stackmodes}}", values(StackModes, true),
 		"{{triggers}}", values(Triggers, true),
 		"{{image}}", values(ImageKeys, false),
 		"{{profile}}", fields(Profile),

@@ -61,12 +61,25 @@ var Records = []Record{
 		"What is captured of a call's arguments, or with bit 63 of the header set of its result. It directly follows the " +
 			"call's entry or exit, in the same chunk. Memory to which its words point follows in DATA, whose INDEX is that " +
 			"of the word."},
+	{"BACKTRACE", 4, []Field{{"ID", 0, "u32", "", "number of the innermost frame, see FRAMES; 0: there is none"},
+		{"END", 4, "u8", "", "why there are no more frames, below"}, {"MODE", 5, "u8", "", "what the walk began with, below"},
+		{"FUNCTION", 8, "u64", "", "id of the function whose call asked for it; the frames are those of its callers"}},
+		"The stack as it is now. It follows the call's entry, if that is recorded, with the same counter."},
+	{"FRAMES", 5, []Field{{"ID", 0, "u32", "", "number of the first of these frames; the others' are the next ones"},
+		{"PARENT", 4, "u32", "", "number of the frame around the first; 0: it is the outermost"},
+		{"PCS", 8, "words", "", "where each frame is, inwards: a return address, or with bit 63 set the id of a function whose moved " +
+			"first instructions the frame is in"}},
+		"What numbers of frames mean in this chunk from here on. A number stands for a frame and all around it."},
 	{"SIGNAL", 6, []Field{{"SIGNO", 0, "u64", "", "the signal"}, {"CODE", 8, "i64", "", "`si_code`, if it is known"},
 		{"ADDRESS", 16, "u64", "", "`si_addr`, if it is known"}, {"PC", 24, "u64", "", "where the thread was interrupted"},
 		{"HANDLER", 32, "u64", "", "id of the function that is called, whose entry is the next one; 0: it is not traced"},
 		{"BLOCKED", 40, "u64", "", "the signals that were blocked where the thread was interrupted, a bit each from 0 for signal 1"}},
 		"A signal is delivered to a handler that is called now. What follows can lie inside a system call that has begun. " +
 			"The handler has ended when its call has."},
+	{"MAPS", 7, []Field{{"ADDRESS", 0, "u64", "", "where the image's first segment begins"},
+		{"SIZE", 8, "u64", "bytes", "up to the end of the last one"}, {"BIAS", 16, "u64", "", "load address minus link address"},
+		{"FILE", 24, "text", "", "build-id in hex digits, a space, and the path"}},
+		"A program or library is mapped in the process. It comes before the first FRAMES of the chunk with an address there."},
 	{"SYNC", 16, []Field{{"COUNTER", 0, "u64", "ticks", "the full counter"}},
 		"Gives the high half of the counter. Written before the first event whose high half is not that of the event " +
 			"before it (or of the chunk header)."},

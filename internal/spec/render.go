@@ -95,6 +95,8 @@ func TraceGroups() []Group {
 		}},
 		types,
 		numbers("flags of REC_DATA", "DATA", DataFlags),
+		numbers("values of REC_BACKTRACE's END", "END", Ends),
+		numbers("values of REC_BACKTRACE's MODE", "STACK", StackModes),
 		numbers("values of REC_TRIGGER's WHAT", "TRIGGER", Triggers),
 		{"profile chunks", []Const{{"PROFILE_ENTRY", strconv.Itoa(ProfileEntry), "bytes"}}},
 		offsets("fields of an entry of a profile chunk", "P", Profile),

@@ -306,6 +306,20 @@ var DataFlags = []Value{
 	{"STRING", 4, "the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set"},
 }
 
+// Ends are values of BACKTRACE's END. That of a register that is not known is UNDEFINED | register << 4.
+var Ends = []Value{
+	{"OUTERMOST", 1, "the last frame is the thread's first"},
+	{"NO_TABLE", 2, "there are no unwind tables for its code, or what they say is not understood"},
+	{"BAD_CFA", 3, "by the tables the next frame would be where it cannot be"},
+	{"DEPTH", 4, "there are more frames than are followed"},
+	{"UNDEFINED", 5, "the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7"},
+}
+
+// StackModes are values of BACKTRACE's MODE.
+var StackModes = []Value{
+	{"FULL", 2, "from the registers of a call, through handlers of signals and traced functions"},
+}
+
 // Triggers are values of TRIGGER's WHAT.
 var Triggers = []Value{
 	{"ON", 1, "tracing goes on"},

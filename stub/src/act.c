@@ -14,6 +14,7 @@
    the two calls and not the second. Calls that were open when it paused end as ever, so they
    have a duration; those that began meanwhile end without one. */
 #include "act.h"
+#include "backtrace.h"
 #include "capture.h"
 #include "chunk.h"
 #include "configuration.h"
@@ -141,25 +142,31 @@ static void behind(struct control *c, u64 slot, u64 t, struct function f, const 
 		case ACT_STACKTRACE:
 			if (due(f.image, a + i))
 				trigger(c, t, FT_TRIGGER_STACKTRACE, f);
+			break;
 		}
 	}
 }
 
 static int act(struct control *c, u64 slot, struct function f, struct callregs *r)
 {
-	u32 n, words = 1;
+	u32 n, words = 1, stack = 0;
 	const struct action *a = actions_of(f, &n);
 	u64 t;
 	if (!before(c, f, a, n))
 		return ENTER_SKIP;
-	for (u32 i = 0; i < n; i++)
+	for (u32 i = 0; i < n; i++) {
 		words += a[i].words;
-	room(c, words);
+		if (WALKS && a[i].kind == ACT_STACK && due(f.image, a + i))
+			stack = take_backtrace(c, slot, call_return(r, slot), call_frame(r));
+	}
+	room(c, words + stack);
 	if (fentry_config.mode == MODE_FUNCTION)
 		put(c, t = counter(), trace_id(f));
 	else if (enter_call(c, slot, f, call_return(r, slot), call_frame(r), &t) != ENTER_DONE)
 		return ENTER_SKIP;
 	behind(c, slot, t, f, r, a, n);
+	if (WALKS && stack) /* last: what is captured directly follows the entry */
+		write_backtrace(c, t, f);
 	return ENTER_DONE;
 }
 

@@ -273,6 +273,7 @@ static void begin_chunk(struct control *c, struct chunk k)
 	c->next = k.base + FT_CHUNK_HEADER;
 	c->limit = k.base + k.size - 8;
 	c->lap = 0;
+	c->epoch++;
 	set_end(c, c->number == 1 ? k.base + FT_CHUNK_HEADER + 16 * 8 : c->limit);
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
 	c->high = (u32)(t >> 32);
@@ -326,6 +327,7 @@ static int lap(struct control *c)
 		sequence_at(c, when(c, t), from);
 	u64 count = n + (from == c->lap ? *(u64 *)(from + 8) : 0);
 	c->lap = c->next = from;
+	c->epoch++;
 	u64 *payload = begin_record(c, t, FT_REC_LOST, 1);
 	memset(payload, 0, to > (u64)payload ? to - (u64)payload : 0);
 	lose(c, n);

@@ -35,6 +35,7 @@
 #define ACT_FINISH                 4            /* the recording of all processes ends before this call */
 #define ACT_STACKTRACE             5            /* the trace says that the calls which are open now are wanted */
 #define ACT_DEPTH                  6            /* VALUE levels of calls are recorded from here on, this one included */
+#define ACT_STACK                  8            /* the stack is walked, from the function's caller to the thread's first frame */
 #define ACT_ARGS                   16           /* words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture */
 #define ACT_RESULT                 17           /* the same behind its exit */
 
@@ -92,6 +93,7 @@
 #define IMAGE_O_ACTIONS_COUNT      96           /* u32 */
 #define IMAGE_O_TABLE              104          /* i64, bytes */
 #define IMAGE_O_GOROUTINE          112          /* u32, bytes */
+#define IMAGE_O_UNWIND             120          /* i64, bytes */
 #define IMAGE_O_IDLEN              128          /* u8, bytes */
 #define IMAGE_O_BUILD_ID           129          /* u8[127] */
 #define IMAGE_O_PATH               256          /* char[1024] */
@@ -183,7 +185,8 @@ struct image_info {
 	u8 pad100[4];
 	i64 table; /* bytes: distance to the section .fentry.sites, which has its functions' addresses; 0: none */
 	u32 goroutine; /* bytes: Go's programs: where in runtime.g the goroutine's number is; 0: the image is none */
-	u8 pad116[12];
+	u8 pad116[4];
+	i64 unwind; /* bytes: distance to a search table (.eh_frame_hdr) of the image's unwind information; 0: that of its program headers */
 	u8 idlen; /* bytes: length of the build-id */
 	u8 build_id[127]; /* build-id of the image before it was patched */
 	char path[1024]; /* path of the image */
@@ -206,6 +209,7 @@ _Static_assert(offsetof(struct image_info, counts) == IMAGE_O_COUNTS, "image_inf
 _Static_assert(offsetof(struct image_info, actions_count) == IMAGE_O_ACTIONS_COUNT, "image_info.actions_count");
 _Static_assert(offsetof(struct image_info, table) == IMAGE_O_TABLE, "image_info.table");
 _Static_assert(offsetof(struct image_info, goroutine) == IMAGE_O_GOROUTINE, "image_info.goroutine");
+_Static_assert(offsetof(struct image_info, unwind) == IMAGE_O_UNWIND, "image_info.unwind");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");

@@ -76,6 +76,8 @@ struct control {
 	u32 names;               /* that of syscall.c when comm was read */
 	u32 naming;              /* descriptor of another thread's name, plus 1; 0: none */
 	u32 vforks;              /* system calls open that make such a child */
+	struct backtraces *backtraces;
+	u32 epoch;               /* changes with the chunk, and when events of it are given up */
 #ifdef FENTRY_CLASSIC
 	u32 busy; /* runs a callback of the program's */
 #endif

@@ -140,7 +140,10 @@
 #define FT_REC_SYS                 1
 #define FT_REC_DATA                2
 #define FT_REC_ARGS                3
+#define FT_REC_BACKTRACE           4
+#define FT_REC_FRAMES              5
 #define FT_REC_SIGNAL              6
+#define FT_REC_MAPS                7
 #define FT_REC_SYNC                16
 #define FT_REC_LOST                17
 #define FT_REC_RESYNC              18
@@ -156,6 +159,16 @@
 #define FT_DATA_CUT                1            /* there was more than LENGTH bytes */
 #define FT_DATA_UNREADABLE         2            /* not all of it could be read: what there is ends where the memory did */
 #define FT_DATA_STRING             4            /* the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set */
+
+/* values of REC_BACKTRACE's END */
+#define FT_END_OUTERMOST           1            /* the last frame is the thread's first */
+#define FT_END_NO_TABLE            2            /* there are no unwind tables for its code, or what they say is not understood */
+#define FT_END_BAD_CFA             3            /* by the tables the next frame would be where it cannot be */
+#define FT_END_DEPTH               4            /* there are more frames than are followed */
+#define FT_END_UNDEFINED           5            /* the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7 */
+
+/* values of REC_BACKTRACE's MODE */
+#define FT_STACK_FULL              2            /* from the registers of a call, through handlers of signals and traced functions */
 
 /* values of REC_TRIGGER's WHAT */
 #define FT_TRIGGER_ON              1            /* tracing goes on */

@@ -138,6 +138,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->roots = info->roots ? (u8 *)a + info->roots : 0;
 	m->without = info->without ? (u8 *)a + info->without : 0;
 	m->table = info->table ? (u8 *)a + info->table : 0;
+	m->unwind = info->unwind ? (const u8 *)(a + (u64)info->unwind) : 0;
 	if (info->actions) {
 		m->actions = (const struct action *)(a + (u64)info->actions);
 		m->nactions = info->actions_count;

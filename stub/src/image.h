@@ -62,6 +62,7 @@ struct image {
 	const u8 *roots;    /* bitmap of graph roots by local id, 0: every function is one */
 	const u8 *table;    /* of its functions' addresses, by local id, as package sitetable has it; 0: none */
 	const u8 *without;  /* of functions that are left out with all inside them, 0: none */
+	const u8 *unwind;   /* search table of unwind information, 0: that of the program headers */
 	const struct action *actions; /* of its functions, by local id */
 	u32 nactions;
 	u32 *counts;        /* how often each was done, if that is limited */

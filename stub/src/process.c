@@ -174,60 +174,85 @@ static u64 hex(const char **s)
 	}
 }
 
-/* mapping copies the path from a line of /proc/self/maps that is about an address. It
-   returns its length; 0: the line is about another one, or does not fit. */
-static u64 mapping(const char *line, u64 addr, char *path, u64 room)
+/* mapping reads a line of /proc/self/maps, and cuts it up for that. */
+static struct mapping mapping(char *text)
 {
-	u64 from = hex(&line), n = 0;
+	const char *line = text;
+	struct mapping m = { .lo = hex(&line) };
 	line++;
-	if (addr < from || addr >= hex(&line))
-		return 0;
+	m.hi = hex(&line);
+	m.access = line + 1;
 	for (u32 field = 0; field < 4; field++) { /* access, offset, device, inode */
 		while (*line == ' ')
 			line++;
+		if (field == 1) {
+			const char *offset = line;
+			m.offset = hex(&offset);
+		}
 		while (*line != ' ' && *line)
 			line++;
 	}
 	while (*line == ' ')
 		line++;
-	for (; line[n]; n++) {
-		if (n == room)
+	m.path = line;
+	return m;
+}
+
+/* Room for the longest line of /proc/self/maps, of a path and 80 bytes. */
+enum { MAPS_ROOM = 16 << 10 };
+
+/* mappings_begin begins to read /proc/self/maps, which mappings_end has to end. */
+hidden void mappings_begin(struct mappings *s)
+{
+	*s = (struct mappings){ .room = map_private(MAPS_ROOM), .fd = -1 };
+	if (s->room)
+		s->fd = open("/proc/self/maps", O_CLOEXEC_, 0);
+}
+
+/* mappings_next reads the next line, whose text is good until the one behind it. It returns 0 at the end. */
+hidden int mappings_next(struct mappings *s, struct mapping *m)
+{
+	u64 end = s->at;
+	for (;;) {
+		while (end < s->have && s->room[end] != '\n')
+			end++;
+		if (end < s->have)
+			break;
+		for (u64 i = s->at; i < end; i++)
+			s->room[i - s->at] = s->room[i];
+		s->have = end -= s->at;
+		s->at = 0;
+		i64 r = failed(s->fd) ? 0 : sys(SYS_read, s->fd, s->room + s->have, MAPS_ROOM - s->have, 0, 0, 0);
+		if (failed(r) || r == 0)
 			return 0;
-		path[n] = line[n];
+		s->have += (u64)r;
 	}
-	return n;
+	s->room[end] = 0;
+	*m = mapping(s->room + s->at);
+	s->at = end + 1;
+	return 1;
+}
+
+hidden void mappings_end(struct mappings *s)
+{
+	if (!failed(s->fd))
+		close(s->fd);
+	if (s->room)
+		sys(SYS_munmap, s->room, MAPS_ROOM, 0, 0, 0, 0);
 }
 
 /* mapped_file finds the path of the file that is mapped at an address. It returns its
    length; 0: there is none, or it does not fit into room. No NUL follows. */
 hidden u64 mapped_file(u64 addr, char *path, u64 room)
 {
-	enum { ROOM = 16 << 10 }; /* for the longest line, of a path and 80 bytes */
-	char *b = map_private(ROOM);
-	u64 have = 0, n = 0;
-	i64 fd = b ? open("/proc/self/maps", O_CLOEXEC_, 0) : -1;
-	while (!n && !failed(fd)) {
-		i64 r = sys(SYS_read, fd, b + have, ROOM - have, 0, 0, 0);
-		if (failed(r) || r == 0)
-			break;
-		have += (u64)r;
-		u64 line = 0;
-		for (u64 i = 0; i < have && !n; i++) {
-			if (b[i] != '\n')
-				continue;
-			b[i] = 0;
-			n = mapping(b + line, addr, path, room);
-			line = i + 1;
-		}
-		have -= line;
-		for (u64 i = 0; i < have; i++)
-			b[i] = b[line + i];
-	}
-	if (!failed(fd))
-		close(fd);
-	if (b)
-		sys(SYS_munmap, b, ROOM, 0, 0, 0, 0);
-	return n;
+	struct mappings s;
+	struct mapping m;
+	u64 n = 0;
+	for (mappings_begin(&s); !n && mappings_next(&s, &m);)
+		if (addr >= m.lo && addr < m.hi && (n = length(m.path)) <= room)
+			memcpy(path, m.path, n);
+	mappings_end(&s);
+	return n <= room ? n : 0;
 }
 
 /* variable finds an environment variable; name ends in "=". */

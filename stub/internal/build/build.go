@@ -80,9 +80,10 @@ func Runtime(name string) bool { return !strings.HasPrefix(name, "classic") }
 // nothing of what thunks call.
 func Classic(name string) bool {
 	switch name {
-	case "act.c", "act.S", "capture.c", "memory.c", "signal.c", "signal.S", "sigaction.c", "home.c", "settle.c", "exec.c",
-		"exec.S", "follow.c", "loader.c", "loader.S", "start.S", "graph.S", "order.S", "func.S", "opt.S", "profile.S",
-		"count.S", "syscall.c", "syscall.S", "sysorder.S", "goroutine.c", "goroutine.S":
+	case "act.c", "act.S", "backtrace.c", "capture.c", "cfi.c", "memory.c", "walk.c", "signal.c", "signal.S",
+		"sigaction.c", "home.c", "settle.c", "exec.c", "exec.S", "follow.c", "loader.c", "loader.S", "start.S",
+		"graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S",
+		"goroutine.c", "goroutine.S":
 		return false
 	case "attach.c", "attach.S":
 		return false

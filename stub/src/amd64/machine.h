@@ -102,6 +102,8 @@ enum {
 	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
 	SETTLES = 1,       /* without a clock, slots are reserved by an addition: settle.c */
+	WALKS = 1,         /* stacks are walked by unwind tables: walk.c */
+	DWARF_FP = 6, DWARF_SP = 7, DWARF_RET = 16, /* x86-64 psABI, figure 3.36 */
 	FOLLOWS = 1,       /* programs that this one executes can be traced: follow.c */
 };
 

@@ -8,6 +8,7 @@
    What was found is kept in a table by the call's address, which the fast path reads. */
 #include "classic.h"
 #include "classic-frames.h"
+#include "cfi-read.h"
 #include "sys.h"
 
 /* The newest of the calls with the same hash: a word that is read and written whole. */
@@ -19,311 +20,6 @@ hidden u64 fentry_classic_frames[FRAMES];
 static const u8 *header;
 static u64 *sorted;
 static u64 entries;
-
-/* A reader of bytes; at the end it stays there and gives zeros. */
-struct bytes { const u8 *p, *end; };
-
-static u64 fixed(struct bytes *b, u32 n)
-{
-	u64 v = 0;
-	if ((u64)(b->end - b->p) < n) {
-		b->p = b->end;
-		return 0;
-	}
-	for (u32 i = 0; i < n; i++)
-		v |= (u64)*b->p++ << (8 * i);
-	return v;
-}
-
-/* leb reads a LEB128 number: how many bits it has is added to *bits, and its last byte,
-   which tells the sign, is *last. */
-static u64 leb(struct bytes *b, u32 *bits, u64 *last)
-{
-	u64 v = 0, c;
-	do {
-		c = fixed(b, 1);
-		if (*bits < 64)
-			v |= (c & 0x7f) << *bits;
-		*bits += 7;
-	} while (c & 0x80);
-	*last = c;
-	return v;
-}
-
-static u64 uleb(struct bytes *b)
-{
-	u32 bits = 0;
-	u64 last;
-	return leb(b, &bits, &last);
-}
-
-static i64 sleb(struct bytes *b)
-{
-	u32 bits = 0;
-	u64 last, v = leb(b, &bits, &last);
-	if (bits < 64 && last & 0x40)
-		v |= -1UL << bits;
-	return (i64)v;
-}
-
-/* encoded reads a pointer in the forms that compilers use for code: absolute, or
-   relative to itself; of 4 or 8 bytes. */
-static u64 encoded(struct bytes *b, u32 enc, int relative)
-{
-	u64 at = (u64)b->p, v;
-	switch (enc & 0xf) {
-	case 0xb: /* sdata4 */
-		v = (u64)(i64)(i32)fixed(b, 4);
-		break;
-	case 0x3: /* udata4 */
-		v = fixed(b, 4);
-		break;
-	default: /* absptr, udata8, sdata8 */
-		v = fixed(b, 8);
-	}
-	return relative && (enc & 0x70) == 0x10 ? v + at : v;
-}
-
-static int known(u32 enc)
-{
-	u32 form = enc & 0xf;
-	return (form == 0 || form == 3 || form == 4 || form == 0xb || form == 0xc) &&
-	       ((enc & 0xf0) == 0 || (enc & 0xf0) == 0x10);
-}
-
-/* An entry of .eh_frame: contents behind the length, which is 0 at the end. */
-static struct bytes entry(const u8 *p, const u8 *end)
-{
-	struct bytes b = { p, end };
-	u64 n = fixed(&b, 4);
-	if (n == 0 || n >= 0xfffffff0 || n > (u64)(end - b.p))
-		b.end = b.p;
-	else
-		b.end = b.p + n;
-	return b;
-}
-
-struct cie {
-	struct bytes code;
-	u64 align, column;
-	i64 data;
-	u32 enc;  /* of addresses in FDEs */
-	int key_b, augmented;
-};
-
-/* parse_cie returns 0 for what is none, or one of a kind that is not known. */
-static int parse_cie(const u8 *p, const u8 *end, struct cie *c)
-{
-	struct bytes b = entry(p, end);
-	char aug[8] = "";
-	memset(c, 0, sizeof *c);
-	if (b.end - b.p < 9 || fixed(&b, 4) != 0)
-		return 0;
-	u64 version = fixed(&b, 1), ch;
-	for (u32 i = 0; (ch = fixed(&b, 1)) != 0; i++) {
-		if (i == sizeof aug - 1)
-			return 0;
-		aug[i] = (char)ch;
-	}
-	if ((version != 1 && version != 3) || (aug[0] && aug[0] != 'z'))
-		return 0;
-	c->align = uleb(&b);
-	c->data = sleb(&b);
-	c->column = version == 1 ? fixed(&b, 1) : uleb(&b);
-	if (c->align == 0)
-		return 0;
-	c->augmented = aug[0] == 'z';
-	if (c->augmented) {
-		u64 n = uleb(&b);
-		if (n > (u64)(b.end - b.p))
-			return 0;
-		struct bytes a = { b.p, b.p + n };
-		b.p += n;
-		for (u32 i = 1; aug[i]; i++) {
-			switch (aug[i]) {
-			case 'R':
-				c->enc = (u32)fixed(&a, 1);
-				break;
-			case 'L':
-				fixed(&a, 1);
-				break;
-			case 'P': {
-				u32 e = (u32)fixed(&a, 1);
-				if (!known(e & 0x7f))
-					return 0;
-				encoded(&a, e, 0);
-				break;
-			}
-			case 'B':
-				c->key_b = 1;
-				break;
-			case 'S':
-			case 'G':
-				break;
-			default:
-				return 0;
-			}
-		}
-	}
-	c->code = b;
-	return known(c->enc);
-}
-
-struct fde {
-	struct cie cie;
-	struct bytes code;
-	u64 pc, size;
-};
-
-static int parse_fde(const u8 *p, const u8 *start, const u8 *end, struct fde *f)
-{
-	struct bytes b = entry(p, end);
-	const u8 *at = b.p;
-	u64 back = fixed(&b, 4);
-	if (back == 0 || back > (u64)(at - start) || !parse_cie(at - back, end, &f->cie))
-		return 0;
-	f->pc = encoded(&b, f->cie.enc, 1);
-	f->size = encoded(&b, f->cie.enc, 0);
-	if (f->cie.augmented) {
-		u64 n = uleb(&b);
-		if (n > (u64)(b.end - b.p))
-			return 0;
-		b.p += n;
-	}
-	f->code = b;
-	return f->size != 0;
-}
-
-/* ---- the row of an instruction ---- */
-
-struct row {
-	u32 reg; /* of the CFA; ~0: an expression */
-	i64 offset;
-	i64 fp, lr; /* where they are, from the CFA; 0: not there */
-	int is_signed;
-};
-
-static void set(struct row *r, u64 reg, i64 at)
-{
-	if (reg == 29)
-		r->fp = at;
-	if (reg == 30)
-		r->lr = at;
-}
-
-/* run executes call frame instructions (DWARF 4, 6.4.2; DWARF for the Arm 64-bit
-   Architecture, 4.4) up to the row for pc. It returns 0 at one it does not know. */
-static int run(struct bytes b, const struct cie *c, u64 at, u64 pc, struct row *r, const struct row *initial)
-{
-	struct row stack[4];
-	u32 depth = 0;
-	while (b.p < b.end) {
-		u32 op = (u32)fixed(&b, 1);
-		u64 reg, move = ~0UL;
-		if (op >> 6 == 1) {
-			move = op & 0x3f;
-		} else if (op >> 6 == 2) {
-			set(r, op & 0x3f, (i64)uleb(&b) * c->data);
-		} else if (op >> 6 == 3) {
-			set(r, op & 0x3f, (op & 0x3f) == 29 ? initial->fp : initial->lr);
-		} else switch (op) {
-		case 0x00: /* nop */
-			break;
-		case 0x01: /* set_loc */
-			at = encoded(&b, c->enc, 1);
-			if (at > pc)
-				return 1;
-			break;
-		case 0x02: /* advance_loc1, 2, 4 */
-			move = fixed(&b, 1);
-			break;
-		case 0x03:
-			move = fixed(&b, 2);
-			break;
-		case 0x04:
-			move = fixed(&b, 4);
-			break;
-		case 0x05: /* offset_extended */
-			reg = uleb(&b);
-			set(r, reg, (i64)uleb(&b) * c->data);
-			break;
-		case 0x11: /* offset_extended_sf */
-			reg = uleb(&b);
-			set(r, reg, sleb(&b) * c->data);
-			break;
-		case 0x06: /* restore_extended */
-			reg = uleb(&b);
-			set(r, reg, reg == 29 ? initial->fp : initial->lr);
-			break;
-		case 0x07: /* undefined, same_value */
-		case 0x08:
-			set(r, uleb(&b), 0);
-			break;
-		case 0x09: /* register */
-			set(r, uleb(&b), 0);
-			uleb(&b);
-			break;
-		case 0x0a: /* remember_state */
-			if (depth == lengthof(stack))
-				return 0;
-			stack[depth++] = *r;
-			break;
-		case 0x0b: /* restore_state */
-			if (depth == 0)
-				return 0;
-			*r = stack[--depth];
-			break;
-		case 0x0c: /* def_cfa */
-			r->reg = (u32)uleb(&b);
-			r->offset = (i64)uleb(&b);
-			break;
-		case 0x12: /* def_cfa_sf */
-			r->reg = (u32)uleb(&b);
-			r->offset = sleb(&b) * c->data;
-			break;
-		case 0x0d: /* def_cfa_register */
-			r->reg = (u32)uleb(&b);
-			break;
-		case 0x0e: /* def_cfa_offset */
-			r->offset = (i64)uleb(&b);
-			break;
-		case 0x13: /* def_cfa_offset_sf */
-			r->offset = sleb(&b) * c->data;
-			break;
-		case 0x0f: /* def_cfa_expression */
-			r->reg = ~0U;
-			b.p += uleb(&b);
-			break;
-		case 0x10: /* expression, val_expression */
-		case 0x16:
-			set(r, uleb(&b), 0);
-			b.p += uleb(&b);
-			break;
-		case 0x14: /* val_offset */
-			set(r, uleb(&b), 0);
-			uleb(&b);
-			break;
-		case 0x15: /* val_offset_sf */
-			set(r, uleb(&b), 0);
-			sleb(&b);
-			break;
-		case 0x2d: /* AARCH64_negate_ra_state */
-			r->is_signed = !r->is_signed;
-			break;
-		case 0x2e: /* GNU_args_size */
-			uleb(&b);
-			break;
-		default:
-			return 0;
-		}
-		if (move != ~0UL) {
-			at += move * c->align;
-			if (at > pc)
-				return 1;
-		}
-	}
-	return 1;
-}
 
 /* ---- finding an FDE ---- */
 
@@ -352,20 +48,17 @@ static int find_fde(u64 pc, struct fde *f)
 		else
 			hi = mid;
 	}
-	return lo > 0 && parse_fde(entry_fde(lo - 1), image_start, (const u8 *)-1UL, f) && pc - f->pc < f->size;
+	return lo > 0 && cfi_fde(entry_fde(lo - 1), image_start, (const u8 *)-1UL, f) && pc - f->pc < f->size;
 }
 
 /* row_at finds out how a call's function has its frame. */
 static int row_at(u64 pc, struct row *r, int *key_b)
 {
 	struct fde f;
-	struct row none = { 0, 0, 0, 0, 0 };
-	*r = none;
-	if (!find_fde(pc, &f) || f.cie.column != 30 || !run(f.cie.code, &f.cie, 0, 0, r, &none))
+	if (!find_fde(pc, &f) || f.cie.column != DWARF_RET)
 		return 0;
-	none = *r;
 	*key_b = f.cie.key_b;
-	return run(f.code, &f.cie, f.pc, pc, r, &none);
+	return cfi_row(&f, pc, r);
 }
 
 /* fentry_classic_frame returns a word of the table for the call at pc, made with
@@ -378,8 +71,9 @@ hidden u64 fentry_classic_frame(u64 pc, u64 sp, u64 fp)
 	struct row r;
 	int key_b = 0;
 	w = key << FRAME_KEY;
-	if (row_at(pc, &r, &key_b) && (r.reg == 31 || r.reg == 29) && r.lr == r.fp + 8 && r.fp <= -16) {
-		u64 cfa = (r.reg == 31 ? sp : fp) + (u64)r.offset, size = (u64)-r.fp;
+	if (row_at(pc, &r, &key_b) && (r.reg == DWARF_SP || r.reg == DWARF_FP) && r.ret.rule == SAVED && r.fp.rule == SAVED &&
+	    r.ret.at == r.fp.at + 8 && r.fp.at <= -16) {
+		u64 cfa = (r.reg == DWARF_SP ? sp : fp) + (u64)r.offset, size = (u64)-r.fp.at;
 		if (cfa - size == fp && cfa % 16 == 0 && size / 8 <= FRAME_SIZE)
 			w |= size / 8 | (r.is_signed ? key_b ? FRAME_B : FRAME_A : FRAME_PLAIN);
 	}
@@ -420,11 +114,11 @@ static u64 walk(const u8 *start, const u8 *end, u64 own, u64 *a)
 	u64 n = 0;
 	int found = 0;
 	for (const u8 *p = start; end - p >= 4;) {
-		struct bytes b = entry(p, end);
+		struct bytes b = cfi_entry(p, end);
 		struct fde f;
 		if (b.end - b.p < 4)
 			break;
-		if (*(const u32 *)b.p != 0 && parse_fde(p, start, end, &f) &&
+		if (*(const u32 *)b.p != 0 && cfi_fde(p, start, end, &f) &&
 		    f.pc - (u64)image_start < (u64)(text_end - image_start)) {
 			if (a)
 				a[n] = (f.pc - (u64)image_start) << 32 | (u32)(p - image_start);
@@ -442,7 +136,7 @@ static int index_segment(const u8 *p, const u8 *end, u64 own)
 {
 	struct cie c;
 	for (; end - p >= 16; p += 4) {
-		if (((const u32 *)p)[1] != 0 || !parse_cie(p, end, &c))
+		if (((const u32 *)p)[1] != 0 || !cfi_cie(p, end, &c))
 			continue;
 		u64 n = walk(p, end, own, 0);
 		if (n == 0)

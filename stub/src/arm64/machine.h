@@ -185,6 +185,8 @@ enum {
 	ADDRESS_BITS = 48,
 	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
 	SETTLES = 0,
+	WALKS = 0,
+	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, /* DWARF for the Arm 64-bit Architecture, 4.1 */
 	FOLLOWS = 0, /* programs that this one executes are left alone */
 	/* The control base of a block is its address and this. Where forks have to be
 	   noticed by the thread's id (thread.c), this is left out. */

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// TestBacktraces compares the stacks that record --stack takes with what libgcc finds at the same calls, address by
+// address, through handlers on both kinds of stack, recursion, moved instructions, aligned frames and those of any size. In
+// programs that are traced in memory and in their file, with most functions traced and with only one.
+func TestBacktraces(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("stacks are walked on x86-64")
+	}
+	needFentry(t)
+	testtool.Need(t, "gcc")
+	all := [][]string{{"-O2", "-fno-optimize-sibling-calls"}, {"-O0"}, {"-O1", "-mstackrealign", "-fno-omit-frame-pointer"},
+		{"-O2", "-fpatchable-function-entry=5", "-fno-optimize-sibling-calls"}, {"-O2", "-pg"}}
+	if !testtool.Wide() {
+		all = all[:2]
+	}
+	for _, flags := range all {
+		t.Run(strings.Join(flags, ""), func(t *testing.T) {
+			dir := t.TempDir()
+			prog, data := filepath.Join(dir, "prog"), filepath.Join(dir, "data")
+			args := append([]string{"-g", "-o", prog, "testdata/backtraces.c", "-lpthread"}, flags...)
+			if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+				t.Fatalf("gcc: %v\n%s", err, out)
+			}
+			record := []string{fentry, "record", "-o", data, "--overhead", "no", "--stack", "leaf"}
+			compareStacks(t, data, command{argv: append(slices.Clone(record), prog)})
+			compareStacks(t, data, command{argv: append(slices.Clone(record), "-F", "leaf", prog)})
+			compareStacks(t, data, command{argv: append(slices.Clone(record), "-T", "function", prog)})
+			run(t, command{argv: []string{fentry, "patch", "--plain=all", "--stack", "leaf", "-o", prog + ".traced", prog}}).mustSucceed(t)
+			compareStacks(t, data, command{argv: []string{fentry, "record", "-o", data, prog + ".traced"}})
+		})
+	}
+}
+
+// compareStacks runs a program and compares the stacks of its trace with those that it has printed.
+func compareStacks(t *testing.T, data string, c command) {
+	t.Helper()
+	r := run(t, c).mustSucceed(t)
+	var want [][]uint64
+	for sc := bufio.NewScanner(strings.NewReader(r.stdout)); sc.Scan(); {
+		var pcs []uint64
+		for _, word := range strings.Fields(sc.Text())[1:] {
+			pc, err := strconv.ParseUint(word, 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pcs = append(pcs, pc)
+		}
+		want = append(want, pcs)
+	}
+	tr, err := trace.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	n, moved := 0, 0
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind != trace.Stacktrace {
+			return nil
+		}
+		if n++; n > len(want) {
+			return fmt.Errorf("more than %d stacks", len(want))
+		}
+		b, pcs := ev.Backtrace, want[n-1]
+		if b.End != "outermost" || len(b.Frames) != len(pcs) {
+			t.Errorf("%v: stack %d has %d frames, %s; libgcc finds %d:\n%v\n%x", c.argv, n, len(b.Frames), b.End, len(pcs), labels(tr, b), pcs)
+			return nil
+		}
+		for i, f := range b.Frames {
+			if f.PC == 0 && f.Func != (trace.FuncID{}) {
+				moved++ // its address is that of moved instructions, for libgcc, too
+			} else if f.PC != pcs[i] {
+				t.Errorf("%v: stack %d, frame %d: %#x, libgcc finds %#x", c.argv, n, i, f.PC, pcs[i])
+			}
+		}
+		return nil
+	})
+	if err != nil || n != len(want) || n < 15 {
+		t.Errorf("%v: %d stacks, want %d: %v", c.argv, n, len(want), err)
+	}
+}
+
+func labels(t *trace.Trace, b *trace.Backtrace) []string {
+	var out []string
+	for _, f := range b.Frames {
+		out = append(out, strings.Join(t.FrameLabels(f), "+"))
+	}
+	return out
+}

@@ -1,0 +1,2 @@
+/* Unwind information, which walk.c walks stacks by. */
+#include "cfi-read.h"

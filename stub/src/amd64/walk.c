@@ -1,0 +1,423 @@
+/* Walking a stack by unwind tables.
+
+   Tables are those that the program's own unwinder uses, .eh_frame through its search table, of
+   whatever is loaded when a stack is wanted: nothing has to be prepared for libraries that are loaded later, nor
+   to be given up when they go. Interpreting an entry takes about a microsecond. So the row that was found is
+   kept by address in a small table, which all threads share without a lock: a slot whose words do not
+   belong together, because two threads have written it at once, is one that is empty. The eight bytes of code before
+   the address are part of it, as another library can lie there later.
+
+   Return addresses that are a thunk's are looked up in the shadow of their slot. Moved instructions are named by
+   their function, since they lie in no file.
+
+   Nothing is guessed: a walk ends where a row is not one of the usual ones (a distance from the stack
+   pointer or the frame pointer), and says why. It reads nothing but the mappings that hold the stack, tables of
+   images that hold its code, and that code. */
+#include "cfi.h"
+#include "machine.h"
+#include "process.h"
+#include "sys.h"
+#include "text.h"
+#include "walk.h"
+
+
+/* ---- what is loaded ---- */
+
+enum { MOST_LOADED = 1000, PT_LOAD_ = 1, PT_NOTE_ = 4, PT_GNU_EH_FRAME_ = 0x6474e550, NT_GNU_BUILD_ID_ = 3 };
+
+/* All that was ever found; those that are gone stay, with hi 0. */
+static struct loaded *loaded;
+static u32 nloaded, loading;
+
+/* read_own reads memory that may not be there any more. */
+static int read_own(void *to, u64 at, u64 n)
+{
+	u64 local[2] = { (u64)to, n }, from[2] = { at, n };
+	return sys(SYS_process_vm_readv, getpid(), local, 1, from, 1, 0) == (i64)n;
+}
+
+struct program_header { u32 type, flags; u64 offset, vaddr, paddr, filesz, memsz, align; };
+
+/* find_id finds the build-id among notes. */
+static void find_id(struct loaded *l, u64 at, u64 size)
+{
+	u32 note[3];
+	for (u64 end = at + size; at + 16 <= end && read_own(note, at, sizeof note);) {
+		u64 desc = at + sizeof note + ((note[0] + 3UL) & -4UL);
+		if (note[2] == NT_GNU_BUILD_ID_ && note[0] == 4 && desc + note[1] <= end) {
+			l->id = (const u8 *)desc;
+			l->idlen = note[1] < 32 ? note[1] : 32;
+			return;
+		}
+		at = desc + ((note[1] + 3UL) & -4UL);
+	}
+}
+
+/* find_segments fills in what program headers say; 0: it is no image. */
+static int find_segments(struct loaded *l)
+{
+	struct { u8 ident[16]; unsigned short type, machine; u32 version; u64 entry, phoff, shoff; u32 flags;
+		 unsigned short ehsize, phentsize, phnum; } h;
+	struct program_header p;
+	static const u8 elf64[] = { 0x7f, 'E', 'L', 'F', 2, 1 };
+	u64 low = -1UL, high = 0;
+	if (!read_own(&h, l->lo, sizeof h) || memcmp(h.ident, elf64, sizeof elf64) != 0 || h.phentsize != sizeof p)
+		return 0;
+	for (u32 pass = 0; pass < 2; pass++) {
+		for (u32 i = 0; i < h.phnum; i++) {
+			if (!read_own(&p, l->lo + h.phoff + i * sizeof p, sizeof p))
+				return 0;
+			if (pass == 0 && p.type == PT_LOAD_) {
+				low = p.vaddr < low ? p.vaddr : low;
+				high = p.vaddr + p.memsz > high ? p.vaddr + p.memsz : high;
+			}
+			if (pass == 1 && p.type == PT_GNU_EH_FRAME_ && p.memsz)
+				l->header = (const u8 *)(p.vaddr + l->bias);
+			if (pass == 1 && p.type == PT_NOTE_ && !l->id)
+				find_id(l, p.vaddr + l->bias, p.memsz);
+		}
+		if (low >= high)
+			return 0;
+		l->bias = l->lo - (low & -page_size);
+		l->hi = high + l->bias;
+	}
+	return !l->header || read_own(l->check, (u64)l->header, sizeof l->check);
+}
+
+/* loaded_id reads an image's build-id, into as many bytes as it has. */
+hidden int loaded_id(const struct loaded *l, u8 *id) { return read_own(id, (u64)l->id, l->idlen); }
+
+/* still says whether an image is what it was. */
+static int still(const struct loaded *l)
+{
+	u64 now[2];
+	return !l->header || (read_own(now, (u64)l->header, sizeof now) && now[0] == l->check[0] && now[1] == l->check[1]);
+}
+
+/* add_loaded adds the image that begins with a mapping, if one does. */
+static void add_loaded(const struct mapping *m)
+{
+	if (m->offset || m->access[0] != 'r' || !m->path[0] || nloaded == MOST_LOADED)
+		return;
+	for (u32 i = 0; i < nloaded; i++)
+		if (loaded[i].lo == m->lo && loaded[i].hi)
+			return;
+	struct loaded *l = &loaded[nloaded];
+	memset(l, 0, sizeof *l);
+	l->lo = m->lo;
+	if (!find_segments(l))
+		return;
+	join(l->path, sizeof l->path, m->path, 0, 0);
+	store(&nloaded, nloaded + 1);
+}
+
+/* refresh looks at what is loaded now. Where another thread does, it has to do. */
+static void refresh(void)
+{
+	struct mappings s;
+	struct mapping m;
+	if (swap(&loading, 1))
+		return;
+	if (!loaded)
+		store(&loaded, (struct loaded *)map_private(MOST_LOADED * sizeof *loaded));
+	for (u32 i = 0; loaded && i < nloaded; i++)
+		if (loaded[i].hi && !still(&loaded[i]))
+			store(&loaded[i].hi, 0);
+	for (mappings_begin(&s); loaded && mappings_next(&s, &m);)
+		add_loaded(&m);
+	mappings_end(&s);
+	store(&loading, 0);
+}
+
+/* loaded_at returns the image that holds an address, and its number; 0: none is known. */
+hidden const struct loaded *loaded_at(u64 pc, u32 *index)
+{
+	struct loaded *all = load(&loaded);
+	for (u32 i = all ? load(&nloaded) : 0; i-- > 0;) {
+		if (pc - all[i].lo < load(&all[i].hi) - all[i].lo && load(&all[i].hi)) {
+			*index = i;
+			return &all[i];
+		}
+	}
+	return 0;
+}
+
+/* ---- entries ---- */
+
+/* search finds the entry of an address by a search table, in the form that all linkers write. */
+static int search(const u8 *header, u64 pc, struct fde *f)
+{
+	if (header[0] != 1 || header[1] != 0x1b || header[2] != 0x03 || header[3] != 0x3b)
+		return 0;
+	const i32 *table = (const i32 *)(header + 12);
+	u64 lo = 0, hi = *(const u32 *)(header + 8);
+	while (lo < hi) {
+		u64 mid = (lo + hi) / 2;
+		if ((u64)header + (u64)(i64)table[2 * mid] <= pc)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo > 0 && cfi_fde(header + table[2 * lo - 1], 0, (const u8 *)-1UL, f) && pc - f->pc < f->size;
+}
+
+/* find_entry finds the entry of an address: that of an image of ours, whose table knows what was added to it,
+   or of any other. */
+static int find_entry(u64 pc, struct fde *f)
+{
+	u32 i;
+	for (u32 again = 0; again < 2; again++) {
+		const struct loaded *l = loaded_at(pc, &i);
+		for (struct image *m = images_first(); m; m = m->next)
+			if (m->unwind && pc - (u64)m->unwind + (1UL << 31) < 1UL << 32 && search(m->unwind, pc, f))
+				return 1;
+		if (l && still(l) && l->header)
+			return search(l->header, pc, f);
+		if (!again)
+			refresh();
+	}
+	return 0;
+}
+
+/* ---- rows ---- */
+
+/* What a row comes to. */
+enum { FROM_SP = 1, FROM_FP, BEHIND_FP, STUB, SIGNAL, ENDS };
+
+/* at: of the frame pointer, from the CFA. moved: of the function whose moved instructions these are. */
+struct rule { u8 kind, fp, end, nowhere; short at; i32 offset; u32 moved; };
+
+static struct rule ending(u32 end) { return (struct rule){ .kind = ENDS, .end = (u8)end }; }
+
+/* by_expression knows the two expressions for the CFA that are common: that of linkers' stubs, and of functions that
+   align their stack, *(fp + n). */
+static struct rule by_expression(struct bytes e)
+{
+	static const u8 stub[] = { 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0, 0x2a, 0x33, 0x24, 0x22 };
+	enum { DEREF = 0x06, BREG_FP = 0x70 + DWARF_FP, LIT0 = 0x30, FROM = 6 };
+	u64 n = (u64)(e.end - e.p);
+	if (n == 3 && e.p[0] == BREG_FP && !(e.p[1] & 0x80) && e.p[2] == DEREF)
+		return (struct rule){ .kind = BEHIND_FP, .offset = (i32)(e.p[1] & 0x40 ? e.p[1] - 0x80 : e.p[1]) };
+	if (n == sizeof stub && memcmp(e.p, stub, FROM) == 0 && memcmp(e.p + FROM + 1, stub + FROM + 1, n - FROM - 1) == 0)
+		return (struct rule){ .kind = STUB, .offset = e.p[FROM] - LIT0 };
+	return ending(FT_END_NO_TABLE);
+}
+
+/* rule_of makes a rule of a row. */
+static struct rule rule_of(const struct fde *f, const struct row *r)
+{
+	struct rule out;
+	if (f->cie.signal)
+		return (struct rule){ .kind = SIGNAL };
+	if (r->ret.rule == UNDEFINED)
+		return ending(FT_END_OUTERMOST);
+	/* An expression of the CIE is the one that tracing adds: it looks whether the return address is a thunk's. */
+	if (f->cie.column != DWARF_RET || !(r->ret.rule == OTHER ? !r->ret_set : r->ret.rule == SAVED && r->ret.at == -8))
+		return ending(FT_END_NO_TABLE);
+	if (r->offset != (i32)r->offset || r->fp.at != (short)r->fp.at)
+		return ending(FT_END_NO_TABLE);
+	if (r->reg == DWARF_SP)
+		out = (struct rule){ .kind = FROM_SP, .offset = (i32)r->offset };
+	else if (r->reg == DWARF_FP)
+		out = (struct rule){ .kind = FROM_FP, .offset = (i32)r->offset };
+	else if (r->reg == ~0U)
+		out = by_expression(r->expression);
+	else
+		return ending(FT_END_UNDEFINED | r->reg << 4);
+	out.fp = (u8)r->fp.rule;
+	out.at = (short)r->fp.at;
+	return out;
+}
+
+enum { SLOTS = 4096 };
+static struct slot { u64 key, code; union { struct rule rule; u64 word[2]; } u; } *slots;
+
+static u64 mixed(const struct slot *s) { return s->code ^ s->u.word[0] ^ s->u.word[1] << 1; }
+
+/* code_before is what identifies the code at an address. */
+static u64 code_before(u64 pc)
+{
+	u64 w;
+	memcpy(&w, (const void *)(pc - 8), 8);
+	return w;
+}
+
+/* moved_code returns the id of the function whose first instructions have been moved to where pc is: its thunk goes on
+   there, and no other function's is nearer. 0: pc is not there. */
+static u32 moved_code(u64 pc)
+{
+	enum { JUMP = 0xe9, LONGEST = 256 };
+	u64 best = LONGEST;
+	u32 id = 0;
+	for (struct image *m = images_first(); m; m = m->next) {
+		for (u32 i = 0; m->thunks && i < m->sites; i++) {
+			const u8 *t = (const u8 *)m->thunks + (u64)i * THUNK_SIZE;
+			if (t[THUNK_BYPASS] != JUMP)
+				continue;
+			u64 body = (u64)t + THUNK_BYPASS + 5 + (u64)(i64)*(const i32 *)(t + THUNK_BYPASS + 1);
+			if (pc > body && pc - body < best) {
+				best = pc - body;
+				id = m->base + i + 1;
+			}
+		}
+	}
+	return id;
+}
+
+/* is_thunk says whether an address is in a thunk. */
+static int is_thunk(u64 pc)
+{
+	for (struct image *m = images_first(); m; m = m->next)
+		if (m->thunks && pc - m->thunks < m->size)
+			return 1;
+	return 0;
+}
+
+/* find_rule finds the rule for an address by its entry. */
+static struct rule find_rule(u64 at)
+{
+	struct fde f;
+	struct row r;
+	struct rule rule;
+	u32 i;
+	if (!load(&nloaded))
+		refresh();
+	if (!find_entry(at, &f)) {
+		rule = ending(FT_END_NO_TABLE);
+		rule.nowhere = 1;
+		return rule;
+	}
+	rule = !is_thunk(at) && cfi_row(&f, at, &r) ? rule_of(&f, &r) : ending(FT_END_NO_TABLE);
+	if (!loaded_at(at, &i))
+		rule.moved = moved_code(at);
+	return rule;
+}
+
+/* rule_at finds the rule for a frame. What was not found is not looked for again until something is loaded. */
+static struct rule rule_at(u64 pc, int exact)
+{
+	struct slot *all = load(&slots), s, *kept;
+	u64 at = exact ? pc : pc - 1;
+	if (!all) {
+		all = map_private(SLOTS * sizeof *all);
+		if (!all)
+			return ending(FT_END_NO_TABLE);
+		if (!cas(&slots, (struct slot *)0, all)) {
+			sys(SYS_munmap, all, SLOTS * sizeof *all, 0, 0, 0, 0);
+			all = load(&slots);
+		}
+	}
+	kept = &all[(at ^ at >> 12) % SLOTS];
+	s = *kept;
+	if ((s.key ^ mixed(&s)) == at && s.code == (s.u.rule.nowhere ? load(&nloaded) : code_before(pc)))
+		return s.u.rule;
+	memset(&s, 0, sizeof s);
+	s.u.rule = find_rule(at);
+	s.code = s.u.rule.nowhere ? load(&nloaded) : code_before(pc);
+	s.key = at ^ mixed(&s);
+	*kept = s;
+	return s.u.rule;
+}
+
+/* ---- the walk ---- */
+
+enum { MORE = 0 }; /* no end yet */
+
+/* range_end is where the mapping ends that holds a stack pointer; 0: it is not known. Stacks grow downwards, below what
+   was seen of them. */
+static u64 range_end(struct ranges *known, u64 sp)
+{
+	for (u32 i = 0; i < lengthof(known->range); i++)
+		if (sp >= known->range[i].lo && sp < known->range[i].hi)
+			return known->range[i].hi;
+	struct mappings s;
+	struct mapping m;
+	u64 hi = 0;
+	for (mappings_begin(&s); !hi && mappings_next(&s, &m);) {
+		if (sp < m.lo || sp >= m.hi || m.access[0] != 'r')
+			continue;
+		u32 i = known->next++ % lengthof(known->range);
+		known->range[i].lo = m.lo;
+		hi = known->range[i].hi = m.hi;
+	}
+	mappings_end(&s);
+	return hi;
+}
+
+/* interrupted takes the registers that a signal has interrupted: the kernel's frame is at the stack pointer
+   (struct ucontext). */
+static int interrupted(struct registers *r, u64 hi)
+{
+	enum { UC_RBP = 120, UC_RSP = 160, UC_RIP = 168 };
+	if (r->sp % 8 || hi - r->sp < UC_RIP + 8)
+		return 0;
+	u64 sp = r->sp;
+	*r = (struct registers){ *(u64 *)(sp + UC_RIP), *(u64 *)(sp + UC_RSP), *(u64 *)(sp + UC_RBP), 1 };
+	return 1;
+}
+
+/* up goes on to the caller's frame, by a rule. It returns why it cannot, MORE if it has. */
+static u32 up(struct ranges *known, struct registers *r, struct rule rule)
+{
+	struct function f;
+	u64 cfa, hi;
+	if (rule.kind == ENDS)
+		return rule.end;
+	hi = range_end(known, r->sp);
+	if (!hi)
+		return FT_END_BAD_CFA;
+	switch (rule.kind) {
+	case SIGNAL:
+		return interrupted(r, hi) ? MORE : FT_END_BAD_CFA;
+	case FROM_SP:
+		cfa = r->sp + (u64)(i64)rule.offset;
+		break;
+	case FROM_FP:
+		cfa = r->fp + (u64)(i64)rule.offset;
+		break;
+	case STUB:
+		cfa = r->sp + 8 + ((r->pc & 15) >= (u64)rule.offset ? 8 : 0);
+		break;
+	default: { /* BEHIND_FP */
+		u64 at = r->fp + (u64)(i64)rule.offset;
+		if (at < r->sp || at % 8 || at + 8 > hi)
+			return FT_END_BAD_CFA;
+		cfa = *(u64 *)at;
+	}
+	}
+	if (cfa <= r->sp || cfa > hi || cfa % 8)
+		return FT_END_BAD_CFA;
+	r->pc = *(u64 *)(cfa - 8);
+	if (image_returns_to(r->pc, &f))
+		r->pc = *shadow_ret(cfa - 8);
+	u64 at = rule.fp == SAVED ? cfa + (u64)(i64)rule.at : r->fp;
+	if (rule.fp == SAVED || rule.fp == INDIRECT) {
+		if (at < r->sp || at % 8 || at + 8 > hi)
+			return FT_END_BAD_CFA;
+		r->fp = *(u64 *)at;
+	}
+	r->sp = cfa;
+	r->exact = 0;
+	return r->pc ? MORE : FT_END_OUTERMOST;
+}
+
+/* walk follows a stack from the frame with registers r, innermost first, for at most so many frames, and says why it
+   ends. It returns how many there are. */
+hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end)
+{
+	u32 n = 0;
+	struct function f;
+	if (image_returns_to(r.pc, &f))
+		r.pc = *shadow_ret(r.sp - 8);
+	*end = MORE;
+	while (*end == MORE && r.pc) {
+		if (n == most) {
+			*end = FT_END_DEPTH;
+			break;
+		}
+		struct rule rule = rule_at(r.pc, r.exact);
+		pcs[n++] = rule.moved ? MOVED_CODE | rule.moved : r.pc;
+		*end = up(known, &r, rule);
+	}
+	return n;
+}

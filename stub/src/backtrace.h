@@ -1,0 +1,10 @@
+/* Backtraces in the trace. */
+#ifndef FENTRY_BACKTRACE_H
+#define FENTRY_BACKTRACE_H
+#include "control.h"
+#include "image.h"
+
+hidden u32 take_backtrace(struct control *c, u64 slot, u64 ret, u64 fp);
+hidden void write_backtrace(struct control *c, u64 t, struct function f);
+
+#endif

@@ -1,0 +1,33 @@
+/* Walking a stack by unwind tables. */
+#ifndef FENTRY_WALK_H
+#define FENTRY_WALK_H
+#include "control.h"
+#include "image.h"
+
+/* A frame's registers. */
+struct registers {
+	u64 pc, sp, fp;
+	int exact; /* pc is not a return address: a signal has interrupted the frame */
+};
+
+/* A program or library in memory, as the dynamic loader has put it there. */
+struct loaded {
+	u64 lo, hi, bias;
+	const u8 *header;    /* search table; 0: it has none */
+	u64 check[2];        /* its first words */
+	u32 idlen;           /* of the build-id */
+	const u8 *id;
+	char path[512];      /* "" if it is longer */
+};
+
+/* Mappings that are stacks, as far as they have been met. */
+struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
+
+hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
+hidden int loaded_id(const struct loaded *l, u8 *id);
+hidden const struct loaded *loaded_at(u64 pc, u32 *index);
+
+/* Bit of an address that is the id of a function whose first instructions have been moved to where the frame is. */
+#define MOVED_CODE (1UL << 63)
+
+#endif

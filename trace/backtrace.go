@@ -1,0 +1,255 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/names"
+)
+
+// Backtraces.
+//
+// A stack is one number in the trace, which stands for its innermost frame and all around it. What numbers mean is said in
+// the same chunk, before they are used: so a decoder knows those of its chunk, and forgets them with it. Addresses become
+// names when they are shown, from the file that was mapped there, if it is still the same by its build-id.
+
+// A Backtrace is a stack as it was walked.
+type Backtrace struct {
+	Frames []StackFrame // the callers, innermost first
+	// End says why there are no more: outermost, no-table, bad-cfa, depth or undefined:REGISTER, as package stacks has
+	// it; "lost" if the trace does not say what all of them are.
+	End string
+}
+
+// A StackFrame is one call of a Backtrace.
+type StackFrame struct {
+	PC   uint64      // return address; 0: the frame is in moved instructions of Func
+	Func FuncID      // zero: PC says where the frame is
+	File *MappedFile // that PC is in, nil if it is in none that is known
+}
+
+// A MappedFile is a program or library that was mapped in a process.
+type MappedFile struct {
+	Address, Size, Bias uint64
+	BuildID, Path       string
+}
+
+// maxStackNodes bounds what a decoder knows of a chunk.
+const maxStackNodes = 1 << 16
+
+// stackNodes are the frames that a chunk has said so far.
+type stackNodes struct {
+	node  map[uint32]stackNode
+	files []*MappedFile
+}
+
+type stackNode struct {
+	pc     uint64
+	parent uint32
+}
+
+// frames decodes the payload of a record FRAMES.
+func (d *decoder) frames(left *int, take func() uint64) {
+	head := take()
+	id, parent := uint32(head), uint32(head>>32)
+	if d.stacks.node == nil {
+		d.stacks.node = map[uint32]stackNode{}
+	}
+	for ; *left > 0 && len(d.stacks.node) < maxStackNodes; id++ {
+		d.stacks.node[id] = stackNode{take(), parent}
+		parent = id
+	}
+}
+
+// mapped decodes the payload of a record MAPS.
+func (d *decoder) mapped(left *int, take func() uint64) {
+	m := &MappedFile{Address: take(), Size: take(), Bias: take()}
+	var text []byte
+	for *left > 0 {
+		text = binary.LittleEndian.AppendUint64(text, take())
+	}
+	id, file, _ := bytes.Cut(bytes.TrimRight(text, "\x00"), []byte{' '})
+	m.BuildID, m.Path = string(id), string(file)
+	if len(d.stacks.files) < maxStackNodes {
+		d.stacks.files = append(d.stacks.files, m)
+	}
+}
+
+// backtrace decodes a record BACKTRACE.
+func (d *decoder) backtrace(head uint64) *Backtrace {
+	const movedCode = 1 << 63
+	b := &Backtrace{End: stackEnd(uint8(head >> 32))}
+	for id := uint32(head); id != 0; {
+		n, ok := d.stacks.node[id]
+		if !ok || len(b.Frames) == maxChain {
+			b.End = "lost"
+			break
+		}
+		f := StackFrame{PC: n.pc}
+		if fn := uint32(n.pc); n.pc&movedCode != 0 && (fn-d.span.lo < d.span.n || d.resolve(fn)) {
+			f = StackFrame{Func: FuncID{d.span.image, fn - d.span.base}}
+		} else {
+			for _, m := range d.stacks.files {
+				if n.pc-1-m.Address < m.Size {
+					f.File = m
+				}
+			}
+		}
+		b.Frames = append(b.Frames, f)
+		id = n.parent
+	}
+	return b
+}
+
+// stackEnd is the name of a BACKTRACE's END.
+func stackEnd(end uint8) string {
+	switch end & 0xf {
+	case format.EndOutermost:
+		return "outermost"
+	case format.EndNoTable:
+		return "no-table"
+	case format.EndBadCfa:
+		return "bad-cfa"
+	case format.EndDepth:
+		return "depth"
+	case format.EndUndefined:
+		return fmt.Sprintf("undefined:r%d", end>>4)
+	}
+	return "unknown"
+}
+
+// backtrace emits the event of a word.
+func (c *cursor) backtrace(w *word) {
+	if c.emit == nil || c.err != nil {
+		return
+	}
+	ev := &c.ev
+	ev.Time = c.t.Clock.Time(c.fl.t)
+	ev.Kind, ev.Flags, ev.Count = Stacktrace, 0, 0
+	ev.Func, ev.Caller, ev.Dur, ev.Self = w.fn, FuncID{}, 0, 0
+	ev.Depth, ev.Stack = len(c.fl.cur.frames), c.fl.cur.num
+	ev.Backtrace = c.dec.note(w.arg).stack
+	c.err = c.emit(ev)
+	ev.Backtrace = nil
+}
+
+// A frameNames knows the names of addresses in files that were mapped.
+type frameNames struct {
+	mu    sync.Mutex
+	files map[[2]string]*names.Frames // by path and build-id, nil: there are none
+	known map[frameKey][]string
+}
+
+// frameKey is a place in a file.
+type frameKey struct {
+	path, buildID string
+	at            uint64
+}
+
+// FrameLabels returns what a frame's functions are called, safe to print: those that are inlined, innermost first, and the
+// one that has the code. There is one at least.
+func (t *Trace) FrameLabels(f StackFrame) []string {
+	switch {
+	case f.Func != (FuncID{}):
+		return []string{t.Label(f.Func)}
+	case f.File == nil:
+		return []string{fmt.Sprintf("%#x", f.PC)}
+	}
+	n := &t.frameNames
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := frameKey{f.File.Path, f.File.BuildID, f.PC - f.File.Bias}
+	if l, ok := n.known[key]; ok {
+		return l
+	}
+	if n.known == nil {
+		n.known = map[frameKey][]string{}
+	}
+	l := t.frameLabels(f, key.at)
+	if len(n.known) < maxStackNodes {
+		n.known[key] = l
+	}
+	return l
+}
+
+func (t *Trace) frameLabels(f StackFrame, at uint64) []string {
+	nowhere := []string{safetext.Line(fmt.Sprintf("%s+%#x", path.Base(f.File.Path), at))}
+	file := t.framesOf(f.File)
+	if file == nil {
+		return nowhere
+	}
+	var labels []string
+	for _, name := range file.At(at - 1) {
+		if name != "" && t.name != nil {
+			name = t.name(name)
+		}
+		if name != "" {
+			labels = append(labels, safetext.Line(name))
+		}
+	}
+	if labels == nil {
+		return nowhere
+	}
+	return labels
+}
+
+// framesOf opens a file for its names; nil: it is not there any more, or another one is.
+func (t *Trace) framesOf(m *MappedFile) *names.Frames {
+	n := &t.frameNames
+	key := [2]string{m.Path, m.BuildID}
+	if f, ok := n.files[key]; ok || len(n.files) >= maxMapped {
+		return f
+	}
+	if n.files == nil {
+		n.files = map[[2]string]*names.Frames{}
+	}
+	var f *names.Frames
+	if m.BuildID != "" && strings.HasPrefix(m.Path, "/") {
+		f, _ = names.FindFrames(names.Image{BuildID: m.BuildID, Paths: []string{m.Path}})
+	}
+	n.files[key] = f
+	return f
+}
+
+// maxMapped bounds the files that names are read from.
+const maxMapped = 1 << 12
+
+// closeFrames releases the files that names are read from.
+func (t *Trace) closeFrames() (err error) {
+	for _, f := range t.frameNames.files {
+		if f == nil {
+			continue
+		}
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// Mapped writes that a file is mapped.
+func (k *TaskWriter) Mapped(t uint64, m MappedFile) {
+	text := []byte(m.BuildID + " " + m.Path)
+	text = append(text, make([]byte, -len(text)&7)...)
+	payload := []uint64{m.Address, m.Size, m.Bias}
+	for ; len(text) > 0; text = text[8:] {
+		payload = append(payload, binary.LittleEndian.Uint64(text))
+	}
+	k.record(t, format.RecMaps, payload[:min(len(payload), format.RecordWords)]...)
+}
+
+// Frames writes what numbers from id on mean: frames inside that of number parent, inwards.
+func (k *TaskWriter) Frames(t uint64, id, parent uint32, pcs ...uint64) {
+	k.record(t, format.RecFrames, append([]uint64{uint64(id) | uint64(parent)<<32}, pcs...)...)
+}
+
+// Backtrace writes the stack with the innermost frame id, asked for by a call of function fn.
+func (k *TaskWriter) Backtrace(t uint64, id uint32, end uint8, fn uint32) {
+	k.record(t, format.RecBacktrace, uint64(id)|uint64(end)<<32|format.StackFull<<40, uint64(fn))
+}
