@@ -25,15 +25,11 @@ type diffWriter struct {
 
 // writeDiff prints how the tree differs from that of the trace that --diff names.
 func (c *graphCmd) writeDiff(a *app, cmd *cobra.Command, t *trace.Trace, root *trace.Node) (err error) {
-	old, err := c.openOld(a, cmd, c.diff)
+	old, sel, err := c.openOld(a, cmd, c.diff)
 	if err != nil {
 		return err
 	}
 	defer old.Close()
-	sel, err := c.parse(cmd)
-	if err != nil {
-		return err
-	}
 	before, err := c.tree(cmd, old, &sel)
 	if err != nil {
 		return err

@@ -26,11 +26,15 @@ func diffFlag(cmd *cobra.Command, dir *string) {
 	})
 }
 
-// openOld opens the trace that another one is compared with.
-func (in *inputFlags) openOld(a *app, cmd *cobra.Command, dir string) (*trace.Trace, error) {
-	old := *in
+// openOld opens the trace that another one is compared with, of which the same is asked.
+func (c *filterFlags) openOld(a *app, cmd *cobra.Command, dir string) (t *trace.Trace, sel selection, err error) {
+	if sel, err = c.parse(cmd); err != nil {
+		return nil, sel, err
+	}
+	old := c.inputFlags
 	old.dir = dir
-	return old.open(a, cmd, nil)
+	t, err = old.open(a, cmd, nil)
+	return t, sel, err
 }
 
 // A side is a row of one of two traces.
@@ -74,15 +78,11 @@ func change(f *reportField, before, after side) (int64, bool) {
 func (c *reportCmd) writeDiff(
 	a *app, cmd *cobra.Command, t *trace.Trace, rows []trace.FuncStat, shown *reportView,
 ) (err error) {
-	old, err := c.openOld(a, cmd, c.diff)
+	old, sel, err := c.openOld(a, cmd, c.diff)
 	if err != nil {
 		return err
 	}
 	defer old.Close()
-	sel, err := c.parse(cmd)
-	if err != nil {
-		return err
-	}
 	before, err := c.count(a, cmd, old, &sel, shown)
 	if err != nil {
 		return err
