@@ -33,7 +33,7 @@ func TestBacktraces(t *testing.T) {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
 			dir := t.TempDir()
 			prog, data := filepath.Join(dir, "prog"), filepath.Join(dir, "data")
-			args := append([]string{"-g", "-o", prog, "testdata/backtraces.c", "-lpthread"}, flags...)
+			args := append([]string{"-g", "-o", prog, "testdata/stacks/backtraces.c", "-lpthread"}, flags...)
 			if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, out)
 			}
