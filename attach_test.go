@@ -272,7 +272,7 @@ func TestAttachRefused(t *testing.T) {
 func TestControl(t *testing.T) {
 	r := start(t, buildAttached(t), "one")
 	pid := r.cmd.Process.Pid
-	if err := session.Control(pid, "tracing_on = 0"); !errors.Is(err, session.ErrNotRecorded) {
+	if _, err := session.Control(pid, "tracing_on = 0"); !errors.Is(err, session.ErrNotRecorded) {
 		t.Errorf("of a process that is not recorded: %v", err)
 	}
 	dir := filepath.Join(t.TempDir(), "fentry.data")
@@ -286,8 +286,8 @@ func TestControl(t *testing.T) {
 		ended <- res
 	}()
 	control := func(command string) error {
-		err := session.Control(pid, command)
-		for deadline := time.Now().Add(10 * time.Second); errors.Is(err, session.ErrNotRecorded); err = session.Control(pid, command) {
+		_, err := session.Control(pid, command)
+		for deadline := time.Now().Add(10 * time.Second); errors.Is(err, session.ErrNotRecorded); _, err = session.Control(pid, command) {
 			if time.Now().After(deadline) || len(ended) > 0 {
 				t.Fatal(err)
 			}

@@ -4,6 +4,8 @@ package fentry_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
@@ -44,7 +46,7 @@ int main(int argc, char **argv)
 		pthread_create(&t[i], 0, i < 3 ? work : idle, i < 3 ? (void *)&done[i] : 0);
 	while (done[0] < 10000 || done[1] < 10000 || done[2] < 10000)
 		usleep(1000);
-	puts("ready");
+	printf("%d\n", getpid());
 	fflush(stdout);
 	while (getchar() != EOF)
 		;
@@ -162,7 +164,8 @@ func TestFlight(t *testing.T) {
 				res, err := fentry.Run(context.Background(), cmd, o)
 				ended <- result{res, err}
 			}()
-			if _, err := ready.Read(make([]byte, 6)); err != nil {
+			var pid int
+			if _, err := fmt.Fscanln(ready, &pid); err != nil {
 				t.Fatal(err)
 			}
 			for i, last := range []time.Duration{0, time.Microsecond, 0} {
@@ -175,9 +178,19 @@ func TestFlight(t *testing.T) {
 					t.Errorf("%s: %d calls of step", d.Dir, steps)
 				}
 			}
+			dir, err := session.Control(pid, "dump 1h")
+			if want := o.Dir + ".4"; err != nil || dir != want {
+				t.Errorf("%s, %v, want %s", dir, err, want)
+			} else if steps, _ := checkWhole(t, dir); steps < 1000 {
+				t.Errorf("%s: %d calls of step", dir, steps)
+			}
+			var wrong *session.ControlError
+			if _, err := session.Control(pid, "dump soon"); !errors.As(err, &wrong) || wrong.Column != 6 {
+				t.Errorf("error %v", err)
+			}
 			w.Close()
 			r := <-ended
-			if r.res == nil || len(r.res.Dumps) != 3 || r.res.Unwanted == tt.keep || r.res.WriteError != nil {
+			if r.res == nil || len(r.res.Dumps) != 4 || r.res.Unwanted == tt.keep || r.res.WriteError != nil {
 				t.Fatalf("%+v, %v", r.res, r.err)
 			}
 			old, err := trace.Open(o.Dir)

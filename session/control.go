@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -45,42 +46,45 @@ var ErrNotRecorded = errors.New("no recorder answers for it")
 
 const (
 	controlPatience = 10 * time.Second
-	mostCommand     = 64 << 10 // bytes
+	dumpPatience    = 5 * time.Minute // until a dump is on a disk
+	mostCommand     = 64 << 10        // bytes
 )
 
 // Control sends a command to the recorder of a process: "tracing_on = 0", "set_ftrace_filter += parse_*" (or "-=", or
-// "="), or "detach". An error about the command is a *ControlError.
-func Control(pid int, command string) error {
+// "="), "dump", or "dump 200ms", to a flight recorder, which answers with the directory of the dump, or "detach". An error
+// about the command is a *ControlError.
+func Control(pid int, command string) (answer string, err error) {
 	if strings.ContainsAny(command, "\n\x00") || len(command) >= mostCommand {
-		return &ControlError{1, "not one line"}
+		return "", &ControlError{1, "not one line"}
 	}
 	c, err := net.DialTimeout("unix", controlName(pid), controlPatience)
 	if err != nil {
-		return ErrNotRecorded
+		return "", ErrNotRecorded
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(controlPatience))
+	_ = c.SetDeadline(time.Now().Add(dumpPatience))
 	if err := trusted(c.(*net.UnixConn)); err != nil {
-		return fmt.Errorf("who answers for it is not its recorder: %w", err)
+		return "", fmt.Errorf("who answers for it is not its recorder: %w", err)
 	}
 	if _, err := fmt.Fprintln(c, command); err != nil {
-		return err
+		return "", err
 	}
-	answer, err := bufio.NewReader(io.LimitReader(c, mostCommand)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(c, mostCommand)).ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("its recorder does not answer: %w", err)
+		return "", fmt.Errorf("its recorder does not answer: %w", err)
 	}
-	if answer == "ok\n" {
-		return nil
+	line = strings.TrimSuffix(line, "\n")
+	if answer, ok := strings.CutPrefix(line, "ok"); ok {
+		return strings.TrimPrefix(answer, " "), nil
 	}
 	e := &ControlError{}
-	rest, ok := strings.CutPrefix(answer, "error ")
+	rest, ok := strings.CutPrefix(line, "error ")
 	at, why, sep := strings.Cut(rest, ": ")
 	if _, err := fmt.Sscan(at, &e.Column); err != nil || !ok || !sep {
-		return fmt.Errorf("its recorder answers %q", answer)
+		return "", fmt.Errorf("its recorder answers %q", line)
 	}
-	e.Why = strings.TrimSuffix(why, "\n")
-	return e
+	e.Why = why
+	return "", e
 }
 
 // trusted returns an error if the other end is not this user's or root's.
@@ -149,7 +153,7 @@ func (s *session) closeControl() {
 // answer serves one command.
 func (s *session) answer(c *net.UnixConn) {
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(controlPatience))
+	_ = c.SetReadDeadline(time.Now().Add(controlPatience))
 	if trusted(c) != nil {
 		return
 	}
@@ -157,11 +161,12 @@ func (s *session) answer(c *net.UnixConn) {
 	if err != nil {
 		return
 	}
-	if e := s.command(strings.TrimSuffix(line, "\n")); e != nil {
-		_, _ = fmt.Fprintf(c, "error %d: %s\n", e.Column, strings.ReplaceAll(e.Why, "\n", " "))
-		return
+	answer, e := s.command(strings.TrimSuffix(line, "\n"))
+	if answer = "ok " + answer; e != nil {
+		answer = fmt.Sprintf("error %d: %s", e.Column, e.Why)
 	}
-	_, _ = io.WriteString(c, "ok\n")
+	_ = c.SetWriteDeadline(time.Now().Add(controlPatience))
+	_, _ = fmt.Fprintln(c, strings.ReplaceAll(strings.TrimSuffix(answer, " "), "\n", " "))
 }
 
 // A word of a command, and in which column it begins.
@@ -185,23 +190,60 @@ func words(line string) (ws []word) {
 	return ws
 }
 
+// commands are those that there are.
+const commands = "tracing_on, set_ftrace_filter, dump or detach"
+
 // command does what a command says, or nothing.
-func (s *session) command(line string) *ControlError {
+func (s *session) command(line string) (answer string, err *ControlError) {
 	ws := words(line)
 	if len(ws) == 0 {
-		return &ControlError{1, "no command: tracing_on, set_ftrace_filter or detach"}
+		return "", &ControlError{1, "no command: " + commands}
 	}
-	name, end := ws[0], len(line)+1
-	if name.text == "detach" {
+	switch name := ws[0]; name.text {
+	case "detach":
 		if len(ws) > 1 {
-			return &ControlError{ws[1].at, "detach is followed by nothing"}
+			return "", &ControlError{ws[1].at, "detach is followed by nothing"}
 		}
 		s.control.once.Do(func() { close(s.control.detach) })
-		return nil
+		return "", nil
+	case "dump":
+		return s.dumpCommand(ws)
+	case "tracing_on", "set_ftrace_filter":
+		return "", s.switchCommand(ws, len(line)+1)
+	default:
+		return "", &ControlError{name.at, "no such command: " + commands}
 	}
-	if name.text != "tracing_on" && name.text != "set_ftrace_filter" {
-		return &ControlError{name.at, "no such command: tracing_on, set_ftrace_filter or detach"}
+}
+
+// dumpCommand makes a dump, and answers with its directory.
+func (s *session) dumpCommand(ws []word) (string, *ControlError) {
+	var last time.Duration
+	if len(ws) > 1 {
+		var err error
+		if last, err = time.ParseDuration(ws[1].text); err != nil || last <= 0 {
+			return "", &ControlError{ws[1].at, "not a time such as 200ms"}
+		}
 	}
+	switch {
+	case len(ws) > 2:
+		return "", &ControlError{ws[2].at, "dump is followed by one time at most"}
+	case s.flight == nil:
+		return "", &ControlError{ws[0].at, "its recorder is no flight recorder (record --flight)"}
+	}
+	d, err := s.flight.askDump("fentry dump", last)
+	if err != nil {
+		return "", &ControlError{ws[0].at, err.Error()}
+	}
+	dir, err := filepath.Abs(d.Dir)
+	if err != nil {
+		dir = d.Dir
+	}
+	return dir, nil
+}
+
+// switchCommand switches functions; end is the column behind the command.
+func (s *session) switchCommand(ws []word, end int) *ControlError {
+	name := ws[0]
 	if s.attached == nil {
 		return &ControlError{name.at, "only in a process that was attached to (record -p)"}
 	}

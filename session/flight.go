@@ -57,17 +57,25 @@ type Dump struct {
 type flight struct {
 	mu    sync.Mutex
 	made  []Dump
+	asked chan DumpRequest // by control
 	stop  chan struct{}
 	ended chan struct{}
 }
 
+// newFlight makes what a session needs to be a flight recorder, if it is to be one.
+func newFlight(o *Flight) *flight {
+	if o == nil {
+		return nil
+	}
+	return &flight{asked: make(chan DumpRequest), stop: make(chan struct{}), ended: make(chan struct{})}
+}
+
 // startFlight begins to listen to what asks for dumps.
 func (s *session) startFlight() {
-	if s.o.Flight == nil {
+	f := s.flight
+	if f == nil {
 		return
 	}
-	f := &flight{stop: make(chan struct{}), ended: make(chan struct{})}
-	s.flight = f
 	signals, unwatch := dumpSignal()
 	go func() {
 		defer close(f.ended)
@@ -81,6 +89,8 @@ func (s *session) startFlight() {
 					continue
 				}
 				s.dump(r)
+			case r := <-f.asked:
+				s.dump(r)
 			case <-signals:
 				s.dump(DumpRequest{Cause: "SIGUSR2"})
 			case <-f.stop:
@@ -90,16 +100,39 @@ func (s *session) startFlight() {
 	}()
 }
 
+// stopFlight has nobody wait for a dump any more.
+func (s *session) stopFlight() {
+	if s.flight != nil {
+		close(s.flight.stop)
+	}
+}
+
 // endFlight waits for the dump that is being made. What drains has ended, so no other can begin.
 func (s *session) endFlight() {
 	if s.flight == nil {
 		return
 	}
-	close(s.flight.stop)
 	s.interruptible(func() { <-s.flight.ended })
 	s.flight.mu.Lock()
 	defer s.flight.mu.Unlock()
 	s.res.Dumps = s.flight.made
+}
+
+// askDump asks for a dump and waits for it.
+func (f *flight) askDump(cause string, last time.Duration) (d Dump, err error) {
+	ending := errors.New("the recording is ending")
+	done := make(chan Dump, 1)
+	select {
+	case f.asked <- DumpRequest{Cause: cause, Last: last, Done: done}:
+	case <-f.stop:
+		return d, ending
+	}
+	select {
+	case d = <-done:
+		return d, d.Err
+	case <-f.stop:
+		return d, ending
+	}
 }
 
 // dump makes one.

@@ -171,6 +171,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 
 	s.beginInfo()
 	s.openDoor()
+	s.flight = newFlight(s.o.Flight)
 	began := time.Now()
 	st, err := s.begin(l, signals)
 	if err == nil {
@@ -251,6 +252,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	s.end.winding.Store(true)
 	s.follow.end()
 	s.closeDoor()
+	s.stopFlight()
 	s.closeControl() // nobody switches what is being taken out
 	s.interruptible(s.detach)
 	s.interruptible(s.follow.wait)

@@ -11,7 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/session"
 )
 
-func newControlCmd(*app) *cobra.Command {
+func newControlCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "control PID COMMAND",
 		Short: "change what is recorded of a process while it runs",
@@ -23,6 +23,7 @@ for them:
   set_ftrace_filter += PAT...   these, too
   set_ftrace_filter -= PAT...   these no more
   tracing_on = 0                record nothing; 1: what the filter chooses
+  dump [TIME]                   write what a flight recorder has, or the last TIME of it
   detach                        end the recording; the program goes on
 
 Patterns are those of record -F, with blanks or commas in between. Functions that
@@ -39,12 +40,12 @@ recorder's user and root may use this.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runControl(cmd, args[0], strings.Join(args[1:], " "))
+			return runControl(a, cmd, args[0], strings.Join(args[1:], " "))
 		},
 	}
 }
 
-func newDetachCmd(*app) *cobra.Command {
+func newDetachCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "detach PID",
 		Short: "end the recording of a process",
@@ -58,17 +59,45 @@ back to what it was, and goes on.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return runControl(cmd, args[0], "detach") },
+		RunE: func(cmd *cobra.Command, args []string) error { return runControl(a, cmd, args[0], "detach") },
 	}
 }
 
+func newDumpCmd(a *app) *cobra.Command {
+	var last durationFlag
+	cmd := &cobra.Command{
+		Use:   "dump [--last TIME] PID",
+		Short: "write what a flight recorder has, while the program goes on",
+		Long: `dump has the recorder of a process write the newest events, which it keeps in memory
+(record --flight), to a trace directory, and prints its name. The program goes on, and so
+does the recording. info says of how much of the time before nothing is missing.`,
+		Example: `  fentry record --flight 64M ./server &
+  fentry dump --last 200ms 1234         # then: fentry replay fentry.data.1`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef(cmd, "one process")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			command := "dump"
+			if last > 0 {
+				command += " " + last.String()
+			}
+			return runControl(a, cmd, args[0], command)
+		},
+	}
+	cmd.Flags().Var(&last, "last", "write the last `TIME`, such as 200ms; default: all that there is")
+	return cmd
+}
+
 // runControl sends a command, and shows where in it an error is.
-func runControl(cmd *cobra.Command, process, command string) error {
+func runControl(a *app, cmd *cobra.Command, process, command string) error {
 	pid, err := strconv.Atoi(process)
 	if err != nil || pid <= 0 {
 		return usagef(cmd, "%s is no process id", process)
 	}
-	err = session.Control(pid, command)
+	answer, err := session.Control(pid, command)
 	var wrong *session.ControlError
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("%s\n        %s^ %s", command, strings.Repeat(" ", max(wrong.Column-1, 0)), wrong.Why)
@@ -76,5 +105,13 @@ func runControl(cmd *cobra.Command, process, command string) error {
 	if err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	return nil
+	if answer == "" {
+		return nil
+	}
+	out, err := a.open()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, printable(answer))
+	return out.close(err)
 }

@@ -40,7 +40,7 @@ func endingNames() []string {
 func (c *flightFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.size, "flight", "", "keep the newest `SIZE` of events in memory and write them when the program has "+
-		"ended, or, while it runs, to DIR.1, DIR.2 ... when fentry gets SIGUSR2")
+		"ended, or, while it runs, to DIR.1, DIR.2 ... for fentry dump and SIGUSR2")
 	f.StringArrayVar(&c.on, "dump-on", nil, "with --flight: write what there is at the end only for a `CAUSE`: "+
 		strings.Join(endingNames(), ", ")+" (repeatable)")
 	cmd.RegisterFlagCompletionFunc("dump-on", cobra.FixedCompletions(endingNames(), cobra.ShellCompDirectiveNoFileComp))

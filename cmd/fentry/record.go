@@ -89,7 +89,7 @@ the tracer in it.
 With --flight, fentry is a flight recorder: tracing costs the same, and the
 newest events stay in memory. They are written when the program has ended, or
 only if it ended as --dump-on says; and to DIR.1, DIR.2 and so on each time
-fentry gets the signal SIGUSR2, while the program goes on.
+"fentry dump" asks for it, or the signal SIGUSR2, while the program goes on.
 
 With -p, processes are recorded that run already, and the children that they fork.
 They are stopped for a few milliseconds, at the beginning and at the end, when
@@ -130,7 +130,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --clock none ./prog           nesting and order, no times
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
-  fentry record --flight 64M --dump-on signal --dump-on exit!=0 ./server   ... if it ends badly; pkill -USR2 fentry: now
+  fentry record --flight 64M --dump-on signal --dump-on exit!=0 ./server   ... if it ends badly; fentry dump PID: now
   fentry record -p 1234 --for 5s              a process that runs, for five seconds
   fentry record -p redis-server -F 'aof*'     by name; until ^C
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
