@@ -66,7 +66,10 @@ func Encode(ops []Op) (b []byte, most int) {
 			const pair = 1 + 2 + 2 // a record DATA of an address and a length
 			most += pair + 1 + 2 + (int(op.N)+7)/8
 		}
-		b = binary.LittleEndian.AppendUint16(append(b, byte(op.Code), op.From), op.N)
+		var o [format.CaptureOpSize]byte
+		o[format.CaptureOpOCode], o[format.CaptureOpOFrom] = byte(op.Code), op.From
+		binary.LittleEndian.PutUint16(o[format.CaptureOpOMost:], op.N)
+		b = append(b, o[:]...)
 	}
 	binary.LittleEndian.PutUint16(b[format.CaptureOOps:], uint16(len(ops)))
 	binary.LittleEndian.PutUint16(b[format.CaptureOWords:], uint16(words))

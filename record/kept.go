@@ -30,7 +30,8 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 // leastKept is fewer bytes than any site takes.
 const leastKept = 15
 
-// AppendSites appends sites of an image in the form that [ReadSites] reads.
+// AppendSites appends sites of an image in the form that [ReadSites] reads. Sites of Go programs are not kept: their Moves
+// are found more quickly than they are read.
 func AppendSites(b []byte, sites []Site) []byte {
 	start := len(b)
 	b = binary.AppendUvarint(b, uint64(len(sites)))

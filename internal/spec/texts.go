@@ -73,6 +73,8 @@ var Info = []Member{
 	{"images[].build_id", "string", "as build-id in an image chunk"},
 	{"images[].machine", "string", "as uname -m"},
 	{"images[].sites", "number", "number of ids"},
+	{"images[].stacks", "string", "goroutines: calls of its functions are goroutines', each of which has a stack; absent: " +
+		"they are threads' and coroutines'"},
 	{"images[].bias", "number", "load address minus link address"},
 	{"images[].exe", "string", "as exe in an image chunk"},
 	{"images[].file", "string", "as file in an image chunk"},

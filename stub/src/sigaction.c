@@ -3,7 +3,7 @@
    Its arguments are the signal, what is to be, and where what has been goes; both structures begin
    with the handler. The first one is changed in place while the kernel reads it, and changed back: it
    is the C library's own copy. Memory that the program may not write is left alone. */
-#include "signal.h"
+#include "handler.h"
 #include "sys.h"
 
 enum { SIG_IGN_ = 1, FLAGS = 8 /* where they are */, SA_SIGINFO_ = 4 };

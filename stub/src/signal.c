@@ -13,7 +13,7 @@
    program; the signals of handlers beyond that are not recorded. */
 #include "chunk.h"
 #include "image.h"
-#include "signal.h"
+#include "handler.h"
 #include "start.h"
 #include "sys.h"
 

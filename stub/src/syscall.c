@@ -22,7 +22,7 @@
 #include "image.h"
 #include "machine.h"
 #include "memory.h"
-#include "signal.h"
+#include "handler.h"
 #include "start.h"
 #include "sys.h"
 #include "syscall.h"

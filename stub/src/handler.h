@@ -1,6 +1,6 @@
 /* Signals that come to traced handlers. */
-#ifndef FENTRY_SIGNAL_H
-#define FENTRY_SIGNAL_H
+#ifndef FENTRY_HANDLER_H
+#define FENTRY_HANDLER_H
 #include "image.h"
 
 /* What the kernel says of a signal, asm-generic/siginfo.h. Where there is no address, the word says who has sent it. */
