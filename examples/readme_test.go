@@ -78,7 +78,7 @@ func TestREADME(t *testing.T) {
 	compared := 0
 	for _, s := range readme(t) {
 		// Standard error too: the summary of a run is shown.
-		out := run(t, dir, "sh", "-c", "{ "+limits.ReplaceAllString(s.command, "")+"; } 2>&1")
+		out := run(t, dir, "timeout", "-k", "1", "60", "sh", "-c", "{ "+limits.ReplaceAllString(s.command, "")+"; } 2>&1")
 		if len(s.lines) == 0 {
 			continue
 		}
