@@ -6,16 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/arguments"
@@ -338,159 +333,6 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	return opts
-}
-
-// libraries says what became of the libraries that were to be traced.
-func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
-	if len(c.library) == 0 {
-		return
-	}
-	kept := false
-	for _, l := range res.Libraries {
-		kept = kept || l.Kept
-		if l.Untraced == "" && a.verbose > 0 {
-			a.notef("fentry: %s: %s traced", l.Path, plural(uint64(l.Traced), "function", "functions"))
-		}
-	}
-	for _, p := range res.UnmatchedLibraries {
-		a.notef("fentry: warning: -L %s: no such library was loaded", p)
-	}
-	if !kept { // what patterns match is known only of libraries that were looked at
-		unmatched(a, o)
-	}
-}
-
-// executed says what became of the programs that traced ones have executed.
-func (c *recordCmd) executed(a *app, res *fentry.Result, o patch.Options) {
-	if len(c.library) == 0 && o.Select.ChoosesImages() {
-		unmatched(a, o)
-	}
-	if a.verbose == 0 {
-		return
-	}
-	for _, x := range res.Executed {
-		times := ""
-		if x.Times > 1 {
-			times = fmt.Sprintf(", executed %d times", x.Times)
-		}
-		switch {
-		case x.Untraced != "":
-			a.notef("fentry: %s: not traced%s: %s", x.Path, times, x.Untraced)
-		case x.Traced > 0:
-			a.notef("fentry: %s: %s traced%s", x.Path, plural(uint64(x.Traced), "function", "functions"), times)
-		}
-	}
-}
-
-// summary is one line in the manner of perf; lost events are always told.
-func (c *recordCmd) summary(a *app, r *session.Result) {
-	if a.quiet && r.WriteError != nil { // else it has been told
-		a.sayf("fentry: %v", r.WriteError)
-	}
-	if r.BadChunks > 0 {
-		a.sayf("fentry: %s left out", plural(r.BadChunks, "invalid chunk", "invalid chunks"))
-	}
-	if a.quiet && r.Lost == 0 && !r.Uncounted {
-		return
-	}
-	what := plural(r.Events, "event", "events")
-	switch c.tracer {
-	case patch.Profile.String():
-		what = "profile"
-	case patch.Count.String():
-		what = "counts"
-	}
-	if r.Processes > 1 {
-		what += ", " + plural(uint64(r.Processes), "process", "processes")
-	}
-	over := ""
-	if r.Uncounted {
-		over = " and more that nobody counted (fentry info)"
-	}
-	if r.Overwrote > 0 {
-		over += ", " + grouped(r.Overwrote) + " overwritten"
-	}
-	if r.SwitchedOff > 0 {
-		over += ", " + plural(uint64(r.SwitchedOff), "function", "functions") + " switched off (fentry report says which)"
-	}
-	if r.Overhead >= time.Millisecond {
-		over += fmt.Sprintf(", about %v of tracing", r.Overhead.Round(time.Millisecond))
-	}
-	where := size(uint64(r.Bytes)) + " -> " + r.Dir
-	if r.Dir == "" {
-		where = "the trace is gone"
-	}
-	a.sayf("[ fentry: %s, %s, %s lost%s, %s ]", what,
-		plural(uint64(r.Tasks), "thread", "threads"), grouped(r.Lost), over, where)
-}
-
-// reportNothing says, always, that there is no new trace: the next command would
-// show an older one.
-func reportNothing(a *app, dir string) {
-	what := "nothing was traced; no trace was made"
-	if _, err := os.Stat(dir); err == nil {
-		what = fmt.Sprintf("nothing was traced; %s is still the trace of an earlier run", dir)
-	}
-	a.sayf("fentry: %s", what)
-}
-
-// recordError gives an error the exit status that says whether it was the
-// program or fentry that failed.
-func recordError(err error) error {
-	code := exitRecord
-	switch {
-	case errors.Is(err, fentry.ErrEmulator):
-		code = exitNotFound
-		err = fmt.Errorf("%w; or name another emulator with --emulator", err)
-	case errors.Is(err, session.ErrNotFound):
-		code = exitNotFound
-	case errors.Is(err, session.ErrNotExecutable):
-		code = exitNotExecutable
-	case errors.Is(err, session.ErrRecording):
-		err = fmt.Errorf("%w; use -o", err)
-	default:
-		err = withTracer(err)
-	}
-	return &exitError{code, err}
-}
-
-// withTracer names the tracer that a program needs to an error that says so.
-func withTracer(err error) error {
-	switch {
-	case errors.Is(err, patch.ErrSanitizer):
-		return fmt.Errorf("%w; use -T function", err)
-	case errors.Is(err, patch.ErrFunctionOnly):
-		return fmt.Errorf("%w, or use -T function", err)
-	}
-	return err
-}
-
-// endLike ends fentry the way the program ended.
-func endLike(ws syscall.WaitStatus) error {
-	if !ws.Signaled() {
-		if ws.ExitStatus() == 0 {
-			return nil
-		}
-		return &exitError{Code: ws.ExitStatus()}
-	}
-	dieOf(ws.Signal())
-	return &exitError{Code: 128 + int(ws.Signal())}
-}
-
-// dieOf kills this process by a signal, without a second core file. It returns
-// only if that is impossible.
-func dieOf(sig syscall.Signal) {
-	runtime.LockOSThread()
-	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-	// The runtime's own handler must go, which package signal does not do for
-	// signals such as SIGSEGV.
-	signal.Reset(sig)
-	var action [4]uint64 // struct sigaction: SIG_DFL, no flags, empty mask
-	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
-	set := uint64(1) << (uint(sig) - 1)
-	const sigUnblock = 1
-	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigUnblock, uintptr(unsafe.Pointer(&set)), 0, 8, 0, 0)
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
 }
 
 // isProgram tells whether a file looks like one to run.
