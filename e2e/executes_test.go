@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,6 +133,8 @@ func TestExecutesAlone(t *testing.T) {
 			}
 			if sig == syscall.SIGKILL {
 				_, _ = cmd.Process.Wait()
+			} else {
+				allStopped(t, cmd.Process.Pid)
 			}
 			if _, err := io.WriteString(in, "\n"); err != nil {
 				t.Fatal(err)
@@ -147,6 +150,24 @@ func TestExecutesAlone(t *testing.T) {
 				t.Errorf("%q, %v", rest, err)
 			}
 		})
+	}
+}
+
+// allStopped waits until all threads of a process have stopped: one that has not can begin to trace another process.
+func allStopped(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(hangs); ; time.Sleep(time.Millisecond) {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(stats) == 0 || time.Now().After(deadline) {
+			t.Fatalf("the recorder does not stop: %v", err)
+		}
+		if !slices.ContainsFunc(stats, func(file string) bool {
+			b, err := os.ReadFile(file)
+			_, state, _ := strings.Cut(string(b), ") ")
+			return err == nil && !strings.HasPrefix(state, "T")
+		}) {
+			return
+		}
 	}
 }
 
