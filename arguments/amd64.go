@@ -9,7 +9,7 @@ import "slices"
 type amd64Call struct {
 	general int // registers taken, of 6
 	float   int // of 8
-	stack   int // words
+	stackWords
 }
 
 type amd64Class uint8
@@ -156,17 +156,6 @@ func (s *amd64Call) argument(t *Type) location {
 		return s.onStack(t)
 	}
 	s.general, s.float = general, float
-	return l
-}
-
-// onStack takes words of the stack.
-func (s *amd64Call) onStack(t *Type) location {
-	if t.align() >= 16 && s.stack%2 != 0 {
-		s.stack++
-	}
-	n := (t.Size + 7) / 8
-	l := words(onStack, s.stack, n, t.Size)
-	s.stack += n
 	return l
 }
 

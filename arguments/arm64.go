@@ -8,7 +8,7 @@ package arguments
 type arm64Call struct {
 	general int // registers taken, of 8
 	float   int // of 8
-	stack   int // words
+	stackWords
 }
 
 // homogeneous returns the type of the floating-point members that are all that an aggregate has, and how many.
@@ -92,16 +92,6 @@ func floatPieces(first, size, n int) (l location) {
 	for i := range n {
 		l.pieces = append(l.pieces, piece{inFloat, first + i, size})
 	}
-	return l
-}
-
-func (s *arm64Call) onStack(t *Type) location {
-	if t.align() >= 16 && s.stack%2 != 0 {
-		s.stack++
-	}
-	n := (t.Size + 7) / 8
-	l := words(onStack, s.stack, n, t.Size)
-	s.stack += n
 	return l
 }
 

@@ -81,6 +81,20 @@ func words(at place, first, n, size int) location {
 	return l
 }
 
+// stackWords is how many words of the stack a call's arguments have taken. Both calling conventions take them alike.
+type stackWords int
+
+// onStack takes words of the stack.
+func (s *stackWords) onStack(t *Type) location {
+	if t.align() >= 16 && *s%2 != 0 {
+		*s++
+	}
+	n := (t.Size + 7) / 8
+	l := words(onStack, int(*s), n, t.Size)
+	*s += stackWords(n)
+	return l
+}
+
 // leaves calls fn with every member of a type that is not made of others, and its offset. It returns false if something
 // is unknown, or there are too many.
 func leaves(t *Type, at int, fn func(t *Type, at int)) bool {

@@ -3,6 +3,8 @@
 package session
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -76,17 +78,29 @@ func (s *session) admit(c *net.UnixConn) {
 // peer returns the process at the other end of a connection. ok is false if it is another user's, or in no PID
 // namespace that is seen from here.
 func peer(c *net.UnixConn) (pid int, ok bool) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, false
-	}
-	var cred *unix.Ucred
-	var errCred error
-	err = raw.Control(func(fd uintptr) {
-		cred, errCred = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err != nil || errCred != nil || cred.Pid <= 0 || cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
+	cred, err := trusted(c)
+	if err != nil || cred.Pid <= 0 {
 		return 0, false
 	}
 	return int(cred.Pid), true
+}
+
+// trusted returns what the kernel says of the process at the other end of a connection, or an error if that is not this
+// user's or root's.
+func trusted(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cerr error
+	err = raw.Control(func(fd uintptr) {
+		cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, cerr); err != nil {
+		return nil, err
+	}
+	if uid := int(cred.Uid); uid != 0 && uid != os.Geteuid() {
+		return nil, fmt.Errorf("process %d is user %d's", cred.Pid, uid)
+	}
+	return cred, nil
 }

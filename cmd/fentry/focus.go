@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -54,8 +52,7 @@ func (c *graphCmd) writeFocus(out *output, fs []trace.Focused, total int64, src 
 }
 
 func writeFocusJSON(out *output, fs []trace.Focused, src *sources) error {
-	enc := json.NewEncoder(safetext.JSONWriter(out))
-	enc.SetEscapeHTML(false)
+	enc := jsonLines(out)
 	for i := range fs {
 		f := &fs[i]
 		lines := []focusLine{{

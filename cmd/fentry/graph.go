@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -171,8 +170,7 @@ func (c *graphCmd) write(a *app, cmd *cobra.Command, t *trace.Trace, root *trace
 			w.least = 0
 		}
 		if c.json {
-			w.enc = json.NewEncoder(safetext.JSONWriter(out))
-			w.enc.SetEscapeHTML(false)
+			w.enc = jsonLines(out)
 		} else {
 			fmt.Fprintln(out, out.paint.with(sgrBold, graphHeading(c.wait)))
 		}

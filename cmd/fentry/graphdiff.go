@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -41,8 +40,7 @@ func (c *graphCmd) writeDiff(a *app, cmd *cobra.Command, t *trace.Trace, root *t
 	defer func() { err = out.close(err) }()
 	w := diffWriter{out: out, depth: c.depth, least: int64(c.min / 100 * float64(max(before.Total, root.Total)))}
 	if c.json {
-		w.enc = json.NewEncoder(safetext.JSONWriter(out))
-		w.enc.SetEscapeHTML(false)
+		w.enc = jsonLines(out)
 	} else {
 		fmt.Fprintln(out, out.paint.with(sgrBold, fmt.Sprintf("%12s %12s %13s %8s %10s %10s  %s",
 			"OLD TOTAL", "NEW TOTAL", "CHANGE", "%", "OLD CALLS", "NEW CALLS", "FUNCTION")))

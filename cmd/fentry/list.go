@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -311,8 +309,7 @@ type listedFunction struct {
 }
 
 func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(uint64) string) error {
-	enc := json.NewEncoder(safetext.JSONWriter(w))
-	enc.SetEscapeHTML(false)
+	enc := jsonLines(w)
 	for i := range sites {
 		s := &sites[i]
 		if !s.Traceable() && !c.long {

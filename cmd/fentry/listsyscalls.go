@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/fentry-dev/fentry/internal/machine"
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/internal/syscalls"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
@@ -39,8 +37,7 @@ func (c *listCmd) listSyscalls(a *app, out *output, path string) error {
 	if c.long {
 		t.column("REASON", false)
 	}
-	enc := json.NewEncoder(safetext.JSONWriter(out.Writer))
-	enc.SetEscapeHTML(false)
+	enc := jsonLines(out.Writer)
 	traceable, names := uint64(0), syscalls.MachineOf(machine.Name(im.Header.Machine))
 	for i := range calls {
 		s := &calls[i]

@@ -2,14 +2,12 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -222,8 +220,7 @@ type diffLine struct {
 func (c *reportCmd) writeDiffJSON(
 	out *output, changes []trace.FuncChange, sides func(*trace.FuncChange) (side, side),
 ) error {
-	enc := json.NewEncoder(safetext.JSONWriter(out))
-	enc.SetEscapeHTML(false)
+	enc := jsonLines(out)
 	line := func(s side) *reportLine {
 		if !s.called() {
 			return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/bits"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -48,8 +46,7 @@ func (c *reportCmd) writeHistograms(
 		return err
 	}
 	defer func() { err = out.close(err) }()
-	enc := json.NewEncoder(safetext.JSONWriter(out))
-	enc.SetEscapeHTML(false)
+	enc := jsonLines(out)
 	for i := range rows {
 		if i > 0 && !c.json {
 			fmt.Fprintln(out)

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -106,8 +104,7 @@ type reportLine struct {
 }
 
 func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat, src *sources) error {
-	enc := json.NewEncoder(safetext.JSONWriter(out))
-	enc.SetEscapeHTML(false)
+	enc := jsonLines(out)
 	for i := range rows {
 		if err := enc.Encode(c.line(t, &rows[i], src)); err != nil {
 			return err

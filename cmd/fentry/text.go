@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,13 @@ func (d *durationFlag) Set(s string) error {
 		*d = durationFlag(v)
 	}
 	return err
+}
+
+// jsonLines writes JSON objects, one a line, whose text controls no terminal.
+func jsonLines(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(safetext.JSONWriter(w))
+	enc.SetEscapeHTML(false)
+	return enc
 }
 
 // printable replaces control characters.
