@@ -6,6 +6,8 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,11 +17,14 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// recordWaits runs testdata/waits.c and returns the rows of its report.
-func recordWaits(t *testing.T, program string, o fentry.Options) (map[string]trace.FuncStat, trace.Waiting) {
+// recordWaits runs testdata/waits.c and returns the rows of its report, and how long its calls of take lasted at least.
+func recordWaits(t *testing.T, program string, o fentry.Options) (map[string]trace.FuncStat, trace.Waiting, time.Duration) {
 	t.Helper()
 	o.Dir, o.Logf = filepath.Join(t.TempDir(), "fentry.data"), t.Logf
-	res, err := fentry.Run(context.Background(), exec.Command(program), o)
+	var said strings.Builder
+	cmd := exec.Command(program)
+	cmd.Stdout = &said
+	res, err := fentry.Run(context.Background(), cmd, o)
 	if err != nil || !res.Status.Exited() || res.Status.ExitStatus() != 0 || res.Lost != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -39,7 +44,11 @@ func recordWaits(t *testing.T, program string, o fentry.Options) (map[string]tra
 	for _, s := range rows {
 		stats[s.Name] = s
 	}
-	return stats, tr.Waiting()
+	taken, err := strconv.ParseInt(strings.TrimSpace(said.String()), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats, tr.Waiting(), time.Duration(taken)
 }
 
 // What a function works and what it waits for is told apart: sleeping, spinning, waiting for a lock, in threads and
@@ -52,33 +61,37 @@ func TestWaits(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, o := range []fentry.Options{{NoSwitches: true}, {Plan: patch.Options{NoClock: true}}} {
-		stats, w := recordWaits(t, program, o)
+		stats, w, _ := recordWaits(t, program, o)
 		if s := stats["spin"]; w.Source != "" || w.Reason == "" || s.CPU != -1 || s.Wait != -1 || s.Unknown != -1 {
 			t.Errorf("%+v: %+v, %+v", o, w, s)
 		}
 	}
-	stats, w := recordWaits(t, program, fentry.Options{})
+	stats, w, taken := recordWaits(t, program, fentry.Options{})
 	if w.Source == "" {
 		if s := stats["spin"]; w.Reason == "" || s.CPU != -1 {
 			t.Errorf("%+v, %+v", w, s)
 		}
 		t.Skipf("needs a kernel that tells of task switches: %s", w.Reason)
 	}
-	for name, want := range map[string]struct{ calls, cpu, slack, wait time.Duration }{
-		"doze":  {2 + 3, 0, 20, 5 * 20},               // one after another
-		"spin":  {2, 2 * 50, 20, 0},                   // 50 ms of processor time in both processes
-		"take":  {3, 0, 20, 20 + 2*20},                // the second thread waits for the first, the third for both
-		"main":  {1, 2 * 50, 40, 20 + 3*20 + 70 + 20}, // in the child, too
-		"child": {1, 50, 20, 20},                      // another process
-		"lazy":  {3, 0, 40, 20 + 40 + 3*20},           // take and doze
+	const ms = time.Millisecond
+	for name, want := range map[string]struct {
+		calls            uint64
+		cpu, slack, wait time.Duration
+	}{
+		"doze":  {2 + 3, 0, 20 * ms, 5 * 20 * ms},                 // one after another
+		"spin":  {2, 2 * 50 * ms, 20 * ms, 0},                     // 50 ms of processor time in both processes
+		"take":  {3, 0, 20 * ms, taken},                           // the second thread waits for the first, the third for both
+		"main":  {1, 2 * 50 * ms, 40 * ms, (20 + 3*20 + 20) * ms}, // in the child, too
+		"child": {1, 50 * ms, 20 * ms, 20 * ms},                   // another process
+		"lazy":  {3, 0, 40 * ms, taken + 3*20*ms},                 // take and doze
 	} {
 		s := stats[name]
-		t.Logf("%-6s %v = %v + %v", name, time.Duration(s.Total), time.Duration(s.CPU), time.Duration(s.Wait))
-		cpu, wait := want.cpu*time.Millisecond, want.wait*time.Millisecond
-		if s.Calls != uint64(want.calls) || s.CPU+s.Wait != s.Total || s.Unknown != 0 || time.Duration(s.CPU) < cpu-time.Millisecond ||
-			time.Duration(s.CPU) > cpu+want.slack*time.Millisecond || time.Duration(s.Wait) < wait-time.Millisecond {
-			t.Errorf("%s: %d calls, %v on a processor and %v off it, %v unknown, of %v; want %v and at least %v", name,
-				s.Calls, time.Duration(s.CPU), time.Duration(s.Wait), time.Duration(s.Unknown), time.Duration(s.Total), cpu, wait)
+		total, cpu, wait := time.Duration(s.Total), time.Duration(s.CPU), time.Duration(s.Wait)
+		t.Logf("%-6s %v = %v + %v", name, total, cpu, wait)
+		if s.Calls != want.calls || cpu+wait != total || s.Unknown != 0 || cpu < want.cpu-ms ||
+			cpu > want.cpu+want.slack || wait < want.wait-want.slack || total < want.cpu+want.wait-ms {
+			t.Errorf("%s: %d calls, %v on a processor and %v off it, %v unknown, of %v; want %v and %v", name,
+				s.Calls, cpu, wait, time.Duration(s.Unknown), total, want.cpu, want.wait)
 		}
 	}
 }
