@@ -193,6 +193,56 @@ func TestPool(t *testing.T) {
 	forEach(t, testPool)
 }
 
+// testSnapshots: chunks that a flight recorder claims for a snapshot and gives back are the thread's to use again: it
+// has as many afterwards, all of them its newest.
+func testSnapshots(t *testing.T, build func(t *testing.T, p *pool) *fixture) {
+	const n, overwrite, full, writing = 32, 2, 2, 3
+	p := newPool(t, n, overwrite)
+	f := build(t, p)
+	end := filepath.Join(t.TempDir(), "end")
+	filled := func() uint32 { return p.word(format.HFilled).Load() }
+	var claimed []int
+	rounds, next := 6, uint32(2*n)
+	p.runWith(t, f, func() {
+		p.word(format.HHeartbeat).Add(1)
+		time.Sleep(time.Millisecond)
+		switch {
+		case filled() < next:
+		case claimed == nil && rounds == 0:
+			os.WriteFile(end, nil, 0o666)
+		case claimed == nil:
+			for i := range n * 3 / 4 {
+				if p.word(format.StatesOff+4*i).CompareAndSwap(full, writing) {
+					claimed = append(claimed, i)
+				}
+			}
+			next = filled() + n // the thread comes past those that it cannot have
+		default:
+			for _, i := range claimed {
+				p.word(format.StatesOff + 4*i).Store(full)
+			}
+			claimed, next = nil, filled()+3*n
+			rounds--
+		}
+	}, "until", end)
+	p.drain(2)
+	p.drain(1)
+	var numbers []uint32
+	for _, c := range p.chunks {
+		if binary.LittleEndian.Uint16(c[format.CKind:]) == format.KindEvents {
+			numbers = append(numbers, binary.LittleEndian.Uint32(c[format.CNumber:]))
+		}
+	}
+	slices.Sort(numbers)
+	others := len(p.chunks) - len(numbers)
+	if len(numbers)+others != n || others > 4 {
+		t.Fatalf("%d chunks of events and %d others, of %d", len(numbers), others, n)
+	}
+	if first, last := numbers[0], numbers[len(numbers)-1]; last-first != uint32(len(numbers)-1) {
+		t.Errorf("there is a gap in %d", numbers)
+	}
+}
+
 // TestSwitchedOff: a process no longer records a function that the recorder has switched off, in any chunk that begins
 // afterwards; calls that are open end, other functions have all their calls, and a list that lies elsewhere is no list.
 func TestSwitchedOff(t *testing.T) {
@@ -338,6 +388,8 @@ func testPool(t *testing.T, m *machine) {
 			t.Errorf("chunks by kind: %v", kinds)
 		}
 	})
+
+	t.Run("snapshots", func(t *testing.T) { testSnapshots(t, buildForPool) })
 
 	t.Run("recorder stops", func(t *testing.T) {
 		// Once nobody has answered for some seconds, the program goes on, and what it does

@@ -32,6 +32,9 @@ struct chunk {
 	u32 size;  /* bytes */
 };
 
+/* A chunk that the thread has handed over: its index in the pool, and its number then. */
+struct mine { u32 index, number; };
+
 /* The control block of a thread, a page of its own that is zero in a forked child. */
 struct control {
 	u64 owner, next, end, top, lo;
@@ -66,7 +69,8 @@ struct control {
 	u64 lost;            /* events lost so far */
 	u64 lost_before_chunk; /* events lost since the last chunk, counted in the file's header */
 	u64 tablesize;
-	u32 mine[64], mine_from, mine_to; /* overwrite: chunks handed over, oldest first */
+	struct mine mine[64]; /* overwrite: chunks handed over, oldest first, as places from mine_from to mine_to */
+	u32 mine_from, mine_to;
 	u64 comm[2];
 	struct stack *stacks; /* those the thread was seen on; at first few */
 	u32 nstacks;          /* room for */

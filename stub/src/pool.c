@@ -169,20 +169,48 @@ static void count_overwritten(const u8 *h, u32 size)
 	add(HEADER(u64, FT_H_OVERWRITTEN), n);
 }
 
-/* own_oldest takes the oldest chunk that this thread filled back, for the newest
-   events to go to. The recorder, or for its sake nobody, may have it by now. */
+/* mine_at is a chunk that this thread filled, by its place in the list of those. */
+static struct mine *mine_at(struct control *c, u32 i) { return &c->mine[i % lengthof(c->mine)]; }
+
+/* forget_mine takes the entry at place i out of the list. */
+static void forget_mine(struct control *c, u32 i)
+{
+	for (; i != c->mine_from; i--)
+		*mine_at(c, i) = *mine_at(c, i - 1);
+	c->mine_from++;
+}
+
+/* still_mine says whether a chunk that is this thread's to take is the one that it filled. */
+static int still_mine(const struct control *c, const u8 *h, u32 number)
+{
+	return *(const u64 *)(h + FT_C_KEY) == c->key && *(const u32 *)(h + FT_C_TID) == c->tid &&
+	       *(const u32 *)(h + FT_C_NUMBER) == number;
+}
+
+/* own_oldest takes the oldest chunk that this thread filled back, for the newest events to go to. The recorder has
+   claimed some for the time of a snapshot, which stay in the list: they come back, and a thread that forgot
+   them would have that much less. Others it has freed since, and they may be anybody's, even this thread's again. */
 static int own_oldest(struct control *c, struct chunk *out, u32 least)
 {
-	while (c->mine_from != c->mine_to) {
-		u32 i = c->mine[c->mine_from++ % lengthof(c->mine)];
-		u8 *h = (u8 *)pool_address(i, 0);
-		if (!h || pool_chunk_size(i) < least || !cas(chunk_state(i), FT_STATE_FULL, FT_STATE_OWNED))
+	for (u32 i = c->mine_from; i != c->mine_to; i++) {
+		struct mine m = *mine_at(c, i);
+		u8 *h = (u8 *)pool_address(m.index, 0);
+		if (h && pool_chunk_size(m.index) < least)
 			continue;
-		if (*(u64 *)(h + FT_C_KEY) != c->key || *(u32 *)(h + FT_C_TID) != c->tid) {
-			store(chunk_state(i), FT_STATE_FULL);
+		if (h && !cas(chunk_state(m.index), FT_STATE_FULL, FT_STATE_OWNED)) {
+			u32 s = load(chunk_state(m.index));
+			if (s == FT_STATE_FREE || s == FT_STATE_OWNED)
+				forget_mine(c, i);
 			continue;
 		}
-		*out = (struct chunk){ (u64)h, i, pool_chunk_size(i) };
+		forget_mine(c, i);
+		if (!h)
+			continue;
+		if (!still_mine(c, h, m.number)) {
+			store(chunk_state(m.index), FT_STATE_FULL);
+			continue;
+		}
+		*out = (struct chunk){ (u64)h, m.index, pool_chunk_size(m.index) };
 		count_overwritten(h, out->size);
 		memset(h, 0, out->size);
 		return 1;
@@ -213,7 +241,7 @@ hidden int pool_keeps(const struct chunk *k)
 hidden void pool_full(struct control *c, struct chunk *k)
 {
 	if (*(unsigned short *)(k->base + FT_C_KIND) == FT_KIND_EVENTS) { /* others are no older events */
-		c->mine[c->mine_to++ % lengthof(c->mine)] = k->index;
+		*mine_at(c, c->mine_to++) = (struct mine){ k->index, *(u32 *)(k->base + FT_C_NUMBER) };
 		if (c->mine_to - c->mine_from > lengthof(c->mine))
 			c->mine_from = c->mine_to - (u32)lengthof(c->mine);
 	}

@@ -18,9 +18,12 @@ import (
 // So what is copied changes meanwhile.
 //
 //   - A task uses its oldest chunk again: four megabytes are gone in as many milliseconds. So most of the full chunks are
-//     claimed first, as if to be written, and given back as they are copied; the oldest are left to tasks meanwhile. The
-//     newest chunks are copied first, so what is missing in the end is older than the rest, and those that were begun
-//     after the first look are left out. A copy counts if the chunk is still the same afterwards.
+//     claimed first, as if to be written, and given back as they are copied; the oldest are left to tasks meanwhile.
+//     These are copied before the claimed ones, the newest of them first, so what is missing in the end is older than
+//     the rest, and chunks that were begun after the first look are left out. A copy counts if the chunk is still the
+//     same afterwards.
+//   - A task that comes past its claimed chunks meanwhile keeps them in its list (stub/src/pool.c) and takes a newer
+//     one: then it has a gap, until it has used the older ones again. So the oldest come back first.
 //   - The newest chunk of a task is copied as far as it is written (pool.Written).
 //
 // A task's part of the snapshot is then all that it has recorded, from some moment on, up to another one.
@@ -96,11 +99,19 @@ func (d *Drainer) Snapshot(from uint64) *Snapshot {
 	for i := range all[:len(all)-len(all)/4] {
 		claimed[i] = d.p.State(all[i].chunk).CompareAndSwap(format.StateFull, format.StateWriting)
 	}
-	for i, f := range all {
+	keep := func(f filled) {
 		if c, ok := d.copyOf(f); ok {
 			tasks[f.task] = append(tasks[f.task], c)
 		}
+	}
+	for i, f := range all {
+		if !claimed[i] {
+			keep(f)
+		}
+	}
+	for i, f := range slices.Backward(all) {
 		if claimed[i] {
+			keep(f)
 			d.p.State(f.chunk).CompareAndSwap(format.StateWriting, format.StateFull)
 		}
 	}
