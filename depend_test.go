@@ -37,13 +37,13 @@ var mayImport = map[string][]string{
 	"export/ftrace": {"trace", "internal/safetext", "internal/syscalls"},
 	"export/ndjson": {"trace", "internal/safetext", "internal/syscalls"},
 
-	"export":            {"trace"},
+	"export":            {"arguments", "internal/safetext", "trace"},
 	"export/callgrind":  {"export", "trace", "internal/safetext"},
-	"export/chrome":     {"arguments", "export", "trace", "internal/safetext"},
+	"export/chrome":     {"export", "trace", "internal/safetext"},
 	"export/csv":        {"export", "trace", "internal/safetext"},
 	"export/ctf":        {"export", "trace", "internal/safetext"},
 	"export/folded":     {"export", "trace", "internal/safetext"},
-	"export/perfetto":   {"arguments", "export", "trace", "internal/protobuf"},
+	"export/perfetto":   {"export", "trace", "internal/protobuf"},
 	"export/pprof":      {"export", "trace", "internal/protobuf"},
 	"export/speedscope": {"export", "trace", "internal/safetext"},
 	"export/tracedat":   {"export", "trace", "internal/safetext"},
@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 	"internal/safefile":   {},
 	"internal/safetext":   {},
 	"internal/sitetable":  {"elfio"},
-	"internal/syscalls":   {},
+	"internal/syscalls":   {"internal/safetext"},
 	"internal/triggers":   {},
 
 	// Generators of sources and objects.

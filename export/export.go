@@ -18,7 +18,6 @@ package export
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -81,9 +80,9 @@ func (s *Summary) LeaveEvent(ev *trace.Event) {
 	}
 }
 
-// LeaveValues is Leave for what was captured at the end of a call that an event is.
+// LeaveValues is Leave for what is known of arguments and results at the end of a call that an event is.
 func (s *Summary) LeaveValues(ev *trace.Event) {
-	if ev.Args != nil || ev.Result != nil && ev.Kind == trace.Exit {
+	if HasValues(ev) {
 		s.Leave("arguments and results", 1)
 	}
 }
@@ -102,28 +101,13 @@ var left = map[trace.Kind]string{
 	trace.Stacktrace:      "backtraces",
 }
 
-// NoteText is the text of an event that is shown as an instant: a mark, lost events. ok is false for others.
-func NoteText(ev *trace.Event) (text string, ok bool) {
-	switch {
-	case ev.Kind == trace.Mark && ev.Text != "":
-		return ev.Text, true
-	case ev.Kind == trace.Mark:
-		return "mark " + strconv.FormatUint(ev.Count, 10), true
-	case ev.Kind == trace.Lost && ev.Count == 0:
-		return "events lost", true
-	case ev.Kind == trace.Lost:
-		return strconv.FormatUint(ev.Count, 10) + " events lost", true
-	}
-	return "", false
-}
-
 // Note is the name of an event that is shown as an instant: the function of a call that has no end, or NoteText. ok is
 // false for others, which are left out.
 func (s *Summary) Note(t *trace.Trace, ev *trace.Event) (name string, ok bool) {
 	if ev.Kind == trace.Entry {
 		return t.Name(ev.Func), true
 	}
-	if name, ok = NoteText(ev); !ok {
+	if name, ok = NoteText(t, ev); !ok {
 		s.LeaveEvent(ev)
 	}
 	return name, ok

@@ -4,7 +4,8 @@
 // Each call is a pair of B and E events, or one X event if nothing was called in it; threads have metadata events with
 // their names. Times are microseconds with three decimals. A stack that is not the one a thread began on (a coroutine,
 // a signal handler on a stack of its own) has a row of its own, with a thread number from 2,000,000,000 on, which no
-// thread has. What the format has no event for is an instant event: marks, lost events.
+// thread has. What the format has no event for is an instant event: marks, lost events, signals, triggers, stacks that
+// were walked, whose functions are its args. Arguments and results of calls are args, too.
 //
 // Viewers read all of it into memory: see [Large].
 package chrome
@@ -14,7 +15,6 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
@@ -81,14 +81,14 @@ func (c *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 
 // values appends what was captured at an end of a call: members of a JSON object.
 func (c *writer) values(b []byte, ev *trace.Event) []byte {
-	if ev == nil {
+	if ev == nil || !export.HasValues(ev) {
 		return b
 	}
-	c.t.EachValue(ev, func(name string, v *arguments.Value, of *trace.Captured) {
+	export.EachValue(c.t, ev, true, func(name string, value []byte) {
 		if len(b) > 0 {
 			b = append(b, ',')
 		}
-		b = v.AppendJSON(append(safetext.AppendJSON(b, name), ':'), of.Words, of.Memory())
+		b = append(append(safetext.AppendJSON(b, name), ':'), value...)
 	})
 	return b
 }
@@ -127,8 +127,24 @@ func (c *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 	if err := c.release(c.of(k)); err != nil {
 		return err
 	}
-	b := append(c.event('i', k, at), `,"s":"t","name":`...)
-	return c.close(safetext.AppendJSON(b, name))
+	b := safetext.AppendJSON(append(c.event('i', k, at), `,"s":"t","name":`...), name)
+	return c.close(withValues(b, c.backtrace(ev)))
+}
+
+// backtrace returns the stack of an event, if it has one: members of a JSON object.
+func (c *writer) backtrace(ev *trace.Event) []byte {
+	frames, end := export.Backtrace(c.t, ev)
+	if frames == nil {
+		return nil
+	}
+	b := []byte(`"backtrace":[`)
+	for i, f := range frames {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = safetext.AppendJSON(b, f)
+	}
+	return safetext.AppendJSON(append(b, `],"end":`...), end)
 }
 
 func (c *writer) of(k *export.Track) *held {

@@ -13,6 +13,8 @@
 //	image     path of its program image
 //	caller    function of the innermost open call around it
 //	end       exit, unwound or unfinished; entry: the function tracer records no ends
+//	args      arguments that were recorded, of functions as C has them, of system calls as strace: n=3, s="x"
+//	result    the result, if it was recorded
 //
 // Events that are no call's are left out.
 package csv
@@ -30,6 +32,47 @@ import (
 // Columns are the names of the columns.
 var Columns = []string{
 	"start", "dur", "self", "pid", "tid", "comm", "depth", "stack", "function", "image", "caller", "end",
+	"args", "result",
+}
+
+// A place is where a call is open.
+type place struct {
+	task  *trace.Task
+	stack uint64
+	depth int
+}
+
+// A writer has what has to be remembered of calls until they end.
+type writer struct {
+	t    *trace.Trace
+	args map[place]string // of open calls of which there are any
+}
+
+// enter takes the beginning of a call.
+func (w *writer) enter(ev *trace.Event) {
+	at := place{ev.Task, ev.Stack, ev.Depth}
+	delete(w.args, at) // of one whose end is not in the trace
+	if !export.HasValues(ev) {
+		return
+	}
+	if text := string(export.AppendValues(nil, w.t, ev)); text != "" {
+		if w.args == nil {
+			w.args = map[place]string{}
+		}
+		w.args[at] = text
+	}
+}
+
+// values returns what is known of the arguments and the result of a call that ends.
+func (w *writer) values(ev *trace.Event) (args, result string) {
+	at := place{ev.Task, ev.Stack, ev.Depth}
+	if args = w.args[at]; args != "" {
+		delete(w.args, at)
+	}
+	if export.HasValues(ev) {
+		result = string(export.AppendValues(nil, w.t, ev))
+	}
+	return safetext.Line(args), safetext.Line(result)
 }
 
 // Write writes the calls.
@@ -41,17 +84,17 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 		}
 		return safetext.Line(s.Trace.Name(id))
 	}}
-	untimed := s.Trace.Clockless()
+	untimed, values := s.Trace.Clockless(), &writer{t: s.Trace}
 	row := append([]string(nil), Columns...)
 	if err := c.Write(row); err != nil {
 		return sum, err
 	}
 	err = s.Walk(s.Tasks, func(ev *trace.Event) error {
-		start, dur, self := ev.Time, "", ""
-		sum.LeaveValues(ev)
+		start, dur, self, args, result := ev.Time, "", "", "", ""
 		switch ev.Kind {
 		case trace.Entry:
 			if ev.Flags&trace.FlagEntryOnly == 0 {
+				values.enter(ev)
 				return nil
 			}
 		case trace.Exit, trace.Unwound, trace.Unfinished:
@@ -61,6 +104,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 				return nil
 			case ev.Flags&trace.FlagNoEntry == 0:
 				start -= ev.Dur
+				args, result = values.values(ev)
 				if !untimed {
 					dur, self = strconv.FormatInt(ev.Dur, 10), strconv.FormatInt(ev.Self, 10)
 				}
@@ -76,7 +120,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 		}
 		row = append(row[:0], strconv.FormatInt(start, 10), dur, self, strconv.Itoa(ev.Task.PID), strconv.Itoa(ev.Task.TID),
 			safetext.Line(ev.Comm), strconv.Itoa(ev.Depth), strconv.FormatUint(ev.Stack, 10), names.Get(ev.Func), image,
-			names.Get(ev.Caller), ev.Kind.String())
+			names.Get(ev.Caller), ev.Kind.String(), args, result)
 		return c.Write(row)
 	})
 	if err != nil {

@@ -6,10 +6,12 @@
 // in the packets' events_discarded, and readers warn of it. Functions are the labels of an enumeration. Times are those
 // of the realtime clock, or begin with 0 if the trace does not tell it.
 //
-//	func_entry  a call of func begins
-//	func_exit   it ends
+//	func_entry  a call of func begins; with args, if arguments of it were recorded
+//	func_exit   it ends; with result, if that was recorded
 //	func        a call of which only the beginning was recorded
 //	mark        a text
+//	note        a signal, what a trigger did, a function that was switched off
+//	backtrace   the stack at a call of func: count functions in frames, the innermost first, and why there are no more
 package ctf
 
 import (
@@ -37,6 +39,10 @@ const (
 	eventExit
 	eventOnly
 	eventMark
+	eventEntryArgs  // of the names of those without
+	eventExitResult //
+	eventNote
+	eventBacktrace
 )
 
 // packetSize is how many bytes of a track make a packet, allBuffered how many of all tracks are kept in memory.
@@ -47,14 +53,14 @@ const (
 
 // Write writes the files into the empty directory dir.
 func Write(dir *os.Root, s *export.Source) (sum export.Summary, err error) {
-	w := writer{dir: dir, t: s.Trace, sum: &sum}
+	w := writer{dir: dir, t: s.Trace, sum: &sum, used: map[byte]bool{eventMark: true}}
 	w.numbers.Make = func(id trace.FuncID) uint32 {
 		w.functions = append(w.functions, id)
 		return uint32(len(w.functions) - 1)
 	}
 	for _, k := range s.Tasks {
 		w.streams = w.streams[:0]
-		spans := &export.Spans{W: &w, Sum: &sum}
+		spans := &export.Spans{W: &w, Sum: &sum, Values: true}
 		if err := s.Walk([]*trace.Task{k}, spans.Event); err != nil {
 			return sum, err
 		}
@@ -86,16 +92,17 @@ type writer struct {
 	buffered  int
 	functions []trace.FuncID // by their numbers
 	numbers   export.Cache[uint32]
+	used      map[byte]bool // events that the metadata describes beside those of all calls
 }
 
 // Begin is that of export.SpanWriter.
 func (w *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
-	return w.call(k, at, eventEntry, fn)
+	return w.callWith(k, at, eventEntry, eventEntryArgs, fn)
 }
 
 // End is that of export.SpanWriter.
 func (w *writer) End(k *export.Track, at int64, fn trace.FuncID) error {
-	return w.call(k, at, eventExit, fn)
+	return w.callWith(k, at, eventExit, eventExitResult, fn)
 }
 
 // Note is that of export.SpanWriter.
@@ -106,12 +113,46 @@ func (w *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 	case ev.Kind == trace.Lost && ev.Count > 0:
 		return w.lost(k, at, ev.Count)
 	}
-	text, ok := export.NoteText(ev)
+	text, ok := export.NoteText(w.t, ev)
 	if !ok {
 		w.sum.LeaveEvent(ev)
 		return nil
 	}
-	return w.event(k, at, eventMark, append([]byte(safetext.Line(text)), 0))
+	if frames, end := export.Backtrace(w.t, ev); frames != nil {
+		return w.backtrace(k, at, ev.Func, frames, end)
+	}
+	number := byte(eventMark)
+	if ev.Kind != trace.Mark && ev.Kind != trace.Lost {
+		number = eventNote
+	}
+	w.used[number] = true
+	return w.event(k, at, number, appendString(nil, text))
+}
+
+// appendString appends a text as a string of the format, which ends with a zero byte.
+func appendString(b []byte, s string) []byte { return append(append(b, safetext.Line(s)...), 0) }
+
+// backtrace appends the event of a stack.
+func (w *writer) backtrace(k *export.Track, at int64, fn trace.FuncID, frames []string, end string) error {
+	w.used[eventBacktrace] = true
+	b := binary.LittleEndian.AppendUint32(nil, w.numbers.Get(fn))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(frames)))
+	for _, f := range frames {
+		b = appendString(b, f)
+	}
+	return w.event(k, at, eventBacktrace, appendString(b, end))
+}
+
+// callWith appends an event of a function, of the number with if there are values of it.
+func (w *writer) callWith(k *export.Track, at int64, number, with byte, fn trace.FuncID) error {
+	if k.Event != nil && export.HasValues(k.Event) {
+		if text := export.AppendValues(nil, w.t, k.Event); len(text) > 0 {
+			w.used[with] = true
+			b := binary.LittleEndian.AppendUint32(nil, w.numbers.Get(fn))
+			return w.event(k, at, with, appendString(b, string(text)))
+		}
+	}
+	return w.call(k, at, number, fn)
 }
 
 // call appends an event of a function.

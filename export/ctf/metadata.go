@@ -70,23 +70,35 @@ func (w *writer) writeMetadata() (err error) {
 	fmt.Fprintf(b, "\nclock {\n\tname = trace;\n\tdescription = %q;\n\tfreq = 1000000000;\n\toffset = %d;\n};\n",
 		w.clock(), max(w.t.Clock.Realtime, 0))
 	b.WriteString(streams)
-	fields := map[int]string{eventMark: "string text;"}
 	if len(w.functions) > 0 {
 		b.WriteString("\ntypealias enum : uint32_t {\n")
 		for i, fn := range w.functions {
 			fmt.Fprintf(b, "\t\"%s\" = %d,\n", quoted.Replace(safetext.Line(w.t.Name(fn))), i)
 		}
 		b.WriteString("} := function_t;\n")
-		for _, id := range []int{eventEntry, eventExit, eventOnly} {
-			fields[id] = "function_t func;"
+		for _, id := range []byte{eventEntry, eventExit, eventOnly} {
+			w.used[id] = true
 		}
 	}
-	for id, name := range []string{eventEntry: "func_entry", eventExit: "func_exit", eventOnly: "func", eventMark: "mark"} {
-		if fields[id] != "" {
-			fmt.Fprintf(b, "\nevent {\n\tname = \"%s\";\n\tid = %d;\n\tfields := struct {\n\t\t%s\n\t};\n};\n", name, id, fields[id])
+	for id, ev := range events {
+		if w.used[byte(id)] {
+			fmt.Fprintf(b, "\nevent {\n\tname = \"%s\";\n\tid = %d;\n\tfields := struct {\n\t\t%s\n\t};\n};\n", ev.name, id,
+				ev.fields)
 		}
 	}
 	return b.Flush()
+}
+
+// events are the events by their numbers. Two can have the same name.
+var events = []struct{ name, fields string }{
+	eventEntry:      {"func_entry", "function_t func;"},
+	eventExit:       {"func_exit", "function_t func;"},
+	eventOnly:       {"func", "function_t func;"},
+	eventMark:       {"mark", "string text;"},
+	eventEntryArgs:  {"func_entry", "function_t func; string args;"},
+	eventExitResult: {"func_exit", "function_t func; string result;"},
+	eventNote:       {"note", "string text;"},
+	eventBacktrace:  {"backtrace", "function_t func; uint32_t count; string frames[count]; string end;"},
 }
 
 // quoted is text inside of TSDL's double quotes.

@@ -248,8 +248,8 @@ func askCallgrindAnnotate(t *testing.T, file string) map[string]sums {
 	return got
 }
 
-// askProtoc decodes by the schema: a field that it does not know shows as a number.
-func askProtoc(t *testing.T, file string) map[string]sums {
+// decodeProto decodes by the schema: a field that it does not know shows as a number.
+func decodeProto(t *testing.T, file string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -263,12 +263,21 @@ func askProtoc(t *testing.T, file string) map[string]sums {
 	if m := regexp.MustCompile(`(?m)^\s*\d+[ :].*$`).Find(out); m != nil {
 		t.Errorf("a field that the schema does not have: %s", m)
 	}
+	return string(out)
+}
+
+func askProtoc(t *testing.T, file string) map[string]sums {
+	out := decodeProto(t, file)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	got := readPerfetto(t, b)
 	var calls int64
 	for _, s := range got {
 		calls += s.Calls
 	}
-	if n := bytes.Count(out, []byte("TYPE_SLICE_BEGIN")); int64(n) != calls {
+	if n := strings.Count(out, "TYPE_SLICE_BEGIN"); int64(n) != calls {
 		t.Errorf("protoc sees %d beginnings of slices, want %d", n, calls)
 	}
 	return got

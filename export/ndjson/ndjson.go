@@ -329,15 +329,7 @@ func values(b []byte, m *syscalls.Made) []byte {
 	for i := range list {
 		v := &list[i]
 		b = append(safetext.AppendJSON(append(b, sep), v.Name), ':')
-		sep = ','
-		switch v.Kind {
-		case syscalls.ValueNumber:
-			b = strconv.AppendInt(b, v.Number, 10)
-		case syscalls.ValueBytes:
-			b = safetext.AppendJSON(b, string(v.Bytes))
-		default:
-			b = safetext.AppendJSON(b, v.Text)
-		}
+		b, sep = v.AppendJSON(b), ','
 	}
 	return append(b, '}')
 }

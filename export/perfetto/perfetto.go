@@ -1,15 +1,18 @@
 // Package perfetto writes a trace as Perfetto does, in protocol buffers: what ui.perfetto.dev and trace_processor read.
 //
 // The output is a message perfetto.protos.Trace: a stream of packets. Processes, threads and other stacks that threads
-// ran on are tracks; a call is the beginning and the end of a slice; names are interned, each written once.
+// ran on are tracks; a call is the beginning and the end of a slice; names are interned, each written once. Arguments
+// and results are annotations of slices; marks, signals, triggers and stacks that were walked are instants, the stacks
+// with their functions as the event's callstack.
 // Times are CLOCK_MONOTONIC, if the trace has it; else they count from its start.
 package perfetto
 
 import (
 	"bufio"
 	"io"
+	"slices"
+	"strings"
 
-	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/protobuf"
 	"github.com/fentry-dev/fentry/trace"
@@ -40,6 +43,11 @@ const (
 	trackEventNameIID    = 10
 	trackEventTrack      = 11
 	trackEventName       = 23
+
+	trackEventCallstack = 55
+
+	callstackFrames = 1
+	frameFunction   = 1
 
 	annotationText = 6
 	annotationName = 10
@@ -132,15 +140,36 @@ func (p *writer) End(k *export.Track, at int64, _ trace.FuncID) error {
 
 // values appends what was captured at an end of a call, as annotations.
 func (p *writer) values(b []byte, ev *trace.Event) []byte {
-	if ev == nil {
+	if ev == nil || !export.HasValues(ev) {
 		return b
 	}
-	p.t.EachValue(ev, func(name string, v *arguments.Value, of *trace.Captured) {
-		a := protobuf.AppendString(nil, annotationName, name)
-		a = protobuf.AppendString(a, annotationText, string(v.AppendText(nil, of.Words, of.Memory())))
-		b = protobuf.AppendMessage(b, trackEventAnnotation, a)
-	})
+	export.EachValue(p.t, ev, false, func(name string, value []byte) { b = annotate(b, name, string(value)) })
 	return b
+}
+
+// annotate appends an annotation.
+func annotate(b []byte, name, text string) []byte {
+	a := protobuf.AppendString(nil, annotationName, name)
+	return protobuf.AppendMessage(b, trackEventAnnotation, protobuf.AppendString(a, annotationText, text))
+}
+
+// backtrace appends the stack of an event, if it has one: outermost function first, as the format wants it. Readers of
+// before 2025 do not know callstacks, and show the annotation.
+func (p *writer) backtrace(b []byte, ev *trace.Event) []byte {
+	frames, end := export.Backtrace(p.t, ev)
+	if frames == nil {
+		return b
+	}
+	var stack []byte
+	for _, f := range slices.Backward(frames) {
+		stack = protobuf.AppendMessage(stack, callstackFrames, protobuf.AppendString(nil, frameFunction, f))
+	}
+	b = protobuf.AppendMessage(b, trackEventCallstack, stack)
+	text := strings.Join(frames, " <- ")
+	if end != "outermost" {
+		text += " (" + end + ")"
+	}
+	return annotate(b, "backtrace", text)
 }
 
 // Note is that of export.SpanWriter.
@@ -155,7 +184,7 @@ func (p *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 	}
 	msg := protobuf.AppendNumber(p.msg[:0], trackEventType, instant)
 	msg = protobuf.AppendNumber(msg, trackEventTrack, track)
-	p.msg = protobuf.AppendString(msg, trackEventName, name)
+	p.msg = p.backtrace(protobuf.AppendString(msg, trackEventName, name), ev)
 	return p.packet(protobuf.AppendMessage(p.start(at), packetTrackEvent, p.msg))
 }
 

@@ -21,6 +21,9 @@ const (
 	typeTimeExtend = 30
 	deltaBits      = 27
 	maxWords       = 28
+
+	// Longer events have type 0, and their length in a word of its own, that word included.
+	maxEvent = 2048 // bytes of an event, well below a page
 )
 
 // maxHeld is how many bytes of pages that are not full are in memory.
@@ -70,9 +73,12 @@ func (p *pages) buffer(tid int) *buffer {
 	return b
 }
 
-// add adds an event at a time to a buffer.
+// add adds an event of at most maxEvent bytes at a time to a buffer.
 func (p *pages) add(b *buffer, at int64, ev []byte) error {
 	need := 4 + len(ev)
+	if len(ev) > maxWords*4 {
+		need += 4
+	}
 	if b.used > 0 && at-b.last >= 1<<deltaBits {
 		need += 8
 	}
@@ -91,7 +97,12 @@ func (p *pages) add(b *buffer, at int64, ev []byte) error {
 		b.word(uint32(delta >> deltaBits))
 		delta = 0
 	}
-	b.word(uint32(delta)<<5 | uint32(len(ev)/4))
+	if len(ev) > maxWords*4 {
+		b.word(uint32(delta) << 5)
+		b.word(uint32(len(ev) + 4))
+	} else {
+		b.word(uint32(delta)<<5 | uint32(len(ev)/4))
+	}
 	b.data = append(b.data, ev...)
 	b.last = at
 	b.used += len(b.data) - before

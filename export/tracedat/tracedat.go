@@ -3,7 +3,9 @@
 //
 // Each thread, and each other stack that a thread ran on, is a processor of the file: it does one thing at a time and
 // its calls nest, which readers rely on. Calls are funcgraph_entry and funcgraph_exit, calls of the function tracer are
-// function, marks and notes of lost events are print: the kernel's own events, so filters and scripts for those work.
+// function, and print is the rest: marks, notes of lost events, signals and triggers, stacks that were walked, arguments
+// behind the entry of their call and results before its exit, as f(n=3) and f = 4. These are the kernel's own events, so
+// filters and scripts for those work.
 // Functions are the symbols in the file's kallsyms; spaces in their names, of which the reader knows none, are
 // no-break spaces. Times are CLOCK_MONOTONIC, if the trace has it; else they count from its start.
 package tracedat
@@ -12,6 +14,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"io"
+	"strings"
 
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/safetext"
@@ -31,7 +34,7 @@ func newWriter(s *export.Source, sum *export.Summary, spool Spool) *writer {
 }
 
 func (p *writer) writeAll(w io.Writer, s *export.Source) error {
-	spans := &export.Spans{W: p, Sum: p.sum}
+	spans := &export.Spans{W: p, Sum: p.sum, Values: true}
 	if err := s.Walk(s.Tasks, spans.Event); err != nil {
 		return err
 	}
@@ -67,12 +70,30 @@ func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 	ev = binary.LittleEndian.AppendUint64(ev, p.symbols.addr(fn))
 	ev = binary.LittleEndian.AppendUint32(ev, uint32(len(*open)))
 	*open = append(*open, at)
-	return p.add(b, at, ev)
+	if err := p.add(b, at, ev); err != nil {
+		return err
+	}
+	return p.values(b, k, at, fn, "(", ")")
+}
+
+// values adds what is known of a call's arguments or result, in a text behind the name of its function.
+func (p *writer) values(b *buffer, k *export.Track, at int64, fn trace.FuncID, before, after string) error {
+	if k.Event == nil || !export.HasValues(k.Event) {
+		return nil
+	}
+	text := export.AppendValues([]byte(p.t.Name(fn)+before), p.t, k.Event)
+	if len(text) == len(p.t.Name(fn)+before) {
+		return nil
+	}
+	return p.print(b, at, string(text)+after)
 }
 
 // End is that of export.SpanWriter.
 func (p *writer) End(k *export.Track, at int64, fn trace.FuncID) error {
 	b := p.buffer(k)
+	if err := p.values(b, k, at, fn, " = ", ""); err != nil {
+		return err
+	}
 	open := &p.calls[k.Index]
 	depth := len(*open) - 1
 	ev := p.head(idExit, b)
@@ -96,16 +117,26 @@ func (p *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 		}
 		return p.add(b, at, binary.LittleEndian.AppendUint64(e, caller))
 	}
-	text, ok := export.NoteText(ev)
+	text, ok := export.NoteText(p.t, ev)
 	if !ok {
 		p.sum.LeaveEvent(ev)
 		return nil
 	}
-	// Longer texts do not fit what the length of an event is said in.
+	if frames, end := export.Backtrace(p.t, ev); frames != nil {
+		text = "backtrace: " + strings.Join(frames, " <- ")
+		if end != "outermost" {
+			text += " (" + end + ")"
+		}
+	}
+	return p.print(b, at, text)
+}
+
+// print adds a text.
+func (p *writer) print(b *buffer, at int64, text string) error {
 	text = safetext.Line(text)
-	if limit := maxWords*4 - printText - 1; len(text) > limit {
+	if limit := maxEvent - printText - 4; len(text) > limit {
 		text = text[:limit]
-		p.sum.Leave("ends of long marks", 1)
+		p.sum.Leave("ends of long texts", 1)
 	}
 	e := binary.LittleEndian.AppendUint64(p.head(idPrint, b), 0)
 	e = append(append(e, text...), 0)

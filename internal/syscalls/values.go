@@ -2,7 +2,10 @@ package syscalls
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
+
+	"github.com/fentry-dev/fentry/internal/safetext"
 )
 
 // A Value is an argument with its meaning: a number, bytes, or what else strace shows of it.
@@ -75,4 +78,26 @@ func (c *Made) value(a *Arg, i int, text string) Value {
 		return Value{Name: a.Name, Kind: ValueBytes, Bytes: b}
 	}
 	return Value{Name: a.Name, Kind: ValueText, Text: text}
+}
+
+// AppendText appends the value as text: numbers are decimal, bytes are quoted.
+func (v *Value) AppendText(b []byte) []byte {
+	switch v.Kind {
+	case ValueNumber:
+		return strconv.AppendInt(b, v.Number, 10)
+	case ValueBytes:
+		return strconv.AppendQuote(b, string(v.Bytes))
+	}
+	return append(b, v.Text...)
+}
+
+// AppendJSON appends the value as JSON, whose text is safe to print.
+func (v *Value) AppendJSON(b []byte) []byte {
+	switch v.Kind {
+	case ValueNumber:
+		return strconv.AppendInt(b, v.Number, 10)
+	case ValueBytes:
+		return safetext.AppendJSON(b, string(v.Bytes))
+	}
+	return safetext.AppendJSON(b, v.Text)
 }
