@@ -37,13 +37,23 @@ type running struct {
 // buildAttached compiles testdata/attach.cpp, or skips the test where nothing can be attached to.
 func buildAttached(t *testing.T, flags ...string) string {
 	t.Helper()
+	return buildFile(t, "testdata/attach.cpp", flags...)
+}
+
+// buildFile does so with a source.
+func buildFile(t *testing.T, source string, flags ...string) string {
+	t.Helper()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("processes are attached to on x86-64")
 	}
-	testtool.Need(t, "g++")
+	compiler := "gcc"
+	if filepath.Ext(source) == ".cpp" {
+		compiler = "g++"
+	}
+	testtool.Need(t, compiler)
 	program := filepath.Join(t.TempDir(), "attached")
-	args := append([]string{"-O2", "-pthread", "-o", program, "testdata/attach.cpp"}, flags...)
-	if out, err := exec.Command("g++", args...).CombinedOutput(); err != nil {
+	args := append([]string{"-O2", "-pthread", "-o", program, source}, flags...)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program

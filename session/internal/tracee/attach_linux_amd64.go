@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sort"
 	"time"
 
@@ -19,13 +18,13 @@ import (
 //
 // What takes long is done while it runs: the memory for thunks and runtime is mapped in a short stop of one thread, and
 // filled in when that goes on; the pages of code that will change are made the process's own by writing a byte of each
-// that is there. Then all threads are stopped, one of them starts the runtime, and the sites are written. A site is left
-// alone if a thread stands in the middle of what is rewritten, or if a word of a thread's stack points there, which may be
-// where a handler goes back to. Whatever fails, the process is as it was before.
+// that is there; then one thread starts the runtime, to which nothing leads yet, while the others run. Only the changes
+// of code are made while all threads are stopped, in stops of a bounded length (sites_linux_amd64.go). Whatever fails, the
+// process is as it was before.
 
 // Attachment is a plan in a process that runs, and in the children that it forks.
 type Attachment struct {
-	// Stopped is the longest time for which all of the process's threads were stopped.
+	// Stopped is the longest time for which a thread of the process was stopped, or all.
 	Stopped time.Duration
 	// Busy is how many functions were left alone because a thread was at their beginning.
 	Busy int
@@ -34,6 +33,8 @@ type Attachment struct {
 	bias   uint64
 	edits  []arch.Edit // those that were written
 	mapped []area
+
+	started bool // the runtime, perhaps
 }
 
 // mostStack bounds how much of a stack is looked at.
@@ -56,11 +57,7 @@ func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
 	}
 	defer ts.close()
 	a := &Attachment{m: m}
-	aux, err := os.ReadFile(ts.dir + "/auxv")
-	if err != nil {
-		return nil, err
-	}
-	entry := auxValue(aux, atEntry)
+	entry := auxValue(ts.aux, atEntry)
 	if a.bias = entry - m.OrigEntry; entry == 0 || a.bias%PageSize != 0 {
 		return nil, ErrNotPlanned
 	}
@@ -77,7 +74,9 @@ func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
 	var stack remoteStack
 	err = ts.within(true, func() error {
 		return ts.calling(ms, func(r *remote) (err error) {
-			stack, err = a.mapMemory(r)
+			if stack, err = a.mapMemory(r); err != nil {
+				err = errors.Join(err, a.unmapMemory(r))
+			}
 			return err
 		})
 	})
@@ -88,11 +87,19 @@ func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
 		err = a.ownPages(ts)
 	}
 	if err == nil {
-		err = ts.within(false, func() error { return a.start(ts, ms, stack, aux, pool) })
+		err = ts.within(true, func() error {
+			return ts.calling(ms, func(r *remote) error { return a.start(r, ts.pid, stack, ts.aux, pool) })
+		})
 	}
 	if err != nil {
 		if uerr := a.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, errEnded) {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, uerr)
+		}
+		return nil, err
+	}
+	if err = a.writeSites(ts); err != nil {
+		if _, derr := a.Detach(pid); derr != nil {
+			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)
 		}
 		return nil, err
 	}
@@ -116,16 +123,18 @@ func (ts *threads) maps() ([]mapping, error) {
 }
 
 // within stops threads, all or one, and does something meanwhile. It tries again if one does not stop: those that have
-// been asked to are let go when the thread that traces them ends, so each try has its own.
+// been asked to are let go when the thread that traces them ends, so each try has its own. The error is errEnded if the
+// process runs another program by now.
 func (ts *threads) within(one bool, do func() error) (err error) {
 	for range stopTries {
 		onThread(func() {
-			if err = ts.stop(one); err == nil {
+			if err = ts.stop(one); err == nil && !ts.same() {
+				err = errEnded
+			}
+			if err == nil {
 				err = do()
 			}
-			if held := ts.letGo(); !one {
-				ts.longest = max(ts.longest, held)
-			}
+			ts.longest = max(ts.longest, ts.letGo())
 		})
 		if !errors.Is(err, errBusy) {
 			return err
@@ -233,97 +242,41 @@ func (a *Attachment) ownPages(ts *threads) error {
 	return nil
 }
 
-// start starts the runtime and writes the sites, while all threads are stopped.
-func (a *Attachment) start(ts *threads, ms []mapping, stack remoteStack, aux []byte, pool int) error {
-	edits, err := a.notBusy(ts, ms)
+// start has a thread start the runtime. The others run: nothing leads there yet.
+func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, pool int) error {
+	// argc, no arguments, no environment, and the auxiliary vector.
+	top := (stack.hi - 4*PageSize) &^ 15
+	if len(aux) > mostAux {
+		return fmt.Errorf("auxiliary vector of %d bytes", len(aux))
+	}
+	if err := r.t.WriteAt(append(make([]byte, 24), aux...), top); err != nil {
+		return err
+	}
+	run := a.m.Running
+	fd, err := r.hand(pid, pool, stack.lo+remoteRoom)
 	if err != nil {
 		return err
 	}
-	return ts.calling(ms, func(r *remote) error {
-		// argc, no arguments, no environment, and the auxiliary vector.
-		top := (stack.hi - 4*PageSize) &^ 15
-		if len(aux) > mostAux {
-			return fmt.Errorf("auxiliary vector of %d bytes", len(aux))
-		}
-		if err := r.t.WriteAt(append(make([]byte, 24), aux...), top); err != nil {
-			return err
-		}
-		run := a.m.Running
-		fd, err := r.hand(ts.pid, pool, stack.lo+remoteRoom)
-		if err != nil {
-			return err
-		}
-		path := make([]byte, format.ConfigNSession)
-		copy(path, fmt.Sprintf("/proc/self/fd/%d", fd))
-		if err := r.t.WriteAt(path, a.bias+run.Session); err != nil {
-			return err
-		}
-		traced, err := r.run(stack, a.bias+run.Remote, a.bias+run.Attach, top, top)
-		if err != nil {
-			return err
-		}
-		if err := r.keepThread(); err != nil {
-			return err
-		}
-		if _, err := r.call(unix.SYS_CLOSE, fd); err != nil {
-			return err
-		}
-		if traced == 0 {
-			return errors.New("the runtime cannot open the recorder's buffer in it")
-		}
-		if err := arch.Write(a.image(ts), PageSize, edits); err != nil {
-			return err
-		}
-		a.edits = edits
-		return r.unmapStack(stack)
-	})
-}
-
-// notBusy returns the edits whose bytes no thread is in the middle of.
-func (a *Attachment) notBusy(ts *threads, ms []mapping) ([]arch.Edit, error) {
-	edits := a.m.Edits
-	busy := map[int]bool{}
-	window := func(v uint64) int { // -1: it is in the middle of none
-		v -= a.bias
-		i := sort.Search(len(edits), func(i int) bool { return edits[i].Addr >= v }) - 1
-		if i >= 0 && v < edits[i].Addr+uint64(len(edits[i].Old)) && !isTable(&edits[i]) {
-			return i
-		}
-		return -1
+	a.started = true
+	path := make([]byte, format.ConfigNSession)
+	copy(path, fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err := r.t.WriteAt(path, a.bias+run.Session); err != nil {
+		return err
 	}
-	look := func(v uint64) {
-		if i := window(v); i >= 0 {
-			busy[i] = true
-		}
+	traced, err := r.run(stack, a.bias+run.Remote, a.bias+run.Attach, top, top)
+	if err != nil {
+		return err
 	}
-	moved := map[*thread]uint64{}
-	for _, t := range ts.all {
-		if to, ok := a.m.Running.InCopy(t.regs.pc() - a.bias); ok {
-			moved[t] = a.bias + to
-		} else {
-			look(t.regs.pc())
-		}
-		if err := t.liveStack(ms, func(_, v uint64) { look(v) }); err != nil {
-			return nil, err
-		}
+	if err := r.keepThread(); err != nil {
+		return err
 	}
-	for t, to := range moved {
-		if i := window(t.regs.pc()); i >= 0 && !busy[i] {
-			t.regs.setPC(to)
-			t.changed = true
-		}
+	if _, err := r.call(unix.SYS_CLOSE, fd); err != nil {
+		return err
 	}
-	a.Busy = len(busy)
-	if len(busy) == 0 {
-		return edits, nil
+	if traced == 0 {
+		return errors.New("the runtime cannot open the recorder's buffer in it")
 	}
-	edits = slices.Clone(edits)
-	for i := len(edits) - 1; i >= 0; i-- {
-		if busy[i] {
-			edits = slices.Delete(edits, i, i+1)
-		}
-	}
-	return edits, nil
+	return r.unmapStack(stack)
 }
 
 // redZone is how far below its stack pointer a function may keep something.
@@ -356,18 +309,15 @@ func (t *Process) words(from, to uint64, word func(at, v uint64)) error {
 	return nil
 }
 
-// undo takes out what a failed attempt has added: no thread has come there.
+// undo takes out what a failed attempt has added before anything has led there.
 func (a *Attachment) undo(ts *threads, ms []mapping, stack remoteStack) error {
 	return ts.within(false, func() error {
-		if err := a.restoreSites(ts); err != nil {
-			return err
-		}
 		return ts.calling(ms, func(r *remote) error {
-			if stack.lo == 0 {
-				return a.unmapMemory(r)
+			if a.started {
+				_, err := a.leave(ts, r, stack)
+				return err
 			}
-			_, err := a.leave(ts, r, stack)
-			return err
+			return errors.Join(a.unmapMemory(r), r.unmapStack(stack))
 		})
 	})
 }

@@ -16,8 +16,8 @@ import (
 
 // Detaching from a process that goes on.
 //
-// With all threads stopped the sites get their old bytes back, and every return address that leads to a thunk becomes
-// what the thunk's shadow says. Those are on the threads' stacks, and on others that the runtime has seen: coroutines'.
+// The sites get their old bytes back, in stops of a bounded length (sites_linux_amd64.go). Then, with all threads
+// stopped, every return address that leads to a thunk becomes what the thunk's shadow says. Those are on the threads' stacks, and on others that the runtime has seen: coroutines'.
 // Words that nobody reads any more are changed like all others. From then on nothing new comes to what was added, but a
 // thread can still be there: in a thunk, in the runtime, waiting for room for its events; or a handler has interrupted it
 // there, as the kernel's frame on its stack says. Such threads are let go and looked at again. Other words that point
@@ -55,6 +55,9 @@ func (a *Attachment) Detach(pid int) (time.Duration, error) {
 	}
 	if !a.in(ms) {
 		return 0, nil // it runs another program by now
+	}
+	if err := a.restoreSites(ts); err != nil {
+		return ts.longest, err
 	}
 	d := &detaching{a: a, ts: ts, ms: ms}
 	for range leaveTries {
@@ -98,9 +101,6 @@ type detaching struct {
 func (d *detaching) try() error {
 	d.tries++
 	a, ts := d.a, d.ts
-	if err := a.restoreSites(ts); err != nil {
-		return err
-	}
 	return ts.calling(d.ms, func(r *remote) (err error) {
 		if d.stack.lo == 0 {
 			if d.stack, err = r.mapStack(); err != nil {
@@ -136,7 +136,7 @@ func (d *detaching) try() error {
 		if inside {
 			return nil
 		}
-		if err := a.restore(a.image(ts), isLate); err != nil {
+		if err := a.restoreLate(ts); err != nil {
 			return err
 		}
 		if reading && d.tries < unwindTries || !d.restored {
@@ -148,21 +148,6 @@ func (d *detaching) try() error {
 	})
 }
 
-// restoreSites switches everything off and gives the image's code its bytes back, if that has not been done.
-func (a *Attachment) restoreSites(ts *threads) error {
-	mem := a.image(ts)
-	if len(a.edits) == 0 {
-		return nil
-	}
-	if err := mem.WriteAt(make([]byte, 4), a.m.Running.Armed); err != nil {
-		return err
-	}
-	if err := mem.WriteAt(make([]byte, a.m.Running.Traced), a.m.Running.Switches); err != nil {
-		return err
-	}
-	return a.restore(mem, func(e *arch.Edit) bool { return !isLate(e) })
-}
-
 // isTable tells edits of unwind tables.
 func isTable(e *arch.Edit) bool { return e.Reason == patch.ReasonUnwind }
 
@@ -170,25 +155,6 @@ func isTable(e *arch.Edit) bool { return e.Reason == patch.ReasonUnwind }
 // site to its thunk, where a thread can be.
 func isLate(e *arch.Edit) bool {
 	return isTable(e) || strings.Contains(e.Reason, patch.ToLanding.String())
-}
-
-// restore gives the image bytes back. Those that it has already stay.
-func (a *Attachment) restore(mem arch.Memory, which func(*arch.Edit) bool) error {
-	back := make([]arch.Edit, 0, len(a.edits))
-	for _, e := range a.edits {
-		if which(&e) {
-			e.Old, e.New = e.New, e.Old
-			back = append(back, e)
-		}
-	}
-	if len(back) == 0 {
-		return nil
-	}
-	now := make([]byte, len(back[0].New))
-	if err := mem.ReadAt(now, back[0].Addr); err != nil || bytes.Equal(now, back[0].New) {
-		return err
-	}
-	return arch.Apply(mem, PageSize, back)
 }
 
 // findAreas asks the runtime where stacks are.
@@ -305,7 +271,7 @@ func (a *Attachment) leave(ts *threads, r *remote, stack remoteStack) (bool, err
 			ours = append(ours, t)
 		}
 	}
-	if err := a.restore(a.image(ts), isLate); err != nil {
+	if err := a.restoreLate(ts); err != nil {
 		return false, err
 	}
 	run := a.m.Running

@@ -35,10 +35,11 @@ type threads struct {
 	pid     int
 	dir     string // of a live one in /proc: the first one can have ended
 	mem     *os.File
+	aux     []byte // the program's auxiliary vector: its addresses are chosen when it is executed
 	all     []*thread
 	options uintptr
 	since   time.Time
-	longest time.Duration // for which all were stopped
+	longest time.Duration // for which one was stopped, or all
 }
 
 // errBusy: a thread did not stop.
@@ -82,10 +83,20 @@ func openThreads(pid int) (*threads, error) {
 	if ts.mem, err = os.OpenFile(dir+"/mem", os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
+	if ts.aux, err = os.ReadFile(dir + "/auxv"); err != nil {
+		ts.mem.Close()
+		return nil, err
+	}
 	if seccomp(dir) {
 		ts.options |= unix.PTRACE_O_SUSPEND_SECCOMP
 	}
 	return ts, nil
+}
+
+// same tells whether the process, which is stopped, still runs the program that it ran.
+func (ts *threads) same() bool {
+	aux, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/auxv", ts.pid, ts.all[0].pid))
+	return err == nil && bytes.Equal(aux, ts.aux)
 }
 
 // seccomp tells whether a thread's system calls are filtered.

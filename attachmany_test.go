@@ -1,0 +1,56 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+)
+
+// code returns the text of a fixed program: in its file, and in a process that runs it.
+func code(t *testing.T, program string, pid int) (file, memory []byte) {
+	t.Helper()
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	text := f.Section(".text")
+	if file, err = text.Data(); err != nil {
+		t.Fatal(err)
+	}
+	memory = make([]byte, len(file))
+	if _, err := mem.ReadAt(memory, int64(text.Addr)); err != nil {
+		t.Fatal(err)
+	}
+	return file, memory
+}
+
+// A large program is changed in several stops, between which it runs: all its functions are recorded, and all are as
+// before in the end.
+func TestAttachMany(t *testing.T) {
+	program := buildFile(t, "testdata/attachmany.c", "-no-pie")
+	r := start(t, program)
+	before, files, _ := state(t, r.cmd.Process.Pid)
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
+	attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, "f0", "f1", "f10000", "f19999")
+	if maps, fds, _ := state(t, r.cmd.Process.Pid); maps != before || fds != files {
+		t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+	}
+	if file, memory := code(t, program, r.cmd.Process.Pid); !bytes.Equal(file, memory) {
+		t.Error("its code has changed")
+	}
+	r.end(t, 7, "right\n")
+}

@@ -1,0 +1,202 @@
+package tracee
+
+import (
+	"bytes"
+	"cmp"
+	"sort"
+	"time"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// Changing the code of a process that runs.
+//
+// Code is changed only while all threads are stopped, but a large program has so much of it that this would be a long
+// stop. A function's site depends on no other's, so they are written in several stops, each of which ends when it has
+// lasted for long enough, and the program runs as long as it was stopped before the next one. Whatever was forked
+// between two stops has some of the changes and not the others; so what is there is looked at, not what was done.
+//
+// Unwind tables and the jumps that sites lead to are changed first, and changed back last: rules that look behind
+// thunks are right for functions that have none.
+//
+// A site is left alone if a thread stands in the middle of what is rewritten, or if a word of a thread's stack points
+// there, which may be where a handler goes back to.
+
+const (
+	// stopLimit is for how long changes are made in one stop.
+	stopLimit = 2 * time.Millisecond
+	// stopStep is how many bytes of code are changed between two looks at the clock.
+	stopStep = 64 << 10
+)
+
+// inStops gives edits, which are sorted, their new bytes. Those that have these are left as they are; others must have
+// the old ones. skip is asked in each stop for the index of those that are left alone, of what is still to be written.
+// written is what was changed.
+func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Edit) (map[int]bool, error)) (
+	written []arch.Edit, err error) {
+	mem := a.image(ts)
+	for rest := edits; len(rest) > 0; {
+		began := time.Now()
+		err := ts.within(false, func() error {
+			began = time.Now()
+			all, alone := rest, map[int]bool(nil)
+			if skip != nil {
+				var err error
+				if alone, err = skip(all); err != nil {
+					return err
+				}
+			}
+			for limit := time.Now().Add(stopLimit); len(rest) > 0 && time.Now().Before(limit); {
+				n := sort.Search(len(rest), func(i int) bool { return rest[i].Addr-rest[0].Addr >= stopStep })
+				var now []arch.Edit
+				for i, e := range rest[:n] {
+					if !alone[len(all)-len(rest)+i] {
+						now = append(now, e)
+					}
+				}
+				now, err := pending(mem, now)
+				if err == nil {
+					err = arch.Write(mem, PageSize, now)
+				}
+				if err != nil {
+					return err
+				}
+				written, rest = append(written, now...), rest[n:]
+			}
+			return nil
+		})
+		if err != nil {
+			return written, err
+		}
+		if len(rest) > 0 {
+			time.Sleep(time.Since(began))
+		}
+	}
+	return written, nil
+}
+
+// pending returns those of edits that have their old bytes. It is an error if one has neither these nor the new ones.
+func pending(mem arch.Memory, edits []arch.Edit) (left []arch.Edit, err error) {
+	for len(edits) > 0 {
+		// What is closer to each other than a page lies in pages that are there.
+		n, end := 0, edits[0].Addr
+		for ; n < len(edits) && edits[n].Addr-end < PageSize; n++ {
+			end = edits[n].Addr + uint64(len(edits[n].Old))
+		}
+		b := make([]byte, end-edits[0].Addr)
+		if err := mem.ReadAt(b, edits[0].Addr); err != nil {
+			return nil, edits[0].Bug(arch.Fault, nil, err)
+		}
+		for i := range edits[:n] {
+			e := &edits[i]
+			switch have := b[e.Addr-edits[0].Addr:][:len(e.Old)]; {
+			case bytes.Equal(have, e.Old):
+				left = append(left, *e)
+			case !bytes.Equal(have, e.New):
+				return nil, e.Bug(arch.Mismatch, bytes.Clone(have), nil)
+			}
+		}
+		edits = edits[n:]
+	}
+	return left, nil
+}
+
+// chosen returns edits for which a condition holds; back exchanges their bytes.
+func chosen(edits []arch.Edit, back bool, which func(*arch.Edit) bool) []arch.Edit {
+	var out []arch.Edit
+	for i := range edits {
+		if !which(&edits[i]) {
+			continue
+		}
+		e := edits[i]
+		if back {
+			e.Old, e.New = e.New, e.Old
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func isEarly(e *arch.Edit) bool { return !isLate(e) }
+
+// writeSites changes the image's code and unwind tables.
+func (a *Attachment) writeSites(ts *threads) error {
+	for _, which := range []func(*arch.Edit) bool{isLate, isEarly} {
+		written, err := a.inStops(ts, chosen(a.m.Edits, false, which), func(edits []arch.Edit) (map[int]bool, error) {
+			return a.busy(ts, edits)
+		})
+		a.edits = append(a.edits, written...)
+		if serr := arch.Sort(a.edits); err != nil || serr != nil {
+			return cmp.Or(err, serr)
+		}
+	}
+	a.Busy = len(a.m.Edits) - len(a.edits)
+	return nil
+}
+
+// restoreSites switches everything off and gives the image's sites their bytes back.
+func (a *Attachment) restoreSites(ts *threads) error {
+	if len(a.edits) == 0 {
+		return nil
+	}
+	mem := a.image(ts)
+	if err := mem.WriteAt(make([]byte, 4), a.m.Running.Armed); err != nil {
+		return err
+	}
+	if err := mem.WriteAt(make([]byte, a.m.Running.Traced), a.m.Running.Switches); err != nil {
+		return err
+	}
+	_, err := a.inStops(ts, chosen(a.edits, true, isEarly), nil)
+	return err
+}
+
+// restoreLate gives the image the rest of its bytes back. All threads are stopped.
+func (a *Attachment) restoreLate(ts *threads) error {
+	mem := a.image(ts)
+	edits, err := pending(mem, chosen(a.edits, true, isLate))
+	if err != nil {
+		return err
+	}
+	return arch.Write(mem, PageSize, edits)
+}
+
+// busy returns which of edits, by index, have bytes that a thread is in the middle of. Threads that are in a site that
+// has a copy are led there instead.
+func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) {
+	ms, err := ts.maps()
+	if err != nil {
+		return nil, err
+	}
+	busy := map[int]bool{}
+	window := func(v uint64) int { // -1: it is in the middle of none
+		v -= a.bias
+		i := sort.Search(len(edits), func(i int) bool { return edits[i].Addr >= v }) - 1
+		if i >= 0 && v < edits[i].Addr+uint64(len(edits[i].Old)) && !isTable(&edits[i]) {
+			return i
+		}
+		return -1
+	}
+	look := func(v uint64) {
+		if i := window(v); i >= 0 {
+			busy[i] = true
+		}
+	}
+	moved := map[*thread]uint64{}
+	for _, t := range ts.all {
+		if to, ok := a.m.Running.InCopy(t.regs.pc() - a.bias); ok {
+			moved[t] = a.bias + to
+		} else {
+			look(t.regs.pc())
+		}
+		if err := t.liveStack(ms, func(_, v uint64) { look(v) }); err != nil {
+			return nil, err
+		}
+	}
+	for t, to := range moved {
+		if i := window(t.regs.pc()); i >= 0 && !busy[i] {
+			t.regs.setPC(to)
+			t.changed = true
+		}
+	}
+	return busy, nil
+}
