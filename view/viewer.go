@@ -210,18 +210,9 @@ func (n *funcNumbers) of(id trace.FuncID) int {
 // matchName returns a test whether the text occurs in functions' names, in whatever case.
 func (v *Viewer) matchName(text string) func(trace.FuncID) bool {
 	text = strings.ToLower(text)
-	var mu sync.Mutex
-	known := map[trace.FuncID]bool{}
-	return func(id trace.FuncID) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		is, ok := known[id]
-		if !ok {
-			is = strings.Contains(strings.ToLower(v.t.Label(id)), text)
-			known[id] = is
-		}
-		return is
-	}
+	return trace.Remember(func(id trace.FuncID) bool {
+		return strings.Contains(strings.ToLower(v.t.Label(id)), text)
+	})
 }
 
 // sortBoxes orders boxes by place and time.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -163,26 +162,16 @@ func matcher(
 	if err != nil {
 		return nil, nil, usagef(cmd, "%v", err)
 	}
-	// Events ask about the same few functions again and again, and reports from several goroutines.
-	var mu sync.Mutex
-	known := map[trace.FuncID]bool{}
-	return func(id trace.FuncID) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		is, ok := known[id]
-		if !ok {
-			fn := t.Func(id)
-			path, aliases := "", t.Aliases(int(id.Image), fn)
-			if int(id.Image) < len(t.Images) {
-				path = t.Images[id.Image].Path
-			} else if id.Image == trace.SyscallImage {
-				path, aliases = trace.SyscallName, []string{strings.TrimPrefix(fn.Name, "sys_")}
-			}
-			is = f.In(path).Match(fn.Display(), aliases...)
-			known[id] = is
+	return trace.Remember(func(id trace.FuncID) bool {
+		fn := t.Func(id)
+		path, aliases := "", t.Aliases(int(id.Image), fn)
+		if int(id.Image) < len(t.Images) {
+			path = t.Images[id.Image].Path
+		} else if id.Image == trace.SyscallImage {
+			path, aliases = trace.SyscallName, []string{strings.TrimPrefix(fn.Name, "sys_")}
 		}
-		return is
-	}, f, nil
+		return f.In(path).Match(fn.Display(), aliases...)
+	}), f, nil
 }
 
 // warnUnmatched names the patterns that fitted none of the calls that were read,
