@@ -206,28 +206,77 @@ func askPprof(t *testing.T, file string) map[string]sums {
 	return got
 }
 
-// askCallgrindAnnotate reads self times, and compares inclusive ones with the report's totals.
-func askCallgrindAnnotate(t *testing.T, file string) map[string]sums {
+// annotated is what callgrind_annotate says of each function.
+func annotated(t *testing.T, file string, args ...string) map[string]int64 {
 	row := regexp.MustCompile(`(?m)^\s*([0-9,]+) \([ 0-9.]+%\)\s+\S+:(\S+) `)
-	table := func(args ...string) map[string]int64 {
-		all := map[string]int64{}
-		out := output(t, "callgrind_annotate", append(args, "--threshold=100", file)...)
-		for _, m := range row.FindAllStringSubmatch(out, -1) {
-			n, err := strconv.ParseInt(strings.ReplaceAll(m[1], ",", ""), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[m[2]] = n
+	all := map[string]int64{}
+	out := output(t, "callgrind_annotate", append(args, "--threshold=100", file)...)
+	for _, m := range row.FindAllStringSubmatch(out, -1) {
+		n, err := strconv.ParseInt(strings.ReplaceAll(m[1], ",", ""), 10, 64)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return all
+		all[m[2]] = n
 	}
+	return all
+}
+
+// TestCallgrindInclusive: times with what is called are a report's totals, so recursion counts once.
+func TestCallgrindInclusive(t *testing.T) {
+	testtool.Need(t, "callgrind_annotate")
+	tr := sample.Random(t, rand.New(rand.NewPCG(6, 5)), 4000)
+	rows, err := tr.Report(trace.ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{}
+	for _, r := range rows {
+		want[r.Name] = r.Total
+	}
+	got := annotated(t, exported(t, tr, "callgrind"), "--inclusive=yes")
+	delete(got, "(start)")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-report +callgrind_annotate:\n%s", diff)
+	}
+}
+
+// TestPprofRaw: what pprof prints of each sample adds up to a report's calls and times.
+func TestPprofRaw(t *testing.T) {
+	tr := sample.Random(t, rand.New(rand.NewPCG(6, 5)), 4000)
+	want, _ := reported(t, tr)
+	out := output(t, "go", "tool", "pprof", "-raw", exported(t, tr, "pprof"))
+	samples, locations, _ := strings.Cut(out, "\nLocations\n")
+	names := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\s+(\d+): 0x[0-9a-f]+ M=1 (\w+) `).FindAllStringSubmatch(locations, -1) {
+		names[m[1]] = m[2]
+	}
+	got := map[string]sums{}
+	for _, m := range regexp.MustCompile(`(?m)^\s+(\d+)\s+(\d+): (\d+) `).FindAllStringSubmatch(samples, -1) {
+		calls, err := strconv.ParseInt(m[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		self, err := strconv.ParseInt(m[2], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := got[names[m[3]]]
+		got[names[m[3]]] = sums{of.Calls + calls, of.Self + self}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-report +pprof -raw:\n%s", diff)
+	}
+}
+
+// askCallgrindAnnotate reads self times; all of them are below what calls all.
+func askCallgrindAnnotate(t *testing.T, file string) map[string]sums {
 	// It has no table of calls: those are from the file.
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := readCallgrind(t, b)
-	for name, n := range table() {
+	for name, n := range annotated(t, file) {
 		if name != "(start)" {
 			got[name] = sums{got[name].Calls, n}
 		}
@@ -236,14 +285,8 @@ func askCallgrindAnnotate(t *testing.T, file string) map[string]sums {
 	for _, s := range got {
 		self += s.Self
 	}
-	inclusive := table("--inclusive=yes")
-	if start = inclusive["(start)"]; start != self {
+	if start = annotated(t, file, "--inclusive=yes")["(start)"]; start != self {
 		t.Errorf("%d ns inclusive in all, %d ns self", start, self)
-	}
-	for name, n := range inclusive {
-		if n > start {
-			t.Errorf("%s: %d ns inclusive, of %d: recursion counts more than once", name, n, start)
-		}
 	}
 	return got
 }
