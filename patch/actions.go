@@ -58,16 +58,14 @@ func (a *Actions) of(path string) func(*record.Site) []Act {
 	}
 }
 
-// selective reports whether an action decides at run time which calls are recorded.
+// selective reports whether an action decides at run time which calls are recorded, or looks at their times.
 func (a *Actions) selective() bool {
-	return a.has(stub.ActionKind.Selective)
+	return a.Has(func(x Act) bool { return x.Kind.Selective(x.Value) })
 }
 
-// has reports whether there is an action of such a kind.
-func (a *Actions) has(is func(stub.ActionKind) bool) bool {
-	return a != nil && slices.ContainsFunc(a.Rules, func(r ActRule) bool {
-		return slices.ContainsFunc(r.Acts, func(x Act) bool { return is(x.Kind) })
-	})
+// Has reports whether there is such an action among those that rules have for all their functions.
+func (a *Actions) Has(is func(Act) bool) bool {
+	return a != nil && slices.ContainsFunc(a.Rules, func(r ActRule) bool { return slices.ContainsFunc(r.Acts, is) })
 }
 
 // Key returns a text that differs between actions that differ.
@@ -85,14 +83,14 @@ func (a *Actions) Key() string {
 
 // quiet reports whether calls of a function that is not selected need not be recorded for its actions.
 func quiet(acts []Act) bool {
-	return !slices.ContainsFunc(acts, func(a Act) bool { return a.Kind.Records() })
+	return !slices.ContainsFunc(acts, func(a Act) bool { return a.Kind.Records(a.Value) })
 }
 
 // checkActions returns an error for actions that a tracer, or a machine's runtime, cannot have.
 func (o *Options) checkActions(m elf.Machine) error {
 	switch {
 	case o.Actions == nil:
-	case m != elf.EM_X86_64 && o.Actions.has(stub.ActionKind.Walks):
+	case m != elf.EM_X86_64 && o.Actions.Has(func(x Act) bool { return x.Kind.Walks() }):
 		return fmt.Errorf("whole stacks cannot be recorded on %s", strings.ToLower(strings.TrimPrefix(m.String(), "EM_")))
 	case o.Tracer == Profile || o.Tracer == Count:
 		return fmt.Errorf("the tracer %s has no events, and so no actions at calls", o.Tracer)
@@ -128,7 +126,7 @@ func (l *layout) findActing() (actions int) {
 		if fn.quiet {
 			acts = append([]Act{{Kind: stub.ActQuiet}}, acts...)
 		}
-		exit := slices.ContainsFunc(acts, func(a Act) bool { return a.Kind.AtExit() })
+		exit := slices.ContainsFunc(acts, func(a Act) bool { return a.Kind.AtExit(a.Value) })
 		l.acting = append(l.acting, acting{i, acts, exit})
 		actions += len(acts)
 	}

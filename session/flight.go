@@ -4,6 +4,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -39,6 +40,9 @@ type DumpRequest struct {
 	Cause string        // for people
 	Last  time.Duration // what is to be in it, up to now; 0: all that there is
 	Done  chan<- Dump   // gets the answer, and needs room for it; nil: nobody waits
+
+	copied chan<- struct{} // closed when what is to be in it is copied, or will not be; nil: nobody waits
+	call   uint32          // id, in the trace, of the function whose call asked; 0: none did
 }
 
 // A Dump is what a flight recorder wrote while the program ran.
@@ -57,7 +61,9 @@ type Dump struct {
 type flight struct {
 	mu    sync.Mutex
 	made  []Dump
-	asked chan DumpRequest // by control
+	asked chan DumpRequest // by control, and by calls
+	last  time.Time        // when a call asked that was heard
+	more  uint64           // calls that asked soon after another, and were not
 	stop  chan struct{}
 	ended chan struct{}
 }
@@ -116,6 +122,9 @@ func (s *session) endFlight() {
 	s.flight.mu.Lock()
 	defer s.flight.mu.Unlock()
 	s.res.Dumps = s.flight.made
+	if n := s.flight.more; n > 0 {
+		s.logf("%d more dumps were asked for by calls within %v of another", n, dumpInterval)
+	}
 }
 
 // askDump asks for a dump and waits for it.
@@ -139,7 +148,13 @@ func (f *flight) askDump(cause string, last time.Duration) (d Dump, err error) {
 func (s *session) dump(r DumpRequest) {
 	f := s.flight
 	d := Dump{Cause: r.Cause, Asked: r.Last, Dir: s.dir.Name + "." + strconv.Itoa(len(f.made)+1)}
-	if d.Err = s.writeDump(&d); d.Err != nil {
+	release := sync.OnceFunc(func() {
+		if r.copied != nil {
+			close(r.copied)
+		}
+	})
+	defer release()
+	if d.Err = s.writeDump(&d, r.call, release); d.Err != nil {
 		s.logf("no dump for %s: %v", d.Cause, d.Err)
 	} else {
 		s.logf("%s: %d events -> %s", d.Cause, d.Events, d.Dir)
@@ -152,8 +167,9 @@ func (s *session) dump(r DumpRequest) {
 	}
 }
 
-// writeDump copies what there is, and then writes it: programs do not wait for that.
-func (s *session) writeDump(d *Dump) error {
+// writeDump copies what there is, calls copied, and then writes it: programs do not wait for that. call is the function
+// whose call asked, if one did.
+func (s *session) writeDump(d *Dump, call uint32, copied func()) error {
 	var snap *drain.Snapshot
 	var loss losses
 	var info trace.Info
@@ -176,6 +192,7 @@ func (s *session) writeDump(d *Dump) error {
 	}) {
 		return errors.New("the recording has ended")
 	}
+	copied()
 	if snap.Complete != 0 && s.info.Clock.Hz != 0 && snap.Newest > snap.Complete {
 		d.Whole = time.Duration(float64(snap.Newest-snap.Complete) / float64(s.info.Clock.Hz) * 1e9)
 	}
@@ -183,7 +200,8 @@ func (s *session) writeDump(d *Dump) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fillDump(dir, d, snap, &loss, &info); err != nil {
+	info.Dump = &trace.InfoDump{Asked: d.Asked, Whole: d.Whole}
+	if err := s.fillDump(dir, d, call, snap, &loss, &info); err != nil {
 		dir.Rollback()
 		return tracedir.PathError(err)
 	}
@@ -194,14 +212,13 @@ func (s *session) writeDump(d *Dump) error {
 
 // fillDump writes the files.
 func (s *session) fillDump(
-	dir *tracedir.Dir, d *Dump, snap *drain.Snapshot, loss *losses, info *trace.Info,
+	dir *tracedir.Dir, d *Dump, call uint32, snap *drain.Snapshot, loss *losses, info *trace.Info,
 ) error {
 	size, err := snap.WriteTo(dir.Events)
 	if err != nil {
 		return err
 	}
 	loss.write(dir.Events)
-	info.Dump = &trace.InfoDump{Cause: d.Cause, Asked: d.Asked, Whole: d.Whole}
 	if info.Images, err = s.namedImages(); err != nil {
 		return err
 	}
@@ -210,6 +227,10 @@ func (s *session) fillDump(
 			return err
 		}
 	}
+	if call != 0 {
+		d.Cause = s.nameOf(call)
+	}
+	info.Dump.Cause = d.Cause
 	if s.processes != nil {
 		info.Processes = s.processes.now(snap.PIDs)
 	}
@@ -237,6 +258,58 @@ func (s *session) namedImages() ([]trace.Image, error) {
 		}
 	}
 	return images, nil
+}
+
+// Calls ask for dumps (triggers with snapshot), and their threads wait until what they did is copied, so that it is in
+// the dump: a program at full speed uses the buffer again in milliseconds. A function can ask any number of times, so a
+// dump that was asked for by calls is made once a dumpInterval at most. What is asked for is a program's word: it costs
+// no more than that.
+const (
+	dumpInterval = time.Second
+	copyPatience = 80 * time.Millisecond // less than programs wait for an answer
+)
+
+// atCall answers a program that asks for a dump at a call.
+func (f *flight) atCall(r *drain.Request) uint32 {
+	if f == nil {
+		return drain.Unsupported
+	}
+	f.mu.Lock()
+	soon := !f.last.IsZero() && time.Since(f.last) < dumpInterval
+	if soon {
+		f.more++
+	} else {
+		f.last = time.Now()
+	}
+	f.mu.Unlock()
+	if soon {
+		return drain.Done
+	}
+	over := time.After(copyPatience)
+	copied := make(chan struct{})
+	select {
+	case f.asked <- DumpRequest{Cause: "a call", call: uint32(r.Argument), copied: copied}:
+	case <-over:
+		return drain.Failed
+	case <-f.stop:
+		return drain.Failed
+	}
+	select {
+	case <-copied:
+	case <-over:
+	case <-f.stop:
+	}
+	return drain.Done
+}
+
+// nameOf is the name of a function by its id in events, for people.
+func (s *session) nameOf(id uint32) string {
+	if image, local, ok := s.pool.FunctionOf(id); ok {
+		if name := trace.FunctionName(s.dir.Path, image, local); name != "" {
+			return "a call of " + name
+		}
+	}
+	return fmt.Sprintf("a call of function %d", id)
 }
 
 // dumpSignal listens to the signal that asks for a dump, as perf record's.

@@ -27,6 +27,8 @@ func (s *session) request(r *drain.Request) uint32 {
 		if s.follow != nil {
 			return s.follow.handle(r)
 		}
+	case format.AskDump:
+		return s.flight.atCall(r)
 	}
 	return s.exes.handle(r)
 }

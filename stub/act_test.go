@@ -15,7 +15,9 @@ func testActions(t *testing.T, m *machine) {
 	one := func(k ActionKind) []Action { return []Action{{Kind: k, Words: 3}} }
 	limited := func(k ActionKind, n uint32) []Action { return []Action{{Kind: k, Words: 3, Limit: n}} }
 	depth := func(n uint64) []Action { return []Action{{Kind: ActDepth, Value: n}} }
+	late := func(k ActionKind, n uint32) []Action { return []Action{{Kind: k, Words: 3, Value: 1, Limit: n}} }
 	const triggers = 25
+	all := map[string]int{"work": 10*5 + 3 + 1 + 1 + 2 + 1 + 1 + 1, "on": 12, "off": 12, "around": 1, "tail_off": 1}
 	for _, tt := range []struct {
 		name, run string
 		acts      map[string][]Action
@@ -33,11 +35,19 @@ func testActions(t *testing.T, m *machine) {
 		{"quiet", "", map[string][]Action{"off": {{Kind: ActQuiet}, {Kind: ActTraceOff, Words: 3}}, "on": {{Kind: ActQuiet}, {Kind: ActTraceOn, Words: 3}}},
 			map[string]int{"work": 10*3 + 1 + 1 + 1 + 1 + 1, "around": 1, "tail_off": 1}, 24, 0},
 		{"finish", "", map[string][]Action{"on": limited(ActFinish, 1)}, map[string]int{"work": 3, "off": 1}, 1, 0},
-		{"stack trace", "", map[string][]Action{"work": limited(ActStackTrace, 7)},
-			map[string]int{"work": 10*5 + 3 + 1 + 1 + 2 + 1 + 1 + 1, "on": 12, "off": 12, "around": 1, "tail_off": 1}, 7, 0},
+		{"stack trace", "", map[string][]Action{"work": limited(ActStackTrace, 7)}, all, 7, 0},
+		{"snapshot", "", map[string][]Action{"work": limited(ActSnapshot, 5)}, all, 5, 0},
 		{"depth", "deep", map[string][]Action{"deep": depth(2)}, map[string]int{"top": 2, "deep": 4 + 2, "work": 3, "jumps": 40}, 0, 4},
 		{"depth of a caller", "deep", map[string][]Action{"top": depth(3), "jumps": depth(1)},
 			map[string]int{"top": 2, "deep": 4 + 3, "work": 2 + 3, "jumps": 10}, 0, 4},
+		// At the ends of calls that took longer than a nanosecond. What ends by a jump does not come by.
+		{"stack trace at the end", "deep", map[string][]Action{"deep": late(ActStackTrace, 5), "jumps": late(ActStackTrace, 0)},
+			map[string]int{"top": 2, "deep": 15, "work": 15, "jumps": 40}, 5, 4},
+		{"off at the end", "", map[string][]Action{"off": late(ActTraceOff, 0), "on": one(ActTraceOn)},
+			map[string]int{"work": 10*4 + 2 + 1 + 2 + 1 + 1, "on": 12, "off": 12, "around": 1, "tail_off": 1}, 24, 4},
+		{"finish at the end", "", map[string][]Action{"on": late(ActFinish, 1)}, map[string]int{"work": 4, "on": 1, "off": 1}, 1, 4},
+		{"snapshot at the end", "", map[string][]Action{"on": late(ActSnapshot, 3)}, all, 3, 4},
+		{"never", "", map[string][]Action{"on": {{Kind: ActFinish, Words: 3, Value: 1 << 60}}}, all, 0, 4},
 	} {
 		for _, tr := range tracers {
 			if tr.name == "profile" || tr.name == "count" || (tt.depth != 0) != (tr.name == "opt") && tt.depth != 0 {

@@ -23,23 +23,39 @@ const (
 	ActTraceOff   ActionKind = format.ActTraceoff   // tracing pauses before this call
 	ActFinish     ActionKind = format.ActFinish     // the recording ends before this call
 	ActStackTrace ActionKind = format.ActStacktrace // the calls that are open are wanted
+	ActSnapshot   ActionKind = format.ActSnapshot   // a flight recorder is asked to write what it has
 	ActDepth      ActionKind = format.ActDepth      // so many levels are recorded from here on
 	ActArgs       ActionKind = format.ActArgs       // arguments are captured
 	ActResult     ActionKind = format.ActResult     // the result is captured
 	ActStack      ActionKind = format.ActStack      // the stack is walked by unwind tables; x86-64 only
 )
 
+// Timed reports whether the value says, in ns, that the action is done at the ends of calls that took longer; 0: at their
+// beginnings.
+func (k ActionKind) Timed() bool {
+	switch k {
+	case ActTraceOn, ActTraceOff, ActFinish, ActStackTrace, ActSnapshot:
+		return true
+	}
+	return false
+}
+
+// late reports whether an action with such a value is done at the ends of long calls.
+func (k ActionKind) late(value uint64) bool { return value != 0 && k.Timed() }
+
 // Selective reports whether images with such actions need the thunks of [Image].Options.
-func (k ActionKind) Selective() bool { return k == ActDepth }
+func (k ActionKind) Selective(value uint64) bool { return k == ActDepth || k.late(value) }
 
 // Records reports whether calls of functions with such actions are recorded even if nothing else asks for them.
-func (k ActionKind) Records() bool { return k == ActDepth || k == ActArgs || k == ActResult }
+func (k ActionKind) Records(value uint64) bool {
+	return k == ActDepth || k == ActArgs || k == ActResult || k.late(value)
+}
 
 // Walks reports whether the runtime has to walk stacks, which it can on x86-64.
 func (k ActionKind) Walks() bool { return k == ActStack }
 
 // AtExit reports whether functions with such actions need the exit routine fentry_act_exit.
-func (k ActionKind) AtExit() bool { return k == ActResult }
+func (k ActionKind) AtExit(value uint64) bool { return k == ActResult || k.late(value) }
 
 // Sizes in bytes of an entry of the table of actions, and of the zeroed memory that each one needs.
 const (

@@ -199,7 +199,7 @@ harness_counts: .zero 256
 			for _, a := range acts {
 				a.ID = th.id
 				actions = append(actions, a)
-				if a.Kind.AtExit() || o.leaves {
+				if a.Kind.AtExit(a.Value) || o.leaves {
 					th.exit = addr["fentry_act_exit"]
 				}
 			}

@@ -42,7 +42,7 @@ const (
 	// SignalDelivered: a handler of the signal Event.Signal is called.
 	SignalDelivered
 	// Trigger: something was done because Func is called, Count says what: see the constants that begin with
-	// Trigger. Depth is the number of open calls.
+	// Trigger. Depth is the number of open calls. Dur is how long the call took, if that was the reason.
 	Trigger
 	// Stacktrace: the stack was walked because Func is called; Backtrace has it.
 	Stacktrace

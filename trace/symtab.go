@@ -119,6 +119,22 @@ func openSym(d *safefile.Dir, name string, room int64) (*names.SymFile, error) {
 	return s, nil
 }
 
+// FunctionName returns the name of a function of an image, as the symbol file in a trace's directory has it; "" if it is
+// not known. It is for who does not read the trace.
+func FunctionName(dir string, image ImageID, id uint32) string {
+	d, err := safefile.OpenDir(dir)
+	if err != nil {
+		return ""
+	}
+	defer d.Close()
+	tab, err := openSym(d, image.String()+SymExt, names.MaxSymFile)
+	if err != nil {
+		return ""
+	}
+	f, _ := tab.Func(id)
+	return f.Name
+}
+
 // imageLines are the source lines of an image, opened when first asked for.
 type imageLines struct {
 	once  sync.Once

@@ -15,10 +15,12 @@ const (
 	TriggerOff        = format.TriggerOff        // tracing pauses: calls that begin now are missing, in all threads
 	TriggerFinish     = format.TriggerFinish     // the recording ends
 	TriggerStackTrace = format.TriggerStacktrace // the calls that are open were asked for
+	TriggerSnapshot   = format.TriggerSnapshot   // a flight recorder was asked to write what it has
 )
 
 var triggerNames = [...]string{
 	TriggerOn: "traceon", TriggerOff: "traceoff", TriggerFinish: "finish", TriggerStackTrace: "stacktrace",
+	TriggerSnapshot: "snapshot",
 }
 
 // TriggerName is what a Trigger's Count says, as users ask for it.
@@ -38,11 +40,15 @@ func (c *cursor) trigger(w *word) {
 		return
 	}
 	ev, frames := &c.ev, c.fl.cur.frames
-	what := c.dec.note(w.arg).value
+	value := c.dec.note(w.arg).value
+	what, ended := uint64(uint32(value)), value>>32 == 1
 	ev.Time = c.t.Clock.Time(c.fl.t)
 	ev.Kind, ev.Flags, ev.Count = Trigger, 0, what
 	ev.Func, ev.Caller, ev.Dur, ev.Self = w.fn, FuncID{}, 0, 0
 	ev.Depth, ev.Stack = len(frames), c.fl.cur.num
+	if n := len(frames); ended && n > 0 && frames[n-1].fn == w.fn && c.fl.t > frames[n-1].start {
+		ev.Dur = c.t.Clock.Span(c.fl.t - frames[n-1].start)
+	}
 	ev.Chain = ev.Chain[:0]
 	if what == TriggerStackTrace {
 		for i := len(frames) - 1; i >= 0 && len(ev.Chain) < maxChain; i-- {

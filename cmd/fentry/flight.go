@@ -9,7 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/triggers"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/stub"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -19,11 +22,16 @@ type flightFlags struct {
 	on   []string
 }
 
-// endings are the values of --dump-on, and which ends of a program they mean.
-var endings = []struct {
+// longCalls is how --dump-on says that a call of a function is to have taken long.
+const longCalls = "FUNC>TIME[:COUNT]"
+
+type ending struct {
 	name  string
 	means func(syscall.WaitStatus) bool
-}{
+}
+
+// endings are the values of --dump-on, and which ends of a program they mean.
+var endings = []ending{
 	{"exit", func(syscall.WaitStatus) bool { return true }},
 	{"exit!=0", func(s syscall.WaitStatus) bool { return s.Exited() && s.ExitStatus() != 0 }},
 	{"signal", syscall.WaitStatus.Signaled},
@@ -42,15 +50,47 @@ func (c *flightFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.size, "flight", "", "keep the newest `SIZE` of events in memory and write them when the program has "+
 		"ended, or, while it runs, to DIR.1, DIR.2 ... for fentry dump and SIGUSR2")
 	f.StringArrayVar(&c.on, "dump-on", nil, "with --flight: write what there is at the end only for a `CAUSE`: "+
-		strings.Join(endingNames(), ", ")+" (repeatable)")
+		strings.Join(endingNames(), ", ")+"; and, while the program runs, when a call has taken long: "+longCalls+" (repeatable)")
 	cmd.RegisterFlagCompletionFunc("dump-on", cobra.FixedCompletions(endingNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// longCall is the trigger that a value of --dump-on stands for; "" for the name of an ending. Names of functions can have
+// a > of their own.
+func longCall(cause string) string {
+	i := strings.LastIndexByte(cause, '>')
+	if i < 0 {
+		return ""
+	}
+	limit, count, counted := strings.Cut(cause[i+1:], ":")
+	if counted {
+		count = ":" + count
+	}
+	return cause[:i] + "@time>" + limit + ",snapshot" + count
+}
+
+// triggers are what calls are to ask for.
+func (c *flightFlags) triggers(cmd *cobra.Command) (specs []string, err error) {
+	for _, cause := range c.on {
+		s := longCall(cause)
+		if s == "" {
+			continue
+		}
+		if _, err := triggers.Parse(s); err != nil {
+			return nil, usagef(cmd, "--dump-on: %q is not %s", cause, longCalls)
+		}
+		specs = append(specs, s)
+	}
+	return specs, nil
 }
 
 // apply sets what the flags say.
 func (c *flightFlags) apply(cmd *cobra.Command, o *fentry.Options) (err error) {
 	if c.size == "" {
-		if len(c.on) > 0 {
+		switch {
+		case len(c.on) > 0:
 			return usagef(cmd, "--dump-on is for --flight SIZE")
+		case o.Plan.Actions.Has(func(a patch.Act) bool { return a.Kind == stub.ActSnapshot }):
+			return usagef(cmd, "--trigger: snapshot is for --flight SIZE")
 		}
 		return nil
 	}
@@ -71,16 +111,14 @@ func (c *flightFlags) apply(cmd *cobra.Command, o *fentry.Options) (err error) {
 	}
 	var causes []func(syscall.WaitStatus) bool
 	for _, name := range c.on {
-		found := false
-		for _, e := range endings {
-			if found = e.name == name; found {
-				causes = append(causes, e.means)
-				break
-			}
+		if longCall(name) != "" {
+			continue
 		}
-		if !found {
-			return usagef(cmd, "--dump-on: no cause %q; there are %s", name, strings.Join(endingNames(), ", "))
+		i := slices.IndexFunc(endings, func(e ending) bool { return e.name == name })
+		if i < 0 {
+			return usagef(cmd, "--dump-on: no cause %q; there are %s, %s", name, strings.Join(endingNames(), ", "), longCalls)
 		}
+		causes = append(causes, endings[i].means)
 	}
 	o.Flight.Keep = func(s syscall.WaitStatus) bool {
 		return slices.ContainsFunc(causes, func(means func(syscall.WaitStatus) bool) bool { return means(s) })

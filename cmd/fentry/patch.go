@@ -39,6 +39,7 @@ type traceFlags struct {
 	libcalls               bool
 	syscalls               string
 	triggers, stacks       []string
+	slow                   []string // triggers of other flags
 }
 
 // clocks are the values of --clock, the default first.
@@ -96,7 +97,7 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if o.Tracer, err = patch.ParseTracer(t.tracer); err != nil {
 		return o, usagef(cmd, "--tracer: %v", err)
 	}
-	if o.Actions, err = triggerActions(cmd, t.triggers); err != nil {
+	if o.Actions, err = triggerActions(cmd, slices.Concat(t.triggers, t.slow)); err != nil {
 		return o, err
 	}
 	if o.Actions, err = addStacks(cmd, o.Actions, t.stacks); err != nil {
@@ -105,16 +106,16 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if o.Actions != nil && o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function {
 		return o, usagef(cmd, "--trigger and --stack require the tracer function_graph or function: there are no events with %s", o.Tracer)
 	}
-	selective := t.depth != 0 || t.threshold != 0 || len(t.graph)+len(t.without) > 0 || limitsDepth(o.Actions)
+	selective := t.depth != 0 || t.threshold != 0 || len(t.graph)+len(t.without) > 0 || decides(o.Actions)
 	if o.Tracer != patch.FunctionGraph && selective {
-		return o, usagef(cmd, "--depth, --threshold, --graph, --graph-notrace and triggers with depth= require the function_graph tracer")
+		return o, usagef(cmd, "--depth, --threshold, --graph, --graph-notrace and triggers with depth= or time> require the function_graph tracer")
 	}
 	if !slices.Contains(clocks, t.clock) {
 		return o, usagef(cmd, "--clock: no clock %q; there are %s", t.clock, strings.Join(clocks, ", "))
 	}
 	if o.NoClock = t.clock == trace.ClockNone; o.NoClock && (o.Tracer != patch.FunctionGraph || selective) {
 		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold, --graph, "+
-			"--graph-notrace and triggers with depth=")
+			"--graph-notrace and triggers with depth= or time>")
 	}
 	if err := t.checkSyscalls(cmd, &o); err != nil {
 		return o, err

@@ -85,6 +85,12 @@ With --flight, fentry is a flight recorder: tracing costs the same, and the
 newest events stay in memory. They are written when the program has ended, or
 only if it ended as --dump-on says; and to DIR.1, DIR.2 and so on each time
 "fentry dump" asks for it, or the signal SIGUSR2, while the program goes on.
+So do calls: with --dump-on 'FUNC>TIME' those that took longer, with the
+trigger FUNC@snapshot all; within a second of another they are only counted.
+
+A trigger with time>T is looked at when a call ends: FUNC@time>10ms,stacktrace
+shows who made those that took longer. A call that ends by a jump out of it, or
+to another function, is not looked at.
 
 With -p, processes are recorded that run already, and the children that they fork.
 They are stopped for a few milliseconds, at the beginning and at the end, when
@@ -126,6 +132,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
   fentry record --flight 64M --dump-on signal --dump-on exit!=0 ./server   ... if it ends badly; fentry dump PID: now
+  fentry record --flight 64M --dump-on 'handle>10ms:5' ./server   ... when a request has taken long, five times at most
+  fentry record --trigger 'handle@time>10ms,stacktrace' ./server   who makes calls that take long
   fentry record -p 1234 --for 5s              a process that runs, for five seconds
   fentry record -p redis-server -F 'aof*'     by name; until ^C
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
@@ -176,6 +184,10 @@ the end, fentry says so, and an existing trace stays where it is.`,
 }
 
 func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
+	var err error
+	if c.slow, err = c.flight.triggers(cmd); err != nil {
+		return err
+	}
 	opts, err := c.options(cmd)
 	if err != nil {
 		return err

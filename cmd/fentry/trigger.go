@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ func addTriggers(cmd *cobra.Command, to *[]string) {
 // triggerKinds are the runtime's names of actions. Each but DEPTH writes one record, a header and two words.
 var triggerKinds = map[triggers.Kind]stub.ActionKind{
 	triggers.TraceOn: stub.ActTraceOn, triggers.TraceOff: stub.ActTraceOff, triggers.StackTrace: stub.ActStackTrace,
-	triggers.Depth: stub.ActDepth, triggers.Finish: stub.ActFinish,
+	triggers.Depth: stub.ActDepth, triggers.Finish: stub.ActFinish, triggers.Snapshot: stub.ActSnapshot,
 }
 
 const triggerWords = 3
@@ -41,9 +40,14 @@ func triggerActions(cmd *cobra.Command, specs []string) (*patch.Actions, error) 
 			return nil, usagef(cmd, "--trigger: %v", err)
 		}
 		for _, a := range t.Actions {
-			if kind, ok := triggerKinds[a.Kind]; ok {
-				rule.Acts = append(rule.Acts, patch.Act{Kind: kind, Words: triggerWords, Value: a.Value, Limit: a.Limit})
+			kind, ok := triggerKinds[a.Kind]
+			if !ok {
+				continue
 			}
+			if kind.Timed() {
+				a.Value = uint64(t.Over)
+			}
+			rule.Acts = append(rule.Acts, patch.Act{Kind: kind, Words: triggerWords, Value: a.Value, Limit: a.Limit})
 		}
 		if rule.Acts != nil {
 			actions.Rules = append(actions.Rules, rule)
@@ -55,11 +59,9 @@ func triggerActions(cmd *cobra.Command, specs []string) (*patch.Actions, error) 
 	return &actions, nil
 }
 
-// limitsDepth reports whether a trigger of the command line decides which calls are recorded.
-func limitsDepth(a *patch.Actions) bool {
-	return a != nil && slices.ContainsFunc(a.Rules, func(r patch.ActRule) bool {
-		return slices.ContainsFunc(r.Acts, func(x patch.Act) bool { return x.Kind.Selective() })
-	})
+// decides reports whether a trigger of the command line decides which calls are recorded, or looks at their times.
+func decides(a *patch.Actions) bool {
+	return a.Has(func(x patch.Act) bool { return x.Kind.Selective(x.Value) })
 }
 
 // triggerColors returns the escape sequences in front of the names of functions, as the triggers say that a trace was

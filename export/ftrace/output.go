@@ -143,14 +143,22 @@ func (o *output) appendTrigger(b []byte, ev *trace.Event) []byte {
 			}
 			b = append(b, o.t.Label(id)...)
 		}
-		if len(ev.Chain) > 0 {
-			return b
+		if len(ev.Chain) == 0 {
+			b = append(b, o.t.Label(ev.Func)...) // nobody knows who has called it
 		}
-		return append(b, o.t.Label(ev.Func)...) // nobody knows who has called it
+		return o.appendTook(b, ev)
 	default:
 		b = append(b, trace.TriggerName(ev.Count)...)
 	}
-	return append(append(b, ": "...), o.t.Label(ev.Func)...)
+	return o.appendTook(append(append(b, ": "...), o.t.Label(ev.Func)...), ev)
+}
+
+// appendTook appends how long a call took, if that was why something was done.
+func (o *output) appendTook(b []byte, ev *trace.Event) []byte {
+	if ev.Dur == 0 {
+		return b
+	}
+	return append(appendNumber(append(b, ", took "...), ev.Dur), " us"...)
 }
 
 // appendState appends the five characters that the kernel has for interrupts and preemption, with their meaning for

@@ -40,6 +40,7 @@
 //	blocked the signals that were blocked there, bit 0 for signal 1
 //	handler the function that is called, if it is traced
 //	action  what was done (trigger)
+//	dur     of a trigger: how long the call took that ends, if that was the reason
 //	chain   array of the functions that are open, the innermost first (trigger with stacktrace)
 //	signals what is known of the thread's signals, absent if there is nothing: handlers, how many are running, one inside the
 //	        other; other_stack, the innermost is on another stack than what it has interrupted; blocked, which signals are,
@@ -67,7 +68,7 @@
 //	            unknown is absent. The one of a leaf has its result, too
 //	sys_exit    it ended
 //	trigger     something was done because func is called: traceon, traceoff (calls that begin between them are missing, in
-//	            all threads), finish, stacktrace
+//	            all threads), finish, stacktrace, snapshot
 //	signal      a handler of signal count is called
 //	switch_off  func was switched off, to bound what tracing costs: calls of it from here on may be missing, in all
 //	            threads; count is how often a second it was called, estimated
@@ -186,6 +187,9 @@ func (j *Writer) Event(ev *trace.Event) error {
 		}
 	case trace.Trigger:
 		b = safetext.AppendJSON(append(b, `,"action":`...), trace.TriggerName(ev.Count))
+		if ev.Dur > 0 {
+			b = strconv.AppendInt(append(b, `,"dur":`...), ev.Dur, 10)
+		}
 		sep := `,"chain":[`
 		for _, id := range ev.Chain {
 			b = append(append(b, sep...), j.fn(&j.lastCaller, id).name...)

@@ -96,6 +96,7 @@ const (
 	AskPlace    = 3 // say where the process is to map a page of code, so that it is asked before a program is executed. With the answer `DONE` the argument is its address
 	AskFollow   = 4 // have the process ask before it executes a program: the argument is the address of two words in its memory, those of the routine that asks and of the page
 	AskExec     = 5 // trace the program that a thread of the process is about to execute: the argument is the address, in its memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4)
+	AskDump     = 6 // write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. With the answer the events up to now are copied, or will not be
 )
 
 // Values of H_REQUEST_ANSWER.
@@ -212,6 +213,7 @@ const (
 	TriggerOff        = 2 // tracing pauses: calls that begin from now on are not recorded; those that are open end as ever
 	TriggerFinish     = 3 // the recording ends
 	TriggerStacktrace = 4 // the calls that are open now, the function's own included, were asked for
+	TriggerSnapshot   = 5 // a flight recorder is asked to write what it has
 )
 
 // Profile chunks.
@@ -418,6 +420,7 @@ const (
 	ActFinish     = 4  // the recording of all processes ends before this call
 	ActStacktrace = 5  // the trace says that the calls which are open now are wanted
 	ActDepth      = 6  // VALUE levels of calls are recorded from here on, this one included
+	ActSnapshot   = 7  // a flight recorder is asked to write what it has
 	ActStack      = 8  // the stack is walked, from the function's caller to the thread's first frame
 	ActArgs       = 16 // words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture
 	ActResult     = 17 // the same behind its exit

@@ -60,7 +60,8 @@ var Action = Struct{"action", "ACTION", 24, "an entry of an image's table of act
 	{"ID", 0, "u32", "", "local id of the function; it can have several, which are done in their order here"},
 	{"KIND", 4, "u16", "", "see Actions"},
 	{"WORDS", 6, "u16", "", "most words of the records that it writes behind a call's entry, with their headers"},
-	{"VALUE", 8, "u64", "", "what the kind says"},
+	{"VALUE", 8, "u64", "", "what the kind says; of TRACEON, TRACEOFF, FINISH, STACKTRACE and SNAPSHOT in ns: it is done at the " +
+		"end of calls that took longer than this; 0: at their beginning"},
 	{"LIMIT", 16, "u32", "", "how often it is done in a process; 0: always"},
 }}
 
@@ -72,6 +73,7 @@ var Actions = []Value{
 	{"FINISH", 4, "the recording of all processes ends before this call"},
 	{"STACKTRACE", 5, "the trace says that the calls which are open now are wanted"},
 	{"DEPTH", 6, "VALUE levels of calls are recorded from here on, this one included"},
+	{"SNAPSHOT", 7, "a flight recorder is asked to write what it has"},
 	{"STACK", 8, "the stack is walked, from the function's caller to the thread's first frame"},
 	{"ARGS", 16, "words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture"},
 	{"RESULT", 17, "the same behind its exit"},

@@ -102,6 +102,9 @@ var Records = []Record{
 	{"MARK", 24, []Field{{"VALUE", 0, "u64", "", "the user's number"}, {"TEXT", 8, "text", "", "the user's text, " +
 		"NUL-padded to whole words"}},
 		"A mark set by the program."},
-	{"TRIGGER", 25, []Field{{"WHAT", 0, "u64", "", "below"}, {"FUNCTION", 8, "u64", "", "id of the function that is called"}},
-		"Something was done because a function is called. What is said of tracing holds for all threads of the process."},
+	{"TRIGGER", 25, []Field{{"WHAT", 0, "u32", "", "below"},
+		{"AT_END", 4, "u32", "", "1: its call ends, and took longer than was asked for; 0: it begins"},
+		{"FUNCTION", 8, "u64", "", "id of the function that is called"}},
+		"Something was done because a function is called, or its call, the innermost one that is open, was a long one. What " +
+			"is said of tracing holds for all threads of the process."},
 }

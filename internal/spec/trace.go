@@ -142,6 +142,8 @@ var Requests = []Value{
 		"memory, those of the routine that asks and of the page"},
 	{"EXEC", 5, "trace the program that a thread of the process is about to execute: the argument is the address, in its " +
 		"memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4)"},
+	{"DUMP", 6, "write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. " +
+		"With the answer the events up to now are copied, or will not be"},
 }
 
 // Answers are the answers of a recorder.
@@ -326,4 +328,5 @@ var Triggers = []Value{
 	{"OFF", 2, "tracing pauses: calls that begin from now on are not recorded; those that are open end as ever"},
 	{"FINISH", 3, "the recording ends"},
 	{"STACKTRACE", 4, "the calls that are open now, the function's own included, were asked for"},
+	{"SNAPSHOT", 5, "a flight recorder is asked to write what it has"},
 }

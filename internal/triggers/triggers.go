@@ -2,7 +2,7 @@
 // with ftrace's names of actions and its counts.
 //
 // A trigger is FUNCTIONS@ACTION[:COUNT][,ACTION[:COUNT]...], split at the last @: names of functions can have one, too.
-// It knows nothing about functions or about how actions are done.
+// Among the actions can be a condition, time>T: then they are done at the ends of calls that took longer than T. It knows nothing about functions or about how actions are done.
 package triggers
 
 import (
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Kind is what is done.
@@ -22,6 +23,7 @@ const (
 	StackTrace Kind = "stacktrace" // the trace shows the calls that are open
 	Depth      Kind = "depth"      // so many levels are recorded, this call included
 	Finish     Kind = "finish"     // the recording ends
+	Snapshot   Kind = "snapshot"   // a flight recorder writes what it has
 	Color      Kind = "color"      // the function is shown in a color
 )
 
@@ -54,12 +56,18 @@ type Action struct {
 // A Trigger says what is done at calls of some functions.
 type Trigger struct {
 	Functions string // a pattern of package record
-	Actions   []Action
+	// Over is 0, or actions are done at the ends of calls that took longer.
+	Over    time.Duration
+	Actions []Action
 }
+
+// timePrefix is what a condition begins with.
+const timePrefix = "time>"
 
 // Forms returns how actions are written, for people.
 func Forms() []string {
-	return []string{"traceon", "traceoff", "stacktrace", "depth=N", "finish", "color=NAME"}
+	return []string{"traceon", "traceoff", "stacktrace", "snapshot", "depth=N", "finish", "color=NAME",
+		timePrefix + "T"}
 }
 
 // Parse reads a trigger. Errors name the position, counted in bytes from 1.
@@ -74,6 +82,15 @@ func Parse(s string) (*Trigger, error) {
 	t := &Trigger{Functions: s[:at]}
 	for at++; ; {
 		word, _, more := strings.Cut(s[at:], ",")
+		if limit, ok := strings.CutPrefix(word, timePrefix); ok {
+			if err := t.over(limit); err != "" {
+				return nil, position(s, at+len(timePrefix), err)
+			}
+			if at += len(word) + 1; !more {
+				return checked(s, t)
+			}
+			continue
+		}
 		a, bad, err := action(word)
 		if err != "" {
 			return nil, position(s, at+bad, err)
@@ -83,9 +100,38 @@ func Parse(s string) (*Trigger, error) {
 		}
 		t.Actions = append(t.Actions, a)
 		if at += len(word) + 1; !more {
-			return t, nil
+			return checked(s, t)
 		}
 	}
+}
+
+// over reads the time of a condition. It returns what is wrong.
+func (t *Trigger) over(s string) string {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil || d <= 0:
+		return fmt.Sprintf("%q is no time such as 10us", s)
+	case t.Over != 0:
+		return "there are two times"
+	}
+	t.Over = d
+	return ""
+}
+
+// checked returns a trigger if its actions and its condition go together.
+func checked(s string, t *Trigger) (*Trigger, error) {
+	if t.Over == 0 {
+		return t, nil
+	}
+	at := strings.LastIndex(s, timePrefix)
+	if !slices.ContainsFunc(t.Actions, func(a Action) bool { return a.Kind != Color }) {
+		return nil, position(s, at, fmt.Sprintf("%s%v: nothing is to be done then; there are traceon, traceoff, stacktrace, "+
+			"snapshot and finish", timePrefix, t.Over))
+	}
+	if slices.ContainsFunc(t.Actions, func(a Action) bool { return a.Kind == Depth }) {
+		return nil, position(s, at, "depth= is about what a call does, and its time is known when it has ended")
+	}
+	return t, nil
 }
 
 func position(s string, at int, why string) error {
@@ -99,7 +145,7 @@ func action(s string) (a Action, bad int, err string) {
 	a.Kind = kindOf(name)
 	behind := len(name) + 1 // where the value is
 	switch a.Kind {
-	case TraceOn, TraceOff, StackTrace, Finish:
+	case TraceOn, TraceOff, StackTrace, Finish, Snapshot:
 		if valued {
 			return a, len(name), fmt.Sprintf("%s has no value", name)
 		}

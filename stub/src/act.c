@@ -9,6 +9,9 @@
    What is written behind a call's entry has the entry's counter, and lies in the same chunk, since
    there is room for all of it before the entry is written.
 
+   Some are done where a call ends that took long, in front of its exit: the call is still open there. A call that ends
+   by a jump, to another function or out of it, does not come by.
+
    While tracing pauses, functions with actions are still on. They come here, are not recorded, and
    may make tracing go on. What is recorded between traceon and traceoff includes the first of
    the two calls and not the second. Calls that were open when it paused end as ever, so they
@@ -19,6 +22,7 @@
 #include "chunk.h"
 #include "configuration.h"
 #include "frame.h"
+#include "request.h"
 #include "slow.h"
 #include "source.h"
 #include "stack.h"
@@ -55,6 +59,13 @@ static int due(const struct image *m, const struct action *a)
 	return 1;
 }
 
+/* is_late says whether an action is done at the ends of long calls. */
+static int is_late(const struct action *a)
+{
+	enum { KINDS = 1 << ACT_TRACEON | 1 << ACT_TRACEOFF | 1 << ACT_FINISH | 1 << ACT_STACKTRACE | 1 << ACT_SNAPSHOT };
+	return a->value && a->kind < 32 && KINDS >> a->kind & 1;
+}
+
 /* undue takes back that an action was counted, as it has changed nothing. */
 static void undue(const struct image *m, const struct action *a)
 {
@@ -62,23 +73,24 @@ static void undue(const struct image *m, const struct action *a)
 		add(m->counts + (a - m->actions), (u32)-1);
 }
 
-static void trigger(struct control *c, u64 t, u64 what, struct function f)
+/* trigger says in the trace that an action is done. */
+static void trigger(struct control *c, u64 t, u64 what, struct function f, const struct action *a)
 {
-	u64 payload[2] = { what, trace_id(f) };
+	u64 payload[2] = { what | (u64)is_late(a) << 32, trace_id(f) };
 	record(c, t, FT_REC_TRIGGER, payload, lengthof(payload));
 }
 
 /* finish ends the recording: here now, in other processes of the recorder when they look. */
-static void finish(struct control *c, struct function f)
+static void finish(struct control *c, u64 t, struct function f, const struct action *a)
 {
-	trigger(c, counter(), FT_TRIGGER_FINISH, f);
+	trigger(c, t, FT_TRIGGER_FINISH, f, a);
 	if (source.kind == POOL)
 		store(HEADER(u32, FT_H_CLOSED), 1);
 	images_arm(0);
 }
 
 /* pause has tracing pause, or go on. Only what changes something counts. */
-static void pause(struct control *c, struct function f, const struct action *a)
+static void pause(struct control *c, u64 t, struct function f, const struct action *a)
 {
 	int off = a->kind == ACT_TRACEOFF;
 	if (images_paused() == off || !due(f.image, a))
@@ -87,7 +99,7 @@ static void pause(struct control *c, struct function f, const struct action *a)
 		undue(f.image, a);
 		return;
 	}
-	trigger(c, counter(), off ? FT_TRIGGER_OFF : FT_TRIGGER_ON, f);
+	trigger(c, t, off ? FT_TRIGGER_OFF : FT_TRIGGER_ON, f, a);
 }
 
 /* before does what comes before a call is recorded, and says whether it is to be. */
@@ -95,17 +107,19 @@ static int before(struct control *c, struct function f, const struct action *a, 
 {
 	int quiet = 0;
 	for (u32 i = 0; i < n; i++) {
+		if (is_late(a + i))
+			continue;
 		switch (a[i].kind) {
 		case ACT_QUIET:
 			quiet = 1;
 			break;
 		case ACT_TRACEON:
 		case ACT_TRACEOFF:
-			pause(c, f, a + i);
+			pause(c, counter(), f, a + i);
 			break;
 		case ACT_FINISH:
 			if (due(f.image, a + i))
-				finish(c, f);
+				finish(c, counter(), f, a + i);
 		}
 	}
 	return images_armed() && !quiet;
@@ -131,6 +145,8 @@ static void captures(struct control *c, u64 slot, u64 t, struct function f, cons
 static void behind(struct control *c, u64 slot, u64 t, struct function f, const struct callregs *r, const struct action *a, u32 n)
 {
 	for (u32 i = 0; i < n; i++) {
+		if (is_late(a + i))
+			continue;
 		switch (a[i].kind) {
 		case ACT_ARGS:
 			captures(c, slot, t, f, r, a + i);
@@ -141,7 +157,13 @@ static void behind(struct control *c, u64 slot, u64 t, struct function f, const 
 			break;
 		case ACT_STACKTRACE:
 			if (due(f.image, a + i))
-				trigger(c, t, FT_TRIGGER_STACKTRACE, f);
+				trigger(c, t, FT_TRIGGER_STACKTRACE, f, a + i);
+			break;
+		case ACT_SNAPSHOT:
+			if (due(f.image, a + i)) {
+				trigger(c, t, FT_TRIGGER_SNAPSHOT, f, a + i);
+				request(FT_ASK_DUMP, trace_id(f));
+			}
 			break;
 		}
 	}
@@ -181,12 +203,36 @@ hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r
 	return result;
 }
 
+/* late does what is done at the end of a call that took long, at counter t. It returns whether a dump is to be asked for
+   when the end is recorded. */
+static int late(struct control *c, u64 slot, u64 t, struct function f, const struct action *a)
+{
+	if (!is_late(a) || !call_lasted(slot, t, a->value))
+		return 0;
+	go_to_stack(c, slot);
+	pop_skipped(c, slot, t);
+	int pauses = a->kind == ACT_TRACEON || a->kind == ACT_TRACEOFF;
+	if (pauses)
+		pause(c, t, f, a);
+	if (pauses || !due(f.image, a))
+		return 0;
+	keep_call(c, slot);
+	if (a->kind == ACT_FINISH)
+		finish(c, t, f, a);
+	else
+		trigger(c, t, a->kind == ACT_SNAPSHOT ? FT_TRIGGER_SNAPSHOT : FT_TRIGGER_STACKTRACE, f, a);
+	return a->kind == ACT_SNAPSHOT;
+}
+
 /* leave records that the call of f at slot ends, and does what comes behind that. */
 static void leave(struct control *c, u64 slot, struct function f, const struct callregs *r)
 {
 	u32 n, words = 1;
 	const struct action *a = actions_of(f, &n);
 	u64 t = counter();
+	int dump = 0;
+	for (u32 i = 0; i < n; i++)
+		dump |= late(c, slot, t, f, a + i);
 	for (u32 i = 0; i < n; i++)
 		words += a[i].words;
 	room(c, words);
@@ -195,6 +241,8 @@ static void leave(struct control *c, u64 slot, struct function f, const struct c
 		if (a[i].kind == ACT_RESULT)
 			captures(c, slot, t, f, r, a + i);
 	left_call(c);
+	if (dump)
+		request(FT_ASK_DUMP, trace_id(f));
 }
 
 /* fentry_slow_act_exit is fentry_slow_exit for functions at whose returns something is done. */

@@ -35,6 +35,7 @@
 #define ACT_FINISH                 4            /* the recording of all processes ends before this call */
 #define ACT_STACKTRACE             5            /* the trace says that the calls which are open now are wanted */
 #define ACT_DEPTH                  6            /* VALUE levels of calls are recorded from here on, this one included */
+#define ACT_SNAPSHOT               7            /* a flight recorder is asked to write what it has */
 #define ACT_STACK                  8            /* the stack is walked, from the function's caller to the thread's first frame */
 #define ACT_ARGS                   16           /* words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture */
 #define ACT_RESULT                 17           /* the same behind its exit */
@@ -220,7 +221,7 @@ struct action {
 	u32 id; /* local id of the function; it can have several, which are done in their order here */
 	u16 kind; /* see Actions */
 	u16 words; /* most words of the records that it writes behind a call's entry, with their headers */
-	u64 value; /* what the kind says */
+	u64 value; /* what the kind says; of TRACEON, TRACEOFF, FINISH, STACKTRACE and SNAPSHOT in ns: it is done at the end of calls that took longer than this; 0: at their beginning */
 	u32 limit; /* how often it is done in a process; 0: always */
 	u8 pad20[4];
 };

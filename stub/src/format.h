@@ -81,6 +81,7 @@
 #define FT_ASK_PLACE               3            /* say where the process is to map a page of code, so that it is asked before a program is executed. With the answer `DONE` the argument is its address */
 #define FT_ASK_FOLLOW              4            /* have the process ask before it executes a program: the argument is the address of two words in its memory, those of the routine that asks and of the page */
 #define FT_ASK_EXEC                5            /* trace the program that a thread of the process is about to execute: the argument is the address, in its memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4) */
+#define FT_ASK_DUMP                6            /* write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. With the answer the events up to now are copied, or will not be */
 
 /* values of H_REQUEST_ANSWER */
 #define FT_ANSWER_NONE             0            /* no answer in time */
@@ -175,6 +176,7 @@
 #define FT_TRIGGER_OFF             2            /* tracing pauses: calls that begin from now on are not recorded; those that are open end as ever */
 #define FT_TRIGGER_FINISH          3            /* the recording ends */
 #define FT_TRIGGER_STACKTRACE      4            /* the calls that are open now, the function's own included, were asked for */
+#define FT_TRIGGER_SNAPSHOT        5            /* a flight recorder is asked to write what it has */
 
 /* profile chunks */
 #define FT_PROFILE_ENTRY           32           /* bytes */

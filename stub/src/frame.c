@@ -15,7 +15,7 @@
 #include "frame.h"
 #include "profile.h"
 #include "stack.h"
-
+#include "start.h"
 
 /* previous returns the chain behind the frame at slot, in the form of struct
    control's top. What stands there is checked: it may never have been written. */
@@ -28,13 +28,16 @@ static u64 previous(struct control *c, u64 slot)
 /* options says whether frames have an id and a depth in their shadow. */
 static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shadow(); }
 
+/* ticks_of is how often the counter ticks in a time, hz times a second. hz is below 2^40; times up to years do not
+   overflow. */
+static u64 ticks_of(u64 ns, u64 hz) { return ns / 1000000000UL * hz + ns % 1000000000UL * hz / 1000000000UL; }
+
 hidden void frames_init(u64 hz)
 {
 	const struct config *f = &fentry_config;
 	fentry_words.depth = f->depth && f->depth < DEPTH_HIDDEN ? f->depth : DEPTH_HIDDEN - 1;
 	if (f->threshold) {
-		/* hz is below 2^40; thresholds up to years do not overflow */
-		fentry_words.threshold = f->threshold / 1000000000UL * hz + f->threshold % 1000000000UL * hz / 1000000000UL;
+		fentry_words.threshold = ticks_of(f->threshold, hz);
 		if (!fentry_words.threshold)
 			fentry_words.threshold = 1;
 	}
@@ -138,6 +141,22 @@ hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f, u
 	c->top = c->stacks[c->cur].back && top_empty(c->top) ? slot - 8 + TOP_FORCED : slot;
 	begin_call(c, slot, f, depth, t);
 	return 1;
+}
+
+/* call_lasted says whether the call at slot has taken more than so many ns by counter t, unless it is left out. */
+hidden int call_lasted(u64 slot, u64 t, u64 ns)
+{
+	static u64 hz;
+	if (!load(&hz))
+		store(&hz, counter_hz());
+	return options() && !is_hidden(slot) && t - *shadow_time(slot) > ticks_of(ns, hz);
+}
+
+/* keep_call writes the entry of the call at slot, and those around it, if the threshold holds them back. */
+hidden void keep_call(struct control *c, u64 slot)
+{
+	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT))
+		write_held(c, slot);
 }
 
 /* end_call records that the call with its return address at slot ends. It returns

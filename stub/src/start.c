@@ -24,7 +24,7 @@ static u32 state, starter;
 
 /* counter_hz is how many times a second the counter ticks: what the trace says, or
    measured, to 1 in 10000 or so. */
-static u64 counter_hz(void)
+hidden u64 counter_hz(void)
 {
 	u64 hz = source.header ? *HEADER(u64, FT_H_COUNTER_HZ) : 0;
 	if (!hz)

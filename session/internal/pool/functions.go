@@ -9,6 +9,12 @@ import (
 
 // ImageOf is the image of a function, by its id in events, as far as programs have said. All of it is their word.
 func (p *Pool) ImageOf(id uint32) (image trace.ImageID, ok bool) {
+	image, _, ok = p.FunctionOf(id)
+	return image, ok
+}
+
+// FunctionOf is the same, with the function's id in the image.
+func (p *Pool) FunctionOf(id uint32) (image trace.ImageID, local uint32, ok bool) {
 	for i := range images {
 		e := p.ranges + i*format.RangeEntry
 		first, count := p.Word(e+format.RFirst).Load(), p.Word(e+format.RCount).Load()
@@ -17,10 +23,10 @@ func (p *Pool) ImageOf(id uint32) (image trace.ImageID, ok bool) {
 		}
 		if id-first < count {
 			image = trace.ImageID(p.Word64(e + format.RImage).Load())
-			return image, image != 0
+			return image, id - first + 1, image != 0
 		}
 	}
-	return 0, false
+	return 0, 0, false
 }
 
 // RoomOff is how many more functions can be switched off.
