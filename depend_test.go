@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"export/formats": {"export", "export/callgrind", "export/chrome", "export/csv", "export/ctf", "export/folded",
 		"export/perfetto", "export/pprof", "export/speedscope", "export/tracedat", "export/uftrace"},
 
-	"view": {"trace", "internal/mapped", "internal/safetext"},
+	"view": {"export", "trace", "internal/mapped", "internal/safetext"},
 
 	"session":                 {"trace", "internal/format", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},

@@ -151,6 +151,7 @@ func (w *Writer) WriteProgram(id TaskID, counter uint64, im Image) error {
 	add("cmdline", args)
 	add("nsites", strconv.Itoa(im.Sites))
 	add("mode", im.Mode)
+	add("stacks", im.Stacks)
 	add("ids", im.IDs)
 	for b = append(b, 0); len(b)%8 != 0; {
 		b = append(b, 0)

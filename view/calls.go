@@ -120,6 +120,10 @@ type Detail struct {
 	Ended  string   `json:"ended,omitempty"`
 	Text   string   `json:"text,omitempty"` // of a system call, as strace shows it
 	Stack  []Caller `json:"callers"`        // the calls around it, the innermost first
+	// Walked is the stack that was walked when the call began, if one was, the innermost function first; WalkedEnd says
+	// why there are no more, if those are not all.
+	Walked    []string `json:"walked,omitempty"`
+	WalkedEnd string   `json:"walked_end,omitempty"`
 }
 
 // A Caller is a call around another.
@@ -154,6 +158,9 @@ func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 		stacks[ev.Stack] = append(st[:min(len(st), ev.Depth)], Caller{v.function(ev.Func), ev.Time})
 		return nil
 	}); err != nil || !begun {
+		return d, err
+	}
+	if err := v.walked(d, &s, depth, stack); err != nil {
 		return d, err
 	}
 	err := v.ending(&s, depth, stack, func(ev *trace.Event) {

@@ -242,6 +242,68 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestPageNotes: what no call is can be reached by keys and by clicking, shows all that is known of it, and a link leads
+// to it; the stack that was walked at a call is shown with the call.
+func TestPageNotes(t *testing.T) {
+	b := newBrowser(t)
+	address := servePage(t, noted(t))
+	b.open(address)
+	b.Key("m")
+	b.settle()
+	if s := b.Text("#status"); !strings.Contains(s, "begins") {
+		t.Errorf("the first note is said to be %q", s)
+	}
+	b.Key("m")
+	b.Key("5")
+	b.settle()
+	if s := b.Text("#body"); !strings.Contains(s, "SIGUSR1") || !strings.Contains(s, "0x401010") || !strings.Contains(s, "main") {
+		t.Errorf("the signal is\n%s", s)
+	}
+	b.Key("m")
+	b.settle()
+	stack := func() {
+		t.Helper()
+		if s := b.Text("#body"); !strings.Contains(s, "as it was walked") || !strings.Contains(s, "0x2001") {
+			t.Errorf("the stack is\n%s", s)
+		}
+	}
+	stack()
+	b.Screenshot("stack")
+	var link string
+	b.Eval("new Promise(r => setTimeout(() => r(location.href), 300))", &link)
+	b.Open("about:blank")
+	b.open(link)
+	stack()
+	b.Key("Escape")
+	b.Key("/")
+	b.Type("work")
+	b.Key("Enter") // the second of them
+	b.still()
+	b.Key("Enter")
+	b.still()
+	stack()
+	var at struct{ X, Y float64 } // of the signal
+	b.Eval(`(async () => {
+		const { visibleNotes } = await import(location.pathname + "timeline.js");
+		const { state, show } = await import(location.pathname + "state.js");
+		show(0, state.about.end);
+		await new Promise((r) => setTimeout(() => requestAnimationFrame(() => setTimeout(r, 50)), 50));
+		const n = visibleNotes().find((b) => b.note.kind === "signal"), r = document.getElementById("tracks").getBoundingClientRect();
+		return { X: r.x + n.x + n.w / 2, Y: r.y + n.y + n.h / 2 };
+	})()`, &at)
+	b.Mouse("click", at.X, at.Y)
+	b.settle()
+	if s := b.Text("#body"); !strings.Contains(s, "SIGUSR1") {
+		t.Errorf("behind the click there is\n%s", s)
+	}
+	b.Click("#theme")
+	b.settle()
+	b.Screenshot("note-dark")
+	if list := b.Complaints(); len(list) > 0 {
+		t.Errorf("the page complains:\n%s", strings.Join(list, "\n"))
+	}
+}
+
 // TestHostileNames: names of functions, tasks, programs and marks, and addresses, are text, whatever they look like.
 func TestHostileNames(t *testing.T) {
 	const bad = `<img src=x onerror="window.hit=1"><script>window.hit=2</script>'"&lt;` + "`${window.hit=3}`"
@@ -267,7 +329,8 @@ func TestHostileNames(t *testing.T) {
 		"", "#tab=around&fn=0.1," + url.QueryEscape(bad), "#tab=call&call=0,0,0,55,0.1," + url.QueryEscape(bad),
 		"#tab=" + url.QueryEscape(bad) + "&view=" + url.QueryEscape(bad) + "&task=__proto__&search=" + url.QueryEscape(bad),
 		"#tab=flames&view=0,500,0&range=1,1e308", "#tab=slowest&view=NaN,Infinity",
-		"#view=-1e300,1e300,-5&range=-1,5&call=9,9,9,9,9",
+		"#view=-1e300,1e300,-5&range=-1,5&call=9,9,9,9,9", "#tab=call&note=0,0,mark",
+		"#tab=call&note=0,7," + url.QueryEscape(bad),
 	} {
 		b.Open("about:blank")
 		b.open(address + fragment)

@@ -146,6 +146,12 @@ func (s *Server) routes(root string) {
 			p.need("task")
 			return withScope(p, v, func(s Scope) (*Detail, error) { return v.Detail(s, int(row)) })
 		},
+		"note": func(_ *http.Request, p *params) (any, error) {
+			kind := p.text("kind")
+			p.need("kind")
+			p.need("task")
+			return withScope(p, v, func(s Scope) (*NoteDetail, error) { return v.Note(s, kind) })
+		},
 	} {
 		s.mux.HandleFunc(root+name, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, name, ask) })
 	}
@@ -169,7 +175,7 @@ func (s *Server) answer(
 	if err == nil {
 		var text []byte
 		queue := s.v.answers.count
-		if name == "about" || name == "tile" || name == "call" {
+		if name == "about" || name == "tile" || name == "call" || name == "note" {
 			queue = s.v.answers.short
 		}
 		text, err = s.v.answers.get(r.Context(), queue, name+"?"+p.values.Encode(), func() (any, error) {

@@ -34,7 +34,7 @@ func TestServer(t *testing.T) {
 		"api/about", "api/tile?task=0&level=0&tile=0", "api/functions?from=0&to=9000", "api/flames?from=0&to=9000&task=0",
 		"api/flames?from=1000&to=3000&fn=0.2", "api/around?from=0&to=9000&fn=0.2", "api/slowest?from=0&to=9000&n=5&process=0",
 		"api/find?from=0&to=9000&text=fib&back=0", "api/find?from=0&to=9000&fn=0.2&back=1",
-		"api/call?task=0&row=1&fn=0.2&from=1020&to=2050",
+		"api/call?task=0&row=1&fn=0.2&from=1020&to=2050", "api/note?task=0&from=3070&to=3070&kind=mark",
 	} {
 		w := ask(s, path, nil)
 		if w.Code != 200 || !json.Valid(w.Body.Bytes()) || w.Header().Get("Content-Type") != "application/json" {
@@ -80,6 +80,8 @@ func TestBadRequests(t *testing.T) {
 		"api/call?row=0&fn=0.1&from=0&to=1":                  "task",
 		"api/call?task=0&row=-1&fn=0.1&from=0&to=1":          "row",
 		"api/call?task=0&row=1&from=0&to=1":                  "fn",
+		"api/note?task=0&from=0&to=1":                        "kind",
+		"api/note?from=0&to=1&kind=mark":                     "task",
 		"api/about?x=%zz":                                    "malformed",
 		"api/about?x=" + strings.Repeat("y", maxQuery):       "too long",
 		"api/functions?from=0&to=9;DROP":                     "malformed",
@@ -234,7 +236,7 @@ func FuzzQuery(f *testing.F) {
 		"around?from=0&to=9&fn=0.1",
 		"slowest?n=3&from=0&to=99999", "find?from=10&to=5000&text=i&back=1", "call?task=0&row=1&fn=0.2&from=1020&to=1020",
 		"about",
-		"call?task=0&row=0&fn=4294967295.3&from=0&to=0", "tile?task=2&level=44&tile=0",
+		"call?task=0&row=0&fn=4294967295.3&from=0&to=0", "note?task=0&from=0&to=0&kind=stack", "tile?task=2&level=44&tile=0",
 	} {
 		f.Add(q)
 	}

@@ -69,13 +69,6 @@ func (b Box) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "[%d,%d,%d,%d,%d,%d,%d]", b.Lane, b.Row, b.Start, b.End-b.Start, b.Func, b.Calls, b.Kind), nil
 }
 
-// A Note is something that happened and is no call: a mark, a signal, lost events.
-type Note struct {
-	Time int64  `json:"time"`
-	Kind string `json:"kind"`
-	Text string `json:"text"`
-}
-
 // Tile returns a tile of a task. level is the power of two of its unit. quick: it may be partial.
 func (v *Viewer) Tile(task, level int, index int64, quick bool) (*Tile, error) {
 	k := v.t.Tasks[task]
@@ -330,24 +323,7 @@ func (b *tileBuilder) note(ev *trace.Event) {
 		return
 	}
 	b.noted = unit
-	text := ev.Text
-	switch ev.Kind {
-	case trace.Lost:
-		text = fmt.Sprintf("%d events are missing", ev.Count)
-		if ev.Count == 0 {
-			text = "events are missing"
-		}
-	case trace.Comm:
-		text = ev.Comm
-	case trace.Trigger:
-		text = trace.TriggerName(ev.Count) + " " + b.v.t.Name(ev.Func)
-	case trace.SignalDelivered:
-		if ev.Signal != nil {
-			text = fmt.Sprint(ev.Signal.Number)
-		}
-	case trace.Mark:
-		text = fmt.Sprintf("%d %s", ev.Count, ev.Text)
-	}
+	text := b.v.noteText(ev)
 	if len(text) > noteBytes {
 		text = text[:noteBytes] + "..."
 	}

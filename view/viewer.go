@@ -87,9 +87,9 @@ type AboutProcess struct {
 	Exit    string `json:"exit,omitempty"`
 }
 
-// AboutTask is a task of the trace: its number is its position.
+// AboutTask is a task of the trace, a thread or a goroutine: its number is its position.
 type AboutTask struct {
-	TID     int    `json:"tid"`
+	TID     int    `json:"tid"` // of a goroutine, its number
 	Name    string `json:"name"`
 	Process int    `json:"process"` // position in About.Processes
 	Start   int64  `json:"start"`
@@ -136,6 +136,9 @@ func (v *Viewer) About() *About {
 			a.Begin = k.Start
 		}
 		about := AboutTask{TID: k.TID, Name: safetext.Line(k.Comm), Start: k.Start, End: max(v.ends[i], k.Start)}
+		if k.Goroutine != 0 {
+			about.Name = "goroutine" // its number is its TID
+		}
 		if k.Process != nil {
 			about.Process = k.Process.Index
 		}

@@ -390,6 +390,115 @@ func TestWhatCallsSay(t *testing.T) {
 	}
 }
 
+// noted is a trace with a signal in a call, and a stack that was walked when another was made.
+func noted(t testing.TB) *trace.Trace {
+	return sample.Build(t, []string{"main", "handler", "work"}, func(w *trace.Writer) {
+		k := w.Task(trace.TaskID{PID: 7, TID: 7, Image: sample.Image, Comm: "prog"})
+		k.Enter(2000, 1)
+		k.Mark(2100, 4, "begins")
+		k.Signal(2500, trace.Signal{Number: 10, Code: -6, Address: 0x77, PC: 0x401010, Handler: trace.FuncID{ID: 2}})
+		k.Enter(2510, 2)
+		k.Exit(2700, 2)
+		for i := range uint64(3) {
+			at := 3000 + 1000*i
+			k.Enter(at, 3)
+			if i == 1 {
+				k.Frames(at+3, 1, 0, 0x1200, 0x2001)
+				k.Backtrace(at+3, 2, 3, 3)
+			}
+			k.Exit(at+500, 3)
+		}
+		k.Exit(9000, 1)
+		k.Flush()
+	})
+}
+
+// TestNotes: all that is known of what is no call, and the stack that was walked with the call that it is of.
+func TestNotes(t *testing.T) {
+	v := newViewer(t, noted(t))
+	tile, err := v.Tile(0, 5, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, n := range tile.Notes {
+		texts = append(texts, n.Kind+": "+n.Text)
+		s := Scope{From: n.Time, To: n.Time, Process: -1}
+		d, err := v.Note(s, n.Kind)
+		if err != nil || d == nil || d.Note != n || len(d.Callers) == 0 || d.Callers[len(d.Callers)-1].Name != "main" {
+			t.Errorf("%+v: %+v %v", n, d, err)
+		}
+		switch n.Kind {
+		case "signal":
+			want := [][2]string{{"Code", "-6"}, {"Address", "0x77"}, {"Interrupted at", "0x401010"}, {"Handler", "handler"}}
+			if diff := cmp.Diff(want, d.Facts); diff != "" {
+				t.Error(diff)
+			}
+		case "backtrace":
+			if want := []string{"work", "0x2001", "0x1200"}; !slices.Equal(d.Stack, want) || d.End == "" {
+				t.Errorf("%+v, want %q", d, want)
+			}
+		}
+	}
+	if want := []string{"mark: 4 begins", "signal: SIGUSR1", "backtrace: work"}; !slices.Equal(texts, want) {
+		t.Errorf("%q, want %q", texts, want)
+	}
+	if d, err := v.Note(Scope{From: 5, Process: -1}, "mark"); d != nil || err != nil {
+		t.Errorf("where there is none: %+v %v", d, err)
+	}
+	for i := range int64(3) {
+		s := Scope{From: 2000 + 1000*i, Process: -1, Func: testFunc(3)}
+		d, err := v.Detail(s, 1)
+		if err != nil || d.Dur != 500 || (i == 1) != (len(d.Walked) == 3) {
+			t.Errorf("call %d: %+v %v", i, d, err)
+		}
+	}
+}
+
+// TestGoroutines: goroutines are tasks of their own, called so, whichever threads they have run on.
+func TestGoroutines(t *testing.T) {
+	v := newViewer(t, goProgram(t))
+	var names []string
+	for _, k := range v.About().Tasks {
+		names = append(names, fmt.Sprint(k.Name, " ", k.TID))
+	}
+	if want := []string{"prog 7", "goroutine 1", "goroutine 5"}; !slices.Equal(names, want) {
+		t.Errorf("tasks are %q, want %q", names, want)
+	}
+	tile, err := v.Tile(1, 5, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tile.Boxes) != 2 || tile.Boxes[0].End-tile.Boxes[0].Start != 6000 {
+		t.Errorf("a goroutine on two threads has %+v", tile.Boxes)
+	}
+}
+
+// goProgram is a trace of a Go program: goroutine 1 goes on on another thread.
+func goProgram(t testing.TB) *trace.Trace {
+	const goroutine = 1 << 63
+	names := []string{"main.main", "main.work", "runtime.mstart"}
+	h := trace.Header{Counter: 1000, CounterHz: 1e9, Closed: true}
+	im := trace.Image{ID: sample.Image, Path: "/bin/prog", Sites: len(names), Stacks: trace.StacksGoroutines}
+	return sample.BuildOf(t, h, im, names, func(w *trace.Writer) {
+		k := w.Task(trace.TaskID{PID: 7, TID: 7, Image: sample.Image, Comm: "prog"})
+		o := w.Task(trace.TaskID{PID: 7, TID: 8, Image: sample.Image, Comm: "prog"})
+		k.Enter(1100, 3)
+		k.Exit(1200, 3)
+		k.Stack(2000, goroutine|1)
+		k.Enter(2000, 1)
+		k.Enter(3000, 2)
+		o.Stack(4000, goroutine|1)
+		o.Exit(5000, 2)
+		k.Stack(5000, goroutine|5)
+		k.Enter(5000, 2)
+		o.Exit(8000, 1)
+		k.Exit(9000, 2)
+		k.Flush()
+		o.Flush()
+	})
+}
+
 // TestFind jumps through all calls of functions, forwards and backwards, with an index and without.
 func TestFind(t *testing.T) {
 	tr := sample.Random(t, rand.New(rand.NewPCG(8, 8)), 3000)

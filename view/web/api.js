@@ -18,5 +18,6 @@ export const flames = (scope, quick, signal) => get("flames", { ...scope, quick:
 export const around = (scope, signal) => get("around", scope, signal);
 export const slowest = (scope, n, signal) => get("slowest", { ...scope, n }, signal);
 export const find = (scope, text, back, signal) => get("find", { ...scope, text, back: back ? 1 : 0 }, signal);
+export const note = (n, signal) => get("note", { task: n.task, kind: n.kind, from: n.time, to: n.time }, signal);
 export const call = (c, signal) =>
   get("call", { task: c.task, row: c.row, fn: c.id, from: c.start, to: c.start + c.dur }, signal);

@@ -39,7 +39,7 @@ function tip(ev, lines) {
 
 function tipOf(hit) {
   if (!hit) return null;
-  if (hit.note) return [hit.note.kind, hit.note.text, moment(hit.note.time)];
+  if (hit.note) return [hit.note.kind, hit.note.text, moment(hit.note.time), "Click: all of it"];
   const several = hit.calls !== 1;
   return [
     several ? `${grouped(hit.calls)} or more short calls, mostly of ${hit.fn.name}` : hit.fn.name,
@@ -96,8 +96,21 @@ function describe(c) {
 
 function select(hit) {
   const c = asCall({ ...hit, id: hit.fn.id, name: hit.fn.name });
-  change({ call: c });
+  change({ call: c, note: null });
   describe(c);
+}
+
+function selectNote(hit) {
+  change({ note: { task: hit.task, time: hit.note.time, kind: hit.note.kind }, call: null });
+  say(`${hit.note.kind}: ${hit.note.text}, at ${moment(hit.note.time)}`);
+}
+
+// nextNote selects the next note on the screen, or the one before.
+function nextNote(sign) {
+  const list = timeline.visibleNotes().sort((a, b) => sign * (a.note.time - b.note.time) || a.task - b.task);
+  const n = state.note, at = n ? list.findIndex((b) => timeline.sameNote(b, n)) : -1;
+  if (list.length === 0) say("No mark, signal or stack can be seen.");
+  else selectNote(list[(at + 1) % list.length]);
 }
 
 // goTo selects a call, and zooms so that it can be seen.
@@ -107,7 +120,7 @@ async function goTo(call, keepZoom) {
     const d = await api.call({ ...c, dur: 0 });
     c.dur = Math.max(0, d.dur);
   }
-  change({ call: c });
+  change({ call: c, note: null });
   const width = state.to - state.from, wide = c.dur / width * timeline.plotWidth();
   const middle = c.start + c.dur / 2;
   if (keepZoom && wide >= 3 && wide <= timeline.plotWidth()) moveTo(middle - width / 2, middle + width / 2);
@@ -217,8 +230,11 @@ function setupPointer(canvas) {
       return;
     }
     const hit = timeline.hitAt(x, y);
-    if (!hit) change({ call: null, range: null });
-    else if (hit.note) say(`${hit.note.kind}: ${hit.note.text}`);
+    if (!hit) change({ call: null, note: null, range: null });
+    else if (hit.note) {
+      selectNote(hit);
+      change({ tab: "call" });
+    }
     else if (hit.calls !== 1) timeline.zoom(0.25, x);
     else select(hit);
   };
@@ -278,8 +294,9 @@ const keys = {
   v: () => change({ range: { from: Math.max(0, state.from), to: state.to } }),
   "/": () => { byId("query").focus(); byId("query").select(); },
   n: () => jump(false), N: () => jump(true),
+  m: () => nextNote(1), M: () => nextNote(-1),
   "?": () => byId("help").showModal(),
-  Escape: () => change({ call: null, range: null, fn: null }),
+  Escape: () => change({ call: null, note: null, range: null, fn: null }),
   PageDown: () => change({ top: state.top + 300 }), PageUp: () => change({ top: Math.max(0, state.top - 300) }),
 };
 

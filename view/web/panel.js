@@ -29,7 +29,7 @@ export function setup(actions) {
     change({ task: kind === "task" ? Number(i) : -1, process: kind === "process" ? Number(i) : -1 });
   });
   listen((names) => {
-    if (["range", "task", "process", "fn", "call", "tab", "query"].some((n) => names.has(n))) update();
+    if (["range", "task", "process", "fn", "call", "note", "tab", "query"].some((n) => names.has(n))) update();
   });
 }
 
@@ -90,8 +90,11 @@ const shows = {
     ask: (signal) => centre() ? api.around({ ...scope(), fn: centre().id }, signal) : null, show: showAround,
     needs: () => [scope(), centre()],
   },
-  call: { ask: (signal) => state.call ? api.call(state.call, signal) : null, show: showCall,
-    needs: () => [state.call] },
+  call: {
+    ask: (signal) => state.call ? api.call(state.call, signal) : state.note ? api.note(state.note, signal) : null,
+    show: (body, d) => state.note && !state.call ? showNote(body, d) : showCall(body, d),
+    needs: () => [state.call, state.note],
+  },
 };
 
 let cached = { key: "", data: null };
@@ -109,7 +112,8 @@ async function load() {
   const slow = setTimeout(() => { byId("status").textContent = "Counting\u2026"; }, 400);
   try {
     const question = state.tab + JSON.stringify([scope(), {
-      functions: null, flames: state.fn, slowest: state.fn, around: centre(), call: state.call,
+      functions: null, flames: state.fn, slowest: state.fn, around: centre(),
+      call: [state.call, state.note],
     }[state.tab]]);
     let data = question === cached.key ? cached.data : await what.ask(mine.signal, true);
     if (mine.signal.aborted) return;
@@ -213,15 +217,34 @@ const facts = (list) => make("dl", {}, ...list.filter(([, value]) => value)
 
 const button = (text, fn) => make("button", { type: "button", on: { click: fn } }, text);
 
+// callersOf lists the calls around something in a task: the innermost is in a row.
+const callersOf = (title, callers, task, row) => callers.length ? [make("h3", {}, title),
+  make("ol", {}, ...callers.map((k, i) => make("li", {}, link(k.name, "Select this call", () => {
+    goTo({ task, row: row - i, start: k.start, dur: -1, id: k.id, name: k.name });
+  }))))] : [];
+
+// walked lists a stack as it was walked, with what no trace has: functions that are not traced, and inlined ones.
+const walked = (stack, end) => stack ? [make("h3", {}, "Stack, as it was walked"), make("ol", {},
+  ...stack.map((name) => make("li", {}, make("code", {}, name))),
+  end ? make("li", { class: "end" }, `no more: ${end}`) : null)] : [];
+
+function showNote(body, d) {
+  if (!d) {
+    body.replaceChildren(make("p", {}, "There is no such mark, signal or stack."));
+    return;
+  }
+  const n = state.note;
+  body.replaceChildren(make("div", { class: "facts" }, facts([
+    ["What", d.kind], ["Text", d.text], ["At", moment(d.time)], ["Task", taskName(n.task)], ...d.facts,
+  ]), ...walked(d.stack, d.end), ...callersOf("Inside of", d.callers, n.task, d.callers.length - 1)));
+}
+
 function showCall(body, d) {
   const c = state.call;
   if (!d || !c) {
-    body.replaceChildren(make("p", {}, "Click a call on the timeline to select it."));
+    body.replaceChildren(make("p", {}, "Click a call or a mark on the timeline to select it."));
     return;
   }
-  const stack = make("ol", {}, ...d.callers.map((k, i) => make("li", {}, link(k.name, "Select this call", () => {
-    goTo({ task: c.task, row: c.row - 1 - i, start: k.start, dur: -1, id: k.id, name: k.name });
-  }))));
   const alone = { range: { from: c.start, to: c.start + c.dur }, task: c.task, fn: null, tab: "flames" };
   body.replaceChildren(make("div", { class: "facts" }, facts([
     ["Function", d.name], ["Call", d.text], ["Begins at", moment(c.start)], ["Duration", duration(c.dur)],
@@ -230,5 +253,5 @@ function showCall(body, d) {
   ]), make("p", {}, button("Callers and callees", () => focusOn(d, "around")), " ",
     button("Slowest calls of it", () => focusOn(d, "slowest")), " ",
     button("Flame graph of this call", () => change(alone))),
-  d.callers.length ? make("h3", {}, "Called by") : null, stack));
+  ...walked(d.walked, d.walked_end), ...callersOf("Called by", d.callers, c.task, c.row - 1)));
 }

@@ -9,6 +9,7 @@ export const state = {
   task: -1, process: -1, // whose calls are analysed; -1: everybody's
   fn: null, // {id, name}: function in focus
   call: null, // {task, row, stack?, start, dur, id, name}: selected call
+  note: null, // {task, time, kind}: selected note, which no call is
   query: "",
   tab: "functions",
 };
@@ -62,6 +63,7 @@ function save() {
   if (s.process >= 0) f.set("process", s.process);
   if (s.fn) f.set("fn", s.fn.id + "," + s.fn.name);
   if (s.call) f.set("call", [s.call.task, s.call.row, s.call.start, s.call.dur, s.call.id, s.call.name].join(","));
+  if (s.note) f.set("note", [s.note.task, s.note.time, s.note.kind].join(","));
   if (s.query) f.set("search", s.query);
   if (s.tab !== "functions") f.set("tab", s.tab);
   const text = "#" + f;
@@ -83,7 +85,8 @@ const isID = (text) => /^\d+\.\d+$/.test(text);
 export function restore() {
   const f = new URLSearchParams(location.hash.slice(1));
   const about = state.about;
-  const values = { range: null, task: -1, process: -1, fn: null, call: null, query: "", tab: "functions" };
+  const values = { range: null, task: -1, process: -1, fn: null, call: null, note: null, query: "",
+    tab: "functions" };
   const range = numbers(f.get("range"), 2);
   if (range && range[1] > range[0] && range[0] >= 0 && range[0] <= about.end) {
     values.range = { from: range[0], to: Math.min(range[1], about.end + 1) };
@@ -100,6 +103,10 @@ export function restore() {
   const id = call && f.get("call").split(",")[4] || "";
   if (call && about.tasks[call[0]] && isID(id)) {
     values.call = { task: call[0], row: call[1], start: call[2], dur: call[3], id, name: after(f.get("call"), 5) };
+  }
+  const note = numbers(f.get("note"), 2), kind = note && after(f.get("note"), 2);
+  if (note && about.tasks[note[0]] && note[1] >= 0 && /^[a-z_]+$/.test(kind)) {
+    values.note = { task: note[0], time: Math.floor(note[1]), kind };
   }
   values.query = (f.get("search") || "").slice(0, 200);
   if (["functions", "flames", "slowest", "around", "call"].includes(f.get("tab"))) values.tab = f.get("tab");

@@ -265,13 +265,20 @@ function drawBox(part, fn, x, y, w, box) {
 function drawNote(part, y, note) {
   if (note.time < state.from || note.time > state.to) return;
   const x = xOf(note.time), mid = y + heading / 2;
+  const hit = { x: x - 6, y: mid - 7, w: 12, h: 14, task: part.task, note };
   g.fillStyle = color(note.kind === "lost" ? "match" : note.kind === "signal" ? "warn" : "accent");
   g.beginPath();
   g.moveTo(x - 5, mid - 5);
   g.lineTo(x + 5, mid - 5);
   g.lineTo(x, mid + 5);
+  g.closePath();
   g.fill();
-  hits.push({ x: x - 6, y: mid - 7, w: 12, h: 14, task: part.task, note });
+  if (state.note && sameNote(hit, state.note)) {
+    g.strokeStyle = color("select");
+    g.lineWidth = 2.5;
+    g.stroke();
+  }
+  hits.push(hit);
 }
 
 // drawOver draws the selection.
@@ -300,6 +307,8 @@ function drawOver() {
 
 export const same = (b, c) =>
   b.task === c.task && b.row === c.row && b.fn.id === c.id && Math.abs(b.start - c.start) <= 2 && b.calls === 1;
+
+export const sameNote = (b, n) => b.task === n.task && b.note.time === n.time && b.note.kind === n.kind;
 
 // label draws as much of a text as there is room for.
 const widths = new Map();
@@ -343,6 +352,9 @@ export function fold(task) {
 
 // visible are the boxes of a task on the screen.
 export const visible = (task) => hits.filter((b) => !b.note && b.task === task && b.calls === 1);
+
+// visibleNotes are the notes on the screen.
+export const visibleNotes = () => hits.filter((b) => b.note);
 
 // reveal scrolls so that a row of a task can be seen.
 export function reveal(task, row) {
