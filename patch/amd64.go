@@ -77,12 +77,23 @@ func amd64Syscall(s *Syscall, code []byte) amd64.SyscallCopy {
 }
 
 func (amd64Machine) syscallLen(s *Syscall, code []byte) int {
+	if s.Routine != 0 {
+		return amd64.SyscallCallLen
+	}
 	c := amd64Syscall(s, code)
 	return c.Len()
 }
 
-// syscallRows: those of the original's instructions, where they are.
+// syscallRows: those of the original's instructions, where they are; of a call, the one that it has, and those of what the
+// copy has pushed.
 func (amd64Machine) syscallRows(dst []byte, d *ehframe.FDE, s *Syscall, code []byte) ([]byte, error) {
+	if s.Routine != 0 {
+		dst, row, err := appendRow(dst, d, s.Addr)
+		if err == nil && row.Reg == amd64.StackPointer {
+			dst = amd64.SyscallCallRows(dst, row.Off, d.CIE.CodeAlign)
+		}
+		return dst, err
+	}
 	c, lead := amd64Syscall(s, code), s.Move.Addr-d.PC
 	return d.AppendMoved(dst, lead+uint64(s.Move.Code), func(at uint64) (uint64, bool) {
 		to, ok := c.Place(int(max(at, lead) - lead))
@@ -98,6 +109,10 @@ func (amd64Machine) appendFarJump(dst []byte, to uint64) []byte {
 }
 
 func (amd64Machine) appendSyscall(dst []byte, s *Syscall, code []byte, to uint64, r enterExit) ([]byte, error) {
+	if s.Routine != 0 {
+		c := amd64.SyscallCallCopy{At: s.Addr, Routine: s.Routine, Cancelled: s.Cancelled, Enter: r.enter, Exit: r.exit}
+		return c.Append(dst, to)
+	}
 	c := amd64Syscall(s, code)
 	c.Enter, c.Exit = r.enter, r.exit
 	return c.Append(dst, to)

@@ -21,20 +21,9 @@ func (arm64Machine) syscallReaches(from, to uint64) bool {
 
 // syscallRows: the one that the original has at the instruction, and those of the copy's two pushed words.
 func (arm64Machine) syscallRows(dst []byte, d *ehframe.FDE, s *Syscall, _ []byte) ([]byte, error) {
-	at := s.Addr - d.PC
-	rows, err := d.AppendRows(nil)
+	dst, row, err := appendRow(dst, d, s.Addr)
 	if err != nil {
 		return dst, err
-	}
-	dst, err = d.AppendMoved(dst, at, func(uint64) (uint64, bool) { return 0, true })
-	if err != nil {
-		return dst, err
-	}
-	row := &rows[0]
-	for i := range rows {
-		if rows[i].At <= at {
-			row = &rows[i]
-		}
 	}
 	cfa := int64(-1)
 	if row.Reg == arm64.StackPointer {

@@ -57,7 +57,9 @@ func NewLoaderCalls(f *elfio.File, found []record.Syscall, only SyscallSet) (*Lo
 				continue
 			}
 			end = move.End()
-			call := record.Syscall{Addr: found[i].Addr, Number: found[i].Number}
+			call := record.Syscall{
+				Addr: found[i].Addr, Number: found[i].Number, Routine: found[i].Routine, Cancelled: found[i].Cancelled,
+			}
 			s := loaderCall{Syscall: Syscall{Syscall: &call, Move: move}}
 			old, err := f.Bytes(move.Addr, move.Len)
 			if err != nil {
@@ -98,7 +100,10 @@ func (c *LoaderCalls) Build(at, bias uint64, m *Memory, home uint64, taken func(
 		move := s.Move
 		move.Addr += bias
 		at, to := move.Addr, page+uint64(len(code))
-		moved := record.Syscall{Addr: s.Addr + bias, Number: s.Number}
+		moved := *s.Syscall
+		if moved.Addr += bias; moved.Routine != 0 {
+			moved.Routine += bias
+		}
 		s.Syscall, s.Move = &moved, move
 		r := enterExit{page + LoaderEnter, page + LoaderExit}
 		if s.Number < 0 {

@@ -242,6 +242,24 @@ func (l *layout) syscallFrames(t *ehframe.Table, err *error) iter.Seq[*ehframe.F
 	}
 }
 
+// appendRow appends the call frame instructions that describe, from its first byte on, a copy of what is at an address, and
+// returns the row that they make.
+func appendRow(dst []byte, d *ehframe.FDE, addr uint64) ([]byte, ehframe.Row, error) {
+	at := addr - d.PC
+	rows, err := d.AppendRows(nil)
+	if err != nil {
+		return dst, ehframe.Row{}, err
+	}
+	row := rows[0]
+	for _, r := range rows {
+		if r.At <= at {
+			row = r
+		}
+	}
+	dst, err = d.AppendMoved(dst, at, func(uint64) (uint64, bool) { return 0, true })
+	return dst, row, err
+}
+
 // syscallSymbols appends names of the copies: those of their functions.
 func (l *layout) syscallSymbols(out []inject.Symbol) []inject.Symbol {
 	m, ok := l.p.m.(syscallMachine)

@@ -51,6 +51,7 @@ const (
 	ReasonSystemCall    = Reason(plain.SystemCall)
 	ReasonUndecodable   = Reason(plain.Undecodable)
 	ReasonExclusive     = Reason(plain.Exclusive)
+	ReasonAddressTaken  = Reason(plain.AddressTaken)
 
 	ReasonGoAssembly = Reason(golang.Assembly)
 	ReasonGoRuntime  = Reason(golang.Runtime)
@@ -159,6 +160,9 @@ func Reasons() []ReasonText {
 		{ReasonUndecodable, "Some of its bytes are no known instructions."},
 		{ReasonExclusive,
 			"It begins with an exclusive load or store (ldxr, stxr), which have to stay side by side."},
+		{ReasonAddressTaken,
+			"The function makes system calls at which threads can be cancelled, and a signal handler finds out from the " +
+				"program counter how far it has come."},
 		{ReasonGoAssembly, "A Go program's function in assembly, which may use registers as it likes."},
 		{ReasonGoRuntime,
 			"The function is of Go's runtime, or the linker has made it."},

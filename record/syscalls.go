@@ -17,6 +17,12 @@ type Syscall struct {
 	// Moves are the ways to move it with its surroundings, in the order of preference; nil: there is none.
 	Moves  []Move
 	Reason Reason // why there is none
+
+	// Routine is not 0 where the instruction has to stay, and a call of the routine that it is in, at Addr, moves. Its
+	// arguments are the address of a word, the number, and the system call's six arguments. If one of the bits Cancelled
+	// of the word is set, it makes none.
+	Routine   uint64
+	Cancelled uint32
 }
 
 // Move is a run of bytes that a jump can take the place of, because what is there can be moved.
@@ -46,7 +52,8 @@ func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
 	var out []Syscall
 	for _, c := range finder.Syscalls() {
 		fn := &im.funcs.list[c.Func]
-		s := Syscall{Addr: c.Addr, Func: fn.Addr, Name: fn.Name, Number: c.Number, Reason: Reason(c.Refusal)}
+		s := Syscall{Addr: c.Addr, Func: fn.Addr, Name: fn.Name, Number: c.Number, Reason: Reason(c.Refusal),
+			Routine: c.Routine, Cancelled: c.Cancelled}
 		for _, p := range c.Spans {
 			s.Moves = append(s.Moves, Move{p.Lo, int(p.Hi - p.Lo), int(p.Moved - p.Lo)})
 		}

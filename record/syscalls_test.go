@@ -103,6 +103,68 @@ range_end:
 	ret
 	done range
 
+	.macro shuffle			/* where a thread can be cancelled: as in the C libraries */
+	mov	%rdi, %r11
+	mov	%rsi, %rax
+	mov	%rdx, %rdi
+	mov	%rcx, %rsi
+	mov	%r8, %rdx
+	mov	%r9, %r10
+	mov	8(%rsp), %r8
+	mov	16(%rsp), %r9
+	mov	%r11, 8(%rsp)
+	syscall
+	.endm
+
+	fn musl
+	mov	(%rdi), %eax
+	test	%eax, %eax
+	jne	musl_cancel
+	shuffle
+musl_end:
+	ret
+musl_cancel:
+	jmp	wrapper
+	done musl
+
+	fn glibc
+	endbr64
+	mov	(%rdi), %eax
+	testb	$8, (%rdi)
+	jne	range
+	shuffle
+glibc_end:
+	ret
+	done glibc
+
+	fn other			/* one that tests something else */
+	mov	(%rdi), %eax
+	testb	$8, (%rdi)
+	je	range
+	shuffle
+other_end:
+	ret
+	done other
+
+	fn callers
+	call	musl
+	call	glibc
+1:	call	other
+	call	glibc
+	ret
+	lea	musl_end(%rip), %rax
+	lea	glibc_end(%rip), %rax
+	lea	other_end(%rip), %rax
+	done callers
+
+	fn into				/* something goes into the middle of the call */
+	test	%edi, %edi
+	je	1f
+	.byte	0xe8
+1:	.long	glibc - 1b - 4
+	ret
+	done into
+
 	fn flags			/* set in front of it, used behind it */
 	cmp	%edi, %esi
 	mov	$39, %eax
@@ -168,6 +230,11 @@ joined -1 0+5/5
 in_front 3 -5+7/7
 crowded -1 jump-into-site
 range -1 address-taken
+callers -1 0+5/5
+callers -1 0+5/5
+callers -1 0+5/5
+into -1 not-reached
+other -1 address-taken
 flags 39 flags-live
 restorer 15 signal-return
 unmapself 11 stack-gone
@@ -191,7 +258,11 @@ func checkSyscalls(t *testing.T, prog, instruction, lines string) {
 		for _, m := range s.Moves {
 			line += fmt.Sprintf(" %d+%d/%d", int(m.Addr-s.Addr), m.Len, m.Code)
 			b, err := f.Bytes(m.Addr, m.Len)
-			if err != nil || !strings.HasPrefix(string(b[s.Addr-m.Addr:]), instruction) {
+			first := instruction
+			if s.Routine != 0 {
+				first = "\xe8"
+			}
+			if err != nil || !strings.HasPrefix(string(b[s.Addr-m.Addr:]), first) {
 				t.Errorf("%s: % x, %v", s.Name, b, err)
 			}
 		}

@@ -51,7 +51,9 @@ them.
 With --syscalls it lists the places where the image itself calls the kernel; most
 programs leave that to the C library. A call stays where it is, and is not
 recorded, if control does not provably come to it (not-reached), if it is between
-two labels that something compares with the program counter (address-taken), if it
+two labels that something compares with the program counter (address-taken; those
+of the C libraries at which threads can be cancelled are recorded, and listed, at
+their callers), if it
 returns from a signal handler (signal-return) or unmaps its own stack
 (stack-gone), if it is inside the range of an exception's handler
 (exception-handler) or leaves flags to what follows (flags-live), or if something

@@ -15,7 +15,7 @@ type amd64Machine struct{}
 // DWARF numbers of registers (x86-64 psABI, figure 3.36).
 const (
 	dwarfRBP = 6
-	dwarfRSP = 7
+	dwarfRSP = amd64.StackPointer
 )
 
 func (amd64Machine) sweeper() sweeper { return &amd64Sweep{code: code.MachineOf(elf.EM_X86_64)} }

@@ -74,7 +74,7 @@ func (w *arm64Walk) judge(s *Syscall) {
 		s.Refusal = AddressTaken
 	case w.f.handled(s.Addr, end):
 		s.Refusal = HandlerAround
-	case found && (w.f.unread[d.PC] || w.changes(s.Addr)):
+	case found && (w.f.unread[d.PC] || w.f.frameChanges(s.Addr, end, dwarfSP)):
 		s.Refusal = UnusualUnwind
 	default:
 		s.Spans = []Span{{s.Addr, end, end}}
@@ -85,21 +85,6 @@ func (w *arm64Walk) judge(s *Syscall) {
 func (w *arm64Walk) label(at uint64) bool {
 	k := w.f.containing(at)
 	return w.f.marks.get(at)&pointed != 0 && (k < 0 || w.f.funcs[k].Addr != at)
-}
-
-// changes reports whether what unwinders know of the frame at a system call cannot be said of its copy: it is not known,
-// or is another behind the instruction.
-func (w *arm64Walk) changes(at uint64) bool {
-	var fr frames
-	if fr.open(w.f.index, at); !fr.found {
-		return true
-	}
-	row, known := fr.at(at)
-	if !known || row.Reg < 0 || row.Reg == dwarfSP && row.Off < 0 {
-		return true
-	}
-	behind, known := fr.at(at + arm64.InstLen)
-	return known && fr.fde.PC+behind.At > at
 }
 
 // number is the system call's, if the instructions in front of it tell, between which nothing comes.

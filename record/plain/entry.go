@@ -105,6 +105,8 @@ func (e *entry) function() Refusal {
 		return Undecodable
 	case facts&usesCaller != 0:
 		return ReadsReturn
+	case f.inRange(e.code):
+		return AddressTaken
 	case facts&forks != 0:
 		return ReturnsTwice
 	case facts&loopsFramed != 0 || facts&loopsAtEntry != 0 && facts&redZone != 0:

@@ -34,13 +34,16 @@ const (
 // Unknown is the number of a system call that is not known at its site.
 const Unknown = -1
 
-// Syscall is an instruction that calls the kernel.
+// Syscall is an instruction that calls the kernel, or a call of a routine that does, which itself has to stay (cancel.go).
 type Syscall struct {
 	Addr    uint64
 	Func    int    // index of its function
 	Number  int    // Unknown, if it is known only when it is made
 	Spans   []Span // what can be moved, in the order of preference; nil: nothing
 	Refusal Refusal
+
+	Routine   uint64 // what is called; 0: the kernel
+	Cancelled uint32 // bits of the word at its first argument: if one is set, it does not call the kernel
 }
 
 // Span is what moves for a system call: whole instructions, the system call among them, and padding behind them.
@@ -65,7 +68,7 @@ func (f *Finder) Syscalls() []Syscall {
 			}
 		}
 	})
-	all := slices.Concat(found...)
+	all := f.callers(slices.Concat(found...))
 	slices.SortStableFunc(all, func(a, b Syscall) int { return cmp.Compare(a.Addr, b.Addr) })
 	return slices.CompactFunc(all, func(a, b Syscall) bool { return a.Addr == b.Addr })
 }
@@ -90,4 +93,19 @@ func (f *Finder) handled(lo, hi uint64) bool {
 		return true
 	}
 	return slices.ContainsFunc(calls, func(c ehframe.CallSite) bool { return c.Lo < hi && lo < c.Hi && c.Pad != 0 })
+}
+
+// frameChanges reports whether what unwinders know of the frame at an instruction up to end cannot be said of its copy:
+// it is not known, or is another behind the instruction. sp is the stack pointer's number.
+func (f *Finder) frameChanges(at, end uint64, sp int) bool {
+	var fr frames
+	if fr.open(f.index, at); !fr.found {
+		return true
+	}
+	row, known := fr.at(at)
+	if !known || row.Reg < 0 || row.Reg == sp && row.Off < 0 {
+		return true
+	}
+	behind, known := fr.at(end)
+	return known && fr.fde.PC+behind.At > at
 }
