@@ -113,6 +113,14 @@ func TraceGroups() []Group {
 		{"sched chunks", []Const{{"SCHED_ENTRY", strconv.Itoa(SchedEntry), "bytes"}}},
 		offsets("fields of an entry of a sched chunk", "S", Sched),
 		numbers("values of S_STATE", "SCHED", SchedStates),
+		{"compressed chunks", []Const{
+			{"COMPRESSED_HEAD", strconv.Itoa(CompressedHead), "bytes"},
+			{"MOST_COLUMNS", strconv.Itoa(MostColumns), "bytes of columns a word"},
+			{"NEW_ID", hex(NewID), "in the column of ids"},
+		}},
+		offsets("fields of what a compressed chunk begins with", "Z", Compressed),
+		numbers("what the column of operations says", "COLUMN", Operations),
+		numbers("first bytes in the column of times", "DELTA", Deltas),
 		offsets("fields of an entry of the file chunks, besides those of a chunk header", "X", Index),
 		{"the file index", []Const{
 			{"INDEX_MAGIC", strconv.Quote(IndexMagic), "value of I_MAGIC"},

@@ -47,6 +47,7 @@ func TestTable(t *testing.T) {
 		Struct{Name: "map", Fields: Map, Size: MapEntry},
 		Struct{Name: "switched off", Fields: SwitchedOff, Size: SwitchedOffEntry},
 		Struct{Name: "sched", Fields: Sched, Size: SchedEntry},
+		Struct{Name: "compressed", Fields: Compressed, Size: CompressedHead},
 		Struct{Name: "profile", Fields: Profile, Size: ProfileEntry})
 	for _, s := range structs {
 		end := 0

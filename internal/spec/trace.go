@@ -89,6 +89,7 @@ var Chunk = []Field{
 	{"COMM", 64, "char[16]", "", "name of the thread, NUL-padded"},
 	{"PARENT_PID", 80, "u32", "", "process id of the task this one was forked from; 0: not forked"},
 	{"PARENT_TID", 84, "u32", "", "its thread id"},
+	{"PLAIN", 88, "u32", "bytes", "compressed chunks: size, with this header, of the events chunk that it stands for"},
 	{"FIRST", 92, "u32", "", "profile and count chunks: id of the first entry"},
 	{"STACK", 104, "u64", "", "number of the stack the task is on when the chunk begins; 0: the same as in " +
 		"the chunk before"},
@@ -104,6 +105,42 @@ var Kinds = []Value{
 	{"COUNT", 5, "counts for each function, no times and no stream of events"},
 	{"SWITCHED_OFF", 6, "functions that are not recorded any more, because recording them costs too much"},
 	{"SCHED", 7, "when a thread was off a processor; written by a recorder"},
+	{"COMPRESSED", 8, "event words, compressed; written by a recorder"},
+}
+
+// Compressed is what the contents of a compressed chunk begin with.
+var Compressed = []Field{
+	{"FRAME", 0, "u32", "bytes", "size of the zstd frame, which follows"},
+	{"OPERATIONS", 4, "u32", "bytes", "size of the column of operations, which the decoded frame begins with"},
+	{"IDS", 8, "u32", "bytes", "size of the column of ids, which follows"},
+	{"RECORDS", 12, "u32", "bytes", "size of the column of records, which follows; the rest are the times"},
+}
+
+// CompressedHead is its size in bytes.
+const CompressedHead = 16
+
+// MostColumns is how many bytes of columns a word of 8 bytes takes at most.
+const MostColumns = 12
+
+// Operations are what the column of operations says of a word.
+var Operations = []Value{
+	{"EXIT", 0, "an exit of the function that was entered last in this chunk, of those that were not left"},
+	{"HOLE", 1, "a zero word"},
+	{"RECORD", 2, "a record, or a word that is none and no entry or exit: the column of records has bits 32 to 63, " +
+		"then the payload words"},
+	{"EXIT_OF", 3, "an exit of another function, which the column of ids tells"},
+	{"ENTRY_OF", 4, "an entry of a function that the column of ids tells"},
+	{"ENTRY", 5, "this and above: an entry of the function whose position in the list of ids is the value minus 5"},
+}
+
+// NewID in the column of ids says that the list does not have the id.
+const NewID = 0xffff
+
+// Deltas are the first bytes in the column of times that are not themselves the difference.
+var Deltas = []Value{
+	{"TWO", 251, "the next 2 bytes are"},
+	{"THREE", 252, "the next 3 bytes are"},
+	{"FOUR", 253, "the next 4 bytes are"},
 }
 
 // Policies say what a writer does when no chunk is free.
