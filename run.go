@@ -81,6 +81,8 @@ type Options struct {
 	// NoSwitches does not record when threads were off a processor. Otherwise the function_graph tracer does, if it has a
 	// clock and the kernel tells (trace.Info.Switches).
 	NoSwitches bool
+	// Compress says when events are compressed before they are written.
+	Compress session.Compression
 	// Emulator is the command that runs programs of another machine. nil: it is detected automatically
 	// ([session.FindEmulator]).
 	Emulator []string
@@ -184,6 +186,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	}
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
+	so.Compress = o.Compress
 	so.Switches = !o.NoSwitches && o.Plan.Tracer == patch.FunctionGraph && !o.Plan.NoClock
 	if cmd.SysProcAttr != nil {
 		return nil, fmt.Errorf("%s: SysProcAttr is not supported", p.Path)

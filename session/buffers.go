@@ -138,6 +138,10 @@ func (s *session) buffers() (string, error) {
 	s.drain = drain.New(s.pool, w, s.o.Policy, s.live)
 	s.drain.OnImage = s.sawImage
 	s.adapt(now)
+	if err := s.compress(); err != nil {
+		s.pool.Close()
+		return "", err
+	}
 	s.drain.OnWriteError = func(err error) {
 		s.logf("%v: tracing stopped; what was recorded before is kept", err)
 	}

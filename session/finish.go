@@ -45,7 +45,7 @@ func (s *session) finish() {
 	}
 	losses.write(s.dir.Events)
 	s.res.Events, s.res.Chunks, s.res.BadChunks, s.res.Overwrote = c.Events, c.Chunks, c.Bad, losses.overwritten
-	s.own = c.Own
+	s.own, s.res.Compressed = c.Own, c.Compressed
 	s.res.Tasks, s.res.Processes, s.res.Lost = c.Tasks, c.Processes, c.Lost+losses.lost
 	s.res.Uncounted = losses.uncounted != 0
 	s.res.WriteError, s.res.Bytes, s.res.SwitchedOff = c.Err, c.Bytes, c.SwitchedOff

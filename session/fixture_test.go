@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/columns"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/fixture"
@@ -26,6 +27,7 @@ type recorderCmd struct {
 	Dir      string
 	Buffer   int64
 	Policy   trace.Policy
+	Compress Compression
 	NoPtrace bool
 	Profile  bool
 	Memory   *patch.Memory
@@ -141,6 +143,11 @@ func readEvents(t testing.TB, dir string) []fileChunk {
 		if size < format.ChunkHeader || size > len(c) || size > format.ChunkSize || le.Uint32(c) != format.ChunkMagic {
 			t.Fatalf("offset %#x of %#x: no chunk: %x", off, len(b), c[:min(len(c), 16)])
 		}
+		if le.Uint16(c[format.CKind:]) == format.KindCompressed {
+			c = expanded(t, c[:size])
+			off += size - len(c)
+			size = len(c)
+		}
 		f := fileChunk{kind: le.Uint16(c[format.CKind:]), pid: le.Uint32(c[format.CPID:]), tid: le.Uint32(c[format.CTID:]), number: le.Uint32(c[format.CNumber:]), key: le.Uint64(c[format.CKey:])}
 		for w := c[format.ChunkHeader:size]; len(w) > 0; w = w[8:] {
 			if r, ok := format.ParseRecord(uint32(le.Uint64(w) >> 32)); ok {
@@ -153,6 +160,22 @@ func readEvents(t testing.TB, dir string) []fileChunk {
 		off += size
 	}
 	return cs
+}
+
+// expanded is the chunk of events that a compressed one stands for.
+func expanded(t testing.TB, c []byte) []byte {
+	t.Helper()
+	d, err := columns.NewDecoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, le.Uint32(c[format.CPlain:]))
+	copy(b, c[:format.ChunkHeader])
+	le.PutUint16(b[format.CKind:], format.KindEvents)
+	if err := d.Decode(b[format.ChunkHeader:], c[format.ChunkHeader:], le.Uint64(c[format.CCounter:])); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // eventsIn counts the events of chunks.

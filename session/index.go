@@ -6,8 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -16,9 +15,8 @@ import (
 // processors that have nothing else to do. The maker reads the files as any reader does, so
 // the drainer does not know of it, and no program ever waits for it.
 //
-// Whether others want the processor is seen by how long the thread waits for it: work that
-// needs much more time than it needs of the processor is shared with somebody. Then the
-// thread rests a hundred times as long as it works, which costs a hundredth of a processor,
+// Whether others want the processor is seen by how long the thread waits for it (clock.Stretch).
+// Then the thread rests a hundred times as long as it works, which costs a hundredth of a processor,
 // and the index stays behind: the first reader makes the rest. A thread of the lowest
 // priority (SCHED_IDLE) was considered. It would hold up the whole process, the drainer
 // included, whenever Go's garbage collector waits for a thread that is never run; and a
@@ -46,7 +44,11 @@ func (s *session) index() *indexing {
 	if s.pool == nil || s.o.Policy == trace.PolicyOverwrite || runtime.GOMAXPROCS(0) < 2 {
 		return nil
 	}
-	x := newIndexing(s.dir, trace.WorthIndex)
+	worth := int64(trace.WorthIndex)
+	if s.o.Compress != CompressNone {
+		worth /= 16 // it is of more than the file's size
+	}
+	x := newIndexing(s.dir, worth)
 	go x.run()
 	return x
 }
@@ -115,14 +117,13 @@ func (x *indexing) follow(m *trace.IndexMaker) (end bool) {
 	var deadline time.Time
 	slice, pause := indexSlice, indexRest
 	for {
-		began, used := time.Now(), threadTime()
+		work := clock.Begin()
 		more := true
 		var err error
-		for more && err == nil && time.Since(began) < slice {
+		for more && err == nil && work.Took() < slice {
 			more, err = m.Step()
 		}
-		took := time.Since(began)
-		shared := took > time.Millisecond/2 && threadTime()-used < took*3/4
+		shared := work.Shared()
 		over := x.rest(0)
 		switch {
 		case err != nil:
@@ -144,13 +145,4 @@ func (x *indexing) follow(m *trace.IndexMaker) (end bool) {
 			slice, pause = indexSlice, indexRest
 		}
 	}
-}
-
-// threadTime is the processor time of the calling thread.
-func threadTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -46,6 +46,8 @@ type Options struct {
 	Policy trace.Policy
 	// Flight makes the session a flight recorder; nil: it is none.
 	Flight *Flight
+	// Compress says whether the recorder compresses events before it writes them.
+	Compress Compression
 	// Profile means that the runtime keeps counts, and perhaps times, instead of a stream of events. It maps the events file
 	// itself, and there is no pool.
 	Profile bool
@@ -99,6 +101,19 @@ type Options struct {
 	Logf func(format string, args ...any)
 }
 
+// A Compression says when a recorder compresses events. The program never waits for it: chunks that come too fast are
+// written as they are.
+type Compression uint8
+
+const (
+	// CompressNone: never.
+	CompressNone Compression = iota
+	// CompressAuto: when a processor has nothing else to do.
+	CompressAuto
+	// CompressZstd: whatever else the processors have to do.
+	CompressZstd
+)
+
 // DefaultDir is the trace directory if Options.Dir is "".
 const DefaultDir = tracedir.Default
 
@@ -139,6 +154,7 @@ type Result struct {
 	// SwitchedOff is how many functions were switched off ([Options].Overhead). The trace says which, and when.
 	SwitchedOff int
 	Chunks      uint64
+	Compressed  uint64 // chunks that were compressed, of Chunks
 	BadChunks   uint64 // invalid chunks, which were dropped
 	Bytes       int64  // size of the events file
 	Tasks       int    // threads that recorded something

@@ -42,7 +42,7 @@ func noEOF(err error) error {
 func (c *chunkRef) crc(crc uint32) uint32 {
 	var b [24]byte
 	le := binary.LittleEndian
-	le.PutUint64(b[:], uint64(c.off))
+	le.PutUint64(b[:], uint64(fileOffset(c.off)))
 	le.PutUint64(b[8:], c.counter)
 	le.PutUint32(b[16:], c.size)
 	le.PutUint32(b[20:], c.number)

@@ -129,7 +129,11 @@ func (t *Trace) createIndex() (f *os.File, commit func(ok bool)) {
 
 // sameEvents says that the events in a directory are those of the trace.
 func (t *Trace) sameEvents(d *safefile.Dir) bool {
-	f, ok := t.file.(*os.File)
+	p, ok := t.file.(*plainFile)
+	if !ok {
+		return false
+	}
+	f, ok := p.file.(*os.File)
 	if !ok {
 		return false
 	}

@@ -21,6 +21,7 @@ const (
 	ChunkSched   ChunkKind = format.KindSched   // when a thread was off a processor
 
 	ChunkSwitchedOff ChunkKind = format.KindSwitchedOff // functions that are not recorded any more
+	ChunkCompressed  ChunkKind = format.KindCompressed  // events of a task, compressed
 )
 
 // A Policy says what a writer does when no chunk is free.

@@ -14,9 +14,9 @@ import (
 
 // A chunkRef is what is kept of a chunk: its place and what orders it.
 type chunkRef struct {
-	off     int64 // of the chunk header in the file
+	off     int64 // of the chunk header in the file; of a compressed one its second, see plainFile
 	counter uint64
-	size    uint32 // with the header, inside the file
+	size    uint32 // with the header, inside the file; not compressed
 	number  uint32
 	image   uint32 // position in Trace.Images
 	first   uint32 // of a profile or count chunk: id of the first entry; of events: partOfChunk, or 0
@@ -38,7 +38,8 @@ type chunkHead struct {
 	first      uint32
 	stack      uint64
 	until      uint64
-	unsealed   bool // its size is that of its slot
+	plain      uint32 // of a compressed chunk: the size of the one that it stands for
+	unsealed   bool   // its size is that of its slot
 }
 
 // parseChunkHead decodes the header at the start of b. ok is false when b does
@@ -59,6 +60,7 @@ func parseChunkHead(b []byte, h *chunkHead) (ok bool) {
 	h.ppid, h.ptid = le.Uint32(b[format.CParentPID:]), le.Uint32(b[format.CParentTID:])
 	h.first, h.stack = le.Uint32(b[format.CFirst:]), le.Uint64(b[format.CStack:])
 	h.until = le.Uint64(b[format.CUntil:])
+	h.plain = le.Uint32(b[format.CPlain:])
 	return le.Uint32(b[format.CMagic:]) == format.ChunkMagic &&
 		h.kind >= 1 && h.kind <= format.MaxKind &&
 		(h.size == 0 || h.size >= ChunkHeaderSize) && h.size%8 == 0
@@ -271,14 +273,28 @@ func (ix *index) resync(off int64) (int64, error) {
 func (ix *index) add(off int64, ch *chunkHead) error {
 	t := ix.t
 	if off+int64(ch.size) > t.size {
-		if ch.kind == ChunkEvents && off+int64(t.Header.ChunkSize) > t.size && t.Header.Layout == LayoutPacked {
+		if (ch.kind == ChunkEvents && off+int64(t.Header.ChunkSize) > t.size || ch.kind == ChunkCompressed) &&
+			t.Header.Layout == LayoutPacked {
 			t.problem(fmt.Errorf("offset %#x: chunk of %d bytes cut off at the end of the file", off, ch.size))
+		}
+		if ch.kind == ChunkCompressed {
+			return nil // nothing of it can be read
 		}
 		ch.size = uint32(t.size-off) &^ 7
 	}
 	t.Chunks++
+	t.Stored += int64(ch.size)
+	if ch.kind == ChunkCompressed {
+		plain, at, err := ch.events(&t.Header, off)
+		if err != nil {
+			t.problem(fmt.Errorf("offset %#x: %w", off, err))
+			return nil
+		}
+		t.Compressed++
+		off, ch = at, plain
+	}
 	t.Bytes += int64(ch.size)
-	if ch.kind > ChunkSched {
+	if ch.kind > ChunkCompressed {
 		if t.Unknown++; t.Unknown == 1 {
 			t.problem(fmt.Errorf("offset %#x: chunk of kind %d, which is not known and skipped: a newer fentry wrote it",
 				off, ch.kind))

@@ -42,6 +42,7 @@ type IndexMaker struct {
 	t      *Trace
 	ix     *index
 	sizes  blockSizes
+	events *os.File
 	list   io.ReaderAt
 	listed int64 // bytes of list that were read
 	off    int64 // of events behind the chunks in it
@@ -77,7 +78,7 @@ func NewIndexMaker(events, chunks *os.File, file io.WriterAt) (*IndexMaker, erro
 	if _, err := events.ReadAt(page, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", events.Name(), noEOF(err))
 	}
-	t := &Trace{file: events, identity: format.IdentityOf(page)}
+	t := &Trace{file: &plainFile{file: events}, identity: format.IdentityOf(page)}
 	var err error
 	if t.Header, err = ParseHeader(page); err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func NewIndexMaker(events, chunks *os.File, file io.WriterAt) (*IndexMaker, erro
 	}
 	m := &IndexMaker{
 		t: t, ix: &index{t: t, tasks: map[taskKey]*Task{}, images: map[ImageID]uint32{}},
-		list: chunks, off: t.Header.Size, sizes: usualBlocks,
+		events: events, list: chunks, off: t.Header.Size, sizes: usualBlocks,
 		tasks: map[taskKey]*liveTask{}, ranges: map[idRange]bool{}, window: make([]byte, windowSize),
 	}
 	if m.w, err = newIndexWriter(file, t.identity); err != nil {
@@ -151,7 +152,7 @@ func (m *IndexMaker) fill() (more bool, err error) {
 		return false, err
 	}
 	b := m.entries[:n/format.ChunkHeader*format.ChunkHeader]
-	fi, err := m.t.file.(*os.File).Stat()
+	fi, err := m.events.Stat()
 	if err != nil {
 		return false, err
 	}
@@ -173,6 +174,13 @@ func (m *IndexMaker) fill() (more bool, err error) {
 
 // add takes a chunk.
 func (m *IndexMaker) add(off int64, ch *chunkHead) error {
+	if ch.kind == ChunkCompressed {
+		plain, at, err := ch.events(&m.t.Header, off)
+		if err != nil {
+			return err
+		}
+		off, ch = at, plain
+	}
 	if ch.kind != ChunkEvents {
 		if ch.kind == ChunkImage || ch.kind == ChunkMap {
 			return m.ix.add(off, ch)

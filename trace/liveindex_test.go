@@ -108,6 +108,9 @@ func TestIndexMaker(t *testing.T) {
 		if seed%2 == 0 {
 			events = calmTrace(t, rng)
 		}
+		if seed%4 == 0 {
+			events = compressed(t, events, func(i int) bool { return i%3 > 0 })
+		}
 		g := growing(t, events)
 		m, err := NewIndexMaker(g.eventsFile, g.listFile, g.index)
 		if err != nil {

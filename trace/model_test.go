@@ -24,6 +24,7 @@ func TestModel(t *testing.T) {
 			var truth []interval
 			var progs []*program
 			dir := buildHeader(t, Header{Counter: 1000, CounterHz: 1e9, ChunkSize: minChunkSize}, func(w *Writer) {
+				w.Compress = seed%2 == 1
 				for i := range 1 + rng.IntN(4) {
 					progs = append(progs, &program{
 						k:   w.Task(TaskID{PID: 1, TID: 1 + i, Image: testImage, Comm: fmt.Sprintf("t%d", i)}),

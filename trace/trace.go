@@ -49,9 +49,12 @@ type Trace struct {
 	Tasks []*Task
 	// Processes are the processes of these tasks, by their first event.
 	Processes []*Process
-	// Chunks and Bytes count what events holds, headers of chunks included.
+	// Chunks and Bytes count what events holds, headers of chunks included, and as if no chunk was compressed.
 	Chunks int
 	Bytes  int64
+	// Compressed is how many of the chunks are compressed, Stored how many bytes all of them take in the file.
+	Compressed int
+	Stored     int64
 	// Unknown is the number of chunks of unknown kinds.
 	Unknown int
 	// Lost is the number of events known to be lost, including those of tasks that never got a chunk.
@@ -62,7 +65,7 @@ type Trace struct {
 	// Unlisted is the number of problems beyond those that are listed.
 	Unlisted int
 
-	file     io.ReaderAt   // events
+	file     io.ReaderAt   // events, a plainFile
 	list     io.Reader     // chunks, while the trace is opened; nil: there is none
 	dir      *safefile.Dir // while the trace is opened; nil: it is not read from a directory
 	size     int64
@@ -185,7 +188,7 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 
 // load reads what is kept in memory of events, size bytes behind r.
 func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
-	t.file, t.size = r, size
+	t.file, t.size = &plainFile{file: r}, size
 	ix, err := t.readIndex()
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fentry-dev/fentry/internal/columns"
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
@@ -73,12 +74,16 @@ type TaskID struct {
 type Writer struct {
 	// List, if set, is the file named chunks: an entry is written to it for each chunk.
 	List io.Writer
+	// Compress has the events chunks that are written from now on compressed, if they become smaller.
+	Compress bool
 
 	w         io.Writer
 	id        format.Identity
 	off       int64
 	chunkSize int
 	err       error
+	encoder   *columns.Encoder // nil: nothing was compressed yet
+	stored    []byte           // its chunk
 }
 
 // NewWriter writes the header to w and returns a Writer for the chunks. The layout is LayoutPacked whatever h says.
@@ -109,12 +114,34 @@ func (w *Writer) WriteChunk(chunk []byte) (int, error) {
 
 // write writes a sealed chunk, and lists it.
 func (w *Writer) write(b []byte) (int, error) {
+	b, err := w.compress(b)
+	if err != nil {
+		return 0, err
+	}
 	n, err := w.w.Write(b)
 	if err == nil && w.List != nil {
 		_, err = w.List.Write(format.AppendIndex(nil, w.id, b[:ChunkHeaderSize], w.off))
 	}
 	w.off += int64(n)
 	return n, err
+}
+
+// compress returns the chunk as it is written.
+func (w *Writer) compress(b []byte) ([]byte, error) {
+	if !w.Compress || ChunkKind(binary.LittleEndian.Uint16(b[format.CKind:])) != ChunkEvents {
+		return b, nil
+	}
+	if w.encoder == nil {
+		var err error
+		if w.encoder, err = columns.NewEncoder(); err != nil {
+			return nil, err
+		}
+	}
+	stored, ok := w.encoder.Chunk(w.stored[:0], b[:ChunkHeaderSize], b[ChunkHeaderSize:])
+	if w.stored = stored; ok {
+		b = stored
+	}
+	return b, nil
 }
 
 // WriteImage writes an image chunk of no process.

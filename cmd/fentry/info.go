@@ -125,7 +125,10 @@ type infoTrace struct {
 	Switches  *infoWaits `json:"switches"`        // null: they would mean nothing
 	Bytes     int64      `json:"bytes"`
 	Chunks    int        `json:"chunks"`
-	Events    uint64     `json:"events,omitempty"`
+	// Of chunks that are compressed, Bytes has what they are when they are not.
+	Compressed int    `json:"compressed"`
+	Stored     int64  `json:"stored_bytes"`
+	Events     uint64 `json:"events,omitempty"`
 	infoLosses
 	SwitchedOff []infoOff `json:"switched_off,omitempty"`
 
@@ -164,7 +167,8 @@ type infoTask struct {
 func traceInfo(t *trace.Trace) *infoTrace {
 	in := &infoTrace{
 		Dir: t.Dir, ClockHz: t.Clock.Hz, ClockFrom: t.Clock.Source,
-		Bytes: t.Bytes, Chunks: t.Chunks, infoLosses: newInfoLosses(t), Images: []infoImage{}, Tasks: []infoTask{},
+		Bytes: t.Bytes, Chunks: t.Chunks, Compressed: t.Compressed, Stored: t.Stored,
+		infoLosses: newInfoLosses(t), Images: []infoImage{}, Tasks: []infoTask{},
 		Processes: []infoProcess{},
 	}
 	if t.Clockless() {
@@ -239,6 +243,10 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 		f.field("clock", fmt.Sprintf("%.3f MHz (from %s)", in.ClockHz/1e6, in.ClockFrom))
 	}
 	f.field("size", fmt.Sprintf("%s in %s", size(uint64(in.Bytes)), plural(uint64(in.Chunks), "chunk", "chunks")))
+	if in.Compressed > 0 {
+		f.field("compressed", fmt.Sprintf("%s, to %s in all", plural(uint64(in.Compressed), "chunk", "chunks"),
+			size(uint64(in.Stored))))
+	}
 	if in.Events > 0 {
 		f.field("events", grouped(in.Events))
 	}

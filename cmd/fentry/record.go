@@ -43,6 +43,7 @@ type recordCmd struct {
 	args      string
 
 	noSwitches bool
+	compress   string
 	noInherit  bool
 
 	attach  []string
@@ -129,6 +130,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -T profile ./prog             counts and times, no events: a small trace
   fentry record -T count ./prog               counts only: next to no cost
   fentry record --clock none ./prog           nesting and order, no times
+  fentry record --compress auto ./prog        a trace of a tenth of the size
   fentry record --policy drop ./prog          never wait for the disk
   fentry record --policy overwrite -b 16M ./prog   the newest 16 MiB of events
   fentry record --flight 64M --dump-on signal --dump-on exit!=0 ./server   ... if it ends badly; fentry dump PID: now
@@ -160,6 +162,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
 		"switching off functions that are called too often for what they tell; no: keep all; @FILE: keep all but those "+
 		"that FILE lists, as info --switched-off writes it (default: 50 for programs that no compiler has prepared, if "+
 		"no -F chooses functions; else no)")
+	f.StringVar(&c.compress, "compress", compressNone, "compress the trace as it is written, `WHEN`: auto, a processor has "+
+		"nothing else to do; zstd, in any case; none. The program never waits for it")
 	f.BoolVar(&c.noSwitches, "no-switches", false, "do not record when threads are off a processor (report -f cpu,wait)")
 	f.BoolVar(&c.noInherit, "no-inherit", false, "leave programs alone that the program executes")
 	f.StringArrayVarP(&c.attach, "pid", "p", nil, "record `PROCESS`, which runs already: its id, several with commas, or "+
@@ -211,6 +215,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	if o.Policy, err = parsePolicy(c.policy); err != nil {
 		return usagef(cmd, "--policy: %v", err)
+	}
+	if o.Compress, err = parseCompress(c.compress); err != nil {
+		return usagef(cmd, "--compress: %v", err)
 	}
 	if o.Buffer, err = parseSize(c.buffer); err != nil {
 		return usagef(cmd, "--buffer: %v", err)
@@ -338,7 +345,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 			opts = append(opts, "--"+name+"="+v)
 		}
 	}
-	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "no-switches",
+	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "compress", "no-switches",
 		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "overhead", "flight"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
@@ -364,6 +371,26 @@ func parsePolicy(s string) (trace.Policy, error) {
 		return trace.PolicyOverwrite, nil
 	}
 	return 0, fmt.Errorf("unknown policy %q: use block, drop or overwrite", s)
+}
+
+// Values of --compress.
+const (
+	compressAuto = "auto"
+	compressZstd = "zstd"
+	compressNone = "none"
+)
+
+// parseCompress reads when to compress.
+func parseCompress(s string) (session.Compression, error) {
+	switch s {
+	case compressAuto:
+		return session.CompressAuto, nil
+	case compressZstd:
+		return session.CompressZstd, nil
+	case compressNone:
+		return session.CompressNone, nil
+	}
+	return 0, fmt.Errorf("unknown value %q: use auto, zstd or none", s)
 }
 
 // parseSize reads a number of bytes with an optional K, M or G (powers of 1024).

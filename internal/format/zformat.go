@@ -132,6 +132,7 @@ const (
 	CComm      = 64  // char[16]
 	CParentPID = 80  // u32
 	CParentTID = 84  // u32
+	CPlain     = 88  // u32, bytes
 	CFirst     = 92  // u32
 	CStack     = 104 // u64
 	CUntil     = 112 // u64, ticks
@@ -146,6 +147,7 @@ const (
 	KindCount       = 5 // counts for each function, no times and no stream of events
 	KindSwitchedOff = 6 // functions that are not recorded any more, because recording them costs too much
 	KindSched       = 7 // when a thread was off a processor; written by a recorder
+	KindCompressed  = 8 // event words, compressed; written by a recorder
 )
 
 // Event words: counter's low half, id << 32, exit << 63.
@@ -291,6 +293,38 @@ const (
 	SchedWaiting = 0 // it waits for something, and then for a processor
 	SchedReady   = 1 // it is new, or was interrupted, and only waits for a processor
 	SchedUnknown = 2 // not known: it may have been on a processor, too
+)
+
+// Compressed chunks.
+const (
+	CompressedHead = 16     // bytes
+	MostColumns    = 12     // bytes of columns a word
+	NewID          = 0xffff // in the column of ids
+)
+
+// Fields of what a compressed chunk begins with.
+const (
+	ZFrame      = 0  // u32, bytes
+	ZOperations = 4  // u32, bytes
+	ZIds        = 8  // u32, bytes
+	ZRecords    = 12 // u32, bytes
+)
+
+// What the column of operations says.
+const (
+	ColumnExit    = 0 // an exit of the function that was entered last in this chunk, of those that were not left
+	ColumnHole    = 1 // a zero word
+	ColumnRecord  = 2 // a record, or a word that is none and no entry or exit: the column of records has bits 32 to 63, then the payload words
+	ColumnExitOf  = 3 // an exit of another function, which the column of ids tells
+	ColumnEntryOf = 4 // an entry of a function that the column of ids tells
+	ColumnEntry   = 5 // this and above: an entry of the function whose position in the list of ids is the value minus 5
+)
+
+// First bytes in the column of times.
+const (
+	DeltaTwo   = 251 // the next 2 bytes are
+	DeltaThree = 252 // the next 3 bytes are
+	DeltaFour  = 253 // the next 4 bytes are
 )
 
 // Fields of an entry of the file chunks, besides those of a chunk header.

@@ -111,6 +111,7 @@
 #define FT_C_COMM                  64           /* char[16] */
 #define FT_C_PARENT_PID            80           /* u32 */
 #define FT_C_PARENT_TID            84           /* u32 */
+#define FT_C_PLAIN                 88           /* u32, bytes */
 #define FT_C_FIRST                 92           /* u32 */
 #define FT_C_STACK                 104          /* u64 */
 #define FT_C_UNTIL                 112          /* u64, ticks */
@@ -123,6 +124,7 @@
 #define FT_KIND_COUNT              5            /* counts for each function, no times and no stream of events */
 #define FT_KIND_SWITCHED_OFF       6            /* functions that are not recorded any more, because recording them costs too much */
 #define FT_KIND_SCHED              7            /* when a thread was off a processor; written by a recorder */
+#define FT_KIND_COMPRESSED         8            /* event words, compressed; written by a recorder */
 
 /* event words: counter's low half, id << 32, exit << 63 */
 #define FT_ID_EXIT                 0x80000000   /* the exit bit in the high half of an event word */
@@ -230,6 +232,30 @@
 #define FT_SCHED_WAITING           0            /* it waits for something, and then for a processor */
 #define FT_SCHED_READY             1            /* it is new, or was interrupted, and only waits for a processor */
 #define FT_SCHED_UNKNOWN           2            /* not known: it may have been on a processor, too */
+
+/* compressed chunks */
+#define FT_COMPRESSED_HEAD         16           /* bytes */
+#define FT_MOST_COLUMNS            12           /* bytes of columns a word */
+#define FT_NEW_ID                  0xffff       /* in the column of ids */
+
+/* fields of what a compressed chunk begins with */
+#define FT_Z_FRAME                 0            /* u32, bytes */
+#define FT_Z_OPERATIONS            4            /* u32, bytes */
+#define FT_Z_IDS                   8            /* u32, bytes */
+#define FT_Z_RECORDS               12           /* u32, bytes */
+
+/* what the column of operations says */
+#define FT_COLUMN_EXIT             0            /* an exit of the function that was entered last in this chunk, of those that were not left */
+#define FT_COLUMN_HOLE             1            /* a zero word */
+#define FT_COLUMN_RECORD           2            /* a record, or a word that is none and no entry or exit: the column of records has bits 32 to 63, then the payload words */
+#define FT_COLUMN_EXIT_OF          3            /* an exit of another function, which the column of ids tells */
+#define FT_COLUMN_ENTRY_OF         4            /* an entry of a function that the column of ids tells */
+#define FT_COLUMN_ENTRY            5            /* this and above: an entry of the function whose position in the list of ids is the value minus 5 */
+
+/* first bytes in the column of times */
+#define FT_DELTA_TWO               251          /* the next 2 bytes are */
+#define FT_DELTA_THREE             252          /* the next 3 bytes are */
+#define FT_DELTA_FOUR              253          /* the next 4 bytes are */
 
 /* fields of an entry of the file chunks, besides those of a chunk header */
 #define FT_X_OFFSET                96           /* u64, bytes */

@@ -34,7 +34,8 @@ type Drainer struct {
 	// Own, if not nil, returns chunks of the recorder's own that are to be written, of processes that want says yes to.
 	Own func(want func(pid uint32) bool) [][]byte
 
-	Adapt *Adapt // nil: nothing is switched off
+	Adapt    *Adapt      // nil: nothing is switched off
+	Compress *Compressor // nil: nothing is compressed
 
 	stop    atomic.Bool
 	mu      sync.Mutex
@@ -81,11 +82,13 @@ type Counts struct {
 	Failed    uint64 // counter when tracing ended because of Err; 0: it did not
 	Overwrote uint64 // given up for newer ones
 	Chunks    uint64 // written
-	Own       uint64 // chunks of the recorder's own written
-	Bad       uint64 // chunks that made no sense
-	Bytes     int64  // size of the events file
-	Tasks     int    // threads that recorded something
-	Processes int
+	// Compressed counts the chunks that were compressed to be written.
+	Compressed uint64
+	Own        uint64 // chunks of the recorder's own written
+	Bad        uint64 // chunks that made no sense
+	Bytes      int64  // size of the events file
+	Tasks      int    // threads that recorded something
+	Processes  int
 	// SwitchedOff is how many functions were, because recording them cost too much.
 	SwitchedOff int
 	Err         error // the first error writing the file
@@ -323,22 +326,29 @@ func (d *Drainer) saw(h *pool.Header) {
 func (d *Drainer) flush() {
 	slices.SortFunc(d.batch, func(a, b claim) int { return cmp.Compare(a.head.Counter(), b.head.Counter()) })
 	for rest := d.batch; len(rest) > 0; {
-		n, bytes := 0, 0
-		for n < min(len(rest), batchChunks) && bytes < batchBytes {
+		n, bytes, most := 0, 0, batchChunks
+		compress := d.compressible()
+		if compress > 0 {
+			most = min(most, compress)
+		}
+		for n < min(len(rest), most) && bytes < batchBytes {
 			bytes += rest[n].used
 			n++
 		}
-		d.write(rest[:n])
+		d.write(rest[:n], compress > 0)
 		rest = rest[n:]
 	}
 	d.batch = d.batch[:0]
 }
 
-func (d *Drainer) write(batch []claim) {
+func (d *Drainer) write(batch []claim, compress bool) {
 	d.vec = d.vec[:0]
 	for i := range batch {
 		c := &batch[i]
 		d.vec = append(d.vec, stored{c.head[:], d.p.Chunk(c.chunk)[format.ChunkHeader:c.used]})
+	}
+	if compress {
+		d.stats.Compressed += d.Compress.compress(batch, d.vec)
 	}
 	kept := d.append(d.vec, batch)
 	for i, c := range batch {

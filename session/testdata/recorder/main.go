@@ -29,6 +29,7 @@ type options struct {
 	Dir      string
 	Buffer   int64
 	Policy   trace.Policy
+	Compress session.Compression
 	NoPtrace bool
 	Profile  bool
 	Memory   *patch.Memory
@@ -55,7 +56,7 @@ func main() {
 		}
 	}
 	so := session.Options{
-		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy,
+		Path: path, Args: os.Args[2:], Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Compress: o.Compress,
 		NoPtrace: o.NoPtrace, Emulator: o.Emulator, Profile: o.Profile,
 		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "recorder: "+format+"\n", args...) },
 	}

@@ -1,0 +1,92 @@
+//go:build linux
+
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Every event of many threads arrives compressed, too, and what a program has written when it is killed.
+func TestCompressed(t *testing.T) {
+	const threads, chunks = 4, 50
+	for _, tt := range []struct {
+		args   []string
+		code   int
+		events int
+	}{
+		{[]string{"threads", fmt.Sprint(threads), fmt.Sprint(chunks)}, 0, threads * chunks * perChunk},
+		{[]string{"kill"}, 100 + int(syscall.SIGKILL), 10},
+		{[]string{"daemon", "300"}, 4, 2 * perChunk},
+	} {
+		r := recorderCmd{Buffer: 16 << 20, Compress: CompressZstd}
+		x := r.run(t, append([]string{fixture.CC(t, "testdata/pool")}, tt.args...)...)
+		if x.code != tt.code || int(x.res.Events) != tt.events || eventsIn(x.chunks) != tt.events || x.res.Lost != 0 {
+			t.Errorf("%v: status %d, %+v, %d events in the file, want %d: %s", tt.args, x.code, x.res, eventsIn(x.chunks),
+				tt.events, x.stderr)
+		}
+		if full := tt.events > perChunk; full && x.res.Compressed == 0 {
+			t.Errorf("%v: no chunk of %d is compressed", tt.args, x.res.Chunks)
+		}
+		if n := listed(t, r.Dir); n != len(x.chunks) {
+			t.Errorf("%v: %d chunks in the list, %d in the file", tt.args, n, len(x.chunks))
+		}
+	}
+}
+
+// What a recorder has written when it is killed is a beginning of the trace: whole chunks, each readable.
+func TestCompressedKill(t *testing.T) {
+	r := recorderCmd{Buffer: 16 << 20, Compress: CompressZstd}
+	cmd := r.command(t, fixture.CC(t, "testdata/pool"), "forever")
+	var errb bytes.Buffer
+	cmd.Stderr = &errb
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	events := filepath.Join(r.Dir, trace.EventsFile)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if fi, err := os.Stat(events); err == nil && fi.Size() > 256<<10 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing is written: %s", &errb)
+		}
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	tr, err := trace.Open(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if len(tr.Problems) > 1 || tr.Compressed == 0 || tr.Ending != trace.EndMissing {
+		t.Errorf("%v, %d compressed, ending %d", tr.Problems, tr.Compressed, tr.Ending)
+	}
+	words := uint64(0)
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.Lost {
+			return fmt.Errorf("thread %d lacks events at %d", ev.Task.TID, ev.Time)
+		}
+		if ev.Kind == trace.Entry || ev.Kind == trace.Exit {
+			words++
+		}
+		return nil
+	})
+	whole := uint64(tr.Bytes-int64(tr.Chunks)*format.ChunkHeader) / 8
+	if err != nil || words == 0 || words > whole {
+		t.Errorf("%d events of %d words: %v", words, whole, err)
+	}
+}
