@@ -328,16 +328,114 @@ int main(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { sizeof filter / sizeof filter[0], filter };
+	static char text[] = "after";
 	before("before");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		return 1;
-	after("after");
+	after(text);
 	after((char *)16);
 	return 0;
 }
 `
 	want := []string{`f_before("before") = 98`, `f_after("after") = 1`, `f_after(<0x10>) = 1`}
 	compareCaptured(t, source, "c", []string{"gcc", "-O1", "-g", "-pg", "-mfentry"}, want)
+}
+
+// TestCapturesNeedNoSystemCalls: numbers and literals are captured without one, in a program that ends at any that could
+// be made for it.
+func TestCapturesNeedNoSystemCalls(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the filter is for x86-64")
+	}
+	testtool.Need(t, "gcc")
+	const source = `
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+long f_call(long a, double b, const char *s) { return a + (long)b + s[0]; }
+long (*volatile call)(long, double, const char *) = f_call;
+int main(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof filter / sizeof filter[0], filter };
+	static const char text[64] = "literal";
+	for (int i = 0; i < 200; i++) /* a thread's first chunk is a small one */
+		call(i, .5, text);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return 1;
+	for (int i = 200; i < 240; i++)
+		call(i, .5, text);
+	_exit(0);
+}
+`
+	var want []string
+	for i := range 240 {
+		want = append(want, fmt.Sprintf(`f_call(%d, 0.5, "literal") = %d`, i, i+'l'))
+	}
+	compareCaptured(t, source, "c", []string{"gcc", "-O1", "-g", "-pg", "-mfentry"}, want)
+}
+
+// TestCapturesInHandlers: a signal may come between any two instructions of what captures, and its handler be captured, too.
+func TestCapturesInHandlers(t *testing.T) {
+	testtool.Need(t, "gcc")
+	const source = `
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+long f_handler(long n, const char *s, long seven) { return n * 3 + (s[0] - s[0]) + seven * 0; }
+long f_call(long n, const char *s, long seven) { return n * 3 + (s[0] - s[0]) + seven * 0; }
+long (*volatile handler_)(long, const char *, long) = f_handler, (*volatile call)(long, const char *, long) = f_call;
+static void on_signal(int n)
+{
+	static long i;
+	static char text[64];
+	(void)n;
+	for (int k = 0; k < 5; k++, i++) {
+		sprintf(text, "text %ld", i);
+		handler_(i, text, i * 7);
+	}
+}
+int main(void)
+{
+	struct itimerval every = { { 0, 60 }, { 0, 60 } }, never = { { 0, 0 }, { 0, 0 } };
+	char *text = malloc(64);
+	signal(SIGALRM, on_signal);
+	raise(SIGALRM);
+	setitimer(ITIMER_REAL, &every, 0);
+	for (long i = 0; i < 60000; i++) {
+		if (i % 64 == 0)
+			sprintf(text, "text %ld", i / 64);
+		call(i, text, i * 7);
+	}
+	setitimer(ITIMER_REAL, &never, 0);
+	return 0;
+}
+`
+	next := map[string]int{}
+	for _, got := range recordCaptured(t, source, "c", []string{"gcc", "-O1", "-g", "-pg", "-mfentry"}) {
+		name, _, _ := strings.Cut(got, "(")
+		n := next[name]
+		next[name]++
+		text := n
+		if name == "f_call" {
+			text /= 64
+		}
+		if want := fmt.Sprintf(`%s(%d, "text %d", %d) = %d`, name, n, text, n*7, n*3); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+	if next["f_call"] != 60000 || next["f_handler"] < 5 || next["f_handler"]%5 != 0 {
+		t.Fatal(next)
+	}
 }
 
 // TestArgumentsCXX: what only C++ has: strings, views, references, classes that are passed by reference, empty ones, enum

@@ -156,6 +156,7 @@ func (l *layout) actions() {
 		return
 	}
 	at := l.align(8)
+	size := (stub.ActionsSize(n, int(l.traced)) + 7) &^ 7
 	for i := range l.acting {
 		id := l.p.Functions[l.acting[i].function].ID
 		if id == 0 {
@@ -164,14 +165,15 @@ func (l *layout) actions() {
 		for _, a := range l.acting[i].acts {
 			e := stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit}
 			if a.Data != nil {
-				e.Value = at + uint64(n*stub.ActionSize+len(data)) - l.runtime.image
+				e.Value = at + uint64(size+len(data)) - l.runtime.image
 				data = append(data, a.Data...)
 				data = append(data, make([]byte, -len(data)&7)...)
 			}
 			table = append(table, e)
 		}
 	}
-	b := append(stub.AppendActions(nil, table), data...)
+	b := stub.AppendActions(make([]byte, 0, size+len(data)), table, int(l.traced))
+	b = append(b[:size], data...)
 	l.runtime.actions, l.runtime.nActions = at, n
 	l.add(piece{name: ".fentry.actions", size: uint64(len(b)), align: 8, owner: nobody, ready: b})
 }

@@ -63,8 +63,17 @@ const (
 	ActionCountSize = 4
 )
 
-// AppendActions appends the table of an image's actions, which must be sorted by ID.
-func AppendActions(b []byte, actions []Action) []byte {
+// quick reports whether the runtime can do the action without the slow path's system calls.
+func (a *Action) quick() bool { return (a.Kind == ActArgs || a.Kind == ActResult) && a.Limit == 0 }
+
+// ActionsSize is how many bytes the table of so many actions takes in an image with so many ids, its index included.
+func ActionsSize(actions, sites int) int { return actions*ActionSize + (sites+1)*actionIndexSize }
+
+const actionIndexSize = 4
+
+// AppendActions appends the table of the actions of an image with ids from 1 to sites, which must be sorted by ID, and
+// its index.
+func AppendActions(b []byte, actions []Action, sites int) []byte {
 	for _, a := range actions {
 		e := make([]byte, ActionSize)
 		le.PutUint32(e[format.ActionOID:], a.ID)
@@ -73,6 +82,17 @@ func AppendActions(b []byte, actions []Action) []byte {
 		le.PutUint64(e[format.ActionOValue:], a.Value)
 		le.PutUint32(e[format.ActionOLimit:], a.Limit)
 		b = append(b, e...)
+	}
+	n := 0
+	for id := 1; id <= sites+1; id++ {
+		first, quick := uint32(n), false
+		for ; n < len(actions) && actions[n].ID == uint32(id); n++ {
+			quick = actions[n].quick() && (quick || uint32(n) == first)
+		}
+		if quick {
+			first |= format.ActionsQuick
+		}
+		b = le.AppendUint32(b, first)
 	}
 	return b
 }

@@ -89,7 +89,7 @@ harness_roots: .zero %[3]d
 harness_hidden: .zero %[3]d
 	.balign 8
 	.globl harness_actions
-harness_actions: .zero 1024
+harness_actions: .zero 65536
 	.bss
 	.balign 8
 	.globl harness_switches
@@ -230,7 +230,11 @@ harness_counts: .zero 256
 	}
 	if len(actions) > 0 {
 		img.Actions, img.Counts = int64(addr["harness_actions"]-info), int64(addr["harness_counts"]-info)
-		img.NActions = copy(at(addr["harness_actions"])[:1024], AppendActions(nil, actions)) / ActionSize
+		table := AppendActions(nil, actions, len(thunks))
+		if copy(at(addr["harness_actions"])[:65536], table) != len(table) {
+			t.Fatalf("%d actions of %d functions", len(actions), len(thunks))
+		}
+		img.NActions = len(actions)
 	}
 	if o.guest {
 		img.ID, img.Library = guestID, true

@@ -223,7 +223,9 @@ func (d *decoder) data(out *[]Data) {
 			continue
 		}
 		head, address := d.payload(), d.payload()
-		*out = append(*out, newData(head, address, d.bytes(n-2)))
+		if b := d.bytes(n - 2); uint8(head) != format.NoWord {
+			*out = append(*out, newData(head, address, b))
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ const (
 	ConfigMagic   = "FENTRYCF"
 	ConfigVersion = 1
 	ImageMagic    = "FENTRYIM"
-	ImageVersion  = 1
+	ImageVersion  = 2
 )
 
 // Config is the symbol fentry_config: what to do in a process, whatever images it has.
@@ -43,7 +43,8 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 		"it by its id"},
 	{"WITHOUT", 72, "i64", "bytes", "distance to a bitmap, by local id, of functions that are left out with all inside them; " +
 		"0: none"},
-	{"ACTIONS", 80, "i64", "bytes", "distance to a table of actions, sorted by local id, see Action; 0: none"},
+	{"ACTIONS", 80, "i64", "bytes", "distance to a table of actions, sorted by local id, see Action, and " +
+		"behind it its index, a u32 for each local id and one more: how many actions the ids before have; 0: none"},
 	{"COUNTS", 88, "i64", "bytes", "distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit"},
 	{"ACTIONS_COUNT", 96, "u32", "", "length of the table"},
 	{"TABLE", 104, "i64", "bytes", "distance to the section .fentry.sites, which has its functions' addresses; 0: none"},
@@ -54,6 +55,9 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
 }}
+
+// ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.
+const ActionsQuick = 1 << 31
 
 // Action is one thing that is done at calls of a function beside recording them.
 var Action = Struct{"action", "ACTION", 24, "an entry of an image's table of actions", []Field{

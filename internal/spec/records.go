@@ -21,6 +21,8 @@ const (
 	RecordTypeMask  = 0x7f
 	RecordWords     = 0xff // most payload words
 
+	NoWord = 254 // INDEX of a DATA that has nothing
+
 	GoroutineStack = 1 << 63 // bit of the numbers of goroutines' stacks
 )
 
@@ -50,7 +52,8 @@ var Records = []Record{
 		{"ARGUMENTS", 8, "words", "", "the arguments, six at most (absent with a result)"}},
 		"A system call begins, or ends. An end belongs to the innermost system call of the task that has begun and has " +
 			"not ended; a task can begin with one, the end of the call that created it."},
-	{"DATA", 2, []Field{{"INDEX", 0, "u8", "", "which argument, or which word of an ARGS, from 0; 255: the result of a system call"},
+	{"DATA", 2, []Field{{"INDEX", 0, "u8", "", "which argument, or which word of an ARGS, from 0; 255: the result of a system call; " +
+		"254: of nothing, the room was reserved in vain"},
 		{"KIND", 1, "u8", "", "0, others are reserved"}, {"FLAGS", 2, "u16", "", "below"},
 		{"LENGTH", 4, "u32", "bytes", "how many were asked for"}, {"ADDRESS", 8, "u64", "", "where they were"},
 		{"BYTES", 16, "text", "", "as many as were read, zero-padded to whole words"}},

@@ -2,8 +2,8 @@
 
    Which functions have some is known when an image is patched. Their thunks call a routine that
    comes straight here (act.S), so no other call pays for asking, and one that has actions is as slow
-   as any slow path. The image has a table of them, sorted by function (struct action). An
-   action that is limited has a word of zeroed memory where it is counted, by compare and exchange: of
+   as any slow path, unless it only captures something (quick.c). The image has a table of them,
+   sorted by function (struct action), and an index of it. An action that is limited has a word of zeroed memory where it is counted, by compare and exchange: of
    threads that come at once as many do it as are to.
 
    What is written behind a call's entry has the entry's counter, and lies in the same chunk, since
@@ -22,6 +22,7 @@
 #include "chunk.h"
 #include "configuration.h"
 #include "frame.h"
+#include "quick.h"
 #include "request.h"
 #include "slow.h"
 #include "source.h"
@@ -32,19 +33,10 @@
 /* actions_of returns the first action of a function, and how many it has. */
 static const struct action *actions_of(struct function f, u32 *n)
 {
-	const struct action *a = f.image->actions;
-	u32 lo = 0, hi = f.image->nactions;
-	while (lo < hi) {
-		u32 mid = lo + (hi - lo) / 2;
-		if (a[mid].id < f.id)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (hi = lo; hi < f.image->nactions && a[hi].id == f.id;)
-		hi++;
-	*n = hi - lo;
-	return a + lo;
+	const u32 *index = actions_index(f.image) + f.id - 1;
+	u32 from = index[0] & ~ACTIONS_QUICK;
+	*n = (index[1] & ~ACTIONS_QUICK) - from;
+	return f.image->actions + from;
 }
 
 /* due says whether an action is to be done once more, and counts it. */
@@ -196,9 +188,12 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
    caller's registers. It returns what the thunk is to do. */
 hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r)
 {
+	struct function f = { m, id };
+	if (quick_enter(slot, f, r))
+		return ENTER_DONE;
 	struct sigset old = block();
 	struct control *c = traced_thread();
-	int result = c ? act(c, slot, (struct function){ m, id }, r) : ENTER_SKIP;
+	int result = c ? act(c, slot, f, r) : ENTER_SKIP;
 	unblock(old);
 	return result;
 }
@@ -248,11 +243,14 @@ static void leave(struct control *c, u64 slot, struct function f, const struct c
 /* fentry_slow_act_exit is fentry_slow_exit for functions at whose returns something is done. */
 hidden u64 fentry_slow_act_exit(u64 slot, u32 id, struct image *m, struct callregs *r)
 {
+	struct function f = { m, id & ~FT_ID_EXIT };
 	u64 ret = *shadow_ret(slot);
+	if (quick_leave(slot, f, r))
+		return ret;
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	if (c)
-		leave(c, slot, (struct function){ m, id & ~FT_ID_EXIT }, r);
+		leave(c, slot, f, r);
 	unblock(old);
 	return ret;
 }

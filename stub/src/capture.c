@@ -11,7 +11,16 @@
 #include "capture.h"
 #include "machine.h"
 #include "memory.h"
+#include "process.h"
 #include "sys.h"
+
+/* A capture that goes on: behind the newest event, or where next is in what was reserved for it. */
+struct capturing {
+	struct control *c;
+	u64 t;
+	u64 *next;
+	int asks; /* the kernel is asked for memory, and may be */
+};
 
 /* stack_word reads a word of the stack at an address above slot. In the slot's page there is memory; what a user has
    asked for need not be. */
@@ -20,6 +29,7 @@ static u64 stack_word(struct control *c, u64 slot, u64 at)
 	u64 w = 0;
 	if (slot / 4096 == (at + 7) / 4096)
 		return *(const u64 *)at;
+	check_filter();
 	return read_program(c->pid, &w, at, sizeof w) == sizeof w ? w : 0;
 }
 
@@ -48,16 +58,32 @@ static u32 take(struct control *c, const struct capture_op *op, int exit, u64 sl
 	return 1;
 }
 
+/* data captures n bytes at an address, of want that there are. It returns them, and how many in have. */
+static const u8 *data(struct capturing *g, int text, const struct capture_op *op, u64 at, u64 n, u64 want, u64 *have)
+{
+	if (!g->asks && !literal(at, n)) {
+		check_filter();
+		g->asks = 1;
+	}
+	if (!g->next)
+		return write_data(g->c, g->t, text, op->from, at, n, want, have);
+	u64 *w = open_record(g->next, (u32)g->t, FT_REC_DATA, (u32)(2 + (n + 7) / 8));
+	u32 words = read_data(g->c, w, text, op->from, at, n, want, have);
+	shorten_record(w, words);
+	g->next = w + words;
+	return (const u8 *)(w + 2);
+}
+
 /* span captures the bytes at an address, of which there are n. */
-static void span(struct control *c, u64 t, const struct capture_op *op, u64 at, u64 n)
+static void span(struct capturing *g, const struct capture_op *op, u64 at, u64 n)
 {
 	u64 have;
 	if (n && at)
-		write_data(c, t, 0, op->from, at, n < op->most ? n : op->most, n, &have);
+		data(g, 0, op, at, n < op->most ? n : op->most, n, &have);
 }
 
 /* follow captures memory to which words point. */
-static void follow(struct control *c, u64 t, const struct capture_op *op, const u64 *w)
+static void follow(struct capturing *g, const struct capture_op *op, const u64 *w)
 {
 	u64 at = w[op->from], have, pair[2];
 	const u8 *b;
@@ -66,25 +92,52 @@ static void follow(struct control *c, u64 t, const struct capture_op *op, const 
 	switch (op->code) {
 	case OP_BYTES:
 	case OP_STRING:
-		write_data(c, t, op->code == OP_STRING, op->from, at, op->most, op->most, &have);
+		data(g, op->code == OP_STRING, op, at, op->most, op->most, &have);
 		break;
 	case OP_SPAN:
-		span(c, t, op, at, w[op->from + 1]);
+		span(g, op, at, w[op->from + 1]);
 		break;
 	case OP_SPAN_BEFORE:
-		span(c, t, op, at, w[op->from - 1]);
+		span(g, op, at, w[op->from - 1]);
 		break;
 	case OP_SPAN_AT:
 	case OP_SPAN_AT_BEFORE:
-		b = write_data(c, t, 0, op->from, at, sizeof pair, sizeof pair, &have);
+		b = data(g, 0, op, at, sizeof pair, sizeof pair, &have);
 		if (!b || have != sizeof pair)
 			break;
 		memcpy(pair, b, sizeof pair);
 		if (op->code == OP_SPAN_AT)
-			span(c, t, op, pair[0], pair[1]);
+			span(g, op, pair[0], pair[1]);
 		else
-			span(c, t, op, pair[1], pair[0]);
+			span(g, op, pair[1], pair[0]);
 	}
+}
+
+/* capture_words captures all words to w, the payload of their record, and ends that. It returns the first operation for
+   memory. */
+hidden const struct capture_op *capture_words(struct control *c, const struct capture *p, int exit, u64 slot,
+					      const struct callregs *r, u64 *w)
+{
+	const struct capture_op *op = (const struct capture_op *)(p + 1), *end = op + p->ops;
+	if (exit)
+		w[-1] |= (u64)FT_ID_EXIT << 32;
+	for (u32 n = 0; op < end && op->code <= OP_NOTHING; op++)
+		n += take(c, op, exit, slot, r, w + n);
+	end_record(w);
+	return op;
+}
+
+/* capture_at captures what p says to slots that are reserved for it, and returns the first one that was not needed. t is
+   the low half of the call's counter. */
+hidden u64 *capture_at(struct control *c, u64 *to, u32 t, int exit, u64 slot, const struct callregs *r,
+		       const struct capture *p)
+{
+	const struct capture_op *end = (const struct capture_op *)(p + 1) + p->ops;
+	struct capturing g = { c, t, to + 1 + p->words, 0 };
+	u64 *w = open_record(to, t, FT_REC_ARGS, p->words);
+	for (const struct capture_op *op = capture_words(c, p, exit, slot, r, w); op < end; op++)
+		follow(&g, op, w);
+	return g.next;
 }
 
 /* capture_call captures what p says behind the newest event, if that is the entry or exit of f at counter t: other
@@ -92,20 +145,13 @@ static void follow(struct control *c, u64 t, const struct capture_op *op, const 
 hidden void capture_call(struct control *c, u64 t, struct function f, int exit, u64 slot, const struct callregs *r,
 			 const struct capture *p)
 {
-	const struct capture_op *op = (const struct capture_op *)(p + 1), *end = op + p->ops;
-	u32 n = 0;
+	const struct capture_op *end = (const struct capture_op *)(p + 1) + p->ops;
+	struct capturing g = { c, t, 0, 0 };
 	u64 id = trace_id(f) | (exit ? FT_ID_EXIT : 0);
 	if (c->chunk.base == 0 || *(const u64 *)(c->next - 8) >> 32 != id || c->next + 8UL * p->words > c->limit)
 		return;
 	u64 *w = begin_record(c, t, FT_REC_ARGS, p->words);
-	if (exit)
-		w[-1] |= (u64)FT_ID_EXIT << 32;
-	for (; op < end && op->code <= OP_NOTHING; op++)
-		n += take(c, op, exit, slot, r, w + n);
-	end_record(w);
-	if (op < end)
-		check_filter();
-	for (; op < end; op++)
+	for (const struct capture_op *op = capture_words(c, p, exit, slot, r, w); op < end; op++)
 		if (c->next + 8 * (7 + (op->most + 7UL) / 8) < c->limit)
-			follow(c, t, op, w);
+			follow(&g, op, w);
 }

@@ -168,19 +168,15 @@ hidden u64 *begin_record(struct control *c, u64 t, u32 type, u32 n)
 		return 0;
 	t = when(c, t);
 	c->next += 8 * (n + 1UL);
-	store(w, (u64)(FT_RECORD_BASE | FT_RECORD_OPEN | type << FT_RECORD_TYPE_SHIFT | n) << 32 | (u32)t);
-	fence();
-	return w + 1;
+	return open_record(w, (u32)t, type, n);
 }
-
-hidden void end_record(u64 *payload) { store(payload - 1, payload[-1] & ~((u64)FT_RECORD_OPEN << 32)); }
 
 /* cut_record ends a record that has become shorter, the newest one of this thread, which no signal can
    interrupt. The memory behind it is zero. */
 hidden void cut_record(struct control *c, u64 *payload, u32 n)
 {
 	c->next = (u64)(payload + n);
-	store(payload - 1, (payload[-1] & ~((u64)(FT_RECORD_OPEN | FT_RECORD_WORDS) << 32)) | (u64)n << 32);
+	shorten_record(payload, n);
 }
 
 /* write_record writes a record with n words of payload, for which there is room. */
@@ -287,7 +283,7 @@ static void begin_chunk(struct control *c, struct chunk k)
 
 /* expendable returns from where on the current chunk is given up in a lap: from where the
    lap before began, or where a word begins about LAP words before the end, but behind all
-   slots that a writer below a signal handler is still to write. n is how many events that
+   slots and records that a writer below a signal handler is still to write. n is how many events that
    are; moved says that among them the thread went to another stack. */
 static u64 expendable(struct control *c, u64 *n, int *moved)
 {
@@ -299,8 +295,9 @@ static u64 expendable(struct control *c, u64 *n, int *moved)
 		u32 id = (u32)(w >> 32);
 		int is_record = (id & FT_RECORD_MASK) == FT_RECORD_BASE;
 		words = is_record ? id & FT_RECORD_WORDS : 0;
-		if (w == 0 || (!c->lap && p <= c->limit - 8 * LAP)) {
-			from = w ? p : p + 8;
+		int held = w == 0 || (is_record && id & FT_RECORD_OPEN);
+		if (held || (!c->lap && p <= c->limit - 8 * LAP)) {
+			from = held ? p + 8 * (1 + words) : p;
 			*n = 0;
 			*moved = 0;
 		}

@@ -19,12 +19,28 @@ hidden void put(struct control *c, u64 t, u32 id);
 hidden void record(struct control *c, u64 t, u32 type, const u64 *payload, u32 n);
 hidden void record1(struct control *c, u64 t, u32 type, u64 word);
 hidden u64 *begin_record(struct control *c, u64 t, u32 type, u32 n);
-hidden void end_record(u64 *payload);
 hidden void cut_record(struct control *c, u64 *payload, u32 n);
 hidden u64 *begin_syscall(struct control *c, u64 t, int exit, u32 n, u32 behind);
 hidden void read_name(struct control *c);
 hidden void room_ends(struct control *c);
 hidden void write_mark(struct control *c, u64 value, const char *text, u32 n);
+
+/* open_record writes the header of a record with n words of payload to slots that are reserved for it, and returns where
+   the payload goes. The record is open until end_record or shorten_record. */
+static inline u64 *open_record(u64 *w, u32 t, u32 type, u32 n)
+{
+	store(w, (u64)(FT_RECORD_BASE | FT_RECORD_OPEN | type << FT_RECORD_TYPE_SHIFT | n) << 32 | t);
+	fence();
+	return w + 1;
+}
+
+static inline void end_record(u64 *payload) { store(payload - 1, payload[-1] & ~((u64)FT_RECORD_OPEN << 32)); }
+
+/* shorten_record ends a record of which only n words are used. */
+static inline void shorten_record(u64 *payload, u32 n)
+{
+	store(payload - 1, (payload[-1] & ~((u64)(FT_RECORD_OPEN | FT_RECORD_WORDS) << 32)) | (u64)n << 32);
+}
 
 /* MARK_TEXT is how many bytes of text a mark has room for. */
 enum { MARK_TEXT = 8 * (FT_RECORD_WORDS - 1) };

@@ -75,6 +75,9 @@ struct function {
 	u32 id; /* local */
 };
 
+/* actions_index is behind the table of actions. */
+static inline const u32 *actions_index(const struct image *m) { return (const u32 *)(m->actions + m->nactions); }
+
 static inline u32 trace_id(struct function f) { return f.image->base + f.id; }
 
 extern hidden const struct image_info fentry_image;

@@ -5,6 +5,7 @@
    straight into the record. */
 #include "chunk.h"
 #include "memory.h"
+#include "process.h"
 #include "sys.h"
 
 /* Nothing reads for this process: an emulator does not know how, a container forbids it, or a filter of its own may end
@@ -54,17 +55,22 @@ hidden void check_filter(void)
 		store(&unread, 1);
 }
 
-/* write_data writes n bytes at an address, of want that there are, behind the record of a call, for which there is room.
-   It returns the payload's bytes, and in have how many were read. */
-hidden const u8 *write_data(struct control *c, u64 t, int text, u32 arg, u64 at, u64 n, u64 want, u64 *have)
+/* copy reads n bytes of the program's memory, and returns how many there are. */
+static u64 copy(struct control *c, void *to, u64 at, u64 n)
+{
+	if (!literal(at, n))
+		return read_program(c->pid, to, at, n);
+	memcpy(to, (const void *)at, n);
+	return n;
+}
+
+/* read_data makes w the payload of a record DATA of n bytes at an address, of want that there are. It returns how many
+   words that are, and in have how many bytes were read. */
+hidden u32 read_data(struct control *c, u64 *w, int text, u32 arg, u64 at, u64 n, u64 want, u64 *have)
 {
 	u64 words = (n + 7) / 8;
-	u64 *w = begin_record(c, t, FT_REC_DATA, (u32)(2 + words));
-	*have = 0;
-	if (!w)
-		return 0;
 	u8 *b = (u8 *)(w + 2);
-	u64 got = read_program(c->pid, b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
+	u64 got = copy(c, b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
 	if (text) {
 		u64 k = 0;
 		while (k < got && b[k])
@@ -75,7 +81,18 @@ hidden const u8 *write_data(struct control *c, u64 t, int text, u32 arg, u64 at,
 	memset(b + got, 0, 8 * words - got);
 	w[0] = arg | flags << 16 | n << 32;
 	w[1] = at;
-	cut_record(c, w, (u32)(2 + (got + 7) / 8));
 	*have = got;
-	return b;
+	return (u32)(2 + (got + 7) / 8);
+}
+
+/* write_data writes a record DATA behind the record of a call, for which there is room. It returns the payload's bytes,
+   and in have how many were read. */
+hidden const u8 *write_data(struct control *c, u64 t, int text, u32 arg, u64 at, u64 n, u64 want, u64 *have)
+{
+	u64 *w = begin_record(c, t, FT_REC_DATA, (u32)(2 + (n + 7) / 8));
+	*have = 0;
+	if (!w)
+		return 0;
+	cut_record(c, w, read_data(c, w, text, arg, at, n, want, have));
+	return (const u8 *)(w + 2);
 }

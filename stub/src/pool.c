@@ -220,7 +220,8 @@ static int own_oldest(struct control *c, struct chunk *out, u32 least)
 
 /* pool_keeps says whether a chunk that this thread leaves is worth keeping for writers
    that may still hold a slot in it. If chunks are few, only one that does have such a
-   slot is: the recorder can wait for a slot, too, but only as long as no task waits. */
+   slot, or a record that is still to be finished, is: the recorder can wait for a slot,
+   too, but only as long as no task waits. */
 hidden int pool_keeps(const struct chunk *k)
 {
 	if (k->index < pool.full && !load(HEADER(u32, FT_H_SCARCE)))
@@ -229,9 +230,10 @@ hidden int pool_keeps(const struct chunk *k)
 	u64 end = k->base + (used < k->size ? used : k->size);
 	for (u64 p = k->base + FT_CHUNK_HEADER; p < end; p += 8) {
 		u32 id = (u32)(load((u64 *)p) >> 32);
-		if (id == 0)
+		int is_record = (id & FT_RECORD_MASK) == FT_RECORD_BASE;
+		if (id == 0 || (is_record && id & FT_RECORD_OPEN))
 			return 1;
-		if ((id & FT_RECORD_MASK) == FT_RECORD_BASE)
+		if (is_record)
 			p += 8UL * (id & FT_RECORD_WORDS);
 	}
 	return 0;

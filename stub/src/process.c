@@ -264,8 +264,50 @@ hidden const char *variable(char **env, const char *name)
 	return 0;
 }
 
+/* Segments of the program that are only to be read: literals. They are there as long as the program is, so nobody needs to
+   be asked for what lies in them. */
+static struct { u64 lo, hi; } literals[4];
+
+/* find_literals finds them by the program headers that the auxiliary vector tells. */
+static void find_literals(const u64 *auxv)
+{
+	enum { AT_PHDR_ = 3, AT_PHENT_ = 4, AT_PHNUM_ = 5, PT_LOAD_ = 1, PT_PHDR_ = 6, PF_W_ = 2, PF_R_ = 4 };
+	const struct { u32 type, flags; u64 offset, vaddr, paddr, filesz, memsz, align; } *h = 0;
+	u64 n = 0, size = 0, bias = 0;
+	for (; auxv[0]; auxv += 2) {
+		if (auxv[0] == AT_PHDR_)
+			h = (const void *)auxv[1];
+		if (auxv[0] == AT_PHENT_)
+			size = auxv[1];
+		if (auxv[0] == AT_PHNUM_)
+			n = auxv[1];
+	}
+	if (!h || size != sizeof *h)
+		return;
+	int found = 0; /* the headers themselves, where they are: the bias is right */
+	for (u64 i = 0; i < n; i++)
+		if (h[i].type == PT_PHDR_)
+			bias = (u64)h - h[i].vaddr;
+	for (u64 i = 0; i < n; i++)
+		found |= h[i].type == PT_LOAD_ && (u64)h - bias - h[i].vaddr < h[i].filesz;
+	for (u64 i = 0, k = 0; found && i < n && k < lengthof(literals); i++)
+		if (h[i].type == PT_LOAD_ && (h[i].flags & (PF_R_ | PF_W_)) == PF_R_) {
+			literals[k].lo = h[i].vaddr + bias;
+			literals[k++].hi = h[i].vaddr + bias + h[i].filesz;
+		}
+}
+
+/* literal says whether n bytes at an address are in one of them. */
+hidden int literal(u64 at, u64 n)
+{
+	for (u32 i = 0; i < lengthof(literals); i++)
+		if (at >= literals[i].lo && at < literals[i].hi && n <= literals[i].hi - at)
+			return 1;
+	return 0;
+}
+
 /* privileged says whether the kernel told the program to distrust its environment
-   (setuid and the like). It finds the size of a page and what the machine has, too. */
+   (setuid and the like). It finds the size of a page, what the machine has, and literals, too. */
 hidden int privileged(u64 *auxv)
 {
 	int secure = 0;
@@ -280,6 +322,7 @@ hidden int privileged(u64 *auxv)
 		close(fd);
 		auxv = buf;
 	}
+	find_literals(auxv);
 	for (; auxv[0]; auxv += 2) {
 		if (auxv[0] == 23 /* AT_SECURE */)
 			secure = auxv[1] != 0;

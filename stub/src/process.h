@@ -37,5 +37,6 @@ hidden void mappings_end(struct mappings *s);
 hidden u64 mapped_file(u64 addr, char *path, u64 room);
 hidden const char *variable(char **env, const char *name);
 hidden int privileged(u64 *auxv);
+hidden int literal(u64 at, u64 n);
 
 #endif

@@ -62,6 +62,14 @@ static inline u64 thread_pointer(void)
 
 enum { ARCH_SET_GS = 0x1001, ARCH_SET_FS = 0x1002, ARCH_GET_FS = 0x1003, ARCH_GET_GS = 0x1004 };
 
+/* own_cas is cas for a word of this thread's own, where nobody but a signal handler can come in between. */
+static inline int own_cas(u64 *p, u64 old, u64 new)
+{
+	u8 done;
+	__asm__ volatile("cmpxchg %3, %1" : "=@cce"(done), "+m"(*p), "+a"(old) : "r"(new) : "memory");
+	return done;
+}
+
 static inline u64 control_base(void)
 {
 	u64 v = 0;

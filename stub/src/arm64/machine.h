@@ -194,6 +194,9 @@ enum {
 };
 _Static_assert(CB_NEXT == UNCHECKED, "ldxr has no offset");
 
+/* own_cas is cas for a word of this thread's own, where nobody but a signal handler can come in between. */
+static inline int own_cas(u64 *p, u64 old, u64 new) { return cas(p, old, new); }
+
 static inline u64 control_base(void)
 {
 	u64 tp = thread_pointer();

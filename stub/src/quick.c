@@ -1,0 +1,153 @@
+/* Calls of which only arguments and results are captured, without system calls.
+
+   The slow path of actions keeps signals away, which takes two system calls, several times as long as all the
+   rest. What is captured most needs none of it: where everything is in place, as a fast path would find it, the event
+   and the records behind it are reserved at once, by the fast paths' own rule (macros.h). A signal that comes in between
+   finds slots that are taken, and its events lie behind. Where anything is not in place, nothing is changed, and the
+   slow path does all there is to do. So this is the fast path of functions with captures. It is in C because that is the
+   same on all machines, and because registers have been saved for it anyway.
+
+   How much memory will be read is not known when slots are reserved, so as many are as it can be. What is left
+   is given back, unless the thread has reserved something behind since: then it becomes records DATA of no word, for
+   readers to skip. A single instruction decides that, as for reserving.
+
+   A capture can leave slots or open records for a while that a handler finds in a chunk which it has to leave: chunk.c
+   and pool.c look for both. */
+#include "block.h"
+#include "blocks.h"
+#include "capture.h"
+#include "chunk.h"
+#include "configuration.h"
+#include "frame.h"
+#include "quick.h"
+#include "stack.h"
+
+/* LEAST is the words of a record DATA without bytes: what is left of a reservation is made of such records, so at least
+   that much is to be left. */
+enum { LEAST = 3 };
+
+/* quick_actions returns what is done at calls of a function, if that is nothing but capturing, always. */
+static const struct action *quick_actions(struct function f, u32 *n)
+{
+	const u32 *index = actions_index(f.image) + f.id - 1;
+	u32 from = index[0] ^ ACTIONS_QUICK;
+	*n = (index[1] & ~ACTIONS_QUICK) - from;
+	return from & ACTIONS_QUICK ? 0 : f.image->actions + from;
+}
+
+/* quick_block returns this thread's block where a fast path would find it; else 0. */
+static struct control *quick_block(void)
+{
+	if (OWN_BASE ? has_base() : load(&based) && !load(&fentry_blocks))
+		return own_block();
+	struct control **t = load(&fentry_blocks);
+	u64 tp = thread_pointer();
+	struct control *c = t ? t[blocks_index(tp)] : 0;
+	return c && c->owner == ~tp && (!c->libtid || *c->libtid == c->tid) ? c : 0;
+}
+
+/* reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is
+   another one. */
+static u64 *reserve(struct control *c, u32 n, u32 *t)
+{
+	for (;;) {
+		u64 next = load(&c->next), now = counter();
+		if (!c->chunk.base || next + 8 * (n + 2UL) > c->end + 8)
+			return 0;
+		if (!clockless() && (u32)(now >> 32) != c->high)
+			return 0;
+		*t = clockless() ? (u32)next + c->order : (u32)now;
+		if (own_cas(&c->next, next, next + 8UL * n))
+			return (u64 *)next;
+	}
+}
+
+/* give_back gives back the words from from to to, with which a reservation ends. */
+static void give_back(struct control *c, u64 *from, u64 *to, u32 t)
+{
+	if (own_cas(&c->next, (u64)to, (u64)from))
+		return;
+	while (from < to) {
+		u64 n = (u64)(to - from);
+		if (n > FT_RECORD_WORDS + 1UL)
+			n = n - (FT_RECORD_WORDS + 1) < LEAST ? FT_RECORD_WORDS + 1 - LEAST : FT_RECORD_WORDS + 1;
+		u64 *w = open_record(from, t, FT_REC_DATA, (u32)n - 1);
+		w[0] = FT_NO_WORD;
+		end_record(w);
+		from += n;
+	}
+}
+
+/* The words that capturing at one end of a call takes, and in asks whether memory is part of it. */
+static u32 words_of(const struct image *m, const struct action *a, u32 n, u32 kind, int *memory)
+{
+	u32 words = 1;
+	for (u32 i = 0; i < n; i++) {
+		if (a[i].kind != kind)
+			continue;
+		words += a[i].words;
+		*memory |= a[i].words > ((const struct capture *)(m->at + a[i].value))->words + 1U;
+	}
+	return words + (*memory ? LEAST : 0);
+}
+
+/* write captures one end of a call to the n words at w. */
+static void write(struct control *c, u64 *w, u32 n, u32 t, u64 slot, struct function f, const struct callregs *r,
+		  const struct action *a, u32 actions, u32 kind, int memory)
+{
+	u64 *end = w + n;
+	int exit = kind == ACT_RESULT;
+	store(w, (u64)(trace_id(f) | (exit ? FT_ID_EXIT : 0)) << 32 | t);
+	w++;
+	for (u32 i = 0; i < actions; i++)
+		if (a[i].kind == kind)
+			w = capture_at(c, w, t, exit, slot, r, (const struct capture *)(f.image->at + a[i].value));
+	if (memory)
+		give_back(c, w, end, t);
+}
+
+/* quick_enter records a call of f, whose return address has its shadow at slot's, and captures its arguments. It returns
+   0 if that is for the slow path. */
+hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
+{
+	int graph = fentry_config.mode == MODE_GRAPH, memory = 0;
+	u32 actions, t;
+	const struct action *a = quick_actions(f, &actions);
+	struct control *c = a && images_armed() && !(graph && extra_shadow()) ? quick_block() : 0;
+	if (!c)
+		return 0;
+	u64 top = c->top, ret = graph ? call_return(r, slot) : 0;
+	struct function old;
+	if (graph && (slot >= top || slot < c->lo || image_returns_to(ret, &old)))
+		return 0;
+	u32 n = words_of(f.image, a, actions, ACT_ARGS, &memory);
+	u64 *w = reserve(c, n, &t);
+	if (!w)
+		return 0;
+	if (graph) {
+		*shadow_ret(slot) = ret;
+		*shadow_prev(slot) = top;
+		store(&c->top, slot);
+	}
+	write(c, w, n, t, slot, f, r, a, actions, ACT_ARGS, memory);
+	return 1;
+}
+
+/* quick_leave records that the call of f at slot ends, and captures its result. It returns 0 if that is for the slow
+   path. */
+hidden int quick_leave(u64 slot, struct function f, const struct callregs *r)
+{
+	int memory = 0;
+	u32 actions, t;
+	const struct action *a = quick_actions(f, &actions);
+	struct control *c = a && !extra_shadow() ? quick_block() : 0;
+	if (!c || c->top != slot)
+		return 0;
+	u32 n = words_of(f.image, a, actions, ACT_RESULT, &memory);
+	u64 *w = reserve(c, n, &t);
+	if (!w)
+		return 0;
+	write(c, w, n, t, slot, f, r, a, actions, ACT_RESULT, memory);
+	store(&c->top, *shadow_prev(slot));
+	return 1;
+}
