@@ -6,16 +6,19 @@ package fentry
 //
 // What is captured of which function is decided for each program when it is planned, because that is when its functions
 // are known: types come from its debug information, which is read only if somebody asks for arguments, and then only
-// the functions that are meant. The plan gets operations as actions, readers get values by the symbol file.
+// the functions that are meant. The plan gets operations as actions, and what values are made of them for readers
+// as notes, which come to the symbol file from the plan, or from the patched file that has them.
 
 import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/arguments"
+	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -27,7 +30,16 @@ import (
 type capturing struct {
 	rules []captureRule
 	auto  bool
+	key   string // differs where rules do
 	logf  func(format string, args ...any)
+}
+
+// Key returns a text that differs between what is captured.
+func (c *capturing) Key() string {
+	if c == nil {
+		return ""
+	}
+	return c.key
 }
 
 // A captureRule is a spec with the functions that it is for.
@@ -37,12 +49,29 @@ type captureRule struct {
 	what   arguments.What
 }
 
-// captures is what is captured of the functions of a program, by address.
-type captures map[uint64]*arguments.Capture
+// Captures says of which functions arguments and results are captured, and which; Auto captures those of all functions
+// that are traced and have debug information.
+type Captures struct {
+	Arguments, Results []arguments.Spec
+	Auto               bool
+	Logf               func(format string, args ...any) // see [Options]
+}
+
+// PlanCaptures adds to the options of a plan for a file what is captured of calls of its functions, which sites are, as a
+// table of symbols names them.
+func PlanCaptures(f *elfio.File, sites []record.Site, names *symbol.Table, o *patch.Options, c Captures) error {
+	g, err := newCapturing(&Options{Plan: *o, Arguments: c.Arguments, Results: c.Results, AutoArguments: c.Auto, Logf: c.Logf})
+	if err == nil {
+		g.plan(&Program{Path: o.Path, File: f, Sites: sites, table: names}, o)
+	}
+	return err
+}
 
 func newCapturing(o *Options) (*capturing, error) {
 	c := &capturing{auto: o.AutoArguments, logf: o.Logf}
-	for i, s := range slices.Concat(o.Arguments, o.Results) {
+	specs := slices.Concat(o.Arguments, o.Results)
+	c.key = fmt.Sprintf("%t %d %+v", c.auto, len(o.Arguments), specs)
+	for i, s := range specs {
 		f, err := record.NewFilter([]string{s.Pattern}, nil)
 		if err != nil {
 			return nil, err
@@ -72,7 +101,7 @@ type wish struct {
 	named bool // somebody has asked for this function
 	// behind is where the function begins to some compilers (gcc for arm64): behind the nops that are there to be patched.
 	behind uint64
-	call   string // the function's name if it is a library's, of which the program has a stub
+	call   string // the function's name if it is a library's, of which the program has a stub, or the C library's own
 }
 
 // wishes returns what is to be captured of the functions of a program, by address. Behind a prologue registers may have
@@ -84,7 +113,7 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 	for i := range c.rules {
 		filters[i] = c.rules[i].filter.In(p.Path)
 	}
-	refused := 0
+	refused, libc := 0, p.isCLibrary()
 	for i := range p.Sites {
 		s := &p.Sites[i]
 		if !s.Traceable() {
@@ -114,6 +143,8 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 			w.behind = s.End()
 			if s.Kind == record.KindLibCall {
 				w.call, _ = strings.CutSuffix(s.Name, symbol.CallSuffix)
+			} else if libc {
+				w.call = p.prototyped(s)
 			}
 			out[s.Func] = &w
 		}
@@ -131,45 +162,70 @@ func (c *capturing) say(format string, args ...any) {
 	}
 }
 
-// plan decides what is captured in a program, and adds that to the options of its plan.
-func (c *capturing) plan(p *Program, o *patch.Options) {
+// plan decides what is captured in a program, and adds that to the options of its plan. It returns false if types of
+// functions that are meant are not known, as there is no debug information.
+func (c *capturing) plan(p *Program, o *patch.Options) (typed bool) {
 	if c == nil || p.File == nil {
-		return
+		return true
 	}
 	m, ok := arguments.MachineOf(machine.Name(p.File.Header.Machine))
 	if !ok {
-		return
+		return true
 	}
 	wishes := c.wishes(p, o)
 	if len(wishes) == 0 {
-		return
+		return true
 	}
-	known := c.types(p, m, wishes)
-	p.captures = make(captures)
+	known, err := c.types(p, m, wishes)
+	if err != nil && !errors.Is(err, symbol.ErrNoLines) {
+		c.say("%s: types of arguments are not known: %v", p.Path, err)
+	}
+	typed = true
+	notes := make(map[uint64]*arguments.Capture)
 	acts := make(map[uint64][]patch.Act)
 	for addr, w := range wishes {
 		items := w.items
 		f := cmp.Or(known[addr], known[w.behind], arguments.Library(w.call))
+		typed = typed && (f != nil || !errors.Is(err, symbol.ErrNoLines))
 		if f == nil && len(items) == 0 && w.named {
 			items = arguments.Words(w.what)
 		}
-		planned, err := arguments.Plan(f, m, w.what, items)
-		if err != nil {
-			c.say("%s: %v", p.Path, err)
+		planned, why := arguments.Plan(f, m, w.what, items)
+		if why != nil {
+			c.say("%s: %v", p.Path, why)
 		}
 		if planned == nil {
 			continue
 		}
-		p.captures[addr] = planned
+		notes[addr] = planned
 		acts[addr] = captureActs(planned)
+	}
+	if !typed {
+		c.say("%s has no debug information: types of arguments are not known", p.Path)
 	}
 	rules := patch.Actions{}
 	if o.Actions != nil {
 		rules.Rules = append(rules.Rules, o.Actions.Rules...)
 	}
 	of := func(s *record.Site) []patch.Act { return acts[s.Func] }
-	rules.Rules = append(rules.Rules, patch.ActRule{Of: of, Key: p.Path})
+	note := func(s *record.Site) string {
+		if planned := notes[s.Func]; planned != nil {
+			return captureText(planned)
+		}
+		return ""
+	}
+	rules.Rules = append(rules.Rules, patch.ActRule{Of: of, Note: note, Key: p.Path})
 	o.Actions = &rules
+	return typed
+}
+
+// captureText is what readers are told of a capture.
+func captureText(c *arguments.Capture) string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // nothing in it can fail
+	}
+	return string(b)
 }
 
 // captureActs are the actions that capture something.
@@ -185,46 +241,35 @@ func captureActs(c *arguments.Capture) (acts []patch.Act) {
 	return acts
 }
 
+// isCLibrary reports whether an image is a C library, of whose functions the prototypes are known.
+func (p *Program) isCLibrary() bool {
+	name, err := p.File.Soname()
+	return err == nil && (strings.HasPrefix(name, "libc.so") || strings.HasPrefix(name, "libc.musl"))
+}
+
+// prototyped is the name of a C library's function, one of several, of which there is a prototype; "": there is none.
+func (p *Program) prototyped(s *record.Site) string {
+	for _, name := range slices.Concat([]string{s.Name}, s.Aliases) {
+		if arguments.Library(name) != nil {
+			return name
+		}
+	}
+	return ""
+}
+
 // types reads what debug information says of functions. Without it, or with what cannot be read, programs are traced
 // all the same.
-func (c *capturing) types(p *Program, m arguments.Machine, wishes map[uint64]*wish) map[uint64]*arguments.Func {
+func (c *capturing) types(p *Program, m arguments.Machine, wishes map[uint64]*wish) (map[uint64]*arguments.Func, error) {
 	d, err := p.table.DWARF()
-	if errors.Is(err, symbol.ErrNoLines) {
-		c.say("%s has no debug information: types of arguments are not known", p.Path)
-		return nil
+	if err != nil {
+		return nil, err
 	}
 	addrs := make(map[uint64]bool, len(wishes))
 	for a, w := range wishes {
 		addrs[a], addrs[w.behind] = true, true
 	}
-	var known map[uint64]*arguments.Func
-	if err == nil {
-		known, err = arguments.Functions(d, m, addrs, func(addr uint64) string {
-			fn, _ := p.table.Lookup(addr)
-			return fn.Name
-		})
-	}
-	if err != nil {
-		c.say("%s: types of arguments are not known: %v", p.Path, err)
-	}
-	return known
-}
-
-// texts are the captures of a plan's functions, by id, as symbol files have them.
-func (c captures) texts(plan *patch.Plan) map[uint32]string {
-	var out map[uint32]string
-	for i := range plan.Functions {
-		fn := &plan.Functions[i]
-		if planned := c[fn.Func]; planned != nil && fn.ID != 0 {
-			b, err := json.Marshal(planned)
-			if err != nil {
-				panic(err) // nothing in it can fail
-			}
-			if out == nil {
-				out = make(map[uint32]string)
-			}
-			out[fn.ID] = string(b)
-		}
-	}
-	return out
+	return arguments.Functions(d, m, addrs, func(addr uint64) string {
+		fn, _ := p.table.Lookup(addr)
+		return fn.Name
+	})
 }

@@ -46,6 +46,9 @@ type libraries struct {
 	plan     patch.Options
 	find     record.Options
 	symbols  symbol.Options
+
+	capturing *capturing // set before the first
+
 	logf     func(format string, args ...any)
 	prepares func(library string)
 	places   *places.Probe // for copies that are not in the cache
@@ -236,12 +239,12 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 		return fmt.Errorf("it belongs to user %d", uid)
 	}
 	l.opened.Do(l.openCache)
-	plan, find := l.plan, l.find
+	plan, find, capturing := l.plan, l.find, l.capturing
 	plan.Path, plan.Copy = lib.Path, true
 	if lib.silent {
-		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named = true, record.PlainNone, false, nil
+		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, capturing = true, record.PlainNone, false, nil, nil
 	}
-	key := l.key(&plan, find, st)
+	key := l.key(&plan, find, capturing, st)
 	var err error
 	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {
 		lib.Kept = true
@@ -250,7 +253,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	l.prepares(lib.Path)
 	defer l.prepares("")
 	return mapped.Guard(func() error {
-		im, err := planLibrary(f, lib.Path, l, &plan, find)
+		im, err := planLibrary(f, lib.Path, l, &plan, find, capturing)
 		if err != nil {
 			return err
 		}
@@ -261,11 +264,11 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 }
 
 // key is what a library's copy depends on: the file, all options, and the fentry that makes it.
-func (l *libraries) key(plan *patch.Options, find record.Options, st *unix.Stat_t) string {
+func (l *libraries) key(plan *patch.Options, find record.Options, capturing *capturing, st *unix.Stat_t) string {
 	o := *plan
 	o.Select, o.Roots, o.Hide, o.Without, o.Actions = nil, nil, nil, nil, nil
 	find.Named = nil
-	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, l.symbols.DebugDirs),
+	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, l.symbols.DebugDirs), capturing.Key(),
 		plan.Select.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key(), plan.Actions.Key())
 }
 
@@ -276,7 +279,7 @@ func (l *libraries) keep(lib *library, key string, im *libraryImage) error {
 	if im.plan != nil {
 		write = im.write
 	}
-	if write == nil || l.cache.Executes() {
+	if write == nil || !im.untyped && l.cache.Executes() {
 		f, err := l.cache.Put(cacheKind, key, name, &lib.about, write)
 		if err == nil || write == nil {
 			lib.copied, l.kept = f, true

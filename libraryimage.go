@@ -47,10 +47,12 @@ type libraryImage struct {
 	about   about
 	program *Program
 	plan    *patch.Plan // nil: nothing in it can be traced
+	untyped bool        // debug information, which can be installed later, would change it
 }
 
 // planLibrary plans a library. What it returns refers to the mapped file.
-func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find record.Options) (im *libraryImage, err error) {
+func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find record.Options,
+	capturing *capturing) (im *libraryImage, err error) {
 	m, err := mapped.MapFD(int(f.Fd()), path)
 	if err != nil {
 		return nil, err
@@ -69,6 +71,7 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find r
 	if p.Syscalls != nil {
 		o.Syscalls = &p.Syscalls
 	}
+	im.untyped = !capturing.plan(p, o)
 	plan, err := patch.New(p.File, p.Sites, *o)
 	if err != nil {
 		// It will not be otherwise the next time.

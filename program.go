@@ -34,8 +34,6 @@ type Program struct {
 	// Untraced says why nothing in the program can be traced; "" if something can or the program traces itself.
 	Untraced string
 
-	captures captures // what is captured of calls, by the newest plan of a run
-
 	keeps   bool // Sites are kept
 	symbols symbol.Options
 	table   *symbol.Table // of the functions' names, nil unless there are Sites

@@ -48,8 +48,8 @@ type Options struct {
 	// Libraries says. Only for the tracers function_graph and function, without a threshold.
 	Syscalls bool
 	// Arguments and Results say of which functions arguments and results are captured, and which; AutoArguments captures
-	// those of all functions that are traced and have debug information. Only of the program and of programs that it
-	// executes, and not with Profile, Count or a threshold. Functions that Plan.Select does not choose are traced as well.
+	// those of all functions that are traced and have debug information. Not with Profile, Count or a threshold. Functions
+	// that Plan.Select does not choose are traced as well, in libraries if Libraries names them.
 	Arguments, Results []arguments.Spec
 	AutoArguments      bool
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
@@ -214,6 +214,9 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	defer r.executed.close()
 	if r.libraries, err = newLibraries(p, &o, r.executed != nil); err != nil {
 		return nil, err
+	}
+	if r.libraries != nil {
+		r.libraries.capturing = r.capturing
 	}
 	defer r.libraries.close()
 	if r.libraries != nil {
@@ -445,7 +448,7 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 func planTable(p *Program, plan *patch.Plan) *names.Table {
 	t := names.New(p.File)
 	t.Path, t.BuildID, t.Image = p.Path, plan.BuildID, plan.ImageID
-	t.Captures = p.captures.texts(plan)
+	t.Captures = plan.Notes()
 	for i := range plan.Functions {
 		fn := &plan.Functions[i]
 		t.Funcs = append(t.Funcs, names.Func{

@@ -144,6 +144,9 @@ func FromNamed(f *elfio.File, im Image, tab *symbol.Table) (*Table, error) {
 		return nil, err
 	}
 	t := New(f)
+	if t.Captures, err = sitetable.ReadNotes(f, info.Sites); err != nil {
+		return nil, err
+	}
 	t.Image, t.BuildID, t.Funcs = info.Image, bytes.Clone(info.BuildID), make([]Func, rows.Len())
 	for i := range t.Funcs {
 		r := rows.At(i)

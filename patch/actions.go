@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fentry-dev/fentry/internal/sitetable"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/stub"
 )
@@ -30,7 +31,9 @@ type ActRule struct {
 	Functions *record.Filter // those that have Acts; not with Of
 	Acts      []Act
 	Of        func(*record.Site) []Act // what a function has; nil: Functions says it
-	Key       string                   // differs between rules whose Of differs
+	// Note is what readers are to know of what a function's actions write, see [Plan.Notes]; "" or nil: nothing.
+	Note func(*record.Site) string
+	Key  string // differs between rules whose Of differs
 }
 
 // Actions are what is done at calls of functions, in the order of rules.
@@ -55,6 +58,41 @@ func (a *Actions) of(path string) func(*record.Site) []Act {
 			}
 		}
 		return acts
+	}
+}
+
+// Notes are what readers are to know of functions, by id: the image has them in a section if it is a file.
+func (p *Plan) Notes() map[uint32]string {
+	if p.Options.Actions == nil {
+		return nil
+	}
+	var notes map[uint32]string
+	for i := range p.Options.Actions.Rules {
+		r := &p.Options.Actions.Rules[i]
+		if r.Note == nil {
+			continue
+		}
+		for k := range p.Functions {
+			fn := &p.Functions[k]
+			if fn.ID == 0 || fn.Site == nil {
+				continue
+			}
+			if text := r.Note(fn.Site); text != "" {
+				if notes == nil {
+					notes = make(map[uint32]string)
+				}
+				notes[fn.ID] = text
+			}
+		}
+	}
+	return notes
+}
+
+// notes lays them out.
+func (l *layout) notes() {
+	if notes := l.p.Notes(); notes != nil && l.p.Options.Target == File {
+		b := sitetable.AppendNotes(nil, notes)
+		l.add(piece{name: sitetable.NotesSection, size: uint64(len(b)), align: 8, owner: nobody, ready: b})
 	}
 }
 

@@ -220,6 +220,7 @@ func (l *layout) rest(rt *elfio.File) error {
 		l.runtime.hidden = l.bitmap(".fentry.without", l.hidden)
 	}
 	l.actions()
+	l.notes()
 	if err := l.unwind(); err != nil {
 		return err
 	}

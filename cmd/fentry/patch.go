@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/atomicfile"
 	"github.com/fentry-dev/fentry/internal/machine"
@@ -40,6 +41,7 @@ type traceFlags struct {
 	syscalls               string
 	triggers, stacks       []string
 	slow                   []string // triggers of other flags
+	captureFlags
 }
 
 // clocks are the values of --clock, the default first.
@@ -61,6 +63,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.Lookup("syscalls").NoOptDefVal = "all"
 	addTriggers(cmd, &t.triggers)
 	addStack(cmd, &t.stacks)
+	t.captureFlags.add(cmd)
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
 	f.StringVar(&t.clock, "clock", clocks[0],
@@ -223,6 +226,7 @@ The original bytes are kept inside: --undo restores the file, byte for byte.`,
   fentry patch -F 'parse_*' -F '/^lex/' -o prog.traced prog   some functions only
   fentry patch -o lib/libz.so.1 /usr/lib/x86_64-linux-gnu/libz.so.1 &&
     LD_LIBRARY_PATH=lib prog                                  a library, in any program
+  fentry patch -A 'parse_*' -R 'parse_*' -o prog.traced prog  arguments and results, too
   fentry patch --plan prog                                    show what would change
   fentry patch --verify prog.traced                           check a patched program
   fentry patch --undo -o prog prog.traced                     restore the original
@@ -268,6 +272,11 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
+	captures, err := c.captures(cmd, &opts)
+	if err != nil {
+		return err
+	}
+	captures.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
 	// Little of what planning allocates becomes garbage before it ends.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(2 << 30)
@@ -304,7 +313,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
 	find := record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls != "no",
 		Named: opts.Select.In(path)}
-	p, orig, err := planFile(image, opts, a.symbols(), find)
+	p, orig, err := planFile(image, opts, a.symbols(), find, captures)
 	if errors.Is(err, patch.ErrOverlay) {
 		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file",
 			path, err)
@@ -342,8 +351,8 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 
 // planFile plans the patched copy of an image. A patched image is planned as if
 // it had been undone before; orig is the image the plan is for. Names of a separate debug file stay mapped.
-func planFile(image []byte, o patch.Options, so symbol.Options, find record.Options) (p *patch.Plan, orig []byte,
-	err error) {
+func planFile(image []byte, o patch.Options, so symbol.Options, find record.Options, captures fentry.Captures) (p *patch.Plan,
+	orig []byte, err error) {
 	f, err := elfio.Parse(image)
 	if err != nil {
 		return nil, nil, err
@@ -371,6 +380,9 @@ func planFile(image []byte, o patch.Options, so symbol.Options, find record.Opti
 	}
 	sites, err := record.Find(f, find)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := fentry.PlanCaptures(f, sites, find.Symbols, &o, captures); err != nil {
 		return nil, nil, err
 	}
 	p, err = patch.New(f, sites, o)

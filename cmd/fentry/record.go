@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry"
-	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -37,10 +36,6 @@ type recordCmd struct {
 	overhead overheadFlag
 	emulator string
 	library  []string
-
-	arguments []string
-	results   []string
-	args      string
 
 	noSwitches bool
 	compress   string
@@ -173,12 +168,6 @@ the end, fentry says so, and an existing trace stays where it is.`,
 		"programs that it executes are not traced")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*' (repeatable)")
-	f.StringArrayVarP(&c.arguments, "argument", "A", nil, "record the arguments of functions that match a pattern, all or "+
-		"some: `SPEC` is PAT or PAT@arg1/s,fparg1,stack3,%rdi/x32,name (repeatable)")
-	f.StringArrayVarP(&c.results, "retval", "R", nil, "record the results of functions that match `SPEC`: PAT or "+
-		"PAT@retval/x (repeatable)")
-	f.StringVar(&c.args, "args", argsNo, "record the arguments and results of functions: `WHICH` is auto, all that have debug "+
-		"information, or no, those of -A and -R")
 	f.StringVar(&c.emulator, "emulator", "", "run the program under `COMMAND`, split into words as by a shell "+
 		"(default for programs for another machine: qemu-aarch64 or qemu-x86_64)")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -204,9 +193,11 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
 	}
-	if err := c.captures(cmd, &o); err != nil {
+	captures, err := c.captures(cmd, &opts)
+	if err != nil {
 		return err
 	}
+	o.Arguments, o.Results, o.AutoArguments = captures.Arguments, captures.Results, captures.Auto
 	if o.Overhead, err = c.overhead.limit(cmd, &c.traceFlags); err != nil {
 		return err
 	}
@@ -274,38 +265,6 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if res.Signal != 0 {
 		dieOf(res.Signal)
 		return &exitError{Code: 128 + int(res.Signal)}
-	}
-	return nil
-}
-
-// Values of --args, the default first.
-const (
-	argsNo   = "no"
-	argsAuto = "auto"
-)
-
-// captures sets which arguments and results are recorded.
-func (c *recordCmd) captures(cmd *cobra.Command, o *fentry.Options) error {
-	if c.args != argsNo && c.args != argsAuto {
-		return usagef(cmd, "--args: %q is neither %s nor %s", c.args, argsAuto, argsNo)
-	}
-	o.AutoArguments = c.args == argsAuto
-	for _, g := range []struct {
-		flag  string
-		given []string
-		out   *[]arguments.Spec
-	}{{"argument", c.arguments, &o.Arguments}, {"retval", c.results, &o.Results}} {
-		for _, text := range g.given {
-			s, err := arguments.ParseSpec(text)
-			if err != nil {
-				return usagef(cmd, "--%s: %v", g.flag, err)
-			}
-			*g.out = append(*g.out, s)
-		}
-	}
-	if t := o.Plan.Tracer; (o.AutoArguments || len(o.Arguments)+len(o.Results) > 0) &&
-		(t != patch.FunctionGraph && t != patch.Function || o.Plan.Threshold != 0) {
-		return usagef(cmd, "--argument, --retval and --args require the tracer function_graph or function, without --threshold")
 	}
 	return nil
 }

@@ -165,6 +165,7 @@ const (
 	RecordTypeMask  = 0x7f
 	GoroutineStack  = 0x8000000000000000 // bit of the numbers of goroutines' stacks
 	RecordWords     = 0xff               // most payload words, and where in the id their number is
+	NoWord          = 254                // index of a REC_DATA that has nothing
 )
 
 // Types of records.
@@ -418,7 +419,8 @@ const (
 	ConfigVersion  = 1          // value of CONFIG_O_VERSION
 	ImageMagic     = "FENTRYIM" // value of IMAGE_O_MAGIC
 	SyscallNumbers = 512        // those of system calls that the runtime knows
-	ImageVersion   = 1          // value of IMAGE_O_VERSION
+	ImageVersion   = 2          // value of IMAGE_O_VERSION
+	ActionsQuick   = 0x80000000 // bit in the index of actions: all of the function's capture something, always
 )
 
 // Values of CONFIG_O_MODE.

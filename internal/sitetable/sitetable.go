@@ -1,8 +1,8 @@
 // Package sitetable is what a patched image says of itself: the section .fentry.sites, which gives each site id its
-// function, and .fentry.info, which says what the image was before. Package patch writes both; who reads a trace that a
-// patched program wrote alone finds the functions of its ids there.
+// function, .fentry.info, which says what the image was before, and .fentry.captures, what is captured of calls. Package
+// patch writes them; who reads a trace that a patched program wrote alone finds the functions of its ids there.
 //
-// Both sections are loaded, or strip would drop them, and little-endian, as the images are. They are no ELF notes,
+// The sections are loaded, or strip would drop them, and little-endian, as the images are. They are no ELF notes,
 // because checkers refuse notes of owners they do not know.
 package sitetable
 
@@ -19,6 +19,7 @@ import (
 const (
 	SitesSection = ".fentry.sites"
 	InfoSection  = ".fentry.info"
+	NotesSection = ".fentry.captures" // there if something is captured of calls
 )
 
 const (

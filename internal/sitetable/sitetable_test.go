@@ -2,6 +2,7 @@ package sitetable
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 
@@ -75,6 +76,40 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%d of %d bytes are read", n, len(info))
 		}
 	}
+}
+
+// TestNotes: what is captured of calls is read as it was written; what is cut, or of ids that there are not, is an error.
+func TestNotes(t *testing.T) {
+	notes := map[uint32]string{1: "one", 7: "", 9: "nine\n"}
+	b := AppendNotes(nil, notes)
+	if got, err := ParseNotes(b, 9); err != nil || !maps.Equal(got, notes) {
+		t.Errorf("%v, %v", got, err)
+	}
+	whole := map[int]bool{8: true, 19: true, 27: true}
+	for n := range b {
+		if _, err := ParseNotes(b[:n], 9); (err == nil) != whole[n] {
+			t.Errorf("%d of %d bytes: %v", n, len(b), err)
+		}
+	}
+	if _, err := ParseNotes(b, 8); err == nil || !strings.Contains(err.Error(), "bad id 9 at offset 27") {
+		t.Error(err)
+	}
+	if _, err := ParseNotes(append(b, b[8:]...), 9); err == nil {
+		t.Error("an id comes twice")
+	}
+}
+
+// FuzzNotes: what is read is written back, and costs no more than it is long.
+func FuzzNotes(f *testing.F) {
+	f.Add(AppendNotes(nil, map[uint32]string{1: "one", 2: "two"}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var notes map[uint32]string
+		var err error
+		cost.Check(t, len(b), 16, func() { notes, err = ParseNotes(b, 1000) })
+		if err == nil && len(AppendNotes(nil, notes)) != len(b) {
+			t.Errorf("read %q, written %q", b, AppendNotes(nil, notes))
+		}
+	})
 }
 
 // FuzzParse: what is read is written back, and costs no more than it is long.

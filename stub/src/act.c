@@ -3,8 +3,9 @@
    Which functions have some is known when an image is patched. Their thunks call a routine that
    comes straight here (act.S), so no other call pays for asking, and one that has actions is as slow
    as any slow path, unless it only captures something (quick.c). The image has a table of them,
-   sorted by function (struct action), and an index of it. An action that is limited has a word of zeroed memory where it is counted, by compare and exchange: of
-   threads that come at once as many do it as are to.
+   sorted by function (struct action), and an index of it. An action that is limited has a word of
+   zeroed memory where it is counted, by compare and exchange: of threads that come at once as many
+   do it as are to.
 
    What is written behind a call's entry has the entry's counter, and lies in the same chunk, since
    there is room for all of it before the entry is written.

@@ -7,7 +7,8 @@
 #define CONFIG_VERSION             1            /* value of CONFIG_O_VERSION */
 #define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
 #define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
-#define IMAGE_VERSION              1            /* value of IMAGE_O_VERSION */
+#define IMAGE_VERSION              2            /* value of IMAGE_O_VERSION */
+#define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
 
 /* values of CONFIG_O_MODE */
 #define MODE_GRAPH                 0            /* function_graph: entries and exits */
@@ -180,7 +181,7 @@ struct image_info {
 	u32 plain; /* 1: functions that no compiler has prepared for tracing are among those with ids */
 	u32 library; /* 1: the image is loaded into programs, from a file of its own; 2: from a copy whose recorder knows it by its id */
 	i64 without; /* bytes: distance to a bitmap, by local id, of functions that are left out with all inside them; 0: none */
-	i64 actions; /* bytes: distance to a table of actions, sorted by local id, see Action; 0: none */
+	i64 actions; /* bytes: distance to a table of actions, sorted by local id, see Action, and behind it its index, a u32 for each local id and one more: how many actions the ids before have; 0: none */
 	i64 counts; /* bytes: distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit */
 	u32 actions_count; /* length of the table */
 	u8 pad100[4];

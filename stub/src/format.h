@@ -138,6 +138,7 @@
 #define FT_RECORD_TYPE_MASK        0x7f
 #define FT_GOROUTINE_STACK         0x8000000000000000 /* bit of the numbers of goroutines' stacks */
 #define FT_RECORD_WORDS            0xff         /* most payload words, and where in the id their number is */
+#define FT_NO_WORD                 254          /* index of a REC_DATA that has nothing */
 
 /* types of records */
 #define FT_REC_SYS                 1
