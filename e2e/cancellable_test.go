@@ -1,38 +1,36 @@
 package e2e
 
 import (
-	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestCancellable: system calls at which threads can be cancelled stay where the C library looks for them, and are recorded
 // at their callers, through which handlers unwind. One that is not made because the thread has been cancelled is none.
 func TestCancellable(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("calls of these routines are moved on x86-64")
-	}
-	testtool.Need(t, "gcc", "musl-gcc")
 	needFentry(t)
 	dir := t.TempDir()
-	for _, c := range []struct{ name, compiler, flag string }{
-		{"glibc", "gcc", "-pthread"}, {"glibc-static", "gcc", "-static"}, {"musl", "musl-gcc", "-pie"}, {"musl-static", "musl-gcc", "-static"},
+	for _, c := range []struct {
+		name           string
+		on             target
+		compiler, flag string
+	}{
+		{"glibc", target{}, "gcc", "-pthread"}, {"glibc-static", target{}, "gcc", "-static"},
+		{"musl", target{}, "musl-gcc", "-pie"}, {"musl-static", target{}, "musl-gcc", "-static"},
+		{"arm64-static", arm64, "gcc", "-static"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			c.on.need(t)
 			prog := filepath.Join(dir, c.name)
-			build := exec.Command(c.compiler, "-O2", "-w", c.flag, "-o", prog, "testdata/cancellable/cancellable.c")
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			untraced := run(t, command{dir: dir, argv: []string{prog}})
+			run(t, command{argv: append(c.on.compiler(t, c.compiler), "-O2", "-w", c.flag, "-o", prog,
+				"testdata/cancellable/cancellable.c")}).mustSucceed(t)
+			untraced := run(t, command{dir: dir, argv: append(slices.Clone(c.on.emulator), prog)})
 			untraced.mustSucceed(t)
 			for _, options := range [][]string{{"-F", "none"}, {"--overhead", "no"}} {
 				data := filepath.Join(t.TempDir(), "data")
-				argv := append([]string{fentry, "record", "--syscalls", "-o", data}, options...)
+				argv := append([]string{fentry, "record", "--syscalls", "--plain=all", "-o", data}, options...)
 				r := run(t, command{dir: dir, argv: append(argv, prog)})
 				r.mustSucceed(t)
 				if r.stdout != untraced.stdout {
@@ -40,7 +38,7 @@ func TestCancellable(t *testing.T) {
 				}
 				lines := run(t, command{dir: dir, argv: []string{fentry, "replay", data}})
 				lines.mustSucceed(t)
-				if n := strings.Count(lines.stdout, "pwritev(4, NULL, 0, 1) = -1 ESPIPE"); n != 1 {
+				if n := strings.Count(lines.stdout, "pwritev(4, NULL, 0, 1) ="); n != 1 {
 					t.Errorf("%v: pwritev %d times\n%s", options, n, clip(lines.stdout))
 				}
 				reads := 0

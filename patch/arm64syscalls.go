@@ -5,9 +5,18 @@ import (
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 )
 
-func (arm64Machine) syscallLen(*Syscall, []byte) int { return arm64.SyscallLen }
+func (arm64Machine) syscallLen(s *Syscall, _ []byte) int {
+	if s.Routine != 0 {
+		return arm64.SyscallCallLen
+	}
+	return arm64.SyscallLen
+}
 
 func (arm64Machine) appendSyscall(dst []byte, s *Syscall, _ []byte, to uint64, r enterExit) ([]byte, error) {
+	if s.Routine != 0 {
+		c := arm64.SyscallCallCopy{At: s.Addr, Routine: s.Routine, Cancelled: s.Cancelled, Enter: r.enter, Exit: r.exit}
+		return c.Append(dst, to)
+	}
 	c := arm64.SyscallCopy{At: s.Addr, Enter: r.enter, Exit: r.exit}
 	return c.Append(dst, to)
 }
@@ -24,6 +33,12 @@ func (arm64Machine) syscallRows(dst []byte, d *ehframe.FDE, s *Syscall, _ []byte
 	dst, row, err := appendRow(dst, d, s.Addr)
 	if err != nil {
 		return dst, err
+	}
+	if s.Routine != 0 {
+		if row.Reg == arm64.StackPointer {
+			dst = arm64.SyscallCallRows(dst, row.Off, d.CIE.CodeAlign)
+		}
+		return dst, nil
 	}
 	cfa := int64(-1)
 	if row.Reg == arm64.StackPointer {

@@ -143,7 +143,8 @@ func (l *layout) addSyscalls() (err error) {
 			err = internalf("it is not where it was")
 			continue
 		}
-		if !m.syscallReaches(s.Move.Addr, at+uint64(size+n)+maxAlign) {
+		far := at + uint64(size+n) + maxAlign
+		if !m.syscallReaches(s.Move.Addr, far) || s.Routine != 0 && !m.syscallReaches(s.Routine, far) {
 			s.Move = record.Move{}
 			continue
 		}

@@ -43,3 +43,26 @@ func TestSyscallRows(t *testing.T) {
 		}
 	}
 }
+
+// TestSyscallCallCopy: a call of a routine that makes system calls, and what unwinders know of the copy.
+func TestSyscallCallCopy(t *testing.T) {
+	c := SyscallCallCopy{At: 0x401000, Routine: 0x401800, Cancelled: 8, Enter: 0x403000, Exit: 0x403100}
+	b, err := c.Append([]byte{0xaa}, 0x402000)
+	want := "100040b9f0021837e007bca9e20f01a9e41702a9e61f03a9e80301aae00302aae10303aae20304aae30305aae40306aae50307aaf3030094" +
+		"e61f43a9e41742a9e20f41a9e007c4a8080000141f2003d5e61f43a9e41742a9e20f41a9e007c4a8e8fdff97e8fbff17e6fdff9725040094e5fbff17"
+	if have := hex.EncodeToString(b[1:]); have != want || err != nil || len(b) != 1+SyscallCallLen {
+		t.Errorf("%s, %v", have, err)
+	}
+	c.Cancelled = ^uint32(0)
+	if b, err := c.Append(nil, 0x402000); err != nil || hex.EncodeToString(b[4:8]) != "f0020035" { // cbnz w16
+		t.Errorf("% x, %v", b, err)
+	}
+	var far *RangeError
+	c.Routine = 1 << 40
+	if b, err := c.Append(nil, 0x402000); !errors.As(err, &far) || len(b) != 0 {
+		t.Errorf("% x, %v", b, err)
+	}
+	if have := hex.EncodeToString(SyscallCallRows(nil, 32, 4)); have != "430e60"+"4f0e20"+"420e60"+"440e20" {
+		t.Errorf("rows: %s", have)
+	}
+}

@@ -52,7 +52,7 @@ func (f *Finder) callers(all []Syscall) []Syscall {
 	var routines []routine
 	for i := range all {
 		if s := &all[i]; s.Refusal == AddressTaken {
-			for back := uint64(0); back <= before; back++ {
+			for back := uint64(0); back <= before && back <= s.Addr; back++ {
 				at := s.Addr - back
 				if f.marks.get(at)&called == 0 {
 					continue

@@ -14,15 +14,50 @@
 long routine(volatile int *word, long n, long a, long b, long c, long d, long e, long f);
 extern const char routine_end[];
 
-__asm__(".text; .p2align 4; .type routine, @function\n"
-	"routine: .cfi_startproc\n"
-	"mov (%rdi), %eax; testb $8, (%rdi); jne refused\n"
-	"mov %rdi, %r11; mov %rsi, %rax; mov %rdx, %rdi; mov %rcx, %rsi; mov %r8, %rdx; mov %r9, %r10\n"
-	"mov 8(%rsp), %r8; mov 16(%rsp), %r9; mov %r11, 8(%rsp)\n"
+#ifdef __x86_64__
+#define PC(context) ((context)->uc_mcontext.gregs[REG_RIP])
+#define BODY "mov (%rdi), %eax; testb $8, (%rdi); jne refused\n" \
+	"mov %rdi, %r11; mov %rsi, %rax; mov %rdx, %rdi; mov %rcx, %rsi; mov %r8, %rdx; mov %r9, %r10\n" \
+	"mov 8(%rsp), %r8; mov 16(%rsp), %r9; mov %r11, 8(%rsp)\n" \
 	"syscall\n"
+#define REFUSE "mov $-125, %rax"
+#else
+#define PC(context) ((context)->uc_mcontext.pc)
+#define BODY "ldr w0, [x0]; tbnz w0, #3, refused\n" \
+	"mov x8, x1; mov x0, x2; mov x1, x3; mov x2, x4; mov x3, x5; mov x4, x6; mov x5, x7\n" \
+	"svc #0\n"
+#define REFUSE "mov x0, #-125"
+#endif
+__asm__(".text; .p2align 4; .type routine, %function\n"
+	"routine: .cfi_startproc\n" BODY
 	"routine_end: ret\n"
 	".cfi_endproc; .size routine, . - routine\n"
-	".type refused, @function; refused: .cfi_startproc; mov $-125, %rax; ret; .cfi_endproc; .size refused, . - refused");
+	".type refused, %function; refused: .cfi_startproc; " REFUSE "; ret; .cfi_endproc; .size refused, . - refused");
+
+static volatile long reads; /* the thread that is about to read, and does nothing else any more */
+
+/* asleep returns when the thread that is about to read waits in the kernel. */
+static void asleep(void)
+{
+	char path[64], state = 0;
+	for (; state != 'S'; usleep(1000)) {
+		if (!reads)
+			continue;
+		snprintf(path, sizeof path, "/proc/self/task/%ld/stat", reads);
+		FILE *f = fopen(path, "r");
+		if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+			_exit(8);
+		fclose(f);
+	}
+	reads = 0;
+}
+
+static void *alarms(void *arg)
+{
+	asleep();
+	pthread_kill(*(pthread_t *)arg, SIGALRM);
+	return 0;
+}
 
 static int in[2], frames, seen, in_range;
 static volatile int word;
@@ -37,6 +72,7 @@ __attribute__((noinline)) static int last(void)
 {
 	static char b[8];
 	printf("%ld\n", via(SYS_pwritev, in[1], 0, 0, 1, 2, 3)); /* not a file that has positions */
+	reads = syscall(SYS_gettid);
 	printf("%ld\n", via(SYS_read, in[0], (long)b, 8, 0, 0, 0));
 	word = 8;
 	printf("%ld\n", via(SYS_read, in[0], (long)b, 8, 0, 0, 0));
@@ -55,7 +91,7 @@ static _Unwind_Reason_Code frame(struct _Unwind_Context *c, void *arg)
 static void alarmed(int sig, siginfo_t *info, void *context)
 {
 	(void)sig, (void)info;
-	greg_t at = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+	long at = (long)PC((ucontext_t *)context);
 	in_range = at >= (long)routine && at <= (long)routine_end;
 #ifdef __GLIBC__
 	_Unwind_Backtrace(frame, (void *)last);
@@ -67,6 +103,7 @@ static void alarmed(int sig, siginfo_t *info, void *context)
 static void *waits(void *arg)
 {
 	char b[8];
+	reads = syscall(SYS_gettid);
 	while (read(in[0], b, sizeof b) != 99)
 		;
 	return arg;
@@ -95,12 +132,14 @@ int main(void)
 		return 1;
 	struct sigaction sa = { .sa_sigaction = alarmed, .sa_flags = SA_SIGINFO | SA_RESTART };
 	sigaction(SIGALRM, &sa, 0);
-	ualarm(50000, 0);
+	pthread_t self = pthread_self();
+	pthread_create(&t, 0, alarms, &self);
 	int got = last();
+	pthread_join(t, 0);
 	printf("%c, %d frames, last %d, in range %d\n", got, frames, seen, in_range);
 
 	pthread_create(&t, 0, waits, 0);
-	usleep(20000);
+	asleep();
 	pthread_cancel(t);
 	pthread_join(t, &result);
 	printf("%d\n", result == PTHREAD_CANCELED);
