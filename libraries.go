@@ -91,9 +91,6 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 	if len(o.Libraries) == 0 && !(o.Syscalls && (p.loads() || follows)) {
 		return nil, nil
 	}
-	if t := o.Plan.Tracer; t != patch.FunctionGraph && t != patch.Function {
-		return nil, fmt.Errorf("libraries: the tracer %s keeps tables for one image only; use function_graph or function", t)
-	}
 	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[fileID]*library)}
 	l.places = places.Of(os.TempDir())
 	for _, pattern := range o.Libraries {

@@ -251,4 +251,4 @@ func systemPrograms(n int) []string {
 var notAlone = strings.Fields(`reboot shutdown halt poweroff init telinit login su sulogin runuser agetty getty kill killall
 	killall5 pkill passwd chsh chfn newgrp dd wipefs swapon swapoff losetup mount umount chroot unshare top vi vim.basic less
 	more watch script sleep yes fdisk cfdisk sfdisk hwclock rtcwake apt dpkg logger wall sshd ssh-agent gpg-agent dirmngr
-	tmux screen nano ldconfig update-alternatives pwconv pwunconv grpconv grpunconv fentry`)
+	tmux screen nano ldconfig update-alternatives pwconv pwunconv grpconv grpunconv faked-sysv faked-tcp fentry`)

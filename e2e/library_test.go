@@ -70,88 +70,122 @@ func reported(t *testing.T, data string) map[string]int64 {
 	return counts
 }
 
+// libraryBuilds are how the program and its libraries are compiled and linked.
+var libraryBuilds = []struct {
+	name   string
+	target target
+	cc     string
+	plugin []string // flags for the plugin
+	flags  []string
+}{
+	{"glibc", target{}, "gcc", nil, nil},
+	{"lld", target{}, "clang", nil, []string{"-fuse-ld=lld"}},
+	// The plugin says nothing of its loader, and has an initialisation or none.
+	{"now", target{}, "gcc", []string{"-nostdlib"}, []string{"-Wl,-z,now", "-fcf-protection"}},
+	{"init", target{}, "gcc", []string{"-nodefaultlibs"}, nil},
+	{"musl", target{}, "musl-gcc", nil, nil},
+	{"arm64", arm64, "gcc", nil, nil},
+	{"arm64-guarded", arm64, "gcc", []string{"-nostdlib", "-Wl,-z,force-bti"}, []string{"-Wl,-z,now", "-mbranch-protection=standard", "-mno-outline-atomics"}},
+}
+
 // TestLibraries: a program and its libraries, patched on disk or recorded, are traced by one runtime, whichever of them
 // starts first: all calls are in one trace with their names, and the program behaves as before.
 func TestLibraries(t *testing.T) {
 	needFentry(t)
-	for _, b := range []struct {
-		name   string
-		target target
-		cc     string
-		plugin []string // flags for the plugin
-		flags  []string
-	}{
-		{"glibc", target{}, "gcc", nil, nil},
-		{"lld", target{}, "clang", nil, []string{"-fuse-ld=lld"}},
-		// The plugin says nothing of its loader, and has an initialisation or none.
-		{"now", target{}, "gcc", []string{"-nostdlib"}, []string{"-Wl,-z,now", "-fcf-protection"}},
-		{"init", target{}, "gcc", []string{"-nodefaultlibs"}, nil},
-		{"musl", target{}, "musl-gcc", nil, nil},
-		{"arm64", arm64, "gcc", nil, nil},
-		{"arm64-guarded", arm64, "gcc", []string{"-nostdlib", "-Wl,-z,force-bti"}, []string{"-Wl,-z,now", "-mbranch-protection=standard", "-mno-outline-atomics"}},
-	} {
+	for _, b := range libraryBuilds {
 		b.target.need(t)
 		s := buildShared(t, b.target, b.cc, b.plugin, b.flags...)
-		used, plug := s.patch(t, "libused.so"), s.patch(t, "plugin.so")
-		program := s.patch(t, "user")
-		emulator := b.target.emulator
-		want := run(t, command{dir: t.TempDir(), argv: slices.Concat(emulator, []string{s.program, filepath.Join(s.dir, "plugin.so")}),
-			env: []string{"LD_LIBRARY_PATH=" + s.dir}}).mustSucceed(t)
-		for _, w := range []struct {
-			name    string
-			images  string // whose functions are traced
-			program string
-			record  []string // options of fentry record; nil: the program runs alone
-			gs      bool
-		}{
-			{name: "alone", images: "mlp", program: program},
-			{name: "library", images: "lp", program: s.program},
-			{name: "gs", images: "mlp", program: program, gs: true},
-			{name: "record", images: "mlp", program: s.program, record: []string{"--plain", "--overhead=no"}},
-			{name: "record-patched", images: "mlp", program: program, record: []string{"--overhead=no"}},
-			{name: "record-untraced", images: "lp", program: s.program, record: []string{"--plain=no", "--overhead=no"}},
-		} {
-			if w.gs && len(emulator) > 0 {
-				continue // nobody else uses the control base there
+		s.trace(t, b.name, b.target.emulator, "function_graph")
+	}
+}
+
+// TestLibraryTables is TestLibraries with the tracers that keep tables.
+func TestLibraryTables(t *testing.T) {
+	needFentry(t)
+	for _, b := range libraryBuilds {
+		switch b.name {
+		case "glibc", "musl", "arm64":
+		default:
+			continue
+		}
+		b.target.need(t)
+		for _, tracer := range []string{"count", "profile"} {
+			s := buildShared(t, b.target, b.cc, b.plugin, b.flags...)
+			s.trace(t, b.name+"-"+tracer, b.target.emulator, tracer)
+		}
+	}
+}
+
+// trace traces the program and the libraries by a tracer, in all ways, and compares what is in the trace with what the
+// program has counted.
+func (s *shared) trace(t *testing.T, name string, emulator []string, tracer string) {
+	t.Helper()
+	options := []string{"--tracer", tracer}
+	used, plug := s.patch(t, "libused.so", options...), s.patch(t, "plugin.so", options...)
+	program := s.patch(t, "user", options...)
+	want := run(t, command{dir: t.TempDir(), argv: slices.Concat(emulator, []string{s.program, filepath.Join(s.dir, "plugin.so")}),
+		env: []string{"LD_LIBRARY_PATH=" + s.dir}}).mustSucceed(t)
+	for _, w := range []struct {
+		name    string
+		images  string // whose functions are traced
+		program string
+		record  []string // options of fentry record; nil: the program runs alone
+		gs      bool
+	}{
+		{name: "alone", images: "mlp", program: program},
+		{name: "library", images: "lp", program: s.program},
+		{name: "gs", images: "mlp", program: program, gs: true},
+		{name: "record", images: "mlp", program: s.program, record: []string{"--plain", "--overhead=no"}},
+		{name: "record-patched", images: "mlp", program: program, record: []string{"--overhead=no"}},
+		{name: "record-untraced", images: "lp", program: s.program, record: []string{"--plain=no", "--overhead=no"}},
+	} {
+		if w.gs && len(emulator) > 0 {
+			continue // nobody else uses the control base there
+		}
+		if tracer != "function_graph" && strings.HasPrefix(w.name, "record-") {
+			continue // a program that keeps tables has a recorder only if that has put the runtime into it
+		}
+		t.Run(name+"-"+w.name, func(t *testing.T) {
+			t.Parallel()
+			data := filepath.Join(t.TempDir(), "data")
+			c := command{dir: t.TempDir(), env: []string{"LD_LIBRARY_PATH=" + s.patched, "FENTRY_DATA=" + data}}
+			if w.record != nil {
+				c.argv = slices.Concat([]string{fentry, "record", "-o", data}, options, w.record, []string{"--"})
+			} else {
+				c.argv = slices.Clone(emulator)
 			}
-			t.Run(b.name+"-"+w.name, func(t *testing.T) {
-				t.Parallel()
-				data := filepath.Join(t.TempDir(), "data")
-				c := command{dir: t.TempDir(), env: []string{"LD_LIBRARY_PATH=" + s.patched, "FENTRY_DATA=" + data}}
-				if w.record != nil {
-					c.argv = append(append([]string{fentry, "record", "-o", data}, w.record...), "--")
-				} else {
-					c.argv = slices.Clone(emulator)
-				}
-				c.argv = append(c.argv, w.program, plug)
-				if w.gs {
-					c.argv = append(c.argv, "gs")
-				}
-				got := run(t, c)
-				sameBehaviour(t, want, got)
-				if got.status != "exit 0" {
-					t.FailNow()
-				}
+			c.argv = append(c.argv, w.program, plug)
+			if w.gs {
+				c.argv = append(c.argv, "gs")
+			}
+			got := run(t, c)
+			sameBehaviour(t, want, got)
+			if got.status != "exit 0" {
+				t.FailNow()
+			}
+			names := reported(t, data)
+			traced := names
+			if tracer == "function_graph" {
+				traced = map[string]int64{}
 				tr := decodeTrace(t, data, program, used, plug)
 				if tr.lost != 0 {
 					t.Errorf("%d events lost", tr.lost)
 				}
-				traced, names := map[string]int64{}, reported(t, data)
 				for f, n := range tr.entries {
 					traced[f.name] += n
 				}
-				for name, n := range s.counts(t, got.stdout, w.images) {
-					if n == 0 || traced[name] != n || names[name] != n {
-						t.Errorf("%s: called %d times, traced %d, reported %d", name, n, traced[name], names[name])
-					}
+			}
+			for name, n := range s.counts(t, got.stdout, w.images) {
+				if n == 0 || traced[name] != n || names[name] != n {
+					t.Errorf("%s: called %d times, traced %d, reported %d", name, n, traced[name], names[name])
 				}
-				for name := range s.counts(t, got.stdout, "mlp") {
-					if !strings.Contains(w.images, name[:1]) && names[name] != 0 {
-						t.Errorf("%s is traced, which was not patched", name)
-					}
+			}
+			for name := range s.counts(t, got.stdout, "mlp") {
+				if !strings.Contains(w.images, name[:1]) && names[name] != 0 {
+					t.Errorf("%s is traced, which was not patched", name)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 

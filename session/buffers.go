@@ -68,6 +68,10 @@ func (s *session) bufferSize() int64 {
 	return size
 }
 
+// tablesHeader is the size of the header of a file that runtimes write to, in bytes: a page, and the table of id ranges,
+// which has room for more images than a process can have tables of.
+const tablesHeader = format.HeaderSize + 8<<10
+
 // buffers makes what the program's runtime writes to and returns its path.
 func (s *session) buffers() (string, error) {
 	var head [format.HeaderSize]byte
@@ -80,10 +84,13 @@ func (s *session) buffers() (string, error) {
 	s.info.Clock.Hz = hz
 	s.pairClocks()
 	if s.o.Profile {
-		// The runtime writes the file itself.
-		pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutSlots, 0, now, hz)
+		// The runtime writes the file itself. The table of id ranges is written, too, so that it has its blocks.
+		head := make([]byte, tablesHeader)
+		pool.PutHeader(head, 0, len(head), s.o.Policy, trace.LayoutSlots, 0, now, hz)
 		le.PutUint32(head[format.HChunkSize:], uint32(s.chunkSize()))
-		if _, err := s.dir.Events.WriteAt(head[:], 0); err != nil {
+		le.PutUint32(head[format.HRanges:], format.HeaderSize)
+		le.PutUint32(head[format.HRangesRoom:], (tablesHeader-format.HeaderSize)/format.RangeEntry)
+		if _, err := s.dir.Events.WriteAt(head, 0); err != nil {
 			return "", tracedir.PathError(err)
 		}
 		path := filepath.Join(s.dir.Path, trace.EventsFile)

@@ -81,7 +81,7 @@ func (s *session) readProfile() error {
 	s.res.Lost = le.Uint64(head[format.HLost:])
 	used := fi.Size()
 	if n := le.Uint64(head[format.HNext:]); n < uint64(used/chunk) {
-		used = format.HeaderSize + int64(n)*chunk
+		used = tablesHeader + int64(n)*chunk
 	}
 	if used < fi.Size() && !s.live.MappedNow() {
 		if err := f.Truncate(used); err != nil {
@@ -93,7 +93,7 @@ func (s *session) readProfile() error {
 	tasks := make(map[task]bool)
 	pids := make(map[uint32]bool)
 	b := make([]byte, chunk)
-	for off := int64(format.HeaderSize); off < used; off += chunk {
+	for off := int64(tablesHeader); off < used; off += chunk {
 		n, err := f.ReadAt(b, off)
 		if n < format.ChunkHeader {
 			if err != nil && err != io.EOF {

@@ -134,7 +134,7 @@ func TestProfile(t *testing.T) {
 	if x.code != 0 || x.stderr != "" {
 		t.Fatalf("status %d: %s", x.code, x.stderr)
 	}
-	const want = format.HeaderSize + 5*format.ChunkSize
+	const want = tablesHeader + 5*format.ChunkSize
 	fi, err := os.Stat(filepath.Join(dir, trace.EventsFile))
 	if err != nil || fi.Size() != want || x.res.Bytes != want {
 		t.Errorf("%v, %+v; want %d bytes", err, x.res, want)

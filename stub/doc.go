@@ -70,13 +70,9 @@
 // resolver of a relocation of type IRELATIVE; fentry_init_first, which goes on to fentry_orig_entry, or
 // fentry_init_only can be its DT_INIT.
 //
-// An image that is refused runs untraced, with a message: its switches stay off. Refused are
-//
-//   - an image whose thunks call routines for another mode, or for other options (depth, threshold, graph roots), than
-//     the home was configured for;
-//   - every second image in the modes profile and count: a thread's table of counts has an entry for each function of the
-//     home's image, found by local id, and its size is settled when the thread begins. The functions of another image have
-//     no entry in it, and choosing a table at each call would cost programs of one image what they do not need.
+// An image that is refused runs untraced, with a message: its switches stay off. Refused is an image whose thunks call
+// routines for another mode, or for other options (depth, threshold, graph roots), than the home was configured for; and,
+// in the modes profile and count, one for whose tables control blocks have no room, that is after 97 others.
 //
 // If the address of the home's page is taken, the process has no guests either.
 //

@@ -244,10 +244,12 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "profile")) {
 		int fd = open(argv[2], O_RDWR);
 		struct stat st;
-		if (fd < 0 || fstat(fd, &st) || st.st_size != FT_HEADER_SIZE || ftruncate(fd, 1 << 30))
+		if (fd < 0 || fstat(fd, &st) || st.st_size < FT_HEADER_SIZE || ftruncate(fd, 1 << 30))
 			return 90;
 		pool = mmap(0, 1 << 30, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		header_size = W32(FT_H_HEADER_SIZE);
+		if (st.st_size != header_size || W32(FT_H_RANGES) + FT_RANGE_ENTRY * W32(FT_H_RANGES_ROOM) != header_size)
+			return 92;
 		chunk_size = W32(FT_H_CHUNK_SIZE);
 		if (W32(FT_H_CHUNKS) || W32(FT_H_RECORDER) || W32(FT_H_LAYOUT) != FT_LAYOUT_SLOTS)
 			return 91;

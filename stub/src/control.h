@@ -26,6 +26,17 @@ struct open_call {
 	u64 first; /* argument, whose register can have the result at the end */
 };
 
+/* What a thread has counted in an image. */
+struct table {
+	u64 *entries;
+	u64 *active;
+};
+
+at(table, entries, T_ENTRIES);
+at(table, active, T_ACTIVE);
+
+enum { MOST_TABLED = 96 }; /* images of a process that are counted, beside the first */
+
 struct chunk {
 	u64 base;  /* address, 0: none */
 	u32 index; /* in the pool, or of the window it is in */
@@ -41,8 +52,7 @@ struct control {
 	u32 high, id_base;
 	u64 shadow[SHADOW_DISTANCES];
 	u64 child;
-	u64 *table;
-	u64 *active;
+	struct table table;
 	struct control *self;
 	u32 *libtid;
 	u32 tid, pid;
@@ -68,7 +78,6 @@ struct control {
 	u64 switches;
 	u64 lost;            /* events lost so far */
 	u64 lost_before_chunk; /* events lost since the last chunk, counted in the file's header */
-	u64 tablesize;
 	struct mine mine[64]; /* overwrite: chunks handed over, oldest first, as places from mine_from to mine_to */
 	u32 mine_from, mine_to;
 	u64 comm[2];
@@ -85,6 +94,7 @@ struct control {
 #ifdef FENTRY_CLASSIC
 	u32 busy; /* runs a callback of the program's */
 #endif
+	struct table tables[MOST_TABLED];
 };
 
 /* is_event says whether a word is what losses count: an entry, an exit, or the begin or end of a system
@@ -121,7 +131,6 @@ at(control, id_base, CB_ID_BASE);
 at(control, shadow, CB_SHADOW);
 at(control, child, CB_CHILD);
 at(control, table, CB_TABLE);
-at(control, active, CB_ACTIVE);
 at(control, self, CB_SELF);
 at(control, libtid, CB_LIBTID);
 at(control, tid, CB_TID);

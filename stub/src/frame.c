@@ -77,22 +77,27 @@ static void write_held(struct control *c, u64 slot)
 
 static void profile_begin(struct control *c, u64 slot, struct function f, u64 t)
 {
-	u32 id = f.id;
-	if (!c->active[id])
-		c->active[id] = slot;
-	c->table[id * (FT_PROFILE_ENTRY / 8) + FT_P_CALLS / 8]++;
+	struct table *e = image_table(c, f.image);
 	c->child = 0;
 	*shadow_time(slot) = t;
+	if (!e)
+		return;
+	if (!e->active[f.id])
+		e->active[f.id] = slot;
+	e->entries[f.id * (FT_PROFILE_ENTRY / 8) + FT_P_CALLS / 8]++;
 }
 
 static u64 profile_end(struct control *c, u64 slot, struct function f, u64 t)
 {
-	u32 id = f.id;
-	u64 *e = c->table + id * (FT_PROFILE_ENTRY / 8), d = t - *shadow_time(slot);
+	u64 d = t - *shadow_time(slot);
 	if (*shadow_time(slot) < c->key)
 		return 0; /* begun before the fork, and counted by the parent */
-	if (c->active[id] == slot) {
-		c->active[id] = 0;
+	struct table *of = image_table(c, f.image);
+	if (!of)
+		return d;
+	u64 *e = of->entries + f.id * (FT_PROFILE_ENTRY / 8);
+	if (of->active[f.id] == slot) {
+		of->active[f.id] = 0;
 		e[FT_P_TOTAL / 8] += d;
 	}
 	e[FT_P_SELF / 8] += d - c->child;

@@ -17,9 +17,7 @@
    places, comes there. If one has, its first image has no guests, and no other is traced.
 
    Refused is an image whose thunks call routines for something else than this process is
-   traced for, and every image where threads have tables of counts: those have an entry a
-   function of the home's image (profile.c). A refused image's switches stay off, and it
-   runs untraced. */
+   traced for. Its switches stay off, and it runs untraced. */
 #include "act.h"
 #include "announce.h"
 #include "blocks.h"
@@ -41,9 +39,9 @@ static const char *misfit(const struct image_info *info)
 {
 	if (info->magic != IMAGE_MAGIC || info->version != IMAGE_VERSION)
 		return "another version of fentry made it: ";
-	if (tables())
-		return "calls are counted in one image of a process only: ";
-	if (info->mode != fentry_config.mode || info->options != ((u32)extra_shadow() | (u32)clockless() << 1))
+	/* Frames of the tracer profile always have more in their shadow. */
+	u32 extra = fentry_config.mode != MODE_PROFILE && extra_shadow();
+	if (info->mode != fentry_config.mode || info->options != (extra | (u32)clockless() << 1))
 		return "its tracer or options are others than those of the process: ";
 	return 0;
 }

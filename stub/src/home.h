@@ -6,7 +6,7 @@
 #include "image.h"
 
 #define HOME_MAGIC 0x454d4f4859525446 /* the bytes FTRYHOME; 0: the home is still starting */
-enum { HOME_VERSION = 5, HOME_SIZE = 4096 };
+enum { HOME_VERSION = 6, HOME_SIZE = 4096 };
 
 struct home {
 	u64 magic;

@@ -14,13 +14,17 @@
    and tracing ends with a store a function and no look at any thread. Frames that are open then
    are closed by their exits as ever. While tracing pauses, functions that have actions are on
    (act.c): one of them may make it go on. */
+#include "configuration.h"
+#include "control.h"
 #include "image.h"
+#include "say.h"
 #include "sys.h"
 #include "text.h"
 
 hidden struct image fentry_own;    /* the image of this runtime */
 static struct image *newest;
 static void (*home_syscall)(struct sysregs *r, int exit);
+static u32 tabled;     /* images that threads have tables of, beside the one at CB_TABLE */
 static u32 executable; /* base of the image that fast paths find blocks for by the control base */
 enum { OFF, ON, PAUSED };
 hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switches and no pauses, looks here */
@@ -116,14 +120,28 @@ static void set_slow(struct image *m)
 		__atomic_fetch_or(&m->switches[i], SWITCH_SLOW, __ATOMIC_ACQ_REL);
 }
 
+/* place_tables returns where the tables of a new image are in blocks (profile.c); 0: nowhere,
+   as there are too many. */
+static u32 place_tables(const struct image_info *info)
+{
+	if (!tables() || (OWN_BASE ? !info->library : !load(&newest)))
+		return CB_TABLE;
+	u32 i = add(&tabled, 1);
+	if (i < MOST_TABLED)
+		return (u32)(offsetof(struct control, tables) + i * sizeof(struct table));
+	say("an image is not traced, because the process has too many whose calls are counted: ", info->path, 0, 0);
+	return 0;
+}
+
 /* image_add adds an image, whose ids begin behind base. words are what its fast paths look
    at, which are this home's own as far as they are about the process. Its functions are
    not traced yet. It returns 0 where there is no memory. */
 hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base)
 {
 	u64 a = (u64)info;
+	u32 at = place_tables(info);
 	struct image *m = load(&newest) ? map_private(sizeof *m) : &fentry_own;
-	if (!m)
+	if (!m || !at)
 		return 0;
 	m->id = info->id;
 	m->sites = info->sites;
@@ -149,7 +167,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle, words->word,
-		fentry_words.act, fentry_words.act_exit,
+		fentry_words.act, fentry_words.act_exit, at,
 	};
 	if (!info->library)
 		store(&executable, base);
@@ -159,7 +177,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 		;
 	/* Whoever gave up the control base may not have seen the image. */
 	store(&words->blocks, load(&fentry_words.blocks));
-	if (words->blocks)
+	if (words->blocks || (tables() && at != CB_TABLE))
 		set_slow(m);
 	return m;
 }

@@ -29,6 +29,7 @@ struct words {
 	u64 word; /* filled in by the image itself */
 	int (*act)(u64 slot, u32 id, struct image *m, struct callregs *r);
 	u64 (*act_exit)(u64 slot, u32 id, struct image *m, struct callregs *r);
+	u32 tables;
 };
 
 at(words, blocks, W_BLOCKS);
@@ -47,6 +48,7 @@ at(words, settle, W_SETTLE);
 at(words, word, W_WORD);
 at(words, act, W_ACT);
 at(words, act_exit, W_ACT_EXIT);
+at(words, tables, W_TABLES);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
 /* An image. The structure is the home's. */
@@ -68,6 +70,8 @@ struct image {
 	u32 *counts;        /* how often each was done, if that is limited */
 	u64 at;             /* address of its image_info: values of some actions are distances from there */
 };
+
+at(image, switches, I_SWITCHES);
 
 /* A traced function. */
 struct function {

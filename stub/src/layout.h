@@ -16,8 +16,7 @@
 #define CB_SHADOW          48 /* arm64: from a slot on the current stack to its shadow */
 #define CB_SHADOW_AUX      56 /* arm64: and to that with its times */
 #define CB_CHILD           64 /* profile: time spent in the callees of the innermost frame so far */
-#define CB_TABLE           72 /* profile, count: the thread's table */
-#define CB_ACTIVE          80 /* profile: slots of the outermost open calls, by id */
+#define CB_TABLE           72 /* profile, count: struct table of the first image */
 #define CB_SELF            88 /* address of the block */
 #define CB_LIBTID          96 /* the C library's copy of the thread id, see thread.c; 0: none */
 #define CB_TID             104 /* u32 */
@@ -43,7 +42,15 @@
 #define W_WORD             96 /* arm64: distance from the thread pointer to the executable's word; 0 in others */
 #define W_ACT              104 /* slow paths of functions with actions: act.c */
 #define W_ACT_EXIT         112
-#define W_SIZE             120
+#define W_TABLES           120 /* u32, profile, count: where the thread's tables of the image are in the block */
+#define W_SIZE             128
+
+/* struct table: what a thread has counted in an image */
+#define T_ENTRIES          0  /* by local id; 0: none of the image's functions has been called yet */
+#define T_ACTIVE           8  /* profile: slots of the outermost open calls, by local id */
+
+/* struct image */
+#define I_SWITCHES         64
 
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12

@@ -3,8 +3,10 @@
 #define FENTRY_PROFILE_H
 #include "control.h"
 
-hidden int table_thread(struct control *c);
-hidden void table_inherit(struct control *c, u64 *table, u64 *active);
+struct image;
+
+hidden struct table *image_table(struct control *c, const struct image *m);
+hidden int begin_tables(struct control *c, struct table first);
 hidden void profile_skipped(struct control *c, u64 from, u64 to);
 
 #endif

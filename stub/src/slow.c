@@ -5,13 +5,28 @@
    keep few locals. Signals are blocked meanwhile: a handler that is traced would find
    what is half done here. */
 #include "chunk.h"
+#include "configuration.h"
 #include "frame.h"
 #include "image.h"
+#include "profile.h"
 #include "stack.h"
 #include "slow.h"
 #include "source.h"
 #include "start.h"
 #include "sys.h"
+
+/* count_call counts a call of f. The fast path has not found the table, or not looked whether
+   the function is switched off. */
+static void count_call(struct control *c, struct function f)
+{
+	if (!(load(&f.image->switches[f.id - 1]) & SWITCH_ON))
+		return;
+	struct table *t = c ? image_table(c, f.image) : 0;
+	if (t)
+		t->entries[f.id]++;
+	else if (source.header && images_armed())
+		add(HEADER(u64, FT_H_LOST), 1);
+}
 
 /* enter_call records that f is called. Without t, it leaves that to the fast path where it can;
    else it sets t to the counter then. */
@@ -60,7 +75,13 @@ hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 {
 	struct sigset old = block();
 	struct control *c = traced_thread();
-	int r = c ? enter_call(c, slot, (struct function){ m, id }, ret, fp, 0) : ENTER_SKIP;
+	struct function f = { m, id };
+	int r = ENTER_SKIP;
+	if (fentry_config.mode == MODE_COUNT) {
+		count_call(c, f);
+		r = ENTER_DONE;
+	} else if (c && (fentry_config.mode != MODE_PROFILE || image_table(c, m)))
+		r = enter_call(c, slot, f, ret, fp, 0);
 	unblock(old);
 	return r;
 }
@@ -94,21 +115,6 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
 	}
 	unblock(old);
 	return ret;
-}
-
-/* fentry_slow_count counts a call of function id where the fast path has found neither that
-   the function is switched off nor the thread's table. */
-hidden void fentry_slow_count(u32 id)
-{
-	if (!(load(&fentry_own.switches[id - 1]) & SWITCH_ON))
-		return;
-	struct sigset old = block();
-	struct control *c = traced_thread();
-	if (c)
-		c->table[id]++;
-	else if (source.header && images_armed())
-		add(HEADER(u64, FT_H_LOST), 1);
-	unblock(old);
 }
 
 /* fentry_slow_record makes room for events, or tells of a new high half of the

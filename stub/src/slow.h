@@ -9,7 +9,6 @@ hidden void close_call(struct control *c, u64 slot, struct function f, u64 t);
 hidden void left_call(struct control *c);
 hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m);
-hidden void fentry_slow_count(u32 id);
 hidden struct control *fentry_slow_record(void);
 hidden struct reserved fentry_slow_settle(u64 seen, u64 n);
 

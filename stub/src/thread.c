@@ -24,9 +24,9 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	if (!c)
 		return 0;
 	struct twin *w = find_twin((u64)c);
-	u64 *table = c->table, *active = c->active;
+	struct table table = c->table; /* a dead thread's; never one of another process, those are wiped */
 	memset(c, 0, offsetof(struct control, tid));
-	memset(&c->pid, 0, sizeof *c - offsetof(struct control, pid));
+	memset(&c->pid, 0, offsetof(struct control, tables) - offsetof(struct control, pid));
 	c->pid = pid;
 	c->self = c;
 	c->stacks = c->few;
@@ -36,9 +36,7 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->id_base = images_base();
 	c->stack = stack_number();
 	c->high = (u32)(c->key >> 32);
-	if (table) /* a dead thread's; never one of another process, those are wiped */
-		table_inherit(c, table, active);
-	if (tables() && !table_thread(c)) {
+	if (tables() && !begin_tables(c, table)) {
 		store(&c->tid, 0);
 		return 0;
 	}

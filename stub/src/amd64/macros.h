@@ -205,6 +205,14 @@
 	jne	\slow
 	.endm
 
+	/* %reg is to be where the thread's tables of this image are, for \pre\()T_ENTRIES(%reg). */
+	.macro TABLES reg, low, pre
+	mov	fentry_tables(%rip), \low
+	.ifb \pre
+	add	%r11, \reg
+	.endif
+	.endm
+
 	/* The caller's return address, and the slot S it is in, behind SAVE3. */
 	.macro LOAD_RET where, reg, x
 	.ifc \where, sp

@@ -1,12 +1,12 @@
 /* The profile tracer's fast paths: counts and times a function, no events.
 
-   The thread's table has an entry a function (format.h, FT_P_*). A frame's shadow
+   The thread's table of an image has an entry a function (format.h, FT_P_*). A frame's shadow
    has the time of its entry and, to be put back when it is left, the time spent so
    far in the callees of the frame it was called from. The array "active" has for
    every function the slot of its outermost open call, so that recursive calls
    count once in its total time. Counts and sums are added to by one instruction, which
-   a signal handler cannot split. Entries are found by the local id: images other than the
-   home's have none (profile.c). */
+   a signal handler cannot split. A table that is not there yet is made by the slow path of
+   the entry (profile.c); whoever comes to an exit has come by one. */
 #include "macros.h"
 
 
@@ -17,14 +17,14 @@
 	or	%rdx, %rax
 	.endm
 
-	/* A call of function rdi whose slot is in rcx begins. Changes rsi, rdi. */
-	.macro BEGIN_CALL pre, suf
-	mov	\pre\()CB_ACTIVE\suf, %rsi
-	cmpq	$0, (%rsi, %rdi, 8)
+	/* A call of function rdi whose slot is in rcx begins, rsi is from TABLES. Changes rdx, rdi. */
+	.macro BEGIN_CALL pre
+	mov	\pre\()T_ACTIVE(%rsi), %rdx
+	cmpq	$0, (%rdx, %rdi, 8)
 	jne	91f
-	mov	%rcx, (%rsi, %rdi, 8)
+	mov	%rcx, (%rdx, %rdi, 8)
 91:	shl	$5, %rdi		/* FT_PROFILE_ENTRY */
-	add	\pre\()CB_TABLE\suf, %rdi
+	add	\pre\()T_ENTRIES(%rsi), %rdi
 	incq	FT_P_CALLS(%rdi)
 	.endm
 
@@ -37,19 +37,22 @@
 	mov	%rcx, %rdx
 	btc	$SHADOW_PREV, %rdx
 	sub	(%rdx), %rax
-	mov	\pre\()CB_ACTIVE\suf, %rdx
+	neg	%rsi
+	add	%rax, %rsi
+	TABLES	%rdx, %edx, \pre
+	mov	\pre\()T_ACTIVE(%rdx), %rdx
 	cmp	%rcx, (%rdx, %rdi, 8)
-	jne	91f
+	jne	91f			/* inside another call of it */
 	movq	$0, (%rdx, %rdi, 8)
-	mov	%rax, %rdx
+	TABLES	%rdx, %edx, \pre
+	shl	$5, %rdi
+	add	\pre\()T_ENTRIES(%rdx), %rdi
+	add	%rax, FT_P_TOTAL(%rdi)
 	jmp	92f
-91:	xor	%edx, %edx		/* inside another call of it */
-92:	shl	$5, %rdi
-	add	\pre\()CB_TABLE\suf, %rdi
-	add	%rdx, FT_P_TOTAL(%rdi)
-	mov	%rax, %rdx
-	sub	%rsi, %rdx
-	add	%rdx, FT_P_SELF(%rdi)
+91:	TABLES	%rdx, %edx, \pre
+	shl	$5, %rdi
+	add	\pre\()T_ENTRIES(%rdx), %rdi
+92:	add	%rsi, FT_P_SELF(%rdi)
 	cmp	FT_P_MAX(%rdi), %rax
 	jbe	93f
 	mov	%rax, FT_P_MAX(%rdi)
@@ -63,6 +66,9 @@
 	.cfi_remember_state
 	pushr	%rsi
 	pushr	%rdi
+	TABLES	%rsi, %esi, \pre
+	cmpq	$0, \pre\()T_ENTRIES(%rsi)
+	je	5f
 	btc	$SHADOW_RET, %rdx
 	mov	%rax, (%rdx)
 	btc	$SHADOW_PREV, %rdx
@@ -75,7 +81,7 @@
 	mov	%rcx, \pre\()CB_TOP\suf
 	movq	$0, \pre\()CB_CHILD\suf
 3:	mov	32+16+\x(%rsp), %edi
-	BEGIN_CALL \pre, \suf
+	BEGIN_CALL \pre
 	btc	$SHADOW_PREV, %rcx
 	COUNTER
 	mov	%rax, (%rcx)
@@ -99,7 +105,10 @@
 	btc	$SHADOW_AUX, %rdx
 	add	%rax, (%rdx)
 	movq	$0, \pre\()CB_CHILD\suf
+	TABLES	%rsi, %esi, \pre
 	jmp	3b
+5:	popr	%rdi
+	popr	%rsi
 	.cfi_restore_state
 7:	SLOW_ENTER \where, \again, \x
 	.endm

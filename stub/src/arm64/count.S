@@ -11,8 +11,8 @@
 
 	BEGIN_ENTER fentry_count_enter, sp
 	GET_BLOCK x0, 9f
-2:	ldr	x1, [x0, #W(CB_TABLE)]
-	cbz	x1, 5f			/* a forked child's block is zero */
+2:	TABLE	1, 0, T_ENTRIES
+	cbz	x1, 7f			/* a forked child's block is zero, too */
 	add	x1, x1, w17, uxtw #3
 3:	ldxr	x2, [x1]
 	add	x2, x2, #1
@@ -20,11 +20,8 @@
 	cbnz	w3, 3b
 	LEAVE_ENTER sp
 9:	FIND_BLOCK_X0 2b
-5:	SLOW	32
-	mov	w0, w17
-	bl	fentry_count_keeping
-	ENDSLOW	32
-	LEAVE_ENTER sp
+7:	SLOW_ENTER sp, 8f
+8:	LEAVE_ENTER sp
 	END fentry_count_enter
 
 	.section .note.GNU-stack, "", %progbits

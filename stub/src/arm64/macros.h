@@ -236,6 +236,19 @@
 	.endm
 #endif
 
+	/* \reg is to be a word, T_ENTRIES or T_ACTIVE, of the thread's tables of this image.
+	   An executable's are in the block's first ones. */
+	.macro TABLE reg, cb, word
+#ifdef FENTRY_SHARED
+	adrp	x\reg, fentry_tables
+	ldr	w\reg, [x\reg, #:lo12:fentry_tables]
+	add	x\reg, x\cb, x\reg
+	ldr	x\reg, [x\reg, #W(\word)]
+#else
+	ldr	x\reg, [x\cb, #W(CB_TABLE + \word)]
+#endif
+	.endm
+
 	.macro LEA_SLOT where, reg
 	.ifc \where, fp
 	ldr	\reg, [sp, #32]

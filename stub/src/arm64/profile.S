@@ -1,12 +1,12 @@
 /* The profile tracer's fast paths: counts and times a function, no events.
 
-   The thread's table has an entry a function (format.h, FT_P_*). A frame's shadow
+   The thread's table of an image has an entry a function (format.h, FT_P_*). A frame's shadow
    has the time of its entry and, to be put back when it is left, the time spent so
    far in the callees of the frame it was called from. The array "active" has for
    every function the slot of its outermost open call, so that recursive calls
    count once in its total time. Counts and sums are added to by ldxr and stxr: a
-   signal handler may add to the same ones. Entries are found by the local id: images
-   other than the executable have none (profile.c). */
+   signal handler may add to the same ones. A table that is not there yet is made by the
+   slow path of the entry (profile.c); whoever comes to an exit has come by one. */
 #include "macros.h"
 
 	/* Add \value to the word at x\at. Changes x\tmp and w\status. */
@@ -27,9 +27,9 @@
 	mrs	x\time, cntvct_el0
 	sub	x\time, x\time, x\a
 	sub	x\own, x\time, x\own
-	ldr	x\c, [x\cb, #W(CB_TABLE)]
+	TABLE	\c, \cb, T_ENTRIES
 	add	x\c, x\c, x\id, lsl #5	/* FT_PROFILE_ENTRY */
-	ldr	x\a, [x\cb, #W(CB_ACTIVE)]
+	TABLE	\a, \cb, T_ACTIVE
 	ldr	x\b, [x\a, x\id, lsl #3]
 	cmp	x\b, x\slot
 	b.ne	91f			/* inside another call of it */
@@ -52,6 +52,8 @@
 2:	LOAD_RET \where
 	CHECK_TAIL 4f
 3:	CHECK_STACK \where, 7f
+	TABLE	2, 0, T_ENTRIES
+	cbz	x2, 7f
 	ldr	x2, [x0, #W(CB_SHADOW)]
 	add	x2, x3, x2
 	stp	x1, x16, [x2]
@@ -61,11 +63,11 @@
 	str	x3, [x0, #W(CB_TOP)]
 	str	xzr, [x0, #W(CB_CHILD)]
 5:	REPLACE_RET \where, x17
-	ldr	x1, [x0, #W(CB_ACTIVE)]
+	TABLE	1, 0, T_ACTIVE
 	ldr	x2, [x1, x17, lsl #3]
 	cbnz	x2, 6f
 	str	x3, [x1, x17, lsl #3]
-6:	ldr	x1, [x0, #W(CB_TABLE)]
+6:	TABLE	1, 0, T_ENTRIES
 	add	x1, x1, x17, lsl #5	/* FT_PROFILE_ENTRY; FT_P_CALLS is 0 */
 	ADD_TO	1, #1, 2, 17
 	SHADOW_TIMES x2, x3, x0

@@ -102,7 +102,6 @@ HIDDEN(\name)
 	KEEPING fentry_enter_keeping, fentry_slow_enter
 	KEEPING fentry_exit_keeping, fentry_slow_exit
 	KEEPING fentry_record_keeping, fentry_slow_record
-	KEEPING fentry_count_keeping, fentry_slow_count
 #ifndef FENTRY_CLASSIC
 	KEEPING fentry_act_keeping, fentry_slow_act
 	KEEPING fentry_act_exit_keeping, fentry_slow_act_exit
