@@ -107,11 +107,10 @@ func (v *Variants) Split(d *FDE) []FDE {
 // lead is the entry of the first n bytes of an entry's code.
 func (v *Variants) lead(d *FDE, n uint64) FDE {
 	out := FDE{PC: d.PC, Size: n, CIE: v.Leading(d.CIE), Instructions: d.Instructions}
-	s := state{cie: d.CIE}
 	at := uint64(0)
 	for code := d.Instructions; len(code) > 0; {
 		in, rest, ok := cut(code)
-		delta, _ := s.advance(in)
+		delta, _ := d.CIE.advance(in)
 		if at += delta; !ok || at >= n {
 			out.Instructions = d.Instructions[:len(d.Instructions)-len(code)]
 			break
@@ -123,13 +122,12 @@ func (v *Variants) lead(d *FDE, n uint64) FDE {
 
 // silence makes nops of the instructions that go on by the first n bytes of code.
 func silence(code []byte, c *CIE, n uint64) {
-	s := state{cie: c}
 	for at := uint64(0); len(code) > 0; {
 		in, rest, ok := cut(code)
 		if !ok {
 			return
 		}
-		if delta, moves := s.advance(in); moves {
+		if delta, moves := c.advance(in); moves {
 			if at += delta; at > n {
 				return
 			}

@@ -64,7 +64,6 @@ func (r *Run) Reset() { *r = Run{code: r.code[:0]} }
 
 // reach returns how far the instructions of a piece go on, and whether it can be joined with others.
 func (r *Run) reach(c *CIE, code []byte) (n uint64, joins bool) {
-	s := state{cie: c}
 	for len(code) > 0 {
 		in, rest, ok := cut(code)
 		if !ok {
@@ -74,7 +73,7 @@ func (r *Run) reach(c *CIE, code []byte) (n uint64, joins bool) {
 		case cfaRemember, cfaRestoreAll, cfaGNUArgs, cfaNegateRA:
 			return n, false
 		}
-		delta, _ := s.advance(in)
+		delta, _ := c.advance(in)
 		n += delta
 		code = rest
 	}
