@@ -43,13 +43,14 @@ var mayImport = map[string][]string{
 	"export/csv":        {"export", "trace", "internal/safetext"},
 	"export/ctf":        {"export", "trace", "internal/safetext"},
 	"export/folded":     {"export", "trace", "internal/safetext"},
+	"export/parquet":    {"export", "trace", "internal/parquet", "internal/safetext"},
 	"export/perfetto":   {"export", "trace", "internal/protobuf"},
 	"export/pprof":      {"export", "trace", "internal/protobuf"},
 	"export/speedscope": {"export", "trace", "internal/safetext"},
 	"export/tracedat":   {"export", "trace", "internal/safetext"},
 	"export/uftrace":    {"export", "trace", "internal/safetext"},
 	"export/formats": {"export", "export/callgrind", "export/chrome", "export/csv", "export/ctf", "export/folded",
-		"export/perfetto", "export/pprof", "export/speedscope", "export/tracedat", "export/uftrace"},
+		"export/parquet", "export/perfetto", "export/pprof", "export/speedscope", "export/tracedat", "export/uftrace"},
 
 	"view": {"export", "trace", "internal/mapped", "internal/safetext"},
 
@@ -89,6 +90,7 @@ var mayImport = map[string][]string{
 	"internal/mapped":     {"internal/safefile"},
 	"internal/memfile":    {},
 	"internal/parallel":   {"internal/mapped"},
+	"internal/parquet":    {},
 	"internal/places":     {"internal/memfile"},
 	"internal/protobuf":   {},
 	"internal/safefile":   {},

@@ -42,7 +42,8 @@ is counted on standard error.
   fentry export -o - --format folded | flamegraph.pl > flame.svg
   fentry export -o callgrind.out.1 && callgrind_annotate --inclusive=yes callgrind.out.1
   fentry export --time 1s,1.01s -o window.json   ten milliseconds of it
-  fentry export -G parse_term -o parse.speedscope.json`,
+  fentry export -G parse_term -o parse.speedscope.json
+  fentry export -f parquet -o lake/      one run more in a data set of many machines' (docs/fleet.md)`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
@@ -216,6 +217,9 @@ func (c *exportCmd) write(a *app, f *formats.Format, src *export.Source) (sum ex
 // writeDir makes the directory under another name, and gives it its own when it is complete.
 func (c *exportCmd) writeDir(f *formats.Format, src *export.Source) (sum export.Summary, err error) {
 	out := filepath.Clean(c.out)
+	if f.Adds {
+		return addTo(out, f, src)
+	}
 	if _, err := os.Lstat(out); err == nil {
 		return sum, fmt.Errorf("%s: exists; a directory is not replaced", c.out)
 	}
@@ -233,6 +237,19 @@ func (c *exportCmd) writeDir(f *formats.Format, src *export.Source) (sum export.
 		return sum, err
 	}
 	return sum, unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, out, unix.RENAME_NOREPLACE)
+}
+
+// addTo adds files to a directory, which is made if it is not there.
+func addTo(dir string, f *formats.Format, src *export.Source) (sum export.Summary, err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return sum, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return sum, err
+	}
+	defer root.Close()
+	return f.WriteDir(root, src)
 }
 
 // A counter counts what is written.

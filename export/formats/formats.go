@@ -12,6 +12,7 @@ import (
 	"github.com/fentry-dev/fentry/export/csv"
 	"github.com/fentry-dev/fentry/export/ctf"
 	"github.com/fentry-dev/fentry/export/folded"
+	"github.com/fentry-dev/fentry/export/parquet"
 	"github.com/fentry-dev/fentry/export/perfetto"
 	"github.com/fentry-dev/fentry/export/pprof"
 	"github.com/fentry-dev/fentry/export/speedscope"
@@ -35,6 +36,9 @@ type Format struct {
 	// Write writes a file, WriteDir the files of a directory that is empty. A format has one of them.
 	Write    func(io.Writer, *export.Source) (export.Summary, error)
 	WriteDir func(*os.Root, *export.Source) (export.Summary, error)
+	// Adds says that WriteDir adds its files to those of a directory, whoever has written them, and replaces older ones of
+	// the same trace.
+	Adds bool
 }
 
 // All are the formats, in the order in which they are listed.
@@ -78,6 +82,10 @@ var All = []Format{
 	{
 		Name: "csv", Suffixes: []string{".csv"}, Readers: "spreadsheets, DuckDB, SQLite",
 		PerEvent: 50, Write: csv.Write,
+	},
+	{
+		Name: "parquet", Suffixes: []string{".parquet"}, Readers: "DuckDB, ClickHouse, Spark (a directory, of many traces)",
+		Binary: true, PerEvent: 2, WriteDir: parquet.Write, Adds: true,
 	},
 }
 
