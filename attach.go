@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/patch"
@@ -22,7 +23,7 @@ var ErrAttach = errors.New("cannot be had of a process that runs already")
 func (o *Options) attachable() error {
 	for what, asked := range map[string]bool{
 		"-A": len(o.Arguments) > 0, "-R": len(o.Results) > 0, "--args": o.AutoArguments,
-		"--flight": o.Flight != nil, "-L": len(o.Libraries) > 0, "--syscalls": o.Syscalls, "--no-ptrace": o.NoPtrace, "--emulator": len(o.Emulator) > 0,
+		"--flight": o.Flight != nil, "--syscalls": o.Syscalls, "--no-ptrace": o.NoPtrace, "--emulator": len(o.Emulator) > 0,
 		"-T " + o.Plan.Tracer.String(): o.Plan.Tracer.ChunkSize() != 0,
 	} {
 		if asked {
@@ -36,8 +37,8 @@ func (o *Options) attachable() error {
 // or ctx is done. Then what it has put into them is taken out again, and they go on. Of several processes those are left
 // out that cannot be recorded, with a message to Logf.
 //
-// Programs that they execute are not recorded, nor are libraries and system calls: such options are an error that wraps
-// ErrAttach. An error means that no process was recorded, and that none was changed. Later errors are in the result.
+// Programs that they execute are not recorded, nor are system calls: such options are an error that wraps ErrAttach. Of
+// the libraries that Options.Libraries names, those are recorded that are loaded already. An error means that no process was recorded, and that none was changed. Later errors are in the result.
 func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if len(pids) == 0 {
 		return nil, errors.New("no process to attach to")
@@ -58,6 +59,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	}
 	defer a.close()
 	a.options.Running, a.options.Keep = true, true
+	var err error
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Info: o.Info, Logf: o.Logf, For: o.For,
@@ -67,6 +69,9 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 			a.pool = pool
 			return nil, nil
 		},
+	}
+	if so.Attach.Library, err = a.libraries(&o); err != nil {
+		return nil, err
 	}
 	so.WorkDir, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pids[0]))
 	if so.WorkDir != "" {
@@ -81,11 +86,11 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		return nil, ctx.Err()
 	}
 	out := &Result{}
-	var err error
 	if out.Result, err = session.Run(ctx, so); err != nil {
 		return nil, err
 	}
 	out.Executed = a.results()
+	out.Libraries, out.UnmatchedLibraries = a.loaded.results()
 	for _, x := range out.Executed {
 		out.Traced += x.Traced
 	}
@@ -96,7 +101,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 func (e *executed) attach(path string, exe *os.File) (*patch.Memory, error) {
 	m := e.memory(path, exe)
 	for _, x := range e.results() {
-		if x.Path == path && x.Untraced != "" {
+		if x.Path == path && x.Untraced != "" && (m == nil || e.loaded == nil) {
 			return nil, fmt.Errorf("%s: %s", path, x.Untraced)
 		}
 	}
@@ -123,7 +128,7 @@ func (e *executed) match(image trace.ImageID, pattern string) (ids []uint32, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, x := range e.order {
+	for _, x := range slices.Concat(e.order, e.loaded.all()) {
 		if x.plan == nil || trace.ImageID(x.plan.ImageID) != image {
 			continue
 		}

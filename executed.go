@@ -51,6 +51,8 @@ type executed struct {
 	files   map[string]*executedFile      // by identity, and the path, which patterns are about
 	order   []*executedFile
 	left    map[string]*Executed // programs that could not be looked at, by path and reason
+
+	loaded *loadedLibraries // libraries of processes that run; nil: none are recorded
 }
 
 // executedFile is the file of a program.
@@ -211,7 +213,7 @@ func (e *executed) names(id trace.ImageID) *names.Table {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, x := range e.order {
+	for _, x := range slices.Concat(e.order, e.loaded.all()) {
 		if x.plan != nil && trace.ImageID(x.plan.ImageID) == id {
 			return planTable(x.program, x.plan)
 		}
@@ -244,7 +246,7 @@ func (e *executed) close() {
 	if e == nil {
 		return
 	}
-	for _, x := range e.order {
+	for _, x := range slices.Concat(e.order, e.loaded.all()) {
 		if x.program != nil {
 			x.program.Close()
 		}

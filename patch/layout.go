@@ -133,9 +133,10 @@ func (l *layout) library() bool { return l.p.lib != nil && l.p.Options.Target ==
 func (l *layout) original() error {
 	l.orig = l.p.OrigEntry
 	if l.library() {
-		if l.orig = l.p.lib.init; l.orig == 0 {
-			l.orig = l.base // nothing goes there
-		}
+		l.orig = l.p.lib.init
+	}
+	if l.orig == 0 && l.p.lib != nil {
+		l.orig = l.base // nothing goes there
 	}
 	if l.orig == 0 {
 		return fmt.Errorf("no entry point: neither a program nor a shared object")
@@ -293,6 +294,9 @@ func (l *layout) memory(rt *elfio.File) error {
 	}
 	start, end := l.extent()
 	l.rw = alignUp(end+l.p.m.facts().processGap(end-start), 1<<16)
+	if l.p.Options.At != 0 {
+		l.rw = alignUp(l.p.Options.At, 1<<16)
+	}
 	l.base = alignUp(l.rw+size, 1<<16)
 	l.addZeroed(zeroed)
 	if tls > 0 {

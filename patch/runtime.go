@@ -127,7 +127,7 @@ func (l *layout) config() (config, image []byte, err error) {
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
 		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
 		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
-		Plain: p.plain(), Library: l.library(), Copy: o.Copy,
+		Plain: p.plain(), Library: l.library() || o.At != 0, Copy: o.Copy,
 	}
 	if !p.flavour().hasThunks() {
 		m.Thunks, m.GoID = 0, p.golang.Version.GoID

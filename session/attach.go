@@ -27,6 +27,10 @@ type Attach struct {
 	// Plan returns what is put into the process whose program is exe, at a path: made for a process that runs
 	// (patch.Options.Running).
 	Plan func(path string, exe *os.File) (*patch.Memory, error)
+	// Library returns what is put into a shared library of such a process, which has it at a path, if that is to be
+	// recorded. at is where there is room for that, as an address of the library; 0: nowhere. nil: the library is left alone.
+	// If Library itself is nil, all are.
+	Library func(path string, f *os.File, at uint64) *patch.Memory
 	// Match returns which functions of an image that Plan has planned a pattern matches, by local id: the session is asked to
 	// switch them while it runs ([Control]).
 	Match func(image trace.ImageID, pattern string) ([]uint32, error)
@@ -94,7 +98,7 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		if inner, below := procfs.InnerPID(pid); below {
 			s.live.Join(inner, pid)
 		}
-		p.at, err = tracee.Attach(pid, m, s.pool.FD)
+		p.at, err = tracee.Attach(pid, m, s.librariesOf(pid), s.pool.FD)
 	}
 	if err != nil {
 		if p.fd >= 0 {
@@ -103,6 +107,33 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// librariesOf are the libraries of a process with what is put into them.
+func (s *session) librariesOf(pid int) []*tracee.Library {
+	if s.o.Attach.Library == nil {
+		return nil
+	}
+	all, err := tracee.Libraries(pid)
+	if err != nil {
+		s.logf("process %d: its libraries are not recorded: %v", pid, err)
+		return nil
+	}
+	for _, l := range all {
+		var f *os.File
+		for _, path := range l.Files() {
+			if f, err = safefile.Open(path); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			s.logf("%s: not traced: %v", l.Path, err)
+			continue
+		}
+		l.Memory = s.o.Attach.Library(l.Path, f, l.At)
+		f.Close()
+	}
+	return all
 }
 
 // wait returns when all of them have ended.
@@ -169,6 +200,17 @@ func (a *attached) of(pid int) *attachedProcess {
 		}
 	}
 	return nil
+}
+
+// images are those that are recorded, and how many functions of each.
+func (a *attached) images() map[trace.ImageID]int {
+	out := make(map[trace.ImageID]int)
+	for _, p := range a.all {
+		for id, traced := range p.at.Images() {
+			out[trace.ImageID(id)] = traced
+		}
+	}
+	return out
 }
 
 // pids are the processes that the session began with.

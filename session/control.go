@@ -257,13 +257,9 @@ func (s *session) choose(op word, patterns []word) (map[trace.ImageID]map[uint32
 	}
 	out := map[trace.ImageID]map[uint32]bool{}
 	matched := make([]bool, len(patterns))
-	for _, p := range s.attached.all {
-		image := trace.ImageID(p.at.ImageID())
-		if out[image] != nil {
-			continue
-		}
+	for image, traced := range s.attached.images() {
 		set := map[uint32]bool{}
-		for id := uint32(1); op.text != "=" && int(id) <= p.at.Traced(); id++ {
+		for id := uint32(1); op.text != "=" && int(id) <= traced; id++ {
 			if was := s.control.chosen[image]; was == nil || was[id] {
 				set[id] = true
 			}
@@ -297,8 +293,11 @@ func (s *session) switchAll(name word, off bool, chosen map[trace.ImageID]map[ui
 		if p == nil {
 			continue
 		}
-		set := chosen[trace.ImageID(p.at.ImageID())]
-		if err := p.at.Switch(m.Pid, func(id uint32) bool { return !off && (set == nil || set[id]) }); err != nil {
+		on := func(image uint64, id uint32) bool {
+			set := chosen[trace.ImageID(image)]
+			return !off && (set == nil || set[id])
+		}
+		if err := p.at.Switch(m.Pid, on); err != nil {
 			return &ControlError{name.at, fmt.Sprintf("process %d: %v", m.Pid, err)}
 		}
 	}

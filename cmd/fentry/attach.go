@@ -27,6 +27,7 @@ func (c *recordCmd) runAttached(a *app, o fentry.Options) error {
 		a.notef("fentry: %d functions traced, a process was stopped for %v at most to attach, and for %v to detach",
 			res.Traced, round(res.Setup), round(res.Held))
 	}
+	c.libraries(a, res, o.Plan)
 	c.summary(a, &res.Result)
 	return nil
 }

@@ -91,9 +91,9 @@ to another function, is not looked at.
 With -p, processes are recorded that run already, and the children that they fork.
 They are stopped for a few milliseconds, at the beginning and at the end, when
 all is put back; in between they run on. ^C ends the recording, and so does --for.
-Programs that they execute, libraries and system calls are not recorded, nor are
-the few functions that begin with a call. Processes of other users, and those
-that a debugger traces, are left alone.
+With -L, libraries are recorded that they have loaded. Programs that they
+execute and system calls are not, nor are the few functions that begin with a
+call. Processes of other users, and those that a debugger traces, are left alone.
 
 Options go before PROGRAM: everything after it belongs to the program. The exit
 status is the program's; a signal that kills it kills fentry too. If the program
@@ -133,6 +133,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --trigger 'handle@time>10ms,stacktrace' ./server   who makes calls that take long
   fentry record -p 1234 --for 5s              a process that runs, for five seconds
   fentry record -p redis-server -F 'aof*'     by name; until ^C
+  fentry record -p redis-server -L libc       with a library that it has loaded
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(c.attach) > 0 && len(args) > 0 {

@@ -17,13 +17,13 @@
 #include "stack.h"
 #include "sys.h"
 
-/* fentry_attach starts the runtime. sp is as for fentry_init. It returns 0 if the process
-   is not traced: somebody else has the runtime's page, or the recorder's pool cannot be
-   opened. */
+/* fentry_attach starts the runtime, or has the image join the one that is there. sp is as
+   for fentry_init. It returns 0 if the image is not traced: somebody else has the runtime's
+   page, or the recorder's pool cannot be opened. */
 hidden u64 fentry_attach(u64 *sp)
 {
 	home_begin(sp);
-	return (u64)images_armed();
+	return images_armed() || (fentry_words.self && fentry_words.self != &fentry_own);
 }
 
 /* fentry_areas tells on which areas stacks were seen, at most room. It returns how many there
@@ -31,11 +31,14 @@ hidden u64 fentry_attach(u64 *sp)
 hidden u64 fentry_areas(struct area *to, u64 room) { return stacks_areas(to, room); }
 
 /* fentry_leave unmaps all that the runtime has mapped, but for the image that it is in. It
-   returns 0 if it must stay, because other images have joined. */
-hidden u64 fentry_leave(void)
+   returns 0 if it must stay, because other images have joined than the recorder has brought,
+   which are so many with this one. */
+hidden u64 fentry_leave(u64 brought)
 {
-	struct image *m = images_first();
-	if (m && m->next)
+	u64 n = 0;
+	for (struct image *m = images_first(); m; m = m->next)
+		n++;
+	if (n > brought)
 		return 0;
 	images_arm(0);
 	blocks_leave();

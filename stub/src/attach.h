@@ -8,6 +8,6 @@ struct area { u64 from, to; };
 
 hidden u64 fentry_attach(u64 *sp);
 hidden u64 fentry_areas(struct area *to, u64 room);
-hidden u64 fentry_leave(void);
+hidden u64 fentry_leave(u64 brought);
 
 #endif

@@ -5,7 +5,7 @@
    image up by the address of a thunk, in a table sorted by address, which is replaced as
    a whole when an image comes. So readers need no lock, a fork at any moment leaves a
    table that is whole, and an old table is never unmapped: somebody may be reading it. It
-   is a page for every 511 images. Images do not go: a loader that unmaps one does not say
+   is a page for every 510 images. Images do not go: a loader that unmaps one does not say
    whether the process goes on, so those that it might unmap are marked to stay (package
    patch).
 
@@ -32,6 +32,7 @@ hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switc
 /* The images by the addresses of their thunks. */
 static struct images {
 	u64 n;
+	struct images *before; /* the table that this one has replaced */
 	struct image *at[];
 } *images;
 
@@ -53,6 +54,7 @@ static int enter_image(struct image *m)
 		while (k++ < n)
 			t->at[k] = old->at[k - 1];
 		t->n = k;
+		t->before = old;
 		if (cas(&images, old, t))
 			return 1;
 		sys(SYS_munmap, t, table_size(n + 1), 0, 0, 0, 0);
@@ -281,12 +283,18 @@ hidden int images_share_base(struct control **t)
 	return 1;
 }
 
-/* images_leave forgets the only image, and unmaps the table. */
+/* images_leave forgets all images, and unmaps what is known of them. */
 hidden void images_leave(void)
 {
-	struct images *t = load(&images);
-	if (t)
+	for (struct image *m = newest, *next; m; m = next) {
+		next = m->next;
+		if (m != &fentry_own)
+			sys(SYS_munmap, m, sizeof *m, 0, 0, 0, 0);
+	}
+	for (struct images *t = images, *before; t; t = before) {
+		before = t->before;
 		sys(SYS_munmap, t, table_size(t->n), 0, 0, 0, 0);
+	}
 	images = 0;
 	newest = 0;
 }

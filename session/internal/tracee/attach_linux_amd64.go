@@ -1,9 +1,11 @@
 package tracee
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"time"
 
@@ -29,24 +31,40 @@ type Attachment struct {
 	// Busy is how many functions were left alone because a thread was at their beginning.
 	Busy int
 
-	m      *patch.Memory
-	bias   uint64
-	edits  []arch.Edit // those that were written
+	images []*image    // the program is the first
+	edits  []arch.Edit // those that were written, of all images, sorted
 	mapped []area
 
 	started bool // the runtime, perhaps
 }
 
+// An image is a plan for a part of a process. Addresses of the plan's are link-time addresses.
+type image struct {
+	m       *patch.Memory
+	bias    uint64
+	library *Library // nil: the program itself
+}
+
 // mostStack bounds how much of a stack is looked at.
 const mostStack = 16 << 20
 
-// Attach puts a plan into a process. pool is a descriptor of the recorder's pool. An error says what stands against it; the process has not been changed then.
-func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
-	if m.Running == nil {
-		return nil, errors.New("a plan for a process at its start")
+// Attach puts plans into a process: m into the program, which is the home of the others, and each of libraries that has
+// one. pool is a descriptor of the recorder's pool. An error says what stands against it; the process has not been changed
+// then.
+func Attach(pid int, m *patch.Memory, libraries []*Library, pool int) (*Attachment, error) {
+	a := &Attachment{images: []*image{{m: m}}}
+	for _, l := range libraries {
+		if l.Memory != nil {
+			a.images = append(a.images, &image{m: l.Memory, bias: l.lo, library: l})
+		}
 	}
-	if err := Check(m); err != nil {
-		return nil, err
+	for _, im := range a.images {
+		if im.m.Running == nil {
+			return nil, errors.New("a plan for a process at its start")
+		}
+		if err := Check(im.m); err != nil {
+			return nil, err
+		}
 	}
 	if err := CheckAttach(pid); err != nil {
 		return nil, err
@@ -56,17 +74,17 @@ func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
 		return nil, err
 	}
 	defer ts.close()
-	a := &Attachment{m: m}
 	entry := auxValue(ts.aux, atEntry)
-	if a.bias = entry - m.OrigEntry; entry == 0 || a.bias%PageSize != 0 {
+	if a.images[0].bias = entry - m.OrigEntry; entry == 0 || a.images[0].bias%PageSize != 0 {
 		return nil, ErrNotPlanned
 	}
 	ms, err := ts.maps()
 	if err == nil {
 		err = a.free(ms)
 	}
+	edits := a.planned()
 	if err == nil {
-		err = arch.Compare(a.image(ts), PageSize, arch.All(m.Edits))
+		err = arch.Compare(ts.memory(), PageSize, arch.All(edits))
 	}
 	if err != nil {
 		return nil, err
@@ -83,8 +101,13 @@ func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = ts.memory().WriteAt(m.RX, a.bias+m.RXAddr); err == nil {
-		err = a.ownPages(ts)
+	for _, im := range a.images {
+		if err == nil {
+			err = ts.memory().WriteAt(im.m.RX, im.bias+im.m.RXAddr)
+		}
+	}
+	if err == nil {
+		err = ownPages(ts.memory(), edits)
 	}
 	if err == nil {
 		err = ts.within(true, func() error {
@@ -97,7 +120,7 @@ func Attach(pid int, m *patch.Memory, pool int) (*Attachment, error) {
 		}
 		return nil, err
 	}
-	if err = a.writeSites(ts); err != nil {
+	if err = a.writeSites(ts, edits); err != nil {
 		if _, derr := a.Detach(pid); derr != nil {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)
 		}
@@ -157,42 +180,46 @@ func (ts *threads) calling(ms []mapping, do func(*remote) error) error {
 	return err
 }
 
-// image is the memory of the image.
-func (a *Attachment) image(ts *threads) arch.Moved {
-	return arch.Moved{Memory: ts.memory(), Bias: a.bias}
-}
-
-// auxValue returns a value of an auxiliary vector, 0 if there is none.
-func auxValue(aux []byte, key uint64) uint64 {
-	for ; len(aux) >= 16; aux = aux[16:] {
-		if le.Uint64(aux) == key {
-			return le.Uint64(aux[8:])
+// planned are the edits of all images, with addresses of the process.
+func (a *Attachment) planned() []arch.Edit {
+	var all []arch.Edit
+	for _, im := range a.images {
+		for _, e := range im.m.Edits {
+			e.Addr += im.bias
+			all = append(all, e)
 		}
 	}
-	return 0
+	slices.SortFunc(all, func(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) })
+	return all
 }
 
 // homePage is where the runtime of a process is found (stub/src/amd64/machine.h, HOME_PAGE).
 const homePage = 0x1f0000
 
-// free returns an error if something is where the plan's memory is to be.
+// free returns an error if something is where the plans' memory is to be.
 func (a *Attachment) free(ms []mapping) error {
-	lo, hi := a.bias+a.m.RWAddr, a.bias+a.m.RXAddr+pageUp(uint64(len(a.m.RX)))
 	for _, m := range ms {
-		switch {
-		case m.lo <= homePage && homePage < m.hi:
+		if m.lo <= homePage && homePage < m.hi {
 			return errors.New("a tracer is in it: it is being recorded, or traces itself, or its recording ended without it")
-		case m.lo < hi && lo < m.hi:
-			return fmt.Errorf("it uses the memory where the tracer would be (%#x to %#x)", m.lo, m.hi)
+		}
+		for _, im := range a.images {
+			if lo, hi := im.added(); m.lo < hi && lo < m.hi {
+				return fmt.Errorf("it uses the memory where the tracer would be (%#x to %#x)", m.lo, m.hi)
+			}
 		}
 	}
 	return nil
 }
 
+// added is where the memory is that an image gets.
+func (im *image) added() (lo, hi uint64) {
+	return im.bias + im.m.RWAddr, im.bias + im.m.RXAddr + pageUp(uint64(len(im.m.RX)))
+}
+
 // An area is memory that was mapped in the process.
 type area struct{ at, size uint64 }
 
-// mapMemory maps the plan's memory, and a stack.
+// mapMemory maps the plans' memory, and a stack.
 func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
 	add := func(at, size uint64, prot int) {
 		if err != nil || size == 0 {
@@ -202,15 +229,17 @@ func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
 			a.mapped = append(a.mapped, area{at, size})
 		}
 	}
-	add(a.bias+a.m.RWAddr, pageUp(a.m.RWSize), unix.PROT_READ|unix.PROT_WRITE)
-	add(a.bias+a.m.RXAddr, pageUp(uint64(len(a.m.RX))), unix.PROT_READ|unix.PROT_EXEC)
+	for _, im := range a.images {
+		add(im.bias+im.m.RWAddr, pageUp(im.m.RWSize), unix.PROT_READ|unix.PROT_WRITE)
+		add(im.bias+im.m.RXAddr, pageUp(uint64(len(im.m.RX))), unix.PROT_READ|unix.PROT_EXEC)
+	}
 	if err == nil {
 		s, err = r.mapStack()
 	}
 	return s, err
 }
 
-// unmapMemory gives the plan's memory back.
+// unmapMemory gives the plans' memory back.
 func (a *Attachment) unmapMemory(r *remote) error {
 	for _, m := range a.mapped {
 		if _, err := r.call(unix.SYS_MUNMAP, m.at, m.size); err != nil {
@@ -221,10 +250,10 @@ func (a *Attachment) unmapMemory(r *remote) error {
 }
 
 // ownPages makes the pages that will change the process's own, by writing what is there.
-func (a *Attachment) ownPages(ts *threads) error {
-	b, last, mem := make([]byte, 1), ^uint64(0), a.image(ts)
-	for i := range a.m.Edits {
-		e := &a.m.Edits[i]
+func ownPages(mem arch.Memory, edits []arch.Edit) error {
+	b, last := make([]byte, 1), ^uint64(0)
+	for i := range edits {
+		e := &edits[i]
 		for at := e.Addr &^ (PageSize - 1); at < e.Addr+uint64(len(e.Old)); at += PageSize {
 			if at == last {
 				continue
@@ -242,7 +271,7 @@ func (a *Attachment) ownPages(ts *threads) error {
 	return nil
 }
 
-// start has a thread start the runtime. The others run: nothing leads there yet.
+// start has a thread start the runtime, which the libraries' plans join. The others run: nothing leads there yet.
 func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, pool int) error {
 	// argc, no arguments, no environment, and the auxiliary vector.
 	top := (stack.hi - 4*PageSize) &^ 15
@@ -252,7 +281,7 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 	if err := r.t.WriteAt(append(make([]byte, 24), aux...), top); err != nil {
 		return err
 	}
-	run := a.m.Running
+	home := a.images[0]
 	fd, err := r.hand(pid, pool, stack.lo+remoteRoom)
 	if err != nil {
 		return err
@@ -260,21 +289,26 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 	a.started = true
 	path := make([]byte, format.ConfigNSession)
 	copy(path, fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err := r.t.WriteAt(path, a.bias+run.Session); err != nil {
+	if err := r.t.WriteAt(path, home.bias+home.m.Running.Session); err != nil {
 		return err
 	}
-	traced, err := r.run(stack, a.bias+run.Remote, a.bias+run.Attach, top, top)
-	if err != nil {
-		return err
-	}
-	if err := r.keepThread(); err != nil {
-		return err
+	for _, im := range a.images {
+		run := im.m.Running
+		traced, err := r.run(stack, im.bias+run.Remote, im.bias+run.Attach, top, top)
+		switch {
+		case err != nil:
+			return err
+		case traced == 0 && im == home:
+			return errors.New("the runtime cannot open the recorder's buffer in it")
+		case traced == 0:
+			return fmt.Errorf("%s: the runtime does not accept the library", im.library.Path)
+		}
+		if err := r.keepThread(); err != nil {
+			return err
+		}
 	}
 	if _, err := r.call(unix.SYS_CLOSE, fd); err != nil {
 		return err
-	}
-	if traced == 0 {
-		return errors.New("the runtime cannot open the recorder's buffer in it")
 	}
 	return r.unmapStack(stack)
 }
@@ -314,7 +348,7 @@ func (a *Attachment) undo(ts *threads, ms []mapping, stack remoteStack) error {
 	return ts.within(false, func() error {
 		return ts.calling(ms, func(r *remote) error {
 			if a.started {
-				_, err := a.leave(ts, r, stack)
+				_, err := a.leave(ts, ms, r, stack)
 				return err
 			}
 			return errors.Join(a.unmapMemory(r), r.unmapStack(stack))

@@ -25,16 +25,13 @@ var errNoAttach = errors.New("not on " + runtime.GOARCH + " yet")
 func CheckAttach(int) error { return errNoAttach }
 
 // Attach puts a plan into a process that runs.
-func Attach(int, *patch.Memory, int) (*Attachment, error) { return nil, errNoAttach }
+func Attach(int, *patch.Memory, []*Library, int) (*Attachment, error) { return nil, errNoAttach }
 
 // Detach takes it out again.
 func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
 
-// ImageID is the image id of the plan.
-func (a *Attachment) ImageID() uint64 { return 0 }
-
-// Traced is how many functions the plan traces.
-func (a *Attachment) Traced() int { return 0 }
+// Images are the image ids of the plans.
+func (a *Attachment) Images() map[uint64]int { return nil }
 
 // Switch switches functions of the process.
-func (a *Attachment) Switch(int, func(id uint32) bool) error { return errNoAttach }
+func (a *Attachment) Switch(int, func(image uint64, id uint32) bool) error { return errNoAttach }

@@ -80,3 +80,13 @@ func (t *Process) auxv(sp uint64) (map[uint64]auxEntry, error) {
 		aux[key] = auxEntry{val, sp + uint64(8*(i+1))}
 	}
 }
+
+// auxValue returns a value of an auxiliary vector, 0 if there is none.
+func auxValue(aux []byte, key uint64) uint64 {
+	for ; len(aux) >= 16; aux = aux[16:] {
+		if le.Uint64(aux) == key {
+			return le.Uint64(aux[8:])
+		}
+	}
+	return 0
+}

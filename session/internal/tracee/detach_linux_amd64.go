@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func (a *Attachment) Detach(pid int) (time.Duration, error) {
 	if !a.in(ms) {
 		return 0, nil // it runs another program by now
 	}
-	if err := a.restoreSites(ts); err != nil {
+	if err := a.restoreSites(ts, ms); err != nil {
 		return ts.longest, err
 	}
 	d := &detaching{a: a, ts: ts, ms: ms}
@@ -76,12 +77,16 @@ func (a *Attachment) Detach(pid int) (time.Duration, error) {
 
 // in tells whether the plan is in a process.
 func (a *Attachment) in(ms []mapping) bool {
-	for _, m := range ms {
-		if m.lo <= a.bias+a.m.RXAddr && a.bias+a.m.RXAddr < m.hi {
-			return true
-		}
-	}
-	return false
+	at := a.images[0].bias + a.images[0].m.RXAddr
+	return slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= at && at < m.hi })
+}
+
+// unwinds tells whether an address is in unwind information that was added.
+func (a *Attachment) unwinds(v uint64) bool {
+	return slices.ContainsFunc(a.images, func(im *image) bool {
+		_, hi := im.added()
+		return im.bias+im.m.Running.Unwind <= v && v < hi
+	})
 }
 
 // detaching is a plan on its way out of a process.
@@ -123,7 +128,7 @@ func (d *detaching) try() error {
 				switch {
 				case a.inside(v) && !d.lead(at, v):
 					inside = inside || d.interrupted(at)
-					reading = reading || v >= a.bias+a.m.Running.Unwind
+					reading = reading || a.unwinds(v)
 				case d.isShadow(v):
 					reading = true
 				}
@@ -136,14 +141,14 @@ func (d *detaching) try() error {
 		if inside {
 			return nil
 		}
-		if err := a.restoreLate(ts); err != nil {
+		if err := a.restoreLate(ts, d.ms); err != nil {
 			return err
 		}
 		if reading && d.tries < unwindTries || !d.restored {
 			d.restored = true
 			return nil
 		}
-		d.gone, err = a.leave(ts, r, d.stack)
+		d.gone, err = a.leave(ts, d.ms, r, d.stack)
 		return err
 	})
 }
@@ -159,9 +164,10 @@ func isLate(e *arch.Edit) bool {
 
 // findAreas asks the runtime where stacks are.
 func (d *detaching) findAreas(r *remote) error {
-	run := d.a.m.Running
+	home := d.a.images[0]
+	run := home.m.Running
 	room := d.stack.lo + remoteRoom
-	n, err := r.run(d.stack, d.a.bias+run.Remote, d.a.bias+run.Areas, d.stack.hi-PageSize, room, mostAreas)
+	n, err := r.run(d.stack, home.bias+run.Remote, home.bias+run.Areas, d.stack.hi-PageSize, room, mostAreas)
 	if err != nil {
 		return err
 	}
@@ -198,8 +204,8 @@ func (d *detaching) occupied(t *thread) bool {
 	if a.inside(pc) {
 		return true
 	}
-	i := sort.Search(len(a.edits), func(i int) bool { return a.edits[i].Addr > pc-a.bias }) - 1
-	return i >= 0 && isLate(&a.edits[i]) && pc-a.bias < a.edits[i].Addr+uint64(len(a.edits[i].Old))
+	i := sort.Search(len(a.edits), func(i int) bool { return a.edits[i].Addr > pc }) - 1
+	return i >= 0 && isLate(&a.edits[i]) && pc < a.edits[i].Addr+uint64(len(a.edits[i].Old))
 }
 
 // reads tells whether a thread has an address in a register of what was added, or of a shadow.
@@ -217,7 +223,7 @@ func (d *detaching) reads(t *thread) bool {
 
 // isShadow tells whether an address is in the shadow of a stack.
 func (d *detaching) isShadow(v uint64) bool {
-	v ^= d.a.m.Running.Shadow
+	v ^= d.a.images[0].m.Running.Shadow
 	for _, s := range d.areas {
 		if v-s.at < s.size {
 			return true
@@ -229,19 +235,24 @@ func (d *detaching) isShadow(v uint64) bool {
 // lead puts a return address back that is in the word at an address, if v, which is there, leads to a thunk. It
 // reports whether nothing is left that leads there.
 func (d *detaching) lead(at, v uint64) bool {
-	a, run := d.a, d.a.m.Running
-	off := v - (a.bias + a.m.RXAddr)
-	if off >= uint64(run.Traced)*arch.ThunkSize || off%arch.ThunkSize != run.Return {
+	a := d.a
+	if !slices.ContainsFunc(a.images, func(im *image) bool { return im.returns(v) }) {
 		return false
 	}
 	b := make([]byte, 8)
-	if d.interrupted(at) || d.ts.memory().ReadAt(b, at^run.Shadow) != nil {
+	if d.interrupted(at) || d.ts.memory().ReadAt(b, at^a.images[0].m.Running.Shadow) != nil {
 		return false
 	}
 	if to := le.Uint64(b); to == 0 || a.inside(to) {
 		return false
 	}
 	return d.ts.memory().WriteAt(b, at) == nil
+}
+
+// returns tells whether an address is the one that functions return to in a thunk.
+func (im *image) returns(v uint64) bool {
+	off := v - (im.bias + im.m.RXAddr)
+	return off < uint64(im.m.Running.Traced)*arch.ThunkSize && off%arch.ThunkSize == im.m.Running.Return
 }
 
 // interrupted tells whether the word at an address is not a return address but the program counter of a thread that a
@@ -262,7 +273,7 @@ func (d *detaching) interrupted(at uint64) bool {
 }
 
 // leave has the runtime unmap what it has mapped, and then unmaps it. It returns false if the runtime must stay.
-func (a *Attachment) leave(ts *threads, r *remote, stack remoteStack) (bool, error) {
+func (a *Attachment) leave(ts *threads, ms []mapping, r *remote, stack remoteStack) (bool, error) {
 	const self = 88 // CB_SELF of stub/src/layout.h
 	word := make([]byte, 8)
 	var ours []*thread
@@ -271,11 +282,12 @@ func (a *Attachment) leave(ts *threads, r *remote, stack remoteStack) (bool, err
 			ours = append(ours, t)
 		}
 	}
-	if err := a.restoreLate(ts); err != nil {
+	if err := a.restoreLate(ts, ms); err != nil {
 		return false, err
 	}
-	run := a.m.Running
-	left, err := r.run(stack, a.bias+run.Remote, a.bias+run.Leave, stack.hi-PageSize)
+	home := a.images[0]
+	run := home.m.Running
+	left, err := r.run(stack, home.bias+run.Remote, home.bias+run.Leave, stack.hi-PageSize, uint64(len(a.images)))
 	if err != nil || left == 0 {
 		return false, err
 	}

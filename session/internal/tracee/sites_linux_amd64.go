@@ -3,6 +3,7 @@ package tracee
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"sort"
 	"time"
 
@@ -34,7 +35,7 @@ const (
 // written is what was changed.
 func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Edit) (map[int]bool, error)) (
 	written []arch.Edit, err error) {
-	mem := a.image(ts)
+	mem := ts.memory()
 	for rest := edits; len(rest) > 0; {
 		began := time.Now()
 		err := ts.within(false, func() error {
@@ -119,10 +120,10 @@ func chosen(edits []arch.Edit, back bool, which func(*arch.Edit) bool) []arch.Ed
 
 func isEarly(e *arch.Edit) bool { return !isLate(e) }
 
-// writeSites changes the image's code and unwind tables.
-func (a *Attachment) writeSites(ts *threads) error {
+// writeSites changes the images' code and unwind tables.
+func (a *Attachment) writeSites(ts *threads, edits []arch.Edit) error {
 	for _, which := range []func(*arch.Edit) bool{isLate, isEarly} {
-		written, err := a.inStops(ts, chosen(a.m.Edits, false, which), func(edits []arch.Edit) (map[int]bool, error) {
+		written, err := a.inStops(ts, chosen(edits, false, which), func(edits []arch.Edit) (map[int]bool, error) {
 			return a.busy(ts, edits)
 		})
 		a.edits = append(a.edits, written...)
@@ -130,34 +131,59 @@ func (a *Attachment) writeSites(ts *threads) error {
 			return cmp.Or(err, serr)
 		}
 	}
-	a.Busy = len(a.m.Edits) - len(a.edits)
+	a.Busy = len(edits) - len(a.edits)
 	return nil
 }
 
-// restoreSites switches everything off and gives the image's sites their bytes back.
-func (a *Attachment) restoreSites(ts *threads) error {
+// restoreSites switches everything off and gives the images' sites their bytes back.
+func (a *Attachment) restoreSites(ts *threads, ms []mapping) error {
 	if len(a.edits) == 0 {
 		return nil
 	}
-	mem := a.image(ts)
-	if err := mem.WriteAt(make([]byte, 4), a.m.Running.Armed); err != nil {
+	mem, home := ts.memory(), a.images[0]
+	if err := mem.WriteAt(make([]byte, 4), home.bias+home.m.Running.Armed); err != nil {
 		return err
 	}
-	if err := mem.WriteAt(make([]byte, a.m.Running.Traced), a.m.Running.Switches); err != nil {
-		return err
+	for _, im := range a.images {
+		if err := mem.WriteAt(make([]byte, im.m.Running.Traced), im.bias+im.m.Running.Switches); err != nil {
+			return err
+		}
 	}
-	_, err := a.inStops(ts, chosen(a.edits, true, isEarly), nil)
+	_, err := a.inStops(ts, chosen(a.present(ms), true, isEarly), nil)
 	return err
 }
 
-// restoreLate gives the image the rest of its bytes back. All threads are stopped.
-func (a *Attachment) restoreLate(ts *threads) error {
-	mem := a.image(ts)
-	edits, err := pending(mem, chosen(a.edits, true, isLate))
+// present are the edits that were written in images that are still there: libraries can be unloaded.
+func (a *Attachment) present(ms []mapping) []arch.Edit {
+	var gone []*Library
+	for _, im := range a.images {
+		if l := im.library; l != nil && !l.in(ms) {
+			gone = append(gone, l)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(a.edits), func(e arch.Edit) bool {
+		return slices.ContainsFunc(gone, func(l *Library) bool { return l.lo <= e.Addr && e.Addr < l.hi })
+	})
+}
+
+// restoreLate gives the images the rest of their bytes back. All threads are stopped.
+func (a *Attachment) restoreLate(ts *threads, ms []mapping) error {
+	mem := ts.memory()
+	edits, err := pending(mem, chosen(a.present(ms), true, isLate))
 	if err != nil {
 		return err
 	}
 	return arch.Write(mem, PageSize, edits)
+}
+
+// inCopy returns where a thread goes on that is in the middle of a site.
+func (a *Attachment) inCopy(pc uint64) (uint64, bool) {
+	for _, im := range a.images {
+		if to, ok := im.m.Running.InCopy(pc - im.bias); ok {
+			return im.bias + to, true
+		}
+	}
+	return 0, false
 }
 
 // busy returns which of edits, by index, have bytes that a thread is in the middle of. Threads that are in a site that
@@ -169,7 +195,6 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 	}
 	busy := map[int]bool{}
 	window := func(v uint64) int { // -1: it is in the middle of none
-		v -= a.bias
 		i := sort.Search(len(edits), func(i int) bool { return edits[i].Addr >= v }) - 1
 		if i >= 0 && v < edits[i].Addr+uint64(len(edits[i].Old)) && !isTable(&edits[i]) {
 			return i
@@ -183,8 +208,8 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 	}
 	moved := map[*thread]uint64{}
 	for _, t := range ts.all {
-		if to, ok := a.m.Running.InCopy(t.regs.pc() - a.bias); ok {
-			moved[t] = a.bias + to
+		if to, ok := a.inCopy(t.regs.pc()); ok {
+			moved[t] = to
 		} else {
 			look(t.regs.pc())
 		}

@@ -7,15 +7,18 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// ImageID is the image id of the plan.
-func (a *Attachment) ImageID() uint64 { return a.m.Running.Image }
+// Images are the image ids of the plans, and how many functions each traces: their local ids are 1 to that.
+func (a *Attachment) Images() map[uint64]int {
+	out := make(map[uint64]int)
+	for _, im := range a.images {
+		out[im.m.Running.Image] = im.m.Running.Traced
+	}
+	return out
+}
 
-// Traced is how many functions the plan traces, whose local ids are 1 to that.
-func (a *Attachment) Traced() int { return a.m.Running.Traced }
-
-// Switch switches functions of the process on and off, or of a child that it has forked since, by local id. Nobody is
-// stopped: a call that is open ends as ever.
-func (a *Attachment) Switch(pid int, on func(id uint32) bool) error {
+// Switch switches functions of the process on and off, or of a child that it has forked since, by image id and local id.
+// Nobody is stopped: a call that is open ends as ever.
+func (a *Attachment) Switch(pid int, on func(image uint64, id uint32) bool) error {
 	dir, err := liveThread(pid)
 	if err != nil {
 		return nil // it has ended
@@ -25,8 +28,18 @@ func (a *Attachment) Switch(pid int, on func(id uint32) bool) error {
 		return err
 	}
 	defer f.Close()
-	mem, at := &Process{pid: pid, mem: f}, a.bias+a.m.Running.Switches
-	now := make([]byte, a.m.Running.Traced)
+	for _, im := range a.images {
+		if err := im.turn(&Process{pid: pid, mem: f}, on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn switches functions of an image.
+func (im *image) turn(mem *Process, on func(image uint64, id uint32) bool) error {
+	at := im.bias + im.m.Running.Switches
+	now := make([]byte, im.m.Running.Traced)
 	if err := mem.ReadAt(now, at); err != nil {
 		return err
 	}
@@ -34,7 +47,7 @@ func (a *Attachment) Switch(pid int, on func(id uint32) bool) error {
 	for i, b := range now {
 		want := b &^ (format.SwitchOn | format.SwitchCostly)
 		switch {
-		case !on(uint32(i) + 1):
+		case !on(im.m.Running.Image, uint32(i)+1):
 			want = b &^ format.SwitchOn
 		case b&format.SwitchOn != 0:
 			want = b

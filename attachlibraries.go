@@ -1,0 +1,125 @@
+//go:build linux
+
+package fentry
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/patch"
+)
+
+// Libraries of processes that run already.
+//
+// They are loaded, so no copy can take their place: each is planned like the program itself, in the memory of its process.
+// What is added has its address there, so a plan is for one process, unlike those of programs.
+
+// loadedLibraries are those that were planned.
+type loadedLibraries struct {
+	*libraries
+	executed *executed
+	files    []*executedFile // guarded by executed.mu
+}
+
+// libraries returns what plans libraries of processes that run already; nil: none are to be recorded.
+func (e *executed) libraries(o *Options) (func(path string, f *os.File, at uint64) *patch.Memory, error) {
+	if len(o.Libraries) == 0 {
+		return nil, nil
+	}
+	l, err := newLibraries(&Program{}, o, false)
+	if err != nil {
+		return nil, err
+	}
+	e.loaded = &loadedLibraries{libraries: l, executed: e}
+	return e.loaded.plan, nil
+}
+
+// all are the libraries that have plans.
+func (l *loadedLibraries) all() []*executedFile {
+	if l == nil {
+		return nil
+	}
+	return l.files
+}
+
+// results are the libraries that patterns name, and the patterns that named none.
+func (l *loadedLibraries) results() ([]Library, []string) {
+	if l == nil {
+		return nil, nil
+	}
+	return l.libraries.results()
+}
+
+// plan plans a library of a process, which has it at a path.
+func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f) || !l.named(path, path, f) {
+		return nil
+	}
+	x := &executedFile{}
+	lib, first := l.note(fileID{st.Dev, st.Ino}, path)
+	var err error
+	x.program, x.plan, x.memory, err = l.make(path, f, at)
+	l.executed.mu.Lock()
+	l.files = append(l.files, x)
+	l.executed.mu.Unlock()
+	if !first {
+		return x.memory
+	}
+	if err != nil {
+		lib.Untraced = err.Error()
+		if !errors.Is(err, patch.ErrNoSites) {
+			l.logf("%s: not traced: %v", path, err)
+		}
+	} else {
+		lib.Traced = x.plan.Traced()
+	}
+	return x.memory
+}
+
+// note notes that a library is there. first: no other process has had it.
+func (l *loadedLibraries) note(id fileID, path string) (lib *library, first bool) {
+	if lib, known := l.libraries.files[id]; known {
+		return lib, false
+	}
+	lib = &library{Library: Library{Path: path}}
+	l.libraries.files[id] = lib
+	l.order = append(l.order, lib)
+	return lib, true
+}
+
+// make plans a library.
+func (l *loadedLibraries) make(path string, f *os.File, at uint64) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
+	if at == 0 {
+		return nil, nil, nil, errors.New("there is no room for the tracer behind it in its process")
+	}
+	m, err := mapped.MapFD(int(f.Fd()), path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p = &Program{Path: path, symbols: l.symbols, mapped: m}
+	err = mapped.Guard(func() (err error) {
+		if err := p.find(l.find); err != nil {
+			return err
+		}
+		switch {
+		case p.Patched:
+			return errors.New("it is patched already, and traces itself")
+		case p.Untraced != "":
+			return errors.New(p.Untraced)
+		}
+		o := l.executed.options
+		o.Path, o.Copy, o.At = path, true, at
+		if plan, err = patch.New(p.File, p.Sites, o); err == nil {
+			memory, err = plan.Memory()
+		}
+		return err
+	})
+	if err != nil {
+		plan, memory = nil, nil
+	}
+	return p, plan, memory, err
+}

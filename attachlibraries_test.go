@@ -1,0 +1,140 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// Libraries that a process has loaded are recorded, too: of one that throws, waits, forks and begins threads in them.
+func TestAttachLibraries(t *testing.T) {
+	program := buildAttached(t)
+	o := fentry.Options{Libraries: []string{"libc", "libstdc++", "libgcc_s", "libnothing"}}
+	r := start(t, program)
+	for range 3 {
+		o.Dir = filepath.Join(t.TempDir(), "fentry.data")
+		attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, "_Z3suml", "malloc", "__cxa_throw")
+	}
+	r.end(t, 7, "right\n")
+}
+
+// librarySource is a program that calls a function of a library, and closes it at the first byte of its input, which it
+// says by removing a file, and goes on until that ends.
+const librarySource = `
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	void *lib = dlopen(argv[1], RTLD_NOW);
+	char *(*get)(void) = (char *(*)(void))dlsym(lib, "get");
+	int right = 1;
+	char c;
+	fcntl(0, F_SETFL, O_NONBLOCK);
+	while (read(0, &c, 1) != 0) {
+		if (get && *get() != 'x')
+			right = 0;
+		if (get && c == 'c') {
+			get = 0;
+			dlclose(lib);
+			unlink(argv[2]);
+		}
+		usleep(100);
+	}
+	write(1, right ? "right\n" : "wrong\n", 6);
+	return 7;
+}
+`
+
+// What is attached to has the same memory afterwards, with only functions of libraries chosen, and if a library is
+// unloaded meanwhile.
+func TestAttachLibrariesAgain(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.c")
+	text := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
+	lib, mark := filepath.Join(dir, "libgiven.so"), filepath.Join(dir, "mark")
+	for path, text := range map[string]string{source: librarySource, filepath.Join(dir, "lib.c"): text, mark: ""} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := buildFile(t, source)
+	if out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "lib.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r := start(t, program, lib, mark)
+	pid := r.cmd.Process.Pid
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if maps, _, _ := state(t, pid); strings.Contains(maps, "libgiven.so") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it does not load its library")
+		}
+	}
+	only, err := record.NewFilter([]string{"get", "usleep"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libgiven", "libc"}}
+	o.Plan.Select = only
+	before, files, _ := state(t, pid)
+	for range 5 {
+		attachUntil(t, pid, o, 20*time.Millisecond, "get", "usleep")
+		if maps, fds, _ := state(t, pid); maps != before || fds != files {
+			t.Fatalf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		o.Logf, o.Policy = t.Logf, trace.PolicyDrop
+		res, err := fentry.Attach(ctx, []int{pid}, o)
+		if err == nil && (len(res.Libraries) != 2 || len(res.UnmatchedLibraries) != 0) {
+			t.Errorf("%+v", res)
+		}
+		ended <- err
+	}()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := session.Control(pid, "set_ftrace_filter = get"); err == nil {
+			break
+		} else if !errors.Is(err, session.ErrNotRecorded) || time.Now().After(deadline) || len(ended) > 0 {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.in.Write([]byte("c")); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(mark); err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it does not go on")
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if maps, _, _ := state(t, pid); strings.Contains(maps, "libgiven") || strings.Count(maps, "\n") > strings.Count(before, "\n") {
+		t.Errorf("it has changed\n%s\n%s", before, maps)
+	}
+	r.end(t, 7, "right\n")
+}

@@ -1,0 +1,52 @@
+//go:build linux
+
+package tracee
+
+import (
+	"testing"
+)
+
+// Each library gets room above it that nobody else has, and that is within reach.
+func TestLibraries(t *testing.T) {
+	ms := parseMaps([]byte(`555555554000-555555556000 r-xp 00000000 08:01 7 /bin/program
+555555556000-555555577000 rw-p 00000000 00:00 0 [heap]
+7ffff7000000-7ffff7001000 r--p 00000000 08:01 8 /lib/liba.so
+7ffff7001000-7ffff7002000 r-xp 00001000 08:01 8 /lib/liba.so
+7ffff7002000-7ffff7003000 rw-p 00002000 08:01 8 /lib/liba.so
+7ffff7003000-7ffff7004000 rw-p 00000000 00:00 0
+7ffff7100000-7ffff7101000 r--p 00000000 08:01 9 /usr/share/data
+7ffff7200000-7ffff7300000 r-xp 00000000 08:01 10 /lib/libb.so
+7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
+`))
+	all := libraries(ms, 0x555555555000)
+	if len(all) != 2 || all[0].Path != "/lib/liba.so" || all[1].Path != "/lib/libb.so" {
+		t.Fatalf("%+v", all)
+	}
+	type area struct{ lo, hi uint64 }
+	var given []area
+	for _, l := range all {
+		at := l.lo + l.At
+		for _, m := range ms {
+			if at < m.hi && m.lo < at+l.needs() {
+				t.Errorf("%s: %#x is in %+v", l.Path, at, m)
+			}
+		}
+		for _, g := range given {
+			if at < g.hi && g.lo < at+l.needs() {
+				t.Errorf("%s: %#x is another's", l.Path, at)
+			}
+		}
+		if given = append(given, area{at, at + l.needs()}); l.At == 0 || l.At+l.needs() > roomReach {
+			t.Errorf("%s: %#x is not within reach", l.Path, l.At)
+		}
+		if !l.in(ms) || l.in(ms[:2]) {
+			t.Errorf("%s is there, and then it is not", l.Path)
+		}
+	}
+	// Everything above is taken.
+	full := parseMaps([]byte("7ffff7000000-7ffff7001000 r-xp 00000000 08:01 8 /lib/liba.so\n7ffff7001000-7fffffffe000 rw-p 00000000 00:00 0\n"))
+	if all := libraries(full, 0); len(all) != 1 || all[0].At != 0 {
+		t.Errorf("%+v", all)
+	}
+}
