@@ -25,7 +25,7 @@ func FuzzProcfs(f *testing.F) {
 		cost.Check(t, len(b), 100, func() { parseStat(b) })
 		line := fmt.Appendf(nil, "12 (%s) %c 1 2 3 -1 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %d 20 21\n", b, state|0x40&^0x80, start)
 		if bytes.IndexByte([]byte(" \t\n\v\f\r)\x85\xa0"), state|0x40&^0x80) < 0 && state|0x40&^0x80 < 0x80 {
-			if s, err := parseStat(line); err != nil || s.state != state|0x40&^0x80 || s.Start != start {
+			if s, err := parseStat(line); err != nil || s.State != state|0x40&^0x80 || s.Start != start {
 				t.Errorf("%q: %+v, %v", line, s, err)
 			}
 		}

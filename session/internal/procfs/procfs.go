@@ -14,14 +14,14 @@ import (
 // procStat is what a session needs of /proc/PID/stat (proc(5)).
 type procStat struct {
 	Name     string // of the task
-	state    byte
+	State    byte   // as of proc_pid_stat(5)
 	Parent   int
 	Start    uint64 // clock ticks after boot
 	ExitCode int    // as of wait(2), of a process that nobody has waited for; 0 also if the reader may not know it
 }
 
 // Dead tells states of tasks that execute nothing any more.
-func (s procStat) Dead() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
+func (s procStat) Dead() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }
 
 // parseStat parses the contents of a stat file. The name of the program, in
 // parentheses, can hold anything.
@@ -38,7 +38,7 @@ func parseStat(b []byte) (procStat, error) {
 	if len(f) < 20 || len(f[0]) != 1 {
 		return s, fmt.Errorf("stat: %d fields after the name", len(f))
 	}
-	s.state = f[0][0]
+	s.State = f[0][0]
 	var err error
 	if s.Start, err = strconv.ParseUint(string(f[19]), 10, 64); err != nil { // field 22
 		return s, err

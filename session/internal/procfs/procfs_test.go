@@ -13,7 +13,7 @@ import (
 
 func TestParseStat(t *testing.T) {
 	s, err := parseStat([]byte("7 (a) b ) 1) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"))
-	if err != nil || s.state != 'S' || s.Start != 4711 || s.Dead() {
+	if err != nil || s.State != 'S' || s.Start != 4711 || s.Dead() {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, bad := range []string{"", "1 (x", "1 (x) S 1", "1 (x) SS 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", "1 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20"} {

@@ -34,6 +34,12 @@ func endedThread(pid, tid int) bool {
 	return err != nil || s.Dead()
 }
 
+// uninterruptible tells whether a thread is in a wait that no signal ends.
+func uninterruptible(pid, tid int) bool {
+	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
+	return err == nil && s.State == 'D'
+}
+
 // seizeError says why a thread cannot be traced.
 func seizeError(pid, tid int, errno syscall.Errno) error {
 	if err := tracedBy(fmt.Sprintf("/proc/%d/task/%d", pid, tid)); err != nil {

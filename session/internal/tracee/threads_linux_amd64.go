@@ -37,6 +37,7 @@ type threads struct {
 	mem     *os.File
 	aux     []byte // the program's auxiliary vector: its addresses are chosen when it is executed
 	all     []*thread
+	asked   map[int]bool // those that have been asked to stop and have not yet
 	options uintptr
 	since   time.Time
 	longest time.Duration // for which one was stopped, or all
@@ -49,6 +50,8 @@ const (
 	stopPatience = 100 * time.Millisecond // for all threads to stop
 	stopTries    = 50
 	stopPause    = 20 * time.Millisecond // between two tries
+	lateLimit    = 10 * time.Second      // for those that have not stopped by then
+	latePause    = 5 * time.Millisecond
 )
 
 // liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
@@ -112,7 +115,7 @@ func (ts *threads) close() { ts.mem.Close() }
 
 // stop stops the threads: all, or the first that stops. The caller must be on a thread of its own.
 func (ts *threads) stop(one bool) error {
-	ts.since, ts.all = time.Now(), nil
+	ts.since, ts.all, ts.asked = time.Now(), nil, make(map[int]bool)
 	seen := map[int]bool{}
 	deadline := ts.since.Add(stopPatience)
 	for {
@@ -132,6 +135,7 @@ func (ts *threads) stop(one bool) error {
 				return err
 			}
 			if ok {
+				ts.asked[tid] = true
 				seized = append(seized, tid)
 			}
 		}
@@ -179,13 +183,13 @@ func (ts *threads) seize(tid int) (ok bool, err error) {
 // await waits for a seized thread to stop.
 func (ts *threads) await(tid int, deadline time.Time) error {
 	t := &thread{Process: Process{pid: tid, mem: ts.mem}}
-	switch err := t.awaitStop(deadline); {
-	case errors.Is(err, errEnded):
-		return nil
-	case err != nil:
+	err := t.awaitStop(deadline)
+	if err == errBusy {
 		return err
 	}
-	var err error
+	if delete(ts.asked, tid); err != nil {
+		return nil // it has ended
+	}
 	if t.regs, err = t.registers(); errors.Is(err, unix.ESRCH) {
 		return nil // killed
 	} else if err != nil {
@@ -235,7 +239,26 @@ func rest(looks int) {
 }
 
 // letGo lets all threads go on, and returns how long they were stopped.
+//
+// A thread that has been asked to stop, and waits for a processor, has been told of an interrupted call already, so it
+// is waited for: just letting it go would tell the program. What does not stop is in a wait that nothing interrupts.
 func (ts *threads) letGo() time.Duration {
+	ts.release()
+	held := time.Since(ts.since)
+	for deadline := time.Now().Add(lateLimit); len(ts.asked) > 0 && time.Now().Before(deadline); {
+		for tid := range ts.asked {
+			waits := uninterruptible(ts.pid, tid)
+			if ts.await(tid, time.Now().Add(latePause)) == errBusy && waits {
+				delete(ts.asked, tid)
+			}
+			ts.release()
+		}
+	}
+	return held
+}
+
+// release lets the threads go on that have stopped.
+func (ts *threads) release() {
 	for _, t := range ts.all {
 		if t.restart() || t.changed {
 			_ = t.setRegisters(t.regs)
@@ -243,7 +266,6 @@ func (ts *threads) letGo() time.Duration {
 		_ = unix.PtraceDetach(t.pid)
 	}
 	ts.all = nil
-	return time.Since(ts.since)
 }
 
 // restartable are system calls that say EINTR when they are interrupted, even if no signal is handled.
