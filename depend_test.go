@@ -110,7 +110,7 @@ var mayImport = map[string][]string{
 
 	// Programs that show or measure, and all of it together.
 	".ci/summary":            {},
-	"bench":                  {"e2e/corpus"},
+	"bench":                  {"e2e/corpus", "export/formats"},
 	"e2e":                    {},
 	"examples":               {},
 	"examples/03-go-library": {"fentry", "patch", "record"},

@@ -19,5 +19,6 @@
 //	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information,
 //	          and the program FENTRY_BENCH_PROGRAM names
 //	read      report and replay of a large trace
+//	export    the same trace in each format: speed, and memory against the size of the trace
 //	mcount    tables of call sites in objects, against recordmcount: time, and memory against the size of the object
 package main

@@ -34,11 +34,12 @@ var tables = []struct {
 	{"installed", (*bench).installed},
 	{"patch", (*bench).patch},
 	{"read", (*bench).read},
+	{"export", (*bench).export},
 	{"mcount", (*bench).mcount},
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, programs, installed, patch, read, mcount")
+	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, programs, installed, patch, read, export, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")
