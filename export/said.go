@@ -2,6 +2,7 @@ package export
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/internal/safetext"
@@ -41,21 +42,36 @@ func NoteText(t *trace.Trace, ev *trace.Event) (text string, ok bool) {
 
 // Backtrace returns the functions of a stack that was walked, or of the open calls that a trigger asked for, from the
 // innermost outwards, and why there are no more: "outermost" if there are none. frames is nil for other events.
-func Backtrace(t *trace.Trace, ev *trace.Event) (frames []string, end string) {
+func Backtrace(t *trace.Trace, ev *trace.Event) (frames []trace.SourceFrame, end string) {
 	switch {
 	case ev.Kind == trace.Stacktrace && ev.Backtrace != nil:
-		frames = append(frames, t.Label(ev.Func))
+		frames = append(frames, t.SourceFrame(ev.Func))
 		for _, f := range ev.Backtrace.Frames {
-			frames = append(frames, t.FrameLabels(f)...)
+			frames = append(frames, t.SourceFrames(f)...)
 		}
 		return frames, ev.Backtrace.End
 	case ev.Kind == trace.Trigger && ev.Count == trace.TriggerStackTrace:
 		for _, id := range ev.Chain {
-			frames = append(frames, t.Label(id))
+			frames = append(frames, t.SourceFrame(id))
 		}
 		return frames, "outermost"
 	}
 	return nil, ""
+}
+
+// BacktraceLine is a stack in a line, the innermost function first.
+func BacktraceLine(frames []trace.SourceFrame, end string) string {
+	var b strings.Builder
+	for i, f := range frames {
+		if i > 0 {
+			b.WriteString(" <- ")
+		}
+		b.WriteString(f.Name)
+	}
+	if end != "outermost" {
+		b.WriteString(" (" + end + ")")
+	}
+	return b.String()
 }
 
 // HasValues tells whether EachValue may have something.

@@ -36,9 +36,9 @@ func FindFrames(im Image) (*Frames, error) {
 	return out, err
 }
 
-// At returns the raw names of the functions at an address as in the file, innermost first; nil if it is in none that is
-// known.
-func (f *Frames) At(addr uint64) []string {
+// At returns the functions at an address as in the file, with their raw names and lines, innermost first; nil if it is
+// in none that is known.
+func (f *Frames) At(addr uint64) []symbol.Frame {
 	fn, ok := f.tab.Lookup(addr)
 	if !ok {
 		return nil
@@ -49,13 +49,10 @@ func (f *Frames) At(addr uint64) []string {
 	}
 	frames, err := f.tab.Frames(addr)
 	if err != nil || len(frames) == 0 {
-		return []string{name}
+		return []symbol.Frame{{Func: name}}
 	}
-	var out []string
-	for _, fr := range frames[:len(frames)-1] {
-		out = append(out, fr.Func)
-	}
-	return append(out, name)
+	frames[len(frames)-1].Func = name
+	return frames
 }
 
 // Close releases the file.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -143,7 +144,7 @@ func (c *cursor) backtrace(w *word) {
 type frameNames struct {
 	mu    sync.Mutex
 	files map[[2]string]*names.Frames // by path and build-id, nil: there are none
-	known map[frameKey][]string
+	known map[frameKey][]SourceFrame
 }
 
 // frameKey is a place in a file.
@@ -152,14 +153,32 @@ type frameKey struct {
 	at            uint64
 }
 
-// FrameLabels returns what a frame's functions are called, safe to print: those that are inlined, innermost first, and the
-// one that has the code. There is one at least.
+// A SourceFrame is a function at a place of a stack. Both names are safe to print.
+type SourceFrame struct {
+	Name string
+	File string // of the source, "" if unknown
+	Line int    // of what it was doing; of a traced function, where it begins
+	// Inlined says that it has no code of its own: it is part of the next frame.
+	Inlined bool
+}
+
+// FrameLabels returns what a frame's functions are called, as SourceFrames has them.
 func (t *Trace) FrameLabels(f StackFrame) []string {
+	var labels []string
+	for _, s := range t.SourceFrames(f) {
+		labels = append(labels, s.Name)
+	}
+	return labels
+}
+
+// SourceFrames returns the functions of a frame: those that are inlined, innermost first, and the one that has the code.
+// There is one at least.
+func (t *Trace) SourceFrames(f StackFrame) []SourceFrame {
 	switch {
 	case f.Func != (FuncID{}):
-		return []string{t.Label(f.Func)}
+		return []SourceFrame{t.SourceFrame(f.Func)}
 	case f.File == nil:
-		return []string{fmt.Sprintf("%#x", f.PC)}
+		return []SourceFrame{{Name: fmt.Sprintf("%#x", f.PC)}}
 	}
 	n := &t.frameNames
 	n.mu.Lock()
@@ -169,34 +188,50 @@ func (t *Trace) FrameLabels(f StackFrame) []string {
 		return l
 	}
 	if n.known == nil {
-		n.known = map[frameKey][]string{}
+		n.known = map[frameKey][]SourceFrame{}
 	}
-	l := t.frameLabels(f, key.at)
+	l := t.sourceFrames(f, key.at)
 	if len(n.known) < maxStackNodes {
 		n.known[key] = l
 	}
 	return l
 }
 
-func (t *Trace) frameLabels(f StackFrame, at uint64) []string {
-	nowhere := []string{safetext.Line(fmt.Sprintf("%s+%#x", path.Base(f.File.Path), at))}
+// SourceFrame returns a traced function as a frame.
+func (t *Trace) SourceFrame(id FuncID) SourceFrame {
+	f := SourceFrame{Name: t.Label(id)}
+	if file, line, err := t.Source(id); err == nil && file != "" {
+		f.File, f.Line = safetext.Line(file), line
+	}
+	return f
+}
+
+func (t *Trace) sourceFrames(f StackFrame, at uint64) []SourceFrame {
+	nowhere := []SourceFrame{{Name: safetext.Line(fmt.Sprintf("%s+%#x", path.Base(f.File.Path), at))}}
 	file := t.framesOf(f.File)
 	if file == nil {
 		return nowhere
 	}
-	var labels []string
-	for _, name := range file.At(at - 1) {
+	var out []SourceFrame
+	for _, fr := range file.At(at - 1) {
+		name := fr.Func
 		if name != "" && t.name != nil {
 			name = t.name(name)
 		}
 		if name != "" {
-			labels = append(labels, safetext.Line(name))
+			out = append(out, SourceFrame{safetext.Line(name), safetext.Line(fr.Line.File), fr.Line.Line, fr.Inlined})
 		}
 	}
-	if labels == nil {
+	if out == nil {
 		return nowhere
 	}
-	return labels
+	return out
+}
+
+// MayHaveStacks reports whether stacks were walked, as far as is known without reading all events: true if the trace does
+// not say what it was recorded with. A program that was patched to do so, and was recorded then, does it nevertheless.
+func (t *Trace) MayHaveStacks() bool {
+	return t.Info == nil || slices.ContainsFunc(t.Info.Options, func(o string) bool { return strings.HasPrefix(o, "--stack") })
 }
 
 // framesOf opens a file for its names; nil: it is not there any more, or another one is.

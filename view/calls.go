@@ -122,8 +122,8 @@ type Detail struct {
 	Stack  []Caller `json:"callers"`        // the calls around it, the innermost first
 	// Walked is the stack that was walked when the call began, if one was, the innermost function first; WalkedEnd says
 	// why there are no more, if those are not all.
-	Walked    []string `json:"walked,omitempty"`
-	WalkedEnd string   `json:"walked_end,omitempty"`
+	Walked    []Frame `json:"walked,omitempty"`
+	WalkedEnd string  `json:"walked_end,omitempty"`
 }
 
 // A Caller is a call around another.

@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/fentry-dev/fentry/export"
@@ -25,10 +26,17 @@ type Note struct {
 type NoteDetail struct {
 	Note
 	Facts [][2]string `json:"facts"`           // names and values
-	Stack []string    `json:"stack,omitempty"` // functions, the innermost first
+	Stack []Frame     `json:"stack,omitempty"` // functions, the innermost first
 	End   string      `json:"end,omitempty"`   // why there are no more, if those are not all
 	// Callers are the calls that are open around it, the innermost first.
 	Callers []Caller `json:"callers"`
+}
+
+// A Frame is a function of a stack that was walked.
+type Frame struct {
+	Name    string `json:"name"`
+	Place   string `json:"place,omitempty"` // file:line
+	Inlined bool   `json:"inlined,omitempty"`
 }
 
 // noteText is the text of a note, which stands beside its kind.
@@ -46,9 +54,17 @@ func (v *Viewer) noteText(ev *trace.Event) string {
 }
 
 // backtrace returns the stack of an event: nil if it has none, and why it has no more, "" if that is all.
-func (v *Viewer) backtrace(ev *trace.Event) (stack []string, end string) {
-	if stack, end = export.Backtrace(v.t, ev); end == "outermost" {
+func (v *Viewer) backtrace(ev *trace.Event) (stack []Frame, end string) {
+	frames, end := export.Backtrace(v.t, ev)
+	if end == "outermost" {
 		end = ""
+	}
+	for _, f := range frames {
+		one := Frame{Name: f.Name, Inlined: f.Inlined}
+		if f.File != "" {
+			one.Place = fmt.Sprintf("%s:%d", filepath.Clean(f.File), f.Line)
+		}
+		stack = append(stack, one)
 	}
 	return stack, end
 }

@@ -435,8 +435,8 @@ func TestNotes(t *testing.T) {
 				t.Error(diff)
 			}
 		case "backtrace":
-			if want := []string{"work", "0x2001", "0x1200"}; !slices.Equal(d.Stack, want) || d.End == "" {
-				t.Errorf("%+v, want %q", d, want)
+			if want := []Frame{{Name: "work"}, {Name: "0x2001"}, {Name: "0x1200"}}; !slices.Equal(d.Stack, want) || d.End == "" {
+				t.Errorf("%+v, want %+v", d, want)
 			}
 		}
 	}

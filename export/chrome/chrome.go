@@ -142,7 +142,7 @@ func (c *writer) backtrace(ev *trace.Event) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = safetext.AppendJSON(b, f)
+		b = safetext.AppendJSON(b, f.Name)
 	}
 	return safetext.AppendJSON(append(b, `],"end":`...), end)
 }

@@ -133,12 +133,14 @@ func (w *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 func appendString(b []byte, s string) []byte { return append(append(b, safetext.Line(s)...), 0) }
 
 // backtrace appends the event of a stack.
-func (w *writer) backtrace(k *export.Track, at int64, fn trace.FuncID, frames []string, end string) error {
+func (w *writer) backtrace(
+	k *export.Track, at int64, fn trace.FuncID, frames []trace.SourceFrame, end string,
+) error {
 	w.used[eventBacktrace] = true
 	b := binary.LittleEndian.AppendUint32(nil, w.numbers.Get(fn))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(frames)))
 	for _, f := range frames {
-		b = appendString(b, f)
+		b = appendString(b, f.Name)
 	}
 	return w.event(k, at, eventBacktrace, appendString(b, end))
 }

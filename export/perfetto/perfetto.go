@@ -11,7 +11,6 @@ import (
 	"bufio"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/protobuf"
@@ -48,6 +47,8 @@ const (
 
 	callstackFrames = 1
 	frameFunction   = 1
+	frameFile       = 2
+	frameLine       = 3
 
 	annotationText = 6
 	annotationName = 10
@@ -162,14 +163,14 @@ func (p *writer) backtrace(b []byte, ev *trace.Event) []byte {
 	}
 	var stack []byte
 	for _, f := range slices.Backward(frames) {
-		stack = protobuf.AppendMessage(stack, callstackFrames, protobuf.AppendString(nil, frameFunction, f))
+		one := protobuf.AppendString(nil, frameFunction, f.Name)
+		if f.File != "" {
+			one = protobuf.AppendNumber(protobuf.AppendString(one, frameFile, f.File), frameLine, uint64(f.Line))
+		}
+		stack = protobuf.AppendMessage(stack, callstackFrames, one)
 	}
 	b = protobuf.AppendMessage(b, trackEventCallstack, stack)
-	text := strings.Join(frames, " <- ")
-	if end != "outermost" {
-		text += " (" + end + ")"
-	}
-	return annotate(b, "backtrace", text)
+	return annotate(b, "backtrace", export.BacktraceLine(frames, end))
 }
 
 // Note is that of export.SpanWriter.

@@ -1,7 +1,7 @@
 // Package pprof writes a trace as a profile for go tool pprof and what else reads its format: two sample types, calls and
 // time in ns, for each call path. Functions have the place in the source where they begin, if there is debug
 // information; images are mappings with their build ids. In a trace of several processes, samples have labels pid and
-// comm.
+// comm. Stacks that were walked are samples of a third type, with functions that are not traced and inlined ones.
 //
 // The output is compressed with gzip, as the format asks for.
 package pprof
@@ -46,6 +46,7 @@ const (
 	mappingHasFunctions = 7
 	mappingHasFilenames = 8
 	mappingHasLines     = 9
+	mappingHasInlined   = 10
 
 	locationID      = 1
 	locationMapping = 2
@@ -71,12 +72,17 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 	z := gzip.NewWriter(w)
 	p := &writer{w: z, t: s.Trace, sum: &sum, strings: map[string]uint64{"": 0}, order: []string{""}}
 	p.locations.Make = p.location
-	p.images = make([]image, len(s.Trace.Images))
+	p.images, p.frames = make([]image, len(s.Trace.Images)), map[frameKey]uint64{}
+	if err := p.collect(s.Tasks, s.Walk); err != nil {
+		return sum, err
+	}
 	p.values()
 	for _, r := range roots {
 		p.samples(r.Node, nil, p.labels(r.Task))
 	}
+	p.stackSamples()
 	p.mappings()
+	p.mappedFiles()
 	p.times()
 	for _, s := range p.order {
 		p.write(protobuf.AppendString(nil, profileString, s))
@@ -94,9 +100,13 @@ type writer struct {
 	strings   map[string]uint64
 	order     []string
 	locations export.Cache[uint64]
-	newest    uint64 // id of the newest location, which is that of its function too
+	newest    uint64 // id of the newest location
+	functions uint64 // and of the newest function
 	images    []image
 	untimed   bool
+	stacks    []*stackSample
+	frames    map[frameKey]uint64 // locations of what is not a traced function
+	mapped    []*trace.MappedFile // where those are
 	buf       []byte
 	err       error
 }
@@ -115,16 +125,21 @@ func (p *writer) write(b []byte) {
 	}
 }
 
-// values writes what the values of samples mean. Without a clock there are only calls.
+// values writes what the values of samples mean. Without a clock there are no times, and stacks only if some were
+// walked.
 func (p *writer) values() {
-	calls := protobuf.AppendNumber(protobuf.AppendNumber(nil, valueTypeType, p.string("calls")), valueTypeUnit, p.string("count"))
-	p.write(protobuf.AppendMessage(nil, profileSampleType, calls))
-	if p.untimed = p.t.Clockless(); p.untimed {
-		return
+	value := func(name, unit string) {
+		v := protobuf.AppendNumber(nil, valueTypeType, p.string(name))
+		p.write(protobuf.AppendMessage(nil, profileSampleType, protobuf.AppendNumber(v, valueTypeUnit, p.string(unit))))
 	}
-	time := protobuf.AppendNumber(protobuf.AppendNumber(nil, valueTypeType, p.string("time")), valueTypeUnit, p.string("nanoseconds"))
-	p.write(protobuf.AppendMessage(nil, profileSampleType, time))
-	p.write(protobuf.AppendNumber(nil, profileDefaultSampleType, p.string("time")))
+	value("calls", "count")
+	if p.untimed = p.t.Clockless(); !p.untimed {
+		value("time", "nanoseconds")
+		p.write(protobuf.AppendNumber(nil, profileDefaultSampleType, p.string("time")))
+	}
+	if len(p.stacks) > 0 {
+		value("stacks", "count")
+	}
 }
 
 // labels returns what samples of a task's process have in addition, nothing if there is only one process.
@@ -152,6 +167,9 @@ func (p *writer) samples(n *trace.Node, path []uint64, labels []byte) {
 		if !p.untimed {
 			values = protobuf.AppendVarint(values, uint64(n.Self))
 		}
+		if len(p.stacks) > 0 {
+			values = protobuf.AppendVarint(values, 0)
+		}
 		sample := protobuf.AppendMessage(protobuf.AppendMessage(p.buf[:0], sampleLocation, ids), sampleValue, values)
 		p.buf = append(sample, labels...)
 		p.write(protobuf.AppendMessage(nil, profileSample, p.buf))
@@ -161,9 +179,18 @@ func (p *writer) samples(n *trace.Node, path []uint64, labels []byte) {
 	}
 }
 
-// location writes the location and the function of a function, and returns their id.
+// function writes a function and returns its id.
+func (p *writer) function(name, system, file string, line int) uint64 {
+	p.functions++
+	f := protobuf.AppendNumber(protobuf.AppendNumber(nil, functionID, p.functions), functionName, p.string(name))
+	f = protobuf.AppendNumber(f, functionSystemName, p.string(system))
+	f = protobuf.AppendNumber(protobuf.AppendNumber(f, functionFile, p.string(file)), functionStartLine, uint64(line))
+	p.write(protobuf.AppendMessage(nil, profileFunction, f))
+	return p.functions
+}
+
+// location writes the location and the function of a function, and returns the location's id.
 func (p *writer) location(id trace.FuncID) uint64 {
-	p.newest++
 	fn, name := p.t.Func(id), p.t.Name(id)
 	var file string
 	var line int
@@ -185,13 +212,12 @@ func (p *writer) location(id trace.FuncID) uint64 {
 	if system == "" {
 		system = name
 	}
-	f := protobuf.AppendNumber(protobuf.AppendNumber(nil, functionID, p.newest), functionName, p.string(name))
-	f = protobuf.AppendNumber(f, functionSystemName, p.string(system))
-	f = protobuf.AppendNumber(protobuf.AppendNumber(f, functionFile, p.string(file)), functionStartLine, uint64(line))
-	p.write(protobuf.AppendMessage(nil, profileFunction, f))
+	function := p.function(name, system, file, line)
+	p.newest++
 	l := protobuf.AppendNumber(protobuf.AppendNumber(nil, locationID, p.newest), locationMapping, mapping)
 	l = protobuf.AppendNumber(l, locationAddress, addr)
-	l = protobuf.AppendMessage(l, locationLine, protobuf.AppendNumber(protobuf.AppendNumber(nil, lineFunction, p.newest), lineLine, uint64(line)))
+	l = protobuf.AppendMessage(l, locationLine,
+		protobuf.AppendNumber(protobuf.AppendNumber(nil, lineFunction, function), lineLine, uint64(line)))
 	p.write(protobuf.AppendMessage(nil, profileLocation, l))
 	return p.newest
 }

@@ -14,7 +14,6 @@ import (
 	"bufio"
 	"encoding/binary"
 	"io"
-	"strings"
 
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/safetext"
@@ -123,10 +122,7 @@ func (p *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 		return nil
 	}
 	if frames, end := export.Backtrace(p.t, ev); frames != nil {
-		text = "backtrace: " + strings.Join(frames, " <- ")
-		if end != "outermost" {
-			text += " (" + end + ")"
-		}
+		text = "backtrace: " + export.BacktraceLine(frames, end)
 	}
 	return p.print(b, at, text)
 }

@@ -225,7 +225,8 @@ const callersOf = (title, callers, task, row) => callers.length ? [make("h3", {}
 
 // walked lists a stack as it was walked, with what no trace has: functions that are not traced, and inlined ones.
 const walked = (stack, end) => stack ? [make("h3", {}, "Stack, as it was walked"), make("ol", {},
-  ...stack.map((name) => make("li", {}, make("code", {}, name))),
+  ...stack.map((f) => make("li", {}, make("code", {}, f.name + (f.inlined ? " (inlined)" : "")),
+    f.place ? make("span", { class: "place" }, f.place) : null)),
   end ? make("li", { class: "end" }, `no more: ${end}`) : null)] : [];
 
 function showNote(body, d) {
