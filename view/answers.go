@@ -16,7 +16,8 @@ import (
 // for. Answers are kept as the text that is sent, the ones used last up to a number of bytes; who asks for what is
 // being made gets the same; and no more than two are made at once, so that twenty do not take the machine. What
 // counts calls of a long time can take seconds, and goes on when nobody waits for it any more, so it has a queue of
-// its own: the timeline does not wait for it. Requests whose page has gone away leave the queues.
+// its own: the timeline does not wait for it. Nor does what is there at once wait for whole tiles, which decode for a
+// tenth of a second and more. Requests whose page has gone away leave the queues.
 
 const (
 	keptBytes  = 64 << 20
@@ -25,8 +26,9 @@ const (
 
 // answers keeps answers.
 type answers struct {
-	flights      singleflight.Group
-	short, count queue
+	flights singleflight.Group
+
+	short, whole, count queue
 
 	mu    sync.Mutex
 	bytes int
@@ -45,7 +47,8 @@ type answer struct {
 
 func newAnswers() *answers {
 	return &answers{
-		short: make(queue, sideBySide), count: make(queue, sideBySide), used: list.New(), byKey: map[string]*list.Element{},
+		short: make(queue, sideBySide), whole: make(queue, sideBySide), count: make(queue, sideBySide),
+		used: list.New(), byKey: map[string]*list.Element{},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/sample"
@@ -301,6 +302,53 @@ func TestPageNotes(t *testing.T) {
 	b.Screenshot("note-dark")
 	if list := b.Complaints(); len(list) > 0 {
 		t.Errorf("the page complains:\n%s", strings.Join(list, "\n"))
+	}
+}
+
+// TestPageDoesNotWait: while whole tiles are decoded, what the server has at once of others is asked for and shown.
+func TestPageDoesNotWait(t *testing.T) {
+	tr := sample.Random(t, rand.New(rand.NewPCG(3, 4)), 100_000)
+	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 16}); err != nil {
+		t.Fatal(err)
+	}
+	v := newViewer(t, tr)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(v, l.Addr())
+	var whole atomic.Int64
+	h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/api/tile") && r.URL.Query().Get("quick") != "1" {
+			whole.Add(1)
+			<-r.Context().Done() // for as long as the page is there
+			return
+		}
+		s.ServeHTTP(w, r)
+	})}
+	go h.Serve(l)
+	t.Cleanup(func() { h.Close() })
+	b := newBrowser(t)
+	b.Open(s.URL())
+	b.Wait("document.querySelector('html[data-ready=yes]')")
+	for range 100 {
+		if whole.Load() > 1 {
+			break
+		}
+		b.Eval("new Promise((r) => setTimeout(r, 100))", nil)
+	}
+	if whole.Load() < 2 {
+		t.Fatal("no tile was partial")
+	}
+	b.Eval(`(async () => {
+		for (const name of ["state", "timeline", "tiles"]) window[name] = await import(location.pathname + name + ".js");
+	})()`, nil)
+	for range 3 { // at each zoom, the tiles below what can be seen come
+		b.Eval("timeline.zoom(0.4)", nil)
+		b.Wait(`(() => {
+			const s = state.state, level = tiles.levelFor(timeline.nsPerPixel(), s.about.levels);
+			return tiles.peek(0, level, Math.floor((s.from + s.to) / 2 / tiles.width(level)));
+		})()`)
 	}
 }
 

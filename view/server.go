@@ -175,7 +175,10 @@ func (s *Server) answer(
 	if err == nil {
 		var text []byte
 		queue := s.v.answers.count
-		if name == "about" || name == "tile" || name == "call" || name == "note" {
+		switch {
+		case name == "tile" && p.values.Get("quick") != "1":
+			queue = s.v.answers.whole
+		case name == "about" || name == "tile" || name == "call" || name == "note":
 			queue = s.v.answers.short
 		}
 		text, err = s.v.answers.get(r.Context(), queue, name+"?"+p.values.Encode(), func() (any, error) {

@@ -108,8 +108,9 @@ func TestQueues(t *testing.T) {
 	s := NewServer(v, testAddr)
 	for range sideBySide {
 		v.answers.count <- struct{}{} // somebody counts
+		v.answers.whole <- struct{}{} // and decodes
 	}
-	for _, path := range []string{"api/about", "api/tile?task=0&level=3&tile=0",
+	for _, path := range []string{"api/about", "api/tile?task=0&level=3&tile=0&quick=1",
 		"api/call?task=0&row=1&fn=0.2&from=1020&to=2050"} {
 		if w := ask(s, path, nil); w.Code != 200 {
 			t.Errorf("%s: %d", path, w.Code)

@@ -1,12 +1,14 @@
 // The tiles that timelines are drawn from: 512 units of a power of two of nanoseconds of a task each. What is on the
 // screen and not there yet is asked for, a few at a time; the newest wishes first, since older ones may have scrolled
-// away: first what the server has at once, then, of tiles that it had in part, the rest. Those used last are kept.
+// away: first what the server has at once, then, of tiles that it had in part, the rest. That can take a tenth of a
+// second or more, so it has places of its own, and what comes at once does not wait for it. Browsers ask a server at most
+// six things at a time; one is left for the panel. Those used last are kept.
 
 import * as api from "./api.js";
 
-const kept = 1500, sideBySide = 4;
+const kept = 1500, quickPlaces = 3, restPlaces = 2;
 const tiles = new Map(); // by key: {tile}, {error} or {waiting}
-let wanted = [], running = 0, arrived = () => {};
+let wanted = [], quickRunning = 0, restRunning = 0, arrived = () => {};
 const rows = new Map(), cut = new Set(); // what tiles have told of tasks
 
 export function onArrival(fn) { arrived = fn; }
@@ -40,31 +42,38 @@ export function want(list) {
 // isCut tells whether a task has calls that are too deep to be drawn.
 export const isCut = (task) => cut.has(task);
 
-export const waiting = () => running + wanted.length;
+export const waiting = () => quickRunning + restRunning + wanted.length;
 
 // rowsOf returns how many rows each lane of a task has, as far as tiles have told.
 export function rowsOf(task) { return rows.get(task) || [1]; }
 
 function next() {
-  while (running < sideBySide && wanted.length > 0) {
-    const [task, level, index] = wanted.shift();
-    const key = keyOf(task, level, index), old = tiles.get(key);
+  const later = [];
+  for (const [task, level, index] of wanted) {
+    const key = keyOf(task, level, index), old = tiles.get(key), quick = !old;
     if (old && (!old.tile || !old.tile.partial || old.asked)) continue;
+    if (quick ? quickRunning >= quickPlaces : restRunning >= restPlaces) {
+      later.push([task, level, index]);
+      continue;
+    }
     tiles.set(key, old ? { tile: old.tile, asked: true } : { waiting: true });
-    running++;
-    api.tile(task, level, index, !old).then((tile) => {
+    if (quick) quickRunning++;
+    else restRunning++;
+    api.tile(task, level, index, quick).then((tile) => {
       tiles.set(key, { tile });
       note(task, tile);
       trim();
     }, (error) => {
-      tiles.set(key, { error });
-      setTimeout(() => tiles.delete(key), 5000); // and then try again
+      if (quick) tiles.set(key, { error });
+      setTimeout(() => quick ? tiles.delete(key) : tiles.set(key, { tile: old.tile }), 5000); // and then try again
     }).finally(() => {
-      running--;
+      if (quick) quickRunning--;
+      else restRunning--;
       arrived();
       next();
     });
   }
+  wanted = later;
 }
 
 function note(task, tile) {
