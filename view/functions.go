@@ -42,11 +42,14 @@ func (v *Viewer) Functions(s Scope) (*Table, error) {
 			t.More = len(rows) - i
 			break
 		}
-		t.Rows = append(t.Rows, TableRow{
+		row := TableRow{
 			Func: v.function(r.Func), Calls: r.Calls, Total: r.Total, Self: r.Self, Avg: r.Avg, Min: r.Min, Max: r.Max,
-			P99:     r.P99,
-			Unwound: r.Unwound, Unfinished: r.Unfinished, Errors: r.Errors,
-		})
+			P99: r.P99, Unwound: r.Unwound, Unfinished: r.Unfinished, Errors: r.Errors,
+		}
+		if r.Calls == 0 { // those that there are lie around the time
+			row.Avg, row.Min, row.Max, row.P99 = -1, -1, -1, -1
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t, nil
 }

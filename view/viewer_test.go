@@ -325,6 +325,12 @@ func TestOneOfEverything(t *testing.T) {
 	}
 	s := everything(v)
 	s.Func = testFunc(2)
+	inside := everything(v)
+	inside.From, inside.To, inside.Task = 1035, 1036, 0
+	if table, err := v.Functions(inside); err != nil || len(table.Rows) == 0 || table.Rows[0].Calls != 0 ||
+		table.Rows[0].Max != -1 || table.Rows[0].Total != 1 {
+		t.Errorf("around a time: %+v %v", table, err)
+	}
 	around, err := v.Around(s)
 	if err != nil || around.Name != "fib" || len(around.Callers) != 2 || len(around.Callees) == 0 {
 		t.Errorf("%+v %v", around, err)
