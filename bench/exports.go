@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"text/tabwriter"
 
-	"github.com/fentry-dev/fentry/e2e/corpus"
 	"github.com/fentry-dev/fentry/export/formats"
 )
 
@@ -15,13 +14,7 @@ import (
 // 7 and 100 million events. Merged formats are compared with fentry graph, which makes the same tree. Files go to
 // /dev/null, through standard output; directories have to be written.
 func (b *bench) export() error {
-	lua, err := b.extract("bench.lua")
-	if err != nil {
-		return err
-	}
-	built, err := corpus.Build(b.ctx, corpus.Lua, corpus.Flags{
-		C: []string{"-O2", "-g", "-pg", "-mfentry"}, LD: []string{"-pg"},
-	})
+	program, lua, err := b.preparedLua()
 	if err != nil {
 		return err
 	}
@@ -38,7 +31,7 @@ func (b *bench) export() error {
 		if err := os.RemoveAll(data); err != nil {
 			return err
 		}
-		if _, err := b.run(job{argv: []string{b.fentry, "record", "-q", "-o", data, built.Program, lua, size}}); err != nil {
+		if _, err := b.run(job{argv: []string{b.fentry, "record", "-q", "-o", data, program, lua, size}}); err != nil {
 			return err
 		}
 		_, events, err := b.traceSize(data)

@@ -15,15 +15,23 @@ import (
 
 func rssOf(s sample) float64 { return float64(s.rss) }
 
-// read prints how fast traces are read, and the memory it takes for a small and a large one.
-func (b *bench) read() error {
-	lua, err := b.extract("bench.lua")
-	if err != nil {
-		return err
+// preparedLua returns Lua with sites of -mfentry, and the script that it runs.
+func (b *bench) preparedLua() (program, script string, err error) {
+	if script, err = b.extract("bench.lua"); err != nil {
+		return "", "", err
 	}
 	built, err := corpus.Build(b.ctx, corpus.Lua, corpus.Flags{
 		C: []string{"-O2", "-g", "-pg", "-mfentry"}, LD: []string{"-pg"},
 	})
+	if err != nil {
+		return "", "", err
+	}
+	return built.Program, script, nil
+}
+
+// read prints how fast traces are read, and the memory it takes for a small and a large one.
+func (b *bench) read() error {
+	program, lua, err := b.preparedLua()
 	if err != nil {
 		return err
 	}
@@ -40,7 +48,7 @@ func (b *bench) read() error {
 		if err := errors.Join(os.RemoveAll(data), os.RemoveAll(peer)); err != nil {
 			return err
 		}
-		if _, err := b.run(job{argv: []string{b.fentry, "record", "-q", "-o", data, built.Program, lua, size}}); err != nil {
+		if _, err := b.run(job{argv: []string{b.fentry, "record", "-q", "-o", data, program, lua, size}}); err != nil {
 			return err
 		}
 		_, events, err := b.traceSize(data)
@@ -53,7 +61,7 @@ func (b *bench) read() error {
 			{name: "fentry graph", job: job{argv: []string{b.fentry, "graph", "-i", data}}},
 		}
 		if have("uftrace") {
-			argv := []string{"uftrace", "record", "--no-pager", "--no-libcall", "-d", peer, built.Program, lua, size}
+			argv := []string{"uftrace", "record", "--no-pager", "--no-libcall", "-d", peer, program, lua, size}
 			if _, err := b.run(job{argv: argv}); err != nil {
 				fmt.Println("not measured: uftrace:", firstLine(err))
 			} else {

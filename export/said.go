@@ -111,11 +111,13 @@ func eachOfSyscall(t *trace.Trace, ev *trace.Event, json bool, f func(name strin
 			}
 		}
 	case trace.Exit:
-		b := m.AppendResult(nil)
-		if _, err := strconv.ParseInt(string(b), 10, 64); json && err != nil {
-			b = safetext.AppendJSON(nil, string(b))
+		text := string(m.AppendResult(nil))
+		n, err := strconv.ParseInt(text, 10, 64)
+		if number := err == nil && strconv.FormatInt(n, 10) == text; json && !number { // such as 022, of umask
+			f(trace.ResultName, safetext.AppendJSON(nil, text))
+			return
 		}
-		f(trace.ResultName, b)
+		f(trace.ResultName, []byte(text))
 	}
 }
 

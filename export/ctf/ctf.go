@@ -39,8 +39,8 @@ const (
 	eventExit
 	eventOnly
 	eventMark
-	eventEntryArgs  // of the names of those without
-	eventExitResult //
+	eventEntryArgs // these two are called as those without values
+	eventExitResult
 	eventNote
 	eventBacktrace
 )

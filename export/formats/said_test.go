@@ -44,7 +44,7 @@ func TestSaid(t *testing.T) {
 				`"name":"f","args":{"s":null,"n":-1}}`, `"args":{"retval":7}}`,
 				`"ph":"X"`, `"name":"f","args":{"s":"\u003c0x10\u003e","n":3,"retval":8}}`,
 				`"name":"sys_close","args":{"fd":9,"retval":"-1 EBADF (Bad file descriptor)"}}`,
-				`"name":"signal SIGUSR1"`,
+				`"name":"signal SIGUSR1"`, `"name":"sys_umask","args":{"mask":"077","retval":"022"}}`,
 				`"name":"backtrace: f","args":{"backtrace":["f","0x2001","0x1200"],"end":"depth"}}`,
 			}
 		case "perfetto":
@@ -59,10 +59,10 @@ func TestSaid(t *testing.T) {
 				"backtrace: f <- 0x2001 <- 0x1200 (depth)\x00"}
 		case "ctf":
 		case "speedscope":
-			wantLeft = map[string]uint64{"arguments and results": 6, "signals": 1, "backtraces": 1, "marks": 1}
+			wantLeft = map[string]uint64{"arguments and results": 8, "signals": 1, "backtraces": 1, "marks": 1}
 		case "uftrace":
-			wantLeft = map[string]uint64{"arguments and results": 6, "signals": 1, "backtraces": 1, "marks": 1,
-				"system calls": 1}
+			wantLeft = map[string]uint64{"arguments and results": 8, "signals": 1, "backtraces": 1, "marks": 1,
+				"system calls": 2}
 		}
 		for _, s := range inside {
 			text := out.String()
@@ -153,6 +153,8 @@ func saidTrace(t *testing.T) *trace.Trace {
 	k.Mark(1023, 0, long)
 	k.SysEnter(1023, 3, []uint64{9})
 	k.SysExit(1024, ^uint64(8))
+	k.SysEnter(1025, 95, []uint64{0o77}) // umask
+	k.SysExit(1026, 0o22)
 	k.ExitWith(1030, 1, []uint64{7})
 	if err := k.Flush(); err != nil {
 		t.Fatal(err)
