@@ -12,6 +12,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/record/golang"
+	"github.com/fentry-dev/fentry/stub"
 )
 
 // Go's functions.
@@ -99,16 +100,39 @@ func (l *layout) placeGo(im *golang.Image) error {
 		name: ".fentry.moved", code: true, size: uint64(size), align: goAlign, owner: nobody,
 		write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
 	})
-	m := &goModule{im: im, codes: codes}
+	return l.placeModule(im, codes)
+}
+
+// placeModule adds the module that the codes are, and makes it the second of the program's runtime: by the word for it in
+// the first one or, if both are relocated, by the tracer's runtime (stub/src/gomodule.c).
+func (l *layout) placeModule(im *golang.Image, codes []*goCode) error {
 	at := l.align(goAlign)
+	m := &goModule{im: im, codes: codes, run: at}
+	if l.goModule != 0 {
+		m.run = l.goModule
+	}
 	table, err := m.encode(at)
 	if err != nil {
 		return err
 	}
 	l.add(piece{name: ".fentry.gomodule", size: uint64(len(table)), align: goAlign, owner: nobody, ready: table})
 	next := im.ModuleData + uint64(im.Version.Next)
-	l.tables = append(l.tables, arch.Edit{
-		Addr: next, Old: make([]byte, 8), New: le.AppendUint64(nil, at), Func: "runtime.firstmoduledata", Reason: "module",
+	if l.goModule == 0 {
+		l.tables = append(l.tables, arch.Edit{
+			Addr: next, Old: make([]byte, 8), New: le.AppendUint64(nil, at), Func: "runtime.firstmoduledata", Reason: "module",
+		})
+		return nil
+	}
+	l.goLink = l.add(piece{
+		name: ".fentry.golink", size: stub.GoModuleSize(len(m.words)), align: 8, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			to := func(addr uint64) int64 { return int64(addr - l.runtime.image) }
+			g := stub.GoModule{
+				From: to(at), To: to(m.run), Next: to(next), Size: uint32(goModuleSize(im)), Words: m.words,
+			}
+			b, err := g.MarshalBinary()
+			return append(dst, b...), err
+		},
 	})
 	return nil
 }

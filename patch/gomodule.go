@@ -93,7 +93,9 @@ type goModule struct {
 	im    *golang.Image
 	codes []*goCode
 	base  uint64
+	run   uint64 // where moduledata is at run time: base, or where a program that is relocated has room for it
 	b     []byte
+	words []uint32 // offsets of those that are addresses, in moduledata and the header behind it
 	funcs []moduleFunc
 }
 
@@ -118,10 +120,13 @@ const (
 	findSubBucket = 256
 )
 
-// encode returns the module for an address: moduledata, and then all that it refers to.
+// goModuleSize is the size of moduledata and of the header behind it, which both have addresses.
+func goModuleSize(im *golang.Image) uint64 { return uint64(im.Version.Size+15)&^15 + pcHeaderSize }
+
+// encode returns the module for an address: moduledata, the header, and then all that they refer to.
 func (m *goModule) encode(base uint64) ([]byte, error) {
 	v := &m.im.Version
-	m.base, m.b = base, make([]byte, (v.Size+15)&^15)
+	m.base, m.b = base, make([]byte, goModuleSize(m.im))
 	if err := m.addFuncs(); err != nil {
 		return nil, err
 	}
@@ -137,13 +142,17 @@ func (m *goModule) encode(base uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := m.header(from, pcln)
-	if err != nil {
+	header := goModuleSize(m.im) - pcHeaderSize
+	if err := m.header(header, from, pcln); err != nil {
 		return nil, err
 	}
-	word := func(off int, x uint64) { le.PutUint64(m.b[off:], x) }
-	slice := func(off int, at, n uint64) { word(off, at); word(off+8, n); word(off+16, n) }
-	word(0, header)
+	word := m.address
+	slice := func(off int, at, n uint64) {
+		word(off, at)
+		le.PutUint64(m.b[off+8:], n)
+		le.PutUint64(m.b[off+16:], n)
+	}
+	word(0, m.run+header)
 	for off, s := range m.im.Shared() {
 		slice(off, s[0], s[1])
 	}
@@ -368,23 +377,28 @@ func (m *goModule) findtab(from, to uint64) (uint64, error) {
 	return at, nil
 }
 
-// header appends a copy of pclntab's header that is right for this module.
-func (m *goModule) header(from, pcln uint64) (uint64, error) {
-	m.align(16)
-	at := m.here()
+// address writes a word that is an address.
+func (m *goModule) address(off int, x uint64) {
+	le.PutUint64(m.b[off:], x)
+	m.words = append(m.words, uint32(off))
+}
+
+// header writes a copy of pclntab's header, at an offset, that is right for this module.
+func (m *goModule) header(off, from, pcln uint64) error {
 	h, err := m.im.Header(pcHeaderSize)
 	if err != nil {
-		return 0, err
+		return err
 	}
+	copy(m.b[off:], h)
+	h = m.b[off:][:pcHeaderSize]
 	le.PutUint64(h[0x08:], uint64(len(m.funcs)))
 	if m.im.Version.Header {
-		le.PutUint64(h[0x18:], from)
+		m.address(int(off)+0x18, from)
 	}
-	for off, to := range map[int]uint64{
+	for o, to := range map[int]uint64{
 		0x20: m.im.FuncNames, 0x28: m.im.CUTab, 0x30: m.im.FileTab, 0x38: m.im.Pctab, 0x40: pcln,
 	} {
-		le.PutUint64(h[off:], to-at)
+		le.PutUint64(h[o:], to-(m.run+off))
 	}
-	m.b = append(m.b, h...)
-	return at, nil
+	return nil
 }

@@ -61,6 +61,8 @@ type layout struct {
 
 	goCodes   []*goCode          // of Go's functions
 	goWindows map[int][]goWindow // by function
+	goModule  uint64             // where the module is in a program that is relocated
+	goLink    uint64             // and what tells the runtime to bring it there; 0: it is where it was made
 
 	runtime  runtime
 	runs     []arch.ThunkRun
@@ -272,6 +274,9 @@ func (l *layout) memory(rt *elfio.File) error {
 	if n := l.findActing(); n > 0 {
 		zeroed = append(zeroed, piece{name: "counts of actions", size: uint64(n) * stub.ActionCountSize, align: 8})
 	}
+	if g := l.p.golang; g != nil && g.Relocatable() {
+		zeroed = append(zeroed, piece{name: "the module of moved code", size: goModuleSize(g), align: goAlign})
+	}
 	size = 0
 	for i := range zeroed {
 		pc := &zeroed[i]
@@ -324,9 +329,17 @@ func (l *layout) addZeroed(pieces []piece) {
 		l.pieces = append(l.pieces, pc)
 	}
 	added := l.pieces[len(l.pieces)-len(pieces):]
-	l.relWord, l.switches = added[1].addr, added[2].addr
-	if len(added) > 3 {
-		l.counts = added[3].addr
+	for i := range added {
+		switch at := added[i].addr; added[i].name {
+		case "relocated word":
+			l.relWord = at
+		case "switches":
+			l.switches = at
+		case "counts of actions":
+			l.counts = at
+		case "the module of moved code":
+			l.goModule = at
+		}
 	}
 }
 

@@ -132,6 +132,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	if !p.flavour().hasThunks() {
 		m.Thunks, m.GoID = 0, p.golang.Version.GoID
 	}
+	if l.goLink != 0 {
+		m.Module = int64(l.goLink - r.image)
+	}
 	if r.roots != 0 {
 		m.Roots = int64(r.roots - r.image)
 	}

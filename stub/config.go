@@ -64,13 +64,14 @@ type Image struct {
 	Plain    bool   // functions that no compiler has prepared for tracing are among those with ids
 	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
 	GoID     uint32 // of a Go program: where in runtime.g the goroutine's number is; 0: the image is none
+	Module   int64  // of a Go program that is relocated: distance to what [GoModule] makes; 0: none
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
 	Unwind   int64  // distance to a search table of unwind information; 0: that of the program headers
 	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
 	Table    int64  // distance to the section .fentry.sites; 0: none
 	Counts   int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
 	NActions int    // how many actions there are
-	BuildID  []byte // of the image before it was patched, up to 127 bytes
+	BuildID  []byte // of the image before it was patched, up to 119 bytes
 	Path     string // of the image, up to 1023 bytes
 }
 
@@ -128,6 +129,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	}
 	le.PutUint32(b[format.ImageOOptions:], options)
 	le.PutUint32(b[format.ImageOGoroutine:], m.GoID)
+	le.PutUint64(b[format.ImageOModule:], uint64(m.Module))
 	if m.Plain {
 		le.PutUint32(b[format.ImageOPlain:], 1)
 	}
@@ -160,3 +162,30 @@ func putText(b []byte, name, text string) error {
 	copy(b, text)
 	return nil
 }
+
+// A GoModule says how the module of a Go program's moved code becomes known to the program's runtime, where both are
+// relocated. Distances are from the symbol fentry_image, in bytes.
+type GoModule struct {
+	From  int64    // distance to the module as it is linked
+	To    int64    // distance to zeroed memory of the same size, where it is to be
+	Next  int64    // distance to the word of the program's module that says which one follows
+	Size  uint32   // of the module
+	Words []uint32 // offsets in it of the words that are addresses
+}
+
+// MarshalBinary returns the structure, with the offsets behind it.
+func (g *GoModule) MarshalBinary() ([]byte, error) {
+	b := make([]byte, format.GoModuleSize, GoModuleSize(len(g.Words)))
+	le.PutUint64(b[format.GoModuleOFrom:], uint64(g.From))
+	le.PutUint64(b[format.GoModuleOTo:], uint64(g.To))
+	le.PutUint64(b[format.GoModuleONext:], uint64(g.Next))
+	le.PutUint32(b[format.GoModuleOSize:], g.Size)
+	le.PutUint32(b[format.GoModuleOWords:], uint32(len(g.Words)))
+	for _, w := range g.Words {
+		b = le.AppendUint32(b, w)
+	}
+	return b, nil
+}
+
+// GoModuleSize returns the size of a [GoModule] with n words in bytes.
+func GoModuleSize(n int) uint64 { return format.GoModuleSize + 4*uint64(n) }

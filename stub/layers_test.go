@@ -64,6 +64,7 @@ var layers = []string{
 	"exec",      // what the program is about to execute
 	"exec.S",    // ... how it comes there
 	"follow",    // ... and what makes it
+	"gomodule",  // the module of a Go program's moved code
 	"home",      // the first image of a process, and the others
 	"attach",    // what a recorder has a running process do
 	"attach.S",  // ... how it comes there

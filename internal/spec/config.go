@@ -2,7 +2,7 @@ package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object, and what Image points to.
-var Configs = []Struct{Config, Image, Action, Capture, CaptureOp}
+var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp}
 
 // Magic numbers and versions of the two.
 const (
@@ -51,13 +51,24 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"GOROUTINE", 112, "u32", "bytes", "Go's programs: where in runtime.g the goroutine's number is; 0: the image is none"},
 	{"UNWIND", 120, "i64", "bytes", "distance to a search table (.eh_frame_hdr) of the image's unwind information; 0: that of its " +
 		"program headers"},
-	{"IDLEN", 128, "u8", "bytes", "length of the build-id"},
-	{"BUILD_ID", 129, "u8[127]", "", "build-id of the image before it was patched"},
+	{"MODULE", 128, "i64", "bytes", "Go's programs that are relocated: distance to a GoModule; 0: there is none"},
+	{"IDLEN", 136, "u8", "bytes", "length of the build-id"},
+	{"BUILD_ID", 137, "u8[119]", "", "build-id of the image before it was patched"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
 }}
 
 // ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.
 const ActionsQuick = 1 << 31
+
+// GoModule says how the module of a position-independent Go program's moved code is made known to the program's runtime.
+// Distances are from the image_info.
+var GoModule = Struct{"go_module", "GO_MODULE", 32, "a module of a Go program that is relocated; WORDS offsets follow, u32 each", []Field{
+	{"FROM", 0, "i64", "bytes", "distance to the module as it is linked"},
+	{"TO", 8, "i64", "bytes", "distance to zeroed memory, where it is to be"},
+	{"NEXT", 16, "i64", "bytes", "distance to the word of the program's own module that says which one follows"},
+	{"SIZE", 24, "u32", "bytes", "of the module, without what it refers to"},
+	{"WORDS", 28, "u32", "", "how many of its words are addresses"},
+}}
 
 // Action is one thing that is done at calls of a function beside recording them.
 var Action = Struct{"action", "ACTION", 24, "an entry of an image's table of actions", []Field{

@@ -15,6 +15,7 @@ type instruction struct {
 	exit   bool  // the function ends here
 	leader bool  // a branch of the function goes here
 	fixed  bool  // something else does: it must stay where it is
+	back   bool  // the call in front of it returns here
 }
 
 func (x *instruction) end() uint64 { return x.pc + uint64(x.Len) }
@@ -71,8 +72,9 @@ func (im *Image) body(f *Func) (*body, Reason) {
 	}
 	for i := range b.ins {
 		x := &b.ins[i]
-		x.fixed = im.interior[x.pc] || x.pc == f.DeferReturn() || i > 0 && isCall(b.ins[i-1].Op)
+		x.fixed = im.interior[x.pc] || x.pc == f.DeferReturn()
 		x.leader = x.leader || x.fixed
+		x.back = i > 0 && isCall(b.ins[i-1].Op)
 	}
 	return b, ""
 }
@@ -114,11 +116,14 @@ func (b *body) isTable(i int) bool {
 func isCall(op amd64.Op) bool { return op == amd64.Call || op == amd64.CallInd || op == amd64.CallFar }
 
 // movable reports whether an instruction does elsewhere what it does where it is, as far as anybody can tell. A call
-// leaves its address on the stack, where the runtime looks it up.
-func (x *instruction) movable() bool {
+// leaves its address on the stack, where the runtime looks it up, in the tables that copies have as well; so a call can
+// move with what it returns to.
+func (x *instruction) movable(calls bool) bool {
 	switch x.Op {
 	case amd64.Other, amd64.Push, amd64.Pop, amd64.Leave, amd64.Nop, amd64.Jmp, amd64.Jcc, amd64.Ret, amd64.JmpInd:
 		return true
+	case amd64.Call, amd64.CallInd:
+		return calls
 	}
 	return false
 }

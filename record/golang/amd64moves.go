@@ -17,6 +17,9 @@ import (
 // same distance of the stack pointer, and the same answer to whether the goroutine may be stopped, because it can be
 // asked there. Padding is no such place, as no function has it.
 //
+// Calls move only where there is no other room, as in func main() { run() }: backtraces have an address elsewhere then,
+// which the program's runtime knows and debuggers do not.
+//
 // A return of one byte that only branches go to, which is rare, has those branches rewritten.
 
 // jumpLen and shortLen are the lengths of jumps.
@@ -34,6 +37,7 @@ type run struct {
 // planner plans the moves of one function.
 type planner struct {
 	*body
+	calls   bool // they move, too
 	entry   int // before which instruction the entry is recorded
 	runs    []run
 	aimed   map[int]bool // instructions inside runs that branches go to
@@ -48,9 +52,18 @@ type place struct {
 	size int
 }
 
-// Moves plans how a function is traced.
+// moves plans how a function is traced.
 func (b *body) moves() (Moves, Reason) {
-	p := &planner{body: b, aimed: map[int]bool{}, jumps: map[uint64]uint64{}, sources: map[int][]int{}}
+	m, r := b.plan(false)
+	if r == NoRoom {
+		m, r = b.plan(true)
+	}
+	return m, r
+}
+
+// plan plans it with calls where they are, or not.
+func (b *body) plan(calls bool) (Moves, Reason) {
+	p := &planner{body: b, calls: calls, aimed: map[int]bool{}, jumps: map[uint64]uint64{}, sources: map[int][]int{}}
 	for i := range b.ins {
 		if t := b.ins[i].target; t >= 0 {
 			p.sources[t] = append(p.sources[t], i)
@@ -71,6 +84,9 @@ func (b *body) moves() (Moves, Reason) {
 	}
 	return p.finish()
 }
+
+// stays reports whether an instruction cannot be inside a run: something comes to it.
+func (p *planner) stays(i int) bool { return p.ins[i].leader || p.ins[i].back && !p.calls }
 
 // bytes returns how many bytes instructions have; with those of padding behind the last one of the function, as far as
 // a jump needs them.
@@ -98,7 +114,7 @@ func (p *planner) atEntry() Reason {
 	n := 0
 	for n < len(p.ins) && p.bytes(0, n) < jumpLen {
 		x := &p.ins[n]
-		if n > 0 && x.leader || !x.movable() {
+		if n > 0 && p.stays(n) || !x.movable(p.calls) {
 			break
 		}
 		if n++; x.ends() {
@@ -114,8 +130,8 @@ func (p *planner) atEntry() Reason {
 
 // back extends what moves in front of instruction i, from instruction from on, until there is room for a jump.
 func (p *planner) back(from, i int) int {
-	for from > 0 && p.bytes(from, i+1) < jumpLen && !p.ins[from].leader {
-		if q := &p.ins[from-1]; !q.movable() || q.ends() {
+	for from > 0 && p.bytes(from, i+1) < jumpLen && !p.stays(from) {
+		if q := &p.ins[from-1]; !q.movable(p.calls) || q.ends() {
 			break
 		}
 		from--
@@ -134,12 +150,12 @@ func (p *planner) atExit(i int) Reason {
 	}
 	from := p.back(i, i)
 	if p.bytes(from, i+1) < shortLen {
-		if p.ins[from].fixed {
+		if p.ins[from].fixed || p.ins[from].back {
 			return NoRoom
 		}
 		p.aimed[from] = true
 		if q := &p.ins[max(from-1, 0)]; from > 0 && !q.ends() {
-			if !q.movable() {
+			if !q.movable(p.calls) {
 				return NoRoom
 			}
 			from = p.back(from-1, i)
@@ -174,7 +190,7 @@ func (p *planner) merge() Reason {
 	p.runs = out
 	for _, r := range p.runs {
 		for i := r.from + 1; i < r.to; i++ {
-			if p.ins[i].fixed {
+			if p.ins[i].fixed || p.ins[i].back && !p.calls {
 				return NoRoom
 			}
 			if p.ins[i].leader {
@@ -273,7 +289,7 @@ func (p *planner) alike(from, to uint64) bool {
 func (p *planner) host(i int) int {
 	for n := 0; i+n < len(p.ins); n++ {
 		x := &p.ins[i+n]
-		if n > 0 && x.leader || !x.movable() || x.exit || p.moving(i+n) {
+		if n > 0 && p.stays(i+n) || !x.movable(p.calls) || x.exit || p.moving(i+n) {
 			return 0
 		}
 		if x.end()-p.ins[i].pc >= 2*jumpLen {

@@ -11,9 +11,9 @@
 // their own (package patch), so they may do whatever the originals may: fault, be interrupted, be unwound.
 //
 // An entry is recorded behind the check for room on the stack: a function that does not find it calls the runtime and
-// begins again. Calls do not move, because their return addresses are looked up. Nothing that the runtime goes to by
-// itself is overwritten either: what a call returns to, where a recovered function returns from (deferreturn), and where
-// tables of jumps lead.
+// begins again. Calls move only where there is no other room, and what they return to moves with them. Nothing that the
+// runtime goes to by itself is overwritten: where a recovered function returns from (deferreturn), and where tables of
+// jumps lead.
 //
 // What happens to a function without one of these instructions, as it panics or its goroutine ends, is told by the
 // functions around it, which end.

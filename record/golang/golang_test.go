@@ -72,7 +72,7 @@ func TestCoverage(t *testing.T) {
 			}
 		}
 		compiled := len(im.Funcs) - why[Runtime] - why[Assembly] - why[External] - why[Measured] - why[Wrapper]
-		if share := float64(why[""]) / float64(compiled); share < 0.997 || why[""] < 1000 {
+		if share := float64(why[""]) / float64(compiled); share < 0.999 || why[""] < 1000 {
 			t.Errorf("%s: %.2f %% of %d functions: %v", path, 100*share, compiled, why)
 		}
 	}
@@ -86,6 +86,8 @@ func checkMoves(t *testing.T, im *Image, f *Func, m *Moves) {
 	if r != "" {
 		t.Fatalf("%s: %s", f.Name, r)
 	}
+	_, without := b.plan(false)
+	full := without == NoRoom // so calls may move
 	events, entries := map[uint64]bool{}, 0
 	last := uint64(0)
 	for i := range m.Runs {
@@ -111,7 +113,9 @@ func checkMoves(t *testing.T, im *Image, f *Func, m *Moves) {
 			t.Errorf("%s: end at %#x: recorded is %v", f.Name, x.pc, events[x.pc])
 		}
 		k := slices.IndexFunc(m.Runs, func(r Run) bool { return r.Addr <= x.pc && x.pc < r.Addr+uint64(r.Len) })
-		if k >= 0 && (isCall(x.Op) || x.fixed && x.pc != m.Runs[k].Addr) {
+		inside := k >= 0 && x.pc != m.Runs[k].Addr
+		moved := k >= 0 && isCall(x.Op)
+		if inside && (x.fixed || x.back && !full) || moved && !full {
 			t.Errorf("%s: the instruction at %#x moves", f.Name, x.pc)
 		}
 	}
@@ -141,8 +145,7 @@ func TestPackage(t *testing.T) {
 func TestRefused(t *testing.T) {
 	f := parse(t, build(t, "../../testdata/gostress"))
 	for want, change := range map[string]func(*elfio.File){
-		"position-independent":  func(f *elfio.File) { f.Header.Type = elf.ET_DYN },
-		"linked dynamically":    func(f *elfio.File) { f.Progs[0].Type = elf.PT_INTERP },
+		"a shared library":      func(f *elfio.File) { f.Header.Type = elf.ET_DYN },
 		"only those for x86-64": func(f *elfio.File) { f.Header.Machine = elf.EM_AARCH64 },
 	} {
 		changed := *f

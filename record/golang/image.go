@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -28,13 +29,17 @@ func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(form
 // An Image is what a Go image says about itself.
 type Image struct {
 	Version Version
-	Main    string // path of the main module; "": unknown
+	Main    string // path of the main module; "": unknown, or there is none
 	Funcs   []Func // by address
 	Tables
 
 	f        *elfio.File
 	text     []byte // from TextStart
 	interior map[uint64]bool
+	words    []dataWord // that are relocated, by address
+	next     uint64     // the module behind the first one
+
+	relocatable bool
 }
 
 // Tables is where the runtime's tables are. Addresses are those at which the image is linked.
@@ -120,145 +125,77 @@ func pclnSection(f *elfio.File) int {
 
 // Read reads the tables of an image. Errors are [ErrNotGo], a *[Refusal], and those that name malformed parts.
 func Read(f *elfio.File) (*Image, error) {
-	i := pclnSection(f)
-	if i < 0 {
+	if !Is(f) {
 		return nil, ErrNotGo
 	}
 	if f.Header.Machine != elf.EM_X86_64 {
 		return nil, refuse("a Go program for %v: only those for x86-64 are traced", f.Header.Machine)
 	}
-	if f.Header.Type != elf.ET_EXEC {
-		return nil, refuse("a position-independent Go image (-buildmode=pie, c-shared, plugin): only -buildmode=exe is traced")
-	}
-	if f.ProgIndex(elf.PT_INTERP) >= 0 || f.ProgIndex(elf.PT_DYNAMIC) >= 0 {
-		return nil, refuse("a Go program that is linked dynamically, as cgo does: only those that are static are traced " +
-			"(CGO_ENABLED=0)")
-	}
-	info, err := buildinfo.Read(bytes.NewReader(f.Raw()))
+	im, info, err := read(f)
 	if err != nil {
-		return nil, refuse("a Go program without build information (%v), so its version is not known", err)
-	}
-	im := &Image{f: f, Main: info.Main.Path}
-	if im.Version, err = versionOf(info.GoVersion); err != nil {
 		return nil, err
 	}
+	mode, shared := "", f.Header.Type == elf.ET_DYN && f.ProgIndex(elf.PT_INTERP) < 0
 	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			return nil, refuse("a Go program linked with the race detector (-race)")
+		if s.Key == "-buildmode" {
+			mode = s.Value
 		}
 	}
-	if im.Main == "" || im.Main == "command-line-arguments" {
-		im.Main = "main"
+	switch mode {
+	case "c-shared", "plugin", "shared":
+		shared = true
 	}
-	if err := im.readTables(i); err != nil {
-		return nil, fmt.Errorf("pclntab: %w", err)
+	if shared {
+		return nil, refuse("a shared library that Go has linked (-buildmode=c-shared, plugin, shared), whose code uses a register " +
+			"that recording needs: programs are traced")
 	}
-	if err := im.readFuncs(); err != nil {
-		return nil, fmt.Errorf("pclntab: %w", err)
+	if im.next != 0 {
+		return nil, refuse("a Go program of several modules")
 	}
 	im.findInterior()
 	return im, nil
 }
 
-// pclnMagic is that of Go 1.20 and later.
-const pclnMagic = 0xfffffff1
+// ReadNames is Read for the functions' names only: those of images that are not traced, and of those that have been
+// patched, can be read as well.
+func ReadNames(f *elfio.File) (*Image, error) {
+	if !Is(f) {
+		return nil, ErrNotGo
+	}
+	im, _, err := read(f)
+	return im, err
+}
 
-// readTables finds the tables: their places are in pclntab's header, and what is not there in moduledata.
-func (im *Image) readTables(section int) error {
-	b, err := im.f.SectionData(section)
+// read reads all but what only those need who move code.
+func read(f *elfio.File) (*Image, *debug.BuildInfo, error) {
+	info, err := buildinfo.Read(bytes.NewReader(f.Raw()))
 	if err != nil {
-		return err
+		return nil, nil, refuse("a Go program without build information (%v), so its version is not known", err)
 	}
-	const header = 72
-	if len(b) < header || le.Uint32(b) != pclnMagic || b[6] != 1 || b[7] != 8 {
-		return fmt.Errorf("section %d: no header of this kind", section)
+	im := &Image{f: f, Main: info.Main.Path, relocatable: f.Header.Type == elf.ET_DYN}
+	if im.Version, err = versionOf(info.GoVersion); err != nil {
+		return nil, nil, err
 	}
-	im.Pclntab = im.f.Sections[section].Addr
-	sub := func(at int) ([]byte, error) {
-		off := le.Uint64(b[at:])
-		if off > uint64(len(b)) {
-			return nil, fmt.Errorf("header word %#x: offset %#x behind its end", at, off)
-		}
-		return b[off:], nil
+	if err := im.readWords(); err != nil {
+		return nil, nil, err
 	}
-	if im.names, err = sub(32); err != nil {
-		return err
+	if err := im.readTables(pclnSection(f)); err != nil {
+		return nil, nil, fmt.Errorf("pclntab: %w", err)
 	}
-	if im.pctab, err = sub(56); err != nil {
-		return err
+	if err := im.readFuncs(); err != nil {
+		return nil, nil, fmt.Errorf("pclntab: %w", err)
 	}
-	if im.pcln, err = sub(64); err != nil {
-		return err
-	}
-	md, err := im.findModule(im.Pclntab, im.Pclntab+le.Uint64(b[32:]))
-	if err != nil {
-		return err
-	}
-	word := func(off int) uint64 { return le.Uint64(md[off:]) }
-	im.FuncNames, im.CUTab, im.FileTab = word(mdFuncNames), word(mdCUTab), word(mdFileTab)
-	im.lengths = [3]uint64{word(mdFuncNames + 8), word(mdCUTab + 8), word(mdFileTab + 8)}
-	im.Pctab, im.TextStart, im.TextEnd = word(mdPctab), word(mdText), word(mdEText)
-	im.Rodata, im.GoFunc = word(mdRodata), word(mdGoFunc)
-	if im.Pctab-im.Pclntab != le.Uint64(b[56:]) || im.TextEnd < im.TextStart || im.TextEnd-im.TextStart > uint64(len(im.f.Raw())) {
-		return fmt.Errorf("moduledata at %#x: not that of this table", im.ModuleData)
-	}
-	im.text, err = im.f.Bytes(im.TextStart, int(im.TextEnd-im.TextStart))
-	return err
+	return im, info, nil
 }
 
-// findModule finds moduledata, which no symbol names in a stripped program: its first two words are the addresses of
-// pclntab and of the names of functions in it.
-func (im *Image) findModule(first, second uint64) ([]byte, error) {
-	want := le.AppendUint64(le.AppendUint64(nil, first), second)
-	for i := range im.f.Progs {
-		p := &im.f.Progs[i]
-		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_W == 0 {
-			continue
-		}
-		b, err := im.f.ProgData(i)
-		if err != nil {
-			return nil, err
-		}
-		at := bytes.Index(b, want)
-		if at < 0 || len(b)-at < int(im.Version.Size) {
-			continue
-		}
-		im.ModuleData = p.Vaddr + uint64(at)
-		if next := le.Uint64(b[at+int(im.Version.Next):]); next != 0 {
-			return nil, refuse("a Go program of several modules")
-		}
-		return b[at:][:mdKnown], nil
-	}
-	return nil, errors.New("nothing refers to it")
-}
+// Relocatable reports whether the image is position-independent: what has addresses is relocated when it is loaded.
+func (im *Image) Relocatable() bool { return im.relocatable }
 
-// findInterior finds the addresses in code that data has, beside those of functions: where tables of jumps lead.
-func (im *Image) findInterior() {
-	im.interior = map[uint64]bool{}
-	pcln := pclnSection(im.f)
-	for i := range im.f.Sections {
-		s := &im.f.Sections[i]
-		if i == pcln || s.Flags&elf.SHF_ALLOC == 0 || s.Type == elf.SHT_NOBITS || s.Flags&elf.SHF_EXECINSTR != 0 {
-			continue
-		}
-		b, err := im.f.SectionData(i)
-		if err != nil {
-			continue
-		}
-		for o := int(-s.Addr % 8); o+8 <= len(b); o += 8 {
-			a := le.Uint64(b[o:])
-			if a-im.TextStart >= uint64(len(im.text)) {
-				continue
-			}
-			if _, entry := im.find(a); !entry {
-				im.interior[a] = true
-			}
-		}
-	}
-}
-
-// Func returns the function that begins at an address, nil: none does.
+// Func returns the function that begins at an address, nil: none does, or the image is nil.
 func (im *Image) Func(addr uint64) *Func {
+	if im == nil {
+		return nil
+	}
 	if i, ok := im.find(addr); ok {
 		return &im.Funcs[i]
 	}

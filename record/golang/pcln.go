@@ -73,7 +73,10 @@ func (im *Image) readFuncs() error {
 	im.Funcs = make([]Func, 0, n)
 	for i := range n {
 		from, to := le.Uint32(im.pcln[8*i:]), le.Uint32(im.pcln[8*i+8:])
-		if from >= to || uint64(to) > uint64(len(im.text)) {
+		if from == to { // of C's or in assembly, and empty
+			continue
+		}
+		if from > to || uint64(to) > uint64(len(im.text)) {
 			return fmt.Errorf("function %d: code at offsets %#x to %#x", i, from, to)
 		}
 		rec, err := im.record(le.Uint32(im.pcln[8*i+4:]))

@@ -24,6 +24,7 @@
 #include "configuration.h"
 #include "costly.h"
 #include "exec.h"
+#include "gomodule.h"
 #include "home.h"
 #include "say.h"
 #include "slow.h"
@@ -159,8 +160,10 @@ hidden void fentry_begin(u64 *sp)
 {
 	static u32 begun;
 	int again = swap(&begun, 1) != 0;
-	if (!again)
+	if (!again) {
+		link_module();
 		home_begin(sp);
+	}
 	if (FOLLOWS)
 		follow_programs(sp, again || !fentry_config.session[0]);
 }

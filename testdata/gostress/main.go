@@ -34,12 +34,15 @@ const (
 	fWorker
 	fSpin
 	fLine
+	fForward
+	fBelow
 	functions
 )
 
 var names = [functions]string{
 	"leaf", "fib", "grow", "huge", "floats", "table", "kind", "square.area", "(*circle).area", "defers", "panics", "nilLoad",
 	"repanics", "unwinds", "goexits", "apply", "mapped[...]", "worker", "spin", "line",
+	"forward", "below",
 }
 
 var counts [functions]atomic.Int64
@@ -285,6 +288,42 @@ func channels() (sum int) {
 	return sum
 }
 
+// forward has room for no jump but where its call is.
+//
+//go:noinline
+func forward() { below() }
+
+var belowSaid string
+
+// below has the stack grow and the collector run under that call, and says who has called it.
+//
+//go:noinline
+func below() {
+	counts[fForward].Add(1)
+	counts[fBelow].Add(1)
+	n := 0
+	grow(200, &n)
+	runtime.GC()
+	pcs := make([]uintptr, 8)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for range 2 {
+		f, _ := frames.Next()
+		belowSaid += fmt.Sprintf(" %s:%d", f.Function, f.Line)
+	}
+}
+
+// forwarded calls that where the stack is small yet.
+func forwarded() (said string) {
+	done := make(chan bool)
+	go func() {
+		forward()
+		done <- true
+	}()
+	<-done
+	said, belowSaid = belowSaid, ""
+	return said
+}
+
 func round(n int) []any {
 	a, b, c, d := floats(1.5, n, "s")
 	area := 0.0
@@ -301,7 +340,7 @@ func round(n int) []any {
 	out := []any{
 		fib(8), huge(byte(n)), a, b, c, d, area, defers(n % 5), err, r, repanics(), unwinds(0), <-done, apply(times, 3), method(),
 		strings.Join(mapped([]int{1, 5, 20, n}, table), " "), kind(nil), kind(n), kind(errors.New("e")), kind(square{}),
-		strings.Join(mapped([]string{"a", "b"}, strings.ToUpper), ""), channels(), spin(20000), line(),
+		strings.Join(mapped([]string{"a", "b"}, strings.ToUpper), ""), channels(), spin(20000), line(), forwarded(),
 	}
 	runtime.GC()
 	return out

@@ -83,7 +83,7 @@ func Classic(name string) bool {
 	case "act.c", "act.S", "backtrace.c", "capture.c", "cfi.c", "memory.c", "quick.c", "walk.c", "signal.c", "signal.S",
 		"sigaction.c", "home.c", "settle.c", "exec.c", "exec.S", "follow.c", "loader.c", "loader.S", "start.S",
 		"graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S",
-		"goroutine.c", "goroutine.S":
+		"goroutine.c", "goroutine.S", "gomodule.c":
 		return false
 	case "attach.c", "attach.S":
 		return false
