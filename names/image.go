@@ -18,6 +18,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/sitetable"
+	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -143,6 +144,7 @@ func FromNamed(f *elfio.File, im Image, tab *symbol.Table) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	goNames, _ := golang.ReadNames(f) // it may not be Go's, or of a version whose tables are not known
 	t := New(f)
 	if t.Captures, err = sitetable.ReadNotes(f, info.Sites); err != nil {
 		return nil, err
@@ -151,9 +153,11 @@ func FromNamed(f *elfio.File, im Image, tab *symbol.Table) (*Table, error) {
 	for i := range t.Funcs {
 		r := rows.At(i)
 		t.Funcs[i] = Func{ID: uint32(i + 1), Addr: r.Func, Site: r.Site, Kind: "patched"}
-		if fn, ok := tab.Lookup(r.Func); ok && fn.Addr == r.Func {
+		if fn, ok := tab.Lookup(r.Func); ok && fn.Addr == r.Func && goNames == nil {
 			t.Funcs[i].Name, t.Funcs[i].Size = strings.Clone(fn.Name), fn.Size
 			t.aliases(tab, &fn)
+		} else if fn := goNames.Func(r.Func); fn != nil {
+			t.goName(&t.Funcs[i], fn)
 		} else if k, ok := slices.BinarySearchFunc(imports, r.Func, symbol.Import.Compare); ok {
 			t.Funcs[i].Name = imports[k].CallName()
 		}
@@ -183,6 +187,14 @@ func fromLinked(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 		t.aliases(tab, &fn)
 	}
 	return t, nil
+}
+
+// goName names a function of a Go program, as a recorder does.
+func (t *Table) goName(f *Func, fn *golang.Func) {
+	f.Name, f.Size = golang.PrintedName(fn.Name), fn.Next-fn.Entry
+	if f.Name != fn.Name {
+		t.Alias(f.Addr, fn.Name)
+	}
 }
 
 // aliases copies the other names of a function.

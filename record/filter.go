@@ -21,6 +21,9 @@ import (
 //	            character. [!a-e] and [^a-e] are characters outside the set, \ takes the next character as it is,
 //	            and a [ without its ] is an ordinary character
 //	/re/        a regular expression (RE2) that matches any part of the name; /re/i ignores case
+//	net/http/...  functions of a Go package and of those below it, as go list has it: net/http.(*conn).serve
+//	own         functions of package main and of the main module of a Go program, as its build information says; the
+//	            name, where Go has not linked the image
 //	image:pattern  a function of an image only: see [MatchImage]. A :: does not separate, and neither does a colon in
 //	            brackets or behind a backslash: std::sort and f[abi:cxx11] are names of functions
 //	!pattern    takes away what the patterns before it have chosen
@@ -122,8 +125,17 @@ func (f *Filter) namesCalls() bool {
 	return false
 }
 
-// MatchSite is like Match for s.Display(), which for a function without a symbol is its address, and s.Aliases.
-func (f *Filter) MatchSite(s *Site) bool { return f.Match(s.Display(), s.Aliases...) }
+// Own is the pattern of a Go program's own functions, see [Site.Own].
+const Own = "own"
+
+// MatchSite is like Match for s.Display(), which for a function without a symbol is its address, and s.Aliases. A
+// function with s.Own is called [Own], too.
+func (f *Filter) MatchSite(s *Site) bool {
+	if s.Own {
+		return f.Match(s.Display(), append(slices.Clip(s.Aliases), Own)...)
+	}
+	return f.Match(s.Display(), s.Aliases...)
+}
 
 // Unmatched returns the patterns, as they were given, that have matched no name so far. Patterns from a file are
 // followed by " (FILE:LINE)".

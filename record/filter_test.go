@@ -42,6 +42,11 @@ func TestFilterPatterns(t *testing.T) {
 		{"/a/b/", []string{"xa/b"}, []string{"ab"}},
 		{"f", []string{"f.constprop.0", "f.isra.0", "f.part.0.isra.3", "f.constprop.0.isra.0"}, []string{"f.cold", "f.x"}},
 		{"f.isra.0", []string{"f.isra.0"}, []string{"f"}},
+		{"net/http/...", []string{"net/http.(*conn).serve", "net/http.Get", "net/http/internal/ascii.Is", "net/http.F[...].func1"},
+			[]string{"net/httpx.Get", "net.Dial", "x/net/http.Get", "type:.eq.net/http.conn", "net/http"}},
+		{"example.org/v1.2/...", []string{"example.org/v1%2e2.F", "example.org/v1%2e2/b.(*T).M"}, []string{"example.org/v1.F"}},
+		{"va(int, ...)", []string{"_Z2vaiz"}, []string{"va.f"}},
+		{"own", []string{"own"}, []string{"main.main"}},
 		// What it is called in the source, and what the linker calls it.
 		{"ns::Foo::bar", []string{"_ZN2ns3Foo3barEi", "_ZN2ns3Foo3barEv"}, []string{"_ZN2ns3Foo3bazEi", "ns"}},
 		{"ns::Foo::*", []string{"_ZN2ns3Foo3barEi"}, []string{"_ZN2ns3Fox3barEi"}},

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/fentry-dev/fentry/record/golang"
 )
 
 // matchClass is how a pattern is compared, decided once as ftrace does: most patterns need no glob.
@@ -18,6 +20,7 @@ const (
 	classSubstring                   // *name*
 	classGlob                        // anything with ? [ \ or a * inside
 	classRegexp                      // /re/
+	classPackages                    // path/...
 )
 
 // matcher is one pattern without its negation.
@@ -30,6 +33,9 @@ type matcher struct {
 func newMatcher(p string) (matcher, error) {
 	if p[0] == '/' {
 		return newRegexp(p)
+	}
+	if path, ok := strings.CutSuffix(p, "/..."); ok && !strings.ContainsAny(p, "*?[]() ") {
+		return matcher{class: classPackages, text: path}, nil
 	}
 	lead, tail := strings.HasPrefix(p, "*"), strings.HasSuffix(p, "*") && len(p) > 1
 	body := strings.TrimPrefix(p, "*")
@@ -84,6 +90,9 @@ func (m *matcher) match(name string) bool {
 		return strings.Contains(name, m.text)
 	case classRegexp:
 		return m.re.MatchString(name)
+	case classPackages:
+		below, ok := strings.CutPrefix(golang.Package(name), m.text)
+		return ok && (below == "" || below[0] == '/')
 	}
 	return glob(m.text, name)
 }

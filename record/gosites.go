@@ -45,6 +45,7 @@ func (fd *finder) goSites() (bool, error) {
 func goSite(im *golang.Image, f *golang.Func, o golang.Options) Site {
 	s := Site{
 		Func: f.Entry, Size: f.Next - f.Entry, Name: golang.PrintedName(f.Name), Addr: f.Entry, Source: SourcePclntab,
+		Own: im.Own(golang.Package(f.Name)),
 	}
 	if s.Name != f.Name {
 		s.Aliases = []string{f.Name}

@@ -38,6 +38,10 @@ type Site struct {
 	// Of KindGo: all that is rewritten of the function, which is in several places. Addr is Func, and Len is 0.
 	Moves *golang.Moves
 
+	// Own: of KindGo, and of functions of Go's that are not traced: of package main or of the main module. Patterns name
+	// them by [Own].
+	Own bool
+
 	Bytes  []byte // the Len bytes at Addr in the file: a sub-slice of the image, read-only
 	Source string // the table, symbol table or scan the site came from: one of the Source constants
 	Reason Reason // "" if the site can be traced

@@ -86,7 +86,7 @@ jumps to what would have to move with it (jump-into-site).`,
 func addPatternFlags(cmd *cobra.Command, filter, notrace *[]string, verb string) {
 	f := cmd.Flags()
 	f.StringArrayVarP(filter, "filter", "F", nil,
-		verb+" only functions that match `PAT` (glob, /regex/, !PAT, @file; repeatable)")
+		verb+" only functions that match `PAT` (glob, /regex/, !PAT, @file; Go: net/http/..., own; repeatable)")
 	f.StringArrayVarP(notrace, "notrace", "N", nil, "do not "+verb+" functions that match `PAT` (repeatable)")
 }
 

@@ -38,7 +38,7 @@ type run struct {
 type planner struct {
 	*body
 	calls   bool // they move, too
-	entry   int // before which instruction the entry is recorded
+	entry   int  // before which instruction the entry is recorded
 	runs    []run
 	aimed   map[int]bool // instructions inside runs that branches go to
 	free    []place
