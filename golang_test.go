@@ -211,6 +211,104 @@ func TestGoPatched(t *testing.T) {
 	}
 }
 
+// TestGoWaiting: the time that calls have waited is that of their goroutines being parked, and -N leaves that unknown. The
+// function that goroutines wait in is traced whatever else is.
+func TestGoWaiting(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	dir := t.TempDir()
+	src := filepath.Join(dir, "main.go")
+	text := `package main
+
+import "time"
+
+//go:noinline
+func sleeps() {
+	for range 3 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+//go:noinline
+func works(n int) (s int) {
+	for i := range n {
+		s += i * s
+	}
+	return s
+}
+
+func main() {
+	sleeps()
+	works(1000)
+	done := make(chan bool)
+	go func() {
+		sleeps()
+		close(done)
+	}()
+	<-done
+}
+`
+	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	prog := filepath.Join(dir, "prog")
+	build := exec.Command("go", "build", "-o", prog, src)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, exclude := range [][]string{nil, {"runtime.*"}} {
+		filter, err := record.NewFilter([]string{"own"}, exclude)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := fentry.Options{Dir: filepath.Join(dir, "trace"), Overhead: -1, Plan: patch.Options{Select: filter}}
+		res, err := fentry.Run(context.Background(), exec.Command(prog), o)
+		if err != nil || res.Status.ExitStatus() != 0 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		tr, err := trace.Open(o.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		rows, err := tr.Report(trace.ReportOptions{Waits: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]trace.FuncStat{}
+		for _, r := range rows {
+			by[r.Name] = r
+		}
+		sleeps, works, main, park := by["main.sleeps"], by["main.works"], by["main.main"], by["runtime.gopark"]
+		if exclude != nil {
+			if main.Waiting != -1 || park.Calls != 0 || sleeps.Calls != 2 {
+				t.Errorf("without runtime.*: %+v, %+v", main, park)
+			}
+			continue
+		}
+		if park.Calls < 6 || park.Waiting != park.Total || park.Running != 0 {
+			t.Errorf("runtime.gopark: %+v", park)
+		}
+		if sleeps.Waiting <= 0 || sleeps.Waiting >= sleeps.Total || sleeps.Waiting > park.Total || works.Waiting != 0 {
+			t.Errorf("main.sleeps: %+v, main.works: %+v", sleeps, works)
+		}
+		if main.Running+main.Waiting != main.Total {
+			t.Errorf("main.main: %+v", main)
+		}
+		goroutines := 0
+		for _, k := range tr.Tasks {
+			if k.Goroutine != 0 {
+				goroutines++
+			}
+		}
+		if goroutines != 2 {
+			t.Errorf("%d goroutines, want 2: the runtime's own only park", goroutines)
+		}
+	}
+}
+
 // TestGoOwn: patterns choose the packages of a module, the main one by its word.
 func TestGoOwn(t *testing.T) {
 	if runtime.GOARCH != "amd64" {

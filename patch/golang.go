@@ -47,6 +47,22 @@ func (g goFlavour) check(*elfio.File) error {
 	return nil
 }
 
+// parks reports whether a function is the one that goroutines wait in, which is traced with whatever else is, unless a
+// pattern leaves it out: else nobody knows for how long a call has waited.
+func (p *Plan) parks(s *record.Site, selected *record.Filter) bool {
+	return s.Kind == record.KindGo && s.Name == golang.Park && !p.Options.NoFunctions && !selected.Excludes(s.Name)
+}
+
+// parkID is the id of that function, 0: it is not traced.
+func (p *Plan) parkID() uint32 {
+	for i := range p.Functions {
+		if fn := &p.Functions[i]; fn.Name == golang.Park {
+			return fn.ID
+		}
+	}
+	return 0
+}
+
 func (goFlavour) refuses(s *record.Site) record.Reason { return s.Reason }
 func (goFlavour) hasThunks() bool                      { return false }
 func (goFlavour) hides() bool                          { return false }

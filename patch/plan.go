@@ -226,7 +226,8 @@ func (p *Plan) choose(sites []record.Site) {
 		switch reason := p.flavour().refuses(s); {
 		case reason != "":
 			fn.leave(reason)
-		case !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s):
+		case !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s) ||
+			p.parks(s, selected):
 			fn.Action = Trace
 		case p.acts(&fn, acts(s)):
 		case !p.Options.Keep && isCall(s.Kind):

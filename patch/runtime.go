@@ -130,7 +130,7 @@ func (l *layout) config() (config, image []byte, err error) {
 		Plain: p.plain(), Library: l.library() || o.At != 0, Copy: o.Copy,
 	}
 	if !p.flavour().hasThunks() {
-		m.Thunks, m.GoID = 0, p.golang.Version.GoID
+		m.Thunks, m.GoID, m.Park = 0, p.golang.Version.GoID, p.parkID()
 	}
 	if l.goLink != 0 {
 		m.Module = int64(l.goLink - r.image)

@@ -112,6 +112,14 @@ func (f *Filter) ChoosesImages() bool { return f != nil && f.include.imaged }
 // hasNames reports whether a pattern is a name.
 func (f *Filter) hasNames() bool { return f != nil && len(f.include.exact) > 0 }
 
+// Excludes reports whether a pattern takes the function with a name away.
+func (f *Filter) Excludes(name string) bool {
+	if f == nil {
+		return false
+	}
+	return f.exclude.match([]nameForms{{raw: name}})
+}
+
 // namesCalls reports whether a pattern that includes functions is for calls into libraries.
 func (f *Filter) namesCalls() bool {
 	if f == nil {

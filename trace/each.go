@@ -149,6 +149,7 @@ func (t *Trace) follow(k *Task, s taskSink, start uint64) *follower {
 	fl := newFollower(s, start, k.Stack)
 	if w, ok := counting(s).(interface{ asksForWaits() bool }); ok && w.asksForWaits() {
 		fl.waits = newWaits(t.file, k.sched)
+		fl.followParks(t, k)
 	}
 	s.begin(fl)
 	return fl

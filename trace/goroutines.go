@@ -59,6 +59,9 @@ func (ix *index) splitGoroutines() error {
 		}
 	}
 	for _, g := range tasks {
+		if g.parksOnly {
+			continue // it is the runtime's, or calls nothing that is traced
+		}
 		if err := g.order(t, window); err != nil {
 			return err
 		}
@@ -76,6 +79,8 @@ func (ix *index) splitGoroutines() error {
 type goroutine struct {
 	task  *Task
 	parts []threadPart
+
+	parksOnly bool // no function but the one that goroutines wait in
 }
 
 // order brings the parts of a goroutine into their order, and makes them the chunks of its task.
@@ -137,13 +142,15 @@ type splitter struct {
 	own    []chunkRef // what is the thread's
 	stack  uint64     // of the part at hand
 	part   threadPart
+	park   FuncID // the function that goroutines wait in
+	calls  bool   // others are in the part
 }
 
 // splitThread divides a thread's chunks among it and the goroutines that it has run.
 func (ix *index) splitThread(k *Task, tasks map[goroutineKey]*goroutine, window []byte) error {
 	sortChunks(k.chunks)
 	d := decoder{r: ix.t.file, chunks: k.chunks, number: k.chunks[0].number, buf: window}
-	s := splitter{thread: k, tasks: tasks}
+	s := splitter{thread: k, tasks: tasks, park: FuncID{Image: uint32(k.Image), ID: ix.t.parkID(uint32(k.Image))}}
 	left := len(d.chunks)
 	end := int64(0) // of the chunk
 	var w word
@@ -167,6 +174,7 @@ func (ix *index) splitThread(k *Task, tasks map[goroutineKey]*goroutine, window 
 			s.begin(stack, at, d.last, s.part.image)
 		default:
 			s.part.last = d.last
+			s.calls = s.calls || w.fn != s.park
 		}
 	}
 	s.cut(end)
@@ -179,7 +187,7 @@ func (ix *index) splitThread(k *Task, tasks map[goroutineKey]*goroutine, window 
 }
 
 func (s *splitter) begin(stack uint64, off int64, counter uint64, image uint32) {
-	s.stack = stack
+	s.stack, s.calls = stack, false
 	s.part = threadPart{chunkRef{off: off, counter: counter, image: image, first: partOfChunk}, counter}
 }
 
@@ -197,12 +205,12 @@ func (s *splitter) cut(end int64) {
 	g := s.tasks[key]
 	if g == nil {
 		k := s.thread
-		g = &goroutine{task: &Task{
+		g = &goroutine{parksOnly: true, task: &Task{
 			PID: k.PID, TID: int(key.number), Goroutine: key.number, Comm: k.Comm, Key: k.Key, Image: k.Image, Stack: s.stack,
 		}}
 		s.tasks[key] = g
 	}
-	g.parts = append(g.parts, s.part)
+	g.parts, g.parksOnly = append(g.parts, s.part), g.parksOnly && !s.calls
 }
 
 // Goroutines returns the tasks of goroutines with the given number, in order. If there is none, the result is empty but

@@ -19,7 +19,7 @@ func goTrace(t *testing.T, fn func(a, b *TaskWriter)) *Trace {
 		t.Fatal(err)
 	}
 	im := appendChunkHeader(nil, ChunkImage, TaskID{PID: 1, TID: 1, Image: testImage}, 0, 1000, 0)
-	im = append(im, "path=/x\x00nsites=9\x00stacks=goroutines\x00"...)
+	im = append(im, "path=/x\x00nsites=10\x00stacks=goroutines\x00park=10\x00"...)
 	if _, err := w.WriteChunk(append(im, make([]byte, -len(im)&7)...)); err != nil {
 		t.Fatal(err)
 	}
@@ -118,5 +118,57 @@ func TestGoroutinesMany(t *testing.T) {
 	}
 	if calls != events/2 || len(tr.Tasks) != n {
 		t.Errorf("%d calls of %d goroutines, want %d of %d", calls, len(tr.Tasks), events/2, n)
+	}
+}
+
+// TestParks divides the time of goroutines' calls into running and waiting, whichever threads they are on. What only parks
+// is the runtime's, and no task.
+func TestParks(t *testing.T) {
+	const g, park = format.GoroutineStack, 10
+	tr := goTrace(t, func(a, b *TaskWriter) {
+		a.Enter(1001, 9) // on the thread's own stack
+		a.Exit(1005, 9)
+		a.Stack(1010, g|7)
+		a.Enter(1010, 1)
+		a.Enter(1012, 2)
+		a.Enter(1015, park)
+		a.Stack(1016, g|8)
+		a.Enter(1017, park)
+		b.Stack(1020, g|7)
+		b.Exit(1035, park)
+		b.Exit(1036, 2)
+		b.Enter(1040, 2)
+		b.Enter(1050, park)
+		a.Stack(1060, g|9)
+		a.Enter(1060, 3)
+		a.Enter(1070, park)
+		b.Stack(1080, g|7)
+		b.Exit(1081, park)
+		b.Exit(1082, 2)
+		b.Exit(1090, 1)
+		b.End(1100)
+		a.End(1100)
+	})
+	for n, want := range map[uint64]int{7: 1, 8: 0, 9: 1} {
+		if got := len(tr.Goroutines(n)); got != want {
+			t.Errorf("%d tasks of goroutine %d, want %d", got, n, want)
+		}
+	}
+	rows, err := tr.Report(ReportOptions{Waits: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[uint32]string{}
+	for _, r := range rows {
+		got[r.Func.ID] = fmt.Sprintf("%d: %d + %d, cpu %d", r.Total, r.Running, r.Waiting, r.CPU)
+	}
+	want := map[uint32]string{
+		9: "4: 4 + 0, cpu -1", 1: "80: 29 + 51, cpu -1", 2: "66: 15 + 51, cpu -1", 3: "10: 10 + 0, cpu -1", park: "51: 0 + 51, cpu -1",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("times (-want +got):\n%s", d)
+	}
+	if rows, err = tr.Report(ReportOptions{}); err != nil || rows[0].Running != 0 || rows[0].Waiting != 0 {
+		t.Errorf("without being asked: %+v, %v", rows[0], err)
 	}
 }

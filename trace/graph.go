@@ -120,7 +120,7 @@ func (n *Node) prune() bool {
 // callTreesWithIndex is callTrees with the index, as far as there is one and it helps.
 func (t *Trace) callTreesWithIndex(c *choice, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
 	// When threads were off a processor is not in the sums.
-	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits) == allWaits {
+	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits).marked() {
 		return t.callTrees(c, t.indexFor(c, o.Tasks), false, tasks, o)
 	}
 	if c == nil {
@@ -362,7 +362,7 @@ type grapher struct {
 
 func (g *grapher) begin(fl *follower) { g.fl = fl }
 
-func (g *grapher) asksForWaits() bool { return g.tree.waits == allWaits }
+func (g *grapher) asksForWaits() bool { return g.tree.waits.marked() }
 
 func (g *grapher) enter(f *frame) {
 	fs := g.fl.cur.frames
@@ -374,7 +374,7 @@ func (g *grapher) enter(f *frame) {
 	n := &g.tree.nodes[f.ref]
 	if n.active == 0 {
 		f.flags |= frameOutermost
-		if g.tree.waits == allWaits {
+		if g.tree.waits.marked() {
 			n.marks.mark(g.fl, f)
 		}
 	}
@@ -409,7 +409,7 @@ func (g *grapher) forget(f *frame) {
 
 // unmark takes back what enter has noted for a call that is none, or does not count.
 func (g *grapher) unmark(n *treeNode, f *frame) {
-	if f.flags&frameOutermost != 0 && g.tree.waits == allWaits {
+	if f.flags&frameOutermost != 0 && g.tree.waits.marked() {
 		n.marks.take(g.fl, f)
 	}
 }
@@ -442,7 +442,7 @@ func (g *grapher) leave(f *frame, end uint64, how ending) {
 	if f.flags&frameOutermost != 0 {
 		dur := end - min(end, f.start)
 		n.total = addTicks(n.total, dur)
-		if g.tree.waits == allWaits {
+		if g.tree.waits.marked() {
 			n.off.add(n.marks.since(g.fl, f, end, dur))
 		}
 	}

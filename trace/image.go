@@ -74,6 +74,10 @@ func (im *Image) set(s string) error {
 		im.Clock = val
 	case "stacks":
 		im.Stacks = val
+	case "park":
+		var id uint64
+		id, err = strconv.ParseUint(val, 10, 32)
+		im.Park = uint32(id)
 	case "ids":
 		im.IDs = val
 	case "plain":
@@ -105,6 +109,9 @@ func (im *Image) merge(o *Image) {
 	pick(&im.IDs, o.IDs)
 	pick(&im.Stacks, o.Stacks)
 	im.Plain = im.Plain || o.Plain
+	if im.Park == 0 {
+		im.Park = o.Park
+	}
 	if im.Sites == 0 {
 		im.Sites = o.Sites
 	}

@@ -191,6 +191,7 @@ type Image struct {
 	Mode    string   `json:"mode,omitempty"`   // tracer
 	Clock   string   `json:"clock,omitempty"`  // ClockNone, or "": events have times
 	Stacks  string   `json:"stacks,omitempty"` // StacksGoroutines, or "": threads' and coroutines'
+	Park    uint32   `json:"park,omitempty"`   // of a Go program: id of the function in which goroutines wait; 0: unknown
 	// IDs says how functions are numbered: "" for a table of sites, or OffsetIDs.
 	IDs string `json:"ids,omitempty"`
 	// Plain says that functions are among those traced that no compiler has prepared for it.

@@ -19,7 +19,7 @@ type ReportOptions struct {
 	From, To int64
 	// Calls are those that count.
 	Calls Calls
-	// Waits asks for CPU, Wait and Unknown.
+	// Waits asks for CPU, Wait, Unknown, Running and Waiting.
 	Waits bool
 	// Workers is the number of tasks read in parallel; 0: one per processor.
 	Workers int
@@ -43,6 +43,9 @@ type FuncStat struct {
 	// CPU, Wait and Unknown are parts of Total, and together all of it: time on a processor, time off it, and time of
 	// which it is not known which of both it was. -1: nothing is known at all; 0 unless ReportOptions.Waits.
 	CPU, Wait, Unknown int64
+	// Running and Waiting are parts of Total of calls in a Go program, and together all of it: Waiting is how long their
+	// goroutines were parked, up to when they ran again. -1: it is not known; 0 unless ReportOptions.Waits.
+	Running, Waiting int64
 	// Min, Avg, Max, StdDev and P99 are those of single calls.
 	Min, Avg, Max, P99 int64
 	StdDev             float64
@@ -87,7 +90,7 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 // countWithIndex is countCalls with the index, as far as there is one and it helps.
 func (t *Trace) countWithIndex(c *choice, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
 	// When threads were off a processor is not in the sums.
-	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits) == allWaits {
+	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits).marked() {
 		return t.countCalls(c, t.indexFor(c, o.Tasks), false, tasks, o)
 	}
 	if c == nil {
@@ -207,14 +210,14 @@ func (r *report) counter(fn FuncID) (*counter, int32) {
 
 func (r *report) begin(fl *follower) { r.fl = fl }
 
-func (r *report) asksForWaits() bool { return r.waits == allWaits }
+func (r *report) asksForWaits() bool { return r.waits.marked() }
 
 func (r *report) enter(f *frame) {
 	c, ref := r.counter(f.fn)
 	f.ref = ref
 	if c.active == 0 {
 		f.flags |= frameOutermost
-		if r.waits == allWaits {
+		if r.waits.marked() {
 			c.marks.mark(r.fl, f)
 		}
 	}
@@ -239,7 +242,7 @@ func (r *report) forget(f *frame) {
 
 // unmark takes back what enter has noted for a call that is none, or does not count.
 func (r *report) unmark(c *counter, f *frame) {
-	if f.flags&frameOutermost != 0 && r.waits == allWaits {
+	if f.flags&frameOutermost != 0 && r.waits.marked() {
 		c.marks.take(r.fl, f)
 	}
 }
@@ -271,7 +274,7 @@ func (r *report) leave(f *frame, end uint64, how ending) {
 	if f.flags&frameInherited == 0 {
 		c.hist.Add(int64(min(dur, math.MaxInt64)))
 	}
-	if outermost && r.waits == allWaits {
+	if outermost && r.waits.marked() {
 		c.off.add(c.marks.since(r.fl, f, end, dur))
 	}
 }
@@ -314,6 +317,7 @@ func (r *report) rows(k *Task) []FuncStat {
 		}
 		c.off.unknown += total - c.total
 		s.CPU, s.Wait, s.Unknown = c.off.parts(s.Total, clock, r.waits)
+		s.Running, s.Waiting = r.t.parked(&c.off, s.Total, r.waits)
 		if c.ended > 0 {
 			s.Min = clock.Span(c.min)
 			s.Avg = int64(uint64(s.Sum) / c.ended)
@@ -329,7 +333,7 @@ func (r *report) rows(k *Task) []FuncStat {
 			s.Min, s.P99, s.StdDev, s.Hist = -1, -1, -1, nil
 		}
 		if r.waits != noWaits && (c.profiled || c.flat && c.ended == 0) {
-			s.CPU, s.Wait, s.Unknown = -1, -1, -1
+			s.CPU, s.Wait, s.Unknown, s.Running, s.Waiting = -1, -1, -1, -1, -1
 		}
 		if r.t.Clockless() || c.flat && c.ended == 0 && !c.profiled {
 			s.Total, s.Sum, s.Self, s.Min, s.Avg, s.Max, s.P99, s.StdDev, s.Hist = -1, -1, -1, -1, -1, -1, -1, -1, nil

@@ -85,10 +85,12 @@ func (t *Trace) Waiting() Waiting {
 }
 
 // offTime is how long a thread has been off a processor up to a moment, and for how long nobody knows, in ticks.
-type offTime struct{ wait, unknown uint64 }
+// Of a goroutine, parked is how long it has waited to be made ready and to run, which is known apart from the others
+// (parks.go).
+type offTime struct{ wait, unknown, parked uint64 }
 
 func (s *offTime) add(o offTime) {
-	s.wait, s.unknown = addTicks(s.wait, o.wait), addTicks(s.unknown, o.unknown)
+	s.wait, s.unknown, s.parked = addTicks(s.wait, o.wait), addTicks(s.unknown, o.unknown), addTicks(s.parked, o.parked)
 }
 
 // wants says whether the time of threads off a processor is asked for.
@@ -97,15 +99,24 @@ type wants uint8
 const (
 	noWaits   wants = iota
 	waitsGone       // asked for, and nothing is known
+	parkWaits       // only how long goroutines were parked is known
 	allWaits
 )
+
+// marked says whether something is known.
+func (w wants) marked() bool { return w >= parkWaits }
 
 // waitsWanted answers to who asks.
 func (t *Trace) waitsWanted(asked bool) wants {
 	switch {
 	case !asked:
 		return noWaits
-	case t.Clockless() || t.Waiting().Source == "":
+	case t.Clockless():
+		return waitsGone
+	case t.Waiting().Source != "":
+	case t.hasParks():
+		return parkWaits
+	default:
 		return waitsGone
 	}
 	return allWaits
@@ -116,7 +127,7 @@ func (s *offTime) parts(total int64, clock *Clock, w wants) (cpu, wait, unknown 
 	switch w {
 	case noWaits:
 		return 0, 0, 0
-	case waitsGone:
+	case waitsGone, parkWaits:
 		return -1, -1, -1
 	}
 	wait = min(clock.Span(s.wait), total)
@@ -162,6 +173,9 @@ func (m *offMarks) since(fl *follower, f *frame, end, dur uint64) (s offTime) {
 	if to.unknown > from.unknown {
 		s.unknown = min(to.unknown-from.unknown, dur-s.wait)
 	}
+	if to.parked > from.parked {
+		s.parked = min(to.parked-from.parked, dur)
+	}
 	return s
 }
 
@@ -169,6 +183,7 @@ func (m *offMarks) since(fl *follower, f *frame, end, dur uint64) (s offTime) {
 type waits struct {
 	r      io.ReaderAt
 	chunks []schedRef
+	parks  *parks    // of a goroutine; nil: it is none
 	before []offTime // at the start of each chunk; nil: not yet known
 
 	piece piece
@@ -195,7 +210,11 @@ func (w *waits) at(t uint64) offTime {
 	if t-w.piece.lo >= w.piece.hi-w.piece.lo {
 		w.find(t)
 	}
-	return w.piece.until(t)
+	o := w.piece.until(t)
+	if w.parks != nil {
+		o.parked = w.parks.at(t)
+	}
+	return o
 }
 
 // until returns the sums at a time in the piece.

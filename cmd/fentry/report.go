@@ -212,7 +212,7 @@ func (c *reportCmd) count(
 		return nil, pathError(err)
 	}
 	o := trace.ReportOptions{Tasks: sel.walk.Tasks, PerTask: c.task, PerProcess: c.process,
-		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(), Waits: c.json || c.asked("cpu", "wait"),
+		From: sel.walk.From, To: sel.walk.To, Calls: sel.counted(), Waits: c.json || c.asked("cpu", "wait", "running", "waiting"),
 	}
 	if how := untimed(t); c.never || how != "" || tracerOf(t) == patch.Profile.String() {
 		// Tables have functions, not calls, which are counted apart from each other, whichever are shown.

@@ -24,6 +24,8 @@ var reportFields = []reportField{
 	{name: "self", least: true, value: func(s *trace.FuncStat) int64 { return s.Self }},
 	{name: "cpu", part: true, least: true, value: func(s *trace.FuncStat) int64 { return s.CPU }},
 	{name: "wait", part: true, least: true, value: func(s *trace.FuncStat) int64 { return s.Wait }},
+	{name: "running", least: true, value: func(s *trace.FuncStat) int64 { return s.Running }},
+	{name: "waiting", least: true, value: func(s *trace.FuncStat) int64 { return s.Waiting }},
 	{name: "avg", value: func(s *trace.FuncStat) int64 { return s.Avg }},
 	{name: "min", value: func(s *trace.FuncStat) int64 { return s.Min }},
 	{name: "max", value: func(s *trace.FuncStat) int64 { return s.Max }},

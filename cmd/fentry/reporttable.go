@@ -88,9 +88,11 @@ type reportLine struct {
 	Calls      uint64  `json:"calls"`
 	Total      *int64  `json:"total_ns"`
 	Self       *int64  `json:"self_ns"`
-	CPU        *int64  `json:"cpu_ns"`     // with wait_ns and unknown_ns, all of total_ns
-	Wait       *int64  `json:"wait_ns"`    // off a processor
-	Unknown    *int64  `json:"unknown_ns"` // one of the two
+	CPU        *int64  `json:"cpu_ns"`               // with wait_ns and unknown_ns, all of total_ns
+	Wait       *int64  `json:"wait_ns"`              // off a processor
+	Unknown    *int64  `json:"unknown_ns"`           // one of the two
+	Running    *int64  `json:"running_ns,omitempty"` // with waiting_ns, all of total_ns
+	Waiting    *int64  `json:"waiting_ns,omitempty"` // goroutines were parked
 	Avg        *int64  `json:"avg_ns"`
 	Min        *int64  `json:"min_ns"`
 	Max        *int64  `json:"max_ns"`
@@ -126,6 +128,7 @@ func (c *reportCmd) line(t *trace.Trace, r *trace.FuncStat, src *sources) report
 		Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
 		Calls: r.Calls, Total: known(r.Total), Self: known(r.Self), Avg: known(r.Avg),
 		CPU: known(r.CPU), Wait: known(r.Wait), Unknown: known(r.Unknown),
+		Running: known(r.Running), Waiting: known(r.Waiting),
 		Min: known(r.Min), Max: known(r.Max), P99: known(r.P99), StdDev: known(int64(r.StdDev)),
 		Unwound: r.Unwound, Unfinished: r.Unfinished,
 	}

@@ -49,6 +49,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"ACTIONS_COUNT", 96, "u32", "", "length of the table"},
 	{"TABLE", 104, "i64", "bytes", "distance to the section .fentry.sites, which has its functions' addresses; 0: none"},
 	{"GOROUTINE", 112, "u32", "bytes", "Go's programs: where in runtime.g the goroutine's number is; 0: the image is none"},
+	{"PARK", 116, "u32", "", "Go's programs: local id of runtime.gopark, in which goroutines wait; 0: it is not traced"},
 	{"UNWIND", 120, "i64", "bytes", "distance to a search table (.eh_frame_hdr) of the image's unwind information; 0: that of its " +
 		"program headers"},
 	{"MODULE", 128, "i64", "bytes", "Go's programs that are relocated: distance to a GoModule; 0: there is none"},

@@ -25,6 +25,8 @@ var ImageKeys = []Value{
 		"the return address of the call of mcount or `__fentry__` minus 5, and B the address of the ELF header in memory"},
 	{"stacks", 0, "`goroutines`: the program is Go's. Its calls are on stacks of goroutines, which go from thread to " +
 		"thread, so that a call can end in another task than it began. Else absent"},
+	{"park", 0, "of a Go program: the id of runtime.gopark, in whose calls goroutines wait to be made ready, and to run. " +
+		"Absent if it is not traced"},
 	{"plain", 0, "`1`: functions that no compiler has prepared for tracing are among those with ids. Else absent"},
 }
 
@@ -75,6 +77,7 @@ var Info = []Member{
 	{"images[].sites", "number", "number of ids"},
 	{"images[].stacks", "string", "goroutines: calls of its functions are goroutines', each of which has a stack; absent: " +
 		"they are threads' and coroutines'"},
+	{"images[].park", "number", "as park in an image chunk"},
 	{"images[].bias", "number", "load address minus link address"},
 	{"images[].exe", "string", "as exe in an image chunk"},
 	{"images[].file", "string", "as file in an image chunk"},

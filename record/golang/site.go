@@ -77,11 +77,15 @@ func (f *Func) reason(o Options) Reason {
 		return External
 	case isMeasured(f.Name):
 		return Measured
-	case !o.Runtime && IsRuntime(f.Name):
+	case !o.Runtime && IsRuntime(f.Name) && f.Name != Park:
 		return Runtime
 	}
 	return ""
 }
+
+// Park is the function in which a goroutine waits, whatever for: it is called when there is nothing to do, and returns when
+// the goroutine runs again. So of the runtime's functions it is looked at in any case.
+const Park = "runtime.gopark"
 
 // isMeasured tells the functions whose code the program itself computes a checksum of (FIPS 140).
 func isMeasured(name string) bool { return strings.HasPrefix(name, "crypto/internal/fips140/") }

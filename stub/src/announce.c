@@ -108,6 +108,11 @@ static void image_keys(struct text *o, const struct image_info *info, u64 bias)
 		pair(o, "clock=", "none", 16);
 	if (info->goroutine)
 		pair(o, "stacks=", "goroutines", 16);
+	if (info->park) {
+		text(o, "park=", 8);
+		number(o, info->park, 10);
+		end(o);
+	}
 	if (info->plain)
 		pair(o, "plain=", "1", 16);
 	if (info->library == 1) { /* else whoever has made the copy needs no path, and finding it takes long */
