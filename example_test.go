@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/patch"
@@ -153,4 +154,46 @@ func ExampleRun() {
 	// exit status 0
 	// 4 lines of output, 0 events lost
 	// 299 calls of collatz; the 90th percentile is above the median: true
+}
+
+// A Go test has itself run once more, traced, and looks at what it called. Nothing was compiled for that.
+func ExampleRun_goTest() {
+	dir, err := os.MkdirTemp("", "fentry")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.Executable()
+	if err != nil {
+		log.Fatal(err)
+	}
+	own, err := record.NewFilter([]string{record.Own}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestLibraryPattern$")
+	o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Plan: patch.Options{Select: own}, Overhead: -1}
+	res, err := fentry.Run(context.Background(), cmd, o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("status", res.Status.ExitStatus())
+
+	t, err := trace.Open(res.Dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer t.Close()
+	rows, err := t.Report(trace.ReportOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range rows {
+		if path, name, ok := strings.Cut(r.Name, ".Test"); ok {
+			fmt.Println(filepath.Base(path), name, r.Calls)
+		}
+	}
+	// Output:
+	// status 0
+	// fentry LibraryPattern 1
 }

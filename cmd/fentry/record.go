@@ -131,6 +131,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --flight 64M --dump-on signal --dump-on exit!=0 ./server   ... if it ends badly; fentry dump PID: now
   fentry record --flight 64M --dump-on 'handle>10ms:5' ./server   ... when a request has taken long, five times at most
   fentry record --trigger 'handle@time>10ms,stacktrace' ./server   who makes calls that take long
+  go test -exec "fentry record -o $PWD/traces/%n" ./...   a trace of each package's tests, in traces
   fentry record -p 1234 --for 5s              a process that runs, for five seconds
   fentry record -p redis-server -F 'aof*'     by name; until ^C
   fentry record -p redis-server -L libc       with a library that it has loaded
@@ -149,7 +150,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	c.traceFlags.add(cmd)
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVarP(&c.out, "output", "o", "", "write the trace to `DIR` (default $FENTRY_DATA or fentry.data)")
+	f.StringVarP(&c.out, "output", "o", "", "write the trace to `DIR`, with %n for the program's name and %p for the "+
+		"recorder's process (default $FENTRY_DATA or fentry.data)")
 	f.StringVarP(&c.buffer, "buffer", "b", "64M", "buffer events on their way to disk in `SIZE` of memory, with K, M or G")
 	f.StringVar(&c.policy, "policy", "block", "use `POLICY` when the disk is too slow: "+
 		"block (the program waits), drop (events are lost and counted) or overwrite (only the newest are kept)")
@@ -237,6 +239,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	path, err := findRecorded(args[0])
 	if err != nil {
 		return recordError(err)
+	}
+	if o.Dir, err = tracePlace(o.Dir, path); err != nil {
+		return recordError(pathError(err))
 	}
 	program := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	res, err := fentry.Run(context.Background(), program, o)

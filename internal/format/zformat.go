@@ -527,17 +527,36 @@ const (
 	ImageOActionsCount = 96  // u32
 	ImageOTable        = 104 // i64, bytes
 	ImageOGoroutine    = 112 // u32, bytes
+	ImageOPark         = 116 // u32
 	ImageOUnwind       = 120 // i64, bytes
-	ImageOIdlen        = 128 // u8, bytes
-	ImageOBuildID      = 129 // u8[127]
+	ImageOModule       = 128 // i64, bytes
+	ImageOIdlen        = 136 // u8, bytes
+	ImageOBuildID      = 137 // u8[119]
 	ImageOPath         = 256 // char[1024]
 )
 
 // Sizes of arrays in image_info, bytes.
 const (
-	ImageNBuildID = 127
+	ImageNBuildID = 119
 	ImageNPath    = 1024
 )
+
+// A module of a Go program that is relocated; WORDS offsets follow, u32 each.
+const (
+	GoModuleSize = 32 // bytes
+)
+
+// Fields of go_module.
+const (
+	GoModuleOFrom  = 0  // i64, bytes
+	GoModuleOTo    = 8  // i64, bytes
+	GoModuleONext  = 16 // i64, bytes
+	GoModuleOSize  = 24 // u32, bytes
+	GoModuleOWords = 28 // u32
+)
+
+// Sizes of arrays in go_module, bytes.
+const ()
 
 // An entry of an image's table of actions.
 const (

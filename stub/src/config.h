@@ -95,14 +95,28 @@
 #define IMAGE_O_ACTIONS_COUNT      96           /* u32 */
 #define IMAGE_O_TABLE              104          /* i64, bytes */
 #define IMAGE_O_GOROUTINE          112          /* u32, bytes */
+#define IMAGE_O_PARK               116          /* u32 */
 #define IMAGE_O_UNWIND             120          /* i64, bytes */
-#define IMAGE_O_IDLEN              128          /* u8, bytes */
-#define IMAGE_O_BUILD_ID           129          /* u8[127] */
+#define IMAGE_O_MODULE             128          /* i64, bytes */
+#define IMAGE_O_IDLEN              136          /* u8, bytes */
+#define IMAGE_O_BUILD_ID           137          /* u8[119] */
 #define IMAGE_O_PATH               256          /* char[1024] */
 
 /* sizes of arrays in image_info, bytes */
-#define IMAGE_N_BUILD_ID           127
+#define IMAGE_N_BUILD_ID           119
 #define IMAGE_N_PATH               1024
+
+/* a module of a Go program that is relocated; WORDS offsets follow, u32 each */
+#define GO_MODULE_SIZE             32           /* bytes */
+
+/* fields of go_module */
+#define GO_MODULE_O_FROM           0            /* i64, bytes */
+#define GO_MODULE_O_TO             8            /* i64, bytes */
+#define GO_MODULE_O_NEXT           16           /* i64, bytes */
+#define GO_MODULE_O_SIZE           24           /* u32, bytes */
+#define GO_MODULE_O_WORDS          28           /* u32 */
+
+/* sizes of arrays in go_module, bytes */
 
 /* an entry of an image's table of actions */
 #define ACTION_SIZE                24           /* bytes */
@@ -187,10 +201,11 @@ struct image_info {
 	u8 pad100[4];
 	i64 table; /* bytes: distance to the section .fentry.sites, which has its functions' addresses; 0: none */
 	u32 goroutine; /* bytes: Go's programs: where in runtime.g the goroutine's number is; 0: the image is none */
-	u8 pad116[4];
+	u32 park; /* Go's programs: local id of runtime.gopark, in which goroutines wait; 0: it is not traced */
 	i64 unwind; /* bytes: distance to a search table (.eh_frame_hdr) of the image's unwind information; 0: that of its program headers */
+	i64 module; /* bytes: Go's programs that are relocated: distance to a GoModule; 0: there is none */
 	u8 idlen; /* bytes: length of the build-id */
-	u8 build_id[127]; /* build-id of the image before it was patched */
+	u8 build_id[119]; /* build-id of the image before it was patched */
 	char path[1024]; /* path of the image */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
@@ -211,11 +226,28 @@ _Static_assert(offsetof(struct image_info, counts) == IMAGE_O_COUNTS, "image_inf
 _Static_assert(offsetof(struct image_info, actions_count) == IMAGE_O_ACTIONS_COUNT, "image_info.actions_count");
 _Static_assert(offsetof(struct image_info, table) == IMAGE_O_TABLE, "image_info.table");
 _Static_assert(offsetof(struct image_info, goroutine) == IMAGE_O_GOROUTINE, "image_info.goroutine");
+_Static_assert(offsetof(struct image_info, park) == IMAGE_O_PARK, "image_info.park");
 _Static_assert(offsetof(struct image_info, unwind) == IMAGE_O_UNWIND, "image_info.unwind");
+_Static_assert(offsetof(struct image_info, module) == IMAGE_O_MODULE, "image_info.module");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
+
+/* a module of a Go program that is relocated; WORDS offsets follow, u32 each */
+struct go_module {
+	i64 from; /* bytes: distance to the module as it is linked */
+	i64 to; /* bytes: distance to zeroed memory, where it is to be */
+	i64 next; /* bytes: distance to the word of the program's own module that says which one follows */
+	u32 size; /* bytes: of the module, without what it refers to */
+	u32 words; /* how many of its words are addresses */
+};
+_Static_assert(offsetof(struct go_module, from) == GO_MODULE_O_FROM, "go_module.from");
+_Static_assert(offsetof(struct go_module, to) == GO_MODULE_O_TO, "go_module.to");
+_Static_assert(offsetof(struct go_module, next) == GO_MODULE_O_NEXT, "go_module.next");
+_Static_assert(offsetof(struct go_module, size) == GO_MODULE_O_SIZE, "go_module.size");
+_Static_assert(offsetof(struct go_module, words) == GO_MODULE_O_WORDS, "go_module.words");
+_Static_assert(sizeof(struct go_module) == GO_MODULE_SIZE, "go_module");
 
 /* an entry of an image's table of actions */
 struct action {
