@@ -22,8 +22,7 @@ var ErrAttach = errors.New("cannot be had of a process that runs already")
 // attachable returns an error for options that only programs can have that are started.
 func (o *Options) attachable() error {
 	for what, asked := range map[string]bool{
-		"-A": len(o.Arguments) > 0, "-R": len(o.Results) > 0, "--args": o.AutoArguments,
-		"--flight": o.Flight != nil, "--syscalls": o.Syscalls, "--no-ptrace": o.NoPtrace, "--emulator": len(o.Emulator) > 0,
+		"--syscalls": o.Syscalls, "--no-ptrace": o.NoPtrace, "--emulator": len(o.Emulator) > 0,
 		"-T " + o.Plan.Tracer.String(): o.Plan.Tracer.ChunkSize() != 0,
 	} {
 		if asked {
@@ -38,7 +37,8 @@ func (o *Options) attachable() error {
 // out that cannot be recorded, with a message to Logf.
 //
 // Programs that they execute are not recorded, nor are system calls: such options are an error that wraps ErrAttach. Of
-// the libraries that Options.Libraries names, those are recorded that are loaded already. An error means that no process was recorded, and that none was changed. Later errors are in the result.
+// the libraries that Options.Libraries names, those are recorded that are loaded already. An error means that no process
+// was recorded, and that none was changed. Later errors are in the result.
 func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if len(pids) == 0 {
 		return nil, errors.New("no process to attach to")
@@ -60,9 +60,12 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	defer a.close()
 	a.options.Running, a.options.Keep = true, true
 	var err error
+	if a.capturing, err = newCapturing(&o); err != nil {
+		return nil, err
+	}
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
-		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Info: o.Info, Logf: o.Logf, For: o.For,
+		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For,
 		Attach:  &session.Attach{PIDs: pids, Plan: a.attach, Match: a.match},
 		Symbols: (&run{o: o, executed: a}).symbols,
 		Prepare: func(pool string) (*patch.Memory, error) {

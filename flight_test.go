@@ -79,6 +79,12 @@ func ask(t *testing.T, dumps chan<- session.DumpRequest, cause string, last time
 // checkWhole checks that the threads of a dump, from their first event on, did what the program does, without a gap.
 func checkWhole(t *testing.T, dir string) (steps int) {
 	t.Helper()
+	return checkFrom(t, dir, "")
+}
+
+// checkFrom does so from the first call of a function on, if there is one.
+func checkFrom(t *testing.T, dir, first string) (steps int) {
+	t.Helper()
 	tr, err := trace.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +115,11 @@ func checkWhole(t *testing.T, dir string) (steps int) {
 			t.Fatal(err)
 		}
 		words := strings.Fields(did.String())
+		if i := slices.Index(words, first); first != "" && i >= 0 {
+			words = words[i:]
+		} else if first != "" {
+			words = nil
+		}
 		if k.Gaps > 1 || len(words) == 0 { // a gap in front of the oldest that there was
 			if k.Gaps > 1 {
 				t.Errorf("%s: thread %d has %d gaps", dir, k.TID, k.Gaps)

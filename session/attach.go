@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +49,8 @@ type attached struct {
 }
 
 type attachedProcess struct {
-	pid, fd int // fd: of the process, -1: the kernel has no such descriptors
+	pid, fd int    // fd: of the process, -1: the kernel has no such descriptors
+	start   uint64 // when it began, as procfs tells
 	at      *tracee.Attachment
 }
 
@@ -89,6 +91,9 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 	}
 	defer exe.Close()
 	p := &attachedProcess{pid: pid}
+	if st, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		p.start = st.Start
+	}
 	if p.fd, err = unix.PidfdOpen(pid, 0); err != nil {
 		p.fd = -1
 	}
@@ -136,8 +141,42 @@ func (s *session) librariesOf(pid int) []*tracee.Library {
 	return all
 }
 
-// wait returns when all of them have ended.
-func (a *attached) wait() {
+// wait returns when all of them have ended: how the first one did for which keep, if it is not nil, is true, or else the
+// first one. ok is false if the kernel does not tell of all.
+func (a *attached) wait(keep func(syscall.WaitStatus) bool) (status syscall.WaitStatus, ok bool) {
+	a.ended()
+	for i, p := range a.all {
+		st, told := p.status()
+		if !told {
+			return 0, false
+		}
+		if i == 0 {
+			status = st
+		}
+		if keep != nil && keep(st) {
+			return st, true
+		}
+	}
+	return status, true
+}
+
+// status returns how a process has ended: its parent can have waited for it, or not, or be about to.
+func (p *attachedProcess) status() (syscall.WaitStatus, bool) {
+	const tries, pause = 20, time.Millisecond
+	for range tries {
+		if st, ok := zombieStatus(p.pid, p.start); ok {
+			return st, true
+		}
+		if st, ok := pidfdStatus(p.fd); ok {
+			return st, true
+		}
+		time.Sleep(pause)
+	}
+	return 0, false
+}
+
+// ended returns when all of them have ended.
+func (a *attached) ended() {
 	for _, p := range a.all {
 		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
 		for p.fd >= 0 {

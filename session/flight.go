@@ -28,12 +28,21 @@ import (
 type Flight struct {
 	// Dumps are asked for here. The channel may be closed. nil: SIGUSR2 and the end are all that asks.
 	Dumps <-chan DumpRequest
-	// Keep tells, when the program has ended, whether what there is then is to be kept. nil: it is.
+	// Keep tells, when the program has ended, whether what there is then is to be kept. nil: it is. Of several processes that
+	// are attached to it is enough if one ended so, and if the kernel does not say how one did.
 	Keep func(status syscall.WaitStatus) bool
 }
 
 // conditional tells whether it depends on how the program ends that what there is then is kept.
-func (s *session) conditional() bool { return s.o.Flight != nil && s.o.Flight.Keep != nil }
+func (s *session) conditional() bool { return s.keep() != nil }
+
+// keep is Flight.Keep.
+func (s *session) keep() func(syscall.WaitStatus) bool {
+	if s.o.Flight == nil {
+		return nil
+	}
+	return s.o.Flight.Keep
+}
 
 // A DumpRequest asks for a dump.
 type DumpRequest struct {

@@ -262,7 +262,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	s.endFlight()
 	index.end()
 	if s.processes != nil {
-		s.info.Processes = s.processes.end(s.drain.PIDs(), st.PID, s.res.Status, s.res.Ended)
+		s.info.Processes = s.processes.end(s.drain.PIDs(), st.PID, s.res.Status, s.res.Ended && s.attached == nil)
 		s.info.Tasks = s.processes.named()
 	}
 	s.imageMu.Lock()
@@ -362,14 +362,21 @@ func (s *session) beat(stop <-chan struct{}) {
 
 // wait returns when the session is over.
 func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) {
-	exited := make(chan syscall.WaitStatus, 1)
+	type end struct {
+		status syscall.WaitStatus
+		known  bool // else it is not this process's to know
+	}
+	exited := make(chan end, 1)
 	switch {
 	case st.Ended:
-		exited <- st.Status
+		exited <- end{st.Status, true}
 	case s.attached != nil:
-		go func() { s.attached.wait(); exited <- 0 }()
+		go func() {
+			status, known := s.attached.wait(s.keep())
+			exited <- end{status, known}
+		}()
 	default:
-		go func() { exited <- st.Wait() }()
+		go func() { exited <- end{st.Wait(), true} }()
 	}
 	intr := interrupts{attached: s.attached != nil}
 	var poll <-chan time.Time
@@ -380,10 +387,8 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) 
 	}
 	for {
 		select {
-		case status := <-exited:
-			if s.attached == nil { // else it is not this process's to know
-				s.res.Status, s.res.Ended = status, true
-			}
+		case e := <-exited:
+			s.res.Status, s.res.Ended = e.status, e.known
 			s.res.Duration = time.Since(began)
 			intr.leaderGone = true
 			poll = time.After(0)

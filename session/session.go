@@ -141,7 +141,7 @@ func (im Image) Open() (*os.File, error) { return im.open() }
 type Result struct {
 	// Started says that the program ran. If it is false, Run has returned an error.
 	Started bool
-	// Status says how the program ended, if Ended.
+	// Status says how the program ended, if Ended. Processes that are attached to may end without anybody telling.
 	Status syscall.WaitStatus
 	Ended  bool
 	// Signal is the signal that ended the session before the program ended; 0 if none.

@@ -28,6 +28,10 @@ func (c *recordCmd) runAttached(a *app, o fentry.Options) error {
 			res.Traced, round(res.Setup), round(res.Held))
 	}
 	c.libraries(a, res, o.Plan)
+	if res.Unwanted {
+		reportUnwanted(a, &res.Result, c.flight.on)
+		return nil
+	}
 	c.summary(a, &res.Result)
 	return nil
 }

@@ -91,7 +91,8 @@ to another function, is not looked at.
 With -p, processes are recorded that run already, and the children that they fork.
 They are stopped for a few milliseconds, at the beginning and at the end, when
 all is put back; in between they run on. ^C ends the recording, and so does --for.
-With -L, libraries are recorded that they have loaded. Programs that they
+With -L, libraries are recorded that they have loaded; --flight and --dump-on
+mean how the processes end, which recent kernels tell. Programs that they
 execute and system calls are not, nor are the few functions that begin with a
 call. Processes of other users, and those that a debugger traces, are left alone.
 
