@@ -2,6 +2,7 @@ package stub
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,6 +181,31 @@ func TestGuestThatDoesNotFit(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestManyGuests: a block has room for the tables of 96 guests; those that come later run untraced and say so.
+func TestManyGuests(t *testing.T) {
+	const room = 96
+	config := Config{Mode: ModeCount}
+	f := buildFixture(t, "guests.c", buildOptions{tracer: "count", config: config})
+	g := buildFixture(t, "guest.c", buildOptions{tracer: "count", config: config, guest: true})
+	object, err := os.ReadFile(g.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, paths := t.TempDir(), []string(nil)
+	for i := range room + 2 {
+		path := filepath.Join(dir, fmt.Sprintf("guest%d.so", i))
+		if err := os.WriteFile(path, object, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	out, err := f.command(t, paths...).CombinedOutput()
+	refused := "fentry: an image is not traced, because the process has too many whose calls are counted: " + g.path + "\n"
+	if err != nil || string(out) != strings.Repeat(refused, 2)+fmt.Sprintln(room) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
