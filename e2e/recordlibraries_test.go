@@ -70,6 +70,7 @@ func TestRecordLibrariesWide(t *testing.T) {
 					continue
 				}
 				same++
+				in.timeout = 2 * time.Minute // finding the functions of more than 100 MB takes seconds on an idle machine
 				data := filepath.Join(t.TempDir(), "data")
 				sameBehaviour(t, want, in.run(t, file, "env", cache, fentry, "record", "-q", "-L", "*", "-o", data))
 				if d, err := decode(data); err == nil && d.lost != 0 {
