@@ -74,9 +74,14 @@ func query(t *testing.T, dir string, statements ...string) [][][]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	env := append(os.Environ(), "NODE_PATH="+filepath.Join(modules, "node_modules"))
+	probe := exec.Command("node", "-e", `require("@duckdb/node-api")`)
+	probe.Env = env
+	if out, err := probe.CombinedOutput(); err != nil {
+		t.Skipf("DuckDB does not load here: %v\n%s", err, out)
+	}
 	cmd := exec.Command("node", script)
-	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(in)
-	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(modules, "node_modules"))
+	cmd.Dir, cmd.Stdin, cmd.Env = dir, bytes.NewReader(in), env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
