@@ -72,9 +72,11 @@ func TestCompressedKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	if len(tr.Problems) > 1 || tr.Compressed == 0 || tr.Ending != trace.EndMissing {
-		t.Errorf("%v, %d compressed, ending %d", tr.Problems, tr.Compressed, tr.Ending)
+	if len(tr.Problems) > 1 || tr.Ending != trace.EndMissing {
+		t.Errorf("%v, ending %d", tr.Problems, tr.Ending)
 	}
+	// How many are compressed is the scheduler's: none, if the program always is ahead of the recorder.
+	t.Logf("%d of %d chunks are compressed", tr.Compressed, tr.Chunks)
 	words := uint64(0)
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
 		if ev.Kind == trace.Lost {

@@ -19,17 +19,18 @@ import (
 // it stands for: an address, from which the chunk and the byte in it follow.
 //
 // A window as large as a chunk, as one has who follows few tasks, is decoded into at once.
-// Chunks that are read in smaller parts are kept until others need the room: keptChunks
-// bytes, however many tasks there are. With more tasks than that, each part is decoded anew:
-// this takes time, not memory.
+// Chunks of which more than the beginning is read in smaller parts are kept until others need
+// the room: keptChunks bytes, however many tasks there are. With more tasks than that, each
+// part is decoded anew: this takes time, not memory. A compressed chunk has some 160 bytes or
+// more, and stands for 64 KiB at most, so what a file can make readers do is bounded by its size.
 //
 // A chunk that cannot be decoded reads as one that is cut off, which is as good as missing.
 
 const (
 	// plainBase is the first of the second offsets. Below it are those of the file, as far as chunks can be compressed.
 	plainBase = 1 << 62
-	// plainShift is the size of the largest chunk, and what a second offset has for the byte.
-	plainShift = 24
+	// plainShift is how many bits of a second offset are for the byte, which may be that behind the last one.
+	plainShift = 17
 	// maxCompressed is where compressed chunks have to begin below.
 	maxCompressed = 1 << (62 - plainShift + 3)
 	// keptChunks is how many bytes of decoded chunks are kept.
@@ -54,12 +55,18 @@ func (ch *chunkHead) events(h *Header, off int64) (*chunkHead, int64, error) {
 		return nil, 0, errors.New("a compressed chunk in a slot")
 	case off >= maxCompressed:
 		return nil, 0, errors.New("a compressed chunk that far behind is not read")
-	case ch.plain < ChunkHeaderSize || ch.plain%8 != 0 || int64(ch.plain) > h.ChunkSize:
-		return nil, 0, fmt.Errorf("a compressed chunk of %d bytes, where one has at most %d", ch.plain, h.ChunkSize)
+	case !ch.plainFits() || int64(ch.plain) > h.ChunkSize:
+		return nil, 0, fmt.Errorf("a compressed chunk of %d bytes, where one has at most %d", ch.plain,
+			min(h.ChunkSize, format.MostPlain))
 	}
 	plain := *ch
 	plain.kind, plain.size = ChunkEvents, ch.plain
 	return &plain, plainOffset(off), nil
+}
+
+// plainFits tells whether the size that the chunk has when it is decoded is one that there can be.
+func (ch *chunkHead) plainFits() bool {
+	return ch.plain >= ChunkHeaderSize && ch.plain%8 == 0 && ch.plain <= format.MostPlain
 }
 
 // A plainFile reads a file of events at either offset. It is safe for concurrent use.
@@ -83,6 +90,7 @@ type keptChunk struct {
 type chunkDecoder struct {
 	*columns.Decoder
 	stored []byte
+	plain  [format.MostPlain]byte // where only a part is wanted
 }
 
 // Seek is what files of holes need. Compressed chunks have none.
@@ -99,9 +107,7 @@ func (p *plainFile) ReadAt(b []byte, off int64) (int, error) {
 	}
 	chunk, at := fileOffset(off), int(off&(1<<plainShift-1))
 	if at == 0 {
-		if n, err := p.whole(b, chunk); n > 0 || err != nil {
-			return n, err
-		}
+		return p.beginning(b, chunk)
 	}
 	plain, err := p.keep(chunk)
 	if err != nil {
@@ -114,16 +120,22 @@ func (p *plainFile) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// whole decodes a chunk into b if it fits. Else it returns 0.
-func (p *plainFile) whole(b []byte, off int64) (int, error) {
+// beginning reads a chunk into b, all of it or the first part.
+func (p *plainFile) beginning(b []byte, off int64) (int, error) {
 	d, err := p.decoder()
 	if err != nil {
 		return 0, err
 	}
 	defer p.decoders.Put(d)
 	size, err := d.head(p.file, off)
-	if err != nil || size > len(b) {
+	if err != nil {
 		return 0, err
+	}
+	if size > len(b) {
+		if err := d.decode(d.plain[:size], p.file, off); err != nil {
+			return 0, err
+		}
+		return copy(b, d.plain[:size]), nil
 	}
 	if err := d.decode(b[:size], p.file, off); err != nil {
 		return 0, err
@@ -191,8 +203,8 @@ func (d *chunkDecoder) head(r io.ReaderAt, off int64) (size int, err error) {
 		return 0, err
 	}
 	var ch chunkHead
-	if !parseChunkHead(d.stored, &ch) || ch.kind != ChunkCompressed || ch.size < ChunkHeaderSize || ch.size > maxChunkSize ||
-		ch.plain < ChunkHeaderSize || ch.plain%8 != 0 || ch.plain > maxChunkSize {
+	if !parseChunkHead(d.stored, &ch) || ch.kind != ChunkCompressed || ch.size < ChunkHeaderSize || ch.size > ch.plain ||
+		!ch.plainFits() {
 		return 0, io.EOF // no longer what it was, or what the file chunks says
 	}
 	return int(ch.plain), nil

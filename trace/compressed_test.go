@@ -183,14 +183,14 @@ func TestCompressedSlot(t *testing.T) {
 
 // Memory for decoded chunks does not grow with their number.
 func TestCompressedKept(t *testing.T) {
-	const size = 1 << 20
+	const size = format.MostPlain
 	w := &Writer{Compress: true}
 	var file bytes.Buffer
 	w.w = &file
 	var offs []int64
-	for i := range 3 * keptChunks / size {
+	for i := range 2 * keptChunks / size {
 		offs = append(offs, int64(file.Len()))
-		b := appendChunkHeader(nil, ChunkEvents, TaskID{PID: 1, TID: 1, Image: testImage}, uint32(i), 100, 0)
+		b := appendChunkHeader(make([]byte, 0, size), ChunkEvents, TaskID{PID: 1, TID: 1, Image: testImage}, uint32(i), 100, 0)
 		b = append(b, make([]byte, size-len(b))...)
 		le := binary.LittleEndian
 		le.PutUint64(b[ChunkHeaderSize:], uint64(i+1))

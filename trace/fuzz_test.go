@@ -130,6 +130,11 @@ func FuzzOpen(f *testing.F) {
 	binary.LittleEndian.PutUint32(packed[format.HLayout:], uint32(LayoutPacked))
 	c := slot(ChunkEvents, a, 0, true, 1, 100, 110, 120)
 	f.Add(append(bytes.Clone(packed), Sealed(c)...))
+	calls := appendChunkHeader(nil, ChunkEvents, a, 0, 100, 0)
+	for i := range uint64(200) {
+		calls = binary.LittleEndian.AppendUint64(calls, i&1<<63|1<<32|100+i)
+	}
+	f.Add(compressed(f, append(bytes.Clone(packed), Sealed(calls)...), all))
 	p := slot(ChunkProfile, a, 0, false, 1, 100, 110, 120)
 	binary.LittleEndian.PutUint32(p[format.CSize:], 9000)
 	f.Add(append(append(bytes.Clone(header), p...), make([]byte, 8192)...))

@@ -20,8 +20,8 @@ type Decoder struct {
 	operations, ids, records, times []byte // what is left of them
 }
 
-// maxWindow is more than the columns of the largest chunk take, of 16 MiB.
-const maxWindow = 32 << 20
+// maxWindow is more than the columns of the largest chunk take.
+const maxWindow = 1 << 20
 
 // NewDecoder returns a decoder.
 func NewDecoder() (*Decoder, error) {

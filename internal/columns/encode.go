@@ -54,8 +54,11 @@ func (e *Encoder) Append(b []byte, words []byte, counter uint64) []byte {
 }
 
 // Chunk appends the compressed chunk that stands for a chunk of events, whose header and words are given. It appends
-// nothing, and ok is false, if it would not be smaller.
+// nothing, and ok is false, if it would not be smaller, or is too large.
 func (e *Encoder) Chunk(b []byte, head, words []byte) (_ []byte, ok bool) {
+	if len(head)+len(words) > format.MostPlain {
+		return b, false
+	}
 	le := binary.LittleEndian
 	at := len(b)
 	b = append(b, head...)

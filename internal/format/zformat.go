@@ -300,6 +300,7 @@ const (
 const (
 	CompressedHead = 16     // bytes
 	MostColumns    = 12     // bytes of columns a word
+	MostPlain      = 65536  // bytes of the largest chunk that is compressed
 	NewID          = 0xffff // in the column of ids
 )
 

@@ -51,6 +51,7 @@ func Markdown() string {
 		"{{operations}}", values(Operations, true),
 		"{{deltas}}", values(Deltas, true),
 		"{{mostcolumns}}", fmt.Sprint(MostColumns),
+		"{{mostplain}}", fmt.Sprint(MostPlain),
 		"{{newid}}", hex(NewID),
 		"{{schedentry}}", fmt.Sprint(SchedEntry),
 		"{{schedstates}}", values(SchedStates, true),

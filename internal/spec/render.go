@@ -117,6 +117,7 @@ func TraceGroups() []Group {
 		{"compressed chunks", []Const{
 			{"COMPRESSED_HEAD", strconv.Itoa(CompressedHead), "bytes"},
 			{"MOST_COLUMNS", strconv.Itoa(MostColumns), "bytes of columns a word"},
+			{"MOST_PLAIN", strconv.Itoa(MostPlain), "bytes of the largest chunk that is compressed"},
 			{"NEW_ID", hex(NewID), "in the column of ids"},
 		}},
 		offsets("fields of what a compressed chunk begins with", "Z", Compressed),

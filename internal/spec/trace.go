@@ -133,6 +133,9 @@ var Operations = []Value{
 	{"ENTRY", 5, "this and above: an entry of the function whose position in the list of ids is the value minus 5"},
 }
 
+// MostPlain is the size of the largest chunk that is compressed: what a small file can make a reader do is bounded by it.
+const MostPlain = ChunkSize
+
 // NewID in the column of ids says that the list does not have the id.
 const NewID = 0xffff
 

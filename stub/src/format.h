@@ -237,6 +237,7 @@
 /* compressed chunks */
 #define FT_COMPRESSED_HEAD         16           /* bytes */
 #define FT_MOST_COLUMNS            12           /* bytes of columns a word */
+#define FT_MOST_PLAIN              65536        /* bytes of the largest chunk that is compressed */
 #define FT_NEW_ID                  0xffff       /* in the column of ids */
 
 /* fields of what a compressed chunk begins with */

@@ -69,7 +69,7 @@ func (d *Drainer) compressible() int {
 	if free < d.p.N/4 {
 		return 0
 	}
-	// A task fills a chunk in a fifth of the time that it takes to compress one, if it does nothing but make events.
+	// A task that does nothing but make events fills some five chunks in the time that it takes to compress one.
 	return max(1, free/16)
 }
 
