@@ -29,9 +29,11 @@ import (
 // capturing is what is to be captured, in any program; nil: nothing.
 type capturing struct {
 	rules []captureRule
-	auto  bool
-	key   string // differs where rules do
-	logf  func(format string, args ...any)
+	// conditions are for all functions that have such an argument.
+	conditions []arguments.Condition
+	auto       bool
+	key        string // differs where rules do
+	logf       func(format string, args ...any)
 }
 
 // Key returns a text that differs between what is captured.
@@ -44,9 +46,10 @@ func (c *capturing) Key() string {
 
 // A captureRule is a spec with the functions that it is for.
 type captureRule struct {
-	filter *record.Filter
-	items  []arguments.Item
-	what   arguments.What
+	filter     *record.Filter
+	items      []arguments.Item
+	conditions []arguments.Condition
+	what       arguments.What
 }
 
 // Captures says of which functions arguments and results are captured, and which; Auto captures those of all functions
@@ -54,13 +57,15 @@ type captureRule struct {
 type Captures struct {
 	Arguments, Results []arguments.Spec
 	Auto               bool
+	Conditions         []arguments.Condition            // see [Options]
 	Logf               func(format string, args ...any) // see [Options]
 }
 
 // PlanCaptures adds to the options of a plan for a file what is captured of calls of its functions, which sites are, as a
 // table of symbols names them.
 func PlanCaptures(f *elfio.File, sites []record.Site, names *symbol.Table, o *patch.Options, c Captures) error {
-	g, err := newCapturing(&Options{Plan: *o, Arguments: c.Arguments, Results: c.Results, AutoArguments: c.Auto, Logf: c.Logf})
+	g, err := newCapturing(&Options{Plan: *o, Arguments: c.Arguments, Results: c.Results, AutoArguments: c.Auto,
+		Conditions: c.Conditions, Logf: c.Logf})
 	if err == nil {
 		g.plan(&Program{Path: o.Path, File: f, Sites: sites, table: names}, o)
 	}
@@ -68,9 +73,9 @@ func PlanCaptures(f *elfio.File, sites []record.Site, names *symbol.Table, o *pa
 }
 
 func newCapturing(o *Options) (*capturing, error) {
-	c := &capturing{auto: o.AutoArguments, logf: o.Logf}
+	c := &capturing{auto: o.AutoArguments, conditions: o.Conditions, logf: o.Logf}
 	specs := slices.Concat(o.Arguments, o.Results)
-	c.key = fmt.Sprintf("%t %d %+v", c.auto, len(o.Arguments), specs)
+	c.key = fmt.Sprintf("%t %d %+v %+v", c.auto, len(o.Arguments), specs, c.conditions)
 	for i, s := range specs {
 		f, err := record.NewFilter([]string{s.Pattern}, nil)
 		if err != nil {
@@ -82,7 +87,7 @@ func newCapturing(o *Options) (*capturing, error) {
 		} else if what == 0 {
 			what = arguments.Exits
 		}
-		c.rules = append(c.rules, captureRule{f, s.Items, what})
+		c.rules = append(c.rules, captureRule{f, s.Items, s.Conditions, what})
 	}
 	if !c.auto && len(c.rules) == 0 {
 		return nil, nil
@@ -99,6 +104,10 @@ type wish struct {
 	what  arguments.What
 	items []arguments.Item
 	named bool // somebody has asked for this function
+	// conditions say which calls are recorded. The first must of them somebody has asked for of this function.
+	conditions []arguments.Condition
+	must       int
+	name       string
 	// behind is where the function begins to some compilers (gcc for arm64): behind the nops that are there to be patched.
 	behind uint64
 	call   string // the function's name if it is a library's, of which the program has a stub, or the C library's own
@@ -127,20 +136,25 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 			if f.MatchSite(s) {
 				w.what |= c.rules[k].what
 				w.items = append(w.items, c.rules[k].items...)
+				w.conditions = append(w.conditions, c.rules[k].conditions...)
 				w.named = true
 			}
 		}
 		if w.what&arguments.Entries != 0 && (s.Ret == record.RetFP || s.Ret == record.RetSigned) {
 			w.what &^= arguments.Entries
+			w.conditions = nil
 			if w.named {
 				refused++
 			}
+		} else {
+			w.must = len(w.conditions)
+			w.conditions = append(w.conditions, c.conditions...)
 		}
 		if o.Tracer == patch.Function {
 			w.what &^= arguments.Exits
 		}
 		if w.what != 0 {
-			w.behind = s.End()
+			w.behind, w.name = s.End(), s.Name
 			if s.Kind == record.KindLibCall {
 				w.call, _ = strings.CutSuffix(s.Name, symbol.CallSuffix)
 			} else if libc {
@@ -197,6 +211,7 @@ func (c *capturing) plan(p *Program, o *patch.Options) (typed bool) {
 		if planned == nil {
 			continue
 		}
+		planned.Checks = c.checks(p, m, f, w)
 		notes[addr] = planned
 		acts[addr] = captureActs(planned)
 	}
@@ -228,8 +243,27 @@ func captureText(c *arguments.Capture) string {
 	return string(b)
 }
 
+// checks are what says which calls of a function are recorded. Others than those that were asked for of just this function
+// are left out if it has no such argument.
+func (c *capturing) checks(p *Program, m arguments.Machine, f *arguments.Func, w *wish) (checks []*arguments.Check) {
+	for i := range w.conditions {
+		cond := &w.conditions[i]
+		check, err := arguments.PlanCheck(f, m, cond)
+		switch {
+		case err == nil:
+			checks = append(checks, check)
+		case i < w.must || !errors.Is(err, arguments.ErrNoArgument):
+			c.say("%s: %s: all calls are recorded: %s: %v", p.Path, w.name, cond.Name, err)
+		}
+	}
+	return checks
+}
+
 // captureActs are the actions that capture something.
 func captureActs(c *arguments.Capture) (acts []patch.Act) {
+	for _, check := range c.Checks {
+		acts = append(acts, patch.Act{Kind: stub.ActIf, Data: check.Encode()})
+	}
 	add := func(kind stub.ActionKind, ops []arguments.Op) {
 		if len(ops) > 0 {
 			b, most := arguments.Encode(ops)

@@ -52,6 +52,9 @@ type Options struct {
 	// that Plan.Select does not choose are traced as well, in libraries if Libraries names them.
 	Arguments, Results []arguments.Spec
 	AutoArguments      bool
+	// Conditions say which calls of functions whose arguments are captured are recorded: those that meet all that are
+	// about an argument of the function. Specs can have more, for their own functions.
+	Conditions []arguments.Condition
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options

@@ -80,6 +80,8 @@ func Encode(ops []Op) (b []byte, most int) {
 type Capture struct {
 	Entry []Op `json:"-"` // at the beginning
 	Exit  []Op `json:"-"` // at the end
+	// Checks say which calls are recorded: those of which all hold.
+	Checks []*Check `json:"-"`
 
 	Params []Value `json:"p,omitempty"`
 	Result *Value  `json:"r,omitempty"`
@@ -133,8 +135,14 @@ func (p *program) take(name string, t *Type, l location, format string) Value {
 }
 
 func (p *program) piece(pc piece) {
-	op := Op{From: uint8(pc.n)}
-	n := 1
+	op, n := pc.op()
+	p.words = append(p.words, op)
+	p.n += n
+}
+
+// op is the operation that captures a piece, and how many words that makes.
+func (pc piece) op() (op Op, n int) {
+	op, n = Op{From: uint8(pc.n)}, 1
 	switch pc.at {
 	case inGeneral:
 		op.Code = OpGeneral
@@ -150,8 +158,7 @@ func (p *program) piece(pc piece) {
 	case nowhere:
 		op.Code = OpNothing
 	}
-	p.words = append(p.words, op)
-	p.n += n
+	return op, n
 }
 
 // follow adds the memory that a value is in, or points to.
@@ -310,19 +317,24 @@ func (f *Func) param(m Machine, name string) (*Param, location, error) {
 	if f == nil {
 		return nil, location{}, fmt.Errorf("no debug information says where %q is", name)
 	}
-	call, lost := m.callOf(f.Result), f.Why != ""
 	for i := range f.Params {
-		p := &f.Params[i]
-		l := unknownLocation()
-		if !lost {
-			l = call.argument(p.Type)
-			lost = l.unknown
-		}
-		if p.Name == name {
+		if f.Params[i].Name == name {
+			p, l := f.at(m, i)
 			return p, l, nil
 		}
 	}
 	return nil, location{}, fmt.Errorf("%s has no parameter %q", f.Name, name)
+}
+
+// at returns a parameter and where it is.
+func (f *Func) at(m Machine, n int) (*Param, location) {
+	call, l := m.callOf(f.Result), unknownLocation()
+	for i := 0; i <= n && f.Why == ""; i++ {
+		if l = call.argument(f.Params[i].Type); l.unknown {
+			break
+		}
+	}
+	return &f.Params[n], l
 }
 
 // location is where an item says that its value is.

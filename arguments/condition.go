@@ -19,12 +19,15 @@ type Condition struct {
 	exact *big.Float     // value, if it is a number
 }
 
+// conditionSigns are what operators are made of.
+const conditionSigns = "!=<>~"
+
 // operators are those of conditions, longer ones first.
 var operators = []string{"!~", "==", "!=", ">=", "<=", "~", "=", ">", "<"}
 
 // ParseCondition parses a Condition. ~ and !~ take a glob of * and ?, which covers all of a string.
 func ParseCondition(s string) (Condition, error) {
-	i := strings.IndexAny(s, "!=<>~")
+	i := strings.IndexAny(s, conditionSigns)
 	if i < 0 {
 		return Condition{}, fmt.Errorf("%q compares nothing: want NAME, one of %s, and a value", s,
 			strings.Join(operators, " "))

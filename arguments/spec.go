@@ -14,12 +14,15 @@ import (
 //	%rdi           a register that arguments are passed in
 //	retval         the result
 //	NAME           a parameter of the function, by the name that debug information has for it
+//	NAME>100       a condition: only calls are recorded of which it is true, see [Condition]
 //
 // with /FORMAT behind it: d, u, x, o, i (decimal if it is small), c, s (text), S (std::string), p or f, and how many
 // bits there are: i32, u8, f64; and, as uftrace has it, with %REGISTER or %stack+N, which say where the argument is.
 type Spec struct {
 	Pattern string // of functions
 	Items   []Item // empty: all parameters, or the result
+	// Conditions say which calls are recorded: those that meet all.
+	Conditions []Condition
 }
 
 // What returns the ends of calls at which its items are; 0: it has none.
@@ -73,13 +76,21 @@ func ParseSpec(s string) (Spec, error) {
 		return spec, nil
 	}
 	for _, text := range items {
+		if strings.ContainsAny(text, conditionSigns) {
+			c, err := ParseCondition(text)
+			if err != nil {
+				return Spec{}, fmt.Errorf("%q: %w", s, err)
+			}
+			spec.Conditions = append(spec.Conditions, c)
+			continue
+		}
 		it, err := parseItem(text)
 		if err != nil {
 			return Spec{}, fmt.Errorf("%q: %w", s, err)
 		}
 		spec.Items = append(spec.Items, it)
 	}
-	if len(spec.Items) > MaxOps {
+	if len(spec.Items)+len(spec.Conditions) > MaxOps {
 		return Spec{}, fmt.Errorf("%q: more than %d values", s, MaxOps)
 	}
 	return spec, nil

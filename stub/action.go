@@ -27,6 +27,7 @@ const (
 	ActDepth      ActionKind = format.ActDepth      // so many levels are recorded from here on
 	ActArgs       ActionKind = format.ActArgs       // arguments are captured
 	ActResult     ActionKind = format.ActResult     // the result is captured
+	ActIf         ActionKind = format.ActIf         // a call is recorded only if an argument is as wanted
 	ActStack      ActionKind = format.ActStack      // the stack is walked by unwind tables; x86-64 only
 )
 
@@ -64,7 +65,9 @@ const (
 )
 
 // quick reports whether the runtime can do the action without the slow path's system calls.
-func (a *Action) quick() bool { return (a.Kind == ActArgs || a.Kind == ActResult) && a.Limit == 0 }
+func (a *Action) quick() bool {
+	return (a.Kind == ActArgs || a.Kind == ActResult || a.Kind == ActIf) && a.Limit == 0
+}
 
 // ActionsSize is how many bytes the table of so many actions takes in an image with so many ids, its index included.
 func ActionsSize(actions, sites int) int { return actions*ActionSize + (sites+1)*actionIndexSize }

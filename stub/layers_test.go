@@ -49,6 +49,7 @@ var layers = []string{
 	"slow",      // where the fast paths come to
 	"memory",    // ... and what arguments point to
 	"capture",   // ... which functions' calls are captured with
+	"condition", // ... and which of them are recorded
 	"quick",     // ... without system calls, where they need none
 	"cfi",       // unwind information
 	"walk",      // stacks that are walked

@@ -14,6 +14,7 @@ import (
 type captureFlags struct {
 	arguments, results []string
 	args               string
+	conditions         []string
 }
 
 // Values of --args, the default first.
@@ -25,11 +26,14 @@ const (
 func (c *captureFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&c.arguments, "argument", "A", nil, "record the arguments of functions that match a pattern, all or "+
-		"some: `SPEC` is PAT or PAT@arg1/s,fparg1,stack3,%rdi/x32,name (repeatable)")
+		"some: `SPEC` is PAT or PAT@arg1/s,fparg1,stack3,%rdi/x32,name; with a condition, PAT@name>100, only such calls are "+
+		"recorded (repeatable)")
 	f.StringArrayVarP(&c.results, "retval", "R", nil, "record the results of functions that match `SPEC`: PAT or "+
 		"PAT@retval/x (repeatable)")
 	f.StringVar(&c.args, "args", argsNo, "record the arguments and results of functions: `WHICH` is auto, all that have debug "+
 		"information, or no, those of -A and -R")
+	f.StringArrayVar(&c.conditions, "if", nil, "of functions that have such an argument, record only calls whose arguments "+
+		"meet `CONDITION`, such as 'arg1 > 100' or 'path ~ /etc/*' (repeatable: all must)")
 }
 
 // captures are which arguments and results are recorded by a plan.
@@ -50,6 +54,12 @@ func (c *captureFlags) captures(cmd *cobra.Command, o *patch.Options) (out fentr
 			}
 			*g.out = append(*g.out, s)
 		}
+	}
+	if out.Conditions, err = parseConditions(cmd, c.conditions); err != nil {
+		return out, err
+	}
+	if len(out.Conditions) > 0 && !out.Auto && len(out.Arguments) == 0 {
+		return out, usagef(cmd, "--if requires --argument or --args=auto, which say of which functions arguments are looked at")
 	}
 	if (out.Auto || len(out.Arguments)+len(out.Results) > 0) &&
 		(o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function || o.Threshold != 0) {

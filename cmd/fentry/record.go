@@ -119,6 +119,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --syscalls=%file,futex ./prog   some of them
   fentry record --trigger 'commit@traceoff,stacktrace:3' --trigger begin@traceon ./prog   only between two functions
   fentry record -A 'parse_*' -R 'parse_*' ./prog   arguments and results by their types
+  fentry record -A 'get@n>100' ./prog              only calls with such an argument
   fentry record -A 'f@arg1/s,arg2/x' ./prog   ... as you say, without debug information
   fentry record --args=auto ./prog            ... of all functions
   fentry record -F '*@plt' --args=auto ls     calls of the C library with arguments, as ltrace shows
@@ -201,7 +202,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	o.Arguments, o.Results, o.AutoArguments = captures.Arguments, captures.Results, captures.Auto
+	o.Arguments, o.Results, o.AutoArguments, o.Conditions = captures.Arguments, captures.Results, captures.Auto, captures.Conditions
 	if o.Overhead, err = c.overhead.limit(cmd, &c.traceFlags); err != nil {
 		return err
 	}
@@ -305,7 +306,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 	var opts []string
 	fs := cmd.Flags()
 	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger", "argument",
-		"retval", "dump-on", "stack"} {
+		"retval", "if", "dump-on", "stack"} {
 		vals, _ := fs.GetStringArray(name)
 		for _, v := range vals {
 			opts = append(opts, "--"+name+"="+v)

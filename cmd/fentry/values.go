@@ -20,18 +20,26 @@ func conditionFlag(cmd *cobra.Command, conditions *[]string) {
 		"'arg1 > 100' or 'path ~ /etc/*' (repeatable: all must)")
 }
 
-// when translates conditions to what says of a call's entry whether all hold; nil: there are none.
-func when(cmd *cobra.Command, t *trace.Trace, texts []string) (func(*trace.Event) bool, error) {
-	if len(texts) == 0 {
-		return nil, nil
-	}
-	var conditions []arguments.Condition
+// parseConditions parses the values of --if.
+func parseConditions(cmd *cobra.Command, texts []string) (conditions []arguments.Condition, err error) {
 	for _, text := range texts {
 		c, err := arguments.ParseCondition(text)
 		if err != nil {
 			return nil, usagef(cmd, "--if: %v", err)
 		}
 		conditions = append(conditions, c)
+	}
+	return conditions, nil
+}
+
+// when translates conditions to what says of a call's entry whether all hold; nil: there are none.
+func when(cmd *cobra.Command, t *trace.Trace, texts []string) (func(*trace.Event) bool, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	conditions, err := parseConditions(cmd, texts)
+	if err != nil {
+		return nil, err
 	}
 	return func(ev *trace.Event) bool {
 		c := t.Capture(ev.Func)
@@ -51,7 +59,7 @@ func when(cmd *cobra.Command, t *trace.Trace, texts []string) (func(*trace.Event
 // groups prints report -g FUNC@NAME.
 func (c *reportCmd) groups(a *app, cmd *cobra.Command, t *trace.Trace, sel *selection) (err error) {
 	spec, err := arguments.ParseSpec(c.group)
-	if err == nil && len(spec.Items) != 1 {
+	if err == nil && (len(spec.Items) != 1 || len(spec.Conditions) != 0) {
 		err = fmt.Errorf("%q names no value, as in handle@arg1", c.group)
 	}
 	if err != nil {

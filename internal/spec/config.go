@@ -2,7 +2,7 @@ package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object, and what Image points to.
-var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp}
+var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp, Condition}
 
 // Magic numbers and versions of the two.
 const (
@@ -93,6 +93,32 @@ var Actions = []Value{
 	{"STACK", 8, "the stack is walked, from the function's caller to the thread's first frame"},
 	{"ARGS", 16, "words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture"},
 	{"RESULT", 17, "the same behind its exit"},
+	{"IF", 18, "the call is recorded only if a Condition holds: VALUE is the distance from the image_info to it"},
+}
+
+// Condition compares an argument: its text, if it has one, follows it.
+var Condition = Struct{"condition", "CONDITION", 16, "compares an argument with a number or a text; LENGTH bytes of that follow", []Field{
+	{"CODE", 0, "u8", "", "where the argument is, see CaptureCodes: a word"},
+	{"FROM", 1, "u8", "", "which register, or word of the stack"},
+	{"COMPARE", 2, "u8", "", "see Comparisons"},
+	{"SIZE", 3, "u8", "bytes", "of the argument, 1 to 8"},
+	{"IS_SIGNED", 4, "u16", "", "1: its number has a sign"},
+	{"LENGTH", 6, "u16", "bytes", "of the text"},
+	{"VALUE", 8, "u64", "", "the number"},
+}}
+
+// Comparisons are how a Condition compares, text from TEXT on.
+var Comparisons = []Value{
+	{"EQUAL", 1, "the argument is VALUE"},
+	{"UNEQUAL", 2, "it is not"},
+	{"LESS", 3, "it is less than VALUE"},
+	{"AT_MOST", 4, "it is VALUE or less"},
+	{"MORE", 5, "it is more than VALUE"},
+	{"AT_LEAST", 6, "it is VALUE or more"},
+	{"TEXT", 7, "it points to the text, with a NUL behind it"},
+	{"NO_TEXT", 8, "it does not"},
+	{"LIKE", 9, "the text, in which * stands for any bytes and ? for one, covers what it points to"},
+	{"UNLIKE", 10, "it does not"},
 }
 
 // Capture says what is captured of one end of a call: operations follow it, those for words first.

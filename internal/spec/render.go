@@ -155,6 +155,7 @@ func ConfigGroups() []Group {
 		numbers("bits of a function's switch", "SWITCH", Switches),
 		numbers("values of ACTION_O_KIND", "ACT", Actions),
 		numbers("values of CAPTURE_OP_O_CODE", "OP", CaptureCodes),
+		numbers("values of CONDITION_O_COMPARE", "COMPARE", Comparisons),
 	}
 	for _, s := range Configs {
 		size := Const{s.Prefix + "_SIZE", strconv.Itoa(s.Size), "bytes"}

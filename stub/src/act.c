@@ -21,6 +21,7 @@
 #include "backtrace.h"
 #include "capture.h"
 #include "chunk.h"
+#include "condition.h"
 #include "configuration.h"
 #include "frame.h"
 #include "quick.h"
@@ -167,7 +168,7 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
 	u32 n, words = 1, stack = 0;
 	const struct action *a = actions_of(f, &n);
 	u64 t;
-	if (!before(c, f, a, n))
+	if (!before(c, f, a, n) || !conditions_hold(c, f, slot, r, a, n))
 		return ENTER_SKIP;
 	for (u32 i = 0; i < n; i++) {
 		words += a[i].words;
@@ -190,11 +191,12 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
 hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r)
 {
 	struct function f = { m, id };
-	if (quick_enter(slot, f, r))
-		return ENTER_DONE;
+	int result = quick_enter(slot, f, r);
+	if (result)
+		return result;
 	struct sigset old = block();
 	struct control *c = traced_thread();
-	int result = c ? act(c, slot, f, r) : ENTER_SKIP;
+	result = c ? act(c, slot, f, r) : ENTER_SKIP;
 	unblock(old);
 	return result;
 }

@@ -33,8 +33,8 @@ static u64 stack_word(struct control *c, u64 slot, u64 at)
 	return read_program(c->pid, &w, at, sizeof w) == sizeof w ? w : 0;
 }
 
-/* take captures words, and returns how many. */
-static u32 take(struct control *c, const struct capture_op *op, int exit, u64 slot, const struct callregs *r, u64 *w)
+/* capture_word captures words, and returns how many. */
+hidden u32 capture_word(struct control *c, const struct capture_op *op, int exit, u64 slot, const struct callregs *r, u64 *w)
 {
 	w[0] = 0;
 	switch (op->code) {
@@ -122,7 +122,7 @@ hidden const struct capture_op *capture_words(struct control *c, const struct ca
 	if (exit)
 		w[-1] |= (u64)FT_ID_EXIT << 32;
 	for (u32 n = 0; op < end && op->code <= OP_NOTHING; op++)
-		n += take(c, op, exit, slot, r, w + n);
+		n += capture_word(c, op, exit, slot, r, w + n);
 	end_record(w);
 	return op;
 }

@@ -4,6 +4,8 @@
 #include "control.h"
 #include "image.h"
 
+hidden u32 capture_word(struct control *c, const struct capture_op *op, int exit, u64 slot, const struct callregs *r,
+			u64 *w);
 hidden const struct capture_op *capture_words(struct control *c, const struct capture *p, int exit, u64 slot,
 					      const struct callregs *r, u64 *w);
 hidden u64 *capture_at(struct control *c, u64 *to, u32 t, int exit, u64 slot, const struct callregs *r,

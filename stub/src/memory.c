@@ -55,8 +55,8 @@ hidden void check_filter(void)
 		store(&unread, 1);
 }
 
-/* copy reads n bytes of the program's memory, and returns how many there are. */
-static u64 copy(struct control *c, void *to, u64 at, u64 n)
+/* fetch reads n bytes of the program's memory, and returns how many there are. */
+hidden u64 fetch(struct control *c, void *to, u64 at, u64 n)
 {
 	if (!literal(at, n))
 		return read_program(c->pid, to, at, n);
@@ -70,7 +70,7 @@ hidden u32 read_data(struct control *c, u64 *w, int text, u32 arg, u64 at, u64 n
 {
 	u64 words = (n + 7) / 8;
 	u8 *b = (u8 *)(w + 2);
-	u64 got = copy(c, b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
+	u64 got = fetch(c, b, at, n), flags = got < n ? FT_DATA_UNREADABLE : want > n ? FT_DATA_CUT : 0;
 	if (text) {
 		u64 k = 0;
 		while (k < got && b[k])

@@ -17,6 +17,7 @@
 #include "blocks.h"
 #include "capture.h"
 #include "chunk.h"
+#include "condition.h"
 #include "configuration.h"
 #include "frame.h"
 #include "quick.h"
@@ -107,7 +108,7 @@ static void write(struct control *c, u64 *w, u32 n, u32 t, u64 slot, struct func
 }
 
 /* quick_enter records a call of f, whose return address has its shadow at slot's, and captures its arguments. It returns
-   0 if that is for the slow path. */
+   what the thunk is to do, or 0 (ENTER_RETRY) if that is for the slow path to say. */
 hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
 {
 	int graph = fentry_config.mode == MODE_GRAPH, memory = 0;
@@ -116,6 +117,8 @@ hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
 	struct control *c = a && images_armed() && !(graph && extra_shadow()) ? quick_block() : 0;
 	if (!c)
 		return 0;
+	if (!conditions_hold(c, f, slot, r, a, actions))
+		return ENTER_SKIP;
 	u64 top = c->top, ret = graph ? call_return(r, slot) : 0;
 	struct function old;
 	if (graph && (slot >= top || slot < c->lo || image_returns_to(ret, &old)))
@@ -130,7 +133,7 @@ hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
 		store(&c->top, slot);
 	}
 	write(c, w, n, t, slot, f, r, a, actions, ACT_ARGS, memory);
-	return 1;
+	return ENTER_DONE;
 }
 
 /* quick_leave records that the call of f at slot ends, and captures its result. It returns 0 if that is for the slow

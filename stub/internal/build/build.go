@@ -80,7 +80,7 @@ func Runtime(name string) bool { return !strings.HasPrefix(name, "classic") }
 // nothing of what thunks call.
 func Classic(name string) bool {
 	switch name {
-	case "act.c", "act.S", "backtrace.c", "capture.c", "cfi.c", "memory.c", "quick.c", "walk.c", "signal.c", "signal.S",
+	case "act.c", "act.S", "backtrace.c", "capture.c", "condition.c", "cfi.c", "memory.c", "quick.c", "walk.c", "signal.c", "signal.S",
 		"sigaction.c", "home.c", "settle.c", "exec.c", "exec.S", "follow.c", "loader.c", "loader.S", "start.S",
 		"graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S",
 		"goroutine.c", "goroutine.S", "gomodule.c":
