@@ -461,6 +461,7 @@ const (
 	ActStack      = 8  // the stack is walked, from the function's caller to the thread's first frame
 	ActArgs       = 16 // words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture
 	ActResult     = 17 // the same behind its exit
+	ActIf         = 18 // the call is recorded only if a Condition holds: VALUE is the distance from the image_info to it
 )
 
 // Values of CAPTURE_OP_O_CODE.
@@ -477,6 +478,20 @@ const (
 	OpSpanBefore   = 10 // as many as the word before FROM says
 	OpSpanAt       = 11 // what is there is an address and a length, and both this and the bytes there are captured
 	OpSpanAtBefore = 12 // the same with the length before the address
+)
+
+// Values of CONDITION_O_COMPARE.
+const (
+	CompareEqual   = 1  // the argument is VALUE
+	CompareUnequal = 2  // it is not
+	CompareLess    = 3  // it is less than VALUE
+	CompareAtMost  = 4  // it is VALUE or less
+	CompareMore    = 5  // it is more than VALUE
+	CompareAtLeast = 6  // it is VALUE or more
+	CompareText    = 7  // it points to the text, with a NUL behind it
+	CompareNoText  = 8  // it does not
+	CompareLike    = 9  // the text, in which * stands for any bytes and ? for one, covers what it points to
+	CompareUnlike  = 10 // it does not
 )
 
 // The symbol fentry_config: what to do in the process.
@@ -603,6 +618,25 @@ const (
 )
 
 // Sizes of arrays in capture_op, bytes.
+const ()
+
+// Compares an argument with a number or a text; LENGTH bytes of that follow.
+const (
+	ConditionSize = 16 // bytes
+)
+
+// Fields of condition.
+const (
+	ConditionOCode     = 0 // u8
+	ConditionOFrom     = 1 // u8
+	ConditionOCompare  = 2 // u8
+	ConditionOSize     = 3 // u8, bytes
+	ConditionOIsSigned = 4 // u16
+	ConditionOLength   = 6 // u16, bytes
+	ConditionOValue    = 8 // u64
+)
+
+// Sizes of arrays in condition, bytes.
 const ()
 
 // Tracers.

@@ -33,13 +33,19 @@ static u64 stack_word(struct control *c, u64 slot, u64 at)
 	return read_program(c->pid, &w, at, sizeof w) == sizeof w ? w : 0;
 }
 
+/* general is what most words are: a general register. */
+static inline u64 general(const struct capture_op *op, int exit, const struct callregs *r)
+{
+	return exit ? call_result(r, op->from) : call_argument(r, op->from);
+}
+
 /* capture_word captures words, and returns how many. */
 hidden u32 capture_word(struct control *c, const struct capture_op *op, int exit, u64 slot, const struct callregs *r, u64 *w)
 {
 	w[0] = 0;
 	switch (op->code) {
 	case OP_GENERAL:
-		w[0] = exit ? call_result(r, op->from) : call_argument(r, op->from);
+		w[0] = general(op, exit, r);
 		break;
 	case OP_FLOAT:
 		w[0] = r->vector[op->from % lengthof(r->vector)][0];
@@ -121,8 +127,12 @@ hidden const struct capture_op *capture_words(struct control *c, const struct ca
 	const struct capture_op *op = (const struct capture_op *)(p + 1), *end = op + p->ops;
 	if (exit)
 		w[-1] |= (u64)FT_ID_EXIT << 32;
-	for (u32 n = 0; op < end && op->code <= OP_NOTHING; op++)
-		n += capture_word(c, op, exit, slot, r, w + n);
+	for (u32 n = 0; op < end && op->code <= OP_NOTHING; op++) {
+		if (op->code == OP_GENERAL)
+			w[n++] = general(op, exit, r);
+		else
+			n += capture_word(c, op, exit, slot, r, w + n);
+	}
 	end_record(w);
 	return op;
 }

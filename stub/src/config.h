@@ -40,6 +40,7 @@
 #define ACT_STACK                  8            /* the stack is walked, from the function's caller to the thread's first frame */
 #define ACT_ARGS                   16           /* words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture */
 #define ACT_RESULT                 17           /* the same behind its exit */
+#define ACT_IF                     18           /* the call is recorded only if a Condition holds: VALUE is the distance from the image_info to it */
 
 /* values of CAPTURE_OP_O_CODE */
 #define OP_GENERAL                 1            /* a general register that arguments, or at an exit results, are in: a word */
@@ -54,6 +55,18 @@
 #define OP_SPAN_BEFORE             10           /* as many as the word before FROM says */
 #define OP_SPAN_AT                 11           /* what is there is an address and a length, and both this and the bytes there are captured */
 #define OP_SPAN_AT_BEFORE          12           /* the same with the length before the address */
+
+/* values of CONDITION_O_COMPARE */
+#define COMPARE_EQUAL              1            /* the argument is VALUE */
+#define COMPARE_UNEQUAL            2            /* it is not */
+#define COMPARE_LESS               3            /* it is less than VALUE */
+#define COMPARE_AT_MOST            4            /* it is VALUE or less */
+#define COMPARE_MORE               5            /* it is more than VALUE */
+#define COMPARE_AT_LEAST           6            /* it is VALUE or more */
+#define COMPARE_TEXT               7            /* it points to the text, with a NUL behind it */
+#define COMPARE_NO_TEXT            8            /* it does not */
+#define COMPARE_LIKE               9            /* the text, in which * stands for any bytes and ? for one, covers what it points to */
+#define COMPARE_UNLIKE             10           /* it does not */
 
 /* the symbol fentry_config: what to do in the process */
 #define CONFIG_SIZE                1280         /* bytes */
@@ -148,6 +161,20 @@
 #define CAPTURE_OP_O_MOST          2            /* u16, bytes */
 
 /* sizes of arrays in capture_op, bytes */
+
+/* compares an argument with a number or a text; LENGTH bytes of that follow */
+#define CONDITION_SIZE             16           /* bytes */
+
+/* fields of condition */
+#define CONDITION_O_CODE           0            /* u8 */
+#define CONDITION_O_FROM           1            /* u8 */
+#define CONDITION_O_COMPARE        2            /* u8 */
+#define CONDITION_O_SIZE           3            /* u8, bytes */
+#define CONDITION_O_IS_SIGNED      4            /* u16 */
+#define CONDITION_O_LENGTH         6            /* u16, bytes */
+#define CONDITION_O_VALUE          8            /* u64 */
+
+/* sizes of arrays in condition, bytes */
 
 /* tracers */
 #define MODE_NAMES                 "function_graph\000function\000profile\000count\000" /* by the value of CONFIG_O_MODE, NUL behind each */
@@ -284,6 +311,25 @@ _Static_assert(offsetof(struct capture_op, code) == CAPTURE_OP_O_CODE, "capture_
 _Static_assert(offsetof(struct capture_op, from) == CAPTURE_OP_O_FROM, "capture_op.from");
 _Static_assert(offsetof(struct capture_op, most) == CAPTURE_OP_O_MOST, "capture_op.most");
 _Static_assert(sizeof(struct capture_op) == CAPTURE_OP_SIZE, "capture_op");
+
+/* compares an argument with a number or a text; LENGTH bytes of that follow */
+struct condition {
+	u8 code; /* where the argument is, see CaptureCodes: a word */
+	u8 from; /* which register, or word of the stack */
+	u8 compare; /* see Comparisons */
+	u8 size; /* bytes: of the argument, 1 to 8 */
+	u16 is_signed; /* 1: its number has a sign */
+	u16 length; /* bytes: of the text */
+	u64 value; /* the number */
+};
+_Static_assert(offsetof(struct condition, code) == CONDITION_O_CODE, "condition.code");
+_Static_assert(offsetof(struct condition, from) == CONDITION_O_FROM, "condition.from");
+_Static_assert(offsetof(struct condition, compare) == CONDITION_O_COMPARE, "condition.compare");
+_Static_assert(offsetof(struct condition, size) == CONDITION_O_SIZE, "condition.size");
+_Static_assert(offsetof(struct condition, is_signed) == CONDITION_O_IS_SIGNED, "condition.is_signed");
+_Static_assert(offsetof(struct condition, length) == CONDITION_O_LENGTH, "condition.length");
+_Static_assert(offsetof(struct condition, value) == CONDITION_O_VALUE, "condition.value");
+_Static_assert(sizeof(struct condition) == CONDITION_SIZE, "condition");
 
 #endif
 #endif

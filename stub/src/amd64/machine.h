@@ -142,8 +142,8 @@ static inline u64 call_frame(const struct callregs *r) { return r->saved->bp; }
 /* call_argument and call_result are the nth register that arguments or results are in. */
 static inline u64 call_argument(const struct callregs *r, u32 n)
 {
-	u64 a[] = { r->saved->di, r->saved->si, r->saved->dx, r->saved->cx, r->saved->r8, r->saved->r9 };
-	return n < lengthof(a) ? a[n] : 0;
+	static const u8 at[] = { 6, 7, 9, 8, 5, 4 }; /* rdi, rsi, rdx, rcx, r8, r9: which word of what was saved */
+	return n < lengthof(at) ? ((const u64 *)r->saved)[at[n]] : 0;
 }
 static inline u64 call_result(const struct callregs *r, u32 n) { return n ? r->saved->dx : r->saved->ax; }
 
