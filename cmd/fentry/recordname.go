@@ -23,8 +23,9 @@ func tracePlace(dir, program string) (string, error) {
 // their package: encoding_json.test.
 func programName(path string) string {
 	if strings.HasSuffix(path, ".test") {
-		if info, err := buildinfo.ReadFile(path); err == nil && strings.HasSuffix(info.Path, ".test") {
-			return strings.ReplaceAll(info.Path, "/", "_")
+		if info, err := buildinfo.ReadFile(path); err == nil && info.Path != "" {
+			pkg := strings.TrimSuffix(info.Path, ".test") // that of a package main has no such end
+			return strings.ReplaceAll(pkg, "/", "_") + ".test"
 		}
 	}
 	return filepath.Base(path)
