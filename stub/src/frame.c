@@ -15,7 +15,7 @@
 #include "frame.h"
 #include "profile.h"
 #include "stack.h"
-#include "start.h"
+#include "source.h"
 
 /* previous returns the chain behind the frame at slot, in the form of struct
    control's top. What stands there is checked: it may never have been written. */

@@ -7,6 +7,7 @@
 #include "machine.h"
 #include "say.h"
 #include "source.h"
+#include "sys.h"
 
 hidden struct source source;
 
@@ -81,3 +82,20 @@ hidden i64 allocate_ids(u64 image, u32 count)
 	return -1;
 }
 _Static_assert(FT_R_FIRST % 8 == 0 && FT_R_COUNT == FT_R_FIRST + 4, "set at once");
+
+/* counter_hz is how many times a second the counter ticks: what the trace says, or
+   measured, to 1 in 10000 or so. */
+hidden u64 counter_hz(void)
+{
+	u64 hz = source.header ? *HEADER(u64, FT_H_COUNTER_HZ) : 0;
+	if (!hz)
+		hz = counter_frequency();
+	if (hz)
+		return hz;
+	u64 t0 = clock_ns(CLOCK_MONOTONIC_), c0 = counter(), t, c1;
+	do {
+		t = clock_ns(CLOCK_MONOTONIC_);
+		c1 = counter();
+	} while (t - t0 < 3000000);
+	return (c1 - c0) * 1000 / ((t - t0) / 1000) * 1000;
+}

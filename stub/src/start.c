@@ -22,23 +22,6 @@
 enum { NOT_STARTED, STARTING, READY, OFF };
 static u32 state, starter;
 
-/* counter_hz is how many times a second the counter ticks: what the trace says, or
-   measured, to 1 in 10000 or so. */
-hidden u64 counter_hz(void)
-{
-	u64 hz = source.header ? *HEADER(u64, FT_H_COUNTER_HZ) : 0;
-	if (!hz)
-		hz = counter_frequency();
-	if (hz)
-		return hz;
-	u64 t0 = clock_ns(CLOCK_MONOTONIC_), c0 = counter(), t, c1;
-	do {
-		t = clock_ns(CLOCK_MONOTONIC_);
-		c1 = counter();
-	} while (t - t0 < 3000000);
-	return (c1 - c0) * 1000 / ((t - t0) / 1000) * 1000;
-}
-
 static int start(u64 *sp)
 {
 	u64 base = OWN_BASE ? 0 : control_base(), *auxv = 0;

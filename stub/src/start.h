@@ -4,7 +4,6 @@
 #include "control.h"
 
 hidden void fentry_init(u64 *sp);
-hidden u64 counter_hz(void);
 hidden int ready(void);
 hidden struct control *traced_thread(void);
 
