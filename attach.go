@@ -51,6 +51,9 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 			return nil, fmt.Errorf("process %d: %w", pid, err)
 		}
 	}
+	if o.Live != nil {
+		o.Policy = trace.PolicyOverwrite
+	}
 	follow := o
 	follow.NoInherit = false
 	a := newExecuted(&follow)
@@ -75,6 +78,9 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	}
 	if so.Attach.Library, err = a.libraries(&o); err != nil {
 		return nil, err
+	}
+	if o.Live != nil {
+		so.Live = func(l *session.Live) { o.Live(&Live{Live: l, executed: a}) }
 	}
 	so.WorkDir, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pids[0]))
 	if so.WorkDir != "" {

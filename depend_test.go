@@ -70,12 +70,14 @@ var mayImport = map[string][]string{
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 
+	"tracefs": {"trace", "export/ftrace", "internal/safetext"},
+
 	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped"},
 
 	"fentry": {"arguments", "elfio", "internal/cache", "internal/machine", "internal/mapped", "internal/places", "names", "patch",
 		"record", "session", "stub", "symbol", "trace"},
 	"cmd/fentry": {"fentry", "arguments", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names",
-		"patch", "record", "record/objects", "session", "stacks", "stub", "symbol", "trace", "view", "internal/atomicfile",
+		"patch", "record", "record/objects", "session", "stacks", "stub", "symbol", "trace", "tracefs", "view", "internal/atomicfile",
 		"internal/machine", "internal/mapped",
 		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},

@@ -18,6 +18,8 @@ var mayStartGoroutines = map[string]string{
 	"trace/each.go":                    "events are read, not mapped; names are copies",
 	"session":                          "maps no files; symbols are written and libraries patched below a Guard (Run)",
 	"cmd/fentry/view.go":               "waits; what net/http starts answers below a Guard (package view)",
+	"cmd/fentry/mount.go":              "waits",
+	"tracefs":                          "maps no files; names of functions are copies (Live)",
 	"streams.go":                       "copies the program's streams",
 	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
 	"internal/testbrowser":             "is part of tests",

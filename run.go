@@ -90,6 +90,10 @@ type Options struct {
 	// ([session.FindEmulator]).
 	Emulator []string
 
+	// Live, with Attach, is called when the processes are recorded, and has the recording from then on. The newest events
+	// are kept then, whatever Policy says. nil: nobody wants it.
+	Live func(*Live)
+
 	// Info gives Writer and Options of the trace's info.json.
 	Info trace.Info
 	// Planned, if not nil, is called with the plan before the program runs.

@@ -125,6 +125,8 @@ func (s *session) closeControl() {
 		l.Close()
 	}
 	s.control.serves.Wait()
+	s.control.mu.Lock() // so that [Live] has done what it is doing
+	defer s.control.mu.Unlock()
 }
 
 // answer serves one command.

@@ -26,6 +26,9 @@ type Options struct {
 	// CounterHz returns the counter's frequency for a trace that does not state it and is too short to measure it.
 	// nil: 1 tick is then shown as 1 ns.
 	CounterHz func() float64
+	// HeaderClock takes frequency and start from the header of the events file alone, whatever the rest of the trace says
+	// of the clock: so times in several traces of one session compare exactly.
+	HeaderClock bool
 }
 
 // A Trace is an open trace directory. It is safe for concurrent use.
@@ -227,6 +230,9 @@ func (t *Trace) setClock(ix *index, o Options) {
 		sources = append(sources, "info")
 	}
 	ps := pairs.all()
+	if o.HeaderClock {
+		ps = []ClockPair{{Counter: t.Header.Counter, Monotonic: t.Header.Monotonic}}
+	}
 	t.Clock = newClock(ps, stated, sources, o.CounterHz)
 	t.Clock.Base = t.Header.Counter
 	if ix.first != 0 && (t.Clock.Base == 0 || ix.first < t.Clock.Base) {

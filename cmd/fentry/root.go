@@ -148,6 +148,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{groupRun, newRecordCmd(a)},
 		{groupRun, newControlCmd(a)},
 		{groupRun, newDetachCmd(a)},
+		{groupRun, newMountCmd(a)},
 		{groupRun, newDumpCmd(a)},
 		{groupRun, newReplayCmd(a)},
 		{groupRun, newReportCmd(a)},

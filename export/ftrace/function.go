@@ -1,6 +1,7 @@
 package ftrace
 
 import (
+	"cmp"
 	"io"
 	"strconv"
 
@@ -26,6 +27,9 @@ type FunctionOptions struct {
 	SinceStart bool // times count from the trace's start
 	// Comment, if not nil, returns what to write after a call as "/* ... */"; "" for nothing.
 	Comment func(trace.FuncID) string
+	// CPU, if not nil, returns the number in a task's CPU column, which is not below 0.
+	CPU    func(*trace.Task) int
+	Tracer string // what the header says; "": function
 }
 
 // Function writes function text, a line per call. It is not safe for concurrent use.
@@ -39,7 +43,10 @@ type Function struct {
 
 // NewFunction returns a Function that writes to w.
 func NewFunction(w io.Writer, t *trace.Trace, o FunctionOptions) *Function {
-	return &Function{output: newOutput(w, t, o.SinceStart, o.OneCPU), opt: o, seen: make([]bool, max(1, len(t.Tasks)))}
+	f := &Function{output: newOutput(w, t, o.SinceStart, o.OneCPU), opt: o}
+	f.number = o.CPU
+	f.seen = make([]bool, f.cpus())
+	return f
 }
 
 // Event writes an event.
@@ -95,7 +102,7 @@ func (f *Function) writeHeader() {
 	if f.opt.NoHeader {
 		return
 	}
-	b := append(f.buf, "# tracer: function\n#\n"...)
+	b := append(f.buf, "# tracer: "+cmp.Or(f.opt.Tracer, "function")+"\n#\n"...)
 	if n := f.opt.Entries; n > 0 {
 		written := n + f.t.Lost
 		b = append(b, "# entries-in-buffer/entries-written: "...)

@@ -35,6 +35,8 @@ type GraphOptions struct {
 	// Comment, if not nil, returns what to write after a call as "/* ... */", such as its source line; "" for
 	// nothing.
 	Comment func(trace.FuncID) string
+	// CPU, if not nil, returns the number in a task's CPU column, which is not below 0.
+	CPU func(*trace.Task) int
 }
 
 // maxIndent is how many levels the text is indented: with a million, a recursion
@@ -88,6 +90,7 @@ func (r *graphRow) set(depth int, fn trace.FuncID) {
 // NewGraph returns a Graph that writes to w.
 func NewGraph(w io.Writer, t *trace.Trace, o GraphOptions) *Graph {
 	g := &Graph{output: newOutput(w, t, o.SinceStart, o.OneCPU), opt: o}
+	g.number = o.CPU
 	g.digits = len(strconv.Itoa(g.cpus() - 1))
 	g.proc = procWidth
 	if o.Proc || o.OneCPU {

@@ -20,7 +20,8 @@ type output struct {
 	err    error
 	base   int64 // added to times
 	oneCPU bool
-	named  []bool // by CPU number: the task's line has been written
+	number func(*trace.Task) int // CPU numbers; nil: places in Trace.Tasks
+	named  []bool                // by CPU number: the task's line has been written
 
 	skipped uint64 // events of unknown kinds
 }
@@ -61,6 +62,9 @@ func (o *output) cpu(k *trace.Task) int {
 	if o.oneCPU || k == nil {
 		return 0
 	}
+	if o.number != nil {
+		return o.number(k)
+	}
 	return k.Index
 }
 
@@ -68,6 +72,13 @@ func (o *output) cpu(k *trace.Task) int {
 func (o *output) cpus() int {
 	if o.oneCPU {
 		return 1
+	}
+	if o.number != nil {
+		n := 1
+		for _, k := range o.t.Tasks {
+			n = max(n, o.number(k)+1)
+		}
+		return n
 	}
 	return max(1, len(o.t.Tasks))
 }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/trace"
+	"github.com/fentry-dev/fentry/tracefs"
+)
+
+type mountCmd struct {
+	buffer  string
+	forTime time.Duration
+}
+
+func newMountCmd(a *app) *cobra.Command {
+	var c mountCmd
+	cmd := &cobra.Command{
+		Use:   "mount [flags] PID DIR",
+		Short: "show a process as a tracefs",
+		Long: `mount shows a process that runs with the files that the kernel has for its own
+functions below /sys/kernel/tracing: set_ftrace_filter, current_tracer, trace,
+trace_pipe and the rest, with their meaning. PID is a process's id, or its program's
+name. DIR is a directory; the file README in it says what there is. Nothing is recorded
+until a tracer is chosen. The newest events are kept, in memory.
+
+mount runs until the directory is unmounted (umount DIR, fusermount3 -u DIR), the process
+ends, or ^C; the process goes on as it was. Without root it needs the program
+fusermount3. Only the user who mounts it can use the files.`,
+		Example: `  fentry mount 1234 /mnt &
+  echo 'parse_*' > /mnt/set_ftrace_filter
+  echo function_graph > /mnt/current_tracer
+  cat /mnt/trace_pipe
+  umount /mnt`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef(cmd, "a process and a directory")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args[0], args[1]) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&c.buffer, "buffer", "b", "4M", "keep events in `SIZE` of memory, with K, M or G")
+	f.Var((*durationFlag)(&c.forTime), "for", "end after `TIME`, such as 5s")
+	return cmd
+}
+
+func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
+	buffer, err := parseSize(c.buffer)
+	if err != nil {
+		return usagef(cmd, "--buffer: %v", err)
+	}
+	pids, err := findProcesses([]string{process})
+	if err != nil {
+		return err
+	}
+	if len(pids) > 1 {
+		return fmt.Errorf("%s: %d processes have that name: give the id of one", process, len(pids))
+	}
+	if st, err := os.Stat(dir); err != nil {
+		return pathError(err)
+	} else if !st.IsDir() {
+		return fmt.Errorf("%s: not a directory", dir)
+	}
+	work, err := os.MkdirTemp("", "fentry-mount-")
+	if err != nil {
+		return pathError(err)
+	}
+	defer os.RemoveAll(work)
+	t := &mountTarget{dir: filepath.Join(work, "copy"), size: buffer}
+	if err := os.Mkdir(t.dir, 0o700); err != nil {
+		return pathError(err)
+	}
+	var mounted *tracefs.Mounted
+	var failed error
+	_, err = fentry.Attach(context.Background(), pids, fentry.Options{
+		Dir: filepath.Join(work, "trace"), Buffer: buffer, For: c.forTime, Overhead: -1, NoSwitches: true, Symbols: a.symbols(),
+		Info: trace.Info{Writer: "fentry " + version},
+		Logf: func(format string, args ...any) { a.notef("fentry: "+format, args...) },
+		Live: func(l *fentry.Live) {
+			t.Live = l
+			if mounted, failed = tracefs.Mount(dir, t, tracefs.Options{Name: "fentry"}); failed != nil {
+				l.End()
+				return
+			}
+			a.notef("fentry: process %d is in %s", pids[0], dir)
+			go func() {
+				mounted.Wait()
+				l.End()
+			}()
+		},
+	})
+	if mounted != nil {
+		failed = errors.Join(failed, mounted.Unmount())
+	}
+	if err != nil {
+		return pathError(err)
+	}
+	return failed
+}
+
+// mountTarget is a recording as a tracefs needs it.
+type mountTarget struct {
+	*fentry.Live
+	dir  string // for copies of the buffer
+	size int64  // of the buffer
+}
+
+func (t *mountTarget) Functions() (all []tracefs.Function) {
+	for _, f := range t.Live.Functions() {
+		all = append(all, tracefs.Function{Image: f.Image, ID: f.ID, Name: f.Name})
+	}
+	return all
+}
+
+func (t *mountTarget) Open() (*trace.Trace, error) { return t.Live.Open(t.dir) }
+
+func (t *mountTarget) Size() int64 { return t.size }

@@ -1,0 +1,98 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// What the program that runs a session can do with it meanwhile: switch functions, and look at what there is in the
+// buffer. It is what a tracefs is made of. The commands of [Control] are for other processes, and do the same switching:
+// the last one who switches a function has it his way.
+
+// Live is a session that has attached to processes, while it runs. Its methods are safe for concurrent use. When the
+// session ends they return errors.
+type Live struct{ s *session }
+
+// ErrOver is returned by methods of Live when the session has ended.
+var ErrOver = errors.New("the recording has ended")
+
+// Images are those whose functions can be switched, by id.
+func (l *Live) Images() []trace.ImageID { return slices.Sorted(maps.Keys(l.s.attached.images())) }
+
+// Switch switches each function of these images on or off, in all processes: by image, and its local id.
+func (l *Live) Switch(on func(image trace.ImageID, id uint32) bool) error {
+	l.s.control.mu.Lock()
+	defer l.s.control.mu.Unlock()
+	if l.s.end.winding.Load() {
+		return ErrOver
+	}
+	chosen := make(map[trace.ImageID]map[uint32]bool)
+	for image, traced := range l.s.attached.images() {
+		set := make(map[uint32]bool)
+		for id := uint32(1); int(id) <= traced; id++ {
+			if on(image, id) {
+				set[id] = true
+			}
+		}
+		chosen[image] = set
+	}
+	if err := l.s.switchAll(word{}, false, chosen); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Snapshot writes what the buffer of a session with [trace.PolicyOverwrite] has, to a directory that is there and that
+// nobody else uses, in place of what Snapshot has written there before. It is a trace without symbols. Times in traces of
+// one session compare exactly if they are opened with trace.Options.HeaderClock.
+func (l *Live) Snapshot(dir string) error {
+	s := l.s
+	var snap *drain.Snapshot
+	var loss losses
+	var info trace.Info
+	if s.end.winding.Load() || !s.drain.Do(func() {
+		snap = s.drain.Snapshot(0)
+		loss = lossesOf(s.pool)
+		loss.counted(s.pool)
+		loss.add(snap.Counts)
+		info = s.info
+		info.Clock.Pairs = slices.Clone(info.Clock.Pairs)
+	}) {
+		return ErrOver
+	}
+	info.Duration, info.Switches = time.Since(info.Start), nil
+	info.Lost = snap.Lost + loss.lost
+	if s.processes != nil {
+		info.Processes = s.processes.now(snap.PIDs)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, trace.EventsFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := snap.WriteTo(f); err != nil {
+		return err
+	}
+	loss.write(f)
+	if _, err := f.WriteAt(le.AppendUint32(nil, 1), format.HClosed); err != nil {
+		return err
+	}
+	return trace.WriteInfo(dir, &info)
+}
+
+// Now is the counter, of which times in the traces are made (trace.Clock.Time).
+func (l *Live) Now() uint64 { return clock.Read().Counter }
+
+// End ends the session: the processes go on as they were.
+func (l *Live) End() { l.s.control.once.Do(func() { close(l.s.control.detach) }) }

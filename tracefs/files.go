@@ -1,0 +1,241 @@
+//go:build linux
+
+package tracefs
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// The files, but for those that keep something while they are open (handle.go).
+
+// A file is one of an instance.
+type file struct {
+	name string
+	top  bool // only in the top directory
+	// read returns the text; nil: it cannot be read. write takes what one write has, without the newline behind it; nil: it
+	// cannot be written. truncate is what opening it with O_TRUNC does; nil: nothing. All are called with FS.mu held.
+	read     func(in *instance) ([]byte, error)
+	write    func(in *instance, text string, by writer) error
+	truncate func(in *instance) error
+	// open replaces read and write.
+	open func(in *instance, cpu int, flags uint32) handle
+}
+
+// writer is who writes.
+type writer struct{ pid int }
+
+// files are those of an instance, by name.
+func files() []file {
+	return []file{
+		{name: "README", top: true, read: func(*instance) ([]byte, error) { return []byte(readme), nil }},
+		{name: "available_tracers", read: text(func(*instance) string { return strings.Join(tracers, " ") + "\n" })},
+		{name: "available_filter_functions", top: true, read: (*instance).available},
+		{name: "enabled_functions", top: true, read: (*instance).enabled},
+		{name: "current_tracer",
+			read:  text(func(in *instance) string { return in.epochs.now().tracer + "\n" }),
+			write: func(in *instance, s string, _ writer) error { return in.setTracer(strings.TrimSpace(s)) }},
+		{name: "tracing_on", read: (*instance).readOn, write: (*instance).writeOn},
+		{name: "trace", open: openTrace, truncate: func(in *instance) error { in.clear(); return nil }},
+		{name: "trace_pipe", open: openPipe},
+		{name: "trace_marker", write: (*instance).mark},
+		{name: "trace_clock", read: (*instance).readClock, write: (*instance).writeClock},
+		{name: "trace_options",
+			read: func(in *instance) ([]byte, error) { return in.optionLines(), nil },
+			write: func(in *instance, s string, _ writer) error {
+				for word := range strings.FieldsSeq(s) {
+					if err := in.setOption(word); err != nil {
+						return err
+					}
+				}
+				return nil
+			}},
+		{name: "saved_cmdlines", top: true, read: (*instance).commands},
+		{name: "set_ftrace_filter", open: openFilter(filterFunctions)},
+		{name: "set_ftrace_notrace", open: openFilter(filterNotrace)},
+		{name: "set_graph_function", top: true, open: openFilter(filterGraph)},
+		{name: "set_graph_notrace", top: true, open: openFilter(filterNoGraph)},
+		{name: "set_ftrace_pid", open: openTIDs(func(s *settings) *map[int]bool { return &s.tids })},
+		{name: "set_ftrace_notrace_pid", open: openTIDs(func(s *settings) *map[int]bool { return &s.noTids })},
+		number("max_graph_depth", 1, func(s *settings) *int64 { return &s.maxDepth }),
+		number("tracing_thresh", 1000, func(s *settings) *int64 { return &s.threshold }),
+		{name: "buffer_size_kb", open: openSize},
+		{name: "snapshot", read: (*instance).readSnapshot, write: (*instance).writeSnapshot},
+	}
+}
+
+// text makes a read of a string.
+func text(f func(*instance) string) func(*instance) ([]byte, error) {
+	return func(in *instance) ([]byte, error) { return []byte(f(in)), nil }
+}
+
+// parseNumber reads a number as the kernel's kstrtoul does, in any base that C has.
+func parseNumber(s string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 64)
+	if err != nil || n < 0 {
+		return 0, syscall.EINVAL
+	}
+	return n, nil
+}
+
+// number is the file of a number, in units of the setting's.
+func number(name string, unit int64, of func(*settings) *int64) file {
+	return file{
+		name: name, top: true,
+		read: text(func(in *instance) string { return strconv.FormatInt(*of(in.epochs.now())/unit, 10) + "\n" }),
+		write: func(in *instance, s string, _ writer) error {
+			n, err := parseNumber(s)
+			if err != nil || n > 1<<40 {
+				return syscall.EINVAL
+			}
+			return in.change(func(s *settings) { *of(s) = n * unit })
+		},
+	}
+}
+
+func (in *instance) available() ([]byte, error) {
+	var b bytes.Buffer
+	for i := range in.fs.functions.all {
+		b.WriteString(in.fs.functions.line(i))
+	}
+	return b.Bytes(), nil
+}
+
+func (in *instance) enabled() ([]byte, error) {
+	var b bytes.Buffer
+	for i, on := range in.fs.installed {
+		if on {
+			b.WriteString(in.fs.functions.line(i))
+		}
+	}
+	return b.Bytes(), nil
+}
+
+func (in *instance) readOn() ([]byte, error) {
+	if err := in.fs.scan(); err != nil {
+		return nil, err
+	}
+	if in.epochs.now().on {
+		return []byte("1\n"), nil
+	}
+	return []byte("0\n"), nil
+}
+
+func (in *instance) writeOn(s string, _ writer) error {
+	n, err := parseNumber(s)
+	if err != nil {
+		return err
+	}
+	if err := in.fs.scan(); err != nil {
+		return err
+	}
+	if in.epochs.now().on == (n != 0) {
+		return nil
+	}
+	return in.change(func(s *settings) { s.on = n != 0 })
+}
+
+// mark is a write to trace_marker.
+func (in *instance) mark(s string, by writer) error {
+	set := in.epochs.now()
+	if !set.flags["markers"] {
+		return syscall.EINVAL
+	}
+	if err := in.fs.scan(); err != nil {
+		return err
+	}
+	if !in.epochs.now().on {
+		return syscall.EBADF
+	}
+	if len(in.marks) >= mostMarks {
+		in.marks = slices.Delete(in.marks, 0, mostMarks/2)
+	}
+	task := &trace.Task{PID: by.pid, TID: by.pid, Comm: commOf(by.pid)}
+	in.marks = append(in.marks, mark{at: in.fs.target.Now(), task: task, text: s[:min(len(s), mostMark)]})
+	return nil
+}
+
+func (in *instance) readClock() ([]byte, error) {
+	var words []string
+	for _, c := range clocks {
+		if c == in.clock {
+			c = "[" + c + "]"
+		}
+		words = append(words, c)
+	}
+	return []byte(strings.Join(words, " ") + "\n"), nil
+}
+
+func (in *instance) writeClock(s string, _ writer) error {
+	s = strings.TrimSpace(s)
+	if !slices.Contains(clocks, s) {
+		return syscall.EINVAL
+	}
+	if s != in.clock {
+		in.clock = s
+		in.clear()
+	}
+	return nil
+}
+
+// commands is the text of saved_cmdlines.
+func (in *instance) commands() ([]byte, error) {
+	t, err := in.fs.open()
+	if err != nil {
+		return nil, err
+	}
+	t.Close()
+	var b bytes.Buffer
+	for _, tid := range slices.Sorted(maps.Keys(in.fs.comms)) {
+		fmt.Fprintf(&b, "%d %s\n", tid, safetext.Line(in.fs.comms[tid]))
+	}
+	return b.Bytes(), nil
+}
+
+const snapshotHelp = `# Snapshot commands:
+# echo 0 > snapshot : Clears and frees snapshot buffer
+# echo 1 > snapshot : Allocates snapshot buffer, if not already allocated.
+#                      Takes a snapshot of the main buffer.
+# echo 2 > snapshot : Clears snapshot buffer (but does not allocate or free)
+#                      (Doesn't have to be '2' works with any number that
+#                       is not a '0' or '1')
+`
+
+func (in *instance) readSnapshot() ([]byte, error) {
+	t, err := in.fs.open()
+	if err != nil {
+		return nil, err
+	}
+	t.Close()
+	state := "allocated"
+	switch {
+	case len(in.snap) > 0:
+		return in.snap, nil
+	case in.snap == nil:
+		state = "freed"
+	}
+	return []byte("# tracer: " + in.epochs.now().tracer + "\n#\n#\n# * Snapshot is " + state + " *\n#\n" + snapshotHelp), nil
+}
+
+func (in *instance) writeSnapshot(s string, _ writer) error {
+	n, err := parseNumber(s)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		in.snap = nil
+	case n == 1:
+		return in.takeSnapshot()
+	case in.snap != nil:
+		in.snap = []byte{}
+	}
+	return nil
+}

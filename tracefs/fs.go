@@ -1,0 +1,149 @@
+//go:build linux
+
+package tracefs
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// FS is the state behind the files.
+type FS struct {
+	target    Target
+	functions *functions
+
+	mu          sync.Mutex // held while something is read or changed
+	top         *instance
+	below       map[string]*instance // instances/
+	cpus        map[taskID]int       // the number that each thread has in place of a processor's
+	comms       map[int]string       // names of threads, by id
+	installed   []bool               // functions that are on; nil: that is not known
+	scanned     map[taskID]int64     // by task, the time of the last event that was looked at for probes
+	scannedFrom uint64               // counter: what is older was not
+
+	stop chan struct{}
+}
+
+// clocks are those of trace_clock, the first of which is chosen at first.
+const clockLocal = "local"
+
+var clocks = []string{"mono", clockLocal}
+
+// newFS returns the state of a mount at its beginning: nothing is recorded.
+func newFS(t Target) (*FS, error) {
+	fs := &FS{
+		target: t, functions: &functions{t.Functions()}, below: make(map[string]*instance),
+		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]int64), stop: make(chan struct{}),
+	}
+	fs.top = fs.newInstance("")
+	if err := fs.install(); err != nil {
+		return nil, err
+	}
+	fs.top.clear()
+	return fs, nil
+}
+
+// instances are all of them.
+func (fs *FS) instances() []*instance {
+	all := []*instance{fs.top}
+	for _, in := range fs.below {
+		all = append(all, in)
+	}
+	return all
+}
+
+// install switches functions as the instances need them.
+func (fs *FS) install() error {
+	need := make([]bool, len(fs.functions.all))
+	for _, in := range fs.instances() {
+		set := in.epochs.now()
+		for i := range need {
+			need[i] = need[i] || set.records(i)
+		}
+		for _, p := range in.probes {
+			need[p.fn] = true
+		}
+	}
+	if fs.installed != nil && slices.Equal(need, fs.installed) {
+		return nil
+	}
+	on := make(map[trace.ImageID]map[uint32]bool)
+	for i, fn := range fs.functions.all {
+		if on[fn.Image] == nil {
+			on[fn.Image] = make(map[uint32]bool)
+		}
+		on[fn.Image][fn.ID] = need[i]
+	}
+	if err := fs.target.Switch(func(image trace.ImageID, id uint32) bool { return on[image][id] }); err != nil {
+		return err
+	}
+	fs.installed = need
+	return nil
+}
+
+// mostCPUs bounds how many threads have numbers of their own.
+const mostCPUs = 1 << 16
+
+// cpu is the number that a thread has in place of a processor's: threads are numbered as they are seen.
+func (fs *FS) cpu(k *trace.Task) int { return fs.cpus[idOf(k)] }
+
+// look notes which threads there are.
+func (fs *FS) look(t *trace.Trace) {
+	for _, k := range t.Tasks {
+		id := idOf(k)
+		if _, ok := fs.cpus[id]; !ok && len(fs.cpus) < mostCPUs {
+			fs.cpus[id] = len(fs.cpus)
+		}
+		if k.Comm != "" && (len(fs.comms) < mostCPUs || fs.comms[k.TID] != "") {
+			fs.comms[k.TID] = k.Comm
+		}
+	}
+}
+
+// open returns a copy of the buffer, with everything that calls in it have done. The caller has the lock.
+func (fs *FS) open() (*trace.Trace, error) {
+	if err := fs.scan(); err != nil {
+		return nil, err
+	}
+	t, err := fs.target.Open()
+	if err != nil {
+		return nil, err
+	}
+	fs.look(t)
+	for _, in := range fs.instances() {
+		if in.asked {
+			err = errors.Join(err, in.keep(t))
+		}
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// How often calls of functions with probes are looked for, and readers of trace_pipe look for events, at least. A look
+// that takes long is followed by a longer pause.
+const (
+	tick     = 20 * time.Millisecond
+	tickPart = 5
+)
+
+// watch looks for calls of functions with probes until the end.
+func (fs *FS) watch() {
+	for {
+		began := time.Now()
+		fs.mu.Lock()
+		_ = fs.scan() // who reads next gets the error
+		fs.mu.Unlock()
+		select {
+		case <-fs.stop:
+			return
+		case <-time.After(max(tick, tickPart*time.Since(began))):
+		}
+	}
+}

@@ -1,0 +1,478 @@
+//go:build linux
+
+package tracefs_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/trace"
+	"github.com/fentry-dev/fentry/tracefs"
+)
+
+// The files must be used by another process than the one that serves them: a thread that waits for its own process cannot
+// be ended. So the test's program serves in a child.
+
+// serve is a child of the test: it mounts a process's tracefs until its standard input ends.
+const serve = "FENTRY_TEST_TRACEFS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serve) == "" {
+		os.Exit(m.Run())
+	}
+	var pid int
+	var dir, tmp string
+	if _, err := fmt.Sscanf(os.Getenv(serve), "%d %s %s", &pid, &dir, &tmp); err != nil {
+		log.Fatal(err)
+	}
+	if err := serveTracefs(pid, dir, tmp); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// serveTracefs mounts a process's tracefs on a directory.
+func serveTracefs(pid int, dir, tmp string) error {
+	copies := filepath.Join(tmp, "copies")
+	if err := os.Mkdir(copies, 0o700); err != nil {
+		return err
+	}
+	var m *tracefs.Mounted
+	var failed error
+	_, err := fentry.Attach(context.Background(), []int{pid}, fentry.Options{
+		Dir: filepath.Join(tmp, "fentry.data"), Buffer: buffer, Logf: log.Printf, Overhead: -1, NoSwitches: true,
+		Live: func(l *fentry.Live) {
+			if m, failed = tracefs.Mount(dir, target{l, copies}, tracefs.Options{Name: "fentry"}); failed != nil {
+				l.End()
+				return
+			}
+			fmt.Println("ready")
+			go func() {
+				_, _ = io.Copy(io.Discard, os.Stdin)
+				failed = m.Unmount()
+				l.End()
+			}()
+		},
+	})
+	return errors.Join(err, failed)
+}
+
+// mounted is a program that runs, and its tracefs.
+type mounted struct {
+	t           *testing.T
+	dir         string
+	program     *exec.Cmd
+	programIn   io.WriteCloser
+	server      *exec.Cmd
+	serverIn    io.WriteCloser
+	serverWords bytes.Buffer
+}
+
+// target is a recording as a tracefs needs it.
+type target struct {
+	*fentry.Live
+	dir string
+}
+
+func (t target) Functions() (all []tracefs.Function) {
+	for _, f := range t.Live.Functions() {
+		all = append(all, tracefs.Function{Image: f.Image, ID: f.ID, Name: f.Name})
+	}
+	return all
+}
+
+func (t target) Size() int64 { return buffer }
+
+const buffer = 4 << 20 // bytes
+
+func (t target) Open() (*trace.Trace, error) { return t.Live.Open(t.dir) }
+
+// needFUSE skips a test where nothing can be mounted.
+func needFUSE(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("processes are attached to on x86-64")
+	}
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("FUSE cannot be used: %v", err)
+	}
+	f.Close()
+	testtool.Need(t, "gcc", "fusermount3")
+}
+
+// mount starts a program and mounts its tracefs.
+func mount(t *testing.T) *mounted {
+	t.Helper()
+	needFUSE(t)
+	tmp := t.TempDir()
+	program := filepath.Join(tmp, "kernel")
+	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", program, "testdata/kernel.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	m := &mounted{t: t, dir: filepath.Join(tmp, "mnt"), program: exec.Command(program)}
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if m.programIn, err = m.program.StdinPipe(); err == nil {
+		err = m.program.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.server = exec.Command(os.Args[0])
+	m.server.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s %s", serve, m.program.Process.Pid, m.dir, tmp))
+	m.server.Stderr = &m.serverWords
+	out, err := m.server.StdoutPipe()
+	if err == nil {
+		m.serverIn, err = m.server.StdinPipe()
+	}
+	if err == nil {
+		err = m.server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err == nil && line == "ready\n" {
+		t.Cleanup(m.end)
+		return m
+	}
+	m.server.Wait()
+	m.programIn.Close()
+	m.program.Wait()
+	if strings.Contains(m.serverWords.String(), "not permitted") {
+		t.Skip(m.serverWords.String())
+	}
+	t.Fatal(m.serverWords.String())
+	return nil
+}
+
+// end unmounts, detaches, and has the program end, which must be as it was.
+func (m *mounted) end() {
+	m.serverIn.Close()
+	if err := m.server.Wait(); err != nil {
+		m.t.Errorf("%v\n%s", err, m.serverWords.String())
+	}
+	m.programIn.Close()
+	if err := m.program.Wait(); err != nil {
+		m.t.Error(err)
+	}
+	if b, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(b), m.dir) {
+		m.t.Error("it is still mounted")
+	}
+}
+
+func (m *mounted) read(name string) string {
+	m.t.Helper()
+	b, err := os.ReadFile(filepath.Join(m.dir, name))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// write writes as a shell's > does.
+func (m *mounted) write(name, text string) { m.t.Helper(); m.put(name, text, os.O_TRUNC, 0) }
+
+// add writes as >> does.
+func (m *mounted) add(name, text string) { m.t.Helper(); m.put(name, text, os.O_APPEND, 0) }
+
+// refuse writes what is an error.
+func (m *mounted) refuse(name, text string, want syscall.Errno) {
+	m.t.Helper()
+	m.put(name, text, os.O_APPEND, want)
+}
+
+func (m *mounted) put(name, text string, flags int, want syscall.Errno) {
+	m.t.Helper()
+	f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_WRONLY|flags, 0)
+	if err == nil {
+		_, err = f.WriteString(text + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
+		m.t.Errorf("%s: writing %q: %v, want %v", name, text, err, want)
+	}
+}
+
+func (m *mounted) is(name, want string) {
+	m.t.Helper()
+	if got := m.read(name); got != want {
+		m.t.Errorf("%s is %q, want %q", name, got, want)
+	}
+}
+
+// lines are the lines of trace but for comments.
+func (m *mounted) lines(name string) (out []string) {
+	m.t.Helper()
+	for line := range strings.Lines(m.read(name)) {
+		if !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// wait waits until trace has a line with a text, and returns the lines that it has then.
+func (m *mounted) wait(name, want string) []string {
+	m.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		lines := m.lines(name)
+		if strings.Contains(strings.Join(lines, ""), want) {
+			return lines
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.t.Fatalf("%s has no %q", name, want)
+	return nil
+}
+
+// all fails for lines that have none of some texts.
+func (m *mounted) all(lines []string, want ...string) {
+	m.t.Helper()
+line:
+	for _, l := range lines {
+		for _, w := range want {
+			if strings.Contains(l, w) {
+				continue line
+			}
+		}
+		m.t.Errorf("a line without %q: %q", want, l)
+		return
+	}
+}
+
+func TestMount(t *testing.T) {
+	m := mount(t)
+	m.is("current_tracer", "nop\n")
+	m.is("available_tracers", "function_graph function nop\n")
+	m.is("tracing_on", "1\n")
+	m.is("enabled_functions", "")
+	m.is("set_ftrace_filter", "#### all functions enabled ####\n")
+	m.is("set_ftrace_notrace", "#### no functions disabled ####\n")
+	if names := m.read("available_filter_functions"); !strings.Contains(names, "\nschedule\n") {
+		t.Errorf("available_filter_functions:\n%s", names)
+	}
+	if lines := m.lines("trace"); len(lines) != 0 {
+		t.Errorf("nothing is to be recorded at first: %q", lines)
+	}
+
+	// Filters: words in any number of writes, globs, ! and what cannot be.
+	m.write("set_ftrace_filter", "sched* !schedule_idle")
+	m.is("set_ftrace_filter", "scheduler_tick\nschedule\n")
+	m.add("set_ftrace_filter", "kernel_clone")
+	m.is("set_ftrace_filter", "scheduler_tick\nschedule\nkernel_clone\n")
+	m.add("set_ftrace_filter", "!scheduler_tick")
+	m.refuse("set_ftrace_filter", "nosuch", syscall.EINVAL)
+	m.refuse("set_ftrace_filter", "schedule:nosuch", syscall.EINVAL)
+	m.is("set_ftrace_filter", "schedule\nkernel_clone\n")
+	m.refuse("current_tracer", "wakeup", syscall.EINVAL)
+	m.refuse("tracing_on", "x", syscall.EINVAL)
+	m.refuse("trace_options", "nosuch", syscall.EINVAL)
+
+	// Tracers.
+	m.write("current_tracer", "function")
+	m.is("enabled_functions", "schedule\nkernel_clone\n")
+	m.all(m.wait("trace", ": kernel_clone <-"), ": schedule <-", ": kernel_clone <-")
+	m.write("set_ftrace_notrace", "schedule")
+	m.write("trace", "")
+	m.all(m.wait("trace", ": kernel_clone <-"), ": kernel_clone <-")
+	m.write("set_ftrace_notrace", "")
+	m.write("set_ftrace_filter", "")
+	m.write("current_tracer", "function_graph")
+	m.wait("trace", "   |  everything() {\n")
+	m.write("set_graph_function", "do_execveat")
+	m.write("max_graph_depth", "2")
+	m.write("trace", "")
+	m.all(m.wait("trace", "|    kernel_clone() {\n"), "|  do_execveat() {", "|    kernel_clone() {", "|    }", "|  }")
+	m.write("max_graph_depth", "0")
+
+	// Less of the buffer is shown if it is to be smaller.
+	m.is("buffer_size_kb", "4096\n")
+	m.refuse("buffer_size_kb", "0", syscall.EINVAL)
+	for len(m.lines("trace")) <= 2*1024/8 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.write("tracing_on", "0")
+	all := len(m.lines("trace"))
+	m.write("buffer_size_kb", "1")
+	if n := len(m.lines("trace")); n == 0 || n > 2*1024/8 || n >= all {
+		t.Errorf("%d lines of %d with a buffer of 1 KiB for each thread", n, all)
+	}
+	m.write("buffer_size_kb", "4096")
+	m.write("tracing_on", "1")
+	m.write("set_graph_function", "")
+	if names := m.read("saved_cmdlines"); !strings.Contains(names, " kernel\n") {
+		t.Errorf("saved_cmdlines: %q", names)
+	}
+
+	// A pause keeps what there is.
+	m.write("tracing_on", "0")
+	m.is("enabled_functions", "")
+	first := m.read("trace")
+	m.is("trace", first)
+	m.write("current_tracer", "nop")
+	if lines := m.lines("trace"); len(lines) != 0 {
+		t.Errorf("another tracer begins with %d lines", len(lines))
+	}
+}
+
+func TestMarks(t *testing.T) {
+	m := mount(t)
+	m.write("trace_marker", "hello\x1b[31m")
+	want := ": tracing_mark_write: hello"
+	for range 2 {
+		lines := m.lines("trace")
+		if len(lines) != 1 || !strings.Contains(lines[0], want) || strings.Contains(lines[0], "\x1b") {
+			t.Errorf("trace has %q", lines)
+		}
+	}
+	pipe, err := os.Open(filepath.Join(m.dir, "trace_pipe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4096)
+	n, err := pipe.Read(b)
+	if err != nil || !strings.Contains(string(b[:n]), want) {
+		t.Errorf("trace_pipe has %q, %v", b[:n], err)
+	}
+	if lines := m.lines("trace"); len(lines) != 0 {
+		t.Errorf("trace has what trace_pipe has taken: %q", lines)
+	}
+	// It waits for more.
+	got := make(chan string)
+	go func() {
+		n, _ := pipe.Read(b)
+		got <- string(b[:n])
+	}()
+	m.write("trace_marker", "again")
+	if s := <-got; !strings.Contains(s, "again") {
+		t.Errorf("trace_pipe has %q", s)
+	}
+	pipe.Close()
+	m.write("trace_options", "nomarkers")
+	m.refuse("trace_marker", "no", syscall.EINVAL)
+	m.is("options/markers", "0\n")
+}
+
+// TestPipe: whoever reads trace_pipe and nothing else sees each call of a slow program once.
+func TestPipe(t *testing.T) {
+	m := mount(t)
+	m.write("set_ftrace_filter", "do_execveat kernel_clone")
+	m.write("current_tracer", "function")
+	pipe, err := os.Open(filepath.Join(m.dir, "trace_pipe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	var text bytes.Buffer
+	b := make([]byte, 64<<10)
+	for strings.Count(text.String(), "\n") < 2000 {
+		n, err := pipe.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(b[:n])
+	}
+	// Both are called in turn.
+	outer := true
+	for line := range strings.Lines(text.String()) {
+		want := ": kernel_clone <-do_execveat\n"
+		if outer {
+			want = ": do_execveat <-0\n"
+		}
+		if !strings.HasSuffix(line, want) {
+			t.Fatalf("%q, want %q", line, want)
+		}
+		outer = !outer
+	}
+}
+
+// TestCommands: what is done when functions are called.
+func TestCommands(t *testing.T) {
+	m := mount(t)
+	m.write("set_ftrace_filter", "do_execveat")
+	m.write("current_tracer", "function")
+	m.wait("trace", ": do_execveat <-")
+	m.add("set_ftrace_filter", "schedule:traceoff:1")
+	for range 1000 {
+		if m.read("tracing_on") == "0\n" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.is("tracing_on", "0\n")
+	m.is("set_ftrace_filter", "do_execveat\nschedule:traceoff:count=0\n")
+	m.all(m.lines("trace"), ": do_execveat <-")
+	m.write("tracing_on", "1") // the count is used up
+	m.write("trace", "")
+	m.wait("trace", ": do_execveat <-")
+	m.is("tracing_on", "1\n")
+	m.refuse("set_ftrace_filter", "!schedule:traceon", syscall.EINVAL)
+	m.add("set_ftrace_filter", "!schedule:traceoff:0")
+	m.is("set_ftrace_filter", "do_execveat\n")
+
+	m.add("set_ftrace_filter", "kernel_clone:stacktrace")
+	stack := strings.Join(m.wait("trace", "<stack trace>\n"), "")
+	if !strings.Contains(stack, "<stack trace>\n => kernel_clone\n => do_execveat\n") {
+		t.Errorf("the stack of a call of kernel_clone:\n%s", stack)
+	}
+	m.add("set_ftrace_filter", "!*:stacktrace")
+
+	m.write("snapshot", "1")
+	m.write("tracing_on", "0")
+	if n := len(m.lines("snapshot")); n == 0 {
+		t.Error("the snapshot is empty")
+	}
+	m.write("snapshot", "0")
+	if s := m.read("snapshot"); !strings.Contains(s, "Snapshot is freed") {
+		t.Errorf("snapshot: %s", s)
+	}
+}
+
+// TestInstances: each has what it has asked for, and no more.
+func TestInstances(t *testing.T) {
+	m := mount(t)
+	for _, name := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(m.dir, "instances", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(m.dir, "instances/a"), 0o700); !errors.Is(err, syscall.EEXIST) {
+		t.Error(err)
+	}
+	m.write("instances/a/set_ftrace_filter", "schedule")
+	m.write("instances/a/current_tracer", "function")
+	m.write("instances/b/set_ftrace_filter", "kernel_clone")
+	m.write("instances/b/current_tracer", "function_graph")
+	m.all(m.wait("instances/a/trace", ": schedule <-"), ": schedule <-")
+	m.all(m.wait("instances/b/trace", "kernel_clone();"), "|  kernel_clone();")
+	if lines := m.lines("trace"); len(lines) != 0 {
+		t.Errorf("the top has what instances ask for: %q", lines[0])
+	}
+	m.is("enabled_functions", "schedule\nkernel_clone\n")
+	m.all(m.wait("instances/a/per_cpu/cpu0/trace", ": schedule <-"), "[000]")
+	if err := os.Remove(filepath.Join(m.dir, "instances/a")); err != nil {
+		t.Error(err)
+	}
+	m.is("enabled_functions", "kernel_clone\n")
+	if _, err := os.Stat(filepath.Join(m.dir, "instances/a")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}

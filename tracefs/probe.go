@@ -1,0 +1,184 @@
+//go:build linux
+
+package tracefs
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// What happens when a function is called: traceoff, traceon, stacktrace, snapshot.
+//
+// The kernel does it in the call. Here the call is an event like all others, and what it does is found out when it is
+// looked for: before anything is read or changed, and now and then meanwhile (FS.watch). As an epoch begins at the time of
+// the event, nothing that was recorded between the call and the look is shown: so it seems to have happened in the call.
+// The function itself is recorded as long as it has a probe, shown or not.
+
+// A probe is a command at a function.
+type probe struct {
+	fn      int
+	command string
+	left    int64 // how often it may still happen; unlimited: any number of times
+}
+
+const unlimited = -1
+
+// commands are those that there are.
+var commands = []string{"traceoff", "traceon", "stacktrace", "snapshot"}
+
+// command is a word written to set_ftrace_filter that has a command: PATTERN:COMMAND, PATTERN:COMMAND:COUNT or
+// !PATTERN:COMMAND. An error is EINVAL, and nothing has been done then.
+func (in *instance) command(word string) error {
+	pattern, not := strings.CutPrefix(word, "!")
+	pattern, command, _ := strings.Cut(pattern, ":")
+	command, count, counted := strings.Cut(command, ":")
+	if !slices.Contains(commands, command) {
+		return syscall.EINVAL
+	}
+	which := in.fs.functions.matching(pattern, "")
+	if not {
+		return in.removeProbes(which, command)
+	}
+	left := int64(unlimited)
+	if counted && count != "" {
+		n, err := strconv.ParseInt(count, 0, 64)
+		if err != nil || n < 0 {
+			return syscall.EINVAL
+		}
+		left = n
+	}
+	if len(which) == 0 {
+		return syscall.EINVAL
+	}
+	if err := in.fs.scan(); err != nil { // calls until now do nothing
+		return err
+	}
+	had := make(map[int]bool)
+	for _, p := range in.probes {
+		had[p.fn] = had[p.fn] || p.command == command
+	}
+	for _, fn := range which {
+		if !had[fn] {
+			in.probes = append(in.probes, &probe{fn, command, left})
+		}
+	}
+	if command == "snapshot" && in.snap == nil {
+		in.snap = []byte{}
+	}
+	return in.fs.install()
+}
+
+func (in *instance) removeProbes(which []int, command string) error {
+	gone := make(map[int]bool)
+	for _, fn := range which {
+		gone[fn] = true
+	}
+	if err := in.fs.scan(); err != nil {
+		return err
+	}
+	n := len(in.probes)
+	in.probes = slices.DeleteFunc(in.probes, func(p *probe) bool { return p.command == command && gone[p.fn] })
+	if len(in.probes) == n {
+		return syscall.EINVAL
+	}
+	return in.fs.install()
+}
+
+// listProbes is their part of the text of set_ftrace_filter.
+func (in *instance) listProbes() []byte {
+	var b bytes.Buffer
+	for _, p := range in.probes {
+		fmt.Fprintf(&b, "%s:%s:", in.fs.functions.all[p.fn].Name, p.command)
+		if p.left == unlimited {
+			b.WriteString("unlimited\n")
+		} else {
+			fmt.Fprintf(&b, "count=%d\n", p.left)
+		}
+	}
+	return b.Bytes()
+}
+
+// scan looks for calls of functions with probes that it has not seen yet.
+func (fs *FS) scan() error {
+	var with []*instance
+	for _, in := range fs.instances() {
+		if len(in.probes) > 0 {
+			with = append(with, in)
+		}
+	}
+	if len(with) == 0 {
+		clear(fs.scanned)
+		fs.scannedFrom = fs.target.Now()
+		return nil
+	}
+	t, err := fs.target.Open()
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return fs.scanTrace(t, with)
+}
+
+func (fs *FS) scanTrace(t *trace.Trace, with []*instance) error {
+	at := make([]map[int][]*probe, len(with))
+	for i, in := range with {
+		at[i] = make(map[int][]*probe)
+		for _, p := range in.probes {
+			at[i][p.fn] = append(at[i][p.fn], p)
+		}
+	}
+	from, of := t.Clock.Time(fs.scannedFrom), fs.functions.lookup(t)
+	changed := false
+	err := t.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind != trace.Entry || ev.Time <= from || ev.Task == nil {
+			return nil
+		}
+		id := idOf(ev.Task)
+		if last, ok := fs.scanned[id]; ok && ev.Time <= last {
+			return nil
+		}
+		fs.scanned[id] = ev.Time
+		fn := of(ev.Func)
+		for i, in := range with {
+			for _, p := range at[i][fn] {
+				changed = in.hit(p, t.Clock.Counter(ev.Time), ev) || changed
+			}
+		}
+		return nil
+	})
+	if changed && err == nil {
+		err = fs.install()
+	}
+	return err
+}
+
+// hit does what a probe is for, at a call of its function.
+func (in *instance) hit(p *probe, at uint64, ev *trace.Event) (switched bool) {
+	now := in.epochs.now()
+	switch {
+	case p.left == 0, p.command == "traceon" && now.on, p.command == "traceoff" && !now.on:
+		return false
+	case p.left > 0:
+		p.left--
+	}
+	switch p.command {
+	case "traceon", "traceoff":
+		s := *now
+		s.on = p.command == "traceon"
+		in.epochs.add(max(at, in.epochs[len(in.epochs)-1].from), s)
+		return true
+	case "stacktrace":
+		if now.on && len(in.stackAt) < mostStacks {
+			in.stackAt[stackKey{idOf(ev.Task), ev.Time}] = true
+		}
+	case "snapshot":
+		in.asked = true
+	}
+	return false
+}

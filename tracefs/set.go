@@ -1,0 +1,128 @@
+//go:build linux
+
+package tracefs
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// A set is functions that a filter names. It is not changed once it is in use.
+type set struct {
+	in      []bool // by function; nil: none
+	size    int
+	pending []string // PATTERN:mod:MODULE of modules that are not loaded
+}
+
+// has tells whether a function is in the set.
+func (s *set) has(fn int) bool { return s.size > 0 && fn >= 0 && fn < len(s.in) && s.in[fn] }
+
+// empty tells whether nothing was ever put into the set.
+func (s *set) empty() bool { return s.size == 0 && len(s.pending) == 0 }
+
+func (s *set) clone() *set { return &set{slices.Clone(s.in), s.size, slices.Clone(s.pending)} }
+
+// put puts a function into the set, or takes it out.
+func (s *set) put(fn, all int, in bool) {
+	if s.in == nil {
+		s.in = make([]bool, all)
+	}
+	if s.in[fn] != in {
+		s.in[fn] = in
+		if in {
+			s.size++
+		} else {
+			s.size--
+		}
+	}
+}
+
+// matching returns the functions that a pattern matches, in a module if that is not "": a number is the place of a
+// function in available_filter_functions, from 1 on.
+func (f *functions) matching(pattern, module string) (which []int) {
+	if n, err := strconv.Atoi(pattern); err == nil && pattern[0] >= '0' && pattern[0] <= '9' {
+		if n >= 1 && n <= len(f.all) {
+			which = append(which, n-1)
+		}
+		return which
+	}
+	for i := range f.all {
+		if module != "" && f.all[i].Module != module {
+			continue
+		}
+		if match(pattern, f.all[i].Name) {
+			which = append(which, i)
+		}
+	}
+	return which
+}
+
+// loaded tells whether there is a module.
+func (f *functions) loaded(module string) bool {
+	return slices.ContainsFunc(f.all, func(fn Function) bool { return fn.Module == module })
+}
+
+// apply changes a set by a word that is written to a filter's file: PATTERN, !PATTERN, PATTERN:mod:MODULE. An error is
+// EINVAL: nothing matches.
+func (f *functions) apply(s *set, word string) error {
+	pattern, not := strings.CutPrefix(word, "!")
+	pattern, module, ofModule := strings.Cut(pattern, ":mod:")
+	if pattern == "" {
+		pattern = "*"
+		if !ofModule {
+			return syscall.EINVAL
+		}
+	}
+	if ofModule && !f.loaded(module) {
+		text := pattern + ":mod:" + module
+		at := slices.Index(s.pending, text)
+		switch {
+		case module == "" || not && at < 0:
+			return syscall.EINVAL
+		case not:
+			s.pending = slices.Delete(s.pending, at, at+1)
+		case at < 0 && len(s.pending) < mostPending:
+			s.pending = append(s.pending, text)
+		}
+		return nil
+	}
+	which := f.matching(pattern, module)
+	if len(which) == 0 {
+		return syscall.EINVAL
+	}
+	for _, fn := range which {
+		s.put(fn, len(f.all), !not)
+	}
+	return nil
+}
+
+// mostPending bounds what is remembered of modules that may come.
+const mostPending = 1000
+
+// list is the text of a filter's file; none is what stands there for an empty set.
+func (f *functions) list(s *set, none string) []byte {
+	var b bytes.Buffer
+	if s.empty() {
+		b.WriteString("#### " + none + " ####\n")
+	}
+	for i := range f.all {
+		if s.has(i) {
+			b.WriteString(f.line(i))
+		}
+	}
+	for _, p := range s.pending {
+		b.WriteString(p + "\n")
+	}
+	return b.Bytes()
+}
+
+// line is a function's line in a list.
+func (f *functions) line(i int) string {
+	if m := f.all[i].Module; m != "" {
+		return f.all[i].Name + " [" + m + "]\n"
+	}
+	return f.all[i].Name + "\n"
+}

@@ -1,0 +1,57 @@
+//go:build linux
+
+package tracefs
+
+import (
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// A Target is what is recorded: functions of processes that run, which can be switched, and a buffer with the newest of
+// their events. Its methods are safe for concurrent use.
+type Target interface {
+	// Functions are all that can be switched, in the order in which they are listed.
+	Functions() []Function
+	// Switch switches each function on or off.
+	Switch(on func(image trace.ImageID, id uint32) bool) error
+	// Open returns a copy of the buffer as a trace, which is closed before the next is asked for. Times in all of them
+	// compare exactly.
+	Open() (*trace.Trace, error)
+	// Size is how many bytes the buffer has.
+	Size() int64
+	// Now is the counter that events have.
+	Now() uint64
+}
+
+// A Function is one that can be traced.
+type Function struct {
+	Image  trace.ImageID
+	ID     uint32 // in the image
+	Name   string
+	Module string // the library that it is in; "": the program
+}
+
+// functions are a target's.
+type functions struct{ all []Function }
+
+// lookup returns functions of a trace by their place in all; -1: it is none of these.
+func (f *functions) lookup(t *trace.Trace) func(trace.FuncID) int {
+	of := make(map[trace.ImageID][]int)
+	for i := range f.all {
+		places := of[f.all[i].Image]
+		for len(places) <= int(f.all[i].ID) {
+			places = append(places, -1)
+		}
+		places[f.all[i].ID] = i
+		of[f.all[i].Image] = places
+	}
+	byImage := make([][]int, len(t.Images))
+	for i := range t.Images {
+		byImage[i] = of[t.Images[i].ID]
+	}
+	return func(id trace.FuncID) int {
+		if int(id.Image) >= len(byImage) || int(id.ID) >= len(byImage[id.Image]) {
+			return -1
+		}
+		return byImage[id.Image][id.ID]
+	}
+}

@@ -1,0 +1,46 @@
+// A program with the names of functions of the kernel, which the kernel's own tests of ftrace trace. It calls them until
+// its standard input ends: main all of them, every millisecond, and a thread schedule.
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#define FUNCTION(name) \
+    __attribute__((noipa)) void name(void) { __asm__ volatile("" ::: "memory"); }
+#define CALLER(name, ...) \
+    __attribute__((noipa)) void name(void) { __asm__ volatile("nop; nop"); __VA_ARGS__; __asm__ volatile(""); }
+
+FUNCTION(mutex_unlock)
+FUNCTION(mutex_unlock_slowpath)
+FUNCTION(raw_spin_lock)
+FUNCTION(raw_spin_trylock)
+FUNCTION(pin_user_lock)
+FUNCTION(cmpxchg_unlock)
+FUNCTION(scheduler_tick)
+FUNCTION(schedule)
+FUNCTION(schedule_idle)
+FUNCTION(sys_read)
+FUNCTION(Sys_write)
+CALLER(kernel_clone, mutex_unlock())
+CALLER(do_execveat, kernel_clone())
+CALLER(everything, schedule(); raw_spin_lock(); do_execveat(); scheduler_tick(); sys_read(); Sys_write();
+       raw_spin_trylock(); pin_user_lock(); cmpxchg_unlock(); mutex_unlock_slowpath(); schedule_idle())
+
+static void *thread(void *unused)
+{
+    for (;;) {
+        schedule();
+        usleep(2000);
+    }
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t t;
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    if (pthread_create(&t, 0, thread, 0) != 0)
+        return 1;
+    while (poll(&in, 1, 1) == 0)
+        everything();
+    return 0;
+}
