@@ -127,15 +127,21 @@ func quiet(acts []Act) bool {
 // checkActions returns an error for actions that a tracer, or a machine's runtime, cannot have.
 func (o *Options) checkActions(m elf.Machine) error {
 	switch {
+	case m != elf.EM_X86_64 && o.StackAt.Of(m) != SyscallSet{}:
+		return noStacks(m)
 	case o.Actions == nil:
 	case m != elf.EM_X86_64 && o.Actions.Has(func(x Act) bool { return x.Kind.Walks() }):
-		return fmt.Errorf("whole stacks cannot be recorded on %s", strings.ToLower(strings.TrimPrefix(m.String(), "EM_")))
+		return noStacks(m)
 	case o.Tracer == Profile || o.Tracer == Count:
 		return fmt.Errorf("the tracer %s has no events, and so no actions at calls", o.Tracer)
 	case o.Tracer == Function && o.Actions.selective():
 		return fmt.Errorf("the tracer %s has no calls inside others: no action can limit their depth or time", o.Tracer)
 	}
 	return nil
+}
+
+func noStacks(m elf.Machine) error {
+	return fmt.Errorf("whole stacks cannot be recorded on %s", strings.ToLower(strings.TrimPrefix(m.String(), "EM_")))
 }
 
 // An acting function is one that has actions.

@@ -91,6 +91,9 @@ func (s *SyscallSets) Of(m elf.Machine) SyscallSet {
 	return SyscallSet{}
 }
 
+// SyscallBytes is the size of a SyscallSet in bytes.
+const SyscallBytes = format.SyscallNumbers / 8
+
 // NoSyscall is a number that no machine has given to a system call, for sets that would be empty.
 const NoSyscall = format.SyscallNumbers - 1
 
@@ -150,6 +153,8 @@ type Options struct {
 
 	// Only is the system calls that are recorded; the zero value: all.
 	Only SyscallSets
+	// StackAt is the recorded system calls at which the stack is walked, x86-64 only; the zero value: none.
+	StackAt SyscallSets
 
 	// Copy is for shared objects whose patched file stands in for another one while they are recorded: the recorder knows
 	// their names by the plan's ImageID, so the runtime need not find out which file it is in.

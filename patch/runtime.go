@@ -74,7 +74,7 @@ func (l *layout) link(rt *elfio.File) error {
 			dst = append(dst, x.RX...)
 			copy(dst[r.config-at:], config)
 			copy(dst[r.image-at:], image)
-			return dst, nil
+			return dst, l.slowSyscalls(dst, at)
 		},
 	})
 	const kept = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR // merging and groups are over
@@ -83,6 +83,23 @@ func (l *layout) link(rt *elfio.File) error {
 			Name: ".fentry" + s.Name, Type: s.Type, Flags: s.Flags & kept, Addr: s.Addr, Size: s.Size, Align: s.Align,
 		})
 	}
+	return nil
+}
+
+// slowSyscalls has the system calls at which stacks are wanted come to the runtime's slow path, in its code at an address.
+func (l *layout) slowSyscalls(code []byte, at uint64) error {
+	stacks := l.p.stacks()
+	if stacks == ([len(stacks)]byte{}) {
+		return nil
+	}
+	table, err := l.symbol(stub.SyscallsTable)
+	if err != nil {
+		return err
+	}
+	if table < at || table-at > uint64(len(code)-stub.SyscallNumbers) {
+		return fmt.Errorf("embedded runtime: %s is not in its code", stub.SyscallsTable)
+	}
+	stub.SyscallsSlow(code[table-at:][:stub.SyscallNumbers], stacks[:])
 	return nil
 }
 
@@ -112,7 +129,7 @@ func (l *layout) config() (config, image []byte, err error) {
 	p, o, r := l.p, &l.p.Options, &l.runtime
 	c := stub.Config{
 		Mode: uint32(o.Tracer), Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold),
-		Session: o.Session, Dir: o.Dir,
+		Session: o.Session, Dir: o.Dir, Stacks: p.stacks(),
 	}
 	if o.NoClock {
 		c.Flags |= stub.FlagNoClock

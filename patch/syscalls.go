@@ -95,6 +95,14 @@ func (p *Plan) touchesSite(m record.Move, from int) bool {
 // onlySyscalls is the set of those that are recorded.
 func (p *Plan) onlySyscalls() SyscallSet { return p.Options.Only.Of(p.file.Header.Machine) }
 
+// stacks is the bitmap of those at which the stack is walked.
+func (p *Plan) stacks() (b [SyscallBytes]byte) {
+	for i, w := range p.Options.StackAt.Of(p.file.Header.Machine) {
+		le.PutUint64(b[8*i:], w)
+	}
+	return b
+}
+
 // recordsSyscalls reports whether any system call is recorded.
 func (p *Plan) recordsSyscalls() bool {
 	return slices.ContainsFunc(p.Syscalls, func(s Syscall) bool { return s.Moved() })

@@ -44,8 +44,11 @@ type Config struct {
 	Depth     uint32 // deeper calls are not recorded; 0: no limit
 	Policy    uint32 // what to do if there is no room for events: trace.Policy
 	Threshold uint64 // ns; shorter calls are not recorded, 0: all are
-	Session   string // path of a recorder's pool or trace file, up to 511 bytes
-	Dir       string // trace directory to create, up to 511 bytes; "": fentry.data
+	// Stacks is a bitmap, by number, of the system calls at which the stack is walked; x86-64 only. Each has to come to the
+	// slow path, see [SyscallsSlow].
+	Stacks  [format.ConfigNStacks]byte
+	Session string // path of a recorder's pool or trace file, up to 511 bytes
+	Dir     string // trace directory to create, up to 511 bytes; "": fentry.data
 }
 
 // Image is the runtime's configuration for one image: the contents of the symbol fentry_image. Distances are from
@@ -76,6 +79,22 @@ type Image struct {
 	Path     string // of the image, up to 1023 bytes
 }
 
+// SyscallsSlow makes system calls of a bitmap, by number, come to the slow path: table is the runtime's symbol
+// fentry_syscalls.
+func SyscallsSlow(table []byte, numbers []byte) {
+	for nr := range min(len(table), 8*len(numbers)) {
+		if numbers[nr/8]>>(nr%8)&1 != 0 && table[nr] == 0 {
+			table[nr] = format.SyscallNoPlan
+		}
+	}
+}
+
+// SyscallsTable is the symbol of the runtime that [SyscallsSlow] changes, of SyscallNumbers bytes.
+const (
+	SyscallsTable  = "fentry_syscalls"
+	SyscallNumbers = format.SyscallNumbers
+)
+
 // SwitchesSize returns the size in bytes of the zeroed memory for an image's switches: a byte per function, rounded
 // up to whole words, as the runtime sets eight at once.
 func SwitchesSize(sites int) uint64 { return (uint64(sites) + 7) &^ 7 }
@@ -93,6 +112,7 @@ func (c *Config) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ConfigODepth:], c.Depth)
 	le.PutUint32(b[format.ConfigOPolicy:], c.Policy)
 	le.PutUint64(b[format.ConfigOThreshold:], c.Threshold)
+	copy(b[format.ConfigOStacks:], c.Stacks[:])
 	if err := putText(b[format.ConfigOSession:][:format.ConfigNSession], "session", c.Session); err != nil {
 		return nil, err
 	}

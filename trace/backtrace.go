@@ -23,7 +23,7 @@ import (
 // A Backtrace is a stack as it was walked.
 type Backtrace struct {
 	Frames []StackFrame // the callers, innermost first
-	// End says why there are no more: outermost, no-table, bad-cfa, depth or undefined:REGISTER, as package stacks has
+	// End says why there are no more: outermost, no-table, bad-cfa, depth, filtered or undefined:REGISTER, as package stacks has
 	// it; "lost" if the trace does not say what all of them are.
 	End string
 }
@@ -119,6 +119,8 @@ func stackEnd(end uint8) string {
 		return "bad-cfa"
 	case format.EndDepth:
 		return "depth"
+	case format.EndFiltered:
+		return "filtered"
 	case format.EndUndefined:
 		return fmt.Sprintf("undefined:r%d", end>>4)
 	}

@@ -244,7 +244,10 @@ func (d *decoder) record(w *word, id uint32) bool {
 		d.mapped(&left, take)
 	case r.Type == format.RecBacktrace:
 		n := note{stack: d.backtrace(take())}
-		if id := uint32(take()); id-d.span.lo < d.span.n || d.resolve(id) {
+		asked := take()
+		if id := uint32(asked); asked&format.StackAtSyscall != 0 {
+			w.fn = SyscallFunc(asked &^ format.StackAtSyscall)
+		} else if id-d.span.lo < d.span.n || d.resolve(id) {
 			w.fn = FuncID{d.span.image, id - d.span.base}
 		}
 		w.code, w.arg = wBacktrace, d.keep(n)

@@ -41,6 +41,7 @@ type traceFlags struct {
 	syscalls               string
 	triggers, stacks       []string
 	slow                   []string // triggers of other flags
+	stackAt                string
 	captureFlags
 }
 
@@ -62,7 +63,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 		"strace's classes such as %file, /regular expressions/ and !negations; with -F none, no function is traced")
 	f.Lookup("syscalls").NoOptDefVal = "all"
 	addTriggers(cmd, &t.triggers)
-	addStack(cmd, &t.stacks)
+	addStack(cmd, &t.stacks, &t.stackAt)
 	t.captureFlags.add(cmd)
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
 		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
@@ -144,6 +145,9 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 
 // checkSyscalls checks what --syscalls requires. With -F none no function is traced.
 func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
+	if t.stackAt != "" && t.syscalls == "no" {
+		t.syscalls = t.stackAt
+	}
 	switch {
 	case t.syscalls == "no":
 		return nil
@@ -153,30 +157,51 @@ func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
 		return usagef(cmd, "--syscalls does not go with --threshold, which writes a call when it has lasted that long: "+
 			"system calls inside it would come first. replay, report and graph have -t, too")
 	}
-	filter, err := syscalls.ParseFilter(t.syscalls)
-	if err != nil {
-		return usagef(cmd, "--syscalls: %v", err)
+	if t.stackAt != "" {
+		if err := syscallSets(cmd, "--stack-at", t.stackAt, &o.StackAt); err != nil {
+			return err
+		}
 	}
 	if t.syscalls != "all" {
-		some := false
-		for _, m := range machine.All {
-			var set patch.SyscallSet
-			calls := syscalls.MachineOf(m.Go)
-			for _, c := range calls.Calls() {
-				if filter.Match(calls, uint64(c.Number)) {
-					set.Add(uint64(c.Number))
-				}
-			}
-			if some = some || !set.All(); set.All() {
-				set.Add(patch.NoSyscall)
+		if err := syscallSets(cmd, "--syscalls", t.syscalls, &o.Only); err != nil {
+			return err
+		}
+		for _, m := range machine.All { // stacks are those of calls that are recorded
+			set := o.Only.Of(m.ELF)
+			for i, w := range o.StackAt.Of(m.ELF) {
+				set[i] |= w
 			}
 			o.Only.Set(m.ELF, set)
 		}
-		if !some {
-			return usagef(cmd, "--syscalls: %q leaves no system call", t.syscalls)
-		}
 	}
 	o.NoFunctions = len(t.filter) == 1 && t.filter[0] == "none" && len(t.notrace) == 0
+	return nil
+}
+
+// syscallSets sets the system calls that a flag's value names, of each machine. A set is never empty, which has another
+// meaning.
+func syscallSets(cmd *cobra.Command, flag, value string, to *patch.SyscallSets) error {
+	filter, err := syscalls.ParseFilter(value)
+	if err != nil {
+		return usagef(cmd, "%s: %v", flag, err)
+	}
+	some := false
+	for _, m := range machine.All {
+		var set patch.SyscallSet
+		calls := syscalls.MachineOf(m.Go)
+		for _, c := range calls.Calls() {
+			if filter.Match(calls, uint64(c.Number)) {
+				set.Add(uint64(c.Number))
+			}
+		}
+		if some = some || !set.All(); set.All() {
+			set.Add(patch.NoSyscall)
+		}
+		to.Set(m.ELF, set)
+	}
+	if !some {
+		return usagef(cmd, "%s: %q leaves no system call", flag, value)
+	}
 	return nil
 }
 

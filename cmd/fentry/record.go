@@ -114,6 +114,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
   fentry record --stack 'malloc@plt' ./prog   who calls malloc: the whole stack, traced or not
+  fentry record --stack-at=futex,read -F none ./prog   who makes these system calls
   fentry record --syscalls ./prog             system calls inside the functions that make them
   fentry record --syscalls -F none ls         system calls only, as strace shows
   fentry record --syscalls=%file,futex ./prog   some of them
@@ -313,7 +314,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "compress", "no-switches",
-		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "overhead", "flight"} {
+		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "stack-at", "overhead", "flight"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

@@ -8,8 +8,10 @@ import (
 	"github.com/fentry-dev/fentry/stub"
 )
 
-// addStack adds --stack.
-func addStack(cmd *cobra.Command, to *[]string) {
+// addStack adds --stack and --stack-at.
+func addStack(cmd *cobra.Command, to *[]string, at *string) {
+	cmd.Flags().StringVar(at, "stack-at", "", "record the whole stack at system calls: `WHICH` as for --syscalls, which it "+
+		"implies for them (x86-64)")
 	cmd.Flags().StringArrayVar(to, "stack", nil, "record the whole stack at calls of functions that match `PAT`, through "+
 		"functions that are not traced (repeatable; x86-64)")
 }

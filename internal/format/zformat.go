@@ -164,6 +164,7 @@ const (
 	RecordTypeShift = 8          // of the id
 	RecordTypeMask  = 0x7f
 	GoroutineStack  = 0x8000000000000000 // bit of the numbers of goroutines' stacks
+	StackAtSyscall  = 0x8000000000000000 // bit of a BACKTRACE's FUNCTION: it is the number of a system call
 	RecordWords     = 0xff               // most payload words, and where in the id their number is
 	NoWord          = 254                // index of a REC_DATA that has nothing
 )
@@ -203,6 +204,7 @@ const (
 	EndBadCfa    = 3 // by the tables the next frame would be where it cannot be
 	EndDepth     = 4 // there are more frames than are followed
 	EndUndefined = 5 // the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7
+	EndFiltered  = 6 // the process filters its system calls (seccomp), and the walk would have needed some
 )
 
 // Values of REC_BACKTRACE's MODE.
@@ -420,6 +422,7 @@ const (
 	ConfigVersion  = 1          // value of CONFIG_O_VERSION
 	ImageMagic     = "FENTRYIM" // value of IMAGE_O_MAGIC
 	SyscallNumbers = 512        // those of system calls that the runtime knows
+	SyscallNoPlan  = 255        // an entry of fentry_syscalls: there is no plan, but the slow path is to be taken
 	ImageVersion   = 2          // value of IMAGE_O_VERSION
 	ActionsQuick   = 0x80000000 // bit in the index of actions: all of the function's capture something, always
 )
@@ -508,12 +511,14 @@ const (
 	ConfigODepth     = 20  // u32
 	ConfigOPolicy    = 24  // u32
 	ConfigOThreshold = 32  // u64, ns
+	ConfigOStacks    = 40  // u8[64]
 	ConfigOSession   = 256 // char[512]
 	ConfigODir       = 768 // char[512]
 )
 
 // Sizes of arrays in config, bytes.
 const (
+	ConfigNStacks  = 64
 	ConfigNSession = 512
 	ConfigNDir     = 512
 )

@@ -21,6 +21,7 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to
 	{"DEPTH", 20, "u32", "", "calls deeper than this are not recorded; 0: no limit"},
 	{"POLICY", 24, "u32", "", "what to do when there is no room for events"},
 	{"THRESHOLD", 32, "u64", "ns", "shorter calls are not recorded; 0: all are"},
+	{"STACKS", 40, "u8[64]", "", "bitmap, by number, of the system calls at which the stack is walked"},
 	{"SESSION", 256, "char[512]", "", "path of a recorder's pool or trace file"},
 	{"DIR", 768, "char[512]", "", "trace directory to start"},
 }}
@@ -165,6 +166,10 @@ var Modes = []Value{
 	{"PROFILE", 2, "counts and times for each function, no events"},
 	{"COUNT", 3, "counts for each function, no times"},
 }
+
+// SyscallNoPlan is what the runtime's table of plans has for a system call that it has no plan for and that has to come to
+// its slow path all the same. An image's patcher writes it.
+const SyscallNoPlan = 255
 
 // SyscallNumbers is how many system calls the runtime knows by number: larger ones it records like any other, with what
 // is in registers.

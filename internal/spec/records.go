@@ -24,6 +24,7 @@ const (
 	NoWord = 254 // INDEX of a DATA that has nothing
 
 	GoroutineStack = 1 << 63 // bit of the numbers of goroutines' stacks
+	StackAtSyscall = 1 << 63 // bit of a BACKTRACE's FUNCTION
 )
 
 // A Record is a type of record.
@@ -66,7 +67,8 @@ var Records = []Record{
 			"of the word."},
 	{"BACKTRACE", 4, []Field{{"ID", 0, "u32", "", "number of the innermost frame, see FRAMES; 0: there is none"},
 		{"END", 4, "u8", "", "why there are no more frames, below"}, {"MODE", 5, "u8", "", "what the walk began with, below"},
-		{"FUNCTION", 8, "u64", "", "id of the function whose call asked for it; the frames are those of its callers"}},
+		{"FUNCTION", 8, "u64", "", "id of the function whose call asked for it, or with bit 63 set the number of the system " +
+			"call that begins; the frames are those of its callers"}},
 		"The stack as it is now. It follows the call's entry, if that is recorded, with the same counter."},
 	{"FRAMES", 5, []Field{{"ID", 0, "u32", "", "number of the first of these frames; the others' are the next ones"},
 		{"PARENT", 4, "u32", "", "number of the frame around the first; 0: it is the outermost"},

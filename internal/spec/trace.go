@@ -355,6 +355,7 @@ var Ends = []Value{
 	{"BAD_CFA", 3, "by the tables the next frame would be where it cannot be"},
 	{"DEPTH", 4, "there are more frames than are followed"},
 	{"UNDEFINED", 5, "the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7"},
+	{"FILTERED", 6, "the process filters its system calls (seccomp), and the walk would have needed some"},
 }
 
 // StackModes are values of BACKTRACE's MODE.

@@ -182,7 +182,7 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
 		return ENTER_SKIP;
 	behind(c, slot, t, f, r, a, n);
 	if (WALKS && stack) /* last: what is captured directly follows the entry */
-		write_backtrace(c, t, f);
+		write_backtrace(c, t, trace_id(f));
 	return ENTER_DONE;
 }
 

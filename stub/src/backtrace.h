@@ -5,6 +5,7 @@
 #include "image.h"
 
 hidden u32 take_backtrace(struct control *c, u64 slot, u64 ret, u64 fp);
-hidden void write_backtrace(struct control *c, u64 t, struct function f);
+hidden u32 take_syscall_backtrace(struct control *c, u64 pc, u64 sp, u64 fp);
+hidden void write_backtrace(struct control *c, u64 t, u64 asker);
 
 #endif

@@ -7,6 +7,7 @@
 #define CONFIG_VERSION             1            /* value of CONFIG_O_VERSION */
 #define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
 #define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
+#define SYSCALL_NO_PLAN            255          /* an entry of fentry_syscalls: there is no plan, but the slow path is to be taken */
 #define IMAGE_VERSION              2            /* value of IMAGE_O_VERSION */
 #define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
 
@@ -79,10 +80,12 @@
 #define CONFIG_O_DEPTH             20           /* u32 */
 #define CONFIG_O_POLICY            24           /* u32 */
 #define CONFIG_O_THRESHOLD         32           /* u64, ns */
+#define CONFIG_O_STACKS            40           /* u8[64] */
 #define CONFIG_O_SESSION           256          /* char[512] */
 #define CONFIG_O_DIR               768          /* char[512] */
 
 /* sizes of arrays in config, bytes */
+#define CONFIG_N_STACKS            64
 #define CONFIG_N_SESSION           512
 #define CONFIG_N_DIR               512
 
@@ -192,7 +195,8 @@ struct config {
 	u32 policy; /* what to do when there is no room for events */
 	u8 pad28[4];
 	u64 threshold; /* ns: shorter calls are not recorded; 0: all are */
-	u8 pad40[216];
+	u8 stacks[64]; /* bitmap, by number, of the system calls at which the stack is walked */
+	u8 pad104[152];
 	char session[512]; /* path of a recorder's pool or trace file */
 	char dir[512]; /* trace directory to start */
 };
@@ -203,6 +207,7 @@ _Static_assert(offsetof(struct config, flags) == CONFIG_O_FLAGS, "config.flags")
 _Static_assert(offsetof(struct config, depth) == CONFIG_O_DEPTH, "config.depth");
 _Static_assert(offsetof(struct config, policy) == CONFIG_O_POLICY, "config.policy");
 _Static_assert(offsetof(struct config, threshold) == CONFIG_O_THRESHOLD, "config.threshold");
+_Static_assert(offsetof(struct config, stacks) == CONFIG_O_STACKS, "config.stacks");
 _Static_assert(offsetof(struct config, session) == CONFIG_O_SESSION, "config.session");
 _Static_assert(offsetof(struct config, dir) == CONFIG_O_DIR, "config.dir");
 _Static_assert(sizeof(struct config) == CONFIG_SIZE, "config");

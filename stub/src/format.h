@@ -137,6 +137,7 @@
 #define FT_RECORD_TYPE_SHIFT       8            /* of the id */
 #define FT_RECORD_TYPE_MASK        0x7f
 #define FT_GOROUTINE_STACK         0x8000000000000000 /* bit of the numbers of goroutines' stacks */
+#define FT_STACK_AT_SYSCALL        0x8000000000000000 /* bit of a BACKTRACE's FUNCTION: it is the number of a system call */
 #define FT_RECORD_WORDS            0xff         /* most payload words, and where in the id their number is */
 #define FT_NO_WORD                 254          /* index of a REC_DATA that has nothing */
 
@@ -170,6 +171,7 @@
 #define FT_END_BAD_CFA             3            /* by the tables the next frame would be where it cannot be */
 #define FT_END_DEPTH               4            /* there are more frames than are followed */
 #define FT_END_UNDEFINED           5            /* the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7 */
+#define FT_END_FILTERED            6            /* the process filters its system calls (seccomp), and the walk would have needed some */
 
 /* values of REC_BACKTRACE's MODE */
 #define FT_STACK_FULL              2            /* from the registers of a call, through handlers of signals and traced functions */

@@ -47,12 +47,16 @@ hidden u64 read_program(u32 pid, void *to, u64 at, u64 n)
 	return failed(got) ? 0 : (u64)got;
 }
 
-/* check_filter looks whether the process filters its system calls: no filter minds what the other way asks. */
-hidden void check_filter(void)
+/* check_filter looks whether the process filters its system calls, and says so: no filter minds what the other way asks. */
+hidden int check_filter(void)
 {
 	enum { PR_GET_SECCOMP_ = 21 };
-	if (!load(&unread) && sys(SYS_prctl, PR_GET_SECCOMP_, 0, 0, 0, 0, 0) != 0)
+	static u32 filtered;
+	if (!load(&filtered) && sys(SYS_prctl, PR_GET_SECCOMP_, 0, 0, 0, 0, 0) != 0) {
+		store(&filtered, 1);
 		store(&unread, 1);
+	}
+	return (int)load(&filtered);
 }
 
 /* fetch reads n bytes of the program's memory, and returns how many there are. */

@@ -12,13 +12,17 @@
    A program that filters its system calls may end when the runtime makes one that it does not make
    itself: from then on nothing is captured.
 
+   Where the stack is wanted it follows the call's beginning.
+
    Names of threads change by prctl, or by a write to /proc/self/task/TID/comm, which is how the C library names
    another thread. After the first the thread reads its own name again; after the second all threads do,
    each with its next system call that comes here. What is written before that has the name of before.
 
    A program that asks for the control base gets it: blocks are found by thread pointer from then on. */
+#include "backtrace.h"
 #include "blocks.h"
 #include "chunk.h"
+#include "configuration.h"
 #include "image.h"
 #include "machine.h"
 #include "memory.h"
@@ -209,7 +213,15 @@ static int has_end(const struct plan *plan)
 	return 0;
 }
 
-static const struct plan *plan_of(u64 nr) { return &plans[nr < SYSCALL_NUMBERS ? fentry_syscalls[nr] : 0]; }
+static const struct plan *plan_of(u64 nr)
+{
+	u32 i = nr < SYSCALL_NUMBERS ? fentry_syscalls[nr] : 0;
+	return &plans[i < lengthof(plans) ? i : 0];
+}
+_Static_assert(lengthof(plans) <= SYSCALL_NO_PLAN, "a number of its own");
+
+/* is_asked says whether the stack is wanted at a system call. Where it cannot be walked nobody asks. */
+static int is_asked(u64 nr) { return nr < SYSCALL_NUMBERS && fentry_config.stacks[nr / 8] >> nr % 8 & 1; }
 
 /* is_special says whether the runtime has to do something about a system call. */
 static int is_special(const struct plan *plan) { return plan->part[0].form == SPECIAL; }
@@ -274,7 +286,8 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 	watch_filters(nr, a);
 	forget(c, syscall_sp(r));
 	follow_names(c);
-	u64 *w = begin_syscall(c, t, 0, 7, captures(c, 0, t, p, 0, a, 0));
+	u32 stack = WALKS && is_asked(nr) ? take_syscall_backtrace(c, syscall_place(r), syscall_sp(r), syscall_fp(r)) : 0;
+	u64 *w = begin_syscall(c, t, 0, 7, captures(c, 0, t, p, 0, a, 0) + stack);
 	if (w) {
 		w[0] = nr;
 		for (u32 i = 0; i < 6; i++)
@@ -282,6 +295,8 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		end_record(w);
 		captures(c, 1, t, p, 0, a, 0);
 	}
+	if (WALKS && stack)
+		write_backtrace(c, t, FT_STACK_AT_SYSCALL | nr);
 	if (nr == NR_SIGACTION && !load(&filtered))
 		sigaction_begins(a);
 	int forks = is_special(p) && takes_place(nr, a);

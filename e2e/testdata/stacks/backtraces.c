@@ -1,4 +1,5 @@
-// Calls in many ways of a function that says what libgcc thinks its callers are: "bt PC PC ...", the innermost first.
+// Calls in many ways of a function that says what libgcc thinks its callers are: "bt PC PC ...", the innermost first. It
+// makes a system call, too.
 #include <alloca.h>
 #include <execinfo.h>
 #include <pthread.h>
@@ -6,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 
@@ -19,6 +22,7 @@ __attribute__((noinline)) int leaf(int x)
 		printf(" %lx", (unsigned long)pcs[i]);
 	printf("\n");
 	pthread_mutex_unlock(&one);
+	syscall(SYS_getppid);
 	return x + 1;
 }
 

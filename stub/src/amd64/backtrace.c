@@ -15,7 +15,7 @@
 #include "walk.h"
 
 
-enum { MOST_FRAMES = 500, NODES = 2048, MOST_NODES = NODES / 4 * 3, RUN = FT_RECORD_WORDS - 1, MOST_SAID = 1000 };
+enum { MOST_FRAMES = 500, NODES = 2048, MOST_NODES = NODES / 4 * 3, RUN = FT_RECORD_WORDS - 1, MOST_SAID = 1000, MOST_ID = 32 };
 
 struct backtraces {
 	u32 epoch;  /* of the chunk that numbers are of */
@@ -35,31 +35,98 @@ static void forget(struct backtraces *b)
 	b->last = 0;
 }
 
-/* words_of is how long a record about an image is. */
-static u32 words_of(const struct loaded *l) { return 1 + 3 + (u32)((2UL * l->idlen + 1 + length(l->path) + 7) / 8); }
+/* The file whose code an image is. */
+struct file { const char *path; const u8 *id; u32 idlen; };
+
+/* file_of: a traced library can be a patched copy that is in memory only. Then it is the file that it is a copy of. A name
+   that begins like that of such memory is no path. */
+static struct file file_of(const struct loaded *l)
+{
+	static const char memory[] = "/memfd:";
+	for (struct image *m = images_first(); m && memcmp(l->path, memory, sizeof memory - 1) == 0; m = m->next) {
+		const struct image_info *info = (const struct image_info *)m->at;
+		if (m->at - l->lo < l->hi - l->lo && info->idlen <= MOST_ID)
+			return (struct file){ info->path, info->build_id, info->idlen };
+	}
+	return (struct file){ l->path, 0, l->idlen };
+}
+
+/* map_words is how long the payload of a record about a file is. A library that registers at this moment changes what it
+   is: whoever writes looks whether there is room. */
+static u32 map_words(struct file f) { return 3 + (u32)((2UL * f.idlen + 1 + length(f.path) + 7) / 8); }
+
+static int has_room(const struct control *c, u32 words) { return c->next + 8UL * words <= c->limit; }
+
+/* backtraces_of is where a thread's stack is to be taken; 0: there is no memory. */
+static struct backtraces *backtraces_of(struct control *c)
+{
+	if (!c->backtraces)
+		c->backtraces = map_private(sizeof *c->backtraces);
+	return c->backtraces;
+}
+
+/* words_needed is how many words write_backtrace needs at most for the stack that was taken. */
+static u32 words_needed(struct backtraces *b)
+{
+	u32 words = 3 + b->n + 2 * (b->n / RUN + 1), i;
+	for (u32 k = 0, before = -1U; k < b->n; k++) {
+		const struct loaded *l = loaded_at(b->pcs[k] - 1, &i);
+		if (l && i != before)
+			words += 1 + map_words(file_of(l));
+		before = l ? i : -1U;
+	}
+	return b->words = words;
+}
 
 /* take_backtrace takes the stack of a call whose return address ret is at slot: its callers, from the one that ret is in.
    fp is the frame pointer now. It returns how many words write_backtrace needs at most; 0: there is nothing to write. */
 hidden u32 take_backtrace(struct control *c, u64 slot, u64 ret, u64 fp)
 {
-	u32 words = 3, i;
-	struct backtraces *b = c->backtraces;
-	if (!b) {
-		b = c->backtraces = map_private(sizeof *b);
-		if (!b)
-			return 0;
-	}
+	struct backtraces *b = backtraces_of(c);
+	if (!b)
+		return 0;
 	/* Behind a prologue the caller's frame pointer is below the return address. */
 	struct registers r = { ret, slot + 8, fp + 8 == slot ? *(u64 *)fp : fp, 0 };
 	b->n = walk(&b->ranges, r, b->pcs, MOST_FRAMES, &b->end);
-	words += b->n + 2 * (b->n / RUN + 1);
-	for (u32 k = 0, before = -1U; k < b->n; k++) {
-		const struct loaded *l = loaded_at(b->pcs[k] - 1, &i);
-		if (l && i != before)
-			words += words_of(l);
-		before = l ? i : -1U;
+	return words_needed(b);
+}
+
+/* original_place is where a copied system call goes on, behind the original one: pc is where it goes on to, in the copy.
+   Its last instruction is a jump, to behind a window that begins with a jump to the copy, which no other bytes
+   lead to. 0: it is not found, because the function returns in the copy. */
+static u64 original_place(u64 pc)
+{
+	enum { LONGEST = 96, JUMP = 0xe9, JUMP_LEN = 5 };
+	u32 i;
+	for (u64 at = pc; at < pc + LONGEST && *(const u8 *)at != 0xcc; at++) {
+		u64 to = at + JUMP_LEN + (u64)(i64)*(const i32 *)(at + 1);
+		if (*(const u8 *)at != JUMP || !loaded_at(to - LONGEST, &i) || !loaded_at(to, &i))
+			continue;
+		for (u64 from = to - JUMP_LEN; from > to - LONGEST; from--)
+			if (*(const u8 *)from == JUMP &&
+			    pc - (from + JUMP_LEN + (u64)(i64)*(const i32 *)(from + 1)) < LONGEST)
+				return to;
 	}
-	return b->words = words;
+	return 0;
+}
+
+/* take_syscall_backtrace is take_backtrace at a system call, which goes on to pc in its copy: from the function that makes
+   it, if the copy says which that is, or else from that one's caller. */
+hidden u32 take_syscall_backtrace(struct control *c, u64 pc, u64 sp, u64 fp)
+{
+	struct backtraces *b = backtraces_of(c);
+	if (!b)
+		return 0;
+	b->n = walk(&b->ranges, (struct registers){ pc, sp, fp, 1 }, b->pcs, MOST_FRAMES, &b->end);
+	u64 place = original_place(pc);
+	if (b->n && place)
+		b->pcs[0] = place;
+	else if (b->n) {
+		b->n--;
+		for (u32 k = 0; k < b->n; k++)
+			b->pcs[k] = b->pcs[k + 1];
+	}
+	return words_needed(b);
 }
 
 /* say_mapped says which file is mapped where a frame's code is, if the chunk does not have it yet. */
@@ -69,25 +136,28 @@ static void say_mapped(struct control *c, struct backtraces *b, u64 t, u64 pc)
 	const struct loaded *l = loaded_at(pc - 1, &i);
 	if (!l || i >= MOST_SAID || b->said[i / 8] >> i % 8 & 1)
 		return;
-	b->said[i / 8] |= (u8)(1 << i % 8);
-	u32 n = words_of(l) - 1;
-	u64 *w = begin_record(c, t, FT_REC_MAPS, n);
+	struct file f = file_of(l);
+	u32 n = map_words(f);
+	u64 *w = has_room(c, 1 + n) ? begin_record(c, t, FT_REC_MAPS, n) : 0;
 	if (!w)
 		return;
+	b->said[i / 8] |= (u8)(1 << i % 8);
 	w[0] = l->lo;
 	w[1] = l->hi - l->lo;
 	w[2] = l->bias;
 	w[n - 1] = 0;
-	u8 *text = (u8 *)(w + 3), id[32];
-	u32 have = l->idlen && loaded_id(l, id) ? l->idlen : 0;
+	u8 *text = (u8 *)(w + 3), id[MOST_ID];
+	if (f.id)
+		memcpy(id, f.id, f.idlen);
+	u32 have = f.idlen && (f.id || loaded_id(l, id)) ? f.idlen : 0;
 	for (u32 k = 0; k < have; k++) {
 		static const char digits[] = "0123456789abcdef";
 		*text++ = (u8)digits[id[k] >> 4];
 		*text++ = (u8)digits[id[k] & 15];
 	}
 	*text++ = ' ';
-	memcpy(text, l->path, length(l->path));
-	text += length(l->path);
+	memcpy(text, f.path, length(f.path));
+	text += length(f.path);
 	while (text < (u8 *)(w + n))
 		*text++ = 0;
 	end_record(w);
@@ -111,7 +181,7 @@ static u32 write_frames(struct control *c, struct backtraces *b, u64 t, u32 k, u
 		say_mapped(c, b, t, b->pcs[i]);
 	while (k > 0) {
 		u32 n = k < RUN ? k : RUN, first = b->last + 1;
-		u64 *w = begin_record(c, t, FT_REC_FRAMES, 1 + n);
+		u64 *w = has_room(c, 2 + n) ? begin_record(c, t, FT_REC_FRAMES, 1 + n) : 0;
 		if (!w)
 			return 0;
 		w[0] = first | (u64)parent << 32;
@@ -126,8 +196,9 @@ static u32 write_frames(struct control *c, struct backtraces *b, u64 t, u32 k, u
 	return parent;
 }
 
-/* write_backtrace writes the stack that was taken at the call of f, at counter t. */
-hidden void write_backtrace(struct control *c, u64 t, struct function f)
+/* write_backtrace writes the stack that was taken, at counter t. asker is what is called: the id of a function, or with
+   STACK_AT_SYSCALL's bit the number of a system call. */
+hidden void write_backtrace(struct control *c, u64 t, u64 asker)
 {
 	struct backtraces *b = c->backtraces;
 	u32 parent = 0, k = b->n;
@@ -145,6 +216,6 @@ hidden void write_backtrace(struct control *c, u64 t, struct function f)
 		parent = n->id;
 	}
 	u64 id = write_frames(c, b, t, k, parent);
-	u64 payload[2] = { id | (u64)b->end << 32 | (u64)FT_STACK_FULL << 40, trace_id(f) };
+	u64 payload[2] = { id | (u64)b->end << 32 | (u64)FT_STACK_FULL << 40, asker };
 	record(c, t, FT_REC_BACKTRACE, payload, lengthof(payload));
 }

@@ -122,6 +122,8 @@ enum { RED_ZONE = 128 };
 
 static inline u64 syscall_number(const struct sysregs *r) { return r->ax; }
 static inline u64 syscall_result(const struct sysregs *r) { return r->ax; }
+static inline u64 syscall_fp(const struct sysregs *r) { return r->bp; }
+static inline u64 syscall_place(const struct sysregs *r) { return r->back; } /* where it goes on */
 static inline u64 syscall_sp(const struct sysregs *r) { return (u64)(r + 1) + RED_ZONE; }
 static inline void syscall_arguments(const struct sysregs *r, u64 *a)
 {

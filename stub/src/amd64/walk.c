@@ -10,11 +10,15 @@
    Return addresses that are a thunk's are looked up in the shadow of their slot. Moved instructions are named by
    their function, since they lie in no file.
 
+   A program that filters its system calls may end when one is made that it does not make itself: from then on walks go as
+   far as what is known takes them, and tables of images of ours, which do not go.
+
    Nothing is guessed: a walk ends where a row is not one of the usual ones (a distance from the stack
    pointer or the frame pointer), and says why. It reads nothing but the mappings that hold the stack, tables of
    images that hold its code, and that code. */
 #include "cfi.h"
 #include "machine.h"
+#include "memory.h"
 #include "process.h"
 #include "sys.h"
 #include "text.h"
@@ -33,7 +37,7 @@ static u32 nloaded, loading;
 static int read_own(void *to, u64 at, u64 n)
 {
 	u64 local[2] = { (u64)to, n }, from[2] = { at, n };
-	return sys(SYS_process_vm_readv, getpid(), local, 1, from, 1, 0) == (i64)n;
+	return !check_filter() && sys(SYS_process_vm_readv, getpid(), local, 1, from, 1, 0) == (i64)n;
 }
 
 struct program_header { u32 type, flags; u64 offset, vaddr, paddr, filesz, memsz, align; };
@@ -116,7 +120,7 @@ static void refresh(void)
 {
 	struct mappings s;
 	struct mapping m;
-	if (swap(&loading, 1))
+	if (check_filter() || swap(&loading, 1))
 		return;
 	if (!loaded)
 		store(&loaded, (struct loaded *)map_private(MOST_LOADED * sizeof *loaded));
@@ -283,7 +287,7 @@ static struct rule find_rule(u64 at)
 	if (!load(&nloaded))
 		refresh();
 	if (!find_entry(at, &f)) {
-		rule = ending(FT_END_NO_TABLE);
+		rule = ending(check_filter() ? FT_END_FILTERED : FT_END_NO_TABLE);
 		rule.nowhere = 1;
 		return rule;
 	}
@@ -333,6 +337,8 @@ static u64 range_end(struct ranges *known, u64 sp)
 	struct mappings s;
 	struct mapping m;
 	u64 hi = 0;
+	if (check_filter())
+		return 0;
 	for (mappings_begin(&s); !hi && mappings_next(&s, &m);) {
 		if (sp < m.lo || sp >= m.hi || m.access[0] != 'r')
 			continue;
@@ -365,7 +371,7 @@ static u32 up(struct ranges *known, struct registers *r, struct rule rule)
 		return rule.end;
 	hi = range_end(known, r->sp);
 	if (!hi)
-		return FT_END_BAD_CFA;
+		return check_filter() ? FT_END_FILTERED : FT_END_BAD_CFA;
 	switch (rule.kind) {
 	case SIGNAL:
 		return interrupted(r, hi) ? MORE : FT_END_BAD_CFA;
