@@ -70,7 +70,7 @@ func AppendSites(b []byte, sites []Site) []byte {
 			b = binary.AppendVarint(b, int64(c-at))
 			at = c
 		}
-		b = append(b, flag(s.Catches))
+		b = append(b, flag(s.Catches)|flag(s.Own)<<1)
 		word(s.Source)
 		word(string(s.Reason))
 	}
@@ -136,13 +136,9 @@ func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 				s.Calls[i] = at
 			}
 		}
-		switch r.byte() {
-		case 0:
-		case 1:
-			s.Catches = true
-		default:
-			r.bad = true
-		}
+		flags := r.byte()
+		s.Catches, s.Own = flags&1 != 0, flags&2 != 0
+		r.bad = r.bad || flags > 3
 		s.Source, s.Reason = word(), Reason(word())
 		if r.bad {
 			return nil, errKept

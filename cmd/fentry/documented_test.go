@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// operator is a word with which the shell's part of a line begins. Quoted ones may have such characters in the middle.
+var operator = regexp.MustCompile(`^([|&;]|[0-9]?[<>])|;$`)
+
 // parses tells what is wrong with a documented command line, "" if nothing: its
 // command must exist and have its options.
 func parses(line string) string {
@@ -19,7 +22,7 @@ func parses(line string) string {
 	}
 	for i, w := range words {
 		// The rest is the shell's.
-		if strings.ContainsAny(w, "|&;<>") && !strings.Contains(w, "/") {
+		if operator.MatchString(w) {
 			words = words[:i]
 			break
 		}
