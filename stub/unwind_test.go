@@ -102,7 +102,11 @@ func TestUnwindRuntime(t *testing.T) {
 				}
 				n++
 			}
-			if n < total/2 {
+			least := total / 2
+			if tr.name == "count" { // the home's thunks count by themselves: most is for other images
+				least = total / 3
+			}
+			if n < least {
 				t.Errorf("%d of %d instructions", n, total)
 			}
 			t.Logf("%d of %d instructions", n, total)
