@@ -43,6 +43,7 @@ func TestLuaArm64(t *testing.T) {
 }
 
 func TestSQLiteArm64(t *testing.T) {
+	testtool.Long(t)
 	statements := 3_000
 	if testtool.Wide() {
 		statements = 100_000
@@ -53,6 +54,7 @@ func TestSQLiteArm64(t *testing.T) {
 }
 
 func TestZstdArm64(t *testing.T) {
+	testtool.Long(t)
 	if !testtool.Wide() {
 		testZstd(t, "arm64-patchable")
 		return

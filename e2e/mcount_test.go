@@ -103,6 +103,7 @@ func callCounts(t *testing.T, path, program string) (counts map[string]int64, si
 // TestRecordedObjects compiles real programs, adds tables to their objects, links half of them into one with ld -r, then all with
 // one linker after another, turns all sites on with fentry patch, and compares the calls with what __fentry__ itself has counted.
 func TestRecordedObjects(t *testing.T) {
+	testtool.Long(t)
 	needFentry(t)
 	for _, tt := range []struct {
 		name corpus.Name

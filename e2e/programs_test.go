@@ -164,6 +164,7 @@ func testLua(t *testing.T, kinds []kind) {
 }
 
 func TestSQLite(t *testing.T) {
+	testtool.Long(t)
 	testSQLite(t, "fentry", byRecord, 100_000)
 	testSQLite(t, "patchable", byPatching, 100_000)
 	testSQLite(t, "mcount", byRecord, 100_000)
@@ -203,7 +204,10 @@ func sampleData(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-func TestZstd(t *testing.T) { testZstd(t, "patchable", "mcount", "clang") }
+func TestZstd(t *testing.T) {
+	testtool.Long(t)
+	testZstd(t, "patchable", "mcount", "clang")
+}
 
 func testZstd(t *testing.T, kinds ...string) {
 	for i, name := range kinds {

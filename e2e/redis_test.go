@@ -128,6 +128,7 @@ func redisScript(n int) string {
 }
 
 func TestRedis(t *testing.T) {
+	testtool.Long(t)
 	for _, tc := range []struct {
 		kind string
 		way  way
@@ -199,6 +200,7 @@ func waitForSave(t testing.TB, s *server) {
 
 // TestRedisUnits runs a part of Redis' own test suite against a server that profiles itself.
 func TestRedisUnits(t *testing.T) {
+	testtool.Long(t)
 	t.Parallel()
 	testtool.Need(t, "tclsh", "kill") // without kill the tests start servers and never stop one
 	b := buildProgram(t, corpus.Redis, kindNamed(t, "fentry"))

@@ -8,12 +8,14 @@ package testtool
 import (
 	"bytes"
 	_ "embed"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // XRayRuntime is the file without which clang links no program with -fxray-instrument.
@@ -120,3 +122,20 @@ func Compile(t testing.TB, name, text string, args ...string) string {
 
 // Wide says whether a test shall look at whole matrices and at everything that is installed: make wide.
 func Wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }
+
+// Long skips a test that takes a minute of a processor or more where a whole package has go test's ten minutes: a slow
+// machine would not end in time. make test gives it more, and whoever chooses tests by name means these.
+func Long(t testing.TB) {
+	t.Helper()
+	const enough = 20 * time.Minute
+	if chosen := flag.Lookup("test.run"); chosen != nil && chosen.Value.String() != "" {
+		return
+	}
+	f := flag.Lookup("test.timeout")
+	if f == nil {
+		return
+	}
+	if d, ok := f.Value.(flag.Getter).Get().(time.Duration); ok && d > 0 && d < enough {
+		t.Skipf("takes long: go test -timeout 45m, or make test")
+	}
+}
