@@ -86,7 +86,7 @@ trigger FUNC@snapshot all; within a second of another they are only counted.
 
 A trigger with time>T is looked at when a call ends: FUNC@time>10ms,stacktrace
 shows who made those that took longer. A call that ends by a jump out of it, or
-to another function, is not looked at.
+to another function, is not looked at, nor one that began while tracing paused.
 
 With -p, processes are recorded that run already, and the children that they fork.
 They are stopped for a few milliseconds, at the beginning and at the end, when

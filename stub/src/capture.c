@@ -64,7 +64,9 @@ hidden u32 capture_word(struct control *c, const struct capture_op *op, int exit
 	return 1;
 }
 
-/* data captures n bytes at an address, of want that there are. It returns them, and how many in have. */
+/* data captures n bytes at an address, of want that there are. It returns them, and how many in have. The kernel is asked
+   for most memory, and signals come where it returns: slots that are not the thread's any more stay as they are, and 0 is
+   returned. */
 static const u8 *data(struct capturing *g, int text, const struct capture_op *op, u64 at, u64 n, u64 want, u64 *have)
 {
 	if (!g->asks && !literal(at, n)) {
@@ -73,8 +75,12 @@ static const u8 *data(struct capturing *g, int text, const struct capture_op *op
 	}
 	if (!g->next)
 		return write_data(g->c, g->t, text, op->from, at, n, want, have);
+	if (!holds(g->c, g->next))
+		return 0;
 	u64 *w = open_record(g->next, (u32)g->t, FT_REC_DATA, (u32)(2 + (n + 7) / 8));
 	u32 words = read_data(g->c, w, text, op->from, at, n, want, have);
+	if (!holds(g->c, w))
+		return 0;
 	shorten_record(w, words);
 	g->next = w + words;
 	return (const u8 *)(w + 2);

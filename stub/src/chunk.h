@@ -25,6 +25,15 @@ hidden void read_name(struct control *c);
 hidden void room_ends(struct control *c);
 hidden void write_mark(struct control *c, u64 value, const char *text, u32 n);
 
+/* holds says whether a slot that was reserved is still this thread's to write to: a handler that came meanwhile can have
+   filled so many chunks that its own is somebody else's by now, or be in a forked child. */
+static inline int holds(const struct control *c, const u64 *w)
+{
+	u64 at = (u64)w;
+	return c->owner && (at - c->chunk.base < c->chunk.size || at - c->old[0].base < c->old[0].size ||
+			    at - c->old[1].base < c->old[1].size);
+}
+
 /* open_record writes the header of a record with n words of payload to slots that are reserved for it, and returns where
    the payload goes. The record is open until end_record or shorten_record. */
 static inline u64 *open_record(u64 *w, u32 t, u32 type, u32 n)

@@ -197,17 +197,18 @@ static int own_oldest(struct control *c, struct chunk *out, u32 least)
 		u8 *h = (u8 *)pool_address(m.index, 0);
 		if (h && pool_chunk_size(m.index) < least)
 			continue;
-		if (h && !cas(chunk_state(m.index), FT_STATE_FULL, FT_STATE_OWNED)) {
-			u32 s = load(chunk_state(m.index));
-			if (s == FT_STATE_FREE || s == FT_STATE_OWNED)
+		if (!h || !still_mine(c, h, m.number)) {
+			forget_mine(c, i);
+			continue;
+		}
+		if (!cas(chunk_state(m.index), FT_STATE_FULL, FT_STATE_OWNED)) {
+			if (load(chunk_state(m.index)) == FT_STATE_FREE)
 				forget_mine(c, i);
 			continue;
 		}
 		forget_mine(c, i);
-		if (!h)
-			continue;
 		if (!still_mine(c, h, m.number)) {
-			store(chunk_state(m.index), FT_STATE_FULL);
+			cas(chunk_state(m.index), FT_STATE_OWNED, FT_STATE_FULL);
 			continue;
 		}
 		*out = (struct chunk){ (u64)h, m.index, pool_chunk_size(m.index) };

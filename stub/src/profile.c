@@ -62,19 +62,22 @@ static u64 in_file(struct control *c, const struct image *m)
 }
 
 /* image_table returns a thread's table of an image, which is made if there is none. Where the
-   file has no room, it is one that nobody will read. 0: there is no memory. Signals are
-   blocked. */
+   file has no room, it is one that nobody will read. 0: there is no memory, and so a call
+   more that is not counted. Signals are blocked. */
 hidden struct table *image_table(struct control *c, const struct image *m)
 {
 	struct table *t = table_of(c, m);
 	if (t->entries)
 		return t;
 	u64 *active = 0, base;
-	if (!counts() && !(active = map_private(active_size(m))))
+	if (!counts() && !(active = map_private(active_size(m)))) {
+		uncounted(1);
 		return 0;
+	}
 	if (!(base = in_file(c, m)) && !(base = (u64)map_private(table_size(m)))) {
 		if (active)
 			sys(SYS_munmap, active, active_size(m), 0, 0, 0, 0);
+		uncounted(1);
 		return 0;
 	}
 	if (source.kind != FILE)

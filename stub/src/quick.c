@@ -12,7 +12,8 @@
    readers to skip. A single instruction decides that, as for reserving.
 
    A capture can leave slots or open records for a while that a handler finds in a chunk which it has to leave: chunk.c
-   and pool.c look for both. */
+   and pool.c look for both. A handler that runs for long, or in a forked child, can have the chunk be another's in the
+   end, so that is asked behind each system call (holds). */
 #include "block.h"
 #include "blocks.h"
 #include "capture.h"
@@ -92,18 +93,14 @@ static u32 words_of(const struct image *m, const struct action *a, u32 n, u32 ki
 	return words + (*memory ? LEAST : 0);
 }
 
-/* write captures one end of a call to the n words at w. */
-static void write(struct control *c, u64 *w, u32 n, u32 t, u64 slot, struct function f, const struct callregs *r,
-		  const struct action *a, u32 actions, u32 kind, int memory)
+/* capture captures one end of a call to the words from w to end. */
+static void capture(struct control *c, u64 *w, u64 *end, u32 t, u64 slot, struct function f, const struct callregs *r,
+		    const struct action *a, u32 actions, u32 kind, int memory)
 {
-	u64 *end = w + n;
-	int exit = kind == ACT_RESULT;
-	store(w, (u64)(trace_id(f) | (exit ? FT_ID_EXIT : 0)) << 32 | t);
-	w++;
 	for (u32 i = 0; i < actions; i++)
-		if (a[i].kind == kind)
-			w = capture_at(c, w, t, exit, slot, r, (const struct capture *)(f.image->at + a[i].value));
-	if (memory)
+		if (a[i].kind == kind && (!memory || holds(c, w)))
+			w = capture_at(c, w, t, kind == ACT_RESULT, slot, r, (const struct capture *)(f.image->at + a[i].value));
+	if (memory && holds(c, w))
 		give_back(c, w, end, t);
 }
 
@@ -127,12 +124,13 @@ hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
 	u64 *w = reserve(c, n, &t);
 	if (!w)
 		return 0;
+	store(w, (u64)trace_id(f) << 32 | t);
 	if (graph) {
 		*shadow_ret(slot) = ret;
 		*shadow_prev(slot) = top;
 		store(&c->top, slot);
 	}
-	write(c, w, n, t, slot, f, r, a, actions, ACT_ARGS, memory);
+	capture(c, w + 1, w + n, t, slot, f, r, a, actions, ACT_ARGS, memory);
 	return ENTER_DONE;
 }
 
@@ -150,7 +148,8 @@ hidden int quick_leave(u64 slot, struct function f, const struct callregs *r)
 	u64 *w = reserve(c, n, &t);
 	if (!w)
 		return 0;
-	write(c, w, n, t, slot, f, r, a, actions, ACT_RESULT, memory);
-	store(&c->top, *shadow_prev(slot));
+	store(w, (u64)(trace_id(f) | FT_ID_EXIT) << 32 | t);
+	store(&c->top, *shadow_prev(slot)); /* a handler that leaves by a jump must not end the call again */
+	capture(c, w + 1, w + n, t, slot, f, r, a, actions, ACT_RESULT, memory);
 	return 1;
 }

@@ -24,6 +24,7 @@ struct loaded {
 struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
+hidden int read_own(void *to, u64 at, u64 n);
 hidden int loaded_id(const struct loaded *l, u8 *id);
 hidden const struct loaded *loaded_at(u64 pc, u32 *index);
 

@@ -272,7 +272,7 @@ func ownPages(mem arch.Memory, edits []arch.Edit) error {
 }
 
 // start has a thread start the runtime, which the libraries' plans join. The others run: nothing leads there yet.
-func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, pool int) error {
+func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, pool int) (err error) {
 	// argc, no arguments, no environment, and the auxiliary vector.
 	top := (stack.hi - 4*PageSize) &^ 15
 	if len(aux) > mostAux {
@@ -286,6 +286,13 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 	if err != nil {
 		return err
 	}
+	defer func() { // whatever happens: it would keep the buffer
+		if _, e := r.call(unix.SYS_CLOSE, fd); err == nil && e == nil {
+			err = r.unmapStack(stack)
+		} else {
+			err = errors.Join(err, e)
+		}
+	}()
 	a.started = true
 	path := make([]byte, format.ConfigNSession)
 	copy(path, fmt.Sprintf("/proc/self/fd/%d", fd))
@@ -307,10 +314,7 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 			return err
 		}
 	}
-	if _, err := r.call(unix.SYS_CLOSE, fd); err != nil {
-		return err
-	}
-	return r.unmapStack(stack)
+	return nil
 }
 
 // redZone is how far below its stack pointer a function may keep something.

@@ -97,14 +97,15 @@ hidden u32 take_backtrace(struct control *c, u64 slot, u64 ret, u64 fp)
 static u64 original_place(u64 pc)
 {
 	enum { LONGEST = 96, JUMP = 0xe9, JUMP_LEN = 5 };
+	u8 code[LONGEST];
 	u32 i;
 	for (u64 at = pc; at < pc + LONGEST && *(const u8 *)at != 0xcc; at++) {
 		u64 to = at + JUMP_LEN + (u64)(i64)*(const i32 *)(at + 1);
-		if (*(const u8 *)at != JUMP || !loaded_at(to - LONGEST, &i) || !loaded_at(to, &i))
+		/* Any byte may look like a jump, and lead to where nothing is. */
+		if (*(const u8 *)at != JUMP || !loaded_at(to - LONGEST, &i) || !read_own(code, to - LONGEST, LONGEST))
 			continue;
-		for (u64 from = to - JUMP_LEN; from > to - LONGEST; from--)
-			if (*(const u8 *)from == JUMP &&
-			    pc - (from + JUMP_LEN + (u64)(i64)*(const i32 *)(from + 1)) < LONGEST)
+		for (u32 k = LONGEST - JUMP_LEN; k > 0; k--)
+			if (code[k] == JUMP && pc - (to - LONGEST + k + JUMP_LEN + (u64)(i64)*(const i32 *)(code + k + 1)) < LONGEST)
 				return to;
 	}
 	return 0;

@@ -34,7 +34,7 @@ static struct loaded *loaded;
 static u32 nloaded, loading;
 
 /* read_own reads memory that may not be there any more. */
-static int read_own(void *to, u64 at, u64 n)
+hidden int read_own(void *to, u64 at, u64 n)
 {
 	u64 local[2] = { (u64)to, n }, from[2] = { at, n };
 	return !check_filter() && sys(SYS_process_vm_readv, getpid(), local, 1, from, 1, 0) == (i64)n;
