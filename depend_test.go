@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 
-	"tracefs": {"trace", "export/ftrace", "internal/safetext"},
+	"tracefs": {"trace", "export/ftrace", "internal/fuse", "internal/safetext"},
 
 	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped"},
 
@@ -89,6 +89,7 @@ var mayImport = map[string][]string{
 	"internal/cache":      {"internal/safefile"},
 	"internal/columns":    {"internal/format"},
 	"internal/format":     {},
+	"internal/fuse":       {},
 	"internal/machine":    {},
 	"internal/mapped":     {"internal/safefile"},
 	"internal/memfile":    {},

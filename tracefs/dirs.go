@@ -3,75 +3,93 @@
 package tracefs
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
-	"github.com/hanwen/go-fuse/v2/fs"
-	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/fentry-dev/fentry/internal/fuse"
 )
 
 // The directories. All but instances and per_cpu have what they have from the beginning.
 
-// topNode is an instance's directory.
-type topNode struct {
-	fs.Inode
-	in *instance
+// dir is a directory.
+type dir struct {
+	mu    sync.Mutex
+	list  []fuse.Entry
+	nodes map[string]fuse.Node
 }
 
-var _ = (fs.NodeOnAdder)((*topNode)(nil))
+var _ = (fuse.Dir)((*dir)(nil))
 
-// dirMode is a directory's mode.
-const dirMode = syscall.S_IFDIR | 0o750
+// Mode is a directory's mode.
+func (*dir) Mode() uint32 { return 0o750 }
 
-// plainDir is a directory.
-type plainDir struct{ fs.Inode }
-
-var _ = (fs.NodeGetattrer)((*plainDir)(nil))
-
-func (*plainDir) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	out.Mode = 0o750
-	return 0
+// Lookup returns what is in it.
+func (d *dir) Lookup(name string) (fuse.Node, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := d.nodes[name]; n != nil {
+		return n, nil
+	}
+	return nil, syscall.ENOENT
 }
 
-func (n *topNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	out.Mode = 0o750
-	return 0
+// List returns the names in it.
+func (d *dir) List() []fuse.Entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.list)
+}
+
+// add adds a file or directory.
+func (d *dir) add(name string, n fuse.Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.nodes == nil {
+		d.nodes = make(map[string]fuse.Node)
+	}
+	_, isDir := n.(fuse.Dir)
+	d.list = append(d.list, fuse.Entry{Name: name, Dir: isDir})
+	d.nodes[name] = n
+}
+
+// remove removes one.
+func (d *dir) remove(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = slices.DeleteFunc(d.list, func(e fuse.Entry) bool { return e.Name == name })
+	delete(d.nodes, name)
 }
 
 // addFile adds a file to a directory.
-func addFile(ctx context.Context, dir *fs.Inode, in *instance, cpu int, def *file) {
-	n := dir.NewPersistentInode(ctx, &fileNode{in: in, cpu: cpu, def: def}, fs.StableAttr{Mode: syscall.S_IFREG})
-	dir.AddChild(def.name, n, false)
+func (d *dir) addFile(in *instance, cpu int, def *file) {
+	d.add(def.name, &fileNode{in: in, cpu: cpu, def: def})
 }
 
-// addDir adds a directory.
-func addDir(ctx context.Context, dir *fs.Inode, name string, n fs.InodeEmbedder) *fs.Inode {
-	child := dir.NewPersistentInode(ctx, n, fs.StableAttr{Mode: syscall.S_IFDIR})
-	dir.AddChild(name, child, false)
-	return child
-}
-
-// OnAdd makes what is in it.
-func (n *topNode) OnAdd(ctx context.Context) {
-	dir, top := n.EmbeddedInode(), n.in.name == ""
+// newTop returns an instance's directory.
+func newTop(in *instance) *dir {
+	d, top := &dir{}, in.name == ""
 	for _, f := range files() {
 		if top || !f.top {
-			addFile(ctx, dir, n.in, -1, &f)
+			d.addFile(in, -1, &f)
 		}
 	}
-	opts := addDir(ctx, dir, "options", &plainDir{})
+	opts := &dir{}
 	for _, o := range options {
-		addFile(ctx, opts, n.in, -1, optionFile(o.name))
+		opts.addFile(in, -1, optionFile(o.name))
 	}
-	events := addDir(ctx, dir, "events", &plainDir{})
-	addFile(ctx, events, n.in, -1, noEvents())
-	addDir(ctx, dir, "per_cpu", &perCPU{in: n.in})
+	d.add("options", opts)
+	events := &dir{}
+	events.addFile(in, -1, noEvents())
+	d.add("events", events)
+	d.add("per_cpu", &perCPU{in: in})
 	if top {
-		addDir(ctx, dir, "instances", &instances{fs: n.in.fs})
+		d.add("instances", &instances{fs: in.fs})
 	}
+	return d
 }
 
 // optionFile is the file of an option: 0 or 1.
@@ -113,12 +131,9 @@ func noEvents() *file {
 
 // perCPU is the directory per_cpu: it has one for each thread that was seen.
 type perCPU struct {
-	plainDir
+	dir
 	in *instance
 }
-
-var _ = (fs.NodeLookuper)((*perCPU)(nil))
-var _ = (fs.NodeReaddirer)((*perCPU)(nil))
 
 // cpus is how many numbers there are.
 func (n *perCPU) cpus() int {
@@ -130,52 +145,41 @@ func (n *perCPU) cpus() int {
 	return max(1, len(n.in.fs.cpus))
 }
 
-func (n *perCPU) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+// Lookup returns a thread's directory.
+func (n *perCPU) Lookup(name string) (fuse.Node, error) {
 	digits, ok := strings.CutPrefix(name, "cpu")
 	cpu, err := strconv.Atoi(digits)
 	if !ok || err != nil || cpu < 0 || fmt.Sprintf("cpu%d", cpu) != name || cpu >= n.cpus() {
 		return nil, syscall.ENOENT
 	}
-	out.Mode = dirMode
-	return n.NewInode(ctx, &cpuDir{in: n.in, cpu: cpu}, fs.StableAttr{Mode: syscall.S_IFDIR}), 0
+	d := &dir{}
+	d.addFile(n.in, cpu, &file{name: "trace", open: openTrace})
+	d.addFile(n.in, cpu, &file{name: "trace_pipe", open: openPipe})
+	d.addFile(n.in, cpu, &file{name: "buffer_size_kb", open: openSize})
+	return d, nil
 }
 
-func (n *perCPU) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
-	var list []fuse.DirEntry
+// List returns the threads' names.
+func (n *perCPU) List() (list []fuse.Entry) {
 	for i := range n.cpus() {
-		list = append(list, fuse.DirEntry{Name: fmt.Sprintf("cpu%d", i), Mode: syscall.S_IFDIR})
+		list = append(list, fuse.Entry{Name: fmt.Sprintf("cpu%d", i), Dir: true})
 	}
-	return fs.NewListDirStream(list), 0
-}
-
-// cpuDir is a directory in it.
-type cpuDir struct {
-	plainDir
-	in  *instance
-	cpu int
-}
-
-var _ = (fs.NodeOnAdder)((*cpuDir)(nil))
-
-func (n *cpuDir) OnAdd(ctx context.Context) {
-	addFile(ctx, n.EmbeddedInode(), n.in, n.cpu, &file{name: "trace", open: openTrace})
-	addFile(ctx, n.EmbeddedInode(), n.in, n.cpu, &file{name: "trace_pipe", open: openPipe})
-	addFile(ctx, n.EmbeddedInode(), n.in, n.cpu, &file{name: "buffer_size_kb", open: openSize})
+	return list
 }
 
 // instances is the directory of that name.
 type instances struct {
-	plainDir
+	dir
 	fs *FS
 }
 
-var _ = (fs.NodeMkdirer)((*instances)(nil))
-var _ = (fs.NodeRmdirer)((*instances)(nil))
+var _ = (fuse.Maker)((*instances)(nil))
 
 // mostInstances bounds how many there are.
 const mostInstances = 256
 
-func (n *instances) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+// Mkdir makes an instance.
+func (n *instances) Mkdir(name string) (fuse.Dir, error) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	switch {
@@ -186,11 +190,13 @@ func (n *instances) Mkdir(ctx context.Context, name string, _ uint32, out *fuse.
 	}
 	in := n.fs.newInstance(name)
 	n.fs.below[name] = in
-	out.Mode = dirMode
-	return n.NewPersistentInode(ctx, &topNode{in: in}, fs.StableAttr{Mode: syscall.S_IFDIR}), 0
+	top := newTop(in)
+	n.add(name, top)
+	return top, nil
 }
 
-func (n *instances) Rmdir(_ context.Context, name string) syscall.Errno {
+// Rmdir removes one.
+func (n *instances) Rmdir(name string) error {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	in := n.fs.below[name]
@@ -199,5 +205,6 @@ func (n *instances) Rmdir(_ context.Context, name string) syscall.Errno {
 	}
 	in.gone = true
 	delete(n.fs.below, name)
-	return errno(n.fs.install())
+	n.remove(name)
+	return n.fs.install()
 }

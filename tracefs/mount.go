@@ -4,24 +4,19 @@ package tracefs
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
 
-	"github.com/hanwen/go-fuse/v2/fs"
-	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/fentry-dev/fentry/internal/fuse"
 )
 
 // The files as nodes of a FUSE file system. What they mean is elsewhere; here is what is FUSE's.
 //
-// Everything bypasses the page cache (FOPEN_DIRECT_IO): sizes are 0 as in the kernel, and each read and write comes here
-// as it was made. O_TRUNC comes with the open (FUSE_ATOMIC_O_TRUNC), so that > and >> differ. Calls of FLUSH are waited
-// for by close, those of RELEASE are not.
+// Everything bypasses the page cache: sizes are 0 as in the kernel, and each read and write comes here as it was made.
+// O_TRUNC comes with the open, so that > and >> differ.
 
 // Options are a mount's.
 type Options struct {
@@ -42,14 +37,7 @@ func Mount(dir string, t Target, o Options) (*Mounted, error) {
 	if err != nil {
 		return nil, err
 	}
-	quiet := log.New(io.Discard, "", 0)
-	server, err := fs.Mount(dir, &topNode{in: state.top}, &fs.Options{
-		MountOptions: fuse.MountOptions{
-			FsName: "tracefs", Name: o.Name, Logger: quiet, DirectMount: os.Geteuid() == 0,
-			DisableXAttrs: true, ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC, DisableReadDirPlus: true,
-		},
-		Logger: quiet, NullPermissions: true, UID: uint32(os.Getuid()), GID: uint32(os.Getgid()),
-	})
+	server, err := fuse.Mount(dir, newTop(state.top), fuse.Options{Source: "tracefs", Name: o.Name})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -74,29 +62,17 @@ func (m *Mounted) Unmount() error {
 	return m.server.Unmount()
 }
 
-// errno is what the kernel is told of an error.
-func errno(err error) syscall.Errno {
-	var e syscall.Errno
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &e):
-		return e
-	}
-	return syscall.EIO // the recording has ended, or its copy cannot be read
-}
-
 // fileNode is a file.
 type fileNode struct {
-	fs.Inode
 	in  *instance
 	cpu int // of per_cpu; -1: all
 	def *file
 }
 
-var _ = (fs.NodeOpener)((*fileNode)(nil))
-var _ = (fs.NodeSetattrer)((*fileNode)(nil))
-var _ = (fs.NodeGetattrer)((*fileNode)(nil))
+var _ = (fuse.File)((*fileNode)(nil))
+
+// Mode is what it can be opened for.
+func (n *fileNode) Mode() uint32 { return n.def.mode() }
 
 // mode is what it can be opened for.
 func (f *file) mode() uint32 {
@@ -111,24 +87,8 @@ func (f *file) mode() uint32 {
 	return 0o640
 }
 
-func (n *fileNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	out.Mode = n.def.mode()
-	return 0
-}
-
-// Setattr is chmod, chown and touch, which change nothing, and truncate.
-func (n *fileNode) Setattr(
-	ctx context.Context, h fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut,
-) syscall.Errno {
-	if _, ok := in.GetSize(); ok && h == nil {
-		if err := n.truncate(); err != nil {
-			return errno(err)
-		}
-	}
-	return n.Getattr(ctx, h, out)
-}
-
-func (n *fileNode) truncate() error {
+// Truncate truncates the file.
+func (n *fileNode) Truncate() error {
 	if n.def.truncate == nil {
 		return nil
 	}
@@ -138,31 +98,27 @@ func (n *fileNode) truncate() error {
 }
 
 // Open opens the file.
-func (n *fileNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+func (n *fileNode) Open(flags uint32) (h fuse.Handle, stream bool, err error) {
 	d := n.def
 	if readable(flags) && d.read == nil && d.open == nil || writable(flags) && d.write == nil && d.open == nil {
-		return nil, 0, syscall.EACCES
+		return nil, false, syscall.EACCES
 	}
 	if truncates(flags) {
-		if err := n.truncate(); err != nil {
-			return nil, 0, errno(err)
+		if err := n.Truncate(); err != nil {
+			return nil, false, err
 		}
 	}
-	mode := uint32(fuse.FOPEN_DIRECT_IO)
-	if d.name == "trace_pipe" {
-		mode |= fuse.FOPEN_NONSEEKABLE
-	}
 	if d.open != nil {
-		return &fuseHandle{h: d.open(n.in, n.cpu, flags)}, mode, 0
+		return &fuseHandle{h: d.open(n.in, n.cpu, flags)}, d.name == "trace_pipe", nil
 	}
-	h := &textHandle{in: n.in}
+	t := &textHandle{in: n.in}
 	if d.read != nil {
-		h.make = func() ([]byte, error) { return d.read(n.in) }
+		t.make = func() ([]byte, error) { return d.read(n.in) }
 	}
 	if d.write != nil {
-		h.take = func(s string, by writer) error { return d.write(n.in, strings.TrimSuffix(s, "\n"), by) }
+		t.take = func(s string, by writer) error { return d.write(n.in, strings.TrimSuffix(s, "\n"), by) }
 	}
-	return &fuseHandle{h: h}, mode, 0
+	return &fuseHandle{h: t}, false, nil
 }
 
 // fuseHandle is an open file.
@@ -171,45 +127,30 @@ type fuseHandle struct {
 	h  handle
 }
 
-var _ = (fs.FileReader)((*fuseHandle)(nil))
-var _ = (fs.FileWriter)((*fuseHandle)(nil))
-var _ = (fs.FileFlusher)((*fuseHandle)(nil))
-var _ = (fs.FileReleaser)((*fuseHandle)(nil))
+var _ = (fuse.Handle)((*fuseHandle)(nil))
 
-func (f *fuseHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+func (f *fuseHandle) Read(ctx context.Context, off int64, size int) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	b, err := f.h.read(ctx, off, len(dest))
-	if err != nil {
-		return nil, errno(err)
-	}
-	return fuse.ReadResultData(b), 0
+	return f.h.read(ctx, off, size)
 }
 
-func (f *fuseHandle) Write(ctx context.Context, b []byte, _ int64) (uint32, syscall.Errno) {
+func (f *fuseHandle) Write(b []byte, pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	by := writer{}
-	if c, ok := fuse.FromContext(ctx); ok {
-		by.pid = int(c.Pid)
-	}
-	if err := f.h.write(b, by); err != nil {
-		return 0, errno(err)
-	}
-	return uint32(len(b)), 0
+	return f.h.write(b, writer{pid: pid})
 }
 
-func (f *fuseHandle) Flush(context.Context) syscall.Errno {
+func (f *fuseHandle) Flush() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return errno(f.h.flush())
+	return f.h.flush()
 }
 
-func (f *fuseHandle) Release(context.Context) syscall.Errno {
+func (f *fuseHandle) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.h.close()
-	return 0
 }
 
 // commOf is the name of a process's first thread, "<...>" if it is not known, as the kernel shows it.
