@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -72,7 +74,11 @@ func TestCompressedKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	if len(tr.Problems) > 1 || tr.Ending != trace.EndMissing {
+	// The last chunk may be cut off, and what a recorder adds at the end, the program's symbols, is not there.
+	strange := slices.ContainsFunc(tr.Problems, func(p error) bool {
+		return !strings.Contains(p.Error(), "cut off at the end of the file") && !strings.Contains(p.Error(), "no symbols")
+	})
+	if strange || tr.Ending != trace.EndMissing {
 		t.Errorf("%v, ending %d", tr.Problems, tr.Ending)
 	}
 	// How many are compressed is the scheduler's: none, if the program always is ahead of the recorder.
