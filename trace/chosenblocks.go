@@ -89,6 +89,7 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 	if k.ParentPID != 0 {
 		fl.inherit(tb.inherited, k.begin)
 	}
+	short := s.shortCalls(tb)
 	watch := &stateWatch{cut: s.cut, changed: s.changed, lost: s.lost, aside: s.aside}
 	var bs blockState
 	for i := range tb.blocks {
@@ -108,6 +109,9 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 			}
 		}
 		if !wanted[i] {
+			if i >= first && short.leaveOut(i) != nil {
+				return errBlocks
+			}
 			continue
 		}
 		d.chunks = k.chunks[tb.blocks[i].chunk:tb.end(i)]

@@ -175,7 +175,8 @@ func (t *Trace) callTrees(
 	})
 	for _, tree := range trees {
 		// Which paths there was room for depends on the order in which they came, short ones with them.
-		if sums && tree.full && (tree.summed || c.calls.Threshold > 0) && err == nil {
+		full := sums && tree.full && tree.summed || x != nil && c != nil && c.calls.Threshold > 0 && tree.crowded()
+		if full && err == nil {
 			err = errBlocks
 		}
 	}
@@ -231,6 +232,8 @@ type callTree struct {
 
 	full   bool // a call was folded because of MaxNodes
 	summed bool // some calls are from the index's sums
+
+	short leftOut // calls shorter than a threshold that have not been seen
 }
 
 type treeNode struct {
@@ -295,6 +298,7 @@ func (c *callTree) newChild(from int32, fn FuncID) int32 {
 // merge adds the counts of o.
 func (c *callTree) merge(o *callTree) {
 	c.full, c.summed = c.full || o.full, c.summed || o.summed
+	c.short.merge(&o.short)
 	to := make([]int32, len(o.nodes))
 	for i := range o.nodes {
 		on := &o.nodes[i]

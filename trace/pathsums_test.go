@@ -64,11 +64,15 @@ func nestingTrace(t *testing.T, rng *rand.Rand, events int, wild bool) []byte {
 
 // TestPaths compares graphs of traces whose calls nest: with the index's sums they are what they are without.
 func TestPaths(t *testing.T) {
-	seeds := uint64(30)
+	seeds := []uint64{3447} // short calls take the room that there is for nodes
+	n := uint64(30)
 	if testtool.Wide() {
-		seeds = 5000
+		n = 5000
 	}
-	for seed := range seeds {
+	for seed := range n {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 23))
 		sizes := blockSizes{2 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(9), 1 << 20}
 		plain, indexed := withBlocks(t, nestingTrace(t, rng, 3000, seed%2 == 1), sizes)
