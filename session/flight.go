@@ -188,10 +188,7 @@ func (s *session) writeDump(d *Dump, call uint32, copied func()) error {
 		from = now.Counter - min(now.Counter, uint64(d.Asked.Seconds()*float64(s.info.Clock.Hz)))
 	}
 	if !s.drain.Do(func() {
-		snap = s.drain.Snapshot(from)
-		loss = lossesOf(s.pool)
-		loss.counted(s.pool)
-		loss.add(snap.Counts)
+		snap, loss = s.snapshot(from)
 		// While this runs nobody ends the recording, and writes to it.
 		if info = s.info; info.Switches != nil {
 			info.Switches = new(*info.Switches)
@@ -217,6 +214,15 @@ func (s *session) writeDump(d *Dump, call uint32, copied func()) error {
 	dir.Commit()
 	d.Events = snap.Events
 	return dir.Close()
+}
+
+// snapshot copies what there is since a counter, and says what is missing in it. It is to be called by drain's Do.
+func (s *session) snapshot(from uint64) (*drain.Snapshot, losses) {
+	snap := s.drain.Snapshot(from)
+	loss := lossesOf(s.pool)
+	loss.counted(s.pool)
+	loss.add(snap.Counts)
+	return snap, loss
 }
 
 // fillDump writes the files.

@@ -62,10 +62,7 @@ func (l *Live) Snapshot(dir string) error {
 	var loss losses
 	var info trace.Info
 	if s.end.winding.Load() || !s.drain.Do(func() {
-		snap = s.drain.Snapshot(0)
-		loss = lossesOf(s.pool)
-		loss.counted(s.pool)
-		loss.add(snap.Counts)
+		snap, loss = s.snapshot(0)
 		info = s.info
 		info.Clock.Pairs = slices.Clone(info.Clock.Pairs)
 	}) {

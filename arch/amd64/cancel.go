@@ -35,16 +35,16 @@ const SyscallCallLen = 107
 var (
 	callRegs   = []byte{0x57, 0x56, 0x52, 0x51, 0x41, 0x50, 0x41, 0x51} // push
 	returnRegs = []byte{0x41, 0x59, 0x41, 0x58, 0x59, 0x5a, 0x5e, 0x5f} // pop
-	kernelRegs = []byte{
-		0x48, 0x89, 0xf0, // mov %rsi, %rax
-		0x48, 0x89, 0xd7, // mov %rdx, %rdi
-		0x48, 0x89, 0xce, // mov %rcx, %rsi
-		0x4c, 0x89, 0xc2, // mov %r8, %rdx
-		0x4d, 0x89, 0xca, // mov %r9, %r10
+	fromStack  = []byte{
 		0x4c, 0x8b, 0x44, 0x24, 48, // mov 48(%rsp), %r8
 		0x4c, 0x8b, 0x4c, 0x24, 56, // mov 56(%rsp), %r9
 	}
 )
+
+// MoveArguments are the instructions that take a function's arguments in registers, behind the first, to where the kernel
+// has number and arguments: mov %rsi, %rax; mov %rdx, %rdi; mov %rcx, %rsi; mov %r8, %rdx; mov %r9, %r10. The last two
+// arguments are on the stack.
+const MoveArguments = "\x48\x89\xf0" + "\x48\x89\xd7" + "\x48\x89\xce" + "\x4c\x89\xc2" + "\x4d\x89\xca"
 
 // Append appends the copy for address to.
 func (c *SyscallCallCopy) Append(dst []byte, to uint64) ([]byte, error) {
@@ -65,7 +65,8 @@ func (c *SyscallCallCopy) Append(dst []byte, to uint64) ([]byte, error) {
 	dst = binary.LittleEndian.AppendUint32(dst, c.Cancelled)
 	add(0x75, 75-8)
 	add(callRegs...)
-	add(kernelRegs...)
+	dst = append(dst, MoveArguments...)
+	add(fromStack...)
 	leave(c.Enter)
 	add(returnRegs...)
 	add(0xeb, 85-63)

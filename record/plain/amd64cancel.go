@@ -9,18 +9,12 @@ import (
 
 // amd64Shuffle takes the routine's arguments (the word, the number, six arguments) to where the kernel has them, and calls
 // it.
-var amd64Shuffle = []byte{
-	0x49, 0x89, 0xfb, // mov %rdi, %r11
-	0x48, 0x89, 0xf0, // mov %rsi, %rax
-	0x48, 0x89, 0xd7, // mov %rdx, %rdi
-	0x48, 0x89, 0xce, // mov %rcx, %rsi
-	0x4c, 0x89, 0xc2, // mov %r8, %rdx
-	0x4d, 0x89, 0xca, // mov %r9, %r10
-	0x4c, 0x8b, 0x44, 0x24, 8, // mov 8(%rsp), %r8
-	0x4c, 0x8b, 0x4c, 0x24, 16, // mov 16(%rsp), %r9
-	0x4c, 0x89, 0x5c, 0x24, 8, // mov %r11, 8(%rsp)
-	0x0f, 0x05, // syscall
-}
+const amd64Shuffle = "\x49\x89\xfb" + // mov %rdi, %r11
+	amd64.MoveArguments +
+	"\x4c\x8b\x44\x24\x08" + // mov 8(%rsp), %r8
+	"\x4c\x8b\x4c\x24\x10" + // mov 16(%rsp), %r9
+	"\x4c\x89\x5c\x24\x08" + // mov %r11, 8(%rsp)
+	"\x0f\x05" // syscall
 
 // cancellable reports whether code that begins with b is such a routine. Addresses in r are offsets then.
 func (amd64Machine) cancellable(b []byte) (r routine, ok bool) {
@@ -34,7 +28,7 @@ func (amd64Machine) cancellable(b []byte) (r routine, ok bool) {
 		return routine{}, false
 	}
 	in, err := amd64.Decode(b[n:])
-	if err != nil || in.Op != amd64.Jcc || b[n] != jne && b[n+1] != jneNear || !bytes.HasPrefix(b[n+in.Len:], amd64Shuffle) {
+	if err != nil || in.Op != amd64.Jcc || b[n] != jne && b[n+1] != jneNear || !bytes.HasPrefix(b[n+in.Len:], []byte(amd64Shuffle)) {
 		return routine{}, false
 	}
 	r.call = uint64(n + in.Len + len(amd64Shuffle) - len(syscallOp))
@@ -54,8 +48,7 @@ func (amd64Machine) direct(b []byte, at uint64) (to uint64, n int, ok bool) {
 }
 
 func (amd64Machine) reaches(f *Finder, i int, b []byte, at int) bool {
-	w := &amd64Walk{newWalk(f, i, b)}
-	w.next = w.decode
+	w := newAMD64Walk(f, i, b)
 	return w.walk.walk() && w.seen[at]
 }
 

@@ -13,8 +13,7 @@ var syscallOp = []byte{0x0f, 0x05}
 func (amd64Machine) mayCall(b []byte) bool { return bytes.Contains(b, syscallOp) }
 
 func (amd64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
-	w := &amd64Walk{newWalk(f, i, b)}
-	w.next = w.decode
+	w := newAMD64Walk(f, i, b)
 	sound := w.walk.walk()
 	var out []Syscall
 	for at := 0; at < len(b); {
@@ -33,6 +32,12 @@ func (amd64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
 
 // amd64Walk is the walk through a function.
 type amd64Walk struct{ walk }
+
+func newAMD64Walk(f *Finder, i int, b []byte) *amd64Walk {
+	w := &amd64Walk{newWalk(f, i, b)}
+	w.next = w.decode
+	return w
+}
 
 func (w *amd64Walk) decode(at int) (step, bool) {
 	in, err := amd64.Decode(w.b[at:])

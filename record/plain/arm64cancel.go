@@ -46,8 +46,7 @@ func (arm64Machine) direct(b []byte, at uint64) (to uint64, n int, ok bool) {
 }
 
 func (arm64Machine) reaches(f *Finder, i int, b []byte, at int) bool {
-	w := &arm64Walk{newWalk(f, i, b)}
-	w.next = w.decode
+	w := newARM64Walk(f, i, b)
 	return w.walk.walk() && w.seen[at]
 }
 

@@ -16,8 +16,7 @@ var svcOp = binary.LittleEndian.AppendUint32(nil, arm64.WordSvc)
 func (arm64Machine) mayCall(b []byte) bool { return bytes.Contains(b, svcOp) }
 
 func (arm64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
-	w := &arm64Walk{newWalk(f, i, b)}
-	w.next = w.decode
+	w := newARM64Walk(f, i, b)
 	sound := w.walk.walk()
 	var out []Syscall
 	for at := 0; at+arm64.InstLen <= len(b); at += arm64.InstLen {
@@ -30,6 +29,12 @@ func (arm64Machine) syscalls(f *Finder, i int, b []byte) []Syscall {
 
 // arm64Walk is the walk through a function.
 type arm64Walk struct{ walk }
+
+func newARM64Walk(f *Finder, i int, b []byte) *arm64Walk {
+	w := &arm64Walk{newWalk(f, i, b)}
+	w.next = w.decode
+	return w
+}
 
 func (w *arm64Walk) inst(at int) (arm64.Inst, bool) {
 	if at < 0 || at+arm64.InstLen > len(w.b) || at%arm64.InstLen != 0 {

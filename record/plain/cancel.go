@@ -21,21 +21,9 @@ type routine struct {
 	cancelled uint32 // bits of the word, any of which says that the thread has been cancelled, and none is made
 }
 
-// cancelMachine finds calls of such routines.
-type cancelMachine interface {
-	// cancellable reports whether code that begins with b is such a routine. Addresses in r are offsets then.
-	cancellable(b []byte) (r routine, ok bool)
-	// direct decodes a direct call at an address, of n bytes.
-	direct(b []byte, at uint64) (to uint64, n int, ok bool)
-	// reaches reports whether control comes to an offset of function i, whose code is b.
-	reaches(f *Finder, i int, b []byte, at int) bool
-	// stackPointer is its DWARF number.
-	stackPointer() int
-}
-
 // inRange reports whether the program counter is looked at while a function's first instructions run.
 func (f *Finder) inRange(b []byte) bool {
-	m, ok := f.m.(cancelMachine)
+	m, ok := f.m.(syscallMachine)
 	if ok {
 		_, ok = m.cancellable(b)
 	}
@@ -43,11 +31,7 @@ func (f *Finder) inRange(b []byte) bool {
 }
 
 // callers puts the calls of routines in place of the system calls that these make.
-func (f *Finder) callers(all []Syscall) []Syscall {
-	m, ok := f.m.(cancelMachine)
-	if !ok {
-		return all
-	}
+func (f *Finder) callers(m syscallMachine, all []Syscall) []Syscall {
 	const before = 64 // bytes from where a routine begins to the instruction, at most
 	var routines []routine
 	for i := range all {
@@ -76,14 +60,8 @@ func (f *Finder) callers(all []Syscall) []Syscall {
 	return all
 }
 
-// unwinds reports whether an entry of the unwind table describes an address.
-func (f *Finder) unwinds(at uint64) bool {
-	_, found := f.index.Find(at)
-	return found
-}
-
 // callsOf returns the calls of a routine.
-func (f *Finder) callsOf(m cancelMachine, r routine) (out []Syscall) {
+func (f *Finder) callsOf(m syscallMachine, r routine) (out []Syscall) {
 	text := *f.text
 	for i := range f.funcs {
 		start := f.funcs[i].Addr
@@ -94,6 +72,7 @@ func (f *Finder) callsOf(m cancelMachine, r routine) (out []Syscall) {
 				continue
 			}
 			lo, hi := start+uint64(at), start+uint64(at+n)
+			_, found := f.index.Find(lo)
 			s := Syscall{Addr: lo, Func: i, Number: Unknown, Routine: r.addr, Cancelled: r.cancelled}
 			switch {
 			case !m.reaches(f, i, b, at):
@@ -102,7 +81,7 @@ func (f *Finder) callsOf(m cancelMachine, r routine) (out []Syscall) {
 				s.Refusal = JumpInto
 			case f.handled(lo, hi):
 				s.Refusal = HandlerAround
-			case f.unwinds(lo) && f.frameChanges(lo, hi, m.stackPointer()):
+			case found && f.frameChanges(lo, hi, m.stackPointer()):
 				s.Refusal = UnusualUnwind
 			default:
 				s.Spans = []Span{{lo, hi, hi}}

@@ -68,7 +68,7 @@ func (f *Finder) Syscalls() []Syscall {
 			}
 		}
 	})
-	all := f.callers(slices.Concat(found...))
+	all := f.callers(s, slices.Concat(found...))
 	slices.SortStableFunc(all, func(a, b Syscall) int { return cmp.Compare(a.Addr, b.Addr) })
 	return slices.CompactFunc(all, func(a, b Syscall) bool { return a.Addr == b.Addr })
 }
@@ -79,6 +79,16 @@ type syscallMachine interface {
 	mayCall(b []byte) bool
 	// syscalls finds those of function i, whose code is b.
 	syscalls(f *Finder, i int, b []byte) []Syscall
+
+	// cancellable reports whether code that begins with b is a routine whose calls move in its place (cancel.go). Addresses
+	// in r are offsets then.
+	cancellable(b []byte) (r routine, ok bool)
+	// direct decodes a direct call at an address, of n bytes.
+	direct(b []byte, at uint64) (to uint64, n int, ok bool)
+	// reaches reports whether control comes to an offset of function i, whose code is b.
+	reaches(f *Finder, i int, b []byte, at int) bool
+	// stackPointer is its DWARF number.
+	stackPointer() int
 }
 
 // handled reports whether an exception that passes code in [lo, hi) has a handler in its function, or must not pass.

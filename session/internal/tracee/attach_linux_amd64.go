@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sort"
 	"time"
@@ -136,13 +135,7 @@ func (ts *threads) maps() ([]mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(dir + "/maps")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := readAtMost(f, mostMaps)
-	return parseMaps(b), err
+	return readMaps(dir)
 }
 
 // within stops threads, all or one, and does something meanwhile. It tries again if one does not stop: those that have

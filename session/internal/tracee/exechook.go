@@ -47,6 +47,17 @@ type mapping struct {
 // mostMaps bounds how much is read of /proc/PID/maps.
 const mostMaps = 4 << 20
 
+// readMaps returns the mappings of a process or thread whose directory in /proc is given.
+func readMaps(dir string) ([]mapping, error) {
+	f, err := os.Open(dir + "/maps")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := readAtMost(f, mostMaps)
+	return parseMaps(b), err
+}
+
 // parseMaps parses the contents of a maps file (proc_pid_maps(5)).
 func parseMaps(b []byte) []mapping {
 	var ms []mapping
@@ -115,12 +126,7 @@ func openProcess(pid int) (*process, error) {
 	if len(tasks) != 1 {
 		return nil, errors.New("it has several threads already")
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := readAtMost(f, mostMaps)
+	maps, err := readMaps(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +134,7 @@ func openProcess(pid int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{Process: Process{pid: pid}, maps: parseMaps(b)}
+	p := &process{Process: Process{pid: pid}, maps: maps}
 	p.code = codeOf(p.maps, exe)
 	p.mem, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	return p, err

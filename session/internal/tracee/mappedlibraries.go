@@ -42,12 +42,7 @@ const (
 // Libraries are the shared libraries of a process, and room for plans of them.
 func Libraries(pid int) ([]*Library, error) {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	f, err := os.Open(dir + "/maps")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := readAtMost(f, mostMaps)
+	ms, err := readMaps(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +50,6 @@ func Libraries(pid int) ([]*Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	ms := parseMaps(b)
 	all := libraries(ms, auxValue(aux, atEntry))
 	for _, l := range all {
 		l.pid = pid
