@@ -9,6 +9,7 @@
 #include "backtrace.h"
 #include "chunk.h"
 #include "machine.h"
+#include "memory.h"
 #include "process.h"
 #include "sys.h"
 #include "text.h"
@@ -97,12 +98,15 @@ hidden u32 take_backtrace(struct control *c, u64 slot, u64 ret, u64 fp)
 static u64 original_place(u64 pc)
 {
 	enum { LONGEST = 96, JUMP = 0xe9, JUMP_LEN = 5 };
-	u8 code[LONGEST];
+	u8 copy[LONGEST + JUMP_LEN], code[LONGEST];
 	u32 i;
-	for (u64 at = pc; at < pc + LONGEST && *(const u8 *)at != 0xcc; at++) {
-		u64 to = at + JUMP_LEN + (u64)(i64)*(const i32 *)(at + 1);
+	if (check_filter())
+		return 0;
+	u64 have = read_program(getpid(), copy, pc, sizeof copy);
+	for (u64 n = 0; n + JUMP_LEN <= have; n++) {
+		u64 to = pc + n + JUMP_LEN + (u64)(i64)*(const i32 *)(copy + n + 1);
 		/* Any byte may look like a jump, and lead to where nothing is. */
-		if (*(const u8 *)at != JUMP || !loaded_at(to - LONGEST, &i) || !read_own(code, to - LONGEST, LONGEST))
+		if (copy[n] != JUMP || !loaded_at(to - LONGEST, &i) || !read_own(code, to - LONGEST, LONGEST))
 			continue;
 		for (u32 k = LONGEST - JUMP_LEN; k > 0; k--)
 			if (code[k] == JUMP && pc - (to - LONGEST + k + JUMP_LEN + (u64)(i64)*(const i32 *)(code + k + 1)) < LONGEST)
