@@ -193,14 +193,26 @@ func compareCaptured(t *testing.T, source, ext string, cc []string, want []strin
 // recordCaptured returns the calls of a program's functions f*.
 func recordCaptured(t *testing.T, source, ext string, cc []string) (calls []string) {
 	t.Helper()
+	all := []arguments.Spec{{Pattern: "f*"}}
+	return recordSpecs(t, compileSource(t, source, ext, cc), all, all)
+}
+
+// compileSource makes a program of a source file's text.
+func compileSource(t *testing.T, source, ext string, cc []string) (program string) {
+	t.Helper()
 	dir := t.TempDir()
 	file, program := filepath.Join(dir, "a."+ext), filepath.Join(dir, "a")
 	if err := os.WriteFile(file, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	testtool.Output(t, cc[0], append(cc[1:], "-o", program, file)...)
-	o := fentry.Options{Dir: filepath.Join(dir, "data"), Logf: t.Logf,
-		Arguments: []arguments.Spec{{Pattern: "f*"}}, Results: []arguments.Spec{{Pattern: "f*"}}}
+	return program
+}
+
+// recordSpecs returns the calls of a program's functions of which something is captured.
+func recordSpecs(t *testing.T, program string, args, results []arguments.Spec) (calls []string) {
+	t.Helper()
+	o := fentry.Options{Dir: program + ".data", Logf: t.Logf, Arguments: args, Results: results}
 	res, err := fentry.Run(context.Background(), exec.Command(program), o)
 	if err != nil {
 		t.Fatal(err)
@@ -229,9 +241,9 @@ func recordCaptured(t *testing.T, source, ext string, cc []string) (calls []stri
 			calls = append(calls, s+")")
 		case trace.Exit:
 			s := " = <unknown>"
-			if ev.Result != nil {
+			if ev.Result != nil && c.Result != nil {
 				s = " = " + string(c.Result.AppendText(nil, ev.Result.Words, ev.Result.Memory()))
-			} else if c.Result.Words > 0 {
+			} else if c.Result == nil || c.Result.Words > 0 {
 				s = ""
 			}
 			calls[open[ev.Depth]] += s

@@ -2,6 +2,7 @@ package arguments
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ type Op struct {
 // A Code says what an Op captures.
 type Code uint8
 
-// Codes of operations. Those up to OpNothing are words, which come first.
+// Codes of operations. Those up to OpDeref are words, which come first.
 const (
 	OpGeneral      Code = format.OpGeneral      // a general register: a word
 	OpFloat        Code = format.OpFloat        // the low half of a floating-point register: a word
@@ -35,6 +36,8 @@ const (
 	OpStack        Code = format.OpStack        // a word of the stack, counted from the first that can be an argument
 	OpX87          Code = format.OpX87          // the top of the x87's stack: two words
 	OpNothing      Code = format.OpNothing      // a word of zeros
+	OpPlace        Code = format.OpPlace        // an address N bytes behind the captured word From: a word
+	OpDeref        Code = format.OpDeref        // the word at such an address
 	OpBytes        Code = format.OpBytes        // N bytes
 	OpString       Code = format.OpString       // text up to a NUL
 	OpSpan         Code = format.OpSpan         // bytes whose length is in the word behind the address
@@ -60,7 +63,7 @@ func Encode(ops []Op) (b []byte, most int) {
 		switch {
 		case op.Code == OpVector || op.Code == OpX87:
 			words += 2
-		case op.Code <= OpNothing:
+		case op.Code <= OpDeref:
 			words++
 		default:
 			const pair = 1 + 2 + 2 // a record DATA of an address and a length
@@ -95,6 +98,7 @@ type Value struct {
 	Word   int    `json:"w,omitempty"` // the first of its words
 	Words  int    `json:"c,omitempty"` // how many; 0: nothing is known
 	Stride int    `json:"s,omitempty"` // how many bytes of each word it has, if not 8
+	Offset int    `json:"o,omitempty"` // how many bytes of what its words have are before it
 	// Indirect: its word is where it is.
 	Indirect bool `json:"i,omitempty"`
 	// More: a variadic function's, of which only the words are known.
@@ -121,9 +125,7 @@ func (p *program) take(name string, t *Type, l location, format string) Value {
 	for _, pc := range l.pieces {
 		p.piece(pc)
 	}
-	if len(l.pieces) > 1 && l.pieces[0].at == inFloat && l.pieces[0].bytes < 8 {
-		v.Stride = l.pieces[0].bytes
-	}
+	v.Stride = l.stride()
 	v.Words = p.n - v.Word
 	p.follow(&v)
 	if len(p.words)+len(p.memory) > MaxOps || p.n > MaxWords {
@@ -207,11 +209,12 @@ const (
 
 // Plan says what is captured of a function's calls. f is nil if nothing is known of it: then specs say all there is to
 // say. The result is nil if there is nothing to capture. Errors are those of items that do not fit the function or the
-// machine.
+// machine; with a result, some values are left out, because there is no room for them.
 func Plan(f *Func, m Machine, what What, items []Item) (*Capture, error) {
 	c := &Capture{}
 	var entry, exit program
-	if err := c.planItems(f, m, what, items, &entry, &exit); err != nil {
+	err := c.planItems(f, m, what, items, &entry, &exit)
+	if err != nil && !errors.Is(err, errRoom) {
 		return nil, err
 	}
 	if f != nil && what&Entries != 0 && c.Params == nil {
@@ -226,10 +229,10 @@ func Plan(f *Func, m Machine, what What, items []Item) (*Capture, error) {
 		c.Result = &v
 	}
 	if c.Params == nil && c.Result == nil {
-		return nil, nil
+		return nil, err
 	}
 	c.Entry, c.Exit = entry.ops(), exit.ops()
-	return c, nil
+	return c, err
 }
 
 // planParams plans all parameters of a function.
@@ -275,41 +278,98 @@ func Words(what What) (items []Item) {
 }
 
 // planItems plans what a user has asked for, as far as it is at an end of calls that is captured.
-func (c *Capture) planItems(f *Func, m Machine, what What, items []Item, entry, exit *program) error {
+func (c *Capture) planItems(f *Func, m Machine, what What, items []Item, entry, exit *program) (short error) {
 	for i := range items {
 		it := &items[i]
 		if what&it.end() == 0 {
 			continue
 		}
+		t, at, l, err := it.whole(f, m)
+		if err != nil {
+			return err
+		}
 		format := ""
 		if it.Format != 0 {
 			format = string(it.Format)
 		}
-		t := it.typ()
+		var v Value
+		p := entry
 		if it.kind == itemResult {
-			if it.Format == 0 && f != nil && f.Result != nil {
-				t = f.Result
+			p = exit
+		}
+		if it.path == nil {
+			v = p.take(it.Name, it.shown(t), l, format)
+		} else {
+			var x *reader
+			if f != nil {
+				x = f.types
 			}
-			v := exit.take("", t, m.callOf(nil).result(t), format)
+			hops, t, err := x.hops(at, it.path)
+			if err == nil {
+				v, err = p.member(it.Name, it.shown(t), l, hops, format)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", it.Name, err)
+			}
+		}
+		if p.full && short == nil {
+			short = fmt.Errorf("%s: %w", it.Name, errRoom)
+		}
+		if it.kind == itemResult {
+			if it.path == nil {
+				v.Name = ""
+			}
 			c.Result = &v
-			continue
+		} else {
+			c.Params = append(c.Params, v)
 		}
-		l, err := it.location(m)
-		if it.kind == itemParam {
-			var p *Param
-			p, l, err = f.param(m, it.Name)
-			if err == nil && it.Format == 0 {
-				t = p.Type
-			} else if err == nil && it.Bits == 0 && p.Type.Size <= 8 && strings.IndexByte("csS", it.Format) < 0 {
-				t.Size = p.Type.Size
+	}
+	return short
+}
+
+// errRoom is returned with a capture of which some values are left out.
+var errRoom = errors.New("there is no room for so many values of a call")
+
+// whole is what an item begins with: the type of an argument, or of the result, nil if that is not known, with its place
+// in debug information, and where it is.
+func (it *Item) whole(f *Func, m Machine) (t *Type, at any, l location, err error) {
+	switch {
+	case it.kind == itemResult:
+		if f != nil && f.Result != nil {
+			t, at = f.Result, f.result
+		}
+		of := it.shown(t)
+		if it.path != nil {
+			if of = t; t == nil {
+				of = &Type{Kind: Uint, Size: 8}
 			}
 		}
-		if err != nil {
-			return err
+		return t, at, m.callOf(nil).result(of), nil
+	case it.kind == itemParam:
+		var p *Param
+		if p, l, err = f.param(m, it.base); err == nil {
+			t, at = p.Type, p.at
 		}
-		c.Params = append(c.Params, entry.take(it.Name, t, l, format))
+		return t, at, l, err
+	case it.kind == itemInteger && it.path != nil && f != nil && it.n < len(f.Params):
+		p, l := f.at(m, it.n)
+		return p.Type, p.at, l, nil
 	}
-	return nil
+	l, err = it.location(m)
+	return nil, nil, l, err
+}
+
+// shown is the type as which a value of a type, nil if it is not known, is shown.
+func (it *Item) shown(known *Type) *Type {
+	t := it.typ()
+	switch {
+	case known == nil:
+	case it.Format == 0:
+		t = known
+	case it.kind != itemResult && it.Bits == 0 && known.Size <= 8 && strings.IndexByte("csS", it.Format) < 0:
+		t.Size = known.Size
+	}
+	return t
 }
 
 // param finds a parameter by its name, and where it is.

@@ -10,10 +10,11 @@ import (
 // TestPlanCheck: conditions that the runtime looks at, and what only readers can.
 func TestPlanCheck(t *testing.T) {
 	enum := &Type{Kind: Enum, Size: 4, Enum: []Enumerator{{"READ", 1}, {"WRITE", 2}}}
+	param := func(name string, t *Type) Param { return Param{Name: name, Type: t} }
 	f := &Func{Params: []Param{
-		{"n", tInt, ""}, {"u", &Type{Kind: Uint, Size: 8}, ""}, {"path", &Type{Kind: String, Size: 8}, ""},
-		{"mode", enum, ""}, {"c", &Type{Kind: Char, Size: 1}, ""}, {"yes", &Type{Kind: Bool, Size: 1}, ""}, {"x", tDouble, ""},
-		{"deep", tInt, ""},
+		param("n", tInt), param("u", &Type{Kind: Uint, Size: 8}), param("path", &Type{Kind: String, Size: 8}),
+		param("mode", enum), param("c", &Type{Kind: Char, Size: 1}), param("yes", &Type{Kind: Bool, Size: 1}),
+		param("x", tDouble), param("deep", tInt),
 	}}
 	general := func(n uint8) Op { return Op{Code: OpGeneral, From: n} }
 	for text, want := range map[string]Check{

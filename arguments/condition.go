@@ -22,12 +22,20 @@ type Condition struct {
 // conditionSigns are what operators are made of.
 const conditionSigns = "!=<>~"
 
+// isCondition reports whether a value of a spec is a condition.
+func isCondition(text string) bool {
+	return strings.ContainsAny(strings.ReplaceAll(text, "->", ""), conditionSigns)
+}
+
 // operators are those of conditions, longer ones first.
 var operators = []string{"!~", "==", "!=", ">=", "<=", "~", "=", ">", "<"}
 
 // ParseCondition parses a Condition. ~ and !~ take a glob of * and ?, which covers all of a string.
 func ParseCondition(s string) (Condition, error) {
 	i := strings.IndexAny(s, conditionSigns)
+	if strings.Contains(s, "->") {
+		return Condition{}, fmt.Errorf("%q: arguments are compared, not what they point to", s)
+	}
 	if i < 0 {
 		return Condition{}, fmt.Errorf("%q compares nothing: want NAME, one of %s, and a value", s,
 			strings.Join(operators, " "))

@@ -104,7 +104,7 @@ func (x *reader) begin(e *dwarf.Entry) (addr uint64, ok bool) {
 
 // function reads a function and its parameters.
 func (x *reader) function(r *dwarf.Reader, e *dwarf.Entry, low uint64) error {
-	f := &Func{Name: x.text(e, dwarf.AttrName)}
+	f := &Func{Name: x.text(e, dwarf.AttrName), types: x}
 	if at, ok := x.attribute(e, dwarf.AttrType).(dwarf.Offset); ok {
 		t, err := x.typeAt(at, true, 0)
 		if err != nil {
@@ -114,7 +114,7 @@ func (x *reader) function(r *dwarf.Reader, e *dwarf.Entry, low uint64) error {
 			t = rustPassed(t)
 		}
 		if t.Kind != Void {
-			f.Result = t
+			f.Result, f.result = t, at
 		}
 	}
 	const doesNotFollow = 3 // DW_CC_nocall
@@ -159,7 +159,8 @@ const maxParams = 1024
 
 func (x *reader) param(f *Func, e *dwarf.Entry) error {
 	t := &Type{}
-	if at, ok := x.attribute(e, dwarf.AttrType).(dwarf.Offset); ok {
+	at, ok := x.attribute(e, dwarf.AttrType).(dwarf.Offset)
+	if ok {
 		var err error
 		if t, err = x.typeAt(at, true, 0); err != nil {
 			return err
@@ -168,7 +169,7 @@ func (x *reader) param(f *Func, e *dwarf.Entry) error {
 	if x.rust {
 		t = rustPassed(t)
 	}
-	f.Params = append(f.Params, Param{Name: x.text(e, dwarf.AttrName), Type: t})
+	f.Params = append(f.Params, Param{Name: x.text(e, dwarf.AttrName), Type: t, at: at})
 	return nil
 }
 

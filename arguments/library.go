@@ -62,7 +62,7 @@ func prototype(line string) *Func {
 		}
 		word, name, _ := strings.Cut(p, " ")
 		if t := libraryTypes[word]; t.t != nil && t.t.Kind != Void {
-			f.Params = append(f.Params, Param{name, t.t, t.format})
+			f.Params = append(f.Params, Param{Name: name, Type: t.t, Format: t.format})
 		}
 	}
 	return f

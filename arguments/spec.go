@@ -14,6 +14,8 @@ import (
 //	%rdi           a register that arguments are passed in
 //	retval         the result
 //	NAME           a parameter of the function, by the name that debug information has for it
+//	NAME->MEMBER   a member of what it points to, which MEMBER.MEMBER, MEMBER[3] and so on can follow; of a retval, too
+//	argN->16       what is 16 bytes behind where it points, without debug information
 //	NAME>100       a condition: only calls are recorded of which it is true, see [Condition]
 //
 // with /FORMAT behind it: d, u, x, o, i (decimal if it is small), c, s (text), S (std::string), p or f, and how many
@@ -46,8 +48,10 @@ type Item struct {
 	Name   string // as the user has written it
 	Format byte   // a letter; 0: as its type says
 	Bits   int    // 0: as the format says
+	base   string // what it begins with
 	kind   itemKind
-	n      int // argument, word of the stack, or register
+	n      int    // argument, word of the stack, or register
+	path   []step // from there to the value
 }
 
 type itemKind uint8
@@ -76,7 +80,7 @@ func ParseSpec(s string) (Spec, error) {
 		return spec, nil
 	}
 	for _, text := range items {
-		if strings.ContainsAny(text, conditionSigns) {
+		if isCondition(text) {
 			c, err := ParseCondition(text)
 			if err != nil {
 				return Spec{}, fmt.Errorf("%q: %w", s, err)
@@ -115,8 +119,12 @@ func parseItem(text string) (it Item, err error) {
 	if i := strings.LastIndexByte(text, '%'); i > 0 {
 		rest, place = text[:i], text[i+1:]
 	}
-	name, format, formatted := strings.Cut(rest, "/")
-	it.Name = name
+	name, path, behind, err := cutPath(rest)
+	if err != nil {
+		return it, err
+	}
+	format, formatted := strings.CutPrefix(behind, "/")
+	it.Name, it.base, it.path = rest[:len(rest)-len(behind)], name, path
 	number := func(prefix string, kind itemKind) bool {
 		digits, ok := strings.CutPrefix(name, prefix)
 		n, e := strconv.Atoi(digits)

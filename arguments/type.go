@@ -128,8 +128,10 @@ func (t *Type) aggregate() bool {
 type Func struct {
 	Name     string
 	Params   []Param
-	Result   *Type // nil: it has none
-	Variadic bool  // more arguments may follow
+	Result   *Type   // nil: it has none
+	Variadic bool    // more arguments may follow
+	result   any     // where Result is in debug information, a dwarf.Offset
+	types    *reader // of debug information; nil: there is none
 	// Why says why nothing but that is known: the function does not follow its machine's calling convention; "": it does.
 	Why string
 }
@@ -139,4 +141,5 @@ type Param struct {
 	Name   string
 	Type   *Type
 	Format string // as in an Item; "": as its type says
+	at     any    // where Type is in debug information, a dwarf.Offset
 }

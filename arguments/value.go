@@ -95,7 +95,10 @@ func (v *Value) bytes(words []uint64) ([]byte, bool) {
 		binary.LittleEndian.PutUint64(word[:], w)
 		b = append(b, word[:stride]...)
 	}
-	return b, true
+	if v.Offset < 0 || v.Offset > len(b) {
+		return nil, false
+	}
+	return b[v.Offset:], true
 }
 
 type shower struct {

@@ -26,7 +26,7 @@ const (
 func (c *captureFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&c.arguments, "argument", "A", nil, "record the arguments of functions that match a pattern, all or "+
-		"some: `SPEC` is PAT or PAT@arg1/s,fparg1,stack3,%rdi/x32,name; with a condition, PAT@name>100, only such calls are "+
+		"some: `SPEC` is PAT or PAT@arg1/s,fparg1,stack3,%rdi/x32,name,req->hdr.len; with a condition, PAT@name>100, only such calls are "+
 		"recorded (repeatable)")
 	f.StringArrayVarP(&c.results, "retval", "R", nil, "record the results of functions that match `SPEC`: PAT or "+
 		"PAT@retval/x (repeatable)")

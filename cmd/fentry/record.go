@@ -121,7 +121,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --trigger 'commit@traceoff,stacktrace:3' --trigger begin@traceon ./prog   only between two functions
   fentry record -A 'parse_*' -R 'parse_*' ./prog   arguments and results by their types
   fentry record -A 'get@n>100' ./prog              only calls with such an argument
-  fentry record -A 'f@arg1/s,arg2/x' ./prog   ... as you say, without debug information
+  fentry record -A 'f@req->path,req->hdr.len' ./prog   ... members of what they point to
+  fentry record -A 'f@arg1/s,arg2->16/x' ./prog   ... as you say, without debug information
   fentry record --args=auto ./prog            ... of all functions
   fentry record -F '*@plt' --args=auto ls     calls of the C library with arguments, as ltrace shows
   fentry record --overhead no perl script.pl  ... all of its calls, whatever that costs

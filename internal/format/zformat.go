@@ -475,12 +475,14 @@ const (
 	OpStack        = 4  // a word of the stack, counted from the first that a caller can pass an argument in
 	OpX87          = 5  // x86-64: the top of the x87's stack: two words
 	OpNothing      = 6  // a word of zeros
-	OpBytes        = 7  // memory
-	OpString       = 8  // memory up to a NUL
-	OpSpan         = 9  // as many bytes as the word behind FROM says
-	OpSpanBefore   = 10 // as many as the word before FROM says
-	OpSpanAt       = 11 // what is there is an address and a length, and both this and the bytes there are captured
-	OpSpanAtBefore = 12 // the same with the length before the address
+	OpPlace        = 7  // a captured word and MOST more, which is an address; 0 if the word is: a word
+	OpDeref        = 8  // the word at such an address; if it cannot be read, the address where all bits are set
+	OpBytes        = 9  // memory
+	OpString       = 10 // memory up to a NUL
+	OpSpan         = 11 // as many bytes as the word behind FROM says
+	OpSpanBefore   = 12 // as many as the word before FROM says
+	OpSpanAt       = 13 // what is there is an address and a length, and both this and the bytes there are captured
+	OpSpanAtBefore = 14 // the same with the length before the address
 )
 
 // Values of CONDITION_O_COMPARE.

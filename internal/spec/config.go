@@ -132,10 +132,10 @@ var Capture = Struct{"capture", "CAPTURE", 4, "what is captured of one end of a 
 var CaptureOp = Struct{"capture_op", "CAPTURE_OP", 4, "an operation of a capture", []Field{
 	{"CODE", 0, "u8", "", "see CaptureCodes"},
 	{"FROM", 1, "u8", "", "which register, or word of the stack, or the captured word that says where memory is"},
-	{"MOST", 2, "u16", "bytes", "how much memory is captured at most"},
+	{"MOST", 2, "u16", "bytes", "how much memory is captured at most, or how far behind a captured word a PLACE is"},
 }}
 
-// CaptureCodes are the codes of operations: of words up to NOTHING, of memory behind it.
+// CaptureCodes are the codes of operations: of words up to DEREF, of memory behind it.
 var CaptureCodes = []Value{
 	{"GENERAL", 1, "a general register that arguments, or at an exit results, are in: a word"},
 	{"FLOAT", 2, "the low half of such a vector register: a word"},
@@ -143,12 +143,14 @@ var CaptureCodes = []Value{
 	{"STACK", 4, "a word of the stack, counted from the first that a caller can pass an argument in"},
 	{"X87", 5, "x86-64: the top of the x87's stack: two words"},
 	{"NOTHING", 6, "a word of zeros"},
-	{"BYTES", 7, "memory"},
-	{"STRING", 8, "memory up to a NUL"},
-	{"SPAN", 9, "as many bytes as the word behind FROM says"},
-	{"SPAN_BEFORE", 10, "as many as the word before FROM says"},
-	{"SPAN_AT", 11, "what is there is an address and a length, and both this and the bytes there are captured"},
-	{"SPAN_AT_BEFORE", 12, "the same with the length before the address"},
+	{"PLACE", 7, "a captured word and MOST more, which is an address; 0 if the word is: a word"},
+	{"DEREF", 8, "the word at such an address; if it cannot be read, the address where all bits are set"},
+	{"BYTES", 9, "memory"},
+	{"STRING", 10, "memory up to a NUL"},
+	{"SPAN", 11, "as many bytes as the word behind FROM says"},
+	{"SPAN_BEFORE", 12, "as many as the word before FROM says"},
+	{"SPAN_AT", 13, "what is there is an address and a length, and both this and the bytes there are captured"},
+	{"SPAN_AT_BEFORE", 14, "the same with the length before the address"},
 }
 
 // Switches are the bits of the byte that a function's thunk tests. Zeroed memory is off.

@@ -125,35 +125,60 @@ static void follow(struct capturing *g, const struct capture_op *op, const u64 *
 	}
 }
 
+/* reach finds what an address that has been captured leads to: a place behind it, or the word there. Addresses that lead
+   nowhere give others of which that is seen: 0, or NOWHERE. */
+static u64 reach(struct control *c, const struct capture_op *op, u64 from)
+{
+	enum { NOWHERE = -1 };
+	u64 at = from ? from + op->most : 0, w;
+	if (op->code == OP_PLACE || !at)
+		return at;
+	if (!literal(at, sizeof w))
+		check_filter();
+	return fetch(c, &w, at, sizeof w) == sizeof w ? w : (u64)NOWHERE;
+}
+
 /* capture_words captures all words to w, the payload of their record, and ends that. It returns the first operation for
-   memory. */
+   memory. Some words the kernel is asked for: then slots that are not the thread's any more stay as they are, and 0 is
+   returned. */
 hidden const struct capture_op *capture_words(struct control *c, const struct capture *p, int exit, u64 slot,
 					      const struct callregs *r, u64 *w)
 {
 	const struct capture_op *op = (const struct capture_op *)(p + 1), *end = op + p->ops;
 	if (exit)
 		w[-1] |= (u64)FT_ID_EXIT << 32;
-	for (u32 n = 0; op < end && op->code <= OP_NOTHING; op++) {
-		if (op->code == OP_GENERAL)
+	for (u32 n = 0; op < end && op->code <= OP_DEREF; op++) {
+		u64 word[2];
+		if (op->code == OP_GENERAL) {
 			w[n++] = general(op, exit, r);
+			continue;
+		}
+		u32 more = 1;
+		if (op->code < OP_PLACE)
+			more = capture_word(c, op, exit, slot, r, word);
 		else
-			n += capture_word(c, op, exit, slot, r, w + n);
+			word[0] = reach(c, op, w[op->from]);
+		if (!holds(c, w))
+			return 0;
+		for (u32 i = 0; i < more; i++)
+			w[n++] = word[i];
 	}
 	end_record(w);
 	return op;
 }
 
-/* capture_at captures what p says to slots that are reserved for it, and returns the first one that was not needed. t is
-   the low half of the call's counter. */
+/* capture_at captures what p says to slots that are reserved for it, and returns the first one that was not needed, or 0
+   if they are not the thread's any more. t is the low half of the call's counter. */
 hidden u64 *capture_at(struct control *c, u64 *to, u32 t, int exit, u64 slot, const struct callregs *r,
 		       const struct capture *p)
 {
 	const struct capture_op *end = (const struct capture_op *)(p + 1) + p->ops;
 	struct capturing g = { c, t, to + 1 + p->words, 0 };
 	u64 *w = open_record(to, t, FT_REC_ARGS, p->words);
-	for (const struct capture_op *op = capture_words(c, p, exit, slot, r, w); op < end; op++)
+	const struct capture_op *op = capture_words(c, p, exit, slot, r, w);
+	for (; op && op < end; op++)
 		follow(&g, op, w);
-	return g.next;
+	return op && holds(c, g.next) ? g.next : 0;
 }
 
 /* capture_call captures what p says behind the newest event, if that is the entry or exit of f at counter t: other
@@ -167,7 +192,7 @@ hidden void capture_call(struct control *c, u64 t, struct function f, int exit, 
 	if (c->chunk.base == 0 || *(const u64 *)(c->next - 8) >> 32 != id || c->next + 8UL * p->words > c->limit)
 		return;
 	u64 *w = begin_record(c, t, FT_REC_ARGS, p->words);
-	for (const struct capture_op *op = capture_words(c, p, exit, slot, r, w); op < end; op++)
+	for (const struct capture_op *op = capture_words(c, p, exit, slot, r, w); op && op < end; op++)
 		if (c->next + 8 * (7 + (op->most + 7UL) / 8) < c->limit)
 			follow(&g, op, w);
 }

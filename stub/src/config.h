@@ -50,12 +50,14 @@
 #define OP_STACK                   4            /* a word of the stack, counted from the first that a caller can pass an argument in */
 #define OP_X87                     5            /* x86-64: the top of the x87's stack: two words */
 #define OP_NOTHING                 6            /* a word of zeros */
-#define OP_BYTES                   7            /* memory */
-#define OP_STRING                  8            /* memory up to a NUL */
-#define OP_SPAN                    9            /* as many bytes as the word behind FROM says */
-#define OP_SPAN_BEFORE             10           /* as many as the word before FROM says */
-#define OP_SPAN_AT                 11           /* what is there is an address and a length, and both this and the bytes there are captured */
-#define OP_SPAN_AT_BEFORE          12           /* the same with the length before the address */
+#define OP_PLACE                   7            /* a captured word and MOST more, which is an address; 0 if the word is: a word */
+#define OP_DEREF                   8            /* the word at such an address; if it cannot be read, the address where all bits are set */
+#define OP_BYTES                   9            /* memory */
+#define OP_STRING                  10           /* memory up to a NUL */
+#define OP_SPAN                    11           /* as many bytes as the word behind FROM says */
+#define OP_SPAN_BEFORE             12           /* as many as the word before FROM says */
+#define OP_SPAN_AT                 13           /* what is there is an address and a length, and both this and the bytes there are captured */
+#define OP_SPAN_AT_BEFORE          14           /* the same with the length before the address */
 
 /* values of CONDITION_O_COMPARE */
 #define COMPARE_EQUAL              1            /* the argument is VALUE */
@@ -310,7 +312,7 @@ _Static_assert(sizeof(struct capture) == CAPTURE_SIZE, "capture");
 struct capture_op {
 	u8 code; /* see CaptureCodes */
 	u8 from; /* which register, or word of the stack, or the captured word that says where memory is */
-	u16 most; /* bytes: how much memory is captured at most */
+	u16 most; /* bytes: how much memory is captured at most, or how far behind a captured word a PLACE is */
 };
 _Static_assert(offsetof(struct capture_op, code) == CAPTURE_OP_O_CODE, "capture_op.code");
 _Static_assert(offsetof(struct capture_op, from) == CAPTURE_OP_O_FROM, "capture_op.from");

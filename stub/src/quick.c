@@ -97,10 +97,10 @@ static u32 words_of(const struct image *m, const struct action *a, u32 n, u32 ki
 static void capture(struct control *c, u64 *w, u64 *end, u32 t, u64 slot, struct function f, const struct callregs *r,
 		    const struct action *a, u32 actions, u32 kind, int memory)
 {
-	for (u32 i = 0; i < actions; i++)
-		if (a[i].kind == kind && (!memory || holds(c, w)))
+	for (u32 i = 0; i < actions && w; i++)
+		if (a[i].kind == kind)
 			w = capture_at(c, w, t, kind == ACT_RESULT, slot, r, (const struct capture *)(f.image->at + a[i].value));
-	if (memory && holds(c, w))
+	if (memory && w)
 		give_back(c, w, end, t);
 }
 

@@ -1,0 +1,115 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry/arguments"
+	"github.com/fentry-dev/fentry/internal/testtool"
+)
+
+// TestArgumentMembers: members of what arguments and results point to, named by debug information or by their distance.
+func TestArgumentMembers(t *testing.T) {
+	const source = `
+#include <stdlib.h>
+#include <sys/mman.h>
+enum kind { SMALL, LARGE };
+struct header { short version; enum kind kind; char tag[8]; const char *name; };
+struct request {
+	struct { int inner; union { long number; double real; }; };
+	struct header h, *next;
+	const char **argv;
+	unsigned bits : 3;
+	char far[70000];
+	int last;
+};
+struct pair { long id; const char *text; };
+struct two { float x, y; };
+#define N __attribute__((noinline))
+#define SEEN(p) __asm__ volatile ("" :: "r"(p) : "memory")
+N int f_request(int n, struct request *r) { SEEN(r); return n + (r != 0); }
+N int f_pair(struct pair p) { SEEN(p.text); return p.id; }
+N float f_two(struct two v) { SEEN(&v); return v.y; }
+N int f_large(struct header h) { SEEN(&h); return h.version; }
+N struct request *f_result(struct request *r) { SEEN(r); return r; }
+int main(int argc, char **argv)
+{
+	const char *words[] = { "zero", "one", 0 };
+	struct header second = { 2, LARGE, "second", "two" };
+	struct request *r = calloc(1, sizeof *r);
+	r->inner = -7, r->number = 1L << 40, r->last = 99;
+	r->h = (struct header){ 1, SMALL, "first", "one" };
+	r->next = &second, r->argv = words;
+	SEEN(r);
+	SEEN(words);
+	f_request(1, r);
+	r->next = (struct header *)16, r->argv = 0;
+	SEEN(r);
+	f_request(2, r);
+	f_request(3, 0);
+	f_request(4, (struct request *)0x8000000000000000);
+	f_pair((struct pair){ 5, "pair" });
+	f_two((struct two){ 1.5f, 2.5f });
+	f_large(second);
+	f_result(r);
+	char *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(p + 4096, 4096);
+	f_request(6, (struct request *)(p + 4096 - 4)); /* inner is there, number is not */
+	return 0;
+}
+`
+	specs := func(texts ...string) (out []arguments.Spec) {
+		for _, s := range texts {
+			spec, err := arguments.ParseSpec(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, spec)
+		}
+		return out
+	}
+	args := specs("f_request@n,r->inner,r->number/x,r->h.version,r->h.kind,r->h.tag,r->h.name,r->next->name,r->next->tag,"+
+		"r->argv[1],r->last,arg2->0/i32", "f_pair@p.text,p.id", "f_two@v.y", "f_large@h.kind,h.name")
+	results := specs("f_result@retval->h.name")
+	want := []string{
+		`f_request(1, -7, 0x10000000000, 1, SMALL, "first", "one", "two", "second", "one", 99, -7)`,
+		`f_request(2, -7, 0x10000000000, 1, SMALL, "first", "one", <0xffffffffffffffff>, <0x18>, NULL, 99, -7)`,
+		`f_request(3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`,
+		`f_request(4, <0x8000000000000000>, `,
+		`f_pair("pair", 5)`,
+		`f_two(2.5)`,
+		`f_large(LARGE, "two")`,
+		`f_result() = "one"`,
+		`f_request(6, 0, <0x`,
+	}
+	for _, b := range []struct {
+		name string
+		cc   []string
+		arch string
+	}{
+		{"gcc", []string{"gcc", "-O1", "-pg", "-mfentry"}, "amd64"},
+		{"clang", []string{"clang", "-O2", "-pg", "-mfentry"}, "amd64"},
+		{"arm64", []string{"aarch64-linux-gnu-gcc", "-O2", "-fpatchable-function-entry=2"}, "arm64"},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			testtool.Need(t, b.cc[0])
+			if b.arch != runtime.GOARCH {
+				testtool.Need(t, map[string]string{"arm64": "qemu-aarch64", "amd64": "qemu-x86_64"}[b.arch])
+			}
+			program := compileSource(t, source, "c", slices.Concat(b.cc, []string{"-g", "-w"}))
+			got := recordSpecs(t, program, args, results)
+			if len(got) != len(want) {
+				t.Fatalf("%d calls:\n%s", len(got), strings.Join(got, "\n"))
+			}
+			for i := range want {
+				if !strings.HasPrefix(got[i], want[i]) {
+					t.Errorf("got  %s\nwant %s", got[i], want[i])
+				}
+			}
+		})
+	}
+}
