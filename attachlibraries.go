@@ -56,7 +56,7 @@ func (l *loadedLibraries) results() ([]Library, []string) {
 // plan plans a library of a process, which has it at a path.
 func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f) || !l.named(path, path, f) {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f, l.machine) || !l.named(path, path, f) {
 		return nil
 	}
 	x := &executedFile{}

@@ -13,6 +13,7 @@ package fentry
 // loaded it by comparing files.
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cache"
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/places"
 	"github.com/fentry-dev/fentry/names"
@@ -46,6 +48,8 @@ type libraries struct {
 	plan     patch.Options
 	find     record.Options
 	symbols  symbol.Options
+	machine  elf.Machine
+	loader   string // name of the dynamic loader's file, which is no library: emulators open it as the loader opens these
 
 	capturing *capturing // set before the first
 
@@ -93,6 +97,15 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 	}
 	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[fileID]*library)}
 	l.places = places.Of(os.TempDir())
+	if host, ok := machine.Host(); ok {
+		l.machine = host.ELF
+	}
+	if p != nil && p.File != nil {
+		l.machine = p.File.Header.Machine
+		if err := mapped.Guard(func() error { l.loader = filepath.Base(p.interpreter()); return nil }); err != nil {
+			return nil, mapped.Named(p.Path, err)
+		}
+	}
 	for _, pattern := range o.Libraries {
 		parsed, err := parseLibraryPattern(pattern)
 		if err != nil {
@@ -109,6 +122,15 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
 	l.find, l.syscalls = o.find(), o.Syscalls
 	return l, nil
+}
+
+// writeTo has libraries know where the trace is, for processes in which one of them starts before the program, and tracers
+// of which programs keep the tables. So their copies are of use in this run only.
+func (l *libraries) writeTo(pool string) {
+	if l != nil {
+		l.plan.Session = pool
+		l.opened.Do(func() {})
+	}
 }
 
 // openCache is called once, when there is a library to be patched.
@@ -165,7 +187,7 @@ func (l *libraries) results() (libs []Library, unmatched []string) {
 // open says what takes the place of a file that the loader has opened by the name given; nil: it stays.
 func (l *libraries) open(given string, f *os.File) *os.File {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f) {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f, l.machine) || filepath.Base(given) == l.loader {
 		return nil
 	}
 	l.mu.Lock()

@@ -16,13 +16,13 @@ import (
 	"github.com/fentry-dev/fentry/record"
 )
 
-// isLibrary tells whether a file can be a shared library for this machine.
-func isLibrary(f *os.File) bool {
+// isLibrary tells whether a file can be a shared library for a machine.
+func isLibrary(f *os.File, m elf.Machine) bool {
 	var head [20]byte
 	if _, err := f.ReadAt(head[:], 0); err != nil || !bytes.HasPrefix(head[:], []byte(elf.ELFMAG)) {
 		return false
 	}
-	return elf.Class(head[elf.EI_CLASS]) == elf.ELFCLASS64 && elf.Type(head[16]) == elf.ET_DYN
+	return elf.Class(head[elf.EI_CLASS]) == elf.ELFCLASS64 && elf.Type(head[16]) == elf.ET_DYN && elf.Machine(head[18]) == m
 }
 
 // soname is the name that a library has given itself, "" if there is none.

@@ -212,7 +212,8 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
 		return nil, err
 	}
-	if len(so.Emulator) == 0 && !o.NoPtrace {
+	r.emulated = len(so.Emulator) > 0
+	if !r.emulated && !o.NoPtrace {
 		r.executed = newExecuted(&o)
 		if r.executed != nil {
 			r.executed.capturing = r.capturing
@@ -315,6 +316,7 @@ type run struct {
 	libraries *libraries // nil: none are traced
 	executed  *executed  // nil: programs that it executes are left alone
 	capturing *capturing
+	emulated  bool // it runs under an emulator
 }
 
 // planned tells whether there is anything to plan.
@@ -340,6 +342,9 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if r.executed != nil {
 		r.executed.pool = pool
 	}
+	if r.emulated && r.o.Plan.Tracer.ChunkSize() != 0 {
+		r.libraries.writeTo(pool)
+	}
 	if !r.planned() {
 		return nil, nil
 	}
@@ -361,7 +366,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if err != nil {
 		return nil, mapped.Named(r.p.Path, err)
 	}
-	if r.o.Syscalls && m.SyscallEnter != 0 {
+	if r.o.Syscalls && m.SyscallEnter != 0 && !r.emulated {
 		if m.LoaderCalls, err = r.p.loaderCalls(r.o.Plan.Only.Of(r.p.File.Header.Machine)); err != nil && r.o.Logf != nil {
 			r.o.Logf("%s: system calls of its dynamic loader are not recorded: %v", r.p.Path, err)
 		}

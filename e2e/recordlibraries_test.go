@@ -3,6 +3,7 @@ package e2e
 import (
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,4 +171,62 @@ int main(int, char **argv)
 			t.Errorf("-L %s: %q, %s", which, calls, report.stderr)
 		}
 	}
+}
+
+// TestRecordLibrariesEmulated: libraries that are loaded with a program under an emulator are traced with it or without
+// it, the C and C++ libraries too, but not the dynamic loader, which the emulator opens as it does them; calls are exact,
+// and exceptions pass from image to image.
+func TestRecordLibrariesEmulated(t *testing.T) {
+	needFentry(t)
+	arm64.need(t)
+	cache := "XDG_CACHE_HOME=" + t.TempDir()
+	s := buildShared(t, arm64, "gcc", nil)
+	plugin := filepath.Join(s.dir, "plugin.so")
+	path := "LD_LIBRARY_PATH=" + s.dir
+	want := run(t, command{dir: t.TempDir(), argv: slices.Concat(arm64.emulator, []string{s.program, plugin}),
+		env: []string{path}}).mustSucceed(t)
+	for _, w := range []struct {
+		name, images string
+		options      []string
+	}{
+		{"both", "ml", []string{"--plain", "-L", "libused"}},
+		{"all", "ml", []string{"--plain", "-L", "*"}},
+		{"library", "l", []string{"--plain", "-F", "libused*:*", "-L", "*"}},
+		{"count", "ml", []string{"--plain", "-L", "*", "--tracer", "count"}},
+		{"syscalls", "m", []string{"--plain", "--syscalls"}},
+	} {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			data := filepath.Join(t.TempDir(), "data")
+			got := run(t, command{dir: t.TempDir(), env: []string{path, cache},
+				argv: slices.Concat([]string{fentry, "record", "-q", "--overhead=no", "-o", data}, w.options, []string{s.program, plugin})})
+			sameBehaviour(t, want, got)
+			names := reported(t, data)
+			for name, n := range s.counts(t, want.stdout, "ml") {
+				if !strings.Contains(w.images, name[:1]) {
+					n = 0
+				}
+				if names[name] != n {
+					t.Errorf("%s: called %d times, reported %d", name, n, names[name])
+				}
+			}
+			if w.name == "syscalls" && names["sys_getpid"] == 0 {
+				t.Error("no system call of the C library is recorded")
+			}
+		})
+	}
+	t.Run("exceptions", func(t *testing.T) {
+		t.Parallel()
+		exe := filepath.Join(t.TempDir(), "exceptions")
+		run(t, command{argv: slices.Concat(arm64.compiler(t, "g++"),
+			[]string{"-O2", "-Itestdata", "-o", exe, "testdata/exceptions.cpp", "-pthread"})}).mustSucceed(t)
+		want := run(t, command{dir: t.TempDir(), argv: slices.Concat(arm64.emulator, []string{exe})})
+		data := filepath.Join(t.TempDir(), "data")
+		sameBehaviour(t, want, run(t, command{dir: t.TempDir(), env: []string{cache},
+			argv: []string{fentry, "record", "-q", "--overhead=no", "--plain", "-L", "*", "-o", data, exe}}))
+		names := reported(t, data)
+		if names["__cxa_throw"] == 0 || names["thrower(int)"]+names["thrower"] == 0 {
+			t.Errorf("%d calls of __cxa_throw, %d of thrower", names["__cxa_throw"], names["thrower"])
+		}
+	})
 }

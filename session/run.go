@@ -116,7 +116,7 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	l := &launch.Launcher{
 		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, Dir: s.o.WorkDir, Files: s.o.Files, File: s.o.File,
 		Inherited: s.in, NoPtrace: s.o.NoPtrace, Emulator: s.o.Emulator, EmulatorPath: emulator,
-		Logf: s.logf, Ready: s.ready,
+		Logf: s.logf, Ready: s.ready, Pool: pool,
 	}
 	if s.o.PatchedCopy != nil {
 		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(pool, f) }

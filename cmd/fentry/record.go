@@ -75,7 +75,8 @@ at any time.
 A program for another machine runs under an emulator, which is detected
 automatically (qemu-aarch64, with the libraries of Debian's cross compilers or
 those below $QEMU_LD_PREFIX). The emulator is given a copy of the program with
-the tracer in it.
+the tracer in it; with -L, the libraries that are loaded with it are traced,
+those that it loads later are not.
 
 With --flight, fentry is a flight recorder: tracing costs the same, and the
 newest events stay in memory. They are written when the program has ended, or

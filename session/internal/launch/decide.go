@@ -30,6 +30,7 @@ type facts struct {
 	libraries bool  // its libraries are to be traced
 	others    bool  // another program that it turns out to be is to be traced, such as a script's interpreter
 	emulator  bool  // the kernel does not run it
+	watched   bool  // the emulator can be stopped where the program's dynamic loader opens libraries
 	hold      error // why it cannot be held at its exec stop; nil: it can, as far as is known
 }
 
@@ -46,6 +47,7 @@ var (
 // ask finds out what is known before the program is started.
 func (l *Launcher) ask() facts {
 	f := facts{planned: l.Memory != nil, libraries: l.Library != nil, others: l.Other != nil, emulator: len(l.Emulator) > 0}
+	f.watched = f.emulator && f.libraries && !l.NoPtrace
 	switch {
 	case !f.held():
 		// It is not to be held.
@@ -67,6 +69,7 @@ var table = []struct {
 }{
 	{asItIs, func(f facts) bool { return !f.held() }},
 	{inPlace, func(f facts) bool { return f.hold == nil }},
+	{underEmulator, func(f facts) bool { return f.watched }},
 	{asItIs, func(f facts) bool { return !f.planned }}, // all else needs a held program
 	{underEmulator, func(f facts) bool { return f.emulator }},
 	{asCopy, func(facts) bool { return true }},
@@ -95,14 +98,15 @@ func (l *Launcher) launch() (started, error) {
 		f.hold = refused
 		w = decide(f)
 	}
+	if w == underEmulator {
+		return l.emulated()
+	}
 	if f.libraries {
 		l.Logf("%s: libraries are not traced: %v", l.Path, f.hold)
 	}
 	var s Started
 	var err error
 	switch w {
-	case underEmulator:
-		s, err = l.emulated()
 	case asCopy:
 		switch f.hold {
 		case errNotWanted:

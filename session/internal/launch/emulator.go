@@ -86,71 +86,93 @@ func (l *Launcher) command(path string) (string, []string) {
 
 // emulated starts a patched copy under the emulator, which keeps the program's
 // own path: the emulator is stopped when it has opened the program, and gets the
-// copy in place of it.
-func (l *Launcher) emulated() (Started, error) {
+// copy in place of it. If libraries are traced, it stays traced.
+func (l *Launcher) emulated() (started, error) {
 	l.warnService()
-	c, err := l.patchedCopy("under an emulator")
-	if err != nil {
-		return Started{}, err
+	var c *patchedCopy
+	if l.Copy != nil {
+		var err error
+		if c, err = l.patchedCopy("under an emulator"); err != nil {
+			return started{}, err
+		}
+		defer c.close()
 	}
-	defer c.close()
 	if l.NoPtrace {
-		return l.emulatedCopy(c)
+		s, err := l.emulatedCopy(c)
+		return started{Started: s}, err
 	}
 	s, err := l.substituted(c)
-	var inj *tracee.RefusedError
-	if errors.As(err, &inj) {
-		l.Logf("%s: the emulator cannot be given the patched copy in place (%v); it gets it by its path", l.Path, inj)
-		return l.emulatedCopy(c)
+	var refused *tracee.RefusedError
+	if !errors.As(err, &refused) {
+		return s, err
 	}
+	if l.Library != nil {
+		l.Logf("%s: libraries are not traced: %v", l.Path, refused)
+	}
+	if c == nil {
+		s.Started, err = l.plain()
+		return s, err
+	}
+	l.Logf("%s: the emulator cannot be given the patched copy in place (%v); it gets it by its path", l.Path, refused)
+	s.Started, err = l.emulatedCopy(c)
 	return s, err
 }
 
 // substituted starts the emulator and gives it the copy when it opens the
-// program. It keeps signals blocked until then: what it tells the program of
-// them it looks up later.
-func (l *Launcher) substituted(c *patchedCopy) (Started, error) {
+// program; nil: it stays. It keeps signals blocked until then: what it tells the
+// program of them it looks up later.
+func (l *Launcher) substituted(c *patchedCopy) (started, error) {
 	want := l.File
 	if want == nil {
 		var err error
 		if want, err = os.Stat(l.Path); err != nil {
-			return Started{}, execError(l.Path, err)
+			return started{}, execError(l.Path, err)
 		}
 	}
 	path, argv := l.command(l.Path)
 	pid, err := l.fork(path, argv, true)
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
-		return Started{}, &tracee.RefusedError{Err: fmt.Errorf("ptrace: %w", err)}
+		return started{}, &tracee.RefusedError{Err: fmt.Errorf("ptrace: %w", err)}
 	case err != nil:
-		return Started{}, execError(path, err)
+		return started{}, execError(path, err)
 	}
 	t0 := time.Now()
 	t, status, ended, err := tracee.StopAtExec(pid)
+	s := started{Started: Started{PID: pid}}
 	if ended {
 		l.Ready(pid)
-		return Started{PID: pid, Ended: true, Status: status}, nil
+		s.Ended, s.Status = true, status
+		return s, nil
+	}
+	with := ""
+	if c != nil {
+		s.Copied, s.Way = true, "as a patched copy in "+c.where
+		with = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.f.Fd())
 	}
 	if err == nil {
 		l.Ready(pid)
-		err = t.Substitute(want, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.f.Fd()))
+		err = t.Substitute(want, with)
 	}
 	if err == nil {
 		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
 	}
-	if err == nil {
+	if err == nil && l.Library != nil {
+		s.traced = t
+	} else if err == nil {
 		err = t.Detach()
 	}
 	var died *tracee.EndedError
 	if errors.As(err, &died) {
 		l.Logf("%s: %s has ended without opening it: nothing was traced", l.Path, l.Emulator[0])
-		return Started{PID: pid, Ended: true, Status: died.Status}, nil
+		return started{Started: Started{PID: pid, Ended: true, Status: died.Status}}, nil
 	}
 	if err != nil {
 		t.Kill()
-		return Started{}, err
+		return started{}, err
 	}
-	return Started{PID: pid, Copied: true, Way: "as a patched copy in " + c.where, Setup: time.Since(t0)}, nil
+	s.Setup = time.Since(t0)
+	return s, nil
 }
 
 // emulatedCopy has the emulator run the copy by a path of its own. It must be

@@ -39,6 +39,8 @@ type Launcher struct {
 	// returns takes the file's place, and must stay open. nil: the file stays, or libraries are left alone altogether.
 	// It is called on a goroutine of its own, before and after Launch has returned.
 	Library func(path string, f *os.File) *os.File
+	// Pool is the path at which the runtime opens the trace's memory.
+	Pool string
 	// Other is asked for what is put into the program if Memory is nil, or if another file runs: a script's interpreter, or
 	// what has replaced the program meanwhile. nil: nothing.
 	Other func(pid int) *patch.Memory

@@ -63,11 +63,12 @@ func (l *Launcher) Launch() (Started, error) {
 // load lets the dynamic loader do its work, and then the program go.
 func (l *Launcher) load(s started, at *loading) {
 	t := s.traced
-	err := t.Load(s.memory, Substitute(l.Library), func(err error) {
-		l.Logf("%s: libraries that it loads later are not traced: %v", l.Path, err)
-	}, func(err error) {
-		l.Logf("%s: system calls of its dynamic loader are not recorded: %v", l.Path, err)
-	})
+	var err error
+	if len(l.Emulator) > 0 {
+		err = l.loadEmulated(t)
+	} else {
+		err = l.loadHere(t, s.memory)
+	}
 	var died *tracee.EndedError
 	if errors.As(err, &died) {
 		at.ended, at.status = true, died.Status
@@ -80,6 +81,24 @@ func (l *Launcher) load(s started, at *loading) {
 		l.Logf("%s: %v", l.Path, err)
 		t.Kill()
 	}
+}
+
+// loadHere does it for a program that the kernel runs.
+func (l *Launcher) loadHere(t *tracee.Process, m *patch.Memory) error {
+	return t.Load(m, Substitute(l.Library), func(err error) {
+		l.Logf("%s: libraries that it loads later are not traced: %v", l.Path, err)
+	}, func(err error) {
+		l.Logf("%s: system calls of its dynamic loader are not recorded: %v", l.Path, err)
+	})
+}
+
+// loadEmulated does it for a program under an emulator.
+func (l *Launcher) loadEmulated(t *tracee.Process) error {
+	pool, err := os.Stat(l.Pool)
+	if err != nil {
+		return err
+	}
+	return t.LoadEmulated(pool, Substitute(l.Library))
 }
 
 // Substitute returns what says what a program's loader is given in place of a file that it has opened, as library does:

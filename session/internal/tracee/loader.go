@@ -121,6 +121,8 @@ type loader struct {
 	entry    uint64 // of the program
 	saved    []byte // what is at the breakpoint there
 
+	pool os.FileInfo // what the runtime opens when libraries are loaded; nil: it is not looked for
+
 	opening bool   // it is in a system call that opens a file
 	path    uint64 // the address of the path
 }
@@ -215,7 +217,10 @@ func (l *loader) run(give func(Opened) string) (loaderEnd, error) {
 		case !ws.Stopped():
 			return ended, &EndedError{ws}
 		case sig == syscallTrap:
-			err = l.atCall(give)
+			var end loaderEnd
+			if end, err = l.atCall(give); end == entered {
+				return entered, err
+			}
 		case groupStopped(ws):
 			return given, ErrStopped // a seized process stays stopped
 		case ws>>16 == unix.PTRACE_EVENT_STOP: // and is told when it is continued
@@ -337,25 +342,31 @@ func (l *loader) groupStop() bool {
 }
 
 // atCall looks at a system call that begins or ends.
-func (l *loader) atCall(give func(Opened) string) error {
+func (l *loader) atCall(give func(Opened) string) (loaderEnd, error) {
 	s, err := l.t.syscallStop()
 	if err != nil {
-		return err
+		return loads, err
 	}
 	if s.op == unix.PTRACE_SYSCALL_INFO_ENTRY {
 		arg, opens := openCalls[s.word]
 		l.opening = opens && (s.pc-l.from < l.to-l.from || s.pc-l.stubs.addr < l.stubs.size || s.pc-l.calls.addr < l.calls.size)
 		l.path = s.args[arg]
-		return nil
+		return loads, nil
 	}
 	if !l.opening || s.op != unix.PTRACE_SYSCALL_INFO_EXIT || int64(s.word) < 0 {
-		return nil
+		return loads, nil
+	}
+	if l.pool != nil {
+		have, err := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", l.t.pid, s.word))
+		if err == nil && os.SameFile(have, l.pool) {
+			return entered, nil
+		}
 	}
 	// Registers are the process's own only outside of a system call: on arm64 the stop itself uses one.
 	if err := l.t.withoutSignals(l.t.step); err != nil {
-		return err
+		return loads, err
 	}
-	return l.replace(s.word, l.path, give)
+	return loads, l.replace(s.word, l.path, give)
 }
 
 // text reads a string of the process, the first bytes of a longer one; "" if there is none.

@@ -14,7 +14,7 @@ import (
 )
 
 // Substitute lets the process run until it has opened the file want, and makes
-// the descriptor it got one of the file at path.
+// the descriptor it got one of the file at path; "": it stays what it is.
 func (t *Process) Substitute(want os.FileInfo, path string) error {
 	limit := time.AfterFunc(startLimit, func() { syscall.Kill(t.pid, syscall.SIGKILL) })
 	fd, err := t.untilOpen(want)
@@ -33,6 +33,9 @@ func (t *Process) Substitute(want os.FileInfo, path string) error {
 	// stop itself uses one.
 	if err := t.step(); err != nil {
 		return err
+	}
+	if path == "" {
+		return nil
 	}
 	return t.replaceFD(fd, path)
 }
