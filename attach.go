@@ -66,11 +66,12 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if a.capturing, err = newCapturing(&o); err != nil {
 		return nil, err
 	}
+	r := &run{o: o, executed: a}
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For,
 		Attach:  &session.Attach{PIDs: pids, Plan: a.attach, Match: a.match},
-		Symbols: (&run{o: o, executed: a}).symbols,
+		Symbols: r.symbols,
 		Prepare: func(pool string) (*patch.Memory, error) {
 			a.pool = pool
 			return nil, nil
@@ -80,7 +81,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		return nil, err
 	}
 	if o.Live != nil {
-		so.Live = func(l *session.Live) { o.Live(&Live{Live: l, executed: a}) }
+		so.Live = func(l *session.Live) { o.Live(&Live{Live: l, names: r.names}) }
 	}
 	so.WorkDir, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pids[0]))
 	if so.WorkDir != "" {

@@ -81,6 +81,7 @@ var mayImport = map[string][]string{
 		"internal/machine", "internal/mapped",
 		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},
+	"cmd/fentry/internal/hot":    {"trace"},
 	"cmd/fentry/internal/show":   {"trace"},
 
 	"internal/atomicfile": {"internal/safefile"},

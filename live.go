@@ -4,7 +4,6 @@ package fentry
 
 import (
 	"cmp"
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ import (
 // buffer looked at. Its methods are safe for concurrent use.
 type Live struct {
 	*session.Live
-	executed *executed
+	names func(trace.ImageID) (*names.Table, error) // of images that were planned
 
 	mu     sync.Mutex
 	tables map[trace.ImageID]*names.Table
@@ -56,9 +55,9 @@ func (l *Live) table(image trace.ImageID) *names.Table {
 		return t
 	}
 	var t *names.Table
-	err := mapped.Guard(func() error {
-		if t = l.executed.names(image); t == nil {
-			return nil
+	err := mapped.Guard(func() (err error) {
+		if t, err = l.names(image); t == nil {
+			return err
 		}
 		t.Funcs = slices.DeleteFunc(t.Funcs, func(f names.Func) bool { return f.ID == 0 })
 		slices.SortFunc(t.Funcs, func(a, b names.Func) int { return cmp.Compare(a.ID, b.ID) })
@@ -70,27 +69,49 @@ func (l *Live) table(image trace.ImageID) *names.Table {
 	if err != nil || t == nil {
 		return nil
 	}
+	l.keep(image, t)
+	return t
+}
+
+// keep remembers the functions of an image. The caller has the lock.
+func (l *Live) keep(image trace.ImageID, t *names.Table) {
 	if l.tables == nil {
 		l.tables = make(map[trace.ImageID]*names.Table)
 	}
 	l.tables[image] = t
-	return t
 }
 
 // Open writes what is in the buffer to a directory, as Snapshot does, and opens it. Nobody else may use the directory
 // until the trace is closed.
-func (l *Live) Open(dir string) (*trace.Trace, error) {
+func (l *Live) Open(dir string) (*trace.Trace, error) { return l.open(dir, 0, trace.Options{}) }
+
+// open is Open for what is newer than a counter.
+func (l *Live) open(dir string, from uint64, o trace.Options) (*trace.Trace, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Snapshot(dir); err != nil {
+	if err := l.Snapshot(dir, from); err != nil {
 		return nil, err
 	}
-	return trace.OpenWith(dir, trace.Options{HeaderClock: true, Resolve: func(im trace.Image) (trace.SymTable, error) {
-		if t := l.table(im.ID); t != nil {
-			return t, nil
+	return l.openTrace(dir, o)
+}
+
+// openTrace opens a trace of this recording.
+func (l *Live) openTrace(dir string, o trace.Options) (*trace.Trace, error) {
+	o.HeaderClock, o.CounterHz = true, l.Hz
+	o.Resolve = func(im trace.Image) (trace.SymTable, error) {
+		t := l.table(im.ID)
+		if t == nil {
+			var err error
+			if t, err = names.Find(names.Image{ID: uint64(im.ID), Paths: []string{im.File, im.Path, im.Exe}}); err != nil {
+				return nil, err
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.keep(im.ID, t)
 		}
-		return nil, errors.New("no image of this recording")
-	}})
+		return t, nil
+	}
+	return trace.OpenWith(dir, o)
 }

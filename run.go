@@ -90,8 +90,8 @@ type Options struct {
 	// ([session.FindEmulator]).
 	Emulator []string
 
-	// Live, with Attach, is called when the processes are recorded, and has the recording from then on. The newest events
-	// are kept then, whatever Policy says. nil: nobody wants it.
+	// Live is called when the program has begun, or the processes of Attach are recorded, and has the recording from then
+	// on. The newest events are kept then, whatever Policy says. nil: nobody wants it.
 	Live func(*Live)
 
 	// Info gives Writer and Options of the trace's info.json.
@@ -180,6 +180,9 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 
 // [Run] is like the function Run, for a program that has been opened: cmd.Path and o.Symbols are not used.
 func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
+	if o.Live != nil {
+		o.Policy = trace.PolicyOverwrite
+	}
 	r := run{p: p, o: o}
 	so := session.Options{
 		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir, For: o.For,
@@ -190,6 +193,9 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	var err error
 	if r.capturing, err = newCapturing(&o); err != nil {
 		return nil, err
+	}
+	if o.Live != nil {
+		so.Live = func(l *session.Live) { o.Live(&Live{Live: l, names: r.names}) }
 	}
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
@@ -419,13 +425,7 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 }
 
 func (r *run) writeSymbols(im session.Image, w io.Writer) error {
-	if r.main != nil && trace.ImageID(r.main.ImageID) == im.ID {
-		return names.Write(w, planTable(r.p, r.main))
-	}
-	if t := r.executed.names(im.ID); t != nil {
-		return names.Write(w, t)
-	}
-	if t, err := r.libraries.names(im.ID); t != nil || err != nil {
+	if t, err := r.names(im.ID); t != nil || err != nil {
 		if err != nil {
 			return err
 		}
@@ -454,6 +454,17 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	}
 	tab.Path = im.Path
 	return names.Write(w, tab)
+}
+
+// names returns the functions of an image that was planned; nil: it is none of these.
+func (r *run) names(id trace.ImageID) (*names.Table, error) {
+	if r.main != nil && trace.ImageID(r.main.ImageID) == id {
+		return planTable(r.p, r.main), nil
+	}
+	if t := r.executed.names(id); t != nil {
+		return t, nil
+	}
+	return r.libraries.names(id)
 }
 
 // planTable is the functions of a program by its plan.

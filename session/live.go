@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -20,15 +21,47 @@ import (
 // buffer. It is what a tracefs is made of. The commands of [Control] are for other processes, and do the same switching:
 // the last one who switches a function has it his way.
 
-// Live is a session that has attached to processes, while it runs. Its methods are safe for concurrent use. When the
-// session ends they return errors.
-type Live struct{ s *session }
+// Live is a session while it runs. Functions can be switched if it has attached to processes. Its methods are safe for
+// concurrent use. When the session ends they return errors.
+type Live struct {
+	s  *session
+	hz func() float64
+}
+
+// newLive returns what the program that runs the session gets.
+func newLive(s *session) *Live {
+	first := s.info.Clock.Pairs[0]
+	return &Live{s, sync.OnceValue(func() float64 { return frequency(s.info.Clock.Hz, first) })}
+}
+
+// Hz is the frequency of the counter, for trace.Options.CounterHz: that which the session knows, or else one that is
+// measured when it is asked for first, and does not change then.
+func (l *Live) Hz() float64 { return l.hz() }
+
+// frequency is the counter's, if stated is 0 by how far it has come since a moment.
+func frequency(stated uint64, since trace.ClockPair) float64 {
+	const enough = 20 * time.Millisecond // clocks are read to within 100 ns
+	if stated != 0 {
+		return float64(stated)
+	}
+	now := clock.Read()
+	if passed := time.Duration(now.Monotonic) - time.Duration(since.Monotonic); passed < enough {
+		time.Sleep(enough - passed)
+		now = clock.Read()
+	}
+	return float64(now.Counter-since.Counter) / float64(uint64(now.Monotonic)-since.Monotonic) * 1e9
+}
 
 // ErrOver is returned by methods of Live when the session has ended.
 var ErrOver = errors.New("the recording has ended")
 
 // Images are those whose functions can be switched, by id.
-func (l *Live) Images() []trace.ImageID { return slices.Sorted(maps.Keys(l.s.attached.images())) }
+func (l *Live) Images() []trace.ImageID {
+	if l.s.attached == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(l.s.attached.images()))
+}
 
 // Switch switches each function of these images on or off, in all processes: by image, and its local id.
 func (l *Live) Switch(on func(image trace.ImageID, id uint32) bool) error {
@@ -36,6 +69,9 @@ func (l *Live) Switch(on func(image trace.ImageID, id uint32) bool) error {
 	defer l.s.control.mu.Unlock()
 	if l.s.end.winding.Load() {
 		return ErrOver
+	}
+	if l.s.attached == nil {
+		return errors.New("only in a process that was attached to")
 	}
 	chosen := make(map[trace.ImageID]map[uint32]bool)
 	for image, traced := range l.s.attached.images() {
@@ -54,17 +90,21 @@ func (l *Live) Switch(on func(image trace.ImageID, id uint32) bool) error {
 }
 
 // Snapshot writes what the buffer of a session with [trace.PolicyOverwrite] has, to a directory that is there and that
-// nobody else uses, in place of what Snapshot has written there before. It is a trace without symbols. Times in traces of
-// one session compare exactly if they are opened with trace.Options.HeaderClock.
-func (l *Live) Snapshot(dir string) error {
+// nobody else uses, in place of what Snapshot has written there before: all that is newer than a counter, and some that is
+// older. It is a trace without symbols. Times in traces of one session compare exactly if they are opened with
+// trace.Options.HeaderClock.
+func (l *Live) Snapshot(dir string, from uint64) error {
 	s := l.s
 	var snap *drain.Snapshot
 	var loss losses
 	var info trace.Info
 	if s.end.winding.Load() || !s.drain.Do(func() {
-		snap, loss = s.snapshot(0)
+		snap, loss = s.snapshot(from)
 		info = s.info
 		info.Clock.Pairs = slices.Clone(info.Clock.Pairs)
+		s.imageMu.Lock()
+		info.Images = slices.Clone(s.res.Images)
+		s.imageMu.Unlock()
 	}) {
 		return ErrOver
 	}

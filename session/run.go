@@ -188,8 +188,8 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
 	s.res.Way = st.Way
 	s.started.Store(&st)
-	if s.o.Live != nil && s.attached != nil {
-		s.o.Live(&Live{s})
+	if s.o.Live != nil && s.pool != nil {
+		s.o.Live(newLive(s))
 	}
 	left := s.res
 	planned := l.Memory != nil || l.Copy != nil || s.attached != nil

@@ -68,7 +68,8 @@ type Options struct {
 	// Attach records processes that run already, in place of a program: Path, Args and Env are then theirs, for messages and
 	// the trace, and Library, Follow and PatchedCopy are not used. nil: a program is started.
 	Attach *Attach
-	// Live is called when the processes of Attach are recorded, before Run goes on; nil: nobody wants to know.
+	// Live is called when the program has begun, or the processes of Attach are recorded, before Run goes on; nil: nobody
+	// wants to know. It is not called for profiles.
 	Live func(*Live)
 
 	// For ends the session so long after the program has begun, or the processes of Attach are recorded; 0: nothing does.

@@ -151,6 +151,8 @@ type cursor struct {
 	part   *part // of the task's blocks that is visited; nil: all, without the index
 	rest   int   // of the decoder's chunks where this run of blocks ends
 	jumped bool  // the newest step went on to another run of blocks
+
+	stream *streaming // nil: no Stream's
 }
 
 // newCursor returns a cursor before the first event; nil when the task has none.
@@ -171,7 +173,7 @@ func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*curs
 
 // begin reads the first two words from where the decoder is.
 func (c *cursor) begin() bool {
-	if !c.dec.next(&c.cur) {
+	if !c.read(&c.cur) {
 		return false
 	}
 	c.captured = nil
@@ -184,7 +186,7 @@ func (c *cursor) begin() bool {
 
 // lookAhead reads the word behind the one that is due.
 func (c *cursor) lookAhead() {
-	c.more = c.dec.next(&c.nxt)
+	c.more = c.read(&c.nxt)
 	if c.t.captures {
 		c.nextCaptured = nil
 		if c.more {
@@ -215,7 +217,7 @@ func (c *cursor) follow(w *word) {
 
 // step handles the word that is due. It returns false when there are no more.
 func (c *cursor) step() bool {
-	w := &c.cur
+	w, leaf := &c.cur, c.leaf
 	switch w.code {
 	case wCall:
 		c.follow(w)
@@ -256,6 +258,13 @@ func (c *cursor) step() bool {
 			c.note(Comm, 0)
 		}
 	}
+	if c.stream != nil {
+		c.stepped(w, leaf)
+		if !c.more && !c.stream.end {
+			c.stream.at = c.stream.next
+			return false // more may come
+		}
+	}
 	if !c.more {
 		c.give(^uint64(0))
 		c.fl.finish()
@@ -273,7 +282,7 @@ func (c *cursor) step() bool {
 	}
 	c.cur, c.captured = c.nxt, c.nextCaptured
 	c.lookAhead()
-	return c.err == nil
+	return c.err == nil && (c.stream == nil || c.ready())
 }
 
 func (c *cursor) noteWord(w *word) {

@@ -27,7 +27,7 @@ const StacksGoroutines = "goroutines"
 
 // hasGoroutines reports whether the trace has tasks of goroutines.
 func (t *Trace) hasGoroutines() bool {
-	return slices.ContainsFunc(t.Images, func(im Image) bool { return im.Stacks == StacksGoroutines })
+	return !t.threads && slices.ContainsFunc(t.Images, func(im Image) bool { return im.Stacks == StacksGoroutines })
 }
 
 // A goroutineKey names a goroutine: their numbers are a process's own.

@@ -29,6 +29,9 @@ type Options struct {
 	// HeaderClock takes frequency and start from the header of the events file alone, whatever the rest of the trace says
 	// of the clock: so times in several traces of one session compare exactly.
 	HeaderClock bool
+	// Threads makes the threads of Go programs tasks, and no goroutines: each goroutine is then a stack of the thread that
+	// it runs on.
+	Threads bool
 }
 
 // A Trace is an open trace directory. It is safe for concurrent use.
@@ -90,7 +93,8 @@ type Trace struct {
 	cache []nameCache // names, by image
 	name  func(string) string
 
-	forked int // tasks that have a parent
+	forked  int  // tasks that have a parent
+	threads bool // goroutines are no tasks
 }
 
 // A Task is a thread of the trace or, of a Go program, a goroutine.
@@ -191,7 +195,7 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 
 // load reads what is kept in memory of events, size bytes behind r.
 func (t *Trace) load(r io.ReaderAt, size int64, o Options) error {
-	t.file, t.size = &plainFile{file: r}, size
+	t.file, t.size, t.threads = &plainFile{file: r}, size, o.Threads
 	ix, err := t.readIndex()
 	if err != nil {
 		return err

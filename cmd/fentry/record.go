@@ -189,23 +189,16 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if c.slow, err = c.flight.triggers(cmd); err != nil {
 		return err
 	}
-	opts, err := c.options(cmd)
+	o, err := c.runOptions(a, cmd)
 	if err != nil {
 		return err
 	}
-	o := fentry.Options{
-		Plan: opts, Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls != "no",
-		Libraries: c.library, Symbols: a.symbols(), Dir: c.out,
-		For: c.forTime, NoPtrace: c.noPtrace, NoSwitches: c.noSwitches, NoInherit: c.noInherit,
-	}
+	opts := o.Plan
+	o.Libraries, o.Dir, o.For = c.library, c.out, c.forTime
+	o.NoPtrace, o.NoSwitches, o.NoInherit = c.noPtrace, c.noSwitches, c.noInherit
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
 	}
-	captures, err := c.captures(cmd, &opts)
-	if err != nil {
-		return err
-	}
-	o.Arguments, o.Results, o.AutoArguments, o.Conditions = captures.Arguments, captures.Results, captures.Auto, captures.Conditions
 	if o.Overhead, err = c.overhead.limit(cmd, &c.traceFlags); err != nil {
 		return err
 	}
@@ -227,7 +220,6 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if o.Emulator, err = c.emulatorWords(cmd); err != nil {
 		return err
 	}
-	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
 	o.Preparing = a.preparing()
 	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
 	if len(c.library) == 0 {

@@ -146,6 +146,8 @@ func (a *app) addCommands(root *cobra.Command) {
 		cmd   *cobra.Command
 	}{
 		{groupRun, newRecordCmd(a)},
+		{groupRun, newLiveCmd(a)},
+		{groupRun, newTopCmd(a)},
 		{groupRun, newControlCmd(a)},
 		{groupRun, newDetachCmd(a)},
 		{groupRun, newMountCmd(a)},
@@ -278,7 +280,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.stderr, "%s: %s\n", cmd.CommandPath(), oneLine(usage.Error()))
 		fmt.Fprintf(a.stderr, "usage: %s\n", synopsis(cmd))
 		fmt.Fprintf(a.stderr, "try: %s -h\n", cmd.CommandPath())
-		if cmd.Name() == "record" {
+		if cmd.Name() == "record" || cmd.Name() == "live" || cmd.Name() == "top" {
 			return exitRecord // 2 may be what the program ends with
 		}
 		return exitUsage

@@ -49,6 +49,12 @@ func NewFunction(w io.Writer, t *trace.Trace, o FunctionOptions) *Function {
 	return f
 }
 
+// Continue has further events be those of another trace, as [Graph.Continue].
+func (f *Function) Continue(t *trace.Trace) {
+	f.t = t
+	f.seen = append(f.seen, make([]bool, max(0, f.cpus()-len(f.seen)))...)
+}
+
 // Event writes an event.
 func (f *Function) Event(ev *trace.Event) error {
 	if !f.header {

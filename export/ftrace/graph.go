@@ -91,17 +91,24 @@ func (r *graphRow) set(depth int, fn trace.FuncID) {
 func NewGraph(w io.Writer, t *trace.Trace, o GraphOptions) *Graph {
 	g := &Graph{output: newOutput(w, t, o.SinceStart, o.OneCPU), opt: o}
 	g.number = o.CPU
-	g.digits = len(strconv.Itoa(g.cpus() - 1))
 	g.proc = procWidth
-	if o.Proc || o.OneCPU {
-		for _, k := range t.Tasks {
-			g.proc = max(g.proc, len(k.Comm)+1+len(k.Number()))
-		}
-	}
+	g.Continue(t)
 	if !o.NoDuration {
 		g.bar = []byte("              |  ")
 	}
 	return g
+}
+
+// Continue has further events be those of another trace: a later look at the same recording (trace.Stream). Options.CPU
+// must tell its tasks apart.
+func (g *Graph) Continue(t *trace.Trace) {
+	g.t = t
+	g.digits = max(g.digits, len(strconv.Itoa(g.cpus()-1)))
+	if g.opt.Proc || g.opt.OneCPU {
+		for _, k := range t.Tasks {
+			g.proc = max(g.proc, len(k.Comm)+1+len(k.Number()))
+		}
+	}
 }
 
 // Event writes an event.

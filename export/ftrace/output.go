@@ -57,6 +57,9 @@ func (o *output) flush(all bool) error {
 	return o.err
 }
 
+// Flush writes what is there of lines.
+func (o *output) Flush() error { return o.flush(true) }
+
 // cpu is the number in a task's CPU column.
 func (o *output) cpu(k *trace.Task) int {
 	if o.oneCPU || k == nil {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fentry-dev/fentry/cmd/fentry/internal/hot"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+type topCmd struct {
+	watchFlags
+	interval time.Duration
+	count    int
+	lines    int
+	batch    bool
+	sort     string
+}
+
+func newTopCmd(a *app) *cobra.Command {
+	c := topCmd{interval: 2 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "top [options] {[--] PROGRAM [args...] | -p PROCESS}",
+		Short: "show which functions are hottest, while they run",
+		Long: `top runs a program, or attaches to processes that run already, and shows every two
+seconds which of their functions are called most or take most of the time. Options
+that say what is recorded are those of record.
+
+CALLS/S is how often a function is called in a second. TOTAL is the part of the time in
+which a call of it is open, SELF that in which it does not wait for a function that it
+has called and that is recorded; threads are added up, so two can make 200 %. Calls that
+have not ended count, too. AVG is how long the calls took that ended.
+
+The program never waits for top. Where events came too fast to be looked at, the first
+line says of how much of the time nothing is known, and the figures are extrapolated.
+
+On a terminal the table is drawn again in its place; otherwise, or with -b, one table
+follows the other. top ends with the program, and as it does; or with ^C, -n, --for, or
+when nobody reads its output any more: the program then goes on without it.`,
+		Example: `  fentry top ./prog
+  fentry top -p 1234 -s calls
+  fentry top -p nginx -b -n 3 -i 1s         three tables, for a file or a pipe`,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&c.batch, "batch", "b", false, "print one table after the other")
+	c.watchFlags.add(cmd, "")
+	f.VarP((*durationFlag)(&c.interval), "interval", "i", "show what happened in each `TIME`, such as 500ms")
+	f.IntVarP(&c.count, "count", "n", 0, "end after `N` tables; 0: none is the last")
+	f.IntVarP(&c.lines, "lines", "l", 0, "show `N` functions; 0: as many as fit, or 20")
+	f.StringVarP(&c.sort, "sort", "s", "self", "sort by `KEY`: "+strings.Join(topKeys, ", "))
+	cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(topKeys, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// topKeys are the values of --sort.
+var topKeys = []string{"self", "total", "calls"}
+
+func (c *topCmd) run(a *app, cmd *cobra.Command, args []string) error {
+	switch {
+	case !slices.Contains(topKeys, c.sort):
+		return usagef(cmd, "--sort: no key %q; there are %s", c.sort, strings.Join(topKeys, ", "))
+	case c.interval < topLook:
+		return usagef(cmd, "--interval %v: at least %v", c.interval, topLook)
+	case c.count < 0 || c.lines < 0:
+		return usagef(cmd, "--count and --lines are not below 0")
+	}
+	if c.tracer == patch.Function.String() && !cmd.Flags().Changed("sort") {
+		c.sort = "calls"
+	}
+	w := &topWriter{c: c, to: a.stdout, paint: paint(a.colors(a.stdout)), from: -1}
+	if f, ok := a.stdout.(*os.File); ok && isTerminal(f) && !c.batch {
+		w.terminal = f
+	}
+	w.buf = bufio.NewWriter(w.to)
+	return c.watchFlags.run(a, cmd, args, w)
+}
+
+// topLook is how often events are looked at.
+const topLook = 50 * time.Millisecond
+
+// topWriter counts events, and prints tables.
+type topWriter struct {
+	c        *topCmd
+	to       io.Writer
+	buf      *bufio.Writer
+	paint    paint
+	terminal *os.File // nil: it is none, or not to be used as one
+
+	hot    hot.Counter
+	from   int64 // where the interval begins; -1: there was no look yet
+	until  int64 // of the look
+	newest int64 // event
+	events uint64
+	tables int
+	t      *trace.Trace
+}
+
+func (w *topWriter) begin(t *trace.Trace, until int64) {
+	w.t, w.until = t, until
+	if w.from < 0 {
+		w.from = until
+		w.hot.Begin(until)
+	}
+}
+
+func (w *topWriter) event(ev *trace.Event) error {
+	w.hot.Event(ev)
+	w.events++
+	w.newest = max(w.newest, ev.Time)
+	return nil
+}
+
+func (w *topWriter) end(over bool) error {
+	if pipeClosed(w.to) {
+		return syscall.EPIPE
+	}
+	if over {
+		w.until = w.newest
+	}
+	if w.until-w.from < int64(w.c.interval) && (!over || w.until <= w.from) {
+		return nil
+	}
+	if err := w.table(); err != nil {
+		return err
+	}
+	w.from, w.events = w.until, 0
+	w.hot.Begin(w.from)
+	if w.tables++; w.tables == w.c.count {
+		return errEnoughSeen
+	}
+	return nil
+}
+
+// table prints what happened in the interval.
+func (w *topWriter) table() error {
+	rows := w.hot.Rows(w.until)
+	slices.SortStableFunc(rows, func(a, b hot.Row) int {
+		switch w.c.sort {
+		case "calls":
+			return cmp.Compare(b.Calls, a.Calls)
+		case "total":
+			return cmp.Compare(b.Total, a.Total)
+		}
+		return cmp.Compare(b.Self, a.Self)
+	})
+	lines, width := cmp.Or(w.c.lines, 20), 0
+	if w.terminal != nil {
+		if columns, height, err := term.GetSize(int(w.terminal.Fd())); err == nil {
+			width = columns
+			lines = min(cmp.Or(w.c.lines, height), max(1, height-4))
+		}
+		w.buf.WriteString("\x1b[H\x1b[2J") // home, erase
+	} else if w.tables > 0 {
+		w.buf.WriteByte('\n')
+	}
+	span := w.until - w.from
+	head := fmt.Sprintf("%s in %s, %s", plural(w.events, "event", "events"), duration(uint64(span)),
+		plural(uint64(w.hot.Threads()), "thread", "threads"))
+	if w.hot.Gaps > 0 {
+		all := float64(span) * float64(max(1, w.hot.Threads()))
+		head += fmt.Sprintf("; nothing is known of %.1f %% of the time", min(100, 100*float64(w.hot.Gaps)/all))
+	}
+	fmt.Fprintln(w.buf, cutTo(head, width))
+	fmt.Fprintln(w.buf, w.paint.with(sgrBold, fmt.Sprintf("%14s %8s %8s %12s  %s", "CALLS/S", "TOTAL", "SELF", "AVG", "FUNCTION")))
+	for _, r := range rows[:min(lines, len(rows))] {
+		fmt.Fprintln(w.buf, cutTo(w.row(&r), width))
+	}
+	return w.buf.Flush()
+}
+
+// row is a function's line.
+func (w *topWriter) row(r *hot.Row) string {
+	part := func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
+	total, self, avg := part(r.Total), part(r.Self), "-"
+	if w.c.tracer == patch.Function.String() {
+		total, self = "-", "-"
+	} else if r.Avg >= 0 {
+		avg = durationCell(int64(r.Avg))
+	}
+	return fmt.Sprintf("%14s %8s %8s %12s  %s", grouped(uint64(r.Calls+0.5)), total, self, avg, w.t.Label(r.Func))
+}
+
+// cutTo cuts a line to the width of a terminal; 0: none.
+func cutTo(s string, width int) string {
+	if r := []rune(s); width > 0 && len(r) > width {
+		return string(r[:width])
+	}
+	return s
+}
+
+func (w *topWriter) wait(done <-chan struct{}) { pause(topLook, done) }

@@ -1,0 +1,242 @@
+package main
+
+// What live and top have in common: a program that is run, or processes that run already, recorded in memory, and a
+// stream of what happens, visited while it goes on.
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// watchFlags are the options of both.
+type watchFlags struct {
+	traceFlags
+	attach    []string
+	library   []string
+	buffer    string
+	forTime   time.Duration
+	noInherit bool
+	demangle  demangleFlag
+}
+
+// add adds them; short is the letter of --buffer.
+func (c *watchFlags) add(cmd *cobra.Command, short string) {
+	c.traceFlags.add(cmd)
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringArrayVarP(&c.attach, "pid", "p", nil, "watch `PROCESS`, which runs already: its id, several with commas, or the "+
+		"name of a program (repeatable)")
+	f.StringArrayVarP(&c.library, "library", "L", nil, "shared libraries, too, whose names match `PAT`: libz, 'libssl*', "+
+		"'*' (repeatable)")
+	f.StringVarP(&c.buffer, "buffer", short, "16M", "keep what is not shown yet in `SIZE` of memory, with K, M or G")
+	f.Var((*durationFlag)(&c.forTime), "for", "end after `TIME`, such as 5s; the program goes on")
+	f.BoolVar(&c.noInherit, "no-inherit", false, "leave programs alone that the program executes")
+	c.demangle.add(cmd)
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(c.attach) > 0 && len(args) > 0 {
+			return usagef(cmd, "-p is for processes that run, not %s", args[0])
+		}
+		if len(args) == 0 && len(c.attach) == 0 {
+			return usagef(cmd, "no program given")
+		}
+		return nil
+	}
+}
+
+// runOptions translates the flags that say what is recorded of a run.
+func (t *traceFlags) runOptions(a *app, cmd *cobra.Command) (o fentry.Options, err error) {
+	if o.Plan, err = t.options(cmd); err != nil {
+		return o, err
+	}
+	captures, err := t.captures(cmd, &o.Plan)
+	if err != nil {
+		return o, err
+	}
+	o.Plain, o.LibraryCalls, o.Syscalls, o.Symbols = t.plain.Plain, t.libcalls, t.syscalls != "no", a.symbols()
+	o.Arguments, o.Results, o.AutoArguments, o.Conditions = captures.Arguments, captures.Results, captures.Auto, captures.Conditions
+	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
+	return o, nil
+}
+
+// A watcher gets what a stream has. Errors of a closed pipe end the recording, and are none of the command's.
+type watcher interface {
+	begin(t *trace.Trace, until int64) // of a look, which has what happened until a time
+	event(*trace.Event) error          //
+	end(over bool) error               // of a look; over: it is the last
+	wait(done <-chan struct{})         // until the next look is due
+}
+
+// run records, and has w watch.
+func (c *watchFlags) run(a *app, cmd *cobra.Command, args []string, w watcher) error {
+	o, err := c.runOptions(a, cmd)
+	if err != nil {
+		return err
+	}
+	if tracer := o.Plan.Tracer; tracer != patch.FunctionGraph && tracer != patch.Function || o.Plan.NoClock {
+		return usagef(cmd, "%s requires the tracer function_graph or function, with a clock", cmd.Name())
+	}
+	o.Libraries, o.For, o.NoInherit, o.NoSwitches, o.Overhead = c.library, c.forTime, c.noInherit, true, -1
+	if o.Buffer, err = parseSize(c.buffer); err != nil {
+		return usagef(cmd, "--buffer: %v", err)
+	}
+	o.Planned = func(p *patch.Plan) {
+		if len(c.library) == 0 && !o.Plan.Select.ChoosesImages() {
+			unmatched(a, o.Plan)
+		}
+	}
+	o.Info = trace.Info{Writer: "fentry " + version}
+	work, err := os.MkdirTemp("", "fentry-"+cmd.Name()+"-")
+	if err != nil {
+		return pathError(err)
+	}
+	defer os.RemoveAll(work)
+	looks := filepath.Join(work, "look")
+	if err := os.Mkdir(looks, 0o700); err != nil {
+		return pathError(err)
+	}
+	o.Dir = filepath.Join(work, "trace")
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, syscall.SIGPIPE) // a reader that has gone is an error of the write
+	defer signal.Stop(pipes)
+
+	f := &following{w: w, over: make(chan struct{}), done: make(chan error, 1)}
+	o.Live = func(l *fentry.Live) {
+		f.stream = l.Stream(looks, c.demangle.name)
+		go func() { f.done <- f.follow(l) }()
+	}
+	res, err := c.record(a, args, o)
+	if err != nil {
+		return recordError(pathError(err))
+	}
+	return f.finish(a, c, res)
+}
+
+// record records until the program, the processes or the recording end.
+func (c *watchFlags) record(a *app, args []string, o fentry.Options) (*fentry.Result, error) {
+	if len(c.attach) > 0 {
+		pids, err := findProcesses(c.attach)
+		if err != nil {
+			return nil, err
+		}
+		return fentry.Attach(context.Background(), pids, o)
+	}
+	path, err := findRecorded(args[0])
+	if err != nil {
+		return nil, err
+	}
+	program := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	return fentry.Run(context.Background(), program, o)
+}
+
+// errEnoughSeen is what a watcher ends a recording with that has seen enough.
+var errEnoughSeen = errors.New("enough")
+
+// following has a watcher follow a stream.
+type following struct {
+	w      watcher
+	stream *fentry.Stream
+	over   chan struct{} // closed when the recording has ended
+	done   chan error    // what following it ended with
+}
+
+// follow has the watcher look until the recording is over, or nobody wants to see more.
+func (f *following) follow(l *fentry.Live) error {
+	for {
+		err := f.stream.Next(f.w.begin, f.w.event)
+		if errors.Is(err, session.ErrOver) {
+			return nil
+		}
+		if err == nil {
+			err = f.w.end(false)
+		}
+		if err != nil {
+			l.End()
+			return err
+		}
+		f.w.wait(f.over)
+	}
+}
+
+// finish shows the rest, and ends as the program did.
+func (f *following) finish(a *app, c *watchFlags, res *fentry.Result) error {
+	close(f.over)
+	if f.stream == nil {
+		return c.endOf(res)
+	}
+	err := <-f.done
+	if err == nil && res.Dir != "" {
+		if err = f.stream.End(res, f.w.begin, f.w.event); err == nil {
+			err = f.w.end(true)
+		}
+	}
+	switch {
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, errEnoughSeen):
+		return c.endOf(res)
+	case err != nil:
+		return pathError(err)
+	}
+	if res.Empty {
+		a.sayf("fentry: nothing was traced")
+	}
+	if n := f.stream.Skipped; n > 0 {
+		a.sayf("fentry: %s of %s were skipped: they came too fast to be shown%s", grouped(n),
+			plural(res.Events+res.Lost+res.Overwrote, "event", "events"), uncounted(res))
+	}
+	return c.endOf(res)
+}
+
+// uncounted says of events that nobody has counted.
+func uncounted(res *fentry.Result) string {
+	if res.Uncounted {
+		return ", and more that nobody counted"
+	}
+	return ""
+}
+
+// endOf ends as the program did that was started.
+func (c *watchFlags) endOf(res *fentry.Result) error {
+	switch {
+	case res.Ended && len(c.attach) == 0:
+		return endLike(res.Status)
+	case res.Signal != 0 && len(c.attach) == 0:
+		dieOf(res.Signal)
+		return &exitError{Code: 128 + int(res.Signal)}
+	}
+	return nil
+}
+
+// pipeClosed tells whether a stream is a pipe that nobody reads any more.
+func pipeClosed(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&unix.POLLERR != 0
+}
+
+// pause waits for some time.
+func pause(d time.Duration, done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-time.After(d):
+	}
+}
