@@ -83,7 +83,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if o.Live != nil {
 		so.Live = func(l *session.Live) { o.Live(&Live{Live: l, names: r.names}) }
 	}
-	so.WorkDir, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pids[0]))
+	so.WorkDir, _ = os.Readlink(session.ProcessDir(pids[0]) + "/cwd")
 	if so.WorkDir != "" {
 		so.Path = "/proc" // it is not used, and must be absolute
 	}
@@ -123,7 +123,7 @@ func (e *executed) attach(path string, exe *os.File) (*patch.Memory, error) {
 
 // commandLine is the arguments of a process.
 func commandLine(pid int) []string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	b, err := os.ReadFile(session.ProcessDir(pid) + "/cmdline")
 	if err != nil || len(b) == 0 {
 		return []string{fmt.Sprintf("process %d", pid)}
 	}

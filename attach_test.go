@@ -82,6 +82,7 @@ func startAs(t *testing.T, attributes *syscall.SysProcAttr, program string, args
 		if r.cmd.ProcessState == nil {
 			r.cmd.Process.Kill()
 			r.cmd.Wait()
+			t.Logf("the program ended with %v, %q", r.cmd.ProcessState, r.out.String())
 		}
 	})
 	time.Sleep(50 * time.Millisecond)

@@ -41,6 +41,9 @@ type Attach struct {
 // it.
 func CheckAttach(pid int) error { return tracee.CheckAttach(pid) }
 
+// ProcessDir is where a process's files are in /proc, even if its first thread has ended.
+func ProcessDir(pid int) string { return procfs.Dir(pid) }
+
 // attached are the processes of a session that has attached to some. What it has put into them is in their children,
 // too, that they fork: at the end it is taken out of every process that maps the pool.
 type attached struct {
@@ -80,7 +83,7 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 	if err := tracee.CheckAttach(pid); err != nil {
 		return nil, err
 	}
-	link := fmt.Sprintf("/proc/%d/exe", pid)
+	link := procfs.Dir(pid) + "/exe"
 	path, err := os.Readlink(link)
 	if err != nil {
 		return nil, err
@@ -207,8 +210,11 @@ func (s *session) detach() {
 			break
 		}
 		for _, p := range left {
-			if err := s.detachFrom(p.Pid); err != nil {
+			err := s.detachFrom(p.Pid)
+			if err != nil {
 				failed[p.Pid] = true
+			}
+			if err != nil && !errors.Is(err, tracee.ErrEnded) {
 				s.logf("process %d: %v", p.Pid, err)
 			}
 		}

@@ -246,7 +246,7 @@ func (p *process) called(text string) {
 
 // readCommandLine reads /proc/PID/cmdline, with blanks for NULs.
 func readCommandLine(pid int) string {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/cmdline", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(procfs.Dir(pid)+"/cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}

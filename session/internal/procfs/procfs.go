@@ -154,6 +154,9 @@ type SharedFile struct {
 // be seen: the process is another user's or not dumpable.
 func (f SharedFile) MappedBy(pid int) (mapped, known bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err == nil && len(b) == 0 {
+		b, err = os.ReadFile(Dir(pid) + "/maps")
+	}
 	if err != nil {
 		return false, os.IsNotExist(err) || isESRCH(err)
 	}
@@ -174,6 +177,26 @@ func (f SharedFile) in(maps []byte) bool {
 		}
 	}
 	return false
+}
+
+// Dir is the directory of a process in /proc, or if its first thread has ended and others go on that of one of these: what
+// belongs to all of them is not to be read any more by the first one.
+func Dir(pid int) string {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	if s, err := ReadStat(dir + "/stat"); err != nil || !s.Dead() {
+		return dir
+	}
+	tasks, err := os.ReadDir(dir + "/task")
+	if err != nil {
+		return dir
+	}
+	for _, t := range tasks {
+		one := dir + "/task/" + t.Name()
+		if s, err := ReadStat(one + "/stat"); err == nil && !s.Dead() {
+			return one
+		}
+	}
+	return dir
 }
 
 func isESRCH(err error) bool {

@@ -90,6 +90,9 @@ func Attach(pid int, m *patch.Memory, libraries []*Library, pool int) (*Attachme
 	}
 	var stack remoteStack
 	err = ts.within(true, func() error {
+		if err := ts.filtered(); err != nil {
+			return err
+		}
 		return ts.calling(ms, func(r *remote) (err error) {
 			if stack, err = a.mapMemory(r); err != nil {
 				err = errors.Join(err, a.unmapMemory(r))
@@ -114,7 +117,7 @@ func Attach(pid int, m *patch.Memory, libraries []*Library, pool int) (*Attachme
 		})
 	}
 	if err != nil {
-		if uerr := a.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, errEnded) {
+		if uerr := a.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, ErrEnded) {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, uerr)
 		}
 		return nil, err
@@ -135,17 +138,21 @@ func (ts *threads) maps() ([]mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readMaps(dir)
+	ms, err := readMaps(dir)
+	if _, ended := liveThread(ts.pid); err != nil && ended != nil {
+		err = ended
+	}
+	return ms, err
 }
 
 // within stops threads, all or one, and does something meanwhile. It tries again if one does not stop: those that have
-// been asked to are let go when the thread that traces them ends, so each try has its own. The error is errEnded if the
+// been asked to are let go when the thread that traces them ends, so each try has its own. The error is ErrEnded if the
 // process runs another program by now.
 func (ts *threads) within(one bool, do func() error) (err error) {
 	for range stopTries {
 		onThread(func() {
 			if err = ts.stop(one); err == nil && !ts.same() {
-				err = errEnded
+				err = ErrEnded
 			}
 			if err == nil {
 				err = do()
@@ -288,7 +295,7 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 	}()
 	a.started = true
 	path := make([]byte, format.ConfigNSession)
-	copy(path, fmt.Sprintf("/proc/self/fd/%d", fd))
+	copy(path, fmt.Sprintf("/proc/thread-self/fd/%d", fd))
 	if err := r.t.WriteAt(path, home.bias+home.m.Running.Session); err != nil {
 		return err
 	}

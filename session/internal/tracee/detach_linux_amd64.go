@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -106,6 +108,13 @@ type detaching struct {
 func (d *detaching) try() error {
 	d.tries++
 	a, ts := d.a, d.ts
+	for _, t := range ts.all {
+		if t.halted {
+			if err := d.stepOut(t); err != nil {
+				return err
+			}
+		}
+	}
 	return ts.calling(d.ms, func(r *remote) (err error) {
 		if d.stack.lo == 0 {
 			if d.stack, err = r.mapStack(); err != nil {
@@ -116,9 +125,9 @@ func (d *detaching) try() error {
 			}
 		}
 		for _, s := range d.areas {
-			err := ts.memory().words(s.at, s.at+s.size, func(at, v uint64) { d.lead(at, v) })
-			if err != nil {
-				continue // nobody has that stack any more
+			for _, s := range d.shadowed(s) {
+				// An error: nobody has that stack any more.
+				_ = ts.memory().words(s.at, s.at+s.size, func(at, v uint64) { d.lead(at, v) })
 			}
 		}
 		inside, reading := false, false
@@ -127,7 +136,7 @@ func (d *detaching) try() error {
 			err := t.liveStack(d.ms, func(at, v uint64) {
 				switch {
 				case a.inside(v) && !d.lead(at, v):
-					inside = inside || d.interrupted(at)
+					inside = inside || at >= t.regs.sp() && d.interrupted(at)
 					reading = reading || a.unwinds(v)
 				case d.isShadow(v):
 					reading = true
@@ -188,6 +197,38 @@ func (d *detaching) findAreas(r *remote) error {
 	return nil
 }
 
+// shadowed returns the parts of a stack whose shadow is in memory: only there anything is known of return addresses. What
+// has never been touched is not read, as that would take far longer, and memory.
+func (d *detaching) shadowed(s area) (parts []area) {
+	const entry, present, swapped = 8, 1 << 63, 1 << 62 // of /proc/PID/pagemap
+	pagemap, err := os.Open(d.ts.dir + "/pagemap")
+	if err != nil {
+		return []area{s}
+	}
+	defer pagemap.Close()
+	lo, hi := s.at&^(PageSize-1), s.at+s.size
+	for ; lo < hi; lo += PageSize << 10 {
+		// Shadows flip bits far above those of a thousand pages, so what is close stays so.
+		n := min(PageSize<<10, hi-lo+PageSize-1) / PageSize
+		b := make([]byte, n*entry)
+		if _, err := pagemap.ReadAt(b, int64((lo^d.a.images[0].m.Running.Shadow)/PageSize*entry)); err != nil {
+			return []area{s}
+		}
+		for i := range n {
+			if le.Uint64(b[i*entry:])&(present|swapped) == 0 {
+				continue
+			}
+			from, to := max(lo+i*PageSize, s.at), min(lo+(i+1)*PageSize, hi)
+			if k := len(parts) - 1; k >= 0 && parts[k].at+parts[k].size == from {
+				parts[k].size += to - from
+			} else {
+				parts = append(parts, area{from, to - from})
+			}
+		}
+	}
+	return parts
+}
+
 // inside tells whether an address is in what was added.
 func (a *Attachment) inside(v uint64) bool {
 	for _, m := range a.mapped {
@@ -207,6 +248,65 @@ func (d *detaching) occupied(t *thread) bool {
 	i := sort.Search(len(a.edits), func(i int) bool { return a.edits[i].Addr > pc }) - 1
 	return i >= 0 && isLate(&a.edits[i]) && pc < a.edits[i].Addr+uint64(len(a.edits[i].Old))
 }
+
+// stepOut has a thread come out of what was added whose process is stopped by a signal, and so would stay there: instruction
+// by instruction, as the program is to do nothing meanwhile. If it waits there, or a handler begins, it stays.
+func (d *detaching) stepOut(t *thread) error {
+	const mostSteps, patience = 1 << 16, 50 * time.Millisecond
+	deadline := time.Now().Add(patience)
+	for signal, steps := 0, 0; d.occupied(t) && steps < mostSteps && time.Now().Before(deadline); steps++ {
+		ws, err := t.onward(signal, deadline)
+		if err != nil {
+			return err
+		}
+		if signal = int(ws.StopSignal()); ws>>16 != 0 || signal == int(syscall.SIGTRAP) || signal == int(syscallTrap) {
+			signal = 0
+		}
+		if t.regs, err = t.registers(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onward has a thread execute an instruction. One that calls the kernel can take long: it goes to its beginning, or its
+// end, and is interrupted at a deadline. A single step would leave a SIGTRAP behind then.
+func (t *thread) onward(signal int, deadline time.Time) (ws syscall.WaitStatus, err error) {
+	request := func(nr, signal int) error {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, uintptr(nr), uintptr(t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
+			return ErrEnded
+		}
+		return nil
+	}
+	code := make([]byte, len(syscallInsn))
+	err = t.ReadAt(code, t.regs.pc())
+	again := int64(t.regs.Orig_rax) >= 0 && -int64(t.regs.Rax) >= firstRestart && -int64(t.regs.Rax) <= lastRestart
+	if err == nil && !again && !bytes.Equal(code, syscallInsn) {
+		if err := request(unix.PTRACE_SINGLESTEP, signal); err != nil {
+			return ws, err
+		}
+		return t.awaitAny(time.Now().Add(remoteLimit))
+	}
+	if err := request(unix.PTRACE_SYSCALL, signal); err != nil {
+		return ws, err
+	}
+	if ws, err = t.awaitAny(time.Now().Add(remoteLimit)); err != nil || ws.StopSignal() != syscallTrap {
+		return ws, err
+	}
+	if err := request(unix.PTRACE_SYSCALL, 0); err != nil {
+		return ws, err
+	}
+	if ws, err = t.awaitAny(deadline); err != errBusy {
+		return ws, err
+	}
+	if err := request(unix.PTRACE_INTERRUPT, 0); err != nil {
+		return ws, err
+	}
+	return t.awaitAny(time.Now().Add(remoteLimit))
+}
+
+// Results of system calls that are to be made again: ERESTARTSYS to ERESTART_RESTARTBLOCK (include/linux/errno.h).
+const firstRestart, lastRestart = 512, 516
 
 // reads tells whether a thread has an address in a register of what was added, or of a shadow.
 func (d *detaching) reads(t *thread) bool {

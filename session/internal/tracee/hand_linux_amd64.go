@@ -24,7 +24,7 @@ func (r *remote) hand(pid, fd int, room uint64) (uint64, error) {
 		return 0, err
 	}
 	theirs, ours := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:]))
-	err := send(pid, int(ours), fd)
+	err := send(pid, r.t.pid, int(ours), fd)
 	var got uint64
 	if err == nil {
 		got, err = r.receive(theirs, room)
@@ -37,9 +37,13 @@ func (r *remote) hand(pid, fd int, room uint64) (uint64, error) {
 	return got, err
 }
 
-// send sends a descriptor through a socket that a process has.
-func send(pid, socket, fd int) error {
-	p, err := unix.PidfdOpen(pid, 0)
+// send sends a descriptor through a socket that a process has, of which a thread is stopped.
+func send(pid, tid, socket, fd int) error {
+	const thread = unix.O_EXCL // PIDFD_THREAD, from Linux 6.9: the first thread can have ended
+	p, err := unix.PidfdOpen(tid, thread)
+	if err != nil {
+		p, err = unix.PidfdOpen(pid, 0)
+	}
 	if err != nil {
 		return fmt.Errorf("pidfd_open: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Shared libraries that a process has loaded.
@@ -41,7 +42,7 @@ const (
 
 // Libraries are the shared libraries of a process, and room for plans of them.
 func Libraries(pid int) ([]*Library, error) {
-	dir := fmt.Sprintf("/proc/%d", pid)
+	dir := procfs.Dir(pid)
 	ms, err := readMaps(dir)
 	if err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (l *Library) room(ms, taken []mapping) uint64 {
 // Files are paths of the library's file. The first is the file that is mapped, and can be opened by root alone.
 func (l *Library) Files() []string {
 	return []string{
-		fmt.Sprintf("/proc/%d/map_files/%x-%x", l.pid, l.lo, l.first), fmt.Sprintf("/proc/%d/root%s", l.pid, l.Path),
+		fmt.Sprintf("/proc/%d/map_files/%x-%x", l.pid, l.lo, l.first), procfs.Dir(l.pid) + "/root" + l.Path,
 	}
 }
 

@@ -93,8 +93,11 @@ func CheckAttach(pid int) error {
 	if err := tracedBy(dir); err != nil {
 		return err
 	}
+	if statusField(procfs.Dir(pid), "Seccomp") == "1" {
+		return errors.New("it may make no system calls but read and write (seccomp's strict mode)")
+	}
 	_, err = liveThread(pid)
-	if err == errEnded && !s.Dead() {
+	if err == ErrEnded && !s.Dead() {
 		return seizeError(pid, pid, syscall.EPERM)
 	}
 	return err

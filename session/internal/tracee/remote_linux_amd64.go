@@ -111,7 +111,7 @@ func (r *remote) next() error {
 		case err != nil:
 			return err
 		case !ws.Stopped():
-			return errEnded
+			return ErrEnded
 		case ws.StopSignal() == syscallTrap:
 			return nil
 		case ws.StopSignal() == syscall.SIGSTOP && ws>>16 == 0:
@@ -197,7 +197,7 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 		var ws syscall.WaitStatus
 		if got, werr := syscall.Wait4(r.t.pid, &ws, syscall.WALL|syscall.WNOHANG, nil); got != 0 && werr == nil {
 			if !ws.Stopped() {
-				return 0, errEnded
+				return 0, ErrEnded
 			}
 			if ws.StopSignal() == syscall.SIGSTOP && ws>>16 == 0 {
 				r.stopped = true
@@ -219,7 +219,7 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 // interrupt stops the thread, which runs.
 func (r *remote) interrupt() error {
 	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(r.t.pid), 0, 0, 0, 0); errno != 0 {
-		return errEnded
+		return ErrEnded
 	}
 	return r.t.awaitStop(time.Now().Add(remoteLimit))
 }
@@ -237,10 +237,10 @@ func (r *remote) keepThread() error {
 func (r *remote) end() error {
 	// It stands behind a system call. The kernel does not go on with another one from there.
 	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(r.t.pid), 0, 0, 0, 0); errno != 0 {
-		return errEnded
+		return ErrEnded
 	}
 	if err := unix.PtraceCont(r.t.pid, 0); err != nil {
-		return errEnded
+		return ErrEnded
 	}
 	err := r.t.awaitStop(time.Now().Add(remoteLimit))
 	if err == nil {

@@ -43,6 +43,9 @@ type threads struct {
 	longest time.Duration // for which one was stopped, or all
 }
 
+// errFiltered: seccomp stands against calls that threads are made to make.
+var errFiltered = errors.New("its system calls are filtered (seccomp), which only root can put off")
+
 // errBusy: a thread did not stop.
 var errBusy = errors.New("a thread of it does not stop: it waits for a child of vfork, or for a device")
 
@@ -62,7 +65,7 @@ func liveThread(pid int) (string, error) {
 	}
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
-		return "", errEnded
+		return "", ErrEnded
 	}
 	for _, task := range tasks {
 		dir := fmt.Sprintf("/proc/%d/task/%s", pid, task.Name())
@@ -70,11 +73,11 @@ func liveThread(pid int) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errEnded
+	return "", ErrEnded
 }
 
-// errEnded: the process is gone.
-var errEnded = errors.New("it has ended")
+// ErrEnded: the process is gone, or runs another program.
+var ErrEnded = errors.New("it has ended")
 
 // openThreads prepares to stop a process.
 func openThreads(pid int) (*threads, error) {
@@ -82,16 +85,13 @@ func openThreads(pid int) (*threads, error) {
 	if err != nil {
 		return nil, err
 	}
-	ts := &threads{pid: pid, dir: dir, options: unix.PTRACE_O_TRACESYSGOOD}
+	ts := &threads{pid: pid, dir: dir, options: unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_SUSPEND_SECCOMP}
 	if ts.mem, err = os.OpenFile(dir+"/mem", os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
 	if ts.aux, err = os.ReadFile(dir + "/auxv"); err != nil {
 		ts.mem.Close()
 		return nil, err
-	}
-	if seccomp(dir) {
-		ts.options |= unix.PTRACE_O_SUSPEND_SECCOMP
 	}
 	return ts, nil
 }
@@ -100,12 +100,6 @@ func openThreads(pid int) (*threads, error) {
 func (ts *threads) same() bool {
 	aux, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/auxv", ts.pid, ts.all[0].pid))
 	return err == nil && bytes.Equal(aux, ts.aux)
-}
-
-// seccomp tells whether a thread's system calls are filtered.
-func seccomp(dir string) bool {
-	b, _ := os.ReadFile(dir + "/status")
-	return bytes.Contains(b, []byte("\nSeccomp:\t2"))
 }
 
 // memory reads and writes the process's memory, whether it is stopped or not.
@@ -121,7 +115,7 @@ func (ts *threads) stop(one bool) error {
 	for {
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", ts.pid))
 		if err != nil {
-			return errEnded
+			return ErrEnded
 		}
 		var seized []int
 		for _, e := range entries {
@@ -149,7 +143,7 @@ func (ts *threads) stop(one bool) error {
 		}
 	}
 	if len(ts.all) == 0 {
-		return errEnded
+		return ErrEnded
 	}
 	return nil
 }
@@ -161,9 +155,12 @@ func (ts *threads) seize(tid int) (ok bool, err error) {
 		return errno
 	}
 	errno := request(unix.PTRACE_SEIZE, ts.options)
-	if errno == unix.EPERM && ts.options&unix.PTRACE_O_SUSPEND_SECCOMP != 0 && seccomp("/proc/thread-self") {
-		ts.options &^= unix.PTRACE_O_SUSPEND_SECCOMP // what filters it filters this process
-		errno = request(unix.PTRACE_SEIZE, ts.options)
+	if errno == unix.EPERM {
+		// Only root may put filters off. What filters this process may be what filters that one.
+		if seccomp(fmt.Sprintf("/proc/%d/task/%d", ts.pid, tid)) && !seccomp("/proc/thread-self") {
+			return false, errFiltered
+		}
+		errno = request(unix.PTRACE_SEIZE, ts.options&^unix.PTRACE_O_SUSPEND_SECCOMP)
 	}
 	if errno == 0 {
 		errno = request(unix.PTRACE_INTERRUPT, 0)
@@ -201,30 +198,42 @@ func (ts *threads) await(tid int, deadline time.Time) error {
 
 // awaitStop waits for the stop that PTRACE_INTERRUPT has asked for. Signals that were quicker are delivered.
 func (t *Process) awaitStop(deadline time.Time) error {
+	for {
+		ws, err := t.awaitAny(deadline)
+		if err != nil {
+			return err
+		}
+		if ws>>16 == unix.PTRACE_EVENT_STOP {
+			t.halted = ws.StopSignal() != syscall.SIGTRAP
+			return nil
+		}
+		signal := int(ws.StopSignal())
+		if ws>>8 == syscall.WaitStatus(syscallTrap) || ws>>16 != 0 {
+			signal = 0
+		}
+		if err := unix.PtraceCont(t.pid, signal); err != nil {
+			return ErrEnded
+		}
+	}
+}
+
+// awaitAny waits for any stop, until a deadline: then the error is errBusy.
+func (t *Process) awaitAny(deadline time.Time) (ws syscall.WaitStatus, err error) {
 	for looks := 0; ; looks++ {
-		var ws syscall.WaitStatus
 		got, err := syscall.Wait4(t.pid, &ws, syscall.WALL|syscall.WNOHANG, nil)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			return errEnded
+			return ws, ErrEnded
 		case got == 0:
 			if time.Now().After(deadline) {
-				return errBusy
+				return ws, errBusy
 			}
 			rest(looks)
 		case !ws.Stopped():
-			return errEnded
-		case ws>>16 == unix.PTRACE_EVENT_STOP:
-			return nil
+			return ws, ErrEnded
 		default:
-			signal := int(ws.StopSignal())
-			if ws>>8 == syscall.WaitStatus(syscallTrap) || ws>>16 != 0 {
-				signal = 0
-			}
-			if err := unix.PtraceCont(t.pid, signal); err != nil {
-				return errEnded
-			}
+			return ws, nil
 		}
 	}
 }

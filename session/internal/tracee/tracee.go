@@ -42,6 +42,8 @@ type Process struct {
 	// poke: /proc/PID/mem does not write to read-only memory here
 	// (proc_mem.force_override), ptrace must.
 	poke bool
+	// halted: at its last stop, its process was stopped by a signal.
+	halted bool
 }
 
 // StopAtExec waits for a child started with PTRACE_TRACEME to finish execve. It

@@ -1,0 +1,182 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+)
+
+// buildStates compiles testdata/states.c.
+func buildStates(t *testing.T) string {
+	t.Helper()
+	return buildFile(t, "testdata/states.c", "-lutil")
+}
+
+// Whatever its threads are doing when a process is attached to and detached from, they get what they get without: results,
+// errors, time limits, masks of signals, and restartable sequences are whole.
+func TestAttachStates(t *testing.T) {
+	program := buildStates(t)
+	for _, state := range []string{"calls", "vfork", "threads", "leader"} {
+		t.Run(state, func(t *testing.T) {
+			r := start(t, program, state)
+			times := 10
+			if state == "threads" {
+				times = 2
+			}
+			dir := filepath.Join(t.TempDir(), "fentry.data")
+			for range times {
+				attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 30*time.Millisecond, "sum")
+			}
+			r.end(t, 7, "right\n")
+		})
+	}
+}
+
+// stateOf is the letter that /proc has for the state of a process.
+func stateOf(t *testing.T, pid int) byte {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return rest[0]
+}
+
+// awaitState waits until a process is in a state.
+func awaitState(t *testing.T, pid int, state byte) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); stateOf(t, pid) != state; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is in state %c, not %c", pid, stateOf(t, pid), state)
+		}
+	}
+}
+
+// refusedFor attaches to a process in vain, for a reason, and sees that it has the memory that it had.
+func refusedFor(t *testing.T, pid int, want string) {
+	t.Helper()
+	before, files, _ := state(t, pid)
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf}
+	_, err := fentry.Attach(context.Background(), []int{pid}, o)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want %q", err, want)
+	}
+	if maps, fds, _ := state(t, pid); maps != before || fds != files {
+		t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+	}
+}
+
+// A process that is stopped stays so while it is attached to and detached from, and goes on when it is continued.
+func TestAttachStopped(t *testing.T) {
+	r := start(t, buildStates(t), "calls", "stopped")
+	pid := r.cmd.Process.Pid
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for range 3 {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		awaitState(t, pid, 'T')
+		before, files, _ := state(t, pid)
+		for range 2 {
+			if calls := attach(t, pid, fentry.Options{Dir: dir}, 20*time.Millisecond); calls["sum"] != 0 {
+				t.Errorf("%d calls of a process that is stopped", calls["sum"])
+			}
+			if s := stateOf(t, pid); s != 'T' {
+				t.Errorf("it was stopped, and is in state %c", s)
+			}
+		}
+		if maps, fds, _ := state(t, pid); maps != before || fds != files {
+			t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+		}
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		attachUntil(t, pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
+	}
+	r.end(t, 7, "right\n")
+}
+
+// It can be continued while it is recorded, and stopped.
+func TestAttachStoppedMeanwhile(t *testing.T) {
+	r := start(t, buildStates(t), "calls", "stopped")
+	pid := r.cmd.Process.Pid
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			_ = syscall.Kill(pid, syscall.SIGSTOP)
+			time.Sleep(3 * time.Millisecond)
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+			time.Sleep(3 * time.Millisecond)
+		}
+	}()
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for range 10 {
+		attachUntil(t, pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
+	}
+	close(ended)
+	<-done
+	r.end(t, 7, "right\n")
+}
+
+// A process whose system calls are filtered is recorded if that cannot end it, and left alone if it could.
+func TestAttachFiltered(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may put filters of system calls off")
+	}
+	program := buildStates(t)
+	for _, what := range []string{"filtered", "filtered, failing"} {
+		t.Run(what, func(t *testing.T) {
+			r := start(t, program, what)
+			before, files, _ := state(t, r.cmd.Process.Pid)
+			dir := filepath.Join(t.TempDir(), "fentry.data")
+			for range 3 {
+				attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
+			}
+			if maps, fds, _ := state(t, r.cmd.Process.Pid); maps != before || fds != files {
+				t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+			}
+			r.end(t, 7, "right\n")
+		})
+	}
+	for what, want := range map[string]struct {
+		why    string
+		status int
+	}{
+		"filtered, killed": {"mmap, which the tracer needs, would end it", 7},
+		"strict":           {"seccomp's strict mode", 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := start(t, program, what)
+			refusedFor(t, r.cmd.Process.Pid, want.why)
+			r.end(t, want.status, "right\n")
+		})
+	}
+}
+
+// A process that has ended, and that nobody has waited for, is none any more.
+func TestAttachZombie(t *testing.T) {
+	r := start(t, buildStates(t))
+	r.in.Close()
+	awaitState(t, r.cmd.Process.Pid, 'Z')
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf}
+	if _, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o); err == nil || !strings.Contains(err.Error(), "it has ended") {
+		t.Error(err)
+	}
+	r.end(t, 7, "right\n")
+}
