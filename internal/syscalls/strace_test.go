@@ -100,6 +100,7 @@ var unequal = []struct {
 	{regexp.MustCompile(`getcwd\(".*"`), "getcwd(DIR"},
 	{regexp.MustCompile(`(getcwd.*) = \d+`), "$1 = N"},
 	{regexp.MustCompile(`(shmget.*) = \d+`), "$1 = N"},
+	{regexp.MustCompile(`shmctl\(\d+,`), "shmctl(N,"},
 	{regexp.MustCompile(`\) +=`), ") ="},
 	{regexp.MustCompile(`SNDCTL_TMR_START or TCSETS`), "TCSETS"}, // strace knows sound cards
 }

@@ -66,8 +66,9 @@ func New(t testing.TB) *Browser {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	// Without a sandbox: as root, and in containers, there is none, and the only page it sees is ours.
-	cmd := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
+	// Without a sandbox: as root, and in containers, there is none, and the only page it sees is ours. WebGL, which pages
+	// of others need, is done by the processor: there is no other, and Chromium has to be told that this is wanted.
+	cmd := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
 		"--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--mute-audio", "--user-data-dir="+filepath.Join(dir, "profile"),
 		"about:blank")

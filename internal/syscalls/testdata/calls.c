@@ -510,8 +510,10 @@ static void ipc(void)
 {
 	struct sembuf sb = { 0, -1, IPC_NOWAIT };
 	struct { long type; char text[8]; } m = { 1, "text" };
-	S(shmget, IPC_PRIVATE, 4096, 0);
-	S(shmget, 0x1234, 4096, IPC_CREAT | IPC_EXCL | 0600);
+	int key = 0x10000000 | getpid(); /* nobody else's, also if another run of this program was killed */
+	int private = S(shmget, IPC_PRIVATE, 4096, 0), shared = S(shmget, key, 4096, IPC_CREAT | IPC_EXCL | 0600);
+	S(shmctl, private, IPC_RMID, 0);
+	S(shmctl, shared, IPC_RMID, 0);
 	S(shmat, 99, NULL, SHM_RDONLY);
 	S(shmdt, 1);
 	S(semget, IPC_PRIVATE, -1, 0600);
