@@ -101,14 +101,15 @@ func TestSpeedscope(t *testing.T) {
 		}
 		b.Wait(fmt.Sprintf("document.body.innerText.includes('prog (%d) (%d/%d)')", k.TID, i+1, len(tr.Tasks)))
 		b.Key("3") // the table of functions
-		b.Wait("document.body.innerText.includes('Symbol Name')")
-		var shown [][]string
-		b.Eval(`[...document.querySelectorAll("tr:not([title])")]
-			.map((r) => [...r.querySelectorAll("td")].map((c) => c.innerText)).filter((r) => r.length === 3)`, &shown)
 		rows, err := tr.Report(trace.ReportOptions{Tasks: []*trace.Task{k}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		const table = `[...document.querySelectorAll("tr:not([title])")]
+			.map((r) => [...r.querySelectorAll("td")].map((c) => c.innerText)).filter((r) => r.length === 3)`
+		b.Wait("document.body.innerText.includes('Symbol Name') && " + table + ".length > 0") // drawn later than its head
+		var shown [][]string
+		b.Eval(table, &shown)
 		if len(shown) != len(rows) {
 			t.Errorf("thread %d: %d functions, want %d", k.TID, len(shown), len(rows))
 		}
