@@ -20,5 +20,7 @@
 //	          and the program FENTRY_BENCH_PROGRAM names
 //	read      report and replay of a large trace
 //	export    the same trace in each format: speed, and memory against the size of the trace
+//	view      the page of a trace, asked as a browser asks: until it is open, zooms, pans, jumps, tables; -trace DIR:
+//	          of a trace that is there
 //	mcount    tables of call sites in objects, against recordmcount: time, and memory against the size of the object
 package main

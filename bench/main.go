@@ -21,6 +21,7 @@ type bench struct {
 	launch string // starts what is measured
 	rounds int
 	quick  bool
+	trace  string // for view
 }
 
 var tables = []struct {
@@ -35,22 +36,24 @@ var tables = []struct {
 	{"patch", (*bench).patch},
 	{"read", (*bench).read},
 	{"export", (*bench).export},
+	{"view", (*bench).view},
 	{"mcount", (*bench).mcount},
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, programs, installed, patch, read, export, mcount")
+	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, programs, installed, patch, read, export, view, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")
+	data := flag.String("trace", "", "measure the page of the trace in `DIR` (view)")
 	flag.Parse()
-	if err := run(*only, *rounds, *quick, *dir); err != nil {
+	if err := run(*only, *rounds, *quick, *dir, *data); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, rounds int, quick bool, dir string) error {
+func run(only string, rounds int, quick bool, dir, data string) error {
 	if rounds < 1 {
 		return fmt.Errorf("-rounds %d: want at least 1", rounds)
 	}
@@ -75,7 +78,7 @@ func run(only string, rounds int, quick bool, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	b := &bench{ctx: ctx, dir: tmp, fentry: filepath.Join(tmp, "fentry"), rounds: rounds, quick: quick}
+	b := &bench{ctx: ctx, dir: tmp, fentry: filepath.Join(tmp, "fentry"), rounds: rounds, quick: quick, trace: data}
 	// As make build does: a dynamic program takes longer to start.
 	if err := b.tool("env", "CGO_ENABLED=0", "go", "build", "-o", b.fentry, "./cmd/fentry"); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,8 @@ type IndexOptions struct {
 	Memory bool
 	// Begun: only if the recorder has begun one, and it can be made whole.
 	Begun bool
+	// Keep: what is read of it stays in memory, up to its size, for who asks for many parts of the trace.
+	Keep bool
 	// Block is the least number of events of a block, 0: 32768. Less makes a larger index that finds more exactly.
 	Block int
 }
@@ -35,6 +38,11 @@ type IndexOptions struct {
 // an index, and give the same. It must not run beside other methods. It returns whether the trace has an index now; an
 // error is that of reading the events.
 func (t *Trace) MakeIndex(o IndexOptions) (ok bool, err error) {
+	defer func() {
+		if o.Keep && t.blocks != nil && t.blocks.kept == nil {
+			t.blocks.kept = make([]atomic.Pointer[taskBlocks], len(t.blocks.tasks))
+		}
+	}()
 	if t.blocks != nil {
 		return true, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"sync/atomic"
 
 	"github.com/fentry-dev/fentry/internal/format"
 )
@@ -169,6 +170,9 @@ type blockIndex struct {
 	listed []byte      // these images, as they are in the file
 	tasks  [][]segment // by Task.Index
 	close  func() error
+
+	// What was read of tasks, by Task.Index, for who asks often; nil: nothing is kept.
+	kept []atomic.Pointer[taskBlocks]
 }
 
 // A segment is where some blocks of a task are, after those of the segment before.
@@ -208,6 +212,21 @@ func (x *blockIndex) span(k *Task) (first, last uint64) {
 
 // states returns the blocks of a task.
 func (x *blockIndex) states(k *Task) (*taskBlocks, error) {
+	if x.kept == nil {
+		return x.readStates(k)
+	}
+	at := &x.kept[k.Index]
+	if tb := at.Load(); tb != nil {
+		return tb, nil
+	}
+	tb, err := x.readStates(k)
+	if err == nil {
+		at.Store(tb)
+	}
+	return tb, err
+}
+
+func (x *blockIndex) readStates(k *Task) (*taskBlocks, error) {
 	tb := &taskBlocks{task: k, images: x.images}
 	for i := range x.tasks[k.Index] {
 		s := &x.tasks[k.Index][i]

@@ -130,15 +130,16 @@ func (t *Trace) slowestByBlocks(l *slowList, o WalkOptions) error {
 		}
 		parts[k.Index] = tb
 		most := make([]uint64, len(tb.blocks))
+		has := make([]bool, len(tb.blocks)) // calls of one of the functions
 		if err := t.blocks.eachBounds(tb, func(i int, fn FuncID, ticks, _ uint64) {
-			if ticks > most[i] && (o.Calls.Match == nil || o.Calls.Match(fn)) {
-				most[i] = ticks
+			if o.Calls.Match == nil || o.Calls.Match(fn) {
+				most[i], has[i] = max(most[i], ticks), true
 			}
 		}); err != nil {
 			return errBlocks
 		}
 		for i, ticks := range most {
-			if blk := &tb.blocks[i]; blk.hi >= from && blk.lo <= to && t.Clock.Span(ticks) >= o.Calls.Threshold {
+			if blk := &tb.blocks[i]; has[i] && blk.hi >= from && blk.lo <= to && t.Clock.Span(ticks) >= o.Calls.Threshold {
 				todo = append(todo, slowBlock{ticks, k.Index, i})
 			}
 		}

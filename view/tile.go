@@ -34,7 +34,8 @@ const (
 	maxBoxes   = 40_000
 
 	fewBlocks = 128 // are decoded whatever their length
-	atOnce    = 8   // are decoded before anything is answered
+	atOnce    = 4   // are decoded before anything is answered,
+	fewRuns   = 2   // in so many places
 	wellSeen  = 4   // units
 	maxNotes  = 512
 	noteBytes = 200
@@ -76,7 +77,7 @@ func (v *Viewer) Tile(task, level int, index int64, quick bool) (*Tile, error) {
 	unit := int64(1) << level
 	b := &tileBuilder{
 		v: v, task: k, unit: unit, from: index * unit * tileUnits, to: (index + 1) * unit * tileUnits,
-		funcs: funcNumbers{v: v}, rows: map[place]*row{}, lanes: map[uint64]int{}, quick: quick,
+		funcs: funcNumbers{v: v}, lanes: map[uint64]int{}, quick: quick,
 	}
 	b.lane(k.Stack)
 	var err error
@@ -131,19 +132,29 @@ type tileBuilder struct {
 	unit     int64
 	from, to int64 // of the tile
 	funcs    funcNumbers
-	rows     map[place]*row
+	rows     [][]*row       // by lane and row; nil: there is nothing
 	lanes    map[uint64]int // by stack
-	depths   []int          // rows of each lane
-	known    map[callKey]bool
-	notes    []Note
-	noted    int64 // the unit of the last note
-	deeper   int
+	latest   struct {       // of lanes, the one that was asked for last
+		stack uint64
+		lane  int
+	}
+	depths []int // rows of each lane
+	// known are the calls of the outline. They cross borders: of others is known that they are not in it.
+	known   map[callKey]bool
+	borders []trace.OutlineBorder
+	crossed int // of the borders, those before the call that ended last
+	notes   []Note
+	noted   int64 // the unit of the last note
+	deeper  int
 
 	quick, partial bool
 }
 
 // lane returns the lane of a stack; -1: there are too many.
 func (b *tileBuilder) lane(stack uint64) int {
+	if b.latest.stack == stack && len(b.lanes) > 0 {
+		return b.latest.lane
+	}
 	i, ok := b.lanes[stack]
 	if !ok {
 		if len(b.lanes) == maxLanes {
@@ -152,7 +163,9 @@ func (b *tileBuilder) lane(stack uint64) int {
 		i = len(b.lanes)
 		b.lanes[stack] = i
 		b.depths = append(b.depths, 0)
+		b.rows = append(b.rows, nil)
 	}
+	b.latest.stack, b.latest.lane = stack, i
 	return i
 }
 
@@ -160,16 +173,6 @@ func (b *tileBuilder) lane(stack uint64) int {
 func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 	for i := range o.Calls { // all stacks, so that lanes are the same in every tile
 		b.lane(o.Calls[i].Stack)
-	}
-	b.known = map[callKey]bool{}
-	for i := range o.Calls {
-		c := &o.Calls[i]
-		if c.Func == (trace.FuncID{}) || c.Start >= b.to || c.End < b.from {
-			continue
-		}
-		one := call{c.Func, c.Start, c.End, c.Stack, int(c.Depth), c.Kind}
-		b.known[one.key()] = true
-		b.add(&one)
 	}
 	first, last := len(o.Borders), 0
 	for i := range len(o.Borders) - 1 {
@@ -182,8 +185,23 @@ func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 	for _, r := range runs {
 		blocks += r[1] - r[0]
 	}
-	if b.partial = b.quick && blocks > atOnce; b.partial {
-		return nil
+	b.partial = b.quick && (blocks > atOnce || len(runs) > fewRuns)
+	if b.partial {
+		runs = nil
+	}
+	if len(runs) > 0 {
+		b.known, b.borders = map[callKey]bool{}, o.Borders
+	}
+	for i := range o.Calls {
+		c := &o.Calls[i]
+		if c.Func == (trace.FuncID{}) || c.Start >= b.to || c.End < b.from {
+			continue
+		}
+		one := call{c.Func, c.Start, c.End, c.Stack, int(c.Depth), c.Kind}
+		if b.known != nil {
+			b.known[one.key()] = true
+		}
+		b.add(&one)
 	}
 	for _, r := range runs {
 		until := int64(0)
@@ -231,9 +249,17 @@ func (b *tileBuilder) longBlock(o *trace.Outline, i int) bool {
 // decode adds what the events from one time to another tell: calls that begin and end there, unless they are known, and
 // notes. all: the trace has no index; all calls in it are wanted, whenever they end.
 func (b *tileBuilder) decode(from, to int64, all bool) error {
-	open := map[uint64][]int64{} // by stack, when the calls began; -1: before
+	open := map[uint64]*[]int64{} // by stack, when the calls began; -1: before
+	var now *[]int64              // that of a stack
+	stack := uint64(0)
 	return b.v.t.Walk(trace.WalkOptions{Tasks: []*trace.Task{b.task}, From: from, To: to}, func(ev *trace.Event) error {
-		st := open[ev.Stack]
+		if now == nil || ev.Stack != stack {
+			if stack, now = ev.Stack, open[ev.Stack]; now == nil {
+				now = new([]int64)
+				open[stack] = now
+			}
+		}
+		st := *now
 		switch ev.Kind {
 		case trace.Entry:
 			if ev.Flags&trace.FlagEntryOnly != 0 {
@@ -246,7 +272,7 @@ func (b *tileBuilder) decode(from, to int64, all bool) error {
 			if ev.Depth < maxRows {
 				st = append(st[:ev.Depth], ev.Time)
 			}
-			open[ev.Stack] = st
+			*now = st
 			return nil
 		case trace.Exit, trace.Unwound, trace.Unfinished:
 			if ev.Flags&(trace.FlagNoEntry|trace.FlagResumed) != 0 {
@@ -255,7 +281,7 @@ func (b *tileBuilder) decode(from, to int64, all bool) error {
 			start := int64(-1)
 			if ev.Depth < len(st) {
 				start = st[ev.Depth]
-				open[ev.Stack] = st[:ev.Depth]
+				*now = st[:ev.Depth]
 			}
 			if start < 0 {
 				if !all && (ev.Flags&trace.FlagInherited == 0 || from > b.task.Start) {
@@ -264,7 +290,7 @@ func (b *tileBuilder) decode(from, to int64, all bool) error {
 				start = ev.Time - ev.Dur
 			}
 			c := call{ev.Func, start, ev.Time, ev.Stack, ev.Depth, ev.Kind}
-			if !b.known[c.key()] {
+			if !b.isKnown(&c) {
 				b.add(&c)
 			}
 			return nil
@@ -272,6 +298,17 @@ func (b *tileBuilder) decode(from, to int64, all bool) error {
 		b.note(ev)
 		return nil
 	})
+}
+
+// isKnown tells whether a call that has ended, later than others that it was asked of, is one of the outline.
+func (b *tileBuilder) isKnown(c *call) bool {
+	if b.crossed > 0 && b.borders[b.crossed-1].Time > c.end {
+		b.crossed = 0
+	}
+	for b.crossed < len(b.borders) && b.borders[b.crossed].Time <= c.end {
+		b.crossed++
+	}
+	return b.crossed > 0 && b.borders[b.crossed-1].Time >= c.start && b.known[c.key()]
 }
 
 func (c *call) key() callKey { return callKey{c.fn, c.start, c.stack, c.depth} }
@@ -288,11 +325,13 @@ func (b *tileBuilder) add(c *call) {
 		return
 	}
 	b.depths[lane] = max(b.depths[lane], c.depth+1)
-	at := place{lane, c.depth}
-	r := b.rows[at]
+	for len(b.rows[lane]) <= c.depth {
+		b.rows[lane] = append(b.rows[lane], nil)
+	}
+	r := b.rows[lane][c.depth]
 	if r == nil {
 		r = &row{}
-		b.rows[at] = r
+		b.rows[lane][c.depth] = r
 	}
 	if long {
 		r.long = append(r.long, Box{lane, c.depth, c.start, c.end, b.funcs.of(c.fn), 1, c.kind})
@@ -339,10 +378,10 @@ func (b *tileBuilder) tile() *Tile {
 	}
 	for depth := range maxRows {
 		for lane := range b.depths {
-			r := b.rows[place{lane, depth}]
-			if r == nil {
+			if depth >= len(b.rows[lane]) || b.rows[lane][depth] == nil {
 				continue
 			}
+			r := b.rows[lane][depth]
 			if len(t.Boxes) > maxBoxes {
 				t.Deeper++
 				continue

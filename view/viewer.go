@@ -29,7 +29,7 @@ type outline struct {
 // New returns a Viewer of an open trace, which has to stay open. It makes the trace's index if there is none, which can
 // take as long as reading the trace.
 func New(t *trace.Trace) (*Viewer, error) {
-	if _, err := t.MakeIndex(trace.IndexOptions{File: t.Bytes >= trace.WorthIndex, Memory: true}); err != nil {
+	if _, err := t.MakeIndex(trace.IndexOptions{File: t.Bytes >= trace.WorthIndex, Memory: true, Keep: true}); err != nil {
 		return nil, err
 	}
 	v := &Viewer{t: t, ends: make([]int64, len(t.Tasks)), outlines: make([]outline, len(t.Tasks)), answers: newAnswers()}
