@@ -88,26 +88,22 @@ func (t *Trace) Graph(o GraphOptions) (*Node, error) {
 
 // joinTrees makes the public tree.
 func (t *Trace) joinTrees(trees map[int]*callTree, o *GraphOptions) *Node {
-	if !o.PerProcess && !o.PerTask {
-		if trees[0] == nil {
-			return &Node{}
-		}
-		root := trees[0].node(t, 0)
+	if tree := trees[0]; tree != nil && !o.PerProcess && !o.PerTask {
+		root := tree.node(t, 0)
 		root.sum()
 		return root
 	}
-	root := &Node{}
+	root := newCallTree(o, t.waitsWanted(o.Waits)).node(t, 0)
 	for i, k := range t.Tasks {
-		tree := trees[i]
-		if tree == nil {
+		if trees[i] == nil {
 			continue
 		}
-		n := tree.node(t, 0)
+		n := trees[i].node(t, 0)
 		n.sum()
 		n.Task = k
 		root.Children = append(root.Children, n)
-		root.Total = addSat(root.Total, n.Total)
 	}
+	root.sum()
 	return root
 }
 
@@ -269,9 +265,10 @@ func (c *callTree) child(from int32, fn FuncID) int32 {
 	}
 	to, ok := c.edges.find(from, fn)
 	if !ok {
+		had := len(c.nodes)
 		to = c.newChild(from, fn)
 		// Edges of folded calls are remembered too, as long as there is room.
-		if c.edges.n < 2*c.o.MaxNodes {
+		if len(c.nodes) > had || c.edges.n < 2*c.o.MaxNodes {
 			c.edges.add(from, fn, to)
 		}
 		n = &c.nodes[from]
@@ -295,9 +292,9 @@ func (c *callTree) newChild(from int32, fn FuncID) int32 {
 	return int32(len(c.nodes) - 1)
 }
 
-// merge adds the counts of o.
+// merge adds the counts of o. A full tree has nodes that there may be room for: an empty one becomes what o is.
 func (c *callTree) merge(o *callTree) {
-	c.full, c.summed = c.full || o.full, c.summed || o.summed
+	c.summed = c.summed || o.summed
 	c.short.merge(&o.short)
 	to := make([]int32, len(o.nodes))
 	for i := range o.nodes {
@@ -320,6 +317,7 @@ func (c *callTree) merge(o *callTree) {
 			n.folded += on.calls // the merged tree is full
 		}
 	}
+	c.full = c.full || o.full
 }
 
 // node makes the public tree.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -163,5 +164,40 @@ func TestDamagedSched(t *testing.T) {
 	}
 	if i := slices.IndexFunc(tr.Tasks, func(k *Task) bool { return len(k.sched) == 0 }); i >= 0 {
 		t.Errorf("task %d has no chunks", i)
+	}
+}
+
+// TestWaitsOfRoots: roots of graphs say of waiting what their children do, and without any the same as with some.
+func TestWaitsOfRoots(t *testing.T) {
+	k, now, written := oneTask(t)
+	k.Enter(now, 1)
+	k.Exit(now+50, 1)
+	unknown, known := &Trace{}, &Trace{}
+	events := written()
+	for tr, b := range map[*Trace][]byte{unknown: events, known: wildTrace(t, 1)} {
+		if err := tr.load(bytes.NewReader(b), int64(len(b)), noNames); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nothing := Calls{Match: func(FuncID) bool { return false }}
+	for _, o := range []GraphOptions{{}, {PerProcess: true}, {PerTask: true}, {Calls: nothing}, {From: 1 << 60, PerTask: true}, {From: 1 << 60}} {
+		o.Waits = true
+		root, err := unknown.Graph(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if root.CPU != -1 || root.Wait != -1 || root.Unknown != -1 {
+			t.Errorf("%+v: %d, %d and %d, where nothing is known", o, root.CPU, root.Wait, root.Unknown)
+		}
+		if root, err = known.Graph(o); err != nil {
+			t.Fatal(err)
+		}
+		var sum Node
+		for _, c := range root.Children {
+			sum.Total, sum.CPU, sum.Wait, sum.Unknown = sum.Total+c.Total, sum.CPU+c.CPU, sum.Wait+c.Wait, sum.Unknown+c.Unknown
+		}
+		if sum.Total != root.Total || sum.CPU != root.CPU || sum.Wait != root.Wait || sum.Unknown != root.Unknown {
+			t.Errorf("%+v: the root has %+v, its children %+v", o, root, sum)
+		}
 	}
 }
