@@ -87,6 +87,10 @@ var All = []Format{
 		Name: "parquet", Suffixes: []string{".parquet"}, Readers: "DuckDB, ClickHouse, Spark (a directory, of many traces)",
 		Binary: true, PerEvent: 2, WriteDir: parquet.Write, Adds: true,
 	},
+	{
+		Name: "csv-tables", Suffixes: []string{".tables"}, Readers: "the same tables for ClickHouse before 19, SQLite",
+		PerEvent: 60, WriteDir: parquet.WriteCSV, Adds: true,
+	},
 }
 
 // Named returns the format of a name, nil if there is none.

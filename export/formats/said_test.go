@@ -58,7 +58,7 @@ func TestSaid(t *testing.T) {
 				"sys_close = -1 EBADF (Bad file descriptor)\x00", "signal SIGUSR1\x00",
 				"backtrace: f <- 0x2001 <- 0x1200 (depth)\x00"}
 		case "ctf":
-		case "speedscope", "parquet":
+		case "speedscope", "parquet", "csv-tables":
 			wantLeft = map[string]uint64{"arguments and results": 8, "signals": 1, "backtraces": 1, "marks": 1}
 		case "uftrace":
 			wantLeft = map[string]uint64{"arguments and results": 8, "signals": 1, "backtraces": 1, "marks": 1,

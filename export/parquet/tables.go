@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path"
 
@@ -39,9 +40,23 @@ var tables = map[string][]parquet.Column{
 // order is the one in which the files get their names.
 var order = []string{"calls", "paths", "functions", "tasks", "runs"}
 
+// A sink takes the values of a table's rows, one after the other in the order of the columns.
+type sink interface {
+	Int(int64)
+	Text(string)
+	Err() error // the first
+	Close() error
+}
+
+// A kind is what files are written in.
+type kind struct {
+	suffix string
+	make   func(w io.Writer, r *run, columns []parquet.Column) (sink, error)
+}
+
 // A table is one that is written.
 type table struct {
-	*parquet.Writer
+	sink
 	file      *os.File
 	root      *os.Root
 	tmp, name string
@@ -49,19 +64,26 @@ type table struct {
 
 // A run is the files of one.
 type run struct {
-	root   *os.Root
-	part   string // host=HOST/program=PROGRAM/run=RUN
-	number string
-	all    map[string]*table
+	root          *os.Root
+	kind          kind
+	host, program string
+	number        string
+	all           map[string]*table
+}
+
+// part is the directory of the run below those of tables.
+func (r *run) part() string {
+	return path.Join("host="+component(r.host), "program="+component(r.program), "run="+r.number)
 }
 
 // table begins a table.
 func (r *run) table(name string) (*table, error) {
-	dir := path.Join(name, r.part)
+	dir := path.Join(name, r.part())
 	if err := r.root.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
-	t := &table{root: r.root, tmp: path.Join(dir, "."+r.number+".tmp"), name: path.Join(dir, r.number+".parquet")}
+	file := r.number + r.kind.suffix
+	t := &table{root: r.root, tmp: path.Join(dir, "."+file+".tmp"), name: path.Join(dir, file)}
 	// One that was left by an exporter that was killed is in the way, as is that of another one that exports the same
 	// trace: the last one to finish wins.
 	if err := r.root.Remove(t.tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -72,7 +94,7 @@ func (r *run) table(name string) (*table, error) {
 		return nil, err
 	}
 	r.all[name] = t
-	t.Writer, err = parquet.NewWriter(t.file, tables[name])
+	t.sink, err = r.kind.make(t.file, r, tables[name])
 	return t, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"os"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/export"
+	"github.com/fentry-dev/fentry/internal/parquet"
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -22,11 +24,24 @@ const maxPaths = 1 << 22
 
 // Write adds the files of a run to the data set in root.
 func Write(root *os.Root, s *export.Source) (sum export.Summary, err error) {
+	return write(root, s, kind{".parquet", func(w io.Writer, _ *run, columns []parquet.Column) (sink, error) {
+		return parquet.NewWriter(w, columns)
+	}})
+}
+
+// WriteCSV adds the same tables as files of comma-separated values.
+func WriteCSV(root *os.Root, s *export.Source) (sum export.Summary, err error) {
+	return write(root, s, kind{".csv", newCSV})
+}
+
+func write(root *os.Root, s *export.Source, in kind) (sum export.Summary, err error) {
 	if s.Trace.Clockless() {
-		return sum, fmt.Errorf("%s: recorded without a clock: there are no times, which parquet needs", s.Trace.Dir)
+		return sum, fmt.Errorf("%s: recorded without a clock: there are no times, which the tables need", s.Trace.Dir)
 	}
-	r := &run{root: root, all: map[string]*table{}, number: number(s.Trace)}
-	r.part = path.Join("host="+component(host(s.Trace)), "program="+component(program(s.Trace)), "run="+r.number)
+	r := &run{
+		root: root, kind: in, all: map[string]*table{},
+		host: host(s.Trace), program: program(s.Trace), number: number(s.Trace),
+	}
 	return sum, r.close(r.write(s, &sum))
 }
 
