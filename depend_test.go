@@ -33,8 +33,8 @@ var mayImport = map[string][]string{
 	"stub":           {"internal/format"},
 	"patch": {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64",
 		"record", "record/code", "record/golang", "stub", "symbol", "internal/format", "internal/bigslice", "internal/parallel", "internal/sitetable", "internal/safetext"},
-	"trace": {"arguments", "names", "internal/columns", "internal/format", "internal/atomicfile", "internal/safefile", "internal/safetext",
-		"internal/syscalls"},
+	"trace": {"arguments", "names", "internal/columns", "internal/format", "internal/atomicfile", "internal/parallel", "internal/safefile",
+		"internal/safetext", "internal/syscalls"},
 	"export/ftrace": {"trace", "internal/safetext", "internal/syscalls"},
 	"export/ndjson": {"trace", "internal/safetext", "internal/syscalls"},
 

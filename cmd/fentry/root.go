@@ -158,6 +158,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{groupRun, newViewCmd(a)},
 		{groupRun, newExportCmd(a)},
 		{groupRun, newInfoCmd(a)},
+		{groupRun, newCompressCmd(a)},
 		{groupRun, newStacksCmd(a)},
 		{groupBinary, newListCmd(a)},
 		{groupBinary, newPatchCmd(a)},
