@@ -34,9 +34,18 @@ func (k *Track) Main() bool { return k.Stack == k.Task.Stack }
 // Name is the track's name for people.
 func (k *Track) Name() string {
 	if k.Main() {
-		return k.Task.Comm
+		return TaskName(k.Task)
 	}
-	return fmt.Sprintf("%s, stack %d", k.Task.Comm, k.Stack)
+	return fmt.Sprintf("%s, stack %d", TaskName(k.Task), k.Stack)
+}
+
+// TaskName is a task's name for people, who see its number beside it: the number of a thread, or of a goroutine, all of
+// which would have the name of the program.
+func TaskName(k *trace.Task) string {
+	if k.Goroutine != 0 {
+		return "goroutine"
+	}
+	return k.Comm
 }
 
 // A SpanWriter is what Spans writes to. Times of a track never decrease, and each End is that of the newest Begin that

@@ -118,6 +118,9 @@ func (c *writer) End(k *export.Track, at int64, fn trace.FuncID) error {
 // Note is that of export.SpanWriter.
 func (c *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 	if ev.Kind == trace.Comm {
+		if k.Task.Goroutine != 0 { // the name is that of its threads
+			return nil
+		}
 		return c.name(k, ev.Comm)
 	}
 	name, ok := c.sum.Note(c.t, ev)

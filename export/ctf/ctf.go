@@ -219,7 +219,7 @@ func (s *stream) begin(k *export.Track) {
 	b = binary.LittleEndian.AppendUint32(b, uint32(k.Task.PID))
 	b = binary.LittleEndian.AppendUint32(b, uint32(k.Task.TID))
 	b = binary.LittleEndian.AppendUint64(b, k.Stack)
-	s.packet = append(append(b, safetext.Line(k.Task.Comm)...), 0)
+	s.packet = append(append(b, safetext.Line(export.TaskName(k.Task))...), 0)
 }
 
 // flushAll writes the packets of all tracks.

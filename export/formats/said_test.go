@@ -61,7 +61,8 @@ func TestSaid(t *testing.T) {
 		case "speedscope", "parquet", "csv-tables":
 			wantLeft = map[string]uint64{"arguments and results": 8, "signals": 1, "backtraces": 1, "marks": 1}
 		case "uftrace":
-			wantLeft = map[string]uint64{"arguments and results": 8, "signals": 1, "backtraces": 1, "marks": 1,
+			// Those of system calls have no place, as they themselves have none.
+			wantLeft = map[string]uint64{"arguments and results": 4, "signals": 1, "backtraces": 1, "marks": 1,
 				"system calls": 2}
 		}
 		for _, s := range inside {
@@ -95,6 +96,9 @@ func TestSaidToClients(t *testing.T) {
 			`args = "s=NULL, n=-1"`, `func_exit: `, `result = "7"`, `text = "signal SIGUSR1"`,
 			`frames = [ [0] = "f", [1] = "0x2001", [2] = "0x1200" ], end = "depth"`,
 			`result = "-1 EBADF (Bad file descriptor)"`,
+		}},
+		{"uftrace", "uftrace", []string{"replay", "--no-pager", "-d"}, []string{
+			`f("NULL", "-1") {`, `f("<0x10>", "3") = "8";`, `} = "7"; /* f */`,
 		}},
 	} {
 		t.Run(c.format, func(t *testing.T) {
@@ -174,4 +178,22 @@ func saidTrace(t *testing.T) *trace.Trace {
 	}
 	t.Cleanup(func() { tr.Close() })
 	return tr
+}
+
+// TestGoroutineNames: tracks of goroutines, which all would have the name of the program, are called what they are.
+func TestGoroutineNames(t *testing.T) {
+	tr := saidTrace(t)
+	tr.Tasks[0].Goroutine = 17
+	for format, want := range map[string]string{
+		"chrome": `"name":"thread_name","pid":1,"tid":1,"args":{"name":"goroutine"}`, "perfetto": "goroutine",
+		"speedscope": `"name":"goroutine (1)"`, "trace.dat": " goroutine\n",
+	} {
+		var out bytes.Buffer
+		if _, err := write(t, Named(format), &out, export.From(tr)); err != nil {
+			t.Fatal(format, err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: no %s", format, want)
+		}
+	}
 }

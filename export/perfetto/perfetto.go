@@ -227,7 +227,8 @@ func (p *writer) track(k *export.Track) (uint64, error) {
 		}
 		d := protobuf.AppendNumber(nil, threadPID, uint64(k.Task.PID))
 		d = protobuf.AppendNumber(d, threadTID, uint64(k.Task.TID))
-		if thread, err = p.describe(protobuf.AppendMessage(nil, trackThread, protobuf.AppendString(d, threadName, k.Task.Comm)), process); err != nil {
+		if thread, err = p.describe(protobuf.AppendMessage(nil, trackThread,
+			protobuf.AppendString(d, threadName, export.TaskName(k.Task))), process); err != nil {
 			return 0, err
 		}
 		p.threads[k.Task] = thread

@@ -139,7 +139,7 @@ func (p *writer) event(typ byte, at int64, fn trace.FuncID) error {
 		}
 		b = append(b, "\n"+`{"type":"evented","unit":"`...)
 		b = append(append(b, p.unit...), `","name":`...)
-		b = safetext.AppendJSON(b, fmt.Sprintf("%s (%d)", p.task.Comm, p.task.TID))
+		b = safetext.AppendJSON(b, fmt.Sprintf("%s (%d)", export.TaskName(p.task), p.task.TID))
 		b = append(b, `,"events":[`...)
 		p.profiles++
 		p.inProfile, p.first = true, at

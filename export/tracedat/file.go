@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -189,7 +190,7 @@ func (s *symbols) addr(fn trace.FuncID) uint64 {
 	return a
 }
 
-func (s *symbols) task(k *trace.Task) { s.tids[k.TID] = k.Comm }
+func (s *symbols) task(k *trace.Task) { s.tids[k.TID] = export.TaskName(k) }
 
 // kallsyms lists the functions as /proc/kallsyms does.
 func (s *symbols) kallsyms() string {

@@ -3,7 +3,8 @@
 //
 // Each thread has a file; a stack that is not the one a thread began on (a coroutine, a signal handler on a stack of its
 // own) has one too, as a thread with a number from 2,000,000,000 on, which no thread has. The format has no room for
-// calls that are nested deeper than 1,024 levels, and none for marks.
+// calls that are nested deeper than 1,024 levels, and none for marks. Arguments and results that were recorded are texts
+// (values.go).
 package uftrace
 
 import (
@@ -28,12 +29,16 @@ const (
 	headerSize = 40
 
 	featureTaskSession = 1 << 1
+	featureArguments   = 1 << 3
+	featureResults     = 1 << 4
 	featureSymRelAddr  = 1 << 5
 	featureMaxStack    = 1 << 6
 
 	infoExeName  = 1 << 0
 	infoCmdline  = 1 << 3
 	infoTaskInfo = 1 << 7
+	infoValues   = 1 << 10
+	infoPatterns = 1 << 12
 
 	maxStack = 1024
 )
@@ -44,6 +49,7 @@ const (
 	recordExit  = 1
 	recordLost  = 2
 	magic       = 5
+	more        = 1 << 2 // values follow
 )
 
 // firstStack is the thread number of the first track that is no thread. Linux' thread ids end at 2^22.
@@ -68,10 +74,11 @@ func Write(dir *os.Root, s *export.Source) (sum export.Summary, err error) {
 	if len(s.Trace.Images) > maxImages {
 		return sum, fmt.Errorf("%s: %d program images; uftrace's format takes %d", s.Trace.Dir, len(s.Trace.Images), maxImages)
 	}
-	p := &writer{dir: dir, t: s.Trace, sum: &sum, base: s.Trace.Clock.Monotonic, functions: map[trace.FuncID]bool{}}
+	p := &writer{dir: dir, t: s.Trace, sum: &sum, base: s.Trace.Clock.Monotonic, functions: map[trace.FuncID]bool{},
+		values: values{t: s.Trace}}
 	for _, k := range s.Tasks {
 		p.data = nil
-		spans := &export.Spans{W: p, Sum: &sum}
+		spans := &export.Spans{W: p, Sum: &sum, Values: true}
 		if err := s.Walk([]*trace.Task{k}, spans.Event); err != nil {
 			return sum, err
 		}
@@ -111,6 +118,7 @@ type writer struct {
 	stacks    int     // tracks of the tasks before
 	threads   []*data // all, in the order they appear
 	functions map[trace.FuncID]bool
+	values    values
 }
 
 // Begin is that of export.SpanWriter.
@@ -118,6 +126,7 @@ func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 	if fn.Image == trace.SyscallImage { // there is no file that could have its symbol
 		p.sum.Calls--
 		p.sum.Leave("system calls", 1)
+		p.leaveValues(k.Event)
 		return nil
 	}
 	d := p.track(k, at)
@@ -125,23 +134,26 @@ func (p *writer) Begin(k *export.Track, at int64, fn trace.FuncID) error {
 	if d.depth > maxStack {
 		p.sum.Calls--
 		p.sum.Leave("calls nested deeper than 1,024 levels", 1)
+		p.leaveValues(k.Event)
 		return nil
 	}
 	p.functions[fn] = true
-	return p.record(d, at, recordEntry, d.depth-1, p.addr(fn))
+	return p.record(d, at, recordEntry, d.depth-1, p.addr(fn), p.valuesOf(k.Event))
 }
 
 // End is that of export.SpanWriter.
 func (p *writer) End(k *export.Track, at int64, fn trace.FuncID) error {
 	if fn.Image == trace.SyscallImage {
+		p.leaveValues(k.Event)
 		return nil
 	}
 	d := p.track(k, at)
 	d.depth--
 	if d.depth >= maxStack {
+		p.leaveValues(k.Event)
 		return nil
 	}
-	return p.record(d, at, recordExit, d.depth, p.addr(fn))
+	return p.record(d, at, recordExit, d.depth, p.addr(fn), p.valuesOf(k.Event))
 }
 
 // Note is that of export.SpanWriter.
@@ -149,7 +161,7 @@ func (p *writer) Note(k *export.Track, at int64, ev *trace.Event) error {
 	switch ev.Kind {
 	case trace.Lost:
 		d := p.track(k, at)
-		return p.record(d, at, recordLost, min(d.depth, maxStack-1), min(ev.Count, 1<<48-1))
+		return p.record(d, at, recordLost, min(d.depth, maxStack-1), min(ev.Count, 1<<48-1), nil)
 	case trace.Entry: // of the function tracer: a call that takes no time
 		if err := p.Begin(k, at, ev.Func); err != nil {
 			return err
@@ -188,9 +200,14 @@ func (p *writer) offset(fn trace.FuncID) uint64 {
 	return nameless + uint64(fn.ID)
 }
 
-func (p *writer) record(d *data, at int64, typ, depth int, addr uint64) error {
+// record appends a record, with the values of the call behind it, if there are any.
+func (p *writer) record(d *data, at int64, typ, depth int, addr uint64, values []byte) error {
+	if len(values) > 0 {
+		typ |= more
+	}
 	d.buf = binary.LittleEndian.AppendUint64(d.buf, uint64(p.base+at))
 	d.buf = binary.LittleEndian.AppendUint64(d.buf, uint64(typ)|magic<<3|uint64(depth)<<6|addr<<16)
+	d.buf = append(d.buf, values...)
 	if len(d.buf) >= flushAt {
 		return p.flush(d)
 	}
@@ -336,8 +353,8 @@ func (p *writer) writeSymbols() error {
 		end := uint64(0)
 		for _, fn := range fns {
 			f := p.t.Func(fn)
-			name := f.Name // uftrace demangles
-			if name == "" {
+			name := f.Name // uftrace demangles, but what it has to find by its name
+			if name == "" || p.values.has(fn) {
 				name = p.t.Name(fn)
 			}
 			fmt.Fprintf(&b, "%016x T %s\n", p.offset(fn), safetext.Line(name))
@@ -357,8 +374,14 @@ func (p *writer) writeInfo() error {
 	head := binary.LittleEndian.AppendUint32(nil, version)
 	head = binary.LittleEndian.AppendUint16(head, headerSize)
 	head = append(head, 1, 2) // little-endian, 64 bits
-	head = binary.LittleEndian.AppendUint64(head, featureTaskSession|featureSymRelAddr|featureMaxStack)
-	head = binary.LittleEndian.AppendUint64(head, infoExeName|infoCmdline|infoTaskInfo)
+	features, infos := uint64(featureTaskSession|featureSymRelAddr|featureMaxStack), uint64(infoExeName|infoCmdline|infoTaskInfo)
+	valueFeatures, specs := p.values.specs()
+	features |= valueFeatures
+	if specs != "" {
+		infos |= infoValues | infoPatterns
+	}
+	head = binary.LittleEndian.AppendUint64(head, features)
+	head = binary.LittleEndian.AppendUint64(head, infos)
 	head = binary.LittleEndian.AppendUint16(head, maxStack)
 	b.Write(append(head, make([]byte, headerSize-8-len(head))...))
 	exe, command := "", "fentry export"
@@ -378,6 +401,7 @@ func (p *writer) writeInfo() error {
 	}
 	fmt.Fprintf(&b, "exename:%s\ncmdline:%s\ntaskinfo:lines=2\ntaskinfo:nr_tid=%d\ntaskinfo:tids=%s\n", exe, command, len(tids),
 		strings.Join(tids, ","))
+	b.WriteString(specs)
 	if err := p.file("info", &b); err != nil {
 		return err
 	}
