@@ -10,7 +10,8 @@ import (
 // threads by time. So what fills the pages goes to a spool as it comes, and from there to the file, processor by
 // processor. A processor's newest page is in memory until it is full; but there may be half a million processors. So
 // all that is in memory is bounded, and when it is too much, all of it goes to the spool: a page is then in several
-// parts there. The file is the same, whatever the bound is.
+// parts there. The file is the same, whatever the bound is. Where a processor's parts are is in memory up to listed
+// parts, and then goes to the spool, too.
 
 const (
 	pageSize = 4096
@@ -24,6 +25,12 @@ const (
 
 	// Longer events have type 0, and their length in a word of its own, that word included.
 	maxEvent = 2048 // bytes of an event, well below a page
+)
+
+// listed is how many parts of a processor are in memory; partSize is what one takes in the spool.
+const (
+	listed   = 256
+	partSize = 11
 )
 
 // maxHeld is how many bytes of pages that are not full are in memory.
@@ -46,12 +53,13 @@ type pages struct {
 
 // A buffer is the pages of a processor.
 type buffer struct {
-	data  []byte // of the newest page, what is not in the spool
-	used  int    // bytes of data in that page, with what is in the spool
-	start int64  // time of the page
-	last  int64  // of its newest event
-	parts []part
-	full  int // pages that are all in the spool
+	data  []byte  // of the newest page, what is not in the spool
+	used  int     // bytes of data in that page, with what is in the spool
+	start int64   // time of the page
+	last  int64   // of its newest event
+	lists []int64 // where the spool has lists of the first parts, listed each
+	parts []part  // the others
+	full  int     // pages that are all in the spool
 	tid   int
 }
 
@@ -139,7 +147,42 @@ func (p *pages) part(b *buffer, head []byte) error {
 	b.parts = append(b.parts, part{p.size, uint16(size), head != nil})
 	p.size += int64(size)
 	p.held -= len(b.data)
+	if len(b.parts) == listed {
+		return p.list(b)
+	}
 	return nil
+}
+
+// list moves the list of a buffer's parts to the spool.
+func (p *pages) list(b *buffer) error {
+	text := make([]byte, 0, listed*partSize)
+	for _, k := range b.parts {
+		text = binary.LittleEndian.AppendUint64(text, uint64(k.at))
+		text = binary.LittleEndian.AppendUint16(text, k.size)
+		last := byte(0)
+		if k.last {
+			last = 1
+		}
+		text = append(text, last)
+	}
+	if _, err := p.out.Write(text); err != nil {
+		return err
+	}
+	b.lists, b.parts = append(b.lists, p.size), b.parts[:0]
+	p.size += int64(len(text))
+	return nil
+}
+
+// listAt reads such a list.
+func (p *pages) listAt(at int64, parts []part) ([]part, error) {
+	var text [listed * partSize]byte
+	if _, err := io.ReadFull(io.NewSectionReader(p.spool, at, int64(len(text))), text[:]); err != nil {
+		return nil, err
+	}
+	for b := text[:]; len(b) > 0; b = b[partSize:] {
+		parts = append(parts, part{int64(binary.LittleEndian.Uint64(b)), binary.LittleEndian.Uint16(b[8:]), b[10] != 0})
+	}
+	return parts, nil
 }
 
 // endPage ends the newest page of a buffer.
@@ -167,24 +210,46 @@ func (p *pages) end() error {
 
 // write writes the pages of a buffer.
 func (p *pages) write(w io.Writer, b *buffer) error {
-	var page, buf [pageSize]byte
-	used := pageHead
-	for _, k := range b.parts {
-		part := buf[:k.size]
-		if _, err := io.ReadFull(io.NewSectionReader(p.spool, k.at, int64(k.size)), part); err != nil {
+	o := output{w: w, spool: p.spool, used: pageHead}
+	parts := make([]part, 0, listed)
+	for _, at := range b.lists {
+		var err error
+		if parts, err = p.listAt(at, parts[:0]); err != nil {
+			return err
+		}
+		if err := o.add(parts); err != nil {
+			return err
+		}
+	}
+	return o.add(b.parts)
+}
+
+// An output puts pages together.
+type output struct {
+	w         io.Writer
+	spool     Spool
+	page, buf [pageSize]byte
+	used      int // bytes of page
+}
+
+// add writes the pages that end with some parts.
+func (o *output) add(parts []part) error {
+	for _, k := range parts {
+		part := o.buf[:k.size]
+		if _, err := io.ReadFull(io.NewSectionReader(o.spool, k.at, int64(k.size)), part); err != nil {
 			return err
 		}
 		if !k.last {
-			used += copy(page[used:], part)
+			o.used += copy(o.page[o.used:], part)
 			continue
 		}
-		copy(page[:], part[:pageHead])
-		used += copy(page[used:], part[pageHead:])
-		clear(page[used:])
-		if _, err := w.Write(page[:]); err != nil {
+		copy(o.page[:], part[:pageHead])
+		o.used += copy(o.page[o.used:], part[pageHead:])
+		clear(o.page[o.used:])
+		if _, err := o.w.Write(o.page[:]); err != nil {
 			return err
 		}
-		used = pageHead
+		o.used = pageHead
 	}
 	return nil
 }

@@ -46,7 +46,10 @@ func TestHeld(t *testing.T) {
 			if cap(of.data) > limit+2*pageSize {
 				t.Errorf("limit %d: a buffer of %d bytes", limit, cap(of.data))
 			}
-			parts, pages = parts+len(of.parts), pages+of.full
+			parts, pages = parts+len(of.parts)+listed*len(of.lists), pages+of.full
+			if len(of.parts) >= listed || limit == 0 && len(of.lists) == 0 {
+				t.Errorf("limit %d: %d parts in memory, %d lists in the spool", limit, len(of.parts), len(of.lists))
+			}
 		}
 		if w.pages.held != 0 || len(w.pages.buffers) != threads {
 			t.Errorf("limit %d: %d bytes left of %d buffers", limit, w.pages.held, len(w.pages.buffers))
