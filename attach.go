@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -70,7 +68,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For,
-		Attach:  &session.Attach{PIDs: pids, Plan: a.attach, Match: a.match},
+		Attach:  &session.Attach{PIDs: pids, Plan: a.attach},
 		Symbols: r.symbols,
 		Prepare: func(pool string) (*patch.Memory, error) {
 			a.pool = pool
@@ -80,9 +78,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if so.Attach.Library, err = a.libraries(&o); err != nil {
 		return nil, err
 	}
-	if o.Live != nil {
-		so.Live = func(l *session.Live) { o.Live(&Live{Live: l, names: r.names}) }
-	}
+	r.controlled(&so)
 	so.WorkDir, _ = os.Readlink(session.ProcessDir(pids[0]) + "/cwd")
 	if so.WorkDir != "" {
 		so.Path = "/proc" // it is not used, and must be absolute
@@ -128,26 +124,4 @@ func commandLine(pid int) []string {
 		return []string{fmt.Sprintf("process %d", pid)}
 	}
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
-}
-
-// match returns which functions of an image that is recorded a pattern matches, by local id.
-func (e *executed) match(image trace.ImageID, pattern string) (ids []uint32, err error) {
-	f, err := record.NewFilter([]string{pattern}, nil)
-	if err != nil {
-		return nil, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, x := range slices.Concat(e.order, e.loaded.all()) {
-		if x.plan == nil || trace.ImageID(x.plan.ImageID) != image {
-			continue
-		}
-		in := f.In(x.program.Path)
-		for i := range x.plan.Functions {
-			if fn := &x.plan.Functions[i]; fn.ID != 0 && in.MatchSite(fn.Site) {
-				ids = append(ids, fn.ID)
-			}
-		}
-	}
-	return ids, nil
 }

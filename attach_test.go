@@ -343,8 +343,8 @@ func TestControl(t *testing.T) {
 		}
 	}
 	for command, column := range map[string]int{
-		"": 1, "nonsense": 1, "detach now": 8, "tracing_on": 11, "tracing_on += 1": 12, "tracing_on = 2": 14, "tracing_on = 1 0": 16,
-		"set_ftrace_filter": 18, "set_ftrace_filter == a": 19, "set_ftrace_filter = _Z3suml, nobody_is_called_that": 30,
+		"": 1, "nonsense": 1, "detach now": 8, "tracing_on += 1": 12, "tracing_on = 2": 14, "tracing_on = 1 0": 16,
+		"set_ftrace_filter == a": 19, "set_ftrace_filter = _Z3suml, nobody_is_called_that": 30,
 	} {
 		var wrong *session.ControlError
 		if err := control(command); !errors.As(err, &wrong) || wrong.Column != column || wrong.Why == "" {

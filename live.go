@@ -11,18 +11,24 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// Live is a recording of processes that run, while it goes on: what is recorded can be changed, and what there is in the
-// buffer looked at. Its methods are safe for concurrent use.
+// Live is a recording while it goes on: what is recorded can be changed, and what there is in the buffer looked at. Its
+// methods are safe for concurrent use.
 type Live struct {
 	*session.Live
-	names func(trace.ImageID) (*names.Table, error) // of images that were planned
+	tables *tables
+}
 
-	mu     sync.Mutex
-	tables map[trace.ImageID]*names.Table
+// tables are the functions of images, read once. Its methods are safe for concurrent use.
+type tables struct {
+	of func(trace.ImageID) (*names.Table, error) // nil: it is not known
+
+	mu  sync.Mutex
+	all map[trace.ImageID]*names.Table
 }
 
 // A LiveFunction is one that can be switched.
@@ -36,7 +42,7 @@ type LiveFunction struct {
 // Functions are all that can be switched, by image and id.
 func (l *Live) Functions() (all []LiveFunction) {
 	for _, image := range l.Images() {
-		t := l.table(image)
+		t := l.tables.table(image)
 		if t == nil {
 			continue
 		}
@@ -48,15 +54,15 @@ func (l *Live) Functions() (all []LiveFunction) {
 }
 
 // table returns the functions of an image; nil: it is not known.
-func (l *Live) table(image trace.ImageID) *names.Table {
+func (l *tables) table(image trace.ImageID) *names.Table {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t := l.tables[image]; t != nil {
+	if t := l.all[image]; t != nil {
 		return t
 	}
 	var t *names.Table
 	err := mapped.Guard(func() (err error) {
-		if t, err = l.names(image); t == nil {
+		if t, err = l.of(image); t == nil || err != nil {
 			return err
 		}
 		t.Funcs = slices.DeleteFunc(t.Funcs, func(f names.Func) bool { return f.ID == 0 })
@@ -64,21 +70,53 @@ func (l *Live) table(image trace.ImageID) *names.Table {
 		for i := range t.Funcs { // they outlive the file's mapping
 			t.Funcs[i].Name, t.Funcs[i].Kind = strings.Clone(t.Funcs[i].Name), strings.Clone(t.Funcs[i].Kind)
 		}
+		for _, aliases := range t.Aliases {
+			for i := range aliases {
+				aliases[i] = strings.Clone(aliases[i])
+			}
+		}
 		return nil
 	})
 	if err != nil || t == nil {
 		return nil
 	}
-	l.keep(image, t)
+	l.put(image, t)
 	return t
 }
 
-// keep remembers the functions of an image. The caller has the lock.
-func (l *Live) keep(image trace.ImageID, t *names.Table) {
-	if l.tables == nil {
-		l.tables = make(map[trace.ImageID]*names.Table)
+// keep remembers the functions of an image that was found elsewhere.
+func (l *tables) keep(image trace.ImageID, t *names.Table) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.put(image, t)
+}
+
+func (l *tables) put(image trace.ImageID, t *names.Table) {
+	if l.all == nil {
+		l.all = make(map[trace.ImageID]*names.Table)
 	}
-	l.tables[image] = t
+	l.all[image] = t
+}
+
+// match understands a pattern, and returns which functions of an image it matches, by local id.
+func (l *tables) match(pattern string) (func(trace.ImageID) ([]uint32, error), error) {
+	f, err := record.NewFilter([]string{pattern}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return func(image trace.ImageID) (ids []uint32, err error) {
+		t := l.table(image)
+		if t == nil {
+			return nil, nil
+		}
+		in := f.In(t.Path)
+		for fn := range t.Traced() {
+			if in.Match(fn.Display(), t.AliasesOf(&fn)...) {
+				ids = append(ids, fn.ID)
+			}
+		}
+		return ids, nil
+	}, nil
 }
 
 // Open writes what is in the buffer to a directory, as Snapshot does, and opens it. Nobody else may use the directory
@@ -101,15 +139,13 @@ func (l *Live) open(dir string, from uint64, o trace.Options) (*trace.Trace, err
 func (l *Live) openTrace(dir string, o trace.Options) (*trace.Trace, error) {
 	o.HeaderClock, o.CounterHz = true, l.Hz
 	o.Resolve = func(im trace.Image) (trace.SymTable, error) {
-		t := l.table(im.ID)
+		t := l.tables.table(im.ID)
 		if t == nil {
 			var err error
 			if t, err = names.Find(names.Image{ID: uint64(im.ID), Paths: []string{im.File, im.Path, im.Exe}}); err != nil {
 				return nil, err
 			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.keep(im.ID, t)
+			l.tables.keep(im.ID, t)
 		}
 		return t, nil
 	}

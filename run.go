@@ -194,9 +194,6 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if r.capturing, err = newCapturing(&o); err != nil {
 		return nil, err
 	}
-	if o.Live != nil {
-		so.Live = func(l *session.Live) { o.Live(&Live{Live: l, names: r.names}) }
-	}
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
 	so.Compress = o.Compress
@@ -239,6 +236,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if p.Untraced != "" && o.Logf != nil && (r.executed == nil || p.File != nil) { // else it is said of what runs a script
 		o.Logf("%s runs untraced: %s", p.Path, p.Untraced)
 	}
+	r.controlled(&so)
 	if r.executed != nil {
 		so.Follow = &session.Follow{Plan: r.executed.memory, Left: r.executed.leave}
 	}
@@ -424,6 +422,26 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 	return mapped.Guard(func() error { return r.writeSymbols(im, w) })
 }
 
+// controlled lets a session be controlled while it runs.
+func (r *run) controlled(so *session.Options) {
+	t := &tables{of: r.names}
+	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
+	if r.o.Live != nil {
+		so.Live = func(l *session.Live) { r.o.Live(&Live{Live: l, tables: t}) }
+	}
+}
+
+// names are the functions of an image that was planned; nil: it traces itself.
+func (r *run) names(id trace.ImageID) (*names.Table, error) {
+	if r.main != nil && trace.ImageID(r.main.ImageID) == id {
+		return planTable(r.p, r.main), nil
+	}
+	if t := r.executed.names(id); t != nil {
+		return t, nil
+	}
+	return r.libraries.names(id)
+}
+
 func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	if t, err := r.names(im.ID); t != nil || err != nil {
 		if err != nil {
@@ -454,17 +472,6 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	}
 	tab.Path = im.Path
 	return names.Write(w, tab)
-}
-
-// names returns the functions of an image that was planned; nil: it is none of these.
-func (r *run) names(id trace.ImageID) (*names.Table, error) {
-	if r.main != nil && trace.ImageID(r.main.ImageID) == id {
-		return planTable(r.p, r.main), nil
-	}
-	if t := r.executed.names(id); t != nil {
-		return t, nil
-	}
-	return r.libraries.names(id)
 }
 
 // planTable is the functions of a program by its plan.

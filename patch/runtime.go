@@ -18,6 +18,8 @@ import (
 
 // runtime is what the rest of the plan has to know of it.
 type runtime struct {
+	at     uint64 // where it begins
+	size   uint64
 	start  uint64 // entry point of the original image
 	config uint64 // what the process is told
 	image  uint64 // what the image is told
@@ -56,6 +58,7 @@ func (l *layout) link(rt *elfio.File) error {
 		return fmt.Errorf("embedded runtime: %d bytes of writable memory, %d reserved", x.RWSize, l.rwSize)
 	}
 	r := &l.runtime
+	r.at, r.size = at, uint64(len(x.RX))
 	r.syms, r.defined, r.frames, r.ehFrame = x.Symbols, x.Defined, x.Frames, x.EhFrame.Addr
 	for name, to := range map[string]*uint64{
 		"fentry_start": &r.start, "fentry_config": &r.config, "fentry_image": &r.image,
@@ -144,6 +147,7 @@ func (l *layout) config() (config, image []byte, err error) {
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
 		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
 		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
+		Before: uint32(r.image - r.at), Runtime: uint32(r.size),
 		Plain: p.plain(), Library: l.library() || o.At != 0, Copy: o.Copy,
 	}
 	if !p.flavour().hasThunks() {
@@ -151,6 +155,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	}
 	if l.goLink != 0 {
 		m.Module = int64(l.goLink - r.image)
+	}
+	if detours := r.syms["fentry_detours"]; detours != 0 {
+		m.Detours = int64(detours - r.image)
 	}
 	if r.roots != 0 {
 		m.Roots = int64(r.roots - r.image)

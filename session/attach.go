@@ -17,7 +17,6 @@ import (
 	"github.com/fentry-dev/fentry/session/internal/launch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
-	"github.com/fentry-dev/fentry/trace"
 )
 
 // Attach says which processes are recorded that run already, and what is put into them.
@@ -32,9 +31,6 @@ type Attach struct {
 	// recorded. at is where there is room for that, as an address of the library; 0: nowhere. nil: the library is left alone.
 	// If Library itself is nil, all are.
 	Library func(path string, f *os.File, at uint64) *patch.Memory
-	// Match returns which functions of an image that Plan has planned a pattern matches, by local id: the session is asked to
-	// switch them while it runs ([Control]).
-	Match func(image trace.ImageID, pattern string) ([]uint32, error)
 }
 
 // CheckAttach returns an error for a process that cannot be attached to, as far as that can be known without touching
@@ -46,10 +42,7 @@ func ProcessDir(pid int) string { return procfs.Dir(pid) }
 
 // attached are the processes of a session that has attached to some. What it has put into them is in their children,
 // too, that they fork: at the end it is taken out of every process that maps the pool.
-type attached struct {
-	shared procfs.SharedFile
-	all    []*attachedProcess
-}
+type attached struct{ all []*attachedProcess }
 
 type attachedProcess struct {
 	pid, fd int    // fd: of the process, -1: the kernel has no such descriptors
@@ -201,7 +194,7 @@ func (s *session) detach() {
 	failed := map[int]bool{}
 	for {
 		var left []procfs.Process
-		for _, p := range s.attached.shared.Mappers(0) {
+		for _, p := range s.shared.Mappers(0) {
 			if !failed[p.Pid] {
 				left = append(left, p)
 			}
@@ -245,17 +238,6 @@ func (a *attached) of(pid int) *attachedProcess {
 		}
 	}
 	return nil
-}
-
-// images are those that are recorded, and how many functions of each.
-func (a *attached) images() map[trace.ImageID]int {
-	out := make(map[trace.ImageID]int)
-	for _, p := range a.all {
-		for id, traced := range p.at.Images() {
-			out[trace.ImageID(id)] = traced
-		}
-	}
-	return out
 }
 
 // pids are the processes that the session began with.

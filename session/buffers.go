@@ -98,7 +98,8 @@ func (s *session) buffers() (string, error) {
 		if err := unix.Fstat(int(s.dir.Events.Fd()), &st); err != nil {
 			return "", fmt.Errorf("%s: %w", path, err)
 		}
-		s.live = drain.NewLiveness(procfs.SharedFile{Inode: st.Ino, Path: path})
+		s.shared = procfs.SharedFile{Inode: st.Ino, Path: path}
+		s.live = drain.NewLiveness(s.shared)
 		return path, nil
 	}
 	var err error
@@ -110,13 +111,13 @@ func (s *session) buffers() (string, error) {
 		return "", err
 	}
 	shared := procfs.SharedFile{Inode: st.Ino, Path: "/memfd:" + pool.Name + " (deleted)"}
-	s.live = drain.NewLiveness(shared)
+	s.shared, s.live = shared, drain.NewLiveness(shared)
 	if !s.foreign() { // else processes are the emulator's, and so are their arguments
 		s.processes = newProcesses()
 		s.live.OnProcess = s.processes.saw
 	}
 	if s.o.Attach != nil {
-		s.attached = &attached{shared: shared}
+		s.attached = &attached{}
 	}
 	s.exes = newExes(shared, s.live.Host, s.processes.saw)
 	if s.o.Library != nil {

@@ -8,27 +8,23 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/fentry-dev/fentry/trace"
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Control of a session while it runs.
 //
-// The recorder listens, never the program: at a socket in the abstract namespace that is named after each process that the
-// session began with, so nothing is left behind by a recorder that is killed. Who asks must be this user or root, as the
-// kernel says who it is, and who answers must be, too: a name belongs to whoever takes it first. A command is a line, and
-// so is the answer: "ok", or "error", the column in the line that it is about, and why. What a command says is understood
-// and looked up as a whole before the first switch of a function is changed.
-//
-// A function's switch is a byte in the program that its thunk tests, so nobody is stopped for a change.
-
-// ControlName is the name of the socket for a process.
-func controlName(pid int) string { return fmt.Sprintf("@fentry/%d", pid) }
+// The recorder listens, never the program: at a socket that is named after each process that the session began with, in a
+// directory of this user's alone. Who asks must be this user or root, as the kernel says who it is, and who answers must be,
+// too. A line is asked and a line answered: "ok", or "error", the column in the line that it is about, and why. What a line
+// says is understood and looked up as a whole before anything is changed (command.go, settings.go).
 
 // A ControlError is an answer that a command cannot be followed.
 type ControlError struct {
@@ -43,34 +39,103 @@ var ErrNotRecorded = errors.New("no recorder answers for it")
 
 const (
 	controlPatience = 10 * time.Second
+	endPatience     = time.Second     // for an answer, when the session has ended
 	dumpPatience    = 5 * time.Minute // until a dump is on a disk
-	mostCommand     = 64 << 10        // bytes
+	mostCommand     = 64 << 10        // bytes of a line, with its end
+	mostAnswer      = 1 << 20
+	mostAsking      = 16 // who are listened to at the same time
 )
 
-// Control sends a command to the recorder of a process: "tracing_on = 0", "set_ftrace_filter += parse_*" (or "-=", or
-// "="), "dump", or "dump 200ms", to a flight recorder, which answers with the directory of the dump, or "detach". An error
-// about the command is a *ControlError.
-func Control(pid int, command string) (answer string, err error) {
-	if strings.ContainsAny(command, "\n\x00") || len(command) >= mostCommand {
+// controlDirs are the directories in which a user's recorders have their sockets, best first.
+func controlDirs(uid int) (dirs []string) {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && uid == os.Geteuid() {
+		dirs = append(dirs, filepath.Join(dir, "fentry"))
+	}
+	return append(dirs, fmt.Sprintf("/run/user/%d/fentry", uid), fmt.Sprintf("/tmp/fentry-%d", uid))
+}
+
+// ownDir tells whether a directory is a user's, and nobody else may change what is in it.
+func ownDir(dir string, uid int) bool {
+	var st unix.Stat_t
+	return unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid && st.Mode&0o077 == 0
+}
+
+func controlName(dir string, pid int) string { return filepath.Join(dir, fmt.Sprintf("%d.sock", pid)) }
+
+// listenControl listens for commands about a process.
+func listenControl(pid int) (l *net.UnixListener, err error) {
+	err = errors.New("there is no directory for its socket")
+	for _, dir := range controlDirs(os.Geteuid()) {
+		if merr := os.Mkdir(dir, 0o700); merr != nil && !os.IsExist(merr) {
+			continue
+		}
+		if !ownDir(dir, os.Geteuid()) {
+			err = fmt.Errorf("%s is not a directory of this user's alone", dir)
+			continue
+		}
+		name := controlName(dir, pid)
+		if c, derr := net.DialTimeout("unix", name, controlPatience); derr == nil {
+			c.Close()
+			return nil, errors.New("another recorder answers for it")
+		}
+		_ = os.Remove(name) // of a recorder that was killed
+		if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err == nil {
+			err = os.Chmod(name, 0o600)
+			return l, err
+		}
+	}
+	return nil, err
+}
+
+// dialControl finds who answers for a process: a recorder of this user's, or, as root, of the process's user's.
+func dialControl(pid int) (net.Conn, error) {
+	uids := []int{os.Geteuid()}
+	if uid, ok := procfs.User(pid); ok && os.Geteuid() == 0 && uid != 0 {
+		uids = append(uids, uid)
+	}
+	for _, uid := range uids {
+		for _, dir := range controlDirs(uid) {
+			if !ownDir(dir, uid) {
+				continue
+			}
+			if c, err := net.DialTimeout("unix", controlName(dir, pid), controlPatience); err == nil {
+				return c, nil
+			}
+		}
+	}
+	return nil, ErrNotRecorded
+}
+
+// Control sends a line to the recorder of a process, and returns its answer. The manual page of fentry control has the
+// commands: settings with the names of tracefs, such as "tracing_on = 0", "set_ftrace_filter += parse_*" or
+// "max_graph_depth = 3", or, to ask, the name alone; "status", "dump", "dump 200ms" and "detach". Several settings are
+// separated by semicolons; all of them are made, or none. An error about the line is a *ControlError.
+func Control(pid int, line string) (answer string, err error) {
+	if strings.ContainsAny(line, "\n\x00") || len(line) >= mostCommand {
 		return "", &ControlError{1, "not one line"}
 	}
-	c, err := net.DialTimeout("unix", controlName(pid), controlPatience)
+	c, err := dialControl(pid)
 	if err != nil {
-		return "", ErrNotRecorded
+		return "", err
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(dumpPatience))
-	if _, err := trusted(c.(*net.UnixConn)); err != nil {
-		return "", fmt.Errorf("who answers for it is not its recorder: %w", err)
+	cred, err := credentials(c.(*net.UnixConn))
+	if err != nil || int(cred.Uid) != 0 && int(cred.Uid) != os.Geteuid() && os.Geteuid() != 0 {
+		return "", errors.New("who answers for it is not its recorder")
 	}
-	if _, err := fmt.Fprintln(c, command); err != nil {
+	if _, err := fmt.Fprintln(c, line); err != nil {
 		return "", err
 	}
-	line, err := bufio.NewReader(io.LimitReader(c, mostCommand)).ReadString('\n')
+	answered, err := bufio.NewReader(io.LimitReader(c, mostAnswer)).ReadString('\n')
 	if err != nil {
 		return "", fmt.Errorf("its recorder does not answer: %w", err)
 	}
-	line = strings.TrimSuffix(line, "\n")
+	return parseAnswer(strings.TrimSuffix(answered, "\n"))
+}
+
+// parseAnswer understands an answer.
+func parseAnswer(line string) (string, error) {
 	if answer, ok := strings.CutPrefix(line, "ok"); ok {
 		return strings.TrimPrefix(answer, " "), nil
 	}
@@ -90,18 +155,23 @@ type control struct {
 	serves    sync.WaitGroup
 	detach    chan struct{}
 	once      sync.Once
+	stop      chan struct{} // the session ends
 
 	mu     sync.Mutex
-	off    bool                              // tracing_on is 0
-	chosen map[trace.ImageID]map[uint32]bool // functions that are not switched off, by local id; nil: all are
+	asking map[net.Conn]bool // who are listened to
+	over   bool
 }
 
 // openControl begins to answer for some processes.
 func (s *session) openControl(pids []int) {
-	s.control.detach = make(chan struct{})
-	s.control.chosen = map[trace.ImageID]map[uint32]bool{}
+	s.control.detach, s.control.stop = make(chan struct{}), make(chan struct{})
+	s.control.asking = make(map[net.Conn]bool)
+	s.setting.now.depth, s.setting.now.thresh = s.o.Depth, s.o.Threshold
+	s.setting.again, s.setting.limits = make(chan struct{}, 1), make(map[processID]limited)
+	s.control.serves.Go(func() { s.reapply(s.control.stop) })
+	room := make(chan struct{}, mostAsking)
 	for _, pid := range pids {
-		l, err := net.Listen("unix", controlName(pid))
+		l, err := listenControl(pid)
 		if err != nil {
 			s.logf("process %d: fentry control and detach cannot be used: %v", pid, err)
 			continue
@@ -109,200 +179,114 @@ func (s *session) openControl(pids []int) {
 		s.control.listeners = append(s.control.listeners, l)
 		s.control.serves.Go(func() {
 			for {
-				c, err := l.Accept()
+				room <- struct{}{}
+				c, err := l.AcceptUnix()
 				if err != nil {
+					<-room
 					return
 				}
-				s.answer(c.(*net.UnixConn))
+				s.control.serves.Go(func() {
+					s.answer(c)
+					<-room
+				})
 			}
 		})
 	}
 }
 
-// closeControl ends that.
+// closeControl ends that. Who is being answered gets the answer.
 func (s *session) closeControl() {
 	for _, l := range s.control.listeners {
 		l.Close()
 	}
+	close(s.control.stop)
+	s.control.mu.Lock()
+	s.control.over = true
+	for c := range s.control.asking {
+		_ = c.SetReadDeadline(time.Now())
+		_ = c.SetWriteDeadline(time.Now().Add(endPatience))
+	}
+	s.control.mu.Unlock()
 	s.control.serves.Wait()
-	s.control.mu.Lock() // so that [Live] has done what it is doing
-	defer s.control.mu.Unlock()
+	s.setting.mu.Lock() // so that [Live] has done what it is doing
+	defer s.setting.mu.Unlock()
 }
 
-// answer serves one command.
+// listen notes that somebody is listened to, or not any more.
+func (s *session) listen(c net.Conn, on bool) {
+	s.control.mu.Lock()
+	defer s.control.mu.Unlock()
+	if !on {
+		delete(s.control.asking, c)
+		return
+	}
+	s.control.asking[c] = true
+	_ = c.SetReadDeadline(time.Now().Add(controlPatience))
+	if s.control.over {
+		_ = c.SetReadDeadline(time.Now())
+	}
+}
+
+// answer serves one line.
 func (s *session) answer(c *net.UnixConn) {
 	defer c.Close()
-	_ = c.SetReadDeadline(time.Now().Add(controlPatience))
 	if _, err := trusted(c); err != nil {
 		return
 	}
+	s.listen(c, true)
+	defer s.listen(c, false)
 	line, err := bufio.NewReader(io.LimitReader(c, mostCommand)).ReadString('\n')
-	if err != nil {
+	if err != nil && len(line) < mostCommand {
 		return
 	}
-	answer, e := s.command(strings.TrimSuffix(line, "\n"))
+	answer, e := "", &ControlError{mostCommand, fmt.Sprintf("a line has at most %d bytes", mostCommand)}
+	if err == nil {
+		answer, e = s.obey(strings.TrimSuffix(line, "\n"))
+	}
 	if answer = "ok " + answer; e != nil {
 		answer = fmt.Sprintf("error %d: %s", e.Column, e.Why)
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(controlPatience))
-	_, _ = fmt.Fprintln(c, strings.ReplaceAll(strings.TrimSuffix(answer, " "), "\n", " "))
+	answer = strings.ReplaceAll(strings.TrimSuffix(answer, " "), "\n", " ")
+	_, _ = fmt.Fprintln(c, answer[:min(len(answer), mostAnswer-1)])
 }
 
-// A word of a command, and in which column it begins.
-type word struct {
-	text string
-	at   int
-}
-
-// words cuts a command at blanks, and at commas behind the first two words.
-func words(line string) (ws []word) {
-	start := -1
-	for i := 0; i <= len(line); i++ {
-		end := i == len(line) || line[i] == ' ' || line[i] == '\t' || line[i] == ',' && len(ws) >= 2
-		switch {
-		case end && start >= 0:
-			ws, start = append(ws, word{line[start:i], start + 1}), -1
-		case !end && start < 0:
-			start = i
-		}
+// obey does what a line says, or nothing.
+func (s *session) obey(line string) (answer string, err *ControlError) {
+	cs, err := parseCommands(line)
+	if err != nil {
+		return "", err
 	}
-	return ws
-}
-
-// commands are those that there are.
-const commands = "tracing_on, set_ftrace_filter, dump or detach"
-
-// command does what a command says, or nothing.
-func (s *session) command(line string) (answer string, err *ControlError) {
-	ws := words(line)
-	if len(ws) == 0 {
-		return "", &ControlError{1, "no command: " + commands}
+	if cs[0].op.text != "" {
+		return "", s.set(cs)
 	}
-	switch name := ws[0]; name.text {
+	switch c := &cs[0]; c.name.text {
 	case "detach":
-		if len(ws) > 1 {
-			return "", &ControlError{ws[1].at, "detach is followed by nothing"}
-		}
 		s.control.once.Do(func() { close(s.control.detach) })
 		return "", nil
+	case "ping":
+		return "", nil
+	case "status":
+		return s.status(), nil
 	case "dump":
-		return s.dumpCommand(ws)
-	case "tracing_on", "set_ftrace_filter":
-		return "", s.switchCommand(ws, len(line)+1)
+		return s.dumpNow(c)
 	default:
-		return "", &ControlError{name.at, "no such command: " + commands}
+		return s.tell(c.name.text), nil
 	}
 }
 
-// dumpCommand makes a dump, and answers with its directory.
-func (s *session) dumpCommand(ws []word) (string, *ControlError) {
-	var last time.Duration
-	if len(ws) > 1 {
-		var err error
-		if last, err = time.ParseDuration(ws[1].text); err != nil || last <= 0 {
-			return "", &ControlError{ws[1].at, "not a time such as 200ms"}
-		}
+// dumpNow makes a dump, and answers with its directory.
+func (s *session) dumpNow(c *command) (string, *ControlError) {
+	if s.flight == nil {
+		return "", &ControlError{c.name.at, "its recorder is no flight recorder (record --flight)"}
 	}
-	switch {
-	case len(ws) > 2:
-		return "", &ControlError{ws[2].at, "dump is followed by one time at most"}
-	case s.flight == nil:
-		return "", &ControlError{ws[0].at, "its recorder is no flight recorder (record --flight)"}
-	}
-	d, err := s.flight.askDump("fentry dump", last)
+	d, err := s.flight.askDump("fentry dump", c.last)
 	if err != nil {
-		return "", &ControlError{ws[0].at, err.Error()}
+		return "", &ControlError{c.name.at, err.Error()}
 	}
 	dir, err := filepath.Abs(d.Dir)
 	if err != nil {
 		dir = d.Dir
 	}
 	return dir, nil
-}
-
-// switchCommand switches functions; end is the column behind the command.
-func (s *session) switchCommand(ws []word, end int) *ControlError {
-	name := ws[0]
-	if s.attached == nil {
-		return &ControlError{name.at, "only in a process that was attached to (record -p)"}
-	}
-	if len(ws) < 3 {
-		return &ControlError{end, name.text + " is followed by =, += or -=, and a value"}
-	}
-	op, values := ws[1], ws[2:]
-	s.control.mu.Lock()
-	defer s.control.mu.Unlock()
-	if name.text == "tracing_on" {
-		switch on := values[0]; {
-		case op.text != "=":
-			return &ControlError{op.at, "tracing_on is followed by ="}
-		case len(values) > 1:
-			return &ControlError{values[1].at, "one value"}
-		case on.text != "0" && on.text != "1":
-			return &ControlError{on.at, "0 or 1"}
-		default:
-			return s.switchAll(name, on.text == "0", s.control.chosen)
-		}
-	}
-	chosen, err := s.choose(op, values)
-	if err != nil {
-		return err
-	}
-	return s.switchAll(name, s.control.off, chosen)
-}
-
-// choose returns which functions are not switched off once patterns have been added to them, taken away, or put in their
-// place.
-func (s *session) choose(op word, patterns []word) (map[trace.ImageID]map[uint32]bool, *ControlError) {
-	if op.text != "=" && op.text != "+=" && op.text != "-=" {
-		return nil, &ControlError{op.at, "=, += or -="}
-	}
-	out := map[trace.ImageID]map[uint32]bool{}
-	matched := make([]bool, len(patterns))
-	for image, traced := range s.attached.images() {
-		set := map[uint32]bool{}
-		for id := uint32(1); op.text != "=" && int(id) <= traced; id++ {
-			if was := s.control.chosen[image]; was == nil || was[id] {
-				set[id] = true
-			}
-		}
-		for i, pattern := range patterns {
-			ids, err := s.o.Attach.Match(image, pattern.text)
-			if err != nil {
-				return nil, &ControlError{pattern.at, err.Error()}
-			}
-			for _, id := range ids {
-				matched[i] = true
-				if op.text == "-=" {
-					delete(set, id)
-				} else {
-					set[id] = true
-				}
-			}
-		}
-		out[image] = set
-	}
-	if i := slices.Index(matched, false); i >= 0 {
-		return nil, &ControlError{patterns[i].at, "no function that is recorded matches"}
-	}
-	return out, nil
-}
-
-// switchAll switches functions of all processes.
-func (s *session) switchAll(name word, off bool, chosen map[trace.ImageID]map[uint32]bool) *ControlError {
-	for _, m := range s.attached.shared.Mappers(0) {
-		p := s.attached.of(m.Pid)
-		if p == nil {
-			continue
-		}
-		on := func(image uint64, id uint32) bool {
-			set := chosen[trace.ImageID(image)]
-			return !off && (set == nil || set[id])
-		}
-		if err := p.at.Switch(m.Pid, on); err != nil {
-			return &ControlError{name.at, fmt.Sprintf("process %d: %v", m.Pid, err)}
-		}
-	}
-	s.control.off, s.control.chosen = off, chosen
-	return nil
 }

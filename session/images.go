@@ -65,6 +65,7 @@ func (s *session) sawImage(id trace.ImageID, pid int, payload []byte) {
 	s.res.Images = append(s.res.Images, im.Image)
 	s.queue = append(s.queue, im)
 	s.imageOn.Signal()
+	s.come()
 }
 
 // nextImage waits for an image; ok is false when there will be no more.

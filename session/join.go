@@ -88,6 +88,17 @@ func peer(c *net.UnixConn) (pid int, ok bool) {
 // trusted returns what the kernel says of the process at the other end of a connection, or an error if that is not this
 // user's or root's.
 func trusted(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	if cred, err = credentials(c); err != nil {
+		return nil, err
+	}
+	if uid := int(cred.Uid); uid != 0 && uid != os.Geteuid() {
+		return nil, fmt.Errorf("process %d is user %d's", cred.Pid, uid)
+	}
+	return cred, nil
+}
+
+// credentials are those of who is at the other end of a socket, as the kernel says.
+func credentials(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -96,11 +107,5 @@ func trusted(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	err = raw.Control(func(fd uintptr) {
 		cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	if err = errors.Join(err, cerr); err != nil {
-		return nil, err
-	}
-	if uid := int(cred.Uid); uid != 0 && uid != os.Geteuid() {
-		return nil, fmt.Errorf("process %d is user %d's", cred.Pid, uid)
-	}
-	return cred, nil
+	return cred, errors.Join(err, cerr)
 }

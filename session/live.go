@@ -18,10 +18,10 @@ import (
 )
 
 // What the program that runs a session can do with it meanwhile: switch functions, and look at what there is in the
-// buffer. It is what a tracefs is made of. The commands of [Control] are for other processes, and do the same switching:
-// the last one who switches a function has it his way.
+// buffer. It is what a tracefs is made of. The commands of [Control] are for other processes, and do the same: the last one
+// who sets something has it his way.
 
-// Live is a session while it runs. Functions can be switched if it has attached to processes. Its methods are safe for
+// Live is a session while it runs. Its methods are safe for
 // concurrent use. When the session ends they return errors.
 type Live struct {
 	s  *session
@@ -56,37 +56,29 @@ func frequency(stated uint64, since trace.ClockPair) float64 {
 var ErrOver = errors.New("the recording has ended")
 
 // Images are those whose functions can be switched, by id.
-func (l *Live) Images() []trace.ImageID {
-	if l.s.attached == nil {
-		return nil
+func (l *Live) Images() []trace.ImageID { return slices.Sorted(maps.Keys(l.s.switchable())) }
+
+// Control does what [Control] asks a recorder for. An error about the line is a *[ControlError].
+func (l *Live) Control(line string) (answer string, err error) {
+	answer, cerr := l.s.obey(line)
+	if cerr != nil {
+		return "", cerr
 	}
-	return slices.Sorted(maps.Keys(l.s.attached.images()))
+	return answer, nil
 }
 
-// Switch switches each function of these images on or off, in all processes: by image, and its local id.
+// Switch switches each function on or off, in all processes and those that come: by image, and its local id. It is a
+// set_ftrace_filter, and tracing_on.
 func (l *Live) Switch(on func(image trace.ImageID, id uint32) bool) error {
-	l.s.control.mu.Lock()
-	defer l.s.control.mu.Unlock()
-	if l.s.end.winding.Load() {
+	s := l.s
+	s.setting.mu.Lock()
+	defer s.setting.mu.Unlock()
+	if s.end.winding.Load() {
 		return ErrOver
 	}
-	if l.s.attached == nil {
-		return errors.New("only in a process that was attached to")
-	}
-	chosen := make(map[trace.ImageID]map[uint32]bool)
-	for image, traced := range l.s.attached.images() {
-		set := make(map[uint32]bool)
-		for id := uint32(1); int(id) <= traced; id++ {
-			if on(image, id) {
-				set[id] = true
-			}
-		}
-		chosen[image] = set
-	}
-	if err := l.s.switchAll(word{}, false, chosen); err != nil {
-		return err
-	}
-	return nil
+	to := s.setting.now
+	to.paused, to.filter = false, choice{of: on}
+	return s.apply(to, true)
 }
 
 // Snapshot writes what the buffer of a session with [trace.PolicyOverwrite] has, to a directory that is there and that

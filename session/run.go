@@ -18,6 +18,7 @@ import (
 	"github.com/fentry-dev/fentry/session/internal/drain"
 	"github.com/fentry-dev/fentry/session/internal/launch"
 	"github.com/fentry-dev/fentry/session/internal/pool"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/session/internal/switches"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
@@ -36,7 +37,9 @@ type session struct {
 	follow *follower // nil: executed programs are left alone
 
 	control  control
-	attached *attached // nil: a program was started
+	setting  setting
+	shared   procfs.SharedFile // what traced processes map
+	attached *attached         // nil: a program was started
 	started  atomic.Pointer[launch.Started]
 	door     door
 

@@ -75,7 +75,10 @@ type Image struct {
 	Table    int64  // distance to the section .fentry.sites; 0: none
 	Counts   int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
 	NActions int    // how many actions there are
-	BuildID  []byte // of the image before it was patched, up to 119 bytes
+	Before   uint32 // how many bytes before fentry_image the runtime begins
+	Runtime  uint32 // size of the runtime
+	Detours  int64  // distance to the runtime's symbol fentry_detours; 0: it has none
+	BuildID  []byte // of the image before it was patched, up to 103 bytes
 	Path     string // of the image, up to 1023 bytes
 }
 
@@ -161,6 +164,9 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 			le.PutUint32(b[format.ImageOLibrary:], 2)
 		}
 	}
+	le.PutUint64(b[format.ImageODetours:], uint64(m.Detours))
+	le.PutUint32(b[format.ImageOBefore:], m.Before)
+	le.PutUint32(b[format.ImageORuntime:], m.Runtime)
 	if len(m.BuildID) > format.ImageNBuildID {
 		return nil, fmt.Errorf("runtime configuration: build-id of %d bytes, at most %d fit",
 			len(m.BuildID), format.ImageNBuildID)

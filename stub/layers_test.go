@@ -66,10 +66,11 @@ var layers = []string{
 	"exec.S",    // ... how it comes there
 	"follow",    // ... and what makes it
 	"gomodule",  // the module of a Go program's moved code
+	"attach.S",  // how a thread comes to what a recorder has it do
+	"change",    // ... and what it changes
 	"home",      // the first image of a process, and the others
 	"attach",    // what a recorder has a running process do
-	"attach.S",  // ... how it comes there
-	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "act.S", "syscall.S", "sysorder", "goroutine.S",
+	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "act.S", "detours", "syscall.S", "sysorder", "goroutine.S",
 }
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call

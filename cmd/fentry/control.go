@@ -15,24 +15,39 @@ func newControlCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "control PID COMMAND",
 		Short: "change what is recorded of a process while it runs",
-		Long: `control tells the recorder of a process what to record from now on. PID is the
-process that is recorded, and COMMAND is one of these, with the names that tracefs has
-for them:
+		Long: `control tells the recorder of a process what to record from now on, of it and of all
+processes that are recorded with it. PID is the process that record has started or was
+attached to, and COMMAND is one of these, with the names that tracefs has for them:
 
-  set_ftrace_filter = PAT...    record only functions whose names match
+  set_ftrace_filter = PAT...    record only functions whose names match; without PAT: all
   set_ftrace_filter += PAT...   these, too
   set_ftrace_filter -= PAT...   these no more
-  tracing_on = 0                record nothing; 1: what the filter chooses
+  set_ftrace_notrace = PAT...   leave these out of it; += and -= likewise
+  set_graph_function = PAT...   record only what is called inside of these (record -G);
+                                += and -= likewise; without PAT: everything
+  max_graph_depth = N           so many levels of calls (record -D); 0: all
+  tracing_thresh = TIME         calls that take so long (record -t); 0: all
+  tracing_on = 0                record nothing; 1: go on
+  syscalls = 0                  leave system calls out (record --syscalls); 1: go on
+  current_tracer = nop          record no function; function_graph: go on
   dump [TIME]                   write what a flight recorder has, or the last TIME of it
   detach                        end the recording; the program goes on
 
-Patterns are those of record -F, with blanks or commas in between. Functions that
-the recording has not chosen at its beginning stay left out. A command is followed as
-a whole or not at all; an error says which part of it was not understood. Nobody is
-stopped. Filters are for processes that were attached to (record -p). Only the
-recorder's user and root may use this.`,
+The name alone of a setting prints what it is set to, and status prints all of them.
+Several settings are separated by a semicolon and a blank: all of them are made, or none,
+and an error says which part was not understood. Patterns are those of record -F, with
+blanks or commas in between. Functions that the recording has not chosen at its beginning
+stay left out.
+
+Nobody is stopped, but for an instant where set_graph_function, max_graph_depth and
+tracing_thresh change, which need the tracer function_graph on x86-64. Calls that are open
+when set_graph_function changes count as outside. Only the recorder's user and root may
+use this: the recorder listens at PID.sock in $XDG_RUNTIME_DIR/fentry, or in
+/tmp/fentry-UID.`,
 		Example: `  fentry control 1234 'set_ftrace_filter = parse_* read_*'
-  fentry control 1234 tracing_on = 0`,
+  fentry control 1234 'set_graph_function = commit; tracing_thresh = 10us'
+  fentry control 1234 tracing_on = 0
+  fentry control 1234 status`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usagef(cmd, "a process and a command")

@@ -424,6 +424,7 @@ const (
 	SyscallNumbers = 512        // those of system calls that the runtime knows
 	SyscallNoPlan  = 255        // an entry of fentry_syscalls: there is no plan, but the slow path is to be taken
 	ImageVersion   = 2          // value of IMAGE_O_VERSION
+	MeetingMagic   = "FTRYHOME" // value of MEETING_O_MAGIC
 	ActionsQuick   = 0x80000000 // bit in the index of actions: all of the function's capture something, always
 )
 
@@ -446,10 +447,32 @@ const (
 
 // Bits of a function's switch.
 const (
-	SwitchOn     = 1 // calls are traced; derived: the process is armed, and no other bit but SLOW and ACTS is set
-	SwitchSlow   = 2 // calls are traced by the slow path: threads of the process cannot find their blocks otherwise
-	SwitchCostly = 4 // calls are not traced: the recorder has switched the function off, because recording it costs too much
-	SwitchActs   = 8 // the function has actions: it stays on while tracing pauses
+	SwitchOn       = 1  // calls are traced; derived: the process is armed, and no other bit but SLOW and ACTS is set
+	SwitchSlow     = 2  // calls are traced by the slow path: threads of the process cannot find their blocks otherwise
+	SwitchCostly   = 4  // calls are not traced: the recorder has switched the function off, because recording it costs too much
+	SwitchActs     = 8  // the function has actions: it stays on while tracing pauses
+	SwitchFiltered = 16 // calls are not traced: who controls the recorder does not want them now
+)
+
+// Whether a process is traced.
+const (
+	ArmedOff    = 0 // it is not
+	ArmedOn     = 1 // it is
+	ArmedPaused = 2 // only functions with actions come to the runtime, which may make it go on
+)
+
+// Places in the table of detours.
+const (
+	DetourGraphEnter       = 0 // calls, to those with limits
+	DetourMcountGraphEnter = 1 // ... at sites behind the prologue
+	DetourGraphExit        = 2 // returns
+	DetourCount            = 3 // how many there are
+)
+
+// Bits of CHANGE_O_FLAGS.
+const (
+	ChangeRoots  = 1 // the graph roots become those of the ChangedRoots; else they stay
+	ChangeForget = 2 // calls that are open are outside of graph roots
 )
 
 // Values of ACTION_O_KIND.
@@ -554,13 +577,16 @@ const (
 	ImageOUnwind       = 120 // i64, bytes
 	ImageOModule       = 128 // i64, bytes
 	ImageOIdlen        = 136 // u8, bytes
-	ImageOBuildID      = 137 // u8[119]
+	ImageOBuildID      = 137 // u8[103]
+	ImageODetours      = 240 // i64, bytes
+	ImageOBefore       = 248 // u32, bytes
+	ImageORuntime      = 252 // u32, bytes
 	ImageOPath         = 256 // char[1024]
 )
 
 // Sizes of arrays in image_info, bytes.
 const (
-	ImageNBuildID = 119
+	ImageNBuildID = 103
 	ImageNPath    = 1024
 )
 
@@ -644,6 +670,78 @@ const (
 )
 
 // Sizes of arrays in condition, bytes.
+const ()
+
+// What is at the address where the images of a process meet.
+const (
+	MeetingSize = 72 // bytes
+)
+
+// Fields of meeting.
+const (
+	MeetingOMagic   = 0  // u64
+	MeetingOVersion = 8  // u32
+	MeetingOSize    = 12 // u32, bytes
+	MeetingOImages  = 24 // u64
+	MeetingOArmed   = 32 // u64
+	MeetingOSilent  = 40 // u64
+	MeetingOSyscall = 48 // u64
+	MeetingORemote  = 56 // u64
+	MeetingOChange  = 64 // u64
+)
+
+// Sizes of arrays in meeting, bytes.
+const ()
+
+// An image of a process.
+const (
+	StateSize = 160 // bytes
+)
+
+// Fields of state.
+const (
+	StateONext     = 0   // u64
+	StateOID       = 8   // u64
+	StateOSites    = 16  // u32
+	StateOWords    = 40  // u64
+	StateOThunks   = 48  // u64
+	StateOSwitches = 64  // u64
+	StateOCode     = 136 // u64
+	StateOCodeSize = 144 // u64, bytes
+	StateODetours  = 152 // u64
+)
+
+// Sizes of arrays in state, bytes.
+const ()
+
+// What is to be changed; ROOTS ChangedRoots follow.
+const (
+	ChangeSize = 24 // bytes
+)
+
+// Fields of change.
+const (
+	ChangeODepth     = 0  // u32
+	ChangeORoots     = 4  // u32
+	ChangeOThreshold = 8  // u64, ns
+	ChangeOFlags     = 16 // u32
+)
+
+// Sizes of arrays in change, bytes.
+const ()
+
+// The graph roots of an image.
+const (
+	ChangedRootsSize = 16 // bytes
+)
+
+// Fields of changed_roots.
+const (
+	ChangedRootsOImage  = 0 // u64
+	ChangedRootsOBitmap = 8 // u64
+)
+
+// Sizes of arrays in changed_roots, bytes.
 const ()
 
 // Tracers.

@@ -2,7 +2,7 @@ package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object, and what Image points to.
-var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp, Condition}
+var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp, Condition, Meeting, State, Change, ChangedRoots}
 
 // Magic numbers and versions of the two.
 const (
@@ -55,7 +55,10 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 		"program headers"},
 	{"MODULE", 128, "i64", "bytes", "Go's programs that are relocated: distance to a GoModule; 0: there is none"},
 	{"IDLEN", 136, "u8", "bytes", "length of the build-id"},
-	{"BUILD_ID", 137, "u8[119]", "", "build-id of the image before it was patched"},
+	{"BUILD_ID", 137, "u8[103]", "", "build-id of the image before it was patched"},
+	{"DETOURS", 240, "i64", "bytes", "distance to a table of the runtime's routines, see Detours; 0: there is none"},
+	{"BEFORE", 248, "u32", "bytes", "distance back from here to where the runtime begins"},
+	{"RUNTIME", 252, "u32", "bytes", "size of the runtime; 0: it is not known"},
 	{"PATH", 256, "char[1024]", "", "path of the image"},
 }}
 
@@ -153,12 +156,79 @@ var CaptureCodes = []Value{
 	{"SPAN_AT_BEFORE", 14, "the same with the length before the address"},
 }
 
+// MeetingMagic begins the page where the images of a process meet.
+const MeetingMagic = "FTRYHOME"
+
+// Meeting is the page at MeetingPage, in each process that has a runtime: other images find that there, and so does a
+// recorder that changes what is traced.
+var Meeting = Struct{"meeting", "MEETING", 72, "what is at the address where the images of a process meet", []Field{
+	{"MAGIC", 0, "u64", "", "the bytes " + MeetingMagic + "; 0: the runtime is still starting"},
+	{"VERSION", 8, "u32", "", "of this structure"},
+	{"SIZE", 12, "u32", "bytes", "of this structure"},
+	{"IMAGES", 24, "u64", "", "address of the word that has the address of the newest image's State"},
+	{"ARMED", 32, "u64", "", "address of the u32 that says whether the process is traced, see Armed"},
+	{"SILENT", 40, "u64", "", "address of the u32 that is not 0 if system calls are not traced"},
+	{"SYSCALL", 48, "u64", "", "what the word at STATE_O_WORDS + W_SYSCALL is while they are"},
+	{"REMOTE", 56, "u64", "", "where a thread begins that a recorder has call a routine; 0: it cannot on this machine"},
+	{"CHANGE", 64, "u64", "", "a routine for the recorder: makes a Change"},
+}}
+
+// Armed says whether a process is traced.
+var Armed = []Value{
+	{"OFF", 0, "it is not"},
+	{"ON", 1, "it is"},
+	{"PAUSED", 2, "only functions with actions come to the runtime, which may make it go on"},
+}
+
+// State is what a recorder reads of an image: the beginning of the runtime's struct image.
+var State = Struct{"state", "STATE", 160, "an image of a process", []Field{
+	{"NEXT", 0, "u64", "", "the image that registered before; 0: none"},
+	{"ID", 8, "u64", "", "image id"},
+	{"SITES", 16, "u32", "", "number of its functions: local ids are 1 to this"},
+	{"WORDS", 40, "u64", "", "address of what its fast paths look at"},
+	{"THUNKS", 48, "u64", "", "address of the first thunk; 0: there are none"},
+	{"SWITCHES", 64, "u64", "", "address of the switches, by local id from 1"},
+	{"CODE", 136, "u64", "", "address of the runtime that came with it"},
+	{"CODE_SIZE", 144, "u64", "bytes", "of that; 0: it is not known"},
+	{"DETOURS", 152, "u64", "", "address of a table of the runtime's routines, see Detours; 0: there is none"},
+}}
+
+// Detours are the routines that a recorder can lead others to, as places in the table of pairs at STATE_O_DETOURS: each
+// has the distance from the table to a routine, i32, and to the one that is to take its place.
+var Detours = []Value{
+	{"GRAPH_ENTER", 0, "calls, to those with limits"},
+	{"MCOUNT_GRAPH_ENTER", 1, "... at sites behind the prologue"},
+	{"GRAPH_EXIT", 2, "returns"},
+	{"COUNT", 3, "how many there are"},
+}
+
+// Change is what a recorder asks a process for while it runs.
+var Change = Struct{"change", "CHANGE", 24, "what is to be changed; ROOTS ChangedRoots follow", []Field{
+	{"DEPTH", 0, "u32", "", "calls deeper than this are not recorded; 0: no limit"},
+	{"ROOTS", 4, "u32", "", "how many images have bitmaps of graph roots; 0: everything is recorded"},
+	{"THRESHOLD", 8, "u64", "ns", "shorter calls are not recorded; 0: all are"},
+	{"FLAGS", 16, "u32", "", "see Changes"},
+}}
+
+// Changes are flags of a Change.
+var Changes = []Value{
+	{"ROOTS", 1, "the graph roots become those of the ChangedRoots; else they stay"},
+	{"FORGET", 2, "calls that are open are outside of graph roots"},
+}
+
+// ChangedRoots are the graph roots of an image from now on.
+var ChangedRoots = Struct{"changed_roots", "CHANGED_ROOTS", 16, "the graph roots of an image", []Field{
+	{"IMAGE", 0, "u64", "", "address of its State"},
+	{"BITMAP", 8, "u64", "", "address of a bitmap by local id, which is copied"},
+}}
+
 // Switches are the bits of the byte that a function's thunk tests. Zeroed memory is off.
 var Switches = []Value{
 	{"ON", 1, "calls are traced; derived: the process is armed, and no other bit but SLOW and ACTS is set"},
 	{"SLOW", 2, "calls are traced by the slow path: threads of the process cannot find their blocks otherwise"},
 	{"COSTLY", 4, "calls are not traced: the recorder has switched the function off, because recording it costs too much"},
 	{"ACTS", 8, "the function has actions: it stays on while tracing pauses"},
+	{"FILTERED", 16, "calls are not traced: who controls the recorder does not want them now"},
 }
 
 // Modes are the tracers, which Tracers names.

@@ -215,6 +215,22 @@ hidden struct control *leader_block(u32 pid)
 	return 0;
 }
 
+/* next_block returns the block of a thread of this process that comes at place *i or behind it, and sets *i to the place
+   behind; 0: there is none. */
+hidden struct control *next_block(u32 *i)
+{
+	u32 pid = getpid();
+	while (*i < ARENAS * BLOCKS) {
+		u8 *a = load(&arenas[*i / BLOCKS]);
+		if (!a)
+			return 0;
+		struct control *c = block_at(a, (*i)++ % BLOCKS);
+		if (load(&c->tid) && c->pid == pid)
+			return c;
+	}
+	return 0;
+}
+
 /* blocks_leave unmaps all blocks, and what belongs to them. No thread finds one any more. */
 hidden void blocks_leave(void)
 {

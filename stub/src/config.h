@@ -9,6 +9,7 @@
 #define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
 #define SYSCALL_NO_PLAN            255          /* an entry of fentry_syscalls: there is no plan, but the slow path is to be taken */
 #define IMAGE_VERSION              2            /* value of IMAGE_O_VERSION */
+#define MEETING_MAGIC              0x454d4f4859525446 /* the bytes FTRYHOME, value of MEETING_O_MAGIC */
 #define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
 
 /* values of CONFIG_O_MODE */
@@ -29,6 +30,22 @@
 #define SWITCH_SLOW                2            /* calls are traced by the slow path: threads of the process cannot find their blocks otherwise */
 #define SWITCH_COSTLY              4            /* calls are not traced: the recorder has switched the function off, because recording it costs too much */
 #define SWITCH_ACTS                8            /* the function has actions: it stays on while tracing pauses */
+#define SWITCH_FILTERED            16           /* calls are not traced: who controls the recorder does not want them now */
+
+/* whether a process is traced */
+#define ARMED_OFF                  0            /* it is not */
+#define ARMED_ON                   1            /* it is */
+#define ARMED_PAUSED               2            /* only functions with actions come to the runtime, which may make it go on */
+
+/* places in the table of detours */
+#define DETOUR_GRAPH_ENTER         0            /* calls, to those with limits */
+#define DETOUR_MCOUNT_GRAPH_ENTER  1            /* ... at sites behind the prologue */
+#define DETOUR_GRAPH_EXIT          2            /* returns */
+#define DETOUR_COUNT               3            /* how many there are */
+
+/* bits of CHANGE_O_FLAGS */
+#define CHANGE_ROOTS               1            /* the graph roots become those of the ChangedRoots; else they stay */
+#define CHANGE_FORGET              2            /* calls that are open are outside of graph roots */
 
 /* values of ACTION_O_KIND */
 #define ACT_QUIET                  1            /* the function's calls are not recorded: it is there for its other actions */
@@ -117,11 +134,14 @@
 #define IMAGE_O_UNWIND             120          /* i64, bytes */
 #define IMAGE_O_MODULE             128          /* i64, bytes */
 #define IMAGE_O_IDLEN              136          /* u8, bytes */
-#define IMAGE_O_BUILD_ID           137          /* u8[119] */
+#define IMAGE_O_BUILD_ID           137          /* u8[103] */
+#define IMAGE_O_DETOURS            240          /* i64, bytes */
+#define IMAGE_O_BEFORE             248          /* u32, bytes */
+#define IMAGE_O_RUNTIME            252          /* u32, bytes */
 #define IMAGE_O_PATH               256          /* char[1024] */
 
 /* sizes of arrays in image_info, bytes */
-#define IMAGE_N_BUILD_ID           119
+#define IMAGE_N_BUILD_ID           103
 #define IMAGE_N_PATH               1024
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */
@@ -181,6 +201,58 @@
 
 /* sizes of arrays in condition, bytes */
 
+/* what is at the address where the images of a process meet */
+#define MEETING_SIZE               72           /* bytes */
+
+/* fields of meeting */
+#define MEETING_O_MAGIC            0            /* u64 */
+#define MEETING_O_VERSION          8            /* u32 */
+#define MEETING_O_SIZE             12           /* u32, bytes */
+#define MEETING_O_IMAGES           24           /* u64 */
+#define MEETING_O_ARMED            32           /* u64 */
+#define MEETING_O_SILENT           40           /* u64 */
+#define MEETING_O_SYSCALL          48           /* u64 */
+#define MEETING_O_REMOTE           56           /* u64 */
+#define MEETING_O_CHANGE           64           /* u64 */
+
+/* sizes of arrays in meeting, bytes */
+
+/* an image of a process */
+#define STATE_SIZE                 160          /* bytes */
+
+/* fields of state */
+#define STATE_O_NEXT               0            /* u64 */
+#define STATE_O_ID                 8            /* u64 */
+#define STATE_O_SITES              16           /* u32 */
+#define STATE_O_WORDS              40           /* u64 */
+#define STATE_O_THUNKS             48           /* u64 */
+#define STATE_O_SWITCHES           64           /* u64 */
+#define STATE_O_CODE               136          /* u64 */
+#define STATE_O_CODE_SIZE          144          /* u64, bytes */
+#define STATE_O_DETOURS            152          /* u64 */
+
+/* sizes of arrays in state, bytes */
+
+/* what is to be changed; ROOTS ChangedRoots follow */
+#define CHANGE_SIZE                24           /* bytes */
+
+/* fields of change */
+#define CHANGE_O_DEPTH             0            /* u32 */
+#define CHANGE_O_ROOTS             4            /* u32 */
+#define CHANGE_O_THRESHOLD         8            /* u64, ns */
+#define CHANGE_O_FLAGS             16           /* u32 */
+
+/* sizes of arrays in change, bytes */
+
+/* the graph roots of an image */
+#define CHANGED_ROOTS_SIZE         16           /* bytes */
+
+/* fields of changed_roots */
+#define CHANGED_ROOTS_O_IMAGE      0            /* u64 */
+#define CHANGED_ROOTS_O_BITMAP     8            /* u64 */
+
+/* sizes of arrays in changed_roots, bytes */
+
 /* tracers */
 #define MODE_NAMES                 "function_graph\000function\000profile\000count\000" /* by the value of CONFIG_O_MODE, NUL behind each */
 
@@ -239,7 +311,10 @@ struct image_info {
 	i64 unwind; /* bytes: distance to a search table (.eh_frame_hdr) of the image's unwind information; 0: that of its program headers */
 	i64 module; /* bytes: Go's programs that are relocated: distance to a GoModule; 0: there is none */
 	u8 idlen; /* bytes: length of the build-id */
-	u8 build_id[119]; /* build-id of the image before it was patched */
+	u8 build_id[103]; /* build-id of the image before it was patched */
+	i64 detours; /* bytes: distance to a table of the runtime's routines, see Detours; 0: there is none */
+	u32 before; /* bytes: distance back from here to where the runtime begins */
+	u32 runtime; /* bytes: size of the runtime; 0: it is not known */
 	char path[1024]; /* path of the image */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
@@ -265,6 +340,9 @@ _Static_assert(offsetof(struct image_info, unwind) == IMAGE_O_UNWIND, "image_inf
 _Static_assert(offsetof(struct image_info, module) == IMAGE_O_MODULE, "image_info.module");
 _Static_assert(offsetof(struct image_info, idlen) == IMAGE_O_IDLEN, "image_info.idlen");
 _Static_assert(offsetof(struct image_info, build_id) == IMAGE_O_BUILD_ID, "image_info.build_id");
+_Static_assert(offsetof(struct image_info, detours) == IMAGE_O_DETOURS, "image_info.detours");
+_Static_assert(offsetof(struct image_info, before) == IMAGE_O_BEFORE, "image_info.before");
+_Static_assert(offsetof(struct image_info, runtime) == IMAGE_O_RUNTIME, "image_info.runtime");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
@@ -337,6 +415,79 @@ _Static_assert(offsetof(struct condition, is_signed) == CONDITION_O_IS_SIGNED, "
 _Static_assert(offsetof(struct condition, length) == CONDITION_O_LENGTH, "condition.length");
 _Static_assert(offsetof(struct condition, value) == CONDITION_O_VALUE, "condition.value");
 _Static_assert(sizeof(struct condition) == CONDITION_SIZE, "condition");
+
+/* what is at the address where the images of a process meet */
+struct meeting {
+	u64 magic; /* the bytes FTRYHOME; 0: the runtime is still starting */
+	u32 version; /* of this structure */
+	u32 size; /* bytes: of this structure */
+	u8 pad16[8];
+	u64 images; /* address of the word that has the address of the newest image's State */
+	u64 armed; /* address of the u32 that says whether the process is traced, see Armed */
+	u64 silent; /* address of the u32 that is not 0 if system calls are not traced */
+	u64 syscall; /* what the word at STATE_O_WORDS + W_SYSCALL is while they are */
+	u64 remote; /* where a thread begins that a recorder has call a routine; 0: it cannot on this machine */
+	u64 change; /* a routine for the recorder: makes a Change */
+};
+_Static_assert(offsetof(struct meeting, magic) == MEETING_O_MAGIC, "meeting.magic");
+_Static_assert(offsetof(struct meeting, version) == MEETING_O_VERSION, "meeting.version");
+_Static_assert(offsetof(struct meeting, size) == MEETING_O_SIZE, "meeting.size");
+_Static_assert(offsetof(struct meeting, images) == MEETING_O_IMAGES, "meeting.images");
+_Static_assert(offsetof(struct meeting, armed) == MEETING_O_ARMED, "meeting.armed");
+_Static_assert(offsetof(struct meeting, silent) == MEETING_O_SILENT, "meeting.silent");
+_Static_assert(offsetof(struct meeting, syscall) == MEETING_O_SYSCALL, "meeting.syscall");
+_Static_assert(offsetof(struct meeting, remote) == MEETING_O_REMOTE, "meeting.remote");
+_Static_assert(offsetof(struct meeting, change) == MEETING_O_CHANGE, "meeting.change");
+_Static_assert(sizeof(struct meeting) == MEETING_SIZE, "meeting");
+
+/* an image of a process */
+struct state {
+	u64 next; /* the image that registered before; 0: none */
+	u64 id; /* image id */
+	u32 sites; /* number of its functions: local ids are 1 to this */
+	u8 pad20[20];
+	u64 words; /* address of what its fast paths look at */
+	u64 thunks; /* address of the first thunk; 0: there are none */
+	u8 pad56[8];
+	u64 switches; /* address of the switches, by local id from 1 */
+	u8 pad72[64];
+	u64 code; /* address of the runtime that came with it */
+	u64 code_size; /* bytes: of that; 0: it is not known */
+	u64 detours; /* address of a table of the runtime's routines, see Detours; 0: there is none */
+};
+_Static_assert(offsetof(struct state, next) == STATE_O_NEXT, "state.next");
+_Static_assert(offsetof(struct state, id) == STATE_O_ID, "state.id");
+_Static_assert(offsetof(struct state, sites) == STATE_O_SITES, "state.sites");
+_Static_assert(offsetof(struct state, words) == STATE_O_WORDS, "state.words");
+_Static_assert(offsetof(struct state, thunks) == STATE_O_THUNKS, "state.thunks");
+_Static_assert(offsetof(struct state, switches) == STATE_O_SWITCHES, "state.switches");
+_Static_assert(offsetof(struct state, code) == STATE_O_CODE, "state.code");
+_Static_assert(offsetof(struct state, code_size) == STATE_O_CODE_SIZE, "state.code_size");
+_Static_assert(offsetof(struct state, detours) == STATE_O_DETOURS, "state.detours");
+_Static_assert(sizeof(struct state) == STATE_SIZE, "state");
+
+/* what is to be changed; ROOTS ChangedRoots follow */
+struct change {
+	u32 depth; /* calls deeper than this are not recorded; 0: no limit */
+	u32 roots; /* how many images have bitmaps of graph roots; 0: everything is recorded */
+	u64 threshold; /* ns: shorter calls are not recorded; 0: all are */
+	u32 flags; /* see Changes */
+	u8 pad20[4];
+};
+_Static_assert(offsetof(struct change, depth) == CHANGE_O_DEPTH, "change.depth");
+_Static_assert(offsetof(struct change, roots) == CHANGE_O_ROOTS, "change.roots");
+_Static_assert(offsetof(struct change, threshold) == CHANGE_O_THRESHOLD, "change.threshold");
+_Static_assert(offsetof(struct change, flags) == CHANGE_O_FLAGS, "change.flags");
+_Static_assert(sizeof(struct change) == CHANGE_SIZE, "change");
+
+/* the graph roots of an image */
+struct changed_roots {
+	u64 image; /* address of its State */
+	u64 bitmap; /* address of a bitmap by local id, which is copied */
+};
+_Static_assert(offsetof(struct changed_roots, image) == CHANGED_ROOTS_O_IMAGE, "changed_roots.image");
+_Static_assert(offsetof(struct changed_roots, bitmap) == CHANGED_ROOTS_O_BITMAP, "changed_roots.bitmap");
+_Static_assert(sizeof(struct changed_roots) == CHANGED_ROOTS_SIZE, "changed_roots");
 
 #endif
 #endif

@@ -19,11 +19,13 @@
 
 /* previous returns the chain behind the frame at slot, in the form of struct
    control's top. What stands there is checked: it may never have been written. */
-static u64 previous(struct control *c, u64 slot)
+static u64 previous_below(u64 slot, u64 hi)
 {
-	u64 prev = *shadow_prev(slot), hi = c->stacks[c->cur].hi;
+	u64 prev = *shadow_prev(slot);
 	return top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
 }
+
+static u64 previous(struct control *c, u64 slot) { return previous_below(slot, c->stacks[c->cur].hi); }
 
 /* options says whether frames have an id and a depth in their shadow. */
 static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shadow(); }
@@ -32,14 +34,49 @@ static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shad
    overflow. */
 static u64 ticks_of(u64 ns, u64 hz) { return ns / 1000000000UL * hz + ns % 1000000000UL * hz / 1000000000UL; }
 
-hidden void frames_init(u64 hz)
+/* frames_limit sets which calls are recorded: those of a depth and of a time in ns; 0: all. */
+hidden void frames_limit(u32 depth, u64 threshold, u64 hz)
 {
-	const struct config *f = &fentry_config;
-	fentry_words.depth = f->depth && f->depth < DEPTH_HIDDEN ? f->depth : DEPTH_HIDDEN - 1;
-	if (f->threshold) {
-		fentry_words.threshold = ticks_of(f->threshold, hz);
-		if (!fentry_words.threshold)
-			fentry_words.threshold = 1;
+	u64 ticks = threshold ? ticks_of(threshold, hz) : 0;
+	fentry_words.depth = depth && depth < DEPTH_HIDDEN ? depth : DEPTH_HIDDEN - 1;
+	fentry_words.threshold = threshold && !ticks ? 1 : ticks;
+}
+
+hidden void frames_init(u64 hz) { frames_limit(fentry_config.depth, fentry_config.threshold, hz); }
+
+/* top_of returns where the top of a thread's stack i is; 0: there is no such stack. */
+static u64 *top_of(struct control *c, u32 i)
+{
+	struct stack *s = &c->stacks[i];
+	if (!c->begun || !s->hi || !s->top)
+		return 0;
+	return i == c->cur ? &c->top : &s->top;
+}
+
+/* frames_adopt gives the open frames of a thread the depth that they have, now that there is room for it in their
+   shadow. Their entries are in the trace. */
+hidden void frames_adopt(struct control *c)
+{
+	u64 now = counter();
+	for (u32 i = 0; i < c->nstacks; i++) {
+		u64 *top = top_of(c, i), hi = c->stacks[i].hi;
+		u32 depth = 0;
+		for (u64 t = top ? *top : TOP_EMPTY; !top_empty(t); t = previous_below(top_slot(t), hi))
+			depth++;
+		for (u64 t = top ? *top : TOP_EMPTY; !top_empty(t); t = previous_below(top_slot(t), hi)) {
+			*shadow_aux(top_slot(t)) = (u64)depth-- << 32 | FT_ID_EXIT;
+			*shadow_time(top_slot(t)) = now;
+		}
+	}
+}
+
+/* frames_forget makes all stacks of a thread look as if nothing was open there: what is ends as ever. */
+hidden void frames_forget(struct control *c)
+{
+	for (u32 i = 0; i < c->nstacks; i++) {
+		u64 *top = top_of(c, i);
+		if (top)
+			*top = empty_top(c->stacks[i].hi);
 	}
 }
 

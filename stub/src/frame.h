@@ -5,6 +5,9 @@
 #include "image.h"
 
 hidden void frames_init(u64 hz);
+hidden void frames_limit(u32 depth, u64 threshold, u64 hz);
+hidden void frames_adopt(struct control *c);
+hidden void frames_forget(struct control *c);
 hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f, u64 t);
 hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t);
 hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f, u64 t);

@@ -21,6 +21,7 @@
 #include "act.h"
 #include "announce.h"
 #include "blocks.h"
+#include "change.h"
 #include "configuration.h"
 #include "costly.h"
 #include "exec.h"
@@ -42,7 +43,8 @@ static const char *misfit(const struct image_info *info)
 		return "another version of fentry made it: ";
 	/* Frames of the tracer profile always have more in their shadow. */
 	u32 extra = fentry_config.mode != MODE_PROFILE && extra_shadow();
-	if (info->mode != fentry_config.mode || info->options != (extra | (u32)clockless() << 1))
+	u32 options = info->options | (extra && extra_late()); /* as those that were there before */
+	if (info->mode != fentry_config.mode || options != (extra | (u32)clockless() << 1))
 		return "its tracer or options are others than those of the process: ";
 	return 0;
 }
@@ -74,6 +76,8 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 		announce_joined(c);
 		announce_image(c, info, m);
 		if (announce_images(c)) {
+			if (extra_late() && !(info->options & 1))
+				image_hold(m); /* until the recorder has led its routines to those that know of limits */
 			image_begin(m);
 			follow_from_start();
 		}
@@ -99,7 +103,15 @@ static void receive(void)
 	h->version = HOME_VERSION;
 	h->size = sizeof *h;
 	h->register_image = register_image;
-	store(&h->magic, HOME_MAGIC);
+	h->images = images_list();
+	h->armed = &fentry_armed;
+	h->silent = &fentry_silent;
+	h->syscall = fentry_slow_syscall;
+	if (CHANGES) {
+		h->remote = fentry_remote;
+		h->change = fentry_change;
+	}
+	store(&h->magic, MEETING_MAGIC);
 	sys(SYS_mprotect, HOME_PAGE, HOME_SIZE, PROT_READ_, 0, 0, 0);
 }
 
@@ -111,9 +123,9 @@ static int readable(u64 a) { return sys(SYS_rt_sigprocmask, -1, a, 0, 8, 0, 0) =
 static int join(void)
 {
 	const struct home *h = (const struct home *)HOME_PAGE;
-	if (!readable(HOME_PAGE) || h->magic != HOME_MAGIC)
+	if (!readable(HOME_PAGE) || h->magic != MEETING_MAGIC)
 		return 0;
-	if (h->version == HOME_VERSION && h->size >= sizeof *h)
+	if (h->version == HOME_VERSION && h->size >= offsetof(struct home, images))
 		h->register_image(&fentry_image, &fentry_words);
 	else
 		say("an image is not traced, because another version of fentry traces its process: ", fentry_image.path, 0, 0);
@@ -172,6 +184,6 @@ hidden void fentry_begin(u64 *sp)
 hidden void home_leave(void)
 {
 	const struct home *h = (const struct home *)HOME_PAGE;
-	if (readable(HOME_PAGE) && h->magic == HOME_MAGIC && h->register_image == register_image)
+	if (readable(HOME_PAGE) && h->magic == MEETING_MAGIC && h->register_image == register_image)
 		sys(SYS_munmap, HOME_PAGE, HOME_SIZE, 0, 0, 0, 0);
 }

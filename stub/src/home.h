@@ -5,7 +5,6 @@
 #include "control.h"
 #include "image.h"
 
-#define HOME_MAGIC 0x454d4f4859525446 /* the bytes FTRYHOME; 0: the home is still starting */
 enum { HOME_VERSION = 6, HOME_SIZE = 4096 };
 
 struct home {
@@ -14,7 +13,23 @@ struct home {
 	/* An image that cannot be traced is left as it is: its switches stay off. Else its
 	   words are filled in, among them the home's slow paths. */
 	void (*register_image)(const struct image_info *info, struct words *words);
+	/* For a recorder, which changes what is traced. */
+	struct image **images;
+	u32 *armed, *silent;
+	void (*syscall)(struct sysregs *r, int exit);
+	void (*remote)(void);
+	u64 (*change)(const struct change *to);
 };
+
+at(home, magic, MEETING_O_MAGIC);
+at(home, version, MEETING_O_VERSION);
+at(home, size, MEETING_O_SIZE);
+at(home, images, MEETING_O_IMAGES);
+at(home, armed, MEETING_O_ARMED);
+at(home, silent, MEETING_O_SILENT);
+at(home, syscall, MEETING_O_SYSCALL);
+at(home, remote, MEETING_O_REMOTE);
+at(home, change, MEETING_O_CHANGE);
 
 hidden void fentry_begin(u64 *sp);
 hidden void home_begin(u64 *sp);

@@ -26,8 +26,9 @@ static struct image *newest;
 static void (*home_syscall)(struct sysregs *r, int exit);
 static u32 tabled;     /* images that threads have tables of, beside the one at CB_TABLE */
 static u32 executable; /* base of the image that fast paths find blocks for by the control base */
-enum { OFF, ON, PAUSED };
+enum { OFF = ARMED_OFF, ON = ARMED_ON, PAUSED = ARMED_PAUSED };
 hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switches and no pauses, looks here */
+hidden u32 fentry_silent; /* not 0: system calls are not traced */
 
 /* The images by the addresses of their thunks. */
 static struct images {
@@ -68,7 +69,7 @@ static void set_switches(struct image *m, u32 armed)
 	enum { HARMLESS = SWITCH_SLOW | SWITCH_ACTS };
 	static const u64 ones = 0x0101010101010101, bits = SWITCH_ON * ones;
 	u64 *w = (u64 *)m->switches;
-	store(&m->words->syscall, armed == ON ? home_syscall : 0);
+	store(&m->words->syscall, armed == ON && !load(&fentry_silent) ? home_syscall : 0);
 	for (u32 i = 0; w && i < m->sites; i += 8, w++) {
 		u64 was, now;
 		do {
@@ -152,6 +153,9 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->loaded = counter();
 	m->words = words;
 	m->at = a;
+	m->code = a - info->before;
+	m->code_size = info->runtime;
+	m->detours = info->detours ? a + (u64)info->detours : 0;
 	m->thunks = info->thunks ? a + (u64)info->thunks : 0;
 	m->size = info->thunks ? (u64)info->sites * THUNK_SIZE : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
@@ -190,8 +194,36 @@ hidden void image_begin(struct image *m)
 	follow_armed(m); /* whoever ends tracing may be too early for it */
 }
 
+/* image_hold switches the functions of a new image off until the recorder comes to it. */
+hidden void image_hold(struct image *m)
+{
+	for (u32 i = 0; m->switches && i < m->sites; i++)
+		__atomic_fetch_or(&m->switches[i], SWITCH_FILTERED, __ATOMIC_ACQ_REL);
+}
+
+static u64 roots_size(const struct image *m) { return m->sites / 8 + 1; }
+
+/* image_roots has copied which of an image's functions are graph roots from now on, as no thread looks; 0: all are.
+   It returns 0 where there is no memory. */
+hidden int image_roots(struct image *m, const u8 *bitmap)
+{
+	u8 *copy = bitmap ? map_private(roots_size(m)) : 0;
+	if (bitmap && !copy)
+		return 0;
+	for (u64 i = 0; copy && i < roots_size(m); i++)
+		copy[i] = bitmap[i];
+	if (m->changed_roots)
+		sys(SYS_munmap, m->changed_roots, roots_size(m), 0, 0, 0, 0);
+	m->changed_roots = copy;
+	m->roots = m->words->roots = copy;
+	return 1;
+}
+
 /* images_base is where the ids of the executable begin, as CB_ID_BASE has it. */
 hidden u32 images_base(void) { return load(&executable); }
+
+/* images_list is where a recorder finds the images. */
+hidden struct image **images_list(void) { return &newest; }
 
 /* images_first returns the image that registered last; the others are behind next. */
 hidden struct image *images_first(void) { return load(&newest); }
@@ -288,6 +320,7 @@ hidden void images_leave(void)
 {
 	for (struct image *m = newest, *next; m; m = next) {
 		next = m->next;
+		image_roots(m, 0);
 		if (m != &fentry_own)
 			sys(SYS_munmap, m, sizeof *m, 0, 0, 0, 0);
 	}

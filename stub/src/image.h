@@ -69,7 +69,20 @@ struct image {
 	u32 nactions;
 	u32 *counts;        /* how often each was done, if that is limited */
 	u64 at;             /* address of its image_info: values of some actions are distances from there */
+	u64 code, code_size; /* the runtime that came with it, size 0: it is not known where that ends */
+	u64 detours;        /* address of the table of its runtime's routines, see Detours in internal/spec; 0: there is none */
+	u8 *changed_roots;  /* a recorder's, in memory of its own; 0: none */
 };
+
+at(image, next, STATE_O_NEXT);
+at(image, id, STATE_O_ID);
+at(image, sites, STATE_O_SITES);
+at(image, words, STATE_O_WORDS);
+at(image, thunks, STATE_O_THUNKS);
+at(image, switches, STATE_O_SWITCHES);
+at(image, code, STATE_O_CODE);
+at(image, code_size, STATE_O_CODE_SIZE);
+at(image, detours, STATE_O_DETOURS);
 
 at(image, switches, I_SWITCHES);
 
@@ -87,9 +100,13 @@ static inline u32 trace_id(struct function f) { return f.image->base + f.id; }
 extern hidden const struct image_info fentry_image;
 extern hidden struct words fentry_words;
 extern hidden struct image fentry_own;
+extern hidden u32 fentry_armed, fentry_silent;
 
 hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base);
 hidden void image_begin(struct image *m);
+hidden void image_hold(struct image *m);
+hidden int image_roots(struct image *m, const u8 *bitmap);
+hidden struct image **images_list(void);
 hidden u32 images_base(void);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);

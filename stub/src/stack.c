@@ -75,12 +75,21 @@ static int map_at(u64 a)
 	return 0;
 }
 
-/* extra_shadow says whether frames have times and depths in their shadow. */
-hidden int extra_shadow(void)
+static u32 extra, late; /* a recorder has asked for more in the shadow than what was planned */
+
+/* extra_late says whether frames have times and depths in their shadow because a recorder has asked for that since the
+   start. */
+hidden int extra_late(void) { return load(&late) != 0; }
+
+/* stacks_init finds out what frames have in their shadow, once the process's first image is there. */
+hidden void stacks_init(void)
 {
-	return fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots ||
-	       fentry_own.without || fentry_image.options & 1; /* of actions, in any image */
+	extra = fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots ||
+		fentry_own.without || fentry_image.options & 1; /* of actions, in any image */
 }
+
+/* extra_shadow says whether frames have times and depths in their shadow. */
+hidden int extra_shadow(void) { return load(&extra) != 0; }
 
 static int map_piece(u64 a)
 {
@@ -361,6 +370,29 @@ static u64 next_piece(u64 a)
 		a = l2 ? a + PIECE : ((a >> L1_SHIFT) + 1) << L1_SHIFT;
 	}
 	return -1UL;
+}
+
+/* stacks_extend gives all stacks that were seen the rest of the shadow, and those from now on, as no thread looks. It
+   returns 0 if there is no room. */
+hidden int stacks_extend(void)
+{
+	u64 failed_at = -1UL;
+	for (u64 a = next_piece(0); a != -1UL && failed_at == -1UL; a = next_piece(a + PIECE))
+		for (u32 i = SHADOW_FEW; i < SHADOW_WINDOWS && failed_at == -1UL; i++)
+			if (!map_at(shadow_window(a, i))) {
+				while (i-- > SHADOW_FEW)
+					sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
+				failed_at = a;
+			}
+	if (failed_at == -1UL) {
+		store(&late, 1);
+		store(&extra, 1);
+		return 1;
+	}
+	for (u64 a = next_piece(0); a < failed_at; a = next_piece(a + PIECE))
+		for (u32 i = SHADOW_FEW; i < SHADOW_WINDOWS; i++)
+			sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
+	return 0;
 }
 
 /* stacks_areas tells on which areas stacks were seen, at most room of them, and returns how many

@@ -11,7 +11,10 @@ hidden u64 stack_number(void);
 hidden int enter_stack(struct control *c, u64 slot);
 hidden void leave_stack(struct control *c);
 hidden int on_signal_stack(u64 slot, struct sigaltstack *ss);
+hidden void stacks_init(void);
 hidden int extra_shadow(void);
+hidden int extra_late(void);
+hidden int stacks_extend(void);
 hidden u64 stacks_areas(struct area *to, u64 room);
 hidden void stacks_leave(void);
 

@@ -14,6 +14,7 @@
 #include "process.h"
 #include "session.h"
 #include "source.h"
+#include "stack.h"
 #include "start.h"
 #include "sys.h"
 #include "thread.h"
@@ -49,7 +50,10 @@ static int start(u64 *sp)
 	frames_init(fentry_config.threshold ? counter_hz() : 0);
 	early_thread(fentry_first_thread);
 	i64 ids = allocate_ids(fentry_image.id, fentry_image.sites);
-	return ids >= 0 && image_add(&fentry_image, &fentry_words, (u32)ids);
+	if (ids < 0 || !image_add(&fentry_image, &fentry_words, (u32)ids))
+		return 0;
+	stacks_init();
+	return 1;
 }
 
 /* fentry_init starts tracing. sp is the stack at the program's start, where argc

@@ -68,6 +68,13 @@ func ReadStat(path string) (procStat, error) {
 	return parseStat(b[:n])
 }
 
+// User is the user whose a process is; ok is false if it has ended.
+func User(pid int) (uid int, ok bool) {
+	var st unix.Stat_t
+	err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st)
+	return int(st.Uid), err == nil
+}
+
 // SameUser tells whether a process is this one's user's and group's in every respect, or this is root: the kernel then
 // hides nothing of a process that has ended.
 func SameUser(pid int) bool {

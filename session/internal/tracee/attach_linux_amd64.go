@@ -193,9 +193,6 @@ func (a *Attachment) planned() []arch.Edit {
 	return all
 }
 
-// homePage is where the runtime of a process is found (stub/src/amd64/machine.h, HOME_PAGE).
-const homePage = 0x1f0000
-
 // free returns an error if something is where the plans' memory is to be.
 func (a *Attachment) free(ms []mapping) error {
 	for _, m := range ms {

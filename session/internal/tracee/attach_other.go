@@ -33,8 +33,10 @@ func Attach(int, *patch.Memory, []*Library, int) (*Attachment, error) { return n
 // Detach takes it out again.
 func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
 
-// Images are the image ids of the plans.
-func (a *Attachment) Images() map[uint64]int { return nil }
+// Limited tells whether a process's runtime has been told of limits.
+func (r *Runtime) Limited() bool { return false }
 
-// Switch switches functions of the process.
-func (a *Attachment) Switch(int, func(image uint64, id uint32) bool) error { return errNoAttach }
+// Limit limits what is recorded of a process.
+func (r *Runtime) Limit(Limits) error {
+	return errors.New("limits stay as they are on " + runtime.GOARCH)
+}

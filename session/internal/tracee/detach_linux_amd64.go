@@ -136,7 +136,7 @@ func (d *detaching) try() error {
 			err := t.liveStack(d.ms, func(at, v uint64) {
 				switch {
 				case a.inside(v) && !d.lead(at, v):
-					inside = inside || at >= t.regs.sp() && d.interrupted(at)
+					inside = inside || at >= t.regs.sp() && interrupted(ts.memory(), at)
 					reading = reading || a.unwinds(v)
 				case d.isShadow(v):
 					reading = true
@@ -340,7 +340,7 @@ func (d *detaching) lead(at, v uint64) bool {
 		return false
 	}
 	b := make([]byte, 8)
-	if d.interrupted(at) || d.ts.memory().ReadAt(b, at^a.images[0].m.Running.Shadow) != nil {
+	if interrupted(d.ts.memory(), at) || d.ts.memory().ReadAt(b, at^a.images[0].m.Running.Shadow) != nil {
 		return false
 	}
 	if to := le.Uint64(b); to == 0 || a.inside(to) {
@@ -357,12 +357,12 @@ func (im *image) returns(v uint64) bool {
 
 // interrupted tells whether the word at an address is not a return address but the program counter of a thread that a
 // signal handler has interrupted, in the kernel's frame.
-func (d *detaching) interrupted(at uint64) bool {
+func interrupted(mem *Process, at uint64) bool {
 	const (
 		pc     = 8 + 40 + 16*8 // of struct rt_sigframe: pretcode, uc up to its registers, and 16 of these
 		length = 9
 	)
-	frame, mem := make([]byte, 8), d.ts.memory()
+	frame := make([]byte, 8)
 	if mem.ReadAt(frame, at-pc) != nil {
 		return false
 	}

@@ -57,28 +57,6 @@ const (
 	latePause    = 5 * time.Millisecond
 )
 
-// liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
-func liveThread(pid int) (string, error) {
-	first := fmt.Sprintf("/proc/%d/task/%d", pid, pid)
-	if b, err := os.ReadFile(first + "/auxv"); err == nil && len(b) > 0 {
-		return first, nil
-	}
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return "", ErrEnded
-	}
-	for _, task := range tasks {
-		dir := fmt.Sprintf("/proc/%d/task/%s", pid, task.Name())
-		if b, err := os.ReadFile(dir + "/auxv"); err == nil && len(b) > 0 {
-			return dir, nil
-		}
-	}
-	return "", ErrEnded
-}
-
-// ErrEnded: the process is gone, or runs another program.
-var ErrEnded = errors.New("it has ended")
-
 // openThreads prepares to stop a process.
 func openThreads(pid int) (*threads, error) {
 	dir, err := liveThread(pid)

@@ -113,6 +113,7 @@ enum {
 	WALKS = 1,         /* stacks are walked by unwind tables: walk.c */
 	DWARF_FP = 6, DWARF_SP = 7, DWARF_RET = 16, /* x86-64 psABI, figure 3.36 */
 	FOLLOWS = 1,       /* programs that this one executes can be traced: follow.c */
+	CHANGES = 1,       /* a recorder can change how calls are recorded: change.c */
 };
 
 /* Registers at a system call, as syscall.S has saved them: the program's stack pointer is behind

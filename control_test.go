@@ -1,0 +1,192 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// A controlled program is recorded, and does what it is told (testdata/control.c).
+type controlled struct {
+	t     *testing.T
+	pid   int
+	dir   string
+	in    io.WriteCloser
+	out   *bufio.Scanner
+	ended chan *fentry.Result
+}
+
+// startControlled starts the program, recorded from its start or attached to.
+func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...string) *controlled {
+	t.Helper()
+	program := buildFile(t, "testdata/control.c", flags...)
+	c := &controlled{t: t, dir: filepath.Join(t.TempDir(), "fentry.data"), ended: make(chan *fentry.Result, 1)}
+	cmd := exec.Command(program)
+	in, w := io.Pipe()
+	r, out := io.Pipe()
+	cmd.Stdin, cmd.Stdout, c.in, c.out = in, out, w, bufio.NewScanner(r)
+	o.Dir, o.Logf, o.Overhead = c.dir, t.Logf, -1
+	ready := make(chan struct{})
+	o.Live = func(*fentry.Live) { close(ready) }
+	run := func(do func() (*fentry.Result, error)) {
+		go func() {
+			res, err := do()
+			if err != nil {
+				t.Error(err)
+			}
+			out.Close()
+			c.ended <- res
+		}()
+	}
+	if attached {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill() })
+	} else {
+		run(func() (*fentry.Result, error) { return fentry.Run(context.Background(), cmd, o) })
+	}
+	t.Cleanup(func() { w.Close() })
+	if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
+		t.Fatal(err)
+	}
+	if attached {
+		run(func() (*fentry.Result, error) { return fentry.Attach(context.Background(), []int{c.pid}, o) })
+	}
+	<-ready
+	return c
+}
+
+// line is the next line that the program says.
+func (c *controlled) line() string {
+	c.t.Helper()
+	if !c.out.Scan() {
+		c.t.Fatal("the program says nothing any more")
+	}
+	return c.out.Text()
+}
+
+// do has the program do something.
+func (c *controlled) do(format string, args ...any) {
+	c.t.Helper()
+	fmt.Fprintf(c.in, format+"\n", args...)
+	if got := c.line(); got != "done" {
+		c.t.Fatalf("the program says %q", got)
+	}
+}
+
+// control sends a line to the recorder.
+func (c *controlled) control(line string) string {
+	c.t.Helper()
+	answer, err := c.ask(line)
+	if err != nil {
+		c.t.Fatalf("%s: %v", line, err)
+	}
+	return answer
+}
+
+// ask does so, until somebody answers.
+func (c *controlled) ask(line string) (string, error) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		answer, err := session.Control(c.pid, line)
+		if !errors.Is(err, session.ErrNotRecorded) || time.Now().After(deadline) {
+			return answer, err
+		}
+	}
+}
+
+// calls ends the program, and returns how often which functions were recorded.
+func (c *controlled) calls() map[string]uint64 {
+	c.t.Helper()
+	c.in.Close()
+	res := <-c.ended
+	if res == nil || res.WriteError != nil || res.BadChunks != 0 || res.Lost != 0 {
+		c.t.Fatalf("%+v", res)
+	}
+	tr, err := trace.Open(c.dir)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer tr.Close()
+	if len(tr.Problems) > 0 {
+		c.t.Error(tr.Problems)
+	}
+	rows, err := tr.Report(trace.ReportOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	calls := map[string]uint64{}
+	for _, s := range rows {
+		calls[s.Name] += s.Calls
+	}
+	return calls
+}
+
+// Each setting has its effect from the moment at which it is answered for, in programs that were started and in those that
+// were attached to; a set that is refused changes nothing. In round r each function is called 1<<r times, so the sum says
+// in which rounds it was recorded.
+func TestControlSettings(t *testing.T) {
+	rounds := []struct {
+		set    string
+		column int            // of the error; 0: there is none
+		calls  map[string]int // recorded, for each time that work calls its functions
+	}{
+		{"", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
+		{"set_ftrace_filter = middle", 0, map[string]int{"middle": 1}},
+		{"set_ftrace_filter += lea*", 0, map[string]int{"middle": 1, "leaf": 3}},
+		{"set_ftrace_filter -= middle", 0, map[string]int{"leaf": 3}},
+		{"set_ftrace_filter = ; set_ftrace_notrace = leaf, other", 0, map[string]int{"outer": 1, "middle": 1}},
+		{"set_ftrace_notrace = ; set_ftrace_filter = middle nobody", 51, map[string]int{"outer": 1, "middle": 1}},
+		{"set_ftrace_notrace =; set_graph_function = middle", 0, map[string]int{"middle": 1, "leaf": 1}},
+		{"set_graph_function = other; max_graph_depth = 1", 0, map[string]int{"other": 1}},
+		{"max_graph_depth = 0", 0, map[string]int{"other": 1, "leaf": 1}},
+		{"set_graph_function =", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
+		{"tracing_thresh = 10ms", 0, nil},
+		{"tracing_thresh = x; tracing_on = 0", 18, nil},
+		{"tracing_thresh = 0; tracing_on = 0", 0, nil},
+		{"tracing_on = 1; current_tracer = nop", 0, nil},
+		{"current_tracer = function_graph", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
+	}
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
+			want := map[string]uint64{"slow": 1}
+			for i, r := range rounds {
+				if r.set != "" {
+					_, err := c.ask(r.set)
+					var wrong *session.ControlError
+					if err == nil != (r.column == 0) || r.column != 0 && (!errors.As(err, &wrong) || wrong.Column != r.column) {
+						t.Fatalf("%s: %+v", r.set, err)
+					}
+				}
+				how := []string{"work", "thread", "fork"}[i%3]
+				c.do("%s %d", how, 1<<i)
+				for name, n := range r.calls {
+					want[name] += uint64(n) << i
+				}
+				if strings.HasPrefix(r.set, "tracing_thresh = 10ms") {
+					c.do("slow")
+				}
+			}
+			got := c.calls()
+			for _, name := range []string{"outer", "middle", "leaf", "other", "slow"} {
+				if got[name] != want[name] {
+					t.Errorf("%s: %#b calls, want %#b", name, got[name], want[name])
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,284 @@
+//go:build linux
+
+package tracee
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// The tracer in a process, as whoever controls the recorder finds it: at the page where the images of a process meet,
+// whichever way they have come there. All that is read is the process's word. It leads nowhere but to its own memory.
+
+// homePage is where the runtime of a process is found (stub/src/MACHINE/machine.h, HOME_PAGE).
+const homePage = 0x1f0000
+
+// ErrNoRuntime: there is no tracer in the process, or one of another fentry.
+var ErrNoRuntime = errors.New("no tracer that can be changed is in it")
+
+// A Runtime is the tracer in a process.
+type Runtime struct {
+	Images []RuntimeImage // newest first
+
+	t    *Process
+	page [format.MeetingSize]byte
+}
+
+// A RuntimeImage is an image that it traces. Addresses are the process's.
+type RuntimeImage struct {
+	ID    uint64
+	Sites int // functions that can be switched: local ids are 1 to this
+
+	state, words, thunks, switches uint64
+	code, codeSize, detours        uint64
+}
+
+const (
+	mostImages = 10_000
+	switchStep = 1 << 20 // bytes of switches that are looked at together
+	switchGap  = 64      // that stay as they are, between two that are written together
+	wSyscall   = 80      // W_SYSCALL of stub/src/layout.h
+)
+
+// OpenRuntime finds the tracer in a process. The caller must close it.
+func OpenRuntime(pid int) (*Runtime, error) {
+	dir, err := liveThread(pid)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := os.OpenFile(dir+"/mem", os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("its memory is not for this user to change: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Runtime{t: &Process{pid: pid, mem: mem}}
+	if err := r.find(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close gives up what OpenRuntime has opened.
+func (r *Runtime) Close() { r.t.mem.Close() }
+
+// find reads what there is.
+func (r *Runtime) find() error {
+	r.Images = nil
+	if r.t.ReadAt(r.page[:], homePage) != nil || string(r.page[format.MeetingOMagic:][:8]) != format.MeetingMagic ||
+		le.Uint32(r.page[format.MeetingOVersion:]) != homeVersion || le.Uint32(r.page[format.MeetingOSize:]) < format.MeetingSize {
+		return ErrNoRuntime
+	}
+	at, err := r.word(r.at(format.MeetingOImages))
+	for ; at != 0 && err == nil; at = r.next(at, &err) {
+		if len(r.Images) == mostImages {
+			return errors.New("it has too many images")
+		}
+	}
+	return err
+}
+
+// homeVersion is HOME_VERSION of stub/src/home.h.
+const homeVersion = 6
+
+// next reads the image at an address, and returns where the next one is.
+func (r *Runtime) next(at uint64, err *error) uint64 {
+	var b [format.StateSize]byte
+	if *err = r.t.ReadAt(b[:], at); *err != nil {
+		return 0
+	}
+	word := func(o int) uint64 { return le.Uint64(b[o:]) }
+	r.Images = append(r.Images, RuntimeImage{
+		ID: word(format.StateOID), Sites: int(min(le.Uint32(b[format.StateOSites:]), format.IDMax)), state: at,
+		words: word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),
+		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
+	})
+	return word(format.StateONext)
+}
+
+// at is a word of the page.
+func (r *Runtime) at(offset int) uint64 { return le.Uint64(r.page[offset:]) }
+
+func (r *Runtime) word(at uint64) (uint64, error) {
+	var b [8]byte
+	err := r.t.ReadAt(b[:], at)
+	return le.Uint64(b[:]), err
+}
+
+func (r *Runtime) word32(at uint64) (uint32, error) {
+	var b [4]byte
+	err := r.t.ReadAt(b[:], at)
+	return le.Uint32(b[:]), err
+}
+
+func (r *Runtime) setWord32(at uint64, v uint32) error {
+	return r.t.WriteAt(binary.LittleEndian.AppendUint32(nil, v), at)
+}
+
+// Traced tells whether calls are recorded; it is false while that pauses, and when it has ended.
+func (r *Runtime) Traced() (bool, error) {
+	armed, err := r.word32(r.at(format.MeetingOArmed))
+	return armed == format.ArmedOn, err
+}
+
+// A Switching says which functions a process's calls are recorded of.
+type Switching struct {
+	// Pause has nothing recorded; otherwise recording goes on, if it has not ended.
+	Pause bool
+	// On tells of the functions of an image, by local id, which are recorded. nil, or if it returns nil: all are.
+	On func(image uint64) (func(id uint32) bool, error)
+	// Costly also switches those on that the recorder has switched off because they cost too much.
+	Costly bool
+	// Silent leaves system calls out.
+	Silent bool
+}
+
+// Switch switches functions. Nobody is stopped: a call that is open ends as ever.
+func (r *Runtime) Switch(to Switching) error {
+	armed, err := r.word32(r.at(format.MeetingOArmed))
+	if err != nil {
+		return err
+	}
+	// What the process does with its switches meanwhile it does by this word.
+	if want := map[bool]uint32{true: format.ArmedPaused, false: format.ArmedOn}[to.Pause]; armed != format.ArmedOff && armed != want {
+		armed = want
+		if err := r.setWord32(r.at(format.MeetingOArmed), armed); err != nil {
+			return err
+		}
+	}
+	if err := r.silence(to.Silent, armed == format.ArmedOn); err != nil {
+		return err
+	}
+	for i := range r.Images {
+		im := &r.Images[i]
+		on := func(uint32) bool { return true }
+		if to.On != nil {
+			some, err := to.On(im.ID)
+			if err != nil {
+				return err
+			}
+			if some != nil {
+				on = some
+			}
+		}
+		if err := r.turn(im, armed, on, to.Costly); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// silence leaves system calls out, or records them again.
+func (r *Runtime) silence(silent, armed bool) error {
+	var v uint32
+	var routine uint64
+	if silent {
+		v = 1
+	} else if armed {
+		routine = r.at(format.MeetingOSyscall)
+	}
+	if err := r.setWord32(r.at(format.MeetingOSilent), v); err != nil {
+		return err
+	}
+	for i := range r.Images {
+		if err := r.t.WriteAt(binary.LittleEndian.AppendUint64(nil, routine), r.Images[i].words+wSyscall); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn switches functions of an image.
+func (r *Runtime) turn(im *RuntimeImage, armed uint32, on func(id uint32) bool, costly bool) error {
+	if im.switches == 0 {
+		return nil
+	}
+	for first := 0; first < im.Sites; first += switchStep {
+		now := make([]byte, min(switchStep, im.Sites-first))
+		at := im.switches + uint64(first)
+		if err := r.t.ReadAt(now, at); err != nil {
+			return err
+		}
+		begin, end := -1, 0 // of what is to be written
+		flush := func() (err error) {
+			if begin >= 0 {
+				err = r.t.WriteAt(now[begin:end], at+uint64(begin))
+			}
+			begin = -1
+			return err
+		}
+		for i, b := range now {
+			want := switched(b, armed, on(uint32(first+i)+1), costly)
+			if want == b {
+				continue
+			}
+			if begin >= 0 && i-end > switchGap {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			if begin < 0 {
+				begin = i
+			}
+			now[i], end = want, i+1
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// switched is what becomes of a function's switch.
+func switched(b byte, armed uint32, on, costly bool) byte {
+	b &^= format.SwitchOn | format.SwitchFiltered
+	if !on {
+		b |= format.SwitchFiltered
+	} else if costly {
+		b &^= format.SwitchCostly
+	}
+	const off = format.SwitchFiltered | format.SwitchCostly
+	if b&off == 0 && (armed == format.ArmedOn || armed == format.ArmedPaused && b&format.SwitchActs != 0) {
+		b |= format.SwitchOn
+	}
+	return b
+}
+
+// Limits are what a process's runtime is told about which calls are recorded.
+type Limits struct {
+	Depth     uint32        // deeper ones are not; 0: no limit
+	Threshold time.Duration // shorter ones are not; 0: no limit
+	// SetRoots: from now on those inside of some functions are alone. Forget: calls that are open are taken for outside.
+	SetRoots, Forget bool
+	Roots            func(image uint64) (func(id uint32) bool, error) // nil: everything is
+}
+
+// liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
+func liveThread(pid int) (string, error) {
+	first := fmt.Sprintf("/proc/%d/task/%d", pid, pid)
+	if b, err := os.ReadFile(first + "/auxv"); err == nil && len(b) > 0 {
+		return first, nil
+	}
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return "", ErrEnded
+	}
+	for _, task := range tasks {
+		dir := fmt.Sprintf("/proc/%d/task/%s", pid, task.Name())
+		if b, err := os.ReadFile(dir + "/auxv"); err == nil && len(b) > 0 {
+			return dir, nil
+		}
+	}
+	return "", ErrEnded
+}
+
+// ErrEnded: the process is gone, or runs another program.
+var ErrEnded = errors.New("it has ended")

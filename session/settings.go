@@ -1,0 +1,404 @@
+//go:build linux
+
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// What is recorded of processes while they run.
+//
+// The settings of a session are what whoever controls it has asked for, and are put into each process that maps the pool,
+// whether it was started, attached to, or forked or executed by one of these, and into those that come later when they say
+// that they are there. All of them are tried; where one refuses, the others get back what they had.
+//
+// A function's switch is a byte in the program that its thunk tests, so nobody is stopped for a change of filters. Limits
+// of depth and time and graph roots are the runtime's to know, in all threads at once, so for these a process is stopped
+// for a moment (tracee.Runtime).
+
+// settings are what is recorded. The zero value is all that was planned.
+type settings struct {
+	paused  bool // tracing_on is 0
+	silent  bool // syscalls is 0
+	nop     bool // current_tracer is nop
+	filter  choice
+	notrace choice
+	roots   choice
+	depth   uint32
+	thresh  time.Duration
+}
+
+// A choice is a set of functions, as patterns have made it. The zero value chooses nothing, or everything, as its user
+// has it.
+type choice struct {
+	rules []rule
+	only  bool // it begins with no function; else rules take some away from all, or nobody has chosen
+	// of is a set that is no patterns' (Live.Switch); nil: rules say it.
+	of func(image trace.ImageID, id uint32) bool
+}
+
+// A rule adds functions, or takes them away.
+type rule struct {
+	adds    bool
+	pattern string
+	ids     func(trace.ImageID) ([]uint32, error)
+}
+
+// chooses tells whether anybody has chosen.
+func (c *choice) chooses() bool { return c.of != nil || c.only || len(c.rules) > 0 }
+
+// with is the choice once a command has changed it.
+func (c choice) with(op string, rules []rule) choice {
+	switch {
+	case op == "=":
+		return choice{rules: rules, only: len(rules) > 0}
+	case c.of != nil:
+		// What patterns add to, or take away from, a set of somebody else's.
+		return choice{rules: slices.Concat(c.rules, rules), only: c.only, of: c.of}
+	}
+	return choice{rules: slices.Concat(c.rules, rules), only: c.only}
+}
+
+// in is the choice in an image. nil: all of it, if only is false and nobody has chosen.
+func (c *choice) in(image trace.ImageID) (func(id uint32) bool, error) {
+	of, only := c.of, c.only
+	base := func(id uint32) bool { return of != nil && of(image, id) || of == nil && !only }
+	if len(c.rules) == 0 {
+		return base, nil
+	}
+	chosen := make(map[uint32]bool)
+	for _, r := range c.rules {
+		ids, err := r.ids(image)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			chosen[id] = r.adds
+		}
+	}
+	return func(id uint32) bool {
+		if on, ok := chosen[id]; ok {
+			return on
+		}
+		return base(id)
+	}, nil
+}
+
+// String is the choice as patterns.
+func (c *choice) String() string {
+	var b strings.Builder
+	if c.of != nil {
+		b.WriteString("(others) ")
+	}
+	for _, r := range c.rules {
+		if !r.adds {
+			b.WriteByte('!')
+		}
+		b.WriteString(r.pattern)
+		b.WriteByte(' ')
+	}
+	return strings.TrimSuffix(b.String(), " ")
+}
+
+// set are the functions that a filter and what takes away from it leave, in an image; nil: all.
+func (s *settings) on(image trace.ImageID) (func(id uint32) bool, error) {
+	switch {
+	case s.nop:
+		return func(uint32) bool { return false }, nil
+	case !s.filter.chooses() && !s.notrace.chooses():
+		return nil, nil
+	}
+	in, err := s.filter.in(image)
+	if err != nil || !s.notrace.chooses() {
+		return in, err
+	}
+	out, err := s.notrace.in(image)
+	return func(id uint32) bool { return in(id) && !out(id) }, err
+}
+
+// setting is what a session's processes are set to.
+type setting struct {
+	mu     sync.Mutex
+	now    settings
+	again  chan struct{}         // an image has come
+	limits map[processID]limited // what processes were given; none: nothing
+}
+
+// processID is one that cannot be mistaken for a later one.
+type processID struct {
+	pid   int
+	start uint64
+}
+
+// limited is what a process's runtime has been told of limits, and how many images it had then.
+type limited struct {
+	depth  uint32
+	thresh time.Duration
+	roots  string
+	images int
+}
+
+// errNothingToChange is for sessions none of whose processes can be changed.
+var errNothingToChange = errors.New("no process of it can be changed: it has ended, or is about to start, or was linked with the tracer")
+
+// apply puts settings into all processes, or into none; clear also switches functions on that cost too much. The caller
+// has the lock.
+func (s *session) apply(to settings, clear bool) error {
+	was := s.setting.now
+	done, err := s.applyTo(&to, clear)
+	if err != nil {
+		for _, p := range done {
+			_ = s.applyIn(p, &was, false)
+		}
+		return err
+	}
+	if done == nil {
+		return errNothingToChange
+	}
+	s.setting.now = to
+	return nil
+}
+
+// applyTo puts settings into all processes that there are, until one refuses, and those that these fork meanwhile.
+func (s *session) applyTo(to *settings, clear bool) (done []procfs.Process, err error) {
+	seen := map[processID]bool{}
+	for more := true; more; {
+		more = false
+		for _, p := range s.shared.Mappers(0) {
+			id := processID{p.Pid, p.Start}
+			if seen[id] {
+				continue
+			}
+			seen[id], more = true, true
+			err := s.applyIn(p, to, clear)
+			if errors.Is(err, tracee.ErrNoRuntime) || err != nil && !procfs.ProcessAlive(p.Pid, p.Start) {
+				continue
+			}
+			done = append(done, p)
+			if err != nil {
+				return done, fmt.Errorf("process %d: %w", p.Pid, err)
+			}
+		}
+	}
+	return done, nil
+}
+
+// applyIn puts settings into a process.
+func (s *session) applyIn(p procfs.Process, to *settings, clear bool) error {
+	r, err := tracee.OpenRuntime(p.Pid)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := s.limit(r, p, to); err != nil {
+		return err
+	}
+	sw := tracee.Switching{Pause: to.paused, Silent: to.silent, Costly: clear}
+	sw.On = func(image uint64) (func(id uint32) bool, error) { return to.on(trace.ImageID(image)) }
+	return r.Switch(sw)
+}
+
+// limit has a process's runtime leave out calls by where they are and how long they take.
+func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error {
+	id := processID{p.Pid, p.Start}
+	was, ever := s.setting.limits[id]
+	if !ever {
+		was = limited{depth: s.o.Depth, thresh: s.o.Threshold, images: len(r.Images)}
+		if r.Limited() { // it is a child of one that was told
+			now := &s.setting.now
+			was.depth, was.thresh, was.roots = now.depth, now.thresh, now.roots.String()
+		}
+	}
+	want := limited{to.depth, to.thresh, to.roots.String(), len(r.Images)}
+	if was == want {
+		return nil
+	}
+	l := tracee.Limits{Depth: to.depth, Threshold: to.thresh, Forget: want.roots != was.roots}
+	l.SetRoots = l.Forget || to.roots.chooses()
+	if to.roots.chooses() {
+		l.Roots = func(image uint64) (func(id uint32) bool, error) { return to.roots.in(trace.ImageID(image)) }
+	}
+	if err := r.Limit(l); err != nil {
+		return err
+	}
+	s.setting.limits[id] = want
+	return nil
+}
+
+// images are those that processes of the session have, and how many functions of each can be switched.
+func (s *session) switchable() map[trace.ImageID]int {
+	out := make(map[trace.ImageID]int)
+	for _, p := range s.shared.Mappers(0) {
+		r, err := tracee.OpenRuntime(p.Pid)
+		if err != nil {
+			continue
+		}
+		for i := range r.Images {
+			out[trace.ImageID(r.Images[i].ID)] = r.Images[i].Sites
+		}
+		r.Close()
+	}
+	return out
+}
+
+// reapply puts settings into what has come since, until the session ends.
+func (s *session) reapply(stop <-chan struct{}) {
+	for {
+		select {
+		case <-s.setting.again:
+		case <-stop:
+			return
+		}
+		s.setting.mu.Lock()
+		if now := &s.setting.now; s.changed(now) && !s.end.winding.Load() {
+			_, err := s.applyTo(now, false)
+			if err != nil {
+				s.logf("what has begun is recorded in full: %v", err)
+			}
+		}
+		s.setting.mu.Unlock()
+	}
+}
+
+// changed tells whether anybody has asked for anything.
+func (s *session) changed(now *settings) bool {
+	return now.paused || now.silent || now.nop || now.filter.chooses() || now.notrace.chooses() || now.roots.chooses() ||
+		now.depth != s.o.Depth || now.thresh != s.o.Threshold
+}
+
+// come notes that a process has an image more.
+func (s *session) come() {
+	select {
+	case s.setting.again <- struct{}{}:
+	default:
+	}
+}
+
+// rulesOf understands the patterns of a command. Each must match a function that there is.
+func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rule, err *ControlError) {
+	if s.o.Match == nil {
+		return nil, &ControlError{c.name.at, "functions have no names in this recording"}
+	}
+	for _, v := range c.values {
+		match, err := s.o.Match(v.text)
+		if err != nil {
+			return nil, &ControlError{v.at, err.Error()}
+		}
+		matched := false
+		for image := range images {
+			ids, err := match(image)
+			if err != nil {
+				return nil, &ControlError{v.at, err.Error()}
+			}
+			matched = matched || len(ids) > 0
+		}
+		if !matched {
+			return nil, &ControlError{v.at, "no function that is recorded matches"}
+		}
+		rules = append(rules, rule{adds: c.op.text != "-=", pattern: v.text, ids: match})
+	}
+	return rules, nil
+}
+
+// set follows commands that set something, all of them or none.
+func (s *session) set(cs []command) *ControlError {
+	s.setting.mu.Lock()
+	defer s.setting.mu.Unlock()
+	if s.end.winding.Load() {
+		return &ControlError{cs[0].name.at, ErrOver.Error()}
+	}
+	images := s.switchable()
+	to, clear := s.setting.now, false
+	for i := range cs {
+		c := &cs[i]
+		switch c.name.text {
+		case "tracing_on":
+			to.paused = !c.on
+		case "syscalls":
+			to.silent = !c.on
+		case "current_tracer":
+			if to.nop = c.values[0].text == tracerNop; !to.nop && c.values[0].text != s.info.Tracer {
+				return &ControlError{c.values[0].at, fmt.Sprintf("the program is prepared for nop and %s", s.info.Tracer)}
+			}
+		case "max_graph_depth":
+			to.depth = c.number
+		case "tracing_thresh":
+			to.thresh = c.threshold
+		default:
+			rules, err := s.rulesOf(c, images)
+			if err != nil {
+				return err
+			}
+			of := map[string]*choice{"set_ftrace_filter": &to.filter, "set_ftrace_notrace": &to.notrace,
+				"set_graph_function": &to.roots}[c.name.text]
+			next := of.with(c.op.text, rules)
+			if len(next.rules) > maxRules {
+				return &ControlError{c.name.at, fmt.Sprintf("%s has more than %d patterns", c.name.text, maxRules)}
+			}
+			if *of = next; c.name.text == "set_ftrace_filter" {
+				clear = true
+			} else if c.op.text == "-=" && !next.only {
+				return &ControlError{c.op.at, c.name.text + " has no functions that can be taken away"}
+			} else {
+				of.only = len(next.rules) > 0
+			}
+		}
+	}
+	if err := s.apply(to, clear); err != nil {
+		return &ControlError{cs[0].name.at, err.Error()}
+	}
+	return nil
+}
+
+// tell answers what a setting is.
+func (s *session) tell(name string) string {
+	s.setting.mu.Lock()
+	defer s.setting.mu.Unlock()
+	now := &s.setting.now
+	bit := map[bool]string{true: "1", false: "0"}
+	switch name {
+	case "tracing_on":
+		return bit[!now.paused]
+	case "syscalls":
+		return bit[!now.silent]
+	case "current_tracer":
+		if now.nop {
+			return tracerNop
+		}
+		return s.info.Tracer
+	case "set_ftrace_filter":
+		return now.filter.String()
+	case "set_ftrace_notrace":
+		return now.notrace.String()
+	case "set_graph_function":
+		return now.roots.String()
+	case "max_graph_depth":
+		return fmt.Sprint(now.depth)
+	case "tracing_thresh":
+		return now.thresh.String()
+	}
+	return ""
+}
+
+// status is all settings, as commands that make them.
+func (s *session) status() string {
+	var all []string
+	for _, name := range []string{"tracing_on", "current_tracer", "set_ftrace_filter", "set_ftrace_notrace", "set_graph_function",
+		"max_graph_depth", "tracing_thresh", "syscalls"} {
+		all = append(all, strings.TrimSpace(name+" = "+s.tell(name)))
+	}
+	return strings.Join(all, "; ")
+}
+
+// tracerNames are the tracers that programs can be prepared for.
+func tracerNames() []string { return patch.Tracers() }

@@ -1,0 +1,23 @@
+/* The routines that a recorder can lead to others while the process runs (change.c): pairs of
+   distances from the table. */
+#include "layout.h"
+
+	.macro DETOUR from, to
+	.long	\from - fentry_detours, \to - fentry_detours
+	.endm
+
+	.section .rodata, "a"
+	.p2align 3
+	.globl	fentry_detours
+	.hidden	fentry_detours
+	.type	fentry_detours, @object
+fentry_detours:
+	.org	fentry_detours + 8 * DETOUR_GRAPH_ENTER
+	DETOUR	fentry_graph_enter, fentry_opt_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_GRAPH_ENTER
+	DETOUR	fentry_mcount_graph_enter, fentry_mcount_opt_enter
+	.org	fentry_detours + 8 * DETOUR_GRAPH_EXIT
+	DETOUR	fentry_graph_exit, fentry_opt_exit
+	.org	fentry_detours + 8 * DETOUR_COUNT
+	.size	fentry_detours, . - fentry_detours
+	.section .note.GNU-stack, "", @progbits

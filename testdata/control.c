@@ -1,0 +1,82 @@
+/* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
+   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. It answers "done"
+   to each, and ends with status 7. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline, noclone))
+
+static volatile int count;
+
+NOINLINE int leaf(int n) { count++; return n + 1; }
+NOINLINE int middle(int n) { int r = leaf(n); count++; return r; }
+NOINLINE int outer(int n) { int r = middle(n) + leaf(n); count++; return r; }
+NOINLINE int other(int n) { int r = leaf(n); count++; return r; }
+
+NOINLINE int slow(int n)
+{
+	struct timespec t = { 0, 20000000 };
+	nanosleep(&t, 0);
+	return leaf(n);
+}
+
+NOINLINE int work(int n)
+{
+	int r = 0;
+	for (int i = 0; i < n; i++) {
+		r += outer(i) + other(i);
+		syscall(SYS_getppid);
+	}
+	return r;
+}
+
+static void *thread(void *n) { return (void *)(long)work((int)(long)n); }
+
+NOINLINE void obey(char *line)
+{
+	char name[200];
+	int n = 0, status;
+	pthread_t t;
+	if (sscanf(line, "work %d", &n) == 1) {
+		work(n);
+	} else if (sscanf(line, "thread %d", &n) == 1) {
+		pthread_create(&t, 0, thread, (void *)(long)n);
+		pthread_join(t, 0);
+	} else if (sscanf(line, "fork %d", &n) == 1) {
+		pid_t child = fork();
+		if (!child) {
+			work(n);
+			_exit(3);
+		}
+		waitpid(child, &status, 0);
+	} else if (!strcmp(line, "slow\n")) {
+		slow(n);
+	} else if (sscanf(line, "load %199s %d", name, &n) == 2) {
+		void *l = dlopen(name, RTLD_NOW);
+		int (*f)(int) = l ? (int (*)(int))dlsym(l, "library_function") : 0;
+		for (int i = 0; f && i < n; i++)
+			f(i);
+		if (!f)
+			printf("%s\n", dlerror());
+	}
+}
+
+int main(void)
+{
+	char line[300];
+	setvbuf(stdout, 0, _IOLBF, 0);
+	printf("%d\n", getpid());
+	while (fgets(line, sizeof line, stdin)) {
+		obey(line);
+		puts("done");
+	}
+	return 7;
+}
