@@ -5,6 +5,7 @@ package fentry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,6 +136,72 @@ func TestAttachLibrariesAgain(t *testing.T) {
 	}
 	if maps, _, _ := state(t, pid); strings.Contains(maps, "libgiven") || strings.Count(maps, "\n") > strings.Count(before, "\n") {
 		t.Errorf("it has changed\n%s\n%s", before, maps)
+	}
+	r.end(t, 7, "right\n")
+}
+
+// unloadingSource is a program that loads and unloads a library all the time, until its input ends.
+const unloadingSource = `
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	int right = 1;
+	char c;
+	fcntl(0, F_SETFL, O_NONBLOCK);
+	while (read(0, &c, 1) != 0) {
+		void *lib = dlopen(argv[1], RTLD_NOW);
+		char *(*get)(void) = lib ? (char *(*)(void))dlsym(lib, "get") : 0;
+		for (int i = 0; i < 1000; i++)
+			if (!get || *get() != 'x')
+				right = 0;
+		dlclose(lib);
+	}
+	write(1, right ? "right\n" : "wrong\n", 6);
+	return 7;
+}
+`
+
+// A library that is unloaded at any moment, also while the process is being attached to or detached from, neither keeps
+// the rest from being put back nor the code of the tracer in the process.
+func TestAttachLibrariesUnloaded(t *testing.T) {
+	dir := t.TempDir()
+	source, lib := filepath.Join(dir, "main.c"), filepath.Join(dir, "libgiven.so")
+	text := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
+	for path, text := range map[string]string{source: unloadingSource, filepath.Join(dir, "lib.c"): text} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := buildFile(t, source)
+	if out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "lib.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r := start(t, program, lib)
+	attached := 0
+	for range 30 {
+		o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libgiven", "libc"}, Policy: trace.PolicyDrop,
+			Overhead: -1, For: 2 * time.Millisecond}
+		o.Logf = func(format string, args ...any) {
+			if text := fmt.Sprintf(format, args...); strings.HasPrefix(text, "process ") {
+				t.Error(text)
+			}
+		}
+		// It can also be that the library goes before anything was changed.
+		res, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
+		if err != nil {
+			t.Log(err)
+		} else if len(res.Libraries) > 0 {
+			attached++
+		}
+		if maps, _, _ := state(t, r.cmd.Process.Pid); strings.Contains(maps, "1f0000-") {
+			t.Fatalf("the tracer is still there\n%s", maps)
+		}
+	}
+	if attached == 0 {
+		t.Error("never attached")
 	}
 	r.end(t, 7, "right\n")
 }

@@ -19,9 +19,6 @@ type Attachment struct {
 // ErrStays: what was added to a process is still there.
 var ErrStays = errors.New("its code stays in the process")
 
-// ErrEnded: the process is gone.
-var ErrEnded = errors.New("it has ended")
-
 var errNoAttach = errors.New("not on " + runtime.GOARCH + " yet")
 
 // CheckAttach returns an error for a process that cannot be attached to.

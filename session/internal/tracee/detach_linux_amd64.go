@@ -59,18 +59,15 @@ func (a *Attachment) Detach(pid int) (time.Duration, error) {
 	if !a.in(ms) {
 		return 0, nil // it runs another program by now
 	}
-	if err := a.restoreSites(ts, ms); err != nil {
+	if err := a.restoreSites(ts); err != nil {
 		return ts.longest, err
 	}
-	d := &detaching{a: a, ts: ts, ms: ms}
+	d := &detaching{a: a, ts: ts}
 	for range leaveTries {
 		if err = ts.within(false, d.try); err != nil || d.gone {
 			return ts.longest, err
 		}
 		time.Sleep(leavePause)
-		if d.ms, err = ts.maps(); err != nil {
-			return ts.longest, err
-		}
 	}
 	return ts.longest, errors.Join(ErrStays, ts.within(false, func() error {
 		return ts.calling(d.ms, func(r *remote) error { return r.unmapStack(d.stack) })
@@ -108,6 +105,10 @@ type detaching struct {
 func (d *detaching) try() error {
 	d.tries++
 	a, ts := d.a, d.ts
+	var err error
+	if d.ms, err = ts.maps(); err != nil { // libraries can have been unloaded until now
+		return err
+	}
 	for _, t := range ts.all {
 		if t.halted {
 			if err := d.stepOut(t); err != nil {

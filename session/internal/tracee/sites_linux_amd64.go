@@ -40,9 +40,12 @@ func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Ed
 		began := time.Now()
 		err := ts.within(false, func() error {
 			began = time.Now()
+			var err error
+			if rest, err = a.loaded(ts, rest); err != nil {
+				return err
+			}
 			all, alone := rest, map[int]bool(nil)
 			if skip != nil {
-				var err error
 				if alone, err = skip(all); err != nil {
 					return err
 				}
@@ -56,13 +59,13 @@ func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Ed
 					}
 				}
 				now, err := pending(mem, now)
-				if err == nil {
-					err = arch.Write(mem, PageSize, now)
-				}
 				if err != nil {
 					return err
 				}
 				written, rest = append(written, now...), rest[n:]
+				if err := arch.Write(mem, PageSize, now); err != nil {
+					return err // what could not be taken back is known
+				}
 			}
 			return nil
 		})
@@ -136,7 +139,7 @@ func (a *Attachment) writeSites(ts *threads, edits []arch.Edit) error {
 }
 
 // restoreSites switches everything off and gives the images' sites their bytes back.
-func (a *Attachment) restoreSites(ts *threads, ms []mapping) error {
+func (a *Attachment) restoreSites(ts *threads) error {
 	if len(a.edits) == 0 {
 		return nil
 	}
@@ -149,27 +152,43 @@ func (a *Attachment) restoreSites(ts *threads, ms []mapping) error {
 			return err
 		}
 	}
-	_, err := a.inStops(ts, chosen(a.present(ms), true, isEarly), nil)
+	_, err := a.inStops(ts, chosen(a.edits, true, isEarly), nil)
 	return err
 }
 
-// present are the edits that were written in images that are still there: libraries can be unloaded.
-func (a *Attachment) present(ms []mapping) []arch.Edit {
+// loaded are those of edits that are in images which are still there: libraries can be unloaded as long as threads run.
+// All are stopped.
+func (a *Attachment) loaded(ts *threads, edits []arch.Edit) ([]arch.Edit, error) {
+	if len(a.images) == 1 {
+		return edits, nil
+	}
+	ms, err := ts.maps()
+	if err != nil {
+		return nil, err
+	}
+	return a.present(ms, edits), nil
+}
+
+// present are those of edits that are in images which are among a process's mappings.
+func (a *Attachment) present(ms []mapping, edits []arch.Edit) []arch.Edit {
 	var gone []*Library
 	for _, im := range a.images {
 		if l := im.library; l != nil && !l.in(ms) {
 			gone = append(gone, l)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(a.edits), func(e arch.Edit) bool {
+	if len(gone) == 0 {
+		return edits
+	}
+	return slices.DeleteFunc(slices.Clone(edits), func(e arch.Edit) bool {
 		return slices.ContainsFunc(gone, func(l *Library) bool { return l.lo <= e.Addr && e.Addr < l.hi })
 	})
 }
 
-// restoreLate gives the images the rest of their bytes back. All threads are stopped.
+// restoreLate gives the images the rest of their bytes back. All threads are stopped; ms are the mappings now.
 func (a *Attachment) restoreLate(ts *threads, ms []mapping) error {
 	mem := ts.memory()
-	edits, err := pending(mem, chosen(a.present(ms), true, isLate))
+	edits, err := pending(mem, chosen(a.present(ms, a.edits), true, isLate))
 	if err != nil {
 		return err
 	}
