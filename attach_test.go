@@ -215,6 +215,36 @@ func TestAttachBusy(t *testing.T) {
 	r.end(t, 7, "right\n")
 }
 
+// A hundred times leave a busy process with what it had after the second: what its threads have at a moment differs, the
+// least of it in some looks does not.
+func TestAttachHundred(t *testing.T) {
+	r := start(t, buildAttached(t))
+	pid := r.cmd.Process.Pid
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	least := func() (lines, fds, resident int) {
+		lines, fds, resident = 1<<30, 1<<30, 1<<30
+		for range 200 {
+			maps, f, m := state(t, pid)
+			lines, fds, resident = min(lines, strings.Count(maps, "\n")), min(fds, f), min(resident, m)
+			time.Sleep(time.Millisecond)
+		}
+		return lines, fds, resident
+	}
+	var lines, fds, resident int
+	for i := range 100 {
+		attach(t, pid, fentry.Options{Dir: dir}, time.Millisecond)
+		if i == 1 {
+			lines, fds, resident = least()
+		}
+	}
+	l, f, m := least()
+	t.Logf("after the second and the last: %d and %d mappings, %d and %d descriptors, %d and %d KiB", lines, l, fds, f, resident, m)
+	if l > lines || f > fds || m > resident+256 {
+		t.Error("it has more than after the second")
+	}
+	r.end(t, 7, "right\n")
+}
+
 // Root records processes of other users, and of other PID namespaces: the buffer is handed to them.
 func TestAttachOthers(t *testing.T) {
 	if os.Getuid() != 0 {
