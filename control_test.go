@@ -5,9 +5,11 @@ package fentry_test
 import (
 	"bufio"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -189,4 +191,89 @@ func TestControlSettings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Functions that are off run without jumps, and with them when they are on again, however often that changes and whoever
+// calls them meanwhile.
+func TestControlSites(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
+			want := map[string]uint64{}
+			code := func() string { return string(c.code("outer")) }
+			traced := code()
+			var off, all int
+			for i := range 12 {
+				if i%2 == 0 {
+					c.control("set_ftrace_filter = leaf")
+					if _, err := fmt.Sscanf(c.control("settle"), "%d of %d", &off, &all); err != nil || off == 0 || off >= all {
+						t.Errorf("%d of %d functions are off: %v", off, all, err)
+					}
+					if nops := code(); nops == traced {
+						t.Errorf("outer begins with %x as ever", nops)
+					}
+				} else {
+					c.control("set_ftrace_filter =")
+					if now := code(); now != traced {
+						t.Errorf("outer begins with %x, want %x", now, traced)
+					}
+					want["outer"] += 1 << i
+				}
+				c.do("%s %d", []string{"work", "thread", "fork"}[i%3], 1<<i)
+				want["leaf"] += 3 << i
+			}
+			got := c.calls()
+			for name, n := range want {
+				if got[name] != n {
+					t.Errorf("%s: %#b calls, want %#b", name, got[name], n)
+				}
+			}
+		})
+	}
+}
+
+// code is the first bytes of a function of the program, as it runs.
+func (c *controlled) code(name string) []byte {
+	c.t.Helper()
+	exe := fmt.Sprintf("/proc/%d/exe", c.pid)
+	f, err := elf.Open(exe)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	path, err := os.Readlink(exe)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var base uint64
+	for line := range strings.Lines(string(maps)) {
+		if strings.HasSuffix(strings.TrimSpace(line), path) {
+			fmt.Sscanf(line, "%x-", &base)
+			break
+		}
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", c.pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer mem.Close()
+	for _, s := range symbols {
+		if s.Name == name {
+			b := make([]byte, 8)
+			if _, err := mem.ReadAt(b, int64(base+s.Value)); err != nil {
+				c.t.Fatal(err)
+			}
+			return b
+		}
+	}
+	c.t.Fatal("no such function")
+	return nil
 }

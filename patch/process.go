@@ -32,6 +32,8 @@ type Memory struct {
 	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
 
+	places places
+
 	// Running is how the plan gets into a process that runs; nil: it is for one at its exec stop.
 	Running *Running
 
@@ -40,6 +42,38 @@ type Memory struct {
 	// The runtime's routines for system calls, before those that are recorded, those that may be, and behind them; 0: it
 	// has none on this machine.
 	SyscallEnter, SyscallSome, SyscallExit uint64
+}
+
+// places knows where things are in an image that is planned.
+type places interface {
+	inCopy(addr uint64) (uint64, bool)
+	sites() (ids []uint32, at []uint64)
+}
+
+// InCopy returns where a thread goes on that is in the middle of a site, at an address of the image. It returns false if
+// that is not known.
+func (m *Memory) InCopy(addr uint64) (uint64, bool) {
+	if m.places == nil {
+		return 0, false
+	}
+	return m.places.inCopy(addr)
+}
+
+// Sites are the sites of functions that are traced, by address, and which function each is of, by local id.
+func (m *Memory) Sites() (ids []uint32, at []uint64) {
+	if m.places == nil {
+		return nil, nil
+	}
+	return m.places.sites()
+}
+
+func (l *layout) sites() (ids []uint32, at []uint64) {
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.ID != 0 {
+			ids, at = append(ids, fn.ID), append(at, fn.Addr)
+		}
+	}
+	return ids, at
 }
 
 // Memory returns the plan as memory contents. Options.Target must be [Process].
@@ -66,7 +100,7 @@ func (p *Plan) Memory() (*Memory, error) {
 		}
 	}
 	return &Memory{
-		Running: running, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
+		places: l, Running: running, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
 		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: l.allEdits(),
 		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],

@@ -78,13 +78,7 @@ type Running struct {
 	Traced   int    // how many functions are traced
 	Return   uint64 // where in a thunk, of which there is one for each at the beginning of RX, the function returns to
 	Shadow   uint64 // the bits that differ in the addresses of a return address and of its shadow
-
-	inCopy func(addr uint64) (uint64, bool)
 }
-
-// InCopy returns where a thread goes on that is in the middle of a site, at an address of the image. It returns false if
-// that is not known.
-func (r *Running) InCopy(addr uint64) (uint64, bool) { return r.inCopy(addr) }
 
 // running finds that.
 func (l *layout) running() (*Running, error) {
@@ -92,7 +86,7 @@ func (l *layout) running() (*Running, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
 	}
-	r := &Running{Session: l.runtime.config + format.ConfigOSession, Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, inCopy: l.inCopy}
+	r := &Running{Session: l.runtime.config + format.ConfigOSession, Image: l.p.ImageID, Switches: l.switches, Traced: l.traced}
 	for i := range l.pieces {
 		if pc := &l.pieces[i]; pc.name == thunkFrames {
 			r.Unwind = pc.addr

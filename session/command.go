@@ -83,6 +83,7 @@ var commandForms = map[string]commandForm{
 	"tracing_thresh":     {assign, (*command).parseThreshold},
 	"dump":               {[]string{""}, (*command).parseDump},
 	"status":             {[]string{""}, (*command).parseNothing},
+	"settle":             {[]string{""}, (*command).parseNothing},
 	"ping":               {[]string{""}, (*command).parseNothing},
 	"detach":             {[]string{""}, (*command).parseNothing},
 }

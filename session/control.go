@@ -168,6 +168,7 @@ func (s *session) openControl(pids []int) {
 	s.control.asking = make(map[net.Conn]bool)
 	s.setting.now.depth, s.setting.now.thresh = s.o.Depth, s.o.Threshold
 	s.setting.again, s.setting.limits = make(chan struct{}, 1), make(map[processID]limited)
+	s.setting.settled = make(map[processID]bool)
 	s.control.serves.Go(func() { s.reapply(s.control.stop) })
 	room := make(chan struct{}, mostAsking)
 	for _, pid := range pids {
@@ -266,6 +267,8 @@ func (s *session) obey(line string) (answer string, err *ControlError) {
 		return "", nil
 	case "ping":
 		return "", nil
+	case "settle":
+		return s.settleNow(c)
 	case "status":
 		return s.status(), nil
 	case "dump":

@@ -38,6 +38,7 @@ type session struct {
 
 	control  control
 	setting  setting
+	injected *patch.Memory // what was put into the program; nil: nothing
 	shared   procfs.SharedFile // what traced processes map
 	attached *attached         // nil: a program was started
 	started  atomic.Pointer[launch.Started]
@@ -178,6 +179,9 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	st, err := s.begin(l, signals)
 	if err == nil {
+		if st.Injected && s.attached == nil {
+			s.injected = l.Memory
+		}
 		s.openControl(s.pids(&st))
 	}
 	if err != nil {

@@ -132,7 +132,14 @@ type setting struct {
 	now    settings
 	again  chan struct{}         // an image has come
 	limits map[processID]limited // what processes were given; none: nothing
+
+	settled map[processID]bool // processes in which sites can be nops
+	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
 }
+
+// quietTime is for how long nothing is set before functions that are off lose their sites. Whoever switches to and fro
+// switches bytes alone.
+const quietTime = time.Second
 
 // processID is one that cannot be mistaken for a later one.
 type processID struct {
@@ -165,8 +172,61 @@ func (s *session) apply(to settings, clear bool) error {
 	if done == nil {
 		return errNothingToChange
 	}
-	s.setting.now = to
+	s.setting.now, s.setting.quiet = to, time.Now()
 	return nil
+}
+
+// settles tells which plan's sites a process has; nil: those that cannot be changed, or not any more.
+func (s *session) settles(p procfs.Process) *tracee.Attachment {
+	if s.attached != nil {
+		if of := s.attached.of(p.Pid); of != nil {
+			return of.at
+		}
+		return nil
+	}
+	st := s.started.Load()
+	if s.injected == nil || st == nil || p.Pid != st.PID {
+		return nil
+	}
+	a, err := tracee.Injected(p.Pid, s.injected)
+	if err != nil {
+		return nil
+	}
+	return a
+}
+
+// settle has functions that are off in all processes run without their sites, and those that are on with them. It returns
+// how many are off, of how many that can be. The caller has the lock.
+func (s *session) settle() (off, all int, err error) {
+	s.setting.quiet = time.Time{}
+	for _, p := range s.shared.Mappers(0) {
+		a := s.settles(p)
+		if a == nil {
+			continue
+		}
+		o, n, _, serr := a.Settle(p.Pid)
+		if serr != nil && procfs.ProcessAlive(p.Pid, p.Start) {
+			err = errors.Join(err, fmt.Errorf("process %d: %w", p.Pid, serr))
+			continue
+		}
+		s.setting.settled[processID{p.Pid, p.Start}] = true
+		off, all = off+o, all+n
+	}
+	return off, all, err
+}
+
+// settleNow is settle for who asks.
+func (s *session) settleNow(c *command) (string, *ControlError) {
+	s.setting.mu.Lock()
+	defer s.setting.mu.Unlock()
+	off, all, err := s.settle()
+	switch {
+	case err != nil:
+		return "", &ControlError{c.name.at, err.Error()}
+	case all == 0:
+		return "", &ControlError{c.name.at, "the sites of this recording stay: it has no program that was traced in memory"}
+	}
+	return fmt.Sprintf("%d of %d", off, all), nil
 }
 
 // applyTo puts settings into all processes that there are, until one refuses, and those that these fork meanwhile.
@@ -205,7 +265,14 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear bool) error {
 	}
 	sw := tracee.Switching{Pause: to.paused, Silent: to.silent, Costly: clear}
 	sw.On = func(image uint64) (func(id uint32) bool, error) { return to.on(trace.ImageID(image)) }
-	return r.Switch(sw)
+	if err := r.Switch(sw); err != nil || len(s.setting.settled) == 0 {
+		return err
+	}
+	// A child has the sites of its parent.
+	if a := s.settles(p); a != nil {
+		_, _, _, err = a.Settle(p.Pid)
+	}
+	return err
 }
 
 // limit has a process's runtime leave out calls by where they are and how long they take.
@@ -253,9 +320,18 @@ func (s *session) switchable() map[trace.ImageID]int {
 
 // reapply puts settings into what has come since, until the session ends.
 func (s *session) reapply(stop <-chan struct{}) {
+	tick := time.NewTicker(quietTime / 4)
+	defer tick.Stop()
 	for {
 		select {
 		case <-s.setting.again:
+		case <-tick.C:
+			s.setting.mu.Lock()
+			if q := s.setting.quiet; !q.IsZero() && time.Since(q) > quietTime && !s.end.winding.Load() {
+				_, _, _ = s.settle() // what cannot be settled costs its jumps
+			}
+			s.setting.mu.Unlock()
+			continue
 		case <-stop:
 			return
 		}

@@ -30,6 +30,8 @@ attached to, and COMMAND is one of these, with the names that tracefs has for th
   tracing_on = 0                record nothing; 1: go on
   syscalls = 0                  leave system calls out (record --syscalls); 1: go on
   current_tracer = nop          record no function; function_graph: go on
+  settle                        have functions that are off run as if they were not traced,
+                                at once; else it is done when nothing was set for a second
   dump [TIME]                   write what a flight recorder has, or the last TIME of it
   detach                        end the recording; the program goes on
 
@@ -39,8 +41,9 @@ and an error says which part was not understood. Patterns are those of record -F
 blanks or commas in between. Functions that the recording has not chosen at its beginning
 stay left out.
 
-Nobody is stopped, but for an instant where set_graph_function, max_graph_depth and
-tracing_thresh change, which need the tracer function_graph on x86-64. Calls that are open
+Nobody is stopped, but for some milliseconds when functions get their code back or are
+traced again (settle), and where set_graph_function, max_graph_depth and tracing_thresh
+change, which need the tracer function_graph on x86-64. Calls that are open
 when set_graph_function changes count as outside. Only the recorder's user and root may
 use this: the recorder listens at PID.sock in $XDG_RUNTIME_DIR/fentry, or in
 /tmp/fentry-UID.`,

@@ -30,6 +30,12 @@ func Attach(int, *patch.Memory, []*Library, int) (*Attachment, error) { return n
 // Detach takes it out again.
 func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
 
+// Injected is a plan that was put into a program when that began.
+func Injected(int, *patch.Memory) (*Attachment, error) { return nil, errNoAttach }
+
+// Settle has the sites of a process be what its functions' switches say.
+func (a *Attachment) Settle(int) (off, all int, stopped time.Duration, err error) { return 0, 0, 0, errNoAttach }
+
 // Limited tells whether a process's runtime has been told of limits.
 func (r *Runtime) Limited() bool { return false }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/patch"
 )
 
 // Changing the code of a process that runs.
@@ -198,7 +200,7 @@ func (a *Attachment) restoreLate(ts *threads, ms []mapping) error {
 // inCopy returns where a thread goes on that is in the middle of a site.
 func (a *Attachment) inCopy(pc uint64) (uint64, bool) {
 	for _, im := range a.images {
-		if to, ok := im.m.Running.InCopy(pc - im.bias); ok {
+		if to, ok := im.m.InCopy(pc - im.bias); ok {
 			return im.bias + to, true
 		}
 	}
@@ -243,4 +245,126 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 		}
 	}
 	return busy, nil
+}
+
+// Sites that are nops again.
+//
+// A function that is switched off costs its jumps, and where many are, the processor's predictor and caches, which pay for
+// jumps that lead nowhere. So what is off for long gets back what it was; and when it is switched on again, its jump. What a
+// function's switch says is followed, whoever has set it.
+
+// busyTries is how often it is tried to write a site in the middle of which a thread is.
+const busyTries = 20
+
+// Injected is a plan that was put into a program when that began.
+func Injected(pid int, m *patch.Memory) (*Attachment, error) {
+	ts, err := openThreads(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer ts.close()
+	im := &image{m: m, bias: auxValue(ts.aux, atEntry) - m.OrigEntry}
+	a := &Attachment{images: []*image{im}}
+	_, at := m.Sites()
+	sites := make(map[uint64]bool, len(at))
+	for _, site := range at {
+		sites[im.bias+site] = true
+	}
+	a.edits = slices.DeleteFunc(a.planned(), func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })
+	if im.bias%PageSize != 0 || len(a.edits) == 0 {
+		return nil, ErrNotPlanned
+	}
+	return a, nil
+}
+
+// Settle has the sites of a process be what its functions' switches say: jumps of those that are on, and what they were of
+// those that are off. It returns how many are off, of how many, and for how long the process was stopped at most.
+func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err error) {
+	r, err := OpenRuntime(pid)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer r.Close()
+	isOn, err := a.switches(r)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	var on, nops []arch.Edit
+	for i := range a.edits {
+		if is, ok := isOn[a.edits[i].Addr]; ok && is {
+			on = append(on, a.edits[i])
+		} else if ok {
+			nops = append(nops, a.edits[i])
+		}
+	}
+	ts, err := openThreads(pid)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer ts.close()
+	mem := ts.memory()
+	// What is as it is to be needs no stop.
+	if on, err = pending(mem, a.here(ts, on)); err == nil && len(on) > 0 {
+		err = a.jumps(ts, on)
+	}
+	if err == nil {
+		nops = a.here(ts, chosen(nops, true, isEarly))
+		var left []arch.Edit
+		if left, err = pending(mem, nops); err == nil && len(left) > 0 {
+			_, err = a.inStops(ts, left, nil)
+		}
+	}
+	return len(nops), len(isOn), ts.longest, err
+}
+
+// here are those of edits that are in images which are loaded.
+func (a *Attachment) here(ts *threads, edits []arch.Edit) []arch.Edit {
+	if left, err := a.loaded(ts, edits); err == nil {
+		return left
+	}
+	return nil
+}
+
+// jumps writes sites, also those in the middle of which a thread is now.
+func (a *Attachment) jumps(ts *threads, edits []arch.Edit) error {
+	for tries := 0; ; tries++ {
+		_, err := a.inStops(ts, edits, func(edits []arch.Edit) (map[int]bool, error) { return a.busy(ts, edits) })
+		if err != nil {
+			return err
+		}
+		if edits, err = pending(ts.memory(), a.here(ts, edits)); err != nil || len(edits) == 0 || tries == busyTries {
+			return err
+		}
+		time.Sleep(leavePause)
+	}
+}
+
+// switches are whether functions are on, by the addresses of their sites, of those that have a site of this plan.
+func (a *Attachment) switches(r *Runtime) (map[uint64]bool, error) {
+	out := make(map[uint64]bool, len(a.edits))
+	written := make(map[uint64]bool, len(a.edits))
+	for i := range a.edits {
+		if isEarly(&a.edits[i]) {
+			written[a.edits[i].Addr] = true
+		}
+	}
+	for _, im := range a.images {
+		ids, at := im.m.Sites()
+		for i := range r.Images {
+			seen := &r.Images[i]
+			if seen.thunks != im.bias+im.m.RXAddr {
+				continue
+			}
+			b := make([]byte, seen.Sites)
+			if err := r.t.ReadAt(b, seen.switches); err != nil {
+				return nil, err
+			}
+			for k, id := range ids {
+				if site := im.bias + at[k]; int(id) <= len(b) && written[site] {
+					out[site] = b[id-1]&format.SwitchOn != 0
+				}
+			}
+		}
+	}
+	return out, nil
 }
