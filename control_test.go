@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -276,4 +277,58 @@ func (c *controlled) code(name string) []byte {
 	}
 	c.t.Fatal("no such function")
 	return nil
+}
+
+// Who knows perf's words and FIFOs has them followed, and is told when that is done.
+func TestControlPipe(t *testing.T) {
+	dir := t.TempDir()
+	fifo := func(name string) (ours *bufio.ReadWriter, theirs *os.File) {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := syscall.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var files [2]*os.File
+		for i := range files {
+			fd, err := syscall.Open(name, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[i] = os.NewFile(uintptr(fd), name)
+		}
+		t.Cleanup(func() { files[0].Close() })
+		return bufio.NewReadWriter(bufio.NewReader(files[0]), bufio.NewWriter(files[0])), files[1]
+	}
+	commands, theirs := fifo("commands")
+	answers, back := fifo("answers")
+	c := startControlled(t, false, fentry.Options{Buffer: 8 << 20, Pipe: &session.ControlPipe{Commands: theirs, Answers: back}},
+		"-fpatchable-function-entry=5")
+	say := func(line, want string) {
+		t.Helper()
+		fmt.Fprintln(commands, line)
+		if err := commands.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := answers.ReadString('\n'); err != nil || got != want+"\n" {
+			t.Fatalf("%s: %q, %v; want %q", line, got, err, want)
+		}
+	}
+	say("ping", "ack")
+	say("disable", "ack")
+	c.do("work 1")
+	say("tracing_on = 2", "error 14: 0 or 1")
+	say(strings.Repeat("x", 70_000), "error 65536: a line has at most 65536 bytes")
+	c.do("work 2")
+	say("tracing_on", "ack 0")
+	say("enable", "ack")
+	c.do("work 4")
+	say("stop", "ack")
+	if res := <-c.ended; res == nil || res.Ended {
+		t.Fatalf("%+v", res)
+	} else {
+		c.ended <- res
+	}
+	if got := c.calls()["outer"]; got != 4 {
+		t.Errorf("%#b calls, want 0b100", got)
+	}
 }

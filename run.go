@@ -94,6 +94,9 @@ type Options struct {
 	// on. The newest events are kept then, whatever Policy says. nil: nobody wants it.
 	Live func(*Live)
 
+	// Pipe controls the recording while it goes on, beside [session.Control]; nil: nothing does.
+	Pipe *session.ControlPipe
+
 	// Info gives Writer and Options of the trace's info.json.
 	Info trace.Info
 	// Planned, if not nil, is called with the plan before the program runs.
@@ -425,6 +428,7 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 // controlled lets a session be controlled while it runs.
 func (r *run) controlled(so *session.Options) {
 	t := &tables{of: r.names}
+	so.Pipe = r.o.Pipe
 	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
 	if r.o.Live != nil {
 		so.Live = func(l *session.Live) { r.o.Live(&Live{Live: l, tables: t}) }

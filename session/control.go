@@ -170,6 +170,9 @@ func (s *session) openControl(pids []int) {
 	s.setting.again, s.setting.limits = make(chan struct{}, 1), make(map[processID]limited)
 	s.setting.settled = make(map[processID]bool)
 	s.control.serves.Go(func() { s.reapply(s.control.stop) })
+	if p := s.o.Pipe; p != nil {
+		s.control.serves.Go(func() { s.obeyPipe(p) })
+	}
 	room := make(chan struct{}, mostAsking)
 	for _, pid := range pids {
 		l, err := listenControl(pid)
@@ -201,6 +204,9 @@ func (s *session) closeControl() {
 		l.Close()
 	}
 	close(s.control.stop)
+	if s.o.Pipe != nil {
+		_ = s.o.Pipe.Commands.SetReadDeadline(time.Now())
+	}
 	s.control.mu.Lock()
 	s.control.over = true
 	for c := range s.control.asking {
@@ -209,6 +215,7 @@ func (s *session) closeControl() {
 	}
 	s.control.mu.Unlock()
 	s.control.serves.Wait()
+	s.o.Pipe.close()
 	s.setting.mu.Lock() // so that [Live] has done what it is doing
 	defer s.setting.mu.Unlock()
 }

@@ -71,6 +71,8 @@ type Options struct {
 	// Live is called when the program has begun, or the processes of Attach are recorded, before Run goes on; nil: nobody
 	// wants to know. It is not called for profiles.
 	Live func(*Live)
+	// Pipe is another way to control the session than [Control]; nil: there is none.
+	Pipe *ControlPipe
 	// Match understands a pattern of names ([Control]), and returns which functions of an image it matches, by local id:
 	// none of one that is not known. It can be called concurrently, with what it returns. nil: functions have no names.
 	Match func(pattern string) (func(trace.ImageID) ([]uint32, error), error)

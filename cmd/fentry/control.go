@@ -46,7 +46,7 @@ traced again (settle), and where set_graph_function, max_graph_depth and tracing
 change, which need the tracer function_graph on x86-64. Calls that are open
 when set_graph_function changes count as outside. Only the recorder's user and root may
 use this: the recorder listens at PID.sock in $XDG_RUNTIME_DIR/fentry, or in
-/tmp/fentry-UID.`,
+/tmp/fentry-UID. Scripts that know perf can use record --control.`,
 		Example: `  fentry control 1234 'set_ftrace_filter = parse_* read_*'
   fentry control 1234 'set_graph_function = commit; tracing_thresh = 10us'
   fentry control 1234 tracing_on = 0

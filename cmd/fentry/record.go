@@ -43,6 +43,7 @@ type recordCmd struct {
 
 	attach  []string
 	forTime time.Duration
+	control string
 }
 
 func newRecordCmd(a *app) *cobra.Command {
@@ -172,6 +173,9 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.StringArrayVarP(&c.attach, "pid", "p", nil, "record `PROCESS`, which runs already: its id, several with commas, or "+
 		"the name of a program (repeatable)")
 	f.DurationVar(&c.forTime, "for", 0, "end the recording after `TIME`, such as 5s; the program goes on")
+	f.StringVar(&c.control, "control", "", "take commands from FIFOs, `fifo:COMMANDS[,ANSWERS]`, or fd: and their "+
+		"descriptors, as perf has it: enable, disable, snapshot, stop, ping, and those of fentry control, a line each; "+
+		"the answer is ack, or why not")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory; "+
 		"programs that it executes are not traced")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
@@ -219,6 +223,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	if o.Emulator, err = c.emulatorWords(cmd); err != nil {
 		return err
+	}
+	if o.Pipe, err = openControlPipe(c.control); err != nil {
+		return usagef(cmd, "--control: %v", err)
 	}
 	o.Preparing = a.preparing()
 	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
