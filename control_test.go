@@ -332,3 +332,31 @@ func TestControlPipe(t *testing.T) {
 		t.Errorf("%#b calls, want 0b100", got)
 	}
 }
+
+// Who asks for it is told when the tracer's code has been taken out of a process, or that it stays and why.
+func TestControlUnload(t *testing.T) {
+	tracer := func(c *controlled) bool {
+		maps, _, _ := state(t, c.pid)
+		return strings.Contains(maps, "1f0000-")
+	}
+	c := startControlled(t, true, fentry.Options{}, "-fpatchable-function-entry=5")
+	c.do("thread 1000")
+	if !tracer(c) {
+		t.Error("the tracer is not where it is looked for")
+	}
+	if answer := c.control("detach unload"); answer != "" || tracer(c) {
+		t.Errorf("%q, and the tracer is still there: %v", answer, tracer(c))
+	}
+	c.do("work 1000")
+	c.calls()
+
+	c = startControlled(t, false, fentry.Options{}, "-fpatchable-function-entry=5")
+	var wrong *session.ControlError
+	if _, err := c.ask("detach unload"); !errors.As(err, &wrong) || wrong.Column != 8 || !strings.Contains(wrong.Why, "started") {
+		t.Errorf("%v", err)
+	}
+	c.do("work 1000")
+	if got := c.calls()["outer"]; got != 1000 {
+		t.Errorf("%d calls, want 1000: nobody has ended it", got)
+	}
+}

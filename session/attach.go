@@ -208,6 +208,7 @@ func (s *session) detach() {
 				failed[p.Pid] = true
 			}
 			if err != nil && !errors.Is(err, tracee.ErrEnded) {
+				s.stays(p.Pid, err)
 				s.logf("process %d: %v", p.Pid, err)
 			}
 		}

@@ -85,7 +85,7 @@ var commandForms = map[string]commandForm{
 	"status":             {[]string{""}, (*command).parseNothing},
 	"settle":             {[]string{""}, (*command).parseNothing},
 	"ping":               {[]string{""}, (*command).parseNothing},
-	"detach":             {[]string{""}, (*command).parseNothing},
+	"detach":             {[]string{""}, (*command).parseDetach},
 }
 
 // commandNames are those that there are, for people.
@@ -226,6 +226,22 @@ func (c *command) parseThreshold() *ControlError {
 func (c *command) parseNothing() *ControlError {
 	if len(c.values) > 0 {
 		return &ControlError{c.values[0].at, c.name.text + " is followed by nothing"}
+	}
+	return nil
+}
+
+// unload follows detach where who asks waits until it is done.
+const unload = "unload"
+
+func (c *command) parseDetach() *ControlError {
+	if len(c.values) == 0 {
+		return nil
+	}
+	if c.values[0].text != unload {
+		return &ControlError{c.values[0].at, "detach is followed by nothing, or unload"}
+	}
+	if len(c.values) > 1 {
+		return &ControlError{c.values[1].at, "unload is followed by nothing"}
 	}
 	return nil
 }

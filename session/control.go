@@ -160,6 +160,8 @@ type control struct {
 	mu     sync.Mutex
 	asking map[net.Conn]bool // who are listened to
 	over   bool
+	part   []*net.UnixConn // who wait for the end
+	stay   []string        // processes in which the tracer stays, and why
 }
 
 // openControl begins to answer for some processes.
@@ -235,9 +237,48 @@ func (s *session) listen(c net.Conn, on bool) {
 	}
 }
 
+// waitForEnd has somebody told when the processes have been detached from. It returns false if there is no room for that.
+func (s *session) waitForEnd(c *net.UnixConn) bool {
+	s.control.mu.Lock()
+	defer s.control.mu.Unlock()
+	if len(s.control.part) == mostAsking {
+		return false
+	}
+	s.control.part = append(s.control.part, c)
+	return true
+}
+
+// stays notes that the tracer stays in a process, and why.
+func (s *session) stays(pid int, why error) {
+	s.control.mu.Lock()
+	defer s.control.mu.Unlock()
+	s.control.stay = append(s.control.stay, fmt.Sprintf("process %d: %v", pid, why))
+}
+
+// tellEnd tells who wait for the end in which processes the tracer stays.
+func (s *session) tellEnd() {
+	s.control.mu.Lock()
+	defer s.control.mu.Unlock()
+	answer := "ok"
+	if len(s.control.stay) > 0 {
+		answer = "error 1: " + strings.ReplaceAll(strings.Join(s.control.stay, "; "), "\n", ", ")
+	}
+	for _, c := range s.control.part {
+		_ = c.SetWriteDeadline(time.Now().Add(endPatience))
+		_, _ = fmt.Fprintln(c, answer)
+		c.Close()
+	}
+	s.control.part = nil
+}
+
 // answer serves one line.
 func (s *session) answer(c *net.UnixConn) {
-	defer c.Close()
+	waits := false
+	defer func() {
+		if !waits {
+			c.Close()
+		}
+	}()
 	if _, err := trusted(c); err != nil {
 		return
 	}
@@ -249,7 +290,10 @@ func (s *session) answer(c *net.UnixConn) {
 	}
 	answer, e := "", &ControlError{mostCommand, fmt.Sprintf("a line has at most %d bytes", mostCommand)}
 	if err == nil {
-		answer, e = s.obey(strings.TrimSuffix(line, "\n"))
+		if answer, e = s.obey(strings.TrimSuffix(line, "\n")); answer == unload && e == nil {
+			waits = s.waitForEnd(c)
+			return
+		}
 	}
 	if answer = "ok " + answer; e != nil {
 		answer = fmt.Sprintf("error %d: %s", e.Column, e.Why)
@@ -270,8 +314,14 @@ func (s *session) obey(line string) (answer string, err *ControlError) {
 	}
 	switch c := &cs[0]; c.name.text {
 	case "detach":
+		if len(c.values) > 0 {
+			if s.attached == nil {
+				return "", &ControlError{c.values[0].at, "a program that was started with the tracer keeps it"}
+			}
+			answer = unload
+		}
 		s.control.once.Do(func() { close(s.control.detach) })
-		return "", nil
+		return answer, nil
 	case "ping":
 		return "", nil
 	case "settle":

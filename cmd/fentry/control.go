@@ -64,21 +64,32 @@ use this: the recorder listens at PID.sock in $XDG_RUNTIME_DIR/fentry, or in
 }
 
 func newDetachCmd(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "detach PID",
+	var unload bool
+	cmd := &cobra.Command{
+		Use:   "detach [--unload] PID",
 		Short: "end the recording of a process",
 		Long: `detach ends the recording of a process, as ^C does where it was started, and
 returns when the recorder has been told. A process that was attached to (record -p) is put
-back to what it was, and goes on.`,
-		Example: `  fentry detach 1234`,
+back to what it was, and goes on. The tracer's code is taken out of it, too, once nobody
+can come there any more; where a thread stays in it, so does the code, switched off. With
+--unload, detach waits for that, and fails with the reason if the code stays.`,
+		Example: `  fentry detach 1234
+  fentry detach --unload 1234`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef(cmd, "one process")
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return runControl(a, cmd, args[0], "detach") },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if unload {
+				return runControl(a, cmd, args[0], "detach unload")
+			}
+			return runControl(a, cmd, args[0], "detach")
+		},
 	}
+	cmd.Flags().BoolVar(&unload, "unload", false, "wait until the tracer's code has been taken out, or say why it stays")
+	return cmd
 }
 
 func newDumpCmd(a *app) *cobra.Command {

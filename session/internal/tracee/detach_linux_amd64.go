@@ -34,7 +34,7 @@ import (
 // What stays, if that takes too long, is harmless: nobody comes there any more, and who is there comes out.
 
 // ErrStays: what was added to a process is still there, but nothing leads there any more.
-var ErrStays = errors.New("threads of it are still in the tracer: its code stays in the process, switched off")
+var ErrStays = errors.New("the tracer's code stays in the process, switched off")
 
 const (
 	leaveTries = 200
@@ -69,7 +69,7 @@ func (a *Attachment) Detach(pid int) (time.Duration, error) {
 		}
 		time.Sleep(leavePause)
 	}
-	return ts.longest, errors.Join(ErrStays, ts.within(false, func() error {
+	return ts.longest, errors.Join(fmt.Errorf("%w: %s", ErrStays, d.why), ts.within(false, func() error {
 		return ts.calling(d.ms, func(r *remote) error { return r.unmapStack(d.stack) })
 	}))
 }
@@ -97,7 +97,8 @@ type detaching struct {
 	areas []area
 	tries int
 
-	restored bool // the image is as it was
+	why      string // it stays, as was seen last
+	restored bool   // the image is as it was
 	gone     bool
 }
 
@@ -132,12 +133,17 @@ func (d *detaching) try() error {
 			}
 		}
 		inside, reading := false, false
+		d.why = "other images than those that were brought have joined it" // unless a thread stands against it
 		for _, t := range ts.all {
-			inside = inside || d.occupied(t)
+			if d.occupied(t) {
+				inside, d.why = true, fmt.Sprintf("thread %d is in it", t.pid)
+			}
 			err := t.liveStack(d.ms, func(at, v uint64) {
 				switch {
 				case a.inside(v) && !d.lead(at, v):
-					inside = inside || at >= t.regs.sp() && interrupted(ts.memory(), at)
+					if at >= t.regs.sp() && interrupted(ts.memory(), at) {
+						inside, d.why = true, fmt.Sprintf("a signal handler has interrupted thread %d in it", t.pid)
+					}
 					reading = reading || a.unwinds(v)
 				case d.isShadow(v):
 					reading = true
