@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/patch"
@@ -32,11 +33,12 @@ func (o *Options) attachable() error {
 
 // Attach records processes that run already, and the children that they fork from then on, until all of them have ended
 // or ctx is done. Then what it has put into them is taken out again, and they go on. Of several processes those are left
-// out that cannot be recorded, with a message to Logf.
+// out that cannot be recorded, with a message to Logf. Programs that they execute are recorded as those of Run are, and
+// keep what was put into them, as these do. Libraries that Options.Libraries names are recorded whether they are loaded
+// already or later.
 //
-// Programs that they execute are not recorded, nor are system calls: such options are an error that wraps ErrAttach. Of
-// the libraries that Options.Libraries names, those are recorded that are loaded already. An error means that no process
-// was recorded, and that none was changed. Later errors are in the result.
+// System calls are not recorded: such options are an error that wraps ErrAttach. An error means that no process was
+// recorded, and that none was changed. Later errors are in the result.
 func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if len(pids) == 0 {
 		return nil, errors.New("no process to attach to")
@@ -65,6 +67,11 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &run{o: o, executed: a}
+	if !o.NoInherit && o.Live == nil { // whoever looks at a recording knows of what was attached to
+		r.followed = newExecuted(&o)
+		r.followed.capturing = a.capturing
+		defer r.followed.close()
+	}
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For,
@@ -72,8 +79,22 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		Symbols: r.symbols,
 		Prepare: func(pool string) (*patch.Memory, error) {
 			a.pool = pool
+			if r.followed != nil {
+				r.followed.pool = pool
+			}
 			return nil, nil
 		},
+	}
+	if r.followed != nil {
+		so.Follow = &session.Follow{Plan: r.followed.memory, Left: r.followed.leave}
+		if r.libraries, err = newLibraries(&Program{}, &o, true); err != nil {
+			return nil, err
+		}
+	}
+	if r.libraries != nil {
+		r.libraries.capturing = a.capturing
+		so.Library = r.libraries.open
+		defer r.libraries.close()
 	}
 	if so.Attach.Library, err = a.libraries(&o); err != nil {
 		return nil, err
@@ -99,6 +120,16 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	out.Libraries, out.UnmatchedLibraries = a.loaded.results()
 	for _, x := range out.Executed {
 		out.Traced += x.Traced
+	}
+	out.Executed = append(out.Executed, r.followed.results()...)
+	more, unmatched := r.libraries.results()
+	for _, l := range more {
+		if !slices.ContainsFunc(out.Libraries, func(o Library) bool { return o.Path == l.Path }) {
+			out.Libraries = append(out.Libraries, l)
+		}
+	}
+	if r.libraries != nil {
+		out.UnmatchedLibraries = slices.DeleteFunc(out.UnmatchedLibraries, func(p string) bool { return !slices.Contains(unmatched, p) })
 	}
 	return out, nil
 }

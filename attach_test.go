@@ -78,6 +78,13 @@ func startAs(t *testing.T, attributes *syscall.SysProcAttr, program string, args
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.killAtEnd(t)
+	time.Sleep(50 * time.Millisecond)
+	return r
+}
+
+// killAtEnd kills the program when the test is over, if it goes on.
+func (r *running) killAtEnd(t *testing.T) {
 	t.Cleanup(func() {
 		if r.cmd.ProcessState == nil {
 			r.cmd.Process.Kill()
@@ -85,8 +92,6 @@ func startAs(t *testing.T, attributes *syscall.SysProcAttr, program string, args
 			t.Logf("the program ended with %v, %q", r.cmd.ProcessState, r.out.String())
 		}
 	})
-	time.Sleep(50 * time.Millisecond)
-	return r
 }
 
 // end ends it, which is to end with a status and an output.

@@ -322,6 +322,7 @@ type run struct {
 
 	libraries *libraries // nil: none are traced
 	executed  *executed  // nil: programs that it executes are left alone
+	followed  *executed  // of processes that run already: programs that they execute; nil: these are left alone
 	capturing *capturing
 	emulated  bool // it runs under an emulator
 }
@@ -441,6 +442,9 @@ func (r *run) names(id trace.ImageID) (*names.Table, error) {
 		return planTable(r.p, r.main), nil
 	}
 	if t := r.executed.names(id); t != nil {
+		return t, nil
+	}
+	if t := r.followed.names(id); t != nil {
 		return t, nil
 	}
 	return r.libraries.names(id)

@@ -72,6 +72,8 @@ type Running struct {
 	Attach   uint64 // the routine that starts the runtime
 	Areas    uint64 // ... that tells where stacks are
 	Leave    uint64 // ... that unmaps what the runtime has mapped
+	Loaded   uint64 // where the dynamic loader is to come that has mapped libraries, with the way back in r11
+	Exec     uint64 // where a thread is to come before it executes a program: number in eax, the way back in r11
 	Armed    uint64 // a word of 4 bytes, not 0 while the process is traced
 	Switches uint64 // the functions' switches
 	Unwind   uint64 // where in RX the unwind information begins
@@ -95,7 +97,7 @@ func (l *layout) running() (*Running, error) {
 	r.Return, r.Shadow = m.shadow()
 	for name, to := range map[string]*uint64{
 		"fentry_remote": &r.Remote, "fentry_attach": &r.Attach, "fentry_areas": &r.Areas, "fentry_leave": &r.Leave,
-		"fentry_armed": &r.Armed,
+		"fentry_armed": &r.Armed, "fentry_loaded": &r.Loaded, "fentry_exec": &r.Exec,
 	} {
 		var err error
 		if *to, err = l.symbol(name); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -42,7 +43,13 @@ func ProcessDir(pid int) string { return procfs.Dir(pid) }
 
 // attached are the processes of a session that has attached to some. What it has put into them is in their children,
 // too, that they fork: at the end it is taken out of every process that maps the pool.
-type attached struct{ all []*attachedProcess }
+type attached struct {
+	shared procfs.SharedFile
+	loads  loadings
+
+	mu  sync.Mutex // held while a process is attached to
+	all []*attachedProcess
+}
 
 type attachedProcess struct {
 	pid, fd int    // fd: of the process, -1: the kernel has no such descriptors
@@ -52,6 +59,8 @@ type attachedProcess struct {
 
 // attach attaches to all processes.
 func (s *session) attach() (st launch.Started, err error) {
+	s.attached.mu.Lock()
+	defer s.attached.mu.Unlock()
 	for _, pid := range s.o.Attach.PIDs {
 		p, err := s.attachTo(pid)
 		switch {
@@ -99,7 +108,11 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		if inner, below := procfs.InnerPID(pid); below {
 			s.live.Join(inner, pid)
 		}
-		p.at, err = tracee.Attach(pid, m, s.librariesOf(pid), s.pool.FD)
+		t := tracee.Target{PID: pid, Plan: m, Libraries: s.planLibraries(), Pool: s.pool.FD}
+		if s.follow != nil {
+			t.Execs = &s.follow.hooks
+		}
+		p.at, err = tracee.Attach(t)
 	}
 	if err != nil {
 		if p.fd >= 0 {
@@ -107,34 +120,50 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		}
 		return nil, err
 	}
+	if err := p.at.NoLoader; err != nil {
+		s.logf("process %d: libraries that it loads later are not recorded: %v", pid, err)
+	}
+	if err := p.at.NoExec; err != nil {
+		s.logf("process %d: programs that it executes are not recorded: %v", pid, err)
+	}
 	return p, nil
 }
 
-// librariesOf are the libraries of a process with what is put into them.
-func (s *session) librariesOf(pid int) []*tracee.Library {
+// loaded is for a process whose libraries have changed: one that was attached to, or descends from it.
+func (s *session) loaded(pid int, do tracee.Steps) error {
+	s.attached.mu.Lock()
+	p := s.attached.of(pid)
+	s.attached.mu.Unlock()
+	if p == nil {
+		return errors.New("its parent is not known any more")
+	}
+	return p.at.Loaded(pid, s.planLibraries(), do)
+}
+
+// planLibraries plans libraries of a process; nil: they are left alone.
+func (s *session) planLibraries() func([]*tracee.Library) {
 	if s.o.Attach.Library == nil {
 		return nil
 	}
-	all, err := tracee.Libraries(pid)
-	if err != nil {
-		s.logf("process %d: its libraries are not recorded: %v", pid, err)
-		return nil
-	}
-	for _, l := range all {
-		var f *os.File
-		for _, path := range l.Files() {
-			if f, err = safefile.Open(path); err == nil {
-				break
+	return func(all []*tracee.Library) {
+		for _, l := range all {
+			var f *os.File
+			var err error
+			for _, path := range l.Files() {
+				if f, err = safefile.Open(path); err == nil {
+					break
+				}
 			}
+			if err != nil {
+				s.logf("%s: not traced: %v", l.Path, err)
+				continue
+			}
+			s.libraryMu.Lock()
+			l.Memory = s.o.Attach.Library(l.Path, f, l.At)
+			s.libraryMu.Unlock()
+			f.Close()
 		}
-		if err != nil {
-			s.logf("%s: not traced: %v", l.Path, err)
-			continue
-		}
-		l.Memory = s.o.Attach.Library(l.Path, f, l.At)
-		f.Close()
 	}
-	return all
 }
 
 // wait returns when all of them have ended: how the first one did for which keep, if it is not nil, is true, or else the
@@ -191,6 +220,7 @@ func (s *session) detach() {
 	if s.attached == nil {
 		return
 	}
+	s.attached.loads.end()
 	failed := map[int]bool{}
 	for {
 		var left []procfs.Process
@@ -207,7 +237,7 @@ func (s *session) detach() {
 			if err != nil {
 				failed[p.Pid] = true
 			}
-			if err != nil && !errors.Is(err, tracee.ErrEnded) {
+			if err != nil && !errors.Is(err, tracee.ErrEnded) && !errors.Is(err, tracee.ErrOther) {
 				s.stays(p.Pid, err)
 				s.logf("process %d: %v", p.Pid, err)
 			}

@@ -117,7 +117,10 @@ func (s *session) buffers() (string, error) {
 		s.live.OnProcess = s.processes.saw
 	}
 	if s.o.Attach != nil {
-		s.attached = &attached{}
+		s.attached = &attached{shared: shared}
+		s.attached.loads = loadings{
+			shared: shared, host: s.live.Host, work: s.loaded, logf: s.logf, under: make(map[int]*loading),
+		}
 	}
 	s.exes = newExes(shared, s.live.Host, s.processes.saw)
 	if s.o.Library != nil {
@@ -127,7 +130,11 @@ func (s *session) buffers() (string, error) {
 		s.follow = &follower{
 			o: s.o.Follow, shared: shared, host: s.live.Host, logf: s.logf,
 			library: s.giveLibrary(),
-			reaped:  func(pid int, status syscall.WaitStatus) { s.started.Load().Reaped(pid, status) },
+			reaped: func(pid int, status syscall.WaitStatus) {
+				if st := s.started.Load(); st != nil { // else a process that is attached to executes it already
+					st.Reaped(pid, status)
+				}
+			},
 		}
 	}
 	s.serve = drain.NewServer(s.pool, s.request)

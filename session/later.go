@@ -27,6 +27,10 @@ func (s *session) request(r *drain.Request) uint32 {
 		if s.follow != nil {
 			return s.follow.handle(r)
 		}
+	case format.AskLoaded:
+		if s.attached != nil {
+			return s.attached.loads.handle(r)
+		}
 	case format.AskDump:
 		return s.flight.atCall(r)
 	}

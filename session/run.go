@@ -38,7 +38,7 @@ type session struct {
 
 	control  control
 	setting  setting
-	injected *patch.Memory // what was put into the program; nil: nothing
+	injected *patch.Memory     // what was put into the program; nil: nothing
 	shared   procfs.SharedFile // what traced processes map
 	attached *attached         // nil: a program was started
 	started  atomic.Pointer[launch.Started]
@@ -212,7 +212,12 @@ func (s *session) begin(l *launch.Launcher, signals <-chan os.Signal) (launch.St
 	if s.attached == nil {
 		return s.launch(l, signals)
 	}
-	return s.attach()
+	s.work() // those that are attached to run on, and ask
+	st, err := s.attach()
+	if err != nil {
+		s.rest()
+	}
+	return st, err
 }
 
 // close gives back what the session has, but for its directory.
@@ -298,7 +303,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 
 // work starts what runs beside the program.
 func (s *session) work() {
-	if s.pool == nil {
+	if s.pool == nil || s.stopBeat != nil {
 		return
 	}
 	s.stopBeat = make(chan struct{})

@@ -28,6 +28,9 @@ func (c *recordCmd) runAttached(a *app, o fentry.Options) error {
 			res.Traced, round(res.Setup), round(res.Held))
 	}
 	c.libraries(a, res, o.Plan)
+	if a.verbose > 0 {
+		c.executedOf(a, res)
+	}
 	if res.Unwanted {
 		reportUnwanted(a, &res.Result, c.flight.on)
 		return nil

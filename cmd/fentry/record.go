@@ -90,13 +90,14 @@ A trigger with time>T is looked at when a call ends: FUNC@time>10ms,stacktrace
 shows who made those that took longer. A call that ends by a jump out of it, or
 to another function, is not looked at, nor one that began while tracing paused.
 
-With -p, processes are recorded that run already, and the children that they fork.
-They are stopped for a few milliseconds, at the beginning and at the end, when
-all is put back; in between they run on. ^C ends the recording, and so does --for.
-With -L, libraries are recorded that they have loaded; --flight and --dump-on
-mean how the processes end, which recent kernels tell. Programs that they
-execute and system calls are not, nor are the few functions that begin with a
-call. Processes of other users, and those that a debugger traces, are left alone.
+With -p, processes are recorded that run already, the children that they fork,
+and programs that they execute. They are stopped for a few milliseconds, at the
+beginning and at the end, when all is put back; in between they run on. ^C ends
+the recording, and so does --for. With -L, libraries are recorded that they have
+loaded, or load later; --flight and --dump-on mean how the processes end, which
+recent kernels tell. System calls are not recorded, nor are the few functions
+that begin with a call. Processes of other users, and those that a debugger
+traces, are left alone.
 
 Options go before PROGRAM: everything after it belongs to the program. The exit
 status is the program's; a signal that kills it kills fentry too. If the program

@@ -35,9 +35,13 @@ func (c *recordCmd) executed(a *app, res *fentry.Result, o patch.Options) {
 	if len(c.library) == 0 && o.Select.ChoosesImages() {
 		unmatched(a, o)
 	}
-	if a.verbose == 0 {
-		return
+	if a.verbose > 0 {
+		c.executedOf(a, res)
 	}
+}
+
+// executedOf says which programs were executed, and what became of them.
+func (c *recordCmd) executedOf(a *app, res *fentry.Result) {
 	for _, x := range res.Executed {
 		times := ""
 		if x.Times > 1 {

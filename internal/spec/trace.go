@@ -184,6 +184,9 @@ var Requests = []Value{
 		"memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4)"},
 	{"DUMP", 6, "write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. " +
 		"With the answer the events up to now are copied, or will not be"},
+	{"LOADED", 7, "the dynamic loader of a process that was attached to has mapped libraries, or is about to unmap some: the " +
+		"argument is the address, in its memory, of a step that it can do for the recorder. With the answer `DONE` there is one " +
+		"to be done, unless its kind is 0"},
 }
 
 // Answers are the answers of a recorder.

@@ -11,9 +11,13 @@
    that a thread can be in the middle of when the process forks. */
 #include "attach.h"
 #include "blocks.h"
+#include "format.h"
 #include "home.h"
 #include "image.h"
 #include "poolmap.h"
+#include "process.h"
+#include "request.h"
+#include "source.h"
 #include "stack.h"
 #include "sys.h"
 
@@ -24,6 +28,52 @@ hidden u64 fentry_attach(u64 *sp)
 {
 	home_begin(sp);
 	return images_armed() || (fentry_words.self && fentry_words.self != &fentry_own);
+}
+
+/* What the recorder has this thread do: the number of the step, what it is, and what became of it. */
+struct step { u32 number, kind; u64 a, b, c; i64 result; };
+enum { STEP_NONE, STEP_MAP, STEP_CALL, STEP_NOTHING };
+
+#define STEPS_NAP     1000000UL    /* ns: between questions */
+#define STEPS_SILENCE 5000000000UL /* ns: without a heartbeat, until the recorder counts as gone */
+
+static i64 take(const struct step *s)
+{
+	if (s->kind == STEP_MAP)
+		return sys(SYS_mmap, s->a, s->b, s->c, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
+	return s->kind == STEP_CALL ? (i64)((u64 (*)(u64 *))s->a)(0) : 0;
+}
+
+/* fentry_loader_changed is where the dynamic loader comes when it has mapped libraries, before it relocates them, and when
+   it has unmapped some: it does so to tell debuggers, holding its locks. The recorder looks at the process's mappings, puts
+   what it has planned for new ones into them, and has this thread do what only the process itself can. So nobody traces
+   it, and nobody is stopped: what is changed nobody runs yet. Therefore it is waited for as long as the recorder lives,
+   which without an answer is known by its heartbeat. */
+hidden void fentry_loader_changed(void)
+{
+	static u32 gone;
+	if (source.kind != POOL || load(&gone))
+		return;
+	struct sigset old = block();
+	struct step s = { 0 };
+	u32 word = 0, beat = load(HEADER(u32, FT_H_HEARTBEAT));
+	for (u64 since = clock_ns(CLOCK_MONOTONIC_);;) {
+		u32 answer = request(FT_ASK_LOADED, (u64)&s), now = load(HEADER(u32, FT_H_HEARTBEAT));
+		if (answer == FT_ANSWER_LATER)
+			futex_wait(&word, 0, STEPS_NAP);
+		else if (answer == FT_ANSWER_DONE && s.kind != STEP_NONE)
+			s.result = take(&s);
+		else if (answer != FT_ANSWER_NONE)
+			break;
+		if (answer != FT_ANSWER_NONE || now != beat) {
+			beat = now;
+			since = clock_ns(CLOCK_MONOTONIC_);
+		} else if (source.kind != POOL || clock_ns(CLOCK_MONOTONIC_) - since > STEPS_SILENCE) {
+			store(&gone, 1);
+			break;
+		}
+	}
+	unblock(old);
 }
 
 /* fentry_areas tells on which areas stacks were seen, at most room. It returns how many there

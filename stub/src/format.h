@@ -82,6 +82,7 @@
 #define FT_ASK_FOLLOW              4            /* have the process ask before it executes a program: the argument is the address of two words in its memory, those of the routine that asks and of the page */
 #define FT_ASK_EXEC                5            /* trace the program that a thread of the process is about to execute: the argument is the address, in its memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4) */
 #define FT_ASK_DUMP                6            /* write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. With the answer the events up to now are copied, or will not be */
+#define FT_ASK_LOADED              7            /* the dynamic loader of a process that was attached to has mapped libraries, or is about to unmap some: the argument is the address, in its memory, of a step that it can do for the recorder. With the answer `DONE` there is one to be done, unless its kind is 0 */
 
 /* values of H_REQUEST_ANSWER */
 #define FT_ANSWER_NONE             0            /* no answer in time */

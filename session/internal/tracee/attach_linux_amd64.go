@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,14 +24,22 @@ import (
 // of code are made while all threads are stopped, in stops of a bounded length (sites_linux_amd64.go). Whatever fails, the
 // process is as it was before.
 
-// Attachment is a plan in a process that runs, and in the children that it forks.
+// Attachment is what was put into a process that runs, and so into the children that it forks. These go their own ways:
+// each operation looks at what of it is in the process that it is about (view).
 type Attachment struct {
 	// Stopped is the longest time for which a thread of the process was stopped, or all.
 	Stopped time.Duration
 	// Busy is how many functions were left alone because a thread was at their beginning.
 	Busy int
+	// NoLoader is why libraries that are loaded later are not seen, and NoExec why programs that are executed are not; nil:
+	// they are.
+	NoLoader, NoExec error
 
-	images []*image    // the program is the first
+	mu     sync.Mutex
+	images []*image // the program is the first
+	hooks  hooks
+	seen   map[int][]*Library // those that were loaded when a process was looked at last
+
 	edits  []arch.Edit // those that were written, of all images, sorted
 	mapped []area
 
@@ -42,51 +51,115 @@ type image struct {
 	m       *patch.Memory
 	bias    uint64
 	library *Library // nil: the program itself
+	mapped  []area
+	edits   []arch.Edit // those that were written
 }
 
 // mostStack bounds how much of a stack is looked at.
 const mostStack = 16 << 20
 
-// Attach puts plans into a process: m into the program, which is the home of the others, and each of libraries that has
-// one. pool is a descriptor of the recorder's pool. An error says what stands against it; the process has not been changed
-// then.
-func Attach(pid int, m *patch.Memory, libraries []*Library, pool int) (*Attachment, error) {
-	a := &Attachment{images: []*image{{m: m}}}
-	for _, l := range libraries {
-		if l.Memory != nil {
-			a.images = append(a.images, &image{m: l.Memory, bias: l.lo, library: l})
-		}
-	}
-	for _, im := range a.images {
-		if im.m.Running == nil {
-			return nil, errors.New("a plan for a process at its start")
-		}
-		if err := Check(im.m); err != nil {
-			return nil, err
-		}
-	}
-	if err := CheckAttach(pid); err != nil {
+// A Target is a process and what is to be put into it.
+type Target struct {
+	PID  int
+	Plan *patch.Memory // of the program, which is the home of the others
+	// Libraries plans libraries that are loaded, by setting their Memory; nil: they are left alone, now and later.
+	Libraries func([]*Library)
+	Execs     *ExecHooks // nil: programs that it executes are left alone
+	Pool      int        // a descriptor of the recorder's pool
+}
+
+// Attach puts plans into a process: into the program, and into its libraries. An error says what stands against it; the
+// process has not been changed then.
+func Attach(t Target) (*Attachment, error) {
+	if err := CheckAttach(t.PID); err != nil {
 		return nil, err
 	}
-	ts, err := openThreads(pid)
+	ts, err := openThreads(t.PID)
 	if err != nil {
 		return nil, err
 	}
 	defer ts.close()
+	home := &image{m: t.Plan}
 	entry := auxValue(ts.aux, atEntry)
-	if a.images[0].bias = entry - m.OrigEntry; entry == 0 || a.images[0].bias%PageSize != 0 {
+	if home.bias = entry - t.Plan.OrigEntry; entry == 0 || home.bias%PageSize != 0 {
 		return nil, ErrNotPlanned
 	}
-	ms, err := ts.maps()
-	if err == nil {
-		err = a.free(ms)
+	a := &Attachment{seen: make(map[int][]*Library)}
+	if err := a.add(ts, append([]*image{home}, a.unseen(ts, t.Libraries)...), t.Pool); err != nil {
+		return nil, err
 	}
-	edits := a.planned()
+	err = a.hook(ts, &t)
+	// What was loaded while nobody saw it.
+	for more := a.unseen(ts, t.Libraries); err == nil && len(more) > 0; more = a.unseen(ts, t.Libraries) {
+		err = a.add(ts, more, t.Pool)
+	}
+	if err != nil {
+		if _, derr := a.Detach(t.PID); derr != nil {
+			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)
+		}
+		return nil, err
+	}
+	a.Stopped = ts.longest
+	return a, nil
+}
+
+// unseen are the images of libraries that have come since a process was looked at last, as far as they are planned.
+func (a *Attachment) unseen(ts *threads, plan func([]*Library)) (images []*image) {
+	if plan == nil {
+		return nil
+	}
+	ms, err := ts.maps()
+	if err != nil {
+		return nil
+	}
+	for _, l := range a.newcomers(ts, ms, plan) {
+		if l.Memory != nil {
+			images = append(images, &image{m: l.Memory, bias: l.lo, library: l})
+		}
+	}
+	return images
+}
+
+// newcomers are libraries that have come since a process was looked at last, planned.
+func (a *Attachment) newcomers(ts *threads, ms []mapping, plan func([]*Library)) (come []*Library) {
+	all := libraries(ms, auxValue(ts.aux, atEntry))
+	for _, l := range all {
+		l.pid = ts.pid
+		if !slices.ContainsFunc(a.seen[ts.pid], func(o *Library) bool { return o.lo == l.lo && o.key == l.key }) {
+			come = append(come, l)
+		}
+	}
+	a.seen[ts.pid] = all
+	makeRoom(ms, come)
+	plan(come)
+	return come
+}
+
+// add puts images into a process that runs: those with the program, which is the first, or more.
+func (a *Attachment) add(ts *threads, images []*image, pool int) error {
+	b := &Attachment{images: images}
+	home := images[0].library == nil
+	ms, err := ts.maps()
+	for _, im := range images {
+		if err == nil && im.m.Running == nil {
+			err = errors.New("a plan for a process at its start")
+		}
+		if err == nil {
+			err = Check(im.m)
+		}
+		if err == nil {
+			err = im.free(ms)
+		}
+	}
+	if err == nil && home {
+		err = free(ms)
+	}
+	edits := b.planned()
 	if err == nil {
 		err = arch.Compare(ts.memory(), PageSize, arch.All(edits))
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var stack remoteStack
 	err = ts.within(true, func() error {
@@ -94,16 +167,16 @@ func Attach(pid int, m *patch.Memory, libraries []*Library, pool int) (*Attachme
 			return err
 		}
 		return ts.calling(ms, func(r *remote) (err error) {
-			if stack, err = a.mapMemory(r); err != nil {
-				err = errors.Join(err, a.unmapMemory(r))
+			if stack, err = b.mapMemory(r); err != nil {
+				err = errors.Join(err, b.unmapMemory(r))
 			}
 			return err
 		})
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, im := range a.images {
+	for _, im := range images {
 		if err == nil {
 			err = ts.memory().WriteAt(im.m.RX, im.bias+im.m.RXAddr)
 		}
@@ -113,24 +186,65 @@ func Attach(pid int, m *patch.Memory, libraries []*Library, pool int) (*Attachme
 	}
 	if err == nil {
 		err = ts.within(true, func() error {
-			return ts.calling(ms, func(r *remote) error { return a.start(r, ts.pid, stack, ts.aux, pool) })
+			return ts.calling(ms, func(r *remote) error { return b.start(r, ts.pid, stack, ts.aux, pool) })
 		})
 	}
-	if err != nil {
-		if uerr := a.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, ErrEnded) {
+	if err != nil && home {
+		if uerr := b.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, ErrEnded) {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, uerr)
 		}
-		return nil, err
+		return err
 	}
-	if err = a.writeSites(ts, edits); err != nil {
-		if _, derr := a.Detach(pid); derr != nil {
+	a.images = append(a.images, images...)
+	if err == nil {
+		err = b.writeSites(ts, edits)
+	}
+	b.divide()
+	a.Busy += b.Busy
+	if err != nil && home {
+		if _, derr := a.Detach(ts.pid); derr != nil {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)
 		}
-		return nil, err
 	}
-	a.Stopped = ts.longest
-	return a, nil
+	return err
 }
+
+// divide notes which edits were written in which image.
+func (a *Attachment) divide() {
+	for _, e := range a.edits {
+		in := a.images[0]
+		for _, im := range a.images {
+			if l := im.library; l != nil && l.lo <= e.Addr && e.Addr < l.hi {
+				in = im
+			}
+		}
+		in.edits = append(in.edits, e)
+	}
+}
+
+// view is what of an attachment is in a process, by its mappings.
+func (a *Attachment) view(ms []mapping) *Attachment {
+	v := &Attachment{started: true}
+	for i, im := range a.images {
+		at := im.bias + im.m.RXAddr
+		there := slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= at && at < m.hi && m.perms == "r-xp" && m.path == "" })
+		if i == 0 && !there {
+			return nil // it runs another program by now
+		}
+		if !there {
+			continue
+		}
+		v.images = append(v.images, im)
+		v.mapped = append(v.mapped, im.mapped...)
+		v.edits = append(v.edits, im.edits...)
+	}
+	v.mapped = append(v.mapped, a.hooks.mapped...)
+	v.edits = append(v.edits, a.hooks.edits...)
+	slices.SortFunc(v.edits, byAddress)
+	return v
+}
+
+func byAddress(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) }
 
 // maps are the process's mappings.
 func (ts *threads) maps() ([]mapping, error) {
@@ -189,20 +303,25 @@ func (a *Attachment) planned() []arch.Edit {
 			all = append(all, e)
 		}
 	}
-	slices.SortFunc(all, func(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) })
+	slices.SortFunc(all, byAddress)
 	return all
 }
 
-// free returns an error if something is where the plans' memory is to be.
-func (a *Attachment) free(ms []mapping) error {
+// free returns an error if a tracer is in a process.
+func free(ms []mapping) error {
 	for _, m := range ms {
 		if m.lo <= homePage && homePage < m.hi {
 			return errors.New("a tracer is in it: it is being recorded, or traces itself, or its recording ended without it")
 		}
-		for _, im := range a.images {
-			if lo, hi := im.added(); m.lo < hi && lo < m.hi {
-				return fmt.Errorf("it uses the memory where the tracer would be (%#x to %#x)", m.lo, m.hi)
-			}
+	}
+	return nil
+}
+
+// free returns an error if something is where the plan's memory is to be.
+func (im *image) free(ms []mapping) error {
+	for _, m := range ms {
+		if lo, hi := im.added(); m.lo < hi && lo < m.hi {
+			return fmt.Errorf("it uses the memory where the tracer would be (%#x to %#x)", m.lo, m.hi)
 		}
 	}
 	return nil
@@ -218,22 +337,36 @@ type area struct{ at, size uint64 }
 
 // mapMemory maps the plans' memory, and a stack.
 func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
-	add := func(at, size uint64, prot int) {
-		if err != nil || size == 0 {
-			return
-		}
-		if _, err = r.mmap(at, size, prot); err == nil {
-			a.mapped = append(a.mapped, area{at, size})
-		}
-	}
 	for _, im := range a.images {
-		add(im.bias+im.m.RWAddr, pageUp(im.m.RWSize), unix.PROT_READ|unix.PROT_WRITE)
-		add(im.bias+im.m.RXAddr, pageUp(uint64(len(im.m.RX))), unix.PROT_READ|unix.PROT_EXEC)
+		if err == nil {
+			err = im.mapAt(func(at, size uint64, prot int) error { _, err := r.mmap(at, size, prot); return err })
+		}
+		a.mapped = append(a.mapped, im.mapped...)
 	}
 	if err == nil {
 		s, err = r.mapStack()
 	}
 	return s, err
+}
+
+// mapAt maps an image's memory, by whoever can.
+func (im *image) mapAt(mmap func(at, size uint64, prot int) error) error {
+	for _, p := range []struct {
+		area
+		prot int
+	}{
+		{area{im.bias + im.m.RWAddr, pageUp(im.m.RWSize)}, unix.PROT_READ | unix.PROT_WRITE},
+		{area{im.bias + im.m.RXAddr, pageUp(uint64(len(im.m.RX)))}, unix.PROT_READ | unix.PROT_EXEC},
+	} {
+		if p.size == 0 {
+			continue
+		}
+		if err := mmap(p.at, p.size, p.prot); err != nil {
+			return err
+		}
+		im.mapped = append(im.mapped, p.area)
+	}
+	return nil
 }
 
 // unmapMemory gives the plans' memory back.
@@ -279,30 +412,34 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 		return err
 	}
 	home := a.images[0]
-	fd, err := r.hand(pid, pool, stack.lo+remoteRoom)
-	if err != nil {
-		return err
-	}
-	defer func() { // whatever happens: it would keep the buffer
-		if _, e := r.call(unix.SYS_CLOSE, fd); err == nil && e == nil {
-			err = r.unmapStack(stack)
-		} else {
+	if home.library == nil {
+		fd, err := r.hand(pid, pool, stack.lo+remoteRoom)
+		if err != nil {
+			return err
+		}
+		defer func() { // whatever happens: it would keep the buffer
+			_, e := r.call(unix.SYS_CLOSE, fd)
 			err = errors.Join(err, e)
+		}()
+		path := make([]byte, format.ConfigNSession)
+		copy(path, fmt.Sprintf("/proc/thread-self/fd/%d", fd))
+		if err := r.t.WriteAt(path, home.bias+home.m.Running.Session); err != nil {
+			return err
+		}
+	}
+	a.started = true
+	defer func() {
+		if err == nil {
+			err = r.unmapStack(stack)
 		}
 	}()
-	a.started = true
-	path := make([]byte, format.ConfigNSession)
-	copy(path, fmt.Sprintf("/proc/thread-self/fd/%d", fd))
-	if err := r.t.WriteAt(path, home.bias+home.m.Running.Session); err != nil {
-		return err
-	}
 	for _, im := range a.images {
 		run := im.m.Running
 		traced, err := r.run(stack, im.bias+run.Remote, im.bias+run.Attach, top, top)
 		switch {
 		case err != nil:
 			return err
-		case traced == 0 && im == home:
+		case traced == 0 && im.library == nil:
 			return errors.New("the runtime cannot open the recorder's buffer in it")
 		case traced == 0:
 			return fmt.Errorf("%s: the runtime does not accept the library", im.library.Path)

@@ -14,18 +14,42 @@ import (
 type Attachment struct {
 	Stopped time.Duration // the longest time for which its threads were stopped
 	Busy    int           // functions left alone because a thread was at their beginning
+
+	NoLoader, NoExec error // why later libraries, and programs that are executed, are not seen
 }
 
 // ErrStays: what was added to a process is still there.
 var ErrStays = errors.New("its code stays in the process")
+
+// ErrOther: the process runs another program by now.
+var ErrOther = errors.New("it runs another program")
 
 var errNoAttach = errors.New("not on " + runtime.GOARCH + " yet")
 
 // CheckAttach returns an error for a process that cannot be attached to.
 func CheckAttach(int) error { return errNoAttach }
 
+// A Target is a process and what is to be put into it.
+type Target struct {
+	PID       int
+	Plan      *patch.Memory
+	Libraries func([]*Library)
+	Execs     *ExecHooks
+	Pool      int
+}
+
 // Attach puts a plan into a process that runs.
-func Attach(int, *patch.Memory, []*Library, int) (*Attachment, error) { return nil, errNoAttach }
+func Attach(Target) (*Attachment, error) { return nil, errNoAttach }
+
+// Steps are what a process does itself that comes to the runtime.
+type Steps interface {
+	Map(at, size uint64, prot int) error
+	Call(routine uint64) (uint64, error)
+	Wait() error
+}
+
+// Loaded looks at the libraries of a process.
+func (a *Attachment) Loaded(int, func([]*Library), Steps) error { return errNoAttach }
 
 // Detach takes it out again.
 func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
@@ -34,7 +58,9 @@ func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach 
 func Injected(int, *patch.Memory) (*Attachment, error) { return nil, errNoAttach }
 
 // Settle has the sites of a process be what its functions' switches say.
-func (a *Attachment) Settle(int) (off, all int, stopped time.Duration, err error) { return 0, 0, 0, errNoAttach }
+func (a *Attachment) Settle(int) (off, all int, stopped time.Duration, err error) {
+	return 0, 0, 0, errNoAttach
+}
 
 // Limited tells whether a process's runtime has been told of limits.
 func (r *Runtime) Limited() bool { return false }

@@ -36,6 +36,9 @@ import (
 // ErrStays: what was added to a process is still there, but nothing leads there any more.
 var ErrStays = errors.New("the tracer's code stays in the process, switched off")
 
+// ErrOther: the process runs another program by now, of which the attachment knows nothing.
+var ErrOther = errors.New("it runs another program")
+
 const (
 	leaveTries = 200
 	leavePause = time.Millisecond
@@ -56,8 +59,10 @@ func (a *Attachment) Detach(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !a.in(ms) {
-		return 0, nil // it runs another program by now
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a = a.view(ms); a == nil {
+		return 0, ErrOther
 	}
 	if err := a.restoreSites(ts); err != nil {
 		return ts.longest, err
@@ -72,12 +77,6 @@ func (a *Attachment) Detach(pid int) (time.Duration, error) {
 	return ts.longest, errors.Join(fmt.Errorf("%w: %s", ErrStays, d.why), ts.within(false, func() error {
 		return ts.calling(d.ms, func(r *remote) error { return r.unmapStack(d.stack) })
 	}))
-}
-
-// in tells whether the plan is in a process.
-func (a *Attachment) in(ms []mapping) bool {
-	at := a.images[0].bias + a.images[0].m.RXAddr
-	return slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= at && at < m.hi })
 }
 
 // unwinds tells whether an address is in unwind information that was added.

@@ -5,7 +5,6 @@ package tracee
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -40,24 +39,6 @@ const (
 	roomReach = 1 << 30  // from the library's beginning
 )
 
-// Libraries are the shared libraries of a process, and room for plans of them.
-func Libraries(pid int) ([]*Library, error) {
-	dir := procfs.Dir(pid)
-	ms, err := readMaps(dir)
-	if err != nil {
-		return nil, err
-	}
-	aux, err := os.ReadFile(dir + "/auxv")
-	if err != nil {
-		return nil, err
-	}
-	all := libraries(ms, auxValue(aux, atEntry))
-	for _, l := range all {
-		l.pid = pid
-	}
-	return all, nil
-}
-
 // libraries are those among mappings, but for the program with an entry point.
 func libraries(ms []mapping, entry uint64) (all []*Library) {
 	for i := 0; i < len(ms); i++ {
@@ -75,6 +56,11 @@ func libraries(ms []mapping, entry uint64) (all []*Library) {
 			all = append(all, l)
 		}
 	}
+	return all
+}
+
+// makeRoom finds room for what is added to libraries.
+func makeRoom(ms []mapping, all []*Library) {
 	var taken []mapping
 	for _, l := range all {
 		if at := l.room(ms, taken); at != 0 {
@@ -82,7 +68,6 @@ func libraries(ms []mapping, entry uint64) (all []*Library) {
 			l.At = at - l.lo
 		}
 	}
-	return all
 }
 
 func (l *Library) needs() uint64 { return roomMore + roomTimes*(l.hi-l.lo) }

@@ -20,6 +20,7 @@ func TestLibraries(t *testing.T) {
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 `))
 	all := libraries(ms, 0x555555555000)
+	makeRoom(ms, all)
 	if len(all) != 2 || all[0].Path != "/lib/liba.so" || all[1].Path != "/lib/libb.so" {
 		t.Fatalf("%+v", all)
 	}

@@ -285,6 +285,22 @@ func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err e
 		return 0, 0, 0, err
 	}
 	defer r.Close()
+	ts, err := openThreads(pid)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer ts.close()
+	if a.seen != nil { // libraries come and go, and children go their own ways
+		ms, err := ts.maps()
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a = a.view(ms); a == nil {
+			return 0, 0, 0, ErrOther
+		}
+	}
 	isOn, err := a.switches(r)
 	if err != nil {
 		return 0, 0, 0, err
@@ -297,11 +313,6 @@ func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err e
 			nops = append(nops, a.edits[i])
 		}
 	}
-	ts, err := openThreads(pid)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	defer ts.close()
 	mem := ts.memory()
 	// What is as it is to be needs no stop.
 	if on, err = pending(mem, a.here(ts, on)); err == nil && len(on) > 0 {

@@ -1,0 +1,333 @@
+package tracee
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/arch"
+)
+
+// Where a process that was attached to comes to the runtime by itself: when its dynamic loader has mapped libraries, and
+// before it executes a program.
+//
+// The loader calls a function that does nothing, for debuggers, whose address is in a structure that they find
+// (r_debug.r_brk, <link.h>): when it is about to map libraries or to unmap some, and when that is done, before relocations
+// and constructors. That function is a return and padding, in glibc and in musl, so a jump fits in. It leads to a page
+// near by, as do those in the place of the instructions by which programs are executed (exechook_linux_amd64.go). Both are
+// changed while all threads are stopped, like sites, and changed back like these.
+
+// hooks are what was changed for that.
+type hooks struct {
+	mapped []area
+	edits  []arch.Edit
+	debug  uint64 // the loader's struct r_debug; 0: there is none
+}
+
+// A hookPage is a page that is to be mapped, and what leads there.
+type hookPage struct {
+	at    uint64
+	code  []byte
+	edits []arch.Edit
+}
+
+// hook has the process come to the runtime, as far as that is possible: what stands against it is in NoLoader and NoExec.
+func (a *Attachment) hook(ts *threads, t *Target) error {
+	ms, err := ts.maps()
+	if err != nil {
+		return err
+	}
+	var pages []hookPage
+	home := a.images[0]
+	if t.Libraries != nil {
+		var p hookPage
+		if a.hooks.debug, a.NoLoader = ts.debug(); a.NoLoader == nil {
+			p, a.NoLoader = ts.loaderHook(ms, a.hooks.debug, home.bias+home.m.Running.Loaded)
+		}
+		if a.NoLoader == nil {
+			pages = append(pages, p)
+		}
+	}
+	if t.Execs != nil {
+		p, err := ts.execHook(ms, t.Execs, home.bias+home.m.Running.Exec, pages)
+		if a.NoExec = err; err == nil {
+			pages = append(pages, p)
+		}
+	}
+	if len(pages) == 0 {
+		return nil
+	}
+	err = ts.within(true, func() error {
+		return ts.calling(ms, func(r *remote) error {
+			for _, p := range pages {
+				if _, err := r.mmap(p.at, PageSize, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+					return err
+				}
+				a.hooks.mapped = append(a.hooks.mapped, area{p.at, PageSize})
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	var edits []arch.Edit
+	for _, p := range pages {
+		if err := ts.memory().WriteAt(p.code, p.at); err != nil {
+			return err
+		}
+		edits = append(edits, p.edits...)
+	}
+	slices.SortFunc(edits, byAddress)
+	if err := ownPages(ts.memory(), edits); err != nil {
+		return err
+	}
+	a.hooks.edits, err = a.inStops(ts, edits, func(edits []arch.Edit) (map[int]bool, error) { return a.busy(ts, edits) })
+	return err
+}
+
+// loaderHook is the page for the dynamic loader, which leads to a routine.
+func (ts *threads) loaderHook(ms []mapping, debug, routine uint64) (p hookPage, err error) {
+	word := make([]byte, 8)
+	if err := ts.memory().ReadAt(word, debug+debugBreak); err != nil {
+		return p, err
+	}
+	at := le.Uint64(word)
+	code := make([]byte, hookWindow)
+	if err := ts.memory().ReadAt(code, at); err != nil {
+		return p, err
+	}
+	skip := 0
+	if bytes.HasPrefix(code, endbr64) {
+		skip = len(endbr64)
+	}
+	if !returnsAndPads(code[skip:]) || at%hookWindow != 0 {
+		return p, errors.New("its dynamic loader tells debuggers of libraries in an unknown way")
+	}
+	var ok bool
+	if p.at, ok = gap(ms, at); !ok {
+		return p, errors.New("no memory close to its dynamic loader")
+	}
+	b := []byte{0x4c, 0x8d, 0x1d, 6, 0, 0, 0}                           // lea 6(%rip), %r11
+	b = append(b, 0xff, 0x25, 11, 0, 0, 0)                              // jmp *24(page)
+	b = append(b, 0xc3)                                                 // ret
+	b = append(b, make([]byte, 24-len(b))...)                           // up to 24
+	p.code = le.AppendUint64(b, routine)                                // where to
+	site := at + uint64(skip)                                           // jmp page
+	jmp := le.AppendUint32([]byte{jumpOp}, uint32(p.at-(site+jumpLen))) //
+	p.edits = []arch.Edit{{Addr: site, Old: bytes.Clone(code[skip : skip+jumpLen]), New: jmp, Reason: "loader"}}
+	return p, nil
+}
+
+// hookWindow is how functions are aligned: so much room there is at least.
+const hookWindow = 16
+
+var endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}
+
+// returnsAndPads tells whether code is a return, and behind it padding that a jump has room in.
+func returnsAndPads(code []byte) bool {
+	if len(code) < jumpLen || code[0] != 0xc3 {
+		return false
+	}
+	for _, nop := range [][]byte{
+		{0x90, 0x90, 0x90, 0x90}, {0xcc, 0xcc, 0xcc, 0xcc}, {0x0f, 0x1f}, {0x66, 0x0f, 0x1f}, {0x66, 0x2e, 0x0f, 0x1f}, {0x66, 0x66, 0x2e, 0x0f},
+		{0x2e, 0x0f, 0x1f}, {0x66, 0x66, 0x66, 0x2e}, {0x66, 0x90},
+	} {
+		if bytes.HasPrefix(code[1:], nop) {
+			return true
+		}
+	}
+	return false
+}
+
+// Of an ELF image, and of what a dynamic loader tells debuggers (<link.h>).
+const (
+	ptPhdr     = 6
+	ptDynamic  = 2
+	dtDebug    = 21
+	debugBreak = 16 // of struct r_debug: r_brk
+	debugState = 24 // r_state, 0: RT_CONSISTENT
+)
+
+// debug returns the address of what the dynamic loader tells debuggers.
+func (ts *threads) debug() (uint64, error) {
+	mem := ts.memory()
+	phdr, n := auxValue(ts.aux, atPhdr), auxValue(ts.aux, atPhnum)
+	const mostHeaders = 1 << 10
+	if phdr == 0 || n > mostHeaders {
+		return 0, ErrNoLoader
+	}
+	b := make([]byte, n*Phentsize)
+	if err := mem.ReadAt(b, phdr); err != nil {
+		return 0, err
+	}
+	bias, dynamic, size := uint64(0), uint64(0), uint64(0)
+	for ; len(b) > 0; b = b[Phentsize:] {
+		switch le.Uint32(b) {
+		case ptPhdr:
+			bias = phdr - le.Uint64(b[16:])
+		case ptDynamic:
+			dynamic, size = le.Uint64(b[16:]), le.Uint64(b[40:])
+		}
+	}
+	if dynamic == 0 || size > 1<<20 {
+		return 0, ErrNoLoader
+	}
+	b = make([]byte, size&^15)
+	if err := mem.ReadAt(b, bias+dynamic); err != nil {
+		return 0, err
+	}
+	for ; len(b) > 0 && le.Uint64(b) != 0; b = b[16:] {
+		if at := le.Uint64(b[8:]); le.Uint64(b) == dtDebug && at != 0 {
+			return at, nil
+		}
+	}
+	return 0, ErrNoLoader
+}
+
+// execHook is the page for programs that the process executes.
+func (ts *threads) execHook(ms []mapping, h *ExecHooks, routine uint64, others []hookPage) (p hookPage, err error) {
+	exe := ""
+	for _, m := range ms {
+		if entry := auxValue(ts.aux, atEntry); m.lo <= entry && entry < m.hi {
+			exe = m.path
+		}
+	}
+	q := &process{Process: *ts.memory(), maps: ms, code: codeOf(ms, exe)}
+	sites, err := h.sites(q)
+	if err != nil {
+		return p, err
+	}
+	taken := slices.Clone(ms)
+	for _, o := range others {
+		taken = append(taken, mapping{lo: o.at, hi: o.at + PageSize})
+	}
+	slices.SortFunc(taken, func(a, b mapping) int { return cmp.Compare(a.lo, b.lo) })
+	var ok bool
+	if p.at, ok = gap(taken, sites[0].at); !ok {
+		return p, errors.New("no memory close to where it executes programs")
+	}
+	p.code, p.edits = execStubs(p.at, routine, sites)
+	return p, nil
+}
+
+// Steps are what a process does itself that comes to the runtime.
+type Steps interface {
+	Map(at, size uint64, prot int) error
+	Call(routine uint64) (uint64, error)
+	// Wait returns when the process has said once more that it waits.
+	Wait() error
+}
+
+// Loaded looks at the libraries of a process that has said that they have changed, and waits. Those that are new are
+// changed before anything of them is executed.
+func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
+	ts, err := openThreads(pid)
+	if err != nil {
+		return err
+	}
+	defer ts.close()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	word := make([]byte, 4)
+	if err := ts.memory().ReadAt(word, a.hooks.debug+debugState); err != nil || le.Uint32(word) != 0 {
+		return err // it has only begun
+	}
+	ms, err := ts.maps()
+	if err != nil {
+		return err
+	}
+	v := a.view(ms)
+	if v == nil {
+		return ErrOther
+	}
+	var come []*image
+	for _, l := range a.newcomers(ts, ms, func(all []*Library) {
+		plan(slices.DeleteFunc(slices.Clone(all), func(l *Library) bool { return v.known(l) != nil }))
+	}) {
+		if im := v.known(l); im != nil {
+			// It was there before, and so is what was added to it; or it was here when the process was forked.
+			if !im.changed(ts) {
+				come = append(come, im)
+			}
+		} else if l.Memory != nil {
+			im := &image{m: l.Memory, bias: l.lo, library: l}
+			if err := a.join(ts, ms, im, do); err != nil {
+				return fmt.Errorf("%s: %w", l.Path, err)
+			}
+			come = append(come, im)
+		}
+	}
+	for _, im := range come {
+		err := do.Wait()
+		if err == nil {
+			err = im.write(ts)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", im.library.Path, err)
+		}
+	}
+	return nil
+}
+
+// known returns the image of a library that was at the same place; nil: there is none.
+func (a *Attachment) known(l *Library) *image {
+	for _, im := range a.images {
+		if o := im.library; o != nil && o.lo == l.lo && o.hi == l.hi && o.key == l.key {
+			return im
+		}
+	}
+	return nil
+}
+
+// join puts what is added to a library into a process, which does what only it can.
+func (a *Attachment) join(ts *threads, ms []mapping, im *image, do Steps) error {
+	if im.m.Running == nil {
+		return errors.New("a plan for a process at its start")
+	}
+	if err := Check(im.m); err != nil {
+		return err
+	}
+	if err := im.free(ms); err != nil {
+		return err
+	}
+	a.images = append(a.images, im)
+	if err := im.mapAt(do.Map); err != nil {
+		return err
+	}
+	if err := ts.memory().WriteAt(im.m.RX, im.bias+im.m.RXAddr); err != nil {
+		return err
+	}
+	traced, err := do.Call(im.bias + im.m.Running.Attach)
+	if err == nil && traced == 0 {
+		err = errors.New("the runtime does not accept the library")
+	}
+	return err
+}
+
+// changed tells whether the first change of an image is there.
+func (im *image) changed(ts *threads) bool {
+	if len(im.edits) == 0 {
+		return false
+	}
+	b := make([]byte, len(im.edits[0].New))
+	return ts.memory().ReadAt(b, im.edits[0].Addr) == nil && bytes.Equal(b, im.edits[0].New)
+}
+
+// write changes a library that nobody executes yet.
+func (im *image) write(ts *threads) error {
+	one := &Attachment{images: []*image{im}}
+	edits := one.planned()
+	left, err := pending(ts.memory(), edits)
+	if err == nil {
+		err = arch.Write(ts.memory(), PageSize, left)
+	}
+	if err == nil {
+		im.edits = edits
+	}
+	return err
+}
