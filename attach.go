@@ -21,7 +21,7 @@ var ErrAttach = errors.New("cannot be had of a process that runs already")
 // attachable returns an error for options that only programs can have that are started.
 func (o *Options) attachable() error {
 	for what, asked := range map[string]bool{
-		"--syscalls": o.Syscalls, "--no-ptrace": o.NoPtrace, "--emulator": len(o.Emulator) > 0,
+		"--no-ptrace": o.NoPtrace, "--emulator": len(o.Emulator) > 0,
 		"-T " + o.Plan.Tracer.String(): o.Plan.Tracer.ChunkSize() != 0,
 	} {
 		if asked {
@@ -37,7 +37,8 @@ func (o *Options) attachable() error {
 // keep what was put into them, as these do. Libraries that Options.Libraries names are recorded whether they are loaded
 // already or later.
 //
-// System calls are not recorded: such options are an error that wraps ErrAttach. An error means that no process was
+// Options that only started programs can have are an error that wraps ErrAttach. So are system calls of processes that can
+// cancel threads. An error means that no process was
 // recorded, and that none was changed. Later errors are in the result.
 func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if len(pids) == 0 {
@@ -53,6 +54,11 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	}
 	if o.Live != nil {
 		o.Policy = trace.PolicyOverwrite
+	}
+	if o.Syscalls {
+		if err := uncancelled(pids); err != nil {
+			return nil, err
+		}
 	}
 	follow := o
 	follow.NoInherit = false

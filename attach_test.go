@@ -296,7 +296,6 @@ func TestAttachRefused(t *testing.T) {
 	}
 	refused(os.Getpid(), fentry.Options{}, "it is this one")
 	refused(1<<30, fentry.Options{}, "no such process")
-	refused(pid, fentry.Options{Syscalls: true}, "--syscalls cannot be had of a process that runs already")
 	refused(pid, fentry.Options{Plan: patch.Options{Tracer: patch.Count}}, "-T count")
 	none, err := record.NewFilter([]string{"nothing_is_called_that"}, nil)
 	if err != nil {

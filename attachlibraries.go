@@ -10,6 +10,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 )
 
 // Libraries of processes that run already.
@@ -26,10 +27,10 @@ type loadedLibraries struct {
 
 // libraries returns what plans libraries of processes that run already; nil: none are to be recorded.
 func (e *executed) libraries(o *Options) (func(path string, f *os.File, at uint64) *patch.Memory, error) {
-	if len(o.Libraries) == 0 {
+	if len(o.Libraries) == 0 && !o.Syscalls {
 		return nil, nil
 	}
-	l, err := newLibraries(&Program{}, o, false)
+	l, err := newLibraries(&Program{}, o, true)
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +57,18 @@ func (l *loadedLibraries) results() ([]Library, []string) {
 // plan plans a library of a process, which has it at a path.
 func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f, l.machine) || !l.named(path, path, f) {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f, l.machine) {
+		return nil
+	}
+	named := l.named(path, path, f)
+	if !named && !l.syscalls {
 		return nil
 	}
 	x := &executedFile{}
 	lib, first := l.note(fileID{st.Dev, st.Ino}, path)
+	lib.silent = !named
 	var err error
-	x.program, x.plan, x.memory, err = l.make(path, f, at)
+	x.program, x.plan, x.memory, err = l.make(path, f, at, named)
 	l.executed.mu.Lock()
 	l.files = append(l.files, x)
 	l.executed.mu.Unlock()
@@ -71,7 +77,7 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 	}
 	if err != nil {
 		lib.Untraced = err.Error()
-		if !errors.Is(err, patch.ErrNoSites) {
+		if named && !errors.Is(err, patch.ErrNoSites) {
 			l.logf("%s: not traced: %v", path, err)
 		}
 	} else {
@@ -91,8 +97,8 @@ func (l *loadedLibraries) note(id fileID, path string) (lib *library, first bool
 	return lib, true
 }
 
-// make plans a library.
-func (l *loadedLibraries) make(path string, f *os.File, at uint64) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
+// make plans a library: its functions if a pattern names it, else its system calls alone.
+func (l *loadedLibraries) make(path string, f *os.File, at uint64, named bool) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
 	if at == 0 {
 		return nil, nil, nil, errors.New("there is no room for the tracer behind it in its process")
 	}
@@ -102,17 +108,23 @@ func (l *loadedLibraries) make(path string, f *os.File, at uint64) (p *Program, 
 	}
 	p = &Program{Path: path, symbols: l.symbols, mapped: m}
 	err = mapped.Guard(func() (err error) {
-		if err := p.find(l.find); err != nil {
+		o, find := l.executed.options, l.find
+		o.Path, o.Copy, o.At = path, true, at
+		if !named {
+			o.NoFunctions, find.Plain, find.LibraryCalls, find.Named = true, record.PlainNone, false, nil
+		}
+		if err := p.find(find); err != nil {
 			return err
 		}
 		switch {
 		case p.Patched:
 			return errors.New("it is patched already, and traces itself")
-		case p.Untraced != "":
+		case p.Untraced != "" && p.Syscalls == nil:
 			return errors.New(p.Untraced)
 		}
-		o := l.executed.options
-		o.Path, o.Copy, o.At = path, true, at
+		if p.Syscalls != nil {
+			o.Syscalls = &p.Syscalls
+		}
 		if plan, err = patch.New(p.File, p.Sites, o); err == nil {
 			memory, err = plan.Memory()
 		}

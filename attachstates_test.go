@@ -4,6 +4,7 @@ package fentry_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,4 +180,53 @@ func TestAttachZombie(t *testing.T) {
 		t.Error(err)
 	}
 	r.end(t, 7, "right\n")
+}
+
+// The same with system calls recorded, in which these threads wait while they begin to be and cease to be: of the program
+// and of its C library, those that are called as often as its functions.
+func TestAttachSyscalls(t *testing.T) {
+	r := start(t, buildStates(t), "calls")
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for _, o := range []fentry.Options{{Syscalls: true}, {Syscalls: true, Libraries: []string{"libc"}}, {Syscalls: true}} {
+		for range 3 {
+			o.Dir = dir
+			attachUntil(t, r.cmd.Process.Pid, o, 200*time.Millisecond, "sum", "sys_clock_nanosleep", "sys_poll", "sys_epoll_wait",
+				"sys_futex", "sys_rt_sigtimedwait", "sys_read", "sys_write", "sys_wait4", "sys_flock")
+		}
+	}
+	r.end(t, 7, "right\n")
+}
+
+// System calls of programs that cancel threads are left alone, with a reason, as such a thread would be unwound no further.
+func TestAttachCancels(t *testing.T) {
+	const source = `
+#include <pthread.h>
+#include <unistd.h>
+static void *waits(void *arg) { pause(); return arg; }
+int main(void)
+{
+	pthread_t t;
+	char c;
+	pthread_create(&t, 0, waits, 0);
+	while (read(0, &c, 1) > 0)
+		;
+	pthread_cancel(t);
+	pthread_join(t, 0);
+	write(1, "right\n", 6);
+	return 7;
+}
+`
+	file := filepath.Join(t.TempDir(), "cancels.c")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"-static"}} {
+		r := start(t, buildFile(t, file, flags...))
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Syscalls: true}
+		_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
+		if !errors.Is(err, fentry.ErrAttach) || !strings.Contains(err.Error(), "pthread_cancel") {
+			t.Error(err)
+		}
+		r.end(t, 7, "right\n")
+	}
 }

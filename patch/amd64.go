@@ -76,6 +76,16 @@ func amd64Syscall(s *Syscall, code []byte) amd64.SyscallCopy {
 	return amd64.SyscallCopy{Code: code, At: s.Move.Addr, Call: int(s.Addr - s.Move.Addr)}
 }
 
+func (amd64Machine) syscallPlace(s *Syscall, code []byte, off int) (int, bool) {
+	c := amd64Syscall(s, code)
+	return c.Place(off)
+}
+
+func (amd64Machine) syscallWaits(s *Syscall, code []byte, off int) (behind int, ok bool) {
+	c := amd64Syscall(s, code)
+	return c.Waits(off)
+}
+
 func (amd64Machine) syscallLen(s *Syscall, code []byte) int {
 	if s.Routine != 0 {
 		return amd64.SyscallCallLen

@@ -47,11 +47,12 @@ type layout struct {
 	edited    int // how many functions have windows
 	nameBytes int // of the names of all thunks, at most
 
-	displacer displacer // nil: the machine is none
-	displaced uint64    // where the instructions are that sites have displaced
-	stubs     uint64    // likewise, of stubs for calls of libraries
-	filter    uint64    // a bitmap of the system calls that are recorded, by number; not set if all are
-	syscalls  uint64    // where system calls are that have been moved; 0: none have
+	displacer    displacer // nil: the machine is none
+	displaced    uint64    // where the instructions are that sites have displaced
+	stubs        uint64    // likewise, of stubs for calls of libraries
+	filter       uint64    // a bitmap of the system calls that are recorded, by number; not set if all are
+	syscallsSize int
+	syscalls     uint64 // where system calls are that have been moved; 0: none have
 
 	lsda map[uint32]uint64 // tables of handlers for displaced calls, by id
 

@@ -80,7 +80,13 @@ type Running struct {
 	Traced   int    // how many functions are traced
 	Return   uint64 // where in a thunk, of which there is one for each at the beginning of RX, the function returns to
 	Shadow   uint64 // the bits that differ in the addresses of a return address and of its shadow
+
+	fromCopy func(addr uint64) (uint64, bool)
 }
+
+// FromCopy returns where a thread goes on, when the image is as it was, that waits in a system call which was moved. It
+// returns false for every other address.
+func (r *Running) FromCopy(addr uint64) (uint64, bool) { return r.fromCopy(addr) }
 
 // running finds that.
 func (l *layout) running() (*Running, error) {
@@ -88,7 +94,8 @@ func (l *layout) running() (*Running, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
 	}
-	r := &Running{Session: l.runtime.config + format.ConfigOSession, Image: l.p.ImageID, Switches: l.switches, Traced: l.traced}
+	r := &Running{Session: l.runtime.config + format.ConfigOSession, Image: l.p.ImageID, Switches: l.switches, Traced: l.traced,
+		fromCopy: l.fromSyscall}
 	for i := range l.pieces {
 		if pc := &l.pieces[i]; pc.name == thunkFrames {
 			r.Unwind = pc.addr
@@ -112,7 +119,7 @@ func (l *layout) inCopy(addr uint64) (uint64, bool) {
 	all := l.p.Functions
 	i := sort.Search(len(all), func(i int) bool { return all[i].Addr >= addr }) - 1
 	if i < 0 || all[i].ID == 0 || addr >= all[i].End() {
-		return 0, false
+		return l.inSyscall(addr)
 	}
 	fn := &all[i]
 	if displaces(fn) {

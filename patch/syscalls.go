@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sort"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
@@ -62,8 +63,8 @@ func (p *Plan) chooseSyscalls(found []record.Syscall) {
 		for next < len(p.Functions) && p.Functions[next].End()+maxMove < s.Addr {
 			next++
 		}
-		if !only.chosen(s.Syscall) {
-			continue
+		if !only.chosen(s.Syscall) || p.Options.Running && s.Routine != 0 {
+			continue // what a copied call has pushed would stay on the stacks of threads that wait
 		}
 		for _, m := range s.Moves {
 			if m.Addr >= end && !p.touchesSite(m, next) {
@@ -162,6 +163,7 @@ func (l *layout) addSyscalls() (err error) {
 	if err != nil || size == 0 {
 		return err // the filter is the loader's
 	}
+	l.syscallsSize = size
 	l.syscalls = l.add(piece{
 		name: ".fentry.syscalls", code: true, size: uint64(size), align: 16, owner: nobody,
 		write: func(dst []byte) ([]byte, error) { return l.appendSyscalls(dst, m) },
@@ -286,4 +288,57 @@ func (l *layout) syscallSymbols(out []inject.Symbol) []inject.Symbol {
 		})
 	}
 	return out
+}
+
+// inSyscall returns where a thread goes on that is in the middle of a window of system calls: the same instruction of the
+// copy, behind the call where one that is not recorded ends. It returns false if that is not known.
+func (l *layout) inSyscall(addr uint64) (uint64, bool) {
+	m, ok := l.p.m.(waiter)
+	i := sort.Search(len(l.p.Syscalls), func(i int) bool { return l.p.Syscalls[i].Addr > addr-maxMove })
+	for ; ok && i < len(l.p.Syscalls) && l.p.Syscalls[i].Addr < addr+maxMove; i++ {
+		s := &l.p.Syscalls[i]
+		if !s.Moved() || addr <= s.Move.Addr || addr >= s.Move.End() {
+			continue
+		}
+		code, err := l.p.file.Bytes(s.Move.Addr, s.Move.Code)
+		if err != nil {
+			return 0, false
+		}
+		to, ok := m.syscallPlace(s, code, int(addr-s.Move.Addr))
+		return l.syscallAt(s) + uint64(to), ok
+	}
+	return 0, false
+}
+
+// fromSyscall returns where in the image a thread goes on that is in the kernel, or about to be, in a copy. It returns false
+// for every other place.
+func (l *layout) fromSyscall(addr uint64) (uint64, bool) {
+	m, ok := l.p.m.(waiter)
+	if !ok || addr-l.syscalls >= uint64(l.syscallsSize) {
+		return 0, false
+	}
+	off := uint32(addr - l.syscalls)
+	for i := range l.p.Syscalls {
+		s := &l.p.Syscalls[i]
+		if !s.Moved() || off < s.copied {
+			continue
+		}
+		code, err := l.p.file.Bytes(s.Move.Addr, s.Move.Code)
+		if err != nil || int(off-s.copied) > m.syscallLen(s, code) {
+			continue
+		}
+		if behind, ok := m.syscallWaits(s, code, int(off-s.copied)); ok {
+			return s.Addr + uint64(behind), true
+		}
+	}
+	return 0, false
+}
+
+// waiter is a machine on which threads that wait in a system call can be moved to the copy, and back.
+type waiter interface {
+	syscallMachine
+	// syscallPlace returns where in the copy the instruction is that begins at an offset of the window.
+	syscallPlace(s *Syscall, code []byte, off int) (int, bool)
+	// syscallWaits tells whether an offset of the copy is that of a call of the kernel, or behind one, and how far behind.
+	syscallWaits(s *Syscall, code []byte, off int) (behind int, ok bool)
 }

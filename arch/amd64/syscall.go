@@ -67,6 +67,21 @@ func (s *SyscallCopy) Place(off int) (int, bool) {
 	return n, true
 }
 
+// Waits tells whether an offset of the copy is that of one of its two system calls, or behind one, where threads are that
+// wait in the kernel; behind is how far.
+func (s *SyscallCopy) Waits(off int) (behind int, ok bool) {
+	n, ok := s.Place(s.Call)
+	if !ok {
+		return 0, false
+	}
+	for _, call := range [...]int{n + syscallExtra, n + 2*syscallExtra + syscallLen} {
+		if off == call || off == call+syscallLen {
+			return off - call, true
+		}
+	}
+	return 0, false
+}
+
 // Append appends the copy for address to. Errors are those of [Relocate].
 func (s *SyscallCopy) Append(dst []byte, to uint64) ([]byte, error) {
 	if s.Len() == 0 {

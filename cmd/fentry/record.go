@@ -95,9 +95,9 @@ and programs that they execute. They are stopped for a few milliseconds, at the
 beginning and at the end, when all is put back; in between they run on. ^C ends
 the recording, and so does --for. With -L, libraries are recorded that they have
 loaded, or load later; --flight and --dump-on mean how the processes end, which
-recent kernels tell. System calls are not recorded, nor are the few functions
-that begin with a call. Processes of other users, and those that a debugger
-traces, are left alone.
+recent kernels tell. The few functions that begin with a call are not recorded,
+nor are system calls of programs that can cancel threads (pthread_cancel).
+Processes of other users, and those that a debugger traces, are left alone.
 
 Options go before PROGRAM: everything after it belongs to the program. The exit
 status is the program's; a signal that kills it kills fentry too. If the program
@@ -142,6 +142,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -p 1234 --for 5s              a process that runs, for five seconds
   fentry record -p redis-server -F 'aof*'     by name; until ^C
   fentry record -p redis-server -L libc       with a library that it has loaded
+  fentry record -p nginx --syscalls           all processes of that name, with system calls
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(c.attach) > 0 && len(args) > 0 {

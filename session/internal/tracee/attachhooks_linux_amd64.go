@@ -2,7 +2,6 @@ package tracee
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,8 +107,7 @@ func (ts *threads) loaderHook(ms []mapping, debug, routine uint64) (p hookPage, 
 	if !returnsAndPads(code[skip:]) || at%hookWindow != 0 {
 		return p, errors.New("its dynamic loader tells debuggers of libraries in an unknown way")
 	}
-	var ok bool
-	if p.at, ok = gap(ms, at); !ok {
+	if p.at = ts.place(ms, nil, at); p.at == 0 {
 		return p, errors.New("no memory close to its dynamic loader")
 	}
 	b := []byte{0x4c, 0x8d, 0x1d, 6, 0, 0, 0}                           // lea 6(%rip), %r11
@@ -202,17 +200,25 @@ func (ts *threads) execHook(ms []mapping, h *ExecHooks, routine uint64, others [
 	if err != nil {
 		return p, err
 	}
-	taken := slices.Clone(ms)
-	for _, o := range others {
-		taken = append(taken, mapping{lo: o.at, hi: o.at + PageSize})
-	}
-	slices.SortFunc(taken, func(a, b mapping) int { return cmp.Compare(a.lo, b.lo) })
-	var ok bool
-	if p.at, ok = gap(taken, sites[0].at); !ok {
+	if p.at = ts.place(ms, others, sites[0].at); p.at == 0 {
 		return p, errors.New("no memory close to where it executes programs")
 	}
 	p.code, p.edits = execStubs(p.at, routine, sites)
 	return p, nil
+}
+
+// place returns where a page can be that is close to an address, beside others; 0: nowhere. In the program itself that is
+// below it, as the heap grows above. Else it is above, as threads get their stacks below.
+func (ts *threads) place(ms []mapping, others []hookPage, addr uint64) uint64 {
+	if entry := auxValue(ts.aux, atEntry); max(addr, entry)-min(addr, entry) < roomReach {
+		at, _ := gap(ms, addr)
+		return at
+	}
+	var taken []mapping
+	for _, o := range others {
+		taken = append(taken, mapping{lo: o.at, hi: o.at + PageSize})
+	}
+	return (&Library{lo: addr &^ (PageSize - 1), hi: addr + PageSize}).room(ms, taken)
 }
 
 // Steps are what a process does itself that comes to the runtime.

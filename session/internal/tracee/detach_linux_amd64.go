@@ -50,6 +50,14 @@ const (
 // Detach takes the plan out of the process, or out of a child that it has forked since, and returns how long that was
 // stopped at most. It can be called for several processes, one after the other. The error is ErrStays if part of it stays.
 func (a *Attachment) Detach(pid int) (time.Duration, error) {
+	held, err := a.detach(pid)
+	if _, ended := liveThread(pid); err != nil && ended != nil {
+		err = ended
+	}
+	return held, err
+}
+
+func (a *Attachment) detach(pid int) (time.Duration, error) {
 	ts, err := openThreads(pid)
 	if err != nil {
 		return 0, err
@@ -110,6 +118,10 @@ func (d *detaching) try() error {
 		return err
 	}
 	for _, t := range ts.all {
+		if to, ok := a.fromCopy(t.regs.pc()); ok {
+			t.regs.setPC(to)
+			t.changed = true
+		}
 		if t.halted {
 			if err := d.stepOut(t); err != nil {
 				return err
@@ -139,6 +151,7 @@ func (d *detaching) try() error {
 			}
 			err := t.liveStack(d.ms, func(at, v uint64) {
 				switch {
+				case at >= t.regs.sp() && d.leadBack(at, v):
 				case a.inside(v) && !d.lead(at, v):
 					if at >= t.regs.sp() && interrupted(ts.memory(), at) {
 						inside, d.why = true, fmt.Sprintf("a signal handler has interrupted thread %d in it", t.pid)
@@ -353,6 +366,13 @@ func (d *detaching) lead(at, v uint64) bool {
 		return false
 	}
 	return d.ts.memory().WriteAt(b, at) == nil
+}
+
+// leadBack has a handler go back to the image that has interrupted a system call which was moved: v is in the word at an
+// address. It reports whether that is so.
+func (d *detaching) leadBack(at, v uint64) bool {
+	to, ok := d.a.fromCopy(v)
+	return ok && interrupted(d.ts.memory(), at) && d.ts.memory().WriteAt(le.AppendUint64(nil, to), at) == nil
 }
 
 // returns tells whether an address is the one that functions return to in a thunk.

@@ -80,7 +80,8 @@ func leadsToCall(code []byte, i int, at func([]byte, int64) error) bool {
 func execStubs(page, routine uint64, sites []execSite) (stubs []byte, edits []arch.Edit) {
 	for _, s := range sites {
 		at := page + uint64(len(stubs))
-		if uint64(len(stubs)+execStubSize) > PageSize || s.at-at > 1<<31-1<<20 {
+		const reach = 1<<31 - 1<<20
+		if far := int64(s.at - at); uint64(len(stubs)+execStubSize) > PageSize || far > reach || far < -reach {
 			continue // farther than a jump reaches
 		}
 		old := le.AppendUint32([]byte{0xb8}, s.nr)

@@ -207,6 +207,16 @@ func (a *Attachment) inCopy(pc uint64) (uint64, bool) {
 	return 0, false
 }
 
+// fromCopy returns where a thread goes on, when the sites are restored, that waits in a system call.
+func (a *Attachment) fromCopy(pc uint64) (uint64, bool) {
+	for _, im := range a.images {
+		if to, ok := im.m.Running.FromCopy(pc - im.bias); ok {
+			return im.bias + to, true
+		}
+	}
+	return 0, false
+}
+
 // busy returns which of edits, by index, have bytes that a thread is in the middle of. Threads that are in a site that
 // has a copy are led there instead.
 func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) {

@@ -1,0 +1,103 @@
+//go:build linux
+
+package fentry
+
+import (
+	"bufio"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/session"
+)
+
+// System calls of processes that run already.
+//
+// They move as in programs that are started. Threads that wait in one are led to the copy, and back in the end. But
+// unwinders do not know what was added to a process that runs, so a thread that is cancelled while it waits in a copy
+// would be unwound no further: its caller's cleanups would be left out, and locks held. So system calls of programs that
+// cancel threads stay where they are.
+
+// cancelFunction is what a program that cancels threads calls.
+const cancelFunction = "pthread_cancel"
+
+// uncancelled returns an error for processes that can cancel threads.
+func uncancelled(pids []int) error {
+	for _, pid := range pids {
+		file, err := cancels(pid)
+		if err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+		if file != "" {
+			return fmt.Errorf("process %d: system calls of a program that cancels threads (%s calls %s) %w",
+				pid, file, cancelFunction, ErrAttach)
+		}
+	}
+	return nil
+}
+
+// cancels returns the file among those that a process executes that cancels threads, "" if none does.
+func cancels(pid int) (string, error) {
+	dir := session.ProcessDir(pid)
+	maps, err := safefile.Open(dir + "/maps")
+	if err != nil {
+		return "", err
+	}
+	defer maps.Close()
+	seen := map[string]bool{}
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || !strings.Contains(f[1], "x") || !path.IsAbs(f[5]) || seen[f[5]] {
+			continue
+		}
+		seen[f[5]] = true
+		found, err := cancelsIn(dir+"/root"+f[5], len(seen) == 1)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("%s: %w", f[5], err)
+		}
+		if found {
+			return f[5], nil
+		}
+	}
+	return "", nil
+}
+
+// cancelsIn tells whether an image cancels threads: it takes the function from the C library, or has it in itself.
+func cancelsIn(file string, program bool) (found bool, err error) {
+	m, err := mapped.Open(file)
+	if err != nil {
+		return false, err
+	}
+	defer m.Close()
+	err = mapped.Guard(func() error {
+		f, err := elfio.Parse(m.Data)
+		if err != nil {
+			return err
+		}
+		dynamic, err := f.DynamicSymbols()
+		if err != nil {
+			return err
+		}
+		for _, sym := range dynamic { // a weak one is how libraries ask whether there are threads
+			found = found || sym.Name == cancelFunction && !sym.Defined() && sym.Bind() == elf.STB_GLOBAL
+		}
+		if !program {
+			return nil
+		}
+		own, err := f.Symbols()
+		for _, sym := range own {
+			found = found || sym.Name == cancelFunction
+		}
+		if err != nil || len(own) == 0 && dynamic == nil {
+			return errors.New("whether it cancels threads is not known, as it has no symbols")
+		}
+		return nil
+	})
+	return found, err
+}
