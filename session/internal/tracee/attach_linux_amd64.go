@@ -486,7 +486,8 @@ func (a *Attachment) undo(ts *threads, ms []mapping, stack remoteStack) error {
 	return ts.within(false, func() error {
 		return ts.calling(ms, func(r *remote) error {
 			if a.started {
-				_, err := a.leave(ts, ms, r, stack)
+				ts.forgetBlocks()
+				_, err := a.leave(r, stack)
 				return err
 			}
 			return errors.Join(a.unmapMemory(r), r.unmapStack(stack))

@@ -26,10 +26,10 @@ import (
 // there, as the kernel's frame on its stack says. Such threads are let go and looked at again. Other words that point
 // there mean nothing: frames have holes, in which what thunks have pushed stays for as long as the frames do.
 //
-// Once nobody is there, no return address can lead to a thunk any more, and the unwind tables become what they were. An
-// unwinder may still be reading entries that were added, or return addresses in a shadow, which its registers say, or its
-// stack; that is waited for, too, but not for ever, as the same words may be left there. Then all is unmapped: what the
-// runtime has mapped by the runtime itself, and then the runtime.
+// Once nobody is there, no return address can lead to a thunk any more, and the unwind tables become what they were, in
+// such stops, too. An unwinder may still be reading entries that were added, or return addresses in a shadow, which its
+// registers say, or its stack; that is waited for, but not for ever, as the same words may be left there. Then all is
+// unmapped, by one thread while the others run: what the runtime has mapped by the runtime itself, and then the runtime.
 //
 // What stays, if that takes too long, is harmless: nobody comes there any more, and who is there comes out.
 
@@ -75,14 +75,29 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 	if err := a.restoreSites(ts); err != nil {
 		return ts.longest, err
 	}
-	d := &detaching{a: a, ts: ts}
+	d := &detaching{a: a, ts: ts, ms: ms}
+	if err := ts.within(true, d.prepare); err != nil {
+		return ts.longest, err
+	}
 	for range leaveTries {
-		if err = ts.within(false, d.try); err != nil || d.gone {
+		switch err = ts.within(false, d.look); {
+		case err != nil:
+			return ts.longest, err
+		case d.empty && !d.restored:
+			err = a.restoreLate(ts, d.ms)
+			d.restored = true
+		case d.unread:
+			err = ts.within(true, d.leave)
+			if err != nil || d.gone {
+				return ts.longest, err
+			}
+		}
+		if err != nil {
 			return ts.longest, err
 		}
 		time.Sleep(leavePause)
 	}
-	return ts.longest, errors.Join(fmt.Errorf("%w: %s", ErrStays, d.why), ts.within(false, func() error {
+	return ts.longest, errors.Join(fmt.Errorf("%w: %s", ErrStays, d.why), ts.within(true, func() error {
 		return ts.calling(d.ms, func(r *remote) error { return r.unmapStack(d.stack) })
 	}))
 }
@@ -105,12 +120,24 @@ type detaching struct {
 	tries int
 
 	why      string // it stays, as was seen last
-	restored bool   // the image is as it was
+	empty    bool   // nobody is in what was added, and nobody comes there any more
+	restored bool   // the images are as they were
+	unread   bool   // nobody reads what was added either
 	gone     bool
 }
 
-// try takes the plan out, as far as no thread stands against it.
-func (d *detaching) try() error {
+// prepare asks the runtime where stacks are. No more come, since nothing leads to it any more but what is on them.
+func (d *detaching) prepare() error {
+	return d.ts.calling(d.ms, func(r *remote) (err error) {
+		if d.stack, err = r.mapStack(); err != nil {
+			return err
+		}
+		return d.findAreas(r)
+	})
+}
+
+// look leads all threads out of what was added, as far as that can be done, and looks whether one is left.
+func (d *detaching) look() error {
 	d.tries++
 	a, ts := d.a, d.ts
 	var err error
@@ -128,55 +155,58 @@ func (d *detaching) try() error {
 			}
 		}
 	}
-	return ts.calling(d.ms, func(r *remote) (err error) {
-		if d.stack.lo == 0 {
-			if d.stack, err = r.mapStack(); err != nil {
-				return err
-			}
-			if err := d.findAreas(r); err != nil {
-				return err
-			}
+	for _, s := range d.areas {
+		for _, s := range d.shadowed(s) {
+			// An error: nobody has that stack any more.
+			_ = ts.memory().words(s.at, s.at+s.size, func(at, v uint64) { d.lead(at, v) })
 		}
-		for _, s := range d.areas {
-			for _, s := range d.shadowed(s) {
-				// An error: nobody has that stack any more.
-				_ = ts.memory().words(s.at, s.at+s.size, func(at, v uint64) { d.lead(at, v) })
-			}
+	}
+	inside, reading := false, false
+	d.why = "other images than those that were brought have joined it" // unless a thread stands against it
+	for _, t := range ts.all {
+		if d.occupied(t) {
+			inside, d.why = true, fmt.Sprintf("thread %d is in it", t.pid)
 		}
-		inside, reading := false, false
-		d.why = "other images than those that were brought have joined it" // unless a thread stands against it
-		for _, t := range ts.all {
-			if d.occupied(t) {
-				inside, d.why = true, fmt.Sprintf("thread %d is in it", t.pid)
-			}
-			err := t.liveStack(d.ms, func(at, v uint64) {
-				switch {
-				case at >= t.regs.sp() && d.leadBack(at, v):
-				case a.inside(v) && !d.lead(at, v):
-					if at >= t.regs.sp() && interrupted(ts.memory(), at) {
-						inside, d.why = true, fmt.Sprintf("a signal handler has interrupted thread %d in it", t.pid)
-					}
-					reading = reading || a.unwinds(v)
-				case d.isShadow(v):
-					reading = true
+		err := t.liveStack(d.ms, func(at, v uint64) {
+			switch {
+			case at >= t.regs.sp() && d.leadBack(at, v):
+			case a.inside(v) && !d.lead(at, v):
+				if at >= t.regs.sp() && interrupted(ts.memory(), at) {
+					inside, d.why = true, fmt.Sprintf("a signal handler has interrupted thread %d in it", t.pid)
 				}
-			})
-			if err != nil {
-				return err
+				reading = reading || a.unwinds(v)
+			case d.isShadow(v):
+				reading = true
 			}
-			reading = reading || d.reads(t)
-		}
-		if inside {
-			return nil
-		}
-		if err := a.restoreLate(ts, d.ms); err != nil {
+		})
+		if err != nil {
 			return err
 		}
-		if reading && d.tries < unwindTries || !d.restored {
-			d.restored = true
-			return nil
+		reading = reading || d.reads(t)
+	}
+	d.empty = !inside
+	d.unread = d.empty && d.restored && (!reading || d.tries >= unwindTries)
+	if d.unread {
+		ts.forgetBlocks()
+	}
+	return nil
+}
+
+// forgetBlocks takes the runtime's blocks from threads that have one in their control base.
+func (ts *threads) forgetBlocks() {
+	const self = 88 // CB_SELF of stub/src/layout.h
+	word := make([]byte, 8)
+	for _, t := range ts.all {
+		if gs := t.regs.Gs_base; gs != 0 && t.ReadAt(word, gs+self) == nil && le.Uint64(word) == gs {
+			t.regs.Gs_base, t.changed = 0, true
 		}
-		d.gone, err = a.leave(ts, d.ms, r, d.stack)
+	}
+}
+
+// leave takes out what nobody is in any more. One thread is stopped for that.
+func (d *detaching) leave() error {
+	return d.ts.calling(d.ms, func(r *remote) (err error) {
+		d.gone, err = d.a.leave(r, d.stack)
 		return err
 	})
 }
@@ -399,26 +429,12 @@ func interrupted(mem *Process, at uint64) bool {
 }
 
 // leave has the runtime unmap what it has mapped, and then unmaps it. It returns false if the runtime must stay.
-func (a *Attachment) leave(ts *threads, ms []mapping, r *remote, stack remoteStack) (bool, error) {
-	const self = 88 // CB_SELF of stub/src/layout.h
-	word := make([]byte, 8)
-	var ours []*thread
-	for _, t := range ts.all {
-		if gs := t.regs.Gs_base; gs != 0 && t.ReadAt(word, gs+self) == nil && le.Uint64(word) == gs {
-			ours = append(ours, t)
-		}
-	}
-	if err := a.restoreLate(ts, ms); err != nil {
-		return false, err
-	}
+func (a *Attachment) leave(r *remote, stack remoteStack) (bool, error) {
 	home := a.images[0]
 	run := home.m.Running
 	left, err := r.run(stack, home.bias+run.Remote, home.bias+run.Leave, stack.hi-PageSize, uint64(len(a.images)))
 	if err != nil || left == 0 {
 		return false, err
-	}
-	for _, t := range ours {
-		t.regs.Gs_base, t.changed = 0, true
 	}
 	if err := a.unmapMemory(r); err != nil {
 		return false, err

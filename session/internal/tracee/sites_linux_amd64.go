@@ -187,14 +187,11 @@ func (a *Attachment) present(ms []mapping, edits []arch.Edit) []arch.Edit {
 	})
 }
 
-// restoreLate gives the images the rest of their bytes back. All threads are stopped; ms are the mappings now.
+// restoreLate gives the images the rest of their bytes back, when nobody can come to a thunk any more: what unwinders find
+// is right before and after.
 func (a *Attachment) restoreLate(ts *threads, ms []mapping) error {
-	mem := ts.memory()
-	edits, err := pending(mem, chosen(a.present(ms, a.edits), true, isLate))
-	if err != nil {
-		return err
-	}
-	return arch.Write(mem, PageSize, edits)
+	_, err := a.inStops(ts, chosen(a.present(ms, a.edits), true, isLate), nil)
+	return err
 }
 
 // inCopy returns where a thread goes on that is in the middle of a site.

@@ -228,14 +228,18 @@ func rest(looks int) {
 // letGo lets all threads go on, and returns how long they were stopped.
 //
 // A thread that has been asked to stop, and waits for a processor, has been told of an interrupted call already, so it
-// is waited for: just letting it go would tell the program. What does not stop is in a wait that nothing interrupts.
+// is waited for: just letting it go would tell the program. What does not stop for long is in a wait that nothing
+// interrupts; for a moment, threads wait so for memory.
 func (ts *threads) letGo() time.Duration {
+	const mostWaits = 20 // looks in a row
 	ts.release()
-	held := time.Since(ts.since)
+	held, waiting := time.Since(ts.since), make(map[int]int)
 	for deadline := time.Now().Add(lateLimit); len(ts.asked) > 0 && time.Now().Before(deadline); {
 		for tid := range ts.asked {
-			waits := uninterruptible(ts.pid, tid)
-			if ts.await(tid, time.Now().Add(latePause)) == errBusy && waits {
+			if waiting[tid]++; !uninterruptible(ts.pid, tid) {
+				waiting[tid] = 0
+			}
+			if ts.await(tid, time.Now().Add(latePause)) == errBusy && waiting[tid] >= mostWaits {
 				delete(ts.asked, tid)
 			}
 			ts.release()
