@@ -120,6 +120,7 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 		l.prepares = func(string) {}
 	}
 	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
+	l.plan.Unloads = follows // then the program has the runtime, whatever is chosen of it
 	l.find, l.syscalls = o.find(), o.Syscalls
 	return l, nil
 }

@@ -230,3 +230,61 @@ func TestRecordLibrariesEmulated(t *testing.T) {
 		}
 	})
 }
+
+// TestUnload: libraries that are closed are unloaded, run their destructors, and leave neither mappings nor memory
+// behind, however often, where they were before or where another one was; those that cannot be loaded leave nothing that
+// is touched when tracing pauses and goes on, and calls are exact.
+func TestUnload(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("libraries that are loaded later are traced on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	needFentry(t)
+	dir := t.TempDir()
+	compile := func(out, src string, flags ...string) string {
+		path := filepath.Join(dir, out)
+		run(t, command{argv: slices.Concat([]string{"gcc", "-O2", "-pthread", "-o", path,
+			filepath.Join("testdata/library", src)}, flags)}).mustSucceed(t)
+		return path
+	}
+	for _, name := range []string{"one", "two", "needed"} {
+		compile("lib"+name+".so", "closed.c", "-shared", "-fPIC", "-DNAME="+name)
+	}
+	// Its library is relocated before it fails itself.
+	compile("libfails.so", "closed.c", "-shared", "-fPIC", "-DNAME=fails", "-DFAILS", "-Wl,--no-as-needed", "-L"+dir, "-lneeded", "-Wl,-rpath,"+dir)
+	exe := compile("closes", "closes.c", "-rdynamic", "-ldl")
+	want := run(t, command{dir: dir, argv: []string{exe}}).mustSucceed(t)
+	for _, w := range []struct {
+		name    string
+		options []string
+	}{
+		{"all", []string{"-L", "*"}},
+		{"own", []string{"-L", "lib*.so", "--trigger", "stop@traceoff", "--trigger", "go_on@traceon"}},
+		{"stacks", []string{"-L", "*", "--stack", "one_leaf"}},
+		{"untraced-program", []string{"-L", "lib*.so", "--plain", "-F", "lib*:*"}},
+	} {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			data := filepath.Join(t.TempDir(), "data")
+			got := run(t, command{dir: dir, timeout: 3 * time.Minute, env: []string{"XDG_CACHE_HOME=" + t.TempDir()},
+				argv: slices.Concat([]string{fentry, "record", "-q", "--overhead", "no", "-o", data}, w.options, []string{exe})})
+			sameBehaviour(t, want, got)
+			names := reported(t, data)
+			for _, f := range []string{"one_begin", "one_end", "one_leaf", "two_begin", "two_end", "two_leaf"} {
+				n := int64(closings)
+				if strings.HasSuffix(f, "leaf") {
+					n *= 3
+				}
+				if w.name == "own" {
+					n -= n / 10 // every tenth time tracing pauses
+				}
+				if names[f] != n {
+					t.Errorf("%s: %d calls, want %d", f, names[f], n)
+				}
+			}
+		})
+	}
+}
+
+// closings is how often closes.c loads and closes each library.
+const closings = 1200

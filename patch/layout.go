@@ -42,6 +42,9 @@ type layout struct {
 	// orig is where the runtime goes on to after it has started: the image's own entry point or initialisation, or a way
 	// there.
 	orig uint64
+	fini uint64 // the same for the object's finalisation
+
+	stages bool // the image tells the home when it is initialised and finalised
 
 	traced    int // how many functions are traced
 	edited    int // how many functions have windows
@@ -134,9 +137,12 @@ func (l *layout) library() bool { return l.p.lib != nil && l.p.Options.Target ==
 
 // original decides where the runtime goes on to after it has started.
 func (l *layout) original() error {
-	l.orig = l.p.OrigEntry
+	l.orig, l.fini = l.p.OrigEntry, l.base
 	if l.library() {
 		l.orig = l.p.lib.init
+		if l.p.lib.fini != 0 {
+			l.fini = l.p.lib.fini
+		}
 	}
 	if l.orig == 0 && l.p.lib != nil {
 		l.orig = l.base // nothing goes there

@@ -21,13 +21,18 @@ import (
 // can be had is refused, because nothing would ever start.
 //
 // What runs first in a process is the home of all images there, and cannot be unmapped. Which object that is nobody
-// knows beforehand, so all are marked as those that stay (DF_1_NODELETE): dlclose does not unload them. That is also what
-// lets guests do without an end: no loader says whether it runs an object's destructors because the object goes or
-// because the process does, and in the second case its functions are still called.
+// knows beforehand, so all are marked as those that stay (DF_1_NODELETE): dlclose does not unload them. Only who knows
+// that another image will be the home leaves the mark away (Options.Unloads).
+//
+// No loader says whether it runs an object's destructors because the object goes or because the process does, and in the
+// second case its functions are still called; nor does it say that loading has failed behind the relocation of an object.
+// So the home is told when an object is initialised and finalised (DT_INIT, DT_FINI), and touches its memory only between
+// the two (stub/src/life.c). Where there is no room for these entries, the object stays.
 
 // A library is what is to be known of a shared object.
 type library struct {
 	init   uint64 // DT_INIT, 0 if it has none
+	fini   uint64 // DT_FINI
 	flags1 uint64 // DT_FLAGS_1
 	glibc  bool   // glibc's dynamic loader loads it
 	musl   bool   // musl's does, which never unloads anything
@@ -52,7 +57,7 @@ func readLibrary(f *elfio.File) (*library, error) {
 		}
 		return 0
 	}
-	l := &library{init: value(elf.DT_INIT), flags1: value(elf.DT_FLAGS_1)}
+	l := &library{init: value(elf.DT_INIT), fini: value(elf.DT_FINI), flags1: value(elf.DT_FLAGS_1)}
 	debug := slices.ContainsFunc(dyn, func(d elfio.Dyn) bool { return d.Tag == elf.DT_DEBUG })
 	if debug || elf.DynFlag1(l.flags1)&elf.DF_1_PIE != 0 {
 		return nil, nil
@@ -78,39 +83,67 @@ func (l *library) loadedBy(name string) {
 	}
 }
 
-// startLibrary makes the dynamic loader start the runtime of a shared object, and keep the object.
+// startLibrary makes the dynamic loader start the runtime of a shared object, and keep the object, or tell the runtime
+// when it goes.
 func (l *layout) startLibrary() error {
 	lib := l.p.lib
 	var keep []elfio.Dyn
 	if elf.DynFlag1(lib.flags1)&elf.DF_1_NODELETE == 0 {
 		keep = []elfio.Dyn{{Tag: elf.DT_FLAGS_1, Val: lib.flags1 | df1NoDelete}}
 	}
-	if lib.glibc {
-		irel, err := l.symbol("fentry_irel")
-		if err != nil {
-			return err
-		}
-		if l.extendDynamic(irel, keep) == nil {
-			return nil
-		}
-	}
-	name := "fentry_init_only"
-	if lib.init != 0 {
-		name = "fentry_init_first"
-	}
-	start, err := l.symbol(name)
+	begin, err := l.hook(elf.DT_INIT, lib.init, "fentry_init")
 	if err != nil {
 		return err
 	}
-	begin := elfio.Dyn{Tag: elf.DT_INIT, Val: start}
-	err = l.extendDynamic(0, append([]elfio.Dyn{begin}, keep...))
-	if err != nil && lib.musl {
-		err = l.extendDynamic(0, []elfio.Dyn{begin})
-	}
+	end, err := l.hook(elf.DT_FINI, lib.fini, "fentry_fini")
 	if err != nil {
-		return fmt.Errorf("nothing would start the tracer in this shared object: %w", err)
+		return err
 	}
-	return nil
+	var irel uint64
+	if lib.glibc {
+		if irel, err = l.symbol("fentry_irel"); err != nil {
+			return err
+		}
+	}
+	stages := []elfio.Dyn{begin, end}
+	var ways []startWay
+	if irel != 0 {
+		if l.p.Options.Unloads {
+			ways = append(ways, startWay{irel, stages, true})
+		}
+		ways = append(ways, startWay{irel, slices.Concat(stages, keep), true}, startWay{irel, keep, false})
+	}
+	if l.p.Options.Unloads {
+		ways = append(ways, startWay{0, stages, true})
+	}
+	ways = append(ways, startWay{0, slices.Concat(stages, keep), true}, startWay{0, append([]elfio.Dyn{begin}, keep...), false})
+	if lib.musl {
+		ways = append(ways, startWay{0, []elfio.Dyn{begin}, false})
+	}
+	for _, w := range ways {
+		if err = l.extendDynamic(w.irel, w.entries); err == nil {
+			l.stages = w.stages
+			return nil
+		}
+	}
+	return fmt.Errorf("nothing would start the tracer in this shared object: %w", err)
+}
+
+// startWay is a way to have a dynamic loader start the runtime: by a relocation that calls irel, or else by the entries.
+type startWay struct {
+	irel    uint64
+	entries []elfio.Dyn
+	stages  bool // the runtime is told how far the object is
+}
+
+// hook is a dynamic entry that leads to a routine of the runtime, and from there to what it was, if it was there.
+func (l *layout) hook(tag elf.DynTag, was uint64, routine string) (elfio.Dyn, error) {
+	name := routine + "_only"
+	if was != 0 {
+		name = routine + "_first"
+	}
+	at, err := l.symbol(name)
+	return elfio.Dyn{Tag: tag, Val: at}, err
 }
 
 // extendDynamic sets entries of the dynamic section and, if resolver is not 0, adds a relocation that calls it.

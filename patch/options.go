@@ -160,6 +160,10 @@ type Options struct {
 	// their names by the plan's ImageID, so the runtime need not find out which file it is in.
 	Copy bool
 
+	// Unloads is for shared objects that never are the first image of a process to be traced: dlclose unloads the patched
+	// file as it does the original. Without it, it stays loaded.
+	Unloads bool
+
 	// Keep leaves the profiling calls of functions that are not traced as they are. By default they become nops and
 	// cost the program nothing. It is refused if they call a tracer that keeps return addresses itself.
 	Keep bool

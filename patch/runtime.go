@@ -46,6 +46,7 @@ func (l *layout) link(rt *elfio.File) error {
 		RX: at, RW: l.rw, TLS: l.tls,
 		Symbols: map[string]uint64{
 			"fentry_orig_entry":     l.orig,
+			"fentry_orig_fini":      l.fini,
 			"fentry_irel_ret":       at,
 			"fentry_first_thunk":    l.base,
 			"fentry_syscall_filter": l.filter,
@@ -147,7 +148,7 @@ func (l *layout) config() (config, image []byte, err error) {
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
 		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
 		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
-		Before: uint32(r.image - r.at), Runtime: uint32(r.size),
+		Before: uint32(r.image - r.at), Runtime: uint32(r.size), Stages: l.stages,
 		Plain: p.plain(), Library: l.library() || o.At != 0, Copy: o.Copy,
 	}
 	if !p.flavour().hasThunks() {

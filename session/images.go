@@ -54,6 +54,7 @@ func (s *session) sawImage(id trace.ImageID, pid int, payload []byte) {
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
 	if _, ok := s.images[im.ID]; ok {
+		s.come() // it may have been loaded again
 		return
 	}
 	if len(s.images) >= maxImages {

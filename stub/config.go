@@ -60,6 +60,7 @@ type Image struct {
 	Thunks   int64  // distance to the thunk of id 1
 	Switches int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
 	Library  bool   // the image is loaded into programs, from a file of its own
+	Stages   bool   // with Library: it tells when it is initialised and finalised
 	Copy     bool   // with Library: the file is a copy that a recorder has made, which knows its names by ID
 	Mode     uint32 // tracer whose routines the thunks call, as in the process's Config
 	Options  bool   // the thunks call the routines for a depth, a threshold, roots or functions that are left out
@@ -160,6 +161,9 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	}
 	if m.Library {
 		le.PutUint32(b[format.ImageOLibrary:], 1)
+		if m.Stages {
+			le.PutUint32(b[format.ImageOStages:], 1)
+		}
 		if m.Copy {
 			le.PutUint32(b[format.ImageOLibrary:], 2)
 		}

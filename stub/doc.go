@@ -64,11 +64,13 @@
 // A process has one runtime, the home: that of the image that starts first. Others, which have the same object in them,
 // join it: their fast paths work on the home's control blocks, and their slow paths are the home's. How they find it is
 // in src/home.c. Each image has a range of ids, which are unique in the trace, its switches, and an entry in the table by
-// which slow paths find a function from its thunk. An image that has joined must stay loaded (DF_1_NODELETE).
+// which slow paths find a function from its thunk. The home must stay loaded. An image that has joined it can go if its
+// DT_INIT and DT_FINI lead to fentry_init_* and fentry_fini_*, and fentry_image says so (src/life.c).
 //
 // A program starts at fentry_start. A shared object starts where the dynamic loader calls it first: fentry_irel is the
 // resolver of a relocation of type IRELATIVE; fentry_init_first, which goes on to fentry_orig_entry, or
-// fentry_init_only can be its DT_INIT.
+// fentry_init_only can be its DT_INIT, and fentry_fini_first, which goes on to fentry_orig_fini, or fentry_fini_only its
+// DT_FINI.
 //
 // An image that is refused runs untraced, with a message: its switches stay off. Refused is an image whose thunks call
 // routines for another mode, or for other options (depth, threshold, graph roots), than the home was configured for; and,

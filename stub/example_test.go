@@ -25,7 +25,7 @@ func ExampleObject() {
 	}
 	const thunks, code, data, switches = 0x500000, 0x510000, 0x600000, 0x680000
 	rt, err := link.Object(f, link.Options{RX: code, RW: data, Symbols: map[string]uint64{
-		"fentry_orig_entry": 0x401000, "fentry_syscall_filter": 0x401000, "fentry_irel_ret": code,
+		"fentry_orig_entry": 0x401000, "fentry_orig_fini": 0x401000, "fentry_syscall_filter": 0x401000, "fentry_irel_ret": code,
 	}})
 	if err != nil {
 		log.Fatal(err)

@@ -100,11 +100,12 @@ harness_counts: .zero 256
 `, room*thunkSize, 128+room*128, room/8+8, SwitchesSize(room))
 	if o.guest {
 		code += `
-	.globl fentry_orig_entry, fentry_irel_ret, fentry_syscall_filter
+	.globl fentry_orig_entry, fentry_orig_fini, fentry_irel_ret, fentry_syscall_filter
 	.set fentry_orig_entry, harness_thunks
+	.set fentry_orig_fini, harness_thunks
 	.set fentry_irel_ret, harness_thunks
 	.set fentry_syscall_filter, harness_thunks
-	.hidden harness_thunks, harness_switches, fentry_orig_entry, fentry_irel_ret, fentry_syscall_filter
+	.hidden harness_thunks, harness_switches, fentry_orig_entry, fentry_orig_fini, fentry_irel_ret, fentry_syscall_filter
 `
 	}
 	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
@@ -112,7 +113,7 @@ harness_counts: .zero 256
 	}
 	bin := filepath.Join(dir, strings.TrimSuffix(src, filepath.Ext(src)))
 	args := []string{"-O2", "-g", "-no-pie", "-fno-pie", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)), "-pthread", "-o", bin, filepath.Join("testdata", src), area, obj,
-		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_irel_ret=_start", "-Wl,--defsym,fentry_first_thunk=harness_thunks",
+		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_orig_fini=_start", "-Wl,--defsym,fentry_irel_ret=_start", "-Wl,--defsym,fentry_first_thunk=harness_thunks",
 		"-Wl,--defsym,fentry_syscall_filter=harness_thunks"}
 	if o.guest {
 		bin += ".so"

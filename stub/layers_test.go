@@ -27,6 +27,7 @@ var layers = []string{
 	"process",   // this process and others
 	"owner",     // what files are, and whose
 	"wipe",      // memory that is zero in a forked child
+	"life",      // whether images' memory is there
 	"image",     // what is traced, and switched on and off
 	"source",    // where chunks come from, and the end of it
 	"costly",    // functions that the recorder has switched off

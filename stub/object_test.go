@@ -129,7 +129,7 @@ func TestObject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := map[string]bool{"": true, "fentry_orig_entry": true, "fentry_irel_ret": true, "fentry_first_thunk": m != onAMD64, "fentry_syscall_filter": true}
+		given := map[string]bool{"": true, "fentry_orig_entry": true, "fentry_orig_fini": true, "fentry_irel_ret": true, "fentry_first_thunk": m != onAMD64, "fentry_syscall_filter": true}
 		have := map[string]elf.Symbol{}
 		for _, s := range syms {
 			if s.Section == elf.SHN_UNDEF && !given[s.Name] {

@@ -470,6 +470,13 @@ const (
 	DetourCount            = 3 // how many there are
 )
 
+// How far the loading of an image is.
+const (
+	StageComes = 0 // it is being loaded
+	StageHere  = 1 // it is initialised
+	StageGoes  = 2 // it is being unloaded, or is unloaded
+)
+
 // Bits of CHANGE_O_FLAGS.
 const (
 	ChangeRoots  = 1 // the graph roots become those of the ChangedRoots; else they stay
@@ -572,6 +579,7 @@ const (
 	ImageOActions      = 80  // i64, bytes
 	ImageOCounts       = 88  // i64, bytes
 	ImageOActionsCount = 96  // u32
+	ImageOStages       = 100 // u32
 	ImageOTable        = 104 // i64, bytes
 	ImageOGoroutine    = 112 // u32, bytes
 	ImageOPark         = 116 // u32
@@ -696,7 +704,7 @@ const ()
 
 // An image of a process.
 const (
-	StateSize = 160 // bytes
+	StateSize = 176 // bytes
 )
 
 // Fields of state.
@@ -710,6 +718,7 @@ const (
 	StateOCode     = 136 // u64
 	StateOCodeSize = 144 // u64, bytes
 	StateODetours  = 152 // u64
+	StateOStage    = 168 // u32
 )
 
 // Sizes of arrays in state, bytes.

@@ -48,6 +48,7 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 		"behind it its index, a u32 for each local id and one more: how many actions the ids before have; 0: none"},
 	{"COUNTS", 88, "i64", "bytes", "distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit"},
 	{"ACTIONS_COUNT", 96, "u32", "", "length of the table"},
+	{"STAGES", 100, "u32", "", "1: the image is a guest that says when it is initialised and finalised, so that it can be unloaded"},
 	{"TABLE", 104, "i64", "bytes", "distance to the section .fentry.sites, which has its functions' addresses; 0: none"},
 	{"GOROUTINE", 112, "u32", "bytes", "Go's programs: where in runtime.g the goroutine's number is; 0: the image is none"},
 	{"PARK", 116, "u32", "", "Go's programs: local id of runtime.gopark, in which goroutines wait; 0: it is not traced"},
@@ -181,7 +182,7 @@ var Armed = []Value{
 }
 
 // State is what a recorder reads of an image: the beginning of the runtime's struct image.
-var State = Struct{"state", "STATE", 160, "an image of a process", []Field{
+var State = Struct{"state", "STATE", 176, "an image of a process", []Field{
 	{"NEXT", 0, "u64", "", "the image that registered before; 0: none"},
 	{"ID", 8, "u64", "", "image id"},
 	{"SITES", 16, "u32", "", "number of its functions: local ids are 1 to this"},
@@ -191,7 +192,15 @@ var State = Struct{"state", "STATE", 160, "an image of a process", []Field{
 	{"CODE", 136, "u64", "", "address of the runtime that came with it"},
 	{"CODE_SIZE", 144, "u64", "bytes", "of that; 0: it is not known"},
 	{"DETOURS", 152, "u64", "", "address of a table of the runtime's routines, see Detours; 0: there is none"},
+	{"STAGE", 168, "u32", "", "how far its loading is, see Stages"},
 }}
+
+// Stages are how far the loading of an image is: the memory of one that GOES can be gone.
+var Stages = []Value{
+	{"COMES", 0, "it is being loaded"},
+	{"HERE", 1, "it is initialised"},
+	{"GOES", 2, "it is being unloaded, or is unloaded"},
+}
 
 // Detours are the routines that a recorder can lead others to, as places in the table of pairs at STATE_O_DETOURS: each
 // has the distance from the table to a routine, i32, and to the one that is to take its place.

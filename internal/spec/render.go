@@ -158,6 +158,7 @@ func ConfigGroups() []Group {
 		numbers("bits of a function's switch", "SWITCH", Switches),
 		numbers("whether a process is traced", "ARMED", Armed),
 		numbers("places in the table of detours", "DETOUR", Detours),
+		numbers("how far the loading of an image is", "STAGE", Stages),
 		numbers("bits of CHANGE_O_FLAGS", "CHANGE", Changes),
 		numbers("values of ACTION_O_KIND", "ACT", Actions),
 		numbers("values of CAPTURE_OP_O_CODE", "OP", CaptureCodes),

@@ -184,7 +184,7 @@ hidden int announce_images(struct control *c)
 		*(u64 *)(at + FT_M_IMAGE) = m->id;
 		*(u64 *)(at + FT_M_BIAS) = m->bias;
 		*(u64 *)(at + FT_M_LOADED) = m->loaded;
-		*(u64 *)(at + FT_M_UNLOADED) = 0;
+		*(u64 *)(at + FT_M_UNLOADED) = load(&m->stage) == IMAGE_GOES ? m->unloaded : 0;
 		at += FT_MAP_ENTRY;
 	}
 	*(u32 *)(k.base + FT_C_SIZE) = (u32)(at - k.base);

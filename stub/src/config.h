@@ -43,6 +43,11 @@
 #define DETOUR_GRAPH_EXIT          2            /* returns */
 #define DETOUR_COUNT               3            /* how many there are */
 
+/* how far the loading of an image is */
+#define STAGE_COMES                0            /* it is being loaded */
+#define STAGE_HERE                 1            /* it is initialised */
+#define STAGE_GOES                 2            /* it is being unloaded, or is unloaded */
+
 /* bits of CHANGE_O_FLAGS */
 #define CHANGE_ROOTS               1            /* the graph roots become those of the ChangedRoots; else they stay */
 #define CHANGE_FORGET              2            /* calls that are open are outside of graph roots */
@@ -128,6 +133,7 @@
 #define IMAGE_O_ACTIONS            80           /* i64, bytes */
 #define IMAGE_O_COUNTS             88           /* i64, bytes */
 #define IMAGE_O_ACTIONS_COUNT      96           /* u32 */
+#define IMAGE_O_STAGES             100          /* u32 */
 #define IMAGE_O_TABLE              104          /* i64, bytes */
 #define IMAGE_O_GOROUTINE          112          /* u32, bytes */
 #define IMAGE_O_PARK               116          /* u32 */
@@ -218,7 +224,7 @@
 /* sizes of arrays in meeting, bytes */
 
 /* an image of a process */
-#define STATE_SIZE                 160          /* bytes */
+#define STATE_SIZE                 176          /* bytes */
 
 /* fields of state */
 #define STATE_O_NEXT               0            /* u64 */
@@ -230,6 +236,7 @@
 #define STATE_O_CODE               136          /* u64 */
 #define STATE_O_CODE_SIZE          144          /* u64, bytes */
 #define STATE_O_DETOURS            152          /* u64 */
+#define STATE_O_STAGE              168          /* u32 */
 
 /* sizes of arrays in state, bytes */
 
@@ -304,7 +311,7 @@ struct image_info {
 	i64 actions; /* bytes: distance to a table of actions, sorted by local id, see Action, and behind it its index, a u32 for each local id and one more: how many actions the ids before have; 0: none */
 	i64 counts; /* bytes: distance to zeroed memory, 4 bytes for each action: how often it was done, if it has a limit */
 	u32 actions_count; /* length of the table */
-	u8 pad100[4];
+	u32 stages; /* 1: the image is a guest that says when it is initialised and finalised, so that it can be unloaded */
 	i64 table; /* bytes: distance to the section .fentry.sites, which has its functions' addresses; 0: none */
 	u32 goroutine; /* bytes: Go's programs: where in runtime.g the goroutine's number is; 0: the image is none */
 	u32 park; /* Go's programs: local id of runtime.gopark, in which goroutines wait; 0: it is not traced */
@@ -333,6 +340,7 @@ _Static_assert(offsetof(struct image_info, without) == IMAGE_O_WITHOUT, "image_i
 _Static_assert(offsetof(struct image_info, actions) == IMAGE_O_ACTIONS, "image_info.actions");
 _Static_assert(offsetof(struct image_info, counts) == IMAGE_O_COUNTS, "image_info.counts");
 _Static_assert(offsetof(struct image_info, actions_count) == IMAGE_O_ACTIONS_COUNT, "image_info.actions_count");
+_Static_assert(offsetof(struct image_info, stages) == IMAGE_O_STAGES, "image_info.stages");
 _Static_assert(offsetof(struct image_info, table) == IMAGE_O_TABLE, "image_info.table");
 _Static_assert(offsetof(struct image_info, goroutine) == IMAGE_O_GOROUTINE, "image_info.goroutine");
 _Static_assert(offsetof(struct image_info, park) == IMAGE_O_PARK, "image_info.park");
@@ -454,6 +462,9 @@ struct state {
 	u64 code; /* address of the runtime that came with it */
 	u64 code_size; /* bytes: of that; 0: it is not known */
 	u64 detours; /* address of a table of the runtime's routines, see Detours; 0: there is none */
+	u8 pad160[8];
+	u32 stage; /* how far its loading is, see Stages */
+	u8 pad172[4];
 };
 _Static_assert(offsetof(struct state, next) == STATE_O_NEXT, "state.next");
 _Static_assert(offsetof(struct state, id) == STATE_O_ID, "state.id");
@@ -464,6 +475,7 @@ _Static_assert(offsetof(struct state, switches) == STATE_O_SWITCHES, "state.swit
 _Static_assert(offsetof(struct state, code) == STATE_O_CODE, "state.code");
 _Static_assert(offsetof(struct state, code_size) == STATE_O_CODE_SIZE, "state.code_size");
 _Static_assert(offsetof(struct state, detours) == STATE_O_DETOURS, "state.detours");
+_Static_assert(offsetof(struct state, stage) == STATE_O_STAGE, "state.stage");
 _Static_assert(sizeof(struct state) == STATE_SIZE, "state");
 
 /* what is to be changed; ROOTS ChangedRoots follow */

@@ -27,6 +27,7 @@
 #include "exec.h"
 #include "gomodule.h"
 #include "home.h"
+#include "life.h"
 #include "say.h"
 #include "slow.h"
 #include "source.h"
@@ -66,7 +67,8 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 	if (why)
 		say("an image is not traced, because ", why, info->path, 0);
 	i64 ids = c && !why && findable(words) ? allocate_ids(info->id, info->sites) : -1;
-	struct image *m = ids >= 0 ? image_add(info, words, (u32)ids) : 0;
+	int same = 0;
+	struct image *m = ids >= 0 ? image_add(info, words, (u32)ids, &same) : 0;
 	if (m) {
 		if (words->word) {
 			blocks_base(m->base);
@@ -74,14 +76,23 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 			publish(c);
 		}
 		announce_joined(c);
-		announce_image(c, info, m);
-		if (announce_images(c)) {
+		int told = same && !extra_late();
+		if (!told)
+			announce_image(c, info, m);
+		if (told || announce_images(c)) {
 			if (extra_late() && !(info->options & 1))
 				image_hold(m); /* until the recorder has led its routines to those that know of limits */
 			image_begin(m);
 			follow_from_start();
 		}
 	}
+	unblock(old);
+}
+
+static LANDS void stage(struct image *m, u32 stage)
+{
+	struct sigset old = block();
+	image_stage(m, stage);
 	unblock(old);
 }
 
@@ -111,13 +122,10 @@ static void receive(void)
 		h->remote = fentry_remote;
 		h->change = fentry_change;
 	}
+	h->stage = stage;
 	store(&h->magic, MEETING_MAGIC);
 	sys(SYS_mprotect, HOME_PAGE, HOME_SIZE, PROT_READ_, 0, 0, 0);
 }
-
-/* readable says whether there is memory at an address: the kernel reads the set before it
-   refuses the operation. */
-static int readable(u64 a) { return sys(SYS_rt_sigprocmask, -1, a, 0, 8, 0, 0) == -EINVAL_; }
 
 /* join registers this image with the home. It returns 0 where there is none. */
 static int join(void)
@@ -179,6 +187,24 @@ hidden void fentry_begin(u64 *sp)
 	if (FOLLOWS)
 		follow_programs(sp, again || !fentry_config.session[0]);
 }
+
+/* tell tells the home how far this image is, if it is a guest. */
+static void tell(u32 stage)
+{
+	const struct home *h = (const struct home *)HOME_PAGE;
+	struct image *m = fentry_words.self;
+	if (m && m != &fentry_own && readable(HOME_PAGE) && h->magic == MEETING_MAGIC && h->version == HOME_VERSION)
+		h->stage(m, stage);
+}
+
+/* library_begins is called when a shared object is initialised, and library_ends when it is finalised. */
+hidden void fentry_library_begins(void)
+{
+	fentry_begin(0);
+	tell(IMAGE_HERE);
+}
+
+hidden void fentry_library_ends(void) { tell(IMAGE_GOES); }
 
 /* home_leave gives the page back that made this image the home. */
 hidden void home_leave(void)

@@ -5,7 +5,7 @@
 #include "control.h"
 #include "image.h"
 
-enum { HOME_VERSION = 6, HOME_SIZE = 4096 };
+enum { HOME_VERSION = 7, HOME_SIZE = 4096 };
 
 struct home {
 	u64 magic;
@@ -19,6 +19,8 @@ struct home {
 	void (*syscall)(struct sysregs *r, int exit);
 	void (*remote)(void);
 	u64 (*change)(const struct change *to);
+	/* How far an image is that has registered, and says so (image.h). */
+	void (*stage)(struct image *m, u32 stage);
 };
 
 at(home, magic, MEETING_O_MAGIC);

@@ -3,11 +3,9 @@
 
    Fast paths know their own image only, by words at a fixed distance. Slow ones look an
    image up by the address of a thunk, in a table sorted by address, which is replaced as
-   a whole when an image comes. So readers need no lock, a fork at any moment leaves a
-   table that is whole, and an old table is never unmapped: somebody may be reading it. It
-   is a page for every 510 images. Images do not go: a loader that unmaps one does not say
-   whether the process goes on, so those that it might unmap are marked to stay (package
-   patch).
+   a whole when an image comes. So readers need no lock, and a fork at any moment leaves a
+   table that is whole. Images can go (life.c), and come again: then what is known
+   of them is used again, and if they are where they were, the table stays.
 
    A function has a byte that its thunk tests: bit 0 is derived, and says that its calls
    are traced; others but SWITCH_SLOW and SWITCH_ACTS say why they are not. So zeroed memory is off,
@@ -17,6 +15,8 @@
 #include "configuration.h"
 #include "control.h"
 #include "image.h"
+#include "life.h"
+#include "process.h"
 #include "say.h"
 #include "sys.h"
 #include "text.h"
@@ -30,36 +30,60 @@ enum { OFF = ARMED_OFF, ON = ARMED_ON, PAUSED = ARMED_PAUSED };
 hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switches and no pauses, looks here */
 hidden u32 fentry_silent; /* not 0: system calls are not traced */
 
-/* The images by the addresses of their thunks. */
+/* The images by the addresses of their thunks. A table that was replaced is used again for the one after
+   the next; whoever reads one looks at rewritten before and behind. */
 static struct images {
-	u64 n;
-	struct images *before; /* the table that this one has replaced */
+	u64 n, room;
+	struct images *next; /* of those that are in use no more */
 	struct image *at[];
-} *images;
+} *images, *spare, *retired;
+static u64 rewritten;
 
-static u64 table_size(u64 n) { return sizeof(struct images) + n * sizeof(struct image *); }
+/* new_table returns one with room for n images; 0: there is no memory. */
+static struct images *new_table(u64 n)
+{
+	struct images *t = swap(&spare, (struct images *)0);
+	if (t && t->room >= n) {
+		add(&rewritten, 1);
+		return t;
+	}
+	if (t) {
+		t->next = retired;
+		retired = t;
+	}
+	u64 size = (sizeof(struct images) + n * sizeof(struct image *) + page_size - 1) & -page_size;
+	if ((t = map_private(size)))
+		t->room = (size - sizeof(struct images)) / sizeof(struct image *);
+	return t;
+}
 
-/* enter_image adds an image to the table. It returns 0 where there is no memory. */
+/* enter_image adds an image to the table, and takes out those that are no more. Loaders add one at a time. It
+   returns 0 where there is no memory. */
 static int enter_image(struct image *m)
 {
-	for (;;) {
-		struct images *old = load(&images), *t;
-		u64 n = old ? old->n : 0, k = 0;
-		t = map_private(table_size(n + 1));
-		if (!t)
-			return 0;
-		for (u64 i = 0; i < n; i++)
-			if (old->at[i]->thunks <= m->thunks)
-				t->at[k++] = old->at[i];
-		t->at[k] = m;
-		while (k++ < n)
-			t->at[k] = old->at[k - 1];
-		t->n = k;
-		t->before = old;
-		if (cas(&images, old, t))
+	struct images *old = images, *t = new_table(old ? old->n + 1 : 1);
+	u64 k = 0;
+	if (!t)
+		return 0;
+	for (u64 i = 0; old && i < old->n; i++)
+		if (old->at[i] != m && image_there(old->at[i]))
+			t->at[k++] = old->at[i];
+	t->n = k + 1;
+	for (; k > 0 && t->at[k - 1]->thunks > m->thunks; k--)
+		t->at[k] = t->at[k - 1];
+	t->at[k] = m;
+	store(&images, t);
+	store(&spare, old);
+	return 1;
+}
+
+/* entered says whether an image is in the table. */
+static int entered(const struct image *m)
+{
+	for (u64 i = 0; images && i < images->n; i++)
+		if (images->at[i] == m)
 			return 1;
-		sys(SYS_munmap, t, table_size(n + 1), 0, 0, 0, 0);
-	}
+	return 0;
 }
 
 /* set_switches derives bit 0 of all of an image's switches: eight at a time, as there is
@@ -91,10 +115,12 @@ static void follow_armed(struct image *m)
 {
 	u32 armed;
 	do {
-		struct images *t = load(&images);
 		armed = load(&fentry_armed);
-		for (u64 i = 0; !m && t && i < t->n; i++)
-			set_switches(t->at[i], armed);
+		images_use();
+		for (struct image *all = m ? 0 : load(&newest); all; all = all->next)
+			if (load(&all->stage) == IMAGE_HERE)
+				set_switches(all, armed);
+		images_used();
 		if (m)
 			set_switches(m, armed);
 	} while (armed != load(&fentry_armed));
@@ -104,15 +130,16 @@ static void follow_armed(struct image *m)
    it costs too much. Calls that are open end as ever. What functions have actions for goes on. */
 hidden void images_switch_off(u32 id)
 {
-	struct images *t = load(&images);
-	for (u64 i = 0; t && i < t->n; i++) {
-		struct image *m = t->at[i];
+	images_use();
+	for (struct image *m = load(&newest); m; m = m->next) {
 		u32 local = id - m->base - 1;
-		if (!m->switches || local >= m->sites || m->switches[local] & SWITCH_ACTS)
+		u8 *switches = load(&m->stage) == IMAGE_HERE ? m->switches : m->kept;
+		if (!switches || local >= m->sites || switches[local] & SWITCH_ACTS)
 			continue;
-		__atomic_fetch_or(&m->switches[local], SWITCH_COSTLY, __ATOMIC_ACQ_REL);
-		clear_bits(&m->switches[local], (u8)SWITCH_ON);
+		__atomic_fetch_or(&switches[local], SWITCH_COSTLY, __ATOMIC_ACQ_REL);
+		clear_bits(&switches[local], (u8)SWITCH_ON);
 	}
+	images_used();
 }
 
 /* set_slow tells thunks that look at the control base themselves, those that count, to look
@@ -121,6 +148,15 @@ static void set_slow(struct image *m)
 {
 	for (u32 i = 0; m->switches && i < m->sites; i++)
 		__atomic_fetch_or(&m->switches[i], SWITCH_SLOW, __ATOMIC_ACQ_REL);
+}
+
+/* follow_base sets what an image's fast paths find blocks by: whoever gave up the control base may not have seen
+   the image. */
+static void follow_base(struct image *m)
+{
+	store(&m->words->blocks, load(&fentry_words.blocks));
+	if (m->words->blocks || (tables() && m->tables != CB_TABLE))
+		set_slow(m);
 }
 
 /* place_tables returns where the tables of a new image are in blocks (profile.c); 0: nowhere,
@@ -136,16 +172,41 @@ static u32 place_tables(const struct image_info *info)
 	return 0;
 }
 
+/* known returns what is left of an image that was unloaded; 0: it was not there before. Only
+   whoever loads it comes here. */
+static struct image *known(const struct image_info *info)
+{
+	for (struct image *m = load(&newest); m; m = m->next)
+		if (m->id == info->id && m->sites == info->sites && m->stage != IMAGE_HERE && (m->at == (u64)info || !image_there(m)))
+			return m;
+	return 0;
+}
+
+/* restore sets the switches of an image as they were when it went. */
+static void restore(struct image *m)
+{
+	for (u32 i = 0; m->kept && i < m->sites; i++)
+		m->switches[i] |= m->kept[i] & (u8)~SWITCH_ON;
+}
+
 /* image_add adds an image, whose ids begin behind base. words are what its fast paths look
    at, which are this home's own as far as they are about the process. Its functions are
-   not traced yet. It returns 0 where there is no memory. */
-hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base)
+   not traced yet. It returns 0 where there is no memory. same is set to whether all that
+   readers have been told of it is still true. */
+hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base, int *same)
 {
 	u64 a = (u64)info;
-	u32 at = place_tables(info);
-	struct image *m = load(&newest) ? map_private(sizeof *m) : &fentry_own;
+	struct image *m = known(info);
+	u32 at = m ? m->tables : place_tables(info);
+	int again = m != 0;
+	*same = again && m->at == a;
+	if (!m)
+		m = load(&newest) ? map_private(sizeof *m) : &fentry_own;
 	if (!m || !at)
 		return 0;
+	m->stage = info->stages ? IMAGE_COMES : IMAGE_HERE;
+	m->tables = at;
+	m->unloaded = 0;
 	m->id = info->id;
 	m->sites = info->sites;
 	m->base = base;
@@ -170,6 +231,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	}
 	for (u32 i = 0; m->switches && i < m->nactions; i++)
 		m->switches[m->actions[i].id - 1] |= SWITCH_ACTS;
+	restore(m);
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle, words->word,
@@ -177,15 +239,32 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	};
 	if (!info->library)
 		store(&executable, base);
-	if (!enter_image(m))
+	if (!(*same && entered(m)) && !enter_image(m))
 		return 0;
-	while (!cas(&newest, m->next = load(&newest), m))
+	while (!again && !cas(&newest, m->next = load(&newest), m))
 		;
-	/* Whoever gave up the control base may not have seen the image. */
-	store(&words->blocks, load(&fentry_words.blocks));
-	if (words->blocks || (tables() && at != CB_TABLE))
-		set_slow(m);
+	follow_base(m);
 	return m;
+}
+
+/* image_stage takes notice of how far an image is, which that tells itself: a loader calls it when all that it
+   loads has been relocated, and when it has run its destructors. */
+hidden void image_stage(struct image *m, u32 stage)
+{
+	if (stage == IMAGE_HERE && m->stage == IMAGE_COMES) {
+		/* What was changed meanwhile has left it out. */
+		store(&m->stage, IMAGE_HERE);
+		follow_base(m);
+		follow_armed(m);
+	} else if (stage == IMAGE_GOES && m->stage == IMAGE_HERE) {
+		m->unloaded = counter();
+		swap(&m->stage, IMAGE_GOES);
+		images_unused();
+		if (m->switches && !m->kept)
+			m->kept = map_private(m->sites);
+		if (m->switches && m->kept)
+			memcpy(m->kept, m->switches, m->sites);
+	}
 }
 
 /* image_begin traces the functions of an image that was added, if others are. */
@@ -228,25 +307,37 @@ hidden struct image **images_list(void) { return &newest; }
 /* images_first returns the image that registered last; the others are behind next. */
 hidden struct image *images_first(void) { return load(&newest); }
 
+/* image_at returns the image that has a thunk at an address; 0: none has. */
+static struct image *image_at(u64 addr)
+{
+	struct image *m;
+	u64 before;
+	do {
+		before = load(&rewritten);
+		struct images *t = load(&images);
+		u64 lo = 0, hi = t ? t->n : 0; /* the first one whose thunks are above addr */
+		while (lo < hi) {
+			u64 mid = lo + (hi - lo) / 2;
+			if (t->at[mid]->thunks <= addr)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		m = lo ? t->at[lo - 1] : 0;
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	} while (before != load(&rewritten));
+	return m && addr - m->thunks < m->size && image_there(m) ? m : 0;
+}
+
 /* image_returns_to finds the function whose body returns to an address, which is in its
    thunk: the call that is there has been replaced by a tail call. */
 hidden int image_returns_to(u64 ret, struct function *f)
 {
-	struct images *t = load(&images);
-	if (ret % THUNK_SIZE != THUNK_RET || !t)
+	struct image *m = ret % THUNK_SIZE == THUNK_RET ? image_at(ret) : 0;
+	if (!m)
 		return 0;
-	u64 lo = 0, hi = t->n; /* the first one whose thunks are above ret */
-	while (lo < hi) {
-		u64 mid = lo + (hi - lo) / 2;
-		if (t->at[mid]->thunks <= ret)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == 0 || ret - t->at[lo - 1]->thunks >= t->at[lo - 1]->size)
-		return 0;
-	f->image = t->at[lo - 1];
-	f->id = (u32)((ret - f->image->thunks) / THUNK_SIZE) + 1;
+	f->image = m;
+	f->id = (u32)((ret - m->thunks) / THUNK_SIZE) + 1;
 	return 1;
 }
 
@@ -255,9 +346,11 @@ hidden int image_returns_to(u64 ret, struct function *f)
 hidden int image_function(u64 addr, struct function *f)
 {
 	enum { BASE = 16, ROWS = 24, ROW = 8 };
-	struct images *t = load(&images);
-	for (u64 i = 0; t && i < t->n; i++) {
-		const struct image *m = t->at[i];
+	int found = 0;
+	images_use();
+	for (struct image *m = load(&newest); !found && m; m = m->next) {
+		if (load(&m->stage) != IMAGE_HERE)
+			continue;
 		u64 from = addr - m->bias - (m->table ? *(const u64 *)(m->table + BASE) : 0);
 		if (!m->table || from >> 32)
 			continue;
@@ -271,10 +364,11 @@ hidden int image_function(u64 addr, struct function *f)
 		}
 		if (lo == m->sites || *(const u32 *)(m->table + ROWS + (u64)lo * ROW) != from)
 			continue;
-		*f = (struct function){ t->at[i], lo + 1 };
-		return 1;
+		*f = (struct function){ m, lo + 1 };
+		found = 1;
 	}
-	return 0;
+	images_used();
+	return found;
 }
 
 /* images_syscalls says what the slow path of system calls is. */
@@ -307,12 +401,20 @@ hidden int images_share_base(struct control **t)
 {
 	if (!cas(&fentry_words.blocks, (struct control **)0, t))
 		return 0;
-	struct images *all = load(&images);
-	for (u64 i = 0; all && i < all->n; i++) {
-		store(&all->at[i]->words->blocks, t);
-		set_slow(all->at[i]);
-	}
+	images_use();
+	for (struct image *m = load(&newest); m; m = m->next)
+		if (image_there(m))
+			follow_base(m);
+	images_used();
 	return 1;
+}
+
+static void unmap_tables(struct images *t)
+{
+	for (struct images *next; t; t = next) {
+		next = t->next;
+		sys(SYS_munmap, t, sizeof *t + t->room * sizeof *t->at, 0, 0, 0, 0);
+	}
 }
 
 /* images_leave forgets all images, and unmaps what is known of them. */
@@ -321,13 +423,14 @@ hidden void images_leave(void)
 	for (struct image *m = newest, *next; m; m = next) {
 		next = m->next;
 		image_roots(m, 0);
+		if (m->kept)
+			sys(SYS_munmap, m->kept, m->sites, 0, 0, 0, 0);
 		if (m != &fentry_own)
 			sys(SYS_munmap, m, sizeof *m, 0, 0, 0, 0);
 	}
-	for (struct images *t = images, *before; t; t = before) {
-		before = t->before;
-		sys(SYS_munmap, t, table_size(t->n), 0, 0, 0, 0);
-	}
-	images = 0;
+	unmap_tables(images);
+	unmap_tables(spare);
+	unmap_tables(retired);
+	images = spare = retired = 0;
 	newest = 0;
 }

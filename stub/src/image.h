@@ -51,6 +51,10 @@ at(words, act_exit, W_ACT_EXIT);
 at(words, tables, W_TABLES);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
+/* How far an image is. Its memory is only certain to be there while it is HERE, and else for the thread that
+   loads it, or runs its functions: see life.c. */
+enum { IMAGE_COMES = STAGE_COMES, IMAGE_HERE = STAGE_HERE, IMAGE_GOES = STAGE_GOES };
+
 /* An image. The structure is the home's. */
 struct image {
 	struct image *next; /* of all there ever were, newest first */
@@ -72,6 +76,10 @@ struct image {
 	u64 code, code_size; /* the runtime that came with it, size 0: it is not known where that ends */
 	u64 detours;        /* address of the table of its runtime's routines, see Detours in internal/spec; 0: there is none */
 	u8 *changed_roots;  /* a recorder's, in memory of its own; 0: none */
+	u32 stage;          /* IMAGE_... */
+	u32 tables;         /* where its tables are in blocks */
+	u64 unloaded;       /* counter when it went */
+	u8 *kept;           /* its switches when it went, for when it is loaded again */
 };
 
 at(image, next, STATE_O_NEXT);
@@ -83,6 +91,7 @@ at(image, switches, STATE_O_SWITCHES);
 at(image, code, STATE_O_CODE);
 at(image, code_size, STATE_O_CODE_SIZE);
 at(image, detours, STATE_O_DETOURS);
+at(image, stage, STATE_O_STAGE);
 
 at(image, switches, I_SWITCHES);
 
@@ -102,11 +111,12 @@ extern hidden struct words fentry_words;
 extern hidden struct image fentry_own;
 extern hidden u32 fentry_armed, fentry_silent;
 
-hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base);
+hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base, int *same);
 hidden void image_begin(struct image *m);
 hidden void image_hold(struct image *m);
 hidden int image_roots(struct image *m, const u8 *bitmap);
 hidden struct image **images_list(void);
+hidden void image_stage(struct image *m, u32 stage);
 hidden u32 images_base(void);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);

@@ -41,7 +41,7 @@ static u64 active_size(const struct image *m) { return 8 * (m->sites + 1UL); }
 /* table_of returns where a thread's table of an image is. */
 static struct table *table_of(struct control *c, const struct image *m)
 {
-	return (struct table *)((u64)c + m->words->tables);
+	return (struct table *)((u64)c + m->tables);
 }
 
 /* in_file makes a table in the trace file. It returns the address of its chunk, 0 where

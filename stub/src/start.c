@@ -50,8 +50,10 @@ static int start(u64 *sp)
 	frames_init(fentry_config.threshold ? counter_hz() : 0);
 	early_thread(fentry_first_thread);
 	i64 ids = allocate_ids(fentry_image.id, fentry_image.sites);
-	if (ids < 0 || !image_add(&fentry_image, &fentry_words, (u32)ids))
+	int same;
+	if (ids < 0 || !image_add(&fentry_image, &fentry_words, (u32)ids, &same))
 		return 0;
+	fentry_own.stage = IMAGE_HERE; /* the home stays */
 	stacks_init();
 	return 1;
 }

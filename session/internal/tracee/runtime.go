@@ -87,7 +87,7 @@ func (r *Runtime) find() error {
 }
 
 // homeVersion is HOME_VERSION of stub/src/home.h.
-const homeVersion = 6
+const homeVersion = 7
 
 // next reads the image at an address, and returns where the next one is.
 func (r *Runtime) next(at uint64, err *error) uint64 {
@@ -96,6 +96,9 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		return 0
 	}
 	word := func(o int) uint64 { return le.Uint64(b[o:]) }
+	if le.Uint32(b[format.StateOStage:]) == format.StageGoes {
+		return word(format.StateONext)
+	}
 	r.Images = append(r.Images, RuntimeImage{
 		ID: word(format.StateOID), Sites: int(min(le.Uint32(b[format.StateOSites:]), format.IDMax)), state: at,
 		words: word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),

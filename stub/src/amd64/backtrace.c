@@ -8,6 +8,7 @@
    table of its own, which is forgotten with the chunk, or when it is full. */
 #include "backtrace.h"
 #include "chunk.h"
+#include "life.h"
 #include "machine.h"
 #include "memory.h"
 #include "process.h"
@@ -46,6 +47,8 @@ static struct file file_of(const struct loaded *l)
 	static const char memory[] = "/memfd:";
 	for (struct image *m = images_first(); m && memcmp(l->path, memory, sizeof memory - 1) == 0; m = m->next) {
 		const struct image_info *info = (const struct image_info *)m->at;
+		if (!image_there(m))
+			continue;
 		if (m->at - l->lo < l->hi - l->lo && info->idlen <= MOST_ID)
 			return (struct file){ info->path, info->build_id, info->idlen };
 	}

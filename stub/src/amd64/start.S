@@ -66,7 +66,7 @@ fentry_irel:
 	/* The initialisation of a shared object, before its constructors: glibc hands them
 	   the program's arguments and environment. fentry_init_first goes on to what the
 	   object has, fentry_init_only is for one that has nothing. */
-	.macro INIT name
+	.macro INIT name, routine=fentry_library_begins
 HIDDEN(\name)
 \name:
 	.cfi_startproc
@@ -79,8 +79,7 @@ HIDDEN(\name)
 	push	%rsi
 	push	%rdx
 	and	$-16, %rsp
-	xor	%edi, %edi
-	call	fentry_begin
+	call	\routine
 	mov	-8(%rbp), %rdi
 	mov	-16(%rbp), %rsi
 	mov	-24(%rbp), %rdx
@@ -99,5 +98,13 @@ HIDDEN(\name)
 	INIT fentry_init_only
 	ret
 	ENDINIT fentry_init_only
+
+	/* Its finalisation, behind its destructors (DT_FINI). */
+	INIT fentry_fini_first, fentry_library_ends
+	jmp	fentry_orig_fini
+	ENDINIT fentry_fini_first
+	INIT fentry_fini_only, fentry_library_ends
+	ret
+	ENDINIT fentry_fini_only
 
 	.section .note.GNU-stack, "", @progbits

@@ -11,12 +11,13 @@
    their function, since they lie in no file.
 
    A program that filters its system calls may end when one is made that it does not make itself: from then on walks go as
-   far as what is known takes them, and tables of images of ours, which do not go.
+   far as what is known takes them, and tables of images of ours, which say when they go (life.c).
 
    Nothing is guessed: a walk ends where a row is not one of the usual ones (a distance from the stack
    pointer or the frame pointer), and says why. It reads nothing but the mappings that hold the stack, tables of
    images that hold its code, and that code. */
 #include "cfi.h"
+#include "life.h"
 #include "machine.h"
 #include "memory.h"
 #include "process.h"
@@ -112,6 +113,12 @@ static void add_loaded(const struct mapping *m)
 	if (!find_segments(l))
 		return;
 	join(l->path, sizeof l->path, m->path, 0, 0);
+	for (u32 i = 0; i < nloaded; i++) {
+		if (!loaded[i].hi && loaded[i].lo == l->lo && memcmp(&loaded[i].bias, &l->bias, sizeof *l - offsetof(struct loaded, bias)) == 0) {
+			store(&loaded[i].hi, l->hi); /* it is there again */
+			return;
+		}
+	}
 	store(&nloaded, nloaded + 1);
 }
 
@@ -173,7 +180,7 @@ static int find_entry(u64 pc, struct fde *f)
 	for (u32 again = 0; again < 2; again++) {
 		const struct loaded *l = loaded_at(pc, &i);
 		for (struct image *m = images_first(); m; m = m->next)
-			if (m->unwind && pc - (u64)m->unwind + (1UL << 31) < 1UL << 32 && search(m->unwind, pc, f))
+			if (load(&m->stage) == IMAGE_HERE && m->unwind && pc - (u64)m->unwind + (1UL << 31) < 1UL << 32 && search(m->unwind, pc, f))
 				return 1;
 		if (l && still(l) && l->header)
 			return search(l->header, pc, f);
@@ -254,7 +261,7 @@ static u32 moved_code(u64 pc)
 	u64 best = LONGEST;
 	u32 id = 0;
 	for (struct image *m = images_first(); m; m = m->next) {
-		for (u32 i = 0; m->thunks && i < m->sites; i++) {
+		for (u32 i = 0; m->thunks && load(&m->stage) == IMAGE_HERE && i < m->sites; i++) {
 			const u8 *t = (const u8 *)m->thunks + (u64)i * THUNK_SIZE;
 			if (t[THUNK_BYPASS] != JUMP)
 				continue;
@@ -277,8 +284,8 @@ static int is_thunk(u64 pc)
 	return 0;
 }
 
-/* find_rule finds the rule for an address by its entry. */
-static struct rule find_rule(u64 at)
+/* look_for_rule looks at the tables of images. */
+static struct rule look_for_rule(u64 at)
 {
 	struct fde f;
 	struct row r;
@@ -294,6 +301,15 @@ static struct rule find_rule(u64 at)
 	rule = !is_thunk(at) && cfi_row(&f, at, &r) ? rule_of(&f, &r) : ending(FT_END_NO_TABLE);
 	if (!loaded_at(at, &i))
 		rule.moved = moved_code(at);
+	return rule;
+}
+
+/* find_rule finds the rule for an address by its entry. */
+static struct rule find_rule(u64 at)
+{
+	images_use();
+	struct rule rule = look_for_rule(at);
+	images_used();
 	return rule;
 }
 

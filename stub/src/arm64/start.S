@@ -72,7 +72,7 @@ fentry_irel:
 	/* The initialisation of a shared object, before its constructors: glibc hands them
 	   the program's arguments and environment. fentry_init_first goes on to what the
 	   object has, fentry_init_only is for one that has nothing. */
-	.macro INIT name
+	.macro INIT name, routine=fentry_library_begins
 HIDDEN(\name)
 \name:
 	.cfi_startproc
@@ -84,8 +84,7 @@ HIDDEN(\name)
 	mov	x29, sp
 	stp	x0, x1, [sp, #16]
 	str	x2, [sp, #32]
-	mov	x0, #0
-	bl	fentry_begin
+	bl	\routine
 	ldp	x0, x1, [sp, #16]
 	ldr	x2, [sp, #32]
 	ldp	x29, x30, [sp], #48
@@ -104,6 +103,14 @@ HIDDEN(\name)
 	INIT fentry_init_only
 	ret
 	ENDINIT fentry_init_only
+
+	/* Its finalisation, behind its destructors (DT_FINI). */
+	INIT fentry_fini_first, fentry_library_ends
+	b	fentry_orig_fini
+	ENDINIT fentry_fini_first
+	INIT fentry_fini_only, fentry_library_ends
+	ret
+	ENDINIT fentry_fini_only
 #endif
 
 	.section .note.GNU-stack, "", %progbits
