@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 
 	"view": {"export", "trace", "internal/mapped", "internal/safetext"},
 
-	"session":                 {"trace", "internal/format", "internal/safefile", "arch", "patch"},
+	"session":                 {"trace", "internal/format", "internal/mapped", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},
 	"session/internal/limits": {},
 	"session/internal/procfs": {},

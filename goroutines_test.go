@@ -16,7 +16,7 @@ var mayStartGoroutines = map[string]string{
 	"internal/buildstep/run.go":        "each file is worked on below a Guard (File)",
 	"internal/buildstep/jobserver.go":  "waits for signals",
 	"trace/each.go":                    "events are read, not mapped; names are copies",
-	"session":                          "maps no files; symbols are written and libraries patched below a Guard (Run)",
+	"session":                          "maps one header, looked at below a Guard; symbols are written and libraries patched below one (Run)",
 	"cmd/fentry/view.go":               "waits; what net/http starts answers below a Guard (package view)",
 	"cmd/fentry/mount.go":              "waits",
 	"cmd/fentry/watch.go":              "reads a trace that it has made",

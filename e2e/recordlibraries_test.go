@@ -162,8 +162,12 @@ int main(int, char **argv)
 	}
 	want := run(t, command{argv: []string{exe, so}})
 	data := filepath.Join(dir, "data")
-	for _, which := range []string{"libwork", "*"} {
-		got := run(t, command{argv: []string{fentry, "record", "-q", "--overhead", "no", "-L", which, "-o", data, exe, so},
+	for _, which := range [][2]string{{"libwork", "function_graph"}, {"*", "function_graph"}, {"libwork", "count"}, {"*", "profile"}} {
+		options := []string{"-q", "-L", which[0], "--tracer", which[1], "-o", data}
+		if which[1] == "function_graph" {
+			options = append(options, "--overhead", "no")
+		}
+		got := run(t, command{argv: slices.Concat([]string{fentry, "record"}, options, []string{exe, so}),
 			env: []string{"XDG_CACHE_HOME=" + dir}})
 		sameBehaviour(t, want, got)
 		report := run(t, command{argv: []string{fentry, "report", "-i", data, "-f", "calls", "-F", "libwork*:work", "-s", "name"}})

@@ -100,6 +100,12 @@ func (s *session) buffers() (string, error) {
 		}
 		s.shared = procfs.SharedFile{Inode: st.Ino, Path: path}
 		s.live = drain.NewLiveness(s.shared)
+		if s.o.Library != nil && !s.foreign() {
+			s.later = newLater(s.shared, s.library)
+			if err := s.later.serve(s.dir.Events); err != nil {
+				s.logf("libraries that are loaded later are not traced: %v", err)
+			}
+		}
 		return path, nil
 	}
 	var err error

@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/pool"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
@@ -62,6 +64,10 @@ type later struct {
 	shared procfs.SharedFile
 	give   func(path string, f *os.File) *os.File
 
+	header *pool.Pool // nil: the session's pool has the requests
+	server *drain.Server
+	served sync.WaitGroup
+
 	mu   sync.Mutex
 	asks map[ask]chan *os.File // nil from it: the file stays
 }
@@ -81,6 +87,37 @@ const (
 
 func newLater(shared procfs.SharedFile, give func(string, *os.File) *os.File) *later {
 	return &later{shared: shared, give: give, asks: make(map[ask]chan *os.File)}
+}
+
+// serve answers the requests of programs that write a file themselves, which have nothing else to ask for.
+func (l *later) serve(events *os.File) (err error) {
+	if l.header, err = pool.MapHeader(events); err != nil {
+		return err
+	}
+	l.server = drain.NewServer(l.header, func(r *drain.Request) uint32 {
+		if r.Kind != format.AskLibrary {
+			return drain.Unsupported
+		}
+		return l.handle(r)
+	})
+	l.header.Word(format.HServer).Store(uint32(os.Getpid()))
+	l.served.Go(func() {
+		// A program can have truncated the file: then nobody is answered any more.
+		_ = mapped.Guard(func() error { l.server.Run(); return nil })
+	})
+	return nil
+}
+
+// end ends that.
+func (l *later) end() {
+	if l == nil || l.server == nil {
+		return
+	}
+	_ = mapped.Guard(func() error { l.header.Word(format.HServer).Store(0); return nil })
+	l.server.Stop()
+	l.served.Wait()
+	l.header.Close()
+	l.server = nil
 }
 
 // handle answers a request for what takes the place of a descriptor.

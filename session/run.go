@@ -222,6 +222,7 @@ func (s *session) begin(l *launch.Launcher, signals <-chan os.Signal) (launch.St
 
 // close gives back what the session has, but for its directory.
 func (s *session) close() {
+	s.later.end()
 	if s.pool == nil {
 		return
 	}

@@ -51,6 +51,7 @@ const (
 	HSwitchedOff      = 192 // u32, bytes
 	HSwitchedOffRoom  = 196 // u32
 	HSwitchedOffCount = 200 // u32
+	HServer           = 204 // u32
 	HRecorderNs       = 208 // u64
 )
 

@@ -50,7 +50,7 @@ var Header = []Field{
 	{"SMALL_FREE", 132, "u32", "bytes", "offset in the header of a bitmap, one bit for each small chunk, 64 to a " +
 		"word; set: probably free"},
 	{"SCARCE", 136, "u32", "", "if not 0, tasks own most chunks of `CHUNK_SIZE` and have to take small ones"},
-	{"REQUEST", 140, "u32", "", "futex word, pool only: state of a request to the recorder; bits 2 and up: " +
+	{"REQUEST", 140, "u32", "", "futex word, of a pool, or of a file with a `SERVER`: state of a request to the recorder; bits 2 and up: " +
 		"number of the request, one more each time the slot is taken"},
 	{"REQUEST_KIND", 144, "u32", "", "what is requested, see below"},
 	{"REQUEST_PID", 148, "u32", "", "process id of the requesting program"},
@@ -65,6 +65,8 @@ var Header = []Field{
 		"off, a multiple of 8; 0: there is none"},
 	{"SWITCHED_OFF_ROOM", 196, "u32", "", "capacity of that list"},
 	{"SWITCHED_OFF_COUNT", 200, "u32", "", "how many it has; the recorder adds to it, and takes nothing away"},
+	{"SERVER", 204, "u32", "", "of a file that programs write to themselves: process id of the recorder that answers their " +
+		"requests; 0: nobody does"},
 	{"RECORDER_NS", 208, "u64", "", "PID namespace that the recorder's process id is of, as the number in " +
 		"/proc/PID/ns/pid; 0: not known. Elsewhere only `HEARTBEAT` tells whether it lives"},
 }

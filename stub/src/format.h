@@ -48,6 +48,7 @@
 #define FT_H_SWITCHED_OFF          192          /* u32, bytes */
 #define FT_H_SWITCHED_OFF_ROOM     196          /* u32 */
 #define FT_H_SWITCHED_OFF_COUNT    200          /* u32 */
+#define FT_H_SERVER                204          /* u32 */
 #define FT_H_RECORDER_NS           208          /* u64 */
 
 /* values of H_POLICY */

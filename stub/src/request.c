@@ -1,7 +1,7 @@
 /* Requests to the recorder, for whose answers the program waits: besides chunks, the
    only way from here to there.
 
-   There is one slot in the pool's header. One word holds the number of the request and its
+   There is one slot in the header of the pool, or of a file that the recorder does not write to itself. One word holds the number of the request and its
    state. The word changes only by compare-and-swap from the value seen there, so a thread
    that is stopped or killed at any point blocks the others only briefly: the recorder frees
    a slot that has not moved for a while, and whoever comes back too late finds the word
@@ -40,12 +40,18 @@ static int move(u32 *word, u32 from, u32 to)
 	return 1;
 }
 
+/* request_server is the process id of the recorder that answers; 0: nobody does. */
+hidden u32 request_server(void)
+{
+	return source.kind == POOL ? *HEADER(u32, FT_H_RECORDER) : source.kind == FILE ? *HEADER(u32, FT_H_SERVER) : 0;
+}
+
 /* request_value sends a request and returns the recorder's answer, and the value that came
    with it. */
 hidden u32 request_value(u32 kind, u64 argument, u64 *value)
 {
 	*value = 0;
-	if (source.kind != POOL)
+	if (!request_server())
 		return FT_ANSWER_NONE;
 	u32 *word = HEADER(u32, FT_H_REQUEST), mine, w;
 	u64 deadline = clock_ns(CLOCK_MONOTONIC_) + LIMIT;

@@ -154,7 +154,19 @@ func (p *Pool) Close() {
 		unix.Munmap(p.Mem)
 		p.Mem = nil
 	}
-	unix.Close(p.FD)
+	if p.FD >= 0 {
+		unix.Close(p.FD)
+	}
+}
+
+// MapHeader maps the header of a file that programs write to themselves, for the requests that they make. Whoever
+// looks at it must expect the file to be truncated meanwhile: see mapped.Guard.
+func MapHeader(f *os.File) (*Pool, error) {
+	mem, err := unix.Mmap(int(f.Fd()), 0, format.HeaderSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: mmap: %w", f.Name(), err)
+	}
+	return &Pool{FD: -1, Mem: mem}, nil
 }
 
 // Word is an atomic view of a 32-bit word of the header.

@@ -47,7 +47,7 @@ static void replace(i64 fd, u64 with)
 	char path[48], *p = path;
 	u64 stat[32] = { 0 }; /* struct stat: the inode follows the device */
 	p = text(p, "/proc/");
-	p = number(p, *HEADER(u32, FT_H_RECORDER));
+	p = number(p, request_server());
 	p = text(p, "/fd/");
 	p = number(p, (u32)with);
 	*p = 0;
@@ -63,7 +63,7 @@ static void replace(i64 fd, u64 with)
 hidden void fentry_loader_opened(i64 fd)
 {
 	static u32 misses;
-	if (source.kind != POOL || load(&misses) >= MISSES)
+	if (!request_server() || load(&misses) >= MISSES)
 		return;
 	struct sigset old = block();
 	u64 with = 0, until = clock_ns(CLOCK_MONOTONIC_) + PATIENCE;
