@@ -65,8 +65,11 @@ var mayImport = map[string][]string{
 		"session/internal/procfs"},
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "internal/safefile",
 		"session/internal/procfs"},
-	"session/internal/switches": {"trace", "internal/format", "session/internal/clock"},
-	"session/internal/tracee":   {"arch", "internal/format", "patch", "session/internal/procfs"},
+	"session/internal/perf":     {},
+	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf"},
+	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
+		"stacks", "symbol"},
+	"session/internal/tracee": {"arch", "internal/format", "patch", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 

@@ -55,6 +55,10 @@ type Options struct {
 	// Conditions say which calls of functions whose arguments are captured are recorded: those that meet all that are
 	// about an argument of the function. Specs can have more, for their own functions.
 	Conditions []arguments.Condition
+	// StackEvery takes the stacks of all threads, of what the program starts, too, each time that one has run for so long: at
+	// the next event of functions that are traced, or with Plan.NoFunctions by the kernel's perf events, or, where those are
+	// not allowed, at system calls, with a message to Logf. 0: none are taken.
+	StackEvery time.Duration
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options
@@ -197,6 +201,9 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if r.capturing, err = newCapturing(&o); err != nil {
 		return nil, err
 	}
+	r.sample(&so)
+	o = r.o
+	so.Untouched = r.untouched()
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
 	so.Compress = o.Compress
@@ -219,7 +226,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		return nil, err
 	}
 	r.emulated = len(so.Emulator) > 0
-	if !r.emulated && !o.NoPtrace {
+	if !r.emulated && !o.NoPtrace && !r.untouched() {
 		r.executed = newExecuted(&o)
 		if r.executed != nil {
 			r.executed.capturing = r.capturing
@@ -327,8 +334,13 @@ type run struct {
 	emulated  bool // it runs under an emulator
 }
 
+// untouched tells whether programs are left as they are.
+func (r *run) untouched() bool { return r.o.Plan.NoFunctions && !r.o.Syscalls }
+
 // planned tells whether there is anything to plan.
-func (r *run) planned() bool { return r.p.File != nil && r.p.Untraced == "" && !r.p.Patched }
+func (r *run) planned() bool {
+	return r.p.File != nil && r.p.Untraced == "" && !r.p.Patched && !r.untouched()
+}
 
 // plan plans tracing the program in a session.
 func (r *run) plan(t patch.Target, pool string) error {

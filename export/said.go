@@ -33,6 +33,9 @@ func NoteText(t *trace.Trace, ev *trace.Event) (text string, ok bool) {
 	case trace.Trigger:
 		return trace.TriggerName(ev.Count) + ": " + t.Label(ev.Func), true
 	case trace.Stacktrace:
+		if ev.Backtrace != nil && ev.Backtrace.Timer {
+			return "sample: " + t.StackLabels(ev)[0], true
+		}
 		return "backtrace: " + t.Label(ev.Func), true
 	case trace.SwitchOff:
 		return "switched off: " + t.Label(ev.Func), true
@@ -45,11 +48,7 @@ func NoteText(t *trace.Trace, ev *trace.Event) (text string, ok bool) {
 func Backtrace(t *trace.Trace, ev *trace.Event) (frames []trace.SourceFrame, end string) {
 	switch {
 	case ev.Kind == trace.Stacktrace && ev.Backtrace != nil:
-		frames = append(frames, t.SourceFrame(ev.Func))
-		for _, f := range ev.Backtrace.Frames {
-			frames = append(frames, t.SourceFrames(f)...)
-		}
-		return frames, ev.Backtrace.End
+		return t.StackSource(ev), ev.Backtrace.End
 	case ev.Kind == trace.Trigger && ev.Count == trace.TriggerStackTrace:
 		for _, id := range ev.Chain {
 			frames = append(frames, t.SourceFrame(id))

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,8 +128,10 @@ func quiet(acts []Act) bool {
 // checkActions returns an error for actions that a tracer, or a machine's runtime, cannot have.
 func (o *Options) checkActions(m elf.Machine) error {
 	switch {
-	case m != elf.EM_X86_64 && o.StackAt.Of(m) != SyscallSet{}:
+	case m != elf.EM_X86_64 && (o.StackAt.Of(m) != SyscallSet{} || o.StackEvery > 0):
 		return noStacks(m)
+	case o.StackEvery > 0 && (o.Tracer != FunctionGraph || o.NoClock || o.Depth > 0 || o.Threshold > 0 || o.Roots != nil || o.Hide != nil):
+		return errors.New("stacks on a timer require the tracer function_graph with a clock, and all calls of the functions")
 	case o.Actions == nil:
 	case m != elf.EM_X86_64 && o.Actions.Has(func(x Act) bool { return x.Kind.Walks() }):
 		return noStacks(m)

@@ -91,6 +91,14 @@ func (s *SyscallSets) Of(m elf.Machine) SyscallSet {
 	return SyscallSet{}
 }
 
+// EverySyscall is a set of all system calls, by their numbers.
+func EverySyscall() (s SyscallSet) {
+	for i := range s {
+		s[i] = ^uint64(0)
+	}
+	return s
+}
+
 // SyscallBytes is the size of a SyscallSet in bytes.
 const SyscallBytes = format.SyscallNumbers / 8
 
@@ -153,6 +161,9 @@ type Options struct {
 
 	// Only is the system calls that are recorded; the zero value: all.
 	Only SyscallSets
+	// StackEvery has the stack walked at the first event of a thread after it has run for so long, x86-64 only; 0: it is not. At
+	// system calls, all that are recorded take the slow path then.
+	StackEvery time.Duration
 	// StackAt is the recorded system calls at which the stack is walked, x86-64 only; the zero value: none.
 	StackAt SyscallSets
 

@@ -93,6 +93,11 @@ func (l *layout) link(rt *elfio.File) error {
 // slowSyscalls has the system calls at which stacks are wanted come to the runtime's slow path, in its code at an address.
 func (l *layout) slowSyscalls(code []byte, at uint64) error {
 	stacks := l.p.stacks()
+	if l.p.Options.StackEvery > 0 {
+		for i := range stacks {
+			stacks[i] = 0xff
+		}
+	}
 	if stacks == ([len(stacks)]byte{}) {
 		return nil
 	}
@@ -133,7 +138,7 @@ func (l *layout) config() (config, image []byte, err error) {
 	p, o, r := l.p, &l.p.Options, &l.runtime
 	c := stub.Config{
 		Mode: uint32(o.Tracer), Depth: o.Depth, Policy: o.Policy, Threshold: uint64(o.Threshold),
-		Session: o.Session, Dir: o.Dir, Stacks: p.stacks(),
+		Session: o.Session, Dir: o.Dir, Stacks: p.stacks(), Every: uint64(o.StackEvery),
 	}
 	if o.NoClock {
 		c.Flags |= stub.FlagNoClock

@@ -182,6 +182,7 @@ func (s *session) ready(pid int) {
 	start := s.live.Start(pid)
 	s.processes.saw(pid, pid)
 	s.followSwitches(pid)
+	s.followSamples(pid)
 	if s.pool != nil {
 		s.pool.Word64(format.HLeaderStart).Store(start)
 		s.pool.Word(format.HLeader).Store(uint32(pid))

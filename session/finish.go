@@ -23,6 +23,7 @@ func (s *session) finish() {
 		return
 	}
 	s.stopSwitches()
+	s.stopSamples()
 	alone, losses := s.deserted(), losses{}
 	if s.pool.Mem != nil {
 		// Before programs that live on are told that the trace is over: what they do then
@@ -54,7 +55,7 @@ func (s *session) finish() {
 
 // nothing tells, at the end, that there is nothing to keep: no process was traced, and nothing went wrong.
 func (s *session) nothing() bool {
-	return s.res.Chunks == 0 && s.res.BadChunks == 0 && s.res.Lost == 0 && s.res.WriteError == nil
+	return s.res.Samples == 0 && s.res.Chunks == 0 && s.res.BadChunks == 0 && s.res.Lost == 0 && s.res.WriteError == nil
 }
 
 // finishProfile reads the chunks the runtimes wrote.

@@ -19,6 +19,7 @@ import (
 	"github.com/fentry-dev/fentry/session/internal/launch"
 	"github.com/fentry-dev/fentry/session/internal/pool"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/samples"
 	"github.com/fentry-dev/fentry/session/internal/switches"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
@@ -46,6 +47,8 @@ type session struct {
 
 	processes *processes         // nil: nobody looks after them
 	switches  *switches.Recorder // nil: none are recorded
+	samples   *samples.Recorder  // nil: none are taken
+	sampled   bool               // and it has ended
 	own       uint64             // chunks in the trace that are no program's
 	live      *drain.Liveness
 	in        launch.Inherited
@@ -120,7 +123,7 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	l := &launch.Launcher{
 		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, Dir: s.o.WorkDir, Files: s.o.Files, File: s.o.File,
 		Inherited: s.in, NoPtrace: s.o.NoPtrace, Emulator: s.o.Emulator, EmulatorPath: emulator,
-		Logf: s.logf, Ready: s.ready, Pool: pool,
+		Logf: s.logf, Ready: s.ready, Pool: pool, Observed: s.o.SampleEvery > 0,
 	}
 	if s.o.PatchedCopy != nil {
 		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(pool, f) }
@@ -227,6 +230,7 @@ func (s *session) close() {
 		return
 	}
 	s.stopSwitches()
+	s.stopSamples()
 	s.processes.close()
 	s.exes.close()
 	s.drain.Close()

@@ -62,6 +62,11 @@ type Options struct {
 	OverheadAll bool
 	// Switches records when threads were off a processor, if the kernel tells: info.json says why if it does not.
 	Switches bool
+	// SampleEvery takes the stacks of threads each time that they have run for so long, as the kernel's perf events tell; see
+	// [CanSample]. 0: none are.
+	SampleEvery time.Duration
+	// Untouched says that nothing is put into programs.
+	Untouched bool
 	// NoPtrace runs a patched copy without trying ptrace.
 	NoPtrace bool
 
@@ -164,6 +169,7 @@ type Result struct {
 	Uncounted bool   // more events were lost than Lost says, nobody knows how many; the trace says when
 	// SwitchedOff is how many functions were switched off ([Options].Overhead). The trace says which, and when.
 	SwitchedOff int
+	Samples     uint64 // stacks taken on a timer by the recorder ([Options].SampleEvery)
 	Chunks      uint64
 	Compressed  uint64 // chunks that were compressed, of Chunks
 	BadChunks   uint64 // invalid chunks, which were dropped

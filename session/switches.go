@@ -24,7 +24,7 @@ func (s *session) followSwitches(pid int) {
 		s.info.Switches = &trace.InfoSwitches{Reason: err.Error()}
 		return
 	}
-	s.drain.Own = s.switches.Take
+	s.addOwn(s.switches.Take)
 }
 
 // stopSwitches ends that. What was recorded can still be taken.

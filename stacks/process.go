@@ -28,7 +28,11 @@ type Process struct {
 	mem      *pages // of code and tables, which do not change
 	mappings []mapping
 	images   []*image
+	rows     map[uint64]*ehframe.Frame // that were looked up, by address; nil: there is none
 }
+
+// mostRows bounds the rows that are kept.
+const mostRows = 1 << 13
 
 // A mapping is a line of /proc/PID/maps.
 type mapping struct {
@@ -45,7 +49,10 @@ type image struct {
 	inode   uint64
 	lo, hi  uint64 // of its segments
 	bias    uint64
-	header  uint64 // of the search table, 0: none
+	header  uint64      // of the search table, 0: none
+	notes   [][2]uint64 // where they are, and how many bytes
+	buildID string
+	idRead  bool
 	main    bool
 	symbols *symbol.Table
 	tried   bool // to open the symbols
@@ -115,6 +122,7 @@ func (p *Process) refresh() error {
 		return err
 	}
 	p.mappings = parseMaps(text)
+	clear(p.rows)
 	for i := range p.mappings {
 		m := &p.mappings[i]
 		if m.off != 0 || !m.readable || m.path == "" || p.imageFrom(m.lo) != nil {
@@ -223,6 +231,9 @@ func (p *Process) readImage(m *mapping) *image {
 		if q.Type == elf.PT_GNU_EH_FRAME && q.Memsz > 0 {
 			im.header = q.Vaddr + im.bias
 		}
+		if q.Type == elf.PT_NOTE {
+			im.notes = append(im.notes, [2]uint64{q.Vaddr + im.bias, q.Memsz})
+		}
 	}
 	return im
 }
@@ -297,6 +308,24 @@ func (p *Process) startOfStack() uint64 {
 	}
 	v, _ := strconv.ParseUint(string(f[startstack]), 10, 64)
 	return v
+}
+
+// row implements space.
+func (p *Process) row(pc uint64) *ehframe.Frame {
+	if r, ok := p.rows[pc]; ok {
+		return r
+	}
+	var found *ehframe.Frame
+	if d, ok := p.entry(pc); ok {
+		if row, err := d.FrameAt(pc); err == nil {
+			found = &row
+		}
+	}
+	if p.rows == nil || len(p.rows) >= mostRows {
+		p.rows = map[uint64]*ehframe.Frame{}
+	}
+	p.rows[pc] = found
+	return found
 }
 
 // entry returns the entry of unwind tables for an address. That of an image reaches to what has been added near it.

@@ -5,6 +5,7 @@ package stacks
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 )
@@ -26,6 +27,17 @@ const (
 	EndDepth     = "depth"      // there are more frames than MaxFrames
 	EndGone      = "gone"       // the stack was not there any more, or more of it than was read of a running thread
 )
+
+// Register is the DWARF number of the register that an end of EndUndefined names, 0 if it names none.
+func Register(end string) int {
+	name, ok := strings.CutPrefix(end, EndUndefined)
+	for reg := range ehframe.Columns {
+		if ok && host.name(reg) == name {
+			return reg
+		}
+	}
+	return 0
+}
 
 // MaxFrames is how many frames of a stack are followed.
 const MaxFrames = 1 << 14
@@ -58,8 +70,8 @@ var errGone = errors.New("not read while the thread was stopped")
 
 // space is what is walked through.
 type space interface {
-	// entry returns the table's entry for an address; false: there is none.
-	entry(pc uint64) (ehframe.FDE, bool)
+	// row returns what the tables say of an address; nil: nothing.
+	row(pc uint64) *ehframe.Frame
 	// read reads up to 8 bytes of stacks, and whatever expressions refer to.
 	read(addr uint64, size int) (uint64, error)
 	// near reports whether two addresses are in one mapping.
@@ -88,15 +100,11 @@ func (w *walker) walk() (frames []Frame, end string) {
 	for len(frames) < MaxFrames {
 		f := Frame{PC: w.r.pc, Exact: exact}
 		frames = append(frames, f)
-		d, ok := w.s.entry(f.At())
-		if !ok {
+		row := w.s.row(f.At())
+		if row == nil {
 			return frames, EndNoTable
 		}
-		row, err := d.FrameAt(f.At())
-		if err != nil {
-			return frames, EndNoTable
-		}
-		if end := w.up(&row); end != "" {
+		if end := w.up(row); end != "" {
 			return frames, end
 		}
 		exact = row.Signal

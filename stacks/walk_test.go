@@ -16,10 +16,18 @@ type made struct {
 	words map[uint64]uint64
 }
 
-func (m *made) entry(pc uint64) (ehframe.FDE, bool) {
+func (m *made) row(pc uint64) *ehframe.Frame {
 	code, ok := m.rows[pc&^0xfff]
+	if !ok {
+		return nil
+	}
 	cie := &ehframe.CIE{CodeAlign: 1, DataAlign: -8, RetReg: 16, Instructions: []byte{0x0c, 7, 8, 0x90, 1}}
-	return ehframe.FDE{PC: pc &^ 0xfff, Size: 0x1000, CIE: cie, Instructions: code}, ok
+	d := ehframe.FDE{PC: pc &^ 0xfff, Size: 0x1000, CIE: cie, Instructions: code}
+	row, err := d.FrameAt(pc)
+	if err != nil {
+		return nil
+	}
+	return &row
 }
 
 func (m *made) read(addr uint64, _ int) (uint64, error) {

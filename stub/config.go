@@ -47,6 +47,8 @@ type Config struct {
 	// Stacks is a bitmap, by number, of the system calls at which the stack is walked; x86-64 only. Each has to come to the
 	// slow path, see [SyscallsSlow].
 	Stacks  [format.ConfigNStacks]byte
+	// Every has the stack walked whenever a thread has run for so many ns; x86-64 only, the tracer function_graph with a clock.
+	Every   uint64
 	Session string // path of a recorder's pool or trace file, up to 511 bytes
 	Dir     string // trace directory to create, up to 511 bytes; "": fentry.data
 }
@@ -117,6 +119,7 @@ func (c *Config) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ConfigOPolicy:], c.Policy)
 	le.PutUint64(b[format.ConfigOThreshold:], c.Threshold)
 	copy(b[format.ConfigOStacks:], c.Stacks[:])
+	le.PutUint64(b[format.ConfigOEvery:], c.Every)
 	if err := putText(b[format.ConfigOSession:][:format.ConfigNSession], "session", c.Session); err != nil {
 		return nil, err
 	}

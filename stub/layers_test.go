@@ -47,14 +47,14 @@ var layers = []string{
 	"session",   // finding where the trace goes
 	"announce",  // what readers are told of the image
 	"start",     // the start, and what must have been started
-	"slow",      // where the fast paths come to
-	"memory",    // ... and what arguments point to
-	"capture",   // ... which functions' calls are captured with
-	"condition", // ... and which of them are recorded
-	"quick",     // ... without system calls, where they need none
+	"memory",    // what arguments point to
 	"cfi",       // unwind information
 	"walk",      // stacks that are walked
 	"backtrace", // ... and recorded
+	"slow",      // where the fast paths come to
+	"capture",   // ... which functions' calls are captured with
+	"condition", // ... and which of them are recorded
+	"quick",     // ... without system calls, where they need none
 	"act",       // ... those of functions at whose calls more is done
 	"signal",    // ... signals that come to traced handlers
 	"signal.S",  // ... where the kernel calls these
@@ -82,7 +82,7 @@ func TestLayers(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
 		testtool.Need(t, m.target.CC)
 		testLayers(t, m, layers, build.Runtime)
-		below := layers[:slices.Index(layers, "slow")]
+		below := layers[:slices.Index(layers, "memory")]
 		testLayers(t, m, slices.Concat(below, []string{"slow", "sve", classic}), build.Classic,
 			append([]string{build.ClassicDefine}, m.target.Classic...)...)
 	})

@@ -23,16 +23,33 @@ import (
 // A Backtrace is a stack as it was walked.
 type Backtrace struct {
 	Frames []StackFrame // the callers, innermost first
-	// End says why there are no more: outermost, no-table, bad-cfa, depth, filtered or undefined:REGISTER, as package stacks has
-	// it; "lost" if the trace does not say what all of them are.
+	// End says why there are no more: outermost, no-table, bad-cfa, depth, filtered, gone or undefined:REGISTER, as package
+	// stacks has it; "lost" if the trace does not say what all of them are.
 	End string
+	// Mode says what the walk began with: partial, full, deferred or entry.
+	Mode string
+	// Timer: it was taken because time had passed. Event.Func is zero then, and Frames begin with what the thread was doing.
+	Timer bool
+	// Delay is how long the thread went on until it was taken, in ns.
+	Delay int64
+
+	ticks uint64 // the same
 }
 
 // A StackFrame is one call of a Backtrace.
 type StackFrame struct {
-	PC   uint64      // return address; 0: the frame is in moved instructions of Func
-	Func FuncID      // zero: PC says where the frame is
-	File *MappedFile // that PC is in, nil if it is in none that is known
+	PC    uint64      // return address; 0: the frame is in moved instructions of Func
+	Exact bool        // PC is no return address but that of the next instruction
+	Func  FuncID      // zero: PC says where the frame is
+	File  *MappedFile // that PC is in, nil if it is in none that is known
+}
+
+// At is an address in the instruction that the frame is at.
+func (f StackFrame) At() uint64 {
+	if f.Exact {
+		return f.PC
+	}
+	return f.PC - 1
 }
 
 // A MappedFile is a program or library that was mapped in a process.
@@ -85,19 +102,19 @@ func (d *decoder) mapped(left *int, take func() uint64) {
 // backtrace decodes a record BACKTRACE.
 func (d *decoder) backtrace(head uint64) *Backtrace {
 	const movedCode = 1 << 63
-	b := &Backtrace{End: stackEnd(uint8(head >> 32))}
+	b := &Backtrace{End: stackEnd(uint8(head >> 32)), Mode: stackMode(uint8(head >> 40))}
 	for id := uint32(head); id != 0; {
 		n, ok := d.stacks.node[id]
 		if !ok || len(b.Frames) == maxChain {
 			b.End = "lost"
 			break
 		}
-		f := StackFrame{PC: n.pc}
+		f := StackFrame{PC: n.pc &^ format.ExactPc, Exact: n.pc&format.ExactPc != 0}
 		if fn := uint32(n.pc); n.pc&movedCode != 0 && (fn-d.span.lo < d.span.n || d.resolve(fn)) {
 			f = StackFrame{Func: FuncID{d.span.image, fn - d.span.base}}
 		} else {
 			for _, m := range d.stacks.files {
-				if n.pc-1-m.Address < m.Size {
+				if f.At()-m.Address < m.Size {
 					f.File = m
 				}
 			}
@@ -121,10 +138,40 @@ func stackEnd(end uint8) string {
 		return "depth"
 	case format.EndFiltered:
 		return "filtered"
+	case format.EndGone:
+		return "gone"
 	case format.EndUndefined:
 		return fmt.Sprintf("undefined:r%d", end>>4)
 	}
 	return "unknown"
+}
+
+// stackMode is the name of a BACKTRACE's MODE.
+func stackMode(mode uint8) string {
+	switch mode {
+	case format.StackPartial:
+		return "partial"
+	case format.StackFull:
+		return "full"
+	case format.StackDeferred:
+		return "deferred"
+	case format.StackEntry:
+		return "entry"
+	}
+	return "unknown"
+}
+
+// asked notes who has asked for a stack.
+func (d *decoder) asked(by uint64, w *word, b *Backtrace) {
+	id := uint32(by)
+	switch {
+	case by&format.StackAtSyscall != 0:
+		w.fn = SyscallFunc(by &^ format.StackAtSyscall)
+	case by&format.StackOnTimer != 0:
+		b.Timer, b.ticks = true, by&^format.StackOnTimer
+	case id-d.span.lo < d.span.n || d.resolve(id):
+		w.fn = FuncID{d.span.image, id - d.span.base}
+	}
 }
 
 // backtrace emits the event of a word.
@@ -138,6 +185,7 @@ func (c *cursor) backtrace(w *word) {
 	ev.Func, ev.Caller, ev.Dur, ev.Self = w.fn, FuncID{}, 0, 0
 	ev.Depth, ev.Stack = len(c.fl.cur.frames), c.fl.cur.num
 	ev.Backtrace = c.dec.note(w.arg).stack
+	ev.Backtrace.Delay = ev.Time - c.t.Clock.Time(c.fl.t-min(c.fl.t, ev.Backtrace.ticks))
 	c.err = c.emit(ev)
 	ev.Backtrace = nil
 }
@@ -185,7 +233,7 @@ func (t *Trace) SourceFrames(f StackFrame) []SourceFrame {
 	n := &t.frameNames
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	key := frameKey{f.File.Path, f.File.BuildID, f.PC - f.File.Bias}
+	key := frameKey{f.File.Path, f.File.BuildID, f.At() - f.File.Bias}
 	if l, ok := n.known[key]; ok {
 		return l
 	}
@@ -199,6 +247,31 @@ func (t *Trace) SourceFrames(f StackFrame) []SourceFrame {
 	return l
 }
 
+// StackLabels returns what the functions of a Stacktrace are called, the innermost first: the one whose call asked for it,
+// if one did, and those of the frames.
+func (t *Trace) StackLabels(ev *Event) []string {
+	var labels []string
+	for _, s := range t.StackSource(ev) {
+		labels = append(labels, s.Name)
+	}
+	return labels
+}
+
+// StackSource returns the functions of a Stacktrace, as StackLabels does.
+func (t *Trace) StackSource(ev *Event) []SourceFrame {
+	var frames []SourceFrame
+	if !ev.Backtrace.Timer {
+		frames = append(frames, t.SourceFrame(ev.Func))
+	}
+	for _, f := range ev.Backtrace.Frames {
+		frames = append(frames, t.SourceFrames(f)...)
+	}
+	if frames == nil {
+		frames = []SourceFrame{{Name: "?"}}
+	}
+	return frames
+}
+
 // SourceFrame returns a traced function as a frame.
 func (t *Trace) SourceFrame(id FuncID) SourceFrame {
 	f := SourceFrame{Name: t.Label(id)}
@@ -209,13 +282,13 @@ func (t *Trace) SourceFrame(id FuncID) SourceFrame {
 }
 
 func (t *Trace) sourceFrames(f StackFrame, at uint64) []SourceFrame {
-	nowhere := []SourceFrame{{Name: safetext.Line(fmt.Sprintf("%s+%#x", path.Base(f.File.Path), at))}}
+	nowhere := []SourceFrame{{Name: safetext.Line(fmt.Sprintf("%s+%#x", path.Base(f.File.Path), f.PC-f.File.Bias))}}
 	file := t.framesOf(f.File)
 	if file == nil {
 		return nowhere
 	}
 	var out []SourceFrame
-	for _, fr := range file.At(at - 1) {
+	for _, fr := range file.At(at) {
 		name := fr.Func
 		if name != "" && t.name != nil {
 			name = t.name(name)
@@ -289,4 +362,9 @@ func (k *TaskWriter) Frames(t uint64, id, parent uint32, pcs ...uint64) {
 // Backtrace writes the stack with the innermost frame id, asked for by a call of function fn.
 func (k *TaskWriter) Backtrace(t uint64, id uint32, end uint8, fn uint32) {
 	k.record(t, format.RecBacktrace, uint64(id)|uint64(end)<<32|format.StackFull<<40, uint64(fn))
+}
+
+// Sample writes the stack with the innermost frame id, which a timer asked for at counter t.
+func (k *TaskWriter) Sample(t uint64, id uint32, end, mode uint8) {
+	k.record(t, format.RecBacktrace, uint64(id)|uint64(end)<<32|uint64(mode)<<40, format.StackOnTimer)
 }

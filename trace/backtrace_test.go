@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,5 +79,33 @@ func TestBacktraces(t *testing.T) {
 	})
 	if len(got) != 1 || !strings.HasSuffix(got[0], " lost") {
 		t.Errorf("a cycle: %q", got)
+	}
+}
+
+// TestSamples: a stack on a timer belongs to no call, and begins where the thread was.
+func TestSamples(t *testing.T) {
+	tr := capturedTrace(t, func(k *TaskWriter) {
+		k.Mapped(10, MappedFile{Address: 0x1000, Size: 0x1000, Bias: 0x800, Path: "/no/such"})
+		k.Enter(10, 3)
+		k.Frames(11, 1, 0, 0x1100, 0x1000|format.ExactPc)
+		k.Sample(11, 2, format.EndGone, format.StackPartial)
+		k.record(30, format.RecBacktrace, 1|uint64(format.EndOutermost)<<32|format.StackDeferred<<40, format.StackOnTimer|15)
+		k.Sample(31, 0, format.EndOutermost, format.StackEntry)
+		k.Exit(32, 3)
+	})
+	var got []string
+	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		if b := ev.Backtrace; ev.Kind == Stacktrace {
+			got = append(got, fmt.Sprintf("%d %v %s %s %d %v", ev.Func.ID, b.Timer, b.Mode, b.End, b.Delay, tr.StackLabels(ev)))
+		}
+		return nil
+	})
+	want := []string{
+		"0 true partial gone 0 [such+0x800 such+0x900]", // the first instruction is no end of a call before it
+		fmt.Sprintf("0 true deferred outermost %d [such+0x900]", tr.Clock.Time(30)-tr.Clock.Time(15)),
+		"0 true entry outermost 0 [?]",
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v\n%q\n%q", err, got, want)
 	}
 }

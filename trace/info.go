@@ -71,6 +71,8 @@ type Info struct {
 	Dump *InfoDump `json:"dump,omitempty"`
 	// Switches says how it is known when threads were off a processor; nil: the recorder did not ask.
 	Switches *InfoSwitches `json:"switches,omitempty"`
+	// Samples says how stacks were taken on a timer; nil: none were.
+	Samples *InfoSamples `json:"samples,omitempty"`
 }
 
 // InfoDump is what a flight recorder says of a trace that it wrote while the program ran.
@@ -88,6 +90,15 @@ type InfoSwitches struct {
 	Reason string `json:"reason,omitempty"` // why it is not
 	// Lost records of the kernel's leave times in which nothing is known of any thread.
 	Lost uint64 `json:"lost,omitempty"`
+}
+
+// InfoSamples says how stacks were taken each time that a thread had run for some time.
+type InfoSamples struct {
+	Every  time.Duration `json:"every"`            // ns
+	Source string        `json:"source,omitempty"` // SwitchesPerf; "": they were taken at events of the threads
+	Reason string        `json:"reason,omitempty"` // why they were
+	Taken  uint64        `json:"taken,omitempty"`
+	Lost   uint64        `json:"lost,omitempty"` // that the kernel or the recorder had no room for
 }
 
 // SwitchesPerf is the source of task switches that the kernel's perf events tell of.

@@ -63,9 +63,9 @@ func (t *Trace) loadSymbols(o Options) {
 		}
 		if t.syms[i] == nil {
 			tab, err := resolve(*im)
-			if err != nil {
+			if err != nil && im.traced() {
 				t.problem(fmt.Errorf("image %s: no symbols: %w", im.label(), err))
-			} else {
+			} else if err == nil {
 				t.syms[i] = tab
 			}
 		}
@@ -94,6 +94,15 @@ func (im *Image) file() names.Image {
 		paths = []string{im.File, im.Path}
 	}
 	return names.Image{ID: uint64(im.ID), BuildID: im.BuildID, Linked: im.IDs == OffsetIDs, Paths: paths}
+}
+
+// ModeSampled is the mode of a program of which only stacks were taken.
+const ModeSampled = "sampled"
+
+// traced reports whether functions of the image may be in the trace: not of one that was only sampled, nor of what
+// samples of programs that are traced belong to.
+func (im *Image) traced() bool {
+	return im.Mode != ModeSampled && (im.ID != 0 || im.Path != "")
 }
 
 func (im *Image) label() string {

@@ -244,12 +244,7 @@ func (d *decoder) record(w *word, id uint32) bool {
 		d.mapped(&left, take)
 	case r.Type == format.RecBacktrace:
 		n := note{stack: d.backtrace(take())}
-		asked := take()
-		if id := uint32(asked); asked&format.StackAtSyscall != 0 {
-			w.fn = SyscallFunc(asked &^ format.StackAtSyscall)
-		} else if id-d.span.lo < d.span.n || d.resolve(id) {
-			w.fn = FuncID{d.span.image, id - d.span.base}
-		}
+		d.asked(take(), w, n.stack)
 		w.code, w.arg = wBacktrace, d.keep(n)
 	case r.Type == format.RecSignal:
 		w.code, w.arg = wSignal, d.keep(note{signal: d.signal(take)})

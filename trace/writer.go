@@ -308,6 +308,14 @@ func (k *TaskWriter) room(t uint64, n int) {
 	k.last = t
 }
 
+// Left is how many bytes the chunk that was begun has room for; 0: there is none.
+func (k *TaskWriter) Left() int {
+	if len(k.buf) == 0 {
+		return 0
+	}
+	return max(0, k.w.chunkSize-len(k.buf))
+}
+
 func (k *TaskWriter) word(low, id uint32) {
 	k.buf = binary.LittleEndian.AppendUint64(k.buf, uint64(id)<<32|uint64(low))
 }

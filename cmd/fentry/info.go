@@ -260,6 +260,9 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 		images.column(h, h == "FUNCTIONS")
 	}
 	for _, im := range in.Images {
+		if im.ID == 0 && im.Path == "" {
+			continue // what the recorder's samples belong to
+		}
 		sites := grouped(uint64(im.Sites))
 		if im.linked {
 			sites = "-" // its ids are not dense

@@ -42,6 +42,7 @@ type traceFlags struct {
 	triggers, stacks       []string
 	slow                   []string // triggers of other flags
 	stackAt                string
+	nothing                bool // -F none is meant so, without system calls
 	captureFlags
 }
 
@@ -150,6 +151,7 @@ func (t *traceFlags) checkSyscalls(cmd *cobra.Command, o *patch.Options) error {
 	}
 	switch {
 	case t.syscalls == "no":
+		o.NoFunctions = t.nothing
 		return nil
 	case o.Tracer != patch.FunctionGraph && o.Tracer != patch.Function:
 		return usagef(cmd, "--syscalls requires the tracer function_graph or function: %s writes no events", o.Tracer)

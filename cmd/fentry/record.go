@@ -41,6 +41,7 @@ type recordCmd struct {
 	compress   string
 	noInherit  bool
 
+	every   time.Duration
 	attach  []string
 	forTime time.Duration
 	control string
@@ -118,6 +119,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
   fentry record --stack 'malloc@plt' ./prog   who calls malloc: the whole stack, traced or not
   fentry record --stack-at=futex,read -F none ./prog   who makes these system calls
+  fentry record -F none --stack-every 1ms ./prog   a profile: stacks on a timer; then fentry report --stacks '*'
   fentry record --syscalls ./prog             system calls inside the functions that make them
   fentry record --syscalls -F none ls         system calls only, as strace shows
   fentry record --syscalls=%file,futex ./prog   some of them
@@ -178,6 +180,9 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.StringVar(&c.control, "control", "", "take commands from FIFOs, `fifo:COMMANDS[,ANSWERS]`, or fd: and their "+
 		"descriptors, as perf has it: enable, disable, snapshot, stop, ping, and those of fentry control, a line each; "+
 		"the answer is ack, or why not")
+	f.DurationVar(&c.every, "stack-every", 0, "record the whole stack of each thread, and of all that the program starts, "+
+		"whenever it has run for `TIME`, such as 1ms: at its next call or return that is traced, or with -F none at once, by "+
+		"the kernel's perf events")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory; "+
 		"programs that it executes are not traced")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
@@ -195,6 +200,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if c.slow, err = c.flight.triggers(cmd); err != nil {
 		return err
 	}
+	if err := c.checkEvery(cmd); err != nil {
+		return err
+	}
 	o, err := c.runOptions(a, cmd)
 	if err != nil {
 		return err
@@ -202,6 +210,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	opts := o.Plan
 	o.Libraries, o.Dir, o.For = c.library, c.out, c.forTime
 	o.NoPtrace, o.NoSwitches, o.NoInherit = c.noPtrace, c.noSwitches, c.noInherit
+	o.StackEvery = c.every
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
 	}
@@ -317,7 +326,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "compress", "no-switches",
-		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "stack-at", "overhead", "flight"} {
+		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "stack-at", "stack-every", "overhead", "flight"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

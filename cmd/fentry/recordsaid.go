@@ -74,6 +74,9 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	case patch.Count.String():
 		what = "counts"
 	}
+	if r.Samples > 0 {
+		what += ", " + plural(r.Samples, "stack", "stacks")
+	}
 	if r.Processes > 1 {
 		what += ", " + plural(uint64(r.Processes), "process", "processes")
 	}

@@ -56,7 +56,10 @@ func (c *reportCmd) runStacks(a *app, cmd *cobra.Command, t *trace.Trace, sel *s
 	walk := sel.walk
 	walk.Open, walk.Calls = false, trace.Calls{}
 	err = t.Walk(walk, func(ev *trace.Event) error {
-		if ev.Kind == trace.Stacktrace && match(ev.Func) {
+		if ev.Kind != trace.Stacktrace {
+			return nil
+		}
+		if ev.Backtrace.Timer && filter.Match(t.StackLabels(ev)[0]) || !ev.Backtrace.Timer && match(ev.Func) {
 			addStackOf(merged, t, ev)
 		}
 		return nil
@@ -75,10 +78,8 @@ func (c *reportCmd) runStacks(a *app, cmd *cobra.Command, t *trace.Trace, sel *s
 
 // addStackOf counts the stack of an event.
 func addStackOf(merged map[string]*mergedStack, t *trace.Trace, ev *trace.Event) {
-	s := mergedStack{Function: t.Label(ev.Func), Frames: []string{}, End: ev.Backtrace.End}
-	for _, f := range ev.Backtrace.Frames {
-		s.Frames = append(s.Frames, t.FrameLabels(f)...)
-	}
+	labels := t.StackLabels(ev)
+	s := mergedStack{Function: labels[0], Frames: labels[1:], End: ev.Backtrace.End}
 	key := s.folded()
 	if merged[key] == nil {
 		merged[key] = &s

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/stub"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // addStack adds --stack and --stack-at.
@@ -30,4 +33,25 @@ func addStacks(cmd *cobra.Command, to *patch.Actions, patterns []string) (*patch
 	}
 	to.Rules = append(to.Rules, patch.ActRule{Functions: functions, Acts: []patch.Act{{Kind: stub.ActStack}}})
 	return to, nil
+}
+
+// leastEvery bounds how often stacks are taken.
+const leastEvery = 50 * time.Microsecond
+
+// checkEvery checks --stack-every.
+func (c *recordCmd) checkEvery(cmd *cobra.Command) error {
+	switch {
+	case !cmd.Flags().Changed("stack-every"):
+		return nil
+	case c.every < leastEvery:
+		return usagef(cmd, "--stack-every: %v is less than %v", c.every, leastEvery)
+	case len(c.attach) > 0:
+		return usagef(cmd, "--stack-every does not go with -p")
+	case c.tracer != patch.FunctionGraph.String() || c.clock == trace.ClockNone || c.depth > 0 || c.threshold > 0 ||
+		len(c.graph)+len(c.without) > 0:
+		return usagef(cmd, "--stack-every requires the tracer function_graph with a clock, without --depth, --threshold, --graph "+
+			"and --graph-notrace")
+	}
+	c.nothing = len(c.filter) == 1 && c.filter[0] == "none" && len(c.notrace) == 0 && len(c.stacks) == 0
+	return nil
 }

@@ -232,12 +232,9 @@ func (f *Function) symbol(b []byte, id trace.FuncID, site bool) []byte {
 
 // backtrace writes a stack as the kernel does, from the function that asked for it outwards.
 func (f *Function) backtrace(ev *trace.Event) {
-	b := append(f.row(f.buf, ev), "<stack trace>\n => "...)
-	b = append(append(b, f.t.Label(ev.Func)...), '\n')
-	for _, frame := range ev.Backtrace.Frames {
-		for _, label := range f.t.FrameLabels(frame) {
-			b = append(append(append(b, " => "...), label...), '\n')
-		}
+	b := append(f.row(f.buf, ev), "<stack trace>\n"...)
+	for _, label := range f.t.StackLabels(ev) {
+		b = append(append(append(b, " => "...), label...), '\n')
 	}
 	if ev.Backtrace.End != "outermost" {
 		b = append(append(append(b, " => ("...), ev.Backtrace.End...), ")\n"...)

@@ -203,11 +203,13 @@ func appendState(b []byte, ev *trace.Event) []byte {
 
 // appendBacktrace appends a stack in one line, from the function that asked for it outwards.
 func (o *output) appendBacktrace(b []byte, ev *trace.Event) []byte {
-	b = append(append(b, "stack trace: "...), o.t.Label(ev.Func)...)
-	for _, f := range ev.Backtrace.Frames {
-		for _, label := range o.t.FrameLabels(f) {
-			b = append(append(b, " <- "...), label...)
-		}
+	sep := "stack trace: "
+	if ev.Backtrace.Timer {
+		sep = "sample: "
+	}
+	for _, label := range o.t.StackLabels(ev) {
+		b = append(append(b, sep...), label...)
+		sep = " <- "
 	}
 	if ev.Backtrace.End != "outermost" {
 		b = append(append(append(b, " ("...), ev.Backtrace.End...), ')')

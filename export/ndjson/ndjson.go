@@ -209,6 +209,10 @@ func (j *Writer) Event(ev *trace.Event) error {
 			}
 		}
 		b = safetext.AppendJSON(append(b, `],"end":`...), ev.Backtrace.End)
+		b = safetext.AppendJSON(append(b, `,"mode":`...), ev.Backtrace.Mode)
+		if ev.Backtrace.Timer {
+			b = strconv.AppendInt(append(b, `,"timer":true,"delay":`...), ev.Backtrace.Delay, 10)
+		}
 	case trace.SignalDelivered:
 		b = append(b, `,"count":`...)
 		b = strconv.AppendUint(b, ev.Count, 10)

@@ -3,6 +3,7 @@ package pprof
 import (
 	"encoding/binary"
 	"slices"
+	"strconv"
 
 	"github.com/fentry-dev/fentry/internal/protobuf"
 	"github.com/fentry-dev/fentry/trace"
@@ -26,8 +27,9 @@ type stackSample struct {
 
 // A frameKey is a place in a file that was mapped.
 type frameKey struct {
-	file *trace.MappedFile
-	pc   uint64
+	file  *trace.MappedFile
+	pc    uint64
+	exact bool
 }
 
 // collect reads the stacks of the trace, if it may have any.
@@ -49,6 +51,7 @@ func (p *writer) collect(tasks []*trace.Task, walk func([]*trace.Task, func(*tra
 		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(ev.Func.Image)), uint64(ev.Func.ID))
 		for _, f := range ev.Backtrace.Frames {
 			key = binary.AppendUvarint(binary.AppendUvarint(key, f.PC), uint64(f.Func.Image)<<32|uint64(f.Func.ID))
+			key = strconv.AppendBool(key, f.Exact)
 		}
 		s := known[string(key)]
 		if s == nil {
@@ -83,7 +86,10 @@ func same(files map[trace.MappedFile]*trace.MappedFile, f *trace.MappedFile) *tr
 // stackSamples writes the samples of the stacks, in the order in which they were first seen.
 func (p *writer) stackSamples() {
 	for _, s := range p.stacks {
-		ids := protobuf.AppendVarint(nil, p.locations.Get(s.fn))
+		var ids []byte
+		if s.fn != (trace.FuncID{}) { // else a timer has asked
+			ids = protobuf.AppendVarint(nil, p.locations.Get(s.fn))
+		}
 		for _, f := range s.frames {
 			ids = protobuf.AppendVarint(ids, p.frame(f))
 		}
@@ -105,7 +111,7 @@ func (p *writer) frame(f trace.StackFrame) uint64 {
 	if f.Func != (trace.FuncID{}) {
 		return p.locations.Get(f.Func)
 	}
-	key := frameKey{f.File, f.PC}
+	key := frameKey{f.File, f.PC, f.Exact}
 	if id := p.frames[key]; id != 0 {
 		return id
 	}

@@ -167,6 +167,8 @@ const (
 	RecordTypeMask  = 0x7f
 	GoroutineStack  = 0x8000000000000000 // bit of the numbers of goroutines' stacks
 	StackAtSyscall  = 0x8000000000000000 // bit of a BACKTRACE's FUNCTION: it is the number of a system call
+	StackOnTimer    = 0x4000000000000000 // bit of a BACKTRACE's FUNCTION: a timer has asked for it
+	ExactPc         = 0x4000000000000000 // bit of a word of FRAMES: the address is that of the next instruction
 	RecordWords     = 0xff               // most payload words, and where in the id their number is
 	NoWord          = 254                // index of a REC_DATA that has nothing
 )
@@ -207,11 +209,15 @@ const (
 	EndDepth     = 4 // there are more frames than are followed
 	EndUndefined = 5 // the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7
 	EndFiltered  = 6 // the process filters its system calls (seccomp), and the walk would have needed some
+	EndGone      = 7 // the stack was not there any more, or more of it than was copied
 )
 
 // Values of REC_BACKTRACE's MODE.
 const (
-	StackFull = 2 // from the registers of a call, through handlers of signals and traced functions
+	StackPartial  = 1 // from a stack pointer and a program counter: what other registers were is known where a frame has saved them
+	StackFull     = 2 // from the registers of a call, through handlers of signals and traced functions
+	StackDeferred = 3 // the same, but at the first event after it was asked for
+	StackEntry    = 4 // the same, at the beginning of the system call that the thread was in when it was asked for
 )
 
 // Values of REC_TRIGGER's WHAT.
@@ -546,6 +552,7 @@ const (
 	ConfigOPolicy    = 24  // u32
 	ConfigOThreshold = 32  // u64, ns
 	ConfigOStacks    = 40  // u8[64]
+	ConfigOEvery     = 104 // u64, ns
 	ConfigOSession   = 256 // char[512]
 	ConfigODir       = 768 // char[512]
 )

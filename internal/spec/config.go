@@ -22,6 +22,7 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to
 	{"POLICY", 24, "u32", "", "what to do when there is no room for events"},
 	{"THRESHOLD", 32, "u64", "ns", "shorter calls are not recorded; 0: all are"},
 	{"STACKS", 40, "u8[64]", "", "bitmap, by number, of the system calls at which the stack is walked"},
+	{"EVERY", 104, "u64", "ns", "the stack is walked whenever a thread has run for so long; 0: it is not"},
 	{"SESSION", 256, "char[512]", "", "path of a recorder's pool or trace file"},
 	{"DIR", 768, "char[512]", "", "trace directory to start"},
 }}

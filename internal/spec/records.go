@@ -25,6 +25,8 @@ const (
 
 	GoroutineStack = 1 << 63 // bit of the numbers of goroutines' stacks
 	StackAtSyscall = 1 << 63 // bit of a BACKTRACE's FUNCTION
+	StackOnTimer   = 1 << 62 // bit of a BACKTRACE's FUNCTION
+	ExactPC        = 1 << 62 // bit of a word of FRAMES
 )
 
 // A Record is a type of record.
@@ -68,12 +70,13 @@ var Records = []Record{
 	{"BACKTRACE", 4, []Field{{"ID", 0, "u32", "", "number of the innermost frame, see FRAMES; 0: there is none"},
 		{"END", 4, "u8", "", "why there are no more frames, below"}, {"MODE", 5, "u8", "", "what the walk began with, below"},
 		{"FUNCTION", 8, "u64", "", "id of the function whose call asked for it, or with bit 63 set the number of the system " +
-			"call that begins; the frames are those of its callers"}},
+			"call that begins; the frames are those of its callers. With bit 62 set a timer has asked, so many ticks ago as the " +
+			"bits below say; the frames begin with the function that is interrupted"}},
 		"The stack as it is now. It follows the call's entry, if that is recorded, with the same counter."},
 	{"FRAMES", 5, []Field{{"ID", 0, "u32", "", "number of the first of these frames; the others' are the next ones"},
 		{"PARENT", 4, "u32", "", "number of the frame around the first; 0: it is the outermost"},
-		{"PCS", 8, "words", "", "where each frame is, inwards: a return address, or with bit 63 set the id of a function whose moved " +
-			"first instructions the frame is in"}},
+		{"PCS", 8, "words", "", "where each frame is, inwards: a return address, with bit 62 set the address of the next " +
+			"instruction, or with bit 63 set the id of a function whose moved first instructions the frame is in"}},
 		"What numbers of frames mean in this chunk from here on. A number stands for a frame and all around it."},
 	{"SIGNAL", 6, []Field{{"SIGNO", 0, "u64", "", "the signal"}, {"CODE", 8, "i64", "", "`si_code`, if it is known"},
 		{"ADDRESS", 16, "u64", "", "`si_addr`, if it is known"}, {"PC", 24, "u64", "", "where the thread was interrupted"},

@@ -92,6 +92,8 @@ func TraceGroups() []Group {
 			{"RECORD_TYPE_MASK", hex(RecordTypeMask), ""},
 			{"GOROUTINE_STACK", hex(uint64(GoroutineStack)), "bit of the numbers of goroutines' stacks"},
 			{"STACK_AT_SYSCALL", hex(uint64(StackAtSyscall)), "bit of a BACKTRACE's FUNCTION: it is the number of a system call"},
+			{"STACK_ON_TIMER", hex(uint64(StackOnTimer)), "bit of a BACKTRACE's FUNCTION: a timer has asked for it"},
+			{"EXACT_PC", hex(uint64(ExactPC)), "bit of a word of FRAMES: the address is that of the next instruction"},
 			{"RECORD_WORDS", hex(RecordWords), "most payload words, and where in the id their number is"},
 			{"NO_WORD", strconv.Itoa(NoWord), "index of a REC_DATA that has nothing"},
 		}},

@@ -361,11 +361,15 @@ var Ends = []Value{
 	{"DEPTH", 4, "there are more frames than are followed"},
 	{"UNDEFINED", 5, "the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7"},
 	{"FILTERED", 6, "the process filters its system calls (seccomp), and the walk would have needed some"},
+	{"GONE", 7, "the stack was not there any more, or more of it than was copied"},
 }
 
 // StackModes are values of BACKTRACE's MODE.
 var StackModes = []Value{
+	{"PARTIAL", 1, "from a stack pointer and a program counter: what other registers were is known where a frame has saved them"},
 	{"FULL", 2, "from the registers of a call, through handlers of signals and traced functions"},
+	{"DEFERRED", 3, "the same, but at the first event after it was asked for"},
+	{"ENTRY", 4, "the same, at the beginning of the system call that the thread was in when it was asked for"},
 }
 
 // Triggers are values of TRIGGER's WHAT.

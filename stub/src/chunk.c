@@ -26,6 +26,8 @@
 
 hidden u64 scrap[SCRAP] __attribute__((aligned(64)));
 
+enum { FIRST_PACE = 16 };
+
 enum { LAP = 256 }; /* words at the end of a chunk that are given up for newer ones */
 
 /* lose counts n events of this task that are not recorded. */
@@ -114,6 +116,21 @@ static void set_end(struct control *c, u64 end)
 {
 	c->end = end;
 	c->sys_end = c->vforks ? 0 : end + 16 - SYSCALL_RECORD;
+}
+
+/* paced is where fast paths end: at the chunk's end, or before, to look at the time. */
+static u64 paced(const struct control *c, u64 from)
+{
+	u64 to = from + 8UL * c->pace;
+	return c->pace && to < c->limit ? to : c->limit;
+}
+
+/* set_pace has the thread come to the slow path after so many events. */
+hidden void set_pace(struct control *c, u32 events)
+{
+	c->pace = events;
+	if (c->chunk.base)
+		set_end(c, paced(c, c->next));
 }
 
 /* room_ends has the fast paths look at what has changed. */
@@ -270,7 +287,9 @@ static void begin_chunk(struct control *c, struct chunk k)
 	c->limit = k.base + k.size - 8;
 	c->lap = 0;
 	c->epoch++;
-	set_end(c, c->number == 1 ? k.base + FT_CHUNK_HEADER + 16 * 8 : c->limit);
+	if (WALKS && fentry_config.every && !c->pace)
+		c->pace = FIRST_PACE;
+	set_end(c, c->number == 1 ? k.base + FT_CHUNK_HEADER + 16 * 8 : paced(c, c->next));
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
 	c->high = (u32)(t >> 32);
 	if (c->lost_before_chunk) {
@@ -366,17 +385,18 @@ static void next_chunk(struct control *c, u32 words)
 	follow_recorder();
 }
 
-/* check_name tells the trace the thread's name if that is a new one. Threads are
-   named after they have begun, and many do not live for a whole chunk: so the end of
-   a first chunk is not its last slot at once. It returns 0 when that is reached. */
-static int check_name(struct control *c)
+/* more_room goes on where fast paths have ended before the chunk does: to look at the time, or, in a first chunk, at the
+   thread's name. Threads are named after they have begun, and many do not live for a whole chunk. It returns 0 if they have
+   ended at the chunk's end. */
+static int more_room(struct control *c, u32 words)
 {
-	u64 comm[2] = { c->comm[0], c->comm[1] };
+	enum { COMM_WORDS = 3 };
+	u64 comm[2] = { c->comm[0], c->comm[1] }, end = c->chunk.base + 8 * (c->end - c->chunk.base);
 	if (c->chunk.base == 0 || c->end == c->limit)
 		return 0;
-	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
-	u64 end = c->chunk.base + 8 * (c->end - c->chunk.base);
-	set_end(c, end < c->limit ? end : c->limit);
+	if (c->number == 1)
+		sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
+	set_end(c, c->pace ? paced(c, c->next + 8 * (words + 2 + COMM_WORDS)) : end < c->limit ? end : c->limit);
 	if (comm[0] != c->comm[0] || comm[1] != c->comm[1]) {
 		memcpy((u8 *)c->chunk.base + FT_C_COMM, c->comm, sizeof c->comm);
 		write_record(c, counter(), FT_REC_COMM, c->comm, 2);
@@ -388,7 +408,7 @@ static int check_name(struct control *c)
 static void room_at(struct control *c, u64 t, u32 words)
 {
 	while (c->next == 0 || c->next + 8 * (words + 2) > c->end + 8) {
-		if (check_name(c))
+		if (more_room(c, words))
 			continue;
 		next_chunk(c, words);
 		break;

@@ -23,6 +23,7 @@ hidden void cut_record(struct control *c, u64 *payload, u32 n);
 hidden u64 *begin_syscall(struct control *c, u64 t, int exit, u32 n, u32 behind);
 hidden void read_name(struct control *c);
 hidden void room_ends(struct control *c);
+hidden void set_pace(struct control *c, u32 events);
 hidden void write_mark(struct control *c, u64 value, const char *text, u32 n);
 
 /* holds says whether a slot that was reserved is still this thread's to write to: a handler that came meanwhile can have

@@ -105,6 +105,7 @@
 #define CONFIG_O_POLICY            24           /* u32 */
 #define CONFIG_O_THRESHOLD         32           /* u64, ns */
 #define CONFIG_O_STACKS            40           /* u8[64] */
+#define CONFIG_O_EVERY             104          /* u64, ns */
 #define CONFIG_O_SESSION           256          /* char[512] */
 #define CONFIG_O_DIR               768          /* char[512] */
 
@@ -277,7 +278,8 @@ struct config {
 	u8 pad28[4];
 	u64 threshold; /* ns: shorter calls are not recorded; 0: all are */
 	u8 stacks[64]; /* bitmap, by number, of the system calls at which the stack is walked */
-	u8 pad104[152];
+	u64 every; /* ns: the stack is walked whenever a thread has run for so long; 0: it is not */
+	u8 pad112[144];
 	char session[512]; /* path of a recorder's pool or trace file */
 	char dir[512]; /* trace directory to start */
 };
@@ -289,6 +291,7 @@ _Static_assert(offsetof(struct config, depth) == CONFIG_O_DEPTH, "config.depth")
 _Static_assert(offsetof(struct config, policy) == CONFIG_O_POLICY, "config.policy");
 _Static_assert(offsetof(struct config, threshold) == CONFIG_O_THRESHOLD, "config.threshold");
 _Static_assert(offsetof(struct config, stacks) == CONFIG_O_STACKS, "config.stacks");
+_Static_assert(offsetof(struct config, every) == CONFIG_O_EVERY, "config.every");
 _Static_assert(offsetof(struct config, session) == CONFIG_O_SESSION, "config.session");
 _Static_assert(offsetof(struct config, dir) == CONFIG_O_DIR, "config.dir");
 _Static_assert(sizeof(struct config) == CONFIG_SIZE, "config");

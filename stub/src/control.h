@@ -90,6 +90,9 @@ struct control {
 	u32 naming;              /* descriptor of another thread's name, plus 1; 0: none */
 	u32 vforks;              /* system calls open that make such a child */
 	struct backtraces *backtraces;
+	u64 due, looked;         /* stacks on a timer: when the next one is due, when that was looked at, in ticks */
+	u64 ran;                 /* how long the thread had run when the last was taken, in ns */
+	u32 pace;                /* events after which that is looked at again; 0: never */
 	u32 epoch;               /* changes with the chunk, and when events of it are given up */
 #ifdef FENTRY_CLASSIC
 	u32 busy; /* runs a callback of the program's */

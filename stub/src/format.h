@@ -140,6 +140,8 @@
 #define FT_RECORD_TYPE_MASK        0x7f
 #define FT_GOROUTINE_STACK         0x8000000000000000 /* bit of the numbers of goroutines' stacks */
 #define FT_STACK_AT_SYSCALL        0x8000000000000000 /* bit of a BACKTRACE's FUNCTION: it is the number of a system call */
+#define FT_STACK_ON_TIMER          0x4000000000000000 /* bit of a BACKTRACE's FUNCTION: a timer has asked for it */
+#define FT_EXACT_PC                0x4000000000000000 /* bit of a word of FRAMES: the address is that of the next instruction */
 #define FT_RECORD_WORDS            0xff         /* most payload words, and where in the id their number is */
 #define FT_NO_WORD                 254          /* index of a REC_DATA that has nothing */
 
@@ -174,9 +176,13 @@
 #define FT_END_DEPTH               4            /* there are more frames than are followed */
 #define FT_END_UNDEFINED           5            /* the next frame depends on a register that is not known: its DWARF number is in bits 4 to 7 */
 #define FT_END_FILTERED            6            /* the process filters its system calls (seccomp), and the walk would have needed some */
+#define FT_END_GONE                7            /* the stack was not there any more, or more of it than was copied */
 
 /* values of REC_BACKTRACE's MODE */
+#define FT_STACK_PARTIAL           1            /* from a stack pointer and a program counter: what other registers were is known where a frame has saved them */
 #define FT_STACK_FULL              2            /* from the registers of a call, through handlers of signals and traced functions */
+#define FT_STACK_DEFERRED          3            /* the same, but at the first event after it was asked for */
+#define FT_STACK_ENTRY             4            /* the same, at the beginning of the system call that the thread was in when it was asked for */
 
 /* values of REC_TRIGGER's WHAT */
 #define FT_TRIGGER_ON              1            /* tracing goes on */

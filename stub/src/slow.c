@@ -4,6 +4,7 @@
    All of these run on the traced program's stack, which may be a small one: they
    keep few locals. Signals are blocked meanwhile: a handler that is traced would find
    what is half done here. */
+#include "backtrace.h"
 #include "chunk.h"
 #include "configuration.h"
 #include "frame.h"
@@ -123,6 +124,8 @@ hidden struct control *fentry_slow_record(void)
 {
 	struct sigset old = block();
 	struct control *c = traced_thread();
+	if (WALKS && !CALLBACKS && c && c->pace)
+		take_sample(c, program_fp(__builtin_frame_address(0)));
 	if (c)
 		room(c, 2);
 	unblock(old);

@@ -286,7 +286,9 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 	watch_filters(nr, a);
 	forget(c, syscall_sp(r));
 	follow_names(c);
-	u32 stack = WALKS && is_asked(nr) ? take_syscall_backtrace(c, syscall_place(r), syscall_sp(r), syscall_fp(r)) : 0;
+	u64 delay = 0;
+	int timer = WALKS && c->pace && sample_due(c, &delay);
+	u32 stack = WALKS && (is_asked(nr) || timer) ? take_syscall_backtrace(c, syscall_place(r), syscall_sp(r), syscall_fp(r)) : 0;
 	u64 *w = begin_syscall(c, t, 0, 7, captures(c, 0, t, p, 0, a, 0) + stack);
 	if (w) {
 		w[0] = nr;
@@ -295,8 +297,10 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		end_record(w);
 		captures(c, 1, t, p, 0, a, 0);
 	}
-	if (WALKS && stack)
+	if (WALKS && stack && is_asked(nr))
 		write_backtrace(c, t, FT_STACK_AT_SYSCALL | nr);
+	if (WALKS && stack && timer)
+		write_backtrace(c, t, FT_STACK_ON_TIMER | delay);
 	if (nr == NR_SIGACTION && !load(&filtered))
 		sigaction_begins(a);
 	int forks = is_special(p) && takes_place(nr, a);

@@ -16,7 +16,7 @@ struct loaded {
 	const u8 *header;    /* search table; 0: it has none */
 	u64 check[2];        /* its first words */
 	u32 idlen;           /* of the build-id */
-	const u8 *id;
+	u8 id[32];
 	char path[512];      /* "" if it is longer */
 };
 
@@ -25,10 +25,12 @@ struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
 hidden int read_own(void *to, u64 at, u64 n);
-hidden int loaded_id(const struct loaded *l, u8 *id);
 hidden const struct loaded *loaded_at(u64 pc, u32 *index);
 
 /* Bit of an address that is the id of a function whose first instructions have been moved to where the frame is. */
 #define MOVED_CODE (1UL << 63)
+
+/* lookup is an address in the instruction that a frame is at, as walk has it. */
+static inline u64 lookup(u64 pc) { return pc & FT_EXACT_PC ? pc & ~FT_EXACT_PC : pc - 1; }
 
 #endif

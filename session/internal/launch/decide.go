@@ -29,13 +29,14 @@ type facts struct {
 	planned   bool  // there is something to put into the program
 	libraries bool  // its libraries are to be traced
 	others    bool  // another program that it turns out to be is to be traced, such as a script's interpreter
+	observed  bool  // somebody wants to know of it before it runs
 	emulator  bool  // the kernel does not run it
 	watched   bool  // the emulator can be stopped where the program's dynamic loader opens libraries
 	hold      error // why it cannot be held at its exec stop; nil: it can, as far as is known
 }
 
 // held tells whether there is anything to be done at the exec stop.
-func (f facts) held() bool { return f.planned || f.libraries || f.others }
+func (f facts) held() bool { return f.planned || f.libraries || f.others || f.observed }
 
 // Reasons that are known before it is tried.
 var (
@@ -46,7 +47,8 @@ var (
 
 // ask finds out what is known before the program is started.
 func (l *Launcher) ask() facts {
-	f := facts{planned: l.Memory != nil, libraries: l.Library != nil, others: l.Other != nil, emulator: len(l.Emulator) > 0}
+	f := facts{planned: l.Memory != nil, libraries: l.Library != nil, others: l.Other != nil, observed: l.Observed,
+		emulator: len(l.Emulator) > 0}
 	f.watched = f.emulator && f.libraries && !l.NoPtrace
 	switch {
 	case !f.held():

@@ -60,6 +60,8 @@ type Launcher struct {
 	// Ready is called when execve has succeeded and, if the program can be held
 	// there, before its first instruction.
 	Ready func(pid int)
+	// Observed: it is to be called before the program's first instruction, if that is possible.
+	Observed bool
 }
 
 // Started is a program that runs.

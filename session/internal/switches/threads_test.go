@@ -4,14 +4,12 @@ package switches
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/format"
-	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/perf"
 )
 
 // What is said of threads, for every order in which records can be there or missing.
@@ -107,10 +105,16 @@ func TestLongThread(t *testing.T) {
 	}
 }
 
+// Where struct perf_event_mmap_page says what was written and read.
+const (
+	dataHead = 1024
+	dataTail = 1032
+)
+
 // Rings are read across their end; what the kernel had no room for is said.
 func TestRing(t *testing.T) {
-	r := &ring{mem: make([]byte, 4096+256)}
-	r.data = r.mem[4096:]
+	mem := make([]byte, 4096+256)
+	r, data := &ring{Ring: perf.NewRing(mem, 4096)}, mem[4096:]
 	head := uint64(0)
 	write := func(typ uint32, flags uint16, body []byte, time uint64) {
 		b := le.AppendUint32(nil, typ)
@@ -119,14 +123,14 @@ func TestRing(t *testing.T) {
 		b = le.AppendUint64(append(b, body...), 7|8<<32)
 		b = le.AppendUint64(b, time)
 		for _, c := range b {
-			r.data[head%256] = c
+			data[head%256] = c
 			head++
 		}
-		r.word(dataHead).Store(head)
+		le.PutUint64(mem[dataHead:], head)
 	}
 	read := func() (got []record) {
 		r.read(func(rec record) { got = append(got, rec) }, func() uint64 { return 1000 })
-		if r.word(dataTail).Load() != head {
+		if le.Uint64(mem[dataTail:]) != head {
 			t.Error("not all is read")
 		}
 		return got
@@ -158,19 +162,6 @@ func TestRing(t *testing.T) {
 	}
 }
 
-func TestOnlineCPUs(t *testing.T) {
-	for text, want := range map[string][]int{"0\n": {0}, "0-2,5\n": {0, 1, 2, 5}, "2-1": nil, "x": nil, "0-99999999": nil, "": nil} {
-		path := filepath.Join(t.TempDir(), "online")
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		cpus, err := onlineCPUs(path)
-		if !slices.Equal(cpus, want) || (err == nil) != (want != nil) {
-			t.Errorf("%q: %v, %v", text, cpus, err)
-		}
-	}
-}
-
 // Chunks that nobody takes are bounded, and the oldest go first.
 func TestKeep(t *testing.T) {
 	var r Recorder
@@ -184,25 +175,14 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Times between readings of the clocks become counters between them.
-func TestLine(t *testing.T) {
-	l := newLine(clock.Reading{Counter: 5000, Monotonic: 100}, clock.Reading{Counter: 7000, Monotonic: 1100})
-	for ns, want := range map[uint64]uint64{100: 5000, 600: 6000, 1100: 7000, 0: 4800} {
-		if have := l.at(ns); have != want {
-			t.Errorf("%d ns: %d, want %d", ns, have, want)
-		}
-	}
-}
-
 // FuzzRecords gives the bytes of a ring any value: what comes of them are chunks that tell of times in order.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("\x0e\x00\x00\x00\x00\x20\x18\x00\x01\x00\x00\x00\x02\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add([]byte(strings.Repeat("\x02\x00\x00\x00\x00\x00\x28\x00", 30)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := &ring{mem: make([]byte, 4096+1024)}
-		r.data = r.mem[4096:]
-		n := copy(r.data, b)
-		r.word(dataHead).Store(uint64(n))
+		mem := make([]byte, 4096+1024)
+		r := &ring{Ring: perf.NewRing(mem, 4096)}
+		le.PutUint64(mem[dataHead:], uint64(copy(mem[4096:], b)))
 		ts := threads{live: map[uint32]*thread{}, done: func(c chunk) {
 			at := le.Uint64(c.bytes[format.CCounter:])
 			for e := c.bytes[format.ChunkHeader:]; len(e) > 0; e = e[format.SchedEntry:] {

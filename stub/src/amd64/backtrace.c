@@ -8,10 +8,13 @@
    table of its own, which is forgotten with the chunk, or when it is full. */
 #include "backtrace.h"
 #include "chunk.h"
+#include "configuration.h"
 #include "life.h"
 #include "machine.h"
 #include "memory.h"
 #include "process.h"
+#include "source.h"
+#include "stack.h"
 #include "sys.h"
 #include "text.h"
 #include "walk.h"
@@ -22,6 +25,7 @@ enum { MOST_FRAMES = 500, NODES = 2048, MOST_NODES = NODES / 4 * 3, RUN = FT_REC
 struct backtraces {
 	u32 epoch;  /* of the chunk that numbers are of */
 	u32 last;   /* newest number */
+	u32 before; /* newest number of the chunk before: only what is newer is known */
 	u32 n, end; /* of the stack that was taken */
 	u32 words;  /* that it takes at most */
 	struct ranges ranges;
@@ -32,9 +36,12 @@ struct backtraces {
 
 static void forget(struct backtraces *b)
 {
-	memset(b->nodes, 0, sizeof b->nodes);
 	memset(b->said, 0, sizeof b->said);
-	b->last = 0;
+	if (b->last > 1U << 31) {
+		memset(b->nodes, 0, sizeof b->nodes);
+		b->last = 0;
+	}
+	b->before = b->last;
 }
 
 /* The file whose code an image is. */
@@ -52,7 +59,7 @@ static struct file file_of(const struct loaded *l)
 		if (m->at - l->lo < l->hi - l->lo && info->idlen <= MOST_ID)
 			return (struct file){ info->path, info->build_id, info->idlen };
 	}
-	return (struct file){ l->path, 0, l->idlen };
+	return (struct file){ l->path, l->id, l->idlen };
 }
 
 /* map_words is how long the payload of a record about a file is. A library that registers at this moment changes what it
@@ -74,7 +81,7 @@ static u32 words_needed(struct backtraces *b)
 {
 	u32 words = 3 + b->n + 2 * (b->n / RUN + 1), i;
 	for (u32 k = 0, before = -1U; k < b->n; k++) {
-		const struct loaded *l = loaded_at(b->pcs[k] - 1, &i);
+		const struct loaded *l = loaded_at(lookup(b->pcs[k]), &i);
 		if (l && i != before)
 			words += 1 + map_words(file_of(l));
 		before = l ? i : -1U;
@@ -137,11 +144,75 @@ hidden u32 take_syscall_backtrace(struct control *c, u64 pc, u64 sp, u64 fp)
 	return words_needed(b);
 }
 
+/* ---- stacks on a timer ----
+
+   A thread that has run for so long has its stack walked at its next event. Nobody else has to tell it: it looks at the
+   clock after so many events as it makes in a part of that time, by coming to the slow path. What costs more is asked
+   only when that clock says so: how long the thread has really run. */
+
+enum { PARTS = 8, MOST_PACE = 512, CLOCK_THREAD_CPUTIME_ID_ = 3 };
+
+static u64 hz;
+
+static u64 to_ticks(u64 ns) { return ns / 1000000000UL * hz + ns % 1000000000UL * hz / 1000000000UL; }
+
+/* keep_pace chooses after how many events the thread looks again. */
+static void keep_pace(struct control *c, u64 now, u64 period)
+{
+	u64 took = now - c->looked, pace = took ? c->pace * (period / PARTS) / took : MOST_PACE;
+	if (pace > 2UL * c->pace)
+		pace = 2UL * c->pace;
+	set_pace(c, pace > MOST_PACE ? MOST_PACE : pace ? (u32)pace : 1);
+	c->looked = now;
+}
+
+/* sample_due says whether a stack is due, and how many ticks ago it became so. */
+hidden int sample_due(struct control *c, u64 *delay)
+{
+	u64 now = counter(), every = fentry_config.every;
+	if (!load(&hz))
+		store(&hz, counter_hz());
+	u64 period = to_ticks(every);
+	keep_pace(c, now, period);
+	if (c->due && now < c->due)
+		return 0;
+	u64 ran = clock_ns(CLOCK_THREAD_CPUTIME_ID_), since = ran - c->ran;
+	if (!c->due || since < every) {
+		if (!c->due)
+			c->ran = ran;
+		c->due = now + (since < every ? to_ticks(every - since) : period);
+		return 0;
+	}
+	*delay = to_ticks(since - every);
+	c->ran = ran;
+	c->due = now + period;
+	return 1;
+}
+
+/* take_sample takes and writes the stack at a call or return that is about to be recorded, if one is due: the thread was in
+   the innermost open call when it begins, or in the one that ends. fp is the program's frame pointer. */
+hidden void take_sample(struct control *c, u64 fp)
+{
+	u64 delay, slot = top_slot(c->top);
+	struct function f;
+	if (top_empty(c->top) || !sample_due(c, &delay) || !take_backtrace(c, slot, *shadow_ret(slot), fp))
+		return;
+	struct backtraces *b = c->backtraces;
+	/* At the entry the slot still has the caller's address. */
+	if (image_returns_to(*(u64 *)slot, &f) && b->n < MOST_FRAMES) {
+		for (u32 k = b->n++; k > 0; k--)
+			b->pcs[k] = b->pcs[k - 1];
+		b->pcs[0] = MOVED_CODE | trace_id(f);
+		b->words += 2;
+	}
+	write_backtrace(c, counter(), FT_STACK_ON_TIMER | delay);
+}
+
 /* say_mapped says which file is mapped where a frame's code is, if the chunk does not have it yet. */
 static void say_mapped(struct control *c, struct backtraces *b, u64 t, u64 pc)
 {
 	u32 i;
-	const struct loaded *l = loaded_at(pc - 1, &i);
+	const struct loaded *l = loaded_at(lookup(pc), &i);
 	if (!l || i >= MOST_SAID || b->said[i / 8] >> i % 8 & 1)
 		return;
 	struct file f = file_of(l);
@@ -154,14 +225,11 @@ static void say_mapped(struct control *c, struct backtraces *b, u64 t, u64 pc)
 	w[1] = l->hi - l->lo;
 	w[2] = l->bias;
 	w[n - 1] = 0;
-	u8 *text = (u8 *)(w + 3), id[MOST_ID];
-	if (f.id)
-		memcpy(id, f.id, f.idlen);
-	u32 have = f.idlen && (f.id || loaded_id(l, id)) ? f.idlen : 0;
-	for (u32 k = 0; k < have; k++) {
+	u8 *text = (u8 *)(w + 3);
+	for (u32 k = 0; k < f.idlen; k++) {
 		static const char digits[] = "0123456789abcdef";
-		*text++ = (u8)digits[id[k] >> 4];
-		*text++ = (u8)digits[id[k] & 15];
+		*text++ = (u8)digits[f.id[k] >> 4];
+		*text++ = (u8)digits[f.id[k] & 15];
 	}
 	*text++ = ' ';
 	memcpy(text, f.path, length(f.path));
@@ -171,12 +239,15 @@ static void say_mapped(struct control *c, struct backtraces *b, u64 t, u64 pc)
 	end_record(w);
 }
 
-/* node_of finds the number of a frame, or the place for a new one. */
+static int is_known(const struct backtraces *b, const struct node *n) { return n->id > b->before; }
+
+/* node_of finds the number of a frame, or the place for a new one: that of one which is not known any more, too, as all that
+   are known came after it. */
 static struct node *node_of(struct backtraces *b, u64 pc, u32 parent)
 {
 	u64 h = (pc * 0x9e3779b97f4a7c15 + parent * 0xd6e8feb86659fd93) >> 32;
 	struct node *n = &b->nodes[h % NODES];
-	while (n->id && (n->pc != pc || n->parent != parent))
+	while (is_known(b, n) && (n->pc != pc || n->parent != parent))
 		n = n == &b->nodes[NODES - 1] ? b->nodes : n + 1;
 	return n;
 }
@@ -213,17 +284,18 @@ hidden void write_backtrace(struct control *c, u64 t, u64 asker)
 	room(c, b->words);
 	if (c->chunk.base == 0 || c->next + 8UL * b->words > c->limit) /* a chunk can be smaller than that */
 		return;
-	if (b->epoch != c->epoch || b->last + b->n > MOST_NODES) {
+	if (b->epoch != c->epoch || b->last - b->before + b->n > MOST_NODES) {
 		forget(b);
 		b->epoch = c->epoch;
 	}
 	for (; k > 0; k--) {
 		struct node *n = node_of(b, b->pcs[k - 1], parent);
-		if (!n->id)
+		if (!is_known(b, n))
 			break;
 		parent = n->id;
 	}
 	u64 id = write_frames(c, b, t, k, parent);
-	u64 payload[2] = { id | (u64)b->end << 32 | (u64)FT_STACK_FULL << 40, asker };
+	int timer = !(asker & FT_STACK_AT_SYSCALL) && asker & FT_STACK_ON_TIMER;
+	u64 payload[2] = { id | (u64)b->end << 32 | (timer ? (u64)FT_STACK_DEFERRED : (u64)FT_STACK_FULL) << 40, asker };
 	record(c, t, FT_REC_BACKTRACE, payload, lengthof(payload));
 }

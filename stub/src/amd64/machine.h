@@ -116,6 +116,10 @@ enum {
 	CHANGES = 1,       /* a recorder can change how calls are recorded: change.c */
 };
 
+/* program_fp is the program's frame pointer in a function, with this frame, that a fast path has called: what SLOW in macros.h
+   has saved at 8(%rbp). */
+static inline u64 program_fp(void *frame) { return (*(u64 **)frame)[1]; }
+
 /* Registers at a system call, as syscall.S has saved them: the program's stack pointer is behind
    the red zone that follows. ax is the number, or the result. */
 struct sysregs { u64 pad, bp, r11, r10, r9, r8, di, si, back, dx, ax; };

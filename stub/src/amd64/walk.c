@@ -50,8 +50,8 @@ static void find_id(struct loaded *l, u64 at, u64 size)
 	for (u64 end = at + size; at + 16 <= end && read_own(note, at, sizeof note);) {
 		u64 desc = at + sizeof note + ((note[0] + 3UL) & -4UL);
 		if (note[2] == NT_GNU_BUILD_ID_ && note[0] == 4 && desc + note[1] <= end) {
-			l->id = (const u8 *)desc;
-			l->idlen = note[1] < 32 ? note[1] : 32;
+			u32 n = note[1] < sizeof l->id ? note[1] : sizeof l->id;
+			l->idlen = read_own(l->id, desc, n) ? n : 0;
 			return;
 		}
 		at = desc + ((note[1] + 3UL) & -4UL);
@@ -78,7 +78,7 @@ static int find_segments(struct loaded *l)
 			}
 			if (pass == 1 && p.type == PT_GNU_EH_FRAME_ && p.memsz)
 				l->header = (const u8 *)(p.vaddr + l->bias);
-			if (pass == 1 && p.type == PT_NOTE_ && !l->id)
+			if (pass == 1 && p.type == PT_NOTE_ && !l->idlen)
 				find_id(l, p.vaddr + l->bias, p.memsz);
 		}
 		if (low >= high)
@@ -88,9 +88,6 @@ static int find_segments(struct loaded *l)
 	}
 	return !l->header || read_own(l->check, (u64)l->header, sizeof l->check);
 }
-
-/* loaded_id reads an image's build-id, into as many bytes as it has. */
-hidden int loaded_id(const struct loaded *l, u8 *id) { return read_own(id, (u64)l->id, l->idlen); }
 
 /* still says whether an image is what it was. */
 static int still(const struct loaded *l)
@@ -438,7 +435,7 @@ hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u3
 			break;
 		}
 		struct rule rule = rule_at(r.pc, r.exact);
-		pcs[n++] = rule.moved ? MOVED_CODE | rule.moved : r.pc;
+		pcs[n++] = rule.moved ? MOVED_CODE | rule.moved : r.exact ? FT_EXACT_PC | r.pc : r.pc;
 		*end = up(known, &r, rule);
 	}
 	return n;

@@ -78,6 +78,7 @@ struct sysregs { u64 fp, back, scratch[2], x4[14], x0[4], flags, pad, x16, x30; 
 
 static inline u64 syscall_number(const struct sysregs *r) { return r->x4[4]; }
 static inline u64 syscall_result(const struct sysregs *r) { return r->x0[0]; }
+static inline u64 program_fp(void *frame) { return (void)frame, 0; }
 static inline u64 syscall_fp(const struct sysregs *r) { return r->fp; }
 static inline u64 syscall_place(const struct sysregs *r) { return r->back; } /* where it goes on */
 static inline u64 syscall_sp(const struct sysregs *r) { return (u64)(r + 1); }

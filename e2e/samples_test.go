@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// busy compiles testdata/stacks/busy.c.
+func busy(t *testing.T, dir string) string {
+	t.Helper()
+	needFentry(t)
+	testtool.Need(t, "gcc")
+	prog := filepath.Join(dir, "busy")
+	out, err := exec.Command("gcc", "-O1", "-g", "-fno-optimize-sibling-calls", "-o", prog, "testdata/stacks/busy.c",
+		"-lpthread").CombinedOutput()
+	if err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return prog
+}
+
+// TestSamples records stacks on a timer of a program that is not traced: of a thread, a forked child and what that
+// executes, as many as fit the processor time that they take, in the functions that take it, to the first one.
+func TestSamples(t *testing.T) {
+	if err := session.CanSample(time.Millisecond); err != nil {
+		t.Skipf("needs perf events: %v", err)
+	}
+	dir := t.TempDir()
+	prog, data := busy(t, dir), filepath.Join(dir, "data")
+	const ms = 300
+	for _, more := range [][]string{nil, {"--syscalls"}} {
+		argv := append([]string{fentry, "record", "-o", data, "--overhead", "no", "-F", "none", "--stack-every", "1ms"}, more...)
+		run(t, command{argv: append(argv, prog, fmt.Sprint(ms))}).mustSucceed(t)
+		tr, err := trace.Open(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		all, known := map[string]int{}, map[string]int{} // by task
+		err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+			if ev.Kind != trace.Stacktrace {
+				return nil
+			}
+			b, labels := ev.Backtrace, tr.StackLabels(ev)
+			who := "main"
+			switch {
+			case ev.Task.PID != ev.Task.TID:
+				who = "thread"
+			case ev.Task.PID != tr.Info.PID:
+				who = "child"
+			}
+			all[who]++
+			if !b.Timer || b.Mode != "full" || b.Delay != 0 {
+				t.Errorf("timer %v, mode %s, delay %d", b.Timer, b.Mode, b.Delay)
+			}
+			outer := "main"
+			if who == "thread" {
+				outer = "thread"
+			}
+			i := slices.Index(labels, "work")
+			if b.End == "outermost" && i > 0 && slices.Contains(labels[i:], outer) &&
+				(slices.Equal(labels[:i], []string{"inner"}) || slices.Equal(labels[:i], []string{"inner", "rec", "rec", "rec", "rec"})) {
+				known[who]++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%v: %v samples, %v in full", argv, all, known)
+		// The kernel's timers are late on busy machines.
+		for who, want := range map[string]int{"main": ms, "thread": ms, "child": ms} {
+			if n := all[who]; n < want/2 || n > want*3/2 || known[who] < n*9/10 {
+				t.Errorf("%v: %s: %d samples, %d in full, of about %d", argv, who, n, known[who], want)
+			}
+		}
+		if lost := tr.Info.Samples.Lost; lost != 0 {
+			t.Logf("%d lost", lost)
+		}
+	}
+}
+
+// TestSamplesRefused: where perf events are not allowed, stacks are taken at system calls, and fentry says so.
+func TestSamplesRefused(t *testing.T) {
+	dir := t.TempDir()
+	prog, data, noperf := busy(t, dir), filepath.Join(dir, "data"), filepath.Join(dir, "noperf")
+	if out, err := exec.Command("gcc", "-o", noperf, "testdata/stacks/noperf.c").CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	r := run(t, command{argv: []string{noperf, fentry, "record", "-o", data, "-F", "none", "--stack-every", "1ms", prog, "10"}})
+	if r.status == "exit 77" {
+		t.Skip("needs seccomp filters")
+	}
+	r.mustSucceed(t)
+	if !strings.Contains(r.stderr, "stacks are taken at system calls only: perf_event_open: operation not permitted") {
+		t.Errorf("%s", r.stderr)
+	}
+	tr, err := trace.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	n := 0
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.Stacktrace && ev.Backtrace.Timer && ev.Backtrace.Mode == "deferred" {
+			n++
+		}
+		return nil
+	})
+	if err != nil || n == 0 {
+		t.Errorf("%d stacks: %v", n, err)
+	}
+}
+
+// TestSamplesDeferred: where functions are traced stacks are taken at the next event, through frames of functions that are
+// traced and of those that are not, and say how late.
+func TestSamplesDeferred(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("stacks are walked on x86-64")
+	}
+	dir := t.TempDir()
+	prog, data := busy(t, dir), filepath.Join(dir, "data")
+	const ms = 300
+	for _, more := range [][]string{{"--syscalls"}, {"-F", "inner"}, {"-F", "rec", "-F", "ms"}} {
+		argv := append([]string{fentry, "record", "-o", data, "--overhead", "no", "--stack-every", "1ms"}, more...)
+		run(t, command{argv: append(argv, prog, fmt.Sprint(ms))}).mustSucceed(t)
+		tr, err := trace.Open(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		all, known, late := map[int]int{}, 0, int64(0) // by process
+		err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+			if ev.Kind != trace.Stacktrace {
+				return nil
+			}
+			b, labels := ev.Backtrace, tr.StackLabels(ev)
+			if all[ev.Task.PID]++; !b.Timer || b.Mode != "deferred" || b.Delay < 0 {
+				t.Errorf("timer %v, mode %s, delay %d", b.Timer, b.Mode, b.Delay)
+			}
+			late += b.Delay
+			// From the outermost on: main or thread, work, rec any number of times, inner or ms.
+			i := slices.IndexFunc(labels, func(l string) bool { return l == "main" || l == "thread" })
+			text := strings.Join(labels[:max(i, 0)], " ")
+			if b.End == "outermost" && i > 0 && inWork.MatchString(text) {
+				known++
+			} else {
+				t.Logf("%s: %q", b.End, labels)
+			}
+			return nil
+		})
+		n := 0
+		for _, k := range all {
+			n += k
+		}
+		t.Logf("%v: %d samples in %d processes, %d known, %v late on average", more, n, len(all), known, time.Duration(late/int64(max(n, 1))))
+		if err != nil || n < 3*ms/3 || n > 3*ms*3/2 || len(all) != 2 || known < n*9/10 {
+			t.Errorf("%v: %d samples in %d processes, %d known: %v", more, n, len(all), known, err)
+		}
+	}
+}
+
+// inWork is what is above main or thread in stacks of busy.c.
+var inWork = regexp.MustCompile(`^((inner |ms )?(rec )*|.*clock_gettime.* ms )work$`)

@@ -1,0 +1,172 @@
+//go:build linux
+
+package samples
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/perf"
+)
+
+const (
+	// idle bounds the time between rounds. A process that has ended cannot be asked for its unwind tables any more.
+	idle = 5 * time.Millisecond
+
+	// copied is how much of a stack is copied. The kernel takes a microsecond for it.
+	copied = 16 << 10
+
+	// mostBytes bounds chunks that nobody takes.
+	mostBytes = 64 << 20
+)
+
+// event samples the time that threads run, in user mode and, if that is allowed, in the kernel.
+func event(every time.Duration) unix.PerfEventAttr {
+	return unix.PerfEventAttr{
+		Type:              unix.PERF_TYPE_SOFTWARE,
+		Config:            unix.PERF_COUNT_SW_CPU_CLOCK,
+		Sample:            uint64(every.Nanoseconds()),
+		Sample_type:       unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
+		Sample_regs_user:  host.mask,
+		Sample_stack_user: copied,
+		Bits:              unix.PerfBitTask | unix.PerfBitMmap | unix.PerfBitSampleIDAll | unix.PerfBitExcludeHv,
+	}
+}
+
+// errMachine is the error of machines whose registers are not known.
+var errMachine = errors.New("stacks of this machine cannot be walked")
+
+// Try says why threads cannot be sampled; nil: they can, in the kernel, too, if kernel says so.
+func Try(every time.Duration) (kernel bool, err error) {
+	if host == nil {
+		return false, errMachine
+	}
+	attr := event(every)
+	if perf.Try(attr) == nil {
+		return true, nil
+	}
+	attr.Bits |= unix.PerfBitExcludeKernel
+	return false, perf.Try(attr)
+}
+
+// A Recorder samples a process and all that it starts.
+type Recorder struct {
+	follower *perf.Follower
+	clock    clock.Line
+	buf      []byte   // for a record
+	round    []record // not yet in order
+	book     book
+
+	mu     sync.Mutex
+	chunks []chunk // finished, oldest first
+	bytes  int     // in them
+	taken  uint64  // Stats.Samples
+	gave   uint64  // samples in chunks that were given up
+}
+
+// A chunk is some samples of a thread as the trace has them.
+type chunk struct {
+	pid   uint32
+	n     uint64 // samples
+	bytes []byte
+}
+
+// Stats say what was sampled.
+type Stats struct {
+	Samples uint64
+	Lost    uint64 // samples that there was no room for
+}
+
+// Follow begins to sample the process pid, and all threads and processes that it starts from now on, each time that one
+// has run for so long. alone: nothing else says in the trace which programs there are.
+func Follow(pid int, every time.Duration, alone bool) (*Recorder, error) {
+	kernel, err := Try(every)
+	if err != nil {
+		return nil, err
+	}
+	attr := event(every)
+	if !kernel {
+		attr.Bits |= unix.PerfBitExcludeKernel
+	}
+	rings, err := perf.Open(pid, attr)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{clock: clock.NewLine(), buf: make([]byte, copied+1<<10)}
+	r.book = newBook(alone, r.keep)
+	r.follower, err = perf.Follow(rings, idle, r.read)
+	return r, err
+}
+
+// read reads all rings, and takes the records up to the round before, or the last ones: what is newer may come after
+// something that is older.
+func (r *Recorder) read(rings []*perf.Ring, last bool) {
+	until := uint64(r.clock.Now.Monotonic)
+	if last {
+		until = ^uint64(0)
+	}
+	r.clock.Read()
+	for _, g := range rings {
+		g.Read(r.buf, func(b []byte) {
+			rec, ok := parse(b, host)
+			if ok {
+				r.book.meet(rec.pid)
+				r.round = append(r.round, rec)
+			}
+		})
+	}
+	slices.SortStableFunc(r.round, func(a, b record) int { return cmp.Compare(a.time, b.time) })
+	n := 0
+	for n < len(r.round) && r.round[n].time <= until {
+		rec := &r.round[n]
+		rec.time = r.clock.Counter(rec.time)
+		r.book.take(rec)
+		n++
+	}
+	r.round = slices.Delete(r.round, 0, n)
+	if last {
+		r.book.end()
+	}
+}
+
+// keep keeps a finished chunk until it is taken.
+func (r *Recorder) keep(c chunk) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.chunks = append(r.chunks, c)
+	r.taken += c.n
+	for r.bytes += len(c.bytes); r.bytes > mostBytes; {
+		r.gave += r.chunks[0].n
+		r.bytes -= len(r.chunks[0].bytes)
+		r.chunks = r.chunks[1:]
+	}
+}
+
+// Take returns chunks for the trace, of processes that want says yes to. The others stay for later.
+func (r *Recorder) Take(want func(pid uint32) bool) (chunks [][]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.chunks = slices.DeleteFunc(r.chunks, func(c chunk) bool {
+		if !want(c.pid) {
+			return false
+		}
+		chunks = append(chunks, c.bytes)
+		r.bytes -= len(c.bytes)
+		return true
+	})
+	return chunks
+}
+
+// Stop ends it. What is left can be taken then.
+func (r *Recorder) Stop() Stats {
+	r.follower.Stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Stats{r.taken - r.gave, r.book.lost + r.gave}
+}

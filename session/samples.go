@@ -1,0 +1,52 @@
+//go:build linux
+
+package session
+
+import (
+	"time"
+
+	"github.com/fentry-dev/fentry/session/internal/samples"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// CanSample says why the stacks of programs cannot be taken from outside; nil: they can ([Options].SampleEvery).
+func CanSample(every time.Duration) error {
+	_, err := samples.Try(every)
+	return err
+}
+
+// followSamples begins to take stacks of a process, and of what it starts.
+func (s *session) followSamples(pid int) {
+	if s.o.SampleEvery == 0 || s.pool == nil || s.samples != nil {
+		return
+	}
+	var err error
+	s.info.Samples = &trace.InfoSamples{Every: s.o.SampleEvery, Source: trace.SwitchesPerf}
+	if s.samples, err = samples.Follow(pid, s.o.SampleEvery, s.o.Untouched); err != nil {
+		s.info.Samples = &trace.InfoSamples{Every: s.o.SampleEvery, Reason: err.Error()}
+		s.logf("stacks are not taken: %v", err)
+		return
+	}
+	s.addOwn(func(func(uint32) bool) [][]byte { return s.samples.Take(func(uint32) bool { return true }) })
+}
+
+// stopSamples ends that. What was taken can still be written.
+func (s *session) stopSamples() {
+	if s.samples != nil && !s.sampled {
+		s.sampled = true
+		st := s.samples.Stop()
+		s.info.Samples.Taken, s.info.Samples.Lost, s.res.Samples = st.Samples, st.Lost, st.Samples
+	}
+}
+
+// addOwn adds to where chunks of the recorder's own come from.
+func (s *session) addOwn(take func(want func(pid uint32) bool) [][]byte) {
+	before := s.drain.Own
+	s.drain.Own = func(want func(pid uint32) bool) [][]byte {
+		chunks := take(want)
+		if before != nil {
+			chunks = append(chunks, before(want)...)
+		}
+		return chunks
+	}
+}
