@@ -60,6 +60,9 @@ func TestStacks(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%q, want %q", got, want)
 			}
+			if got = threadsOf(t, pid, "stacks", "--json", "--all-threads"); !slices.Equal(got, want) {
+				t.Errorf("all that is traced: %q, want %q", got, want)
+			}
 			text := run(t, command{argv: []string{fentry, "stacks", fmt.Sprint(pid)}}).mustSucceed(t).stdout
 			for _, line := range []string{`process \d+: /.*`, `task \d+ \(.*\): in pause, partial`, `task \d+ \(.*\): running, full`,
 				`#3 +0x[0-9a-f]{14} deep\+0x[0-9a-f]+ \[.*\]`, `#\d+ +0x[0-9a-f]{14} <signal handler called> \[libc.so.6.*\]`,
@@ -116,15 +119,23 @@ func startThreads(t *testing.T, argv []string, env string) int {
 // threadsOf are the program's own functions of each thread, innermost first, sorted.
 func threadsOf(t *testing.T, pid int, args ...string) []string {
 	t.Helper()
-	r := run(t, command{argv: append(append([]string{fentry}, args...), fmt.Sprint(pid))}).mustSucceed(t)
+	argv := append([]string{fentry}, args...)
+	if !slices.Contains(args, "--all-threads") {
+		argv = append(argv, fmt.Sprint(pid))
+	}
+	r := run(t, command{argv: argv}).mustSucceed(t)
 	ours := []string{"stay", "deep", "handler", "main", "recurse", "spin", "around", "run", "room", "alloc", "interrupted"}
 	var all []string
 	for line := range strings.Lines(r.stdout) {
 		var th struct {
+			PID    int
 			Frames []struct{ Function, Image string }
 		}
 		if err := json.Unmarshal([]byte(line), &th); err != nil {
 			t.Fatalf("%q: %v", line, err)
+		}
+		if th.PID != pid {
+			continue
 		}
 		var names []string
 		for _, f := range th.Frames {

@@ -5,6 +5,9 @@ package stacks
 import (
 	"encoding/binary"
 	"errors"
+	"math/rand"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio/ehframe"
@@ -124,4 +127,83 @@ func FuzzMaps(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPartialIsPrefix: what is walked from the stack pointer alone is the beginning of what is walked from all registers, for
+// any tables and memory; and it ends before that only for a register that is not known.
+func TestPartialIsPrefix(t *testing.T) {
+	longer, same := 0, 0
+	for seed := range int64(20000) {
+		r := rand.New(rand.NewSource(seed))
+		m := &made{rows: map[uint64][]byte{}, words: map[uint64]uint64{}}
+		const functions = 6
+		for f := range uint64(functions) {
+			m.rows[0x1000*(1+f)] = randomRow(r)
+		}
+		for at := uint64(0x10000); at < 0x10400; at += 8 {
+			switch r.Intn(5) {
+			case 0:
+				m.words[at] = 0x10000 + uint64(r.Intn(0x80))*8 // a frame pointer
+			case 1: // nothing is there
+			default:
+				m.words[at] = uint64(r.Intn(functions+1))<<12 | 4
+			}
+		}
+		walk := func(all bool) ([]Frame, string) {
+			w := walker{m: &x86_64, s: m, r: registers{pc: 0x1004}}
+			k := rand.New(rand.NewSource(seed))
+			for reg := range 16 {
+				if v := 0x10000 + uint64(k.Intn(0x40))*8; all {
+					w.r.set(reg, v)
+				}
+			}
+			w.r.set(7, 0x10000)
+			return w.walk()
+		}
+		full, fullEnd := walk(true)
+		part, end := walk(false)
+		if len(part) > len(full) || !slices.Equal(part, full[:len(part)]) {
+			t.Fatalf("seed %d: partial %v, full %v", seed, part, full)
+		}
+		if strings.HasPrefix(end, EndUndefined) {
+			longer++
+		} else if same++; end != fullEnd || len(part) != len(full) {
+			t.Fatalf("seed %d: partial has %d frames, %s; full %d, %s", seed, len(part), end, len(full), fullEnd)
+		}
+	}
+	if longer < 1000 || same < 1000 {
+		t.Errorf("%d walks ended for a register, %d not: not much was tried", longer, same)
+	}
+}
+
+// randomRow is a row of a function: its frame's place by rsp, rbp, rbx or by what is in memory; registers that are saved, the
+// same, somewhere else or lost.
+func randomRow(r *rand.Rand) []byte {
+	var row []byte
+	small := func() byte { return byte(8 * (1 + r.Intn(8))) }
+	switch r.Intn(8) {
+	case 0:
+		row = []byte{0x0f, 3, 0x76, small(), 0x06} // *(rbp + n)
+	case 1, 2:
+		row = []byte{0x0c, 6, small()}
+	case 3:
+		row = []byte{0x0c, 3, small()}
+	default:
+		row = []byte{0x0c, 7, small()}
+	}
+	for range r.Intn(3) {
+		reg := []byte{3, 6, 12}[r.Intn(3)]
+		switch r.Intn(4) {
+		case 0:
+			row = append(row, 0x07, reg) // undefined
+		case 1:
+			row = append(row, 0x09, reg, []byte{3, 6, 12, 15}[r.Intn(4)]) // in another
+		default:
+			row = append(row, 0x80|reg, byte(1+r.Intn(8))) // saved
+		}
+	}
+	if r.Intn(10) == 0 {
+		row = append(row, 0x07, 16)
+	}
+	return row
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,6 +23,7 @@ import (
 )
 
 type stacksCmd struct {
+	all      bool
 	exact    bool
 	json     bool
 	tids     []int
@@ -29,7 +33,7 @@ type stacksCmd struct {
 func newStacksCmd(a *app) *cobra.Command {
 	var c stacksCmd
 	cmd := &cobra.Command{
-		Use:   "stacks [options] PID...",
+		Use:   "stacks [options] {PID... | --all-threads}",
 		Short: "print where the threads of a running process are",
 		Long: `stacks prints the call stack of every thread of running processes, traced or not,
 in the manner of gdb and eu-stack. Of a traced process it shows the functions
@@ -46,13 +50,20 @@ function), undefined:REG (a register is needed that is not known: --exact has it
 no-table (code without unwind tables), bad-cfa (tables and stack contradict each
 other), depth, or gone (more stack than was read).`,
 		Example: `  fentry stacks $(pidof nginx)         every thread of every nginx
+  fentry stacks --all-threads          of all that is traced now
   fentry stacks --exact 4711           with all registers
   fentry stacks --tid 4712 4711        one thread
   fentry stacks --json 4711 | jq -r '.frames[0].function'`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if c.all != (len(args) == 0) {
+				return usagef(cmd, "a PID or --all-threads is needed, not both")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	f := cmd.Flags()
+	f.BoolVar(&c.all, "all-threads", false, "every thread of all programs that are traced now")
 	f.BoolVar(&c.exact, "exact", false, "stop blocked threads, too, to have all their registers")
 	f.BoolVar(&c.json, "json", false, "print one JSON object per thread")
 	f.IntSliceVar(&c.tids, "tid", nil, "only the threads `TID`[,TID...]")
@@ -69,6 +80,11 @@ func (c *stacksCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		}
 		pids = append(pids, pid)
 	}
+	if c.all {
+		if pids = tracedProcesses(); len(pids) == 0 {
+			return errors.New("no program is traced that this user may look at")
+		}
+	}
 	out, err := a.open()
 	if err != nil {
 		return err
@@ -77,6 +93,10 @@ func (c *stacksCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	for _, pid := range pids {
 		n, err := c.process(a, out, pid)
 		seen += n
+		if c.all && err != nil { // as a rule it has ended meanwhile
+			a.notef("fentry: %v", stacksError(pid, err))
+			continue
+		}
 		if err != nil {
 			return out.close(stacksError(pid, err))
 		}
@@ -229,4 +249,40 @@ func (c *stacksCmd) writeJSON(w io.Writer, p *stacks.Process, t *stacks.Thread) 
 		}
 	}
 	return json.NewEncoder(safetext.JSONWriter(w)).Encode(l)
+}
+
+// tracedProcesses are the processes that have a recorder's pool, or an events file of their own, as far as this user may
+// look.
+func tracedProcesses() (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(path.Base(dir))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		maps, err := os.ReadFile(dir + "/maps")
+		if err == nil && mapsTrace(maps) && !holdsPool(dir) {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// mapsTrace tells whether a process has shared memory that a runtime writes to: lines of proc(5).
+func mapsTrace(maps []byte) bool {
+	for line := range strings.Lines(string(maps)) {
+		f := strings.Fields(line)
+		if len(f) >= 6 && strings.HasPrefix(f[1], "rw-s") && (f[5] == "/memfd:fentry-pool" || path.Base(f[5]) == "events") {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsPool tells whether a process is a recorder: it has the pool open at a certain descriptor.
+func holdsPool(dir string) bool {
+	const poolFD = 1000
+	to, err := os.Readlink(fmt.Sprintf("%s/fd/%d", dir, poolFD))
+	return err == nil && strings.HasPrefix(to, "/memfd:fentry-pool")
 }

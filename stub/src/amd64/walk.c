@@ -190,22 +190,49 @@ static int find_entry(u64 pc, struct fde *f)
 /* ---- rows ---- */
 
 /* What a row comes to. */
-enum { FROM_SP = 1, FROM_FP, BEHIND_FP, STUB, SIGNAL, ENDS };
+enum { FROM_SP = 1, FROM_FP, BEHIND_SP, BEHIND_FP, STUB, SIGNAL, ENDS };
 
-/* at: of the frame pointer, from the CFA. moved: of the function whose moved instructions these are. */
-struct rule { u8 kind, fp, end, nowhere; short at; i32 offset; u32 moved; };
+/* at: of the frame pointer, from the CFA. behind: BEHIND_SP, BEHIND_FP: the CFA, from what is at offset. moved: of the function
+   whose moved instructions these are. */
+struct rule { u8 kind, fp, end, nowhere; short at; unsigned short behind; i32 offset; u32 moved; };
 
 static struct rule ending(u32 end) { return (struct rule){ .kind = ENDS, .end = (u8)end }; }
 
-/* by_expression knows the two expressions for the CFA that are common: that of linkers' stubs, and of functions that
-   align their stack, *(fp + n). */
+/* memory_rule knows the expressions for a CFA that has been saved: *(fp + n) of functions that align their stack, and
+   *(sp + n) + k of those in assembly. */
+static int memory_rule(struct bytes e, struct rule *out)
+{
+	enum { DEREF = 0x06, PLUS_UCONST = 0x23, BREG = 0x70, MORE_BYTES = 0x80, SIGN = 0x40 };
+	const u8 *p = e.p;
+	if (p == e.end || (*p != BREG + DWARF_FP && *p != BREG + DWARF_SP))
+		return 0;
+	*out = (struct rule){ .kind = *p++ == BREG + DWARF_FP ? BEHIND_FP : BEHIND_SP };
+	u32 shift = 0;
+	for (u8 b = MORE_BYTES; b & MORE_BYTES; p++, shift += 7) {
+		if (p == e.end || shift > 14)
+			return 0;
+		b = *p;
+		out->offset |= (i32)(b & 0x7f) << shift;
+		if (!(b & MORE_BYTES) && b & SIGN)
+			out->offset -= 1 << (shift + 7);
+	}
+	if (p == e.end || *p++ != DEREF)
+		return 0;
+	if (p == e.end)
+		return 1;
+	out->behind = e.end - p == 2 ? p[1] : 0;
+	return e.end - p == 2 && p[0] == PLUS_UCONST && !(p[1] & MORE_BYTES);
+}
+
+/* by_expression knows the expressions for the CFA that are common: that of linkers' stubs, and those of memory_rule. */
 static struct rule by_expression(struct bytes e)
 {
 	static const u8 stub[] = { 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0, 0x2a, 0x33, 0x24, 0x22 };
-	enum { DEREF = 0x06, BREG_FP = 0x70 + DWARF_FP, LIT0 = 0x30, FROM = 6 };
+	enum { LIT0 = 0x30, FROM = 6 };
 	u64 n = (u64)(e.end - e.p);
-	if (n == 3 && e.p[0] == BREG_FP && !(e.p[1] & 0x80) && e.p[2] == DEREF)
-		return (struct rule){ .kind = BEHIND_FP, .offset = (i32)(e.p[1] & 0x40 ? e.p[1] - 0x80 : e.p[1]) };
+	struct rule saved;
+	if (memory_rule(e, &saved))
+		return saved;
 	if (n == sizeof stub && memcmp(e.p, stub, FROM) == 0 && memcmp(e.p + FROM + 1, stub + FROM + 1, n - FROM - 1) == 0)
 		return (struct rule){ .kind = STUB, .offset = e.p[FROM] - LIT0 };
 	return ending(FT_END_NO_TABLE);
@@ -397,11 +424,11 @@ static u32 up(struct ranges *known, struct registers *r, struct rule rule)
 	case STUB:
 		cfa = r->sp + 8 + ((r->pc & 15) >= (u64)rule.offset ? 8 : 0);
 		break;
-	default: { /* BEHIND_FP */
-		u64 at = r->fp + (u64)(i64)rule.offset;
+	default: { /* BEHIND_SP, BEHIND_FP */
+		u64 at = (rule.kind == BEHIND_SP ? r->sp : r->fp) + (u64)(i64)rule.offset;
 		if (at < r->sp || at % 8 || at + 8 > hi)
 			return FT_END_BAD_CFA;
-		cfa = *(u64 *)at;
+		cfa = *(u64 *)at + rule.behind;
 	}
 	}
 	if (cfa <= r->sp || cfa > hi || cfa % 8)
@@ -411,7 +438,10 @@ static u32 up(struct ranges *known, struct registers *r, struct rule rule)
 		r->pc = *shadow_ret(cfa - 8);
 	u64 at = rule.fp == SAVED ? cfa + (u64)(i64)rule.at : r->fp;
 	if (rule.fp == SAVED || rule.fp == INDIRECT) {
-		if (at < r->sp || at % 8 || at + 8 > hi)
+		/* Where a function is about to return, its tables do not say that it has popped the frame pointer: what was there is
+		   still below the stack pointer, where no signal writes. */
+		u64 low = r->exact ? r->sp - RED_ZONE : r->sp;
+		if (at < low || at % 8 || at + 8 > hi)
 			return FT_END_BAD_CFA;
 		r->fp = *(u64 *)at;
 	}
