@@ -13,9 +13,10 @@
 //     its calls nest, which readers of the format rely on. The header says which task has which number. With OneCPU
 //     all tasks are on processor 0, and a change of task is shown by a line "prev => next", as in the kernel.
 //   - PID: the thread id, as in the kernel; TGID: the process id.
-//   - irqs-off, need-resched, preempt-depth and migrate-disable: always ".".
-//     hardirq/softirq is "h" while the task runs on another stack than its first:
-//     a signal handler on a stack of its own, a coroutine.
+//   - irqs-off: "d" while signals are blocked. need-resched: "f" in a forked child. hardirq/softirq: "h" in a signal's
+//     handler, "H" in one on another stack than what it has interrupted, "s" on another stack without a handler, as in a
+//     coroutine. preempt-depth: how many handlers lie one in the other. migrate-disable: always ".". Handlers and what is
+//     blocked are known behind Trace.WithSignalState.
 //   - time: CLOCK_MONOTONIC, as with the kernel's clock "mono"; if the trace lacks it, or with SinceStart, the time
 //     since the trace's start.
 //
