@@ -59,6 +59,8 @@ type Options struct {
 	// the next event of functions that are traced, or with Plan.NoFunctions by the kernel's perf events, or, where those are
 	// not allowed, at system calls, with a message to Logf. 0: none are taken.
 	StackEvery time.Duration
+	// StackMode says how: StackFull, StackPartial or StackDeferred. 0: StackFull where it can be.
+	StackMode StackMode
 	// Symbols says where names of functions come from; the zero value: from the program, or from its separate debug
 	// file if that is installed.
 	Symbols symbol.Options

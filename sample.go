@@ -3,8 +3,23 @@
 package fentry
 
 import (
+	"errors"
+
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
+)
+
+// A StackMode says how stacks are taken on a timer.
+type StackMode uint8
+
+const (
+	// StackFull: from all registers, when the timer asks; no function may be traced.
+	StackFull StackMode = iota + 1
+	// StackPartial: the same, from the stack pointer and the program counter alone. A register is known where a frame has
+	// saved it, and walks end where one is needed that is not.
+	StackPartial
+	// StackDeferred: from all registers, at the thread's next event.
+	StackDeferred
 )
 
 // sample has a session take stacks on a timer, if that is asked for. Where functions are traced the runtime in the program
@@ -14,14 +29,16 @@ func (r *run) sample(so *session.Options) {
 	if r.o.StackEvery == 0 {
 		return
 	}
-	if r.o.Plan.NoFunctions {
-		err := session.CanSample(r.o.StackEvery)
-		if err == nil {
-			so.SampleEvery = r.o.StackEvery
+	err := errors.New("so it was asked for")
+	if r.o.Plan.NoFunctions && r.o.StackMode != StackDeferred {
+		if err = session.CanSample(r.o.StackEvery); err == nil {
+			so.SampleEvery, so.SamplePartial = r.o.StackEvery, r.o.StackMode == StackPartial
 			return
 		}
+	}
+	if r.o.Plan.NoFunctions {
 		so.Info.Samples = &trace.InfoSamples{Every: r.o.StackEvery, Reason: err.Error()}
-		if r.o.Logf != nil {
+		if r.o.Logf != nil && r.o.StackMode != StackDeferred {
 			r.o.Logf("stacks are taken at system calls only: %v", err)
 		}
 		r.o.Syscalls = true

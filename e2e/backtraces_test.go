@@ -149,6 +149,9 @@ func compareStacks(t *testing.T, data string, front int, c command) {
 			return fmt.Errorf("more than %d stacks", len(want))
 		}
 		b, pcs := ev.Backtrace, want[n-1]
+		if mode := map[bool]string{false: "full", true: "entry"}[front > 0]; b.Mode != mode {
+			t.Errorf("%v: mode %s, want %s", c.argv, b.Mode, mode)
+		}
 		b.Frames = b.Frames[min(front, len(b.Frames)):]
 		if b.End != "outermost" || len(b.Frames) != len(pcs) {
 			t.Errorf("%v: stack %d has %d frames, %s; libgcc finds %d:\n%v\n%x", c.argv, n, len(b.Frames), b.End, len(pcs), labels(tr, b), pcs)

@@ -65,6 +65,8 @@ type Options struct {
 	// SampleEvery takes the stacks of threads each time that they have run for so long, as the kernel's perf events tell; see
 	// [CanSample]. 0: none are.
 	SampleEvery time.Duration
+	// SamplePartial walks them from stack pointer and program counter alone, as those of blocked threads can be.
+	SamplePartial bool
 	// Untouched says that nothing is put into programs.
 	Untouched bool
 	// NoPtrace runs a patched copy without trying ptrace.

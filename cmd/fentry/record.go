@@ -41,10 +41,13 @@ type recordCmd struct {
 	compress   string
 	noInherit  bool
 
-	every   time.Duration
-	attach  []string
-	forTime time.Duration
-	control string
+	every time.Duration
+
+	stackMode string
+	mode      fentry.StackMode
+	attach    []string
+	forTime   time.Duration
+	control   string
 }
 
 func newRecordCmd(a *app) *cobra.Command {
@@ -183,6 +186,8 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.DurationVar(&c.every, "stack-every", 0, "record the whole stack of each thread, and of all that the program starts, "+
 		"whenever it has run for `TIME`, such as 1ms: at its next call or return that is traced, or with -F none at once, by "+
 		"the kernel's perf events")
+	f.StringVar(&c.stackMode, "stack-mode", "", "how --stack-every takes stacks, `MODE`: full, from all registers; partial, from "+
+		"the stack pointer alone; deferred, at the thread's next event (default: full with -F none, else deferred)")
 	f.BoolVar(&c.noPtrace, "no-ptrace", false, "run a patched copy instead of changing the program's memory; "+
 		"programs that it executes are not traced")
 	f.StringArrayVarP(&c.library, "library", "L", nil, "trace shared libraries, too, whose names match `PAT`: libz, "+
@@ -210,7 +215,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	opts := o.Plan
 	o.Libraries, o.Dir, o.For = c.library, c.out, c.forTime
 	o.NoPtrace, o.NoSwitches, o.NoInherit = c.noPtrace, c.noSwitches, c.noInherit
-	o.StackEvery = c.every
+	o.StackEvery, o.StackMode = c.every, c.mode
 	if o.Dir == "" {
 		o.Dir = a.dataDir()
 	}
@@ -326,7 +331,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "compress", "no-switches",
-		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "stack-at", "stack-every", "overhead", "flight"} {
+		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "stack-at", "stack-every", "stack-mode", "overhead", "flight"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/stub"
@@ -41,6 +42,8 @@ const leastEvery = 50 * time.Microsecond
 // checkEvery checks --stack-every.
 func (c *recordCmd) checkEvery(cmd *cobra.Command) error {
 	switch {
+	case !cmd.Flags().Changed("stack-every") && c.stackMode != "":
+		return usagef(cmd, "--stack-mode requires --stack-every")
 	case !cmd.Flags().Changed("stack-every"):
 		return nil
 	case c.every < leastEvery:
@@ -52,6 +55,16 @@ func (c *recordCmd) checkEvery(cmd *cobra.Command) error {
 		return usagef(cmd, "--stack-every requires the tracer function_graph with a clock, without --depth, --threshold, --graph "+
 			"and --graph-notrace")
 	}
-	c.nothing = len(c.filter) == 1 && c.filter[0] == "none" && len(c.notrace) == 0 && len(c.stacks) == 0
+	mode, ok := map[string]fentry.StackMode{"": 0, "full": fentry.StackFull, "partial": fentry.StackPartial,
+		"deferred": fentry.StackDeferred}[c.stackMode]
+	none := len(c.filter) == 1 && c.filter[0] == "none" && len(c.notrace) == 0 && len(c.stacks) == 0
+	switch {
+	case !ok:
+		return usagef(cmd, "--stack-mode: no mode %q; there are full, partial, deferred", c.stackMode)
+	case !none && (mode == fentry.StackFull || mode == fentry.StackPartial):
+		return usagef(cmd, "--stack-mode %s requires -F none: stacks of traced functions are taken at their events", c.stackMode)
+	}
+	c.mode = mode
+	c.nothing = none
 	return nil
 }

@@ -369,7 +369,7 @@ var StackModes = []Value{
 	{"PARTIAL", 1, "from a stack pointer and a program counter: what other registers were is known where a frame has saved them"},
 	{"FULL", 2, "from the registers of a call, through handlers of signals and traced functions"},
 	{"DEFERRED", 3, "the same, but at the first event after it was asked for"},
-	{"ENTRY", 4, "the same, at the beginning of the system call that the thread was in when it was asked for"},
+	{"ENTRY", 4, "the same, at the beginning of a system call"},
 }
 
 // Triggers are values of TRIGGER's WHAT.

@@ -22,7 +22,7 @@ import (
 //
 // A thread's samples are a task of their own, beside the one that the runtime in the program makes.
 type book struct {
-	alone bool // nothing else says which programs there are
+	o     Options
 	procs map[uint32]*process
 	tasks map[uint32]*task
 	keep  func(chunk)
@@ -60,8 +60,8 @@ type node struct {
 // longest is how long a chunk stays unfinished: a reader of a trace that is still written sees what is older.
 const longest = time.Second
 
-func newBook(alone bool, keep func(chunk)) book {
-	return book{alone: alone, procs: map[uint32]*process{}, tasks: map[uint32]*task{}, keep: keep}
+func newBook(o Options, keep func(chunk)) book {
+	return book{o: o, procs: map[uint32]*process{}, tasks: map[uint32]*task{}, keep: keep}
 }
 
 // meet looks at a process as soon as there is a sign of it, because it can end.
@@ -153,7 +153,11 @@ func (k *book) sample(r *record) {
 		first += uint32(n)
 		parent, fresh = first-1, fresh[n:]
 	}
-	t.w.Sample(r.time, id, endOf(end), format.StackFull)
+	mode := uint8(format.StackFull)
+	if k.o.Partial {
+		mode = format.StackPartial
+	}
+	t.w.Sample(r.time, id, endOf(end), mode)
 	t.n++
 }
 
@@ -229,6 +233,9 @@ func (k *book) walk(r *record) (frames []stacks.Frame, end string) {
 	if r.foreign || q == nil || q.p == nil {
 		return frames, end
 	}
+	if k.o.Partial {
+		r.regs.Known &= 1 << host.sp
+	}
 	err := mapped.Guard(func() error {
 		frames, end = q.p.Copied(r.regs, r.stack)
 		return nil
@@ -257,7 +264,7 @@ const longestPath = 1800
 // program says which program a process runs, if nobody else does and it was not said yet, and returns its id.
 func (k *book) program(w *trace.Writer, id trace.TaskID, r *record) trace.ImageID {
 	q := k.procs[r.pid]
-	if !k.alone || q == nil || q.p == nil {
+	if !k.o.Alone || q == nil || q.p == nil {
 		return 0
 	}
 	if q.image != 0 {

@@ -2,7 +2,7 @@
 // some time, from outside: the kernel copies registers and the newest part of a stack (package perf), and package stacks
 // walks it. It knows nothing about functions, nor about the pool.
 //
-//	r, err := samples.Follow(pid, time.Millisecond)
+//	r, err := samples.Follow(pid, samples.Options{Every: time.Millisecond})
 //	chunks := r.Take(func(pid uint32) bool { return true })   // for the trace
 //	stats := r.Stop()
 //

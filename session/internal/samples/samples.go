@@ -83,14 +83,21 @@ type Stats struct {
 	Lost    uint64 // samples that there was no room for
 }
 
+// Options say how threads are sampled.
+type Options struct {
+	Every   time.Duration // that a thread runs between two samples
+	Partial bool          // walks begin with the stack pointer and the program counter alone
+	Alone   bool          // nothing else says in the trace which programs there are
+}
+
 // Follow begins to sample the process pid, and all threads and processes that it starts from now on, each time that one
-// has run for so long. alone: nothing else says in the trace which programs there are.
-func Follow(pid int, every time.Duration, alone bool) (*Recorder, error) {
-	kernel, err := Try(every)
+// has run for so long.
+func Follow(pid int, o Options) (*Recorder, error) {
+	kernel, err := Try(o.Every)
 	if err != nil {
 		return nil, err
 	}
-	attr := event(every)
+	attr := event(o.Every)
 	if !kernel {
 		attr.Bits |= unix.PerfBitExcludeKernel
 	}
@@ -99,7 +106,7 @@ func Follow(pid int, every time.Duration, alone bool) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{clock: clock.NewLine(), buf: make([]byte, copied+1<<10)}
-	r.book = newBook(alone, r.keep)
+	r.book = newBook(o, r.keep)
 	r.follower, err = perf.Follow(rings, idle, r.read)
 	return r, err
 }

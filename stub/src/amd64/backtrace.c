@@ -295,7 +295,7 @@ hidden void write_backtrace(struct control *c, u64 t, u64 asker)
 		parent = n->id;
 	}
 	u64 id = write_frames(c, b, t, k, parent);
-	int timer = !(asker & FT_STACK_AT_SYSCALL) && asker & FT_STACK_ON_TIMER;
-	u64 payload[2] = { id | (u64)b->end << 32 | (timer ? (u64)FT_STACK_DEFERRED : (u64)FT_STACK_FULL) << 40, asker };
+	u64 mode = asker & FT_STACK_AT_SYSCALL ? FT_STACK_ENTRY : asker & FT_STACK_ON_TIMER ? FT_STACK_DEFERRED : FT_STACK_FULL;
+	u64 payload[2] = { id | (u64)b->end << 32 | mode << 40, asker };
 	record(c, t, FT_REC_BACKTRACE, payload, lengthof(payload));
 }
