@@ -41,14 +41,6 @@ const (
 	flagPreempt = 1 << 14
 )
 
-// recordLength is the size of the record that begins with header b.
-func recordLength(b []byte) int {
-	if len(b) < recordHeader {
-		return 0
-	}
-	return int(le.Uint16(b[6:]))
-}
-
 // parse reads a record; ok is false if it tells nothing that matters.
 func parse(b []byte) (r record, ok bool) {
 	if len(b) < recordHeader+sampleID {
