@@ -30,6 +30,11 @@ func (l *Live) Stream(dir string, name func(string) string) *Stream {
 	return &Stream{l: l, dir: dir, o: trace.Options{Name: name, Threads: true}}
 }
 
+// OpenSince is [Live.Open] for what is newer than a counter, and some that is older.
+func (l *Live) OpenSince(dir string, from uint64) (*trace.Trace, error) {
+	return l.open(dir, from, trace.Options{})
+}
+
 // Next visits what has happened since the last time, until about now. begin gets the trace, which is only good meanwhile,
 // and that time. The error is
 // [session.ErrOver] when the recording has ended: then there is still End.

@@ -88,6 +88,7 @@ func newTop(in *instance) *dir {
 	d.add("per_cpu", &perCPU{in: in})
 	if top {
 		d.add("instances", &instances{fs: in.fs})
+		d.add("trace_stat", &statistics{in: in})
 	}
 	return d
 }
@@ -97,10 +98,7 @@ func optionFile(name string) *file {
 	return &file{
 		name: name,
 		read: text(func(in *instance) string {
-			if in.epochs.now().flags[name] {
-				return "1\n"
-			}
-			return "0\n"
+			return bit(in.epochs.now().flags[name])
 		}),
 		write: func(in *instance, s string, _ writer) error {
 			n, err := parseNumber(s)
@@ -135,22 +133,39 @@ type perCPU struct {
 	in *instance
 }
 
-// cpus is how many numbers there are.
-func (n *perCPU) cpus() int {
-	n.in.fs.mu.Lock()
-	defer n.in.fs.mu.Unlock()
-	if t, err := n.in.fs.open(); err == nil {
+// threads is how many threads have numbers, and 1 if none has.
+func (fs *FS) threads() int {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if t, err := fs.open(); err == nil {
 		t.Close()
 	}
-	return max(1, len(n.in.fs.cpus))
+	return max(1, len(fs.cpus))
+}
+
+// numbered returns the number of a thread in a name that begins with a prefix.
+func (fs *FS) numbered(prefix, name string) (int, error) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	cpu, err := strconv.Atoi(digits)
+	if !ok || err != nil || cpu < 0 || fmt.Sprint(prefix, cpu) != name || cpu >= fs.threads() {
+		return 0, syscall.ENOENT
+	}
+	return cpu, nil
+}
+
+// each lists a name for each thread.
+func (fs *FS) each(prefix string, dir bool) (list []fuse.Entry) {
+	for i := range fs.threads() {
+		list = append(list, fuse.Entry{Name: fmt.Sprint(prefix, i), Dir: dir})
+	}
+	return list
 }
 
 // Lookup returns a thread's directory.
 func (n *perCPU) Lookup(name string) (fuse.Node, error) {
-	digits, ok := strings.CutPrefix(name, "cpu")
-	cpu, err := strconv.Atoi(digits)
-	if !ok || err != nil || cpu < 0 || fmt.Sprintf("cpu%d", cpu) != name || cpu >= n.cpus() {
-		return nil, syscall.ENOENT
+	cpu, err := n.in.fs.numbered("cpu", name)
+	if err != nil {
+		return nil, err
 	}
 	d := &dir{}
 	d.addFile(n.in, cpu, &file{name: "trace", open: openTrace})
@@ -160,12 +175,26 @@ func (n *perCPU) Lookup(name string) (fuse.Node, error) {
 }
 
 // List returns the threads' names.
-func (n *perCPU) List() (list []fuse.Entry) {
-	for i := range n.cpus() {
-		list = append(list, fuse.Entry{Name: fmt.Sprintf("cpu%d", i), Dir: true})
-	}
-	return list
+func (n *perCPU) List() []fuse.Entry { return n.in.fs.each("cpu", true) }
+
+// statistics is the directory trace_stat: a profile of each thread.
+type statistics struct {
+	dir
+	in *instance
 }
+
+// Lookup returns a thread's profile.
+func (n *statistics) Lookup(name string) (fuse.Node, error) {
+	cpu, err := n.in.fs.numbered("function", name)
+	if err != nil {
+		return nil, err
+	}
+	read := func(in *instance) ([]byte, error) { return in.fs.profileOf(cpu) }
+	return &fileNode{in: n.in, cpu: cpu, def: &file{name: name, read: read}}, nil
+}
+
+// List returns the profiles' names.
+func (n *statistics) List() []fuse.Entry { return n.in.fs.each("function", false) }
 
 // instances is the directory of that name.
 type instances struct {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,11 +66,22 @@ func files() []file {
 		{name: "set_graph_notrace", top: true, open: openFilter(filterNoGraph)},
 		{name: "set_ftrace_pid", open: openTIDs(func(s *settings) *map[int]bool { return &s.tids })},
 		{name: "set_ftrace_notrace_pid", open: openTIDs(func(s *settings) *map[int]bool { return &s.noTids })},
+		{name: "tracing_cpumask", read: (*instance).readMask, write: (*instance).writeMask},
+		{name: "function_profile_enabled", top: true, read: text(func(in *instance) string { return bit(in.fs.profile.on) }),
+			write: func(in *instance, s string, _ writer) error { return in.fs.setProfile(s) }},
 		number("max_graph_depth", 1, func(s *settings) *int64 { return &s.maxDepth }),
 		number("tracing_thresh", 1000, func(s *settings) *int64 { return &s.threshold }),
 		{name: "buffer_size_kb", open: openSize},
 		{name: "snapshot", read: (*instance).readSnapshot, write: (*instance).writeSnapshot},
 	}
+}
+
+// bit is the text of what is on or off.
+func bit(on bool) string {
+	if on {
+		return "1\n"
+	}
+	return "0\n"
 }
 
 // text makes a read of a string.
@@ -123,10 +135,7 @@ func (in *instance) readOn() ([]byte, error) {
 	if err := in.fs.scan(); err != nil {
 		return nil, err
 	}
-	if in.epochs.now().on {
-		return []byte("1\n"), nil
-	}
-	return []byte("0\n"), nil
+	return []byte(bit(in.epochs.now().on)), nil
 }
 
 func (in *instance) writeOn(s string, _ writer) error {
@@ -238,4 +247,40 @@ func (in *instance) writeSnapshot(s string, _ writer) error {
 		in.snap = []byte{}
 	}
 	return nil
+}
+
+// mostMask bounds what is written to tracing_cpumask, in hex digits.
+const mostMask = mostCPUs / 4
+
+// readMask is the text of tracing_cpumask: hex digits, with a comma between 32 bits and the next.
+func (in *instance) readMask() ([]byte, error) {
+	set := in.epochs.now()
+	all := max(1, len(in.fs.cpus))
+	mask := set.cpus
+	if mask == nil {
+		mask = new(big.Int).Lsh(big.NewInt(1), uint(all))
+		mask.Sub(mask, big.NewInt(1))
+	}
+	digits := fmt.Sprintf("%0*x", (all+3)/4, mask)
+	for i := len(digits) - 8; i > 0; i -= 8 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return []byte(digits + "\n"), nil
+}
+
+// writeMask takes one. A mask of all threads that there are means those, too, that come.
+func (in *instance) writeMask(s string, _ writer) error {
+	digits := strings.ReplaceAll(strings.TrimSpace(s), ",", "")
+	hex := len(digits) > 0 && len(digits) <= mostMask && strings.Trim(digits, "0123456789abcdefABCDEF") == ""
+	mask, ok := new(big.Int).SetString(digits, 16)
+	if !hex || !ok {
+		return syscall.EINVAL
+	}
+	if mask.TrailingZeroBits() == 0 {
+		all := new(big.Int).Add(mask, big.NewInt(1))
+		if all.TrailingZeroBits() == uint(mask.BitLen()) && mask.BitLen() >= len(in.fs.cpus) {
+			mask = nil
+		}
+	}
+	return in.change(func(s *settings) { s.cpus = mask })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fentry-dev/fentry/trace"
@@ -24,6 +25,9 @@ type FS struct {
 	installed   []bool               // functions that are on; nil: that is not known
 	scanned     map[taskID]int64     // by task, the time of the last event that was looked at for probes
 	scannedFrom uint64               // counter: what is older was not
+	// scannedUntil is a counter before which nothing is to be looked at any more.
+	scannedUntil uint64
+	profile      profile
 
 	stop chan struct{}
 }
@@ -68,6 +72,12 @@ func (fs *FS) install() error {
 			need[p.fn] = true
 		}
 	}
+	if fs.profile.on {
+		set := fs.top.epochs.now()
+		for i := range need {
+			need[i] = need[i] || set.chosen(i)
+		}
+	}
 	if fs.installed != nil && slices.Equal(need, fs.installed) {
 		return nil
 	}
@@ -104,12 +114,21 @@ func (fs *FS) look(t *trace.Trace) {
 	}
 }
 
+// copy returns a copy of what is newer than a counter in the buffer.
+func (fs *FS) copy(from uint64) (*trace.Trace, error) {
+	t, err := fs.target.Open(from)
+	if errors.Is(err, ErrOver) {
+		err = errors.Join(err, syscall.ENODEV)
+	}
+	return t, err
+}
+
 // open returns a copy of the buffer, with everything that calls in it have done. The caller has the lock.
 func (fs *FS) open() (*trace.Trace, error) {
 	if err := fs.scan(); err != nil {
 		return nil, err
 	}
-	t, err := fs.target.Open()
+	t, err := fs.copy(0)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +158,7 @@ func (fs *FS) watch() {
 		began := time.Now()
 		fs.mu.Lock()
 		_ = fs.scan() // who reads next gets the error
+		_ = fs.count()
 		fs.mu.Unlock()
 		select {
 		case <-fs.stop:

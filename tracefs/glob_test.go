@@ -98,3 +98,24 @@ func FuzzFilter(f *testing.F) {
 		}
 	})
 }
+
+// TestModules: functions by the module that they are in.
+func TestModules(t *testing.T) {
+	f := functions{[]Function{{Name: "main"}, {Name: "inflate", Module: "libz.so.1"}, {Name: "crc32", Module: "libz.so.1"},
+		{Name: "crc32", Module: "liblzma.so.5"}}}
+	for word, want := range map[string]string{
+		":mod:libz.so.1":      "inflate [libz.so.1]\ncrc32 [libz.so.1]\n",
+		"crc*:mod:lib*":       "crc32 [libz.so.1]\ncrc32 [liblzma.so.5]\n",
+		"*:mod:!libz.so.1":    "main\ncrc32 [liblzma.so.5]\n",
+		"*:mod:!*":            "main\n",
+		"crc32:mod:":          "crc32 [libz.so.1]\ncrc32 [liblzma.so.5]\n",
+		"crc32:mod:libnone.*": "crc32:mod:libnone.*\n",
+		"nosuch:mod:libz*":    "",
+	} {
+		s := &set{}
+		err := f.apply(s, word)
+		if got := string(f.list(s, "")); err == nil && got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %q, %v", word, got, err)
+		}
+	}
+}

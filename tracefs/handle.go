@@ -108,14 +108,19 @@ type pipe struct {
 	cpu   int
 	wait  bool
 	text  []byte // taken, and not returned yet
+	most  int    // events to be taken at once
 	ended bool
 }
 
-// pipeEvents is how many events are taken at once.
-const pipeEvents = 512
+// How many events are taken at once: few at first, so that trace keeps what a reader does not come for, and more and more
+// as long as there are, because each time takes a copy of the buffer.
+const (
+	pipeFirst = 512
+	pipeMost  = 64 << 10
+)
 
 func openPipe(in *instance, cpu int, flags uint32) handle {
-	return &pipe{in: in, cpu: cpu, wait: flags&syscall.O_NONBLOCK == 0}
+	return &pipe{in: in, cpu: cpu, wait: flags&syscall.O_NONBLOCK == 0, most: pipeFirst}
 }
 
 // read waits until there is something.
@@ -154,11 +159,19 @@ func (p *pipe) fill() error {
 		return nil
 	}
 	t, err := fs.open()
+	if errors.Is(err, ErrOver) {
+		p.ended = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	p.text, _, err = p.in.text(t, p.cpu, pipeEvents, true)
+	var n int
+	p.text, n, err = p.in.text(t, p.cpu, p.most, true)
+	if p.most = min(2*p.most, pipeMost); n < p.most/2 {
+		p.most = pipeFirst
+	}
 	return err
 }
 

@@ -55,8 +55,7 @@ func (m *Mounted) Wait() {
 // end ends what waits.
 func (m *Mounted) end() { m.once.Do(func() { close(m.fs.stop) }) }
 
-// Unmount unmounts it: readers that wait get the end of the file. While files are open that is not possible, and an error
-// is returned.
+// Unmount unmounts it: readers that wait get the end of the file. Files that stay open can be used until they are closed.
 func (m *Mounted) Unmount() error {
 	m.end()
 	return m.server.Unmount()

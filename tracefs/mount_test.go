@@ -21,6 +21,7 @@ import (
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 	"github.com/fentry-dev/fentry/tracefs"
 )
@@ -63,11 +64,13 @@ func serveTracefs(pid int, dir, tmp string) error {
 			fmt.Println("ready")
 			go func() {
 				_, _ = io.Copy(io.Discard, os.Stdin)
-				failed = m.Unmount()
 				l.End()
 			}()
 		},
 	})
+	if m != nil {
+		failed = errors.Join(failed, m.Unmount())
+	}
 	return errors.Join(err, failed)
 }
 
@@ -99,7 +102,13 @@ func (t target) Size() int64 { return buffer }
 
 const buffer = 4 << 20 // bytes
 
-func (t target) Open() (*trace.Trace, error) { return t.Live.Open(t.dir) }
+func (t target) Open(from uint64) (*trace.Trace, error) {
+	tr, err := t.Live.OpenSince(t.dir, from)
+	if errors.Is(err, session.ErrOver) {
+		err = tracefs.ErrOver
+	}
+	return tr, err
+}
 
 // needFUSE skips a test where nothing can be mounted.
 func needFUSE(t *testing.T) {
@@ -116,10 +125,13 @@ func needFUSE(t *testing.T) {
 }
 
 // mount starts a program and mounts its tracefs.
-func mount(t *testing.T) *mounted {
+func mount(t *testing.T) *mounted { t.Helper(); return mountAs(t, nil) }
+
+// mountAs does so as another user.
+func mountAs(t *testing.T, user *syscall.Credential) *mounted {
 	t.Helper()
 	needFUSE(t)
-	tmp := t.TempDir()
+	tmp, self := t.TempDir(), os.Args[0]
 	program := filepath.Join(tmp, "kernel")
 	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", program, "testdata/kernel.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -129,13 +141,26 @@ func mount(t *testing.T) *mounted {
 		t.Fatal(err)
 	}
 	var err error
+	if user != nil {
+		self = filepath.Join(tmp, "server")
+		b, rerr := os.ReadFile(os.Args[0])
+		err = errors.Join(rerr, os.WriteFile(self, b, 0o755), os.Chmod(filepath.Dir(tmp), 0o755), os.Chmod(tmp, 0o755))
+		for _, path := range []string{tmp, m.dir, program} {
+			err = errors.Join(err, os.Chown(path, int(user.Uid), int(user.Gid)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.program.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	}
 	if m.programIn, err = m.program.StdinPipe(); err == nil {
 		err = m.program.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.server = exec.Command(os.Args[0])
+	m.server = exec.Command(self)
+	m.server.SysProcAttr, m.server.Dir = m.program.SysProcAttr, tmp
 	m.server.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s %s", serve, m.program.Process.Pid, m.dir, tmp))
 	m.server.Stderr = &m.serverWords
 	out, err := m.server.StdoutPipe()
@@ -474,5 +499,152 @@ func TestInstances(t *testing.T) {
 	m.is("enabled_functions", "kernel_clone\n")
 	if _, err := os.Stat(filepath.Join(m.dir, "instances/a")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestEnd: who waits for events gets the end of the file when the program has ended, and nothing is mounted any more, even
+// if somebody has a file open.
+func TestEnd(t *testing.T) {
+	m := mount(t)
+	m.write("set_ftrace_filter", "schedule_idle")
+	pipe, err := os.Open(filepath.Join(m.dir, "trace_pipe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	trace, err := os.Open(filepath.Join(m.dir, "trace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trace.Close()
+	got := make(chan error)
+	go func() {
+		b, err := io.ReadAll(pipe)
+		if err == nil && len(b) > 0 {
+			err = fmt.Errorf("%q", b)
+		}
+		got <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it may or may not wait by then
+	m.programIn.Close()
+	if err := <-got; err != nil {
+		t.Errorf("trace_pipe ends with %v", err)
+	}
+}
+
+// TestProfile: calls of each thread are counted while the profile is on.
+func TestProfile(t *testing.T) {
+	m := mount(t)
+	m.is("function_profile_enabled", "0\n")
+	m.refuse("function_profile_enabled", "2", syscall.EINVAL)
+	m.write("set_ftrace_filter", "kernel_clone schedule")
+	m.write("function_profile_enabled", "1")
+	m.is("enabled_functions", "schedule\nkernel_clone\n")
+	const head = "  Function                               Hit    Time            Avg             s^2\n" +
+		"  --------                               ---    ----            ---             ---\n"
+	hits := func(name string) map[string]int {
+		text, ok := strings.CutPrefix(m.read("trace_stat/"+name), head)
+		if !ok {
+			t.Fatalf("trace_stat/%s: %s", name, text)
+		}
+		out := make(map[string]int)
+		for line := range strings.Lines(text) {
+			var fn string
+			var n int
+			var time, avg, square float64
+			if _, err := fmt.Sscanf(line, "%s %d %f us %f us %f us", &fn, &n, &time, &avg, &square); err != nil || avg > time {
+				t.Fatalf("%q: %v", line, err)
+			}
+			out[fn] = n
+		}
+		return out
+	}
+	var main, other map[string]int
+	for main["kernel_clone"] < 100 || len(other) == 0 {
+		time.Sleep(10 * time.Millisecond)
+		main, other = hits("function0"), hits("function1")
+		if len(other) > len(main) {
+			main, other = other, main
+		}
+	}
+	if len(main) != 2 || main["kernel_clone"] < main["schedule"]-2 || main["kernel_clone"] > main["schedule"]+2 {
+		t.Errorf("one thread calls both in turn: %v", main)
+	}
+	if len(other) != 1 || other["schedule"] == 0 {
+		t.Errorf("the other one calls schedule: %v", other)
+	}
+	m.write("function_profile_enabled", "0")
+	m.is("enabled_functions", "")
+	last := m.read("trace_stat/function0")
+	time.Sleep(50 * time.Millisecond)
+	m.is("trace_stat/function0", last)
+	if _, err := os.Stat(filepath.Join(m.dir, "trace_stat/function7")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if lines := m.lines("trace"); len(lines) != 0 {
+		t.Errorf("the profile is no trace: %q", lines)
+	}
+}
+
+// TestMask: threads stand where processors do.
+func TestMask(t *testing.T) {
+	m := mount(t)
+	m.write("set_ftrace_filter", "schedule")
+	m.write("current_tracer", "function")
+	m.wait("trace", " [000] ")
+	m.wait("trace", " [001] ")
+	m.is("tracing_cpumask", "3\n")
+	m.write("tracing_cpumask", "2")
+	m.is("tracing_cpumask", "2\n")
+	m.write("trace", "")
+	m.all(m.wait("trace", ": schedule <-"), " [001] ")
+	m.write("tracing_cpumask", "00000003")
+	m.write("trace", "")
+	m.wait("trace", " [000] ")
+	for _, wrong := range []string{"", "x", "-1", "+1", "0x1"} {
+		m.refuse("tracing_cpumask", wrong, syscall.EINVAL)
+	}
+}
+
+// TestUser: a user who is not root mounts it with fusermount3, and nobody else can use it, root neither.
+func TestUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the other tests run as a user who is not root")
+	}
+	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode().Perm()&0o006 != 0o006 {
+		t.Skip("/dev/fuse is not for all users")
+	}
+	// fusermount3 wants to know a name: nobody's.
+	user := &syscall.Credential{Uid: 65534, Gid: 65534}
+	m := mountAs(t, user)
+	run := func(user *syscall.Credential, script string) (string, error) {
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Dir = "/"
+		cmd.Env = append(os.Environ(), "MNT="+m.dir)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run(user, `cd "$MNT" && cat current_tracer && echo schedule >set_ftrace_filter &&
+		echo function >current_tracer && head -3 trace_pipe >/dev/null && grep -c ': schedule <-' trace && ls -ld trace`)
+	if lines := strings.Split(out, "\n"); err != nil || lines[0] != "nop" || !strings.Contains(out, "nobody") {
+		t.Errorf("the user gets %q, %v", out, err)
+	}
+	for _, other := range []*syscall.Credential{{Uid: 0, Gid: 0}, {Uid: 1, Gid: 1}} {
+		if out, err := run(other, `cat "$MNT/current_tracer"`); err == nil || !strings.Contains(out, "Permission denied") {
+			t.Errorf("user %d gets %q, %v", other.Uid, out, err)
+		}
+	}
+	// Names and writes that mean harm.
+	out, err = run(user, `cd "$MNT" || exit
+		rm -rf trace set_ftrace_filter per_cpu 2>/dev/null; mv trace x 2>/dev/null; ln -s /etc/passwd x 2>/dev/null
+		(true >x) 2>/dev/null; mkdir x 2>/dev/null; mkdir "instances/$(printf '%0300d' 0)" 2>/dev/null; rmdir instances 2>/dev/null
+		mkdir 'instances/a b;$(x)' && rmdir 'instances/a b;$(x)'
+		head -c 2000000 /dev/zero | tr '\0' '*' >set_ftrace_filter 2>/dev/null
+		head -c 100000 /dev/urandom >set_ftrace_notrace 2>/dev/null; head -c 100000 /dev/urandom >tracing_cpumask 2>/dev/null
+		head -c 100000 /dev/urandom >trace_options 2>/dev/null; head -c 100000 /dev/urandom >buffer_size_kb 2>/dev/null
+		ls | head -1; ls instances; cat ../mnt/../mnt/current_tracer`)
+	if err != nil || out != "README\nfunction\n" {
+		t.Errorf("then there is %q, %v", out, err)
 	}
 }

@@ -41,7 +41,7 @@ func (in *instance) command(word string) error {
 	if !slices.Contains(commands, command) {
 		return syscall.EINVAL
 	}
-	which := in.fs.functions.matching(pattern, "")
+	which := in.fs.functions.matching(pattern, nil)
 	if not {
 		return in.removeProbes(which, command)
 	}
@@ -115,13 +115,17 @@ func (fs *FS) scan() error {
 	if len(with) == 0 {
 		clear(fs.scanned)
 		fs.scannedFrom = fs.target.Now()
+		fs.scannedUntil = fs.scannedFrom
 		return nil
 	}
-	t, err := fs.target.Open()
+	now := fs.target.Now()
+	t, err := fs.copy(fs.scannedUntil)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
+	// An event can be written a little later than it happened.
+	fs.scannedUntil = t.Clock.Counter(max(0, t.Clock.Time(now)-int64(tick)))
 	return fs.scanTrace(t, with)
 }
 

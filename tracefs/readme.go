@@ -54,6 +54,9 @@ A process that runs, with the files that the kernel has for its own functions.
   set_ftrace_notrace_pid - Write pid(s) to not function trace those pids
   set_graph_function	- Trace the nested calls of a function (function_graph)
   set_graph_notrace	- Do not trace the nested calls of a function (function_graph)
+  tracing_cpumask	- Limit which threads are recorded, in hex: threads stand where processors do
+  function_profile_enabled - Count calls and their times, by function and thread
+  trace_stat/function0	- What was counted in a thread: function1 is the next one
   max_graph_depth	- Trace a limited depth of nested calls (0 is unlimited)
   tracing_thresh	- Show calls that take at least so many microseconds (function_graph)
   snapshot		- Like 'trace' but shows the content of the static

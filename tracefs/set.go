@@ -40,9 +40,9 @@ func (s *set) put(fn, all int, in bool) {
 	}
 }
 
-// matching returns the functions that a pattern matches, in a module if that is not "": a number is the place of a
-// function in available_filter_functions, from 1 on.
-func (f *functions) matching(pattern, module string) (which []int) {
+// matching returns the functions that a pattern matches, in certain modules; nil: in all, and in the program. A number is
+// the place of a function in available_filter_functions, from 1 on.
+func (f *functions) matching(pattern string, module func(string) bool) (which []int) {
 	if n, err := strconv.Atoi(pattern); err == nil && pattern[0] >= '0' && pattern[0] <= '9' {
 		if n >= 1 && n <= len(f.all) {
 			which = append(which, n-1)
@@ -50,7 +50,7 @@ func (f *functions) matching(pattern, module string) (which []int) {
 		return which
 	}
 	for i := range f.all {
-		if module != "" && f.all[i].Module != module {
+		if module != nil && !module(f.all[i].Module) {
 			continue
 		}
 		if match(pattern, f.all[i].Name) {
@@ -60,9 +60,18 @@ func (f *functions) matching(pattern, module string) (which []int) {
 	return which
 }
 
-// loaded tells whether there is a module.
-func (f *functions) loaded(module string) bool {
-	return slices.ContainsFunc(f.all, func(fn Function) bool { return fn.Module == module })
+// modules returns which modules are meant behind :mod: as a pattern, "" for any, or with ! in front all others and the
+// program.
+func modules(text string) func(string) bool {
+	pattern, not := strings.CutPrefix(text, "!")
+	return func(module string) bool {
+		return (module != "" && (pattern == "" || match(pattern, module))) != not
+	}
+}
+
+// loaded tells whether there is a module among some.
+func (f *functions) loaded(module func(string) bool) bool {
+	return slices.ContainsFunc(f.all, func(fn Function) bool { return module(fn.Module) })
 }
 
 // apply changes a set by a word that is written to a filter's file: PATTERN, !PATTERN, PATTERN:mod:MODULE. An error is
@@ -76,7 +85,11 @@ func (f *functions) apply(s *set, word string) error {
 			return syscall.EINVAL
 		}
 	}
-	if ofModule && !f.loaded(module) {
+	var in func(string) bool
+	if ofModule {
+		in = modules(module)
+	}
+	if ofModule && !f.loaded(in) {
 		text := pattern + ":mod:" + module
 		at := slices.Index(s.pending, text)
 		switch {
@@ -89,7 +102,7 @@ func (f *functions) apply(s *set, word string) error {
 		}
 		return nil
 	}
-	which := f.matching(pattern, module)
+	which := f.matching(pattern, in)
 	if len(which) == 0 {
 		return syscall.EINVAL
 	}

@@ -2,7 +2,10 @@
 
 package tracefs
 
-import "slices"
+import (
+	"math/big"
+	"slices"
+)
 
 // Settings are what an instance is to record. They are values: a change makes new ones, and an epoch of them (see
 // epochs). So are the sets in them.
@@ -17,6 +20,7 @@ type settings struct {
 	threshold int64           // ns; 0: none
 	tids      map[int]bool    // set_ftrace_pid; nil: all
 	noTids    map[int]bool    // set_ftrace_notrace_pid
+	cpus      *big.Int        // tracing_cpumask, by number; nil: all
 	flags     map[string]bool // options, by name
 }
 

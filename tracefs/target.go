@@ -3,6 +3,8 @@
 package tracefs
 
 import (
+	"errors"
+
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -13,14 +15,19 @@ type Target interface {
 	Functions() []Function
 	// Switch switches each function on or off.
 	Switch(on func(image trace.ImageID, id uint32) bool) error
-	// Open returns a copy of the buffer as a trace, which is closed before the next is asked for. Times in all of them
-	// compare exactly.
-	Open() (*trace.Trace, error)
+	// Open returns a copy of what is in the buffer that is newer than a counter, and some that is older, as a trace, which is
+	// closed before the next is asked for. Times in all of them compare exactly. The error wraps ErrOver when the recording
+	// has ended.
+	Open(from uint64) (*trace.Trace, error)
 	// Size is how many bytes the buffer has.
 	Size() int64
 	// Now is the counter that events have.
 	Now() uint64
 }
+
+// ErrOver is a Target's error when the recording has ended: who reads trace_pipe gets the end of the file, and whoever uses
+// other files ENODEV.
+var ErrOver = errors.New("the recording has ended")
 
 // A Function is one that can be traced.
 type Function struct {

@@ -60,9 +60,7 @@ func (v *view) walk(emit func(*trace.Event) error) error {
 	v.emit, v.stacks = emit, make(map[stackID]*stack)
 	v.of = v.in.fs.functions.lookup(v.t)
 	v.from = v.t.Clock.Time(v.in.cleared)
-	for i := range v.in.epochs {
-		v.changes = append(v.changes, v.t.Clock.Time(v.in.epochs[i].from))
-	}
+	v.begin()
 	if v.cpu <= 0 {
 		v.marks = v.in.marks
 	}
@@ -108,6 +106,13 @@ func counts(ev *trace.Event) bool {
 		return ev.Flags&trace.FlagOpen == 0 && ev.Task != nil
 	}
 	return false
+}
+
+// begin looks up when settings have changed.
+func (v *view) begin() {
+	for i := range v.in.epochs {
+		v.changes = append(v.changes, v.t.Clock.Time(v.in.epochs[i].from))
+	}
 }
 
 // settings are those at a time; times must not fall.
@@ -227,7 +232,7 @@ func (v *view) judge(ev *trace.Event) bool {
 		st.calls = st.calls[:ev.Depth]
 	}
 	if !c.known {
-		c.shown = set.records(fn) && set.tasks(ev.Task) && set.graph.empty() && ev.Flags&trace.FlagLeaf == 0
+		c.shown = set.records(fn) && v.tasks(set, ev.Task) && set.graph.empty() && ev.Flags&trace.FlagLeaf == 0
 	}
 	if !c.shown || !set.on || set.tracer != tracerGraph {
 		return false
@@ -259,7 +264,7 @@ func (v *view) entry(ev *trace.Event, set *settings, fn int, st *stack) bool {
 		c.inside, c.noted = st.calls[ev.Depth-1].inside, st.calls[ev.Depth-1].noted
 	}
 	depth := st.depth()
-	ok := set.records(fn) && set.tasks(ev.Task)
+	ok := set.records(fn) && v.tasks(set, ev.Task)
 	if set.tracer == tracerGraph && ok {
 		c.inside = c.inside || set.graph.has(fn)
 		c.noted = c.noted || set.noGraph.has(fn)
@@ -271,6 +276,11 @@ func (v *view) entry(ev *trace.Event, set *settings, fn int, st *stack) bool {
 }
 
 // tasks tells whether a task is one to be recorded.
+func (v *view) tasks(set *settings, k *trace.Task) bool {
+	return set.tasks(k) && (set.cpus == nil || set.cpus.Bit(v.in.fs.cpu(k)) != 0)
+}
+
+// tasks tells it of a task's ids.
 func (s *settings) tasks(k *trace.Task) bool {
 	in := func(tids map[int]bool) bool {
 		for depth := 0; k != nil && depth < 100; depth++ {

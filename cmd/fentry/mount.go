@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 	"github.com/fentry-dev/fentry/tracefs"
 )
 
 type mountCmd struct {
 	buffer  string
+	library []string
 	forTime time.Duration
 }
 
@@ -49,6 +52,8 @@ fusermount3. Only the user who mounts it can use the files.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.buffer, "buffer", "b", "4M", "keep events in `SIZE` of memory, with K, M or G")
+	f.StringArrayVarP(&c.library, "library", "L", nil, "functions of loaded libraries, too, whose names match `PAT`: libz, "+
+		"'libssl*', '*'; libraries are modules (repeatable)")
 	f.Var((*durationFlag)(&c.forTime), "for", "end after `TIME`, such as 5s")
 	return cmd
 }
@@ -76,6 +81,8 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	}
 	defer os.RemoveAll(work)
 	t := &mountTarget{dir: filepath.Join(work, "copy"), size: buffer}
+	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pids[0]))
+	t.program = strings.TrimSuffix(exe, " (deleted)")
 	if err := os.Mkdir(t.dir, 0o700); err != nil {
 		return pathError(err)
 	}
@@ -83,7 +90,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	var failed error
 	_, err = fentry.Attach(context.Background(), pids, fentry.Options{
 		Dir: filepath.Join(work, "trace"), Buffer: buffer, For: c.forTime, Overhead: -1, NoSwitches: true, Symbols: a.symbols(),
-		Info: trace.Info{Writer: "fentry " + version},
+		Libraries: c.library, Info: trace.Info{Writer: "fentry " + version},
 		Logf: func(format string, args ...any) { a.notef("fentry: "+format, args...) },
 		Live: func(l *fentry.Live) {
 			t.Live = l
@@ -110,17 +117,28 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 // mountTarget is a recording as a tracefs needs it.
 type mountTarget struct {
 	*fentry.Live
-	dir  string // for copies of the buffer
-	size int64  // of the buffer
+	dir     string // for copies of the buffer
+	size    int64  // of the buffer
+	program string // its path: what is not in it is in a library
 }
 
 func (t *mountTarget) Functions() (all []tracefs.Function) {
 	for _, f := range t.Live.Functions() {
-		all = append(all, tracefs.Function{Image: f.Image, ID: f.ID, Name: f.Name})
+		fn := tracefs.Function{Image: f.Image, ID: f.ID, Name: f.Name}
+		if f.Path != t.program {
+			fn.Module = filepath.Base(f.Path)
+		}
+		all = append(all, fn)
 	}
 	return all
 }
 
-func (t *mountTarget) Open() (*trace.Trace, error) { return t.Live.Open(t.dir) }
+func (t *mountTarget) Open(from uint64) (*trace.Trace, error) {
+	tr, err := t.Live.OpenSince(t.dir, from)
+	if errors.Is(err, session.ErrOver) {
+		err = tracefs.ErrOver
+	}
+	return tr, err
+}
 
 func (t *mountTarget) Size() int64 { return t.size }

@@ -47,9 +47,9 @@ func appendNumber(b []byte, ns int64) []byte {
 	return b
 }
 
-// appendDuration appends a duration with its unit, filled to 12 columns:
+// AppendDuration appends a duration in ns with its unit, filled to 12 columns:
 // the column between the mark and the bar.
-func appendDuration(b []byte, ns int64) []byte {
+func AppendDuration(b []byte, ns int64) []byte {
 	start := len(b)
 	b = appendNumber(b, max(ns, 0))
 	n := len(b) - start

@@ -276,7 +276,7 @@ func (g *Graph) duration(b []byte, ns int64) []byte {
 	} else {
 		b = append(b, mark(ns), ' ')
 	}
-	b = appendDuration(b, ns)
+	b = AppendDuration(b, ns)
 	return append(b, "|  "...)
 }
 

@@ -41,7 +41,7 @@ func (s *Server) do(ctx context.Context, r *request) (reply, error) {
 		_, err := s.list(r.body.u64(0), true)
 		return nil, err
 	case opStatfs: // no blocks, no files; sizes of blocks and the longest name
-		return newReply(80).zeros(40).u32(blockSize).u32(255).u32(blockSize).zeros(28), nil
+		return newReply(80).zeros(40).u32(blockSize).u32(longestName).u32(blockSize).zeros(28), nil
 	case opDestroy:
 		return nil, nil
 	case opCreate:
@@ -52,7 +52,10 @@ func (s *Server) do(ctx context.Context, r *request) (reply, error) {
 	return nil, syscall.ENOSYS // extended attributes, locks and the rest: the kernel does not ask again
 }
 
-const blockSize = 4096
+const (
+	blockSize   = 4096
+	longestName = 255 // the kernel passes on longer ones
+)
 
 // attr appends what stat(2) tells of a node. Sizes and times are 0.
 func (s *Server) attr(out reply, n *node) reply {
@@ -147,6 +150,9 @@ func (s *Server) maker(r *request, at int) (*node, Maker, string, error) {
 		return nil, nil, "", syscall.EPERM
 	}
 	name, err := r.body.name(at)
+	if err == nil && len(name) > longestName {
+		err = syscall.ENAMETOOLONG
+	}
 	return n, m, name, err
 }
 

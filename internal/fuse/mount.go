@@ -114,8 +114,9 @@ func helper(files []*os.File, args ...string) error {
 	return nil
 }
 
-// Unmount unmounts it. While files are open that is not possible, and the error is EBUSY or what fusermount3 says; it
-// is tried for a moment, so that who was waiting can close them. When it is not mounted any more, nothing is done.
+// Unmount unmounts it. While files are open that is not possible: it is tried for a moment, so that who was waiting can
+// close them, and then nothing leads there any more, and who still has a file open can use it until it is closed, or this
+// process ends. When it is not mounted any more, nothing is done.
 func (s *Server) Unmount() error {
 	const tries = 8
 	var err error
@@ -125,11 +126,11 @@ func (s *Server) Unmount() error {
 			return nil
 		default:
 		}
-		if err = s.unmount(); err == nil {
+		if err = s.unmount(false); err == nil {
 			break
 		}
 		if pause >= 5*time.Millisecond<<(tries-1) {
-			return err
+			return s.unmount(true)
 		}
 		time.Sleep(pause)
 	}
@@ -141,12 +142,17 @@ func (s *Server) Unmount() error {
 	return nil
 }
 
-func (s *Server) unmount() error {
+// unmount unmounts it once; lazily: even if files are open.
+func (s *Server) unmount(lazily bool) error {
+	flags, option := 0, "-u"
+	if lazily {
+		flags, option = unix.MNT_DETACH, "-uz"
+	}
 	if os.Geteuid() == 0 {
-		err := unix.Unmount(s.on, 0)
+		err := unix.Unmount(s.on, flags)
 		if !errors.Is(err, unix.EPERM) {
 			return os.NewSyscallError("umount", err)
 		}
 	}
-	return helper(nil, "-u", "--", s.on)
+	return helper(nil, option, "--", s.on)
 }
