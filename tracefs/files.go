@@ -60,6 +60,11 @@ func files() []file {
 				return nil
 			}},
 		{name: "saved_cmdlines", top: true, read: (*instance).commands},
+		{name: "available_events", top: true, read: text(func(*instance) string { return "" })},
+		{name: "set_event", read: text(func(*instance) string { return "" }), write: noEvent},
+		{name: "buffer_total_size_kb", read: text(func(in *instance) string {
+			return strconv.FormatInt(in.fs.target.Size()>>10, 10) + "\n"
+		})},
 		{name: "set_ftrace_filter", open: openFilter(filterFunctions)},
 		{name: "set_ftrace_notrace", open: openFilter(filterNotrace)},
 		{name: "set_graph_function", top: true, open: openFilter(filterGraph)},
@@ -74,6 +79,14 @@ func files() []file {
 		{name: "buffer_size_kb", open: openSize},
 		{name: "snapshot", read: (*instance).readSnapshot, write: (*instance).writeSnapshot},
 	}
+}
+
+// noEvent is a write to set_event: there are none.
+func noEvent(_ *instance, s string, _ writer) error {
+	if strings.TrimSpace(s) != "" {
+		return syscall.EINVAL
+	}
+	return nil
 }
 
 // bit is the text of what is on or off.
