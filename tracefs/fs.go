@@ -28,6 +28,7 @@ type FS struct {
 	// scannedUntil is a counter before which nothing is to be looked at any more.
 	scannedUntil uint64
 	profile      profile
+	images       map[trace.ImageID]bool // that were looked at for functions
 
 	stop chan struct{}
 }
@@ -40,7 +41,7 @@ var clocks = []string{"mono", clockLocal}
 // newFS returns the state of a mount at its beginning: nothing is recorded.
 func newFS(t Target) (*FS, error) {
 	fs := &FS{
-		target: t, functions: &functions{t.Functions()}, below: make(map[string]*instance),
+		target: t, functions: &functions{t.Functions()}, images: make(map[trace.ImageID]bool), below: make(map[string]*instance),
 		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]int64), stop: make(chan struct{}),
 	}
 	fs.top = fs.newInstance("")
@@ -118,9 +119,41 @@ func (fs *FS) look(t *trace.Trace) {
 func (fs *FS) copy(from uint64) (*trace.Trace, error) {
 	t, err := fs.target.Open(from)
 	if errors.Is(err, ErrOver) {
-		err = errors.Join(err, syscall.ENODEV)
+		return nil, errors.Join(err, syscall.ENODEV)
 	}
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	if err := fs.more(t); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// more looks for functions of images that have come: libraries that were loaded meanwhile. Filters that name their modules
+// hold for them from now on.
+func (fs *FS) more(t *trace.Trace) error {
+	come := false
+	for i := range t.Images {
+		come = come || !fs.images[t.Images[i].ID]
+		fs.images[t.Images[i].ID] = true
+	}
+	if !come || !fs.functions.add(fs.target.Functions()) {
+		return nil
+	}
+	fs.installed = nil
+	for _, in := range fs.instances() {
+		if err := in.change(func(s *settings) {
+			for w := range filterNoGraph + 1 {
+				set := w.of(s)
+				*set = fs.functions.come(*set)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // open returns a copy of the buffer, with everything that calls in it have done. The caller has the lock.

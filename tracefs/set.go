@@ -27,8 +27,8 @@ func (s *set) clone() *set { return &set{slices.Clone(s.in), s.size, slices.Clon
 
 // put puts a function into the set, or takes it out.
 func (s *set) put(fn, all int, in bool) {
-	if s.in == nil {
-		s.in = make([]bool, all)
+	if len(s.in) < all {
+		s.in = append(s.in, make([]bool, all-len(s.in))...)
 	}
 	if s.in[fn] != in {
 		s.in[fn] = in
@@ -110,6 +110,19 @@ func (f *functions) apply(s *set, word string) error {
 		s.put(fn, len(f.all), !not)
 	}
 	return nil
+}
+
+// come returns a set in which what waits for modules that are there now is applied.
+func (f *functions) come(s *set) *set {
+	if len(s.pending) == 0 {
+		return s
+	}
+	next := s.clone()
+	next.pending = nil
+	for _, word := range s.pending {
+		_ = f.apply(next, word) // a module without such functions leaves nothing, as in the kernel
+	}
+	return next
 }
 
 // mostPending bounds what is remembered of modules that may come.

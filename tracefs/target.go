@@ -11,7 +11,8 @@ import (
 // A Target is what is recorded: functions of processes that run, which can be switched, and a buffer with the newest of
 // their events. Its methods are safe for concurrent use.
 type Target interface {
-	// Functions are all that can be switched, in the order in which they are listed.
+	// Functions are all that can be switched, in the order in which they are listed. Those of images that come are listed
+	// behind the others.
 	Functions() []Function
 	// Switch switches each function on or off.
 	Switch(on func(image trace.ImageID, id uint32) bool) error
@@ -39,6 +40,21 @@ type Function struct {
 
 // functions are a target's.
 type functions struct{ all []Function }
+
+// add adds functions of images that were not there; false: there are none.
+func (f *functions) add(now []Function) bool {
+	known := make(map[trace.ImageID]bool)
+	for i := range f.all {
+		known[f.all[i].Image] = true
+	}
+	before := len(f.all)
+	for i := range now {
+		if !known[now[i].Image] {
+			f.all = append(f.all, now[i])
+		}
+	}
+	return len(f.all) > before
+}
 
 // lookup returns functions of a trace by their place in all; -1: it is none of these.
 func (f *functions) lookup(t *trace.Trace) func(trace.FuncID) int {
