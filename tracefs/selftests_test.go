@@ -110,14 +110,14 @@ func testsIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// kernelScript runs ftracetest in $1 with logs in $2.
+// kernelScript runs ftracetest in $1 with logs in $2 on $3: it takes the first mount that has to do with tracefs.
 const kernelScript = `set -e
 mount --make-rprivate /
-for d in $(awk '($3 == "tracefs" || $3 == "debugfs") {print $2}' /proc/mounts); do umount -l "$d"; done
+for d in $(awk -v mine="$3" '/tracefs|debugfs/ && $2 != mine {print $2}' /proc/mounts); do umount -l "$d"; done
 echo 950000 >"$2.rt"
 mount --bind "$2.rt" /proc/sys/kernel/sched_rt_runtime_us
 cd "$1"
-logs=$2; shift 2
+logs=$2; shift 3
 exec ./ftracetest -k -l "$logs" "$@"`
 
 // runKernelTests runs tests, and returns where each passes. What fails that is to pass is logged.
@@ -127,7 +127,7 @@ func runKernelTests(t *testing.T, dir, mnt string, names []string, want map[stri
 		t.Fatalf("%s is not what the tests will find in\n%s", mnt, b)
 	}
 	logs := filepath.Join(t.TempDir(), "logs")
-	args := []string{"-m", "sh", "-c", kernelScript, "sh", dir, logs}
+	args := []string{"-m", "sh", "-c", kernelScript, "sh", dir, logs, mnt}
 	for _, name := range names {
 		args = append(args, "test.d/"+name+".tc")
 	}
