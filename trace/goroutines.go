@@ -25,6 +25,11 @@ const partOfChunk = ^uint32(0)
 // StacksGoroutines is the Stacks of an image whose calls are goroutines'.
 const StacksGoroutines = "goroutines"
 
+// GoroutineOf returns which goroutine's a stack is; false: it is a thread's, or a coroutine's.
+func GoroutineOf(stack uint64) (number uint64, ok bool) {
+	return stack &^ format.GoroutineStack, stack&format.GoroutineStack != 0
+}
+
 // hasGoroutines reports whether the trace has tasks of goroutines.
 func (t *Trace) hasGoroutines() bool {
 	return !t.threads && slices.ContainsFunc(t.Images, func(im Image) bool { return im.Stacks == StacksGoroutines })

@@ -35,6 +35,8 @@ The program never waits for live. What comes faster than it can be printed is le
 out: a line says where, and at the end live says how many events these were. Fewer are
 left out if less is recorded (-F, -D, -t), or if the buffer is larger.
 
+Of a Go program, threads are shown, and which goroutine runs on each from then on.
+
 A program that live has started has its own standard output, which -o FILE keeps apart.
 live ends with the program, and as it does; or with ^C, --for, or when nobody reads its
 output any more: the program then goes on without it. Processes that were attached to

@@ -23,6 +23,8 @@ func TestNotes(t *testing.T) {
 		{trace.Event{Kind: trace.Mark, Text: "a\x1b[2Jb\n"}, "/* a?[2Jb */", "tracing_mark_write: a?[2Jb"},
 		{trace.Event{Kind: trace.Cut, Count: 24, Text: "mark"}, "/* killed while it wrote this: mark */", ""},
 		{trace.Event{Kind: trace.SignalDelivered, Count: 11}, "/* signal SIGSEGV */", ""},
+		{trace.Event{Kind: trace.Stack, Count: 3}, "/* stack 3 */", ""},
+		{trace.Event{Kind: trace.Stack, Count: 1<<63 | 7}, "/* goroutine 7 */", ""},
 		{trace.Event{Kind: trace.ThreadEnd}, "/* thread ends */", ""},
 		{trace.Event{Kind: trace.Unknown, Count: 99}, "", ""},
 		{trace.Event{Kind: 200}, "", ""},

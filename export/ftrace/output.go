@@ -109,8 +109,11 @@ func (o *output) appendNote(b []byte, ev *trace.Event) []byte {
 		b = strconv.AppendUint(b, ev.Count, 10)
 		b = append(b, " calls a second"...)
 	case trace.Stack:
-		b = append(b, "stack "...)
-		b = strconv.AppendUint(b, ev.Count, 10)
+		if number, ok := trace.GoroutineOf(ev.Count); ok {
+			b = strconv.AppendUint(append(b, "goroutine "...), number, 10)
+		} else {
+			b = strconv.AppendUint(append(b, "stack "...), ev.Count, 10)
+		}
 	case trace.Fork:
 		b = append(b, "forked from "...)
 		b = strconv.AppendUint(b, ev.Count&0xffffffff, 10)
