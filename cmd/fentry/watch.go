@@ -83,18 +83,37 @@ type watcher interface {
 	wait(done <-chan struct{})         // until the next look is due
 }
 
-// run records, and has w watch.
+// run records, has w watch, and ends as the program did that was started.
 func (c *watchFlags) run(a *app, cmd *cobra.Command, args []string, w watcher) error {
-	o, err := c.runOptions(a, cmd)
+	o, err := c.recordOptions(a, cmd)
 	if err != nil {
 		return err
 	}
+	res, err := c.watch(a, cmd, args, o, w)
+	if err != nil || len(c.attach) > 0 {
+		return err
+	}
+	switch {
+	case res.Ended:
+		return endLike(res.Status)
+	case res.Signal != 0:
+		dieOf(res.Signal)
+		return &exitError{Code: 128 + int(res.Signal)}
+	}
+	return nil
+}
+
+// recordOptions says what is recorded.
+func (c *watchFlags) recordOptions(a *app, cmd *cobra.Command) (o fentry.Options, err error) {
+	if o, err = c.runOptions(a, cmd); err != nil {
+		return o, err
+	}
 	if tracer := o.Plan.Tracer; tracer != patch.FunctionGraph && tracer != patch.Function || o.Plan.NoClock {
-		return usagef(cmd, "%s requires the tracer function_graph or function, with a clock", cmd.Name())
+		return o, usagef(cmd, "%s requires the tracer function_graph or function, with a clock", cmd.Name())
 	}
 	o.Libraries, o.For, o.NoInherit, o.NoSwitches, o.Overhead = c.library, c.forTime, c.noInherit, true, -1
 	if o.Buffer, err = parseSize(c.buffer); err != nil {
-		return usagef(cmd, "--buffer: %v", err)
+		return o, usagef(cmd, "--buffer: %v", err)
 	}
 	o.Planned = func(p *patch.Plan) {
 		if len(c.library) == 0 && !o.Plan.Select.ChoosesImages() {
@@ -102,14 +121,21 @@ func (c *watchFlags) run(a *app, cmd *cobra.Command, args []string, w watcher) e
 		}
 	}
 	o.Info = trace.Info{Writer: "fentry " + version}
+	return o, nil
+}
+
+// watch records, and has w watch. Nothing of it is left behind.
+func (c *watchFlags) watch(
+	a *app, cmd *cobra.Command, args []string, o fentry.Options, w watcher,
+) (*fentry.Result, error) {
 	work, err := os.MkdirTemp("", "fentry-"+cmd.Name()+"-")
 	if err != nil {
-		return pathError(err)
+		return nil, pathError(err)
 	}
 	defer os.RemoveAll(work)
 	looks := filepath.Join(work, "look")
 	if err := os.Mkdir(looks, 0o700); err != nil {
-		return pathError(err)
+		return nil, pathError(err)
 	}
 	o.Dir = filepath.Join(work, "trace")
 	pipes := make(chan os.Signal, 1)
@@ -123,9 +149,9 @@ func (c *watchFlags) run(a *app, cmd *cobra.Command, args []string, w watcher) e
 	}
 	res, err := c.record(a, args, o)
 	if err != nil {
-		return recordError(pathError(err))
+		return nil, recordError(pathError(err))
 	}
-	return f.finish(a, c, res)
+	return res, f.finish(a, res)
 }
 
 // record records until the program, the processes or the recording end.
@@ -174,11 +200,11 @@ func (f *following) follow(l *fentry.Live) error {
 	}
 }
 
-// finish shows the rest, and ends as the program did.
-func (f *following) finish(a *app, c *watchFlags, res *fentry.Result) error {
+// finish shows the rest, and says what was not shown.
+func (f *following) finish(a *app, res *fentry.Result) error {
 	close(f.over)
 	if f.stream == nil {
-		return c.endOf(res)
+		return nil
 	}
 	err := <-f.done
 	if err == nil && res.Dir != "" {
@@ -188,7 +214,7 @@ func (f *following) finish(a *app, c *watchFlags, res *fentry.Result) error {
 	}
 	switch {
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, errEnoughSeen):
-		return c.endOf(res)
+		return nil
 	case err != nil:
 		return pathError(err)
 	}
@@ -199,7 +225,7 @@ func (f *following) finish(a *app, c *watchFlags, res *fentry.Result) error {
 		a.sayf("fentry: %s of %s were skipped: they came too fast to be shown%s", grouped(n),
 			plural(res.Events+res.Lost+res.Overwrote, "event", "events"), uncounted(res))
 	}
-	return c.endOf(res)
+	return nil
 }
 
 // uncounted says of events that nobody has counted.
@@ -208,18 +234,6 @@ func uncounted(res *fentry.Result) string {
 		return ", and more that nobody counted"
 	}
 	return ""
-}
-
-// endOf ends as the program did that was started.
-func (c *watchFlags) endOf(res *fentry.Result) error {
-	switch {
-	case res.Ended && len(c.attach) == 0:
-		return endLike(res.Status)
-	case res.Signal != 0 && len(c.attach) == 0:
-		dieOf(res.Signal)
-		return &exitError{Code: 128 + int(res.Signal)}
-	}
-	return nil
 }
 
 // pipeClosed tells whether a stream is a pipe that nobody reads any more.
