@@ -127,6 +127,9 @@ func number(name string, unit int64, of func(*settings) *int64) file {
 }
 
 func (in *instance) available() ([]byte, error) {
+	if err := in.fs.refresh(); err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	for i := range in.fs.functions.all {
 		b.WriteString(in.fs.functions.line(i))

@@ -131,6 +131,15 @@ func (fs *FS) copy(from uint64) (*trace.Trace, error) {
 	return t, nil
 }
 
+// refresh looks whether functions have come.
+func (fs *FS) refresh() error {
+	t, err := fs.copy(fs.target.Now())
+	if err == nil {
+		t.Close()
+	}
+	return err
+}
+
 // more looks for functions of images that have come: libraries that were loaded meanwhile. Filters that name their modules
 // hold for them from now on.
 func (fs *FS) more(t *trace.Trace) error {

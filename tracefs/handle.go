@@ -216,7 +216,7 @@ func openFilter(w which) func(*instance, int, uint32) handle {
 		f := &filter{which: w}
 		f.in = in
 		f.make = func() ([]byte, error) {
-			if err := in.fs.scan(); err != nil { // it may use up counts
+			if err := errors.Join(in.fs.refresh(), in.fs.scan()); err != nil { // what is found may use up counts
 				return nil, err
 			}
 			b := in.fs.functions.list(*w.of(in.epochs.now()), w.none())
