@@ -344,7 +344,11 @@ func TestGoOwn(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go %s: %v\n%s", args, err, out)
 		}
-		p, err := fentry.Open(filepath.Join(dir, "prog"))
+		prog := filepath.Join(dir, "prog")
+		if read := ownRead(t, prog); read != wants["own"] {
+			t.Errorf("%s: a reader's own functions: %q, want %q", args, read, wants["own"])
+		}
+		p, err := fentry.Open(prog)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,6 +370,28 @@ func TestGoOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// ownRead records a program, and returns the functions that a reader of the trace takes for the program's own.
+func ownRead(t *testing.T, prog string) string {
+	t.Helper()
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "trace"), Overhead: -1}
+	if res, err := fentry.Run(context.Background(), exec.Command(prog), o); err != nil || res.Status.ExitStatus() != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	tr, err := trace.Open(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	var own []string
+	for fn := range tr.FunctionsOf(0) {
+		if tr.IsOwn(0, fn) {
+			own = append(own, fn.Name)
+		}
+	}
+	slices.Sort(own)
+	return strings.Join(own, " ")
 }
 
 // TestGoCompiler has a traced compiler, of which all functions are recorded, compile a package: the object is the one that

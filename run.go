@@ -500,7 +500,7 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 func planTable(p *Program, plan *patch.Plan) *names.Table {
 	t := names.New(p.File)
 	t.Path, t.BuildID, t.Image = p.Path, plan.BuildID, plan.ImageID
-	t.Captures = plan.Notes()
+	t.Captures, t.Module = plan.Notes(), plan.Module()
 	for i := range plan.Functions {
 		fn := &plan.Functions[i]
 		t.Funcs = append(t.Funcs, names.Func{

@@ -149,6 +149,9 @@ func FromNamed(f *elfio.File, im Image, tab *symbol.Table) (*Table, error) {
 	if t.Captures, err = sitetable.ReadNotes(f, info.Sites); err != nil {
 		return nil, err
 	}
+	if goNames != nil {
+		t.Module = strings.Clone(goNames.Main)
+	}
 	t.Image, t.BuildID, t.Funcs = info.Image, bytes.Clone(info.BuildID), make([]Func, rows.Len())
 	for i := range t.Funcs {
 		r := rows.At(i)

@@ -44,6 +44,9 @@ func Write(w io.Writer, s *Table) error {
 	fmt.Fprintf(bw, "# image: %016x\n", s.Image)
 	fmt.Fprintf(bw, "# machine: %s\n", escape(s.Machine))
 	fmt.Fprintf(bw, "# entry: %x\n", s.Entry)
+	if s.Module != "" {
+		fmt.Fprintf(bw, "# module: %s\n", escape(s.Module))
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.Captures)) {
 		if _, err := fmt.Fprintf(bw, "# capture: %d %s\n", id, escape(s.Captures[id])); err != nil {
 			return err
@@ -201,6 +204,8 @@ func (s *Table) header(line string, at *position) error {
 		s.Image, err = strconv.ParseUint(value, 16, 64)
 	case "machine":
 		s.Machine, err = unescape(value)
+	case "module":
+		s.Module, err = unescape(value)
 	case "entry":
 		s.Entry, err = strconv.ParseUint(value, 16, 64)
 	case "capture":

@@ -145,6 +145,9 @@ func (s *SymFile) Traced() iter.Seq[Func] {
 // AliasesOf returns the other names of a function.
 func (s *SymFile) AliasesOf(f *Func) []string { return s.Head.AliasesOf(f) }
 
+// IsOwn is [Table.IsOwn].
+func (s *SymFile) IsOwn(f *Func) bool { return s.Head.IsOwn(f) }
+
 // MaxID returns the largest id, 0 if there is none.
 func (s *SymFile) MaxID() uint32 { return s.last }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/machine"
+	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -36,6 +37,7 @@ type Table struct {
 	Machine string // as in EM_X86_64, in lower case without the prefix: x86_64
 	Entry   uint64 // e_entry of the image, as in the file
 	Funcs   []Func // sorted by id; of a linked program, by address
+	Module  string // path of a Go program's main module; "": there is none, or nobody knows it
 	// Aliases are the other names of functions, by address: linkers fold functions with identical code. nil: none has
 	// any.
 	Aliases map[uint64][]string
@@ -77,6 +79,9 @@ func (t *Table) Alias(addr uint64, name string) {
 	}
 	t.Aliases[addr] = append(t.Aliases[addr], name)
 }
+
+// IsOwn reports whether a function of a Go program is in its package main or in its main module.
+func (t *Table) IsOwn(f *Func) bool { return golang.Own(t.Module, golang.Package(f.Name)) }
 
 // AliasesOf returns the other names of a function.
 func (t *Table) AliasesOf(f *Func) []string { return t.Aliases[f.Addr] }

@@ -53,6 +53,14 @@ func (p *Plan) parks(s *record.Site, selected *record.Filter) bool {
 	return s.Kind == record.KindGo && s.Name == golang.Park && !p.Options.NoFunctions && !selected.Excludes(s.Name)
 }
 
+// Module is the path of a Go program's main module; "": it has none, or Go has not linked it.
+func (p *Plan) Module() string {
+	if p.golang == nil {
+		return ""
+	}
+	return p.golang.Main
+}
+
 // parkID is the id of that function, 0: it is not traced.
 func (p *Plan) parkID() uint32 {
 	for i := range p.Functions {

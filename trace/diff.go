@@ -54,6 +54,8 @@ func (s *FuncStat) join(o *FuncStat) {
 	all.CPU = addKnown(s.CPU, o.CPU)
 	all.Wait = addKnown(s.Wait, o.Wait)
 	all.Unknown = addKnown(s.Unknown, o.Unknown)
+	all.Running = addKnown(s.Running, o.Running)
+	all.Waiting = addKnown(s.Waiting, o.Waiting)
 	all.Max = max(s.Max, o.Max)
 	all.Unwound += o.Unwound
 	all.Unfinished += o.Unfinished

@@ -35,6 +35,16 @@ func (t *Trace) Aliases(image int, f Func) []string {
 	return nil
 }
 
+// IsOwn reports whether a function of a Go program is in its package main or in its main module; those of other programs
+// are not.
+func (t *Trace) IsOwn(image int, f Func) bool {
+	if image >= len(t.syms) || t.Images[image].Stacks != StacksGoroutines {
+		return false
+	}
+	tab, ok := t.syms[image].(interface{ IsOwn(*Func) bool })
+	return ok && tab.IsOwn(&f)
+}
+
 // loadSymbols finds each image's functions: the directory's .sym file, or what
 // Options.Resolve has.
 func (t *Trace) loadSymbols(o Options) {

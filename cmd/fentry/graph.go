@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -28,14 +29,16 @@ type graphCmd struct {
 func newGraphCmd(a *app) *cobra.Command {
 	var c graphCmd
 	cmd := &cobra.Command{
-		Use:   "graph [options] [DIR]",
+		Use:   "graph [options] [DIR...]",
 		Short: "print the merged call tree with counts and times",
 		Long: `graph merges all calls that were reached by the same path into one line: how
 often the path was taken, the time from entry to exit, and the time in the
 function itself. A call of a function that is already open on the path is counted
 with the open one, so recursion does not make the tree deeper.
 
-With --focus it prints one function with its callers and callees.`,
+With --focus it prints one function with its callers and callees. Several traces,
+or directories of them, make one tree; with --process and --task, a tree for each
+of theirs.`,
 		Example: `  fentry graph                      all of it
   fentry graph -D 3                 the first three levels
   fentry graph --min 1              only what took 1 % of the time or more
@@ -45,7 +48,6 @@ With --focus it prints one function with its callers and callees.`,
   fentry graph --wait               who works and who waits
   fentry graph -G parse_term        what was called in that function
   fentry graph --time 1s,2s -t 1ms  the long calls of one second`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	c.filterFlags.add(cmd)
@@ -81,34 +83,64 @@ func (c *graphCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			}
 		}
 	}
-	sel, err := c.parse(cmd)
+	if _, err := c.parse(cmd); err != nil {
+		return err
+	}
+	read, err := c.openAll(a, cmd, args)
 	if err != nil {
 		return err
 	}
-	t, err := c.open(a, cmd, args)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	root, err := c.tree(cmd, t, &sel)
+	defer read.close()
+	root, sels, err := c.trees(cmd, read)
 	if err != nil {
 		return err
 	}
 	if c.diff != "" {
-		err = c.writeDiff(a, cmd, t, root)
+		if len(read.traces) > 1 {
+			return usagef(cmd, "--diff compares one trace with another one")
+		}
+		err = c.writeDiff(a, cmd, read.traces[0], root)
 	} else {
-		err = c.write(a, cmd, t, root)
+		err = c.write(a, cmd, read, root)
 	}
 	if err != nil {
 		return err
 	}
-	reportEmpty(a, t)
-	if c.wait && !t.Clockless() {
-		explainWaits(a, t, root.Unknown > 0)
+	for _, t := range read.traces {
+		reportEmpty(a, t)
+		if c.wait && !t.Clockless() {
+			explainWaits(a, t, root.Unknown > 0)
+		}
 	}
-	sel.warn(a, t)
-	reportLost(a, t)
+	warnAll(a, read, sels)
+	for _, t := range read.traces {
+		reportLost(a, t)
+	}
 	return nil
+}
+
+// trees merges the calls that the selection chose of all traces.
+func (c *graphCmd) trees(cmd *cobra.Command, read reading) (*trace.Node, []selection, error) {
+	var sels []selection
+	var roots []*trace.Node
+	for _, t := range read.traces {
+		sel, err := c.parse(cmd)
+		if err != nil {
+			return nil, nil, err
+		}
+		root, err := c.tree(cmd, t, &sel)
+		if err != nil {
+			return nil, nil, err
+		}
+		sels, roots = append(sels, sel), append(roots, root)
+		if len(read.traces) > 1 {
+			read.union.Tree(t, root)
+		}
+	}
+	if len(roots) == 1 {
+		return roots[0], sels, nil
+	}
+	return trace.JoinTrees(roots), sels, nil
 }
 
 // tree merges the calls that the selection chose.
@@ -143,10 +175,10 @@ func (c *graphCmd) tree(cmd *cobra.Command, t *trace.Trace, sel *selection) (*tr
 }
 
 // write prints the tree, or the functions in focus.
-func (c *graphCmd) write(a *app, cmd *cobra.Command, t *trace.Trace, root *trace.Node) (err error) {
+func (c *graphCmd) write(a *app, cmd *cobra.Command, read reading, root *trace.Node) (err error) {
 	var src *sources
 	if c.srcline {
-		src = newSources(a, t)
+		src = newSources(a, read)
 	}
 	out, err := a.open()
 	if err != nil {
@@ -154,17 +186,18 @@ func (c *graphCmd) write(a *app, cmd *cobra.Command, t *trace.Trace, root *trace
 	}
 	defer func() { err = out.close(err) }()
 	if c.focus != "" {
-		match, filter, err := matcher(cmd, t, []string{c.focus}, nil)
+		match, focused, err := read.matcher(cmd, c.focus)
 		if err != nil {
 			return err
 		}
 		if err := c.writeFocus(out, root.Focus(match), root.Total, src); err != nil {
 			return err
 		}
-		warnUnmatched(a, t, filter)
+		warnAll(a, read, focused)
 	} else {
 		w := graphWriter{
-			out: out, c: c, src: src, least: int64(c.min / 100 * float64(root.Total)), total: root.Total, untimed: t.Clockless(),
+			out: out, c: c, src: src, least: int64(c.min / 100 * float64(root.Total)), total: root.Total, read: read,
+			untimed: slices.ContainsFunc(read.traces, (*trace.Trace).Clockless),
 		}
 		if w.untimed {
 			w.least = 0
@@ -190,6 +223,7 @@ type graphWriter struct {
 	enc    *json.Encoder
 	c      *graphCmd
 	src    *sources
+	read   reading
 	least  int64
 	total  int64
 	hidden uint64
@@ -236,6 +270,7 @@ type graphLine struct {
 	Name       string   `json:"name"`
 	Source     string   `json:"source,omitempty"`
 	Path       []string `json:"path"`
+	Trace      string   `json:"trace,omitempty"` // of several, with --task and --process
 	PID        int      `json:"pid,omitempty"`
 	TID        int      `json:"tid,omitempty"`
 	Comm       string   `json:"comm,omitempty"`
@@ -308,6 +343,9 @@ func (w *graphWriter) group(n *trace.Node) error {
 			label = fmt.Sprintf("process %d: %s", n.Task.PID, s)
 		}
 	}
+	if len(w.read.traces) > 1 {
+		label = w.read.of(n.Task).Dir + ": " + label
+	}
 	_, err := fmt.Fprintf(w.out, "%12s %12s %12s %s%7s  %s\n",
 		"", w.cell(n.Total), "", w.parts(n), w.percent(n.Total), w.out.paint.with(sgrBold, printable(label)))
 	return err
@@ -323,6 +361,9 @@ func (w *graphWriter) line(n *trace.Node, depth int, path []string, prefix strin
 		}
 		if w.task != nil {
 			l.PID, l.Comm = w.task.PID, w.task.Comm
+			if len(w.read.traces) > 1 {
+				l.Trace = w.read.of(w.task).Dir
+			}
 			if w.c.task {
 				l.TID = w.task.TID
 			} else {

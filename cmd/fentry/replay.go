@@ -27,7 +27,7 @@ type replayCmd struct {
 func newReplayCmd(a *app) *cobra.Command {
 	var c replayCmd
 	cmd := &cobra.Command{
-		Use:   "replay [options] [DIR]",
+		Use:   "replay [options] [DIR...]",
 		Short: "print every call, nested, with its duration",
 		Long: `replay prints what the threads of a traced program did, in order of time: in the
 columns of ftrace's function_graph tracer, as one line per call (--format
@@ -55,7 +55,6 @@ known.`,
   fentry replay --if 'path ~ /etc/*'     calls with such an argument (record -A)
   fentry replay --slowest 3 -F 'parse_*' the longest calls, and what took long in them
   fentry replay --format json | jq -c 'select(.dur > 1000000)'`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	c.filterFlags.add(cmd)
@@ -196,15 +195,51 @@ func (c *replayCmd) options(cmd *cobra.Command) (s selection, err error) {
 }
 
 func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
+	if _, err := c.options(cmd); err != nil {
+		return err
+	}
+	read, err := c.openAll(a, cmd, args)
+	if err != nil {
+		return err
+	}
+	defer read.close()
+	if len(read.traces) > 1 && c.format == "json" {
+		return usagef(cmd, "--format json shows one trace")
+	}
+	var out *output // nil: there is nothing to show yet
+	defer func() {
+		if out != nil {
+			err = out.close(err)
+		}
+	}()
+	for i, t := range read.traces {
+		err := c.replay(a, cmd, t, func() (*output, error) {
+			if out == nil {
+				if out, err = a.open(); err != nil {
+					return nil, err
+				}
+			}
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			if len(read.traces) > 1 {
+				fmt.Fprintln(out, out.paint.with(sgrBold, "==> "+printable(t.Dir)+" <=="))
+			}
+			return out, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replay shows one trace, once begin has returned what it is shown on.
+func (c *replayCmd) replay(a *app, cmd *cobra.Command, t *trace.Trace, begin func() (*output, error)) error {
 	sel, err := c.options(cmd)
 	if err != nil {
 		return err
 	}
-	t, err := c.open(a, cmd, args)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
 	if err := c.resolve(cmd, t, &sel); err != nil {
 		return err
 	}
@@ -232,14 +267,13 @@ func (c *replayCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 			"nesting and order", t.Dir)
 	}
 	if c.srcline {
-		src := newSources(a, t)
+		src := newSources(a, one(t))
 		d.graph.Comment, d.function.Comment = src.line, src.line
 	}
-	out, err := a.open()
+	out, err := begin()
 	if err != nil {
 		return err
 	}
-	defer func() { err = out.close(err) }()
 	if c.slowest > 0 {
 		if tracer == patch.Function.String() {
 			return fmt.Errorf("%s: recorded with the function tracer: no durations", t.Dir)

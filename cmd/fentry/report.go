@@ -35,7 +35,7 @@ type reportCmd struct {
 func newReportCmd(a *app) *cobra.Command {
 	var c reportCmd
 	cmd := &cobra.Command{
-		Use:   "report [options] [DIR]",
+		Use:   "report [options] [DIR...]",
 		Short: "print a table of functions: calls, times",
 		Long: `report prints one line for each function that was called: the number of calls,
 the total time from entry to exit, the time in the function itself (self), and
@@ -44,6 +44,9 @@ how long single calls took.
 Only the outermost of recursive calls counts towards the total, so no total
 exceeds the time the threads ran. Average, minimum, maximum and 99th percentile
 are those of all calls.
+
+With several traces, or directories of them, a line is that of the functions with
+one name in all of them; with --process and --task, those of each.
 
 If record switched functions off (--overhead), OFF FROM is the time from which
 calls of a function may be missing, and >= marks what is a lower bound.`,
@@ -61,9 +64,9 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report --histogram parse_term how long its calls took
   fentry report -g handle@arg1         by what handle was called with (record -A handle)
   fentry report --stacks malloc@plt | flamegraph.pl   who calls it, through whom
+  fentry report -F own traces          of all traces in a directory, such as those of go test -exec
   fentry report --syscalls             which system calls were made, as strace -c
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	c.filterFlags.add(cmd)
@@ -104,11 +107,15 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := c.open(a, cmd, args)
+	read, err := c.openAll(a, cmd, args)
 	if err != nil {
 		return err
 	}
-	defer t.Close()
+	defer read.close()
+	if len(read.traces) > 1 {
+		return c.runSeveral(a, cmd, read, &shown)
+	}
+	t := read.traces[0]
 	if c.group != "" {
 		return c.groups(a, cmd, t, &sel)
 	}
@@ -119,12 +126,21 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	sel.warn(a, t)
 	switch {
 	case c.diff != "":
 		return c.writeDiff(a, cmd, t, rows, &shown)
 	case c.histogram != "":
 		return c.writeHistograms(a, cmd, t, rows, shown.less)
 	}
+	if err = c.write(a, read, rows, &shown); err == nil {
+		c.explain(a, t, rows)
+	}
+	return err
+}
+
+// write prints the rows.
+func (c *reportCmd) write(a *app, read reading, rows []trace.FuncStat, shown *reportView) (err error) {
 	if slices.SortStableFunc(rows, shown.less); c.sys {
 		rows = onlySyscalls(rows)
 	}
@@ -133,7 +149,7 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	var src *sources
 	if c.srcline {
-		src = newSources(a, t)
+		src = newSources(a, read)
 	}
 	out, err := a.open()
 	if err != nil {
@@ -142,16 +158,11 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	defer func() { err = out.close(err) }()
 	switch {
 	case c.json:
-		err = c.writeJSON(out, t, rows, src)
+		return c.writeJSON(out, read, rows, src)
 	case c.sys:
-		err = writeSyscalls(out, t, rows, c.top)
-	default:
-		err = c.writeTable(out, t, rows, shown.fields, src)
+		return writeSyscalls(out, read.traces[0], rows, c.top)
 	}
-	if err == nil {
-		c.explain(a, t, rows)
-	}
-	return err
+	return c.writeTable(out, read, rows, shown.fields, src)
 }
 
 // check says what cannot be asked for at once.
@@ -231,7 +242,6 @@ func (c *reportCmd) count(
 	if match := sel.calls.Match; match != nil {
 		rows = slices.DeleteFunc(rows, func(s trace.FuncStat) bool { return !match(s.Func) })
 	}
-	sel.warn(a, t)
 	return rows, nil
 }
 

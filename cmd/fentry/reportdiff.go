@@ -85,6 +85,7 @@ func (c *reportCmd) writeDiff(
 	if err != nil {
 		return err
 	}
+	sel.warn(a, old)
 	changes := trace.CompareReports(before, rows)
 	sides := func(x *trace.FuncChange) (side, side) { return side{old, &x.Old}, side{t, &x.New} }
 	slices.SortStableFunc(changes, func(x, y trace.FuncChange) int {
@@ -225,7 +226,7 @@ func (c *reportCmd) writeDiffJSON(
 		if !s.called() {
 			return nil
 		}
-		l := c.line(s.t, s.row, nil)
+		l := c.line(one(s.t), s.row, nil)
 		return &l
 	}
 	for i := range changes {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/trace"
@@ -24,15 +25,19 @@ func (f *reportField) cell(r *trace.FuncStat, least bool) string {
 }
 
 func (c *reportCmd) writeTable(
-	out *output, t *trace.Trace, rows []trace.FuncStat, fields []*reportField, src *sources,
+	out *output, read reading, rows []trace.FuncStat, fields []*reportField, src *sources,
 ) error {
 	var tab table
-	off := len(t.SwitchedOff) > 0
+	off := slices.ContainsFunc(read.traces, func(t *trace.Trace) bool { return len(t.SwitchedOff) > 0 })
+	sideBySide := len(read.traces) > 1 && (c.task || c.process)
 	for _, f := range fields {
 		tab.column(strings.ToUpper(f.name), true)
 	}
 	if off {
 		tab.column("OFF FROM", true)
+	}
+	if sideBySide {
+		tab.column("TRACE", false)
 	}
 	if c.task {
 		tab.column("THREAD", false)
@@ -48,7 +53,8 @@ func (c *reportCmd) writeTable(
 	for i := range rows {
 		r := &rows[i]
 		var cells []string
-		from, least := t.OffFrom(r.Func)
+		t, fn := read.origin(r.Func)
+		from, least := t.OffFrom(fn)
 		for _, f := range fields {
 			cells = append(cells, f.cell(r, least))
 		}
@@ -57,6 +63,9 @@ func (c *reportCmd) writeTable(
 			cells = append(cells, durationCell(from))
 		case off:
 			cells = append(cells, "")
+		}
+		if sideBySide {
+			cells = append(cells, printable(read.of(r.Task).Dir))
 		}
 		if c.task {
 			cells = append(cells, r.Task.String())
@@ -81,6 +90,7 @@ type reportLine struct {
 	Address    string  `json:"address,omitempty"`
 	Image      string  `json:"image,omitempty"`
 	Source     string  `json:"source,omitempty"`
+	Trace      string  `json:"trace,omitempty"` // of several, with --task and --process
 	PID        int     `json:"pid,omitempty"`
 	TID        int     `json:"tid,omitempty"`
 	Comm       string  `json:"comm,omitempty"`
@@ -105,10 +115,14 @@ type reportLine struct {
 	OffFrom    *int64  `json:"off_from_ns,omitempty"` // the recorder switched the function off: there may be more calls
 }
 
-func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat, src *sources) error {
+func (c *reportCmd) writeJSON(out *output, read reading, rows []trace.FuncStat, src *sources) error {
 	enc := jsonLines(out)
 	for i := range rows {
-		if err := enc.Encode(c.line(t, &rows[i], src)); err != nil {
+		l := c.line(read, &rows[i], src)
+		if len(read.traces) > 1 && rows[i].Task != nil {
+			l.Trace = read.of(rows[i].Task).Dir
+		}
+		if err := enc.Encode(l); err != nil {
 			return err
 		}
 	}
@@ -116,14 +130,15 @@ func (c *reportCmd) writeJSON(out *output, t *trace.Trace, rows []trace.FuncStat
 }
 
 // line is a row for programs.
-func (c *reportCmd) line(t *trace.Trace, r *trace.FuncStat, src *sources) reportLine {
+func (c *reportCmd) line(read reading, r *trace.FuncStat, src *sources) reportLine {
 	known := func(v int64) *int64 {
 		if v < 0 {
 			return nil
 		}
 		return &v
 	}
-	fn := t.Func(r.Func)
+	t, id := read.origin(r.Func)
+	fn := t.Func(id)
 	l := reportLine{
 		Name: r.Name, Symbol: fn.Name, Source: src.line(r.Func),
 		Calls: r.Calls, Total: known(r.Total), Self: known(r.Self), Avg: known(r.Avg),
@@ -135,8 +150,8 @@ func (c *reportCmd) line(t *trace.Trace, r *trace.FuncStat, src *sources) report
 	if fn.Addr != 0 {
 		l.Address = fmt.Sprintf("%#x", fn.Addr)
 	}
-	if int(r.Func.Image) < len(t.Images) {
-		l.Image = t.Images[r.Func.Image].Path
+	if int(id.Image) < len(t.Images) {
+		l.Image = t.Images[id.Image].Path
 	}
 	if r.Task != nil {
 		l.PID, l.Comm = r.Task.PID, r.Task.Comm
@@ -152,7 +167,7 @@ func (c *reportCmd) line(t *trace.Trace, r *trace.FuncStat, src *sources) report
 	if r.Func.Image == trace.SyscallImage {
 		l.Errors = &r.Errors
 	}
-	if from, off := t.OffFrom(r.Func); off {
+	if from, off := t.OffFrom(id); off {
 		l.OffFrom = &from
 	}
 	return l

@@ -9,17 +9,22 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// sources prints the source lines of a trace's functions. A nil *sources knows none.
+// sources prints the source lines of traces' functions. A nil *sources knows none.
 type sources struct {
 	app   *app
-	t     *trace.Trace
+	read  reading
 	known map[trace.FuncID]string
-	told  map[uint32]bool // images without lines
+	told  map[toldImage]bool // images without lines
 	cwd   string
 }
 
-func newSources(a *app, t *trace.Trace) *sources {
-	s := &sources{app: a, t: t, known: map[trace.FuncID]string{}, told: map[uint32]bool{}}
+type toldImage struct {
+	t     *trace.Trace
+	image uint32
+}
+
+func newSources(a *app, r reading) *sources {
+	s := &sources{app: a, read: r, known: map[trace.FuncID]string{}, told: map[toldImage]bool{}}
 	s.cwd, _ = os.Getwd()
 	return s
 }
@@ -32,9 +37,10 @@ func (s *sources) line(id trace.FuncID) string {
 	if l, ok := s.known[id]; ok {
 		return l
 	}
-	file, line, err := s.t.Source(id)
-	if err != nil && !s.told[id.Image] {
-		s.told[id.Image] = true
+	t, fn := s.read.origin(id)
+	file, line, err := t.Source(fn)
+	if im := (toldImage{t, fn.Image}); err != nil && !s.told[im] {
+		s.told[im] = true
 		s.app.notef("fentry: no source lines: %v", err)
 	}
 	text := ""

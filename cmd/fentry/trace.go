@@ -164,36 +164,54 @@ func matcher(
 	}
 	return trace.Remember(func(id trace.FuncID) bool {
 		fn := t.Func(id)
-		path, aliases := "", t.Aliases(int(id.Image), fn)
+		if id.Image == trace.SyscallImage {
+			return f.In(trace.SyscallName).Match(fn.Display(), strings.TrimPrefix(fn.Name, "sys_"))
+		}
+		path := ""
 		if int(id.Image) < len(t.Images) {
 			path = t.Images[id.Image].Path
-		} else if id.Image == trace.SyscallImage {
-			path, aliases = trace.SyscallName, []string{strings.TrimPrefix(fn.Name, "sys_")}
 		}
-		return f.In(path).Match(fn.Display(), aliases...)
+		return f.In(path).Match(fn.Display(), otherNames(t, int(id.Image), fn)...)
 	}), f, nil
+}
+
+// otherNames are those of a function by which patterns know it, too.
+func otherNames(t *trace.Trace, image int, fn trace.Func) []string {
+	aliases := t.Aliases(image, fn)
+	if t.IsOwn(image, fn) {
+		return append(slices.Clip(aliases), record.Own)
+	}
+	return aliases
+}
+
+// misses are patterns that fitted none of a trace's calls that were read, and those of them that fit no function at all.
+func misses(t *trace.Trace, f *record.Filter) (uncalled, unknown []string) {
+	if uncalled = f.Unmatched(); len(uncalled) == 0 {
+		return nil, nil
+	}
+	for i := range t.Images {
+		in := f.In(t.Images[i].Path)
+		for fn := range t.FunctionsOf(i) {
+			in.Match(fn.Display(), otherNames(t, i, fn)...)
+		}
+	}
+	return uncalled, f.Unmatched()
 }
 
 // warnUnmatched names the patterns that fitted none of the calls that were read,
 // and tells those that fit no function at all from those whose functions were not
 // called, or only outside of what was read.
 func warnUnmatched(a *app, t *trace.Trace, f *record.Filter) {
-	uncalled := f.Unmatched()
-	if len(uncalled) == 0 {
-		return
-	}
-	for i := range t.Images {
-		in := f.In(t.Images[i].Path)
-		for fn := range t.FunctionsOf(i) {
-			in.Match(fn.Display(), t.Aliases(i, fn)...)
-		}
-	}
-	unknown := f.Unmatched()
+	uncalled, unknown := misses(t, f)
 	for _, p := range uncalled {
-		if slices.Contains(unknown, p) {
-			a.notef("fentry: warning: pattern %q matches no function of the trace", p)
-		} else {
-			a.notef("fentry: warning: pattern %q matches functions that were traced, but none of the calls read", p)
-		}
+		warnMiss(a, p, "trace", slices.Contains(unknown, p))
+	}
+}
+
+func warnMiss(a *app, pattern, what string, unknown bool) {
+	if unknown {
+		a.notef("fentry: warning: pattern %q matches no function of the %s", pattern, what)
+	} else {
+		a.notef("fentry: warning: pattern %q matches functions that were traced, but none of the calls read", pattern)
 	}
 }

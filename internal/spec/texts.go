@@ -37,6 +37,7 @@ var SymKeys = []Value{
 	{"image", 0, "its image id, 16 hex digits: the file's name"},
 	{"machine", 0, "the machine: the end of its EM_ constant in lower case, such as x86_64"},
 	{"entry", 0, "its entry point, hex"},
+	{"module", 0, "of a Go program: the path of its main module; absent if it has none"},
 }
 
 // A Member is a member of info.json.

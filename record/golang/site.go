@@ -104,12 +104,15 @@ func IsRuntime(name string) bool {
 
 // Own reports whether a package is the program's own: package main, and those of the main module. The standard library,
 // whose packages have no name in common, is the main module of its tests, which have package main.
-func (im *Image) Own(pkg string) bool {
+func (im *Image) Own(pkg string) bool { return Own(im.Main, pkg) }
+
+// Own is [Image.Own] for a main module, whose path may be unknown.
+func Own(module, pkg string) bool {
 	if pkg == "main" {
 		return true
 	}
-	below, ok := strings.CutPrefix(pkg, im.Main)
-	return ok && im.Main != "" && (below == "" || below[0] == '/' || below == "_test")
+	below, ok := strings.CutPrefix(pkg, module)
+	return ok && module != "" && (below == "" || below[0] == '/' || below == "_test")
 }
 
 // Package returns the package that a function belongs to, by its name: net/http for net/http.(*conn).serve. Functions
