@@ -18,9 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -128,7 +130,6 @@ func TestGo(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("Go programs are traced on x86-64")
 	}
-	envs := []string{"GOMAXPROCS=1", "GOMAXPROCS=8 GOGC=1", "GODEBUG=clobberfree=1,gccheckmark=1,gcstoptheworld=1 GOGC=5"}
 	for _, b := range goBuilds {
 		t.Run(b.name, func(t *testing.T) {
 			if b.wide && !testtool.Wide() {
@@ -136,28 +137,272 @@ func TestGo(t *testing.T) {
 			}
 			dir := t.TempDir()
 			prog := b.build(t, dir)
-			untraced, err := exec.Command(prog).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, env := range envs {
-				var out, counted bytes.Buffer
-				cmd := exec.Command(prog)
-				cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), strings.Fields(env)...), &out, &counted
-				o := fentry.Options{Dir: filepath.Join(dir, "trace"), Overhead: -1}
-				res, err := fentry.Run(context.Background(), cmd, o)
-				if err != nil || res.Status.ExitStatus() != 0 || res.Untraced != "" {
-					t.Fatalf("%s: %+v, %v\n%s", env, res, err, counted.String())
-				}
-				if d := cmp.Diff(string(untraced), out.String()); d != "" {
-					t.Errorf("%s: output (-untraced +traced):\n%s", env, d)
-				}
-				want := goCounts(t, counted.String())
-				if d := cmp.Diff(want, recorded(t, o.Dir, want)); d != "" {
-					t.Errorf("%s: calls (-counted +recorded):\n%s", env, d)
-				}
-			}
+			compareStress(t, prog, fentry.Options{}, stressed...)
 		})
+	}
+}
+
+// stressed are the ways in which a program is run that does what is hard on who moves its code.
+var stressed = []string{
+	"GOMAXPROCS=1", "GOMAXPROCS=8 GOGC=1", "GODEBUG=clobberfree=1,gccheckmark=1,gcstoptheworld=1 GOGC=5",
+}
+
+// compareStress records such a program, which must print what it prints untraced, and has counted its own calls.
+func compareStress(t *testing.T, prog string, o fentry.Options, envs ...string) {
+	t.Helper()
+	untraced, err := exec.Command(prog).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, env := range envs {
+		var out, counted bytes.Buffer
+		cmd := exec.Command(prog)
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), strings.Fields(env)...), &out, &counted
+		o.Dir, o.Overhead = filepath.Join(filepath.Dir(prog), "trace"), -1
+		res, err := fentry.Run(context.Background(), cmd, o)
+		if err != nil || res.Status.ExitStatus() != 0 || res.Untraced != "" {
+			t.Fatalf("%s: %+v, %v\n%s", env, res, err, counted.String())
+		}
+		if d := cmp.Diff(string(untraced), out.String()); d != "" {
+			t.Errorf("%s: output (-untraced +traced):\n%s", env, d)
+		}
+		want := goCounts(t, counted.String())
+		if d := cmp.Diff(want, recorded(t, o.Dir, want)); d != "" {
+			t.Errorf("%s: calls (-counted +recorded):\n%s", env, d)
+		}
+	}
+}
+
+// TestGoRuntime records the functions of Go's runtime, too, on one processor up to sixteen: all that can be traced but
+// those that never return. In programs with C code they are left alone.
+func TestGoRuntime(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	dir := t.TempDir()
+	prog := goBuilds[0].build(t, dir)
+	p, err := fentry.OpenWith(prog, symbol.Options{}, record.Options{GoRuntime: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	why := map[string]record.Reason{}
+	traced := 0
+	for i := range p.Sites {
+		s := &p.Sites[i]
+		why[s.Name] = s.Reason
+		if strings.HasPrefix(s.Name, "runtime.") && s.Reason == "" {
+			traced++
+		}
+	}
+	for name, want := range map[string]record.Reason{
+		"runtime.mallocgc": "", "runtime.findRunnable": "", "runtime.chansend": "", "runtime.schedule": record.ReasonGoSwitches,
+		"runtime.goexit0": record.ReasonGoSwitches, "runtime.newstack": record.ReasonGoSwitches, "runtime.mcall": record.ReasonGoAssembly,
+		"runtime.sigtrampgo": record.ReasonGoHandler,
+	} {
+		if got, ok := why[name]; !ok || got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if traced < 1000 {
+		t.Errorf("only %d functions of the runtime can be traced", traced)
+	}
+	envs := []string{"GOMAXPROCS=8 GOGC=1"}
+	if testtool.Wide() {
+		envs = append(slices.Clone(stressed), "GOMAXPROCS=2 GOGC=1", "GOMAXPROCS=16")
+	}
+	compareStress(t, prog, fentry.Options{GoRuntime: true}, envs...)
+
+	if !testtool.Have(t, "gcc") {
+		return
+	}
+	c, err := fentry.OpenWith(goBuilds[4].build(t, dir), symbol.Options{}, record.Options{GoRuntime: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range c.Sites {
+		if s := &c.Sites[i]; s.Name == "runtime.mallocgc" && s.Reason != record.ReasonGoRuntime {
+			t.Errorf("with C code: %s: %q", s.Name, s.Reason)
+		}
+	}
+}
+
+// TestGoProfiled has a traced program make a CPU profile and an execution trace of itself: the time is that of its
+// functions, by their callers, and not of code that nobody knows; and both can be read.
+func TestGoProfiled(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	prog := buildGo(t, `package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"runtime/trace"
+	"sync"
+)
+
+//go:noinline
+func leaf(n int) (s int) {
+	for i := 0; i < 300; i++ {
+		s += i * n
+	}
+	return s
+}
+
+//go:noinline
+func loop(n int) (s int) {
+	for i := 0; i < n; i++ {
+		s += leaf(i)
+	}
+	return s
+}
+
+func main() {
+	cpu, _ := os.Create(os.Args[1])
+	exec, _ := os.Create(os.Args[2])
+	if err := pprof.StartCPUProfile(cpu); err != nil {
+		panic(err)
+	}
+	if err := trace.Start(exec); err != nil {
+		panic(err)
+	}
+	var wg sync.WaitGroup
+	for g := 0; g < 4; g++ {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			fmt.Println(loop(1000000))
+		}()
+	}
+	wg.Wait()
+	trace.Stop()
+	pprof.StopCPUProfile()
+}
+`)
+	dir := t.TempDir()
+	cpu, events := filepath.Join(dir, "cpu"), filepath.Join(dir, "exec")
+	filter, err := record.NewFilter([]string{"own"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := fentry.Options{Dir: filepath.Join(dir, "trace"), Overhead: -1, Plan: patch.Options{Select: filter}}
+	if res, err := fentry.Run(context.Background(), exec.Command(prog, cpu, events), o); err != nil || res.Status.ExitStatus() != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	top := testtool.Output(t, "go", "tool", "pprof", "-top", "-cum", "-unit=ms", prog, cpu)
+	cum := map[string]float64{}
+	for line := range strings.Lines(top) {
+		var flat, flatPart, sumPart, sum, part, name string
+		if n, _ := fmt.Sscan(line, &flat, &flatPart, &sumPart, &sum, &part, &name); n == 6 {
+			v := 0.0
+			fmt.Sscanf(part, "%f", &v)
+			cum[name] = v
+		}
+	}
+	if cum["main.loop"] < 80 || cum["main.leaf"] < 50 || cum["main.main.func1"] < 80 || cum["runtime._ExternalCode"] > 3 {
+		t.Errorf("the profile:\n%s", top)
+	}
+	parsed := testtool.Output(t, "go", "tool", "trace", "-d=parsed", events)
+	if n := strings.Count(parsed, "NotExist->Runnable"); n < 4 || !strings.Contains(parsed, "main.main.func1") {
+		t.Errorf("the execution trace has %d new goroutines in %d bytes", n, len(parsed))
+	}
+}
+
+// TestGoServer: a server of JSON over HTTP, under load by a process that is not traced, gives the same answers with its
+// packages and net/http traced.
+func TestGoServer(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	text, err := os.ReadFile("bench/testdata/goserver/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog := buildGo(t, string(text))
+	const requests = 2000
+	answers := func(out []byte) string {
+		line, _, _ := strings.Cut(string(out), "\n")
+		return line
+	}
+	untraced, err := exec.Command(prog, fmt.Sprint(requests)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter, err := record.NewFilter([]string{"own", "net/http/..."}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := exec.Command(prog, fmt.Sprint(requests))
+	cmd.Stdout = &out
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "trace"), Overhead: -1, Plan: patch.Options{Select: filter}}
+	if res, err := fentry.Run(context.Background(), cmd, o); err != nil || res.Status.ExitStatus() != 0 {
+		t.Fatalf("%+v, %v\n%s", res, err, out.String())
+	}
+	if want, got := answers(untraced), answers(out.Bytes()); got != want || !strings.HasPrefix(want, "answers ") {
+		t.Errorf("%q, untraced %q", got, want)
+	}
+	tr, err := trace.Open(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	rows, err := tr.Report(trace.ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]uint64{}
+	for _, r := range rows {
+		calls[r.Name] = r.Calls
+	}
+	if tr.Lost != 0 || calls["main.handle"] != requests || calls["main.price"] != 20*requests || calls["net/http.(*conn).serve"] == 0 {
+		t.Errorf("%d lost, %d requests, %d prices, %d connections", tr.Lost, calls["main.handle"], calls["main.price"],
+			calls["net/http.(*conn).serve"])
+	}
+}
+
+// goVersions are toolchains whose programs are traced, the last of each minor version when it was tried.
+var goVersions = []string{
+	"go1.21.13", "go1.22.12", "go1.23.12", "go1.24.11", "go1.25.5", "go1.26.8", "go1.27.1",
+}
+
+// TestGoVersions is TestGo with programs of all versions of Go that are known, by toolchains from the module proxy.
+func TestGoVersions(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	if !testtool.Wide() {
+		t.Skip("other versions of Go are fetched only in wide runs")
+	}
+	testtool.Long(t)
+	src, err := os.ReadFile("testdata/gostress/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range goVersions {
+		for _, flags := range []string{"", "-ldflags=-s -w", "-buildmode=pie"} {
+			t.Run(version+flags, func(t *testing.T) {
+				dir := t.TempDir()
+				for name, text := range map[string][]byte{"main.go": src, "go.mod": []byte("module gostress\n\ngo 1.21\n")} {
+					if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
+						t.Fatal(err)
+					}
+				}
+				build := exec.Command("go", "build", "-o", "prog")
+				if flags != "" {
+					build.Args = append(build.Args, flags)
+				}
+				build.Dir = dir
+				build.Env = append(os.Environ(), "GOTOOLCHAIN="+version, "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+				if out, err := build.CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				compareStress(t, filepath.Join(dir, "prog"), fentry.Options{}, stressed...)
+			})
+		}
 	}
 }
 
@@ -211,15 +456,152 @@ func TestGoPatched(t *testing.T) {
 	}
 }
 
+// buildGo builds a program of one file.
+func buildGo(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	src, prog := filepath.Join(dir, "main.go"), filepath.Join(dir, "prog")
+	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", prog, src)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return prog
+}
+
+// TestGoGoroutines: the trace says of each goroutine which function it began with and who made it, of each time that one
+// waited why, and when there were collections; and nothing of it where patterns leave the runtime out.
+func TestGoGoroutines(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	prog := buildGo(t, `package main
+
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+//go:noinline
+func child(c chan int) { c <- 1 }
+
+//go:noinline
+func middle(c chan int, wg *sync.WaitGroup) {
+	defer wg.Done()
+	for range 50 {
+		go child(c)
+	}
+	for range 50 {
+		<-c
+	}
+	time.Sleep(time.Millisecond)
+}
+
+func main() {
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Add(1)
+		go middle(make(chan int), &wg)
+	}
+	wg.Wait()
+	runtime.GC()
+}
+`)
+	for _, exclude := range [][]string{nil, {"runtime.*"}} {
+		filter, err := record.NewFilter([]string{"own"}, exclude)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "trace"), Overhead: -1, Plan: patch.Options{Select: filter}}
+		if res, err := fentry.Run(context.Background(), exec.Command(prog), o); err != nil || res.Status.ExitStatus() != 0 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		tr, err := trace.Open(o.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		births := map[string]int{}
+		middles := map[uint64]bool{}
+		for _, k := range tr.Tasks {
+			if b, ok := tr.Birth(k); ok {
+				if strings.HasPrefix(b.Function, b.By+".") { // what calls the function in the go statement
+					births[b.By]++
+				}
+				if b.By == "main.main" && b.Parent == 1 {
+					middles[k.Goroutine] = true
+				}
+				if b.By == "main.middle" && !middles[b.Parent] {
+					t.Errorf("%s was made by goroutine %d, which is none of main.middle", k, b.Parent)
+				}
+			}
+		}
+		rows, err := tr.Report(trace.ReportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := map[string]uint64{}
+		for _, r := range rows {
+			calls[r.Name] = r.Calls
+		}
+		if exclude != nil {
+			if len(births) != 0 || calls["runtime.gcStart"] != 0 {
+				t.Errorf("without runtime.*: %v, %v", births, calls)
+			}
+			continue
+		}
+		if births["main.middle"] != 200 || births["main.main"] != 4 {
+			t.Errorf("goroutines: %v", births)
+		}
+		for _, name := range []string{"GC", "gcStart", "gcDrain", "stopTheWorldWithSema", "startTheWorldWithSema"} {
+			if calls["runtime."+name] == 0 {
+				t.Errorf("no call of runtime.%s: %v", name, calls)
+			}
+		}
+		if calls["runtime.newproc1"] != 0 {
+			t.Error("calls of runtime.newproc1 are recorded")
+		}
+		if never, err := tr.Never(rows); err != nil || slices.ContainsFunc(never, func(s trace.FuncStat) bool {
+			return s.Name == "runtime.newproc1"
+		}) {
+			t.Errorf("runtime.newproc1 was never called, they say: %v", err)
+		}
+		reasons := parkReasons(t, tr)
+		if reasons["sleep"] != 4 || reasons["sync.WaitGroup.Wait"] > 1 || reasons["none"] != 0 {
+			t.Errorf("reasons: %v", reasons)
+		}
+	}
+}
+
+// parkReasons counts why goroutines have waited.
+func parkReasons(t *testing.T, tr *trace.Trace) map[string]int {
+	t.Helper()
+	reasons := map[string]int{}
+	err := tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.Entry && tr.Parks(ev.Func) {
+			tr.EachValue(ev, func(_ string, v *arguments.Value, of *trace.Captured) {
+				reasons[string(v.AppendText(nil, of.Words, of.Memory()))]++
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reasons
+}
+
 // TestGoWaiting: the time that calls have waited is that of their goroutines being parked, and -N leaves that unknown. The
 // function that goroutines wait in is traced whatever else is.
 func TestGoWaiting(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("Go programs are traced on x86-64")
 	}
-	dir := t.TempDir()
-	src := filepath.Join(dir, "main.go")
-	text := `package main
+	prog := buildGo(t, `package main
 
 import "time"
 
@@ -248,22 +630,13 @@ func main() {
 	}()
 	<-done
 }
-`
-	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	prog := filepath.Join(dir, "prog")
-	build := exec.Command("go", "build", "-o", prog, src)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+`)
 	for _, exclude := range [][]string{nil, {"runtime.*"}} {
 		filter, err := record.NewFilter([]string{"own"}, exclude)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := fentry.Options{Dir: filepath.Join(dir, "trace"), Overhead: -1, Plan: patch.Options{Select: filter}}
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "trace"), Overhead: -1, Plan: patch.Options{Select: filter}}
 		res, err := fentry.Run(context.Background(), exec.Command(prog), o)
 		if err != nil || res.Status.ExitStatus() != 0 {
 			t.Fatalf("%+v, %v", res, err)

@@ -41,6 +41,8 @@ type Options struct {
 	// versions (libz, libz.so.1), or patterns of names such as libssl* or *, or of paths. nil: none. The same functions
 	// are chosen as in the program. Patched copies take their place, which are kept in the user's cache directory.
 	Libraries []string
+	// GoRuntime adds the functions of the runtime of a Go program, as far as they can be traced.
+	GoRuntime bool
 	// LibraryCalls adds calls of libraries' functions, which are named function@plt. So does a pattern of Plan.Select that
 	// ends with @plt.
 	LibraryCalls bool
@@ -116,7 +118,8 @@ type Options struct {
 
 // find is what is looked for in images.
 func (o *Options) find() record.Options {
-	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: o.Syscalls, Named: o.Plan.Select}
+	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: o.Syscalls, Named: o.Plan.Select,
+		GoRuntime: o.GoRuntime}
 }
 
 // DefaultOverhead is the bound of what tracing adds to a program of which somebody who wants to see what it does need
@@ -496,6 +499,14 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	return names.Write(w, tab)
 }
 
+// kindOf is the kind of a function for readers.
+func kindOf(fn *patch.Func) string {
+	if fn.Silent() {
+		return names.KindSilent
+	}
+	return fn.Kind.String()
+}
+
 // planTable is the functions of a program by its plan.
 func planTable(p *Program, plan *patch.Plan) *names.Table {
 	t := names.New(p.File)
@@ -504,7 +515,7 @@ func planTable(p *Program, plan *patch.Plan) *names.Table {
 	for i := range plan.Functions {
 		fn := &plan.Functions[i]
 		t.Funcs = append(t.Funcs, names.Func{
-			ID: fn.ID, Addr: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: fn.Kind.String(), Name: fn.Name,
+			ID: fn.ID, Addr: fn.Func, Size: fn.Size, Site: fn.Addr, Kind: kindOf(fn), Name: fn.Name,
 		})
 		for _, name := range fn.Aliases {
 			t.Alias(fn.Func, name)

@@ -31,6 +31,18 @@ func TestParseOff(t *testing.T) {
 	}
 }
 
+func TestParseGo(t *testing.T) {
+	m, err := parseGo("answers 12ab\nrequest 12.5 us\n", "request")
+	if err != nil || m["request"] != 12.5 {
+		t.Errorf("%v, %v", m, err)
+	}
+	for _, bad := range []string{"", "request x us\n", "request 1\n", "call 1 1\n"} {
+		if m, err := parseGo(bad, "request"); err == nil {
+			t.Errorf("%q: %v, want an error", bad, m)
+		}
+	}
+}
+
 func TestParseCalls(t *testing.T) {
 	if n, err := parseCalls(`{"name":"a","calls":3}` + "\n" + `{"name":"b","calls":4}` + "\n"); n != 14 || err != nil {
 		t.Errorf("%d events, %v; want 14", n, err)

@@ -16,6 +16,7 @@
 //	off       a call of one of 1 to 50,000 functions that are patched and switched off
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
 //	installed python and perl as they are installed, with all functions and with record's default bound
+//	go        programs of Go: a call, and a request of an HTTP server, traced and switched off
 //	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information,
 //	          and the program FENTRY_BENCH_PROGRAM names
 //	read      report and replay of a large trace

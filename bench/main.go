@@ -33,6 +33,7 @@ var tables = []struct {
 	{"off", (*bench).off},
 	{"programs", (*bench).programs},
 	{"installed", (*bench).installed},
+	{"go", (*bench).golang},
 	{"patch", (*bench).patch},
 	{"read", (*bench).read},
 	{"export", (*bench).export},
@@ -41,7 +42,7 @@ var tables = []struct {
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, programs, installed, patch, read, export, view, mcount")
+	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, programs, installed, go, patch, read, export, view, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")

@@ -195,6 +195,9 @@ func fromLinked(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 // goName names a function of a Go program, as a recorder does.
 func (t *Table) goName(f *Func, fn *golang.Func) {
 	f.Name, f.Size = golang.PrintedName(fn.Name), fn.Next-fn.Entry
+	if fn.Name == golang.Created {
+		f.Kind = KindSilent
+	}
 	if f.Name != fn.Name {
 		t.Alias(f.Addr, fn.Name)
 	}
@@ -247,4 +250,25 @@ func (im *Image) check(f *elfio.File) error {
 		return errBuiltAgain
 	}
 	return nil
+}
+
+// GoFunctions returns all functions of a Go program, by address, with the names that Go prints: from its own file, which
+// need not be patched.
+func GoFunctions(im Image) (funcs []Func, err error) {
+	err = im.eachFile(func(m *mapped.File, f *elfio.File) error {
+		if err := im.check(f); err != nil {
+			return err
+		}
+		g, err := golang.ReadNames(f)
+		if err != nil {
+			return err
+		}
+		funcs = make([]Func, len(g.Funcs))
+		for i := range g.Funcs {
+			fn := &g.Funcs[i]
+			funcs[i] = Func{Addr: fn.Entry, Size: fn.Next - fn.Entry, Name: strings.Clone(golang.PrintedName(fn.Name))}
+		}
+		return m.Close()
+	})
+	return funcs, err
 }

@@ -65,7 +65,7 @@ func (a *Actions) of(path string) func(*record.Site) []Act {
 // Notes are what readers are to know of functions, by id: the image has them in a section if it is a file.
 func (p *Plan) Notes() map[uint32]string {
 	if p.Options.Actions == nil {
-		return nil
+		return p.goNotes()
 	}
 	var notes map[uint32]string
 	for i := range p.Options.Actions.Rules {

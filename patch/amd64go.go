@@ -2,6 +2,7 @@ package patch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/record/golang"
@@ -65,6 +66,9 @@ func layGo(code []byte, f *golang.Func, m *golang.Moves, id uint32) (*goCode, er
 		r := &m.Runs[i]
 		c.runs = append(c.runs, at)
 		events := r.Events
+		if f.Name == golang.Created {
+			events = slices.DeleteFunc(slices.Clone(events), func(e golang.Event) bool { return !e.Exit })
+		}
 		event := func(exit bool, pc uint64) {
 			c.events = append(c.events, goEvent{at: at, exit: exit, pc: pc})
 			put(amd64.GoEventBegin, pc, asOriginal)
@@ -169,7 +173,7 @@ func (c *goCode) event(i int, to *goRoutines) *amd64.GoEvent {
 	}
 	return &amd64.GoEvent{
 		ID: id, Switch: to.switches + uint64(c.id-1), IDBase: to.idBase, GoID: to.goID,
-		Rare: c.at + uint64(e.rare), Slow: to.slow,
+		Rare: c.at + uint64(e.rare), Slow: to.slow, Always: c.f.Name == golang.Park && !e.exit || c.f.Name == golang.Created,
 	}
 }
 

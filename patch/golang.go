@@ -47,10 +47,10 @@ func (g goFlavour) check(*elfio.File) error {
 	return nil
 }
 
-// parks reports whether a function is the one that goroutines wait in, which is traced with whatever else is, unless a
-// pattern leaves it out: else nobody knows for how long a call has waited.
-func (p *Plan) parks(s *record.Site, selected *record.Filter) bool {
-	return s.Kind == record.KindGo && s.Name == golang.Park && !p.Options.NoFunctions && !selected.Excludes(s.Name)
+// tells reports whether a function is one of those of Go's runtime that tell what its goroutines and its collector do, which
+// are traced with whatever else is, unless a pattern leaves them out.
+func (p *Plan) tells(s *record.Site, selected *record.Filter) bool {
+	return s.Kind == record.KindGo && golang.Tells(s.Name) && !p.Options.NoFunctions && !selected.Excludes(s.Name)
 }
 
 // Module is the path of a Go program's main module; "": it has none, or Go has not linked it.
@@ -61,14 +61,28 @@ func (p *Plan) Module() string {
 	return p.golang.Main
 }
 
-// parkID is the id of that function, 0: it is not traced.
-func (p *Plan) parkID() uint32 {
+// Silent reports whether calls of a function are not recorded, but what they do.
+func (fn *Func) Silent() bool { return fn.Moves != nil && fn.Name == golang.Created }
+
+// goID is the id of the function with a name, 0: it is not traced.
+func (p *Plan) goID(name string) uint32 {
 	for i := range p.Functions {
-		if fn := &p.Functions[i]; fn.Name == golang.Park {
+		if fn := &p.Functions[i]; fn.Name == name {
 			return fn.ID
 		}
 	}
 	return 0
+}
+
+// goNotes are what is captured of functions of a Go program, by id.
+func (p *Plan) goNotes() map[uint32]string {
+	if p.golang == nil {
+		return nil
+	}
+	if id := p.goID(golang.Park); id != 0 {
+		return map[uint32]string{id: p.golang.Version.ParkNote()}
+	}
+	return nil
 }
 
 func (goFlavour) refuses(s *record.Site) record.Reason { return s.Reason }

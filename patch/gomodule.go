@@ -164,8 +164,8 @@ func (m *goModule) encode(base uint64) ([]byte, error) {
 	word(0xa8, to)
 	word(0xb0, from)
 	word(0xb8, to)
-	word(0x138, m.im.Rodata)
-	word(0x140, m.im.GoFunc)
+	word(int(v.Rodata), m.im.Rodata)
+	word(int(v.Rodata)+8, m.im.GoFunc)
 	m.b[v.Bad] = 1
 	return m.b, nil
 }

@@ -227,7 +227,7 @@ func (p *Plan) choose(sites []record.Site) {
 		case reason != "":
 			fn.leave(reason)
 		case !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s) ||
-			p.parks(s, selected):
+			p.tells(s, selected):
 			fn.Action = Trace
 		case p.acts(&fn, acts(s)):
 		case !p.Options.Keep && isCall(s.Kind):

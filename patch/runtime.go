@@ -10,6 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/elfio/link"
+	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/stub"
 )
 
@@ -157,7 +158,8 @@ func (l *layout) config() (config, image []byte, err error) {
 		Plain: p.plain(), Library: l.library() || o.At != 0, Copy: o.Copy,
 	}
 	if !p.flavour().hasThunks() {
-		m.Thunks, m.GoID, m.Park = 0, p.golang.Version.GoID, p.parkID()
+		v := &p.golang.Version
+		m.Thunks, m.GoID, m.Park, m.Created, m.Parent = 0, v.GoID, p.goID(golang.Park), p.goID(golang.Created), v.Parent
 	}
 	if l.goLink != 0 {
 		m.Module = int64(l.goLink - r.image)

@@ -61,6 +61,8 @@ const (
 	ReasonGoNoRoom   = Reason(golang.NoRoom)
 	ReasonGoCondExit = Reason(golang.ConditionalExit)
 	ReasonGoScratch  = Reason(golang.ScratchExit)
+	ReasonGoSwitches = Reason(golang.Switches)
+	ReasonGoHandler  = Reason(golang.Handler)
 )
 
 // ReasonText is a reason code with its explanation.
@@ -165,7 +167,7 @@ func Reasons() []ReasonText {
 				"program counter how far it has come."},
 		{ReasonGoAssembly, "A Go program's function in assembly, which may use registers as it likes."},
 		{ReasonGoRuntime,
-			"The function is of Go's runtime, or the linker has made it."},
+			"The function is of Go's runtime, or the linker has made it (--runtime; not in programs with C code)."},
 		{ReasonGoExternal, "A function that Go's compiler has not made: C's, or a mark between sections of code."},
 		{ReasonGoWrapper,
 			"Go's linker has put this function between assembly and a function of the same name, which is traced."},
@@ -174,6 +176,8 @@ func Reasons() []ReasonText {
 			"One of the function's ends has no room for a jump, nor is there any near by at which Go's runtime sees no " +
 				"difference."},
 		{ReasonGoCondExit, "The function ends by a conditional jump to another one."},
+		{ReasonGoSwitches, "The function of Go's runtime goes on with another goroutine, and does not return (--runtime)."},
+		{ReasonGoHandler, "The function of Go's runtime is called by a signal handler before that can be told (--runtime)."},
 		{ReasonGoScratch, "The function ends by a jump through a register that recording needs."},
 	}
 }

@@ -72,6 +72,8 @@ type Image struct {
 	GoID     uint32 // of a Go program: where in runtime.g the goroutine's number is; 0: the image is none
 	Module   int64  // of a Go program that is relocated: distance to what [GoModule] makes; 0: none
 	Park     uint32 // of a Go program: id of runtime.gopark, in which goroutines wait; 0: it is not traced
+	Created  uint32 // ... of runtime.newproc1, which makes them
+	Parent   uint32 // ... where in runtime.g the number of the goroutine's parent is
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
 	Unwind   int64  // distance to a search table of unwind information; 0: that of the program headers
 	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
@@ -158,6 +160,8 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOOptions:], options)
 	le.PutUint32(b[format.ImageOGoroutine:], m.GoID)
 	le.PutUint32(b[format.ImageOPark:], m.Park)
+	le.PutUint32(b[format.ImageOCreated:], m.Created)
+	le.PutUint32(b[format.ImageOParent:], m.Parent)
 	le.PutUint64(b[format.ImageOModule:], uint64(m.Module))
 	if m.Plain {
 		le.PutUint32(b[format.ImageOPlain:], 1)

@@ -453,14 +453,14 @@ func TestConfig(t *testing.T) {
 	long := strings.Repeat("x", 1100)
 	for _, m := range []encoding.BinaryMarshaler{
 		&Config{Session: long[:512]}, &Config{Dir: long[:512]}, &Config{Dir: "a\x00b"},
-		&Image{Path: long[:1024]}, &Image{Path: "a\x00b"}, &Image{BuildID: []byte(long[:120])},
+		&Image{Path: long[:1016]}, &Image{Path: "a\x00b"}, &Image{BuildID: []byte(long[:120])},
 	} {
 		if _, err := m.MarshalBinary(); err == nil {
 			t.Errorf("no error: %.60v", m)
 		}
 	}
 	for _, m := range []encoding.BinaryMarshaler{
-		&Config{Session: long[:511]}, &Config{Dir: long[:511]}, &Image{Path: long[:1023]}, &Image{BuildID: []byte(long[:103])},
+		&Config{Session: long[:511]}, &Config{Dir: long[:511]}, &Image{Path: long[:1015]}, &Image{BuildID: []byte(long[:103])},
 	} {
 		if _, err := m.MarshalBinary(); err != nil {
 			t.Error(err)

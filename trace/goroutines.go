@@ -48,12 +48,13 @@ func (ix *index) splitGoroutines() error {
 		return nil
 	}
 	tasks := map[goroutineKey]*goroutine{}
+	births := map[goroutineKey]*made{}
 	threads := t.Tasks
 	t.Tasks = nil
 	window := make([]byte, windowSize)
 	for _, k := range threads {
 		if t.Images[k.Image].Stacks == StacksGoroutines && len(k.chunks) > 0 {
-			if err := ix.splitThread(k, tasks, window); err != nil {
+			if err := ix.splitThread(k, tasks, births, window); err != nil {
 				return err
 			}
 		}
@@ -70,6 +71,7 @@ func (ix *index) splitGoroutines() error {
 		if err := g.order(t, window); err != nil {
 			return err
 		}
+		g.task.made = births[goroutineKey{g.task.PID, g.task.Goroutine}]
 		t.Tasks = append(t.Tasks, g.task)
 	}
 	// Those that begin at the same time have an order, too.
@@ -152,9 +154,12 @@ type splitter struct {
 }
 
 // splitThread divides a thread's chunks among it and the goroutines that it has run.
-func (ix *index) splitThread(k *Task, tasks map[goroutineKey]*goroutine, window []byte) error {
+func (ix *index) splitThread(
+	k *Task, tasks map[goroutineKey]*goroutine, births map[goroutineKey]*made, window []byte,
+) error {
 	sortChunks(k.chunks)
 	d := decoder{r: ix.t.file, chunks: k.chunks, number: k.chunks[0].number, buf: window}
+	d.made = func(number uint64, m made) { births[goroutineKey{k.PID, number}] = &m }
 	s := splitter{thread: k, tasks: tasks, park: FuncID{Image: uint32(k.Image), ID: ix.t.parkID(uint32(k.Image))}}
 	left := len(d.chunks)
 	end := int64(0) // of the chunk

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/fentry-dev/fentry/names"
 )
 
 // Never returns the functions that were traced and never called, sorted by name: those of the images' symbols that have
@@ -27,7 +29,7 @@ func (t *Trace) Never(rows []FuncStat) ([]FuncStat, error) {
 			return nil, fmt.Errorf("image %s: linked with the tracer: which of its functions call it is unknown", im.label())
 		}
 		for f := range tab.Traced() {
-			if id := (FuncID{uint32(i), f.ID}); !called[id] {
+			if id := (FuncID{uint32(i), f.ID}); !called[id] && f.Kind != names.KindSilent {
 				never = append(never, FuncStat{Func: id, Name: t.Name(id)})
 			}
 		}

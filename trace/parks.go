@@ -23,6 +23,9 @@ func (t *Trace) hasParks() bool {
 	return false
 }
 
+// Parks reports whether a function is the one that goroutines of a Go program wait in.
+func (t *Trace) Parks(f FuncID) bool { return f.ID != 0 && t.parkID(f.Image) == f.ID }
+
 // parks is how long a goroutine has been parked.
 type parks struct {
 	sink
@@ -37,7 +40,7 @@ func (fl *follower) followParks(t *Trace, k *Task) {
 	if k.Goroutine == 0 || !t.hasParks() {
 		return
 	}
-	p := &parks{sink: fl.sink, park: func(f FuncID) bool { return f.ID != 0 && t.parkID(f.Image) == f.ID }}
+	p := &parks{sink: fl.sink, park: t.Parks}
 	fl.waits.parks, fl.sink = p, p
 }
 

@@ -55,6 +55,7 @@ func (t *Trace) loadSymbols(o Options) {
 	t.syms = make([]SymTable, len(t.Images))
 	t.cache = make([]nameCache, len(t.Images))
 	t.lines = make([]imageLines, len(t.Images))
+	t.codes = make([]code, len(t.Images))
 	room := int64(names.MaxSymFile) // for all images together
 	for i := range t.Images {
 		im := &t.Images[i]

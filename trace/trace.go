@@ -79,6 +79,7 @@ type Trace struct {
 	close    func() error
 	syms     []SymTable // by image
 	lines    []imageLines
+	codes    []code
 
 	frameNames frameNames
 	captures   bool   // functions have captures
@@ -128,6 +129,7 @@ type Task struct {
 	counts   []chunkRef
 	sched    []schedRef // when the thread was off a processor
 	children []*Task    // forked ones, by Start
+	made     *made      // how the goroutine was made, nil: it is not known
 }
 
 // String returns "comm-tid"; of a goroutine "comm-gN".

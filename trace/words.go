@@ -89,6 +89,7 @@ type decoder struct {
 	stacks    stackNodes
 	notes     [2]note // of the newest words that have one
 	nnotes    uint64
+	made      func(number uint64, m made) // is told of goroutines that are made; nil: nobody asks
 	err       error
 }
 
@@ -230,6 +231,10 @@ func (d *decoder) record(w *word, id uint32) bool {
 	case r.Type == format.RecArgs:
 		d.skip(&left)
 		d.data(nil) // of a call that nobody has asked for
+	case r.Type == format.RecGoroutine:
+		if number := take(); d.made != nil {
+			d.made(number, made{d.last, take(), take(), take()})
+		}
 	case r.Type == format.RecTrigger:
 		n := note{value: take()}
 		if id := uint32(take()); id-d.span.lo < d.span.n || d.resolve(id) {

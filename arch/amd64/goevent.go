@@ -26,6 +26,7 @@ type GoEvent struct {
 	GoID   uint32 // where in runtime.g the goroutine's number is
 	Rare   uint64 // address of its other part
 	Slow   uint64 // address of the runtime's routine
+	Always bool   // all go to that routine
 }
 
 // Offsets in the code of an event, and lengths.
@@ -92,6 +93,9 @@ func AppendGoEvent(dst []byte, at uint64, e *GoEvent) ([]byte, error) {
 		p.reach("jne", o, o+4, e.Rare)
 	}
 	p.reach("add", 138, 142, e.IDBase)
+	if e.Always {
+		b[goRares[0]-2], b[goRares[0]-1] = 0x90, 0xe9 // nop; jmp rare
+	}
 	binary.LittleEndian.PutUint32(b[49:], e.GoID)
 	binary.LittleEndian.PutUint32(b[131:], e.ID)
 	return append(dst, b[:]...), p.err

@@ -23,6 +23,7 @@ type listCmd struct {
 	srcline  bool
 	plain    plainFlag
 	libcalls bool
+	runtime  bool
 	syscalls bool
 	demangle demangleFlag
 }
@@ -76,6 +77,7 @@ jumps to what would have to move with it (jump-into-site).`,
 	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
 	c.plain.add(cmd, "list")
 	addLibraryCalls(cmd, &c.libcalls, "list")
+	addRuntime(cmd, &c.runtime, "list")
 	f.BoolVar(&c.syscalls, "syscalls", false,
 		"list the system calls instead, with -l also those that are not recorded, and why")
 	c.demangle.add(cmd)
@@ -149,7 +151,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	}
 	defer im.close()
 	sel = sel.In(path)
-	sites, err := im.sites(a.symbols(), record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Named: sel})
+	sites, err := im.sites(a.symbols(), record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Named: sel, GoRuntime: c.runtime})
 	if err != nil {
 		return false, err
 	}

@@ -37,7 +37,7 @@ type traceFlags struct {
 	threshold              time.Duration
 	tracer, clock          string
 	plain                  plainFlag
-	libcalls               bool
+	libcalls, goRuntime    bool
 	syscalls               string
 	triggers, stacks       []string
 	slow                   []string // triggers of other flags
@@ -60,6 +60,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	f.VarP((*durationFlag)(&t.threshold), "threshold", "t", "leave out calls shorter than `TIME`, such as 10us or 1.5ms")
 	t.plain.add(cmd, "trace")
 	addLibraryCalls(cmd, &t.libcalls, "trace")
+	addRuntime(cmd, &t.goRuntime, "trace")
 	f.StringVar(&t.syscalls, "syscalls", "no", "record system calls: all (as without `WHICH`), no, or a list of names, "+
 		"strace's classes such as %file, /regular expressions/ and !negations; with -F none, no function is traced")
 	f.Lookup("syscalls").NoOptDefVal = "all"
@@ -87,6 +88,11 @@ func (p *plainFlag) add(cmd *cobra.Command, verb string) {
 	f := cmd.Flags().VarPF(p, "plain", "", verb+" functions that no compiler has prepared, too, by moving their first "+
 		"instructions: all (as without `WHEN`), no, or auto (if there are no others)")
 	f.NoOptDefVal = record.PlainAll.String()
+}
+
+// addRuntime adds --runtime; verb is what happens to the functions.
+func addRuntime(cmd *cobra.Command, to *bool, verb string) {
+	cmd.Flags().BoolVar(to, "runtime", false, verb+" the functions of a Go program's runtime, too, where that is safe")
 }
 
 // addLibraryCalls adds --libcalls; verb is what happens to the calls.
@@ -339,7 +345,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	}
 	opts.Keep, opts.Dir, opts.Path, opts.Overlay = c.keep, c.dir, path, c.force
 	find := record.Options{Plain: c.plain.Plain, LibraryCalls: c.libcalls, Syscalls: c.syscalls != "no",
-		Named: opts.Select.In(path)}
+		Named: opts.Select.In(path), GoRuntime: c.goRuntime}
 	p, orig, err := planFile(image, opts, a.symbols(), find, captures)
 	if errors.Is(err, patch.ErrOverlay) {
 		return fmt.Errorf("%s: %w; use --force to patch it anyway, or fentry record, which does not change the file",

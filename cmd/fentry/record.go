@@ -331,7 +331,7 @@ func (c *recordCmd) given(cmd *cobra.Command) []string {
 		}
 	}
 	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "compress", "no-switches",
-		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "syscalls", "stack-at", "stack-every", "stack-mode", "overhead", "flight"} {
+		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "runtime", "syscalls", "stack-at", "stack-every", "stack-mode", "overhead", "flight"} {
 		if f := fs.Lookup(name); f != nil && f.Changed {
 			opts = append(opts, "--"+name+"="+f.Value.String())
 		}

@@ -18,6 +18,7 @@ type reportCmd struct {
 	top     int
 	task    bool
 	process bool
+	each    bool // goroutine
 	srcline bool
 	json    bool
 	never   bool
@@ -56,6 +57,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report -s p99 -f calls,avg,p99,max
   fentry report -s wait -f calls,total,cpu,wait   who works and who waits
   fentry report --task                 for each thread
+  fentry report --goroutines           each goroutine of a Go program: what it is, how long it ran and waited
   fentry report --process -F main      for each process, by its arguments
   fentry report --time 1s,2s           of one second
   fentry report -G parse_term          what was called in that function
@@ -78,6 +80,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
 	f.IntVarP(&c.top, "top", "n", 0, "print only the first `N` lines; 0: all")
 	f.BoolVar(&c.process, "process", false, "print one line per function and process")
 	f.BoolVar(&c.task, "task", false, "print one line per function and thread")
+	f.BoolVar(&c.each, "goroutines", false, "print one line per goroutine: its function, who made it, how long it ran and waited")
 	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
 	f.BoolVar(&c.never, "never", false, "list the traced functions that were never called")
 	f.BoolVar(&c.sys, "syscalls", false, "print strace's table of system calls: time, calls, errors")
@@ -121,6 +124,9 @@ func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
 	}
 	if c.stacks != "" {
 		return c.runStacks(a, cmd, t, &sel)
+	}
+	if c.each {
+		return c.goroutines(a, cmd, t, &sel)
 	}
 	rows, err := c.count(a, cmd, t, &sel, &shown)
 	if err != nil {
@@ -183,6 +189,9 @@ func (c *reportCmd) check(cmd *cobra.Command) error {
 		return usagef(cmd, "--process and --task are mutually exclusive")
 	case c.top < 0:
 		return usagef(cmd, "--top %d: not a number of lines", c.top)
+	case c.each:
+		return exclusive("goroutines", "never", "task", "process", "fields", "sort", "diff", "histogram", "srcline", "syscalls",
+			"filter", "notrace", "graph", "graph-notrace", "threshold")
 	case c.never:
 		return exclusive("never", "task", "process", "tid", "goroutine", "graph", "threshold", "time", "fields", "sort", "diff",
 			"histogram")

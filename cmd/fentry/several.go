@@ -171,7 +171,7 @@ func isTrace(dir string) bool {
 
 // runSeveral reports several traces.
 func (c *reportCmd) runSeveral(a *app, cmd *cobra.Command, read reading, shown *reportView) error {
-	for _, name := range []string{"diff", "never", "histogram", "group-by", "stacks"} {
+	for _, name := range []string{"diff", "never", "histogram", "group-by", "stacks", "goroutines"} {
 		if cmd.Flags().Changed(name) {
 			return usagef(cmd, "--%s reads one trace", name)
 		}

@@ -70,6 +70,7 @@ func (t *traceFlags) runOptions(a *app, cmd *cobra.Command) (o fentry.Options, e
 		return o, err
 	}
 	o.Plain, o.LibraryCalls, o.Syscalls, o.Symbols = t.plain.Plain, t.libcalls, t.syscalls != "no", a.symbols()
+	o.GoRuntime = t.goRuntime
 	o.Arguments, o.Results, o.AutoArguments, o.Conditions = captures.Arguments, captures.Results, captures.Auto, captures.Conditions
 	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
 	return o, nil

@@ -37,6 +37,18 @@ func (o *output) introduce(ev *trace.Event) {
 		b = append(b, " of process "...)
 		b = strconv.AppendInt(b, int64(k.PID), 10)
 	}
+	if m, ok := o.t.Birth(k); ok {
+		b = append(b, " ("...)
+		b = append(b, safetext.Line(m.Function)...)
+		b = append(b, ", made by "...)
+		if m.Parent != 0 {
+			b = append(b, 'g')
+			b = strconv.AppendUint(b, m.Parent, 10)
+			b = append(b, " in "...)
+		}
+		b = append(b, safetext.Line(m.By)...)
+		b = append(b, ')')
+	}
 	if s := commandLine(k, ev.Time); s != "" {
 		b = append(b, ": "...)
 		b = append(b, s...)

@@ -191,6 +191,7 @@ const (
 	RecComm      = 22
 	RecThreadEnd = 23
 	RecMark      = 24
+	RecGoroutine = 26
 	RecTrigger   = 25
 )
 
@@ -217,7 +218,7 @@ const (
 	StackPartial  = 1 // from a stack pointer and a program counter: what other registers were is known where a frame has saved them
 	StackFull     = 2 // from the registers of a call, through handlers of signals and traced functions
 	StackDeferred = 3 // the same, but at the first event after it was asked for
-	StackEntry    = 4 // the same, at the beginning of the system call that the thread was in when it was asked for
+	StackEntry    = 4 // the same, at the beginning of a system call
 )
 
 // Values of REC_TRIGGER's WHAT.
@@ -571,40 +572,42 @@ const (
 
 // Fields of image_info.
 const (
-	ImageOMagic        = 0   // u64
-	ImageOVersion      = 8   // u32
-	ImageOSites        = 12  // u32
-	ImageOID           = 16  // u64
-	ImageOAddress      = 24  // u64
-	ImageOThunks       = 32  // i64, bytes
-	ImageOSwitches     = 40  // i64, bytes
-	ImageORoots        = 48  // i64, bytes
-	ImageOMode         = 56  // u32
-	ImageOOptions      = 60  // u32
-	ImageOPlain        = 64  // u32
-	ImageOLibrary      = 68  // u32
-	ImageOWithout      = 72  // i64, bytes
-	ImageOActions      = 80  // i64, bytes
-	ImageOCounts       = 88  // i64, bytes
-	ImageOActionsCount = 96  // u32
-	ImageOStages       = 100 // u32
-	ImageOTable        = 104 // i64, bytes
-	ImageOGoroutine    = 112 // u32, bytes
-	ImageOPark         = 116 // u32
-	ImageOUnwind       = 120 // i64, bytes
-	ImageOModule       = 128 // i64, bytes
-	ImageOIdlen        = 136 // u8, bytes
-	ImageOBuildID      = 137 // u8[103]
-	ImageODetours      = 240 // i64, bytes
-	ImageOBefore       = 248 // u32, bytes
-	ImageORuntime      = 252 // u32, bytes
-	ImageOPath         = 256 // char[1024]
+	ImageOMagic        = 0    // u64
+	ImageOVersion      = 8    // u32
+	ImageOSites        = 12   // u32
+	ImageOID           = 16   // u64
+	ImageOAddress      = 24   // u64
+	ImageOThunks       = 32   // i64, bytes
+	ImageOSwitches     = 40   // i64, bytes
+	ImageORoots        = 48   // i64, bytes
+	ImageOMode         = 56   // u32
+	ImageOOptions      = 60   // u32
+	ImageOPlain        = 64   // u32
+	ImageOLibrary      = 68   // u32
+	ImageOWithout      = 72   // i64, bytes
+	ImageOActions      = 80   // i64, bytes
+	ImageOCounts       = 88   // i64, bytes
+	ImageOActionsCount = 96   // u32
+	ImageOStages       = 100  // u32
+	ImageOTable        = 104  // i64, bytes
+	ImageOGoroutine    = 112  // u32, bytes
+	ImageOPark         = 116  // u32
+	ImageOUnwind       = 120  // i64, bytes
+	ImageOModule       = 128  // i64, bytes
+	ImageOIdlen        = 136  // u8, bytes
+	ImageOBuildID      = 137  // u8[103]
+	ImageODetours      = 240  // i64, bytes
+	ImageOBefore       = 248  // u32, bytes
+	ImageORuntime      = 252  // u32, bytes
+	ImageOPath         = 256  // char[1016]
+	ImageOCreated      = 1272 // u32
+	ImageOParent       = 1276 // u32, bytes
 )
 
 // Sizes of arrays in image_info, bytes.
 const (
 	ImageNBuildID = 103
-	ImageNPath    = 1024
+	ImageNPath    = 1016
 )
 
 // A module of a Go program that is relocated; WORDS offsets follow, u32 each.

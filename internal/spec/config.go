@@ -61,7 +61,10 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"DETOURS", 240, "i64", "bytes", "distance to a table of the runtime's routines, see Detours; 0: there is none"},
 	{"BEFORE", 248, "u32", "bytes", "distance back from here to where the runtime begins"},
 	{"RUNTIME", 252, "u32", "bytes", "size of the runtime; 0: it is not known"},
-	{"PATH", 256, "char[1024]", "", "path of the image"},
+	{"PATH", 256, "char[1016]", "", "path of the image"},
+	{"CREATED", 1272, "u32", "", "Go's programs: local id of runtime.newproc1, which makes goroutines; 0: it is not looked at"},
+	{"PARENT", 1276, "u32", "bytes", "Go's programs: where in runtime.g the number of the goroutine's parent is; the address behind " +
+		"the go statement follows, and in the second word behind that the address of the function"},
 }}
 
 // ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.

@@ -110,6 +110,10 @@ var Records = []Record{
 	{"MARK", 24, []Field{{"VALUE", 0, "u64", "", "the user's number"}, {"TEXT", 8, "text", "", "the user's text, " +
 		"NUL-padded to whole words"}},
 		"A mark set by the program."},
+	{"GOROUTINE", 26, []Field{{"NUMBER", 0, "u64", "", "the new goroutine's"}, {"PARENT", 8, "u64", "", "the number of the one that " +
+		"made it"}, {"START", 16, "u64", "", "address of the function that it begins with"}, {"MADE_AT", 24, "u64", "", "the address " +
+		"behind the go statement"}},
+		"A goroutine of a Go program is made. Addresses are as loaded."},
 	{"TRIGGER", 25, []Field{{"WHAT", 0, "u32", "", "below"},
 		{"AT_END", 4, "u32", "", "1: its call ends, and took longer than was asked for; 0: it begins"},
 		{"FUNCTION", 8, "u64", "", "id of the function that is called"}},

@@ -156,7 +156,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	for _, name := range []string{"go1.20.1", "go1.99", "devel go1.27-0123456", "gccgo", ""} {
+	for _, name := range []string{"go1.20.1", "go1.99", "devel go1.28-0123456", "gccgo", ""} {
 		if _, err := versionOf(name); err == nil {
 			t.Errorf("version %q is known", name)
 		}

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
@@ -40,6 +41,10 @@ type Image struct {
 	next     uint64     // the module behind the first one
 
 	relocatable bool
+
+	switchesOnce sync.Once
+	switches     map[uint64]bool // functions that go on with a goroutine, by their entries
+	cgo          bool            // the program has C code
 }
 
 // Tables is where the runtime's tables are. Addresses are those at which the image is linked.
@@ -65,21 +70,25 @@ type Tables struct {
 type Version struct {
 	Name   string
 	GoID   uint32 // of runtime.g
+	Parent uint32 // of it, the number of the goroutine's parent; what follows is the same in all versions
 	Size   uint32 // of runtime.moduledata
+	Rodata uint32 // in it, followed by where the functions' data is
 	Bad    uint32 // in it
 	Next   uint32 // in it
 	Header bool   // pcHeader.textStart is checked
+	minor  int
 }
 
 // versions are those that are known, by their minor number. The structures are the runtime's own (runtime2.go,
 // symtab.go) and have no names in a program, so a new version has to be looked at before it is added.
 var versions = map[int]Version{
-	21: {GoID: 0x98, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
-	22: {GoID: 0x98, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
-	23: {GoID: 0xa0, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	24: {GoID: 0xa0, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	25: {GoID: 0x98, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	26: {GoID: 0x98, Size: 0x250, Bad: 0x219, Next: 0x248},
+	21: {GoID: 0x98, minor: 21, Parent: 0x110, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
+	22: {GoID: 0x98, minor: 22, Parent: 0x110, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
+	23: {GoID: 0xa0, minor: 23, Parent: 0x118, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
+	24: {GoID: 0xa0, minor: 24, Parent: 0x118, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
+	25: {GoID: 0x98, minor: 25, Parent: 0x110, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
+	26: {GoID: 0x98, minor: 26, Parent: 0x118, Rodata: 0x138, Size: 0x250, Bad: 0x219, Next: 0x248},
+	27: {minor: 27, Parent: 0x118, GoID: 0x98, Rodata: 0x150, Size: 0x238, Bad: 0x201, Next: 0x230},
 }
 
 // Offsets in moduledata that are the same in all versions.
@@ -91,12 +100,9 @@ const (
 	mdMinPC     = 0xa0
 	mdText      = 0xb0
 	mdEText     = 0xb8
-	mdRodata    = 0x138
-	mdGoFunc    = 0x140
-	mdKnown     = 0x148 // how much of it is looked at
 )
 
-// versionOf returns the version with a name like go1.26.8, or devel go1.27-0123456.
+// versionOf returns the version with a name like go1.26.8, or devel go1.28-0123456.
 func versionOf(name string) (Version, error) {
 	var minor int
 	_, number, ok := strings.Cut(name, "go1.")
@@ -105,7 +111,7 @@ func versionOf(name string) (Version, error) {
 	}
 	v, ok := versions[minor]
 	if !ok || strings.Contains(name, "devel") {
-		return Version{}, refuse("linked by %s, whose runtime is not known: go1.21 to go1.26 are", name)
+		return Version{}, refuse("linked by %s, whose runtime is not known: go1.21 to go1.27 are", name)
 	}
 	v.Name = name
 	return v, nil

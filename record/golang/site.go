@@ -17,6 +17,8 @@ const (
 	ScratchExit     Reason = "go-scratch-exit"
 	LoopAtEntry     Reason = "loop-at-entry"
 	Undecodable     Reason = "undecodable"
+	Switches        Reason = "go-switches"
+	Handler         Reason = "go-signal"
 )
 
 // Moves are how a function is traced: the instructions that go elsewhere, and branches of those that stay.
@@ -55,7 +57,11 @@ type Options struct {
 
 // Site returns how a function is traced, or why it is not.
 func (im *Image) Site(f *Func, o Options) (Moves, Reason) {
-	if r := f.reason(o); r != "" {
+	r := f.reason(o)
+	if r == "" && o.Runtime && IsRuntime(f.Name) && !Tells(f.Name) {
+		r = im.runtimeReason(f)
+	}
+	if r != "" {
 		return Moves{}, r
 	}
 	b, r := im.body(f)
@@ -77,7 +83,7 @@ func (f *Func) reason(o Options) Reason {
 		return External
 	case isMeasured(f.Name):
 		return Measured
-	case !o.Runtime && IsRuntime(f.Name) && f.Name != Park:
+	case !o.Runtime && IsRuntime(f.Name) && !Tells(f.Name):
 		return Runtime
 	}
 	return ""
@@ -86,6 +92,20 @@ func (f *Func) reason(o Options) Reason {
 // Park is the function in which a goroutine waits, whatever for: it is called when there is nothing to do, and returns when
 // the goroutine runs again. So of the runtime's functions it is looked at in any case.
 const Park = "runtime.gopark"
+
+// Created makes a goroutine, on the thread's own stack, and returns its runtime.g.
+const Created = "runtime.newproc1"
+
+// told are more functions of the runtime that are looked at in any case: a collection and its parts, what goroutines
+// do for it, and where all are stopped and go on.
+var told = map[string]bool{
+	Park: true, Created: true,
+	"runtime.GC": true, "runtime.gcStart": true, "runtime.gcMarkTermination": true, "runtime.gcDrain": true,
+	"runtime.gcAssistAlloc": true, "runtime.stopTheWorldWithSema": true, "runtime.startTheWorldWithSema": true,
+}
+
+// Tells reports whether a function of the runtime tells what goroutines and the collector do.
+func Tells(name string) bool { return told[name] }
 
 // isMeasured tells the functions whose code the program itself computes a checksum of (FIPS 140).
 func isMeasured(name string) bool { return strings.HasPrefix(name, "crypto/internal/fips140/") }

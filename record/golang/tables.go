@@ -53,7 +53,7 @@ func (im *Image) readTables(section int) error {
 	im.FuncNames, im.CUTab, im.FileTab = word(mdFuncNames), word(mdCUTab), word(mdFileTab)
 	im.lengths = [3]uint64{word(mdFuncNames + 8), word(mdCUTab + 8), word(mdFileTab + 8)}
 	im.Pctab, im.TextStart, im.TextEnd = word(mdPctab), word(mdText), word(mdEText)
-	im.Rodata, im.GoFunc = word(mdRodata), word(mdGoFunc)
+	im.Rodata, im.GoFunc = word(int(im.Version.Rodata)), word(int(im.Version.Rodata)+8)
 	if im.Pctab-im.Pclntab != le.Uint64(b[56:]) || im.TextEnd < im.TextStart || im.TextEnd-im.TextStart > uint64(len(im.f.Raw())) {
 		return fmt.Errorf("moduledata at %#x: not that of this table", im.ModuleData)
 	}
@@ -134,7 +134,7 @@ func (im *Image) module(addr uint64) ([]byte, error) {
 		return nil, err
 	}
 	im.ModuleData, im.next = addr, le.Uint64(md[im.Version.Next:])
-	return md[:mdKnown], nil
+	return md, nil
 }
 
 // findInterior finds the addresses in code that data has, beside those of functions: where tables of jumps lead.

@@ -145,11 +145,13 @@
 #define IMAGE_O_DETOURS            240          /* i64, bytes */
 #define IMAGE_O_BEFORE             248          /* u32, bytes */
 #define IMAGE_O_RUNTIME            252          /* u32, bytes */
-#define IMAGE_O_PATH               256          /* char[1024] */
+#define IMAGE_O_PATH               256          /* char[1016] */
+#define IMAGE_O_CREATED            1272         /* u32 */
+#define IMAGE_O_PARENT             1276         /* u32, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
-#define IMAGE_N_PATH               1024
+#define IMAGE_N_PATH               1016
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */
 #define GO_MODULE_SIZE             32           /* bytes */
@@ -325,7 +327,9 @@ struct image_info {
 	i64 detours; /* bytes: distance to a table of the runtime's routines, see Detours; 0: there is none */
 	u32 before; /* bytes: distance back from here to where the runtime begins */
 	u32 runtime; /* bytes: size of the runtime; 0: it is not known */
-	char path[1024]; /* path of the image */
+	char path[1016]; /* path of the image */
+	u32 created; /* Go's programs: local id of runtime.newproc1, which makes goroutines; 0: it is not looked at */
+	u32 parent; /* bytes: Go's programs: where in runtime.g the number of the goroutine's parent is; the address behind the go statement follows, and in the second word behind that the address of the function */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
 _Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
@@ -355,6 +359,8 @@ _Static_assert(offsetof(struct image_info, detours) == IMAGE_O_DETOURS, "image_i
 _Static_assert(offsetof(struct image_info, before) == IMAGE_O_BEFORE, "image_info.before");
 _Static_assert(offsetof(struct image_info, runtime) == IMAGE_O_RUNTIME, "image_info.runtime");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");
+_Static_assert(offsetof(struct image_info, created) == IMAGE_O_CREATED, "image_info.created");
+_Static_assert(offsetof(struct image_info, parent) == IMAGE_O_PARENT, "image_info.parent");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */

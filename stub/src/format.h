@@ -162,6 +162,7 @@
 #define FT_REC_COMM                22
 #define FT_REC_THREAD_END          23
 #define FT_REC_MARK                24
+#define FT_REC_GOROUTINE           26
 #define FT_REC_TRIGGER             25
 
 /* flags of REC_DATA */
@@ -182,7 +183,7 @@
 #define FT_STACK_PARTIAL           1            /* from a stack pointer and a program counter: what other registers were is known where a frame has saved them */
 #define FT_STACK_FULL              2            /* from the registers of a call, through handlers of signals and traced functions */
 #define FT_STACK_DEFERRED          3            /* the same, but at the first event after it was asked for */
-#define FT_STACK_ENTRY             4            /* the same, at the beginning of the system call that the thread was in when it was asked for */
+#define FT_STACK_ENTRY             4            /* the same, at the beginning of a system call */
 
 /* values of REC_TRIGGER's WHAT */
 #define FT_TRIGGER_ON              1            /* tracing goes on */

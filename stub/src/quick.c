@@ -38,7 +38,7 @@ static const struct action *quick_actions(struct function f, u32 *n)
 }
 
 /* quick_block returns this thread's block where a fast path would find it; else 0. */
-static struct control *quick_block(void)
+hidden struct control *quick_block(void)
 {
 	if (OWN_BASE ? has_base() : load(&based) && !load(&fentry_blocks))
 		return own_block();
@@ -48,9 +48,9 @@ static struct control *quick_block(void)
 	return c && c->owner == ~tp && (!c->libtid || *c->libtid == c->tid) ? c : 0;
 }
 
-/* reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is
+/* quick_reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is
    another one. */
-static u64 *reserve(struct control *c, u32 n, u32 *t)
+hidden u64 *quick_reserve(struct control *c, u32 n, u32 *t)
 {
 	for (;;) {
 		u64 next = load(&c->next), now = counter();
@@ -121,7 +121,7 @@ hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
 	if (graph && (slot >= top || slot < c->lo || image_returns_to(ret, &old)))
 		return 0;
 	u32 n = words_of(f.image, a, actions, ACT_ARGS, &memory);
-	u64 *w = reserve(c, n, &t);
+	u64 *w = quick_reserve(c, n, &t);
 	if (!w)
 		return 0;
 	store(w, (u64)trace_id(f) << 32 | t);
@@ -145,7 +145,7 @@ hidden int quick_leave(u64 slot, struct function f, const struct callregs *r)
 	if (!c || c->top != slot)
 		return 0;
 	u32 n = words_of(f.image, a, actions, ACT_RESULT, &memory);
-	u64 *w = reserve(c, n, &t);
+	u64 *w = quick_reserve(c, n, &t);
 	if (!w)
 		return 0;
 	store(w, (u64)(trace_id(f) | FT_ID_EXIT) << 32 | t);

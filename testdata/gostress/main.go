@@ -1,4 +1,4 @@
-// Gostress does what Go programs do to their stacks, and counts by itself how often it has called each of its functions.
+// Gostress is written in the Go of go1.21, the first version whose programs are traced. It does what Go programs do to their stacks, and counts by itself how often it has called each of its functions.
 // It prints what it has computed, and then the counts.
 package main
 
@@ -156,7 +156,8 @@ func (c *circle) area() float64 {
 //go:noinline
 func defers(n int) (r int) {
 	counts[fDefers].Add(1)
-	for i := range n {
+	for i := 0; i < n; i++ {
+		i := i
 		defer func() { r += i }()
 	}
 	return n
@@ -254,7 +255,7 @@ func worker(in <-chan int, out chan<- int, wg *sync.WaitGroup) {
 //go:noinline
 func spin(n int) (s int) {
 	counts[fSpin].Add(1)
-	for i := range n {
+	for i := 0; i < n; i++ {
 		s += leaf(&i)
 	}
 	return s
@@ -270,12 +271,12 @@ func line() int {
 func channels() (sum int) {
 	in, out := make(chan int), make(chan int, 5)
 	var wg sync.WaitGroup
-	for range 8 {
+	for i := 0; i < 8; i++ {
 		wg.Add(1)
 		go worker(in, out, &wg)
 	}
 	go func() {
-		for i := range 200 {
+		for i := 0; i < 200; i++ {
 			in <- i
 		}
 		close(in)
@@ -306,7 +307,7 @@ func below() {
 	runtime.GC()
 	pcs := make([]uintptr, 8)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
-	for range 2 {
+	for i := 0; i < 2; i++ {
 		f, _ := frames.Next()
 		belowSaid += fmt.Sprintf(" %s:%d", f.Function, f.Line)
 	}
@@ -347,7 +348,7 @@ func round(n int) []any {
 }
 
 func main() {
-	for n := range 10 {
+	for n := 0; n < 10; n++ {
 		fmt.Println(round(n)...)
 	}
 	for i := range counts {

@@ -45,6 +45,7 @@ fentry_go_slow:
 	cld
 	mov	%r12d, %edi
 	mov	%r14, %rsi
+	mov	%rsp, %rdx
 	call	fentry_slow_go
 	lea	8(%rsp), %rsp
 	pop	%r11
