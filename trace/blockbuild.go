@@ -93,10 +93,10 @@ type builderFunc struct {
 	fn     FuncID
 	block  int32
 	run    int32
-	active int32  // open calls, as a report counts them
-	max    uint64 // bound of the block
-	inside uint64 // of calls that begin and end in it
-	sums   sums   // of the run
+	active int32      // open calls, as a report counts them
+	max    uint64     // bound of the block
+	inside uint64     // of calls that begin and end in it
+	parts  []partSums // of the run
 	hist   Histogram
 }
 
@@ -106,8 +106,9 @@ type lateKey struct {
 	fn    int32
 }
 
-func newBlockBuilder(sizes blockSizes, n numbering, out func(*Task, *newSegment) error) *blockBuilder {
-	return &blockBuilder{sizes: sizes, numbering: n, out: out}
+// newBlockBuilder returns a builder for a trace whose counter has about that frequency; 0: it is not known.
+func newBlockBuilder(sizes blockSizes, hz float64, n numbering, out func(*Task, *newSegment) error) *blockBuilder {
+	return &blockBuilder{sizes: sizes, numbering: n, out: out, runSums: runSums{hz: hz, scale: newScale(hz)}}
 }
 
 func (b *blockBuilder) begin(fl *follower) { b.fl = fl }
@@ -128,7 +129,7 @@ func (b *blockBuilder) note(n int32) *builderFunc {
 		f.block, f.max, f.inside = b.now, 0, 0
 		b.seen = append(b.seen, n)
 		if f.run != b.runNumber {
-			f.run, f.sums = b.runNumber, sums{min: math.MaxUint64}
+			f.run, f.parts = b.runNumber, f.parts[:0]
 			clear(f.hist.counts)
 			b.inRun = append(b.inRun, n)
 		}
@@ -185,9 +186,10 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 		return
 	}
 	bf.inside = max(bf.inside, dur)
-	bf.sums.end(f, dur, f.flags&frameOuter != 0, how)
+	s := b.part(bf, b.scale.part(dur))
+	s.end(f, dur, f.flags&frameOuter != 0, how)
 	if f.flags&frameInherited == 0 {
-		bf.sums.calls++
+		s.calls++
 		b.duration(&bf.hist, dur)
 	}
 }
@@ -201,7 +203,8 @@ func (b *blockBuilder) forget(f *frame) {
 		b.crossed(n, f, b.fl.t, endForgotten)
 		return
 	}
-	bf.sums.self = addTicks(bf.sums.self, f.self)
+	s := b.part(bf, noPart)
+	s.self = addTicks(s.self, f.self)
 }
 
 // any notes something of a function that no bound tells of.
@@ -212,13 +215,13 @@ func (b *blockBuilder) any(n int32) *builderFunc {
 }
 
 func (b *blockBuilder) call(fn FuncID) {
-	s := &b.any(b.number32(fn)).sums
+	s := b.part(b.any(b.number32(fn)), noPart)
 	s.calls++
 	s.flat = true
 	b.paths.call(fn)
 }
 
-func (b *blockBuilder) orphan(fn FuncID) { b.any(b.number32(fn)).sums.noEntry++ }
+func (b *blockBuilder) orphan(fn FuncID) { b.part(b.any(b.number32(fn)), noPart).noEntry++ }
 
 // run makes the blocks of a task whose follower is at its first word.
 func (b *blockBuilder) run(k *Task, d *decoder, w *word, more bool, fk *forker, f *forks) error {

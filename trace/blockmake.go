@@ -291,7 +291,7 @@ func (t *Trace) writeBlocks(w io.WriterAt, sizes blockSizes) (int64, error) {
 		return iw.segment(k.taskKey(), s)
 	}
 	err = t.eachTask(nil, nil, todo, 0, func() taskSink {
-		b := newBlockBuilder(sizes, n, out)
+		b := newBlockBuilder(sizes, t.Clock.Hz, n, out)
 		b.done = done
 		return b
 	}, func(taskSink, *Task) {}, func(taskSink) {})

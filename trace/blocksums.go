@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -52,12 +53,15 @@ type runSums struct {
 	runNumber int32
 	runWords  int
 	inRun     []int32 // of blockBuilder.fns
-	buckets   int     // that are not empty, in all of their histograms
-	room      int     // for more counters in histograms
-	noRoom    bool    // it was not enough: the run is without sums
-	closed    int     // how many of blockBuilder.blocks are in runs that are whole
-	runs      []byte  // these, as they are in the file
-	written   int     // blocks of the task in segments
+	parts     int     // of all of them
+	hz        float64 // the counter's frequency, as it is known now
+	scale     scale
+	buckets   int    // that are not empty, in all of their histograms
+	room      int    // for more counters in histograms
+	noRoom    bool   // it was not enough: the run is without sums
+	closed    int    // how many of blockBuilder.blocks are in runs that are whole
+	runs      []byte // these, as they are in the file
+	written   int    // blocks of the task in segments
 	paths     runPaths
 }
 
@@ -74,8 +78,11 @@ func (b *blockBuilder) newRun() {
 		}
 		b.room = b.sizes.room
 	}
+	if math.Abs(b.hz-b.scale.hz) > 1e-7*b.hz {
+		b.scale = newScale(b.hz)
+	}
 	b.runNumber++
-	b.runWords, b.inRun, b.buckets, b.noRoom = 0, b.inRun[:0], 0, false
+	b.runWords, b.inRun, b.parts, b.buckets, b.noRoom = 0, b.inRun[:0], 0, 0, false
 	b.paths.reset()
 }
 
@@ -107,7 +114,7 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	fits := func(size int) bool {
 		return !b.noRoom && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
 	}
-	size := sumBytes*len(b.inRun) + bucketBytes*b.buckets
+	size := sumBytes*max(b.parts, len(b.inRun)) + bucketBytes*b.buckets
 	all := fits(size + b.paths.size())
 	if !all && !must && !b.noRoom {
 		return false
@@ -136,7 +143,11 @@ func (b *blockBuilder) appendSums(out []byte) []byte {
 		f := &b.fns[n]
 		out = b.appendNext(out, f.fn, last, 0, 1)
 		last = f.fn
-		out = f.sums.append(out)
+		slices.SortFunc(f.parts, func(x, y partSums) int { return cmp.Compare(x.part, y.part) })
+		out = binary.AppendUvarint(out, uint64(len(f.parts)))
+		for i := range f.parts {
+			out = f.parts[i].append(out)
+		}
 		buckets := 0
 		f.hist.each(func(int, uint64) { buckets++ })
 		out = binary.AppendUvarint(out, uint64(buckets))
@@ -186,43 +197,6 @@ func (p *fields) sums() (s sums) {
 		s.min, s.max = math.MaxUint64, 0
 	}
 	return s
-}
-
-// minSums is the least size of a function's sums with its histogram.
-const minSums = 15
-
-// addTo adds sums to a report, of functions that match.
-func (r *sumRun) addTo(rep *report, images []uint32, match *memory) error {
-	p := fields{b: r.body, images: images}
-	var fn FuncID
-	for range p.count(minSums) {
-		p.next(&fn, 1)
-		s := p.sums()
-		var c *counter
-		if match.fn == nil || match.ask(fn) {
-			c, _ = rep.counter(fn)
-			c.merge(&s)
-		}
-		at := uint64(0)
-		for range p.count(2) {
-			at += p.uint()
-			n := p.uint()
-			if at >= histOctaves<<histSubBits {
-				p.bad = true
-				return errBlocks
-			}
-			if c != nil {
-				c.hist.addBucket(int(at), n)
-			}
-		}
-		if p.bad {
-			return errBlocks
-		}
-	}
-	if p.bad || len(p.b) != 0 {
-		return errBlocks
-	}
-	return nil
 }
 
 // An endedCall is a call that was open when the block began that it ended in.

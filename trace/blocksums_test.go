@@ -54,7 +54,7 @@ func TestSums(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				r.Calls = Calls{}
 			}
-			r.PerTask, r.PerProcess = rng.IntN(3) == 0, rng.IntN(3) == 0
+			r.PerTask, r.PerProcess, r.Waits = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
 			want := seeAll(t, plain, r)
 			g := GraphOptions{From: r.From, To: r.To, Tasks: r.Tasks, Calls: r.Calls, KeepRecursion: rng.IntN(2) == 0}
 			tree := seeTree(t, plain, g)

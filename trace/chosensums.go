@@ -25,6 +25,8 @@ type blockSums struct {
 	// states do not tell which calls were outermost of their path.
 	paths bool
 
+	least uint64 // ticks of calls that count
+
 	segment  int // of which lists and runs are; -1: none
 	first, n int // its blocks
 	lists    [][]endedCall
@@ -41,7 +43,7 @@ type blockSums struct {
 const shortList = 16
 
 func (q *blockSums) begin(x *blockIndex, tb *taskBlocks) {
-	*q = blockSums{x: x, tb: tb, paths: q.paths, segment: -1}
+	*q = blockSums{x: x, tb: tb, paths: q.paths, least: q.least, segment: -1}
 }
 
 // tells says that lists tell enough of the calls that cross a block's borders.
@@ -117,7 +119,7 @@ func (q *blockSums) take(c openCall) *endedCall {
 // addRun adds the sums of the run that begins with block i, if all of it counts. Otherwise its blocks are decoded.
 func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 	q := s.sums
-	if i < q.over || s.calls.Threshold > 0 {
+	if i < q.over || q.paths && s.calls.Threshold > 0 {
 		return nil
 	}
 	if err := q.load(i); err != nil {
@@ -143,13 +145,35 @@ func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 		if i > r.first || end > last && last < len(wanted) || s.before || s.fl.now <= s.from && s.from > 0 {
 			return nil
 		}
-		clear(wanted[i:end])
 		if q.paths {
+			clear(wanted[i:end])
 			return counting(s).(*grapher).addPaths(r.paths, q.x.images, &s.match)
 		}
-		return r.addTo(counting(s).(*report), q.x.images, &s.match)
+		if !s.onProcessor(i, end) {
+			return nil
+		}
+		ok, err := r.addTo(counting(s).(*report), q.x.images, &s.match, q.least)
+		if ok {
+			clear(wanted[i:end])
+		}
+		return err
 	}
 	return errBlocks
+}
+
+// onProcessor says that no call in the blocks up to end had to wait, as far as that is asked for: if the task was on a
+// processor all the time, the sums of calls have all that there is to know.
+func (s *chosenSink) onProcessor(i, end int) bool {
+	w := s.fl.waits
+	if w == nil {
+		return true
+	}
+	lo := s.tb.blocks[i].lo
+	for _, b := range s.tb.blocks[i:end] {
+		lo = min(lo, b.lo)
+	}
+	before := w.at(lo)
+	return w.at(s.tb.blocks[end-1].hi) == before
 }
 
 // ended takes the end of a call in a block that is left out.
@@ -175,9 +199,13 @@ func (s *chosenSink) stated(f *frame) {
 	if s.sums == nil || s.sums.paths || f.flags&frameHidden != 0 {
 		return
 	}
+	was := f.flags & frameOutermost
 	f.flags &^= frameOutermost
 	if f.flags&frameOuter != 0 {
 		f.flags |= frameOutermost
+	}
+	if f.flags&frameOutermost != was {
+		counting(s).(*report).remark(f)
 	}
 }
 

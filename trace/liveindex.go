@@ -53,6 +53,7 @@ type IndexMaker struct {
 	chunks  int         // events chunks seen
 	images  int         // written
 	ranges  map[idRange]bool
+	newest  ClockPair
 	window  []byte
 	entries []byte
 	err     error
@@ -172,6 +173,15 @@ func (m *IndexMaker) fill() (more bool, err error) {
 	return read > 0, err
 }
 
+// hz is about the counter's frequency, as far as the chunks tell: the better the longer the trace.
+func (m *IndexMaker) hz() float64 {
+	h := &m.t.Header
+	if m.newest.Monotonic <= h.Monotonic || m.newest.Counter <= h.Counter {
+		return float64(h.CounterHz)
+	}
+	return float64(m.newest.Counter-h.Counter) * 1e9 / float64(m.newest.Monotonic-h.Monotonic)
+}
+
 // add takes a chunk.
 func (m *IndexMaker) add(off int64, ch *chunkHead) error {
 	if ch.kind == ChunkCompressed {
@@ -188,6 +198,9 @@ func (m *IndexMaker) add(off int64, ch *chunkHead) error {
 		return nil
 	}
 	m.chunks++
+	if ch.monotonic > m.newest.Monotonic {
+		m.newest = ClockPair{Counter: ch.counter, Monotonic: ch.monotonic}
+	}
 	key := taskKey{ch.pid, ch.tid, ch.key}
 	k := m.tasks[key]
 	if k == nil {
@@ -252,7 +265,7 @@ func (m *IndexMaker) begin(key taskKey, ch *chunkHead) *liveTask {
 	task := &Task{PID: int(ch.pid), TID: int(ch.tid), Key: ch.key, Stack: ch.stack}
 	sizes := m.sizes
 	sizes.room = min(sizes.room, liveRoom/(1+len(m.tasks)))
-	k.b = newBlockBuilder(sizes, 0, func(_ *Task, s *newSegment) error { return m.w.segment(key, s) })
+	k.b = newBlockBuilder(sizes, m.hz(), 0, func(_ *Task, s *newSegment) error { return m.w.segment(key, s) })
 	k.d = m.t.newDecoder(nil, m.window)
 	k.b.task = task
 	m.tasks[key] = k
@@ -304,6 +317,7 @@ func (m *IndexMaker) follow(k *liveTask, end bool) {
 		return
 	}
 	b, d := k.b, k.d
+	b.hz = m.hz()
 	var w word
 	for d.next(&w) {
 		if !k.begun {

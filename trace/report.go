@@ -89,8 +89,7 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 
 // countWithIndex is countCalls with the index, as far as there is one and it helps.
 func (t *Trace) countWithIndex(c *choice, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
-	// When threads were off a processor is not in the sums.
-	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits).marked() {
+	if t.blocks == nil || !c.summable() {
 		return t.countCalls(c, t.indexFor(c, o.Tasks), false, tasks, o)
 	}
 	if c == nil {
@@ -103,6 +102,10 @@ func (t *Trace) countWithIndex(c *choice, tasks []*Task, o ReportOptions) ([]Fun
 func (t *Trace) countCalls(c *choice, x *blockIndex, sums bool, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
 	var mu sync.Mutex
 	var rows []FuncStat
+	least := uint64(0)
+	if c != nil && c.calls.Threshold > 0 {
+		least = t.Clock.atLeast(c.calls.Threshold)
+	}
 	total, waits := newReport(t), t.waitsWanted(o.Waits)
 	total.waits = waits
 	processes := map[*Process]*report{}
@@ -111,7 +114,7 @@ func (t *Trace) countCalls(c *choice, x *blockIndex, sums bool, tasks []*Task, o
 		r.waits = waits
 		s := c.chosen(t, x, r)
 		if sums {
-			s.(*chosenSink).sums = new(blockSums)
+			s.(*chosenSink).sums = &blockSums{least: least}
 		}
 		return s
 	}, func(s taskSink, k *Task) {
@@ -243,6 +246,18 @@ func (r *report) forget(f *frame) {
 // unmark takes back what enter has noted for a call that is none, or does not count.
 func (r *report) unmark(c *counter, f *frame) {
 	if f.flags&frameOutermost != 0 && r.waits.marked() {
+		c.marks.take(r.fl, f)
+	}
+}
+
+// remark notes what enter does, of a call that was taken for an outermost one and is none, or the other way round.
+func (r *report) remark(f *frame) {
+	c := &r.cnts[f.ref]
+	switch {
+	case !r.waits.marked():
+	case f.flags&frameOutermost != 0:
+		c.marks.mark(r.fl, f)
+	default:
 		c.marks.take(r.fl, f)
 	}
 }
