@@ -57,6 +57,9 @@ func TestSums(t *testing.T) {
 			r.PerTask, r.PerProcess, r.Waits = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
 			want := seeAll(t, plain, r)
 			g := GraphOptions{From: r.From, To: r.To, Tasks: r.Tasks, Calls: r.Calls, KeepRecursion: rng.IntN(2) == 0}
+			if rng.IntN(2) == 0 {
+				g.Calls = randomCalls(rng)
+			}
 			tree := seeTree(t, plain, g)
 			g.Tasks = inTrace(indexed, g.Tasks)
 			if have := seeTree(t, indexed, g); have != tree {

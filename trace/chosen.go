@@ -50,6 +50,9 @@ func (c *choice) summable() bool {
 	return c == nil || c.calls.Roots == nil && c.calls.Without == nil && !c.calls.Nest
 }
 
+// nests says that calls are inside of those that the events have around them.
+func (c *choice) nests() bool { return c == nil || !c.calls.Nest }
+
 // choose returns what options choose; nil: everything.
 func (t *Trace) choose(from, to int64, calls Calls) *choice {
 	if from <= 0 && to <= 0 && calls.all() {
@@ -176,26 +179,32 @@ func (s *chosenSink) enter(f *frame) {
 	if s.before {
 		return
 	}
-	inside := s.calls.Roots == nil
+	var outside frameFlags
 	f.ref = 0
 	if fs := s.fl.cur.frames; len(fs) > 1 {
 		around := &fs[len(fs)-2]
-		inside = inside || around.flags&frameInside != 0
+		outside = around.flags
 		f.ref = around.ref // if f is hidden; so that its calls are those of around
-		f.flags |= around.flags & frameOut
 	}
-	if s.calls.Without != nil && s.without.ask(f.fn) {
-		f.flags |= frameOut
+	f.flags |= s.hidden(f.fn, outside)
+	if f.flags&frameHidden == 0 {
+		s.as(f, s.countingSink.enter)
 	}
-	inside = inside || s.roots.ask(f.fn)
-	if inside {
-		f.flags |= frameInside
+}
+
+// hidden says whether a call of a function is hidden, and what it hides, by the flags of the call around it.
+func (s *chosenSink) hidden(fn FuncID, around frameFlags) (flags frameFlags) {
+	flags = around & (frameInside | frameOut)
+	if s.calls.Without != nil && s.without.ask(fn) {
+		flags |= frameOut
 	}
-	if !inside || f.flags&frameOut != 0 || s.calls.Match != nil && !s.match.ask(f.fn) {
-		f.flags |= frameHidden
-		return
+	if s.calls.Roots == nil || flags&frameInside == 0 && s.roots.ask(fn) {
+		flags |= frameInside
 	}
-	s.as(f, s.countingSink.enter)
+	if flags&frameInside == 0 || flags&frameOut != 0 || s.calls.Match != nil && !s.match.ask(fn) {
+		flags |= frameHidden
+	}
+	return flags
 }
 
 // as calls fn with a call that began before the window as one that is inherited.

@@ -147,7 +147,7 @@ func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 		}
 		if q.paths {
 			clear(wanted[i:end])
-			return counting(s).(*grapher).addPaths(r.paths, q.x.images, &s.match)
+			return counting(s).(*grapher).addPaths(r.paths, q.x.images, s)
 		}
 		if !s.onProcessor(i, end) {
 			return nil

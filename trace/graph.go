@@ -116,7 +116,7 @@ func (n *Node) prune() bool {
 // callTreesWithIndex is callTrees with the index, as far as there is one and it helps.
 func (t *Trace) callTreesWithIndex(c *choice, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
 	// When threads were off a processor is not in the sums.
-	if t.blocks == nil || !c.summable() || t.waitsWanted(o.Waits).marked() {
+	if t.blocks == nil || !c.nests() || t.waitsWanted(o.Waits).marked() {
 		return t.callTrees(c, t.indexFor(c, o.Tasks), false, tasks, o)
 	}
 	if c == nil {

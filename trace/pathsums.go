@@ -12,6 +12,8 @@ import "encoding/binary"
 // the path alone: it was, unless a call around it belongs to the same node, because recursion
 // is folded. So a run has paths as they were, with recursion, and a graph folds them as its
 // options say. Where stacks take turns, the same path can be open on several of them.
+// Whether a call is made inside of a function that is asked for, or of one that is left
+// out with all in it, is a question of the path, too.
 //
 // Runs are as long as pays for both kinds of sums. A program of very many paths has runs of
 // millions of events, or with more than maxRunPaths none: then a graph decodes.
@@ -198,8 +200,18 @@ func (x *blockIndex) mostPaths(tasks []*Task) bool {
 	return 2*with > all
 }
 
-// addPaths adds the paths of a run to a graph, of functions that match.
-func (g *grapher) addPaths(body []byte, images []uint32, match *memory) error {
+// A hider says which calls do not count, by their functions and the flags of the call around, and what the flags of
+// these calls are.
+type hider interface {
+	hidden(fn FuncID, around frameFlags) frameFlags
+}
+
+type nothingHidden struct{}
+
+func (nothingHidden) hidden(FuncID, frameFlags) frameFlags { return 0 }
+
+// addPaths adds the paths of a run to a graph, but of calls that are hidden.
+func (g *grapher) addPaths(body []byte, images []uint32, hides hider) error {
 	p := fields{b: body, images: images}
 	count := p.count(minPath)
 	paths := make([]mergedPath, count+1)
@@ -220,8 +232,7 @@ func (g *grapher) addPaths(body []byte, images []uint32, match *memory) error {
 		if p.bad {
 			return errBlocks
 		}
-		hidden := match.fn != nil && !match.ask(fn)
-		g.addPath(paths, i, &k, hidden)
+		g.addPath(paths, i, &k, hides.hidden(fn, paths[k.parent].flags))
 	}
 	if p.bad || len(p.b) != 0 || g.tree.full {
 		return errBlocks
@@ -235,13 +246,14 @@ type mergedPath struct {
 	parent int32 // path
 	node   int32
 	folds  bool // it, or a path around it, is folded into a node that is open around it
+	flags  frameFlags
 }
 
 // addPath adds path i of a run to a graph. Those around it come before it.
-func (g *grapher) addPath(paths []mergedPath, i int, k *runPath, hidden bool) {
+func (g *grapher) addPath(paths []mergedPath, i int, k *runPath, flags frameFlags) {
 	around := paths[k.parent]
-	at := mergedPath{k.parent, around.node, around.folds}
-	if hidden {
+	at := mergedPath{k.parent, around.node, around.folds, flags}
+	if flags&frameHidden != 0 {
 		paths[i] = at // its calls are made by the call around it
 		return
 	}

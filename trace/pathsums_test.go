@@ -93,6 +93,10 @@ func TestPaths(t *testing.T) {
 			if rng.IntN(8) == 0 {
 				g.Calls.Threshold = rng.Int64N(300)
 			}
+			if rng.IntN(3) == 0 {
+				c := randomCalls(rng)
+				g.Calls.Roots, g.Calls.Without = c.Roots, c.Without
+			}
 			g.PerTask, g.PerProcess = rng.IntN(4) == 0, rng.IntN(4) == 0
 			g.Workers = 1 // which paths there is room for depends on the order of tasks
 			want := seeTree(t, plain, g)
@@ -116,6 +120,8 @@ func TestPathsRead(t *testing.T) {
 	for name, g := range map[string]GraphOptions{
 		"all": {}, "recursion": {KeepRecursion: true}, "tasks": {PerTask: true},
 		"a function": {Calls: Calls{Match: func(fn FuncID) bool { return fn.ID == 2 }}},
+		"inside":     {Calls: Calls{Roots: func(fn FuncID) bool { return fn.ID == 2 }}},
+		"without":    {Calls: Calls{Without: func(fn FuncID) bool { return fn.ID == 1 }}},
 		"a window":   {From: last / 10, To: last - last/10},
 	} {
 		want := seeTree(t, plain, g)
@@ -148,7 +154,7 @@ func FuzzPaths(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, keep bool) {
 		o := &GraphOptions{KeepRecursion: keep, MaxDepth: 9, MaxNodes: 40}
 		g := &grapher{o: o, tree: newCallTree(o, 0)}
-		err := g.addPaths(body, []uint32{0}, &memory{})
+		err := g.addPaths(body, []uint32{0}, nothingHidden{})
 		if len(g.tree.nodes) > o.MaxNodes+1 || err == nil && g.tree.full {
 			t.Errorf("%d nodes, %v", len(g.tree.nodes), err)
 		}

@@ -45,7 +45,7 @@ func (c *callTree) crowded() bool {
 type shortCalls struct {
 	g     *grapher
 	q     *blockSums
-	match *memory
+	hides hider
 	o     *GraphOptions
 	over  int // the block behind those whose paths are known
 }
@@ -56,13 +56,13 @@ func (s *chosenSink) shortCalls(tb *taskBlocks) *shortCalls {
 	if !ok || s.calls.Threshold <= 0 {
 		return nil
 	}
-	c := &shortCalls{g: g, q: s.sums, match: &s.match, o: g.o}
+	c := &shortCalls{g: g, q: s.sums, hides: s, o: g.o}
 	if c.q == nil {
 		c.q = &blockSums{}
 		c.q.begin(s.blocks, tb)
 	}
 	if !s.summable() { // what is hidden is not a question of the function alone: each path of the run counts
-		c.match, c.o = &memory{}, &GraphOptions{KeepRecursion: true, MaxDepth: math.MaxInt32, MaxNodes: g.o.MaxNodes}
+		c.hides, c.o = nothingHidden{}, &GraphOptions{KeepRecursion: true, MaxDepth: math.MaxInt32, MaxNodes: g.o.MaxNodes}
 	}
 	return c
 }
@@ -87,7 +87,7 @@ func (c *shortCalls) leaveOut(i int) error {
 				left.paths = newCallTree(c.o, 0)
 			}
 			paths := &grapher{o: c.o, tree: left.paths}
-			if err := paths.addPaths(r.paths, c.q.x.images, c.match); err != nil {
+			if err := paths.addPaths(r.paths, c.q.x.images, c.hides); err != nil {
 				return err
 			}
 			break
