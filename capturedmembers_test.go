@@ -113,3 +113,58 @@ int main(int argc, char **argv)
 		})
 	}
 }
+
+// TestErrno: errno of calls that have failed, of dynamic and static programs and in a library, which only the program's way
+// to it serves.
+func TestErrno(t *testing.T) {
+	const source = `
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#define N __attribute__((noinline))
+N int f_int(int e) { errno = e; return e ? -1 : 7; }
+N void *f_pointer(int e) { errno = e; return e ? 0 : (void *)16; }
+N void f_nothing(int e) { errno = e; }
+N unsigned char f_small(int e) { errno = e; return 255; }
+static void *thread(void *a) { f_int(ENOSPC); return a; }
+int main(void)
+{
+	pthread_t t;
+	f_int(ENOENT); f_int(0); f_pointer(ENOMEM); f_pointer(0); f_nothing(EPERM); f_small(EAGAIN); f_int(4242);
+	errno = EXDEV; /* this thread's stays as it is */
+	if (pthread_create(&t, 0, thread, 0) || pthread_join(t, 0))
+		return 1;
+	return errno != EXDEV;
+}
+`
+	want := []string{"f_int() = -1 ENOENT", "f_int() = 7", "f_pointer() = NULL ENOMEM", "f_pointer() = 0x10",
+		"f_small() = 255 EAGAIN", "f_int() = -1 4242", "f_int() = -1 ENOSPC"}
+	spec, err := arguments.ParseSpec("f_*@errno")
+	if err != nil {
+		t.Fatal(err)
+	}
+	amd64, arm64 := []string{"-O1", "-pg", "-mfentry"}, []string{"-O1", "-fpatchable-function-entry=2"}
+	for _, b := range []struct {
+		name string
+		cc   []string
+		arch string
+	}{
+		{"lazy", append([]string{"gcc", "-Wl,-z,lazy"}, amd64...), "amd64"},
+		{"now", append([]string{"gcc", "-Wl,-z,now", "-fno-plt"}, amd64...), "amd64"},
+		{"static", append([]string{"gcc", "-static"}, amd64...), "amd64"},
+		{"musl", []string{"musl-gcc", "-O1", "-static", "-fpatchable-function-entry=5"}, "amd64"},
+		{"arm64", append([]string{"aarch64-linux-gnu-gcc"}, arm64...), "arm64"},
+		{"arm64-static", append([]string{"aarch64-linux-gnu-gcc", "-static"}, arm64...), "arm64"},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			testtool.Need(t, b.cc[0])
+			if b.arch != runtime.GOARCH {
+				testtool.Need(t, map[string]string{"arm64": "qemu-aarch64", "amd64": "qemu-x86_64"}[b.arch])
+			}
+			program := compileSource(t, source, "c", slices.Concat(b.cc, []string{"-g", "-w", "-pthread"}))
+			if got := recordSpecs(t, program, nil, []arguments.Spec{spec}); !slices.Equal(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}

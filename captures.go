@@ -32,6 +32,7 @@ type capturing struct {
 	// conditions are for all functions that have such an argument.
 	conditions []arguments.Condition
 	auto       bool
+	errno      bool   // errno is captured of some function
 	key        string // differs where rules do
 	logf       func(format string, args ...any)
 }
@@ -87,6 +88,7 @@ func newCapturing(o *Options) (*capturing, error) {
 		} else if what == 0 {
 			what = arguments.Exits
 		}
+		c.errno = c.errno || s.Errno()
 		c.rules = append(c.rules, captureRule{f, s.Items, s.Conditions, what})
 	}
 	if !c.auto && len(c.rules) == 0 {
@@ -187,7 +189,17 @@ func (c *capturing) plan(p *Program, o *patch.Options) (typed bool) {
 		return true
 	}
 	wishes := c.wishes(p, o)
-	if len(wishes) == 0 {
+	acts := make(map[uint64][]patch.Act)
+	if c.errno {
+		o.Errno = true
+		for i := range p.Sites { // the runtime calls it, too
+			if s := &p.Sites[i]; s.Name == arguments.ErrnoFunction || slices.Contains(s.Aliases, arguments.ErrnoFunction) {
+				acts[s.Func] = []patch.Act{{Kind: stub.ActQuiet}}
+				delete(wishes, s.Func)
+			}
+		}
+	}
+	if len(wishes) == 0 && len(acts) == 0 {
 		return true
 	}
 	known, err := c.types(p, m, wishes)
@@ -196,7 +208,6 @@ func (c *capturing) plan(p *Program, o *patch.Options) (typed bool) {
 	}
 	typed = true
 	notes := make(map[uint64]*arguments.Capture)
-	acts := make(map[uint64][]patch.Act)
 	for addr, w := range wishes {
 		items := w.items
 		f := cmp.Or(known[addr], known[w.behind], arguments.Library(w.call))

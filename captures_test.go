@@ -242,7 +242,7 @@ func recordSpecs(t *testing.T, program string, args, results []arguments.Spec) (
 		case trace.Exit:
 			s := " = <unknown>"
 			if ev.Result != nil && c.Result != nil {
-				s = " = " + string(c.Result.AppendText(nil, ev.Result.Words, ev.Result.Memory()))
+				s = " = " + string(c.AppendResult(nil, ev.Result.Words, ev.Result.Memory()))
 			} else if c.Result == nil || c.Result.Words > 0 {
 				s = ""
 			}

@@ -36,6 +36,7 @@ const (
 	OpStack        Code = format.OpStack        // a word of the stack, counted from the first that can be an argument
 	OpX87          Code = format.OpX87          // the top of the x87's stack: two words
 	OpNothing      Code = format.OpNothing      // a word of zeros
+	OpErrno        Code = format.OpErrno        // the thread's errno: a word
 	OpPlace        Code = format.OpPlace        // an address N bytes behind the captured word From: a word
 	OpDeref        Code = format.OpDeref        // the word at such an address
 	OpBytes        Code = format.OpBytes        // N bytes
@@ -88,6 +89,7 @@ type Capture struct {
 
 	Params []Value `json:"p,omitempty"`
 	Result *Value  `json:"r,omitempty"`
+	Errno  *Value  `json:"e,omitempty"` // at the end
 }
 
 // A Value is an argument or a result.
@@ -228,6 +230,9 @@ func Plan(f *Func, m Machine, what What, items []Item) (*Capture, error) {
 		v := exit.take("", f.Result, l, "")
 		c.Result = &v
 	}
+	if c.Result == nil && c.Errno != nil {
+		c.Errno, exit = nil, program{} // of a function without a result nobody knows whether it has failed
+	}
 	if c.Params == nil && c.Result == nil {
 		return nil, err
 	}
@@ -284,6 +289,10 @@ func (c *Capture) planItems(f *Func, m Machine, what What, items []Item, entry, 
 		if what&it.end() == 0 {
 			continue
 		}
+		if it.kind == itemErrno {
+			c.Errno = &Value{Type: &Type{Kind: Int, Size: 4}, Word: exit.word(Op{Code: OpErrno}, 1), Words: 1}
+			continue
+		}
 		t, at, l, err := it.whole(f, m)
 		if err != nil {
 			return err
@@ -323,6 +332,10 @@ func (c *Capture) planItems(f *Func, m Machine, what What, items []Item, entry, 
 		} else {
 			c.Params = append(c.Params, v)
 		}
+	}
+	if c.Errno != nil && c.Result == nil && f == nil {
+		v := exit.take("", &Type{Kind: Uint, Size: 8}, m.callOf(nil).result(&Type{Kind: Uint, Size: 8}), "x")
+		c.Result = &v
 	}
 	return short
 }

@@ -1,7 +1,9 @@
 package arguments
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,6 +15,7 @@ import (
 //	stackN         the Nth word that a caller can pass on the stack, from 1
 //	%rdi           a register that arguments are passed in
 //	retval         the result
+//	errno          the C library's errno behind the call, of calls that return -1 or NULL
 //	NAME           a parameter of the function, by the name that debug information has for it
 //	NAME->MEMBER   a member of what it points to, which MEMBER.MEMBER, MEMBER[3] and so on can follow; of a retval, too
 //	argN->16       what is 16 bytes behind where it points, without debug information
@@ -35,9 +38,18 @@ func (s *Spec) What() (what What) {
 	return what
 }
 
+// Errno reports whether errno is among its items.
+func (s *Spec) Errno() bool {
+	return slices.ContainsFunc(s.Items, func(it Item) bool { return it.kind == itemErrno })
+}
+
+// ErrnoFunction is the C library's that tells where errno is. The runtime calls it where errno is captured, so calls of it
+// are not recorded then.
+const ErrnoFunction = "__errno_location"
+
 // end is where an item is captured.
 func (it *Item) end() What {
-	if it.kind == itemResult {
+	if it.kind == itemResult || it.kind == itemErrno {
 		return Exits
 	}
 	return Entries
@@ -64,6 +76,7 @@ const (
 	itemRegister
 	itemVector
 	itemResult
+	itemErrno
 )
 
 // maxItem bounds the numbers of arguments.
@@ -139,6 +152,10 @@ func parseItem(text string) (it Item, err error) {
 		return it, fmt.Errorf("an empty value in %q", text)
 	case name == "retval":
 		it.kind = itemResult
+	case name == "errno":
+		if it.kind = itemErrno; behind != "" || path != nil {
+			err = errors.New("errno has no members and no other format")
+		}
 	case number("arg", itemInteger), number("fparg", itemFloat), number("stack", itemStack):
 	case name[0] == '%':
 		it.kind, it.n, err = register(name[1:])

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/fentry-dev/fentry/internal/safetext"
+	"golang.org/x/sys/unix"
 )
 
 // Values as people and programs see them. The same bytes are shown as text, in the manner of C, and as JSON: numbers,
@@ -43,6 +44,52 @@ func (c *Capture) AppendArguments(b []byte, words []uint64, m Memory) []byte {
 		b = c.Params[i].AppendText(b, words, m)
 	}
 	return b
+}
+
+// AppendResult appends the result, which there is, as C has it and, if errno was captured and the call has failed, what
+// that is.
+func (c *Capture) AppendResult(b []byte, words []uint64, m Memory) []byte {
+	b = c.Result.AppendText(b, words, m)
+	if e := c.Error(words); e != "" {
+		b = append(append(b, ' '), e...)
+	}
+	return b
+}
+
+// Error returns the name of errno, as ENOENT, of a call that has failed: one that has returned -1 or NULL; "": it has not,
+// or errno was not captured.
+func (c *Capture) Error(words []uint64) string {
+	if c.Errno == nil || c.Result == nil || !c.Result.failed(words) {
+		return ""
+	}
+	b, ok := c.Errno.bytes(words)
+	if !ok || len(b) < 8 {
+		return ""
+	}
+	n := binary.LittleEndian.Uint64(b)
+	if n == 0 || n > math.MaxInt32 {
+		return ""
+	}
+	if name := unix.ErrnoName(unix.Errno(n)); name != "" {
+		return name
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// failed reports whether a result is one with which functions of C say that errno has the reason.
+func (v *Value) failed(words []uint64) bool {
+	b, ok := v.bytes(words)
+	if !ok || v.Type == nil || v.Indirect || v.Type.Size > len(b) {
+		return false
+	}
+	u, ok := unsigned(b, v.Type.Size)
+	switch v.Type.Kind {
+	case Pointer, String:
+		return u == 0
+	case Int, Uint, Enum:
+		return ok && (u == 1<<(8*v.Type.Size)-1 || v.Format == "x" && uint32(u) == math.MaxUint32)
+	}
+	return false
 }
 
 // AppendText appends a value as C has it.

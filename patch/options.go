@@ -143,6 +143,8 @@ type Options struct {
 	// Hide leaves out calls of these functions with everything inside them; nil: none. They are traced, so that their
 	// calls are noticed, even if Select does not choose them.
 	Hide *record.Filter
+	// Errno makes the runtime find errno, for actions that capture it.
+	Errno bool
 	// Actions are what is done at calls of some functions beside recording them; nil: nothing. Not for Profile and Count.
 	Actions *Actions
 	// Depth is the maximum depth of nested traced calls to record; 0: unlimited.

@@ -12,6 +12,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/link"
 	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/stub"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // The runtime is an object that is linked for the addresses it gets, into every image that is to trace
@@ -134,6 +135,26 @@ func (l *layout) routinesOf(k arch.ThunkKind, as role) (r enterExit, err error) 
 	return r, err
 }
 
+// errnoDistance is where an image_info at an address has the way to errno: a word that the dynamic linker fills, or in
+// programs that have their C library in them that function itself, plus 1; 0: the program has neither.
+func (p *Plan) errnoDistance(from uint64) int64 {
+	const name = "__errno_location" // of glibc and musl
+	imports, err := symbol.Imports(p.file)
+	if err == nil {
+		for _, m := range imports {
+			if m.Name == name {
+				return int64(m.Slot - from)
+			}
+		}
+	}
+	for i := range p.Functions {
+		if d := int64(p.Functions[i].Func - from); p.Functions[i].Name == name && d%2 == 0 {
+			return d + 1
+		}
+	}
+	return 0
+}
+
 // config encodes what the runtime is told of the process and of the image.
 func (l *layout) config() (config, image []byte, err error) {
 	p, o, r := l.p, &l.p.Options, &l.runtime
@@ -160,6 +181,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	if !p.flavour().hasThunks() {
 		v := &p.golang.Version
 		m.Thunks, m.GoID, m.Park, m.Created, m.Parent = 0, v.GoID, p.goID(golang.Park), p.goID(golang.Created), v.Parent
+	}
+	if o.Errno {
+		m.Errno = p.errnoDistance(r.image)
 	}
 	if l.goLink != 0 {
 		m.Module = int64(l.goLink - r.image)

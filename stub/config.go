@@ -80,11 +80,12 @@ type Image struct {
 	Table    int64  // distance to the section .fentry.sites; 0: none
 	Counts   int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
 	NActions int    // how many actions there are
+	Errno    int64  // distance to a word with the address of the C library's __errno_location, or plus 1 to the function; 0: none
 	Before   uint32 // how many bytes before fentry_image the runtime begins
 	Runtime  uint32 // size of the runtime
 	Detours  int64  // distance to the runtime's symbol fentry_detours; 0: it has none
 	BuildID  []byte // of the image before it was patched, up to 103 bytes
-	Path     string // of the image, up to 1023 bytes
+	Path     string // of the image, up to 1007 bytes
 }
 
 // SyscallsSlow makes system calls of a bitmap, by number, come to the slow path: table is the runtime's symbol
@@ -163,6 +164,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOCreated:], m.Created)
 	le.PutUint32(b[format.ImageOParent:], m.Parent)
 	le.PutUint64(b[format.ImageOModule:], uint64(m.Module))
+	le.PutUint64(b[format.ImageOErrnoAt:], uint64(m.Errno))
 	if m.Plain {
 		le.PutUint32(b[format.ImageOPlain:], 1)
 	}

@@ -460,7 +460,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	for _, m := range []encoding.BinaryMarshaler{
-		&Config{Session: long[:511]}, &Config{Dir: long[:511]}, &Image{Path: long[:1015]}, &Image{BuildID: []byte(long[:103])},
+		&Config{Session: long[:511]}, &Config{Dir: long[:511]}, &Image{Path: long[:1007]}, &Image{BuildID: []byte(long[:103])},
 	} {
 		if _, err := m.MarshalBinary(); err != nil {
 			t.Error(err)

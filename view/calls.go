@@ -236,7 +236,7 @@ func (v *Viewer) resultText(ev *trace.Event) string {
 	if c == nil || c.Result == nil || ev.Result == nil || ev.Result.Open {
 		return ""
 	}
-	return safetext.Line(string(c.Result.AppendText([]byte(" = "), ev.Result.Words, ev.Result.Memory())))
+	return safetext.Line(string(c.AppendResult([]byte(" = "), ev.Result.Words, ev.Result.Memory())))
 }
 
 // source returns a function's program or library, and its line.

@@ -29,7 +29,7 @@ func (c *captureFlags) add(cmd *cobra.Command) {
 		"some: `SPEC` is PAT or PAT@arg1/s,fparg1,stack3,%rdi/x32,name,req->hdr.len; with a condition, PAT@name>100, only such calls are "+
 		"recorded (repeatable)")
 	f.StringArrayVarP(&c.results, "retval", "R", nil, "record the results of functions that match `SPEC`: PAT or "+
-		"PAT@retval/x (repeatable)")
+		"PAT@retval/x; PAT@errno shows errno of those that fail (repeatable)")
 	f.StringVar(&c.args, "args", argsNo, "record the arguments and results of functions: `WHICH` is auto, all that have debug "+
 		"information, or no, those of -A and -R")
 	f.StringArrayVar(&c.conditions, "if", nil, "of functions that have such an argument, record only calls whose arguments "+

@@ -30,5 +30,5 @@ func (o *output) result(b []byte, ev *trace.Event) []byte {
 	if ev.Result.Open {
 		return append(b, '?')
 	}
-	return c.Result.AppendText(b, ev.Result.Words, ev.Result.Memory())
+	return c.AppendResult(b, ev.Result.Words, ev.Result.Memory())
 }

@@ -323,6 +323,11 @@ func (j *Writer) captured(b []byte, ev *trace.Event) []byte {
 	if r := ev.Result; r != nil && !r.Open && c.Result != nil {
 		b = c.Result.AppendJSON(append(b, `,"result":`...), r.Words, r.Memory())
 	}
+	if r := ev.Result; r != nil && !r.Open {
+		if e := c.Error(r.Words); e != "" {
+			b = safetext.AppendJSON(append(b, `,"errno":`...), e)
+		}
+	}
 	return b
 }
 

@@ -349,7 +349,7 @@ const (
 // The file index.
 const (
 	IndexMagic   = "FENTRYX1" // value of I_MAGIC
-	IndexVersion = 4          // value of I_VERSION
+	IndexVersion = 5          // value of I_VERSION
 	IndexHeader  = 64         // bytes
 	SegmentMagic = 0x47455358 // value of G_MAGIC
 	SegmentSize  = 88         // size of the header of a segment, bytes
@@ -514,14 +514,15 @@ const (
 	OpStack        = 4  // a word of the stack, counted from the first that a caller can pass an argument in
 	OpX87          = 5  // x86-64: the top of the x87's stack: two words
 	OpNothing      = 6  // a word of zeros
-	OpPlace        = 7  // a captured word and MOST more, which is an address; 0 if the word is: a word
-	OpDeref        = 8  // the word at such an address; if it cannot be read, the address where all bits are set
-	OpBytes        = 9  // memory
-	OpString       = 10 // memory up to a NUL
-	OpSpan         = 11 // as many bytes as the word behind FROM says
-	OpSpanBefore   = 12 // as many as the word before FROM says
-	OpSpanAt       = 13 // what is there is an address and a length, and both this and the bytes there are captured
-	OpSpanAtBefore = 14 // the same with the length before the address
+	OpErrno        = 7  // the thread's errno; where that is not known, a word of which all bits are set
+	OpPlace        = 8  // a captured word and MOST more, which is an address; 0 if the word is: a word
+	OpDeref        = 9  // the word at such an address; if it cannot be read, the address where all bits are set
+	OpBytes        = 10 // memory
+	OpString       = 11 // memory up to a NUL
+	OpSpan         = 12 // as many bytes as the word behind FROM says
+	OpSpanBefore   = 13 // as many as the word before FROM says
+	OpSpanAt       = 14 // what is there is an address and a length, and both this and the bytes there are captured
+	OpSpanAtBefore = 15 // the same with the length before the address
 )
 
 // Values of CONDITION_O_COMPARE.
@@ -599,7 +600,8 @@ const (
 	ImageODetours      = 240  // i64, bytes
 	ImageOBefore       = 248  // u32, bytes
 	ImageORuntime      = 252  // u32, bytes
-	ImageOPath         = 256  // char[1016]
+	ImageOPath         = 256  // char[1008]
+	ImageOErrnoAt      = 1264 // i64, bytes
 	ImageOCreated      = 1272 // u32
 	ImageOParent       = 1276 // u32, bytes
 )
@@ -607,7 +609,7 @@ const (
 // Sizes of arrays in image_info, bytes.
 const (
 	ImageNBuildID = 103
-	ImageNPath    = 1016
+	ImageNPath    = 1008
 )
 
 // A module of a Go program that is relocated; WORDS offsets follow, u32 each.

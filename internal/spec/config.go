@@ -61,7 +61,9 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"DETOURS", 240, "i64", "bytes", "distance to a table of the runtime's routines, see Detours; 0: there is none"},
 	{"BEFORE", 248, "u32", "bytes", "distance back from here to where the runtime begins"},
 	{"RUNTIME", 252, "u32", "bytes", "size of the runtime; 0: it is not known"},
-	{"PATH", 256, "char[1016]", "", "path of the image"},
+	{"PATH", 256, "char[1008]", "", "path of the image"},
+	{"ERRNO_AT", 1264, "i64", "bytes", "distance to a word with the address of the C library's __errno_location, or with bit 0 set to " +
+		"that function; 0: it is not known, or nobody asks"},
 	{"CREATED", 1272, "u32", "", "Go's programs: local id of runtime.newproc1, which makes goroutines; 0: it is not looked at"},
 	{"PARENT", 1276, "u32", "bytes", "Go's programs: where in runtime.g the number of the goroutine's parent is; the address behind " +
 		"the go statement follows, and in the second word behind that the address of the function"},
@@ -151,14 +153,15 @@ var CaptureCodes = []Value{
 	{"STACK", 4, "a word of the stack, counted from the first that a caller can pass an argument in"},
 	{"X87", 5, "x86-64: the top of the x87's stack: two words"},
 	{"NOTHING", 6, "a word of zeros"},
-	{"PLACE", 7, "a captured word and MOST more, which is an address; 0 if the word is: a word"},
-	{"DEREF", 8, "the word at such an address; if it cannot be read, the address where all bits are set"},
-	{"BYTES", 9, "memory"},
-	{"STRING", 10, "memory up to a NUL"},
-	{"SPAN", 11, "as many bytes as the word behind FROM says"},
-	{"SPAN_BEFORE", 12, "as many as the word before FROM says"},
-	{"SPAN_AT", 13, "what is there is an address and a length, and both this and the bytes there are captured"},
-	{"SPAN_AT_BEFORE", 14, "the same with the length before the address"},
+	{"ERRNO", 7, "the thread's errno; where that is not known, a word of which all bits are set"},
+	{"PLACE", 8, "a captured word and MOST more, which is an address; 0 if the word is: a word"},
+	{"DEREF", 9, "the word at such an address; if it cannot be read, the address where all bits are set"},
+	{"BYTES", 10, "memory"},
+	{"STRING", 11, "memory up to a NUL"},
+	{"SPAN", 12, "as many bytes as the word behind FROM says"},
+	{"SPAN_BEFORE", 13, "as many as the word before FROM says"},
+	{"SPAN_AT", 14, "what is there is an address and a length, and both this and the bytes there are captured"},
+	{"SPAN_AT_BEFORE", 15, "the same with the length before the address"},
 }
 
 // MeetingMagic begins the page where the images of a process meet.

@@ -138,11 +138,42 @@ static u64 reach(struct control *c, const struct capture_op *op, u64 from)
 	return fetch(c, &w, at, sizeof w) == sizeof w ? w : (u64)NOWHERE;
 }
 
+/* Where errno is: so far behind each thread's pointer, once that is known. */
+static struct { u32 known; u64 distance; } error;
+
+/* error_place asks the C library where a thread's errno is, if the program, or the image m, can call it for that. It is a
+   function of one addition, which the dynamic linker may have to find first. */
+static u64 error_place(const struct image *m)
+{
+	const struct image_info *info = (const struct image_info *)m->at;
+	u64 at = (u64)info + ((u64)info->errno_at & -2UL), function = at;
+	if (!info->errno_at)
+		return 0;
+	if (!(info->errno_at & 1))
+		function = *(const u64 *)at;
+	return function ? (u64)((int *(*)(void))function)() : 0;
+}
+
+/* error_word is errno: of glibc and musl it is thread-local memory that each thread has from its beginning on. */
+static u64 error_word(const struct image *m)
+{
+	if (!load(&error.known)) {
+		u64 place = error_place(m);
+		if (!place && m != &fentry_own)
+			place = error_place(&fentry_own);
+		if (!place)
+			return -1UL;
+		error.distance = place - thread_pointer();
+		store(&error.known, 1);
+	}
+	return *(const u32 *)(thread_pointer() + error.distance);
+}
+
 /* capture_words captures all words to w, the payload of their record, and ends that. It returns the first operation for
    memory. Some words the kernel is asked for: then slots that are not the thread's any more stay as they are, and 0 is
    returned. */
-hidden const struct capture_op *capture_words(struct control *c, const struct capture *p, int exit, u64 slot,
-					      const struct callregs *r, u64 *w)
+hidden const struct capture_op *capture_words(struct control *c, const struct image *m, const struct capture *p, int exit,
+					      u64 slot, const struct callregs *r, u64 *w)
 {
 	const struct capture_op *op = (const struct capture_op *)(p + 1), *end = op + p->ops;
 	if (exit)
@@ -154,7 +185,9 @@ hidden const struct capture_op *capture_words(struct control *c, const struct ca
 			continue;
 		}
 		u32 more = 1;
-		if (op->code < OP_PLACE)
+		if (op->code == OP_ERRNO)
+			word[0] = error_word(m);
+		else if (op->code < OP_PLACE)
 			more = capture_word(c, op, exit, slot, r, word);
 		else
 			word[0] = reach(c, op, w[op->from]);
@@ -169,13 +202,13 @@ hidden const struct capture_op *capture_words(struct control *c, const struct ca
 
 /* capture_at captures what p says to slots that are reserved for it, and returns the first one that was not needed, or 0
    if they are not the thread's any more. t is the low half of the call's counter. */
-hidden u64 *capture_at(struct control *c, u64 *to, u32 t, int exit, u64 slot, const struct callregs *r,
-		       const struct capture *p)
+hidden u64 *capture_at(struct control *c, u64 *to, u32 t, const struct image *m, int exit, u64 slot,
+		       const struct callregs *r, const struct capture *p)
 {
 	const struct capture_op *end = (const struct capture_op *)(p + 1) + p->ops;
 	struct capturing g = { c, t, to + 1 + p->words, 0 };
 	u64 *w = open_record(to, t, FT_REC_ARGS, p->words);
-	const struct capture_op *op = capture_words(c, p, exit, slot, r, w);
+	const struct capture_op *op = capture_words(c, m, p, exit, slot, r, w);
 	for (; op && op < end; op++)
 		follow(&g, op, w);
 	return op && holds(c, g.next) ? g.next : 0;
@@ -192,7 +225,7 @@ hidden void capture_call(struct control *c, u64 t, struct function f, int exit, 
 	if (c->chunk.base == 0 || *(const u64 *)(c->next - 8) >> 32 != id || c->next + 8UL * p->words > c->limit)
 		return;
 	u64 *w = begin_record(c, t, FT_REC_ARGS, p->words);
-	for (const struct capture_op *op = capture_words(c, p, exit, slot, r, w); op && op < end; op++)
+	for (const struct capture_op *op = capture_words(c, f.image, p, exit, slot, r, w); op && op < end; op++)
 		if (c->next + 8 * (7 + (op->most + 7UL) / 8) < c->limit)
 			follow(&g, op, w);
 }

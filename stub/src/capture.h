@@ -6,10 +6,10 @@
 
 hidden u32 capture_word(struct control *c, const struct capture_op *op, int exit, u64 slot, const struct callregs *r,
 			u64 *w);
-hidden const struct capture_op *capture_words(struct control *c, const struct capture *p, int exit, u64 slot,
-					      const struct callregs *r, u64 *w);
-hidden u64 *capture_at(struct control *c, u64 *to, u32 t, int exit, u64 slot, const struct callregs *r,
-		       const struct capture *p);
+hidden const struct capture_op *capture_words(struct control *c, const struct image *m, const struct capture *p, int exit,
+					      u64 slot, const struct callregs *r, u64 *w);
+hidden u64 *capture_at(struct control *c, u64 *to, u32 t, const struct image *m, int exit, u64 slot,
+		       const struct callregs *r, const struct capture *p);
 hidden void capture_call(struct control *c, u64 t, struct function f, int exit, u64 slot, const struct callregs *r,
 			 const struct capture *p);
 

@@ -72,14 +72,15 @@
 #define OP_STACK                   4            /* a word of the stack, counted from the first that a caller can pass an argument in */
 #define OP_X87                     5            /* x86-64: the top of the x87's stack: two words */
 #define OP_NOTHING                 6            /* a word of zeros */
-#define OP_PLACE                   7            /* a captured word and MOST more, which is an address; 0 if the word is: a word */
-#define OP_DEREF                   8            /* the word at such an address; if it cannot be read, the address where all bits are set */
-#define OP_BYTES                   9            /* memory */
-#define OP_STRING                  10           /* memory up to a NUL */
-#define OP_SPAN                    11           /* as many bytes as the word behind FROM says */
-#define OP_SPAN_BEFORE             12           /* as many as the word before FROM says */
-#define OP_SPAN_AT                 13           /* what is there is an address and a length, and both this and the bytes there are captured */
-#define OP_SPAN_AT_BEFORE          14           /* the same with the length before the address */
+#define OP_ERRNO                   7            /* the thread's errno; where that is not known, a word of which all bits are set */
+#define OP_PLACE                   8            /* a captured word and MOST more, which is an address; 0 if the word is: a word */
+#define OP_DEREF                   9            /* the word at such an address; if it cannot be read, the address where all bits are set */
+#define OP_BYTES                   10           /* memory */
+#define OP_STRING                  11           /* memory up to a NUL */
+#define OP_SPAN                    12           /* as many bytes as the word behind FROM says */
+#define OP_SPAN_BEFORE             13           /* as many as the word before FROM says */
+#define OP_SPAN_AT                 14           /* what is there is an address and a length, and both this and the bytes there are captured */
+#define OP_SPAN_AT_BEFORE          15           /* the same with the length before the address */
 
 /* values of CONDITION_O_COMPARE */
 #define COMPARE_EQUAL              1            /* the argument is VALUE */
@@ -145,13 +146,14 @@
 #define IMAGE_O_DETOURS            240          /* i64, bytes */
 #define IMAGE_O_BEFORE             248          /* u32, bytes */
 #define IMAGE_O_RUNTIME            252          /* u32, bytes */
-#define IMAGE_O_PATH               256          /* char[1016] */
+#define IMAGE_O_PATH               256          /* char[1008] */
+#define IMAGE_O_ERRNO_AT           1264         /* i64, bytes */
 #define IMAGE_O_CREATED            1272         /* u32 */
 #define IMAGE_O_PARENT             1276         /* u32, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
-#define IMAGE_N_PATH               1016
+#define IMAGE_N_PATH               1008
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */
 #define GO_MODULE_SIZE             32           /* bytes */
@@ -327,7 +329,8 @@ struct image_info {
 	i64 detours; /* bytes: distance to a table of the runtime's routines, see Detours; 0: there is none */
 	u32 before; /* bytes: distance back from here to where the runtime begins */
 	u32 runtime; /* bytes: size of the runtime; 0: it is not known */
-	char path[1016]; /* path of the image */
+	char path[1008]; /* path of the image */
+	i64 errno_at; /* bytes: distance to a word with the address of the C library's __errno_location, or with bit 0 set to that function; 0: it is not known, or nobody asks */
 	u32 created; /* Go's programs: local id of runtime.newproc1, which makes goroutines; 0: it is not looked at */
 	u32 parent; /* bytes: Go's programs: where in runtime.g the number of the goroutine's parent is; the address behind the go statement follows, and in the second word behind that the address of the function */
 };
@@ -359,6 +362,7 @@ _Static_assert(offsetof(struct image_info, detours) == IMAGE_O_DETOURS, "image_i
 _Static_assert(offsetof(struct image_info, before) == IMAGE_O_BEFORE, "image_info.before");
 _Static_assert(offsetof(struct image_info, runtime) == IMAGE_O_RUNTIME, "image_info.runtime");
 _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.path");
+_Static_assert(offsetof(struct image_info, errno_at) == IMAGE_O_ERRNO_AT, "image_info.errno_at");
 _Static_assert(offsetof(struct image_info, created) == IMAGE_O_CREATED, "image_info.created");
 _Static_assert(offsetof(struct image_info, parent) == IMAGE_O_PARENT, "image_info.parent");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");

@@ -99,7 +99,8 @@ static void capture(struct control *c, u64 *w, u64 *end, u32 t, u64 slot, struct
 {
 	for (u32 i = 0; i < actions && w; i++)
 		if (a[i].kind == kind)
-			w = capture_at(c, w, t, kind == ACT_RESULT, slot, r, (const struct capture *)(f.image->at + a[i].value));
+			w = capture_at(c, w, t, f.image, kind == ACT_RESULT, slot, r,
+				       (const struct capture *)(f.image->at + a[i].value));
 	if (memory && w)
 		give_back(c, w, end, t);
 }
