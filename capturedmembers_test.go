@@ -168,3 +168,41 @@ int main(void)
 		})
 	}
 }
+
+// TestArgumentsRust: what Rust passes as C would, and text; of the rest nobody promises how it is passed.
+func TestArgumentsRust(t *testing.T) {
+	testtool.Need(t, "rustc", "gcc")
+	const source = `
+pub struct Point { x: i64, y: i64 }
+#[derive(Clone, Copy)]
+pub enum Colour { Red, Green }
+#[inline(never)] pub fn f_str(s: &str, n: usize) -> usize { s.len() + n }
+#[inline(never)] pub fn f_bytes(v: &[u8], more: &[i32], c: bool) -> u8 { if c { more[0] as u8 + v[0] } else { 0 } }
+#[inline(never)] pub fn f_point(p: &Point, c: char) -> i64 { if c == 'y' { p.x } else { p.y } }
+#[inline(never)] pub fn f_colour(c: Colour, f: f32, d: f64, i: i8) -> Colour { if f as f64 + d > 9.0 && i > 3 { Colour::Red } else { c } }
+#[inline(never)] pub fn f_part(s: &'static str) -> &'static str { &s[1..] }
+#[inline(never)] pub fn f_vec(v: Vec<i32>) -> i32 { v.iter().sum() }
+fn main() {
+	f_str("hello", 3);
+	f_bytes(b"bytes", &[1, 2, 3], true);
+	f_point(&Point { x: 1, y: 2 }, 'x');
+	f_colour(Colour::Green, 1.5, -2.5, -3);
+	f_colour(Colour::Red, 0.0, 0.0, 0);
+	f_part("text");
+	f_vec(vec![4, 5]);
+}
+`
+	program := compileSource(t, source, "rs", []string{"rustc", "-g", "-A", "warnings"})
+	spec := arguments.Spec{Pattern: "*::f_*"}
+	item, err := arguments.ParseSpec("*::f_point@p->y,c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := recordSpecs(t, program, []arguments.Spec{spec, item}, []arguments.Spec{spec})
+	for i, want := range []string{`f_str("hello", 3) = 8`, `f_bytes("bytes", {data_ptr=0x`, `f_point(2, `,
+		`f_colour(Green, 1.5, -2.5, -3) = Green`, `f_colour(Red, 0, 0, 0) = Red`, `f_part("text") = "ext"`, `f_vec() = 9`} {
+		if i >= len(got) || !strings.Contains(got[i], want) {
+			t.Errorf("want %s among\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+}

@@ -176,10 +176,19 @@ func (x *reader) param(f *Func, e *dwarf.Entry) error {
 // rustPassed is a type as Rust passes it: numbers, pointers and pairs of words as C does; what else it does is nowhere
 // promised.
 func rustPassed(t *Type) *Type {
-	if t.aggregate() && t.Kind != Span && t.Size > 0 {
+	if t.aggregate() && t.Kind != Span && t.Size > 0 && !isFat(t) {
 		return &Type{Name: t.Name}
 	}
 	return t
+}
+
+// isFat reports whether a type is Rust's reference to a slice or to an object with methods: two words, the second of which
+// is a length or an address.
+func isFat(t *Type) bool {
+	to, ok := strings.CutPrefix(t.Name, "&")
+	to = strings.TrimPrefix(to, "mut ")
+	return ok && t.Kind == Struct && t.Size == 16 && len(t.Fields) == 2 &&
+		(strings.HasPrefix(to, "[") || strings.HasPrefix(to, "dyn "))
 }
 
 // isClone reports whether a symbol is that of a copy that a compiler has made for some callers, with other parameters.

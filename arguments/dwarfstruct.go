@@ -204,6 +204,9 @@ func isEmpty(t *Type, depth int) bool {
 	return true
 }
 
+// rustText are the types of Rust that are an address and a length of text, or of bytes.
+var rustText = map[string]bool{"&str": true, "&mut str": true, "&[u8]": true, "&mut [u8]": true}
+
 // asText makes a Span of a struct that is an address and a length of text, and a Text of a std::string whose first two
 // words are these: that of libstdc++, not that of libc++, which keeps short ones elsewhere.
 func asText(t *Type) {
@@ -213,7 +216,7 @@ func asText(t *Type) {
 	case strings.HasPrefix(t.Name, "basic_string_view<char,") && t.Size == 16 && len(t.Fields) == 2:
 		t.Kind, t.Swapped = Span, t.Fields[0].Type.Kind == Uint && t.Fields[0].Offset == 0
 		t.Fields = nil
-	case (t.Name == "&str" || t.Name == "&mut str") && t.Size == 16:
+	case rustText[t.Name] && t.Size == 16:
 		t.Kind, t.Swapped = Span, false
 		for _, f := range t.Fields {
 			t.Swapped = t.Swapped || f.Name == "length" && f.Offset == 0

@@ -3,6 +3,7 @@ package arguments
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/fentry-dev/fentry/internal/safetext"
@@ -90,6 +91,11 @@ func (v *Value) failed(words []uint64) bool {
 		return ok && (u == 1<<(8*v.Type.Size)-1 || v.Format == "x" && uint32(u) == math.MaxUint32)
 	}
 	return false
+}
+
+// Captures reports whether anything is captured of the arguments: some functions have only such as nothing is known of.
+func (c *Capture) Captures() bool {
+	return slices.ContainsFunc(c.Params, func(v Value) bool { return v.Words > 0 })
 }
 
 // AppendText appends a value as C has it.

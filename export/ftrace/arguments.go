@@ -7,12 +7,15 @@ import "github.com/fentry-dev/fentry/trace"
 // arguments appends what was captured of a call's arguments, between parentheses.
 func (o *output) arguments(b []byte, ev *trace.Event) []byte {
 	b = append(b, '(')
-	if c := o.t.Capture(ev.Func); c != nil && ev.Args != nil {
-		if ev.Args.Open {
-			b = append(b, '?')
-		} else {
-			b = c.AppendArguments(b, ev.Args.Words, ev.Args.Memory())
-		}
+	switch c := o.t.Capture(ev.Func); {
+	case c == nil:
+	case ev.Args == nil && !c.Captures(): // nothing can be
+		b = c.AppendArguments(b, nil, nil)
+	case ev.Args == nil:
+	case ev.Args.Open:
+		b = append(b, '?')
+	default:
+		b = c.AppendArguments(b, ev.Args.Words, ev.Args.Memory())
 	}
 	return append(b, ')')
 }
