@@ -70,7 +70,12 @@ func cancels(pid int) (string, error) {
 
 // cancelsIn tells whether an image cancels threads: it takes the function from the C library, or has it in itself.
 func cancelsIn(file string, program bool) (found bool, err error) {
-	m, err := mapped.Open(file)
+	in, err := safefile.Open(file)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	m, err := mapped.MapFD(int(in.Fd()), file)
 	if err != nil {
 		return false, err
 	}

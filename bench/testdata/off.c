@@ -1,14 +1,19 @@
-// Calls of many functions in random order: off CALLS FUNCTIONS  ->  "call MEDIAN MIN", in ns a call.
+// Calls of many functions in random order: off CALLS FUNCTIONS [THREADS]  ->  "call MEDIAN MIN", in ns a call. So many
+// further threads wait meanwhile.
 //
 // The functions are written in assembly, all alike and 32 bytes apart, so that a call needs no table of their addresses.
 // SITES: with the site that -fpatchable-function-entry=5 leaves.
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
+#ifndef MOST
 #define MOST 50000
+#endif
 #define TEXT(n) #n
 #define NUMBER(n) TEXT(n)
 #ifdef SITES
@@ -54,6 +59,12 @@ static UNTRACED int ascending(const void *a, const void *b)
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
 }
+static UNTRACED void *waits(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
 UNTRACED int main(int argc, char **argv)
 {
 	enum { ROUNDS = 15, ORDER = 1 << 16 };
@@ -63,6 +74,11 @@ UNTRACED int main(int argc, char **argv)
 	uint64_t seed = 88172645463325252;
 	if (n < 1 || n > MOST)
 		return 2;
+	for (int i = argc > 3 ? atoi(argv[3]) : 0; i > 0; i--) {
+		pthread_t t;
+		if (pthread_create(&t, 0, waits, 0))
+			return 2;
+	}
 	for (int i = 0; i < ORDER; i++) {
 		seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
 		order[i] = (uint32_t)(seed % (uint64_t)n) * 32;
