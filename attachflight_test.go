@@ -27,7 +27,7 @@ func TestFlightAttached(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := buildFile(t, source, "-fpatchable-function-entry=5")
-	for argument, status := range map[string]int{"0": 0, "3": 3, "-9": -1} {
+	for argument, status := range map[string]int{"0": 0, "3": 3, "-9": -1, "-11": -1} {
 		t.Run(argument, func(t *testing.T) {
 			r := start(t, program, argument)
 			pid := r.cmd.Process.Pid

@@ -1,0 +1,138 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// memoryGroup makes a control group whose processes have so much memory, puts one into it, and skips the test where that
+// cannot be done.
+func memoryGroup(t *testing.T, pid, bytes int) {
+	t.Helper()
+	limit, swap, dir := "memory.max", "memory.swap.max", "/sys/fs/cgroup/fentry-test-"+strconv.Itoa(pid)
+	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.limit_in_bytes"); err == nil {
+		limit, swap, dir = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "/sys/fs/cgroup/memory/fentry-test-"+strconv.Itoa(pid)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(10 * time.Second); os.Remove(dir) != nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, limit), []byte(strconv.Itoa(bytes)), 0); err != nil {
+		t.Skip(err)
+	}
+	_ = os.WriteFile(filepath.Join(dir, swap), []byte("0"), 0) // without it there may be swap, and it takes longer
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+		t.Skip(err)
+	}
+}
+
+// A flight recorder keeps what a process did until the kernel has killed it because its control group has no memory left,
+// whether the recorder has started it or not.
+func TestFlightOutOfMemory(t *testing.T) {
+	const more = `
+static void eats(void)
+{
+	for (;;) {
+		volatile char *p = malloc(1 << 20);
+		for (int i = 0; i < 1 << 20; i += 4096)
+			p[i] = 1;
+	}
+}
+`
+	text := strings.Replace(flightProgram, "static volatile long done", more+"static volatile long done", 1)
+	text = strings.Replace(text, "\tover = 1;\n", "\teats();\n\tover = 1;\n", 1)
+	source := filepath.Join(t.TempDir(), "flight.c")
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, buildFile(t, source, "-fpatchable-function-entry=5"))
+	pid := r.cmd.Process.Pid
+	memoryGroup(t, pid, 64<<20)
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Policy: trace.PolicyOverwrite,
+		Buffer: 16 << 20, Overhead: -1}
+	o.Flight = &session.Flight{Keep: func(s syscall.WaitStatus) bool { return s.Signaled() }}
+	type result struct {
+		res *fentry.Result
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		res, err := fentry.Attach(context.Background(), []int{pid}, o)
+		ended <- result{res, err}
+	}()
+	for deadline, steps := time.Now().Add(time.Minute), 0; steps == 0; time.Sleep(10 * time.Millisecond) {
+		dir, err := session.Control(pid, "dump")
+		switch {
+		case err == nil:
+			steps = checkFrom(t, dir, "step")
+		case len(ended) > 0:
+			if got := <-ended; got.err != nil && strings.Contains(got.err.Error(), "not permitted") {
+				t.Skip(got.err)
+			} else {
+				t.Fatalf("%+v", got)
+			}
+		case !errors.Is(err, session.ErrNotRecorded) || time.Now().After(deadline):
+			t.Fatal(err)
+		}
+	}
+	r.in.Close()
+	got := <-ended
+	_ = r.cmd.Wait()
+	if got.err != nil || !got.res.Ended || got.res.Unwanted || got.res.Status != r.cmd.ProcessState.Sys() ||
+		got.res.Status.Signal() != syscall.SIGKILL {
+		t.Fatalf("%+v, %v; %v, %s", got.res, got.err, r.cmd.ProcessState, r.out.String())
+	}
+	if steps := checkFrom(t, o.Dir, "step"); steps == 0 {
+		t.Error("what it did last is not there")
+	}
+}
+
+// What a process that runs already calls too often for what it tells is switched off, until tracing costs no more than it
+// may, and the trace says so.
+func TestAttachOverhead(t *testing.T) {
+	r := start(t, buildStates(t))
+	for long := 200 * time.Millisecond; ; long *= 2 {
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Policy: trace.PolicyDrop,
+			Overhead: 0.02, For: long}
+		res, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
+		if err != nil && strings.Contains(err.Error(), "not permitted") {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := trace.Open(o.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		off := tr.SwitchedOff
+		name := ""
+		if len(off) > 0 {
+			name = tr.Name(off[0].Func)
+		}
+		tr.Close()
+		if res.SwitchedOff > 0 && len(off) == res.SwitchedOff && name == "sum" {
+			break
+		}
+		if long > time.Minute || res.SwitchedOff != len(off) {
+			t.Fatalf("%d switched off, the trace says %+v, %q", res.SwitchedOff, off, name)
+		}
+	}
+	r.end(t, 7, "right\n")
+}
