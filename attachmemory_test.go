@@ -5,6 +5,7 @@ package fentry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/session"
@@ -134,5 +137,61 @@ func TestAttachOverhead(t *testing.T) {
 			t.Fatalf("%d switched off, the trace says %+v, %q", res.SwitchedOff, off, name)
 		}
 	}
+	r.end(t, 7, "right\n")
+}
+
+// Whatever stands against attaching to a process, everything is undone that was done before: here memory and descriptors
+// that it may not have, at each step.
+func TestAttachUndone(t *testing.T) {
+	r := start(t, buildStates(t))
+	pid := r.cmd.Process.Pid
+	before, files, _ := state(t, pid)
+	var size uint64
+	for line := range strings.Lines(before) {
+		var lo, hi uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x", &lo, &hi); n == 2 && hi < 1<<47 {
+			size += hi - lo
+		}
+	}
+	failed, worked := map[string]int{}, 0
+	try := func(resource int, limit uint64) {
+		t.Helper()
+		var old unix.Rlimit
+		if err := unix.Prlimit(pid, resource, nil, &old); err != nil {
+			t.Skip(err)
+		}
+		low := unix.Rlimit{Cur: limit, Max: old.Max}
+		if err := unix.Prlimit(pid, resource, &low, nil); err != nil {
+			t.Skip(err)
+		}
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Policy: trace.PolicyDrop, Overhead: -1,
+			For: 10 * time.Millisecond}
+		_, err := fentry.Attach(context.Background(), []int{pid}, o)
+		if err != nil && strings.Contains(err.Error(), "not permitted") {
+			t.Skip(err)
+		}
+		if err == nil {
+			worked++
+		} else {
+			failed[err.Error()]++
+		}
+		if err := unix.Prlimit(pid, resource, &old, nil); err != nil {
+			t.Fatal(err)
+		}
+		if maps, fds, _ := state(t, pid); maps != before || fds != files {
+			t.Fatalf("%v: it has changed: %d descriptors, %d before\n%s\n%s", err, fds, files, before, maps)
+		}
+	}
+	for n := range 5 {
+		try(unix.RLIMIT_NOFILE, uint64(files+n))
+	}
+	const page = 4096
+	for more := uint64(0); more < 256<<20; more = max(2*more, more+8*page) &^ (page - 1) {
+		try(unix.RLIMIT_AS, size+more)
+	}
+	if len(failed) < 3 || worked == 0 {
+		t.Errorf("it worked %d times; %v", worked, failed)
+	}
+	t.Logf("it worked %d times; %v", worked, failed)
 	r.end(t, 7, "right\n")
 }

@@ -169,7 +169,8 @@ func (l *layout) config() (config, image []byte, err error) {
 		c.Flags |= stub.FlagFollow
 	}
 	if o.Running {
-		c.Flags |= stub.FlagNoRecorder | stub.FlagNoFile // it is this session's or nobody's
+		// It is this session's or nobody's, and standard error is whatever the process has there.
+		c.Flags |= stub.FlagNoRecorder | stub.FlagNoFile | stub.FlagQuiet
 	}
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
