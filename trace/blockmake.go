@@ -46,8 +46,11 @@ func (t *Trace) MakeIndex(o IndexOptions) (ok bool, err error) {
 	if t.blocks != nil {
 		return true, nil
 	}
-	if t.Ending == EndPending || t.Header.Chunks != 0 || t.hasGoroutines() {
-		return false, nil // chunks may still be added, or are parts
+	if t.Ending == EndPending || t.Header.Chunks != 0 {
+		return false, nil // chunks may still be added
+	}
+	if t.hasGoroutines() {
+		o.File = false // chunks are parts of those in the file, where only the data says
 	}
 	if o.Begun && t.part == nil {
 		return false, nil

@@ -3,6 +3,9 @@ package trace
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,6 +121,79 @@ func TestGoroutinesMany(t *testing.T) {
 	}
 	if calls != events/2 || len(tr.Tasks) != n {
 		t.Errorf("%d calls of %d goroutines, want %d of %d", calls, len(tr.Tasks), events/2, n)
+	}
+}
+
+// TestGoroutinesIndex: with an index in memory, walks, reports, the slowest calls and outlines of goroutines are what they
+// are without.
+func TestGoroutinesIndex(t *testing.T) {
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 21))
+		write := func(a, b *TaskWriter) {
+			const n = 9
+			rng := rand.New(rand.NewPCG(seed, 22))
+			var open [n + 1][]uint32
+			on := [2]uint64{} // the goroutines of the threads
+			at := uint64(1000)
+			for range 20_000 {
+				i := rng.IntN(2)
+				k := []*TaskWriter{a, b}[i]
+				if g := 1 + rng.Uint64N(n); on[i] == 0 || rng.IntN(20) == 0 && g != on[1-i] {
+					at += rng.Uint64N(5)
+					k.Stack(at, format.GoroutineStack|g)
+					on[i] = g
+				}
+				at += 1 + rng.Uint64N(20)
+				o := &open[on[i]]
+				if d := len(*o); d > 0 && (rng.IntN(2) == 0 || d == 30) {
+					k.Exit(at, (*o)[d-1])
+					*o = (*o)[:d-1]
+				} else {
+					fn := 1 + rng.Uint32N(9)
+					k.Enter(at, fn)
+					*o = append(*o, fn)
+				}
+			}
+		}
+		plain, indexed := goTrace(t, write), goTrace(t, write)
+		if ok, err := indexed.MakeIndex(IndexOptions{File: true, Memory: true, Block: 50}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if _, err := os.Stat(filepath.Join(indexed.Dir, IndexFile)); err == nil {
+			t.Error("the index is in a file")
+		}
+		blocks := 0
+		for _, k := range indexed.Tasks {
+			if o := indexed.Outline(k, 100); o != nil {
+				blocks += len(o.Borders) - 1
+			}
+		}
+		if blocks < 50 {
+			t.Errorf("%d blocks", blocks)
+		}
+		for _, o := range append(randomWindows(rng, plain, 12), WalkOptions{}) {
+			want := seeWalk(plain, o)
+			o.Tasks = inTrace(indexed, o.Tasks)
+			if diff := cmp.Diff(want, seeWalk(indexed, o)); diff != "" {
+				t.Fatalf("seed %d, %d to %d: %s", seed, o.From, o.To, diff)
+			}
+			slow, err := plain.Slowest(20, WalkOptions{From: o.From, To: o.To})
+			if err != nil {
+				t.Fatal(err)
+			}
+			have, err := indexed.Slowest(20, WalkOptions{From: o.From, To: o.To})
+			if err != nil || seeCalls(slow) != seeCalls(have) {
+				t.Fatalf("seed %d, the slowest: %v %s", seed, err, cmp.Diff(seeCalls(slow), seeCalls(have)))
+			}
+			r := ReportOptions{From: o.From, To: o.To}
+			if diff := cmp.Diff(seeRows(t, plain, r), seeRows(t, indexed, r)); diff != "" {
+				t.Fatalf("seed %d, the report: %s", seed, diff)
+			}
+			g := GraphOptions{From: o.From, To: o.To}
+			if diff := cmp.Diff(seeTree(t, plain, g), seeTree(t, indexed, g)); diff != "" {
+				t.Fatalf("seed %d, the graph: %s", seed, diff)
+			}
+		}
 	}
 }
 
