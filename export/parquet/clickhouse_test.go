@@ -25,6 +25,9 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
+// clickhouseServer is where Debian has it: not everybody's PATH has programs of administrators.
+const clickhouseServer = "/usr/sbin/clickhouse-server"
+
 // The server's own configuration, so that it does without what is installed beside it: a port, twice the directory.
 const clickhouseConfig = `<yandex>
 <logger><level>error</level><log>%[2]s/log</log><errorlog>%[2]s/errors</errorlog></logger>
@@ -51,7 +54,7 @@ type clickhouse struct {
 // newClickhouse starts ClickHouse on a port of this machine, with the tables of docs/fleet.md, until the test ends. The
 // other statements of the page are returned.
 func newClickhouse(t *testing.T) (*clickhouse, []string) {
-	testtool.Need(t, "clickhouse-server")
+	testtool.Need(t, clickhouseServer)
 	page, err := os.ReadFile("../../docs/fleet.md")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +95,7 @@ func (c *clickhouse) start(dir string, port int) bool {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("clickhouse-server", "--config-file="+filepath.Join(dir, "config.xml"))
+	cmd := exec.Command(clickhouseServer, "--config-file="+filepath.Join(dir, "config.xml"))
 	var out bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
 	if err := cmd.Start(); err != nil {
