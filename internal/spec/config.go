@@ -196,6 +196,7 @@ var State = Struct{"state", "STATE", 176, "an image of a process", []Field{
 	{"WORDS", 40, "u64", "", "address of what its fast paths look at"},
 	{"THUNKS", 48, "u64", "", "address of the first thunk; 0: there are none"},
 	{"SWITCHES", 64, "u64", "", "address of the switches, by local id from 1"},
+	{"AT", 128, "u64", "", "address of what the image says of itself"},
 	{"CODE", 136, "u64", "", "address of the runtime that came with it"},
 	{"CODE_SIZE", 144, "u64", "bytes", "of that; 0: it is not known"},
 	{"DETOURS", 152, "u64", "", "address of a table of the runtime's routines, see Detours; 0: there is none"},

@@ -17,6 +17,7 @@
 #include "configuration.h"
 #include "frame.h"
 #include "image.h"
+#include "life.h"
 #include "stack.h"
 #include "source.h"
 
@@ -61,6 +62,8 @@ hidden u64 fentry_change(const struct change *to)
 		return 0;
 	frames_limit(to->depth, to->threshold, counter_hz());
 	for (struct image *m = images_first(); m; m = m->next) {
+		if (!image_there(m))
+			continue;
 		m->words->depth = fentry_words.depth;
 		m->words->threshold = fentry_words.threshold;
 	}

@@ -220,7 +220,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->thunks = info->thunks ? a + (u64)info->thunks : 0;
 	m->size = info->thunks ? (u64)info->sites * THUNK_SIZE : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
-	m->roots = info->roots ? (u8 *)a + info->roots : 0;
+	m->roots = m->changed_roots ? m->changed_roots : info->roots ? (u8 *)a + info->roots : 0;
 	m->without = info->without ? (u8 *)a + info->without : 0;
 	m->table = info->table ? (u8 *)a + info->table : 0;
 	m->unwind = info->unwind ? (const u8 *)(a + (u64)info->unwind) : 0;
@@ -294,7 +294,9 @@ hidden int image_roots(struct image *m, const u8 *bitmap)
 	if (m->changed_roots)
 		sys(SYS_munmap, m->changed_roots, roots_size(m), 0, 0, 0, 0);
 	m->changed_roots = copy;
-	m->roots = m->words->roots = copy;
+	m->roots = copy;
+	if (image_there(m))
+		m->words->roots = copy;
 	return 1;
 }
 

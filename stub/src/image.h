@@ -88,6 +88,7 @@ at(image, sites, STATE_O_SITES);
 at(image, words, STATE_O_WORDS);
 at(image, thunks, STATE_O_THUNKS);
 at(image, switches, STATE_O_SWITCHES);
+at(image, at, STATE_O_AT);
 at(image, code, STATE_O_CODE);
 at(image, code_size, STATE_O_CODE_SIZE);
 at(image, detours, STATE_O_DETOURS);

@@ -96,7 +96,7 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		return 0
 	}
 	word := func(o int) uint64 { return le.Uint64(b[o:]) }
-	if le.Uint32(b[format.StateOStage:]) == format.StageGoes {
+	if !r.there(le.Uint32(b[format.StateOStage:]), word(format.StateOAt), word(format.StateOID)) {
 		return word(format.StateONext)
 	}
 	r.Images = append(r.Images, RuntimeImage{
@@ -105,6 +105,24 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
 	})
 	return word(format.StateONext)
+}
+
+// there tells whether the memory of an image can be changed. Loading one that comes can have failed: then something else
+// can be where it was, or nothing.
+func (r *Runtime) there(stage uint32, at, id uint64) bool {
+	if stage != format.StageComes {
+		return stage == format.StageHere
+	}
+	var b [format.ImageOID + 8]byte
+	return r.t.ReadAt(b[:], at) == nil && string(b[format.ImageOMagic:][:len(format.ImageMagic)]) == format.ImageMagic &&
+		le.Uint64(b[format.ImageOID:]) == id
+}
+
+// gone tells whether an image is no longer there, so that it does not matter what could not be changed of it.
+func (r *Runtime) gone(im *RuntimeImage) bool {
+	var b [format.StateSize]byte
+	return r.t.ReadAt(b[:], im.state) == nil &&
+		!r.there(le.Uint32(b[format.StateOStage:]), le.Uint64(b[format.StateOAt:]), im.ID)
 }
 
 // at is a word of the page.
@@ -172,7 +190,7 @@ func (r *Runtime) Switch(to Switching) error {
 				on = some
 			}
 		}
-		if err := r.turn(im, armed, on, to.Costly); err != nil {
+		if err := r.turn(im, armed, on, to.Costly); err != nil && !r.gone(im) {
 			return err
 		}
 	}
@@ -192,7 +210,7 @@ func (r *Runtime) silence(silent, armed bool) error {
 		return err
 	}
 	for i := range r.Images {
-		if err := r.t.WriteAt(binary.LittleEndian.AppendUint64(nil, routine), r.Images[i].words+wSyscall); err != nil {
+		if err := r.t.WriteAt(binary.LittleEndian.AppendUint64(nil, routine), r.Images[i].words+wSyscall); err != nil && !r.gone(&r.Images[i]) {
 			return err
 		}
 	}
