@@ -728,6 +728,7 @@ const (
 	StateOWords    = 40  // u64
 	StateOThunks   = 48  // u64
 	StateOSwitches = 64  // u64
+	StateOAt       = 128 // u64
 	StateOCode     = 136 // u64
 	StateOCodeSize = 144 // u64, bytes
 	StateODetours  = 152 // u64

@@ -238,6 +238,7 @@
 #define STATE_O_WORDS              40           /* u64 */
 #define STATE_O_THUNKS             48           /* u64 */
 #define STATE_O_SWITCHES           64           /* u64 */
+#define STATE_O_AT                 128          /* u64 */
 #define STATE_O_CODE               136          /* u64 */
 #define STATE_O_CODE_SIZE          144          /* u64, bytes */
 #define STATE_O_DETOURS            152          /* u64 */
@@ -471,7 +472,8 @@ struct state {
 	u64 thunks; /* address of the first thunk; 0: there are none */
 	u8 pad56[8];
 	u64 switches; /* address of the switches, by local id from 1 */
-	u8 pad72[64];
+	u8 pad72[56];
+	u64 at; /* address of what the image says of itself */
 	u64 code; /* address of the runtime that came with it */
 	u64 code_size; /* bytes: of that; 0: it is not known */
 	u64 detours; /* address of a table of the runtime's routines, see Detours; 0: there is none */
@@ -485,6 +487,7 @@ _Static_assert(offsetof(struct state, sites) == STATE_O_SITES, "state.sites");
 _Static_assert(offsetof(struct state, words) == STATE_O_WORDS, "state.words");
 _Static_assert(offsetof(struct state, thunks) == STATE_O_THUNKS, "state.thunks");
 _Static_assert(offsetof(struct state, switches) == STATE_O_SWITCHES, "state.switches");
+_Static_assert(offsetof(struct state, at) == STATE_O_AT, "state.at");
 _Static_assert(offsetof(struct state, code) == STATE_O_CODE, "state.code");
 _Static_assert(offsetof(struct state, code_size) == STATE_O_CODE_SIZE, "state.code_size");
 _Static_assert(offsetof(struct state, detours) == STATE_O_DETOURS, "state.detours");
