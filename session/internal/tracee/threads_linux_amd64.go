@@ -170,6 +170,9 @@ func (ts *threads) await(tid int, deadline time.Time) error {
 	} else if err != nil {
 		return err
 	}
+	if t.restart() { // at once, so that it goes on rightly if this process is killed
+		_ = t.setRegisters(t.regs)
+	}
 	ts.all = append(ts.all, t)
 	return nil
 }
@@ -251,7 +254,7 @@ func (ts *threads) letGo() time.Duration {
 // release lets the threads go on that have stopped.
 func (ts *threads) release() {
 	for _, t := range ts.all {
-		if t.restart() || t.changed {
+		if t.changed {
 			_ = t.setRegisters(t.regs)
 		}
 		_ = unix.PtraceDetach(t.pid)
