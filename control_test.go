@@ -360,3 +360,34 @@ func TestControlUnload(t *testing.T) {
 		t.Errorf("%d calls, want 1000: nobody has ended it", got)
 	}
 }
+
+// System calls are left out, and recorded again, while the program makes them: n times 1<<4r in round r.
+func TestControlSyscalls(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20, Syscalls: true, Libraries: []string{"libc"}},
+				"-fpatchable-function-entry=5")
+			for r, set := range []string{"syscalls = 1", "syscalls = 0", "syscalls = 1", "tracing_on = 0"} {
+				c.control(set)
+				c.do("work %d", 1<<(4*r))
+			}
+			c.in.Close()
+			<-c.ended
+			tr, err := trace.Open(c.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tr.Close()
+			calls := 0
+			err = tr.Walk(trace.WalkOptions{}, func(e *trace.Event) error {
+				if e.Kind == trace.Entry && e.Func.Image == trace.SyscallImage && tr.Name(e.Func) == "sys_getppid" {
+					calls++
+				}
+				return nil
+			})
+			if err != nil || calls != 0x101 {
+				t.Errorf("%#x system calls, want 0x101: %v", calls, err)
+			}
+		})
+	}
+}
