@@ -68,11 +68,15 @@ hidden void fentry_loader_opened(i64 fd)
 	struct sigset old = block();
 	u64 with = 0, until = clock_ns(CLOCK_MONOTONIC_) + PATIENCE;
 	u32 answer, word = 0;
-	while ((answer = request_value(FT_ASK_LIBRARY, (u64)fd, &with)) == FT_ANSWER_LATER &&
+	/* A recorder that is only slow, as on a busy machine, is asked again. */
+	while (((answer = request_value(FT_ASK_LIBRARY, (u64)fd, &with)) == FT_ANSWER_LATER ||
+		(answer == FT_ANSWER_NONE && add(&misses, 1) + 1 < MISSES)) &&
 	       clock_ns(CLOCK_MONOTONIC_) < until)
-		futex_wait(&word, 0, NAP);
-	store(&misses, answer == FT_ANSWER_NONE ? load(&misses) + 1 : 0);
-	if (load(&misses) == MISSES)
+		if (answer == FT_ANSWER_LATER)
+			futex_wait(&word, 0, NAP);
+	if (answer != FT_ANSWER_NONE)
+		store(&misses, 0);
+	else if (load(&misses) == MISSES)
 		say("libraries that are loaded from now on are not traced: the recorder does not answer", 0, 0, 0);
 	if (answer == FT_ANSWER_DONE && with)
 		replace(fd, with);
