@@ -152,7 +152,7 @@ type limited struct {
 	depth  uint32
 	thresh time.Duration
 	roots  string
-	images int
+	images uint64 // differs when one comes, or comes again
 }
 
 // errNothingToChange is for sessions none of whose processes can be changed.
@@ -275,18 +275,26 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear bool) error {
 	return err
 }
 
+// generation is a number for the images of a process, as they have been loaded.
+func generation(r *tracee.Runtime) (n uint64) {
+	for i := range r.Images {
+		n = n*31 + r.Images[i].Loaded
+	}
+	return n
+}
+
 // limit has a process's runtime leave out calls by where they are and how long they take.
 func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error {
 	id := processID{p.Pid, p.Start}
 	was, ever := s.setting.limits[id]
 	if !ever {
-		was = limited{depth: s.o.Depth, thresh: s.o.Threshold, images: len(r.Images)}
+		was = limited{depth: s.o.Depth, thresh: s.o.Threshold, images: generation(r)}
 		if r.Limited() { // it is a child of one that was told
 			now := &s.setting.now
 			was.depth, was.thresh, was.roots = now.depth, now.thresh, now.roots.String()
 		}
 	}
-	want := limited{to.depth, to.thresh, to.roots.String(), len(r.Images)}
+	want := limited{to.depth, to.thresh, to.roots.String(), generation(r)}
 	if was == want {
 		return nil
 	}

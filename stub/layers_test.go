@@ -71,6 +71,7 @@ var layers = []string{
 	"change",    // ... and what it changes
 	"home",      // the first image of a process, and the others
 	"attach",    // what a recorder has a running process do
+	"loaded.S",  // where the loader tells it of libraries
 	"start.S", "loader.S", "func", "graph", "order", "opt", "profile.S", "count", "act.S", "detours", "syscall.S", "sysorder", "goroutine.S",
 }
 

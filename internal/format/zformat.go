@@ -725,6 +725,7 @@ const (
 	StateONext     = 0   // u64
 	StateOID       = 8   // u64
 	StateOSites    = 16  // u32
+	StateOLoaded   = 32  // u64, counter
 	StateOWords    = 40  // u64
 	StateOThunks   = 48  // u64
 	StateOSwitches = 64  // u64

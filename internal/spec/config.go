@@ -193,6 +193,7 @@ var State = Struct{"state", "STATE", 176, "an image of a process", []Field{
 	{"NEXT", 0, "u64", "", "the image that registered before; 0: none"},
 	{"ID", 8, "u64", "", "image id"},
 	{"SITES", 16, "u32", "", "number of its functions: local ids are 1 to this"},
+	{"LOADED", 32, "u64", "counter", "when it registered"},
 	{"WORDS", 40, "u64", "", "address of what its fast paths look at"},
 	{"THUNKS", 48, "u64", "", "address of the first thunk; 0: there are none"},
 	{"SWITCHES", 64, "u64", "", "address of the switches, by local id from 1"},

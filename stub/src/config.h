@@ -235,6 +235,7 @@
 #define STATE_O_NEXT               0            /* u64 */
 #define STATE_O_ID                 8            /* u64 */
 #define STATE_O_SITES              16           /* u32 */
+#define STATE_O_LOADED             32           /* u64, counter */
 #define STATE_O_WORDS              40           /* u64 */
 #define STATE_O_THUNKS             48           /* u64 */
 #define STATE_O_SWITCHES           64           /* u64 */
@@ -467,7 +468,8 @@ struct state {
 	u64 next; /* the image that registered before; 0: none */
 	u64 id; /* image id */
 	u32 sites; /* number of its functions: local ids are 1 to this */
-	u8 pad20[20];
+	u8 pad20[12];
+	u64 loaded; /* counter: when it registered */
 	u64 words; /* address of what its fast paths look at */
 	u64 thunks; /* address of the first thunk; 0: there are none */
 	u8 pad56[8];
@@ -484,6 +486,7 @@ struct state {
 _Static_assert(offsetof(struct state, next) == STATE_O_NEXT, "state.next");
 _Static_assert(offsetof(struct state, id) == STATE_O_ID, "state.id");
 _Static_assert(offsetof(struct state, sites) == STATE_O_SITES, "state.sites");
+_Static_assert(offsetof(struct state, loaded) == STATE_O_LOADED, "state.loaded");
 _Static_assert(offsetof(struct state, words) == STATE_O_WORDS, "state.words");
 _Static_assert(offsetof(struct state, thunks) == STATE_O_THUNKS, "state.thunks");
 _Static_assert(offsetof(struct state, switches) == STATE_O_SWITCHES, "state.switches");

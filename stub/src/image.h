@@ -85,6 +85,7 @@ struct image {
 at(image, next, STATE_O_NEXT);
 at(image, id, STATE_O_ID);
 at(image, sites, STATE_O_SITES);
+at(image, loaded, STATE_O_LOADED);
 at(image, words, STATE_O_WORDS);
 at(image, thunks, STATE_O_THUNKS);
 at(image, switches, STATE_O_SWITCHES);

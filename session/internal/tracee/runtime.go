@@ -35,6 +35,8 @@ type RuntimeImage struct {
 	ID    uint64
 	Sites int // functions that can be switched: local ids are 1 to this
 
+	Loaded uint64 // the process's counter when it registered
+
 	state, words, thunks, switches uint64
 	code, codeSize, detours        uint64
 }
@@ -101,7 +103,8 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 	}
 	r.Images = append(r.Images, RuntimeImage{
 		ID: word(format.StateOID), Sites: int(min(le.Uint32(b[format.StateOSites:]), format.IDMax)), state: at,
-		words: word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),
+		Loaded: word(format.StateOLoaded),
+		words:  word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),
 		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
 	})
 	return word(format.StateONext)

@@ -85,7 +85,7 @@ func Classic(name string) bool {
 		"graph.S", "order.S", "func.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S",
 		"goroutine.c", "goroutine.S", "gomodule.c":
 		return false
-	case "attach.c", "attach.S", "change.c", "detours.S":
+	case "attach.c", "attach.S", "loaded.S", "change.c", "detours.S":
 		return false
 	}
 	return true

@@ -21,19 +21,4 @@ fentry_remote:
 	.cfi_endproc
 	.size fentry_remote, . - fentry_remote
 
-/* Where the dynamic loader comes in place of a function of its own that does nothing
-   (attach.c): r11 is where it is to go on. A caller may know what that function leaves alone. */
-HIDDEN(fentry_loaded)
-fentry_loaded:
-	.cfi_startproc
-	.cfi_undefined %rip
-	SAVE3
-	SLOW	24
-	call	fentry_loader_changed
-	ENDSLOW	24
-	RESTORE3
-	notrack jmp *%r11
-	.cfi_endproc
-	.size fentry_loaded, . - fentry_loaded
-
 	.section .note.GNU-stack, "", @progbits
