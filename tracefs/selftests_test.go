@@ -8,11 +8,13 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -131,7 +133,12 @@ func runKernelTests(t *testing.T, dir, mnt string, names []string, want map[stri
 	for _, name := range names {
 		args = append(args, "test.d/"+name+".tc")
 	}
+	// One of the tests ends its loops by SIGHUP, which children ignore if this process does, as below nohup.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	cmd := exec.Command("unshare", args...)
+	cmd.WaitDelay = time.Second
 	timer := time.AfterFunc(20*time.Minute, func() { cmd.Process.Kill() })
 	out, err := cmd.CombinedOutput()
 	timer.Stop()
