@@ -302,7 +302,8 @@ func main() {
 			cum[name] = v
 		}
 	}
-	if cum["main.loop"] < 80 || cum["main.leaf"] < 50 || cum["main.main.func1"] < 80 || cum["runtime._ExternalCode"] > 3 {
+	// Some fifty samples, of which the tracer's own code, which is not Go's, has a few.
+	if cum["main.loop"] < 70 || cum["main.leaf"] < 50 || cum["main.main.func1"] < 70 || cum["runtime._ExternalCode"] > 20 {
 		t.Errorf("the profile:\n%s", top)
 	}
 	parsed := testtool.Output(t, "go", "tool", "trace", "-d=parsed", events)

@@ -34,6 +34,9 @@ type Memory struct {
 
 	places places
 
+	// Goroutines: it is a Go program, most of whose stacks are no thread's.
+	Goroutines bool
+
 	// Running is how the plan gets into a process that runs; nil: it is for one at its exec stop.
 	Running *Running
 
@@ -100,7 +103,7 @@ func (p *Plan) Memory() (*Memory, error) {
 		}
 	}
 	return &Memory{
-		places: l, Running: running, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
+		places: l, Running: running, Goroutines: p.golang != nil, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
 		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: l.allEdits(),
 		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],

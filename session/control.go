@@ -185,12 +185,11 @@ func (s *session) openControl(pids []int) {
 		s.control.listeners = append(s.control.listeners, l)
 		s.control.serves.Go(func() {
 			for {
-				room <- struct{}{}
 				c, err := l.AcceptUnix()
 				if err != nil {
-					<-room
 					return
 				}
+				room <- struct{}{}
 				s.control.serves.Go(func() {
 					s.answer(c)
 					<-room

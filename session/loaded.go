@@ -88,6 +88,9 @@ func (l *loadings) handle(r *drain.Request) uint32 {
 	if w == nil {
 		return drain.Failed
 	}
+	if w.waits && order.Uint32(b[4:]) != stepNone {
+		return drain.Done // the answer came too late: the step is still to be done
+	}
 	if w.waits {
 		w.waits = false
 		w.result <- int64(order.Uint64(b[stepResult:]))
@@ -123,6 +126,15 @@ func (l *loadings) of(pid int, number uint32) *loading {
 	w := l.under[pid]
 	if w != nil && w.number == number {
 		return w
+	}
+	for pid, o := range l.under { // those that were killed while they waited
+		select {
+		case <-o.done:
+			if len(l.under) >= mostLater {
+				delete(l.under, pid)
+			}
+		default:
+		}
 	}
 	if l.over || w != nil && !w.waits || number != 0 || len(l.under) >= mostLater {
 		return nil // or it has gone on without an answer, which the goroutine finds out

@@ -133,6 +133,9 @@ type setting struct {
 	again  chan struct{}         // an image has come
 	limits map[processID]limited // what processes were given; none: nothing
 
+	ever    bool // somebody has set something
+	failing bool // what has come could not be set, and is tried again
+
 	settled map[processID]bool // processes in which sites can be nops
 	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
 }
@@ -162,6 +165,7 @@ var errNothingToChange = errors.New("no process of it can be changed: it has end
 // has the lock.
 func (s *session) apply(to settings, clear bool) error {
 	was := s.setting.now
+	s.setting.ever = true
 	done, err := s.applyTo(&to, clear)
 	if err != nil {
 		for _, p := range done {
@@ -185,7 +189,7 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 		return nil
 	}
 	st := s.started.Load()
-	if s.injected == nil || st == nil || p.Pid != st.PID {
+	if s.injected == nil || st == nil || s.injected.Goroutines { // nobody looks where those are that do not run
 		return nil
 	}
 	a, err := tracee.Injected(p.Pid, s.injected)
@@ -205,6 +209,9 @@ func (s *session) settle() (off, all int, err error) {
 			continue
 		}
 		o, n, _, serr := a.Settle(p.Pid)
+		if errors.Is(serr, tracee.ErrOther) {
+			continue
+		}
 		if serr != nil && procfs.ProcessAlive(p.Pid, p.Start) {
 			err = errors.Join(err, fmt.Errorf("process %d: %w", p.Pid, serr))
 			continue
@@ -271,6 +278,9 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear bool) error {
 	// A child has the sites of its parent.
 	if a := s.settles(p); a != nil {
 		_, _, _, err = a.Settle(p.Pid)
+	}
+	if errors.Is(err, tracee.ErrOther) {
+		return nil // it has executed another program, whose sites stay
 	}
 	return err
 }
@@ -344,20 +354,18 @@ func (s *session) reapply(stop <-chan struct{}) {
 			return
 		}
 		s.setting.mu.Lock()
-		if now := &s.setting.now; s.changed(now) && !s.end.winding.Load() {
-			_, err := s.applyTo(now, false)
+		if s.setting.ever && !s.end.winding.Load() {
+			_, err := s.applyTo(&s.setting.now, false)
 			if err != nil {
-				s.logf("what has begun is recorded in full: %v", err)
+				if !s.setting.failing {
+					s.logf("what has begun is recorded in full: %v", err)
+				}
+				time.AfterFunc(quietTime/4, s.come)
 			}
+			s.setting.failing = err != nil
 		}
 		s.setting.mu.Unlock()
 	}
-}
-
-// changed tells whether anybody has asked for anything.
-func (s *session) changed(now *settings) bool {
-	return now.paused || now.silent || now.nop || now.filter.chooses() || now.notrace.chooses() || now.roots.chooses() ||
-		now.depth != s.o.Depth || now.thresh != s.o.Threshold
 }
 
 // come notes that a process has an image more.

@@ -696,20 +696,21 @@ const ()
 
 // What is at the address where the images of a process meet.
 const (
-	MeetingSize = 72 // bytes
+	MeetingSize = 88 // bytes
 )
 
 // Fields of meeting.
 const (
-	MeetingOMagic   = 0  // u64
-	MeetingOVersion = 8  // u32
-	MeetingOSize    = 12 // u32, bytes
-	MeetingOImages  = 24 // u64
-	MeetingOArmed   = 32 // u64
-	MeetingOSilent  = 40 // u64
-	MeetingOSyscall = 48 // u64
-	MeetingORemote  = 56 // u64
-	MeetingOChange  = 64 // u64
+	MeetingOMagic    = 0  // u64
+	MeetingOVersion  = 8  // u32
+	MeetingOSize     = 12 // u32, bytes
+	MeetingOImages   = 24 // u64
+	MeetingOArmed    = 32 // u64
+	MeetingOSilent   = 40 // u64
+	MeetingOSyscall  = 48 // u64
+	MeetingORemote   = 56 // u64
+	MeetingOChange   = 64 // u64
+	MeetingOSwitched = 80 // u64
 )
 
 // Sizes of arrays in meeting, bytes.

@@ -169,7 +169,7 @@ const MeetingMagic = "FTRYHOME"
 
 // Meeting is the page at MeetingPage, in each process that has a runtime: other images find that there, and so does a
 // recorder that changes what is traced.
-var Meeting = Struct{"meeting", "MEETING", 72, "what is at the address where the images of a process meet", []Field{
+var Meeting = Struct{"meeting", "MEETING", 88, "what is at the address where the images of a process meet", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + MeetingMagic + "; 0: the runtime is still starting"},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SIZE", 12, "u32", "bytes", "of this structure"},
@@ -179,6 +179,7 @@ var Meeting = Struct{"meeting", "MEETING", 72, "what is at the address where the
 	{"SYSCALL", 48, "u64", "", "what the word at STATE_O_WORDS + W_SYSCALL is while they are"},
 	{"REMOTE", 56, "u64", "", "where a thread begins that a recorder has call a routine; 0: it cannot on this machine"},
 	{"CHANGE", 64, "u64", "", "a routine for the recorder: makes a Change"},
+	{"SWITCHED", 80, "u64", "", "address of the u32 that a recorder makes 1 which has switched functions"},
 }}
 
 // Armed says whether a process is traced.

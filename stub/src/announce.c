@@ -185,6 +185,7 @@ hidden int announce_images(struct control *c)
 		*(u64 *)(at + FT_M_BIAS) = m->bias;
 		*(u64 *)(at + FT_M_LOADED) = m->loaded;
 		*(u64 *)(at + FT_M_UNLOADED) = load(&m->stage) == IMAGE_GOES ? m->unloaded : 0;
+		m->told_gone = load(&m->stage) == IMAGE_GOES;
 		at += FT_MAP_ENTRY;
 	}
 	*(u32 *)(k.base + FT_C_SIZE) = (u32)(at - k.base);

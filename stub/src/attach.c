@@ -55,15 +55,17 @@ hidden void fentry_loader_changed(void)
 	if (source.kind != POOL || load(&gone))
 		return;
 	struct sigset old = block();
-	struct step s = { 0 };
+	static struct step s; /* the loader's locks are held; and a recorder that was stopped may write here late */
+	s = (struct step){ 0 };
 	u32 word = 0, beat = load(HEADER(u32, FT_H_HEARTBEAT));
 	for (u64 since = clock_ns(CLOCK_MONOTONIC_);;) {
 		u32 answer = request(FT_ASK_LOADED, (u64)&s), now = load(HEADER(u32, FT_H_HEARTBEAT));
 		if (answer == FT_ANSWER_LATER)
 			futex_wait(&word, 0, STEPS_NAP);
-		else if (answer == FT_ANSWER_DONE && s.kind != STEP_NONE)
+		else if (answer == FT_ANSWER_DONE && s.kind != STEP_NONE) {
 			s.result = take(&s);
-		else if (answer != FT_ANSWER_NONE)
+			s.kind = STEP_NONE;
+		} else if (answer != FT_ANSWER_NONE)
 			break;
 		if (answer != FT_ANSWER_NONE || now != beat) {
 			beat = now;

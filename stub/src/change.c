@@ -52,14 +52,14 @@ hidden u64 fentry_change(const struct change *to)
 	struct control *c;
 	if (fentry_config.mode != MODE_GRAPH || clockless())
 		return 0;
+	if ((to->flags & CHANGE_ROOTS) && !set_roots(to)) /* first: where nothing looks at roots yet they do no harm */
+		return 0;
 	if (!extra_shadow()) {
 		if (!stacks_extend())
 			return 0;
 		for (u32 i = 0; (c = next_block(&i));)
 			frames_adopt(c);
 	}
-	if ((to->flags & CHANGE_ROOTS) && !set_roots(to))
-		return 0;
 	frames_limit(to->depth, to->threshold, counter_hz());
 	for (struct image *m = images_first(); m; m = m->next) {
 		if (!image_there(m))

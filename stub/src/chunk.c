@@ -399,7 +399,8 @@ static int more_room(struct control *c, u32 words)
 	set_end(c, c->pace ? paced(c, c->next + 8 * (words + 2 + COMM_WORDS)) : end < c->limit ? end : c->limit);
 	if (comm[0] != c->comm[0] || comm[1] != c->comm[1]) {
 		memcpy((u8 *)c->chunk.base + FT_C_COMM, c->comm, sizeof c->comm);
-		write_record(c, counter(), FT_REC_COMM, c->comm, 2);
+		if (c->next + 8 * COMM_WORDS <= c->limit + 8)
+			write_record(c, counter(), FT_REC_COMM, c->comm, 2);
 	}
 	return 1;
 }

@@ -213,7 +213,7 @@
 /* sizes of arrays in condition, bytes */
 
 /* what is at the address where the images of a process meet */
-#define MEETING_SIZE               72           /* bytes */
+#define MEETING_SIZE               88           /* bytes */
 
 /* fields of meeting */
 #define MEETING_O_MAGIC            0            /* u64 */
@@ -225,6 +225,7 @@
 #define MEETING_O_SYSCALL          48           /* u64 */
 #define MEETING_O_REMOTE           56           /* u64 */
 #define MEETING_O_CHANGE           64           /* u64 */
+#define MEETING_O_SWITCHED         80           /* u64 */
 
 /* sizes of arrays in meeting, bytes */
 
@@ -451,6 +452,8 @@ struct meeting {
 	u64 syscall; /* what the word at STATE_O_WORDS + W_SYSCALL is while they are */
 	u64 remote; /* where a thread begins that a recorder has call a routine; 0: it cannot on this machine */
 	u64 change; /* a routine for the recorder: makes a Change */
+	u8 pad72[8];
+	u64 switched; /* address of the u32 that a recorder makes 1 which has switched functions */
 };
 _Static_assert(offsetof(struct meeting, magic) == MEETING_O_MAGIC, "meeting.magic");
 _Static_assert(offsetof(struct meeting, version) == MEETING_O_VERSION, "meeting.version");
@@ -461,6 +464,7 @@ _Static_assert(offsetof(struct meeting, silent) == MEETING_O_SILENT, "meeting.si
 _Static_assert(offsetof(struct meeting, syscall) == MEETING_O_SYSCALL, "meeting.syscall");
 _Static_assert(offsetof(struct meeting, remote) == MEETING_O_REMOTE, "meeting.remote");
 _Static_assert(offsetof(struct meeting, change) == MEETING_O_CHANGE, "meeting.change");
+_Static_assert(offsetof(struct meeting, switched) == MEETING_O_SWITCHED, "meeting.switched");
 _Static_assert(sizeof(struct meeting) == MEETING_SIZE, "meeting");
 
 /* an image of a process */

@@ -67,7 +67,7 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 	if (why)
 		say("an image is not traced, because ", why, info->path, 0);
 	i64 ids = c && !why && findable(words) ? allocate_ids(info->id, info->sites) : -1;
-	int same = 0;
+	int same = 0, ok = 0;
 	struct image *m = ids >= 0 ? image_add(info, words, (u32)ids, &same) : 0;
 	if (m) {
 		if (words->word) {
@@ -76,7 +76,7 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 			publish(c);
 		}
 		announce_joined(c);
-		int told = same && !extra_late();
+		int told = same && !extra_late() && !load(&fentry_switched);
 		if (!told)
 			announce_image(c, info, m);
 		if (told || announce_images(c)) {
@@ -84,8 +84,13 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 				image_hold(m); /* until the recorder has led its routines to those that know of limits */
 			image_begin(m);
 			follow_from_start();
+			ok = 1;
 		}
 	}
+	if (!ok && !why)
+		words->self = 0; /* it says nothing more, and its functions stay off */
+	if (!ok && m)
+		m->at = 0;
 	unblock(old);
 }
 
@@ -93,6 +98,8 @@ static LANDS void stage(struct image *m, u32 stage)
 {
 	struct sigset old = block();
 	image_stage(m, stage);
+	if (stage == IMAGE_HERE)
+		follow_from_start(); /* what was switched off while it came */
 	unblock(old);
 }
 
@@ -123,6 +130,7 @@ static void receive(void)
 		h->change = fentry_change;
 	}
 	h->stage = stage;
+	h->switched = &fentry_switched;
 	store(&h->magic, MEETING_MAGIC);
 	sys(SYS_mprotect, HOME_PAGE, HOME_SIZE, PROT_READ_, 0, 0, 0);
 }

@@ -5,7 +5,7 @@
 #include "control.h"
 #include "image.h"
 
-enum { HOME_VERSION = 7, HOME_SIZE = 4096 };
+enum { HOME_VERSION = 8, HOME_SIZE = 4096 };
 
 struct home {
 	u64 magic;
@@ -21,6 +21,7 @@ struct home {
 	u64 (*change)(const struct change *to);
 	/* How far an image is that has registered, and says so (image.h). */
 	void (*stage)(struct image *m, u32 stage);
+	u32 *switched;
 };
 
 at(home, magic, MEETING_O_MAGIC);
@@ -32,6 +33,7 @@ at(home, silent, MEETING_O_SILENT);
 at(home, syscall, MEETING_O_SYSCALL);
 at(home, remote, MEETING_O_REMOTE);
 at(home, change, MEETING_O_CHANGE);
+at(home, switched, MEETING_O_SWITCHED);
 
 hidden void fentry_begin(u64 *sp);
 hidden void home_begin(u64 *sp);

@@ -29,15 +29,25 @@ static u32 executable; /* base of the image that fast paths find blocks for by t
 enum { OFF = ARMED_OFF, ON = ARMED_ON, PAUSED = ARMED_PAUSED };
 hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switches and no pauses, looks here */
 hidden u32 fentry_silent; /* not 0: system calls are not traced */
+hidden u32 fentry_switched; /* not 0: a recorder has switched functions, and wants to hear of each image that comes */
 
-/* The images by the addresses of their thunks. A table that was replaced is used again for the one after
-   the next; whoever reads one looks at rewritten before and behind. */
+/* The images by the addresses of their thunks, which are in the table, as an image that is loaded again has others. A
+   table that was replaced is used again for the one after the next; whoever reads one looks at rewritten before and
+   behind. */
+struct entry { u64 thunks; struct image *m; };
 static struct images {
 	u64 n, room;
 	struct images *next; /* of those that are in use no more */
-	struct image *at[];
+	struct entry at[];
 } *images, *spare, *retired;
 static u64 rewritten;
+
+static void retire(struct images *t)
+{
+	do
+		t->next = load(&retired);
+	while (!cas(&retired, t->next, t));
+}
 
 /* new_table returns one with room for n images; 0: there is no memory. */
 static struct images *new_table(u64 n)
@@ -47,41 +57,45 @@ static struct images *new_table(u64 n)
 		add(&rewritten, 1);
 		return t;
 	}
-	if (t) {
-		t->next = retired;
-		retired = t;
-	}
-	u64 size = (sizeof(struct images) + n * sizeof(struct image *) + page_size - 1) & -page_size;
+	if (t)
+		retire(t);
+	u64 size = (sizeof(struct images) + n * sizeof(struct entry) + page_size - 1) & -page_size;
 	if ((t = map_private(size)))
-		t->room = (size - sizeof(struct images)) / sizeof(struct image *);
+		t->room = (size - sizeof(struct images)) / sizeof(struct entry);
 	return t;
 }
 
-/* enter_image adds an image to the table, and takes out those that are no more. Loaders add one at a time. It
-   returns 0 where there is no memory. */
+/* enter_image adds an image to the table, and takes out those that are no more. glibc's loader adds one at a time; musl's
+   runs initialisers of several at once. It returns 0 where there is no memory. */
 static int enter_image(struct image *m)
 {
-	struct images *old = images, *t = new_table(old ? old->n + 1 : 1);
-	u64 k = 0;
-	if (!t)
-		return 0;
-	for (u64 i = 0; old && i < old->n; i++)
-		if (old->at[i] != m && image_there(old->at[i]))
-			t->at[k++] = old->at[i];
-	t->n = k + 1;
-	for (; k > 0 && t->at[k - 1]->thunks > m->thunks; k--)
-		t->at[k] = t->at[k - 1];
-	t->at[k] = m;
-	store(&images, t);
-	store(&spare, old);
-	return 1;
+	for (;;) {
+		struct images *old = load(&images), *t = new_table(old ? old->n + 1 : 1);
+		u64 k = 0, n;
+		if (!t)
+			return 0;
+		for (u64 i = 0; old && i < old->n && k + 1 < t->room; i++)
+			if (old->at[i].m != m && image_there(old->at[i].m))
+				t->at[k++] = old->at[i];
+		n = k + 1;
+		for (; k > 0 && t->at[k - 1].thunks > m->thunks; k--)
+			t->at[k] = t->at[k - 1];
+		t->at[k] = (struct entry){ m->thunks, m };
+		store(&t->n, n);
+		if (cas(&images, old, t)) {
+			if ((old = swap(&spare, old)))
+				retire(old);
+			return 1;
+		}
+		retire(t);
+	}
 }
 
 /* entered says whether an image is in the table. */
 static int entered(const struct image *m)
 {
 	for (u64 i = 0; images && i < images->n; i++)
-		if (images->at[i] == m)
+		if (images->at[i].m == m && images->at[i].thunks == m->thunks)
 			return 1;
 	return 0;
 }
@@ -199,7 +213,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	struct image *m = known(info);
 	u32 at = m ? m->tables : place_tables(info);
 	int again = m != 0;
-	*same = again && m->at == a;
+	*same = again && m->at == a && !m->told_gone;
 	if (!m)
 		m = load(&newest) ? map_private(sizeof *m) : &fentry_own;
 	if (!m || !at)
@@ -207,6 +221,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->stage = info->stages ? IMAGE_COMES : IMAGE_HERE;
 	m->tables = at;
 	m->unloaded = 0;
+	m->told_gone = 0;
 	m->id = info->id;
 	m->sites = info->sites;
 	m->base = base;
@@ -313,6 +328,7 @@ hidden struct image *images_first(void) { return load(&newest); }
 static struct image *image_at(u64 addr)
 {
 	struct image *m;
+	struct entry at;
 	u64 before;
 	do {
 		before = load(&rewritten);
@@ -320,15 +336,16 @@ static struct image *image_at(u64 addr)
 		u64 lo = 0, hi = t ? t->n : 0; /* the first one whose thunks are above addr */
 		while (lo < hi) {
 			u64 mid = lo + (hi - lo) / 2;
-			if (t->at[mid]->thunks <= addr)
+			if (t->at[mid].thunks <= addr)
 				lo = mid + 1;
 			else
 				hi = mid;
 		}
-		m = lo ? t->at[lo - 1] : 0;
+		at = lo ? t->at[lo - 1] : (struct entry){ 0, 0 };
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	} while (before != load(&rewritten));
-	return m && addr - m->thunks < m->size && image_there(m) ? m : 0;
+	m = at.m;
+	return m && m->thunks == at.thunks && addr - at.thunks < m->size && image_there(m) ? m : 0;
 }
 
 /* image_returns_to finds the function whose body returns to an address, which is in its

@@ -80,6 +80,7 @@ struct image {
 	u32 tables;         /* where its tables are in blocks */
 	u64 unloaded;       /* counter when it went */
 	u8 *kept;           /* its switches when it went, for when it is loaded again */
+	u32 told_gone;      /* readers have been told that it went */
 };
 
 at(image, next, STATE_O_NEXT);
@@ -111,7 +112,7 @@ static inline u32 trace_id(struct function f) { return f.image->base + f.id; }
 extern hidden const struct image_info fentry_image;
 extern hidden struct words fentry_words;
 extern hidden struct image fentry_own;
-extern hidden u32 fentry_armed, fentry_silent;
+extern hidden u32 fentry_armed, fentry_silent, fentry_switched;
 
 hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base, int *same);
 hidden void image_begin(struct image *m);

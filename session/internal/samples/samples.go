@@ -123,7 +123,9 @@ func (r *Recorder) read(rings []*perf.Ring, last bool) {
 		g.Read(r.buf, func(b []byte) {
 			rec, ok := parse(b, host)
 			if ok {
-				r.book.meet(rec.pid)
+				if rec.kind != ended && rec.kind != lost {
+					r.book.meet(rec.pid)
+				}
 				r.round = append(r.round, rec)
 			}
 		})

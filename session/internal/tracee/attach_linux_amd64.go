@@ -53,6 +53,7 @@ type image struct {
 	library *Library // nil: the program itself
 	mapped  []area
 	edits   []arch.Edit // those that were written
+	failed  bool        // it could not be put into the process
 }
 
 // mostStack bounds how much of a stack is looked at.

@@ -257,12 +257,13 @@ func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
 	}) {
 		if im := v.known(l); im != nil {
 			// It was there before, and so is what was added to it; or it was here when the process was forked.
-			if !im.changed(ts) {
+			if !im.failed && !im.changed(ts.memory()) {
 				come = append(come, im)
 			}
 		} else if l.Memory != nil {
 			im := &image{m: l.Memory, bias: l.lo, library: l}
 			if err := a.join(ts, ms, im, do); err != nil {
+				im.failed = true // it stays on the list, so that what was mapped goes at the end
 				return fmt.Errorf("%s: %w", l.Path, err)
 			}
 			come = append(come, im)
@@ -315,13 +316,14 @@ func (a *Attachment) join(ts *threads, ms []mapping, im *image, do Steps) error 
 	return err
 }
 
-// changed tells whether the first change of an image is there.
-func (im *image) changed(ts *threads) bool {
-	if len(im.edits) == 0 {
-		return false
+// changed tells whether an image has been changed since it was loaded: whether that is there to which sites lead.
+func (im *image) changed(mem arch.Memory) bool {
+	late := chosen(im.edits, false, isLate)
+	if len(late) == 0 {
+		late = im.edits[:min(1, len(im.edits))]
 	}
-	b := make([]byte, len(im.edits[0].New))
-	return ts.memory().ReadAt(b, im.edits[0].Addr) == nil && bytes.Equal(b, im.edits[0].New)
+	left, err := pending(mem, late)
+	return err == nil && len(left) == 0 && len(im.edits) > 0
 }
 
 // write changes a library that nobody executes yet.
@@ -330,10 +332,8 @@ func (im *image) write(ts *threads) error {
 	edits := one.planned()
 	left, err := pending(ts.memory(), edits)
 	if err == nil {
+		im.edits = edits // also if only some can be written
 		err = arch.Write(ts.memory(), PageSize, left)
-	}
-	if err == nil {
-		im.edits = edits
 	}
 	return err
 }

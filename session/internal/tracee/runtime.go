@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -89,7 +90,7 @@ func (r *Runtime) find() error {
 }
 
 // homeVersion is HOME_VERSION of stub/src/home.h.
-const homeVersion = 7
+const homeVersion = 8
 
 // next reads the image at an address, and returns where the next one is.
 func (r *Runtime) next(at uint64, err *error) uint64 {
@@ -119,6 +120,17 @@ func (r *Runtime) there(stage uint32, at, id uint64) bool {
 	var b [format.ImageOID + 8]byte
 	return r.t.ReadAt(b[:], at) == nil && string(b[format.ImageOMagic:][:len(format.ImageMagic)]) == format.ImageMagic &&
 		le.Uint64(b[format.ImageOID:]) == id
+}
+
+// same tells whether an image is where it was found. It can go at any moment, so this is asked right before it is changed.
+func (r *Runtime) same(im *RuntimeImage) bool {
+	var b [format.StateSize]byte
+	if r.t.ReadAt(b[:], im.state) != nil {
+		return false
+	}
+	word := func(o int) uint64 { return le.Uint64(b[o:]) }
+	return r.there(le.Uint32(b[format.StateOStage:]), word(format.StateOAt), im.ID) && word(format.StateOID) == im.ID &&
+		word(format.StateOLoaded) == im.Loaded && word(format.StateOSwitches) == im.switches && word(format.StateOWords) == im.words
 }
 
 // gone tells whether an image is no longer there, so that it does not matter what could not be changed of it.
@@ -178,6 +190,9 @@ func (r *Runtime) Switch(to Switching) error {
 			return err
 		}
 	}
+	if err := r.setWord32(r.at(format.MeetingOSwitched), 1); err != nil {
+		return err
+	}
 	if err := r.silence(to.Silent, armed == format.ArmedOn); err != nil {
 		return err
 	}
@@ -213,11 +228,34 @@ func (r *Runtime) silence(silent, armed bool) error {
 		return err
 	}
 	for i := range r.Images {
+		if !r.same(&r.Images[i]) {
+			continue
+		}
 		if err := r.t.WriteAt(binary.LittleEndian.AppendUint64(nil, routine), r.Images[i].words+wSyscall); err != nil && !r.gone(&r.Images[i]) {
 			return err
 		}
 	}
 	return nil
+}
+
+// allSwitches are the switches of all images; acts: functions have actions, which can have tracing go on.
+func (r *Runtime) allSwitches() (all [][]byte, acts bool, err error) {
+	for i := range r.Images {
+		im := &r.Images[i]
+		var b []byte
+		if im.switches != 0 {
+			b = make([]byte, im.Sites)
+			if err := r.t.ReadAt(b, im.switches); err != nil {
+				if !r.gone(im) {
+					return nil, false, err
+				}
+				b = nil
+			}
+		}
+		all = append(all, b)
+		acts = acts || slices.ContainsFunc(b, func(b byte) bool { return b&format.SwitchActs != 0 })
+	}
+	return all, acts, nil
 }
 
 // turn switches functions of an image.
@@ -233,7 +271,7 @@ func (r *Runtime) turn(im *RuntimeImage, armed uint32, on func(id uint32) bool, 
 		}
 		begin, end := -1, 0 // of what is to be written
 		flush := func() (err error) {
-			if begin >= 0 {
+			if begin >= 0 && r.same(im) {
 				err = r.t.WriteAt(now[begin:end], at+uint64(begin))
 			}
 			begin = -1

@@ -335,18 +335,43 @@ func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err e
 	return len(nops), len(isOn), ts.longest, err
 }
 
-// here are those of edits that are in images which are loaded.
+// here are those of edits that are in images which are loaded, and have been changed since.
 func (a *Attachment) here(ts *threads, edits []arch.Edit) []arch.Edit {
-	if left, err := a.loaded(ts, edits); err == nil {
-		return left
+	left, err := a.loaded(ts, edits)
+	if err != nil {
+		return nil
 	}
-	return nil
+	fresh := a.fresh(ts.memory())
+	return slices.DeleteFunc(slices.Clone(left), func(e arch.Edit) bool { return fresh(e.Addr) })
+}
+
+// fresh tells addresses of libraries that were closed and loaded again, and wait to be changed: what sites lead to is not
+// there yet.
+func (a *Attachment) fresh(mem arch.Memory) func(addr uint64) bool {
+	var in []*Library
+	for _, im := range a.images {
+		if im.library != nil && !im.changed(mem) {
+			in = append(in, im.library)
+		}
+	}
+	return func(addr uint64) bool {
+		return slices.ContainsFunc(in, func(l *Library) bool { return l.lo <= addr && addr < l.hi })
+	}
 }
 
 // jumps writes sites, also those in the middle of which a thread is now.
 func (a *Attachment) jumps(ts *threads, edits []arch.Edit) error {
 	for tries := 0; ; tries++ {
-		_, err := a.inStops(ts, edits, func(edits []arch.Edit) (map[int]bool, error) { return a.busy(ts, edits) })
+		_, err := a.inStops(ts, edits, func(edits []arch.Edit) (map[int]bool, error) {
+			alone, err := a.busy(ts, edits)
+			fresh := a.fresh(ts.memory())
+			for i := range edits {
+				if err == nil && fresh(edits[i].Addr) {
+					alone[i] = true
+				}
+			}
+			return alone, err
+		})
 		if err != nil {
 			return err
 		}
@@ -366,20 +391,22 @@ func (a *Attachment) switches(r *Runtime) (map[uint64]bool, error) {
 			written[a.edits[i].Addr] = true
 		}
 	}
+	bytes, acts, err := r.allSwitches()
+	if err != nil {
+		return nil, err
+	}
 	for _, im := range a.images {
 		ids, at := im.m.Sites()
 		for i := range r.Images {
-			seen := &r.Images[i]
-			if seen.thunks != im.bias+im.m.RXAddr {
+			if r.Images[i].thunks != im.bias+im.m.RXAddr {
 				continue
 			}
-			b := make([]byte, seen.Sites)
-			if err := r.t.ReadAt(b, seen.switches); err != nil {
-				return nil, err
-			}
+			b := bytes[i]
 			for k, id := range ids {
 				if site := im.bias + at[k]; int(id) <= len(b) && written[site] {
-					out[site] = b[id-1]&format.SwitchOn != 0
+					// What the program itself can switch on, by an action, keeps its jump.
+					const off = format.SwitchFiltered | format.SwitchCostly
+					out[site] = b[id-1]&format.SwitchOn != 0 || acts && b[id-1]&off == 0
 				}
 			}
 		}

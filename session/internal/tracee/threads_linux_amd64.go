@@ -170,7 +170,7 @@ func (ts *threads) await(tid int, deadline time.Time) error {
 	} else if err != nil {
 		return err
 	}
-	if t.restart() { // at once, so that it goes on rightly if this process is killed
+	if restart(t.regs) { // at once, so that it goes on rightly if this process is killed
 		_ = t.setRegisters(t.regs)
 	}
 	ts.all = append(ts.all, t)
@@ -191,6 +191,10 @@ func (t *Process) awaitStop(deadline time.Time) error {
 		signal := int(ws.StopSignal())
 		if ws>>8 == syscall.WaitStatus(syscallTrap) || ws>>16 != 0 {
 			signal = 0
+		}
+		// A signal that is ignored comes here only because the thread is traced, and must not end its call.
+		if regs, err := t.registers(); err == nil && signal != 0 && restart(regs) {
+			_ = t.setRegisters(regs)
 		}
 		if err := unix.PtraceCont(t.pid, signal); err != nil {
 			return ErrEnded
@@ -272,13 +276,12 @@ var restartable = []uint64{
 
 // restart has a system call made again that would say EINTR because of the stop: the kernel does so at ERESTARTNOHAND,
 // unless a signal is handled. It reports whether registers have changed.
-func (t *thread) restart() bool {
+func restart(r *registers) bool {
 	const restartNoHand = 514
-	if int64(t.regs.Orig_rax) < 0 || int64(t.regs.Rax) != -int64(unix.EINTR) ||
-		!slices.Contains(restartable, t.regs.Orig_rax) {
+	if int64(r.Orig_rax) < 0 || int64(r.Rax) != -int64(unix.EINTR) || !slices.Contains(restartable, r.Orig_rax) {
 		return false
 	}
-	t.regs.Rax = ^uint64(restartNoHand - 1)
+	r.Rax = ^uint64(restartNoHand - 1)
 	return true
 }
 
