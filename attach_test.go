@@ -127,23 +127,7 @@ func attach(t *testing.T, pid int, o fentry.Options, long time.Duration) map[str
 		t.Fatalf("%+v", res)
 	}
 	t.Logf("stopped for %v and %v", res.Setup, res.Held)
-	tr, err := trace.Open(o.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.Close()
-	if len(tr.Problems) > 0 {
-		t.Error(tr.Problems)
-	}
-	rows, err := tr.Report(trace.ReportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := map[string]uint64{}
-	for _, s := range rows {
-		calls[s.Name] += s.Calls
-	}
-	return calls
+	return callsIn(t, o.Dir)
 }
 
 // attachUntil records a process again and again, for longer each time, until functions were recorded: how long it takes

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/session/internal/perf"
 	"github.com/fentry-dev/fentry/stacks"
 	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
@@ -25,7 +26,7 @@ type book struct {
 	o     Options
 	procs map[uint32]*process
 	tasks map[uint32]*task
-	keep  func(chunk)
+	keep  func(perf.Chunk)
 	lost  uint64
 }
 
@@ -60,7 +61,7 @@ type node struct {
 // longest is how long a chunk stays unfinished: a reader of a trace that is still written sees what is older.
 const longest = time.Second
 
-func newBook(o Options, keep func(chunk)) book {
+func newBook(o Options, keep func(perf.Chunk)) book {
 	return book{o: o, procs: map[uint32]*process{}, tasks: map[uint32]*task{}, keep: keep}
 }
 
@@ -201,7 +202,7 @@ func (k *book) flush(t *task) {
 	n := t.n
 	_ = t.w.Flush()
 	for _, b := range t.out.chunks {
-		k.keep(chunk{t.pid, n, b})
+		k.keep(perf.Chunk{PID: t.pid, Events: n, Bytes: b})
 		n = 0
 	}
 	t.out.chunks = nil

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,19 +61,7 @@ type Recorder struct {
 	buf      []byte   // for a record
 	round    []record // not yet in order
 	book     book
-
-	mu     sync.Mutex
-	chunks []chunk // finished, oldest first
-	bytes  int     // in them
-	taken  uint64  // Stats.Samples
-	gave   uint64  // samples in chunks that were given up
-}
-
-// A chunk is some samples of a thread as the trace has them.
-type chunk struct {
-	pid   uint32
-	n     uint64 // samples
-	bytes []byte
+	chunks   perf.Chunks
 }
 
 // Stats say what was sampled.
@@ -106,7 +93,7 @@ func Follow(pid int, o Options) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{clock: clock.NewLine(), buf: make([]byte, copied+1<<10)}
-	r.book = newBook(o, r.keep)
+	r.book = newBook(o, func(c perf.Chunk) { r.chunks.Keep(c, mostBytes) })
 	r.follower, err = perf.Follow(rings, idle, r.read)
 	return r, err
 }
@@ -144,38 +131,12 @@ func (r *Recorder) read(rings []*perf.Ring, last bool) {
 	}
 }
 
-// keep keeps a finished chunk until it is taken.
-func (r *Recorder) keep(c chunk) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chunks = append(r.chunks, c)
-	r.taken += c.n
-	for r.bytes += len(c.bytes); r.bytes > mostBytes; {
-		r.gave += r.chunks[0].n
-		r.bytes -= len(r.chunks[0].bytes)
-		r.chunks = r.chunks[1:]
-	}
-}
-
 // Take returns chunks for the trace, of processes that want says yes to. The others stay for later.
-func (r *Recorder) Take(want func(pid uint32) bool) (chunks [][]byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chunks = slices.DeleteFunc(r.chunks, func(c chunk) bool {
-		if !want(c.pid) {
-			return false
-		}
-		chunks = append(chunks, c.bytes)
-		r.bytes -= len(c.bytes)
-		return true
-	})
-	return chunks
-}
+func (r *Recorder) Take(want func(pid uint32) bool) [][]byte { return r.chunks.Take(want) }
 
 // Stop ends it. What is left can be taken then.
 func (r *Recorder) Stop() Stats {
 	r.follower.Stop()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return Stats{r.taken - r.gave, r.book.lost + r.gave}
+	kept, gave := r.chunks.Events()
+	return Stats{kept - gave, r.book.lost + gave}
 }

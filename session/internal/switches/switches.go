@@ -5,7 +5,6 @@ package switches
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fentry-dev/fentry/session/internal/clock"
@@ -24,10 +23,7 @@ type Recorder struct {
 	round    []record // not yet in order
 	clock    clock.Line
 	ts       threads
-
-	mu     sync.Mutex
-	chunks []chunk // finished, oldest first
-	bytes  int     // in them
+	chunks   perf.Chunks
 }
 
 // idle bounds the time between rounds: the frequency of the two clocks is taken to be constant for as long.
@@ -47,7 +43,7 @@ func Follow(pid int) (*Recorder, error) {
 	for _, g := range rings {
 		r.rings = append(r.rings, &ring{Ring: g})
 	}
-	r.ts = threads{live: map[uint32]*thread{}, done: r.keep}
+	r.ts = threads{live: map[uint32]*thread{}, done: func(c perf.Chunk) { r.chunks.Keep(c, mostBytes) }}
 	r.follower, err = perf.Follow(rings, idle, r.read)
 	return r, err
 }
@@ -78,31 +74,8 @@ func (r *Recorder) read(_ []*perf.Ring, last bool) {
 	}
 }
 
-// keep keeps a finished chunk until it is taken.
-func (r *Recorder) keep(c chunk) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chunks = append(r.chunks, c)
-	for r.bytes += len(c.bytes); r.bytes > mostBytes; {
-		r.bytes -= len(r.chunks[0].bytes)
-		r.chunks = r.chunks[1:]
-	}
-}
-
 // Take returns chunks for the trace, of processes that want says yes to. The others stay for later.
-func (r *Recorder) Take(want func(pid uint32) bool) (chunks [][]byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chunks = slices.DeleteFunc(r.chunks, func(c chunk) bool {
-		if !want(c.pid) {
-			return false
-		}
-		chunks = append(chunks, c.bytes)
-		r.bytes -= len(c.bytes)
-		return true
-	})
-	return chunks
-}
+func (r *Recorder) Take(want func(pid uint32) bool) [][]byte { return r.chunks.Take(want) }
 
 // Stop ends the recording, and returns how many records the kernel had no room for. What is left can be taken then.
 func (r *Recorder) Stop() (lost uint64) {

@@ -2,6 +2,7 @@ package switches
 
 import (
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/perf"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -35,13 +36,7 @@ type threads struct {
 	trust   uint64             // before that time records can be missing
 	entries int                // in unfinished chunks
 	lost    uint64             // records
-	done    func(chunk)        // gets finished chunks
-}
-
-// A chunk is what a trace has of a thread.
-type chunk struct {
-	pid   uint32
-	bytes []byte
+	done    func(perf.Chunk)   // gets finished chunks
 }
 
 // take takes the next record of all in the order of time, with times in ticks.
@@ -157,7 +152,7 @@ func (ts *threads) end(now uint64) {
 }
 
 // chunk is the thread's chunk as it is stored.
-func (k *thread) chunk() chunk {
+func (k *thread) chunk() perf.Chunk {
 	b := make([]byte, format.ChunkHeader, format.ChunkHeader+len(k.entries))
 	le.PutUint32(b[format.CMagic:], format.ChunkMagic)
 	le.PutUint16(b[format.CKind:], uint16(trace.ChunkSched))
@@ -167,5 +162,5 @@ func (k *thread) chunk() chunk {
 	le.PutUint32(b[format.CNumber:], k.number)
 	le.PutUint64(b[format.CCounter:], k.from)
 	le.PutUint64(b[format.CUntil:], k.since)
-	return chunk{k.pid, append(b, k.entries...)}
+	return perf.Chunk{PID: k.pid, Bytes: append(b, k.entries...)}
 }

@@ -35,7 +35,7 @@ func TestThreads(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			ts := threads{live: map[uint32]*thread{}, done: func(c chunk) { got = append(got, text(c.bytes)) }}
+			ts := threads{live: map[uint32]*thread{}, done: func(c perf.Chunk) { got = append(got, text(c.Bytes)) }}
 			for line := range strings.SplitSeq(tt.records, ", ") {
 				var name string
 				r := record{pid: 7, tid: 8}
@@ -84,7 +84,7 @@ func text(b []byte) string {
 // A thread that is switched very often has chunks of the usual size, one behind the other.
 func TestLongThread(t *testing.T) {
 	var chunks [][]byte
-	ts := threads{live: map[uint32]*thread{}, done: func(c chunk) { chunks = append(chunks, c.bytes) }}
+	ts := threads{live: map[uint32]*thread{}, done: func(c perf.Chunk) { chunks = append(chunks, c.Bytes) }}
 	const n = 10 * chunkEntries
 	for i := range uint64(n) {
 		ts.take(&record{kind: in, tid: 1, time: 10 + 20*i})
@@ -162,19 +162,6 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// Chunks that nobody takes are bounded, and the oldest go first.
-func TestKeep(t *testing.T) {
-	var r Recorder
-	for i := range uint32(300) {
-		r.keep(chunk{i % 3, make([]byte, 64<<10)})
-	}
-	n := len(r.Take(func(pid uint32) bool { return pid == 1 }))
-	rest := len(r.Take(func(uint32) bool { return true }))
-	if n+rest != mostBytes/(64<<10) || n < rest/3 || r.bytes != 0 {
-		t.Errorf("%d and %d chunks, %d bytes left", n, rest, r.bytes)
-	}
-}
-
 // FuzzRecords gives the bytes of a ring any value: what comes of them are chunks that tell of times in order.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("\x0e\x00\x00\x00\x00\x20\x18\x00\x01\x00\x00\x00\x02\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"))
@@ -183,17 +170,17 @@ func FuzzRecords(f *testing.F) {
 		mem := make([]byte, 4096+1024)
 		r := &ring{Ring: perf.NewRing(mem, 4096)}
 		le.PutUint64(mem[dataHead:], uint64(copy(mem[4096:], b)))
-		ts := threads{live: map[uint32]*thread{}, done: func(c chunk) {
-			at := le.Uint64(c.bytes[format.CCounter:])
-			for e := c.bytes[format.ChunkHeader:]; len(e) > 0; e = e[format.SchedEntry:] {
+		ts := threads{live: map[uint32]*thread{}, done: func(c perf.Chunk) {
+			at := le.Uint64(c.Bytes[format.CCounter:])
+			for e := c.Bytes[format.ChunkHeader:]; len(e) > 0; e = e[format.SchedEntry:] {
 				from, to := le.Uint64(e[format.SFrom:]), le.Uint64(e[format.STo:])
 				if from < at || to <= from {
-					t.Fatal(text(c.bytes))
+					t.Fatal(text(c.Bytes))
 				}
 				at = to
 			}
-			if le.Uint64(c.bytes[format.CUntil:]) < at {
-				t.Fatal(text(c.bytes))
+			if le.Uint64(c.Bytes[format.CUntil:]) < at {
+				t.Fatal(text(c.Bytes))
 			}
 		}}
 		r.read(func(rec record) { ts.take(&rec) }, func() uint64 { return 1 << 40 })
