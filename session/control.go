@@ -169,8 +169,6 @@ func (s *session) openControl(pids []int) {
 	s.control.detach, s.control.stop = make(chan struct{}), make(chan struct{})
 	s.control.asking = make(map[net.Conn]bool)
 	s.setting.now.depth, s.setting.now.thresh = s.o.Depth, s.o.Threshold
-	s.setting.again, s.setting.limits = make(chan struct{}, 1), make(map[processID]limited)
-	s.setting.settled = make(map[processID]bool)
 	s.control.serves.Go(func() { s.reapply(s.control.stop) })
 	if p := s.o.Pipe; p != nil {
 		s.control.serves.Go(func() { s.obeyPipe(p) })

@@ -27,7 +27,7 @@ func (s *session) followSamples(pid int) {
 		s.logf("stacks are not taken: %v", err)
 		return
 	}
-	s.addOwn(func(func(uint32) bool) [][]byte { return s.samples.Take(func(uint32) bool { return true }) })
+	s.drain.AddOwn(func(func(uint32) bool) [][]byte { return s.samples.Take(func(uint32) bool { return true }) })
 }
 
 // stopSamples ends that. What was taken can still be written.
@@ -36,17 +36,5 @@ func (s *session) stopSamples() {
 		s.sampled = true
 		st := s.samples.Stop()
 		s.info.Samples.Taken, s.info.Samples.Lost, s.res.Samples = st.Samples, st.Lost, st.Samples
-	}
-}
-
-// addOwn adds to where chunks of the recorder's own come from.
-func (s *session) addOwn(take func(want func(pid uint32) bool) [][]byte) {
-	before := s.drain.Own
-	s.drain.Own = func(want func(pid uint32) bool) [][]byte {
-		chunks := take(want)
-		if before != nil {
-			chunks = append(chunks, before(want)...)
-		}
-		return chunks
 	}
 }

@@ -226,6 +226,9 @@ func (s *session) settle() (off, all int, err error) {
 func (s *session) settleNow(c *command) (string, *ControlError) {
 	s.setting.mu.Lock()
 	defer s.setting.mu.Unlock()
+	if s.end.winding.Load() {
+		return "", &ControlError{c.name.at, ErrOver.Error()}
+	}
 	off, all, err := s.settle()
 	switch {
 	case err != nil:

@@ -24,7 +24,7 @@ func (s *session) followSwitches(pid int) {
 		s.info.Switches = &trace.InfoSwitches{Reason: err.Error()}
 		return
 	}
-	s.addOwn(s.switches.Take)
+	s.drain.AddOwn(s.switches.Take)
 }
 
 // stopSwitches ends that. What was recorded can still be taken.

@@ -31,8 +31,6 @@ type Drainer struct {
 	// OnImage gets what every image chunk says, OnWriteError the first error of w.
 	OnImage      func(id trace.ImageID, pid int, payload []byte)
 	OnWriteError func(error)
-	// Own, if not nil, returns chunks of the recorder's own that are to be written, of processes that want says yes to.
-	Own func(want func(pid uint32) bool) [][]byte
 
 	Adapt    *Adapt      // nil: nothing is switched off
 	Compress *Compressor // nil: nothing is compressed
@@ -60,7 +58,10 @@ type Drainer struct {
 	stats Counts
 	tasks map[pool.Task]uint64 // events they lost
 	pids  map[uint32]bool      // of tasks
-	owned time.Time            // when Own was asked
+	owned time.Time            // when the following were asked
+
+	ownMu sync.Mutex
+	owns  []func(want func(pid uint32) bool) [][]byte // see AddOwn
 }
 
 // claim is a chunk the drainer has to itself, as far as honest programs go. What decides
@@ -373,15 +374,29 @@ func (d *Drainer) append(vec []stored, batch []claim) (kept int) {
 	return kept
 }
 
+// AddOwn has the drainer write chunks of the recorder's own, too: take returns those of processes that want says yes to. It
+// can be called at any time.
+func (d *Drainer) AddOwn(take func(want func(pid uint32) bool) [][]byte) {
+	d.ownMu.Lock()
+	defer d.ownMu.Unlock()
+	d.owns = append(d.owns, take)
+}
+
 // own writes chunks of the recorder's own, of processes that recorded something: those have the ids that they see
 // themselves, which in a PID namespace can be those of others here. When the newest events are to be kept,
 // they wait for the end.
 func (d *Drainer) own(last bool) {
-	if d.Own == nil || !last && (d.policy == trace.PolicyOverwrite || time.Since(d.owned) < IdleWait) {
+	d.ownMu.Lock()
+	owns := slices.Clone(d.owns)
+	d.ownMu.Unlock()
+	if len(owns) == 0 || !last && (d.policy == trace.PolicyOverwrite || time.Since(d.owned) < IdleWait) {
 		return
 	}
 	d.owned = time.Now()
-	chunks := d.Own(func(pid uint32) bool { return d.pids[pid] && d.live.trusted(int(pid)) })
+	var chunks [][]byte
+	for _, take := range owns {
+		chunks = append(chunks, take(func(pid uint32) bool { return d.pids[pid] && d.live.trusted(int(pid)) })...)
+	}
 	for len(chunks) > 0 {
 		n := min(len(chunks), batchChunks)
 		d.vec = d.vec[:0]
