@@ -3,15 +3,20 @@
 package fentry_test
 
 import (
+	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -90,4 +95,128 @@ func TestKillRecorder(t *testing.T) {
 		killed(t, cmd, dir, func() {})
 		r.end(t, 7, "right\n")
 	})
+}
+
+// A recorder that is killed at any moment has recorded all that was done until then, in the trace or counted as lost: with a
+// small buffer it is writing most of the time, and with a large one all is in memory.
+func TestKillRecorderKeeps(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	recorder := filepath.Join(t.TempDir(), "fentry")
+	if out, err := exec.Command("go", "build", "-o", recorder, "./cmd/fentry").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const before, after = 50_000, 100_000
+	run := func(t *testing.T, attached bool, options ...string) {
+		dir := filepath.Join(t.TempDir(), "fentry.data")
+		args := append([]string{"record", "-q", "-o", dir, "--overhead", "no"}, options...)
+		cmd := exec.Command(recorder, append(args, "--", program)...)
+		if attached {
+			cmd = exec.Command(program)
+		}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { in.Close(); cmd.Wait() })
+		c := &controlled{t: t, in: in, out: bufio.NewScanner(out)}
+		if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
+			t.Fatal(err)
+		}
+		killed := cmd
+		if attached {
+			killed = exec.Command(recorder, append(args, "-p", fmt.Sprint(c.pid))...)
+			if err := killed.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer killed.Wait()
+		}
+		c.control("status")
+		keeper := waitFor(t, "a keeper", func() int { return keeperOf(killed.Process.Pid) })
+		c.do("work %d", before)
+		fmt.Fprintf(in, "work %d\n", after)
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		if err := killed.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.line(); got != "done" {
+			t.Errorf("the program says %q", got)
+		}
+		c.do("thread 10")
+		waitFor(t, "the end of the keeper", func() int {
+			if _, err := os.Stat(fmt.Sprintf("/proc/%d", keeper)); err != nil {
+				return 1
+			}
+			return 0
+		})
+		tr, err := trace.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		if len(tr.Problems) > 0 || tr.Ending != trace.EndWritten || !tr.Info.Killed || tr.Header.Uncounted != 0 {
+			t.Errorf("%v, ending %v, %+v", tr.Problems, tr.Ending, tr.Info)
+		}
+		for _, k := range tr.Tasks {
+			if k.Gaps > 0 {
+				t.Errorf("task %d has %d gaps", k.TID, k.Gaps)
+			}
+		}
+		counts := map[string]uint64{}
+		if err := tr.Walk(trace.WalkOptions{}, func(e *trace.Event) error {
+			if e.Kind == trace.Entry {
+				counts[tr.Name(e.Func)]++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		// What is counted as lost can be a part of any call.
+		n, lost := counts["outer"], tr.Lost
+		if n+lost/12 < before || n > before+after+10 || counts["middle"] > n+lost || counts["middle"]+1+lost < n ||
+			counts["leaf"]+3+lost < 3*n {
+			t.Errorf("%d calls of %d and up to %d more, %d lost: %v", n, before, after, tr.Lost, counts)
+		}
+	}
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			for i, options := range [][]string{{"-b", "64M"}, {"-b", "512K"}, {"-b", "512K"}, {"-b", "512K", "--compress", "zstd"}, {"--flight", "64M"}} {
+				t.Run(fmt.Sprint(i, options), func(t *testing.T) { run(t, attached, options...) })
+			}
+		})
+	}
+}
+
+// waitFor asks until there is something.
+func waitFor(t *testing.T, what string, ask func() int) int {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if n := ask(); n != 0 {
+			return n
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no %s", what)
+		}
+	}
+}
+
+// keeperOf is the process that a recorder has started in case that it is killed; 0: there is none yet.
+func keeperOf(recorder int) int {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", recorder))
+	for _, children := range threads {
+		b, _ := os.ReadFile(children)
+		for _, pid := range strings.Fields(string(b)) {
+			if line, _ := os.ReadFile("/proc/" + pid + "/cmdline"); strings.HasPrefix(string(line), session.KeeperName+"\x00") {
+				n, _ := strconv.Atoi(pid)
+				return n
+			}
+		}
+	}
+	return 0
 }

@@ -102,6 +102,9 @@ type Options struct {
 	// on. The newest events are kept then, whatever Policy says. nil: nobody wants it.
 	Live func(*Live)
 
+	// Keeper is the path of an executable that keeps what is recorded if this process is killed ([session.Options].Keeper); "":
+	// nothing does.
+	Keeper string
 	// Pipe controls the recording while it goes on, beside [session.Control]; nil: nothing does.
 	Pipe *session.ControlPipe
 
@@ -446,7 +449,7 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 // controlled lets a session be controlled while it runs.
 func (r *run) controlled(so *session.Options) {
 	t := &tables{of: r.names}
-	so.Pipe = r.o.Pipe
+	so.Pipe, so.Keeper = r.o.Pipe, r.o.Keeper
 	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
 	if r.o.Live != nil {
 		so.Live = func(l *session.Live) { r.o.Live(&Live{Live: l, tables: t}) }

@@ -13,6 +13,9 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
+// shutPatience is the time that programs which live on get to see that the trace is over.
+const shutPatience = 20 * time.Millisecond
+
 // finish drains what is left.
 func (s *session) finish() {
 	if s.res.Duration == 0 {
@@ -32,7 +35,7 @@ func (s *session) finish() {
 		s.pool.Shut()
 		if !alone {
 			// Give them the time to see it, so that less is cut off in the middle.
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(shutPatience)
 		}
 		s.drain.Last(alone)
 		losses.counted(s.pool)

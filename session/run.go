@@ -69,6 +69,7 @@ type session struct {
 	named   atomic.Int64 // images whose symbols are written, or have none
 
 	flight *flight // nil: it is none
+	keeper keeper
 
 	end     ending
 	partial bool // what should be in the trace has been given up, and may still be at work
@@ -206,6 +207,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	left := s.res
 	planned := l.Memory != nil || l.Copy != nil || s.attached != nil
 	if sig := s.forced(signals, func() { s.record(ctx, st, began, planned) }); sig != 0 {
+		s.keeper.stop()
 		left.Signal, left.Dir, left.WriteError = sig, s.dir.Name, ErrInterrupted
 		return left, nil
 	}
@@ -269,6 +271,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	}
 	late.Go(s.symbols)
 	s.startFlight()
+	s.startKeeper()
 
 	s.wait(ctx, st, began)
 	s.end.winding.Store(true)
@@ -296,6 +299,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 		s.logf("interrupted: symbols of the traced programs are left out")
 	}
 	s.interruptible(index.wait)
+	s.keeper.stop() // it holds the lock of the trace, too
 	s.res.Empty = !planned && s.nothing()
 	s.res.Unwanted = !s.res.Empty && s.conditional() && s.res.Ended && !s.o.Flight.Keep(s.res.Status)
 	if s.res.Empty || s.res.Unwanted {

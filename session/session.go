@@ -75,6 +75,9 @@ type Options struct {
 	// Attach records processes that run already, in place of a program: Path, Args and Env are then theirs, for messages and
 	// the trace, and Library, Follow and PatchedCopy are not used. nil: a program is started.
 	Attach *Attach
+	// Keeper is the path of an executable that calls [Keep], with its arguments, if the first one is KeeperName. It is started
+	// beside the session, and if this process is killed it writes what is in the buffer to the trace. "": that is lost.
+	Keeper string
 	// Live is called when the program has begun, or the processes of Attach are recorded, before Run goes on; nil: nobody
 	// wants to know. It is not called for profiles.
 	Live func(*Live)

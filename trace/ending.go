@@ -14,7 +14,7 @@ const (
 	EndWritten Ending = iota
 	// EndPending: a recorder is still writing the trace.
 	EndPending
-	// EndMissing: the recorder was killed. What was in the memory shared with the program is lost, unless the layout
+	// EndMissing: the recorder was killed, and so was what keeps its buffer, if there was that already. What was in the memory shared with the program is lost, unless the layout
 	// is LayoutSlots: then the file is that memory.
 	EndMissing
 )

@@ -67,6 +67,9 @@ type Info struct {
 	Totals Totals     `json:"totals"`
 	// Lost is the number of events that were lost, with every reason.
 	Lost uint64 `json:"lost"`
+	// Killed says that the recorder was killed, and that the trace has all that was recorded until then; how the program
+	// ended is not known.
+	Killed bool `json:"killed,omitempty"`
 	// Dump says why the trace was written while the program ran; nil: it was written at the end.
 	Dump *InfoDump `json:"dump,omitempty"`
 	// Switches says how it is known when threads were off a processor; nil: the recorder did not ask.

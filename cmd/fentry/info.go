@@ -111,6 +111,7 @@ type infoTrace struct {
 	Duration   int64      `json:"duration_ns,omitempty"`
 	ExitStatus *int       `json:"exit_status,omitempty"`
 	Signal     int        `json:"signal,omitempty"`
+	Killed     bool       `json:"killed,omitempty"` // fentry was
 
 	Dump *trace.InfoDump `json:"dump,omitempty"` // a flight recorder wrote it while the program ran
 
@@ -178,7 +179,7 @@ func traceInfo(t *trace.Trace) *infoTrace {
 	if i := t.Info; i != nil {
 		in.Writer, in.Command, in.Cwd, in.Options, in.Tracer = i.Writer, i.Command, i.Dir, i.Options, i.Tracer
 		in.Duration, in.Signal, in.Events = int64(i.Duration), i.Signal, i.Totals.Events
-		in.Dump = i.Dump
+		in.Dump, in.Killed = i.Dump, i.Killed
 		in.Host, in.Kernel, in.Machine, in.CPU, in.CPUs = i.Host, i.Kernel, i.Machine, i.CPU, i.CPUs
 		if !i.Start.IsZero() {
 			in.Start = &i.Start
@@ -222,6 +223,8 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	switch {
 	case in.Signal != 0:
 		f.field("ended by", fmt.Sprintf("signal %d (%s)", in.Signal, syscall.Signal(in.Signal)))
+	case in.Killed:
+		f.field("ended by", "the end of fentry, which was killed")
 	case in.Dump != nil:
 		f.field("written", dumpText(in.Dump))
 	case in.ExitStatus != nil:

@@ -10,11 +10,24 @@ import (
 	"os"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/session"
 )
+
+// keep is what a process does that fentry record has started in case it is killed. Nobody is there to be told of errors.
+func keep() {
+	if mapped.Guard(func() error { return session.Keep(os.Args) }) != nil {
+		os.Exit(exitFailed)
+	}
+	os.Exit(exitOK)
+}
 
 func main() {
 	if status, ok := mcount.Main(os.Args, os.LookupEnv, os.Stdout, os.Stderr, largeObjects()); ok {
 		os.Exit(status)
+	}
+	if os.Args[0] == session.KeeperName {
+		keep()
 	}
 	os.Exit(run(mcountArgs(os.Args[1:]), &app{
 		stdin:     os.Stdin,

@@ -9,10 +9,15 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fentry-dev/fentry/session"
 )
 
 // TestMain makes "fentry" a command of the scripts, and of tests that set FENTRY_TEST_MAIN: the test binary itself.
 func TestMain(m *testing.M) {
+	if os.Args[0] == session.KeeperName {
+		main()
+	}
 	switch os.Getenv("FENTRY_TEST_MAIN") {
 	case "":
 	case "peak":

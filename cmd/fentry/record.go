@@ -240,6 +240,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if o.Emulator, err = c.emulatorWords(cmd); err != nil {
 		return err
 	}
+	o.Keeper = "/proc/self/exe"
 	if o.Pipe, err = openControlPipe(c.control); err != nil {
 		return usagef(cmd, "--control: %v", err)
 	}

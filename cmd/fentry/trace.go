@@ -138,6 +138,10 @@ func (in *inputFlags) tasks(t *trace.Trace) ([]*trace.Task, error) {
 func reportEnding(a *app, t *trace.Trace) {
 	what := ""
 	switch t.Ending {
+	case trace.EndWritten:
+		if t.Info != nil && t.Info.Killed {
+			what = "fentry was killed; what was recorded until then is complete"
+		}
 	case trace.EndPending:
 		what = "still being recorded; what follows is incomplete"
 	case trace.EndMissing:

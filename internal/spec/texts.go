@@ -58,6 +58,7 @@ var Info = []Member{
 	{"duration_ns", "number", "how long it ran, ns"},
 	{"exit_status", "number", "its exit status; -1 if it is still running or was ended by a signal"},
 	{"signal", "number", "number of the signal that ended it, 0 if none"},
+	{"killed", "boolean", "the recorder was killed; the trace has what was recorded until then"},
 	{"tracer", "string", or(Tracers)},
 	{"options", "array", "the recorder's options as the user gave them"},
 	{"host", "string", "name of the host"},

@@ -74,11 +74,7 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	if n > maxChunks {
 		return nil, fmt.Errorf("buffer of %d bytes: the largest is %d", size, int64(maxChunks)*format.ChunkSize)
 	}
-	p := &Pool{N: int(n), Small: smallChunks(n)}
-	p.bits = (format.StatesOff + 4*(p.N+p.Small) + 7) &^ 7
-	p.ranges = p.bits + p.Small/bitsInWord*8
-	p.off = p.ranges + images*format.RangeEntry
-	p.header = (p.off + switchedOff*4 + 4095) &^ 4095
+	p := layout(int(n), smallChunks(n))
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
@@ -111,6 +107,38 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 		p.free(i).Store(^uint64(0))
 	}
 	return p, nil
+}
+
+// layout says where all is in a pool with so many chunks of full size, and so many small ones.
+func layout(n, small int) *Pool {
+	p := &Pool{FD: -1, N: n, Small: small}
+	p.bits = (format.StatesOff + 4*(p.N+p.Small) + 7) &^ 7
+	p.ranges = p.bits + p.Small/bitsInWord*8
+	p.off = p.ranges + images*format.RangeEntry
+	p.header = (p.off + switchedOff*4 + 4095) &^ 4095
+	return p
+}
+
+// Open maps the pool of another process, which has so many chunks of full size, and so many small ones: its memory file is
+// this process's by a descriptor. Where a program has sealed it, or the other process because nobody used it any more, the
+// result is a private copy.
+func Open(fd, n, small int) (*Pool, error) {
+	p := layout(n, small)
+	total := p.offset(p.N + p.Small)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if n < 0 || small < 0 || st.Size != int64(total) {
+		return nil, fmt.Errorf("a buffer of %d bytes has other chunks than %d and %d", st.Size, n, small)
+	}
+	var err error
+	p.FD = fd
+	if p.Mem, err = unix.Mmap(fd, 0, total, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == unix.EPERM {
+		p.Mem, err = unix.Mmap(fd, 0, total, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+		p.alone = true
+	}
+	return p, err
 }
 
 // pidNamespace is the number of this process's PID namespace, 0 if it is not known.

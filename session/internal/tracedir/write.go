@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/atomicfile"
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -37,6 +38,32 @@ func (d *Dir) WriteInfo(info *trace.Info) error {
 
 // errNoRoom: a file has less room than what is to be written there.
 var errNoRoom = errors.New("no room")
+
+// File is the directory itself, to be handed to another process. The caller must close it.
+func (d *Dir) File() (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(d.dir.Fd()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), d.Path), nil
+}
+
+// RewriteInfo replaces info.json of a trace whose recorder does so no more.
+func RewriteInfo(path string, info *trace.Info) error {
+	dir, err := safefile.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	b, err := trace.EncodeInfo(info)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteIn(dir, trace.InfoFile, own, func(w *os.File) error {
+		_, err := w.Write(b)
+		return err
+	})
+}
 
 // overwrite writes to a file that exists, as far as it has room.
 func (d *Dir) overwrite(name string, b []byte) error {
