@@ -108,7 +108,10 @@ var told = map[string]bool{
 func Tells(name string) bool { return told[name] }
 
 // isMeasured tells the functions whose code the program itself computes a checksum of (FIPS 140).
-func isMeasured(name string) bool { return strings.HasPrefix(name, "crypto/internal/fips140/") }
+func isMeasured(name string) bool {
+	below, ok := strings.CutPrefix(Package(name), "crypto/internal/fips140")
+	return ok && (below == "" || below[0] == '/')
+}
 
 // IsRuntime reports whether a function is the runtime's own, or was made by the linker: what it does is no part of what
 // a program says that it does.

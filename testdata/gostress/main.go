@@ -1,5 +1,6 @@
-// Gostress is written in the Go of go1.21, the first version whose programs are traced. It does what Go programs do to their stacks, and counts by itself how often it has called each of its functions.
-// It prints what it has computed, and then the counts.
+// Gostress is written in the Go of go1.21, the first version whose programs are traced. It does what Go programs do to
+// their stacks, and counts by itself how often it has called each of its functions. It prints what it has computed, and
+// then the counts. With a number it has that many goroutines at the same time instead.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,13 +38,14 @@ const (
 	fLine
 	fForward
 	fBelow
+	fOne
 	functions
 )
 
 var names = [functions]string{
 	"leaf", "fib", "grow", "huge", "floats", "table", "kind", "square.area", "(*circle).area", "defers", "panics", "nilLoad",
 	"repanics", "unwinds", "goexits", "apply", "mapped[...]", "worker", "spin", "line",
-	"forward", "below",
+	"forward", "below", "one",
 }
 
 var counts [functions]atomic.Int64
@@ -347,9 +350,38 @@ func round(n int) []any {
 	return out
 }
 
+// one is what each of many goroutines does: it waits until all are there.
+func one(in *sync.WaitGroup, gate <-chan bool, out chan<- int, n int) {
+	counts[fOne].Add(1)
+	in.Done()
+	<-gate
+	out <- leaf(&n)
+}
+
+// many has n goroutines at the same time.
+func many(n int) (sum int) {
+	gate, out := make(chan bool), make(chan int)
+	var in sync.WaitGroup
+	in.Add(n)
+	for i := 0; i < n; i++ {
+		go one(&in, gate, out, i)
+	}
+	in.Wait()
+	close(gate)
+	for i := 0; i < n; i++ {
+		sum += <-out
+	}
+	return sum
+}
+
 func main() {
-	for n := 0; n < 10; n++ {
-		fmt.Println(round(n)...)
+	if len(os.Args) > 1 {
+		n, _ := strconv.Atoi(os.Args[1])
+		fmt.Println(many(n))
+	} else {
+		for n := 0; n < 10; n++ {
+			fmt.Println(round(n)...)
+		}
 	}
 	for i := range counts {
 		fmt.Fprintf(os.Stderr, "main.%s %d\n", names[i], counts[i].Load())
