@@ -23,7 +23,8 @@ struct request {
 	struct { int inner; union { long number; double real; }; };
 	struct header h, *next;
 	const char **argv;
-	unsigned bits : 3;
+	unsigned first : 3;
+	int bits : 5;
 	char far[70000];
 	int last;
 };
@@ -41,7 +42,7 @@ int main(int argc, char **argv)
 	const char *words[] = { "zero", "one", 0 };
 	struct header second = { 2, LARGE, "second", "two" };
 	struct request *r = calloc(1, sizeof *r);
-	r->inner = -7, r->number = 1L << 40, r->last = 99;
+	r->inner = -7, r->number = 1L << 40, r->last = 99, r->first = 5, r->bits = -3;
 	r->h = (struct header){ 1, SMALL, "first", "one" };
 	r->next = &second, r->argv = words;
 	SEEN(r);
@@ -73,18 +74,41 @@ int main(int argc, char **argv)
 		return out
 	}
 	args := specs("f_request@n,r->inner,r->number/x,r->h.version,r->h.kind,r->h.tag,r->h.name,r->next->name,r->next->tag,"+
-		"r->argv[1],r->last,arg2->0/i32", "f_pair@p.text,p.id", "f_two@v.y", "f_large@h.kind,h.name")
+		"r->argv[1],r->last,arg2->0/i32,r->first,r->bits", "f_pair@p.text,p.id", "f_two@v.y", "f_large@h.kind,h.name")
 	results := specs("f_result@retval->h.name")
 	want := []string{
-		`f_request(1, -7, 0x10000000000, 1, SMALL, "first", "one", "two", "second", "one", 99, -7)`,
-		`f_request(2, -7, 0x10000000000, 1, SMALL, "first", "one", <0xffffffffffffffff>, <0x18>, NULL, 99, -7)`,
-		`f_request(3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`,
+		`f_request(1, -7, 0x10000000000, 1, SMALL, "first", "one", "two", "second", "one", 99, -7, 5, -3)`,
+		`f_request(2, -7, 0x10000000000, 1, SMALL, "first", "one", <0xffffffffffffffff>, <0x18>, NULL, 99, -7, 5, -3)`,
+		`f_request(3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`,
 		`f_request(4, <0x8000000000000000>, `,
 		`f_pair("pair", 5)`,
 		`f_two(2.5)`,
 		`f_large(LARGE, "two")`,
 		`f_result() = "one"`,
 		`f_request(6, 0, <0x`,
+	}
+	conditions := map[string]string{ // the first arguments of the calls that are recorded
+		"f_request@n,r->inner<0":                 "1 2",
+		"f_request@n,r->number == 0x10000000000": "1 2",
+		"f_request@n,r->number != 1":             "1 2",
+		"f_request@n,r->h.kind==LARGE":           "",
+		"f_request@n,r->next->kind==LARGE":       "1",
+		"f_request@n,r->next!=NULL":              "1 2",
+		"f_request@n,r->h.name==one":             "1 2",
+		"f_request@n,r->h.tag~f?rst":             "1 2",
+		"f_request@n,r->h.tag!=first":            "3 4 6",
+		"f_request@n,r->next->name~t*":           "1",
+		"f_request@n,r->argv[1]==one":            "1",
+		"f_request@n,r->last>98,r->last<=99":     "1 2",
+		"f_request@n,r->bits<-2":                 "1 2",
+		"f_request@n,r->bits<-3":                 "",
+		"f_request@n,r->first=5":                 "1 2",
+		"f_request@n,arg2->0/i32>=0":             "6",
+		"f_pair@p.id,p.id>4":                     "5",
+		"f_pair@p.id,p.text==pair":               "5",
+		"f_pair@p.id,p.text!=pair":               "",
+		"f_large@h.version,h.kind==LARGE":        "2",
+		"f_large@h.version,h.name==three":        "",
 	}
 	for _, b := range []struct {
 		name string
@@ -108,6 +132,17 @@ int main(int argc, char **argv)
 			for i := range want {
 				if !strings.HasPrefix(got[i], want[i]) {
 					t.Errorf("got  %s\nwant %s", got[i], want[i])
+				}
+			}
+			for cond, want := range conditions {
+				function, _, _ := strings.Cut(cond, "@")
+				var calls []string
+				for _, call := range recordSpecs(t, program, specs(cond), nil) {
+					call, _, _ = strings.Cut(strings.TrimPrefix(call, function+"("), ", ")
+					calls = append(calls, strings.TrimSuffix(call, ")"))
+				}
+				if got := strings.Join(calls, " "); got != want {
+					t.Errorf("%s: %q, want %q", cond, got, want)
 				}
 			}
 		})

@@ -101,6 +101,9 @@ type Value struct {
 	Words  int    `json:"c,omitempty"` // how many; 0: nothing is known
 	Stride int    `json:"s,omitempty"` // how many bytes of each word it has, if not 8
 	Offset int    `json:"o,omitempty"` // how many bytes of what its words have are before it
+	// Of a bit field: which of the bits from there it has, as in a Field; Bits 0: it is none.
+	Bit  int `json:"b,omitempty"`
+	Bits int `json:"l,omitempty"`
 	// Indirect: its word is where it is.
 	Indirect bool `json:"i,omitempty"`
 	// More: a variadic function's, of which only the words are known.
@@ -182,6 +185,9 @@ func (p *program) follow(v *Value) {
 	switch {
 	case v.Indirect && (t.Kind == Span || t.Kind == Text):
 		spanAt(t)
+	case v.Bits != 0 && v.Indirect:
+		add(OpBytes, (v.Bit+v.Bits+7)/8)
+	case v.Bits != 0:
 	case v.Indirect:
 		add(OpBytes, min(t.Size, maxBytes))
 	case t.Kind == String:

@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -18,27 +19,27 @@ func TestPlanCheck(t *testing.T) {
 	}}
 	general := func(n uint8) Op { return Op{Code: OpGeneral, From: n} }
 	for text, want := range map[string]Check{
-		"n > -2":                  {general(0), format.CompareMore, 4, true, 1<<64 - 2, ""},
-		"arg2<=1":                 {general(1), format.CompareAtMost, 8, false, 1, ""},
-		"u != 0xffffffffffffffff": {general(1), format.CompareUnequal, 8, false, 1<<64 - 1, ""},
-		"path ~ /etc/*":           {general(2), format.CompareLike, 8, false, 0, "/etc/*"},
-		"path==/x":                {general(2), format.CompareText, 8, false, 0, "/x"},
-		"path!=NULL":              {general(2), format.CompareUnequal, 8, false, 0, ""},
-		"mode=READ|WRITE":         {general(3), format.CompareEqual, 4, true, 3, ""},
+		"n > -2":                  {op: general(0), how: format.CompareMore, size: 32, signed: true, value: 1<<64 - 2, text: ""},
+		"arg2<=1":                 {op: general(1), how: format.CompareAtMost, size: 64, signed: false, value: 1, text: ""},
+		"u != 0xffffffffffffffff": {op: general(1), how: format.CompareUnequal, size: 64, signed: false, value: 1<<64 - 1, text: ""},
+		"path ~ /etc/*":           {op: general(2), how: format.CompareLike, size: 128, signed: false, value: 0, text: "/etc/*"},
+		"path==/x":                {op: general(2), how: format.CompareText, size: 128, signed: false, value: 0, text: "/x"},
+		"path!=NULL":              {op: general(2), how: format.CompareUnequal, size: 64, signed: false, value: 0, text: ""},
+		"mode=READ|WRITE":         {op: general(3), how: format.CompareEqual, size: 32, signed: true, value: 3, text: ""},
 		"c<x":                     {},
-		"c==x":                    {general(4), format.CompareEqual, 1, false, 'x', ""},
-		"yes!=true":               {general(5), format.CompareUnequal, 1, false, 1, ""},
-		"deep>=1":                 {Op{Code: OpStack}, format.CompareAtLeast, 4, true, 1, ""},
+		"c==x":                    {op: general(4), how: format.CompareEqual, size: 8, signed: false, value: 'x', text: ""},
+		"yes!=true":               {op: general(5), how: format.CompareUnequal, size: 8, signed: false, value: 1, text: ""},
+		"deep>=1":                 {op: Op{Code: OpStack}, how: format.CompareAtLeast, size: 32, signed: true, value: 1, text: ""},
 	} {
 		cond, err := ParseCondition(text)
 		if err != nil {
-			if want != (Check{}) {
+			if want.how != 0 {
 				t.Errorf("%s: %v", text, err)
 			}
 			continue
 		}
 		got, err := PlanCheck(f, AMD64, &cond)
-		if err != nil || *got != want {
+		if err != nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
 		}
 		if b := got.Encode(); len(b) != format.ConditionSize+len(want.text) || string(b[format.ConditionSize:]) != want.text {
@@ -57,6 +58,24 @@ func TestPlanCheck(t *testing.T) {
 		}
 		if got, err := PlanCheck(f, AMD64, &cond); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %s", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]Check{
+		"arg1->8 > 5":         {op: general(0), hops: []uint64{hopTo(8, 8)}, how: format.CompareMore, size: 64, signed: true, value: 5},
+		"arg1->8->16/u32 > 5": {op: general(0), hops: []uint64{hopTo(8, 8), hopTo(16, 4)}, how: format.CompareMore, size: 32, value: 5},
+		"arg3->0/s == x":      {op: general(2), hops: []uint64{hopTo(0, 8)}, how: format.CompareText, size: maxPattern, text: "x"},
+		"arg1/s ~ /etc/*":     {op: general(0), how: format.CompareLike, size: maxPattern, text: "/etc/*"},
+	} {
+		cond, err := ParseCondition(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := PlanCheck(nil, AMD64, &cond)
+		if err != nil || !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
+		}
+		if b := got.Encode(); len(b) != format.ConditionSize+8*len(want.hops)+len(want.text) {
+			t.Errorf("%s: % x", text, b)
 		}
 	}
 	cond, _ := ParseCondition("arg2 > 5")

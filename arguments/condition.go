@@ -10,9 +10,11 @@ import (
 	"strings"
 )
 
-// A Condition compares an argument with a constant: arg1 > 100, path ~ /etc/*, mode == READ|WRITE.
+// A Condition compares an argument, or a member of what it points to, with a constant: arg1 > 100, path ~ /etc/*,
+// mode == READ|WRITE, req->len > 100.
 type Condition struct {
-	Name  string // a parameter's name, or argN
+	Name  string // a parameter's name, or argN, with members behind it as in an Item
+	item  Item
 	op    string
 	value string
 	glob  *regexp.Regexp // with ~ and !~
@@ -32,21 +34,21 @@ var operators = []string{"!~", "==", "!=", ">=", "<=", "~", "=", ">", "<"}
 
 // ParseCondition parses a Condition. ~ and !~ take a glob of * and ?, which covers all of a string.
 func ParseCondition(s string) (Condition, error) {
-	i := strings.IndexAny(s, conditionSigns)
-	if strings.Contains(s, "->") {
-		return Condition{}, fmt.Errorf("%q: arguments are compared, not what they point to", s)
-	}
+	i := strings.IndexAny(strings.ReplaceAll(s, "->", ".."), conditionSigns)
 	if i < 0 {
 		return Condition{}, fmt.Errorf("%q compares nothing: want NAME, one of %s, and a value", s,
 			strings.Join(operators, " "))
 	}
-	c := Condition{Name: strings.TrimSpace(s[:i])}
+	c, err := parseCompared(strings.TrimSpace(s[:i]))
+	if err != nil {
+		return Condition{}, fmt.Errorf("%q is not NAME, one of %s, and a value: %w", s, strings.Join(operators, " "), err)
+	}
 	for _, op := range operators {
 		if rest, ok := strings.CutPrefix(s[i:], op); ok && c.op == "" {
 			c.op, c.value = op, strings.TrimSpace(rest)
 		}
 	}
-	if c.op == "" || !isName(c.Name) || c.value == "" {
+	if c.op == "" || c.value == "" {
 		return Condition{}, fmt.Errorf("%q is not NAME, one of %s, and a value", s, strings.Join(operators, " "))
 	}
 	if len(c.value) >= 2 && c.value[0] == '"' {
@@ -79,6 +81,23 @@ func ParseCondition(s string) (Condition, error) {
 	return c, nil
 }
 
+// parseCompared parses what a condition compares.
+func parseCompared(name string) (c Condition, err error) {
+	if c.item, err = parseItem(name); err != nil {
+		return c, err
+	}
+	switch c.item.kind {
+	case itemParam, itemInteger, itemStack:
+	default:
+		return c, fmt.Errorf("%q is not known when a call begins, or no integer", name)
+	}
+	if c.item.base[0] == '%' || strings.ContainsRune(name, '%') {
+		return c, fmt.Errorf("%q is no argument", name)
+	}
+	c.Name = c.item.Name
+	return c, nil
+}
+
 // Param returns a captured parameter by its name, or as argN by its place; nil: there is none.
 func (c *Capture) Param(name string) *Value {
 	for i := range c.Params {
@@ -106,7 +125,7 @@ func (cond *Condition) Holds(c *Capture, words []uint64, m Memory) bool {
 	if cond.glob != nil {
 		return cond.glob.MatchString(text) == (cond.op == "~")
 	}
-	if n := v.number(words); n != nil && cond.exact != nil {
+	if n := v.number(words, m); n != nil && cond.exact != nil {
 		switch d := n.Cmp(cond.exact); cond.op {
 		case "=", "==":
 			return d == 0
@@ -138,13 +157,30 @@ func (v *Value) plain(words []uint64, m Memory) (text string, known bool) {
 		err := json.Unmarshal(b, &text)
 		return text, err == nil
 	}
-	return string(b), string(b) != "null" || v.number(words) != nil
+	return string(b), string(b) != "null" || v.number(words, m) != nil
+}
+
+// content is what a value consists of, wherever it is.
+func (v *Value) content(words []uint64, m Memory) ([]byte, bool) {
+	b, ok := v.bytes(words)
+	if ok && v.Indirect {
+		if ok = len(b) >= 8; ok {
+			r := m.at(binary.LittleEndian.Uint64(b))
+			if ok = r != nil; ok {
+				b = r.Bytes
+			}
+		}
+	}
+	if ok && v.Bits != 0 {
+		return v.bitField().extract(b)
+	}
+	return b, ok
 }
 
 // number is a value as a number; nil: it is none.
-func (v *Value) number(words []uint64) *big.Float {
-	b, ok := v.bytes(words)
-	if !ok || v.Type == nil || v.Indirect {
+func (v *Value) number(words []uint64, m Memory) *big.Float {
+	b, ok := v.content(words, m)
+	if !ok || v.Type == nil {
 		return nil
 	}
 	switch t := v.Type; t.Kind {

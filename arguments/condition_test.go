@@ -10,15 +10,18 @@ func TestConditions(t *testing.T) {
 		{Name: "f", Type: tDouble, Word: 3, Words: 1},
 		{Name: "lost", Type: tInt},
 		{Name: "p", Type: &Type{Kind: Pointer, Size: 8}, Word: 4, Words: 1},
+		{Name: "r->len", Type: tInt, Word: 5, Words: 1, Indirect: true},
+		{Name: "r->bits", Type: tInt, Word: 5, Words: 1, Indirect: true, Bit: 2, Bits: 3},
 	}}
-	words := []uint64{0xffffffff00000064, 0x1000, 3, 0x3ff8000000000000, 0}
-	memory := Memory{{Address: 0x1000, Bytes: []byte("/etc/passwd"), Text: true}}
+	words := []uint64{0xffffffff00000064, 0x1000, 3, 0x3ff8000000000000, 0, 0x2000}
+	memory := Memory{{Address: 0x1000, Bytes: []byte("/etc/passwd"), Text: true}, {Address: 0x2000, Bytes: []byte{0x9c, 0, 0, 0}}}
 	for text, want := range map[string]bool{
 		"n > 99": true, "arg1>100": false, "n>=100": true, "n==0x64": true, "n = 100": true, "n!=100": false, "n<101": true, "n<=99": false,
 		"path~/etc/*": true, "path ~ /etc/?asswd": true, "path~etc": false, "path!~/usr/*": true, `path=="/etc/passwd"`: true,
 		"path==/etc/passwd": true, "path!=x": true, "path==NULL": false, "path!=NULL": true, "path>0": true,
 		"mode==READ|WRITE": true, "mode==3": true, "mode~*WRITE": true, "mode==READ": false,
 		"f>1.25": true, "f==1.5": true, "lost==0": false, "lost!=0": false, "none==1": false, "arg7==1": false, "p==NULL": true, "p==0": true,
+		"r->len > 155": true, "r->len>156": false, "r->bits == -1": true, "r->none>1": false,
 	} {
 		cond, err := ParseCondition(text)
 		if err != nil {
@@ -29,7 +32,7 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
-	for _, text := range []string{"", "n", "n>", ">1", "n>x", "a b>1", "n!1", `n=="x`, "n>NaN", "path<abc"} {
+	for _, text := range []string{"", "n", "n>", ">1", "n>x", "a b>1", "n!1", `n=="x`, "n>NaN", "path<abc", "errno==1", "retval>1", "fparg1>1", "%rdi>1", "a->b->>1"} {
 		if cond, err := ParseCondition(text); err == nil {
 			t.Errorf("%q: %+v", text, cond)
 		}

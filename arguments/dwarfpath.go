@@ -21,6 +21,9 @@ func (x *reader) walk(from any, path []step) (hops []hop, t *Type, err error) {
 		return nil, nil, errNoTypes
 	}
 	for _, st := range path {
+		if n := len(hops); n > 0 && hops[n-1].bits != 0 {
+			return nil, nil, noMember{path[n-1].name + " is a bit field: it has no members"}
+		}
 		e, r, err := x.named(at)
 		if err != nil {
 			return nil, nil, err
@@ -40,7 +43,7 @@ func (x *reader) walk(from any, path []step) (hops []hop, t *Type, err error) {
 				return nil, nil, err
 			}
 		case st.deref:
-			return nil, nil, fmt.Errorf("->%s: it is no pointer", st.name)
+			return nil, nil, noMember{"->" + st.name + ": it is no pointer"}
 		}
 		switch {
 		case st.index:
@@ -48,7 +51,9 @@ func (x *reader) walk(from any, path []step) (hops []hop, t *Type, err error) {
 		case st.name == "":
 			err = errors.New("numbers of bytes and names do not go together")
 		default:
-			at, h.offset, err = x.memberOf(r, e, st.name, 0)
+			var to memberPlace
+			to, err = x.memberOf(r, e, st.name, 0)
+			at, h.offset, h.bit, h.bits = to.at, to.offset, to.bit, to.bits
 		}
 		if err != nil {
 			return nil, nil, err
@@ -113,17 +118,31 @@ func (x *reader) element(e *dwarf.Entry, at dwarf.Offset, n int, points bool) (d
 // maxReach bounds how far a member is from the beginning of a value.
 const maxReach = 1 << 30
 
-// memberOf finds a member of a struct or union, also one of its base classes and of members without a name, and returns
-// its type and offset.
-func (x *reader) memberOf(r *dwarf.Reader, e *dwarf.Entry, name string, depth int) (at dwarf.Offset, offset int, err error) {
+// A memberPlace is where a member is: its type, how many bytes from the beginning, and of a bit field which bits from there.
+type memberPlace struct {
+	at        dwarf.Offset
+	offset    int
+	bit, bits int
+}
+
+// noMember says why a value has no such member.
+type noMember struct{ why string }
+
+func (e noMember) Error() string { return e.why }
+
+// Is makes it an [ErrNoArgument], too: conditions for all functions are for those that have what they compare.
+func (e noMember) Is(target error) bool { return target == ErrNoArgument }
+
+// memberOf finds a member of a struct or union, also one of its base classes and of members without a name.
+func (x *reader) memberOf(r *dwarf.Reader, e *dwarf.Entry, name string, depth int) (to memberPlace, err error) {
 	class, _ := e.Val(dwarf.AttrName).(string)
 	switch e.Tag {
 	case dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
 	default:
-		return 0, 0, fmt.Errorf("it is no struct: no member %q", name)
+		return to, noMember{fmt.Sprintf("it is no struct: no member %q", name)}
 	}
 	if declared, _ := e.Val(dwarf.AttrDeclaration).(bool); declared {
-		return 0, 0, fmt.Errorf("the members of %s are not known here: it is only declared", class)
+		return to, fmt.Errorf("the members of %s are not known here: it is only declared", class)
 	}
 	var inner []*dwarf.Entry
 	found := false
@@ -139,17 +158,14 @@ func (x *reader) memberOf(r *dwarf.Reader, e *dwarf.Entry, name string, depth in
 			return nil
 		}
 		found = true
-		if c.Val(dwarf.AttrBitSize) != nil {
-			return fmt.Errorf("%s is a bit field", name)
-		}
 		var ok bool
-		if at, offset, ok = placeOf(c); !ok {
+		if to.at, to.offset, ok = placeOf(c); !ok {
 			return fmt.Errorf("where %s is in %s only the program knows", name, class)
 		}
-		return nil
+		return x.bitField(c, &to)
 	})
 	if found || err != nil {
-		return at, offset, err
+		return to, err
 	}
 	for _, c := range inner {
 		of, base, ok := placeOf(c)
@@ -160,14 +176,32 @@ func (x *reader) memberOf(r *dwarf.Reader, e *dwarf.Entry, name string, depth in
 		if err != nil {
 			continue
 		}
-		if at, offset, err := x.memberOf(r, e, name, depth+1); err == nil {
-			return at, base + offset, nil
+		if to, err := x.memberOf(r, e, name, depth+1); err == nil {
+			to.offset += base
+			return to, nil
 		}
 	}
 	if class == "" {
 		class = "it"
 	}
-	return 0, 0, fmt.Errorf("%s has no member %q", class, name)
+	return to, noMember{fmt.Sprintf("%s has no member %q", class, name)}
+}
+
+// bitField says which bits a member has, if it is a bit field: from the byte in which they begin.
+func (x *reader) bitField(e *dwarf.Entry, to *memberPlace) error {
+	of, err := x.typeAt(to.at, false, 0)
+	if err != nil {
+		return err
+	}
+	bit, bits, ok := bitsOf(e, of, to.offset)
+	if !ok {
+		return nil
+	}
+	if bits <= 0 || bits > 64 || bit < 0 || bit/8 > maxReach {
+		return errors.New("nobody knows which bits it has")
+	}
+	to.offset, to.bit, to.bits = int(bit/8), int(bit%8), int(bits)
+	return nil
 }
 
 // placeOf is a member's type and offset; false: it is none of an object, or where it is depends on the object.

@@ -89,16 +89,7 @@ func (x *reader) member(t *Type, e *dwarf.Entry, depth int) (ok bool, err error)
 	default:
 		return false, nil // a virtual base class
 	}
-	if bits, ok := e.Val(dwarf.AttrBitSize).(int64); ok {
-		bit, have := e.Val(dwarf.AttrDataBitOffset).(int64)
-		if !have { // before DWARF 4: from the highest bit of a unit at the offset
-			high, _ := e.Val(dwarf.AttrBitOffset).(int64)
-			unit := size(e)
-			if unit == 0 {
-				unit = of.Size
-			}
-			bit = int64(f.Offset)*8 + int64(unit)*8 - high - bits
-		}
+	if bit, bits, ok := bitsOf(e, of, f.Offset); ok {
 		f.Bit, f.Bits, f.Offset = int(bit), int(bits), 0
 		if bits <= 0 || bits > 64 || bit < 0 || bit+bits > int64(t.Size)*8 {
 			return false, nil
@@ -109,6 +100,22 @@ func (x *reader) member(t *Type, e *dwarf.Entry, depth int) (ok bool, err error)
 	}
 	t.Fields = append(t.Fields, f)
 	return true, nil
+}
+
+// bitsOf returns the first bit of a bit field of a type, counted from the struct's beginning, and how many there are.
+// offset is what the member says of its place in bytes. ok is false of other members.
+func bitsOf(e *dwarf.Entry, of *Type, offset int) (bit, bits int64, ok bool) {
+	bits, ok = e.Val(dwarf.AttrBitSize).(int64)
+	bit, have := e.Val(dwarf.AttrDataBitOffset).(int64)
+	if ok && !have { // before DWARF 4: from the highest bit of a unit at the offset
+		high, _ := e.Val(dwarf.AttrBitOffset).(int64)
+		unit := size(e)
+		if unit == 0 {
+			unit = of.Size
+		}
+		bit = int64(offset)*8 + int64(unit)*8 - high - bits
+	}
+	return bit, bits, ok
 }
 
 // makesCopies reports whether a member function makes copies, moves or destroys, and was written by the user.

@@ -71,8 +71,9 @@ func cutPath(text string) (name string, path []step, rest string, err error) {
 
 // A hop is a step of which the offset is known: bytes on, and before them, with deref, to where a pointer points.
 type hop struct {
-	deref  bool
-	offset int
+	deref     bool
+	offset    int
+	bit, bits int // of a bit field, which is the last: as in a Field, from the offset on; bits 0: it is none
 }
 
 // errNoTypes is returned for members of what nothing is known about.
@@ -86,7 +87,7 @@ func (x *reader) hops(at any, path []step) (hops []hop, t *Type, err error) {
 	}
 	if numbers {
 		for _, st := range path {
-			hops = append(hops, hop{st.deref, st.number})
+			hops = append(hops, hop{deref: st.deref, offset: st.number})
 		}
 		return hops, nil, nil
 	}
@@ -117,6 +118,9 @@ func (p *program) member(name string, t *Type, l location, hops []hop, format st
 
 func (p *program) tryMember(name string, t *Type, l location, hops []hop, format string) (Value, error) {
 	v := Value{Name: name, Type: t, Format: format}
+	if last := hops[len(hops)-1]; last.bits != 0 {
+		v.Bit, v.Bits = last.bit, last.bits
+	}
 	at, offset, address := 0, 0, l.indirect
 	if address {
 		at = p.word(l.pieces[0].op())
@@ -128,12 +132,12 @@ func (p *program) tryMember(name string, t *Type, l location, hops []hop, format
 		} else if h.deref {
 			pc, ok := l.word(offset)
 			if !ok {
-				return v, fmt.Errorf("%s is behind a pointer that is in no register or word of its own", name)
+				return v, errScattered
 			}
 			at, offset, address = p.word(pc.op()), 0, true
 		}
 		if offset += h.offset; offset > math.MaxInt32 {
-			return v, fmt.Errorf("%s is too far from where a pointer points", name)
+			return v, errFar
 		}
 	}
 	v.Words = 1
@@ -144,10 +148,10 @@ func (p *program) tryMember(name string, t *Type, l location, hops []hop, format
 			p.piece(pc)
 		}
 		v.Words = p.n - v.Word
-		if l.stride() != 0 || offset%8 != 0 {
+		if l.stride() != 0 || offset%8 != 0 || v.Bits != 0 {
 			v.Stride = l.stride()
 			if t.Elem != nil || t.Kind == String {
-				return v, fmt.Errorf("%s is a pointer that is in no register or word of its own", name)
+				return v, errScattered
 			}
 			return v, nil
 		}
@@ -165,6 +169,12 @@ func (p *program) tryMember(name string, t *Type, l location, hops []hop, format
 	p.follow(&v)
 	return v, nil
 }
+
+// Errors of members that cannot be reached.
+var (
+	errFar       = errors.New("it is too far from where a pointer points")
+	errScattered = errors.New("a pointer on the way is in no register or word of its own")
+)
 
 // load captures a word that is reached from another, and returns which that is.
 func (p *program) load(code Code, from, offset int) int {

@@ -175,22 +175,34 @@ func (s *shower) comma() {
 
 // bitField appends a member that has only some bits.
 func (s *shower) bitField(f *Field, b []byte) {
-	if f.Bit < 0 || f.Bits < 1 || f.Bits > 64 || (f.Bit+f.Bits+7)/8 > len(b) || f.Type == nil {
+	w, ok := f.extract(b)
+	if !ok {
 		s.unknown()
 		return
+	}
+	s.value(f.Type, w, 1)
+}
+
+// extract makes a whole value, of up to 8 bytes, of a bit field of what b is.
+func (f *Field) extract(b []byte) (value []byte, ok bool) {
+	if f.Bit < 0 || f.Bits < 1 || f.Bits > 64 || (f.Bit+f.Bits+7)/8 > len(b) || f.Type == nil {
+		return nil, false
 	}
 	var v uint64
 	for i := range f.Bits {
 		at := f.Bit + i
 		v |= uint64(b[at/8]>>(at%8)&1) << i
 	}
-	if f.Type.Kind != Uint && f.Type.Kind != Bool && f.Type.Kind != Enum {
+	if !f.Type.unsignedBits() {
 		shift := 64 - f.Bits
 		v = uint64(int64(v<<shift) >> shift)
 	}
-	var w [8]byte
-	binary.LittleEndian.PutUint64(w[:], v)
-	s.value(f.Type, w[:], 1)
+	return binary.LittleEndian.AppendUint64(nil, v), true
+}
+
+// unsignedBits reports whether bit fields of a type have no sign.
+func (t *Type) unsignedBits() bool {
+	return t.Kind == Uint || t.Kind == Bool || t.Kind == Enum || t.Kind == Pointer
 }
 
 // elements appends an array or a vector, text as a string.

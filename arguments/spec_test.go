@@ -24,7 +24,6 @@ func TestParseSpec(t *testing.T) {
 		"f@retval->next->name":      "f: retval->next->name=result",
 		"f@req->":                   "error",
 		"f@req-len":                 "error",
-		"f@req->len>3":              "error",
 		"f@argv[-1]":                "error",
 		"f@argv[1":                  "error",
 		"f@argv[99999999999]":       "error",

@@ -209,11 +209,14 @@ func (s *shower) show(v *Value, words []uint64) {
 		return
 	}
 	if !v.Indirect {
-		if v.More {
+		switch {
+		case v.More:
 			s.more(b)
-			return
+		case v.Bits != 0:
+			s.bitField(v.bitField(), b)
+		default:
+			s.value(v.Type, b, 0)
 		}
-		s.value(v.Type, b, 0)
 		return
 	}
 	if len(b) < 8 {
@@ -221,12 +224,23 @@ func (s *shower) show(v *Value, words []uint64) {
 		return
 	}
 	address := binary.LittleEndian.Uint64(b)
+	if v.Bits != 0 {
+		if r := s.m.at(address); r != nil && 8*len(r.Bytes) >= v.Bit+v.Bits {
+			s.bitField(v.bitField(), r.Bytes)
+		} else {
+			s.unreadable(address)
+		}
+		return
+	}
 	if v.Type.Kind == Span || v.Type.Kind == Text {
 		s.spanAt(v.Type, address)
 		return
 	}
 	s.at(v.Type, address)
 }
+
+// bitField is a value that is one as a member.
+func (v *Value) bitField() *Field { return &Field{Type: v.Type, Bit: v.Bit, Bits: v.Bits} }
 
 // at appends the value at an address.
 func (s *shower) at(t *Type, address uint64) {

@@ -80,18 +80,26 @@ func HasValues(ev *trace.Event) bool {
 
 // EachValue calls f with the name and the text of each argument that is known of a call at its Entry, and with its
 // result at its Exit, under the name [trace.ResultName]: of functions what was captured, as C has it, of system calls
-// what strace shows. With json, values are JSON.
+// what strace shows. With json, values are JSON. errno of a call that has failed follows its result, as in "-1 ENOENT"; in
+// JSON it is a value of its own.
 func EachValue(t *trace.Trace, ev *trace.Event, json bool, f func(name string, value []byte)) {
 	if ev.Func.Image == trace.SyscallImage {
 		eachOfSyscall(t, ev, json, f)
 		return
 	}
+	c := t.Capture(ev.Func)
 	t.EachValue(ev, func(name string, v *arguments.Value, of *trace.Captured) {
-		if json {
+		switch result := v == c.Result; {
+		case json:
 			f(name, v.AppendJSON(nil, of.Words, of.Memory()))
-			return
+			if e := c.Error(of.Words); result && e != "" {
+				f("errno", safetext.AppendJSON(nil, e))
+			}
+		case result:
+			f(name, c.AppendResult(nil, of.Words, of.Memory()))
+		default:
+			f(name, v.AppendText(nil, of.Words, of.Memory()))
 		}
-		f(name, v.AppendText(nil, of.Words, of.Memory()))
 	})
 }
 

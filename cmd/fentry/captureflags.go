@@ -33,7 +33,7 @@ func (c *captureFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.args, "args", argsNo, "record the arguments and results of functions: `WHICH` is auto, all that have debug "+
 		"information, or no, those of -A and -R")
 	f.StringArrayVar(&c.conditions, "if", nil, "of functions that have such an argument, record only calls whose arguments "+
-		"meet `CONDITION`, such as 'arg1 > 100' or 'path ~ /etc/*' (repeatable: all must)")
+		"meet `CONDITION`, such as 'arg1 > 100', 'path ~ /etc/*' or 'req->len > 100' (repeatable: all must)")
 }
 
 // captures are which arguments and results are recorded by a plan.

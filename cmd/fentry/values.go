@@ -17,7 +17,7 @@ import (
 // conditionFlag adds --if.
 func conditionFlag(cmd *cobra.Command, conditions *[]string) {
 	cmd.Flags().StringArrayVar(conditions, "if", nil, "show only calls whose recorded arguments fulfil `CONDITION`, such as "+
-		"'arg1 > 100' or 'path ~ /etc/*' (repeatable: all must)")
+		"'arg1 > 100', 'path ~ /etc/*' or 'req->len > 100' (repeatable: all must)")
 }
 
 // parseConditions parses the values of --if.

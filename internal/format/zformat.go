@@ -675,7 +675,7 @@ const (
 // Sizes of arrays in capture_op, bytes.
 const ()
 
-// Compares an argument with a number or a text; LENGTH bytes of that follow.
+// Compares an argument with a number or a text; HOPS words follow, and LENGTH bytes of text.
 const (
 	ConditionSize = 16 // bytes
 )
@@ -685,9 +685,11 @@ const (
 	ConditionOCode     = 0 // u8
 	ConditionOFrom     = 1 // u8
 	ConditionOCompare  = 2 // u8
-	ConditionOSize     = 3 // u8, bytes
-	ConditionOIsSigned = 4 // u16
-	ConditionOLength   = 6 // u16, bytes
+	ConditionOSize     = 3 // u8
+	ConditionOIsSigned = 4 // u8
+	ConditionOSkip     = 5 // u8
+	ConditionOHops     = 6 // u8
+	ConditionOLength   = 7 // u8, bytes
 	ConditionOValue    = 8 // u64
 )
 

@@ -108,13 +108,15 @@ var Actions = []Value{
 }
 
 // Condition compares an argument: its text, if it has one, follows it.
-var Condition = Struct{"condition", "CONDITION", 16, "compares an argument with a number or a text; LENGTH bytes of that follow", []Field{
+var Condition = Struct{"condition", "CONDITION", 16, "compares an argument with a number or a text; HOPS words follow, and LENGTH bytes of text", []Field{
 	{"CODE", 0, "u8", "", "where the argument is, see CaptureCodes: a word"},
 	{"FROM", 1, "u8", "", "which register, or word of the stack"},
 	{"COMPARE", 2, "u8", "", "see Comparisons"},
-	{"SIZE", 3, "u8", "bytes", "of the argument, 1 to 8"},
-	{"IS_SIGNED", 4, "u16", "", "1: its number has a sign"},
-	{"LENGTH", 6, "u16", "bytes", "of the text"},
+	{"SIZE", 3, "u8", "", "bits of the word behind SKIP that are compared, 1 to 64; of text: bytes at most"},
+	{"IS_SIGNED", 4, "u8", "", "1: its number has a sign"},
+	{"SKIP", 5, "u8", "", "lowest bits of the word that are not compared"},
+	{"HOPS", 6, "u8", "", "each leads on from the word, which is an address: to what is so many bytes (low half) behind it, of which there are so many (high half, 1 to 8); 0: to that address"},
+	{"LENGTH", 7, "u8", "bytes", "of the text"},
 	{"VALUE", 8, "u64", "", "the number"},
 }}
 

@@ -1,8 +1,8 @@
 /* Which calls of a function are recorded: those of which an argument is as wanted.
 
    A condition is looked at before a call leaves anything in the trace, so one that fails costs no event. What
-   was found out when the image was patched (package arguments) is where the argument is, how many bytes of that word
-   count, and what to compare them with. Text is compared as far as a buffer goes that fits on any stack. What is not text,
+   was found out when the image was patched (package arguments) is where the argument is, by which pointers a member of it is
+   reached, how many bits of that word count, and what to compare them with. What cannot be reached fails. Text is compared as far as a buffer goes that fits on any stack. What is not text,
    because it cannot be read, is no text that somebody wants, and unlike any. */
 #include "capture.h"
 #include "condition.h"
@@ -16,8 +16,9 @@ enum { LONGEST = 128 }; /* bytes of text that are compared */
    top bits are flipped. */
 static int number_holds(u64 w, const struct condition *q)
 {
-	u32 shift = 64 - 8U * q->size;
-	u64 flip = q->size == 8 && !q->is_signed ? 1UL << 63 : 0;
+	u32 shift = 64 - q->size;
+	u64 flip = q->size == 64 && !q->is_signed ? 1UL << 63 : 0;
+	w >>= q->skip;
 	i64 a = (i64)((q->is_signed ? (u64)((i64)(w << shift) >> shift) : w << shift >> shift) ^ flip), b = (i64)(q->value ^ flip);
 	switch (q->compare) {
 	case COMPARE_EQUAL:
@@ -57,19 +58,39 @@ static int covers(const u8 *p, u64 m, const u8 *s, u64 n, int any)
 	return k == m;
 }
 
+/* fetch_any reads memory that can be anything. */
+static u64 fetch_any(struct control *c, void *to, u64 at, u64 n)
+{
+	if (at && !literal(at, n))
+		check_filter();
+	return at ? fetch(c, to, at, n) : 0;
+}
+
 static int text_holds(struct control *c, u64 at, const struct condition *q)
 {
 	u8 b[LONGEST];
-	u64 n = 0, got = 0;
-	if (at && !literal(at, sizeof b))
-		check_filter();
-	if (at)
-		got = fetch(c, b, at, sizeof b);
+	u64 n = 0, got = fetch_any(c, b, at, q->size < LONGEST ? q->size : LONGEST);
 	while (n < got && b[n])
 		n++;
 	int any = q->compare == COMPARE_LIKE || q->compare == COMPARE_UNLIKE;
 	int wanted = q->compare == COMPARE_LIKE || q->compare == COMPARE_TEXT;
-	return (got && covers((const u8 *)(q + 1), q->length, b, n, any)) == wanted;
+	const u8 *text = (const u8 *)((const u64 *)(q + 1) + q->hops);
+	return (got && covers(text, q->length, b, n, any)) == wanted;
+}
+
+/* reaches follows a condition's hops from a word, and returns whether they lead somewhere. */
+static int reaches(struct control *c, u64 *w, const struct condition *q)
+{
+	const u64 *hop = (const u64 *)(q + 1), *end = hop + q->hops;
+	for (; hop < end; hop++) {
+		u64 at = *w + (u32)*hop, n = *hop >> 32;
+		if (!*w)
+			return 0;
+		*w = n ? 0 : at;
+		if (n && fetch_any(c, w, at, n) != n)
+			return 0;
+	}
+	return 1;
 }
 
 static int holds(struct control *c, u64 slot, const struct callregs *r, const struct condition *q)
@@ -77,6 +98,8 @@ static int holds(struct control *c, u64 slot, const struct callregs *r, const st
 	struct capture_op op = { q->code, q->from, 0 };
 	u64 w[2];
 	capture_word(c, &op, 0, slot, r, w);
+	if (!reaches(c, w, q))
+		return q->compare == COMPARE_NO_TEXT || q->compare == COMPARE_UNLIKE;
 	return q->compare >= COMPARE_TEXT ? text_holds(c, w[0], q) : number_holds(w[0], q);
 }
 

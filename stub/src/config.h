@@ -198,16 +198,18 @@
 
 /* sizes of arrays in capture_op, bytes */
 
-/* compares an argument with a number or a text; LENGTH bytes of that follow */
+/* compares an argument with a number or a text; HOPS words follow, and LENGTH bytes of text */
 #define CONDITION_SIZE             16           /* bytes */
 
 /* fields of condition */
 #define CONDITION_O_CODE           0            /* u8 */
 #define CONDITION_O_FROM           1            /* u8 */
 #define CONDITION_O_COMPARE        2            /* u8 */
-#define CONDITION_O_SIZE           3            /* u8, bytes */
-#define CONDITION_O_IS_SIGNED      4            /* u16 */
-#define CONDITION_O_LENGTH         6            /* u16, bytes */
+#define CONDITION_O_SIZE           3            /* u8 */
+#define CONDITION_O_IS_SIGNED      4            /* u8 */
+#define CONDITION_O_SKIP           5            /* u8 */
+#define CONDITION_O_HOPS           6            /* u8 */
+#define CONDITION_O_LENGTH         7            /* u8, bytes */
 #define CONDITION_O_VALUE          8            /* u64 */
 
 /* sizes of arrays in condition, bytes */
@@ -421,14 +423,16 @@ _Static_assert(offsetof(struct capture_op, from) == CAPTURE_OP_O_FROM, "capture_
 _Static_assert(offsetof(struct capture_op, most) == CAPTURE_OP_O_MOST, "capture_op.most");
 _Static_assert(sizeof(struct capture_op) == CAPTURE_OP_SIZE, "capture_op");
 
-/* compares an argument with a number or a text; LENGTH bytes of that follow */
+/* compares an argument with a number or a text; HOPS words follow, and LENGTH bytes of text */
 struct condition {
 	u8 code; /* where the argument is, see CaptureCodes: a word */
 	u8 from; /* which register, or word of the stack */
 	u8 compare; /* see Comparisons */
-	u8 size; /* bytes: of the argument, 1 to 8 */
-	u16 is_signed; /* 1: its number has a sign */
-	u16 length; /* bytes: of the text */
+	u8 size; /* bits of the word behind SKIP that are compared, 1 to 64; of text: bytes at most */
+	u8 is_signed; /* 1: its number has a sign */
+	u8 skip; /* lowest bits of the word that are not compared */
+	u8 hops; /* each leads on from the word, which is an address: to what is so many bytes (low half) behind it, of which there are so many (high half, 1 to 8); 0: to that address */
+	u8 length; /* bytes: of the text */
 	u64 value; /* the number */
 };
 _Static_assert(offsetof(struct condition, code) == CONDITION_O_CODE, "condition.code");
@@ -436,6 +440,8 @@ _Static_assert(offsetof(struct condition, from) == CONDITION_O_FROM, "condition.
 _Static_assert(offsetof(struct condition, compare) == CONDITION_O_COMPARE, "condition.compare");
 _Static_assert(offsetof(struct condition, size) == CONDITION_O_SIZE, "condition.size");
 _Static_assert(offsetof(struct condition, is_signed) == CONDITION_O_IS_SIGNED, "condition.is_signed");
+_Static_assert(offsetof(struct condition, skip) == CONDITION_O_SKIP, "condition.skip");
+_Static_assert(offsetof(struct condition, hops) == CONDITION_O_HOPS, "condition.hops");
 _Static_assert(offsetof(struct condition, length) == CONDITION_O_LENGTH, "condition.length");
 _Static_assert(offsetof(struct condition, value) == CONDITION_O_VALUE, "condition.value");
 _Static_assert(sizeof(struct condition) == CONDITION_SIZE, "condition");
