@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"export/formats": {"export", "export/callgrind", "export/chrome", "export/csv", "export/ctf", "export/folded",
 		"export/parquet", "export/perfetto", "export/pprof", "export/speedscope", "export/tracedat", "export/uftrace"},
 
-	"view": {"export", "trace", "internal/mapped", "internal/safetext"},
+	"view": {"export", "trace", "internal/mapped", "internal/parallel", "internal/safetext"},
 
 	"session":                 {"trace", "internal/format", "internal/mapped", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},

@@ -61,6 +61,8 @@ type taskBlocks struct {
 
 	chunks int    // of all blocks
 	next   []byte // difference of the state behind the last block
+
+	marks *blockMarks // nil: there are none
 }
 
 // errBlocks is for an index whose checksums are right and whose contents are not.
@@ -220,10 +222,14 @@ func (x *blockIndex) states(k *Task) (*taskBlocks, error) {
 		return tb, nil
 	}
 	tb, err := x.readStates(k)
-	if err == nil {
-		at.Store(tb)
+	if err != nil {
+		return nil, err
 	}
-	return tb, err
+	tb.marks = &blockMarks{every: markEvery}
+	if !at.CompareAndSwap(nil, tb) {
+		tb = at.Load() // somebody was faster
+	}
+	return tb, nil
 }
 
 func (x *blockIndex) readStates(k *Task) (*taskBlocks, error) {

@@ -40,19 +40,24 @@ func withBlocks(t testing.TB, events []byte, sizes blockSizes) (plain, indexed *
 func seeWalk(tr *Trace, o WalkOptions) string {
 	var s strings.Builder
 	err := tr.Walk(o, func(ev *Event) error {
-		e := *ev
-		e.Task, e.Sys = nil, nil
-		fmt.Fprintf(&s, "%d %v %+v", ev.Task.Index, ev.Kind, e)
-		for sys := ev.Sys; sys != nil; sys = sys.End {
-			fmt.Fprintf(&s, " sys %d %x %v", sys.Value, sys.Args, sys.Open)
-		}
-		s.WriteByte('\n')
+		seeEvent(&s, ev)
 		return nil
 	})
 	if err != nil {
 		fmt.Fprintln(&s, err)
 	}
 	return s.String()
+}
+
+// seeEvent is an event in text.
+func seeEvent(s *strings.Builder, ev *Event) {
+	e := *ev
+	e.Task, e.Sys = nil, nil
+	fmt.Fprintf(s, "%d %v %+v", ev.Task.Index, ev.Kind, e)
+	for sys := ev.Sys; sys != nil; sys = sys.End {
+		fmt.Fprintf(s, " sys %d %x %v", sys.Value, sys.Args, sys.Open)
+	}
+	s.WriteByte('\n')
 }
 
 // randomWindows are random windows of the trace, some where its tasks begin and end.

@@ -166,7 +166,11 @@ func newPartCursor(t *Trace, k *Task, window []byte, emit func(*Event) error, p 
 	run := p.runs[0]
 	if run[0] > 0 {
 		bs := blockState{comm: p.comm}
-		if err := c.seek(&bs, 0, run[0], &stateWatch{}); err != nil {
+		err := p.reach(c.fl, run[0], &bs)
+		if err == nil {
+			err = c.settle(&bs, run[0])
+		}
+		if err != nil {
 			return nil, err
 		}
 		c.emit = emit
@@ -197,7 +201,12 @@ func (c *cursor) seek(bs *blockState, i, j int, watch *stateWatch) error {
 			return errBlocks
 		}
 	}
-	d := c.dec
+	return c.settle(bs, j)
+}
+
+// settle goes on with the first word of block j, whose state the follower is in.
+func (c *cursor) settle(bs *blockState, j int) error {
+	p, d := c.part, c.dec
 	d.chunks, d.win, d.at, d.off, d.end = c.task.chunks[p.blocks[j].chunk:], nil, 0, 0, 0
 	d.number = bs.number
 	if !c.begin() {

@@ -2,10 +2,9 @@ package view
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
+	"strconv"
 
-	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -34,8 +33,7 @@ const (
 	maxBoxes   = 40_000
 
 	fewBlocks = 128 // are decoded whatever their length
-	atOnce    = 4   // are decoded before anything is answered,
-	fewRuns   = 2   // in so many places
+	atOnce    = 4   // are decoded before anything is answered
 	wellSeen  = 4   // units
 	maxNotes  = 512
 	noteBytes = 200
@@ -46,7 +44,7 @@ type Tile struct {
 	Start int64  `json:"start"` // in ns since the trace's start
 	Unit  int64  `json:"unit"`  // ns
 	Funcs []Func `json:"funcs"`
-	Boxes []Box  `json:"boxes"`
+	Boxes Boxes  `json:"boxes"`
 	Notes []Note `json:"notes"`
 	// Rows is the number of rows of each lane as far as the tile knows: lanes are the stacks of the task, by appearance.
 	Rows []int `json:"rows"`
@@ -65,9 +63,27 @@ type Box struct {
 	Kind       trace.Kind
 }
 
-// MarshalJSON writes a box as an array: there are thousands.
-func (b Box) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, "[%d,%d,%d,%d,%d,%d,%d]", b.Lane, b.Row, b.Start, b.End-b.Start, b.Func, b.Calls, b.Kind), nil
+// Boxes are boxes of a tile.
+type Boxes []Box
+
+// MarshalJSON writes each box as an array, with its duration in place of its end: there are thousands.
+func (bs Boxes) MarshalJSON() ([]byte, error) {
+	out := append(make([]byte, 0, 40*len(bs)+2), '[')
+	for i := range bs {
+		b := &bs[i]
+		if i > 0 {
+			out = append(out, ',')
+		}
+		begin := byte('[')
+		for _, n := range [...]int64{
+			int64(b.Lane), int64(b.Row), b.Start, b.End - b.Start, int64(b.Func), int64(b.Calls), int64(b.Kind),
+		} {
+			out = strconv.AppendInt(append(out, begin), n, 10)
+			begin = ','
+		}
+		out = append(out, ']')
+	}
+	return append(out, ']'), nil
 }
 
 // Tile returns a tile of a task. level is the power of two of its unit. quick: it may be partial.
@@ -82,7 +98,7 @@ func (v *Viewer) Tile(task, level int, index int64, quick bool) (*Tile, error) {
 	b.lane(k.Stack)
 	var err error
 	if o == nil {
-		err = b.decode(0, 0, true)
+		err = b.decode()
 	} else {
 		err = b.fromOutline(o)
 	}
@@ -114,7 +130,7 @@ type call struct {
 	fn         trace.FuncID
 	start, end int64
 	stack      uint64
-	depth      int
+	depth      int32
 	kind       trace.Kind
 }
 
@@ -123,7 +139,7 @@ type callKey struct {
 	fn    trace.FuncID
 	start int64
 	stack uint64
-	depth int
+	depth int32
 }
 
 type tileBuilder struct {
@@ -139,13 +155,9 @@ type tileBuilder struct {
 		lane  int
 	}
 	depths []int // rows of each lane
-	// known are the calls of the outline. They cross borders: of others is known that they are not in it.
-	known   map[callKey]bool
-	borders []trace.OutlineBorder
-	crossed int // of the borders, those before the call that ended last
-	notes   []Note
-	noted   int64 // the unit of the last note
-	deeper  int
+	notes  []Note
+	noted  int64 // the unit of the last note
+	deeper int
 
 	quick, partial bool
 }
@@ -181,38 +193,18 @@ func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 		}
 	}
 	runs := b.worthDecoding(o, first, last)
-	blocks := 0
-	for _, r := range runs {
-		blocks += r[1] - r[0]
-	}
-	b.partial = b.quick && (blocks > atOnce || len(runs) > fewRuns)
+	b.partial = b.quick && b.v.blocks.missing(b.task.Index, runs) > atOnce
 	if b.partial {
 		runs = nil
-	}
-	if len(runs) > 0 {
-		b.known, b.borders = map[callKey]bool{}, o.Borders
 	}
 	for i := range o.Calls {
 		c := &o.Calls[i]
 		if c.Func == (trace.FuncID{}) || c.Start >= b.to || c.End < b.from {
 			continue
 		}
-		one := call{c.Func, c.Start, c.End, c.Stack, int(c.Depth), c.Kind}
-		if b.known != nil {
-			b.known[one.key()] = true
-		}
-		b.add(&one)
+		b.add(&call{c.Func, c.Start, c.End, c.Stack, c.Depth, c.Kind})
 	}
-	for _, r := range runs {
-		until := int64(0)
-		for i := r[0]; i < r[1]; i++ {
-			until = max(until, o.Borders[i].Last)
-		}
-		if err := b.decode(o.Borders[r[0]].Time, until, false); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.v.eachBlock(b.task.Index, runs, b.block)
 }
 
 // worthDecoding returns those of the blocks from first to last that are to be decoded, as runs.
@@ -223,20 +215,10 @@ func (b *tileBuilder) worthDecoding(o *trace.Outline, first, last int) (runs [][
 	if last-first <= fewBlocks {
 		return [][2]int{{first, last}}
 	}
-	const gap = 4 // blocks between two runs that are decoded with them: going to a run costs more
-	for i := first; i < last; {
-		if !b.longBlock(o, i) {
-			i++
-			continue
+	for i := first; i < last; i++ {
+		if b.longBlock(o, i) {
+			runs = append(runs, [2]int{i, i + 1})
 		}
-		end := i + 1
-		for j := end; j < min(last, end+gap); j++ {
-			if b.longBlock(o, j) {
-				end = j + 1
-			}
-		}
-		runs = append(runs, [2]int{i, end})
-		i = end
 	}
 	return runs
 }
@@ -246,69 +228,36 @@ func (b *tileBuilder) longBlock(o *trace.Outline, i int) bool {
 	return o.Borders[i+1].Time-o.Borders[i].Time >= wellSeen*b.unit
 }
 
-// decode adds what the events from one time to another tell: calls that begin and end there, unless they are known, and
-// notes. all: the trace has no index; all calls in it are wanted, whenever they end.
-func (b *tileBuilder) decode(from, to int64, all bool) error {
-	open := map[uint64]*[]int64{} // by stack, when the calls began; -1: before
-	var now *[]int64              // that of a stack
-	stack := uint64(0)
-	return b.v.t.Walk(trace.WalkOptions{Tasks: []*trace.Task{b.task}, From: from, To: to}, func(ev *trace.Event) error {
-		if now == nil || ev.Stack != stack {
-			if stack, now = ev.Stack, open[ev.Stack]; now == nil {
-				now = new([]int64)
-				open[stack] = now
-			}
+// decode adds what all events of the task tell: the trace has no index.
+func (b *tileBuilder) decode() error {
+	f := callFinder{all: true}
+	return b.v.t.Walk(trace.WalkOptions{Tasks: []*trace.Task{b.task}}, func(ev *trace.Event) error {
+		if c, ok := f.take(ev); ok {
+			b.add(&c)
+		} else {
+			b.note(ev)
 		}
-		st := *now
-		switch ev.Kind {
-		case trace.Entry:
-			if ev.Flags&trace.FlagEntryOnly != 0 {
-				b.add(&call{ev.Func, ev.Time, ev.Time, ev.Stack, 0, ev.Kind})
-				return nil
-			}
-			for len(st) < ev.Depth && len(st) < maxRows {
-				st = append(st, -1)
-			}
-			if ev.Depth < maxRows {
-				st = append(st[:ev.Depth], ev.Time)
-			}
-			*now = st
-			return nil
-		case trace.Exit, trace.Unwound, trace.Unfinished:
-			if ev.Flags&(trace.FlagNoEntry|trace.FlagResumed) != 0 {
-				return nil
-			}
-			start := int64(-1)
-			if ev.Depth < len(st) {
-				start = st[ev.Depth]
-				*now = st[:ev.Depth]
-			}
-			if start < 0 {
-				if !all && (ev.Flags&trace.FlagInherited == 0 || from > b.task.Start) {
-					return nil // it crosses a border: the outline has it
-				}
-				start = ev.Time - ev.Dur
-			}
-			c := call{ev.Func, start, ev.Time, ev.Stack, ev.Depth, ev.Kind}
-			if !b.isKnown(&c) {
-				b.add(&c)
-			}
-			return nil
-		}
-		b.note(ev)
 		return nil
 	})
 }
 
-// isKnown tells whether a call that has ended, later than others that it was asked of, is one of the outline.
-func (b *tileBuilder) isKnown(c *call) bool {
-	if b.crossed > 0 && b.borders[b.crossed-1].Time > c.end {
-		b.crossed = 0
+// block adds what a block has.
+func (b *tileBuilder) block(i int, in *block) error {
+	for n := range in.calls {
+		b.add(&in.calls[n])
 	}
-	for b.crossed < len(b.borders) && b.borders[b.crossed].Time <= c.end {
-		b.crossed++
+	if in.crowded {
+		return b.v.t.WalkBlock(b.task, i, func(ev *trace.Event) error {
+			b.note(ev)
+			return nil
+		})
 	}
-	return b.crossed > 0 && b.borders[b.crossed-1].Time >= c.start && b.known[c.key()]
+	for _, n := range in.notes {
+		if b.hasRoom(n.Time) {
+			b.notes = append(b.notes, n)
+		}
+	}
+	return nil
 }
 
 func (c *call) key() callKey { return callKey{c.fn, c.start, c.stack, c.depth} }
@@ -319,22 +268,22 @@ func (b *tileBuilder) add(c *call) {
 	if c.start >= b.to || c.end < b.from || !long && c.start < b.from {
 		return
 	}
-	lane := b.lane(c.stack)
-	if lane < 0 || c.depth >= maxRows {
+	lane, depth := b.lane(c.stack), int(c.depth)
+	if lane < 0 || depth >= maxRows {
 		b.deeper++
 		return
 	}
-	b.depths[lane] = max(b.depths[lane], c.depth+1)
-	for len(b.rows[lane]) <= c.depth {
+	b.depths[lane] = max(b.depths[lane], depth+1)
+	for len(b.rows[lane]) <= depth {
 		b.rows[lane] = append(b.rows[lane], nil)
 	}
-	r := b.rows[lane][c.depth]
+	r := b.rows[lane][depth]
 	if r == nil {
 		r = &row{}
-		b.rows[lane][c.depth] = r
+		b.rows[lane][depth] = r
 	}
 	if long {
-		r.long = append(r.long, Box{lane, c.depth, c.start, c.end, b.funcs.of(c.fn), 1, c.kind})
+		r.long = append(r.long, Box{lane, depth, c.start, c.end, b.funcs.of(c.fn), 1, c.kind})
 		return
 	}
 	if r.cells == nil {
@@ -353,20 +302,20 @@ func (b *tileBuilder) add(c *call) {
 
 // note takes what is no call, one of each unit.
 func (b *tileBuilder) note(ev *trace.Event) {
-	if ev.Time < b.from || ev.Time >= b.to || len(b.notes) >= maxNotes || ev.Kind == trace.Stack ||
-		ev.Kind == trace.Skipped {
-		return
+	if isNote(ev) && b.hasRoom(ev.Time) {
+		b.notes = append(b.notes, b.v.noteOf(ev))
 	}
-	unit := (ev.Time-b.from)/b.unit + 1
-	if unit == b.noted {
-		return
+}
+
+// hasRoom tells whether the tile takes a note of a time.
+func (b *tileBuilder) hasRoom(at int64) bool {
+	if at < b.from || at >= b.to || len(b.notes) >= maxNotes {
+		return false
 	}
+	unit := (at-b.from)/b.unit + 1
+	is := unit != b.noted
 	b.noted = unit
-	text := b.v.noteText(ev)
-	if len(text) > noteBytes {
-		text = text[:noteBytes] + "..."
-	}
-	b.notes = append(b.notes, Note{ev.Time, ev.Kind.String(), safetext.Line(text)})
+	return is
 }
 
 // tile makes the tile.
@@ -436,4 +385,4 @@ func (b *tileBuilder) merge(boxes []Box, at place, cells *[tileUnits]cell) []Box
 	return boxes
 }
 
-var _ json.Marshaler = Box{}
+var _ json.Marshaler = Boxes{}

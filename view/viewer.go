@@ -17,6 +17,7 @@ type Viewer struct {
 	end      int64 // of the trace, in ns since its start
 	ends     []int64
 	outlines []outline
+	blocks   *blocks
 	answers  *answers
 }
 
@@ -32,7 +33,8 @@ func New(t *trace.Trace) (*Viewer, error) {
 	if _, err := t.MakeIndex(trace.IndexOptions{File: t.Bytes >= trace.WorthIndex, Memory: true, Keep: true}); err != nil {
 		return nil, err
 	}
-	v := &Viewer{t: t, ends: make([]int64, len(t.Tasks)), outlines: make([]outline, len(t.Tasks)), answers: newAnswers()}
+	v := &Viewer{t: t, ends: make([]int64, len(t.Tasks)), outlines: make([]outline, len(t.Tasks)), blocks: newBlocks(),
+		answers: newAnswers()}
 	var unknown []*trace.Task
 	for i, k := range t.Tasks {
 		_, last, ok := t.Span(k)

@@ -50,7 +50,7 @@ func TestTiles(t *testing.T) {
 			switch ev.Kind {
 			case trace.Exit, trace.Unwound, trace.Unfinished:
 				calls[ev.Task.Index] = append(calls[ev.Task.Index],
-					call{ev.Func, ev.Time - ev.Dur, ev.Time, ev.Stack, ev.Depth, ev.Kind})
+					call{ev.Func, ev.Time - ev.Dur, ev.Time, ev.Stack, int32(ev.Depth), ev.Kind})
 			}
 			return nil
 		}); err != nil {
@@ -98,12 +98,12 @@ func compareTile(v *Viewer, tile *Tile, calls []call, level int) string {
 		switch {
 		case c.start >= to || c.end < from:
 		case c.end-c.start >= tile.Unit:
-			k := key{c.depth, c.start, c.end, FuncKey(c.fn), c.kind}
+			k := key{int(c.depth), c.start, c.end, FuncKey(c.fn), c.kind}
 			if long[k]--; long[k] < 0 {
 				return fmt.Sprintf("call %+v is missing", k)
 			}
 		case c.start >= from:
-			short[c.depth]--
+			short[int(c.depth)]--
 		}
 	}
 	for k, n := range long {
