@@ -100,12 +100,23 @@ func TestExecutesStorm(t *testing.T) {
 }
 
 // TestExecutesAlone: a recorder that is killed, or stopped, while programs that it traces execute others keeps none of
-// them from doing so.
+// them from doing so. One that goes on later says how many are not traced; of one that is soon back all are.
 func TestExecutesAlone(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		t.Run(sig.String(), func(t *testing.T) {
+	const programs = 5
+	for _, tt := range []struct {
+		name    string
+		sig     syscall.Signal
+		back    time.Duration // until a stopped recorder goes on; 0: when the programs have ended
+		summary string
+	}{
+		{"killed", syscall.SIGKILL, 0, ""},
+		{"stopped", syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed at %d requests", programs)},
+		{"late", syscall.SIGSTOP, 500 * time.Millisecond, " 0 lost"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			dir, prog := executes(t, "gcc")
-			cmd := exec.Command(fentry, "record", "-o", filepath.Join(dir, "data"), prog, "slow", "5")
+			data := filepath.Join(dir, "data")
+			cmd := exec.Command(fentry, "record", "-o", data, prog, "slow", fmt.Sprint(programs))
 			in, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -115,7 +126,8 @@ func TestExecutesAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer pipe.Close()
-			cmd.Stdout = w
+			var stderr strings.Builder
+			cmd.Stdout, cmd.Stderr = w, &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -128,16 +140,20 @@ func TestExecutesAlone(t *testing.T) {
 			if line, err := out.ReadString('\n'); line != "ready\n" {
 				t.Fatalf("%q, %v", line, err)
 			}
-			if err := cmd.Process.Signal(sig); err != nil {
+			if err := cmd.Process.Signal(tt.sig); err != nil {
 				t.Fatal(err)
 			}
-			if sig == syscall.SIGKILL {
+			if tt.sig == syscall.SIGKILL {
 				_, _ = cmd.Process.Wait()
 			} else {
 				allStopped(t, cmd.Process.Pid)
 			}
 			if _, err := io.WriteString(in, "\n"); err != nil {
 				t.Fatal(err)
+			}
+			if tt.back != 0 {
+				time.Sleep(tt.back)
+				_ = cmd.Process.Signal(syscall.SIGCONT)
 			}
 			stuck := time.AfterFunc(hangs, func() { pipe.Close() })
 			var rest string
@@ -146,8 +162,19 @@ func TestExecutesAlone(t *testing.T) {
 				line, err = out.ReadString('\n')
 				rest += line
 			}
-			if !stuck.Stop() || err != nil || strings.Count(rest, "slow:") != 5 {
+			if !stuck.Stop() || err != nil || strings.Count(rest, "slow:") != programs {
 				t.Errorf("%q, %v", rest, err)
+			}
+			if tt.sig == syscall.SIGKILL {
+				return
+			}
+			_ = cmd.Process.Signal(syscall.SIGCONT)
+			err = cmd.Wait()
+			if err != nil || !strings.Contains(stderr.String(), tt.summary) {
+				t.Errorf("%v, %q", err, stderr.String())
+			}
+			if n := children(t, data); tt.back != 0 && n != programs {
+				t.Errorf("%d programs in the trace, want %d", n, programs)
 			}
 		})
 	}

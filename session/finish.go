@@ -39,6 +39,9 @@ func (s *session) finish() {
 		}
 		s.drain.Last(alone)
 		losses.counted(s.pool)
+		if s.follow != nil {
+			s.res.Unfollowed = s.pool.Word(format.HUnfollowed).Load()
+		}
 	} else {
 		losses.say(0)
 	}

@@ -175,14 +175,17 @@ type Result struct {
 	// SwitchedOff is how many functions were switched off ([Options].Overhead). The trace says which, and when.
 	SwitchedOff int
 	Samples     uint64 // stacks taken on a timer by the recorder ([Options].SampleEvery)
-	Chunks      uint64
-	Compressed  uint64 // chunks that were compressed, of Chunks
-	BadChunks   uint64 // invalid chunks, which were dropped
-	Bytes       int64  // size of the events file
-	Tasks       int    // threads that recorded something
-	Processes   int
-	Images      []trace.Image
-	Dir         string // final path of the trace directory; "" if it has been removed, or Empty
+	// Unfollowed is how often a program did not get an answer in time when it was about to execute another one, or wanted
+	// those that it executes to be followed: these are not traced.
+	Unfollowed uint32
+	Chunks     uint64
+	Compressed uint64 // chunks that were compressed, of Chunks
+	BadChunks  uint64 // invalid chunks, which were dropped
+	Bytes      int64  // size of the events file
+	Tasks      int    // threads that recorded something
+	Processes  int
+	Images     []trace.Image
+	Dir        string // final path of the trace directory; "" if it has been removed, or Empty
 	// Empty: the program ran untraced, and started no program that was traced. No trace is made, and an existing one
 	// stays where it is.
 	Empty bool

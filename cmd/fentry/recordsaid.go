@@ -64,6 +64,10 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	if r.BadChunks > 0 {
 		a.sayf("fentry: %s left out", plural(r.BadChunks, "invalid chunk", "invalid chunks"))
 	}
+	if n := r.Unfollowed; n > 0 {
+		a.sayf("fentry: not traced: what was executed at %s that this recorder did not answer in time",
+			plural(uint64(n), "request", "requests"))
+	}
 	if a.quiet && r.Lost == 0 && !r.Uncounted {
 		return
 	}

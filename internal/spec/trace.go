@@ -69,6 +69,9 @@ var Header = []Field{
 		"requests; 0: nobody does"},
 	{"RECORDER_NS", 208, "u64", "", "PID namespace that the recorder's process id is of, as the number in " +
 		"/proc/PID/ns/pid; 0: not known. Elsewhere only `HEARTBEAT` tells whether it lives"},
+	{"SILENT", 216, "u32", "", "`HEARTBEAT` when a request was given up, plus 1; as long as that does not change, requests are " +
+		"given up soon"},
+	{"UNFOLLOWED", 220, "u32", "", "requests about programs to be executed that the recorder did not answer in time: these, or what they execute in turn, are not traced"},
 }
 
 // Chunk is the header of a chunk.

@@ -50,6 +50,8 @@
 #define FT_H_SWITCHED_OFF_COUNT    200          /* u32 */
 #define FT_H_SERVER                204          /* u32 */
 #define FT_H_RECORDER_NS           208          /* u64 */
+#define FT_H_SILENT                216          /* u32 */
+#define FT_H_UNFOLLOWED            220          /* u32 */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */

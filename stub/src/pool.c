@@ -48,7 +48,7 @@ static struct { u32 is, beat; u64 asked; } silence;
 /* recorder_is_dead says so, as far as this process may know. A recorder whose parent has
    not waited for it is dead, too. In another PID namespace its id is another process's, or
    nobody's: one that is silent may always come back. */
-static int recorder_is_dead(void)
+hidden int recorder_is_dead(void)
 {
 	u32 pid = *HEADER(u32, FT_H_RECORDER);
 	u64 ns = *HEADER(u64, FT_H_RECORDER_NS);

@@ -10,24 +10,40 @@
    namespaces: the recorder would then give one the answer to the other.
 
    The program never waits longer than the time limit, and continues without an answer:
-   what it asks for makes the trace better, but nothing depends on it. Nothing here
-   calls libc, because the caller may hold any lock. */
+   what it asks for makes the trace better, but nothing depends on it. On a busy machine a
+   recorder can be slow, and is waited for; not for one that is dead, and for one that is
+   stopped only by the first request that it does not answer. Nothing here calls libc,
+   because the caller may hold any lock. */
+#include "pool.h"
 #include "process.h"
 #include "request.h"
 #include "source.h"
 #include "sys.h"
 
-#define LIMIT 100000000UL /* ns */
+#define SLICE    100000000UL  /* ns: how long to wait until the recorder is looked for */
+#define PATIENCE 3000000000UL /* ns: how long to wait for one that lives */
 
-/* wait_change waits until the word is no longer what it was. It returns 0 when the time
-   is up. */
-static int wait_change(u32 *word, u32 was, u64 deadline)
+/* give_up says whether it is no use to wait any longer for a recorder that has not answered
+   for a slice of time. */
+static int give_up(u64 waited)
 {
-	u64 now = clock_ns(CLOCK_MONOTONIC_);
-	if (now >= deadline)
-		return 0;
-	futex_wait(word, was, deadline - now);
-	return 1;
+	return waited >= PATIENCE || load(HEADER(u32, FT_H_SILENT)) == load(HEADER(u32, FT_H_HEARTBEAT)) + 1 ||
+	       (source.kind == POOL && recorder_is_dead());
+}
+
+/* wait_change waits until the word is no longer what it was. It returns 0 when it has waited
+   for long enough. Only time that the thread has asked to sleep counts, not what it was late
+   to wake: on a machine that is so busy, the recorder is late as well. */
+static int wait_change(u32 *word, u32 was, u64 *waited)
+{
+	u64 into = *waited % SLICE, from = clock_ns(CLOCK_MONOTONIC_);
+	futex_wait(word, was, SLICE - into);
+	u64 slept = clock_ns(CLOCK_MONOTONIC_) - from;
+	*waited += slept < SLICE - into ? slept : SLICE - into;
+	if (load(word) != was || *waited % SLICE || !give_up(*waited))
+		return 1;
+	store(HEADER(u32, FT_H_SILENT), load(HEADER(u32, FT_H_HEARTBEAT)) + 1);
+	return 0;
 }
 
 /* move changes the word from one value to another and wakes those who wait. It returns 0
@@ -54,12 +70,12 @@ hidden u32 request_value(u32 kind, u64 argument, u64 *value)
 	if (!request_server())
 		return FT_ANSWER_NONE;
 	u32 *word = HEADER(u32, FT_H_REQUEST), mine, w;
-	u64 deadline = clock_ns(CLOCK_MONOTONIC_) + LIMIT;
+	u64 waited = 0;
 	for (;;) {
 		w = load(word);
 		mine = (w & ~(u32)FT_REQUEST_MASK) + (1U << FT_REQUEST_SHIFT);
 		if ((w & FT_REQUEST_MASK) != FT_REQUEST_FREE) {
-			if (!wait_change(word, w, deadline))
+			if (!wait_change(word, w, &waited))
 				return FT_ANSWER_NONE;
 		} else if (cas(word, w, mine | FT_REQUEST_TAKEN))
 			break;
@@ -70,7 +86,7 @@ hidden u32 request_value(u32 kind, u64 argument, u64 *value)
 	if (!move(word, mine | FT_REQUEST_TAKEN, mine | FT_REQUEST_ASKED))
 		return FT_ANSWER_NONE;
 	while ((w = load(word)) == (mine | FT_REQUEST_ASKED))
-		if (!wait_change(word, w, deadline) && move(word, w, mine | FT_REQUEST_FREE))
+		if (!wait_change(word, w, &waited) && move(word, w, mine | FT_REQUEST_FREE))
 			return FT_ANSWER_NONE;
 	if (w != (mine | FT_REQUEST_ANSWERED))
 		return FT_ANSWER_NONE;

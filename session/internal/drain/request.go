@@ -41,7 +41,7 @@ type Server struct {
 }
 
 // NewServer returns a server that answers what handle says. handle must not take long:
-// the program goes on without an answer after a tenth of a second.
+// the program waits for it, three seconds at most.
 func NewServer(p *pool.Pool, handle func(*Request) uint32) *Server {
 	return &Server{p: p, handle: handle}
 }

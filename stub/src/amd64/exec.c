@@ -32,6 +32,7 @@ hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags)
 		close(fd);
 	}
 	struct sigset old = block();
-	request(FT_ASK_EXEC, (u64)&call);
+	if (request(FT_ASK_EXEC, (u64)&call) == FT_ANSWER_NONE)
+		add(HEADER(u32, FT_H_UNFOLLOWED), 1);
 	unblock(old);
 }

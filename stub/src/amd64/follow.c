@@ -49,6 +49,14 @@ static int loaded_by_loader(u64 *aux)
 	return 0;
 }
 
+/* asked counts an answer that has not come. */
+static u32 asked(u32 answer)
+{
+	if (answer == FT_ANSWER_NONE)
+		add(HEADER(u32, FT_H_UNFOLLOWED), 1);
+	return answer;
+}
+
 /* follow_programs asks the recorder to trace what this program executes. again: it is the
    second time that the runtime starts, so this is the entry point. The first time it is too
    early if a dynamic loader is still to come. */
@@ -64,11 +72,11 @@ hidden void follow_programs(u64 *sp, int again)
 	if (source.kind != POOL)
 		return;
 	struct exec_hook hook = { (u64)fentry_exec, 0 };
-	if (request_value(FT_ASK_PLACE, 0, &hook.page) != FT_ANSWER_DONE)
+	if (asked(request_value(FT_ASK_PLACE, 0, &hook.page)) != FT_ANSWER_DONE)
 		return;
 	i64 r = sys(SYS_mmap, hook.page, page_size, PROT_CODE, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
 	if (failed(r))
 		return;
-	if ((u64)r != hook.page || request(FT_ASK_FOLLOW, (u64)&hook) != FT_ANSWER_DONE)
+	if ((u64)r != hook.page || asked(request(FT_ASK_FOLLOW, (u64)&hook)) != FT_ANSWER_DONE)
 		sys(SYS_munmap, r, page_size, 0, 0, 0, 0);
 }
