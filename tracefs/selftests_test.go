@@ -36,15 +36,13 @@ func TestKernel(t *testing.T) {
 	m := mount(t)
 	dir := unpackKernelTests(t)
 	there := testsIn(t, dir)
-	if documented := slices.Sorted(maps.Keys(want)); !slices.Equal(documented, there) {
-		t.Fatalf("docs/tracefs.md has %q, the kernel's source %q", documented, there)
-	}
+	checkTable(t, want, there)
 	const tries = 4
 	got := runKernelTests(t, dir, m.dir, there, want)
 	for range tries {
 		var again []string
-		for name, result := range want {
-			if result != "" && got[name] != result {
+		for _, name := range there {
+			if want[name] != "" && got[name] != want[name] {
 				again = append(again, name)
 			}
 		}
@@ -55,12 +53,32 @@ func TestKernel(t *testing.T) {
 		maps.Copy(got, runKernelTests(t, dir, m.dir, again, want))
 	}
 	for _, name := range there {
-		if got[name] != want[name] {
-			t.Errorf("%s: passes %q, want %q", name, got[name], want[name])
+		if result, documented := want[name]; documented && got[name] != result {
+			t.Errorf("%s: passes %q, want %q", name, got[name], result)
 		}
 	}
 	m.is("current_tracer", "nop\n")
 	m.is("set_ftrace_filter", "#### all functions enabled ####\n")
+}
+
+// checkTable compares the tests of the table with those of the source. Debian updates its package, with a test more or less:
+// that is only logged. But what the table says to pass has to be there, or nothing of it would be shown.
+func checkTable(t *testing.T, want map[string]string, there []string) {
+	t.Helper()
+	for _, name := range there {
+		if _, documented := want[name]; !documented {
+			t.Logf("%s: is in %s, and has no row", name, kernelSource)
+		}
+	}
+	for name, result := range want {
+		switch {
+		case slices.Contains(there, name):
+		case result != "":
+			t.Errorf("%s: %s, and is not in %s", name, result, kernelSource)
+		default:
+			t.Logf("%s: has a row, and is not in %s", name, kernelSource)
+		}
+	}
 }
 
 // Where a test passes, as the table says it.
