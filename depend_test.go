@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 
-	"tracefs": {"trace", "export/ftrace", "internal/fuse", "internal/safetext"},
+	"tracefs": {"trace", "export/ftrace", "internal/fuse", "internal/safetext", "internal/syscalls"},
 
 	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped"},
 

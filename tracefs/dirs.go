@@ -82,9 +82,7 @@ func newTop(in *instance) *dir {
 		opts.addFile(in, -1, optionFile(o.name))
 	}
 	d.add("options", opts)
-	events := &dir{}
-	events.addFile(in, -1, noEvents())
-	d.add("events", events)
+	d.add("events", newEventDir(in, ""))
 	d.add("per_cpu", &perCPU{in: in})
 	if top {
 		d.add("instances", &instances{fs: in.fs})
@@ -109,20 +107,6 @@ func optionFile(name string) *file {
 				return in.setOption("no" + name)
 			}
 			return in.setOption(name)
-		},
-	}
-}
-
-// noEvents is events/enable: there are none, so it can be written, and does nothing.
-func noEvents() *file {
-	return &file{
-		name: "enable",
-		read: text(func(*instance) string { return "0\n" }),
-		write: func(_ *instance, s string, _ writer) error {
-			if n, err := parseNumber(s); err != nil || n > 1 {
-				return syscall.EINVAL
-			}
-			return nil
 		},
 	}
 }

@@ -60,8 +60,12 @@ func files() []file {
 				return nil
 			}},
 		{name: "saved_cmdlines", top: true, read: (*instance).commands},
-		{name: "available_events", top: true, read: text(func(*instance) string { return "" })},
-		{name: "set_event", read: text(func(*instance) string { return "" }), write: noEvent},
+		{name: "available_events", top: true, read: func(in *instance) ([]byte, error) {
+			return in.fs.events.lines(func(int) bool { return true }), nil
+		}},
+		{name: "set_event", open: openEvents, truncate: (*instance).noEventsOn},
+		{name: "set_event_pid", open: openTIDs(func(s *settings) *map[int]bool { return &s.eventTids })},
+		{name: "set_event_notrace_pid", open: openTIDs(func(s *settings) *map[int]bool { return &s.noEventTids })},
 		{name: "buffer_total_size_kb", read: text(func(in *instance) string {
 			return strconv.FormatInt(in.fs.target.Size()>>10, 10) + "\n"
 		})},
@@ -79,14 +83,6 @@ func files() []file {
 		{name: "buffer_size_kb", open: openSize},
 		{name: "snapshot", read: (*instance).readSnapshot, write: (*instance).writeSnapshot},
 	}
-}
-
-// noEvent is a write to set_event: there are none.
-func noEvent(_ *instance, s string, _ writer) error {
-	if strings.TrimSpace(s) != "" {
-		return syscall.EINVAL
-	}
-	return nil
 }
 
 // bit is the text of what is on or off.

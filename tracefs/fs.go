@@ -4,11 +4,13 @@ package tracefs
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/syscalls"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -23,12 +25,16 @@ type FS struct {
 	cpus        map[taskID]int       // the number that each thread has in place of a processor's
 	comms       map[int]string       // names of threads, by id
 	installed   []bool               // functions that are on; nil: that is not known
-	scanned     map[taskID]int64     // by task, the time of the last event that was looked at for probes
-	scannedFrom uint64               // counter: what is older was not
+	events      *events
+	syscalls    Syscaller        // nil: there are no events
+	sysOn       bool             // system calls are recorded
+	scanned     map[taskID]int64 // by task, the time of the last event that was looked at for probes
+	scannedFrom uint64           // counter: what is older was not
 	// scannedUntil is a counter before which nothing is to be looked at any more.
 	scannedUntil uint64
 	profile      profile
 	images       map[trace.ImageID]bool // that were looked at for functions
+	console      func(text []byte)      // gets what is dumped
 
 	stop chan struct{}
 }
@@ -43,6 +49,10 @@ func newFS(t Target) (*FS, error) {
 	fs := &FS{
 		target: t, functions: &functions{t.Functions()}, images: make(map[trace.ImageID]bool), below: make(map[string]*instance),
 		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]int64), stop: make(chan struct{}),
+	}
+	fs.events = noEvents
+	if s, ok := t.(Syscaller); ok {
+		fs.syscalls, fs.sysOn, fs.events = s, true, eventsOf(syscalls.MachineOf(runtime.GOARCH))
 	}
 	fs.top = fs.newInstance("")
 	if err := fs.install(); err != nil {
@@ -79,6 +89,9 @@ func (fs *FS) install() error {
 			need[i] = need[i] || set.chosen(i)
 		}
 	}
+	if err := fs.installEvents(); err != nil {
+		return err
+	}
 	if fs.installed != nil && slices.Equal(need, fs.installed) {
 		return nil
 	}
@@ -93,6 +106,26 @@ func (fs *FS) install() error {
 		return err
 	}
 	fs.installed = need
+	return nil
+}
+
+// installEvents switches system calls as the instances need them.
+func (fs *FS) installEvents() error {
+	if fs.syscalls == nil {
+		return nil
+	}
+	need := false
+	for _, in := range fs.instances() {
+		set := in.epochs.now()
+		need = need || set.on && set.events.any() || slices.ContainsFunc(in.probes, func(p *probe) bool { return p.event >= 0 })
+	}
+	if need == fs.sysOn {
+		return nil
+	}
+	if err := fs.syscalls.Syscalls(need); err != nil {
+		return err
+	}
+	fs.sysOn = need
 	return nil
 }
 
@@ -176,6 +209,9 @@ func (fs *FS) open() (*trace.Trace, error) {
 	}
 	fs.look(t)
 	for _, in := range fs.instances() {
+		if len(in.dumps) > 0 {
+			err = errors.Join(err, in.dump(t))
+		}
 		if in.asked {
 			err = errors.Join(err, in.keep(t))
 		}
@@ -200,6 +236,11 @@ func (fs *FS) watch() {
 		began := time.Now()
 		fs.mu.Lock()
 		_ = fs.scan() // who reads next gets the error
+		if slices.ContainsFunc(fs.instances(), (*instance).wantsCopy) {
+			if t, err := fs.open(); err == nil {
+				t.Close()
+			}
+		}
 		_ = fs.count()
 		fs.mu.Unlock()
 		select {

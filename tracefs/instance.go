@@ -24,6 +24,7 @@ type instance struct {
 	stackAt map[stackKey]bool // calls at which stacks were asked for
 	snap    []byte            // snapshot; nil: there is none
 	asked   bool              // a probe asks for one
+	dumps   []int             // probes ask for the text of these threads; -1: of all
 	clock   string
 	sizes   map[int]int64 // buffer_size_kb of per_cpu, where it is another
 	size    int64         // buffer_size_kb; 0: all that there is
@@ -135,6 +136,25 @@ func (in *instance) keep(t *trace.Trace) error {
 	}
 	in.asked = false
 	in.clear()
+	return nil
+}
+
+// wantsCopy tells whether a probe waits for a copy of the buffer.
+func (in *instance) wantsCopy() bool { return in.asked || len(in.dumps) > 0 }
+
+// dump writes what a copy of the buffer has to the console.
+func (in *instance) dump(t *trace.Trace) error {
+	cpus := in.dumps
+	in.dumps = nil
+	for _, cpu := range cpus {
+		text, _, err := in.text(t, cpu, 0, false)
+		if err != nil {
+			return err
+		}
+		if in.fs.console != nil {
+			in.fs.console(text)
+		}
+	}
 	return nil
 }
 

@@ -21,6 +21,9 @@ import (
 // Options are a mount's.
 type Options struct {
 	Name string // what it says of itself as the device in the list of mounts is "tracefs"; this is behind the dot of its type
+	// Console gets the text of the buffer when a function with the command dump or cpudump is called; nil: nobody does. It
+	// must not use the files.
+	Console func(text []byte)
 }
 
 // A Mounted is a tracefs that is mounted.
@@ -37,6 +40,7 @@ func Mount(dir string, t Target, o Options) (*Mounted, error) {
 	if err != nil {
 		return nil, err
 	}
+	state.console = o.Console
 	server, err := fuse.Mount(dir, newTop(state.top), fuse.Options{Source: "tracefs", Name: o.Name})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)

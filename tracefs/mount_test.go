@@ -55,9 +55,11 @@ func serveTracefs(pid int, dir, tmp string) error {
 	var m *tracefs.Mounted
 	var failed error
 	_, err := fentry.Attach(context.Background(), []int{pid}, fentry.Options{
-		Dir: filepath.Join(tmp, "fentry.data"), Buffer: buffer, Logf: log.Printf, Overhead: -1, NoSwitches: true,
+		Dir: filepath.Join(tmp, "fentry.data"), Buffer: buffer, Logf: log.Printf, Overhead: -1, NoSwitches: true, Syscalls: true,
 		Live: func(l *fentry.Live) {
-			if m, failed = tracefs.Mount(dir, target{l, copies}, tracefs.Options{Name: "fentry"}); failed != nil {
+			if m, failed = tracefs.Mount(dir, target{l, copies}, tracefs.Options{Name: "fentry", Console: func(b []byte) {
+				_ = os.WriteFile(filepath.Join(tmp, "console"), b, 0o600)
+			}}); failed != nil {
 				l.End()
 				return
 			}
@@ -99,6 +101,11 @@ func (t target) Functions() (all []tracefs.Function) {
 }
 
 func (t target) Size() int64 { return buffer }
+
+func (t target) Syscalls(on bool) error {
+	_, err := t.Control(map[bool]string{false: "syscalls = 0", true: "syscalls = 1"}[on])
+	return err
+}
 
 const buffer = 4 << 20 // bytes
 

@@ -13,7 +13,8 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// What happens when a function is called: traceoff, traceon, stacktrace, snapshot.
+// What happens when a function is called: traceoff, traceon, stacktrace, snapshot, dump, cpudump, enable_event and
+// disable_event.
 //
 // The kernel does it in the call. Here the call is an event like all others, and what it does is found out when it is
 // looked for: before anything is read or changed, and now and then meanwhile (FS.watch). As an epoch begins at the time of
@@ -24,13 +25,25 @@ import (
 type probe struct {
 	fn      int
 	command string
+	event   int   // of enable_event and disable_event, its place; -1: the command has none
 	left    int64 // how often it may still happen; unlimited: any number of times
 }
 
 const unlimited = -1
 
-// commands are those that there are.
-var commands = []string{"traceoff", "traceon", "stacktrace", "snapshot"}
+// Commands.
+const (
+	commandOff     = "traceoff"
+	commandOn      = "traceon"
+	commandStack   = "stacktrace"
+	commandSnap    = "snapshot"
+	commandDump    = "dump"
+	commandDumpCPU = "cpudump"
+	commandEnable  = "enable_event"
+	commandDisable = "disable_event"
+)
+
+var commands = []string{commandOff, commandOn, commandStack, commandSnap, commandDump, commandDumpCPU, commandEnable, commandDisable}
 
 // command is a word written to set_ftrace_filter that has a command: PATTERN:COMMAND, PATTERN:COMMAND:COUNT or
 // !PATTERN:COMMAND. An error is EINVAL, and nothing has been done then.
@@ -41,11 +54,20 @@ func (in *instance) command(word string) error {
 	if !slices.Contains(commands, command) {
 		return syscall.EINVAL
 	}
+	event := -1
+	if command == commandEnable || command == commandDisable {
+		if event, count, counted = in.fs.events.ofCommand(count); event < 0 {
+			return syscall.EINVAL
+		}
+	}
 	which := in.fs.functions.matching(pattern, nil)
 	if not {
-		return in.removeProbes(which, command)
+		return in.removeProbes(which, command, event)
 	}
 	left := int64(unlimited)
+	if command == commandDump || command == commandDumpCPU {
+		left, counted = 1, false // there is no use in more of these
+	}
 	if counted && count != "" {
 		n, err := strconv.ParseInt(count, 0, 64)
 		if err != nil || n < 0 {
@@ -61,20 +83,30 @@ func (in *instance) command(word string) error {
 	}
 	had := make(map[int]bool)
 	for _, p := range in.probes {
-		had[p.fn] = had[p.fn] || p.command == command
+		had[p.fn] = had[p.fn] || p.command == command && p.event == event
 	}
 	for _, fn := range which {
 		if !had[fn] {
-			in.probes = append(in.probes, &probe{fn, command, left})
+			in.probes = append(in.probes, &probe{fn, command, event, left})
 		}
 	}
-	if command == "snapshot" && in.snap == nil {
+	if command == commandSnap && in.snap == nil {
 		in.snap = []byte{}
 	}
 	return in.fs.install()
 }
 
-func (in *instance) removeProbes(which []int, command string) error {
+// ofCommand returns the event of SYSTEM:EVENT[:COUNT], -1 if there is none, and the count.
+func (e *events) ofCommand(text string) (event int, count string, counted bool) {
+	system, text, _ := strings.Cut(text, ":")
+	name, count, counted := strings.Cut(text, ":")
+	if which := e.find(system, name); system != "" && name != "" && len(which) == 1 {
+		return which[0], count, counted
+	}
+	return -1, "", false
+}
+
+func (in *instance) removeProbes(which []int, command string, event int) error {
 	gone := make(map[int]bool)
 	for _, fn := range which {
 		gone[fn] = true
@@ -83,7 +115,9 @@ func (in *instance) removeProbes(which []int, command string) error {
 		return err
 	}
 	n := len(in.probes)
-	in.probes = slices.DeleteFunc(in.probes, func(p *probe) bool { return p.command == command && gone[p.fn] })
+	in.probes = slices.DeleteFunc(in.probes, func(p *probe) bool {
+		return p.command == command && p.event == event && gone[p.fn]
+	})
 	if len(in.probes) == n {
 		return syscall.EINVAL
 	}
@@ -95,6 +129,9 @@ func (in *instance) listProbes() []byte {
 	var b bytes.Buffer
 	for _, p := range in.probes {
 		fmt.Fprintf(&b, "%s:%s:", in.fs.functions.all[p.fn].Name, p.command)
+		if p.event >= 0 {
+			b.WriteString(in.fs.events.all[p.event].String() + ":")
+		}
 		if p.left == unlimited {
 			b.WriteString("unlimited\n")
 		} else {
@@ -124,6 +161,7 @@ func (fs *FS) scan() error {
 		return err
 	}
 	defer t.Close()
+	fs.look(t)
 	// An event can be written a little later than it happened.
 	fs.scannedUntil = t.Clock.Counter(max(0, t.Clock.Time(now)-int64(tick)))
 	return fs.scanTrace(t, with)
@@ -166,22 +204,32 @@ func (fs *FS) scanTrace(t *trace.Trace, with []*instance) error {
 func (in *instance) hit(p *probe, at uint64, ev *trace.Event) (switched bool) {
 	now := in.epochs.now()
 	switch {
-	case p.left == 0, p.command == "traceon" && now.on, p.command == "traceoff" && !now.on:
+	case p.left == 0, p.command == commandOn && now.on, p.command == commandOff && !now.on:
+		return false
+	case p.event >= 0 && now.events.has(p.event) == (p.command == commandEnable):
 		return false
 	case p.left > 0:
 		p.left--
 	}
 	switch p.command {
-	case "traceon", "traceoff":
+	case commandOn, commandOff, commandEnable, commandDisable:
 		s := *now
-		s.on = p.command == "traceon"
+		if p.event >= 0 {
+			s.events.put([]int{p.event}, p.command == commandEnable)
+		} else {
+			s.on = p.command == commandOn
+		}
 		in.epochs.add(max(at, in.epochs[len(in.epochs)-1].from), s)
 		return true
-	case "stacktrace":
+	case commandDump:
+		in.dumps = append(in.dumps, -1)
+	case commandDumpCPU:
+		in.dumps = append(in.dumps, in.fs.cpu(ev.Task))
+	case commandStack:
 		if now.on && len(in.stackAt) < mostStacks {
 			in.stackAt[stackKey{idOf(ev.Task), ev.Time}] = true
 		}
-	case "snapshot":
+	case commandSnap:
 		in.asked = true
 	}
 	return false

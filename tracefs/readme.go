@@ -38,6 +38,10 @@ A process that runs, with the files that the kernel has for its own functions.
 	     trigger: traceon, traceoff
 		      stacktrace
 		      snapshot
+		      dump
+		      cpudump
+		      enable_event:<system>:<event>
+		      disable_event:<system>:<event>
 	     The first one will disable tracing every time do_fault is hit
 	     The second will disable tracing at most 3 times when do_trap is hit
 	       echo do_fault:traceoff > set_ftrace_filter
@@ -59,6 +63,21 @@ A process that runs, with the files that the kernel has for its own functions.
   trace_stat/function0	- What was counted in a thread: function1 is the next one
   max_graph_depth	- Trace a limited depth of nested calls (0 is unlimited)
   tracing_thresh	- Show calls that take at least so many microseconds (function_graph)
+  available_events	- list of events, if system calls are recorded (--syscalls)
+  set_event		- which events are recorded: echo syscalls:sys_enter_read >> set_event
+			  '!' in front switches one off, and '>' all that were on
+  set_event_pid		- Write pid(s) to only record events of those pids
+  set_event_notrace_pid	- Write pid(s) to not record events of those pids
+  events/		- Directory of all trace event subsystems:
+      enable		- Write 0/1 to enable/disable tracing of all events
+  events/<system>/	- Directory of all trace events for <system>:
+      enable		- Write 0/1 to enable/disable tracing of all <system>
+      filter		- If set, only events passing filter are traced
+  events/<system>/<event>/ - Directory containing control files for <event>:
+      enable		- Write 0/1 to enable/disable tracing of <event>
+      filter		- If set, only events passing filter are traced
+      format		- What an event looks like
+      id		- Its number
   snapshot		- Like 'trace' but shows the content of the static
 			  snapshot buffer. Read the contents for more
 			  information

@@ -22,6 +22,9 @@ type settings struct {
 	noTids    map[int]bool    // set_ftrace_notrace_pid
 	cpus      *big.Int        // tracing_cpumask, by number; nil: all
 	flags     map[string]bool // options, by name
+	events    eventSettings
+	// Whose events: set_event_pid, nil: all, and set_event_notrace_pid.
+	eventTids, noEventTids map[int]bool
 }
 
 // Tracers, as current_tracer has them.
@@ -84,7 +87,7 @@ type option struct {
 var options = []option{
 	{"print-parent", true}, {"sym-offset", false}, {"sym-addr", false}, {"annotate", true}, {"markers", true},
 	{"overwrite", true}, {"irq-info", true}, {"record-cmd", true}, {"record-tgid", false}, {"pause-on-trace", false},
-	{"function-fork", false},
+	{"function-fork", false}, {"event-fork", false},
 	{"funcgraph-cpu", true}, {"funcgraph-overhead", true}, {"funcgraph-proc", false}, {"funcgraph-duration", true},
 	{"funcgraph-abstime", false}, {"funcgraph-tail", false},
 }

@@ -26,6 +26,13 @@ type Target interface {
 	Now() uint64
 }
 
+// A Syscaller is a Target that can record system calls, too: then there are events of them.
+type Syscaller interface {
+	Target
+	// Syscalls switches whether system calls are recorded.
+	Syscalls(on bool) error
+}
+
 // ErrOver is a Target's error when the recording has ended: who reads trace_pipe gets the end of the file, and whoever uses
 // other files ENODEV.
 var ErrOver = errors.New("the recording has ended")

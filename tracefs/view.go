@@ -30,10 +30,10 @@ type view struct {
 	stacks  map[stackID]*stack
 	shown   int
 	last    int64
-	emit    func(*trace.Event) error
-	changes []int64             // times at which epochs begin
-	fitted  bool                // skip is not needed
-	skip    map[*trace.Task]int // how many of a task's events do not fit any more (buffer_size_kb)
+	emit    func(ev *trace.Event, text string) error // text: of an event that is no call; "": it is one
+	changes []int64                                  // times at which epochs begin
+	fitted  bool                                     // skip is not needed
+	skip    map[*trace.Task]int                      // how many of a task's events do not fit any more (buffer_size_kb)
 }
 
 type stackID struct {
@@ -56,7 +56,7 @@ type call struct {
 var errEnough = errors.New("enough")
 
 // walk passes what is to be shown to emit, in the order of time.
-func (v *view) walk(emit func(*trace.Event) error) error {
+func (v *view) walk(emit func(ev *trace.Event, text string) error) error {
 	v.emit, v.stacks = emit, make(map[stackID]*stack)
 	v.of = v.in.fs.functions.lookup(v.t)
 	v.from = v.t.Clock.Time(v.in.cleared)
@@ -87,7 +87,7 @@ func (v *view) fit() error {
 	}
 	v.skip = make(map[*trace.Task]int)
 	all := view{in: v.in, t: v.t, cpu: v.cpu, fitted: true}
-	err := all.walk(func(ev *trace.Event) error {
+	err := all.walk(func(ev *trace.Event, _ string) error {
 		if counts(ev) {
 			v.skip[ev.Task]++
 		}
@@ -135,7 +135,7 @@ func (v *view) marksUntil(at int64) error {
 			continue
 		}
 		ev := trace.Event{Kind: trace.Mark, Time: time, Task: m.task, Comm: m.task.Comm, Text: m.text, Stack: m.task.Stack}
-		if err := v.show(&ev); err != nil {
+		if err := v.show(&ev, ""); err != nil {
 			return err
 		}
 		m.consumed = v.consume
@@ -144,13 +144,13 @@ func (v *view) marksUntil(at int64) error {
 }
 
 // show passes an event on, or ends the walk before it.
-func (v *view) show(ev *trace.Event) error {
+func (v *view) show(ev *trace.Event, text string) error {
 	if v.most > 0 && v.shown >= v.most && ev.Time != v.last {
 		return errEnough
 	}
 	v.shown++
 	v.last = ev.Time
-	return v.emit(ev)
+	return v.emit(ev, text)
 }
 
 // event judges an event.
@@ -168,7 +168,11 @@ func (v *view) event(ev *trace.Event) error {
 	if old || v.cpu >= 0 && v.in.fs.cpu(ev.Task) != v.cpu {
 		return nil
 	}
-	if show && v.skip[ev.Task] > 0 {
+	if ev.Func.Image == trace.SyscallImage {
+		if err := v.happening(ev); err != nil {
+			return err
+		}
+	} else if show && v.skip[ev.Task] > 0 {
 		v.skip[ev.Task]--
 	} else if show {
 		if err := v.call(ev, id); err != nil {
@@ -191,14 +195,14 @@ func (v *view) backtrace(ev *trace.Event) error {
 	st := v.stacks[stackID{ev.Task, ev.Stack}]
 	stack := &trace.Backtrace{End: "outermost"}
 	for i := len(st.calls) - 2; i >= 0; i-- {
-		if st.calls[i].known {
+		if c := &st.calls[i]; c.known && c.fn.Image != trace.SyscallImage {
 			stack.Frames = append(stack.Frames, trace.StackFrame{Func: st.calls[i].fn})
 		}
 	}
 	back := trace.Event{
 		Kind: trace.Stacktrace, Time: ev.Time, Task: ev.Task, Comm: ev.Comm, Func: ev.Func, Stack: ev.Stack, Backtrace: stack,
 	}
-	return v.show(&back)
+	return v.show(&back, "")
 }
 
 // call shows an event of a call.
@@ -207,7 +211,7 @@ func (v *view) call(ev *trace.Event, id taskID) error {
 	if ev.Kind != trace.Entry && ev.Flags&trace.FlagLeaf != 0 && ok && ev.Time-ev.Dur <= seen {
 		ev.Flags &^= trace.FlagLeaf // its entry was shown before it had ended
 	}
-	return v.show(ev)
+	return v.show(ev, "")
 }
 
 // judge tells whether an event is one to be shown, and sets its depth to the number of calls around it that are.
@@ -230,6 +234,9 @@ func (v *view) judge(ev *trace.Event) bool {
 	if ev.Depth < len(st.calls) {
 		c = st.calls[ev.Depth]
 		st.calls = st.calls[:ev.Depth]
+	}
+	if ev.Func.Image == trace.SyscallImage {
+		return false
 	}
 	if !c.known {
 		c.shown = set.records(fn) && v.tasks(set, ev.Task) && set.graph.empty() && ev.Flags&trace.FlagLeaf == 0
@@ -257,14 +264,28 @@ func (st *stack) depth() (n int) {
 	return n
 }
 
+// caller is the innermost function of the calls around one. A system call is none: and the end of one that was open when
+// these were switched off is not in the buffer, so it seems to be open for ever.
+func (st *stack) caller(depth int) trace.FuncID {
+	for i := depth - 1; i >= 0; i-- {
+		if c := &st.calls[i]; c.known && c.fn.Image != trace.SyscallImage {
+			return c.fn
+		}
+	}
+	return trace.FuncID{}
+}
+
 // entry judges the entry of the innermost call of a stack.
 func (v *view) entry(ev *trace.Event, set *settings, fn int, st *stack) bool {
 	c := &st.calls[ev.Depth]
 	if ev.Depth > 0 {
 		c.inside, c.noted = st.calls[ev.Depth-1].inside, st.calls[ev.Depth-1].noted
 	}
+	if ev.Caller.Image == trace.SyscallImage {
+		ev.Caller = st.caller(ev.Depth)
+	}
 	depth := st.depth()
-	ok := set.records(fn) && v.tasks(set, ev.Task)
+	ok := set.records(fn) && v.tasks(set, ev.Task) && ev.Func.Image != trace.SyscallImage
 	if set.tracer == tracerGraph && ok {
 		c.inside = c.inside || set.graph.has(fn)
 		c.noted = c.noted || set.noGraph.has(fn)
@@ -282,24 +303,64 @@ func (v *view) tasks(set *settings, k *trace.Task) bool {
 
 // tasks tells it of a task's ids.
 func (s *settings) tasks(k *trace.Task) bool {
+	return chosenTask(k, s.tids, s.noTids, s.flags["function-fork"])
+}
+
+// eventTasks tells whether events of a task are to be recorded.
+func (v *view) eventTasks(set *settings, k *trace.Task) bool {
+	return chosenTask(k, set.eventTids, set.noEventTids, set.flags["event-fork"]) &&
+		(set.cpus == nil || set.cpus.Bit(v.in.fs.cpu(k)) != 0)
+}
+
+// chosenTask tells whether a task is in a list, if there is one, and not in another; fork: or its parents are.
+func chosenTask(task *trace.Task, tids, noTids map[int]bool, fork bool) bool {
 	in := func(tids map[int]bool) bool {
+		k := task
 		for depth := 0; k != nil && depth < 100; depth++ {
 			if tids[k.TID] {
 				return true
 			}
-			if !s.flags["function-fork"] {
+			if !fork {
 				return false
 			}
 			k = k.Parent
 		}
 		return false
 	}
-	task := k
-	if s.tids != nil && !in(s.tids) {
-		return false
+	return (tids == nil || in(tids)) && (noTids == nil || !in(noTids))
+}
+
+// happening shows the events that the beginning or the end of a system call is.
+func (v *view) happening(ev *trace.Event) error {
+	set := v.settings(ev.Time)
+	if !set.on || !set.events.any() || !v.eventTasks(set, ev.Task) {
+		return nil
 	}
-	k = task
-	return s.noTids == nil || !in(s.noTids)
+	for _, i := range v.in.fs.events.of(ev) {
+		if !set.events.has(i) {
+			continue
+		}
+		e := &v.in.fs.events.all[i]
+		h := v.happens(e, ev)
+		if !set.events.keeps(i, h) {
+			continue
+		}
+		if v.skip[ev.Task] > 0 {
+			v.skip[ev.Task]--
+			continue
+		}
+		if err := v.show(ev, e.line(h)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// textWriter is a format of trace.
+type textWriter interface {
+	Event(*trace.Event) error
+	Text(ev *trace.Event, text string) error
+	Close() error
 }
 
 // text writes what is in the buffer; most: of that many events, about, 0: all. n is how many events there were.
@@ -308,26 +369,29 @@ func (in *instance) text(t *trace.Trace, cpu, most int, consume bool) (b []byte,
 	var out bytes.Buffer
 	set := in.epochs.now()
 	number := func(k *trace.Task) int { return in.fs.cpu(k) }
-	var event func(*trace.Event) error
-	var end func() error
+	var writer textWriter
 	if set.tracer == tracerGraph {
-		g := ftrace.NewGraph(&out, t, ftrace.GraphOptions{
+		writer = ftrace.NewGraph(&out, t, ftrace.GraphOptions{
 			NoHeader: consume, NoCPU: !set.flags["funcgraph-cpu"], NoOverhead: !set.flags["funcgraph-overhead"],
 			NoDuration: !set.flags["funcgraph-duration"], Proc: set.flags["funcgraph-proc"],
 			AbsTime: set.flags["funcgraph-abstime"], Tail: set.flags["funcgraph-tail"],
 			SinceStart: in.clock == clockLocal, CPU: number,
 		})
-		event, end = g.Event, g.Close
 	} else {
-		f := ftrace.NewFunction(&out, t, ftrace.FunctionOptions{
+		writer = ftrace.NewFunction(&out, t, ftrace.FunctionOptions{
 			NoHeader: consume, Tracer: set.tracer, NoIRQInfo: !set.flags["irq-info"], TGID: set.flags["record-tgid"],
 			NoParent: !set.flags["print-parent"], SymOffset: set.flags["sym-offset"], SymAddr: set.flags["sym-addr"],
 			Annotate: set.flags["annotate"], SinceStart: in.clock == clockLocal, CPU: number,
 		})
-		event, end = f.Event, f.Close
 	}
-	if err = v.walk(event); err == nil {
-		err = end()
+	err = v.walk(func(ev *trace.Event, text string) error {
+		if text != "" {
+			return writer.Text(ev, text)
+		}
+		return writer.Event(ev)
+	})
+	if err == nil {
+		err = writer.Close()
 	}
 	return out.Bytes(), v.shown, err
 }

@@ -21,6 +21,7 @@ type mountCmd struct {
 	buffer  string
 	library []string
 	forTime time.Duration
+	calls   bool
 }
 
 func newMountCmd(a *app) *cobra.Command {
@@ -30,9 +31,10 @@ func newMountCmd(a *app) *cobra.Command {
 		Short: "show a process as a tracefs",
 		Long: `mount shows a process that runs with the files that the kernel has for its own
 functions below /sys/kernel/tracing: set_ftrace_filter, current_tracer, trace,
-trace_pipe and the rest, with their meaning. PID is a process's id, or its program's
-name. DIR is a directory; the file README in it says what there is. Nothing is recorded
-until a tracer is chosen. The newest events are kept, in memory.
+trace_pipe and the rest, with their meaning; --syscalls adds events of system calls. PID
+is a process's id, or its program's name. DIR is a directory; the file README in it says
+what there is. Nothing is recorded until a tracer is chosen. The newest events are kept,
+in memory.
 
 mount runs until the directory is unmounted (umount DIR, fusermount3 -u DIR), the process
 ends, or ^C; the process goes on as it was. Without root it needs the program
@@ -41,6 +43,7 @@ fusermount3. Only the user who mounts it can use the files.`,
   echo 'parse_*' > /mnt/set_ftrace_filter
   echo function_graph > /mnt/current_tracer
   cat /mnt/trace_pipe
+  echo syscalls:sys_enter_openat > /mnt/set_event   with --syscalls
   umount /mnt`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -55,6 +58,7 @@ fusermount3. Only the user who mounts it can use the files.`,
 	f.StringArrayVarP(&c.library, "library", "L", nil, "functions of loaded libraries, too, whose names match `PAT`: libz, "+
 		"'libssl*', '*'; libraries are modules (repeatable)")
 	f.Var((*durationFlag)(&c.forTime), "for", "end after `TIME`, such as 5s")
+	f.BoolVar(&c.calls, "syscalls", false, "have events of system calls: events/syscalls and events/raw_syscalls")
 	return cmd
 }
 
@@ -90,11 +94,18 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	var failed error
 	_, err = fentry.Attach(context.Background(), pids, fentry.Options{
 		Dir: filepath.Join(work, "trace"), Buffer: buffer, For: c.forTime, Overhead: -1, NoSwitches: true, Symbols: a.symbols(),
-		Libraries: c.library, Info: trace.Info{Writer: "fentry " + version},
+		Libraries: c.library, Syscalls: c.calls, Info: trace.Info{Writer: "fentry " + version},
 		Logf: func(format string, args ...any) { a.notef("fentry: "+format, args...) },
 		Live: func(l *fentry.Live) {
 			t.Live = l
-			if mounted, failed = tracefs.Mount(dir, t, tracefs.Options{Name: "fentry"}); failed != nil {
+			var target tracefs.Target = t
+			if c.calls {
+				target = syscallTarget{t}
+			}
+			mounted, failed = tracefs.Mount(dir, target, tracefs.Options{Name: "fentry", Console: func(text []byte) {
+				_, _ = a.stderr.Write(text) // who does not read it does not want it
+			}})
+			if failed != nil {
 				l.End()
 				return
 			}
@@ -142,3 +153,15 @@ func (t *mountTarget) Open(from uint64) (*trace.Trace, error) {
 }
 
 func (t *mountTarget) Size() int64 { return t.size }
+
+// syscallTarget is one whose system calls are recorded, too.
+type syscallTarget struct{ *mountTarget }
+
+func (t syscallTarget) Syscalls(on bool) error {
+	line := "syscalls = 0"
+	if on {
+		line = "syscalls = 1"
+	}
+	_, err := t.Control(line)
+	return err
+}

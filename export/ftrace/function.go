@@ -95,6 +95,21 @@ func (f *Function) Event(ev *trace.Event) error {
 	return f.flush(false)
 }
 
+// Text writes, in place of an event, a line with a text, as the kernel shows events that are no calls.
+func (f *Function) Text(ev *trace.Event, text string) error {
+	if !f.header {
+		f.writeHeader()
+	}
+	if !f.known(ev) {
+		return nil
+	}
+	if !f.opt.NoHeader {
+		f.introduce(ev)
+	}
+	f.buf = append(append(f.row(f.buf, ev), safetext.Line(text)...), '\n')
+	return f.flush(false)
+}
+
 // Close flushes the buffer, and writes the header if there was no event.
 func (f *Function) Close() error {
 	if !f.header {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/fentry-dev/fentry/internal/safetext"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -390,12 +391,31 @@ func (g *Graph) resumed(ev *trace.Event) {
 }
 
 func (g *Graph) note(ev *trace.Event) {
+	g.buf = append(g.appendNote(g.comment(ev), ev), " */\n"...)
+}
+
+// comment begins a comment at an event.
+func (g *Graph) comment(ev *trace.Event) []byte {
 	b := g.prologue(g.buf, ev)
 	b = append(b, g.bar...)
 	if d := g.row(ev.Task).depth; d > 0 {
 		b = appendIndent(b, d+1)
 	}
-	b = append(b, "/* "...)
-	b = g.appendNote(b, ev)
-	g.buf = append(b, " */\n"...)
+	return append(b, "/* "...)
+}
+
+// Text writes, in place of an event, a text as the kernel shows events that are no calls: a comment.
+func (g *Graph) Text(ev *trace.Event, text string) error {
+	if !g.header {
+		g.writeHeader()
+	}
+	if !g.known(ev) {
+		return nil
+	}
+	if !g.opt.NoHeader {
+		g.introduce(ev)
+	}
+	g.change(ev)
+	g.buf = append(append(g.comment(ev), safetext.Line(text)...), " */\n"...)
+	return g.flush(false)
 }

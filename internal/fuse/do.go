@@ -67,10 +67,17 @@ func (s *Server) attr(out reply, n *node) reply {
 	return out.u32(kind | n.is.Mode()&0o7777).u32(1).u32(s.uid).u32(s.gid).u32(0).u32(blockSize).u32(0)
 }
 
-// attributes and entry tell the kernel of a node, and not to remember what they say: names come and go.
-func (s *Server) attributes(n *node) reply { return s.attr(newReply(104).zeros(16), n) }
+// remembered is for how many seconds the kernel remembers a name and what it is. Neither changes, and a name goes only by
+// a request of the kernel's own, or with the directory that it is in. Names that are not there may come: it does not
+// remember these.
+const remembered = 3600
 
-func (s *Server) entry(n *node) reply { return s.attr(newReply(128).u64(n.id).zeros(32), n) }
+// attributes and entry tell the kernel of a node.
+func (s *Server) attributes(n *node) reply { return s.attr(newReply(104).u64(remembered).zeros(8), n) }
+
+func (s *Server) entry(n *node) reply {
+	return s.attr(newReply(128).u64(n.id).zeros(8).u64(remembered).u64(remembered).zeros(8), n)
+}
 
 func (s *Server) lookup(r *request) (reply, error) {
 	parent, d, err := s.dir(r.node)

@@ -29,7 +29,7 @@ type Node interface {
 type Dir interface {
 	Node
 	// Lookup returns what has a name, ENOENT if nothing has. While the kernel remembers what it was given, that stays:
-	// another node for the same name is not used.
+	// another node for the same name is not used. A name must not go but by Rmdir.
 	Lookup(name string) (Node, error)
 	// List returns what there is.
 	List() []Entry
