@@ -182,6 +182,7 @@ func TestAttachAgain(t *testing.T) {
 				maps, fds, resident := state(t, r.cmd.Process.Pid)
 				if i == 1 {
 					second = resident
+					noThreadEnds(t, dir)
 				}
 				if maps != before || fds != files || i > 1 && resident > second+64 {
 					t.Fatalf("after %d times: %d descriptors, %d KiB, after the second %d\n%s\n%s", i+1, fds, resident, second,
@@ -190,6 +191,24 @@ func TestAttachAgain(t *testing.T) {
 			}
 			r.end(t, 7, "right\n")
 		})
+	}
+}
+
+// noThreadEnds fails if a trace says that a thread has ended.
+func noThreadEnds(t *testing.T, dir string) {
+	t.Helper()
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if err := tr.Walk(trace.WalkOptions{}, func(e *trace.Event) error {
+		if e.Kind == trace.ThreadEnd {
+			t.Errorf("thread %d goes on, and has ended in the trace", e.Task.TID)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

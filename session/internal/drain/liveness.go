@@ -182,6 +182,20 @@ func (l *Liveness) dead(owners []owner) []owner {
 	return gone
 }
 
+// lives tells whether a thread that recorded something is known to live.
+func (l *Liveness) lives(o owner) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	host, ok := l.host(o.pid)
+	switch {
+	case !ok:
+		return false
+	case host != o.pid:
+		return len(l.livingJoined(o.pid)) > 0
+	}
+	return !procfs.TaskDead(o.pid, o.tid)
+}
+
 // Left tells whether traced processes other than the first, which has ended, are
 // known to live. Those that have exec'ed a program that is not traced do not count.
 func (l *Liveness) Left() bool {

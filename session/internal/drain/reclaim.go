@@ -136,13 +136,14 @@ func (d *Drainer) owners(from, most int) (owners []owner, next int) {
 func (d *Drainer) reclaimSome() (n int, more bool) {
 	owners, next := d.owners(d.asked, askAtOnce)
 	d.asked = next
-	return d.take(d.live.dead(owners)), next != 0
+	gone := d.live.dead(owners)
+	d.endThreads(gone)
+	return d.take(gone), next != 0
 }
 
 // take turns chunks that nobody writes to any more into full ones.
 func (d *Drainer) take(gone []owner) int {
 	n := 0
-	d.endThreads(gone)
 	for _, o := range gone {
 		if d.p.State(o.chunk).CompareAndSwap(format.StateOwned, format.StateFull) {
 			n++
@@ -179,6 +180,8 @@ func (d *Drainer) Last(all bool) {
 	if !all {
 		gone = d.live.dead(gone)
 	}
+	// Threads of processes that were detached from record nothing any more, and go on.
+	d.endThreads(slices.DeleteFunc(slices.Clone(gone), d.live.lives))
 	d.take(gone)
 	d.round(true)
 	defer d.own(true)
