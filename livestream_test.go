@@ -5,10 +5,15 @@ package fentry_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/session"
@@ -71,5 +76,46 @@ func TestStreamAttached(t *testing.T) {
 		t.Errorf("%d events visited and %d skipped of %d in %d looks", visited, s.Skipped, all, looks)
 	}
 	t.Logf("%d entries, %d exits, %d skipped, %d looks", entries, exits, s.Skipped, looks)
+	program.end(t, 7, "right\n")
+}
+
+// TestLookAtEnd: whoever still looks at the buffer when the recording has ended is told so, and gets no other error.
+func TestLookAtEnd(t *testing.T) {
+	program := start(t, buildAttached(t), "one")
+	// The copy of the buffer goes to a file that nobody can open before the recording is over.
+	dir := t.TempDir()
+	leased, err := os.Create(filepath.Join(dir, trace.EventsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGIO)
+	defer signal.Stop(broken)
+	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	_, err = fentry.Attach(context.Background(), []int{program.cmd.Process.Pid}, fentry.Options{
+		Dir: filepath.Join(t.TempDir(), "fentry.data"), Buffer: 2 << 20, Logf: t.Logf, Overhead: -1, NoSwitches: true,
+		Live: func(l *fentry.Live) {
+			go func() {
+				ended <- l.Snapshot(dir, 0)
+			}()
+			go func() {
+				<-broken
+				l.End()
+			}()
+		},
+	})
+	if err != nil && strings.Contains(err.Error(), "not permitted") {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	leased.Close()
+	if err := <-ended; !errors.Is(err, session.ErrOver) {
+		t.Error(err)
+	}
 	program.end(t, 7, "right\n")
 }

@@ -111,6 +111,9 @@ func (l *Live) Snapshot(dir string, from uint64) error {
 	}
 	defer f.Close()
 	if _, err := snap.WriteTo(f); err != nil {
+		if errors.Is(err, os.ErrClosed) && s.end.winding.Load() { // by the end of the session
+			return ErrOver
+		}
 		return err
 	}
 	loss.write(f)

@@ -94,6 +94,8 @@ const (
 	FlagEntryOnly
 	// FlagOpen: an Entry that lies before the window of a walk, see WalkOptions.Open.
 	FlagOpen
+	// FlagAbout: a Lost event whose Count is an estimate. Only a [Stream] makes these.
+	FlagAbout
 )
 
 // An Event is something that happened in a task. Times are in nanoseconds.
@@ -288,7 +290,7 @@ func (c *cursor) step() bool {
 func (c *cursor) noteWord(w *word) {
 	switch w.code {
 	case wGap:
-		c.note(Lost, 0)
+		c.gap()
 	case wLost:
 		c.note(Lost, w.arg)
 	case wStack:
@@ -320,6 +322,11 @@ func (c *cursor) noteWord(w *word) {
 	case wUnknown:
 		c.note(Unknown, w.arg)
 	}
+}
+
+// gap notes that chunks are missing. Only a stream can tell about how many events were in them: it has seen others.
+func (c *cursor) gap() {
+	c.note(Lost, c.stream.missed())
 }
 
 // sysOrphan emits the end of a system call whose beginning is not in the task.
@@ -395,6 +402,9 @@ func (c *cursor) note(kind Kind, count uint64) {
 	ev := &c.ev
 	ev.Time = c.t.Clock.Time(c.fl.t)
 	ev.Kind, ev.Flags, ev.Count = kind, 0, count
+	if kind == Lost && count > 0 && c.cur.code == wGap {
+		ev.Flags = FlagAbout
+	}
 	ev.Func, ev.Caller, ev.Dur, ev.Self = FuncID{}, FuncID{}, 0, 0
 	ev.Depth, ev.Stack = len(c.fl.cur.frames), c.fl.cur.num
 	if n := len(c.fl.cur.frames); n > 0 {

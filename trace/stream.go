@@ -31,6 +31,8 @@ type streamed struct {
 	comm string
 	leaf bool   // as the cursor's
 	look uint64 // when it was seen last
+	// What has been decoded: events, and bytes of chunks.
+	events, bytes int64
 }
 
 // position is where a word begins.
@@ -95,6 +97,7 @@ func (s *Stream) Walk(t *Trace, o StreamOptions, fn func(*Event) error) error {
 		st := c.stream.task
 		st.at, st.fl, st.comm, st.leaf = c.stream.at, c.fl, c.ev.Comm, c.leaf
 		s.Seen += c.stream.seen
+		st.events += int64(c.stream.seen)
 	}
 	for _, k := range idle {
 		if err == nil {
@@ -128,7 +131,7 @@ func (s *Stream) cursor(t *Trace, k *Task, window int, fn func(*Event) error) (*
 		return nil, nil
 	}
 	c := &cursor{t: t, task: k, dec: t.newDecoder(chunks, make([]byte, k.window(window))), emit: fn}
-	c.stream = &streaming{task: st, at: st.at}
+	c.stream = &streaming{task: st, at: st.at, room: int64(t.Header.ChunkSize) - format.ChunkHeader}
 	c.dec.number = st.at.number
 	if chunks[0].number == st.at.number {
 		c.dec.fill()
@@ -215,6 +218,23 @@ type streaming struct {
 
 	chunk uint32 // number of the chunk at hand
 	base  int64  // where it begins in the file; 0: none is at hand
+	room  int64  // bytes for events in a chunk
+	gaps  int64  // bytes of chunks that are missing, of gaps that were not told of yet
+}
+
+// missed is about how many events were in the chunks that are missing: as many in a byte as in those that were seen. 0: it
+// is not known.
+func (s *streaming) missed() uint64 {
+	if s == nil || s.gaps <= 0 {
+		return 0
+	}
+	const word = 8 // bytes of an entry or exit
+	n := s.gaps / word
+	if seen := s.task.events + int64(s.seen); seen > 0 && s.task.bytes > 0 {
+		n = int64(float64(s.gaps) * float64(seen) / float64(s.task.bytes))
+	}
+	s.gaps = 0
+	return uint64(max(n, 1))
 }
 
 // ready tells whether the word that is due can be handled.
@@ -229,10 +249,20 @@ func (c *cursor) read(w *word) bool {
 	}
 	c.stream.at = c.stream.next
 	from := c.position()
+	if c.dec.end == 0 {
+		from = c.stream.task.at
+	}
 	ok := c.dec.next(w)
 	// A gap has no place: it is found again in front of the next chunk.
-	if to := c.position(); to.number != from.number && (!ok || w.code != wGap) {
+	to := c.position()
+	switch {
+	case ok && w.code == wGap:
+		c.stream.gaps += int64(to.number-from.number)*c.stream.room - max(0, from.off-format.ChunkHeader)
+	case to.number != from.number:
 		from = position{to.number, format.ChunkHeader}
+		fallthrough
+	default:
+		c.stream.task.bytes += max(0, to.off-from.off)
 	}
 	c.stream.next = from
 	return ok

@@ -32,8 +32,9 @@ function_graph, with the names of threads, or with -T function a line for each c
 Options that say what is recorded are those of record.
 
 The program never waits for live. What comes faster than it can be printed is left
-out: a line says where, and at the end live says how many events these were. Fewer are
-left out if less is recorded (-F, -D, -t), or if the buffer is larger.
+out: a line says where, and about how many events these were (CPU:0 [LOST ABOUT 1855952
+EVENTS]); at the end live says how many were left out exactly. Fewer are if less is
+recorded (-F, -D, -t), or if the buffer is larger.
 
 Of a Go program, threads are shown, and which goroutine runs on each from then on.
 

@@ -83,7 +83,7 @@ func (f *Function) Event(ev *trace.Event) error {
 			f.syscall(ev)
 		}
 	case trace.Lost:
-		f.buf = appendLost(f.buf, f.cpu(ev.Task), ev.Count)
+		f.buf = appendLost(f.buf, f.cpu(ev.Task), ev)
 	case trace.Mark:
 		f.mark(ev)
 	case trace.Stacktrace:

@@ -143,7 +143,7 @@ func (g *Graph) Event(ev *trace.Event) error {
 			g.exit(ev)
 		}
 	case trace.Lost:
-		g.buf = appendLost(g.buf, g.cpu(ev.Task), ev.Count)
+		g.buf = appendLost(g.buf, g.cpu(ev.Task), ev)
 	default:
 		if g.opt.NoNotes {
 			return nil

@@ -87,12 +87,15 @@ func (o *output) cpus() int {
 }
 
 // appendLost appends the kernel's line for missing events.
-func appendLost(b []byte, cpu int, n uint64) []byte {
+func appendLost(b []byte, cpu int, ev *trace.Event) []byte {
 	b = append(b, "CPU:"...)
 	b = strconv.AppendInt(b, int64(cpu), 10)
 	b = append(b, " [LOST "...)
-	if n > 0 {
-		b = strconv.AppendUint(b, n, 10)
+	if ev.Flags&trace.FlagAbout != 0 {
+		b = append(b, "ABOUT "...)
+	}
+	if ev.Count > 0 {
+		b = strconv.AppendUint(b, ev.Count, 10)
 		b = append(b, ' ')
 	}
 	return append(b, "EVENTS]\n"...)
