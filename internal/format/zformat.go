@@ -53,6 +53,8 @@ const (
 	HSwitchedOffCount = 200 // u32
 	HServer           = 204 // u32
 	HRecorderNs       = 208 // u64
+	HSilent           = 216 // u32
+	HUnfollowed       = 220 // u32
 )
 
 // Values of H_POLICY.
