@@ -391,3 +391,65 @@ func TestControlSyscalls(t *testing.T) {
 		})
 	}
 }
+
+// What is done at calls is changed like all else while the program runs: in all of its threads and children, with counts
+// that go on while something else changes, and none of it where a set is refused.
+func TestControlTriggers(t *testing.T) {
+	all := map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}
+	rounds := []struct {
+		set    string
+		column int // of the error; 0: there is none
+		// recorded for each time that work calls its functions, and besides only once
+		calls, once map[string]int
+		on          string // tracing_on afterwards
+	}{
+		{"trigger = ", 0, all, nil, "1"},
+		// The call at which it pauses is not recorded.
+		{"set_ftrace_filter += other:traceoff:2", 0, nil, map[string]int{"outer": 1, "middle": 1, "leaf": 2}, "0"},
+		{"tracing_on = 1; trigger += slow@stacktrace", 0, nil, map[string]int{"outer": 1, "middle": 1, "leaf": 2}, "0"},
+		{"set_ftrace_notrace = outer", 0, nil, nil, "0"}, // nobody has it go on
+		{"tracing_on = 1", 0, map[string]int{"middle": 1, "leaf": 3, "other": 1}, nil, "1"},
+		{"set_ftrace_notrace =; set_ftrace_filter += !other:traceoff:0; trigger += middle@depth=1", 0,
+			map[string]int{"outer": 1, "middle": 1, "leaf": 2, "other": 1}, nil, "1"},
+		{"trigger = other@traceof", 17, map[string]int{"outer": 1, "middle": 1, "leaf": 2, "other": 1}, nil, "1"},
+		{"trigger =; trigger = nobody@traceoff", 22, map[string]int{"outer": 1, "middle": 1, "leaf": 2, "other": 1}, nil, "1"},
+		{"trigger -= other@traceoff", 12, map[string]int{"outer": 1, "middle": 1, "leaf": 2, "other": 1}, nil, "1"},
+		// Functions that are not recorded have triggers all the same, and leave nothing.
+		{"trigger =; set_ftrace_filter = middle outer:traceoff", 0, nil, nil, "0"},
+		{"trigger = middle@traceon:1", 0, map[string]int{"middle": 1}, nil, "1"},
+		{"trigger =; set_ftrace_filter =", 0, all, nil, "1"},
+	}
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
+			want := map[string]uint64{}
+			for i, r := range rounds {
+				_, err := c.ask(r.set)
+				var wrong *session.ControlError
+				if err == nil != (r.column == 0) || r.column != 0 && (!errors.As(err, &wrong) || wrong.Column != r.column) {
+					t.Fatalf("%s: %+v", r.set, err)
+				}
+				how := []string{"work", "thread", "fork"}[i%3]
+				if r.once != nil || r.on == "0" {
+					how = "work" // a child's tracing is its own
+				}
+				c.do("%s %d", how, 1<<i)
+				for name, n := range r.calls {
+					want[name] += uint64(n) << i
+				}
+				for name, n := range r.once {
+					want[name] += uint64(n)
+				}
+				if got := c.control("tracing_on"); got != r.on {
+					t.Errorf("%s: tracing_on is %s, want %s", r.set, got, r.on)
+				}
+			}
+			got := c.calls()
+			for _, name := range []string{"outer", "middle", "leaf", "other"} {
+				if got[name] != want[name] {
+					t.Errorf("%s: %#b calls, want %#b", name, got[name], want[name])
+				}
+			}
+		})
+	}
+}

@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf"},
 	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
 		"stacks", "symbol"},
-	"session/internal/tracee": {"arch", "internal/format", "patch", "session/internal/procfs"},
+	"session/internal/tracee": {"arch", "internal/format", "patch", "stub", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 
@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped"},
 
 	"fentry": {"arguments", "elfio", "internal/cache", "internal/machine", "internal/mapped", "internal/places", "internal/safefile",
-		"names", "patch", "record", "session", "stub", "symbol", "trace"},
+		"internal/triggers", "names", "patch", "record", "session", "stub", "symbol", "trace"},
 	"cmd/fentry": {"fentry", "arguments", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names",
 		"patch", "record", "record/objects", "session", "stacks", "stub", "symbol", "trace", "tracefs", "view", "internal/atomicfile",
 		"internal/machine", "internal/mapped",

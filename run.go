@@ -450,6 +450,7 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 func (r *run) controlled(so *session.Options) {
 	t := &tables{of: r.names}
 	so.Pipe, so.Keeper = r.o.Pipe, r.o.Keeper
+	so.Doing = t.doing
 	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
 	if r.o.Live != nil {
 		so.Live = func(l *session.Live) { r.o.Live(&Live{Live: l, tables: t}) }

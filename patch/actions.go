@@ -173,8 +173,7 @@ func (l *layout) findActing() (actions int) {
 		if fn.quiet {
 			acts = append([]Act{{Kind: stub.ActQuiet}}, acts...)
 		}
-		exit := slices.ContainsFunc(acts, func(a Act) bool { return a.Kind.AtExit(a.Value) })
-		l.acting = append(l.acting, acting{i, acts, exit})
+		l.acting = append(l.acting, acting{i, acts, AtExit(acts)})
 		actions += len(acts)
 	}
 	return actions

@@ -18,12 +18,13 @@ type word struct {
 	at   int
 }
 
-// words cuts a line at blanks, and behind the first two words of a command at commas. A semicolon at the end of a word is
-// one of its own.
+// words cuts a line at blanks, and behind the first two words of a command at commas, unless its values have some. A
+// semicolon at the end of a word is one of its own.
 func words(line string) (ws []word) {
 	start, of := -1, 0 // of: words of the command so far
+	whole := false     // its values have commas of their own
 	for i := 0; i <= len(line); i++ {
-		end := i == len(line) || line[i] == ' ' || line[i] == '\t' || line[i] == ',' && of >= 2
+		end := i == len(line) || line[i] == ' ' || line[i] == '\t' || line[i] == ',' && of >= 2 && !whole
 		switch {
 		case end && start >= 0:
 			text := line[start:i]
@@ -33,6 +34,9 @@ func words(line string) (ws []word) {
 				}
 				ws, of = append(ws, word{";", i}), 0
 			} else {
+				if of == 0 {
+					whole = slices.Contains(doingSettings, text)
+				}
 				ws, of = append(ws, word{text, start + 1}), of+1
 			}
 			start = -1
@@ -52,6 +56,7 @@ type command struct {
 
 	// What values say, by name.
 	on        bool
+	triggers  bool // some of its patterns were commands of ftrace's
 	number    uint32
 	threshold time.Duration
 	last      time.Duration
@@ -79,6 +84,9 @@ var commandForms = map[string]commandForm{
 	"set_ftrace_filter":  {change, nil},
 	"set_ftrace_notrace": {change, nil},
 	"set_graph_function": {change, nil},
+	setTrigger:           {change, nil},
+	setArguments:         {change, nil},
+	setResults:           {change, nil},
 	"max_graph_depth":    {assign, (*command).parseNumber},
 	"tracing_thresh":     {assign, (*command).parseThreshold},
 	"dump":               {[]string{""}, (*command).parseDump},

@@ -36,6 +36,8 @@ type settings struct {
 	roots   choice
 	depth   uint32
 	thresh  time.Duration
+	doing   []doing // in their order
+	edition uint64  // another one each time that what is done at calls can be another
 }
 
 // A choice is a set of functions, as patterns have made it. The zero value chooses nothing, or everything, as its user
@@ -110,8 +112,18 @@ func (c *choice) String() string {
 	return strings.TrimSuffix(b.String(), " ")
 }
 
-// set are the functions that a filter and what takes away from it leave, in an image; nil: all.
+// on are the functions whose switches are on, in an image; nil: all.
 func (s *settings) on(image trace.ImageID) (func(id uint32) bool, error) {
+	recorded, err := s.recorded(image)
+	if err != nil || recorded == nil || len(s.doing) == 0 {
+		return recorded, err
+	}
+	acts, err := s.acts(image)
+	return func(id uint32) bool { return len(acts[id]) > 0 || recorded(id) }, err
+}
+
+// recorded are the functions that a filter and what takes away from it leave, in an image; nil: all.
+func (s *settings) recorded(image trace.ImageID) (func(id uint32) bool, error) {
 	switch {
 	case s.nop:
 		return func(uint32) bool { return false }, nil
@@ -136,6 +148,7 @@ type setting struct {
 	ever    bool // somebody has set something
 	failing bool // what has come could not be set, and is tried again
 
+	told    map[processID]bool // processes that were told whether to record anything
 	settled map[processID]bool // processes in which sites can be nops
 	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
 }
@@ -156,21 +169,26 @@ type limited struct {
 	thresh time.Duration
 	roots  string
 	images uint64 // differs when one comes, or comes again
+
+	edition uint64 // of what is done at calls
 }
 
 // errNothingToChange is for sessions none of whose processes can be changed.
 var errNothingToChange = errors.New("no process of it can be changed: it has ended, or is about to start, or was linked with the tracer")
 
-// apply puts settings into all processes, or into none; clear also switches functions on that cost too much. The caller
-// has the lock.
-func (s *session) apply(to settings, clear bool) error {
+// apply puts settings into all processes, or into none; clear also switches functions on that cost too much, and paused has
+// recording pause or go on as they say, whatever triggers have made of it. The caller has the lock.
+func (s *session) apply(to settings, clear, paused bool) error {
 	was := s.setting.now
+	to.changed(&was)
 	s.setting.ever = true
-	done, err := s.applyTo(&to, clear)
+	done, err := s.applyTo(&to, clear, paused)
 	if err != nil {
+		was.edition = to.edition + 1
 		for _, p := range done {
-			_ = s.applyIn(p, &was, false)
+			_ = s.applyIn(p, &was, false, paused)
 		}
+		s.setting.now.edition = was.edition
 		return err
 	}
 	if done == nil {
@@ -240,7 +258,7 @@ func (s *session) settleNow(c *command) (string, *ControlError) {
 }
 
 // applyTo puts settings into all processes that there are, until one refuses, and those that these fork meanwhile.
-func (s *session) applyTo(to *settings, clear bool) (done []procfs.Process, err error) {
+func (s *session) applyTo(to *settings, clear, paused bool) (done []procfs.Process, err error) {
 	seen := map[processID]bool{}
 	for more := true; more; {
 		more = false
@@ -250,7 +268,7 @@ func (s *session) applyTo(to *settings, clear bool) (done []procfs.Process, err 
 				continue
 			}
 			seen[id], more = true, true
-			err := s.applyIn(p, to, clear)
+			err := s.applyIn(p, to, clear, paused)
 			if errors.Is(err, tracee.ErrNoRuntime) || err != nil && !procfs.ProcessAlive(p.Pid, p.Start) {
 				continue
 			}
@@ -264,7 +282,7 @@ func (s *session) applyTo(to *settings, clear bool) (done []procfs.Process, err 
 }
 
 // applyIn puts settings into a process.
-func (s *session) applyIn(p procfs.Process, to *settings, clear bool) error {
+func (s *session) applyIn(p procfs.Process, to *settings, clear, paused bool) error {
 	r, err := tracee.OpenRuntime(p.Pid)
 	if err != nil {
 		return err
@@ -273,7 +291,9 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear bool) error {
 	if err := s.limit(r, p, to); err != nil {
 		return err
 	}
-	sw := tracee.Switching{Pause: to.paused, Silent: to.silent, Costly: clear}
+	id := processID{p.Pid, p.Start}
+	sw := tracee.Switching{Pause: to.paused, Leave: !paused && (s.setting.told[id] || !to.paused), Silent: to.silent, Costly: clear}
+	s.setting.told[id] = true
 	sw.On = func(image uint64) (func(id uint32) bool, error) { return to.on(trace.ImageID(image)) }
 	if err := r.Switch(sw); err != nil || len(s.setting.settled) == 0 {
 		return err
@@ -301,18 +321,41 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 	id := processID{p.Pid, p.Start}
 	was, ever := s.setting.limits[id]
 	if !ever {
-		was = limited{depth: s.o.Depth, thresh: s.o.Threshold, images: generation(r)}
+		was = limited{s.o.Depth, s.o.Threshold, "", generation(r), 0}
 		if r.Limited() { // it is a child of one that was told
 			now := &s.setting.now
 			was.depth, was.thresh, was.roots = now.depth, now.thresh, now.roots.String()
 		}
 	}
-	want := limited{to.depth, to.thresh, to.roots.String(), generation(r)}
+	want := limited{to.depth, to.thresh, to.roots.String(), generation(r), to.edition}
 	if was == want {
 		return nil
 	}
 	l := tracee.Limits{Depth: to.depth, Threshold: to.thresh, Forget: want.roots != was.roots}
 	l.SetRoots = l.Forget || to.roots.chooses()
+	l.SetActs = want.edition != was.edition || len(to.doing) > 0
+	selective := false
+	if l.SetActs { // before anybody is stopped
+		all := make(map[uint64]map[uint32][]patch.Act)
+		for i := range r.Images {
+			acts, err := to.acts(trace.ImageID(r.Images[i].ID))
+			if err != nil {
+				return err
+			}
+			all[r.Images[i].ID] = acts
+			for _, a := range acts {
+				selective = selective || patch.Selective(a)
+			}
+		}
+		l.Acts = func(image uint64) map[uint32][]patch.Act { return all[image] }
+	}
+	planned := limited{depth: s.o.Depth, thresh: s.o.Threshold}
+	l.Frames = selective || want.depth != planned.depth || want.thresh != planned.thresh || want.roots != "" ||
+		was.depth != want.depth || was.thresh != want.thresh || l.Forget || r.Limited()
+	if !l.Frames && !l.SetActs {
+		s.setting.limits[id] = want
+		return nil
+	}
 	if to.roots.chooses() {
 		l.Roots = func(image uint64) (func(id uint32) bool, error) { return to.roots.in(trace.ImageID(image)) }
 	}
@@ -358,7 +401,7 @@ func (s *session) reapply(stop <-chan struct{}) {
 		}
 		s.setting.mu.Lock()
 		if s.setting.ever && !s.end.winding.Load() {
-			_, err := s.applyTo(&s.setting.now, false)
+			_, err := s.applyTo(&s.setting.now, false, false)
 			if err != nil {
 				if !s.setting.failing {
 					s.logf("what has begun is recorded in full: %v", err)
@@ -379,6 +422,9 @@ func (s *session) come() {
 	}
 }
 
+// noFunction is said where a pattern matches none.
+const noFunction = "no function matches that was chosen when the recording began"
+
 // rulesOf understands the patterns of a command. Each must match a function that there is.
 func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rule, err *ControlError) {
 	if s.o.Match == nil {
@@ -398,7 +444,7 @@ func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rul
 			matched = matched || len(ids) > 0
 		}
 		if !matched {
-			return nil, &ControlError{v.at, "no function that is recorded matches"}
+			return nil, &ControlError{v.at, noFunction}
 		}
 		rules = append(rules, rule{adds: c.op.text != "-=", pattern: v.text, ids: match})
 	}
@@ -413,12 +459,18 @@ func (s *session) set(cs []command) *ControlError {
 		return &ControlError{cs[0].name.at, ErrOver.Error()}
 	}
 	images := s.switchable()
-	to, clear := s.setting.now, false
+	to, clear, paused := s.setting.now, false, false
 	for i := range cs {
 		c := &cs[i]
 		switch c.name.text {
 		case "tracing_on":
-			to.paused = !c.on
+			to.paused, paused = !c.on, true
+		case setTrigger, setArguments, setResults:
+			next, err := s.withDoing(to.doing, c.name.text, c.op.text, c.values)
+			if err != nil {
+				return err
+			}
+			to.doing = next
 		case "syscalls":
 			to.silent = !c.on
 		case "current_tracer":
@@ -430,6 +482,12 @@ func (s *session) set(cs []command) *ControlError {
 		case "tracing_thresh":
 			to.thresh = c.threshold
 		default:
+			if err := s.takeTriggers(c, &to); err != nil {
+				return err
+			}
+			if c.op.text != "" && len(c.values) == 0 && c.triggers {
+				continue
+			}
 			rules, err := s.rulesOf(c, images)
 			if err != nil {
 				return err
@@ -449,10 +507,26 @@ func (s *session) set(cs []command) *ControlError {
 			}
 		}
 	}
-	if err := s.apply(to, clear); err != nil {
+	if err := s.apply(to, clear, paused); err != nil {
 		return &ControlError{cs[0].name.at, err.Error()}
 	}
 	return nil
+}
+
+// tracing tells whether a process records anything: triggers have it pause and go on, too.
+func (s *session) tracing() bool {
+	for _, p := range s.shared.Mappers(0) {
+		r, err := tracee.OpenRuntime(p.Pid)
+		if err != nil {
+			continue
+		}
+		on, err := r.Traced()
+		r.Close()
+		if err == nil && on {
+			return true
+		}
+	}
+	return false
 }
 
 // tell answers what a setting is.
@@ -463,7 +537,9 @@ func (s *session) tell(name string) string {
 	bit := map[bool]string{true: "1", false: "0"}
 	switch name {
 	case "tracing_on":
-		return bit[!now.paused]
+		return bit[s.tracing()]
+	case setTrigger, setArguments, setResults:
+		return now.doingText(name)
 	case "syscalls":
 		return bit[!now.silent]
 	case "current_tracer":
@@ -489,7 +565,7 @@ func (s *session) tell(name string) string {
 func (s *session) status() string {
 	var all []string
 	for _, name := range []string{"tracing_on", "current_tracer", "set_ftrace_filter", "set_ftrace_notrace", "set_graph_function",
-		"max_graph_depth", "tracing_thresh", "syscalls"} {
+		"max_graph_depth", "tracing_thresh", "syscalls", setTrigger, setArguments, setResults} {
 		all = append(all, strings.TrimSpace(name+" = "+s.tell(name)))
 	}
 	return strings.Join(all, "; ")

@@ -74,6 +74,18 @@ func ActionsSize(actions, sites int) int { return actions*ActionSize + (sites+1)
 
 const actionIndexSize = 4
 
+// ParseActions reads the entries of a table of actions.
+func ParseActions(b []byte) (all []Action) {
+	for ; len(b) >= format.ActionSize; b = b[format.ActionSize:] {
+		all = append(all, Action{
+			ID: le.Uint32(b[format.ActionOID:]), Kind: ActionKind(le.Uint16(b[format.ActionOKind:])),
+			Words: int(le.Uint16(b[format.ActionOWords:])), Value: le.Uint64(b[format.ActionOValue:]),
+			Limit: le.Uint32(b[format.ActionOLimit:]),
+		})
+	}
+	return all
+}
+
 // AppendActions appends the table of the actions of an image with ids from 1 to sites, which must be sorted by ID, and
 // its index.
 func AppendActions(b []byte, actions []Action, sites int) []byte {

@@ -25,6 +25,8 @@ attached to, and COMMAND is one of these, with the names that tracefs has for th
   set_ftrace_notrace = PAT...   leave these out of it; += and -= likewise
   set_graph_function = PAT...   record only what is called inside of these (record -G);
                                 += and -= likewise; without PAT: everything
+  trigger = FUNC@ACTION...      do something at calls of functions (record --trigger),
+                                besides what the recording began with; += and -= likewise
   max_graph_depth = N           so many levels of calls (record -D); 0: all
   tracing_thresh = TIME         calls that take so long (record -t); 0: all
   tracing_on = 0                record nothing; 1: go on
@@ -39,16 +41,19 @@ The name alone of a setting prints what it is set to, and status prints all of t
 Several settings are separated by a semicolon and a blank: all of them are made, or none,
 and an error says which part was not understood. Patterns are those of record -F, with
 blanks or commas in between. Functions that the recording has not chosen at its beginning
-stay left out.
+stay left out. In set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and
+!PAT:COMMAND takes one away. Functions with triggers have them whether they are recorded
+or not, and how often something was done is not forgotten when other triggers change.
 
 Nobody is stopped, but for some milliseconds when functions get their code back or are
-traced again (settle), and where set_graph_function, max_graph_depth and tracing_thresh
-change, which need the tracer function_graph on x86-64. Calls that are open
+traced again (settle), and where trigger, set_graph_function, max_graph_depth and
+tracing_thresh change, which need the tracer function_graph on x86-64. Calls that are open
 when set_graph_function changes count as outside. Only the recorder's user and root may
 use this: the recorder listens at PID.sock in $XDG_RUNTIME_DIR/fentry, or in
 /tmp/fentry-UID. Scripts that know perf can use record --control.`,
 		Example: `  fentry control 1234 'set_ftrace_filter = parse_* read_*'
   fentry control 1234 'set_graph_function = commit; tracing_thresh = 10us'
+  fentry control 1234 'set_ftrace_filter += parse_error:traceoff:1'
   fentry control 1234 tracing_on = 0
   fentry control 1234 status`,
 		Args: func(cmd *cobra.Command, args []string) error {

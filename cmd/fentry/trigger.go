@@ -6,10 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/triggers"
 	"github.com/fentry-dev/fentry/patch"
-	"github.com/fentry-dev/fentry/record"
-	"github.com/fentry-dev/fentry/stub"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -19,44 +18,13 @@ func addTriggers(cmd *cobra.Command, to *[]string) {
 		"FUNC as for -F, ACTION one of "+strings.Join(triggers.Forms(), ", ")+" (repeatable)")
 }
 
-// triggerKinds are the runtime's names of actions. Each but DEPTH writes one record, a header and two words.
-var triggerKinds = map[triggers.Kind]stub.ActionKind{
-	triggers.TraceOn: stub.ActTraceOn, triggers.TraceOff: stub.ActTraceOff, triggers.StackTrace: stub.ActStackTrace,
-	triggers.Depth: stub.ActDepth, triggers.Finish: stub.ActFinish, triggers.Snapshot: stub.ActSnapshot,
-}
-
-const triggerWords = 3
-
 // triggerActions are what the runtime is to do for triggers; nil: nothing.
 func triggerActions(cmd *cobra.Command, specs []string) (*patch.Actions, error) {
-	var actions patch.Actions
-	for _, s := range specs {
-		t, err := triggers.Parse(s)
-		if err != nil {
-			return nil, usagef(cmd, "--trigger: %v", err)
-		}
-		rule := patch.ActRule{}
-		if rule.Functions, err = record.NewFilter([]string{t.Functions}, nil); err != nil {
-			return nil, usagef(cmd, "--trigger: %v", err)
-		}
-		for _, a := range t.Actions {
-			kind, ok := triggerKinds[a.Kind]
-			if !ok {
-				continue
-			}
-			if kind.Timed() {
-				a.Value = uint64(t.Over)
-			}
-			rule.Acts = append(rule.Acts, patch.Act{Kind: kind, Words: triggerWords, Value: a.Value, Limit: a.Limit})
-		}
-		if rule.Acts != nil {
-			actions.Rules = append(actions.Rules, rule)
-		}
+	a, err := fentry.Triggers(specs)
+	if err != nil {
+		return nil, usagef(cmd, "--trigger: %v", err)
 	}
-	if actions.Rules == nil {
-		return nil, nil
-	}
-	return &actions, nil
+	return a, nil
 }
 
 // decides reports whether a trigger of the command line decides which calls are recorded, or looks at their times.

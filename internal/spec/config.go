@@ -2,7 +2,7 @@ package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object, and what Image points to.
-var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp, Condition, Meeting, State, Change, ChangedRoots}
+var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp, Condition, Meeting, State, Change, ChangedRoots, ChangedActions}
 
 // Magic numbers and versions of the two.
 const (
@@ -200,6 +200,9 @@ var State = Struct{"state", "STATE", 176, "an image of a process", []Field{
 	{"WORDS", 40, "u64", "", "address of what its fast paths look at"},
 	{"THUNKS", 48, "u64", "", "address of the first thunk; 0: there are none"},
 	{"SWITCHES", 64, "u64", "", "address of the switches, by local id from 1"},
+	{"ACTIONS", 104, "u64", "", "address of its table of actions; 0: there is none"},
+	{"ACTIONS_COUNT", 112, "u32", "", "length of the table"},
+	{"COUNTS", 120, "u64", "", "address of how often each was done, u32 each"},
 	{"AT", 128, "u64", "", "address of what the image says of itself"},
 	{"CODE", 136, "u64", "", "address of the runtime that came with it"},
 	{"CODE_SIZE", 144, "u64", "bytes", "of that; 0: it is not known"},
@@ -220,22 +223,40 @@ var Detours = []Value{
 	{"GRAPH_ENTER", 0, "calls, to those with limits"},
 	{"MCOUNT_GRAPH_ENTER", 1, "... at sites behind the prologue"},
 	{"GRAPH_EXIT", 2, "returns"},
-	{"COUNT", 3, "how many there are"},
+	{"ACT", 3, "the first of those that thunks are led to, not routines: functions with actions"},
+	{"GRAPH_ACT", 3, "calls of such functions"},
+	{"MCOUNT_GRAPH_ACT", 4, "... at sites behind the prologue"},
+	{"GRAPH_ACT_EXIT", 5, "returns from them"},
+	{"OPT_ACT", 6, "the same three, in images planned with limits"},
+	{"MCOUNT_OPT_ACT", 7, "... at sites behind the prologue"},
+	{"OPT_ACT_EXIT", 8, "returns"},
+	{"COUNT", 9, "how many there are"},
 }
 
 // Change is what a recorder asks a process for while it runs.
-var Change = Struct{"change", "CHANGE", 24, "what is to be changed; ROOTS ChangedRoots follow", []Field{
+var Change = Struct{"change", "CHANGE", 24, "what is to be changed; ROOTS ChangedRoots and ACTED ChangedActions follow", []Field{
 	{"DEPTH", 0, "u32", "", "calls deeper than this are not recorded; 0: no limit"},
 	{"ROOTS", 4, "u32", "", "how many images have bitmaps of graph roots; 0: everything is recorded"},
 	{"THRESHOLD", 8, "u64", "ns", "shorter calls are not recorded; 0: all are"},
 	{"FLAGS", 16, "u32", "", "see Changes"},
+	{"ACTED", 20, "u32", "", "how many images get other actions"},
 }}
 
 // Changes are flags of a Change.
 var Changes = []Value{
 	{"ROOTS", 1, "the graph roots become those of the ChangedRoots; else they stay"},
 	{"FORGET", 2, "calls that are open are outside of graph roots"},
+	{"FRAMES", 4, "frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing"},
 }
+
+// ChangedActions are the actions of an image from now on. The memory becomes the runtime's, which unmaps it.
+var ChangedActions = Struct{"changed_actions", "CHANGED_ACTIONS", 40, "the actions of an image", []Field{
+	{"IMAGE", 0, "u64", "", "address of its State"},
+	{"MEMORY", 8, "u64", "", "address of the table of actions, with its index behind it, in memory of its own"},
+	{"SIZE", 16, "u64", "bytes", "of that memory"},
+	{"COUNTS", 24, "u64", "", "address of how often each was done, u32 each"},
+	{"COUNT", 32, "u32", "", "length of the table"},
+}}
 
 // ChangedRoots are the graph roots of an image from now on.
 var ChangedRoots = Struct{"changed_roots", "CHANGED_ROOTS", 16, "the graph roots of an image", []Field{

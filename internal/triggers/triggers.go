@@ -134,9 +134,16 @@ func checked(s string, t *Trigger) (*Trigger, error) {
 	return t, nil
 }
 
-func position(s string, at int, why string) error {
-	return fmt.Errorf("%q, position %d: %s", s, at+1, why)
+// An Error says where in a trigger something is wrong.
+type Error struct {
+	Spec string
+	At   int // bytes before it
+	Why  string
 }
+
+func (e *Error) Error() string { return fmt.Sprintf("%q, position %d: %s", e.Spec, e.At+1, e.Why) }
+
+func position(s string, at int, why string) error { return &Error{s, at, why} }
 
 // action reads ACTION[:COUNT]. err is "" or what is wrong, at offset bad.
 func action(s string) (a Action, bad int, err string) {

@@ -35,6 +35,9 @@
 /* actions_of returns the first action of a function, and how many it has. */
 static const struct action *actions_of(struct function f, u32 *n)
 {
+	*n = 0;
+	if (!f.image->actions) /* a recorder has changed that, and the image was loaded again since */
+		return 0;
 	const u32 *index = actions_index(f.image) + f.id - 1;
 	u32 from = index[0] & ~ACTIONS_QUICK;
 	*n = (index[1] & ~ACTIONS_QUICK) - from;

@@ -9,6 +9,9 @@
    way back is limits that limit nothing: frames that were opened with them have to be closed
    with them.
 
+   Actions are another table of the image's, in memory that the recorder has mapped. The recorder leads the thunks of
+   functions that have some to the routines that look there, and those of others back.
+
    Graph roots are looked for at the bottom of a stack, and while the process runs its main is
    open there. So calls that are open when roots are set are forgotten, as far as nesting goes:
    what they call from then on is recorded inside of roots only, and they end as ever. */
@@ -45,13 +48,30 @@ static int set_roots(const struct change *to)
 	return 1;
 }
 
+/* set_actions takes the actions that follow a change over: of images all of which there are. */
+static int set_actions(const struct change *to)
+{
+	const struct changed_roots *r = (const struct changed_roots *)(to + 1);
+	const struct changed_actions *a = (const struct changed_actions *)(r + to->roots);
+	for (u32 i = 0; i < to->acted; i++)
+		if (!has_image(a[i].image))
+			return 0;
+	for (u32 i = 0; i < to->acted; i++)
+		if (image_there((struct image *)a[i].image))
+			image_actions((struct image *)a[i].image, a + i);
+	return 1;
+}
+
 /* fentry_change makes a change. It returns 0 if that cannot be: because of what the process is traced with, or because
    there is no memory. */
 hidden u64 fentry_change(const struct change *to)
 {
 	struct control *c;
-	if (fentry_config.mode != MODE_GRAPH || clockless())
+	int frames = (to->flags & CHANGE_FRAMES) != 0;
+	if (fentry_config.mode != MODE_GRAPH || (frames && clockless()) || !set_actions(to))
 		return 0;
+	if (!frames)
+		return 1;
 	if ((to->flags & CHANGE_ROOTS) && !set_roots(to)) /* first: where nothing looks at roots yet they do no harm */
 		return 0;
 	if (!extra_shadow()) {

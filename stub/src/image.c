@@ -200,7 +200,14 @@ static struct image *known(const struct image_info *info)
 static void restore(struct image *m)
 {
 	for (u32 i = 0; m->kept && i < m->sites; i++)
-		m->switches[i] |= m->kept[i] & (u8)~SWITCH_ON;
+		m->switches[i] |= m->kept[i] & (u8)~(SWITCH_ON | SWITCH_ACTS);
+}
+
+/* mark_actions tells by the switches of an image which functions have actions. */
+static void mark_actions(struct image *m)
+{
+	for (u32 i = 0; m->switches && i < m->nactions; i++)
+		m->switches[m->actions[i].id - 1] |= SWITCH_ACTS;
 }
 
 /* image_add adds an image, whose ids begin behind base. words are what its fast paths look
@@ -239,14 +246,12 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->without = info->without ? (u8 *)a + info->without : 0;
 	m->table = info->table ? (u8 *)a + info->table : 0;
 	m->unwind = info->unwind ? (const u8 *)(a + (u64)info->unwind) : 0;
-	if (info->actions) {
-		m->actions = (const struct action *)(a + (u64)info->actions);
-		m->nactions = info->actions_count;
-		m->counts = (u32 *)(a + (u64)info->counts);
-	}
-	for (u32 i = 0; m->switches && i < m->nactions; i++)
-		m->switches[m->actions[i].id - 1] |= SWITCH_ACTS;
+	/* What a recorder has changed refers to where the image was: it comes again. */
+	m->actions = info->actions ? (const struct action *)(a + (u64)info->actions) : 0;
+	m->nactions = info->actions ? info->actions_count : 0;
+	m->counts = info->actions ? (u32 *)(a + (u64)info->counts) : 0;
 	restore(m);
+	mark_actions(m);
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle, words->word,
@@ -313,6 +318,27 @@ hidden int image_roots(struct image *m, const u8 *bitmap)
 	if (image_there(m))
 		m->words->roots = copy;
 	return 1;
+}
+
+static void unmap_actions(struct image *m)
+{
+	if (m->changed_actions)
+		sys(SYS_munmap, m->changed_actions, m->changed_size, 0, 0, 0, 0);
+	m->changed_actions = 0;
+}
+
+/* image_actions changes what is done at calls of an image's functions, as no thread looks. */
+hidden void image_actions(struct image *m, const struct changed_actions *to)
+{
+	for (u32 i = 0; m->switches && i < m->nactions; i++)
+		m->switches[m->actions[i].id - 1] &= (u8)~SWITCH_ACTS;
+	unmap_actions(m);
+	m->actions = (const struct action *)to->memory;
+	m->nactions = to->count;
+	m->counts = (u32 *)to->counts;
+	m->changed_actions = to->memory;
+	m->changed_size = to->size;
+	mark_actions(m);
 }
 
 /* images_base is where the ids of the executable begin, as CB_ID_BASE has it. */
@@ -442,6 +468,7 @@ hidden void images_leave(void)
 	for (struct image *m = newest, *next; m; m = next) {
 		next = m->next;
 		image_roots(m, 0);
+		unmap_actions(m);
 		if (m->kept)
 			sys(SYS_munmap, m->kept, m->sites, 0, 0, 0, 0);
 		if (m != &fentry_own)

@@ -81,6 +81,7 @@ struct image {
 	u64 unloaded;       /* counter when it went */
 	u8 *kept;           /* its switches when it went, for when it is loaded again */
 	u32 told_gone;      /* readers have been told that it went */
+	u64 changed_actions, changed_size; /* a recorder's, in memory of that size of its own; 0: none */
 };
 
 at(image, next, STATE_O_NEXT);
@@ -90,6 +91,9 @@ at(image, loaded, STATE_O_LOADED);
 at(image, words, STATE_O_WORDS);
 at(image, thunks, STATE_O_THUNKS);
 at(image, switches, STATE_O_SWITCHES);
+at(image, actions, STATE_O_ACTIONS);
+at(image, nactions, STATE_O_ACTIONS_COUNT);
+at(image, counts, STATE_O_COUNTS);
 at(image, at, STATE_O_AT);
 at(image, code, STATE_O_CODE);
 at(image, code_size, STATE_O_CODE_SIZE);
@@ -118,6 +122,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 hidden void image_begin(struct image *m);
 hidden void image_hold(struct image *m);
 hidden int image_roots(struct image *m, const u8 *bitmap);
+hidden void image_actions(struct image *m, const struct changed_actions *to);
 hidden struct image **images_list(void);
 hidden void image_stage(struct image *m, u32 stage);
 hidden u32 images_base(void);

@@ -31,6 +31,8 @@ enum { LEAST = 3 };
 /* quick_actions returns what is done at calls of a function, if that is nothing but capturing, always. */
 static const struct action *quick_actions(struct function f, u32 *n)
 {
+	if (!f.image->actions)
+		return 0;
 	const u32 *index = actions_index(f.image) + f.id - 1;
 	u32 from = index[0] ^ ACTIONS_QUICK;
 	*n = (index[1] & ~ACTIONS_QUICK) - from;

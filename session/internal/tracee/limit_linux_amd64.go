@@ -60,7 +60,7 @@ func (d *detour) jump() []byte {
 func (r *Runtime) Limited() bool {
 	for i := range r.Images {
 		all, err := r.detoursOf(&r.Images[i])
-		for _, d := range all {
+		for _, d := range all[:min(len(all), format.DetourAct)] {
 			var b [1]byte
 			if err == nil && r.t.ReadAt(b[:], d.from) == nil && b[0] == d.jump()[0] {
 				return true
@@ -73,7 +73,7 @@ func (r *Runtime) Limited() bool {
 // lead leads an image's routines to those that know of limits. All threads are stopped.
 func (r *Runtime) lead(im *RuntimeImage) error {
 	all, err := r.detoursOf(im)
-	for _, d := range all {
+	for _, d := range all[:min(len(all), format.DetourAct)] {
 		var b [jumpSize]byte
 		if err == nil {
 			err = r.t.ReadAt(b[:], d.from)
@@ -166,6 +166,15 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 	if l.Forget {
 		flags |= format.ChangeForget
 	}
+	if l.Frames {
+		flags |= format.ChangeFrames
+	}
+	var acts acting
+	if l.SetActs {
+		if err := r.placeActs(rem, l, &acts); err != nil {
+			return errors.Join(err, acts.drop(rem))
+		}
+	}
 	order := make([]byte, format.ChangeSize)
 	le.PutUint32(order[format.ChangeODepth:], l.Depth)
 	le.PutUint64(order[format.ChangeOThreshold:], uint64(l.Threshold))
@@ -186,18 +195,26 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 			bitmaps = append(bitmaps, bitmap(im.Sites, is)...)
 		}
 	}
+	roots := len(order)
+	le.PutUint32(order[format.ChangeOActed:], uint32(len(acts.placed)))
+	order = append(order, acts.order()...)
 	size := pageUp(uint64(len(order) + len(bitmaps)))
 	room, err := rem.mmap(0, size, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
-		return err
+		return errors.Join(err, acts.drop(rem))
 	}
-	for i := format.ChangeSize; i < len(order); i += format.ChangedRootsSize {
+	for i := format.ChangeSize; i < roots; i += format.ChangedRootsSize {
 		at := order[i+format.ChangedRootsOBitmap:]
 		le.PutUint64(at, le.Uint64(at)+room+uint64(len(order)))
 	}
 	stack, err := rem.mapStack()
 	if err == nil {
-		err = r.order(rem, stack, room, append(order, bitmaps...))
+		err = r.order(rem, stack, room, append(order, bitmaps...), l.Frames)
+		if err != nil {
+			err = errors.Join(err, acts.drop(rem))
+		} else {
+			err = r.leadThunks(&acts)
+		}
 		err = errors.Join(err, rem.unmapStack(stack))
 	}
 	_, uerr := rem.call(unix.SYS_MUNMAP, room, size)
@@ -205,7 +222,7 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 }
 
 // order has the runtime do what is written to room.
-func (r *Runtime) order(rem *remote, stack remoteStack, room uint64, what []byte) error {
+func (r *Runtime) order(rem *remote, stack remoteStack, room uint64, what []byte, frames bool) error {
 	if err := r.t.WriteAt(what, room); err != nil {
 		return err
 	}
@@ -213,10 +230,16 @@ func (r *Runtime) order(rem *remote, stack remoteStack, room uint64, what []byte
 	if err != nil {
 		return err
 	}
-	if done == 0 {
+	if done == 0 && frames {
 		return ErrLimits
 	}
+	if done == 0 {
+		return ErrActs
+	}
 	for i := range r.Images {
+		if !frames {
+			break
+		}
 		if err := r.lead(&r.Images[i]); err != nil {
 			return fmt.Errorf("its routines: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/patch"
 )
 
 // The tracer in a process, as whoever controls the recorder finds it: at the page where the images of a process meet,
@@ -40,6 +41,8 @@ type RuntimeImage struct {
 
 	state, words, thunks, switches uint64
 	code, codeSize, detours        uint64
+	at, actions, counts            uint64
+	nActions                       uint32
 }
 
 const (
@@ -90,7 +93,7 @@ func (r *Runtime) find() error {
 }
 
 // homeVersion is HOME_VERSION of stub/src/home.h.
-const homeVersion = 8
+const homeVersion = 9
 
 // next reads the image at an address, and returns where the next one is.
 func (r *Runtime) next(at uint64, err *error) uint64 {
@@ -106,7 +109,9 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		ID: word(format.StateOID), Sites: int(min(le.Uint32(b[format.StateOSites:]), format.IDMax)), state: at,
 		Loaded: word(format.StateOLoaded),
 		words:  word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),
-		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
+		at: word(format.StateOAt), actions: word(format.StateOActions), counts: word(format.StateOCounts),
+		nActions: le.Uint32(b[format.StateOActionsCount:]),
+		code:     word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
 	})
 	return word(format.StateONext)
 }
@@ -167,8 +172,9 @@ func (r *Runtime) Traced() (bool, error) {
 
 // A Switching says which functions a process's calls are recorded of.
 type Switching struct {
-	// Pause has nothing recorded; otherwise recording goes on, if it has not ended.
-	Pause bool
+	// Pause has nothing recorded; otherwise recording goes on, if it has not ended. Leave leaves it as it is: triggers change
+	// it, too.
+	Pause, Leave bool
 	// On tells of the functions of an image, by local id, which are recorded. nil, or if it returns nil: all are.
 	On func(image uint64) (func(id uint32) bool, error)
 	// Costly also switches those on that the recorder has switched off because they cost too much.
@@ -184,7 +190,7 @@ func (r *Runtime) Switch(to Switching) error {
 		return err
 	}
 	// What the process does with its switches meanwhile it does by this word.
-	if want := map[bool]uint32{true: format.ArmedPaused, false: format.ArmedOn}[to.Pause]; armed != format.ArmedOff && armed != want {
+	if want := map[bool]uint32{true: format.ArmedPaused, false: format.ArmedOn}[to.Pause]; !to.Leave && armed != format.ArmedOff && armed != want {
 		armed = want
 		if err := r.setWord32(r.at(format.MeetingOArmed), armed); err != nil {
 			return err
@@ -314,13 +320,18 @@ func switched(b byte, armed uint32, on, costly bool) byte {
 	return b
 }
 
-// Limits are what a process's runtime is told about which calls are recorded.
+// Limits are what a process's runtime is told about which calls are recorded, and what is done at calls.
 type Limits struct {
+	// Frames has it know depths and times of calls, which the next five, and some actions, need.
+	Frames    bool
 	Depth     uint32        // deeper ones are not; 0: no limit
 	Threshold time.Duration // shorter ones are not; 0: no limit
 	// SetRoots: from now on those inside of some functions are alone. Forget: calls that are open are taken for outside.
 	SetRoots, Forget bool
 	Roots            func(image uint64) (func(id uint32) bool, error) // nil: everything is
+	// SetActs: from now on this is done at calls of functions, by local id, besides what was planned.
+	SetActs bool
+	Acts    func(image uint64) map[uint32][]patch.Act
 }
 
 // liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.

@@ -1,5 +1,5 @@
-/* The routines that a recorder can lead to others while the process runs (change.c): pairs of
-   distances from the table. */
+/* The routines that a recorder can lead to others while the process runs (change.c), or the
+   thunks of some functions, as they call them: pairs of distances from the table. */
 #include "layout.h"
 
 	.macro DETOUR from, to
@@ -18,6 +18,18 @@ fentry_detours:
 	DETOUR	fentry_mcount_graph_enter, fentry_mcount_opt_enter
 	.org	fentry_detours + 8 * DETOUR_GRAPH_EXIT
 	DETOUR	fentry_graph_exit, fentry_opt_exit
+	.org	fentry_detours + 8 * DETOUR_GRAPH_ACT
+	DETOUR	fentry_graph_enter, fentry_act_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_GRAPH_ACT
+	DETOUR	fentry_mcount_graph_enter, fentry_mcount_act_enter
+	.org	fentry_detours + 8 * DETOUR_GRAPH_ACT_EXIT
+	DETOUR	fentry_graph_exit, fentry_act_exit
+	.org	fentry_detours + 8 * DETOUR_OPT_ACT
+	DETOUR	fentry_opt_enter, fentry_act_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_OPT_ACT
+	DETOUR	fentry_mcount_opt_enter, fentry_mcount_act_enter
+	.org	fentry_detours + 8 * DETOUR_OPT_ACT_EXIT
+	DETOUR	fentry_opt_exit, fentry_act_exit
 	.org	fentry_detours + 8 * DETOUR_COUNT
 	.size	fentry_detours, . - fentry_detours
 	.section .note.GNU-stack, "", @progbits

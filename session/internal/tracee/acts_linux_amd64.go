@@ -1,0 +1,264 @@
+package tracee
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/stub"
+)
+
+// What is done at calls of functions of a process that runs.
+//
+// Which functions have actions says a table of their image. It is made anew, in memory that is mapped in the process, with
+// what the image came with, and how often that was done, while all threads are stopped and none is in a thunk or in the
+// runtime. Functions that have actions call other routines of the runtime: their thunks are changed, one instruction for
+// calls and one for returns, and those of functions that have none any more get back what they had.
+
+// ErrActs: the runtime cannot do anything at calls of functions while it runs.
+var ErrActs = errors.New("what is done at calls cannot be changed in this recording: it needs the tracer function_graph, with a clock")
+
+// acting are the new tables of a process.
+type acting struct{ placed []placedActs }
+
+// placedActs is that of an image.
+type placedActs struct {
+	im     *RuntimeImage
+	at     uint64 // 0: it has none
+	size   uint64
+	counts uint64
+	all    []stub.Action
+	exits  map[uint32]bool // functions at whose returns something is done; in it: they have actions
+}
+
+// Offsets of a thunk's parts, as arch/amd64 has them.
+const (
+	thunkPush    = 9  // push $id
+	thunkCall    = 14 // call enter
+	thunkCallEnd = 19
+	thunkJump    = 42 // jmp exit
+	thunkJumpEnd = 47
+)
+
+// placeActs makes new tables for all images that have other actions now.
+func (r *Runtime) placeActs(rem *remote, l *Limits, to *acting) error {
+	for i := range r.Images {
+		im := &r.Images[i]
+		acts := l.Acts(im.ID)
+		was, counts, err := r.actionsOf(im)
+		if err != nil {
+			return err
+		}
+		planned, err := r.plannedActions(im)
+		if err != nil {
+			return err
+		}
+		if len(acts) == 0 && len(was) == len(planned) {
+			continue // as ever
+		}
+		if im.detours == 0 || im.thunks == 0 {
+			return ErrActs
+		}
+		p := placedActs{im: im, exits: make(map[uint32]bool)}
+		t := patch.RunningTable{Image: im.at, Sites: im.Sites, Planned: planned, Acts: acts}
+		b, all := t.Encode()
+		if len(all) > 0 {
+			p.counts = uint64(len(b))
+			p.size = pageUp(p.counts + uint64(len(all))*stub.ActionCountSize)
+			if p.at, err = rem.mmap(0, p.size, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+				return err
+			}
+			p.counts += p.at
+			t.At = p.at
+			b, all = t.Encode() // it says where it is
+		}
+		p.all = all
+		to.placed = append(to.placed, p)
+		for _, a := range all {
+			p.exits[a.ID] = p.exits[a.ID] || a.Kind.AtExit(a.Value)
+		}
+		if p.at == 0 {
+			continue
+		}
+		b = appendCounts(b, all, was, counts)
+		if err := r.t.WriteAt(b, p.at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendCounts appends how often actions were done, which are the same as before.
+func appendCounts(b []byte, all, was []stub.Action, counts []byte) []byte {
+	left := make(map[stub.Action][]uint32)
+	for i, a := range was {
+		left[a] = append(left[a], le.Uint32(counts[i*stub.ActionCountSize:]))
+	}
+	for _, a := range all {
+		n := uint32(0)
+		if old := left[a]; len(old) > 0 {
+			n, left[a] = old[0], old[1:]
+		}
+		b = le.AppendUint32(b, n)
+	}
+	return b
+}
+
+// actionsOf reads the table that an image has, and how often each was done.
+func (r *Runtime) actionsOf(im *RuntimeImage) (all []stub.Action, counts []byte, err error) {
+	if im.actions == 0 || im.nActions == 0 {
+		return nil, nil, nil
+	}
+	counts = make([]byte, uint64(im.nActions)*stub.ActionCountSize)
+	if all, err = r.readActions(im.actions, im.nActions); err == nil {
+		err = r.t.ReadAt(counts, im.counts)
+	}
+	return all, counts, err
+}
+
+// plannedActions reads the one that it came with.
+func (r *Runtime) plannedActions(im *RuntimeImage) ([]stub.Action, error) {
+	b := make([]byte, format.ImageSize)
+	if err := r.t.ReadAt(b, im.at); err != nil {
+		return nil, err
+	}
+	distance := le.Uint64(b[format.ImageOActions:])
+	if distance == 0 {
+		return nil, nil
+	}
+	return r.readActions(im.at+distance, le.Uint32(b[format.ImageOActionsCount:]))
+}
+
+func (r *Runtime) readActions(at uint64, n uint32) ([]stub.Action, error) {
+	const most = 1 << 24
+	if n > most {
+		return nil, errors.New("its table of actions makes no sense")
+	}
+	b := make([]byte, int(n)*stub.ActionSize)
+	if err := r.t.ReadAt(b, at); err != nil {
+		return nil, err
+	}
+	return stub.ParseActions(b), nil
+}
+
+// order is what the runtime is told of the tables.
+func (a *acting) order() (b []byte) {
+	for _, p := range a.placed {
+		var e [format.ChangedActionsSize]byte
+		le.PutUint64(e[format.ChangedActionsOImage:], p.im.state)
+		le.PutUint64(e[format.ChangedActionsOMemory:], p.at)
+		le.PutUint64(e[format.ChangedActionsOSize:], p.size)
+		le.PutUint64(e[format.ChangedActionsOCounts:], p.counts)
+		le.PutUint32(e[format.ChangedActionsOCount:], uint32(len(p.all)))
+		b = append(b, e[:]...)
+	}
+	return b
+}
+
+// drop gives the memory of tables back that the runtime has not taken.
+func (a *acting) drop(rem *remote) (err error) {
+	for _, p := range a.placed {
+		if p.at != 0 {
+			_, uerr := rem.call(unix.SYS_MUNMAP, p.at, p.size)
+			err = errors.Join(err, uerr)
+		}
+	}
+	return err
+}
+
+// leadThunks has functions that have actions call the routines that look for them, and others not.
+func (r *Runtime) leadThunks(a *acting) error {
+	for i := range a.placed {
+		if err := r.leadThunksOf(&a.placed[i]); err != nil {
+			return fmt.Errorf("its thunks: %w", err)
+		}
+	}
+	return nil
+}
+
+// routes are what thunks of an image call: what leads to actions, by what does not, and the other way round.
+type routes struct {
+	there, back map[uint64]uint64
+}
+
+// routesOf finds them. An image was planned with limits or without, which its thunks tell that have no actions.
+func (r *Runtime) routesOf(im *RuntimeImage, thunks []byte) (*routes, error) {
+	all, err := r.detoursOf(im)
+	if err != nil {
+		return nil, err
+	}
+	first := format.DetourGraphAct
+	for at := 0; at < len(thunks); at += arch.ThunkSize {
+		t := thunks[at : at+arch.ThunkSize]
+		if to := im.thunks + uint64(at) + target(t, thunkCall, thunkCallEnd); to == all[format.DetourOptAct].from || to == all[format.DetourMcountOptAct].from {
+			first = format.DetourOptAct
+			break
+		}
+	}
+	w := routes{make(map[uint64]uint64), make(map[uint64]uint64)}
+	for _, d := range all[first : first+3] {
+		w.there[d.from], w.back[d.to] = d.to, d.from
+	}
+	return &w, nil
+}
+
+// target is where an instruction of a thunk leads, from its beginning.
+func target(t []byte, at, end int) uint64 {
+	return uint64(end) + uint64(int64(int32(le.Uint32(t[at+1:]))))
+}
+
+// leadThunksOf is leadThunks for an image.
+func (r *Runtime) leadThunksOf(p *placedActs) error {
+	const step = 1 << 14 * arch.ThunkSize
+	im := p.im
+	thunks := make([]byte, im.Sites*arch.ThunkSize)
+	if err := r.t.ReadAt(thunks, im.thunks); err != nil {
+		return err
+	}
+	w, err := r.routesOf(im, thunks)
+	if err != nil {
+		return err
+	}
+	for first := 0; first < len(thunks); first += step {
+		part := thunks[first:min(first+step, len(thunks))]
+		begin, end := -1, 0
+		for at := 0; at < len(part); at += arch.ThunkSize {
+			exit, acts := p.exits[uint32((first+at)/arch.ThunkSize+1)]
+			if w.lead(part[at:at+arch.ThunkSize], im.thunks+uint64(first+at), acts, exit) {
+				if end = at + arch.ThunkSize; begin < 0 {
+					begin = at
+				}
+			}
+		}
+		if begin >= 0 {
+			if err := r.t.WriteAt(part[begin:end], im.thunks+uint64(first+begin)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lead changes a thunk, and reports whether that is another one now.
+func (w *routes) lead(t []byte, at uint64, acts, exit bool) bool {
+	if t[thunkPush] != 0x68 || t[thunkCall] != 0xe8 || t[thunkJump] != 0xe9 {
+		return false // it counts, or only looks
+	}
+	turn := func(i, end int, there bool) bool {
+		of := w.back
+		if there {
+			of = w.there
+		}
+		to, ok := of[at+target(t, i, end)]
+		if ok {
+			le.PutUint32(t[i+1:], uint32(to-(at+uint64(end))))
+		}
+		return ok
+	}
+	enter := turn(thunkCall, thunkCallEnd, acts)
+	return turn(thunkJump, thunkJumpEnd, exit) || enter
+}
