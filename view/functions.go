@@ -76,7 +76,8 @@ const (
 	flameShare = 4000 // nodes of less than one part in so many are left out: they are narrower than a column
 )
 
-// A Flame is the merged calls of one path: a node of a flame graph.
+// A Flame is the merged calls of one path: a node of a flame graph. Recursive calls are below each other, as everywhere
+// in flame graphs: what is inside of a node is never longer than it.
 type Flame struct {
 	Func     int      `json:"f"` // position in Flames.Funcs; -1: the root
 	Calls    uint64   `json:"n"`
@@ -104,7 +105,7 @@ func (v *Viewer) Flames(s Scope, quick bool) (*Flames, error) {
 	}
 	from, to := v.window(&s)
 	root, err := v.t.Graph(trace.GraphOptions{
-		Tasks: v.tasks(&s), From: from, To: to, Calls: s.inside(), MaxDepth: flameRows,
+		Tasks: v.tasks(&s), From: from, To: to, Calls: s.inside(), KeepRecursion: true, MaxDepth: flameRows,
 	})
 	if err != nil {
 		return nil, err

@@ -63,16 +63,10 @@ func (v *Viewer) sampled(s *Scope) *Flames {
 	return out
 }
 
-// sample adds a time that was spent in a stack of calls. below has the children of each node. Calls that are
-// recursive are in the first one, as everywhere.
+// sample adds a time that was spent in a stack of calls. below has the children of each node.
 func (f *Flame) sample(stack []trace.FuncID, ns int64, below map[*Flame]map[trace.FuncID]*Flame, funcs *funcNumbers) {
 	f.Total += ns
-	path := map[trace.FuncID]*Flame{}
 	for _, fn := range stack {
-		if up := path[fn]; up != nil {
-			f = up
-			continue
-		}
 		if fn == (trace.FuncID{}) {
 			continue
 		}
@@ -86,7 +80,6 @@ func (f *Flame) sample(stack []trace.FuncID, ns int64, below map[*Flame]map[trac
 			f.Children = append(f.Children, child)
 		}
 		child.Total += ns
-		path[fn] = child
 		f = child
 	}
 	f.Self += ns

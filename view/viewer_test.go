@@ -278,6 +278,11 @@ func TestAtOnce(t *testing.T) {
 	if err != nil || whole.Samples != 0 {
 		t.Fatal("still samples", err)
 	}
+	for name, f := range map[string]*Flames{"sampled": quick, "counted": whole} {
+		if wide := tooWide(f.Root); wide != nil {
+			t.Errorf("%s: what is inside of a node of %d ns is longer", name, wide.Total)
+		}
+	}
 	share := func(f *Flames) map[string]float64 {
 		shares := map[string]float64{}
 		for _, k := range f.Root.Children {
@@ -296,6 +301,21 @@ func TestAtOnce(t *testing.T) {
 	if err != nil || len(only.Root.Children) != 1 || only.Funcs[only.Root.Children[0].Func].ID != FuncKey(s.Func) {
 		t.Errorf("inside of a function there are %d paths, %v", len(only.Root.Children), err)
 	}
+}
+
+// tooWide returns a node that has not enough room for what is drawn below it; nil: all fits.
+func tooWide(f *Flame) *Flame {
+	room := f.Total
+	for _, k := range f.Children {
+		if wide := tooWide(k); wide != nil {
+			return wide
+		}
+		room -= k.Total
+	}
+	if room < 0 {
+		return f
+	}
+	return nil
 }
 
 // TestOneOfEverything reads answers of a small trace.
