@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/show"
 	"github.com/fentry-dev/fentry/export"
@@ -202,7 +201,7 @@ func (c *exportCmd) write(a *app, f *formats.Format, src *export.Source) (sum ex
 		return sum, w.n, err
 	}
 	if f.WriteDir != nil {
-		sum, err = c.writeDir(f, src)
+		sum, err = writeDir(filepath.Clean(c.out), f, src)
 		return sum, 0, err
 	}
 	err = atomicfile.Write(c.out, atomicfile.Options{Own: true, NoSync: true}, func(file *os.File) error {
@@ -212,44 +211,6 @@ func (c *exportCmd) write(a *app, f *formats.Format, src *export.Source) (sum ex
 		return err
 	})
 	return sum, n, err
-}
-
-// writeDir makes the directory under another name, and gives it its own when it is complete.
-func (c *exportCmd) writeDir(f *formats.Format, src *export.Source) (sum export.Summary, err error) {
-	out := filepath.Clean(c.out)
-	if f.Adds {
-		return addTo(out, f, src)
-	}
-	if _, err := os.Lstat(out); err == nil {
-		return sum, fmt.Errorf("%s: exists; a directory is not replaced", c.out)
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(out), ".fentry-")
-	if err != nil {
-		return sum, err
-	}
-	defer os.RemoveAll(tmp) // fails when it has its name
-	root, err := os.OpenRoot(tmp)
-	if err != nil {
-		return sum, err
-	}
-	defer root.Close()
-	if sum, err = f.WriteDir(root, src); err != nil {
-		return sum, err
-	}
-	return sum, unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, out, unix.RENAME_NOREPLACE)
-}
-
-// addTo adds files to a directory, which is made if it is not there.
-func addTo(dir string, f *formats.Format, src *export.Source) (sum export.Summary, err error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return sum, err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return sum, err
-	}
-	defer root.Close()
-	return f.WriteDir(root, src)
 }
 
 // A counter counts what is written.

@@ -72,6 +72,9 @@ func (d *Dir) OpenDir(name string) (*Dir, error) {
 	return &Dir{os.NewFile(uintptr(fd), d.path(name))}, nil
 }
 
+// Root returns the directory as one in which paths can be used.
+func (d *Dir) Root() (*os.Root, error) { return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", d.Fd())) }
+
 // Open opens a regular file for reading.
 func (d *Dir) Open(name string) (*os.File, error) { return d.OpenFile(name, os.O_RDONLY) }
 
