@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -56,12 +55,20 @@ func Compress(dir string) (s Shrunk, err error) {
 			return s, err
 		}
 	}
-	events := filepath.Join(dir, EventsFile)
-	if err := atomicfile.Write(events, atomicfile.Options{}, c.write); err != nil {
+	// The new file is locked before it has its name, until there is a list of its chunks.
+	lock := -1
+	defer func() { unix.Close(lock) }()
+	if err := atomicfile.WriteIn(d, EventsFile, atomicfile.Options{}, func(w *os.File) (err error) {
+		if lock, err = unix.FcntlInt(w.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return err
+		}
+		_ = unix.Flock(lock, unix.LOCK_EX) // some file systems have no locks
+		return c.write(w)
+	}); err != nil {
 		return s, err
 	}
 	// Without it, a large trace takes longer to open.
-	err = atomicfile.Write(filepath.Join(dir, ChunksFile), atomicfile.Options{Like: events}, func(w *os.File) error {
+	err = atomicfile.WriteIn(d, ChunksFile, atomicfile.Options{LikeFile: f}, func(w *os.File) error {
 		_, err := w.Write(c.list)
 		return err
 	})

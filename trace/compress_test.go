@@ -133,3 +133,45 @@ func TestCompressRefuses(t *testing.T) {
 	}
 	refused(link, "")
 }
+
+// Nobody gets a compressed file's lock, with which directories are moved away, before the list of its chunks is there.
+func TestCompressLocked(t *testing.T) {
+	events := calmTrace(t, rand.New(rand.NewPCG(8, 8)))
+	for range 20 {
+		dir := directory(t, events)
+		path := filepath.Join(dir, EventsFile)
+		before, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		early := make(chan error, 1)
+		go func() {
+			for {
+				f, err := os.Open(path)
+				if err != nil {
+					early <- err
+					return
+				}
+				if now, err := f.Stat(); err == nil && !os.SameFile(before, now) {
+					_ = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+					_, err := os.Stat(filepath.Join(dir, ChunksFile))
+					f.Close()
+					early <- err
+					return
+				}
+				f.Close()
+			}
+		}()
+		if _, err := Compress(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-early; err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{EventsFile, ChunksFile} {
+			if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Mode() != 0o640 {
+				t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+			}
+		}
+	}
+}

@@ -38,6 +38,8 @@ type Options struct {
 	// Like names the file whose mode, owner and extended attributes the new
 	// file gets; "": the destination itself if it exists, else the umask decides.
 	Like string
+	// LikeFile is Like for a file that is open.
+	LikeFile *os.File
 	// KeepLinks writes a destination that has several hard links in place
 	// (through the link count, not atomically), so that all its names keep
 	// showing one file. Without it the other names keep the old contents.
@@ -109,11 +111,16 @@ func model(d *safefile.Dir, name string, o Options) (fd int, old *unix.Stat_t, e
 			return -1, nil, err
 		}
 	}
-	if fd >= 0 && (o.Like != "" || o.Own && int(old.Uid) != os.Geteuid()) {
+	other := o.Like != "" || o.LikeFile != nil
+	if fd >= 0 && (other || o.Own && int(old.Uid) != os.Geteuid()) {
 		unix.Close(fd)
 		fd = -1
 	}
-	if o.Like != "" {
+	if o.LikeFile != nil {
+		if fd, err = unix.FcntlInt(o.LikeFile.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return -1, nil, &fs.PathError{Op: "dup", Path: o.LikeFile.Name(), Err: err}
+		}
+	} else if o.Like != "" {
 		if fd, err = unix.Open(o.Like, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 			return -1, nil, &fs.PathError{Op: "stat", Path: o.Like, Err: err}
 		}
