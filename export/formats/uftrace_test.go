@@ -44,6 +44,52 @@ func TestUftraceGraph(t *testing.T) {
 	}
 }
 
+// TestUftraceReplay: the calls that uftrace prints one by one, as they are nested, add up to a report's calls and times,
+// to the digits that it prints.
+func TestUftraceReplay(t *testing.T) {
+	testtool.Need(t, "uftrace")
+	tr := sample.Random(t, rand.New(rand.NewPCG(5, 5)), 4000)
+	want, _ := reported(t, tr)
+	line := regexp.MustCompile(`(?m)^ *(?:([0-9.]+) (us|ms) )?\[ *(\d+)\] \| +(?:(\w+)\((?:\);|\) \{)|\} /\* (\w+) \*/)$`)
+	type open struct{ inside, unsure int64 }
+	stacks, got, unsure := map[string][]open{}, map[string]sums{}, map[string]int64{}
+	for _, m := range line.FindAllStringSubmatch(output(t, "uftrace", "replay", "--no-pager", "-d", exported(t, tr, "uftrace")), -1) {
+		st := stacks[m[3]]
+		if strings.HasSuffix(m[0], "{") {
+			stacks[m[3]] = append(st, open{})
+			continue
+		}
+		var c open
+		name := m[4]
+		if name == "" {
+			name, c, st = m[5], st[len(st)-1], st[:len(st)-1]
+		}
+		n, err := strconv.ParseInt("0"+strings.Replace(m[1], ".", "", 1), 10, 64) // three decimals, nothing for 0
+		if err != nil {
+			t.Fatal(err)
+		}
+		digit := int64(1)
+		if m[2] == "ms" {
+			digit = 1000
+		}
+		got[name] = sums{got[name].Calls + 1, got[name].Self + n*digit - c.inside}
+		unsure[name] += digit - 1 + c.unsure
+		if len(st) > 0 {
+			st[len(st)-1].inside += n * digit
+			st[len(st)-1].unsure += digit - 1
+		}
+		stacks[m[3]] = st
+	}
+	for name, w := range want {
+		if g := got[name]; g.Calls != w.Calls || g.Self < w.Self-unsure[name] || g.Self > w.Self+unsure[name] {
+			t.Errorf("%s: replay shows %d calls, %d ns, a report %d and %d", name, g.Calls, g.Self, w.Calls, w.Self)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d functions, want %d", len(got), len(want))
+	}
+}
+
 // TestUftraceTUI: uftrace's page for terminals shows of each function the calls and times of a report.
 func TestUftraceTUI(t *testing.T) {
 	testtool.Need(t, "uftrace")
