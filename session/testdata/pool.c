@@ -8,7 +8,7 @@
 //	pool daemon MS          the program ends, a daemon goes on for MS ms and writes
 //	pool churn N            N threads one after another, one chunk each, never handed over
 //	pool bad                full chunks that make no sense
-//	pool forever            writes until the session is closed, then prints how many chunks
+//	pool forever [MS]       writes until the session is closed, MS ms between chunks
 //	pool idle               maps the pool, writes nothing, waits for a signal
 //	pool ns PID MS          a process that is PID in a PID namespace of its own writes, waits for MS ms, and writes more
 //	pool profile FILE       an image and a profile of two slots in a file that grows
@@ -151,6 +151,10 @@ static void full(int i, uint32_t size)
 }
 
 static int chunks;
+static void sleep_ms(int ms) { usleep(ms * 1000); }
+
+static int pause_ms;
+
 static void *writer(void *arg)
 {
 	uint64_t key = counter();
@@ -160,11 +164,11 @@ static void *writer(void *arg)
 			break;
 		fill(i, (chunk_size - FT_CHUNK_HEADER) / 8);
 		full(i, chunk_size);
+		if (pause_ms)
+			sleep_ms(pause_ms);
 	}
 	return arg;
 }
-
-static void sleep_ms(int ms) { usleep(ms * 1000); }
 
 static void *partial(void *arg)
 {
@@ -344,6 +348,7 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(what, "forever")) {
 		chunks = 1 << 30;
+		pause_ms = n;
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
 		printf("ready\n");
