@@ -7,8 +7,10 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +104,21 @@ func TestOf(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %q, want %q", file, got, want)
 		}
+	}
+}
+
+// TestReadme: README.md lists the formats.
+func TestReadme(t *testing.T) {
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "| format | ends in | what opens it |\n| --- | --- | --- |\n"
+	for _, f := range All {
+		want += fmt.Sprintf("| %s | %s | %s |\n", f.Name, f.Suffixes[0], f.Readers)
+	}
+	if !strings.Contains(string(page), want+"\n") {
+		t.Errorf("README.md does not have\n%s", want)
 	}
 }
 
