@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/fentry-dev/fentry/export/formats"
+	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/trace"
@@ -112,6 +114,46 @@ func TestTasksMemory(t *testing.T) {
 			if each > c.most {
 				t.Errorf("%s: %q: %d bytes a task, at most %d", c.what, args, each, c.most)
 			}
+		}
+	}
+}
+
+// TestExportMemory: the memory that an export takes does not grow with the trace, whatever the format.
+func TestExportMemory(t *testing.T) {
+	long := func(calls int) string {
+		return sample.Build(t, []string{"main", "handle", "parse"}, func(w *trace.Writer) {
+			for i := range 2 {
+				k := w.Task(trace.TaskID{PID: 7, TID: 7 + i, Image: sample.Image, Comm: "prog"})
+				now := uint64(2000)
+				k.Enter(now, 1)
+				for range calls / 4 {
+					k.Enter(now+10, 2)
+					k.Enter(now+20, 3)
+					k.Exit(now+30, 3)
+					k.Exit(now+50, 2)
+					now += 100
+				}
+				k.Exit(now, 1)
+				if err := k.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}).Dir
+	}
+	const calls = 2_000_000
+	small, large := long(calls/50), long(calls)
+	for _, f := range formats.All {
+		taken := func(dir string) int64 {
+			out := "-"
+			if f.WriteDir != nil {
+				out = filepath.Join(t.TempDir(), "out")
+			}
+			return peak(t, "export", "-q", "-f", f.Name, "-o", out, "-i", dir)
+		}
+		few, many := taken(small), taken(large)
+		t.Logf("%s: %d and %d MiB", f.Name, few>>20, many>>20)
+		if each := float64(many-few) / calls; each > 8 { // half of what the call takes in the trace
+			t.Errorf("%s: %.1f bytes a call", f.Name, each)
 		}
 	}
 }
