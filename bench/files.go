@@ -109,17 +109,11 @@ func (b *bench) read() error {
 
 // printReading prints how fast a trace was read, a line each.
 func printReading(w io.Writer, vs []*variant, events int64) {
-	for _, v := range vs {
-		if len(v.samples) == 0 {
-			continue
-		}
-		wall, least := middle(v.samples, wallOf)
-		cpu, _ := middle(v.samples, cpuOf)
-		rss, _ := middle(v.samples, rssOf)
-		m := float64(events) / 1e6
+	m := float64(events) / 1e6
+	eachMeasured(vs, func(v *variant, f figures) {
 		fmt.Fprintf(w, "%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t%.0f\t %s\t\n",
-			m, m/wall, m/least, m/cpu, cpu, wall, rss/1e6, v.name)
-	}
+			m, m/f.wall, m/f.leastWall, m/f.cpu, f.cpu, f.wall, f.rss/1e6, v.name)
+	})
 }
 
 // parseCalls adds up the calls of fentry report --json; each is two events.

@@ -34,25 +34,19 @@ func (b *bench) mcount() error {
 		if err != nil {
 			return err
 		}
-		var baseCPU, baseWall float64
-		if last := vs[len(vs)-1]; peer != "" {
-			baseCPU, _ = middle(last.samples, cpuOf)
-			baseWall, _ = middle(last.samples, wallOf)
+		var base figures
+		last := vs[len(vs)-1]
+		if peer != "" {
+			base = figuresOf(last)
 		}
-		for i, v := range vs {
-			if len(v.samples) == 0 {
-				continue
-			}
-			cpu, least := middle(v.samples, cpuOf)
-			wall, _ := middle(v.samples, wallOf)
-			rss, _ := middle(v.samples, rssOf)
+		eachMeasured(vs, func(v *variant, f figures) {
 			want := in.wanted
-			if peer != "" && i == len(vs)-1 {
+			if peer != "" && v == last {
 				want = wanted{}
 			}
-			fmt.Fprintf(w, "%.3f\t%.3f\t%s\t%s\t%.3f\t%s\t%s\t%.0f\t%s\t%s\t %s\t\n", cpu, least, times(cpu, baseCPU), want.cpu,
-				wall, times(wall, baseWall), want.wall, rss/1e6, times(rss, in.size), want.rss, v.name)
-		}
+			fmt.Fprintf(w, "%.3f\t%.3f\t%s\t%s\t%.3f\t%s\t%s\t%.0f\t%s\t%s\t %s\t\n", f.cpu, f.leastCPU, times(f.cpu, base.cpu),
+				want.cpu, f.wall, times(f.wall, base.wall), want.wall, f.rss/1e6, times(f.rss, in.size), want.rss, v.name)
+		})
 	}
 	return w.Flush()
 }

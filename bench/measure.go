@@ -166,6 +166,25 @@ func middle(samples []sample, of func(sample) float64) (med, least float64) {
 	return v[len(v)/2], v[0]
 }
 
+// figures are what the samples of a variant took, in the median and at least: seconds, and bytes of memory.
+type figures struct{ cpu, leastCPU, wall, leastWall, rss float64 }
+
+func figuresOf(v *variant) (f figures) {
+	f.cpu, f.leastCPU = middle(v.samples, cpuOf)
+	f.wall, f.leastWall = middle(v.samples, wallOf)
+	f.rss, _ = middle(v.samples, rssOf)
+	return f
+}
+
+// eachMeasured calls fn for the variants that could be measured.
+func eachMeasured(vs []*variant, fn func(v *variant, f figures)) {
+	for _, v := range vs {
+		if len(v.samples) > 0 {
+			fn(v, figuresOf(v))
+		}
+	}
+}
+
 // dirSize is how many bytes of disk a trace takes.
 func dirSize(dir string) (int64, error) {
 	var n int64

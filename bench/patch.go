@@ -89,16 +89,10 @@ func (b *bench) patchOf(program, what, one string) error {
 	fmt.Printf("%.0f MB, %s\n", float64(st.Size())/1e6, what)
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "wall s\t(min)\tCPU s\twall x\tCPU x\tRSS MB\t\t")
-	for _, v := range vs {
-		if len(v.samples) == 0 {
-			continue
-		}
-		wall, least := middle(v.samples, wallOf)
-		cpu, _ := middle(v.samples, cpuOf)
-		rss, _ := middle(v.samples, rssOf)
-		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.2f\t%.2f\t%.0f\t %s\t\n", wall, least, cpu,
-			timesOf(v.samples, vs[0].samples, wallOf), timesOf(v.samples, vs[0].samples, cpuOf), rss/1e6, v.name)
-	}
+	eachMeasured(vs, func(v *variant, f figures) {
+		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.2f\t%.2f\t%.0f\t %s\t\n", f.wall, f.leastWall, f.cpu,
+			timesOf(v.samples, vs[0].samples, wallOf), timesOf(v.samples, vs[0].samples, cpuOf), f.rss/1e6, v.name)
+	})
 	return w.Flush()
 }
 

@@ -99,20 +99,14 @@ func (b *bench) program(name corpus.Name, args []string, stdin string) error {
 	if err := b.inTurn(vs, 0); err != nil {
 		return err
 	}
-	baseCPU, _ := middle(vs[0].samples, cpuOf)
-	baseWall, _ := middle(vs[0].samples, wallOf)
+	base := figuresOf(vs[0])
 	fmt.Printf("%s, a whole run with all functions traced: %d calls, %.2f bytes an event on disk\n",
 		name, events/2, float64(bytes)/float64(max(events, 1)))
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "CPU s\t(min)\twall s\tCPU x\twall x\t\t")
-	for _, v := range vs {
-		if len(v.samples) == 0 {
-			continue
-		}
-		cpu, least := middle(v.samples, cpuOf)
-		wall, _ := middle(v.samples, wallOf)
-		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.2f\t%.2f\t %s\t\n", cpu, least, wall, cpu/baseCPU, wall/baseWall, v.name)
-	}
+	eachMeasured(vs, func(v *variant, f figures) {
+		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.2f\t%.2f\t %s\t\n", f.cpu, f.leastCPU, f.wall, f.cpu/base.cpu, f.wall/base.wall, v.name)
+	})
 	return w.Flush()
 }
 

@@ -99,7 +99,8 @@ func TestSamples(t *testing.T) {
 func TestSamplesRefused(t *testing.T) {
 	dir := t.TempDir()
 	prog, data, noperf := busy(t, dir), filepath.Join(dir, "data"), filepath.Join(dir, "noperf")
-	if out, err := exec.Command("gcc", "-o", noperf, "testdata/stacks/noperf.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-DFORBIDDEN=SYS_perf_event_open", "-o", noperf,
+		"../session/testdata/noptrace.c").CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	r := run(t, command{argv: []string{noperf, fentry, "record", "-o", data, "-F", "none", "--stack-every", "1ms", prog, "10"}})

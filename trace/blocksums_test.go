@@ -123,16 +123,8 @@ func TestListsRead(t *testing.T) {
 	events := written()
 	plain, indexed := withBlocks(t, events, blockSizes{1000, 0, 4, 1 << 20})
 	r, g := ReportOptions{Calls: Calls{Threshold: 1000}}, GraphOptions{Calls: Calls{Threshold: 1000}}
-	rows, tree := seeAll(t, plain, r), seeTree(t, plain, g)
-	reads := &countedReads{r: indexed.file}
-	indexed.file = reads
-	if have := seeAll(t, indexed, r); have != rows || rows == "" {
-		t.Error(cmp.Diff(rows, have))
-	}
-	if have := seeTree(t, indexed, g); have != tree {
-		t.Error(cmp.Diff(tree, have))
-	}
-	if reads.bytes > len(events)/100 {
-		t.Errorf("%d bytes were read of %d", reads.bytes, len(events))
+	see := func(tr *Trace) string { return seeAll(t, tr, r) + seeTree(t, tr, g) }
+	if n := readFor(t, r, plain, indexed, see); n > len(events)/100 {
+		t.Errorf("%d bytes were read of %d", n, len(events))
 	}
 }

@@ -3,6 +3,8 @@ package trace
 import (
 	"io"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // countedReads counts the bytes that are read.
@@ -14,6 +16,20 @@ type countedReads struct {
 func (c *countedReads) ReadAt(b []byte, off int64) (int, error) {
 	c.bytes += len(b)
 	return c.r.ReadAt(b, off)
+}
+
+// readFor compares what is seen of a trace without an index and with one, and returns how many bytes of events were read
+// with it.
+func readFor(t *testing.T, what any, plain, indexed *Trace, see func(tr *Trace) string) int {
+	t.Helper()
+	want := see(plain)
+	reads := &countedReads{r: indexed.file}
+	indexed.file = reads
+	defer func() { indexed.file = reads.r }()
+	if have := see(indexed); have != want || want == "" {
+		t.Errorf("%+v: %s", what, cmp.Diff(want, have))
+	}
+	return reads.bytes
 }
 
 // TestChosenBlocksRead: with an index, what counts is a part of a trace is found without reading the rest.
@@ -44,18 +60,9 @@ func TestChosenBlocksRead(t *testing.T) {
 		"all of them, but none": {Roots: is(root), Match: is(rare), Threshold: 50_000, Without: is(30)},
 	} {
 		r, g := ReportOptions{Calls: calls}, GraphOptions{Calls: calls}
-		rows, tree := seeRows(t, plain, r), seeTree(t, plain, g)
-		reads := &countedReads{r: indexed.file}
-		indexed.file = reads
-		if have := seeRows(t, indexed, r); have != rows || rows == "" {
-			t.Errorf("%s: %s, want %s", what, have, rows)
+		see := func(tr *Trace) string { return seeRows(t, tr, r) + seeTree(t, tr, g) }
+		if n := readFor(t, what, plain, indexed, see); n > len(events)/50 {
+			t.Errorf("%s: %d bytes were read of %d", what, n, len(events))
 		}
-		if have := seeTree(t, indexed, g); have != tree {
-			t.Errorf("%s: %s, want %s", what, have, tree)
-		}
-		if reads.bytes > len(events)/50 {
-			t.Errorf("%s: %d bytes were read of %d", what, reads.bytes, len(events))
-		}
-		indexed.file = reads.r
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestScale: calls are in parts by the durations that people ask for, whatever the counter's frequency.
@@ -77,15 +75,8 @@ func TestPartsRead(t *testing.T) {
 		"in a window":       {ReportOptions{Calls: Calls{Threshold: 1000}, From: int64(last / 5), To: int64(last / 2)}, 0, 4},
 		"of another number": {ReportOptions{Calls: Calls{Threshold: 1234}}, 3, 30},
 	} {
-		want := seeAll(t, plain, c.o)
-		reads := &countedReads{r: indexed.file}
-		indexed.file = reads
-		have := seeAll(t, indexed, c.o)
-		indexed.file = reads.r
-		if have != want || want == "" {
-			t.Errorf("%s: %s", name, cmp.Diff(want, have))
-		}
-		if share := 100 * reads.bytes / len(events); share < c.least || share > c.most {
+		n := readFor(t, name, plain, indexed, func(tr *Trace) string { return seeAll(t, tr, c.o) })
+		if share := 100 * n / len(events); share < c.least || share > c.most {
 			t.Errorf("%s: %d %% of the events were read", name, share)
 		}
 	}
@@ -110,16 +101,8 @@ func TestWaitsSummed(t *testing.T) {
 	plain, indexed := withBlocks(t, events, blockSizes{1000, 0, 4, 1 << 20})
 	for _, o := range []ReportOptions{{}, {PerProcess: true}, {Calls: Calls{Match: func(fn FuncID) bool { return fn.ID == 2 }}}, {From: int64(last / 4)}} {
 		o.Waits = true
-		want := seeAll(t, plain, o)
-		reads := &countedReads{r: indexed.file}
-		indexed.file = reads
-		have := seeAll(t, indexed, o)
-		indexed.file = reads.r
-		if have != want || want == "" {
-			t.Errorf("%+v: %s", o, cmp.Diff(want, have))
-		}
-		if reads.bytes > len(events)/20 {
-			t.Errorf("%+v: %d bytes were read of %d", o, reads.bytes, len(events))
+		if n := readFor(t, o, plain, indexed, func(tr *Trace) string { return seeAll(t, tr, o) }); n > len(events)/20 {
+			t.Errorf("%+v: %d bytes were read of %d", o, n, len(events))
 		}
 		rows, err := indexed.Report(o)
 		if err != nil {

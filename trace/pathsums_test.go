@@ -124,16 +124,9 @@ func TestPathsRead(t *testing.T) {
 		"without":    {Calls: Calls{Without: func(fn FuncID) bool { return fn.ID == 1 }}},
 		"a window":   {From: last / 10, To: last - last/10},
 	} {
-		want := seeTree(t, plain, g)
-		reads := &countedReads{r: indexed.file}
-		indexed.file = reads
-		have := seeTree(t, indexed, g)
-		indexed.file = reads.r
-		if have != want || want == "" {
-			t.Errorf("%s: %s", name, cmp.Diff(want, have))
-		}
-		if reads.bytes > len(events)/10 { // a block is decoded where two calls are alike, too
-			t.Errorf("%s: %d bytes were read of %d", name, reads.bytes, len(events))
+		n := readFor(t, name, plain, indexed, func(tr *Trace) string { return seeTree(t, tr, g) })
+		if n > len(events)/10 { // a block is decoded where two calls are alike, too
+			t.Errorf("%s: %d bytes were read of %d", name, n, len(events))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Runs a program in a place where ptrace is not allowed, as in containers.
+// Runs a program in a place where a system call, ptrace if no other is given, is not allowed, as in containers.
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -8,18 +8,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef FORBIDDEN
+#define FORBIDDEN SYS_ptrace
+#endif
+
 int main(int argc, char **argv)
 {
 	struct sock_filter f[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FORBIDDEN, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog p = { sizeof f / sizeof *f, f };
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p)) {
 		perror("seccomp");
-		return 95;
+		return 77;
 	}
 	execv(argv[1], argv + 1);
 	perror(argv[1]);
