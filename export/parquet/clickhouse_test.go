@@ -184,15 +184,7 @@ func TestClickhouse(t *testing.T) {
 		{"slowest", f.slowest()}, {"builds", f.builds()}, {"p99", f.p99(func(n int) int { return 99 * n / 100 })},
 		{"lost", f.hosts()},
 	} {
-		got := c.ask(statements[i], nil)
-		if q.name == "slowest" { // a run's number is not known
-			for _, row := range got {
-				row[1] = ""
-			}
-		}
-		if diff := cmp.Diff(q.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", q.name, diff)
-		}
+		checkAnswer(t, q.name, q.want, c.ask(statements[i], nil))
 	}
 	c.ask(statements[4], nil)
 	deepest, err := strconv.Atoi(c.ask(statements[5], nil)[0][0])
@@ -202,9 +194,7 @@ func TestClickhouse(t *testing.T) {
 	for n := 2; n <= deepest; n++ {
 		c.ask(strings.ReplaceAll(statements[6], "{N}", strconv.Itoa(n)), nil)
 	}
-	if diff := cmp.Diff(f.flame(), c.ask(statements[7], nil)); diff != "" {
-		t.Errorf("flame graph (-want +got):\n%s", diff)
-	}
+	checkAnswer(t, "flame graph", f.flame(), c.ask(statements[7], nil))
 }
 
 // TestClickhouseSample: what a report says of a trace with one of everything, the tables say, too.
