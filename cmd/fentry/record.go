@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/patch"
@@ -245,7 +247,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return usagef(cmd, "--control: %v", err)
 	}
 	o.Preparing = a.preparing()
-	o.Info = trace.Info{Writer: "fentry " + version, Options: c.given(cmd)}
+	o.Info = trace.Info{Writer: "fentry " + version, Options: given(cmd)}
 	if len(c.library) == 0 {
 		o.Planned = func(p *patch.Plan) {
 			if !opts.Select.ChoosesImages() {
@@ -320,23 +322,22 @@ func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
 	return words, nil
 }
 
-// given returns the options as the user gave them.
-func (c *recordCmd) given(cmd *cobra.Command) []string {
-	var opts []string
-	fs := cmd.Flags()
-	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "library", "trigger", "argument",
-		"retval", "if", "dump-on", "stack"} {
-		vals, _ := fs.GetStringArray(name)
-		for _, v := range vals {
-			opts = append(opts, "--"+name+"="+v)
+// given returns the options as the user gave them, by name: those that say what is recorded, not where it goes or what
+// fentry says of it.
+func given(cmd *cobra.Command) (opts []string) {
+	aside := []string{"color", "control", "no-pager", "output", "pid", "quiet", "verbose"}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if slices.Contains(aside, f.Name) {
+			return
 		}
-	}
-	for _, name := range []string{"min-size", "depth", "threshold", "tracer", "clock", "buffer", "policy", "compress", "no-switches",
-		"no-inherit", "no-ptrace", "for", "args", "emulator", "plain", "libcalls", "runtime", "syscalls", "stack-at", "stack-every", "stack-mode", "overhead", "flight"} {
-		if f := fs.Lookup(name); f != nil && f.Changed {
-			opts = append(opts, "--"+name+"="+f.Value.String())
+		values := []string{f.Value.String()}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			values = several.GetSlice()
 		}
-	}
+		for _, v := range values {
+			opts = append(opts, "--"+f.Name+"="+v)
+		}
+	})
 	return opts
 }
 
