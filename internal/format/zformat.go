@@ -477,7 +477,14 @@ const (
 	DetourGraphEnter       = 0 // calls, to those with limits
 	DetourMcountGraphEnter = 1 // ... at sites behind the prologue
 	DetourGraphExit        = 2 // returns
-	DetourCount            = 3 // how many there are
+	DetourAct              = 3 // the first of those that thunks are led to, not routines: functions with actions
+	DetourGraphAct         = 3 // calls of such functions
+	DetourMcountGraphAct   = 4 // ... at sites behind the prologue
+	DetourGraphActExit     = 5 // returns from them
+	DetourOptAct           = 6 // the same three, in images planned with limits
+	DetourMcountOptAct     = 7 // ... at sites behind the prologue
+	DetourOptActExit       = 8 // returns
+	DetourCount            = 9 // how many there are
 )
 
 // How far the loading of an image is.
@@ -491,6 +498,7 @@ const (
 const (
 	ChangeRoots  = 1 // the graph roots become those of the ChangedRoots; else they stay
 	ChangeForget = 2 // calls that are open are outside of graph roots
+	ChangeFrames = 4 // frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing
 )
 
 // Values of ACTION_O_KIND.
@@ -727,24 +735,27 @@ const (
 
 // Fields of state.
 const (
-	StateONext     = 0   // u64
-	StateOID       = 8   // u64
-	StateOSites    = 16  // u32
-	StateOLoaded   = 32  // u64, counter
-	StateOWords    = 40  // u64
-	StateOThunks   = 48  // u64
-	StateOSwitches = 64  // u64
-	StateOAt       = 128 // u64
-	StateOCode     = 136 // u64
-	StateOCodeSize = 144 // u64, bytes
-	StateODetours  = 152 // u64
-	StateOStage    = 168 // u32
+	StateONext         = 0   // u64
+	StateOID           = 8   // u64
+	StateOSites        = 16  // u32
+	StateOLoaded       = 32  // u64, counter
+	StateOWords        = 40  // u64
+	StateOThunks       = 48  // u64
+	StateOSwitches     = 64  // u64
+	StateOActions      = 104 // u64
+	StateOActionsCount = 112 // u32
+	StateOCounts       = 120 // u64
+	StateOAt           = 128 // u64
+	StateOCode         = 136 // u64
+	StateOCodeSize     = 144 // u64, bytes
+	StateODetours      = 152 // u64
+	StateOStage        = 168 // u32
 )
 
 // Sizes of arrays in state, bytes.
 const ()
 
-// What is to be changed; ROOTS ChangedRoots follow.
+// What is to be changed; ROOTS ChangedRoots and ACTED ChangedActions follow.
 const (
 	ChangeSize = 24 // bytes
 )
@@ -755,6 +766,7 @@ const (
 	ChangeORoots     = 4  // u32
 	ChangeOThreshold = 8  // u64, ns
 	ChangeOFlags     = 16 // u32
+	ChangeOActed     = 20 // u32
 )
 
 // Sizes of arrays in change, bytes.
@@ -772,6 +784,23 @@ const (
 )
 
 // Sizes of arrays in changed_roots, bytes.
+const ()
+
+// The actions of an image.
+const (
+	ChangedActionsSize = 40 // bytes
+)
+
+// Fields of changed_actions.
+const (
+	ChangedActionsOImage  = 0  // u64
+	ChangedActionsOMemory = 8  // u64
+	ChangedActionsOSize   = 16 // u64, bytes
+	ChangedActionsOCounts = 24 // u64
+	ChangedActionsOCount  = 32 // u32
+)
+
+// Sizes of arrays in changed_actions, bytes.
 const ()
 
 // Tracers.

@@ -41,7 +41,14 @@
 #define DETOUR_GRAPH_ENTER         0            /* calls, to those with limits */
 #define DETOUR_MCOUNT_GRAPH_ENTER  1            /* ... at sites behind the prologue */
 #define DETOUR_GRAPH_EXIT          2            /* returns */
-#define DETOUR_COUNT               3            /* how many there are */
+#define DETOUR_ACT                 3            /* the first of those that thunks are led to, not routines: functions with actions */
+#define DETOUR_GRAPH_ACT           3            /* calls of such functions */
+#define DETOUR_MCOUNT_GRAPH_ACT    4            /* ... at sites behind the prologue */
+#define DETOUR_GRAPH_ACT_EXIT      5            /* returns from them */
+#define DETOUR_OPT_ACT             6            /* the same three, in images planned with limits */
+#define DETOUR_MCOUNT_OPT_ACT      7            /* ... at sites behind the prologue */
+#define DETOUR_OPT_ACT_EXIT        8            /* returns */
+#define DETOUR_COUNT               9            /* how many there are */
 
 /* how far the loading of an image is */
 #define STAGE_COMES                0            /* it is being loaded */
@@ -51,6 +58,7 @@
 /* bits of CHANGE_O_FLAGS */
 #define CHANGE_ROOTS               1            /* the graph roots become those of the ChangedRoots; else they stay */
 #define CHANGE_FORGET              2            /* calls that are open are outside of graph roots */
+#define CHANGE_FRAMES              4            /* frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing */
 
 /* values of ACTION_O_KIND */
 #define ACT_QUIET                  1            /* the function's calls are not recorded: it is there for its other actions */
@@ -242,6 +250,9 @@
 #define STATE_O_WORDS              40           /* u64 */
 #define STATE_O_THUNKS             48           /* u64 */
 #define STATE_O_SWITCHES           64           /* u64 */
+#define STATE_O_ACTIONS            104          /* u64 */
+#define STATE_O_ACTIONS_COUNT      112          /* u32 */
+#define STATE_O_COUNTS             120          /* u64 */
 #define STATE_O_AT                 128          /* u64 */
 #define STATE_O_CODE               136          /* u64 */
 #define STATE_O_CODE_SIZE          144          /* u64, bytes */
@@ -250,7 +261,7 @@
 
 /* sizes of arrays in state, bytes */
 
-/* what is to be changed; ROOTS ChangedRoots follow */
+/* what is to be changed; ROOTS ChangedRoots and ACTED ChangedActions follow */
 #define CHANGE_SIZE                24           /* bytes */
 
 /* fields of change */
@@ -258,6 +269,7 @@
 #define CHANGE_O_ROOTS             4            /* u32 */
 #define CHANGE_O_THRESHOLD         8            /* u64, ns */
 #define CHANGE_O_FLAGS             16           /* u32 */
+#define CHANGE_O_ACTED             20           /* u32 */
 
 /* sizes of arrays in change, bytes */
 
@@ -269,6 +281,18 @@
 #define CHANGED_ROOTS_O_BITMAP     8            /* u64 */
 
 /* sizes of arrays in changed_roots, bytes */
+
+/* the actions of an image */
+#define CHANGED_ACTIONS_SIZE       40           /* bytes */
+
+/* fields of changed_actions */
+#define CHANGED_ACTIONS_O_IMAGE    0            /* u64 */
+#define CHANGED_ACTIONS_O_MEMORY   8            /* u64 */
+#define CHANGED_ACTIONS_O_SIZE     16           /* u64, bytes */
+#define CHANGED_ACTIONS_O_COUNTS   24           /* u64 */
+#define CHANGED_ACTIONS_O_COUNT    32           /* u32 */
+
+/* sizes of arrays in changed_actions, bytes */
 
 /* tracers */
 #define MODE_NAMES                 "function_graph\000function\000profile\000count\000" /* by the value of CONFIG_O_MODE, NUL behind each */
@@ -484,7 +508,11 @@ struct state {
 	u64 thunks; /* address of the first thunk; 0: there are none */
 	u8 pad56[8];
 	u64 switches; /* address of the switches, by local id from 1 */
-	u8 pad72[56];
+	u8 pad72[32];
+	u64 actions; /* address of its table of actions; 0: there is none */
+	u32 actions_count; /* length of the table */
+	u8 pad116[4];
+	u64 counts; /* address of how often each was done, u32 each */
 	u64 at; /* address of what the image says of itself */
 	u64 code; /* address of the runtime that came with it */
 	u64 code_size; /* bytes: of that; 0: it is not known */
@@ -500,6 +528,9 @@ _Static_assert(offsetof(struct state, loaded) == STATE_O_LOADED, "state.loaded")
 _Static_assert(offsetof(struct state, words) == STATE_O_WORDS, "state.words");
 _Static_assert(offsetof(struct state, thunks) == STATE_O_THUNKS, "state.thunks");
 _Static_assert(offsetof(struct state, switches) == STATE_O_SWITCHES, "state.switches");
+_Static_assert(offsetof(struct state, actions) == STATE_O_ACTIONS, "state.actions");
+_Static_assert(offsetof(struct state, actions_count) == STATE_O_ACTIONS_COUNT, "state.actions_count");
+_Static_assert(offsetof(struct state, counts) == STATE_O_COUNTS, "state.counts");
 _Static_assert(offsetof(struct state, at) == STATE_O_AT, "state.at");
 _Static_assert(offsetof(struct state, code) == STATE_O_CODE, "state.code");
 _Static_assert(offsetof(struct state, code_size) == STATE_O_CODE_SIZE, "state.code_size");
@@ -507,18 +538,19 @@ _Static_assert(offsetof(struct state, detours) == STATE_O_DETOURS, "state.detour
 _Static_assert(offsetof(struct state, stage) == STATE_O_STAGE, "state.stage");
 _Static_assert(sizeof(struct state) == STATE_SIZE, "state");
 
-/* what is to be changed; ROOTS ChangedRoots follow */
+/* what is to be changed; ROOTS ChangedRoots and ACTED ChangedActions follow */
 struct change {
 	u32 depth; /* calls deeper than this are not recorded; 0: no limit */
 	u32 roots; /* how many images have bitmaps of graph roots; 0: everything is recorded */
 	u64 threshold; /* ns: shorter calls are not recorded; 0: all are */
 	u32 flags; /* see Changes */
-	u8 pad20[4];
+	u32 acted; /* how many images get other actions */
 };
 _Static_assert(offsetof(struct change, depth) == CHANGE_O_DEPTH, "change.depth");
 _Static_assert(offsetof(struct change, roots) == CHANGE_O_ROOTS, "change.roots");
 _Static_assert(offsetof(struct change, threshold) == CHANGE_O_THRESHOLD, "change.threshold");
 _Static_assert(offsetof(struct change, flags) == CHANGE_O_FLAGS, "change.flags");
+_Static_assert(offsetof(struct change, acted) == CHANGE_O_ACTED, "change.acted");
 _Static_assert(sizeof(struct change) == CHANGE_SIZE, "change");
 
 /* the graph roots of an image */
@@ -529,6 +561,22 @@ struct changed_roots {
 _Static_assert(offsetof(struct changed_roots, image) == CHANGED_ROOTS_O_IMAGE, "changed_roots.image");
 _Static_assert(offsetof(struct changed_roots, bitmap) == CHANGED_ROOTS_O_BITMAP, "changed_roots.bitmap");
 _Static_assert(sizeof(struct changed_roots) == CHANGED_ROOTS_SIZE, "changed_roots");
+
+/* the actions of an image */
+struct changed_actions {
+	u64 image; /* address of its State */
+	u64 memory; /* address of the table of actions, with its index behind it, in memory of its own */
+	u64 size; /* bytes: of that memory */
+	u64 counts; /* address of how often each was done, u32 each */
+	u32 count; /* length of the table */
+	u8 pad36[4];
+};
+_Static_assert(offsetof(struct changed_actions, image) == CHANGED_ACTIONS_O_IMAGE, "changed_actions.image");
+_Static_assert(offsetof(struct changed_actions, memory) == CHANGED_ACTIONS_O_MEMORY, "changed_actions.memory");
+_Static_assert(offsetof(struct changed_actions, size) == CHANGED_ACTIONS_O_SIZE, "changed_actions.size");
+_Static_assert(offsetof(struct changed_actions, counts) == CHANGED_ACTIONS_O_COUNTS, "changed_actions.counts");
+_Static_assert(offsetof(struct changed_actions, count) == CHANGED_ACTIONS_O_COUNT, "changed_actions.count");
+_Static_assert(sizeof(struct changed_actions) == CHANGED_ACTIONS_SIZE, "changed_actions");
 
 #endif
 #endif
