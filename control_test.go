@@ -50,17 +50,24 @@ func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...str
 			if err != nil {
 				t.Error(err)
 			}
-			out.Close()
 			c.ended <- res
 		}()
 	}
 	if attached {
+		cmd.WaitDelay = time.Minute // for the end of what it reads, if it crashes
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { cmd.Process.Kill() })
+		go func() {
+			cmd.Wait()
+			out.Close()
+		}()
 	} else {
-		run(func() (*fentry.Result, error) { return fentry.Run(context.Background(), cmd, o) })
+		run(func() (*fentry.Result, error) {
+			defer out.Close()
+			return fentry.Run(context.Background(), cmd, o)
+		})
 	}
 	t.Cleanup(func() { w.Close() })
 	if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {

@@ -4,6 +4,7 @@ package fentry_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -41,13 +43,20 @@ func TestKillProgram(t *testing.T) {
 	}
 }
 
-// A recorder that is killed leaves a program that goes on as if nothing had been, and a trace of what it had written.
-func TestKillRecorder(t *testing.T) {
-	program := buildAttached(t)
+// buildRecorder compiles fentry.
+func buildRecorder(t *testing.T) string {
+	t.Helper()
 	recorder := filepath.Join(t.TempDir(), "fentry")
 	if out, err := exec.Command("go", "build", "-o", recorder, "./cmd/fentry").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return recorder
+}
+
+// A recorder that is killed leaves a program that goes on as if nothing had been, and a trace of what it had written.
+func TestKillRecorder(t *testing.T) {
+	program := buildAttached(t)
+	recorder := buildRecorder(t)
 	// killed ends a recorder when it has written something.
 	killed := func(t *testing.T, cmd *exec.Cmd, dir string, then func()) {
 		t.Helper()
@@ -101,10 +110,7 @@ func TestKillRecorder(t *testing.T) {
 // small buffer it is writing most of the time, and with a large one all is in memory.
 func TestKillRecorderKeeps(t *testing.T) {
 	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
-	recorder := filepath.Join(t.TempDir(), "fentry")
-	if out, err := exec.Command("go", "build", "-o", recorder, "./cmd/fentry").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	recorder := buildRecorder(t)
 	const before, after = 50_000, 100_000
 	run := func(t *testing.T, attached bool, options ...string) {
 		dir := filepath.Join(t.TempDir(), "fentry.data")
@@ -219,4 +225,46 @@ func keeperOf(recorder int) int {
 		}
 	}
 	return 0
+}
+
+// Wherever a recorder is killed that attaches to a program and detaches from it, the program goes on as if nothing had been:
+// before each call by which it changes the program (testdata/killer.c).
+func TestKillRecorderAnywhere(t *testing.T) {
+	testtool.Long(t)
+	program, killer, recorder := buildAttached(t), buildFile(t, "testdata/killer.c"), buildRecorder(t)
+	dir := t.TempDir()
+	for name, args := range map[string][]string{"one thread": {"one"}, "busy": nil} {
+		t.Run(name, func(t *testing.T) {
+			stride := 11 // of some 240 and 680
+			switch {
+			case testtool.Wide():
+				stride = 1
+			case args == nil:
+				stride = 41
+			}
+			for n, steps := 1, 1<<30; n <= steps; n += stride {
+				r := start(t, program, args...)
+				for exe := ""; exe != program; exe, _ = os.Readlink(fmt.Sprintf("/proc/%d/exe", r.cmd.Process.Pid)) {
+					time.Sleep(time.Millisecond)
+				}
+				trace := filepath.Join(dir, fmt.Sprint("fentry.data", n))
+				cmd := exec.Command(killer, fmt.Sprint(n), recorder, "record", "-q", "-o", trace, "--overhead", "no", "-F", "_Z*",
+					"-p", fmt.Sprint(r.cmd.Process.Pid), "--for", "20ms")
+				var message bytes.Buffer
+				cmd.Stderr = &message
+				out, _ := cmd.Output()
+				if _, err := fmt.Sscan(string(out), &steps); err != nil || steps < n && message.Len() > 0 {
+					t.Fatalf("the recorder: %v, %q, %s", err, out, &message)
+				}
+				if steps == n { // killed
+					steps = 1 << 30
+				}
+				r.end(t, 7, "right\n")
+				if t.Failed() {
+					t.Fatalf("the recorder was killed at step %d", n)
+				}
+				os.RemoveAll(trace)
+			}
+		})
+	}
 }

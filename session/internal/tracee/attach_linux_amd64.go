@@ -418,10 +418,6 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 		if err != nil {
 			return err
 		}
-		defer func() { // whatever happens: it would keep the buffer
-			_, e := r.call(unix.SYS_CLOSE, fd)
-			err = errors.Join(err, e)
-		}()
 		path := make([]byte, format.ConfigNSession)
 		copy(path, fmt.Sprintf("/proc/thread-self/fd/%d", fd))
 		if err := r.t.WriteAt(path, home.bias+home.m.Running.Session); err != nil {
@@ -430,6 +426,9 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 	}
 	a.started = true
 	defer func() {
+		if err == nil {
+			err = r.closeFiles()
+		}
 		if err == nil {
 			err = r.unmapStack(stack)
 		}

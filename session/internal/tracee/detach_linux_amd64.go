@@ -146,8 +146,9 @@ func (d *detaching) look() error {
 	}
 	for _, t := range ts.all {
 		if to, ok := a.fromCopy(t.regs.pc()); ok {
-			t.regs.setPC(to)
-			t.changed = true
+			if err := t.move(to); err != nil {
+				return err
+			}
 		}
 		if t.halted {
 			if err := d.stepOut(t); err != nil {

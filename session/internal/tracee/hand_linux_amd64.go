@@ -1,7 +1,6 @@
 package tracee
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +13,19 @@ import (
 // sends the file.
 
 // hand gives the process a descriptor of a file, and returns its number there. There is room for what that takes at an
-// address in the process.
+// address in the process. closeFiles closes all that it has been given then.
 func (r *remote) hand(pid, fd int, room uint64) (uint64, error) {
+	const none = ^uint64(0)
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room); err != nil {
+		return 0, err
+	}
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room+handRights+handFile); err != nil {
+		return 0, err
+	}
+	r.back.files = []uint64{room, room + 4, room + handRights + handFile}
+	if err := r.back.write(); err != nil {
+		return 0, err
+	}
 	if _, err := r.call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0, room); err != nil {
 		return 0, fmt.Errorf("socketpair in the process: %w", err)
 	}
@@ -24,18 +34,18 @@ func (r *remote) hand(pid, fd int, room uint64) (uint64, error) {
 		return 0, err
 	}
 	theirs, ours := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:]))
-	err := send(pid, r.t.pid, int(ours), fd)
-	var got uint64
-	if err == nil {
-		got, err = r.receive(theirs, room)
+	if err := send(pid, r.t.pid, int(ours), fd); err != nil {
+		return 0, err
 	}
-	for _, s := range []uint64{theirs, ours} {
-		if _, cerr := r.call(unix.SYS_CLOSE, s); err == nil {
-			err = cerr
-		}
-	}
-	return got, err
+	return r.receive(theirs, room)
 }
+
+// The room of hand: what socketpair returns, a byte, a struct iovec, a control message with a descriptor, a struct msghdr.
+const (
+	handByte, handVector, handRights, handHeader = 8, 16, 32, 64
+	handFile                                     = 16 // behind a struct cmsghdr
+	handRightsLen                                = 24
+)
 
 // send sends a descriptor through a socket that a process has, of which a thread is stopped.
 func send(pid, tid, socket, fd int) error {
@@ -58,29 +68,29 @@ func send(pid, tid, socket, fd int) error {
 
 // receive has the process take a descriptor from a socket.
 func (r *remote) receive(socket, room uint64) (uint64, error) {
-	const (
-		byteAt, vector, rights, header = 0, 16, 32, 64
-		rightsLen                      = 24 // struct cmsghdr, and a descriptor
-	)
-	b := make([]byte, header+56)
-	order := binary.LittleEndian
-	order.PutUint64(b[vector:], room+byteAt)
-	order.PutUint64(b[vector+8:], 1)
-	order.PutUint64(b[header+16:], room+vector) // msg_iov
-	order.PutUint64(b[header+24:], 1)
-	order.PutUint64(b[header+32:], room+rights) // msg_control
-	order.PutUint64(b[header+40:], rightsLen)
-	if err := r.t.WriteAt(b, room); err != nil {
+	b := make([]byte, 16+56)
+	le.PutUint64(b, room+handByte)
+	le.PutUint64(b[8:], 1)
+	if err := r.t.WriteAt(b[:16], room+handVector); err != nil {
 		return 0, err
 	}
-	if _, err := r.call(unix.SYS_RECVMSG, socket, room+header, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT); err != nil {
+	header := b[16:]
+	clear(header)
+	le.PutUint64(header[16:], room+handVector) // msg_iov
+	le.PutUint64(header[24:], 1)
+	le.PutUint64(header[32:], room+handRights) // msg_control
+	le.PutUint64(header[40:], handRightsLen)
+	if err := r.t.WriteAt(header, room+handHeader); err != nil {
+		return 0, err
+	}
+	if _, err := r.call(unix.SYS_RECVMSG, socket, room+handHeader, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT); err != nil {
 		return 0, fmt.Errorf("recvmsg in the process: %w", err)
 	}
-	if err := r.t.ReadAt(b[:rightsLen], room+rights); err != nil {
+	if err := r.t.ReadAt(b[:handRightsLen], room+handRights); err != nil {
 		return 0, err
 	}
-	if order.Uint32(b[12:]) != unix.SCM_RIGHTS {
+	if le.Uint32(b[12:]) != unix.SCM_RIGHTS {
 		return 0, fmt.Errorf("recvmsg in the process: no descriptor")
 	}
-	return uint64(order.Uint32(b[16:])), nil
+	return uint64(le.Uint32(b[handFile:])), nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
@@ -14,15 +16,21 @@ import (
 // Calls that a stopped thread of a running process is made to make, of the kernel and of routines that were put into the
 // process.
 //
-// System calls are made by an instruction of the vdso, so nothing of the program is written to, and from its stop at the
-// call to that at the end, not by single steps: these are signals, and a SIGTRAP that is blocked or ignored costs the
-// program its handler. All signals are blocked meanwhile. At the end the thread is in the same kind of stop as at the
-// beginning: only on the way out of that does the kernel look whether a system call is to be made again.
+// The recorder can be killed at any moment, and then the thread goes on with the registers that it has. So it always has
+// those of code that leads it back: that restores the signal mask, which blocks all signals meanwhile, and all registers,
+// and goes on where the thread was. That code stands where nothing is, in the page behind the end of the vdso, or of
+// another image's code (lifeline_linux_amd64.go): nothing of the program is written to. Routines return to it, and a system
+// call is made by the instruction in front of it. A recorder that lives stops the thread there.
+//
+// Calls are made from the stop at their beginning to that at their end, not by single steps: these are signals, and a
+// SIGTRAP that is blocked or ignored costs the program its handler; and who is stepped when the recorder is killed ends by
+// that signal. At the end the thread is in the same kind of stop as at the beginning: only on the way out of that does the
+// kernel look whether a system call is to be made again.
 type remote struct {
-	t       *thread
-	mask    uint64
-	vdso    uint64 // address of an instruction that calls the kernel
-	stopped bool   // by SIGSTOP, which nobody can block: it is put off
+	t      *thread
+	back   *lifeline
+	mask   uint64
+	signal syscall.Signal // that the program does not handle: by it the thread tells that a routine has returned
 }
 
 // remoteLimit bounds what a call may take.
@@ -31,21 +39,6 @@ const remoteLimit = 5 * time.Second
 // remote takes a thread for such calls: one that can make them unnoticed. ms are the process's mappings.
 func (ts *threads) remote(ms []mapping) (*remote, error) {
 	r := &remote{}
-	code := []byte(nil)
-	for _, m := range ms {
-		if m.path == "[vdso]" && m.hi-m.lo <= 1<<20 {
-			code = make([]byte, m.hi-m.lo)
-			if err := ts.memory().ReadAt(code, m.lo); err != nil {
-				return nil, err
-			}
-			r.vdso = m.lo
-		}
-	}
-	at := bytes.Index(code, syscallInsn)
-	if at < 0 {
-		return nil, errors.New("its vdso has no instruction that calls the kernel")
-	}
-	r.vdso += uint64(at)
 	const restartBlock = ^uint64(516 - 1) // how long it still waits is kept in one place a thread
 	for _, t := range ts.all {
 		if r.t != nil && r.t.regs.Rax != restartBlock {
@@ -58,11 +51,36 @@ func (ts *threads) remote(ms []mapping) (*remote, error) {
 	if r.t == nil {
 		return nil, errBusy
 	}
-	all := ^uint64(0)
 	if err := r.t.signalMask(ptraceGetSigmask, &r.mask); err != nil {
 		return nil, err
 	}
-	return r, r.t.signalMask(ptraceSetSigmask, &all)
+	at, err := roomForLifeline(ts.memory(), ms)
+	if err != nil {
+		return nil, err
+	}
+	r.signal = unhandled(ts.pid, r.t.pid)
+	r.back = &lifeline{mem: ts.memory(), at: at, regs: r.t.regs, mask: r.mask}
+	if err := r.back.write(); err != nil {
+		return nil, err
+	}
+	// From here on all that the thread can do by itself is to go back.
+	if err := r.lead(func(*registers) {}); err != nil {
+		return nil, errors.Join(err, r.back.erase())
+	}
+	blocked := ^uint64(0)
+	if r.signal != 0 {
+		blocked &^= 1 << (r.signal - 1)
+	}
+	return r, r.t.signalMask(ptraceSetSigmask, &blocked)
+}
+
+// lead has the thread go on, when it is let go, at the beginning of the way back, with registers that a function has changed.
+func (r *remote) lead(change func(*registers)) error {
+	regs := *r.t.regs
+	regs.setPC(r.back.start())
+	regs.noRestart()
+	change(&regs)
+	return r.t.setRegisters(&regs)
 }
 
 func (t *thread) signalMask(request uintptr, set *uint64) error {
@@ -75,19 +93,19 @@ func (t *thread) signalMask(request uintptr, set *uint64) error {
 
 // call makes a system call.
 func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
-	regs := *r.t.regs
 	var a [6]uint64
 	copy(a[:], args)
-	regs.setCall(nr, a)
-	regs.setPC(r.vdso)
-	regs.noRestart()
-	if err := r.t.setRegisters(&regs); err != nil {
-		return 0, err
-	}
+	err := r.lead(func(regs *registers) {
+		regs.setCall(nr, a)
+		regs.setPC(r.back.call())
+	})
 	for range 2 { // its beginning, its end
-		if err := r.next(); err != nil {
-			return 0, err
+		if err == nil {
+			err = r.next(time.Now().Add(remoteLimit))
 		}
+	}
+	if err != nil {
+		return 0, err
 	}
 	after, err := r.t.registers()
 	if err != nil {
@@ -101,26 +119,45 @@ func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 }
 
 // next goes on to the next stop at a system call.
-func (r *remote) next() error {
-	for {
-		if err := unix.PtraceSyscall(r.t.pid, 0); err != nil {
-			return fmt.Errorf("ptrace: %w", err)
+func (r *remote) next(deadline time.Time) error {
+	return r.goOn(unix.PTRACE_SYSCALL, deadline, func(s syscall.Signal) bool { return s == syscallTrap })
+}
+
+// goOn has the thread go on until it stops for what is waited for. A SIGSTOP, which nobody can block, stops the others at
+// once, and this thread when it is let go.
+func (r *remote) goOn(how uintptr, deadline time.Time, until func(syscall.Signal) bool) error {
+	for signal := syscall.Signal(0); ; {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, how, uintptr(r.t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
+			return ErrEnded
 		}
-		ws, err := r.t.wait()
-		switch {
+		signal = 0
+		ws, err := r.t.awaitAny(deadline)
+		switch s := ws.StopSignal(); {
 		case err != nil:
 			return err
-		case !ws.Stopped():
-			return ErrEnded
-		case ws.StopSignal() == syscallTrap:
-			return nil
-		case ws.StopSignal() == syscall.SIGSTOP && ws>>16 == 0:
-			r.stopped = true
 		case ws>>16 == unix.PTRACE_EVENT_STOP:
+		case until(s):
+			return nil
+		case s == syscall.SIGSTOP, s == r.signal: // that is ignored
+			signal = s
 		default:
-			return fmt.Errorf("stopped by %v", ws.StopSignal())
+			return fmt.Errorf("stopped by %v", s)
 		}
 	}
+}
+
+// unhandled returns a signal that does nothing in a process, which ignores it; 0: there is none.
+func unhandled(pid, tid int) syscall.Signal {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
+	_, caught, ok := bytes.Cut(b, []byte("\nSigCgt:\t"))
+	line, _, _ := bytes.Cut(caught, []byte("\n"))
+	set, err := strconv.ParseUint(string(line), 16, 64)
+	for _, s := range []syscall.Signal{syscall.SIGURG, syscall.SIGWINCH, syscall.SIGCHLD} {
+		if ok && err == nil && set&(1<<(s-1)) == 0 {
+			return s
+		}
+	}
+	return 0
 }
 
 // A stack is memory that was mapped for routines to run on. It begins with the two words of a result, and room for what
@@ -167,53 +204,58 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 	if err := r.t.WriteAt(make([]byte, 16), s.lo); err != nil {
 		return 0, err
 	}
-	regs := *r.t.regs
 	var a [2]uint64
 	copy(a[:], args)
-	regs.setPC(entry)
-	regs.noRestart()
-	const directionAndTrap = 1<<10 | 1<<8
-	regs.Eflags &^= directionAndTrap
-	regs.Rsp, regs.Rbx, regs.R12, regs.Rdi, regs.Rsi = sp, s.lo, routine, a[0], a[1]
-	if err := r.t.setRegisters(&regs); err != nil {
-		return 0, err
-	}
-	if err := unix.PtraceCont(r.t.pid, 0); err != nil {
-		return 0, fmt.Errorf("ptrace: %w", err)
-	}
-	deadline := time.Now().Add(remoteLimit)
+	err = r.lead(func(regs *registers) {
+		regs.setPC(entry)
+		const directionAndTrap = 1<<10 | 1<<8
+		regs.Eflags &^= directionAndTrap
+		regs.Rsp, regs.Rbx, regs.Rdi, regs.Rsi = sp, s.lo, a[0], a[1]
+		regs.R12, regs.R13, regs.R14 = routine, r.back.start(), uint64(r.signal)
+	})
 	word := make([]byte, 16)
-	for looks := 0; ; looks++ {
-		if err := r.t.ReadAt(word, s.lo); err != nil {
-			return 0, err
-		}
-		if le.Uint32(word) != 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			err = errors.New("the runtime does not answer in the process")
-			break
-		}
-		var ws syscall.WaitStatus
-		if got, werr := syscall.Wait4(r.t.pid, &ws, syscall.WALL|syscall.WNOHANG, nil); got != 0 && werr == nil {
-			if !ws.Stopped() {
-				return 0, ErrEnded
-			}
-			if ws.StopSignal() == syscall.SIGSTOP && ws>>16 == 0 {
-				r.stopped = true
-			} else if ws>>16 != unix.PTRACE_EVENT_STOP {
-				return 0, fmt.Errorf("the runtime was stopped by %v in the process", ws.StopSignal())
-			}
-			if err := unix.PtraceCont(r.t.pid, 0); err != nil {
-				return 0, fmt.Errorf("ptrace: %w", err)
-			}
-		}
-		rest(looks)
+	returned := func(syscall.Signal) bool { return r.t.ReadAt(word, s.lo) == nil && le.Uint32(word) != 0 }
+	switch {
+	case err != nil:
+		return 0, err
+	case r.signal == 0:
+		err = r.goBack() // stop by stop
+	default:
+		err = r.goOn(unix.PTRACE_CONT, time.Now().Add(remoteLimit), returned)
 	}
-	if serr := r.interrupt(); serr != nil {
-		return 0, serr
+	if err == errBusy {
+		err = errors.Join(errors.New("the runtime does not answer in the process"), r.interrupt())
+	}
+	if err == nil && !returned(0) {
+		err = ErrEnded
 	}
 	return le.Uint64(word[8:]), err
+}
+
+// goBack has the thread go on until it is about to leave the way back, and keeps it there.
+func (r *remote) goBack() error {
+	for deadline := time.Now().Add(remoteLimit); ; {
+		if err := r.next(deadline); err != nil {
+			return err
+		}
+		now, err := r.t.registers()
+		if err != nil {
+			return err
+		}
+		if now.pc() != r.back.end() {
+			continue
+		}
+		// The call that restores the mask is about to be made. It is not made, and then the way back begins again.
+		if err := r.back.forget(); err != nil {
+			return err
+		}
+		now.noRestart()
+		now.setPC(r.back.start())
+		if err := r.t.setRegisters(now); err != nil {
+			return err
+		}
+		return r.next(deadline)
+	}
 }
 
 // interrupt stops the thread, which runs.
@@ -233,8 +275,22 @@ func (r *remote) keepThread() error {
 	return err
 }
 
+// closeFiles has the thread close the descriptors that it was given, on its way back.
+func (r *remote) closeFiles() error {
+	if len(r.back.files) == 0 {
+		return nil
+	}
+	if err := r.lead(func(*registers) {}); err != nil {
+		return err
+	}
+	return r.goBack()
+}
+
 // end puts the thread back to where it was.
 func (r *remote) end() error {
+	if err := r.closeFiles(); err != nil {
+		return err
+	}
 	// It stands behind a system call. The kernel does not go on with another one from there.
 	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(r.t.pid), 0, 0, 0, 0); errno != 0 {
 		return ErrEnded
@@ -244,13 +300,13 @@ func (r *remote) end() error {
 	}
 	err := r.t.awaitStop(time.Now().Add(remoteLimit))
 	if err == nil {
+		err = r.t.signalMask(ptraceSetSigmask, &r.mask) // first: it is not on its way back any more then
+	}
+	if err == nil {
 		err = r.t.setRegisters(r.t.regs)
 	}
 	if err == nil {
-		err = r.t.signalMask(ptraceSetSigmask, &r.mask)
-	}
-	if r.stopped {
-		_ = syscall.Kill(r.t.pid, syscall.SIGSTOP)
+		err = r.back.erase()
 	}
 	return err
 }

@@ -24,6 +24,9 @@ import (
 //
 // A site is left alone if a thread stands in the middle of what is rewritten, or if a word of a thread's stack points
 // there, which may be where a handler goes back to.
+//
+// If the recorder is killed, the threads go on at once, with what has been written until then: page by page, as the kernel
+// looks for signals between two. So a site that begins in one page and ends in another is left alone, too.
 
 const (
 	// stopLimit is for how long changes are made in one stop.
@@ -38,6 +41,7 @@ const (
 func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Edit) (map[int]bool, error)) (
 	written []arch.Edit, err error) {
 	mem := ts.memory()
+	edits = slices.DeleteFunc(slices.Clone(edits), inTwoPages)
 	for rest := edits; len(rest) > 0; {
 		began := time.Now()
 		err := ts.within(false, func() error {
@@ -79,6 +83,11 @@ func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Ed
 		}
 	}
 	return written, nil
+}
+
+// inTwoPages tells sites that are not written at once.
+func inTwoPages(e arch.Edit) bool {
+	return isEarly(&e) && e.Addr/PageSize != (e.Addr+uint64(len(e.New))-1)/PageSize
 }
 
 // pending returns those of edits that have their old bytes. It is an error if one has neither these nor the new ones.
@@ -247,8 +256,9 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 	}
 	for t, to := range moved {
 		if i := window(t.regs.pc()); i >= 0 && !busy[i] {
-			t.regs.setPC(to)
-			t.changed = true
+			if err := t.move(to); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return busy, nil

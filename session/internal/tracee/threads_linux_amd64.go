@@ -205,12 +205,12 @@ func (t *Process) awaitStop(deadline time.Time) error {
 // awaitAny waits for any stop, until a deadline: then the error is errBusy.
 func (t *Process) awaitAny(deadline time.Time) (ws syscall.WaitStatus, err error) {
 	for looks := 0; ; looks++ {
-		got, err := syscall.Wait4(t.pid, &ws, syscall.WALL|syscall.WNOHANG, nil)
+		ws, err := t.look()
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
 			return ws, ErrEnded
-		case got == 0:
+		case ws == 0:
 			if time.Now().After(deadline) {
 				return ws, errBusy
 			}
@@ -221,6 +221,23 @@ func (t *Process) awaitAny(deadline time.Time) (ws syscall.WaitStatus, err error
 			return ws, nil
 		}
 	}
+}
+
+// look returns what has become of a thread; 0: it runs. A stop is left to be told again: the kernel forgets a signal that it
+// has told of, and the program would lose it if this process were killed before it lets the thread go on.
+func (t *Process) look() (ws syscall.WaitStatus, err error) {
+	var info unix.Siginfo
+	err = unix.Waitid(unix.P_PID, t.pid, &info, unix.WALL|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+	if err != nil || info.Code == 0 {
+		return 0, err
+	}
+	const trapped, stopped = 4, 5 // CLD_TRAPPED, CLD_STOPPED
+	if info.Code != trapped && info.Code != stopped {
+		_, err = syscall.Wait4(t.pid, &ws, syscall.WALL|syscall.WNOHANG, nil)
+		return ws, err
+	}
+	status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24)) // si_status
+	return syscall.WaitStatus(status)<<8 | 0x7f, nil
 }
 
 // rest lets others run for a moment: a look costs less than a sleep, at first.
@@ -301,6 +318,16 @@ func (t *thread) critical() bool {
 	const section = 8 // of struct rseq: rseq_cs
 	b := make([]byte, 8)
 	return t.ReadAt(b, c.addr+section) != nil || le.Uint64(b) != 0
+}
+
+// move has a thread go on elsewhere. It does so at once: what is changed afterwards can count on it, even if this process is
+// killed. A thread that has been killed meanwhile goes on nowhere.
+func (t *thread) move(to uint64) error {
+	t.regs.setPC(to)
+	if err := t.setRegisters(t.regs); !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
 }
 
 // onThread calls a function on a system thread of its own, which ends then: whatever is still traced is let go.
