@@ -486,6 +486,53 @@ func TestGoVersions(t *testing.T) {
 	}
 }
 
+// TestGoUnknown: programs of a version of Go that was not tried are traced by what their debug information says of the
+// runtime, which the trace tells; and those without it are refused with a sentence.
+func TestGoUnknown(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	minor, _, _ := strings.Cut(strings.TrimPrefix(runtime.Version(), "go1."), ".")
+	if len(minor) != 2 {
+		t.Skipf("%s has another form", runtime.Version())
+	}
+	for _, b := range goBuilds[:2] { // default, stripped
+		dir := t.TempDir()
+		prog := b.build(t, dir)
+		text, err := os.ReadFile(prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := "go1.9" + minor[1:]
+		if err := os.WriteFile(prog, bytes.ReplaceAll(text, []byte("go1."+minor), []byte(version)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if b.name == "stripped" {
+			p, err := fentry.Open(prog)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			if !strings.Contains(p.Untraced, "linked by "+version) || !strings.Contains(p.Untraced, "does not describe its own") {
+				t.Errorf("stripped: %q", p.Untraced)
+			}
+			continue
+		}
+		compareStress(t, prog, fentry.Options{}, stressed[1:]...)
+		tr, err := trace.Open(filepath.Join(dir, "trace"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		if name, described := tr.Go(0); !strings.HasPrefix(name, version) || !described {
+			t.Errorf("the trace says %q, described %v", name, described)
+		}
+		if reasons := parkReasons(t, tr); reasons["chan receive"] == 0 {
+			t.Errorf("reasons: %v", reasons)
+		}
+	}
+}
+
 // TestGoPatched runs patched files of Go programs, which trace themselves. Their traces have the names that the stripped
 // program's runtime knows.
 func TestGoPatched(t *testing.T) {

@@ -150,7 +150,7 @@ func FromNamed(f *elfio.File, im Image, tab *symbol.Table) (*Table, error) {
 		return nil, err
 	}
 	if goNames != nil {
-		t.Module = strings.Clone(goNames.Main)
+		t.Module, t.Go = strings.Clone(goNames.Main), strings.Clone(goNames.Version.Label())
 	}
 	t.Image, t.BuildID, t.Funcs = info.Image, bytes.Clone(info.BuildID), make([]Func, rows.Len())
 	for i := range t.Funcs {

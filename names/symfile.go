@@ -47,6 +47,9 @@ func Write(w io.Writer, s *Table) error {
 	if s.Module != "" {
 		fmt.Fprintf(bw, "# module: %s\n", escape(s.Module))
 	}
+	if s.Go != "" {
+		fmt.Fprintf(bw, "# go: %s\n", escape(s.Go))
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.Captures)) {
 		if _, err := fmt.Fprintf(bw, "# capture: %d %s\n", id, escape(s.Captures[id])); err != nil {
 			return err
@@ -206,6 +209,8 @@ func (s *Table) header(line string, at *position) error {
 		s.Machine, err = unescape(value)
 	case "module":
 		s.Module, err = unescape(value)
+	case "go":
+		s.Go, err = unescape(value)
 	case "entry":
 		s.Entry, err = strconv.ParseUint(value, 16, 64)
 	case "capture":

@@ -19,6 +19,7 @@ import (
 func sample() *Table {
 	return &Table{
 		Path: "/opt/a program/of\nmine", BuildID: []byte{0xab, 0xcd, 0x01}, Image: 0x1234, Machine: "x86_64", Entry: 0x401000, Module: "example.org/m",
+		Go: "go1.99 described",
 		Funcs: []Func{
 			{0, 0x401000, 0x22, 0x401000, "none", "_start"},
 			{0, 0x401100, 0, 0x401100, "none", ""},
@@ -38,7 +39,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "# path: /opt/a program/of\\x0amine\n# build-id: abcd01\n# image: 0000000000001234\n# machine: x86_64\n# entry: 401000\n" +
-		"# module: example.org/m\n# capture: 2 {\"n\":\"a\\x5ctb\"}\n# capture: 9 \n" +
+		"# module: example.org/m\n# go: go1.99 described\n# capture: 2 {\"n\":\"a\\x5ctb\"}\n# capture: 9 \n" +
 		"0\t401300\t0\t401300\talias\t_ZN3Foo3bazEi\n0\t401300\t0\t401300\talias\ttwo\\x0alines\n" +
 		"0\t401000\t22\t401000\tnone\t_start\n" +
 		"0\t401100\t0\t401100\tnone\t\n" +

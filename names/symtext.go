@@ -145,6 +145,9 @@ func (s *SymFile) Traced() iter.Seq[Func] {
 // AliasesOf returns the other names of a function.
 func (s *SymFile) AliasesOf(f *Func) []string { return s.Head.AliasesOf(f) }
 
+// GoVersion is [Table.GoVersion].
+func (s *SymFile) GoVersion() (string, bool) { return s.Head.GoVersion() }
+
 // IsOwn is [Table.IsOwn].
 func (s *SymFile) IsOwn(f *Func) bool { return s.Head.IsOwn(f) }
 

@@ -41,6 +41,7 @@ type Table struct {
 	Entry   uint64 // e_entry of the image, as in the file
 	Funcs   []Func // sorted by id; of a linked program, by address
 	Module  string // path of a Go program's main module; "": there is none, or nobody knows it
+	Go      string // version of Go that has linked it, see [golang.Version.Label]; "": none has, or nobody knows
 	// Aliases are the other names of functions, by address: linkers fold functions with identical code. nil: none has
 	// any.
 	Aliases map[uint64][]string
@@ -82,6 +83,9 @@ func (t *Table) Alias(addr uint64, name string) {
 	}
 	t.Aliases[addr] = append(t.Aliases[addr], name)
 }
+
+// GoVersion returns which version of Go has linked the image, "": none has, or nobody knows. described: it was not tried.
+func (t *Table) GoVersion() (version string, described bool) { return golang.Named(t.Go) }
 
 // IsOwn reports whether a function of a Go program is in its package main or in its main module.
 func (t *Table) IsOwn(f *Func) bool { return golang.Own(t.Module, golang.Package(f.Name)) }

@@ -61,6 +61,14 @@ func (p *Plan) Module() string {
 	return p.golang.Main
 }
 
+// Go is the version of Go that has linked the program, with " described" behind it if that was not tried; "": none has.
+func (p *Plan) Go() string {
+	if p.golang == nil {
+		return ""
+	}
+	return p.golang.Version.Label()
+}
+
 // Silent reports whether calls of a function are not recorded, but what they do.
 func (fn *Func) Silent() bool { return fn.Moves != nil && fn.Name == golang.Created }
 

@@ -18,6 +18,16 @@ func GoRefusal(f *elfio.File) string {
 	return ""
 }
 
+// GoVersion returns which version of Go has linked an image, "": none has, or it is not known. described: it was not tried,
+// and what is known of its runtime is what the image's debug information says.
+func GoVersion(f *elfio.File) (version string, described bool) {
+	im, err := golang.ReadNames(f)
+	if err != nil {
+		return "", false
+	}
+	return im.Version.Name, im.Version.Described
+}
+
 // goSites finds the sites of a program that Go has linked, whose own tables say more of its code than any others, so they
 // take the place of all that has been found. It reports whether they do: not if the program is one that is not traced,
 // or if only what compilers have prepared is asked for.

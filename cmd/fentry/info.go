@@ -14,6 +14,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -143,6 +144,8 @@ type infoImage struct {
 	Path    string        `json:"path,omitempty"`
 	BuildID string        `json:"build_id,omitempty"`
 	Sites   int           `json:"functions"`
+	Go      string        `json:"go,omitempty"`           // version that has linked it
+	GoOther bool          `json:"go_described,omitempty"` // it was not tried
 	linked  bool
 }
 
@@ -188,8 +191,11 @@ func traceInfo(t *trace.Trace) *infoTrace {
 			in.ExitStatus = &i.ExitStatus
 		}
 	}
-	for _, im := range t.Images {
-		in.Images = append(in.Images, infoImage{im.ID, im.Path, im.BuildID, im.Sites, im.IDs == trace.OffsetIDs})
+	for i, im := range t.Images {
+		version, described := t.Go(i)
+		in.Images = append(in.Images, infoImage{
+			im.ID, im.Path, im.BuildID, im.Sites, version, described, im.IDs == trace.OffsetIDs,
+		})
 		if in.Tracer == "" {
 			in.Tracer = im.Mode
 		}
@@ -258,6 +264,9 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 		f.field("switched off", plural(n, "function", "functions"))
 	}
 	f.field("cpu, wait", in.Switches.String())
+	for _, im := range in.Images {
+		f.field("go", goVersion(im.Go, im.GoOther))
+	}
 	var images table
 	for _, h := range []string{"IMAGE", "BUILD-ID", "FUNCTIONS", "PATH"} {
 		images.column(h, h == "FUNCTIONS")
@@ -325,6 +334,9 @@ type infoProgram struct {
 	Functions int    `json:"functions"`
 	OrigID    string `json:"original_build_id,omitempty"`
 	Added     uint64 `json:"added_bytes"`
+	Go        string `json:"go,omitempty"` // version that has linked it
+	GoOther   bool   `json:"go_described,omitempty"`
+	GoRefusal string `json:"go_refusal,omitempty"`
 }
 
 // program prints what fentry put into a program.
@@ -338,7 +350,11 @@ func (c *infoCmd) program(a *app, path string) error {
 		Path: path, Machine: machine.Title(f.Header.Machine), Type: strings.TrimPrefix(f.Header.Type.String(), "ET_"),
 		BuildID: fmt.Sprintf("%x", f.BuildID()),
 	}
+	in.Go, in.GoOther = record.GoVersion(f.File)
 	pi, err := patch.Inspect(f.File)
+	if err != nil {
+		in.GoRefusal = record.GoRefusal(f.File)
+	}
 	switch {
 	case err == nil:
 		in.Patched, in.Image = true, trace.ImageID(pi.ImageID).String()
@@ -363,10 +379,20 @@ func (c *infoCmd) program(a *app, path string) error {
 	return out.close(nil)
 }
 
+// goVersion is what people read about a version of Go.
+func goVersion(name string, described bool) string {
+	if described {
+		return name + ": not tried; what is known of its runtime is from the program's debug information"
+	}
+	return name
+}
+
 func (in *infoProgram) write(w fieldWriter) {
 	w.field("program", in.Path)
 	w.field("machine", in.Machine+", "+in.Type)
 	w.field("build-id", in.BuildID)
+	w.field("go", goVersion(in.Go, in.GoOther))
+	w.field("not traced", in.GoRefusal)
 	if !in.Patched {
 		w.field("patched", "no")
 		return

@@ -38,6 +38,8 @@ var SymKeys = []Value{
 	{"machine", 0, "the machine: the end of its EM_ constant in lower case, such as x86_64"},
 	{"entry", 0, "its entry point, hex"},
 	{"module", 0, "of a Go program: the path of its main module; absent if it has none"},
+	{"go", 0, "of a Go program: the version of Go that has linked it; with ` described` behind it, one that was not tried, of " +
+		"whose runtime is known what the program's debug information says"},
 }
 
 // A Member is a member of info.json.

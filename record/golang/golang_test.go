@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -156,9 +157,42 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
+	stripped := parse(t, build(t, "-ldflags=-s -w", "../../testdata/gostress"))
 	for _, name := range []string{"go1.20.1", "go1.99", "devel go1.28-0123456", "gccgo", ""} {
-		if _, err := versionOf(name); err == nil {
+		if _, err := versionOf(stripped, name); err == nil {
 			t.Errorf("version %q is known", name)
+		}
+	}
+	for _, name := range []string{"go1.20.1", "gccgo", ""} {
+		if _, err := versionOf(f, name); err == nil {
+			t.Errorf("version %q is known", name)
+		}
+	}
+}
+
+// TestDescribed: debug information says of the structures what the table has, and why goroutines wait.
+func TestDescribed(t *testing.T) {
+	for _, buildmode := range []string{"exe", "pie"} {
+		f := parse(t, build(t, "-buildmode="+buildmode, "../../testdata/gostress"))
+		want, _, ok := tried(runtime.Version())
+		if !ok {
+			t.Skipf("%s was not tried", runtime.Version())
+		}
+		for _, name := range []string{"go1.99", "devel go1.99-0123456"} {
+			got, err := versionOf(f, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !got.Described || got.Name != name {
+				t.Errorf("%+v", got)
+			}
+			if buildmode == "exe" && !slices.Equal(got.WaitReasons(), want.WaitReasons()) {
+				t.Errorf("reasons: %q, want %q", got.WaitReasons(), want.WaitReasons())
+			}
+			got.Name, got.minor, got.Described, got.reasons = want.Name, want.minor, false, nil
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
 		}
 	}
 }

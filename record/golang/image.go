@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -64,57 +63,6 @@ type Tables struct {
 	pctab []byte // from Pctab on
 	pcln  []byte // functions, from the table of them on
 	names []byte
-}
-
-// A Version is what depends on the version of Go that has linked an image: offsets in structures of its runtime.
-type Version struct {
-	Name   string
-	GoID   uint32 // of runtime.g
-	Parent uint32 // of it, the number of the goroutine's parent; what follows is the same in all versions
-	Size   uint32 // of runtime.moduledata
-	Rodata uint32 // in it, followed by where the functions' data is
-	Bad    uint32 // in it
-	Next   uint32 // in it
-	Header bool   // pcHeader.textStart is checked
-	minor  int
-}
-
-// versions are those that are known, by their minor number. The structures are the runtime's own (runtime2.go,
-// symtab.go) and have no names in a program, so a new version has to be looked at before it is added.
-var versions = map[int]Version{
-	21: {GoID: 0x98, minor: 21, Parent: 0x110, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
-	22: {GoID: 0x98, minor: 22, Parent: 0x110, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
-	23: {GoID: 0xa0, minor: 23, Parent: 0x118, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	24: {GoID: 0xa0, minor: 24, Parent: 0x118, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	25: {GoID: 0x98, minor: 25, Parent: 0x110, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	26: {GoID: 0x98, minor: 26, Parent: 0x118, Rodata: 0x138, Size: 0x250, Bad: 0x219, Next: 0x248},
-	27: {minor: 27, Parent: 0x118, GoID: 0x98, Rodata: 0x150, Size: 0x238, Bad: 0x201, Next: 0x230},
-}
-
-// Offsets in moduledata that are the same in all versions.
-const (
-	mdFuncNames = 0x08
-	mdCUTab     = 0x20
-	mdFileTab   = 0x38
-	mdPctab     = 0x50
-	mdMinPC     = 0xa0
-	mdText      = 0xb0
-	mdEText     = 0xb8
-)
-
-// versionOf returns the version with a name like go1.26.8, or devel go1.28-0123456.
-func versionOf(name string) (Version, error) {
-	var minor int
-	_, number, ok := strings.Cut(name, "go1.")
-	if n, err := fmt.Sscanf(number, "%d", &minor); !ok || n != 1 || err != nil {
-		return Version{}, refuse("linked by %q, which is no version of Go", name)
-	}
-	v, ok := versions[minor]
-	if !ok || strings.Contains(name, "devel") {
-		return Version{}, refuse("linked by %s, whose runtime is not known: go1.21 to go1.27 are", name)
-	}
-	v.Name = name
-	return v, nil
 }
 
 // Is reports whether Go has linked an image, as its sections say.
@@ -179,7 +127,7 @@ func read(f *elfio.File) (*Image, *debug.BuildInfo, error) {
 		return nil, nil, refuse("a Go program without build information (%v), so its version is not known", err)
 	}
 	im := &Image{f: f, Main: info.Main.Path, relocatable: f.Header.Type == elf.ET_DYN}
-	if im.Version, err = versionOf(info.GoVersion); err != nil {
+	if im.Version, err = versionOf(f, info.GoVersion); err != nil {
 		return nil, nil, err
 	}
 	if err := im.readWords(); err != nil {

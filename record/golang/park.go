@@ -42,6 +42,9 @@ var waitReasons = []waitReason{
 
 // WaitReasons are why goroutines wait, by number.
 func (v *Version) WaitReasons() []string {
+	if v.Described {
+		return v.reasons
+	}
 	var names []string
 	for _, r := range waitReasons {
 		if r.from <= v.minor && (r.to == 0 || v.minor <= r.to) {
