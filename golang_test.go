@@ -704,6 +704,107 @@ func main() {
 	}
 }
 
+// TestGoUnwound: calls that a panic or runtime.Goexit has ended are unwound, when that was, and those that have recovered
+// return, also where calls of the same function are inside them. Who made a goroutine ready is known, too.
+func TestGoUnwound(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	prog := buildGo(t, `package main
+
+import (
+	"runtime"
+	"time"
+)
+
+//go:noinline
+func unwinds(n int) (r int) {
+	defer func() {
+		if n%4 == 0 && recover() != nil {
+			r = n
+		}
+	}()
+	if n == 11 {
+		panic(n)
+	}
+	return unwinds(n+1) + 1
+}
+
+//go:noinline
+func leaves(n int) {
+	if n == 0 {
+		runtime.Goexit()
+	}
+	leaves(n - 1)
+}
+
+//go:noinline
+func waits(c chan int) { <-c }
+
+//go:noinline
+func wakes(c chan int) { c <- 1 }
+
+func main() {
+	unwinds(0)
+	done := make(chan int)
+	go func() {
+		defer close(done)
+		leaves(3)
+	}()
+	<-done
+	for range 100 { // until the other one waits before it is woken
+		c := make(chan int)
+		go waits(c)
+		time.Sleep(time.Millisecond)
+		wakes(c)
+	}
+}
+`)
+	filter, err := record.NewFilter([]string{"own"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "trace"), Overhead: -1, Plan: patch.Options{Select: filter}}
+	if res, err := fentry.Run(context.Background(), exec.Command(prog), o); err != nil || res.Status.ExitStatus() != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	tr, err := trace.Open(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	var ends []string
+	woken := 0
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		name := tr.Name(ev.Func)
+		switch {
+		case ev.Kind != trace.Entry && (name == "main.unwinds" || name == "main.leaves"):
+			ends = append(ends, fmt.Sprintf("%s %s", name, ev.Kind))
+		case ev.Kind == trace.Entry && name == "runtime.ready" && tr.Name(ev.Caller) == "main.wakes":
+			woken++
+			tr.EachValue(ev, func(_ string, v *arguments.Value, of *trace.Captured) {
+				number := string(v.AppendText(nil, of.Words, of.Memory()))
+				if ks := slices.DeleteFunc(slices.Clone(tr.Tasks), func(k *trace.Task) bool { return fmt.Sprint(k.Goroutine) != number }); len(ks) != 1 {
+					t.Errorf("%d goroutines %s are made ready", len(ks), number)
+				}
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Repeat([]string{"main.unwinds unwound"}, 3)
+	want = append(want, slices.Repeat([]string{"main.unwinds exit"}, 9)...)
+	want = append(want, slices.Repeat([]string{"main.leaves unwound"}, 4)...)
+	if d := cmp.Diff(want, ends); d != "" {
+		t.Errorf("ends of calls (-want +got):\n%s", d)
+	}
+	if woken == 0 {
+		t.Error("nobody is made ready by main.wakes")
+	}
+}
+
 // parkReasons counts why goroutines have waited.
 func parkReasons(t *testing.T, tr *trace.Trace) map[string]int {
 	t.Helper()

@@ -195,7 +195,7 @@ func fromLinked(f *elfio.File, im Image, o symbol.Options) (*Table, error) {
 // goName names a function of a Go program, as a recorder does.
 func (t *Table) goName(f *Func, fn *golang.Func) {
 	f.Name, f.Size = golang.PrintedName(fn.Name), fn.Next-fn.Entry
-	if fn.Name == golang.Created {
+	if golang.Silent(fn.Name) {
 		f.Kind = KindSilent
 	}
 	if f.Name != fn.Name {

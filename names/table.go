@@ -20,7 +20,8 @@ type Func struct {
 	Name       string // raw symbol name, "" if unknown
 }
 
-// KindSilent is the Kind of a function whose calls are not recorded, but what they do: runtime.newproc1 of Go programs.
+// KindSilent is the Kind of a function whose calls are not recorded, but what they do: runtime.newproc1 and goexit1 of
+// Go programs.
 const KindSilent = "silent"
 
 // Display returns the function's name: the symbol, or [symbol.NameAt] of its address if it has none; "" if neither is

@@ -48,6 +48,9 @@ const (
 	unsafePart          // a goroutine is not stopped here
 )
 
+// goDeep is what the runtime has to know of the ids of events.
+const goDeep = amd64.GoDeep
+
 // goRoutines are addresses that all events need.
 type goRoutines struct {
 	switches, idBase, slow uint64
@@ -66,8 +69,8 @@ func layGo(code []byte, f *golang.Func, m *golang.Moves, id uint32) (*goCode, er
 		r := &m.Runs[i]
 		c.runs = append(c.runs, at)
 		events := r.Events
-		if f.Name == golang.Created {
-			events = slices.DeleteFunc(slices.Clone(events), func(e golang.Event) bool { return !e.Exit })
+		if only := golang.Only(f.Name); only != golang.BothEnds {
+			events = slices.DeleteFunc(slices.Clone(events), func(e golang.Event) bool { return e.Exit != (only == golang.OnlyExits) })
 		}
 		event := func(exit bool, pc uint64) {
 			c.events = append(c.events, goEvent{at: at, exit: exit, pc: pc})
@@ -171,9 +174,11 @@ func (c *goCode) event(i int, to *goRoutines) *amd64.GoEvent {
 	if e.exit {
 		id |= 1 << 31
 	}
+	deep := c.f.DeferReturn() != 0 && !golang.Tells(c.f.Name)
 	return &amd64.GoEvent{
 		ID: id, Switch: to.switches + uint64(c.id-1), IDBase: to.idBase, GoID: to.goID,
-		Rare: c.at + uint64(e.rare), Slow: to.slow, Always: c.f.Name == golang.Park && !e.exit || c.f.Name == golang.Created,
+		Rare: c.at + uint64(e.rare), Slow: to.slow, Deep: deep,
+		Always: deep || c.f.Name == golang.Park && !e.exit || golang.Only(c.f.Name) != golang.BothEnds,
 	}
 }
 

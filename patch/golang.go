@@ -70,7 +70,7 @@ func (p *Plan) Go() string {
 }
 
 // Silent reports whether calls of a function are not recorded, but what they do.
-func (fn *Func) Silent() bool { return fn.Moves != nil && fn.Name == golang.Created }
+func (fn *Func) Silent() bool { return fn.Moves != nil && golang.Silent(fn.Name) }
 
 // goID is the id of the function with a name, 0: it is not traced.
 func (p *Plan) goID(name string) uint32 {
@@ -87,10 +87,14 @@ func (p *Plan) goNotes() map[uint32]string {
 	if p.golang == nil {
 		return nil
 	}
+	notes := map[uint32]string{}
 	if id := p.goID(golang.Park); id != 0 {
-		return map[uint32]string{id: p.golang.Version.ParkNote()}
+		notes[id] = p.golang.Version.ParkNote()
 	}
-	return nil
+	if id := p.goID(golang.Ready); id != 0 {
+		notes[id] = golang.ReadyNote()
+	}
+	return notes
 }
 
 func (goFlavour) refuses(s *record.Site) record.Reason { return s.Reason }

@@ -74,6 +74,10 @@ type Image struct {
 	Park     uint32 // of a Go program: id of runtime.gopark, in which goroutines wait; 0: it is not traced
 	Created  uint32 // ... of runtime.newproc1, which makes them
 	Parent   uint32 // ... where in runtime.g the number of the goroutine's parent is
+	Ready    uint32 // ... id of runtime.ready, which makes a goroutine ready to run
+	Ended    uint32 // ... of runtime.goexit1, which goroutines end with
+	CurG     uint32 // ... where in runtime.m the goroutine is that it runs
+	Deep     uint32 // ... the bit of an id, as slow paths get it, of events that have a record DEPTH
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
 	Unwind   int64  // distance to a search table of unwind information; 0: that of the program headers
 	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
@@ -163,6 +167,10 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOPark:], m.Park)
 	le.PutUint32(b[format.ImageOCreated:], m.Created)
 	le.PutUint32(b[format.ImageOParent:], m.Parent)
+	le.PutUint32(b[format.ImageOReady:], m.Ready)
+	le.PutUint32(b[format.ImageOEnded:], m.Ended)
+	le.PutUint32(b[format.ImageOCurg:], m.CurG)
+	le.PutUint32(b[format.ImageODeep:], m.Deep)
 	le.PutUint64(b[format.ImageOModule:], uint64(m.Module))
 	le.PutUint64(b[format.ImageOErrnoAt:], uint64(m.Errno))
 	if m.Plain {

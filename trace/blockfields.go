@@ -14,6 +14,9 @@ import (
 // storedFlags are the flags of a frame that are not its sink's.
 const storedFlags = frameInherited | frameSuspended | frameOuter
 
+// storedDepth is beside them: the frame's depth follows.
+const storedDepth = byte(frameInside)
+
 // A numbering is what the index calls the first of Trace.Images; the others follow it.
 type numbering uint32
 
@@ -46,7 +49,11 @@ func (n numbering) appendFrame(b []byte, f *frame, last uint64) []byte {
 	b = n.appendFn(b, f.fn)
 	b = binary.AppendVarint(b, int64(f.start-last))
 	b = binary.AppendUvarint(b, f.self)
-	return append(b, byte(f.flags&storedFlags))
+	flags := byte(f.flags & storedFlags)
+	if f.depth == 0 {
+		return append(b, flags)
+	}
+	return binary.AppendUvarint(append(b, flags|storedDepth), uint64(f.depth))
 }
 
 func (n numbering) appendCalls(b []byte, calls []openCall) []byte {
@@ -149,7 +156,10 @@ func (p *fields) frame(last uint64) (f frame) {
 	f.fn = p.fn()
 	f.start = last + uint64(p.int())
 	f.self = p.uint()
-	f.flags = frameFlags(p.byte()) & storedFlags
+	flags := p.byte()
+	if f.flags = frameFlags(flags) & storedFlags; flags&storedDepth != 0 {
+		f.depth = uint32(p.uint())
+	}
 	return f
 }
 

@@ -384,6 +384,8 @@ func recordName(typ uint64) string {
 		return "mark"
 	case format.RecTrigger:
 		return "trigger"
+	case format.RecDepth:
+		return "depth"
 	case format.RecBacktrace:
 		return "backtrace"
 	case format.RecFrames:

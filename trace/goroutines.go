@@ -87,7 +87,7 @@ type goroutine struct {
 	task  *Task
 	parts []threadPart
 
-	parksOnly bool // no function but the one that goroutines wait in
+	parksOnly bool // no function but those that goroutines wait in, and are made ready by
 }
 
 // order brings the parts of a goroutine into their order, and makes them the chunks of its task.
@@ -150,6 +150,7 @@ type splitter struct {
 	stack  uint64     // of the part at hand
 	part   threadPart
 	park   FuncID // the function that goroutines wait in
+	ready  FuncID // the one that makes them ready to run
 	calls  bool   // others are in the part
 }
 
@@ -161,6 +162,7 @@ func (ix *index) splitThread(
 	d := decoder{r: ix.t.file, chunks: k.chunks, number: k.chunks[0].number, buf: window}
 	d.made = func(number uint64, m made) { births[goroutineKey{k.PID, number}] = &m }
 	s := splitter{thread: k, tasks: tasks, park: FuncID{Image: uint32(k.Image), ID: ix.t.parkID(uint32(k.Image))}}
+	s.ready = FuncID{Image: s.park.Image, ID: ix.t.readyID(uint32(k.Image))}
 	left := len(d.chunks)
 	end := int64(0) // of the chunk
 	var w word
@@ -182,9 +184,11 @@ func (ix *index) splitThread(
 			s.begin(0, at-8, d.last, s.part.image)
 			s.cut(at)
 			s.begin(stack, at, d.last, s.part.image)
+		case wDepth:
+			s.part.last = d.last
 		default:
 			s.part.last = d.last
-			s.calls = s.calls || w.fn != s.park
+			s.calls = s.calls || w.fn != s.park && w.fn != s.ready
 		}
 	}
 	s.cut(end)

@@ -145,13 +145,23 @@ func TestGoroutinesIndex(t *testing.T) {
 				}
 				at += 1 + rng.Uint64N(20)
 				o := &open[on[i]]
+				const deep = 3 // functions from this one on do not say how deep they are
 				if d := len(*o); d > 0 && (rng.IntN(2) == 0 || d == 30) {
+					if to := rng.IntN(d) + 1; rng.IntN(10) == 0 && (*o)[to-1] < deep {
+						d = to // the others have panicked
+					}
+					if (*o)[d-1] < deep {
+						k.record(at, format.RecDepth, uint64(d)*64|format.DepthEnd)
+					}
 					k.Exit(at, (*o)[d-1])
 					*o = (*o)[:d-1]
 				} else {
 					fn := 1 + rng.Uint32N(9)
 					k.Enter(at, fn)
 					*o = append(*o, fn)
+					if fn < deep {
+						k.record(at, format.RecDepth, uint64(len(*o))*64)
+					}
 				}
 			}
 		}
@@ -194,6 +204,52 @@ func TestGoroutinesIndex(t *testing.T) {
 				t.Fatalf("seed %d, the graph: %s", seed, diff)
 			}
 		}
+	}
+}
+
+// TestDepth: where a call says how deep in its stack it is, its end is its own, however many calls of the same function
+// are inside that have ended without; and the end of a goroutine is that of all its calls. Without, the innermost one ends.
+func TestDepth(t *testing.T) {
+	const g, end = format.GoroutineStack, format.DepthEnd
+	tr := goTrace(t, func(a, b *TaskWriter) {
+		a.Stack(1010, g|7)
+		for i := range uint64(6) {
+			a.Enter(1010+i, 1)
+			a.record(1010+i, format.RecDepth, 100*8*(i+1))
+			a.Enter(1010+i, 2)
+		}
+		a.record(1020, format.RecDepth, 100*8*3|end)
+		a.Exit(1020, 1)
+		a.Enter(1021, 1)
+		a.record(1021, format.RecDepth, 100*8*3)
+		b.Stack(1022, g|7)
+		b.record(1023, format.RecDepth, 100*8*2|end)
+		b.Exit(1023, 1)
+		b.record(1024, format.RecDepth, 100*8*9|end) // of a call that is not in the trace
+		b.Exit(1024, 3)
+		b.record(1030, format.RecDepth, end)
+		a.Stack(1040, g|8)
+		a.record(1040, format.RecDepth, end) // it calls nothing that is traced
+	})
+	var got []string
+	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		if ev.Kind != Entry && ev.Func.ID != 2 && ev.Func.ID != 0 {
+			got = append(got, fmt.Sprintf("%d %s, depth %d: %d", ev.Func.ID, ev.Kind, ev.Depth, ev.Dur))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"1 unwound, depth 10: 5", "1 unwound, depth 8: 6", "1 unwound, depth 6: 7", "1 exit, depth 4: 8",
+		"1 unwound, depth 4: 2", "1 exit, depth 2: 12", "3 exit, depth 2: 0", "1 unwound, depth 0: 20",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("ends (-want +got):\n%s", d)
+	}
+	if len(tr.Goroutines(8)) != 0 {
+		t.Error("a goroutine that calls nothing is a task")
 	}
 }
 

@@ -75,9 +75,9 @@ func (im *Image) set(s string) error {
 	case "stacks":
 		im.Stacks = val
 	case "park":
-		var id uint64
-		id, err = strconv.ParseUint(val, 10, 32)
-		im.Park = uint32(id)
+		im.Park, err = parseID(val)
+	case "ready":
+		im.Ready, err = parseID(val)
 	case "ids":
 		im.IDs = val
 	case "plain":
@@ -91,6 +91,11 @@ func (im *Image) set(s string) error {
 
 // ClockNone is the Clock of an image whose events have sequence numbers in place of times.
 const ClockNone = "none"
+
+func parseID(text string) (uint32, error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	return uint32(id), err
+}
 
 // merge takes from o what im does not know.
 func (im *Image) merge(o *Image) {
@@ -110,7 +115,7 @@ func (im *Image) merge(o *Image) {
 	pick(&im.Stacks, o.Stacks)
 	im.Plain = im.Plain || o.Plain
 	if im.Park == 0 {
-		im.Park = o.Park
+		im.Park, im.Ready = o.Park, o.Ready
 	}
 	if im.Sites == 0 {
 		im.Sites = o.Sites

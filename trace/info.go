@@ -206,6 +206,7 @@ type Image struct {
 	Clock   string   `json:"clock,omitempty"`  // ClockNone, or "": events have times
 	Stacks  string   `json:"stacks,omitempty"` // StacksGoroutines, or "": threads' and coroutines'
 	Park    uint32   `json:"park,omitempty"`   // of a Go program: id of the function in which goroutines wait; 0: unknown
+	Ready   uint32   `json:"ready,omitempty"`  // ... of the one that makes them ready to run
 	// IDs says how functions are numbered: "" for a table of sites, or OffsetIDs.
 	IDs string `json:"ids,omitempty"`
 	// Plain says that functions are among those traced that no compiler has prepared for it.

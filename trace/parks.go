@@ -26,6 +26,14 @@ func (t *Trace) hasParks() bool {
 // Parks reports whether a function is the one that goroutines of a Go program wait in.
 func (t *Trace) Parks(f FuncID) bool { return f.ID != 0 && t.parkID(f.Image) == f.ID }
 
+// readyID is the id of the function that makes goroutines of an image ready to run, 0: there is none.
+func (t *Trace) readyID(image uint32) uint32 {
+	if int64(image) >= int64(len(t.Images)) {
+		return 0
+	}
+	return t.Images[image].Ready
+}
+
 // parks is how long a goroutine has been parked.
 type parks struct {
 	sink

@@ -3,6 +3,8 @@ package trace
 import (
 	"maps"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // A frame is an open call.
@@ -12,6 +14,7 @@ type frame struct {
 	fn    FuncID
 	ref   int32 // the sink's own: an index into its table
 	flags frameFlags
+	depth uint32 // in its stack, in words from the base; 0: not known
 }
 
 type frameFlags uint16
@@ -240,8 +243,33 @@ func (fl *follower) other(w *word) {
 		fl.resync(w.arg)
 	case wStack:
 		fl.change(w.arg)
+	case wDepth:
+		fl.deep(w.arg)
 	case wThreadEnd:
 		fl.finish()
+	}
+}
+
+// deep takes what is said of how deep in its stack a call is. Where that comes before the call's exit, it tells it from
+// other calls of the same function: those inside have been left by a panic.
+func (fl *follower) deep(arg uint64) {
+	fs := fl.cur.frames
+	depth, ends := uint32(arg&^format.DepthEnd/8), arg&format.DepthEnd != 0
+	switch {
+	case fl.over > 0 || len(fs) == 0:
+	case !ends:
+		fs[len(fs)-1].depth = depth
+	case depth == 0: // all of the goroutine
+		fl.drop(0, endUnwound)
+	default:
+		i, stop := len(fs)-1, max(0, len(fs)-max(searchFree, fl.credit))
+		for i >= stop && (fs[i].depth == 0 || fs[i].depth > depth) {
+			i--
+		}
+		fl.credit = max(0, fl.credit-(len(fs)-1-i))
+		if i >= stop && fs[i].depth == depth {
+			fl.drop(i+1, endUnwound)
+		}
 	}
 }
 

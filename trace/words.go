@@ -31,6 +31,7 @@ const (
 	wFork      // arg is the parent
 	wStart     //
 	wThreadEnd //
+	wDepth     // arg is where the call begins, in its stack
 	wComm      // decoder.note(arg) has the name
 	wMark      // decoder.note(arg) has the mark
 	wSysEnter  // decoder.note(arg) has what is known of the system call
@@ -49,7 +50,7 @@ const noRecord = format.RecordTypeMask + 1
 // decoder.record.
 var recordCodes = [format.RecordTypeMask + 1]uint8{
 	format.RecLost: wLost, format.RecResync: wResync, format.RecStack: wStack, format.RecFork: wFork,
-	format.RecStart: wStart, format.RecThreadEnd: wThreadEnd,
+	format.RecStart: wStart, format.RecThreadEnd: wThreadEnd, format.RecDepth: wDepth,
 }
 
 // A note is what a record has that does not fit into a word.

@@ -27,7 +27,11 @@ type GoEvent struct {
 	Rare   uint64 // address of its other part
 	Slow   uint64 // address of the runtime's routine
 	Always bool   // all go to that routine
+	Deep   bool   // with the bit GoDeep in the id
 }
+
+// GoDeep is the bit of an id, as the runtime's routine gets it, of events that tell how deep in its stack the call is.
+const GoDeep = 1 << 30
 
 // Offsets in the code of an event, and lengths.
 const (
@@ -117,7 +121,11 @@ func AppendGoRare(dst []byte, event uint64, e *GoEvent) ([]byte, error) {
 	p := patcher{b: b[:], at: e.Rare}
 	p.reach("lea", 22, 26, event+GoEventLen)
 	p.reach("jmp", 27, GoRareLen, e.Slow)
-	binary.LittleEndian.PutUint32(b[8:], e.ID)
+	id := e.ID
+	if e.Deep {
+		id |= GoDeep
+	}
+	binary.LittleEndian.PutUint32(b[8:], id)
 	binary.LittleEndian.PutUint32(b[15:], e.GoID)
 	return append(dst, b[:]...), p.err
 }

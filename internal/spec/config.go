@@ -29,7 +29,7 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to
 
 // Image is the symbol fentry_image: what is traced in one image. Distances are from the
 // structure, so they hold wherever the image is loaded.
-var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what is traced in an image", []Field{
+var Image = Struct{"image_info", "IMAGE", 1296, "the symbol fentry_image: what is traced in an image", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ImageMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SITES", 12, "u32", "", "number of ids: local ids are 1 to this"},
@@ -67,6 +67,10 @@ var Image = Struct{"image_info", "IMAGE", 1280, "the symbol fentry_image: what i
 	{"CREATED", 1272, "u32", "", "Go's programs: local id of runtime.newproc1, which makes goroutines; 0: it is not looked at"},
 	{"PARENT", 1276, "u32", "bytes", "Go's programs: where in runtime.g the number of the goroutine's parent is; the address behind " +
 		"the go statement follows, and in the second word behind that the address of the function"},
+	{"READY", 1280, "u32", "", "Go's programs: local id of runtime.ready, which makes a goroutine ready to run; 0: it is not traced"},
+	{"ENDED", 1284, "u32", "", "Go's programs: local id of runtime.goexit1, which goroutines end with; 0: it is not looked at"},
+	{"CURG", 1288, "u32", "bytes", "Go's programs: where in runtime.m the goroutine is that it runs"},
+	{"DEEP", 1292, "u32", "", "Go's programs: the bit of an id, as slow paths get it, of events that have a DEPTH"},
 }}
 
 // ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.

@@ -24,6 +24,7 @@ const (
 	NoWord = 254 // INDEX of a DATA that has nothing
 
 	GoroutineStack = 1 << 63 // bit of the numbers of goroutines' stacks
+	DepthEnd       = 1 << 63 // bit of a DEPTH's DISTANCE
 	StackAtSyscall = 1 << 63 // bit of a BACKTRACE's FUNCTION
 	StackOnTimer   = 1 << 62 // bit of a BACKTRACE's FUNCTION
 	ExactPC        = 1 << 62 // bit of a word of FRAMES
@@ -114,6 +115,11 @@ var Records = []Record{
 		"made it"}, {"START", 16, "u64", "", "address of the function that it begins with"}, {"MADE_AT", 24, "u64", "", "the address " +
 		"behind the go statement"}},
 		"A goroutine of a Go program is made. Addresses are as loaded."},
+	{"DEPTH", 27, []Field{{"DISTANCE", 0, "u64", "bytes", "from where the frame of a call begins to the base of its stack, which is " +
+		"the same wherever the stack is; with bit 63 set, all calls whose frames are farther from it are over"}},
+		"Calls of Go functions that defer others. It follows the entry of such a call and, with bit 63 set, comes before its " +
+			"exit: a panic from which the call has recovered has ended those inside it without exits of their own. With bit " +
+			"63 and distance 0 the goroutine has ended."},
 	{"TRIGGER", 25, []Field{{"WHAT", 0, "u32", "", "below"},
 		{"AT_END", 4, "u32", "", "1: its call ends, and took longer than was asked for; 0: it begins"},
 		{"FUNCTION", 8, "u64", "", "id of the function that is called"}},

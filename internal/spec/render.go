@@ -91,6 +91,7 @@ func TraceGroups() []Group {
 			{"RECORD_TYPE_SHIFT", strconv.Itoa(RecordTypeShift), "of the id"},
 			{"RECORD_TYPE_MASK", hex(RecordTypeMask), ""},
 			{"GOROUTINE_STACK", hex(uint64(GoroutineStack)), "bit of the numbers of goroutines' stacks"},
+			{"DEPTH_END", hex(uint64(DepthEnd)), "bit of a DEPTH's DISTANCE"},
 			{"STACK_AT_SYSCALL", hex(uint64(StackAtSyscall)), "bit of a BACKTRACE's FUNCTION: it is the number of a system call"},
 			{"STACK_ON_TIMER", hex(uint64(StackOnTimer)), "bit of a BACKTRACE's FUNCTION: a timer has asked for it"},
 			{"EXACT_PC", hex(uint64(ExactPC)), "bit of a word of FRAMES: the address is that of the next instruction"},

@@ -27,6 +27,8 @@ var ImageKeys = []Value{
 		"thread, so that a call can end in another task than it began. Else absent"},
 	{"park", 0, "of a Go program: the id of runtime.gopark, in whose calls goroutines wait to be made ready, and to run. " +
 		"Absent if it is not traced"},
+	{"ready", 0, "of a Go program: the id of runtime.ready, which makes goroutines ready to run that wait. Absent if it is not " +
+		"traced"},
 	{"plain", 0, "`1`: functions that no compiler has prepared for tracing are among those with ids. Else absent"},
 }
 
@@ -82,6 +84,7 @@ var Info = []Member{
 	{"images[].stacks", "string", "goroutines: calls of its functions are goroutines', each of which has a stack; absent: " +
 		"they are threads' and coroutines'"},
 	{"images[].park", "number", "as park in an image chunk"},
+	{"images[].ready", "number", "as ready in an image chunk"},
 	{"images[].bias", "number", "load address minus link address"},
 	{"images[].exe", "string", "as exe in an image chunk"},
 	{"images[].file", "string", "as file in an image chunk"},

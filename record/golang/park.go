@@ -66,3 +66,13 @@ func (v *Version) ParkNote() string {
 	}
 	return string(b)
 }
+
+// ReadyNote says what is captured of calls of [Ready]: the number of the goroutine.
+func ReadyNote() string {
+	t := &arguments.Type{Kind: arguments.Uint, Size: 8}
+	b, err := json.Marshal(arguments.Capture{Params: []arguments.Value{{Name: "goroutine", Type: t, Words: 1}}})
+	if err != nil {
+		panic(err) // as above
+	}
+	return string(b)
+}

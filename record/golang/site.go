@@ -96,10 +96,40 @@ const Park = "runtime.gopark"
 // Created makes a goroutine, on the thread's own stack, and returns its runtime.g.
 const Created = "runtime.newproc1"
 
+// Ready makes a goroutine ready to run, which waits, on behalf of the one that the thread runs.
+const Ready = "runtime.ready"
+
+// Ended is what a goroutine ends with.
+const Ended = "runtime.goexit1"
+
+// Ends says at which ends of a function's calls there are events.
+type Ends uint8
+
+// The values of Ends.
+const (
+	BothEnds Ends = iota
+	OnlyEntries
+	OnlyExits
+)
+
+// Only returns at which ends of a function there are events.
+func Only(name string) Ends {
+	switch name {
+	case Created:
+		return OnlyExits
+	case Ready, Ended:
+		return OnlyEntries
+	}
+	return BothEnds
+}
+
+// Silent reports whether a function's calls are not recorded, but what they do.
+func Silent(name string) bool { return name == Created || name == Ended }
+
 // told are more functions of the runtime that are looked at in any case: a collection and its parts, what goroutines
 // do for it, and where all are stopped and go on.
 var told = map[string]bool{
-	Park: true, Created: true,
+	Park: true, Created: true, Ready: true, Ended: true,
 	"runtime.GC": true, "runtime.gcStart": true, "runtime.gcMarkTermination": true, "runtime.gcDrain": true,
 	"runtime.gcAssistAlloc": true, "runtime.stopTheWorldWithSema": true, "runtime.startTheWorldWithSema": true,
 }

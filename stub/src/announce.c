@@ -113,6 +113,11 @@ static void image_keys(struct text *o, const struct image_info *info, u64 bias)
 		number(o, info->park, 10);
 		end(o);
 	}
+	if (info->ready) {
+		text(o, "ready=", 8);
+		number(o, info->ready, 10);
+		end(o);
+	}
 	if (info->plain)
 		pair(o, "plain=", "1", 16);
 	if (info->library == 1) { /* else whoever has made the copy needs no path, and finding it takes long */

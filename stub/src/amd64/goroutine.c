@@ -17,37 +17,74 @@
 #include "sys.h"
 
 /* The registers that fentry_go_slow has saved. */
-struct saved { u64 unused, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax; };
+struct saved { u64 unused, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, rsp; };
 
 hidden void fentry_slow_go(u32 id, u64 g, const struct saved *r);
 
-/* runtime.g behind the number of the goroutine's parent */
-enum { MADE_AT = 8, START = 24 };
-
-/* A record that an event has with it. Two of the runtime's functions tell what nobody else knows: runtime.gopark is called
-   with the reason why a goroutine waits, and runtime.newproc1 returns a new one. Of the latter, this is all that is
-   recorded. */
-struct besides { u32 type, n; u64 words[4]; };
+/* runtime.g, behind the number of the goroutine's parent, and in it */
+enum { MADE_AT = 8, START = 24, STACK_HI = 8, M = 0x30 };
 
 enum { END = 1u << 31 };
 
-static void look(struct besides *b, u32 id, const struct saved *r)
+/* Of what an event consists: words of the call itself, and a record before, behind or between them. Some of the runtime's
+   functions tell what nobody else knows: runtime.gopark is called with the reason why a goroutine waits, runtime.ready with
+   one that can go on, on behalf of the goroutine that the thread runs, and is over at once. runtime.newproc1 returns a new
+   goroutine, and runtime.goexit1 is where it ends: of these two, the record is all there is. Other functions have a record
+   if they defer calls: where their frame is, by which their ends are told from those of the same function's other calls,
+   if a panic has ended some of them without. */
+struct parts { u32 before, behind, type, n; u64 goroutine, words[4]; };
+
+static void look(struct parts *p, u32 id, u64 g, const struct saved *r)
 {
-	b->type = b->n = 0;
-	if (id == fentry_image.park) {
-		b->type = FT_REC_ARGS;
-		b->n = 1;
-		b->words[0] = (u8)r->rcx;
-	} else if (id == (fentry_image.created | END)) {
-		const u64 *parent = (const u64 *)(r->rax + fentry_image.parent);
-		b->type = FT_REC_GOROUTINE;
-		b->n = 4;
-		b->words[0] = *(u64 *)(r->rax + fentry_image.goroutine);
-		b->words[1] = *parent;
-		b->words[2] = parent[START / 8];
-		b->words[3] = parent[MADE_AT / 8];
+	const struct image_info *m = &fentry_image;
+	u32 number = m->goroutine;
+	p->before = 1;
+	p->behind = p->n = 0;
+	p->goroutine = *(u64 *)(g + number);
+	if (id & m->deep) {
+		p->type = FT_REC_DEPTH;
+		p->n = 1;
+		p->words[0] = *(u64 *)(g + STACK_HI) - r->rsp;
+		if (id & END) {
+			p->before = 0;
+			p->behind = 1;
+			p->words[0] |= FT_DEPTH_END;
+		}
+	} else if (id == m->park) {
+		p->type = FT_REC_ARGS;
+		p->n = 1;
+		p->words[0] = (u8)r->rcx;
+	} else if (id == m->ready) {
+		u64 runs = *(u64 *)(*(u64 *)(g + M) + m->curg);
+		p->goroutine = runs ? *(u64 *)(runs + number) : 0;
+		p->type = FT_REC_ARGS;
+		p->n = p->behind = 1;
+		p->words[0] = *(u64 *)(r->rax + number);
+	} else if (id == m->ended) {
+		p->type = FT_REC_DEPTH;
+		p->n = 1;
+		p->before = 0;
+		p->words[0] = FT_DEPTH_END;
+	} else if (id == (m->created | END)) {
+		const u64 *parent = (const u64 *)(r->rax + m->parent);
+		p->type = FT_REC_GOROUTINE;
+		p->n = 4;
+		p->before = 0;
+		p->words[0] = *(u64 *)(r->rax + number);
+		p->words[1] = *parent;
+		p->words[2] = parent[START / 8];
+		p->words[3] = parent[MADE_AT / 8];
 	}
 }
+
+/* anywhere tells a record that belongs to no stack. */
+static int anywhere(const struct parts *p) { return p->n && p->type == FT_REC_GOROUTINE; }
+
+/* first is the id of the event before the record, last of the one behind it. */
+static u32 first(u32 id) { return fentry_own.base + (id & ~fentry_image.deep); }
+static u32 last(u32 id, const struct parts *p) { return first(id) | (p->before ? END : 0); }
+
+static u32 words_of(const struct parts *p) { return p->before + p->behind + (p->n ? 1 + p->n : 0); }
 
 /* own_thread makes the running thread tell itself apart from others. */
 static void own_thread(void)
@@ -64,10 +101,11 @@ static void go_to(struct control *c, u64 stack)
 	record1(c, counter(), FT_REC_STACK, stack);
 }
 
-static void event(struct control *c, u32 id, u64 goroutine, const struct besides *b)
+static void event(struct control *c, u32 id, const struct parts *p)
 {
-	if (b->type == FT_REC_GOROUTINE) {
-		record(c, counter(), b->type, b->words, b->n);
+	u64 goroutine = p->goroutine;
+	if (anywhere(p)) {
+		record(c, counter(), p->type, p->words, p->n);
 		return;
 	}
 	if (!c->goroutine)
@@ -79,10 +117,13 @@ static void event(struct control *c, u32 id, u64 goroutine, const struct besides
 	int aside = !goroutine && c->goroutine;
 	if (aside)
 		go_to(c, c->own_stack);
-	room(c, 2 + b->n);
-	put(c, counter(), fentry_own.base + id);
-	if (b->n)
-		record(c, counter(), b->type, b->words, b->n);
+	room(c, words_of(p));
+	if (p->before)
+		put(c, counter(), first(id));
+	if (p->n)
+		record(c, counter(), p->type, p->words, p->n);
+	if (p->behind)
+		put(c, counter(), last(id, p));
 	if (aside)
 		go_to(c, c->goroutine | FT_GOROUTINE_STACK);
 }
@@ -98,12 +139,12 @@ static u64 *append(u64 *w, u32 t, u32 type, const u64 *words, u32 n)
 
 /* quick does the same without a system call, where everything is in place and there is room for all of it: goroutines
    change often. A handler that comes in between finds words that are reserved, and the goroutine that they end with. */
-static int quick(u32 id, u64 goroutine, const struct besides *b)
+static int quick(u32 id, const struct parts *p)
 {
 	struct control *c = images_armed() ? quick_block() : 0;
-	u64 was = c ? load(&c->goroutine) : 0, to = goroutine | FT_GOROUTINE_STACK;
-	int made = b->type == FT_REC_GOROUTINE, aside = !goroutine && !made, moved = goroutine && goroutine != was && !made;
-	u32 t, n = (made ? 0 : 1) + (b->n ? 1 + b->n : 0) + (aside ? 4 : moved ? 2 : 0);
+	u64 goroutine = p->goroutine, was = c ? load(&c->goroutine) : 0, to = goroutine | FT_GOROUTINE_STACK;
+	int made = anywhere(p), aside = !goroutine && !made, moved = goroutine && goroutine != was && !made;
+	u32 t, n = words_of(p) + (aside ? 4 : moved ? 2 : 0);
 	if (!was)
 		return 0;
 	if (moved) {
@@ -120,10 +161,12 @@ static int quick(u32 id, u64 goroutine, const struct besides *b)
 		w = append(w, t, FT_REC_STACK, &c->own_stack, 1);
 	else if (moved)
 		w = append(w, t, FT_REC_STACK, &to, 1);
-	if (!made)
-		store(w++, (u64)(fentry_own.base + id) << 32 | t);
-	if (b->n)
-		w = append(w, t, b->type, b->words, b->n);
+	if (p->before)
+		store(w++, (u64)first(id) << 32 | t);
+	if (p->n)
+		w = append(w, t, p->type, p->words, p->n);
+	if (p->behind)
+		store(w++, (u64)last(id, p) << 32 | t);
 	to = was | FT_GOROUTINE_STACK;
 	if (aside)
 		append(w, t, FT_REC_STACK, &to, 1);
@@ -133,15 +176,14 @@ static int quick(u32 id, u64 goroutine, const struct besides *b)
 /* fentry_slow_go records the event with an id of the image, of the goroutine whose structure is at g. */
 hidden void fentry_slow_go(u32 id, u64 g, const struct saved *r)
 {
-	u64 goroutine = *(u64 *)(g + fentry_image.goroutine);
-	struct besides b;
-	look(&b, id, r);
-	if (quick(id, goroutine, &b))
+	struct parts p;
+	look(&p, id, g, r);
+	if (quick(id, &p))
 		return;
 	struct sigset old = block();
 	own_thread();
 	struct control *c = traced_thread();
 	if (c)
-		event(c, id, goroutine, &b);
+		event(c, id, &p);
 	unblock(old);
 }
