@@ -7,6 +7,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/record/golang"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // GoRefusal says why a program that Go has linked is not traced; "": it is, or Go has not linked it.
@@ -26,6 +27,50 @@ func GoVersion(f *elfio.File) (version string, described bool) {
 		return "", false
 	}
 	return im.Version.Name, im.Version.Described
+}
+
+// GoCode says of the functions of a Go program what its runtime's tables say. A nil one knows nothing.
+type GoCode struct{ im *golang.Image }
+
+// ReadGoCode returns what is known of an image, nil: Go has not linked it, or its version is not known.
+func ReadGoCode(f *elfio.File) *GoCode {
+	im, err := golang.ReadNames(f)
+	if err != nil {
+		return nil
+	}
+	return &GoCode{im}
+}
+
+// An Inlined is a call that the compiler has made part of its caller, so it is not recorded.
+type Inlined struct {
+	Name  string
+	Depth int         // 0: the caller is the function itself, else the one before in the list with one less
+	Call  symbol.Line // where it is called; File "": it is not known
+}
+
+// Inlined returns the calls that are part of the function at an address, each before those inside.
+func (g *GoCode) Inlined(addr uint64) []Inlined {
+	if g == nil {
+		return nil
+	}
+	f := g.im.Func(addr)
+	if f == nil {
+		return nil
+	}
+	var out []Inlined
+	for _, c := range g.im.Inlined(f) {
+		out = append(out, Inlined{c.Name, c.Depth, symbol.Line(c.Call)})
+	}
+	return out
+}
+
+// Line returns the source line of an address. ok is false if it is not known.
+func (g *GoCode) Line(addr uint64) (l symbol.Line, ok bool) {
+	if g == nil {
+		return symbol.Line{}, false
+	}
+	at, ok := g.im.Line(addr)
+	return symbol.Line(at), ok
 }
 
 // goSites finds the sites of a program that Go has linked, whose own tables say more of its code than any others, so they

@@ -49,6 +49,9 @@ are moved, if it can be proven that nothing notices. They are listed as plain;
 not counted. Programs in which nothing can be traced are told what applies to
 them.
 
+Calls that the compiler has made part of their callers are not recorded. Below a Go
+function -l lists those in it (inlined), each with those inside it.
+
 With --syscalls it lists the places where the image itself calls the kernel; most
 programs leave that to the C library. A call stays where it is, and is not
 recorded, if control does not provably come to it (not-reached), if it is between
@@ -72,7 +75,7 @@ jumps to what would have to move with it (jump-into-site).`,
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&c.long, "long", "l", false, "print all functions: kind of site, address, size, reason")
-	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information)")
+	f.BoolVar(&c.srcline, "srcline", false, "show where functions begin in the source (needs debug information; Go programs need none)")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, one per function")
 	addPatternFlags(cmd, &c.filter, &c.notrace, "list")
 	c.plain.add(cmd, "list")
@@ -158,27 +161,15 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	if sel != nil {
 		sites = slices.DeleteFunc(sites, func(s record.Site) bool { return !sel.MatchSite(&s) })
 	}
-	source := func(uint64) string { return "" }
+	source := noSource
 	if c.srcline {
-		tab := im.table
-		if _, _, err := tab.Line(0); err != nil {
-			a.notef("fentry: no source lines: %s: %v", path, err)
-		} else {
-			cwd, _ := os.Getwd()
-			source = func(addr uint64) string {
-				l, ok, err := tab.Line(addr)
-				if err != nil || !ok {
-					return ""
-				}
-				return sourceLine(l, cwd)
-			}
-		}
+		source = c.sources(a, im, path)
 	}
 	switch {
 	case c.json:
-		err = c.writeJSON(out.Writer, sites, source)
+		err = c.writeJSON(out.Writer, sites, source, c.inlined(im))
 	case c.long:
-		err = c.writeLong(out, sites, source)
+		err = c.writeLong(out, sites, source, c.inlined(im))
 	default:
 		for i := range sites {
 			if s := &sites[i]; s.Traceable() {
@@ -201,6 +192,44 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		a.notef("%s", record.SourceOf(im.File).Advice(im.Header.Machine))
 	}
 	return len(sites) > 0, nil
+}
+
+func noSource(uint64) string { return "" }
+
+// sources returns what tells the source line of an address.
+func (c *listCmd) sources(a *app, im *image, path string) func(addr uint64) string {
+	cwd, _ := os.Getwd()
+	tab := im.table
+	_, _, err := tab.Line(0)
+	if err == nil {
+		return func(addr uint64) string {
+			l, ok, err := tab.Line(addr)
+			if err != nil || !ok {
+				return ""
+			}
+			return sourceLine(l, cwd)
+		}
+	}
+	code := record.ReadGoCode(im.File)
+	if code == nil {
+		a.notef("fentry: no source lines: %s: %v", path, err)
+		return noSource
+	}
+	return func(addr uint64) string {
+		l, ok := code.Line(addr)
+		if !ok {
+			return ""
+		}
+		return sourceLine(l, cwd)
+	}
+}
+
+// inlined returns what tells the calls that the compiler has made part of a Go function; of others nobody asks.
+func (c *listCmd) inlined(im *image) func(addr uint64) []record.Inlined {
+	if !c.long {
+		return func(uint64) []record.Inlined { return nil }
+	}
+	return record.ReadGoCode(im.File).Inlined
 }
 
 // summary counts the functions, and the reasons of those that cannot be traced, most frequent first. Parts of functions
@@ -241,7 +270,9 @@ func summary(sites []record.Site) string {
 	return b.String()
 }
 
-func (c *listCmd) writeLong(out *output, sites []record.Site, source func(uint64) string) error {
+func (c *listCmd) writeLong(
+	out *output, sites []record.Site, source func(uint64) string, inlined func(uint64) []record.Inlined,
+) error {
 	var t table
 	t.column("KIND", false)
 	t.column("ADDRESS", true)
@@ -273,8 +304,28 @@ func (c *listCmd) writeLong(out *output, sites []record.Site, source func(uint64
 			cells = append(cells, source(s.Func))
 		}
 		t.row(cells...)
+		for _, call := range inlined(s.Func) {
+			t.row(c.inlinedRow(&call, aliases)...)
+		}
 	}
 	return t.write(out, out.paint)
+}
+
+// inlinedRow is the row of a call that is part of the function above.
+func (c *listCmd) inlinedRow(call *record.Inlined, aliases bool) []string {
+	cells := []string{"inlined", "", "", strings.Repeat("  ", call.Depth+1) + call.Name, ""}
+	if aliases {
+		cells = append(cells, "")
+	}
+	if c.srcline {
+		at := ""
+		if call.Call.File != "" {
+			cwd, _ := os.Getwd()
+			at = sourceLine(call.Call, cwd)
+		}
+		cells = append(cells, at)
+	}
+	return cells
 }
 
 // aliases are a function's other names as they are shown: those that look like another one, as two constructors do, once.
@@ -310,9 +361,20 @@ type listedFunction struct {
 	Table     string   `json:"table,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
 	Source    string   `json:"source,omitempty"`
+
+	Inlined []listedInlined `json:"inlined,omitempty"`
 }
 
-func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(uint64) string) error {
+// listedInlined is a call that the compiler has made part of a Go function.
+type listedInlined struct {
+	Name  string `json:"name"`
+	Depth int    `json:"depth"` // 0: called by the function itself, else by the one before with one less
+	Call  string `json:"call,omitempty"`
+}
+
+func (c *listCmd) writeJSON(
+	w *bufio.Writer, sites []record.Site, source func(uint64) string, inlined func(uint64) []record.Inlined,
+) error {
 	enc := jsonLines(w)
 	for i := range sites {
 		s := &sites[i]
@@ -332,6 +394,13 @@ func (c *listCmd) writeJSON(w *bufio.Writer, sites []record.Site, source func(ui
 		}
 		if d := c.demangle.name(s.Name); d != s.Name {
 			l.Demangled = d
+		}
+		for _, call := range inlined(s.Func) {
+			in := listedInlined{Name: call.Name, Depth: call.Depth}
+			if call.Call.File != "" {
+				in.Call = call.Call.String()
+			}
+			l.Inlined = append(l.Inlined, in)
 		}
 		if s.Len > 0 {
 			l.Site, l.SiteSize, l.Return = fmt.Sprintf("%#x", s.Addr), s.Len, s.Ret.String()

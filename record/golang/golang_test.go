@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,6 +143,59 @@ func TestPackage(t *testing.T) {
 	}
 }
 
+// TestInlined: calls that the compiler has made part of their callers are known, in stripped programs, too, by who calls them
+// and where.
+func TestInlined(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	text := `package main
+
+import "os"
+
+func leaf(n int) int { return n + len(os.Args) }
+
+func middle(n int) int {
+	return leaf(n) +
+		leaf(n*2)
+}
+
+//go:noinline
+func outer(n int) int {
+	if n > 1 {
+		return middle(n)
+	}
+	return leaf(n)
+}
+
+func main() { os.Exit(outer(len(os.Args))) }
+`
+	if err := os.WriteFile(source, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"-trimpath", "-ldflags=-s -w", "-buildmode=pie"} {
+		im, err := ReadNames(parse(t, build(t, flag, source)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(im.Funcs, func(f Func) bool { return f.Name == "main.outer" })
+		if i < 0 {
+			t.Fatal("no main.outer")
+		}
+		var got []string
+		for _, c := range im.Inlined(&im.Funcs[i]) {
+			got = append(got, fmt.Sprintf("%d %s %s:%d", c.Depth, c.Name, filepath.Base(c.Call.File), c.Call.Line))
+		}
+		want := []string{"0 main.middle main.go:15", "1 main.leaf main.go:8", "1 main.leaf main.go:9", "0 main.leaf main.go:17"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", flag, got, want)
+		}
+		at, ok := im.Line(im.Funcs[i].Entry)
+		if !ok || filepath.Base(at.File) != "main.go" || at.Line < 13 || at.Line > 14 {
+			t.Errorf("%s: main.outer begins at %v", flag, at)
+		}
+	}
+}
+
 // TestRefused: what is not traced says why.
 func TestRefused(t *testing.T) {
 	f := parse(t, build(t, "../../testdata/gostress"))
@@ -221,6 +275,8 @@ func FuzzRead(f *testing.F) {
 		}
 		for k := range im.Funcs {
 			im.Site(&im.Funcs[k], Options{})
+			im.Inlined(&im.Funcs[k])
+			im.Line(im.Funcs[k].Entry)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package golang
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"sort"
@@ -87,9 +86,8 @@ func (im *Image) readFuncs() error {
 		if name >= uint64(len(im.names)) {
 			return fmt.Errorf("function %d: name at offset %#x", i, name)
 		}
-		text, _, _ := bytes.Cut(im.names[name:min(name+maxName, uint64(len(im.names)))], []byte{0})
 		im.Funcs = append(im.Funcs, Func{
-			Entry: im.TextStart + uint64(from), Next: im.TextStart + uint64(to), Name: string(text), rec: rec,
+			Entry: im.TextStart + uint64(from), Next: im.TextStart + uint64(to), Name: im.nameAt(name), rec: rec,
 		})
 	}
 	return nil
