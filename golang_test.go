@@ -583,6 +583,74 @@ func TestGoPatched(t *testing.T) {
 	}
 }
 
+// TestGoOff: a patched program that records nothing has its own code, byte by byte, so that it costs nothing to have been
+// patched; and behaves as it did.
+func TestGoOff(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	text := `package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	var addr, size int64
+	fmt.Sscan(os.Args[1], &addr)
+	fmt.Sscan(os.Args[2], &size)
+	f, err := os.Open("/proc/self/mem")
+	if err != nil {
+		panic(err)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, addr, size)); err != nil {
+		panic(err)
+	}
+	fmt.Printf("%x\n", h.Sum(nil))
+}
+`
+	prog := buildGo(t, text)
+	p, err := fentry.Open(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	dir := t.TempDir()
+	traced := filepath.Join(dir, "traced")
+	plan, err := p.Plan(patch.Options{Dir: filepath.Join(dir, "trace"), Path: traced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := plan.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(traced, image, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	code := p.File.Sections[p.File.SectionIndex(".text")]
+	sum := func(prog string, env ...string) string {
+		cmd := exec.Command(prog, fmt.Sprint(code.Addr), fmt.Sprint(code.Size))
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", prog, env, err, out)
+		}
+		return string(out)
+	}
+	want := sum(prog)
+	if got := sum(traced); got == want {
+		t.Error("a program that is recorded has its own code")
+	}
+	if got := sum(traced, "FENTRY_OFF=1"); got != want {
+		t.Error("with FENTRY_OFF=1 it has other code than it had")
+	}
+}
+
 // buildGo builds a program of one file.
 func buildGo(t *testing.T, text string) string {
 	t.Helper()

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -150,7 +151,34 @@ func (l *layout) placeGo(im *golang.Image) error {
 		name: ".fentry.moved", code: true, size: uint64(size), align: goAlign, owner: nobody,
 		write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
 	})
+	if l.p.Options.Target == File {
+		if err := l.addOriginal(); err != nil {
+			return err
+		}
+	}
 	return l.placeModule(im, codes)
+}
+
+// addOriginal adds what the code was, which a patched program has again while nothing is recorded: windows cost jumps.
+func (l *layout) addOriginal() error {
+	g := &stub.GoOriginal{}
+	var all []goWindow
+	for _, windows := range l.goWindows {
+		all = append(all, windows...)
+	}
+	slices.SortFunc(all, func(a, b goWindow) int { return cmp.Compare(a.addr, b.addr) })
+	for _, w := range all {
+		old, err := l.p.file.Bytes(w.addr, len(w.new))
+		if err != nil {
+			return err
+		}
+		g.Addrs, g.Bytes = append(g.Addrs, w.addr), append(g.Bytes, old)
+	}
+	l.goOriginal = l.add(piece{
+		name: ".fentry.original", size: uint64(len(g.AppendTo(nil, 0))), align: 8, owner: nobody,
+		write: func(dst []byte) ([]byte, error) { return g.AppendTo(dst, l.runtime.image), nil },
+	})
+	return nil
 }
 
 // placeModule adds the module that the codes are, and makes it the second of the program's runtime: by the word for it in

@@ -63,10 +63,11 @@ type layout struct {
 	firstCall map[uint32]uint64    // where the first call of a library's function is rewritten, by id
 	scattered bool                 // there are windows that are not in the order of functions
 
-	goCodes   []*goCode          // of Go's functions
-	goWindows map[int][]goWindow // by function
-	goModule  uint64             // where the module is in a program that is relocated
-	goLink    uint64             // and what tells the runtime to bring it there; 0: it is where it was made
+	goCodes    []*goCode          // of Go's functions
+	goWindows  map[int][]goWindow // by function
+	goModule   uint64             // where the module is in a program that is relocated
+	goOriginal uint64             // what the code was, in a file
+	goLink     uint64             // and what tells the runtime to bring it there; 0: it is where it was made
 
 	runtime  runtime
 	runs     []arch.ThunkRun

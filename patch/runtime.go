@@ -190,6 +190,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	if l.goLink != 0 {
 		m.Module = int64(l.goLink - r.image)
 	}
+	if l.goOriginal != 0 {
+		m.Original = int64(l.goOriginal - r.image)
+	}
 	if detours := r.syms["fentry_detours"]; detours != 0 {
 		m.Detours = int64(detours - r.image)
 	}

@@ -77,6 +77,7 @@ type Image struct {
 	Ready    uint32 // ... id of runtime.ready, which makes a goroutine ready to run
 	Ended    uint32 // ... of runtime.goexit1, which goroutines end with
 	CurG     uint32 // ... where in runtime.m the goroutine is that it runs
+	Original int64  // ... that is patched: distance to what [GoOriginal] makes; 0: none
 	Deep     uint32 // ... the bit of an id, as slow paths get it, of events that have a record DEPTH
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
 	Unwind   int64  // distance to a search table of unwind information; 0: that of the program headers
@@ -171,6 +172,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOEnded:], m.Ended)
 	le.PutUint32(b[format.ImageOCurg:], m.CurG)
 	le.PutUint32(b[format.ImageODeep:], m.Deep)
+	le.PutUint64(b[format.ImageOOriginal:], uint64(m.Original))
 	le.PutUint64(b[format.ImageOModule:], uint64(m.Module))
 	le.PutUint64(b[format.ImageOErrnoAt:], uint64(m.Errno))
 	if m.Plain {
@@ -234,6 +236,31 @@ func (g *GoModule) MarshalBinary() ([]byte, error) {
 		b = le.AppendUint32(b, w)
 	}
 	return b, nil
+}
+
+// A GoOriginal is what a patched Go program's code was: pieces, sorted by address and disjoint.
+type GoOriginal struct {
+	Addrs []uint64
+	Bytes [][]byte
+}
+
+// AppendTo appends the structure for an image whose symbol fentry_image is at an address. Its size depends on no address.
+func (g *GoOriginal) AppendTo(b []byte, image uint64) []byte {
+	last := len(g.Addrs) - 1
+	from, to := g.Addrs[0], g.Addrs[last]+uint64(len(g.Bytes[last]))
+	head := make([]byte, format.GoOriginalSize)
+	le.PutUint64(head[format.GoOriginalOFrom:], from-image)
+	le.PutUint32(head[format.GoOriginalOSpan:], uint32(to-from))
+	le.PutUint32(head[format.GoOriginalOCount:], uint32(len(g.Addrs)))
+	b = append(b, head...)
+	at := from
+	for i, addr := range g.Addrs {
+		b = binary.AppendUvarint(b, addr-at)
+		b = binary.AppendUvarint(b, uint64(len(g.Bytes[i])))
+		b = append(b, g.Bytes[i]...)
+		at = addr + uint64(len(g.Bytes[i]))
+	}
+	return b
 }
 
 // GoModuleSize returns the size of a [GoModule] with n words in bytes.

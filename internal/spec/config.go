@@ -2,7 +2,9 @@ package spec
 
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object, and what Image points to.
-var Configs = []Struct{Config, Image, GoModule, Action, Capture, CaptureOp, Condition, Meeting, State, Change, ChangedRoots, ChangedActions}
+var Configs = []Struct{
+	Config, Image, GoModule, GoOriginal, Action, Capture, CaptureOp, Condition, Meeting, State, Change, ChangedRoots, ChangedActions,
+}
 
 // Magic numbers and versions of the two.
 const (
@@ -29,7 +31,7 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to
 
 // Image is the symbol fentry_image: what is traced in one image. Distances are from the
 // structure, so they hold wherever the image is loaded.
-var Image = Struct{"image_info", "IMAGE", 1296, "the symbol fentry_image: what is traced in an image", []Field{
+var Image = Struct{"image_info", "IMAGE", 1304, "the symbol fentry_image: what is traced in an image", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ImageMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SITES", 12, "u32", "", "number of ids: local ids are 1 to this"},
@@ -71,6 +73,7 @@ var Image = Struct{"image_info", "IMAGE", 1296, "the symbol fentry_image: what i
 	{"ENDED", 1284, "u32", "", "Go's programs: local id of runtime.goexit1, which goroutines end with; 0: it is not looked at"},
 	{"CURG", 1288, "u32", "bytes", "Go's programs: where in runtime.m the goroutine is that it runs"},
 	{"DEEP", 1292, "u32", "", "Go's programs: the bit of an id, as slow paths get it, of events that have a DEPTH"},
+	{"ORIGINAL", 1296, "i64", "bytes", "Go's programs that are patched: distance to a GoOriginal; 0: there is none"},
 }}
 
 // ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.
@@ -84,6 +87,15 @@ var GoModule = Struct{"go_module", "GO_MODULE", 32, "a module of a Go program th
 	{"NEXT", 16, "i64", "bytes", "distance to the word of the program's own module that says which one follows"},
 	{"SIZE", 24, "u32", "bytes", "of the module, without what it refers to"},
 	{"WORDS", 28, "u32", "", "how many of its words are addresses"},
+}}
+
+// GoOriginal is what a patched Go program's code was, which it becomes again where nothing is recorded. Behind it, for each
+// piece that has been rewritten, by address: how many bytes are between it and the one before, how many it has, both
+// unsigned LEB128, and the bytes.
+var GoOriginal = Struct{"go_original", "GO_ORIGINAL", 16, "what a Go program's code was; COUNT pieces follow", []Field{
+	{"FROM", 0, "i64", "bytes", "distance from the image_info to the first piece"},
+	{"SPAN", 8, "u32", "bytes", "from there to the end of the last one"},
+	{"COUNT", 12, "u32", "", "how many pieces"},
 }}
 
 // Action is one thing that is done at calls of a function beside recording them.

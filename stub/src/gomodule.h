@@ -4,5 +4,6 @@
 #include "types.h"
 
 hidden void link_module(void);
+hidden void restore_code(void);
 
 #endif

@@ -191,6 +191,8 @@ hidden void fentry_begin(u64 *sp)
 	if (!again) {
 		link_module();
 		home_begin(sp);
+		if (is_off())
+			restore_code();
 	}
 	if (FOLLOWS)
 		follow_programs(sp, again || !fentry_config.session[0]);

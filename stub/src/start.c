@@ -98,6 +98,9 @@ hidden int ready(void)
 	return load(&state) == READY;
 }
 
+/* is_off says whether the runtime has found nowhere to record to, and will not any more. */
+hidden int is_off(void) { return load(&state) == OFF; }
+
 /* traced_thread returns the running thread's block, for a thread that has come to a
    slow path; 0: it cannot be traced. Signals are blocked. */
 hidden struct control *traced_thread(void) { return ready() ? this_thread() : 0; }

@@ -6,5 +6,6 @@
 hidden void fentry_init(u64 *sp);
 hidden int ready(void);
 hidden struct control *traced_thread(void);
+hidden int is_off(void);
 
 #endif
