@@ -141,6 +141,7 @@
 #define FT_RECORD_TYPE_SHIFT       8            /* of the id */
 #define FT_RECORD_TYPE_MASK        0x7f
 #define FT_GOROUTINE_STACK         0x8000000000000000 /* bit of the numbers of goroutines' stacks */
+#define FT_DEPTH_END               0x8000000000000000 /* bit of a DEPTH's DISTANCE */
 #define FT_STACK_AT_SYSCALL        0x8000000000000000 /* bit of a BACKTRACE's FUNCTION: it is the number of a system call */
 #define FT_STACK_ON_TIMER          0x4000000000000000 /* bit of a BACKTRACE's FUNCTION: a timer has asked for it */
 #define FT_EXACT_PC                0x4000000000000000 /* bit of a word of FRAMES: the address is that of the next instruction */
@@ -165,6 +166,7 @@
 #define FT_REC_THREAD_END          23
 #define FT_REC_MARK                24
 #define FT_REC_GOROUTINE           26
+#define FT_REC_DEPTH               27
 #define FT_REC_TRIGGER             25
 
 /* flags of REC_DATA */
