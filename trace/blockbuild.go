@@ -96,7 +96,8 @@ type builderFunc struct {
 	active int32      // open calls, as a report counts them
 	max    uint64     // bound of the block
 	inside uint64     // of calls that begin and end in it
-	parts  []partSums // of the run
+	parts  []partSums // of the run, and at its end those of its paths
+	has    uint64     // which parts paths will add
 	hist   Histogram
 }
 
@@ -129,7 +130,7 @@ func (b *blockBuilder) note(n int32) *builderFunc {
 		f.block, f.max, f.inside = b.now, 0, 0
 		b.seen = append(b.seen, n)
 		if f.run != b.runNumber {
-			f.run, f.parts = b.runNumber, f.parts[:0]
+			f.run, f.parts, f.has = b.runNumber, f.parts[:0], 0
 			clear(f.hist.counts)
 			b.inRun = append(b.inRun, n)
 		}
@@ -173,7 +174,7 @@ func (b *blockBuilder) suspend(f *frame) {
 
 func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	n, dur := b.function(f), end-min(end, f.start)
-	b.paths.leave(f, len(b.fl.cur.frames), dur, how)
+	path := b.paths.leave(f, len(b.fl.cur.frames))
 	bf := b.note(n)
 	if f.flags&frameSuspended == 0 {
 		bf.active--
@@ -186,12 +187,30 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 		return
 	}
 	bf.inside = max(bf.inside, dur)
-	s := b.part(bf, b.scale.part(dur))
+	part := b.scale.part(dur)
+	if path != nil {
+		b.addToPath(path, bf, f, part, dur, how)
+		return
+	}
+	s := b.part(bf, part)
 	s.end(f, dur, f.flags&frameOuter != 0, how)
 	if f.flags&frameInherited == 0 {
 		s.calls++
-		b.duration(&bf.hist, dur)
+		b.noRoom = !b.duration(&bf.hist, dur, &b.buckets) || b.noRoom
 	}
+}
+
+// addToPath adds a call to those of its path.
+func (b *blockBuilder) addToPath(path *runPath, bf *builderFunc, f *frame, part uint8, dur uint64, how ending) {
+	if bit := uint64(1) << part; bf.has&bit == 0 {
+		bf.has |= bit
+		b.mostParts++
+	}
+	s := b.paths.part(path, part)
+	s.end(f, dur, true, how)
+	s.calls++
+	b.noRoom = !b.duration(&bf.hist, dur, &b.buckets) || b.noRoom
+	b.paths.rough = !b.duration(&path.hist, dur, &b.paths.buckets) || b.paths.rough
 }
 
 func (b *blockBuilder) forget(f *frame) {
@@ -215,13 +234,21 @@ func (b *blockBuilder) any(n int32) *builderFunc {
 }
 
 func (b *blockBuilder) call(fn FuncID) {
-	s := b.part(b.any(b.number32(fn)), noPart)
+	bf := b.any(b.number32(fn))
+	var s *sums
+	if path := b.paths.call(fn); path != nil {
+		s = b.paths.part(path, noPart)
+	} else {
+		s = b.part(bf, noPart)
+	}
 	s.calls++
 	s.flat = true
-	b.paths.call(fn)
 }
 
-func (b *blockBuilder) orphan(fn FuncID) { b.part(b.any(b.number32(fn)), noPart).noEntry++ }
+func (b *blockBuilder) orphan(fn FuncID) {
+	b.part(b.any(b.number32(fn)), noPart).noEntry++
+	b.paths.rough = true // no path has it
+}
 
 // run makes the blocks of a task whose follower is at its first word.
 func (b *blockBuilder) run(k *Task, d *decoder, w *word, more bool, fk *forker, f *forks) error {

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -53,7 +52,8 @@ type runSums struct {
 	runNumber int32
 	runWords  int
 	inRun     []int32 // of blockBuilder.fns
-	parts     int     // of all of them
+	parts     int     // of all of them, but of calls that paths have
+	mostParts int     // parts that these calls will make, or more
 	hz        float64 // the counter's frequency, as it is known now
 	scale     scale
 	buckets   int    // that are not empty, in all of their histograms
@@ -76,32 +76,52 @@ func (b *blockBuilder) newRun() {
 		for i := range b.fns {
 			b.fns[i].hist = Histogram{}
 		}
+		b.paths.nodes = nil
 		b.room = b.sizes.room
 	}
 	if math.Abs(b.hz-b.scale.hz) > 1e-7*b.hz {
 		b.scale = newScale(b.hz)
 	}
 	b.runNumber++
-	b.runWords, b.inRun, b.parts, b.buckets, b.noRoom = 0, b.inRun[:0], 0, 0, false
+	b.runWords, b.inRun, b.parts, b.mostParts, b.buckets, b.noRoom = 0, b.inRun[:0], 0, 0, 0, false
 	b.paths.reset()
 }
 
-// duration counts a call of so many ticks.
-func (b *blockBuilder) duration(h *Histogram, ticks uint64) {
+// duration counts a call of so many ticks, and a bucket that was empty. It returns whether there is room for it.
+func (b *blockBuilder) duration(h *Histogram, ticks uint64, buckets *int) bool {
 	i := bucket(min(ticks, math.MaxInt64)) - int(h.first)<<histSubBits
 	if uint(i) >= uint(len(h.counts)) {
 		if b.room <= 0 {
-			b.noRoom = true
-			return
+			return false
 		}
 		had := len(h.counts)
 		i = h.grow(i)
 		b.room -= len(h.counts) - had
 	}
 	if h.counts[i] == 0 {
-		b.buckets++
+		*buckets++
 	}
 	h.counts[i]++
+	return true
+}
+
+// fold gives functions what their paths have.
+func (b *blockBuilder) fold() {
+	p := &b.paths
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		inner := false
+		for j := n.parent; j > 0 && !inner && len(n.parts) > 0; j = p.nodes[j].parent {
+			inner = p.nodes[j].fn == n.fn
+		}
+		for j := range n.parts {
+			s := n.parts[j].sums
+			if inner {
+				s.total = 0
+			}
+			b.part(&b.fns[b.number32(n.fn)], n.parts[j].part).merge(&s)
+		}
+	}
 }
 
 // closeRun ends the run with the newest block if it is worth it. If it must end, it may be without sums. It returns
@@ -114,17 +134,19 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	fits := func(size int) bool {
 		return !b.noRoom && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
 	}
-	size := sumBytes*max(b.parts, len(b.inRun)) + bucketBytes*b.buckets
-	all := fits(size + b.paths.size())
-	if !all && !must && !b.noRoom {
+	size := sumBytes*max(b.parts+min(b.paths.parts, b.mostParts), len(b.inRun)) + bucketBytes*b.buckets
+	whole := fits(size + b.paths.size(true))
+	all := whole || fits(size+b.paths.size(false))
+	if !whole && !(all && b.runWords >= patience) && !must && !b.noRoom {
 		return false
 	}
 	var body, paths []byte
 	if fits(size) {
+		b.fold()
 		body = b.appendSums(nil)
 	}
 	if all {
-		paths = b.paths.append(b.numbering, nil)
+		paths = b.paths.append(b.numbering, whole, nil)
 	}
 	b.runs = binary.AppendUvarint(b.runs, uint64(len(b.blocks)-b.closed))
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(body))), body...)
@@ -143,20 +165,7 @@ func (b *blockBuilder) appendSums(out []byte) []byte {
 		f := &b.fns[n]
 		out = b.appendNext(out, f.fn, last, 0, 1)
 		last = f.fn
-		slices.SortFunc(f.parts, func(x, y partSums) int { return cmp.Compare(x.part, y.part) })
-		out = binary.AppendUvarint(out, uint64(len(f.parts)))
-		for i := range f.parts {
-			out = f.parts[i].append(out)
-		}
-		buckets := 0
-		f.hist.each(func(int, uint64) { buckets++ })
-		out = binary.AppendUvarint(out, uint64(buckets))
-		at := 0
-		f.hist.each(func(bucket int, n uint64) {
-			out = binary.AppendUvarint(out, uint64(bucket-at))
-			out = binary.AppendUvarint(out, n)
-			at = bucket
-		})
+		out = appendParts(out, f.parts, &f.hist)
 	}
 	return out
 }

@@ -45,8 +45,8 @@ type choice struct {
 	whole    bool // everything is chosen
 }
 
-// summable says that what the choice leaves can be counted by sums.
-func (c *choice) summable() bool {
+// alone says that whether a call counts is not a question of the calls around it.
+func (c *choice) alone() bool {
 	return c == nil || c.calls.Roots == nil && c.calls.Without == nil && !c.calls.Nest
 }
 
@@ -74,6 +74,14 @@ func (t *Trace) choose(from, to int64, calls Calls) *choice {
 		}
 	}
 	return c
+}
+
+// least returns how many ticks a call has to take to count.
+func (t *Trace) least(c *choice) uint64 {
+	if c == nil || c.calls.Threshold <= 0 {
+		return 0
+	}
+	return t.Clock.atLeast(c.calls.Threshold)
 }
 
 // indexFor returns the index if it helps to count what the choice, or else the tasks alone, leave: nil if they leave

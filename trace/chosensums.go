@@ -13,16 +13,17 @@ import "github.com/fentry-dev/fentry/internal/format"
 // decoded the block before. Whether a call was outermost when it began depends on calls that
 // have ended since, maybe on other stacks, so it is not found out again: the states say it.
 // Of the calls that are open when a window begins the sink decides it itself, with an index
-// and without. A graph asks the same of call paths, of which the states say nothing. There the
-// lists serve in blocks of one stack, where calls come and go in the order of the stack.
+// and without. A graph asks the same of call paths, and a report of calls inside of others asks
+// it of those that count, of which the states say nothing. There the lists serve in blocks of
+// one stack, where calls come and go in the order of the stack.
 
 // A blockSums reads the lists and sums of a task.
 type blockSums struct {
 	x  *blockIndex
 	tb *taskBlocks
 
-	// paths: calls are counted by their paths, of which there are no sums, only lists. Where stacks have taken turns,
-	// states do not tell which calls were outermost of their path.
+	// paths: calls are counted by their paths. Where stacks have taken turns, states do not tell which calls were
+	// outermost of their path.
 	paths bool
 
 	least uint64 // ticks of calls that count
@@ -32,7 +33,8 @@ type blockSums struct {
 	lists    [][]endedCall
 	runs     []sumRun
 
-	over int // the block behind those whose runs are decided on
+	over  int // the block behind those whose runs are decided on
+	added int // the block behind the newest run that was added
 
 	now []endedCall        // of the block that is left out, from the first that was not taken
 	at  map[openCall][]int // where in it each call is, if there are many
@@ -119,7 +121,7 @@ func (q *blockSums) take(c openCall) *endedCall {
 // addRun adds the sums of the run that begins with block i, if all of it counts. Otherwise its blocks are decoded.
 func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 	q := s.sums
-	if i < q.over || q.paths && s.calls.Threshold > 0 {
+	if i < q.over {
 		return nil
 	}
 	if err := q.load(i); err != nil {
@@ -145,20 +147,26 @@ func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 		if i > r.first || end > last && last < len(wanted) || s.before || s.fl.now <= s.from && s.from > 0 {
 			return nil
 		}
-		if q.paths {
-			clear(wanted[i:end])
-			return counting(s).(*grapher).addPaths(r.paths, q.x.images, s)
-		}
 		if !s.onProcessor(i, end) {
 			return nil
 		}
-		ok, err := r.addTo(counting(s).(*report), q.x.images, &s.match, q.least)
+		ok, err := s.addSums(r)
 		if ok {
 			clear(wanted[i:end])
+			q.added = end
 		}
 		return err
 	}
 	return errBlocks
+}
+
+// addSums adds a run's sums. ok is false if they do not tell what is asked for; then nothing is added.
+func (s *chosenSink) addSums(r *sumRun) (ok bool, err error) {
+	q := s.sums
+	if q.paths {
+		return r.addPaths(counting(s).(pathSink), q.x.images, s, q.least)
+	}
+	return r.addTo(counting(s).(*report), q.x.images, &s.match, q.least)
 }
 
 // onProcessor says that no call in the blocks up to end had to wait, as far as that is asked for: if the task was on a

@@ -115,8 +115,7 @@ func (n *Node) prune() bool {
 
 // callTreesWithIndex is callTrees with the index, as far as there is one and it helps.
 func (t *Trace) callTreesWithIndex(c *choice, tasks []*Task, o *GraphOptions) (map[int]*callTree, error) {
-	// When threads were off a processor is not in the sums.
-	if t.blocks == nil || !c.nests() || t.waitsWanted(o.Waits).marked() {
+	if t.blocks == nil || !c.nests() {
 		return t.callTrees(c, t.indexFor(c, o.Tasks), false, tasks, o)
 	}
 	if c == nil {
@@ -140,7 +139,7 @@ func (t *Trace) callTrees(
 	err := t.eachTask(c, x, tasks, o.Workers, func() taskSink {
 		s := c.chosen(t, x, &grapher{t: t, o: o, tree: newCallTree(o, waits)})
 		if sums {
-			s.(*chosenSink).sums = &blockSums{paths: true}
+			s.(*chosenSink).sums = &blockSums{paths: true, least: t.least(c)}
 		}
 		return s
 	}, func(s taskSink, k *Task) {

@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"cmp"
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
@@ -81,16 +83,51 @@ type partSums struct {
 	sums
 }
 
-// part returns the sums of a part of a function in the run.
-func (b *blockBuilder) part(f *builderFunc, part uint8) *sums {
-	for i := range f.parts {
-		if f.parts[i].part == part {
-			return &f.parts[i].sums
+// partOf returns the sums of a part, which is among the parts then.
+func partOf(parts *[]partSums, part uint8) *sums {
+	ps := *parts
+	for i := range ps {
+		if ps[i].part == part {
+			return &ps[i].sums
 		}
 	}
-	b.parts++
-	f.parts = append(f.parts, partSums{part, sums{min: math.MaxUint64}})
-	return &f.parts[len(f.parts)-1].sums
+	*parts = append(ps, partSums{part, sums{min: math.MaxUint64}})
+	return &(*parts)[len(ps)].sums
+}
+
+// part returns the sums of a part of a function in the run.
+func (b *blockBuilder) part(f *builderFunc, p uint8) *sums {
+	had := len(f.parts)
+	s := partOf(&f.parts, p)
+	b.parts += len(f.parts) - had
+	return s
+}
+
+// part returns the sums of a part of a path of the run.
+func (p *runPaths) part(n *runPath, of uint8) *sums {
+	had := len(n.parts)
+	s := partOf(&n.parts, of)
+	p.parts += len(n.parts) - had
+	return s
+}
+
+// appendParts appends what is added up of calls.
+func appendParts(out []byte, parts []partSums, hist *Histogram) []byte {
+	slices.SortFunc(parts, func(x, y partSums) int { return cmp.Compare(x.part, y.part) })
+	out = binary.AppendUvarint(out, uint64(len(parts)))
+	for i := range parts {
+		out = parts[i].append(out)
+	}
+	buckets := 0
+	hist.each(func(int, uint64) { buckets++ })
+	out = binary.AppendUvarint(out, uint64(buckets))
+	at := 0
+	hist.each(func(bucket int, n uint64) {
+		out = binary.AppendUvarint(out, uint64(bucket-at))
+		out = binary.AppendUvarint(out, n)
+		at = bucket
+	})
+	return out
 }
 
 // counts says whether calls of so many ticks or more are all or none of those that the sums are of; ok is false if they

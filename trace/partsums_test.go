@@ -82,7 +82,7 @@ func TestPartsRead(t *testing.T) {
 	}
 }
 
-// TestWaitsSummed: where a thread was on a processor, a report of its waiting decodes nothing.
+// TestWaitsSummed: where a thread was on a processor, a report or graph of its waiting decodes nothing.
 func TestWaitsSummed(t *testing.T) {
 	_, last := sometimesLong(t)
 	k, now, written := oneTask(t)
@@ -103,6 +103,10 @@ func TestWaitsSummed(t *testing.T) {
 		o.Waits = true
 		if n := readFor(t, o, plain, indexed, func(tr *Trace) string { return seeAll(t, tr, o) }); n > len(events)/20 {
 			t.Errorf("%+v: %d bytes were read of %d", o, n, len(events))
+		}
+		g := GraphOptions{From: o.From, Calls: o.Calls, PerProcess: o.PerProcess, Waits: true}
+		if n := readFor(t, g, plain, indexed, func(tr *Trace) string { return seeTree(t, tr, g) }); n > len(events)/20 {
+			t.Errorf("%+v: %d bytes were read of %d", g, n, len(events))
 		}
 		rows, err := indexed.Report(o)
 		if err != nil {

@@ -1,6 +1,9 @@
 package trace
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // A graph of everything, or of a long time, decodes nothing where the index has sums for each
 // call path. They are of the same runs as those for each function (blocksums.go), and of the
@@ -15,12 +18,19 @@ import "encoding/binary"
 // Whether a call is made inside of a function that is asked for, or of one that is left
 // out with all in it, is a question of the path, too.
 //
+// A path has its calls in parts by how long they took, and a histogram, as a function has, so
+// a graph can leave short calls out, and a report of calls that are made inside of others is a
+// report of paths. The sums of a function are those of its paths: each call is added up once.
+//
 // Runs are as long as pays for both kinds of sums. A program of very many paths has runs of
-// millions of events, or with more than maxRunPaths none: then a graph decodes.
+// up to patience events; then paths without parts have to do, for graphs of all calls. With
+// more than maxRunPaths it has none: then a graph decodes.
 
 const (
-	// A path takes about pathBytes.
+	// A path takes about pathBytes, and with its parts and its histogram as many more as a function's.
 	pathBytes = 14
+	// patience is how many events a run has before it does without the parts of its paths.
+	patience = 1 << 20
 	// maxRunPaths and maxPathDepth bound what a run can have.
 	maxRunPaths, maxPathDepth = 1 << 16, 1 << 12
 	// minPath is the least size of a path.
@@ -30,9 +40,12 @@ const (
 // runPaths are the paths of the run that is being made.
 type runPaths struct {
 	state pathState
-	nodes []runPath
+	nodes []runPath // with what nodes of earlier runs have allocated behind them
 	edges edgeTable
 	stack []int32 // node of the open calls, from the root on
+
+	parts, buckets int  // of all nodes
+	rough          bool // parts and histograms do not say everything
 }
 
 type pathState uint8
@@ -43,22 +56,20 @@ const (
 	pathsNone // the run cannot have them
 )
 
-// A runPath is a path of calls, and what is added up of its last one, in ticks.
+// A runPath is a path of calls, and what is added up of its last one. All of these are taken for outermost ones.
 type runPath struct {
-	fn         FuncID
-	parent     int32
-	lastFn     FuncID // the child last entered
-	lastNode   int32
-	calls      uint64
-	total      uint64
-	self       uint64
-	unwound    uint64
-	unfinished uint64
+	fn       FuncID
+	parent   int32
+	lastFn   FuncID // the child last entered
+	lastNode int32
+	parts    []partSums
+	hist     Histogram
 }
 
 // reset begins with a run.
 func (p *runPaths) reset() {
 	p.state, p.nodes, p.stack, p.edges.n = pathsFresh, p.nodes[:0], p.stack[:0], 0
+	p.parts, p.buckets, p.rough = 0, 0, false
 	clear(p.edges.slots)
 }
 
@@ -68,7 +79,8 @@ func (p *runPaths) begin(fl *follower) {
 	if len(fl.stacks) > 0 || len(fl.aside) > 0 || fl.over > 0 || len(fl.cur.frames) > maxPathDepth {
 		return
 	}
-	p.state, p.nodes, p.stack = pathsGood, append(p.nodes, runPath{parent: -1}), append(p.stack, 0)
+	p.state, p.stack = pathsGood, append(p.stack, 0)
+	p.node(FuncID{}, -1)
 	for i := range fl.cur.frames {
 		p.enter(fl.cur.frames[i].fn, i)
 	}
@@ -97,8 +109,7 @@ func (p *runPaths) child(from int32, fn FuncID) int32 {
 			p.state = pathsNone
 			return 0
 		}
-		to = int32(len(p.nodes))
-		p.nodes = append(p.nodes, runPath{fn: fn, parent: from})
+		to = p.node(fn, from)
 		p.edges.add(from, fn, to)
 		n = &p.nodes[from]
 	}
@@ -106,70 +117,121 @@ func (p *runPaths) child(from int32, fn FuncID) int32 {
 	return to
 }
 
-// leave takes the end of a call inside of so many others. A call that has begun in another block is listed.
-func (p *runPaths) leave(f *frame, depth int, dur uint64, how ending) {
-	if p.state != pathsGood {
-		return
+// node adds a node and returns its number.
+func (p *runPaths) node(fn FuncID, parent int32) int32 {
+	i := len(p.nodes)
+	if i < cap(p.nodes) {
+		p.nodes = p.nodes[:i+1]
+	} else {
+		p.nodes = append(p.nodes, runPath{})
 	}
-	if depth != len(p.stack)-2 || f.flags&frameSuspended != 0 {
+	n := &p.nodes[i]
+	clear(n.hist.counts)
+	*n = runPath{fn: fn, parent: parent, parts: n.parts[:0], hist: n.hist}
+	return int32(i)
+}
+
+// leave takes the end of a call inside of so many others, and returns the node that is to have it; nil: none is. A call
+// that has begun in another block is listed.
+func (p *runPaths) leave(f *frame, depth int) *runPath {
+	if p.state != pathsGood {
+		return nil
+	}
+	if depth != len(p.stack)-2 || f.flags&(frameSuspended|frameInherited) == frameSuspended {
 		p.state = pathsNone
-		return
+		return nil
 	}
 	n := &p.nodes[p.stack[depth+1]]
 	p.stack = p.stack[:depth+1]
 	if f.flags&frameSaved != 0 {
-		return
+		return nil
 	}
-	n.calls++
-	n.total, n.self = addTicks(n.total, dur), addTicks(n.self, f.self)
-	switch how {
-	case endUnwound:
-		n.unwound++
-	case endUnfinished:
-		n.unfinished++
-	}
+	return n
 }
 
-// call takes a call of which nothing but its entry is recorded.
-func (p *runPaths) call(fn FuncID) {
+// call takes a call of which nothing but its entry is recorded, and returns the node that is to have it; nil: none is.
+func (p *runPaths) call(fn FuncID) *runPath {
 	if p.state == pathsGood {
 		if to := p.child(0, fn); to > 0 {
-			p.nodes[to].calls++
+			return &p.nodes[to]
 		}
 	}
+	return nil
 }
 
-// size is about how many bytes the paths take.
-func (p *runPaths) size() int {
-	if p.state != pathsGood {
+// size is about how many bytes the paths take, with their parts and histograms or without.
+func (p *runPaths) size(whole bool) int {
+	switch {
+	case p.state != pathsGood:
 		return 0
+	case whole:
+		return pathBytes*len(p.nodes) + sumBytes*p.parts + bucketBytes*p.buckets
 	}
 	return pathBytes * len(p.nodes)
 }
 
 // append appends the paths, those in front of which others begin: nothing if there are none.
-func (p *runPaths) append(n numbering, out []byte) []byte {
+func (p *runPaths) append(n numbering, whole bool, out []byte) []byte {
 	if p.state != pathsGood || len(p.nodes) < 2 {
 		return out
 	}
-	out = binary.AppendUvarint(out, uint64(len(p.nodes)-1))
+	kind := uint64(0)
+	if whole = whole && !p.rough; whole {
+		kind = 1
+	}
+	out = binary.AppendUvarint(out, uint64(len(p.nodes)-1)<<1|kind)
 	for i := 1; i < len(p.nodes); i++ {
 		k := &p.nodes[i]
-		ends := uint64(0)
-		if k.unwound|k.unfinished != 0 {
-			ends = 1
-		}
 		out = n.appendFn(binary.AppendUvarint(out, uint64(i-int(k.parent))), k.fn)
-		if out = binary.AppendUvarint(out, k.calls<<1|ends); k.calls == 0 {
-			continue
-		}
-		out = binary.AppendUvarint(out, k.self)
-		out = binary.AppendVarint(out, int64(k.total-k.self))
-		if ends != 0 {
-			out = binary.AppendUvarint(binary.AppendUvarint(out, k.unwound), k.unfinished)
+		if whole {
+			out = appendParts(out, k.parts, &k.hist)
+		} else {
+			out = k.appendTotals(out)
 		}
 	}
 	return out
+}
+
+// appendTotals appends what there is of a path without parts.
+func (k *runPath) appendTotals(out []byte) []byte {
+	all := allParts(k.parts)
+	ends := uint64(0)
+	if all.unwound|all.unfinished != 0 {
+		ends = 1
+	}
+	if out = binary.AppendUvarint(out, all.calls<<1|ends); all.calls == 0 {
+		return out
+	}
+	out = binary.AppendUvarint(out, all.self)
+	out = binary.AppendVarint(out, int64(all.total-all.self))
+	if ends != 0 {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, all.unwound), all.unfinished)
+	}
+	return out
+}
+
+// allParts returns the sums of all parts.
+func allParts(parts []partSums) (all sums) {
+	for i := range parts {
+		all.merge(&parts[i].sums)
+	}
+	return all
+}
+
+// readTotals is the inverse of appendTotals. Nobody knows how long the single calls took.
+func (f *funcSums) readTotals(p *fields) {
+	f.parts, f.hist = f.parts[:0], f.hist[:0]
+	calls := p.uint()
+	if calls>>1 == 0 {
+		return
+	}
+	s := sums{calls: calls >> 1, ended: calls >> 1, max: math.MaxUint64, self: p.uint()}
+	s.total = s.self + uint64(p.int())
+	s.sum = s.total
+	if calls&1 != 0 {
+		s.unwound, s.unfinished = p.uint(), p.uint()
+	}
+	f.parts = append(f.parts, s)
 }
 
 // mostPaths says that most blocks of the tasks are of runs with paths.
@@ -210,71 +272,130 @@ type nothingHidden struct{}
 
 func (nothingHidden) hidden(FuncID, frameFlags) frameFlags { return 0 }
 
-// addPaths adds the paths of a run to a graph, but of calls that are hidden.
-func (g *grapher) addPaths(body []byte, images []uint32, hides hider) error {
-	p := fields{b: body, images: images}
-	count := p.count(minPath)
+// A pathSink counts calls by their paths: a grapher, and a report.
+type pathSink interface {
+	// addPath adds the calls of path i that took so many ticks or more. The paths around it come before it.
+	addPath(paths []mergedPath, i int, f *funcSums, least uint64)
+	// needsWhole says that paths without parts and histograms do not do.
+	needsWhole() bool
+}
+
+// addPaths adds the calls of a run that took so many ticks or more to what a sink counts, but those that are hidden. ok
+// is false if that cannot be told from the run; then nothing is added.
+func (r *sumRun) addPaths(to pathSink, images []uint32, hides hider, least uint64) (ok bool, err error) {
+	p := fields{b: r.paths, images: images}
+	if whole := p.uint()&1 != 0; !whole && (least > 0 || to.needsWhole()) {
+		return false, nil
+	}
+	if least > 0 {
+		divided := false
+		err := r.eachPath(images, hides, func(paths []mergedPath, i int, f *funcSums) {
+			divided = divided || paths[i].flags&frameHidden == 0 && f.divided(least)
+		})
+		if err != nil || divided {
+			return false, err
+		}
+	}
+	return true, r.eachPath(images, hides, func(paths []mergedPath, i int, f *funcSums) {
+		to.addPath(paths, i, f, least)
+	})
+}
+
+// eachPath calls use with the paths of a run.
+func (r *sumRun) eachPath(images []uint32, hides hider, use func(paths []mergedPath, i int, f *funcSums)) error {
+	p := fields{b: r.paths, images: images}
+	kind := p.uint()
+	if kind>>1 > uint64(len(p.b)/minPath) {
+		return errBlocks
+	}
+	count := int(kind >> 1)
 	paths := make([]mergedPath, count+1)
+	var f funcSums
 	for i := 1; i <= count; i++ {
 		up, fn := p.uint(), p.fn()
 		if up == 0 || up > uint64(i) {
 			return errBlocks
 		}
-		k := runPath{fn: fn, parent: int32(uint64(i) - up)}
-		calls := p.uint()
-		if k.calls = calls >> 1; k.calls > 0 {
-			k.self = p.uint()
-			k.total = k.self + uint64(p.int())
-		}
-		if calls&1 != 0 {
-			k.unwound, k.unfinished = p.uint(), p.uint()
+		parent := int32(uint64(i) - up)
+		if kind&1 != 0 {
+			f.read(&p)
+		} else {
+			f.readTotals(&p)
 		}
 		if p.bad {
 			return errBlocks
 		}
-		g.addPath(paths, i, &k, hides.hidden(fn, paths[k.parent].flags))
+		paths[i] = mergedPath{fn: fn, parent: parent, flags: hides.hidden(fn, paths[parent].flags)}
+		use(paths, i, &f)
 	}
-	if p.bad || len(p.b) != 0 || g.tree.full {
+	if p.bad || len(p.b) != 0 {
 		return errBlocks
 	}
-	g.tree.summed = true
 	return nil
 }
 
-// A mergedPath says where in a graph a path of a run is.
+// A mergedPath is a path of a run, and where in a graph it is.
 type mergedPath struct {
+	fn     FuncID
 	parent int32 // path
 	node   int32
 	folds  bool // it, or a path around it, is folded into a node that is open around it
 	flags  frameFlags
 }
 
-// addPath adds path i of a run to a graph. Those around it come before it.
-func (g *grapher) addPath(paths []mergedPath, i int, k *runPath, flags frameFlags) {
-	around := paths[k.parent]
-	at := mergedPath{k.parent, around.node, around.folds, flags}
-	if flags&frameHidden != 0 {
-		paths[i] = at // its calls are made by the call around it
-		return
+func (g *grapher) needsWhole() bool { return false }
+
+func (g *grapher) addPath(paths []mergedPath, i int, f *funcSums, least uint64) {
+	at := &paths[i]
+	around := paths[at.parent]
+	at.node, at.folds = around.node, around.folds
+	if at.flags&frameHidden != 0 {
+		return // its calls are made by the call around it
 	}
-	at.node = g.tree.child(around.node, k.fn)
+	at.node = g.tree.child(around.node, at.fn)
+	g.tree.summed = true
 	n := &g.tree.nodes[at.node]
 	open := n.parent != around.node
-	for j := k.parent; around.folds && !open && j > 0; j = paths[j].parent {
+	for j := at.parent; around.folds && !open && j > 0; j = paths[j].parent {
 		open = paths[j].node == at.node
 	}
 	at.folds = at.folds || open
-	paths[i] = at
-	n.calls += k.calls
-	n.self = addTicks(n.self, k.self)
-	n.unwound += k.unwound
-	n.unfinished += k.unfinished
-	switch {
-	case !open:
-		n.total = addTicks(n.total, k.total)
-	case n.fn != k.fn:
-		n.folded += k.calls
-	default:
-		n.recursive += k.calls
+	for j := range f.parts {
+		k := &f.parts[j]
+		if all, _ := k.counts(least); !all {
+			continue
+		}
+		n.calls += k.calls
+		n.self = addTicks(n.self, k.self)
+		n.unwound += k.unwound
+		n.unfinished += k.unfinished
+		switch {
+		case !open:
+			n.total = addTicks(n.total, k.total)
+		case n.fn != at.fn:
+			n.folded += k.calls
+		default:
+			n.recursive += k.calls
+		}
 	}
+}
+
+func (r *report) needsWhole() bool { return true }
+
+func (r *report) addPath(paths []mergedPath, i int, f *funcSums, least uint64) {
+	at := &paths[i]
+	if at.flags&frameHidden != 0 || len(f.parts) == 0 {
+		return
+	}
+	inner := false
+	for j := at.parent; j > 0 && !inner; j = paths[j].parent {
+		inner = paths[j].fn == at.fn && paths[j].flags&frameHidden == 0
+	}
+	if inner {
+		for j := range f.parts {
+			f.parts[j].total = 0
+		}
+	}
+	c, _ := r.counter(at.fn)
+	f.addTo(c, least)
 }

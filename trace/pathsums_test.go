@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,7 +11,8 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
-// nestingTrace is a trace of some tasks whose calls nest: nearly always, if wild is set.
+// nestingTrace is a trace of some tasks whose calls nest: nearly always, if wild is set. Of some it says when they
+// were off a processor.
 func nestingTrace(t *testing.T, rng *rand.Rand, events int, wild bool) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -58,11 +60,19 @@ func nestingTrace(t *testing.T, rng *rand.Rand, events int, wild bool) []byte {
 		if err := k.Flush(); err != nil {
 			t.Fatal(err)
 		}
+		if rng.IntN(2) == 0 {
+			from := 1000 + rng.Uint64N(now)
+			off := []Off{{From: from, To: from + rng.Uint64N(5000), Unknown: rng.IntN(3) == 0}}
+			if err := w.WriteSched(k.id, rng.Uint64N(1000), now+1, off); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	return b.Bytes()
 }
 
-// TestPaths compares graphs of traces whose calls nest: with the index's sums they are what they are without.
+// TestPaths compares graphs, and reports of calls inside of others, of traces whose calls nest: with the index's sums
+// they are what they are without.
 func TestPaths(t *testing.T) {
 	seeds := []uint64{3447} // short calls take the room that there is for nodes
 	n := uint64(30)
@@ -90,9 +100,10 @@ func TestPaths(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				g.Calls = Calls{Match: randomCalls(rng).Match}
 			}
-			if rng.IntN(8) == 0 {
-				g.Calls.Threshold = rng.Int64N(300)
+			if rng.IntN(4) == 0 {
+				g.Calls.Threshold = rng.Int64N(1 << rng.IntN(14))
 			}
+			g.Waits = rng.IntN(3) == 0
 			if rng.IntN(3) == 0 {
 				c := randomCalls(rng)
 				g.Calls.Roots, g.Calls.Without = c.Roots, c.Without
@@ -104,11 +115,18 @@ func TestPaths(t *testing.T) {
 			if have := seeTree(t, indexed, g); have != want {
 				t.Fatalf("seed %d, %+v, %+v: %s", seed, sizes, g, cmp.Diff(want, have))
 			}
+			r := ReportOptions{From: g.From, To: g.To, Tasks: o.Tasks, Calls: g.Calls, PerTask: g.PerTask, Waits: g.Waits}
+			rows := seeAll(t, plain, r)
+			r.Tasks = inTrace(indexed, r.Tasks)
+			if have := seeAll(t, indexed, r); have != rows {
+				t.Fatalf("seed %d, %+v, %+v: %s", seed, sizes, r, cmp.Diff(rows, have))
+			}
 		}
 	}
 }
 
-// TestPathsRead: a graph of everything, or of a window, decodes next to nothing but the window's ends.
+// TestPathsRead: a graph of everything, or of a window, and a report of calls inside of others decode next to nothing
+// but the window's ends.
 func TestPathsRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	events := nestingTrace(t, rng, 100_000, false)
@@ -117,17 +135,27 @@ func TestPathsRead(t *testing.T) {
 	for _, k := range plain.Tasks {
 		last = max(last, plain.Clock.Time(k.chunks[len(k.chunks)-1].counter))
 	}
+	of := func(id uint32) func(FuncID) bool { return func(fn FuncID) bool { return fn.ID == id } }
 	for name, g := range map[string]GraphOptions{
 		"all": {}, "recursion": {KeepRecursion: true}, "tasks": {PerTask: true},
-		"a function": {Calls: Calls{Match: func(fn FuncID) bool { return fn.ID == 2 }}},
-		"inside":     {Calls: Calls{Roots: func(fn FuncID) bool { return fn.ID == 2 }}},
-		"without":    {Calls: Calls{Without: func(fn FuncID) bool { return fn.ID == 1 }}},
-		"a window":   {From: last / 10, To: last - last/10},
+		"a function":  {Calls: Calls{Match: of(2)}},
+		"inside":      {Calls: Calls{Roots: of(2)}},
+		"without":     {Calls: Calls{Without: of(1)}},
+		"a window":    {From: last / 10, To: last - last/10},
+		"long":        {Calls: Calls{Threshold: 1000}},
+		"long inside": {Calls: Calls{Threshold: 500, Roots: of(2)}},
 	} {
-		n := readFor(t, name, plain, indexed, func(tr *Trace) string { return seeTree(t, tr, g) })
-		if n > len(events)/10 { // a block is decoded where two calls are alike, too
-			t.Errorf("%s: %d bytes were read of %d", name, n, len(events))
+		few := func(what string, see func(tr *Trace) string) {
+			t.Helper()
+			// A block is decoded where two calls are alike, too.
+			if n := readFor(t, what+" "+name, plain, indexed, see); n > len(events)/10 {
+				t.Errorf("%s, %s: %d bytes were read of %d", what, name, n, len(events))
+			}
 		}
+		few("graph", func(tr *Trace) string { return seeTree(t, tr, g) })
+		few("report", func(tr *Trace) string {
+			return seeAll(t, tr, ReportOptions{From: g.From, To: g.To, Calls: g.Calls, PerTask: g.PerTask})
+		})
 	}
 }
 
@@ -140,14 +168,17 @@ func FuzzPaths(f *testing.F) {
 		p.enter(FuncID{ID: id}, depth)
 	}
 	for depth := 3; depth >= 0; depth-- {
-		p.leave(&frame{self: 5}, depth, uint64(40-10*depth), ending(depth%3))
+		n := p.leave(&frame{self: 5}, depth)
+		p.part(n, uint8(depth/2)).end(&frame{self: 5}, uint64(40-10*depth), true, ending(depth%3))
+		n.hist.Add(int64(40 - 10*depth))
 	}
-	f.Add(p.append(numbering(0), nil), true)
-	f.Add(p.append(numbering(0), nil), false)
+	f.Add(p.append(numbering(0), true, nil), true)
+	f.Add(p.append(numbering(0), false, nil), false)
 	f.Fuzz(func(t *testing.T, body []byte, keep bool) {
 		o := &GraphOptions{KeepRecursion: keep, MaxDepth: 9, MaxNodes: 40}
 		g := &grapher{o: o, tree: newCallTree(o, 0)}
-		err := g.addPaths(body, []uint32{0}, nothingHidden{})
+		run := sumRun{paths: body}
+		_, err := run.addPaths(g, []uint32{0}, nothingHidden{}, 0)
 		if len(g.tree.nodes) > o.MaxNodes+1 || err == nil && g.tree.full {
 			t.Errorf("%d nodes, %v", len(g.tree.nodes), err)
 		}
@@ -156,5 +187,36 @@ func FuzzPaths(f *testing.F) {
 				t.Errorf("depth %d", d)
 			}
 		}
+		for _, least := range []uint64{0, 20} {
+			r := newReport(nil)
+			_, _ = run.addPaths(r, []uint32{0}, nothingHidden{}, least)
+			if len(r.cnts) > len(body) {
+				t.Errorf("%d functions", len(r.cnts))
+			}
+		}
 	})
+}
+
+// TestPathsRough: exits without entries are no path's; a report of calls inside of others has them nevertheless.
+func TestPathsRough(t *testing.T) {
+	k, now, written := oneTask(t)
+	for i := range uint64(20_000) {
+		k.Enter(now, 1)
+		k.Enter(now+10, 2)
+		if i%5000 == 4999 {
+			k.Exit(now+15, 3)
+		}
+		k.Exit(now+20, 2)
+		k.Exit(now+30, 1)
+		now += 40
+	}
+	plain, indexed := withBlocks(t, written(), blockSizes{1000, 0, 4, 1 << 20})
+	o := ReportOptions{Calls: Calls{Roots: func(fn FuncID) bool { return fn.ID == 1 }}}
+	want := seeAll(t, plain, o)
+	if !strings.Contains(want, "NoEntry:4") {
+		t.Fatalf("no exits without entries: %s", want)
+	}
+	if have := seeAll(t, indexed, o); have != want {
+		t.Error(cmp.Diff(want, have))
+	}
 }

@@ -89,7 +89,7 @@ func (t *Trace) Report(o ReportOptions) ([]FuncStat, error) {
 
 // countWithIndex is countCalls with the index, as far as there is one and it helps.
 func (t *Trace) countWithIndex(c *choice, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
-	if t.blocks == nil || !c.summable() {
+	if t.blocks == nil || !c.nests() {
 		return t.countCalls(c, t.indexFor(c, o.Tasks), false, tasks, o)
 	}
 	if c == nil {
@@ -102,10 +102,6 @@ func (t *Trace) countWithIndex(c *choice, tasks []*Task, o ReportOptions) ([]Fun
 func (t *Trace) countCalls(c *choice, x *blockIndex, sums bool, tasks []*Task, o ReportOptions) ([]FuncStat, error) {
 	var mu sync.Mutex
 	var rows []FuncStat
-	least := uint64(0)
-	if c != nil && c.calls.Threshold > 0 {
-		least = t.Clock.atLeast(c.calls.Threshold)
-	}
 	total, waits := newReport(t), t.waitsWanted(o.Waits)
 	total.waits = waits
 	processes := map[*Process]*report{}
@@ -114,7 +110,7 @@ func (t *Trace) countCalls(c *choice, x *blockIndex, sums bool, tasks []*Task, o
 		r.waits = waits
 		s := c.chosen(t, x, r)
 		if sums {
-			s.(*chosenSink).sums = &blockSums{least: least}
+			s.(*chosenSink).sums = &blockSums{paths: !c.alone(), least: t.least(c)}
 		}
 		return s
 	}, func(s taskSink, k *Task) {

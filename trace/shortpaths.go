@@ -61,7 +61,7 @@ func (s *chosenSink) shortCalls(tb *taskBlocks) *shortCalls {
 		c.q = &blockSums{}
 		c.q.begin(s.blocks, tb)
 	}
-	if !s.summable() { // what is hidden is not a question of the function alone: each path of the run counts
+	if !s.alone() { // what is hidden is not a question of the function alone: each path of the run counts
 		c.hides, c.o = nothingHidden{}, &GraphOptions{KeepRecursion: true, MaxDepth: math.MaxInt32, MaxNodes: g.o.MaxNodes}
 	}
 	return c
@@ -69,7 +69,7 @@ func (s *chosenSink) shortCalls(tb *taskBlocks) *shortCalls {
 
 // leaveOut takes a block that is left out. It returns an error if there may be no room for its calls.
 func (c *shortCalls) leaveOut(i int) error {
-	if c == nil || i < c.over {
+	if c == nil || i < max(c.over, c.q.added) {
 		return nil
 	}
 	if err := c.q.load(i); err != nil {
@@ -87,7 +87,7 @@ func (c *shortCalls) leaveOut(i int) error {
 				left.paths = newCallTree(c.o, 0)
 			}
 			paths := &grapher{o: c.o, tree: left.paths}
-			if err := paths.addPaths(r.paths, c.q.x.images, c.hides); err != nil {
+			if _, err := r.addPaths(paths, c.q.x.images, c.hides, 0); err != nil {
 				return err
 			}
 			break

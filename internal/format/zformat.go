@@ -168,6 +168,7 @@ const (
 	RecordTypeShift = 8          // of the id
 	RecordTypeMask  = 0x7f
 	GoroutineStack  = 0x8000000000000000 // bit of the numbers of goroutines' stacks
+	DepthEnd        = 0x8000000000000000 // bit of a DEPTH's DISTANCE
 	StackAtSyscall  = 0x8000000000000000 // bit of a BACKTRACE's FUNCTION: it is the number of a system call
 	StackOnTimer    = 0x4000000000000000 // bit of a BACKTRACE's FUNCTION: a timer has asked for it
 	ExactPc         = 0x4000000000000000 // bit of a word of FRAMES: the address is that of the next instruction
@@ -194,6 +195,7 @@ const (
 	RecThreadEnd = 23
 	RecMark      = 24
 	RecGoroutine = 26
+	RecDepth     = 27
 	RecTrigger   = 25
 )
 
@@ -351,7 +353,7 @@ const (
 // The file index.
 const (
 	IndexMagic   = "FENTRYX1" // value of I_MAGIC
-	IndexVersion = 5          // value of I_VERSION
+	IndexVersion = 6          // value of I_VERSION
 	IndexHeader  = 64         // bytes
 	SegmentMagic = 0x47455358 // value of G_MAGIC
 	SegmentSize  = 88         // size of the header of a segment, bytes
@@ -578,7 +580,7 @@ const (
 
 // The symbol fentry_image: what is traced in an image.
 const (
-	ImageSize = 1280 // bytes
+	ImageSize = 1304 // bytes
 )
 
 // Fields of image_info.
@@ -614,6 +616,11 @@ const (
 	ImageOErrnoAt      = 1264 // i64, bytes
 	ImageOCreated      = 1272 // u32
 	ImageOParent       = 1276 // u32, bytes
+	ImageOReady        = 1280 // u32
+	ImageOEnded        = 1284 // u32
+	ImageOCurg         = 1288 // u32, bytes
+	ImageODeep         = 1292 // u32
+	ImageOOriginal     = 1296 // i64, bytes
 )
 
 // Sizes of arrays in image_info, bytes.
@@ -637,6 +644,21 @@ const (
 )
 
 // Sizes of arrays in go_module, bytes.
+const ()
+
+// What a Go program's code was; COUNT pieces follow.
+const (
+	GoOriginalSize = 16 // bytes
+)
+
+// Fields of go_original.
+const (
+	GoOriginalOFrom  = 0  // i64, bytes
+	GoOriginalOSpan  = 8  // u32, bytes
+	GoOriginalOCount = 12 // u32
+)
+
+// Sizes of arrays in go_original, bytes.
 const ()
 
 // An entry of an image's table of actions.

@@ -124,7 +124,7 @@
 #define CONFIG_N_DIR               512
 
 /* the symbol fentry_image: what is traced in an image */
-#define IMAGE_SIZE                 1280         /* bytes */
+#define IMAGE_SIZE                 1304         /* bytes */
 
 /* fields of image_info */
 #define IMAGE_O_MAGIC              0            /* u64 */
@@ -158,6 +158,11 @@
 #define IMAGE_O_ERRNO_AT           1264         /* i64, bytes */
 #define IMAGE_O_CREATED            1272         /* u32 */
 #define IMAGE_O_PARENT             1276         /* u32, bytes */
+#define IMAGE_O_READY              1280         /* u32 */
+#define IMAGE_O_ENDED              1284         /* u32 */
+#define IMAGE_O_CURG               1288         /* u32, bytes */
+#define IMAGE_O_DEEP               1292         /* u32 */
+#define IMAGE_O_ORIGINAL           1296         /* i64, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
@@ -174,6 +179,16 @@
 #define GO_MODULE_O_WORDS          28           /* u32 */
 
 /* sizes of arrays in go_module, bytes */
+
+/* what a Go program's code was; COUNT pieces follow */
+#define GO_ORIGINAL_SIZE           16           /* bytes */
+
+/* fields of go_original */
+#define GO_ORIGINAL_O_FROM         0            /* i64, bytes */
+#define GO_ORIGINAL_O_SPAN         8            /* u32, bytes */
+#define GO_ORIGINAL_O_COUNT        12           /* u32 */
+
+/* sizes of arrays in go_original, bytes */
 
 /* an entry of an image's table of actions */
 #define ACTION_SIZE                24           /* bytes */
@@ -362,6 +377,11 @@ struct image_info {
 	i64 errno_at; /* bytes: distance to a word with the address of the C library's __errno_location, or with bit 0 set to that function; 0: it is not known, or nobody asks */
 	u32 created; /* Go's programs: local id of runtime.newproc1, which makes goroutines; 0: it is not looked at */
 	u32 parent; /* bytes: Go's programs: where in runtime.g the number of the goroutine's parent is; the address behind the go statement follows, and in the second word behind that the address of the function */
+	u32 ready; /* Go's programs: local id of runtime.ready, which makes a goroutine ready to run; 0: it is not traced */
+	u32 ended; /* Go's programs: local id of runtime.goexit1, which goroutines end with; 0: it is not looked at */
+	u32 curg; /* bytes: Go's programs: where in runtime.m the goroutine is that it runs */
+	u32 deep; /* Go's programs: the bit of an id, as slow paths get it, of events that have a DEPTH */
+	i64 original; /* bytes: Go's programs that are patched: distance to a GoOriginal; 0: there is none */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
 _Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
@@ -394,6 +414,11 @@ _Static_assert(offsetof(struct image_info, path) == IMAGE_O_PATH, "image_info.pa
 _Static_assert(offsetof(struct image_info, errno_at) == IMAGE_O_ERRNO_AT, "image_info.errno_at");
 _Static_assert(offsetof(struct image_info, created) == IMAGE_O_CREATED, "image_info.created");
 _Static_assert(offsetof(struct image_info, parent) == IMAGE_O_PARENT, "image_info.parent");
+_Static_assert(offsetof(struct image_info, ready) == IMAGE_O_READY, "image_info.ready");
+_Static_assert(offsetof(struct image_info, ended) == IMAGE_O_ENDED, "image_info.ended");
+_Static_assert(offsetof(struct image_info, curg) == IMAGE_O_CURG, "image_info.curg");
+_Static_assert(offsetof(struct image_info, deep) == IMAGE_O_DEEP, "image_info.deep");
+_Static_assert(offsetof(struct image_info, original) == IMAGE_O_ORIGINAL, "image_info.original");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */
@@ -410,6 +435,17 @@ _Static_assert(offsetof(struct go_module, next) == GO_MODULE_O_NEXT, "go_module.
 _Static_assert(offsetof(struct go_module, size) == GO_MODULE_O_SIZE, "go_module.size");
 _Static_assert(offsetof(struct go_module, words) == GO_MODULE_O_WORDS, "go_module.words");
 _Static_assert(sizeof(struct go_module) == GO_MODULE_SIZE, "go_module");
+
+/* what a Go program's code was; COUNT pieces follow */
+struct go_original {
+	i64 from; /* bytes: distance from the image_info to the first piece */
+	u32 span; /* bytes: from there to the end of the last one */
+	u32 count; /* how many pieces */
+};
+_Static_assert(offsetof(struct go_original, from) == GO_ORIGINAL_O_FROM, "go_original.from");
+_Static_assert(offsetof(struct go_original, span) == GO_ORIGINAL_O_SPAN, "go_original.span");
+_Static_assert(offsetof(struct go_original, count) == GO_ORIGINAL_O_COUNT, "go_original.count");
+_Static_assert(sizeof(struct go_original) == GO_ORIGINAL_SIZE, "go_original");
 
 /* an entry of an image's table of actions */
 struct action {
