@@ -42,6 +42,16 @@ func TestAttachStates(t *testing.T) {
 	}
 }
 
+// Waits of threads are not interrupted while children of others end: the signals that tell of that are ignored.
+func TestAttachChildren(t *testing.T) {
+	r := start(t, buildFile(t, "testdata/children.c"))
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for range 10 {
+		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "waited")
+	}
+	r.end(t, 7, "")
+}
+
 // stateOf is the letter that /proc has for the state of a process.
 func stateOf(t *testing.T, pid int) byte {
 	t.Helper()

@@ -96,9 +96,6 @@ template <class F> NOINLINE void wait(const char *what, double seconds, int time
 		long r = call();
 		double took = now() - began;
 		waits++;
-		static std::atomic<int> rare; // what signal(7) says is never restarted, and seldom is not
-		if (r == -1 && errno == EINTR && (!strcmp(what, "epoll_wait") || !strcmp(what, "sigtimedwait")) && rare++ < 3)
-			continue;
 		if (r != 0 && !(r == -1 && timeout && errno == timeout))
 			bad(what, r, errno);
 		else if (took < seconds - 0.002)

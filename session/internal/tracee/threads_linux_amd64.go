@@ -37,6 +37,7 @@ type threads struct {
 	mem     *os.File
 	aux     []byte // the program's auxiliary vector: its addresses are chosen when it is executed
 	all     []*thread
+	seen    map[int]bool // those that have been asked to stop
 	asked   map[int]bool // those that have been asked to stop and have not yet
 	options uintptr
 	since   time.Time
@@ -86,37 +87,35 @@ func (ts *threads) memory() *Process { return &Process{pid: ts.pid, mem: ts.mem}
 func (ts *threads) close() { ts.mem.Close() }
 
 // stop stops the threads: all, or the first that stops. The caller must be on a thread of its own.
+//
+// A signal that is ignored is not sent at all, unless it is sent to a thread that is traced: SIGCHLD to one that has made a
+// child, signals for the process to its first one. Then it is one for all threads, and wakes one that is not stopped: a wait
+// of that one would say EINTR, and nobody could see that it is not to. So who can get such signals is traced only while all
+// the others are: stopped last, let go first, and not taken if one is enough.
 func (ts *threads) stop(one bool) error {
 	ts.since, ts.all, ts.asked = time.Now(), nil, make(map[int]bool)
-	seen := map[int]bool{}
+	ts.seen = make(map[int]bool)
 	deadline := ts.since.Add(stopPatience)
-	for {
-		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", ts.pid))
+	for tries := 0; ; tries++ {
+		others, last, err := ts.unseen()
 		if err != nil {
 			return ErrEnded
 		}
-		var seized []int
-		for _, e := range entries {
-			tid, err := strconv.Atoi(e.Name())
-			if err != nil || seen[tid] || one && len(seized) > 0 {
-				continue
-			}
-			seen[tid] = true
-			ok, err := ts.seize(tid)
-			if err != nil {
-				return err
-			}
-			if ok {
-				ts.asked[tid] = true
-				seized = append(seized, tid)
-			}
+		if len(ts.seen) == 0 {
+			ts.since = time.Now() // until now nobody has waited
 		}
-		for _, tid := range seized {
-			if err := ts.await(tid, deadline); err != nil {
-				return err
+		if len(others) > 0 && tries < lastTries {
+			ts.releaseLast() // the others were made meanwhile
+			if err = ts.stopThose(others, one, deadline); err == nil && !one {
+				ts.releaseLast() // who has made a child meanwhile
 			}
+		} else {
+			err = ts.stopThose(append(others, last...), one, deadline)
 		}
-		if len(seized) == 0 || one && len(ts.all) > 0 {
+		if err != nil {
+			return err
+		}
+		if len(others)+len(last) == 0 || one && len(ts.all) > 0 {
 			break
 		}
 	}
@@ -124,6 +123,71 @@ func (ts *threads) stop(one bool) error {
 		return ErrEnded
 	}
 	return nil
+}
+
+// lastTries is how often threads are stopped last again, because there are more.
+const lastTries = 10
+
+// unseen lists threads that were not asked to stop: others, and those that are to be stopped last.
+func (ts *threads) unseen() (others, last []int, err error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", ts.pid))
+	for _, e := range entries {
+		tid, err := strconv.Atoi(e.Name())
+		switch {
+		case err != nil || ts.seen[tid]:
+		case ts.isLast(tid):
+			last = append(last, tid)
+		default:
+			others = append(others, tid)
+		}
+	}
+	return others, last, err
+}
+
+// isLast tells whether a thread can get signals for the process.
+func (ts *threads) isLast(tid int) bool {
+	if tid == ts.pid {
+		return true
+	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", ts.pid, tid))
+	return len(b) > 0
+}
+
+// stopThose stops threads: all, or the first that stops.
+func (ts *threads) stopThose(tids []int, one bool, deadline time.Time) error {
+	var seized []int
+	for _, tid := range tids {
+		if one && len(seized) > 0 {
+			break
+		}
+		ts.seen[tid] = true
+		ok, err := ts.seize(tid)
+		if err != nil {
+			return err
+		}
+		if ok {
+			ts.asked[tid] = true
+			seized = append(seized, tid)
+		}
+	}
+	for _, tid := range seized {
+		if err := ts.await(tid, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseLast lets those go on that are to be stopped last.
+func (ts *threads) releaseLast() {
+	ts.all = slices.DeleteFunc(ts.all, func(t *thread) bool {
+		last := ts.isLast(t.pid)
+		if last {
+			t.release()
+			delete(ts.seen, t.pid)
+		}
+		return last
+	})
 }
 
 // seize begins to trace a thread, and asks it to stop. ok is false for one that has ended.
@@ -272,15 +336,19 @@ func (ts *threads) letGo() time.Duration {
 	return held
 }
 
-// release lets the threads go on that have stopped.
+// release lets the threads go on that have stopped, those first that have stopped last.
 func (ts *threads) release() {
-	for _, t := range ts.all {
-		if t.changed {
-			_ = t.setRegisters(t.regs)
-		}
-		_ = unix.PtraceDetach(t.pid)
+	for _, t := range slices.Backward(ts.all) {
+		t.release()
 	}
 	ts.all = nil
+}
+
+func (t *thread) release() {
+	if t.changed {
+		_ = t.setRegisters(t.regs)
+	}
+	_ = unix.PtraceDetach(t.pid)
 }
 
 // restartable are system calls that say EINTR when they are interrupted, even if no signal is handled.
