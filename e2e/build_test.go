@@ -40,6 +40,7 @@ func (c config) String() string {
 
 var (
 	allLinks = []string{"pie", "nopie", "static", "staticpie"}
+	untabled = []string{"-fno-asynchronous-unwind-tables"}
 	kinds    = []kind{
 		{name: "fentry", compiler: "gcc", cflags: []string{"-pg", "-mfentry"}, ldflags: []string{"-pg"}, links: allLinks},
 		{name: "mcount", compiler: "gcc", cflags: []string{"-pg"}, ldflags: []string{"-pg"}, links: allLinks},
@@ -56,6 +57,9 @@ var (
 		{name: "plain", compiler: "gcc", links: allLinks, plain: true},
 		{name: "plaincet", compiler: "gcc", cflags: []string{"-fcf-protection"}, links: allLinks, plain: true},
 		{name: "plainclang", compiler: "clang", links: allLinks, plain: true},
+		// and no unwind tables
+		{name: "untabled", compiler: "gcc", cflags: untabled, links: allLinks, plain: true},
+		{name: "untabledmusl", compiler: "musl-gcc", cflags: untabled, links: allLinks, plain: true},
 	}
 	// On arm64 a site is one instruction, and -pg's is behind the prologue. clang has its XRay runtime for the machine it runs on only.
 	arm64Kinds = []kind{

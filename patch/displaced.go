@@ -136,7 +136,7 @@ func (l *layout) displacedFrames(t *ehframe.Table, v *ehframe.Variants, err *err
 		var run ehframe.Run
 		for i := range l.p.Functions {
 			fn := &l.p.Functions[i]
-			if !displaces(fn) || isLibCall(fn) {
+			if !displaces(fn) || isLibCall(fn) || fn.Untabled {
 				continue
 			}
 			d, ok := index.Find(fn.Func)

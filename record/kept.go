@@ -70,7 +70,7 @@ func AppendSites(b []byte, sites []Site) []byte {
 			b = binary.AppendVarint(b, int64(c-at))
 			at = c
 		}
-		b = append(b, flag(s.Catches)|flag(s.Own)<<1)
+		b = append(b, flag(s.Catches)|flag(s.Own)<<1|flag(s.Untabled)<<2)
 		word(s.Source)
 		word(string(s.Reason))
 	}
@@ -137,8 +137,8 @@ func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 			}
 		}
 		flags := r.byte()
-		s.Catches, s.Own = flags&1 != 0, flags&2 != 0
-		r.bad = r.bad || flags > 3
+		s.Catches, s.Own, s.Untabled = flags&1 != 0, flags&2 != 0, flags&4 != 0
+		r.bad = r.bad || flags > 7
 		s.Source, s.Reason = word(), Reason(word())
 		if r.bad {
 			return nil, errKept

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/record/plain"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // Plain says whether functions that no compiler has prepared are to be traced, by moving their first instructions
@@ -44,12 +46,17 @@ func (fd *finder) plain() error {
 		return nil
 	}
 	wanted := fd.wanted()
-	if wanted == nil || !fd.hasSite(wanted) {
+	if wanted == nil || len(fd.sites) > 0 && !fd.hasSite(wanted) {
 		return nil
 	}
 	f, err := fd.sweep()
 	if err != nil {
 		return err
+	}
+	if fd.unlistedFunctions(f) {
+		if f, err = fd.sweep(); err != nil {
+			return err
+		}
 	}
 	var mu sync.Mutex
 	brief := map[int]plain.Entry{} // by site
@@ -72,6 +79,32 @@ func (fd *finder) plain() error {
 	})
 	fd.detours(f, brief)
 	return nil
+}
+
+// unlistedFunctions adds the functions that nothing lists, and that code or data of the image tells of. It reports whether
+// there are any: then what is known of all code has to be found out again.
+func (fd *finder) unlistedFunctions(f *plain.Finder) bool {
+	called, others := f.Unlisted()
+	if len(called)+len(others) == 0 {
+		return false
+	}
+	list := slices.Clone(fd.im.funcs.list)
+	add := func(addrs []uint64, source string, r Reason) {
+		for _, addr := range addrs {
+			list = append(list, symbol.Func{Addr: addr, Source: source})
+			s := Site{Func: addr, Addr: addr, Source: source, Reason: r}
+			if addr == fd.im.f.Header.Entry {
+				s.Reason = ReasonEntryPoint
+			}
+			fd.sites = append(fd.sites, s)
+		}
+	}
+	add(called, SourceCalls, ReasonNoSite)
+	add(others, SourceReferences, ReasonUnknownEntry)
+	slices.SortStableFunc(list, func(a, b symbol.Func) int { return cmp.Compare(a.Addr, b.Addr) })
+	sortSites(fd.sites)
+	fd.im.funcs, fd.swept = functions{list: list}, nil
+	return true
 }
 
 // detours gives sites that have room for a short jump only the padding that it goes to, in the order of their addresses.
@@ -138,7 +171,7 @@ func (fd *finder) hasSite(such func(*Site) bool) bool {
 func (fd *finder) displaced(s *Site, e plain.Entry, via uint64) {
 	site := *s
 	site.Addr, site.Len, site.Moved, site.Kind, site.Ret, site.Reason = e.Addr, e.Len, e.Moved, KindPlain, fd.m.atEntry(), ""
-	site.Via, site.Catches = via, e.Catches
+	site.Via, site.Catches, site.Untabled = via, e.Catches, e.Untabled
 	if e.Signed {
 		site.Ret = RetSignedLR
 	}

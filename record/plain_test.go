@@ -17,6 +17,10 @@ func TestPlain(t *testing.T) {
 	start := fn("_start", "ud2\n.p2align 4")
 	// stripped is a function that only unwind tables tell of.
 	stripped := func(body string) string { return ".p2align 4\n.cfi_startproc\n" + body + "\n.cfi_endproc\n" }
+	// bare is a function that only a symbol tells of.
+	bare := func(name, body string) string {
+		return fmt.Sprintf(".globl %[1]s\n.type %[1]s,@function\n%[1]s:\n%[2]s\n.size %[1]s,.-%[1]s\n", name, body)
+	}
 	const frame = "push %rbp\n.cfi_def_cfa_offset 16\nmov %rsp,%rbp\n.cfi_def_cfa_register 6\n"
 	const unframe = "pop %rbp\n.cfi_def_cfa 7,8\n"
 	const loop = "mov %edi,%eax\n1: dec %edi\njnz 1b\nret"
@@ -137,12 +141,46 @@ func TestPlain(t *testing.T) {
 			want: "f: undecodable +0 0 0\ng: undecodable +0 0 0",
 		},
 		{
-			name: "unwind information: none, of a signal frame, of a frame that is there, in the middle of an instruction",
-			text: ".type f,@function\nf: mov $1,%eax\nret\n.size f,.-f\n" +
-				fn("g", ".cfi_signal_frame\nmov $1,%eax\nret") + fn("h", ".cfi_def_cfa_offset 16\nmov $1,%eax\nret") +
+			name: "unwind information: of a signal frame, of a frame that is there, in the middle of an instruction",
+			text: fn("g", ".cfi_signal_frame\nmov $1,%eax\nret") + fn("h", ".cfi_def_cfa_offset 16\nmov $1,%eax\nret") +
 				fn("i", ".byte 0xb8,1\n.cfi_adjust_cfa_offset 8\n.byte 0,0,0\nret") + fn("j", ".cfi_undefined rip\nmov $1,%eax\nret"),
-			want: "f: no-unwind-info +0 0 0\ng: unusual-unwind-info +0 0 0\nh: cold-part +0 0 0\n" +
+			want: "g: unusual-unwind-info +0 0 0\nh: cold-part +0 0 0\n" +
 				"i: unusual-unwind-info +0 0 0\nj: unusual-unwind-info +0 0 0",
+		},
+		{
+			name: "no unwind information: understood; return address read by the stack pointer, by the frame pointer",
+			text: bare("f", "push %rbp\nmov %rsp,%rbp\nsub $32,%rsp\nmov 16(%rbp),%rax\nleave\nret") +
+				bare("g", "sub $24,%rsp\nmov 24(%rsp),%rax\nadd $24,%rsp\nret") +
+				bare("h", "push %rbp\nmov %rsp,%rbp\nand $-32,%rsp\nmov 8(%rbp),%rax\nleave\nret") +
+				bare("i", "sub $24,%rsp\nmov 32(%rsp),%rax\nadd $24,%rsp\nret"),
+			want: "f:  +0 8 8\ng: reads-return-address +0 0 0\nh: reads-return-address +0 0 0\ni:  +0 9 9",
+		},
+		{
+			name: "no unwind information: the stack by a register, two ways that differ, a return with something pushed, " +
+				"a call of the next instruction; an aligned stack; a jump table with something pushed",
+			text: bare("f", "mov $1,%eax\nmov %rdi,%rsp\nret") +
+				bare("g", "test %edi,%edi\njz 1f\npush %rbx\n1: mov $1,%eax\nret") +
+				bare("h", "mov $1,%eax\npush %rbx\nret") + bare("i", "mov $1,%eax\ncall 1f\n1: pop %rax\nret") +
+				bare("j", "lea 8(%rsp),%r10\nand $-32,%rsp\npush -8(%r10)\npush %rbp\nmov %rsp,%rbp\npush %r10\n"+
+					"mov -8(%rbp),%r10\nleave\nlea -8(%r10),%rsp\nret") +
+				bare("k", "mov $1,%eax\npush %rbx\nlea table(%rip),%rdx\nmovslq (%rdx,%rdi,4),%rax\nadd %rdx,%rax\njmp *%rax\n"+
+					"k2: pop %rbx\nret") + ".section .rodata\n.balign 4\ntable: .long k2-table\n.text\n",
+			want: "f: no-unwind-info +0 0 0\ng: no-unwind-info +0 0 0\nh: no-unwind-info +0 0 0\ni: no-unwind-info +0 0 0\n" +
+				"j:  +0 5 5\nk:  +0 5 5",
+		},
+		{
+			name: "no unwind information: parts, jumped to with something pushed, by functions with and without; a tail call",
+			text: bare("f", "mov $1,%eax\npush %rbx\njmp f2") + bare("f2", "mov $1,%eax\npop %rbx\nret") +
+				fn("g", "mov $1,%eax\npush %rbx\n.cfi_adjust_cfa_offset 8\njmp g2") + bare("g2", "mov $1,%eax\nret") +
+				bare("h", "mov $1,%eax\njmp h2") + bare("h2", "mov $1,%eax\nret"),
+			want: "f:  +0 5 5\nf2: no-unwind-info +0 0 0\ng:  +0 5 5\ng2: no-unwind-info +0 0 0\nh:  +0 5 5\nh2:  +0 5 5",
+		},
+		{
+			name: "nothing lists a function: one that is called, by another such one, too; one whose address is taken",
+			text: fn("f", "call unlisted1\nlea unlisted3(%rip),%rax\nret") + ".skip 600,0x90\n.p2align 4\n" +
+				"unlisted1: mov $1,%eax\ncall unlisted2\nret\n.p2align 4\nunlisted2: mov $2,%eax\nret\n.p2align 4\n" +
+				"unlisted3: mov $3,%eax\nret\n.p2align 4\nunlisted4: mov $4,%eax\nret\n",
+			want: "f:  +0 5 5\n0x1:  +0 5 5\n0x2:  +0 5 5\n0x3: unknown-entry +0 0 0",
 		},
 		{
 			name: "code that runs on: as a tail call, and with something pushed",

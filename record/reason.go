@@ -143,7 +143,8 @@ func Reasons() []ReasonText {
 			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, HotSpot's, " +
 				"GraalVM's, Dart's or .NET's."},
 		{ReasonNoUnwindInfo,
-			"The function has no unwind information, so it cannot be known whether it uses its return address."},
+			"The function has no unwind information, and what it does with its stack is not understood, so it cannot be " +
+				"known whether it uses its return address."},
 		{ReasonUnusualUnwind,
 			"Its unwind information is not that of a function that a call enters, is malformed, or changes in the middle of " +
 				"an instruction."},

@@ -24,6 +24,8 @@ type Site struct {
 	// Catches: of [KindPlain]: among the instructions that move is a call for which there is a handler, or through which
 	// nothing may be thrown.
 	Catches bool
+	// Untabled: of [KindPlain]: no unwind entry describes the function.
+	Untabled bool
 
 	Kind  Kind   // what the compiler left at Addr
 	Ret   RetLoc // where the caller's return address is when execution reaches Addr
@@ -139,12 +141,14 @@ func (r *RetLoc) UnmarshalText(b []byte) error {
 
 // Where a Site came from. Tables have the names of their sections.
 const (
-	SourceMcountLoc = "__mcount_loc"
-	SourcePatchable = "__patchable_function_entries"
-	SourceXRay      = "xray_instr_map"
-	SourceSymtab    = ".symtab"
-	SourceDynsym    = ".dynsym"
-	SourceEhFrame   = ".eh_frame"
-	SourcePclntab   = ".gopclntab"
-	SourceScan      = "scan" // a call of the profiling function at an entry that no table knows
+	SourceMcountLoc  = "__mcount_loc"
+	SourcePatchable  = "__patchable_function_entries"
+	SourceXRay       = "xray_instr_map"
+	SourceSymtab     = ".symtab"
+	SourceDynsym     = ".dynsym"
+	SourceEhFrame    = ".eh_frame"
+	SourcePclntab    = ".gopclntab"
+	SourceCalls      = "calls"      // a function that no table lists, and that is called
+	SourceReferences = "references" // what may be one, as something has its address
+	SourceScan       = "scan"       // a call of the profiling function at an entry that no table knows
 )

@@ -11,14 +11,16 @@
 //
 // Soundness comes first. A function that cannot be proven safe is refused, with a code that says why. The proof takes
 // the whole image, because anything in it can jump into the middle of what would be overwritten. It stands on three
-// things that compilers keep to, and on nothing else: unwind tables are right about the stack pointer; every address of
-// code is in a relocation, an instruction, a jump table or, in images that cannot be moved, in an aligned word of data;
-// and a jump table consists of 32-bit distances from an address that an instruction names.
+// things that compilers keep to, and on nothing else: unwind tables, where there are any, are right about the stack pointer;
+// every address of code is in a relocation, an instruction, a jump table or, in images that cannot be moved, in an aligned
+// word of data; and a jump table consists of 32-bit distances from an address that an instruction names.
 //
 //   - marks.go: what is known about every byte of code
 //   - sweep.go: one decode of all code, function by function
 //   - pointers.go, tables.go: targets that no branch shows
 //   - unwind.go: where the stack pointer is
+//   - follow.go: the same, of functions without unwind tables
+//   - unlisted.go: functions that neither symbols nor unwind tables tell of
 //   - entry.go: the rules
 //   - amd64pads.go: where jumps go that are too short for a thunk
 //   - foreign.go: images that are left alone

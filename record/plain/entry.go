@@ -31,12 +31,13 @@ const (
 
 // Entry is where a function's first instructions can be displaced.
 type Entry struct {
-	Addr    uint64 // first byte to be overwritten: behind a landing pad
-	Len     int    // bytes to be overwritten: whole instructions, and padding behind a short function
-	Moved   int    // how many of them are the function's instructions
-	Catches bool   // a call moves for which there is a handler, or through which nothing may be thrown
-	Signed  bool   // on arm64: there, the function has signed its return address
-	Refusal Refusal
+	Addr     uint64 // first byte to be overwritten: behind a landing pad
+	Len      int    // bytes to be overwritten: whole instructions, and padding behind a short function
+	Moved    int    // how many of them are the function's instructions
+	Catches  bool   // a call moves for which there is a handler, or through which nothing may be thrown
+	Untabled bool   // no unwind entry describes the function
+	Signed   bool   // on arm64: there, the function has signed its return address
+	Refusal  Refusal
 	// Brief: Refusal is for a jump to a thunk. The other fields are those of a short jump, to padding near by, if there is
 	// some (see Pads).
 	Brief bool
@@ -65,7 +66,8 @@ func (f *Finder) Entry(i int) Entry {
 		r := e.site(n)
 		if r == "" {
 			return Entry{
-				Addr: e.at, Len: e.n, Moved: e.moved, Catches: e.catches, Signed: e.signed, Refusal: first, Brief: k > 0,
+				Addr: e.at, Len: e.n, Moved: e.moved, Catches: e.catches, Untabled: e.fde.CIE == nil, Signed: e.signed,
+				Refusal: first, Brief: k > 0,
 			}
 		}
 		if first = cmp.Or(first, r); r != Short && r != JumpInto {
@@ -121,7 +123,7 @@ func (e *entry) function() Refusal {
 func (e *entry) unwinding() Refusal {
 	var ok bool
 	if e.fde, ok = e.f.index.Find(e.start); !ok {
-		return NoUnwindInfo
+		return e.untabled()
 	}
 	d, c := &e.fde, e.fde.CIE
 	if c.Signal || !e.f.m.startsAtEntry(c) || e.f.unread[d.PC] {
@@ -142,6 +144,15 @@ func (e *entry) unwinding() Refusal {
 	if row.Signed = false; !e.f.m.atEntry(&row) {
 		return UnusualUnwind
 	}
+	return ""
+}
+
+// untabled judges a function that unwinders know nothing of.
+func (e *entry) untabled() Refusal {
+	if e.f.facts[e.i]&(followed|joined) != followed {
+		return NoUnwindInfo
+	}
+	e.fde = ehframe.FDE{PC: e.start, Size: e.end - e.start}
 	return ""
 }
 

@@ -75,6 +75,7 @@ func (f *Finder) decode(t *ehframe.Table) {
 	f.landingPads(t)
 	f.jumpTables()
 	f.flagResults()
+	f.follow()
 }
 
 // Supported reports whether functions of the image's machine can be displaced.

@@ -12,6 +12,14 @@ type machine interface {
 	// sweeper decodes units, one after another, for one goroutine.
 	sweeper() sweeper
 
+	// follower follows functions that no unwind entry describes; nil: they are left alone.
+	follower(f *Finder) follower
+
+	// explorer reads code that nothing lists; nil: that is left alone.
+	explorer(f *Finder) explorer
+	// padding reports whether code is such.
+	padding(code []byte) bool
+
 	// align is what addresses of instructions are multiples of: nothing else is one.
 	align() uint64
 	// startsAtEntry reports whether a CIE is that of functions that a call enters.

@@ -40,6 +40,8 @@ const (
 	open                          // what is behind its last instruction may be reached
 	endsInCall                    // its last instruction is a call, which does not return
 	forks                         // makes a process or thread that returns, too, and shares memory
+	joined                        // jumped to with a frame that is not as callers leave it
+	followed                      // has no unwind entry, and is understood without
 )
 
 // note is what a unit has found out about an address that is not its own.
@@ -231,7 +233,11 @@ func (d *decoder) branch(to uint64, always, entry bool, lead int) {
 		if always {
 			m = tailJump
 		}
-		d.notes = append(d.notes, note{addr: to, mark: m, in: entered, from: int32(d.u.fn)})
+		n := note{addr: to, mark: m, in: entered, from: int32(d.u.fn)}
+		if d.frames.found && !entry {
+			n.fact = joined
+		}
+		d.notes = append(d.notes, n)
 	}
 }
 

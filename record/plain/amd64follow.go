@@ -1,0 +1,361 @@
+package plain
+
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/record/code"
+)
+
+// amd64Follower follows functions of x86-64.
+type amd64Follower struct {
+	f     *Finder
+	text  code.Text
+	joins joins
+
+	i          int // of the function
+	start, end uint64
+	seen       map[uint64]stackFrame // of instructions
+	todo       []uint64
+	facts      fact
+	dispatched []uint64   // where its jumps by tables go, once they have been looked for
+	from       stackFrame // with which frame they have gone there
+}
+
+// maxOutside bounds how many instructions are followed that are no function's, or another one's.
+const maxOutside = 512
+
+// stackFrame says where the stack pointer and a frame pointer are, below the CFA: 8 at the first instruction.
+type stackFrame struct {
+	depth  int64 // of the stack pointer; unknown: it has been aligned
+	rbp    int64
+	framed bool // rbp is known
+	// args is a register, its number plus 1, that has been made the CFA before the stack was aligned: gcc keeps that in
+	// memory, and has it there again when the function ends. 0: none.
+	args int
+}
+
+// common is what two frames of the same depth have in common.
+func (s stackFrame) common(o stackFrame) stackFrame {
+	out := stackFrame{depth: s.depth}
+	if s.framed && o.framed && s.rbp == o.rbp {
+		out.rbp, out.framed = s.rbp, true
+	}
+	if s.args == o.args {
+		out.args = s.args
+	}
+	return out
+}
+
+// unknown is more than a frame has.
+const unknown = 1 << 40
+
+// atEntry reports whether the stack is as callers leave it.
+func (s stackFrame) atEntry() bool { return s.depth == 8 }
+
+func (amd64Machine) follower(f *Finder) follower { return &amd64Follower{f: f, text: *f.text} }
+
+func (w *amd64Follower) joined() joins { return w.joins }
+
+func (w *amd64Follower) follow(i int) (fact, bool) {
+	w.i, w.start, w.end, w.facts = i, w.f.funcs[i].Addr, w.f.end(i), 0
+	w.seen, w.todo, w.dispatched = map[uint64]stackFrame{}, w.todo[:0], nil
+	bound, ok := int(w.end-w.start)+maxOutside, w.reach(w.start, stackFrame{depth: 8})
+	for ok && len(w.todo) > 0 {
+		at := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		ok = len(w.seen) <= bound && w.inst(at)
+	}
+	if !ok {
+		w.leaves()
+	}
+	return w.facts, ok
+}
+
+// leaves notes where a function that is not understood jumps to: whatever its frame is there.
+func (w *amd64Follower) leaves() {
+	b := w.text.Range(w.start, w.end)
+	for at := 0; at < len(b); {
+		in, err := amd64.Decode(b[at:])
+		if err != nil {
+			at++
+			continue
+		}
+		if in.PCRel == amd64.PCRelBranch && in.Op != amd64.Call {
+			if t := in.Target(w.start + uint64(at)); !w.inside(t) {
+				w.joins.maybe = append(w.joins.maybe, t)
+			}
+		}
+		at += in.Len
+	}
+}
+
+func (w *amd64Follower) inside(addr uint64) bool { return addr >= w.start && addr < w.end }
+
+// reach notes that an instruction is reached with a frame. Two ways to it must agree about the stack pointer; a frame
+// pointer is known if both know it.
+func (w *amd64Follower) reach(addr uint64, s stackFrame) bool {
+	if addr != w.start && w.f.begins(addr) {
+		if s.atEntry() {
+			return true // a tail call
+		}
+		w.joins.framed = append(w.joins.framed, addr)
+	}
+	had, ok := w.seen[addr]
+	switch {
+	case !ok:
+	case had.depth != s.depth:
+		return false
+	default:
+		if s = s.common(had); s == had {
+			return true
+		}
+	}
+	w.seen[addr] = s
+	w.todo = append(w.todo, addr)
+	return true
+}
+
+// inst follows one instruction.
+func (w *amd64Follower) inst(pc uint64) bool {
+	s := w.seen[pc]
+	b := w.text.From(pc)
+	in, err := amd64.Decode(b)
+	if err != nil {
+		return false
+	}
+	raw := b[:in.Len]
+	if w.usesReturn(in, raw, s) {
+		w.facts |= usesCaller
+	}
+	next := pc + uint64(in.Len)
+	switch in.Op {
+	case amd64.Ret:
+		return s.atEntry() && in.ImmLen == 0
+	case amd64.Ud, amd64.Hlt, amd64.Int3:
+		return true
+	case amd64.Jmp:
+		return w.reach(in.Target(pc), s)
+	case amd64.Jcc, amd64.Loop, amd64.Jrcxz:
+		return w.reach(in.Target(pc), s) && w.reach(next, s)
+	case amd64.JmpInd:
+		return w.dispatch(in, s)
+	case amd64.Call:
+		if t := in.Target(pc); w.inside(t) && t != w.start {
+			return false // to find out its own address, or another function that is not known
+		}
+		return w.behindCall(next, s)
+	case amd64.CallInd:
+		return w.behindCall(next, s)
+	case amd64.Nop, amd64.Endbr64, amd64.Endbr32, amd64.Syscall, amd64.Int:
+		return w.reach(next, s)
+	case amd64.Push, amd64.Pop, amd64.Leave, amd64.Other:
+		s, ok := s.step(in, raw)
+		return ok && w.reach(next, s)
+	}
+	return false
+}
+
+// behindCall goes on behind a call. One at the end of a function, or of a part of it, does not return.
+func (w *amd64Follower) behindCall(next uint64, s stackFrame) bool {
+	k := w.f.containing(next - 1)
+	return k >= 0 && next == w.f.end(k) || w.reach(next, s)
+}
+
+// dispatch follows a jump to an address in a register or in memory. If nothing is on the stack it can be a tail call.
+// Else it goes to what tables have of the function, which is the same for all such jumps of it.
+func (w *amd64Follower) dispatch(in amd64.Inst, s stackFrame) bool {
+	if in.PCRel == amd64.PCRelMem {
+		return s.atEntry()
+	}
+	if w.dispatched == nil {
+		w.dispatched = []uint64{}
+		for at := w.start + 1; at < w.end; at++ {
+			if m := w.f.marks.get(at); m&(tableEntry|pointed) != 0 && m&instruction != 0 {
+				w.dispatched = append(w.dispatched, at)
+			}
+		}
+		w.from = s
+	} else if w.from == s {
+		return true
+	}
+	for _, at := range w.dispatched {
+		if !w.reach(at, s) {
+			return false
+		}
+	}
+	return s.atEntry() || len(w.dispatched) > 0
+}
+
+// usesReturn reports whether an instruction reads or changes the word that has the return address.
+func (w *amd64Follower) usesReturn(in amd64.Inst, raw []byte, s stackFrame) bool {
+	if s.depth != unknown && usesReturn(in, raw, &ehframe.Row{Reg: dwarfRSP, Off: s.depth}) {
+		return true
+	}
+	return s.framed && usesReturn(in, raw, &ehframe.Row{Reg: dwarfRBP, Off: s.rbp})
+}
+
+// step returns the frame behind an instruction that is no branch; false: it cannot be known.
+func (s stackFrame) step(in amd64.Inst, raw []byte) (stackFrame, bool) {
+	if in.Prefix&amd64.PrefixOpSize != 0 && (in.Op == amd64.Push || in.Op == amd64.Pop || in.Op == amd64.Leave) {
+		return s, false
+	}
+	switch in.Op {
+	case amd64.Push:
+		return s.moved(8), true
+	case amd64.Pop:
+		if !legacy(in) || in.Opcode&^7 != 0x58 {
+			return s.moved(-8), legacy(in) && in.Opcode == 0x9d // popf; others may change any register
+		}
+		switch int(in.Opcode&7) | int(in.REX&1)<<3 {
+		case amd64.RSP:
+			return s, false
+		case amd64.RBP:
+			s.framed = false
+		}
+		return s.moved(-8), true
+	case amd64.Leave:
+		out := stackFrame{depth: s.rbp - 8, args: s.args}
+		if !s.framed {
+			out.depth = unknown
+		}
+		return out, s.framed || s.aligned()
+	}
+	if to, from, ok := registerMove(in); ok {
+		switch {
+		case to == amd64.RBP && from == amd64.RSP:
+			return s.lea(amd64.MemOp{Reg: to, Base: from})
+		case to == amd64.RSP && from == amd64.RBP:
+			return s.lea(amd64.MemOp{Reg: to, Base: from})
+		}
+	}
+	if add, ok := addsToStack(in, raw); ok {
+		return s.moved(-add), true
+	}
+	if alignsStack(in) || lowersStack(in) {
+		s.depth = unknown
+		return s, s.framed || s.args != 0
+	}
+	if m, ok := in.Memory(raw); ok && lea(in) && in.REX&8 != 0 {
+		switch {
+		case m.Reg == amd64.RSP || m.Reg == amd64.RBP:
+			return s.lea(m)
+		case m.Base == amd64.RSP && s.depth == m.Disp:
+			s.args = m.Reg + 1
+		}
+		return s, true
+	}
+	if !ofHighByte(in) {
+		if in.MayWrite(amd64.RSP) {
+			return s, false
+		}
+		s.framed = s.framed && !in.MayWrite(amd64.RBP)
+	}
+	return s, true
+}
+
+// ofHighByte reports whether an instruction is of bytes, and has no prefix that would make registers 4 to 7 be other ones
+// than those of %ah to %bh.
+func ofHighByte(in amd64.Inst) bool {
+	if !legacy(in) || in.REX != 0 {
+		return false
+	}
+	switch op := in.Opcode; {
+	case op < 0x40:
+		return op&5 == 0
+	case op >= 0xb0 && op <= 0xb7:
+		return true
+	}
+	switch in.Opcode {
+	case 0x80, 0x86, 0x88, 0x8a, 0xc0, 0xc6, 0xd0, 0xd2, 0xf6, 0xfe:
+		return true
+	}
+	return false
+}
+
+// moved is the frame when the stack pointer has gone down.
+func (s stackFrame) moved(by int64) stackFrame {
+	if s.depth != unknown {
+		s.depth += by
+	}
+	return s
+}
+
+// aligned reports whether the stack has been aligned, and the CFA is in a register.
+func (s stackFrame) aligned() bool { return s.depth == unknown && s.args != 0 }
+
+// lea is the frame behind lea disp(%base), and %rsp or %rbp.
+func (s stackFrame) lea(m amd64.MemOp) (stackFrame, bool) {
+	base, known := m.Disp+unknown, false // which leads to unknown
+	switch {
+	case m.Base == amd64.RSP && s.depth != unknown:
+		base, known = s.depth, true
+	case m.Base == amd64.RBP && s.framed:
+		base, known = s.rbp, true
+	case m.Base == s.args-1:
+		base, known = 0, true
+	}
+	if m.Reg == amd64.RBP {
+		if s.rbp, s.framed = base-m.Disp, known; !known {
+			s.rbp = 0
+		}
+		return s, true
+	}
+	ok := known || m.Base == amd64.RBP && s.aligned()
+	s.depth = base - m.Disp
+	return s, ok
+}
+
+// registerMove recognises mov %from,%to of 64 bits.
+func registerMove(in amd64.Inst) (to, from int, ok bool) {
+	if !legacy(in) || !in.HasModRM || in.ModRM>>6 != 3 || in.REX&8 == 0 {
+		return 0, 0, false
+	}
+	reg, rm := int(in.ModRM>>3&7)|int(in.REX&4)<<1, int(in.ModRM&7)|int(in.REX&1)<<3
+	switch in.Opcode {
+	case 0x89:
+		return rm, reg, true
+	case 0x8b:
+		return reg, rm, true
+	}
+	return 0, 0, false
+}
+
+// stackImmediate returns which operation with a constant on the stack pointer an instruction is.
+func stackImmediate(in amd64.Inst) (op byte, ok bool) {
+	ok = legacy(in) && (in.Opcode == 0x81 || in.Opcode == 0x83) && in.ModRM>>6 == 3 && in.ModRM&7 == amd64.RSP &&
+		in.REX&(8|1) == 8
+	return in.ModRM >> 3 & 7, ok
+}
+
+// addsToStack recognises add and sub of a constant.
+func addsToStack(in amd64.Inst, raw []byte) (int64, bool) {
+	op, ok := stackImmediate(in)
+	if !ok || op != 0 && op != 5 {
+		return 0, false
+	}
+	n := int64(int8(raw[len(raw)-1]))
+	if in.ImmLen == 4 {
+		n = int64(int32(binary.LittleEndian.Uint32(raw[len(raw)-4:])))
+	}
+	if op == 5 {
+		n = -n
+	}
+	return n, true
+}
+
+// lowersStack recognises sub %reg,%rsp, which makes room of any size.
+func lowersStack(in amd64.Inst) bool {
+	if !legacy(in) || in.ModRM>>6 != 3 || in.REX&8 == 0 {
+		return false
+	}
+	return in.Opcode == 0x29 && in.ModRM&7 == amd64.RSP && in.REX&1 == 0 ||
+		in.Opcode == 0x2b && in.ModRM>>3&7 == amd64.RSP && in.REX&4 == 0
+}
+
+// alignsStack recognises and of a constant.
+func alignsStack(in amd64.Inst) bool {
+	op, ok := stackImmediate(in)
+	return ok && op == 4
+}

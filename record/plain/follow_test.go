@@ -1,0 +1,121 @@
+package plain
+
+import (
+	"debug/elf"
+	"os"
+	"testing"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/record/code"
+	"github.com/fentry-dev/fentry/symbol"
+)
+
+// installed are programs of this machine, of compilers of C, C++ and Rust. Not among them are those with functions in
+// assembly, whose unwind tables are mostly right where a call can be, and only there.
+var installed = []string{
+	"/usr/bin/git", "/usr/bin/perl", "/usr/bin/python3.11", "/usr/bin/bash", "/usr/bin/cmake", "/usr/bin/rg",
+	"/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+}
+
+// finders calls test for each program of this machine.
+func finders(t *testing.T, test func(t *testing.T, f *Finder)) {
+	tried := 0
+	for _, path := range installed {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		f, err := elfio.Parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Header.Machine != elf.EM_X86_64 {
+			continue
+		}
+		text, err := code.New(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syms, err := symbol.New(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := New(f, text, syms.Funcs(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tried++
+		t.Run(path, func(t *testing.T) { test(t, x) })
+	}
+	if tried == 0 {
+		t.Skip("none of the programs is installed")
+	}
+}
+
+// TestFollow follows the functions of installed programs as if they had no unwind tables, and compares what is found with
+// these: at each instruction the stack pointer and the frame pointer are where the tables say. Some of LLVM's say that
+// something is on the stack still for an instruction or two behind the one that has taken it off.
+func TestFollow(t *testing.T) {
+	finders(t, func(t *testing.T, f *Finder) {
+		w := f.m.follower(f).(*amd64Follower)
+		var understood, functions, rows, wrong int
+		for i := range f.funcs {
+			d, ok := f.index.Find(f.funcs[i].Addr)
+			if !ok || f.funcs[i].Part || d.PC != f.funcs[i].Addr || d.CIE.Signal || f.marks.get(d.PC)&(called|pointed) == 0 {
+				continue
+			}
+			functions++
+			if _, ok := w.follow(i); !ok {
+				continue
+			}
+			understood++
+			var fr frames
+			fr.open(f.index, d.PC)
+			for at, s := range w.seen {
+				row, known := fr.at(at)
+				if !known {
+					continue
+				}
+				switch {
+				case row.Reg == dwarfRSP && s.depth != row.Off,
+					row.Reg == dwarfRBP && s.framed && s.rbp != row.Off:
+					if wrong++; wrong*1000 > rows {
+						t.Errorf("%s %#x at %#x: %+v, want %+v", f.funcs[i].Name, d.PC, at, s, *row)
+					}
+				case row.Reg == dwarfRSP || row.Reg == dwarfRBP:
+					rows++
+				}
+			}
+		}
+		t.Logf("%d of %d functions understood, %d instructions right, %d wrong", understood, functions, rows, wrong)
+		if understood*100 < functions*98 {
+			t.Errorf("%d of %d functions understood", understood, functions)
+		}
+	})
+}
+
+// TestUnlisted looks for the functions of installed programs as if neither symbols nor unwind tables told of any: what is
+// taken for one because it is called is one by these.
+func TestUnlisted(t *testing.T) {
+	finders(t, func(t *testing.T, f *Finder) {
+		index, known := f.index, map[uint64]bool{}
+		for i := range f.funcs {
+			known[f.funcs[i].Addr] = true
+		}
+		f.index, f.funcs = ehframe.NewIndex(new(ehframe.Table)), nil
+		called, others := f.Unlisted()
+		wrong := 0
+		for _, addr := range called {
+			if _, covered := index.Find(addr); covered && !known[addr] {
+				if wrong++; wrong < 20 {
+					t.Errorf("%#x is no function", addr)
+				}
+			}
+		}
+		t.Logf("%d functions, %d found by calls, %d wrong; %d others", len(known), len(called), wrong, len(others))
+		if len(called) < 200 {
+			t.Errorf("%d of %d functions found", len(called), len(known))
+		}
+	})
+}
