@@ -3,6 +3,7 @@
 //e2e:machines amd64
 //e2e:needs ptrace
 //e2e:cflags -fasynchronous-unwind-tables
+//e2e:compilers gcc clang
 #include "count.h"
 #include <setjmp.h>
 #include <signal.h>
