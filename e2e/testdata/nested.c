@@ -1,4 +1,5 @@
 // GNU C nested functions: called directly with the static chain in r10, through trampolines, recursively, and with a non-local goto.
+//e2e:may-lack untabled:dive untabledmusl:dive
 //e2e:compilers gcc
 //e2e:link -z execstack
 #include "count.h"
