@@ -222,20 +222,11 @@ func (s stackFrame) step(in amd64.Inst, raw []byte) (stackFrame, bool) {
 		}
 		return out, s.framed || s.aligned()
 	}
-	if to, from, ok := registerMove(in); ok {
-		switch {
-		case to == amd64.RBP && from == amd64.RSP:
-			return s.lea(amd64.MemOp{Reg: to, Base: from})
-		case to == amd64.RSP && from == amd64.RBP:
-			return s.lea(amd64.MemOp{Reg: to, Base: from})
-		}
+	if to, from, ok := registerMove(in); ok && to^from == amd64.RSP^amd64.RBP && (to == amd64.RSP || to == amd64.RBP) {
+		return s.lea(amd64.MemOp{Reg: to, Base: from})
 	}
 	if add, ok := addsToStack(in, raw); ok {
 		return s.moved(-add), true
-	}
-	if alignsStack(in) || lowersStack(in) {
-		s.depth = unknown
-		return s, s.framed || s.args != 0
 	}
 	if m, ok := in.Memory(raw); ok && lea(in) && in.REX&8 != 0 {
 		switch {
@@ -247,7 +238,10 @@ func (s stackFrame) step(in amd64.Inst, raw []byte) (stackFrame, bool) {
 		return s, true
 	}
 	if !ofHighByte(in) {
-		if in.MayWrite(amd64.RSP) {
+		if in.MayWrite(amd64.RSP) { // it is aligned, or makes room of any size, which a frame pointer has an end with
+			s.depth = unknown
+		}
+		if s.depth == unknown && !s.framed && s.args == 0 {
 			return s, false
 		}
 		s.framed = s.framed && !in.MayWrite(amd64.RBP)
@@ -322,17 +316,11 @@ func registerMove(in amd64.Inst) (to, from int, ok bool) {
 	return 0, 0, false
 }
 
-// stackImmediate returns which operation with a constant on the stack pointer an instruction is.
-func stackImmediate(in amd64.Inst) (op byte, ok bool) {
-	ok = legacy(in) && (in.Opcode == 0x81 || in.Opcode == 0x83) && in.ModRM>>6 == 3 && in.ModRM&7 == amd64.RSP &&
-		in.REX&(8|1) == 8
-	return in.ModRM >> 3 & 7, ok
-}
-
 // addsToStack recognises add and sub of a constant.
 func addsToStack(in amd64.Inst, raw []byte) (int64, bool) {
-	op, ok := stackImmediate(in)
-	if !ok || op != 0 && op != 5 {
+	op := in.ModRM >> 3 & 7
+	if !legacy(in) || in.Opcode != 0x81 && in.Opcode != 0x83 || in.ModRM>>6 != 3 || in.ModRM&7 != amd64.RSP ||
+		in.REX&(8|1) != 8 || op != 0 && op != 5 {
 		return 0, false
 	}
 	n := int64(int8(raw[len(raw)-1]))
@@ -343,19 +331,4 @@ func addsToStack(in amd64.Inst, raw []byte) (int64, bool) {
 		n = -n
 	}
 	return n, true
-}
-
-// lowersStack recognises sub %reg,%rsp, which makes room of any size.
-func lowersStack(in amd64.Inst) bool {
-	if !legacy(in) || in.ModRM>>6 != 3 || in.REX&8 == 0 {
-		return false
-	}
-	return in.Opcode == 0x29 && in.ModRM&7 == amd64.RSP && in.REX&1 == 0 ||
-		in.Opcode == 0x2b && in.ModRM>>3&7 == amd64.RSP && in.REX&4 == 0
-}
-
-// alignsStack recognises and of a constant.
-func alignsStack(in amd64.Inst) bool {
-	op, ok := stackImmediate(in)
-	return ok && op == 4
 }
