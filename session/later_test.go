@@ -23,21 +23,25 @@ import (
 
 // What a running program loads is given to it in the same way: once, by whatever path, also in a child.
 func TestLaterLibraries(t *testing.T) {
-	testtool.Need(t, "gcc")
-	l := buildLoads(t, "gcc")
-	program, link := filepath.Join(t.TempDir(), "later"), filepath.Join(t.TempDir(), "library.so")
-	argv := []string{"gcc", "-O2", "-fpatchable-function-entry=5", "-o", program, "testdata/later.c", "-ldl"}
-	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", argv, err, out)
-	}
-	if err := os.Symlink(l.library, link); err != nil {
-		t.Fatal(err)
-	}
-	r := recorderCmd{Memory: fixture.Memory(t, program, ""), Library: map[string]string{filepath.Base(l.library): l.other}}
-	x := r.run(t, program, l.library, link)
-	want := "answer 2, one\nmaps " + l.other + "\ncopies 1\nsum 200\nchild 2, none 0\n"
-	if x.code != 7 || x.stdout != want || strings.Contains(x.stderr, "recorder:") {
-		t.Errorf("status %d, %q, want %q: %s", x.code, x.stdout, want, x.stderr)
+	for _, cc := range []string{"gcc", "musl-gcc"} {
+		t.Run(cc, func(t *testing.T) {
+			testtool.Need(t, cc)
+			l := buildLoads(t, cc)
+			program, link := filepath.Join(t.TempDir(), "later"), filepath.Join(t.TempDir(), "library.so")
+			argv := []string{cc, "-O2", "-fpatchable-function-entry=5", "-o", program, "testdata/later.c", "-ldl"}
+			if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s", argv, err, out)
+			}
+			if err := os.Symlink(l.library, link); err != nil {
+				t.Fatal(err)
+			}
+			r := recorderCmd{Memory: fixture.Memory(t, program, ""), Library: map[string]string{filepath.Base(l.library): l.other}}
+			x := r.run(t, program, l.library, link)
+			want := "answer 2, one\nmaps " + l.other + "\ncopies 1\nsum 200\nchild 2, none 0\n"
+			if x.code != 7 || x.stdout != want || strings.Contains(x.stderr, "recorder:") {
+				t.Errorf("status %d, %q, want %q: %s", x.code, x.stdout, want, x.stderr)
+			}
+		})
 	}
 }
 

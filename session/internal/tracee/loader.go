@@ -113,10 +113,12 @@ type loader struct {
 	t        *Process
 	from, to uint64 // its image
 	code     []span // what of it is executed
+	dynamic  span
 	calls    span   // where its own system calls are made if they are recorded
 	ways     ways   // to the runtime, from there
 	hooked   []span // what of its code hook has changed
-	stubs    span   // where system calls of it are made that were moved
+	stubs    span   // where system calls of it are made that were moved, or open is called
+	stub     stubLayout
 	armed    bool   // there are breakpoints in these
 	entry    uint64 // of the program
 	saved    []byte // what is at the breakpoint there
@@ -126,6 +128,10 @@ type loader struct {
 	opening bool   // it is in a system call that opens a file
 	path    uint64 // the address of the path
 }
+
+// stubLayout says how large each of the stubs is, and where in it the slot is with the address that it goes on to, and
+// where that goes to if nothing is to be done.
+type stubLayout struct{ size, back, slot uint64 }
 
 // span is a part of the loader.
 type span struct{ addr, size uint64 }
@@ -174,10 +180,15 @@ func (t *Process) loader() (*loader, error) {
 	}
 	l := &loader{t: t, from: base, entry: entry}
 	for ; len(progs) > 0; progs = progs[Phentsize:] {
-		if elf.ProgType(le.Uint32(progs)) != elf.PT_LOAD {
+		addr, size := base+le.Uint64(progs[16:]), le.Uint64(progs[40:]) // p_vaddr, p_memsz
+		switch elf.ProgType(le.Uint32(progs)) {
+		case elf.PT_DYNAMIC:
+			l.dynamic = span{addr, size}
+			continue
+		case elf.PT_LOAD:
+		default:
 			continue
 		}
-		addr, size := base+le.Uint64(progs[16:]), le.Uint64(progs[40:]) // p_vaddr, p_memsz
 		l.to = max(l.to, addr+size)
 		if elf.ProgFlag(le.Uint32(progs[4:]))&elf.PF_X != 0 && size <= maxCode {
 			l.code = append(l.code, span{addr, size})
@@ -185,6 +196,41 @@ func (t *Process) loader() (*loader, error) {
 	}
 	return l, nil
 }
+
+// symbol returns the address of a dynamic symbol of the loader, which has not run yet; 0: it has none of that name.
+func (l *loader) symbol(name string) (uint64, error) {
+	const entry, symbol = 16, 24 // sizes of Elf64_Dyn and Elf64_Sym
+	dyn := make([]byte, min(l.dynamic.size, maxDynamic))
+	if err := l.t.ReadAt(dyn, l.dynamic.addr); err != nil {
+		return 0, err
+	}
+	tags := map[elf.DynTag]uint64{}
+	for ; len(dyn) >= entry; dyn = dyn[entry:] {
+		tags[elf.DynTag(le.Uint64(dyn))] = le.Uint64(dyn[8:])
+	}
+	syms, text, size := tags[elf.DT_SYMTAB], tags[elf.DT_STRTAB], tags[elf.DT_STRSZ]
+	if syms == 0 || text <= syms || text-syms > maxCode || size > maxCode {
+		return 0, nil // linkers put the names behind the symbols, which says how many there are
+	}
+	table, names := make([]byte, text-syms), make([]byte, size)
+	if err := l.t.ReadAt(table, l.from+syms); err != nil {
+		return 0, err
+	}
+	if err := l.t.ReadAt(names, l.from+text); err != nil {
+		return 0, err
+	}
+	for ; len(table) >= symbol; table = table[symbol:] {
+		at := le.Uint32(table)
+		defined := elf.SectionIndex(le.Uint16(table[6:])) != elf.SHN_UNDEF
+		if defined && at < uint32(len(names)) && bytes.HasPrefix(names[at:], append([]byte(name), 0)) {
+			return l.from + le.Uint64(table[8:]), nil
+		}
+	}
+	return 0, nil
+}
+
+// maxDynamic is more than any loader's dynamic section has.
+const maxDynamic = 1 << 16
 
 // How the loader's part of a process's life ends.
 type loaderEnd int

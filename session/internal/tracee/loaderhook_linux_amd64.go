@@ -2,6 +2,7 @@ package tracee
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 
@@ -25,8 +26,17 @@ import (
 // breakpoint in the stub itself; when the program begins, to the runtime; or, if there is nothing to be done, back.
 //
 // The recorder must not change code that something else jumps into: where any bytes of the loader could be a branch to
-// the middle of the eight, they are left alone, and so are loaders that do not look like this (musl's is also the C
-// library, so that all that the program opens would come by).
+// the middle of the eight, they are left alone.
+//
+// musl's loader is also the C library, and opens libraries by its function open, as the program does. There the calls of
+// it are changed, of those that open something to read it, and close it at an execve, as the loader does:
+//
+//	be 00 00 08 00        mov  $O_RDONLY|O_CLOEXEC, %esi
+//	...                   moves of arguments
+//	e8 xx xx xx xx        call open
+//
+// They call a stub that calls open and goes on in the same way. Until the program begins these stubs do nothing, and the
+// process stops at all system calls. Other loaders are left alone.
 
 // A stub, and offsets in it.
 const (
@@ -42,36 +52,91 @@ var (
 	callAndCheck = []byte{0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff} // syscall; cmp $-4096, %rax
 )
 
-// hook changes the loader's code so that it comes to a breakpoint when it has opened a file.
+// A stub in place of a call of open, and offsets in it.
+const (
+	callStubSize = 48
+	callStubBack = 32
+	callStubSlot = 40
+)
+
+// readOnly is in front of calls of open: mov $O_RDONLY|O_CLOEXEC, %esi.
+var readOnly = []byte{0xbe, 0x00, 0x00, 0x08, 0x00}
+
+// hook changes the loader's code so that it comes to a breakpoint when it has opened a file, or at least, when the program
+// has begun, to the runtime.
 func (l *loader) hook() error {
-	var sites []uint64
+	sites, err := l.find(func(b []byte, _ uint64) []int { return findOpens(b) })
+	if err != nil {
+		return err
+	}
+	l.stub = stubLayout{stubSize, stubBack, stubSlot}
+	if len(sites) > 0 {
+		if err := l.change(sites, func(at, site uint64) ([]byte, arch.Edit) {
+			jmp := append(le.AppendUint32([]byte{0xe9}, uint32(at-(site+5))), 0x0f, 0x1f, 0x00) // jmp stub; nopl (%rax)
+			return openStub(at, site, l.ways), arch.Edit{Addr: site, Old: callAndCheck, New: jmp}
+		}); err != nil {
+			return err
+		}
+		l.armed = true
+		return nil
+	}
+	open, err := l.symbol("open")
+	if err != nil {
+		return err
+	}
+	if open != 0 {
+		sites, err = l.find(func(b []byte, at uint64) []int { return findCalls(b, open-at) })
+	}
+	if err != nil || len(sites) == 0 {
+		return cmp.Or(err, errors.New("its dynamic loader opens files in an unknown way"))
+	}
+	l.stub = stubLayout{callStubSize, callStubBack, callStubSlot}
+	return l.change(sites, func(at, site uint64) ([]byte, arch.Edit) {
+		call := func(to uint64) []byte { return le.AppendUint32([]byte{0xe8}, uint32(to-(site+5))) }
+		return callStub(at, open), arch.Edit{Addr: site, Old: call(open), New: call(at)}
+	})
+}
+
+// find returns the addresses of what is found in the loader's code.
+func (l *loader) find(in func(code []byte, at uint64) []int) (sites []uint64, err error) {
 	for _, s := range l.code {
 		b := make([]byte, s.size)
 		if err := l.t.ReadAt(b, s.addr); err != nil {
-			return err
+			return nil, err
 		}
-		for _, at := range findOpens(b) {
+		for _, at := range in(b, s.addr) {
 			sites = append(sites, s.addr+uint64(at))
 		}
 	}
-	if len(sites) == 0 {
-		return errors.New("its dynamic loader opens files in an unknown way")
+	return sites, nil
+}
+
+// findCalls returns the offsets in code of calls of open, which is that far from its beginning, to read something.
+func findCalls(code []byte, open uint64) (at []int) {
+	const moves = 24 // most bytes between the flags and the call
+	for i := 0; i+5 <= len(code); i++ {
+		if code[i] == 0xe8 && uint64(i)+5+uint64(int64(int32(le.Uint32(code[i+1:])))) == open &&
+			bytes.Contains(code[max(0, i-moves):i], readOnly) {
+			at = append(at, i)
+		}
 	}
-	size := pageUp(uint64(len(sites) * stubSize))
-	page, err := l.page(size)
+	return at
+}
+
+// change puts a stub for each site in memory close to the loader, and has the sites lead there.
+func (l *loader) change(sites []uint64, stub func(at, site uint64) ([]byte, arch.Edit)) error {
+	page, err := l.page(pageUp(uint64(len(sites)) * l.stub.size))
 	if err != nil {
 		return err
 	}
 	var stubs []byte
 	var edits []arch.Edit
 	for i, site := range sites {
-		at := page + uint64(i*stubSize)
-		stubs = append(stubs, openStub(at, site, l.ways)...)
-		jmp := append(le.AppendUint32([]byte{0xe9}, uint32(at-(site+5))), 0x0f, 0x1f, 0x00) // jmp stub; nopl (%rax)
-		edits = append(edits, arch.Edit{Addr: site, Old: callAndCheck, New: jmp})
+		code, e := stub(page+uint64(i)*l.stub.size, site)
+		stubs, edits = append(stubs, code...), append(edits, e)
 	}
 	defer func() {
-		if !l.armed {
+		if l.stubs.size == 0 {
 			l.hooked = nil
 		}
 	}()
@@ -87,18 +152,18 @@ func (l *loader) hook() error {
 	if err := arch.Write(l.t, PageSize, edits); err != nil {
 		return err
 	}
-	l.stubs, l.armed = span{page, uint64(len(stubs))}, true
+	l.stubs = span{page, uint64(len(stubs))}
 	return nil
 }
 
 // aim has the stubs of a process, which are where this one's are, go on to a routine; 0: back to the loader.
 func (l *loader) aim(t *Process, routine uint64) error {
-	for at := l.stubs.addr; at < l.stubs.addr+l.stubs.size; at += stubSize {
+	for at := l.stubs.addr; at < l.stubs.addr+l.stubs.size; at += l.stub.size {
 		to := routine
 		if to == 0 {
-			to = at + stubBack
+			to = at + l.stub.back
 		}
-		if err := t.WriteAt(le.AppendUint64(nil, to), at+stubSlot); err != nil {
+		if err := t.WriteAt(le.AppendUint64(nil, to), at+l.stub.slot); err != nil {
 			return err
 		}
 	}
@@ -108,7 +173,19 @@ func (l *loader) aim(t *Process, routine uint64) error {
 // opened tells whether the process is at the breakpoint of a stub: it has opened a file then, by the name at path.
 func (l *loader) opened(regs *registers) (fd, path uint64, ok bool) {
 	at := regs.Rip - uint64(len(breakpoint)) - l.stubs.addr
-	return regs.Rax, regs.Rsi, at < l.stubs.size && at%stubSize == stubTrap
+	return regs.Rax, regs.Rsi, l.armed && at < l.stubs.size && at%stubSize == stubTrap
+}
+
+// callStub is the code at addr that calls open for who calls it.
+func callStub(addr, open uint64) []byte {
+	b := []byte{0x48, 0x83, 0xec, 0x08}                                   // sub $8, %rsp
+	b = le.AppendUint32(append(b, 0xe8), uint32(open-(addr+9)))           // call open
+	b = append(b, 0x48, 0x83, 0xc4, 0x08, 0x85, 0xc0)                     // add $8, %rsp; test %eax, %eax
+	b = append(b, 0x78, callStubBack-17, 0x89, 0xc0)                      // js back; mov %eax, %eax
+	b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), callStubBack-26)     // lea back(%rip), %r11
+	b = le.AppendUint32(append(b, 0xff, 0x25), callStubSlot-callStubBack) // jmp *slot(%rip)
+	b = append(b, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc)         // back: ret
+	return le.AppendUint64(b, addr+callStubBack)                          // slot
 }
 
 // openStub is the code at addr for a system call that was at site, which is recorded if there are ways to the runtime.

@@ -52,6 +52,31 @@ func TestFindOpensGlibc(t *testing.T) {
 	}
 }
 
+// Calls of open are found by where they go, and by what they are to open.
+func TestFindCalls(t *testing.T) {
+	call := func(flags byte, moves int, to int) []byte { // at the offset 5 + moves
+		b := append([]byte{0xbe, 0, 0, flags, 0}, bytes.Repeat([]byte{0x90}, moves)...) // mov $flags, %esi
+		return le.AppendUint32(append(b, 0xe8), uint32(to-len(b)-5))
+	}
+	const open = 0x1000
+	for _, tt := range []struct {
+		name string
+		code []byte
+		want []int
+	}{
+		{"nothing", nil, nil},
+		{"one", call(8, 3, open), []int{8}},
+		{"for a directory", call(9, 3, open), nil},
+		{"another function", call(8, 3, open+1), nil},
+		{"far away", call(8, 30, open), nil},
+		{"cut off", call(8, 3, open)[:12], nil},
+	} {
+		if got := findCalls(tt.code, open); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 // FuzzFindOpens: whatever the code, what is found is there, and in order.
 func FuzzFindOpens(f *testing.F) {
 	f.Add(slices.Concat(openatNumber, callAndCheck))
