@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/record/code"
@@ -116,6 +117,47 @@ func TestUnlisted(t *testing.T) {
 		t.Logf("%d functions, %d found by calls, %d wrong; %d others", len(known), len(called), wrong, len(others))
 		if len(called) < 200 {
 			t.Errorf("%d of %d functions found", len(called), len(known))
+		}
+	})
+}
+
+// FuzzFollow: whatever the code, and wherever functions begin in it, it is followed to an end, and a function that is
+// understood returns with the stack as it came.
+func FuzzFollow(f *testing.F) {
+	f.Add([]byte{0x55, 0x48, 0x89, 0xe5, 0xc9, 0xc3}, byte(6))                                            // push, mov, leave, ret
+	f.Add([]byte{0x48, 0x83, 0xec, 0x18, 0x74, 0x02, 0xeb, 0xfa, 0x48, 0x83, 0xc4, 0x18, 0xc3}, byte(13)) // a loop
+	f.Add([]byte{0xe8, 1, 0, 0, 0, 0xc3, 0x53, 0xff, 0xe0, 0x5b, 0xc3}, byte(4))                          // a call, a jump
+	f.Fuzz(func(t *testing.T, b []byte, every byte) {
+		if len(b) == 0 || len(b) > 1<<12 || every == 0 {
+			return
+		}
+		const base = 0x401000
+		text := &code.Text{Regions: []code.Region{{Addr: base, Data: b, Name: ".text", Exact: true}}}
+		x := &Finder{file: new(elfio.File), text: text, m: amd64Machine{}, fixed: true}
+		for at := 0; at < len(b); at += int(every) {
+			x.funcs = append(x.funcs, symbol.Func{Addr: base + uint64(at), Name: "f"})
+		}
+		x.decode(new(ehframe.Table))
+		for i := range x.funcs {
+			if e := x.Entry(i); e.Refusal == "" && !e.Untabled {
+				t.Errorf("function %d has unwind information", i)
+			}
+		}
+		w := x.m.follower(x).(*amd64Follower)
+		for i := range x.funcs {
+			if _, ok := w.follow(i); !ok {
+				continue
+			}
+			for at, s := range w.seen {
+				if in, err := amd64.Decode(text.From(at)); err != nil || in.Op == amd64.Ret && !s.atEntry() {
+					t.Errorf("%#x: %+v, %v", at, s, err)
+				}
+			}
+		}
+		x.funcs, x.facts = nil, nil
+		called, others := x.Unlisted()
+		if len(called)+len(others) > len(b) {
+			t.Errorf("%d and %d functions in %d bytes", len(called), len(others), len(b))
 		}
 	})
 }
