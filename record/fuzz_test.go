@@ -42,7 +42,11 @@ func FuzzFind(f *testing.F) {
 			if i > 0 && compareSites(sites[i-1], s) > 0 {
 				t.Fatalf("site %d is out of order", i)
 			}
-			if s.Traceable() && (s.Len < 4 || s.Kind == KindNone || s.Ret == RetNone) {
+			least := 4
+			if s.Via != 0 {
+				least = 2 // a short jump
+			}
+			if s.Traceable() && (s.Len < least || s.Kind == KindNone || s.Ret == RetNone) {
 				t.Fatalf("traceable without a site: %+v", s)
 			}
 			if len(s.Bytes) != s.Len {
