@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,8 @@ import (
 const wantedOff = 0.5
 
 // off prints what a function costs that is patched and switched off, by how many functions there are: the predictor and
-// the caches pay for more jumps.
+// the caches pay for more jumps. What has been off for a while, because a filter has been changed, has its own
+// instructions again.
 func (b *bench) off() error {
 	src, err := b.extract("off.c")
 	if err != nil {
@@ -42,14 +44,18 @@ func (b *bench) off() error {
 	type row struct {
 		name, program string
 		n             int
+		settled       bool // recorded, and a filter has all functions off
 		calls         []map[string]float64
 	}
+	data := filepath.Join(b.dir, "off.data")
 	var rows []*row
 	numbers := []int{1, 100, 4000, 50000}
 	for _, n := range numbers {
 		for _, r := range []row{
 			{name: "no site", program: plain}, {name: "compiled site, never patched", program: sites},
 			{name: "compiled site, off", program: sites + ".off"}, {name: "plain entry, off", program: plain + ".off"},
+			{name: "compiled site, off for a while", program: sites, settled: true},
+			{name: "plain entry, off for a while", program: plain, settled: true},
 		} {
 			r.n = n
 			rows = append(rows, &r)
@@ -57,8 +63,17 @@ func (b *bench) off() error {
 	}
 	for round := range b.rounds {
 		for _, r := range from(rows, round) {
-			s, err := b.run(job{argv: []string{r.program, calls, strconv.Itoa(r.n)}, env: []string{"FENTRY_OFF=1"}, out: true})
+			j := job{argv: []string{r.program, calls, strconv.Itoa(r.n)}, env: []string{"FENTRY_OFF=1"}, out: true}
+			if r.settled {
+				j.argv = append([]string{b.fentry, "record", "-q", "--no-inherit", "-o", data}, j.argv...)
+				j.env = []string{fmt.Sprintf("OFF_FIRST=%[1]s control $PPID 'set_ftrace_filter = f49999' >&2 && "+
+					"%[1]s control $PPID settle >&2", b.fentry)}
+			}
+			s, err := b.run(j)
 			if err != nil {
+				return err
+			}
+			if err := errors.Join(os.RemoveAll(data), os.RemoveAll(data+".old")); err != nil {
 				return err
 			}
 			m, err := parseOff(s.out)
@@ -72,7 +87,7 @@ func (b *bench) off() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "functions\tns\t(min)\tmore\tof a compiled site\twanted\t\t")
 	for i, r := range rows {
-		const variants, compiled = 4, 2
+		const variants, compiled = 6, 2
 		call, least := middleOf(r.calls, "call")
 		first, _ := middleOf(rows[i-i%variants].calls, "call")
 		site, _ := middleOf(rows[i-i%variants+compiled].calls, "call")

@@ -1,5 +1,5 @@
 // Calls of many functions in random order: off CALLS FUNCTIONS [THREADS]  ->  "call MEDIAN MIN", in ns a call. So many
-// further threads wait meanwhile.
+// further threads wait meanwhile. OFF_FIRST: a command that comes before the calls.
 //
 // The functions are written in assembly, all alike and 32 bytes apart, so that a call needs no table of their addresses.
 // SITES: with the site that -fpatchable-function-entry=5 leaves.
@@ -79,6 +79,8 @@ UNTRACED int main(int argc, char **argv)
 		if (pthread_create(&t, 0, waits, 0))
 			return 2;
 	}
+	if (getenv("OFF_FIRST") && system(getenv("OFF_FIRST")))
+		return 3;
 	for (int i = 0; i < ORDER; i++) {
 		seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
 		order[i] = (uint32_t)(seed % (uint64_t)n) * 32;
