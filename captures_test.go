@@ -492,7 +492,7 @@ int main(int argc, char **argv)
 		`f_view(1) = "abc"`,
 		`f_ref(` + long + `) = ` + long,
 		`f_classes({base={a=1}, b=2}, {p=9}, {}, TWO, 1, 5) = 20`,
-		`f_variadic("%d", ...) = 37`,
+		`f_variadic("%d", 1) = 37`,
 		`f_names(true, 119, 99, NULL, NULL) = 220`,
 		`f_self({id=7}) = 7`,
 	}

@@ -266,7 +266,9 @@ func (c *Capture) planParams(f *Func, m Machine, entry *program) {
 			l.pieces = append(l.pieces, next.pieces...)
 		}
 		v := entry.take("", &Type{Kind: Array, Elem: &Type{Kind: Uint, Size: 8}, Count: maxMore, Size: 8 * maxMore}, l, "x")
-		v.More = true
+		if v.More = true; f.takesFormat() {
+			v.Format = printfFormat
+		}
 		c.Params = append(c.Params, v)
 	}
 }

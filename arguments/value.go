@@ -39,6 +39,10 @@ func (m Memory) at(address uint64) *Region {
 // AppendArguments appends the arguments of a call as C has them, without parentheses.
 func (c *Capture) AppendArguments(b []byte, words []uint64, m Memory) []byte {
 	for i := range c.Params {
+		if format, ok := c.formatOf(i, words, m); ok {
+			b = c.Params[i].appendFormatted(b, format, words)
+			continue
+		}
 		if i > 0 {
 			b = append(b, ", "...)
 		}
