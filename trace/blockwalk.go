@@ -81,10 +81,12 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 		wanted[j], shown[j] = f&format.BlockLost != 0, f&format.BlockNotes != 0
 	}
 	err := w.t.blocks.eachBounds(tb, func(j int, fn FuncID, ticks, _ uint64) {
-		if !shown[j] && (ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold) {
+		long := ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold
+		if !shown[j] && long {
 			shown[j] = c.Match == nil || c.Match(fn)
 		}
-		if c.Roots != nil && !wanted[j] {
+		// Inside of a short call there is no long one, but there can be other events.
+		if c.Roots != nil && !wanted[j] && (long || tb.blocks[j].flags&format.BlockNotes != 0) {
 			wanted[j] = c.Roots(fn)
 		}
 	})

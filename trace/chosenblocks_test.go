@@ -66,3 +66,40 @@ func TestChosenBlocksRead(t *testing.T) {
 		}
 	}
 }
+
+// TestWalkShortRoots: a walk for long calls inside of a function decodes no blocks in which all of its calls are short.
+func TestWalkShortRoots(t *testing.T) {
+	const root = 1
+	k, now, written := oneTask(t)
+	for i := range 200_000 {
+		long := uint64(0)
+		if i == 100_000 {
+			long = 50_000
+		}
+		k.Enter(now, root)
+		k.Enter(now+2, 2)
+		k.Exit(now+4+long, 2)
+		k.Exit(now+6+long, root)
+		now += 10 + long
+	}
+	events := written()
+	_, indexed := withBlocks(t, events, blockSizes{1000, 0, 4, 1 << 20})
+	reads := &countedReads{r: indexed.file}
+	indexed.file = reads
+	calls := 0
+	o := WalkOptions{Calls: Calls{Roots: func(fn FuncID) bool { return fn.ID == root }, Threshold: 40_000}}
+	if err := indexed.Walk(o, func(ev *Event) error {
+		if ev.Kind == Exit && ev.Dur >= o.Calls.Threshold {
+			calls++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if calls != 2 {
+		t.Errorf("%d long calls, want 2", calls)
+	}
+	if reads.bytes > len(events)/20 {
+		t.Errorf("%d bytes were read of %d", reads.bytes, len(events))
+	}
+}
