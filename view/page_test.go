@@ -270,6 +270,20 @@ func TestPageNotes(t *testing.T) {
 	}
 	stack()
 	b.Screenshot("stack")
+	var task, time, left, right int64
+	if _, err := fmt.Sscanf(b.fragment().Get("note"), "%d,%d", &task, &time); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"f", "w", "w", "s"} {
+		from, to := b.visible()
+		b.Key(key)
+		b.still()
+		if left, right = b.visible(); (right-left < to-from) == (key == "s") || time < left || time > right {
+			t.Errorf("%s shows %d to %d, was %d to %d; the stack is at %d", key, left, right, from, to, time)
+		}
+	}
+	b.Key("0")
+	b.still()
 	var link string
 	b.Eval("new Promise(r => setTimeout(() => r(location.href), 300))", &link)
 	b.Open("about:blank")

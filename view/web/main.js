@@ -68,10 +68,15 @@ function moveTo(from, to) {
   moving = requestAnimationFrame(frame);
 }
 
+// centre is the time around which keys zoom: below the pointer, or else that of what is selected, if it can be seen.
+function centre() {
+  if (pointerX !== null) return timeline.timeAt(Math.max(timeline.gutter, pointerX));
+  const c = state.call, n = state.note, at = c ? c.start + c.dur / 2 : n ? n.time : -1;
+  return at >= state.from && at <= state.to ? at : (state.from + state.to) / 2;
+}
+
 function zoomBy(factor) {
-  const x = pointerX === null ? undefined : pointerX;
-  const at = timeline.timeAt(x === undefined ? timeline.gutter + timeline.plotWidth() / 2
-    : Math.max(timeline.gutter, x));
+  const at = centre();
   moveTo(at - (at - state.from) * factor, at + (state.to - at) * factor);
 }
 
@@ -288,7 +293,10 @@ const keys = {
   W: () => zoomBy(0.3), S: () => zoomBy(1 / 0.3), A: () => panBy(-0.8), D: () => panBy(0.8),
   f: () => {
     if (state.call) zoomTo(state.call.start, state.call.start + state.call.dur);
-    else if (state.range) zoomTo(state.range.from, state.range.to);
+    else if (state.note) {
+      const around = (state.to - state.from) / 20;
+      zoomTo(state.note.time - around, state.note.time + around);
+    } else if (state.range) zoomTo(state.range.from, state.range.to);
   },
   0: () => zoomTo(state.about.begin, state.about.end),
   v: () => change({ range: { from: Math.max(0, state.from), to: state.to } }),
