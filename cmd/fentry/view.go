@@ -77,6 +77,8 @@ func (c *viewCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("--port %d: %w", c.port, err)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
 	page := view.NewServer(v, l.Addr())
 	if _, err := fmt.Fprintln(a.stdout, page.URL()); err != nil {
 		l.Close()
@@ -85,8 +87,6 @@ func (c *viewCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if !c.noBrowser {
 		c.browse(a, page.URL())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
-	defer stop()
 	return serve(ctx, l, page)
 }
 
