@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
+	"github.com/fentry-dev/fentry/view"
 )
 
 // linesSource has a comment at the line that each function is at, with the name that readers are to show.
@@ -34,8 +37,8 @@ int main() { // main
 }
 `
 
-// TestExportLines: what programs show of pprof's and callgrind's formats has demangled names, the files and lines of
-// functions, and the program's build id.
+// TestExportLines: what programs show of pprof's and callgrind's formats, and the page, has demangled names, the files and
+// lines of functions, and the program's build id.
 func TestExportLines(t *testing.T) {
 	testtool.Need(t, "g++", "readelf", "callgrind_annotate")
 	dir := t.TempDir()
@@ -66,6 +69,19 @@ func TestExportLines(t *testing.T) {
 	if want := regexp.MustCompile(`(?m)^\d+: 0x[0-9a-f]+/0x[0-9a-f]+/0x0 \S+/lines ` + id[1] + ` `); !want.MatchString(raw) {
 		t.Errorf("no mapping has build id %s:\n%s", id[1], raw)
 	}
+	tr, err := trace.Open(filepath.Join(dir, "fentry.data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	page, err := view.New(tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, err := page.Slowest(view.Scope{To: 1 << 62, Task: -1, Process: -1}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
 	// With a threshold, it prints the lines of all files that there are.
 	annotated := run("callgrind_annotate", "--threshold=100", "callgrind.out.1", source)
 	found := 0
@@ -79,6 +95,9 @@ func TestExportLines(t *testing.T) {
 		if !regexp.MustCompile(at).MatchString(raw) {
 			t.Errorf("pprof does not have %s at line %d:\n%s", name, i+1, raw)
 		}
+		if got, want := sourceOf(t, page, calls, name), fmt.Sprintf("%s:%d", source, i+1); got != want {
+			t.Errorf("the page has %s at %q, want %s", name, got, want)
+		}
 		at = `\d[0-9,]* \([ 0-9.]+%\)\s+\Q` + line + `\E`
 		if !regexp.MustCompile(at).MatchString(annotated) {
 			t.Errorf("callgrind_annotate does not show time at line %d:\n%s", i+1, annotated)
@@ -87,4 +106,24 @@ func TestExportLines(t *testing.T) {
 	if found != 3 {
 		t.Fatalf("%d functions", found)
 	}
+}
+
+// sourceOf is the line that the page tells of a call of a function.
+func sourceOf(t *testing.T, page *view.Viewer, calls []view.Call, name string) string {
+	t.Helper()
+	for _, c := range calls {
+		if !strings.HasPrefix(symbol.Demangle(c.Name, symbol.Simple), name) {
+			continue
+		}
+		s := view.Scope{From: c.Start, To: c.Start, Task: c.Task, Process: -1}
+		if _, err := fmt.Sscanf(c.ID, "%d.%d", &s.Func.Image, &s.Func.ID); err != nil {
+			t.Fatal(err)
+		}
+		d, err := page.Detail(s, c.Row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Source
+	}
+	return ""
 }
