@@ -45,9 +45,10 @@ have not ended count, too. AVG is how long the calls took that ended.
 The program never waits for top. Where events came too fast to be looked at, the first
 line says of how much of the time nothing is known, and the figures are extrapolated.
 
-On a terminal the table is drawn again in its place; otherwise, or with -b, one table
-follows the other. top ends with the program, and as it does; or with ^C, -n, --for, or
-when nobody reads its output any more: the program then goes on without it.`,
+On a terminal the table is drawn again in its place, with the columns that there is room
+for beside names; otherwise, or with -b, one table follows the other. top ends with the
+program, and as it does; or with ^C, -n, --for, or when nobody reads its output any more:
+the program then goes on without it.`,
 		Example: `  fentry top ./prog
   fentry top -p 1234 -s calls
   fentry top -p nginx -b -n 3 -i 1s         three tables, for a file or a pipe`,
@@ -161,7 +162,10 @@ func (w *topWriter) table() error {
 			width = columns
 			lines = min(cmp.Or(w.c.lines, height), max(1, height-4))
 		}
-		w.buf.WriteString("\x1b[H\x1b[2J") // home, erase
+		if w.tables == 0 {
+			w.buf.WriteString("\x1b[2J") // erase
+		}
+		w.buf.WriteString("\x1b[H") // home: each line replaces the one that was there
 	} else if w.tables > 0 {
 		w.buf.WriteByte('\n')
 	}
@@ -172,16 +176,93 @@ func (w *topWriter) table() error {
 		all := float64(span) * float64(max(1, w.hot.Threads()))
 		head += fmt.Sprintf("; nothing is known of %.1f %% of the time", min(100, 100*float64(w.hot.Gaps)/all))
 	}
-	fmt.Fprintln(w.buf, cutTo(head, width))
-	fmt.Fprintln(w.buf, w.paint.with(sgrBold, fmt.Sprintf("%14s %8s %8s %12s  %s", "CALLS/S", "TOTAL", "SELF", "AVG", "FUNCTION")))
+	columns := topColumnsIn(width, w.c.sort)
+	w.line(cutTo(head, width), "")
+	w.line(cutTo(columns.line(topTitles, "FUNCTION"), width), sgrBold)
 	for _, r := range rows[:min(lines, len(rows))] {
-		fmt.Fprintln(w.buf, cutTo(w.row(&r), width))
+		w.line(cutTo(columns.line(w.cells(&r), w.t.Label(r.Func)), width), "")
+	}
+	if w.terminal != nil {
+		w.buf.WriteString("\x1b[J") // erase what is below
 	}
 	return w.buf.Flush()
 }
 
-// row is a function's line.
-func (w *topWriter) row(r *hot.Row) string {
+// line writes a line, in a colour if it is not "".
+func (w *topWriter) line(s, color string) {
+	if color != "" {
+		s = w.paint.with(color, s)
+	}
+	w.buf.WriteString(s)
+	if w.terminal != nil {
+		w.buf.WriteString("\x1b[K") // erase the rest of it
+	}
+	w.buf.WriteByte('\n')
+}
+
+// The columns in front of the functions' names.
+const (
+	topCalls = iota
+	topTotal
+	topSelf
+	topAvg
+	topCells
+)
+
+var (
+	topTitles = [topCells]string{"CALLS/S", "TOTAL", "SELF", "AVG"}
+	topWidths = [topCells]int{14, 9, 9, 13}
+)
+
+// topColumns are the columns that there is room for.
+type topColumns [topCells]bool
+
+// How much of a name is worth more than another column, and than the one that is sorted by.
+const (
+	topName     = 24
+	topNameLeft = 8
+)
+
+// topColumnsIn are those that leave room for names on a terminal; 0: it is none. The one that is sorted by goes last.
+func topColumnsIn(width int, sort string) topColumns {
+	c := topColumns{true, true, true, true}
+	if width == 0 {
+		return c
+	}
+	by := map[string]int{"self": topSelf, "total": topTotal, "calls": topCalls}[sort]
+	for _, i := range []int{topAvg, topTotal, topCalls, topSelf} {
+		if i != by && c.width()+topName > width {
+			c[i] = false
+		}
+	}
+	c[by] = c.width()+topNameLeft <= width
+	return c
+}
+
+// width is how much of a line is in front of a name.
+func (c topColumns) width() int {
+	n := 2
+	for i, on := range c {
+		if on {
+			n += topWidths[i]
+		}
+	}
+	return n
+}
+
+// line is a line of the table.
+func (c topColumns) line(cells [topCells]string, name string) string {
+	var b strings.Builder
+	for i, on := range c {
+		if on {
+			fmt.Fprintf(&b, "%*s", topWidths[i], cells[i])
+		}
+	}
+	return b.String() + "  " + name
+}
+
+// cells are what a function's line has in front of its name.
+func (w *topWriter) cells(r *hot.Row) [topCells]string {
 	part := func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
 	total, self, avg := part(r.Total), part(r.Self), "-"
 	if w.c.tracer == patch.Function.String() {
@@ -189,7 +270,7 @@ func (w *topWriter) row(r *hot.Row) string {
 	} else if r.Avg >= 0 {
 		avg = durationCell(int64(r.Avg))
 	}
-	return fmt.Sprintf("%14s %8s %8s %12s  %s", grouped(uint64(r.Calls+0.5)), total, self, avg, w.t.Label(r.Func))
+	return [topCells]string{grouped(uint64(r.Calls + 0.5)), total, self, avg}
 }
 
 // cutTo cuts a line to the width of a terminal; 0: none.
