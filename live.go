@@ -27,8 +27,9 @@ type Live struct {
 type tables struct {
 	of func(trace.ImageID) (*names.Table, error) // nil: it is not known
 
-	mu  sync.Mutex
-	all map[trace.ImageID]*names.Table
+	mu     sync.Mutex
+	all    map[trace.ImageID]*names.Table
+	mapped map[trace.ImageID]bool // those that a process had mapped once
 }
 
 // A LiveFunction is one that can be switched.

@@ -128,15 +128,20 @@ func (in *instance) available() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	for i := range in.fs.functions.all {
-		b.WriteString(in.fs.functions.line(i))
+		if in.fs.functions.listed(i) {
+			b.WriteString(in.fs.functions.line(i))
+		}
 	}
 	return b.Bytes(), nil
 }
 
 func (in *instance) enabled() ([]byte, error) {
+	if err := in.fs.refresh(); err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	for i, on := range in.fs.installed {
-		if on {
+		if on && in.fs.functions.listed(i) {
 			b.WriteString(in.fs.functions.line(i))
 		}
 	}

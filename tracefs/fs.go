@@ -47,7 +47,7 @@ var clocks = []string{"mono", clockLocal}
 // newFS returns the state of a mount at its beginning: nothing is recorded.
 func newFS(t Target) (*FS, error) {
 	fs := &FS{
-		target: t, functions: &functions{t.Functions()}, images: make(map[trace.ImageID]bool), below: make(map[string]*instance),
+		target: t, functions: &functions{all: t.Functions()}, images: make(map[trace.ImageID]bool), below: make(map[string]*instance),
 		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]int64), stop: make(chan struct{}),
 	}
 	fs.events = noEvents
@@ -164,13 +164,19 @@ func (fs *FS) copy(from uint64) (*trace.Trace, error) {
 	return t, nil
 }
 
-// refresh looks whether functions have come.
+// refresh looks whether functions have come or gone.
 func (fs *FS) refresh() error {
 	t, err := fs.copy(fs.target.Now())
-	if err == nil {
-		t.Close()
+	if err != nil {
+		return err
 	}
-	return err
+	if err := t.Close(); err != nil {
+		return err
+	}
+	if images, err := fs.target.Images(); err == nil { // else all are listed
+		fs.functions.look(images)
+	}
+	return nil
 }
 
 // more looks for functions of images that have come: libraries that were loaded meanwhile. Filters that name their modules

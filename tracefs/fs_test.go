@@ -48,6 +48,13 @@ func (m *made) Open(uint64) (*trace.Trace, error) {
 	}})
 }
 
+func (m *made) Images() (all []trace.ImageID, err error) {
+	for _, f := range m.functions {
+		all = append(all, f.Image)
+	}
+	return all, nil
+}
+
 func (m *made) Size() int64 { return 1 << 20 }
 func (m *made) Now() uint64 { return m.now }
 

@@ -101,7 +101,7 @@ func FuzzFilter(f *testing.F) {
 
 // TestModules: functions by the module that they are in.
 func TestModules(t *testing.T) {
-	f := functions{[]Function{{Name: "main"}, {Name: "inflate", Module: "libz.so.1"}, {Name: "crc32", Module: "libz.so.1"},
+	f := functions{all: []Function{{Name: "main"}, {Name: "inflate", Module: "libz.so.1"}, {Name: "crc32", Module: "libz.so.1"},
 		{Name: "crc32", Module: "liblzma.so.5"}}}
 	for word, want := range map[string]string{
 		":mod:libz.so.1":      "inflate [libz.so.1]\ncrc32 [libz.so.1]\n",

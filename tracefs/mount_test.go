@@ -56,8 +56,9 @@ func serveTracefs(pid int, dir, tmp string) error {
 	var failed error
 	_, err := fentry.Attach(context.Background(), []int{pid}, fentry.Options{
 		Dir: filepath.Join(tmp, "fentry.data"), Buffer: buffer, Logf: log.Printf, Overhead: -1, NoSwitches: true, Syscalls: true,
+		Libraries: []string{module},
 		Live: func(l *fentry.Live) {
-			if m, failed = tracefs.Mount(dir, target{l, copies}, tracefs.Options{Name: "fentry", Console: func(b []byte) {
+			if m, failed = tracefs.Mount(dir, target{l, pid, copies}, tracefs.Options{Name: "fentry", Console: func(b []byte) {
 				_ = os.WriteFile(filepath.Join(tmp, "console"), b, 0o600)
 			}}); failed != nil {
 				l.End()
@@ -82,6 +83,7 @@ type mounted struct {
 	dir         string
 	program     *exec.Cmd
 	programIn   io.WriteCloser
+	programOut  io.Reader
 	server      *exec.Cmd
 	serverIn    io.WriteCloser
 	serverWords bytes.Buffer
@@ -90,15 +92,22 @@ type mounted struct {
 // target is a recording as a tracefs needs it.
 type target struct {
 	*fentry.Live
+	pid int
 	dir string
 }
 
 func (t target) Functions() (all []tracefs.Function) {
 	for _, f := range t.Live.Functions() {
-		all = append(all, tracefs.Function{Image: f.Image, ID: f.ID, Name: f.Name})
+		fn := tracefs.Function{Image: f.Image, ID: f.ID, Name: f.Name}
+		if base := filepath.Base(f.Path); base == module {
+			fn.Module = base
+		}
+		all = append(all, fn)
 	}
 	return all
 }
+
+func (t target) Images() ([]trace.ImageID, error) { return t.Mapped(t.pid) }
 
 func (t target) Size() int64 { return buffer }
 
@@ -108,6 +117,23 @@ func (t target) Syscalls(on bool) error {
 }
 
 const buffer = 4 << 20 // bytes
+
+// module is the library that the program can load.
+const module = "trace_printk"
+
+// load has the program load its library, or unload it.
+func (m *mounted) load(loaded bool) {
+	m.t.Helper()
+	ask := map[bool]string{true: "l", false: "u"}[loaded]
+	b := make([]byte, 1)
+	_, err := io.WriteString(m.programIn, ask)
+	if err == nil {
+		_, err = m.programOut.Read(b)
+	}
+	if err != nil || string(b) != ask {
+		m.t.Fatalf("%q, %v", b, err)
+	}
+}
 
 func (t target) Open(from uint64) (*trace.Trace, error) {
 	tr, err := t.Live.OpenSince(t.dir, from)
@@ -139,11 +165,10 @@ func mountAs(t *testing.T, user *syscall.Credential) *mounted {
 	t.Helper()
 	needFUSE(t)
 	tmp, self := t.TempDir(), os.Args[0]
-	program := filepath.Join(tmp, "kernel")
-	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", program, "testdata/kernel.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	m := &mounted{t: t, dir: filepath.Join(tmp, "mnt"), program: exec.Command(program)}
+	program, library := filepath.Join(tmp, "kernel"), filepath.Join(tmp, module)
+	testtool.Output(t, "gcc", "-O2", "-pthread", "-o", program, "testdata/kernel.c", "-ldl")
+	testtool.Output(t, "gcc", "-O2", "-shared", "-fPIC", "-o", library, "testdata/trace_printk.c")
+	m := &mounted{t: t, dir: filepath.Join(tmp, "mnt"), program: exec.Command(program, library)}
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -161,6 +186,9 @@ func mountAs(t *testing.T, user *syscall.Credential) *mounted {
 		m.program.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 	}
 	if m.programIn, err = m.program.StdinPipe(); err == nil {
+		m.programOut, err = m.program.StdoutPipe()
+	}
+	if err == nil {
 		err = m.program.Start()
 	}
 	if err != nil {
@@ -591,6 +619,33 @@ func TestProfile(t *testing.T) {
 	if lines := m.lines("trace"); len(lines) != 0 {
 		t.Errorf("the profile is no trace: %q", lines)
 	}
+}
+
+// TestModule: a library's functions are there while it is loaded, and can be chosen before.
+func TestModule(t *testing.T) {
+	m := mount(t)
+	const list, line = "available_filter_functions", "trace_printk_irq_work [trace_printk]\n"
+	has := func(name string, want bool) {
+		t.Helper()
+		if text := m.read(name); strings.Contains(text, line) != want {
+			t.Errorf("%s: not %v\n%s", name, want, text)
+		}
+	}
+	has(list, false)
+	m.write("set_ftrace_filter", "*:mod:trace_printk")
+	m.is("set_ftrace_filter", "*:mod:trace_printk\n")
+	m.write("current_tracer", "function")
+	for range 2 {
+		m.load(true)
+		has(list, true)
+		has("set_ftrace_filter", true)
+		has("enabled_functions", true)
+		m.load(false)
+		has(list, false)
+		m.is("enabled_functions", "")
+		m.is("set_ftrace_filter", "")
+	}
+	m.all(m.wait("trace", ": trace_printk_irq_work <-"), ": trace_printk_irq_work <-", ": init <-0\n")
 }
 
 // TestMask: threads stand where processors do.

@@ -38,7 +38,8 @@ func TestKernel(t *testing.T) {
 	there := testsIn(t, dir)
 	checkTable(t, want, there)
 	const tries = 4
-	got := runKernelTests(t, dir, m.dir, there, want)
+	tests := kernelTests{dir: dir, mnt: m.dir, modules: writeModules(t, m.program.Process.Pid)}
+	got := tests.run(t, there, want)
 	for range tries {
 		var again []string
 		for _, name := range there {
@@ -50,7 +51,7 @@ func TestKernel(t *testing.T) {
 			break
 		}
 		t.Logf("again: %q", again)
-		maps.Copy(got, runKernelTests(t, dir, m.dir, again, want))
+		maps.Copy(got, tests.run(t, again, want))
 	}
 	for _, name := range there {
 		if result, documented := want[name]; documented && got[name] != result {
@@ -130,7 +131,27 @@ func testsIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// kernelScript runs ftracetest in $1 with logs in $2 on $3: it takes the first mount that has to do with tracefs.
+// modules are what stands for modprobe and rmmod: the kernel's module that the tests load is a library of the program.
+const modules = `#!/bin/sh
+case $1 in
+trace[-_]printk) printf %%s %s >/proc/%d/fd/0 && head -c 1 </proc/%d/fd/1 >/dev/null ;;
+*) exit 1 ;;
+esac
+`
+
+// writeModules writes the two to a directory.
+func writeModules(t *testing.T, pid int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, ask := range map[string]string{"modprobe": "l", "rmmod": "u"} {
+		if err := os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, modules, ask, pid, pid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// kernelScript runs ftracetest in $1 with logs in $2 on $3, with programs in $4: it takes the first mount that has to do with tracefs.
 const kernelScript = `set -e
 mount --make-rprivate /
 for d in $(awk -v mine="$3" '/tracefs|debugfs/ && $2 != mine {print $2}' /proc/mounts); do umount -l "$d"; done
@@ -138,16 +159,21 @@ echo 950000 >"$2.rt"
 mount --bind "$2.rt" /proc/sys/kernel/sched_rt_runtime_us
 cd "$1"
 logs=$2; shift 3
+PATH=$1:$PATH
+shift
 exec ./ftracetest -k -l "$logs" "$@"`
 
-// runKernelTests runs tests, and returns where each passes. What fails that is to pass is logged.
-func runKernelTests(t *testing.T, dir, mnt string, names []string, want map[string]string) map[string]string {
+// kernelTests are the directories of ftracetest, of a tracefs, and of modprobe and rmmod.
+type kernelTests struct{ dir, mnt, modules string }
+
+// run runs tests, and returns where each passes. What fails that is to pass is logged.
+func (k *kernelTests) run(t *testing.T, names []string, want map[string]string) map[string]string {
 	t.Helper()
-	if b, _ := os.ReadFile("/proc/mounts"); strings.Count(string(b), "tracefs "+mnt+" ") != 1 {
-		t.Fatalf("%s is not what the tests will find in\n%s", mnt, b)
+	if b, _ := os.ReadFile("/proc/mounts"); strings.Count(string(b), "tracefs "+k.mnt+" ") != 1 {
+		t.Fatalf("%s is not what the tests will find in\n%s", k.mnt, b)
 	}
 	logs := filepath.Join(t.TempDir(), "logs")
-	args := []string{"-m", "sh", "-c", kernelScript, "sh", dir, logs, mnt}
+	args := []string{"-m", "sh", "-c", kernelScript, "sh", k.dir, logs, k.mnt, k.modules}
 	for _, name := range names {
 		args = append(args, "test.d/"+name+".tc")
 	}

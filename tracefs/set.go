@@ -44,10 +44,14 @@ func (s *set) put(fn, all int, in bool) {
 // the place of a function in available_filter_functions, from 1 on.
 func (f *functions) matching(pattern string, module func(string) bool) (which []int) {
 	if n, err := strconv.Atoi(pattern); err == nil && pattern[0] >= '0' && pattern[0] <= '9' {
-		if n >= 1 && n <= len(f.all) {
-			which = append(which, n-1)
+		for i := range f.all {
+			if f.listed(i) {
+				if n--; n == 0 {
+					return []int{i}
+				}
+			}
 		}
-		return which
+		return nil
 	}
 	for i := range f.all {
 		if module != nil && !module(f.all[i].Module) {
@@ -69,7 +73,7 @@ func modules(text string) func(string) bool {
 	}
 }
 
-// loaded tells whether there is a module among some.
+// loaded tells whether a module among some is loaded, or was.
 func (f *functions) loaded(module func(string) bool) bool {
 	return slices.ContainsFunc(f.all, func(fn Function) bool { return module(fn.Module) })
 }
@@ -135,7 +139,7 @@ func (f *functions) list(s *set, none string) []byte {
 		b.WriteString("#### " + none + " ####\n")
 	}
 	for i := range f.all {
-		if s.has(i) {
+		if s.has(i) && f.listed(i) {
 			b.WriteString(f.line(i))
 		}
 	}

@@ -14,6 +14,8 @@ type Target interface {
 	// Functions are all that can be switched, in the order in which they are listed. Those of images that come are listed
 	// behind the others.
 	Functions() []Function
+	// Images are those that processes have now: functions of others were in libraries that have been unloaded.
+	Images() ([]trace.ImageID, error)
 	// Switch switches each function on or off.
 	Switch(on func(image trace.ImageID, id uint32) bool) error
 	// Open returns a copy of what is in the buffer that is newer than a counter, and some that is older, as a trace, which is
@@ -46,7 +48,21 @@ type Function struct {
 }
 
 // functions are a target's.
-type functions struct{ all []Function }
+type functions struct {
+	all  []Function
+	here map[trace.ImageID]bool // images that are loaded; nil: all
+}
+
+// listed tells whether a function is in an image that is loaded.
+func (f *functions) listed(i int) bool { return f.here == nil || f.here[f.all[i].Image] }
+
+// look takes note of which images are loaded.
+func (f *functions) look(images []trace.ImageID) {
+	f.here = make(map[trace.ImageID]bool)
+	for _, id := range images {
+		f.here[id] = true
+	}
+}
 
 // add adds functions of images that were not there; false: there are none.
 func (f *functions) add(now []Function) bool {

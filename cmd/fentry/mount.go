@@ -84,7 +84,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 		return pathError(err)
 	}
 	defer os.RemoveAll(work)
-	t := &mountTarget{dir: filepath.Join(work, "copy"), size: buffer}
+	t := &mountTarget{pid: pids[0], dir: filepath.Join(work, "copy"), size: buffer}
 	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pids[0]))
 	t.program = strings.TrimSuffix(exe, " (deleted)")
 	if err := os.Mkdir(t.dir, 0o700); err != nil {
@@ -128,6 +128,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 // mountTarget is a recording as a tracefs needs it.
 type mountTarget struct {
 	*fentry.Live
+	pid     int
 	dir     string // for copies of the buffer
 	size    int64  // of the buffer
 	program string // its path: what is not in it is in a library
@@ -151,6 +152,8 @@ func (t *mountTarget) Open(from uint64) (*trace.Trace, error) {
 	}
 	return tr, err
 }
+
+func (t *mountTarget) Images() ([]trace.ImageID, error) { return t.Mapped(t.pid) }
 
 func (t *mountTarget) Size() int64 { return t.size }
 

@@ -1,7 +1,10 @@
 // A program with the names of functions of the kernel, which the kernel's own tests of ftrace trace. It calls them until
-// its standard input ends: main all of them, every millisecond, and a thread schedule.
+// its standard input ends: main all of them, every millisecond, and a thread schedule. Its argument is a library, which it
+// loads and says so when it reads an l, and unloads when it reads a u.
+#include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define FUNCTION(name) \
@@ -34,13 +37,23 @@ static void *thread(void *unused)
     return unused;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     pthread_t t;
     struct pollfd in = {.fd = 0, .events = POLLIN};
-    if (pthread_create(&t, 0, thread, 0) != 0)
+    void *module = 0;
+    char c;
+    if (argc < 2 || pthread_create(&t, 0, thread, 0) != 0)
         return 1;
-    while (poll(&in, 1, 1) == 0)
-        everything();
-    return 0;
+    for (;;) {
+        while (poll(&in, 1, 1) == 0)
+            everything();
+        if (read(0, &c, 1) != 1)
+            return 0;
+        if (c == 'l' && !module)
+            module = dlopen(argv[1], RTLD_NOW);
+        else if (c == 'u' && module && dlclose(module) == 0)
+            module = 0;
+        write(1, module ? "l" : "u", 1);
+    }
 }
