@@ -52,6 +52,10 @@ func (s *eventSettings) keeps(i int, h *happened) bool {
 
 // enableEvents switches events of an instance.
 func (in *instance) enableEvents(which []int, on bool) error {
+	now := in.epochs.now()
+	if !slices.ContainsFunc(which, func(i int) bool { return now.events.has(i) != on }) {
+		return nil // who resets all of them writes to hundreds of files
+	}
 	return in.change(func(s *settings) { s.events.put(which, on) })
 }
 
@@ -62,7 +66,7 @@ func (in *instance) eventState(which []int) string {
 		if in.epochs.now().events.has(i) {
 			on++
 		}
-		soft = soft || slices.ContainsFunc(in.probes, func(p *probe) bool { return p.event == i })
+		soft = soft || slices.ContainsFunc(in.probes, func(p *probe) bool { return p.event == i || p.on == i })
 	}
 	state := "X"
 	switch {
@@ -120,6 +124,9 @@ func filterText(f *eventFilter, none string) string {
 func (in *instance) setFilters(which []int, system, text string) error {
 	text = strings.TrimSpace(text)
 	now := in.epochs.now().events.filters
+	if text == "0" && system == "" && !slices.ContainsFunc(which, func(i int) bool { return now[i] != nil }) {
+		return nil
+	}
 	next, systems := maps.Clone(now), maps.Clone(in.epochs.now().events.systems)
 	if next == nil {
 		next, systems = make(map[int]*eventFilter), make(map[string]*eventFilter)
@@ -163,6 +170,7 @@ func eventFiles(all *events, i int) []*file {
 			write: func(in *instance, s string, _ writer) error {
 				return in.setFilters(which, "", s)
 			}},
+		triggerFile(i),
 		{name: "format", read: func(*instance) ([]byte, error) { return e.format(), nil }},
 		{name: "id", read: text(func(*instance) string { return strconv.Itoa(e.id) + "\n" })},
 	}

@@ -225,14 +225,14 @@ func (e *event) line(h *happened) string {
 	return string(append(b, ')'))
 }
 
-// happens returns what is known of an event that happens.
-func (v *view) happens(e *event, ev *trace.Event) *happened {
-	h := &happened{ev: ev, id: e.id, cpu: v.in.fs.cpu(ev.Task)}
+// happens returns what is known of an event that happens, by its place.
+func (fs *FS) happens(t *trace.Trace, e int, ev *trace.Event) *happened {
+	h := &happened{ev: ev, id: fs.events.all[e].id, cpu: fs.cpu(ev.Task)}
 	if ev.Kind == trace.Entry {
 		for i, a := range ev.Sys.Args[:min(len(ev.Sys.Args), len(h.args))] {
 			h.args[i] = int64(a)
 		}
 	}
-	h.made = sync.OnceValue(func() *syscalls.Made { return v.t.Made(ev) })
+	h.made = sync.OnceValue(func() *syscalls.Made { return t.Made(ev) })
 	return h
 }

@@ -142,6 +142,71 @@ print fmt: "ufds: 0x%08lx, nfds: 0x%08lx, timeout_msecs: 0x%08lx", ((unsigned lo
 	}
 }
 
+// TestEventTriggers: events switch tracing and each other, also if they are not recorded themselves.
+func TestEventTriggers(t *testing.T) {
+	m := mount(t)
+	const poll, sleep = "events/syscalls/sys_enter_poll/", "events/syscalls/sys_enter_clock_nanosleep/"
+	becomes := func(name, want string) {
+		t.Helper()
+		for range 1000 {
+			if m.read(name) == want {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		m.is(name, want)
+	}
+	const none = "# Available triggers:\n# traceon traceoff snapshot stacktrace enable_event disable_event\n"
+	m.is(poll+"trigger", none)
+	m.write(poll+"trigger", "traceoff:1 if nfds == 2")
+	m.is(poll+"trigger", "traceoff:count=1 if nfds == 2\n")
+	m.is(poll+"enable", "0*\n")
+	m.refuse(poll+"trigger", "traceoff", syscall.EEXIST)
+	m.refuse(poll+"trigger", "traceon", syscall.EEXIST)
+	for _, wrong := range []string{"", "nosuch", "traceon:x", "traceon if", "traceon nfds == 1", "traceon if nosuch == 1",
+		"enable_event", "enable_event:syscalls:nosuch", "enable_event:syscalls"} {
+		m.refuse(poll+"trigger", wrong, syscall.EINVAL)
+	}
+	m.write("events/syscalls/sys_exit_poll/enable", "1")
+	m.wait("trace", ": sys_poll -> 0x0")
+	m.is("tracing_on", "1\n")
+	m.add(poll+"trigger", "!traceoff")
+	m.is(poll+"trigger", none)
+	m.add(poll+"trigger", "traceoff:1 if nfds == 1")
+	becomes("tracing_on", "0\n")
+	m.is(poll+"trigger", "traceoff:count=0 if nfds == 1\n")
+	m.write("tracing_on", "1")
+	m.write("trace", "")
+	m.wait("trace", ": sys_poll -> 0x0")
+	m.is("tracing_on", "1\n")
+	m.write(poll+"trigger", "!traceoff:1 if nfds == 1")
+
+	// One event switches another.
+	m.add(poll+"trigger", "enable_event:syscalls:sys_enter_clock_nanosleep:1")
+	becomes(sleep+"enable", "1*\n")
+	m.is(poll+"trigger", "enable_event:syscalls:sys_enter_clock_nanosleep:count=0\n")
+	m.wait("trace", ": sys_clock_nanosleep(")
+	m.add(poll+"trigger", "!enable_event:syscalls:sys_enter_clock_nanosleep")
+	m.add(sleep+"trigger", "disable_event:syscalls:sys_enter_clock_nanosleep if common_pid > 0")
+	becomes(sleep+"enable", "0*\n")
+	m.add(sleep+"trigger", "!disable_event:syscalls:sys_enter_clock_nanosleep")
+	m.is(sleep+"enable", "0\n")
+
+	// Stacks, of functions that are recorded, and a snapshot.
+	m.write("set_event", "")
+	m.add(sleep+"trigger", "stacktrace")
+	if stack := strings.Join(m.wait("trace", "<stack trace>\n"), ""); !strings.Contains(stack, "<stack trace>\n => sys_clock_nanosleep\n") {
+		t.Errorf("the stack of a system call:\n%s", stack)
+	}
+	m.add(sleep+"trigger", "!stacktrace")
+	m.write("trace_marker", "what is kept")
+	m.add(poll+"trigger", "snapshot:1 if comm == 'kernel'")
+	becomes(poll+"trigger", "snapshot:count=0 if comm == 'kernel'\n")
+	m.wait("snapshot", ": tracing_mark_write: what is kept\n")
+	m.add(poll+"trigger", "!snapshot")
+	m.is(poll+"enable", "0\n")
+}
+
 // TestEventCommands: calls of functions switch events, and have the buffer dumped.
 func TestEventCommands(t *testing.T) {
 	m := mount(t)

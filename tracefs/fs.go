@@ -80,7 +80,9 @@ func (fs *FS) install() error {
 			need[i] = need[i] || set.records(i)
 		}
 		for _, p := range in.probes {
-			need[p.fn] = true
+			if p.fn >= 0 {
+				need[p.fn] = true
+			}
 		}
 	}
 	if fs.profile.on {
@@ -117,7 +119,7 @@ func (fs *FS) installEvents() error {
 	need := false
 	for _, in := range fs.instances() {
 		set := in.epochs.now()
-		need = need || set.on && set.events.any() || slices.ContainsFunc(in.probes, func(p *probe) bool { return p.event >= 0 })
+		need = need || set.on && set.events.any() || slices.ContainsFunc(in.probes, (*probe).wantsEvents)
 	}
 	if need == fs.sysOn {
 		return nil

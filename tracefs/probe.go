@@ -21,15 +21,20 @@ import (
 // the event, nothing that was recorded between the call and the look is shown: so it seems to have happened in the call.
 // The function itself is recorded as long as it has a probe, shown or not.
 
-// A probe is a command at a function.
+// A probe is a command at a function, or at an event (eventtrigger.go).
 type probe struct {
-	fn      int
+	fn      int          // -1: none
+	on      int          // the event's place; -1: none
+	filter  *eventFilter // of the event; nil: none
 	command string
 	event   int   // of enable_event and disable_event, its place; -1: the command has none
 	left    int64 // how often it may still happen; unlimited: any number of times
 }
 
 const unlimited = -1
+
+// wantsEvents tells whether a probe needs events to be recorded.
+func (p *probe) wantsEvents() bool { return p.on >= 0 || p.event >= 0 }
 
 // Commands.
 const (
@@ -83,11 +88,13 @@ func (in *instance) command(word string) error {
 	}
 	had := make(map[int]bool)
 	for _, p := range in.probes {
-		had[p.fn] = had[p.fn] || p.command == command && p.event == event
+		if p.fn >= 0 && p.command == command && p.event == event {
+			had[p.fn] = true
+		}
 	}
 	for _, fn := range which {
 		if !had[fn] {
-			in.probes = append(in.probes, &probe{fn, command, event, left})
+			in.probes = append(in.probes, &probe{fn: fn, on: -1, command: command, event: event, left: left})
 		}
 	}
 	if command == commandSnap && in.snap == nil {
@@ -116,7 +123,7 @@ func (in *instance) removeProbes(which []int, command string, event int) error {
 	}
 	n := len(in.probes)
 	in.probes = slices.DeleteFunc(in.probes, func(p *probe) bool {
-		return p.command == command && p.event == event && gone[p.fn]
+		return p.fn >= 0 && p.command == command && p.event == event && gone[p.fn]
 	})
 	if len(in.probes) == n {
 		return syscall.EINVAL
@@ -128,17 +135,23 @@ func (in *instance) removeProbes(which []int, command string, event int) error {
 func (in *instance) listProbes() []byte {
 	var b bytes.Buffer
 	for _, p := range in.probes {
-		fmt.Fprintf(&b, "%s:%s:", in.fs.functions.all[p.fn].Name, p.command)
-		if p.event >= 0 {
-			b.WriteString(in.fs.events.all[p.event].String() + ":")
-		}
-		if p.left == unlimited {
-			b.WriteString("unlimited\n")
-		} else {
-			fmt.Fprintf(&b, "count=%d\n", p.left)
+		if p.fn >= 0 {
+			fmt.Fprintf(&b, "%s:%s\n", in.fs.functions.all[p.fn].Name, in.fs.text(p))
 		}
 	}
 	return b.Bytes()
+}
+
+// text is a probe in a list.
+func (fs *FS) text(p *probe) string {
+	text := p.command + ":"
+	if p.event >= 0 {
+		text += fs.events.all[p.event].String() + ":"
+	}
+	if p.left == unlimited {
+		return text + "unlimited"
+	}
+	return fmt.Sprintf("%scount=%d", text, p.left)
 }
 
 // scan looks for calls of functions with probes that it has not seen yet.
@@ -168,17 +181,22 @@ func (fs *FS) scan() error {
 }
 
 func (fs *FS) scanTrace(t *trace.Trace, with []*instance) error {
-	at := make([]map[int][]*probe, len(with))
+	at, on := make([]map[int][]*probe, len(with)), make([]map[int][]*probe, len(with))
 	for i, in := range with {
-		at[i] = make(map[int][]*probe)
+		at[i], on[i] = make(map[int][]*probe), make(map[int][]*probe)
 		for _, p := range in.probes {
-			at[i][p.fn] = append(at[i][p.fn], p)
+			if p.fn >= 0 {
+				at[i][p.fn] = append(at[i][p.fn], p)
+			} else {
+				on[i][p.on] = append(on[i][p.on], p)
+			}
 		}
 	}
 	from, of := t.Clock.Time(fs.scannedFrom), fs.functions.lookup(t)
 	changed := false
 	err := t.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
-		if ev.Kind != trace.Entry || ev.Time <= from || ev.Task == nil {
+		happens := ev.Func.Image == trace.SyscallImage
+		if ev.Kind != trace.Entry && !happens || !counts(ev) || ev.Time <= from {
 			return nil
 		}
 		id := idOf(ev.Task)
@@ -186,6 +204,18 @@ func (fs *FS) scanTrace(t *trace.Trace, with []*instance) error {
 			return nil
 		}
 		fs.scanned[id] = ev.Time
+		if happens {
+			for _, e := range fs.events.of(ev) {
+				for i, in := range with {
+					for _, p := range on[i][e] {
+						if p.filter == nil || p.filter.keep(fs.happens(t, e, ev)) {
+							changed = in.hit(p, t.Clock.Counter(ev.Time), ev) || changed
+						}
+					}
+				}
+			}
+			return nil
+		}
 		fn := of(ev.Func)
 		for i, in := range with {
 			for _, p := range at[i][fn] {

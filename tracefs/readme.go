@@ -76,6 +76,14 @@ A process that runs, with the files that the kernel has for its own functions.
   events/<system>/<event>/ - Directory containing control files for <event>:
       enable		- Write 0/1 to enable/disable tracing of <event>
       filter		- If set, only events passing filter are traced
+      trigger		- What happens when the event does, recorded or not
+	      Format: <trigger>[:count][if <filter>]
+	     trigger: traceon, traceoff
+		      snapshot
+		      stacktrace
+		      enable_event:<system>:<event>
+		      disable_event:<system>:<event>
+	     example: echo 'traceoff:1 if ret < 0' > events/syscalls/sys_exit_read/trigger
       format		- What an event looks like
       id		- Its number
   snapshot		- Like 'trace' but shows the content of the static

@@ -31,6 +31,7 @@ func TestKernel(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mount namespaces are made by root")
 	}
+	testtool.Long(t)
 	testtool.Need(t, kernelSource, "tar", "xz", "unshare")
 	want := documentedTests(t)
 	m := mount(t)

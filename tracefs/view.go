@@ -179,7 +179,8 @@ func (v *view) event(ev *trace.Event) error {
 			return err
 		}
 	}
-	if ev.Kind == trace.Entry && len(v.in.stackAt) > 0 && v.in.stackAt[stackKey{id, at}] {
+	begins := ev.Kind == trace.Entry || ev.Func.Image == trace.SyscallImage
+	if begins && len(v.in.stackAt) > 0 && v.in.stackAt[stackKey{id, at}] {
 		if err := v.backtrace(ev); err != nil {
 			return err
 		}
@@ -194,7 +195,11 @@ func (v *view) event(ev *trace.Event) error {
 func (v *view) backtrace(ev *trace.Event) error {
 	st := v.stacks[stackID{ev.Task, ev.Stack}]
 	stack := &trace.Backtrace{End: "outermost"}
-	for i := len(st.calls) - 2; i >= 0; i-- {
+	around := len(st.calls)
+	if ev.Kind == trace.Entry {
+		around--
+	}
+	for i := around - 1; i >= 0; i-- {
 		if c := &st.calls[i]; c.known && c.fn.Image != trace.SyscallImage {
 			stack.Frames = append(stack.Frames, trace.StackFrame{Func: st.calls[i].fn})
 		}
@@ -341,7 +346,7 @@ func (v *view) happening(ev *trace.Event) error {
 			continue
 		}
 		e := &v.in.fs.events.all[i]
-		h := v.happens(e, ev)
+		h := v.in.fs.happens(v.t, i, ev)
 		if !set.events.keeps(i, h) {
 			continue
 		}
