@@ -103,6 +103,8 @@ type liveWriter struct {
 
 	text    liveText // nil before the first look
 	numbers map[liveTask]int
+	last    *trace.Task // whose number was asked for last
+	lastNum int
 	any     bool // there were events in this look
 }
 
@@ -121,12 +123,16 @@ type liveTask struct {
 
 // number is what stands for a task in the CPU column.
 func (w *liveWriter) number(k *trace.Task) int {
+	if k == w.last {
+		return w.lastNum
+	}
 	id := liveTask{k.PID, k.TID, k.Key}
 	n, ok := w.numbers[id]
 	if !ok {
 		n = len(w.numbers)
 		w.numbers[id] = n
 	}
+	w.last, w.lastNum = k, n
 	return n
 }
 

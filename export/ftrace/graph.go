@@ -58,6 +58,7 @@ type Graph struct {
 	rows   []graphRow // by CPU number
 	proc   int        // width of a task in its column
 	cmds   commands
+	shown  proc
 	last   *trace.Task // in the column, with OneCPU
 	lastC  string
 	bar    []byte // "              |  "

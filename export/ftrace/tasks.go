@@ -67,14 +67,24 @@ func appendTask(b []byte, k *trace.Task, comm string) []byte {
 const procWidth = 14
 
 func (g *Graph) appendProc(b []byte, k *trace.Task, comm string) []byte {
-	comm = safetext.Line(comm)
-	tid := k.Number()
-	pad := max(0, g.proc-len(comm)-1-len(tid))
-	b = appendBlanks(b, pad/2)
-	b = append(b, comm...)
-	b = append(b, '-')
-	b = append(b, tid...)
-	return appendBlanks(b, pad-pad/2)
+	p := &g.shown
+	if p.of != k || p.comm != comm || p.width != g.proc {
+		*p = proc{of: k, comm: comm, width: g.proc, cell: p.cell[:0]}
+		comm = safetext.Line(comm)
+		tid := k.Number()
+		pad := max(0, g.proc-len(comm)-1-len(tid))
+		p.cell = append(append(appendBlanks(p.cell, pad/2), comm...), '-')
+		p.cell = appendBlanks(append(p.cell, tid...), pad-pad/2)
+	}
+	return append(b, p.cell...)
+}
+
+// proc is the column of a thread that was shown last: most events are of the thread before.
+type proc struct {
+	of    *trace.Task
+	comm  string
+	width int
+	cell  []byte
 }
 
 // commandWidth is the width of the column with command lines, which are cut.
