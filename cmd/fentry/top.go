@@ -45,10 +45,10 @@ have not ended count, too. AVG is how long the calls took that ended.
 The program never waits for top. Where events came too fast to be looked at, the first
 line says of how much of the time nothing is known, and the figures are extrapolated.
 
-On a terminal the table is drawn again in its place, with the columns that there is room
-for beside names; otherwise, or with -b, one table follows the other. top ends with the
-program, and as it does; or with ^C, -n, --for, or when nobody reads its output any more:
-the program then goes on without it.`,
+On a terminal the table is drawn again in its place, also when its size changes, with the
+columns that there is room for beside names; otherwise, or with -b, one table follows
+the other. top ends with the program, and as it does; or with ^C, -n, --for, or when
+nobody reads its output any more: the program then goes on without it.`,
 		Example: `  fentry top ./prog
   fentry top -p 1234 -s calls
   fentry top -p nginx -b -n 3 -i 1s         three tables, for a file or a pipe`,
@@ -106,7 +106,25 @@ type topWriter struct {
 	events uint64
 	tables int
 	t      *trace.Trace
+
+	shown topTable
 }
+
+// topTable is what a table says, in as many lines as any terminal has.
+type topTable struct {
+	head          string
+	rows          []topRow
+	width, height int // of the terminal that it was drawn on; 0: it was not
+}
+
+// topRow is a function.
+type topRow struct {
+	cells [topCells]string
+	name  string
+}
+
+// topMost bounds the rows that a table keeps.
+const topMost = 1000
 
 func (w *topWriter) begin(t *trace.Trace, until int64) {
 	w.t, w.until = t, until
@@ -131,7 +149,7 @@ func (w *topWriter) end(over bool) error {
 		w.until = w.newest
 	}
 	if w.until-w.from < int64(w.c.interval) && (!over || w.until <= w.from) {
-		return nil
+		return w.resized()
 	}
 	if err := w.table(); err != nil {
 		return err
@@ -156,19 +174,6 @@ func (w *topWriter) table() error {
 		}
 		return cmp.Compare(b.Self, a.Self)
 	})
-	lines, width := cmp.Or(w.c.lines, 20), 0
-	if w.terminal != nil {
-		if columns, height, err := term.GetSize(int(w.terminal.Fd())); err == nil {
-			width = columns
-			lines = min(cmp.Or(w.c.lines, height), max(1, height-4))
-		}
-		if w.tables == 0 {
-			w.buf.WriteString("\x1b[2J") // erase
-		}
-		w.buf.WriteString("\x1b[H") // home: each line replaces the one that was there
-	} else if w.tables > 0 {
-		w.buf.WriteByte('\n')
-	}
 	span := w.until - w.from
 	head := fmt.Sprintf("%s in %s, %s", plural(w.events, "event", "events"), duration(uint64(span)),
 		plural(uint64(w.hot.Threads()), "thread", "threads"))
@@ -176,11 +181,54 @@ func (w *topWriter) table() error {
 		all := float64(span) * float64(max(1, w.hot.Threads()))
 		head += fmt.Sprintf("; nothing is known of %.1f %% of the time", min(100, 100*float64(w.hot.Gaps)/all))
 	}
+	w.shown.head, w.shown.rows = head, w.shown.rows[:0]
+	for _, r := range rows[:min(max(topMost, w.c.lines), len(rows))] {
+		w.shown.rows = append(w.shown.rows, topRow{w.cells(&r), w.t.Label(r.Func)})
+	}
+	return w.draw(w.size())
+}
+
+// size is that of the terminal; 0: there is none, or nobody knows.
+func (w *topWriter) size() (width, height int) {
+	if w.terminal == nil {
+		return 0, 0
+	}
+	width, height, err := term.GetSize(int(w.terminal.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
+}
+
+// resized draws the table again if the terminal has another size.
+func (w *topWriter) resized() error {
+	width, height := w.size()
+	if w.tables == 0 || width == w.shown.width && height == w.shown.height {
+		return nil
+	}
+	return w.draw(width, height)
+}
+
+// draw prints the table.
+func (w *topWriter) draw(width, height int) error {
+	lines := cmp.Or(w.c.lines, 20)
+	if height > 0 {
+		lines = min(cmp.Or(w.c.lines, height), max(1, height-4))
+	}
+	switch {
+	case w.terminal == nil && w.tables > 0:
+		w.buf.WriteByte('\n')
+	case w.terminal != nil && (width != w.shown.width || height != w.shown.height || w.tables == 0):
+		w.buf.WriteString("\x1b[2J\x1b[H") // erase, home
+	case w.terminal != nil:
+		w.buf.WriteString("\x1b[H") // home: each line replaces the one that was there
+	}
+	w.shown.width, w.shown.height = width, height
 	columns := topColumnsIn(width, w.c.sort)
-	w.line(cutTo(head, width), "")
+	w.line(cutTo(w.shown.head, width), "")
 	w.line(cutTo(columns.line(topTitles, "FUNCTION"), width), sgrBold)
-	for _, r := range rows[:min(lines, len(rows))] {
-		w.line(cutTo(columns.line(w.cells(&r), w.t.Label(r.Func)), width), "")
+	for _, r := range w.shown.rows[:min(lines, len(w.shown.rows))] {
+		w.line(cutTo(columns.line(r.cells, r.name), width), "")
 	}
 	if w.terminal != nil {
 		w.buf.WriteString("\x1b[J") // erase what is below

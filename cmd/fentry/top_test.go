@@ -1,6 +1,13 @@
 package main
 
-import "testing"
+import (
+	"bufio"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 // TestTopColumns: on a narrow terminal, names are worth more than columns; what the table is sorted by goes last.
 func TestTopColumns(t *testing.T) {
@@ -23,6 +30,42 @@ func TestTopColumns(t *testing.T) {
 	} {
 		if got := topColumnsIn(test.width, test.sort).line(cells, "f"); got != test.want {
 			t.Errorf("%d columns by %s: %q, want %q", test.width, test.sort, got, test.want)
+		}
+	}
+}
+
+// TestTopResized: the table is drawn again when the terminal has another size, and only then.
+func TestTopResized(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	var out strings.Builder
+	w := &topWriter{c: &topCmd{sort: "self"}, to: &out, buf: bufio.NewWriter(&out), terminal: terminal, tables: 1}
+	w.shown.head = "3 events in 1 s, 1 thread"
+	for _, name := range []string{"a_function", "another_one"} {
+		w.shown.rows = append(w.shown.rows, topRow{[topCells]string{"1", "2.0 %", "3.0 %", "4.000 us"}, name})
+	}
+	for i, test := range []struct {
+		rows, columns uint16
+		want          string
+	}{
+		{24, 80, "\x1b[2J\x1b[H3 events in 1 s, 1 thread\x1b[K\n" +
+			"       CALLS/S    TOTAL     SELF          AVG  FUNCTION\x1b[K\n" +
+			"             1    2.0 %    3.0 %     4.000 us  a_function\x1b[K\n" +
+			"             1    2.0 %    3.0 %     4.000 us  another_one\x1b[K\n\x1b[J"},
+		{24, 80, ""},
+		{5, 20, "\x1b[2J\x1b[H3 events in 1 s, 1 t\x1b[K\n     SELF  FUNCTION\x1b[K\n    3.0 %  a_functio\x1b[K\n\x1b[J"},
+		{5, 20, ""},
+	} {
+		out.Reset()
+		err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: test.rows, Col: test.columns})
+		if err == nil {
+			err = w.resized()
+		}
+		if err != nil || out.String() != test.want {
+			t.Errorf("%d: %q, %v, want %q", i, out.String(), err, test.want)
 		}
 	}
 }
