@@ -146,16 +146,6 @@ print fmt: "ufds: 0x%08lx, nfds: 0x%08lx, timeout_msecs: 0x%08lx", ((unsigned lo
 func TestEventTriggers(t *testing.T) {
 	m := mount(t)
 	const poll, sleep = "events/syscalls/sys_enter_poll/", "events/syscalls/sys_enter_clock_nanosleep/"
-	becomes := func(name, want string) {
-		t.Helper()
-		for range 1000 {
-			if m.read(name) == want {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-		m.is(name, want)
-	}
 	const none = "# Available triggers:\n# traceon traceoff snapshot stacktrace enable_event disable_event\n"
 	m.is(poll+"trigger", none)
 	m.write(poll+"trigger", "traceoff:1 if nfds == 2")
@@ -173,7 +163,7 @@ func TestEventTriggers(t *testing.T) {
 	m.add(poll+"trigger", "!traceoff")
 	m.is(poll+"trigger", none)
 	m.add(poll+"trigger", "traceoff:1 if nfds == 1")
-	becomes("tracing_on", "0\n")
+	m.becomes("tracing_on", "0\n")
 	m.is(poll+"trigger", "traceoff:count=0 if nfds == 1\n")
 	m.write("tracing_on", "1")
 	m.write("trace", "")
@@ -183,12 +173,12 @@ func TestEventTriggers(t *testing.T) {
 
 	// One event switches another.
 	m.add(poll+"trigger", "enable_event:syscalls:sys_enter_clock_nanosleep:1")
-	becomes(sleep+"enable", "1*\n")
+	m.becomes(sleep+"enable", "1*\n")
 	m.is(poll+"trigger", "enable_event:syscalls:sys_enter_clock_nanosleep:count=0\n")
 	m.wait("trace", ": sys_clock_nanosleep(")
 	m.add(poll+"trigger", "!enable_event:syscalls:sys_enter_clock_nanosleep")
 	m.add(sleep+"trigger", "disable_event:syscalls:sys_enter_clock_nanosleep if common_pid > 0")
-	becomes(sleep+"enable", "0*\n")
+	m.becomes(sleep+"enable", "0*\n")
 	m.add(sleep+"trigger", "!disable_event:syscalls:sys_enter_clock_nanosleep")
 	m.is(sleep+"enable", "0\n")
 
@@ -201,7 +191,7 @@ func TestEventTriggers(t *testing.T) {
 	m.add(sleep+"trigger", "!stacktrace")
 	m.write("trace_marker", "what is kept")
 	m.add(poll+"trigger", "snapshot:1 if comm == 'kernel'")
-	becomes(poll+"trigger", "snapshot:count=0 if comm == 'kernel'\n")
+	m.becomes(poll+"trigger", "snapshot:count=0 if comm == 'kernel'\n")
 	m.wait("snapshot", ": tracing_mark_write: what is kept\n")
 	m.add(poll+"trigger", "!snapshot")
 	m.is(poll+"enable", "0\n")
@@ -211,15 +201,7 @@ func TestEventTriggers(t *testing.T) {
 func TestEventCommands(t *testing.T) {
 	m := mount(t)
 	const enable = "events/syscalls/sys_enter_poll/enable"
-	state := func(want string) {
-		t.Helper()
-		for range 1000 {
-			if m.read(enable) == want {
-				return
-			}
-		}
-		m.is(enable, want)
-	}
+	state := func(want string) { t.Helper(); m.becomes(enable, want) }
 	m.write("set_ftrace_filter", "schedule:enable_event:syscalls:sys_enter_poll:2")
 	state("1*\n")
 	m.is("set_ftrace_filter", "#### all functions enabled ####\nschedule:enable_event:syscalls:sys_enter_poll:count=1\n")
@@ -242,13 +224,8 @@ func TestEventCommands(t *testing.T) {
 
 	m.write("trace_marker", "what is dumped")
 	m.add("set_ftrace_filter", "schedule:dump")
-	for range 1000 {
-		if strings.Contains(m.read("set_ftrace_filter"), "schedule:dump:count=0\n") {
-			break
-		}
-	}
-	m.is("set_ftrace_filter", "#### all functions enabled ####\nschedule:dump:count=0\n")
-	for range 1000 {
+	m.becomes("set_ftrace_filter", "#### all functions enabled ####\nschedule:dump:count=0\n")
+	for range 6000 {
 		b, err := os.ReadFile(filepath.Join(filepath.Dir(m.dir), "console"))
 		if strings.Contains(string(b), ": tracing_mark_write: what is dumped\n") {
 			return

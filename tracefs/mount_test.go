@@ -278,6 +278,18 @@ func (m *mounted) is(name, want string) {
 	}
 }
 
+// becomes waits until a file has a text.
+func (m *mounted) becomes(name, want string) {
+	m.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if m.read(name) == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.is(name, want)
+}
+
 // lines are the lines of trace but for comments.
 func (m *mounted) lines(name string) (out []string) {
 	m.t.Helper()
@@ -471,13 +483,7 @@ func TestCommands(t *testing.T) {
 	m.write("current_tracer", "function")
 	m.wait("trace", ": do_execveat <-")
 	m.add("set_ftrace_filter", "schedule:traceoff:1")
-	for range 1000 {
-		if m.read("tracing_on") == "0\n" {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	m.is("tracing_on", "0\n")
+	m.becomes("tracing_on", "0\n")
 	m.is("set_ftrace_filter", "do_execveat\nschedule:traceoff:count=0\n")
 	m.all(m.lines("trace"), ": do_execveat <-")
 	m.write("tracing_on", "1") // the count is used up
