@@ -149,11 +149,7 @@ func (c *controlled) calls() map[string]uint64 {
 // were attached to; a set that is refused changes nothing. In round r each function is called 1<<r times, so the sum says
 // in which rounds it was recorded.
 func TestControlSettings(t *testing.T) {
-	rounds := []struct {
-		set    string
-		column int            // of the error; 0: there is none
-		calls  map[string]int // recorded, for each time that work calls its functions
-	}{
+	testSettings(t, settingRounds{
 		{"", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
 		{"set_ftrace_filter = middle", 0, map[string]int{"middle": 1}},
 		{"set_ftrace_filter += lea*", 0, map[string]int{"middle": 1, "leaf": 3}},
@@ -169,11 +165,33 @@ func TestControlSettings(t *testing.T) {
 		{"tracing_thresh = 0; tracing_on = 0", 0, nil},
 		{"tracing_on = 1; current_tracer = nop", 0, nil},
 		{"current_tracer = function_graph", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
-	}
+	})
+}
+
+// The tracer is changed while calls are open, with filters and limits beside it.
+func TestControlTracer(t *testing.T) {
+	testSettings(t, settingRounds{
+		{"current_tracer = function; set_ftrace_filter = middle, leaf", 0, map[string]int{"middle": 1, "leaf": 3}},
+		{"current_tracer = function_graph; max_graph_depth = 1; set_ftrace_filter =; set_graph_function = outer other", 0, map[string]int{"outer": 1, "other": 1}},
+		{"current_tracer = function", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
+		{"current_tracer = count", 18, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
+		{"current_tracer = function_graph", 0, map[string]int{"outer": 1, "other": 1}},
+	})
+}
+
+// settingRounds are what is set, and what has to be recorded then.
+type settingRounds []struct {
+	set    string
+	column int            // of the error; 0: there is none
+	calls  map[string]int // recorded, for each time that work calls its functions
+}
+
+// testSettings makes settings in programs that were started and in those that were attached to.
+func testSettings(t *testing.T, rounds settingRounds) {
 	for name, attached := range map[string]bool{"started": false, "attached": true} {
 		t.Run(name, func(t *testing.T) {
 			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
-			want := map[string]uint64{"slow": 1}
+			want := map[string]uint64{}
 			for i, r := range rounds {
 				if r.set != "" {
 					_, err := c.ask(r.set)
@@ -189,6 +207,7 @@ func TestControlSettings(t *testing.T) {
 				}
 				if strings.HasPrefix(r.set, "tracing_thresh = 10ms") {
 					c.do("slow")
+					want["slow"] = 1
 				}
 			}
 			got := c.calls()
@@ -455,6 +474,70 @@ func TestControlTriggers(t *testing.T) {
 			for _, name := range []string{"outer", "middle", "leaf", "other"} {
 				if got[name] != want[name] {
 					t.Errorf("%s: %#b calls, want %#b", name, got[name], want[name])
+				}
+			}
+		})
+	}
+}
+
+// Arguments and results are captured, and not any more, while the program runs, with their types; of a function always the
+// same.
+func TestControlArguments(t *testing.T) {
+	rounds := []struct {
+		set          string
+		column       int // of the error; 0: there is none
+		leaf, middle int // arguments and results captured for each time that work calls its functions
+	}{
+		{"arguments =", 0, 0, 0},
+		{"arguments += leaf", 0, 3, 0},
+		{"results = middle@retval", 0, 3, 1},
+		{"arguments =", 0, 0, 1},
+		{"trigger = slow@stacktrace; arguments = leaf@arg1/x", 40, 0, 1},
+		{"arguments = nobody", 13, 0, 1},
+		{"results += leaf; arguments += leaf", 0, 3, 1},
+		{"set_ftrace_filter = middle", 0, 3, 1}, // what is captured is recorded
+		{"results = ; arguments = ; set_ftrace_filter = leaf", 0, 0, 0},
+	}
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5", "-g")
+			want := map[string]uint64{}
+			for i, r := range rounds {
+				_, err := c.ask(r.set)
+				var wrong *session.ControlError
+				if err == nil != (r.column == 0) || r.column != 0 && (!errors.As(err, &wrong) || wrong.Column != r.column) {
+					t.Fatalf("%s: %+v", r.set, err)
+				}
+				c.do("%s %d", []string{"work", "thread", "fork"}[i%3], 1<<i)
+				sum := uint64(1) << i * (1<<i - 1) / 2 // of the numbers that are passed
+				want["leaf"] += uint64(r.leaf) << i
+				want["sum"] += uint64(r.leaf) * sum
+				want["middle"] += uint64(r.middle) << i
+				want["results"] += uint64(r.middle) * (sum + 1<<i)
+			}
+			c.in.Close()
+			<-c.ended
+			tr, err := trace.Open(c.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tr.Close()
+			got := map[string]uint64{}
+			err = tr.Walk(trace.WalkOptions{}, func(e *trace.Event) error {
+				name := tr.Name(e.Func)
+				if e.Kind == trace.Entry && e.Args != nil && name == "leaf" {
+					got[name]++
+					got["sum"] += e.Args.Words[0]
+				}
+				if e.Kind == trace.Exit && e.Result != nil && name == "middle" {
+					got[name]++
+					got["results"] += e.Result.Words[0] & 0xffffffff
+				}
+				return nil
+			})
+			for name, n := range want {
+				if err != nil || got[name] != n {
+					t.Errorf("%s: %d, want %d: %v", name, got[name], n, err)
 				}
 			}
 		})

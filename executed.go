@@ -21,12 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/mapped"
-	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/symbol"
-	"github.com/fentry-dev/fentry/trace"
 )
 
 // An Executed is a program that a traced one has executed.
@@ -204,21 +202,6 @@ func bareOptions(o patch.Options) patch.Options {
 	o.Select, _ = record.NewFilter(nil, []string{"*"})
 	o.Roots, o.Hide, o.Actions, o.Syscalls, o.Keep, o.Bare = nil, nil, nil, nil, true, true
 	return o
-}
-
-// names returns the functions of a program by the id of its image; nil: it is none of these.
-func (e *executed) names(id trace.ImageID) *names.Table {
-	if e == nil {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, x := range slices.Concat(e.order, e.loaded.all()) {
-		if x.plan != nil && trace.ImageID(x.plan.ImageID) == id {
-			return planTable(x.program, x.plan)
-		}
-	}
-	return nil
 }
 
 // results are the programs that were executed, by path.

@@ -339,7 +339,8 @@ type run struct {
 	executed  *executed  // nil: programs that it executes are left alone
 	followed  *executed  // of processes that run already: programs that they execute; nil: these are left alone
 	capturing *capturing
-	emulated  bool // it runs under an emulator
+	doings    *doings // nil: nobody can change what is done at calls
+	emulated  bool    // it runs under an emulator
 }
 
 // untouched tells whether programs are left as they are.
@@ -450,7 +451,8 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 func (r *run) controlled(so *session.Options) {
 	t := &tables{of: r.names}
 	so.Pipe, so.Keeper = r.o.Pipe, r.o.Keeper
-	so.Doing = t.doing
+	r.doings = &doings{r: r, l: t, notes: make(map[trace.ImageID]map[uint32]string)}
+	so.Doing = r.doings.understand
 	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
 	if r.o.Live != nil {
 		so.Live = func(l *session.Live) { r.o.Live(&Live{Live: l, tables: t}) }
@@ -459,13 +461,9 @@ func (r *run) controlled(so *session.Options) {
 
 // names are the functions of an image that was planned; nil: it traces itself.
 func (r *run) names(id trace.ImageID) (*names.Table, error) {
-	if r.main != nil && trace.ImageID(r.main.ImageID) == id {
-		return planTable(r.p, r.main), nil
-	}
-	if t := r.executed.names(id); t != nil {
-		return t, nil
-	}
-	if t := r.followed.names(id); t != nil {
+	if p, plan := r.planOf(id); plan != nil {
+		t := planTable(p, plan)
+		t.Captures = r.doings.told(id, t.Captures)
 		return t, nil
 	}
 	return r.libraries.names(id)

@@ -75,3 +75,14 @@ func Quiet(acts []Act) []Act {
 	}
 	return []Act{{Kind: stub.ActQuiet}}
 }
+
+// AddActs adds acts to those that a function has. Of each end of a call something is captured once.
+func AddActs(acts, more []Act) []Act {
+	for _, a := range more {
+		if (a.Kind == stub.ActArgs || a.Kind == stub.ActResult) && slices.ContainsFunc(acts, func(b Act) bool { return b.Kind == a.Kind }) {
+			continue
+		}
+		acts = append(acts, a)
+	}
+	return acts
+}

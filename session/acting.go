@@ -143,7 +143,7 @@ func (s *settings) acts(image trace.ImageID) (map[uint32][]patch.Act, error) {
 			return nil, err
 		}
 		for id, a := range acts {
-			out[id] = append(out[id], a...)
+			out[id] = patch.AddActs(out[id], a)
 		}
 	}
 	for id, acts := range out {
@@ -197,4 +197,24 @@ func (s *session) takeTriggers(c *command, to *settings) *ControlError {
 	}
 	c.values = patterns
 	return nil
+}
+
+// tellCaptures has readers know what is captured from now on, of images that there are.
+func (s *session) tellCaptures(cs []command, to *settings, images map[trace.ImageID]int) (err error) {
+	if !slices.ContainsFunc(cs, func(c command) bool { return c.name.text == setArguments || c.name.text == setResults }) {
+		return nil
+	}
+	for image := range images {
+		for _, d := range to.doing {
+			if d.setting == setTrigger {
+				continue
+			}
+			acts, aerr := d.Of(image)
+			if err = errors.Join(err, aerr); len(acts) > 0 {
+				err = errors.Join(err, s.renewSymbols(image))
+				break
+			}
+		}
+	}
+	return err
 }

@@ -191,8 +191,9 @@ func (c *command) parseOn() *ControlError {
 
 // The tracers that a recording can be switched between while it runs.
 const (
-	tracerGraph = "function_graph"
-	tracerNop   = "nop"
+	tracerGraph    = "function_graph"
+	tracerFunction = "function"
+	tracerNop      = "nop"
 )
 
 func (c *command) parseTracer() *ControlError {

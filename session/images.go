@@ -98,7 +98,7 @@ func (s *session) symbols() {
 		if !s.foreign() { // else it is the emulator's
 			im.exe = s.exes.take(im.ID)
 		}
-		err := s.dir.WriteSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
+		err := s.writeSymbols(im)
 		s.named.Add(1)
 		select {
 		case <-s.end.giveUp:
@@ -112,6 +112,24 @@ func (s *session) symbols() {
 			im.exe.Close()
 		}
 	}
+}
+
+// writeSymbols writes the symbol file of an image.
+func (s *session) writeSymbols(im Image) error {
+	s.symbolMu.Lock()
+	defer s.symbolMu.Unlock()
+	return s.dir.WriteSymbols(im.ID, func(w io.Writer) error { return s.o.Symbols(im, w) })
+}
+
+// renewSymbols writes those of an image again, of which there is more to say. One that is still to be written comes later.
+func (s *session) renewSymbols(id trace.ImageID) error {
+	s.imageMu.Lock()
+	im, ok := s.images[id]
+	s.imageMu.Unlock()
+	if !ok || s.o.Symbols == nil {
+		return nil
+	}
+	return s.writeSymbols(Image{Image: im})
 }
 
 // ErrNoSymbols is returned by Options.Symbols for an image that is to have no .sym file.

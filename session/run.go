@@ -61,6 +61,8 @@ type session struct {
 
 	libraryMu sync.Mutex // held while Options.Library is called
 
+	symbolMu sync.Mutex // held while Options.Symbols is called
+
 	imageMu sync.Mutex
 	imageOn *sync.Cond                    // a new one, or no more
 	images  map[trace.ImageID]trace.Image // that have announced themselves

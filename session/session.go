@@ -113,8 +113,8 @@ type Options struct {
 	// Follow says what becomes of programs that the program, or one that it has started, executes. nil: they are traced
 	// only if they trace themselves.
 	Follow *Follow
-	// Symbols writes the .sym file of an image in the trace. It is called once per image, never concurrently. nil: no
-	// files are written.
+	// Symbols writes the .sym file of an image in the trace. It is called once per image, and again when more is captured of
+	// its functions (Doing), never concurrently. nil: no files are written.
 	Symbols func(im Image, w io.Writer) error
 
 	// Info gives Writer, Tracer and Options of info.json; Run fills in the rest.

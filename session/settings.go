@@ -31,6 +31,7 @@ type settings struct {
 	paused  bool // tracing_on is 0
 	silent  bool // syscalls is 0
 	nop     bool // current_tracer is nop
+	flat    bool // current_tracer is function, in a recording of function_graph
 	filter  choice
 	notrace choice
 	roots   choice
@@ -171,6 +172,7 @@ type limited struct {
 	images uint64 // differs when one comes, or comes again
 
 	edition uint64 // of what is done at calls
+	flat    bool
 }
 
 // errNothingToChange is for sessions none of whose processes can be changed.
@@ -321,17 +323,17 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 	id := processID{p.Pid, p.Start}
 	was, ever := s.setting.limits[id]
 	if !ever {
-		was = limited{s.o.Depth, s.o.Threshold, "", generation(r), 0}
+		was = limited{s.o.Depth, s.o.Threshold, "", generation(r), 0, r.Flat()}
 		if r.Limited() { // it is a child of one that was told
 			now := &s.setting.now
 			was.depth, was.thresh, was.roots = now.depth, now.thresh, now.roots.String()
 		}
 	}
-	want := limited{to.depth, to.thresh, to.roots.String(), generation(r), to.edition}
+	want := limited{to.depth, to.thresh, to.roots.String(), generation(r), to.edition, to.flat}
 	if was == want {
 		return nil
 	}
-	l := tracee.Limits{Depth: to.depth, Threshold: to.thresh, Forget: want.roots != was.roots}
+	l := tracee.Limits{Depth: to.depth, Threshold: to.thresh, Forget: want.roots != was.roots, Flat: to.flat}
 	l.SetRoots = l.Forget || to.roots.chooses()
 	l.SetActs = want.edition != was.edition || len(to.doing) > 0
 	selective := false
@@ -352,7 +354,7 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 	planned := limited{depth: s.o.Depth, thresh: s.o.Threshold}
 	l.Frames = selective || want.depth != planned.depth || want.thresh != planned.thresh || want.roots != "" ||
 		was.depth != want.depth || was.thresh != want.thresh || l.Forget || r.Limited()
-	if !l.Frames && !l.SetActs {
+	if !l.Frames && !l.SetActs && !to.flat && !was.flat {
 		s.setting.limits[id] = want
 		return nil
 	}
@@ -474,8 +476,12 @@ func (s *session) set(cs []command) *ControlError {
 		case "syscalls":
 			to.silent = !c.on
 		case "current_tracer":
-			if to.nop = c.values[0].text == tracerNop; !to.nop && c.values[0].text != s.info.Tracer {
-				return &ControlError{c.values[0].at, fmt.Sprintf("the program is prepared for nop and %s", s.info.Tracer)}
+			name := c.values[0].text
+			if !slices.Contains(s.tracers(), name) {
+				return &ControlError{c.values[0].at, "the program is prepared for " + strings.Join(s.tracers(), ", ")}
+			}
+			if to.nop = name == tracerNop; !to.nop {
+				to.flat = name != s.info.Tracer
 			}
 		case "max_graph_depth":
 			to.depth = c.number
@@ -509,6 +515,9 @@ func (s *session) set(cs []command) *ControlError {
 	}
 	if err := s.apply(to, clear, paused); err != nil {
 		return &ControlError{cs[0].name.at, err.Error()}
+	}
+	if err := s.tellCaptures(cs, &to, images); err != nil {
+		s.logf("what is captured cannot be told to readers: %v", err)
 	}
 	return nil
 }
@@ -546,6 +555,9 @@ func (s *session) tell(name string) string {
 		if now.nop {
 			return tracerNop
 		}
+		if now.flat {
+			return tracerFunction
+		}
 		return s.info.Tracer
 	case "set_ftrace_filter":
 		return now.filter.String()
@@ -569,6 +581,14 @@ func (s *session) status() string {
 		all = append(all, strings.TrimSpace(name+" = "+s.tell(name)))
 	}
 	return strings.Join(all, "; ")
+}
+
+// tracers are those between which this recording can be switched.
+func (s *session) tracers() []string {
+	if s.info.Tracer == tracerGraph {
+		return []string{tracerNop, tracerFunction, tracerGraph}
+	}
+	return []string{tracerNop, s.info.Tracer}
 }
 
 // tracerNames are the tracers that programs can be prepared for.

@@ -27,11 +27,15 @@ attached to, and COMMAND is one of these, with the names that tracefs has for th
                                 += and -= likewise; without PAT: everything
   trigger = FUNC@ACTION...      do something at calls of functions (record --trigger),
                                 besides what the recording began with; += and -= likewise
+  arguments = SPEC...           record arguments (record -A); += and -= likewise
+  results = SPEC...             record results (record -R); += and -= likewise
   max_graph_depth = N           so many levels of calls (record -D); 0: all
   tracing_thresh = TIME         calls that take so long (record -t); 0: all
   tracing_on = 0                record nothing; 1: go on
   syscalls = 0                  leave system calls out (record --syscalls); 1: go on
-  current_tracer = nop          record no function; function_graph: go on
+  current_tracer = nop          record no function; function: that they are called, without
+                                their ends, so each call takes no time and has no calls
+                                inside; function_graph: all
   settle                        have functions that are off run as if they were not traced,
                                 at once; else it is done when nothing was set for a second
   dump [TIME]                   write what a flight recorder has, or the last TIME of it
@@ -46,8 +50,11 @@ stay left out. In set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace ha
 or not, and how often something was done is not forgotten when other triggers change.
 
 Nobody is stopped, but for some milliseconds when functions get their code back or are
-traced again (settle), and where trigger, set_graph_function, max_graph_depth and
-tracing_thresh change, which need the tracer function_graph on x86-64. Calls that are open
+traced again (settle), and where trigger, arguments, results, current_tracer,
+set_graph_function, max_graph_depth and tracing_thresh change, which need a recording that
+began with the tracer function_graph, on x86-64. Of a function the same arguments are
+recorded as long as a recording goes on, or none; errno, and functions of libraries that
+are patched copies (record -L), have to be chosen when it begins. Calls that are open
 when set_graph_function changes count as outside. Only the recorder's user and root may
 use this: the recorder listens at PID.sock in $XDG_RUNTIME_DIR/fentry, or in
 /tmp/fentry-UID. Scripts that know perf can use record --control.`,

@@ -239,14 +239,17 @@ var Detours = []Value{
 	{"GRAPH_ENTER", 0, "calls, to those with limits"},
 	{"MCOUNT_GRAPH_ENTER", 1, "... at sites behind the prologue"},
 	{"GRAPH_EXIT", 2, "returns"},
-	{"ACT", 3, "the first of those that thunks are led to, not routines: functions with actions"},
 	{"GRAPH_ACT", 3, "calls of such functions"},
 	{"MCOUNT_GRAPH_ACT", 4, "... at sites behind the prologue"},
 	{"GRAPH_ACT_EXIT", 5, "returns from them"},
 	{"OPT_ACT", 6, "the same three, in images planned with limits"},
 	{"MCOUNT_OPT_ACT", 7, "... at sites behind the prologue"},
 	{"OPT_ACT_EXIT", 8, "returns"},
-	{"COUNT", 9, "how many there are"},
+	{"GRAPH_FLAT", 9, "calls, to those that leave the return address alone: an entry and an exit at once"},
+	{"MCOUNT_GRAPH_FLAT", 10, "... at sites behind the prologue"},
+	{"OPT_FLAT", 11, "the same two, in images planned with limits"},
+	{"MCOUNT_OPT_FLAT", 12, "... at sites behind the prologue"},
+	{"COUNT", 13, "how many there are"},
 }
 
 // Change is what a recorder asks a process for while it runs.
@@ -262,6 +265,7 @@ var Change = Struct{"change", "CHANGE", 24, "what is to be changed; ROOTS Change
 var Changes = []Value{
 	{"ROOTS", 1, "the graph roots become those of the ChangedRoots; else they stay"},
 	{"FORGET", 2, "calls that are open are outside of graph roots"},
+	{"FLAT", 8, "the recorder leads calls to routines that know of no frames"},
 	{"FRAMES", 4, "frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing"},
 }
 

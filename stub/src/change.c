@@ -68,7 +68,7 @@ hidden u64 fentry_change(const struct change *to)
 {
 	struct control *c;
 	int frames = (to->flags & CHANGE_FRAMES) != 0;
-	if (fentry_config.mode != MODE_GRAPH || (frames && clockless()) || !set_actions(to))
+	if (fentry_config.mode != MODE_GRAPH || (to->flags & (CHANGE_FRAMES | CHANGE_FLAT) && clockless()) || !set_actions(to))
 		return 0;
 	if (!frames)
 		return 1;

@@ -1,6 +1,7 @@
 package tracee
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -20,6 +21,10 @@ import (
 
 // ErrLimits: the runtime cannot leave calls out by where they are.
 var ErrLimits = errors.New("calls have no depth in this recording: it needs the tracer function_graph, with a clock")
+
+// ErrFlat: the runtime cannot record calls without frames.
+var ErrFlat = errors.New("the tracer cannot be changed in this recording: it needs the tracer function_graph at its beginning, " +
+	"with a clock")
 
 // ErrInside: there was always a thread in the runtime.
 var ErrInside = errors.New("a thread of it is always in the tracer")
@@ -57,38 +62,68 @@ func (d *detour) jump() []byte {
 }
 
 // Limited tells whether the process has been told of limits, or is a child of one that has.
-func (r *Runtime) Limited() bool {
+func (r *Runtime) Limited() bool { return r.led(format.DetourGraphExit) }
+
+// Flat tells whether its calls are recorded without frames.
+func (r *Runtime) Flat() bool { return r.led(format.DetourGraphFlat) }
+
+// led tells whether a routine of an image is led to another one.
+func (r *Runtime) led(detour int) bool {
 	for i := range r.Images {
 		all, err := r.detoursOf(&r.Images[i])
-		for _, d := range all[:min(len(all), format.DetourAct)] {
-			var b [1]byte
-			if err == nil && r.t.ReadAt(b[:], d.from) == nil && b[0] == d.jump()[0] {
-				return true
-			}
+		if err != nil || len(all) == 0 {
+			continue
+		}
+		var b [jumpSize]byte
+		if d := &all[detour]; r.t.ReadAt(b[:], d.from) == nil && [jumpSize]byte(d.jump()) == b {
+			return true
 		}
 	}
 	return false
 }
 
-// lead leads an image's routines to those that know of limits. All threads are stopped.
-func (r *Runtime) lead(im *RuntimeImage) error {
+// lead leads an image's routines to those that know of limits, if there are or were some, or that know of no frames, or back.
+// All threads are stopped.
+func (r *Runtime) lead(im *RuntimeImage, limits, flat bool) error {
 	all, err := r.detoursOf(im)
-	for _, d := range all[:min(len(all), format.DetourAct)] {
-		var b [jumpSize]byte
-		if err == nil {
-			err = r.t.ReadAt(b[:], d.from)
-		}
+	if len(all) == 0 {
+		return err
+	}
+	// All begin with the same instructions.
+	own := make([]byte, jumpSize)
+	if err := r.t.ReadAt(own, all[format.DetourGraphFlat].to); err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(own, save[:]) {
+		return ErrNoRuntime
+	}
+	if limits {
+		err = r.write(&all[format.DetourGraphExit], all[format.DetourGraphExit].jump())
+	}
+	for i := range 2 { // sites before and behind the prologue
+		graph, opt := &all[format.DetourGraphEnter+i], &all[format.DetourOptFlat+i]
+		code, optCode := own, own
 		switch {
-		case err != nil:
-			return err
-		case b[0] == d.jump()[0]:
-		case [len(save)]byte(b[:]) != save:
-			return ErrNoRuntime
-		default:
-			err = r.t.WriteAt(d.jump(), d.from)
+		case flat:
+			code, optCode = all[format.DetourGraphFlat+i].jump(), opt.jump()
+		case limits:
+			code = graph.jump()
 		}
+		err = errors.Join(err, r.write(graph, code), r.write(opt, optCode))
 	}
 	return err
+}
+
+// write writes the beginning of a routine, if that is another one.
+func (r *Runtime) write(d *detour, code []byte) error {
+	var b [jumpSize]byte
+	if err := r.t.ReadAt(b[:], d.from); err != nil || bytes.Equal(b[:], code) {
+		return err
+	}
+	if b[0] != d.jump()[0] && [len(save)]byte(b[:]) != save {
+		return ErrNoRuntime
+	}
+	return r.t.WriteAt(code, d.from)
 }
 
 // inside tells whether an address is in a thunk or in a runtime's code.
@@ -169,6 +204,9 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 	if l.Frames {
 		flags |= format.ChangeFrames
 	}
+	if l.Flat {
+		flags |= format.ChangeFlat
+	}
 	var acts acting
 	if l.SetActs {
 		if err := r.placeActs(rem, l, &acts); err != nil {
@@ -209,7 +247,7 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 	}
 	stack, err := rem.mapStack()
 	if err == nil {
-		err = r.order(rem, stack, room, append(order, bitmaps...), l.Frames)
+		err = r.order(rem, stack, room, append(order, bitmaps...), l)
 		if err != nil {
 			err = errors.Join(err, acts.drop(rem))
 		} else {
@@ -222,7 +260,7 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 }
 
 // order has the runtime do what is written to room.
-func (r *Runtime) order(rem *remote, stack remoteStack, room uint64, what []byte, frames bool) error {
+func (r *Runtime) order(rem *remote, stack remoteStack, room uint64, what []byte, l *Limits) error {
 	if err := r.t.WriteAt(what, room); err != nil {
 		return err
 	}
@@ -230,17 +268,17 @@ func (r *Runtime) order(rem *remote, stack remoteStack, room uint64, what []byte
 	if err != nil {
 		return err
 	}
-	if done == 0 && frames {
+	switch {
+	case done == 0 && l.Frames:
 		return ErrLimits
-	}
-	if done == 0 {
+	case done == 0 && l.Flat:
+		return ErrFlat
+	case done == 0:
 		return ErrActs
 	}
+	limits := l.Frames || r.Limited()
 	for i := range r.Images {
-		if !frames {
-			break
-		}
-		if err := r.lead(&r.Images[i]); err != nil {
+		if err := r.lead(&r.Images[i], limits, l.Flat); err != nil {
 			return fmt.Errorf("its routines: %w", err)
 		}
 	}

@@ -329,6 +329,8 @@ type Limits struct {
 	// SetRoots: from now on those inside of some functions are alone. Forget: calls that are open are taken for outside.
 	SetRoots, Forget bool
 	Roots            func(image uint64) (func(id uint32) bool, error) // nil: everything is
+	// Flat has calls recorded without frames: the tracer function. It is set by each change.
+	Flat bool
 	// SetActs: from now on this is done at calls of functions, by local id, besides what was planned.
 	SetActs bool
 	Acts    func(image uint64) map[uint32][]patch.Act
