@@ -78,7 +78,7 @@ func (l *Live) Switch(on func(image trace.ImageID, id uint32) bool) error {
 	}
 	to := s.setting.now
 	to.paused, to.filter = false, choice{of: on}
-	return s.apply(to, true, true)
+	return s.apply(to, true, true, false)
 }
 
 // Snapshot writes what the buffer of a session with [trace.PolicyOverwrite] has, to a directory that is there and that

@@ -39,6 +39,7 @@ type settings struct {
 	thresh  time.Duration
 	doing   []doing // in their order
 	edition uint64  // another one each time that what is done at calls can be another
+	filters uint64  // another one each time that other functions can be on
 }
 
 // A choice is a set of functions, as patterns have made it. The zero value chooses nothing, or everything, as its user
@@ -149,7 +150,7 @@ type setting struct {
 	ever    bool // somebody has set something
 	failing bool // what has come could not be set, and is tried again
 
-	told    map[processID]bool // processes that were told whether to record anything
+	told    map[processID]told // processes that were told what to record
 	settled map[processID]bool // processes in which sites can be nops
 	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
 }
@@ -163,6 +164,9 @@ type processID struct {
 	pid   int
 	start uint64
 }
+
+// told is what a process was told of filters, and how many images it had then.
+type told struct{ filters, images uint64 }
 
 // limited is what a process's runtime has been told of limits, and how many images it had then.
 type limited struct {
@@ -179,18 +183,24 @@ type limited struct {
 var errNothingToChange = errors.New("no process of it can be changed: it has ended, or is about to start, or was linked with the tracer")
 
 // apply puts settings into all processes, or into none; clear also switches functions on that cost too much, and paused has
-// recording pause or go on as they say, whatever triggers have made of it. The caller has the lock.
-func (s *session) apply(to settings, clear, paused bool) error {
+// recording pause or go on as they say, whatever triggers have made of it. With same, the same functions are on. The caller has
+// the lock.
+func (s *session) apply(to settings, clear, paused, same bool) error {
 	was := s.setting.now
 	to.changed(&was)
+	if same {
+		to.filters = was.filters
+	} else {
+		to.filters = was.filters + 1
+	}
 	s.setting.ever = true
 	done, err := s.applyTo(&to, clear, paused)
 	if err != nil {
-		was.edition = to.edition + 1
+		was.edition, was.filters = to.edition+1, to.filters+1
 		for _, p := range done {
 			_ = s.applyIn(p, &was, false, paused)
 		}
-		s.setting.now.edition = was.edition
+		s.setting.now.edition, s.setting.now.filters = was.edition, was.filters
 		return err
 	}
 	if done == nil {
@@ -294,11 +304,18 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear, paused bool) er
 		return err
 	}
 	id := processID{p.Pid, p.Start}
-	sw := tracee.Switching{Pause: to.paused, Leave: !paused && (s.setting.told[id] || !to.paused), Silent: to.silent, Costly: clear}
-	s.setting.told[id] = true
+	was, ever := s.setting.told[id]
+	sw := tracee.Switching{Pause: to.paused, Leave: !paused && (ever || !to.paused), Silent: to.silent, Costly: clear}
+	now := told{to.filters, generation(r)}
+	sw.Same = ever && was == now && !clear
+	delete(s.setting.told, id) // until it is done
 	sw.On = func(image uint64) (func(id uint32) bool, error) { return to.on(trace.ImageID(image)) }
-	if err := r.Switch(sw); err != nil || len(s.setting.settled) == 0 {
+	if err := r.Switch(sw); err != nil {
 		return err
+	}
+	s.setting.told[id] = now
+	if len(s.setting.settled) == 0 {
+		return nil
 	}
 	// A child has the sites of its parent.
 	if a := s.settles(p); a != nil {
@@ -513,7 +530,8 @@ func (s *session) set(cs []command) *ControlError {
 			}
 		}
 	}
-	if err := s.apply(to, clear, paused); err != nil {
+	same := !slices.ContainsFunc(cs, func(c command) bool { return c.name.text != "tracing_on" && c.name.text != "syscalls" })
+	if err := s.apply(to, clear, paused, same); err != nil {
 		return &ControlError{cs[0].name.at, err.Error()}
 	}
 	if err := s.tellCaptures(cs, &to, images); err != nil {

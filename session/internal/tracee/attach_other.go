@@ -65,6 +65,9 @@ func (a *Attachment) Settle(int) (off, all int, stopped time.Duration, err error
 // Limited tells whether a process's runtime has been told of limits.
 func (r *Runtime) Limited() bool { return false }
 
+// Flat tells whether its calls are recorded without frames.
+func (r *Runtime) Flat() bool { return false }
+
 // Limit limits what is recorded of a process.
 func (r *Runtime) Limit(Limits) error {
 	return errors.New("limits stay as they are on " + runtime.GOARCH)

@@ -22,6 +22,19 @@ func (t *Process) ReadAt(b []byte, addr uint64) error {
 	return nil
 }
 
+// readQuickly is ReadAt for much: by its number the kernel copies a process's memory in half the time. It is another process's
+// if this one has ended, whose memory by its descriptor then takes no writes.
+func (t *Process) readQuickly(b []byte, addr uint64) error {
+	const much = 4 << 10
+	if len(b) >= much {
+		local, remote := unix.Iovec{Base: &b[0], Len: uint64(len(b))}, unix.RemoteIovec{Base: uintptr(addr), Len: len(b)}
+		if n, err := unix.ProcessVMReadv(t.pid, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0); err == nil && n == len(b) {
+			return nil
+		}
+	}
+	return t.ReadAt(b, addr)
+}
+
 // WriteAt copies b to address addr of the process.
 func (t *Process) WriteAt(b []byte, addr uint64) error {
 	var err error

@@ -28,6 +28,8 @@ var ErrNoRuntime = errors.New("no tracer that can be changed is in it")
 type Runtime struct {
 	Images []RuntimeImage // newest first
 
+	switches []byte // room for turn
+
 	t    *Process
 	page [format.MeetingSize]byte
 }
@@ -48,7 +50,6 @@ type RuntimeImage struct {
 const (
 	mostImages = 10_000
 	switchStep = 1 << 20 // bytes of switches that are looked at together
-	switchGap  = 64      // that stay as they are, between two that are written together
 	wSyscall   = 80      // W_SYSCALL of stub/src/layout.h
 )
 
@@ -175,6 +176,8 @@ type Switching struct {
 	// Pause has nothing recorded; otherwise recording goes on, if it has not ended. Leave leaves it as it is: triggers change
 	// it, too.
 	Pause, Leave bool
+	// Same: what is recorded of which function is as it was told before.
+	Same bool
 	// On tells of the functions of an image, by local id, which are recorded. nil, or if it returns nil: all are.
 	On func(image uint64) (func(id uint32) bool, error)
 	// Costly also switches those on that the recorder has switched off because they cost too much.
@@ -204,17 +207,19 @@ func (r *Runtime) Switch(to Switching) error {
 	}
 	for i := range r.Images {
 		im := &r.Images[i]
-		on := func(uint32) bool { return true }
-		if to.On != nil {
-			some, err := to.On(im.ID)
-			if err != nil {
+		f := flip{armed: armed, clear: format.SwitchFiltered}
+		if to.Costly {
+			f.clear |= format.SwitchCostly
+		}
+		switch {
+		case to.Same:
+			f.clear = 0
+		case to.On != nil:
+			if f.on, err = to.On(im.ID); err != nil {
 				return err
 			}
-			if some != nil {
-				on = some
-			}
 		}
-		if err := r.turn(im, armed, on, to.Costly); err != nil && !r.gone(im) {
+		if err := r.turn(im, f); err != nil && !r.gone(im) {
 			return err
 		}
 	}
@@ -265,59 +270,30 @@ func (r *Runtime) allSwitches() (all [][]byte, acts bool, err error) {
 }
 
 // turn switches functions of an image.
-func (r *Runtime) turn(im *RuntimeImage, armed uint32, on func(id uint32) bool, costly bool) error {
+func (r *Runtime) turn(im *RuntimeImage, f flip) error {
 	if im.switches == 0 {
 		return nil
 	}
 	for first := 0; first < im.Sites; first += switchStep {
-		now := make([]byte, min(switchStep, im.Sites-first))
-		at := im.switches + uint64(first)
-		if err := r.t.ReadAt(now, at); err != nil {
+		n := min(switchStep, im.Sites-first)
+		if len(r.switches) < n {
+			r.switches = make([]byte, n)
+		}
+		now, at := r.switches[:n], im.switches+uint64(first)
+		if err := r.t.readQuickly(now, at); err != nil {
 			return err
 		}
-		begin, end := -1, 0 // of what is to be written
-		flush := func() (err error) {
-			if begin >= 0 && r.same(im) {
-				err = r.t.WriteAt(now[begin:end], at+uint64(begin))
+		err := f.all(now, uint32(first)+1, func(begin, end int) error {
+			if !r.same(im) {
+				return nil
 			}
-			begin = -1
-			return err
-		}
-		for i, b := range now {
-			want := switched(b, armed, on(uint32(first+i)+1), costly)
-			if want == b {
-				continue
-			}
-			if begin >= 0 && i-end > switchGap {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			if begin < 0 {
-				begin = i
-			}
-			now[i], end = want, i+1
-		}
-		if err := flush(); err != nil {
+			return r.t.WriteAt(now[begin:end], at+uint64(begin))
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// switched is what becomes of a function's switch.
-func switched(b byte, armed uint32, on, costly bool) byte {
-	b &^= format.SwitchOn | format.SwitchFiltered
-	if !on {
-		b |= format.SwitchFiltered
-	} else if costly {
-		b &^= format.SwitchCostly
-	}
-	const off = format.SwitchFiltered | format.SwitchCostly
-	if b&off == 0 && (armed == format.ArmedOn || armed == format.ArmedPaused && b&format.SwitchActs != 0) {
-		b |= format.SwitchOn
-	}
-	return b
 }
 
 // Limits are what a process's runtime is told about which calls are recorded, and what is done at calls.

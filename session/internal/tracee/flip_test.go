@@ -1,0 +1,95 @@
+//go:build linux
+
+package tracee
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"unsafe"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
+
+// switchedSlowly says again, simply, what becomes of a switch.
+func switchedSlowly(b byte, armed uint32, on, costly bool) byte {
+	b &^= format.SwitchOn | format.SwitchFiltered
+	if !on {
+		b |= format.SwitchFiltered
+	} else if costly {
+		b &^= format.SwitchCostly
+	}
+	if b&offBits == 0 && (armed == format.ArmedOn || armed == format.ArmedPaused && b&format.SwitchActs != 0) {
+		b |= format.SwitchOn
+	}
+	return b
+}
+
+// All of a switch's bits, in every state of tracing, become what they do one by one, wherever they are, and all that changes
+// is written.
+func TestFlip(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for round := range 2000 {
+		b := make([]byte, rnd.IntN(300))
+		for i := range b {
+			b[i] = byte(rnd.IntN(32))
+			if round%3 == 0 {
+				b[i] &= format.SwitchOn | format.SwitchActs
+			}
+		}
+		armed := []uint32{format.ArmedOff, format.ArmedOn, format.ArmedPaused}[rnd.IntN(3)]
+		f := flip{armed: armed, clear: format.SwitchFiltered}
+		costly := rnd.IntN(2) == 0
+		if costly {
+			f.clear |= format.SwitchCostly
+		}
+		chosen := func(uint32) bool { return true }
+		if rnd.IntN(2) == 0 {
+			chosen = func(id uint32) bool { return id%3 == 0 }
+			f.on = chosen
+		}
+		want := make([]byte, len(b))
+		for i := range b {
+			want[i] = switchedSlowly(b[i], armed, chosen(uint32(i)+7), costly)
+		}
+		memory := bytes.Clone(b)
+		if err := f.all(b, 7, func(begin, end int) error { copy(memory[begin:end], b[begin:end]); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(b, want) || !bytes.Equal(memory, want) {
+			t.Fatalf("armed %d, %+v:\n%x\n%x, want\n%x", armed, f, b, memory, want)
+		}
+	}
+}
+
+// BenchmarkSwitch switches all functions of an image off and on, in the memory of this process, as in that of another.
+func BenchmarkSwitch(b *testing.B) {
+	mem, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer mem.Close()
+	for _, n := range []int{1000, 200_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			switches := bytes.Repeat([]byte{format.SwitchOn}, n)
+			r := &Runtime{t: &Process{pid: os.Getpid(), mem: mem}}
+			im := &RuntimeImage{Sites: n, switches: uint64(uintptr(unsafe.Pointer(&switches[0])))}
+			state := make([]byte, format.StateSize)
+			le.PutUint32(state[format.StateOStage:], format.StageHere)
+			le.PutUint64(state[format.StateOSwitches:], im.switches)
+			im.state = uint64(uintptr(unsafe.Pointer(&state[0])))
+			i := 0
+			for b.Loop() {
+				if err := r.turn(im, flip{armed: []uint32{format.ArmedPaused, format.ArmedOn}[i%2]}); err != nil {
+					b.Fatal(err)
+				}
+				i++
+			}
+			if want := byte(1 - i%2); switches[n-1]&format.SwitchOn == want&1 && i%2 == 1 {
+				b.Errorf("the last switch is %#x after %d", switches[n-1], i)
+			}
+		})
+	}
+}
