@@ -118,7 +118,7 @@ var mayImport = map[string][]string{
 
 	// Programs that show or measure, and all of it together.
 	".ci/summary":            {},
-	"bench":                  {"e2e/corpus", "export/formats"},
+	"bench":                  {"e2e/corpus", "export/formats", "session"},
 	"e2e":                    {},
 	"examples":               {},
 	"examples/03-go-library": {"fentry", "patch", "record"},
