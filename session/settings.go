@@ -187,10 +187,8 @@ var errNothingToChange = errors.New("no process of it can be changed: it has end
 // the lock.
 func (s *session) apply(to settings, clear, paused, same bool) error {
 	was := s.setting.now
-	to.changed(&was)
-	if same {
-		to.filters = was.filters
-	} else {
+	if !same {
+		to.changed(&was)
 		to.filters = was.filters + 1
 	}
 	s.setting.ever = true

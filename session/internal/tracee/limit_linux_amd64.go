@@ -27,7 +27,7 @@ var ErrFlat = errors.New("the tracer cannot be changed in this recording: it nee
 	"with a clock")
 
 // ErrInside: there was always a thread in the runtime.
-var ErrInside = errors.New("a thread of it is always in the tracer")
+var ErrInside = errors.New("a thread of it is always in the tracer: have it pause meanwhile (tracing_on = 0)")
 
 // detour is a routine of the runtime, and where it is led.
 type detour struct{ from, to uint64 }
