@@ -487,8 +487,7 @@ func (a *Attachment) undo(ts *threads, ms []mapping, stack remoteStack) error {
 		return ts.calling(ms, func(r *remote) error {
 			if a.started {
 				ts.forgetBlocks()
-				_, err := a.leave(r, stack)
-				return err
+				return a.leave(r, stack)
 			}
 			return errors.Join(a.unmapMemory(r), r.unmapStack(stack))
 		})

@@ -88,6 +88,9 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 			d.restored = true
 		case d.unread:
 			err = ts.within(true, d.leave)
+			if err == nil && d.gone {
+				err = d.unmap()
+			}
 			if err != nil || d.gone {
 				return ts.longest, err
 			}
@@ -204,12 +207,47 @@ func (ts *threads) forgetBlocks() {
 	}
 }
 
-// leave takes out what nobody is in any more. One thread is stopped for that.
+// leave has the runtime give back what it has mapped. One thread is stopped for that.
 func (d *detaching) leave() error {
 	return d.ts.calling(d.ms, func(r *remote) (err error) {
-		d.gone, err = d.a.leave(r, d.stack)
+		d.gone, err = d.a.quit(r, d.stack)
 		return err
 	})
+}
+
+// unmapStep is how much memory is given back between two looks at the clock.
+const unmapStep = 1 << 20
+
+// unmap gives back what nobody is in any more. Of a large program that is much, and takes long: it is done in stops of a
+// bounded length, of one thread.
+func (d *detaching) unmap() error {
+	rest := append(slices.Clone(d.a.mapped), area{d.stack.lo, d.stack.hi - d.stack.lo})
+	for len(rest) > 0 {
+		began := time.Now()
+		err := d.ts.within(true, func() error {
+			began = time.Now()
+			return d.ts.calling(d.ms, func(r *remote) error {
+				for len(rest) > 0 && time.Since(began) < stopLimit {
+					m := &rest[0]
+					n := min(m.size, unmapStep)
+					if _, err := r.call(unix.SYS_MUNMAP, m.at, n); err != nil {
+						return fmt.Errorf("unmap %#x in the process: %w", m.at, err)
+					}
+					if m.at, m.size = m.at+n, m.size-n; m.size == 0 {
+						rest = rest[1:]
+					}
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+		if len(rest) > 0 {
+			time.Sleep(time.Since(began))
+		}
+	}
+	return nil
 }
 
 // isTable tells edits of unwind tables.
@@ -429,19 +467,19 @@ func interrupted(mem *Process, at uint64) bool {
 		bytes.Equal(code, []byte{0x48, 0xc7, 0xc0, unix.SYS_RT_SIGRETURN, 0, 0, 0, 0x0f, 0x05})
 }
 
-// leave has the runtime unmap what it has mapped, and then unmaps it. It returns false if the runtime must stay.
-func (a *Attachment) leave(r *remote, stack remoteStack) (bool, error) {
+// quit has the runtime unmap what it has mapped. It returns false if it must stay.
+func (a *Attachment) quit(r *remote, stack remoteStack) (bool, error) {
 	home := a.images[0]
 	run := home.m.Running
 	left, err := r.run(stack, home.bias+run.Remote, home.bias+run.Leave, stack.hi-PageSize, uint64(len(a.images)))
-	if err != nil || left == 0 {
-		return false, err
+	return err == nil && left != 0, err
+}
+
+// leave does so, and then unmaps it.
+func (a *Attachment) leave(r *remote, stack remoteStack) error {
+	gone, err := a.quit(r, stack)
+	if err != nil || !gone {
+		return err
 	}
-	if err := a.unmapMemory(r); err != nil {
-		return false, err
-	}
-	if err := r.unmapStack(stack); err != nil {
-		return false, fmt.Errorf("unmap: %w", err)
-	}
-	return true, nil
+	return errors.Join(a.unmapMemory(r), r.unmapStack(stack))
 }
