@@ -38,6 +38,7 @@ type threads struct {
 	aux     []byte // the program's auxiliary vector: its addresses are chosen when it is executed
 	all     []*thread
 	seen    map[int]bool // those that have been asked to stop
+	isAll   bool         // all others have stopped
 	asked   map[int]bool // those that have been asked to stop and have not yet
 	options uintptr
 	since   time.Time
@@ -106,11 +107,11 @@ func (ts *threads) stop(one bool) error {
 		}
 		if len(others) > 0 && tries < lastTries {
 			ts.releaseLast() // the others were made meanwhile
-			if err = ts.stopThose(others, one, deadline); err == nil && !one {
-				ts.releaseLast() // who has made a child meanwhile
-			}
+			err = ts.stopThose(others, one, deadline)
 		} else {
+			ts.isAll = true
 			err = ts.stopThose(append(others, last...), one, deadline)
+			ts.isAll = false
 		}
 		if err != nil {
 			return err
@@ -159,6 +160,9 @@ func (ts *threads) stopThose(tids []int, one bool, deadline time.Time) error {
 	for _, tid := range tids {
 		if one && len(seized) > 0 {
 			break
+		}
+		if !ts.isAll && ts.isLast(tid) {
+			continue // it has made a child meanwhile
 		}
 		ts.seen[tid] = true
 		ok, err := ts.seize(tid)
