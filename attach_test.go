@@ -3,6 +3,7 @@
 package fentry_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -325,6 +326,57 @@ func TestAttachRefused(t *testing.T) {
 		t.Errorf("it has changed\n%s\n%s", before, maps)
 	}
 	r.end(t, 7, "right\n")
+}
+
+// A Go program that runs already is refused with a sentence: goroutines are stopped where the plan would write, and their
+// stacks move. It goes on as it was.
+func TestAttachGo(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("processes are attached to on x86-64")
+	}
+	prog := buildGo(t, `package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	fmt.Println("here")
+	b, _ := io.ReadAll(os.Stdin)
+	fmt.Println(len(b))
+}
+`)
+	cmd := exec.Command(prog)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(pipe)
+	if line, err := out.ReadString('\n'); line != "here\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	_, err = fentry.Attach(context.Background(), []int{cmd.Process.Pid}, fentry.Options{Dir: dir, Logf: t.Logf})
+	if err == nil || !strings.Contains(err.Error(), "cannot be traced while it runs: a Go program, whose stacks move") {
+		t.Errorf("%v", err)
+	}
+	io.WriteString(in, "more")
+	in.Close()
+	if line, err := out.ReadString('\n'); line != "4\n" {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // What is recorded can be changed while it is: by whole commands, whose errors say where they are.

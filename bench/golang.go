@@ -29,6 +29,9 @@ type goRun struct {
 	with   string // with which one of the same run; "": with the same of the first row
 	wanted float64
 	median []map[string]float64
+
+	find          func() (float64, error) // what is compared, if the program does not print it
+	before, after func() error            // of each run
 }
 
 // golang prints what tracing costs programs of Go.
@@ -80,20 +83,23 @@ func (b *bench) golang() error {
 			return err
 		}
 	}
-	return nil
+	if err := b.goNoticed(data); err != nil {
+		return err
+	}
+	return b.goPeers(call)
 }
 
 func (b *bench) goTable(head string, runs []*goRun, data string) error {
 	for round := range b.rounds {
 		for _, r := range from(runs, round) {
-			s, err := b.run(job{argv: r.argv, env: r.env, out: true})
+			s, err := b.goRun(r)
 			if err := errors.Join(os.RemoveAll(data), os.RemoveAll(data+".old")); err != nil {
 				return err
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}
-			m, err := parseGo(s.out, r.of)
+			m, err := r.read(s.out)
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}
@@ -116,6 +122,28 @@ func (b *bench) goTable(head string, runs []*goRun, data string) error {
 		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%s\t %s\t\n", value, least, value/to, wanted, r.name)
 	}
 	return w.Flush()
+}
+
+func (b *bench) goRun(r *goRun) (s sample, err error) {
+	if r.before != nil {
+		err = r.before()
+	}
+	if err == nil {
+		s, err = b.run(job{argv: r.argv, env: r.env, out: true})
+	}
+	if r.after != nil {
+		err = errors.Join(err, r.after())
+	}
+	return s, err
+}
+
+// read returns what a run has printed, or of what is found elsewhere, that.
+func (r *goRun) read(out string) (map[string]float64, error) {
+	if r.find == nil {
+		return parseGo(out, r.of)
+	}
+	v, err := r.find()
+	return map[string]float64{r.of: v}, err
 }
 
 // buildGo builds a program from its embedded sources.
@@ -145,7 +173,7 @@ func parseGo(out, key string) (map[string]float64, error) {
 		}
 		v, err := strconv.ParseFloat(f[1], 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q: %w", line, err)
+			continue // what others print
 		}
 		m[f[0]] = v
 	}
