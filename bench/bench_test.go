@@ -32,8 +32,8 @@ func TestParseOff(t *testing.T) {
 }
 
 func TestParseGo(t *testing.T) {
-	m, err := parseGo("answers 12ab\nrequest 12.5 us\n", "request")
-	if err != nil || m["request"] != 12.5 {
+	m, err := parseGo("answers 12ab\nrequest 12.5 us\ncall 3.5 2.5\n", "request")
+	if err != nil || m["request"] != 12.5 || m["call"] != 3.5 || m["call"+best] != 2.5 {
 		t.Errorf("%v, %v", m, err)
 	}
 	for _, bad := range []string{"", "request x us\n", "request 1\n", "call 1 1\n"} {
