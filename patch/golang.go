@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/record"
@@ -102,7 +103,13 @@ func (goFlavour) refuses(s *record.Site) record.Reason { return s.Reason }
 func (goFlavour) hasThunks() bool                      { return false }
 func (goFlavour) hides() bool                          { return false }
 
-func (g goFlavour) place(l *layout) error { return l.placeGo(g.im) }
+// place puts the copies of system calls in front of the functions' code, because all is one module.
+func (g goFlavour) place(l *layout) error {
+	if err := l.addSyscalls(); err != nil {
+		return err
+	}
+	return l.placeGo(g.im)
+}
 
 // A goWindow is what is rewritten of a function where it was.
 type goWindow struct {
@@ -143,20 +150,54 @@ func (l *layout) placeGo(im *golang.Image) error {
 		}
 		codes = append(codes, c)
 	}
-	if len(codes) == 0 {
-		return nil
+	calls, err := l.goSyscalls(im)
+	if err != nil || len(codes)+len(calls) == 0 {
+		return err
 	}
-	l.goCodes = codes
-	l.add(piece{
-		name: ".fentry.moved", code: true, size: uint64(size), align: goAlign, owner: nobody,
-		write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
-	})
-	if l.p.Options.Target == File {
-		if err := l.addOriginal(); err != nil {
-			return err
+	if l.goCodes = codes; len(codes) > 0 {
+		l.add(piece{
+			name: ".fentry.moved", code: true, size: uint64(size), align: goAlign, owner: nobody,
+			write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
+		})
+		if l.p.Options.Target == File {
+			if err := l.addOriginal(); err != nil {
+				return err
+			}
 		}
 	}
-	return l.placeModule(im, codes)
+	return l.placeModule(im, append(calls, codes...))
+}
+
+// goSyscalls are the copies of system calls as the program's runtime is to see them.
+func (l *layout) goSyscalls(im *golang.Image) (codes []*goCode, err error) {
+	m := amd64Machine{}
+	for s, b := range l.syscallCopies(&err) {
+		if !s.Go {
+			continue
+		}
+		code := b[:s.Move.Code]
+		c := &goCode{f: im.Func(s.Func), at: l.syscallAt(s), size: m.syscallLen(s, code)}
+		put := func(at, o int) { c.parts = append(c.parts, part{at, s.Move.Addr + uint64(o), unsafePart}) }
+		for o := 0; o < len(code); {
+			at, ok := m.syscallPlace(s, code, o)
+			in, e := amd64.Decode(code[o:])
+			if !ok || e != nil {
+				return nil, internalf("system call at %#x: its instructions are not where they were", s.Addr)
+			}
+			put(at, o)
+			o += in.Len
+		}
+		if end := c.size - amd64.JumpLen; amd64.Continues(code) {
+			put(end, len(code))
+		}
+		codes = append(codes, c)
+	}
+	for _, c := range codes {
+		if err == nil {
+			err = c.addPhantoms(im)
+		}
+	}
+	return codes, err
 }
 
 // addOriginal adds what the code was, which a patched program has again while nothing is recorded: windows cost jumps.

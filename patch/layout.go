@@ -194,8 +194,10 @@ func (l *layout) layout() error {
 			return err
 		}
 	}
-	if err := l.addSyscalls(); err != nil {
-		return err
+	if p.golang == nil { // else they are a part of what has been placed
+		if err := l.addSyscalls(); err != nil {
+			return err
+		}
 	}
 	if err := l.cut(); err != nil {
 		return err

@@ -92,7 +92,7 @@ func (p *Plan) Memory() (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	enter, some, exit := l.syscallRoutines()
+	enter, some, exit := l.syscallRoutines(false)
 	if only := p.onlySyscalls(); only.All() {
 		some = enter
 	}

@@ -66,6 +66,9 @@ func (p *Plan) chooseSyscalls(found []record.Syscall) {
 		if !only.chosen(s.Syscall) || p.Options.Running && s.Routine != 0 {
 			continue // what a copied call has pushed would stay on the stacks of threads that wait
 		}
+		if s.Go && p.golang == nil {
+			continue // what its goroutines are is not said to the runtime
+		}
 		for _, m := range s.Moves {
 			if m.Addr >= end && !p.touchesSite(m, next) {
 				s.Move, end = m, m.End()
@@ -133,6 +136,19 @@ func (l *layout) movedSyscalls(err *error) iter.Seq2[*Syscall, []byte] {
 	}
 }
 
+// syscallCopies yields them in the order of their copies: those of Go's code, which are a part of its module, are the last.
+func (l *layout) syscallCopies(err *error) iter.Seq2[*Syscall, []byte] {
+	return func(yield func(*Syscall, []byte) bool) {
+		for _, goCode := range [...]bool{false, true} {
+			for s, b := range l.movedSyscalls(err) {
+				if s.Go == goCode && !yield(s, b) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // syscallAt is where the copy of a system call is.
 func (l *layout) syscallAt(s *Syscall) uint64 { return l.syscalls + uint64(s.copied) }
 
@@ -146,7 +162,7 @@ func (l *layout) addSyscalls() (err error) {
 		l.filter = l.addFilter(only)
 	}
 	size, at := 0, l.end()
-	for s, b := range l.movedSyscalls(&err) {
+	for s, b := range l.syscallCopies(&err) {
 		n := m.syscallLen(s, b[:s.Move.Code])
 		if n == 0 {
 			err = internalf("it is not where it was")
@@ -158,7 +174,9 @@ func (l *layout) addSyscalls() (err error) {
 			continue
 		}
 		s.copied = uint32(size)
-		size += n
+		if size += n; s.Go {
+			size++ // addresses of calls are those behind them
+		}
 	}
 	if err != nil || size == 0 {
 		return err // the filter is the loader's
@@ -180,8 +198,12 @@ func (l *layout) addFilter(only SyscallSet) uint64 {
 	return l.add(piece{name: ".fentry.filter", size: uint64(len(b)), align: 8, owner: nobody, ready: b})
 }
 
-// syscallRoutines are the runtime's routines that copies go to, by name.
-func (l *layout) syscallRoutines() (enter, some, exit string) {
+// syscallRoutines are the runtime's routines that copies go to, by name; goCode: those of code that may run on a goroutine's
+// stack.
+func (l *layout) syscallRoutines(goCode bool) (enter, some, exit string) {
+	if goCode {
+		return "fentry_go_syscall_enter", "fentry_go_some_syscall_enter", "fentry_go_syscall_exit"
+	}
 	if l.p.Options.NoClock {
 		return "fentry_order_syscall_enter", "fentry_order_some_syscall_enter", "fentry_order_syscall_exit"
 	}
@@ -190,26 +212,23 @@ func (l *layout) syscallRoutines() (enter, some, exit string) {
 
 // appendSyscalls appends all copies.
 func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
-	var r enterExit
-	enter, some, exit := l.syscallRoutines()
-	all, err := l.symbol(enter)
-	if err != nil {
-		return nil, err
-	}
-	chosen := all // where the number is not known, and only some are recorded
-	if only := l.p.onlySyscalls(); !only.All() {
-		if chosen, err = l.symbol(some); err != nil {
-			return nil, err
+	only := l.p.onlySyscalls()
+	var err error
+	for s, b := range l.syscallCopies(&err) {
+		enter, some, exit := l.syscallRoutines(s.Go)
+		if s.Number < 0 && !only.All() {
+			enter = some
 		}
-	}
-	if r.exit, err = l.symbol(exit); err != nil {
-		return nil, err
-	}
-	for s, b := range l.movedSyscalls(&err) {
-		if r.enter = all; s.Number < 0 {
-			r.enter = chosen
+		var r enterExit
+		if r.enter, err = l.symbol(enter); err != nil {
+			continue
 		}
-		dst, err = m.appendSyscall(dst, s, b[:s.Move.Code], l.syscallAt(s), r)
+		if r.exit, err = l.symbol(exit); err != nil {
+			continue
+		}
+		if dst, err = m.appendSyscall(dst, s, b[:s.Move.Code], l.syscallAt(s), r); s.Go {
+			dst = append(dst, 0xcc)
+		}
 	}
 	return dst, err
 }

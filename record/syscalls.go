@@ -1,9 +1,13 @@
 package record
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/record/plain"
 	"github.com/fentry-dev/fentry/symbol"
 )
@@ -23,6 +27,10 @@ type Syscall struct {
 	// of the word is set, it makes none.
 	Routine   uint64
 	Cancelled uint32
+
+	// Go: it is in assembly of Go's, where all of its system calls are, and which may run on a goroutine's stack. A Go
+	// program's other code is C, on a thread's.
+	Go bool
 }
 
 // Move is a run of bytes that a jump can take the place of, because what is there can be moved.
@@ -41,9 +49,22 @@ func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
 	if !plain.Supported(f) {
 		return nil, nil
 	}
+	var goImage *golang.Image
+	if golang.Is(f) {
+		var refused *golang.Refusal
+		var err error
+		if goImage, err = golang.Read(f); errors.As(err, &refused) {
+			return nil, nil // what its goroutines are is not known
+		} else if err != nil {
+			return nil, fmt.Errorf("finding system calls: %w", err)
+		}
+	}
 	im, err := load(f, symbols)
 	if err != nil {
 		return nil, fmt.Errorf("finding system calls: %w", err)
+	}
+	if goImage != nil {
+		im.funcs.list = goFuncs(im.funcs.list, goImage)
 	}
 	finder, err := plain.NewSyscalls(f, im.code, im.funcs.list, im.addresses())
 	if err != nil {
@@ -53,11 +74,24 @@ func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
 	for _, c := range finder.Syscalls() {
 		fn := &im.funcs.list[c.Func]
 		s := Syscall{Addr: c.Addr, Func: fn.Addr, Name: fn.Name, Number: c.Number, Reason: Reason(c.Refusal),
-			Routine: c.Routine, Cancelled: c.Cancelled}
+			Routine: c.Routine, Cancelled: c.Cancelled,
+			Go: goImage.Func(fn.Addr).Assembly()}
 		for _, p := range c.Spans {
 			s.Moves = append(s.Moves, Move{p.Lo, int(p.Hi - p.Lo), int(p.Moved - p.Lo)})
 		}
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// goFuncs are a program's functions, Go's as its own table has them, which stripped programs have, too.
+func goFuncs(list []symbol.Func, im *golang.Image) []symbol.Func {
+	all := make([]symbol.Func, 0, len(im.Funcs)+len(list))
+	for i := range im.Funcs {
+		f := &im.Funcs[i]
+		all = append(all, symbol.Func{Addr: f.Entry, Size: f.Next - f.Entry, Name: golang.PrintedName(f.Name)})
+	}
+	all = append(all, list...)
+	slices.SortStableFunc(all, func(a, b symbol.Func) int { return cmp.Compare(a.Addr, b.Addr) })
+	return slices.CompactFunc(all, func(a, b symbol.Func) bool { return a.Addr == b.Addr })
 }

@@ -59,7 +59,8 @@ two labels that something compares with the program counter (address-taken; thos
 of the C libraries at which threads can be cancelled are recorded, and listed, at
 their callers), if it
 returns from a signal handler (signal-return) or unmaps its own stack
-(stack-gone), if it is inside the range of an exception's handler
+(stack-gone; in Go programs: ends a thread), or gives a thread its pointer
+(no-thread-pointer), if it is inside the range of an exception's handler
 (exception-handler) or leaves flags to what follows (flags-live), or if something
 jumps to what would have to move with it (jump-into-site).`,
 		Example: `  fentry list ./prog                     names, one per line

@@ -56,6 +56,9 @@ func (f *Func) DeferReturn() uint64 {
 	return 0
 }
 
+// Assembly reports whether a function is written in Go's assembly: neither compiled, nor of an object that was linked with it.
+func (f *Func) Assembly() bool { return f != nil && f.isAsm() }
+
 func (f *Func) isAsm() bool { return f.rec[recFlag]&flagAsm != 0 }
 
 // readFuncs reads the table of functions: pairs of offsets, in code and in the table itself, sorted, and one more with

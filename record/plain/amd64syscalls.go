@@ -76,6 +76,10 @@ func (w *amd64Walk) judge(s *Syscall) {
 		s.Refusal = SignalReturn
 	case w.f.funcs[w.i].Name == "__unmapself" || w.unmaps(at):
 		s.Refusal = StackGone
+	case w.f.foreign == GoImage && s.Number == exit: // others may have the stack by then (runtime.exitThread)
+		s.Refusal = StackGone
+	case w.f.foreign == GoImage && s.Number == archPrctl: // gives the thread its pointer (runtime.settls)
+		s.Refusal = NoThreadPointer
 	case s.Number != exit && s.Number != exitGroup && w.flagsLive(at+len(syscallOp)):
 		s.Refusal = FlagsLive
 	case w.f.handled(s.Addr, s.Addr+1):
@@ -91,6 +95,7 @@ const (
 	munmap    = 11
 	exit      = 60
 	exitGroup = 231
+	archPrctl = 158
 )
 
 // number is the system call's, if the instructions directly in front of it tell.

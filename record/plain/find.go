@@ -49,11 +49,10 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 	return f, nil
 }
 
-// NewSyscalls reads an image for its system calls only, which have no reason to stay that is the whole image's, but that
-// goroutines have little room on their stacks.
+// NewSyscalls reads an image for its system calls only, which have no reason to stay that is the whole image's.
 func NewSyscalls(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) (*Finder, error) {
 	f, err := New(file, text, funcs, refs)
-	if err != nil || f.decoded || f.foreign == GoImage {
+	if err != nil || f.decoded {
 		return f, err
 	}
 	t, err := ehframe.Read(file)

@@ -29,6 +29,8 @@ const (
 	SignalReturn  Refusal = "signal-return"
 	StackGone     Refusal = "stack-gone"
 	HandlerAround Refusal = "exception-handler"
+
+	NoThreadPointer Refusal = "no-thread-pointer"
 )
 
 // Unknown is the number of a system call that is not known at its site.

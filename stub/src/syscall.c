@@ -86,8 +86,8 @@ static void forget(struct control *c, u64 sp)
 		c->sys_open--;
 }
 
-/* acting is the block of whoever runs: the thread that it belongs to, or a child in its place. */
-static struct control *acting(struct control *c)
+/* acting_block is the block of whoever runs: the thread that it belongs to, or a child in its place. */
+hidden struct control *acting_block(struct control *c)
 {
 	if (!c->vforks)
 		return c;
@@ -276,7 +276,7 @@ static void follow_names(struct control *c)
 	read_name(c);
 }
 
-static void begins(struct control *c, const struct sysregs *r, u64 t)
+static void begins(struct control *c, const struct sysregs *r, u64 sp, u64 t)
 {
 	u64 nr = syscall_number(r), a[6];
 	const struct plan *p = plan_of(nr);
@@ -284,11 +284,11 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 	if (takes_base(nr, a))
 		share_base();
 	watch_filters(nr, a);
-	forget(c, syscall_sp(r));
+	forget(c, sp);
 	follow_names(c);
 	u64 delay = 0;
 	int timer = WALKS && c->pace && sample_due(c, &delay);
-	u32 stack = WALKS && (is_asked(nr) || timer) ? take_syscall_backtrace(c, syscall_place(r), syscall_sp(r), syscall_fp(r)) : 0;
+	u32 stack = WALKS && (is_asked(nr) || timer) ? take_syscall_backtrace(c, syscall_place(r), sp, syscall_fp(r)) : 0;
 	u64 *w = begin_syscall(c, t, 0, 7, captures(c, 0, t, p, 0, a, 0) + stack);
 	if (w) {
 		w[0] = nr;
@@ -305,18 +305,18 @@ static void begins(struct control *c, const struct sysregs *r, u64 t)
 		sigaction_begins(a);
 	int forks = is_special(p) && takes_place(nr, a);
 	if (forks || has_end(p) || gives_name(c, nr, a))
-		remember(c, syscall_sp(r), nr, a[0]);
+		remember(c, sp, nr, a[0]);
 	if (forks) {
 		c->vforks++;
 		room_ends(c);
 	}
 }
 
-static void ends(struct control *c, const struct sysregs *r, u64 t)
+static void ends(struct control *c, const struct sysregs *r, u64 sp, u64 t)
 {
 	u64 nr = SYSCALL_NUMBERS, a[6];
 	syscall_arguments(r, a);
-	int known = recall(c, syscall_sp(r), &nr, &a[0]);
+	int known = recall(c, sp, &nr, &a[0]);
 	if (known && makes_child(nr)) {
 		if (c->vforked) /* it has ended, or is another program */
 			end_chunks(c->vforked);
@@ -337,13 +337,22 @@ static void ends(struct control *c, const struct sysregs *r, u64 t)
 		named(c, nr, a, result);
 }
 
+/* syscall_event records that a system call begins or ends at counter t, with the program's stack at sp. */
+hidden void syscall_event(struct control *c, const struct sysregs *r, u64 sp, int exit, u64 t)
+{
+	if (exit)
+		ends(c, r, sp, t);
+	else
+		begins(c, r, sp, t);
+}
+
 /* fentry_slow_syscall records that a system call begins or ends. */
 hidden LANDS void fentry_slow_syscall(struct sysregs *r, int exit)
 {
 	struct sigset old = block();
 	u64 t = counter();
 	struct control *c = traced_thread();
-	if (c && (c = acting(c)))
-		exit ? ends(c, r, t) : begins(c, r, t);
+	if (c && (c = acting_block(c)))
+		syscall_event(c, r, syscall_sp(r), exit, t);
 	unblock(old);
 }

@@ -24,6 +24,10 @@ struct plan {
 /* Which plan a system call has, by its number. The fast path records those that have none. */
 extern hidden const u8 fentry_syscalls[SYSCALL_NUMBERS];
 
+struct control;
+
+hidden struct control *acting_block(struct control *c);
+hidden void syscall_event(struct control *c, const struct sysregs *r, u64 sp, int exit, u64 t);
 hidden void fentry_slow_syscall(struct sysregs *r, int exit);
 
 #endif

@@ -63,4 +63,109 @@ fentry_go_slow:
 	.cfi_endproc
 	.size	fentry_go_slow, . - fentry_go_slow
 
+/* System calls of Go's own code, which its runtime and package syscall make in assembly. Thunks come here as in syscall.S, with
+   the way back in rcx; r11 is the only other free register, r14 is the goroutine, and 0 at most where there is none yet.
+
+   On a goroutine's stack there is no room, so this goes on at the stack of the thread's g0 from there; not everything that
+   a goroutine runs is on its own stack (vDSO calls are made on g0's), so the stack pointer says which it is. */
+
+/* runtime.g: its stack, and runtime.m's */
+#define G_STACK_LO	0
+#define G_STACK_HI	8
+
+/* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
+#define UNRECORDED	14
+
+	.macro GO_SYSCALL name, exit
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 0
+	.cfi_register %rip, %rcx
+	lea	fentry_slow_syscall(%rip), %r11
+	cmp	%r11, fentry_home_syscall(%rip)
+	jne	20f
+	test	%r14, %r14
+	jz	1f
+	mov	fentry_image + IMAGE_O_GOROUTINE(%rip), %r11d
+	cmpq	$0, (%r14, %r11)
+	je	1f
+	cmp	G_STACK_LO(%r14), %rsp
+	jb	1f
+	cmp	G_STACK_HI(%r14), %rsp
+	jae	1f
+	mov	G_M(%r14), %r11
+	mov	M_G0(%r11), %r11
+	mov	G_SCHED_SP(%r11), %r11
+	jmp	2f
+1:	mov	%rsp, %r11
+2:	and	$-16, %r11
+	lea	-8(%r11), %r11
+	mov	%rsp, (%r11)
+	mov	%r11, %rsp
+	.cfi_escape 0x0f, 2, 0x7b, 0, 6		/* CFA: what is at 0(%r11) */
+	push	%rax			/* struct sysregs */
+	push	%rdx
+	push	%rcx
+	push	%rsi
+	push	%rdi
+	push	%r8
+	push	%r9
+	push	%r10
+	push	%r11
+	push	%rbp
+	lea	-8(%rsp), %rsp
+	mov	%rsp, %rbp
+	.cfi_escape 0x0f, 4, 0x76, 0xd8, 0, 6	/* CFA: what is at 88(%rbp) */
+	.cfi_escape 0x10, 16, 3, 0x76, 0xc0, 0	/* rip is at 64(%rbp), and rbp at 8(%rbp) */
+	.cfi_escape 0x10, 6, 2, 0x76, 8
+	cld
+	mov	%rsp, %rdi
+	mov	$\exit, %esi
+	mov	%r14, %rdx
+	call	fentry_slow_go_syscall
+	lea	8(%rsp), %rsp
+	pop	%rbp
+	pop	%r11
+	.cfi_escape 0x0f, 2, 0x7b, 0, 6
+	.cfi_restore %rbp
+	pop	%r10
+	pop	%r9
+	pop	%r8
+	pop	%rdi
+	pop	%rsi
+	pop	%rcx
+	.cfi_register %rip, %rcx
+	pop	%rdx
+	pop	%rax
+	mov	(%r11), %rsp
+	.cfi_def_cfa %rsp, 0
+	notrack jmp *%rcx
+20:
+	.if \exit == 0
+	lea	UNRECORDED(%rcx), %rcx
+	.endif
+	notrack jmp *%rcx
+	.cfi_endproc
+	.size	\name, . - \name
+	.endm
+
+	GO_SYSCALL fentry_go_syscall_enter, 0
+	GO_SYSCALL fentry_go_syscall_exit, 1
+
+/* A system call whose number is known only now, where some are recorded. */
+HIDDEN(fentry_go_some_syscall_enter)
+fentry_go_some_syscall_enter:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 0
+	.cfi_register %rip, %rcx
+	cmp	$SYSCALL_NUMBERS - 1, %rax
+	ja	1f
+	bt	%rax, fentry_syscall_filter(%rip)
+	jc	fentry_go_syscall_enter
+1:	lea	UNRECORDED(%rcx), %rcx
+	notrack jmp *%rcx
+	.cfi_endproc
+	.size	fentry_go_some_syscall_enter, . - fentry_go_some_syscall_enter
+
 	.section .note.GNU-stack, "", @progbits

@@ -12,9 +12,11 @@
    has, by which blocks know their owner. */
 #include "chunk.h"
 #include "image.h"
+#include "machine.h"
 #include "quick.h"
 #include "start.h"
 #include "sys.h"
+#include "syscall.h"
 
 /* The registers that fentry_go_slow has saved. */
 struct saved { u64 unused, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, rsp; };
@@ -101,13 +103,10 @@ static void go_to(struct control *c, u64 stack)
 	record1(c, counter(), FT_REC_STACK, stack);
 }
 
-static void event(struct control *c, u32 id, const struct parts *p)
+/* comes_from begins what a goroutine records, 0: none that has a number. It returns whether that is put aside: goes_back
+   has to end it. */
+static int comes_from(struct control *c, u64 goroutine)
 {
-	u64 goroutine = p->goroutine;
-	if (anywhere(p)) {
-		record(c, counter(), p->type, p->words, p->n);
-		return;
-	}
 	if (!c->goroutine)
 		c->own_stack = c->stack;
 	if (goroutine && goroutine != c->goroutine) {
@@ -117,6 +116,22 @@ static void event(struct control *c, u32 id, const struct parts *p)
 	int aside = !goroutine && c->goroutine;
 	if (aside)
 		go_to(c, c->own_stack);
+	return aside;
+}
+
+static void goes_back(struct control *c, int aside)
+{
+	if (aside)
+		go_to(c, c->goroutine | FT_GOROUTINE_STACK);
+}
+
+static void event(struct control *c, u32 id, const struct parts *p)
+{
+	if (anywhere(p)) {
+		record(c, counter(), p->type, p->words, p->n);
+		return;
+	}
+	int aside = comes_from(c, p->goroutine);
 	room(c, words_of(p));
 	if (p->before)
 		put(c, counter(), first(id));
@@ -124,8 +139,7 @@ static void event(struct control *c, u32 id, const struct parts *p)
 		record(c, counter(), p->type, p->words, p->n);
 	if (p->behind)
 		put(c, counter(), last(id, p));
-	if (aside)
-		go_to(c, c->goroutine | FT_GOROUTINE_STACK);
+	goes_back(c, aside);
 }
 
 static u64 *append(u64 *w, u32 t, u32 type, const u64 *words, u32 n)
@@ -137,39 +151,53 @@ static u64 *append(u64 *w, u32 t, u32 type, const u64 *words, u32 n)
 	return w + n;
 }
 
-/* quick does the same without a system call, where everything is in place and there is room for all of it: goroutines
-   change often. A handler that comes in between finds words that are reserved, and the goroutine that they end with. */
-static int quick(u32 id, const struct parts *p)
+/* quick_from reserves n words for what a goroutine records, and writes which that is if the newest words are those of
+   another one, was; quick_back has to end what is of none. A handler that comes in between finds words that are reserved, and
+   the goroutine that they end with. It returns 0 if there is no room. */
+static u64 *quick_from(struct control *c, u64 was, u64 goroutine, u32 n, u32 *t)
 {
-	struct control *c = images_armed() ? quick_block() : 0;
-	u64 goroutine = p->goroutine, was = c ? load(&c->goroutine) : 0, to = goroutine | FT_GOROUTINE_STACK;
-	int made = anywhere(p), aside = !goroutine && !made, moved = goroutine && goroutine != was && !made;
-	u32 t, n = words_of(p) + (aside ? 4 : moved ? 2 : 0);
-	if (!was)
-		return 0;
+	u64 to = goroutine | FT_GOROUTINE_STACK;
+	int moved = goroutine && goroutine != was;
 	if (moved) {
 		store(&c->goroutine, goroutine);
 		store(&c->stack, to);
 	}
-	u64 *w = quick_reserve(c, n, &t);
-	if (!w) {
+	u64 *w = quick_reserve(c, n + (!goroutine ? 4 : moved ? 2 : 0), t);
+	if (!w && moved) {
 		store(&c->goroutine, was);
 		store(&c->stack, was | FT_GOROUTINE_STACK);
-		return 0;
 	}
-	if (aside)
-		w = append(w, t, FT_REC_STACK, &c->own_stack, 1);
-	else if (moved)
-		w = append(w, t, FT_REC_STACK, &to, 1);
+	if (w && !goroutine)
+		w = append(w, *t, FT_REC_STACK, &c->own_stack, 1);
+	else if (w && moved)
+		w = append(w, *t, FT_REC_STACK, &to, 1);
+	return w;
+}
+
+static void quick_back(u64 *w, u32 t, u64 was, u64 goroutine)
+{
+	u64 to = was | FT_GOROUTINE_STACK;
+	if (!goroutine)
+		append(w, t, FT_REC_STACK, &to, 1);
+}
+
+/* quick does the same without a system call, where everything is in place and there is room for all of it: goroutines
+   change often. */
+static int quick(u32 id, const struct parts *p)
+{
+	struct control *c = images_armed() ? quick_block() : 0;
+	u64 was = c ? load(&c->goroutine) : 0, goroutine = anywhere(p) ? was : p->goroutine;
+	u32 t;
+	u64 *w = was ? quick_from(c, was, goroutine, words_of(p), &t) : 0;
+	if (!w)
+		return 0;
 	if (p->before)
 		store(w++, (u64)first(id) << 32 | t);
 	if (p->n)
 		w = append(w, t, p->type, p->words, p->n);
 	if (p->behind)
 		store(w++, (u64)last(id, p) << 32 | t);
-	to = was | FT_GOROUTINE_STACK;
-	if (aside)
-		append(w, t, FT_REC_STACK, &to, 1);
+	quick_back(w, t, was, goroutine);
 	return 1;
 }
 
@@ -185,5 +213,49 @@ hidden void fentry_slow_go(u32 id, u64 g, const struct saved *r)
 	struct control *c = traced_thread();
 	if (c)
 		event(c, id, &p);
+	unblock(old);
+}
+
+/* quick_syscall records a system call of which nothing is captured, as syscall.S does, and with that which goroutine makes
+   it. */
+static int quick_syscall(const struct sysregs *r, int exit, u64 goroutine)
+{
+	u64 nr = syscall_number(r), result = syscall_result(r), words[7] = { nr };
+	struct control *c = images_armed() ? quick_block() : 0;
+	u64 was = c && load(&c->sys_end) ? load(&c->goroutine) : 0;
+	if (!was || (exit ? c->sys_open != 0 : nr < SYSCALL_NUMBERS && fentry_syscalls[nr]))
+		return 0;
+	u32 t, n = exit ? 1 : 7;
+	u64 *w = quick_from(c, was, goroutine, 1 + n, &t);
+	if (!w)
+		return 0;
+	syscall_arguments(r, words + 1);
+	w = open_record(w, t, FT_REC_SYS, n);
+	if (exit)
+		w[-1] |= (u64)FT_ID_EXIT << 32;
+	for (u32 i = 0; i < n; i++)
+		w[i] = exit ? result : words[i];
+	end_record(w);
+	quick_back(w + n, t, was, goroutine);
+	return 1;
+}
+
+hidden void fentry_slow_go_syscall(const struct sysregs *r, int exit, u64 g);
+
+/* fentry_slow_go_syscall records that a system call begins or ends which Go's own code makes. A child in its parent's place
+   (vfork) has a block, and so a stack, of its own. */
+hidden void fentry_slow_go_syscall(const struct sysregs *r, int exit, u64 g)
+{
+	u64 goroutine = g ? *(u64 *)(g + fentry_image.goroutine) : 0, sp = *(const u64 *)(r + 1);
+	if (quick_syscall(r, exit, goroutine))
+		return;
+	struct sigset old = block();
+	own_thread();
+	struct control *c = traced_thread(), *acts = c ? acting_block(c) : 0;
+	if (acts) {
+		int aside = acts == c && comes_from(c, goroutine);
+		syscall_event(acts, r, sp, exit, counter());
+		goes_back(c, aside);
+	}
 	unblock(old);
 }
