@@ -60,6 +60,9 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
+	if o.StackEvery != 0 {
+		return sampleRunning(ctx, pids, o)
+	}
 	follow := o
 	follow.NoInherit = false
 	a := newExecuted(&follow)

@@ -3,7 +3,10 @@
 package fentry
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -46,4 +49,28 @@ func (r *run) sample(so *session.Options) {
 		so.Info.Samples = &trace.InfoSamples{Every: r.o.StackEvery, Reason: "functions are traced"}
 	}
 	r.o.Plan.StackEvery = r.o.StackEvery
+}
+
+// sampleRunning takes the stacks of a process that runs already, and of all that it starts. Nothing is put into it.
+func sampleRunning(ctx context.Context, pids []int, o Options) (*Result, error) {
+	switch err := session.CanSample(o.StackEvery); {
+	case err != nil:
+		return nil, fmt.Errorf("stacks on a timer: %w", err)
+	case !o.Plan.NoFunctions || o.Syscalls || o.StackMode == StackDeferred:
+		return nil, fmt.Errorf("stacks on a timer, with functions or system calls, %w", ErrAttach)
+	case len(pids) > 1:
+		return nil, errors.New("stacks on a timer are taken of one process, and of what it starts")
+	}
+	so := session.Options{
+		Path: "/proc", Args: commandLine(pids[0]), Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Info: o.Info, Logf: o.Logf,
+		For: o.For, Attach: &session.Attach{PIDs: pids}, Untouched: true,
+		SampleEvery: o.StackEvery, SamplePartial: o.StackMode == StackPartial,
+	}
+	so.WorkDir, _ = os.Readlink(session.ProcessDir(pids[0]) + "/cwd")
+	so.Info.Tracer = o.Plan.Tracer.String()
+	res, err := session.Run(ctx, so)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Result: res}, nil
 }

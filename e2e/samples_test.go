@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,3 +179,74 @@ func TestSamplesDeferred(t *testing.T) {
 
 // inWork is what is above main or thread in stacks of busy.c.
 var inWork = regexp.MustCompile(`^((inner |ms )?(rec )*|.*clock_gettime.* ms )work$`)
+
+// TestSamplesAttached takes stacks on a timer of all threads of a process that runs already, those that begin meanwhile, too,
+// and leaves it as it was.
+func TestSamplesAttached(t *testing.T) {
+	if err := session.CanSample(time.Millisecond); err != nil {
+		t.Skipf("needs perf events: %v", err)
+	}
+	needFentry(t)
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	prog, data := filepath.Join(dir, "threads"), filepath.Join(dir, "data")
+	out, err := exec.Command("gcc", "-O1", "-g", "-o", prog, "testdata/stacks/threads.c", "-lpthread").CombinedOutput()
+	if err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	program := exec.Command(prog)
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = program.Process.Kill()
+		_ = program.Wait()
+	}()
+	if _, err := ready.Read(make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	record := exec.Command(fentry, "record", "-q", "-o", data, "-p", fmt.Sprint(program.Process.Pid), "-F", "none",
+		"--stack-every", "1ms", "--for", "3s")
+	time.AfterFunc(time.Second, func() { _, _ = in.Write([]byte("x")) })
+	if out, err := record.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := program.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the program: %v", err)
+	}
+	tr, err := trace.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	found := map[string]int{}
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.Stacktrace && ev.Backtrace.End == "outermost" {
+			labels := tr.StackLabels(ev)
+			for _, name := range []string{"main", "early", "late"} {
+				if slices.Contains(labels, name) {
+					found[name]++
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found["main"] < 10 || found["early"] < 10 || found["late"] < 10 {
+		t.Errorf("%v stacks in three threads", found)
+	}
+	refused := exec.Command(fentry, "record", "-o", data, "-p", fmt.Sprint(program.Process.Pid), "--stack-every", "1ms")
+	if out, err := refused.CombinedOutput(); err == nil || !strings.Contains(string(out), "requires -F none") {
+		t.Errorf("with functions: %v\n%s", err, out)
+	}
+}

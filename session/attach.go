@@ -26,7 +26,7 @@ type Attach struct {
 	// cannot, with a message, unless no one can.
 	PIDs []int
 	// Plan returns what is put into the process whose program is exe, at a path: made for a process that runs
-	// (patch.Options.Running).
+	// (patch.Options.Running). Nothing is put into any process if it is nil, as for [Options].SampleEvery.
 	Plan func(path string, exe *os.File) (*patch.Memory, error)
 	// Library returns what is put into a shared library of such a process, which has it at a path, if that is to be
 	// recorded. at is where there is room for that, as an address of the library; 0: nowhere. nil: the library is left alone.
@@ -52,9 +52,9 @@ type attached struct {
 }
 
 type attachedProcess struct {
-	pid, fd int    // fd: of the process, -1: the kernel has no such descriptors
-	start   uint64 // when it began, as procfs tells
-	at      *tracee.Attachment
+	pid, fd int                // fd: of the process, -1: the kernel has no such descriptors
+	start   uint64             // when it began, as procfs tells
+	at      *tracee.Attachment // nil: nothing was put into it
 }
 
 // attach attaches to all processes.
@@ -66,7 +66,9 @@ func (s *session) attach() (st launch.Started, err error) {
 		switch {
 		case err == nil:
 			s.attached.all = append(s.attached.all, p)
-			st.Setup = max(st.Setup, p.at.Stopped)
+			if p.at != nil {
+				st.Setup = max(st.Setup, p.at.Stopped)
+			}
 		case len(s.o.Attach.PIDs) == 1:
 			return st, fmt.Errorf("process %d: %w", pid, err)
 		default:
@@ -102,6 +104,10 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 	if p.fd, err = unix.PidfdOpen(pid, 0); err != nil {
 		p.fd = -1
 	}
+	if s.o.Attach.Plan == nil {
+		s.ready(pid)
+		return p, nil
+	}
 	m, err := s.o.Attach.Plan(strings.TrimSuffix(path, " (deleted)"), exe)
 	if err == nil {
 		s.ready(pid) // the runtime may want to know
@@ -134,7 +140,7 @@ func (s *session) loaded(pid int, do tracee.Steps) error {
 	s.attached.mu.Lock()
 	p := s.attached.of(pid)
 	s.attached.mu.Unlock()
-	if p == nil {
+	if p == nil || p.at == nil {
 		return errors.New("its parent is not known any more")
 	}
 	return p.at.Loaded(pid, s.planLibraries(), do)
@@ -253,7 +259,7 @@ func (s *session) detach() {
 // detachFrom takes what is there out of a process: it is one that was attached to, or descends from it.
 func (s *session) detachFrom(pid int) error {
 	p := s.attached.of(pid)
-	if p == nil {
+	if p == nil || p.at == nil {
 		return errors.New("its parent is not known any more: the tracer stays in it, and does nothing")
 	}
 	held, err := p.at.Detach(pid)

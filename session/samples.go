@@ -22,7 +22,10 @@ func (s *session) followSamples(pid int) {
 	}
 	var err error
 	s.info.Samples = &trace.InfoSamples{Every: s.o.SampleEvery, Source: trace.SwitchesPerf}
-	if s.samples, err = samples.Follow(pid, samples.Options{Every: s.o.SampleEvery, Partial: s.o.SamplePartial, Alone: s.o.Untouched}); err != nil {
+	o := samples.Options{
+		Every: s.o.SampleEvery, Partial: s.o.SamplePartial, Alone: s.o.Untouched, Running: s.o.Attach != nil,
+	}
+	if s.samples, err = samples.Follow(pid, o); err != nil {
 		s.info.Samples = &trace.InfoSamples{Every: s.o.SampleEvery, Reason: err.Error()}
 		s.logf("stacks are not taken: %v", err)
 		return

@@ -211,7 +211,7 @@ func (s *session) apply(to settings, clear, paused, same bool) error {
 // settles tells which plan's sites a process has; nil: those that cannot be changed, or not any more.
 func (s *session) settles(p procfs.Process) *tracee.Attachment {
 	if s.attached != nil {
-		if of := s.attached.of(p.Pid); of != nil {
+		if of := s.attached.of(p.Pid); of != nil && of.at != nil {
 			return of.at
 		}
 		return nil

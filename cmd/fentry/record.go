@@ -150,6 +150,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record -p redis-server -F 'aof*'     by name; until ^C
   fentry record -p redis-server -L libc       with a library that it has loaded
   fentry record -p nginx --syscalls           all processes of that name, with system calls
+  fentry record -p 1234 -F none --stack-every 1ms --for 10s   a profile of it; nothing is put into it
   fentry record --emulator 'qemu-aarch64 -cpu cortex-a53' ./prog-arm64`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(c.attach) > 0 && len(args) > 0 {

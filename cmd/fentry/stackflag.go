@@ -48,8 +48,6 @@ func (c *recordCmd) checkEvery(cmd *cobra.Command) error {
 		return nil
 	case c.every < leastEvery:
 		return usagef(cmd, "--stack-every: %v is less than %v", c.every, leastEvery)
-	case len(c.attach) > 0:
-		return usagef(cmd, "--stack-every does not go with -p")
 	case c.tracer != patch.FunctionGraph.String() || c.clock == trace.ClockNone || c.depth > 0 || c.threshold > 0 ||
 		len(c.graph)+len(c.without) > 0:
 		return usagef(cmd, "--stack-every requires the tracer function_graph with a clock, without --depth, --threshold, --graph "+
@@ -59,6 +57,8 @@ func (c *recordCmd) checkEvery(cmd *cobra.Command) error {
 		"deferred": fentry.StackDeferred}[c.stackMode]
 	none := len(c.filter) == 1 && c.filter[0] == "none" && len(c.notrace) == 0 && len(c.stacks) == 0
 	switch {
+	case len(c.attach) > 0 && (!none || mode == fentry.StackDeferred || cmd.Flags().Changed("syscalls")):
+		return usagef(cmd, "--stack-every with -p requires -F none, without --syscalls")
 	case !ok:
 		return usagef(cmd, "--stack-mode: no mode %q; there are full, partial, deferred", c.stackMode)
 	case !none && (mode == fentry.StackFull || mode == fentry.StackPartial):

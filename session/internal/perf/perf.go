@@ -53,6 +53,50 @@ func Open(pid int, attr unix.PerfEventAttr) ([]*Ring, error) {
 	}
 }
 
+// OpenRunning is Open for a process that runs already, with all of its threads: but for those, if any, that begin while
+// this looks at which there are.
+func OpenRunning(pid int, attr unix.PerfEventAttr) ([]*Ring, error) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil, err
+	}
+	rings, err := Open(pid, attr)
+	if err != nil {
+		return nil, err
+	}
+	for _, task := range tasks {
+		tid, err := strconv.Atoi(task.Name())
+		if err != nil || tid == pid {
+			continue
+		}
+		for _, r := range rings {
+			if err := r.add(tid, attr); err != nil && !errors.Is(err, unix.ESRCH) { // else it has ended
+				Close(rings)
+				return nil, err
+			}
+		}
+	}
+	return rings, nil
+}
+
+// add has a ring tell of one more thread, and of what that starts.
+func (r *Ring) add(tid int, attr unix.PerfEventAttr) error {
+	attr.Bits |= inherited
+	attr.Clockid = unix.CLOCK_MONOTONIC
+	fd, err := open(tid, r.cpu, attr)
+	if err != nil {
+		return err
+	}
+	r.more = append(r.more, fd)
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
+		return fmt.Errorf("perf events of thread %d: %w", tid, err)
+	}
+	return nil
+}
+
+// inherited are the bits of all events: those of what a thread starts belong to it, with the time of a clock.
+const inherited = unix.PerfBitInherit | unix.PerfBitUseClockID
+
 func openRings(pid int, cpus []int, size int, attr unix.PerfEventAttr) (rings []*Ring, err error) {
 	defer func() {
 		if err != nil {
@@ -78,6 +122,9 @@ func Close(rings []*Ring) {
 	for _, r := range rings {
 		_ = unix.Munmap(r.mem)
 		unix.Close(r.fd)
+		for _, fd := range r.more {
+			unix.Close(fd)
+		}
 	}
 }
 
@@ -107,6 +154,8 @@ func onlineCPUs(path string) (cpus []int, err error) {
 // A Ring is the kernel's records from one processor, oldest first.
 type Ring struct {
 	fd   int
+	cpu  int
+	more []int  // events of other threads, that write to it
 	mem  []byte // a page that says where records begin and end, then data
 	data []byte
 }
@@ -146,7 +195,7 @@ func Try(attr unix.PerfEventAttr) error {
 }
 
 func openRing(pid, cpu, size int, attr unix.PerfEventAttr) (*Ring, error) {
-	attr.Bits |= unix.PerfBitInherit | unix.PerfBitUseClockID | unix.PerfBitWatermark
+	attr.Bits |= inherited | unix.PerfBitWatermark
 	attr.Wakeup, attr.Clockid = uint32(size/4), unix.CLOCK_MONOTONIC
 	fd, err := open(pid, cpu, attr)
 	if err != nil {
@@ -158,7 +207,7 @@ func openRing(pid, cpu, size int, attr unix.PerfEventAttr) (*Ring, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("memory for perf events: %w", err)
 	}
-	return &Ring{fd: fd, mem: mem, data: mem[page:]}, nil
+	return &Ring{fd: fd, cpu: cpu, mem: mem, data: mem[page:]}, nil
 }
 
 func (r *Ring) word(off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r.mem[off])) }

@@ -75,6 +75,7 @@ type Options struct {
 	Every   time.Duration // that a thread runs between two samples
 	Partial bool          // walks begin with the stack pointer and the program counter alone
 	Alone   bool          // nothing else says in the trace which programs there are
+	Running bool          // the process has run before, and can have threads
 }
 
 // Follow begins to sample the process pid, and all threads and processes that it starts from now on, each time that one
@@ -88,7 +89,11 @@ func Follow(pid int, o Options) (*Recorder, error) {
 	if !kernel {
 		attr.Bits |= unix.PerfBitExcludeKernel
 	}
-	rings, err := perf.Open(pid, attr)
+	open := perf.Open
+	if o.Running {
+		open = perf.OpenRunning
+	}
+	rings, err := open(pid, attr)
 	if err != nil {
 		return nil, err
 	}
