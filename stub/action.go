@@ -49,7 +49,11 @@ func (k ActionKind) Selective(value uint64) bool { return k == ActDepth || k.lat
 
 // Records reports whether calls of functions with such actions are recorded even if nothing else asks for them.
 func (k ActionKind) Records(value uint64) bool {
-	return k == ActDepth || k == ActArgs || k == ActResult || k.late(value)
+	switch k {
+	case ActDepth, ActArgs, ActResult, ActStack, ActStackTrace, ActSnapshot: // all behind an entry
+		return true
+	}
+	return k.late(value)
 }
 
 // Walks reports whether the runtime has to walk stacks, which it can on x86-64.

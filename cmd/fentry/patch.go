@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -131,6 +132,7 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if err := t.checkSyscalls(cmd, &o); err != nil {
 		return o, err
 	}
+	t.stackCalls()
 	if len(t.filter)+len(t.notrace) > 0 && !o.NoFunctions {
 		if o.Select, err = record.NewFilter(t.filter, t.notrace); err != nil {
 			return o, usagef(cmd, "%v", err)
@@ -226,10 +228,17 @@ func unmatched(a *app, o patch.Options) {
 			continue
 		}
 		for _, p := range f.Unmatched() {
-			a.notef("fentry: warning: pattern %q matches no traceable function", p)
+			hint := ""
+			if plainName.MatchString(p) {
+				hint = fmt.Sprintf("; if a library has it: %s%s, its calls, or -L", p, symbol.CallSuffix)
+			}
+			a.notef("fentry: warning: pattern %q matches no traceable function%s", p, hint)
 		}
 	}
 }
+
+// plainName is a pattern that is just the name of a function in C.
+var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
 type patchCmd struct {
 	traceFlags

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/internal/safetext"
+	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -48,7 +49,11 @@ func (c *reportCmd) runStacks(a *app, cmd *cobra.Command, t *trace.Trace, sel *s
 	if err := sel.check(t); err != nil {
 		return err
 	}
-	match, filter, err := matcher(cmd, t, []string{c.stacks}, nil)
+	patterns := []string{c.stacks}
+	if plainName.MatchString(c.stacks) { // of a library's function there may be the calls only
+		patterns = append(patterns, c.stacks+symbol.CallSuffix)
+	}
+	match, filter, err := matcher(cmd, t, patterns, nil)
 	if err != nil {
 		return err
 	}
@@ -68,8 +73,8 @@ func (c *reportCmd) runStacks(a *app, cmd *cobra.Command, t *trace.Trace, sel *s
 		return pathError(err)
 	}
 	if len(merged) == 0 {
-		for _, p := range filter.Unmatched() {
-			a.notef("fentry: warning: pattern %q matches no function with a stack", p)
+		if slices.Contains(filter.Unmatched(), c.stacks) {
+			a.notef("fentry: warning: pattern %q matches no function with a stack", c.stacks)
 		}
 		return fmt.Errorf("%s: no stacks of %s; record them with: fentry record --stack %s", t.Dir, c.stacks, c.stacks)
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/stub"
+	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -34,6 +37,13 @@ func addStacks(cmd *cobra.Command, to *patch.Actions, patterns []string) (*patch
 	}
 	to.Rules = append(to.Rules, patch.ActRule{Functions: functions, Acts: []patch.Act{{Kind: stub.ActStack}}})
 	return to, nil
+}
+
+// stackCalls has calls of libraries' functions found if --stack names some.
+func (t *traceFlags) stackCalls() {
+	t.libcalls = t.libcalls || slices.ContainsFunc(t.stacks, func(p string) bool {
+		return strings.HasSuffix(p, symbol.CallSuffix)
+	})
 }
 
 // leastEvery bounds how often stacks are taken.
