@@ -476,17 +476,20 @@ const (
 
 // Places in the table of detours.
 const (
-	DetourGraphEnter       = 0 // calls, to those with limits
-	DetourMcountGraphEnter = 1 // ... at sites behind the prologue
-	DetourGraphExit        = 2 // returns
-	DetourAct              = 3 // the first of those that thunks are led to, not routines: functions with actions
-	DetourGraphAct         = 3 // calls of such functions
-	DetourMcountGraphAct   = 4 // ... at sites behind the prologue
-	DetourGraphActExit     = 5 // returns from them
-	DetourOptAct           = 6 // the same three, in images planned with limits
-	DetourMcountOptAct     = 7 // ... at sites behind the prologue
-	DetourOptActExit       = 8 // returns
-	DetourCount            = 9 // how many there are
+	DetourGraphEnter       = 0  // calls, to those with limits
+	DetourMcountGraphEnter = 1  // ... at sites behind the prologue
+	DetourGraphExit        = 2  // returns
+	DetourGraphAct         = 3  // calls of such functions
+	DetourMcountGraphAct   = 4  // ... at sites behind the prologue
+	DetourGraphActExit     = 5  // returns from them
+	DetourOptAct           = 6  // the same three, in images planned with limits
+	DetourMcountOptAct     = 7  // ... at sites behind the prologue
+	DetourOptActExit       = 8  // returns
+	DetourGraphFlat        = 9  // calls, to those that leave the return address alone: an entry and an exit at once
+	DetourMcountGraphFlat  = 10 // ... at sites behind the prologue
+	DetourOptFlat          = 11 // the same two, in images planned with limits
+	DetourMcountOptFlat    = 12 // ... at sites behind the prologue
+	DetourCount            = 13 // how many there are
 )
 
 // How far the loading of an image is.
@@ -500,6 +503,7 @@ const (
 const (
 	ChangeRoots  = 1 // the graph roots become those of the ChangedRoots; else they stay
 	ChangeForget = 2 // calls that are open are outside of graph roots
+	ChangeFlat   = 8 // the recorder leads calls to routines that know of no frames
 	ChangeFrames = 4 // frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing
 )
 

@@ -41,14 +41,17 @@
 #define DETOUR_GRAPH_ENTER         0            /* calls, to those with limits */
 #define DETOUR_MCOUNT_GRAPH_ENTER  1            /* ... at sites behind the prologue */
 #define DETOUR_GRAPH_EXIT          2            /* returns */
-#define DETOUR_ACT                 3            /* the first of those that thunks are led to, not routines: functions with actions */
 #define DETOUR_GRAPH_ACT           3            /* calls of such functions */
 #define DETOUR_MCOUNT_GRAPH_ACT    4            /* ... at sites behind the prologue */
 #define DETOUR_GRAPH_ACT_EXIT      5            /* returns from them */
 #define DETOUR_OPT_ACT             6            /* the same three, in images planned with limits */
 #define DETOUR_MCOUNT_OPT_ACT      7            /* ... at sites behind the prologue */
 #define DETOUR_OPT_ACT_EXIT        8            /* returns */
-#define DETOUR_COUNT               9            /* how many there are */
+#define DETOUR_GRAPH_FLAT          9            /* calls, to those that leave the return address alone: an entry and an exit at once */
+#define DETOUR_MCOUNT_GRAPH_FLAT   10           /* ... at sites behind the prologue */
+#define DETOUR_OPT_FLAT            11           /* the same two, in images planned with limits */
+#define DETOUR_MCOUNT_OPT_FLAT     12           /* ... at sites behind the prologue */
+#define DETOUR_COUNT               13           /* how many there are */
 
 /* how far the loading of an image is */
 #define STAGE_COMES                0            /* it is being loaded */
@@ -58,6 +61,7 @@
 /* bits of CHANGE_O_FLAGS */
 #define CHANGE_ROOTS               1            /* the graph roots become those of the ChangedRoots; else they stay */
 #define CHANGE_FORGET              2            /* calls that are open are outside of graph roots */
+#define CHANGE_FLAT                8            /* the recorder leads calls to routines that know of no frames */
 #define CHANGE_FRAMES              4            /* frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing */
 
 /* values of ACTION_O_KIND */
