@@ -513,7 +513,7 @@ func kindOf(fn *patch.Func) string {
 func planTable(p *Program, plan *patch.Plan) *names.Table {
 	t := names.New(p.File)
 	t.Path, t.BuildID, t.Image = p.Path, plan.BuildID, plan.ImageID
-	t.Captures, t.Module, t.Go = plan.Notes(), plan.Module(), plan.Go()
+	t.Captures, t.Module, t.Go = plan.Notes(), plan.Module(), plan.GoRuntime()
 	for i := range plan.Functions {
 		fn := &plan.Functions[i]
 		t.Funcs = append(t.Funcs, names.Func{

@@ -63,8 +63,8 @@ func (p *Plan) Module() string {
 	return p.golang.Main
 }
 
-// Go is the version of Go that has linked the program, with " described" behind it if that was not tried; "": none has.
-func (p *Plan) Go() string {
+// GoRuntime is the version of Go that has linked the program, with " described" behind it if that was not tried; "": none has.
+func (p *Plan) GoRuntime() string {
 	if p.golang == nil {
 		return ""
 	}

@@ -96,6 +96,9 @@ template <class F> NOINLINE void wait(const char *what, double seconds, int time
 		long r = call();
 		double took = now() - began;
 		waits++;
+		static std::atomic<int> rare; // docs/support.md
+		if (r == -1 && errno == EINTR && (!strcmp(what, "epoll_wait") || !strcmp(what, "sigtimedwait")) && rare++ < 3)
+			continue;
 		if (r != 0 && !(r == -1 && timeout && errno == timeout))
 			bad(what, r, errno);
 		else if (took < seconds - 0.002)

@@ -45,9 +45,9 @@ func (t *Trace) IsOwn(image int, f Func) bool {
 	return ok && tab.IsOwn(&f)
 }
 
-// Go returns which version of Go has linked the image at a position in Trace.Images, "": none has, or it is not known. It
+// GoRuntime returns which version of Go has linked the image at a position in Trace.Images, "": none has, or it is not known. It
 // was not tried if its structures are those that its debug information describes.
-func (t *Trace) Go(image int) (version string, described bool) {
+func (t *Trace) GoRuntime(image int) (version string, described bool) {
 	if image < len(t.syms) {
 		if tab, ok := t.syms[image].(interface{ GoVersion() (string, bool) }); ok {
 			return tab.GoVersion()

@@ -192,7 +192,7 @@ func traceInfo(t *trace.Trace) *infoTrace {
 		}
 	}
 	for i, im := range t.Images {
-		version, described := t.Go(i)
+		version, described := t.GoRuntime(i)
 		in.Images = append(in.Images, infoImage{
 			im.ID, im.Path, im.BuildID, im.Sites, version, described, im.IDs == trace.OffsetIDs,
 		})
