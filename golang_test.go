@@ -524,7 +524,7 @@ func TestGoUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tr.Close()
-		if name, described := tr.Go(0); !strings.HasPrefix(name, version) || !described {
+		if name, described := tr.GoRuntime(0); !strings.HasPrefix(name, version) || !described {
 			t.Errorf("the trace says %q, described %v", name, described)
 		}
 		if reasons := parkReasons(t, tr); reasons["chan receive"] == 0 {
