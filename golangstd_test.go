@@ -31,6 +31,16 @@ var stdFailing = map[string]string{
 	"runtime": "TestUnsafePoint disassembles itself, and finds jumps",
 }
 
+// goRoot is where the Go that runs the tests is.
+func goRoot(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // TestGoStd runs the tests of the standard library with each of their programs traced, all functions but the runtime's: what
 // passes untraced passes.
 func TestGoStd(t *testing.T) {
@@ -44,7 +54,7 @@ func TestGoStd(t *testing.T) {
 	run := func(packages ...string) string {
 		command := fmt.Sprintf("%s record -q --overhead no --flight 2M -o %s/%%n-%%p", buildCommand(t), t.TempDir())
 		cmd := exec.Command("go", append([]string{"test", "-short", "-count=1", "-timeout=1h", "-exec", command}, packages...)...)
-		cmd.Dir = filepath.Join(runtime.GOROOT(), "src")
+		cmd.Dir = filepath.Join(goRoot(t), "src")
 		out, _ := cmd.CombinedOutput()
 		return string(out)
 	}
@@ -59,7 +69,7 @@ func TestGoStd(t *testing.T) {
 			continue
 		}
 		cmd := exec.Command("go", "test", "-short", "-count=1", f[1])
-		cmd.Dir = filepath.Join(runtime.GOROOT(), "src")
+		cmd.Dir = filepath.Join(goRoot(t), "src")
 		if untraced, err := cmd.CombinedOutput(); err != nil {
 			t.Logf("%s fails untraced, too:\n%s", f[1], untraced)
 			continue
@@ -96,7 +106,7 @@ exec "$@"
 	if err := os.WriteFile(tool, []byte(script), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	goCommand := filepath.Join(runtime.GOROOT(), "bin/go")
+	goCommand := filepath.Join(goRoot(t), "bin/go")
 	build := func(name string, args ...string) map[[sha256.Size]byte]bool {
 		cache := filepath.Join(dir, name)
 		cmd := exec.Command(args[0], args[1:]...)
