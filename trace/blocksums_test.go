@@ -37,11 +37,15 @@ func seeAll(t testing.TB, tr *Trace, o ReportOptions) string {
 // TestSums compares reports and graphs of random windows, functions and thresholds: with the sums of an index they are what they
 // are without it, and the sums are used.
 func TestSums(t *testing.T) {
-	seeds := uint64(12)
+	seeds := []uint64{572} // calls turn out to be inherited
+	n := uint64(12)
 	if testtool.Wide() {
-		seeds = 3000
+		n = 3000
 	}
-	for seed := range seeds {
+	for seed := range n {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 21))
 		sizes := blockSizes{2 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(9), 1 << (8 + rng.IntN(12))}
 		plain, indexed := withBlocks(t, wildTrace(t, seed), sizes)

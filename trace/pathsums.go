@@ -137,13 +137,17 @@ func (p *runPaths) leave(f *frame, depth int) *runPath {
 	if p.state != pathsGood {
 		return nil
 	}
-	if depth != len(p.stack)-2 || f.flags&(frameSuspended|frameInherited) == frameSuspended {
+	if depth != len(p.stack)-2 || f.flags&frameSuspended != 0 {
 		p.state = pathsNone
 		return nil
 	}
 	n := &p.nodes[p.stack[depth+1]]
 	p.stack = p.stack[:depth+1]
 	if f.flags&frameSaved != 0 {
+		return nil
+	}
+	if f.flags&frameInherited != 0 { // the call is the parent's; only the time is this task's
+		p.state = pathsNone
 		return nil
 	}
 	return n
