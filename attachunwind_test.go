@@ -27,13 +27,16 @@ func TestAttachUnwinders(t *testing.T) {
 			r.end(t, 7, "right\n")
 		})
 	}
-	t.Run("static, fixed", func(t *testing.T) {
-		r := start(t, buildAttached(t, "-static", "-no-pie"))
-		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf}
-		_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
-		if err == nil || !strings.Contains(err.Error(), "its unwind information has no search table") {
-			t.Error(err)
-		}
-		r.end(t, 7, "right\n")
-	})
+	// Its start-up code registers the unwind information, whether there is a search table or not.
+	for _, table := range []string{"no-eh-frame-hdr", "eh-frame-hdr"} {
+		t.Run("static, fixed, "+table, func(t *testing.T) {
+			r := start(t, buildAttached(t, "-static", "-no-pie", "-Wl,--"+table))
+			o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf}
+			_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
+			if err == nil || !strings.Contains(err.Error(), "its start-up code registers its unwind information") {
+				t.Error(err)
+			}
+			r.end(t, 7, "right\n")
+		})
+	}
 }

@@ -36,6 +36,9 @@ func TestDebugger(t *testing.T) {
 	testtool.Need(t, "gdb")
 	f := loadFixture(t, "debugged")
 	for _, c := range configsFor(f, 5) {
+		if c.kind.compiler == "musl-gcc" {
+			continue // gdb loses its way in Debian's musl, which has no unwind tables
+		}
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			p := build(t, f, c)
@@ -45,7 +48,9 @@ func TestDebugger(t *testing.T) {
 			want := []string{"leaf", "inner", "middle", "outer", "main"}
 			inThread := []string{"leaf", "inner", "middle", "outer", "in_thread"}
 			for _, program := range []string{p.path(), patched} {
-				r := gdb(t, p.dir, program, "break leaf", "run", "printf \"=1\\n\"", "bt", "continue", "printf \"=2\\n\"", "bt", "continue")
+				// Instructions that have been moved have their function's name, so a call of it can have two places to stop.
+				r := gdb(t, p.dir, program, "tbreak leaf", "run", "printf \"=1\\n\"", "bt", "tbreak in_thread", "continue",
+					"tbreak leaf", "continue", "printf \"=2\\n\"", "bt", "continue")
 				parts := strings.Split(r, "\n=")
 				if len(parts) != 3 {
 					t.Fatalf("%s: gdb stopped %d times, want 2\n%s", filepath.Base(program), len(parts)-1, clip(r))

@@ -52,9 +52,12 @@ func (l *layout) leaveCalls() error {
 // redirect leads the entries of the image's own search table to copies: hdr is the one over all, at an address.
 func (l *layout) redirect(hdr []byte, at uint64) error {
 	addr, before, after, err := ehframe.Redirect(l.p.file, hdr, at)
+	if err == nil && l.p.registers() {
+		err = ehframe.ErrNoHeader // or one that nobody looks at
+	}
 	switch {
 	case errors.Is(err, ehframe.ErrNoHeader) && l.p.unwinds():
-		return fmt.Errorf("%w: its unwind information has no search table; -T function needs none", ErrRunning)
+		return fmt.Errorf("%w: its start-up code registers its unwind information; -T function changes none", ErrRunning)
 	case errors.Is(err, ehframe.ErrNoHeader):
 		return nil // nobody unwinds
 	case err != nil:

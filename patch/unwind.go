@@ -86,7 +86,7 @@ func (l *layout) unwind() error {
 		}
 	}
 	if l.p.Options.Target == File {
-		l.sections = append(l.sections, debugFrame(debug))
+		l.sections = append(l.sections, debugFrame(l.ownDebugFrame(debug)))
 	}
 	return nil
 }
@@ -120,6 +120,27 @@ func (p *Plan) unwinds() bool {
 		return true
 	}
 	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return strings.HasPrefix(s.Name, "_Unwind_") })
+}
+
+// registers tells whether the image's start-up code registers .eh_frame, from somewhere in it on (gcc's crtbeginT.o does, in
+// static programs). Unwinders then read what is registered, entry by entry, before they look for a search table, which
+// the image may have, too (clang asks for one). A stripped one is believed to register it.
+func (p *Plan) registers() bool {
+	has := func(t elf.ProgType) bool {
+		i := p.file.ProgIndex(t)
+		return i >= 0 && p.file.Progs[i].Filesz > 0
+	}
+	if !has(elf.PT_GNU_EH_FRAME) {
+		return true
+	}
+	if has(elf.PT_DYNAMIC) {
+		return false
+	}
+	syms, err := p.file.Symbols()
+	if err != nil || len(syms) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return s.Name == "__register_frame_info" })
 }
 
 // ruled is an image's unwind information once the rule that looks behind thunks has been added to it.
@@ -219,12 +240,9 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 	rules, readers, variants := l.p.m.callers(), l.readers(), l.variants()
 	fdes := table.All()
 	out := &ruled{at: at}
-	registered := !slices.ContainsFunc(f.Progs, func(pr elfio.Prog) bool {
-		return pr.Type == elf.PT_GNU_EH_FRAME && pr.Filesz > 0
-	})
+	registered := l.p.registers()
 	if registered {
-		// No sorted table: the start-up code registers .eh_frame itself, without the
-		// entry point's FDE, which comes before the part it knows.
+		// Not the entry point's FDE, which comes before the part that is registered.
 		fdes = func(yield func(*ehframe.FDE) bool) {
 			for d := range table.All() {
 				if l.p.OrigEntry-d.PC >= d.Size && !yield(d) {

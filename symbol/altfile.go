@@ -100,7 +100,7 @@ func loadAlt(f *elfio.File) *altDWARF {
 	}
 	sec := make(map[string][]byte)
 	for _, name := range []string{"abbrev", "info", "str", "line_str"} {
-		b, err := debugSection(f, name)
+		b, err := DebugSection(f, name)
 		if err != nil {
 			return nil
 		}

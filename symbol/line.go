@@ -109,7 +109,7 @@ func (x *lineIndex) load(t *Table) error {
 	}
 	x.alt = loadAlt(t.altFile(f, t.debugPath()))
 	x.owner = t
-	if x.addr, err = debugSection(f, "addr"); err != nil {
+	if x.addr, err = DebugSection(f, "addr"); err != nil {
 		x.addr = nil // lines need none
 	}
 	return nil

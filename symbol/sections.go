@@ -20,9 +20,9 @@ const compressZSTD = 2
 // is refused before memory is taken.
 const maxExpansion = 4096
 
-// debugSection returns the contents of .debug_NAME, expanded, nil when the file has none. It may be stored with
+// DebugSection returns the contents of .debug_NAME, expanded, nil when the file has none. It may be stored with
 // SHF_COMPRESSED or, as older tools did, under the name .zdebug_NAME.
-func debugSection(f *elfio.File, name string) ([]byte, error) {
+func DebugSection(f *elfio.File, name string) ([]byte, error) {
 	if i := f.SectionIndex(".debug_" + name); i >= 0 {
 		b, err := f.SectionData(i)
 		if err != nil || f.Sections[i].Flags&elf.SHF_COMPRESSED == 0 {
@@ -138,7 +138,7 @@ func loadDWARF(f *elfio.File) (d *dwarf.Data, info, line []byte, err error) {
 	sec := make(map[string][]byte)
 	names := []string{"abbrev", "info", "line", "ranges", "str", "addr", "line_str", "str_offsets", "rnglists"}
 	for _, name := range names {
-		if sec[name], err = debugSection(f, name); err != nil {
+		if sec[name], err = DebugSection(f, name); err != nil {
 			return nil, nil, nil, err
 		}
 		if name == "line" && (len(sec["info"]) == 0 || len(sec["line"]) == 0) {

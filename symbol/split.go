@@ -108,20 +108,20 @@ func (u *splitUnit) files() ([]*dwarf.LineFile, error) {
 func openSplit(f *elfio.File, id, addr []byte, base int64) (*splitUnit, error) {
 	sec := map[int][]byte{}
 	for k, name := range dwoSections {
-		b, err := debugSection(f, name)
+		b, err := DebugSection(f, name)
 		if err != nil {
 			return nil, err
 		}
 		sec[k] = b
 	}
-	if index, err := debugSection(f, "cu_index"); err != nil {
+	if index, err := DebugSection(f, "cu_index"); err != nil {
 		return nil, err
 	} else if index != nil {
 		if err := contributions(f.Order(), index, id, sec); err != nil {
 			return nil, err
 		}
 	}
-	str, err := debugSection(f, "str.dwo")
+	str, err := DebugSection(f, "str.dwo")
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -166,6 +167,9 @@ func FunctionName(dir string, image ImageID, id uint32) string {
 	return f.Name
 }
 
+// errNoFunctions: see Problems for the reason.
+var errNoFunctions = errors.New("the program's functions are not known, nor their source lines")
+
 // imageLines are the source lines of an image, opened when first asked for.
 type imageLines struct {
 	once  sync.Once
@@ -188,6 +192,9 @@ func (t *Trace) Source(id FuncID) (file string, line int, err error) {
 			im.Entry = tab.Entry
 		case *names.SymFile:
 			im.Entry = tab.Head.Entry
+		default: // no file has turned out to be the image
+			l.err = errNoFunctions
+			return
 		}
 		l.lines, l.err = names.FindLines(im)
 	})

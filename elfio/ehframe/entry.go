@@ -8,7 +8,7 @@ import (
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 )
 
-// FDE is a frame description entry of .eh_frame: a range of code, usually a function or the split-off
+// FDE is a frame description entry of .eh_frame or .debug_frame: a range of code, usually a function or the split-off
 // part of one, with its unwind rows (LSB Core, "Exception Frames").
 type FDE struct {
 	PC   uint64 // first address
@@ -64,6 +64,9 @@ func (a *area) entry(pos uint64) (e entry, err error) {
 		return e, nil
 	}
 	if length == 0xffffffff {
+		if a.debug {
+			return bad("64-bit format")
+		}
 		if b, ok = raw.Slice(a.data, start, 8); !ok {
 			return bad("ends inside its length")
 		}
@@ -89,7 +92,7 @@ func (a *area) cie(pos uint64) (*CIE, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.body == nil || e.id != 0 {
+	if e.body == nil || !a.isCIE(&e) {
 		return bad("an FDE refers to it, but it is none")
 	}
 	d := pointerReader{c: a.c, b: e.body, addr: a.addr + e.bodyPos}

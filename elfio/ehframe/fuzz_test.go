@@ -179,7 +179,56 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%v: rows % x have become % x", d, d.Instructions, n.Instructions)
 			}
 		}
+		checkDebugFrame(t, x, m.DebugFrame, fdes)
 	})
+}
+
+// FuzzDebugFrame: a .debug_frame from anywhere is refused, or can be written again, and says the same then.
+func FuzzDebugFrame(f *testing.F) {
+	for _, image := range elftest.Images(f) {
+		x, err := elfio.Parse(image)
+		if err != nil {
+			f.Fatal(err)
+		}
+		t, err := Read(x)
+		if err != nil {
+			continue
+		}
+		var m Moved
+		if m.Append(x, 0x100000, 0, t.All(), Rules{}) == nil {
+			f.Add(m.DebugFrame, x.Is64(), x.Order() == binary.BigEndian)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, is64, big bool) {
+		x := fileOf(t, is64, big, nil)
+		var fdes *Table
+		var err error
+		cost.Check(t, len(b), elftest.PerByte, func() { fdes, err = ParseDebugFrame(x, b) })
+		if err != nil {
+			return
+		}
+		var m Moved
+		cost.Check(t, len(b), elftest.PerByte, func() { err = m.Append(x, 0, 0, fdes.All(), Rules{}) })
+		if err == nil {
+			checkDebugFrame(t, x, m.DebugFrame, fdes)
+		}
+	})
+}
+
+// checkDebugFrame: a .debug_frame has these entries.
+func checkDebugFrame(t *testing.T, x *elfio.File, b []byte, fdes *Table) {
+	t.Helper()
+	again, err := ParseDebugFrame(x, b)
+	if err != nil || again.Len() != fdes.Len() {
+		t.Fatalf("%d FDEs in .debug_frame, want %d (%v)", again.Len(), fdes.Len(), err)
+	}
+	for i := range fdes.Len() {
+		d, n := fdes.At(i), again.At(i)
+		if n.PC != d.PC || n.Size != d.Size || n.CIE.RetReg != d.CIE.RetReg || n.CIE.DataAlign != d.CIE.DataAlign ||
+			!padded(n.CIE.Instructions, d.CIE.Instructions) || !padded(n.Instructions, d.Instructions) {
+			t.Errorf("%v of %+v has become %v of %+v", d, d.CIE, n, n.CIE)
+		}
+	}
 }
 
 // padded reports whether b is a and nops (zeroes).

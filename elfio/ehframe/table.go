@@ -53,6 +53,13 @@ func Parse(f *elfio.File, data []byte, addr uint64) (*Table, error) {
 	return parse(area{c: raw.CodecOf(f.Raw()), what: "unwind data", data: data, addr: addr, sized: true})
 }
 
+// ParseDebugFrame returns the entries of the contents of a linked file's .debug_frame (DWARF 5, 6.4.1), which say the same
+// in another form: the mark of a CIE is all ones, an FDE names its CIE by the offset in the section, and addresses are
+// absolute. FDE.Off is the offset in data. The 64-bit format is refused.
+func ParseDebugFrame(f *elfio.File, data []byte) (*Table, error) {
+	return parse(area{c: raw.CodecOf(f.Raw()), what: ".debug_frame", data: data, sized: true, debug: true})
+}
+
 // Len returns the number of entries.
 func (t *Table) Len() int { return len(t.entries) }
 
@@ -131,6 +138,23 @@ type area struct {
 	data      []byte
 	off, addr uint64
 	sized     bool // data ends with the section, not with the segment it is in
+	debug     bool // .debug_frame
+}
+
+// isCIE tells whether an entry is one.
+func (a *area) isCIE(e *entry) bool {
+	if a.debug {
+		return e.id == ^uint32(0)
+	}
+	return e.id == 0
+}
+
+// cieOf is where an FDE says that its CIE is.
+func (a *area) cieOf(e *entry) uint64 {
+	if a.debug {
+		return uint64(e.id)
+	}
+	return e.idPos - uint64(e.id)
 }
 
 // parse reads all entries, so that malformed ones are found.
@@ -163,10 +187,10 @@ func parse(a area) (*Table, error) {
 			continue
 		}
 		pos = e.next
-		if e.id == 0 {
+		if a.isCIE(&e) {
 			continue // CIEs are read when an FDE names them
 		}
-		at := e.idPos - uint64(e.id)
+		at := a.cieOf(&e)
 		i, ok := known[at]
 		if !ok {
 			cie, err := a.cie(at)

@@ -59,6 +59,7 @@ type Section struct {
 	Entsize uint64
 	Link    string // name of the section for sh_link, "" if none
 	Data    []byte // contents of non-alloc sections
+	Replace bool   // a non-alloc section of the image with the same name gets these contents; else there are two
 }
 
 // Moved is an existing section whose contents now lie in RX.

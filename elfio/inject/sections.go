@@ -171,6 +171,11 @@ func (b *tableBuilder) added() ([]newSection, error) {
 			s.Off = j.tail.align(s.Addralign)
 			s.Size = uint64(len(a.Data))
 			j.tail.put(a.Data)
+			if i := j.f.SectionIndex(a.Name); a.Replace && i >= 0 && b.list[i].Flags&elf.SHF_ALLOC == 0 {
+				was := &b.list[i]
+				was.Flags, was.Off, was.Size, was.Addralign = s.Flags, s.Off, s.Size, s.Addralign
+				continue
+			}
 		case j.inRX(a.Addr, a.Size) && a.Type != elf.SHT_NOBITS:
 			s.Off = j.rxOff(a.Addr)
 			covered = append(covered, span{a.Addr, a.Size})
