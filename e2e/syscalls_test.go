@@ -159,6 +159,9 @@ func TestSyscallCounts(t *testing.T) {
 				case "getrandom": // mkstemp asks again for one in 23 of the numbers that it gets
 					less, more = 2, 2
 				}
+				if goProgram { // two goroutines may want the same directory at once: strace's own numbers differ by as much
+					less, more = less+4+want[name]/100, more+4+want[name]/100
+				}
 				if large { // when threads run and code is compiled, and what is done by the clock
 					less, more = less+4+want[name]/5, more+4+want[name]/5
 				}
