@@ -1,6 +1,7 @@
 # make build     the fentry command, here
 # make test      installs what the tests need (Debian: apt, as root or with sudo), then all checks and tests
 # make wide      the tests of whole matrices and of everything that is installed, for hours; not for continuous integration
+# make soak      programs traced at random, each time in another way, for SOAK (1h)
 # make fresh     the README's commands on a fresh Debian in a directory; as root, with mmdebstrap
 # make bench     tables of costs, with the peers that are installed
 # make generate  everything that is generated: stub, format tables, man pages
@@ -10,6 +11,7 @@
 GO ?= go
 PREFIX ?= /usr/local
 FUZZTIME ?= 30s
+SOAK ?= 1h
 BENCHFLAGS ?=
 TESTFLAGS ?=
 # What make test and make wide test.
@@ -17,7 +19,7 @@ PKGS ?= ./... ./.ci/summary
 # A file of tests that may be skipped; with it, any other skipped test is a failure.
 SKIPS ?=
 
-.PHONY: build test wide fresh tools check bench bench-tools generate fuzz install clean
+.PHONY: build test wide soak fresh tools check bench bench-tools generate fuzz install clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -o fentry ./cmd/fentry
@@ -27,6 +29,9 @@ test: tools check
 
 wide: tools
 	FENTRY_WIDE=1 $(GO) test -json -timeout 24h $(TESTFLAGS) $(PKGS) | $(GO) run ./.ci/summary
+
+soak: tools
+	FENTRY_SOAK=$(SOAK) $(GO) test -v -timeout 24h -run '^TestSoak' . ./e2e
 
 fresh:
 	./.ci/fresh

@@ -120,6 +120,20 @@ func Compile(t testing.TB, name, text string, args ...string) string {
 	return prog
 }
 
+// Soak is for how long a test that goes on and on is to do so: FENTRY_SOAK, such as 1h. Without it the test is skipped.
+func Soak(t testing.TB) time.Duration {
+	t.Helper()
+	text := os.Getenv("FENTRY_SOAK")
+	if text == "" {
+		t.Skip("FENTRY_SOAK does not say for how long")
+	}
+	limit, err := time.ParseDuration(text)
+	if err != nil || limit <= 0 {
+		t.Fatalf("FENTRY_SOAK=%s: want a time such as 1h", text)
+	}
+	return limit
+}
+
 // Wide says whether a test shall look at whole matrices and at everything that is installed: make wide.
 func Wide() bool { return os.Getenv("FENTRY_WIDE") == "1" }
 
