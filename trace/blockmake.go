@@ -29,7 +29,7 @@ type IndexOptions struct {
 	Begun bool
 	// Keep: what is read of it stays in memory, up to its size, for who asks for many parts of the trace.
 	Keep bool
-	// Block is the least number of events of a block, 0: 32768. Less makes a larger index that finds more exactly.
+	// Block is the least number of events of a block, 0: 7168. Less makes a larger index that finds more exactly.
 	Block int
 }
 

@@ -33,7 +33,7 @@ const (
 	// endBytes is what sums may take at a task's end in any case.
 	endBytes = 4 << 10
 	// runSegments is how many segments a run can be as long as.
-	runSegments = 8
+	runSegments = 32
 	// runRoom is how many counters of 4 bytes the histograms of a builder have.
 	runRoom = 8 << 20
 )
@@ -58,7 +58,7 @@ type runSums struct {
 	scale     scale
 	buckets   int    // that are not empty, in all of their histograms
 	room      int    // for more counters in histograms
-	noRoom    bool   // it was not enough: the run is without sums
+	noSums    bool   // that was not enough, or sums do not tell enough: the run is without
 	closed    int    // how many of blockBuilder.blocks are in runs that are whole
 	runs      []byte // these, as they are in the file
 	written   int    // blocks of the task in segments
@@ -83,7 +83,7 @@ func (b *blockBuilder) newRun() {
 		b.scale = newScale(b.hz)
 	}
 	b.runNumber++
-	b.runWords, b.inRun, b.parts, b.mostParts, b.buckets, b.noRoom = 0, b.inRun[:0], 0, 0, 0, false
+	b.runWords, b.inRun, b.parts, b.mostParts, b.buckets, b.noSums = 0, b.inRun[:0], 0, 0, 0, false
 	b.paths.reset()
 }
 
@@ -132,12 +132,12 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 		worth = endWorth
 	}
 	fits := func(size int) bool {
-		return !b.noRoom && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
+		return !b.noSums && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
 	}
 	size := sumBytes*max(b.parts+min(b.paths.parts, b.mostParts), len(b.inRun)) + bucketBytes*b.buckets
 	whole := fits(size + b.paths.size(true))
 	all := whole || fits(size+b.paths.size(false))
-	if !whole && !(all && b.runWords >= patience) && !must && !b.noRoom {
+	if !whole && !(all && b.runWords >= patience) && !must && !b.noSums {
 		return false
 	}
 	var body, paths []byte

@@ -132,6 +132,9 @@ type chosenSink struct {
 
 	without memory
 
+	least uint64 // ticks of calls that count
+	part  frame  // of the call that ends, what is in the window
+
 	// With an index, see chosenblocks.go:
 	blocks  *blockIndex
 	earlier map[stackPlace]uint64 // own times at the window's start of calls that are open then
@@ -165,7 +168,7 @@ func (c *choice) chosen(t *Trace, blocks *blockIndex, s countingSink) taskSink {
 	}
 	return &chosenSink{
 		countingSink: s, choice: c, t: t, match: memory{fn: c.calls.Match}, roots: memory{fn: c.calls.Roots},
-		without: memory{fn: c.calls.Without}, blocks: blocks,
+		without: memory{fn: c.calls.Without}, least: t.least(c), blocks: blocks,
 	}
 }
 
@@ -196,7 +199,7 @@ func (s *chosenSink) enter(f *frame) {
 	}
 	f.flags |= s.hidden(f.fn, outside)
 	if f.flags&frameHidden == 0 {
-		s.as(f, s.countingSink.enter)
+		s.as(f, countingSink.enter)
 	}
 }
 
@@ -215,14 +218,14 @@ func (s *chosenSink) hidden(fn FuncID, around frameFlags) (flags frameFlags) {
 	return flags
 }
 
-// as calls fn with a call that began before the window as one that is inherited.
-func (s *chosenSink) as(f *frame, fn func(*frame)) {
+// as tells the sink of a call; of one that began before the window, as one that is inherited.
+func (s *chosenSink) as(f *frame, tell func(countingSink, *frame)) {
 	if f.flags&(frameEarlier|frameInherited) != frameEarlier {
-		fn(f)
+		tell(s.countingSink, f)
 		return
 	}
 	f.flags |= frameInherited
-	fn(f)
+	tell(s.countingSink, f)
 	f.flags &^= frameInherited
 }
 
@@ -244,13 +247,16 @@ func (s *chosenSink) leave(f *frame, end uint64, how ending) {
 	if s.hides(f) {
 		return
 	}
-	if s.calls.Threshold > 0 && s.t.Clock.Span(end-min(end, f.start)) < s.calls.Threshold {
-		s.as(f, s.countingSink.drop)
+	if end-min(end, f.start) < s.least {
+		s.as(f, countingSink.drop)
 		return
 	}
-	part := *f
-	part.start = max(part.start, s.from)
-	s.as(&part, func(f *frame) { s.countingSink.leave(f, end, how) })
+	s.part = *f
+	s.part.start = max(f.start, s.from)
+	if f.flags&frameEarlier != 0 {
+		s.part.flags |= frameInherited
+	}
+	s.countingSink.leave(&s.part, end, how)
 }
 
 func (s *chosenSink) call(fn FuncID) {

@@ -310,7 +310,7 @@ func (s *chosenSink) cut(st *callStack, keep int) {
 			s.ended(f, stackPlace{st.num, i})
 			continue
 		}
-		s.as(f, s.countingSink.drop)
+		s.as(f, countingSink.drop)
 	}
 }
 
