@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/stacks"
+	"github.com/fentry-dev/fentry/symbol"
 )
 
 // buildStates compiles testdata/states.c.
@@ -50,6 +53,39 @@ func TestAttachChildren(t *testing.T) {
 		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "waited")
 	}
 	r.end(t, 7, "")
+}
+
+// Threads by which the kernel works for a process (io_uring) are not asked to do anything: they never come back from where they
+// are. Its stacks are those of the program's threads.
+func TestAttachWorkers(t *testing.T) {
+	r := start(t, buildFile(t, "e2e/testdata/uncovered/uring.c"), "polled")
+	pid := r.cmd.Process.Pid
+	workers := func() (n int) {
+		names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+		for _, name := range names {
+			if b, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(b), "iou-") {
+				n++
+			}
+		}
+		return n
+	}
+	for deadline := time.Now().Add(time.Minute); workers() == 0; time.Sleep(time.Millisecond) {
+		if stateOf(t, pid) == 'Z' || time.Now().After(deadline) {
+			t.Skip("this machine has no io_uring, or none with threads")
+		}
+	}
+	for range 3 {
+		attachUntil(t, pid, fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}, 30*time.Millisecond, "submit")
+	}
+	p, err := stacks.Open(pid, symbol.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if tids, err := p.Threads(); err != nil || !slices.Equal(tids, []int{pid}) || workers() == 0 {
+		t.Errorf("threads of %d: %v, %v; %d of the kernel", pid, tids, err, workers())
+	}
+	r.end(t, 0, "opened 1, read 6: Linux\n")
 }
 
 // stateOf is the letter that /proc has for the state of a process.

@@ -99,7 +99,8 @@ func (p *Process) Close() error {
 
 func (p *Process) proc(name string) string { return fmt.Sprintf("/proc/%d/%s", p.PID, name) }
 
-// Threads are the ids of the threads, in the order of /proc.
+// Threads are the ids of the threads, sorted. Those by which the kernel works for the process (io_uring, vhost) are not among
+// them: they run none of its code.
 func (p *Process) Threads() ([]int, error) {
 	entries, err := os.ReadDir(p.proc("task"))
 	if err != nil {
@@ -107,12 +108,25 @@ func (p *Process) Threads() ([]int, error) {
 	}
 	var tids []int
 	for _, e := range entries {
-		if tid, err := strconv.Atoi(e.Name()); err == nil {
+		if tid, err := strconv.Atoi(e.Name()); err == nil && (tid == p.PID || !p.worker(tid)) {
 			tids = append(tids, tid)
 		}
 	}
 	slices.Sort(tids)
 	return tids, nil
+}
+
+// worker tells whether a thread is one by which the kernel works for the process, by its flags (field 9 of proc_pid_stat(5);
+// PF_IO_WORKER and PF_USER_WORKER of Linux's sched.h).
+func (p *Process) worker(tid int) bool {
+	const ioWorker, userWorker = 0x10, 0x4000
+	stat, err := os.ReadFile(p.proc(fmt.Sprintf("task/%d/stat", tid)))
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // a name can hold anything
+	if err != nil || len(f) < 7 {
+		return false
+	}
+	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
+	return err == nil && flags&(ioWorker|userWorker) != 0
 }
 
 // refresh reads what is mapped.

@@ -18,6 +18,7 @@ type procStat struct {
 	Parent   int
 	Start    uint64 // clock ticks after boot
 	ExitCode int    // as of wait(2), of a process that nobody has waited for; 0 also if the reader may not know it
+	Worker   bool   // by which the kernel works for a process (io_uring, vhost): it runs none of its code
 }
 
 // Dead tells states of tasks that execute nothing any more.
@@ -46,6 +47,12 @@ func parseStat(b []byte) (procStat, error) {
 	if s.Parent, err = strconv.Atoi(string(f[1])); err != nil { // field 4
 		return s, err
 	}
+	flags, err := strconv.ParseUint(string(f[6]), 10, 64) // field 9
+	if err != nil {
+		return s, err
+	}
+	const ioWorker, userWorker = 0x10, 0x4000 // PF_IO_WORKER, PF_USER_WORKER of Linux's sched.h
+	s.Worker = flags&(ioWorker|userWorker) != 0
 	if len(f) > 49 { // field 52, from Linux 3.5
 		s.ExitCode, err = strconv.Atoi(string(f[49]))
 	}

@@ -16,6 +16,12 @@ func TestParseStat(t *testing.T) {
 	if err != nil || s.State != 'S' || s.Start != 4711 || s.Dead() {
 		t.Errorf("%+v, %v", s, err)
 	}
+	for flags, want := range map[string]bool{"4194560": false, "4210768": true, "64": false, "16448": true} {
+		stat := "7 (iou-wrk-6) S 1 2 3 4 5 " + flags + " 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"
+		if s, err := parseStat([]byte(stat)); err != nil || s.Worker != want {
+			t.Errorf("flags %s: %+v, %v", flags, s, err)
+		}
+	}
 	for _, bad := range []string{"", "1 (x", "1 (x) S 1", "1 (x) SS 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", "1 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20"} {
 		if _, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("%q is accepted", bad)

@@ -20,7 +20,8 @@ import (
 // Threads are seized one by one, while the others run and make more of them; only a thread that runs can. So the list is
 // read again until it has nobody new. A thread that is stopped so goes on as if nothing had been: a system call that it
 // waits in is made again by the kernel, but for some that tell the program of a signal that has not come
-// (restartable). The parent of a child of vfork does not stop before that executes a program or ends; nobody is held for
+// (restartable). Threads by which the kernel works for the process (io_uring) are left alone: they run none of its code, and
+// would not make the calls that they are made to make. The parent of a child of vfork does not stop before that executes a program or ends; nobody is held for
 // as long as that takes, all are let go instead, and it is tried again.
 
 // thread is a thread that has stopped.
@@ -102,7 +103,7 @@ func (ts *threads) stop(one bool) error {
 		if err != nil {
 			return ErrEnded
 		}
-		if len(ts.seen) == 0 {
+		if len(ts.all)+len(ts.asked) == 0 {
 			ts.since = time.Now() // until now nobody has waited
 		}
 		if len(others) > 0 && tries < lastTries {
@@ -136,6 +137,8 @@ func (ts *threads) unseen() (others, last []int, err error) {
 		tid, err := strconv.Atoi(e.Name())
 		switch {
 		case err != nil || ts.seen[tid]:
+		case tid != ts.pid && worker(ts.pid, tid):
+			ts.seen[tid] = true
 		case ts.isLast(tid):
 			last = append(last, tid)
 		default:
