@@ -507,6 +507,13 @@ const (
 	ChangeFrames = 4 // frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing
 )
 
+// What comes of a change.
+const (
+	ChangedImpossible = 0 // nothing has changed: what the process is traced with does not allow that
+	ChangedMade       = 1 // it has changed
+	ChangedNoMemory   = 2 // nothing has changed: there is no memory
+)
+
 // Values of ACTION_O_KIND.
 const (
 	ActQuiet      = 1  // the function's calls are not recorded: it is there for its other actions

@@ -269,7 +269,14 @@ var Changes = []Value{
 	{"FRAMES", 4, "frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing"},
 }
 
-// ChangedActions are the actions of an image from now on. The memory becomes the runtime's, which unmaps it.
+// Changed is what the routine says that makes a Change.
+var Changed = []Value{
+	{"IMPOSSIBLE", 0, "nothing has changed: what the process is traced with does not allow that"},
+	{"MADE", 1, "it has changed"},
+	{"NO_MEMORY", 2, "nothing has changed: there is no memory"},
+}
+
+// ChangedActions are the actions of an image from now on. The memory becomes the runtime's, which unmaps it, if the change is made.
 var ChangedActions = Struct{"changed_actions", "CHANGED_ACTIONS", 40, "the actions of an image", []Field{
 	{"IMAGE", 0, "u64", "", "address of its State"},
 	{"MEMORY", 8, "u64", "", "address of the table of actions, with its index behind it, in memory of its own"},

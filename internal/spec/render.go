@@ -163,6 +163,7 @@ func ConfigGroups() []Group {
 		numbers("places in the table of detours", "DETOUR", Detours),
 		numbers("how far the loading of an image is", "STAGE", Stages),
 		numbers("bits of CHANGE_O_FLAGS", "CHANGE", Changes),
+		numbers("what comes of a change", "CHANGED", Changed),
 		numbers("values of ACTION_O_KIND", "ACT", Actions),
 		numbers("values of CAPTURE_OP_O_CODE", "OP", CaptureCodes),
 		numbers("values of CONDITION_O_COMPARE", "COMPARE", Comparisons),

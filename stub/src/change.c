@@ -33,55 +33,62 @@ static struct image *has_image(u64 at)
 	return 0;
 }
 
-/* set_roots takes the bitmaps that follow a change over. */
-static int set_roots(const struct change *to)
+static const struct changed_roots *roots_of(const struct change *to) { return (const struct changed_roots *)(to + 1); }
+
+static const struct changed_actions *actions_of(const struct change *to)
 {
-	const struct changed_roots *r = (const struct changed_roots *)(to + 1);
-	for (struct image *m = images_first(); m && !to->roots; m = m->next)
-		if (!image_roots(m, 0))
+	return (const struct changed_actions *)(roots_of(to) + to->roots);
+}
+
+/* understood says whether a change can be made if there is memory for it: it is about images that there are, and this
+   process is traced with what it needs. */
+static int understood(const struct change *to)
+{
+	if (fentry_config.mode != MODE_GRAPH || (to->flags & (CHANGE_FRAMES | CHANGE_FLAT) && clockless()))
+		return 0;
+	for (u32 i = 0; i < to->roots; i++)
+		if (!has_image(roots_of(to)[i].image))
 			return 0;
-	for (u32 i = 0; i < to->roots; i++) {
-		struct image *m = has_image(r[i].image);
-		if (!m || !image_roots(m, (const u8 *)r[i].bitmap))
+	for (u32 i = 0; i < to->acted; i++)
+		if (!has_image(actions_of(to)[i].image))
 			return 0;
-	}
 	return 1;
 }
 
-/* set_actions takes the actions that follow a change over: of images all of which there are. */
-static int set_actions(const struct change *to)
+/* copy_roots makes copies of the bitmaps that follow a change. It returns 0 where there is no memory. */
+static int copy_roots(const struct change *to)
 {
-	const struct changed_roots *r = (const struct changed_roots *)(to + 1);
-	const struct changed_actions *a = (const struct changed_actions *)(r + to->roots);
-	for (u32 i = 0; i < to->acted; i++)
-		if (!has_image(a[i].image))
+	for (u32 i = 0; i < to->roots; i++)
+		if (!image_copy_roots(has_image(roots_of(to)[i].image), (const u8 *)roots_of(to)[i].bitmap))
 			return 0;
-	for (u32 i = 0; i < to->acted; i++)
-		if (image_there((struct image *)a[i].image))
-			image_actions((struct image *)a[i].image, a + i);
 	return 1;
 }
 
-/* fentry_change makes a change. It returns 0 if that cannot be: because of what the process is traced with, or because
-   there is no memory. */
-hidden u64 fentry_change(const struct change *to)
+/* prepare does all of a change that can fail, and nothing that anybody notices. It returns 0 where there is no memory. */
+static int prepare(const struct change *to)
+{
+	if (!(to->flags & CHANGE_FRAMES))
+		return 1;
+	if ((!(to->flags & CHANGE_ROOTS) || copy_roots(to)) && (extra_shadow() || stacks_extend()))
+		return 1;
+	for (struct image *m = images_first(); m; m = m->next)
+		image_drop_roots(m);
+	return 0;
+}
+
+/* limit sets depth, threshold and roots of what is recorded. */
+static void limit(const struct change *to)
 {
 	struct control *c;
-	int frames = (to->flags & CHANGE_FRAMES) != 0;
-	if (fentry_config.mode != MODE_GRAPH || (to->flags & (CHANGE_FRAMES | CHANGE_FLAT) && clockless()) || !set_actions(to))
-		return 0;
-	if (!frames)
-		return 1;
-	if ((to->flags & CHANGE_ROOTS) && !set_roots(to)) /* first: where nothing looks at roots yet they do no harm */
-		return 0;
 	if (!extra_shadow()) {
-		if (!stacks_extend())
-			return 0;
 		for (u32 i = 0; (c = next_block(&i));)
 			frames_adopt(c);
+		stacks_extended();
 	}
 	frames_limit(to->depth, to->threshold, counter_hz());
 	for (struct image *m = images_first(); m; m = m->next) {
+		if (to->flags & CHANGE_ROOTS && (m->next_roots || !to->roots))
+			image_take_roots(m);
 		if (!image_there(m))
 			continue;
 		m->words->depth = fentry_words.depth;
@@ -89,5 +96,21 @@ hidden u64 fentry_change(const struct change *to)
 	}
 	for (u32 i = 0; (to->flags & CHANGE_FORGET) && (c = next_block(&i));)
 		frames_forget(c);
-	return 1;
+}
+
+/* fentry_change makes a change, or leaves everything as it is. It returns what comes of it. */
+hidden u64 fentry_change(const struct change *to)
+{
+	if (!understood(to))
+		return CHANGED_IMPOSSIBLE;
+	if (!prepare(to))
+		return CHANGED_NO_MEMORY;
+	if (to->flags & CHANGE_FRAMES)
+		limit(to);
+	for (u32 i = 0; i < to->acted; i++) {
+		struct image *m = has_image(actions_of(to)[i].image);
+		if (image_there(m))
+			image_actions(m, actions_of(to) + i);
+	}
+	return CHANGED_MADE;
 }

@@ -64,6 +64,11 @@
 #define CHANGE_FLAT                8            /* the recorder leads calls to routines that know of no frames */
 #define CHANGE_FRAMES              4            /* frames are to have depths and times; else DEPTH, ROOTS and THRESHOLD mean nothing */
 
+/* what comes of a change */
+#define CHANGED_IMPOSSIBLE         0            /* nothing has changed: what the process is traced with does not allow that */
+#define CHANGED_MADE               1            /* it has changed */
+#define CHANGED_NO_MEMORY          2            /* nothing has changed: there is no memory */
+
 /* values of ACTION_O_KIND */
 #define ACT_QUIET                  1            /* the function's calls are not recorded: it is there for its other actions */
 #define ACT_TRACEON                2            /* tracing goes on, in all threads of the process, with this call */

@@ -302,22 +302,37 @@ hidden void image_hold(struct image *m)
 
 static u64 roots_size(const struct image *m) { return m->sites / 8 + 1; }
 
-/* image_roots has copied which of an image's functions are graph roots from now on, as no thread looks; 0: all are.
-   It returns 0 where there is no memory. */
-hidden int image_roots(struct image *m, const u8 *bitmap)
+/* unmap_roots unmaps a copy of a bitmap. */
+static void unmap_roots(const struct image *m, u8 **copy)
 {
-	u8 *copy = bitmap ? map_private(roots_size(m)) : 0;
-	if (bitmap && !copy)
+	if (*copy)
+		sys(SYS_munmap, *copy, roots_size(m), 0, 0, 0, 0);
+	*copy = 0;
+}
+
+/* image_copy_roots copies which of an image's functions are to be graph roots. It returns 0 where there is no memory. */
+hidden int image_copy_roots(struct image *m, const u8 *bitmap)
+{
+	image_drop_roots(m);
+	if (!(m->next_roots = map_private(roots_size(m))))
 		return 0;
-	for (u64 i = 0; copy && i < roots_size(m); i++)
-		copy[i] = bitmap[i];
-	if (m->changed_roots)
-		sys(SYS_munmap, m->changed_roots, roots_size(m), 0, 0, 0, 0);
-	m->changed_roots = copy;
-	m->roots = copy;
-	if (image_there(m))
-		m->words->roots = copy;
+	memcpy(m->next_roots, bitmap, roots_size(m));
 	return 1;
+}
+
+/* image_drop_roots drops what was copied. */
+hidden void image_drop_roots(struct image *m) { unmap_roots(m, &m->next_roots); }
+
+/* image_take_roots has an image's graph roots be those that were copied, as no thread looks; all functions, if none were. */
+hidden void image_take_roots(struct image *m)
+{
+	u8 *was = m->changed_roots;
+	m->changed_roots = m->next_roots;
+	m->next_roots = 0;
+	m->roots = m->changed_roots;
+	if (image_there(m))
+		m->words->roots = m->roots;
+	unmap_roots(m, &was);
 }
 
 static void unmap_actions(struct image *m)
@@ -467,7 +482,7 @@ hidden void images_leave(void)
 {
 	for (struct image *m = newest, *next; m; m = next) {
 		next = m->next;
-		image_roots(m, 0);
+		unmap_roots(m, &m->changed_roots);
 		unmap_actions(m);
 		if (m->kept)
 			sys(SYS_munmap, m->kept, m->sites, 0, 0, 0, 0);

@@ -82,6 +82,7 @@ struct image {
 	u8 *kept;           /* its switches when it went, for when it is loaded again */
 	u32 told_gone;      /* readers have been told that it went */
 	u64 changed_actions, changed_size; /* a recorder's, in memory of that size of its own; 0: none */
+	u8 *next_roots;     /* those of a change that is being made; 0: none */
 };
 
 at(image, next, STATE_O_NEXT);
@@ -121,7 +122,9 @@ extern hidden u32 fentry_armed, fentry_silent, fentry_switched;
 hidden struct image *image_add(const struct image_info *info, struct words *words, u32 base, int *same);
 hidden void image_begin(struct image *m);
 hidden void image_hold(struct image *m);
-hidden int image_roots(struct image *m, const u8 *bitmap);
+hidden int image_copy_roots(struct image *m, const u8 *bitmap);
+hidden void image_drop_roots(struct image *m);
+hidden void image_take_roots(struct image *m);
 hidden void image_actions(struct image *m, const struct changed_actions *to);
 hidden struct image **images_list(void);
 hidden void image_stage(struct image *m, u32 stage);

@@ -372,8 +372,8 @@ static u64 next_piece(u64 a)
 	return -1UL;
 }
 
-/* stacks_extend gives all stacks that were seen the rest of the shadow, and those from now on, as no thread looks. It
-   returns 0 if there is no room. */
+/* stacks_extend gives all stacks that were seen the rest of the shadow, as no thread looks. It returns 0 if there is no
+   room: then they have what they had. */
 hidden int stacks_extend(void)
 {
 	u64 failed_at = -1UL;
@@ -384,15 +384,19 @@ hidden int stacks_extend(void)
 					sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
 				failed_at = a;
 			}
-	if (failed_at == -1UL) {
-		store(&late, 1);
-		store(&extra, 1);
+	if (failed_at == -1UL)
 		return 1;
-	}
 	for (u64 a = next_piece(0); a < failed_at; a = next_piece(a + PIECE))
 		for (u32 i = SHADOW_FEW; i < SHADOW_WINDOWS; i++)
 			sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
 	return 0;
+}
+
+/* stacks_extended has all frames be opened and closed with depths and times from now on: their shadow is there. */
+hidden void stacks_extended(void)
+{
+	store(&late, 1);
+	store(&extra, 1);
 }
 
 /* stacks_areas tells on which areas stacks were seen, at most room of them, and returns how many

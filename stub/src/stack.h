@@ -15,6 +15,7 @@ hidden void stacks_init(void);
 hidden int extra_shadow(void);
 hidden int extra_late(void);
 hidden int stacks_extend(void);
+hidden void stacks_extended(void);
 hidden u64 stacks_areas(struct area *to, u64 room);
 hidden void stacks_leave(void);
 

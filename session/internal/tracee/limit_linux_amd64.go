@@ -207,12 +207,6 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 	if l.Flat {
 		flags |= format.ChangeFlat
 	}
-	var acts acting
-	if l.SetActs {
-		if err := r.placeActs(rem, l, &acts); err != nil {
-			return errors.Join(err, acts.drop(rem))
-		}
-	}
 	order := make([]byte, format.ChangeSize)
 	le.PutUint32(order[format.ChangeODepth:], l.Depth)
 	le.PutUint64(order[format.ChangeOThreshold:], uint64(l.Threshold))
@@ -233,6 +227,12 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 			bitmaps = append(bitmaps, bitmap(im.Sites, is)...)
 		}
 	}
+	var acts acting
+	if l.SetActs {
+		if err := r.placeActs(rem, l, &acts); err != nil {
+			return errors.Join(err, acts.drop(rem))
+		}
+	}
 	roots := len(order)
 	le.PutUint32(order[format.ChangeOActed:], uint32(len(acts.placed)))
 	order = append(order, acts.order()...)
@@ -245,37 +245,49 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 		at := order[i+format.ChangedRootsOBitmap:]
 		le.PutUint64(at, le.Uint64(at)+room+uint64(len(order)))
 	}
-	stack, err := rem.mapStack()
-	if err == nil {
-		err = r.order(rem, stack, room, append(order, bitmaps...), l)
-		if err != nil {
-			err = errors.Join(err, acts.drop(rem))
-		} else {
-			err = r.leadThunks(&acts)
-		}
-		err = errors.Join(err, rem.unmapStack(stack))
-	}
+	err = r.order(rem, room, append(order, bitmaps...), &acts, l)
 	_, uerr := rem.call(unix.SYS_MUNMAP, room, size)
 	return errors.Join(err, uerr)
 }
 
-// order has the runtime do what is written to room.
-func (r *Runtime) order(rem *remote, stack remoteStack, room uint64, what []byte, l *Limits) error {
-	if err := r.t.WriteAt(what, room); err != nil {
-		return err
-	}
-	done, err := rem.run(stack, r.at(format.MeetingORemote), r.at(format.MeetingOChange), stack.hi-PageSize, room)
+// order has the runtime do what is written to room. It takes over the tables of actions, unless it says that it has changed
+// nothing.
+func (r *Runtime) order(rem *remote, room uint64, what []byte, acts *acting, l *Limits) error {
+	stack, err := rem.mapStack()
 	if err != nil {
-		return err
+		return errors.Join(err, acts.drop(rem))
 	}
+	if err := r.t.WriteAt(what, room); err != nil {
+		return errors.Join(err, acts.drop(rem), rem.unmapStack(stack))
+	}
+	changed, err := rem.run(stack, r.at(format.MeetingORemote), r.at(format.MeetingOChange), stack.hi-PageSize, room)
 	switch {
-	case done == 0 && l.Frames:
-		return ErrLimits
-	case done == 0 && l.Flat:
-		return ErrFlat
-	case done == 0:
-		return ErrActs
+	case err != nil: // nobody knows how far it has come
+	case changed != format.ChangedMade:
+		err = errors.Join(l.refused(changed), acts.drop(rem))
+	default:
+		if err = r.leadRoutines(l); err == nil {
+			err = r.leadThunks(acts)
+		}
 	}
+	return errors.Join(err, rem.unmapStack(stack))
+}
+
+// refused is why the runtime has changed nothing.
+func (l *Limits) refused(changed uint64) error {
+	switch {
+	case changed == format.ChangedNoMemory:
+		return fmt.Errorf("its runtime cannot change what is recorded: %w", unix.ENOMEM)
+	case l.Frames:
+		return ErrLimits
+	case l.Flat:
+		return ErrFlat
+	}
+	return ErrActs
+}
+
+// leadRoutines leads the routines of all images to those for limits, or back.
+func (r *Runtime) leadRoutines(l *Limits) error {
 	limits := l.Frames || r.Limited()
 	for i := range r.Images {
 		if err := r.lead(&r.Images[i], limits, l.Flat); err != nil {

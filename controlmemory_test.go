@@ -1,0 +1,82 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
+)
+
+// Where a program has no memory for what is asked for, that is refused, and all goes on as before: what was done at calls
+// is done, as often as it was to be.
+func TestControlMemory(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
+			c.control("trigger = leaf@stacktrace:5")
+			c.do("thread 1")
+			refused, made := map[string]int{}, false
+			const piece = 64 << 10
+			for more := uint64(0); !made && more < 64<<20; more += piece {
+				before := c.addressSpace()
+				_, err := c.limited(more, "trigger += work@time>1s,stacktrace; set_graph_function = work")
+				var wrong *session.ControlError
+				switch {
+				case err == nil:
+					made = true
+				case !errors.As(err, &wrong) || !strings.Contains(wrong.Why, unix.ENOMEM.Error()):
+					t.Errorf("%d bytes: %v", more, err)
+				default:
+					refused[wrong.Why]++
+					if now := c.addressSpace(); now != before {
+						t.Errorf("%d bytes: %v: it has %d bytes of address space, and had %d", more, err, now, before)
+					}
+				}
+				c.do("work 1")
+				c.do("thread 1")
+			}
+			const says = "leaf@stacktrace:5 work@time>1s,stacktrace"
+			if got := c.control("trigger"); got != says || len(refused) < 2 || !made {
+				t.Errorf("triggers %q, want %q; refused: %v", got, says, refused)
+			}
+			t.Log(refused)
+			c.calls()
+		})
+	}
+}
+
+// limited sends a line to the recorder while the program can have so many bytes of address space more.
+func (c *controlled) limited(more uint64, line string) (answer string, err error) {
+	c.t.Helper()
+	var was unix.Rlimit
+	lim := unix.Rlimit{Cur: c.addressSpace() + more, Max: unix.RLIM_INFINITY}
+	if err := unix.Prlimit(c.pid, unix.RLIMIT_AS, &lim, &was); err != nil {
+		c.t.Fatal(err)
+	}
+	answer, err = c.ask(line)
+	if err := unix.Prlimit(c.pid, unix.RLIMIT_AS, &was, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	return answer, err
+}
+
+// addressSpace is how many bytes of that the program has.
+func (c *controlled) addressSpace() (size uint64) {
+	c.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", c.pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(b), &size); err != nil {
+		c.t.Fatal(err)
+	}
+	return size * uint64(os.Getpagesize())
+}
