@@ -53,8 +53,8 @@ func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...str
 			c.ended <- res
 		}()
 	}
+	cmd.WaitDelay = time.Minute // for the end of what it reads, if it crashes
 	if attached {
-		cmd.WaitDelay = time.Minute // for the end of what it reads, if it crashes
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

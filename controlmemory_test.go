@@ -3,15 +3,18 @@
 package fentry_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session"
 )
 
@@ -79,4 +82,52 @@ func (c *controlled) addressSpace() (size uint64) {
 		c.t.Fatal(err)
 	}
 	return size * uint64(os.Getpagesize())
+}
+
+// What a program says of itself where whoever controls its recorder looks is its word alone: memory of the recorder does not
+// grow with it, and it goes on being controlled when it tells the truth again.
+func TestControlForged(t *testing.T) {
+	c := startControlled(t, false, fentry.Options{Buffer: 8 << 20}, "-fpatchable-function-entry=5")
+	c.control("trigger = leaf@stacktrace:1")
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", c.pid), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	le := binary.LittleEndian
+	word := func(at uint64) uint64 {
+		var b [8]byte
+		if _, err := mem.ReadAt(b[:], int64(at)); err != nil {
+			t.Fatal(err)
+		}
+		return le.Uint64(b[:])
+	}
+	const meeting = 0x1f0000
+	state := word(word(meeting + format.MeetingOImages))
+	for name, forged := range map[string]struct{ at, value uint64 }{
+		"functions": {state + format.StateOSites, 1 << 26},
+		"actions":   {state + format.StateOActionsCount, 1<<32 - 1},
+		"function":  {word(state + format.StateOActions), 1<<32 - 1},
+		"next":      {state + format.StateONext, state},
+	} {
+		was := word(forged.at)
+		forge := func(v uint64) {
+			if _, err := mem.WriteAt(le.AppendUint64(nil, v)[:4], int64(forged.at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		forge(forged.value)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := c.ask("trigger = work@stacktrace:1; set_graph_function = work")
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 512<<20 {
+			t.Errorf("%s: the recorder allocates %d bytes", name, n)
+		}
+		t.Log(name, err)
+		forge(was)
+		c.control("trigger = leaf@stacktrace:1; set_graph_function =")
+		c.do("work 1")
+	}
+	c.calls()
 }

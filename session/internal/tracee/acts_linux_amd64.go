@@ -23,7 +23,13 @@ import (
 var ErrActs = errors.New("what is done at calls cannot be changed in this recording: it needs the tracer function_graph, with a clock")
 
 // acting are the new tables of a process.
-type acting struct{ placed []placedActs }
+type acting struct {
+	placed []placedActs
+	read   int // actions that the process has, as far as they have been read
+}
+
+// mostActions bounds what a process can say that it has in all of its tables.
+const mostActions = 1 << 22
 
 // placedActs is that of an image.
 type placedActs struct {
@@ -49,11 +55,11 @@ func (r *Runtime) placeActs(rem *remote, l *Limits, to *acting) error {
 	for i := range r.Images {
 		im := &r.Images[i]
 		acts := l.Acts(im.ID)
-		was, counts, err := r.actionsOf(im)
+		was, counts, err := r.actionsOf(im, to)
 		if err != nil {
 			return err
 		}
-		planned, err := r.plannedActions(im)
+		planned, err := r.plannedActions(im, to)
 		if err != nil {
 			return err
 		}
@@ -109,19 +115,19 @@ func appendCounts(b []byte, all, was []stub.Action, counts []byte) []byte {
 }
 
 // actionsOf reads the table that an image has, and how often each was done.
-func (r *Runtime) actionsOf(im *RuntimeImage) (all []stub.Action, counts []byte, err error) {
+func (r *Runtime) actionsOf(im *RuntimeImage, a *acting) (all []stub.Action, counts []byte, err error) {
 	if im.actions == 0 || im.nActions == 0 {
 		return nil, nil, nil
 	}
-	counts = make([]byte, uint64(im.nActions)*stub.ActionCountSize)
-	if all, err = r.readActions(im.actions, im.nActions); err == nil {
-		err = r.t.ReadAt(counts, im.counts)
+	if all, err = r.readActions(im.actions, im.nActions, a); err != nil {
+		return nil, nil, err
 	}
-	return all, counts, err
+	counts = make([]byte, len(all)*stub.ActionCountSize)
+	return all, counts, r.t.ReadAt(counts, im.counts)
 }
 
 // plannedActions reads the one that it came with.
-func (r *Runtime) plannedActions(im *RuntimeImage) ([]stub.Action, error) {
+func (r *Runtime) plannedActions(im *RuntimeImage, a *acting) ([]stub.Action, error) {
 	b := make([]byte, format.ImageSize)
 	if err := r.t.ReadAt(b, im.at); err != nil {
 		return nil, err
@@ -130,14 +136,15 @@ func (r *Runtime) plannedActions(im *RuntimeImage) ([]stub.Action, error) {
 	if distance == 0 {
 		return nil, nil
 	}
-	return r.readActions(im.at+distance, le.Uint32(b[format.ImageOActionsCount:]))
+	return r.readActions(im.at+distance, le.Uint32(b[format.ImageOActionsCount:]), a)
 }
 
-func (r *Runtime) readActions(at uint64, n uint32) ([]stub.Action, error) {
-	const most = 1 << 24
-	if n > most {
+// readActions reads n actions, which are to be counted.
+func (r *Runtime) readActions(at uint64, n uint32, a *acting) ([]stub.Action, error) {
+	if n > mostActions || a.read+int(n) > mostActions {
 		return nil, errors.New("its table of actions makes no sense")
 	}
+	a.read += int(n)
 	b := make([]byte, int(n)*stub.ActionSize)
 	if err := r.t.ReadAt(b, at); err != nil {
 		return nil, err
@@ -186,24 +193,42 @@ type routes struct {
 }
 
 // routesOf finds them. An image was planned with limits or without, which its thunks tell that have no actions.
-func (r *Runtime) routesOf(im *RuntimeImage, thunks []byte) (*routes, error) {
+func (r *Runtime) routesOf(im *RuntimeImage) (*routes, error) {
 	all, err := r.detoursOf(im)
 	if err != nil {
 		return nil, err
 	}
 	first := format.DetourGraphAct
-	for at := 0; at < len(thunks); at += arch.ThunkSize {
-		t := thunks[at : at+arch.ThunkSize]
-		if to := im.thunks + uint64(at) + target(t, thunkCall, thunkCallEnd); to == all[format.DetourOptAct].from || to == all[format.DetourMcountOptAct].from {
-			first = format.DetourOptAct
-			break
+	err = r.eachThunks(im, func(thunks []byte, addr uint64) error {
+		for at := 0; at < len(thunks) && first == format.DetourGraphAct; at += arch.ThunkSize {
+			switch addr + uint64(at) + target(thunks[at:at+arch.ThunkSize], thunkCall, thunkCallEnd) {
+			case all[format.DetourOptAct].from, all[format.DetourMcountOptAct].from:
+				first = format.DetourOptAct
+			}
 		}
-	}
+		return nil
+	})
 	w := routes{make(map[uint64]uint64), make(map[uint64]uint64)}
 	for _, d := range all[first : first+3] {
 		w.there[d.from], w.back[d.to] = d.to, d.from
 	}
-	return &w, nil
+	return &w, err
+}
+
+// eachThunks reads the thunks of an image, many at once, in their order.
+func (r *Runtime) eachThunks(im *RuntimeImage, do func(thunks []byte, addr uint64) error) error {
+	const step = 1 << 14
+	thunks := make([]byte, min(im.Sites, step)*arch.ThunkSize)
+	for first := 0; first < im.Sites; first += step {
+		part, at := thunks[:min(im.Sites-first, step)*arch.ThunkSize], im.thunks+uint64(first)*arch.ThunkSize
+		if err := r.t.ReadAt(part, at); err != nil {
+			return err
+		}
+		if err := do(part, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // target is where an instruction of a thunk leads, from its beginning.
@@ -213,34 +238,25 @@ func target(t []byte, at, end int) uint64 {
 
 // leadThunksOf is leadThunks for an image.
 func (r *Runtime) leadThunksOf(p *placedActs) error {
-	const step = 1 << 14 * arch.ThunkSize
-	im := p.im
-	thunks := make([]byte, im.Sites*arch.ThunkSize)
-	if err := r.t.ReadAt(thunks, im.thunks); err != nil {
-		return err
-	}
-	w, err := r.routesOf(im, thunks)
+	w, err := r.routesOf(p.im)
 	if err != nil {
 		return err
 	}
-	for first := 0; first < len(thunks); first += step {
-		part := thunks[first:min(first+step, len(thunks))]
+	return r.eachThunks(p.im, func(thunks []byte, addr uint64) error {
 		begin, end := -1, 0
-		for at := 0; at < len(part); at += arch.ThunkSize {
-			exit, acts := p.exits[uint32((first+at)/arch.ThunkSize+1)]
-			if w.lead(part[at:at+arch.ThunkSize], im.thunks+uint64(first+at), acts, exit) {
+		for at := 0; at < len(thunks); at += arch.ThunkSize {
+			exit, acts := p.exits[uint32((addr+uint64(at)-p.im.thunks)/arch.ThunkSize+1)]
+			if w.lead(thunks[at:at+arch.ThunkSize], addr+uint64(at), acts, exit) {
 				if end = at + arch.ThunkSize; begin < 0 {
 					begin = at
 				}
 			}
 		}
-		if begin >= 0 {
-			if err := r.t.WriteAt(part[begin:end], im.thunks+uint64(first+begin)); err != nil {
-				return err
-			}
+		if begin < 0 {
+			return nil
 		}
-	}
-	return nil
+		return r.t.WriteAt(thunks[begin:end], addr+uint64(begin))
+	})
 }
 
 // lead changes a thunk, and reports whether that is another one now.

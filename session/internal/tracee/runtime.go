@@ -49,6 +49,7 @@ type RuntimeImage struct {
 
 const (
 	mostImages = 10_000
+	mostSites  = 1 << 24 // of all images: what is allocated grows with them
 	switchStep = 1 << 20 // bytes of switches that are looked at together
 	wSyscall   = 80      // W_SYSCALL of stub/src/layout.h
 )
@@ -85,9 +86,13 @@ func (r *Runtime) find() error {
 		return ErrNoRuntime
 	}
 	at, err := r.word(r.at(format.MeetingOImages))
-	for ; at != 0 && err == nil; at = r.next(at, &err) {
-		if len(r.Images) == mostImages {
-			return errors.New("it has too many images")
+	for seen, sites := 0, 0; at != 0 && err == nil; seen++ {
+		n := len(r.Images)
+		if at = r.next(at, &err); len(r.Images) > n {
+			sites += r.Images[n].Sites
+		}
+		if seen == mostImages || sites > mostSites {
+			return errors.New("it says that it has more images and functions than a program has")
 		}
 	}
 	return err
